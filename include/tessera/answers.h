@@ -1,0 +1,157 @@
+/* tessera/answers.h - the questions, each one function from a snapshot to a plain value.
+ *
+ * An answer is a struct that owns its arrays and is released by its own _free function, which
+ * accepts NULL. It refers to stacks and strings by the ids of the snapshot it came from, so the
+ * snapshot must outlive its use. Nothing here prints: tessera/report.h turns answers into text or
+ * JSON.
+ *
+ * All functions are thread safe for a shared snapshot, fail only with TSR_ERROR_MEMORY or _ARGUMENT
+ * (a device that the snapshot does not have), and take time linear in the device's events unless
+ * they say otherwise.
+ */
+#ifndef TESSERA_ANSWERS_H
+#define TESSERA_ANSWERS_H
+
+#include "tessera/snapshot.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Which devices and how much; a zeroed struct, or NULL, means every device and everything. */
+typedef struct tsr_query {
+  const uint32_t *devices; /* the devices to answer for, `device_count` of them; 0 = all */
+  size_t device_count;
+  size_t top; /* longest list to return, 0 = all; what is left out is counted, never dropped
+                 silently */
+} tsr_query;
+
+/* Bytes in the four senses PyTorch gives them (product terms: requested, allocated, active,
+ * reserved). */
+typedef struct tsr_totals {
+  uint64_t requested_bytes; /* what the program asked for, live allocations only */
+  uint64_t allocated_bytes; /* blocks that serve them, rounding included */
+  uint64_t active_bytes;    /* allocated plus blocks waiting for another stream */
+  uint64_t reserved_bytes;  /* segments */
+} tsr_totals;
+
+/* What an allocation is, by the names of the functions that made it (Mosaic's rules). */
+typedef enum tsr_category {
+  TSR_CATEGORY_PARAMETER,
+  TSR_CATEGORY_ACTIVATION,
+  TSR_CATEGORY_BACKWARD,
+  TSR_CATEGORY_OPTIMIZER,
+  TSR_CATEGORY_NET,
+  TSR_CATEGORY_UNKNOWN,
+  TSR_CATEGORY_NET_SETUP,
+  TSR_CATEGORY_STATS,
+  TSR_CATEGORY_FSDP,
+  TSR_CATEGORY_COUNT
+} tsr_category;
+
+/* "parameter", "activation", ...; static text, never NULL. */
+const char *tsr_category_name(tsr_category category);
+
+/* ---- info: what is in this file? ---- */
+
+typedef struct tsr_action_tally {
+  uint32_t action; /* code for tsr_snapshot_action_name */
+  uint64_t count;  /* never 0 */
+} tsr_action_tally;
+
+typedef struct tsr_info_device {
+  uint32_t device;
+  uint64_t event_count;
+  tsr_action_tally *actions; /* by code, only those that occur */
+  size_t action_count;
+  uint64_t segment_count, block_count;
+  uint64_t stack_count;                /* distinct stacks among the events */
+  uint64_t frame_count;                /* distinct frames in those */
+  int64_t first_time_us, last_time_us; /* TSR_TIME_NONE when no event has a time */
+  uint64_t
+      frees_without_alloc; /* free_completed of an address with no alloc before it in the trace */
+  tsr_totals end;          /* at the moment of the snapshot, from segments and blocks */
+} tsr_info_device;
+
+typedef struct tsr_info {
+  tsr_info_device *devices;
+  size_t device_count;
+} tsr_info;
+
+int tsr_info_compute(const tsr_snapshot *snapshot, const tsr_query *query, tsr_info **out,
+                     tsr_error *error);
+void tsr_info_free(tsr_info *info);
+
+/* ---- peak: what holds the memory at its highest? ---- */
+
+/* Live allocations that share a stack. */
+typedef struct tsr_stack_share {
+  uint64_t bytes; /* requested bytes */
+  uint64_t allocations;
+  uint32_t stack; /* stack id, or TSR_NONE: memory whose stack was not recorded */
+  tsr_category category;
+} tsr_stack_share;
+
+/* Memory as the trace alone tells it, counted from zero at its first event: `alloc` adds,
+ * `free_completed` of an address allocated in the trace subtracts. These are Mosaic's numbers. */
+typedef struct tsr_recorded {
+  int64_t peak_event;   /* first event at which the total is largest; -1 when none allocates */
+  int64_t peak_time_us; /* its time, or TSR_TIME_NONE */
+  uint64_t dynamic_peak_bytes; /* total at that event */
+  uint64_t static_bytes; /* allocated blocks whose address no alloc or free of the trace mentions */
+  uint64_t overall_bytes; /* the sum of both */
+} tsr_recorded;
+
+typedef struct tsr_peak_device {
+  uint32_t device;
+  uint64_t event_count;
+  tsr_recorded recorded;
+  tsr_stack_share *stacks; /* live at the recorded peak, largest first */
+  size_t stack_count;
+  uint64_t omitted_stacks; /* left out by tsr_query.top */
+  uint64_t omitted_bytes;
+} tsr_peak_device;
+
+typedef struct tsr_peak {
+  tsr_peak_device *devices;
+  size_t device_count;
+} tsr_peak;
+
+int tsr_peak_compute(const tsr_snapshot *snapshot, const tsr_query *query, tsr_peak **out,
+                     tsr_error *error);
+void tsr_peak_free(tsr_peak *peak);
+
+/* ---- profile: the peak by kind ---- */
+
+typedef enum tsr_profile_by { TSR_PROFILE_BY_CATEGORY } tsr_profile_by;
+
+typedef struct tsr_profile_group {
+  const char *name; /* static text or a string of the answer's own */
+  uint64_t bytes; /* requested bytes at the peak; 0 for a group that was live only at other times */
+  uint64_t allocations;
+} tsr_profile_group;
+
+typedef struct tsr_profile_device {
+  uint32_t device;
+  uint64_t event_count;
+  int64_t peak_event; /* as in tsr_recorded */
+  int64_t peak_time_us;
+  uint64_t peak_bytes;
+  tsr_profile_group *groups; /* largest first */
+  size_t group_count;
+} tsr_profile_device;
+
+typedef struct tsr_profile {
+  tsr_profile_by by;
+  tsr_profile_device *devices;
+  size_t device_count;
+} tsr_profile;
+
+int tsr_profile_compute(const tsr_snapshot *snapshot, tsr_profile_by by, const tsr_query *query,
+                        tsr_profile **out, tsr_error *error);
+void tsr_profile_free(tsr_profile *profile);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

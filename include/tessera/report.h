@@ -1,0 +1,50 @@
+/* tessera/report.h - turn an answer into text for a person or JSON for a program.
+ *
+ * Both come from one description of the answer, so they cannot disagree. Output goes to a write
+ * function of the caller's; the library itself never touches standard output.
+ */
+#ifndef TESSERA_REPORT_H
+#define TESSERA_REPORT_H
+
+#include "tessera/answers.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef enum tsr_report_format { TSR_REPORT_TEXT, TSR_REPORT_JSON } tsr_report_format;
+
+/* One file the answer was computed from, for the report's heading. */
+typedef struct tsr_report_input {
+  const char *path; /* as the user named it */
+  const tsr_snapshot *snapshot;
+} tsr_report_input;
+
+/* Receives the report in pieces; answers 0, or anything else to stop (TSR_ERROR_WRITE). */
+typedef int tsr_write_fn(void *context, const char *data, size_t size_bytes);
+
+/* How to print; a zeroed struct is plain text at 100 columns. */
+typedef struct tsr_report_options {
+  tsr_report_format format;
+  bool color;       /* ANSI colours, text only */
+  bool full_stacks; /* show framework and interpreter frames, text only */
+  bool quiet;       /* leave warnings out of text (JSON always has them) */
+  bool verbose;     /* more columns in text */
+  uint32_t width;   /* columns of the terminal, 0 = 100 */
+} tsr_report_options;
+
+/* Each writes one whole report. Fails with TSR_ERROR_MEMORY or TSR_ERROR_WRITE. */
+int tsr_report_info(const tsr_report_input *input, const tsr_info *info,
+                    const tsr_report_options *options, tsr_write_fn *write, void *context,
+                    tsr_error *error);
+int tsr_report_peak(const tsr_report_input *input, const tsr_peak *peak,
+                    const tsr_report_options *options, tsr_write_fn *write, void *context,
+                    tsr_error *error);
+int tsr_report_profile(const tsr_report_input *input, const tsr_profile *profile,
+                       const tsr_report_options *options, tsr_write_fn *write, void *context,
+                       tsr_error *error);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,22 @@
+/* tessera/tessera.h - the whole public interface: open a snapshot, ask a question, print the
+ * answer. examples/peak.c shows it in some twenty lines. */
+#ifndef TESSERA_TESSERA_H
+#define TESSERA_TESSERA_H
+
+#include "tessera/answers.h"
+#include "tessera/limits.h"
+#include "tessera/report.h"
+#include "tessera/snapshot.h"
+#include "tessera/status.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* The library's version, "MAJOR.MINOR.PATCH". Static text. */
+const char *tsr_version(void);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,32 @@
+/* checked.h - arithmetic on numbers that came from a file. */
+#ifndef TSR_BASE_CHECKED_H
+#define TSR_BASE_CHECKED_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* `*out = a + b` / `a * b`; answers false and leaves `*out` alone when that would overflow. */
+static inline bool tsr__add_u64(uint64_t a, uint64_t b, uint64_t *out) {
+  if (a > UINT64_MAX - b) return false;
+  *out = a + b;
+  return true;
+}
+
+static inline bool tsr__mul_size(size_t a, size_t b, size_t *out) {
+  if (b && a > SIZE_MAX / b) return false;
+  *out = a * b;
+  return true;
+}
+
+/* A sum that stops at the largest value instead of wrapping. */
+static inline uint64_t tsr__sum_u64(uint64_t a, uint64_t b) {
+  return a > UINT64_MAX - b ? UINT64_MAX : a + b;
+}
+
+/* A difference that stops at zero. */
+static inline uint64_t tsr__drop_u64(uint64_t a, uint64_t b) {
+  return a > b ? a - b : 0;
+}
+
+#endif

@@ -1,0 +1,39 @@
+/* error.c - one place that writes error messages.
+ *
+ * Messages may quote names out of a hostile file, so every byte that a terminal could act on is
+ * replaced before the caller sees it. */
+#include "base/error.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+
+const char *tsr_status_text(tsr_status status) {
+  switch (status) {
+  case TSR_OK: return "ok";
+  case TSR_ERROR_MEMORY: return "out of memory";
+  case TSR_ERROR_IO: return "input or output failed";
+  case TSR_ERROR_FORMAT: return "not a readable snapshot";
+  case TSR_ERROR_LIMIT: return "a safety limit was passed";
+  case TSR_ERROR_UNSUPPORTED: return "unsupported form of snapshot";
+  case TSR_ERROR_ARGUMENT: return "unknown argument";
+  case TSR_ERROR_WRITE: return "the report could not be written";
+  }
+  return "unknown status";
+}
+
+int tsr__fail(tsr_error *error, tsr_status status, uint64_t offset, const char *format, ...) {
+  if (!error) return status;
+  va_list arguments;
+  va_start(arguments, format);
+  (void)vsnprintf(error->message, sizeof error->message, format, arguments);
+  va_end(arguments);
+  for (char *c = error->message; *c; c++)
+    if ((unsigned char)*c < 0x20 || *c == 0x7f) *c = '?';
+  error->status = status;
+  error->offset = offset;
+  return status;
+}
+
+int tsr__fail_memory(tsr_error *error) {
+  return tsr__fail(error, TSR_ERROR_MEMORY, TSR_OFFSET_NONE, "out of memory");
+}

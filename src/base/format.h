@@ -1,0 +1,20 @@
+/* format.h - numbers as people read them: binary sizes, grouped counts. */
+#ifndef TSR_BASE_FORMAT_H
+#define TSR_BASE_FORMAT_H
+
+#include <stdint.h>
+
+/* Room for any text below, with its zero. */
+#define TSR__FORMAT_BYTES 32
+
+/* "512 B", "32.0 KiB", "785.27 MiB", "17.80 GiB", "1.50 TiB": bytes whole, KiB with one decimal,
+ * above with two; half rounds to even as printf does. Fills `text` and answers it. */
+const char *tsr__format_size(uint64_t bytes, char text[TSR__FORMAT_BYTES]);
+/* "22,331". */
+const char *tsr__format_count(uint64_t count, char text[TSR__FORMAT_BYTES]);
+/* "73.1 %" of part in whole, "0.0 %" when whole is 0. */
+const char *tsr__format_percent(uint64_t part, uint64_t whole, char text[TSR__FORMAT_BYTES]);
+/* "2026-07-12 14:33:42.365713" (UTC) for microseconds since the Unix epoch. */
+const char *tsr__format_time(int64_t time_us, char text[TSR__FORMAT_BYTES]);
+
+#endif

@@ -1,0 +1,27 @@
+/* map.c - growth of the table in map.h; the probes are inline there, for hot loops. */
+#include "base/map.h"
+
+#include "base/memory.h"
+
+void tsr__map_release(tsr__map *map) {
+  tsr__free(map->slots);
+  *map = (tsr__map){0};
+}
+
+bool tsr__map_grow(tsr__map *map) {
+  size_t size = map->slots ? (map->mask + 1) * 2 : 64;
+  if (size < map->mask) return false;
+  tsr__map_slot *slots = tsr__realloc(NULL, size, sizeof *slots);
+  if (!slots) return false;
+  for (size_t i = 0; i < size; i++) slots[i] = (tsr__map_slot){TSR__MAP_EMPTY, 0};
+  for (size_t i = 0; map->slots && i <= map->mask; i++) {
+    if (map->slots[i].key == TSR__MAP_EMPTY) continue;
+    size_t j = (size_t)tsr__hash_u64(map->slots[i].key) & (size - 1);
+    while (slots[j].key != TSR__MAP_EMPTY) j = (j + 1) & (size - 1);
+    slots[j] = map->slots[i];
+  }
+  tsr__free(map->slots);
+  map->slots = slots;
+  map->mask = size - 1;
+  return true;
+}
