@@ -29,7 +29,7 @@ typedef struct tsr_query {
 /* Bytes in the four senses PyTorch gives them (product terms: requested, allocated, active,
  * reserved). */
 typedef struct tsr_totals {
-  uint64_t requested_bytes; /* what the program asked for, live allocations only */
+  uint64_t requested_bytes; /* what the program asked for, of active blocks */
   uint64_t allocated_bytes; /* blocks that serve them, rounding included */
   uint64_t active_bytes;    /* allocated plus blocks waiting for another stream */
   uint64_t reserved_bytes;  /* segments */

@@ -77,7 +77,7 @@ typedef struct tsr_events {
   const uint64_t *addr;   /* device address; for TSR_ACTION_OOM the driver's free bytes */
   const uint64_t *size;   /* bytes, see tsr_action */
   const int64_t *time_us; /* microseconds since the Unix epoch, or TSR_TIME_NONE */
-  const uint32_t *stack;  /* stack id, or TSR_NONE when the event has none */
+  const uint32_t *stack;  /* stack id, or TSR_NONE when it has none; a stack may be empty */
   tsr_id_column stream;   /* id for tsr_snapshot_stream; 0 is the default stream */
   tsr_id_column pool;     /* id for tsr_snapshot_pool, or TSR_NONE */
   tsr_id_column context;  /* string id of compile_context, or TSR_NONE */

@@ -9,7 +9,7 @@
 
 static bool reserve(tsr__buffer *buffer, size_t extra) {
   if (!buffer->failed &&
-      !tsr__vector_reserve((void **)&buffer->data, buffer->size, &buffer->capacity, extra, 1))
+      !tsr__vector_reserve(&buffer->data, buffer->size, &buffer->capacity, extra, 1))
     buffer->failed = true;
   return !buffer->failed;
 }

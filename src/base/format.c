@@ -18,7 +18,11 @@ const char *tsr__format_size(uint64_t bytes, char text[TSR__FORMAT_BYTES]) {
     value /= 1024;
     unit++;
   }
-  (void)snprintf(text, TSR__FORMAT_BYTES, "%.*f %s", unit ? 2 : 1, value, units[unit]);
+  /* In whole tenths or hundredths: printf's own point would be the locale's. */
+  unsigned steps = unit ? 100 : 10;
+  uint64_t scaled = (uint64_t)(value * steps + 0.5);
+  (void)snprintf(text, TSR__FORMAT_BYTES, "%" PRIu64 ".%0*u %s", scaled / steps, unit ? 2 : 1,
+                 (unsigned)(scaled % steps), units[unit]);
   return text;
 }
 
@@ -35,8 +39,9 @@ const char *tsr__format_count(uint64_t count, char text[TSR__FORMAT_BYTES]) {
 }
 
 const char *tsr__format_percent(uint64_t part, uint64_t whole, char text[TSR__FORMAT_BYTES]) {
-  double percent = whole ? 100.0 * ((double)part / (double)whole) : 0;
-  (void)snprintf(text, TSR__FORMAT_BYTES, "%.1f %%", percent);
+  uint64_t tenths = whole ? (uint64_t)(1000.0 * ((double)part / (double)whole) + 0.5) : 0;
+  (void)snprintf(text, TSR__FORMAT_BYTES, "%" PRIu64 ".%u %%", tenths / 10,
+                 (unsigned)(tenths % 10));
   return text;
 }
 
@@ -62,8 +67,8 @@ const char *tsr__format_time(int64_t time_us, char text[TSR__FORMAT_BYTES]) {
   int64_t year;
   int month, day;
   civil_date(days, &year, &month, &day);
-  (void)snprintf(text, TSR__FORMAT_BYTES, "%04d-%02d-%02d %02d:%02d:%02d.%06d", (int)year, month,
-                 day, (int)(clock / 3600), (int)(clock / 60 % 60), (int)(clock % 60),
+  (void)snprintf(text, TSR__FORMAT_BYTES, "%04d-%02d-%02d %02d:%02d:%02d.%06d", (int)(year % 10000),
+                 month, day, (int)(clock / 3600), (int)(clock / 60 % 60), (int)(clock % 60),
                  (int)second_us);
   return text;
 }

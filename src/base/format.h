@@ -5,10 +5,10 @@
 #include <stdint.h>
 
 /* Room for any text below, with its zero. */
-#define TSR__FORMAT_BYTES 32
+#define TSR__FORMAT_BYTES 64
 
 /* "512 B", "32.0 KiB", "785.27 MiB", "17.80 GiB", "1.50 TiB": bytes whole, KiB with one decimal,
- * above with two; half rounds to even as printf does. Fills `text` and answers it. */
+ * above with two; rounded to nearest, in any locale with a point. Fills `text` and answers it. */
 const char *tsr__format_size(uint64_t bytes, char text[TSR__FORMAT_BYTES]);
 /* "22,331". */
 const char *tsr__format_count(uint64_t count, char text[TSR__FORMAT_BYTES]);

@@ -13,6 +13,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <string.h>
 
 #include "base/memory.h"
 
@@ -29,21 +30,24 @@ static inline size_t tsr__vector_growth(size_t capacity, size_t needed) {
 }
 
 /* Make room for `extra` more items behind `count`. False when out of memory; nothing changes then.
- */
-static inline bool tsr__vector_reserve(void **items, size_t count, size_t *capacity, size_t extra,
-                                       size_t item_size) {
+ * `items_place` is the address of the array's pointer, of whatever type: the pointer is copied in
+ * and out, because a pointer of one type may not be written through another. */
+static inline bool tsr__vector_reserve(void *items_place, size_t count, size_t *capacity,
+                                       size_t extra, size_t item_size) {
   if (extra <= *capacity - count) return true;
   if (extra > (size_t)-1 - count) return false;
   size_t larger = tsr__vector_growth(*capacity, count + extra);
-  void *moved = tsr__realloc(*items, larger, item_size);
+  void *items;
+  memcpy(&items, items_place, sizeof items);
+  void *moved = tsr__realloc(items, larger, item_size);
   if (!moved) return false;
-  *items = moved;
+  memcpy(items_place, &moved, sizeof moved);
   *capacity = larger;
   return true;
 }
 
-#define TSR__VECTOR_RESERVE(vector, extra)                                                      \
-  tsr__vector_reserve((void **)&(vector)->items, (vector)->count, &(vector)->capacity, (extra), \
+#define TSR__VECTOR_RESERVE(vector, extra)                                             \
+  tsr__vector_reserve(&(vector)->items, (vector)->count, &(vector)->capacity, (extra), \
                       sizeof *(vector)->items)
 
 #define TSR__VECTOR_PUSH(vector, ...)                                                          \

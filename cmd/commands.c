@@ -1,0 +1,190 @@
+/* commands.c - every command and every option of tessera, as rows.
+ *
+ * To add a command: write its file with a `int cli_NAME(cli_session *)`, declare that function in
+ * session.h and add a row to cli_commands. To add an option: add a field to cli_options
+ * (options.h) and a row to cli_option_rows; its field's zero, or what cli_parse sets, is its
+ * default. Parser, help, manual pages and completions follow.
+ *
+ * Texts here are plain: no markup, no line breaks of their own inside a paragraph. They reach
+ * terminals, troff and three shells, and the code that prints them there quotes what needs quoting.
+ */
+#include "commands.h"
+
+#include <string.h>
+
+#include "options.h"
+#include "session.h"
+
+const char cli_tagline[] = "where the memory of a GPU job went";
+
+const char cli_description[] =
+    "tessera reads the memory snapshots that PyTorch writes with "
+    "torch.cuda.memory._dump_snapshot() and answers questions about them: what the file holds, "
+    "what occupied the memory at its highest, and what kind of memory that was.\n\n"
+    "Answers go to standard output, everything else to standard error. A snapshot is data: nothing "
+    "in it is ever executed. FILE may be '-' for standard input.";
+
+const cli_command cli_commands[] = {
+    {.name = "info",
+     .summary = "what is in this file?",
+     .description =
+         "Counts what the snapshot holds for each device: events by action, segments, blocks, "
+         "distinct stacks and frames, the time the trace covers, frees of memory that the trace "
+         "never saw allocated, and the memory in use at the moment of the snapshot.",
+     .operands = "FILE",
+     .operand_min = 1,
+     .operand_max = 1,
+     .reads_files = true,
+     .examples = {{"tessera info snapshot.pickle", "what the file holds, device by device"},
+                  {"tessera info --json snapshot.pickle", "the same for a program"}},
+     .run = cli_info},
+    {.name = "peak",
+     .summary = "what holds the memory at the peak?",
+     .description =
+         "Finds the moment at which the trace's live allocations are largest and lists what was "
+         "live then, grouped by the stack that allocated it, largest first.\n\n"
+         "Memory that was allocated before the recording began is counted on its own line: the "
+         "trace cannot say who allocated it.",
+     .operands = "FILE",
+     .operand_min = 1,
+     .operand_max = 1,
+     .reads_files = true,
+     .examples = {{"tessera peak snapshot.pickle", "the ten largest stacks at the peak"},
+                  {"tessera peak --device 0 --top 3 snapshot.pickle", "three, of one device"},
+                  {"tessera peak --full-stacks --top 0 -o peak.txt snapshot.pickle",
+                   "everything, with framework frames, into a file"}},
+     .run = cli_peak},
+    {.name = "profile",
+     .summary = "what kind of memory is it at the peak?",
+     .description =
+         "Divides the memory that is live at the peak into groups and prints their sizes, largest "
+         "first.\n\n"
+         "By category, each allocation is a parameter, an activation, a gradient or temporary of "
+         "the backward pass, optimizer state, and so on, as told by the functions and files in "
+         "the stack that allocated it.",
+     .operands = "FILE",
+     .operand_min = 1,
+     .operand_max = 1,
+     .reads_files = true,
+     .examples = {{"tessera profile snapshot.pickle", "parameters, activations, optimizer, ..."},
+                  {"tessera profile --by category --json snapshot.pickle", "for a program"}},
+     .run = cli_profile},
+    {.name = "help",
+     .summary = "explain tessera, or one of its commands",
+     .description = "Without COMMAND, lists the commands. With one, explains it and its options, "
+                    "as 'tessera COMMAND --help' does.",
+     .operands = "[COMMAND]",
+     .operand_max = 1,
+     .examples = {{"tessera help peak", "how to use tessera peak"}},
+     .run = cli_help},
+    {.name = NULL},
+};
+
+#define FIELD(name) .field = offsetof(cli_options, name)
+
+const cli_option cli_option_rows[] = {
+    {.name = "by",
+     .kind = CLI_CHOICE,
+     .argument = "GROUPING",
+     .help = "What to group the memory by (default: category).",
+     .takers = "profile",
+     .choices = {"category"},
+     FIELD(by)},
+    {.name = "device",
+     .kind = CLI_DEVICES,
+     .argument = "N|all",
+     .help = "Answer for device N only. Several may be given, with commas or by repeating the "
+             "option (default: all that have events or segments).",
+     FIELD(devices)},
+    {.name = "top",
+     .kind = CLI_NUMBER,
+     .argument = "N",
+     .help = "List at most N entries, 0 for all of them (default: 10). What is left out is "
+             "counted.",
+     FIELD(top)},
+    {.name = "full-stacks",
+     .kind = CLI_FLAG,
+     .help = "Show the frames of the framework and the interpreter too.",
+     FIELD(full_stacks)},
+    {.name = "json",
+     .kind = CLI_FLAG,
+     .help = "Print one JSON object instead of text.",
+     FIELD(json)},
+    {.name = "output",
+     .letter = 'o',
+     .kind = CLI_FILE,
+     .argument = "FILE",
+     .help = "Write the answer to FILE instead of standard output. FILE changes only once the "
+             "answer is complete.",
+     FIELD(output)},
+    {.name = "color",
+     .kind = CLI_CHOICE,
+     .argument = "WHEN",
+     .help = "Use colours: auto (default; on a terminal), always or never.",
+     .choices = {"auto", "always", "never"},
+     FIELD(color)},
+    {.name = "quiet",
+     .letter = 'q',
+     .kind = CLI_FLAG,
+     .help = "Leave out warnings about the file, and the progress bar.",
+     FIELD(quiet)},
+    {.name = "verbose",
+     .letter = 'v',
+     .kind = CLI_FLAG,
+     .help = "Say more: further columns.",
+     FIELD(verbose)},
+    {.name = "help",
+     .letter = 'h',
+     .kind = CLI_FLAG,
+     .help = "Explain the command and end.",
+     .takers = CLI_EVERY_COMMAND,
+     FIELD(help)},
+    {.name = "version",
+     .kind = CLI_FLAG,
+     .help = "Print tessera's version and end.",
+     .takers = CLI_EVERY_COMMAND,
+     FIELD(version)},
+    {.name = NULL},
+};
+
+const cli_note cli_exits[] = {
+    {"0", "The question was answered."},
+    {"1", "A check failed."},
+    {"2", "The command line is wrong, or asks for a device that the file does not have."},
+    {"3", "The input cannot be read, or is not a snapshot."},
+    {"4", "The answer cannot be written, memory ran out, or tessera itself is at fault."},
+    {NULL, NULL},
+};
+
+const cli_note cli_environment[] = {
+    {"NO_COLOR", "When set and not empty, --color=auto means never."},
+    {"TERM", "When it is dumb, --color=auto means never."},
+    {NULL, NULL},
+};
+
+const cli_command *cli_command_find(const char *name) {
+  for (const cli_command *row = cli_commands; row->name; row++)
+    if (strcmp(row->name, name) == 0) return row;
+  return NULL;
+}
+
+/* Whether `word` is one of the words of `list`. */
+static bool has_word(const char *list, const char *word) {
+  size_t length = strlen(word);
+  for (const char *at = list; (at = strstr(at, word)) != NULL; at += length) {
+    bool starts = at == list || at[-1] == ' ';
+    bool ends = at[length] == ' ' || at[length] == '\0';
+    if (starts && ends) return true;
+  }
+  return false;
+}
+
+bool cli_option_applies(const cli_option *option, const cli_command *command) {
+  if (!command) return true;
+  if (!option->takers) return command->reads_files;
+  return strcmp(option->takers, CLI_EVERY_COMMAND) == 0 || has_word(option->takers, command->name);
+}
+
+bool cli_option_is_shared(const cli_option *option) {
+  return !option->takers || strcmp(option->takers, CLI_EVERY_COMMAND) == 0;
+}

@@ -1,0 +1,14 @@
+/* help.h - help texts for the terminal, rendered from the rows of commands.h. */
+#ifndef CLI_HELP_H
+#define CLI_HELP_H
+
+#include <stdio.h>
+
+#include "commands.h"
+
+/* All commands, and how to go on. */
+void cli_help_overview(FILE *stream);
+/* One command: usage, description, options, examples. */
+void cli_help_command(FILE *stream, const cli_command *command);
+
+#endif

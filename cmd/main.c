@@ -1,0 +1,33 @@
+/* main.c - the program `tessera`: prepares the process, then leaves the rest to its parts.
+ *
+ *   options.c   what does the user want?     (rows: commands.c)
+ *   session.c   run it, deliver, explain     (one file per command)
+ *
+ * The only state of the process that tessera changes is set here.
+ */
+#define _POSIX_C_SOURCE 200809L
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include "options.h"
+#include "session.h"
+
+/* A program started without one of the standard streams would be given its number for the next file
+ * it opens, and would then print messages into a user's file. */
+static void keep_standard_streams(void) {
+  for (int handle = STDIN_FILENO; handle <= STDERR_FILENO; handle++)
+    if (fcntl(handle, F_GETFD) < 0 && errno == EBADF && open("/dev/null", O_RDONLY) < 0) return;
+}
+
+int main(int argc, char **argv) {
+  cli_options options;
+  keep_standard_streams();
+  signal(SIGPIPE, SIG_IGN);
+  int status = cli_parse(argc, argv, &options);
+  if (status == 0) status = cli_run(&options);
+  cli_options_release(&options);
+  return status;
+}

@@ -1,0 +1,19 @@
+/* message.h - what tessera says on standard error. */
+#ifndef CLI_MESSAGE_H
+#define CLI_MESSAGE_H
+
+#include <stdarg.h>
+
+#if defined(__GNUC__)
+#define CLI_PRINTF(format_index, first_arg) __attribute__((format(printf, format_index, first_arg)))
+#else
+#define CLI_PRINTF(format_index, first_arg)
+#endif
+
+/* Print "tessera: ..." on standard error, or "tessera COMMAND: ..." when `command` is not NULL.
+ * Always exactly one line, whatever the arguments hold: names given by the user may contain
+ * anything. */
+void cli_say(const char *command, const char *format, ...) CLI_PRINTF(2, 3);
+void cli_vsay(const char *command, const char *format, va_list args) CLI_PRINTF(2, 0);
+
+#endif

@@ -1,0 +1,42 @@
+/* options.h - what the user asked for, parsed from the command line. */
+#ifndef CLI_OPTIONS_H
+#define CLI_OPTIONS_H
+
+#include <stdint.h>
+
+#include "commands.h"
+#include "message.h"
+
+typedef enum cli_color { CLI_COLOR_AUTO, CLI_COLOR_ALWAYS, CLI_COLOR_NEVER } cli_color;
+
+/* Devices named by --device, each once; none means all. */
+typedef struct cli_devices {
+  uint32_t *numbers;
+  size_t count;
+  bool all; /* "all" was given, which outdoes any number */
+} cli_devices;
+
+typedef struct cli_options {
+  const cli_command *command; /* NULL when the line names none: then `help` or `version` is set */
+  char **operands;            /* what follows the command, in order; lives in argv */
+  size_t operand_count;
+  cli_devices devices;
+  uint64_t top;
+  const char *output; /* NULL: standard output */
+  int color;          /* cli_color */
+  int by;             /* tsr_profile_by */
+  bool json, full_stacks, quiet, verbose, help, version;
+} cli_options;
+
+/* Parse the command line. Options may stand anywhere, also before the command, up to "--". The
+ * words of `argv` are rearranged. Answers 0, or the status to exit with after explaining on
+ * standard error what is wrong. `*options` is to be released in either case. */
+int cli_parse(int argc, char **argv, cli_options *options);
+void cli_options_release(cli_options *options);
+
+/* Explain what is wrong with the command line and which help text helps; answers CLI_USAGE. */
+int cli_usage_error(const cli_command *command, const char *format, ...) CLI_PRINTF(2, 3);
+/* cli_usage_error for a command that does not exist. */
+int cli_unknown_command(const char *name);
+
+#endif

@@ -1,0 +1,136 @@
+/* session.c - runs a command: prepares its options, delivers its answer, explains its failure.
+ *
+ * Every failure ends in exactly one line on standard error that names the file it is about and,
+ * where the library knows it, the byte:
+ *
+ *   tessera: snapshot.pickle: unknown opcode 0x07 (at byte 1234)
+ *
+ * A reader that closes the pipe early (`tessera peak f | head`) has what it wanted: no message, and
+ * the question counts as answered. main ignores SIGPIPE, so it arrives here as EPIPE.
+ */
+#define _POSIX_C_SOURCE 200809L
+
+#include "session.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include "help.h"
+#include "message.h"
+#include "progress.h"
+
+/* ---- Before ---- */
+
+static bool wants_color(const cli_options *options, bool to_terminal) {
+  if (options->color != CLI_COLOR_AUTO) return options->color == CLI_COLOR_ALWAYS;
+  const char *no_color = getenv("NO_COLOR");
+  const char *terminal = getenv("TERM");
+  if (no_color && *no_color) return false;
+  return to_terminal && terminal && strcmp(terminal, "dumb") != 0;
+}
+
+/* Columns of the terminal, 0 when unknown. */
+static uint32_t terminal_width(void) {
+  struct winsize size = {0};
+  return ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
+}
+
+static cli_session session_for(const cli_options *options) {
+  cli_session session = {.options = options, .output.path = options->output};
+  session.error = (tsr_error){.offset = TSR_OFFSET_NONE};
+  if (!options->devices.all) {
+    session.query.devices = options->devices.numbers;
+    session.query.device_count = options->devices.count;
+  }
+  session.query.top = options->top > SIZE_MAX ? SIZE_MAX : (size_t)options->top;
+  bool to_terminal = !options->output && isatty(STDOUT_FILENO);
+  session.report = (tsr_report_options){
+      .format = options->json ? TSR_REPORT_JSON : TSR_REPORT_TEXT,
+      .color = !options->json && wants_color(options, to_terminal),
+      .full_stacks = options->full_stacks,
+      .quiet = options->quiet,
+      .verbose = options->verbose,
+      .width = to_terminal ? terminal_width() : 0,
+  };
+  return session;
+}
+
+/* ---- During ---- */
+
+int cli_open(cli_session *session, size_t index, cli_input *input) {
+  session->path = session->options->operands[index];
+  cli_progress progress = cli_progress_start(session->path, session->options->quiet);
+  tsr_open_options how = {.progress = cli_progress_update, .progress_context = &progress};
+  tsr_snapshot *snapshot = NULL;
+  int status = tsr_snapshot_open(session->path, &how, &snapshot, &session->error);
+  cli_progress_end(&progress);
+  if (status) return status;
+  input->snapshot = snapshot;
+  input->heading = (tsr_report_input){.path = session->path, .snapshot = snapshot};
+  return 0;
+}
+
+void cli_close(cli_input *input) {
+  tsr_snapshot_free(input->snapshot);
+  *input = (cli_input){0};
+}
+
+static int print_version(cli_session *session) {
+  FILE *stream = cli_output_stream(&session->output);
+  if (stream) fprintf(stream, "tessera %s\n", tsr_version());
+  return 0;
+}
+
+/* ---- After ---- */
+
+static int explain_write(const cli_session *session) {
+  int reason = session->output.error_number;
+  const char *path = session->output.path;
+  if (reason == EPIPE) return CLI_ANSWERED;
+  cli_say(NULL, "%s: %s", path ? path : "standard output", strerror(reason));
+  return CLI_FAULT;
+}
+
+/* One line about the library's error; answers the exit status. */
+static int explain(const cli_session *session, int status) {
+  const tsr_error *error = &session->error;
+  const char *path = session->path && strcmp(session->path, "-") ? session->path : "standard input";
+  if (status == TSR_ERROR_WRITE && session->output.error_number) return explain_write(session);
+  const char *reason = error->status == status && error->message[0]
+                           ? error->message
+                           : tsr_status_text((tsr_status)status);
+  if (error->offset == TSR_OFFSET_NONE)
+    cli_say(NULL, "%s: %s", path, reason);
+  else
+    cli_say(NULL, "%s: %s (at byte %" PRIu64 ")", path, reason, error->offset);
+  switch (status) {
+  case TSR_ERROR_ARGUMENT: return CLI_USAGE;
+  case TSR_ERROR_IO:
+  case TSR_ERROR_FORMAT:
+  case TSR_ERROR_LIMIT:
+  case TSR_ERROR_UNSUPPORTED: return CLI_INPUT;
+  default: return CLI_FAULT;
+  }
+}
+
+int cli_run(const cli_options *options) {
+  cli_session session = session_for(options);
+  int status = 0;
+  /* These two answer about tessera, not about a file: -o and all the rest do not matter. */
+  if (options->help || options->version) session.output.path = NULL;
+  if (options->version)
+    status = print_version(&session);
+  else if (options->help)
+    status = cli_help(&session);
+  else
+    status = options->command->run(&session);
+  bool complete = status == 0 || status == CLI_CHECK_FAILED;
+  if (complete && cli_output_finish(&session.output) != 0) status = TSR_ERROR_WRITE;
+  if (status < 0) status = explain(&session, status);
+  cli_output_abandon(&session.output);
+  return status;
+}

@@ -1,0 +1,86 @@
+/* profile.c - the peak by kind: the live set there, summed by category.
+ *
+ * Every category that an allocation up to the peak falls under is a group, also when nothing of it
+ * is live any more. */
+#include <stdlib.h>
+
+#include "answers/query.h"
+#include "attribution/category.h"
+#include "base/checked.h"
+#include "base/memory.h"
+#include "timeline/recorded.h"
+
+static int compare_groups(const void *a, const void *b) {
+  const tsr_profile_group *x = a, *y = b;
+  if (x->bytes != y->bytes) return x->bytes < y->bytes ? 1 : -1;
+  return (x->allocations < y->allocations) - (x->allocations > y->allocations);
+}
+
+static void sum_by_category(const tsr_snapshot *snapshot, const tsr__categories *categories,
+                            const tsr__recorded *recorded, tsr_profile_device *out) {
+  tsr_profile_group groups[TSR_CATEGORY_COUNT] = {{0}};
+  tsr_events events = tsr_snapshot_events(snapshot, out->device);
+  for (int64_t i = 0; i <= recorded->totals.peak_event; i++)
+    if (events.action[i] == TSR_ACTION_ALLOC) {
+      tsr_category category = tsr__category_of(categories, events.stack[i]);
+      groups[category].name = tsr_category_name(category);
+    }
+  for (size_t i = 0; i < recorded->live.count; i++) {
+    const tsr__live *live = &recorded->live.items[i];
+    tsr_profile_group *group = &groups[tsr__category_of(categories, live->stack)];
+    group->bytes = tsr__sum_u64(group->bytes, live->size_bytes);
+    group->allocations++;
+  }
+  for (size_t i = 0; i < TSR_CATEGORY_COUNT; i++)
+    if (groups[i].name) out->groups[out->group_count++] = groups[i];
+  if (out->group_count) qsort(out->groups, out->group_count, sizeof *out->groups, compare_groups);
+}
+
+static int describe(const tsr_snapshot *snapshot, const tsr__categories *categories,
+                    tsr_profile_device *out, tsr_error *error) {
+  tsr__recorded recorded = {0};
+  out->groups = TSR__NEW_ARRAY(tsr_profile_group, TSR_CATEGORY_COUNT);
+  if (!out->groups) return tsr__fail_memory(error);
+  int status = tsr__recorded_compute(snapshot, out->device, &recorded, error);
+  if (status) return status;
+  out->event_count = tsr_snapshot_events(snapshot, out->device).count;
+  out->peak_event = recorded.totals.peak_event;
+  out->peak_time_us = recorded.totals.peak_time_us;
+  out->peak_bytes = recorded.totals.dynamic_peak_bytes;
+  sum_by_category(snapshot, categories, &recorded, out);
+  tsr__recorded_release(&recorded);
+  return 0;
+}
+
+int tsr_profile_compute(const tsr_snapshot *snapshot, tsr_profile_by by, const tsr_query *query,
+                        tsr_profile **out, tsr_error *error) {
+  const uint32_t *devices;
+  size_t count;
+  tsr__categories categories = {0};
+  int status = tsr__query_devices(snapshot, query, &devices, &count, error);
+  if (status) return status;
+  tsr_profile *profile = TSR__NEW(tsr_profile);
+  if (!profile) return tsr__fail_memory(error);
+  profile->by = by;
+  profile->devices = TSR__NEW_ARRAY(tsr_profile_device, count);
+  status = profile->devices ? tsr__categories_compute(snapshot, &categories, error)
+                            : tsr__fail_memory(error);
+  for (; !status && profile->device_count < count; profile->device_count++) {
+    tsr_profile_device *device = &profile->devices[profile->device_count];
+    device->device = devices[profile->device_count];
+    status = describe(snapshot, &categories, device, error);
+  }
+  tsr__categories_release(&categories);
+  if (status)
+    tsr_profile_free(profile);
+  else
+    *out = profile;
+  return status;
+}
+
+void tsr_profile_free(tsr_profile *profile) {
+  if (!profile) return;
+  for (size_t i = 0; i < profile->device_count; i++) tsr__free(profile->devices[i].groups);
+  tsr__free(profile->devices);
+  tsr__free(profile);
+}

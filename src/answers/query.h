@@ -1,0 +1,14 @@
+/* query.h - what every answer asks first: which devices? */
+#ifndef TSR_ANSWERS_QUERY_H
+#define TSR_ANSWERS_QUERY_H
+
+#include "base/error.h"
+#include "tessera/answers.h"
+
+/* The devices a query means: those it names, or all the snapshot has. `*count` of them; the array
+ * is the query's or the snapshot's. Fails with TSR_ERROR_ARGUMENT for a device the snapshot lacks.
+ */
+int tsr__query_devices(const tsr_snapshot *snapshot, const tsr_query *query,
+                       const uint32_t **devices, size_t *count, tsr_error *error);
+
+#endif

@@ -1,0 +1,18 @@
+/* os.h - the only door to the operating system, so that the rest is portable C. */
+#ifndef TSR_BASE_OS_H
+#define TSR_BASE_OS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/error.h"
+
+/* Open the file `path` for reading ("-": standard input, which stays open afterwards).
+ * `*size_bytes` is its size, or 0 when it has none (a pipe). A directory is an error. Fails with
+ * TSR_ERROR_IO. */
+int tsr__os_open(const char *path, int *handle, uint64_t *size_bytes, tsr_error *error);
+/* Up to `size` bytes into `buffer`: how many, 0 at the end, or a negative tsr_status. */
+ptrdiff_t tsr__os_read(int handle, void *buffer, size_t size, tsr_error *error);
+void tsr__os_close(int handle);
+
+#endif

@@ -1,0 +1,6 @@
+/* version.c - the library's version, as the build names it. */
+#include "tessera/tessera.h"
+
+const char *tsr_version(void) {
+  return TESSERA_VERSION;
+}

@@ -1,0 +1,32 @@
+/* file.c - a stream over a file or standard input. */
+#include "base/memory.h"
+#include "base/os.h"
+#include "io/source.h"
+
+typedef struct file_stream {
+  tsr__stream base;
+  int handle;
+} file_stream;
+
+static ptrdiff_t file_read(tsr__stream *stream, unsigned char *buffer, size_t size,
+                           tsr_error *error) {
+  return tsr__os_read(((file_stream *)stream)->handle, buffer, size, error);
+}
+
+static void file_close(tsr__stream *stream) {
+  tsr__os_close(((file_stream *)stream)->handle);
+  tsr__free(stream);
+}
+
+int tsr__stream_file(const char *path, tsr__stream **out, uint64_t *size_bytes, tsr_error *error) {
+  file_stream *file = TSR__NEW(file_stream);
+  if (!file) return tsr__fail_memory(error);
+  int status = tsr__os_open(path, &file->handle, size_bytes, error);
+  if (status) {
+    tsr__free(file);
+    return status;
+  }
+  file->base = (tsr__stream){file_read, file_close};
+  *out = &file->base;
+  return 0;
+}

@@ -1,0 +1,179 @@
+/* frames.c - telling the program's own frames from everybody else's.
+ *
+ * A stack that PyTorch records has some sixty frames, of which a handful are the reader's own. A
+ * frame is judged by its function's name and its file's name, in this order:
+ *
+ *   noise     the unwinder, the process's start, the interpreter's loop (the names and files
+ *             that PyTorch's own tools drop), and frames of which nothing is known
+ *   native    file "??", a C or C++ source, a shared library (without debug information the
+ *             unwinder names the library and a byte offset)
+ *   torch     .../site-packages/torch/, a torch source tree, generated "<eval_with_key>.3"
+ *   library   anything else below site-packages or dist-packages
+ *   python    below lib/python3.*, "<frozen ...>", "<string>", the interpreter itself
+ *   user      what remains
+ *
+ * PyTorch's tools match `_start` anywhere in a name, which also drops a user's `on_train_start`;
+ * here names of that kind must match whole, and Python sources are never noise. Backslashes count
+ * as slashes: files come from Windows too.
+ *
+ * It does not look at the file system: the stack may be from another machine.
+ */
+#include "report/frames.h"
+
+#include <string.h>
+
+#include "report/text.h"
+
+#define COUNT_OF(array) (sizeof(array) / sizeof *(array))
+
+static bool matches_at(tsr_text text, size_t at, const char *part, size_t part_size) {
+  if (at > text.size_bytes || part_size > text.size_bytes - at) return false;
+  for (size_t i = 0; i < part_size; i++) {
+    char byte = text.data[at + i] == '\\' ? '/' : text.data[at + i];
+    if (byte != part[i]) return false;
+  }
+  return true;
+}
+
+static bool equals(tsr_text text, const char *whole) {
+  size_t size = strlen(whole);
+  return text.size_bytes == size && matches_at(text, 0, whole, size);
+}
+
+static bool begins_with(tsr_text text, const char *part) {
+  return matches_at(text, 0, part, strlen(part));
+}
+
+static bool ends_with(tsr_text text, const char *part) {
+  size_t size = strlen(part);
+  return size <= text.size_bytes && matches_at(text, text.size_bytes - size, part, size);
+}
+
+/* Byte position behind the last occurrence of `part`, 0 when there is none. */
+static size_t behind(tsr_text text, const char *part) {
+  size_t size = strlen(part);
+  for (size_t end = text.size_bytes; end >= size; end--)
+    if (text.data[end - 1] == part[size - 1] || part[size - 1] == '/')
+      if (matches_at(text, end - size, part, size)) return end;
+  return 0;
+}
+
+static bool contains(tsr_text text, const char *part) {
+  return behind(text, part) != 0;
+}
+
+static bool contains_any(tsr_text text, const char *const *parts, size_t count) {
+  for (size_t i = 0; i < count; i++)
+    if (contains(text, parts[i])) return true;
+  return false;
+}
+
+tsr_text tsr__base_name(tsr_text path) {
+  size_t at = path.size_bytes;
+  if (!at || path.data[0] == '<') return path;
+  while (at && path.data[at - 1] != '/' && path.data[at - 1] != '\\') at--;
+  return (tsr_text){path.data + at, path.size_bytes - at};
+}
+
+static bool is_noise_name(tsr_text name) {
+  static const char *const parts[] = {"unwind::unwind",  "CapturedTraceback::gather",
+                                      "gather_with_cpp", "__libc_start",
+                                      "PyEval_",         "PyObject_",
+                                      "PyFunction_"};
+  static const char *const wholes[] = {
+      "", "??", "_start", "clone", "__clone", "__clone3", "start_thread", "<unwind unsupported>"};
+  for (size_t i = 0; i < COUNT_OF(wholes); i++)
+    if (equals(name, wholes[i])) return true;
+  return contains_any(name, parts, COUNT_OF(parts));
+}
+
+static bool is_native_file(tsr_text file) {
+  static const char *const endings[] = {".c",   ".cc",  ".cpp", ".cxx", ".cu", ".cuh",   ".h",
+                                        ".hpp", ".inl", ".inc", ".so",  ".a",  ".dylib", ".dll"};
+  if (!file.size_bytes || equals(file, "??")) return true;
+  for (size_t i = 0; i < COUNT_OF(endings); i++)
+    if (ends_with(file, endings[i])) return true;
+  return contains(file, ".so.");
+}
+
+/* Native code that only carries a call from one layer to the next. */
+static bool is_noise_file(tsr_text file) {
+  static const char *const parts[] = {"core/boxing",
+                                      "/Register",
+                                      "/Redispatch",
+                                      "pythonrun.c",
+                                      "Modules/main.c",
+                                      "Objects/call.c",
+                                      "ceval.c",
+                                      "pycore_ceval.h",
+                                      "cpython/abstract.h",
+                                      "Objects/methodobject.c"};
+  return contains_any(file, parts, COUNT_OF(parts));
+}
+
+/* Byte position of the package's name in the file of an installed package, else 0. */
+static size_t package_at(tsr_text file) {
+  size_t at = behind(file, "site-packages/");
+  return at ? at : behind(file, "dist-packages/");
+}
+
+static tsr_text package_of(tsr_text file) {
+  size_t at = package_at(file), end = at;
+  while (end < file.size_bytes && !strchr("/\\.", file.data[end])) end++;
+  return (tsr_text){file.data + at, end - at};
+}
+
+/* Those that come with torch; torchvision and its like name layers, and count as libraries. */
+static bool is_torch_package(tsr_text file) {
+  tsr_text package = package_of(file);
+  return equals(package, "torch") || equals(package, "functorch") || equals(package, "triton");
+}
+
+/* A directory named torch may be the user's own; one that holds torch's packages is not. */
+static bool is_torch_source(tsr_text file) {
+  static const char *const parts[] = {"torch/nn/",    "torch/optim/",       "torch/autograd/",
+                                      "torch/utils/", "torch/cuda/",        "torch/amp/",
+                                      "torch/csrc/",  "torch/distributed/", "torch/fx/",
+                                      "torch/_",      "torch/functional.py"};
+  for (size_t i = 0; i < COUNT_OF(parts); i++) {
+    size_t end = behind(file, parts[i]), size = strlen(parts[i]);
+    if (end == size || (end && strchr("/\\", file.data[end - size - 1]))) return true;
+  }
+  return begins_with(file, "<eval_with_key>");
+}
+
+static bool is_python_file(tsr_text file) {
+  return contains(file, "lib/python3.") || begins_with(file, "<frozen") ||
+         equals(file, "<string>") ||
+         (begins_with(tsr__base_name(file), "python") && !ends_with(file, ".py"));
+}
+
+tsr__origin tsr__frame_origin(tsr_text name, tsr_text file) {
+  bool is_python_source = ends_with(file, ".py");
+  if (!is_python_source && (is_noise_name(name) || is_noise_file(file))) return TSR__ORIGIN_NOISE;
+  if (is_native_file(file)) return TSR__ORIGIN_NATIVE;
+  if (package_at(file)) return is_torch_package(file) ? TSR__ORIGIN_TORCH : TSR__ORIGIN_LIBRARY;
+  if (is_torch_source(file)) return TSR__ORIGIN_TORCH;
+  return is_python_file(file) ? TSR__ORIGIN_PYTHON : TSR__ORIGIN_USER;
+}
+
+/* Without a path to go by, the names of PyTorch's and Python's C and C++ give them away. */
+static const char *native_package(tsr_text name, tsr_text file) {
+  static const char *const torch[] = {"at::", "c10::", "torch::", "THP", "CapturedTraceback"};
+  static const char *const python[] = {"PyEval", "PyObject", "PyFunction", "PyRun", "Py_", "_Py"};
+  if (contains_any(name, torch, COUNT_OF(torch)) || contains(file, "torch")) return "torch";
+  if (contains_any(name, python, COUNT_OF(python)) || contains(file, "ython")) return "python";
+  return "C++";
+}
+
+tsr_text tsr__frame_package(tsr__origin origin, tsr_text name, tsr_text file) {
+  tsr_text package = package_at(file) ? package_of(file) : (tsr_text){0};
+  if (package.size_bytes) return package;
+  switch (origin) {
+  case TSR__ORIGIN_TORCH: return tsr__text_of("torch");
+  case TSR__ORIGIN_PYTHON: return tsr__text_of("python");
+  case TSR__ORIGIN_NATIVE:
+  case TSR__ORIGIN_NOISE: return tsr__text_of(native_package(name, file));
+  default: return tsr__text_of("program");
+  }
+}

@@ -1,0 +1,55 @@
+/* heading.c - the frame around every answer.
+ *
+ *   {"schema", "command", "inputs": [...], "devices": [ <the answer> ], "warnings": [...]}
+ *
+ * Text has no heading: the answer comes first. Warnings end it, one a line, unless the reader asked
+ * for quiet; JSON always has them, so that a program can tell a clean file from a patched-up one.
+ */
+#include "report/heading.h"
+
+#include "base/format.h"
+
+#define SCHEMA "tessera/1"
+
+void tsr__heading_open(tsr__emitter *emitter, const char *command, const tsr_report_input *input) {
+  tsr__emit_object(emitter, NULL);
+  tsr__emit_field(emitter, "schema", NULL, tsr__string(SCHEMA));
+  tsr__emit_field(emitter, "command", NULL, tsr__string(command));
+  tsr__emit_array(emitter, "inputs");
+  tsr__emit_object(emitter, NULL);
+  tsr__emit_field(emitter, "path", NULL, tsr__string(input->path));
+  tsr__emit_field(emitter, "bytes", NULL, tsr__bytes(tsr_snapshot_input_bytes(input->snapshot)));
+  tsr__emit_field(emitter, "format", NULL, tsr__string(tsr_snapshot_format(input->snapshot)));
+  tsr__emit_end(emitter);
+  tsr__emit_end(emitter);
+  tsr__emit_array(emitter, "devices");
+}
+
+static void emit_warning(tsr__emitter *emitter, const tsr_warning *warning) {
+  tsr__emit_object(emitter, NULL);
+  tsr__emit_field(emitter, "code", NULL, tsr__string(warning->code));
+  tsr__emit_field(emitter, "count", NULL, tsr__count(warning->count));
+  tsr__emit_field(emitter, "message", NULL, tsr__string(warning->message));
+  tsr__emit_end(emitter);
+  if (!tsr__emitter_is_text(emitter) || emitter->options.quiet) return;
+  char count[TSR__FORMAT_BYTES];
+  tsr__buffer_printf(&emitter->scratch, "warning: %s (%s): %s", warning->code,
+                     tsr__format_count(warning->count, count), warning->message);
+  tsr__emit_line(emitter, TSR__PLAIN, 0);
+}
+
+int tsr__heading_close(tsr__emitter *emitter, const tsr_report_input *input, tsr_error *error) {
+  tsr__emit_end(emitter);
+  size_t count = 0;
+  const tsr_warning *warnings = tsr_snapshot_warnings(input->snapshot, &count);
+  tsr__emit_space(emitter);
+  tsr__emit_array(emitter, "warnings");
+  for (size_t i = 0; i < count; i++) emit_warning(emitter, &warnings[i]);
+  tsr__emit_end(emitter);
+  tsr__emit_end(emitter);
+  return tsr__emitter_finish(emitter, error);
+}
+
+const char *tsr__plural(uint64_t count) {
+  return count == 1 ? "" : "s";
+}

@@ -1,0 +1,16 @@
+/* heading.h - what every report has around its answer: inputs before, warnings after. */
+#ifndef TSR_REPORT_HEADING_H
+#define TSR_REPORT_HEADING_H
+
+#include "report/emitter.h"
+
+/* Begin the report of `command` on `input`: opens the root object and its "devices" array. */
+void tsr__heading_open(tsr__emitter *emitter, const char *command, const tsr_report_input *input);
+/* Close both, with the snapshot's warnings in between, and finish the emitter: answers what
+ * tsr__emitter_finish answers. */
+int tsr__heading_close(tsr__emitter *emitter, const tsr_report_input *input, tsr_error *error);
+
+/* "s" unless `count` is 1. */
+const char *tsr__plural(uint64_t count);
+
+#endif

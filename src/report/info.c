@@ -1,0 +1,138 @@
+/* info.c - what is in the file, as text or JSON.
+ *
+ * Text opens with one line about the file, then has a section a device: a sentence (how much was
+ * recorded, over what time, what was held at the end), the events by action, and the rest as
+ * fields. What says nothing (no times in the file, no free without its alloc) is left out of text
+ * and is null or 0 in JSON.
+ */
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "base/checked.h"
+#include "base/format.h"
+#include "report/emitter.h"
+#include "report/heading.h"
+#include "tessera/report.h"
+
+/* " over 12.34 s" in a unit that keeps the number short; empty when the times are not known. */
+static const char *format_span(const tsr_info_device *device, char text[TSR__FORMAT_BYTES]) {
+  text[0] = 0;
+  if (device->first_time_us == TSR_TIME_NONE || device->last_time_us < device->first_time_us)
+    return text;
+  double us = (double)((uint64_t)device->last_time_us - (uint64_t)device->first_time_us);
+  double value = us / 3600e6;
+  const char *unit = "h";
+  if (us < 1e6)
+    value = us / 1e3, unit = "ms";
+  else if (us < 120e6)
+    value = us / 1e6, unit = "s";
+  else if (us < 7200e6)
+    value = us / 60e6, unit = "min";
+  (void)snprintf(text, TSR__FORMAT_BYTES, " over %.2f %s", value, unit);
+  return text;
+}
+
+static void print_file(tsr__emitter *emitter, const tsr_report_input *input, const tsr_info *info) {
+  char size[TSR__FORMAT_BYTES], count[TSR__FORMAT_BYTES];
+  uint64_t event_count = 0;
+  for (size_t i = 0; i < info->device_count; i++)
+    event_count = tsr__sum_u64(event_count, info->devices[i].event_count);
+  tsr__buffer *out = &emitter->scratch;
+  tsr__buffer_printf(out, "%s: %s, %s; ", input->path ? input->path : "",
+                     tsr_snapshot_format(input->snapshot),
+                     tsr__format_size(tsr_snapshot_input_bytes(input->snapshot), size));
+  if (info->device_count)
+    tsr__buffer_printf(out, "%zu device%s, %s event%s.", info->device_count,
+                       tsr__plural(info->device_count), tsr__format_count(event_count, count),
+                       tsr__plural(event_count));
+  else
+    tsr__buffer_text(out, "no device has events or segments.");
+  tsr__emit_line(emitter, TSR__BOLD, 0);
+}
+
+static void print_device(tsr__emitter *emitter, const tsr_info_device *device) {
+  char count[TSR__FORMAT_BYTES], span[TSR__FORMAT_BYTES], allocated[TSR__FORMAT_BYTES],
+      reserved[TSR__FORMAT_BYTES];
+  tsr__emit_space(emitter);
+  if (!tsr__emitter_is_text(emitter)) return;
+  tsr__buffer *out = &emitter->scratch;
+  if (device->event_count)
+    tsr__buffer_printf(out, "Device %" PRIu32 ": %s event%s%s; ", device->device,
+                       tsr__format_count(device->event_count, count),
+                       tsr__plural(device->event_count), format_span(device, span));
+  else
+    tsr__buffer_printf(out, "Device %" PRIu32 ": no events were recorded; ", device->device);
+  if (device->segment_count)
+    tsr__buffer_printf(out, "%s allocated of %s reserved at the end.",
+                       tsr__format_size(device->end.allocated_bytes, allocated),
+                       tsr__format_size(device->end.reserved_bytes, reserved));
+  else
+    tsr__buffer_text(out, "no segments at the end.");
+  tsr__emit_line(emitter, TSR__BOLD, 0);
+}
+
+static void emit_actions(tsr__emitter *emitter, const tsr_snapshot *snapshot,
+                         const tsr_info_device *device) {
+  static const tsr__column columns[] = {
+      {NULL, "action", TSR__ELASTIC}, {NULL, "events", TSR__RIGHT}, {NULL, "share", TSR__RIGHT}};
+  tsr__emit_object(emitter, "actions");
+  for (size_t i = 0; i < device->action_count; i++)
+    tsr__emit_member(emitter, tsr_snapshot_action_name(snapshot, device->actions[i].action),
+                     tsr__count(device->actions[i].count));
+  tsr__emit_end(emitter);
+  tsr__emit_table(emitter, NULL, columns, 3);
+  for (size_t i = 0; i < device->action_count; i++) {
+    tsr_action_tally tally = device->actions[i];
+    tsr__emit_row(emitter,
+                  (tsr__cell[]){tsr__text(tsr_snapshot_action_name(snapshot, tally.action)),
+                                tsr__count(tally.count),
+                                tsr__percent(tally.count, device->event_count)});
+    tsr__emit_row_end(emitter);
+  }
+  tsr__emit_table_end(emitter);
+  tsr__emit_space(emitter);
+}
+
+static void emit_device(tsr__emitter *emitter, const tsr_snapshot *snapshot,
+                        const tsr_info_device *device) {
+  bool has_time = device->first_time_us != TSR_TIME_NONE;
+  print_device(emitter, device);
+  tsr__emit_object(emitter, NULL);
+  tsr__emit_field(emitter, "device", NULL, tsr__count(device->device));
+  tsr__emit_field(emitter, "events", NULL, tsr__count(device->event_count));
+  emit_actions(emitter, snapshot, device);
+  tsr__emit_field(emitter, "segments", "segments", tsr__count(device->segment_count));
+  tsr__emit_field(emitter, "blocks", "blocks", tsr__count(device->block_count));
+  tsr__emit_field(emitter, "stacks", "distinct stacks", tsr__count(device->stack_count));
+  tsr__emit_field(emitter, "frames", "distinct frames", tsr__count(device->frame_count));
+  tsr__emit_field(emitter, "first_time_us", has_time ? "first event" : NULL,
+                  tsr__time(device->first_time_us));
+  tsr__emit_field(emitter, "last_time_us", has_time ? "last event" : NULL,
+                  tsr__time(device->last_time_us));
+  tsr__emit_field(emitter, "frees_without_alloc",
+                  device->frees_without_alloc ? "frees without an alloc" : NULL,
+                  tsr__count(device->frees_without_alloc));
+  tsr__emit_object(emitter, "end");
+  tsr__emit_field(emitter, "requested_bytes", "requested at the end",
+                  tsr__bytes(device->end.requested_bytes));
+  tsr__emit_field(emitter, "allocated_bytes", "allocated at the end",
+                  tsr__bytes(device->end.allocated_bytes));
+  tsr__emit_field(emitter, "active_bytes", "active at the end",
+                  tsr__bytes(device->end.active_bytes));
+  tsr__emit_field(emitter, "reserved_bytes", "reserved at the end",
+                  tsr__bytes(device->end.reserved_bytes));
+  tsr__emit_end(emitter);
+  tsr__emit_end(emitter);
+}
+
+int tsr_report_info(const tsr_report_input *input, const tsr_info *info,
+                    const tsr_report_options *options, tsr_write_fn *write, void *context,
+                    tsr_error *error) {
+  tsr__emitter emitter;
+  tsr__emitter_init(&emitter, options, write, context);
+  tsr__heading_open(&emitter, "info", input);
+  if (tsr__emitter_is_text(&emitter)) print_file(&emitter, input, info);
+  for (size_t i = 0; i < info->device_count; i++)
+    emit_device(&emitter, input->snapshot, &info->devices[i]);
+  return tsr__heading_close(&emitter, input, error);
+}

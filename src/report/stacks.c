@@ -1,0 +1,225 @@
+/* stacks.c - printing stacks so that the line to look at is found at once.
+ *
+ * Which frames are shown: of the kinds in report/frames.h the first that the stack has speaks for
+ * it. The program's own frames are shown all; of any other kind the innermost three, so that no
+ * stack folds away completely. Where the program called an installed library other than torch, the
+ * library's innermost frame below the program's is shown too: with a training framework in between
+ * it is the only one that names the layer. Each run of other frames becomes one line:
+ *
+ *   main, train.py:40
+ *     step, train.py:31
+ *       ... 4 frames of transformers, torch
+ *         forward, /usr/lib/python3/dist-packages/transformers/models/llama/modeling_llama.py:120
+ *           ... 14 frames of torch, C++
+ *
+ * Stacks are stored innermost first, so index 0 is the innermost frame and "inside" means a smaller
+ * index. A plan (which frames are shown) takes one pass and no memory; printing takes another.
+ * Invariant: every stack with a frame has a shown frame.
+ */
+#include "report/stacks.h"
+
+#include <inttypes.h>
+
+#include "base/format.h"
+#include "report/frames.h"
+#include "report/heading.h"
+#include "report/text.h"
+
+#define INNERMOST_SHOWN 3
+#define PACKAGES_NAMED  4
+
+typedef struct plan {
+  tsr_stack stack;
+  tsr__origin speaker; /* the kind that is shown; TSR__ORIGIN_COUNT for an empty stack */
+  uint32_t innermost;  /* the speaker's innermost frame */
+  uint32_t last;       /* its outermost frame to show */
+  uint32_t layer;      /* the library's frame inside it, or TSR_NONE */
+} plan;
+
+void tsr__stack_printer_init(tsr__stack_printer *printer, tsr__emitter *emitter,
+                             const tsr_snapshot *snapshot) {
+  *printer = (tsr__stack_printer){.emitter = emitter, .snapshot = snapshot};
+  if (!tsr__emitter_is_text(emitter)) return;
+  printer->origin_count = tsr_snapshot_frame_count(snapshot);
+  printer->origins = TSR__NEW_ARRAY(uint8_t, printer->origin_count);
+  if (!printer->origins) printer->origin_count = 0;
+}
+
+void tsr__stack_printer_release(tsr__stack_printer *printer) {
+  tsr__free(printer->origins);
+  *printer = (tsr__stack_printer){0};
+}
+
+/* ---- Which frames ---- */
+
+static tsr__origin origin_of(tsr__stack_printer *printer, uint32_t id) {
+  bool is_kept = id < printer->origin_count;
+  if (is_kept && printer->origins[id]) return (tsr__origin)(printer->origins[id] - 1);
+  tsr_frame frame = tsr_snapshot_frame(printer->snapshot, id);
+  tsr__origin origin = tsr__frame_origin(tsr_snapshot_string(printer->snapshot, frame.name),
+                                         tsr_snapshot_string(printer->snapshot, frame.file));
+  if (is_kept) printer->origins[id] = (uint8_t)(origin + 1);
+  return origin;
+}
+
+static plan make_plan(tsr__stack_printer *printer, uint32_t stack_id) {
+  plan made = {.speaker = TSR__ORIGIN_COUNT, .layer = TSR_NONE};
+  uint32_t first_library = TSR_NONE, seen = 0;
+  if (stack_id != TSR_NONE) made.stack = tsr_snapshot_stack(printer->snapshot, stack_id);
+  for (uint32_t i = 0; i < made.stack.depth; i++) {
+    tsr__origin origin = origin_of(printer, made.stack.frames[i]);
+    if (origin == TSR__ORIGIN_LIBRARY && first_library == TSR_NONE) first_library = i;
+    if (origin < made.speaker) {
+      made.speaker = origin;
+      made.innermost = i;
+      seen = 0;
+    }
+    if (origin != made.speaker) continue;
+    if (origin == TSR__ORIGIN_USER || seen < INNERMOST_SHOWN) made.last = i;
+    seen++;
+  }
+  if (made.speaker == TSR__ORIGIN_USER && first_library < made.innermost)
+    made.layer = first_library;
+  return made;
+}
+
+static bool is_shown(tsr__stack_printer *printer, const plan *made, uint32_t i) {
+  if (printer->emitter->options.full_stacks || i == made->layer) return true;
+  return i <= made->last && origin_of(printer, made->stack.frames[i]) == made->speaker;
+}
+
+/* ---- One frame ---- */
+
+static tsr_text string_of(const tsr__stack_printer *printer, uint32_t id) {
+  tsr_text text = tsr_snapshot_string(printer->snapshot, id);
+  return text.size_bytes ? text : tsr__text_of("??");
+}
+
+/* Line 0 is how the unwinder says that it knows none. */
+static bool has_line(tsr_frame frame) {
+  return frame.line && frame.line != TSR_LINE_UNKNOWN;
+}
+
+static void append_text(tsr__buffer *out, tsr_text text) {
+  tsr__buffer_append(out, text.data, text.size_bytes);
+}
+
+/* `model.py:382 forward`, or the name alone where the file is not known. */
+static void append_place(tsr__stack_printer *printer, uint32_t id) {
+  tsr__buffer *out = &printer->emitter->scratch;
+  tsr_frame frame = tsr_snapshot_frame(printer->snapshot, id);
+  tsr_text file = tsr__base_name(string_of(printer, frame.file));
+  if (file.size_bytes != 2 || file.data[0] != '?') {
+    append_text(out, file);
+    if (has_line(frame)) tsr__buffer_printf(out, ":%" PRIu64, frame.line);
+    tsr__buffer_text(out, " ");
+  }
+  append_text(out, string_of(printer, frame.name));
+}
+
+void tsr__stack_append_name(tsr__stack_printer *printer, uint32_t stack) {
+  plan made = make_plan(printer, stack);
+  if (!made.stack.depth) {
+    tsr__buffer_text(&printer->emitter->scratch, "(no stack recorded)");
+    return;
+  }
+  append_place(printer, made.stack.frames[made.innermost]);
+  if (made.layer == TSR_NONE) return;
+  tsr__buffer_text(&printer->emitter->scratch, " > ");
+  append_place(printer, made.stack.frames[made.layer]);
+}
+
+/* ---- JSON ---- */
+
+void tsr__stack_emit(tsr__stack_printer *printer, uint32_t stack) {
+  tsr__emitter *emitter = printer->emitter;
+  if (tsr__emitter_is_text(emitter)) return;
+  tsr_stack frames = {0};
+  if (stack != TSR_NONE) frames = tsr_snapshot_stack(printer->snapshot, stack);
+  tsr__emit_array(emitter, "frames");
+  for (uint32_t i = 0; i < frames.depth; i++) {
+    tsr_frame frame = tsr_snapshot_frame(printer->snapshot, frames.frames[i]);
+    tsr__cell line = frame.line == TSR_LINE_UNKNOWN ? tsr__nothing() : tsr__count(frame.line);
+    tsr__emit_inline_object(emitter, NULL);
+    tsr__emit_field(emitter, "name", NULL,
+                    tsr__text(tsr_snapshot_string(printer->snapshot, frame.name)));
+    tsr__emit_field(emitter, "file", NULL,
+                    tsr__text(tsr_snapshot_string(printer->snapshot, frame.file)));
+    tsr__emit_field(emitter, "line", NULL, line);
+    tsr__emit_end(emitter);
+  }
+  tsr__emit_end(emitter);
+}
+
+/* ---- Text ---- */
+
+static void print_frame(tsr__stack_printer *printer, uint32_t id, size_t indent) {
+  tsr__buffer *out = &printer->emitter->scratch;
+  tsr_frame frame = tsr_snapshot_frame(printer->snapshot, id);
+  append_text(out, string_of(printer, frame.name));
+  tsr__buffer_text(out, ", ");
+  append_text(out, string_of(printer, frame.file));
+  if (has_line(frame)) tsr__buffer_printf(out, ":%" PRIu64, frame.line);
+  tsr__emit_line(printer->emitter, TSR__PLAIN, indent);
+}
+
+static bool same_text(tsr_text a, tsr_text b) {
+  if (a.size_bytes != b.size_bytes) return false;
+  for (size_t i = 0; i < a.size_bytes; i++)
+    if (a.data[i] != b.data[i]) return false;
+  return true;
+}
+
+/* The packages of the frames from `outer` in to `inner`, each once, in the order they are called.
+ */
+static void append_packages(tsr__stack_printer *printer, tsr_stack stack, uint32_t outer,
+                            uint32_t inner) {
+  tsr__buffer *out = &printer->emitter->scratch;
+  tsr_text named[PACKAGES_NAMED];
+  size_t count = 0;
+  for (uint32_t i = outer + 1; i-- > inner;) {
+    tsr_frame frame = tsr_snapshot_frame(printer->snapshot, stack.frames[i]);
+    tsr_text package = tsr__frame_package(origin_of(printer, stack.frames[i]),
+                                          tsr_snapshot_string(printer->snapshot, frame.name),
+                                          tsr_snapshot_string(printer->snapshot, frame.file));
+    size_t at = 0;
+    while (at < count && !same_text(named[at], package)) at++;
+    if (at < count) continue;
+    tsr__buffer_text(out, count ? ", " : " of ");
+    if (count == PACKAGES_NAMED) {
+      tsr__buffer_text(out, "others");
+      return;
+    }
+    append_text(out, package);
+    named[count++] = package;
+  }
+}
+
+static void print_fold(tsr__stack_printer *printer, tsr_stack stack, uint32_t outer, uint32_t inner,
+                       size_t indent) {
+  uint32_t hidden = outer - inner + 1;
+  char count[TSR__FORMAT_BYTES];
+  tsr__buffer_printf(&printer->emitter->scratch, "... %s frame%s", tsr__format_count(hidden, count),
+                     tsr__plural(hidden));
+  append_packages(printer, stack, outer, inner);
+  tsr__emit_line(printer->emitter, TSR__DIM, indent);
+}
+
+void tsr__stack_print(tsr__stack_printer *printer, uint32_t stack) {
+  if (!tsr__emitter_is_text(printer->emitter)) return;
+  plan made = make_plan(printer, stack);
+  size_t indent = 2, deepest = tsr__emitter_width(printer->emitter) / 2;
+  for (uint32_t left = made.stack.depth; left;) {
+    uint32_t outer = left - 1;
+    if (is_shown(printer, &made, outer)) {
+      print_frame(printer, made.stack.frames[outer], indent);
+      left = outer;
+    } else {
+      uint32_t inner = outer;
+      while (inner && !is_shown(printer, &made, inner - 1)) inner--;
+      print_fold(printer, made.stack, outer, inner, indent);
+      left = inner;
+    }
+    if (indent + 2 <= deepest) indent += 2;
+  }
+}

@@ -1,0 +1,228 @@
+/* finish.c - from the top-level value to a finished snapshot.
+ *
+ * The top is a dict with `segments` and `device_traces` (either may be missing), or, as
+ * torch.cuda.memory_snapshot() and releases before 2.0 write it, the bare list of segments. Rows
+ * that the top does not lead to (pinned host memory, say) are left out of the tables again. */
+#include "snapshot/assemble.h"
+
+typedef struct finish {
+  tsr__assembler *assembler;
+  tsr_snapshot *snapshot;
+  TSR__VECTOR(uint32_t) order;       /* per device: index of its trace, or TSR_NONE */
+  TSR__VECTOR(uint32_t) segments;    /* rows, in the order of the list */
+  TSR__VECTOR(uint32_t) annotations; /* rows */
+} finish;
+
+static tsr__container *list_of(finish *f, tsr__value value) {
+  tsr__container *list = tsr__container_of(f->assembler, tsr__current(f->assembler, value));
+  return list && list->kind != TSR__DICT ? list : NULL;
+}
+
+/* The rows of one table that a list names; a list that became a stack (an empty one) is empty. */
+#define COLLECT_ROWS(f, value, wanted, rows, warning)                              \
+  do {                                                                             \
+    tsr__container *list_ = list_of((f), (value));                                 \
+    if (!list_ && (value).tag != TSR__STACK) tsr__tally((f)->snapshot, (warning)); \
+    for (size_t i_ = 0; list_ && i_ < list_->items.count; i_++) {                  \
+      tsr__value item_ = tsr__current((f)->assembler, list_->items.items[i_]);     \
+      if (item_.tag != (wanted))                                                   \
+        tsr__tally((f)->snapshot, (warning));                                      \
+      else if (!TSR__VECTOR_PUSH((rows), item_.id))                                \
+        return tsr__fail_memory(error);                                            \
+    }                                                                              \
+  } while (0)
+
+static int collect_segments(finish *f, tsr__value value, tsr_error *error) {
+  COLLECT_ROWS(f, value, TSR__SEGMENT, &f->segments, TSR__WARN_SEGMENTS_MALFORMED);
+  return 0;
+}
+
+static int collect_annotations(finish *f, tsr__value value, tsr_error *error) {
+  COLLECT_ROWS(f, value, TSR__ANNOTATION, &f->annotations, TSR__WARN_ANNOTATIONS_MALFORMED);
+  return 0;
+}
+
+static int collect_traces(finish *f, tsr__value value, tsr_error *error) {
+  tsr__container *list = list_of(f, value);
+  if (!list) {
+    if (value.tag != TSR__STACK) tsr__tally(f->snapshot, TSR__WARN_EVENTS_MALFORMED);
+    return 0;
+  }
+  if (list->items.count > f->assembler->limits.devices)
+    return tsr__fail(error, TSR_ERROR_LIMIT, TSR_OFFSET_NONE,
+                     "traces of %zu devices; the limit is %u (tsr_limits.devices)",
+                     list->items.count, (unsigned)f->assembler->limits.devices);
+  for (size_t i = 0; i < list->items.count; i++) {
+    tsr__container *trace = list_of(f, list->items.items[i]);
+    if (!TSR__VECTOR_PUSH(&f->order, trace ? trace->trace : TSR_NONE))
+      return tsr__fail_memory(error);
+    if (trace)
+      f->snapshot->tally[TSR__WARN_EVENTS_MALFORMED] += trace->items.count;
+    else if (list->items.items[i].tag != TSR__STACK)
+      tsr__tally(f->snapshot, TSR__WARN_EVENTS_MALFORMED);
+  }
+  return 0;
+}
+
+static int collect_extra(finish *f, const tsr__value pair[2], tsr_error *error) {
+  tsr__extra extra = {.table = TSR__NULL, .key = pair[0].id};
+  if (pair[0].tag != TSR__STRING || pair[0].id != TSR__NAME_ALLOCATOR_SETTINGS)
+    tsr__tally(f->snapshot, TSR__WARN_KEYS_UNKNOWN);
+  if (pair[0].tag != TSR__STRING) return 0;
+  int status = tsr__resolve_loose(f->assembler, pair[1], &extra.value, error);
+  if (status) return status;
+  return TSR__VECTOR_PUSH(&f->snapshot->extras, extra) ? 0 : tsr__fail_memory(error);
+}
+
+static int collect_top(finish *f, tsr__value top, tsr_error *error) {
+  size_t count = tsr__container_of(f->assembler, top)->items.count;
+  for (size_t i = 0; i + 1 < count; i += 2) {
+    tsr__value *items = tsr__container_of(f->assembler, top)->items.items;
+    tsr__value pair[2] = {items[i], tsr__current(f->assembler, items[i + 1])};
+    int status;
+    switch (pair[0].tag == TSR__STRING ? pair[0].id : TSR_NONE) {
+    case TSR__NAME_SEGMENTS: status = collect_segments(f, pair[1], error); break;
+    case TSR__NAME_DEVICE_TRACES: status = collect_traces(f, pair[1], error); break;
+    case TSR__NAME_EXTERNAL_ANNOTATIONS: status = collect_annotations(f, pair[1], error); break;
+    default: status = collect_extra(f, pair, error);
+    }
+    if (status) return status;
+    if (pair[0].tag == TSR__STRING && pair[0].id < TSR__KEY_COUNT)
+      f->snapshot->top_keys |= UINT64_C(1) << pair[0].id;
+  }
+  return 0;
+}
+
+/* ---- keep only what the top leads to ---- */
+
+static bool is_identity(const uint32_t *rows, size_t count, size_t table_count) {
+  if (count != table_count) return false;
+  for (size_t i = 0; i < count; i++)
+    if (rows[i] != i) return false;
+  return true;
+}
+
+/* Extras follow their row to its new place; those of rows left out go. */
+static int move_extras(finish *f, tsr__tag table, const uint32_t *rows, size_t count,
+                       size_t table_count, tsr_error *error) {
+  uint32_t *moved = TSR__NEW_ARRAY(uint32_t, table_count);
+  if (!moved) return tsr__fail_memory(error);
+  for (size_t i = 0; i < table_count; i++) moved[i] = TSR_NONE;
+  for (size_t i = 0; i < count; i++) moved[rows[i]] = (uint32_t)i;
+  size_t kept = 0;
+  tsr__extra *extras = f->snapshot->extras.items;
+  for (size_t i = 0; i < f->snapshot->extras.count; i++) {
+    tsr__extra extra = extras[i];
+    if (extra.table == (uint32_t)table) {
+      if (extra.row >= table_count || moved[extra.row] == TSR_NONE) continue;
+      extra.row = moved[extra.row];
+    }
+    extras[kept++] = extra;
+  }
+  f->snapshot->extras.count = kept;
+  tsr__free(moved);
+  return 0;
+}
+
+static int gather_segments(finish *f, tsr_error *error) {
+  tsr_snapshot *s = f->snapshot;
+  const uint32_t *rows = f->segments.items;
+  size_t count = f->segments.count, old_count = s->segments.count;
+  if (is_identity(rows, count, old_count)) return 0;
+  int status = move_extras(f, TSR__SEGMENT, rows, count, old_count, error);
+  if (status) return status;
+  if (!TSR__VECTOR_RESERVE(&s->segments, count) || !TSR__VECTOR_RESERVE(&s->segments_more, count))
+    return tsr__fail_memory(error);
+  for (size_t i = 0; i < count; i++) {
+    s->segments.items[old_count + i] = s->segments.items[rows[i]];
+    s->segments_more.items[old_count + i] = s->segments_more.items[rows[i]];
+  }
+  for (size_t i = 0; i < count; i++) {
+    s->segments.items[i] = s->segments.items[old_count + i];
+    s->segments_more.items[i] = s->segments_more.items[old_count + i];
+  }
+  s->segments.count = s->segments_more.count = count;
+  return 0;
+}
+
+static int gather_annotations(finish *f, tsr_error *error) {
+  tsr_snapshot *s = f->snapshot;
+  const uint32_t *rows = f->annotations.items;
+  size_t count = f->annotations.count, old_count = s->annotations.count;
+  if (is_identity(rows, count, old_count)) return 0;
+  int status = move_extras(f, TSR__ANNOTATION, rows, count, old_count, error);
+  if (status) return status;
+  if (!TSR__VECTOR_RESERVE(&s->annotations, count)) return tsr__fail_memory(error);
+  for (size_t i = 0; i < count; i++)
+    s->annotations.items[old_count + i] = s->annotations.items[rows[i]];
+  for (size_t i = 0; i < count; i++) s->annotations.items[i] = s->annotations.items[old_count + i];
+  s->annotations.count = count;
+  return 0;
+}
+
+/* ---- is it a snapshot at all? ---- */
+
+static const char *kind_in_words(const tsr__assembler *assembler, tsr__value top) {
+  tsr__container *container = tsr__container_of(assembler, top);
+  if (container) return container->kind == TSR__DICT ? "another dict" : "a list of other things";
+  switch ((tsr__tag)top.tag) {
+  case TSR__NULL: return "None";
+  case TSR__BOOL: return "a truth value";
+  case TSR__INT:
+  case TSR__UINT:
+  case TSR__BIG:
+  case TSR__FLOAT: return "a number";
+  case TSR__STRING:
+  case TSR__BYTES: return "a text";
+  case TSR__EVENT: return "a single event";
+  case TSR__SEGMENT: return "a single segment";
+  default: return "something else";
+  }
+}
+
+static int fail_not_snapshot(const tsr__assembler *assembler, tsr__value top, tsr_error *error) {
+  if (assembler->first_global != TSR_NONE) {
+    tsr_text name = tsr_snapshot_string(assembler->snapshot, assembler->first_global);
+    return tsr__fail(error, TSR_ERROR_FORMAT, assembler->first_global_offset,
+                     "not a memory snapshot: the pickle asks to run '%.*s' (nothing was run)",
+                     (int)(name.size_bytes < 80 ? name.size_bytes : 80), name.data);
+  }
+  return tsr__fail(error, TSR_ERROR_FORMAT, TSR_OFFSET_NONE,
+                   "not a memory snapshot: it holds %s, without 'segments' or 'device_traces'",
+                   kind_in_words(assembler, top));
+}
+
+static bool is_snapshot(const tsr__assembler *assembler, tsr__value top) {
+  tsr__container *container = tsr__container_of(assembler, top);
+  if (!container) return false;
+  if (container->kind == TSR__LIST) {
+    for (size_t i = 0; i < container->items.count; i++)
+      if (tsr__current(assembler, container->items.items[i]).tag != TSR__SEGMENT) return false;
+    return container->trace == TSR_NONE;
+  }
+  for (size_t i = 0; i + 1 < container->items.count; i += 2) {
+    tsr__value key = container->items.items[i];
+    if (key.tag == TSR__STRING &&
+        (key.id == TSR__NAME_SEGMENTS || key.id == TSR__NAME_DEVICE_TRACES))
+      return true;
+  }
+  return false;
+}
+
+int tsr__assemble_finish(tsr__assembler *assembler, tsr__value top, tsr_error *error) {
+  finish f = {.assembler = assembler, .snapshot = assembler->snapshot};
+  top = tsr__current(assembler, top);
+  if (!is_snapshot(assembler, top)) return fail_not_snapshot(assembler, top, error);
+  int status = tsr__container_of(assembler, top)->kind == TSR__LIST
+                   ? collect_segments(&f, top, error)
+                   : collect_top(&f, top, error);
+  if (!status) status = gather_segments(&f, error);
+  if (!status) status = gather_annotations(&f, error);
+  if (!status)
+    status = tsr__snapshot_finish(f.snapshot, f.order.items, (uint32_t)f.order.count,
+                                  &assembler->limits, error);
+  TSR__VECTOR_FREE(&f.order);
+  TSR__VECTOR_FREE(&f.segments);
+  TSR__VECTOR_FREE(&f.annotations);
+  return status;
+}

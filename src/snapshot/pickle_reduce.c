@@ -1,0 +1,184 @@
+/* pickle_reduce.c - the few calls that are plain data: nothing is ever looked up or run.
+ *
+ * A pickle may ask for any name of any module, and call it. Snapshots as PyTorch writes them ask
+ * for none. Files that passed through other programs hold ordered dicts, deques, numpy's numbers;
+ * these are built here as what they stand for. Every other name becomes an opaque value and a
+ * warning. */
+#include "snapshot/pickle.h"
+
+#include <string.h>
+
+/* What a known name stands for. */
+typedef enum callee {
+  UNKNOWN_NAME,
+  EMPTY_MAPPING,  /* OrderedDict(), defaultdict(factory): a new dict */
+  FIRST_ARGUMENT, /* Counter(dict), list(items), restore_type_tag(x, type): the argument itself */
+  NEW_LIST,       /* deque((), maxlen): a new list */
+  NUMPY_DTYPE,    /* dtype("i8", ...) */
+  NUMPY_SCALAR,   /* scalar(dtype, bytes) */
+  PATH_PARTS      /* PosixPath("a", "b") */
+} callee;
+
+static const struct {
+  const char *name; /* "module name" */
+  callee callee;
+} known[] = {
+    {"collections OrderedDict", EMPTY_MAPPING},
+    {"collections defaultdict", EMPTY_MAPPING},
+    {"collections Counter", FIRST_ARGUMENT},
+    {"collections deque", NEW_LIST},
+    {"builtins dict", FIRST_ARGUMENT},
+    {"builtins list", FIRST_ARGUMENT},
+    {"builtins set", FIRST_ARGUMENT},
+    {"builtins frozenset", FIRST_ARGUMENT},
+    {"builtins int", FIRST_ARGUMENT},
+    {"builtins float", FIRST_ARGUMENT},
+    {"builtins str", FIRST_ARGUMENT},
+    {"__builtin__ dict", FIRST_ARGUMENT},
+    {"__builtin__ list", FIRST_ARGUMENT},
+    {"__builtin__ set", FIRST_ARGUMENT},
+    {"__builtin__ frozenset", FIRST_ARGUMENT},
+    {"torch.jit._pickle restore_type_tag", FIRST_ARGUMENT},
+    {"torch.jit._pickle build_intlist", FIRST_ARGUMENT},
+    {"torch.jit._pickle build_doublelist", FIRST_ARGUMENT},
+    {"torch.jit._pickle build_boollist", FIRST_ARGUMENT},
+    {"numpy dtype", NUMPY_DTYPE},
+    {"numpy.core.multiarray scalar", NUMPY_SCALAR},
+    {"numpy._core.multiarray scalar", NUMPY_SCALAR},
+    {"pathlib PosixPath", PATH_PARTS},
+    {"pathlib PurePosixPath", PATH_PARTS},
+    {"pathlib WindowsPath", PATH_PARTS},
+    {"pathlib PureWindowsPath", PATH_PARTS},
+};
+
+static callee callee_of(const tsr__pickle *m, tsr__value value) {
+  if (value.tag != TSR__GLOBAL) return UNKNOWN_NAME;
+  tsr_text name = tsr_snapshot_string(m->assembler->snapshot, value.id);
+  for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+    if (strlen(known[i].name) == name.size_bytes &&
+        memcmp(known[i].name, name.data, name.size_bytes) == 0)
+      return known[i].callee;
+  return UNKNOWN_NAME;
+}
+
+int tsr__pickle_global(tsr__pickle *m, const void *module, size_t module_size, const void *name,
+                       size_t name_size, uint64_t offset) {
+  tsr__assembler *assembler = m->assembler;
+  char full[256];
+  if (module_size + name_size + 1 > sizeof full) {
+    module_size = module_size < 64 ? module_size : 64;
+    name_size = name_size < 128 ? name_size : 128;
+  }
+  memcpy(full, module, module_size);
+  full[module_size] = ' ';
+  memcpy(full + module_size + 1, name, name_size);
+  uint32_t id = tsr__snapshot_string_id(assembler->snapshot, full, module_size + 1 + name_size);
+  if (id == TSR_NONE) return tsr__fail_memory(m->error);
+  tsr__value value = tsr__value_id(TSR__GLOBAL, id);
+  if (callee_of(m, value) == UNKNOWN_NAME) {
+    tsr__tally(assembler->snapshot, TSR__WARN_GLOBALS);
+    if (assembler->first_global == TSR_NONE) {
+      assembler->first_global = id;
+      assembler->first_global_offset = offset;
+    }
+  }
+  return tsr__pickle_push(m, value) ? 0 : tsr__fail_memory(m->error);
+}
+
+/* ---- numpy's numbers ---- */
+
+static uint64_t little_endian(const unsigned char *p, size_t size) {
+  uint64_t value = 0;
+  for (size_t i = size; i--;) value = value << 8 | p[i];
+  return value;
+}
+
+/* The number that raw bytes hold under a dtype such as "i8", "u4", "f8", "b1". */
+static tsr__value scalar_of(tsr_text dtype, tsr_text raw) {
+  tsr__value result = tsr__value_plain(TSR__OPAQUE);
+  const unsigned char *bytes = (const unsigned char *)raw.data;
+  if (dtype.size_bytes < 2 || raw.size_bytes < 1 || raw.size_bytes > 8 ||
+      (size_t)(dtype.data[1] - '0') != raw.size_bytes)
+    return result;
+  switch (dtype.data[0]) {
+  case 'i': return tsr__pickle_long(bytes, raw.size_bytes);
+  case 'u': return tsr__value_u64(little_endian(bytes, raw.size_bytes));
+  case 'b': return (tsr__value){.tag = TSR__BOOL, .u = bytes[0] != 0};
+  case 'f':
+    result.tag = TSR__FLOAT;
+    if (raw.size_bytes == 8) {
+      memcpy(&result.f, bytes, 8);
+    } else if (raw.size_bytes == 4) {
+      float single;
+      memcpy(&single, bytes, 4);
+      result.f = (double)single;
+    } else {
+      result.tag = TSR__OPAQUE;
+    }
+    return result;
+  default: return result;
+  }
+}
+
+static tsr__value numpy_scalar(const tsr__pickle *m, tsr__value dtype, tsr__value raw) {
+  const tsr_snapshot *snapshot = m->assembler->snapshot;
+  if (dtype.tag != TSR__DTYPE || raw.tag != TSR__BYTES) return tsr__value_plain(TSR__OPAQUE);
+  return scalar_of(tsr_snapshot_string(snapshot, dtype.id), tsr_snapshot_string(snapshot, raw.id));
+}
+
+/* ---- paths ---- */
+
+static int path_of(tsr__pickle *m, const tsr__container *parts, tsr__value *out) {
+  char path[1024];
+  size_t size = 0;
+  for (size_t i = 0; i < parts->items.count; i++) {
+    if (parts->items.items[i].tag != TSR__STRING) continue;
+    tsr_text part = tsr_snapshot_string(m->assembler->snapshot, parts->items.items[i].id);
+    bool slash = size && path[size - 1] != '/';
+    if (part.size_bytes + slash > sizeof path - size) break;
+    if (slash) path[size++] = '/';
+    memcpy(path + size, part.data, part.size_bytes);
+    size += part.size_bytes;
+  }
+  *out = tsr__value_id(TSR__STRING, tsr__snapshot_string_id(m->assembler->snapshot, path, size));
+  return out->id == TSR_NONE ? tsr__fail_memory(m->error) : 0;
+}
+
+/* ---- calls ---- */
+
+int tsr__pickle_reduce(tsr__pickle *m, tsr__value callable, tsr__value arguments, tsr__value *out) {
+  tsr__assembler *assembler = m->assembler;
+  callee name = callee_of(m, callable);
+  const tsr__container *tuple = tsr__container_of(assembler, tsr__current(assembler, arguments));
+  size_t count = tuple && tuple->kind == TSR__TUPLE ? tuple->items.count : 0;
+  const tsr__value *items = count ? tuple->items.items : NULL;
+  *out = tsr__value_plain(TSR__OPAQUE);
+  switch (name) {
+  case UNKNOWN_NAME: return 0;
+  case EMPTY_MAPPING: return tsr__open_container(assembler, TSR__DICT, out, m->error);
+  case FIRST_ARGUMENT:
+    if (!count) return tsr__open_container(assembler, TSR__LIST, out, m->error);
+    tsr__pin(assembler, items[0]);
+    *out = tsr__current(assembler, items[0]);
+    return 0;
+  case NEW_LIST: return tsr__open_container(assembler, TSR__LIST, out, m->error);
+  case NUMPY_DTYPE:
+    if (count && items[0].tag == TSR__STRING) *out = tsr__value_id(TSR__DTYPE, items[0].id);
+    return 0;
+  case NUMPY_SCALAR:
+    if (count == 2) *out = numpy_scalar(m, tsr__current(assembler, items[0]), items[1]);
+    return 0;
+  case PATH_PARTS: return tuple ? path_of(m, tuple, out) : 0;
+  }
+  return 0;
+}
+
+void tsr__pickle_build(tsr__pickle *m, tsr__value *object, tsr__value state) {
+  const tsr__container *tuple = tsr__container_of(m->assembler, tsr__current(m->assembler, state));
+  *object = tsr__current(m->assembler, *object);
+  if (object->tag != TSR__DTYPE || !tuple || tuple->items.count < 2) return;
+  if (tuple->items.items[1].tag != TSR__STRING) return;
+  /* A dtype's state names its byte order; numbers of the other one are not decoded. */
+  tsr_text order = tsr_snapshot_string(m->assembler->snapshot, tuple->items.items[1].id);
+  if (order.size_bytes == 1 && order.data[0] == '>') object->tag = TSR__OPAQUE;
+}

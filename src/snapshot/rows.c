@@ -1,0 +1,512 @@
+/* rows.c - from a dict's keys and values to a row of a table.
+ *
+ * What a dict is follows from the keys it has, not from where it stands: PyTorch's two writers, the
+ * old layouts and third parties disagree about order and place, but not about these names.
+ *
+ *   action                    an event of a trace
+ *   filename, or name + line  a frame
+ *   total_size or blocks      a segment
+ *   state + size              a block
+ *   real_size                 an entry of a block's history (PyTorch 1.13 and 2.0)
+ *   stage                     one end of an annotation
+ *
+ * A value of the wrong kind is tallied and counts as absent; nothing a file holds is an error here.
+ */
+#include "snapshot/assemble.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define KEY TSR__KEY
+
+/* ---- numbers ---- */
+
+static void tally(tsr__assembler *assembler, tsr__warning warning) {
+  tsr__tally(assembler->snapshot, warning);
+}
+
+/* An integer spelled as text: decimal or, as JSON files have addresses, hexadecimal. */
+static bool integer_of_text(tsr_text text, tsr__value *out) {
+  char digits[32];
+  if (!text.size_bytes || text.size_bytes >= sizeof digits) return false;
+  memcpy(digits, text.data, text.size_bytes);
+  digits[text.size_bytes] = 0;
+  bool negative = digits[0] == '-';
+  bool hexadecimal = digits[0] == '0' && (digits[1] | 32) == 'x';
+  const char *first = digits + (negative ? 1 : 0) + (hexadecimal ? 2 : 0);
+  char *end = NULL;
+  if (!((*first >= '0' && *first <= '9') || hexadecimal)) return false;
+  unsigned long long magnitude = strtoull(first, &end, hexadecimal ? 16 : 10);
+  if (end == first || *end) return false;
+  *out = negative ? tsr__value_int((int64_t)(0 - magnitude)) : tsr__value_u64(magnitude);
+  return true;
+}
+
+/* Any spelling of an integer: out.tag becomes TSR__INT or TSR__UINT, or the answer is false. */
+static bool integer_of(tsr__assembler *assembler, tsr__value value, tsr__value *out) {
+  bool ok = true;
+  switch ((tsr__tag)value.tag) {
+  case TSR__INT:
+  case TSR__UINT: *out = value; return true;
+  case TSR__BOOL: *out = tsr__value_u64(value.u); return true;
+  case TSR__FLOAT:
+    ok = value.f >= -9.2e18 && value.f < 1.8446744073709552e19;
+    if (ok)
+      *out = value.f < 0 ? tsr__value_int((int64_t)value.f) : tsr__value_u64((uint64_t)value.f);
+    break;
+  case TSR__STRING:
+    ok = integer_of_text(tsr_snapshot_string(assembler->snapshot, value.id), out);
+    break;
+  default: ok = false;
+  }
+  tally(assembler, ok ? TSR__WARN_VALUES_CONVERTED : TSR__WARN_VALUES_UNREADABLE);
+  return ok;
+}
+
+/* A size: negative or unreadable ones count as 0. */
+static uint64_t size_of(tsr__assembler *assembler, tsr__value value) {
+  tsr__value integer;
+  if (!integer_of(assembler, value, &integer)) return 0;
+  if (integer.tag == TSR__INT && integer.i < 0) {
+    tally(assembler, TSR__WARN_VALUES_UNREADABLE);
+    return 0;
+  }
+  return integer.u;
+}
+
+/* An address or handle: PyTorch's C++ writer casts these to signed, so negative ones are taken as
+ * the same 64 bits. */
+static uint64_t address_of(tsr__assembler *assembler, tsr__value value) {
+  tsr__value integer;
+  return integer_of(assembler, value, &integer) ? integer.u : 0;
+}
+
+static int64_t time_of(tsr__assembler *assembler, tsr__value value) {
+  tsr__value integer;
+  if (!integer_of(assembler, value, &integer)) return TSR_TIME_NONE;
+  return integer.tag == TSR__INT ? integer.i : TSR_TIME_NONE;
+}
+
+static uint32_t string_of(tsr__assembler *assembler, tsr__value value) {
+  if (value.tag == TSR__STRING) return value.id;
+  if (value.tag != TSR__NULL) tally(assembler, TSR__WARN_VALUES_UNREADABLE);
+  return TSR_NONE;
+}
+
+static bool truth_of(tsr__value value) {
+  return (value.tag == TSR__BOOL || value.tag == TSR__INT || value.tag == TSR__UINT) && value.u;
+}
+
+/* A pool's id from a pair, a list of two, or (third parties) one number. */
+static int pool_of(tsr__assembler *assembler, tsr__value value, uint32_t *pool, bool *is_list,
+                   tsr_error *error) {
+  value = tsr__current(assembler, value);
+  tsr__container *list = tsr__container_of(assembler, value);
+  uint64_t numbers[2] = {0, 0};
+  *is_list = false;
+  if (value.tag == TSR__PAIR) {
+    *pool = value.id;
+    return 0;
+  }
+  if (list && list->kind != TSR__DICT && list->items.count == 2) {
+    *is_list = list->kind == TSR__LIST;
+    tsr__value first = list->items.items[0], second = list->items.items[1];
+    numbers[0] = address_of(assembler, first);
+    numbers[1] = address_of(assembler, second);
+    /* Events of a JSON file have a list each; one in the memo may be named again as a list. */
+    if (list->memo == TSR_NONE && !list->is_pinned)
+      tsr__resolve(assembler, value.id, tsr__value_plain(TSR__OPAQUE));
+  } else {
+    numbers[0] = address_of(assembler, value);
+  }
+  *pool = tsr__snapshot_pool_id(assembler->snapshot, numbers[0], numbers[1]);
+  return *pool == TSR_NONE ? tsr__fail_memory(error) : 0;
+}
+
+/* Keep a value under a key that no rule names, while there is room; `table` is the row's tag. */
+static int keep_extra(tsr__assembler *assembler, tsr__tag table, uint64_t row,
+                      const tsr__value pair[2], tsr_error *error) {
+  tsr_snapshot *snapshot = assembler->snapshot;
+  bool is_known = pair[0].tag == TSR__STRING && pair[0].id < TSR__KEY_COUNT;
+  if (!is_known) tally(assembler, TSR__WARN_KEYS_UNKNOWN);
+  if (pair[0].tag != TSR__STRING || snapshot->extras.count >= assembler->limits.loose_values)
+    return 0;
+  tsr__extra extra = {.row = row, .key = pair[0].id, .table = table};
+  int status = tsr__resolve_loose(assembler, pair[1], &extra.value, error);
+  if (status) return status;
+  return TSR__VECTOR_PUSH(&snapshot->extras, extra) ? 0 : tsr__fail_memory(error);
+}
+
+/* ---- events ---- */
+
+#define EVENT_KEYS                                                                       \
+  (KEY(ACTION) | KEY(ADDR) | KEY(DEVICE_FREE) | KEY(SIZE) | KEY(STREAM) | KEY(TIME_US) | \
+   KEY(COMPILE_CONTEXT) | KEY(USER_METADATA) | KEY(POOL_ID) | KEY(FRAMES) | KEY(CATEGORY))
+
+static int event_pool(tsr__assembler *assembler, tsr__event *event, tsr__value value,
+                      tsr_error *error) {
+  bool is_list;
+  int status = pool_of(assembler, value, &event->pool, &is_list, error);
+  if (is_list) event->shape |= TSR__EVENT_POOL_IS_LIST;
+  return status;
+}
+
+static int event_field(tsr__assembler *assembler, tsr__event *event, tsr__name key,
+                       tsr__value value, tsr_error *error) {
+  switch (key) {
+  case TSR__NAME_ACTION:
+    if (value.tag == TSR__STRING)
+      event->action = tsr__snapshot_action(assembler->snapshot, value.id);
+    break;
+  case TSR__NAME_ADDR: event->addr = address_of(assembler, value); break;
+  case TSR__NAME_DEVICE_FREE:
+    if (!(event->shape & KEY(ADDR))) event->addr = size_of(assembler, value);
+    break;
+  case TSR__NAME_SIZE: event->size = size_of(assembler, value); break;
+  case TSR__NAME_STREAM:
+    event->stream = tsr__snapshot_stream_id(assembler->snapshot, address_of(assembler, value));
+    if (event->stream == TSR_NONE) return tsr__fail_memory(error);
+    break;
+  case TSR__NAME_TIME_US: event->time_us = time_of(assembler, value); break;
+  case TSR__NAME_COMPILE_CONTEXT: event->context = string_of(assembler, value); break;
+  case TSR__NAME_CATEGORY: event->category = string_of(assembler, value); break;
+  case TSR__NAME_POOL_ID: return event_pool(assembler, event, value, error);
+  case TSR__NAME_FRAMES: return tsr__resolve_stack(assembler, value, &event->stack, error);
+  default: break;
+  }
+  return 0;
+}
+
+static int make_event(tsr__assembler *assembler, const tsr__value *pairs, size_t count,
+                      tsr__value *out, tsr_error *error) {
+  tsr_snapshot *snapshot = assembler->snapshot;
+  tsr__event event = TSR__EVENT_EMPTY;
+  uint64_t row = snapshot->events.count;
+  for (size_t i = 0; i < count; i += 2) {
+    int status = 0;
+    bool is_key = pairs[i].tag == TSR__STRING && pairs[i].id < TSR__KEY_COUNT;
+    /* user_metadata is a text, but newer PyTorch accepts other values too. */
+    if (is_key && pairs[i].id == TSR__NAME_USER_METADATA && pairs[i + 1].tag == TSR__STRING) {
+      event.metadata = pairs[i + 1].id;
+    } else if (is_key && pairs[i].id != TSR__NAME_USER_METADATA &&
+               (EVENT_KEYS >> pairs[i].id & 1)) {
+      status = event_field(assembler, &event, (tsr__name)pairs[i].id, pairs[i + 1], error);
+    } else {
+      status = keep_extra(assembler, TSR__EVENT, row, &pairs[i], error);
+      if (status) return status;
+      continue;
+    }
+    if (status) return status;
+    event.shape |= (uint32_t)1 << pairs[i].id;
+  }
+  if (event.action == TSR_ACTION_MISSING) tally(assembler, TSR__WARN_ACTIONS_MISSING);
+  if (row >= TSR_NONE || !tsr__events_push(&snapshot->events, &event))
+    return tsr__fail_memory(error);
+  *out = tsr__value_id(TSR__EVENT, (uint32_t)row);
+  return 0;
+}
+
+/* ---- frames ---- */
+
+static int make_frame(tsr__assembler *assembler, const tsr__value *pairs, size_t count,
+                      tsr__value *out, tsr_error *error) {
+  tsr__frame_key key = {{TSR_NONE, TSR_NONE, TSR_LINE_UNKNOWN}, 0};
+  uint64_t row = assembler->snapshot->frames.count;
+  for (size_t i = 0; i < count; i += 2) {
+    tsr__value line;
+    switch (pairs[i].tag == TSR__STRING ? pairs[i].id : TSR_NONE) {
+    case TSR__NAME_NAME: key.frame.name = string_of(assembler, pairs[i + 1]); break;
+    case TSR__NAME_FILENAME: key.frame.file = string_of(assembler, pairs[i + 1]); break;
+    case TSR__NAME_LINE:
+      if (!integer_of(assembler, pairs[i + 1], &line)) break;
+      key.frame.line = line.u;
+      if (line.tag == TSR__INT && line.i < 0) key.shape |= TSR__SHAPE_LINE_NEGATIVE;
+      break;
+    default: {
+      /* Further keys (fx_...) are kept for the frame's first mention; frames are equal by place. */
+      int status = keep_extra(assembler, TSR__FRAME, row, &pairs[i], error);
+      if (status) return status;
+      continue;
+    }
+    }
+    key.shape |= UINT64_C(1) << pairs[i].id;
+  }
+  uint32_t id = tsr__snapshot_frame_id(assembler->snapshot, &key);
+  if (id == TSR_NONE) return tsr__fail_memory(error);
+  *out = tsr__value_id(TSR__FRAME, id);
+  return 0;
+}
+
+/* ---- history and blocks ---- */
+
+static int make_history(tsr__assembler *assembler, const tsr__value *pairs, size_t count,
+                        tsr__value *out, tsr_error *error) {
+  tsr_snapshot *snapshot = assembler->snapshot;
+  tsr__history_row row = {.stack = TSR_NONE};
+  for (size_t i = 0; i < count; i += 2) {
+    int status = 0;
+    switch (pairs[i].tag == TSR__STRING ? pairs[i].id : TSR_NONE) {
+    case TSR__NAME_ADDR: row.addr = address_of(assembler, pairs[i + 1]); break;
+    case TSR__NAME_REAL_SIZE: row.real_size = size_of(assembler, pairs[i + 1]); break;
+    case TSR__NAME_FRAMES:
+      status = tsr__resolve_stack(assembler, pairs[i + 1], &row.stack, error);
+      break;
+    default:
+      status = keep_extra(assembler, TSR__HISTORY, snapshot->history.count, &pairs[i], error);
+      if (status) return status;
+      continue;
+    }
+    if (status) return status;
+    row.shape |= UINT64_C(1) << pairs[i].id;
+  }
+  if (!TSR__VECTOR_PUSH(&snapshot->history, row)) return tsr__fail_memory(error);
+  *out = tsr__value_id(TSR__HISTORY, (uint32_t)snapshot->history.count - 1);
+  return 0;
+}
+
+static uint8_t state_of(tsr__assembler *assembler, uint32_t string) {
+  switch (string) {
+  case TSR__NAME_ACTIVE_ALLOCATED: return TSR_BLOCK_ALLOCATED;
+  case TSR__NAME_ACTIVE_PENDING_FREE:
+  case TSR__NAME_ACTIVE_AWAITING_FREE: return TSR_BLOCK_PENDING_FREE;
+  case TSR__NAME_INACTIVE: return TSR_BLOCK_INACTIVE;
+  default: tally(assembler, TSR__WARN_VALUES_UNREADABLE); return TSR_BLOCK_UNKNOWN;
+  }
+}
+
+/* A block's history: its newest entry stands in for the stack and the requested size that the
+ * layouts of PyTorch 1.13 and 2.0 do not write on the block itself. */
+static void block_history(tsr__assembler *assembler, tsr__value value, tsr_block *block,
+                          tsr__block_more *more) {
+  tsr_snapshot *snapshot = assembler->snapshot;
+  value = tsr__current(assembler, value);
+  tsr__container *list = tsr__container_of(assembler, value);
+  if (!list) return;
+  size_t count = list->items.count;
+  more->first_history = (uint32_t)snapshot->history.count;
+  for (size_t i = 0; i < count; i++) {
+    tsr__value item = tsr__current(assembler, list->items.items[i]);
+    if (item.tag != TSR__HISTORY) continue;
+    if (!more->history_count) more->first_history = item.id;
+    if (item.id != more->first_history + more->history_count) {
+      tally(assembler, TSR__WARN_VALUES_UNREADABLE);
+      continue;
+    }
+    more->history_count++;
+  }
+  tsr__resolve(assembler, value.id, tsr__value_plain(TSR__OPAQUE));
+  if (!more->history_count) return;
+  const tsr__history_row *newest = &snapshot->history.items[more->first_history];
+  if (!(more->shape & KEY(REQUESTED_SIZE))) block->requested_bytes = newest->real_size;
+  if (block->stack == TSR_NONE) block->stack = newest->stack;
+}
+
+static int make_block(tsr__assembler *assembler, const tsr__value *pairs, size_t count,
+                      tsr__value *out, tsr_error *error) {
+  tsr_snapshot *snapshot = assembler->snapshot;
+  tsr_block block = {.stack = TSR_NONE, .state = TSR_BLOCK_UNKNOWN};
+  tsr__block_more more = {.state = TSR_NONE};
+  tsr__value history = tsr__value_plain(TSR__NOTHING);
+  for (size_t i = 0; i < count; i += 2) {
+    int status = 0;
+    tsr__value value = pairs[i + 1];
+    switch (pairs[i].tag == TSR__STRING ? pairs[i].id : TSR_NONE) {
+    case TSR__NAME_ADDRESS: block.address = address_of(assembler, value); break;
+    case TSR__NAME_SIZE: block.size_bytes = size_of(assembler, value); break;
+    case TSR__NAME_REQUESTED_SIZE: block.requested_bytes = size_of(assembler, value); break;
+    case TSR__NAME_STATE: more.state = string_of(assembler, value); break;
+    case TSR__NAME_HISTORY: history = value; break;
+    case TSR__NAME_FRAMES:
+      status = tsr__resolve_stack(assembler, value, &block.stack, error);
+      break;
+    default:
+      status = keep_extra(assembler, TSR__BLOCK, snapshot->blocks.count, &pairs[i], error);
+      if (status) return status;
+      continue;
+    }
+    if (status) return status;
+    more.shape |= UINT64_C(1) << pairs[i].id;
+  }
+  block.state = state_of(assembler, more.state);
+  block_history(assembler, history, &block, &more);
+  if (!TSR__VECTOR_PUSH(&snapshot->blocks, block) ||
+      !TSR__VECTOR_PUSH(&snapshot->blocks_more, more))
+    return tsr__fail_memory(error);
+  *out = tsr__value_id(TSR__BLOCK, (uint32_t)snapshot->blocks.count - 1);
+  return 0;
+}
+
+/* ---- segments ---- */
+
+static int copy_block(tsr_snapshot *snapshot, uint32_t row) {
+  tsr_block block = snapshot->blocks.items[row];
+  tsr__block_more more = snapshot->blocks_more.items[row];
+  return TSR__VECTOR_PUSH(&snapshot->blocks, block) &&
+                 TSR__VECTOR_PUSH(&snapshot->blocks_more, more)
+             ? 0
+             : TSR_ERROR_MEMORY;
+}
+
+/* Name the blocks of a segment by one run of rows, copying them where they do not lie in one; then
+ * fill in addresses that the file leaves out, which run on from the segment's. */
+static int segment_blocks(tsr__assembler *assembler, tsr__value value, tsr_segment *segment,
+                          tsr_error *error) {
+  tsr_snapshot *snapshot = assembler->snapshot;
+  value = tsr__current(assembler, value);
+  tsr__container *list = tsr__container_of(assembler, value);
+  if (!list || list->kind == TSR__DICT) {
+    tally(assembler, TSR__WARN_BLOCKS_MALFORMED);
+    return 0;
+  }
+  bool is_run = true;
+  uint32_t first = TSR_NONE;
+  size_t found = 0;
+  for (size_t i = 0; i < list->items.count; i++) {
+    tsr__value item = tsr__current(assembler, list->items.items[i]);
+    if (item.tag != TSR__BLOCK) {
+      tally(assembler, TSR__WARN_BLOCKS_MALFORMED);
+      continue;
+    }
+    if (first == TSR_NONE) first = item.id;
+    is_run = is_run && item.id == first + found;
+    found++;
+  }
+  segment->first_block = is_run && found ? first : snapshot->blocks.count;
+  for (size_t i = 0; !is_run && i < list->items.count; i++) {
+    tsr__value item = tsr__current(assembler, list->items.items[i]);
+    if (item.tag == TSR__BLOCK && copy_block(snapshot, item.id)) return tsr__fail_memory(error);
+  }
+  segment->block_count = found;
+  tsr__resolve(assembler, value.id, tsr__value_plain(TSR__OPAQUE));
+  return 0;
+}
+
+static void place_blocks(tsr_snapshot *snapshot, const tsr_segment *segment) {
+  uint64_t address = segment->address, sum = 0;
+  bool overflow = false;
+  for (uint64_t i = 0; i < segment->block_count; i++) {
+    tsr_block *block = &snapshot->blocks.items[segment->first_block + i];
+    if (!(snapshot->blocks_more.items[segment->first_block + i].shape & KEY(ADDRESS)))
+      block->address = address;
+    address = block->address + block->size_bytes;
+    overflow = overflow || sum + block->size_bytes < sum;
+    sum += block->size_bytes;
+  }
+  if (overflow || sum != segment->total_bytes) tsr__tally(snapshot, TSR__WARN_BLOCK_SUMS);
+}
+
+static int segment_field(tsr__assembler *assembler, tsr_segment *segment, tsr__segment_more *more,
+                         const tsr__value *pair, tsr_error *error) {
+  tsr__value value = pair[1];
+  int status = 0;
+  bool is_list = false;
+  switch (pair[0].id) {
+  case TSR__NAME_ADDRESS: segment->address = address_of(assembler, value); break;
+  case TSR__NAME_TOTAL_SIZE: segment->total_bytes = size_of(assembler, value); break;
+  case TSR__NAME_ALLOCATED_SIZE: segment->allocated_bytes = size_of(assembler, value); break;
+  case TSR__NAME_ACTIVE_SIZE: segment->active_bytes = size_of(assembler, value); break;
+  case TSR__NAME_REQUESTED_SIZE: segment->requested_bytes = size_of(assembler, value); break;
+  case TSR__NAME_STREAM: segment->stream = address_of(assembler, value); break;
+  case TSR__NAME_SEGMENT_TYPE: more->type = string_of(assembler, value); break;
+  case TSR__NAME_IS_EXPANDABLE: segment->is_expandable = truth_of(value); break;
+  case TSR__NAME_SEGMENT_POOL_ID:
+    status = pool_of(assembler, value, &segment->pool, &is_list, error);
+    if (is_list) more->shape |= TSR__SHAPE_POOL_IS_LIST;
+    break;
+  case TSR__NAME_FRAMES:
+    status = tsr__resolve_stack(assembler, value, &segment->stack, error);
+    break;
+  default: break; /* device and blocks are read by make_segment */
+  }
+  return status;
+}
+
+#define SEGMENT_KEYS                                                                       \
+  (KEY(DEVICE) | KEY(ADDRESS) | KEY(TOTAL_SIZE) | KEY(ALLOCATED_SIZE) | KEY(ACTIVE_SIZE) | \
+   KEY(REQUESTED_SIZE) | KEY(STREAM) | KEY(SEGMENT_TYPE) | KEY(SEGMENT_POOL_ID) |          \
+   KEY(IS_EXPANDABLE) | KEY(FRAMES) | KEY(BLOCKS))
+
+static int make_segment(tsr__assembler *assembler, const tsr__value *pairs, size_t count,
+                        tsr__value *out, tsr_error *error) {
+  tsr_snapshot *snapshot = assembler->snapshot;
+  tsr_segment segment = {.stack = TSR_NONE, .pool = TSR_NONE};
+  tsr__segment_more more = {.type = TSR_NONE};
+  tsr__value blocks = tsr__value_plain(TSR__NOTHING), device = tsr__value_int(0);
+  for (size_t i = 0; i < count; i += 2) {
+    int status;
+    bool is_key = pairs[i].tag == TSR__STRING && pairs[i].id < TSR__KEY_COUNT;
+    if (!is_key || !(SEGMENT_KEYS >> pairs[i].id & 1)) {
+      status = keep_extra(assembler, TSR__SEGMENT, snapshot->segments.count, &pairs[i], error);
+    } else {
+      if (pairs[i].id == TSR__NAME_DEVICE) device = pairs[i + 1];
+      if (pairs[i].id == TSR__NAME_BLOCKS) blocks = pairs[i + 1];
+      status = segment_field(assembler, &segment, &more, &pairs[i], error);
+      more.shape |= UINT64_C(1) << pairs[i].id;
+    }
+    if (status) return status;
+  }
+  int status = 0;
+  if (blocks.tag != TSR__NOTHING) status = segment_blocks(assembler, blocks, &segment, error);
+  if (status) return status;
+  place_blocks(snapshot, &segment);
+  segment.is_large = more.type != TSR__NAME_SMALL;
+  if (!integer_of(assembler, device, &device) || device.u >= TSR_NONE) {
+    tally(assembler, TSR__WARN_SEGMENTS_MALFORMED); /* on a device that cannot be */
+    *out = tsr__value_plain(TSR__OPAQUE);
+    return 0;
+  }
+  segment.device = (uint32_t)device.u;
+  if (!TSR__VECTOR_PUSH(&snapshot->segments, segment) ||
+      !TSR__VECTOR_PUSH(&snapshot->segments_more, more))
+    return tsr__fail_memory(error);
+  *out = tsr__value_id(TSR__SEGMENT, (uint32_t)snapshot->segments.count - 1);
+  return 0;
+}
+
+/* ---- annotations ---- */
+
+static int make_annotation(tsr__assembler *assembler, const tsr__value *pairs, size_t count,
+                           tsr__value *out, tsr_error *error) {
+  tsr_snapshot *snapshot = assembler->snapshot;
+  tsr_annotation row = {.time_us = TSR_TIME_NONE, .name = TSR_NONE, .stage = TSR_NONE};
+  for (size_t i = 0; i < count; i += 2) {
+    int status;
+    switch (pairs[i].tag == TSR__STRING ? pairs[i].id : TSR_NONE) {
+    case TSR__NAME_NAME: row.name = string_of(assembler, pairs[i + 1]); break;
+    case TSR__NAME_STAGE: row.stage = string_of(assembler, pairs[i + 1]); break;
+    case TSR__NAME_TIME_US: row.time_us = time_of(assembler, pairs[i + 1]); break;
+    case TSR__NAME_DEVICE: row.device = (uint32_t)address_of(assembler, pairs[i + 1]); break;
+    default:
+      status =
+          keep_extra(assembler, TSR__ANNOTATION, snapshot->annotations.count, &pairs[i], error);
+      if (status) return status;
+    }
+  }
+  row.is_start = row.stage == TSR__NAME_START;
+  row.is_end = row.stage == TSR__NAME_END;
+  if (!TSR__VECTOR_PUSH(&snapshot->annotations, row)) return tsr__fail_memory(error);
+  *out = tsr__value_id(TSR__ANNOTATION, (uint32_t)snapshot->annotations.count - 1);
+  return 0;
+}
+
+/* ---- which of them? ---- */
+
+int tsr__make_row(tsr__assembler *assembler, const tsr__value *pairs, size_t count, tsr__value *out,
+                  tsr_error *error) {
+  uint64_t keys = 0;
+  for (size_t i = 0; i < count; i += 2)
+    if (pairs[i].tag == TSR__STRING && pairs[i].id < TSR__KEY_COUNT)
+      keys |= UINT64_C(1) << pairs[i].id;
+  if (keys & (KEY(SEGMENTS) | KEY(DEVICE_TRACES))) return 0;
+  if (keys & KEY(ACTION)) return make_event(assembler, pairs, count, out, error);
+  if ((keys & KEY(FILENAME)) || ((keys & KEY(NAME)) && (keys & KEY(LINE))))
+    return make_frame(assembler, pairs, count, out, error);
+  if (keys & (KEY(TOTAL_SIZE) | KEY(BLOCKS)))
+    return make_segment(assembler, pairs, count, out, error);
+  if (keys & KEY(REAL_SIZE)) return make_history(assembler, pairs, count, out, error);
+  if ((keys & KEY(STATE)) && (keys & KEY(SIZE)))
+    return make_block(assembler, pairs, count, out, error);
+  if (keys & KEY(STAGE)) return make_annotation(assembler, pairs, count, out, error);
+  return 0;
+}

@@ -1,0 +1,112 @@
+/* snapshot.c - the public accessors: each hands out what tables.h holds. */
+#include "tessera/snapshot.h"
+
+#include "snapshot/tables.h"
+
+const char *tsr_snapshot_format(const tsr_snapshot *snapshot) {
+  return snapshot->format;
+}
+
+uint64_t tsr_snapshot_input_bytes(const tsr_snapshot *snapshot) {
+  return snapshot->input_bytes;
+}
+
+const tsr_warning *tsr_snapshot_warnings(const tsr_snapshot *snapshot, size_t *count) {
+  *count = snapshot->warning_count;
+  return snapshot->warnings;
+}
+
+const uint32_t *tsr_snapshot_devices(const tsr_snapshot *snapshot, size_t *count) {
+  *count = snapshot->devices.count;
+  return snapshot->devices.items;
+}
+
+static tsr_id_column column_from(const tsr__id_column *column, uint64_t first) {
+  return (tsr_id_column){column->values ? column->values + first : NULL, column->uniform};
+}
+
+tsr_events tsr_snapshot_events(const tsr_snapshot *snapshot, uint32_t device) {
+  const tsr__event_table *t = &snapshot->events;
+  for (size_t i = 0; i < snapshot->device_traces.count; i++) {
+    tsr__device_trace trace = snapshot->device_traces.items[i];
+    if (trace.device != device) continue;
+    return (tsr_events){.count = trace.count,
+                        .action = t->action + trace.first,
+                        .addr = t->addr + trace.first,
+                        .size = t->size + trace.first,
+                        .time_us = t->time_us + trace.first,
+                        .stack = t->stack + trace.first,
+                        .stream = column_from(&t->stream, trace.first),
+                        .pool = column_from(&t->pool, trace.first),
+                        .context = column_from(&t->context, trace.first),
+                        .metadata = column_from(&t->metadata, trace.first),
+                        .category = column_from(&t->category, trace.first)};
+  }
+  return (tsr_events){0};
+}
+
+const tsr_segment *tsr_snapshot_segments(const tsr_snapshot *snapshot, size_t *count) {
+  *count = snapshot->segments.count;
+  return snapshot->segments.items;
+}
+
+const tsr_block *tsr_snapshot_blocks(const tsr_snapshot *snapshot, size_t *count) {
+  *count = snapshot->blocks.count;
+  return snapshot->blocks.items;
+}
+
+const tsr_annotation *tsr_snapshot_annotations(const tsr_snapshot *snapshot, size_t *count) {
+  *count = snapshot->annotations.count;
+  return snapshot->annotations.items;
+}
+
+tsr_text tsr_snapshot_string(const tsr_snapshot *snapshot, uint32_t string) {
+  if (string >= snapshot->strings.count) return (tsr_text){"", 0};
+  const tsr__interned *item = &snapshot->strings.items[string];
+  return (tsr_text){(const char *)item->data, item->size_bytes};
+}
+
+tsr_frame tsr_snapshot_frame(const tsr_snapshot *snapshot, uint32_t frame) {
+  if (frame >= snapshot->frames.count) return (tsr_frame){TSR_NONE, TSR_NONE, TSR_LINE_UNKNOWN};
+  return ((const tsr__frame_key *)snapshot->frames.items[frame].data)->frame;
+}
+
+tsr_stack tsr_snapshot_stack(const tsr_snapshot *snapshot, uint32_t stack) {
+  if (stack >= snapshot->stacks.count) return (tsr_stack){NULL, 0};
+  const tsr__interned *item = &snapshot->stacks.items[stack];
+  return (tsr_stack){(const uint32_t *)item->data, item->size_bytes / (uint32_t)sizeof(uint32_t)};
+}
+
+tsr_pool tsr_snapshot_pool(const tsr_snapshot *snapshot, uint32_t pool) {
+  if (pool >= snapshot->pools.count) return (tsr_pool){0, 0};
+  return *(const tsr_pool *)snapshot->pools.items[pool].data;
+}
+
+uint64_t tsr_snapshot_stream(const tsr_snapshot *snapshot, uint32_t stream) {
+  if (stream >= snapshot->streams.count) return 0;
+  return *(const uint64_t *)snapshot->streams.items[stream].data;
+}
+
+uint32_t tsr_snapshot_string_count(const tsr_snapshot *snapshot) {
+  return snapshot->strings.count;
+}
+
+uint32_t tsr_snapshot_frame_count(const tsr_snapshot *snapshot) {
+  return snapshot->frames.count;
+}
+
+uint32_t tsr_snapshot_stack_count(const tsr_snapshot *snapshot) {
+  return snapshot->stacks.count;
+}
+
+uint32_t tsr_snapshot_action_count(const tsr_snapshot *snapshot) {
+  return TSR_ACTION_KNOWN_COUNT + (uint32_t)snapshot->actions.count;
+}
+
+tsr_text tsr_snapshot_action_name(const tsr_snapshot *snapshot, uint32_t action) {
+  if (action <= TSR_ACTION_WORKSPACE_SNAPSHOT)
+    return tsr_snapshot_string(snapshot, TSR__FIRST_ACTION + action);
+  if (action == TSR_ACTION_MISSING) return (tsr_text){"(missing)", 9};
+  if (action >= tsr_snapshot_action_count(snapshot)) return (tsr_text){"", 0};
+  return tsr_snapshot_string(snapshot, snapshot->actions.items[action - TSR_ACTION_KNOWN_COUNT]);
+}

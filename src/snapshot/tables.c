@@ -1,0 +1,262 @@
+/* tables.c - adding rows to the columnar snapshot, and laying it out once all are in. See tables.h.
+ *
+ * A trace is normally one run of rows, because PyTorch writes one device after the other. A file
+ * that interleaves traces, or names one event twice, leaves a trace in several runs; these are put
+ * in order by one pass that rebuilds the columns. */
+#include "snapshot/tables.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+tsr_snapshot *tsr__snapshot_new(void) {
+  tsr_snapshot *snapshot = TSR__NEW(tsr_snapshot);
+  if (!snapshot) return NULL;
+  tsr__intern_init(&snapshot->strings);
+  tsr__intern_init(&snapshot->frames);
+  tsr__intern_init(&snapshot->stacks);
+  tsr__intern_init(&snapshot->pools);
+  tsr__intern_init(&snapshot->streams);
+  for (int name = 0; name < TSR__NAME_COUNT; name++) {
+    const char *text = tsr__name_text((tsr__name)name);
+    if (tsr__snapshot_string_id(snapshot, text, strlen(text)) != (uint32_t)name) goto out;
+  }
+  if (tsr__snapshot_stream_id(snapshot, 0) != 0) goto out;
+  return snapshot;
+out:
+  tsr_snapshot_free(snapshot);
+  return NULL;
+}
+
+static void events_release(tsr__event_table *events) {
+  tsr__id_column *columns[] = {&events->stream,   &events->pool,     &events->context,
+                               &events->metadata, &events->category, &events->shape};
+  for (size_t i = 0; i < sizeof columns / sizeof *columns; i++) tsr__free(columns[i]->values);
+  tsr__free(events->action);
+  tsr__free(events->addr);
+  tsr__free(events->size);
+  tsr__free(events->time_us);
+  tsr__free(events->stack);
+  *events = (tsr__event_table){0};
+}
+
+void tsr_snapshot_free(tsr_snapshot *snapshot) {
+  if (!snapshot) return;
+  tsr__intern_release(&snapshot->strings);
+  tsr__intern_release(&snapshot->frames);
+  tsr__intern_release(&snapshot->stacks);
+  tsr__intern_release(&snapshot->pools);
+  tsr__intern_release(&snapshot->streams);
+  TSR__VECTOR_FREE(&snapshot->actions);
+  events_release(&snapshot->events);
+  for (size_t i = 0; i < snapshot->traces.count; i++)
+    TSR__VECTOR_FREE(&snapshot->traces.items[i].runs);
+  TSR__VECTOR_FREE(&snapshot->traces);
+  TSR__VECTOR_FREE(&snapshot->device_traces);
+  TSR__VECTOR_FREE(&snapshot->segments);
+  TSR__VECTOR_FREE(&snapshot->segments_more);
+  TSR__VECTOR_FREE(&snapshot->blocks);
+  TSR__VECTOR_FREE(&snapshot->blocks_more);
+  TSR__VECTOR_FREE(&snapshot->annotations);
+  TSR__VECTOR_FREE(&snapshot->history);
+  TSR__VECTOR_FREE(&snapshot->extras);
+  TSR__VECTOR_FREE(&snapshot->loose);
+  TSR__VECTOR_FREE(&snapshot->loose_values);
+  TSR__VECTOR_FREE(&snapshot->devices);
+  tsr__free(snapshot);
+}
+
+/* ---- ids ---- */
+
+uint32_t tsr__snapshot_string_id(tsr_snapshot *snapshot, const void *data, size_t size_bytes) {
+  return tsr__intern_put(&snapshot->strings, data, size_bytes, NULL);
+}
+
+uint32_t tsr__snapshot_frame_id(tsr_snapshot *snapshot, const tsr__frame_key *frame) {
+  return tsr__intern_put(&snapshot->frames, frame, sizeof *frame, NULL);
+}
+
+uint32_t tsr__snapshot_stack_id(tsr_snapshot *snapshot, const uint32_t *frames, uint32_t depth) {
+  return tsr__intern_put(&snapshot->stacks, frames, depth * sizeof *frames, NULL);
+}
+
+uint32_t tsr__snapshot_pool_id(tsr_snapshot *snapshot, uint64_t first, uint64_t second) {
+  tsr_pool pool = {first, second};
+  return tsr__intern_put(&snapshot->pools, &pool, sizeof pool, NULL);
+}
+
+uint32_t tsr__snapshot_stream_id(tsr_snapshot *snapshot, uint64_t handle) {
+  return tsr__intern_put(&snapshot->streams, &handle, sizeof handle, NULL);
+}
+
+uint8_t tsr__snapshot_action(tsr_snapshot *snapshot, uint32_t string) {
+  if (string >= TSR__FIRST_ACTION && string <= TSR__LAST_ACTION)
+    return (uint8_t)(string - TSR__FIRST_ACTION);
+  for (size_t i = 0; i < snapshot->actions.count; i++)
+    if (snapshot->actions.items[i] == string) return (uint8_t)(TSR_ACTION_KNOWN_COUNT + i);
+  if (snapshot->actions.count >= UINT8_MAX - TSR_ACTION_KNOWN_COUNT ||
+      !TSR__VECTOR_PUSH(&snapshot->actions, string))
+    return TSR_ACTION_MISSING;
+  return (uint8_t)(TSR_ACTION_KNOWN_COUNT + snapshot->actions.count - 1);
+}
+
+/* ---- events ---- */
+
+/* Resize the array whose pointer, of whatever type, is at `place`. */
+static bool grow(void *place, uint64_t capacity, size_t item_size) {
+  void *items;
+  memcpy(&items, place, sizeof items);
+  void *larger = tsr__realloc(items, (size_t)capacity, item_size);
+  if (larger) memcpy(place, &larger, sizeof larger);
+  return larger != NULL;
+}
+
+static bool grow_ids(tsr__id_column *column, uint64_t capacity) {
+  return !column->values || grow(&column->values, capacity, sizeof *column->values);
+}
+
+bool tsr__events_reserve(tsr__event_table *t, uint64_t extra) {
+  if (extra <= t->capacity - t->count) return true;
+  if (t->count > SIZE_MAX / 16 - extra) return false;
+  uint64_t capacity = tsr__vector_growth((size_t)t->capacity, (size_t)(t->count + extra));
+  if (!grow(&t->action, capacity, sizeof *t->action) ||
+      !grow(&t->addr, capacity, sizeof *t->addr) || !grow(&t->size, capacity, sizeof *t->size) ||
+      !grow(&t->time_us, capacity, sizeof *t->time_us) ||
+      !grow(&t->stack, capacity, sizeof *t->stack) || !grow_ids(&t->stream, capacity) ||
+      !grow_ids(&t->pool, capacity) || !grow_ids(&t->context, capacity) ||
+      !grow_ids(&t->metadata, capacity) || !grow_ids(&t->category, capacity) ||
+      !grow_ids(&t->shape, capacity))
+    return false;
+  t->capacity = capacity;
+  return true;
+}
+
+bool tsr__id_column_spread(tsr__id_column *column, uint64_t row, uint64_t capacity) {
+  uint32_t *values = tsr__realloc(NULL, (size_t)capacity, sizeof *values);
+  if (!values) return false;
+  for (uint64_t i = 0; i < row; i++) values[i] = column->uniform;
+  column->values = values;
+  return true;
+}
+
+static tsr__event event_at(const tsr__event_table *t, uint64_t row) {
+#define AT(column) (t->column.values ? t->column.values[row] : t->column.uniform)
+  return (tsr__event){.addr = t->addr[row],
+                      .size = t->size[row],
+                      .time_us = t->time_us[row],
+                      .stack = t->stack[row],
+                      .stream = AT(stream),
+                      .pool = AT(pool),
+                      .context = AT(context),
+                      .metadata = AT(metadata),
+                      .category = AT(category),
+                      .shape = AT(shape),
+                      .action = t->action[row]};
+#undef AT
+}
+
+/* Copy every trace's runs, in order, into a fresh table, so that each is one run. */
+static bool rebuild_events(tsr_snapshot *snapshot) {
+  tsr__event_table fresh = {0};
+  for (size_t i = 0; i < snapshot->traces.count; i++) {
+    tsr__trace *trace = &snapshot->traces.items[i];
+    uint64_t first = fresh.count;
+    for (size_t r = 0; r < trace->runs.count; r++)
+      for (uint64_t k = 0; k < trace->runs.items[r].count; k++) {
+        tsr__event event = event_at(&snapshot->events, trace->runs.items[r].first + k);
+        if (!tsr__events_push(&fresh, &event)) {
+          events_release(&fresh);
+          return false;
+        }
+      }
+    if (trace->runs.count) trace->runs.items[0] = (tsr__rows){first, fresh.count - first};
+    if (trace->runs.count) trace->runs.count = 1;
+  }
+  events_release(&snapshot->events);
+  snapshot->events = fresh;
+  return true;
+}
+
+/* ---- the end of reading ---- */
+
+static int lay_out_traces(tsr_snapshot *snapshot, const uint32_t *order, uint32_t order_count) {
+  for (size_t i = 0; i < snapshot->traces.count; i++)
+    if (snapshot->traces.items[i].runs.count > 1) {
+      if (!rebuild_events(snapshot)) return TSR_ERROR_MEMORY;
+      break;
+    }
+  for (uint32_t device = 0; device < order_count; device++) {
+    if (order[device] == TSR_NONE) continue;
+    const tsr__trace *trace = &snapshot->traces.items[order[device]];
+    if (!trace->runs.count) continue;
+    tsr__rows rows = trace->runs.items[0];
+    if (!TSR__VECTOR_PUSH(&snapshot->device_traces,
+                          (tsr__device_trace){device, rows.first, rows.count}))
+      return TSR_ERROR_MEMORY;
+  }
+  return 0;
+}
+
+static int compare_ids(const void *a, const void *b) {
+  uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+  return (x > y) - (x < y);
+}
+
+static int list_devices(tsr_snapshot *snapshot, const tsr_limits *limits, tsr_error *error) {
+  for (size_t i = 0; i < snapshot->device_traces.count; i++)
+    if (!TSR__VECTOR_PUSH(&snapshot->devices, snapshot->device_traces.items[i].device))
+      return tsr__fail_memory(error);
+  uint32_t last = TSR_NONE;
+  for (size_t i = 0; i < snapshot->segments.count; i++) {
+    uint32_t device = snapshot->segments.items[i].device;
+    if (device != last && !TSR__VECTOR_PUSH(&snapshot->devices, device))
+      return tsr__fail_memory(error);
+    last = device;
+  }
+  if (!snapshot->devices.count) return 0;
+  uint32_t *devices = snapshot->devices.items;
+  qsort(devices, snapshot->devices.count, sizeof *devices, compare_ids);
+  size_t kept = 1;
+  for (size_t i = 1; i < snapshot->devices.count; i++)
+    if (devices[i] != devices[kept - 1]) devices[kept++] = devices[i];
+  snapshot->devices.count = kept;
+  if (kept > limits->devices)
+    return tsr__fail(error, TSR_ERROR_LIMIT, TSR_OFFSET_NONE,
+                     "%zu devices; the limit is %u (tsr_limits.devices)", kept,
+                     (unsigned)limits->devices);
+  return 0;
+}
+
+static void fill_warnings(tsr_snapshot *snapshot) {
+  static const struct {
+    const char *code, *message;
+  } texts[] = {
+#define TSR__WARNING_TEXT(symbol, code, message) {code, message},
+      TSR__WARNINGS(TSR__WARNING_TEXT)
+#undef TSR__WARNING_TEXT
+  };
+  for (size_t i = 0; i < TSR__WARNING_COUNT; i++)
+    if (snapshot->tally[i])
+      snapshot->warnings[snapshot->warning_count++] =
+          (tsr_warning){texts[i].code, snapshot->tally[i], texts[i].message};
+}
+
+static void check_times(tsr_snapshot *snapshot) {
+  const int64_t *time = snapshot->events.time_us;
+  for (size_t i = 0; i < snapshot->device_traces.count; i++) {
+    tsr__device_trace trace = snapshot->device_traces.items[i];
+    for (uint64_t row = trace.first + 1; row < trace.first + trace.count; row++)
+      if (time[row] < time[row - 1] && time[row] != TSR_TIME_NONE)
+        tsr__tally(snapshot, TSR__WARN_TIME_BACKWARDS);
+  }
+}
+
+int tsr__snapshot_finish(tsr_snapshot *snapshot, const uint32_t *order, uint32_t order_count,
+                         const tsr_limits *limits, tsr_error *error) {
+  if (lay_out_traces(snapshot, order, order_count)) return tsr__fail_memory(error);
+  int status = list_devices(snapshot, limits, error);
+  if (status) return status;
+  snapshot->trace_count = order_count;
+  check_times(snapshot);
+  fill_warnings(snapshot);
+  return 0;
+}

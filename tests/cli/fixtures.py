@@ -1,0 +1,306 @@
+#!/usr/bin/env python3
+"""Makes the small snapshots that the cases of tests/cli read; also `fixtures.py demo FILE`.
+
+A snapshot here is what PyTorch would have written for a tiny training run: a model of the caching
+allocator (Device) hands out blocks, splits and merges them, and records the events, so that traces
+and final segments agree with each other in the way a real file's do. Nothing is random and nothing
+depends on the machine: the same bytes come out everywhere (see settle), since reports print the
+size of the file.
+"""
+import os
+import pickle
+import sys
+from pathlib import Path
+
+MIB = 1 << 20
+START_US = 1_700_000_000_000_000
+
+
+def settle(value, seen, strings):
+    """A copy whose shared objects are those that PyTorch shares: equal strings are one object, lists
+    and dicts stay what they were. Without it, the pickle would depend on which constants this
+    Python happens to merge."""
+    if isinstance(value, str):
+        return strings.setdefault(value, value)
+    if isinstance(value, tuple):
+        return tuple(settle(item, seen, strings) for item in list(value))
+    if not isinstance(value, (list, dict)):
+        return value
+    if id(value) not in seen:
+        if isinstance(value, list):
+            copy = [settle(item, seen, strings) for item in value]
+        else:
+            copy = {settle(key, seen, strings): settle(item, seen, strings)
+                    for key, item in value.items()}
+        seen[id(value)] = (copy, value)
+    return seen[id(value)][0]
+
+
+def write(path, snapshot):
+    with open(path, 'wb') as file:
+        pickle.dump(settle(snapshot, {}, {}), file, protocol=4)
+
+
+class Stacks:
+    """Stacks as PyTorch has them: innermost frame first, one dict per distinct frame, one list per
+    distinct stack."""
+
+    BELOW = [('PyEval_EvalFrameDefault', '/usr/src/python3.11/Python/ceval.c', 5231),
+             ('main', '/work/train.py', 88), ('<module>', '/work/train.py', 97),
+             ('_start', '??', 0)]
+    ABOVE = [('c10::cuda::CUDACachingAllocator::Native::DeviceCachingAllocator::malloc',
+              '/pytorch/c10/cuda/CUDACachingAllocator.cpp', 2817)]
+
+    def __init__(self):
+        self.frames, self.lists = {}, {}
+
+    def frame(self, name, filename, line):
+        key = (name, filename, line)
+        return self.frames.setdefault(key, {'name': name, 'filename': filename, 'line': line})
+
+    def __call__(self, *frames):
+        """The stack of these frames, between those that every stack has."""
+        if frames not in self.lists:
+            self.lists[frames] = [self.frame(*f) for f in (*self.ABOVE, *frames, *self.BELOW)]
+        return self.lists[frames]
+
+
+class Device:
+    """A caching allocator that records. Blocks are [address, size, requested, frames]; requested is
+    None for a free one."""
+
+    def __init__(self, number, clock):
+        self.number, self.clock = number, clock
+        self.trace, self.segments, self.recording = [], [], True
+
+    def event(self, action, address, size, frames):
+        if self.recording:
+            where = {'device_free': address} if action == 'oom' else {'addr': address}
+            self.trace.append({'action': action, **where, 'size': size, 'stream': 0,
+                               'time_us': self.clock(), 'compile_context': 'N/A',
+                               'user_metadata': '', 'pool_id': (0, 0), 'frames': frames})
+
+    def grow(self, size, frames):
+        """A new segment with room for a block of `size` bytes."""
+        small = size <= MIB
+        total = 2 * MIB if small else 20 * MIB if size < 10 * MIB else -(-size // (2 * MIB)) * 2 * MIB
+        address = 0x7f0000000000 + (self.number << 36) + (len(self.segments) << 28)
+        self.segments.append({'address': address, 'total': total, 'small': small,
+                              'frames': [] if small else frames,
+                              'blocks': [[address, total, None, []]]})
+        self.event('segment_alloc', address, total, frames)
+
+    def fit(self, size):
+        small = size <= MIB
+        fits = [(block[1], block[0], segment, block) for segment in self.segments
+                if segment['small'] == small for block in segment['blocks']
+                if block[2] is None and block[1] >= size]
+        return min(fits, key=lambda fit: fit[:2])[2:] if fits else None
+
+    def alloc(self, requested, frames):
+        size = -(-requested // 512) * 512
+        if not self.fit(size):
+            self.grow(size, frames)
+        segment, block = self.fit(size)
+        if block[1] - size >= (512 if segment['small'] else MIB + 1):
+            at = segment['blocks'].index(block)
+            segment['blocks'].insert(at + 1, [block[0] + size, block[1] - size, None, []])
+            block[1] = size
+        block[2], block[3] = requested, frames
+        self.event('alloc', block[0], requested, frames)
+        return block[0]
+
+    def free(self, address, frames):
+        for segment in self.segments:
+            for block in segment['blocks']:
+                if block[0] == address:
+                    self.event('free_requested', address, block[2], frames)
+                    self.event('free_completed', address, block[2], frames)
+                    block[2], block[3] = None, []
+                    self.merge(segment)
+                    return
+
+    @staticmethod
+    def merge(segment):
+        merged = []
+        for block in segment['blocks']:
+            if merged and merged[-1][2] is None and block[2] is None:
+                merged[-1][1] += block[1]
+            else:
+                merged.append(block)
+        segment['blocks'] = merged
+
+    def segment_dicts(self):
+        for segment in self.segments:
+            live = [block for block in segment['blocks'] if block[2] is not None]
+            allocated = sum(block[1] for block in live)
+            yield {'device': self.number, 'address': segment['address'],
+                   'total_size': segment['total'], 'allocated_size': allocated,
+                   'active_size': allocated, 'requested_size': sum(block[2] for block in live),
+                   'stream': 0, 'segment_type': 'small' if segment['small'] else 'large',
+                   'segment_pool_id': (0, 0), 'is_expandable': False,
+                   'frames': segment['frames'],
+                   'blocks': [{'address': block[0], 'size': block[1],
+                               'requested_size': block[2] or 0,
+                               'state': 'inactive' if block[2] is None else 'active_allocated',
+                               'frames': block[3]} for block in segment['blocks']]}
+
+
+class Run:
+    """Some steps of training on some devices, recorded from after the model was made."""
+
+    def __init__(self, devices=1, layers=2, width=512, batch=2048):
+        self.time_us = START_US
+        self.devices = [Device(number, self.tick) for number in range(devices)]
+        self.stacks, self.annotations = Stacks(), []
+        self.layers, self.width, self.batch = layers, width, batch
+
+    def tick(self):
+        self.time_us += 7
+        return self.time_us
+
+    def note(self, name, stage):
+        self.annotations.append({'name': name, 'stage': stage, 'device': 0, 'time_us': self.tick()})
+
+    def model(self, device, recorded):
+        """Parameters of each layer; `recorded` or from before the trace."""
+        device.recording = recorded
+        made = self.stacks(('__init__', '/work/model.py', 21), ('build_params', '/work/model.py', 9))
+        weights = [device.alloc(self.width * self.width * 4, made) for _ in range(self.layers)]
+        biases = [device.alloc(self.width * 4, made) for _ in range(self.layers)]
+        device.recording = True
+        return weights + biases
+
+    def step(self, device, number, state):
+        """Forward keeps one activation a layer, backward frees them and leaves gradients, the first
+        optimizer step makes its state, zero_grad frees the gradients."""
+        stacks, size = self.stacks, self.batch * self.width * 4
+        self.note(f'ProfilerStep#{number}', 'START')
+        self.note('## forward ##', 'START')
+        kept = []
+        for layer in range(self.layers):
+            kept.append(device.alloc(size, stacks(
+                ('forward', '/usr/lib/python3/torch/nn/modules/linear.py', 125),
+                ('_call_impl', '/usr/lib/python3/torch/nn/modules/module.py', 1750),
+                ('forward', '/work/model.py', 30 + layer))))
+        self.note('## forward ##', 'END')
+        self.note('## backward ##', 'START')
+        at = stacks(('backward', '/usr/lib/python3/torch/autograd/__init__.py', 347),
+                    ('backward', '/usr/lib/python3/torch/_tensor.py', 581))
+        gradients = []
+        for activation in reversed(kept):
+            scratch = device.alloc(size // 2, at)
+            gradients.append(device.alloc(self.width * self.width * 4, at))
+            device.free(scratch, at)
+            device.free(activation, at)
+        self.note('## backward ##', 'END')
+        at = stacks(('_init_group', '/usr/lib/python3/torch/optim/adamw.py', 175),
+                    ('step', '/usr/lib/python3/torch/optim/adamw.py', 232))
+        while len(state) < 2 * self.layers:
+            state.append(device.alloc(self.width * self.width * 4, at))
+        at = stacks(('zero_grad', '/usr/lib/python3/torch/optim/optimizer.py', 977))
+        for gradient in gradients:
+            device.free(gradient, at)
+        self.note(f'ProfilerStep#{number}', 'END')
+
+    def snapshot(self):
+        return {'segments': [segment for device in self.devices
+                             for segment in device.segment_dicts()],
+                'device_traces': [device.trace for device in self.devices],
+                'allocator_settings': {
+                    'PYTORCH_CUDA_ALLOC_CONF': '', 'max_split_size': -1,
+                    'garbage_collection_threshold': 0.0, 'expandable_segments': False,
+                    'pinned_num_register_threads': 1, 'release_lock_on_cudamalloc': False,
+                    'pinned_use_cuda_host_register': False,
+                    'roundup_power2_divisions': {str(1 << power): 0 for power in range(16)}},
+                'external_annotations': self.annotations}
+
+
+def train():
+    """Two steps; the model is from before the trace, and a buffer from then is freed in it."""
+    run = Run()
+    device, state = run.devices[0], []
+    run.model(device, recorded=False)
+    device.recording = False
+    buffer = device.alloc(3 * MIB, run.stacks(('load_batch', '/work/data.py', 14)))
+    device.recording = True
+    device.free(buffer, run.stacks(('drop_batch', '/work/data.py', 20)))
+    for number in range(2):
+        run.step(device, number, state)
+    return run.snapshot()
+
+
+def two_devices():
+    """Device 0 trains, device 1 only holds a recorded model, device 2 has never been used."""
+    run = Run(devices=3)
+    run.model(run.devices[0], recorded=True)
+    run.step(run.devices[0], 0, [])
+    run.model(run.devices[1], recorded=True)
+    return run.snapshot()
+
+
+def empty_trace():
+    """Memory, but no events: taken without recording the history."""
+    run = Run()
+    run.model(run.devices[0], recorded=False)
+    snapshot = run.snapshot()
+    snapshot['device_traces'], snapshot['external_annotations'] = [[]], []
+    return snapshot
+
+
+def out_of_memory():
+    """A trace that ends where the memory did."""
+    run = Run()
+    device = run.devices[0]
+    run.model(device, recorded=True)
+    at = run.stacks(('forward', '/work/model.py', 31))
+    for _ in range(3):
+        device.alloc(20 * MIB, at)
+    device.event('oom', 5 * MIB, 40 * MIB, at)
+    return run.snapshot()
+
+
+def demo():
+    """Larger and longer, to look at."""
+    run = Run(layers=24, width=2048, batch=8192)
+    state = []
+    run.model(run.devices[0], recorded=True)
+    for number in range(3):
+        run.step(run.devices[0], number, state)
+    return run.snapshot()
+
+
+class Command:
+    """What a hostile pickle is made of: its reader would call this."""
+
+    def __reduce__(self):
+        return os.system, ('touch was-executed',)
+
+
+def write_all(folder):
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    write(folder / 'train.pickle', train())
+    write(folder / 'two-devices.pickle', two_devices())
+    write(folder / 'empty-trace.pickle', empty_trace())
+    write(folder / 'oom.pickle', out_of_memory())
+    whole = (folder / 'train.pickle').read_bytes()
+    (folder / 'truncated.pickle').write_bytes(whole[:len(whole) // 2])
+    (folder / 'empty.pickle').write_bytes(b'')
+    (folder / 'text.pickle').write_bytes(b'This is a note about a snapshot, not a snapshot.\n')
+    (folder / 'number.pickle').write_bytes(pickle.dumps(42, protocol=4))
+    (folder / 'exec.pickle').write_bytes(pickle.dumps(Command(), protocol=4))
+    (folder / 'folder').mkdir(exist_ok=True)
+
+
+def main(arguments):
+    if len(arguments) == 2 and arguments[0] == 'demo':
+        write(arguments[1], demo())
+    elif len(arguments) == 1:
+        write_all(arguments[0])
+    else:
+        sys.exit('usage: fixtures.py FOLDER | fixtures.py demo FILE')
+
+
+if __name__ == '__main__':
+    main(sys.argv[1:])

@@ -1,0 +1,151 @@
+#!/usr/bin/env python3
+"""run.py --tessera PATH --work FOLDER [--accept] [CASE...]: what tessera prints, as TAP.
+
+A file NAME.case holds commands and what they must do:
+
+    # A comment; the last one above a command is the test's name.
+    $ tessera peak --jsn
+    ! tessera peak: unknown option '--jsn'; did you mean '--json'?
+    ! Try 'tessera help peak'.
+    = 2
+
+`|` lines are standard output, `!` lines standard error, `=` is the exit status. Commands are run by
+sh, each in the folder of the fixtures (fixtures.py), where only the fixtures are: names in the output
+are the same on every machine. Control characters are written \\xNN, and an output that does not end
+in a newline has a last line `\\ no newline`.
+
+--accept rewrites the cases with what the commands do now: read the difference before you commit it.
+A command without a `=` line is one that nobody has accepted yet, and fails.
+"""
+import argparse
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+sys.dont_write_bytecode = True
+import fixtures  # noqa: E402  (its bytecode would land in the source tree)
+
+HERE = Path(__file__).resolve().parent
+TIMEOUT_S = 60
+# The user's settings that would change what tessera prints.
+UNWANTED = ('NO_COLOR', 'COLUMNS', 'LINES', 'POSIXLY_CORRECT')
+
+
+class Case:
+    """One command of a file: the lines above it, the command, and what is expected of it."""
+
+    def __init__(self, command, above):
+        self.command, self.above, self.expected = command, above, []
+
+    def title(self):
+        comments = [line[1:].strip() for line in self.above if line.startswith('#')]
+        return (comments[-1] if comments else self.command).replace('#', '')
+
+
+def read_cases(path):
+    """The file's cases, and the lines after the last."""
+    cases, above = [], []
+    for number, line in enumerate(path.read_text(encoding='utf-8').splitlines(), 1):
+        if line.startswith('$ '):
+            cases.append(Case(line[2:], above))
+            above = []
+        elif line[:1] in ('|', '!', '=') and cases and not above:
+            cases[-1].expected.append(line)
+        elif not line or line.startswith('#'):
+            above.append(line)
+        else:
+            sys.exit(f'{path.name}:{number}: neither command, output nor comment: {line}')
+    return cases, above
+
+
+def marked(mark, output):
+    """The output as lines of a case file."""
+    text = output.decode('utf-8', 'backslashreplace').replace('\\', '\\\\')
+    text = re.sub(r'[\x00-\x09\x0b-\x1f\x7f]', lambda found: f'\\x{ord(found[0]):02x}', text)
+    lines = text.split('\n')
+    if lines.pop():
+        lines = text.split('\n') + ['\\ no newline']
+    return [f'{mark} {line}' if line else mark for line in lines]
+
+
+def environment(binary, work):
+    """PATH finds this tessera first, under its own name."""
+    programs = work / 'bin'
+    programs.mkdir(parents=True, exist_ok=True)
+    link = programs / 'tessera'
+    if link.is_symlink():
+        link.unlink()
+    link.symlink_to(binary)
+    kept = {key: value for key, value in os.environ.items() if key not in UNWANTED}
+    return {**kept, 'PATH': f'{programs}:{os.environ["PATH"]}', 'LC_ALL': 'C', 'TERM': 'xterm'}
+
+
+def run(case, folder, env):
+    """What the command does now, as lines of a case file."""
+    try:
+        done = subprocess.run(['sh', '-c', case.command], cwd=folder, env=env, check=False,
+                              stdin=subprocess.DEVNULL, capture_output=True, timeout=TIMEOUT_S)
+    except subprocess.TimeoutExpired:
+        return [f'= still running after {TIMEOUT_S} s']
+    return marked('|', done.stdout) + marked('!', done.stderr) + [f'= {done.returncode}']
+
+
+def explain(case, actual):
+    """The difference, for TAP's reader."""
+    yield f'$ {case.command}'
+    if not case.expected:
+        yield 'nothing is expected yet: run with --accept'
+    yield from (f'expected  {line}' for line in case.expected if line not in actual)
+    yield from (f'got       {line}' for line in actual if line not in case.expected)
+    if sorted(case.expected) == sorted(actual):
+        yield 'the same lines in another order'
+
+
+def accept(path, cases, below):
+    lines = []
+    for case in cases:
+        lines += case.above + [f'$ {case.command}'] + case.expected
+    path.write_text('\n'.join(lines + below) + '\n', encoding='utf-8')
+
+
+def arguments():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument('--tessera', required=True, type=Path, help='the binary to run')
+    parser.add_argument('--work', required=True, type=Path, help='folder for fixtures and output')
+    parser.add_argument('--accept', action='store_true', help='expect what happens now')
+    parser.add_argument('cases', nargs='*', help='names of case files (default: all)')
+    return parser.parse_args()
+
+
+def main():
+    options = arguments()
+    work = options.work.resolve()
+    folder = work / 'fixtures'
+    shutil.rmtree(folder, ignore_errors=True)
+    fixtures.write_all(folder)
+    env = environment(options.tessera.resolve(), work)
+    names = options.cases or sorted(path.stem for path in HERE.glob('*.case'))
+    files = [(HERE / f'{name}.case', *read_cases(HERE / f'{name}.case')) for name in names]
+    number = failed = 0
+    print(f'1..{sum(len(cases) for _, cases, _ in files)}')
+    for path, cases, below in files:
+        for case in cases:
+            number += 1
+            actual = run(case, folder, env)
+            if options.accept:
+                case.expected = actual
+            same = case.expected == actual
+            failed += not same
+            print('not ' * (not same) + f'ok {number} - {path.stem}: {case.title()}')
+            for line in [] if same else explain(case, actual):
+                print('# ' + line)
+        if options.accept:
+            accept(path, cases, below)
+    return int(failed > 0)
+
+
+if __name__ == '__main__':
+    sys.exit(main())

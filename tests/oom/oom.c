@@ -1,0 +1,55 @@
+/* oom.c - a countdown in front of the system's allocator.
+ *
+ * `countdown` is 0 when nothing is to fail; otherwise the allocation that brings it to 0 fails, and
+ * only that one: code that goes on after a failure meets a system that has memory again. */
+#include "oom.h"
+
+#include <stdlib.h>
+
+#include "../unit/test_support.h"
+
+enum { LIMIT = 1000000 };
+
+static unsigned countdown;
+static bool has_failed;
+
+void *__real_malloc(size_t size_bytes);
+void *__real_calloc(size_t count, size_t item_size);
+void *__real_realloc(void *items, size_t size_bytes);
+void *__wrap_malloc(size_t size_bytes);
+void *__wrap_calloc(size_t count, size_t item_size);
+void *__wrap_realloc(void *items, size_t size_bytes);
+
+static bool fails_now(void) {
+  if (!countdown || --countdown) return false;
+  return has_failed = true;
+}
+
+void *__wrap_malloc(size_t size_bytes) {
+  return fails_now() ? NULL : __real_malloc(size_bytes);
+}
+
+void *__wrap_calloc(size_t count, size_t item_size) {
+  return fails_now() ? NULL : __real_calloc(count, item_size);
+}
+
+void *__wrap_realloc(void *items, size_t size_bytes) {
+  return fails_now() ? NULL : __real_realloc(items, size_bytes);
+}
+
+void tsr_test_oom(tsr_test_operation *operation, void *context, unsigned at_least) {
+  for (unsigned n = 1; n < LIMIT; n++) {
+    has_failed = false;
+    countdown = n;
+    int status = operation(context);
+    countdown = 0;
+    if (!has_failed) { /* fewer than n allocations: each has had its turn */
+      assert_int_equal(status, TSR_OK);
+      assert_true(n > at_least);
+      return;
+    }
+    if (status != TSR_ERROR_MEMORY) print_message("# allocation %u failed unnoticed\n", n);
+    assert_int_equal(status, TSR_ERROR_MEMORY);
+  }
+  fail_msg("still failing after %d allocations", LIMIT);
+}

@@ -1,0 +1,431 @@
+/* test_emitter.c - both faces of the emitter, the safety of strings, and how failures end. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "report/emitter.h"
+#include "report/text.h"
+#include "test_support.h"
+
+/* ---- Where the output goes ---- */
+
+typedef struct sink {
+  tsr__buffer out;
+  size_t calls, largest;
+  size_t fail_at; /* the call that fails, from 1; 0 = none */
+} sink;
+
+static int sink_write(void *context, const char *data, size_t size_bytes) {
+  sink *to = context;
+  if (++to->calls == to->fail_at) return 1;
+  if (size_bytes > to->largest) to->largest = size_bytes;
+  tsr__buffer_append(&to->out, data, size_bytes);
+  return 0;
+}
+
+static void assert_output(sink *from, const char *expected) {
+  tsr__buffer_append(&from->out, "", 1);
+  assert_string_equal(from->out.data, expected);
+  tsr__buffer_release(&from->out);
+}
+
+static tsr_report_options options_of(tsr_report_format format) {
+  return (tsr_report_options){.format = format};
+}
+
+/* One of everything, described once. */
+static void describe(tsr__emitter *e) {
+  static const tsr__column columns[] = {{"bytes", "bytes", TSR__RIGHT},
+                                        {NULL, "share", TSR__RIGHT},
+                                        {"name", "name", TSR__ELASTIC},
+                                        {"rank", NULL, TSR__RIGHT}};
+  tsr__emit_object(e, NULL);
+  tsr__emit_printf(e, TSR__BOLD, "Device %d: fine.", 0);
+  tsr__emit_field(e, "events", "events", tsr__count(22331));
+  tsr__emit_field(e, "peak_bytes", "peak", tsr__bytes(UINT64_C(19112604467)));
+  tsr__emit_field(e, "event", "at event", tsr__index(-1));
+  tsr__emit_field(e, "time_us", "time", tsr__time(INT64_C(1783866822365713)));
+  tsr__emit_field(e, "last_us", "last", tsr__time(TSR_TIME_NONE));
+  tsr__emit_field(e, "exact", "exact", tsr__bool(true));
+  tsr__emit_field(e, "share", "share", tsr__percent(2, 3));
+  tsr__emit_field(e, "address", "address", tsr__address(0x7f36b8000000));
+  tsr__emit_field(e, "json_only", NULL, tsr__string("j"));
+  tsr__emit_field(e, NULL, "text only", tsr__string("t"));
+  tsr__emit_space(e);
+  tsr__emit_table(e, "rows", columns, 4);
+  tsr__emit_row(
+      e, (tsr__cell[]){tsr__bytes(512), tsr__percent(1, 200), tsr__string("a"), tsr__count(1)});
+  tsr__emit_array(e, "frames");
+  tsr__emit_inline_object(e, NULL);
+  tsr__emit_field(e, "line", NULL, tsr__nothing());
+  tsr__emit_object(e, "inner");
+  tsr__emit_field(e, "x", NULL, tsr__count(1));
+  tsr__emit_end(e);
+  tsr__emit_end(e);
+  tsr__emit_end(e);
+  tsr__emit_row_end(e);
+  tsr__emit_row(e, (tsr__cell[]){tsr__bytes(UINT64_C(1) << 30), tsr__percent(199, 200),
+                                 tsr__string("b"), tsr__count(2)});
+  tsr__emit_row_end(e);
+  tsr__emit_table_end(e);
+  tsr__emit_array(e, "none");
+  tsr__emit_end(e);
+  tsr__emit_end(e);
+}
+
+static void test_json_face(void **state) {
+  (void)state;
+  sink to = {0};
+  tsr__emitter e;
+  tsr_report_options options = options_of(TSR_REPORT_JSON);
+  tsr__emitter_init(&e, &options, sink_write, &to);
+  describe(&e);
+  assert_int_equal(tsr__emitter_finish(&e, NULL), TSR_OK);
+  assert_output(&to, "{\n"
+                     "  \"events\": 22331,\n"
+                     "  \"peak_bytes\": 19112604467,\n"
+                     "  \"event\": -1,\n"
+                     "  \"time_us\": 1783866822365713,\n"
+                     "  \"last_us\": null,\n"
+                     "  \"exact\": true,\n"
+                     "  \"share\": 66.7,\n"
+                     "  \"address\": 139872991969280,\n"
+                     "  \"json_only\": \"j\",\n"
+                     "  \"rows\": [\n"
+                     "    {\n"
+                     "      \"bytes\": 512,\n"
+                     "      \"name\": \"a\",\n"
+                     "      \"rank\": 1,\n"
+                     "      \"frames\": [\n"
+                     "        {\"line\": null, \"inner\": {\"x\": 1}}\n"
+                     "      ]\n"
+                     "    },\n"
+                     "    {\n"
+                     "      \"bytes\": 1073741824,\n"
+                     "      \"name\": \"b\",\n"
+                     "      \"rank\": 2\n"
+                     "    }\n"
+                     "  ],\n"
+                     "  \"none\": []\n"
+                     "}\n");
+}
+
+static void test_text_face(void **state) {
+  (void)state;
+  sink to = {0};
+  tsr__emitter e;
+  tsr__emitter_init(&e, NULL, sink_write, &to);
+  describe(&e);
+  assert_int_equal(tsr__emitter_finish(&e, NULL), TSR_OK);
+  assert_output(&to, "Device 0: fine.\n"
+                     "  events     22,331\n"
+                     "  peak       17.80 GiB\n"
+                     "  at event   -\n"
+                     "  time       2026-07-12 14:33:42.365713 UTC\n"
+                     "  last       -\n"
+                     "  exact      yes\n"
+                     "  share      66.7 %\n"
+                     "  address    0x7f36b8000000\n"
+                     "  text only  t\n"
+                     "\n"
+                     "     bytes   share  name\n"
+                     "     512 B   0.5 %  a\n"
+                     "  1.00 GiB  99.5 %  b\n");
+}
+
+static void test_colors(void **state) {
+  (void)state;
+  sink to = {0};
+  tsr__emitter e;
+  tsr_report_options options = {.color = true};
+  tsr__emitter_init(&e, &options, sink_write, &to);
+  tsr__emit_space(&e);
+  tsr__emit_printf(&e, TSR__BOLD, "b");
+  tsr__emit_space(&e);
+  tsr__emit_space(&e);
+  tsr__buffer_text(&e.scratch, "d");
+  tsr__emit_line(&e, TSR__DIM, 2);
+  tsr__emit_printf(&e, TSR__PLAIN, "p");
+  assert_int_equal(tsr__emitter_finish(&e, NULL), TSR_OK);
+  assert_output(&to, "\033[1mb\033[0m\n\n  \033[2md\033[0m\np\n");
+}
+
+/* ---- Tables ---- */
+
+static void emit_name_table(tsr__emitter *e, const char *key, const char *name) {
+  static const tsr__column columns[] = {
+      {"n", "n", TSR__RIGHT}, {"name", "name", TSR__ELASTIC}, {NULL, "last", TSR__LEFT}};
+  tsr__emit_table(e, key, columns, 3);
+  tsr__emit_row(e, (tsr__cell[]){tsr__count(1), tsr__string(name), tsr__string("")});
+  tsr__emit_row_end(e);
+  tsr__emit_row(e, (tsr__cell[]){tsr__count(10), tsr__string("x"), tsr__string("y")});
+  tsr__emit_row_end(e);
+  tsr__emit_table_end(e);
+}
+
+static void test_table_keeps_to_the_width(void **state) {
+  (void)state;
+  sink to = {0};
+  tsr__emitter e;
+  tsr_report_options options = {.width = 32};
+  tsr__emitter_init(&e, &options, sink_write, &to);
+  emit_name_table(&e, NULL, "/home/me/a/long/way/to/model.py");
+  assert_int_equal(tsr__emitter_finish(&e, NULL), TSR_OK);
+  assert_output(&to, "   n  name                  last\n"
+                     "   1  /home/me/...model.py\n"
+                     "  10  x                     y\n");
+}
+
+static void test_columns_are_characters(void **state) {
+  (void)state;
+  sink to = {0};
+  tsr__emitter e;
+  tsr__emitter_init(&e, NULL, sink_write, &to);
+  emit_name_table(&e, NULL, "\xC3\xA4\xE2\x82\xAC\xF0\x9F\x98\x80\x1b[31m");
+  assert_int_equal(tsr__emitter_finish(&e, NULL), TSR_OK);
+  assert_output(&to, "   n  name      last\n"
+                     "   1  \xC3\xA4\xE2\x82\xAC\xF0\x9F\x98\x80?[31m\n"
+                     "  10  x         y\n");
+}
+
+static void test_empty_tables(void **state) {
+  (void)state;
+  static const tsr__column columns[] = {{"n", "n", TSR__RIGHT}};
+  for (int format = TSR_REPORT_TEXT; format <= TSR_REPORT_JSON; format++) {
+    sink to = {0};
+    tsr__emitter e;
+    tsr_report_options options = options_of((tsr_report_format)format);
+    tsr__emitter_init(&e, &options, sink_write, &to);
+    tsr__emit_object(&e, NULL);
+    tsr__emit_table(&e, "rows", columns, 1);
+    tsr__emit_table_end(&e);
+    emit_name_table(&e, format == TSR_REPORT_JSON ? NULL : "t", "z");
+    tsr__emit_end(&e);
+    assert_int_equal(tsr__emitter_finish(&e, NULL), TSR_OK);
+    assert_output(&to, format == TSR_REPORT_JSON ? "{\n  \"rows\": []\n}\n"
+                                                 : "   n  name  last\n"
+                                                   "   1  z\n"
+                                                   "  10  x     y\n");
+  }
+}
+
+static void test_cells_may_all_be_empty(void **state) {
+  (void)state;
+  sink to = {0};
+  tsr__emitter e;
+  tsr__emitter_init(&e, NULL, sink_write, &to);
+  tsr__emit_field(&e, NULL, "", tsr__string(NULL));
+  assert_int_equal(tsr__emitter_finish(&e, NULL), TSR_OK);
+  assert_output(&to, "\n");
+}
+
+/* ---- Strings ---- */
+
+typedef struct string_case {
+  const char *bytes;
+  size_t size_bytes;
+  const char *json, *text;
+} string_case;
+
+#define BYTES(literal) literal, sizeof(literal) - 1
+
+static const string_case strings[] = {
+    {BYTES("plain"), "plain", "plain"},
+    {BYTES("a\"b\\c/"), "a\\\"b\\\\c/", "a\"b\\c/"},
+    {BYTES("\b\f\n\r\t"), "\\b\\f\\n\\r\\t", "?????"},
+    {BYTES("\0\x01\x1b[2J\x7f"), "\\u0000\\u0001\\u001b[2J\\u007f", "???[2J?"},
+    {BYTES("\xC2\x9B"), "\\u009b", "?"}, /* C1: one byte of CSI on some terminals */
+    {BYTES("\xE2\x80\xAE\xE2\x80\xA8"), "\\u202e\\u2028", "??"},
+    {BYTES("\xC3\xA9\xE2\x82\xAC\xF0\x9F\x98\x80"), "\xC3\xA9\xE2\x82\xAC\xF0\x9F\x98\x80",
+     "\xC3\xA9\xE2\x82\xAC\xF0\x9F\x98\x80"},
+    {BYTES("\xED\xA0\xBDx\xED\xBF\xBF"), "\\ud83dx\\udfff", "?x?"},
+    {BYTES("a\x80z"), "a\xEF\xBF\xBDz", "a?z"},
+    {BYTES("\xC0\xAF"), "\xEF\xBF\xBD\xEF\xBF\xBD", "??"},                  /* overlong */
+    {BYTES("\xE0\x80\xAF"), "\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD", "???"}, /* overlong */
+    {BYTES("\xE2\x82"), "\xEF\xBF\xBD", "?"},                               /* cut off */
+    {BYTES("\xF0\x9F\x98\"x"), "\xEF\xBF\xBD\\\"x", "?\"x"},                /* cut off */
+    {BYTES("\xF4\x90\x80\x80"), "\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD", "????"},
+    {BYTES("\xFF\xFE"), "\xEF\xBF\xBD\xEF\xBF\xBD", "??"},
+};
+
+static void test_strings_are_made_safe(void **state) {
+  (void)state;
+  for (size_t i = 0; i < sizeof strings / sizeof *strings; i++) {
+    const string_case *one = &strings[i];
+    tsr__buffer json = {0}, text = {0};
+    size_t columns = tsr__text_clean(&text, (tsr_text){one->bytes, one->size_bytes});
+    size_t end = tsr__json_escape(&json, (tsr_text){one->bytes, one->size_bytes}, 0, SIZE_MAX);
+    assert_int_equal(end, one->size_bytes);
+    assert_int_equal(json.size, strlen(one->json));
+    assert_memory_equal(json.data, one->json, json.size);
+    assert_int_equal(text.size, strlen(one->text));
+    assert_memory_equal(text.data, one->text, text.size);
+    assert_true(columns <= one->size_bytes);
+    tsr__buffer_release(&json);
+    tsr__buffer_release(&text);
+  }
+}
+
+/* Any two bytes after any lead byte: the decoder stays inside and always moves on. */
+static void test_every_short_sequence_decodes(void **state) {
+  (void)state;
+  for (unsigned lead = 0; lead < 256; lead++)
+    for (unsigned second = 0; second < 256; second++)
+      for (size_t size = 1; size <= 3; size++) {
+        char *bytes = malloc(size); /* exact, so that AddressSanitizer sees a step too far */
+        assert_non_null(bytes);
+        for (size_t i = 0; i < size; i++) bytes[i] = (char)(i ? i == 1 ? second : 0x80 : lead);
+        uint32_t code;
+        size_t length = tsr__utf8_decode(bytes, size, &code);
+        assert_in_range(length, 1, size);
+        assert_true(code <= 0x10FFFF || code == TSR__CODE_INVALID);
+        free(bytes);
+      }
+}
+
+static void test_keys_from_data(void **state) {
+  (void)state;
+  sink to = {0};
+  tsr__emitter e;
+  tsr_report_options options = options_of(TSR_REPORT_JSON);
+  tsr__emitter_init(&e, &options, sink_write, &to);
+  tsr__emit_object(&e, NULL);
+  tsr__emit_member(&e, (tsr_text){"a\"\n", 3}, tsr__count(1));
+  tsr__emit_member(&e, (tsr_text){0}, tsr__count(2));
+  tsr__emit_end(&e);
+  assert_int_equal(tsr__emitter_finish(&e, NULL), TSR_OK);
+  assert_output(&to, "{\n  \"a\\\"\\n\": 1,\n  \"\": 2\n}\n");
+}
+
+static void test_lines_are_cleaned(void **state) {
+  (void)state;
+  sink to = {0};
+  tsr__emitter e;
+  tsr__emitter_init(&e, NULL, sink_write, &to);
+  tsr__buffer_text(&e.scratch, "a\nb\033[0m");
+  tsr__emit_line(&e, TSR__PLAIN, 1);
+  tsr__emit_printf(&e, TSR__PLAIN, "%s", "c\rd");
+  assert_int_equal(tsr__emitter_finish(&e, NULL), TSR_OK);
+  assert_output(&to, " a?b?[0m\nc?d\n");
+}
+
+static void test_shortening(void **state) {
+  (void)state;
+  static const struct {
+    size_t columns;
+    const char *expected;
+  } cases[] = {{10, "0123456789"}, {9, "012...789"}, {8, "012...89"}, {4, "0..."},
+               {3, "..."},         {1, "."},         {0, ""}};
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    tsr__buffer out = {0};
+    tsr__text_shorten(&out, tsr__text_of("0123456789"), 10, cases[i].columns);
+    assert_int_equal(out.size, strlen(cases[i].expected));
+    if (out.size) assert_memory_equal(out.data, cases[i].expected, out.size);
+    tsr__buffer_release(&out);
+  }
+}
+
+/* ---- Large output and failures ---- */
+
+static int emit_much(tsr_report_format format, sink *to, tsr_error *error) {
+  tsr__emitter e;
+  tsr_report_options options = options_of(format);
+  tsr__emitter_init(&e, &options, sink_write, to);
+  tsr__emit_array(&e, NULL);
+  for (size_t i = 0; i < 20000; i++) {
+    tsr__emit_object(&e, NULL);
+    tsr__emit_field(&e, "i", NULL, tsr__count(i));
+    tsr__emit_end(&e);
+    tsr__emit_printf(&e, TSR__PLAIN, "line %zu of what is a lot of text", i);
+  }
+  tsr__emit_end(&e);
+  return tsr__emitter_finish(&e, error);
+}
+
+static void test_output_goes_out_in_pieces(void **state) {
+  (void)state;
+  for (int format = TSR_REPORT_TEXT; format <= TSR_REPORT_JSON; format++) {
+    sink to = {0};
+    assert_int_equal(emit_much((tsr_report_format)format, &to, NULL), TSR_OK);
+    assert_true(to.calls > 5);
+    assert_in_range(to.largest, 64 << 10, 66 << 10);
+    tsr__buffer_release(&to.out);
+  }
+}
+
+static void test_long_strings_go_out_in_pieces(void **state) {
+  (void)state;
+  const size_t size = (size_t)1 << 20;
+  sink to = {0};
+  tsr__emitter e;
+  tsr_report_options options = options_of(TSR_REPORT_JSON);
+  char *controls = malloc(size);
+  assert_non_null(controls);
+  memset(controls, 1, size);
+  tsr__emitter_init(&e, &options, sink_write, &to);
+  tsr__emit_array(&e, NULL);
+  tsr__emit_object(&e, NULL);
+  tsr__emit_member(&e, tsr__text_of("s"), tsr__text((tsr_text){controls, size}));
+  tsr__emit_end(&e);
+  tsr__emit_end(&e);
+  assert_int_equal(tsr__emitter_finish(&e, NULL), TSR_OK);
+  assert_in_range(to.largest, 64 << 10, 96 << 10);
+  assert_int_equal(to.out.size, 6 * size + strlen("[\n  {\n    \"s\": \"\"\n  }\n]\n"));
+  tsr__buffer_release(&to.out);
+  free(controls);
+}
+
+static void test_failed_write_is_reported_once(void **state) {
+  (void)state;
+  for (int format = TSR_REPORT_TEXT; format <= TSR_REPORT_JSON; format++)
+    for (size_t fail_at = 1; fail_at <= 3; fail_at++) {
+      sink to = {.fail_at = fail_at};
+      tsr_error error = {0};
+      assert_int_equal(emit_much((tsr_report_format)format, &to, &error), TSR_ERROR_WRITE);
+      assert_int_equal(error.status, TSR_ERROR_WRITE);
+      assert_int_equal(error.offset, TSR_OFFSET_NONE);
+      assert_string_equal(error.message, "the report could not be written");
+      assert_int_equal(to.calls, fail_at);
+      tsr__buffer_release(&to.out);
+    }
+}
+
+/* Memory that runs out in any of the emitter's buffers ends in TSR_ERROR_MEMORY. */
+static void test_out_of_memory(void **state) {
+  (void)state;
+  for (int which = 0; which < 3; which++) {
+    sink to = {0};
+    tsr_error error = {0};
+    tsr__emitter e;
+    tsr__emitter_init(&e, NULL, sink_write, &to);
+    tsr__emit_printf(&e, TSR__PLAIN, "first");
+    if (which == 0) e.out.failed = true;
+    if (which == 1) e.scratch.failed = true;
+    if (which == 2) e.cell_text.failed = true;
+    describe(&e);
+    assert_int_equal(tsr__emitter_finish(&e, &error), TSR_ERROR_MEMORY);
+    assert_int_equal(error.status, TSR_ERROR_MEMORY);
+    assert_int_equal(to.calls, 0);
+  }
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_json_face),
+      cmocka_unit_test(test_text_face),
+      cmocka_unit_test(test_colors),
+      cmocka_unit_test(test_table_keeps_to_the_width),
+      cmocka_unit_test(test_columns_are_characters),
+      cmocka_unit_test(test_empty_tables),
+      cmocka_unit_test(test_cells_may_all_be_empty),
+      cmocka_unit_test(test_strings_are_made_safe),
+      cmocka_unit_test(test_every_short_sequence_decodes),
+      cmocka_unit_test(test_keys_from_data),
+      cmocka_unit_test(test_lines_are_cleaned),
+      cmocka_unit_test(test_shortening),
+      cmocka_unit_test(test_output_goes_out_in_pieces),
+      cmocka_unit_test(test_long_strings_go_out_in_pieces),
+      cmocka_unit_test(test_failed_write_is_reported_once),
+      cmocka_unit_test(test_out_of_memory),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

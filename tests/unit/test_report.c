@@ -1,0 +1,568 @@
+/* test_report.c - the reports of info, peak and profile against golden texts, on a snapshot that is
+ * a stub: the accessors below read a table of strings, frames and stacks. */
+#include <string.h>
+
+#include "base/buffer.h"
+#include "report/frames.h"
+#include "report/text.h"
+#include "tessera/report.h"
+#include "test_support.h"
+
+/* ---- The snapshot ---- */
+
+#define COUNT_OF(array) (sizeof(array) / sizeof *(array))
+#define SITE            "/opt/lib/python3.11/site-packages/"
+
+typedef struct stub_frame {
+  const char *name, *file;
+  uint64_t line;
+} stub_frame;
+
+struct tsr_snapshot {
+  const stub_frame *frames;
+  size_t frame_count;
+  const tsr_stack *stacks;
+  size_t stack_count;
+  const tsr_warning *warnings;
+  size_t warning_count;
+};
+
+static const stub_frame frames[] = {
+    {"torch::unwind::unwind()", "??", 0},                                 /* 0 */
+    {"c10::cuda::CUDACachingAllocator::malloc", "??", 0},                 /* 1 */
+    {"forward", SITE "torch/nn/modules/linear.py", 116},                  /* 2 */
+    {"forward", "/home/me/model.py", 382},                                /* 3 */
+    {"step", "/home/me/train.py", 31},                                    /* 4 */
+    {"<module>", "/home/me/train.py", 80},                                /* 5 */
+    {"_start", "??", 0},                                                  /* 6 */
+    {"forward", SITE "transformers/models/llama/modeling_llama.py", 120}, /* 7 */
+    {"_call_impl", SITE "torch/nn/modules/module.py", 1511},              /* 8 */
+    {"run\x1b[2J\n", "/tmp/\xED\xA0\xBD\xFF.py", TSR_LINE_UNKNOWN},       /* 9 */
+    {"at::empty", "??", 0},                                               /* 10 */
+    {"torch::autograd::Engine::thread_main", "engine.cpp", 7},            /* 11 */
+    {"PyEval_EvalCode", "/usr/src/Python/ceval.c", 1134},                 /* 12 */
+};
+
+static const uint32_t plain_ids[] = {0, 1, 2, 3, 4, 5, 12, 6};
+static const uint32_t layer_ids[] = {1, 2, 8, 7, 8, 4, 5};
+static const uint32_t hostile_ids[] = {9};
+static const uint32_t native_ids[] = {0, 1, 10, 11, 11, 6};
+static const tsr_stack stacks[] = {{plain_ids, COUNT_OF(plain_ids)},
+                                   {layer_ids, COUNT_OF(layer_ids)},
+                                   {hostile_ids, COUNT_OF(hostile_ids)},
+                                   {native_ids, COUNT_OF(native_ids)}};
+
+static const tsr_warning warnings[] = {
+    {"frees-without-alloc", 1438, "their allocation is older than the trace."}};
+
+static const tsr_snapshot snapshot = {frames,           COUNT_OF(frames), stacks,
+                                      COUNT_OF(stacks), warnings,         COUNT_OF(warnings)};
+static const tsr_report_input input = {"run 3/snap\"shot.pickle", &snapshot};
+
+/* String 2i is the name of frame i, 2i + 1 its file. */
+tsr_text tsr_snapshot_string(const tsr_snapshot *from, uint32_t string) {
+  if (string / 2 >= from->frame_count) return (tsr_text){0};
+  const stub_frame *frame = &from->frames[string / 2];
+  return tsr__text_of(string % 2 ? frame->file : frame->name);
+}
+
+tsr_frame tsr_snapshot_frame(const tsr_snapshot *from, uint32_t frame) {
+  if (frame >= from->frame_count) return (tsr_frame){TSR_NONE, TSR_NONE, TSR_LINE_UNKNOWN};
+  return (tsr_frame){2 * frame, 2 * frame + 1, from->frames[frame].line};
+}
+
+tsr_stack tsr_snapshot_stack(const tsr_snapshot *from, uint32_t stack) {
+  return stack < from->stack_count ? from->stacks[stack] : (tsr_stack){0};
+}
+
+uint32_t tsr_snapshot_frame_count(const tsr_snapshot *from) {
+  return (uint32_t)from->frame_count;
+}
+
+const char *tsr_snapshot_format(const tsr_snapshot *from) {
+  (void)from;
+  return "gzip pickle";
+}
+
+uint64_t tsr_snapshot_input_bytes(const tsr_snapshot *from) {
+  (void)from;
+  return 47395635;
+}
+
+const tsr_warning *tsr_snapshot_warnings(const tsr_snapshot *from, size_t *count) {
+  *count = from->warning_count;
+  return from->warnings;
+}
+
+tsr_text tsr_snapshot_action_name(const tsr_snapshot *from, uint32_t action) {
+  (void)from;
+  return tsr__text_of(action == TSR_ACTION_ALLOC ? "alloc" : "od\"d\x1b");
+}
+
+const char *tsr_category_name(tsr_category category) {
+  return category == TSR_CATEGORY_ACTIVATION ? "activation" : "unknown";
+}
+
+/* ---- Comparing ---- */
+
+static int collect(void *context, const char *data, size_t size_bytes) {
+  tsr__buffer_append(context, data, size_bytes);
+  return 0;
+}
+
+static int refuse(void *context, const char *data, size_t size_bytes) {
+  (void)context, (void)data, (void)size_bytes;
+  return -1;
+}
+
+static void assert_report(tsr__buffer *out, const char *expected) {
+  tsr__buffer_append(out, "", 1);
+  assert_string_equal(out->data, expected);
+  tsr__buffer_release(out);
+}
+
+static const tsr_report_options json = {.format = TSR_REPORT_JSON};
+static const tsr_report_options quiet = {.quiet = true};
+
+#define JSON_HEAD(command)                           \
+  "{\n"                                              \
+  "  \"schema\": \"tessera/1\",\n"                   \
+  "  \"command\": \"" command "\",\n"                \
+  "  \"inputs\": [\n"                                \
+  "    {\n"                                          \
+  "      \"path\": \"run 3/snap\\\"shot.pickle\",\n" \
+  "      \"bytes\": 47395635,\n"                     \
+  "      \"format\": \"gzip pickle\"\n"              \
+  "    }\n"                                          \
+  "  ],\n"
+#define JSON_TAIL                                                      \
+  "  \"warnings\": [\n"                                                \
+  "    {\n"                                                            \
+  "      \"code\": \"frees-without-alloc\",\n"                         \
+  "      \"count\": 1438,\n"                                           \
+  "      \"message\": \"their allocation is older than the trace.\"\n" \
+  "    }\n"                                                            \
+  "  ]\n"                                                              \
+  "}\n"
+#define TEXT_TAIL \
+  "\n"            \
+  "warning: frees-without-alloc (1,438): their allocation is older than the trace.\n"
+
+/* ---- info ---- */
+
+static tsr_action_tally tallies[] = {{TSR_ACTION_ALLOC, 1500}, {99, 500}};
+static tsr_info_device info_devices[] = {
+    {.device = 0,
+     .event_count = 2000,
+     .actions = tallies,
+     .action_count = 2,
+     .segment_count = 12,
+     .block_count = 345,
+     .stack_count = 40,
+     .frame_count = 90,
+     .first_time_us = INT64_C(1783866822365713),
+     .last_time_us = INT64_C(1783866825000000),
+     .frees_without_alloc = 7,
+     .end = {1000, 1024, 1536, 2097152}},
+    {.device = 3, .first_time_us = TSR_TIME_NONE, .last_time_us = TSR_TIME_NONE},
+};
+static const tsr_info info = {info_devices, 2};
+
+static void test_info_text(void **state) {
+  (void)state;
+  tsr__buffer out = {0};
+  assert_int_equal(tsr_report_info(&input, &info, NULL, collect, &out, NULL), TSR_OK);
+  assert_report(&out,
+                "run 3/snap\"shot.pickle: gzip pickle, 45.20 MiB; 2 devices, 2,000 events.\n"
+                "\n"
+                "Device 0: 2,000 events over 2.63 s; 1.0 KiB allocated of 2.00 MiB reserved at the "
+                "end.\n"
+                "  action  events   share\n"
+                "  alloc    1,500  75.0 %\n"
+                "  od\"d?      500  25.0 %\n"
+                "\n"
+                "  segments                12\n"
+                "  blocks                  345\n"
+                "  distinct stacks         40\n"
+                "  distinct frames         90\n"
+                "  first event             2026-07-12 14:33:42.365713 UTC\n"
+                "  last event              2026-07-12 14:33:45.000000 UTC\n"
+                "  frees without an alloc  7\n"
+                "  requested at the end    1000 B\n"
+                "  allocated at the end    1.0 KiB\n"
+                "  active at the end       1.5 KiB\n"
+                "  reserved at the end     2.00 MiB\n"
+                "\n"
+                "Device 3: no events were recorded; no segments at the end.\n"
+                "\n"
+                "  segments              0\n"
+                "  blocks                0\n"
+                "  distinct stacks       0\n"
+                "  distinct frames       0\n"
+                "  requested at the end  0 B\n"
+                "  allocated at the end  0 B\n"
+                "  active at the end     0 B\n"
+                "  reserved at the end   0 B\n" TEXT_TAIL);
+}
+
+static void test_info_json(void **state) {
+  (void)state;
+  tsr__buffer out = {0};
+  assert_int_equal(tsr_report_info(&input, &info, &json, collect, &out, NULL), TSR_OK);
+  assert_report(&out, JSON_HEAD("info") "  \"devices\": [\n"
+                                        "    {\n"
+                                        "      \"device\": 0,\n"
+                                        "      \"events\": 2000,\n"
+                                        "      \"actions\": {\n"
+                                        "        \"alloc\": 1500,\n"
+                                        "        \"od\\\"d\\u001b\": 500\n"
+                                        "      },\n"
+                                        "      \"segments\": 12,\n"
+                                        "      \"blocks\": 345,\n"
+                                        "      \"stacks\": 40,\n"
+                                        "      \"frames\": 90,\n"
+                                        "      \"first_time_us\": 1783866822365713,\n"
+                                        "      \"last_time_us\": 1783866825000000,\n"
+                                        "      \"frees_without_alloc\": 7,\n"
+                                        "      \"end\": {\n"
+                                        "        \"requested_bytes\": 1000,\n"
+                                        "        \"allocated_bytes\": 1024,\n"
+                                        "        \"active_bytes\": 1536,\n"
+                                        "        \"reserved_bytes\": 2097152\n"
+                                        "      }\n"
+                                        "    },\n"
+                                        "    {\n"
+                                        "      \"device\": 3,\n"
+                                        "      \"events\": 0,\n"
+                                        "      \"actions\": {},\n"
+                                        "      \"segments\": 0,\n"
+                                        "      \"blocks\": 0,\n"
+                                        "      \"stacks\": 0,\n"
+                                        "      \"frames\": 0,\n"
+                                        "      \"first_time_us\": null,\n"
+                                        "      \"last_time_us\": null,\n"
+                                        "      \"frees_without_alloc\": 0,\n"
+                                        "      \"end\": {\n"
+                                        "        \"requested_bytes\": 0,\n"
+                                        "        \"allocated_bytes\": 0,\n"
+                                        "        \"active_bytes\": 0,\n"
+                                        "        \"reserved_bytes\": 0\n"
+                                        "      }\n"
+                                        "    }\n"
+                                        "  ],\n" JSON_TAIL);
+}
+
+/* ---- peak ---- */
+
+#define GIB (UINT64_C(1) << 30)
+#define MIB (UINT64_C(1) << 20)
+
+static tsr_stack_share shares[] = {{5 * GIB, 12, 0, TSR_CATEGORY_ACTIVATION},
+                                   {2 * GIB, 1, 1, TSR_CATEGORY_UNKNOWN},
+                                   {512 * MIB, 1024, TSR_NONE, TSR_CATEGORY_UNKNOWN},
+                                   {256 * MIB, 2, 2, TSR_CATEGORY_UNKNOWN},
+                                   {128 * MIB, 2, 3, TSR_CATEGORY_UNKNOWN}};
+#define RECORDED \
+  { 3737, INT64_C(1783866822365713), 8 * GIB, 1536 * MIB, 8 * GIB + 1536 * MIB }
+static tsr_peak_device one_stack = {0, 22331, RECORDED, shares, 1, 0, 0};
+static tsr_peak_device all_stacks = {1, 22331, RECORDED, shares, COUNT_OF(shares), 1057, 128 * MIB};
+
+static tsr_peak_device without_peak(uint64_t event_count, uint64_t static_bytes) {
+  return (tsr_peak_device){.device = 2,
+                           .event_count = event_count,
+                           .recorded = {-1, TSR_TIME_NONE, 0, static_bytes, static_bytes}};
+}
+
+static void test_peak_text(void **state) {
+  (void)state;
+  tsr__buffer out = {0};
+  tsr_peak peak = {&all_stacks, 1};
+  assert_int_equal(tsr_report_peak(&input, &peak, NULL, collect, &out, NULL), TSR_OK);
+  assert_report(
+      &out,
+      "Device 1: peak 8.00 GiB of recorded memory at event 3,737 of 22,331; 1.50 GiB more was "
+      "there before the recording, 9.50 GiB in all.\n"
+      "  time of the peak  2026-07-12 14:33:42.365713 UTC\n"
+      "\n"
+      "  #   share       bytes  allocations  category    allocated at\n"
+      "  1  62.5 %    5.00 GiB           12  activation  model.py:382 forward\n"
+      "  2  25.0 %    2.00 GiB            1  unknown     train.py:31 step > modeling_llama.py:120 f"
+      "orward\n"
+      "  3   6.2 %  512.00 MiB        1,024  unknown     (no stack recorded)\n"
+      "  4   3.1 %  256.00 MiB            2  unknown     ??.py run?[2J?\n"
+      "  5   1.6 %  128.00 MiB            2  unknown     c10::cuda::CUDACachingAllocator::malloc\n"
+      "  ... and 1,057 more stacks, 128.00 MiB (--top 0 shows all)\n"
+      "\n"
+      "#1  5.00 GiB in 12 allocations, activation\n"
+      "  ... 2 frames of C++, python\n"
+      "    <module>, /home/me/train.py:80\n"
+      "      step, /home/me/train.py:31\n"
+      "        forward, /home/me/model.py:382\n"
+      "          ... 3 frames of torch\n"
+      "\n"
+      "#2  2.00 GiB in 1 allocation, unknown\n"
+      "  <module>, /home/me/train.py:80\n"
+      "    step, /home/me/train.py:31\n"
+      "      ... 1 frame of torch\n"
+      "        forward, " SITE "transformers/models/llama/modeling_llama.py:120\n"
+      "          ... 3 frames of torch\n"
+      "\n"
+      "#4  256.00 MiB in 2 allocations, unknown\n"
+      "  run?[2J?, /tmp/??.py\n"
+      "\n"
+      "#5  128.00 MiB in 2 allocations, unknown\n"
+      "  ... 2 frames of C++, torch\n"
+      "    torch::autograd::Engine::thread_main, engine.cpp:7\n"
+      "      at::empty, ??\n"
+      "        c10::cuda::CUDACachingAllocator::malloc, ??\n"
+      "          ... 1 frame of torch\n" TEXT_TAIL);
+}
+
+static void test_peak_json(void **state) {
+  (void)state;
+  tsr__buffer out = {0};
+  tsr_stack_share some[] = {shares[3], shares[2]};
+  tsr_peak_device devices[] = {one_stack, without_peak(0, 4096)};
+  devices[0].stacks = some;
+  devices[0].stack_count = 2;
+  tsr_peak peak = {devices, 2};
+  assert_int_equal(tsr_report_peak(&input, &peak, &json, collect, &out, NULL), TSR_OK);
+  assert_report(&out, JSON_HEAD("peak") "  \"devices\": [\n"
+                                        "    {\n"
+                                        "      \"device\": 0,\n"
+                                        "      \"events\": 22331,\n"
+                                        "      \"recorded\": {\n"
+                                        "        \"event\": 3737,\n"
+                                        "        \"time_us\": 1783866822365713,\n"
+                                        "        \"dynamic_peak_bytes\": 8589934592,\n"
+                                        "        \"static_bytes\": 1610612736,\n"
+                                        "        \"overall_bytes\": 10200547328\n"
+                                        "      },\n"
+                                        "      \"stacks\": [\n"
+                                        "        {\n"
+                                        "          \"bytes\": 268435456,\n"
+                                        "          \"allocations\": 2,\n"
+                                        "          \"category\": \"unknown\",\n"
+                                        "          \"frames\": [\n"
+                                        "            {\"name\": \"run\\u001b[2J\\n\", \"file\": "
+                                        "\"/tmp/\\ud83d\xEF\xBF\xBD.py\", \"line\": null}\n"
+                                        "          ]\n"
+                                        "        },\n"
+                                        "        {\n"
+                                        "          \"bytes\": 536870912,\n"
+                                        "          \"allocations\": 1024,\n"
+                                        "          \"category\": \"unknown\",\n"
+                                        "          \"frames\": []\n"
+                                        "        }\n"
+                                        "      ],\n"
+                                        "      \"omitted_stacks\": 0,\n"
+                                        "      \"omitted_bytes\": 0\n"
+                                        "    },\n"
+                                        "    {\n"
+                                        "      \"device\": 2,\n"
+                                        "      \"events\": 0,\n"
+                                        "      \"recorded\": {\n"
+                                        "        \"event\": -1,\n"
+                                        "        \"time_us\": null,\n"
+                                        "        \"dynamic_peak_bytes\": 0,\n"
+                                        "        \"static_bytes\": 4096,\n"
+                                        "        \"overall_bytes\": 4096\n"
+                                        "      },\n"
+                                        "      \"stacks\": [],\n"
+                                        "      \"omitted_stacks\": 0,\n"
+                                        "      \"omitted_bytes\": 0\n"
+                                        "    }\n"
+                                        "  ],\n" JSON_TAIL);
+}
+
+static void test_peak_options(void **state) {
+  (void)state;
+  tsr__buffer out = {0};
+  tsr_peak peak = {&one_stack, 1};
+  tsr_report_options options = {
+      .quiet = true, .full_stacks = true, .verbose = true, .color = true, .width = 20};
+  assert_int_equal(tsr_report_peak(&input, &peak, &options, collect, &out, NULL), TSR_OK);
+  assert_report(
+      &out,
+      "\033[1mDevice 0: peak 8.00 GiB of recorded memory at event 3,737 of 22,331; 1.50 GiB more "
+      "was there before the recording, 9.50 GiB in all.\033[0m\n"
+      "  time of the peak  2026-07-12 14:33:42.365713 UTC\n"
+      "\n"
+      "  #   share     bytes  allocations     average  category    allocated at\n"
+      "  1  62.5 %  5.00 GiB           12  426.67 MiB  activation  model.p...orward\n"
+      "\n"
+      "\033[1m#1  5.00 GiB in 12 allocations, activation\033[0m\n"
+      "  _start, ??\n"
+      "    PyEval_EvalCode, /usr/src/Python/ceval.c:1134\n"
+      "      <module>, /home/me/train.py:80\n"
+      "        step, /home/me/train.py:31\n"
+      "          forward, /home/me/model.py:382\n"
+      "          forward, " SITE "torch/nn/modules/linear.py:116\n"
+      "          c10::cuda::CUDACachingAllocator::malloc, ??\n"
+      "          torch::unwind::unwind(), ??\n");
+}
+
+static void test_peak_says_when_there_is_none(void **state) {
+  (void)state;
+  static const struct {
+    uint64_t events, static_bytes;
+    const char *expected;
+  } cases[] = {
+      {0, 512, "Device 2: no events were recorded; the segments hold 512 B of allocated blocks.\n"},
+      {0, 0, "Device 2: no events were recorded; nothing is allocated.\n"},
+      {1, 0,
+       "Device 2: 1 event was recorded, none of them an allocation; nothing else is "
+       "allocated.\n"},
+      {1438, GIB,
+       "Device 2: 1,438 events were recorded, none of them an allocation; the segments "
+       "hold 1.00 GiB of allocated blocks.\n"}};
+  for (size_t i = 0; i < COUNT_OF(cases); i++) {
+    tsr__buffer out = {0};
+    tsr_peak_device device = without_peak(cases[i].events, cases[i].static_bytes);
+    tsr_peak peak = {&device, 1};
+    assert_int_equal(tsr_report_peak(&input, &peak, &quiet, collect, &out, NULL), TSR_OK);
+    assert_report(&out, cases[i].expected);
+  }
+  tsr__buffer out = {0};
+  tsr_peak nothing = {NULL, 0};
+  assert_int_equal(tsr_report_peak(&input, &nothing, &quiet, collect, &out, NULL), TSR_OK);
+  assert_report(&out, "No device has events or segments.\n");
+}
+
+/* ---- profile ---- */
+
+static tsr_profile_group groups[] = {{"activation", 3 * GIB, 1204}, {"backward", 0, 0}};
+static tsr_profile_device profile_devices[] = {
+    {0, 22331, 3737, INT64_C(1783866822365713), 4 * GIB, groups, 2},
+    {1, 0, -1, TSR_TIME_NONE, 0, NULL, 0}};
+static const tsr_profile profile = {TSR_PROFILE_BY_CATEGORY, profile_devices, 2};
+
+static void test_profile_text(void **state) {
+  (void)state;
+  tsr__buffer out = {0};
+  assert_int_equal(tsr_report_profile(&input, &profile, &quiet, collect, &out, NULL), TSR_OK);
+  assert_report(&out, "Device 0: peak 4.00 GiB of recorded memory at event 3,737 of 22,331; 75.0 % "
+                      "is activation.\n"
+                      "  time of the peak  2026-07-12 14:33:42.365713 UTC\n"
+                      "\n"
+                      "  category       bytes   share  allocations\n"
+                      "  activation  3.00 GiB  75.0 %        1,204\n"
+                      "  backward         0 B   0.0 %            0\n"
+                      "\n"
+                      "Device 1: no events were recorded.\n");
+}
+
+static void test_profile_json(void **state) {
+  (void)state;
+  tsr__buffer out = {0};
+  assert_int_equal(tsr_report_profile(&input, &profile, &json, collect, &out, NULL), TSR_OK);
+  assert_report(&out, JSON_HEAD("profile") "  \"devices\": [\n"
+                                           "    {\n"
+                                           "      \"device\": 0,\n"
+                                           "      \"events\": 22331,\n"
+                                           "      \"by\": \"category\",\n"
+                                           "      \"peak\": {\n"
+                                           "        \"event\": 3737,\n"
+                                           "        \"time_us\": 1783866822365713,\n"
+                                           "        \"requested_bytes\": 4294967296\n"
+                                           "      },\n"
+                                           "      \"groups\": [\n"
+                                           "        {\n"
+                                           "          \"name\": \"activation\",\n"
+                                           "          \"bytes\": 3221225472,\n"
+                                           "          \"allocations\": 1204\n"
+                                           "        },\n"
+                                           "        {\n"
+                                           "          \"name\": \"backward\",\n"
+                                           "          \"bytes\": 0,\n"
+                                           "          \"allocations\": 0\n"
+                                           "        }\n"
+                                           "      ]\n"
+                                           "    },\n"
+                                           "    {\n"
+                                           "      \"device\": 1,\n"
+                                           "      \"events\": 0,\n"
+                                           "      \"by\": \"category\",\n"
+                                           "      \"peak\": {\n"
+                                           "        \"event\": -1,\n"
+                                           "        \"time_us\": null,\n"
+                                           "        \"requested_bytes\": 0\n"
+                                           "      },\n"
+                                           "      \"groups\": []\n"
+                                           "    }\n"
+                                           "  ],\n" JSON_TAIL);
+}
+
+static void test_failed_write(void **state) {
+  (void)state;
+  tsr_error error = {0};
+  tsr_peak peak = {&all_stacks, 1};
+  assert_int_equal(tsr_report_peak(&input, &peak, NULL, refuse, NULL, &error), TSR_ERROR_WRITE);
+  assert_int_equal(error.status, TSR_ERROR_WRITE);
+  assert_int_equal(tsr_report_info(&input, &info, &json, refuse, NULL, NULL), TSR_ERROR_WRITE);
+  assert_int_equal(tsr_report_profile(&input, &profile, NULL, refuse, NULL, NULL), TSR_ERROR_WRITE);
+}
+
+/* ---- Whose code is a frame? ---- */
+
+static void test_frame_origins(void **state) {
+  (void)state;
+  static const struct {
+    const char *name, *file;
+    tsr__origin origin;
+    const char *package; /* NULL: not asked */
+  } cases[] = {
+      {"forward", "model.py", TSR__ORIGIN_USER, NULL},
+      {"forward", "/home/me/torch/model.py", TSR__ORIGIN_USER, NULL},
+      {"on_train_start", "C:\\work\\train.py", TSR__ORIGIN_USER, NULL},
+      {"_start", "C:\\work\\train.py", TSR__ORIGIN_USER, NULL},
+      {"<module>", "/tmp/ipykernel_12/77.py", TSR__ORIGIN_USER, NULL},
+      {"<module>", "<ipython-input-3-abc>", TSR__ORIGIN_USER, NULL},
+      {"<module>", "<stdin>", TSR__ORIGIN_USER, NULL},
+      {"fit", SITE "lightning/trainer.py", TSR__ORIGIN_LIBRARY, "lightning"},
+      {"fit", "C:\\Lib\\site-packages\\lightning\\trainer.py", TSR__ORIGIN_LIBRARY, "lightning"},
+      {"b", "/usr/lib/python3/dist-packages/six.py", TSR__ORIGIN_LIBRARY, "six"},
+      {"forward", SITE "torchvision/models/resnet.py", TSR__ORIGIN_LIBRARY, "torchvision"},
+      {"forward", SITE "torch/nn/modules/linear.py", TSR__ORIGIN_TORCH, "torch"},
+      {"f", "/src/pytorch/torch/nn/functional.py", TSR__ORIGIN_TORCH, "torch"},
+      {"f", "torch/_dynamo/eval_frame.py", TSR__ORIGIN_TORCH, "torch"},
+      {"f", "/home/me/mytorch/nn/net.py", TSR__ORIGIN_USER, NULL},
+      {"forward", "<eval_with_key>.5", TSR__ORIGIN_TORCH, "torch"},
+      {"at::empty(c10::ArrayRef<long>)", "??", TSR__ORIGIN_NATIVE, "torch"},
+      {"my_kernel", "/home/me/op.cu", TSR__ORIGIN_NATIVE, "C++"},
+      {"f", SITE "torch/lib/libtorch_cpu.so", TSR__ORIGIN_NATIVE, "torch"},
+      {"f", "/lib/x86_64-linux-gnu/libc.so.6", TSR__ORIGIN_NATIVE, "C++"},
+      {"run", "/usr/lib/python3.11/threading.py", TSR__ORIGIN_PYTHON, "python"},
+      {"_run_code", "<frozen runpy>", TSR__ORIGIN_PYTHON, "python"},
+      {"<module>", "<string>", TSR__ORIGIN_PYTHON, "python"},
+      {"main", "/opt/conda/bin/python3.11", TSR__ORIGIN_PYTHON, "python"},
+      {"torch::CapturedTraceback::gather(bool)", "??", TSR__ORIGIN_NOISE, "torch"},
+      {"_PyEval_EvalFrameDefault", "??", TSR__ORIGIN_NOISE, "python"},
+      {"call", "/usr/src/python/Objects/call.c", TSR__ORIGIN_NOISE, "python"},
+      {"__libc_start_main_impl", "./csu/libc-start.c", TSR__ORIGIN_NOISE, "C++"},
+      {"<unwind unsupported>", "??", TSR__ORIGIN_NOISE, "C++"},
+      {"??", "??", TSR__ORIGIN_NOISE, "C++"},
+      {NULL, NULL, TSR__ORIGIN_NOISE, "C++"},
+  };
+  for (size_t i = 0; i < COUNT_OF(cases); i++) {
+    tsr_text name = tsr__text_of(cases[i].name), file = tsr__text_of(cases[i].file);
+    tsr__origin origin = tsr__frame_origin(name, file);
+    if (origin != cases[i].origin) print_error("%s, %s\n", cases[i].name, cases[i].file);
+    assert_int_equal(origin, cases[i].origin);
+    if (!cases[i].package) continue;
+    tsr_text package = tsr__frame_package(origin, name, file);
+    assert_int_equal(package.size_bytes, strlen(cases[i].package));
+    assert_memory_equal(package.data, cases[i].package, package.size_bytes);
+  }
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_info_text),    cmocka_unit_test(test_info_json),
+      cmocka_unit_test(test_peak_text),    cmocka_unit_test(test_peak_json),
+      cmocka_unit_test(test_peak_options), cmocka_unit_test(test_peak_says_when_there_is_none),
+      cmocka_unit_test(test_profile_text), cmocka_unit_test(test_profile_json),
+      cmocka_unit_test(test_failed_write), cmocka_unit_test(test_frame_origins),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
