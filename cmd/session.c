@@ -95,10 +95,15 @@ static int explain_write(const cli_session *session) {
   return CLI_FAULT;
 }
 
+static const char *shown_path(const cli_session *session) {
+  if (!session->path || strcmp(session->path, "-") == 0) return "standard input";
+  return *session->path ? session->path : "''";
+}
+
 /* One line about the library's error; answers the exit status. */
 static int explain(const cli_session *session, int status) {
   const tsr_error *error = &session->error;
-  const char *path = session->path && strcmp(session->path, "-") ? session->path : "standard input";
+  const char *path = shown_path(session);
   if (status == TSR_ERROR_WRITE && session->output.error_number) return explain_write(session);
   const char *reason = error->status == status && error->message[0]
                            ? error->message
