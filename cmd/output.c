@@ -44,8 +44,7 @@ static FILE *open_beside(cli_output *output, mode_t mode) {
     free(target);
     return NULL;
   }
-  memcpy(temporary, target, length);
-  memcpy(temporary + length, suffix, sizeof suffix);
+  snprintf(temporary, length + sizeof suffix, "%s%s", target, suffix);
   int handle = mkstemp(temporary);
   FILE *stream = handle < 0 ? NULL : fdopen(handle, "w");
   if (!stream || fchmod(handle, mode) != 0) {

@@ -25,3 +25,23 @@ bool tsr__map_grow(tsr__map *map) {
   map->mask = size - 1;
   return true;
 }
+
+void tsr__map_remove(tsr__map *map, uint64_t key) {
+  if (key == TSR__MAP_EMPTY) map->has_reserved = false;
+  if (key == TSR__MAP_EMPTY || !map->slots) return;
+  size_t hole = (size_t)tsr__hash_u64(key) & map->mask;
+  while (map->slots[hole].key != key) {
+    if (map->slots[hole].key == TSR__MAP_EMPTY) return;
+    hole = (hole + 1) & map->mask;
+  }
+  /* A later key of the run may move into the hole if its own place is not between the two. */
+  for (size_t i = (hole + 1) & map->mask; map->slots[i].key != TSR__MAP_EMPTY;
+       i = (i + 1) & map->mask) {
+    size_t home = (size_t)tsr__hash_u64(map->slots[i].key) & map->mask;
+    if (((i - home) & map->mask) < ((i - hole) & map->mask)) continue;
+    map->slots[hole] = map->slots[i];
+    hole = i;
+  }
+  map->slots[hole].key = TSR__MAP_EMPTY;
+  map->count--;
+}

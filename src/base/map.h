@@ -28,6 +28,10 @@ typedef struct tsr__map {
 /* A zeroed map is empty. Release its memory; the map is empty again. */
 void tsr__map_release(tsr__map *map);
 
+/* Forget a key; nothing happens when it is absent. Amortised O(1): later keys of its run move up.
+ */
+void tsr__map_remove(tsr__map *map, uint64_t key);
+
 /* Double the table; for tsr__map_put. */
 bool tsr__map_grow(tsr__map *map);
 

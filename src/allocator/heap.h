@@ -1,0 +1,122 @@
+/* heap.h - the state of one device's allocator: segments, tiled by blocks, and the free ones in
+ * order.
+ *
+ *   segment  [ allocated | free | allocated | pending | free ]       blocks, linked by address
+ *   expandable reservation  [ free | allocated | (unmapped) | free ]
+ *
+ * The heap knows how blocks are cut and joined, not when: the allocator model (allocator.c) decides
+ * by PyTorch's rules, the timeline by what a trace says happened. All expandable memory of one
+ * stream, pool and size class is one segment here, whose unmapped stretches are blocks too.
+ *
+ * Everything is named by 32-bit indices, which are reused after a segment or block is gone.
+ * Operations that add fail only for lack of memory (TSR_NONE or false); nothing changes then. */
+#ifndef TSR_ALLOCATOR_HEAP_H
+#define TSR_ALLOCATOR_HEAP_H
+
+#include "allocator/rules.h"
+#include "base/map.h"
+#include "base/vector.h"
+
+typedef enum tsr__block_use {
+  TSR__BLOCK_FREE,
+  TSR__BLOCK_TAKEN,   /* allocated */
+  TSR__BLOCK_WAITING, /* freed, but another stream may still use it */
+  TSR__BLOCK_UNMAPPED /* a stretch of a reservation that has no memory */
+} tsr__block_use;
+
+/* Invariants: blocks of a segment tile it: next->address == address + size_bytes; no two neighbours
+ * are both free, or both unmapped; by_address holds exactly the blocks in use, by their start. */
+typedef struct tsr__heap_block {
+  uint64_t address, size_bytes, requested_bytes;
+  uint32_t previous, next; /* in the segment, or TSR_NONE */
+  uint32_t segment;
+  uint32_t left, right; /* in the tree of free blocks */
+  uint32_t owner;       /* the caller's */
+  uint8_t use;          /* tsr__block_use */
+} tsr__heap_block;
+
+typedef struct tsr__heap_segment {
+  uint64_t address, size_bytes; /* of a reservation: from the first to the last byte ever mapped */
+  uint64_t order;               /* of creation */
+  uint32_t first;               /* block */
+  uint32_t stream, pool;        /* the caller's ids */
+  uint32_t owner;               /* the caller's */
+  bool is_large, is_expandable, is_gone;
+} tsr__heap_segment;
+
+/* The free blocks of one pool and size class, ordered by stream, size, tie-break, address: a treap,
+ * whose priorities are hashes of the block's index, so that its shape depends on nothing a file can
+ * choose. */
+typedef struct tsr__free_set {
+  uint32_t pool, root;
+  bool is_large;
+} tsr__free_set;
+
+typedef struct tsr__heap {
+  tsr_allocator_settings settings;
+  TSR__VECTOR(tsr__heap_block) blocks;
+  TSR__VECTOR(tsr__heap_segment) segments;
+  uint32_t free_block_index, free_segment_index; /* reusable indices, linked by next / first */
+  tsr__map by_address;                           /* start of a block -> its index */
+  tsr__map segment_at;                           /* start of a plain segment -> its index */
+  TSR__VECTOR(tsr__free_set) free_sets;
+  bool has_free_sets; /* kept only where placement is asked for: they cost O(log n) an operation */
+  uint64_t next_order;
+} tsr__heap;
+
+/* `has_free_sets`: keep free blocks in order, for tsr__heap_best_fit. */
+void tsr__heap_init(tsr__heap *heap, const tsr_allocator_settings *settings, bool has_free_sets);
+void tsr__heap_release(tsr__heap *heap);
+
+/* A new segment, free as a whole. Answers its index. */
+uint32_t tsr__heap_add_segment(tsr__heap *heap, uint64_t address, uint64_t size_bytes,
+                               const tsr__heap_segment *like);
+/* Forget a segment and its blocks, whatever their use. */
+void tsr__heap_remove_segment(tsr__heap *heap, uint32_t segment);
+
+/* The block that starts at an address, or TSR_NONE; O(1). */
+static inline uint32_t tsr__heap_find(tsr__heap *heap, uint64_t address) {
+  const uint64_t *index = tsr__map_find(&heap->by_address, address);
+  return index ? (uint32_t)*index : TSR_NONE;
+}
+
+/* The block of a segment that holds an address, or TSR_NONE; O(blocks of the segment). */
+uint32_t tsr__heap_find_inside(const tsr__heap *heap, uint32_t segment, uint64_t address);
+
+/* Cut a block in two at `size_bytes` (more than 0, less than its size): the block keeps the front,
+ * the answer is the rest, of the same use. */
+uint32_t tsr__heap_cut(tsr__heap *heap, uint32_t block, uint64_t size_bytes);
+/* Allocate the front `size_bytes` of a free block; what is left stays free. False when out of
+ * memory. */
+bool tsr__heap_take(tsr__heap *heap, uint32_t block, uint64_t size_bytes, uint64_t requested_bytes);
+/* Make a block free (or unmapped) and join it with neighbours of the same use. Answers the index of
+ * the joined block. */
+uint32_t tsr__heap_give_back(tsr__heap *heap, uint32_t block, tsr__block_use use);
+
+/* The free block PyTorch's best fit finds for a rounded size: the first in order that is large
+ * enough, of the same stream. TSR_NONE when there is none or it may not serve. O(log n), needs free
+ * sets. */
+uint32_t tsr__heap_best_fit(const tsr__heap *heap, uint32_t pool, bool is_large, uint32_t stream,
+                            uint64_t rounded_bytes);
+/* The first free block in order at or after (stream, size), and the one after a block: to walk a
+ * set. */
+uint32_t tsr__heap_lower_bound(const tsr__heap *heap, const tsr__free_set *set, uint32_t stream,
+                               uint64_t size_bytes);
+uint32_t tsr__heap_successor(const tsr__heap *heap, const tsr__free_set *set, uint32_t block);
+/* The set of a pool and class, or NULL when no block was ever free in it. */
+const tsr__free_set *tsr__heap_free_set(const tsr__heap *heap, uint32_t pool, bool is_large);
+
+/* The reservation that serves a stream, pool and size class; added, covering nothing, if there is
+ * none. */
+uint32_t tsr__heap_reservation(tsr__heap *heap, const tsr__heap_segment *like);
+/* Map `size_bytes` at `address` into a reservation, which grows to cover it: what was unmapped
+ * there becomes free and joins its neighbours. False when out of memory. */
+bool tsr__heap_map(tsr__heap *heap, uint32_t reservation, uint64_t address, uint64_t size_bytes);
+/* Unmap a stretch: its free blocks become unmapped. Answers the bytes that were free there. */
+uint64_t tsr__heap_unmap(tsr__heap *heap, uint32_t reservation, uint64_t address,
+                         uint64_t size_bytes);
+
+/* Every invariant above, for tests: NULL, or what is wrong, in words. */
+const char *tsr__heap_check(const tsr__heap *heap);
+
+#endif

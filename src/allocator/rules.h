@@ -1,0 +1,51 @@
+/* rules.h - the arithmetic of PyTorch's caching allocator: how sizes are rounded, which pool serves
+ * them, how large a segment is asked for, and when a block is split.
+ *
+ * From c10/cuda/CUDACachingAllocator.cpp (round_size, get_allocation_size, should_split) and
+ * c10/core/AllocatorConfig (roundup_power2_divisions). Sizes are bytes. */
+#ifndef TSR_ALLOCATOR_RULES_H
+#define TSR_ALLOCATOR_RULES_H
+
+#include "tessera/allocator.h"
+
+#define TSR__MIN_BLOCK     UINT64_C(512)       /* unit and minimum of rounding */
+#define TSR__SMALL_MAX     (UINT64_C(1) << 20) /* rounded sizes up to this come from the small pool */
+#define TSR__SMALL_SEGMENT (UINT64_C(2) << 20)  /* of the small pool */
+#define TSR__LARGE_MIN     (UINT64_C(10) << 20) /* from here segments are made to measure */
+#define TSR__LARGE_ROUND   (UINT64_C(2) << 20)  /* in multiples of this */
+#define TSR__LARGE_SEGMENT (UINT64_C(20) << 20)
+
+/* The size of the block that serves a request; saturates for absurd requests. */
+uint64_t tsr__round_request(const tsr_allocator_settings *settings, uint64_t request_bytes);
+
+/* Does the large pool serve this rounded size? */
+static inline bool tsr__is_large(uint64_t rounded_bytes) {
+  return rounded_bytes > TSR__SMALL_MAX;
+}
+
+/* The segment asked of the driver when no cached block serves a rounded size. */
+uint64_t tsr__segment_size(const tsr_allocator_settings *settings, uint64_t rounded_bytes);
+
+/* Is what `rounded_bytes` leaves of a free block of `block_bytes` split off? `is_expandable`: the
+ * block lies in an expandable segment. */
+static inline bool tsr__should_split(const tsr_allocator_settings *settings, bool is_large,
+                                     bool is_expandable, uint64_t block_bytes,
+                                     uint64_t rounded_bytes) {
+  uint64_t rest = block_bytes - rounded_bytes;
+  if (!is_large || is_expandable) return rest >= TSR__MIN_BLOCK;
+  uint64_t limit = settings->max_split_bytes ? settings->max_split_bytes : UINT64_MAX;
+  return rounded_bytes < limit && rest > TSR__SMALL_MAX;
+}
+
+/* May a free block of `block_bytes`, the best fit, serve `rounded_bytes` at all? Blocks above
+ * max_split_size are for requests above it, and not for much smaller ones. */
+static inline bool tsr__may_serve(const tsr_allocator_settings *settings, uint64_t block_bytes,
+                                  uint64_t rounded_bytes) {
+  uint64_t limit = settings->max_split_bytes ? settings->max_split_bytes : UINT64_MAX;
+  uint64_t slack = settings->max_non_split_rounding_bytes ? settings->max_non_split_rounding_bytes
+                                                          : TSR__LARGE_SEGMENT;
+  if (rounded_bytes < limit) return block_bytes < limit || limit == UINT64_MAX;
+  return block_bytes - rounded_bytes < slack;
+}
+
+#endif
