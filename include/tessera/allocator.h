@@ -1,12 +1,12 @@
 /* tessera/allocator.h - a model of PyTorch's CUDA caching allocator, exact to the byte.
  *
- * Given the same requests in the same order, it places every block where PyTorch would, asks the driver
- * for the same segments, and records the same events. It holds no memory of any device: addresses are
- * numbers. It is what `whatif` replays a trace through, and what a simulated training step allocates
- * from.
+ * Given the same requests in the same order, it places every block where PyTorch would, asks the
+ * driver for the same segments, and records the same events. It holds no memory of any device:
+ * addresses are numbers. It is what `whatif` replays a trace through, and what a simulated training
+ * step allocates from.
  *
- * The rules are those of c10/cuda/CUDACachingAllocator.cpp and c10/core/AllocatorConfig; where releases
- * differ, a setting says which.
+ * The rules are those of c10/cuda/CUDACachingAllocator.cpp and c10/core/AllocatorConfig; where
+ * releases differ, a setting says which.
  */
 #ifndef TESSERA_ALLOCATOR_H
 #define TESSERA_ALLOCATOR_H
@@ -34,7 +34,7 @@ typedef struct tsr_allocator_settings {
   double garbage_collection_threshold;   /* 0 = off */
   bool expandable_segments;
   tsr_tie_break tie_break;
-  uint64_t large_segment_bytes; /* 0 = 20 MiB */
+  uint64_t large_segment_bytes;  /* 0 = 20 MiB */
   uint64_t rounding_extra_bytes; /* added before rounding; 32 on Ascend */
 } tsr_allocator_settings;
 

@@ -78,6 +78,8 @@ typedef struct tsr_info {
   size_t device_count;
 } tsr_info;
 
+/* Describe each device the query means; `*out` is the caller's, to be given to the function below.
+ */
 int tsr_info_compute(const tsr_snapshot *snapshot, const tsr_query *query, tsr_info **out,
                      tsr_error *error);
 void tsr_info_free(tsr_info *info);
@@ -117,6 +119,8 @@ typedef struct tsr_peak {
   size_t device_count;
 } tsr_peak;
 
+/* Find the peak of each device the query means; `*out` is the caller's, to be given to the function
+ * below. */
 int tsr_peak_compute(const tsr_snapshot *snapshot, const tsr_query *query, tsr_peak **out,
                      tsr_error *error);
 void tsr_peak_free(tsr_peak *peak);
@@ -147,6 +151,8 @@ typedef struct tsr_profile {
   size_t device_count;
 } tsr_profile;
 
+/* Sum the peak of each device the query means; `*out` is the caller's, to be given to the function
+ * below. */
 int tsr_profile_compute(const tsr_snapshot *snapshot, tsr_profile_by by, const tsr_query *query,
                         tsr_profile **out, tsr_error *error);
 void tsr_profile_free(tsr_profile *profile);

@@ -66,6 +66,7 @@ typedef struct tsr_id_column {
   uint32_t uniform; /* every row's value when `values` is NULL */
 } tsr_id_column;
 
+/* The id in a row of a column. */
 static inline uint32_t tsr_id_at(tsr_id_column column, uint64_t row) {
   return column.values ? column.values[row] : column.uniform;
 }
@@ -196,9 +197,9 @@ const tsr_segment *tsr_snapshot_segments(const tsr_snapshot *snapshot, size_t *c
 const tsr_block *tsr_snapshot_blocks(const tsr_snapshot *snapshot, size_t *count);
 const tsr_annotation *tsr_snapshot_annotations(const tsr_snapshot *snapshot, size_t *count);
 
-/* ---- What the ids mean. Each accepts any id and answers an empty value for one out of range. ----
- */
+/* ---- What the ids mean; each answers an empty value for an id out of range ---- */
 
+/* The bytes of a string; the parts of a frame; the frames of a stack; the halves of a pool's id. */
 tsr_text tsr_snapshot_string(const tsr_snapshot *snapshot, uint32_t string);
 tsr_frame tsr_snapshot_frame(const tsr_snapshot *snapshot, uint32_t frame);
 tsr_stack tsr_snapshot_stack(const tsr_snapshot *snapshot, uint32_t stack);

@@ -71,14 +71,14 @@ int tsr__make_tuple(tsr__assembler *assembler, const tsr__value *values, size_t 
 tsr__container *tsr__container_of(const tsr__assembler *assembler, tsr__value value);
 /* What a value stands for now: an open container may have become a row. */
 tsr__value tsr__current(const tsr__assembler *assembler, tsr__value value);
-/* Turn an open list of frames into a stack: its id, or TSR_NONE where `list` is no list. */
-int tsr__resolve_stack(tsr__assembler *assembler, tsr__value list, uint32_t *stack,
+/* Turn an open list of frames into a stack: its id, or TSR_NONE where `value` is no list. */
+int tsr__resolve_stack(tsr__assembler *assembler, tsr__value value, uint32_t *stack,
                        tsr_error *error);
 /* Turn any value into one that needs no assembler: containers become TSR__LOOSE. */
 int tsr__resolve_loose(tsr__assembler *assembler, tsr__value value, tsr__value *out,
                        tsr_error *error);
-/* Let go of a container that has become `resolved`. */
-void tsr__resolve(tsr__assembler *assembler, uint32_t container, tsr__value resolved);
+/* Let go of the container with this index, which has become `resolved`. */
+void tsr__resolve(tsr__assembler *assembler, uint32_t index, tsr__value resolved);
 /* Say that a value is about to be named from one more place. */
 void tsr__pin(tsr__assembler *assembler, tsr__value value);
 

@@ -13,76 +13,22 @@
 #include <string.h>
 
 /* Opcodes, as CPython's Lib/pickle.py names them. */
+/* clang-format off */
 enum opcode {
-  MARK = '(',
-  STOP = '.',
-  POP = '0',
-  POP_MARK = '1',
-  DUP = '2',
-  FLOAT = 'F',
-  INT = 'I',
-  BININT = 'J',
-  BININT1 = 'K',
-  LONG = 'L',
-  BININT2 = 'M',
-  NONE = 'N',
-  PERSID = 'P',
-  BINPERSID = 'Q',
-  REDUCE = 'R',
-  STRING = 'S',
-  BINSTRING = 'T',
-  SHORT_BINSTRING = 'U',
-  UNICODE = 'V',
-  BINUNICODE = 'X',
-  APPEND = 'a',
-  BUILD = 'b',
-  GLOBAL = 'c',
-  DICT = 'd',
-  EMPTY_DICT = '}',
-  APPENDS = 'e',
-  GET = 'g',
-  BINGET = 'h',
-  INST = 'i',
-  LONG_BINGET = 'j',
-  LIST = 'l',
-  EMPTY_LIST = ']',
-  OBJ = 'o',
-  PUT = 'p',
-  BINPUT = 'q',
-  LONG_BINPUT = 'r',
-  SETITEM = 's',
-  TUPLE = 't',
-  EMPTY_TUPLE = ')',
-  SETITEMS = 'u',
-  BINFLOAT = 'G',
-  BINBYTES = 'B',
-  SHORT_BINBYTES = 'C',
-  PROTO = 0x80,
-  NEWOBJ = 0x81,
-  EXT1 = 0x82,
-  EXT2 = 0x83,
-  EXT4 = 0x84,
-  TUPLE1 = 0x85,
-  TUPLE2 = 0x86,
-  TUPLE3 = 0x87,
-  NEWTRUE = 0x88,
-  NEWFALSE = 0x89,
-  LONG1 = 0x8a,
-  LONG4 = 0x8b,
-  SHORT_BINUNICODE = 0x8c,
-  BINUNICODE8 = 0x8d,
-  BINBYTES8 = 0x8e,
-  EMPTY_SET = 0x8f,
-  ADDITEMS = 0x90,
-  FROZENSET = 0x91,
-  NEWOBJ_EX = 0x92,
-  STACK_GLOBAL = 0x93,
-  MEMOIZE = 0x94,
-  FRAME = 0x95,
-  BYTEARRAY8 = 0x96,
-  NEXT_BUFFER = 0x97,
-  READONLY_BUFFER = 0x98
+  MARK = '(', STOP = '.', POP = '0', POP_MARK = '1', DUP = '2', FLOAT = 'F', INT = 'I',
+  BININT = 'J', BININT1 = 'K', LONG = 'L', BININT2 = 'M', NONE = 'N', PERSID = 'P',
+  BINPERSID = 'Q', REDUCE = 'R', STRING = 'S', BINSTRING = 'T', SHORT_BINSTRING = 'U',
+  UNICODE = 'V', BINUNICODE = 'X', APPEND = 'a', BUILD = 'b', GLOBAL = 'c', DICT = 'd',
+  EMPTY_DICT = '}', APPENDS = 'e', GET = 'g', BINGET = 'h', INST = 'i', LONG_BINGET = 'j',
+  LIST = 'l', EMPTY_LIST = ']', OBJ = 'o', PUT = 'p', BINPUT = 'q', LONG_BINPUT = 'r',
+  SETITEM = 's', TUPLE = 't', EMPTY_TUPLE = ')', SETITEMS = 'u', BINFLOAT = 'G', BINBYTES = 'B',
+  SHORT_BINBYTES = 'C', PROTO = 0x80, NEWOBJ = 0x81, EXT1 = 0x82, EXT2 = 0x83, EXT4 = 0x84,
+  TUPLE1 = 0x85, TUPLE2 = 0x86, TUPLE3 = 0x87, NEWTRUE = 0x88, NEWFALSE = 0x89, LONG1 = 0x8a,
+  LONG4 = 0x8b, SHORT_BINUNICODE = 0x8c, BINUNICODE8 = 0x8d, BINBYTES8 = 0x8e, EMPTY_SET = 0x8f,
+  ADDITEMS = 0x90, FROZENSET = 0x91, NEWOBJ_EX = 0x92, STACK_GLOBAL = 0x93, MEMOIZE = 0x94,
+  FRAME = 0x95, BYTEARRAY8 = 0x96, NEXT_BUFFER = 0x97, READONLY_BUFFER = 0x98,
 };
+/* clang-format on */
 
 /* ---- bytes ---- */
 
@@ -409,8 +355,8 @@ static int memo_get(tsr__pickle *m, size_t length_bytes) {
 
 static int global_lines(tsr__pickle *m) {
   uint64_t offset = tsr__pickle_offset(m, m->next - 1);
-  const unsigned char *line, *name;
-  size_t module_size, name_size;
+  const unsigned char *line = NULL, *name = NULL;
+  size_t module_size = 0, name_size = 0;
   int status = tsr__pickle_line(m, &line, &module_size);
   if (status) return status;
   uint32_t module = tsr__snapshot_string_id(m->assembler->snapshot, line, module_size);
@@ -506,20 +452,34 @@ static int replace_with_opaque(tsr__pickle *m) {
 
 /* ---- the loop ---- */
 
-/* One opcode, already read; 1 where the input ends inside it. A table of cases, so it may be long.
- */
-static int step(tsr__pickle *m, unsigned char opcode) {
+/* The opcodes by what they are about; each of these three reads one that is taken off the input
+ * already, answers 1 where the input ends inside it, and hands on what it does not know. */
+
+static int step_name_or_call(tsr__pickle *m, unsigned char opcode) {
   switch (opcode) {
-  case MARK: return push_mark(m);
-  case STOP: m->is_done = true; return 0;
-  case POP: return pop_value(m);
-  case POP_MARK: {
-    size_t first = 0;
-    int status = pop_mark(m, &first);
-    if (!status) m->stack.count = first;
-    return status;
+  case GLOBAL: return global_lines(m);
+  case STACK_GLOBAL: return stack_global(m);
+  case REDUCE:
+  case NEWOBJ: return reduce(m, 2);
+  case NEWOBJ_EX: return reduce(m, 3);
+  case BUILD: return build(m);
+  case INST: return instance(m);
+  case OBJ: return opaque_marked(m);
+  case PERSID: return persistent_line(m);
+  case BINPERSID: return replace_with_opaque(m);
+  case EXT1: return push_opaque(m, 1);
+  case EXT2: return push_opaque(m, 2);
+  case EXT4: return push_opaque(m, 4);
+  case NEXT_BUFFER: return push_opaque(m, 0);
+  case READONLY_BUFFER: return 0;
+  default:
+    return tsr__fail(m->error, TSR_ERROR_FORMAT, tsr__pickle_offset(m, m->next - 1),
+                     "damaged pickle: 0x%02x is no opcode", opcode);
   }
-  case DUP: return duplicate(m);
+}
+
+static int step_value(tsr__pickle *m, unsigned char opcode) {
+  switch (opcode) {
   case NONE: return push(m, tsr__value_plain(TSR__NULL));
   case NEWTRUE:
   case NEWFALSE: return push(m, (tsr__value){.tag = TSR__BOOL, .u = opcode == NEWTRUE});
@@ -538,11 +498,40 @@ static int step(tsr__pickle *m, unsigned char opcode) {
   case BINBYTES: return push_sized_string(m, 4, TSR__BYTES);
   case BINBYTES8:
   case BYTEARRAY8: return push_sized_string(m, 8, TSR__BYTES);
+  case MEMOIZE: return memo_put(m, m->memo_next);
+  case BINPUT: return memo_put_index(m, 1);
+  case LONG_BINPUT: return memo_put_index(m, 4);
+  case BINGET: return memo_get(m, 1);
+  case LONG_BINGET: return memo_get(m, 4);
+  case INT:
+  case LONG:
+  case FLOAT:
+  case STRING:
+  case UNICODE:
+  case GET:
+  case PUT: return tsr__pickle_text(m, opcode);
+  default: return step_name_or_call(m, opcode);
+  }
+}
+
+static int step(tsr__pickle *m, unsigned char opcode) {
+  size_t first = 0;
+  switch (opcode) {
+  case PROTO: return protocol(m);
+  case FRAME: return skip(m, 8);
+  case STOP: m->is_done = true; return 0;
+  case MARK: return push_mark(m);
+  case POP: return pop_value(m);
+  case POP_MARK:
+    if (pop_mark(m, &first)) return TSR_ERROR_FORMAT;
+    m->stack.count = first;
+    return 0;
+  case DUP: return duplicate(m);
   case EMPTY_DICT: return open_dict(m);
   case EMPTY_LIST:
   case EMPTY_SET: return push_container(m, TSR__LIST);
   case EMPTY_TUPLE: return push_container(m, TSR__TUPLE);
-  case LIST: return collect(m, TSR__LIST);
+  case LIST:
   case FROZENSET: return collect(m, TSR__LIST);
   case DICT: return collect(m, TSR__DICT);
   case TUPLE: return marked_tuple(m);
@@ -554,38 +543,7 @@ static int step(tsr__pickle *m, unsigned char opcode) {
   case APPENDS:
   case ADDITEMS: return append_marked(m);
   case SETITEMS: return set_marked(m);
-  case MEMOIZE: return memo_put(m, m->memo_next);
-  case BINPUT: return memo_put_index(m, 1);
-  case LONG_BINPUT: return memo_put_index(m, 4);
-  case BINGET: return memo_get(m, 1);
-  case LONG_BINGET: return memo_get(m, 4);
-  case GLOBAL: return global_lines(m);
-  case STACK_GLOBAL: return stack_global(m);
-  case REDUCE:
-  case NEWOBJ: return reduce(m, 2);
-  case NEWOBJ_EX: return reduce(m, 3);
-  case BUILD: return build(m);
-  case INST: return instance(m);
-  case OBJ: return opaque_marked(m);
-  case PERSID: return persistent_line(m);
-  case BINPERSID: return replace_with_opaque(m);
-  case EXT1: return push_opaque(m, 1);
-  case EXT2: return push_opaque(m, 2);
-  case EXT4: return push_opaque(m, 4);
-  case NEXT_BUFFER: return push_opaque(m, 0);
-  case READONLY_BUFFER: return 0;
-  case PROTO: return protocol(m);
-  case FRAME: return skip(m, 8);
-  case INT:
-  case LONG:
-  case FLOAT:
-  case STRING:
-  case UNICODE:
-  case GET:
-  case PUT: return tsr__pickle_text(m, opcode);
-  default:
-    return tsr__fail(m->error, TSR_ERROR_FORMAT, tsr__pickle_offset(m, m->next - 1),
-                     "damaged pickle: 0x%02x is no opcode", opcode);
+  default: return step_value(m, opcode);
   }
 }
 

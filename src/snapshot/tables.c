@@ -30,7 +30,7 @@ out:
 static void events_release(tsr__event_table *events) {
   tsr__id_column *columns[] = {&events->stream,   &events->pool,     &events->context,
                                &events->metadata, &events->category, &events->shape};
-  for (size_t i = 0; i < sizeof columns / sizeof *columns; i++) tsr__free(columns[i]->values);
+  for (size_t i = 0; i < sizeof columns / sizeof columns[0]; i++) tsr__free(columns[i]->values);
   tsr__free(events->action);
   tsr__free(events->addr);
   tsr__free(events->size);

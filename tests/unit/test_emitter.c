@@ -273,7 +273,8 @@ static void test_every_short_sequence_decodes(void **state) {
       for (size_t size = 1; size <= 3; size++) {
         char *bytes = malloc(size); /* exact, so that AddressSanitizer sees a step too far */
         assert_non_null(bytes);
-        for (size_t i = 0; i < size; i++) bytes[i] = (char)(i ? i == 1 ? second : 0x80 : lead);
+        const char three[3] = {(char)lead, (char)second, (char)0x80};
+        memcpy(bytes, three, size);
         uint32_t code;
         size_t length = tsr__utf8_decode(bytes, size, &code);
         assert_in_range(length, 1, size);

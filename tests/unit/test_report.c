@@ -288,7 +288,7 @@ static void test_peak_text(void **state) {
       "  1  62.5 %    5.00 GiB           12  activation  model.py:382 forward\n"
       "  2  25.0 %    2.00 GiB            1  unknown     train.py:31 step > modeling_llama.py:120 f"
       "orward\n"
-      "  3   6.2 %  512.00 MiB        1,024  unknown     (no stack recorded)\n"
+      "  3   6.3 %  512.00 MiB        1,024  unknown     (no stack recorded)\n"
       "  4   3.1 %  256.00 MiB            2  unknown     ??.py run?[2J?\n"
       "  5   1.6 %  128.00 MiB            2  unknown     c10::cuda::CUDACachingAllocator::malloc\n"
       "  ... and 1,057 more stacks, 128.00 MiB (--top 0 shows all)\n"
