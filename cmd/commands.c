@@ -41,10 +41,12 @@ const cli_command cli_commands[] = {
     {.name = "peak",
      .summary = "what holds the memory at the peak?",
      .description =
-         "Finds the moment at which the trace's live allocations are largest and lists what was "
-         "live then, grouped by the stack that allocated it, largest first.\n\n"
-         "Memory that was allocated before the recording began is counted on its own line: the "
-         "trace cannot say who allocated it.",
+         "Finds the first moment at which most memory was allocated, as "
+         "torch.cuda.memory_allocated() would have said, and lists what was live then, grouped by "
+         "the stack that allocated it, largest first. It also tells what reserved memory was "
+         "lost to fragmentation, and how.\n\n"
+         "Memory from before the recording is counted too; its stacks are known where the "
+         "snapshot's blocks carry them.",
      .operands = "FILE",
      .operand_min = 1,
      .operand_max = 1,
@@ -54,6 +56,25 @@ const cli_command cli_commands[] = {
                   {"tessera peak --full-stacks --top 0 -o peak.txt snapshot.pickle",
                    "everything, with framework frames, into a file"}},
      .run = cli_peak},
+    {.name = "at",
+     .summary = "what held the memory at another moment?",
+     .description =
+         "Tells the exact state after one event of the trace: how much was requested, allocated "
+         "and reserved, what the reserved memory lost to fragmentation, and the stacks that held "
+         "it, largest first.\n\n"
+         "Events are numbered from 0 on each device; -1 is the state before the first. A time is "
+         "in microseconds since 1970 and means the last event up to it. An allocation is named as "
+         "PyTorch's viewer names it: its address in hexadecimal, an underscore, and how often "
+         "that address was given back before.",
+     .operands = "FILE",
+     .operand_min = 1,
+     .operand_max = 1,
+     .reads_files = true,
+     .examples = {{"tessera at --event 3737 snapshot.pickle", "after event 3737"},
+                  {"tessera at --time 1783874422365713 snapshot.pickle", "at that time"},
+                  {"tessera at --alloc cd1000000_1 --action alloc snapshot.pickle",
+                   "when that block was taken for the second time"}},
+     .run = cli_at},
     {.name = "profile",
      .summary = "what kind of memory is it at the peak?",
      .description =
@@ -69,6 +90,23 @@ const cli_command cli_commands[] = {
      .examples = {{"tessera profile snapshot.pickle", "parameters, activations, optimizer, ..."},
                   {"tessera profile --by category --json snapshot.pickle", "for a program"}},
      .run = cli_profile},
+    {.name = "export",
+     .summary = "write the snapshot out again, in another form",
+     .description =
+         "Writes everything that the snapshot holds: as a pickle that PyTorch's viewer and Python "
+         "read like the original, mostly smaller because what repeats is written once, or as JSON, "
+         "with one event or segment on each line, to search and to compare.\n\n"
+         "The form follows the name given with -o: JSON if that ends in .json, else a pickle. A "
+         "pickle is not written to a terminal.",
+     .operands = "FILE",
+     .operand_min = 1,
+     .operand_max = 1,
+     .reads_files = true,
+     .examples = {{"tessera export -o snapshot.json snapshot.pickle", "the snapshot as JSON"},
+                  {"tessera export -o small.pickle snapshot.json", "and back again"},
+                  {"tessera export --format json snapshot.pickle | grep -c segment_alloc",
+                   "count in it"}},
+     .run = cli_export},
     {.name = "help",
      .summary = "explain tessera, or one of its commands",
      .description = "Without COMMAND, lists the commands. With one, explains it and its options, "
@@ -90,6 +128,38 @@ const cli_option cli_option_rows[] = {
      .takers = "profile",
      .choices = {"category"},
      FIELD(by)},
+    {.name = "event",
+     .kind = CLI_TEXT,
+     .argument = "N",
+     .help = "The moment after event N of the device's trace, -1 for before the first.",
+     .takers = "at",
+     FIELD(event)},
+    {.name = "time",
+     .kind = CLI_TEXT,
+     .argument = "US",
+     .help = "The moment after the last event up to that time, in microseconds since 1970.",
+     .takers = "at",
+     FIELD(time)},
+    {.name = "alloc",
+     .kind = CLI_TEXT,
+     .argument = "ADDRESS_VERSION",
+     .help = "The moment at which that block was taken or given back, see --action.",
+     .takers = "at",
+     FIELD(allocation)},
+    {.name = "action",
+     .kind = CLI_CHOICE,
+     .argument = "ACTION",
+     .help = "With --alloc: alloc (default), free_requested, free_completed or free.",
+     .takers = "at",
+     .choices = {"alloc", "free_requested", "free_completed", "free"},
+     FIELD(action)},
+    {.name = "format",
+     .kind = CLI_CHOICE,
+     .argument = "FORMAT",
+     .help = "Write a pickle or json; auto (default) goes by the name of the output.",
+     .takers = "export",
+     .choices = {"auto", "pickle", "json"},
+     FIELD(format)},
     {.name = "device",
      .kind = CLI_DEVICES,
      .argument = "N|all",

@@ -9,6 +9,9 @@
 
 typedef enum cli_color { CLI_COLOR_AUTO, CLI_COLOR_ALWAYS, CLI_COLOR_NEVER } cli_color;
 
+/* What `export` writes. */
+typedef enum cli_format { CLI_FORMAT_AUTO, CLI_FORMAT_PICKLE, CLI_FORMAT_JSON } cli_format;
+
 /* Devices named by --device, each once; none means all. */
 typedef struct cli_devices {
   uint32_t *numbers;
@@ -22,9 +25,12 @@ typedef struct cli_options {
   size_t operand_count;
   cli_devices devices;
   uint64_t top;
-  const char *output; /* NULL: standard output */
-  int color;          /* cli_color */
-  int by;             /* tsr_profile_by */
+  const char *output;                    /* NULL: standard output */
+  int color;                             /* cli_color */
+  int by;                                /* tsr_profile_by */
+  int format;                            /* cli_format */
+  const char *event, *time, *allocation; /* where `at` looks; NULL: not given */
+  int action;                            /* index of --action's word */
   bool json, full_stacks, quiet, verbose, help, version;
 } cli_options;
 

@@ -37,6 +37,8 @@ int cli_open(cli_session *session, size_t index, cli_input *input);
 void cli_close(cli_input *input);
 
 /* The commands, one file each (cli_help: help.c). */
+int cli_at(cli_session *session);
+int cli_export(cli_session *session);
 int cli_help(cli_session *session);
 int cli_info(cli_session *session);
 int cli_peak(cli_session *session);

@@ -35,6 +35,15 @@ typedef struct tsr_totals {
   uint64_t reserved_bytes;  /* segments */
 } tsr_totals;
 
+/* How far the replay of a trace agrees with the file, and so how far its numbers can be trusted.
+ * For traces of PyTorch's default configuration every pair is equal. */
+typedef struct tsr_replay_check {
+  uint64_t reused,
+      reused_matched; /* allocs from cached memory; those where the model would put them */
+  uint64_t segments_new, segments_matched; /* allocs from a new segment; those of the size it has */
+  uint64_t final_blocks, final_matched; /* live blocks at the end; those the replay ends with too */
+} tsr_replay_check;
+
 /* What an allocation is, by the names of the functions that made it (Mosaic's rules). */
 typedef enum tsr_category {
   TSR_CATEGORY_PARAMETER,
@@ -70,7 +79,10 @@ typedef struct tsr_info_device {
   int64_t first_time_us, last_time_us; /* TSR_TIME_NONE when no event has a time */
   uint64_t
       frees_without_alloc; /* free_completed of an address with no alloc before it in the trace */
-  tsr_totals end;          /* at the moment of the snapshot, from segments and blocks */
+  tsr_totals end;          /* after the last event */
+  tsr_replay_check replay;
+  tsr_warning *warnings; /* where trace and segments disagree */
+  size_t warning_count;
 } tsr_info_device;
 
 typedef struct tsr_info {
@@ -83,6 +95,25 @@ typedef struct tsr_info {
 int tsr_info_compute(const tsr_snapshot *snapshot, const tsr_query *query, tsr_info **out,
                      tsr_error *error);
 void tsr_info_free(tsr_info *info);
+
+/* ---- a moment: the exact state after an event ---- */
+
+typedef struct tsr_moment {
+  int64_t event;   /* index in the device's trace; -1: before the first */
+  int64_t time_us; /* of the event, or TSR_TIME_NONE */
+  tsr_totals totals;
+} tsr_moment;
+
+/* Reserved memory that holds no requested byte, by cause. Together with requested bytes (those of
+ * waiting blocks aside) the parts make up what is reserved. */
+typedef struct tsr_fragmentation {
+  uint64_t rounding_bytes;     /* requests rounded up */
+  uint64_t unsplit_bytes;      /* rest of a block that PyTorch does not split off */
+  uint64_t waiting_bytes;      /* freed blocks that another stream may still use */
+  uint64_t free_block_bytes;   /* free blocks in segments that are in use */
+  uint64_t free_segment_bytes; /* segments wholly free: what empty_cache() gives back */
+  uint64_t largest_free_bytes; /* the largest free block: larger requests need a new segment */
+} tsr_fragmentation;
 
 /* ---- peak: what holds the memory at its highest? ---- */
 
@@ -107,11 +138,21 @@ typedef struct tsr_recorded {
 typedef struct tsr_peak_device {
   uint32_t device;
   uint64_t event_count;
+  tsr_moment
+      peak; /* the first event after which allocated is largest; -1: already before the first */
+  tsr_totals start, end; /* before the first event, after the last */
+  tsr_totals maxima;     /* the largest of each, each at its own moment */
+  /* Inferred: blocks from before the recording whose size no event tells count with their rounded
+   * request in the totals above; PyTorch had handed out this much more for them. */
+  uint64_t start_unsplit_bytes, peak_unsplit_bytes;
+  tsr_fragmentation fragmentation; /* at the peak */
   tsr_recorded recorded;
-  tsr_stack_share *stacks; /* live at the recorded peak, largest first */
+  tsr_stack_share *stacks; /* live at the peak, largest first */
   size_t stack_count;
   uint64_t omitted_stacks; /* left out by tsr_query.top */
   uint64_t omitted_bytes;
+  tsr_warning *warnings; /* where trace and segments disagree */
+  size_t warning_count;
 } tsr_peak_device;
 
 typedef struct tsr_peak {
@@ -124,6 +165,46 @@ typedef struct tsr_peak {
 int tsr_peak_compute(const tsr_snapshot *snapshot, const tsr_query *query, tsr_peak **out,
                      tsr_error *error);
 void tsr_peak_free(tsr_peak *peak);
+
+/* ---- at: what was live at another moment? ---- */
+
+/* Which moment. An address's version is the number of frees completed there before, as Mosaic and
+ * PyTorch's viewer count it. */
+typedef enum tsr_at_kind { TSR_AT_EVENT, TSR_AT_TIME, TSR_AT_ALLOCATION } tsr_at_kind;
+
+typedef struct tsr_at_where {
+  tsr_at_kind kind;
+  int64_t event;     /* TSR_AT_EVENT: -1 to the last */
+  int64_t time_us;   /* TSR_AT_TIME: after the last event at or before it */
+  uint64_t address;  /* TSR_AT_ALLOCATION: the event of this address, */
+  uint64_t version;  /* this version */
+  tsr_action action; /* and this action: ALLOC, FREE_REQUESTED or FREE_COMPLETED */
+} tsr_at_where;
+
+typedef struct tsr_at_device {
+  uint32_t device;
+  uint64_t event_count;
+  bool is_found; /* the device has that moment; everything below is empty otherwise */
+  tsr_moment moment;
+  uint64_t live_allocations;
+  tsr_fragmentation fragmentation;
+  tsr_stack_share *stacks; /* as in tsr_peak_device */
+  size_t stack_count;
+  uint64_t omitted_stacks, omitted_bytes;
+  tsr_warning *warnings;
+  size_t warning_count;
+} tsr_at_device;
+
+typedef struct tsr_at {
+  tsr_at_device *devices;
+  size_t device_count;
+} tsr_at;
+
+/* Answer for each device the query means. A moment that no device has is TSR_ERROR_ARGUMENT. The
+ * live set costs the same wherever in the trace the moment lies. */
+int tsr_at_compute(const tsr_snapshot *snapshot, const tsr_at_where *where, const tsr_query *query,
+                   tsr_at **out, tsr_error *error);
+void tsr_at_free(tsr_at *at);
 
 /* ---- profile: the peak by kind ---- */
 
@@ -156,6 +237,22 @@ typedef struct tsr_profile {
 int tsr_profile_compute(const tsr_snapshot *snapshot, tsr_profile_by by, const tsr_query *query,
                         tsr_profile **out, tsr_error *error);
 void tsr_profile_free(tsr_profile *profile);
+
+/* ---- trim: a smaller snapshot ---- */
+
+/* A part of a trace: from `first` to `last`, both included, as event numbers of each device or as
+ * times in microseconds. */
+typedef struct tsr_window {
+  bool is_time;
+  int64_t first, last;
+} tsr_window;
+
+/* A snapshot of that window alone: its events, and as segments and blocks the state after its last
+ * event. Answers asked of it are those of the whole at the same moments. Devices that the query
+ * does not mean are left out. `*out` is the caller's, to be given to tsr_snapshot_free. A window
+ * that holds no event is TSR_ERROR_ARGUMENT. */
+int tsr_snapshot_trim(const tsr_snapshot *snapshot, const tsr_window *window,
+                      const tsr_query *query, tsr_snapshot **out, tsr_error *error);
 
 #ifdef __cplusplus
 }

@@ -34,17 +34,24 @@ typedef struct tsr_limits {
   uint32_t devices;
   /* Bytes the reader may hold: memo, columns and tables together. */
   uint64_t memory_bytes;
+  /* Bytes that compressed input may grow to: expansion_base_bytes, and expansion_ratio more for
+   * each stored byte read so far, through all layers of compression together. Real snapshots grow
+   * up to 60 times. */
+  uint64_t expansion_base_bytes;
+  uint32_t expansion_ratio;
 } tsr_limits;
 
-#define TSR_LIMIT_NESTING           10000u
-#define TSR_LIMIT_STACK_VALUES      (16u << 20)
-#define TSR_LIMIT_MEMO_ENTRIES      UINT32_C(4000000000)
-#define TSR_LIMIT_STRING_BYTES      (UINT64_C(64) << 20)
-#define TSR_LIMIT_ALL_STRINGS_BYTES (UINT64_C(2) << 30)
-#define TSR_LIMIT_STACK_DEPTH       100000u
-#define TSR_LIMIT_LOOSE_VALUES      (4u << 20)
-#define TSR_LIMIT_DEVICES           4096u
-#define TSR_LIMIT_MEMORY_BYTES      (UINT64_C(64) << 30)
+#define TSR_LIMIT_NESTING              10000u
+#define TSR_LIMIT_STACK_VALUES         (16u << 20)
+#define TSR_LIMIT_MEMO_ENTRIES         UINT32_C(4000000000)
+#define TSR_LIMIT_STRING_BYTES         (UINT64_C(64) << 20)
+#define TSR_LIMIT_ALL_STRINGS_BYTES    (UINT64_C(2) << 30)
+#define TSR_LIMIT_STACK_DEPTH          100000u
+#define TSR_LIMIT_LOOSE_VALUES         (4u << 20)
+#define TSR_LIMIT_DEVICES              4096u
+#define TSR_LIMIT_MEMORY_BYTES         (UINT64_C(64) << 30)
+#define TSR_LIMIT_EXPANSION_BASE_BYTES (UINT64_C(64) << 20)
+#define TSR_LIMIT_EXPANSION_RATIO      1000u
 
 #ifdef __cplusplus
 }

@@ -20,9 +20,6 @@ typedef struct tsr_report_input {
   const tsr_snapshot *snapshot;
 } tsr_report_input;
 
-/* Receives the report in pieces; answers 0, or anything else to stop (TSR_ERROR_WRITE). */
-typedef int tsr_write_fn(void *context, const char *data, size_t size_bytes);
-
 /* How to print; a zeroed struct is plain text at 100 columns. */
 typedef struct tsr_report_options {
   tsr_report_format format;
@@ -40,6 +37,9 @@ int tsr_report_info(const tsr_report_input *input, const tsr_info *info,
 int tsr_report_peak(const tsr_report_input *input, const tsr_peak *peak,
                     const tsr_report_options *options, tsr_write_fn *write, void *context,
                     tsr_error *error);
+int tsr_report_at(const tsr_report_input *input, const tsr_at *at,
+                  const tsr_report_options *options, tsr_write_fn *write, void *context,
+                  tsr_error *error);
 int tsr_report_profile(const tsr_report_input *input, const tsr_profile *profile,
                        const tsr_report_options *options, tsr_write_fn *write, void *context,
                        tsr_error *error);

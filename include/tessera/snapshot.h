@@ -156,6 +156,10 @@ typedef struct tsr_warning {
  * to stop: the open then fails with TSR_ERROR_IO. Never called from another thread. */
 typedef bool tsr_progress_fn(void *context, uint64_t done_bytes, uint64_t total_bytes);
 
+/* Receives what the library writes (a report, an exported file) in pieces; answers 0, or anything
+ * else to stop: the writing function then fails with TSR_ERROR_WRITE. */
+typedef int tsr_write_fn(void *context, const char *data, size_t size_bytes);
+
 /* How to open. A zeroed struct, or NULL, is the default. */
 typedef struct tsr_open_options {
   tsr_limits limits;
@@ -197,6 +201,13 @@ const tsr_segment *tsr_snapshot_segments(const tsr_snapshot *snapshot, size_t *c
 const tsr_block *tsr_snapshot_blocks(const tsr_snapshot *snapshot, size_t *count);
 const tsr_annotation *tsr_snapshot_annotations(const tsr_snapshot *snapshot, size_t *count);
 
+/* ---- Settings ---- */
+
+/* A number among the allocator settings, `key` or, inside the dict `key`, `subkey` (NULL: none):
+ * truth values are 0 and 1. False where there is no such number; `*out` is untouched then. */
+bool tsr_snapshot_setting(const tsr_snapshot *snapshot, const char *key, const char *subkey,
+                          double *out);
+
 /* ---- What the ids mean; each answers an empty value for an id out of range ---- */
 
 /* The bytes of a string; the parts of a frame; the frames of a stack; the halves of a pool's id. */
@@ -206,6 +217,8 @@ tsr_stack tsr_snapshot_stack(const tsr_snapshot *snapshot, uint32_t stack);
 tsr_pool tsr_snapshot_pool(const tsr_snapshot *snapshot, uint32_t pool);
 /* Raw stream handle of a stream id. */
 uint64_t tsr_snapshot_stream(const tsr_snapshot *snapshot, uint32_t stream);
+/* Stream id of a raw handle, or TSR_NONE when no event or segment is on it. */
+uint32_t tsr_snapshot_find_stream(const tsr_snapshot *snapshot, uint64_t handle);
 /* Number of distinct strings, frames, stacks; ids run from 0 to count - 1. */
 uint32_t tsr_snapshot_string_count(const tsr_snapshot *snapshot);
 uint32_t tsr_snapshot_frame_count(const tsr_snapshot *snapshot);

@@ -3,7 +3,9 @@
 #ifndef TESSERA_TESSERA_H
 #define TESSERA_TESSERA_H
 
+#include "tessera/allocator.h"
 #include "tessera/answers.h"
+#include "tessera/export.h"
 #include "tessera/limits.h"
 #include "tessera/report.h"
 #include "tessera/snapshot.h"

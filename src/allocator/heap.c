@@ -1,8 +1,12 @@
 /* heap.c - cutting, joining and finding blocks. See heap.h.
  *
  * Blocks of a segment are a doubly linked list in address order, so that freeing finds its
- * neighbours at once; a hash map finds a block by its start. Free blocks are, where placement
- * matters, in one treap a pool and size class. */
+ * neighbours at once; a hash map finds a block by its start. Free blocks, and unmapped ones, are in
+ * one treap a pool and size class where placement matters.
+ *
+ * Whatever changes the size or the use of a listed block takes it out of its set first (delist) and
+ * puts it back after (enlist): the order of a set is made of what blocks are. What needs several
+ * new blocks makes room for all of them first (prepare), so that it happens whole or not at all. */
 #include "allocator/heap.h"
 
 #include <assert.h>
@@ -23,6 +27,7 @@ void tsr__heap_release(tsr__heap *heap) {
   TSR__VECTOR_FREE(&heap->blocks);
   TSR__VECTOR_FREE(&heap->segments);
   TSR__VECTOR_FREE(&heap->free_sets);
+  tsr__map_release(&heap->set_of);
   tsr__map_release(&heap->by_address);
   tsr__map_release(&heap->segment_at);
 }
@@ -33,6 +38,7 @@ static bool comes_before(const tsr__heap *heap, uint32_t a, uint32_t b) {
   const tsr__heap_block *x = &BLOCK(a), *y = &BLOCK(b);
   const tsr__heap_segment *s = &SEGMENT(x->segment), *t = &SEGMENT(y->segment);
   if (s->stream != t->stream) return s->stream < t->stream;
+  if (x->use == TSR__BLOCK_UNMAPPED) return x->address < y->address;
   if (x->size_bytes != y->size_bytes) return x->size_bytes < y->size_bytes;
   if (heap->settings.tie_break == TSR_TIE_SEGMENT && s->order != t->order)
     return s->order < t->order;
@@ -77,18 +83,23 @@ static uint32_t join_trees(tsr__heap *heap, uint32_t before, uint32_t after) {
   return root;
 }
 
-static tsr__free_set *set_of(tsr__heap *heap, uint32_t block) {
-  const tsr__heap_segment *segment = &SEGMENT(BLOCK(block).segment);
-  for (size_t i = 0; i < heap->free_sets.count; i++)
-    if (heap->free_sets.items[i].pool == segment->pool &&
-        heap->free_sets.items[i].is_large == segment->is_large)
-      return &heap->free_sets.items[i];
-  return NULL; /* tsr__heap_add_segment made it, so this is not reached */
+/* Is the block in a set? */
+static bool is_listed(const tsr__heap *heap, uint32_t block) {
+  return heap->has_free_sets &&
+         (BLOCK(block).use == TSR__BLOCK_FREE || BLOCK(block).use == TSR__BLOCK_UNMAPPED);
 }
 
-static void insert_free(tsr__heap *heap, uint32_t block) {
-  if (!heap->has_free_sets) return;
-  uint32_t *place = &set_of(heap, block)->root;
+static tsr__free_set *set_of(tsr__heap *heap, uint32_t block) {
+  bool is_unmapped = BLOCK(block).use == TSR__BLOCK_UNMAPPED;
+  return &heap->free_sets.items[SEGMENT(BLOCK(block).segment).set + is_unmapped];
+}
+
+/* Put a block into the set for its use, where there is one. */
+static void enlist(tsr__heap *heap, uint32_t block) {
+  if (!is_listed(heap, block)) return;
+  tsr__free_set *set = set_of(heap, block);
+  uint32_t *place = &set->root;
+  BLOCK(block).cached_at = set->searches;
   while (*place != TSR_NONE && has_priority(*place, block))
     place = comes_before(heap, block, *place) ? &BLOCK(*place).left : &BLOCK(*place).right;
   uint32_t below = *place;
@@ -96,8 +107,8 @@ static void insert_free(tsr__heap *heap, uint32_t block) {
   split_tree(heap, below, block, &BLOCK(block).left, &BLOCK(block).right);
 }
 
-static void remove_free(tsr__heap *heap, uint32_t block) {
-  if (!heap->has_free_sets) return;
+static void delist(tsr__heap *heap, uint32_t block) {
+  if (!is_listed(heap, block)) return;
   uint32_t *place = &set_of(heap, block)->root;
   while (*place != block) {
     assert(*place != TSR_NONE);
@@ -106,20 +117,72 @@ static void remove_free(tsr__heap *heap, uint32_t block) {
   *place = join_trees(heap, BLOCK(block).left, BLOCK(block).right);
 }
 
+static uint64_t set_key(uint32_t pool, bool is_large) {
+  return (uint64_t)pool << 1 | is_large;
+}
+
+/* The index of a pool's pair of sets, or TSR_NONE. */
+static uint32_t find_sets(const tsr__heap *heap, uint32_t pool, bool is_large) {
+  tsr__map set_of_pool = heap->set_of; /* a copy that is only looked into */
+  const uint64_t *index = tsr__map_find(&set_of_pool, set_key(pool, is_large));
+  return index ? (uint32_t)*index : TSR_NONE;
+}
+
+/* Add a pool's pair of sets unless it is there. Answers its index, or TSR_NONE when out of memory.
+ */
+static uint32_t make_sets(tsr__heap *heap, uint32_t pool, bool is_large) {
+  uint32_t index = find_sets(heap, pool, is_large);
+  if (index != TSR_NONE) return index;
+  index = (uint32_t)heap->free_sets.count;
+  if (!TSR__VECTOR_RESERVE(&heap->free_sets, 2) ||
+      !tsr__map_put(&heap->set_of, set_key(pool, is_large), index, NULL))
+    return TSR_NONE;
+  tsr__free_set set = {
+      .pool = pool, .root = TSR_NONE, .is_large = is_large, .use = TSR__BLOCK_FREE};
+  heap->free_sets.items[heap->free_sets.count++] = set;
+  set.use = TSR__BLOCK_UNMAPPED;
+  heap->free_sets.items[heap->free_sets.count++] = set;
+  return index;
+}
+
 const tsr__free_set *tsr__heap_free_set(const tsr__heap *heap, uint32_t pool, bool is_large) {
-  for (size_t i = 0; i < heap->free_sets.count; i++)
-    if (heap->free_sets.items[i].pool == pool && heap->free_sets.items[i].is_large == is_large)
-      return &heap->free_sets.items[i];
-  return NULL;
+  uint32_t index = find_sets(heap, pool, is_large);
+  return index == TSR_NONE ? NULL : &heap->free_sets.items[index];
+}
+
+const tsr__free_set *tsr__heap_unmapped_set(const tsr__heap *heap, uint32_t pool, bool is_large) {
+  uint32_t index = find_sets(heap, pool, is_large);
+  return index == TSR_NONE ? NULL : &heap->free_sets.items[index + 1];
+}
+
+void tsr__heap_count_search(tsr__heap *heap, uint32_t pool, bool is_large) {
+  uint32_t index = find_sets(heap, pool, is_large);
+  if (index != TSR_NONE) heap->free_sets.items[index].searches++;
+}
+
+/* Does a block come before (stream, size)? */
+static bool is_below(const tsr__heap *heap, uint32_t block, uint32_t stream, uint64_t size_bytes) {
+  uint32_t its_stream = SEGMENT(BLOCK(block).segment).stream;
+  return its_stream != stream ? its_stream < stream : BLOCK(block).size_bytes < size_bytes;
 }
 
 uint32_t tsr__heap_lower_bound(const tsr__heap *heap, const tsr__free_set *set, uint32_t stream,
                                uint64_t size_bytes) {
   uint32_t found = TSR_NONE, at = set ? set->root : TSR_NONE;
   while (at != TSR_NONE) {
-    uint32_t its_stream = SEGMENT(BLOCK(at).segment).stream;
-    bool is_before = its_stream != stream ? its_stream < stream : BLOCK(at).size_bytes < size_bytes;
+    bool is_before = is_below(heap, at, stream, size_bytes);
     if (!is_before) found = at;
+    at = is_before ? BLOCK(at).right : BLOCK(at).left;
+  }
+  return found;
+}
+
+uint32_t tsr__heap_last_before(const tsr__heap *heap, const tsr__free_set *set, uint32_t stream,
+                               uint64_t size_bytes) {
+  uint32_t found = TSR_NONE, at = set ? set->root : TSR_NONE;
+  while (at != TSR_NONE) {
+    bool is_before = is_below(heap, at, stream, size_bytes);
+    if (is_before) found = at;
     at = is_before ? BLOCK(at).right : BLOCK(at).left;
   }
   return found;
@@ -135,11 +198,52 @@ uint32_t tsr__heap_successor(const tsr__heap *heap, const tsr__free_set *set, ui
   return found;
 }
 
+uint32_t tsr__heap_predecessor(const tsr__heap *heap, const tsr__free_set *set, uint32_t block) {
+  uint32_t found = TSR_NONE, at = set->root;
+  while (at != TSR_NONE) {
+    bool is_before = comes_before(heap, at, block);
+    if (is_before) found = at;
+    at = is_before ? BLOCK(at).right : BLOCK(at).left;
+  }
+  return found;
+}
+
+static bool is_of(const tsr__heap *heap, uint32_t block, uint32_t stream) {
+  return block != TSR_NONE && SEGMENT(BLOCK(block).segment).stream == stream;
+}
+
+/* What a block could grow to: its size and that of the unmapped stretch behind it. */
+static uint64_t expandable_size(const tsr__heap *heap, uint32_t block) {
+  uint32_t next = BLOCK(block).next;
+  bool can_grow = next != TSR_NONE && BLOCK(next).use == TSR__BLOCK_UNMAPPED;
+  return BLOCK(block).size_bytes + (can_grow ? BLOCK(next).size_bytes : 0);
+}
+
+/* From the first fit, a block of an expandable segment, to the one that is chosen. */
+static uint32_t choose_among_expandable(const tsr__heap *heap, const tsr__free_set *set,
+                                        uint32_t block, uint32_t stream) {
+  uint32_t next = tsr__heap_successor(heap, set, block);
+  if (heap->settings.expandable_segments) {
+    while (SEGMENT(BLOCK(block).segment).is_expandable && is_of(heap, next, stream) &&
+           expandable_size(heap, next) < expandable_size(heap, block)) {
+      block = next;
+      next = tsr__heap_successor(heap, set, block);
+    }
+    return block;
+  }
+  while (is_of(heap, next, stream) && SEGMENT(BLOCK(next).segment).is_expandable)
+    next = tsr__heap_successor(heap, set, next);
+  return is_of(heap, next, stream) ? next : TSR_NONE;
+}
+
 uint32_t tsr__heap_best_fit(const tsr__heap *heap, uint32_t pool, bool is_large, uint32_t stream,
                             uint64_t rounded_bytes) {
   const tsr__free_set *set = tsr__heap_free_set(heap, pool, is_large);
   uint32_t block = tsr__heap_lower_bound(heap, set, stream, rounded_bytes);
-  if (block == TSR_NONE || SEGMENT(BLOCK(block).segment).stream != stream) return TSR_NONE;
+  if (!is_of(heap, block, stream)) return TSR_NONE;
+  if (SEGMENT(BLOCK(block).segment).is_expandable)
+    block = choose_among_expandable(heap, set, block, stream);
+  if (block == TSR_NONE) return TSR_NONE;
   return tsr__may_serve(&heap->settings, BLOCK(block).size_bytes, rounded_bytes) ? block : TSR_NONE;
 }
 
@@ -168,7 +272,18 @@ static void drop_block(tsr__heap *heap, uint32_t block) {
   heap->free_block_index = block;
 }
 
-uint32_t tsr__heap_cut(tsr__heap *heap, uint32_t block, uint64_t size_bytes) {
+/* Make room for `count` more blocks, so that as many calls of new_block cannot fail. */
+static bool prepare(tsr__heap *heap, size_t count) {
+  if (heap->blocks.count > TSR_NONE - count || !TSR__VECTOR_RESERVE(&heap->blocks, count))
+    return false;
+  while (!heap->by_address.slots ||
+         heap->by_address.count + count > (heap->by_address.mask + 1) / 8 * 5)
+    if (!tsr__map_grow(&heap->by_address)) return false;
+  return true;
+}
+
+/* Cut a block in two as tsr__heap_cut does, but leave both parts out of the sets. */
+static uint32_t split_block(tsr__heap *heap, uint32_t block, uint64_t size_bytes) {
   assert(size_bytes && size_bytes < BLOCK(block).size_bytes);
   tsr__heap_block rest = BLOCK(block);
   rest.address += size_bytes;
@@ -176,58 +291,82 @@ uint32_t tsr__heap_cut(tsr__heap *heap, uint32_t block, uint64_t size_bytes) {
   rest.previous = block;
   uint32_t index = new_block(heap, &rest);
   if (index == TSR_NONE) return TSR_NONE;
-  if (BLOCK(block).use == TSR__BLOCK_FREE) remove_free(heap, block);
+  delist(heap, block);
   BLOCK(block).size_bytes = size_bytes;
   BLOCK(block).next = index;
-  if (rest.next != TSR_NONE) BLOCK(rest.next).previous = index;
-  if (rest.use == TSR__BLOCK_FREE) {
-    insert_free(heap, block);
-    insert_free(heap, index);
-  }
+  if (rest.next != TSR_NONE)
+    BLOCK(rest.next).previous = index;
+  else
+    SEGMENT(rest.segment).last = index;
   return index;
+}
+
+uint32_t tsr__heap_cut(tsr__heap *heap, uint32_t block, uint64_t size_bytes) {
+  uint32_t rest = split_block(heap, block, size_bytes);
+  if (rest == TSR_NONE) return TSR_NONE;
+  enlist(heap, block);
+  enlist(heap, rest);
+  return rest;
 }
 
 bool tsr__heap_take(tsr__heap *heap, uint32_t block, uint64_t size_bytes,
                     uint64_t requested_bytes) {
   assert(BLOCK(block).use == TSR__BLOCK_FREE && size_bytes <= BLOCK(block).size_bytes);
-  if (size_bytes < BLOCK(block).size_bytes && tsr__heap_cut(heap, block, size_bytes) == TSR_NONE)
-    return false;
-  remove_free(heap, block);
+  if (size_bytes < BLOCK(block).size_bytes) {
+    uint32_t rest = split_block(heap, block, size_bytes);
+    if (rest == TSR_NONE) return false;
+    enlist(heap, rest);
+  } else {
+    delist(heap, block);
+  }
   BLOCK(block).use = TSR__BLOCK_TAKEN;
   BLOCK(block).requested_bytes = requested_bytes;
   return true;
 }
 
-/* Join `block` with its next neighbour, which goes away. */
+/* Join `block` with its next neighbour, which goes away. Neither may be in a set. */
 static void join_next(tsr__heap *heap, uint32_t block) {
   uint32_t gone = BLOCK(block).next;
   BLOCK(block).size_bytes += BLOCK(gone).size_bytes;
   BLOCK(block).next = BLOCK(gone).next;
-  if (BLOCK(gone).next != TSR_NONE) BLOCK(BLOCK(gone).next).previous = block;
+  if (BLOCK(gone).next != TSR_NONE)
+    BLOCK(BLOCK(gone).next).previous = block;
+  else
+    SEGMENT(BLOCK(block).segment).last = block;
   drop_block(heap, gone);
+}
+
+/* Join a free or unmapped block, which is in no set, with neighbours of the same use, and put the
+ * joined block into its set. */
+static uint32_t settle(tsr__heap *heap, uint32_t block) {
+  uint32_t next = BLOCK(block).next, previous = BLOCK(block).previous;
+  uint8_t use = BLOCK(block).use;
+  if (next != TSR_NONE && BLOCK(next).use == use) {
+    delist(heap, next);
+    join_next(heap, block);
+  }
+  if (previous != TSR_NONE && BLOCK(previous).use == use) {
+    delist(heap, previous);
+    join_next(heap, previous);
+    block = previous;
+  }
+  enlist(heap, block);
+  return block;
 }
 
 uint32_t tsr__heap_give_back(tsr__heap *heap, uint32_t block, tsr__block_use use) {
   assert(use == TSR__BLOCK_FREE || use == TSR__BLOCK_UNMAPPED);
-  if (BLOCK(block).use == TSR__BLOCK_FREE) remove_free(heap, block);
+  delist(heap, block);
   BLOCK(block).use = (uint8_t)use;
   BLOCK(block).requested_bytes = 0;
   BLOCK(block).owner = TSR_NONE;
-  uint32_t next = BLOCK(block).next, previous = BLOCK(block).previous;
-  if (next != TSR_NONE && BLOCK(next).use == use) {
-    if (use == TSR__BLOCK_FREE) remove_free(heap, next);
-    join_next(heap, block);
-  }
-  if (previous != TSR_NONE && BLOCK(previous).use == use) {
-    if (use == TSR__BLOCK_FREE) remove_free(heap, previous);
-    join_next(heap, previous);
-    block = previous;
-  }
-  if (use == TSR__BLOCK_FREE) insert_free(heap, block);
-  return block;
+  return settle(heap, block);
 }
 
 uint32_t tsr__heap_find_inside(const tsr__heap *heap, uint32_t segment, uint64_t address) {
+  uint32_t last = SEGMENT(segment).last;
+  if (last != TSR_NONE && address >= BLOCK(last).address)
+    return address - BLOCK(last).address < BLOCK(last).size_bytes ? last : TSR_NONE;
   for (uint32_t block = SEGMENT(segment).first; block != TSR_NONE; block = BLOCK(block).next)
     if (address >= BLOCK(block).address && address - BLOCK(block).address < BLOCK(block).size_bytes)
       return block;
@@ -238,10 +377,8 @@ uint32_t tsr__heap_find_inside(const tsr__heap *heap, uint32_t segment, uint64_t
 
 static uint32_t new_segment(tsr__heap *heap, const tsr__heap_segment *segment) {
   uint32_t index = heap->free_segment_index;
-  if (heap->has_free_sets && !tsr__heap_free_set(heap, segment->pool, segment->is_large) &&
-      !TSR__VECTOR_PUSH(&heap->free_sets,
-                        (tsr__free_set){segment->pool, TSR_NONE, segment->is_large}))
-    return TSR_NONE;
+  uint32_t set = heap->has_free_sets ? make_sets(heap, segment->pool, segment->is_large) : TSR_NONE;
+  if (heap->has_free_sets && set == TSR_NONE) return TSR_NONE;
   if (index == TSR_NONE) {
     if (!TSR__VECTOR_PUSH(&heap->segments, *segment)) return TSR_NONE;
     index = (uint32_t)heap->segments.count - 1;
@@ -250,7 +387,8 @@ static uint32_t new_segment(tsr__heap *heap, const tsr__heap_segment *segment) {
   }
   SEGMENT(index) = *segment;
   SEGMENT(index).order = heap->next_order++;
-  SEGMENT(index).first = TSR_NONE;
+  SEGMENT(index).first = SEGMENT(index).last = TSR_NONE;
+  SEGMENT(index).set = set;
   SEGMENT(index).is_gone = false;
   return index;
 }
@@ -283,8 +421,8 @@ uint32_t tsr__heap_add_segment(tsr__heap *heap, uint64_t address, uint64_t size_
     return TSR_NONE;
   }
   *place = index;
-  SEGMENT(index).first = first;
-  insert_free(heap, first);
+  SEGMENT(index).first = SEGMENT(index).last = first;
+  enlist(heap, first);
   return index;
 }
 
@@ -292,7 +430,7 @@ void tsr__heap_remove_segment(tsr__heap *heap, uint32_t segment) {
   if (!SEGMENT(segment).is_expandable) tsr__map_remove(&heap->segment_at, SEGMENT(segment).address);
   for (uint32_t block = SEGMENT(segment).first; block != TSR_NONE;) {
     uint32_t next = BLOCK(block).next;
-    if (BLOCK(block).use == TSR__BLOCK_FREE) remove_free(heap, block);
+    delist(heap, block);
     drop_block(heap, block);
     block = next;
   }
@@ -301,11 +439,7 @@ void tsr__heap_remove_segment(tsr__heap *heap, uint32_t segment) {
 
 /* ---- expandable reservations ---- */
 
-uint32_t tsr__heap_reservation(tsr__heap *heap, const tsr__heap_segment *like) {
-  for (uint32_t i = 0; i < heap->segments.count; i++)
-    if (SEGMENT(i).is_expandable && !SEGMENT(i).is_gone && SEGMENT(i).stream == like->stream &&
-        SEGMENT(i).pool == like->pool && SEGMENT(i).is_large == like->is_large)
-      return i;
+static uint32_t new_reservation(tsr__heap *heap, const tsr__heap_segment *like) {
   uint32_t index = new_segment(heap, like);
   if (index == TSR_NONE) return TSR_NONE;
   SEGMENT(index).is_expandable = true;
@@ -313,49 +447,81 @@ uint32_t tsr__heap_reservation(tsr__heap *heap, const tsr__heap_segment *like) {
   return index;
 }
 
-/* Make the reservation's blocks cover [address, address + size_bytes), with unmapped ones where
- * nothing was. */
-static bool cover(tsr__heap *heap, uint32_t reservation, uint64_t address, uint64_t size_bytes) {
+uint32_t tsr__heap_reservation(tsr__heap *heap, const tsr__heap_segment *like) {
+  for (uint32_t i = 0; i < heap->segments.count; i++)
+    if (SEGMENT(i).is_expandable && !SEGMENT(i).is_gone && SEGMENT(i).stream == like->stream &&
+        SEGMENT(i).pool == like->pool && SEGMENT(i).is_large == like->is_large)
+      return i;
+  return new_reservation(heap, like);
+}
+
+/* Put an unmapped block at one end of a reservation; the caller made room for it. */
+static void extend(tsr__heap *heap, uint32_t reservation, tsr__heap_block block) {
   tsr__heap_segment *s = &SEGMENT(reservation);
-  uint64_t end = address + size_bytes;
-  tsr__heap_block block = {.previous = TSR_NONE,
-                           .next = TSR_NONE,
-                           .segment = reservation,
-                           .owner = TSR_NONE,
-                           .use = TSR__BLOCK_UNMAPPED};
-  if (s->first == TSR_NONE || address < s->address) {
-    block.address = address;
-    block.size_bytes = s->first == TSR_NONE ? size_bytes : s->address - address;
-    block.next = s->first;
-    uint32_t front = new_block(heap, &block);
-    if (front == TSR_NONE) return false;
-    if (s->first == TSR_NONE)
-      s->size_bytes = size_bytes;
-    else {
-      s->size_bytes += s->address - address;
-      BLOCK(s->first).previous = front;
-    }
-    s->first = front;
-    s->address = address;
-    (void)tsr__heap_give_back(heap, front, TSR__BLOCK_UNMAPPED);
+  block.segment = reservation;
+  block.owner = TSR_NONE;
+  block.use = TSR__BLOCK_UNMAPPED;
+  uint32_t index = new_block(heap, &block);
+  assert(index != TSR_NONE);
+  if (block.previous == TSR_NONE) {
+    s->first = index;
+    s->address = block.address;
+  } else {
+    BLOCK(block.previous).next = index;
   }
-  uint64_t old_end = s->address + s->size_bytes;
-  if (end <= old_end) return true;
-  uint32_t last = s->first;
-  while (BLOCK(last).next != TSR_NONE) last = BLOCK(last).next;
-  block.address = old_end;
-  block.size_bytes = end - old_end;
-  block.previous = last;
-  block.next = TSR_NONE;
-  uint32_t back = new_block(heap, &block);
-  if (back == TSR_NONE) return false;
-  BLOCK(last).next = back;
-  s->size_bytes = end - s->address;
-  (void)tsr__heap_give_back(heap, back, TSR__BLOCK_UNMAPPED);
+  if (block.next == TSR_NONE)
+    s->last = index;
+  else
+    BLOCK(block.next).previous = index;
+  s->size_bytes += block.size_bytes;
+  (void)settle(heap, index);
+}
+
+bool tsr__heap_reserve(tsr__heap *heap, uint32_t reservation, uint64_t address,
+                       uint64_t size_bytes) {
+  tsr__heap_segment *s = &SEGMENT(reservation);
+  if (!prepare(heap, 2)) return false;
+  if (s->first == TSR_NONE) {
+    extend(
+        heap, reservation,
+        (tsr__heap_block){
+            .address = address, .size_bytes = size_bytes, .previous = TSR_NONE, .next = TSR_NONE});
+    return true;
+  }
+  uint64_t end = address + size_bytes, old_end = s->address + s->size_bytes;
+  if (address < s->address)
+    extend(heap, reservation,
+           (tsr__heap_block){.address = address,
+                             .size_bytes = s->address - address,
+                             .previous = TSR_NONE,
+                             .next = s->first});
+  if (end > old_end)
+    extend(heap, reservation,
+           (tsr__heap_block){.address = old_end,
+                             .size_bytes = end - old_end,
+                             .previous = s->last,
+                             .next = TSR_NONE});
   return true;
 }
 
-/* Cut out [address, end) of the block that holds `address`; answers the piece. */
+uint32_t tsr__heap_add_reservation(tsr__heap *heap, uint64_t address, uint64_t size_bytes,
+                                   const tsr__heap_segment *like) {
+  if (!prepare(heap, 2)) return TSR_NONE;
+  uint32_t index = new_reservation(heap, like);
+  if (index == TSR_NONE) return TSR_NONE;
+  (void)tsr__heap_reserve(heap, index, address, size_bytes);
+  return index;
+}
+
+uint32_t tsr__heap_map_front(tsr__heap *heap, uint32_t block, uint64_t size_bytes) {
+  assert(BLOCK(block).use == TSR__BLOCK_UNMAPPED);
+  if (size_bytes < BLOCK(block).size_bytes && tsr__heap_cut(heap, block, size_bytes) == TSR_NONE)
+    return TSR_NONE;
+  return tsr__heap_give_back(heap, block, TSR__BLOCK_FREE);
+}
+
+/* Cut out [address, end) of the block that holds `address`; answers the piece. Cannot fail after
+ * prepare(heap, 2). */
 static uint32_t cut_out(tsr__heap *heap, uint32_t block, uint64_t address, uint64_t end) {
   if (BLOCK(block).address < address) {
     block = tsr__heap_cut(heap, block, address - BLOCK(block).address);
@@ -365,6 +531,14 @@ static uint32_t cut_out(tsr__heap *heap, uint32_t block, uint64_t address, uint6
       tsr__heap_cut(heap, block, end - BLOCK(block).address) == TSR_NONE)
     return TSR_NONE;
   return block;
+}
+
+uint32_t tsr__heap_unmap_inside(tsr__heap *heap, uint32_t block, uint64_t address, uint64_t end) {
+  assert(BLOCK(block).use == TSR__BLOCK_FREE && address >= BLOCK(block).address && end > address &&
+         end <= BLOCK(block).address + BLOCK(block).size_bytes);
+  if (!prepare(heap, 2)) return TSR_NONE;
+  block = cut_out(heap, block, address, end);
+  return tsr__heap_give_back(heap, block, TSR__BLOCK_UNMAPPED);
 }
 
 /* A run of addresses. */
@@ -377,12 +551,13 @@ typedef struct stretch {
 static uint64_t turn(tsr__heap *heap, uint32_t reservation, stretch where, tsr__block_use from,
                      tsr__block_use to) {
   uint64_t turned = 0, at = where.address, end = where.address + where.size_bytes;
+  if (!prepare(heap, 2)) return UINT64_MAX;
   uint32_t block = tsr__heap_find_inside(heap, reservation, at);
   while (block != TSR_NONE && BLOCK(block).address < end) {
     if (BLOCK(block).use == from) {
       uint64_t begin = BLOCK(block).address > at ? BLOCK(block).address : at;
       block = cut_out(heap, block, begin, end);
-      if (block == TSR_NONE) return UINT64_MAX;
+      assert(block != TSR_NONE);
       turned += BLOCK(block).size_bytes;
       block = tsr__heap_give_back(heap, block, to);
     }
@@ -393,7 +568,8 @@ static uint64_t turn(tsr__heap *heap, uint32_t reservation, stretch where, tsr__
 
 bool tsr__heap_map(tsr__heap *heap, uint32_t reservation, uint64_t address, uint64_t size_bytes) {
   if (!size_bytes || address > UINT64_MAX - size_bytes) return true;
-  if (!cover(heap, reservation, address, size_bytes)) return false;
+  if (!prepare(heap, 4)) return false; /* for both steps */
+  if (!tsr__heap_reserve(heap, reservation, address, size_bytes)) return false;
   return turn(heap, reservation, (stretch){address, size_bytes}, TSR__BLOCK_UNMAPPED,
               TSR__BLOCK_FREE) != UINT64_MAX;
 }
@@ -407,33 +583,51 @@ uint64_t tsr__heap_unmap(tsr__heap *heap, uint32_t reservation, uint64_t address
 
 /* ---- checks ---- */
 
+/* How many blocks of a segment belong in a set, by use; `*wrong` is what is wrong with it. */
+static void check_segment(const tsr__heap *heap, uint32_t s, uint64_t listed[2],
+                          const char **wrong) {
+  uint64_t address = SEGMENT(s).address;
+  uint32_t before = TSR_NONE;
+  for (uint32_t b = SEGMENT(s).first; b != TSR_NONE; before = b, b = BLOCK(b).next) {
+    const tsr__heap_block *block = &BLOCK(b);
+    if (block->address != address || !block->size_bytes)
+      *wrong = "blocks do not tile their segment";
+    if (block->segment != s || block->previous != before) *wrong = "a block's links are wrong";
+    if (before != TSR_NONE && BLOCK(before).use == block->use &&
+        (block->use == TSR__BLOCK_FREE || block->use == TSR__BLOCK_UNMAPPED))
+      *wrong = "two free neighbours were not joined";
+    tsr__map by_address = heap->by_address; /* a copy that is only looked into */
+    const uint64_t *found = tsr__map_find(&by_address, block->address);
+    if (!found || *found != b) *wrong = "a block is not found by its address";
+    if (is_listed(heap, b)) listed[block->use == TSR__BLOCK_UNMAPPED]++;
+    address += block->size_bytes;
+  }
+  if (before != SEGMENT(s).last) *wrong = "a segment's last block is not its last";
+  if (address - SEGMENT(s).address != SEGMENT(s).size_bytes)
+    *wrong = "blocks do not add up to their segment";
+}
+
+static void check_set(const tsr__heap *heap, const tsr__free_set *set, uint64_t listed[2],
+                      const char **wrong) {
+  uint32_t next;
+  for (uint32_t b = tsr__heap_lower_bound(heap, set, 0, 0); b != TSR_NONE; b = next) {
+    const tsr__heap_segment *segment = &SEGMENT(BLOCK(b).segment);
+    if (BLOCK(b).use != set->use) *wrong = "a block in a free set is not free";
+    if (segment->pool != set->pool || segment->is_large != set->is_large)
+      *wrong = "a block is in the set of another pool";
+    next = tsr__heap_successor(heap, set, b);
+    if (next != TSR_NONE && !comes_before(heap, b, next)) *wrong = "a free set is out of order";
+    listed[set->use == TSR__BLOCK_UNMAPPED]--;
+  }
+}
+
 const char *tsr__heap_check(const tsr__heap *heap) {
-  for (uint32_t s = 0; s < heap->segments.count; s++) {
-    if (SEGMENT(s).is_gone) continue;
-    uint64_t address = SEGMENT(s).address, total = 0;
-    uint32_t before = TSR_NONE;
-    for (uint32_t b = SEGMENT(s).first; b != TSR_NONE; before = b, b = BLOCK(b).next) {
-      const tsr__heap_block *block = &BLOCK(b);
-      if (block->address != address) return "blocks do not tile their segment";
-      if (block->segment != s || block->previous != before) return "a block's links are wrong";
-      if (before != TSR_NONE && BLOCK(before).use == block->use &&
-          (block->use == TSR__BLOCK_FREE || block->use == TSR__BLOCK_UNMAPPED))
-        return "two free neighbours were not joined";
-      if (tsr__heap_find((tsr__heap *)(uintptr_t)heap, block->address) != b)
-        return "a block is not found by its address";
-      address += block->size_bytes;
-      total += block->size_bytes;
-    }
-    if (total != SEGMENT(s).size_bytes) return "blocks do not add up to their segment";
-  }
-  for (size_t i = 0; i < heap->free_sets.count; i++) {
-    const tsr__free_set *set = &heap->free_sets.items[i];
-    uint32_t b = tsr__heap_lower_bound(heap, set, 0, 0);
-    for (uint32_t next; b != TSR_NONE; b = next) {
-      if (BLOCK(b).use != TSR__BLOCK_FREE) return "a block in a free set is not free";
-      next = tsr__heap_successor(heap, set, b);
-      if (next != TSR_NONE && !comes_before(heap, b, next)) return "a free set is out of order";
-    }
-  }
-  return NULL;
+  const char *wrong = NULL;
+  uint64_t listed[2] = {0, 0};
+  for (uint32_t s = 0; s < heap->segments.count; s++)
+    if (!SEGMENT(s).is_gone) check_segment(heap, s, listed, &wrong);
+  for (size_t i = 0; i < heap->free_sets.count; i++)
+    check_set(heap, &heap->free_sets.items[i], listed, &wrong);
+  if (!wrong && (listed[0] || listed[1])) wrong = "a free block is in no set, or in two";
+  return wrong;
 }

@@ -30,26 +30,30 @@ typedef struct tsr__heap_block {
   uint64_t address, size_bytes, requested_bytes;
   uint32_t previous, next; /* in the segment, or TSR_NONE */
   uint32_t segment;
-  uint32_t left, right; /* in the tree of free blocks */
+  uint32_t left, right; /* in the tree of its set */
   uint32_t owner;       /* the caller's */
+  uint32_t cached_at;   /* searches of its set when it became free, modulo 2^32 */
   uint8_t use;          /* tsr__block_use */
 } tsr__heap_block;
 
 typedef struct tsr__heap_segment {
   uint64_t address, size_bytes; /* of a reservation: from the first to the last byte ever mapped */
   uint64_t order;               /* of creation */
-  uint32_t first;               /* block */
+  uint32_t first, last;         /* blocks, or TSR_NONE */
   uint32_t stream, pool;        /* the caller's ids */
   uint32_t owner;               /* the caller's */
+  uint32_t set;                 /* its free set; the set of its unmapped blocks follows it */
   bool is_large, is_expandable, is_gone;
 } tsr__heap_segment;
 
-/* The free blocks of one pool and size class, ordered by stream, size, tie-break, address: a treap,
- * whose priorities are hashes of the block's index, so that its shape depends on nothing a file can
- * choose. */
+/* The free blocks of one pool and size class, ordered by stream, size, tie-break, address; or its
+ * unmapped ones, ordered by stream, address. A treap, whose priorities are hashes of the block's
+ * index, so that its shape depends on nothing a file can choose. */
 typedef struct tsr__free_set {
   uint32_t pool, root;
+  uint32_t searches; /* the caller's count of searches, modulo 2^32: the clock of cached_at */
   bool is_large;
+  uint8_t use; /* TSR__BLOCK_FREE or TSR__BLOCK_UNMAPPED */
 } tsr__free_set;
 
 typedef struct tsr__heap {
@@ -59,7 +63,8 @@ typedef struct tsr__heap {
   uint32_t free_block_index, free_segment_index; /* reusable indices, linked by next / first */
   tsr__map by_address;                           /* start of a block -> its index */
   tsr__map segment_at;                           /* start of a plain segment -> its index */
-  TSR__VECTOR(tsr__free_set) free_sets;
+  TSR__VECTOR(tsr__free_set) free_sets;          /* in pairs: free, unmapped */
+  tsr__map set_of;                               /* pool and size class -> its pair */
   bool has_free_sets; /* kept only where placement is asked for: they cost O(log n) an operation */
   uint64_t next_order;
 } tsr__heap;
@@ -80,7 +85,8 @@ static inline uint32_t tsr__heap_find(tsr__heap *heap, uint64_t address) {
   return index ? (uint32_t)*index : TSR_NONE;
 }
 
-/* The block of a segment that holds an address, or TSR_NONE; O(blocks of the segment). */
+/* The block of a segment that holds an address, or TSR_NONE; O(blocks of the segment), O(1) in its
+ * last block. */
 uint32_t tsr__heap_find_inside(const tsr__heap *heap, uint32_t segment, uint64_t address);
 
 /* Cut a block in two at `size_bytes` (more than 0, less than its size): the block keeps the front,
@@ -94,8 +100,9 @@ bool tsr__heap_take(tsr__heap *heap, uint32_t block, uint64_t size_bytes, uint64
 uint32_t tsr__heap_give_back(tsr__heap *heap, uint32_t block, tsr__block_use use);
 
 /* The free block PyTorch's best fit finds for a rounded size: the first in order that is large
- * enough, of the same stream. TSR_NONE when there is none or it may not serve. O(log n), needs free
- * sets. */
+ * enough, of the same stream. In expandable mode a later one is preferred while it could grow to
+ * less; in the other mode blocks of expandable segments are passed over. TSR_NONE when there is
+ * none or it may not serve. O(log n) a candidate, needs free sets. */
 uint32_t tsr__heap_best_fit(const tsr__heap *heap, uint32_t pool, bool is_large, uint32_t stream,
                             uint64_t rounded_bytes);
 /* The first free block in order at or after (stream, size), and the one after a block: to walk a
@@ -103,12 +110,32 @@ uint32_t tsr__heap_best_fit(const tsr__heap *heap, uint32_t pool, bool is_large,
 uint32_t tsr__heap_lower_bound(const tsr__heap *heap, const tsr__free_set *set, uint32_t stream,
                                uint64_t size_bytes);
 uint32_t tsr__heap_successor(const tsr__heap *heap, const tsr__free_set *set, uint32_t block);
-/* The set of a pool and class, or NULL when no block was ever free in it. */
+/* The last block in order before (stream, size), and the one before a block. */
+uint32_t tsr__heap_last_before(const tsr__heap *heap, const tsr__free_set *set, uint32_t stream,
+                               uint64_t size_bytes);
+uint32_t tsr__heap_predecessor(const tsr__heap *heap, const tsr__free_set *set, uint32_t block);
+/* The set of a pool and class, or NULL when no block was ever free in it; the same of its unmapped
+ * blocks, whose order knows no sizes: give size 0. Valid until a segment is added. */
 const tsr__free_set *tsr__heap_free_set(const tsr__heap *heap, uint32_t pool, bool is_large);
+const tsr__free_set *tsr__heap_unmapped_set(const tsr__heap *heap, uint32_t pool, bool is_large);
+/* Count a search of a set: free blocks age by it (see cached_at). */
+void tsr__heap_count_search(tsr__heap *heap, uint32_t pool, bool is_large);
 
 /* The reservation that serves a stream, pool and size class; added, covering nothing, if there is
  * none. */
 uint32_t tsr__heap_reservation(tsr__heap *heap, const tsr__heap_segment *like);
+/* A further reservation of `size_bytes` at `address`, unmapped as a whole; TSR_NONE when out of
+ * memory. */
+uint32_t tsr__heap_add_reservation(tsr__heap *heap, uint64_t address, uint64_t size_bytes,
+                                   const tsr__heap_segment *like);
+/* Make a reservation cover a stretch too, unmapped where nothing was. False when out of memory. */
+bool tsr__heap_reserve(tsr__heap *heap, uint32_t reservation, uint64_t address,
+                       uint64_t size_bytes);
+/* Map the front of an unmapped block: it becomes free and joins its neighbours. Answers the joined
+ * block. */
+uint32_t tsr__heap_map_front(tsr__heap *heap, uint32_t block, uint64_t size_bytes);
+/* Unmap [address, end) of the free block that holds it. Answers the joined unmapped block. */
+uint32_t tsr__heap_unmap_inside(tsr__heap *heap, uint32_t block, uint64_t address, uint64_t end);
 /* Map `size_bytes` at `address` into a reservation, which grows to cover it: what was unmapped
  * there becomes free and joins its neighbours. False when out of memory. */
 bool tsr__heap_map(tsr__heap *heap, uint32_t reservation, uint64_t address, uint64_t size_bytes);

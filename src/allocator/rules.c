@@ -35,6 +35,6 @@ uint64_t tsr__segment_size(const tsr_allocator_settings *settings, uint64_t roun
   if (!tsr__is_large(rounded_bytes)) return TSR__SMALL_SEGMENT;
   uint64_t large =
       settings->large_segment_bytes ? settings->large_segment_bytes : TSR__LARGE_SEGMENT;
-  if (rounded_bytes < TSR__LARGE_MIN) return large;
+  if (rounded_bytes < TSR__LARGE_MIN && rounded_bytes <= large) return large;
   return round_up(rounded_bytes, TSR__LARGE_ROUND);
 }

@@ -27,7 +27,8 @@ static inline bool tsr__is_large(uint64_t rounded_bytes) {
 uint64_t tsr__segment_size(const tsr_allocator_settings *settings, uint64_t rounded_bytes);
 
 /* Is what `rounded_bytes` leaves of a free block of `block_bytes` split off? `is_expandable`: the
- * block lies in an expandable segment. */
+ * mode is on (which segment the block lies in does not matter); a trace whose mode is unknown may
+ * be asked by its block's segment instead. */
 static inline bool tsr__should_split(const tsr_allocator_settings *settings, bool is_large,
                                      bool is_expandable, uint64_t block_bytes,
                                      uint64_t rounded_bytes) {

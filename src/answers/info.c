@@ -1,6 +1,6 @@
 /* info.c - what is in this file? Counts per device, and the state at the moment of the snapshot. */
 #include "answers/query.h"
-#include "base/checked.h"
+#include "answers/shares.h"
 #include "base/memory.h"
 #include "timeline/recorded.h"
 
@@ -50,40 +50,34 @@ static void find_times(const tsr_events *events, tsr_info_device *out) {
   }
 }
 
-static void add_block(const tsr_block *block, tsr_totals *end) {
-  if (block->state != TSR_BLOCK_ALLOCATED && block->state != TSR_BLOCK_PENDING_FREE) return;
-  end->active_bytes = tsr__sum_u64(end->active_bytes, block->size_bytes);
-  end->requested_bytes = tsr__sum_u64(end->requested_bytes, block->requested_bytes);
-  if (block->state == TSR_BLOCK_ALLOCATED)
-    end->allocated_bytes = tsr__sum_u64(end->allocated_bytes, block->size_bytes);
-}
-
-static void sum_segments(const tsr_snapshot *snapshot, tsr_info_device *out) {
-  size_t segment_count, block_count;
-  const tsr_segment *segments = tsr_snapshot_segments(snapshot, &segment_count);
-  const tsr_block *blocks = tsr_snapshot_blocks(snapshot, &block_count);
-  for (size_t s = 0; s < segment_count; s++) {
-    const tsr_segment *segment = &segments[s];
-    if (segment->device != out->device) continue;
+static void count_segments(const tsr_snapshot *snapshot, tsr_info_device *out) {
+  size_t count;
+  const tsr_segment *segments = tsr_snapshot_segments(snapshot, &count);
+  for (size_t i = 0; i < count; i++) {
+    if (segments[i].device != out->device) continue;
     out->segment_count++;
-    out->block_count += segment->block_count;
-    out->end.reserved_bytes = tsr__sum_u64(out->end.reserved_bytes, segment->total_bytes);
-    for (uint64_t b = 0; b < segment->block_count; b++)
-      add_block(&blocks[segment->first_block + b], &out->end);
+    out->block_count += segments[i].block_count;
   }
 }
 
 static int describe(const tsr_snapshot *snapshot, tsr_info_device *out, tsr_error *error) {
   tsr_events events = tsr_snapshot_events(snapshot, out->device);
   tsr__recorded recorded = {0};
+  tsr__timeline timeline = {0};
   out->event_count = events.count;
   find_times(&events, out);
-  sum_segments(snapshot, out);
+  count_segments(snapshot, out);
   if (count_actions(snapshot, &events, out) || count_stacks(snapshot, &events, out))
     return tsr__fail_memory(error);
-  int status = tsr__recorded_compute(snapshot, out->device, &recorded, error);
+  int status = tsr__recorded_totals(snapshot, out->device, &recorded, error);
+  if (!status) status = tsr__timeline_compute(snapshot, out->device, true, &timeline, error);
+  if (!status && !(out->warnings = tsr__copy_warnings(&timeline, &out->warning_count)))
+    status = tsr__fail_memory(error);
   out->frees_without_alloc = recorded.frees_without_alloc;
+  out->end = timeline.end;
+  out->replay = timeline.check;
   tsr__recorded_release(&recorded);
+  tsr__timeline_release(&timeline);
   return status;
 }
 
@@ -97,9 +91,10 @@ int tsr_info_compute(const tsr_snapshot *snapshot, const tsr_query *query, tsr_i
   if (!info) return tsr__fail_memory(error);
   info->devices = TSR__NEW_ARRAY(tsr_info_device, count);
   if (!info->devices) status = tsr__fail_memory(error);
-  for (; !status && info->device_count < count; info->device_count++) {
-    info->devices[info->device_count].device = devices[info->device_count];
-    status = describe(snapshot, &info->devices[info->device_count], error);
+  while (!status && info->device_count < count) {
+    tsr_info_device *device = &info->devices[info->device_count];
+    device->device = devices[info->device_count++];
+    status = describe(snapshot, device, error);
   }
   if (status)
     tsr_info_free(info);
@@ -110,7 +105,10 @@ int tsr_info_compute(const tsr_snapshot *snapshot, const tsr_query *query, tsr_i
 
 void tsr_info_free(tsr_info *info) {
   if (!info) return;
-  for (size_t i = 0; i < info->device_count; i++) tsr__free(info->devices[i].actions);
+  for (size_t i = 0; i < info->device_count; i++) {
+    tsr__free(info->devices[i].actions);
+    tsr__free(info->devices[i].warnings);
+  }
   tsr__free(info->devices);
   tsr__free(info);
 }

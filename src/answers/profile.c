@@ -65,9 +65,9 @@ int tsr_profile_compute(const tsr_snapshot *snapshot, tsr_profile_by by, const t
   profile->devices = TSR__NEW_ARRAY(tsr_profile_device, count);
   status = profile->devices ? tsr__categories_compute(snapshot, &categories, error)
                             : tsr__fail_memory(error);
-  for (; !status && profile->device_count < count; profile->device_count++) {
+  while (!status && profile->device_count < count) {
     tsr_profile_device *device = &profile->devices[profile->device_count];
-    device->device = devices[profile->device_count];
+    device->device = devices[profile->device_count++];
     status = describe(snapshot, &categories, device, error);
   }
   tsr__categories_release(&categories);

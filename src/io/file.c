@@ -1,4 +1,7 @@
-/* file.c - a stream over a file or standard input. */
+/* file.c - a stream over a file or standard input.
+ *
+ * The bottom of every stack of streams that does not stand on memory. What it reads goes straight
+ * into the reader's window; it keeps nothing but the handle. Standard input is left open. */
 #include "base/memory.h"
 #include "base/os.h"
 #include "io/source.h"
@@ -26,7 +29,7 @@ int tsr__stream_file(const char *path, tsr__stream **out, uint64_t *size_bytes, 
     tsr__free(file);
     return status;
   }
-  file->base = (tsr__stream){file_read, file_close};
+  file->base = (tsr__stream){.read = file_read, .close = file_close};
   *out = &file->base;
   return 0;
 }

@@ -13,13 +13,18 @@
 enum { WINDOW_BYTES = 512 << 10 };
 
 int tsr__source_open(tsr__source *source, tsr__stream *stream, tsr_error *error) {
-  unsigned char *buffer = tsr__realloc(NULL, WINDOW_BYTES, 1);
+  return tsr__source_open_sized(source, stream, WINDOW_BYTES, error);
+}
+
+int tsr__source_open_sized(tsr__source *source, tsr__stream *stream, size_t window_bytes,
+                           tsr_error *error) {
+  unsigned char *buffer = tsr__realloc(NULL, window_bytes, 1);
   if (!buffer) {
     stream->close(stream);
     return tsr__fail_memory(error);
   }
   *source =
-      (tsr__source){.data = buffer, .buffer = buffer, .capacity = WINDOW_BYTES, .stream = stream};
+      (tsr__source){.data = buffer, .buffer = buffer, .capacity = window_bytes, .stream = stream};
   return 0;
 }
 
@@ -49,8 +54,8 @@ int tsr__source_fill(tsr__source *source, size_t consumed, tsr_error *error) {
     memmove(source->buffer, source->data, source->size);
   }
   source->data = source->buffer;
-  ptrdiff_t got = source->stream->read(source->stream, source->buffer + source->size,
-                                       source->capacity - source->size, error);
+  ptrdiff_t got = tsr__stream_read(source->stream, source->buffer + source->size,
+                                   source->capacity - source->size, error);
   if (got < 0) return (int)got;
   source->size += (size_t)got;
   source->at_end = got == 0;

@@ -8,7 +8,13 @@
  * Memory is one window, however long the input: a file, a pipe and a decompressor look the same,
  * and no file is mapped, so a file that shrinks while it is read cannot crash the reader.
  *
- * A stream is what a window is filled from: files here, decompressors beside them. */
+ * A stream is what a window is filled from. Streams stand on one another: each owns the one below
+ * it and pulls from it piece by piece, so no form of input is ever in memory as a whole.
+ *
+ *   a .pickle.gz in a zip:   file <- ahead <- zip <- ahead <- gzip <- ahead <- window
+ *
+ * "Ahead" streams let detect.h look at the first bytes; the bottom is a file or a piece of memory.
+ */
 #ifndef TSR_IO_SOURCE_H
 #define TSR_IO_SOURCE_H
 
@@ -18,13 +24,47 @@
 
 #include "base/error.h"
 
+/* How a stream ended, worst last. Damage found before the first byte is an error instead; later it
+ * ends the stream, because what was read up to there can still answer. */
+typedef enum tsr__ending {
+  TSR__ENDING_WHOLE,
+  TSR__ENDING_CUT,    /* the input ended before the form said so */
+  TSR__ENDING_DAMAGED /* what followed could not be decoded, or a checksum is wrong */
+} tsr__ending;
+
+/* A stream's own fields and functions; a kind of stream is a struct that begins with this one. Only
+ * tsr__stream_read calls `read`. */
 typedef struct tsr__stream tsr__stream;
 struct tsr__stream {
-  /* Up to `size` (never 0) bytes: how many, 0 at the end, or a negative tsr_status. */
+  /* Up to `size` (never 0) bytes: how many, 0 at the end and ever after, or a negative tsr_status,
+   * after which there is nothing to do but to close. */
   ptrdiff_t (*read)(tsr__stream *stream, unsigned char *buffer, size_t size, tsr_error *error);
   /* Release the stream and what it reads from. */
   void (*close)(tsr__stream *stream);
+  tsr__stream *below;       /* what it reads from, which `close` closes; NULL at the bottom */
+  uint64_t delivered_bytes; /* by all reads so far */
+  uint32_t more_payloads;   /* snapshots in the input beside the one delivered; set at the end */
+  tsr__ending ending;       /* set at the end; never better than that of the stream below */
 };
+
+/* Read from `stream`, as its `read` says. */
+ptrdiff_t tsr__stream_read(tsr__stream *stream, unsigned char *buffer, size_t size,
+                           tsr_error *error);
+/* Bytes taken from the bottom so far: of the input as stored, a window's read-ahead included. */
+uint64_t tsr__stream_stored_bytes(const tsr__stream *stream);
+/* more_payloads of this stream and all below it. */
+uint32_t tsr__stream_more_payloads(const tsr__stream *stream);
+
+/* A stream over a file ("-": standard input). `*size_bytes` as in tsr__os_open. Fails with
+ * TSR_ERROR_IO or _MEMORY. */
+int tsr__stream_file(const char *path, tsr__stream **out, uint64_t *size_bytes, tsr_error *error);
+/* A stream over a piece of memory, which must outlive it. Fails with TSR_ERROR_MEMORY. */
+int tsr__stream_memory(const void *data, size_t size_bytes, tsr__stream **out, tsr_error *error);
+/* A stream that delivers what `below` does, and shows its first `*size` bytes beforehand: `wanted`,
+ * or less where the input is shorter. They are valid until the first read. Owns `below` from now
+ * on, also on failure. Fails as `below` does, or with TSR_ERROR_MEMORY. */
+int tsr__stream_ahead(tsr__stream *below, size_t wanted, tsr__stream **out,
+                      const unsigned char **bytes, size_t *size, tsr_error *error);
 
 /* Invariants: data[0 .. size) are the bytes offset .. offset + size of the input; at_end says that
  * nothing follows them. */
@@ -39,12 +79,11 @@ typedef struct tsr__source {
   size_t capacity;
 } tsr__source;
 
-/* A stream over a file ("-": standard input). `*size_bytes` as in tsr__os_open. Fails with
- * TSR_ERROR_IO or _MEMORY. */
-int tsr__stream_file(const char *path, tsr__stream **out, uint64_t *size_bytes, tsr_error *error);
-
 /* A window over `stream`, which the source owns from now on, also on failure. */
 int tsr__source_open(tsr__source *source, tsr__stream *stream, tsr_error *error);
+/* The same with a window of `window_bytes` (at least 2) to begin with. */
+int tsr__source_open_sized(tsr__source *source, tsr__stream *stream, size_t window_bytes,
+                           tsr_error *error);
 /* The whole of a piece of memory, which must outlive the source. */
 void tsr__source_memory(tsr__source *source, const void *data, size_t size_bytes);
 /* A zeroed source is fine. */

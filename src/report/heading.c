@@ -7,6 +7,8 @@
  */
 #include "report/heading.h"
 
+#include <string.h>
+
 #include "base/format.h"
 
 #define SCHEMA "tessera/1"
@@ -38,13 +40,26 @@ static void emit_warning(tsr__emitter *emitter, const tsr_warning *warning) {
   tsr__emit_line(emitter, TSR__PLAIN, 0);
 }
 
-int tsr__heading_close(tsr__emitter *emitter, const tsr_report_input *input, tsr_error *error) {
+void tsr__warnings_add(tsr__warning_list *list, const tsr_warning *warnings, size_t count) {
+  for (size_t i = 0; i < count; i++) {
+    size_t k = 0;
+    while (k < list->count && strcmp(list->items[k].code, warnings[i].code) != 0) k++;
+    if (k < list->count)
+      list->items[k].count += warnings[i].count;
+    else if (k < sizeof list->items / sizeof *list->items)
+      list->items[list->count++] = warnings[i];
+  }
+}
+
+int tsr__heading_close(tsr__emitter *emitter, const tsr_report_input *input,
+                       const tsr__warning_list *more, tsr_error *error) {
   tsr__emit_end(emitter);
   size_t count = 0;
   const tsr_warning *warnings = tsr_snapshot_warnings(input->snapshot, &count);
   tsr__emit_space(emitter);
   tsr__emit_array(emitter, "warnings");
   for (size_t i = 0; i < count; i++) emit_warning(emitter, &warnings[i]);
+  for (size_t i = 0; more && i < more->count; i++) emit_warning(emitter, &more->items[i]);
   tsr__emit_end(emitter);
   tsr__emit_end(emitter);
   return tsr__emitter_finish(emitter, error);

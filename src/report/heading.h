@@ -6,9 +6,18 @@
 
 /* Begin the report of `command` on `input`: opens the root object and its "devices" array. */
 void tsr__heading_open(tsr__emitter *emitter, const char *command, const tsr_report_input *input);
-/* Close both, with the snapshot's warnings in between, and finish the emitter: answers what
- * tsr__emitter_finish answers. */
-int tsr__heading_close(tsr__emitter *emitter, const tsr_report_input *input, tsr_error *error);
+/* Warnings of an answer, over all its devices: those of one code are one. */
+typedef struct tsr__warning_list {
+  tsr_warning items[32];
+  size_t count;
+} tsr__warning_list;
+
+void tsr__warnings_add(tsr__warning_list *list, const tsr_warning *warnings, size_t count);
+
+/* Close both, with the snapshot's warnings and the answer's in between (`more` may be NULL), and
+ * finish the emitter: answers what tsr__emitter_finish answers. */
+int tsr__heading_close(tsr__emitter *emitter, const tsr_report_input *input,
+                       const tsr__warning_list *more, tsr_error *error);
 
 /* "s" unless `count` is 1. */
 const char *tsr__plural(uint64_t count);

@@ -93,6 +93,44 @@ static void emit_actions(tsr__emitter *emitter, const tsr_snapshot *snapshot,
   tsr__emit_space(emitter);
 }
 
+static void emit_end_totals(tsr__emitter *emitter, const tsr_totals *end) {
+  tsr__emit_object(emitter, "end");
+  tsr__emit_field(emitter, "requested_bytes", "requested at the end",
+                  tsr__bytes(end->requested_bytes));
+  tsr__emit_field(emitter, "allocated_bytes", "allocated at the end",
+                  tsr__bytes(end->allocated_bytes));
+  tsr__emit_field(emitter, "active_bytes", "active at the end", tsr__bytes(end->active_bytes));
+  tsr__emit_field(emitter, "reserved_bytes", "reserved at the end",
+                  tsr__bytes(end->reserved_bytes));
+  tsr__emit_end(emitter);
+}
+
+/* How far the replay can be trusted; in text one line for each question the trace could put. */
+static void emit_agreement(tsr__emitter *emitter, const char *title, uint64_t matched,
+                           uint64_t whole) {
+  char text[2 * TSR__FORMAT_BYTES], first[TSR__FORMAT_BYTES], second[TSR__FORMAT_BYTES];
+  if (!whole) return;
+  (void)snprintf(text, sizeof text, "%s of %s", tsr__format_count(matched, first),
+                 tsr__format_count(whole, second));
+  tsr__emit_field(emitter, NULL, title, tsr__string(text));
+}
+
+static void emit_replay(tsr__emitter *emitter, const tsr_replay_check *replay) {
+  tsr__emit_object(emitter, "replay");
+  tsr__emit_field(emitter, "reused", NULL, tsr__count(replay->reused));
+  tsr__emit_field(emitter, "reused_matched", NULL, tsr__count(replay->reused_matched));
+  tsr__emit_field(emitter, "segments_new", NULL, tsr__count(replay->segments_new));
+  tsr__emit_field(emitter, "segments_matched", NULL, tsr__count(replay->segments_matched));
+  tsr__emit_field(emitter, "final_blocks", NULL, tsr__count(replay->final_blocks));
+  tsr__emit_field(emitter, "final_matched", NULL, tsr__count(replay->final_matched));
+  tsr__emit_end(emitter);
+  emit_agreement(emitter, "replay: reused where predicted", replay->reused_matched, replay->reused);
+  emit_agreement(emitter, "replay: segments as predicted", replay->segments_matched,
+                 replay->segments_new);
+  emit_agreement(emitter, "replay: final blocks as recorded", replay->final_matched,
+                 replay->final_blocks);
+}
+
 static void emit_device(tsr__emitter *emitter, const tsr_snapshot *snapshot,
                         const tsr_info_device *device) {
   bool has_time = device->first_time_us != TSR_TIME_NONE;
@@ -112,16 +150,8 @@ static void emit_device(tsr__emitter *emitter, const tsr_snapshot *snapshot,
   tsr__emit_field(emitter, "frees_without_alloc",
                   device->frees_without_alloc ? "frees without an alloc" : NULL,
                   tsr__count(device->frees_without_alloc));
-  tsr__emit_object(emitter, "end");
-  tsr__emit_field(emitter, "requested_bytes", "requested at the end",
-                  tsr__bytes(device->end.requested_bytes));
-  tsr__emit_field(emitter, "allocated_bytes", "allocated at the end",
-                  tsr__bytes(device->end.allocated_bytes));
-  tsr__emit_field(emitter, "active_bytes", "active at the end",
-                  tsr__bytes(device->end.active_bytes));
-  tsr__emit_field(emitter, "reserved_bytes", "reserved at the end",
-                  tsr__bytes(device->end.reserved_bytes));
-  tsr__emit_end(emitter);
+  emit_end_totals(emitter, &device->end);
+  emit_replay(emitter, &device->replay);
   tsr__emit_end(emitter);
 }
 
@@ -134,5 +164,8 @@ int tsr_report_info(const tsr_report_input *input, const tsr_info *info,
   if (tsr__emitter_is_text(&emitter)) print_file(&emitter, input, info);
   for (size_t i = 0; i < info->device_count; i++)
     emit_device(&emitter, input->snapshot, &info->devices[i]);
-  return tsr__heading_close(&emitter, input, error);
+  tsr__warning_list warnings = {0};
+  for (size_t i = 0; i < info->device_count; i++)
+    tsr__warnings_add(&warnings, info->devices[i].warnings, info->devices[i].warning_count);
+  return tsr__heading_close(&emitter, input, &warnings, error);
 }

@@ -98,5 +98,5 @@ int tsr_report_profile(const tsr_report_input *input, const tsr_profile *profile
     tsr__emit_printf(&emitter, TSR__BOLD, "No device has events or segments.");
   for (size_t i = 0; i < profile->device_count; i++)
     emit_device(&emitter, profile->by, &profile->devices[i]);
-  return tsr__heading_close(&emitter, input, error);
+  return tsr__heading_close(&emitter, input, NULL, error);
 }

@@ -98,15 +98,11 @@ void tsr__resolve(tsr__assembler *assembler, uint32_t index, tsr__value resolved
   container->items.count = 0;
   if (container->items.capacity > KEPT_ITEMS || container->is_pinned)
     TSR__VECTOR_FREE(&container->items);
+  /* The slot is known to have room, so this cannot fail unless the value must be boxed; then the
+   * container stays as the place to look it up. */
+  if (container->memo != TSR_NONE && tsr__memo_put(assembler, container->memo, resolved, NULL))
+    container->is_pinned = true;
   if (container->is_pinned) return;
-  if (container->memo != TSR_NONE) {
-    /* The slot is known to have room, so this cannot fail unless the value must be boxed; then the
-     * container stays as the place to look it up. */
-    if (tsr__memo_put(assembler, container->memo, resolved, NULL)) {
-      container->is_pinned = true;
-      return;
-    }
-  }
   container->next_free = assembler->first_free;
   assembler->first_free = index;
   assembler->live_containers--;
@@ -131,7 +127,9 @@ static int settle(tsr__assembler *assembler, tsr__value *value, tsr_error *error
   tsr__container *dict = tsr__container_of(assembler, *value);
   if (!dict || dict->kind != TSR__DICT || !dict->items.count) return 0;
   tsr__value row = tsr__value_plain(TSR__NOTHING);
+  dict->is_visiting = true; /* it may hold itself, and its items must stay while they are read */
   int status = tsr__make_row(assembler, dict->items.items, dict->items.count, &row, error);
+  assembler->containers.items[value->id].is_visiting = false;
   if (status || row.tag == TSR__NOTHING) return status;
   tsr__resolve(assembler, value->id, row);
   *value = row;
@@ -222,7 +220,7 @@ int tsr__make_tuple(tsr__assembler *assembler, const tsr__value *values, size_t 
 /* A frame that is only a text, as some third parties write. */
 static int frame_of_text(tsr__assembler *assembler, uint32_t string, uint32_t *frame,
                          tsr_error *error) {
-  tsr__frame_key key = {{string, TSR_NONE, TSR_LINE_UNKNOWN}, 0};
+  tsr__frame_key key = {{string, TSR_NONE, TSR_LINE_UNKNOWN}, 0, 0};
   *frame = tsr__snapshot_frame_id(assembler->snapshot, &key);
   return *frame == TSR_NONE ? tsr__fail_memory(error) : 0;
 }
@@ -283,6 +281,11 @@ static int keep_container(tsr__assembler *assembler, uint32_t index, uint32_t de
   tsr_snapshot *snapshot = assembler->snapshot;
   size_t count = assembler->containers.items[index].items.count;
   uint64_t first = snapshot->loose_values.count;
+  if (assembler->containers.items[index].trace != TSR_NONE) {
+    snapshot->tally[TSR__WARN_EVENTS_MALFORMED] += count;
+    *out = tsr__value_id(TSR__TRACE, assembler->containers.items[index].trace);
+    return 0;
+  }
   if (first + count > assembler->limits.loose_values) return fail_loose(assembler, error);
   if (!TSR__VECTOR_RESERVE(&snapshot->loose_values, count)) return tsr__fail_memory(error);
   snapshot->loose_values.count += count;

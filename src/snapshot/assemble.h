@@ -28,7 +28,7 @@ typedef struct tsr__container {
   uint32_t next_free;            /* in the list of free containers */
   uint8_t kind;                  /* tsr__container_kind */
   bool is_pinned;                /* named from more places than `memo`: never reused */
-  bool is_visiting;              /* being turned into loose values: a second visit is a cycle */
+  bool is_visiting;              /* being turned into something: a second visit is a cycle */
 } tsr__container;
 
 typedef struct tsr__assembler {
@@ -50,9 +50,6 @@ typedef struct tsr__assembler {
 void tsr__assembler_init(tsr__assembler *assembler, tsr_snapshot *snapshot,
                          const tsr_limits *limits);
 void tsr__assembler_release(tsr__assembler *assembler);
-
-/* The limits with their defaults filled in. */
-tsr_limits tsr__limits_or_default(const tsr_limits *limits);
 
 /* A new, empty container. Like all below: TSR_ERROR_MEMORY, or TSR_ERROR_LIMIT. */
 int tsr__open_container(tsr__assembler *assembler, tsr__container_kind kind, tsr__value *out,
@@ -111,7 +108,7 @@ typedef enum tsr__memo_tag {
 /* Make room for slots up to and including `index`; new ones are unset. */
 int tsr__memo_reserve(tsr__assembler *assembler, size_t index, tsr_error *error);
 int tsr__memo_put(tsr__assembler *assembler, size_t index, tsr__value value, tsr_error *error);
-/* The value in a slot; TSR__NOTHING when it was never set. */
+/* The value in a slot, pinned if it is an open container; TSR__NOTHING when it was never set. */
 tsr__value tsr__memo_get(const tsr__assembler *assembler, size_t index);
 
 #endif

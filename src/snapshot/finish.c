@@ -1,16 +1,22 @@
 /* finish.c - from the top-level value to a finished snapshot.
  *
  * The top is a dict with `segments` and `device_traces` (either may be missing), or, as
- * torch.cuda.memory_snapshot() and releases before 2.0 write it, the bare list of segments. Rows
- * that the top does not lead to (pinned host memory, say) are left out of the tables again. */
+ * torch.cuda.memory_snapshot() and releases before 2.0 write it, the bare list of segments. What it
+ * lists comes first in the tables; rows that only other values lead to (pinned host memory has
+ * segments too) come behind, for a writer. */
+#include <string.h>
+
 #include "snapshot/assemble.h"
+
+/* Row numbers of a table. */
+typedef TSR__VECTOR(uint32_t) tsr__order;
 
 typedef struct finish {
   tsr__assembler *assembler;
   tsr_snapshot *snapshot;
-  TSR__VECTOR(uint32_t) order;       /* per device: index of its trace, or TSR_NONE */
-  TSR__VECTOR(uint32_t) segments;    /* rows, in the order of the list */
-  TSR__VECTOR(uint32_t) annotations; /* rows */
+  TSR__VECTOR(uint32_t) order; /* per device: index of its trace, or TSR_NONE */
+  tsr__order segments;         /* rows, in the order of the list */
+  tsr__order annotations;
 } finish;
 
 static tsr__container *list_of(finish *f, tsr__value value) {
@@ -54,19 +60,28 @@ static int collect_traces(finish *f, tsr__value value, tsr_error *error) {
                      list->items.count, (unsigned)f->assembler->limits.devices);
   for (size_t i = 0; i < list->items.count; i++) {
     tsr__container *trace = list_of(f, list->items.items[i]);
-    if (!TSR__VECTOR_PUSH(&f->order, trace ? trace->trace : TSR_NONE))
-      return tsr__fail_memory(error);
+    tsr__value item = tsr__current(f->assembler, list->items.items[i]);
+    uint32_t index = trace ? trace->trace : item.tag == TSR__TRACE ? item.id : TSR_NONE;
+    if (!TSR__VECTOR_PUSH(&f->order, index)) return tsr__fail_memory(error);
     if (trace)
       f->snapshot->tally[TSR__WARN_EVENTS_MALFORMED] += trace->items.count;
-    else if (list->items.items[i].tag != TSR__STACK)
+    else if (item.tag != TSR__STACK && item.tag != TSR__TRACE)
       tsr__tally(f->snapshot, TSR__WARN_EVENTS_MALFORMED);
   }
   return 0;
 }
 
+/* Is it a key of the top whose value is a list of rows? */
+static bool is_list_key(tsr__value key) {
+  return key.tag == TSR__STRING &&
+         (key.id == TSR__NAME_SEGMENTS || key.id == TSR__NAME_DEVICE_TRACES ||
+          key.id == TSR__NAME_EXTERNAL_ANNOTATIONS);
+}
+
 static int collect_extra(finish *f, const tsr__value pair[2], tsr_error *error) {
   tsr__extra extra = {.table = TSR__NULL, .key = pair[0].id};
-  if (pair[0].tag != TSR__STRING || pair[0].id != TSR__NAME_ALLOCATOR_SETTINGS)
+  if (!is_list_key(pair[0]) &&
+      !(pair[0].tag == TSR__STRING && pair[0].id == TSR__NAME_ALLOCATOR_SETTINGS))
     tsr__tally(f->snapshot, TSR__WARN_KEYS_UNKNOWN);
   if (pair[0].tag != TSR__STRING) return 0;
   int status = tsr__resolve_loose(f->assembler, pair[1], &extra.value, error);
@@ -74,18 +89,22 @@ static int collect_extra(finish *f, const tsr__value pair[2], tsr_error *error) 
   return TSR__VECTOR_PUSH(&f->snapshot->extras, extra) ? 0 : tsr__fail_memory(error);
 }
 
-static int collect_top(finish *f, tsr__value top, tsr_error *error) {
+/* The pairs of the top whose values are lists of rows, or all others. */
+static int collect_pairs(finish *f, tsr__value top, bool lists, tsr_error *error) {
   size_t count = tsr__container_of(f->assembler, top)->items.count;
   for (size_t i = 0; i + 1 < count; i += 2) {
     tsr__value *items = tsr__container_of(f->assembler, top)->items.items;
     tsr__value pair[2] = {items[i], tsr__current(f->assembler, items[i + 1])};
     int status;
+    if (is_list_key(pair[0]) != lists) continue;
     switch (pair[0].tag == TSR__STRING ? pair[0].id : TSR_NONE) {
     case TSR__NAME_SEGMENTS: status = collect_segments(f, pair[1], error); break;
     case TSR__NAME_DEVICE_TRACES: status = collect_traces(f, pair[1], error); break;
     case TSR__NAME_EXTERNAL_ANNOTATIONS: status = collect_annotations(f, pair[1], error); break;
     default: status = collect_extra(f, pair, error);
     }
+    if (!status && is_list_key(pair[0]) && !list_of(f, pair[1]) && pair[1].tag != TSR__STACK)
+      status = collect_extra(f, pair, error);
     if (status) return status;
     if (pair[0].tag == TSR__STRING && pair[0].id < TSR__KEY_COUNT)
       f->snapshot->top_keys |= UINT64_C(1) << pair[0].id;
@@ -93,7 +112,54 @@ static int collect_top(finish *f, tsr__value top, tsr_error *error) {
   return 0;
 }
 
-/* ---- keep only what the top leads to ---- */
+static int collect_top(finish *f, tsr__value top, tsr_error *error) {
+  tsr__container_of(f->assembler, top)->is_visiting = true; /* it may hold itself */
+  /* The lists go first: an unknown key may name one of them too, and would use it up. */
+  int status = collect_pairs(f, top, true, error);
+  return status ? status : collect_pairs(f, top, false, error);
+}
+
+/* ---- first what the top lists, then the rest ---- */
+
+/* The rows of a table in their new order, and what becomes of the values that name them. */
+static int order_rows(finish *f, tsr__tag tag, const uint32_t *listed, size_t listed_count,
+                      size_t table_count, tsr__order *order, tsr_error *error) {
+  tsr_snapshot *s = f->snapshot;
+  uint32_t *moved = TSR__NEW_ARRAY(uint32_t, table_count);
+  if (!moved || !TSR__VECTOR_RESERVE(order, listed_count + table_count)) {
+    tsr__free(moved);
+    return tsr__fail_memory(error);
+  }
+  for (size_t i = 0; i < table_count; i++) moved[i] = TSR_NONE;
+  for (size_t i = 0; i < listed_count; i++) {
+    moved[listed[i]] = (uint32_t)i;
+    order->items[order->count++] = listed[i];
+  }
+  for (size_t i = 0; i < table_count; i++) {
+    if (moved[i] != TSR_NONE) continue;
+    moved[i] = (uint32_t)order->count;
+    order->items[order->count++] = (uint32_t)i;
+  }
+  for (size_t i = 0; i < s->loose_values.count; i++)
+    if (s->loose_values.items[i].tag == (uint32_t)tag)
+      s->loose_values.items[i].id = moved[s->loose_values.items[i].id];
+  for (size_t i = 0; i < s->extras.count; i++)
+    if (s->extras.items[i].value.tag == (uint32_t)tag)
+      s->extras.items[i].value.id = moved[s->extras.items[i].value.id];
+  tsr__free(moved);
+  return 0;
+}
+
+/* Put a vector's items into that order. */
+#define REORDER(vector, order)                                                          \
+  do {                                                                                  \
+    size_t old_ = (vector)->count, count_ = (order)->count;                             \
+    if (!TSR__VECTOR_RESERVE((vector), count_)) goto out;                               \
+    for (size_t i_ = 0; i_ < count_; i_++)                                              \
+      (vector)->items[old_ + i_] = (vector)->items[(order)->items[i_]];                 \
+    memmove((vector)->items, (vector)->items + old_, count_ * sizeof *(vector)->items); \
+    (vector)->count = count_;                                                           \
+  } while (0)
 
 static bool is_identity(const uint32_t *rows, size_t count, size_t table_count) {
   if (count != table_count) return false;
@@ -102,62 +168,38 @@ static bool is_identity(const uint32_t *rows, size_t count, size_t table_count) 
   return true;
 }
 
-/* Extras follow their row to its new place; those of rows left out go. */
-static int move_extras(finish *f, tsr__tag table, const uint32_t *rows, size_t count,
-                       size_t table_count, tsr_error *error) {
-  uint32_t *moved = TSR__NEW_ARRAY(uint32_t, table_count);
-  if (!moved) return tsr__fail_memory(error);
-  for (size_t i = 0; i < table_count; i++) moved[i] = TSR_NONE;
-  for (size_t i = 0; i < count; i++) moved[rows[i]] = (uint32_t)i;
-  size_t kept = 0;
-  tsr__extra *extras = f->snapshot->extras.items;
-  for (size_t i = 0; i < f->snapshot->extras.count; i++) {
-    tsr__extra extra = extras[i];
-    if (extra.table == (uint32_t)table) {
-      if (extra.row >= table_count || moved[extra.row] == TSR_NONE) continue;
-      extra.row = moved[extra.row];
-    }
-    extras[kept++] = extra;
-  }
-  f->snapshot->extras.count = kept;
-  tsr__free(moved);
-  return 0;
-}
-
 static int gather_segments(finish *f, tsr_error *error) {
   tsr_snapshot *s = f->snapshot;
-  const uint32_t *rows = f->segments.items;
-  size_t count = f->segments.count, old_count = s->segments.count;
-  if (is_identity(rows, count, old_count)) return 0;
-  int status = move_extras(f, TSR__SEGMENT, rows, count, old_count, error);
-  if (status) return status;
-  if (!TSR__VECTOR_RESERVE(&s->segments, count) || !TSR__VECTOR_RESERVE(&s->segments_more, count))
-    return tsr__fail_memory(error);
-  for (size_t i = 0; i < count; i++) {
-    s->segments.items[old_count + i] = s->segments.items[rows[i]];
-    s->segments_more.items[old_count + i] = s->segments_more.items[rows[i]];
-  }
-  for (size_t i = 0; i < count; i++) {
-    s->segments.items[i] = s->segments.items[old_count + i];
-    s->segments_more.items[i] = s->segments_more.items[old_count + i];
-  }
-  s->segments.count = s->segments_more.count = count;
-  return 0;
+  tsr__order order = {0};
+  s->segment_count = f->segments.count;
+  if (is_identity(f->segments.items, f->segments.count, s->segments.count)) return 0;
+  int status = order_rows(f, TSR__SEGMENT, f->segments.items, f->segments.count, s->segments.count,
+                          &order, error);
+  if (status) goto out;
+  status = TSR_ERROR_MEMORY;
+  REORDER(&s->segments, &order);
+  REORDER(&s->segments_more, &order);
+  status = 0;
+out:
+  TSR__VECTOR_FREE(&order);
+  return status == TSR_ERROR_MEMORY ? tsr__fail_memory(error) : status;
 }
 
 static int gather_annotations(finish *f, tsr_error *error) {
   tsr_snapshot *s = f->snapshot;
-  const uint32_t *rows = f->annotations.items;
-  size_t count = f->annotations.count, old_count = s->annotations.count;
-  if (is_identity(rows, count, old_count)) return 0;
-  int status = move_extras(f, TSR__ANNOTATION, rows, count, old_count, error);
-  if (status) return status;
-  if (!TSR__VECTOR_RESERVE(&s->annotations, count)) return tsr__fail_memory(error);
-  for (size_t i = 0; i < count; i++)
-    s->annotations.items[old_count + i] = s->annotations.items[rows[i]];
-  for (size_t i = 0; i < count; i++) s->annotations.items[i] = s->annotations.items[old_count + i];
-  s->annotations.count = count;
-  return 0;
+  tsr__order order = {0};
+  s->annotation_count = f->annotations.count;
+  if (is_identity(f->annotations.items, f->annotations.count, s->annotations.count)) return 0;
+  int status = order_rows(f, TSR__ANNOTATION, f->annotations.items, f->annotations.count,
+                          s->annotations.count, &order, error);
+  if (status) goto out;
+  status = TSR_ERROR_MEMORY;
+  REORDER(&s->annotations, &order);
+  REORDER(&s->annotations_more, &order);
+  status = 0;
+out:
+  TSR__VECTOR_FREE(&order);
+  return status == TSR_ERROR_MEMORY ? tsr__fail_memory(error) : status;
 }
 
 /* ---- is it a snapshot at all? ---- */

@@ -60,6 +60,15 @@ int tsr__memo_put(tsr__assembler *assembler, size_t index, tsr__value value, tsr
   return 0;
 }
 
+/* A container that is still open is named from the memo and from wherever it is being filled, or
+ * waits to be: its place must not be reused once the new mention has turned it into something. */
+static tsr__value pinned(const tsr__assembler *assembler, tsr__value value) {
+  value = tsr__current(assembler, value);
+  tsr__container *container = tsr__container_of(assembler, value);
+  if (container) container->is_pinned = true;
+  return value;
+}
+
 tsr__value tsr__memo_get(const tsr__assembler *assembler, size_t index) {
   if (index >= assembler->memo_count) return tsr__value_plain(TSR__NOTHING);
   uint32_t slot = assembler->memo[index], id = slot >> TSR__MEMO_TAG_BITS;
@@ -71,8 +80,8 @@ tsr__value tsr__memo_get(const tsr__assembler *assembler, size_t index) {
   case TSR__MEMO_EVENT: return tsr__value_id(TSR__EVENT, id);
   case TSR__MEMO_BLOCK: return tsr__value_id(TSR__BLOCK, id);
   case TSR__MEMO_PAIR: return tsr__value_id(TSR__PAIR, id);
-  case TSR__MEMO_CONTAINER: return tsr__current(assembler, tsr__value_id(TSR__CONTAINER, id));
+  case TSR__MEMO_CONTAINER: return pinned(assembler, tsr__value_id(TSR__CONTAINER, id));
   case TSR__MEMO_BOXED: break;
   }
-  return tsr__current(assembler, assembler->boxed.items[id]);
+  return pinned(assembler, assembler->boxed.items[id]);
 }

@@ -5,8 +5,10 @@
 #include "io/source.h"
 #include "tessera/snapshot.h"
 
-/* Read the snapshot that `source` holds; `input_bytes` is the input's size, 0 where unknown. */
-int tsr__snapshot_from_source(tsr__source *source, uint64_t input_bytes,
+/* Read the snapshot that `source` holds, unwrapped already; `input_bytes` is the size of the input
+ * as stored, 0 where unknown, and `wrapping` what it was wrapped in, as tsr__stream_unwrap says
+ * ("", "gzip "). */
+int tsr__snapshot_from_source(tsr__source *source, uint64_t input_bytes, const char *wrapping,
                               const tsr_open_options *options, tsr_snapshot **out,
                               tsr_error *error);
 

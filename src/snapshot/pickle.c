@@ -641,7 +641,8 @@ int tsr__pickle_read(tsr__source *source, tsr__assembler *assembler,
     m.progress = options->progress;
     m.progress_context = options->progress_context;
   }
-  int status = run(&m);
+  /* A stack that has items, if none are in use: no offset is ever added to NULL. */
+  int status = TSR__VECTOR_RESERVE(&m.stack, 64) ? run(&m) : tsr__fail_memory(error);
   if (status == 1)
     status = salvage(&m);
   else if (!status && !m.stack.count)

@@ -11,6 +11,7 @@
  *   stage                     one end of an annotation
  *
  * A value of the wrong kind is tallied and counts as absent; nothing a file holds is an error here.
+ * What a column cannot hold exactly is kept beside it, for a writer (tables.h).
  */
 #include "snapshot/assemble.h"
 
@@ -98,12 +99,61 @@ static bool truth_of(tsr__value value) {
   return (value.tag == TSR__BOOL || value.tag == TSR__INT || value.tag == TSR__UINT) && value.u;
 }
 
+/* ---- what a column can hold ---- */
+
+static bool is_unsigned(tsr__value value) {
+  return value.tag == TSR__UINT || (value.tag == TSR__INT && value.i >= 0);
+}
+
+/* A tuple or list of two unsigned integers, as pools are written. */
+static bool is_pool(const tsr__assembler *assembler, tsr__value value) {
+  value = tsr__current(assembler, value);
+  const tsr__container *list = tsr__container_of(assembler, value);
+  return value.tag == TSR__PAIR ||
+         (list && list->kind == TSR__LIST && list->items.count == 2 &&
+          is_unsigned(list->items.items[0]) && is_unsigned(list->items.items[1]));
+}
+
+/* Tuples pass: they are written back as lists. */
+static bool is_list(const tsr__assembler *assembler, tsr__value value) {
+  value = tsr__current(assembler, value);
+  const tsr__container *list = tsr__container_of(assembler, value);
+  return value.tag == TSR__STACK || (list && list->kind != TSR__DICT);
+}
+
+/* Whether the column of a known key holds the value as it stands, so that a writer finds it there.
+ * To be asked before the value is read, which may use up a list. */
+static bool is_exact(const tsr__assembler *assembler, tsr__value key, tsr__value value) {
+  switch (key.id) {
+  case TSR__NAME_ACTION:
+  case TSR__NAME_COMPILE_CONTEXT:
+  case TSR__NAME_USER_METADATA:
+  case TSR__NAME_CATEGORY:
+  case TSR__NAME_NAME:
+  case TSR__NAME_FILENAME:
+  case TSR__NAME_SEGMENT_TYPE:
+  case TSR__NAME_STATE:
+  case TSR__NAME_STAGE: return value.tag == TSR__STRING;
+  case TSR__NAME_TIME_US: return value.tag == TSR__INT && value.i != TSR_TIME_NONE;
+  case TSR__NAME_LINE: return value.tag == TSR__INT || value.tag == TSR__UINT;
+  case TSR__NAME_DEVICE: return is_unsigned(value) && value.u < TSR_NONE;
+  case TSR__NAME_IS_EXPANDABLE: return value.tag == TSR__BOOL;
+  case TSR__NAME_POOL_ID:
+  case TSR__NAME_SEGMENT_POOL_ID: return is_pool(assembler, value);
+  case TSR__NAME_FRAMES:
+  case TSR__NAME_BLOCKS:
+  case TSR__NAME_HISTORY: return is_list(assembler, value);
+  default: return is_unsigned(value);
+  }
+}
+
 /* A pool's id from a pair, a list of two, or (third parties) one number. */
 static int pool_of(tsr__assembler *assembler, tsr__value value, uint32_t *pool, bool *is_list,
                    tsr_error *error) {
   value = tsr__current(assembler, value);
   tsr__container *list = tsr__container_of(assembler, value);
   uint64_t numbers[2] = {0, 0};
+  bool is_plain = is_pool(assembler, value);
   *is_list = false;
   if (value.tag == TSR__PAIR) {
     *pool = value.id;
@@ -115,7 +165,7 @@ static int pool_of(tsr__assembler *assembler, tsr__value value, uint32_t *pool, 
     numbers[0] = address_of(assembler, first);
     numbers[1] = address_of(assembler, second);
     /* Events of a JSON file have a list each; one in the memo may be named again as a list. */
-    if (list->memo == TSR_NONE && !list->is_pinned)
+    if (is_plain && list->memo == TSR_NONE && !list->is_pinned)
       tsr__resolve(assembler, value.id, tsr__value_plain(TSR__OPAQUE));
   } else {
     numbers[0] = address_of(assembler, value);
@@ -124,7 +174,7 @@ static int pool_of(tsr__assembler *assembler, tsr__value value, uint32_t *pool, 
   return *pool == TSR_NONE ? tsr__fail_memory(error) : 0;
 }
 
-/* Keep a value under a key that no rule names, while there is room; `table` is the row's tag. */
+/* Keep a value that no column holds, while there is room; `table` is the row's tag. */
 static int keep_extra(tsr__assembler *assembler, tsr__tag table, uint64_t row,
                       const tsr__value pair[2], tsr_error *error) {
   tsr_snapshot *snapshot = assembler->snapshot;
@@ -178,6 +228,17 @@ static int event_field(tsr__assembler *assembler, tsr__event *event, tsr__name k
   return 0;
 }
 
+/* is_exact, and two more cases: action codes may run out, and `addr` shares its column. */
+static bool is_exact_in_event(const tsr__assembler *assembler, const tsr__value *pairs,
+                              size_t count, const tsr__value pair[2]) {
+  if (pair[0].id == TSR__NAME_DEVICE_FREE)
+    for (size_t i = 0; i < count; i += 2)
+      if (pairs[i].tag == TSR__STRING && pairs[i].id == TSR__NAME_ADDR) return false;
+  if (pair[0].id == TSR__NAME_ACTION && pair[1].tag == TSR__STRING)
+    return tsr__snapshot_action(assembler->snapshot, pair[1].id) != TSR_ACTION_MISSING;
+  return is_exact(assembler, pair[0], pair[1]);
+}
+
 static int make_event(tsr__assembler *assembler, const tsr__value *pairs, size_t count,
                       tsr__value *out, tsr_error *error) {
   tsr_snapshot *snapshot = assembler->snapshot;
@@ -187,18 +248,16 @@ static int make_event(tsr__assembler *assembler, const tsr__value *pairs, size_t
     int status = 0;
     bool is_key = pairs[i].tag == TSR__STRING && pairs[i].id < TSR__KEY_COUNT;
     /* user_metadata is a text, but newer PyTorch accepts other values too. */
-    if (is_key && pairs[i].id == TSR__NAME_USER_METADATA && pairs[i + 1].tag == TSR__STRING) {
-      event.metadata = pairs[i + 1].id;
-    } else if (is_key && pairs[i].id != TSR__NAME_USER_METADATA &&
-               (EVENT_KEYS >> pairs[i].id & 1)) {
+    bool is_named = is_key && (EVENT_KEYS >> pairs[i].id & 1);
+    bool exact = is_named && is_exact_in_event(assembler, pairs, count, &pairs[i]);
+    if (is_named && pairs[i].id == TSR__NAME_USER_METADATA) {
+      if (exact) event.metadata = pairs[i + 1].id;
+    } else if (is_named) {
       status = event_field(assembler, &event, (tsr__name)pairs[i].id, pairs[i + 1], error);
-    } else {
-      status = keep_extra(assembler, TSR__EVENT, row, &pairs[i], error);
-      if (status) return status;
-      continue;
     }
+    if (!status && !exact) status = keep_extra(assembler, TSR__EVENT, row, &pairs[i], error);
     if (status) return status;
-    event.shape |= (uint32_t)1 << pairs[i].id;
+    if (is_named) event.shape |= (uint32_t)1 << pairs[i].id;
   }
   if (event.action == TSR_ACTION_MISSING) tally(assembler, TSR__WARN_ACTIONS_MISSING);
   if (row >= TSR_NONE || !tsr__events_push(&snapshot->events, &event))
@@ -209,10 +268,37 @@ static int make_event(tsr__assembler *assembler, const tsr__value *pairs, size_t
 
 /* ---- frames ---- */
 
+#define FRAME_KEYS (KEY(NAME) | KEY(FILENAME) | KEY(LINE))
+
+enum { MOST_FRAME_EXTRAS = 16 };
+
+/* The keys and values of a frame that its columns do not hold (fx_..., a name that is None), as one
+ * id: they are part of what the frame is. */
+static int frame_extras(tsr__assembler *assembler, const tsr__value *pairs, size_t count,
+                        tsr__frame_key *key, tsr_error *error) {
+  tsr_snapshot *snapshot = assembler->snapshot;
+  tsr__value kept[2 * MOST_FRAME_EXTRAS];
+  size_t kept_count = 0;
+  for (size_t i = 0; i < count; i += 2) {
+    if (pairs[i].tag != TSR__STRING) continue;
+    bool is_named = pairs[i].id < TSR__KEY_COUNT && (FRAME_KEYS >> pairs[i].id & 1);
+    if (is_named && is_exact(assembler, pairs[i], pairs[i + 1])) continue;
+    if (!is_named) tally(assembler, TSR__WARN_KEYS_UNKNOWN);
+    if (kept_count == 2 * MOST_FRAME_EXTRAS) continue;
+    kept[kept_count++] = tsr__value_id(TSR__STRING, pairs[i].id);
+    int status = tsr__resolve_loose(assembler, pairs[i + 1], &kept[kept_count++], error);
+    if (status) return status;
+  }
+  if (!kept_count || snapshot->frame_extras.count >= assembler->limits.loose_values) return 0;
+  uint32_t id = tsr__snapshot_frame_extras_id(snapshot, kept, kept_count);
+  if (id == TSR_NONE) return tsr__fail_memory(error);
+  key->extras = (uint64_t)id + 1;
+  return 0;
+}
+
 static int make_frame(tsr__assembler *assembler, const tsr__value *pairs, size_t count,
                       tsr__value *out, tsr_error *error) {
-  tsr__frame_key key = {{TSR_NONE, TSR_NONE, TSR_LINE_UNKNOWN}, 0};
-  uint64_t row = assembler->snapshot->frames.count;
+  tsr__frame_key key = {{TSR_NONE, TSR_NONE, TSR_LINE_UNKNOWN}, 0, 0};
   for (size_t i = 0; i < count; i += 2) {
     tsr__value line;
     switch (pairs[i].tag == TSR__STRING ? pairs[i].id : TSR_NONE) {
@@ -223,15 +309,12 @@ static int make_frame(tsr__assembler *assembler, const tsr__value *pairs, size_t
       key.frame.line = line.u;
       if (line.tag == TSR__INT && line.i < 0) key.shape |= TSR__SHAPE_LINE_NEGATIVE;
       break;
-    default: {
-      /* Further keys (fx_...) are kept for the frame's first mention; frames are equal by place. */
-      int status = keep_extra(assembler, TSR__FRAME, row, &pairs[i], error);
-      if (status) return status;
-      continue;
-    }
+    default: continue;
     }
     key.shape |= UINT64_C(1) << pairs[i].id;
   }
+  int status = frame_extras(assembler, pairs, count, &key, error);
+  if (status) return status;
   uint32_t id = tsr__snapshot_frame_id(assembler->snapshot, &key);
   if (id == TSR_NONE) return tsr__fail_memory(error);
   *out = tsr__value_id(TSR__FRAME, id);
@@ -240,25 +323,34 @@ static int make_frame(tsr__assembler *assembler, const tsr__value *pairs, size_t
 
 /* ---- history and blocks ---- */
 
+#define HISTORY_KEYS (KEY(ADDR) | KEY(REAL_SIZE) | KEY(FRAMES))
+#define BLOCK_KEYS \
+  (KEY(ADDRESS) | KEY(SIZE) | KEY(REQUESTED_SIZE) | KEY(STATE) | KEY(HISTORY) | KEY(FRAMES))
+
+static bool is_key_of(uint64_t keys, tsr__value key) {
+  return key.tag == TSR__STRING && key.id < TSR__KEY_COUNT && (keys >> key.id & 1);
+}
+
 static int make_history(tsr__assembler *assembler, const tsr__value *pairs, size_t count,
                         tsr__value *out, tsr_error *error) {
   tsr_snapshot *snapshot = assembler->snapshot;
   tsr__history_row row = {.stack = TSR_NONE};
   for (size_t i = 0; i < count; i += 2) {
     int status = 0;
+    bool is_named = is_key_of(HISTORY_KEYS, pairs[i]);
+    bool exact = is_named && is_exact(assembler, pairs[i], pairs[i + 1]);
     switch (pairs[i].tag == TSR__STRING ? pairs[i].id : TSR_NONE) {
     case TSR__NAME_ADDR: row.addr = address_of(assembler, pairs[i + 1]); break;
     case TSR__NAME_REAL_SIZE: row.real_size = size_of(assembler, pairs[i + 1]); break;
     case TSR__NAME_FRAMES:
       status = tsr__resolve_stack(assembler, pairs[i + 1], &row.stack, error);
       break;
-    default:
-      status = keep_extra(assembler, TSR__HISTORY, snapshot->history.count, &pairs[i], error);
-      if (status) return status;
-      continue;
+    default: break;
     }
+    if (!status && !exact)
+      status = keep_extra(assembler, TSR__HISTORY, snapshot->history.count, &pairs[i], error);
     if (status) return status;
-    row.shape |= UINT64_C(1) << pairs[i].id;
+    if (is_named) row.shape |= UINT64_C(1) << pairs[i].id;
   }
   if (!TSR__VECTOR_PUSH(&snapshot->history, row)) return tsr__fail_memory(error);
   *out = tsr__value_id(TSR__HISTORY, (uint32_t)snapshot->history.count - 1);
@@ -306,11 +398,13 @@ static int make_block(tsr__assembler *assembler, const tsr__value *pairs, size_t
                       tsr__value *out, tsr_error *error) {
   tsr_snapshot *snapshot = assembler->snapshot;
   tsr_block block = {.stack = TSR_NONE, .state = TSR_BLOCK_UNKNOWN};
-  tsr__block_more more = {.state = TSR_NONE};
+  tsr__block_more more = {.state = TSR_NONE, .origin = (uint32_t)snapshot->blocks.count};
   tsr__value history = tsr__value_plain(TSR__NOTHING);
   for (size_t i = 0; i < count; i += 2) {
     int status = 0;
     tsr__value value = pairs[i + 1];
+    bool is_named = is_key_of(BLOCK_KEYS, pairs[i]);
+    bool exact = is_named && is_exact(assembler, pairs[i], value);
     switch (pairs[i].tag == TSR__STRING ? pairs[i].id : TSR_NONE) {
     case TSR__NAME_ADDRESS: block.address = address_of(assembler, value); break;
     case TSR__NAME_SIZE: block.size_bytes = size_of(assembler, value); break;
@@ -320,13 +414,12 @@ static int make_block(tsr__assembler *assembler, const tsr__value *pairs, size_t
     case TSR__NAME_FRAMES:
       status = tsr__resolve_stack(assembler, value, &block.stack, error);
       break;
-    default:
-      status = keep_extra(assembler, TSR__BLOCK, snapshot->blocks.count, &pairs[i], error);
-      if (status) return status;
-      continue;
+    default: break;
     }
+    if (!status && !exact)
+      status = keep_extra(assembler, TSR__BLOCK, snapshot->blocks.count, &pairs[i], error);
     if (status) return status;
-    more.shape |= UINT64_C(1) << pairs[i].id;
+    if (is_named) more.shape |= UINT64_C(1) << pairs[i].id;
   }
   block.state = state_of(assembler, more.state);
   block_history(assembler, history, &block, &more);
@@ -407,7 +500,11 @@ static int segment_field(tsr__assembler *assembler, tsr_segment *segment, tsr__s
   case TSR__NAME_ALLOCATED_SIZE: segment->allocated_bytes = size_of(assembler, value); break;
   case TSR__NAME_ACTIVE_SIZE: segment->active_bytes = size_of(assembler, value); break;
   case TSR__NAME_REQUESTED_SIZE: segment->requested_bytes = size_of(assembler, value); break;
-  case TSR__NAME_STREAM: segment->stream = address_of(assembler, value); break;
+  case TSR__NAME_STREAM:
+    segment->stream = address_of(assembler, value);
+    if (tsr__snapshot_stream_id(assembler->snapshot, segment->stream) == TSR_NONE)
+      return tsr__fail_memory(error);
+    break;
   case TSR__NAME_SEGMENT_TYPE: more->type = string_of(assembler, value); break;
   case TSR__NAME_IS_EXPANDABLE: segment->is_expandable = truth_of(value); break;
   case TSR__NAME_SEGMENT_POOL_ID:
@@ -431,19 +528,20 @@ static int make_segment(tsr__assembler *assembler, const tsr__value *pairs, size
                         tsr__value *out, tsr_error *error) {
   tsr_snapshot *snapshot = assembler->snapshot;
   tsr_segment segment = {.stack = TSR_NONE, .pool = TSR_NONE};
-  tsr__segment_more more = {.type = TSR_NONE};
+  tsr__segment_more more = {.type = TSR_NONE, .origin = (uint32_t)snapshot->segments.count};
   tsr__value blocks = tsr__value_plain(TSR__NOTHING), device = tsr__value_int(0);
   for (size_t i = 0; i < count; i += 2) {
-    int status;
-    bool is_key = pairs[i].tag == TSR__STRING && pairs[i].id < TSR__KEY_COUNT;
-    if (!is_key || !(SEGMENT_KEYS >> pairs[i].id & 1)) {
-      status = keep_extra(assembler, TSR__SEGMENT, snapshot->segments.count, &pairs[i], error);
-    } else {
+    int status = 0;
+    bool is_named = is_key_of(SEGMENT_KEYS, pairs[i]);
+    bool exact = is_named && is_exact(assembler, pairs[i], pairs[i + 1]);
+    if (is_named) {
       if (pairs[i].id == TSR__NAME_DEVICE) device = pairs[i + 1];
       if (pairs[i].id == TSR__NAME_BLOCKS) blocks = pairs[i + 1];
       status = segment_field(assembler, &segment, &more, &pairs[i], error);
       more.shape |= UINT64_C(1) << pairs[i].id;
     }
+    if (!status && !exact)
+      status = keep_extra(assembler, TSR__SEGMENT, snapshot->segments.count, &pairs[i], error);
     if (status) return status;
   }
   int status = 0;
@@ -466,26 +564,36 @@ static int make_segment(tsr__assembler *assembler, const tsr__value *pairs, size
 
 /* ---- annotations ---- */
 
+#define ANNOTATION_KEYS (KEY(NAME) | KEY(STAGE) | KEY(TIME_US) | KEY(DEVICE))
+
+_Static_assert(TSR__NAME_STAGE < 32, "shapes of annotations have 32 bits");
+
 static int make_annotation(tsr__assembler *assembler, const tsr__value *pairs, size_t count,
                            tsr__value *out, tsr_error *error) {
   tsr_snapshot *snapshot = assembler->snapshot;
   tsr_annotation row = {.time_us = TSR_TIME_NONE, .name = TSR_NONE, .stage = TSR_NONE};
+  tsr__annotation_more more = {.origin = (uint32_t)snapshot->annotations.count};
   for (size_t i = 0; i < count; i += 2) {
-    int status;
+    bool is_named = is_key_of(ANNOTATION_KEYS, pairs[i]);
+    bool exact = is_named && is_exact(assembler, pairs[i], pairs[i + 1]);
     switch (pairs[i].tag == TSR__STRING ? pairs[i].id : TSR_NONE) {
     case TSR__NAME_NAME: row.name = string_of(assembler, pairs[i + 1]); break;
     case TSR__NAME_STAGE: row.stage = string_of(assembler, pairs[i + 1]); break;
     case TSR__NAME_TIME_US: row.time_us = time_of(assembler, pairs[i + 1]); break;
     case TSR__NAME_DEVICE: row.device = (uint32_t)address_of(assembler, pairs[i + 1]); break;
-    default:
-      status =
-          keep_extra(assembler, TSR__ANNOTATION, snapshot->annotations.count, &pairs[i], error);
-      if (status) return status;
+    default: break;
     }
+    if (is_named) more.shape |= (uint32_t)1 << pairs[i].id;
+    if (exact) continue;
+    int status =
+        keep_extra(assembler, TSR__ANNOTATION, snapshot->annotations.count, &pairs[i], error);
+    if (status) return status;
   }
   row.is_start = row.stage == TSR__NAME_START;
   row.is_end = row.stage == TSR__NAME_END;
-  if (!TSR__VECTOR_PUSH(&snapshot->annotations, row)) return tsr__fail_memory(error);
+  if (!TSR__VECTOR_PUSH(&snapshot->annotations, row) ||
+      !TSR__VECTOR_PUSH(&snapshot->annotations_more, more))
+    return tsr__fail_memory(error);
   *out = tsr__value_id(TSR__ANNOTATION, (uint32_t)snapshot->annotations.count - 1);
   return 0;
 }

@@ -1,6 +1,8 @@
 /* snapshot.c - the public accessors: each hands out what tables.h holds. */
 #include "tessera/snapshot.h"
 
+#include <string.h>
+
 #include "snapshot/tables.h"
 
 const char *tsr_snapshot_format(const tsr_snapshot *snapshot) {
@@ -46,7 +48,7 @@ tsr_events tsr_snapshot_events(const tsr_snapshot *snapshot, uint32_t device) {
 }
 
 const tsr_segment *tsr_snapshot_segments(const tsr_snapshot *snapshot, size_t *count) {
-  *count = snapshot->segments.count;
+  *count = snapshot->segment_count;
   return snapshot->segments.items;
 }
 
@@ -56,7 +58,7 @@ const tsr_block *tsr_snapshot_blocks(const tsr_snapshot *snapshot, size_t *count
 }
 
 const tsr_annotation *tsr_snapshot_annotations(const tsr_snapshot *snapshot, size_t *count) {
-  *count = snapshot->annotations.count;
+  *count = snapshot->annotation_count;
   return snapshot->annotations.items;
 }
 
@@ -87,6 +89,10 @@ uint64_t tsr_snapshot_stream(const tsr_snapshot *snapshot, uint32_t stream) {
   return *(const uint64_t *)snapshot->streams.items[stream].data;
 }
 
+uint32_t tsr_snapshot_find_stream(const tsr_snapshot *snapshot, uint64_t handle) {
+  return tsr__intern_find(&snapshot->streams, &handle, sizeof handle);
+}
+
 uint32_t tsr_snapshot_string_count(const tsr_snapshot *snapshot) {
   return snapshot->strings.count;
 }
@@ -109,4 +115,32 @@ tsr_text tsr_snapshot_action_name(const tsr_snapshot *snapshot, uint32_t action)
   if (action == TSR_ACTION_MISSING) return (tsr_text){"(missing)", 9};
   if (action >= tsr_snapshot_action_count(snapshot)) return (tsr_text){"", 0};
   return tsr_snapshot_string(snapshot, snapshot->actions.items[action - TSR_ACTION_KNOWN_COUNT]);
+}
+
+/* The value under a key of a loose dict, or NULL. */
+static const tsr__value *look_up(const tsr_snapshot *snapshot, tsr__value dict, const char *key) {
+  if (dict.tag != TSR__LOOSE) return NULL;
+  const tsr__loose *loose = &snapshot->loose.items[dict.id];
+  uint32_t id = tsr__intern_find(&snapshot->strings, key, strlen(key));
+  const tsr__value *pairs = snapshot->loose_values.items + loose->first;
+  for (uint32_t i = 0; loose->kind == TSR__LOOSE_DICT && i + 1 < loose->count; i += 2)
+    if (pairs[i].tag == TSR__STRING && pairs[i].id == id) return &pairs[i + 1];
+  return NULL;
+}
+
+bool tsr_snapshot_setting(const tsr_snapshot *snapshot, const char *key, const char *subkey,
+                          double *out) {
+  for (size_t i = 0; i < snapshot->extras.count; i++) {
+    const tsr__extra *extra = &snapshot->extras.items[i];
+    if (extra->table != TSR__NULL || extra->key != TSR__NAME_ALLOCATOR_SETTINGS) continue;
+    const tsr__value *value = look_up(snapshot, extra->value, key);
+    if (value && subkey) value = look_up(snapshot, *value, subkey);
+    if (!value) return false;
+    if (value->tag == TSR__FLOAT) *out = value->f;
+    else if (value->tag == TSR__INT) *out = (double)value->i;
+    else if (value->tag == TSR__BOOL || value->tag == TSR__UINT) *out = (double)value->u;
+    else return false;
+    return true;
+  }
+  return false;
 }

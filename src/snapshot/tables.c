@@ -14,6 +14,7 @@ tsr_snapshot *tsr__snapshot_new(void) {
   tsr__intern_init(&snapshot->strings);
   tsr__intern_init(&snapshot->frames);
   tsr__intern_init(&snapshot->stacks);
+  tsr__intern_init(&snapshot->frame_extras);
   tsr__intern_init(&snapshot->pools);
   tsr__intern_init(&snapshot->streams);
   for (int name = 0; name < TSR__NAME_COUNT; name++) {
@@ -44,6 +45,7 @@ void tsr_snapshot_free(tsr_snapshot *snapshot) {
   tsr__intern_release(&snapshot->strings);
   tsr__intern_release(&snapshot->frames);
   tsr__intern_release(&snapshot->stacks);
+  tsr__intern_release(&snapshot->frame_extras);
   tsr__intern_release(&snapshot->pools);
   tsr__intern_release(&snapshot->streams);
   TSR__VECTOR_FREE(&snapshot->actions);
@@ -57,6 +59,7 @@ void tsr_snapshot_free(tsr_snapshot *snapshot) {
   TSR__VECTOR_FREE(&snapshot->blocks);
   TSR__VECTOR_FREE(&snapshot->blocks_more);
   TSR__VECTOR_FREE(&snapshot->annotations);
+  TSR__VECTOR_FREE(&snapshot->annotations_more);
   TSR__VECTOR_FREE(&snapshot->history);
   TSR__VECTOR_FREE(&snapshot->extras);
   TSR__VECTOR_FREE(&snapshot->loose);
@@ -77,6 +80,11 @@ uint32_t tsr__snapshot_frame_id(tsr_snapshot *snapshot, const tsr__frame_key *fr
 
 uint32_t tsr__snapshot_stack_id(tsr_snapshot *snapshot, const uint32_t *frames, uint32_t depth) {
   return tsr__intern_put(&snapshot->stacks, frames, depth * sizeof *frames, NULL);
+}
+
+uint32_t tsr__snapshot_frame_extras_id(tsr_snapshot *snapshot, const tsr__value *pairs,
+                                       size_t value_count) {
+  return tsr__intern_put(&snapshot->frame_extras, pairs, value_count * sizeof *pairs, NULL);
 }
 
 uint32_t tsr__snapshot_pool_id(tsr_snapshot *snapshot, uint64_t first, uint64_t second) {
@@ -138,7 +146,7 @@ bool tsr__id_column_spread(tsr__id_column *column, uint64_t row, uint64_t capaci
   return true;
 }
 
-static tsr__event event_at(const tsr__event_table *t, uint64_t row) {
+tsr__event tsr__event_at(const tsr__event_table *t, uint64_t row) {
 #define AT(column) (t->column.values ? t->column.values[row] : t->column.uniform)
   return (tsr__event){.addr = t->addr[row],
                       .size = t->size[row],
@@ -154,25 +162,133 @@ static tsr__event event_at(const tsr__event_table *t, uint64_t row) {
 #undef AT
 }
 
+/* ---- extras ---- */
+
+static int compare_u64(uint64_t a, uint64_t b) {
+  return (a > b) - (a < b);
+}
+
+static int compare_extras(const void *a, const void *b) {
+  const tsr__extra *x = a, *y = b;
+  int by_table = compare_u64(x->table, y->table), by_row = compare_u64(x->row, y->row);
+  return by_table ? by_table : by_row ? by_row : compare_u64(x->key, y->key);
+}
+
+static void sort_extras(tsr_snapshot *snapshot) {
+  tsr__extra *extras = snapshot->extras.items;
+  for (size_t i = 1; i < snapshot->extras.count; i++)
+    if (compare_extras(&extras[i - 1], &extras[i]) > 0) {
+      qsort(extras, snapshot->extras.count, sizeof *extras, compare_extras);
+      return;
+    }
+}
+
+/* Index of the first extra that is not before `row` of `table`. */
+static size_t extras_from(const tsr_snapshot *snapshot, uint32_t table, uint64_t row) {
+  tsr__extra wanted = {.table = table, .row = row, .key = 0};
+  size_t low = 0, high = snapshot->extras.count;
+  while (low < high) {
+    size_t middle = low + (high - low) / 2;
+    if (compare_extras(&snapshot->extras.items[middle], &wanted) < 0)
+      low = middle + 1;
+    else
+      high = middle;
+  }
+  return low;
+}
+
+const tsr__extra *tsr__extras_of(const tsr_snapshot *snapshot, uint32_t table, uint64_t first,
+                                 uint64_t last, size_t *count) {
+  *count = 0;
+  if (!snapshot->extras.count) return NULL;
+  size_t from = extras_from(snapshot, table, first);
+  size_t to = last == UINT64_MAX ? extras_from(snapshot, table + 1, 0)
+                                 : extras_from(snapshot, table, last + 1);
+  *count = to - from;
+  return snapshot->extras.items + from;
+}
+
+/* ---- traces in several runs ---- */
+
+/* The event table on its way into another order. */
+typedef struct rebuild {
+  tsr_snapshot *snapshot;
+  tsr__event_table events;        /* the new table */
+  TSR__VECTOR(tsr__extra) extras; /* of its rows */
+  uint32_t *moved;                /* by old row: a new row, or TSR_NONE */
+} rebuild;
+
+static bool copy_event(rebuild *r, uint64_t row) {
+  tsr__event event = tsr__event_at(&r->snapshot->events, row);
+  size_t count;
+  const tsr__extra *extras = tsr__extras_of(r->snapshot, TSR__EVENT, row, row, &count);
+  for (size_t i = 0; i < count; i++) {
+    tsr__extra extra = extras[i];
+    extra.row = r->events.count;
+    if (!TSR__VECTOR_PUSH(&r->extras, extra)) return false;
+  }
+  r->moved[row] = (uint32_t)r->events.count;
+  return r->events.count < TSR_NONE && tsr__events_push(&r->events, &event);
+}
+
+static bool copy_trace(rebuild *r, tsr__trace *trace) {
+  uint64_t first = r->events.count;
+  for (size_t i = 0; i < trace->runs.count; i++)
+    for (uint64_t k = 0; k < trace->runs.items[i].count; k++)
+      if (!copy_event(r, trace->runs.items[i].first + k)) return false;
+  if (!trace->runs.count) return true;
+  trace->runs.items[0] = (tsr__rows){first, r->events.count - first};
+  trace->runs.count = 1;
+  return true;
+}
+
+/* A kept value may name an event, one that is in no trace among them. */
+static bool copy_named(rebuild *r, tsr__value *value) {
+  if (value->tag != TSR__EVENT) return true;
+  if (r->moved[value->id] == TSR_NONE && !copy_event(r, value->id)) return false;
+  value->id = r->moved[value->id];
+  return true;
+}
+
+static bool copy_all(rebuild *r) {
+  tsr_snapshot *s = r->snapshot;
+  for (size_t i = 0; i < s->traces.count; i++)
+    if (!copy_trace(r, &s->traces.items[i])) return false;
+  for (size_t i = 0; i < s->loose_values.count; i++)
+    if (!copy_named(r, &s->loose_values.items[i])) return false;
+  for (size_t i = 0; i < s->extras.count; i++) {
+    tsr__extra extra = s->extras.items[i];
+    if (extra.table != TSR__EVENT && !TSR__VECTOR_PUSH(&r->extras, extra)) return false;
+  }
+  /* Copying an event may add extras behind the one that names it. */
+  for (size_t i = 0; i < r->extras.count; i++) {
+    tsr__value value = r->extras.items[i].value;
+    if (!copy_named(r, &value)) return false;
+    r->extras.items[i].value = value;
+  }
+  return true;
+}
+
 /* Copy every trace's runs, in order, into a fresh table, so that each is one run. */
 static bool rebuild_events(tsr_snapshot *snapshot) {
-  tsr__event_table fresh = {0};
-  for (size_t i = 0; i < snapshot->traces.count; i++) {
-    tsr__trace *trace = &snapshot->traces.items[i];
-    uint64_t first = fresh.count;
-    for (size_t r = 0; r < trace->runs.count; r++)
-      for (uint64_t k = 0; k < trace->runs.items[r].count; k++) {
-        tsr__event event = event_at(&snapshot->events, trace->runs.items[r].first + k);
-        if (!tsr__events_push(&fresh, &event)) {
-          events_release(&fresh);
-          return false;
-        }
-      }
-    if (trace->runs.count) trace->runs.items[0] = (tsr__rows){first, fresh.count - first};
-    if (trace->runs.count) trace->runs.count = 1;
+  rebuild r = {.snapshot = snapshot};
+  r.moved = tsr__realloc(NULL, (size_t)snapshot->events.count, sizeof *r.moved);
+  if (!r.moved) return false;
+  for (uint64_t row = 0; row < snapshot->events.count; row++) r.moved[row] = TSR_NONE;
+  bool ok = copy_all(&r);
+  tsr__free(r.moved);
+  if (!ok) {
+    events_release(&r.events);
+    TSR__VECTOR_FREE(&r.extras);
+    return false;
   }
   events_release(&snapshot->events);
-  snapshot->events = fresh;
+  snapshot->events = r.events;
+  TSR__VECTOR_FREE(&snapshot->extras);
+  snapshot->extras.items = r.extras.items;
+  snapshot->extras.count = r.extras.count;
+  snapshot->extras.capacity = r.extras.capacity;
+  sort_extras(snapshot);
   return true;
 }
 
@@ -206,7 +322,7 @@ static int list_devices(tsr_snapshot *snapshot, const tsr_limits *limits, tsr_er
     if (!TSR__VECTOR_PUSH(&snapshot->devices, snapshot->device_traces.items[i].device))
       return tsr__fail_memory(error);
   uint32_t last = TSR_NONE;
-  for (size_t i = 0; i < snapshot->segments.count; i++) {
+  for (size_t i = 0; i < snapshot->segment_count; i++) {
     uint32_t device = snapshot->segments.items[i].device;
     if (device != last && !TSR__VECTOR_PUSH(&snapshot->devices, device))
       return tsr__fail_memory(error);
@@ -252,6 +368,7 @@ static void check_times(tsr_snapshot *snapshot) {
 
 int tsr__snapshot_finish(tsr_snapshot *snapshot, const uint32_t *order, uint32_t order_count,
                          const tsr_limits *limits, tsr_error *error) {
+  sort_extras(snapshot);
   if (lay_out_traces(snapshot, order, order_count)) return tsr__fail_memory(error);
   int status = list_devices(snapshot, limits, error);
   if (status) return status;

@@ -9,8 +9,10 @@
  * Rows are added by the assembler while a file is read; after that nothing changes. Functions that
  * add fail only for lack of memory, or of 32-bit ids, which they report alike: TSR_ERROR_MEMORY.
  *
- * A row's `shape` is the set of keys it had in the file, so that a writer can give back what was
- * there. */
+ * A row's `shape` is the set of keys it had in the file, and a value that its column cannot hold
+ * exactly (a size with a fraction, an address as text) is kept among the extras as well, so that a
+ * writer can give back what was there. Extras stand under the row's origin: where a row was first,
+ * before copies of it were made or the table was put in order. */
 #ifndef TSR_SNAPSHOT_TABLES_H
 #define TSR_SNAPSHOT_TABLES_H
 
@@ -72,10 +74,12 @@ typedef struct tsr__device_trace {
   uint64_t first, count;
 } tsr__device_trace;
 
-/* What an interned frame is made of; no padding, so that equal frames are equal bytes. */
+/* What an interned frame is made of; no padding, so that equal frames are equal bytes. A frame that
+ * is only a text, as some third parties write, has a name and an empty shape. */
 typedef struct tsr__frame_key {
   tsr_frame frame;
   uint64_t shape;
+  uint64_t extras; /* id in snapshot->frame_extras, plus 1; 0 for none */
 } tsr__frame_key;
 
 typedef struct tsr__history_row {
@@ -88,30 +92,42 @@ typedef struct tsr__block_more {
   uint64_t shape;
   uint32_t state;                        /* string id */
   uint32_t first_history, history_count; /* rows */
+  uint32_t origin;
 } tsr__block_more;
 
 typedef struct tsr__segment_more {
   uint64_t shape;
   uint32_t type; /* string id */
+  uint32_t origin;
 } tsr__segment_more;
 
-/* A value under a key that no rule names, at row `row` of a table. */
+typedef struct tsr__annotation_more {
+  uint32_t shape; /* keys of annotations end below 2^32 */
+  uint32_t origin;
+} tsr__annotation_more;
+
+/* A value under a key that no rule names, or one that the key's column cannot hold exactly, at row
+ * `row` of a table. Once reading is done they are in the order of table, row and key. */
 typedef struct tsr__extra {
-  uint64_t row;
+  uint64_t row; /* the row's origin */
   tsr__value value;
   uint32_t key;   /* string id */
   uint32_t table; /* the tag of the row: TSR__EVENT, ... ; TSR__NULL for the snapshot itself */
 } tsr__extra;
 
+/* In the order of tsr__container_kind. */
+typedef enum tsr__loose_kind { TSR__LOOSE_LIST, TSR__LOOSE_TUPLE, TSR__LOOSE_DICT } tsr__loose_kind;
+
 /* A kept list, tuple or dict: `count` values from `first` of loose_values (a dict's alternate). */
 typedef struct tsr__loose {
-  uint32_t kind; /* tsr__container_kind */
+  uint32_t kind; /* tsr__loose_kind */
   uint32_t count;
   uint64_t first;
 } tsr__loose;
 
 struct tsr_snapshot {
   tsr__intern strings, frames, stacks; /* frames hold tsr__frame_key, stacks arrays of frame ids */
+  tsr__intern frame_extras;            /* arrays of tsr__value: keys and values alternate */
   tsr__intern pools;                   /* tsr_pool */
   tsr__intern streams;                 /* uint64_t; id 0 is the default stream */
   TSR__VECTOR(uint32_t) actions;       /* string ids of actions past TSR_ACTION_KNOWN_COUNT */
@@ -124,11 +140,15 @@ struct tsr_snapshot {
   TSR__VECTOR(tsr_block) blocks;
   TSR__VECTOR(tsr__block_more) blocks_more;
   TSR__VECTOR(tsr_annotation) annotations;
+  TSR__VECTOR(tsr__annotation_more) annotations_more;
   TSR__VECTOR(tsr__history_row) history;
   TSR__VECTOR(tsr__extra) extras;
   TSR__VECTOR(tsr__loose) loose;
   TSR__VECTOR(tsr__value) loose_values;
   TSR__VECTOR(uint32_t) devices;
+  /* The rows that the top of the file lists; those behind them only loose values name (pinned host
+   * memory has segments too). */
+  size_t segment_count, annotation_count;
   uint32_t trace_count; /* length of device_traces in the file */
   uint64_t top_keys;    /* keys of the snapshot itself; 0 for a bare list of segments */
 
@@ -146,6 +166,8 @@ tsr_snapshot *tsr__snapshot_new(void);
 uint32_t tsr__snapshot_string_id(tsr_snapshot *snapshot, const void *data, size_t size_bytes);
 uint32_t tsr__snapshot_frame_id(tsr_snapshot *snapshot, const tsr__frame_key *frame);
 uint32_t tsr__snapshot_stack_id(tsr_snapshot *snapshot, const uint32_t *frames, uint32_t depth);
+uint32_t tsr__snapshot_frame_extras_id(tsr_snapshot *snapshot, const tsr__value *pairs,
+                                       size_t value_count);
 uint32_t tsr__snapshot_pool_id(tsr_snapshot *snapshot, uint64_t first, uint64_t second);
 uint32_t tsr__snapshot_stream_id(tsr_snapshot *snapshot, uint64_t handle);
 /* Code of an action's name; TSR_ACTION_MISSING when there are more than a byte can number. */
@@ -190,6 +212,9 @@ static inline bool tsr__events_push(tsr__event_table *t, const tsr__event *event
   return true;
 }
 
+/* A row, put together from its columns. */
+tsr__event tsr__event_at(const tsr__event_table *events, uint64_t row);
+
 /* Append a row of the event table to a trace. */
 static inline bool tsr__trace_append(tsr__trace *trace, uint64_t row) {
   if (trace->runs.count) {
@@ -201,6 +226,14 @@ static inline bool tsr__trace_append(tsr__trace *trace, uint64_t row) {
   }
   return TSR__VECTOR_PUSH(&trace->runs, (tsr__rows){row, 1});
 }
+
+/* The extras of the rows `first` .. `last` of a table, once reading is done: `*count` of them.
+ * Takes time logarithmic in all extras. */
+const tsr__extra *tsr__extras_of(const tsr_snapshot *snapshot, uint32_t table, uint64_t first,
+                                 uint64_t last, size_t *count);
+
+/* The limits with their defaults filled in. */
+tsr_limits tsr__limits_or_default(const tsr_limits *limits);
 
 /* When all rows are in: lay odd traces out in one run each, list the devices, fill the warnings.
  * `order` holds, per device, a trace's index or TSR_NONE. */

@@ -27,6 +27,7 @@ typedef enum tsr__tag {
   TSR__ANNOTATION, /* row */
   TSR__HISTORY,    /* row */
   TSR__LOOSE,      /* id of a kept list, tuple or dict that no rule names */
+  TSR__TRACE,      /* index of a list of events in snapshot->traces */
   TSR__BYTES,      /* id of a string that holds the bytes */
   TSR__DTYPE,      /* id of the string that names a numpy type, e.g. "i8" */
   TSR__GLOBAL,     /* id of the string "module name" that a pickle asked for */

@@ -87,23 +87,36 @@ static bool find_live(replay *r, const tsr_events *events, tsr__recorded *out) {
   return true;
 }
 
-int tsr__recorded_compute(const tsr_snapshot *snapshot, uint32_t device, tsr__recorded *out,
-                          tsr_error *error) {
+int tsr__recorded_totals(const tsr_snapshot *snapshot, uint32_t device, tsr__recorded *out,
+                         tsr_error *error) {
   tsr_events events = tsr_snapshot_events(snapshot, device);
   tsr__recorded result = {.totals = {.peak_event = -1, .peak_time_us = TSR_TIME_NONE}};
-  replay whole = {0}, until_peak = {0};
-  bool ok = find_peak(&whole, &events, &result.totals) && find_live(&until_peak, &events, &result);
+  replay r = {0};
+  bool ok = find_peak(&r, &events, &result.totals);
   if (ok) {
-    result.frees_without_alloc = whole.frees_without_alloc;
-    result.totals.static_bytes = static_bytes(snapshot, device, &whole);
+    result.frees_without_alloc = r.frees_without_alloc;
+    result.totals.static_bytes = static_bytes(snapshot, device, &r);
     result.totals.overall_bytes =
         tsr__sum_u64(result.totals.dynamic_peak_bytes, result.totals.static_bytes);
     *out = result;
-  } else {
-    tsr__recorded_release(&result);
   }
-  tsr__map_release(&whole.since);
+  tsr__map_release(&r.since);
+  return ok ? 0 : tsr__fail_memory(error);
+}
+
+int tsr__recorded_compute(const tsr_snapshot *snapshot, uint32_t device, tsr__recorded *out,
+                          tsr_error *error) {
+  tsr_events events = tsr_snapshot_events(snapshot, device);
+  tsr__recorded result;
+  int status = tsr__recorded_totals(snapshot, device, &result, error);
+  if (status) return status;
+  replay until_peak = {0};
+  bool ok = find_live(&until_peak, &events, &result);
   tsr__map_release(&until_peak.since);
+  if (ok)
+    *out = result;
+  else
+    tsr__recorded_release(&result);
   return ok ? 0 : tsr__fail_memory(error);
 }
 

@@ -27,6 +27,9 @@ typedef struct tsr__recorded {
  * is linear in events and blocks, memory in the distinct addresses of the trace. */
 int tsr__recorded_compute(const tsr_snapshot *snapshot, uint32_t device, tsr__recorded *out,
                           tsr_error *error);
+/* The same without the live set, which costs a second pass. */
+int tsr__recorded_totals(const tsr_snapshot *snapshot, uint32_t device, tsr__recorded *out,
+                         tsr_error *error);
 void tsr__recorded_release(tsr__recorded *recorded);
 
 #endif

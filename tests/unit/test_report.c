@@ -168,88 +168,108 @@ static tsr_info_device info_devices[] = {
 };
 static const tsr_info info = {info_devices, 2};
 
+static const char expected_info_text[] =
+    "run 3/snap\"shot.pickle: gzip pickle, 45.20 MiB; 2 devices, 2,000 events.\n"
+    "\n"
+    "Device 0: 2,000 events over 2.63 s; 1.0 KiB allocated of 2.00 MiB reserved at the end.\n"
+    "  action  events   share\n"
+    "  alloc    1,500  75.0 %\n"
+    "  od\"d?      500  25.0 %\n"
+    "\n"
+    "  segments                12\n"
+    "  blocks                  345\n"
+    "  distinct stacks         40\n"
+    "  distinct frames         90\n"
+    "  first event             2026-07-12 14:33:42.365713 UTC\n"
+    "  last event              2026-07-12 14:33:45.000000 UTC\n"
+    "  frees without an alloc  7\n"
+    "  requested at the end    1000 B\n"
+    "  allocated at the end    1.0 KiB\n"
+    "  active at the end       1.5 KiB\n"
+    "  reserved at the end     2.00 MiB\n"
+    "\n"
+    "Device 3: no events were recorded; no segments at the end.\n"
+    "\n"
+    "  segments              0\n"
+    "  blocks                0\n"
+    "  distinct stacks       0\n"
+    "  distinct frames       0\n"
+    "  requested at the end  0 B\n"
+    "  allocated at the end  0 B\n"
+    "  active at the end     0 B\n"
+    "  reserved at the end   0 B\n" TEXT_TAIL;
+
 static void test_info_text(void **state) {
   (void)state;
   tsr__buffer out = {0};
   assert_int_equal(tsr_report_info(&input, &info, NULL, collect, &out, NULL), TSR_OK);
-  assert_report(&out,
-                "run 3/snap\"shot.pickle: gzip pickle, 45.20 MiB; 2 devices, 2,000 events.\n"
-                "\n"
-                "Device 0: 2,000 events over 2.63 s; 1.0 KiB allocated of 2.00 MiB reserved at the "
-                "end.\n"
-                "  action  events   share\n"
-                "  alloc    1,500  75.0 %\n"
-                "  od\"d?      500  25.0 %\n"
-                "\n"
-                "  segments                12\n"
-                "  blocks                  345\n"
-                "  distinct stacks         40\n"
-                "  distinct frames         90\n"
-                "  first event             2026-07-12 14:33:42.365713 UTC\n"
-                "  last event              2026-07-12 14:33:45.000000 UTC\n"
-                "  frees without an alloc  7\n"
-                "  requested at the end    1000 B\n"
-                "  allocated at the end    1.0 KiB\n"
-                "  active at the end       1.5 KiB\n"
-                "  reserved at the end     2.00 MiB\n"
-                "\n"
-                "Device 3: no events were recorded; no segments at the end.\n"
-                "\n"
-                "  segments              0\n"
-                "  blocks                0\n"
-                "  distinct stacks       0\n"
-                "  distinct frames       0\n"
-                "  requested at the end  0 B\n"
-                "  allocated at the end  0 B\n"
-                "  active at the end     0 B\n"
-                "  reserved at the end   0 B\n" TEXT_TAIL);
+  assert_report(&out, expected_info_text);
 }
+
+static const char expected_info_json[] =
+    JSON_HEAD("info") "  \"devices\": [\n"
+                      "    {\n"
+                      "      \"device\": 0,\n"
+                      "      \"events\": 2000,\n"
+                      "      \"actions\": {\n"
+                      "        \"alloc\": 1500,\n"
+                      "        \"od\\\"d\\u001b\": 500\n"
+                      "      },\n"
+                      "      \"segments\": 12,\n"
+                      "      \"blocks\": 345,\n"
+                      "      \"stacks\": 40,\n"
+                      "      \"frames\": 90,\n"
+                      "      \"first_time_us\": 1783866822365713,\n"
+                      "      \"last_time_us\": 1783866825000000,\n"
+                      "      \"frees_without_alloc\": 7,\n"
+                      "      \"end\": {\n"
+                      "        \"requested_bytes\": 1000,\n"
+                      "        \"allocated_bytes\": 1024,\n"
+                      "        \"active_bytes\": 1536,\n"
+                      "        \"reserved_bytes\": 2097152\n"
+                      "      },\n"
+                      "      \"replay\": {\n"
+                      "        \"reused\": 0,\n"
+                      "        \"reused_matched\": 0,\n"
+                      "        \"segments_new\": 0,\n"
+                      "        \"segments_matched\": 0,\n"
+                      "        \"final_blocks\": 0,\n"
+                      "        \"final_matched\": 0\n"
+                      "      }\n"
+                      "    },\n"
+                      "    {\n"
+                      "      \"device\": 3,\n"
+                      "      \"events\": 0,\n"
+                      "      \"actions\": {},\n"
+                      "      \"segments\": 0,\n"
+                      "      \"blocks\": 0,\n"
+                      "      \"stacks\": 0,\n"
+                      "      \"frames\": 0,\n"
+                      "      \"first_time_us\": null,\n"
+                      "      \"last_time_us\": null,\n"
+                      "      \"frees_without_alloc\": 0,\n"
+                      "      \"end\": {\n"
+                      "        \"requested_bytes\": 0,\n"
+                      "        \"allocated_bytes\": 0,\n"
+                      "        \"active_bytes\": 0,\n"
+                      "        \"reserved_bytes\": 0\n"
+                      "      },\n"
+                      "      \"replay\": {\n"
+                      "        \"reused\": 0,\n"
+                      "        \"reused_matched\": 0,\n"
+                      "        \"segments_new\": 0,\n"
+                      "        \"segments_matched\": 0,\n"
+                      "        \"final_blocks\": 0,\n"
+                      "        \"final_matched\": 0\n"
+                      "      }\n"
+                      "    }\n"
+                      "  ],\n" JSON_TAIL;
 
 static void test_info_json(void **state) {
   (void)state;
   tsr__buffer out = {0};
   assert_int_equal(tsr_report_info(&input, &info, &json, collect, &out, NULL), TSR_OK);
-  assert_report(&out, JSON_HEAD("info") "  \"devices\": [\n"
-                                        "    {\n"
-                                        "      \"device\": 0,\n"
-                                        "      \"events\": 2000,\n"
-                                        "      \"actions\": {\n"
-                                        "        \"alloc\": 1500,\n"
-                                        "        \"od\\\"d\\u001b\": 500\n"
-                                        "      },\n"
-                                        "      \"segments\": 12,\n"
-                                        "      \"blocks\": 345,\n"
-                                        "      \"stacks\": 40,\n"
-                                        "      \"frames\": 90,\n"
-                                        "      \"first_time_us\": 1783866822365713,\n"
-                                        "      \"last_time_us\": 1783866825000000,\n"
-                                        "      \"frees_without_alloc\": 7,\n"
-                                        "      \"end\": {\n"
-                                        "        \"requested_bytes\": 1000,\n"
-                                        "        \"allocated_bytes\": 1024,\n"
-                                        "        \"active_bytes\": 1536,\n"
-                                        "        \"reserved_bytes\": 2097152\n"
-                                        "      }\n"
-                                        "    },\n"
-                                        "    {\n"
-                                        "      \"device\": 3,\n"
-                                        "      \"events\": 0,\n"
-                                        "      \"actions\": {},\n"
-                                        "      \"segments\": 0,\n"
-                                        "      \"blocks\": 0,\n"
-                                        "      \"stacks\": 0,\n"
-                                        "      \"frames\": 0,\n"
-                                        "      \"first_time_us\": null,\n"
-                                        "      \"last_time_us\": null,\n"
-                                        "      \"frees_without_alloc\": 0,\n"
-                                        "      \"end\": {\n"
-                                        "        \"requested_bytes\": 0,\n"
-                                        "        \"allocated_bytes\": 0,\n"
-                                        "        \"active_bytes\": 0,\n"
-                                        "        \"reserved_bytes\": 0\n"
-                                        "      }\n"
-                                        "    }\n"
-                                        "  ],\n" JSON_TAIL);
+  assert_report(&out, expected_info_json);
 }
 
 /* ---- peak ---- */
@@ -262,163 +282,284 @@ static tsr_stack_share shares[] = {{5 * GIB, 12, 0, TSR_CATEGORY_ACTIVATION},
                                    {512 * MIB, 1024, TSR_NONE, TSR_CATEGORY_UNKNOWN},
                                    {256 * MIB, 2, 2, TSR_CATEGORY_UNKNOWN},
                                    {128 * MIB, 2, 3, TSR_CATEGORY_UNKNOWN}};
+#define TOTALS \
+  { 8 * GIB, 8 * GIB + 4 * MIB, 8 * GIB + 6 * MIB, 12 * GIB }
+#define MOMENT \
+  { 3737, INT64_C(1783866822365713), TOTALS }
+#define FRAGMENTATION \
+  { 1 * MIB, 3 * MIB, 2 * MIB, 2 * GIB, 1 * GIB, 256 * MIB }
 #define RECORDED \
   { 3737, INT64_C(1783866822365713), 8 * GIB, 1536 * MIB, 8 * GIB + 1536 * MIB }
-static tsr_peak_device one_stack = {0, 22331, RECORDED, shares, 1, 0, 0};
-static tsr_peak_device all_stacks = {1, 22331, RECORDED, shares, COUNT_OF(shares), 1057, 128 * MIB};
 
-static tsr_peak_device without_peak(uint64_t event_count, uint64_t static_bytes) {
+static tsr_warning misfits[] = {{"free-of-unknown", 2, "frees of memory that was not in use"}};
+
+static tsr_peak_device with_peak(uint32_t device, size_t stack_count) {
+  return (tsr_peak_device){.device = device,
+                           .event_count = 22331,
+                           .peak = MOMENT,
+                           .start = {1536 * MIB, 1537 * MIB, 1537 * MIB, 2 * GIB},
+                           .end = {GIB, GIB, GIB, 12 * GIB},
+                           .maxima = TOTALS,
+                           .start_unsplit_bytes = 5,
+                           .peak_unsplit_bytes = 3,
+                           .fragmentation = FRAGMENTATION,
+                           .recorded = RECORDED,
+                           .stacks = shares,
+                           .stack_count = stack_count};
+}
+
+/* A peak before the first of `event_count` events, of `allocated_bytes`. */
+static tsr_peak_device without_peak(uint64_t event_count, uint64_t allocated_bytes) {
+  tsr_totals totals = {allocated_bytes, allocated_bytes, allocated_bytes, 2 * allocated_bytes};
   return (tsr_peak_device){.device = 2,
                            .event_count = event_count,
-                           .recorded = {-1, TSR_TIME_NONE, 0, static_bytes, static_bytes}};
+                           .peak = {-1, TSR_TIME_NONE, totals},
+                           .start = totals,
+                           .end = totals,
+                           .maxima = totals,
+                           .recorded = {-1, TSR_TIME_NONE, 0, 0, 0}};
 }
+
+static const char expected_peak_text[] =
+    "Device 1: peak 8.00 GiB allocated of 12.00 GiB reserved, at event 3,737 of 22,331; 1.50 GiB "
+    "were there before the recording.\n"
+    "  time of the peak            2026-07-12 14:33:42.365713 UTC\n"
+    "  lost to rounding            1.00 MiB\n"
+    "  lost to unsplit tails       3.00 MiB\n"
+    "  waiting for another stream  2.00 MiB\n"
+    "  free, in segments in use    2.00 GiB\n"
+    "  free, whole segments        1.00 GiB\n"
+    "  largest free block          256.00 MiB\n"
+    "\n"
+    "  #   share       bytes  allocations  category    allocated at\n"
+    "  1  62.5 %    5.00 GiB           12  activation  model.py:382 forward\n"
+    "  2  25.0 %    2.00 GiB            1  unknown     train.py:31 step > modeling_llama.py:120 "
+    "forward\n"
+    "  3   6.3 %  512.00 MiB        1,024  unknown     (no stack recorded)\n"
+    "  4   3.1 %  256.00 MiB            2  unknown     ??.py run?[2J?\n"
+    "  5   1.6 %  128.00 MiB            2  unknown     c10::cuda::CUDACachingAllocator::malloc\n"
+    "  ... and 1,057 more stacks, 128.00 MiB (--top 0 shows all)\n"
+    "\n"
+    "#1  5.00 GiB in 12 allocations, activation\n"
+    "  ... 2 frames of C++, python\n"
+    "    <module>, /home/me/train.py:80\n"
+    "      step, /home/me/train.py:31\n"
+    "        forward, /home/me/model.py:382\n"
+    "          ... 3 frames of torch\n"
+    "\n"
+    "#2  2.00 GiB in 1 allocation, unknown\n"
+    "  <module>, /home/me/train.py:80\n"
+    "    step, /home/me/train.py:31\n"
+    "      ... 1 frame of torch\n"
+    "        forward, "
+    "/opt/lib/python3.11/site-packages/transformers/models/llama/modeling_llama.py:120\n"
+    "          ... 3 frames of torch\n"
+    "\n"
+    "#4  256.00 MiB in 2 allocations, unknown\n"
+    "  run?[2J?, /tmp/??.py\n"
+    "\n"
+    "#5  128.00 MiB in 2 allocations, unknown\n"
+    "  ... 2 frames of C++, torch\n"
+    "    torch::autograd::Engine::thread_main, engine.cpp:7\n"
+    "      at::empty, ??\n"
+    "        c10::cuda::CUDACachingAllocator::malloc, ??\n"
+    "          ... 1 frame of torch\n"
+    "\n"
+    "warning: frees-without-alloc (1,438): their allocation is older than the trace.\n"
+    "warning: free-of-unknown (2): frees of memory that was not in use\n";
 
 static void test_peak_text(void **state) {
   (void)state;
   tsr__buffer out = {0};
-  tsr_peak peak = {&all_stacks, 1};
+  tsr_peak_device device = with_peak(1, COUNT_OF(shares));
+  device.omitted_stacks = 1057;
+  device.omitted_bytes = 128 * MIB;
+  device.warnings = misfits;
+  device.warning_count = 1;
+  tsr_peak peak = {&device, 1};
   assert_int_equal(tsr_report_peak(&input, &peak, NULL, collect, &out, NULL), TSR_OK);
-  assert_report(
-      &out,
-      "Device 1: peak 8.00 GiB of recorded memory at event 3,737 of 22,331; 1.50 GiB more was "
-      "there before the recording, 9.50 GiB in all.\n"
-      "  time of the peak  2026-07-12 14:33:42.365713 UTC\n"
-      "\n"
-      "  #   share       bytes  allocations  category    allocated at\n"
-      "  1  62.5 %    5.00 GiB           12  activation  model.py:382 forward\n"
-      "  2  25.0 %    2.00 GiB            1  unknown     train.py:31 step > modeling_llama.py:120 f"
-      "orward\n"
-      "  3   6.3 %  512.00 MiB        1,024  unknown     (no stack recorded)\n"
-      "  4   3.1 %  256.00 MiB            2  unknown     ??.py run?[2J?\n"
-      "  5   1.6 %  128.00 MiB            2  unknown     c10::cuda::CUDACachingAllocator::malloc\n"
-      "  ... and 1,057 more stacks, 128.00 MiB (--top 0 shows all)\n"
-      "\n"
-      "#1  5.00 GiB in 12 allocations, activation\n"
-      "  ... 2 frames of C++, python\n"
-      "    <module>, /home/me/train.py:80\n"
-      "      step, /home/me/train.py:31\n"
-      "        forward, /home/me/model.py:382\n"
-      "          ... 3 frames of torch\n"
-      "\n"
-      "#2  2.00 GiB in 1 allocation, unknown\n"
-      "  <module>, /home/me/train.py:80\n"
-      "    step, /home/me/train.py:31\n"
-      "      ... 1 frame of torch\n"
-      "        forward, " SITE "transformers/models/llama/modeling_llama.py:120\n"
-      "          ... 3 frames of torch\n"
-      "\n"
-      "#4  256.00 MiB in 2 allocations, unknown\n"
-      "  run?[2J?, /tmp/??.py\n"
-      "\n"
-      "#5  128.00 MiB in 2 allocations, unknown\n"
-      "  ... 2 frames of C++, torch\n"
-      "    torch::autograd::Engine::thread_main, engine.cpp:7\n"
-      "      at::empty, ??\n"
-      "        c10::cuda::CUDACachingAllocator::malloc, ??\n"
-      "          ... 1 frame of torch\n" TEXT_TAIL);
+  assert_report(&out, expected_peak_text);
 }
+
+static const char expected_peak_json[] =
+    JSON_HEAD("peak") "  \"devices\": [\n"
+                      "    {\n"
+                      "      \"device\": 0,\n"
+                      "      \"events\": 22331,\n"
+                      "      \"peak\": {\n"
+                      "        \"event\": 3737,\n"
+                      "        \"time_us\": 1783866822365713,\n"
+                      "        \"requested_bytes\": 8589934592,\n"
+                      "        \"allocated_bytes\": 8594128896,\n"
+                      "        \"active_bytes\": 8596226048,\n"
+                      "        \"reserved_bytes\": 12884901888,\n"
+                      "        \"unsplit_bytes\": 3\n"
+                      "      },\n"
+                      "      \"start\": {\n"
+                      "        \"requested_bytes\": 1610612736,\n"
+                      "        \"allocated_bytes\": 1611661312,\n"
+                      "        \"active_bytes\": 1611661312,\n"
+                      "        \"reserved_bytes\": 2147483648\n"
+                      "      },\n"
+                      "      \"start_unsplit_bytes\": 5,\n"
+                      "      \"end\": {\n"
+                      "        \"requested_bytes\": 1073741824,\n"
+                      "        \"allocated_bytes\": 1073741824,\n"
+                      "        \"active_bytes\": 1073741824,\n"
+                      "        \"reserved_bytes\": 12884901888\n"
+                      "      },\n"
+                      "      \"maxima\": {\n"
+                      "        \"requested_bytes\": 8589934592,\n"
+                      "        \"allocated_bytes\": 8594128896,\n"
+                      "        \"active_bytes\": 8596226048,\n"
+                      "        \"reserved_bytes\": 12884901888\n"
+                      "      },\n"
+                      "      \"fragmentation\": {\n"
+                      "        \"rounding_bytes\": 1048576,\n"
+                      "        \"unsplit_bytes\": 3145728,\n"
+                      "        \"waiting_bytes\": 2097152,\n"
+                      "        \"free_block_bytes\": 2147483648,\n"
+                      "        \"free_segment_bytes\": 1073741824,\n"
+                      "        \"largest_free_bytes\": 268435456\n"
+                      "      },\n"
+                      "      \"recorded\": {\n"
+                      "        \"event\": 3737,\n"
+                      "        \"time_us\": 1783866822365713,\n"
+                      "        \"dynamic_peak_bytes\": 8589934592,\n"
+                      "        \"static_bytes\": 1610612736,\n"
+                      "        \"overall_bytes\": 10200547328\n"
+                      "      },\n"
+                      "      \"stacks\": [\n"
+                      "        {\n"
+                      "          \"bytes\": 268435456,\n"
+                      "          \"allocations\": 2,\n"
+                      "          \"category\": \"unknown\",\n"
+                      "          \"frames\": [\n"
+                      "            {\"name\": \"run\\u001b[2J\\n\", \"file\": "
+                      "\"/tmp/\\ud83d\357\277\275.py\", \"line\": null}\n"
+                      "          ]\n"
+                      "        },\n"
+                      "        {\n"
+                      "          \"bytes\": 536870912,\n"
+                      "          \"allocations\": 1024,\n"
+                      "          \"category\": \"unknown\",\n"
+                      "          \"frames\": []\n"
+                      "        }\n"
+                      "      ],\n"
+                      "      \"omitted_stacks\": 0,\n"
+                      "      \"omitted_bytes\": 0\n"
+                      "    },\n"
+                      "    {\n"
+                      "      \"device\": 2,\n"
+                      "      \"events\": 0,\n"
+                      "      \"peak\": {\n"
+                      "        \"event\": -1,\n"
+                      "        \"time_us\": null,\n"
+                      "        \"requested_bytes\": 4096,\n"
+                      "        \"allocated_bytes\": 4096,\n"
+                      "        \"active_bytes\": 4096,\n"
+                      "        \"reserved_bytes\": 8192,\n"
+                      "        \"unsplit_bytes\": 0\n"
+                      "      },\n"
+                      "      \"start\": {\n"
+                      "        \"requested_bytes\": 4096,\n"
+                      "        \"allocated_bytes\": 4096,\n"
+                      "        \"active_bytes\": 4096,\n"
+                      "        \"reserved_bytes\": 8192\n"
+                      "      },\n"
+                      "      \"start_unsplit_bytes\": 0,\n"
+                      "      \"end\": {\n"
+                      "        \"requested_bytes\": 4096,\n"
+                      "        \"allocated_bytes\": 4096,\n"
+                      "        \"active_bytes\": 4096,\n"
+                      "        \"reserved_bytes\": 8192\n"
+                      "      },\n"
+                      "      \"maxima\": {\n"
+                      "        \"requested_bytes\": 4096,\n"
+                      "        \"allocated_bytes\": 4096,\n"
+                      "        \"active_bytes\": 4096,\n"
+                      "        \"reserved_bytes\": 8192\n"
+                      "      },\n"
+                      "      \"fragmentation\": {\n"
+                      "        \"rounding_bytes\": 0,\n"
+                      "        \"unsplit_bytes\": 0,\n"
+                      "        \"waiting_bytes\": 0,\n"
+                      "        \"free_block_bytes\": 0,\n"
+                      "        \"free_segment_bytes\": 0,\n"
+                      "        \"largest_free_bytes\": 0\n"
+                      "      },\n"
+                      "      \"recorded\": {\n"
+                      "        \"event\": -1,\n"
+                      "        \"time_us\": null,\n"
+                      "        \"dynamic_peak_bytes\": 0,\n"
+                      "        \"static_bytes\": 0,\n"
+                      "        \"overall_bytes\": 0\n"
+                      "      },\n"
+                      "      \"stacks\": [],\n"
+                      "      \"omitted_stacks\": 0,\n"
+                      "      \"omitted_bytes\": 0\n"
+                      "    }\n"
+                      "  ],\n" JSON_TAIL;
 
 static void test_peak_json(void **state) {
   (void)state;
   tsr__buffer out = {0};
   tsr_stack_share some[] = {shares[3], shares[2]};
-  tsr_peak_device devices[] = {one_stack, without_peak(0, 4096)};
+  tsr_peak_device devices[] = {with_peak(0, 1), without_peak(0, 4096)};
   devices[0].stacks = some;
   devices[0].stack_count = 2;
   tsr_peak peak = {devices, 2};
   assert_int_equal(tsr_report_peak(&input, &peak, &json, collect, &out, NULL), TSR_OK);
-  assert_report(&out, JSON_HEAD("peak") "  \"devices\": [\n"
-                                        "    {\n"
-                                        "      \"device\": 0,\n"
-                                        "      \"events\": 22331,\n"
-                                        "      \"recorded\": {\n"
-                                        "        \"event\": 3737,\n"
-                                        "        \"time_us\": 1783866822365713,\n"
-                                        "        \"dynamic_peak_bytes\": 8589934592,\n"
-                                        "        \"static_bytes\": 1610612736,\n"
-                                        "        \"overall_bytes\": 10200547328\n"
-                                        "      },\n"
-                                        "      \"stacks\": [\n"
-                                        "        {\n"
-                                        "          \"bytes\": 268435456,\n"
-                                        "          \"allocations\": 2,\n"
-                                        "          \"category\": \"unknown\",\n"
-                                        "          \"frames\": [\n"
-                                        "            {\"name\": \"run\\u001b[2J\\n\", \"file\": "
-                                        "\"/tmp/\\ud83d\xEF\xBF\xBD.py\", \"line\": null}\n"
-                                        "          ]\n"
-                                        "        },\n"
-                                        "        {\n"
-                                        "          \"bytes\": 536870912,\n"
-                                        "          \"allocations\": 1024,\n"
-                                        "          \"category\": \"unknown\",\n"
-                                        "          \"frames\": []\n"
-                                        "        }\n"
-                                        "      ],\n"
-                                        "      \"omitted_stacks\": 0,\n"
-                                        "      \"omitted_bytes\": 0\n"
-                                        "    },\n"
-                                        "    {\n"
-                                        "      \"device\": 2,\n"
-                                        "      \"events\": 0,\n"
-                                        "      \"recorded\": {\n"
-                                        "        \"event\": -1,\n"
-                                        "        \"time_us\": null,\n"
-                                        "        \"dynamic_peak_bytes\": 0,\n"
-                                        "        \"static_bytes\": 4096,\n"
-                                        "        \"overall_bytes\": 4096\n"
-                                        "      },\n"
-                                        "      \"stacks\": [],\n"
-                                        "      \"omitted_stacks\": 0,\n"
-                                        "      \"omitted_bytes\": 0\n"
-                                        "    }\n"
-                                        "  ],\n" JSON_TAIL);
+  assert_report(&out, expected_peak_json);
 }
 
 static void test_peak_options(void **state) {
   (void)state;
   tsr__buffer out = {0};
-  tsr_peak peak = {&one_stack, 1};
+  tsr_peak_device device = with_peak(0, 1);
+  tsr_peak peak = {&device, 1};
   tsr_report_options options = {
       .quiet = true, .full_stacks = true, .verbose = true, .color = true, .width = 20};
   assert_int_equal(tsr_report_peak(&input, &peak, &options, collect, &out, NULL), TSR_OK);
   assert_report(
-      &out,
-      "\033[1mDevice 0: peak 8.00 GiB of recorded memory at event 3,737 of 22,331; 1.50 GiB more "
-      "was there before the recording, 9.50 GiB in all.\033[0m\n"
-      "  time of the peak  2026-07-12 14:33:42.365713 UTC\n"
-      "\n"
-      "  #   share     bytes  allocations     average  category    allocated at\n"
-      "  1  62.5 %  5.00 GiB           12  426.67 MiB  activation  model.p...orward\n"
-      "\n"
-      "\033[1m#1  5.00 GiB in 12 allocations, activation\033[0m\n"
-      "  _start, ??\n"
-      "    PyEval_EvalCode, /usr/src/Python/ceval.c:1134\n"
-      "      <module>, /home/me/train.py:80\n"
-      "        step, /home/me/train.py:31\n"
-      "          forward, /home/me/model.py:382\n"
-      "          forward, " SITE "torch/nn/modules/linear.py:116\n"
-      "          c10::cuda::CUDACachingAllocator::malloc, ??\n"
-      "          torch::unwind::unwind(), ??\n");
+      &out, "\033[1mDevice 0: peak 8.00 GiB allocated of 12.00 GiB reserved, at event 3,737 of "
+            "22,331; 1.50 GiB were there before the recording.\033[0m\n"
+            "  time of the peak            2026-07-12 14:33:42.365713 UTC\n"
+            "  lost to rounding            1.00 MiB\n"
+            "  lost to unsplit tails       3.00 MiB\n"
+            "  waiting for another stream  2.00 MiB\n"
+            "  free, in segments in use    2.00 GiB\n"
+            "  free, whole segments        1.00 GiB\n"
+            "  largest free block          256.00 MiB\n"
+            "\n"
+            "  #   share     bytes  allocations     average  category    allocated at\n"
+            "  1  62.5 %  5.00 GiB           12  426.67 MiB  activation  model.p...orward\n"
+            "\n"
+            "\033[1m#1  5.00 GiB in 12 allocations, activation\033[0m\n"
+            "  _start, ??\n"
+            "    PyEval_EvalCode, /usr/src/Python/ceval.c:1134\n"
+            "      <module>, /home/me/train.py:80\n"
+            "        step, /home/me/train.py:31\n"
+            "          forward, /home/me/model.py:382\n"
+            "          forward, /opt/lib/python3.11/site-packages/torch/nn/modules/linear.py:116\n"
+            "          c10::cuda::CUDACachingAllocator::malloc, ??\n"
+            "          torch::unwind::unwind(), ??\n");
 }
 
 static void test_peak_says_when_there_is_none(void **state) {
   (void)state;
   static const struct {
-    uint64_t events, static_bytes;
+    uint64_t events, allocated_bytes;
     const char *expected;
   } cases[] = {
-      {0, 512, "Device 2: no events were recorded; the segments hold 512 B of allocated blocks.\n"},
-      {0, 0, "Device 2: no events were recorded; nothing is allocated.\n"},
-      {1, 0,
-       "Device 2: 1 event was recorded, none of them an allocation; nothing else is "
-       "allocated.\n"},
+      {0, 512, "Device 2: no events were recorded; 512 B allocated of 1.0 KiB reserved.\n"},
+      {0, 0, "Device 2: no events were recorded; 0 B allocated of 0 B reserved.\n"},
       {1438, GIB,
-       "Device 2: 1,438 events were recorded, none of them an allocation; the segments "
-       "hold 1.00 GiB of allocated blocks.\n"}};
+       "Device 2: peak 1.00 GiB allocated of 2.00 GiB reserved, before the first of 1,438 "
+       "events.\n"}};
   for (size_t i = 0; i < COUNT_OF(cases); i++) {
     tsr__buffer out = {0};
-    tsr_peak_device device = without_peak(cases[i].events, cases[i].static_bytes);
+    tsr_peak_device device = without_peak(cases[i].events, cases[i].allocated_bytes);
     tsr_peak peak = {&device, 1};
     assert_int_equal(tsr_report_peak(&input, &peak, &quiet, collect, &out, NULL), TSR_OK);
     assert_report(&out, cases[i].expected);
@@ -441,15 +582,16 @@ static void test_profile_text(void **state) {
   (void)state;
   tsr__buffer out = {0};
   assert_int_equal(tsr_report_profile(&input, &profile, &quiet, collect, &out, NULL), TSR_OK);
-  assert_report(&out, "Device 0: peak 4.00 GiB of recorded memory at event 3,737 of 22,331; 75.0 % "
-                      "is activation.\n"
-                      "  time of the peak  2026-07-12 14:33:42.365713 UTC\n"
-                      "\n"
-                      "  category       bytes   share  allocations\n"
-                      "  activation  3.00 GiB  75.0 %        1,204\n"
-                      "  backward         0 B   0.0 %            0\n"
-                      "\n"
-                      "Device 1: no events were recorded.\n");
+  assert_report(
+      &out,
+      "Device 0: peak 4.00 GiB of recorded memory at event 3,737 of 22,331; 75.0 % is activation.\n"
+      "  time of the peak  2026-07-12 14:33:42.365713 UTC\n"
+      "\n"
+      "  category       bytes   share  allocations\n"
+      "  activation  3.00 GiB  75.0 %        1,204\n"
+      "  backward         0 B   0.0 %            0\n"
+      "\n"
+      "Device 1: no events were recorded.\n");
 }
 
 static void test_profile_json(void **state) {
@@ -496,7 +638,12 @@ static void test_profile_json(void **state) {
 static void test_failed_write(void **state) {
   (void)state;
   tsr_error error = {0};
-  tsr_peak peak = {&all_stacks, 1};
+  tsr_peak_device device = with_peak(1, COUNT_OF(shares));
+  device.omitted_stacks = 1057;
+  device.omitted_bytes = 128 * MIB;
+  device.warnings = misfits;
+  device.warning_count = 1;
+  tsr_peak peak = {&device, 1};
   assert_int_equal(tsr_report_peak(&input, &peak, NULL, refuse, NULL, &error), TSR_ERROR_WRITE);
   assert_int_equal(error.status, TSR_ERROR_WRITE);
   assert_int_equal(tsr_report_info(&input, &info, &json, refuse, NULL, NULL), TSR_ERROR_WRITE);

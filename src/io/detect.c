@@ -1,0 +1,109 @@
+/* detect.c - first bytes, and what they promise.
+ *
+ * Names of files are never asked: people rename, and a pipe has none. A form is told by its magic
+ * bytes; a page by its first character that is not blank, since neither a pickle nor a JSON text
+ * can begin with `<`. What looks like nothing known is plain, and the readers of snapshots judge
+ * it.
+ *
+ * Inside a form there may be another: a page in a zip, a .gz in a zip, a file that was compressed
+ * twice. Four layers are more than anyone means; a file that contains itself stops there. */
+#include "io/detect.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "io/forms.h"
+
+typedef struct magic {
+  tsr__form form;
+  unsigned offset, size;
+  const char *bytes;
+} magic;
+
+/* An empty zip has no member; zip.c says so. */
+static const magic MAGICS[] = {
+    {TSR__FORM_GZIP, 0, 2, "\x1f\x8b"},
+    {TSR__FORM_ZSTD, 0, 4, "\x28\xb5\x2f\xfd"},
+    {TSR__FORM_XZ, 0, 6,
+     "\xfd"
+     "7zXZ\0"},
+    {TSR__FORM_ZIP, 0, 4, "PK\x03\x04"},
+    {TSR__FORM_ZIP, 0, 4, "PK\x05\x06"},
+    {TSR__FORM_BZIP2, 0, 3, "BZh"},
+    {TSR__FORM_LZ4, 0, 4, "\x04\x22\x4d\x18"},
+    {TSR__FORM_7Z, 0, 6, "7z\xbc\xaf\x27\x1c"},
+    {TSR__FORM_TAR, 257, 5, "ustar"},
+};
+
+/* What is to be done with a form: `open` takes it off, or there is none. */
+typedef struct form_rule {
+  const char *name;
+  tsr__stream_form *open;
+} form_rule;
+
+static const form_rule RULES[] = {
+    [TSR__FORM_PLAIN] = {"", NULL},
+    [TSR__FORM_GZIP] = {"gzip", tsr__stream_gzip},
+    [TSR__FORM_ZSTD] = {"zstd", tsr__stream_zstd},
+    [TSR__FORM_XZ] = {"xz", tsr__stream_xz},
+    [TSR__FORM_ZIP] = {"zip", tsr__stream_zip},
+    [TSR__FORM_HTML] = {"html", tsr__stream_html},
+    [TSR__FORM_BZIP2] = {"bzip2 is not supported; recompress with zstd or gzip", NULL},
+    [TSR__FORM_LZ4] = {"lz4 is not supported; recompress with zstd or gzip", NULL},
+    [TSR__FORM_7Z] = {"7z archives are not supported; extract the snapshot first", NULL},
+    [TSR__FORM_TAR] = {"tar archives are not supported; extract the snapshot first", NULL},
+};
+
+/* 50 2a 4d 18 to 5f 2a 4d 18: a frame that zstd skips, e.g. of pzstd, before one that it reads. */
+static bool is_skippable_frame(const unsigned char *bytes, size_t size) {
+  return size >= 4 && (bytes[0] & 0xf0) == 0x50 && memcmp(bytes + 1, "\x2a\x4d\x18", 3) == 0;
+}
+
+static bool is_page(const unsigned char *bytes, size_t size) {
+  static const char byte_order_mark[] = "\xef\xbb\xbf";
+  size_t i = size >= 3 && memcmp(bytes, byte_order_mark, 3) == 0 ? 3 : 0;
+  while (i < size && bytes[i] && strchr(" \t\r\n\f", bytes[i])) i++;
+  if (i + 1 >= size || bytes[i] != '<') return false;
+  unsigned char next = bytes[i + 1] | 0x20;
+  return (next >= 'a' && next <= 'z') || bytes[i + 1] == '!' || bytes[i + 1] == '?';
+}
+
+tsr__form tsr__detect(const unsigned char *bytes, size_t size) {
+  for (size_t i = 0; i < sizeof MAGICS / sizeof *MAGICS; i++) {
+    const magic *m = &MAGICS[i];
+    if (size >= m->offset + m->size && memcmp(bytes + m->offset, m->bytes, m->size) == 0)
+      return m->form;
+  }
+  if (is_skippable_frame(bytes, size)) return TSR__FORM_ZSTD;
+  return is_page(bytes, size) ? TSR__FORM_HTML : TSR__FORM_PLAIN;
+}
+
+/* Take off one layer, or find that there is none: `*form` says which. */
+static int unwrap_one(tsr__stream **stream, const tsr_limits *limits, bool may_wrap,
+                      tsr__form *form, tsr_error *error) {
+  const unsigned char *bytes;
+  size_t size;
+  int status = tsr__stream_ahead(*stream, TSR__DETECT_BYTES, stream, &bytes, &size, error);
+  if (status) return status;
+  *form = tsr__detect(bytes, size);
+  if (*form == TSR__FORM_PLAIN) return 0;
+  const form_rule *rule = &RULES[*form];
+  if (rule->open && may_wrap) return rule->open(*stream, limits, stream, error);
+  (*stream)->close(*stream);
+  if (!rule->open) return tsr__fail(error, TSR_ERROR_UNSUPPORTED, 0, "%s", rule->name);
+  return tsr__fail(error, TSR_ERROR_LIMIT, 0, "more than %d layers of compression",
+                   TSR__MOST_LAYERS);
+}
+
+int tsr__stream_unwrap(tsr__stream **stream, const tsr_limits *limits, char *format,
+                       size_t format_size, tsr_error *error) {
+  size_t length = 0;
+  *format = 0;
+  for (int layer = 0;; layer++) {
+    tsr__form form;
+    int status = unwrap_one(stream, limits, layer < TSR__MOST_LAYERS, &form, error);
+    if (status || form == TSR__FORM_PLAIN) return status;
+    int added = snprintf(format + length, format_size - length, "%s ", RULES[form].name);
+    length += (size_t)added < format_size - length ? (size_t)added : format_size - length - 1;
+  }
+}

@@ -1,0 +1,42 @@
+/* detect.h - telling the wrapping of an input by its first bytes, and taking it off. */
+#ifndef TSR_IO_DETECT_H
+#define TSR_IO_DETECT_H
+
+#include "io/source.h"
+#include "tessera/limits.h"
+
+/* Bytes that tell a form for certain; fewer only where the input is shorter. */
+#define TSR__DETECT_BYTES 4096
+
+/* Layers that tsr__stream_unwrap takes off. */
+#define TSR__MOST_LAYERS 4
+
+typedef enum tsr__form {
+  TSR__FORM_PLAIN, /* none of the below: a pickle, a text, or anything else */
+  TSR__FORM_GZIP,
+  TSR__FORM_ZSTD,
+  TSR__FORM_XZ,
+  TSR__FORM_ZIP,
+  TSR__FORM_HTML,
+  TSR__FORM_BZIP2, /* this and the following are recognised in order to be refused */
+  TSR__FORM_LZ4,
+  TSR__FORM_7Z,
+  TSR__FORM_TAR
+} tsr__form;
+
+/* The form of an input that begins with these bytes, TSR__DETECT_BYTES or all there are. */
+tsr__form tsr__detect(const unsigned char *bytes, size_t size);
+
+/* Take all wrappings off `*stream`, which becomes a stream over what is inside; a plain one stays
+ * as it is, but for a first look at it. `format` receives the names of the wrappings, outermost
+ * first, each followed by a blank: "", "gzip ", "zip gzip "; 32 bytes are always enough. Zeroed
+ * limits are the defaults.
+ *
+ * On failure the stream is closed and `*stream` and `format` are of no value. Fails with
+ * TSR_ERROR_FORMAT where a wrapping is damaged from its beginning or empty, _UNSUPPORTED for forms
+ * that are recognised but not read, _LIMIT for more than TSR__MOST_LAYERS and for bombs, _MEMORY,
+ * and as the stream does. */
+int tsr__stream_unwrap(tsr__stream **stream, const tsr_limits *limits, char *format,
+                       size_t format_size, tsr_error *error);
+
+#endif

@@ -1,0 +1,103 @@
+/* moment.c - the state at one moment, as text or JSON: see moment.h.
+ *
+ * JSON keeps each stack whole, in one object. Text says it in the order in which it is needed: one
+ * row a stack to compare them by, then each stack in full, numbered like its row. */
+#include "report/moment.h"
+
+#include "base/format.h"
+#include "report/heading.h"
+
+void tsr__emit_totals(tsr__emitter *emitter, const char *key, const tsr_totals *totals) {
+  tsr__emit_object(emitter, key);
+  tsr__emit_field(emitter, "requested_bytes", NULL, tsr__bytes(totals->requested_bytes));
+  tsr__emit_field(emitter, "allocated_bytes", NULL, tsr__bytes(totals->allocated_bytes));
+  tsr__emit_field(emitter, "active_bytes", NULL, tsr__bytes(totals->active_bytes));
+  tsr__emit_field(emitter, "reserved_bytes", NULL, tsr__bytes(totals->reserved_bytes));
+  tsr__emit_end(emitter);
+}
+
+/* A part that is 0 says nothing in text. */
+static void emit_part(tsr__emitter *emitter, const char *key, const char *title, uint64_t bytes) {
+  tsr__emit_field(emitter, key, bytes ? title : NULL, tsr__bytes(bytes));
+}
+
+void tsr__emit_fragmentation(tsr__emitter *emitter, const tsr_fragmentation *fragmentation) {
+  tsr__emit_object(emitter, "fragmentation");
+  emit_part(emitter, "rounding_bytes", "lost to rounding", fragmentation->rounding_bytes);
+  emit_part(emitter, "unsplit_bytes", "lost to unsplit tails", fragmentation->unsplit_bytes);
+  emit_part(emitter, "waiting_bytes", "waiting for another stream", fragmentation->waiting_bytes);
+  emit_part(emitter, "free_block_bytes", "free, in segments in use",
+            fragmentation->free_block_bytes);
+  emit_part(emitter, "free_segment_bytes", "free, whole segments",
+            fragmentation->free_segment_bytes);
+  emit_part(emitter, "largest_free_bytes", "largest free block", fragmentation->largest_free_bytes);
+  tsr__emit_end(emitter);
+  tsr__emit_space(emitter);
+}
+
+static void emit_stack(tsr__stack_printer *printer, const tsr__share_list *shares, size_t i) {
+  tsr__emitter *emitter = printer->emitter;
+  const tsr_stack_share *share = &shares->items[i];
+  tsr__buffer *name = &emitter->scratch;
+  if (tsr__emitter_is_text(emitter)) tsr__stack_append_name(printer, share->stack);
+  tsr__emit_row(emitter, (tsr__cell[]){
+                             tsr__count(i + 1),
+                             tsr__percent(share->bytes, shares->whole_bytes),
+                             tsr__bytes(share->bytes),
+                             tsr__count(share->allocations),
+                             tsr__bytes(share->allocations ? share->bytes / share->allocations : 0),
+                             tsr__string(tsr_category_name(share->category)),
+                             tsr__text((tsr_text){name->data, name->size}),
+                         });
+  name->size = 0;
+  tsr__stack_emit(printer, share->stack);
+  tsr__emit_row_end(emitter);
+}
+
+static void emit_table(tsr__stack_printer *printer, const tsr__share_list *shares) {
+  const tsr__column columns[] = {
+      {NULL, "#", TSR__RIGHT},
+      {NULL, "share", TSR__RIGHT},
+      {"bytes", "bytes", TSR__RIGHT},
+      {"allocations", "allocations", TSR__RIGHT},
+      {NULL, printer->emitter->options.verbose ? "average" : NULL, TSR__RIGHT},
+      {"category", "category", TSR__LEFT},
+      {NULL, "allocated at", TSR__ELASTIC},
+  };
+  tsr__emit_table(printer->emitter, "stacks", columns, sizeof columns / sizeof *columns);
+  for (size_t i = 0; i < shares->count; i++) emit_stack(printer, shares, i);
+  tsr__emit_table_end(printer->emitter);
+}
+
+static void emit_omitted(tsr__emitter *emitter, const tsr__share_list *shares) {
+  tsr__emit_field(emitter, "omitted_stacks", NULL, tsr__count(shares->omitted_stacks));
+  tsr__emit_field(emitter, "omitted_bytes", NULL, tsr__bytes(shares->omitted_bytes));
+  if (!shares->omitted_stacks || !tsr__emitter_is_text(emitter)) return;
+  char count[TSR__FORMAT_BYTES], size[TSR__FORMAT_BYTES];
+  tsr__buffer_printf(&emitter->scratch, "... and %s more stack%s, %s (--top 0 shows all)",
+                     tsr__format_count(shares->omitted_stacks, count),
+                     tsr__plural(shares->omitted_stacks),
+                     tsr__format_size(shares->omitted_bytes, size));
+  tsr__emit_line(emitter, TSR__DIM, 2);
+}
+
+void tsr__emit_shares(tsr__stack_printer *printer, const tsr__share_list *shares) {
+  emit_table(printer, shares);
+  emit_omitted(printer->emitter, shares);
+}
+
+/* Memory without a stack has said all in its row. */
+void tsr__print_shares(tsr__stack_printer *printer, const tsr__share_list *shares) {
+  char rank[TSR__FORMAT_BYTES], size[TSR__FORMAT_BYTES], count[TSR__FORMAT_BYTES];
+  for (size_t i = 0; i < shares->count; i++) {
+    const tsr_stack_share *share = &shares->items[i];
+    if (share->stack == TSR_NONE || !tsr_snapshot_stack(printer->snapshot, share->stack).depth)
+      continue;
+    tsr__emit_space(printer->emitter);
+    tsr__emit_printf(printer->emitter, TSR__BOLD, "#%s  %s in %s allocation%s, %s",
+                     tsr__format_count(i + 1, rank), tsr__format_size(share->bytes, size),
+                     tsr__format_count(share->allocations, count), tsr__plural(share->allocations),
+                     tsr_category_name(share->category));
+    tsr__stack_print(printer, share->stack);
+  }
+}

@@ -1,0 +1,447 @@
+/* write_walk.c - visits everything a snapshot holds, for an encoder to spell.
+ *
+ *   {device_traces: [[event, ...], ...], segments: [segment, ...], external_annotations: [...],
+ *    allocator_settings and whatever else the file had}
+ *
+ * or, where the file was a bare list of segments, that list. The events come first: in a pickle,
+ * what is met early has short references, and nothing is referred to as often as the keys of
+ * events.
+ *
+ * A row's shape says which keys it had; extras hold the values that no column could take (tables.h)
+ * and go before what the column made of them. So each kind of row is one function: a fixed sequence
+ * of keys, each written if the shape has it, then the extras.
+ *
+ * Kept ("loose") values are trees of any form, and may name rows. Their depth is bounded, and so is
+ * the number of values deep inside them. Nothing else here can be deep or endless: a file that
+ * spells a list of n bytes and refers to it n times becomes at worst n * n bytes of JSON. */
+#include "snapshot/write.h"
+
+#define KEY TSR__KEY
+
+/* The extras of one table, out of which each row finds its own. */
+typedef struct extra_range {
+  const tsr__extra *items;
+  size_t count;
+  size_t next; /* rows mostly come in ascending order: a guess where the next one's extras are */
+} extra_range;
+
+typedef struct walker {
+  const tsr_snapshot *snapshot;
+  const tsr__encoding *to;
+  tsr__encoder *encoder;
+  extra_range events, segments, blocks, annotations, history;
+  uint32_t nesting;       /* kept values we are inside of */
+  uint64_t nested_values; /* met in there */
+  bool is_endless;        /* one of the two went too far */
+} walker;
+
+/* What a row has: its known keys whose columns hold the value, and the rest. */
+typedef struct row_keys {
+  uint64_t plain;
+  const tsr__extra *extras;
+  size_t extra_count;
+} row_keys;
+
+static void write_value(walker *w, tsr__value value);
+
+static bool has_failed(const walker *w) {
+  return w->is_endless || w->encoder->status;
+}
+
+/* ---- texts ---- */
+
+uint32_t tsr__next_character(const unsigned char **at, const unsigned char *end, bool *is_valid) {
+  static const uint32_t smallest[] = {0, 0x80, 0x800, 0x10000};
+  const unsigned char *p = *at;
+  uint32_t lead = *p++, more = lead < 0xe0 ? 1 : lead < 0xf0 ? 2 : 3;
+  *at = p;
+  if (lead < 0x80) return lead;
+  if (lead >= 0xc2 && lead < 0xf5 && (size_t)(end - p) >= more) {
+    uint32_t code = lead & (0x3fu >> more), i = 0;
+    for (; i < more && (p[i] & 0xc0) == 0x80; i++) code = code << 6 | (p[i] & 0x3f);
+    if (i == more && code >= smallest[more] && code <= 0x10ffff) {
+      *at = p + more;
+      return code;
+    }
+  }
+  *is_valid = false;
+  return TSR__NOT_TEXT;
+}
+
+/* ---- pieces of rows ---- */
+
+static uint32_t count_keys(uint64_t keys) {
+  uint32_t count = 0;
+  for (; keys; keys &= keys - 1) count++;
+  return count;
+}
+
+/* The extras of the row whose origin is `row`. */
+static const tsr__extra *find_extras(extra_range *range, uint64_t row, size_t *count) {
+  size_t low = range->next, high = range->count;
+  bool is_guess_good = (low == 0 || range->items[low - 1].row < row) &&
+                       (low == range->count || range->items[low].row >= row);
+  for (low = is_guess_good ? low : 0; !is_guess_good && low < high;) {
+    size_t middle = low + (high - low) / 2;
+    if (range->items[middle].row < row)
+      low = middle + 1;
+    else
+      high = middle;
+  }
+  const tsr__extra *first = range->items + low;
+  while (low < range->count && range->items[low].row == row) low++;
+  range->next = low;
+  *count = low - (size_t)(first - range->items);
+  return first;
+}
+
+/* Begin the dict of a row with this shape and origin. */
+static row_keys begin_row(walker *w, extra_range *range, uint64_t shape, uint64_t origin) {
+  row_keys keys = {.plain = shape};
+  if (range->count) keys.extras = find_extras(range, origin, &keys.extra_count);
+  for (size_t i = 0; i < keys.extra_count; i++)
+    if (keys.extras[i].key < TSR__KEY_COUNT) keys.plain &= ~(UINT64_C(1) << keys.extras[i].key);
+  w->to->begin(w->encoder, TSR__DICT, count_keys(keys.plain) + keys.extra_count, false);
+  return keys;
+}
+
+static void end_row(walker *w, const row_keys *keys) {
+  for (size_t i = 0; i < keys->extra_count; i++) {
+    w->to->string(w->encoder, keys->extras[i].key);
+    write_value(w, keys->extras[i].value);
+  }
+  w->to->end(w->encoder);
+}
+
+/* Write the key if the row has it, and say whether a value must follow. */
+static inline bool write_key(walker *w, const row_keys *keys, tsr__name name) {
+  if (!(keys->plain >> name & 1)) return false;
+  w->to->string(w->encoder, name);
+  return true;
+}
+
+static inline void write_unsigned(walker *w, uint64_t value) {
+  w->to->integer(w->encoder, value, false);
+}
+
+static inline void write_signed(walker *w, int64_t value) {
+  w->to->integer(w->encoder, (uint64_t)value, value < 0);
+}
+
+static void write_string(walker *w, uint32_t id) {
+  if (id < w->snapshot->strings.count)
+    w->to->string(w->encoder, id);
+  else
+    w->to->null(w->encoder);
+}
+
+static void write_pool(walker *w, uint32_t id, tsr__container_kind kind) {
+  if (id >= w->snapshot->pools.count) {
+    w->to->null(w->encoder);
+    return;
+  }
+  if (kind == TSR__TUPLE && w->to->refer(w->encoder, TSR__PAIR, id)) return;
+  tsr_pool pool = tsr_snapshot_pool(w->snapshot, id);
+  w->to->begin(w->encoder, kind, 2, false);
+  write_unsigned(w, pool.first);
+  write_unsigned(w, pool.second);
+  w->to->end(w->encoder);
+}
+
+/* ---- frames and stacks ---- */
+
+static void write_frame(walker *w, uint32_t id) {
+  const tsr__frame_key *frame = (const void *)w->snapshot->frames.items[id].data;
+  row_keys keys = {.plain = frame->shape};
+  const tsr__value *extras = NULL;
+  size_t extra_count = 0;
+  if (!frame->shape && !frame->extras) {
+    write_string(w, frame->frame.name);
+    return;
+  }
+  if (w->to->refer(w->encoder, TSR__FRAME, id)) return;
+  if (frame->extras) {
+    const tsr__interned *kept = &w->snapshot->frame_extras.items[frame->extras - 1];
+    extras = (const void *)kept->data;
+    extra_count = kept->size_bytes / sizeof *extras;
+  }
+  for (size_t i = 0; i < extra_count; i += 2)
+    if (extras[i].id < TSR__KEY_COUNT) keys.plain &= ~(UINT64_C(1) << extras[i].id);
+  w->to->begin(w->encoder, TSR__DICT, count_keys(keys.plain) + extra_count / 2, false);
+  if (write_key(w, &keys, TSR__NAME_NAME)) write_string(w, frame->frame.name);
+  if (write_key(w, &keys, TSR__NAME_FILENAME)) write_string(w, frame->frame.file);
+  if (write_key(w, &keys, TSR__NAME_LINE))
+    w->to->integer(w->encoder, frame->frame.line, frame->shape & TSR__SHAPE_LINE_NEGATIVE);
+  for (size_t i = 0; i < extra_count; i++) write_value(w, extras[i]);
+  w->to->end(w->encoder);
+}
+
+static void write_stack(walker *w, uint32_t id) {
+  if (id >= w->snapshot->stacks.count) {
+    w->to->null(w->encoder);
+    return;
+  }
+  if (w->to->refer(w->encoder, TSR__STACK, id)) return;
+  tsr_stack stack = tsr_snapshot_stack(w->snapshot, id);
+  w->to->begin(w->encoder, TSR__LIST, stack.depth, false);
+  for (uint32_t i = 0; i < stack.depth; i++) write_frame(w, stack.frames[i]);
+  w->to->end(w->encoder);
+}
+
+/* ---- events ---- */
+
+static void write_action(walker *w, uint8_t action) {
+  if (action <= TSR_ACTION_WORKSPACE_SNAPSHOT)
+    write_string(w, (uint32_t)TSR__FIRST_ACTION + action);
+  else if (action < TSR_ACTION_KNOWN_COUNT)
+    write_string(w, TSR_NONE);
+  else
+    write_string(w, w->snapshot->actions.items[action - TSR_ACTION_KNOWN_COUNT]);
+}
+
+static inline uint32_t id_at(const tsr__id_column *column, uint64_t row) {
+  return column->values ? column->values[row] : column->uniform;
+}
+
+static void write_event(walker *w, uint64_t row) {
+  const tsr__event_table *t = &w->snapshot->events;
+  uint32_t shape = id_at(&t->shape, row);
+  row_keys keys = begin_row(w, &w->events, shape & ~TSR__EVENT_POOL_IS_LIST, row);
+  if (write_key(w, &keys, TSR__NAME_ACTION)) write_action(w, t->action[row]);
+  if (write_key(w, &keys, TSR__NAME_ADDR)) write_unsigned(w, t->addr[row]);
+  if (write_key(w, &keys, TSR__NAME_DEVICE_FREE)) write_unsigned(w, t->addr[row]);
+  if (write_key(w, &keys, TSR__NAME_SIZE)) write_unsigned(w, t->size[row]);
+  if (write_key(w, &keys, TSR__NAME_STREAM))
+    write_unsigned(w, tsr_snapshot_stream(w->snapshot, id_at(&t->stream, row)));
+  if (write_key(w, &keys, TSR__NAME_TIME_US)) write_signed(w, t->time_us[row]);
+  if (write_key(w, &keys, TSR__NAME_COMPILE_CONTEXT)) write_string(w, id_at(&t->context, row));
+  if (write_key(w, &keys, TSR__NAME_USER_METADATA)) write_string(w, id_at(&t->metadata, row));
+  if (write_key(w, &keys, TSR__NAME_POOL_ID))
+    write_pool(w, id_at(&t->pool, row), shape & TSR__EVENT_POOL_IS_LIST ? TSR__LIST : TSR__TUPLE);
+  if (write_key(w, &keys, TSR__NAME_FRAMES)) write_stack(w, t->stack[row]);
+  if (write_key(w, &keys, TSR__NAME_CATEGORY)) write_string(w, id_at(&t->category, row));
+  end_row(w, &keys);
+}
+
+static void write_events(walker *w, tsr__rows rows) {
+  w->to->begin(w->encoder, TSR__LIST, rows.count, true);
+  for (uint64_t i = 0; i < rows.count && !has_failed(w); i++) write_event(w, rows.first + i);
+  w->to->end(w->encoder);
+}
+
+static void write_trace(walker *w, uint32_t index) {
+  const tsr__trace *trace = &w->snapshot->traces.items[index];
+  write_events(w, trace->runs.count ? trace->runs.items[0] : (tsr__rows){0, 0});
+}
+
+/* ---- segments and blocks ---- */
+
+static void write_history(walker *w, uint64_t row) {
+  const tsr__history_row *history = &w->snapshot->history.items[row];
+  row_keys keys = begin_row(w, &w->history, history->shape, row);
+  if (write_key(w, &keys, TSR__NAME_ADDR)) write_unsigned(w, history->addr);
+  if (write_key(w, &keys, TSR__NAME_REAL_SIZE)) write_unsigned(w, history->real_size);
+  if (write_key(w, &keys, TSR__NAME_FRAMES)) write_stack(w, history->stack);
+  end_row(w, &keys);
+}
+
+static void write_block(walker *w, uint64_t row) {
+  const tsr_block *block = &w->snapshot->blocks.items[row];
+  const tsr__block_more *more = &w->snapshot->blocks_more.items[row];
+  row_keys keys = begin_row(w, &w->blocks, more->shape, more->origin);
+  if (write_key(w, &keys, TSR__NAME_ADDRESS)) write_unsigned(w, block->address);
+  if (write_key(w, &keys, TSR__NAME_SIZE)) write_unsigned(w, block->size_bytes);
+  if (write_key(w, &keys, TSR__NAME_REQUESTED_SIZE)) write_unsigned(w, block->requested_bytes);
+  if (write_key(w, &keys, TSR__NAME_STATE)) write_string(w, more->state);
+  if (write_key(w, &keys, TSR__NAME_FRAMES)) write_stack(w, block->stack);
+  if (write_key(w, &keys, TSR__NAME_HISTORY)) {
+    w->to->begin(w->encoder, TSR__LIST, more->history_count, false);
+    for (uint32_t i = 0; i < more->history_count; i++) write_history(w, more->first_history + i);
+    w->to->end(w->encoder);
+  }
+  end_row(w, &keys);
+}
+
+static void write_segment(walker *w, uint64_t row) {
+  const tsr_segment *s = &w->snapshot->segments.items[row];
+  const tsr__segment_more *more = &w->snapshot->segments_more.items[row];
+  bool pool_is_list = more->shape & TSR__SHAPE_POOL_IS_LIST;
+  row_keys keys = begin_row(w, &w->segments, more->shape & ~TSR__SHAPE_POOL_IS_LIST, more->origin);
+  if (write_key(w, &keys, TSR__NAME_DEVICE)) write_unsigned(w, s->device);
+  if (write_key(w, &keys, TSR__NAME_ADDRESS)) write_unsigned(w, s->address);
+  if (write_key(w, &keys, TSR__NAME_TOTAL_SIZE)) write_unsigned(w, s->total_bytes);
+  if (write_key(w, &keys, TSR__NAME_ALLOCATED_SIZE)) write_unsigned(w, s->allocated_bytes);
+  if (write_key(w, &keys, TSR__NAME_ACTIVE_SIZE)) write_unsigned(w, s->active_bytes);
+  if (write_key(w, &keys, TSR__NAME_REQUESTED_SIZE)) write_unsigned(w, s->requested_bytes);
+  if (write_key(w, &keys, TSR__NAME_STREAM)) write_unsigned(w, s->stream);
+  if (write_key(w, &keys, TSR__NAME_SEGMENT_TYPE)) write_string(w, more->type);
+  if (write_key(w, &keys, TSR__NAME_SEGMENT_POOL_ID))
+    write_pool(w, s->pool, pool_is_list ? TSR__LIST : TSR__TUPLE);
+  if (write_key(w, &keys, TSR__NAME_IS_EXPANDABLE)) w->to->boolean(w->encoder, s->is_expandable);
+  if (write_key(w, &keys, TSR__NAME_FRAMES)) write_stack(w, s->stack);
+  if (write_key(w, &keys, TSR__NAME_BLOCKS)) {
+    w->to->begin(w->encoder, TSR__LIST, s->block_count, false);
+    for (uint64_t i = 0; i < s->block_count && !has_failed(w); i++)
+      write_block(w, s->first_block + i);
+    w->to->end(w->encoder);
+  }
+  end_row(w, &keys);
+}
+
+static void write_annotation(walker *w, uint64_t row) {
+  const tsr_annotation *annotation = &w->snapshot->annotations.items[row];
+  const tsr__annotation_more *more = &w->snapshot->annotations_more.items[row];
+  row_keys keys = begin_row(w, &w->annotations, more->shape, more->origin);
+  if (write_key(w, &keys, TSR__NAME_STAGE)) write_string(w, annotation->stage);
+  if (write_key(w, &keys, TSR__NAME_NAME)) write_string(w, annotation->name);
+  if (write_key(w, &keys, TSR__NAME_DEVICE)) write_unsigned(w, annotation->device);
+  if (write_key(w, &keys, TSR__NAME_TIME_US)) write_signed(w, annotation->time_us);
+  end_row(w, &keys);
+}
+
+/* ---- kept values ---- */
+
+static void write_loose(walker *w, uint32_t id) {
+  const tsr__loose *loose = &w->snapshot->loose.items[id];
+  if (w->to->refer(w->encoder, TSR__LOOSE, id)) return;
+  uint64_t count = loose->kind == TSR__DICT ? loose->count / 2 : loose->count;
+  if (w->nesting > 2) w->nested_values += loose->count;
+  w->to->begin(w->encoder, (tsr__container_kind)loose->kind, count, false);
+  for (uint64_t i = 0; i < loose->count && !has_failed(w); i++)
+    write_value(w, w->snapshot->loose_values.items[loose->first + i]);
+  w->to->end(w->encoder);
+}
+
+/* A value that names something by id; null where there is no such thing. */
+static void write_named(walker *w, tsr__value value) {
+  const tsr_snapshot *s = w->snapshot;
+#define WRITE_IF(count, function) \
+  if (value.id < (count)) {       \
+    function(w, value.id);        \
+    return;                       \
+  }                               \
+  break
+  switch ((tsr__tag)value.tag) {
+  case TSR__FRAME: WRITE_IF(s->frames.count, write_frame);
+  case TSR__EVENT: WRITE_IF(s->events.count, write_event);
+  case TSR__SEGMENT: WRITE_IF(s->segments.count, write_segment);
+  case TSR__BLOCK: WRITE_IF(s->blocks.count, write_block);
+  case TSR__ANNOTATION: WRITE_IF(s->annotations.count, write_annotation);
+  case TSR__HISTORY: WRITE_IF(s->history.count, write_history);
+  case TSR__LOOSE: WRITE_IF(s->loose.count, write_loose);
+  case TSR__TRACE: WRITE_IF(s->traces.count, write_trace);
+  case TSR__STACK: write_stack(w, value.id); return;
+  case TSR__PAIR: write_pool(w, value.id, TSR__TUPLE); return;
+  default: break;
+  }
+#undef WRITE_IF
+  w->to->null(w->encoder);
+}
+
+static void write_value(walker *w, tsr__value value) {
+  switch ((tsr__tag)value.tag) {
+  case TSR__BOOL: w->to->boolean(w->encoder, value.u); return;
+  case TSR__INT: write_signed(w, value.i); return;
+  case TSR__UINT: write_unsigned(w, value.u); return;
+  case TSR__FLOAT: w->to->real(w->encoder, value.f); return;
+  case TSR__STRING:
+  case TSR__BYTES: write_string(w, value.id); return;
+  default: break;
+  }
+  if (w->nesting > 2) w->nested_values++;
+  if (w->nesting >= TSR__WRITE_NESTING || w->nested_values > TSR__WRITE_NESTED_VALUES)
+    w->is_endless = true;
+  if (w->is_endless) {
+    w->to->null(w->encoder);
+    return;
+  }
+  w->nesting++;
+  write_named(w, value);
+  w->nesting--;
+}
+
+/* ---- the top ---- */
+
+static void write_segments(walker *w) {
+  size_t count = w->snapshot->segment_count;
+  w->to->begin(w->encoder, TSR__LIST, count, true);
+  for (size_t i = 0; i < count && !has_failed(w); i++) write_segment(w, i);
+  w->to->end(w->encoder);
+}
+
+static void write_annotations(walker *w) {
+  size_t count = w->snapshot->annotation_count;
+  w->to->begin(w->encoder, TSR__LIST, count, true);
+  for (size_t i = 0; i < count && !has_failed(w); i++) write_annotation(w, i);
+  w->to->end(w->encoder);
+}
+
+static void write_device_traces(walker *w) {
+  const tsr_snapshot *s = w->snapshot;
+  w->to->begin(w->encoder, TSR__LIST, s->trace_count, true);
+  size_t next = 0; /* of the devices with events, in ascending order */
+  for (uint32_t device = 0; device < s->trace_count; device++) {
+    tsr__rows rows = {0, 0};
+    if (next < s->device_traces.count && s->device_traces.items[next].device == device) {
+      rows.first = s->device_traces.items[next].first;
+      rows.count = s->device_traces.items[next++].count;
+    }
+    write_events(w, rows);
+  }
+  w->to->end(w->encoder);
+}
+
+static void write_top(walker *w) {
+  const tsr_snapshot *s = w->snapshot;
+  row_keys keys = {.plain = s->top_keys &
+                            (KEY(DEVICE_TRACES) | KEY(SEGMENTS) | KEY(EXTERNAL_ANNOTATIONS))};
+  if (!s->top_keys) {
+    write_segments(w);
+    return;
+  }
+  keys.extras = tsr__extras_of(s, TSR__NULL, 0, UINT64_MAX, &keys.extra_count);
+  for (size_t i = 0; i < keys.extra_count; i++)
+    if (keys.extras[i].key < TSR__KEY_COUNT) keys.plain &= ~(UINT64_C(1) << keys.extras[i].key);
+  w->to->begin(w->encoder, TSR__DICT, count_keys(keys.plain) + keys.extra_count, true);
+  if (write_key(w, &keys, TSR__NAME_DEVICE_TRACES)) write_device_traces(w);
+  if (write_key(w, &keys, TSR__NAME_SEGMENTS)) write_segments(w);
+  if (write_key(w, &keys, TSR__NAME_EXTERNAL_ANNOTATIONS)) write_annotations(w);
+  end_row(w, &keys);
+}
+
+static extra_range range_of(const tsr_snapshot *snapshot, tsr__tag table) {
+  extra_range range = {.next = 0};
+  range.items = tsr__extras_of(snapshot, table, 0, UINT64_MAX, &range.count);
+  return range;
+}
+
+static int explain(const walker *w, int status, tsr_error *error) {
+  if (w->is_endless)
+    return tsr__fail(error, TSR_ERROR_LIMIT, TSR_OFFSET_NONE,
+                     "values that are no part of a snapshot are nested too deeply to be written");
+  if (status == TSR_ERROR_UNSUPPORTED)
+    return tsr__fail(error, TSR_ERROR_UNSUPPORTED, TSR_OFFSET_NONE,
+                     "a key that is neither text nor number has no form in JSON");
+  if (status == TSR_ERROR_MEMORY) return tsr__fail_memory(error);
+  if (status)
+    return tsr__fail(error, TSR_ERROR_WRITE, TSR_OFFSET_NONE, "the export could not be written");
+  return 0;
+}
+
+int tsr_snapshot_export(const tsr_snapshot *snapshot, tsr_export_format format, tsr_write_fn *write,
+                        void *context, tsr_error *error) {
+  walker w = {.snapshot = snapshot,
+              .to = format == TSR_EXPORT_JSON ? &tsr__json_encoding : &tsr__pickle_encoding,
+              .events = range_of(snapshot, TSR__EVENT),
+              .segments = range_of(snapshot, TSR__SEGMENT),
+              .blocks = range_of(snapshot, TSR__BLOCK),
+              .annotations = range_of(snapshot, TSR__ANNOTATION),
+              .history = range_of(snapshot, TSR__HISTORY)};
+  w.encoder = w.to->create(snapshot, write, context);
+  if (!w.encoder) return tsr__fail_memory(error);
+  write_top(&w);
+  if (!has_failed(&w)) w.to->finish(w.encoder);
+  int status = explain(&w, w.encoder->status, error);
+  w.to->release(w.encoder);
+  return status;
+}

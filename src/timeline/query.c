@@ -1,0 +1,132 @@
+/* query.c - the state at any event, from the checkpoint before it. See timeline.h.
+ *
+ * Between checkpoints the events themselves say what changes: allocation_of names what each makes
+ * or frees, and when each dies is known. So a query costs the distance between checkpoints, not the
+ * trace. */
+#include <stdlib.h>
+
+#include "base/checked.h"
+#include "timeline/timeline.h"
+
+uint64_t tsr__timeline_requested(const tsr__timeline *t, uint32_t allocation) {
+  if (allocation < t->initial.count) return t->initial.items[allocation].requested_bytes;
+  return t->events.size[t->birth.items[allocation]];
+}
+
+uint64_t tsr__timeline_address(const tsr__timeline *t, uint32_t allocation) {
+  if (allocation < t->initial.count) return t->initial.items[allocation].address;
+  return t->events.addr[t->birth.items[allocation]];
+}
+
+uint32_t tsr__timeline_stack(const tsr__timeline *t, uint32_t allocation) {
+  if (allocation < t->initial.count) return t->initial.items[allocation].stack;
+  return t->events.stack[t->birth.items[allocation]];
+}
+
+/* The last checkpoint at or before an event. */
+static const tsr__checkpoint *checkpoint_before(const tsr__timeline *t, int64_t event) {
+  size_t low = 0, high = t->checkpoints.count;
+  while (high - low > 1) {
+    size_t middle = low + (high - low) / 2;
+    if (t->checkpoints.items[middle].event <= event)
+      low = middle;
+    else
+      high = middle;
+  }
+  return &t->checkpoints.items[low];
+}
+
+bool tsr__span_is_there(const tsr__span *span, int64_t event) {
+  bool is_born = span->birth == TSR_NONE || (int64_t)span->birth <= event;
+  bool is_gone = span->death != TSR_NONE && (int64_t)span->death <= event;
+  return is_born && !is_gone;
+}
+
+static uint64_t reserved_at(const tsr__timeline *t, int64_t event) {
+  uint64_t bytes = 0;
+  for (size_t i = 0; i < t->spans.count; i++) {
+    if (tsr__span_is_there(&t->spans.items[i], event))
+      bytes = tsr__sum_u64(bytes, t->spans.items[i].size_bytes);
+  }
+  return bytes;
+}
+
+static bool is_live(const tsr__timeline *t, uint32_t allocation, int64_t event) {
+  uint32_t death = t->death.items[allocation];
+  return death == TSR_NONE || (int64_t)death > event;
+}
+
+int tsr__timeline_live(const tsr__timeline *t, int64_t event, tsr__live_set *out,
+                       tsr_error *error) {
+  const tsr__checkpoint *point = checkpoint_before(t, event);
+  tsr__live_set live = {0};
+  bool ok = true;
+  for (size_t i = 0; ok && i < point->live_count; i++) {
+    uint32_t allocation = t->live_ids.items[point->first_live + i];
+    if (is_live(t, allocation, event)) ok = TSR__VECTOR_PUSH(&live, allocation);
+  }
+  for (int64_t i = point->event + 1; ok && i <= event; i++)
+    if (t->events.action[i] == TSR_ACTION_ALLOC && t->allocation_of[i] != TSR_NONE &&
+        is_live(t, t->allocation_of[i], event))
+      ok = TSR__VECTOR_PUSH(&live, t->allocation_of[i]);
+  if (ok) {
+    *out = live;
+    return 0;
+  }
+  TSR__VECTOR_FREE(&live);
+  return tsr__fail_memory(error);
+}
+
+/* Bytes of blocks that the program gave back and that are not free yet. */
+static uint64_t waiting_at(const tsr__timeline *t, int64_t event) {
+  uint64_t bytes = 0;
+  for (size_t i = 0; i < t->waits.count; i++) {
+    const tsr__wait *wait = &t->waits.items[i];
+    bool has_begun = wait->from == TSR_NONE || (int64_t)wait->from <= event;
+    bool has_ended = wait->until != TSR_NONE && (int64_t)wait->until <= event;
+    if (has_begun && !has_ended)
+      bytes = tsr__sum_u64(bytes, t->block_bytes.items[wait->allocation]);
+  }
+  if (event < 0 || t->events.action[event] != TSR_ACTION_FREE_REQUESTED) return bytes;
+  uint32_t allocation = t->allocation_of[event];
+  if (allocation != TSR_NONE && (int64_t)t->death.items[allocation] == event + 1)
+    bytes = tsr__sum_u64(bytes, t->block_bytes.items[allocation]);
+  return bytes;
+}
+
+tsr_totals tsr__timeline_totals(const tsr__timeline *t, int64_t event, const tsr__live_set *live) {
+  tsr_totals totals = {.reserved_bytes = reserved_at(t, event)};
+  for (size_t i = 0; i < live->count; i++) {
+    uint32_t allocation = live->items[i];
+    totals.active_bytes = tsr__sum_u64(totals.active_bytes, t->block_bytes.items[allocation]);
+    totals.requested_bytes =
+        tsr__sum_u64(totals.requested_bytes, tsr__timeline_requested(t, allocation));
+  }
+  totals.allocated_bytes = tsr__drop_u64(totals.active_bytes, waiting_at(t, event));
+  return totals;
+}
+
+size_t tsr__timeline_warnings(const tsr__timeline *t, tsr_warning *out) {
+  static const tsr_warning texts[TSR__MISFIT_COUNT] = {
+      {"alloc-of-live-address", 0,
+       "allocations at an address that was in use; the older one is "
+       "taken to have ended"},
+      {"alloc-outside-segments", 0,
+       "allocations outside every known free memory; they count with "
+       "their rounded size"},
+      {"alloc-inside-block", 0, "allocations inside a free block, not at its start"},
+      {"alloc-too-long", 0, "allocations longer than the free memory at their address"},
+      {"free-of-unknown", 0, "frees of memory that was not in use"},
+      {"segments-contradict-trace", 0, "segment events that the segments contradict"},
+      {"end-contradicts-trace", 0,
+       "blocks live at the end in the trace or in the segments, but "
+       "not the same in both"},
+  };
+  size_t count = 0;
+  for (size_t i = 0; i < TSR__MISFIT_COUNT; i++) {
+    if (!t->misfits[i]) continue;
+    out[count] = texts[i];
+    out[count++].count = t->misfits[i];
+  }
+  return count;
+}

@@ -1,0 +1,497 @@
+/* replay.c - forward through the trace, event by event. See timeline.h.
+ *
+ * Each alloc is cut from the free block at its address by PyTorch's own rule, which gives the
+ * block's true size; each free gives it back and joins neighbours. Nothing is searched for: the
+ * trace says where every block is. Only where placement is to be checked are free blocks kept in
+ * order as well, and the model asked where it would have put the block.
+ *
+ * Checkpoints (the live set) are taken so far apart that they cost less than the events
+ * between them: a query then replays at most that many events from the nearest one. */
+#include "base/checked.h"
+#include "timeline/timeline.h"
+
+enum { CHECKPOINT_EVENTS = 8192 };
+
+typedef struct replay {
+  tsr__timeline *t;
+  tsr__heap heap;
+  tsr__map loose;   /* address -> allocation, of those in no segment */
+  tsr__map wait_of; /* allocation -> its wait, while it waits */
+  tsr__map span_of; /* start of a segment -> its span, while it lives */
+  uint32_t live_count;
+  uint32_t fresh; /* segment that the last segment_alloc made and no alloc has used, or TSR_NONE */
+  tsr_totals now;
+  TSR__VECTOR(uint64_t) live_bits; /* a bit an allocation: is it live? */
+  uint64_t next_checkpoint;
+  bool checks_placement;
+} replay;
+
+/* ---- live allocations ---- */
+
+static bool set_live(replay *r, uint32_t allocation) {
+  size_t word = allocation / 64;
+  while (r->live_bits.count <= word)
+    if (!TSR__VECTOR_PUSH(&r->live_bits, 0)) return false;
+  r->live_bits.items[word] |= UINT64_C(1) << allocation % 64;
+  r->live_count++;
+  return true;
+}
+
+static void set_dead(replay *r, uint32_t allocation, uint64_t event) {
+  r->live_bits.items[allocation / 64] &= ~(UINT64_C(1) << allocation % 64);
+  r->live_count--;
+  r->t->death.items[allocation] = (uint32_t)event;
+}
+
+static bool checkpoint(replay *r, int64_t event) {
+  tsr__timeline *t = r->t;
+  tsr__checkpoint point = {event, t->live_ids.count, 0};
+  if (!TSR__VECTOR_RESERVE(&t->live_ids, r->live_count)) return false;
+  for (size_t word = 0; word < r->live_bits.count; word++)
+    for (uint64_t bits = r->live_bits.items[word]; bits; bits &= bits - 1) {
+      uint32_t bit = 0;
+      while (!(bits >> bit & 1)) bit++;
+      t->live_ids.items[t->live_ids.count++] = (uint32_t)(word * 64 + bit);
+    }
+  point.live_count = t->live_ids.count - point.first_live;
+  uint64_t distance = r->live_count > CHECKPOINT_EVENTS ? r->live_count : CHECKPOINT_EVENTS;
+  if (r->live_bits.count > distance) distance = r->live_bits.count;
+  r->next_checkpoint = (uint64_t)(event + 1) + distance;
+  return TSR__VECTOR_PUSH(&t->checkpoints, point);
+}
+
+static uint32_t new_allocation(replay *r, uint64_t event, uint64_t block_bytes) {
+  tsr__timeline *t = r->t;
+  uint32_t allocation = (uint32_t)t->birth.count;
+  if (allocation == TSR_NONE || !TSR__VECTOR_PUSH(&t->birth, (uint32_t)event) ||
+      !TSR__VECTOR_PUSH(&t->death, TSR_NONE) || !TSR__VECTOR_PUSH(&t->block_bytes, block_bytes) ||
+      !set_live(r, allocation))
+    return TSR_NONE;
+  t->allocation_of[event] = allocation;
+  uint64_t requested = t->events.size[event];
+  r->now.requested_bytes = tsr__sum_u64(r->now.requested_bytes, requested);
+  r->now.allocated_bytes = tsr__sum_u64(r->now.allocated_bytes, block_bytes);
+  r->now.active_bytes = tsr__sum_u64(r->now.active_bytes, block_bytes);
+  return allocation;
+}
+
+/* ---- alloc ---- */
+
+/* Where would the model have put it? `block` is the free block at its address. */
+static void check_placement(replay *r, uint64_t event, uint32_t block, uint64_t rounded) {
+  const tsr__heap_block *b = &r->heap.blocks.items[block];
+  const tsr__heap_segment *segment = &r->heap.segments.items[b->segment];
+  tsr_replay_check *check = &r->t->check;
+  if (b->segment == r->fresh) {
+    check->segments_new++;
+    check->segments_matched += segment->size_bytes == tsr__segment_size(&r->t->settings, rounded);
+    return;
+  }
+  bool is_large = tsr__is_large(rounded);
+  uint32_t stream = tsr_id_at(r->t->events.stream, event);
+  check->reused++;
+  check->reused_matched +=
+      tsr__heap_best_fit(&r->heap, segment->pool, is_large, stream, rounded) == block;
+}
+
+/* An alloc that no free block explains: it counts, but has no place in the heap. */
+static bool alloc_loose(replay *r, uint64_t event, uint64_t rounded) {
+  uint32_t allocation = new_allocation(r, event, rounded);
+  uint64_t *place = allocation == TSR_NONE
+                        ? NULL
+                        : tsr__map_put(&r->loose, r->t->events.addr[event], allocation, NULL);
+  if (place) *place = allocation;
+  return place != NULL;
+}
+
+/* The free block to cut an alloc from; TSR_NONE where there is none at its address. */
+static uint32_t block_at(replay *r, uint64_t address) {
+  uint32_t block = tsr__heap_find(&r->heap, address);
+  if (block != TSR_NONE)
+    return r->heap.blocks.items[block].use == TSR__BLOCK_FREE ? block : TSR_NONE;
+  for (uint32_t i = 0; i < r->heap.segments.count; i++) {
+    const tsr__heap_segment *segment = &r->heap.segments.items[i];
+    if (segment->is_gone || address < segment->address ||
+        address - segment->address >= segment->size_bytes)
+      continue;
+    block = tsr__heap_find_inside(&r->heap, i, address);
+    if (block == TSR_NONE || r->heap.blocks.items[block].use != TSR__BLOCK_FREE) return TSR_NONE;
+    r->t->misfits[TSR__MISFIT_ALLOC_INSIDE]++;
+    return tsr__heap_cut(&r->heap, block, address - r->heap.blocks.items[block].address);
+  }
+  return TSR_NONE;
+}
+
+static bool finish_live(replay *r, uint64_t event, uint64_t address);
+
+static bool apply_alloc(replay *r, uint64_t event) {
+  const tsr_events *events = &r->t->events;
+  uint64_t address = events->addr[event], request = events->size[event];
+  uint64_t rounded = tsr__round_request(&r->t->settings, request);
+  if (finish_live(r, event, address)) r->t->misfits[TSR__MISFIT_ALLOC_LIVE]++;
+  uint32_t block = block_at(r, address);
+  if (block == TSR_NONE) {
+    r->t->misfits[TSR__MISFIT_ALLOC_OUTSIDE]++;
+    return alloc_loose(r, event, rounded);
+  }
+  if (r->checks_placement) check_placement(r, event, block, rounded);
+  const tsr__heap_block *b = &r->heap.blocks.items[block];
+  const tsr__heap_segment *segment = &r->heap.segments.items[b->segment];
+  uint64_t size = b->size_bytes;
+  if (rounded > size)
+    r->t->misfits[TSR__MISFIT_ALLOC_TOO_LONG]++;
+  else if (tsr__should_split(&r->t->settings, segment->is_large, segment->is_expandable, size,
+                             rounded))
+    size = rounded;
+  if (b->segment == r->fresh) r->fresh = TSR_NONE;
+  if (!tsr__heap_take(&r->heap, block, size, request)) return false;
+  r->heap.blocks.items[block].owner = new_allocation(r, event, size);
+  return r->heap.blocks.items[block].owner != TSR_NONE;
+}
+
+/* ---- free ---- */
+
+/* The allocation that is live at an address, TSR_NONE if none; `*block` is its block, or TSR_NONE.
+ */
+static uint32_t live_at(replay *r, uint64_t address, uint32_t *block) {
+  *block = tsr__heap_find(&r->heap, address);
+  if (*block != TSR_NONE) {
+    const tsr__heap_block *b = &r->heap.blocks.items[*block];
+    if (b->use == TSR__BLOCK_TAKEN || b->use == TSR__BLOCK_WAITING) return b->owner;
+    *block = TSR_NONE;
+  }
+  const uint64_t *loose = tsr__map_find(&r->loose, address);
+  return loose ? (uint32_t)*loose : TSR_NONE;
+}
+
+/* Is the free that is requested at this event completed by the next? */
+static bool is_immediate(const replay *r, uint64_t event) {
+  const tsr_events *events = &r->t->events;
+  return event + 1 < events->count && events->action[event + 1] == TSR_ACTION_FREE_COMPLETED &&
+         events->addr[event + 1] == events->addr[event];
+}
+
+static bool begin_wait(replay *r, uint32_t allocation, uint32_t event) {
+  return TSR__VECTOR_PUSH(&r->t->waits, (tsr__wait){allocation, event, TSR_NONE}) &&
+         tsr__map_put(&r->wait_of, allocation, r->t->waits.count - 1, NULL);
+}
+
+/* The program gave an allocation back; its memory may have to wait. What has no place in the heap
+ * does not. False when out of memory. */
+static bool request_free(replay *r, uint64_t event, uint32_t allocation, uint32_t block) {
+  if (block == TSR_NONE || r->heap.blocks.items[block].use == TSR__BLOCK_WAITING) return true;
+  r->heap.blocks.items[block].use = TSR__BLOCK_WAITING;
+  uint64_t size = r->t->block_bytes.items[allocation];
+  r->now.allocated_bytes = tsr__drop_u64(r->now.allocated_bytes, size);
+  return is_immediate(r, event) || begin_wait(r, allocation, (uint32_t)event);
+}
+
+static void complete_free(replay *r, uint64_t event, uint32_t allocation, uint32_t block) {
+  uint64_t size = r->t->block_bytes.items[allocation];
+  uint64_t requested = tsr__timeline_requested(r->t, allocation);
+  bool was_waiting = block != TSR_NONE && r->heap.blocks.items[block].use == TSR__BLOCK_WAITING;
+  if (!was_waiting) r->now.allocated_bytes = tsr__drop_u64(r->now.allocated_bytes, size);
+  r->now.active_bytes = tsr__drop_u64(r->now.active_bytes, size);
+  r->now.requested_bytes = tsr__drop_u64(r->now.requested_bytes, requested);
+  if (was_waiting && r->wait_of.count) {
+    const uint64_t *wait = tsr__map_find(&r->wait_of, allocation);
+    if (wait) r->t->waits.items[*wait].until = (uint32_t)event;
+    tsr__map_remove(&r->wait_of, allocation);
+  }
+  set_dead(r, allocation, event);
+  if (block != TSR_NONE)
+    (void)tsr__heap_give_back(&r->heap, block, TSR__BLOCK_FREE);
+  else
+    tsr__map_remove(&r->loose, r->t->events.addr[event]);
+}
+
+/* End what is still live at an address that is allocated again. */
+static bool finish_live(replay *r, uint64_t event, uint64_t address) {
+  uint32_t block, allocation = live_at(r, address, &block);
+  if (allocation == TSR_NONE) return false;
+  complete_free(r, event, allocation, block);
+  return true;
+}
+
+static bool apply_free(replay *r, uint64_t event, tsr_action action) {
+  uint32_t block, allocation = live_at(r, r->t->events.addr[event], &block);
+  if (allocation == TSR_NONE) {
+    r->t->misfits[TSR__MISFIT_FREE_UNKNOWN]++;
+    return true;
+  }
+  r->t->allocation_of[event] = allocation;
+  if (action == TSR_ACTION_FREE_REQUESTED) return request_free(r, event, allocation, block);
+  complete_free(r, event, allocation, block);
+  return true;
+}
+
+/* ---- segments ---- */
+
+static bool add_span(replay *r, uint64_t event, bool is_expandable, bool is_large) {
+  const tsr_events *events = &r->t->events;
+  tsr__span span = {.address = events->addr[event],
+                    .size_bytes = events->size[event],
+                    .birth = (uint32_t)event,
+                    .death = TSR_NONE,
+                    .stream = tsr_id_at(events->stream, event),
+                    .pool = tsr_id_at(events->pool, event),
+                    .is_large = is_large,
+                    .is_expandable = is_expandable};
+  if (!TSR__VECTOR_PUSH(&r->t->spans, span)) return false;
+  uint64_t *place = tsr__map_put(&r->span_of, span.address, r->t->spans.count - 1, NULL);
+  if (place) *place = r->t->spans.count - 1;
+  return place != NULL;
+}
+
+/* The pool a new segment belongs to: the event's, or that of the final segment at its address. */
+static uint32_t pool_of(const replay *r, uint64_t event) {
+  uint32_t pool = tsr_id_at(r->t->events.pool, event);
+  size_t count;
+  const tsr_segment *segments = tsr_snapshot_segments(r->t->snapshot, &count);
+  for (size_t i = 0; pool == TSR_NONE && i < count; i++)
+    if (segments[i].address == r->t->events.addr[event] && segments[i].device == r->t->device)
+      pool = segments[i].pool;
+  return pool == TSR_NONE && count ? segments[0].pool : pool;
+}
+
+static bool apply_segment_alloc(replay *r, uint64_t event) {
+  uint64_t address = r->t->events.addr[event], size = r->t->events.size[event];
+  if (!size || address > UINT64_MAX - size || tsr__map_find(&r->heap.segment_at, address)) {
+    r->t->misfits[TSR__MISFIT_SEGMENT]++;
+    return true;
+  }
+  tsr__heap_segment like = {.stream = tsr_id_at(r->t->events.stream, event),
+                            .pool = pool_of(r, event),
+                            .is_large = size != TSR__SMALL_SEGMENT};
+  r->fresh = tsr__heap_add_segment(&r->heap, address, size, &like);
+  r->now.reserved_bytes = tsr__sum_u64(r->now.reserved_bytes, size);
+  return r->fresh != TSR_NONE && add_span(r, event, false, like.is_large);
+}
+
+/* Blocks that live in a segment which goes away go on without a place. */
+static bool turn_out(replay *r, uint32_t segment) {
+  for (uint32_t b = r->heap.segments.items[segment].first; b != TSR_NONE;
+       b = r->heap.blocks.items[b].next) {
+    const tsr__heap_block *block = &r->heap.blocks.items[b];
+    if (block->use == TSR__BLOCK_FREE || block->use == TSR__BLOCK_UNMAPPED) continue;
+    r->t->misfits[TSR__MISFIT_SEGMENT]++;
+    if (!tsr__map_put(&r->loose, block->address, block->owner, NULL)) return false;
+  }
+  return true;
+}
+
+static bool apply_segment_free(replay *r, uint64_t event) {
+  uint64_t address = r->t->events.addr[event];
+  const uint64_t *segment = tsr__map_find(&r->heap.segment_at, address);
+  const uint64_t *span = tsr__map_find(&r->span_of, address);
+  if (!segment) {
+    r->t->misfits[TSR__MISFIT_SEGMENT]++;
+    return true;
+  }
+  uint32_t index = (uint32_t)*segment;
+  uint64_t size = r->heap.segments.items[index].size_bytes;
+  r->now.reserved_bytes = tsr__drop_u64(r->now.reserved_bytes, size);
+  if (span) r->t->spans.items[*span].death = (uint32_t)event;
+  tsr__map_remove(&r->span_of, address);
+  if (!turn_out(r, index)) return false;
+  if (r->fresh == index) r->fresh = TSR_NONE;
+  tsr__heap_remove_segment(&r->heap, index);
+  return true;
+}
+
+/* The class of newly mapped memory: that of the alloc it was mapped for, which follows it. */
+static bool is_mapped_for_large(const replay *r, uint64_t event) {
+  const tsr_events *events = &r->t->events;
+  for (uint64_t i = event + 1; i < events->count && i < event + 64; i++)
+    if (events->action[i] == TSR_ACTION_ALLOC)
+      return tsr__is_large(tsr__round_request(&r->t->settings, events->size[i]));
+  return events->size[event] % TSR__LARGE_SEGMENT == 0;
+}
+
+static bool apply_map(replay *r, uint64_t event) {
+  uint64_t address = r->t->events.addr[event], size = r->t->events.size[event];
+  if (!size || address > UINT64_MAX - size) {
+    r->t->misfits[TSR__MISFIT_SEGMENT]++;
+    return true;
+  }
+  tsr__heap_segment like = {.stream = tsr_id_at(r->t->events.stream, event),
+                            .pool = pool_of(r, event),
+                            .is_large = is_mapped_for_large(r, event)};
+  uint32_t reservation = tsr__heap_reservation(&r->heap, &like);
+  r->now.reserved_bytes = tsr__sum_u64(r->now.reserved_bytes, size);
+  return reservation != TSR_NONE && tsr__heap_map(&r->heap, reservation, address, size) &&
+         add_span(r, event, true, like.is_large);
+}
+
+/* End the spans, or the parts of spans, that an unmapped stretch covers; what is left of one is
+ * born again, as a span of its own. */
+static bool cut_spans(replay *r, uint64_t event, uint64_t address, uint64_t end) {
+  size_t count = r->t->spans.count;
+  for (size_t i = 0; i < count; i++) {
+    tsr__span span = r->t->spans.items[i];
+    uint64_t span_end = span.address + span.size_bytes;
+    if (!span.is_expandable || span.death != TSR_NONE || span_end <= address || span.address >= end)
+      continue;
+    r->t->spans.items[i].death = (uint32_t)event;
+    span.birth = (uint32_t)event;
+    tsr__span front = span, back = span;
+    front.size_bytes = address > span.address ? address - span.address : 0;
+    back.address = end;
+    back.size_bytes = span_end > end ? span_end - end : 0;
+    if ((front.size_bytes && !TSR__VECTOR_PUSH(&r->t->spans, front)) ||
+        (back.size_bytes && !TSR__VECTOR_PUSH(&r->t->spans, back)))
+      return false;
+  }
+  return true;
+}
+
+static bool apply_unmap(replay *r, uint64_t event) {
+  uint64_t address = r->t->events.addr[event], size = r->t->events.size[event];
+  uint64_t unmapped = 0;
+  if (address > UINT64_MAX - size) return true;
+  for (uint32_t i = 0; i < r->heap.segments.count; i++) {
+    const tsr__heap_segment *segment = &r->heap.segments.items[i];
+    if (segment->is_gone || !segment->is_expandable || address < segment->address ||
+        address - segment->address >= segment->size_bytes)
+      continue;
+    unmapped = tsr__heap_unmap(&r->heap, i, address, size);
+    if (unmapped == UINT64_MAX) return false;
+  }
+  if (unmapped != size) r->t->misfits[TSR__MISFIT_SEGMENT]++;
+  r->now.reserved_bytes = tsr__drop_u64(r->now.reserved_bytes, unmapped);
+  return cut_spans(r, event, address, address + size);
+}
+
+/* ---- the whole ---- */
+
+static bool apply(replay *r, uint64_t event) {
+  r->t->allocation_of[event] = TSR_NONE;
+  switch (r->t->events.action[event]) {
+  case TSR_ACTION_ALLOC: return apply_alloc(r, event);
+  case TSR_ACTION_FREE_REQUESTED:
+  case TSR_ACTION_FREE_COMPLETED:
+  case TSR_ACTION_FREE: apply_free(r, event, (tsr_action)r->t->events.action[event]); return true;
+  case TSR_ACTION_SEGMENT_ALLOC: return apply_segment_alloc(r, event);
+  case TSR_ACTION_SEGMENT_FREE: return apply_segment_free(r, event);
+  case TSR_ACTION_SEGMENT_MAP: return apply_map(r, event);
+  case TSR_ACTION_SEGMENT_UNMAP: return apply_unmap(r, event);
+  default: return true;
+  }
+}
+
+static void note_maxima(replay *r, int64_t event) {
+  tsr__timeline *t = r->t;
+  if (r->now.requested_bytes > t->maxima.requested_bytes) {
+    t->maxima.requested_bytes = r->now.requested_bytes;
+    t->requested_event = event;
+  }
+  if (r->now.allocated_bytes > t->maxima.allocated_bytes) {
+    t->maxima.allocated_bytes = r->now.allocated_bytes;
+    t->allocated_event = event;
+    t->at_peak = r->now;
+  }
+  if (r->now.active_bytes > t->maxima.active_bytes) {
+    t->maxima.active_bytes = r->now.active_bytes;
+    t->active_event = event;
+  }
+  if (r->now.reserved_bytes > t->maxima.reserved_bytes) {
+    t->maxima.reserved_bytes = r->now.reserved_bytes;
+    t->reserved_event = event;
+  }
+}
+
+/* Totals and live set as tsr__timeline_start left them. */
+static bool begin(replay *r) {
+  tsr__timeline *t = r->t;
+  for (size_t i = 0; i < t->initial.count; i++) {
+    if (!TSR__VECTOR_PUSH(&t->birth, TSR_NONE) || !TSR__VECTOR_PUSH(&t->death, TSR_NONE) ||
+        !set_live(r, (uint32_t)i))
+      return false;
+    uint64_t size = t->block_bytes.items[i];
+    r->now.requested_bytes =
+        tsr__sum_u64(r->now.requested_bytes, t->initial.items[i].requested_bytes);
+    r->now.active_bytes = tsr__sum_u64(r->now.active_bytes, size);
+    if (!t->initial.items[i].is_waiting)
+      r->now.allocated_bytes = tsr__sum_u64(r->now.allocated_bytes, size);
+    else if (!begin_wait(r, (uint32_t)i, TSR_NONE))
+      return false;
+  }
+  for (size_t i = 0; i < t->spans.count; i++) {
+    r->now.reserved_bytes = tsr__sum_u64(r->now.reserved_bytes, t->spans.items[i].size_bytes);
+    if (!t->spans.items[i].is_expandable &&
+        !tsr__map_put(&r->span_of, t->spans.items[i].address, i, NULL))
+      return false;
+  }
+  t->start = t->maxima = t->at_peak = r->now;
+  t->requested_event = t->allocated_event = t->active_event = t->reserved_event = -1;
+  return checkpoint(r, -1);
+}
+
+/* Do the blocks at the end of the replay have the places and sizes that the file says? */
+static void compare_final(replay *r) {
+  size_t segment_count, block_count;
+  const tsr_segment *segments = tsr_snapshot_segments(r->t->snapshot, &segment_count);
+  const tsr_block *blocks = tsr_snapshot_blocks(r->t->snapshot, &block_count);
+  tsr_replay_check *check = &r->t->check;
+  for (size_t s = 0; s < segment_count; s++)
+    for (uint64_t b = 0; segments[s].device == r->t->device && b < segments[s].block_count; b++) {
+      const tsr_block *block = &blocks[segments[s].first_block + b];
+      if (block->state != TSR_BLOCK_ALLOCATED && block->state != TSR_BLOCK_PENDING_FREE) continue;
+      uint32_t found, allocation = live_at(r, block->address, &found);
+      check->final_blocks++;
+      check->final_matched +=
+          allocation != TSR_NONE && r->t->block_bytes.items[allocation] == block->size_bytes;
+    }
+  r->t->misfits[TSR__MISFIT_FINAL] = check->final_blocks - check->final_matched;
+  if (r->live_count > check->final_blocks)
+    r->t->misfits[TSR__MISFIT_FINAL] += r->live_count - check->final_blocks;
+}
+
+static bool run(replay *r) {
+  tsr__timeline *t = r->t;
+  if (tsr__timeline_start(t, &r->heap, &r->loose) || !begin(r)) return false;
+  for (uint64_t event = 0; event < t->events.count; event++) {
+    if (!apply(r, event)) return false;
+    note_maxima(r, (int64_t)event);
+    if (event >= r->next_checkpoint && !checkpoint(r, (int64_t)event)) return false;
+  }
+  t->end = r->now;
+  compare_final(r);
+  return true;
+}
+
+int tsr__timeline_compute(const tsr_snapshot *snapshot, uint32_t device, bool checks_placement,
+                          tsr__timeline *out, tsr_error *error) {
+  tsr__timeline timeline = {
+      .snapshot = snapshot, .events = tsr_snapshot_events(snapshot, device), .device = device};
+  replay r = {.t = &timeline, .fresh = TSR_NONE, .checks_placement = checks_placement};
+  tsr__timeline_settings(snapshot, device, &timeline.settings);
+  tsr__heap_init(&r.heap, &timeline.settings, checks_placement);
+  bool ok = timeline.events.count < TSR_NONE;
+  timeline.allocation_of =
+      ok ? tsr__realloc(NULL, (size_t)timeline.events.count, sizeof(uint32_t)) : NULL;
+  ok = timeline.allocation_of && run(&r);
+  tsr__heap_release(&r.heap);
+  tsr__map_release(&r.loose);
+  tsr__map_release(&r.span_of);
+  tsr__map_release(&r.wait_of);
+  TSR__VECTOR_FREE(&r.live_bits);
+  if (ok)
+    *out = timeline;
+  else
+    tsr__timeline_release(&timeline);
+  return ok ? 0 : tsr__fail_memory(error);
+}
+
+void tsr__timeline_release(tsr__timeline *timeline) {
+  TSR__VECTOR_FREE(&timeline->initial);
+  TSR__VECTOR_FREE(&timeline->birth);
+  TSR__VECTOR_FREE(&timeline->death);
+  TSR__VECTOR_FREE(&timeline->block_bytes);
+  tsr__free(timeline->allocation_of);
+  TSR__VECTOR_FREE(&timeline->spans);
+  TSR__VECTOR_FREE(&timeline->waits);
+  TSR__VECTOR_FREE(&timeline->checkpoints);
+  TSR__VECTOR_FREE(&timeline->live_ids);
+  *timeline = (tsr__timeline){0};
+}

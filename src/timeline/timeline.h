@@ -1,0 +1,138 @@
+/* timeline.h - the exact state of one device at every event of its trace.
+ *
+ * The trace tells what happened inside its window; the final segments tell what was there at the
+ * end. Together they tell what was there before the first event, and from there the trace is
+ * replayed through a heap that cuts and joins blocks as PyTorch does, so that the true size of
+ * every block is known:
+ *
+ *   allocation    0 .. initial_count-1: live before the window     then one an alloc event, in
+ * order birth       event, or TSR_NONE: before the window death       event at which its memory
+ * became free, or TSR_NONE: live at the end block_bytes true size of its block
+ *
+ * An allocation is live after event e when birth <= e < death (before the window counts as -1).
+ * Events of a device are numbered from 0; "at event e" is the state after it, -1 the state before
+ * the first.
+ *
+ * What does not fit (an address outside every segment, a free of what is not live) is counted in
+ * `misfits`, and the rest goes on; such allocations count with their rounded size.
+ *
+ * Rules: facts of torch/utils/viz/MemoryViz.js (undoing a trace) and CUDACachingAllocator.cpp. */
+#ifndef TSR_TIMELINE_TIMELINE_H
+#define TSR_TIMELINE_TIMELINE_H
+
+#include "allocator/heap.h"
+#include "base/error.h"
+#include "base/vector.h"
+#include "tessera/answers.h"
+
+/* How a trace and its segments may disagree. */
+typedef enum tsr__misfit {
+  TSR__MISFIT_ALLOC_LIVE,     /* alloc of an address that is live already */
+  TSR__MISFIT_ALLOC_OUTSIDE,  /* alloc outside every segment, or of memory in use */
+  TSR__MISFIT_ALLOC_INSIDE,   /* alloc inside a free block, not at its start */
+  TSR__MISFIT_ALLOC_TOO_LONG, /* alloc larger than the free block at its address */
+  TSR__MISFIT_FREE_UNKNOWN,   /* free of what is not live */
+  TSR__MISFIT_SEGMENT,        /* a segment event that contradicts the segments */
+  TSR__MISFIT_FINAL, /* live at the end of the trace, but not among the final blocks, or the
+                        other way round */
+  TSR__MISFIT_COUNT
+} tsr__misfit;
+
+/* An allocation from before the window. */
+typedef struct tsr__initial {
+  uint64_t address, requested_bytes;
+  uint64_t unsplit_bytes; /* inferred: of its block beyond block_bytes */
+  uint32_t stack;         /* of its block, where that lived to the end; else TSR_NONE */
+  bool is_waiting;        /* its free had been requested already */
+} tsr__initial;
+
+/* A stretch of reserved memory and when it was there: born and gone as allocations are. */
+typedef struct tsr__span {
+  uint64_t address, size_bytes;
+  uint32_t birth, death;
+  uint32_t stream, pool; /* ids of the snapshot */
+  bool is_large, is_expandable;
+} tsr__span;
+
+/* An allocation whose memory had to wait for another stream: freed by the program at `from`
+ * (TSR_NONE: before the window), free from `until` on (TSR_NONE: not before the end). */
+typedef struct tsr__wait {
+  uint32_t allocation, from, until;
+} tsr__wait;
+
+/* The live set at one event, to start from when another is asked for. */
+typedef struct tsr__checkpoint {
+  int64_t event;
+  size_t first_live, live_count; /* of live_ids */
+} tsr__checkpoint;
+
+typedef struct tsr__timeline {
+  const tsr_snapshot *snapshot; /* not owned */
+  tsr_events events;
+  uint32_t device;
+  tsr_allocator_settings settings;
+
+  TSR__VECTOR(tsr__initial) initial;
+  TSR__VECTOR(uint32_t) birth, death; /* by allocation */
+  TSR__VECTOR(uint64_t) block_bytes;
+  uint32_t *allocation_of; /* by event: the allocation it makes or frees, or TSR_NONE */
+  TSR__VECTOR(tsr__span) spans;
+  TSR__VECTOR(tsr__wait) waits; /* but not those that end with the event after their begin */
+
+  tsr_totals start, end, maxima;
+  int64_t requested_event, allocated_event, active_event, reserved_event; /* of the maxima */
+  tsr_totals at_peak; /* the four totals at allocated_event */
+
+  TSR__VECTOR(tsr__checkpoint) checkpoints;
+  TSR__VECTOR(uint32_t) live_ids;
+
+  tsr_replay_check check; /* filled where placement was asked for; final_* always */
+  uint64_t misfits[TSR__MISFIT_COUNT];
+} tsr__timeline;
+
+/* Replay a device. `checks_placement`: also ask the allocator model where each alloc should have
+ * gone. `out` is released by tsr__timeline_release, also when zeroed. Time is linear in events
+ * (with placement: O(log free blocks) each), memory 28 bytes an allocation. Fails with
+ * TSR_ERROR_MEMORY. */
+int tsr__timeline_compute(const tsr_snapshot *snapshot, uint32_t device, bool checks_placement,
+                          tsr__timeline *out, tsr_error *error);
+void tsr__timeline_release(tsr__timeline *timeline);
+
+/* What is true of an allocation, whenever it was made. */
+uint64_t tsr__timeline_requested(const tsr__timeline *timeline, uint32_t allocation);
+uint64_t tsr__timeline_address(const tsr__timeline *timeline, uint32_t allocation);
+uint32_t tsr__timeline_stack(const tsr__timeline *timeline, uint32_t allocation);
+
+typedef TSR__VECTOR(uint32_t) tsr__live_set;
+/* The allocations live at an event, in the order in which they were made. Time is linear in the
+ * answer and independent of where in the trace the event lies. `out` is the caller's to free. */
+int tsr__timeline_live(const tsr__timeline *timeline, int64_t event, tsr__live_set *out,
+                       tsr_error *error);
+/* The totals at an event, of its live set. */
+tsr_totals tsr__timeline_totals(const tsr__timeline *timeline, int64_t event,
+                                const tsr__live_set *live);
+
+/* Was this span there at an event? */
+bool tsr__span_is_there(const tsr__span *span, int64_t event);
+
+/* ---- between the files of the room ---- */
+
+/* Fill settings, initial allocations and spans, and the heap as it was before the first event; a
+ * block's owner is its allocation. Allocations outside every segment go to `loose` (address ->
+ * allocation). */
+int tsr__timeline_start(tsr__timeline *timeline, tsr__heap *heap, tsr__map *loose);
+
+/* What of the reserved memory holds nothing at an event, by cause; `live` is its live set. Time is
+ * that of sorting the live set and the spans. Fails with TSR_ERROR_MEMORY. */
+int tsr__timeline_fragmentation(const tsr__timeline *timeline, int64_t event,
+                                const tsr__live_set *live, tsr_fragmentation *out,
+                                tsr_error *error);
+
+/* What the misfits say, as warnings: at most TSR__MISFIT_COUNT into `out`; answers how many. */
+size_t tsr__timeline_warnings(const tsr__timeline *timeline, tsr_warning *out);
+
+/* Settings the snapshot was taken under, as far as it tells. */
+void tsr__timeline_settings(const tsr_snapshot *snapshot, uint32_t device,
+                            tsr_allocator_settings *settings);
+
+#endif
