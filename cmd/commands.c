@@ -90,6 +90,29 @@ const cli_command cli_commands[] = {
      .examples = {{"tessera profile snapshot.pickle", "parameters, activations, optimizer, ..."},
                   {"tessera profile --by category --json snapshot.pickle", "for a program"}},
      .run = cli_profile},
+    {.name = "whatif",
+     .summary = "what would other settings, or another card, have done?",
+     .description =
+         "Gives the recorded requests to a model of PyTorch's caching allocator again, under other "
+         "settings of PYTORCH_CUDA_ALLOC_CONF or with the memory of another card, and tells how "
+         "much each configuration reserves at its peak, what of that it does not hand out, and "
+         "the first request that would run out of memory.\n\n"
+         "Without --set it tries these: defaults; expandable_segments:True; max_split_size_mb of "
+         "128, 256 and 512; roundup_power2_divisions of 4 and 8; "
+         "garbage_collection_threshold:0.8, alone and with max_split_size_mb:128; and "
+         "expandable_segments:True with roundup_power2_divisions:8. The recorded settings are "
+         "always among them; how well they give the recorded segments back tells how far the "
+         "rest can be trusted. Memory from before the recording keeps its place.",
+     .operands = "FILE",
+     .operand_min = 1,
+     .operand_max = 1,
+     .reads_files = true,
+     .examples = {{"tessera whatif snapshot.pickle", "the usual configurations, best first"},
+                  {"tessera whatif --capacity 24GiB snapshot.pickle", "does it fit on that card?"},
+                  {"tessera whatif --set expandable_segments:True,max_split_size_mb:128 "
+                   "snapshot.pickle",
+                   "one configuration"}},
+     .run = cli_whatif},
     {.name = "export",
      .summary = "write the snapshot out again, in another form",
      .description =
@@ -107,6 +130,25 @@ const cli_command cli_commands[] = {
                   {"tessera export --format json snapshot.pickle | grep -c segment_alloc",
                    "count in it"}},
      .run = cli_export},
+    {.name = "trim",
+     .summary = "cut a part of a trace out, as a snapshot of its own",
+     .description =
+         "Writes the events of a window, with the segments and blocks as they were after the last "
+         "of them: a small snapshot that PyTorch's own viewer opens, of a step out of a trace too "
+         "large for it. What tessera says of a moment in it, it says of the same moment in the "
+         "whole.\n\n"
+         "With --device the other devices are left out. A device that has no event in the window "
+         "is written as it was at the end of the trace.",
+     .operands = "FILE",
+     .operand_min = 1,
+     .operand_max = 1,
+     .reads_files = true,
+     .examples = {{"tessera trim --events 3000..4000 -o step.pickle snapshot.pickle",
+                   "a thousand and one events"},
+                  {"tessera trim --device 1 -o one.pickle snapshot.pickle", "one device, whole"},
+                  {"tessera trim --time ..1783874422365713 -o start.json snapshot.pickle",
+                   "all up to a time, as JSON"}},
+     .run = cli_trim},
     {.name = "help",
      .summary = "explain tessera, or one of its commands",
      .description = "Without COMMAND, lists the commands. With one, explains it and its options, "
@@ -137,9 +179,29 @@ const cli_option cli_option_rows[] = {
     {.name = "time",
      .kind = CLI_TEXT,
      .argument = "US",
-     .help = "The moment after the last event up to that time, in microseconds since 1970.",
-     .takers = "at",
+     .help = "The moment after the last event up to that time, in microseconds since 1970; for "
+             "trim a range A..B of times.",
+     .takers = "at trim",
      FIELD(time)},
+    {.name = "events",
+     .kind = CLI_TEXT,
+     .argument = "A..B",
+     .help = "Keep the events from A to B, both included; either may be left out.",
+     .takers = "trim",
+     FIELD(events)},
+    {.name = "set",
+     .kind = CLI_TEXT,
+     .argument = "CONF",
+     .help = "Settings to try, as PYTORCH_CUDA_ALLOC_CONF has them; several configurations are "
+             "separated by blanks or semicolons.",
+     .takers = "whatif",
+     FIELD(settings)},
+    {.name = "capacity",
+     .kind = CLI_TEXT,
+     .argument = "SIZE",
+     .help = "Memory of the card that PyTorch may have, such as 40GiB (default: unlimited).",
+     .takers = "whatif",
+     FIELD(capacity)},
     {.name = "alloc",
      .kind = CLI_TEXT,
      .argument = "ADDRESS_VERSION",
@@ -157,7 +219,7 @@ const cli_option cli_option_rows[] = {
      .kind = CLI_CHOICE,
      .argument = "FORMAT",
      .help = "Write a pickle or json; auto (default) goes by the name of the output.",
-     .takers = "export",
+     .takers = "export trim",
      .choices = {"auto", "pickle", "json"},
      FIELD(format)},
     {.name = "device",

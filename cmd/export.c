@@ -11,6 +11,7 @@
 #include <strings.h>
 #include <unistd.h>
 
+#include "export.h"
 #include "session.h"
 
 /* Warnings about parts of the file that no export can have. */
@@ -49,27 +50,31 @@ static tsr_export_format format_of(const cli_options *options) {
 }
 
 /* What the shared options mean nothing for, or contradict; 0 when all is well. */
-static int check_options(const cli_options *options, tsr_export_format format) {
+int cli_export_check(const cli_options *options) {
+  tsr_export_format format = format_of(options);
   bool to_stdout = !options->output || strcmp(options->output, "-") == 0;
   if (options->json && format != TSR_EXPORT_JSON)
     return cli_usage_error(options->command, "--json and --format pickle contradict each other");
-  if (options->devices.count && !options->devices.all)
-    return cli_usage_error(options->command, "an export has all devices; --device is not for it");
   if (format == TSR_EXPORT_PICKLE && to_stdout && isatty(STDOUT_FILENO))
     return cli_usage_error(options->command,
                            "a pickle is nothing for a terminal; use -o FILE or --format json");
   return 0;
 }
 
+int cli_export_write(cli_session *session, const tsr_snapshot *snapshot) {
+  return tsr_snapshot_export(snapshot, format_of(session->options), cli_output_write,
+                             &session->output, &session->error);
+}
+
 int cli_export(cli_session *session) {
+  const cli_options *options = session->options;
   cli_input input = {0};
-  tsr_export_format format = format_of(session->options);
-  int status = check_options(session->options, format);
+  int status = cli_export_check(options);
+  if (status == 0 && options->devices.count && !options->devices.all)
+    return cli_usage_error(options->command, "an export has all devices; --device is for trim");
   if (status == 0) status = cli_open(session, 0, &input);
-  if (status == 0)
-    status = tsr_snapshot_export(input.snapshot, format, cli_output_write, &session->output,
-                                 &session->error);
-  if (status == 0 && !session->options->quiet) say_losses(input.snapshot);
+  if (status == 0) status = cli_export_write(session, input.snapshot);
+  if (status == 0 && !options->quiet) say_losses(input.snapshot);
   cli_close(&input);
   return status;
 }

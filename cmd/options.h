@@ -30,6 +30,8 @@ typedef struct cli_options {
   int by;                                /* tsr_profile_by */
   int format;                            /* cli_format */
   const char *event, *time, *allocation; /* where `at` looks; NULL: not given */
+  const char *events;                    /* what `trim` keeps, with `time`; NULL: not given */
+  const char *settings, *capacity;       /* what `whatif` tries; NULL: not given */
   int action;                            /* index of --action's word */
   bool json, full_stacks, quiet, verbose, help, version;
 } cli_options;

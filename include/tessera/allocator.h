@@ -10,11 +10,12 @@
  *
  *   tsr_allocator_options options = {.capacity_bytes = 80ull << 30};
  *   tsr_allocator *allocator;
- *   tsr_allocator_new(&options, &allocator, NULL);
+ *   int status = tsr_allocator_new(&options, &allocator, NULL);
  *   uint64_t address;
- *   tsr_allocator_malloc(allocator, 1000, 0, (tsr_pool){0, 0}, &address);
- *   tsr_allocator_free(allocator, address);
- *   tsr_allocator_destroy(allocator);
+ *   status = tsr_allocator_malloc(allocator, 1000, 0, (tsr_pool){0, 0}, &address);
+ *   status = tsr_allocator_free(allocator, address);
+ *
+ * and, at last, tsr_allocator_destroy.
  *
  * Threads: one allocator is one thread's at a time. Costs are in the number n of blocks and
  * segments. Sizes and addresses are bytes; streams are raw handles, 0 the default stream.

@@ -221,7 +221,8 @@ typedef struct tsr_profile_device {
   uint64_t event_count;
   int64_t peak_event; /* as in tsr_recorded */
   int64_t peak_time_us;
-  uint64_t peak_bytes;
+  uint64_t peak_bytes;       /* of the recorded memory; the groups add up to it */
+  uint64_t allocated_bytes;  /* everything allocated at that event, older memory included */
   tsr_profile_group *groups; /* largest first */
   size_t group_count;
 } tsr_profile_device;

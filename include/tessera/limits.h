@@ -28,12 +28,17 @@ typedef struct tsr_limits {
   uint64_t all_strings_bytes;
   /* Frames of one stack. The deepest seen in public has 303. */
   uint32_t stack_depth;
-  /* Values kept for keys that no rule of the format names (allocator settings among them). */
+  /* Values kept for keys that no rule of the format names (allocator settings among them); more are
+   * dropped, with a warning. Also, containers open or still named at one time. */
   uint32_t loose_values;
   /* Devices with events or segments. */
   uint32_t devices;
-  /* Bytes the reader may hold: memo, columns and tables together. */
+  /* Bytes the reader may hold, memo, columns and tables together: memory_bytes at most, and at most
+   * memory_base_bytes and memory_ratio more for each stored byte read so far. Real snapshots need
+   * less than their own size, compressed ones up to 10 times that. */
   uint64_t memory_bytes;
+  uint64_t memory_base_bytes;
+  uint32_t memory_ratio;
   /* Bytes that compressed input may grow to: expansion_base_bytes, and expansion_ratio more for
    * each stored byte read so far, through all layers of compression together. Real snapshots grow
    * up to 60 times. */
@@ -50,6 +55,8 @@ typedef struct tsr_limits {
 #define TSR_LIMIT_LOOSE_VALUES         (4u << 20)
 #define TSR_LIMIT_DEVICES              4096u
 #define TSR_LIMIT_MEMORY_BYTES         (UINT64_C(64) << 30)
+#define TSR_LIMIT_MEMORY_BASE_BYTES    (UINT64_C(512) << 20)
+#define TSR_LIMIT_MEMORY_RATIO         64u
 #define TSR_LIMIT_EXPANSION_BASE_BYTES (UINT64_C(64) << 20)
 #define TSR_LIMIT_EXPANSION_RATIO      1000u
 

@@ -7,6 +7,7 @@
 #define TESSERA_REPORT_H
 
 #include "tessera/answers.h"
+#include "tessera/whatif.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -43,6 +44,9 @@ int tsr_report_at(const tsr_report_input *input, const tsr_at *at,
 int tsr_report_profile(const tsr_report_input *input, const tsr_profile *profile,
                        const tsr_report_options *options, tsr_write_fn *write, void *context,
                        tsr_error *error);
+int tsr_report_whatif(const tsr_report_input *input, const tsr_whatif *whatif,
+                      const tsr_report_options *options, tsr_write_fn *write, void *context,
+                      tsr_error *error);
 
 #ifdef __cplusplus
 }

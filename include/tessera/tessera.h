@@ -10,6 +10,7 @@
 #include "tessera/report.h"
 #include "tessera/snapshot.h"
 #include "tessera/status.h"
+#include "tessera/whatif.h"
 
 #ifdef __cplusplus
 extern "C" {

@@ -185,7 +185,7 @@ static int read_interval(reader *r, const token *key, size_t *slot, tsr_allocato
 static int read_roundup(reader *r, tsr_allocator_settings *out) {
   token t = next_token(r);
   if (!is_text(&t, "[")) {
-    uint64_t divisions;
+    uint64_t divisions = 0;
     int status = to_number(r, &t, &divisions);
     if (status < 0) return status;
     if (!is_power_of_two(divisions) || divisions > UINT32_MAX / 2)

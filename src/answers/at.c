@@ -83,6 +83,7 @@ static size_t find_moments(const tsr_snapshot *snapshot, const tsr_at_where *whe
     device->device = devices[i];
     device->event_count = events.count;
     device->is_found = find_moment(&events, where, &event);
+    if (!device->is_found) event = -1; /* it may be another device's */
     device->moment.event = event;
     device->moment.time_us = event < 0 ? TSR_TIME_NONE : events.time_us[event];
     found += device->is_found;

@@ -9,6 +9,7 @@
 #include "base/checked.h"
 #include "base/memory.h"
 #include "timeline/recorded.h"
+#include "timeline/timeline.h"
 
 static int compare_groups(const void *a, const void *b) {
   const tsr_profile_group *x = a, *y = b;
@@ -36,6 +37,20 @@ static void sum_by_category(const tsr_snapshot *snapshot, const tsr__categories 
   if (out->group_count) qsort(out->groups, out->group_count, sizeof *out->groups, compare_groups);
 }
 
+/* What was allocated in all at the recorded peak. */
+static int total_allocated(const tsr_snapshot *snapshot, tsr_profile_device *out,
+                           tsr_error *error) {
+  tsr__timeline timeline = {0};
+  tsr__live_set live = {0};
+  int status = tsr__timeline_compute(snapshot, out->device, false, &timeline, error);
+  if (!status) status = tsr__timeline_live(&timeline, out->peak_event, &live, error);
+  if (!status)
+    out->allocated_bytes = tsr__timeline_totals(&timeline, out->peak_event, &live).allocated_bytes;
+  TSR__VECTOR_FREE(&live);
+  tsr__timeline_release(&timeline);
+  return status;
+}
+
 static int describe(const tsr_snapshot *snapshot, const tsr__categories *categories,
                     tsr_profile_device *out, tsr_error *error) {
   tsr__recorded recorded = {0};
@@ -49,7 +64,7 @@ static int describe(const tsr_snapshot *snapshot, const tsr__categories *categor
   out->peak_bytes = recorded.totals.dynamic_peak_bytes;
   sum_by_category(snapshot, categories, &recorded, out);
   tsr__recorded_release(&recorded);
-  return 0;
+  return total_allocated(snapshot, out, error);
 }
 
 int tsr_profile_compute(const tsr_snapshot *snapshot, tsr_profile_by by, const tsr_query *query,

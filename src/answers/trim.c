@@ -6,6 +6,7 @@
  *
  * Names, frames, stacks and settings are taken over whole, so that ids mean the same in both;
  * writing the snapshot out leaves behind what no row names. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -28,7 +29,8 @@ typedef struct trimmer {
   uint32_t empty_stack; /* id of the stack without frames */
   int64_t first_us,
       last_us; /* of the events that are kept; first above last where none has a time */
-  TSR__VECTOR(uint32_t) order; /* per device of the file: its trace in `to`, or TSR_NONE */
+  TSR__VECTOR(tsr__value) told; /* device numbers and lists of what note_initial keeps */
+  TSR__VECTOR(uint32_t) order;  /* per device of the file: its trace in `to`, or TSR_NONE */
 } trimmer;
 
 /* ---- what is taken over whole ---- */
@@ -58,7 +60,8 @@ static bool copy_names(trimmer *t) {
       COPY_VECTOR(&from->actions, &to->actions) && COPY_VECTOR(&from->loose, &to->loose) &&
       COPY_VECTOR(&from->loose_values, &to->loose_values);
   for (size_t i = 0; ok && i < from->extras.count; i++)
-    if (from->extras.items[i].table == TSR__NULL)
+    if (from->extras.items[i].table == TSR__NULL &&
+        from->extras.items[i].key != TSR__NAME_INITIAL_BLOCKS)
       ok = TSR__VECTOR_PUSH(&to->extras, from->extras.items[i]);
   t->empty_stack = ok ? tsr__snapshot_stack_id(to, NULL, 0) : TSR_NONE;
   to->top_keys = from->top_keys | TSR__KEY(SEGMENTS) | TSR__KEY(DEVICE_TRACES);
@@ -118,6 +121,42 @@ static bool copy_events(trimmer *t, uint32_t device, int64_t first, int64_t last
   }
   t->order.items[device] = (uint32_t)t->to->traces.count - 1;
   return true;
+}
+
+/* ---- sizes that no event tells ---- */
+
+/* Keep the size of each block that was live before the window and is freed in it. */
+static bool note_initial(trimmer *t, const tsr__timeline *timeline, int64_t first, int64_t last) {
+  char number[16];
+  TSR__VECTOR(tsr__value) told = {0};
+  bool ok = true;
+  for (uint32_t a = 0; ok && a < timeline->birth.count; a++) {
+    uint32_t birth = timeline->birth.items[a], death = timeline->death.items[a];
+    bool is_older = birth == TSR_NONE || (int64_t)birth < first;
+    if (!is_older || death == TSR_NONE || (int64_t)death < first || (int64_t)death > last) continue;
+    ok = TSR__VECTOR_PUSH(&told, tsr__value_u64(tsr__timeline_address(timeline, a))) &&
+         TSR__VECTOR_PUSH(&told, tsr__value_u64(timeline->block_bytes.items[a]));
+  }
+  (void)snprintf(number, sizeof number, "%u", (unsigned)timeline->device);
+  uint32_t name = tsr__snapshot_string_id(t->to, number, strlen(number));
+  tsr__loose list = {TSR__LOOSE_LIST, (uint32_t)told.count, t->to->loose_values.count};
+  for (size_t i = 0; ok && i < told.count; i++)
+    ok = TSR__VECTOR_PUSH(&t->to->loose_values, told.items[i]);
+  TSR__VECTOR_FREE(&told);
+  return ok && name != TSR_NONE && TSR__VECTOR_PUSH(&t->to->loose, list) &&
+         TSR__VECTOR_PUSH(&t->told, tsr__value_id(TSR__STRING, name)) &&
+         TSR__VECTOR_PUSH(&t->told, tsr__value_id(TSR__LOOSE, (uint32_t)t->to->loose.count - 1));
+}
+
+/* The dict of all devices' lists, under its key. */
+static bool keep_initial(trimmer *t) {
+  tsr__loose dict = {TSR__LOOSE_DICT, (uint32_t)t->told.count, t->to->loose_values.count};
+  for (size_t i = 0; i < t->told.count; i++)
+    if (!TSR__VECTOR_PUSH(&t->to->loose_values, t->told.items[i])) return false;
+  tsr__extra extra = {.key = TSR__NAME_INITIAL_BLOCKS, .table = TSR__NULL};
+  if (!TSR__VECTOR_PUSH(&t->to->loose, dict)) return false;
+  extra.value = tsr__value_id(TSR__LOOSE, (uint32_t)t->to->loose.count - 1);
+  return TSR__VECTOR_PUSH(&t->to->extras, extra);
 }
 
 /* ---- segments and blocks ---- */
@@ -253,7 +292,9 @@ static int trim_device(trimmer *t, uint32_t device, tsr_error *error) {
   bool has_events = find_rows(t, &timeline.events, &first, &last);
   /* A device that rests during the window keeps the state it has then. */
   s.event = has_events || !timeline.events.count ? last : (int64_t)timeline.events.count - 1;
-  bool ok = (!has_events || copy_events(t, device, first, last)) && gather_state(&s, error);
+  bool ok = (!has_events ||
+             (copy_events(t, device, first, last) && note_initial(t, &timeline, first, last))) &&
+            gather_state(&s, error);
   size_t next = 0;
   for (size_t i = 0; ok && i < s.spans.count; i++)
     ok = add_segment(t, &s, &s.spans.items[i], &next);
@@ -282,7 +323,7 @@ static int finish(trimmer *t, tsr_error *error) {
   tsr_limits limits = tsr__limits_or_default(NULL);
   if (!t->to->events.count)
     return tsr__fail(error, TSR_ERROR_ARGUMENT, TSR_OFFSET_NONE, "the window holds no event");
-  if (!copy_annotations(t)) return tsr__fail_memory(error);
+  if (!copy_annotations(t) || !keep_initial(t)) return tsr__fail_memory(error);
   t->to->segment_count = t->to->segments.count;
   t->to->annotation_count = t->to->annotations.count;
   memcpy(t->to->format, t->from->format, sizeof t->to->format);
@@ -306,6 +347,7 @@ int tsr_snapshot_trim(const tsr_snapshot *snapshot, const tsr_window *window,
   for (size_t i = 0; !status && i < count; i++) status = trim_device(&t, devices[i], error);
   if (!status) status = finish(&t, error);
   TSR__VECTOR_FREE(&t.order);
+  TSR__VECTOR_FREE(&t.told);
   if (status)
     tsr_snapshot_free(t.to);
   else

@@ -1,5 +1,8 @@
-/* hash.h - a fast, seedless hash of bytes for tables inside one process. Not for untrusted keys in
- * tables without a probe bound: tables here bound their work by growing, and store full keys. */
+/* hash.h - a fast hash of bytes and numbers, for tables inside one process.
+ *
+ * Keys come from files, and a file could be made of keys that all fall on one slot. So each table
+ * has a seed that a file cannot know, taken from where the system put the table in memory. What a
+ * table answers never depends on it; only the order of its slots does. */
 #ifndef TSR_BASE_HASH_H
 #define TSR_BASE_HASH_H
 
@@ -23,10 +26,13 @@ static inline uint64_t tsr__hash_u64(uint64_t key) {
   return key ^ (key >> 32);
 }
 
+/* A seed for the table at `place`: its address, and that of a function of this library. */
+uint64_t tsr__hash_seed(const void *place);
+
 /* Hash of `size` bytes. */
-static inline uint64_t tsr__hash_bytes(const void *data, size_t size) {
+static inline uint64_t tsr__hash_bytes(const void *data, size_t size, uint64_t seed) {
   const unsigned char *p = data;
-  uint64_t hash = size * UINT64_C(0x9e3779b97f4a7c15), word;
+  uint64_t hash = seed + size * UINT64_C(0x9e3779b97f4a7c15), word;
   for (; size >= 8; p += 8, size -= 8) {
     memcpy(&word, p, 8);
     hash = tsr__mix(hash, word);

@@ -29,6 +29,7 @@ static bool grow_slots(tsr__intern *table) {
   if (size > UINT32_MAX) return false;
   uint32_t *slots = TSR__NEW_ARRAY(uint32_t, size);
   if (!slots) return false;
+  if (!table->slots) table->seed = tsr__hash_seed(slots);
   for (uint32_t id = 0; id < table->count; id++) {
     size_t i = table->items[id].hash & (size - 1);
     while (slots[i]) i = (i + 1) & (size - 1);
@@ -55,7 +56,8 @@ static uint32_t *probe(const tsr__intern *table, const void *data, size_t size_b
 
 uint32_t tsr__intern_find(const tsr__intern *table, const void *data, size_t size_bytes) {
   if (!table->slots || size_bytes > UINT32_MAX) return TSR__INTERN_FULL;
-  uint32_t slot = *probe(table, data, size_bytes, (uint32_t)tsr__hash_bytes(data, size_bytes));
+  uint32_t hash = (uint32_t)tsr__hash_bytes(data, size_bytes, table->seed);
+  uint32_t slot = *probe(table, data, size_bytes, hash);
   return slot ? slot - 1 : TSR__INTERN_FULL;
 }
 
@@ -64,7 +66,7 @@ uint32_t tsr__intern_put(tsr__intern *table, const void *data, size_t size_bytes
   if (size_bytes > UINT32_MAX) return TSR__INTERN_FULL;
   if (!table->slots || table->count > table->mask / 2)
     if (!grow_slots(table)) return TSR__INTERN_FULL;
-  uint32_t hash = (uint32_t)tsr__hash_bytes(data, size_bytes);
+  uint32_t hash = (uint32_t)tsr__hash_bytes(data, size_bytes, table->seed);
   uint32_t *slot = probe(table, data, size_bytes, hash);
   if (*slot) return *slot - 1;
   if (table->count == TSR__INTERN_FULL - 1) return TSR__INTERN_FULL;

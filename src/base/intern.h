@@ -27,6 +27,7 @@ typedef struct tsr__intern {
   uint32_t count, capacity;
   uint32_t *slots;
   uint32_t mask;
+  uint64_t seed;  /* of the hash; set with the first slots */
   uint64_t bytes; /* of all items together */
 } tsr__intern;
 

@@ -14,22 +14,25 @@ bool tsr__map_grow(tsr__map *map) {
   tsr__map_slot *slots = tsr__realloc(NULL, size, sizeof *slots);
   if (!slots) return false;
   for (size_t i = 0; i < size; i++) slots[i] = (tsr__map_slot){TSR__MAP_EMPTY, 0};
+  tsr__map larger = *map;
+  if (!map->slots) larger.seed = tsr__hash_seed(slots);
+  larger.slots = slots;
+  larger.mask = size - 1;
   for (size_t i = 0; map->slots && i <= map->mask; i++) {
     if (map->slots[i].key == TSR__MAP_EMPTY) continue;
-    size_t j = (size_t)tsr__hash_u64(map->slots[i].key) & (size - 1);
-    while (slots[j].key != TSR__MAP_EMPTY) j = (j + 1) & (size - 1);
+    size_t j = tsr__map_home(&larger, map->slots[i].key);
+    while (slots[j].key != TSR__MAP_EMPTY) j = (j + 1) & larger.mask;
     slots[j] = map->slots[i];
   }
   tsr__free(map->slots);
-  map->slots = slots;
-  map->mask = size - 1;
+  *map = larger;
   return true;
 }
 
 void tsr__map_remove(tsr__map *map, uint64_t key) {
   if (key == TSR__MAP_EMPTY) map->has_reserved = false;
   if (key == TSR__MAP_EMPTY || !map->slots) return;
-  size_t hole = (size_t)tsr__hash_u64(key) & map->mask;
+  size_t hole = tsr__map_home(map, key);
   while (map->slots[hole].key != key) {
     if (map->slots[hole].key == TSR__MAP_EMPTY) return;
     hole = (hole + 1) & map->mask;
@@ -37,7 +40,7 @@ void tsr__map_remove(tsr__map *map, uint64_t key) {
   /* A later key of the run may move into the hole if its own place is not between the two. */
   for (size_t i = (hole + 1) & map->mask; map->slots[i].key != TSR__MAP_EMPTY;
        i = (i + 1) & map->mask) {
-    size_t home = (size_t)tsr__hash_u64(map->slots[i].key) & map->mask;
+    size_t home = tsr__map_home(map, map->slots[i].key);
     if (((i - home) & map->mask) < ((i - hole) & map->mask)) continue;
     map->slots[hole] = map->slots[i];
     hole = i;

@@ -21,6 +21,7 @@ typedef struct tsr__map_slot {
 typedef struct tsr__map {
   tsr__map_slot *slots;
   size_t mask, count; /* count leaves out the reserved key */
+  uint64_t seed;      /* of the hash; set with the first slots */
   bool has_reserved;
   uint64_t reserved_value;
 } tsr__map;
@@ -35,11 +36,16 @@ void tsr__map_remove(tsr__map *map, uint64_t key);
 /* Double the table; for tsr__map_put. */
 bool tsr__map_grow(tsr__map *map);
 
+/* The slot where the search for a key begins. */
+static inline size_t tsr__map_home(const tsr__map *map, uint64_t key) {
+  return (size_t)tsr__hash_u64(key ^ map->seed) & map->mask;
+}
+
 /* The value's place for `key`, or NULL when the key is absent. Valid until the next put. */
 static inline uint64_t *tsr__map_find(tsr__map *map, uint64_t key) {
   if (key == TSR__MAP_EMPTY) return map->has_reserved ? &map->reserved_value : NULL;
   if (!map->slots) return NULL;
-  for (size_t i = (size_t)tsr__hash_u64(key) & map->mask;; i = (i + 1) & map->mask) {
+  for (size_t i = tsr__map_home(map, key);; i = (i + 1) & map->mask) {
     if (map->slots[i].key == key) return &map->slots[i].value;
     if (map->slots[i].key == TSR__MAP_EMPTY) return NULL;
   }
@@ -62,7 +68,7 @@ static inline uint64_t *tsr__map_put(tsr__map *map, uint64_t key, uint64_t initi
     if (present) return present;
     if (!tsr__map_grow(map)) return NULL;
   }
-  size_t i = (size_t)tsr__hash_u64(key) & map->mask;
+  size_t i = tsr__map_home(map, key);
   while (map->slots[i].key != key && map->slots[i].key != TSR__MAP_EMPTY) i = (i + 1) & map->mask;
   if (map->slots[i].key != key) {
     map->slots[i] = (tsr__map_slot){key, initial};

@@ -55,6 +55,9 @@ static void emit_peak(tsr__emitter *emitter, const tsr_profile_device *device) {
                   device->peak_time_us == TSR_TIME_NONE ? NULL : "time of the peak",
                   tsr__time(device->peak_time_us));
   tsr__emit_field(emitter, "requested_bytes", NULL, tsr__bytes(device->peak_bytes));
+  tsr__emit_field(emitter, "allocated_bytes",
+                  device->allocated_bytes > device->peak_bytes ? "allocated in all then" : NULL,
+                  tsr__bytes(device->allocated_bytes));
   tsr__emit_end(emitter);
   tsr__emit_space(emitter);
 }

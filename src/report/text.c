@@ -1,16 +1,6 @@
 /* text.c - making any bytes safe to print, as JSON or on a terminal.
  *
- * Both faces stand on one decoder. It accepts exactly the well-formed sequences of UTF-8 plus the
- * three-byte forms of U+D800..U+DFFF, because Python writes lone surrogates that way:
- *
- *   lead byte   length   allowed second byte
- *   00..7F      1        -
- *   C2..DF      2        80..BF
- *   E0          3        A0..BF     (below: an overlong form)
- *   E1..EF      3        80..BF     (ED A0..BF: a surrogate)
- *   F0          4        90..BF     (below: overlong)
- *   F1..F3      4        80..BF
- *   F4          4        80..8F     (above: past U+10FFFF)
+ * Both faces stand on the decoder of base/utf8.h, which knows lone surrogates as characters.
  *
  * A high and a low surrogate that stand side by side become two escapes which a JSON parser joins
  * into one character; JSON has no way to keep them apart.
@@ -20,24 +10,6 @@
 #include "report/text.h"
 
 #include <string.h>
-
-size_t tsr__utf8_decode(const char *data, size_t size_bytes, uint32_t *code) {
-  const unsigned char *bytes = (const unsigned char *)data;
-  unsigned char lead = bytes[0];
-  *code = lead < 0x80 ? lead : TSR__CODE_INVALID;
-  if (lead < 0xC2 || lead > 0xF4) return 1;
-  size_t length = lead >= 0xF0 ? 4 : lead >= 0xE0 ? 3 : 2;
-  unsigned char low = lead == 0xE0 ? 0xA0 : lead == 0xF0 ? 0x90 : 0x80;
-  unsigned char high = lead == 0xF4 ? 0x8F : 0xBF;
-  uint32_t value = lead & (0x7Fu >> length);
-  for (size_t i = 1; i < length; i++) {
-    if (i >= size_bytes || bytes[i] < low || bytes[i] > high) return i;
-    value = value << 6 | (bytes[i] & 0x3Fu);
-    low = 0x80, high = 0xBF;
-  }
-  *code = value;
-  return length;
-}
 
 /* Characters that move the cursor, end a line or reorder what follows: C0, DEL and C1 controls, the
  * line and paragraph separators, and the bidirectional marks that can make text read as another. */

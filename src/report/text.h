@@ -8,17 +8,8 @@
 #define TSR_REPORT_TEXT_H
 
 #include "base/buffer.h"
+#include "base/utf8.h"
 #include "tessera/snapshot.h"
-
-/* What tsr__utf8_decode answers for bytes that are no character. */
-#define TSR__CODE_INVALID UINT32_MAX
-
-/* Decode the character at `data`, of which `size_bytes` (at least 1) may be read. Answers its
- * length in bytes and stores its code point; lone surrogates are code points here. For invalid
- * bytes stores TSR__CODE_INVALID and answers the length of the longest prefix of a character they
- * form (Unicode 15, section 3.9, "maximal subpart"), so that one broken character is replaced once.
- */
-size_t tsr__utf8_decode(const char *data, size_t size_bytes, uint32_t *code);
 
 /* Append characters of `text`, from byte `from` on, as the inside of a JSON string, until the end
  * or until byte `until` is reached or passed. Answers where it stopped, always between characters.

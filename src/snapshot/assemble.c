@@ -6,6 +6,7 @@
  * events keeps no values at all: its events go to the end of a trace as they come. */
 #include "snapshot/assemble.h"
 
+#include <assert.h>
 #include <string.h>
 
 tsr_limits tsr__limits_or_default(const tsr_limits *limits) {
@@ -19,6 +20,10 @@ tsr_limits tsr__limits_or_default(const tsr_limits *limits) {
   if (!l.loose_values) l.loose_values = TSR_LIMIT_LOOSE_VALUES;
   if (!l.devices) l.devices = TSR_LIMIT_DEVICES;
   if (!l.memory_bytes) l.memory_bytes = TSR_LIMIT_MEMORY_BYTES;
+  if (!l.memory_base_bytes) l.memory_base_bytes = TSR_LIMIT_MEMORY_BASE_BYTES;
+  if (!l.memory_ratio) l.memory_ratio = TSR_LIMIT_MEMORY_RATIO;
+  if (!l.expansion_base_bytes) l.expansion_base_bytes = TSR_LIMIT_EXPANSION_BASE_BYTES;
+  if (!l.expansion_ratio) l.expansion_ratio = TSR_LIMIT_EXPANSION_RATIO;
   return l;
 }
 
@@ -40,10 +45,60 @@ void tsr__assembler_release(tsr__assembler *assembler) {
   TSR__VECTOR_FREE(&assembler->frame_ids);
 }
 
-static int fail_loose(const tsr__assembler *assembler, tsr_error *error) {
-  return tsr__fail(error, TSR_ERROR_LIMIT, TSR_OFFSET_NONE,
-                   "more than %u values that are no part of a snapshot (tsr_limits.loose_values)",
-                   (unsigned)assembler->limits.loose_values);
+/* ---- what all this holds ---- */
+
+/* Bytes of an event's row, and of a trace with its first runs. */
+enum { EVENT_BYTES = 53, TRACE_BYTES = 280 };
+
+static uint64_t intern_bytes(const tsr__intern *table) {
+  uint64_t slots = table->slots ? (uint64_t)table->mask + 1 : 0;
+  return table->arena.total_bytes + table->capacity * sizeof *table->items +
+         slots * sizeof *table->slots;
+}
+
+static uint64_t held_bytes(const tsr__assembler *assembler) {
+#define VECTOR_BYTES(vector) ((uint64_t)(vector).capacity * sizeof *(vector).items)
+  const tsr_snapshot *s = assembler->snapshot;
+  return intern_bytes(&s->strings) + intern_bytes(&s->frames) + intern_bytes(&s->stacks) +
+         intern_bytes(&s->frame_extras) + intern_bytes(&s->pools) + intern_bytes(&s->streams) +
+         s->events.capacity * EVENT_BYTES + s->traces.capacity * TRACE_BYTES +
+         VECTOR_BYTES(s->segments) + VECTOR_BYTES(s->segments_more) + VECTOR_BYTES(s->blocks) +
+         VECTOR_BYTES(s->blocks_more) + VECTOR_BYTES(s->annotations) +
+         VECTOR_BYTES(s->annotations_more) + VECTOR_BYTES(s->history) + VECTOR_BYTES(s->extras) +
+         VECTOR_BYTES(s->loose) + VECTOR_BYTES(s->loose_values) +
+         assembler->memo_capacity * sizeof *assembler->memo + VECTOR_BYTES(assembler->boxed) +
+         VECTOR_BYTES(assembler->containers) + assembler->item_bytes;
+#undef VECTOR_BYTES
+}
+
+int tsr__check_memory(const tsr__assembler *assembler, uint64_t reader_bytes,
+                      const tsr__source *source, uint64_t offset, tsr_error *error) {
+  const tsr_limits *limits = &assembler->limits;
+  uint64_t held = reader_bytes + held_bytes(assembler);
+  uint64_t stored =
+      source->stream ? tsr__stream_stored_bytes(source->stream) : source->offset + source->size;
+  if (held > limits->memory_bytes)
+    return tsr__fail(error, TSR_ERROR_LIMIT, offset,
+                     "more memory needed than tsr_limits.memory_bytes");
+  if (held <= limits->memory_base_bytes ||
+      (held - limits->memory_base_bytes) / limits->memory_ratio < stored)
+    return 0;
+  return tsr__fail(error, TSR_ERROR_LIMIT, offset,
+                   "more than %u times the memory that the file takes (tsr_limits.memory_ratio)",
+                   (unsigned)limits->memory_ratio);
+}
+
+/* Make room for more items of a container. */
+static bool reserve_items(tsr__assembler *assembler, tsr__container *container, size_t extra) {
+  size_t before = container->items.capacity;
+  bool ok = TSR__VECTOR_RESERVE(&container->items, extra);
+  assembler->item_bytes += (container->items.capacity - before) * sizeof(tsr__value);
+  return ok;
+}
+
+static void free_items(tsr__assembler *assembler, tsr__container *container) {
+  assembler->item_bytes -= container->items.capacity * sizeof(tsr__value);
+  TSR__VECTOR_FREE(&container->items);
 }
 
 /* ---- opening and letting go ---- */
@@ -52,7 +107,10 @@ int tsr__open_container(tsr__assembler *assembler, tsr__container_kind kind, tsr
                         tsr_error *error) {
   uint32_t index = assembler->first_free;
   if (assembler->live_containers >= assembler->limits.loose_values)
-    return fail_loose(assembler, error);
+    return tsr__fail(error, TSR_ERROR_LIMIT, TSR_OFFSET_NONE,
+                     "more than %u lists and dicts that are no part of a snapshot "
+                     "(tsr_limits.loose_values)",
+                     (unsigned)assembler->limits.loose_values);
   if (index == TSR_NONE) {
     if (!TSR__VECTOR_PUSH(&assembler->containers, (tsr__container){0}))
       return tsr__fail_memory(error);
@@ -94,10 +152,11 @@ enum { KEPT_ITEMS = 4096 };
 
 void tsr__resolve(tsr__assembler *assembler, uint32_t index, tsr__value resolved) {
   tsr__container *container = &assembler->containers.items[index];
+  assert(container->resolved.tag == TSR__NOTHING || container->is_pinned);
   container->resolved = resolved;
   container->items.count = 0;
   if (container->items.capacity > KEPT_ITEMS || container->is_pinned)
-    TSR__VECTOR_FREE(&container->items);
+    free_items(assembler, container);
   /* The slot is known to have room, so this cannot fail unless the value must be boxed; then the
    * container stays as the place to look it up. */
   if (container->memo != TSR_NONE && tsr__memo_put(assembler, container->memo, resolved, NULL))
@@ -152,7 +211,8 @@ int tsr__append(tsr__assembler *assembler, tsr__value target, tsr__value *values
       if (status) return status;
     } else {
       list = &assembler->containers.items[target.id];
-      if (!TSR__VECTOR_PUSH(&list->items, values[i])) return tsr__fail_memory(error);
+      if (!reserve_items(assembler, list, 1)) return tsr__fail_memory(error);
+      list->items.items[list->items.count++] = values[i];
     }
   }
   return 0;
@@ -186,7 +246,7 @@ int tsr__set(tsr__assembler *assembler, tsr__value *target, tsr__value *pairs, s
     }
     dict = &assembler->containers.items[target->id];
   }
-  if (!TSR__VECTOR_RESERVE(&dict->items, count)) return tsr__fail_memory(error);
+  if (!reserve_items(assembler, dict, count)) return tsr__fail_memory(error);
   if (count) memcpy(dict->items.items + dict->items.count, pairs, count * sizeof *pairs);
   dict->items.count += count;
   return 0;
@@ -208,7 +268,7 @@ int tsr__make_tuple(tsr__assembler *assembler, const tsr__value *values, size_t 
   int status = tsr__open_container(assembler, TSR__TUPLE, &tuple, error);
   if (status) return status;
   tsr__container *container = tsr__container_of(assembler, tuple);
-  if (!TSR__VECTOR_RESERVE(&container->items, count)) return tsr__fail_memory(error);
+  if (!reserve_items(assembler, container, count)) return tsr__fail_memory(error);
   if (count) memcpy(container->items.items, values, count * sizeof *values);
   container->items.count = count;
   *out = tuple;
@@ -226,7 +286,7 @@ static int frame_of_text(tsr__assembler *assembler, uint32_t string, uint32_t *f
 }
 
 /* Collect the ids of a list's frames in `frame_ids`. */
-static int collect_frames(tsr__assembler *assembler, const tsr__container *list, tsr_error *error) {
+static int collect_frames(tsr__assembler *assembler, tsr__container *list, tsr_error *error) {
   assembler->frame_ids.count = 0;
   if (list->items.count > assembler->limits.stack_depth)
     return tsr__fail(error, TSR_ERROR_LIMIT, TSR_OFFSET_NONE,
@@ -234,6 +294,7 @@ static int collect_frames(tsr__assembler *assembler, const tsr__container *list,
                      list->items.count, (unsigned)assembler->limits.stack_depth);
   if (!TSR__VECTOR_RESERVE(&assembler->frame_ids, list->items.count))
     return tsr__fail_memory(error);
+  list->is_visiting = true; /* an item may hold the list, which must stay while it is read */
   for (size_t i = 0; i < list->items.count; i++) {
     tsr__value item = tsr__current(assembler, list->items.items[i]);
     uint32_t frame = item.id;
@@ -242,10 +303,13 @@ static int collect_frames(tsr__assembler *assembler, const tsr__container *list,
       if (status) return status;
     } else if (item.tag != TSR__FRAME) {
       tsr__tally(assembler->snapshot, TSR__WARN_FRAMES_MALFORMED);
+      int status = tsr__let_go(assembler, item, error);
+      if (status) return status;
       continue;
     }
     assembler->frame_ids.items[assembler->frame_ids.count++] = frame;
   }
+  list->is_visiting = false;
   return 0;
 }
 
@@ -276,6 +340,8 @@ int tsr__resolve_stack(tsr__assembler *assembler, tsr__value value, uint32_t *st
 static int resolve_loose(tsr__assembler *assembler, tsr__value value, uint32_t depth,
                          tsr__value *out, tsr_error *error);
 
+/* Keep what the container holds, and all that is in there. Where there is no more room nothing of it
+ * is kept. */
 static int keep_container(tsr__assembler *assembler, uint32_t index, uint32_t depth,
                           tsr__value *out, tsr_error *error) {
   tsr_snapshot *snapshot = assembler->snapshot;
@@ -286,8 +352,14 @@ static int keep_container(tsr__assembler *assembler, uint32_t index, uint32_t de
     *out = tsr__value_id(TSR__TRACE, assembler->containers.items[index].trace);
     return 0;
   }
-  if (first + count > assembler->limits.loose_values) return fail_loose(assembler, error);
-  if (!TSR__VECTOR_RESERVE(&snapshot->loose_values, count)) return tsr__fail_memory(error);
+  if (first + count > assembler->limits.loose_values ||
+      snapshot->loose.count >= assembler->limits.loose_values) {
+    tsr__tally(snapshot, TSR__WARN_VALUES_DROPPED);
+    *out = tsr__value_plain(TSR__OPAQUE);
+    return 0;
+  }
+  /* One more than needed, so that there are items to point to also where all are empty. */
+  if (!TSR__VECTOR_RESERVE(&snapshot->loose_values, count + 1)) return tsr__fail_memory(error);
   snapshot->loose_values.count += count;
   assembler->containers.items[index].is_visiting = true;
   for (size_t i = 0; i < count; i++) {
@@ -325,4 +397,14 @@ static int resolve_loose(tsr__assembler *assembler, tsr__value value, uint32_t d
 int tsr__resolve_loose(tsr__assembler *assembler, tsr__value value, tsr__value *out,
                        tsr_error *error) {
   return resolve_loose(assembler, value, 0, out, error);
+}
+
+int tsr__let_go(tsr__assembler *assembler, tsr__value value, tsr_error *error) {
+  value = tsr__current(assembler, value);
+  tsr__container *container = tsr__container_of(assembler, value);
+  if (!container || container->is_visiting) return 0;
+  if (container->memo != TSR_NONE || container->is_pinned)
+    return tsr__resolve_loose(assembler, value, &value, error);
+  tsr__resolve(assembler, value.id, tsr__value_plain(TSR__OPAQUE));
+  return 0;
 }

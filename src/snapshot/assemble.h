@@ -15,6 +15,7 @@
 #ifndef TSR_SNAPSHOT_ASSEMBLE_H
 #define TSR_SNAPSHOT_ASSEMBLE_H
 
+#include "io/source.h"
 #include "snapshot/tables.h"
 
 typedef enum tsr__container_kind { TSR__LIST, TSR__TUPLE, TSR__DICT } tsr__container_kind;
@@ -37,6 +38,7 @@ typedef struct tsr__assembler {
   TSR__VECTOR(tsr__container) containers;
   uint32_t first_free; /* or TSR_NONE */
   uint32_t live_containers;
+  uint64_t item_bytes; /* held by the items of all containers */
 
   uint32_t *memo;
   size_t memo_count, memo_capacity; /* slots at memo_count and above are unset */
@@ -50,6 +52,12 @@ typedef struct tsr__assembler {
 void tsr__assembler_init(tsr__assembler *assembler, tsr_snapshot *snapshot,
                          const tsr_limits *limits);
 void tsr__assembler_release(tsr__assembler *assembler);
+
+/* Whether what is held keeps to tsr_limits.memory_...: `reader_bytes` of a parser's own, and all that
+ * the assembler and the snapshot hold, against what `source` has read. `offset` is where the parser
+ * is. To be asked every megabyte or so. TSR_ERROR_LIMIT. */
+int tsr__check_memory(const tsr__assembler *assembler, uint64_t reader_bytes,
+                      const tsr__source *source, uint64_t offset, tsr_error *error);
 
 /* A new, empty container. Like all below: TSR_ERROR_MEMORY, or TSR_ERROR_LIMIT. */
 int tsr__open_container(tsr__assembler *assembler, tsr__container_kind kind, tsr__value *out,
@@ -74,6 +82,9 @@ int tsr__resolve_stack(tsr__assembler *assembler, tsr__value value, uint32_t *st
 /* Turn any value into one that needs no assembler: containers become TSR__LOOSE. */
 int tsr__resolve_loose(tsr__assembler *assembler, tsr__value value, tsr__value *out,
                        tsr_error *error);
+/* A value in a place that takes no such thing: let go of it if it is an open container. What a memo
+ * still names is kept as a loose value. */
+int tsr__let_go(tsr__assembler *assembler, tsr__value value, tsr_error *error);
 /* Let go of the container with this index, which has become `resolved`. */
 void tsr__resolve(tsr__assembler *assembler, uint32_t index, tsr__value resolved);
 /* Say that a value is about to be named from one more place. */

@@ -81,7 +81,8 @@ static bool is_list_key(tsr__value key) {
 static int collect_extra(finish *f, const tsr__value pair[2], tsr_error *error) {
   tsr__extra extra = {.table = TSR__NULL, .key = pair[0].id};
   if (!is_list_key(pair[0]) &&
-      !(pair[0].tag == TSR__STRING && pair[0].id == TSR__NAME_ALLOCATOR_SETTINGS))
+      !(pair[0].tag == TSR__STRING &&
+        (pair[0].id == TSR__NAME_ALLOCATOR_SETTINGS || pair[0].id == TSR__NAME_INITIAL_BLOCKS)))
     tsr__tally(f->snapshot, TSR__WARN_KEYS_UNKNOWN);
   if (pair[0].tag != TSR__STRING) return 0;
   int status = tsr__resolve_loose(f->assembler, pair[1], &extra.value, error);
@@ -113,7 +114,10 @@ static int collect_pairs(finish *f, tsr__value top, bool lists, tsr_error *error
 }
 
 static int collect_top(finish *f, tsr__value top, tsr_error *error) {
-  tsr__container_of(f->assembler, top)->is_visiting = true; /* it may hold itself */
+  tsr__container *dict = tsr__container_of(f->assembler, top);
+  tsr__value last_key = dict->items.items[(dict->items.count - 1) & ~(size_t)1];
+  f->snapshot->cut_key = last_key.tag == TSR__STRING ? last_key.id : TSR_NONE;
+  dict->is_visiting = true; /* it may hold itself */
   /* The lists go first: an unknown key may name one of them too, and would use it up. */
   int status = collect_pairs(f, top, true, error);
   return status ? status : collect_pairs(f, top, false, error);

@@ -28,6 +28,7 @@ enum { VALUE, VALUE_OR_CLOSE, KEY, KEY_OR_CLOSE, COMMA_OR_CLOSE, NOTHING_MORE };
 
 enum {
   LOOK_AHEAD = 64 << 10, /* bytes that let a stack be recognised as a whole */
+  CHECK_BYTES = 1 << 20, /* of input, between two looks at the memory held */
   BATCH = 64             /* values of a list that wait here for its container */
 };
 
@@ -41,24 +42,21 @@ int tsr__json_limit(tsr__json *j, const char *what) {
   return tsr__fail(j->error, TSR_ERROR_LIMIT, tsr__json_offset(j, j->next), "%s", what);
 }
 
-static uint64_t held_bytes(const tsr__json *j) {
-  const tsr_snapshot *s = j->assembler->snapshot;
-  return s->events.capacity * 48 + s->strings.arena.total_bytes + s->stacks.arena.total_bytes +
-         s->frames.arena.total_bytes + s->blocks.capacity * 80 + j->texts.arena.total_bytes +
-         j->values.capacity * sizeof(tsr__value) +
-         (uint64_t)j->assembler->live_containers * 2 * sizeof(tsr__container);
+static int check_memory(tsr__json *j) {
+  uint64_t own = j->texts.arena.total_bytes + j->values.capacity * sizeof *j->values.items +
+                 j->opened.capacity * sizeof *j->opened.items + j->text.capacity;
+  j->check_at = j->end - j->next > CHECK_BYTES ? j->next + CHECK_BYTES : j->end;
+  return tsr__check_memory(j->assembler, own, j->source, tsr__json_offset(j, j->next), j->error);
 }
 
 static int refill(tsr__json *j) {
-  if (held_bytes(j) > j->assembler->limits.memory_bytes)
-    return tsr__json_limit(j, "more memory needed than tsr_limits.memory_bytes");
   int status = tsr__source_fill(j->source, (size_t)(j->next - j->source->data), j->error);
   j->next = j->source->data;
   j->end = j->source->data + j->source->size;
-  if (!status && j->progress &&
-      !j->progress(j->progress_context, j->source->offset, j->progress_total))
+  if (status) return status;
+  if (j->progress && !j->progress(j->progress_context, j->source->offset, j->progress_total))
     return tsr__fail(j->error, TSR_ERROR_IO, TSR_OFFSET_NONE, "stopped");
-  return status;
+  return check_memory(j);
 }
 
 int tsr__json_need(tsr__json *j, size_t size) {
@@ -304,6 +302,7 @@ static int run(tsr__json *j) {
   j->expect = VALUE;
   while (j->expect != NOTHING_MORE) {
     status = j->end - j->next < LOOK_AHEAD && !j->source->at_end ? refill(j) : 0;
+    if (!status && j->next >= j->check_at) status = check_memory(j);
     if (!status) status = step(j);
     if (status) return status;
   }
@@ -341,6 +340,7 @@ static int salvage(tsr__json *j) {
   int status = close_open(j);
   if (status) return status;
   tsr__tally(j->assembler->snapshot, TSR__WARN_TRUNCATED);
+  j->assembler->snapshot->is_cut = true;
   if (j->values.count) {
     tsr_error ignored;
     status = tsr__assemble_finish(j->assembler, j->values.items[0], &ignored);
@@ -376,6 +376,7 @@ int tsr__json_read(tsr__source *source, tsr__assembler *assembler, const tsr_ope
                  .error = error,
                  .next = source->data,
                  .end = source->data + source->size,
+                 .check_at = source->data,
                  .progress_total = total_bytes};
   if (options) {
     j.progress = options->progress;

@@ -8,10 +8,12 @@
  *
  * A number or word that touches the end of the input inside a container is cut: nobody knows what
  * would have followed. */
+#include <assert.h>
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
+#include "base/number.h"
+#include "base/utf8.h"
 #include "snapshot/json.h"
 
 static inline bool is_digit(unsigned char c) {
@@ -79,25 +81,10 @@ static int intern(tsr__json *j, const void *data, size_t size, uint32_t *string)
   return 0;
 }
 
-static void append_utf8(tsr__buffer *text, uint32_t code) {
-  unsigned char bytes[4];
-  size_t size = code < 0x80 ? 1 : code < 0x800 ? 2 : code < 0x10000 ? 3 : 4;
-  static const unsigned char lead[] = {0, 0, 0xc0, 0xe0, 0xf0};
-  for (size_t i = size; --i; code >>= 6) bytes[i] = (unsigned char)(0x80 | (code & 63));
-  bytes[0] = (unsigned char)(lead[size] | code);
-  tsr__buffer_append(text, bytes, size);
-}
-
-/* The code of "\uXXXX" at `p`; UINT32_MAX where it is none. */
+/* The code of "\uXXXX" at `p`; TSR__CODE_INVALID where it is none. */
 static uint32_t unicode_escape(const unsigned char *p, const unsigned char *end) {
-  uint32_t code = 0;
-  if (end - p < 6 || p[0] != '\\' || p[1] != 'u') return UINT32_MAX;
-  for (size_t i = 2; i < 6; i++) {
-    uint32_t letter = (p[i] | 32u) - 'a';
-    if (!is_digit(p[i]) && letter > 5) return UINT32_MAX;
-    code = code << 4 | (is_digit(p[i]) ? p[i] - (uint32_t)'0' : letter + 10);
-  }
-  return code;
+  if (end - p < 2 || p[0] != '\\' || p[1] != 'u') return TSR__CODE_INVALID;
+  return tsr__hex_code(p + 2, (size_t)(end - p) - 2, 4);
 }
 
 /* Append what the escape at `*p` stands for, and move behind it. */
@@ -111,15 +98,16 @@ static int unescape(tsr__json *j, const unsigned char **p, const unsigned char *
   }
   if ((*p)[1] != 'u') return tsr__json_damaged(j, *p, "an unknown escape in a string");
   uint32_t code = unicode_escape(*p, end);
-  if (code == UINT32_MAX)
+  if (code == TSR__CODE_INVALID)
     return tsr__json_damaged(j, *p, "\\u without four hexadecimal digits in a string");
   *p += 6;
-  uint32_t low = (code & 0xfc00) == 0xd800 ? unicode_escape(*p, end) : UINT32_MAX;
+  uint32_t low = (code & 0xfc00) == 0xd800 ? unicode_escape(*p, end) : TSR__CODE_INVALID;
   if ((low & 0xfffffc00) == 0xdc00) {
     code = 0x10000 + ((code & 0x3ff) << 10 | (low & 0x3ff));
     *p += 6;
   }
-  append_utf8(&j->text, code);
+  unsigned char bytes[TSR__UTF8_BYTES];
+  tsr__buffer_append(&j->text, bytes, tsr__utf8_encode(code, bytes));
   return 0;
 }
 
@@ -186,19 +174,16 @@ static tsr__value integer_of(const unsigned char *p, const unsigned char *end) {
   return negative ? tsr__value_int((int64_t)(0 - magnitude)) : tsr__value_u64(magnitude);
 }
 
-/* strtod reads the point of the program's locale, which may be a comma. */
 static int float_of(tsr__json *j, const unsigned char *p, const unsigned char *end,
                     tsr__value *out) {
   j->text.size = 0;
   tsr__buffer_append(&j->text, p, (size_t)(end - p));
   tsr__buffer_append(&j->text, "", 1);
   if (j->text.failed) return tsr__fail_memory(j->error);
-  char *stop = NULL, *point = strchr(j->text.data, '.');
-  double value = strtod(j->text.data, &stop);
-  if (point && stop == point) {
-    *point = ',';
-    value = strtod(j->text.data, &stop);
-  }
+  double value = 0;
+  bool is_number = tsr__read_real(j->text.data, &value);
+  assert(is_number); /* the grammar has been checked */
+  (void)is_number;
   *out = (tsr__value){.tag = TSR__FLOAT, .f = value};
   return 0;
 }

@@ -75,17 +75,13 @@ static void reach_end(tsr__source *source) {
   if (!source->at_end) (void)tsr__source_fill(source, source->size, &ignored);
 }
 
-/* Add the warning that the input was cut, unless it is there: it is the first of all. */
-static void warn_cut(tsr_snapshot *snapshot) {
-#define WARNING_TEXT(symbol, code, message) [TSR__WARN_##symbol] = {code, 1, message},
-  static const tsr_warning texts[] = {TSR__WARNINGS(WARNING_TEXT)};
-#undef WARNING_TEXT
-  if (snapshot->tally[TSR__WARN_TRUNCATED]) return;
-  tsr__tally(snapshot, TSR__WARN_TRUNCATED);
-  memmove(snapshot->warnings + 1, snapshot->warnings,
-          snapshot->warning_count * sizeof *snapshot->warnings);
-  snapshot->warnings[0] = texts[TSR__WARN_TRUNCATED];
-  snapshot->warning_count++;
+/* What the stream noticed becomes warnings. */
+static void warn_of_stream(tsr_snapshot *snapshot, const tsr__stream *stream) {
+  uint64_t *tally = snapshot->tally;
+  if (stream->ending == TSR__ENDING_DAMAGED) tally[TSR__WARN_DAMAGED] = 1;
+  if (stream->ending == TSR__ENDING_CUT) tally[TSR__WARN_TRUNCATED] = 1;
+  tally[TSR__WARN_MORE_PAYLOADS] += tsr__stream_more_payloads(stream);
+  tsr__snapshot_warn(snapshot);
 }
 
 /* What can only be said when the reader is done. */
@@ -95,7 +91,7 @@ static void describe(tsr_snapshot *snapshot, tsr__source *source, uint64_t input
   uint64_t read_bytes = source->offset + source->size;
   if (stream) {
     reach_end(source);
-    if (stream->ending != TSR__ENDING_WHOLE) warn_cut(snapshot);
+    warn_of_stream(snapshot, stream);
     read_bytes = tsr__stream_stored_bytes(stream);
   }
   (void)snprintf(snapshot->format, sizeof snapshot->format, "%s%s", wrapping, reader);

@@ -12,6 +12,8 @@
 
 #include <string.h>
 
+#include "base/hash.h"
+
 /* Opcodes, as CPython's Lib/pickle.py names them. */
 /* clang-format off */
 enum opcode {
@@ -32,29 +34,27 @@ enum opcode {
 
 /* ---- bytes ---- */
 
+enum { CHECK_BYTES = 1 << 20 }; /* of input, between two looks at the memory held */
+
 int tsr__pickle_fail(tsr__pickle *m, const unsigned char *p, tsr_status status, const char *what) {
   return tsr__fail(m->error, status, tsr__pickle_offset(m, p), "%s", what);
 }
 
-static uint64_t held_bytes(const tsr__pickle *m) {
-  const tsr_snapshot *s = m->assembler->snapshot;
-  return s->events.capacity * 48 + s->strings.arena.total_bytes + s->stacks.arena.total_bytes +
-         s->frames.arena.total_bytes + m->assembler->memo_capacity * sizeof(uint32_t) +
-         m->stack.capacity * sizeof(tsr__value) + s->blocks.capacity * 80 +
-         (uint64_t)m->assembler->live_containers * 2 * sizeof(tsr__container);
+static int check_memory(tsr__pickle *m) {
+  uint64_t own = m->stack.capacity * sizeof *m->stack.items +
+                 m->marks.capacity * sizeof *m->marks.items + tsr__pickle_run_bytes(m);
+  m->check_at = m->end - m->next > CHECK_BYTES ? m->next + CHECK_BYTES : m->end;
+  return tsr__check_memory(m->assembler, own, m->source, tsr__pickle_offset(m, m->next), m->error);
 }
 
 static int refill(tsr__pickle *m) {
-  if (held_bytes(m) > m->assembler->limits.memory_bytes)
-    return tsr__pickle_fail(m, m->next, TSR_ERROR_LIMIT,
-                            "more memory needed than tsr_limits.memory_bytes");
   int status = tsr__source_fill(m->source, (size_t)(m->next - m->source->data), m->error);
   m->next = m->source->data;
   m->end = m->source->data + m->source->size;
-  if (!status && m->progress &&
-      !m->progress(m->progress_context, m->source->offset, m->progress_total))
+  if (status) return status;
+  if (m->progress && !m->progress(m->progress_context, m->source->offset, m->progress_total))
     return tsr__fail(m->error, TSR_ERROR_IO, TSR_OFFSET_NONE, "stopped");
-  return status;
+  return check_memory(m);
 }
 
 int tsr__pickle_need(tsr__pickle *m, size_t size) {
@@ -98,15 +98,11 @@ static uint64_t little_endian(const unsigned char *p, size_t size) {
 
 /* ---- stack ---- */
 
-bool tsr__pickle_push(tsr__pickle *m, tsr__value value) {
-  return TSR__VECTOR_PUSH(&m->stack, value);
-}
-
-static int push(tsr__pickle *m, tsr__value value) {
+int tsr__pickle_push(tsr__pickle *m, tsr__value value) {
   if (m->stack.count >= m->assembler->limits.stack_values)
     return tsr__pickle_fail(m, m->next, TSR_ERROR_LIMIT,
                             "more values on the stack than tsr_limits.stack_values");
-  return tsr__pickle_push(m, value) ? 0 : tsr__fail_memory(m->error);
+  return TSR__VECTOR_PUSH(&m->stack, value) ? 0 : tsr__fail_memory(m->error);
 }
 
 static int underflow(tsr__pickle *m) {
@@ -149,10 +145,21 @@ static int duplicate(tsr__pickle *m) {
   if (m->stack.count <= floor_of(m)) return underflow(m);
   tsr__value top = m->stack.items[m->stack.count - 1];
   tsr__pin(m->assembler, top);
-  return push(m, top);
+  return tsr__pickle_push(m, top);
 }
 
 /* ---- strings ---- */
+
+int tsr__pickle_intern(tsr__pickle *m, const void *data, size_t size, uint32_t *id) {
+  tsr_snapshot *snapshot = m->assembler->snapshot;
+  uint32_t string = tsr__snapshot_string_id(snapshot, data, size);
+  if (string == TSR_NONE) return tsr__fail_memory(m->error);
+  if (snapshot->strings.bytes > m->assembler->limits.all_strings_bytes)
+    return tsr__pickle_fail(m, m->next, TSR_ERROR_LIMIT,
+                            "more text than tsr_limits.all_strings_bytes");
+  *id = string;
+  return 0;
+}
 
 /* A text or bytes of `size` bytes that follow the cursor. */
 static int push_string(tsr__pickle *m, uint64_t size, tsr__tag tag) {
@@ -160,15 +167,11 @@ static int push_string(tsr__pickle *m, uint64_t size, tsr__tag tag) {
     return tsr__pickle_fail(m, m->next, TSR_ERROR_LIMIT,
                             "a string longer than tsr_limits.string_bytes");
   int status = tsr__pickle_need(m, (size_t)size);
+  uint32_t id = TSR_NONE;
+  if (!status) status = tsr__pickle_intern(m, m->next, (size_t)size, &id);
   if (status) return status;
-  tsr_snapshot *snapshot = m->assembler->snapshot;
-  uint32_t id = tsr__snapshot_string_id(snapshot, m->next, (size_t)size);
-  if (id == TSR_NONE) return tsr__fail_memory(m->error);
-  if (snapshot->strings.bytes > m->assembler->limits.all_strings_bytes)
-    return tsr__pickle_fail(m, m->next, TSR_ERROR_LIMIT,
-                            "more text than tsr_limits.all_strings_bytes");
   m->next += size;
-  return push(m, tsr__value_id(tag, id));
+  return tsr__pickle_push(m, tsr__value_id(tag, id));
 }
 
 static int push_sized_string(tsr__pickle *m, size_t length_bytes, tsr__tag tag) {
@@ -194,7 +197,7 @@ static int push_number(tsr__pickle *m, unsigned char opcode, size_t size) {
     memcpy(&value.f, &swapped, sizeof value.f);
   }
   m->next += size;
-  return push(m, value);
+  return tsr__pickle_push(m, value);
 }
 
 static int push_long(tsr__pickle *m, size_t length_bytes) {
@@ -212,7 +215,7 @@ static int push_long(tsr__pickle *m, size_t length_bytes) {
   if (status) return status;
   tsr__value value = tsr__pickle_long(m->next, (size_t)size);
   m->next += size;
-  return push(m, value);
+  return tsr__pickle_push(m, value);
 }
 
 /* ---- containers ---- */
@@ -220,7 +223,7 @@ static int push_long(tsr__pickle *m, size_t length_bytes) {
 static int push_container(tsr__pickle *m, tsr__container_kind kind) {
   tsr__value value;
   int status = tsr__open_container(m->assembler, kind, &value, m->error);
-  return status ? status : push(m, value);
+  return status ? status : tsr__pickle_push(m, value);
 }
 
 /* LIST, DICT: a container of what lies above the mark. */
@@ -237,7 +240,7 @@ static int collect(tsr__pickle *m, tsr__container_kind kind) {
                              : tsr__append(m->assembler, value, items, count, m->error);
   if (status) return status;
   m->stack.count = first;
-  return push(m, value);
+  return tsr__pickle_push(m, value);
 }
 
 static int push_tuple(tsr__pickle *m, size_t first) {
@@ -246,7 +249,7 @@ static int push_tuple(tsr__pickle *m, size_t first) {
                                m->error);
   if (status) return status;
   m->stack.count = first;
-  return push(m, tuple);
+  return tsr__pickle_push(m, tuple);
 }
 
 /* The last `size` values as a tuple, or all above the mark. */
@@ -321,7 +324,7 @@ static int open_dict(tsr__pickle *m) {
 
 /* ---- memo ---- */
 
-static int memo_put(tsr__pickle *m, size_t index) {
+int tsr__pickle_memo_put(tsr__pickle *m, size_t index) {
   if (m->stack.count <= floor_of(m)) return underflow(m);
   if (index >= m->memo_next) m->memo_next = index + 1;
   return tsr__memo_put(m->assembler, index, m->stack.items[m->stack.count - 1], m->error);
@@ -337,7 +340,7 @@ static int memo_put_index(tsr__pickle *m, size_t length_bytes) {
     return tsr__pickle_fail(m, m->next, TSR_ERROR_FORMAT,
                             "damaged pickle: a memo index beyond any object read so far");
   m->next += length_bytes;
-  return memo_put(m, (size_t)index);
+  return tsr__pickle_memo_put(m, (size_t)index);
 }
 
 static int memo_get(tsr__pickle *m, size_t length_bytes) {
@@ -348,7 +351,7 @@ static int memo_get(tsr__pickle *m, size_t length_bytes) {
     return tsr__pickle_fail(m, m->next - 1, TSR_ERROR_FORMAT,
                             "damaged pickle: it refers to an object that was never stored");
   m->next += length_bytes;
-  return push(m, value);
+  return tsr__pickle_push(m, value);
 }
 
 /* ---- names and calls ---- */
@@ -359,9 +362,9 @@ static int global_lines(tsr__pickle *m) {
   size_t module_size = 0, name_size = 0;
   int status = tsr__pickle_line(m, &line, &module_size);
   if (status) return status;
-  uint32_t module = tsr__snapshot_string_id(m->assembler->snapshot, line, module_size);
-  if (module == TSR_NONE) return tsr__fail_memory(m->error);
-  status = tsr__pickle_line(m, &name, &name_size);
+  uint32_t module = TSR_NONE;
+  status = tsr__pickle_intern(m, line, module_size, &module);
+  if (!status) status = tsr__pickle_line(m, &name, &name_size);
   if (status) return status;
   tsr_text text = tsr_snapshot_string(m->assembler->snapshot, module);
   return tsr__pickle_global(m, text.data, text.size_bytes, name, name_size, offset);
@@ -372,7 +375,7 @@ static int stack_global(tsr__pickle *m) {
   tsr__value *pair = m->stack.items + m->stack.count - 2;
   m->stack.count -= 2;
   if (pair[0].tag != TSR__STRING || pair[1].tag != TSR__STRING)
-    return push(m, tsr__value_plain(TSR__OPAQUE));
+    return tsr__pickle_push(m, tsr__value_plain(TSR__OPAQUE));
   tsr_text module = tsr_snapshot_string(m->assembler->snapshot, pair[0].id);
   tsr_text name = tsr_snapshot_string(m->assembler->snapshot, pair[1].id);
   return tsr__pickle_global(m, module.data, module.size_bytes, name.data, name.size_bytes,
@@ -387,7 +390,7 @@ static int reduce(tsr__pickle *m, size_t operands) {
   int status = tsr__pickle_reduce(m, call[0], call[1], &result);
   if (status) return status;
   m->stack.count -= operands;
-  return push(m, result);
+  return tsr__pickle_push(m, result);
 }
 
 /* INST, OBJ: an object of a class, with what lies above the mark as arguments. */
@@ -396,7 +399,7 @@ static int opaque_marked(tsr__pickle *m) {
   int status = pop_mark(m, &first);
   if (status) return status;
   m->stack.count = first;
-  return push(m, tsr__value_plain(TSR__OPAQUE));
+  return tsr__pickle_push(m, tsr__value_plain(TSR__OPAQUE));
 }
 
 static int instance(tsr__pickle *m) {
@@ -418,7 +421,7 @@ static int persistent_line(tsr__pickle *m) {
   const unsigned char *line;
   size_t size;
   int status = tsr__pickle_line(m, &line, &size);
-  return status ? status : push(m, tsr__value_plain(TSR__OPAQUE));
+  return status ? status : tsr__pickle_push(m, tsr__value_plain(TSR__OPAQUE));
 }
 
 /* Skip `size` bytes of operand and push something opaque. */
@@ -426,7 +429,7 @@ static int push_opaque(tsr__pickle *m, size_t size) {
   int status = tsr__pickle_need(m, size);
   if (status) return status;
   m->next += size;
-  return push(m, tsr__value_plain(TSR__OPAQUE));
+  return tsr__pickle_push(m, tsr__value_plain(TSR__OPAQUE));
 }
 
 static int skip(tsr__pickle *m, size_t size) {
@@ -480,9 +483,9 @@ static int step_name_or_call(tsr__pickle *m, unsigned char opcode) {
 
 static int step_value(tsr__pickle *m, unsigned char opcode) {
   switch (opcode) {
-  case NONE: return push(m, tsr__value_plain(TSR__NULL));
+  case NONE: return tsr__pickle_push(m, tsr__value_plain(TSR__NULL));
   case NEWTRUE:
-  case NEWFALSE: return push(m, (tsr__value){.tag = TSR__BOOL, .u = opcode == NEWTRUE});
+  case NEWFALSE: return tsr__pickle_push(m, (tsr__value){.tag = TSR__BOOL, .u = opcode == NEWTRUE});
   case BININT1: return push_number(m, opcode, 1);
   case BININT2: return push_number(m, opcode, 2);
   case BININT: return push_number(m, opcode, 4);
@@ -498,7 +501,7 @@ static int step_value(tsr__pickle *m, unsigned char opcode) {
   case BINBYTES: return push_sized_string(m, 4, TSR__BYTES);
   case BINBYTES8:
   case BYTEARRAY8: return push_sized_string(m, 8, TSR__BYTES);
-  case MEMOIZE: return memo_put(m, m->memo_next);
+  case MEMOIZE: return tsr__pickle_memo_put(m, m->memo_next);
   case BINPUT: return memo_put_index(m, 1);
   case LONG_BINPUT: return memo_put_index(m, 4);
   case BINGET: return memo_get(m, 1);
@@ -554,6 +557,10 @@ static int run(tsr__pickle *m) {
   while (!m->is_done) {
     if (m->end - m->next < LOOK_AHEAD && !m->source->at_end) {
       int status = refill(m);
+      if (status) return status;
+    }
+    if (m->next >= m->check_at) {
+      int status = check_memory(m);
       if (status) return status;
     }
     if (m->next == m->end) {
@@ -618,6 +625,7 @@ static int salvage(tsr__pickle *m) {
   if (!status) status = close_singles(m);
   if (status) return status;
   tsr__tally(m->assembler->snapshot, TSR__WARN_TRUNCATED);
+  m->assembler->snapshot->is_cut = true;
   if (m->stack.count) {
     tsr_error ignored;
     if (!tsr__assemble_finish(m->assembler, m->stack.items[0], &ignored)) return 0;
@@ -634,8 +642,10 @@ int tsr__pickle_read(tsr__source *source, tsr__assembler *assembler,
                    .error = error,
                    .next = source->data,
                    .end = source->data + source->size,
+                   .check_at = source->data,
                    .last_seen = TSR_NONE,
                    .last_text = TSR_NONE,
+                   .seen_seed = tsr__hash_seed(assembler->snapshot),
                    .progress_total = total_bytes};
   if (options) {
     m.progress = options->progress;

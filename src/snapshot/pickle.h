@@ -19,6 +19,7 @@ typedef struct tsr__pickle {
   tsr__assembler *assembler; /* not owned */
   tsr_error *error;
   const unsigned char *next, *end;
+  const unsigned char *check_at; /* where in the window to look at the memory held */
   TSR__VECTOR(tsr__value) stack;
   TSR__VECTOR(size_t) marks;
   size_t memo_next; /* slot of the next MEMOIZE */
@@ -30,6 +31,7 @@ typedef struct tsr__pickle {
   TSR__VECTOR(tsr__seen_stack) seen;
   uint32_t *seen_slots; /* hash table of index + 1 */
   uint32_t seen_mask;
+  uint64_t seen_seed; /* of its hash */
   uint32_t last_seen; /* index of the stack met last */
   uint32_t last_text; /* string id of the short text met last */
 
@@ -57,7 +59,11 @@ int tsr__pickle_need(tsr__pickle *m, size_t size);
 /* A line up to '\n': `*line`, `*size` without it; the cursor moves behind it. As tsr__pickle_need.
  */
 int tsr__pickle_line(tsr__pickle *m, const unsigned char **line, size_t *size);
-bool tsr__pickle_push(tsr__pickle *m, tsr__value value);
+/* Push a value; intern a text, of which `size` bytes lie at `data`; store the top of the stack in
+ * the memo. These keep to tsr_limits. */
+int tsr__pickle_push(tsr__pickle *m, tsr__value value);
+int tsr__pickle_intern(tsr__pickle *m, const void *data, size_t size, uint32_t *id);
+int tsr__pickle_memo_put(tsr__pickle *m, size_t index);
 /* Fail at the byte `p` of the window. */
 int tsr__pickle_fail(tsr__pickle *m, const unsigned char *p, tsr_status status, const char *what);
 
@@ -80,5 +86,7 @@ void tsr__pickle_build(tsr__pickle *m, tsr__value *object, tsr__value state);
  * status. */
 int tsr__pickle_run_events(tsr__pickle *m, tsr__value list);
 void tsr__pickle_run_release(tsr__pickle *m);
+/* Bytes that recognising takes. */
+uint64_t tsr__pickle_run_bytes(const tsr__pickle *m);
 
 #endif

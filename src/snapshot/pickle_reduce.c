@@ -72,8 +72,9 @@ int tsr__pickle_global(tsr__pickle *m, const void *module, size_t module_size, c
   memcpy(full, module, module_size);
   full[module_size] = ' ';
   memcpy(full + module_size + 1, name, name_size);
-  uint32_t id = tsr__snapshot_string_id(assembler->snapshot, full, module_size + 1 + name_size);
-  if (id == TSR_NONE) return tsr__fail_memory(m->error);
+  uint32_t id = TSR_NONE;
+  int status = tsr__pickle_intern(m, full, module_size + 1 + name_size, &id);
+  if (status) return status;
   tsr__value value = tsr__value_id(TSR__GLOBAL, id);
   if (callee_of(m, value) == UNKNOWN_NAME) {
     tsr__tally(assembler->snapshot, TSR__WARN_GLOBALS);
@@ -82,7 +83,7 @@ int tsr__pickle_global(tsr__pickle *m, const void *module, size_t module_size, c
       assembler->first_global_offset = offset;
     }
   }
-  return tsr__pickle_push(m, value) ? 0 : tsr__fail_memory(m->error);
+  return tsr__pickle_push(m, value);
 }
 
 /* ---- numpy's numbers ---- */
@@ -140,8 +141,8 @@ static int path_of(tsr__pickle *m, const tsr__container *parts, tsr__value *out)
     memcpy(path + size, part.data, part.size_bytes);
     size += part.size_bytes;
   }
-  *out = tsr__value_id(TSR__STRING, tsr__snapshot_string_id(m->assembler->snapshot, path, size));
-  return out->id == TSR_NONE ? tsr__fail_memory(m->error) : 0;
+  *out = tsr__value_id(TSR__STRING, TSR_NONE);
+  return tsr__pickle_intern(m, path, size, &out->id);
 }
 
 /* ---- calls ---- */

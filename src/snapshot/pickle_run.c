@@ -5,15 +5,11 @@
  *   } MEMOIZE (  B<action> B<alloc>  B<addr> LONG1 ..  B<size> BININT ..  ...  B<frames> B<list>  u
  *   } MEMOIZE (  B<action> B<alloc>  ...  B<frames> ] MEMOIZE (  B B B B B ... e  u
  *
- * Two facts make it fast to read without looking at every opcode:
- *
- * 1. Once its frames are in the memo, a list of frames is nothing but references, so equal stacks
- * are equal bytes: `(`, the references, `e`. A list whose bytes were seen before is the same stack.
- * And programs repeat themselves: after one stack comes, mostly, one that followed it before. So
- * each seen stack remembers its last two successors, and one comparison of memory reads a whole
- * stack.
- * 2. Events name their keys in the same order, by the same references. The keys of the last event
- * are kept as bytes; the next one's are compared, not looked up.
+ * Once its frames are in the memo, a list of frames is nothing but references, so equal stacks are
+ * equal bytes: `(`, the references, `e`. A list whose bytes were seen before is the same stack. And
+ * programs repeat themselves: after one stack comes, mostly, one that followed it before. So each
+ * seen stack remembers its last two successors, and one comparison of memory reads a whole stack.
+ * The rest of an event is decoded key by key, without the machine's stack.
  *
  * Nothing is guessed: what does not match is looked up, and what has not this form is left to the
  * loop in pickle.c, which starts again at the event's first byte. An event is committed only as a
@@ -35,7 +31,6 @@ struct tsr__seen_stack {
 };
 
 enum {
-  MOST_KEYS = 16, /* of one event */
   MARGIN = 512,   /* bytes any key and value but a stack may take */
   MEMO_ROOM = 64, /* memo slots one event may fill, stack included */
   LONGEST_LIST = 16 << 10,
@@ -49,13 +44,6 @@ typedef struct cursor {
   size_t memo_count;
   tsr__event event;
 } cursor;
-
-/* The keys of the last event, as bytes of their references. */
-typedef struct key_pattern {
-  uint64_t bits[MOST_KEYS], mask[MOST_KEYS];
-  uint8_t size[MOST_KEYS], name[MOST_KEYS]; /* tsr__name */
-  uint32_t count;
-} key_pattern;
 
 static inline uint64_t load_u64(const unsigned char *p) {
   uint64_t value;
@@ -245,7 +233,7 @@ static bool add_seen(tsr__pickle *m, const cursor *c, const unsigned char *list,
 static int64_t look_up_seen(tsr__pickle *m, const cursor *c, const unsigned char *list) {
   size_t size = list_size(c, list);
   if (!size) return NO_SEEN;
-  uint32_t hash = (uint32_t)tsr__hash_bytes(list, size);
+  uint32_t hash = (uint32_t)tsr__hash_bytes(list, size, m->seen_seed);
   for (size_t i = hash & m->seen_mask; m->seen_slots && m->seen_slots[i];
        i = (i + 1) & m->seen_mask) {
     const tsr__seen_stack *seen = &m->seen.items[m->seen_slots[i] - 1];
@@ -310,23 +298,9 @@ static inline bool read_stack(tsr__pickle *m, cursor *c) {
 /* ---- events ---- */
 
 /* The key at the cursor; TSR__KEY_COUNT where it is none. */
-static inline tsr__name read_key(cursor *c, key_pattern *pattern, uint32_t position) {
-  uint64_t word = load_u64(c->p);
-  if (position < pattern->count && (word & pattern->mask[position]) == pattern->bits[position]) {
-    c->p += pattern->size[position];
-    return (tsr__name)pattern->name[position];
-  }
-  const unsigned char *start = c->p;
+static inline tsr__name read_key(cursor *c) {
   uint32_t slot = get_slot(c), id = slot >> TSR__MEMO_TAG_BITS;
-  if ((slot & 15) != TSR__MEMO_STRING || id >= TSR__KEY_COUNT || position >= MOST_KEYS)
-    return TSR__KEY_COUNT;
-  size_t size = (size_t)(c->p - start);
-  pattern->mask[position] = (UINT64_C(1) << 8 * size) - 1;
-  pattern->bits[position] = word & pattern->mask[position];
-  pattern->size[position] = (uint8_t)size;
-  pattern->name[position] = (uint8_t)id;
-  if (position >= pattern->count) pattern->count = position + 1;
-  return (tsr__name)id;
+  return (slot & 15) == TSR__MEMO_STRING && id < TSR__KEY_COUNT ? (tsr__name)id : TSR__KEY_COUNT;
 }
 
 static inline bool read_stream(tsr__pickle *m, cursor *c) {
@@ -364,14 +338,14 @@ static inline bool read_value(tsr__pickle *m, cursor *c, tsr__name key) {
   }
 }
 
-static inline bool read_event(tsr__pickle *m, cursor *c, key_pattern *pattern, uint64_t row) {
+static inline bool read_event(tsr__pickle *m, cursor *c, uint64_t row) {
   uint32_t dict_slot =
       row < TSR__MEMO_ID_LIMIT ? TSR__MEMO_SLOT(TSR__MEMO_EVENT, row) : TSR__MEMO_UNSET;
   if (*c->p++ != '}' || !put_slot(c, dict_slot) || *c->p++ != '(') return false;
   c->event = TSR__EVENT_EMPTY;
-  for (uint32_t position = 0; *c->p != 'u'; position++) {
+  while (*c->p != 'u') {
     if (c->end - c->p < MARGIN) return false;
-    tsr__name key = read_key(c, pattern, position);
+    tsr__name key = read_key(c);
     if (key == TSR__KEY_COUNT || !read_value(m, c, key)) return false;
     if (c->event.shape >> key & 1) return false;
     c->event.shape |= UINT32_C(1) << key;
@@ -396,7 +370,6 @@ int tsr__pickle_run_events(tsr__pickle *m, tsr__value list) {
   tsr__assembler *assembler = m->assembler;
   tsr__event_table *events = &assembler->snapshot->events;
   tsr__trace *trace = NULL;
-  key_pattern pattern = {.count = 0};
   cursor c = {.p = m->next, .end = m->end};
   while (c.p[0] == '}' && c.end - c.p >= 2 * MARGIN && m->memo_next == assembler->memo_count) {
     if (assembler->memo_capacity - assembler->memo_count < MEMO_ROOM) {
@@ -407,7 +380,7 @@ int tsr__pickle_run_events(tsr__pickle *m, tsr__value list) {
     }
     c.memo = assembler->memo;
     c.memo_count = assembler->memo_count;
-    if (!read_event(m, &c, &pattern, events->count)) break;
+    if (!read_event(m, &c, events->count)) break;
     if (!trace && !(trace = trace_of(m, list))) return tsr__fail_memory(m->error);
     if (events->count >= TSR_NONE || !tsr__events_push(events, &c.event) ||
         !tsr__trace_append(trace, events->count - 1))
@@ -422,4 +395,10 @@ void tsr__pickle_run_release(tsr__pickle *m) {
   tsr__arena_release(&m->seen_arena);
   TSR__VECTOR_FREE(&m->seen);
   tsr__free(m->seen_slots);
+}
+
+uint64_t tsr__pickle_run_bytes(const tsr__pickle *m) {
+  uint64_t slots = m->seen_slots ? (uint64_t)m->seen_mask + 1 : 0;
+  return m->seen_arena.total_bytes + m->seen.capacity * sizeof *m->seen.items +
+         slots * sizeof *m->seen_slots;
 }

@@ -180,8 +180,11 @@ static int keep_extra(tsr__assembler *assembler, tsr__tag table, uint64_t row,
   tsr_snapshot *snapshot = assembler->snapshot;
   bool is_known = pair[0].tag == TSR__STRING && pair[0].id < TSR__KEY_COUNT;
   if (!is_known) tally(assembler, TSR__WARN_KEYS_UNKNOWN);
-  if (pair[0].tag != TSR__STRING || snapshot->extras.count >= assembler->limits.loose_values)
-    return 0;
+  if (pair[0].tag != TSR__STRING) return tsr__let_go(assembler, pair[1], error);
+  if (snapshot->extras.count >= assembler->limits.loose_values) {
+    tally(assembler, TSR__WARN_VALUES_DROPPED);
+    return tsr__let_go(assembler, pair[1], error);
+  }
   tsr__extra extra = {.row = row, .key = pair[0].id, .table = table};
   int status = tsr__resolve_loose(assembler, pair[1], &extra.value, error);
   if (status) return status;
@@ -228,19 +231,18 @@ static int event_field(tsr__assembler *assembler, tsr__event *event, tsr__name k
   return 0;
 }
 
-/* is_exact, and two more cases: action codes may run out, and `addr` shares its column. */
-static bool is_exact_in_event(const tsr__assembler *assembler, const tsr__value *pairs,
-                              size_t count, const tsr__value pair[2]) {
-  if (pair[0].id == TSR__NAME_DEVICE_FREE)
-    for (size_t i = 0; i < count; i += 2)
-      if (pairs[i].tag == TSR__STRING && pairs[i].id == TSR__NAME_ADDR) return false;
+/* is_exact, and two more cases: action codes may run out, and `addr`, where the event has one
+ * (`keys`), shares its column with `device_free`. */
+static bool is_exact_in_event(const tsr__assembler *assembler, uint64_t keys,
+                              const tsr__value pair[2]) {
+  if (pair[0].id == TSR__NAME_DEVICE_FREE && (keys & KEY(ADDR))) return false;
   if (pair[0].id == TSR__NAME_ACTION && pair[1].tag == TSR__STRING)
     return tsr__snapshot_action(assembler->snapshot, pair[1].id) != TSR_ACTION_MISSING;
   return is_exact(assembler, pair[0], pair[1]);
 }
 
 static int make_event(tsr__assembler *assembler, const tsr__value *pairs, size_t count,
-                      tsr__value *out, tsr_error *error) {
+                      uint64_t keys, tsr__value *out, tsr_error *error) {
   tsr_snapshot *snapshot = assembler->snapshot;
   tsr__event event = TSR__EVENT_EMPTY;
   uint64_t row = snapshot->events.count;
@@ -249,7 +251,7 @@ static int make_event(tsr__assembler *assembler, const tsr__value *pairs, size_t
     bool is_key = pairs[i].tag == TSR__STRING && pairs[i].id < TSR__KEY_COUNT;
     /* user_metadata is a text, but newer PyTorch accepts other values too. */
     bool is_named = is_key && (EVENT_KEYS >> pairs[i].id & 1);
-    bool exact = is_named && is_exact_in_event(assembler, pairs, count, &pairs[i]);
+    bool exact = is_named && is_exact_in_event(assembler, keys, &pairs[i]);
     if (is_named && pairs[i].id == TSR__NAME_USER_METADATA) {
       if (exact) event.metadata = pairs[i + 1].id;
     } else if (is_named) {
@@ -284,12 +286,16 @@ static int frame_extras(tsr__assembler *assembler, const tsr__value *pairs, size
     bool is_named = pairs[i].id < TSR__KEY_COUNT && (FRAME_KEYS >> pairs[i].id & 1);
     if (is_named && is_exact(assembler, pairs[i], pairs[i + 1])) continue;
     if (!is_named) tally(assembler, TSR__WARN_KEYS_UNKNOWN);
-    if (kept_count == 2 * MOST_FRAME_EXTRAS) continue;
+    if (kept_count == 2 * MOST_FRAME_EXTRAS ||
+        snapshot->frame_extras.count >= assembler->limits.loose_values) {
+      tally(assembler, TSR__WARN_VALUES_DROPPED);
+      continue;
+    }
     kept[kept_count++] = tsr__value_id(TSR__STRING, pairs[i].id);
     int status = tsr__resolve_loose(assembler, pairs[i + 1], &kept[kept_count++], error);
     if (status) return status;
   }
-  if (!kept_count || snapshot->frame_extras.count >= assembler->limits.loose_values) return 0;
+  if (!kept_count) return 0;
   uint32_t id = tsr__snapshot_frame_extras_id(snapshot, kept, kept_count);
   if (id == TSR_NONE) return tsr__fail_memory(error);
   key->extras = (uint64_t)id + 1;
@@ -369,29 +375,34 @@ static uint8_t state_of(tsr__assembler *assembler, uint32_t string) {
 
 /* A block's history: its newest entry stands in for the stack and the requested size that the
  * layouts of PyTorch 1.13 and 2.0 do not write on the block itself. */
-static void block_history(tsr__assembler *assembler, tsr__value value, tsr_block *block,
-                          tsr__block_more *more) {
+static int block_history(tsr__assembler *assembler, tsr__value value, tsr_block *block,
+                         tsr__block_more *more, tsr_error *error) {
   tsr_snapshot *snapshot = assembler->snapshot;
   value = tsr__current(assembler, value);
   tsr__container *list = tsr__container_of(assembler, value);
-  if (!list) return;
-  size_t count = list->items.count;
+  if (!list || list->is_visiting) return 0;
   more->first_history = (uint32_t)snapshot->history.count;
-  for (size_t i = 0; i < count; i++) {
+  list->is_visiting = true;
+  for (size_t i = 0; i < list->items.count; i++) {
     tsr__value item = tsr__current(assembler, list->items.items[i]);
-    if (item.tag != TSR__HISTORY) continue;
-    if (!more->history_count) more->first_history = item.id;
-    if (item.id != more->first_history + more->history_count) {
-      tally(assembler, TSR__WARN_VALUES_UNREADABLE);
+    if (item.tag != TSR__HISTORY) {
+      int status = tsr__let_go(assembler, item, error);
+      if (status) return status;
       continue;
     }
-    more->history_count++;
+    if (!more->history_count) more->first_history = item.id;
+    if (item.id == more->first_history + more->history_count)
+      more->history_count++;
+    else
+      tally(assembler, TSR__WARN_VALUES_UNREADABLE);
   }
+  list->is_visiting = false;
   tsr__resolve(assembler, value.id, tsr__value_plain(TSR__OPAQUE));
-  if (!more->history_count) return;
+  if (!more->history_count) return 0;
   const tsr__history_row *newest = &snapshot->history.items[more->first_history];
   if (!(more->shape & KEY(REQUESTED_SIZE))) block->requested_bytes = newest->real_size;
   if (block->stack == TSR_NONE) block->stack = newest->stack;
+  return 0;
 }
 
 static int make_block(tsr__assembler *assembler, const tsr__value *pairs, size_t count,
@@ -422,7 +433,8 @@ static int make_block(tsr__assembler *assembler, const tsr__value *pairs, size_t
     if (is_named) more.shape |= UINT64_C(1) << pairs[i].id;
   }
   block.state = state_of(assembler, more.state);
-  block_history(assembler, history, &block, &more);
+  int status = block_history(assembler, history, &block, &more, error);
+  if (status) return status;
   if (!TSR__VECTOR_PUSH(&snapshot->blocks, block) ||
       !TSR__VECTOR_PUSH(&snapshot->blocks_more, more))
     return tsr__fail_memory(error);
@@ -448,17 +460,20 @@ static int segment_blocks(tsr__assembler *assembler, tsr__value value, tsr_segme
   tsr_snapshot *snapshot = assembler->snapshot;
   value = tsr__current(assembler, value);
   tsr__container *list = tsr__container_of(assembler, value);
-  if (!list || list->kind == TSR__DICT) {
+  if (!list || list->kind == TSR__DICT || list->is_visiting) {
     tally(assembler, TSR__WARN_BLOCKS_MALFORMED);
     return 0;
   }
   bool is_run = true;
   uint32_t first = TSR_NONE;
   size_t found = 0;
+  list->is_visiting = true;
   for (size_t i = 0; i < list->items.count; i++) {
     tsr__value item = tsr__current(assembler, list->items.items[i]);
     if (item.tag != TSR__BLOCK) {
       tally(assembler, TSR__WARN_BLOCKS_MALFORMED);
+      int status = tsr__let_go(assembler, item, error);
+      if (status) return status;
       continue;
     }
     if (first == TSR_NONE) first = item.id;
@@ -471,6 +486,7 @@ static int segment_blocks(tsr__assembler *assembler, tsr__value value, tsr_segme
     if (item.tag == TSR__BLOCK && copy_block(snapshot, item.id)) return tsr__fail_memory(error);
   }
   segment->block_count = found;
+  list->is_visiting = false;
   tsr__resolve(assembler, value.id, tsr__value_plain(TSR__OPAQUE));
   return 0;
 }
@@ -607,7 +623,7 @@ int tsr__make_row(tsr__assembler *assembler, const tsr__value *pairs, size_t cou
     if (pairs[i].tag == TSR__STRING && pairs[i].id < TSR__KEY_COUNT)
       keys |= UINT64_C(1) << pairs[i].id;
   if (keys & (KEY(SEGMENTS) | KEY(DEVICE_TRACES))) return 0;
-  if (keys & KEY(ACTION)) return make_event(assembler, pairs, count, out, error);
+  if (keys & KEY(ACTION)) return make_event(assembler, pairs, count, keys, out, error);
   if ((keys & KEY(FILENAME)) || ((keys & KEY(NAME)) && (keys & KEY(LINE))))
     return make_frame(assembler, pairs, count, out, error);
   if (keys & (KEY(TOTAL_SIZE) | KEY(BLOCKS)))

@@ -43,6 +43,7 @@
   X(DEVICE_TRACES, "device_traces")               \
   X(ALLOCATOR_SETTINGS, "allocator_settings")     \
   X(EXTERNAL_ANNOTATIONS, "external_annotations") \
+  X(INITIAL_BLOCKS, "tessera_initial_blocks")     \
   X(ALLOC, "alloc")                               \
   X(FREE_REQUESTED, "free_requested")             \
   X(FREE_COMPLETED, "free_completed")             \

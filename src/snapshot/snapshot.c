@@ -1,6 +1,7 @@
 /* snapshot.c - the public accessors: each hands out what tables.h holds. */
 #include "tessera/snapshot.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "snapshot/tables.h"
@@ -136,11 +137,32 @@ bool tsr_snapshot_setting(const tsr_snapshot *snapshot, const char *key, const c
     const tsr__value *value = look_up(snapshot, extra->value, key);
     if (value && subkey) value = look_up(snapshot, *value, subkey);
     if (!value) return false;
-    if (value->tag == TSR__FLOAT) *out = value->f;
-    else if (value->tag == TSR__INT) *out = (double)value->i;
-    else if (value->tag == TSR__BOOL || value->tag == TSR__UINT) *out = (double)value->u;
-    else return false;
+    if (value->tag == TSR__FLOAT)
+      *out = value->f;
+    else if (value->tag == TSR__INT)
+      *out = (double)value->i;
+    else if (value->tag == TSR__BOOL || value->tag == TSR__UINT)
+      *out = (double)value->u;
+    else
+      return false;
     return true;
   }
   return false;
+}
+
+const tsr__value *tsr__snapshot_initial_blocks(const tsr_snapshot *snapshot, uint32_t device,
+                                               size_t *count) {
+  char number[16];
+  *count = 0;
+  (void)snprintf(number, sizeof number, "%u", (unsigned)device);
+  for (size_t i = 0; i < snapshot->extras.count; i++) {
+    const tsr__extra *extra = &snapshot->extras.items[i];
+    if (extra->table != TSR__NULL || extra->key != TSR__NAME_INITIAL_BLOCKS) continue;
+    const tsr__value *list = look_up(snapshot, extra->value, number);
+    if (!list || list->tag != TSR__LOOSE) return NULL;
+    const tsr__loose *loose = &snapshot->loose.items[list->id];
+    *count = loose->count;
+    return snapshot->loose_values.items + loose->first;
+  }
+  return NULL;
 }

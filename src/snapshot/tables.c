@@ -216,6 +216,7 @@ typedef struct rebuild {
   tsr__event_table events;        /* the new table */
   TSR__VECTOR(tsr__extra) extras; /* of its rows */
   uint32_t *moved;                /* by old row: a new row, or TSR_NONE */
+  size_t most_extras;
 } rebuild;
 
 static bool copy_event(rebuild *r, uint64_t row) {
@@ -225,7 +226,10 @@ static bool copy_event(rebuild *r, uint64_t row) {
   for (size_t i = 0; i < count; i++) {
     tsr__extra extra = extras[i];
     extra.row = r->events.count;
-    if (!TSR__VECTOR_PUSH(&r->extras, extra)) return false;
+    if (r->extras.count >= r->most_extras)
+      tsr__tally(r->snapshot, TSR__WARN_VALUES_DROPPED);
+    else if (!TSR__VECTOR_PUSH(&r->extras, extra))
+      return false;
   }
   r->moved[row] = (uint32_t)r->events.count;
   return r->events.count < TSR_NONE && tsr__events_push(&r->events, &event);
@@ -270,8 +274,10 @@ static bool copy_all(rebuild *r) {
 }
 
 /* Copy every trace's runs, in order, into a fresh table, so that each is one run. */
-static bool rebuild_events(tsr_snapshot *snapshot) {
-  rebuild r = {.snapshot = snapshot};
+static bool rebuild_events(tsr_snapshot *snapshot, const tsr_limits *limits) {
+  /* An event with many extras may be named many times. */
+  rebuild r = {.snapshot = snapshot,
+               .most_extras = snapshot->extras.count + limits->loose_values};
   r.moved = tsr__realloc(NULL, (size_t)snapshot->events.count, sizeof *r.moved);
   if (!r.moved) return false;
   for (uint64_t row = 0; row < snapshot->events.count; row++) r.moved[row] = TSR_NONE;
@@ -294,10 +300,11 @@ static bool rebuild_events(tsr_snapshot *snapshot) {
 
 /* ---- the end of reading ---- */
 
-static int lay_out_traces(tsr_snapshot *snapshot, const uint32_t *order, uint32_t order_count) {
+static int lay_out_traces(tsr_snapshot *snapshot, const uint32_t *order, uint32_t order_count,
+                          const tsr_limits *limits) {
   for (size_t i = 0; i < snapshot->traces.count; i++)
     if (snapshot->traces.items[i].runs.count > 1) {
-      if (!rebuild_events(snapshot)) return TSR_ERROR_MEMORY;
+      if (!rebuild_events(snapshot, limits)) return TSR_ERROR_MEMORY;
       break;
     }
   for (uint32_t device = 0; device < order_count; device++) {
@@ -342,20 +349,6 @@ static int list_devices(tsr_snapshot *snapshot, const tsr_limits *limits, tsr_er
   return 0;
 }
 
-static void fill_warnings(tsr_snapshot *snapshot) {
-  static const struct {
-    const char *code, *message;
-  } texts[] = {
-#define TSR__WARNING_TEXT(symbol, code, message) {code, message},
-      TSR__WARNINGS(TSR__WARNING_TEXT)
-#undef TSR__WARNING_TEXT
-  };
-  for (size_t i = 0; i < TSR__WARNING_COUNT; i++)
-    if (snapshot->tally[i])
-      snapshot->warnings[snapshot->warning_count++] =
-          (tsr_warning){texts[i].code, snapshot->tally[i], texts[i].message};
-}
-
 static void check_times(tsr_snapshot *snapshot) {
   const int64_t *time = snapshot->events.time_us;
   for (size_t i = 0; i < snapshot->device_traces.count; i++) {
@@ -369,11 +362,11 @@ static void check_times(tsr_snapshot *snapshot) {
 int tsr__snapshot_finish(tsr_snapshot *snapshot, const uint32_t *order, uint32_t order_count,
                          const tsr_limits *limits, tsr_error *error) {
   sort_extras(snapshot);
-  if (lay_out_traces(snapshot, order, order_count)) return tsr__fail_memory(error);
+  if (lay_out_traces(snapshot, order, order_count, limits)) return tsr__fail_memory(error);
   int status = list_devices(snapshot, limits, error);
   if (status) return status;
   snapshot->trace_count = order_count;
   check_times(snapshot);
-  fill_warnings(snapshot);
+  tsr__snapshot_warn(snapshot);
   return 0;
 }

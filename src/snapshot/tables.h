@@ -155,6 +155,9 @@ struct tsr_snapshot {
   uint64_t tally[TSR__WARNING_COUNT];
   tsr_warning warnings[TSR__WARNING_COUNT];
   size_t warning_count;
+  bool is_cut;         /* the input ended before the snapshot did, */
+  uint32_t cut_key;    /* under this key of the top (string id, or TSR_NONE) */
+  char truncated[192]; /* what the warning about it says */
   char format[64];
   uint64_t input_bytes;
 };
@@ -232,6 +235,12 @@ static inline bool tsr__trace_append(tsr__trace *trace, uint64_t row) {
 const tsr__extra *tsr__extras_of(const tsr_snapshot *snapshot, uint32_t table, uint64_t first,
                                  uint64_t last, size_t *count);
 
+/* A trimmed snapshot says the sizes of blocks that are freed in its window, which no event tells:
+ * under the key "tessera_initial_blocks", for each device (its number as text), a list of addresses
+ * and sizes, alternating. Answers it, `*count` integers; NULL and 0 where there is none. */
+const tsr__value *tsr__snapshot_initial_blocks(const tsr_snapshot *snapshot, uint32_t device,
+                                               size_t *count);
+
 /* The limits with their defaults filled in. */
 tsr_limits tsr__limits_or_default(const tsr_limits *limits);
 
@@ -239,6 +248,9 @@ tsr_limits tsr__limits_or_default(const tsr_limits *limits);
  * `order` holds, per device, a trace's index or TSR_NONE. */
 int tsr__snapshot_finish(tsr_snapshot *snapshot, const uint32_t *order, uint32_t order_count,
                          const tsr_limits *limits, tsr_error *error);
+
+/* Fill the warnings from the tally; to be called again whenever that has changed. */
+void tsr__snapshot_warn(tsr_snapshot *snapshot);
 
 static inline void tsr__tally(tsr_snapshot *snapshot, tsr__warning warning) {
   snapshot->tally[warning]++;

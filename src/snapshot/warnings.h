@@ -1,9 +1,13 @@
-/* warnings.h - what a reader may notice about a file; each has a code that never changes. */
+/* warnings.h - what a reader may notice about a file; each has a code that never changes. What
+ * `truncated` says is put together when it is known what is missing, see warnings.c. */
 #ifndef TSR_SNAPSHOT_WARNINGS_H
 #define TSR_SNAPSHOT_WARNINGS_H
 
 #define TSR__WARNINGS(X)                                                                          \
-  X(TRUNCATED, "truncated", "the file ends too early; what it holds up to there was read")        \
+  X(TRUNCATED, "truncated", "the file ends too early")                                            \
+  X(DAMAGED, "damaged",                                                                           \
+    "the compressed data fails its own check; what it holds up to there was read")                \
+  X(MORE_PAYLOADS, "payloads-not-read", "further snapshots in the page; only the first was read") \
   X(GLOBALS, "globals-ignored",                                                                   \
     "the pickle names program code; it was not looked up or run, and stands for nothing here")    \
   X(EVENTS_MALFORMED, "events-malformed", "entries of a trace that are not events were left out") \
@@ -16,6 +20,8 @@
   X(VALUES_CONVERTED, "values-converted", "numbers stored as text or with a fraction")            \
   X(VALUES_UNREADABLE, "values-unreadable",                                                       \
     "values of the wrong kind or out of range; they count as 0 or absent")                        \
+  X(VALUES_DROPPED, "values-dropped",                                                             \
+    "values that no rule names, beyond those that are kept (tsr_limits.loose_values)")            \
   X(KEYS_UNKNOWN, "keys-unknown", "keys that this version does not know")                         \
   X(BLOCK_SUMS, "block-sums", "segments whose blocks do not add up to their size")                \
   X(TIME_BACKWARDS, "time-backwards", "events whose time is before that of the event before them")

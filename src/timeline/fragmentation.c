@@ -12,6 +12,7 @@
 typedef struct run {
   uint64_t address, size_bytes;
   bool is_expandable;
+  bool keeps_tails; /* no free block in it is as small as 1 MiB: see start.c */
 } run;
 
 typedef TSR__VECTOR(run) runs;
@@ -19,10 +20,6 @@ typedef TSR__VECTOR(run) runs;
 static int compare_runs(const void *a, const void *b) {
   const run *x = a, *y = b;
   return (x->address > y->address) - (x->address < y->address);
-}
-
-static uint64_t unsplit_before_window(const tsr__timeline *t, uint32_t allocation) {
-  return allocation < t->initial.count ? t->initial.items[allocation].unsplit_bytes : 0;
 }
 
 /* The live blocks as runs; what they hold beyond requests goes to `out`. */
@@ -33,12 +30,11 @@ static bool collect_blocks(const tsr__timeline *t, const tsr__live_set *live, ru
     uint64_t requested = tsr__timeline_requested(t, allocation);
     uint64_t size = t->block_bytes.items[allocation];
     uint64_t rounded = tsr__round_request(&t->settings, requested);
-    uint64_t beyond = unsplit_before_window(t, allocation);
     if (rounded > size) rounded = size;
     out->rounding_bytes += tsr__drop_u64(rounded, requested);
-    out->unsplit_bytes += size - rounded + beyond;
-    if (!TSR__VECTOR_PUSH(blocks,
-                          (run){tsr__timeline_address(t, allocation), size + beyond, false}))
+    out->unsplit_bytes += size - rounded;
+    if (!TSR__VECTOR_PUSH(
+            blocks, (run){.address = tsr__timeline_address(t, allocation), .size_bytes = size}))
       return false;
   }
   if (blocks->count) qsort(blocks->items, blocks->count, sizeof *blocks->items, compare_runs);
@@ -49,7 +45,8 @@ static bool collect_spans(const tsr__timeline *t, int64_t event, runs *spans) {
   for (size_t i = 0; i < t->spans.count; i++) {
     const tsr__span *span = &t->spans.items[i];
     if (tsr__span_is_there(span, event) &&
-        !TSR__VECTOR_PUSH(spans, (run){span->address, span->size_bytes, span->is_expandable}))
+        !TSR__VECTOR_PUSH(spans, (run){span->address, span->size_bytes, span->is_expandable,
+                                       span->is_large && !span->is_expandable}))
       return false;
   }
   if (!spans->count) return true;
@@ -67,7 +64,12 @@ static bool collect_spans(const tsr__timeline *t, int64_t event, runs *spans) {
   return true;
 }
 
-static void add_gap(uint64_t bytes, tsr_fragmentation *out) {
+/* What lies between blocks, or behind the last; a small rest behind a block belongs to it. */
+static void add_gap(const run *span, uint64_t begin, uint64_t bytes, tsr_fragmentation *out) {
+  if (span->keeps_tails && begin > span->address && bytes <= TSR__SMALL_MAX) {
+    out->unsplit_bytes += bytes;
+    return;
+  }
   out->free_block_bytes = tsr__sum_u64(out->free_block_bytes, bytes);
   if (bytes > out->largest_free_bytes) out->largest_free_bytes = bytes;
 }
@@ -80,12 +82,12 @@ static void walk_span(const run *span, const runs *blocks, size_t *next, tsr_fra
   for (; *next < blocks->count && blocks->items[*next].address < end; ++*next) {
     const run *block = &blocks->items[*next];
     is_used = true;
-    if (block->address > at) add_gap(block->address - at, out);
+    if (block->address > at) add_gap(span, at, block->address - at, out);
     uint64_t block_end = tsr__sum_u64(block->address, block->size_bytes);
     if (block_end > at) at = block_end < end ? block_end : end;
   }
   if (is_used) {
-    if (end > at) add_gap(end - at, out);
+    if (end > at) add_gap(span, at, end - at, out);
     return;
   }
   out->free_segment_bytes = tsr__sum_u64(out->free_segment_bytes, span->size_bytes);

@@ -63,10 +63,11 @@ static uint64_t static_bytes(const tsr_snapshot *snapshot, uint32_t device, repl
   uint64_t bytes = 0;
   for (size_t s = 0; s < segment_count; s++) {
     if (segments[s].device != device) continue;
-    const tsr_block *block = blocks + segments[s].first_block;
-    for (uint64_t b = 0; b < segments[s].block_count; b++)
-      if (block[b].state == TSR_BLOCK_ALLOCATED && !tsr__map_find(&r->since, block[b].address))
-        bytes = tsr__sum_u64(bytes, block[b].size_bytes);
+    for (uint64_t b = 0; b < segments[s].block_count; b++) {
+      const tsr_block *block = &blocks[segments[s].first_block + b];
+      if (block->state == TSR_BLOCK_ALLOCATED && !tsr__map_find(&r->since, block->address))
+        bytes = tsr__sum_u64(bytes, block->size_bytes);
+    }
   }
   return bytes;
 }

@@ -12,17 +12,20 @@
 #include <string.h>
 
 #include "base/checked.h"
+#include "snapshot/tables.h"
 #include "timeline/timeline.h"
 
 typedef struct starter {
   tsr__timeline *t;
   tsr__heap *heap;
   tsr__map *loose;
-  tsr__map first_event;         /* address -> first alloc or free event + 1 */
-  tsr__map first_segment_event; /* segment address -> event + 1 */
-  TSR__VECTOR(tsr__initial) found;
+  tsr__map first_event;            /* address -> first alloc or free event + 1 */
+  tsr__map first_segment_event;    /* segment address -> event + 1 */
+  TSR__VECTOR(tsr__initial) found; /* freed in the window first, then those of final blocks */
+  size_t freed_count;
   TSR__VECTOR(uint64_t) known_bytes; /* of the found: size of the final block, 0 where unknown */
   TSR__VECTOR(tsr__span) ranges;     /* expandable memory before the window */
+  tsr__map told_bytes;               /* address -> size, of blocks that a trimmed file tells */
   bool has_requests;                 /* the trace records free_requested at all */
 } starter;
 
@@ -93,7 +96,19 @@ static bool note_event(starter *s, uint64_t i) {
                           .requested_bytes = events->size[i],
                           .stack = TSR_NONE,
                           .is_waiting = events->action[i] == TSR_ACTION_FREE_COMPLETED};
-  return TSR__VECTOR_PUSH(&s->found, initial) && TSR__VECTOR_PUSH(&s->known_bytes, 0);
+  const uint64_t *told = tsr__map_find(&s->told_bytes, initial.address);
+  return TSR__VECTOR_PUSH(&s->found, initial) &&
+         TSR__VECTOR_PUSH(&s->known_bytes, told ? *told : 0);
+}
+
+static bool note_told(starter *s) {
+  size_t count;
+  const tsr__value *told = tsr__snapshot_initial_blocks(s->t->snapshot, s->t->device, &count);
+  for (size_t i = 0; i + 1 < count; i += 2)
+    if (told[i].tag == TSR__INT && told[i + 1].tag == TSR__INT &&
+        !tsr__map_put(&s->told_bytes, told[i].u, told[i + 1].u, NULL))
+      return false;
+  return true;
 }
 
 /* Final blocks that no event mentions were there all along. */
@@ -376,16 +391,18 @@ static bool place_all(starter *s) {
 
 int tsr__timeline_start(tsr__timeline *timeline, tsr__heap *heap, tsr__map *loose) {
   starter s = {.t = timeline, .heap = heap, .loose = loose};
-  bool ok = true;
+  bool ok = note_told(&s);
   for (uint64_t i = 0; ok && i < timeline->events.count; i++) ok = note_event(&s, i);
+  s.freed_count = s.found.count;
   ok = ok && note_blocks(&s) && add_final_segments(&s) && add_freed_segments(&s) &&
        undo_ranges(&s) && add_ranges(&s);
   /* Without free_requested in the trace nothing tells a waiting block from a live one. */
-  for (size_t i = 0; i < s.found.count; i++)
-    if (!s.has_requests && !s.known_bytes.items[i]) s.found.items[i].is_waiting = false;
+  for (size_t i = 0; i < s.freed_count; i++)
+    if (!s.has_requests) s.found.items[i].is_waiting = false;
   ok = ok && place_all(&s);
   tsr__map_release(&s.first_event);
   tsr__map_release(&s.first_segment_event);
+  tsr__map_release(&s.told_bytes);
   TSR__VECTOR_FREE(&s.found);
   TSR__VECTOR_FREE(&s.known_bytes);
   TSR__VECTOR_FREE(&s.ranges);

@@ -328,7 +328,7 @@ class Exporter:
         return done.stdout, message
 
     def compare(self, path, want):
-        """Export as both, and as pickle once more: what is loaded is what the original holds."""
+        """Export as both, and each as pickle again: what is loaded is what the original holds."""
         out, again, text = (self.work / name for name in ('a.pickle', 'b.pickle', 'a.json'))
         self.run(path, '-o', out)
         check_form(out)
@@ -339,6 +339,8 @@ class Exporter:
         expect_same(json.loads(data), as_json(want), 'JSON')
         self.run(out, '-o', again)
         expect_same(load(again), want, 'the export of the export')
+        self.run(text, '-o', again)
+        expect_same(load(again), as_json(want), 'the export of the JSON')
 
     def real(self, path):
         """compare for large files: equal, by Python's own and quick idea of it."""
@@ -476,7 +478,8 @@ def test_holds_itself(exporter):
         for got in (pickle.loads(exporter.run(path)[0]),
                     json.loads(exporter.run(path, '--json')[0])):
             expect(got['odd'][0] == 1 and len(got['odd']) == 2, f'protocol {protocol}: {got}')
-            expect(len(got['device_traces'][0]) == 1 and 'self' in got, f'protocol {protocol}: {got}')
+            expect(len(got['device_traces'][0]) == 1 and 'self' in got,
+                   f'protocol {protocol}: {got}')
 
 
 def test_losses(exporter):

@@ -49,12 +49,12 @@ static void hash_sees_every_byte(void **state) {
   for (size_t i = 0; i < sizeof data; i++) data[i] = (unsigned char)(i * 37);
   memcpy(shifted + 1, data, sizeof data);
   for (size_t size = 0; size <= sizeof data; size++) {
-    uint64_t hash = tsr__hash_bytes(data, size);
-    assert_true(hash == tsr__hash_bytes(shifted + 1, size));
-    if (size) assert_true(hash != tsr__hash_bytes(data, size - 1));
+    uint64_t hash = tsr__hash_bytes(data, size, 0);
+    assert_true(hash == tsr__hash_bytes(shifted + 1, size, 0));
+    if (size) assert_true(hash != tsr__hash_bytes(data, size - 1, 0));
     for (size_t i = 0; i < size; i++) {
       data[i] ^= 1;
-      assert_true(hash != tsr__hash_bytes(data, size));
+      assert_true(hash != tsr__hash_bytes(data, size, 0));
       data[i] ^= 1;
     }
   }

@@ -574,8 +574,8 @@ static void test_peak_says_when_there_is_none(void **state) {
 
 static tsr_profile_group groups[] = {{"activation", 3 * GIB, 1204}, {"backward", 0, 0}};
 static tsr_profile_device profile_devices[] = {
-    {0, 22331, 3737, INT64_C(1783866822365713), 4 * GIB, groups, 2},
-    {1, 0, -1, TSR_TIME_NONE, 0, NULL, 0}};
+    {0, 22331, 3737, INT64_C(1783866822365713), 4 * GIB, 5 * GIB, groups, 2},
+    {1, 0, -1, TSR_TIME_NONE, 0, 0, NULL, 0}};
 static const tsr_profile profile = {TSR_PROFILE_BY_CATEGORY, profile_devices, 2};
 
 static void test_profile_text(void **state) {
@@ -585,7 +585,8 @@ static void test_profile_text(void **state) {
   assert_report(
       &out,
       "Device 0: peak 4.00 GiB of recorded memory at event 3,737 of 22,331; 75.0 % is activation.\n"
-      "  time of the peak  2026-07-12 14:33:42.365713 UTC\n"
+      "  time of the peak       2026-07-12 14:33:42.365713 UTC\n"
+      "  allocated in all then  5.00 GiB\n"
       "\n"
       "  category       bytes   share  allocations\n"
       "  activation  3.00 GiB  75.0 %        1,204\n"
@@ -594,45 +595,50 @@ static void test_profile_text(void **state) {
       "Device 1: no events were recorded.\n");
 }
 
+static const char expected_profile_json[] =
+    JSON_HEAD("profile") "  \"devices\": [\n"
+                         "    {\n"
+                         "      \"device\": 0,\n"
+                         "      \"events\": 22331,\n"
+                         "      \"by\": \"category\",\n"
+                         "      \"peak\": {\n"
+                         "        \"event\": 3737,\n"
+                         "        \"time_us\": 1783866822365713,\n"
+                         "        \"requested_bytes\": 4294967296,\n"
+                         "        \"allocated_bytes\": 5368709120\n"
+                         "      },\n"
+                         "      \"groups\": [\n"
+                         "        {\n"
+                         "          \"name\": \"activation\",\n"
+                         "          \"bytes\": 3221225472,\n"
+                         "          \"allocations\": 1204\n"
+                         "        },\n"
+                         "        {\n"
+                         "          \"name\": \"backward\",\n"
+                         "          \"bytes\": 0,\n"
+                         "          \"allocations\": 0\n"
+                         "        }\n"
+                         "      ]\n"
+                         "    },\n"
+                         "    {\n"
+                         "      \"device\": 1,\n"
+                         "      \"events\": 0,\n"
+                         "      \"by\": \"category\",\n"
+                         "      \"peak\": {\n"
+                         "        \"event\": -1,\n"
+                         "        \"time_us\": null,\n"
+                         "        \"requested_bytes\": 0,\n"
+                         "        \"allocated_bytes\": 0\n"
+                         "      },\n"
+                         "      \"groups\": []\n"
+                         "    }\n"
+                         "  ],\n" JSON_TAIL;
+
 static void test_profile_json(void **state) {
   (void)state;
   tsr__buffer out = {0};
   assert_int_equal(tsr_report_profile(&input, &profile, &json, collect, &out, NULL), TSR_OK);
-  assert_report(&out, JSON_HEAD("profile") "  \"devices\": [\n"
-                                           "    {\n"
-                                           "      \"device\": 0,\n"
-                                           "      \"events\": 22331,\n"
-                                           "      \"by\": \"category\",\n"
-                                           "      \"peak\": {\n"
-                                           "        \"event\": 3737,\n"
-                                           "        \"time_us\": 1783866822365713,\n"
-                                           "        \"requested_bytes\": 4294967296\n"
-                                           "      },\n"
-                                           "      \"groups\": [\n"
-                                           "        {\n"
-                                           "          \"name\": \"activation\",\n"
-                                           "          \"bytes\": 3221225472,\n"
-                                           "          \"allocations\": 1204\n"
-                                           "        },\n"
-                                           "        {\n"
-                                           "          \"name\": \"backward\",\n"
-                                           "          \"bytes\": 0,\n"
-                                           "          \"allocations\": 0\n"
-                                           "        }\n"
-                                           "      ]\n"
-                                           "    },\n"
-                                           "    {\n"
-                                           "      \"device\": 1,\n"
-                                           "      \"events\": 0,\n"
-                                           "      \"by\": \"category\",\n"
-                                           "      \"peak\": {\n"
-                                           "        \"event\": -1,\n"
-                                           "        \"time_us\": null,\n"
-                                           "        \"requested_bytes\": 0\n"
-                                           "      },\n"
-                                           "      \"groups\": []\n"
-                                           "    }\n"
-                                           "  ],\n" JSON_TAIL);
+  assert_report(&out, expected_profile_json);
 }
 
 static void test_failed_write(void **state) {

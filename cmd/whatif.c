@@ -1,0 +1,69 @@
+/* whatif.c - `tessera whatif FILE`: what would other settings, or another card, have made of it? */
+#include <ctype.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "session.h"
+
+/* "40GiB", "40 GB" (both binary, as PyTorch's messages use them), "512M", or bytes. */
+static bool parse_size(const char *text, uint64_t *bytes) {
+  static const char units[] = "KMGT";
+  char *end = NULL;
+  double number = strtod(text, &end);
+  if (end == text || !(number > 0)) return false;
+  while (*end == ' ') end++;
+  const char *unit = *end ? strchr(units, toupper((unsigned char)*end)) : NULL;
+  for (const char *u = units; unit && u <= unit; u++) number *= 1024;
+  if (unit) end++;
+  if (unit && *end == 'i') end++;
+  if (*end == 'B' || *end == 'b') end++;
+  *bytes = number < 1e19 ? (uint64_t)number : 0;
+  return *end == '\0' && *bytes;
+}
+
+/* The configurations of --set; several are separated by blanks or semicolons. */
+static int read_settings(cli_session *session, tsr_allocator_settings *settings, size_t room,
+                         size_t *count) {
+  const char *text = session->options->settings;
+  char one[512];
+  *count = 0;
+  while (text && *(text += strspn(text, " ;"))) {
+    size_t length = strcspn(text, " ;");
+    if (length >= sizeof one || *count == room)
+      return cli_usage_error(session->options->command, "option '--set' is too long");
+    memcpy(one, text, length);
+    one[length] = '\0';
+    if (tsr_allocator_settings_parse(one, &settings[*count], &session->error))
+      return cli_usage_error(session->options->command, "option '--set': %s",
+                             session->error.message);
+    ++*count;
+    text += length;
+  }
+  return 0;
+}
+
+int cli_whatif(cli_session *session) {
+  const cli_options *options = session->options;
+  tsr_allocator_settings settings[16];
+  tsr_whatif_options how = {.settings = settings};
+  cli_input input = {0};
+  tsr_whatif *whatif = NULL;
+  tsr_error *error = &session->error;
+  if (options->capacity && !parse_size(options->capacity, &how.capacity_bytes))
+    return cli_usage_error(options->command,
+                           "option '--capacity' takes a size such as 40GiB, not "
+                           "'%s'",
+                           options->capacity);
+  int status =
+      read_settings(session, settings, sizeof settings / sizeof *settings, &how.setting_count);
+  if (status) return status;
+  status = cli_open(session, 0, &input);
+  if (status == 0)
+    status = tsr_whatif_compute(input.snapshot, &how, &session->query, &whatif, error);
+  if (status == 0)
+    status = tsr_report_whatif(&input.heading, whatif, &session->report, cli_output_write,
+                               &session->output, error);
+  tsr_whatif_free(whatif);
+  cli_close(&input);
+  return status;
+}

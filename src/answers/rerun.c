@@ -1,0 +1,211 @@
+/* rerun.c - a recorded trace given again to the allocator model. See rerun.h.
+ *
+ *   recorded event            what the model is asked
+ *   alloc                     malloc of the same bytes, on the same stream, from the same pool
+ *   free_requested            free of the block that the model gave for that allocation
+ *   free_completed            nothing, if the free was complete at once; else: its events are done
+ *   segment_free, _unmap      empty_cache, once for a run of them
+ *   segment_alloc, _map       nothing: the model decides; but a new segment goes where the recorded
+ * one of that size went, so that the same decisions give the same addresses
+ *
+ * A request that the model cannot serve is counted, and its free passed over. */
+#include "answers/rerun.h"
+
+#include "base/memory.h"
+
+/* The addresses that the driver handed out, to be handed out again. */
+typedef struct driver {
+  const tsr_events *events;
+  tsr__map next_of_size; /* size -> event from which to look for the next segment of that size */
+} driver;
+
+typedef struct rerun {
+  const tsr__timeline *t;
+  tsr_allocator *allocator;
+  driver driver;
+  uint64_t *address;   /* by allocation: where the model put it, 0 where it did not */
+  uint8_t *is_waiting; /* by allocation: does its free complete later than it is requested? */
+  bool has_private_pools;
+  bool is_releasing; /* inside a run of events that give segments back */
+  tsr_whatif_run *run;
+} rerun;
+
+static uint64_t place_segment(void *context, uint64_t size_bytes) {
+  driver *d = context;
+  uint64_t *from = tsr__map_put(&d->next_of_size, size_bytes, 0, NULL);
+  if (!from) return 0;
+  for (uint64_t i = *from; i < d->events->count; i++) {
+    bool is_segment = d->events->action[i] == TSR_ACTION_SEGMENT_ALLOC;
+    if (!is_segment || d->events->size[i] != size_bytes) continue;
+    *from = i + 1;
+    return d->events->addr[i];
+  }
+  *from = d->events->count;
+  return 0;
+}
+
+/* ---- the state before the first event ---- */
+
+static tsr_pool pool_of(const tsr__timeline *t, uint32_t pool) {
+  return pool == TSR_NONE ? (tsr_pool){0, 0} : tsr_snapshot_pool(t->snapshot, pool);
+}
+
+static int seed_blocks(rerun *r, const tsr__span *span, uint32_t *next, tsr_error *error) {
+  const tsr__timeline *t = r->t;
+  uint64_t end = span->address + span->size_bytes;
+  while (*next < t->initial.count && t->initial.items[*next].address < span->address) ++*next;
+  for (; *next < t->initial.count && t->initial.items[*next].address < end; ++*next) {
+    const tsr__initial *initial = &t->initial.items[*next];
+    tsr_allocator_block block = {.address = initial->address,
+                                 .size_bytes = t->block_bytes.items[*next] + initial->unsplit_bytes,
+                                 .requested_bytes = initial->requested_bytes,
+                                 .owner = *next,
+                                 .state = initial->is_waiting ? TSR_BLOCK_PENDING_FREE
+                                                              : TSR_BLOCK_ALLOCATED};
+    int status = tsr_allocator_seed_block(r->allocator, &block, error);
+    if (status == TSR_ERROR_ARGUMENT) continue; /* a broken file: what does not fit is left out */
+    if (status) return status;
+    r->address[*next] = initial->address;
+  }
+  return 0;
+}
+
+static int seed(rerun *r, tsr_error *error) {
+  const tsr__timeline *t = r->t;
+  uint32_t next = 0;
+  for (size_t i = 0; i < t->spans.count; i++) {
+    const tsr__span *span = &t->spans.items[i];
+    if (span->birth != TSR_NONE) continue;
+    tsr_allocator_segment segment = {.address = span->address,
+                                     .total_bytes = span->size_bytes,
+                                     .stream = tsr_snapshot_stream(t->snapshot, span->stream),
+                                     .pool = pool_of(t, span->pool),
+                                     .owner = TSR_NONE,
+                                     .is_large = span->is_large,
+                                     .is_expandable = span->is_expandable};
+    r->has_private_pools |= segment.pool.first || segment.pool.second;
+    int status = tsr_allocator_seed_segment(r->allocator, &segment, error);
+    if (!status) status = seed_blocks(r, span, &next, error);
+    if (status == TSR_ERROR_ARGUMENT) status = 0; /* as above */
+    if (status) return status;
+  }
+  return 0;
+}
+
+/* ---- events ---- */
+
+/* The pool an alloc came from: the event's, or where older files have private pools without telling
+ * which event used them, that of the memory it got. */
+static tsr_pool pool_of_event(const rerun *r, uint64_t event) {
+  uint32_t pool = tsr_id_at(r->t->events.pool, event);
+  uint64_t address = r->t->events.addr[event];
+  for (size_t i = 0; pool == TSR_NONE && r->has_private_pools && i < r->t->spans.count; i++) {
+    const tsr__span *span = &r->t->spans.items[i];
+    if (address >= span->address && address - span->address < span->size_bytes &&
+        tsr__span_is_there(span, (int64_t)event))
+      pool = span->pool;
+  }
+  return pool_of(r->t, pool);
+}
+
+static tsr_totals totals_now(const rerun *r) {
+  tsr_allocator_totals now = tsr_allocator_now(r->allocator);
+  return (tsr_totals){now.requested_bytes, now.allocated_bytes, now.active_bytes,
+                      now.reserved_bytes};
+}
+
+static tsr_moment moment(const rerun *r, uint64_t event) {
+  return (tsr_moment){(int64_t)event, r->t->events.time_us[event], totals_now(r)};
+}
+
+static int ask_malloc(rerun *r, uint64_t event, uint32_t allocation) {
+  const tsr_events *events = &r->t->events;
+  uint64_t stream = tsr_snapshot_stream(r->t->snapshot, tsr_id_at(events->stream, event));
+  tsr_allocator_set_owner(r->allocator, allocation);
+  int status = tsr_allocator_malloc(r->allocator, events->size[event], stream,
+                                    pool_of_event(r, event), &r->address[allocation]);
+  if (status != TSR_ALLOCATOR_OUT_OF_DEVICE) return status;
+  r->address[allocation] = 0;
+  if (!r->run->oom_count++) {
+    r->run->is_out_of_memory = true;
+    r->run->out_of_memory = moment(r, event);
+    r->run->oom_request_bytes = events->size[event];
+  }
+  return 0;
+}
+
+static int ask_free(rerun *r, uint32_t allocation) {
+  uint64_t address = r->address[allocation];
+  if (!address) return 0;
+  int status = 0;
+  if (r->is_waiting[allocation])
+    status = tsr_allocator_record_stream(r->allocator, address, TSR_STREAM_UNKNOWN);
+  if (!status) status = tsr_allocator_free(r->allocator, address);
+  if (!r->is_waiting[allocation]) r->address[allocation] = 0;
+  return status == TSR_ERROR_ARGUMENT ? 0 : status;
+}
+
+static int apply(rerun *r, uint64_t event) {
+  uint32_t allocation = r->t->allocation_of[event];
+  tsr_action action = (tsr_action)r->t->events.action[event];
+  bool was_releasing = r->is_releasing;
+  r->is_releasing = action == TSR_ACTION_SEGMENT_FREE || action == TSR_ACTION_SEGMENT_UNMAP;
+  if (r->is_releasing) return was_releasing ? 0 : tsr_allocator_empty_cache(r->allocator);
+  if (allocation == TSR_NONE) return 0;
+  switch (action) {
+  case TSR_ACTION_ALLOC: return ask_malloc(r, event, allocation);
+  case TSR_ACTION_FREE_REQUESTED:
+  case TSR_ACTION_FREE: return ask_free(r, allocation);
+  case TSR_ACTION_FREE_COMPLETED: break;
+  default: return 0;
+  }
+  if (!r->is_waiting[allocation]) return ask_free(r, allocation);
+  (void)tsr_allocator_complete_block(r->allocator, r->address[allocation]);
+  return 0;
+}
+
+/* ---- the whole ---- */
+
+static int begin(rerun *r, const tsr__rerun_options *options, tsr_error *error) {
+  const tsr__timeline *t = r->t;
+  tsr_allocator_options how = {.settings = options->settings,
+                               .capacity_bytes = options->capacity_bytes,
+                               .segment_address = place_segment,
+                               .segment_address_context = &r->driver};
+  r->address = TSR__NEW_ARRAY(uint64_t, t->birth.count);
+  r->is_waiting = TSR__NEW_ARRAY(uint8_t, t->birth.count);
+  if (!r->address || !r->is_waiting) return tsr__fail_memory(error);
+  for (size_t i = 0; i < t->waits.count; i++)
+    r->is_waiting[t->waits.items[i].allocation] = t->waits.items[i].from != TSR_NONE;
+  int status = tsr_allocator_new(&how, &r->allocator, error);
+  return status ? status : seed(r, error);
+}
+
+static int run_events(rerun *r, int64_t until, tsr_error *error) {
+  tsr_whatif_run *run = r->run;
+  run->peak = (tsr_moment){-1, TSR_TIME_NONE, totals_now(r)};
+  for (uint64_t i = 0; i < r->t->events.count && (int64_t)i <= until; i++) {
+    int status = apply(r, i);
+    if (status) return tsr__fail_memory(error);
+    if (tsr_allocator_now(r->allocator).reserved_bytes > run->peak.totals.reserved_bytes)
+      run->peak = moment(r, i);
+  }
+  run->end_reserved_bytes = tsr_allocator_now(r->allocator).reserved_bytes;
+  return 0;
+}
+
+int tsr__rerun(const tsr__timeline *timeline, const tsr__rerun_options *options,
+               tsr_whatif_run *run, tsr_allocator **out_allocator, tsr_error *error) {
+  rerun r = {.t = timeline, .run = run, .driver = {.events = &timeline->events}};
+  run->settings = options->settings;
+  int status = begin(&r, options, error);
+  if (!status) status = run_events(&r, options->until, error);
+  tsr__map_release(&r.driver.next_of_size);
+  tsr__free(r.address);
+  tsr__free(r.is_waiting);
+  if (status)
+    tsr_allocator_destroy(r.allocator);
+  else
+    *out_allocator = r.allocator;
+  return status;
+}

@@ -1,0 +1,21 @@
+/* rerun.h - a recorded trace given again to the allocator model. */
+#ifndef TSR_ANSWERS_RERUN_H
+#define TSR_ANSWERS_RERUN_H
+
+#include "tessera/whatif.h"
+#include "timeline/timeline.h"
+
+/* What a rerun is asked for. */
+typedef struct tsr__rerun_options {
+  tsr_allocator_settings settings;
+  uint64_t capacity_bytes;
+  int64_t until; /* stop after this event; INT64_MAX for all */
+} tsr__rerun_options;
+
+/* Run the events of `timeline` through a new allocator. Fills the run's peak, end and out-of-memory
+ * parts; `*out_allocator` is as it is after `until`, and the caller's to destroy. Fails with
+ * TSR_ERROR_MEMORY or as tsr_allocator_new does. */
+int tsr__rerun(const tsr__timeline *timeline, const tsr__rerun_options *options,
+               tsr_whatif_run *run, tsr_allocator **out_allocator, tsr_error *error);
+
+#endif

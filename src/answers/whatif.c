@@ -1,0 +1,264 @@
+/* whatif.c - what other settings, or another card, would have made of a trace.
+ *
+ * Every configuration is a rerun (rerun.c) of the whole trace, to find where it reserves most, and
+ * a second one up to there, to see what the reserved memory is lost to. The recorded settings are
+ * always among them: they show how well the model follows the trace, and what there is to be won.
+ */
+#include "tessera/whatif.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "answers/query.h"
+#include "answers/rerun.h"
+#include "answers/shares.h"
+#include "base/checked.h"
+#include "base/memory.h"
+
+#define MIB (UINT64_C(1) << 20)
+#define ALL_DIVISIONS(n) \
+  { n, n, n, n, n, n, n, n, n, n, n, n, n, n, n, n }
+
+const tsr_allocator_settings *tsr_whatif_default(size_t *count) {
+  static const tsr_allocator_settings list[] = {
+      {.expandable_segments = false},
+      {.expandable_segments = true},
+      {.max_split_bytes = 128 * MIB},
+      {.max_split_bytes = 256 * MIB},
+      {.max_split_bytes = 512 * MIB},
+      {.roundup_divisions = ALL_DIVISIONS(4)},
+      {.roundup_divisions = ALL_DIVISIONS(8)},
+      {.garbage_collection_threshold = 0.8},
+      {.max_split_bytes = 128 * MIB, .garbage_collection_threshold = 0.8},
+      {.expandable_segments = true, .roundup_divisions = ALL_DIVISIONS(8)},
+  };
+  *count = sizeof list / sizeof *list;
+  return list;
+}
+
+/* ---- fragmentation of the model's state ---- */
+
+typedef struct survey {
+  const tsr_allocator_settings *settings;
+  tsr_fragmentation parts;
+  uint64_t segment_free, segment_total; /* of the segment being visited */
+  uint64_t segment_count;
+} survey;
+
+static void close_segment(survey *s) {
+  if (s->segment_total && s->segment_free == s->segment_total)
+    s->parts.free_segment_bytes += s->segment_free;
+  else
+    s->parts.free_block_bytes += s->segment_free;
+  s->segment_free = s->segment_total = 0;
+}
+
+static void survey_segment(void *context, const tsr_allocator_segment *segment) {
+  survey *s = context;
+  close_segment(s);
+  s->segment_total = segment->total_bytes;
+  s->segment_count++;
+}
+
+static void survey_block(void *context, const tsr_allocator_block *block) {
+  survey *s = context;
+  if (block->state == TSR_BLOCK_INACTIVE) {
+    s->segment_free += block->size_bytes;
+    if (block->size_bytes > s->parts.largest_free_bytes)
+      s->parts.largest_free_bytes = block->size_bytes;
+    return;
+  }
+  uint64_t rounded = tsr__round_request(s->settings, block->requested_bytes);
+  if (rounded > block->size_bytes) rounded = block->size_bytes;
+  s->parts.rounding_bytes += tsr__drop_u64(rounded, block->requested_bytes);
+  s->parts.unsplit_bytes += block->size_bytes - rounded;
+  if (block->state == TSR_BLOCK_PENDING_FREE) s->parts.waiting_bytes += block->size_bytes;
+}
+
+static int take_survey(const tsr_allocator *allocator, survey *s, tsr_error *error) {
+  tsr_allocator_visitor visitor = {survey_segment, survey_block, s};
+  int status = tsr_allocator_visit(allocator, &visitor, error);
+  close_segment(s);
+  return status;
+}
+
+/* ---- does the model give the recorded segments back? ---- */
+
+typedef struct comparison {
+  tsr__map recorded; /* address -> size of the segments in the file */
+  uint64_t matched;
+} comparison;
+
+static void compare_segment(void *context, const tsr_allocator_segment *segment) {
+  comparison *c = context;
+  const uint64_t *size = tsr__map_find(&c->recorded, segment->address);
+  c->matched += size && *size == segment->total_bytes;
+}
+
+static int compare_segments(const tsr_snapshot *snapshot, const tsr_allocator *allocator,
+                            tsr_whatif_device *out, tsr_error *error) {
+  comparison c = {.matched = 0};
+  size_t count;
+  const tsr_segment *segments = tsr_snapshot_segments(snapshot, &count);
+  int status = 0;
+  out->segments_recorded = 0;
+  for (size_t i = 0; !status && i < count; i++) {
+    if (segments[i].device != out->device) continue;
+    out->segments_recorded++;
+    if (!tsr__map_put(&c.recorded, segments[i].address, segments[i].total_bytes, NULL))
+      status = tsr__fail_memory(error);
+  }
+  tsr_allocator_visitor visitor = {compare_segment, NULL, &c};
+  if (!status) status = tsr_allocator_visit(allocator, &visitor, error);
+  out->segments_reproduced = c.matched;
+  tsr__map_release(&c.recorded);
+  return status;
+}
+
+/* ---- one configuration ---- */
+
+static int run_one(const tsr__timeline *timeline, const tsr__rerun_options *options,
+                   tsr_whatif_device *device, tsr_whatif_run *run, tsr_error *error) {
+  tsr_allocator *allocator = NULL;
+  survey at_end = {.settings = &options->settings}, at_peak = at_end;
+  int status = tsr__rerun(timeline, options, run, &allocator, error);
+  if (!status) status = take_survey(allocator, &at_end, error);
+  run->end_segment_count = at_end.segment_count;
+  if (!status) run->flush_count = tsr_allocator_retry_count(allocator);
+  if (!status && run->is_recorded && !options->capacity_bytes)
+    status = compare_segments(timeline->snapshot, allocator, device, error);
+  tsr_allocator_destroy(allocator);
+  if (status) return status;
+  tsr__rerun_options again = *options;
+  tsr_whatif_run ignored = {.is_recorded = false};
+  again.until = run->peak.event;
+  allocator = NULL;
+  status = tsr__rerun(timeline, &again, &ignored, &allocator, error);
+  if (!status) status = take_survey(allocator, &at_peak, error);
+  run->fragmentation = at_peak.parts;
+  tsr_allocator_destroy(allocator);
+  return status;
+}
+
+/* Those that fit first, by what they reserve; then those that do not, the later the better. */
+static int compare_runs(const void *a, const void *b) {
+  const tsr_whatif_run *x = a, *y = b;
+  if (x->is_out_of_memory != y->is_out_of_memory) return x->is_out_of_memory ? 1 : -1;
+  if (x->is_out_of_memory && x->out_of_memory.event != y->out_of_memory.event)
+    return x->out_of_memory.event < y->out_of_memory.event ? 1 : -1;
+  if (x->peak.totals.reserved_bytes != y->peak.totals.reserved_bytes)
+    return x->peak.totals.reserved_bytes > y->peak.totals.reserved_bytes ? 1 : -1;
+  return y->is_recorded - x->is_recorded;
+}
+
+/* Another card would have changed what was recorded; the check is made on one without end. */
+static int check_model(const tsr__timeline *timeline, tsr_whatif_device *out, tsr_error *error) {
+  tsr__rerun_options how = {timeline->settings, 0, INT64_MAX};
+  tsr_whatif_run ignored = {.is_recorded = true};
+  tsr_allocator *allocator = NULL;
+  int status = tsr__rerun(timeline, &how, &ignored, &allocator, error);
+  if (!status) status = compare_segments(timeline->snapshot, allocator, out, error);
+  tsr_allocator_destroy(allocator);
+  return status;
+}
+
+static bool same_settings(const tsr_allocator_settings *a, const tsr_allocator_settings *b) {
+  char x[TSR_ALLOCATOR_SETTINGS_TEXT_BYTES], y[TSR_ALLOCATOR_SETTINGS_TEXT_BYTES];
+  return strcmp(tsr_allocator_settings_text(a, x), tsr_allocator_settings_text(b, y)) == 0;
+}
+
+/* ---- a device ---- */
+
+static int run_all(const tsr__timeline *timeline, const tsr_whatif_options *options,
+                   tsr_whatif_device *out, tsr_error *error) {
+  tsr__rerun_options how = {timeline->settings, options->capacity_bytes, INT64_MAX};
+  out->runs = TSR__NEW_ARRAY(tsr_whatif_run, options->setting_count + 1);
+  if (!out->runs) return tsr__fail_memory(error);
+  out->runs[0].is_recorded = true;
+  int status = run_one(timeline, &how, out, &out->runs[0], error);
+  if (!status && options->capacity_bytes) status = check_model(timeline, out, error);
+  out->run_count = 1;
+  for (size_t i = 0; !status && i < options->setting_count; i++) {
+    how.settings = options->settings[i];
+    how.settings.tie_break = timeline->settings.tie_break;
+    how.settings.rounding_extra_bytes = timeline->settings.rounding_extra_bytes;
+    if (same_settings(&how.settings, &timeline->settings)) continue;
+    status = run_one(timeline, &how, out, &out->runs[out->run_count++], error);
+  }
+  if (!status) qsort(out->runs, out->run_count, sizeof *out->runs, compare_runs);
+  return status;
+}
+
+/* Who held the card when the best configuration ran out of it. */
+static int list_holders(const tsr__timeline *timeline, const tsr__categories *categories,
+                        size_t top, tsr_whatif_device *out, tsr_error *error) {
+  tsr__live_set live = {0};
+  tsr__shares shares;
+  if (!out->runs[0].is_out_of_memory) return 0;
+  int status = tsr__timeline_live(timeline, out->runs[0].out_of_memory.event - 1, &live, error);
+  if (!status) status = tsr__shares_of(timeline, &live, categories, top, &shares, error);
+  if (!status) {
+    out->stacks = shares.items;
+    out->stack_count = shares.count;
+    out->omitted_stacks = shares.omitted_stacks;
+    out->omitted_bytes = shares.omitted_bytes;
+  }
+  TSR__VECTOR_FREE(&live);
+  return status;
+}
+
+static int describe(const tsr_snapshot *snapshot, const tsr_whatif_options *options,
+                    const tsr__categories *categories, size_t top, tsr_whatif_device *out,
+                    tsr_error *error) {
+  tsr__timeline timeline = {0};
+  int status = tsr__timeline_compute(snapshot, out->device, false, &timeline, error);
+  if (!status) {
+    out->event_count = timeline.events.count;
+    out->recorded_peak_reserved_bytes = timeline.maxima.reserved_bytes;
+    status = run_all(&timeline, options, out, error);
+  }
+  if (!status) status = list_holders(&timeline, categories, top, out, error);
+  if (!status && !(out->warnings = tsr__copy_warnings(&timeline, &out->warning_count)))
+    status = tsr__fail_memory(error);
+  tsr__timeline_release(&timeline);
+  return status;
+}
+
+int tsr_whatif_compute(const tsr_snapshot *snapshot, const tsr_whatif_options *options,
+                       const tsr_query *query, tsr_whatif **out, tsr_error *error) {
+  const uint32_t *devices;
+  size_t count;
+  tsr__categories categories = {0};
+  tsr_whatif_options how = options ? *options : (tsr_whatif_options){0};
+  if (!how.setting_count) how.settings = tsr_whatif_default(&how.setting_count);
+  int status = tsr__query_devices(snapshot, query, &devices, &count, error);
+  if (status) return status;
+  tsr_whatif *whatif = TSR__NEW(tsr_whatif);
+  if (!whatif) return tsr__fail_memory(error);
+  whatif->capacity_bytes = how.capacity_bytes;
+  whatif->devices = TSR__NEW_ARRAY(tsr_whatif_device, count);
+  status = whatif->devices ? tsr__categories_compute(snapshot, &categories, error)
+                           : tsr__fail_memory(error);
+  while (!status && whatif->device_count < count) {
+    tsr_whatif_device *device = &whatif->devices[whatif->device_count];
+    device->device = devices[whatif->device_count++];
+    status = describe(snapshot, &how, &categories, query ? query->top : 0, device, error);
+  }
+  tsr__categories_release(&categories);
+  if (status)
+    tsr_whatif_free(whatif);
+  else
+    *out = whatif;
+  return status;
+}
+
+void tsr_whatif_free(tsr_whatif *whatif) {
+  if (!whatif) return;
+  for (size_t i = 0; i < whatif->device_count; i++) {
+    tsr__free(whatif->devices[i].runs);
+    tsr__free(whatif->devices[i].stacks);
+    tsr__free(whatif->devices[i].warnings);
+  }
+  tsr__free(whatif->devices);
+  tsr__free(whatif);
+}

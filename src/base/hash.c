@@ -1,0 +1,7 @@
+/* hash.c - a table's seed: what the system's randomisation of addresses has to offer, mixed. */
+#include "base/hash.h"
+
+uint64_t tsr__hash_seed(const void *place) {
+  static const char here = 0;
+  return tsr__hash_u64(tsr__mix((uint64_t)(uintptr_t)place, (uint64_t)(uintptr_t)&here));
+}

@@ -1,0 +1,213 @@
+/* questions.h - for fuzz targets: everything that can be asked of a snapshot, whatever it holds.
+ *
+ * A target opens what it is given within small limits and hands the snapshot to fuzz_ask, so that
+ * answers, reports and writers meet weird snapshots too. What no input may do is checked with
+ * `require`: a target that comes back has passed. */
+#ifndef TSR_FUZZ_QUESTIONS_H
+#define TSR_FUZZ_QUESTIONS_H
+
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/buffer.h"
+#include "io/source.h"
+#include "tessera/tessera.h"
+
+/* Bounds that keep one input quick; a target's fields are its own to change. */
+static const tsr_limits fuzz_limits = {.nesting = 200,
+                                       .stack_values = 1 << 14,
+                                       .memo_entries = 1 << 16,
+                                       .string_bytes = 1 << 16,
+                                       .all_strings_bytes = 1 << 20,
+                                       .stack_depth = 1000,
+                                       .loose_values = 1 << 12,
+                                       .devices = 16,
+                                       .memory_bytes = 64 << 20,
+                                       .expansion_base_bytes = 1 << 20,
+                                       .expansion_ratio = 20};
+
+static inline void require(bool is_so, const char *what) {
+  if (is_so) return;
+  fprintf(stderr, "what must be so is not: %s\n", what);
+  abort();
+}
+
+/* A failure says why, in one printable line; a success says nothing. */
+static inline void check_error(int status, const tsr_error *error) {
+  require((int)error->status == status, "the error names the status that was answered");
+  if (!status) return;
+  require(status < 0 && status >= TSR_ERROR_WRITE, "a status of tsr_status");
+  require(status != TSR_ERROR_MEMORY, "no input makes this machine run out of memory");
+  require(error->message[0] && memchr(error->message, 0, sizeof error->message), "a message");
+  for (const char *c = error->message; *c; c++)
+    require((unsigned char)*c >= 0x20 && *c != 0x7f, "a message that prints in one line");
+}
+
+/* ---- reading through a narrow window ---- */
+
+typedef struct fuzz_stream {
+  tsr__stream base;
+  const uint8_t *data;
+  size_t size, piece;
+} fuzz_stream;
+
+static inline ptrdiff_t fuzz_read(tsr__stream *stream, unsigned char *buffer, size_t size,
+                                  tsr_error *error) {
+  fuzz_stream *f = (fuzz_stream *)stream;
+  (void)error;
+  if (size > f->piece) size = f->piece;
+  if (size > f->size) size = f->size;
+  if (size) memcpy(buffer, f->data, size);
+  f->data += size;
+  f->size -= size;
+  return (ptrdiff_t)size;
+}
+
+static inline void fuzz_close(tsr__stream *stream) {
+  free(stream);
+}
+
+/* A stream that gives `piece` bytes a read. */
+static inline tsr__stream *fuzz_pieces(const uint8_t *data, size_t size, size_t piece) {
+  fuzz_stream *f = calloc(1, sizeof *f);
+  if (!f) abort();
+  *f = (fuzz_stream){{.read = fuzz_read, .close = fuzz_close}, data, size, piece};
+  return &f->base;
+}
+
+/* ---- questions ---- */
+
+enum { FUZZ_MOST_WRITTEN = 8 << 20 };
+
+/* Collects what is written, and refuses more than is useful. */
+static inline int fuzz_write(void *context, const char *data, size_t size_bytes) {
+  tsr__buffer *buffer = context;
+  if (buffer->size + size_bytes > FUZZ_MOST_WRITTEN) return -1;
+  tsr__buffer_append(buffer, data, size_bytes);
+  return buffer->failed ? -1 : 0;
+}
+
+static inline void check_written(int status, const tsr_error *error, tsr__buffer *written) {
+  check_error(status, error);
+  require(!status || status == TSR_ERROR_WRITE, "a report can be written");
+  for (size_t i = 0; i < written->size; i++)
+    require((unsigned char)written->data[i] >= 0x20 || written->data[i] == '\n',
+            "a report drives no terminal");
+  tsr__buffer_release(written);
+}
+
+/* Ask one question and write its report, as text and as JSON. */
+#define FUZZ_ASK(snapshot, name, ...)                                                         \
+  do {                                                                                        \
+    tsr_error error_ = {0};                                                                   \
+    tsr_##name *answer_ = NULL;                                                               \
+    tsr_report_input heading_ = {"file", (snapshot)};                                         \
+    int status_ = tsr_##name##_compute((snapshot), __VA_ARGS__, &answer_, &error_);           \
+    check_error(status_, &error_);                                                            \
+    for (int json_ = 0; !status_ && json_ < 2; json_++) {                                     \
+      tsr_report_options how_ = {.format = json_ ? TSR_REPORT_JSON : TSR_REPORT_TEXT,         \
+                                 .verbose = true,                                             \
+                                 .full_stacks = true};                                        \
+      tsr__buffer written_ = {0};                                                             \
+      tsr_error why_ = {0};                                                                   \
+      int done_ = tsr_report_##name(&heading_, answer_, &how_, fuzz_write, &written_, &why_); \
+      check_written(done_, &why_, &written_);                                                 \
+    }                                                                                         \
+    tsr_##name##_free(answer_);                                                               \
+  } while (0)
+
+static inline uint64_t fuzz_event_count(const tsr_snapshot *snapshot) {
+  size_t count;
+  uint64_t sum = 0;
+  const uint32_t *devices = tsr_snapshot_devices(snapshot, &count);
+  for (size_t i = 0; i < count; i++) sum += tsr_snapshot_events(snapshot, devices[i]).count;
+  return sum;
+}
+
+/* What is written can be read again, and holds as much. */
+static inline void fuzz_export(const tsr_snapshot *snapshot, tsr_export_format format) {
+  tsr__buffer written = {0};
+  tsr_error error = {0};
+  int status = tsr_snapshot_export(snapshot, format, fuzz_write, &written, &error);
+  check_error(status, &error);
+  if (!status) {
+    tsr_snapshot *again = NULL;
+    status = tsr_snapshot_read(written.data, written.size, NULL, &again, &error);
+    if (status) fprintf(stderr, "%s at %llu\n", error.message, (unsigned long long)error.offset);
+    require(!status, "an export can be read again");
+    size_t count, count_again;
+    tsr_snapshot_segments(snapshot, &count);
+    tsr_snapshot_segments(again, &count_again);
+    require(fuzz_event_count(snapshot) == fuzz_event_count(again), "an export has all events");
+    require(count == count_again, "an export has all segments");
+    tsr_snapshot_free(again);
+  }
+  tsr__buffer_release(&written);
+}
+
+static inline void fuzz_trim(const tsr_snapshot *snapshot) {
+  tsr_window window = {.first = 1, .last = 3};
+  tsr_snapshot *part = NULL;
+  tsr_error error = {0};
+  int status = tsr_snapshot_trim(snapshot, &window, NULL, &part, &error);
+  check_error(status, &error);
+  if (status) return;
+  FUZZ_ASK(part, peak, NULL);
+  fuzz_export(part, TSR_EXPORT_PICKLE);
+  tsr_snapshot_free(part);
+}
+
+/* Every question, report and form, and what all of them share. */
+static inline void fuzz_ask(const tsr_snapshot *snapshot) {
+  size_t count;
+  const tsr_warning *warnings = tsr_snapshot_warnings(snapshot, &count);
+  for (size_t i = 0; i < count; i++)
+    require(warnings[i].count && warnings[i].code[0] && warnings[i].message[0], "a warning");
+  require(tsr_snapshot_format(snapshot)[0], "a form");
+  FUZZ_ASK(snapshot, info, NULL);
+  FUZZ_ASK(snapshot, peak, NULL);
+  FUZZ_ASK(snapshot, profile, TSR_PROFILE_BY_CATEGORY, NULL);
+  tsr_at_where event = {.kind = TSR_AT_EVENT, .event = 2}, time = {.kind = TSR_AT_TIME};
+  FUZZ_ASK(snapshot, at, &event, NULL);
+  FUZZ_ASK(snapshot, at, &time, NULL);
+  fuzz_export(snapshot, TSR_EXPORT_PICKLE);
+  fuzz_export(snapshot, TSR_EXPORT_JSON);
+  fuzz_trim(snapshot);
+}
+
+/* ---- two ways of reading that must agree ---- */
+
+typedef int fuzz_reader(tsr__source *source, tsr_snapshot **out, tsr_error *error);
+
+/* Read `data` as one piece of memory and through a window that is fed `piece` bytes at a time; ask
+ * everything of what comes out. */
+static inline void fuzz_both_ways(fuzz_reader *read, const uint8_t *data, size_t size,
+                                  size_t piece) {
+  tsr__source source;
+  tsr_snapshot *whole = NULL, *narrow = NULL;
+  tsr_error error = {0}, narrow_error = {0};
+  tsr__source_memory(&source, data, size);
+  int status = read(&source, &whole, &error);
+  tsr__source_close(&source);
+  check_error(status, &error);
+  if (tsr__source_open_sized(&source, fuzz_pieces(data, size, piece), 2, NULL)) abort();
+  int narrow_status = read(&source, &narrow, &narrow_error);
+  tsr__source_close(&source);
+  if (status != narrow_status)
+    fprintf(stderr, "whole: %s\nnarrow: %s\n", error.message, narrow_error.message);
+  require(status == narrow_status, "a narrow window reads the same");
+  if (!status) {
+    require(fuzz_event_count(whole) == fuzz_event_count(narrow), "the same events");
+    size_t count, narrow_count;
+    tsr_snapshot_warnings(whole, &count);
+    tsr_snapshot_warnings(narrow, &narrow_count);
+    require(count == narrow_count, "the same warnings");
+    fuzz_ask(whole);
+  }
+  tsr_snapshot_free(whole);
+  tsr_snapshot_free(narrow);
+}
+
+#endif

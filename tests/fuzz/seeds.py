@@ -1,0 +1,149 @@
+#!/usr/bin/env python3
+"""seeds.py FOLDER: writes the seed corpora of the fuzz targets, each into a folder of its own.
+
+They are small on purpose: a fuzzer changes a few bytes at a time, and a hundred bytes that reach a
+rule are better than a file that reaches all of them. Run it when a format learns something new, and
+keep what it writes; the same Python writes the same bytes.
+"""
+import base64
+import collections
+import gzip
+import io
+import json
+import lzma
+import pathlib
+import pickle
+import struct
+import sys
+import zipfile
+import zlib
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / 'hostile'))
+import spell  # noqa: E402
+
+WINDOWS = b'\x00'  # the byte that says how small the pieces are
+
+
+def old_layouts():
+    """The history of PyTorch 1.13 and 2.0, and the bare list."""
+    history = [{'addr': 4096, 'real_size': 500, 'frames': [{'name': 'f', 'filename': 'a.py',
+                                                            'line': 3}]}]
+    segment = {'device': 0, 'address': 4096, 'total_size': 2 << 20, 'allocated_size': 512,
+               'active_size': 512, 'stream': 0, 'segment_type': 'small',
+               'blocks': [{'size': 512, 'state': 'active_allocated', 'history': history},
+                          {'size': (2 << 20) - 512, 'state': 'inactive'}]}
+    return [segment]
+
+
+def odd_types():
+    snapshot = spell.small()
+    top = collections.OrderedDict(snapshot)
+    top['device_traces'] = collections.deque(snapshot['device_traces'])
+    top['labels'] = {'a', 'b'}
+    top['counts'] = collections.Counter('aab')
+    top['groups'] = collections.defaultdict(list, {'x': [1, 2.5, None, True]})
+    top['where'] = pathlib.PurePosixPath('/a/b')
+    top['raw'] = b'\x00\xff'
+    return top
+
+
+def long_trace():
+    """Events in the form that the fast path reads: enough of them to be read there."""
+    snapshot = spell.small()
+    trace = snapshot['device_traces'][0]
+    for number in range(12):
+        trace.append({**trace[1], 'addr': trace[1]['addr'] + 8192 * number, 'time_us': 20 + number})
+    return snapshot
+
+
+def pickles():
+    snapshot = spell.small()
+    for protocol in range(6):
+        yield f'protocol-{protocol}', pickle.dumps(snapshot, protocol=protocol)
+    yield 'cpp', spell.Cpp(snapshot).bytes
+    yield 'old', pickle.dumps(old_layouts(), protocol=2)
+    yield 'odd-types', pickle.dumps(odd_types(), protocol=4)
+    yield 'odd-types-2', pickle.dumps(odd_types(), protocol=2)
+    yield 'long', pickle.dumps(long_trace(), protocol=4)
+    yield 'cut', pickle.dumps(snapshot, protocol=4)[:-200]
+    yield 'opcodes', spell.top(segments=spell.list_of(), device_traces=spell.list_of(), odd=(
+        b'(' + spell.text('a') + b'2' + b'0' + b'1' + b'(I1\nL-2L\nF1.5\nS\'a\\x41\'\nVb\\u0041\nl'
+        + b')' + b'\x85' + spell.call('numpy', 'dtype', spell.text('i8')) + b'\x86'))
+
+
+def jsons():
+    snapshot = spell.small()
+    yield 'compact', json.dumps(snapshot, separators=(',', ':'))
+    yield 'indented', json.dumps(snapshot, indent=1)
+    yield 'old', json.dumps(old_layouts())
+    yield 'odd', '{"segments": [], "x": [1e400, -0.5, NaN, -Infinity, "\\ud83d\\ude00", {"a": {}}]}'
+    yield 'cut', json.dumps(snapshot)[:-300]
+
+
+def zstd_stored(data):
+    """A Zstandard frame of raw blocks: no compressor needed."""
+    blocks = b''.join(struct.pack('<I', (len(data[at:at + 1000]) << 3) |
+                                  (at + 1000 >= len(data)))[:3] + data[at:at + 1000]
+                      for at in range(0, len(data), 1000))
+    return b'\x28\xb5\x2f\xfd\xa0' + struct.pack('<I', len(data)) + blocks
+
+
+def zipped(data, method, name='archive/data.pkl'):
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, 'w', method) as archive:
+        archive.writestr(zipfile.ZipInfo('archive/version'), b'3\n')
+        info = zipfile.ZipInfo(name)
+        info.compress_type = method
+        archive.writestr(info, data)
+    return out.getvalue()
+
+
+def torch_zipped(data):
+    """Stored, with its sizes only behind it, as torch.save writes."""
+    name = b'archive/data.pkl'
+    sizes = struct.pack('<III', zlib.crc32(data), len(data), len(data))
+    header = struct.pack('<HHHHHIIIHH', 0, 8, 0, 0, 0, 0, 0, 0, len(name), 0)
+    return b'PK\x03\x04' + header + name + data + b'PK\x07\x08' + sizes + b'PK\x05\x06' + b'\0' * 18
+
+
+def page(*payloads):
+    files = [{'name': 'snapshot.pickle', 'base64': base64.b64encode(data).decode()}
+             for data in payloads]
+    return f'<html><script>const local_files = {json.dumps(files)};</script></html>'.encode()
+
+
+def containers():
+    tiny = spell.snapshot(spell.event(), segments=[spell.segment(spell.block())])
+    text = json.dumps(spell.small())[:700].encode()
+    yield 'plain', tiny
+    yield 'gzip', gzip.compress(tiny, mtime=0)
+    yield 'gzip-two', gzip.compress(tiny[:50], mtime=0) + gzip.compress(tiny[50:], mtime=0)
+    yield 'gzip-json', gzip.compress(text, mtime=0)
+    yield 'zstd', zstd_stored(tiny)
+    yield 'xz', lzma.compress(tiny)
+    yield 'zip-stored', zipped(tiny, zipfile.ZIP_STORED)
+    yield 'zip-deflated', zipped(tiny, zipfile.ZIP_DEFLATED)
+    yield 'zip-torch', torch_zipped(tiny)
+    yield 'zip-gzip', zipped(gzip.compress(tiny, mtime=0), zipfile.ZIP_STORED, 'a.pickle.gz')
+    yield 'html', page(tiny + b'\0\0')
+    yield 'html-two', page(tiny + b'\0', text)
+
+
+def write(folder, seeds, prefix=b''):
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, data in seeds:
+        (folder / name).write_bytes(prefix + (data if isinstance(data, bytes) else data.encode()))
+
+
+def main(arguments):
+    if len(arguments) != 1:
+        sys.exit('usage: seeds.py FOLDER')
+    folder = pathlib.Path(arguments[0])
+    write(folder / 'pickle', pickles(), WINDOWS)
+    write(folder / 'json', jsons(), WINDOWS)
+    write(folder / 'containers', containers())
+
+
+if __name__ == '__main__':
+    main(sys.argv[1:])

@@ -1,0 +1,88 @@
+/* Tests of allocator/settings.c: PYTORCH_CUDA_ALLOC_CONF, read and written. */
+#include <string.h>
+
+#include "tessera/allocator.h"
+#include "test_support.h"
+
+static void settings_round_trip(void **state) {
+  (void)state;
+  static const char *const same[] = {
+      "",
+      "expandable_segments:True",
+      "max_split_size_mb:128",
+      ("expandable_segments:True,max_split_size_mb:20,max_non_split_rounding_mb:30,"
+       "large_segment_size_mb:12,garbage_collection_threshold:0.8,roundup_power2_divisions:4"),
+      "garbage_collection_threshold:0.123456789",
+      "roundup_power2_divisions:[256:1,512:2,1024:4,>:8]",
+      "roundup_power2_divisions:[64:0,128:2,256:4,>:0]",
+      "roundup_power2_divisions:[1:2,>:0]",
+  };
+  char text[TSR_ALLOCATOR_SETTINGS_TEXT_BYTES];
+  for (size_t i = 0; i < sizeof same / sizeof *same; i++) {
+    tsr_allocator_settings settings;
+    assert_int_equal(tsr_allocator_settings_parse(same[i], &settings, NULL), 0);
+    assert_string_equal(tsr_allocator_settings_text(&settings, text), same[i]);
+  }
+  tsr_allocator_settings settings;
+  assert_int_equal(tsr_allocator_settings_parse(NULL, &settings, NULL), 0);
+  assert_string_equal(tsr_allocator_settings_text(&settings, text), "");
+  assert_int_equal(
+      tsr_allocator_settings_parse(" backend:native, pinned_use_background_threads : True,"
+                                   "per_process_memory_fraction:0.5,expandable_segments:False,",
+                                   &settings, NULL),
+      0);
+  assert_string_equal(tsr_allocator_settings_text(&settings, text), "");
+  assert_int_equal(
+      tsr_allocator_settings_parse("roundup_power2_divisions:[2:4,8:2]", &settings, NULL), 0);
+  const uint32_t slots[] = {4, 4, 0, 2, 0};
+  assert_memory_equal(settings.roundup_divisions, slots, sizeof slots);
+}
+
+static void settings_are_refused(void **state) {
+  (void)state;
+  static const char *const wrong[][2] = {
+      {"nonsense:1", "unknown allocator option \"nonsense\"; known: expandable_segments,"},
+      {"expandable_segments:true", "expandable_segments: expected True or False"},
+      {"expandable_segments", "expandable_segments: expected \":\", not \"\""},
+      {"max_split_size_mb:19", "max_split_size_mb: must be at least 20"},
+      {"max_split_size_mb:-1", "max_split_size_mb: expected a whole number"},
+      {"max_split_size_mb:99999999999999999999", "expected a whole number"},
+      {"max_non_split_rounding_mb:1", "max_non_split_rounding_mb: must be at least 20"},
+      {"large_segment_size_mb:1", "must be more than 1"},
+      {"garbage_collection_threshold:1", "must be between 0 and 1"},
+      {"garbage_collection_threshold:0", "must be between 0 and 1"},
+      {"garbage_collection_threshold:0.8.1", "must be between 0 and 1"},
+      {"roundup_power2_divisions:3", "divisions must be a power of two"},
+      {"roundup_power2_divisions:[3:1]", "intervals must be powers of two, or >"},
+      {"roundup_power2_divisions:[4:3]", "divisions must be powers of two, or 0"},
+      {"roundup_power2_divisions:[4:2", "expected \",\" or \"]\" in the list"},
+      {"roundup_power2_divisions:[4,2]", "expected \":\", not \",\""},
+      {"max_split_size_mb:20 30 expandable_segments:True", "max_split_size_mb: expected"},
+      {"max_split_size_mb:20:", "expected \",\" after its value"},
+      {"backend:nonsense", "backend: expected native or cudaMallocAsync"},
+      {"pinned_use_background_threads:,", "expected a value"},
+  };
+  for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+    tsr_allocator_settings settings = {.max_split_bytes = 7};
+    tsr_error error;
+    assert_int_equal(tsr_allocator_settings_parse(wrong[i][0], &settings, &error),
+                     TSR_ERROR_ARGUMENT);
+    assert_int_equal(settings.max_split_bytes, 7);
+    if (!strstr(error.message, wrong[i][1])) assert_string_equal(error.message, wrong[i][1]);
+  }
+  tsr_allocator_settings settings;
+  assert_int_equal(tsr_allocator_settings_parse("backend:cudaMallocAsync", &settings, NULL),
+                   TSR_ERROR_UNSUPPORTED);
+  tsr_allocator_options options = {.settings.roundup_divisions = {3}};
+  tsr_allocator *a = NULL;
+  assert_int_equal(tsr_allocator_new(&options, &a, NULL), TSR_ERROR_ARGUMENT);
+  assert_null(a);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(settings_round_trip),
+      cmocka_unit_test(settings_are_refused),
+  };
+  return cmocka_run_group_tests_name("allocator settings", tests, NULL, NULL);
+}
