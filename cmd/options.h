@@ -33,7 +33,7 @@ typedef struct cli_options {
   const char *events;                    /* what `trim` keeps, with `time`; NULL: not given */
   const char *settings, *capacity;       /* what `whatif` tries; NULL: not given */
   int action;                            /* index of --action's word */
-  bool json, full_stacks, quiet, verbose, help, version;
+  bool json, full_stacks, quiet, verbose, strict, help, version;
 } cli_options;
 
 /* Parse the command line. Options may stand anywhere, also before the command, up to "--". The

@@ -61,6 +61,22 @@ static cli_session session_for(const cli_options *options) {
 
 /* ---- During ---- */
 
+static const char *shown_path(const cli_session *session) {
+  if (!session->path || strcmp(session->path, "-") == 0) return "standard input";
+  return *session->path ? session->path : "''";
+}
+
+/* With --strict a file that is warned of is refused; answers CLI_INPUT then, or 0. */
+static int check_strict(const cli_session *session, const tsr_snapshot *snapshot) {
+  size_t count;
+  const tsr_warning *warnings = tsr_snapshot_warnings(snapshot, &count);
+  if (!session->options->strict) return 0;
+  for (size_t i = 0; i < count; i++)
+    cli_say(NULL, "%s: %s (%" PRIu64 "): %s", shown_path(session), warnings[i].code,
+            warnings[i].count, warnings[i].message);
+  return count ? CLI_INPUT : 0;
+}
+
 int cli_open(cli_session *session, size_t index, cli_input *input) {
   session->path = session->options->operands[index];
   cli_progress progress = cli_progress_start(session->path, session->options->quiet);
@@ -68,7 +84,11 @@ int cli_open(cli_session *session, size_t index, cli_input *input) {
   tsr_snapshot *snapshot = NULL;
   int status = tsr_snapshot_open(session->path, &how, &snapshot, &session->error);
   cli_progress_end(&progress);
-  if (status) return status;
+  if (!status) status = check_strict(session, snapshot);
+  if (status) {
+    tsr_snapshot_free(snapshot);
+    return status;
+  }
   input->snapshot = snapshot;
   input->heading = (tsr_report_input){.path = session->path, .snapshot = snapshot};
   return 0;
@@ -93,11 +113,6 @@ static int explain_write(const cli_session *session) {
   if (reason == EPIPE) return CLI_ANSWERED;
   cli_say(NULL, "%s: %s", path ? path : "standard output", strerror(reason));
   return CLI_FAULT;
-}
-
-static const char *shown_path(const cli_session *session) {
-  if (!session->path || strcmp(session->path, "-") == 0) return "standard input";
-  return *session->path ? session->path : "''";
 }
 
 /* One line about the library's error; answers the exit status. */

@@ -212,10 +212,15 @@ static bool is_of(const tsr__heap *heap, uint32_t block, uint32_t stream) {
   return block != TSR_NONE && SEGMENT(BLOCK(block).segment).stream == stream;
 }
 
-/* What a block could grow to: its size and that of the unmapped stretch behind it. */
+/* What a block could grow to: its size and that of the unmapped stretch behind it. Where nobody
+ * knows how far that reaches, it is very far: all reservations of a device are equally long. */
 static uint64_t expandable_size(const tsr__heap *heap, uint32_t block) {
   uint32_t next = BLOCK(block).next;
+  const tsr__heap_segment *segment = &SEGMENT(BLOCK(block).segment);
   bool can_grow = next != TSR_NONE && BLOCK(next).use == TSR__BLOCK_UNMAPPED;
+  bool is_end = next == TSR_NONE || (can_grow && BLOCK(next).next == TSR_NONE);
+  if (is_end && heap->has_open_ends && segment->is_expandable)
+    return UINT64_MAX - (BLOCK(block).address - segment->address);
   return BLOCK(block).size_bytes + (can_grow ? BLOCK(next).size_bytes : 0);
 }
 
@@ -334,6 +339,17 @@ static void join_next(tsr__heap *heap, uint32_t block) {
   else
     SEGMENT(BLOCK(block).segment).last = block;
   drop_block(heap, gone);
+}
+
+uint32_t tsr__heap_widen(tsr__heap *heap, uint32_t block, uint64_t size_bytes) {
+  uint32_t next = BLOCK(block).next;
+  assert(next != TSR_NONE && BLOCK(next).use == TSR__BLOCK_FREE &&
+         BLOCK(block).use != TSR__BLOCK_FREE);
+  uint32_t rest = split_block(heap, next, size_bytes);
+  if (rest == TSR_NONE) return TSR_NONE;
+  join_next(heap, block);
+  enlist(heap, rest);
+  return rest;
 }
 
 /* Join a free or unmapped block, which is in no set, with neighbours of the same use, and put the

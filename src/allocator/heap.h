@@ -66,6 +66,7 @@ typedef struct tsr__heap {
   TSR__VECTOR(tsr__free_set) free_sets;          /* in pairs: free, unmapped */
   tsr__map set_of;                               /* pool and size class -> its pair */
   bool has_free_sets; /* kept only where placement is asked for: they cost O(log n) an operation */
+  bool has_open_ends; /* reservations reach further than what was mapped, nobody knows how far */
   uint64_t next_order;
 } tsr__heap;
 
@@ -95,6 +96,9 @@ uint32_t tsr__heap_cut(tsr__heap *heap, uint32_t block, uint64_t size_bytes);
 /* Allocate the front `size_bytes` of a free block; what is left stays free. False when out of
  * memory. */
 bool tsr__heap_take(tsr__heap *heap, uint32_t block, uint64_t size_bytes, uint64_t requested_bytes);
+/* Give a block in use the front `size_bytes` of the free block behind it, which is larger. Answers
+ * what is left of that, or TSR_NONE when out of memory. */
+uint32_t tsr__heap_widen(tsr__heap *heap, uint32_t block, uint64_t size_bytes);
 /* Make a block free (or unmapped) and join it with neighbours of the same use. Answers the index of
  * the joined block. */
 uint32_t tsr__heap_give_back(tsr__heap *heap, uint32_t block, tsr__block_use use);

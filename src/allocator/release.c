@@ -173,3 +173,30 @@ int tsr__release_cached(tsr_allocator *a) {
   }
   return status;
 }
+
+/* ---- as recorded ---- */
+
+/* The free block of an expandable segment that holds an address, or TSR_NONE. */
+static uint32_t expandable_at(const tsr_allocator *a, uint64_t address) {
+  for (uint32_t i = 0; i < a->heap.segments.count; i++) {
+    const tsr__heap_segment *s = &a->heap.segments.items[i];
+    if (s->is_gone || !s->is_expandable || address < s->address ||
+        address - s->address >= s->size_bytes)
+      continue;
+    uint32_t block = tsr__heap_find_inside(&a->heap, i, address);
+    return a->heap.blocks.items[block].use == TSR__BLOCK_FREE ? block : TSR_NONE;
+  }
+  return TSR_NONE;
+}
+
+bool tsr__release_at(tsr_allocator *a, uint64_t address) {
+  const uint64_t *segment = tsr__map_find(&a->heap.segment_at, address);
+  if (!segment) {
+    uint32_t inside = expandable_at(a, address);
+    return inside != TSR_NONE && tsr__shrink_expandable(a, inside) == TSR_OK;
+  }
+  uint32_t block = tsr__segment_of(a, (uint32_t)*segment)->first;
+  if (!tsr__is_whole(a, block) || tsr__block_of(a, block)->use != TSR__BLOCK_FREE) return false;
+  release_segment(a, block);
+  return true;
+}

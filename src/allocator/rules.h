@@ -38,6 +38,15 @@ static inline bool tsr__should_split(const tsr_allocator_settings *settings, boo
   return rounded_bytes < limit && rest > TSR__SMALL_MAX;
 }
 
+/* The most that stays with a block of a plain segment of the large pool, not split off. */
+static inline uint64_t tsr__largest_rest(const tsr_allocator_settings *settings,
+                                         uint64_t rounded_bytes) {
+  uint64_t slack = settings->max_non_split_rounding_bytes ? settings->max_non_split_rounding_bytes
+                                                          : TSR__LARGE_SEGMENT;
+  bool is_oversize = settings->max_split_bytes && rounded_bytes >= settings->max_split_bytes;
+  return is_oversize ? slack - 1 : TSR__SMALL_MAX;
+}
+
 /* May a free block of `block_bytes`, the best fit, serve `rounded_bytes` at all? Blocks above
  * max_split_size are for requests above it, and not for much smaller ones. */
 static inline bool tsr__may_serve(const tsr_allocator_settings *settings, uint64_t block_bytes,

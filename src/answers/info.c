@@ -2,7 +2,6 @@
 #include "answers/query.h"
 #include "answers/shares.h"
 #include "base/memory.h"
-#include "timeline/recorded.h"
 
 static int count_actions(const tsr_snapshot *snapshot, const tsr_events *events,
                          tsr_info_device *out) {
@@ -62,21 +61,18 @@ static void count_segments(const tsr_snapshot *snapshot, tsr_info_device *out) {
 
 static int describe(const tsr_snapshot *snapshot, tsr_info_device *out, tsr_error *error) {
   tsr_events events = tsr_snapshot_events(snapshot, out->device);
-  tsr__recorded recorded = {0};
   tsr__timeline timeline = {0};
   out->event_count = events.count;
   find_times(&events, out);
   count_segments(snapshot, out);
   if (count_actions(snapshot, &events, out) || count_stacks(snapshot, &events, out))
     return tsr__fail_memory(error);
-  int status = tsr__recorded_totals(snapshot, out->device, &recorded, error);
-  if (!status) status = tsr__timeline_compute(snapshot, out->device, true, &timeline, error);
+  int status = tsr__timeline_compute(snapshot, out->device, true, &timeline, error);
   if (!status && !(out->warnings = tsr__copy_warnings(&timeline, &out->warning_count)))
     status = tsr__fail_memory(error);
-  out->frees_without_alloc = recorded.frees_without_alloc;
+  out->frees_without_alloc = timeline.frees_without_alloc;
   out->end = timeline.end;
   out->replay = timeline.check;
-  tsr__recorded_release(&recorded);
   tsr__timeline_release(&timeline);
   return status;
 }

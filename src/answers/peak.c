@@ -2,7 +2,6 @@
 #include "answers/query.h"
 #include "answers/shares.h"
 #include "base/memory.h"
-#include "timeline/recorded.h"
 
 static uint64_t unsplit_of(const tsr__timeline *timeline, const tsr__live_set *live) {
   uint64_t bytes = 0;
@@ -46,18 +45,15 @@ static int describe_live(const tsr__timeline *timeline, const tsr__categories *c
 
 static int describe(const tsr_snapshot *snapshot, const tsr__categories *categories, size_t top,
                     tsr_peak_device *out, tsr_error *error) {
-  tsr__recorded recorded = {0};
   tsr__timeline timeline = {0};
-  int status = tsr__recorded_totals(snapshot, out->device, &recorded, error);
-  if (!status) status = tsr__timeline_compute(snapshot, out->device, false, &timeline, error);
+  int status = tsr__timeline_compute(snapshot, out->device, false, &timeline, error);
   if (!status) {
-    out->recorded = recorded.totals;
+    out->recorded = timeline.recorded;
     copy_totals(&timeline, out);
     status = describe_live(&timeline, categories, top, out, error);
   }
   if (!status && !(out->warnings = tsr__copy_warnings(&timeline, &out->warning_count)))
     status = tsr__fail_memory(error);
-  tsr__recorded_release(&recorded);
   tsr__timeline_release(&timeline);
   return status;
 }

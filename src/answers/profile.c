@@ -8,7 +8,6 @@
 #include "attribution/category.h"
 #include "base/checked.h"
 #include "base/memory.h"
-#include "timeline/recorded.h"
 #include "timeline/timeline.h"
 
 static int compare_groups(const void *a, const void *b) {
@@ -17,19 +16,21 @@ static int compare_groups(const void *a, const void *b) {
   return (x->allocations < y->allocations) - (x->allocations > y->allocations);
 }
 
-static void sum_by_category(const tsr_snapshot *snapshot, const tsr__categories *categories,
-                            const tsr__recorded *recorded, tsr_profile_device *out) {
+/* Sum what the trace saw allocated and is live at its own peak. */
+static void sum_by_category(const tsr__timeline *timeline, const tsr__categories *categories,
+                            const tsr__live_set *live, tsr_profile_device *out) {
   tsr_profile_group groups[TSR_CATEGORY_COUNT] = {{0}};
-  tsr_events events = tsr_snapshot_events(snapshot, out->device);
-  for (int64_t i = 0; i <= recorded->totals.peak_event; i++)
-    if (events.action[i] == TSR_ACTION_ALLOC) {
-      tsr_category category = tsr__category_of(categories, events.stack[i]);
+  const tsr_events *events = &timeline->events;
+  for (int64_t i = 0; i <= out->peak_event; i++)
+    if (events->action[i] == TSR_ACTION_ALLOC) {
+      tsr_category category = tsr__category_of(categories, events->stack[i]);
       groups[category].name = tsr_category_name(category);
     }
-  for (size_t i = 0; i < recorded->live.count; i++) {
-    const tsr__live *live = &recorded->live.items[i];
-    tsr_profile_group *group = &groups[tsr__category_of(categories, live->stack)];
-    group->bytes = tsr__sum_u64(group->bytes, live->size_bytes);
+  for (size_t i = 0; i < live->count; i++) {
+    uint32_t birth = timeline->birth.items[live->items[i]];
+    if (birth == TSR_NONE) continue;
+    tsr_profile_group *group = &groups[tsr__category_of(categories, events->stack[birth])];
+    group->bytes = tsr__sum_u64(group->bytes, events->size[birth]);
     group->allocations++;
   }
   for (size_t i = 0; i < TSR_CATEGORY_COUNT; i++)
@@ -37,34 +38,26 @@ static void sum_by_category(const tsr_snapshot *snapshot, const tsr__categories 
   if (out->group_count) qsort(out->groups, out->group_count, sizeof *out->groups, compare_groups);
 }
 
-/* What was allocated in all at the recorded peak. */
-static int total_allocated(const tsr_snapshot *snapshot, tsr_profile_device *out,
-                           tsr_error *error) {
+static int describe(const tsr_snapshot *snapshot, const tsr__categories *categories,
+                    tsr_profile_device *out, tsr_error *error) {
   tsr__timeline timeline = {0};
   tsr__live_set live = {0};
+  out->groups = TSR__NEW_ARRAY(tsr_profile_group, TSR_CATEGORY_COUNT);
+  if (!out->groups) return tsr__fail_memory(error);
   int status = tsr__timeline_compute(snapshot, out->device, false, &timeline, error);
-  if (!status) status = tsr__timeline_live(&timeline, out->peak_event, &live, error);
-  if (!status)
+  if (status) return status;
+  out->event_count = timeline.events.count;
+  out->peak_event = timeline.recorded.peak_event;
+  out->peak_time_us = timeline.recorded.peak_time_us;
+  out->peak_bytes = timeline.recorded.dynamic_peak_bytes;
+  status = tsr__timeline_live(&timeline, out->peak_event, &live, error);
+  if (!status) {
+    sum_by_category(&timeline, categories, &live, out);
     out->allocated_bytes = tsr__timeline_totals(&timeline, out->peak_event, &live).allocated_bytes;
+  }
   TSR__VECTOR_FREE(&live);
   tsr__timeline_release(&timeline);
   return status;
-}
-
-static int describe(const tsr_snapshot *snapshot, const tsr__categories *categories,
-                    tsr_profile_device *out, tsr_error *error) {
-  tsr__recorded recorded = {0};
-  out->groups = TSR__NEW_ARRAY(tsr_profile_group, TSR_CATEGORY_COUNT);
-  if (!out->groups) return tsr__fail_memory(error);
-  int status = tsr__recorded_compute(snapshot, out->device, &recorded, error);
-  if (status) return status;
-  out->event_count = tsr_snapshot_events(snapshot, out->device).count;
-  out->peak_event = recorded.totals.peak_event;
-  out->peak_time_us = recorded.totals.peak_time_us;
-  out->peak_bytes = recorded.totals.dynamic_peak_bytes;
-  sum_by_category(snapshot, categories, &recorded, out);
-  tsr__recorded_release(&recorded);
-  return total_allocated(snapshot, out, error);
 }
 
 int tsr_profile_compute(const tsr_snapshot *snapshot, tsr_profile_by by, const tsr_query *query,

@@ -4,13 +4,18 @@
  *   alloc                     malloc of the same bytes, on the same stream, from the same pool
  *   free_requested            free of the block that the model gave for that allocation
  *   free_completed            nothing, if the free was complete at once; else: its events are done
- *   segment_free, _unmap      empty_cache, once for a run of them
+ *   segment_free, _unmap      empty_cache, once for a run of them; under the recorded settings just
+ *                             what was given back: garbage collection takes some and leaves others
  *   segment_alloc, _map       nothing: the model decides; but a new segment goes where the recorded
  * one of that size went, so that the same decisions give the same addresses
  *
- * A request that the model cannot serve is counted, and its free passed over. */
+ * A request that the model cannot serve is counted, and its free passed over.
+ *
+ * What is not told cannot be followed: a request that found nothing before PyTorch waited for the
+ * streams, and took a new segment although it would have found something after, finds it here. */
 #include "answers/rerun.h"
 
+#include "allocator/allocator.h"
 #include "base/memory.h"
 
 /* The addresses that the driver handed out, to be handed out again. */
@@ -27,6 +32,7 @@ typedef struct rerun {
   uint8_t *is_waiting; /* by allocation: does its free complete later than it is requested? */
   bool has_private_pools;
   bool is_releasing; /* inside a run of events that give segments back */
+  bool has_flushed;  /* and the cache was emptied for it */
   tsr_whatif_run *run;
 } rerun;
 
@@ -75,15 +81,16 @@ static int seed(rerun *r, tsr_error *error) {
   uint32_t next = 0;
   for (size_t i = 0; i < t->spans.count; i++) {
     const tsr__span *span = &t->spans.items[i];
+    tsr_pool pool = pool_of(t, span->pool);
+    r->has_private_pools |= pool.first || pool.second;
     if (span->birth != TSR_NONE) continue;
     tsr_allocator_segment segment = {.address = span->address,
                                      .total_bytes = span->size_bytes,
                                      .stream = tsr_snapshot_stream(t->snapshot, span->stream),
-                                     .pool = pool_of(t, span->pool),
+                                     .pool = pool,
                                      .owner = TSR_NONE,
                                      .is_large = span->is_large,
                                      .is_expandable = span->is_expandable};
-    r->has_private_pools |= segment.pool.first || segment.pool.second;
     int status = tsr_allocator_seed_segment(r->allocator, &segment, error);
     if (!status) status = seed_blocks(r, span, &next, error);
     if (status == TSR_ERROR_ARGUMENT) status = 0; /* as above */
@@ -94,15 +101,20 @@ static int seed(rerun *r, tsr_error *error) {
 
 /* ---- events ---- */
 
-/* The pool an alloc came from: the event's, or where older files have private pools without telling
- * which event used them, that of the memory it got. */
+static bool gives_back(const tsr_events *events, uint64_t event) {
+  return event < events->count && (events->action[event] == TSR_ACTION_SEGMENT_FREE ||
+                                   events->action[event] == TSR_ACTION_SEGMENT_UNMAP);
+}
+
+/* The pool of an event's memory: the event's, or where older files have private pools without
+ * telling which event used them, that of the memory itself. */
 static tsr_pool pool_of_event(const rerun *r, uint64_t event) {
   uint32_t pool = tsr_id_at(r->t->events.pool, event);
   uint64_t address = r->t->events.addr[event];
   for (size_t i = 0; pool == TSR_NONE && r->has_private_pools && i < r->t->spans.count; i++) {
     const tsr__span *span = &r->t->spans.items[i];
     if (address >= span->address && address - span->address < span->size_bytes &&
-        tsr__span_is_there(span, (int64_t)event))
+        tsr__span_is_there(span, (int64_t)event - gives_back(&r->t->events, event)))
       pool = span->pool;
   }
   return pool_of(r->t, pool);
@@ -145,12 +157,45 @@ static int ask_free(rerun *r, uint32_t allocation) {
   return status == TSR_ERROR_ARGUMENT ? 0 : status;
 }
 
+/* The recorded free completes; the model's may have, too, for lack of memory. */
+static void complete(rerun *r, uint32_t allocation) {
+  uint32_t block = tsr__heap_find(&r->allocator->heap, r->address[allocation]);
+  if (block != TSR_NONE && tsr__block_of(r->allocator, block)->owner == allocation)
+    (void)tsr_allocator_complete_block(r->allocator, r->address[allocation]);
+}
+
+/* A private pool gives memory back once nobody uses it; afterwards somebody may again. */
+static int set_users(rerun *r, uint64_t event, bool has_users) {
+  int status = 0;
+  for (; !status && gives_back(&r->t->events, event); event++) {
+    tsr_pool pool = pool_of_event(r, event);
+    if (!pool.first && !pool.second) continue;
+    status = tsr_allocator_pool_begin(r->allocator, pool);
+    while (!status && !has_users && !tsr_allocator_pool_end(r->allocator, pool)) continue;
+  }
+  return status;
+}
+
+/* `event` gives memory back to the driver. */
+static int release(rerun *r, uint64_t event) {
+  if (!r->is_releasing) {
+    r->has_flushed = false;
+    tsr__poll(r->allocator);
+  }
+  r->is_releasing = true;
+  if (r->has_flushed) return 0;
+  if (r->run->is_recorded && tsr__release_at(r->allocator, r->t->events.addr[event])) return 0;
+  r->has_flushed = true;
+  int status = set_users(r, event, false);
+  if (!status) status = tsr_allocator_empty_cache(r->allocator);
+  return status ? status : set_users(r, event, true);
+}
+
 static int apply(rerun *r, uint64_t event) {
   uint32_t allocation = r->t->allocation_of[event];
   tsr_action action = (tsr_action)r->t->events.action[event];
-  bool was_releasing = r->is_releasing;
-  r->is_releasing = action == TSR_ACTION_SEGMENT_FREE || action == TSR_ACTION_SEGMENT_UNMAP;
-  if (r->is_releasing) return was_releasing ? 0 : tsr_allocator_empty_cache(r->allocator);
+  if (gives_back(&r->t->events, event)) return release(r, event);
+  r->is_releasing = false;
   if (allocation == TSR_NONE) return 0;
   switch (action) {
   case TSR_ACTION_ALLOC: return ask_malloc(r, event, allocation);
@@ -160,7 +205,7 @@ static int apply(rerun *r, uint64_t event) {
   default: return 0;
   }
   if (!r->is_waiting[allocation]) return ask_free(r, allocation);
-  (void)tsr_allocator_complete_block(r->allocator, r->address[allocation]);
+  complete(r, allocation);
   return 0;
 }
 

@@ -123,64 +123,14 @@ static bool copy_events(trimmer *t, uint32_t device, int64_t first, int64_t last
   return true;
 }
 
-/* ---- sizes that no event tells ---- */
+/* ---- blocks ---- */
 
-/* Keep the size of each block that was live before the window and is freed in it. */
-static bool note_initial(trimmer *t, const tsr__timeline *timeline, int64_t first, int64_t last) {
-  char number[16];
-  TSR__VECTOR(tsr__value) told = {0};
-  bool ok = true;
-  for (uint32_t a = 0; ok && a < timeline->birth.count; a++) {
-    uint32_t birth = timeline->birth.items[a], death = timeline->death.items[a];
-    bool is_older = birth == TSR_NONE || (int64_t)birth < first;
-    if (!is_older || death == TSR_NONE || (int64_t)death < first || (int64_t)death > last) continue;
-    ok = TSR__VECTOR_PUSH(&told, tsr__value_u64(tsr__timeline_address(timeline, a))) &&
-         TSR__VECTOR_PUSH(&told, tsr__value_u64(timeline->block_bytes.items[a]));
-  }
-  (void)snprintf(number, sizeof number, "%u", (unsigned)timeline->device);
-  uint32_t name = tsr__snapshot_string_id(t->to, number, strlen(number));
-  tsr__loose list = {TSR__LOOSE_LIST, (uint32_t)told.count, t->to->loose_values.count};
-  for (size_t i = 0; ok && i < told.count; i++)
-    ok = TSR__VECTOR_PUSH(&t->to->loose_values, told.items[i]);
-  TSR__VECTOR_FREE(&told);
-  return ok && name != TSR_NONE && TSR__VECTOR_PUSH(&t->to->loose, list) &&
-         TSR__VECTOR_PUSH(&t->told, tsr__value_id(TSR__STRING, name)) &&
-         TSR__VECTOR_PUSH(&t->told, tsr__value_id(TSR__LOOSE, (uint32_t)t->to->loose.count - 1));
-}
-
-/* The dict of all devices' lists, under its key. */
-static bool keep_initial(trimmer *t) {
-  tsr__loose dict = {TSR__LOOSE_DICT, (uint32_t)t->told.count, t->to->loose_values.count};
-  for (size_t i = 0; i < t->told.count; i++)
-    if (!TSR__VECTOR_PUSH(&t->to->loose_values, t->told.items[i])) return false;
-  tsr__extra extra = {.key = TSR__NAME_INITIAL_BLOCKS, .table = TSR__NULL};
-  if (!TSR__VECTOR_PUSH(&t->to->loose, dict)) return false;
-  extra.value = tsr__value_id(TSR__LOOSE, (uint32_t)t->to->loose.count - 1);
-  return TSR__VECTOR_PUSH(&t->to->extras, extra);
-}
-
-/* ---- segments and blocks ---- */
-
-static bool add_block(trimmer *t, tsr_segment *segment, const tsr_block *block) {
+static bool push_block(trimmer *t, const tsr_block *block) {
   static const uint32_t states[] = {TSR__NAME_INACTIVE, TSR__NAME_ACTIVE_ALLOCATED,
                                     TSR__NAME_ACTIVE_PENDING_FREE, TSR__NAME_INACTIVE};
   tsr__block_more more = {
       .shape = BLOCK_SHAPE, .state = states[block->state], .origin = (uint32_t)t->to->blocks.count};
-  segment->block_count++;
-  if (block->state == TSR_BLOCK_ALLOCATED) segment->allocated_bytes += block->size_bytes;
-  if (block->state != TSR_BLOCK_INACTIVE) {
-    segment->active_bytes += block->size_bytes;
-    segment->requested_bytes += block->requested_bytes;
-  }
   return TSR__VECTOR_PUSH(&t->to->blocks, *block) && TSR__VECTOR_PUSH(&t->to->blocks_more, more);
-}
-
-static bool add_free(trimmer *t, tsr_segment *segment, uint64_t address, uint64_t end) {
-  tsr_block block = {.address = address,
-                     .size_bytes = end - address,
-                     .stack = t->empty_stack,
-                     .state = TSR_BLOCK_INACTIVE};
-  return end <= address || add_block(t, segment, &block);
 }
 
 static bool is_waiting(const tsr__timeline *timeline, uint32_t allocation, int64_t event) {
@@ -203,6 +153,59 @@ static tsr_block block_of(const trimmer *t, const tsr__timeline *timeline, uint3
                      .stack = stack == TSR_NONE ? t->empty_stack : stack,
                      .state = is_waiting(timeline, allocation, event) ? TSR_BLOCK_PENDING_FREE
                                                                       : TSR_BLOCK_ALLOCATED};
+}
+
+/* ---- blocks that no event tells all of ---- */
+
+/* Keep each block that was live before the window and is freed in it, as it was before. */
+static bool note_initial(trimmer *t, const tsr__timeline *timeline, int64_t first, int64_t last) {
+  char number[16];
+  tsr__loose list = {TSR__LOOSE_LIST, 0, t->to->loose_values.count};
+  for (uint32_t a = 0; a < timeline->birth.count; a++) {
+    uint32_t birth = timeline->birth.items[a], death = timeline->death.items[a];
+    bool is_older = birth == TSR_NONE || (int64_t)birth < first;
+    if (!is_older || death == TSR_NONE || (int64_t)death < first || (int64_t)death > last) continue;
+    tsr_block block = block_of(t, timeline, a, first - 1);
+    tsr__value row = tsr__value_id(TSR__BLOCK, (uint32_t)t->to->blocks.count);
+    if (!push_block(t, &block) || !TSR__VECTOR_PUSH(&t->to->loose_values, row)) return false;
+    list.count++;
+  }
+  (void)snprintf(number, sizeof number, "%u", (unsigned)timeline->device);
+  uint32_t name = tsr__snapshot_string_id(t->to, number, strlen(number));
+  return name != TSR_NONE && TSR__VECTOR_PUSH(&t->to->loose, list) &&
+         TSR__VECTOR_PUSH(&t->told, tsr__value_id(TSR__STRING, name)) &&
+         TSR__VECTOR_PUSH(&t->told, tsr__value_id(TSR__LOOSE, (uint32_t)t->to->loose.count - 1));
+}
+
+/* The dict of all devices' lists, under its key. */
+static bool keep_initial(trimmer *t) {
+  tsr__loose dict = {TSR__LOOSE_DICT, (uint32_t)t->told.count, t->to->loose_values.count};
+  for (size_t i = 0; i < t->told.count; i++)
+    if (!TSR__VECTOR_PUSH(&t->to->loose_values, t->told.items[i])) return false;
+  tsr__extra extra = {.key = TSR__NAME_INITIAL_BLOCKS, .table = TSR__NULL};
+  if (!TSR__VECTOR_PUSH(&t->to->loose, dict)) return false;
+  extra.value = tsr__value_id(TSR__LOOSE, (uint32_t)t->to->loose.count - 1);
+  return TSR__VECTOR_PUSH(&t->to->extras, extra);
+}
+
+/* ---- segments ---- */
+
+static bool add_block(trimmer *t, tsr_segment *segment, const tsr_block *block) {
+  segment->block_count++;
+  if (block->state == TSR_BLOCK_ALLOCATED) segment->allocated_bytes += block->size_bytes;
+  if (block->state != TSR_BLOCK_INACTIVE) {
+    segment->active_bytes += block->size_bytes;
+    segment->requested_bytes += block->requested_bytes;
+  }
+  return push_block(t, block);
+}
+
+static bool add_free(trimmer *t, tsr_segment *segment, uint64_t address, uint64_t end) {
+  tsr_block block = {.address = address,
+                     .size_bytes = end - address,
+                     .stack = t->empty_stack,
+                     .state = TSR_BLOCK_INACTIVE};
+  return end <= address || add_block(t, segment, &block);
 }
 
 /* A live allocation and where it lies, to be sorted. */

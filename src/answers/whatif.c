@@ -130,7 +130,7 @@ static int run_one(const tsr__timeline *timeline, const tsr__rerun_options *opti
   tsr_allocator_destroy(allocator);
   if (status) return status;
   tsr__rerun_options again = *options;
-  tsr_whatif_run ignored = {.is_recorded = false};
+  tsr_whatif_run ignored = {.is_recorded = run->is_recorded};
   again.until = run->peak.event;
   allocator = NULL;
   status = tsr__rerun(timeline, &again, &ignored, &allocator, error);

@@ -15,4 +15,23 @@ int tsr__os_open(const char *path, int *handle, uint64_t *size_bytes, tsr_error 
 ptrdiff_t tsr__os_read(int handle, void *buffer, size_t size, tsr_error *error);
 void tsr__os_close(int handle);
 
+/* ---- threads ---- */
+
+typedef struct tsr__os_thread tsr__os_thread;
+
+/* Run `run(context)` in a new thread, to be joined once. NULL where none can be started. */
+tsr__os_thread *tsr__os_thread_start(void (*run)(void *context), void *context);
+/* Wait for its end and release it. */
+void tsr__os_thread_join(tsr__os_thread *thread);
+
+/* A count that threads wait for: what one does before posting, the other sees after waiting. */
+typedef struct tsr__os_semaphore tsr__os_semaphore;
+
+/* NULL when out of memory. */
+tsr__os_semaphore *tsr__os_semaphore_new(unsigned count);
+void tsr__os_semaphore_post(tsr__os_semaphore *semaphore);
+void tsr__os_semaphore_wait(tsr__os_semaphore *semaphore);
+/* NULL is fine. */
+void tsr__os_semaphore_free(tsr__os_semaphore *semaphore);
+
 #endif

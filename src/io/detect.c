@@ -32,7 +32,6 @@ static const magic MAGICS[] = {
     {TSR__FORM_BZIP2, 0, 3, "BZh"},
     {TSR__FORM_LZ4, 0, 4, "\x04\x22\x4d\x18"},
     {TSR__FORM_7Z, 0, 6, "7z\xbc\xaf\x27\x1c"},
-    {TSR__FORM_TAR, 257, 5, "ustar"},
 };
 
 /* What is to be done with a form: `open` takes it off, or there is none. */
@@ -59,6 +58,20 @@ static bool is_skippable_frame(const unsigned char *bytes, size_t size) {
   return size >= 4 && (bytes[0] & 0xf0) == 0x50 && memcmp(bytes + 1, "\x2a\x4d\x18", 3) == 0;
 }
 
+/* A tar archive begins with a block of 512 bytes whose octal sum stands in it. "ustar" alone may
+ * lie in any text. */
+static bool is_tar(const unsigned char *bytes, size_t size) {
+  enum { BLOCK = 512, SUM_AT = 148, SUM_BYTES = 8, MAGIC_AT = 257 };
+  if (size < BLOCK || memcmp(bytes + MAGIC_AT, "ustar", 5) != 0) return false;
+  unsigned long sum = 0, told = 0;
+  for (size_t i = 0; i < BLOCK; i++) {
+    bool in_sum = i >= SUM_AT && i < SUM_AT + SUM_BYTES;
+    sum += in_sum ? ' ' : bytes[i];
+    if (in_sum && bytes[i] >= '0' && bytes[i] <= '7') told = told * 8 + (bytes[i] - '0');
+  }
+  return sum == told;
+}
+
 static bool is_page(const unsigned char *bytes, size_t size) {
   static const char byte_order_mark[] = "\xef\xbb\xbf";
   size_t i = size >= 3 && memcmp(bytes, byte_order_mark, 3) == 0 ? 3 : 0;
@@ -75,6 +88,7 @@ tsr__form tsr__detect(const unsigned char *bytes, size_t size) {
       return m->form;
   }
   if (is_skippable_frame(bytes, size)) return TSR__FORM_ZSTD;
+  if (is_tar(bytes, size)) return TSR__FORM_TAR;
   return is_page(bytes, size) ? TSR__FORM_HTML : TSR__FORM_PLAIN;
 }
 

@@ -22,9 +22,9 @@ static inline tsr__expansion tsr__expansion_of(const tsr_limits *limits) {
       limits->expansion_ratio ? limits->expansion_ratio : TSR_LIMIT_EXPANSION_RATIO};
 }
 
-/* Memory that one decoder's window or dictionary may take: a sixteenth of what the reader may. */
+/* Memory that one decoder's window or dictionary may take: one 128th of what the reader may. */
 static inline uint64_t tsr__decoder_memory(const tsr_limits *limits) {
-  return (limits->memory_bytes ? limits->memory_bytes : TSR_LIMIT_MEMORY_BYTES) / 16;
+  return (limits->memory_bytes ? limits->memory_bytes : TSR_LIMIT_MEMORY_BYTES) / 128;
 }
 
 /* May `stream` have made `made_bytes`? TSR_ERROR_LIMIT where not. */

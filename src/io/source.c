@@ -33,6 +33,7 @@ void tsr__source_memory(tsr__source *source, const void *data, size_t size_bytes
 }
 
 void tsr__source_close(tsr__source *source) {
+  tsr__prefetch_close(source->ahead);
   if (source->stream) source->stream->close(source->stream);
   tsr__free(source->buffer);
   *source = (tsr__source){0};
@@ -43,6 +44,7 @@ int tsr__source_fill(tsr__source *source, size_t consumed, tsr_error *error) {
   source->size -= consumed;
   source->offset += consumed;
   if (source->at_end || !source->stream) return 0;
+  if (source->ahead) return tsr__prefetch_fill(source, error);
   if (source->size > source->capacity / 2) {
     unsigned char *larger = tsr__realloc(NULL, source->capacity, 2);
     if (!larger) return tsr__fail_memory(error);
@@ -59,5 +61,6 @@ int tsr__source_fill(tsr__source *source, size_t consumed, tsr_error *error) {
   if (got < 0) return (int)got;
   source->size += (size_t)got;
   source->at_end = got == 0;
+  source->stored_bytes = tsr__stream_stored_bytes(source->stream);
   return 0;
 }

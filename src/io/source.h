@@ -77,6 +77,8 @@ typedef struct tsr__source {
   tsr__stream *stream;   /* owned; NULL for memory */
   unsigned char *buffer; /* owned; NULL for memory */
   size_t capacity;
+  uint64_t stored_bytes;       /* taken from the bottom of the stream when the window was filled */
+  struct tsr__prefetch *ahead; /* a thread that reads the next window, or NULL (prefetch.c) */
 } tsr__source;
 
 /* A window over `stream`, which the source owns from now on, also on failure. */
@@ -84,6 +86,12 @@ int tsr__source_open(tsr__source *source, tsr__stream *stream, tsr_error *error)
 /* The same with a window of `window_bytes` (at least 2) to begin with. */
 int tsr__source_open_sized(tsr__source *source, tsr__stream *stream, size_t window_bytes,
                            tsr_error *error);
+/* From now on read the next window in a thread of its own while this one is worked on. Until
+ * tsr__source_settle nobody else may touch the stream. Where no thread can be had, nothing changes.
+ */
+void tsr__source_read_ahead(tsr__source *source);
+/* End that thread; the stream's fields may be looked at again. What it has read is kept. */
+void tsr__source_settle(tsr__source *source);
 /* The whole of a piece of memory, which must outlive the source. */
 void tsr__source_memory(tsr__source *source, const void *data, size_t size_bytes);
 /* A zeroed source is fine. */
@@ -93,5 +101,13 @@ void tsr__source_close(tsr__source *source);
  * one byte more behind what was kept, or at_end is set. Pointers into the old window are invalid.
  * Fails as the stream does, or with TSR_ERROR_MEMORY. */
 int tsr__source_fill(tsr__source *source, size_t consumed, tsr_error *error);
+
+/* ---- prefetch.c ---- */
+
+/* The next window: moves what is kept in front of the bytes that the thread has read, and sends the
+ * thread on. Answers as tsr__source_fill; what was consumed is gone already. */
+int tsr__prefetch_fill(tsr__source *source, tsr_error *error);
+/* End the thread and release it; NULL is fine. */
+void tsr__prefetch_close(struct tsr__prefetch *ahead);
 
 #endif

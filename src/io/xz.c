@@ -2,7 +2,7 @@
  *
  * liblzma walks from stream to stream by itself (LZMA_CONCATENATED) and checks the sums. A stream
  * names the size of the dictionary that its decoder must keep, up to 4 GiB; liblzma refuses one
- * beyond the limit it is given, a sixteenth of tsr_limits.memory_bytes. Other than gzip, xz forbids
+ * beyond the limit it is given, one 128th of tsr_limits.memory_bytes. Other than gzip, xz forbids
  * anything behind its data, so what is found there counts as damage; the data itself has been
  * delivered by then. */
 #include <lzma.h>
@@ -31,7 +31,7 @@ static int fail_code(const tsr__decoder *decoder, lzma_ret result, tsr_error *er
   case LZMA_MEM_ERROR: return tsr__fail_memory(error);
   case LZMA_MEMLIMIT_ERROR:
     return tsr__fail(error, TSR_ERROR_LIMIT, decoder->base.delivered_bytes,
-                     "the xz data needs a dictionary of more than a sixteenth of "
+                     "the xz data needs a dictionary of more than one 128th of "
                      "tsr_limits.memory_bytes");
   case LZMA_OPTIONS_ERROR:
     return tsr__decoder_damaged(decoder, "it uses options that do not exist", error);

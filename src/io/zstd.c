@@ -4,7 +4,7 @@
  * mean what. Bytes behind the last frame that begin no frame end the data.
  *
  * A frame's header says how large a window its decoder must keep. libzstd takes that memory when it
- * sees the header, so it is bounded: by the largest power of two within a sixteenth of
+ * sees the header, so it is bounded: by the largest power of two within one 128th of
  * tsr_limits.memory_bytes, and by the 2 GiB that `zstd --long=31` needs. By default that is all
  * that zstd can write. The memory is the system's to fill only as data arrives.
  *
@@ -30,7 +30,7 @@ static int fail_code(zstd_stream *zstd, size_t result, tsr_error *error) {
   case ZSTD_error_memory_allocation: return tsr__fail_memory(error);
   case ZSTD_error_frameParameter_windowTooLarge:
     return tsr__fail(error, TSR_ERROR_LIMIT, zstd->decoder.base.delivered_bytes,
-                     "the zstd data needs a window of more than a sixteenth of "
+                     "the zstd data needs a window of more than one 128th of "
                      "tsr_limits.memory_bytes");
   case ZSTD_error_prefix_unknown:
     if (zstd->has_frame) return TSR__DECODED_ALL;

@@ -75,8 +75,7 @@ int tsr__check_memory(const tsr__assembler *assembler, uint64_t reader_bytes,
                       const tsr__source *source, uint64_t offset, tsr_error *error) {
   const tsr_limits *limits = &assembler->limits;
   uint64_t held = reader_bytes + held_bytes(assembler);
-  uint64_t stored =
-      source->stream ? tsr__stream_stored_bytes(source->stream) : source->offset + source->size;
+  uint64_t stored = source->stream ? source->stored_bytes : source->offset + source->size;
   if (held > limits->memory_bytes)
     return tsr__fail(error, TSR_ERROR_LIMIT, offset,
                      "more memory needed than tsr_limits.memory_bytes");
@@ -142,6 +141,28 @@ tsr__value tsr__current(const tsr__assembler *assembler, tsr__value value) {
   return value;
 }
 
+bool tsr__items_of(const tsr__assembler *assembler, tsr__value value, const tsr__value **items,
+                   size_t *count) {
+  value = tsr__current(assembler, value);
+  const tsr__container *list = tsr__container_of(assembler, value);
+  const tsr_snapshot *snapshot = assembler->snapshot;
+  if (list) {
+    *items = list->items.items;
+    *count = list->items.count;
+    return list->kind != TSR__DICT && !list->is_visiting;
+  }
+  if (value.tag != TSR__LOOSE) return false;
+  const tsr__loose *loose = &snapshot->loose.items[value.id];
+  *items = snapshot->loose_values.items + loose->first;
+  *count = loose->count;
+  return loose->kind != TSR__LOOSE_DICT;
+}
+
+void tsr__visit(tsr__assembler *assembler, tsr__value value, bool is_visiting) {
+  tsr__container *container = tsr__container_of(assembler, value);
+  if (container) container->is_visiting = is_visiting;
+}
+
 void tsr__pin(tsr__assembler *assembler, tsr__value value) {
   tsr__container *container = tsr__container_of(assembler, value);
   if (container) container->is_pinned = true;
@@ -195,6 +216,11 @@ static int settle(tsr__assembler *assembler, tsr__value *value, tsr_error *error
   return 0;
 }
 
+/* A container whose new value, on settling, used it up: one that holds itself. */
+static bool has_become_other(const tsr__assembler *assembler, tsr__value container) {
+  return assembler->containers.items[container.id].resolved.tag != TSR__NOTHING;
+}
+
 int tsr__append(tsr__assembler *assembler, tsr__value target, tsr__value *values, size_t count,
                 tsr_error *error) {
   target = tsr__current(assembler, target);
@@ -206,6 +232,10 @@ int tsr__append(tsr__assembler *assembler, tsr__value target, tsr__value *values
   for (size_t i = 0; i < count; i++) {
     int status = settle(assembler, &values[i], error);
     if (status) return status;
+    if (has_become_other(assembler, target)) {
+      tsr__tally(assembler->snapshot, TSR__WARN_VALUES_UNREADABLE);
+      continue;
+    }
     if (values[i].tag == TSR__EVENT) {
       status = append_event(assembler, target.id, values[i].id, error);
       if (status) return status;
@@ -233,6 +263,11 @@ int tsr__set(tsr__assembler *assembler, tsr__value *target, tsr__value *pairs, s
   for (size_t i = 1; i < count; i += 2) {
     int status = settle(assembler, &pairs[i], error);
     if (status) return status;
+  }
+  if (has_become_other(assembler, *target)) {
+    tsr__tally(assembler->snapshot, TSR__WARN_VALUES_UNREADABLE);
+    *target = tsr__current(assembler, *target);
+    return 0;
   }
   dict = &assembler->containers.items[target->id];
   if (!dict->items.count && count > 2) {
@@ -285,53 +320,55 @@ static int frame_of_text(tsr__assembler *assembler, uint32_t string, uint32_t *f
   return *frame == TSR_NONE ? tsr__fail_memory(error) : 0;
 }
 
-/* Collect the ids of a list's frames in `frame_ids`. */
-static int collect_frames(tsr__assembler *assembler, tsr__container *list, tsr_error *error) {
+/* Collect the ids of the frames among a list's items in `frame_ids`. */
+static int collect_frames(tsr__assembler *assembler, const tsr__value *items, size_t count,
+                          tsr_error *error) {
   assembler->frame_ids.count = 0;
-  if (list->items.count > assembler->limits.stack_depth)
+  if (count > assembler->limits.stack_depth)
     return tsr__fail(error, TSR_ERROR_LIMIT, TSR_OFFSET_NONE,
-                     "a stack of %zu frames; the limit is %u (tsr_limits.stack_depth)",
-                     list->items.count, (unsigned)assembler->limits.stack_depth);
-  if (!TSR__VECTOR_RESERVE(&assembler->frame_ids, list->items.count))
-    return tsr__fail_memory(error);
-  list->is_visiting = true; /* an item may hold the list, which must stay while it is read */
-  for (size_t i = 0; i < list->items.count; i++) {
-    tsr__value item = tsr__current(assembler, list->items.items[i]);
+                     "a stack of %zu frames; the limit is %u (tsr_limits.stack_depth)", count,
+                     (unsigned)assembler->limits.stack_depth);
+  if (!TSR__VECTOR_RESERVE(&assembler->frame_ids, count)) return tsr__fail_memory(error);
+  for (size_t i = 0; i < count; i++) {
+    tsr__value item = tsr__current(assembler, items[i]);
     uint32_t frame = item.id;
+    int status = 0;
     if (item.tag == TSR__STRING) {
-      int status = frame_of_text(assembler, item.id, &frame, error);
-      if (status) return status;
+      status = frame_of_text(assembler, item.id, &frame, error);
     } else if (item.tag != TSR__FRAME) {
       tsr__tally(assembler->snapshot, TSR__WARN_FRAMES_MALFORMED);
-      int status = tsr__let_go(assembler, item, error);
-      if (status) return status;
-      continue;
+      frame = TSR_NONE;
+      status = tsr__let_go(assembler, item, error);
     }
-    assembler->frame_ids.items[assembler->frame_ids.count++] = frame;
+    if (status) return status;
+    if (frame != TSR_NONE) assembler->frame_ids.items[assembler->frame_ids.count++] = frame;
   }
-  list->is_visiting = false;
   return 0;
 }
 
 int tsr__resolve_stack(tsr__assembler *assembler, tsr__value value, uint32_t *stack,
                        tsr_error *error) {
+  const tsr__value *items;
+  size_t count;
   value = tsr__current(assembler, value);
-  tsr__container *list = tsr__container_of(assembler, value);
   *stack = TSR_NONE;
   if (value.tag == TSR__STACK) {
     *stack = value.id;
     return 0;
   }
-  if (!list || list->kind == TSR__DICT) {
+  if (!tsr__items_of(assembler, value, &items, &count)) {
     if (value.tag != TSR__NULL) tsr__tally(assembler->snapshot, TSR__WARN_FRAMES_MALFORMED);
     return 0;
   }
-  int status = collect_frames(assembler, list, error);
+  tsr__visit(assembler, value, true);
+  int status = collect_frames(assembler, items, count, error);
+  tsr__visit(assembler, value, false);
   if (status) return status;
   *stack = tsr__snapshot_stack_id(assembler->snapshot, assembler->frame_ids.items,
                                   (uint32_t)assembler->frame_ids.count);
   if (*stack == TSR_NONE) return tsr__fail_memory(error);
-  tsr__resolve(assembler, value.id, tsr__value_id(TSR__STACK, *stack));
+  if (value.tag == TSR__CONTAINER)
+    tsr__resolve(assembler, value.id, tsr__value_id(TSR__STACK, *stack));
   return 0;
 }
 
@@ -340,8 +377,8 @@ int tsr__resolve_stack(tsr__assembler *assembler, tsr__value value, uint32_t *st
 static int resolve_loose(tsr__assembler *assembler, tsr__value value, uint32_t depth,
                          tsr__value *out, tsr_error *error);
 
-/* Keep what the container holds, and all that is in there. Where there is no more room nothing of it
- * is kept. */
+/* Keep what the container holds, and all that is in there. Where there is no more room nothing of
+ * it is kept. */
 static int keep_container(tsr__assembler *assembler, uint32_t index, uint32_t depth,
                           tsr__value *out, tsr_error *error) {
   tsr_snapshot *snapshot = assembler->snapshot;

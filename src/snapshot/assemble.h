@@ -53,9 +53,9 @@ void tsr__assembler_init(tsr__assembler *assembler, tsr_snapshot *snapshot,
                          const tsr_limits *limits);
 void tsr__assembler_release(tsr__assembler *assembler);
 
-/* Whether what is held keeps to tsr_limits.memory_...: `reader_bytes` of a parser's own, and all that
- * the assembler and the snapshot hold, against what `source` has read. `offset` is where the parser
- * is. To be asked every megabyte or so. TSR_ERROR_LIMIT. */
+/* Whether what is held keeps to tsr_limits.memory_...: `reader_bytes` of a parser's own, and all
+ * that the assembler and the snapshot hold, against what `source` has read. `offset` is where the
+ * parser is. To be asked every megabyte or so. TSR_ERROR_LIMIT. */
 int tsr__check_memory(const tsr__assembler *assembler, uint64_t reader_bytes,
                       const tsr__source *source, uint64_t offset, tsr_error *error);
 
@@ -76,6 +76,11 @@ int tsr__make_tuple(tsr__assembler *assembler, const tsr__value *values, size_t 
 tsr__container *tsr__container_of(const tsr__assembler *assembler, tsr__value value);
 /* What a value stands for now: an open container may have become a row. */
 tsr__value tsr__current(const tsr__assembler *assembler, tsr__value value);
+/* The values of a list or tuple, open, or kept as a loose value because something else named it
+ * first: `*count` at `*items`. False where `value` is neither, or is being visited. Valid until a
+ * container is opened. */
+bool tsr__items_of(const tsr__assembler *assembler, tsr__value value, const tsr__value **items,
+                   size_t *count);
 /* Turn an open list of frames into a stack: its id, or TSR_NONE where `value` is no list. */
 int tsr__resolve_stack(tsr__assembler *assembler, tsr__value value, uint32_t *stack,
                        tsr_error *error);
@@ -87,6 +92,8 @@ int tsr__resolve_loose(tsr__assembler *assembler, tsr__value value, tsr__value *
 int tsr__let_go(tsr__assembler *assembler, tsr__value value, tsr_error *error);
 /* Let go of the container with this index, which has become `resolved`. */
 void tsr__resolve(tsr__assembler *assembler, uint32_t index, tsr__value resolved);
+/* While a container's items are read it must stay what it is: an item may hold it. */
+void tsr__visit(tsr__assembler *assembler, tsr__value value, bool is_visiting);
 /* Say that a value is about to be named from one more place. */
 void tsr__pin(tsr__assembler *assembler, tsr__value value);
 

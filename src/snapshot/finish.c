@@ -19,55 +19,62 @@ typedef struct finish {
   tsr__order annotations;
 } finish;
 
-static tsr__container *list_of(finish *f, tsr__value value) {
-  tsr__container *list = tsr__container_of(f->assembler, tsr__current(f->assembler, value));
-  return list && list->kind != TSR__DICT ? list : NULL;
+/* The rows of one table that a list names; a list that became a stack (an empty one) is empty. */
+static int collect_rows(finish *f, tsr__value value, tsr__tag wanted, tsr__warning warning,
+                        tsr__order *rows, tsr_error *error) {
+  const tsr__value *items;
+  size_t count;
+  if (!tsr__items_of(f->assembler, value, &items, &count)) {
+    if (value.tag != TSR__STACK) tsr__tally(f->snapshot, warning);
+    return 0;
+  }
+  for (size_t i = 0; i < count; i++) {
+    tsr__value item = tsr__current(f->assembler, items[i]);
+    if (item.tag != wanted)
+      tsr__tally(f->snapshot, warning);
+    else if (!TSR__VECTOR_PUSH(rows, item.id))
+      return tsr__fail_memory(error);
+  }
+  return 0;
 }
 
-/* The rows of one table that a list names; a list that became a stack (an empty one) is empty. */
-#define COLLECT_ROWS(f, value, wanted, rows, warning)                              \
-  do {                                                                             \
-    tsr__container *list_ = list_of((f), (value));                                 \
-    if (!list_ && (value).tag != TSR__STACK) tsr__tally((f)->snapshot, (warning)); \
-    for (size_t i_ = 0; list_ && i_ < list_->items.count; i_++) {                  \
-      tsr__value item_ = tsr__current((f)->assembler, list_->items.items[i_]);     \
-      if (item_.tag != (wanted))                                                   \
-        tsr__tally((f)->snapshot, (warning));                                      \
-      else if (!TSR__VECTOR_PUSH((rows), item_.id))                                \
-        return tsr__fail_memory(error);                                            \
-    }                                                                              \
-  } while (0)
-
 static int collect_segments(finish *f, tsr__value value, tsr_error *error) {
-  COLLECT_ROWS(f, value, TSR__SEGMENT, &f->segments, TSR__WARN_SEGMENTS_MALFORMED);
-  return 0;
+  return collect_rows(f, value, TSR__SEGMENT, TSR__WARN_SEGMENTS_MALFORMED, &f->segments, error);
 }
 
 static int collect_annotations(finish *f, tsr__value value, tsr_error *error) {
-  COLLECT_ROWS(f, value, TSR__ANNOTATION, &f->annotations, TSR__WARN_ANNOTATIONS_MALFORMED);
-  return 0;
+  return collect_rows(f, value, TSR__ANNOTATION, TSR__WARN_ANNOTATIONS_MALFORMED, &f->annotations,
+                      error);
+}
+
+/* The trace that an item of the list of traces is: its index, or TSR_NONE for an empty one. What
+ * else it holds is no event. */
+static uint32_t trace_of(finish *f, tsr__value item) {
+  const tsr__value *others;
+  size_t count;
+  item = tsr__current(f->assembler, item);
+  const tsr__container *list = tsr__container_of(f->assembler, item);
+  if (item.tag == TSR__TRACE) return item.id;
+  if (tsr__items_of(f->assembler, item, &others, &count))
+    f->snapshot->tally[TSR__WARN_EVENTS_MALFORMED] += count;
+  else if (item.tag != TSR__STACK)
+    tsr__tally(f->snapshot, TSR__WARN_EVENTS_MALFORMED);
+  return list ? list->trace : TSR_NONE;
 }
 
 static int collect_traces(finish *f, tsr__value value, tsr_error *error) {
-  tsr__container *list = list_of(f, value);
-  if (!list) {
+  const tsr__value *items;
+  size_t count;
+  if (!tsr__items_of(f->assembler, value, &items, &count)) {
     if (value.tag != TSR__STACK) tsr__tally(f->snapshot, TSR__WARN_EVENTS_MALFORMED);
     return 0;
   }
-  if (list->items.count > f->assembler->limits.devices)
+  if (count > f->assembler->limits.devices)
     return tsr__fail(error, TSR_ERROR_LIMIT, TSR_OFFSET_NONE,
-                     "traces of %zu devices; the limit is %u (tsr_limits.devices)",
-                     list->items.count, (unsigned)f->assembler->limits.devices);
-  for (size_t i = 0; i < list->items.count; i++) {
-    tsr__container *trace = list_of(f, list->items.items[i]);
-    tsr__value item = tsr__current(f->assembler, list->items.items[i]);
-    uint32_t index = trace ? trace->trace : item.tag == TSR__TRACE ? item.id : TSR_NONE;
-    if (!TSR__VECTOR_PUSH(&f->order, index)) return tsr__fail_memory(error);
-    if (trace)
-      f->snapshot->tally[TSR__WARN_EVENTS_MALFORMED] += trace->items.count;
-    else if (item.tag != TSR__STACK && item.tag != TSR__TRACE)
-      tsr__tally(f->snapshot, TSR__WARN_EVENTS_MALFORMED);
-  }
+                     "traces of %zu devices; the limit is %u (tsr_limits.devices)", count,
+                     (unsigned)f->assembler->limits.devices);
+  for (size_t i = 0; i < count; i++)
+    if (!TSR__VECTOR_PUSH(&f->order, trace_of(f, items[i]))) return tsr__fail_memory(error);
   return 0;
 }
 
@@ -90,22 +97,29 @@ static int collect_extra(finish *f, const tsr__value pair[2], tsr_error *error) 
   return TSR__VECTOR_PUSH(&f->snapshot->extras, extra) ? 0 : tsr__fail_memory(error);
 }
 
+/* A value under one of those keys; what is no list is kept as it is. */
+static int collect_list(finish *f, const tsr__value pair[2], tsr_error *error) {
+  const tsr__value *items;
+  size_t count;
+  bool is_list = pair[1].tag == TSR__STACK || tsr__items_of(f->assembler, pair[1], &items, &count);
+  int status;
+  if (pair[0].id == TSR__NAME_SEGMENTS)
+    status = collect_segments(f, pair[1], error);
+  else if (pair[0].id == TSR__NAME_DEVICE_TRACES)
+    status = collect_traces(f, pair[1], error);
+  else
+    status = collect_annotations(f, pair[1], error);
+  return status || is_list ? status : collect_extra(f, pair, error);
+}
+
 /* The pairs of the top whose values are lists of rows, or all others. */
 static int collect_pairs(finish *f, tsr__value top, bool lists, tsr_error *error) {
   size_t count = tsr__container_of(f->assembler, top)->items.count;
   for (size_t i = 0; i + 1 < count; i += 2) {
     tsr__value *items = tsr__container_of(f->assembler, top)->items.items;
     tsr__value pair[2] = {items[i], tsr__current(f->assembler, items[i + 1])};
-    int status;
     if (is_list_key(pair[0]) != lists) continue;
-    switch (pair[0].tag == TSR__STRING ? pair[0].id : TSR_NONE) {
-    case TSR__NAME_SEGMENTS: status = collect_segments(f, pair[1], error); break;
-    case TSR__NAME_DEVICE_TRACES: status = collect_traces(f, pair[1], error); break;
-    case TSR__NAME_EXTERNAL_ANNOTATIONS: status = collect_annotations(f, pair[1], error); break;
-    default: status = collect_extra(f, pair, error);
-    }
-    if (!status && is_list_key(pair[0]) && !list_of(f, pair[1]) && pair[1].tag != TSR__STACK)
-      status = collect_extra(f, pair, error);
+    int status = lists ? collect_list(f, pair, error) : collect_extra(f, pair, error);
     if (status) return status;
     if (pair[0].tag == TSR__STRING && pair[0].id < TSR__KEY_COUNT)
       f->snapshot->top_keys |= UINT64_C(1) << pair[0].id;
@@ -113,10 +127,31 @@ static int collect_pairs(finish *f, tsr__value top, bool lists, tsr_error *error
   return 0;
 }
 
+/* Of a known key that the top has more than once the last value counts, as in Python. */
+static void drop_repeated(finish *f, tsr__container *dict) {
+  uint64_t seen = 0;
+  size_t first = dict->items.count;
+  for (size_t i = dict->items.count; i; i -= 2) {
+    tsr__value *pair = &dict->items.items[i - 2];
+    bool is_known = pair[0].tag == TSR__STRING && pair[0].id < TSR__KEY_COUNT;
+    if (is_known && (seen >> pair[0].id & 1)) {
+      tsr__tally(f->snapshot, TSR__WARN_VALUES_DROPPED);
+      continue;
+    }
+    if (is_known) seen |= UINT64_C(1) << pair[0].id;
+    first -= 2;
+    dict->items.items[first + 1] = pair[1];
+    dict->items.items[first] = pair[0];
+  }
+  dict->items.count -= first;
+  memmove(dict->items.items, dict->items.items + first, dict->items.count * sizeof(tsr__value));
+}
+
 static int collect_top(finish *f, tsr__value top, tsr_error *error) {
   tsr__container *dict = tsr__container_of(f->assembler, top);
-  tsr__value last_key = dict->items.items[(dict->items.count - 1) & ~(size_t)1];
+  tsr__value last_key = dict->items.items[dict->items.count - 2];
   f->snapshot->cut_key = last_key.tag == TSR__STRING ? last_key.id : TSR_NONE;
+  drop_repeated(f, dict);
   dict->is_visiting = true; /* it may hold itself */
   /* The lists go first: an unknown key may name one of them too, and would use it up. */
   int status = collect_pairs(f, top, true, error);

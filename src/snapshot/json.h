@@ -40,7 +40,7 @@ typedef struct tsr__json {
   tsr_error *error;
   const unsigned char *next, *end;
   const unsigned char *check_at; /* where in the window to look at the memory held */
-  int expect; /* what may come next, see json.c */
+  int expect;                    /* what may come next, see json.c */
 
   TSR__VECTOR(tsr__value) values;
   TSR__VECTOR(tsr__json_open) open;

@@ -27,7 +27,7 @@ static int fail_unknown(const tsr__source *source, tsr_error *error) {
   if (!source->size) return tsr__fail(error, TSR_ERROR_FORMAT, 0, "the file is empty (0 bytes)");
   bool is_text = true;
   for (size_t i = 0; i < source->size && i < 512; i++)
-    is_text = is_text && (source->data[i] >= 0x20 || strchr("\t\r\n\f", source->data[i]));
+    is_text = is_text && (source->data[i] >= 0x20 || memchr("\t\r\n\f", source->data[i], 4));
   return tsr__fail(error, TSR_ERROR_FORMAT, 0, "not a memory snapshot: %s",
                    is_text ? "it is a text, neither pickle nor JSON"
                            : "it begins like none of the forms that snapshots have");
@@ -54,15 +54,15 @@ static const struct reader *reader_for(const tsr__source *source) {
 
 /* Turns a reader's progress in what it reads into progress in what is stored. */
 typedef struct stored_progress {
-  const tsr__stream *stream;
+  const tsr__source *source;
   const tsr_open_options *options;
 } stored_progress;
 
 static bool tell_stored(void *context, uint64_t done_bytes, uint64_t total_bytes) {
   const stored_progress *stored = context;
   (void)done_bytes;
-  return stored->options->progress(stored->options->progress_context,
-                                   tsr__stream_stored_bytes(stored->stream), total_bytes);
+  return stored->options->progress(stored->options->progress_context, stored->source->stored_bytes,
+                                   total_bytes);
 }
 
 /* ---- the end ---- */
@@ -91,6 +91,7 @@ static void describe(tsr_snapshot *snapshot, tsr__source *source, uint64_t input
   uint64_t read_bytes = source->offset + source->size;
   if (stream) {
     reach_end(source);
+    tsr__source_settle(source);
     warn_of_stream(snapshot, stream);
     read_bytes = tsr__stream_stored_bytes(stream);
   }
@@ -111,7 +112,7 @@ int tsr__snapshot_from_source(tsr__source *source, uint64_t input_bytes, const c
   tsr_snapshot *snapshot = tsr__snapshot_new();
   if (!snapshot) return tsr__fail_memory(error);
   tsr_open_options how = options ? *options : (tsr_open_options){0};
-  stored_progress stored = {source->stream, options};
+  stored_progress stored = {source, options};
   if (how.progress && source->stream) {
     how.progress = tell_stored;
     how.progress_context = &stored;
@@ -129,6 +130,9 @@ int tsr__snapshot_from_source(tsr__source *source, uint64_t input_bytes, const c
   return 0;
 }
 
+/* A file this large is read by a thread of its own, while what it read is parsed. */
+#define WORTH_READING_AHEAD (UINT64_C(4) << 20)
+
 /* The snapshot in `stream`, which is closed. */
 static int read_stream(tsr__stream *stream, uint64_t input_bytes, const tsr_open_options *options,
                        tsr_snapshot **out, tsr_error *error) {
@@ -138,6 +142,8 @@ static int read_stream(tsr__stream *stream, uint64_t input_bytes, const tsr_open
   if (status) return status;
   tsr__source source = {0};
   status = tsr__source_open(&source, stream, error);
+  /* Not of a pipe: a thread that waits for one cannot be ended. */
+  if (!status && input_bytes >= WORTH_READING_AHEAD) tsr__source_read_ahead(&source);
   if (!status)
     status = tsr__snapshot_from_source(&source, input_bytes, wrapping, options, out, error);
   tsr__source_close(&source);

@@ -75,13 +75,13 @@ int tsr__pickle_line(tsr__pickle *m, const unsigned char **line, size_t *size) {
     size_t there = (size_t)(m->end - m->next);
     const unsigned char *newline =
         there > searched ? memchr(m->next + searched, '\n', there - searched) : NULL;
-    if (newline) {
+    if (newline && (size_t)(newline - m->next) <= m->assembler->limits.string_bytes) {
       *line = m->next;
       *size = (size_t)(newline - m->next);
       m->next = newline + 1;
       return 0;
     }
-    if (there > m->assembler->limits.string_bytes)
+    if (newline || there > m->assembler->limits.string_bytes)
       return tsr__pickle_fail(m, m->next, TSR_ERROR_LIMIT,
                               "a line longer than tsr_limits.string_bytes");
     searched = there;
@@ -660,6 +660,9 @@ int tsr__pickle_read(tsr__source *source, tsr__assembler *assembler,
                        "damaged pickle: it ends with nothing on the stack");
   else if (!status)
     status = tsr__assemble_finish(assembler, m.stack.items[m.stack.count - 1], error);
+  /* The assembler does not know where in the pickle it passed a bound. */
+  if (status == TSR_ERROR_LIMIT && error && error->offset == TSR_OFFSET_NONE)
+    error->offset = tsr__pickle_offset(&m, m.next);
   TSR__VECTOR_FREE(&m.stack);
   TSR__VECTOR_FREE(&m.marks);
   tsr__pickle_run_release(&m);

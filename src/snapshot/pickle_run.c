@@ -351,8 +351,9 @@ static inline bool read_event(tsr__pickle *m, cursor *c, uint64_t row) {
     c->event.shape |= UINT32_C(1) << key;
   }
   c->p++;
-  /* A put behind the dict is the C++ writer's, of an event it will name again. */
-  return (c->event.shape & TSR__KEY(ACTION)) && *c->p != 'q' && *c->p != 'r' && *c->p != 0x94;
+  /* The next event or the end of the batch must follow: anything else is done to this event (a put,
+   * by the C++ writer, of one that it will name again) and needs it on the stack. */
+  return (c->event.shape & TSR__KEY(ACTION)) && (*c->p == '}' || *c->p == 'e');
 }
 
 /* The trace that the list's events go to. */

@@ -69,7 +69,8 @@ static int push_float(tsr__pickle *m, const unsigned char *line, size_t size) {
 /* ---- texts ---- */
 
 /* Undo an escape after a backslash: `*p` is behind it. TSR__CODE_INVALID where it is none: the
- * backslash then stands for itself. `is_string`: the escapes of Python's repr, not only \u and \U. */
+ * backslash then stands for itself. `is_string`: the escapes of Python's repr, not only \u and \U.
+ */
 static uint32_t unescape(const unsigned char **p, const unsigned char *end, bool is_string) {
   static const char from[] = "\\'\"nrtabfv", to[] = "\\'\"\n\r\t\a\b\f\v";
   if (*p == end) return TSR__CODE_INVALID;

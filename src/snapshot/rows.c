@@ -378,16 +378,18 @@ static uint8_t state_of(tsr__assembler *assembler, uint32_t string) {
 static int block_history(tsr__assembler *assembler, tsr__value value, tsr_block *block,
                          tsr__block_more *more, tsr_error *error) {
   tsr_snapshot *snapshot = assembler->snapshot;
+  const tsr__value *items;
+  size_t count;
+  int status = 0;
   value = tsr__current(assembler, value);
-  tsr__container *list = tsr__container_of(assembler, value);
-  if (!list || list->is_visiting) return 0;
+  if (!tsr__items_of(assembler, value, &items, &count)) return 0;
   more->first_history = (uint32_t)snapshot->history.count;
-  list->is_visiting = true;
-  for (size_t i = 0; i < list->items.count; i++) {
-    tsr__value item = tsr__current(assembler, list->items.items[i]);
+  tsr__visit(assembler, value, true);
+  for (size_t i = 0; !status && i < count; i++) {
+    tsr__value item = tsr__current(assembler, items[i]);
     if (item.tag != TSR__HISTORY) {
-      int status = tsr__let_go(assembler, item, error);
-      if (status) return status;
+      tally(assembler, TSR__WARN_VALUES_UNREADABLE);
+      status = tsr__let_go(assembler, item, error);
       continue;
     }
     if (!more->history_count) more->first_history = item.id;
@@ -396,8 +398,9 @@ static int block_history(tsr__assembler *assembler, tsr__value value, tsr_block 
     else
       tally(assembler, TSR__WARN_VALUES_UNREADABLE);
   }
-  list->is_visiting = false;
-  tsr__resolve(assembler, value.id, tsr__value_plain(TSR__OPAQUE));
+  tsr__visit(assembler, value, false);
+  if (status) return status;
+  if (value.tag == TSR__CONTAINER) tsr__resolve(assembler, value.id, tsr__value_plain(TSR__OPAQUE));
   if (!more->history_count) return 0;
   const tsr__history_row *newest = &snapshot->history.items[more->first_history];
   if (!(more->shape & KEY(REQUESTED_SIZE))) block->requested_bytes = newest->real_size;
@@ -458,22 +461,22 @@ static int copy_block(tsr_snapshot *snapshot, uint32_t row) {
 static int segment_blocks(tsr__assembler *assembler, tsr__value value, tsr_segment *segment,
                           tsr_error *error) {
   tsr_snapshot *snapshot = assembler->snapshot;
+  const tsr__value *items;
+  size_t count, found = 0;
+  uint32_t first = TSR_NONE;
+  bool is_run = true;
+  int status = 0;
   value = tsr__current(assembler, value);
-  tsr__container *list = tsr__container_of(assembler, value);
-  if (!list || list->kind == TSR__DICT || list->is_visiting) {
+  if (!tsr__items_of(assembler, value, &items, &count)) {
     tally(assembler, TSR__WARN_BLOCKS_MALFORMED);
     return 0;
   }
-  bool is_run = true;
-  uint32_t first = TSR_NONE;
-  size_t found = 0;
-  list->is_visiting = true;
-  for (size_t i = 0; i < list->items.count; i++) {
-    tsr__value item = tsr__current(assembler, list->items.items[i]);
+  tsr__visit(assembler, value, true);
+  for (size_t i = 0; !status && i < count; i++) {
+    tsr__value item = tsr__current(assembler, items[i]);
     if (item.tag != TSR__BLOCK) {
       tally(assembler, TSR__WARN_BLOCKS_MALFORMED);
-      int status = tsr__let_go(assembler, item, error);
-      if (status) return status;
+      status = tsr__let_go(assembler, item, error);
       continue;
     }
     if (first == TSR_NONE) first = item.id;
@@ -481,13 +484,14 @@ static int segment_blocks(tsr__assembler *assembler, tsr__value value, tsr_segme
     found++;
   }
   segment->first_block = is_run && found ? first : snapshot->blocks.count;
-  for (size_t i = 0; !is_run && i < list->items.count; i++) {
-    tsr__value item = tsr__current(assembler, list->items.items[i]);
-    if (item.tag == TSR__BLOCK && copy_block(snapshot, item.id)) return tsr__fail_memory(error);
+  for (size_t i = 0; !status && !is_run && i < count; i++) {
+    tsr__value item = tsr__current(assembler, items[i]);
+    if (item.tag == TSR__BLOCK && copy_block(snapshot, item.id)) status = tsr__fail_memory(error);
   }
+  tsr__visit(assembler, value, false);
+  if (status) return status;
   segment->block_count = found;
-  list->is_visiting = false;
-  tsr__resolve(assembler, value.id, tsr__value_plain(TSR__OPAQUE));
+  if (value.tag == TSR__CONTAINER) tsr__resolve(assembler, value.id, tsr__value_plain(TSR__OPAQUE));
   return 0;
 }
 
@@ -540,18 +544,41 @@ static int segment_field(tsr__assembler *assembler, tsr_segment *segment, tsr__s
    KEY(REQUESTED_SIZE) | KEY(STREAM) | KEY(SEGMENT_TYPE) | KEY(SEGMENT_POOL_ID) |          \
    KEY(IS_EXPANDABLE) | KEY(FRAMES) | KEY(BLOCKS))
 
+/* The segment's device, 0 where it names none; false where no device can be called so. */
+static bool segment_device(tsr__assembler *assembler, const tsr__value *pairs, size_t count,
+                           uint32_t *device) {
+  tsr__value value = tsr__value_int(0);
+  for (size_t i = 0; i < count; i += 2)
+    if (pairs[i].tag == TSR__STRING && pairs[i].id == TSR__NAME_DEVICE) value = pairs[i + 1];
+  if (!integer_of(assembler, value, &value) || value.u >= TSR_NONE) return false;
+  *device = (uint32_t)value.u;
+  return true;
+}
+
+/* A segment on a device that cannot be: nothing of it is kept, not even beside other rows. */
+static int refuse_segment(tsr__assembler *assembler, const tsr__value *pairs, size_t count,
+                          tsr__value *out, tsr_error *error) {
+  tally(assembler, TSR__WARN_SEGMENTS_MALFORMED);
+  *out = tsr__value_plain(TSR__OPAQUE);
+  int status = 0;
+  for (size_t i = 0; !status && i < count; i += 2)
+    status = tsr__let_go(assembler, pairs[i + 1], error);
+  return status;
+}
+
 static int make_segment(tsr__assembler *assembler, const tsr__value *pairs, size_t count,
                         tsr__value *out, tsr_error *error) {
   tsr_snapshot *snapshot = assembler->snapshot;
   tsr_segment segment = {.stack = TSR_NONE, .pool = TSR_NONE};
   tsr__segment_more more = {.type = TSR_NONE, .origin = (uint32_t)snapshot->segments.count};
-  tsr__value blocks = tsr__value_plain(TSR__NOTHING), device = tsr__value_int(0);
+  tsr__value blocks = tsr__value_plain(TSR__NOTHING);
+  if (!segment_device(assembler, pairs, count, &segment.device))
+    return refuse_segment(assembler, pairs, count, out, error);
   for (size_t i = 0; i < count; i += 2) {
     int status = 0;
     bool is_named = is_key_of(SEGMENT_KEYS, pairs[i]);
     bool exact = is_named && is_exact(assembler, pairs[i], pairs[i + 1]);
     if (is_named) {
-      if (pairs[i].id == TSR__NAME_DEVICE) device = pairs[i + 1];
       if (pairs[i].id == TSR__NAME_BLOCKS) blocks = pairs[i + 1];
       status = segment_field(assembler, &segment, &more, &pairs[i], error);
       more.shape |= UINT64_C(1) << pairs[i].id;
@@ -565,12 +592,6 @@ static int make_segment(tsr__assembler *assembler, const tsr__value *pairs, size
   if (status) return status;
   place_blocks(snapshot, &segment);
   segment.is_large = more.type != TSR__NAME_SMALL;
-  if (!integer_of(assembler, device, &device) || device.u >= TSR_NONE) {
-    tally(assembler, TSR__WARN_SEGMENTS_MALFORMED); /* on a device that cannot be */
-    *out = tsr__value_plain(TSR__OPAQUE);
-    return 0;
-  }
-  segment.device = (uint32_t)device.u;
   if (!TSR__VECTOR_PUSH(&snapshot->segments, segment) ||
       !TSR__VECTOR_PUSH(&snapshot->segments_more, more))
     return tsr__fail_memory(error);
@@ -616,12 +637,8 @@ static int make_annotation(tsr__assembler *assembler, const tsr__value *pairs, s
 
 /* ---- which of them? ---- */
 
-int tsr__make_row(tsr__assembler *assembler, const tsr__value *pairs, size_t count, tsr__value *out,
-                  tsr_error *error) {
-  uint64_t keys = 0;
-  for (size_t i = 0; i < count; i += 2)
-    if (pairs[i].tag == TSR__STRING && pairs[i].id < TSR__KEY_COUNT)
-      keys |= UINT64_C(1) << pairs[i].id;
+static int make_row(tsr__assembler *assembler, const tsr__value *pairs, size_t count, uint64_t keys,
+                    tsr__value *out, tsr_error *error) {
   if (keys & (KEY(SEGMENTS) | KEY(DEVICE_TRACES))) return 0;
   if (keys & KEY(ACTION)) return make_event(assembler, pairs, count, keys, out, error);
   if ((keys & KEY(FILENAME)) || ((keys & KEY(NAME)) && (keys & KEY(LINE))))
@@ -633,4 +650,41 @@ int tsr__make_row(tsr__assembler *assembler, const tsr__value *pairs, size_t cou
     return make_block(assembler, pairs, count, out, error);
   if (keys & KEY(STAGE)) return make_annotation(assembler, pairs, count, out, error);
   return 0;
+}
+
+static bool is_known_key(tsr__value key) {
+  return key.tag == TSR__STRING && key.id < TSR__KEY_COUNT;
+}
+
+/* The same for a dict that has a known key more than once: the last counts, as in Python. */
+static int make_row_once(tsr__assembler *assembler, const tsr__value *pairs, size_t count,
+                         uint64_t keys, tsr__value *out, tsr_error *error) {
+  size_t last[TSR__KEY_COUNT], kept = 0;
+  tsr__value *unique = tsr__realloc(NULL, count, sizeof *unique);
+  if (!unique) return tsr__fail_memory(error);
+  for (size_t i = 0; i < count; i += 2)
+    if (is_known_key(pairs[i])) last[pairs[i].id] = i;
+  for (size_t i = 0; i < count; i += 2) {
+    if (is_known_key(pairs[i]) && last[pairs[i].id] != i) {
+      tally(assembler, TSR__WARN_VALUES_DROPPED);
+      continue;
+    }
+    unique[kept++] = pairs[i];
+    unique[kept++] = pairs[i + 1];
+  }
+  int status = make_row(assembler, unique, kept, keys, out, error);
+  tsr__free(unique);
+  return status;
+}
+
+int tsr__make_row(tsr__assembler *assembler, const tsr__value *pairs, size_t count, tsr__value *out,
+                  tsr_error *error) {
+  uint64_t keys = 0;
+  bool is_unique = true;
+  for (size_t i = 0; i < count; i += 2) {
+    if (!is_known_key(pairs[i])) continue;
+    is_unique = is_unique && !(keys >> pairs[i].id & 1);
+    keys |= UINT64_C(1) << pairs[i].id;
+  }
+  return (is_unique ? make_row : make_row_once)(assembler, pairs, count, keys, out, error);
 }

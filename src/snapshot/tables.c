@@ -276,8 +276,7 @@ static bool copy_all(rebuild *r) {
 /* Copy every trace's runs, in order, into a fresh table, so that each is one run. */
 static bool rebuild_events(tsr_snapshot *snapshot, const tsr_limits *limits) {
   /* An event with many extras may be named many times. */
-  rebuild r = {.snapshot = snapshot,
-               .most_extras = snapshot->extras.count + limits->loose_values};
+  rebuild r = {.snapshot = snapshot, .most_extras = snapshot->extras.count + limits->loose_values};
   r.moved = tsr__realloc(NULL, (size_t)snapshot->events.count, sizeof *r.moved);
   if (!r.moved) return false;
   for (uint64_t row = 0; row < snapshot->events.count; row++) r.moved[row] = TSR_NONE;

@@ -235,9 +235,10 @@ static inline bool tsr__trace_append(tsr__trace *trace, uint64_t row) {
 const tsr__extra *tsr__extras_of(const tsr_snapshot *snapshot, uint32_t table, uint64_t first,
                                  uint64_t last, size_t *count);
 
-/* A trimmed snapshot says the sizes of blocks that are freed in its window, which no event tells:
- * under the key "tessera_initial_blocks", for each device (its number as text), a list of addresses
- * and sizes, alternating. Answers it, `*count` integers; NULL and 0 where there is none. */
+/* A trimmed snapshot tells of the blocks that are freed in its window what no event tells, their
+ * size, stack and whether they waited: under the key "tessera_initial_blocks", for each device (its
+ * number as text), a list of them as they were before. Answers it, `*count` values; those that are
+ * blocks are tagged so. NULL and 0 where there is none. */
 const tsr__value *tsr__snapshot_initial_blocks(const tsr_snapshot *snapshot, uint32_t device,
                                                size_t *count);
 

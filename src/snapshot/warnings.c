@@ -1,8 +1,8 @@
 /* warnings.c - what the reader noticed, in words.
  *
- * Texts stand in warnings.h, but for a file that ends too early: there, what is missing matters, and
- * depends on what was read. PyTorch writes segments first and traces next; other writers may have
- * them the other way round. */
+ * Texts stand in warnings.h, but for a file that ends too early: there, what is missing matters,
+ * and depends on what was read. PyTorch writes segments first and traces next; other writers may
+ * have them the other way round. */
 #include <inttypes.h>
 #include <stdio.h>
 

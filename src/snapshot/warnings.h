@@ -21,7 +21,7 @@
   X(VALUES_UNREADABLE, "values-unreadable",                                                       \
     "values of the wrong kind or out of range; they count as 0 or absent")                        \
   X(VALUES_DROPPED, "values-dropped",                                                             \
-    "values that no rule names, beyond those that are kept (tsr_limits.loose_values)")            \
+    "values that another under the same key replaced, or beyond tsr_limits.loose_values")         \
   X(KEYS_UNKNOWN, "keys-unknown", "keys that this version does not know")                         \
   X(BLOCK_SUMS, "block-sums", "segments whose blocks do not add up to their size")                \
   X(TIME_BACKWARDS, "time-backwards", "events whose time is before that of the event before them")

@@ -21,8 +21,11 @@ typedef struct replay {
   uint32_t live_count;
   uint32_t fresh; /* segment that the last segment_alloc made and no alloc has used, or TSR_NONE */
   tsr_totals now;
+  uint64_t recorded_bytes;         /* counted from zero, see record_alloc */
   TSR__VECTOR(uint64_t) live_bits; /* a bit an allocation: is it live? */
   uint64_t next_checkpoint;
+  uint64_t hint_event; /* the free_completed right after a free_requested, and what it frees */
+  uint32_t hint_allocation, hint_block;
   bool checks_placement;
 } replay;
 
@@ -104,6 +107,29 @@ static bool alloc_loose(replay *r, uint64_t event, uint64_t rounded) {
   return place != NULL;
 }
 
+/* Is the front of a free block, up to an alloc, what was not split off the block before it? That
+ * happens to blocks from before the window: free memory behind them hid it (see start.c). */
+static bool is_unsplit(const replay *r, const tsr__heap_block *block, uint64_t bytes) {
+  const tsr__heap_segment *segment = &r->heap.segments.items[block->segment];
+  if (!segment->is_large || segment->is_expandable || block->previous == TSR_NONE) return false;
+  uint32_t owner = r->heap.blocks.items[block->previous].owner;
+  if (owner >= r->t->initial.count || r->t->initial.items[owner].unsplit_bytes) return false;
+  return bytes <= tsr__largest_rest(&r->t->settings, r->t->block_bytes.items[owner]);
+}
+
+/* An alloc inside a free block: the part from there on. */
+static uint32_t cut_inside(replay *r, uint32_t block, uint64_t address) {
+  const tsr__heap_block *b = &r->heap.blocks.items[block];
+  uint64_t before = address - b->address;
+  if (is_unsplit(r, b, before)) {
+    uint32_t previous = b->previous;
+    r->t->initial.items[r->heap.blocks.items[previous].owner].unsplit_bytes = before;
+    return tsr__heap_widen(&r->heap, previous, before);
+  }
+  r->t->misfits[TSR__MISFIT_ALLOC_INSIDE]++;
+  return tsr__heap_cut(&r->heap, block, before);
+}
+
 /* The free block to cut an alloc from; TSR_NONE where there is none at its address. */
 static uint32_t block_at(replay *r, uint64_t address) {
   uint32_t block = tsr__heap_find(&r->heap, address);
@@ -116,20 +142,29 @@ static uint32_t block_at(replay *r, uint64_t address) {
       continue;
     block = tsr__heap_find_inside(&r->heap, i, address);
     if (block == TSR_NONE || r->heap.blocks.items[block].use != TSR__BLOCK_FREE) return TSR_NONE;
-    r->t->misfits[TSR__MISFIT_ALLOC_INSIDE]++;
-    return tsr__heap_cut(&r->heap, block, address - r->heap.blocks.items[block].address);
+    return cut_inside(r, block, address);
   }
   return TSR_NONE;
 }
 
+static void record_alloc(replay *r, uint64_t event);
 static bool finish_live(replay *r, uint64_t event, uint64_t address);
 
 static bool apply_alloc(replay *r, uint64_t event) {
   const tsr_events *events = &r->t->events;
   uint64_t address = events->addr[event], request = events->size[event];
   uint64_t rounded = tsr__round_request(&r->t->settings, request);
-  if (finish_live(r, event, address)) r->t->misfits[TSR__MISFIT_ALLOC_LIVE]++;
-  uint32_t block = block_at(r, address);
+  record_alloc(r, event);
+  uint32_t block = tsr__heap_find(&r->heap, address);
+  if (block == TSR_NONE || r->heap.blocks.items[block].use != TSR__BLOCK_FREE || r->loose.count) {
+    uint64_t inside_count = r->t->misfits[TSR__MISFIT_ALLOC_INSIDE];
+    bool was_live = finish_live(r, event, address);
+    block = block_at(r, address);
+    if (was_live) {
+      r->t->misfits[TSR__MISFIT_ALLOC_LIVE]++;
+      r->t->misfits[TSR__MISFIT_ALLOC_INSIDE] = inside_count; /* of the memory just freed */
+    }
+  }
   if (block == TSR_NONE) {
     r->t->misfits[TSR__MISFIT_ALLOC_OUTSIDE]++;
     return alloc_loose(r, event, rounded);
@@ -160,8 +195,25 @@ static uint32_t live_at(replay *r, uint64_t address, uint32_t *block) {
     if (b->use == TSR__BLOCK_TAKEN || b->use == TSR__BLOCK_WAITING) return b->owner;
     *block = TSR_NONE;
   }
-  const uint64_t *loose = tsr__map_find(&r->loose, address);
+  const uint64_t *loose = r->loose.count ? tsr__map_find(&r->loose, address) : NULL;
   return loose ? (uint32_t)*loose : TSR_NONE;
+}
+
+/* The trace's own count from zero (tsr_recorded): frees of what it did not see allocated change
+ * nothing. */
+static void record_free(replay *r, uint64_t event, uint32_t allocation) {
+  if (allocation == TSR_NONE || r->t->birth.items[allocation] == TSR_NONE)
+    r->t->frees_without_alloc++;
+  else
+    r->recorded_bytes = tsr__drop_u64(r->recorded_bytes, r->t->events.size[event]);
+}
+
+static void record_alloc(replay *r, uint64_t event) {
+  tsr_recorded *recorded = &r->t->recorded;
+  r->recorded_bytes = tsr__sum_u64(r->recorded_bytes, r->t->events.size[event]);
+  if (r->recorded_bytes <= recorded->dynamic_peak_bytes) return;
+  recorded->dynamic_peak_bytes = r->recorded_bytes;
+  recorded->peak_event = (int64_t)event;
 }
 
 /* Is the free that is requested at this event completed by the next? */
@@ -186,10 +238,16 @@ static bool request_free(replay *r, uint64_t event, uint32_t allocation, uint32_
   return is_immediate(r, event) || begin_wait(r, allocation, (uint32_t)event);
 }
 
+/* Does a live allocation wait for another stream? One without a place says so nowhere else. */
+static bool is_waiting(replay *r, uint32_t allocation, uint32_t block) {
+  if (block != TSR_NONE) return r->heap.blocks.items[block].use == TSR__BLOCK_WAITING;
+  return r->wait_of.count && tsr__map_find(&r->wait_of, allocation);
+}
+
 static void complete_free(replay *r, uint64_t event, uint32_t allocation, uint32_t block) {
   uint64_t size = r->t->block_bytes.items[allocation];
   uint64_t requested = tsr__timeline_requested(r->t, allocation);
-  bool was_waiting = block != TSR_NONE && r->heap.blocks.items[block].use == TSR__BLOCK_WAITING;
+  bool was_waiting = is_waiting(r, allocation, block);
   if (!was_waiting) r->now.allocated_bytes = tsr__drop_u64(r->now.allocated_bytes, size);
   r->now.active_bytes = tsr__drop_u64(r->now.active_bytes, size);
   r->now.requested_bytes = tsr__drop_u64(r->now.requested_bytes, requested);
@@ -213,45 +271,63 @@ static bool finish_live(replay *r, uint64_t event, uint64_t address) {
   return true;
 }
 
+/* What a free is of. Mostly free_completed follows free_requested at once, and what the one found
+ * the other need not look up. */
+static uint32_t freed_at(replay *r, uint64_t event, uint32_t *block) {
+  if (r->hint_event != event) return live_at(r, r->t->events.addr[event], block);
+  *block = r->hint_block;
+  return r->hint_allocation;
+}
+
 static bool apply_free(replay *r, uint64_t event, tsr_action action) {
-  uint32_t block, allocation = live_at(r, r->t->events.addr[event], &block);
+  uint32_t block, allocation = freed_at(r, event, &block);
+  if (action != TSR_ACTION_FREE_REQUESTED) record_free(r, event, allocation);
   if (allocation == TSR_NONE) {
     r->t->misfits[TSR__MISFIT_FREE_UNKNOWN]++;
     return true;
   }
   r->t->allocation_of[event] = allocation;
-  if (action == TSR_ACTION_FREE_REQUESTED) return request_free(r, event, allocation, block);
-  complete_free(r, event, allocation, block);
-  return true;
+  if (action != TSR_ACTION_FREE_REQUESTED) {
+    complete_free(r, event, allocation, block);
+    return true;
+  }
+  if (is_immediate(r, event)) {
+    r->hint_event = event + 1;
+    r->hint_allocation = allocation;
+    r->hint_block = block;
+  }
+  return request_free(r, event, allocation, block);
 }
 
 /* ---- segments ---- */
 
-static bool add_span(replay *r, uint64_t event, bool is_expandable, bool is_large) {
-  const tsr_events *events = &r->t->events;
-  tsr__span span = {.address = events->addr[event],
-                    .size_bytes = events->size[event],
-                    .birth = (uint32_t)event,
-                    .death = TSR_NONE,
-                    .stream = tsr_id_at(events->stream, event),
-                    .pool = tsr_id_at(events->pool, event),
-                    .is_large = is_large,
-                    .is_expandable = is_expandable};
-  if (!TSR__VECTOR_PUSH(&r->t->spans, span)) return false;
-  uint64_t *place = tsr__map_put(&r->span_of, span.address, r->t->spans.count - 1, NULL);
-  if (place) *place = r->t->spans.count - 1;
-  return place != NULL;
-}
-
-/* The pool a new segment belongs to: the event's, or that of the final segment at its address. */
+/* The pool new memory belongs to: the event's, or that of the final segment which holds it. */
 static uint32_t pool_of(const replay *r, uint64_t event) {
   uint32_t pool = tsr_id_at(r->t->events.pool, event);
   size_t count;
   const tsr_segment *segments = tsr_snapshot_segments(r->t->snapshot, &count);
   for (size_t i = 0; pool == TSR_NONE && i < count; i++)
-    if (segments[i].address == r->t->events.addr[event] && segments[i].device == r->t->device)
+    if (segments[i].address <= r->t->events.addr[event] &&
+        r->t->events.addr[event] - segments[i].address < segments[i].total_bytes &&
+        segments[i].device == r->t->device)
       pool = segments[i].pool;
-  return pool == TSR_NONE && count ? segments[0].pool : pool;
+  return pool == TSR_NONE ? tsr__timeline_default_pool(r->t) : pool;
+}
+
+static bool add_span(replay *r, uint64_t event, const tsr__heap_segment *like, bool is_expandable) {
+  const tsr_events *events = &r->t->events;
+  tsr__span span = {.address = events->addr[event],
+                    .size_bytes = events->size[event],
+                    .birth = (uint32_t)event,
+                    .death = TSR_NONE,
+                    .stream = like->stream,
+                    .pool = like->pool,
+                    .is_large = like->is_large,
+                    .is_expandable = is_expandable};
+  if (!TSR__VECTOR_PUSH(&r->t->spans, span)) return false;
+  uint64_t *place = tsr__map_put(&r->span_of, span.address, r->t->spans.count - 1, NULL);
+  if (place) *place = r->t->spans.count - 1;
+  return place != NULL;
 }
 
 static bool apply_segment_alloc(replay *r, uint64_t event) {
@@ -265,7 +341,7 @@ static bool apply_segment_alloc(replay *r, uint64_t event) {
                             .is_large = size != TSR__SMALL_SEGMENT};
   r->fresh = tsr__heap_add_segment(&r->heap, address, size, &like);
   r->now.reserved_bytes = tsr__sum_u64(r->now.reserved_bytes, size);
-  return r->fresh != TSR_NONE && add_span(r, event, false, like.is_large);
+  return r->fresh != TSR_NONE && add_span(r, event, &like, false);
 }
 
 /* Blocks that live in a segment which goes away go on without a place. */
@@ -299,15 +375,6 @@ static bool apply_segment_free(replay *r, uint64_t event) {
   return true;
 }
 
-/* The class of newly mapped memory: that of the alloc it was mapped for, which follows it. */
-static bool is_mapped_for_large(const replay *r, uint64_t event) {
-  const tsr_events *events = &r->t->events;
-  for (uint64_t i = event + 1; i < events->count && i < event + 64; i++)
-    if (events->action[i] == TSR_ACTION_ALLOC)
-      return tsr__is_large(tsr__round_request(&r->t->settings, events->size[i]));
-  return events->size[event] % TSR__LARGE_SEGMENT == 0;
-}
-
 static bool apply_map(replay *r, uint64_t event) {
   uint64_t address = r->t->events.addr[event], size = r->t->events.size[event];
   if (!size || address > UINT64_MAX - size) {
@@ -316,11 +383,11 @@ static bool apply_map(replay *r, uint64_t event) {
   }
   tsr__heap_segment like = {.stream = tsr_id_at(r->t->events.stream, event),
                             .pool = pool_of(r, event),
-                            .is_large = is_mapped_for_large(r, event)};
-  uint32_t reservation = tsr__heap_reservation(&r->heap, &like);
+                            .is_large = size != TSR__SMALL_SEGMENT}; /* mapped one by one */
+  uint32_t reservation = tsr__timeline_reservation(&r->heap, &like, address, size);
   r->now.reserved_bytes = tsr__sum_u64(r->now.reserved_bytes, size);
   return reservation != TSR_NONE && tsr__heap_map(&r->heap, reservation, address, size) &&
-         add_span(r, event, true, like.is_large);
+         add_span(r, event, &like, true);
 }
 
 /* End the spans, or the parts of spans, that an unmapped stretch covers; what is left of one is
@@ -354,8 +421,12 @@ static bool apply_unmap(replay *r, uint64_t event) {
     if (segment->is_gone || !segment->is_expandable || address < segment->address ||
         address - segment->address >= segment->size_bytes)
       continue;
-    unmapped = tsr__heap_unmap(&r->heap, i, address, size);
-    if (unmapped == UINT64_MAX) return false;
+    uint64_t bytes = tsr__heap_unmap(&r->heap, i, address, size);
+    if (bytes == UINT64_MAX) return false;
+    unmapped += bytes;
+    const tsr__heap_block *first = &r->heap.blocks.items[segment->first];
+    if (first->use == TSR__BLOCK_UNMAPPED && first->next == TSR_NONE)
+      tsr__heap_remove_segment(&r->heap, i); /* as PyTorch does */
   }
   if (unmapped != size) r->t->misfits[TSR__MISFIT_SEGMENT]++;
   r->now.reserved_bytes = tsr__drop_u64(r->now.reserved_bytes, unmapped);
@@ -370,7 +441,7 @@ static bool apply(replay *r, uint64_t event) {
   case TSR_ACTION_ALLOC: return apply_alloc(r, event);
   case TSR_ACTION_FREE_REQUESTED:
   case TSR_ACTION_FREE_COMPLETED:
-  case TSR_ACTION_FREE: apply_free(r, event, (tsr_action)r->t->events.action[event]); return true;
+  case TSR_ACTION_FREE: return apply_free(r, event, (tsr_action)r->t->events.action[event]);
   case TSR_ACTION_SEGMENT_ALLOC: return apply_segment_alloc(r, event);
   case TSR_ACTION_SEGMENT_FREE: return apply_segment_free(r, event);
   case TSR_ACTION_SEGMENT_MAP: return apply_map(r, event);
@@ -456,17 +527,27 @@ static bool run(replay *r) {
     if (event >= r->next_checkpoint && !checkpoint(r, (int64_t)event)) return false;
   }
   t->end = r->now;
+  if (t->recorded.peak_event >= 0)
+    t->recorded.peak_time_us = t->events.time_us[t->recorded.peak_event];
+  t->recorded.overall_bytes =
+      tsr__sum_u64(t->recorded.dynamic_peak_bytes, t->recorded.static_bytes);
   compare_final(r);
   return true;
 }
 
 int tsr__timeline_compute(const tsr_snapshot *snapshot, uint32_t device, bool checks_placement,
                           tsr__timeline *out, tsr_error *error) {
-  tsr__timeline timeline = {
-      .snapshot = snapshot, .events = tsr_snapshot_events(snapshot, device), .device = device};
-  replay r = {.t = &timeline, .fresh = TSR_NONE, .checks_placement = checks_placement};
+  tsr__timeline timeline = {.snapshot = snapshot,
+                            .events = tsr_snapshot_events(snapshot, device),
+                            .device = device,
+                            .recorded = {.peak_event = -1, .peak_time_us = TSR_TIME_NONE}};
+  replay r = {.t = &timeline,
+              .fresh = TSR_NONE,
+              .hint_event = UINT64_MAX,
+              .checks_placement = checks_placement};
   tsr__timeline_settings(snapshot, device, &timeline.settings);
   tsr__heap_init(&r.heap, &timeline.settings, checks_placement);
+  r.heap.has_open_ends = true;
   bool ok = timeline.events.count < TSR_NONE;
   timeline.allocation_of =
       ok ? tsr__realloc(NULL, (size_t)timeline.events.count, sizeof(uint32_t)) : NULL;

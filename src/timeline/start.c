@@ -7,7 +7,8 @@
  *
  * The size of a block that is freed inside the window is not written anywhere. It is the rounded
  * request, plus what PyTorch did not split off: in the large pool, outside expandable segments, no
- * free block is ever as small as 1 MiB, so a gap up to that behind a block belongs to it. */
+ * free block is ever as small as 1 MiB, so a gap up to that behind a block belongs to it. Behind
+ * others the replay sees what was not split off when the free memory there is first used. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -19,13 +20,14 @@ typedef struct starter {
   tsr__timeline *t;
   tsr__heap *heap;
   tsr__map *loose;
-  tsr__map first_event;            /* address -> first alloc or free event + 1 */
-  tsr__map first_segment_event;    /* segment address -> event + 1 */
+  tsr__map mentioned;           /* address of alloc or free events -> 0, or where all that happens
+                                   is that a free is requested: 1 + index of the found */
+  tsr__map first_segment_event; /* segment address -> event + 1 */
   TSR__VECTOR(tsr__initial) found; /* freed in the window first, then those of final blocks */
   size_t freed_count;
   TSR__VECTOR(uint64_t) known_bytes; /* of the found: size of the final block, 0 where unknown */
   TSR__VECTOR(tsr__span) ranges;     /* expandable memory before the window */
-  tsr__map told_bytes;               /* address -> size, of blocks that a trimmed file tells */
+  tsr__map told;                     /* address -> row of a block that a trimmed file tells */
   bool has_requests;                 /* the trace records free_requested at all */
 } starter;
 
@@ -36,8 +38,8 @@ static uint64_t bytes_setting(const tsr_snapshot *snapshot, const char *key) {
   return tsr_snapshot_setting(snapshot, key, NULL, &value) && value > 0 ? (uint64_t)value : 0;
 }
 
-/* Ascend adds 32 bytes to a request before rounding it; nothing in the file says so but its blocks.
- */
+/* Ascend adds 32 bytes to a request before rounding it, and knows no roundup_power2_divisions;
+ * nothing in the file says so but its blocks. */
 static uint64_t rounding_extra(const tsr_snapshot *snapshot, uint32_t device,
                                const tsr_allocator_settings *settings) {
   tsr_allocator_settings with_extra = *settings;
@@ -45,14 +47,28 @@ static uint64_t rounding_extra(const tsr_snapshot *snapshot, uint32_t device,
   const tsr_segment *segments = tsr_snapshot_segments(snapshot, &segment_count);
   const tsr_block *blocks = tsr_snapshot_blocks(snapshot, &block_count);
   with_extra.rounding_extra_bytes = 32;
+  for (int i = 0; i < TSR_ROUNDUP_SLOTS; i++)
+    if (settings->roundup_divisions[i] > 1) return 0;
   for (size_t s = 0; s < segment_count; s++)
     for (uint64_t b = 0; segments[s].device == device && b < segments[s].block_count; b++) {
       const tsr_block *block = &blocks[segments[s].first_block + b];
       if (block->state != TSR_BLOCK_ALLOCATED) continue;
+      uint64_t rounded = tsr__round_request(&with_extra, block->requested_bytes);
+      if (rounded > block->size_bytes) return 0; /* a block may be larger, never smaller */
       plain += tsr__round_request(settings, block->requested_bytes) == block->size_bytes;
-      extra += tsr__round_request(&with_extra, block->requested_bytes) == block->size_bytes;
+      extra += rounded == block->size_bytes;
     }
   return extra > plain ? 32 : 0;
+}
+
+/* Files without settings tell the mode by what it leaves. */
+static bool has_expandable(const tsr_snapshot *snapshot, uint32_t device) {
+  tsr_events events = tsr_snapshot_events(snapshot, device);
+  size_t count;
+  const tsr_segment *segments = tsr_snapshot_segments(snapshot, &count);
+  for (size_t i = 0; i < count; i++)
+    if (segments[i].device == device && segments[i].is_expandable) return true;
+  return events.count && memchr(events.action, TSR_ACTION_SEGMENT_MAP, (size_t)events.count);
 }
 
 void tsr__timeline_settings(const tsr_snapshot *snapshot, uint32_t device,
@@ -68,6 +84,8 @@ void tsr__timeline_settings(const tsr_snapshot *snapshot, uint32_t device,
     settings->garbage_collection_threshold = value;
   if (tsr_snapshot_setting(snapshot, "expandable_segments", NULL, &value))
     settings->expandable_segments = value != 0;
+  else
+    settings->expandable_segments = has_expandable(snapshot, device);
   for (int i = 0; i < TSR_ROUNDUP_SLOTS; i++)
     if (tsr_snapshot_setting(snapshot, "roundup_power2_divisions", slots[i], &value) && value > 0 &&
         value < 1e6)
@@ -77,41 +95,63 @@ void tsr__timeline_settings(const tsr_snapshot *snapshot, uint32_t device,
 
 /* ---- who was there ---- */
 
+/* Is a free requested that the next event does not complete? */
+static bool is_waiting_request(const tsr_events *events, uint64_t i) {
+  bool is_complete = i + 1 < events->count && events->action[i + 1] == TSR_ACTION_FREE_COMPLETED &&
+                     events->addr[i + 1] == events->addr[i];
+  return events->action[i] == TSR_ACTION_FREE_REQUESTED && !is_complete;
+}
+
 static bool note_event(starter *s, uint64_t i) {
   const tsr_events *events = &s->t->events;
-  bool added;
+  bool added, is_request = is_waiting_request(events, i);
   switch (events->action[i]) {
   case TSR_ACTION_FREE_REQUESTED: s->has_requests = true; break;
-  case TSR_ACTION_ALLOC:
   case TSR_ACTION_FREE_COMPLETED:
+    /* Mostly right behind its request, which was noted. */
+    if (i && events->action[i - 1] == TSR_ACTION_FREE_REQUESTED &&
+        events->addr[i - 1] == events->addr[i])
+      return true;
+    break;
+  case TSR_ACTION_ALLOC:
   case TSR_ACTION_FREE: break;
   case TSR_ACTION_SEGMENT_ALLOC:
   case TSR_ACTION_SEGMENT_FREE:
     return tsr__map_put(&s->first_segment_event, events->addr[i], i + 1, NULL) != NULL;
   default: return true;
   }
-  if (!tsr__map_put(&s->first_event, events->addr[i], i + 1, &added)) return false;
+  uint64_t *mention = tsr__map_put(&s->mentioned, events->addr[i], 0, &added);
+  if (!mention) return false;
+  if (!is_request) *mention = 0;
   if (!added || events->action[i] == TSR_ACTION_ALLOC) return true;
+  if (is_request) *mention = s->found.count + 1;
   tsr__initial initial = {.address = events->addr[i],
                           .requested_bytes = events->size[i],
                           .stack = TSR_NONE,
                           .is_waiting = events->action[i] == TSR_ACTION_FREE_COMPLETED};
-  const uint64_t *told = tsr__map_find(&s->told_bytes, initial.address);
+  const uint64_t *row = s->told.count ? tsr__map_find(&s->told, initial.address) : NULL;
+  const tsr_block *told = row ? &s->t->snapshot->blocks.items[*row] : NULL;
+  if (told) {
+    initial.stack = told->stack;
+    initial.is_waiting = told->state == TSR_BLOCK_PENDING_FREE;
+  }
   return TSR__VECTOR_PUSH(&s->found, initial) &&
-         TSR__VECTOR_PUSH(&s->known_bytes, told ? *told : 0);
+         TSR__VECTOR_PUSH(&s->known_bytes, told ? told->size_bytes : 0);
 }
 
 static bool note_told(starter *s) {
   size_t count;
   const tsr__value *told = tsr__snapshot_initial_blocks(s->t->snapshot, s->t->device, &count);
-  for (size_t i = 0; i + 1 < count; i += 2)
-    if (told[i].tag == TSR__INT && told[i + 1].tag == TSR__INT &&
-        !tsr__map_put(&s->told_bytes, told[i].u, told[i + 1].u, NULL))
-      return false;
+  for (size_t i = 0; i < count; i++) {
+    if (told[i].tag != TSR__BLOCK) continue;
+    uint64_t address = s->t->snapshot->blocks.items[told[i].id].address;
+    if (!tsr__map_put(&s->told, address, told[i].id, NULL)) return false;
+  }
   return true;
 }
 
-/* Final blocks that no event mentions were there all along. */
+/* Final blocks that no event mentions were there all along; so were those that wait for a stream
+ * since a free was requested. */
 static bool note_blocks(starter *s) {
   size_t segment_count, block_count;
   const tsr_segment *segments = tsr_snapshot_segments(s->t->snapshot, &segment_count);
@@ -120,7 +160,14 @@ static bool note_blocks(starter *s) {
     for (uint64_t b = 0; segments[k].device == s->t->device && b < segments[k].block_count; b++) {
       const tsr_block *block = &blocks[segments[k].first_block + b];
       if (block->state != TSR_BLOCK_ALLOCATED && block->state != TSR_BLOCK_PENDING_FREE) continue;
-      if (tsr__map_find(&s->first_event, block->address)) continue;
+      const uint64_t *mention = tsr__map_find(&s->mentioned, block->address);
+      if (mention && *mention) {
+        s->known_bytes.items[*mention - 1] = block->size_bytes;
+        s->found.items[*mention - 1].stack = block->stack;
+      }
+      if (mention) continue;
+      if (block->state == TSR_BLOCK_ALLOCATED)
+        s->t->recorded.static_bytes = tsr__sum_u64(s->t->recorded.static_bytes, block->size_bytes);
       tsr__initial initial = {.address = block->address,
                               .requested_bytes = block->requested_bytes,
                               .stack = block->stack,
@@ -134,7 +181,7 @@ static bool note_blocks(starter *s) {
 
 /* ---- segments before the window ---- */
 
-static uint32_t default_pool(const tsr__timeline *t) {
+uint32_t tsr__timeline_default_pool(const tsr__timeline *t) {
   size_t count;
   const tsr_segment *segments = tsr_snapshot_segments(t->snapshot, &count);
   for (size_t i = 0; i < count; i++) {
@@ -181,7 +228,7 @@ static bool add_final_segments(starter *s) {
  * only its size tells the pool: the small pool's are 2 MiB, and no others. */
 static bool add_freed_segments(starter *s) {
   const tsr_events *events = &s->t->events;
-  uint32_t pool = default_pool(s->t);
+  uint32_t pool = tsr__timeline_default_pool(s->t);
   for (uint64_t i = 0; i < events->count; i++) {
     if (events->action[i] != TSR_ACTION_SEGMENT_FREE || !events->size[i]) continue;
     if (*tsr__map_find(&s->first_segment_event, events->addr[i]) != i + 1) continue;
@@ -200,21 +247,33 @@ static bool add_freed_segments(starter *s) {
 
 /* ---- expandable memory, undone from the end ---- */
 
+static bool touches(const tsr__span *a, const tsr__span *b) {
+  return a->address + a->size_bytes == b->address || b->address + b->size_bytes == a->address;
+}
+
+static void join(tsr__span *range, const tsr__span *beside) {
+  if (beside->address < range->address) range->address = beside->address;
+  range->size_bytes += beside->size_bytes;
+}
+
+/* What was unmapped continues what lies directly beside it, before and behind: of whatever class
+ * that is, and pool, where the event does not tell (TSR_NONE). */
 static bool range_add(starter *s, tsr__span range) {
+  tsr__span *whole = NULL;
   for (size_t i = 0; i < s->ranges.count; i++) {
     tsr__span *old = &s->ranges.items[i];
-    if (old->stream != range.stream || old->is_large != range.is_large) continue;
-    if (old->address + old->size_bytes == range.address) {
-      old->size_bytes += range.size_bytes;
-      return true;
-    }
-    if (range.address + range.size_bytes == old->address) {
-      old->address = range.address;
-      old->size_bytes += range.size_bytes;
-      return true;
+    bool is_same_pool = range.pool == TSR_NONE || old->pool == range.pool;
+    if (!old->size_bytes || old->stream != range.stream || !is_same_pool) continue;
+    if (!whole && touches(old, &range)) {
+      whole = old;
+      join(whole, &range);
+    } else if (whole && old->is_large == whole->is_large && touches(old, whole)) {
+      join(whole, old);
+      old->size_bytes = 0;
     }
   }
-  return TSR__VECTOR_PUSH(&s->ranges, range);
+  if (range.pool == TSR_NONE) range.pool = tsr__timeline_default_pool(s->t);
+  return whole || TSR__VECTOR_PUSH(&s->ranges, range);
 }
 
 static bool range_remove(starter *s, uint64_t address, uint64_t size_bytes) {
@@ -235,7 +294,6 @@ static bool range_remove(starter *s, uint64_t address, uint64_t size_bytes) {
 
 static bool undo_ranges(starter *s) {
   const tsr_events *events = &s->t->events;
-  uint32_t pool = default_pool(s->t);
   for (uint64_t i = events->count; i--;) {
     bool ok = true;
     if (!events->size[i] || events->addr[i] > UINT64_MAX - events->size[i]) continue;
@@ -247,7 +305,7 @@ static bool undo_ranges(starter *s) {
                                     .birth = TSR_NONE,
                                     .death = TSR_NONE,
                                     .stream = tsr_id_at(events->stream, i),
-                                    .pool = pool,
+                                    .pool = tsr_id_at(events->pool, i),
                                     .is_large = events->size[i] % TSR__LARGE_SEGMENT == 0,
                                     .is_expandable = true});
     if (!ok) return false;
@@ -255,13 +313,48 @@ static bool undo_ranges(starter *s) {
   return true;
 }
 
+static int compare_spans(const void *a, const void *b) {
+  const tsr__span *x = a, *y = b;
+  return (x->address > y->address) - (x->address < y->address);
+}
+
+uint32_t tsr__timeline_reservation(tsr__heap *heap, const tsr__heap_segment *like, uint64_t address,
+                                   uint64_t size_bytes) {
+  uint32_t nearest = TSR_NONE;
+  uint64_t from = 0, to = 0, shortest = UINT64_MAX;
+  for (uint32_t i = 0; i < heap->segments.count; i++) {
+    const tsr__heap_segment *s = &heap->segments.items[i];
+    if (s->is_gone || !s->is_expandable || s->stream != like->stream || s->pool != like->pool ||
+        s->is_large != like->is_large)
+      continue;
+    uint64_t begin = address < s->address ? address + size_bytes : s->address + s->size_bytes;
+    uint64_t end = address < s->address ? s->address : address;
+    if (end < begin) begin = end; /* it covers the address already */
+    if (end - begin >= shortest) continue;
+    nearest = i;
+    shortest = end - begin;
+    from = begin;
+    to = end;
+  }
+  for (uint32_t i = 0; from < to && i < heap->segments.count; i++) {
+    const tsr__heap_segment *s = &heap->segments.items[i];
+    if (!s->is_gone && s->address < to && s->address + s->size_bytes > from) nearest = TSR_NONE;
+  }
+  if (nearest != TSR_NONE) return nearest;
+  return tsr__heap_add_reservation(heap, address, size_bytes, like);
+}
+
+/* From the lowest address, so that what lies between two ranges is known with the second. */
 static bool add_ranges(starter *s) {
+  if (s->ranges.count)
+    qsort(s->ranges.items, s->ranges.count, sizeof *s->ranges.items, compare_spans);
   for (size_t i = 0; i < s->ranges.count; i++) {
     const tsr__span *range = &s->ranges.items[i];
     tsr__heap_segment like = {
         .stream = range->stream, .pool = range->pool, .is_large = range->is_large};
     if (!range->size_bytes) continue;
-    uint32_t reservation = tsr__heap_reservation(s->heap, &like);
+    uint32_t reservation =
+        tsr__timeline_reservation(s->heap, &like, range->address, range->size_bytes);
     if (reservation == TSR_NONE ||
         !tsr__heap_map(s->heap, reservation, range->address, range->size_bytes) ||
         !TSR__VECTOR_PUSH(&s->t->spans, *range))
@@ -277,11 +370,6 @@ static int compare_addresses(const void *a, const void *b) {
   return (x->address > y->address) - (x->address < y->address);
 }
 
-static int compare_spans(const void *a, const void *b) {
-  const tsr__span *x = a, *y = b;
-  return (x->address > y->address) - (x->address < y->address);
-}
-
 /* The bytes an initial block counts with: those of the final block, or the rounded request. */
 static uint64_t counted_bytes(const starter *s, size_t index) {
   uint64_t known = s->known_bytes.items[index];
@@ -293,10 +381,18 @@ static uint64_t counted_bytes(const starter *s, size_t index) {
 static uint64_t unsplit_bytes(const starter *s, const tsr__span *span, size_t index, uint64_t size,
                               uint64_t room) {
   bool may_have = !s->known_bytes.items[index] && span->is_large && !span->is_expandable;
-  return may_have && size < room && room - size <= TSR__SMALL_MAX ? room - size : 0;
+  may_have = may_have && size < room && room - size <= tsr__largest_rest(&s->t->settings, size);
+  return may_have ? room - size : 0;
 }
 
-/* Turn [address, + size) of free memory into a block owned by `allocation`. */
+static bool has_room(const tsr__heap_block *block, uint64_t address, uint64_t size) {
+  return block->use == TSR__BLOCK_FREE && block->address <= address &&
+         address - block->address < block->size_bytes &&
+         size <= block->size_bytes - (address - block->address);
+}
+
+/* Turn [address, + size) of free memory into a block owned by `allocation`. Where segments of a
+ * broken file overlap there may be no such memory: the allocation counts as loose then. */
 static bool place(starter *s, uint64_t address, uint64_t size, uint32_t allocation,
                   uint32_t *inside) {
   tsr__heap *heap = s->heap;
@@ -304,6 +400,10 @@ static bool place(starter *s, uint64_t address, uint64_t size, uint32_t allocati
   while (block != TSR_NONE &&
          heap->blocks.items[block].address + heap->blocks.items[block].size_bytes <= address)
     block = heap->blocks.items[block].next;
+  if (block == TSR_NONE || !has_room(&heap->blocks.items[block], address, size)) {
+    s->t->misfits[TSR__MISFIT_ALLOC_OUTSIDE]++;
+    return tsr__map_put(s->loose, address, allocation, NULL);
+  }
   const tsr__initial *initial = &s->t->initial.items[allocation];
   if (heap->blocks.items[block].address < address)
     block = tsr__heap_cut(heap, block, address - heap->blocks.items[block].address);
@@ -352,8 +452,7 @@ static bool fill_span(starter *s, const tsr__span *span, const tsr__initial **or
     uint32_t allocation = (uint32_t)s->t->initial.count;
     tsr__initial placed = *initial;
     placed.unsplit_bytes = unsplit_bytes(s, span, index, size, room);
-    if (inside == TSR_NONE || !TSR__VECTOR_PUSH(&s->t->initial, placed) ||
-        !TSR__VECTOR_PUSH(&s->t->block_bytes, size) ||
+    if (!TSR__VECTOR_PUSH(&s->t->initial, placed) || !TSR__VECTOR_PUSH(&s->t->block_bytes, size) ||
         !place(s, initial->address, size + placed.unsplit_bytes, allocation, &inside))
       return false;
   }
@@ -380,6 +479,8 @@ static bool place_all(starter *s) {
   bool ok = true;
   for (size_t i = 0; ok && i < s->t->spans.count; i++) {
     const tsr__span *span = &s->t->spans.items[i];
+    bool overlaps = i && span->address - span[-1].address < span[-1].size_bytes;
+    s->t->misfits[TSR__MISFIT_SEGMENT] += overlaps;
     while (ok && next < count && order[next]->address < span->address)
       ok = add_loose(s, order[next++]);
     if (ok) ok = fill_span(s, span, order, count, &next);
@@ -398,11 +499,11 @@ int tsr__timeline_start(tsr__timeline *timeline, tsr__heap *heap, tsr__map *loos
        undo_ranges(&s) && add_ranges(&s);
   /* Without free_requested in the trace nothing tells a waiting block from a live one. */
   for (size_t i = 0; i < s.freed_count; i++)
-    if (!s.has_requests) s.found.items[i].is_waiting = false;
+    if (!s.has_requests && !s.known_bytes.items[i]) s.found.items[i].is_waiting = false;
   ok = ok && place_all(&s);
-  tsr__map_release(&s.first_event);
+  tsr__map_release(&s.mentioned);
   tsr__map_release(&s.first_segment_event);
-  tsr__map_release(&s.told_bytes);
+  tsr__map_release(&s.told);
   TSR__VECTOR_FREE(&s.found);
   TSR__VECTOR_FREE(&s.known_bytes);
   TSR__VECTOR_FREE(&s.ranges);

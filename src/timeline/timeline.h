@@ -41,7 +41,7 @@ typedef enum tsr__misfit {
 /* An allocation from before the window. */
 typedef struct tsr__initial {
   uint64_t address, requested_bytes;
-  uint64_t unsplit_bytes; /* inferred: of its block beyond block_bytes */
+  uint64_t unsplit_bytes; /* inferred: of its block beyond block_bytes; 0 where nothing tells */
   uint32_t stack;         /* of its block, where that lived to the end; else TSR_NONE */
   bool is_waiting;        /* its free had been requested already */
 } tsr__initial;
@@ -83,6 +83,9 @@ typedef struct tsr__timeline {
   int64_t requested_event, allocated_event, active_event, reserved_event; /* of the maxima */
   tsr_totals at_peak; /* the four totals at allocated_event */
 
+  tsr_recorded recorded;        /* what the trace alone says, counted from zero */
+  uint64_t frees_without_alloc; /* free_completed of what the trace did not see allocated */
+
   TSR__VECTOR(tsr__checkpoint) checkpoints;
   TSR__VECTOR(uint32_t) live_ids;
 
@@ -116,6 +119,15 @@ tsr_totals tsr__timeline_totals(const tsr__timeline *timeline, int64_t event,
 bool tsr__span_is_there(const tsr__span *span, int64_t event);
 
 /* ---- between the files of the room ---- */
+
+/* The snapshot's id of the default pool, or TSR_NONE where no segment is of it. */
+uint32_t tsr__timeline_default_pool(const tsr__timeline *timeline);
+
+/* The reservation that memory mapped at an address belongs to: the nearest of its stream, pool and
+ * class, unless something else lies between; else a new one. TSR_NONE when out of memory. Linear
+ * in segments. */
+uint32_t tsr__timeline_reservation(tsr__heap *heap, const tsr__heap_segment *like, uint64_t address,
+                                   uint64_t size_bytes);
 
 /* Fill settings, initial allocations and spans, and the heap as it was before the first event; a
  * block's owner is its allocation. Allocations outside every segment go to `loose` (address ->

@@ -13,11 +13,21 @@ import subprocess
 import sys
 
 SHARED = pathlib.Path(__file__).resolve().parents[3] / 'shared'
+# Files that contradict themselves: their traces cannot be replayed to their segments.
+CONTRADICTORY = ('hand-edited-trace.pickle', 'synthetic-mosaic-sample.pickle')
+# Here blocks wait for another stream. The independent replay counts them as allocated; PyTorch, and
+# the segments' own allocated_size, count them as active only.
+WAITING = ('private-pools-no-trace.pickle',)
+# What mosaic_get_memory_usage says of train-ctx1024-torch2.11.pickle: an allocation, an action of
+# it, and the GiB that the trace has taken by then, counted from zero.
+USAGE_FILE = 'train-ctx1024-torch2.11.pickle'
+USAGE = re.compile(r"at '(\w+): (\w+)' - ([\d.]+) GiB")
 
 
-def run(tessera, command, path):
+def run(tessera, command, path, *options):
     """The parsed JSON of one command, or its error as text."""
-    done = subprocess.run([tessera, command, '--json', '--top', '0', path], capture_output=True)
+    done = subprocess.run([tessera, command, '--json', '--top', '0', *options, path],
+                          capture_output=True, check=False)
     if done.returncode != 0:
         raise AssertionError(f'{command}: exit {done.returncode}: {done.stderr.decode()}')
     return json.loads(done.stdout)
@@ -35,8 +45,31 @@ def expect(what, got, want):
         raise AssertionError(f'{what}: got {got}, want {want}')
 
 
+def expect_totals(what, got, want, name):
+    for kind, value in want.items():
+        key = 'active' if kind == 'allocated' and name in WAITING else kind
+        expect(f'{what} {kind}', got[f'{key}_bytes'], value)
+
+
+def check_replay(answer, device, want):
+    """Everything where the rules of the allocator put it, or else a warning that says so."""
+    replay = device['replay']
+    if want['file'] in CONTRADICTORY:
+        if not answer['warnings']:
+            raise AssertionError('nothing warns of the contradictions')
+        return
+    expect('warnings', answer['warnings'], [])
+    expect('reused', replay['reused_matched'], replay['reused'])
+    expect('new segments', replay['segments_matched'], replay['segments_new'])
+    expect('final blocks', replay['final_blocks'], want['final_blocks'])
+    expect('final blocks matched', replay['final_matched'], want['final_blocks_same'])
+
+
 def check_info(tessera, path, want):
-    got = device_of(run(tessera, 'info', path), want['device'])
+    answer = run(tessera, 'info', path)
+    got = device_of(answer, want['device'])
+    expect_totals('end', got['end'], want['end'], want['file'])
+    check_replay(answer, got, want)
     for key in ('events', 'segments', 'blocks', 'actions'):
         expect(key, got[key], want[key])
     expect('stacks', got['stacks'], want['distinct_stacks'])
@@ -48,6 +81,46 @@ def check_peak(tessera, path, want):
     expect('dynamic peak', recorded['dynamic_peak_bytes'], want['dynamic_peak'])
     expect('static', recorded['static_bytes'], want['static'])
     expect('overall', recorded['overall_bytes'], want['dynamic_peak'] + want['static'])
+    for key, theirs in (('start', 'start'), ('end', 'end'), ('maxima', 'peak')):
+        expect_totals(key, got[key], want[theirs], want['file'])
+    expect('peak event', got['peak']['event'], want['peak_event']['allocated'])
+
+
+def check_maxima_events(tessera, path, want):
+    """After the event where each total is largest for the first time, and not before."""
+    for kind, event in want['peak_event'].items():
+        if want['file'] in WAITING and kind == 'allocated':
+            continue
+        at = device_of(run(tessera, 'at', path, '--event', str(event)), want['device'])
+        expect(f'{kind} at its maximum', at[f'{kind}_bytes'], want['peak'][kind])
+        if event < 0:
+            continue
+        at = device_of(run(tessera, 'at', path, '--event', str(event - 1)), want['device'])
+        if at[f'{kind}_bytes'] >= want['peak'][kind]:
+            raise AssertionError(f'{kind} is as large before event {event}')
+
+
+def check_whatif(tessera, path, want):
+    """The model, asked again under the recorded settings, ends with the recorded segments."""
+    got = device_of(run(tessera, 'whatif', path, '--set', 'max_split_size_mb:512'), want['device'])
+    expect('segments recorded', got['segments_recorded'], want['segments'])
+    expect('segments reproduced', got['segments_reproduced'], want['segments'])
+    recorded = [entry for entry in got['runs'] if entry['recorded']]
+    expect('peak', recorded[0]['peak_reserved_bytes'], want['peak']['reserved'])
+
+
+def check_usage(tessera, path, usage):
+    """The state at an allocation, less what was there before the trace, is Mosaic's."""
+    action, allocation, size = usage
+    at = run(tessera, 'at', path, '--alloc', allocation, '--action', action)['devices'][0]
+    start = run(tessera, 'at', path, '--event', '-1')['devices'][0]
+    live = sum(stack['bytes'] for stack in at['stacks'])
+    expect('requested', live, at['requested_bytes'])
+    own = [stack['bytes'] for stack in at['stacks'] if stack['frames']]
+    taken = sum(own)
+    expect('GiB taken', taken / 2**30, float(size))
+    if start['requested_bytes'] < live - taken:
+        raise AssertionError('more is left of before than there was')
 
 
 def mosaic_size(size):
@@ -75,10 +148,19 @@ def tests(tessera):
         label = f'{name} device {want["device"]}'
         yield f'info {label}', lambda path=path, want=want: check_info(tessera, path, want)
         yield f'peak {label}', lambda path=path, want=want: check_peak(tessera, path, want)
+        yield f'maxima {label}', lambda path=path, want=want: check_maxima_events(
+            tessera, path, want)
+        if name not in CONTRADICTORY:
+            yield f'whatif {label}', lambda path=path, want=want: check_whatif(tessera, path, want)
         out = SHARED / 'expected' / 'mosaic' / name.rsplit('.', 1)[0] / 'profile-categories.out'
         if out.exists():
             yield f'categories {label}', lambda path=path, out=out: check_categories(
                 tessera, path, out)
+    for said in sorted((SHARED / 'expected' / 'mosaic' / '_at').glob('usage-*.err')):
+        usage = USAGE.search(said.read_text()).groups()
+        path = str(SHARED / 'snapshots' / USAGE_FILE)
+        yield f'usage {usage[0]} {usage[1]}', lambda path=path, usage=usage: check_usage(
+            tessera, path, usage)
 
 
 def main():

@@ -119,8 +119,7 @@ void model_free(model_trace *m, uint32_t allocation, uint32_t used_on) {
   model_call call = {.kind = MODEL_FREE, .allocation = allocation, .used_on = used_on};
   uint64_t address = m->address.items[allocation];
   begin_call(m);
-  if (used_on)
-    assert_int_equal(tsr_allocator_record_stream(m->allocator, address, used_on - 1), 0);
+  if (used_on) assert_int_equal(tsr_allocator_record_stream(m->allocator, address, used_on - 1), 0);
   assert_int_equal(tsr_allocator_free(m->allocator, address), 0);
   m->address.items[allocation] = 0;
   check_totals(m);
@@ -224,7 +223,7 @@ void model_random(model_trace *m, const model_program *program) {
     if (one_in(m, 100)) goal = below(m, target);
     if (one_in(m, program->capture_one_in)) toggle_capture(m);
     if (one_in(m, program->empty_one_in) && !m->capture_depth) model_empty(m);
-    if (program->pools && one_in(m, 200)) toggle_pool(m, program);
+    if (program->ends_pools && one_in(m, 200)) toggle_pool(m, program);
     if (program->wait_one_in && one_in(m, 10)) model_complete(m, below(m, program->streams + 1));
     if (m->now.live_count < goal + below(m, 8) || !m->now.live_count)
       take_one(m, program);
@@ -282,17 +281,16 @@ static void put_segment(void *context, const tsr_allocator_segment *segment) {
   if (w->has_segments) tsr__buffer_text(w->out, w->has_blocks ? "]},\n" : ",\n");
   w->has_segments = true;
   w->has_blocks = false;
-  tsr__buffer_printf(
-      w->out,
-      "{\"device\": %" PRIu32 ", \"address\": %" PRIu64 ", \"total_size\": %" PRIu64
-      ", \"allocated_size\": %" PRIu64 ", \"active_size\": %" PRIu64
-      ", \"requested_size\": %" PRIu64 ", \"stream\": %" PRIu64
-      ", \"segment_type\": \"%s\", \"segment_pool_id\": [%" PRIu64 ", %" PRIu64
-      "], \"is_expandable\": %s, \"frames\": [], \"blocks\": [",
-      w->device, segment->address, segment->total_bytes, segment->allocated_bytes,
-      segment->active_bytes, segment->requested_bytes, segment->stream,
-      segment->is_large ? "large" : "small", segment->pool.first, segment->pool.second,
-      segment->is_expandable ? "true" : "false");
+  tsr__buffer_printf(w->out,
+                     "{\"device\": %" PRIu32 ", \"address\": %" PRIu64 ", \"total_size\": %" PRIu64
+                     ", \"allocated_size\": %" PRIu64 ", \"active_size\": %" PRIu64
+                     ", \"requested_size\": %" PRIu64 ", \"stream\": %" PRIu64
+                     ", \"segment_type\": \"%s\", \"segment_pool_id\": [%" PRIu64 ", %" PRIu64
+                     "], \"is_expandable\": %s, \"frames\": [], \"blocks\": [",
+                     w->device, segment->address, segment->total_bytes, segment->allocated_bytes,
+                     segment->active_bytes, segment->requested_bytes, segment->stream,
+                     segment->is_large ? "large" : "small", segment->pool.first,
+                     segment->pool.second, segment->is_expandable ? "true" : "false");
 }
 
 static void put_block(void *context, const tsr_allocator_block *block) {
@@ -301,8 +299,8 @@ static void put_block(void *context, const tsr_allocator_block *block) {
   if (w->has_blocks) tsr__buffer_text(w->out, ",\n");
   w->has_blocks = true;
   tsr__buffer_printf(w->out,
-                     "{\"address\": %" PRIu64 ", \"size\": %" PRIu64 ", \"requested_size\": %" PRIu64
-                     ", \"state\": \"%s\", ",
+                     "{\"address\": %" PRIu64 ", \"size\": %" PRIu64
+                     ", \"requested_size\": %" PRIu64 ", \"state\": \"%s\", ",
                      block->address, block->size_bytes, block->requested_bytes,
                      states[block->state]);
   put_frames(w->out, block->state == TSR_BLOCK_INACTIVE ? TSR_NONE : block->owner);

@@ -40,25 +40,26 @@ typedef enum model_call_kind {
 /* What the allocator was asked, to ask another one the same. */
 typedef struct model_call {
   model_call_kind kind;
-  uint32_t allocation;      /* MALLOC numbers them from 0; FREE names one */
-  uint32_t used_on;         /* FREE: the stream that used it, plus 1; 0 for none */
-  uint64_t bytes, stream;   /* MALLOC; COMPLETE: the stream */
-  tsr_pool pool;            /* MALLOC */
-  uint64_t event;           /* MALLOC: its alloc event, where `is_served` */
+  uint32_t allocation;    /* MALLOC numbers them from 0; FREE names one */
+  uint32_t used_on;       /* FREE: the stream that used it, plus 1; 0 for none */
+  uint64_t bytes, stream; /* MALLOC; COMPLETE: the stream */
+  tsr_pool pool;          /* MALLOC */
+  uint64_t event;         /* MALLOC: its alloc event, where `is_served` */
   bool is_served;
 } model_call;
 
 /* What a random trace is made of. Zeroed fields are features left out. */
 typedef struct model_program {
-  const char *conf;               /* PYTORCH_CUDA_ALLOC_CONF */
-  uint64_t rounding_extra_bytes;  /* as Ascend adds */
+  const char *conf;              /* PYTORCH_CUDA_ALLOC_CONF */
+  uint64_t rounding_extra_bytes; /* as Ascend adds */
   uint64_t capacity_bytes, memory_limit_bytes;
-  uint64_t largest_bytes; /* of a request; 0 = 24 MiB */
+  uint64_t largest_bytes;           /* of a request; 0 = 24 MiB */
   uint32_t operations, live_target; /* 0 = 60 live allocations */
   uint32_t seed;
-  uint32_t streams;      /* foreign ones; the default stream is always there */
-  uint32_t wait_one_in;  /* so many frees one is of a block that another stream used */
-  uint32_t pools;        /* private ones */
+  uint32_t streams;     /* foreign ones; the default stream is always there */
+  uint32_t wait_one_in; /* so many frees one is of a block that another stream used */
+  uint32_t pools;       /* private ones */
+  bool ends_pools;      /* now and then they lose their users, so that their memory may go */
   uint32_t capture_one_in, empty_one_in; /* operations */
 } model_program;
 
@@ -97,9 +98,9 @@ void model_release(model_trace *m);
 /* ---- as a snapshot ---- */
 
 typedef struct model_form {
-  uint64_t cut_events;   /* the first so many were lost: a late recording or a full ring */
-  bool drops_pool_id;    /* of events, as releases before 2.12 do */
-  bool drops_settings;   /* as old releases and Ascend do */
+  uint64_t cut_events;       /* the first so many were lost: a late recording or a full ring */
+  bool drops_pool_id;        /* of events, as releases before 2.12 do */
+  bool drops_settings;       /* as old releases and Ascend do */
   const char *more_segments; /* JSON of further segments, each with a comma before it */
 } model_form;
 

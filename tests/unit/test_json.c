@@ -5,58 +5,12 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "test_support.h"
+#include "snapshot_support.h"
 
-/* ---- reading a text, whole or through a narrow window ---- */
-
-typedef struct slow_stream {
-  tsr__stream base;
-  const char *data;
-  size_t size, chunk;
-} slow_stream;
-
-static ptrdiff_t slow_read(tsr__stream *stream, unsigned char *buffer, size_t size,
-                           tsr_error *error) {
-  (void)error;
-  slow_stream *slow = (slow_stream *)stream;
-  if (size > slow->chunk) size = slow->chunk;
-  if (size > slow->size) size = slow->size;
-  if (size) memcpy(buffer, slow->data, size);
-  slow->data += size;
-  slow->size -= size;
-  return (ptrdiff_t)size;
-}
-
-static void slow_close(tsr__stream *stream) {
-  (void)stream;
-}
-
-/* `chunk` bytes at a time; 0: all at once, from a copy without a byte to spare. */
+/* `chunk` bytes at a time; 0: all at once. */
 static int read_chunks(const char *text, size_t size, size_t chunk, const tsr_limits *limits,
                        tsr_snapshot **out, tsr_error *error) {
-  slow_stream slow = {{.read = slow_read, .close = slow_close}, text, size, chunk};
-  tsr__source source;
-  char *copy = tsr__realloc(NULL, size ? size : 1, 1);
-  assert_non_null(copy);
-  if (size) memcpy(copy, text, size);
-  if (chunk)
-    assert_int_equal(tsr__source_open(&source, &slow.base, error), 0);
-  else
-    tsr__source_memory(&source, copy, size);
-  tsr_snapshot *snapshot = tsr__snapshot_new();
-  assert_non_null(snapshot);
-  tsr_limits all = tsr__limits_or_default(limits);
-  tsr__assembler assembler;
-  tsr__assembler_init(&assembler, snapshot, &all);
-  int status = tsr__json_read(&source, &assembler, NULL, size, error);
-  tsr__assembler_release(&assembler);
-  tsr__source_close(&source);
-  tsr__free(copy);
-  if (status)
-    tsr_snapshot_free(snapshot);
-  else
-    *out = snapshot;
-  return status;
+  return read_in_chunks(tsr__json_read, text, size, chunk, limits, out, error);
 }
 
 static tsr_snapshot *read_text(const char *text) {
@@ -66,20 +20,6 @@ static tsr_snapshot *read_text(const char *text) {
   if (status) print_error("%s\n%s\n", text, error.message);
   assert_int_equal(status, 0);
   return snapshot;
-}
-
-static uint64_t warned(const tsr_snapshot *snapshot, const char *code) {
-  size_t count;
-  const tsr_warning *warnings = tsr_snapshot_warnings(snapshot, &count);
-  for (size_t i = 0; i < count; i++)
-    if (!strcmp(warnings[i].code, code)) return warnings[i].count;
-  return 0;
-}
-
-static void assert_text(const tsr_snapshot *snapshot, uint32_t string, const char *expected) {
-  tsr_text text = tsr_snapshot_string(snapshot, string);
-  assert_int_equal(text.size_bytes, strlen(expected));
-  assert_memory_equal(text.data, expected, text.size_bytes);
 }
 
 /* ---- single values ---- */
@@ -285,39 +225,6 @@ static void reads_a_snapshot(void **state) {
   tsr_snapshot_warnings(snapshot, &count);
   assert_int_equal(count, 0);
   tsr_snapshot_free(snapshot);
-}
-
-#define ASSERT_SAME_TABLE(a, b, items, count) \
-  assert_memory_equal((a)->items, (b)->items, (size_t)(count) * sizeof *(a)->items)
-
-static void assert_same_ids(const tsr__intern *a, const tsr__intern *b) {
-  assert_int_equal(a->count, b->count);
-  for (uint32_t i = 0; i < a->count; i++) {
-    assert_int_equal(a->items[i].size_bytes, b->items[i].size_bytes);
-    assert_memory_equal(a->items[i].data, b->items[i].data, a->items[i].size_bytes);
-  }
-}
-
-static void assert_same(const tsr_snapshot *a, const tsr_snapshot *b) {
-  assert_same_ids(&a->strings, &b->strings);
-  assert_same_ids(&a->frames, &b->frames);
-  assert_same_ids(&a->stacks, &b->stacks);
-  assert_same_ids(&a->pools, &b->pools);
-  assert_int_equal(a->events.count, b->events.count);
-  uint64_t count = a->events.count;
-  ASSERT_SAME_TABLE(&a->events, &b->events, action, count);
-  ASSERT_SAME_TABLE(&a->events, &b->events, addr, count);
-  ASSERT_SAME_TABLE(&a->events, &b->events, size, count);
-  ASSERT_SAME_TABLE(&a->events, &b->events, time_us, count);
-  ASSERT_SAME_TABLE(&a->events, &b->events, stack, count);
-  assert_int_equal(a->blocks.count, b->blocks.count);
-  for (size_t i = 0; i < a->blocks.count; i++)
-    assert_int_equal(a->blocks.items[i].stack, b->blocks.items[i].stack);
-  assert_int_equal(a->segments.count, b->segments.count);
-  assert_int_equal(a->annotations.count, b->annotations.count);
-  assert_int_equal(a->loose_values.count, b->loose_values.count);
-  assert_int_equal(a->extras.count, b->extras.count);
-  assert_memory_equal(a->tally, b->tally, sizeof a->tally);
 }
 
 /* Values of every kind, cut everywhere by a window that begins with a few bytes. */

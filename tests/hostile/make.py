@@ -1,0 +1,534 @@
+#!/usr/bin/env python3
+"""make.py FOLDER: writes the hostile files, what a stranger could send, and prints their names; those
+of which nothing is expected but that they do no harm (run.py) begin with "any-". The same Python
+writes the same files.
+
+Whoever executes one of these files creates the file named by CANARY in the current folder."""
+import base64
+import gzip
+import io
+import itertools
+import json
+import lzma
+import pathlib
+import pickle
+import random
+import struct
+import sys
+import zipfile
+
+sys.dont_write_bytecode = True
+import spell  # noqa: E402
+from spell import (PROTO, STOP,  # noqa: E402
+                   block, call, dict_of, event, frame, list_of, number, real, segment,
+                   snapshot, text, top)
+
+CANARY = 'was-executed'
+COMMAND = text(f'touch {CANARY}')
+LINE = f'touch {CANARY}'.encode()
+SYSTEM = text('os') + text('system') + b'\x93'
+EVIL = SYSTEM + COMMAND + b'\x85R'
+
+# ---- 1. attempts to have code executed ----
+
+
+def execution_alone():
+    """The whole file is the attempt."""
+    yield 'global-reduce', b'\x80\x02cos\nsystem\n' + COMMAND + b'\x85R.'
+    yield 'global-protocol-0', b'(S\'' + LINE + b'\'\ncos\nsystem\n(S\'' + LINE + b'\'\ntR.'
+    yield 'stack-global', PROTO + EVIL + STOP
+    yield 'posix', PROTO + call('posix', 'system', COMMAND) + STOP
+    yield 'eval', PROTO + call('builtins', 'eval', text(f'open("{CANARY}","w")')) + STOP
+    yield 'exec-builtin', b'\x80\x02c__builtin__\nexec\n' + text(f'open("{CANARY}","w")') + b'\x85R.'
+    yield 'import', PROTO + call('builtins', '__import__', text('antigravity')) + STOP
+    yield 'popen', PROTO + call('subprocess', 'Popen', list_of(text('touch'), text(CANARY))) + STOP
+    yield 'inst', b"(S'" + LINE + b"'\nios\nsystem\n."
+    yield 'obj', b"(cos\nsystem\nS'" + LINE + b"'\no."
+    yield 'newobj', PROTO + text('subprocess') + text('Popen') + b'\x93' + COMMAND + b'\x85\x81.'
+    yield 'newobj-ex', (PROTO + text('subprocess') + text('Popen') + b'\x93' + COMMAND + b'\x85' +
+                        dict_of({'shell': b'\x88'}) + b'\x92.')
+    yield 'build', PROTO + call('types', 'SimpleNamespace') + dict_of({'x': EVIL}) + b'b.'
+    yield 'build-slots', (PROTO + call('types', 'SimpleNamespace') + b'N' +
+                          dict_of({'__setstate__': SYSTEM}) + b'\x86b' + COMMAND + b'b.')
+    yield 'persid', b'\x80\x02Ptouch ' + CANARY.encode() + b'\n.'
+    yield 'binpersid', PROTO + COMMAND + b'Q.'
+    yield 'ext1', b'\x80\x02\x82\x01)R.'
+    yield 'ext2', b'\x80\x02\x83\x01\x00)R.'
+    yield 'ext4', b'\x80\x02\x84\x01\x00\x00\x00)R.'
+    yield 'buffers', PROTO + b'\x97\x98.'
+    yield 'partial', PROTO + call('functools', 'partial', SYSTEM, COMMAND) + b')R.'
+    yield 'memo-call', PROTO + SYSTEM + b'\x940' + b'h\x00' + COMMAND + b'\x85R.'
+    yield 'reduce-twice', PROTO + EVIL + b'0' + EVIL + STOP
+    yield 'name-long', PROTO + call('m' * 100000, 'n' * 100000) + STOP
+    yield 'name-controls', PROTO + call('a\x1b[31m\nb', 'c\x00d') + STOP
+    yield 'name-numbers', PROTO + number(1) + number(2) + b'\x93)R.'
+    yield 'name-empty', PROTO + call('', '') + STOP
+    yield 'attribute', PROTO + call('builtins', 'getattr', SYSTEM, text('__call__')) + STOP
+    yield 'second-pickle', spell.top(segments=list_of()) + PROTO + EVIL + STOP
+    yield 'frame-hides', b'\x80\x04\x95\x05\0\0\0\0\0\0\0' + EVIL + STOP
+
+
+def execution_inside():
+    """A snapshot with the attempt in some place of it."""
+    for key in spell.EVENT:
+        yield f'event-{key}', snapshot(event(**{key: EVIL}), event())
+    yield 'event-frames', snapshot(event(frames=EVIL))
+    yield 'event-pool', snapshot(event(pool_id=EVIL))
+    yield 'event-key', snapshot(dict_of({**spell.EVENT, EVIL: number(1)}))
+    yield 'event-itself', snapshot(EVIL, event())
+    yield 'frame', snapshot(event(frames=list_of(frame(), EVIL, frame(name=EVIL))))
+    yield 'segment', snapshot(event(), segments=[EVIL, segment()])
+    yield 'block', snapshot(event(), segments=[segment(EVIL, block(state=EVIL))])
+    yield 'blocks', snapshot(event(), segments=[segment(blocks=EVIL)])
+    yield 'segments', top(segments=EVIL, device_traces=list_of(list_of(event())))
+    yield 'traces', top(segments=list_of(segment(block())), device_traces=EVIL)
+    yield 'trace', top(segments=list_of(), device_traces=list_of(EVIL, list_of(event())))
+    yield 'settings', snapshot(event(), allocator_settings=dict_of({'a': EVIL}))
+    yield 'annotation', snapshot(event(), external_annotations=list_of(EVIL))
+    yield 'unknown-key', snapshot(event(), payload=EVIL)
+    yield 'top-key', PROTO + dict_of({'segments': list_of(), EVIL: EVIL}) + STOP
+    yield 'top-built', top(segments=list_of())[:-1] + dict_of({'x': EVIL}) + b'b.'
+    yield 'popped', PROTO + EVIL + b'0' + top(segments=list_of())[2:]
+    # the few names that are known, with what they must not do
+    yield 'defaultdict', top(segments=list_of(), x=call('collections', 'defaultdict', SYSTEM))
+    yield 'ordered-state', top(segments=list_of(), x=call('collections', 'OrderedDict') +
+                               dict_of({'__class__': SYSTEM}) + b'b')
+    yield 'numpy-object', top(segments=list_of(), x=call(
+        'numpy.core.multiarray', 'scalar', call('numpy', 'dtype', text('O8')),
+        b'C' + bytes([len(PROTO + EVIL + STOP)]) + PROTO + EVIL + STOP))
+    yield 'numpy-dtype', top(segments=list_of(), x=call('numpy', 'dtype', EVIL) + EVIL + b'b')
+    yield 'numpy-sizes', top(segments=list_of(), x=list_of(*[
+        call('numpy.core.multiarray', 'scalar', call('numpy', 'dtype', text(kind)), b'C\x02ab')
+        for kind in ('i8', 'u2', 'b2', 'f2', 'f8', 'U2', 'i', '', 'i99')]))
+    yield 'path', top(segments=list_of(), x=call('pathlib', 'PosixPath', EVIL, text('b' * 2000)))
+    yield 'counter', top(segments=list_of(), x=call('collections', 'Counter', EVIL))
+    yield 'deque', top(segments=list_of(), x=call('collections', 'deque', EVIL, number(-1)) +
+                       b'(' + EVIL + b'e')
+    yield 'type-tag', top(segments=list_of(), x=call('torch.jit._pickle', 'restore_type_tag', EVIL))
+    yield 'call-of-list', top(segments=list_of(), x=list_of() + b')R')
+    yield 'call-without-tuple', top(segments=list_of(), x=SYSTEM + number(1) + b'R')
+
+
+# ---- 2. structure ----
+
+UNDERFLOWS = {'pop': b'0', 'pop-mark': b'1', 'dup': b'2', 'reduce': b'R', 'append': b'a',
+              'build': b'b', 'dict': b'd', 'appends': b'e', 'list': b'l', 'obj': b'o',
+              'setitem': b's', 'tuple': b't', 'setitems': b'u', 'newobj': b'\x81',
+              'tuple1': b'\x85', 'tuple2': b'\x86', 'tuple3': b'\x87', 'additems': b'\x90',
+              'frozenset': b'\x91', 'newobj-ex': b'\x92', 'stack-global': b'\x93',
+              'memoize': b'\x94', 'binput': b'q\x00', 'long-binput': b'r\0\0\0\0', 'put': b'p0\n',
+              'binpersid': b'Q', 'inst': b'ia\nb\n', 'stop': b'.'}
+BAD_TEXT = {'int': b'I1x\n', 'int-empty': b'I\n', 'int-sign': b'I-\n', 'long': b'L\n',
+            'long-l': b'LL\n', 'float': b'F1,5\n', 'float-tail': b'F1.5x\n', 'float-long':
+            b'F' + b'1' * 100 + b'\n', 'float-empty': b'F\n', 'string': b'Sabc\n',
+            'string-quotes': b"S'abc\"\n", 'string-short': b"S'\n", 'get': b'gx\n',
+            'get-negative': b'g-1\n', 'get-huge': b'g99999999999999999999\n', 'put': b'Np\n',
+            'put-negative': b'Np-5\n', 'put-huge': b'Np99999999999999999999\n',
+            'put-far': b'Np4000000\n'}
+
+
+def structure():
+    for name, opcode in UNDERFLOWS.items():
+        yield f'underflow-{name}', PROTO + opcode + STOP
+        yield f'below-mark-{name}', PROTO + b'NNNN(' + opcode + STOP
+    for name, line in BAD_TEXT.items():
+        yield f'text-{name}', PROTO + line + STOP
+        yield f'cut-text-{name}', PROTO + line[:-1]
+    for byte in (0x00, 0x01, 0x0a, 0x20, 0x41, 0x5a, 0x66, 0x7f, 0x99, 0xa0, 0xc0, 0xfe, 0xff):
+        yield f'opcode-{byte:02x}', PROTO + b'N' + bytes([byte]) + STOP
+    yield 'protocol-6', b'\x80\x06N.'
+    yield 'protocol-again', b'\x80\x04\x80\xff.'
+    yield 'only-protocol', PROTO
+    yield 'get-unknown', PROTO + b'h\x07.'
+    yield 'long-get-unknown', PROTO + b'j\xff\xff\xff\xff.'
+    yield 'put-far', b'\x80\x02]r\xff\xff\xff\xff.'
+    yield 'put-sparse', PROTO + b''.join(b'Nq' + bytes([k]) for k in range(0, 240, 3)) + b'h\x04.'
+    yield 'long4-negative', PROTO + b'\x8b\xff\xff\xff\xff.'
+    yield 'long4-huge', PROTO + b'\x8b\xff\xff\xff\x7f.'
+    yield 'long1-past-end', PROTO + b'\x8a\xff\x01'
+    yield 'text8-huge', PROTO + b'\x8d' + b'\xff' * 8 + STOP
+    yield 'bytes8-huge', PROTO + b'\x8e' + b'\xff' * 7 + b'\x7f' + STOP
+    yield 'bytearray-huge', PROTO + b'\x96' + b'\x00' * 7 + b'\x01' + STOP
+    yield 'text-at-limit', PROTO + b'X' + struct.pack('<I', 64 << 20) + b'abc'
+    yield 'text-past-limit', PROTO + b'X' + struct.pack('<I', (64 << 20) + 1) + b'abc'
+    yield 'frame-huge', PROTO + b'\x95' + b'\xff' * 8 + top(segments=list_of())[2:]
+    yield 'setitems-odd', PROTO + b'}(' + text('segments') + list_of() + text('a') + b'u.'
+    yield 'append-to-number', PROTO + number(1) + number(2) + b'a.'
+    yield 'setitem-on-list', PROTO + b']' + text('a') + number(1) + b's.'
+    yield 'marks', PROTO + b'(' * 20000 + STOP
+    yield 'pop-marks', PROTO + b'(' * 9000 + b'1' * 9000 + top(segments=list_of())[2:]
+    yield 'stop-inside', PROTO + b'}(' + text('segments') + b'](' + b'.'
+    yield 'many-on-stack', b'\x80\x02' + b'N' * 50 + top(segments=list_of())[2:]
+
+
+def deep():
+    yield 'deep-lists', PROTO + b']' * 300000 + b'a' * 299999 + STOP
+    yield 'deep-tuples', PROTO + b'N' + b'\x85' * 300000 + STOP
+    yield 'deep-dicts', PROTO + (b'}' + text('a')) * 100000 + b'N' + b's' * 100000 + STOP
+    yield 'deep-marks', PROTO + b'](' * 200000 + STOP
+    yield 'deep-frames', snapshot(event(frames=b']' * 100000 + b'a' * 99999))
+    yield 'deep-setting', snapshot(event(), deep=b']' * 100000 + b'a' * 99999)
+    yield 'deep-metadata', snapshot(event(user_metadata=b'N' + b'\x85' * 50000))
+    yield 'deep-below-limit', snapshot(event(), deep=b']' * 900 + b'a' * 899)
+    memo = b'\x94'
+    yield 'self-list', PROTO + b']' + memo + b'h\x00a.'
+    yield 'self-dict', PROTO + b'}' + memo + text('segments') + b'h\x00s.'
+    yield 'self-value', PROTO + b'}' + memo + b'(' + text('segments') + list_of() + text('me') + b'h\x00u.'
+    yield 'self-frames', snapshot(event(frames=b']' + memo + b'h\x00a'))
+    yield 'self-frame-extra', snapshot(event(frames=b']' + memo + b'(' + frame(more=b'h\x00') + b'e'))
+    yield 'self-event', snapshot(b'}' + memo + text('action') + text('alloc') + b's' +
+                                 text('user_metadata') + b'h\x00s')
+    yield 'self-blocks', snapshot(event(), segments=[
+        b'}' + memo + text('total_size') + number(1) + b's' + text('blocks') + b'h\x00s'])
+    yield 'self-history', snapshot(event(), segments=[segment(
+        b'}' + memo + text('state') + text('inactive') + b's' + text('size') + number(1) + b's' +
+        text('history') + b'h\x00s')])
+    yield 'blocks-hold-segments', PROTO + b'}(' + text('segments') + b']' + memo + b'(' + segment(
+        blocks=b'h\x00') + b'e' + text('device_traces') + list_of() + b'u.'
+    yield 'history-holds-list', snapshot(event(), segments=[segment(
+        dict_of({**spell.BLOCK, 'history': b']' + memo + b'(' + dict_of({'x': b'h\x00'}) + b'e'}))])
+    yield 'trace-holds-itself', PROTO + b'}(' + text('device_traces') + b'](]' + memo + b'(' + event() + (
+        b'h\x00' + event() + b'eeu.')
+    yield 'cycle-of-two', snapshot(event(), x=b']' + memo + b']' + b'\x94' + b'h\x00a' + b'a')
+
+
+def bombs():
+    def layers(opening, closing):
+        spelled = PROTO + b'}(' + text('segments') + list_of() + text('x') + opening + b'N' + closing
+        for index in range(40):
+            spelled += opening + (b'h' + bytes([index])) * 10 + closing
+        return spelled + b'l' + b'u.'
+    yield 'laughs-lists', layers(b'](', b'e\x94').replace(text('x'), text('x') + b'(', 1)
+    yield 'laughs-tuples', layers(b'(', b't\x94').replace(text('x'), text('x') + b'(', 1)
+    yield 'dup-bomb', PROTO + b']' + b'2' * 1000000 + STOP
+    yield 'dup-appended', snapshot(event(), x=b'](' + list_of(number(1)) + b'2' * 300000 + b'e')
+    yield 'named-frames', snapshot(event(frames=b'](' + frame() + b'\x94' + b'h\x00' * 120000 + b'e'))
+    yield 'named-events', snapshot(event() + b'\x94' + b'h\x00' * 300000)
+    yield 'named-events-rich', snapshot(
+        dict_of({**spell.EVENT, **{f'key{k}': number(k) for k in range(1000)}}) + b'\x94' +
+        b'h\x00' * 100000)
+    yield 'named-blocks', snapshot(event(), segments=[segment(block() + b'\x94' + b'h\x00' * 200000)])
+    yield 'named-segments', snapshot(event(), segments=[segment(block()) + b'\x94' + b'h\x00' * 100000])
+    yield 'same-key', snapshot(b'}(' + text('action') + text('alloc') + text('device_free') + b'\x940' +
+                               (b'h\x00' + number(1)) * 150000 + b'u')
+    yield 'same-key-frames', snapshot(b'}(' + text('action') + text('alloc') + text('frames') +
+                                      b'\x940' + (b'h\x00' + list_of()) * 50000 + b'u')
+    yield 'same-segments', PROTO + b'}(' + (text('segments') + list_of()) * 20000 + b'u.'
+    yield 'many-devices', top(segments=list_of(), device_traces=list_of(*[list_of(event())] * 5000))
+    yield 'many-traces', top(device_traces=list_of(*[list_of()] * 100000))
+    yield 'many-segment-devices', snapshot(event(), segments=[
+        segment(device=number(k)) for k in range(6000)])
+    yield 'devices-and-stacks', snapshot(
+        *[event(frames=list_of(frame(line=number(k)))) for k in range(3000)],
+        segments=[segment(device=number(k)) for k in range(1500)])
+    yield 'many-actions', snapshot(*[event(action=text(f'a{k}')) for k in range(3000)])
+    yield 'many-streams', snapshot(*[event(stream=number(k)) for k in range(3000)])
+    yield 'many-keys', snapshot(dict_of({**spell.EVENT, **{f'k{k}': b'N' for k in range(50000)}}))
+    yield 'many-frame-keys', snapshot(event(frames=list_of(frame(**{f'k{k}': b'N'
+                                                                    for k in range(5000)}))))
+    yield 'open-lists', gzip.compress(PROTO + b']0' * 5000000 + STOP, 9, mtime=0)
+    yield 'stack-of-nothing', gzip.compress(PROTO + b'N' * 17000000 + STOP, 9, mtime=0)
+    yield 'stack-of-lines', gzip.compress(PROTO + b'I1\n' * 17000000 + STOP, 9, mtime=0)
+    yield 'one-to-a-trace', gzip.compress(
+        PROTO + b'}(' + text('device_traces') + b'](' + text('action') + b'\x940' +
+        b'](}(h\x00h\x00ue' * 1000000 + b'eu.', 9, mtime=0)
+    yield 'empty-events', gzip.compress(PROTO + b'}(' + text('device_traces') + b'](](' +
+                                        text('action') + b'\x940' + b'}h\x00h\x00s' * 2000000 +
+                                        b'eeu.', 9, mtime=0)
+    yield 'malformed-frames', gzip.compress(snapshot(event(frames=b'](' + b'})' * 45000 + b'e'),
+                                                     event(frames=b'](' + b']N' * 45000 + b'e')), 9,
+                                            mtime=0)
+
+
+def long_traces():
+    """Many events and segments of the kinds that contradict each other, to answer in good time."""
+    count, step = 10000, 2 << 20
+    places = [(3 * k + 1) * step for k in range(count)]
+
+    def events(action, addresses, size):
+        return [{'action': action, 'addr': address, 'size': size, 'stream': 0, 'time_us': 1}
+                for address in addresses]
+
+    def segments(addresses, size, **more):
+        return [{'device': 0, 'address': address, 'total_size': size, 'stream': 0,
+                 'blocks': [{'size': size, 'requested_size': size, 'state': 'active_allocated'}],
+                 **more} for address in addresses]
+
+    near = [step + 512 * k for k in range(count)]
+    scattered = [step + k * 7919 % count * 1024 for k in range(count)]
+    for name, trace, final in (
+            ('unmapped', events('segment_unmap', places, step), []),
+            ('mapped', events('segment_map', places, step),
+             segments(places, step, is_expandable=True)),
+            ('mapped-unmapped', [event for place in places for event in (
+                *events('segment_map', [place], step), *events('segment_unmap', [place], step))], []),
+            ('segments', events('segment_alloc', places, step), segments(places, step)),
+            ('segments-freed', events('segment_free', places, step), []),
+            ('overlapping', events('alloc', near, 512), segments(near, step)),
+            ('scattered', events('alloc', scattered, 512) + events('free_completed', scattered, 512),
+             segments([step], 1024 * count)),
+            ('unknown-frees', events('free_completed', scattered, 512), []),
+            ('same-address', events('alloc', [step] * count, 512), segments([step], step))):
+        yield f'long-{name}', gzip.compress(pickle.dumps(
+            {'segments': final, 'device_traces': [trace]}, protocol=4), mtime=0)
+
+
+# ---- 3. values ----
+
+ODD_VALUES = {
+    'none': b'N', 'true': b'\x88', 'minus-one': number(-1), 'most': number((1 << 63) - 1),
+    'beyond-signed': number(1 << 63), 'all-ones': number((1 << 64) - 1),
+    'beyond': number(1 << 64), 'least': number(-(1 << 63)), 'huge': number(1 << 900),
+    'half': real(0.5), 'nan': real(float('nan')), 'infinite': real(float('inf')),
+    'large-real': real(1e300), 'digits': text('12'), 'hexadecimal': text('0x10'), 'nothing': text(''),
+    'many-digits': text('9' * 40), 'bytes': b'C\x02\xff\x00', 'list': list_of(number(1)),
+    'dict': dict_of({'a': number(1)}), 'event': event(), 'frame': frame(), 'tuple': b'K\x01K\x02\x86',
+    'opaque': b'\x97'}
+KEYS = {
+    'event': 'action addr device_free size stream time_us compile_context user_metadata pool_id '
+             'frames category',
+    'frame': 'name filename line extra',
+    'segment': 'device address total_size allocated_size active_size requested_size stream '
+               'segment_type segment_pool_id is_expandable frames blocks',
+    'block': 'address size requested_size state history frames',
+    'history': 'addr real_size frames',
+    'annotation': 'name stage device time_us'}
+TOP_KEYS = ('segments device_traces allocator_settings external_annotations '
+            'tessera_initial_blocks')
+
+
+def rows(row, key):
+    """A snapshot with a row for each odd value, which it has under that key."""
+    odd = [{key: value} for value in ODD_VALUES.values()]
+    if row == 'event':
+        return snapshot(*[event(**keys) for keys in odd])
+    if row == 'frame':
+        return snapshot(*[event(frames=list_of(frame(**keys))) for keys in odd])
+    if row == 'segment':
+        return snapshot(event(), segments=[segment(block(), **keys) for keys in odd])
+    if row == 'block':
+        return snapshot(event(), segments=[segment(*[block(**keys) for keys in odd])])
+    if row == 'history':
+        entry = {'addr': number(1), 'real_size': number(1)}
+        return snapshot(event(), segments=[segment(*[
+            block(history=list_of(dict_of({**entry, **keys}))) for keys in odd])])
+    return snapshot(event(), external_annotations=list_of(*[
+        dict_of({'name': text('a'), 'stage': text('START'), **keys}) for keys in odd]))
+
+
+def values():
+    for row, keys in KEYS.items():
+        for key in keys.split():
+            yield f'{row}-{key}', rows(row, key)
+    for name, value in ODD_VALUES.items():
+        for key in TOP_KEYS.split():
+            yield f'top-{key}-{name}', top(**{'segments': list_of(), key: value})
+        yield f'alone-{name}', PROTO + value + STOP
+        yield f'key-{name}', snapshot(event(), x=b'}(' + value + value + b'u')
+
+
+def contents():
+    yield 'sizes-overflow', snapshot(*[event(addr=number(k * 512), size=number((1 << 63) - 1))
+                                       for k in range(64)])
+    yield 'sizes-of-all-ones', snapshot(*[event(addr=number((1 << 64) - 1 - k),
+                                                size=number((1 << 64) - 1)) for k in range(9)])
+    yield 'blocks-overflow', snapshot(event(), segments=[segment(*[
+        block(size=number((1 << 64) - 1), requested_size=number((1 << 64) - 1))] * 5)])
+    yield 'segments-overlap', snapshot(event(), segments=[segment(block())] * 50)
+    yield 'segment-wraps', snapshot(event(addr=number((1 << 64) - 512)), segments=[
+        segment(block(address=number((1 << 64) - 512)), address=number((1 << 64) - 512))])
+    yield 'alloc-again', snapshot(*[event()] * 20)
+    yield 'free-again', snapshot(*[event(action=text('free_completed'))] * 20)
+    yield 'segment-freed-in-use', snapshot(
+        event(action=text('segment_alloc'), size=number(2 << 20)), event(),
+        event(action=text('segment_free'), size=number(2 << 20)), event())
+    yield 'unmap-what-is-not', snapshot(*[event(action=text('segment_unmap'), size=number(k << 21))
+                                          for k in range(5)])
+    yield 'map-wraps', snapshot(*[event(action=text('segment_map'), addr=number((1 << 64) - 4096),
+                                        size=number(1 << 63))] * 3)
+    yield 'times-backwards', snapshot(*[event(time_us=number(1000 - k)) for k in range(99)])
+    yield 'times-least', snapshot(*[event(time_us=number(-(1 << 63)))] * 3)
+    yield 'zero-sizes', snapshot(*[event(size=number(0), addr=number(0))] * 9, segments=[
+        segment(block(size=number(0)), total_size=number(0))])
+    yield 'names-drive-terminals', snapshot(event(frames=list_of(frame(
+        name=text('\x1b]0;owned\x07\x1b[2J'), filename=text('\r\n\u202egnp.exe\x9b31m')))))
+    yield 'names-surrogates', snapshot(event(frames=list_of(frame(name=text('\udcff\ud800')))))
+    yield 'names-not-utf8', snapshot(event(frames=list_of(frame(name=text(b'\xff\xc0\x80\xed\xa0')))))
+    yield 'names-script', snapshot(event(frames=list_of(frame(name=text('</script><script>')))))
+    yield 'settings-odd', snapshot(event(), allocator_settings=dict_of({
+        'max_split_size': text('x'), 'roundup_power2_divisions': list_of(b'N'),
+        'garbage_collection_threshold': number(1 << 900), 'expandable_segments': b'N'}))
+    yield 'roundup-huge', snapshot(event(size=number((1 << 63) + 1)), allocator_settings=dict_of({
+        'max_split_size': number((1 << 63) - 1), 'roundup_power2_divisions': dict_of(
+            {str(1 << k): number((1 << 63) - k) for k in range(17)})}))
+    odd = [list_of(*[value] * 3) for value in ODD_VALUES.values()]
+    yield 'initial-blocks-odd', snapshot(event(), tessera_initial_blocks=dict_of(
+        {'0': list_of(*ODD_VALUES.values()), **{str(k + 1): v for k, v in enumerate(odd)}}))
+
+
+# ---- 4. endings ----
+
+def protocols():
+    small = spell.small()
+    for protocol in range(6):
+        yield f'protocol-{protocol}', pickle.dumps(small, protocol=protocol)
+    yield 'cpp', spell.Cpp(small).bytes
+    yield 'json', json.dumps(small).encode()
+    yield 'gzip', gzip.compress(pickle.dumps(small, protocol=4), mtime=0)
+
+
+def endings():
+    for name, whole in protocols():
+        for part in range(1, 16):
+            yield f'cut-{name}-{part:02}', whole[:len(whole) * part // 16]
+        yield f'cut-{name}-last', whole[:-1]
+        yield f'tail-{name}', whole + b'\x00garbage' + whole[:40]
+
+
+# ---- 5. containers ----
+
+def zipped(name, data, **changes):
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, 'w') as archive:
+        info = zipfile.ZipInfo(name)
+        info.compress_type = changes.get('method', zipfile.ZIP_DEFLATED)
+        archive.writestr(info, data)
+    return out.getvalue()
+
+
+def page(*values):
+    return (b'<html><script>const local_files = [' +
+            b', '.join(b'{"name": "s", "base64": "' + value + b'"}' for value in values) +
+            b']</script></html>')
+
+
+def containers():
+    whole = pickle.dumps(spell.small(), protocol=4)
+    zeros = bytes(80 << 20)
+    packed = gzip.compress(whole, mtime=0)
+    yield 'gzip-header-only', packed[:10]
+    yield 'gzip-magic-only', packed[:2]
+    yield 'gzip-wrong-sum', packed[:-8] + b'\0\0\0\0' + packed[-4:]
+    yield 'gzip-wrong-size', packed[:-4] + b'\xff\xff\xff\xff'
+    yield 'gzip-damaged', packed[:200] + b'\xff' * 20 + packed[220:]
+    yield 'gzip-method', b'\x1f\x8b\x09' + packed[3:]
+    yield 'gzip-bomb', gzip.compress(PROTO + b'X' + struct.pack('<I', 0xfffffff0) + zeros, 9, mtime=0)
+    yield 'gzip-bomb-json', gzip.compress(b'{"segments": [' + b' ' * (80 << 20), 9, mtime=0)
+    yield 'gzip-bomb-in-gzip', gzip.compress(gzip.compress(PROTO + b'N0' * (60 << 20), 9, mtime=0), 9,
+                                             mtime=0)
+    yield 'gzip-of-gzip-of-gzip', gzip.compress(gzip.compress(gzip.compress(packed, mtime=0), mtime=0),
+                                                mtime=0)
+    yield 'gzip-five-times', gzip.compress(gzip.compress(gzip.compress(gzip.compress(
+        packed, mtime=0), mtime=0), mtime=0), mtime=0)
+    yield 'zstd-magic-only', b'\x28\xb5\x2f\xfd'
+    yield 'zstd-window', b'\x28\xb5\x2f\xfd\x00\xff' + bytes(50)
+    yield 'zstd-size-huge', b'\x28\xb5\x2f\xfd\xe0' + b'\xff' * 8 + bytes(50)
+    yield 'zstd-run', b'\x28\xb5\x2f\xfd\x00\x58' + (b'\x02\x00\x10' + b'\0') * 2000
+    yield 'zstd-dictionary', b'\x28\xb5\x2f\xfd\x03\x58' + b'\x01\x02\x03\x04' + bytes(20)
+    yield 'zstd-skippable-huge', b'\x50\x2a\x4d\x18\xff\xff\xff\xff' + b'abc'
+    yield 'zstd-garbage', b'\x28\xb5\x2f\xfd' + random.Random(1).randbytes(300)
+    squeezed = lzma.compress(whole)
+    yield 'xz-header-only', squeezed[:12]
+    yield 'xz-cut', squeezed[:-30]
+    yield 'xz-wrong-sum', squeezed[:-40] + b'\0\0\0\0' + squeezed[-36:]
+    yield 'xz-garbage', b'\xfd7zXZ\0' + random.Random(2).randbytes(300)
+    yield 'xz-bomb', lzma.compress(PROTO + b'N0' * (60 << 20), preset=1)
+    dictionary = lzma.compress(whole, filters=[{'id': lzma.FILTER_LZMA2, 'dict_size': 1 << 30}])
+    yield 'xz-dictionary', dictionary
+    archive = zipped('archive/data.pkl', whole)
+    yield 'zip-empty', b'PK\x05\x06' + b'\0' * 18
+    yield 'zip-nothing-known', zipped('readme.txt', b'hello')
+    yield 'zip-cut', archive[:200]
+    yield 'zip-wrong-sum', archive.replace(archive[14:18], b'\0\0\0\0')
+    yield 'zip-method', archive[:8] + b'\x0c\x00' + archive[10:]
+    yield 'zip-encrypted', archive[:6] + b'\x01\x00' + archive[8:]
+    yield 'zip-name-huge', archive[:26] + b'\xff\xff\xff\xff' + archive[30:]
+    yield 'zip-sizes-huge', archive[:18] + b'\xfe\xff\xff\xff' * 2 + archive[26:]
+    yield 'zip-name-climbs', zipped('../../etc/data.pkl', whole)
+    yield 'zip-garbage', b'PK\x03\x04' + random.Random(3).randbytes(300)
+    yield 'zip-bomb', zipped('data.pkl', PROTO + b'N0' * (60 << 20))
+    yield 'html-nothing', b'<html><script>const local_files = []</script></html>'
+    yield 'html-no-script', b'<html><body>hello</body></html>'
+    yield 'html-empty-value', page(b'')
+    yield 'html-not-base64', page(b'!!!!')
+    yield 'html-damaged', page(base64.b64encode(whole)[:800] + b'!' + base64.b64encode(whole)[801:])
+    yield 'html-cut', page(base64.b64encode(whole))[:900]
+    yield 'html-two', page(base64.b64encode(whole), base64.b64encode(whole))
+    yield 'html-text', page(base64.b64encode(b'hello world, this is no snapshot'))
+    yield 'html-executes', page(base64.b64encode(PROTO + EVIL + STOP))
+    yield 'empty', b''
+    yield 'zeros', bytes(1000)
+    yield 'elf', b'\x7fELF' + bytes(500)
+    yield 'text', b'hello world\n' * 50
+    yield 'random', random.Random(4).randbytes(5000)
+    yield 'tar-like', json.dumps({'x' * 250: 'ustar', 'segments': []}).encode()
+
+
+def jsons():
+    yield 'deep', b'[' * 400000
+    yield 'deep-objects', b'{"a":' * 400000
+    yield 'deep-closed', b'{"segments":[],"x":' + b'[' * 9000 + b']' * 9000 + b'}'
+    yield 'numbers', (b'{"segments":[],"device_traces":[[{"action":"alloc","addr":1e400,"size":-0.0,'
+                      b'"stream":-1,"time_us":1e-400},{"action":"alloc","addr":'
+                      b'123456789012345678901234567890,"size":1.5}]]}')
+    yield 'number-long', b'{"segments":[],"x":' + b'1' * 100000 + b'.5}'
+    yield 'same-keys', b'{"segments":[],"device_traces":[[{"action":"alloc",' + (
+        b'"addr":1,' * 50000) + b'"size":1}]]}'
+    yield 'keys-odd', b'{"segments":[],"":{"":{"\\u0000":[]}},"\\ud800":"\\udfff"}'
+    yield 'escape', b'{"segments":["\\x41"]}'
+    yield 'escape-short', b'{"segments":["\\u12"]}'
+    yield 'control', b'{"segments":["a\nb"]}'
+    yield 'comma', b'{"segments":[1,]}'
+    yield 'colon', b'{"segments" []}'
+    yield 'single-quotes', b'{\'segments\': []}'
+    yield 'comment', b'{"segments": [] /* none */}'
+    yield 'word', b'{"segments": nil}'
+    yield 'not-utf8', b'{"segments":[],"x":"\xff\xfe\xc0\x80"}'
+    yield 'other', b'{"name": "not a snapshot", "version": 2}'
+    yield 'list', b'[1, 2, 3]'
+    yield 'two', b'{"segments":[]}{"segments":[]}'
+    yield 'stack-of-odds', b'{"device_traces":[[' + b','.join(
+        [b'{"action":"alloc","frames":[{"name":[{}]},[[]],{"filename":{"a":[1]}},7]}'] * 3000) + b']]}'
+
+
+# ---- 6. changes at random ----
+
+def mutations():
+    """Anything may come of these but a crash, a hang and code that is executed."""
+    rng = random.Random(20240607)
+    for name, whole in protocols():
+        for number_of in itertools.chain([1] * 5, [3] * 4, [20] * 3):
+            changed = bytearray(whole)
+            for _ in range(number_of):
+                changed[rng.randrange(len(changed))] = rng.randrange(256)
+            yield f'flip-{name}', bytes(changed)
+        for _ in range(3):
+            first, last = sorted(rng.randrange(len(whole)) for _ in range(2))
+            yield f'splice-{name}', whole[:first] + whole[last:]
+            yield f'repeat-{name}', whole[:last] + whole[first:]
+
+
+GROUPS = {'exec': (execution_alone, execution_inside), 'structure': (structure, deep, bombs),
+          'values': (values, contents, long_traces), 'end': (endings,), 'container': (containers,),
+          'json': (jsons,)}
+
+
+def cases():
+    """(name, bytes) of every file of which it is known what comes of it."""
+    for group, makers in GROUPS.items():
+        for maker in makers:
+            for name, data in maker():
+                yield f'{group}-{name}', data
+
+
+def main(arguments):
+    if len(arguments) != 1:
+        sys.exit('usage: make.py FOLDER')
+    changed = ((f'any-{index:03}-{name}', data) for index, (name, data) in enumerate(mutations()))
+    for name, data in itertools.chain(cases(), changed):
+        (pathlib.Path(arguments[0]) / name).write_bytes(data)
+        print(name)
+
+
+if __name__ == '__main__':
+    main(sys.argv[1:])
