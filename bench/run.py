@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""run.py --tessera BINARY [--large] [--rounds N]: how fast, beside what, as a Markdown table.
+"""run.py --tessera BINARY [--small] [--rounds N]: how fast, beside what, as a Markdown table.
 
 Ratios of one run on one machine, from medians of several rounds, with every file in the page cache:
 

@@ -179,8 +179,8 @@ const cli_option cli_option_rows[] = {
     {.name = "time",
      .kind = CLI_TEXT,
      .argument = "US",
-     .help = "The moment after the last event up to that time, in microseconds since 1970; for "
-             "trim a range A..B of times.",
+     .help = "A time in microseconds since 1970: for at, the moment after the last event up to it; "
+             "for trim, a range A..B of them.",
      .takers = "at trim",
      FIELD(time)},
     {.name = "events",

@@ -31,8 +31,8 @@ typedef struct cli_input {
 } cli_input;
 
 /* Open the operand number `index`, with a progress bar if it takes long. Answers 0 with `*input`
- * filled, to be given to cli_close; a negative tsr_status; or an exit status, where --strict refuses
- * the file and has said why. */
+ * filled, to be given to cli_close; a negative tsr_status; or an exit status, where --strict
+ * refuses the file and has said why. */
 int cli_open(cli_session *session, size_t index, cli_input *input);
 /* Release the snapshot. A zeroed input is fine. */
 void cli_close(cli_input *input);

@@ -235,9 +235,9 @@ int tsr_allocator_visit(const tsr_allocator *allocator, const tsr_allocator_visi
  * A snapshot does not say how far an expandable segment's addresses reach: they are taken to begin
  * with its first run and to reach as far as PyTorch would have reserved for `capacity_bytes`, but
  * not into another segment. */
-int tsr_allocator_seed_segment(tsr_allocator *allocator, const tsr_allocator_segment *segment,
+int tsr_allocator_seed_segment(tsr_allocator *allocator, const tsr_allocator_segment *seed,
                                tsr_error *error);
-int tsr_allocator_seed_block(tsr_allocator *allocator, const tsr_allocator_block *block,
+int tsr_allocator_seed_block(tsr_allocator *allocator, const tsr_allocator_block *seed,
                              tsr_error *error);
 
 #ifdef __cplusplus

@@ -3,7 +3,7 @@
  * The recorded requests are given again, in their order, to the allocator model
  * (tessera/allocator.h) under other settings. Memory from before the recording keeps its place:
  * nothing says in what order it was asked for. Where the trace gives segments back to the driver,
- * the model's cache is emptied.
+ * the model's cache is emptied; under the recorded settings it gives back those segments.
  */
 #ifndef TESSERA_WHATIF_H
 #define TESSERA_WHATIF_H

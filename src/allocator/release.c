@@ -189,14 +189,15 @@ static uint32_t expandable_at(const tsr_allocator *a, uint64_t address) {
   return TSR_NONE;
 }
 
-bool tsr__release_at(tsr_allocator *a, uint64_t address) {
+int tsr__release_at(tsr_allocator *a, uint64_t address) {
   const uint64_t *segment = tsr__map_find(&a->heap.segment_at, address);
   if (!segment) {
     uint32_t inside = expandable_at(a, address);
-    return inside != TSR_NONE && tsr__shrink_expandable(a, inside) == TSR_OK;
+    return inside == TSR_NONE ? TSR_ERROR_ARGUMENT : tsr__shrink_expandable(a, inside);
   }
   uint32_t block = tsr__segment_of(a, (uint32_t)*segment)->first;
-  if (!tsr__is_whole(a, block) || tsr__block_of(a, block)->use != TSR__BLOCK_FREE) return false;
+  if (!tsr__is_whole(a, block) || tsr__block_of(a, block)->use != TSR__BLOCK_FREE)
+    return TSR_ERROR_ARGUMENT;
   release_segment(a, block);
-  return true;
+  return TSR_OK;
 }

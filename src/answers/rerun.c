@@ -4,10 +4,9 @@
  *   alloc                     malloc of the same bytes, on the same stream, from the same pool
  *   free_requested            free of the block that the model gave for that allocation
  *   free_completed            nothing, if the free was complete at once; else: its events are done
- *   segment_free, _unmap      empty_cache, once for a run of them; under the recorded settings just
- *                             what was given back: garbage collection takes some and leaves others
+ *   segment_free, _unmap      empty_cache, once for a run of them
  *   segment_alloc, _map       nothing: the model decides; but a new segment goes where the recorded
- * one of that size went, so that the same decisions give the same addresses
+ *                             one of its size went: the same decisions give the same addresses
  *
  * A request that the model cannot serve is counted, and its free passed over.
  *
@@ -22,6 +21,7 @@
 typedef struct driver {
   const tsr_events *events;
   tsr__map next_of_size; /* size -> event from which to look for the next segment of that size */
+  bool has_failed;       /* memory ran out: addresses would not be the recorded ones */
 } driver;
 
 typedef struct rerun {
@@ -30,6 +30,7 @@ typedef struct rerun {
   driver driver;
   uint64_t *address;   /* by allocation: where the model put it, 0 where it did not */
   uint8_t *is_waiting; /* by allocation: does its free complete later than it is requested? */
+  uint64_t capacity_bytes;
   bool has_private_pools;
   bool is_releasing; /* inside a run of events that give segments back */
   bool has_flushed;  /* and the cache was emptied for it */
@@ -39,6 +40,7 @@ typedef struct rerun {
 static uint64_t place_segment(void *context, uint64_t size_bytes) {
   driver *d = context;
   uint64_t *from = tsr__map_put(&d->next_of_size, size_bytes, 0, NULL);
+  if (!from) d->has_failed = true;
   if (!from) return 0;
   for (uint64_t i = *from; i < d->events->count; i++) {
     bool is_segment = d->events->action[i] == TSR_ACTION_SEGMENT_ALLOC;
@@ -184,9 +186,11 @@ static int release(rerun *r, uint64_t event) {
   }
   r->is_releasing = true;
   if (r->has_flushed) return 0;
-  if (r->run->is_recorded && tsr__release_at(r->allocator, r->t->events.addr[event])) return 0;
+  int status = TSR_ERROR_ARGUMENT;
+  if (r->run->is_recorded) status = tsr__release_at(r->allocator, r->t->events.addr[event]);
+  if (status != TSR_ERROR_ARGUMENT) return status;
   r->has_flushed = true;
-  int status = set_users(r, event, false);
+  status = set_users(r, event, false);
   if (!status) status = tsr_allocator_empty_cache(r->allocator);
   return status ? status : set_users(r, event, true);
 }
@@ -229,6 +233,17 @@ static int begin(rerun *r, const tsr__rerun_options *options, tsr_error *error) 
 static int run_events(rerun *r, int64_t until, tsr_error *error) {
   tsr_whatif_run *run = r->run;
   run->peak = (tsr_moment){-1, TSR_TIME_NONE, totals_now(r)};
+  if (r->capacity_bytes && run->peak.totals.reserved_bytes > r->capacity_bytes) {
+    /* Another card was too small before the recording began, unless empty segments made the difference. */
+    if (tsr_allocator_empty_cache(r->allocator)) return tsr__fail_memory(error);
+    run->peak.totals = totals_now(r);
+    if (run->peak.totals.reserved_bytes > r->capacity_bytes) {
+      run->is_out_of_memory = true;
+      run->out_of_memory = run->peak;
+      run->oom_count = 1;
+      return 0;
+    }
+  }
   for (uint64_t i = 0; i < r->t->events.count && (int64_t)i <= until; i++) {
     int status = apply(r, i);
     if (status) return tsr__fail_memory(error);
@@ -241,10 +256,14 @@ static int run_events(rerun *r, int64_t until, tsr_error *error) {
 
 int tsr__rerun(const tsr__timeline *timeline, const tsr__rerun_options *options,
                tsr_whatif_run *run, tsr_allocator **out_allocator, tsr_error *error) {
-  rerun r = {.t = timeline, .run = run, .driver = {.events = &timeline->events}};
+  rerun r = {.t = timeline,
+             .run = run,
+             .capacity_bytes = options->capacity_bytes,
+             .driver = {.events = &timeline->events}};
   run->settings = options->settings;
   int status = begin(&r, options, error);
   if (!status) status = run_events(&r, options->until, error);
+  if (!status && r.driver.has_failed) status = tsr__fail_memory(error);
   tsr__map_release(&r.driver.next_of_size);
   tsr__free(r.address);
   tsr__free(r.is_waiting);

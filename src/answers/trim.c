@@ -49,20 +49,61 @@ static bool copy_interned(const tsr__intern *from, tsr__intern *to) {
         : true) &&                                                                          \
    ((to)->count = (from)->count, true))
 
+/* A kept value may name a row of the whole, which this part has not, or under another number. It
+ * stands for nothing here; number and kind only keep it apart from others. */
+static tsr__value without_row(tsr__value value) {
+  switch ((tsr__tag)value.tag) {
+  case TSR__EVENT:
+  case TSR__SEGMENT:
+  case TSR__BLOCK:
+  case TSR__ANNOTATION:
+  case TSR__HISTORY:
+  case TSR__TRACE: return (tsr__value){.tag = TSR__OPAQUE, .id = value.id, .u = value.tag};
+  default: return value;
+  }
+}
+
+/* The keys of the top whose values a part has of its own. */
+static bool is_made_anew(uint32_t key) {
+  return key == TSR__NAME_SEGMENTS || key == TSR__NAME_DEVICE_TRACES ||
+         key == TSR__NAME_EXTERNAL_ANNOTATIONS || key == TSR__NAME_INITIAL_BLOCKS;
+}
+
+/* What frames hold beyond names and lines, under the same ids. */
+static bool copy_frame_extras(const tsr__intern *from, tsr__intern *to) {
+  TSR__VECTOR(tsr__value) values = {0};
+  bool ok = true;
+  for (uint32_t id = 0; ok && id < from->count; id++) {
+    const tsr__interned *item = &from->items[id];
+    size_t count = item->size_bytes / sizeof *values.items;
+    values.count = 0;
+    ok = TSR__VECTOR_RESERVE(&values, count);
+    for (size_t i = 0; ok && i < count; i++)
+      values.items[i] = without_row(((const tsr__value *)item->data)[i]);
+    ok = ok && tsr__intern_put(to, values.items, item->size_bytes, NULL) == id;
+  }
+  TSR__VECTOR_FREE(&values);
+  return ok;
+}
+
 static bool copy_names(trimmer *t) {
   const tsr_snapshot *from = t->from;
   tsr_snapshot *to = t->to;
   bool ok =
       copy_interned(&from->strings, &to->strings) && copy_interned(&from->frames, &to->frames) &&
       copy_interned(&from->stacks, &to->stacks) &&
-      copy_interned(&from->frame_extras, &to->frame_extras) &&
+      copy_frame_extras(&from->frame_extras, &to->frame_extras) &&
       copy_interned(&from->pools, &to->pools) && copy_interned(&from->streams, &to->streams) &&
       COPY_VECTOR(&from->actions, &to->actions) && COPY_VECTOR(&from->loose, &to->loose) &&
       COPY_VECTOR(&from->loose_values, &to->loose_values);
-  for (size_t i = 0; ok && i < from->extras.count; i++)
-    if (from->extras.items[i].table == TSR__NULL &&
-        from->extras.items[i].key != TSR__NAME_INITIAL_BLOCKS)
-      ok = TSR__VECTOR_PUSH(&to->extras, from->extras.items[i]);
+  for (size_t i = 0; ok && i < to->loose_values.count; i++)
+    to->loose_values.items[i] = without_row(to->loose_values.items[i]);
+  for (size_t i = 0; ok && i < from->extras.count; i++) {
+    tsr__extra extra = from->extras.items[i];
+    if (extra.table != TSR__NULL || is_made_anew(extra.key)) continue;
+    extra.value = without_row(extra.value);
+    ok = TSR__VECTOR_PUSH(&to->extras, extra);
+  }
   t->empty_stack = ok ? tsr__snapshot_stack_id(to, NULL, 0) : TSR_NONE;
   to->top_keys = from->top_keys | TSR__KEY(SEGMENTS) | TSR__KEY(DEVICE_TRACES);
   return t->empty_stack != TSR_NONE;
@@ -101,6 +142,7 @@ static bool copy_extras(trimmer *t, uint64_t row) {
   for (size_t i = 0; i < count; i++) {
     tsr__extra extra = extras[i];
     extra.row = t->to->events.count - 1;
+    extra.value = without_row(extra.value);
     if (!TSR__VECTOR_PUSH(&t->to->extras, extra)) return false;
   }
   return true;
@@ -119,7 +161,9 @@ static bool copy_events(trimmer *t, uint32_t device, int64_t first, int64_t last
     if (event.time_us < t->first_us) t->first_us = event.time_us;
     if (event.time_us > t->last_us) t->last_us = event.time_us;
   }
-  t->order.items[device] = (uint32_t)t->to->traces.count - 1;
+  /* What has events has a place among the file's traces. */
+  if (device < t->order.count && t->order.items)
+    t->order.items[device] = (uint32_t)t->to->traces.count - 1;
   return true;
 }
 

@@ -195,7 +195,8 @@ static int list_holders(const tsr__timeline *timeline, const tsr__categories *ca
   tsr__live_set live = {0};
   tsr__shares shares;
   if (!out->runs[0].is_out_of_memory) return 0;
-  int status = tsr__timeline_live(timeline, out->runs[0].out_of_memory.event - 1, &live, error);
+  int64_t before = out->runs[0].out_of_memory.event - 1;
+  int status = tsr__timeline_live(timeline, before < -1 ? -1 : before, &live, error);
   if (!status) status = tsr__shares_of(timeline, &live, categories, top, &shares, error);
   if (!status) {
     out->stacks = shares.items;

@@ -4,7 +4,7 @@
  * also on failure. The first bytes of `below` must be those of the form (see detect.h). All fail
  * with TSR_ERROR_MEMORY; reading fails with TSR_ERROR_FORMAT where nothing could be delivered,
  * _LIMIT where the data grows beyond tsr_limits.expansion_... or a decoder would need more than a
- * sixteenth of tsr_limits.memory_bytes, and as `below` does. Zeroed limits are the defaults. */
+ * 128th of tsr_limits.memory_bytes, and as `below` does. Zeroed limits are the defaults. */
 #ifndef TSR_IO_FORMS_H
 #define TSR_IO_FORMS_H
 

@@ -76,10 +76,10 @@ static void end_thread(struct tsr__prefetch *p) {
   p->thread = NULL;
 }
 
-void tsr__prefetch_close(struct tsr__prefetch *p) {
-  if (!p) return;
-  end_thread(p);
-  release(p);
+void tsr__prefetch_close(struct tsr__prefetch *ahead) {
+  if (!ahead) return;
+  end_thread(ahead);
+  release(ahead);
 }
 
 void tsr__source_read_ahead(tsr__source *source) {

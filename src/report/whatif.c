@@ -36,6 +36,13 @@ static void append_best(tsr__buffer *out, const tsr_whatif_device *device) {
       recorded[TSR__FORMAT_BYTES];
   uint64_t before = device->recorded_peak_reserved_bytes;
   uint64_t after = best->peak.totals.reserved_bytes;
+  if (best->peak.event < 0) {
+    tsr__buffer_printf(out,
+                       "%s were reserved before the recording began and never more since; on that "
+                       "other settings cannot be judged.",
+                       tsr__format_size(before, recorded));
+    return;
+  }
   if (best->is_recorded || after >= before) {
     tsr__buffer_printf(out, "no configuration tried reserves less than the %s recorded.",
                        tsr__format_size(before, recorded));
@@ -51,6 +58,12 @@ static void append_out_of_memory(tsr__buffer *out, const tsr_whatif_device *devi
   const tsr_whatif_run *best = &device->runs[0];
   char size[TSR__FORMAT_BYTES], event[TSR__FORMAT_BYTES], request[TSR__FORMAT_BYTES],
       held[TSR__FORMAT_BYTES], name[TSR_ALLOCATOR_SETTINGS_TEXT_BYTES];
+  if (best->out_of_memory.event < 0) {
+    tsr__buffer_printf(out, "%s were reserved before the recording began, more than %s.",
+                       tsr__format_size(best->out_of_memory.totals.reserved_bytes, held),
+                       tsr__format_size(capacity, size));
+    return;
+  }
   tsr__buffer_printf(
       out,
       "nothing tried fits in %s; the best, %s, runs out at event %s, asking for %s with %s "
@@ -124,7 +137,9 @@ static void emit_run(tsr__emitter *emitter, const tsr_whatif_device *device,
                                                                          event[TSR__FORMAT_BYTES];
   const tsr_fragmentation *parts = &run->fragmentation;
   uint64_t reserved = run->peak.totals.reserved_bytes;
-  if (run->is_out_of_memory)
+  if (run->is_out_of_memory && run->out_of_memory.event < 0)
+    (void)snprintf(fits, sizeof fits, "no, from the start");
+  else if (run->is_out_of_memory)
     (void)snprintf(fits, sizeof fits, "no, event %s",
                    tsr__format_count((uint64_t)run->out_of_memory.event, event));
   else if (run->flush_count)

@@ -42,6 +42,7 @@ typedef struct tsr__assembler {
 
   uint32_t *memo;
   size_t memo_count, memo_capacity; /* slots at memo_count and above are unset */
+  bool has_redefined_frames;        /* a slot that named a frame names something else now */
   TSR__VECTOR(tsr__value) boxed;    /* memo values that do not fit a slot */
 
   TSR__VECTOR(uint32_t) frame_ids; /* scratch: the stack being made */

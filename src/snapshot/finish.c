@@ -276,10 +276,11 @@ static int fail_not_snapshot(const tsr__assembler *assembler, tsr__value top, ts
 static bool is_snapshot(const tsr__assembler *assembler, tsr__value top) {
   tsr__container *container = tsr__container_of(assembler, top);
   if (!container) return false;
-  if (container->kind == TSR__LIST) {
+  if (container->kind != TSR__DICT) {
     for (size_t i = 0; i < container->items.count; i++)
       if (tsr__current(assembler, container->items.items[i]).tag != TSR__SEGMENT) return false;
-    return container->trace == TSR_NONE;
+    bool is_list = container->kind == TSR__LIST || container->items.count;
+    return is_list && container->trace == TSR_NONE;
   }
   for (size_t i = 0; i + 1 < container->items.count; i += 2) {
     tsr__value key = container->items.items[i];
@@ -294,7 +295,7 @@ int tsr__assemble_finish(tsr__assembler *assembler, tsr__value top, tsr_error *e
   finish f = {.assembler = assembler, .snapshot = assembler->snapshot};
   top = tsr__current(assembler, top);
   if (!is_snapshot(assembler, top)) return fail_not_snapshot(assembler, top, error);
-  int status = tsr__container_of(assembler, top)->kind == TSR__LIST
+  int status = tsr__container_of(assembler, top)->kind != TSR__DICT
                    ? collect_segments(&f, top, error)
                    : collect_top(&f, top, error);
   if (!status) status = gather_segments(&f, error);

@@ -56,6 +56,9 @@ int tsr__memo_put(tsr__assembler *assembler, size_t index, tsr__value value, tsr
     else
       container->is_pinned = true;
   }
+  uint32_t old = assembler->memo[index];
+  if (old != slot && (old & ((1u << TSR__MEMO_TAG_BITS) - 1)) == TSR__MEMO_FRAME)
+    assembler->has_redefined_frames = true;
   assembler->memo[index] = slot;
   return 0;
 }

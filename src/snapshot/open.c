@@ -27,7 +27,8 @@ static int fail_unknown(const tsr__source *source, tsr_error *error) {
   if (!source->size) return tsr__fail(error, TSR_ERROR_FORMAT, 0, "the file is empty (0 bytes)");
   bool is_text = true;
   for (size_t i = 0; i < source->size && i < 512; i++)
-    is_text = is_text && (source->data[i] >= 0x20 || memchr("\t\r\n\f", source->data[i], 4));
+    is_text = is_text &&
+              (source->data[i] >= 0x20 || (source->data[i] && strchr("\t\r\n\f", source->data[i])));
   return tsr__fail(error, TSR_ERROR_FORMAT, 0, "not a memory snapshot: %s",
                    is_text ? "it is a text, neither pickle nor JSON"
                            : "it begins like none of the forms that snapshots have");

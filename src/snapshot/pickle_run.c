@@ -367,10 +367,20 @@ static tsr__trace *trace_of(tsr__pickle *m, tsr__value list) {
   return &snapshot->traces.items[container->trace];
 }
 
+/* References mean what they meant only as long as no slot of a frame is stored anew. PyTorch never does
+ * that; a pickle may. */
+static void forget_seen(tsr__pickle *m) {
+  m->assembler->has_redefined_frames = false;
+  m->seen.count = 0;
+  m->last_seen = TSR_NONE;
+  for (size_t i = 0; m->seen_slots && i <= m->seen_mask; i++) m->seen_slots[i] = 0;
+}
+
 int tsr__pickle_run_events(tsr__pickle *m, tsr__value list) {
   tsr__assembler *assembler = m->assembler;
   tsr__event_table *events = &assembler->snapshot->events;
   tsr__trace *trace = NULL;
+  if (assembler->has_redefined_frames) forget_seen(m);
   cursor c = {.p = m->next, .end = m->end};
   while (c.p[0] == '}' && c.end - c.p >= 2 * MARGIN && m->memo_next == assembler->memo_count) {
     if (assembler->memo_capacity - assembler->memo_count < MEMO_ROOM) {

@@ -216,7 +216,7 @@ static inline bool tsr__events_push(tsr__event_table *t, const tsr__event *event
 }
 
 /* A row, put together from its columns. */
-tsr__event tsr__event_at(const tsr__event_table *events, uint64_t row);
+tsr__event tsr__event_at(const tsr__event_table *t, uint64_t row);
 
 /* Append a row of the event table to a trace. */
 static inline bool tsr__trace_append(tsr__trace *trace, uint64_t row) {

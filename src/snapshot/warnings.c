@@ -27,9 +27,10 @@ static void say_cut(const tsr_snapshot *snapshot, char *text, size_t size) {
   } else if (has_segments && has_traces) {
     (void)snprintf(text, size, "segments and traces were read; what comes after them is missing");
   } else if (has_segments) {
-    (void)snprintf(text, size, "%zu segments were read; %s after them %s missing",
-                   snapshot->segment_count, snapshot->top_keys ? "traces come" : "what comes",
-                   snapshot->top_keys ? "and are" : "is");
+    (void)snprintf(text, size, "%zu %s read; %s", snapshot->segment_count,
+                   snapshot->segment_count == 1 ? "segment was" : "segments were",
+                   snapshot->top_keys ? "traces come after them and are missing"
+                                      : "what comes after them is missing");
   } else {
     (void)snprintf(text, size, "traces were read; segments come after them and are missing");
   }

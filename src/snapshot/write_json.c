@@ -142,13 +142,13 @@ static size_t format_real(double value, char text[MOST_SHORT]) {
     bool is_own = (*d >= '0' && *d <= '9') || strchr("+-e", *d);
     if (is_own)
       text[size++] = *d;
-    else if (text[size - 1] != '.')
+    else if (size && text[size - 1] != '.')
       text[size++] = '.';
     is_integer = is_integer && is_own && *d != 'e';
   }
   if (is_integer) {
-    memcpy(text + size, ".0", 2);
-    size += 2;
+    text[size++] = '.';
+    text[size++] = '0';
   }
   return size;
 }

@@ -236,7 +236,7 @@ static void put_text(pickler *p, const unsigned char *data, size_t size) {
     return;
   }
   assert(size <= BODY_CAPACITY - p->used);
-  memcpy(p->data + FRAME_HEADER + p->used, data, size);
+  if (size) memcpy(p->data + FRAME_HEADER + p->used, data, size);
   p->used += size;
 }
 

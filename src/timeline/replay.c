@@ -20,6 +20,7 @@ typedef struct replay {
   tsr__map span_of; /* start of a segment -> its span, while it lives */
   uint32_t live_count;
   uint32_t fresh; /* segment that the last segment_alloc made and no alloc has used, or TSR_NONE */
+  TSR__VECTOR(uint32_t) mapped; /* spans of expandable memory that are there */
   tsr_totals now;
   uint64_t recorded_bytes;         /* counted from zero, see record_alloc */
   TSR__VECTOR(uint64_t) live_bits; /* a bit an allocation: is it live? */
@@ -27,6 +28,7 @@ typedef struct replay {
   uint64_t hint_event; /* the free_completed right after a free_requested, and what it frees */
   uint32_t hint_allocation, hint_block;
   bool checks_placement;
+  bool is_out_of_memory; /* cutting a block has failed: no block is not the same as no memory */
 } replay;
 
 /* ---- live allocations ---- */
@@ -142,7 +144,9 @@ static uint32_t block_at(replay *r, uint64_t address) {
       continue;
     block = tsr__heap_find_inside(&r->heap, i, address);
     if (block == TSR_NONE || r->heap.blocks.items[block].use != TSR__BLOCK_FREE) return TSR_NONE;
-    return cut_inside(r, block, address);
+    block = cut_inside(r, block, address);
+    r->is_out_of_memory = block == TSR_NONE;
+    return block;
   }
   return TSR_NONE;
 }
@@ -165,6 +169,7 @@ static bool apply_alloc(replay *r, uint64_t event) {
       r->t->misfits[TSR__MISFIT_ALLOC_INSIDE] = inside_count; /* of the memory just freed */
     }
   }
+  if (r->is_out_of_memory) return false;
   if (block == TSR_NONE) {
     r->t->misfits[TSR__MISFIT_ALLOC_OUTSIDE]++;
     return alloc_loose(r, event, rounded);
@@ -314,6 +319,11 @@ static uint32_t pool_of(const replay *r, uint64_t event) {
   return pool == TSR_NONE ? tsr__timeline_default_pool(r->t) : pool;
 }
 
+static bool push_mapped(replay *r, const tsr__span *span) {
+  return TSR__VECTOR_PUSH(&r->t->spans, *span) &&
+         TSR__VECTOR_PUSH(&r->mapped, (uint32_t)r->t->spans.count - 1);
+}
+
 static bool add_span(replay *r, uint64_t event, const tsr__heap_segment *like, bool is_expandable) {
   const tsr_events *events = &r->t->events;
   tsr__span span = {.address = events->addr[event],
@@ -324,6 +334,7 @@ static bool add_span(replay *r, uint64_t event, const tsr__heap_segment *like, b
                     .pool = like->pool,
                     .is_large = like->is_large,
                     .is_expandable = is_expandable};
+  if (is_expandable) return push_mapped(r, &span);
   if (!TSR__VECTOR_PUSH(&r->t->spans, span)) return false;
   uint64_t *place = tsr__map_put(&r->span_of, span.address, r->t->spans.count - 1, NULL);
   if (place) *place = r->t->spans.count - 1;
@@ -393,20 +404,20 @@ static bool apply_map(replay *r, uint64_t event) {
 /* End the spans, or the parts of spans, that an unmapped stretch covers; what is left of one is
  * born again, as a span of its own. */
 static bool cut_spans(replay *r, uint64_t event, uint64_t address, uint64_t end) {
-  size_t count = r->t->spans.count;
-  for (size_t i = 0; i < count; i++) {
-    tsr__span span = r->t->spans.items[i];
+  for (size_t i = r->mapped.count; i--;) {
+    uint32_t index = r->mapped.items[i];
+    tsr__span span = r->t->spans.items[index];
     uint64_t span_end = span.address + span.size_bytes;
-    if (!span.is_expandable || span.death != TSR_NONE || span_end <= address || span.address >= end)
-      continue;
-    r->t->spans.items[i].death = (uint32_t)event;
+    if (span_end <= address || span.address >= end) continue;
+    r->t->spans.items[index].death = (uint32_t)event;
+    r->mapped.items[i] = r->mapped.items[--r->mapped.count];
     span.birth = (uint32_t)event;
     tsr__span front = span, back = span;
     front.size_bytes = address > span.address ? address - span.address : 0;
     back.address = end;
     back.size_bytes = span_end > end ? span_end - end : 0;
-    if ((front.size_bytes && !TSR__VECTOR_PUSH(&r->t->spans, front)) ||
-        (back.size_bytes && !TSR__VECTOR_PUSH(&r->t->spans, back)))
+    if ((front.size_bytes && !push_mapped(r, &front)) ||
+        (back.size_bytes && !push_mapped(r, &back)))
       return false;
   }
   return true;
@@ -489,9 +500,11 @@ static bool begin(replay *r) {
   }
   for (size_t i = 0; i < t->spans.count; i++) {
     r->now.reserved_bytes = tsr__sum_u64(r->now.reserved_bytes, t->spans.items[i].size_bytes);
-    if (!t->spans.items[i].is_expandable &&
-        !tsr__map_put(&r->span_of, t->spans.items[i].address, i, NULL))
+    if (t->spans.items[i].is_expandable) {
+      if (!TSR__VECTOR_PUSH(&r->mapped, (uint32_t)i)) return false;
+    } else if (!tsr__map_put(&r->span_of, t->spans.items[i].address, i, NULL)) {
       return false;
+    }
   }
   t->start = t->maxima = t->at_peak = r->now;
   t->requested_event = t->allocated_event = t->active_event = t->reserved_event = -1;
@@ -557,6 +570,7 @@ int tsr__timeline_compute(const tsr_snapshot *snapshot, uint32_t device, bool ch
   tsr__map_release(&r.span_of);
   tsr__map_release(&r.wait_of);
   TSR__VECTOR_FREE(&r.live_bits);
+  TSR__VECTOR_FREE(&r.mapped);
   if (ok)
     *out = timeline;
   else

@@ -473,7 +473,7 @@ static bool place_all(starter *s) {
   const tsr__initial **order = TSR__NEW_ARRAY(const tsr__initial *, count);
   if (!order) return false;
   for (size_t i = 0; i < count; i++) order[i] = &s->found.items[i];
-  if (count) qsort(order, count, sizeof *order, compare_addresses);
+  if (count) qsort(order, count, sizeof(void *), compare_addresses);
   if (s->t->spans.count)
     qsort(s->t->spans.items, s->t->spans.count, sizeof *s->t->spans.items, compare_spans);
   bool ok = true;

@@ -1,22 +1,22 @@
 /* timeline.h - the exact state of one device at every event of its trace.
  *
- * The trace tells what happened inside its window; the final segments tell what was there at the
- * end. Together they tell what was there before the first event, and from there the trace is
- * replayed through a heap that cuts and joins blocks as PyTorch does, so that the true size of
- * every block is known:
+ * The trace tells what happened inside its window; the final segments tell what was there at the end.
+ * Together they tell what was there before the first event, and from there the trace is replayed
+ * through a heap that cuts and joins blocks as PyTorch does, so that the true size of every block is
+ * known:
  *
- *   allocation    0 .. initial_count-1: live before the window     then one an alloc event, in
- * order birth       event, or TSR_NONE: before the window death       event at which its memory
- * became free, or TSR_NONE: live at the end block_bytes true size of its block
+ *   allocation    0 .. initial.count - 1: live before the window; then one for each alloc, in order
+ *     birth       its event, or TSR_NONE: before the window
+ *     death       event at which its memory became free, or TSR_NONE: live at the end
+ *     block_bytes size of its block; before the window: at least, see start.c
  *
- * An allocation is live after event e when birth <= e < death (before the window counts as -1).
- * Events of a device are numbered from 0; "at event e" is the state after it, -1 the state before
- * the first.
+ * An allocation is live after event e when birth <= e < death (before the window counts as -1). Events
+ * of a device are numbered from 0; "at event e" is the state after it, -1 the state before the first.
  *
  * What does not fit (an address outside every segment, a free of what is not live) is counted in
  * `misfits`, and the rest goes on; such allocations count with their rounded size.
  *
- * Rules: facts of torch/utils/viz/MemoryViz.js (undoing a trace) and CUDACachingAllocator.cpp. */
+ * Rules: torch/utils/viz/MemoryViz.js (undoing a trace) and CUDACachingAllocator.cpp. */
 #ifndef TSR_TIMELINE_TIMELINE_H
 #define TSR_TIMELINE_TIMELINE_H
 
@@ -42,7 +42,7 @@ typedef enum tsr__misfit {
 typedef struct tsr__initial {
   uint64_t address, requested_bytes;
   uint64_t unsplit_bytes; /* inferred: of its block beyond block_bytes; 0 where nothing tells */
-  uint32_t stack;         /* of its block, where that lived to the end; else TSR_NONE */
+  uint32_t stack;         /* of its block, where that lived to the end or is told; else TSR_NONE */
   bool is_waiting;        /* its free had been requested already */
 } tsr__initial;
 

@@ -159,7 +159,7 @@ def tests(tessera):
     for said in sorted((SHARED / 'expected' / 'mosaic' / '_at').glob('usage-*.err')):
         usage = USAGE.search(said.read_text()).groups()
         path = str(SHARED / 'snapshots' / USAGE_FILE)
-        yield f'usage {usage[0]} {usage[1]}', lambda path=path, usage=usage: check_usage(
+        yield said.stem, lambda path=path, usage=usage: check_usage(
             tessera, path, usage)
 
 

@@ -7,7 +7,7 @@ Every file of make.py is given to tessera. expected.txt says what must come of i
     NAME  0  CODE CODE ...      answered, with exactly these warnings (- for none)
 
 Besides, whatever the file: nothing on standard output with an error, one line on standard error,
-nothing executed, an end within TIME_S, and memory within MEMORY_BYTES (not measured in a sanitized
+nothing executed, an end within HANG_S, and memory within MEMORY_BYTES (not measured in a sanitized
 build, which needs more). --accept rewrites expected.txt with what happens now: read the difference
 before you commit it.
 """
@@ -26,7 +26,7 @@ HERE = Path(__file__).resolve().parent
 SHARED = HERE.parents[2] / 'shared'
 EXPECTED = HERE / 'expected.txt'
 CANARY = 'was-executed'  # what the files would create
-TIME_S = 10
+HANG_S = 60  # a file should take 10 s at most; a slow machine must not fail the test
 MEMORY_BYTES = 1 << 30
 ANSWERED, REFUSED = 0, 3
 
@@ -38,7 +38,7 @@ class Outcome:
         start = time.monotonic()
         with subprocess.Popen(command, cwd=folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                               stderr=subprocess.PIPE) as process:
-            timer = threading.Timer(6 * TIME_S, process.kill)
+            timer = threading.Timer(HANG_S, process.kill)
             timer.start()
             errors = []
             reader = threading.Thread(target=lambda: errors.append(process.stderr.read()))
@@ -57,8 +57,6 @@ class Outcome:
             yield f'exit status {self.status}: {self.err[-2000:]}'
         if self.status == REFUSED and (self.out or self.err.count('\n') != 1):
             yield f'an error is one line on standard error: {self.out[:80]!r} {self.err[-500:]!r}'
-        if self.seconds > TIME_S:
-            yield f'it took {self.seconds:.1f} s'
         if self.memory_bytes > MEMORY_BYTES and not sanitized:
             yield f'it took {self.memory_bytes >> 20} MiB'
         if (folder / CANARY).exists():

@@ -16,5 +16,9 @@ typedef int tsr_test_operation(void *context);
  * be TSR_ERROR_MEMORY, success must need no allocation that failed, and at least `at_least`
  * different allocations must have been made to fail: a test that never failed one tests nothing. */
 void tsr_test_oom(tsr_test_operation *operation, void *context, unsigned at_least);
+/* The same for an operation that does without some allocations, of caches: up to `spared` of them
+ * may fail unnoticed, and the operation then succeeds. */
+void tsr_test_oom_sparing(tsr_test_operation *operation, void *context, unsigned at_least,
+                          unsigned spared);
 
 #endif

@@ -1,0 +1,186 @@
+/* Every allocation fails once on the way from bytes to a snapshot, an answer, a report, a file. */
+#include <string.h>
+#include <zlib.h>
+
+#include "../unit/test_support.h"
+#include "base/buffer.h"
+#include "oom.h"
+#include "tessera/tessera.h"
+
+/* clang-format off */
+/* A snapshot that makes the reader and the answers take every path that asks for memory: stacks in
+ * both ways of sharing, memory from before the trace, a pool, an odd value, settings, annotations.
+ */
+#define FRAME(line) "{\"name\": \"forward\", \"filename\": \"a.py\", \"line\": " line "}"
+#define EVENT(action, addr, frames)                                           \
+  "{\"action\": \"" action "\", \"addr\": " addr ", \"size\": 2097152, "      \
+  "\"stream\": 7, \"time_us\": 5, \"compile_context\": \"N/A\", \"odd\": ["   \
+  "1, {\"a\": 2.5}], \"pool_id\": [0, 1], \"frames\": [" frames "]}"
+#define HISTORY "{\"addr\": 4096, \"real_size\": 500, \"frames\": [" FRAME("2") "]}"
+#define SEGMENT                                                                            \
+  "{\"device\": 0, \"address\": 4096, \"total_size\": 2097152, \"stream\": 7, "            \
+  "\"segment_type\": \"small\", \"segment_pool_id\": [0, 1], \"frames\": [" FRAME("1")     \
+  "], \"blocks\": [{\"size\": 512, \"requested_size\": 500, \"state\": "                   \
+  "\"active_allocated\", \"history\": [" HISTORY "]}, "                                    \
+  "{\"size\": 2096640, \"state\": \"inactive\"}]}"
+static const char text[] =
+    "{\"segments\": [" SEGMENT "], \"device_traces\": [["
+    EVENT("alloc", "8192", FRAME("3")) ", "
+    EVENT("free_requested", "8192", "") ", "
+    EVENT("free_completed", "8192", FRAME("3") ", " FRAME("4")) ", "
+    EVENT("segment_map", "16777216", "") ", 7]], "
+    "\"allocator_settings\": {\"max_split_size\": -1}, \"external_annotations\": ["
+    "{\"name\": \"step\", \"stage\": \"START\", \"device\": 0, \"time_us\": 5}], "
+    "\"more\": {\"x\": [[1], 2]}}";
+
+/* clang-format on */
+
+static tsr_snapshot *snapshot; /* of that text, for the answers */
+static tsr__buffer pickled;
+static unsigned char zipped[8192];
+
+/* ---- operations ---- */
+
+typedef struct bytes {
+  const void *data;
+  size_t size;
+} bytes;
+
+static int open_bytes(void *context) {
+  const bytes *b = context;
+  tsr_snapshot *read = NULL;
+  tsr_error error = {0};
+  int status = tsr_snapshot_read(b->data, b->size, NULL, &read, &error);
+  assert_int_equal(error.status, status);
+  if (status) assert_null(read);
+  tsr_snapshot_free(read);
+  return status;
+}
+
+static int discard(void *context, const char *data, size_t size_bytes) {
+  (void)context, (void)data, (void)size_bytes;
+  return 0;
+}
+
+static const tsr_report_input heading_of = {.path = "file"};
+
+/* Compute an answer, report it in both faces, release it. */
+#define OPERATION(name, ...)                                                         \
+  static int ask_##name(void *context) {                                             \
+    (void)context;                                                                   \
+    tsr_##name *answer = NULL;                                                       \
+    tsr_error error = {0};                                                           \
+    tsr_report_input heading = heading_of;                                           \
+    heading.snapshot = snapshot;                                                     \
+    int status = tsr_##name##_compute(snapshot, __VA_ARGS__, &answer, &error);       \
+    assert_int_equal(error.status, status);                                          \
+    if (status) assert_null(answer);                                                 \
+    for (int json = 0; !status && json < 2; json++) {                                \
+      tsr_report_options how = {.format = json ? TSR_REPORT_JSON : TSR_REPORT_TEXT}; \
+      status = tsr_report_##name(&heading, answer, &how, discard, NULL, &error);     \
+    }                                                                                \
+    tsr_##name##_free(answer);                                                       \
+    return status;                                                                   \
+  }
+
+static const tsr_at_where second = {.kind = TSR_AT_EVENT, .event = 1};
+OPERATION(info, NULL)
+OPERATION(peak, NULL)
+OPERATION(profile, TSR_PROFILE_BY_CATEGORY, NULL)
+OPERATION(at, &second, NULL)
+OPERATION(whatif, NULL, NULL)
+
+static int trim(void *context) {
+  const tsr_window *window = context;
+  tsr_snapshot *part = NULL;
+  tsr_error error = {0};
+  int status = tsr_snapshot_trim(snapshot, window, NULL, &part, &error);
+  assert_int_equal(error.status, status);
+  if (status) assert_null(part);
+  tsr_snapshot_free(part);
+  return status;
+}
+
+static int export(void *context) {
+  const tsr_export_format *format = context;
+  return tsr_snapshot_export(snapshot, *format, discard, NULL, NULL);
+}
+
+/* ---- tests ---- */
+
+/* Allocations that can be done without: what json_seen.c remembers, places in the memo of values
+ * that are found elsewhere (tsr__resolve), and what report/stacks.c knows of frames. */
+enum { SEEN_STACKS = 4, MEMO_PLACES = 1, FRAME_ORIGINS = 1 };
+
+static void opening(void **state) {
+  (void)state;
+  bytes json = {text, sizeof text - 1}, pickle = {pickled.data, pickled.size};
+  tsr_test_oom_sparing(open_bytes, &json, 25, SEEN_STACKS);
+  tsr_test_oom_sparing(open_bytes, &pickle, 25, MEMO_PLACES);
+  z_stream z = {.next_in = (unsigned char *)pickled.data,
+                .avail_in = (uInt)pickled.size,
+                .next_out = zipped,
+                .avail_out = sizeof zipped};
+  assert_int_equal(deflateInit2(&z, 6, Z_DEFLATED, 15 + 16, 8, Z_DEFAULT_STRATEGY), Z_OK);
+  assert_int_equal(deflate(&z, Z_FINISH), Z_STREAM_END);
+  bytes gzip = {zipped, z.total_out};
+  assert_int_equal(deflateEnd(&z), Z_OK);
+  tsr_test_oom_sparing(open_bytes, &gzip, 30, MEMO_PLACES);
+}
+
+/* What is cut short is put together before it answers. */
+static void opening_what_is_cut(void **state) {
+  (void)state;
+  bytes json = {text, sizeof text - 100}, pickle = {pickled.data, pickled.size - 100};
+  tsr_test_oom_sparing(open_bytes, &json, 20, SEEN_STACKS);
+  tsr_test_oom_sparing(open_bytes, &pickle, 20, MEMO_PLACES);
+}
+
+static void answers(void **state) {
+  (void)state;
+  tsr_test_oom(ask_info, NULL, 10);
+  tsr_test_oom_sparing(ask_peak, NULL, 10, FRAME_ORIGINS);
+  tsr_test_oom(ask_profile, NULL, 5);
+  tsr_test_oom_sparing(ask_at, NULL, 10, FRAME_ORIGINS);
+  tsr_test_oom_sparing(ask_whatif, NULL, 10, FRAME_ORIGINS);
+}
+
+static void writing(void **state) {
+  (void)state;
+  tsr_window window = {.first = 1, .last = 2};
+  tsr_test_oom(trim, &window, 20);
+  for (tsr_export_format format = TSR_EXPORT_PICKLE; format <= TSR_EXPORT_JSON; format++)
+    tsr_test_oom(export, &format, 2);
+}
+
+static int keep(void *context, const char *data, size_t size_bytes) {
+  tsr__buffer_append(context, data, size_bytes);
+  return 0;
+}
+
+static int set_up(void **state) {
+  (void)state;
+  tsr_error error = {0};
+  if (tsr_snapshot_read(text, sizeof text - 1, NULL, &snapshot, &error)) {
+    print_error("%s at %llu\n", error.message, (unsigned long long)error.offset);
+    return -1;
+  }
+  return tsr_snapshot_export(snapshot, TSR_EXPORT_PICKLE, keep, &pickled, NULL);
+}
+
+static int tear_down(void **state) {
+  (void)state;
+  tsr_snapshot_free(snapshot);
+  tsr__buffer_release(&pickled);
+  return 0;
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(opening),
+      cmocka_unit_test(opening_what_is_cut),
+      cmocka_unit_test(answers),
+      cmocka_unit_test(writing),
+  };
+  return cmocka_run_group_tests_name("oom snapshot", tests, set_up, tear_down);
+}
