@@ -20,6 +20,7 @@ void tsr__heap_init(tsr__heap *heap, const tsr_allocator_settings *settings, boo
   *heap = (tsr__heap){.settings = *settings,
                       .free_block_index = TSR_NONE,
                       .free_segment_index = TSR_NONE,
+                      .seed = tsr__hash_seed(heap),
                       .has_free_sets = has_free_sets};
 }
 
@@ -45,8 +46,9 @@ static bool comes_before(const tsr__heap *heap, uint32_t a, uint32_t b) {
   return x->address < y->address;
 }
 
-static bool has_priority(uint32_t a, uint32_t b) {
-  return tsr__hash_u64(a + UINT64_C(0x51ed)) > tsr__hash_u64(b + UINT64_C(0x51ed));
+/* By chance, and by one that a file cannot know: it could make every tree a list. */
+static bool has_priority(const tsr__heap *heap, uint32_t a, uint32_t b) {
+  return tsr__hash_u64(a ^ heap->seed) > tsr__hash_u64(b ^ heap->seed);
 }
 
 /* Split the tree at `root` into what comes before `block` and what comes after. */
@@ -69,7 +71,7 @@ static void split_tree(tsr__heap *heap, uint32_t root, uint32_t block, uint32_t 
 static uint32_t join_trees(tsr__heap *heap, uint32_t before, uint32_t after) {
   uint32_t root = TSR_NONE, *place = &root;
   while (before != TSR_NONE && after != TSR_NONE) {
-    if (has_priority(before, after)) {
+    if (has_priority(heap, before, after)) {
       *place = before;
       place = &BLOCK(before).right;
       before = *place;
@@ -100,7 +102,7 @@ static void enlist(tsr__heap *heap, uint32_t block) {
   tsr__free_set *set = set_of(heap, block);
   uint32_t *place = &set->root;
   BLOCK(block).cached_at = set->searches;
-  while (*place != TSR_NONE && has_priority(*place, block))
+  while (*place != TSR_NONE && has_priority(heap, *place, block))
     place = comes_before(heap, block, *place) ? &BLOCK(*place).left : &BLOCK(*place).right;
   uint32_t below = *place;
   *place = block;

@@ -65,6 +65,7 @@ typedef struct tsr__heap {
   tsr__map segment_at;                           /* start of a plain segment -> its index */
   TSR__VECTOR(tsr__free_set) free_sets;          /* in pairs: free, unmapped */
   tsr__map set_of;                               /* pool and size class -> its pair */
+  uint64_t seed;                                 /* of the shape of the free sets */
   bool has_free_sets; /* kept only where placement is asked for: they cost O(log n) an operation */
   bool has_open_ends; /* reservations reach further than what was mapped, nobody knows how far */
   uint64_t next_order;

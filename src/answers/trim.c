@@ -388,7 +388,8 @@ int tsr_snapshot_trim(const tsr_snapshot *snapshot, const tsr_window *window,
                .window = window,
                .first_us = INT64_MAX,
                .last_us = INT64_MIN};
-  if (!t.to || !copy_names(&t)) status = tsr__fail_memory(error);
+  if (!t.to) return tsr__fail_memory(error);
+  if (!copy_names(&t)) status = tsr__fail_memory(error);
   for (uint32_t i = 0; !status && i < snapshot->trace_count; i++)
     if (!TSR__VECTOR_PUSH(&t.order, TSR_NONE)) status = tsr__fail_memory(error);
   for (size_t i = 0; !status && i < count; i++) status = trim_device(&t, devices[i], error);

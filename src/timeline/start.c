@@ -256,24 +256,33 @@ static void join(tsr__span *range, const tsr__span *beside) {
   range->size_bytes += beside->size_bytes;
 }
 
-/* What was unmapped continues what lies directly beside it, before and behind: of whatever class
- * that is, and pool, where the event does not tell (TSR_NONE). */
-static bool range_add(starter *s, tsr__span range) {
+/* Join a range to those that lie directly before and behind it: of its class, or of the other. */
+static bool join_neighbours(starter *s, const tsr__span *range, bool is_large) {
   tsr__span *whole = NULL;
   for (size_t i = 0; i < s->ranges.count; i++) {
     tsr__span *old = &s->ranges.items[i];
-    bool is_same_pool = range.pool == TSR_NONE || old->pool == range.pool;
-    if (!old->size_bytes || old->stream != range.stream || !is_same_pool) continue;
-    if (!whole && touches(old, &range)) {
+    bool is_same_pool = range->pool == TSR_NONE || old->pool == range->pool;
+    if (!old->size_bytes || old->stream != range->stream || old->is_large != is_large ||
+        !is_same_pool)
+      continue;
+    if (!whole && touches(old, range)) {
       whole = old;
-      join(whole, &range);
-    } else if (whole && old->is_large == whole->is_large && touches(old, whole)) {
+      join(whole, range);
+    } else if (whole && touches(old, whole)) {
       join(whole, old);
       old->size_bytes = 0;
     }
   }
+  return whole != NULL;
+}
+
+/* What was unmapped continues what lies beside it. Its class is only guessed and its pool may be
+ * unknown (TSR_NONE): where nothing of that class is there, that of the neighbours is right. */
+static bool range_add(starter *s, tsr__span range) {
+  if (join_neighbours(s, &range, range.is_large) || join_neighbours(s, &range, !range.is_large))
+    return true;
   if (range.pool == TSR_NONE) range.pool = tsr__timeline_default_pool(s->t);
-  return whole || TSR__VECTOR_PUSH(&s->ranges, range);
+  return TSR__VECTOR_PUSH(&s->ranges, range);
 }
 
 static bool range_remove(starter *s, uint64_t address, uint64_t size_bytes) {

@@ -87,11 +87,45 @@ static void release_empties(void **state) {
   assert_null(tsr__map_find(&map, TSR__MAP_EMPTY));
 }
 
+/* The key whose unseeded hash is `hash`: both steps of tsr__hash_u64 can be undone. */
+static uint64_t key_of_hash(uint64_t hash) {
+  const uint64_t factor = UINT64_C(0xd6e8feb86659fd93);
+  uint64_t inverse = factor; /* Newton's iteration doubles the right bits */
+  for (int i = 0; i < 6; i++) inverse *= 2 - factor * inverse;
+  for (int i = 0; i < 2; i++) {
+    hash ^= hash >> 32;
+    hash *= inverse;
+  }
+  return hash ^ hash >> 32;
+}
+
+/* A file can choose its keys so that all would begin at one slot; it does not know the seed. */
+static void chosen_keys_spread(void **state) {
+  (void)state;
+  enum { KEYS = 4096 };
+  tsr__map map = {0};
+  bool seen[KEYS] = {false};
+  size_t homes = 0;
+  for (uint64_t i = 1; i <= KEYS; i++) {
+    uint64_t key = key_of_hash(i << 32);
+    assert_true(tsr__hash_u64(key) == i << 32);
+    assert_non_null(tsr__map_put(&map, key, i, NULL));
+  }
+  for (uint64_t i = 1; i <= KEYS; i++) {
+    size_t home = tsr__map_home(&map, key_of_hash(i << 32)) % KEYS;
+    homes += !seen[home];
+    seen[home] = true;
+    assert_int_equal(*tsr__map_find(&map, key_of_hash(i << 32)), i);
+  }
+  assert_true(homes > KEYS / 2); /* about 63 of 100 by chance */
+  tsr__map_release(&map);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(puts_and_finds),        cmocka_unit_test(survives_growth),
       cmocka_unit_test(reserved_key_is_a_key), cmocka_unit_test(full_table_grows_for_new_keys_only),
-      cmocka_unit_test(release_empties),
+      cmocka_unit_test(release_empties),       cmocka_unit_test(chosen_keys_spread),
   };
   return cmocka_run_group_tests_name("map", tests, NULL, NULL);
 }
