@@ -275,6 +275,11 @@ typedef struct state {
   TSR__VECTOR(tsr__span) spans; /* by address; touching expandable ones joined */
 } state;
 
+/* Do two stretches of expandable memory belong to one reservation, if they touch? */
+static bool is_alike(const tsr__span *a, const tsr__span *b) {
+  return a->stream == b->stream && a->pool == b->pool && a->is_large == b->is_large;
+}
+
 static bool gather_state(state *s, tsr_error *error) {
   tsr__live_set live = {0};
   if (tsr__timeline_live(s->timeline, s->event, &live, error)) return false;
@@ -293,7 +298,7 @@ static bool gather_state(state *s, tsr_error *error) {
   size_t kept = 0;
   for (size_t i = 1; i < s->spans.count; i++) {
     tsr__span *last = &s->spans.items[kept], *next = &s->spans.items[i];
-    if (last->is_expandable && next->is_expandable && last->stream == next->stream &&
+    if (last->is_expandable && next->is_expandable && is_alike(last, next) &&
         last->address + last->size_bytes == next->address)
       last->size_bytes += next->size_bytes;
     else
