@@ -7,10 +7,18 @@
  *
  * Checkpoints (the live set) are taken so far apart that they cost less than the events
  * between them: a query then replays at most that many events from the nearest one. */
+#include <stdlib.h>
+
 #include "base/checked.h"
 #include "timeline/timeline.h"
 
 enum { CHECKPOINT_EVENTS = 8192 };
+
+/* Memory whose pool the file tells. */
+typedef struct pool_range {
+  uint64_t address, size_bytes;
+  uint32_t pool;
+} pool_range;
 
 typedef struct replay {
   tsr__timeline *t;
@@ -20,7 +28,8 @@ typedef struct replay {
   tsr__map span_of; /* start of a segment -> its span, while it lives */
   uint32_t live_count;
   uint32_t fresh; /* segment that the last segment_alloc made and no alloc has used, or TSR_NONE */
-  TSR__VECTOR(uint32_t) mapped; /* spans of expandable memory that are there */
+  TSR__VECTOR(uint32_t) mapped;  /* spans of expandable memory that are there */
+  TSR__VECTOR(pool_range) pools; /* of the device's final segments, by address */
   tsr_totals now;
   uint64_t recorded_bytes;         /* counted from zero, see record_alloc */
   TSR__VECTOR(uint64_t) live_bits; /* a bit an allocation: is it live? */
@@ -306,17 +315,43 @@ static bool apply_free(replay *r, uint64_t event, tsr_action action) {
 
 /* ---- segments ---- */
 
-/* The pool new memory belongs to: the event's, or that of the final segment which holds it. */
-static uint32_t pool_of(const replay *r, uint64_t event) {
-  uint32_t pool = tsr_id_at(r->t->events.pool, event);
+static int compare_ranges(const void *a, const void *b) {
+  const pool_range *x = a, *y = b;
+  return (x->address > y->address) - (x->address < y->address);
+}
+
+static bool note_pools(replay *r) {
   size_t count;
   const tsr_segment *segments = tsr_snapshot_segments(r->t->snapshot, &count);
-  for (size_t i = 0; pool == TSR_NONE && i < count; i++)
-    if (segments[i].address <= r->t->events.addr[event] &&
-        r->t->events.addr[event] - segments[i].address < segments[i].total_bytes &&
-        segments[i].device == r->t->device)
-      pool = segments[i].pool;
-  return pool == TSR_NONE ? tsr__timeline_default_pool(r->t) : pool;
+  r->t->default_pool = TSR_NONE;
+  for (size_t i = 0; i < count; i++) {
+    tsr_pool pool = tsr_snapshot_pool(r->t->snapshot, segments[i].pool);
+    if (segments[i].pool == TSR_NONE) continue;
+    if (r->t->default_pool == TSR_NONE && !pool.first && !pool.second)
+      r->t->default_pool = segments[i].pool;
+    pool_range range = {segments[i].address, segments[i].total_bytes, segments[i].pool};
+    if (segments[i].device == r->t->device && !TSR__VECTOR_PUSH(&r->pools, range)) return false;
+  }
+  if (r->pools.count) qsort(r->pools.items, r->pools.count, sizeof *r->pools.items, compare_ranges);
+  return true;
+}
+
+/* The pool of new memory: the event's, or that of the final segment around its address. */
+static uint32_t pool_of(const replay *r, uint64_t event) {
+  uint32_t pool = tsr_id_at(r->t->events.pool, event);
+  uint64_t address = r->t->events.addr[event];
+  size_t low = 0, high = r->pools.count;
+  if (pool != TSR_NONE) return pool;
+  while (low < high) {
+    size_t middle = low + (high - low) / 2;
+    if (r->pools.items[middle].address <= address)
+      low = middle + 1;
+    else
+      high = middle;
+  }
+  const pool_range *around = low ? &r->pools.items[low - 1] : NULL;
+  if (around && address - around->address < around->size_bytes) return around->pool;
+  return r->t->default_pool;
 }
 
 static bool push_mapped(replay *r, const tsr__span *span) {
@@ -564,13 +599,14 @@ int tsr__timeline_compute(const tsr_snapshot *snapshot, uint32_t device, bool ch
   bool ok = timeline.events.count < TSR_NONE;
   timeline.allocation_of =
       ok ? tsr__realloc(NULL, (size_t)timeline.events.count, sizeof(uint32_t)) : NULL;
-  ok = timeline.allocation_of && run(&r);
+  ok = timeline.allocation_of && note_pools(&r) && run(&r);
   tsr__heap_release(&r.heap);
   tsr__map_release(&r.loose);
   tsr__map_release(&r.span_of);
   tsr__map_release(&r.wait_of);
   TSR__VECTOR_FREE(&r.live_bits);
   TSR__VECTOR_FREE(&r.mapped);
+  TSR__VECTOR_FREE(&r.pools);
   if (ok)
     *out = timeline;
   else

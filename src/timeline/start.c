@@ -181,16 +181,6 @@ static bool note_blocks(starter *s) {
 
 /* ---- segments before the window ---- */
 
-uint32_t tsr__timeline_default_pool(const tsr__timeline *t) {
-  size_t count;
-  const tsr_segment *segments = tsr_snapshot_segments(t->snapshot, &count);
-  for (size_t i = 0; i < count; i++) {
-    tsr_pool pool = tsr_snapshot_pool(t->snapshot, segments[i].pool);
-    if (segments[i].pool != TSR_NONE && !pool.first && !pool.second) return segments[i].pool;
-  }
-  return TSR_NONE;
-}
-
 static bool add_span(starter *s, const tsr__span *span) {
   tsr__heap_segment like = {.stream = span->stream, .pool = span->pool, .is_large = span->is_large};
   if (tsr__map_find(&s->heap->segment_at, span->address)) {
@@ -228,7 +218,7 @@ static bool add_final_segments(starter *s) {
  * only its size tells the pool: the small pool's are 2 MiB, and no others. */
 static bool add_freed_segments(starter *s) {
   const tsr_events *events = &s->t->events;
-  uint32_t pool = tsr__timeline_default_pool(s->t);
+  uint32_t pool = s->t->default_pool;
   for (uint64_t i = 0; i < events->count; i++) {
     if (events->action[i] != TSR_ACTION_SEGMENT_FREE || !events->size[i]) continue;
     if (*tsr__map_find(&s->first_segment_event, events->addr[i]) != i + 1) continue;
@@ -281,7 +271,7 @@ static bool join_neighbours(starter *s, const tsr__span *range, bool is_large) {
 static bool range_add(starter *s, tsr__span range) {
   if (join_neighbours(s, &range, range.is_large) || join_neighbours(s, &range, !range.is_large))
     return true;
-  if (range.pool == TSR_NONE) range.pool = tsr__timeline_default_pool(s->t);
+  if (range.pool == TSR_NONE) range.pool = s->t->default_pool;
   return TSR__VECTOR_PUSH(&s->ranges, range);
 }
 

@@ -71,6 +71,7 @@ typedef struct tsr__timeline {
   tsr_events events;
   uint32_t device;
   tsr_allocator_settings settings;
+  uint32_t default_pool; /* the snapshot's id of it, or TSR_NONE where no segment is of it */
 
   TSR__VECTOR(tsr__initial) initial;
   TSR__VECTOR(uint32_t) birth, death; /* by allocation */
@@ -119,9 +120,6 @@ tsr_totals tsr__timeline_totals(const tsr__timeline *timeline, int64_t event,
 bool tsr__span_is_there(const tsr__span *span, int64_t event);
 
 /* ---- between the files of the room ---- */
-
-/* The snapshot's id of the default pool, or TSR_NONE where no segment is of it. */
-uint32_t tsr__timeline_default_pool(const tsr__timeline *timeline);
 
 /* The reservation that memory mapped at an address belongs to: the nearest of its stream, pool and
  * class, unless something else lies between; else a new one. TSR_NONE when out of memory. Linear
