@@ -6,6 +6,7 @@
 #include <stdio.h>
 
 #include "model_trace.h"
+#include "timeline/sweep.h"
 
 /* ---- a timeline against the model that made its trace ---- */
 
@@ -126,6 +127,30 @@ static void check_replay(const check *c) {
   assert_memory_equal(&c->t.end, &last->after, sizeof c->t.end);
 }
 
+/* A sweep says of every event what a question about that event alone says. */
+static void check_sweep(const check *c, int64_t stride) {
+  tsr__sweep sweep;
+  size_t live_count = c->t.initial.count;
+  assert_int_equal(tsr__sweep_begin(&c->t, &sweep, NULL), 0);
+  assert_memory_equal(&sweep.totals, &c->t.start, sizeof sweep.totals);
+  while (tsr__sweep_next(&sweep)) {
+    live_count += sweep.born != TSR_NONE;
+    live_count -= sweep.died_count;
+    for (size_t i = 0; i < sweep.died_count; i++)
+      assert_int_equal(c->t.death.items[sweep.died[i]], sweep.event);
+    if (sweep.event % stride) continue;
+    tsr__live_set live = {0};
+    assert_int_equal(tsr__timeline_live(&c->t, sweep.event, &live, NULL), 0);
+    tsr_totals want = tsr__timeline_totals(&c->t, sweep.event, &live);
+    assert_memory_equal(&sweep.totals, &want, sizeof want);
+    assert_int_equal(live.count, live_count);
+    TSR__VECTOR_FREE(&live);
+  }
+  assert_int_equal(sweep.event, (int64_t)c->t.events.count - 1);
+  assert_false(tsr__sweep_next(&sweep));
+  tsr__sweep_release(&sweep);
+}
+
 /* Every so many events; all where `stride` is 1. Whether each alloc is where the model put it is
  * asked only where `is_placed`. */
 static void check_device(const model_trace *m, const tsr_snapshot *snapshot, uint32_t device,
@@ -138,6 +163,7 @@ static void check_device(const model_trace *m, const tsr_snapshot *snapshot, uin
   for (int64_t event = -1; event < (int64_t)c.t.events.count; event += stride)
     check_event(&c, event);
   check_event(&c, (int64_t)c.t.events.count - 1);
+  check_sweep(&c, stride);
   check_maxima(&c);
   if (is_placed) {
     assert_true(c.t.check.reused > 0);
