@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include "session.h"
+#include "when.h"
 
 static const tsr_action actions[] = {TSR_ACTION_ALLOC, TSR_ACTION_FREE_REQUESTED,
                                      TSR_ACTION_FREE_COMPLETED, TSR_ACTION_FREE_COMPLETED};
@@ -22,16 +23,6 @@ static bool parse_allocation(const char *text, tsr_at_where *where) {
   return end != text && *end == '\0';
 }
 
-static int read_integer(const cli_options *options, const char *name, const char *text,
-                        int64_t *out) {
-  char *end = NULL;
-  long long number = strtoll(text, &end, 10);
-  if (end == text || *end)
-    return cli_usage_error(options->command, "option '--%s' needs a number, not '%s'", name, text);
-  *out = number;
-  return 0;
-}
-
 /* Where the command line points; answers 0 or a usage error. */
 static int read_where(const cli_options *options, tsr_at_where *where) {
   if (!!options->event + !!options->time + !!options->allocation != 1)
@@ -39,11 +30,11 @@ static int read_where(const cli_options *options, tsr_at_where *where) {
                            "say one of --event, --time and --alloc, to choose the moment");
   if (options->event) {
     where->kind = TSR_AT_EVENT;
-    return read_integer(options, "event", options->event, &where->event);
+    return cli_read_integer(options, "event", options->event, &where->event);
   }
   if (options->time) {
     where->kind = TSR_AT_TIME;
-    return read_integer(options, "time", options->time, &where->time_us);
+    return cli_read_integer(options, "time", options->time, &where->time_us);
   }
   where->kind = TSR_AT_ALLOCATION;
   where->action = actions[options->action];

@@ -114,21 +114,31 @@ const cli_command cli_commands[] = {
                    "one configuration"}},
      .run = cli_whatif},
     {.name = "export",
-     .summary = "write the snapshot out again, in another form",
+     .summary = "write the snapshot in another form, for another program",
      .description =
          "Writes everything that the snapshot holds: as a pickle that PyTorch's viewer and Python "
-         "read like the original, mostly smaller because what repeats is written once, or as JSON, "
+         "read like the original, mostly smaller because what repeats is written once, or as json, "
          "with one event or segment on each line, to search and to compare.\n\n"
-         "The form follows the name given with -o: JSON if that ends in .json, else a pickle. A "
-         "pickle is not written to a terminal.",
+         "Or writes what other programs draw. Flame graphs of the memory that is live at the peak, "
+         "or at the moment of --event or --time, by stack: folded (flamegraph.pl, and most "
+         "others), "
+         "speedscope, and pprof (go tool pprof). With a range, --events A..B or --time A..B, each "
+         "allocation counts with its bytes times the milliseconds that it lived in it. Time lines "
+         "and tables: perfetto is trace events in JSON on the trace's own clock, to be opened in "
+         "Perfetto beside a trace of kernels, with counters by category and the largest "
+         "allocations as slices; csv has a row for each allocation, from birth to death.\n\n"
+         "The form follows the name given with -o: .json, .folded, .speedscope.json, .pb.gz, "
+         ".perfetto.json, .csv, and a pickle for any other. What is binary is not written to a "
+         "terminal.",
      .operands = "FILE",
      .operand_min = 1,
      .operand_max = 1,
      .reads_files = true,
      .examples = {{"tessera export -o snapshot.json snapshot.pickle", "the snapshot as JSON"},
-                  {"tessera export -o small.pickle snapshot.json", "and back again"},
-                  {"tessera export --format json snapshot.pickle | grep -c segment_alloc",
-                   "count in it"}},
+                  {"tessera export --format folded snapshot.pickle | flamegraph.pl > peak.svg",
+                   "a flame graph of the peak"},
+                  {"tessera export --events 3000..4000 -o step.pb.gz snapshot.pickle",
+                   "bytes x time over a range, for pprof"}},
      .run = cli_export},
     {.name = "trim",
      .summary = "cut a part of a trace out, as a snapshot of its own",
@@ -174,20 +184,20 @@ const cli_option cli_option_rows[] = {
      .kind = CLI_TEXT,
      .argument = "N",
      .help = "The moment after event N of the device's trace, -1 for before the first.",
-     .takers = "at",
+     .takers = "at export",
      FIELD(event)},
     {.name = "time",
      .kind = CLI_TEXT,
      .argument = "US",
-     .help = "A time in microseconds since 1970: for at, the moment after the last event up to it; "
-             "for trim, a range A..B of them.",
-     .takers = "at trim",
+     .help = "A time in microseconds since 1970, meaning the moment after the last event up to it; "
+             "or a range A..B of them. Trim takes a range, at a moment, export either.",
+     .takers = "at export trim",
      FIELD(time)},
     {.name = "events",
      .kind = CLI_TEXT,
      .argument = "A..B",
-     .help = "Keep the events from A to B, both included; either may be left out.",
-     .takers = "trim",
+     .help = "The events from A to B, both included; either may be left out.",
+     .takers = "export trim",
      FIELD(events)},
     {.name = "set",
      .kind = CLI_TEXT,
@@ -218,9 +228,11 @@ const cli_option cli_option_rows[] = {
     {.name = "format",
      .kind = CLI_CHOICE,
      .argument = "FORMAT",
-     .help = "Write a pickle or json; auto (default) goes by the name of the output.",
+     .help =
+         "The form to write, as described above; auto (default) goes by the name of the output. "
+         "For trim, pickle or json.",
      .takers = "export trim",
-     .choices = {"auto", "pickle", "json"},
+     .choices = {"auto", "pickle", "json", "folded", "speedscope", "pprof", "perfetto", "csv"},
      FIELD(format)},
     {.name = "device",
      .kind = CLI_DEVICES,

@@ -53,7 +53,7 @@ typedef enum cli_kind {
   CLI_DEVICES, /* device numbers with commas, or "all"; cli_devices. May be repeated */
 } cli_kind;
 
-#define CLI_CHOICES_MAX 8
+#define CLI_CHOICES_MAX 12
 
 /* `takers` of an option that every command takes, whether it reads files or not. */
 #define CLI_EVERY_COMMAND "*"

@@ -9,8 +9,17 @@
 
 typedef enum cli_color { CLI_COLOR_AUTO, CLI_COLOR_ALWAYS, CLI_COLOR_NEVER } cli_color;
 
-/* What `export` writes. */
-typedef enum cli_format { CLI_FORMAT_AUTO, CLI_FORMAT_PICKLE, CLI_FORMAT_JSON } cli_format;
+/* What `export` writes; in the order of --format's words. */
+typedef enum cli_format {
+  CLI_FORMAT_AUTO,
+  CLI_FORMAT_PICKLE,
+  CLI_FORMAT_JSON,
+  CLI_FORMAT_FOLDED,
+  CLI_FORMAT_SPEEDSCOPE,
+  CLI_FORMAT_PPROF,
+  CLI_FORMAT_PERFETTO,
+  CLI_FORMAT_CSV
+} cli_format;
 
 /* Devices named by --device, each once; none means all. */
 typedef struct cli_devices {

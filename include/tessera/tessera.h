@@ -3,6 +3,7 @@
 #ifndef TESSERA_TESSERA_H
 #define TESSERA_TESSERA_H
 
+#include "tessera/allocations.h"
 #include "tessera/allocator.h"
 #include "tessera/answers.h"
 #include "tessera/export.h"

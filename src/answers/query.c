@@ -22,3 +22,20 @@ int tsr__query_devices(const tsr_snapshot *snapshot, const tsr_query *query,
   *count = query->device_count;
   return 0;
 }
+
+bool tsr__window_find(const tsr_events *events, const tsr_window *window, int64_t *first,
+                      int64_t *last) {
+  *first = window->first < 0 ? 0 : window->first;
+  *last = window->last < (int64_t)events->count ? window->last : (int64_t)events->count - 1;
+  if (window->is_time) {
+    *first = (int64_t)events->count;
+    *last = -1;
+    for (int64_t i = 0; i < (int64_t)events->count; i++) {
+      int64_t time = events->time_us[i];
+      if (time == TSR_TIME_NONE || time < window->first || time > window->last) continue;
+      if (i < *first) *first = i;
+      *last = i;
+    }
+  }
+  return *first <= *last;
+}

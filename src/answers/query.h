@@ -1,4 +1,4 @@
-/* query.h - what every answer asks first: which devices? */
+/* query.h - what every answer asks first: which devices, and which events? */
 #ifndef TSR_ANSWERS_QUERY_H
 #define TSR_ANSWERS_QUERY_H
 
@@ -10,5 +10,11 @@
  */
 int tsr__query_devices(const tsr_snapshot *snapshot, const tsr_query *query,
                        const uint32_t **devices, size_t *count, tsr_error *error);
+
+/* The first and last event of a device's trace that the window holds; false where it holds none. A
+ * window of times is from the first event that is not before it to the last that is not behind it,
+ * and takes time linear in events. */
+bool tsr__window_find(const tsr_events *events, const tsr_window *window, int64_t *first,
+                      int64_t *last);
 
 #endif

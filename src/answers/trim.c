@@ -111,24 +111,6 @@ static bool copy_names(trimmer *t) {
 
 /* ---- events ---- */
 
-/* The rows of a device's trace that the window holds; false where it holds none. A window of times
- * is from the first event that is not before it to the last that is not behind it. */
-static bool find_rows(const trimmer *t, const tsr_events *events, int64_t *first, int64_t *last) {
-  *first = t->window->first < 0 ? 0 : t->window->first;
-  *last = t->window->last < (int64_t)events->count ? t->window->last : (int64_t)events->count - 1;
-  if (t->window->is_time) {
-    *first = (int64_t)events->count;
-    *last = -1;
-    for (int64_t i = 0; i < (int64_t)events->count; i++) {
-      int64_t time = events->time_us[i];
-      if (time == TSR_TIME_NONE || time < t->window->first || time > t->window->last) continue;
-      if (i < *first) *first = i;
-      *last = i;
-    }
-  }
-  return *first <= *last;
-}
-
 static uint64_t first_row_of(const tsr_snapshot *snapshot, uint32_t device) {
   for (size_t i = 0; i < snapshot->device_traces.count; i++)
     if (snapshot->device_traces.items[i].device == device)
@@ -341,7 +323,7 @@ static int trim_device(trimmer *t, uint32_t device, tsr_error *error) {
   int status = tsr__timeline_compute(t->from, device, false, &timeline, error);
   if (status) return status;
   state s = {.timeline = &timeline};
-  bool has_events = find_rows(t, &timeline.events, &first, &last);
+  bool has_events = tsr__window_find(&timeline.events, t->window, &first, &last);
   /* A device that rests during the window keeps the state it has then. */
   s.event = has_events || !timeline.events.count ? last : (int64_t)timeline.events.count - 1;
   bool ok = (!has_events ||

@@ -178,6 +178,16 @@ void tsr__emit_inline_object(tsr__emitter *emitter, const char *key) {
   open_container(emitter, key, "{}", true);
 }
 
+void tsr__emit_inline_array(tsr__emitter *emitter, const char *key) {
+  open_container(emitter, key, "[]", true);
+}
+
+void tsr__emit_item(tsr__emitter *emitter, tsr__cell value) {
+  if (!is_json(emitter)) return;
+  begin_member(emitter, (tsr_text){NULL, 0});
+  append_json_value(emitter, value);
+}
+
 void tsr__emit_end(tsr__emitter *emitter) {
   if (!is_json(emitter)) return;
   assert(emitter->depth);

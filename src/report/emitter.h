@@ -169,6 +169,9 @@ void tsr__emit_object(tsr__emitter *emitter, const char *key);
 void tsr__emit_array(tsr__emitter *emitter, const char *key);
 /* An object that stays on one line, with all it holds. */
 void tsr__emit_inline_object(tsr__emitter *emitter, const char *key);
+/* An array that stays on one line, and one of its values. */
+void tsr__emit_inline_array(tsr__emitter *emitter, const char *key);
+void tsr__emit_item(tsr__emitter *emitter, tsr__cell value);
 /* Close the innermost object or array. */
 void tsr__emit_end(tsr__emitter *emitter);
 /* A member whose key is data. */

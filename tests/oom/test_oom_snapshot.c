@@ -106,6 +106,29 @@ static int export(void *context) {
   return tsr_snapshot_export(snapshot, *format, discard, NULL, NULL);
 }
 
+static int weigh(void *context) {
+  const tsr_weigh_options *how = context;
+  tsr_report_input heading = heading_of;
+  heading.snapshot = snapshot;
+  tsr_weights *weights = NULL;
+  tsr_error error = {0};
+  int status = tsr_weights_compute(snapshot, how, NULL, &weights, &error);
+  assert_int_equal(error.status, status);
+  for (int format = 0; !status && format <= TSR_STACKS_PPROF; format++)
+    status = tsr_report_weights(&heading, weights, (tsr_stacks_format)format, NULL, discard, NULL,
+                                &error);
+  tsr_weights_free(weights);
+  return status;
+}
+
+static int list_lives(void *context) {
+  const tsr_lives_format *format = context;
+  const tsr_report_options full = {.full_stacks = true};
+  tsr_report_input heading = heading_of;
+  heading.snapshot = snapshot;
+  return tsr_report_lives(&heading, NULL, *format, &full, discard, NULL, NULL);
+}
+
 /* ---- tests ---- */
 
 /* Allocations that can be done without: what json_seen.c remembers, places in the memo of values
@@ -153,6 +176,15 @@ static void writing(void **state) {
     tsr_test_oom(export, &format, 2);
 }
 
+static void writing_for_others(void **state) {
+  (void)state;
+  tsr_weigh_options how = {.where = second, .window = {.first = 0, .last = 2}};
+  for (how.what = TSR_WEIGH_PEAK; how.what <= TSR_WEIGH_WINDOW; how.what++)
+    tsr_test_oom(weigh, &how, 10);
+  for (tsr_lives_format format = TSR_LIVES_CSV; format <= TSR_LIVES_PERFETTO; format++)
+    tsr_test_oom_sparing(list_lives, &format, 10, FRAME_ORIGINS);
+}
+
 static int keep(void *context, const char *data, size_t size_bytes) {
   tsr__buffer_append(context, data, size_bytes);
   return 0;
@@ -177,10 +209,8 @@ static int tear_down(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(opening),
-      cmocka_unit_test(opening_what_is_cut),
-      cmocka_unit_test(answers),
-      cmocka_unit_test(writing),
+      cmocka_unit_test(opening), cmocka_unit_test(opening_what_is_cut), cmocka_unit_test(answers),
+      cmocka_unit_test(writing), cmocka_unit_test(writing_for_others),
   };
   return cmocka_run_group_tests_name("oom snapshot", tests, set_up, tear_down);
 }

@@ -1,0 +1,320 @@
+#!/usr/bin/env python3
+"""What `tessera export` writes for other programs says what the answers say. Prints TAP.
+
+usage: formats.py --tessera PATH --work FOLDER
+
+Of the snapshots that tests/cli/fixtures.py makes, and of real ones in ../shared beside the checkout
+(skipped where absent), each form is written and read again, and its sums compared with those of
+`tessera peak` and `tessera at`. Where Go is installed, its pprof reads the profile too; where PyPI and
+npm can be reached, speedscope's published schema is asked about the file for speedscope."""
+import argparse
+import csv
+import gzip
+import io
+import json
+import pathlib
+import shutil
+import subprocess
+import sys
+
+HERE = pathlib.Path(__file__).resolve().parent
+SHARED = HERE.parents[2] / 'shared' / 'snapshots'
+sys.dont_write_bytecode = True
+sys.path.insert(0, str(HERE.parent / 'cli'))
+import fixtures  # noqa: E402
+
+REAL = ('train-ctx1024-torch2.11', 'forward-ctx150-torch2.6', 'torch2.0-history-layout-b',
+        'two-devices-no-trace', 'train-windows-python-stacks-torch2.11')
+
+
+def expect(what, got, want):
+    if got != want:
+        raise AssertionError(f'{what}: got {got!r:.200}, want {want!r:.200}')
+
+
+class Tessera:
+    def __init__(self, binary):
+        self.binary = binary
+
+    def export(self, form, path, *options):
+        done = subprocess.run([self.binary, 'export', '--format', form, *map(str, options), path],
+                              capture_output=True, check=False)
+        expect(f'exit status of {form}: {done.stderr}', done.returncode, 0)
+        return done.stdout
+
+    def devices(self, command, path, *options):
+        done = subprocess.run([self.binary, command, '--json', '--top', '0', *map(str, options),
+                               path], capture_output=True, check=True)
+        return json.loads(done.stdout)['devices']
+
+
+def live_bytes(devices):
+    return sum(stack['bytes'] for device in devices for stack in device.get('stacks', []))
+
+
+# ---- flame graphs ----
+
+def folded_sum(text):
+    total = 0
+    for line in text.decode().splitlines():
+        stack, _, weight = line.rpartition(' ')
+        if not stack or any(not frame for frame in stack.split(';')):
+            raise AssertionError(f'not a folded stack: {line!r:.200}')
+        total += int(weight)
+    return total
+
+
+def test_folded(tessera, path):
+    expect('the peak', folded_sum(tessera.export('folded', path)),
+           live_bytes(tessera.devices('peak', path)))
+
+
+def test_folded_moment(tessera, path):
+    middle = max(device['events'] for device in tessera.devices('peak', path)) // 2
+    expect('a moment', folded_sum(tessera.export('folded', path, '--event', middle)),
+           live_bytes(tessera.devices('at', path, '--event', middle)))
+
+
+def test_speedscope(tessera, path):
+    data = json.loads(tessera.export('speedscope', path))
+    frames = len(data['shared']['frames'])
+    total = 0
+    for profile in data['profiles']:
+        expect('samples and weights', len(profile['samples']), len(profile['weights']))
+        expect('end', profile['endValue'], sum(profile['weights']))
+        if any(not 0 <= frame < frames for sample in profile['samples'] for frame in sample):
+            raise AssertionError('a frame that is not in the list')
+        total += profile['endValue']
+    expect('the peak', total, live_bytes(tessera.devices('peak', path)))
+
+
+def varint(data, at):
+    value = shift = 0
+    while True:
+        byte = data[at]
+        value |= (byte & 127) << shift
+        at, shift = at + 1, shift + 7
+        if byte < 128:
+            return value, at
+
+
+def fields(data):
+    """(number, value) of each field of a protocol buffers message."""
+    at = 0
+    while at < len(data):
+        key, at = varint(data, at)
+        value, at = varint(data, at)
+        if key & 7 == 2:
+            value, at = data[at:at + value], at + value
+        elif key & 7:
+            raise AssertionError(f'wire type {key & 7}')
+        yield key >> 3, value
+
+
+def packed(data):
+    at, values = 0, []
+    while at < len(data):
+        value, at = varint(data, at)
+        values.append(value)
+    return values
+
+
+def test_pprof(tessera, path):
+    profile = list(fields(gzip.decompress(tessera.export('pprof', path))))
+    strings = [value.decode() for number, value in profile if number == 6]
+    functions = {}
+    for number, value in profile:
+        if number == 5:
+            function = dict(fields(value))
+            functions[function[1]] = strings[function.get(2, 0)], strings[function.get(4, 0)]
+    locations = {dict(fields(value))[1] for number, value in profile if number == 4}
+    expect('functions and locations', set(functions), locations)
+    expect('the first string', strings[0], '')
+    total = allocations = 0
+    for number, value in profile:
+        if number == 2:
+            sample = dict(fields(value))
+            if not set(packed(sample[1])) <= locations:
+                raise AssertionError('a location that is not in the list')
+            count, size = packed(sample[2])
+            total, allocations = total + size, allocations + count
+    devices = tessera.devices('peak', path)
+    expect('the peak', total, live_bytes(devices))
+    expect('allocations', allocations,
+           sum(stack['allocations'] for device in devices for stack in device['stacks']))
+
+
+def test_go_pprof(tessera, path, work):
+    target = work / 'go.pb.gz'
+    target.write_bytes(tessera.export('pprof', path))
+    done = subprocess.run(['go', 'tool', 'pprof', '-unit=B', '-nodefraction=0', '-top', target],
+                          capture_output=True, text=True, check=True)
+    total = live_bytes(tessera.devices('peak', path))
+    expect('what Go counts', f' of {total}B total' in done.stdout, True)
+
+
+def test_schema(tessera, path, work):
+    """'' or why it was skipped."""
+    home = work / 'speedscope'
+    schema = home / 'package' / 'dist' / 'release'
+    home.mkdir(parents=True, exist_ok=True)
+    if not list(schema.glob('file-format-schema.json')):
+        packed_name = subprocess.run(['npm', 'pack', '--silent', 'speedscope@1.25.0'], cwd=home,
+                                     capture_output=True, text=True, check=False)
+        if packed_name.returncode:
+            return 'npm cannot be reached'
+        subprocess.run(['tar', 'xzf', packed_name.stdout.split()[-1]], cwd=home, check=True)
+    if not (home / 'venv').exists():
+        subprocess.run([sys.executable, '-m', 'venv', home / 'venv'], check=True)
+    pip = subprocess.run([home / 'venv/bin/pip', 'install', '-q', 'jsonschema==4.26.0'],
+                         capture_output=True, check=False)
+    if pip.returncode:
+        return 'PyPI cannot be reached'
+    target = work / 'x.speedscope.json'
+    target.write_bytes(tessera.export('speedscope', path))
+    check = ('import json, sys, jsonschema\n'
+             'jsonschema.validate(json.load(open(sys.argv[1])), json.load(open(sys.argv[2])))\n')
+    done = subprocess.run([home / 'venv/bin/python', '-c', check, target,
+                           schema / 'file-format-schema.json'], capture_output=True, text=True,
+                          check=False)
+    expect(f'the schema: {done.stderr[-300:]}', done.returncode, 0)
+    return ''
+
+
+# ---- ranges ----
+
+def test_range(tessera, path):
+    """Bytes x time over the whole trace, allocation by allocation."""
+    rows = list(csv.DictReader(io.StringIO(tessera.export('csv', path).decode(), newline='')))
+    raw = fields(gzip.decompress(tessera.export('pprof', path, '--events', '0..')))
+    got = [0, 0, 0]
+    for number, value in raw:
+        if number == 2:
+            for i, part in enumerate(packed(dict(fields(value))[2])):
+                got[i] += part
+    lived = [row for row in rows if row['death_event'] != '0']
+    expect('allocations', got[0], len(lived))
+    expect('bytes', got[1], sum(int(row['requested_bytes']) for row in lived))
+    devices = {str(device['device']): device for device in tessera.devices('info', path)}
+    want = 0
+    for row in lived:
+        device = devices[row['device']]
+        if device['first_time_us'] is None:  # counted in events
+            birth, death = max(int(row['birth_event']), 0), int(row['death_event'] or
+                                                                device['events'] - 1)
+            want += int(row['requested_bytes']) * (death - birth)
+            continue
+        birth = int(row['birth_time_us'] or device['first_time_us'])
+        death = int(row['death_time_us'] or device['last_time_us'])
+        want += int(row['requested_bytes']) * (death - birth) / 1000
+    if abs(got[2] - want) > want * 1e-6 + len(lived):
+        raise AssertionError(f'bytes x time: got {got[2]}, want {want}')
+
+
+# ---- tables and time lines ----
+
+def test_csv(tessera, path):
+    rows = list(csv.DictReader(io.StringIO(tessera.export('csv', path, '--full-stacks').decode(),
+                                           newline='')))
+    for device in tessera.devices('peak', path):
+        for event in {-1, device['events'] // 3, device['events'] - 1}:
+            live = [row for row in rows if row['device'] == str(device['device']) and
+                    int(row['birth_event']) <= event and
+                    (not row['death_event'] or int(row['death_event']) > event)]
+            [want] = [found for found in tessera.devices('at', path, '--event', event)
+                      if found['device'] == device['device']] if device['events'] else [None]
+            if want and 'live_allocations' in want:
+                expect(f'live after {event}', len(live), want['live_allocations'])
+                expect(f'bytes after {event}', sum(int(row['requested_bytes']) for row in live),
+                       want['requested_bytes'])
+
+
+def test_perfetto(tessera, path):
+    events = json.loads(tessera.export('perfetto', path))['traceEvents']
+    for device in tessera.devices('peak', path):
+        own = [event for event in events if event['pid'] == device['device']]
+        counters = [event['args'] for event in own if event['name'] == 'memory']
+        expect('the peak', max(args['allocated_bytes'] for args in counters),
+               device['peak']['allocated_bytes'])
+        sums = [sum(event['args'].values()) for event in own
+                if event['name'] == 'requested by category']
+        expect('the start', sums[0], device['start']['requested_bytes'])
+        expect('one sum a state', len(sums), len(counters))
+        if device['peak']['requested_bytes'] not in sums:
+            raise AssertionError('the peak is no state of the categories')
+        lanes = {}
+        for event in own:
+            if event['ph'] == 'X':
+                if event['ts'] < lanes.get(event['tid'], 0):
+                    raise AssertionError(f'slices of lane {event["tid"]} overlap')
+                lanes[event['tid']] = event['ts'] + event['dur']
+
+
+def test_formula(tessera, work):
+    """A frame's name that looks like a formula, or like CSV, is only a name."""
+    stacks = fixtures.Stacks()
+    run = fixtures.Run(layers=1)
+    snapshot = run.snapshot()
+    frame = stacks.frame('=HYPERLINK("http://x")\n', '=1+1,"a".py', 7)
+    snapshot['device_traces'] = [[{'action': 'alloc', 'addr': 2 << 20, 'size': 512, 'stream': 0,
+                                   'time_us': 1, 'frames': [frame]}]]
+    path = work / 'formula.pickle'
+    fixtures.write(path, snapshot)
+    rows = list(csv.reader(io.StringIO(tessera.export('csv', path, '--full-stacks').decode(),
+                                       newline='')))
+    expect('cells', {len(row) for row in rows}, {13})
+    if any(cell[:1] in '=+@' and cell for row in rows for cell in row):
+        raise AssertionError('a cell that a spreadsheet would run')
+
+
+def tests(tessera, folder, work):
+    paths = sorted(folder.glob('*.pickle'))
+    made = [path for path in paths if path.stem in ('train', 'two-devices', 'oom')]
+    expect('fixtures', len(made) >= 2, True)
+    real = [SHARED / f'{name}.pickle' for name in REAL]
+    checks = [test_folded, test_speedscope, test_pprof, test_csv, test_perfetto]
+    for path in made + real:
+        for check in checks:
+            label = f'{check.__name__[5:]}: {path.stem}'
+            if path.exists():
+                yield label, lambda check=check, path=path: check(tessera, path)
+            else:
+                yield f'{label} # SKIP no real snapshots beside the checkout', None
+    for path in made[:1] + real[:1]:
+        for check in (test_folded_moment, test_range):
+            if path.exists():
+                yield (f'{check.__name__[5:]}: {path.stem}',
+                       lambda check=check, path=path: check(tessera, path))
+    yield 'formula', lambda: test_formula(tessera, work)
+    if shutil.which('go'):
+        yield 'go tool pprof', lambda: test_go_pprof(tessera, made[0], work)
+    else:
+        yield 'go tool pprof # SKIP Go is not installed', None
+    if shutil.which('npm'):
+        yield 'schema of speedscope', lambda: test_schema(tessera, made[0], work)
+    else:
+        yield 'schema of speedscope # SKIP npm is not installed', None
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument('--tessera', required=True)
+    parser.add_argument('--work', required=True, type=pathlib.Path)
+    options = parser.parse_args()
+    folder = options.work / 'fixtures'
+    fixtures.write_all(folder)
+    number = failed = 0
+    for number, (name, test) in enumerate(tests(Tessera(options.tessera), folder, options.work), 1):
+        try:
+            reason = test() if test else ''
+            print(f'ok {number} - {name}' + (f' # SKIP {reason}' if reason else ''))
+        except Exception as error:  # a test that cannot run is a test that fails
+            failed += 1
+            print(f'not ok {number} - {name}\n# {error}')
+        sys.stdout.flush()
+    print(f'1..{number}')
+    return int(failed > 0)
+
+
+if __name__ == '__main__':
+    sys.exit(main())
