@@ -576,22 +576,22 @@ static int run(tsr__pickle *m) {
 
 /* ---- a pickle that ends too early ---- */
 
-/* Close what is open, innermost first, so that what was read can answer. A dict that is not
- * complete is left out, unless it is the snapshot itself. */
 /* A list of one item is written without a mark: the end of the snapshot's own pairs may be such a list
  * that is not in its parent yet ([key] [device_traces] [trace]). Put it there, so that pairs are whole. */
 static int close_tail(tsr__pickle *m, size_t first) {
-  while ((m->stack.count - first) % 2 && m->stack.count - first > 2) {
-    tsr__value *last = &m->stack.items[m->stack.count - 1];
-    tsr__container *parent = tsr__container_of(m->assembler, last[-1]);
+  while (m->stack.items && (m->stack.count - first) % 2 && m->stack.count - first > 2) {
+    tsr__value *pair = m->stack.items + m->stack.count - 2;
+    tsr__container *parent = tsr__container_of(m->assembler, pair[0]);
     if (!parent || parent->kind != TSR__LIST) return 0;
-    int status = tsr__append(m->assembler, last[-1], last, 1, m->error);
+    int status = tsr__append(m->assembler, pair[0], &pair[1], 1, m->error);
     if (status) return status;
     m->stack.count--;
   }
   return 0;
 }
 
+/* Close what is open, innermost first, so that what was read can answer. A dict that is not
+ * complete is left out, unless it is the snapshot itself. */
 static int close_marks(tsr__pickle *m) {
   while (m->marks.count) {
     size_t first = m->marks.items[--m->marks.count];
