@@ -301,7 +301,13 @@ const cli_note cli_environment[] = {
 const cli_command *cli_command_find(const char *name) {
   for (const cli_command *row = cli_commands; row->name; row++)
     if (strcmp(row->name, name) == 0) return row;
+  for (const cli_command *row = cli_drop_ins; row->name; row++)
+    if (strcmp(row->name, name) == 0) return row;
   return NULL;
+}
+
+const cli_option *cli_options_of(const cli_command *command) {
+  return command && command->is_drop_in ? cli_drop_in_rows : cli_option_rows;
 }
 
 /* Whether `word` is one of the words of `list`. */
