@@ -233,11 +233,12 @@ int cli_mosaic_moment(const cli_session *session, tsr_mosaic_moment *moment) {
     return cli_usage_error(
         session->options->command,
         "option '--allocation' takes ADDRESS_VERSION, such as cd1000000_1, not '%s'", text);
-  if ((size_t)options->action + 1 == sizeof actions / sizeof *actions)
+  size_t action = options->action < 0 ? 0 : (size_t)options->action;
+  if (action + 1 == sizeof actions / sizeof *actions)
     cli_mosaic_info("Overloading action 'free' to 'free_completed' for memory analysis");
   moment->address = strtoull(text, NULL, 16);
   moment->version = strtoull(version, NULL, 10);
-  moment->action = actions[options->action];
+  moment->action = actions[action];
   return 0;
 }
 

@@ -36,7 +36,7 @@ typedef struct cli_mosaic_options {
   const char *snapshot, *snapshot_base, *snapshot_diff, *trace;
   const char *allocation;
   const char *output_file;
-  int action; /* index of --action's word */
+  int action; /* index of --action's word; -1: not given */
   bool print_stack;
   bool paste, upload; /* to services that only Meta has */
   cli_integer start_time, end_time;

@@ -53,6 +53,11 @@ typedef struct tsr_mosaic_other {
   uint64_t bytes;
 } tsr_mosaic_other;
 
+/* Release the array, which the struct owns. */
+void tsr_mosaic_groups_release(tsr_mosaic_groups *groups);
+
+/* ---- peak ---- */
+
 typedef struct tsr_mosaic_peak {
   uint32_t device;  /* the first that has a trace; TSR_NONE: none has */
   int64_t event;    /* the first of the window at which usage is largest; -1: there is none */
@@ -70,11 +75,29 @@ int tsr_mosaic_peak_compute(const tsr_snapshot *snapshot, const tsr_mosaic_windo
                             tsr_mosaic_peak **out, tsr_error *error);
 void tsr_mosaic_peak_free(tsr_mosaic_peak *peak);
 
+/* ---- diff ---- */
+
+typedef struct tsr_mosaic_diff {
+  tsr_mosaic_groups groups; /* of the second peak: those that the first has not, in its order */
+  uint64_t grown_count;     /* what that hides: groups of both that are larger in the second, */
+  uint64_t grown_bytes;     /* and by how much, together */
+} tsr_mosaic_diff;
+
+/* What one snapshot's peak has that another's, `base`, has not; `*out` is the caller's, for the
+ * function below. The groups are `snapshot`'s. */
+int tsr_mosaic_diff_compute(const tsr_snapshot *base_snapshot, const tsr_mosaic_peak *base,
+                            const tsr_snapshot *snapshot, const tsr_mosaic_peak *peak,
+                            tsr_mosaic_diff **out, tsr_error *error);
+void tsr_mosaic_diff_free(tsr_mosaic_diff *diff);
+
+/* ---- usage at an event ---- */
+
 typedef struct tsr_mosaic_usage {
-  uint32_t device; /* as in tsr_mosaic_peak, or the first that has the moment */
-  tsr_mosaic_moment moment;
-  int64_t event; /* -1: no device has the moment; nothing below is filled then */
-  int64_t bytes; /* usage after it */
+  tsr_mosaic_moment moment; /* as it was asked for */
+  uint32_t first_device;    /* the first that has a trace, or TSR_NONE: where Mosaic looks */
+  uint32_t device;          /* the first that has the moment */
+  int64_t event;            /* -1: no device has it; nothing below is filled then */
+  int64_t bytes;            /* usage after it; negative where frees are larger than their allocs */
   tsr_mosaic_groups groups;
 } tsr_mosaic_usage;
 
@@ -82,6 +105,46 @@ typedef struct tsr_mosaic_usage {
 int tsr_mosaic_usage_compute(const tsr_snapshot *snapshot, const tsr_mosaic_moment *moment,
                              tsr_mosaic_usage **out, tsr_error *error);
 void tsr_mosaic_usage_free(tsr_mosaic_usage *usage);
+
+/* ---- stages ---- */
+
+typedef struct tsr_mosaic_stage {
+  size_t annotation; /* index of tsr_snapshot_annotations */
+  uint64_t repeat;   /* how often its name and stage came before */
+  int64_t bytes;     /* usage after all events up to its time */
+} tsr_mosaic_stage;
+
+typedef struct tsr_mosaic_stages {
+  uint32_t device;      /* the first that has a trace; TSR_NONE: none has, and there are no items */
+  uint32_t other_count; /* further devices that have one */
+  tsr_mosaic_stage *items; /* in the order of the file */
+  size_t count;
+} tsr_mosaic_stages;
+
+/* Usage at each annotation whose name contains one of `text_count` texts, or at all where there are
+ * none; `*out` is the caller's, for the function below. */
+int tsr_mosaic_stages_compute(const tsr_snapshot *snapshot, const char *const *texts,
+                              size_t text_count, tsr_mosaic_stages **out, tsr_error *error);
+void tsr_mosaic_stages_free(tsr_mosaic_stages *stages);
+
+/* ---- as text ---- */
+
+/* What Mosaic prints on standard output. With `is_shown` a terminal is to show it, and control
+ * characters in names become '?'; else texts are as the file has them. */
+int tsr_mosaic_print_groups(const tsr_snapshot *snapshot, const tsr_mosaic_groups *groups,
+                            bool is_shown, tsr_write_fn *write, void *context, tsr_error *error);
+int tsr_mosaic_print_stages(const tsr_snapshot *snapshot, const tsr_mosaic_stages *stages,
+                            bool is_shown, tsr_write_fn *write, void *context, tsr_error *error);
+
+/* What Mosaic logs, lines that begin with "INFO:root:"; and what it hides, as "WARNING:root:". */
+int tsr_mosaic_log_peak(const tsr_snapshot *snapshot, const tsr_mosaic_peak *peak,
+                        tsr_write_fn *write, void *context, tsr_error *error);
+int tsr_mosaic_log_diff(const tsr_mosaic_diff *diff, tsr_write_fn *write, void *context,
+                        tsr_error *error);
+int tsr_mosaic_log_usage(const tsr_snapshot *snapshot, const tsr_mosaic_usage *usage,
+                         tsr_write_fn *write, void *context, tsr_error *error);
+int tsr_mosaic_log_stages(const tsr_mosaic_stages *stages, tsr_write_fn *write, void *context,
+                          tsr_error *error);
 
 #ifdef __cplusplus
 }
