@@ -90,6 +90,22 @@ const cli_command cli_commands[] = {
      .examples = {{"tessera profile snapshot.pickle", "parameters, activations, optimizer, ..."},
                   {"tessera profile --by category --json snapshot.pickle", "for a program"}},
      .run = cli_profile},
+    {.name = "diff",
+     .summary = "what changed between two runs?",
+     .description =
+         "Compares what was live at the peaks of two snapshots, stack by stack, and lists what "
+         "came, went, grew and shrank, by how much.\n\n"
+         "Stacks are the same when the functions, files and lines of all their frames are. "
+         "Devices of one number are compared with each other; when each file has one device "
+         "alone, those two are, so that two ranks can be compared.",
+     .operands = "OLD NEW",
+     .operand_min = 2,
+     .operand_max = 2,
+     .reads_files = true,
+     .examples = {{"tessera diff before.pickle after.pickle", "the ten largest changes"},
+                  {"tessera diff --json --top 0 rank0.pickle rank7.pickle",
+                   "all of them, for a program"}},
+     .run = cli_diff},
     {.name = "whatif",
      .summary = "what would other settings, or another card, have done?",
      .description =

@@ -41,6 +41,7 @@ void cli_close(cli_input *input);
 
 /* The commands, one file each (cli_help: help.c). */
 int cli_at(cli_session *session);
+int cli_diff(cli_session *session);
 int cli_export(cli_session *session);
 int cli_help(cli_session *session);
 int cli_info(cli_session *session);
