@@ -165,6 +165,19 @@ const cli_command cli_commands[] = {
                   {"tessera trim --time ..1783874422365713 -o start.json snapshot.pickle",
                    "all up to a time, as JSON"}},
      .run = cli_trim},
+    {.name = "mcp",
+     .summary = "let a language model ask",
+     .description =
+         "Serves the Model Context Protocol on standard input and standard output, for programs "
+         "around language models, which start it themselves. Its tools answer what the commands "
+         "answer, ranked and bounded, and Mosaic's tools are there too, under their names.\n\n"
+         "The last few snapshots, up to 2 GiB of memory, are kept open between questions, and "
+         "read again when their file has changed. Files are only ever read.",
+     .operands = "",
+     .examples = {{"tessera mcp", "what to give to a client as the command of a server"},
+                  {"tessera mcp --tools tessera --max-answer 32KiB",
+                   "tessera's own tools alone, with short answers"}},
+     .run = cli_mcp},
     {.name = "help",
      .summary = "explain tessera, or one of its commands",
      .description = "Without COMMAND, lists the commands. With one, explains it and its options, "
@@ -231,6 +244,19 @@ const cli_option cli_option_rows[] = {
      .takers = "at",
      .choices = {"alloc", "free_requested", "free_completed", "free"},
      FIELD(action)},
+    {.name = "tools",
+     .kind = CLI_CHOICE,
+     .argument = "WHICH",
+     .help = "Offer all tools (default), those of tessera alone, or those of Mosaic alone.",
+     .takers = "mcp",
+     .choices = {"all", "tessera", "mosaic"},
+     FIELD(tools)},
+    {.name = "max-answer",
+     .kind = CLI_TEXT,
+     .argument = "SIZE",
+     .help = "Cut lists so that no answer is larger, 0 for never (default: 64KiB).",
+     .takers = "mcp",
+     FIELD(max_answer)},
     {.name = "format",
      .kind = CLI_CHOICE,
      .argument = "FORMAT",

@@ -56,6 +56,8 @@ typedef struct cli_options {
   const char *event, *time, *allocation; /* where `at` looks; NULL: not given */
   const char *events;                    /* what `trim` keeps, with `time`; NULL: not given */
   const char *settings, *capacity;       /* what `whatif` tries; NULL: not given */
+  const char *max_answer;                /* of `mcp`; NULL: not given */
+  int tools;                             /* which of them `mcp` offers: index of the word */
   int action;                            /* index of --action's word */
   bool json, full_stacks, quiet, verbose, strict, help, version;
   cli_mosaic_options mosaic;
