@@ -80,23 +80,24 @@ static bool shorten(const found *largest, size_t excess, json_t *left_out) {
 
 static bool say_left_out(json_t *answer, json_t *left_out) {
   static const char hint[] =
-      "The answer was too large, so lists were cut from their ends (left_out counts the entries). "
-      "For more, ask for one device, fewer frames (max_frames) or a smaller top; the command line "
-      "prints everything with --json --top 0.";
+      "The answer was too large, so lists were cut from their ends; left_out counts the entries. "
+      "To see more of them, ask for less of each: fewer frames (max_frames), no stacks "
+      "(print_stack), one device. The command line prints everything, with --json --top 0.";
   return json_object_set(answer, "left_out", left_out) == 0 &&
          json_object_set_new(answer, "hint", json_string(hint)) == 0;
 }
 
-/* Nothing more can be cut: keep the members that fit. */
-static bool keep_small_members(json_t *answer, size_t limit) {
+/* Nothing more can be cut: keep the members that fit, and what says how it went. */
+static void keep_small_members(json_t *answer, size_t limit) {
+  static const char kept[] = " verdict status tool error command ";
   const char *key;
   json_t *item;
   void *next;
   json_object_foreach_safe(answer, next, key, item) {
     if (size_of(answer) <= limit) break;
-    if (size_of(item) > limit / 16) json_object_del(answer, key);
+    bool is_needed = strstr(kept, key) != NULL;
+    if (!is_needed && size_of(item) > limit / 16) json_object_del(answer, key);
   }
-  return true;
 }
 
 bool mcp_bound(json_t *answer, size_t limit) {
@@ -113,7 +114,7 @@ bool mcp_bound(json_t *answer, size_t limit) {
     if (!largest.list) break;
     ok = shorten(&largest, size - room, left_out);
   }
-  if (ok && size_of(answer) > room) ok = keep_small_members(answer, room);
+  if (ok && size_of(answer) > room) keep_small_members(answer, room);
   if (ok) ok = say_left_out(answer, left_out);
   json_decref(left_out);
   return ok;
