@@ -1,6 +1,6 @@
 /* diff.c - the report of `tessera diff`.
  *
- *   Device 0: +2.08 GiB at the peak, 20.47 GiB before and 22.55 GiB now; 71.0 % of it at
+ *   Device 0: +2.08 GiB at the peak, 20.47 GiB before and 22.55 GiB now; 71.2 % of it at
  *   model.py:382 forward.
  *
  *   #     change       old       new  allocations  status  category    allocated at
@@ -69,10 +69,12 @@ static void append_cause(diff_printer *printer, const tsr_diff_device *device, i
   uint64_t part = (uint64_t)(whole < 0 ? -change->delta_bytes : change->delta_bytes);
   uint64_t all = (uint64_t)(whole < 0 ? -whole : whole);
   char text[DELTA_BYTES];
-  if (part <= all)
+  if (part == all)
+    tsr__buffer_text(out, "; all of it at ");
+  else if (part < all)
     tsr__buffer_printf(out, "; %s of it at ", tsr__format_percent(part, all, text));
   else
-    tsr__buffer_printf(out, "; %s at ", format_delta(change->delta_bytes, text));
+    tsr__buffer_printf(out, "; %s alone at ", format_delta(change->delta_bytes, text));
   append_name(printer, change);
 }
 
