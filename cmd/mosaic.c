@@ -73,6 +73,16 @@ const cli_command cli_drop_ins[] = {
                    "1783874422376221 --end_time 1783874422569490",
                    "between two times"}},
      .run = cli_mosaic_peak},
+    {.name = "mosaic_mcp",
+     .summary = "let a language model ask, in place of Mosaic's server",
+     .description =
+         "Serves the Model Context Protocol on standard input and standard output with the tools "
+         "of Mosaic's server, under their names and in their form, and with tessera's own beside "
+         "them: it is 'tessera mcp'.",
+     .operands = "",
+     .is_drop_in = true,
+     .examples = {{"mosaic_mcp", "what to give to a client as the command of a server"}},
+     .run = cli_mcp},
     {.name = NULL},
 };
 
