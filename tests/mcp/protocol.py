@@ -165,6 +165,15 @@ def check_answers_come_at_once(server, _):
         expect('exit status', process.wait(support.TIMEOUT_S), 0)
 
 
+def check_the_name_of_mosaics_server(server, folder):
+    link = folder / 'mosaic_mcp'
+    link.symlink_to(server.tessera)
+    done = subprocess.run([link], input=json.dumps(request('tools/list')).encode(), check=True,
+                          capture_output=True, timeout=support.TIMEOUT_S)
+    names = {tool['name'] for tool in json.loads(done.stdout)['result']['tools']}
+    expect_that('its tools', MOSAIC <= names)
+
+
 # ---- The tools ----
 
 def check_the_list_of_tools(server, _):
