@@ -6,22 +6,12 @@
  */
 #include <stdlib.h>
 
+#include "parse.h"
 #include "session.h"
 #include "when.h"
 
 static const tsr_action actions[] = {TSR_ACTION_ALLOC, TSR_ACTION_FREE_REQUESTED,
                                      TSR_ACTION_FREE_COMPLETED, TSR_ACTION_FREE_COMPLETED};
-
-/* "cd1000000_1": hexadecimal address, underscore, version. */
-static bool parse_allocation(const char *text, tsr_at_where *where) {
-  char *end = NULL;
-  if (text[0] == 'b') text++; /* as the viewer writes it */
-  where->address = strtoull(text, &end, 16);
-  if (end == text || *end != '_') return false;
-  text = end + 1;
-  where->version = strtoull(text, &end, 10);
-  return end != text && *end == '\0';
-}
 
 /* Where the command line points; answers 0 or a usage error. */
 static int read_where(const cli_options *options, tsr_at_where *where) {
@@ -38,7 +28,7 @@ static int read_where(const cli_options *options, tsr_at_where *where) {
   }
   where->kind = TSR_AT_ALLOCATION;
   where->action = actions[options->action];
-  if (parse_allocation(options->allocation, where)) return 0;
+  if (cli_parse_allocation(options->allocation, where)) return 0;
   return cli_usage_error(options->command,
                          "option '--alloc' takes ADDRESS_VERSION, such as cd1000000_1, not '%s'",
                          options->allocation);

@@ -90,6 +90,22 @@ const cli_command cli_commands[] = {
      .examples = {{"tessera profile snapshot.pickle", "parameters, activations, optimizer, ..."},
                   {"tessera profile --by category --json snapshot.pickle", "for a program"}},
      .run = cli_profile},
+    {.name = "diff",
+     .summary = "what changed between two runs?",
+     .description =
+         "Compares what was live at the peaks of two snapshots, stack by stack, and lists what "
+         "came, went, grew and shrank, by how much.\n\n"
+         "Stacks are the same when the functions, files and lines of all their frames are. "
+         "Devices of one number are compared with each other; when each file has one device "
+         "alone, those two are, so that two ranks can be compared.",
+     .operands = "OLD NEW",
+     .operand_min = 2,
+     .operand_max = 2,
+     .reads_files = true,
+     .examples = {{"tessera diff before.pickle after.pickle", "the ten largest changes"},
+                  {"tessera diff --json --top 0 rank0.pickle rank7.pickle",
+                   "all of them, for a program"}},
+     .run = cli_diff},
     {.name = "whatif",
      .summary = "what would other settings, or another card, have done?",
      .description =
@@ -159,6 +175,19 @@ const cli_command cli_commands[] = {
                   {"tessera trim --time ..1783874422365713 -o start.json snapshot.pickle",
                    "all up to a time, as JSON"}},
      .run = cli_trim},
+    {.name = "mcp",
+     .summary = "let a language model ask",
+     .description =
+         "Serves the Model Context Protocol on standard input and standard output, for programs "
+         "around language models, which start it themselves. Its tools answer what the commands "
+         "answer, ranked and bounded, and Mosaic's tools are there too, under their names.\n\n"
+         "The last few snapshots, up to 2 GiB of memory, are kept open between questions, and "
+         "read again when their file has changed. Files are only ever read.",
+     .operands = "",
+     .examples = {{"tessera mcp", "what to give to a client as the command of a server"},
+                  {"tessera mcp --tools tessera --max-answer 32KiB",
+                   "tessera's own tools alone, with short answers"}},
+     .run = cli_mcp},
     {.name = "help",
      .summary = "explain tessera, or one of its commands",
      .description = "Without COMMAND, lists the commands. With one, explains it and its options, "
@@ -225,6 +254,19 @@ const cli_option cli_option_rows[] = {
      .takers = "at",
      .choices = {"alloc", "free_requested", "free_completed", "free"},
      FIELD(action)},
+    {.name = "tools",
+     .kind = CLI_CHOICE,
+     .argument = "WHICH",
+     .help = "Offer all tools (default), those of tessera alone, or those of Mosaic alone.",
+     .takers = "mcp",
+     .choices = {"all", "tessera", "mosaic"},
+     FIELD(tools)},
+    {.name = "max-answer",
+     .kind = CLI_TEXT,
+     .argument = "SIZE",
+     .help = "Cut lists so that no answer is larger, 0 for never (default: 64KiB).",
+     .takers = "mcp",
+     FIELD(max_answer)},
     {.name = "format",
      .kind = CLI_CHOICE,
      .argument = "FORMAT",
@@ -313,7 +355,13 @@ const cli_note cli_environment[] = {
 const cli_command *cli_command_find(const char *name) {
   for (const cli_command *row = cli_commands; row->name; row++)
     if (strcmp(row->name, name) == 0) return row;
+  for (const cli_command *row = cli_drop_ins; row->name; row++)
+    if (strcmp(row->name, name) == 0) return row;
   return NULL;
+}
+
+const cli_option *cli_options_of(const cli_command *command) {
+  return command && command->is_drop_in ? cli_drop_in_rows : cli_option_rows;
 }
 
 /* Whether `word` is one of the words of `list`. */

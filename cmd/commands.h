@@ -38,7 +38,8 @@ typedef struct cli_command {
   const char *description; /* paragraphs, an empty line between them */
   const char *operands;    /* as in the usage line, one word each; [WORD] is optional */
   size_t operand_min, operand_max;
-  bool reads_files;                    /* operands are snapshots; takes the shared options */
+  bool reads_files; /* operands are snapshots; takes the shared options */
+  bool is_drop_in;  /* a program of its own name, with its own options: see mosaic.h */
   cli_note examples[CLI_EXAMPLES_MAX]; /* command line and what it does; ends at a NULL name */
   cli_command_fn *run;
 } cli_command;
@@ -51,6 +52,9 @@ typedef enum cli_kind {
   CLI_TEXT,    /* const char * */
   CLI_FILE,    /* a file's name; const char * */
   CLI_DEVICES, /* device numbers with commas, or "all"; cli_devices. May be repeated */
+  CLI_INTEGER, /* perhaps negative; cli_integer */
+  CLI_TRUTH,   /* true or false, yes or no, ...; bool */
+  CLI_TEXTS,   /* cli_texts; may be repeated */
 } cli_kind;
 
 #define CLI_CHOICES_MAX 12
@@ -73,6 +77,9 @@ typedef struct cli_option {
 /* The tables end at a row whose name is NULL. */
 extern const cli_command cli_commands[];
 extern const cli_option cli_option_rows[];
+/* The same for the commands that stand in for another program's (mosaic.c). */
+extern const cli_command cli_drop_ins[];
+extern const cli_option cli_drop_in_rows[];
 extern const cli_note cli_exits[];
 extern const cli_note cli_environment[];
 
@@ -80,8 +87,11 @@ extern const cli_note cli_environment[];
 extern const char cli_tagline[];
 extern const char cli_description[];
 
-/* The row with that name, or NULL. */
+/* The row with that name, drop-ins included, or NULL. */
 const cli_command *cli_command_find(const char *name);
+/* The table of a command's options: cli_option_rows, or a drop-in's. NULL is any command of
+ * tessera's own. */
+const cli_option *cli_options_of(const cli_command *command);
 /* Whether `command` takes the option; with NULL, whether any command does. */
 bool cli_option_applies(const cli_option *option, const cli_command *command);
 /* Whether it is one of the options that all commands about files share. */

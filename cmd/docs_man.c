@@ -63,7 +63,7 @@ static void print_option(FILE *stream, const cli_option *row) {
 /* The options of a command, or with NULL those that all share. */
 static void print_options(FILE *stream, const cli_command *command) {
   fputs(".Bl -tag -width Ds\n", stream);
-  for (const cli_option *row = cli_option_rows; row->name; row++)
+  for (const cli_option *row = cli_options_of(command); row->name; row++)
     if (command ? cli_option_applies(row, command) : cli_option_is_shared(row))
       print_option(stream, row);
   fputs(".El\n", stream);
@@ -109,9 +109,10 @@ static void print_epilogue(FILE *stream) {
 
 void cli_man_command(FILE *stream, const cli_command *command) {
   char name[64];
-  snprintf(name, sizeof name, "tessera-%s", command->name);
+  const char *program = command->is_drop_in ? "" : "tessera ";
+  snprintf(name, sizeof name, "%s%s", command->is_drop_in ? "" : "tessera-", command->name);
   print_prologue(stream, name, command->summary);
-  fprintf(stream, ".Sh SYNOPSIS\n.Nm tessera %s\n.Op Ar options\n", command->name);
+  fprintf(stream, ".Sh SYNOPSIS\n.Nm %s%s\n.Op Ar options\n", program, command->name);
   print_operands(stream, command->operands);
   fputs(".Sh DESCRIPTION\n", stream);
   print_line(stream, command->description);
@@ -129,6 +130,13 @@ void cli_man_overview(FILE *stream) {
   fputs(".Pp\nThe commands, each with a page of its own:\n.Bl -tag -width Ds\n", stream);
   for (const cli_command *row = cli_commands; row->name; row++) {
     fprintf(stream, ".It Xr tessera-%s 1\n", row->name);
+    print_line(stream, row->summary);
+  }
+  fputs(
+      ".El\n.Pp\nThe commands that stand in for Mosaic's of the same names:\n.Bl -tag -width Ds\n",
+      stream);
+  for (const cli_command *row = cli_drop_ins; row->name; row++) {
+    fprintf(stream, ".It Xr %s 1\n", row->name);
     print_line(stream, row->summary);
   }
   fputs(".El\n.Pp\nOptions that all commands about files share.\nThey may stand before or after "

@@ -1,6 +1,7 @@
 /* gendocs.c - a program of the build: writes tessera's manual pages and shell completions.
  *
- *   gendocs man FOLDER                   tessera.1 and a tessera-COMMAND.1 each, into FOLDER
+ *   gendocs man FOLDER                   tessera.1, a tessera-COMMAND.1 each, and a page for each
+ *                                        drop-in, into FOLDER
  *   gendocs completion bash|zsh|fish     a script, to standard output
  *
  * It is linked with the table that tessera itself parses its command line by, so pages and scripts
@@ -15,8 +16,9 @@
 /* Write one page: the command's, or with NULL tessera's own. */
 static int write_page(const char *folder, const cli_command *command) {
   char path[4096];
-  int length = snprintf(path, sizeof path, "%s/tessera%s%s.1", folder, command ? "-" : "",
-                        command ? command->name : "");
+  const char *prefix = !command ? "tessera" : command->is_drop_in ? "" : "tessera-";
+  int length =
+      snprintf(path, sizeof path, "%s/%s%s.1", folder, prefix, command ? command->name : "");
   if (length < 0 || (size_t)length >= sizeof path) {
     fprintf(stderr, "gendocs: %s: name too long\n", folder);
     return 1;
@@ -33,6 +35,7 @@ static int write_page(const char *folder, const cli_command *command) {
 static int write_pages(const char *folder) {
   int failed = write_page(folder, NULL);
   for (const cli_command *row = cli_commands; row->name; row++) failed |= write_page(folder, row);
+  for (const cli_command *row = cli_drop_ins; row->name; row++) failed |= write_page(folder, row);
   return failed;
 }
 

@@ -88,13 +88,13 @@ static bool is_listed(const cli_option *row, const cli_command *command) {
 static void print_options(FILE *stream, const char *title, const cli_command *command) {
   char head[80];
   size_t widest = 0;
-  for (const cli_option *row = cli_option_rows; row->name; row++) {
+  for (const cli_option *row = cli_options_of(command); row->name; row++) {
     if (!is_listed(row, command)) continue;
     size_t length = option_head(row, head, sizeof head);
     if (length > widest) widest = length;
   }
   fprintf(stream, "\n%s:\n", title);
-  for (const cli_option *row = cli_option_rows; row->name; row++) {
+  for (const cli_option *row = cli_options_of(command); row->name; row++) {
     if (!is_listed(row, command)) continue;
     option_head(row, head, sizeof head);
     print_entry(stream, head, row->help, text_column(widest));
@@ -102,8 +102,9 @@ static void print_options(FILE *stream, const char *title, const cli_command *co
 }
 
 void cli_help_command(FILE *stream, const cli_command *command) {
-  fprintf(stream, "tessera %s - %s\n\n", command->name, command->summary);
-  fprintf(stream, "Usage: tessera %s [options]%s%s\n\n", command->name,
+  const char *program = command->is_drop_in ? "" : "tessera ";
+  fprintf(stream, "%s%s - %s\n\n", program, command->name, command->summary);
+  fprintf(stream, "Usage: %s%s [options]%s%s\n\n", program, command->name,
           *command->operands ? " " : "", command->operands);
   wrap(stream, command->description, 0, 0);
   print_options(stream, "Options", command);
@@ -124,6 +125,9 @@ void cli_help_overview(FILE *stream) {
   fputs("\nCommands:\n", stream);
   for (const cli_command *row = cli_commands; row->name; row++)
     print_entry(stream, row->name, row->summary, text_column(widest));
+  fputs("\nIn place of Mosaic's commands of the same names, each with its options:\n", stream);
+  for (const cli_command *row = cli_drop_ins; row->name; row++)
+    fprintf(stream, "  %s\n", row->name);
   print_options(stream, "Options of every command", NULL);
   print_notes(stream, "Exit status", cli_exits);
   print_notes(stream, "Environment", cli_environment);

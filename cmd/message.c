@@ -6,17 +6,23 @@
  */
 #include "message.h"
 
+#include <stdbool.h>
 #include <stdio.h>
+#include <string.h>
 
-/* PATH_MAX on Linux is 4096; a message may hold a path and some words. */
-#define MESSAGE_BYTES 6000
-
-void cli_vsay(const char *command, const char *format, va_list args) {
-  char text[MESSAGE_BYTES];
-  if (vsnprintf(text, sizeof text, format, args) < 0) text[0] = '\0';
+void cli_format_line(char text[CLI_MESSAGE_BYTES], const char *format, va_list args) {
+  if (vsnprintf(text, CLI_MESSAGE_BYTES, format, args) < 0) text[0] = '\0';
   for (char *at = text; *at; at++)
     if ((unsigned char)*at < ' ' || *at == 0x7f) *at = '?';
-  fprintf(stderr, "tessera%s%s: %s\n", command ? " " : "", command ? command : "", text);
+}
+
+void cli_vsay(const char *command, const char *format, va_list args) {
+  char text[CLI_MESSAGE_BYTES];
+  cli_format_line(text, format, args);
+  /* A drop-in is a program of its own to its users. */
+  bool is_program = command && strncmp(command, "mosaic_", 7) == 0;
+  fprintf(stderr, "%s%s%s: %s\n", is_program ? "" : "tessera", command && !is_program ? " " : "",
+          command ? command : "", text);
 }
 
 void cli_say(const char *command, const char *format, ...) {

@@ -1,6 +1,7 @@
 /* options.c - the parser of the command line, driven by the rows of commands.c.
  *
- * A line is read twice. The first pass only looks for the command: the first word that is neither
+ * A line is read twice, unless the program's own name says the command, as that of a drop-in's link
+ * does. The first pass only looks for the command: the first word that is neither
  * an option nor an option's argument. The second pass knows the command, so it can tell an option
  * that does not exist from one that belongs elsewhere, and stores each value through the offset in
  * its row. Operands are gathered at the front of argv, whose words there have been read already.
@@ -14,9 +15,11 @@
  */
 #include "options.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <unistd.h>
 
 #include "suggest.h"
@@ -35,7 +38,10 @@ int cli_usage_error(const cli_command *command, const char *format, ...) {
   va_start(args, format);
   cli_vsay(name, format, args);
   va_end(args);
-  fprintf(stderr, "Try 'tessera help%s%s'.\n", name ? " " : "", name ? name : "");
+  if (command && command->is_drop_in)
+    fprintf(stderr, "Try '%s --help'.\n", name);
+  else
+    fprintf(stderr, "Try 'tessera help%s%s'.\n", name ? " " : "", name ? name : "");
   return CLI_USAGE;
 }
 
@@ -62,13 +68,13 @@ static bool same_name(const char *typed, size_t length, const char *name) {
 }
 
 static const cli_option *find_name(const cli_command *command, const char *name, size_t length) {
-  for (const cli_option *row = cli_option_rows; row->name; row++)
+  for (const cli_option *row = cli_options_of(command); row->name; row++)
     if (cli_option_applies(row, command) && same_name(name, length, row->name)) return row;
   return NULL;
 }
 
 static const cli_option *find_letter(const cli_command *command, char letter) {
-  for (const cli_option *row = cli_option_rows; row->name; row++)
+  for (const cli_option *row = cli_options_of(command); row->name; row++)
     if (row->letter == letter && cli_option_applies(row, command)) return row;
   return NULL;
 }
@@ -82,7 +88,7 @@ static int unknown_option(const cli_command *command, const char *name, size_t l
     return cli_usage_error(command, "option '--%.*s' does not apply to this command", (int)length,
                            name);
   cli_suggestion nearest = cli_suggestion_start(name, length);
-  for (const cli_option *row = cli_option_rows; row->name; row++)
+  for (const cli_option *row = cli_options_of(command); row->name; row++)
     if (cli_option_applies(row, command)) cli_suggestion_offer(&nearest, row->name);
   if (!nearest.best) return cli_usage_error(command, "unknown option '--%.*s'", (int)length, name);
   return cli_usage_error(command, "unknown option '--%.*s'; did you mean '--%s'?", (int)length,
@@ -158,6 +164,42 @@ static int set_devices(parser *parse, const cli_option *row, const char *value,
   }
 }
 
+static int set_integer(parser *parse, const cli_option *row, const char *value, cli_integer *out) {
+  char *end = NULL;
+  errno = 0;
+  long long number = strtoll(value, &end, 10);
+  if (end == value || *end || errno)
+    return cli_usage_error(parse->options->command, "option '--%s' needs a whole number, not '%s'",
+                           row->name, value);
+  *out = (cli_integer){.value = number, .is_given = true};
+  return 0;
+}
+
+static int set_truth(parser *parse, const cli_option *row, const char *value, bool *out) {
+  static const char *const words[] = {"true", "false", "yes", "no", "on", "off",
+                                      "1",    "0",     "y",   "n",  "t",  "f"};
+  for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+    if (strcasecmp(words[i], value) == 0) {
+      *out = i % 2 == 0;
+      return 0;
+    }
+  return cli_usage_error(parse->options->command, "option '--%s' needs true or false, not '%s'",
+                         row->name, value);
+}
+
+static int add_text(const char *value, cli_texts *texts) {
+  const char **grown = NULL;
+  if (texts->count < SIZE_MAX / sizeof *grown - 1)
+    grown = realloc(texts->items, (texts->count + 1) * sizeof *grown);
+  if (!grown) {
+    cli_say(NULL, "out of memory");
+    return CLI_FAULT;
+  }
+  grown[texts->count++] = value;
+  texts->items = grown;
+  return 0;
+}
+
 static int set_value(parser *parse, const cli_option *row, const char *value) {
   void *field = (char *)parse->options + row->field;
   switch (row->kind) {
@@ -165,6 +207,9 @@ static int set_value(parser *parse, const cli_option *row, const char *value) {
   case CLI_NUMBER: return set_number(parse, row, value, field);
   case CLI_CHOICE: return set_choice(parse, row, value, field);
   case CLI_DEVICES: return set_devices(parse, row, value, field);
+  case CLI_INTEGER: return set_integer(parse, row, value, field);
+  case CLI_TRUTH: return set_truth(parse, row, value, field);
+  case CLI_TEXTS: return add_text(value, field);
   case CLI_TEXT:
   case CLI_FILE: *(const char **)field = value; return 0;
   }
@@ -219,6 +264,13 @@ static int option_words(const char *word) {
   return row->kind != CLI_FLAG && !word[2 + length] ? 2 : 1;
 }
 
+/* The command whose name the program was started by; NULL for tessera itself. */
+static const cli_command *find_program(const char *path) {
+  const char *slash = strrchr(path, '/');
+  const cli_command *command = cli_command_find(slash ? slash + 1 : path);
+  return command && command->is_drop_in ? command : NULL;
+}
+
 /* The command's place in argv; 0 when there is none, or an unknown option stands before it: what
  * comes after may be its argument. */
 static int find_command(int argc, char **argv) {
@@ -253,6 +305,8 @@ static int read_words(parser *parse, int command_at) {
 static int check_operands(const cli_options *options) {
   const cli_command *command = options->command;
   size_t count = options->operand_count;
+  if (count > command->operand_max && command->operand_max == 0)
+    return cli_usage_error(command, "unexpected operand '%s'", options->operands[0]);
   if (count > command->operand_max)
     return cli_usage_error(command, "unexpected operand '%s'; it takes %s",
                            options->operands[command->operand_max], command->operands);
@@ -263,8 +317,10 @@ static int check_operands(const cli_options *options) {
 }
 
 int cli_parse(int argc, char **argv, cli_options *options) {
-  *options = (cli_options){.operands = argv, .top = 10};
-  int command_at = find_command(argc, argv);
+  *options =
+      (cli_options){.operands = argv, .top = 10, .mosaic.print_stack = true, .mosaic.action = -1};
+  options->command = argc > 0 ? find_program(argv[0]) : NULL;
+  int command_at = options->command ? 0 : find_command(argc, argv);
   if (command_at) {
     options->command = cli_command_find(argv[command_at]);
     if (!options->command) return cli_unknown_command(argv[command_at]);
@@ -279,4 +335,5 @@ int cli_parse(int argc, char **argv, cli_options *options) {
 
 void cli_options_release(cli_options *options) {
   free(options->devices.numbers);
+  free(options->mosaic.annotations.items);
 }

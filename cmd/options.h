@@ -28,6 +28,30 @@ typedef struct cli_devices {
   bool all; /* "all" was given, which outdoes any number */
 } cli_devices;
 
+/* A number that may have been left out. */
+typedef struct cli_integer {
+  int64_t value;
+  bool is_given;
+} cli_integer;
+
+/* The arguments of an option that may be repeated, in order; they live in argv. */
+typedef struct cli_texts {
+  const char **items;
+  size_t count;
+} cli_texts;
+
+/* What drop-ins for Mosaic's commands are told (mosaic.c). A text that is NULL was not given. */
+typedef struct cli_mosaic_options {
+  const char *snapshot, *snapshot_base, *snapshot_diff, *trace;
+  const char *allocation;
+  const char *output_file;
+  int action; /* index of --action's word; -1: not given */
+  bool print_stack;
+  bool paste, upload; /* to services that only Meta has */
+  cli_integer start_time, end_time;
+  cli_texts annotations;
+} cli_mosaic_options;
+
 typedef struct cli_options {
   const cli_command *command; /* NULL when the line names none: then `help` or `version` is set */
   char **operands;            /* what follows the command, in order; lives in argv */
@@ -41,8 +65,11 @@ typedef struct cli_options {
   const char *event, *time, *allocation; /* where `at` looks; NULL: not given */
   const char *events;                    /* what `trim` keeps, with `time`; NULL: not given */
   const char *settings, *capacity;       /* what `whatif` tries; NULL: not given */
+  const char *max_answer;                /* of `mcp`; NULL: not given */
+  int tools;                             /* which of them `mcp` offers: index of the word */
   int action;                            /* index of --action's word */
   bool json, full_stacks, quiet, verbose, strict, help, version;
+  cli_mosaic_options mosaic;
 } cli_options;
 
 /* Parse the command line. Options may stand anywhere, also before the command, up to "--". The

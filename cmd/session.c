@@ -77,8 +77,8 @@ static int check_strict(const cli_session *session, const tsr_snapshot *snapshot
   return count ? CLI_INPUT : 0;
 }
 
-int cli_open(cli_session *session, size_t index, cli_input *input) {
-  session->path = session->options->operands[index];
+int cli_open_path(cli_session *session, const char *path, cli_input *input) {
+  session->path = path;
   cli_progress progress = cli_progress_start(session->path, session->options->quiet);
   tsr_open_options how = {.progress = cli_progress_update, .progress_context = &progress};
   tsr_snapshot *snapshot = NULL;
@@ -92,6 +92,10 @@ int cli_open(cli_session *session, size_t index, cli_input *input) {
   input->snapshot = snapshot;
   input->heading = (tsr_report_input){.path = session->path, .snapshot = snapshot};
   return 0;
+}
+
+int cli_open(cli_session *session, size_t index, cli_input *input) {
+  return cli_open_path(session, session->options->operands[index], input);
 }
 
 void cli_close(cli_input *input) {
@@ -118,15 +122,17 @@ static int explain_write(const cli_session *session) {
 /* One line about the library's error; answers the exit status. */
 static int explain(const cli_session *session, int status) {
   const tsr_error *error = &session->error;
+  const cli_command *command = session->options->command;
+  const char *name = command && command->is_drop_in ? command->name : NULL;
   const char *path = shown_path(session);
   if (status == TSR_ERROR_WRITE && session->output.error_number) return explain_write(session);
   const char *reason = error->status == status && error->message[0]
                            ? error->message
                            : tsr_status_text((tsr_status)status);
   if (error->offset == TSR_OFFSET_NONE)
-    cli_say(NULL, "%s: %s", path, reason);
+    cli_say(name, "%s: %s", path, reason);
   else
-    cli_say(NULL, "%s: %s (at byte %" PRIu64 ")", path, reason, error->offset);
+    cli_say(name, "%s: %s (at byte %" PRIu64 ")", path, reason, error->offset);
   switch (status) {
   case TSR_ERROR_ARGUMENT: return CLI_USAGE;
   case TSR_ERROR_IO:

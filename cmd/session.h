@@ -34,14 +34,18 @@ typedef struct cli_input {
  * filled, to be given to cli_close; a negative tsr_status; or an exit status, where --strict
  * refuses the file and has said why. */
 int cli_open(cli_session *session, size_t index, cli_input *input);
+/* The same for a file that is no operand; `path` must outlive the session. */
+int cli_open_path(cli_session *session, const char *path, cli_input *input);
 /* Release the snapshot. A zeroed input is fine. */
 void cli_close(cli_input *input);
 
 /* The commands, one file each (cli_help: help.c). */
 int cli_at(cli_session *session);
+int cli_diff(cli_session *session);
 int cli_export(cli_session *session);
 int cli_help(cli_session *session);
 int cli_info(cli_session *session);
+int cli_mcp(cli_session *session);
 int cli_peak(cli_session *session);
 int cli_profile(cli_session *session);
 int cli_trim(cli_session *session);

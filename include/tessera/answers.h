@@ -239,6 +239,65 @@ int tsr_profile_compute(const tsr_snapshot *snapshot, tsr_profile_by by, const t
                         tsr_profile **out, tsr_error *error);
 void tsr_profile_free(tsr_profile *profile);
 
+/* ---- diff: what changed between two runs? ---- */
+
+typedef enum tsr_change_status {
+  TSR_CHANGE_ADDED,   /* its stack holds memory in the new snapshot only */
+  TSR_CHANGE_REMOVED, /* in the old one only */
+  TSR_CHANGE_GROWN,
+  TSR_CHANGE_SHRUNK
+} tsr_change_status;
+
+/* "added", "removed", "grown", "shrunk"; static text, never NULL. */
+const char *tsr_change_status_name(tsr_change_status status);
+
+/* What the allocations of one stack held at the peak of either run; never equal. */
+typedef struct tsr_change {
+  int64_t delta_bytes; /* new less old; stops at the ends of its range */
+  uint64_t old_bytes, new_bytes;
+  uint64_t old_allocations, new_allocations;
+  uint32_t old_stack, new_stack; /* stack ids, each of its own snapshot; TSR_NONE on a side that
+                                    does not have it, and for memory without a recorded stack */
+  tsr_category category;         /* in the new snapshot where that has it */
+  tsr_change_status status;
+} tsr_change;
+
+typedef struct tsr_diff_side {
+  bool is_there;   /* that snapshot has the device; all below is 0 otherwise */
+  uint32_t device; /* its number there */
+  uint64_t event_count;
+  tsr_moment peak; /* as in tsr_peak_device */
+} tsr_diff_side;
+
+typedef struct tsr_diff_device {
+  uint32_t device; /* the new side's where that is there */
+  tsr_diff_side old_side, new_side;
+  tsr_change *changes; /* by the size of their delta, largest first */
+  size_t change_count;
+  uint64_t unchanged_stacks;                                      /* held as much in both */
+  uint64_t added_bytes, removed_bytes, grown_bytes, shrunk_bytes; /* sums over all changes */
+  uint64_t omitted_changes;                                       /* left out by tsr_query.top */
+  int64_t omitted_delta_bytes;
+  tsr_warning *warnings; /* where trace and segments disagree, in either */
+  size_t warning_count;
+} tsr_diff_device;
+
+typedef struct tsr_diff {
+  tsr_diff_device *devices;
+  size_t device_count;
+} tsr_diff;
+
+/* Compare what was live at the peaks of two snapshots, stack by stack. Stacks are the same when
+ * the function, file and line of all their frames are; ids and addresses differ between runs and
+ * mean nothing. Devices are those that either has, or that the query names; when each snapshot has
+ * one alone, the two are compared whatever their numbers. A device that neither has is
+ * TSR_ERROR_ARGUMENT. Time is linear in both traces and in the frames of all stacks. The answer's
+ * ids are of two snapshots, and both must outlive its use. `*out` is the caller's, to be given to
+ * the function below. */
+int tsr_diff_compute(const tsr_snapshot *old_snapshot, const tsr_snapshot *new_snapshot,
+                     const tsr_query *query, tsr_diff **out, tsr_error *error);
+void tsr_diff_free(tsr_diff *diff);
+
 /* ---- trim: a smaller snapshot ---- */
 
 /* A part of a trace: from `first` to `last`, both included, as event numbers of each device or as

@@ -28,7 +28,10 @@ typedef struct tsr_report_options {
   bool full_stacks; /* show framework and interpreter frames, text only */
   bool quiet;       /* leave warnings out of text (JSON always has them) */
   bool verbose;     /* more columns in text */
-  uint32_t width;   /* columns of the terminal, 0 = 100 */
+  /* JSON: fold stacks as text does, down to the innermost so many frames of those that text shows,
+   * and count the rest in "folded_frames"; 0 = whole stacks. */
+  uint32_t stack_frames;
+  uint32_t width; /* columns of the terminal, 0 = 100 */
 } tsr_report_options;
 
 /* Each writes one whole report. Fails with TSR_ERROR_MEMORY or TSR_ERROR_WRITE. */
@@ -47,6 +50,10 @@ int tsr_report_profile(const tsr_report_input *input, const tsr_profile *profile
 int tsr_report_whatif(const tsr_report_input *input, const tsr_whatif *whatif,
                       const tsr_report_options *options, tsr_write_fn *write, void *context,
                       tsr_error *error);
+/* The report of two snapshots. */
+int tsr_report_diff(const tsr_report_input *old_input, const tsr_report_input *new_input,
+                    const tsr_diff *diff, const tsr_report_options *options, tsr_write_fn *write,
+                    void *context, tsr_error *error);
 
 #ifdef __cplusplus
 }

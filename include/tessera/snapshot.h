@@ -215,6 +215,8 @@ tsr_text tsr_snapshot_string(const tsr_snapshot *snapshot, uint32_t string);
 tsr_frame tsr_snapshot_frame(const tsr_snapshot *snapshot, uint32_t frame);
 tsr_stack tsr_snapshot_stack(const tsr_snapshot *snapshot, uint32_t stack);
 tsr_pool tsr_snapshot_pool(const tsr_snapshot *snapshot, uint32_t pool);
+/* Whether the file has -1 for a frame's unknown line, and not 2^64 - 1. */
+bool tsr_snapshot_has_negative_line(const tsr_snapshot *snapshot, uint32_t frame);
 /* Raw stream handle of a stream id. */
 uint64_t tsr_snapshot_stream(const tsr_snapshot *snapshot, uint32_t stream);
 /* Stream id of a raw handle, or TSR_NONE when no event or segment is on it. */

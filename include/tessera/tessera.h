@@ -8,6 +8,7 @@
 #include "tessera/answers.h"
 #include "tessera/export.h"
 #include "tessera/limits.h"
+#include "tessera/mosaic.h"
 #include "tessera/report.h"
 #include "tessera/snapshot.h"
 #include "tessera/status.h"

@@ -13,18 +13,28 @@
 
 #define SCHEMA "tessera/1"
 
-void tsr__heading_open(tsr__emitter *emitter, const char *command, const tsr_report_input *input) {
-  tsr__emit_object(emitter, NULL);
-  tsr__emit_field(emitter, "schema", NULL, tsr__string(SCHEMA));
-  tsr__emit_field(emitter, "command", NULL, tsr__string(command));
-  tsr__emit_array(emitter, "inputs");
+static void emit_input(tsr__emitter *emitter, const tsr_report_input *input) {
   tsr__emit_object(emitter, NULL);
   tsr__emit_field(emitter, "path", NULL, tsr__string(input->path));
   tsr__emit_field(emitter, "bytes", NULL, tsr__bytes(tsr_snapshot_input_bytes(input->snapshot)));
   tsr__emit_field(emitter, "format", NULL, tsr__string(tsr_snapshot_format(input->snapshot)));
   tsr__emit_end(emitter);
+}
+
+void tsr__heading_open_pair(tsr__emitter *emitter, const char *command,
+                            const tsr_report_input *first, const tsr_report_input *second) {
+  tsr__emit_object(emitter, NULL);
+  tsr__emit_field(emitter, "schema", NULL, tsr__string(SCHEMA));
+  tsr__emit_field(emitter, "command", NULL, tsr__string(command));
+  tsr__emit_array(emitter, "inputs");
+  emit_input(emitter, first);
+  if (second) emit_input(emitter, second);
   tsr__emit_end(emitter);
   tsr__emit_array(emitter, "devices");
+}
+
+void tsr__heading_open(tsr__emitter *emitter, const char *command, const tsr_report_input *input) {
+  tsr__heading_open_pair(emitter, command, input, NULL);
 }
 
 static void emit_warning(tsr__emitter *emitter, const tsr_warning *warning) {
@@ -51,6 +61,16 @@ void tsr__warnings_add(tsr__warning_list *list, const tsr_warning *warnings, siz
   }
 }
 
+static void emit_warnings(tsr__emitter *emitter, const tsr_warning *warnings, size_t count) {
+  for (size_t i = 0; i < count; i++) emit_warning(emitter, &warnings[i]);
+}
+
+static int close_heading(tsr__emitter *emitter, tsr_error *error) {
+  tsr__emit_end(emitter);
+  tsr__emit_end(emitter);
+  return tsr__emitter_finish(emitter, error);
+}
+
 int tsr__heading_close(tsr__emitter *emitter, const tsr_report_input *input,
                        const tsr__warning_list *more, tsr_error *error) {
   tsr__emit_end(emitter);
@@ -58,11 +78,26 @@ int tsr__heading_close(tsr__emitter *emitter, const tsr_report_input *input,
   const tsr_warning *warnings = tsr_snapshot_warnings(input->snapshot, &count);
   tsr__emit_space(emitter);
   tsr__emit_array(emitter, "warnings");
-  for (size_t i = 0; i < count; i++) emit_warning(emitter, &warnings[i]);
-  for (size_t i = 0; more && i < more->count; i++) emit_warning(emitter, &more->items[i]);
+  emit_warnings(emitter, warnings, count);
+  if (more) emit_warnings(emitter, more->items, more->count);
+  return close_heading(emitter, error);
+}
+
+int tsr__heading_close_pair(tsr__emitter *emitter, const tsr_report_input *first,
+                            const tsr_report_input *second, const tsr__warning_list *more,
+                            tsr_error *error) {
   tsr__emit_end(emitter);
-  tsr__emit_end(emitter);
-  return tsr__emitter_finish(emitter, error);
+  tsr__warning_list all = {0};
+  size_t count = 0;
+  const tsr_warning *warnings = tsr_snapshot_warnings(first->snapshot, &count);
+  tsr__warnings_add(&all, warnings, count);
+  warnings = tsr_snapshot_warnings(second->snapshot, &count);
+  tsr__warnings_add(&all, warnings, count);
+  tsr__warnings_add(&all, more->items, more->count);
+  tsr__emit_space(emitter);
+  tsr__emit_array(emitter, "warnings");
+  emit_warnings(emitter, all.items, all.count);
+  return close_heading(emitter, error);
 }
 
 const char *tsr__plural(uint64_t count) {

@@ -6,6 +6,9 @@
 
 /* Begin the report of `command` on `input`: opens the root object and its "devices" array. */
 void tsr__heading_open(tsr__emitter *emitter, const char *command, const tsr_report_input *input);
+/* The same for an answer about two inputs. */
+void tsr__heading_open_pair(tsr__emitter *emitter, const char *command,
+                            const tsr_report_input *first, const tsr_report_input *second);
 /* Warnings of an answer, over all its devices: those of one code are one. */
 typedef struct tsr__warning_list {
   tsr_warning items[32];
@@ -18,6 +21,10 @@ void tsr__warnings_add(tsr__warning_list *list, const tsr_warning *warnings, siz
  * finish the emitter: answers what tsr__emitter_finish answers. */
 int tsr__heading_close(tsr__emitter *emitter, const tsr_report_input *input,
                        const tsr__warning_list *more, tsr_error *error);
+/* The same for two inputs; what both warn of is said once. */
+int tsr__heading_close_pair(tsr__emitter *emitter, const tsr_report_input *first,
+                            const tsr_report_input *second, const tsr__warning_list *more,
+                            tsr_error *error);
 
 /* "s" unless `count` is 1. */
 const char *tsr__plural(uint64_t count);

@@ -39,7 +39,7 @@ typedef struct plan {
 void tsr__stack_printer_init(tsr__stack_printer *printer, tsr__emitter *emitter,
                              const tsr_snapshot *snapshot) {
   *printer = (tsr__stack_printer){.emitter = emitter, .snapshot = snapshot};
-  if (!tsr__emitter_is_text(emitter)) return;
+  if (!tsr__emitter_is_text(emitter) && !emitter->options.stack_frames) return;
   printer->origin_count = tsr_snapshot_frame_count(snapshot);
   printer->origins = TSR__NEW_ARRAY(uint8_t, printer->origin_count);
   if (!printer->origins) printer->origin_count = 0;
@@ -131,24 +131,42 @@ void tsr__stack_append_name(tsr__stack_printer *printer, uint32_t stack) {
 
 /* ---- JSON ---- */
 
+static void emit_frame(tsr__stack_printer *printer, uint32_t id) {
+  tsr__emitter *emitter = printer->emitter;
+  tsr_frame frame = tsr_snapshot_frame(printer->snapshot, id);
+  tsr__cell line = frame.line == TSR_LINE_UNKNOWN ? tsr__nothing() : tsr__count(frame.line);
+  tsr__emit_inline_object(emitter, NULL);
+  tsr__emit_field(emitter, "name", NULL,
+                  tsr__text(tsr_snapshot_string(printer->snapshot, frame.name)));
+  tsr__emit_field(emitter, "file", NULL,
+                  tsr__text(tsr_snapshot_string(printer->snapshot, frame.file)));
+  tsr__emit_field(emitter, "line", NULL, line);
+  tsr__emit_end(emitter);
+}
+
+/* The frames that text would show, at most `most` of them; answers how many. */
+static uint32_t emit_folded(tsr__stack_printer *printer, uint32_t stack, uint32_t most) {
+  plan made = make_plan(printer, stack);
+  uint32_t shown = 0;
+  for (uint32_t i = 0; i < made.stack.depth && shown < most; i++) {
+    if (!is_shown(printer, &made, i)) continue;
+    emit_frame(printer, made.stack.frames[i]);
+    shown++;
+  }
+  return shown;
+}
+
 void tsr__stack_emit(tsr__stack_printer *printer, uint32_t stack) {
   tsr__emitter *emitter = printer->emitter;
+  uint32_t most = emitter->options.stack_frames, shown = 0;
   if (tsr__emitter_is_text(emitter)) return;
   tsr_stack frames = {0};
   if (stack != TSR_NONE) frames = tsr_snapshot_stack(printer->snapshot, stack);
   tsr__emit_array(emitter, "frames");
-  for (uint32_t i = 0; i < frames.depth; i++) {
-    tsr_frame frame = tsr_snapshot_frame(printer->snapshot, frames.frames[i]);
-    tsr__cell line = frame.line == TSR_LINE_UNKNOWN ? tsr__nothing() : tsr__count(frame.line);
-    tsr__emit_inline_object(emitter, NULL);
-    tsr__emit_field(emitter, "name", NULL,
-                    tsr__text(tsr_snapshot_string(printer->snapshot, frame.name)));
-    tsr__emit_field(emitter, "file", NULL,
-                    tsr__text(tsr_snapshot_string(printer->snapshot, frame.file)));
-    tsr__emit_field(emitter, "line", NULL, line);
-    tsr__emit_end(emitter);
-  }
+  if (most) shown = emit_folded(printer, stack, most);
+  for (uint32_t i = 0; !most && i < frames.depth; i++) emit_frame(printer, frames.frames[i]);
   tsr__emit_end(emitter);
+  if (most) tsr__emit_field(emitter, "folded_frames", NULL, tsr__count(frames.depth - shown));
 }
 
 /* ---- Text ---- */

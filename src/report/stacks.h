@@ -12,12 +12,13 @@ typedef struct tsr__stack_printer {
   uint32_t origin_count;
 } tsr__stack_printer;
 
-/* Needs memory for the text face only, and does without (slower) when there is none. */
+/* Needs memory for folding only, and does without (slower) when there is none. */
 void tsr__stack_printer_init(tsr__stack_printer *printer, tsr__emitter *emitter,
                              const tsr_snapshot *snapshot);
 void tsr__stack_printer_release(tsr__stack_printer *printer);
 
-/* JSON: the member "frames", innermost first, one frame a line; [] for TSR_NONE. */
+/* JSON: the member "frames", innermost first, one frame a line; [] for TSR_NONE. With
+ * options.stack_frames folded, and followed by the member "folded_frames". */
 void tsr__stack_emit(tsr__stack_printer *printer, uint32_t stack);
 
 /* Append to the emitter's scratch the place a person would look at: `model.py:382 forward`, the

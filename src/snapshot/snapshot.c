@@ -69,6 +69,12 @@ tsr_text tsr_snapshot_string(const tsr_snapshot *snapshot, uint32_t string) {
   return (tsr_text){(const char *)item->data, item->size_bytes};
 }
 
+bool tsr_snapshot_has_negative_line(const tsr_snapshot *snapshot, uint32_t frame) {
+  if (frame >= snapshot->frames.count) return false;
+  const tsr__frame_key *key = (const void *)snapshot->frames.items[frame].data;
+  return key->shape & TSR__SHAPE_LINE_NEGATIVE;
+}
+
 tsr_frame tsr_snapshot_frame(const tsr_snapshot *snapshot, uint32_t frame) {
   if (frame >= snapshot->frames.count) return (tsr_frame){TSR_NONE, TSR_NONE, TSR_LINE_UNKNOWN};
   return ((const tsr__frame_key *)snapshot->frames.items[frame].data)->frame;

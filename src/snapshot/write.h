@@ -64,7 +64,9 @@ typedef struct tsr__encoding {
   void (*string)(tsr__encoder *encoder, uint32_t id);
 } tsr__encoding;
 
-extern const tsr__encoding tsr__pickle_encoding, tsr__json_encoding;
+/* JSON with lines and JSON as Python indents it; repr(). */
+extern const tsr__encoding tsr__pickle_encoding, tsr__json_encoding, tsr__python_json_encoding,
+    tsr__python_encoding;
 
 /* Give bytes to the caller's function, unless an earlier call failed. */
 static inline void tsr__encoder_flush(tsr__encoder *encoder, const void *data, size_t size_bytes) {

@@ -19,10 +19,9 @@
  * Keys that are no texts are written as Python's json module writes them: numbers in quotes, true,
  * false and null in quotes. A container has no such form. */
 #include <assert.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
+#include "base/python_text.h"
 #include "snapshot/write.h"
 
 enum { PIECE = 64 << 10, MOST_SHORT = 64 };
@@ -33,6 +32,7 @@ typedef enum text_state { TEXT_UNKNOWN, TEXT_PLAIN, TEXT_ESCAPED } text_state;
 typedef struct json {
   tsr__encoder base; /* first, so that a pointer to one is a pointer to the other */
   uint8_t *texts;    /* by string id: text_state */
+  uint32_t indent; /* columns a level, as Python's json module; 0: lines where they are asked for */
   size_t used;
   char data[PIECE];
 } json;
@@ -72,6 +72,17 @@ static inline bool is_key(const tsr__level *level) {
   return level && level->kind == TSR__DICT && level->position % 2 == 0;
 }
 
+/* Begin a line at the depth of the open container's items. */
+static void break_line(json *j) {
+  put(j, '\n');
+  for (size_t columns = (size_t)j->base.depth * j->indent; columns;) {
+    static const char blanks[] = "                                ";
+    size_t piece = columns < sizeof blanks - 1 ? columns : sizeof blanks - 1;
+    append(j, blanks, piece);
+    columns -= piece;
+  }
+}
+
 /* What separates a value from the one before; says whether it is a key. */
 static inline bool before_value(json *j) {
   tsr__level *level = tsr__encoder_level(&j->base);
@@ -79,6 +90,10 @@ static inline bool before_value(json *j) {
   bool key = is_key(level);
   if (level->kind == TSR__DICT && !key) {
     put(j, ':');
+    if (j->indent) put(j, ' ');
+  } else if (j->indent) {
+    if (level->position) put(j, ',');
+    break_line(j);
   } else {
     if (level->position) put(j, ',');
     /* A dict's first key stays on the line of its brace. */
@@ -101,7 +116,8 @@ static void json_begin(tsr__encoder *encoder, tsr__container_kind kind, uint64_t
 static void json_end(tsr__encoder *encoder) {
   json *j = (json *)encoder;
   const tsr__level *level = &encoder->levels[--encoder->depth];
-  if (level->has_lines && level->position) put(j, '\n');
+  if (level->position && j->indent) break_line(j);
+  if (level->position && level->has_lines && !j->indent) put(j, '\n');
   put(j, level->kind == TSR__DICT ? '}' : ']');
 }
 
@@ -129,34 +145,11 @@ static void json_integer(tsr__encoder *encoder, uint64_t bits, bool is_negative)
   put_word((json *)encoder, first, (size_t)(end - first));
 }
 
-/* The shortest decimal number that is read back as `value`; a locale's own point becomes one. */
-static size_t format_real(double value, char text[MOST_SHORT]) {
-  char digits[MOST_SHORT];
-  for (int precision = 15; precision <= 17; precision++) {
-    (void)snprintf(digits, sizeof digits, "%.*g", precision, value);
-    if (precision == 17 || !(strtod(digits, NULL) < value || strtod(digits, NULL) > value)) break;
-  }
-  size_t size = 0;
-  bool is_integer = true;
-  for (const char *d = digits; *d; d++) {
-    bool is_own = (*d >= '0' && *d <= '9') || strchr("+-e", *d);
-    if (is_own)
-      text[size++] = *d;
-    else if (size && text[size - 1] != '.')
-      text[size++] = '.';
-    is_integer = is_integer && is_own && *d != 'e';
-  }
-  if (is_integer) {
-    text[size++] = '.';
-    text[size++] = '0';
-  }
-  return size;
-}
-
 static void json_real(tsr__encoder *encoder, double value) {
-  char text[MOST_SHORT];
+  char digits[TSR__PYTHON_FLOAT_BYTES];
+  const char *text = tsr__python_float(value, digits);
   if (value - value == 0)
-    put_word((json *)encoder, text, format_real(value, text));
+    put_word((json *)encoder, text, strlen(text));
   else if (value > 0)
     put_word((json *)encoder, "Infinity", 8);
   else if (value < 0)
@@ -255,22 +248,25 @@ static tsr__encoder *json_create(const tsr_snapshot *snapshot, tsr_write_fn *wri
   return &j->base;
 }
 
+static tsr__encoder *python_json_create(const tsr_snapshot *snapshot, tsr_write_fn *write,
+                                        void *context) {
+  tsr__encoder *encoder = json_create(snapshot, write, context);
+  if (encoder) ((json *)encoder)->indent = 4;
+  return encoder;
+}
+
 static void json_finish(tsr__encoder *encoder) {
   json *j = (json *)encoder;
-  put(j, '\n');
+  if (!j->indent) put(j, '\n');
   flush(j);
 }
 
-const tsr__encoding tsr__json_encoding = {
-    .create = json_create,
-    .finish = json_finish,
-    .release = json_release,
-    .refer = json_refer,
-    .begin = json_begin,
-    .end = json_end,
-    .integer = json_integer,
-    .real = json_real,
-    .boolean = json_boolean,
-    .null = json_null,
-    .string = json_string,
-};
+#define ENCODING(first_call)                                                                   \
+  {                                                                                            \
+    .create = first_call, .finish = json_finish, .release = json_release, .refer = json_refer, \
+    .begin = json_begin, .end = json_end, .integer = json_integer, .real = json_real,          \
+    .boolean = json_boolean, .null = json_null, .string = json_string                          \
+  }
+
+const tsr__encoding tsr__json_encoding = ENCODING(json_create);
+const tsr__encoding tsr__python_json_encoding = ENCODING(python_json_create);

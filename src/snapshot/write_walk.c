@@ -33,6 +33,7 @@ typedef struct walker {
   uint32_t nesting;       /* kept values we are inside of */
   uint64_t nested_values; /* met in there */
   bool is_endless;        /* one of the two went too far */
+  bool keeps_order;       /* keys stand as in the file */
 } walker;
 
 /* What a row has: its known keys whose columns hold the value, and the rest. */
@@ -428,20 +429,40 @@ static int explain(const walker *w, int status, tsr_error *error) {
   return 0;
 }
 
+static walker walker_for(const tsr_snapshot *snapshot, const tsr__encoding *to) {
+  return (walker){.snapshot = snapshot,
+                  .to = to,
+                  .keeps_order = to == &tsr__python_json_encoding || to == &tsr__python_encoding,
+                  .events = range_of(snapshot, TSR__EVENT),
+                  .segments = range_of(snapshot, TSR__SEGMENT),
+                  .blocks = range_of(snapshot, TSR__BLOCK),
+                  .annotations = range_of(snapshot, TSR__ANNOTATION),
+                  .history = range_of(snapshot, TSR__HISTORY)};
+}
+
+static int finish(walker *w, tsr_error *error) {
+  if (!has_failed(w)) w->to->finish(w->encoder);
+  int status = explain(w, w->encoder->status, error);
+  w->to->release(w->encoder);
+  return status;
+}
+
 int tsr_snapshot_export(const tsr_snapshot *snapshot, tsr_export_format format, tsr_write_fn *write,
                         void *context, tsr_error *error) {
-  walker w = {.snapshot = snapshot,
-              .to = format == TSR_EXPORT_JSON ? &tsr__json_encoding : &tsr__pickle_encoding,
-              .events = range_of(snapshot, TSR__EVENT),
-              .segments = range_of(snapshot, TSR__SEGMENT),
-              .blocks = range_of(snapshot, TSR__BLOCK),
-              .annotations = range_of(snapshot, TSR__ANNOTATION),
-              .history = range_of(snapshot, TSR__HISTORY)};
+  static const tsr__encoding *const encodings[] = {&tsr__pickle_encoding, &tsr__json_encoding,
+                                                   &tsr__python_json_encoding};
+  walker w = walker_for(snapshot, encodings[format]);
   w.encoder = w.to->create(snapshot, write, context);
   if (!w.encoder) return tsr__fail_memory(error);
   write_top(&w);
-  if (!has_failed(&w)) w.to->finish(w.encoder);
-  int status = explain(&w, w.encoder->status, error);
-  w.to->release(w.encoder);
-  return status;
+  return finish(&w, error);
+}
+
+int tsr_annotation_repr(const tsr_snapshot *snapshot, size_t annotation, tsr_write_fn *write,
+                        void *context, tsr_error *error) {
+  walker w = walker_for(snapshot, &tsr__python_encoding);
+  w.encoder = w.to->create(snapshot, write, context);
+  if (!w.encoder) return tsr__fail_memory(error);
+  if (annotation < snapshot->annotation_count) write_annotation(&w, annotation);
+  return finish(&w, error);
 }

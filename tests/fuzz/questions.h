@@ -159,6 +159,22 @@ static inline void fuzz_trim(const tsr_snapshot *snapshot) {
   tsr_snapshot_free(part);
 }
 
+/* A snapshot does not differ from itself. */
+static inline void fuzz_diff(const tsr_snapshot *snapshot) {
+  tsr_diff *diff = NULL;
+  tsr_error error = {0};
+  tsr_report_input heading = {"file", snapshot};
+  tsr_report_options how = {.format = TSR_REPORT_JSON, .stack_frames = 2};
+  tsr__buffer written = {0};
+  int status = tsr_diff_compute(snapshot, snapshot, NULL, &diff, &error);
+  check_error(status, &error);
+  for (size_t i = 0; !status && i < diff->device_count; i++)
+    require(diff->devices[i].change_count == 0, "no change");
+  status = tsr_report_diff(&heading, &heading, diff, &how, fuzz_write, &written, &error);
+  check_written(status, &error, &written);
+  tsr_diff_free(diff);
+}
+
 /* Every question, report and form, and what all of them share. */
 static inline void fuzz_ask(const tsr_snapshot *snapshot) {
   size_t count;
@@ -172,6 +188,7 @@ static inline void fuzz_ask(const tsr_snapshot *snapshot) {
   tsr_at_where event = {.kind = TSR_AT_EVENT, .event = 2}, time = {.kind = TSR_AT_TIME};
   FUZZ_ASK(snapshot, at, &event, NULL);
   FUZZ_ASK(snapshot, at, &time, NULL);
+  fuzz_diff(snapshot);
   fuzz_export(snapshot, TSR_EXPORT_PICKLE);
   fuzz_export(snapshot, TSR_EXPORT_JSON);
   fuzz_trim(snapshot);

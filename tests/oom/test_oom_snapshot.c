@@ -90,6 +90,23 @@ OPERATION(profile, TSR_PROFILE_BY_CATEGORY, NULL)
 OPERATION(at, &second, NULL)
 OPERATION(whatif, NULL, NULL)
 
+static int ask_diff(void *context) {
+  (void)context;
+  tsr_diff *answer = NULL;
+  tsr_error error = {0};
+  tsr_report_input heading = heading_of;
+  heading.snapshot = snapshot;
+  int status = tsr_diff_compute(snapshot, snapshot, NULL, &answer, &error);
+  assert_int_equal(error.status, status);
+  if (status) assert_null(answer);
+  for (int json = 0; !status && json < 2; json++) {
+    tsr_report_options how = {.format = json ? TSR_REPORT_JSON : TSR_REPORT_TEXT};
+    status = tsr_report_diff(&heading, &heading, answer, &how, discard, NULL, &error);
+  }
+  tsr_diff_free(answer);
+  return status;
+}
+
 static int trim(void *context) {
   const tsr_window *window = context;
   tsr_snapshot *part = NULL;
@@ -166,6 +183,7 @@ static void answers(void **state) {
   tsr_test_oom(ask_profile, NULL, 5);
   tsr_test_oom_sparing(ask_at, NULL, 10, FRAME_ORIGINS);
   tsr_test_oom_sparing(ask_whatif, NULL, 10, FRAME_ORIGINS);
+  tsr_test_oom_sparing(ask_diff, NULL, 10, 2 * FRAME_ORIGINS);
 }
 
 static void writing(void **state) {

@@ -1,0 +1,261 @@
+/* mosaic.c - what drop-ins for Mosaic's commands are called and told, and what they have in common.
+ *
+ * The rows are read by the same parser as those of commands.c. Names and choices are Mosaic's, down
+ * to --print_stack, which is no flag there but takes a truth value, and to options that do nothing.
+ */
+#define _POSIX_C_SOURCE 200809L
+
+#include "mosaic.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#define NOTE                                                                                  \
+  "\n\nThe answer on standard output is Mosaic's own, and so are the INFO lines on standard " \
+  "error. Where Mosaic fails, tessera answers; where its answer hides something, a WARNING "  \
+  "line tells. Options may be spelled with '-' or '_'."
+
+const cli_command cli_drop_ins[] = {
+    {.name = "mosaic_get_json_snapshot",
+     .summary = "write a snapshot as indented JSON, in place of Mosaic's command",
+     .description = "Writes the whole snapshot as JSON, indented by four spaces, byte for byte as "
+                    "Python's json.dump writes what pickle.load gives, but without executing "
+                    "anything that the file asks for." NOTE,
+     .operands = "",
+     .is_drop_in = true,
+     .examples = {{"mosaic_get_json_snapshot --snapshot snapshot.pickle --output_file out.json",
+                   "the snapshot as JSON"}},
+     .run = cli_mosaic_json},
+    {.name = "mosaic_get_memory_usage",
+     .summary = "what is live at an allocation, in place of Mosaic's command",
+     .description = "Replays the trace up to one event, counting from zero at its start, and "
+                    "prints the stacks of what is live then, largest first." NOTE,
+     .operands = "",
+     .is_drop_in = true,
+     .examples = {{"mosaic_get_memory_usage --snapshot snapshot.pickle --allocation cd1000000_1 "
+                   "--action alloc",
+                   "when that block was taken for the second time"}},
+     .run = cli_mosaic_usage},
+    {.name = "mosaic_get_memory_usage_by_annotation_stage",
+     .summary = "memory at each annotation, in place of Mosaic's command",
+     .description = "Prints how much memory the trace had taken, counting from zero at its start, "
+                    "where each annotated range starts and ends." NOTE,
+     .operands = "",
+     .is_drop_in = true,
+     .examples = {{"mosaic_get_memory_usage_by_annotation_stage --snapshot snapshot.pickle",
+                   "all annotations"},
+                  {"mosaic_get_memory_usage_by_annotation_stage --snapshot snapshot.pickle "
+                   "--annotation forward --annotation backward",
+                   "those whose names contain one of the two"}},
+     .run = cli_mosaic_stages},
+    {.name = "mosaic_get_memory_usage_diff",
+     .summary = "stacks at one peak and not at the other, in place of Mosaic's command",
+     .description = "Prints the stacks that hold memory at the peak of the second snapshot and "
+                    "hold none at that of the first, largest first. A stack that grew is not "
+                    "among them; 'tessera diff' shows those too." NOTE,
+     .operands = "",
+     .is_drop_in = true,
+     .examples = {{"mosaic_get_memory_usage_diff --snapshot_base old.pickle --snapshot_diff "
+                   "new.pickle",
+                   "what is new in new.pickle"}},
+     .run = cli_mosaic_diff},
+    {.name = "mosaic_get_memory_usage_peak",
+     .summary = "what holds the memory at the peak, in place of Mosaic's command",
+     .description = "Finds the first event at which the memory that the trace takes, counting from "
+                    "zero at its start, is largest, and prints the stacks of what is live then, "
+                    "largest first." NOTE,
+     .operands = "",
+     .is_drop_in = true,
+     .examples = {{"mosaic_get_memory_usage_peak --snapshot snapshot.pickle",
+                   "the peak of the whole trace"},
+                  {"mosaic_get_memory_usage_peak --snapshot snapshot.pickle --start_time "
+                   "1783874422376221 --end_time 1783874422569490",
+                   "between two times"}},
+     .run = cli_mosaic_peak},
+    {.name = "mosaic_mcp",
+     .summary = "let a language model ask, in place of Mosaic's server",
+     .description =
+         "Serves the Model Context Protocol on standard input and standard output with the tools "
+         "of Mosaic's server, under their names and in their form, and with tessera's own beside "
+         "them: it is 'tessera mcp'.",
+     .operands = "",
+     .is_drop_in = true,
+     .examples = {{"mosaic_mcp", "what to give to a client as the command of a server"}},
+     .run = cli_mcp},
+    {.name = NULL},
+};
+
+#define FIELD(name) .field = offsetof(cli_options, name)
+
+const cli_option cli_drop_in_rows[] = {
+    {.name = "snapshot",
+     .kind = CLI_FILE,
+     .argument = "FILE",
+     .help = "The snapshot to read: a pickle, JSON, or either compressed.",
+     .takers = "mosaic_get_json_snapshot mosaic_get_memory_usage mosaic_get_memory_usage_peak "
+               "mosaic_get_memory_usage_by_annotation_stage",
+     FIELD(mosaic.snapshot)},
+    {.name = "snapshot-base",
+     .kind = CLI_FILE,
+     .argument = "FILE",
+     .help = "The snapshot to compare with.",
+     .takers = "mosaic_get_memory_usage_diff",
+     FIELD(mosaic.snapshot_base)},
+    {.name = "snapshot-diff",
+     .kind = CLI_FILE,
+     .argument = "FILE",
+     .help = "The snapshot whose stacks are printed.",
+     .takers = "mosaic_get_memory_usage_diff",
+     FIELD(mosaic.snapshot_diff)},
+    {.name = "trace",
+     .kind = CLI_FILE,
+     .argument = "FILE",
+     .help = "Ignored, as Mosaic does.",
+     .takers = "mosaic_get_memory_usage mosaic_get_memory_usage_peak",
+     FIELD(mosaic.trace)},
+    {.name = "allocation",
+     .kind = CLI_TEXT,
+     .argument = "ADDRESS_VERSION",
+     .help = "The event to stop at: an address in hexadecimal, an underscore, and how often it was "
+             "freed before.",
+     .takers = "mosaic_get_memory_usage mosaic_get_memory_usage_peak",
+     FIELD(mosaic.allocation)},
+    {.name = "action",
+     .kind = CLI_CHOICE,
+     .argument = "ACTION",
+     .help = "What happens to it there: alloc, segment_alloc, segment_map, free_completed, "
+             "segment_free, segment_unmap, or free, which means free_completed.",
+     .takers = "mosaic_get_memory_usage mosaic_get_memory_usage_peak",
+     .choices = {"alloc", "segment_alloc", "segment_map", "free_completed", "segment_free",
+                 "segment_unmap", "free"},
+     FIELD(mosaic.action)},
+    {.name = "start-time",
+     .kind = CLI_INTEGER,
+     .argument = "US",
+     .help = "Look for the peak from this time on, in microseconds since 1970. What happened "
+             "before counts, but is not the peak.",
+     .takers = "mosaic_get_memory_usage_peak",
+     FIELD(mosaic.start_time)},
+    {.name = "end-time",
+     .kind = CLI_INTEGER,
+     .argument = "US",
+     .help = "Look for it up to this time.",
+     .takers = "mosaic_get_memory_usage_peak",
+     FIELD(mosaic.end_time)},
+    {.name = "print-stack",
+     .kind = CLI_TRUTH,
+     .argument = "TRUTH",
+     .help = "Whether to print the stacks: true (default) or false.",
+     .takers = "mosaic_get_memory_usage mosaic_get_memory_usage_peak",
+     FIELD(mosaic.print_stack)},
+    {.name = "annotation",
+     .kind = CLI_TEXTS,
+     .argument = "TEXT",
+     .help = "Only annotations whose name contains TEXT. May be repeated: one of the texts is "
+             "enough (default: all annotations).",
+     .takers = "mosaic_get_memory_usage_by_annotation_stage",
+     FIELD(mosaic.annotations)},
+    {.name = "output-file",
+     .kind = CLI_FILE,
+     .argument = "FILE",
+     .help = "The file to write (default: /tmp/snapshot.json). It changes only once the JSON is "
+             "complete; '-' is standard output.",
+     .takers = "mosaic_get_json_snapshot",
+     FIELD(mosaic.output_file)},
+    {.name = "paste",
+     .kind = CLI_FLAG,
+     .help = "Taken, but there is no paste service outside Meta: the answer is printed.",
+     .takers = "mosaic_get_memory_usage mosaic_get_memory_usage_peak mosaic_get_memory_usage_diff "
+               "mosaic_get_memory_usage_by_annotation_stage",
+     FIELD(mosaic.paste)},
+    {.name = "upload-result",
+     .kind = CLI_FLAG,
+     .help = "Taken, but there is nowhere to upload to outside Meta: the answer stays here.",
+     .takers = "mosaic_get_json_snapshot mosaic_get_memory_usage_peak",
+     FIELD(mosaic.upload)},
+    {.name = "help",
+     .letter = 'h',
+     .kind = CLI_FLAG,
+     .help = "Explain the command and end.",
+     .takers = CLI_EVERY_COMMAND,
+     FIELD(help)},
+    {.name = "version",
+     .kind = CLI_FLAG,
+     .help = "Print tessera's version and end.",
+     .takers = CLI_EVERY_COMMAND,
+     FIELD(version)},
+    {.name = NULL},
+};
+
+/* ---- the log ---- */
+
+static void log_line(const char *level, const char *format, va_list args) {
+  char text[CLI_MESSAGE_BYTES];
+  cli_format_line(text, format, args);
+  fprintf(stderr, "%s:root:%s\n", level, text);
+}
+
+#define LOG_FUNCTION(name, level)      \
+  void name(const char *format, ...) { \
+    va_list args;                      \
+    va_start(args, format);            \
+    log_line(level, format, args);     \
+    va_end(args);                      \
+  }
+
+LOG_FUNCTION(cli_mosaic_info, "INFO")
+LOG_FUNCTION(cli_mosaic_warn, "WARNING")
+LOG_FUNCTION(cli_mosaic_error, "ERROR")
+
+int cli_mosaic_log(void *context, const char *data, size_t size_bytes) {
+  (void)context;
+  return fwrite(data, 1, size_bytes, stderr) == size_bytes ? 0 : -1;
+}
+
+/* ---- what several drop-ins do ---- */
+
+int cli_mosaic_open(cli_session *session, const char *option, const char *path, cli_input *input) {
+  struct stat file;
+  if (!path) return cli_usage_error(session->options->command, "missing --%s FILE", option);
+  cli_mosaic_info("Loading snapshot %s using io read", path);
+  if (stat(path, &file) == 0)
+    cli_mosaic_info("Loading snapshot %s, size %.2fMB ...", path, (double)file.st_size / (1 << 20));
+  int status = cli_open_path(session, path, input);
+  if (status == 0) cli_mosaic_info("Snapshot loaded successfully.");
+  return status;
+}
+
+/* The choices of --action, in their order. */
+static const tsr_action actions[] = {TSR_ACTION_ALLOC,         TSR_ACTION_SEGMENT_ALLOC,
+                                     TSR_ACTION_SEGMENT_MAP,   TSR_ACTION_FREE_COMPLETED,
+                                     TSR_ACTION_SEGMENT_FREE,  TSR_ACTION_SEGMENT_UNMAP,
+                                     TSR_ACTION_FREE_COMPLETED};
+
+int cli_mosaic_moment(const cli_session *session, tsr_mosaic_moment *moment) {
+  const cli_mosaic_options *options = &session->options->mosaic;
+  const char *text = options->allocation;
+  size_t digits = strspn(text, "0123456789abcdefABCDEF");
+  const char *version = text + digits + 1;
+  bool is_named = digits > 0 && digits <= 16 && text[digits] == '_' && *version &&
+                  version[strspn(version, "0123456789")] == '\0';
+  if (!is_named)
+    return cli_usage_error(
+        session->options->command,
+        "option '--allocation' takes ADDRESS_VERSION, such as cd1000000_1, not '%s'", text);
+  size_t action = options->action < 0 ? 0 : (size_t)options->action;
+  if (action + 1 == sizeof actions / sizeof *actions)
+    cli_mosaic_info("Overloading action 'free' to 'free_completed' for memory analysis");
+  moment->address = strtoull(text, NULL, 16);
+  moment->version = strtoull(version, NULL, 10);
+  moment->action = actions[action];
+  return 0;
+}
+
+void cli_mosaic_services(const cli_session *session) {
+  const cli_mosaic_options *options = &session->options->mosaic;
+  if (options->paste)
+    cli_mosaic_warn("--paste: there is no paste service here; the answer is printed instead");
+  if (options->upload)
+    cli_mosaic_warn("--upload_result: there is nowhere to upload to; the answer stays here");
+}

@@ -1,0 +1,25 @@
+/* mosaic_stages.c - the drop-in that tells memory at each annotation. */
+#define _POSIX_C_SOURCE 200809L
+
+#include <unistd.h>
+
+#include "mosaic.h"
+
+int cli_mosaic_stages(cli_session *session) {
+  const cli_mosaic_options *options = &session->options->mosaic;
+  cli_input input = {0};
+  tsr_mosaic_stages *stages = NULL;
+  tsr_error *error = &session->error;
+  int status = cli_mosaic_open(session, "snapshot", options->snapshot, &input);
+  if (status == 0)
+    status = tsr_mosaic_stages_compute(input.snapshot, options->annotations.items,
+                                       options->annotations.count, &stages, error);
+  if (status == 0) status = tsr_mosaic_log_stages(stages, cli_mosaic_log, NULL, error);
+  if (status == 0) cli_mosaic_services(session);
+  if (status == 0)
+    status = tsr_mosaic_print_stages(input.snapshot, stages, isatty(STDOUT_FILENO),
+                                     cli_output_write, &session->output, error);
+  tsr_mosaic_stages_free(stages);
+  cli_close(&input);
+  return status;
+}

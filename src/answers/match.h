@@ -1,0 +1,21 @@
+/* match.h - which stacks of two snapshots are the same? */
+#ifndef TSR_ANSWERS_MATCH_H
+#define TSR_ANSWERS_MATCH_H
+
+#include "base/error.h"
+#include "tessera/snapshot.h"
+
+/* A number that equal stacks of a pair of snapshots share, and no others. */
+typedef struct tsr__match {
+  uint32_t *old_class, *new_class; /* by stack id */
+  uint32_t class_count;            /* classes run from 0 to class_count - 1 */
+} tsr__match;
+
+/* Two stacks are the same when they have the same frames in the same order: function, file and
+ * line. Time and memory are linear in frames, and in the depth of all stacks. `out` is released by
+ * tsr__match_release, also when zeroed. Fails with TSR_ERROR_MEMORY. */
+int tsr__match_compute(const tsr_snapshot *old_snapshot, const tsr_snapshot *new_snapshot,
+                       tsr__match *out, tsr_error *error);
+void tsr__match_release(tsr__match *match);
+
+#endif

@@ -1,0 +1,128 @@
+/* mosaic_groups.c - what is live at an event, grouped as Mosaic groups it.
+ *
+ * Mosaic keeps live events in a dict by address and visits them in the dict's order: that in which
+ * addresses became live, where one that was freed and taken again is new, and one that is allocated
+ * while live keeps its place but counts as the newer event. So:
+ *
+ *   places   one for each time an address became live, in order: the newest event of it
+ *   live     address -> index of its place
+ *
+ * and what is in `live` in the end, in the order of places, is what is grouped. A group is the text
+ * of its frames' files and lines; functions' names do not count. Distinct stacks are few, so each
+ * stack's text is made once. */
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "answers/mosaic_trace.h"
+#include "base/checked.h"
+#include "base/memory.h"
+
+enum { FREED = 1 }; /* of a place: no longer live */
+
+typedef struct grouping {
+  const tsr__mosaic_trace *trace;
+  TSR__VECTOR(uint64_t) places; /* event * 2, plus FREED */
+  tsr__intern keys;             /* id: index of groups */
+  uint32_t *group_of;           /* by stack: index of groups plus 1; 0: not known yet */
+  tsr__buffer text;
+  TSR__VECTOR(tsr_mosaic_group) groups;
+} grouping;
+
+void tsr__mosaic_key(tsr__buffer *out, const tsr_snapshot *snapshot, uint32_t stack) {
+  tsr_stack frames = tsr_snapshot_stack(snapshot, stack);
+  for (uint32_t i = 0; i < frames.depth; i++) {
+    tsr_frame frame = tsr_snapshot_frame(snapshot, frames.frames[i]);
+    tsr_text file = tsr_snapshot_string(snapshot, frame.file);
+    tsr__buffer_append(out, file.data, file.size_bytes);
+    if (tsr_snapshot_has_negative_line(snapshot, frames.frames[i]))
+      tsr__buffer_printf(out, "%" PRId64, (int64_t)frame.line);
+    else
+      tsr__buffer_printf(out, "%" PRIu64, frame.line);
+  }
+}
+
+/* Let the events up to `event` go by. */
+static bool find_live(grouping *g, int64_t event) {
+  tsr__mosaic_count count = {.bytes = 0};
+  const tsr_events *events = &g->trace->events;
+  bool is_good = true;
+  for (uint64_t i = 0; is_good && (int64_t)i <= event; i++) {
+    if (!tsr__mosaic_counts(g->trace, i)) continue;
+    uint8_t action = events->action[i];
+    if (action != TSR_ACTION_ALLOC && action != TSR_ACTION_FREE_COMPLETED) continue;
+    const uint64_t *place = tsr__map_find(&count.live, events->addr[i]);
+    if (place) g->places.items[*place] = i * 2 + (action == TSR_ACTION_FREE_COMPLETED ? FREED : 0);
+    if (!place && action == TSR_ACTION_ALLOC) is_good = TSR__VECTOR_PUSH(&g->places, i * 2);
+    is_good = is_good && tsr__mosaic_count_event(&count, g->trace, i, g->places.count - 1);
+  }
+  tsr__map_release(&count.live);
+  return is_good;
+}
+
+/* The group of a stack, a new one where there is none: its index plus 1, or 0 when out of memory. */
+static uint32_t group_of(grouping *g, uint32_t stack) {
+  if (g->group_of[stack]) return g->group_of[stack];
+  bool is_new = false;
+  g->text.size = 0;
+  tsr__mosaic_key(&g->text, g->trace->snapshot, stack);
+  if (g->text.failed) return 0;
+  uint32_t id = tsr__intern_put(&g->keys, g->text.data, g->text.size, &is_new);
+  if (id == TSR__INTERN_FULL) return 0;
+  if (is_new && !TSR__VECTOR_PUSH(&g->groups, (tsr_mosaic_group){.stack = stack})) return 0;
+  return g->group_of[stack] = id + 1;
+}
+
+static bool sum_live(grouping *g) {
+  const tsr_events *events = &g->trace->events;
+  for (size_t i = 0; i < g->places.count; i++) {
+    uint64_t event = g->places.items[i] / 2;
+    if (g->places.items[i] % 2 == FREED || events->stack[event] == TSR_NONE) continue;
+    uint32_t index = group_of(g, events->stack[event]);
+    if (!index) return false;
+    tsr_mosaic_group *group = &g->groups.items[index - 1];
+    group->bytes = tsr__sum_u64(group->bytes, events->size[event]);
+    group->allocations++;
+  }
+  return true;
+}
+
+/* A group and where it was. */
+typedef struct ranked {
+  tsr_mosaic_group group;
+  size_t place;
+} ranked;
+
+static int compare_ranked(const void *a, const void *b) {
+  const ranked *x = a, *y = b;
+  if (x->group.bytes != y->group.bytes) return x->group.bytes < y->group.bytes ? 1 : -1;
+  return (x->place > y->place) - (x->place < y->place);
+}
+
+/* Largest first; equal ones stay in order, which qsort does not promise. */
+static bool sort(tsr_mosaic_group *groups, size_t count) {
+  ranked *all = TSR__NEW_ARRAY(ranked, count);
+  if (!all) return false;
+  for (size_t i = 0; i < count; i++) all[i] = (ranked){groups[i], i};
+  qsort(all, count, sizeof *all, compare_ranked);
+  for (size_t i = 0; i < count; i++) groups[i] = all[i].group;
+  tsr__free(all);
+  return true;
+}
+
+int tsr__mosaic_groups_at(const tsr__mosaic_trace *trace, int64_t event, tsr_mosaic_groups *out,
+                          tsr_error *error) {
+  grouping g = {.trace = trace};
+  tsr__intern_init(&g.keys);
+  g.group_of = TSR__NEW_ARRAY(uint32_t, tsr_snapshot_stack_count(trace->snapshot));
+  bool is_good =
+      g.group_of && find_live(&g, event) && sum_live(&g) && sort(g.groups.items, g.groups.count);
+  if (is_good)
+    *out = (tsr_mosaic_groups){.items = g.groups.items, .count = g.groups.count};
+  else
+    TSR__VECTOR_FREE(&g.groups);
+  TSR__VECTOR_FREE(&g.places);
+  tsr__intern_release(&g.keys);
+  tsr__buffer_release(&g.text);
+  tsr__free(g.group_of);
+  return is_good ? 0 : tsr__fail_memory(error);
+}

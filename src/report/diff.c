@@ -1,0 +1,265 @@
+/* diff.c - the report of `tessera diff`.
+ *
+ *   Device 0: +2.08 GiB at the peak, 20.47 GiB before and 22.55 GiB now; 71.2 % of it at
+ *   model.py:382 forward.
+ *
+ *   #     change       old       new  allocations  status  category    allocated at
+ *   1  +1.48 GiB  1.50 GiB  2.98 GiB     24 -> 48  grown   activation  model.py:382 forward
+ *   ... and 33 more changes, +120.00 MiB (--top 0 shows all)
+ *
+ *   #1  +1.48 GiB, grown from 1.50 GiB to 2.98 GiB, activation
+ *     main, train.py:40
+ *
+ * A change's stack is shown from the new snapshot where that has it.
+ */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/format.h"
+#include "report/emitter.h"
+#include "report/heading.h"
+#include "report/moment.h"
+#include "tessera/report.h"
+
+/* The emitter, with a printer for the stacks of either snapshot. */
+typedef struct diff_printer {
+  tsr__emitter *emitter;
+  tsr__stack_printer old_stacks, new_stacks;
+} diff_printer;
+
+/* A sign and a size: "+2.08 GiB". */
+#define DELTA_BYTES (TSR__FORMAT_BYTES + 1)
+static const char *format_delta(int64_t delta, char text[DELTA_BYTES]) {
+  uint64_t size = delta < 0 ? 0 - (uint64_t)delta : (uint64_t)delta;
+  text[0] = delta < 0 ? '-' : '+';
+  tsr__format_size(size, text + 1);
+  return delta ? text : text + 1;
+}
+
+static int64_t difference(uint64_t before, uint64_t after) {
+  uint64_t size = before > after ? before - after : after - before;
+  if (size > INT64_MAX) size = INT64_MAX;
+  return before > after ? -(int64_t)size : (int64_t)size;
+}
+
+static void choose_stack(diff_printer *printer, const tsr_change *change,
+                         tsr__stack_printer **stacks, uint32_t *stack) {
+  bool is_new = change->status != TSR_CHANGE_REMOVED;
+  *stacks = is_new ? &printer->new_stacks : &printer->old_stacks;
+  *stack = is_new ? change->new_stack : change->old_stack;
+}
+
+static void append_name(diff_printer *printer, const tsr_change *change) {
+  tsr__stack_printer *stacks;
+  uint32_t stack;
+  choose_stack(printer, change, &stacks, &stack);
+  tsr__stack_append_name(stacks, stack);
+}
+
+/* ---- The verdict ---- */
+
+/* Where most of it comes from: the largest change that goes the same way as the whole. */
+static void append_cause(diff_printer *printer, const tsr_diff_device *device, int64_t whole) {
+  tsr__buffer *out = &printer->emitter->scratch;
+  size_t i = 0;
+  while (i < device->change_count && (device->changes[i].delta_bytes < 0) != (whole < 0)) i++;
+  if (!whole || i == device->change_count) return;
+  const tsr_change *change = &device->changes[i];
+  uint64_t part = (uint64_t)(whole < 0 ? -change->delta_bytes : change->delta_bytes);
+  uint64_t all = (uint64_t)(whole < 0 ? -whole : whole);
+  char text[DELTA_BYTES];
+  if (part == all)
+    tsr__buffer_text(out, "; all of it at ");
+  else if (part < all)
+    tsr__buffer_printf(out, "; %s of it at ", tsr__format_percent(part, all, text));
+  else
+    tsr__buffer_printf(out, "; %s alone at ", format_delta(change->delta_bytes, text));
+  append_name(printer, change);
+}
+
+static void print_verdict(diff_printer *printer, const tsr_diff_device *device) {
+  tsr__emitter *emitter = printer->emitter;
+  tsr__emit_space(emitter);
+  if (!tsr__emitter_is_text(emitter)) return;
+  tsr__buffer *out = &emitter->scratch;
+  uint64_t before = device->old_side.peak.totals.allocated_bytes,
+           after = device->new_side.peak.totals.allocated_bytes;
+  char delta[DELTA_BYTES], old_size[TSR__FORMAT_BYTES], new_size[TSR__FORMAT_BYTES];
+  int64_t whole = difference(before, after);
+  tsr__buffer_printf(out, "Device %" PRIu32, device->device);
+  if (device->old_side.is_there && device->new_side.is_there &&
+      device->old_side.device != device->new_side.device)
+    tsr__buffer_printf(out, " (%" PRIu32 " before)", device->old_side.device);
+  tsr__format_size(before, old_size);
+  tsr__format_size(after, new_size);
+  if (!device->old_side.is_there)
+    tsr__buffer_printf(out, ": only in the new snapshot, peak %s", new_size);
+  else if (!device->new_side.is_there)
+    tsr__buffer_printf(out, ": only in the old snapshot, peak %s", old_size);
+  else if (whole)
+    tsr__buffer_printf(out, ": %s at the peak, %s before and %s now", format_delta(whole, delta),
+                       old_size, new_size);
+  else if (device->change_count)
+    tsr__buffer_printf(out, ": the same peak of %s, made of other memory", new_size);
+  else
+    tsr__buffer_printf(out, ": no change, a peak of %s", new_size);
+  append_cause(printer, device, whole);
+  tsr__buffer_text(out, ".");
+  tsr__emit_line(emitter, TSR__BOLD, 0);
+}
+
+/* ---- The list ---- */
+
+static void emit_side(tsr__emitter *emitter, const char *key, const tsr_diff_side *side) {
+  tsr__emit_object(emitter, key);
+  tsr__emit_field(emitter, "device", NULL,
+                  side->is_there ? tsr__count(side->device) : tsr__nothing());
+  tsr__emit_field(emitter, "events", NULL, tsr__count(side->event_count));
+  tsr__emit_object(emitter, "peak");
+  tsr__emit_field(emitter, "event", NULL, tsr__index(side->is_there ? side->peak.event : -1));
+  tsr__emit_field(emitter, "time_us", NULL,
+                  side->is_there ? tsr__time(side->peak.time_us) : tsr__nothing());
+  tsr__emit_field(emitter, "requested_bytes", NULL, tsr__bytes(side->peak.totals.requested_bytes));
+  tsr__emit_field(emitter, "allocated_bytes", NULL, tsr__bytes(side->peak.totals.allocated_bytes));
+  tsr__emit_field(emitter, "active_bytes", NULL, tsr__bytes(side->peak.totals.active_bytes));
+  tsr__emit_field(emitter, "reserved_bytes", NULL, tsr__bytes(side->peak.totals.reserved_bytes));
+  tsr__emit_end(emitter);
+  tsr__emit_end(emitter);
+}
+
+/* "24" where it is the same in both, else "24 -> 48". */
+#define COUNTS_BYTES (2 * TSR__FORMAT_BYTES + 4)
+static const char *format_counts(const tsr_change *change, char text[COUNTS_BYTES]) {
+  char after[TSR__FORMAT_BYTES];
+  tsr__format_count(change->old_allocations, text);
+  if (change->old_allocations == change->new_allocations) return text;
+  size_t used = strlen(text);
+  (void)snprintf(text + used, COUNTS_BYTES - used, " -> %s",
+                 tsr__format_count(change->new_allocations, after));
+  return text;
+}
+
+static void emit_change(diff_printer *printer, const tsr_change *change, size_t number) {
+  tsr__emitter *emitter = printer->emitter;
+  tsr__buffer *name = &emitter->scratch;
+  char delta[DELTA_BYTES], counts[COUNTS_BYTES];
+  if (tsr__emitter_is_text(emitter)) append_name(printer, change);
+  tsr__cell cells[] = {
+      tsr__count(number),
+      tsr__string(format_delta(change->delta_bytes, delta)),
+      tsr__index(change->delta_bytes),
+      tsr__bytes(change->old_bytes),
+      tsr__bytes(change->new_bytes),
+      tsr__string(format_counts(change, counts)),
+      tsr__count(change->old_allocations),
+      tsr__count(change->new_allocations),
+      tsr__string(tsr_change_status_name(change->status)),
+      tsr__string(tsr_category_name(change->category)),
+      tsr__text((tsr_text){name->data, name->size}),
+  };
+  tsr__emit_row(emitter, cells);
+  name->size = 0;
+  tsr__stack_printer *stacks;
+  uint32_t stack;
+  choose_stack(printer, change, &stacks, &stack);
+  tsr__stack_emit(stacks, stack);
+  tsr__emit_row_end(emitter);
+}
+
+static void emit_omitted(tsr__emitter *emitter, const tsr_diff_device *device) {
+  tsr__emit_field(emitter, "omitted_changes", NULL, tsr__count(device->omitted_changes));
+  tsr__emit_field(emitter, "omitted_delta_bytes", NULL, tsr__index(device->omitted_delta_bytes));
+  if (!device->omitted_changes || !tsr__emitter_is_text(emitter)) return;
+  char count[TSR__FORMAT_BYTES], delta[DELTA_BYTES];
+  tsr__buffer_printf(&emitter->scratch, "... and %s more change%s, %s (--top 0 shows all)",
+                     tsr__format_count(device->omitted_changes, count),
+                     tsr__plural(device->omitted_changes),
+                     format_delta(device->omitted_delta_bytes, delta));
+  tsr__emit_line(emitter, TSR__DIM, 2);
+}
+
+static void emit_changes(diff_printer *printer, const tsr_diff_device *device) {
+  static const tsr__column columns[] = {
+      {NULL, "#", TSR__RIGHT},
+      {NULL, "change", TSR__RIGHT},
+      {"delta_bytes", NULL, TSR__RIGHT},
+      {"old_bytes", "old", TSR__RIGHT},
+      {"new_bytes", "new", TSR__RIGHT},
+      {NULL, "allocations", TSR__RIGHT},
+      {"old_allocations", NULL, TSR__RIGHT},
+      {"new_allocations", NULL, TSR__RIGHT},
+      {"status", "status", TSR__LEFT},
+      {"category", "category", TSR__LEFT},
+      {NULL, "allocated at", TSR__ELASTIC},
+  };
+  tsr__emitter *emitter = printer->emitter;
+  tsr__emit_table(emitter, "changes", columns, sizeof columns / sizeof *columns);
+  for (size_t i = 0; i < device->change_count; i++)
+    emit_change(printer, &device->changes[i], i + 1);
+  tsr__emit_table_end(emitter);
+  emit_omitted(emitter, device);
+  tsr__emit_field(emitter, "unchanged_stacks", NULL, tsr__count(device->unchanged_stacks));
+  tsr__emit_field(emitter, "added_bytes", NULL, tsr__bytes(device->added_bytes));
+  tsr__emit_field(emitter, "removed_bytes", NULL, tsr__bytes(device->removed_bytes));
+  tsr__emit_field(emitter, "grown_bytes", NULL, tsr__bytes(device->grown_bytes));
+  tsr__emit_field(emitter, "shrunk_bytes", NULL, tsr__bytes(device->shrunk_bytes));
+}
+
+static void print_stack(diff_printer *printer, const tsr_change *change, size_t number) {
+  char rank[TSR__FORMAT_BYTES], delta[DELTA_BYTES], before[TSR__FORMAT_BYTES],
+      after[TSR__FORMAT_BYTES];
+  tsr__emitter *emitter = printer->emitter;
+  tsr__stack_printer *stacks;
+  uint32_t stack;
+  choose_stack(printer, change, &stacks, &stack);
+  if (stack == TSR_NONE || !tsr__emitter_is_text(emitter)) return;
+  tsr__emit_space(emitter);
+  tsr__buffer_printf(&emitter->scratch, "#%s  %s, %s", tsr__format_count(number, rank),
+                     format_delta(change->delta_bytes, delta),
+                     tsr_change_status_name(change->status));
+  if (change->status == TSR_CHANGE_GROWN || change->status == TSR_CHANGE_SHRUNK)
+    tsr__buffer_printf(&emitter->scratch, " from %s to %s",
+                       tsr__format_size(change->old_bytes, before),
+                       tsr__format_size(change->new_bytes, after));
+  tsr__buffer_printf(&emitter->scratch, ", %s", tsr_category_name(change->category));
+  tsr__emit_line(emitter, TSR__BOLD, 0);
+  tsr__stack_print(stacks, stack);
+}
+
+static void emit_device(diff_printer *printer, const tsr_diff_device *device) {
+  tsr__emitter *emitter = printer->emitter;
+  print_verdict(printer, device);
+  tsr__emit_object(emitter, NULL);
+  tsr__emit_field(emitter, "device", NULL, tsr__count(device->device));
+  emit_side(emitter, "old", &device->old_side);
+  emit_side(emitter, "new", &device->new_side);
+  tsr__emit_field(emitter, "delta_bytes", NULL,
+                  tsr__index(difference(device->old_side.peak.totals.allocated_bytes,
+                                        device->new_side.peak.totals.allocated_bytes)));
+  emit_changes(printer, device);
+  tsr__emit_end(emitter);
+  for (size_t i = 0; i < device->change_count; i++)
+    print_stack(printer, &device->changes[i], i + 1);
+}
+
+int tsr_report_diff(const tsr_report_input *old_input, const tsr_report_input *new_input,
+                    const tsr_diff *diff, const tsr_report_options *options, tsr_write_fn *write,
+                    void *context, tsr_error *error) {
+  tsr__emitter emitter;
+  tsr__warning_list warnings = {0};
+  tsr__emitter_init(&emitter, options, write, context);
+  diff_printer printer = {.emitter = &emitter};
+  tsr__stack_printer_init(&printer.old_stacks, &emitter, old_input->snapshot);
+  tsr__stack_printer_init(&printer.new_stacks, &emitter, new_input->snapshot);
+  tsr__heading_open_pair(&emitter, "diff", old_input, new_input);
+  if (!diff->device_count)
+    tsr__emit_printf(&emitter, TSR__BOLD, "No device has events or segments.");
+  for (size_t i = 0; i < diff->device_count; i++) {
+    emit_device(&printer, &diff->devices[i]);
+    tsr__warnings_add(&warnings, diff->devices[i].warnings, diff->devices[i].warning_count);
+  }
+  tsr__stack_printer_release(&printer.old_stacks);
+  tsr__stack_printer_release(&printer.new_stacks);
+  return tsr__heading_close_pair(&emitter, old_input, new_input, &warnings, error);
+}

@@ -1,0 +1,471 @@
+#!/usr/bin/env python3
+"""protocol.py --tessera PATH --work FOLDER: `tessera mcp` on raw messages, as TAP.
+
+Well-formed, odd and hostile lines, and every tool, on snapshots made here; the numbers of real ones
+are compared with those of the commands, and are skipped where ../shared is absent."""
+import gzip
+import json
+import os
+import pickle
+import subprocess
+import sys
+import time
+
+import support
+from support import Skip, call, expect, expect_that, initialize, request
+
+MODERN = {'_meta': {'io.modelcontextprotocol/protocolVersion': '2026-07-28',
+                    'io.modelcontextprotocol/clientCapabilities': {}}}
+MOSAIC = {'peak_memory_analysis', 'categorical_profiling', 'annotation_analysis', 'memory_diff',
+          'compare_snapshots_tool'}
+
+
+def error_codes(answers):
+    return [answer['error']['code'] for answer in answers]
+
+
+# ---- The protocol ----
+
+def check_versions_are_negotiated(server, _):
+    for version in ('2024-11-05', '2025-03-26', '2025-06-18', '2025-11-25'):
+        result = server.ask(initialize(version))[0]['result']
+        expect('version', result['protocolVersion'], version)
+        expect('name', result['serverInfo']['name'], 'tessera')
+        expect_that('tools are offered', 'tools' in result['capabilities'])
+    for version in ('1999-01-01', '2026-07-28', ''):
+        result = server.ask(initialize(version))[0]['result']
+        expect(f'answer to {version}', result['protocolVersion'], '2025-11-25')
+    expect('without a version', error_codes(server.ask(request('initialize', {}))), [-32602])
+
+
+def check_requests_without_a_handshake(server, folder):
+    found = server.ask(request('server/discover', MODERN))[0]['result']
+    expect_that('the version is named', '2026-07-28' in found['supportedVersions'])
+    expect('resultType', found['resultType'], 'complete')
+    tools = server.ask(request('tools/list', MODERN))[0]['result']
+    expect('resultType', tools['resultType'], 'complete')
+    expect_that('time to live', tools['ttlMs'] >= 0)
+    params = {'name': 'tessera_info', 'arguments': {'path': str(folder / 'train.pickle')}, **MODERN}
+    result = server.ask(request('tools/call', params))[0]['result']
+    expect('resultType', result['resultType'], 'complete')
+    expect('command', result['structuredContent']['command'], 'info')
+    other = {'_meta': {'io.modelcontextprotocol/protocolVersion': '2031-01-01'}}
+    error = server.ask(request('tools/list', other))[0]['error']
+    expect('code', error['code'], -32022)
+    expect('requested', error['data']['requested'], '2031-01-01')
+    expect_that('supported', '2026-07-28' in error['data']['supported'])
+
+
+def check_what_a_version_lacks_is_not_sent(server, folder):
+    ask = call('tessera_info', path=str(folder / 'train.pickle'))
+    old = server.ask(initialize('2024-11-05'), ask, request('tools/list'))
+    expect_that('no structured content', 'structuredContent' not in old[1]['result'])
+    expect_that('no annotations', 'annotations' not in old[2]['result']['tools'][0])
+    new = server.ask(initialize('2025-06-18'), ask, request('tools/list'))
+    expect_that('structured content', 'structuredContent' in new[1]['result'])
+    expect('annotation', new[2]['result']['tools'][0]['annotations']['readOnlyHint'], True)
+
+
+def check_notifications_are_not_answered(server, _):
+    notes = [{'jsonrpc': '2.0', 'method': f'notifications/{name}'}
+             for name in ('initialized', 'cancelled', 'unheard-of')]
+    expect('answers', server.ask(initialize(), *notes)[1:], [])
+    expect('to a response', server.ask({'jsonrpc': '2.0', 'id': 1, 'result': {}}), [])
+    expect('to nothing', server.raw(b''), [])
+    expect('to blank lines', server.raw(b'\n \r\n\t\n'), [])
+
+
+def check_ids_come_back(server, _):
+    for number in (0, -5, 2**53, 2**63 - 1, 'text', '', 'ü\n"', 1.5):
+        expect('id', server.ask(request('ping', number=number)),
+               [{'jsonrpc': '2.0', 'id': number, 'result': {}}])
+    for number in (None, [], {}, True):
+        answer = server.ask(request('ping', number=number))[0]
+        expect('code', answer['error']['code'], -32600)
+        expect('id', answer['id'], None)
+
+
+def check_wrong_messages(server, _):
+    cases = [
+        (b'garbage', -32700), (b'{"jsonrpc":"2.0","id":1,', -32700), (b'\xff\xfe\x00', -32700),
+        (b'{"a":"\xc3\x28"}', -32700), (b'{"id":' + b'9' * 400 + b'}', -32700),
+        (b'{"id":1e999}', -32700), (b'[' * 5000, -32700), (b'{"a":"\\u0000"}', -32700),
+        (b'1', -32600), (b'"text"', -32600), (b'null', -32600), (b'{}', -32600), (b'[]', -32600),
+        (b'{"jsonrpc":"2.0","id":1}', -32600), (b'{"id":1,"method":"ping"}', -32600),
+        (b'{"jsonrpc":"1.0","id":1,"method":"ping"}', -32600),
+        (b'{"jsonrpc":"2.0","id":1,"method":7}', -32600),
+        (b'{"jsonrpc":"2.0","id":1,"method":"ping","params":[1]}', -32602),
+        (b'{"jsonrpc":"2.0","id":1,"method":"nope"}', -32601),
+        (b'{"jsonrpc":"2.0","id":1,"method":"resources/list"}', -32601),
+        (b'{"jsonrpc":"2.0","id":1,"method":"tools/call"}', -32602),
+        (b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"rm"}}', -32602),
+        (b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"tessera_info",'
+         b'"arguments":[]}}', -32602),
+    ]
+    for line, code in cases:
+        answers = server.raw(line + b'\n{"jsonrpc":"2.0","id":2,"method":"ping"}\n')
+        expect(f'answers to {line[:60]}', len(answers), 2)
+        expect(f'code for {line[:60]}', answers[0]['error']['code'], code)
+        expect('the next is answered', answers[1], {'jsonrpc': '2.0', 'id': 2, 'result': {}})
+
+
+def check_lines_too_long(server, _):
+    ping = json.dumps(request('ping')).encode()
+    for size in ((4 << 20) + 1, 9 << 20, 40 << 20):
+        answers = server.raw(b'x' * size + b'\n' + ping + b'\n')
+        expect('codes', [a.get('error', {}).get('code') for a in answers], [-32600, None])
+    padded = ping[:-1] + b' ' * ((4 << 20) - len(ping)) + b'}'
+    expect('the longest allowed', server.raw(padded + b'\n')[0].get('result'), {})
+    expect('no end of line', server.raw(ping)[0].get('result'), {})
+    expect('too long, no end', error_codes(server.raw(b'x' * (5 << 20))), [-32600])
+
+
+def check_batches_where_there_are_any(server, _):
+    batch = [request('ping', number=1), {'jsonrpc': '2.0', 'method': 'notifications/initialized'},
+             request('nope', number=2), 5]
+    for version in ('2024-11-05', '2025-03-26'):
+        answers = server.ask(initialize(version), batch)[1]
+        expect('ids', [answer['id'] for answer in answers], [1, 2, None])
+    note = [{'jsonrpc': '2.0', 'method': 'notifications/initialized'}]
+    expect('a batch of notes', server.ask(initialize('2025-03-26'), note)[1:], [])
+    expect('a later version', server.ask(initialize('2025-06-18'), batch)[1]['error']['code'],
+           -32600)
+
+
+def check_what_is_cancelled_is_not_answered(server, folder):
+    path = str(folder / 'train.pickle')
+    note = {'jsonrpc': '2.0', 'method': 'notifications/cancelled', 'params': {'requestId': 7}}
+    answers = server.ask(initialize(), call('tessera_peak', 7, path=path), note,
+                         call('tessera_info', 8, path=path))
+    expect('ids', [answer['id'] for answer in answers], ['init', 8])
+
+
+def check_pipes_that_break(server, folder):
+    data = json.dumps(call('tessera_peak', path=str(folder / 'train.pickle'))).encode() + b'\n'
+    with subprocess.Popen([server.tessera, 'mcp'], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                          stderr=subprocess.PIPE) as process:
+        process.stdout.close()
+        try:
+            process.stdin.write(data * 100)
+            process.stdin.close()
+        except BrokenPipeError:
+            pass
+        expect('exit status', process.wait(support.TIMEOUT_S), 0)
+
+
+def check_answers_come_at_once(server, _):
+    """Each line is answered before the next is sent: nothing waits in a buffer."""
+    with subprocess.Popen([server.tessera, 'mcp'], stdin=subprocess.PIPE,
+                          stdout=subprocess.PIPE) as process:
+        for number in range(3):
+            process.stdin.write(json.dumps(request('ping', number=number)).encode() + b'\n')
+            process.stdin.flush()
+            expect('id', json.loads(process.stdout.readline())['id'], number)
+        process.stdin.close()
+        expect('exit status', process.wait(support.TIMEOUT_S), 0)
+
+
+def check_the_name_of_mosaics_server(server, folder):
+    link = folder / 'mosaic_mcp'
+    link.symlink_to(server.tessera)
+    done = subprocess.run([link], input=json.dumps(request('tools/list')).encode(), check=True,
+                          capture_output=True, timeout=support.TIMEOUT_S)
+    names = {tool['name'] for tool in json.loads(done.stdout)['result']['tools']}
+    expect_that('its tools', MOSAIC <= names)
+
+
+# ---- The tools ----
+
+def check_the_list_of_tools(server, _):
+    tools = {tool['name']: tool for tool in server.ask(request('tools/list'))[0]['result']['tools']}
+    expect_that('Mosaic\'s are there', MOSAIC <= set(tools))
+    for name, tool in tools.items():
+        schema = tool['inputSchema']
+        expect(f'{name} type', schema['type'], 'object')
+        expect_that(f'{name} has a description', len(tool['description']) > 40)
+        expect_that(f'{name} required', set(schema['required']) <= set(schema['properties']))
+        for key, value in schema['properties'].items():
+            expect_that(f'{name}.{key} has a description', value['description'])
+            expect_that(f'{name}.{key} type',
+                        value['type'] in ('string', 'integer', 'boolean', 'array'))
+            if 'default' in value and 'minimum' in value:
+                expect_that(f'{name}.{key} default', value['default'] >= value['minimum'])
+    for which, offered in (('mosaic', MOSAIC), ('tessera', set(tools) - MOSAIC)):
+        listed = server.ask(request('tools/list'), options=('--tools', which))[0]['result']['tools']
+        expect(which, {tool['name'] for tool in listed}, offered)
+    expect('what is not offered', error_codes(server.ask(
+        call('memory_diff'), options=('--tools', 'tessera'))), [-32602])
+
+
+def items_of(device):
+    """The entries with stacks: lists of them; `info` counts stacks instead."""
+    return [item for key in ('stacks', 'changes') if isinstance(device.get(key), list)
+            for item in device[key]]
+
+
+def check_answers_are_those_of_the_commands(server, folder):
+    one, two = str(folder / 'train.pickle'), str(folder / 'two-devices.pickle')
+    cases = [('tessera_info', {'path': one}, ('info', one)),
+             ('tessera_peak', {'path': one}, ('peak', one)),
+             ('tessera_peak', {'path': two, 'device': 1, 'top': 1}, ('peak', two, '--device', '1',
+                                                                     '--top', '1')),
+             ('tessera_at', {'path': one, 'event': 5}, ('at', one, '--event', '5')),
+             ('tessera_profile', {'path': one}, ('profile', one)),
+             ('tessera_whatif', {'path': one, 'settings': ['expandable_segments:True']},
+              ('whatif', one, '--set', 'expandable_segments:True')),
+             ('tessera_diff', {'old_path': one, 'new_path': two}, ('diff', one, two))]
+    for tool, given, words in cases:
+        if tool not in ('tessera_info', 'tessera_profile'):
+            given = {**given, 'max_frames': 1000}
+        got, want = server.answer(tool, **given), server.command(*words)
+        expect_that(f'{tool} has a verdict', got.pop('verdict')[0])
+        for device in want['devices']:
+            for item in items_of(device):
+                item.pop('frames')
+        for device in got['devices']:
+            for item in items_of(device):
+                expect_that('folded', len(item.pop('frames')) + item.pop('folded_frames') >= 0)
+        expect(tool, got, want)
+
+
+def check_stacks_are_folded(server, folder):
+    path = str(folder / 'train.pickle')
+    whole = server.command('peak', path)['devices'][0]['stacks']
+    for most in (1, 2, 8):
+        folded = server.answer('tessera_peak', path=path, max_frames=most)['devices'][0]['stacks']
+        for long, short in zip(whole, folded, strict=True):
+            expect('frames', len(short['frames']) + short['folded_frames'], len(long['frames']))
+            expect_that('at most so many', len(short['frames']) <= most)
+            expect_that('of the stack', all(frame in long['frames'] for frame in short['frames']))
+            expect_that('not torch\'s', not short['frames'] or
+                        'CUDACachingAllocator' not in short['frames'][0]['file'])
+
+
+def check_answers_are_bounded(server, folder):
+    path = str(folder / 'train.pickle')
+    for limit in (800, 2048, 4096):
+        for tool in ('tessera_peak', 'tessera_whatif'):
+            whole = server.answer(tool, path=path, options=('--max-answer', '0'))
+            answer = server.answer(tool, path=path, options=('--max-answer', str(limit)))
+            if answer == whole:
+                expect_that('it fits', len(json.dumps(whole, separators=(',', ':'))) <= limit)
+                continue
+            size = len(json.dumps(answer, separators=(',', ':'), ensure_ascii=False))
+            expect_that(f'{tool}: {size} of {limit}', size <= limit + 1024)
+            expect_that('says what is missing', 'hint' in answer and 'left_out' in answer)
+            expect_that('keeps the verdict', answer['verdict'])
+    answer = server.answer('peak_memory_analysis', snapshot_path=path,
+                           options=('--max-answer', '3000'))
+    expect('the count is true', answer['summary']['returned_event_count'], len(answer['events']))
+
+
+def check_wrong_arguments_are_explained(server, folder):
+    path = str(folder / 'train.pickle')
+    cases = [('tessera_peak', {}, 'path'), ('tessera_peak', {'path': 5}, 'path'),
+             ('tessera_peak', {'path': ''}, 'path'), ('tessera_peak', {'file': path}, 'path'),
+             ('tessera_peak', {'path': path, 'top': 0}, '1 to 1000'),
+             ('tessera_peak', {'path': path, 'top': 'many'}, 'top'),
+             ('tessera_peak', {'path': path, 'top': 1.5}, 'top'),
+             ('tessera_peak', {'path': path, 'top': 10**18}, 'top'),
+             ('tessera_peak', {'path': path, 'device': 7}, 'device 7'),
+             ('tessera_peak', {'path': path, 'device': -1}, 'device'),
+             ('tessera_at', {'path': path}, 'one of'),
+             ('tessera_at', {'path': path, 'event': 1, 'time_us': 1}, 'one of'),
+             ('tessera_at', {'path': path, 'event': 10**9}, 'moment'),
+             ('tessera_at', {'path': path, 'allocation': 'xyz'}, 'ADDRESS_VERSION'),
+             ('tessera_at', {'path': path, 'event': 1, 'action': 'steal'}, 'free_requested'),
+             ('tessera_whatif', {'path': path, 'settings': ['no:such']}, 'settings'),
+             ('tessera_whatif', {'path': path, 'settings': [5]}, 'settings'),
+             ('tessera_whatif', {'path': path, 'settings': ['a:b'] * 99}, 'at most'),
+             ('tessera_whatif', {'path': path, 'capacity': 'big'}, '24GiB'),
+             ('tessera_diff', {'old_path': path}, 'new_path')]
+    for tool, given, part in cases:
+        result = server.tool(tool, **given)
+        expect(f'{tool} {given}', result['isError'], True)
+        expect_that(f'{part} in {result["content"][0]["text"]}', part in result['content'][0]['text'])
+    for top in (3, 3.0, '3'):
+        stacks = server.answer('tessera_peak', path=path, top=top)['devices'][0]['stacks']
+        expect('lenient', len(stacks), 3)
+    server.answer('tessera_peak', path=path, top=None, device=None)
+
+
+def check_files_that_are_no_snapshot(server, folder):
+    os.mkfifo(folder / 'pipe')
+    (folder / 'odd\tname').write_bytes(b'nothing')
+    for name in ('absent', 'folder', 'empty.pickle', 'text.pickle', 'number.pickle', 'exec.pickle',
+                 'pipe', 'odd\tname', '/dev/zero', '/dev/stdin', '-'):
+        path = name if name[0] in '/-' else str(folder / name)
+        result = server.tool('tessera_peak', path=path)
+        expect(name, result['isError'], True)
+        expect_that('the file is named', path in result['content'][0]['text'])
+        answer = server.answer('peak_memory_analysis', snapshot_path=path)
+        expect(name, (answer['status'], answer['snapshot_path']), ('error', path))
+        expect_that(name, answer['error']['type'] and answer['error']['message'])
+        answer = server.answer('memory_diff', snapshot_path_1=str(folder / 'train.pickle'),
+                               snapshot_path_2=path)
+        expect(name, (answer['status'], answer['snapshot_path_2']), ('error', path))
+    expect_that('nothing was executed', not (folder / 'was-executed').exists() and
+                not os.path.exists('was-executed'))
+    answer = server.answer('tessera_peak', path=str(folder / 'truncated.pickle'))
+    expect_that('warns', answer['warnings'])
+
+
+def check_texts_of_a_stranger(server, folder):
+    """Lone surrogates, broken and very long names, and sums beyond 63 bits come through."""
+    names = ['\ud800', 'a\udc00b', '\ud83d\ude00', '\x00\x1b[2J', 'x' * 100000, '\\ud800', 'ü' * 999]
+    trace = [{'action': 'alloc', 'addr': (i + 1) << 40, 'size': 2**63 - 512, 'stream': 0,
+              'time_us': i, 'frames': [{'name': name, 'filename': name, 'line': 2**64 - 1}]}
+             for i, name in enumerate(names)]
+    path = folder / 'stranger.pickle'
+    path.write_bytes(pickle.dumps({'segments': [], 'device_traces': [trace]}, protocol=4))
+    for tool in ('tessera_info', 'tessera_peak', 'tessera_whatif', 'tessera_profile'):
+        expect_that(tool, server.answer(tool, path=str(path))['verdict'])
+    for tool in MOSAIC - {'memory_diff', 'compare_snapshots_tool'}:
+        expect(tool, server.answer(tool, snapshot_path=str(path))['status'], 'ok')
+    expect('diff', server.answer('memory_diff', snapshot_path_1=str(path),
+                                 snapshot_path_2=str(folder / 'train.pickle'))['status'], 'ok')
+
+
+def check_a_file_written_anew_is_read_anew(server, folder):
+    path = folder / 'changing.pickle'
+    with subprocess.Popen([server.tessera, 'mcp'], stdin=subprocess.PIPE,
+                          stdout=subprocess.PIPE) as process:
+        def ask():
+            message = json.dumps(call('tessera_info', path=str(path))).encode()
+            process.stdin.write(message + b'\n')
+            process.stdin.flush()
+            return json.loads(process.stdout.readline())['result']
+        seen = []
+        for source in ('train', 'two-devices', 'oom'):
+            path.write_bytes((folder / f'{source}.pickle').read_bytes())
+            for _ in range(2):
+                result = ask()['structuredContent']
+                seen.append((source, result['inputs'][0]['bytes']))
+        path.unlink()
+        expect('a file that is gone', ask()['isError'], True)
+        process.stdin.close()
+        expect('exit status', process.wait(support.TIMEOUT_S), 0)
+    for source, size in seen:
+        expect('bytes', size, (folder / f'{source}.pickle').stat().st_size)
+
+
+def check_many_files_in_one_conversation(server, folder):
+    whole = (folder / 'train.pickle').read_bytes()
+    paths = [folder / f'copy-{number}.pickle.gz' for number in range(20)]
+    for path in paths:
+        path.write_bytes(gzip.compress(whole, 1))
+    answers = server.ask(initialize(), *[call('tessera_peak', i, path=str(path)) for i, path in
+                                         enumerate(paths + paths)])
+    stacks = [answer['result']['structuredContent']['devices'] for answer in answers[1:]]
+    expect('all the same', all(one == stacks[0] for one in stacks), True)
+
+
+# ---- Numbers of real snapshots ----
+
+def check_peak_of_real_snapshots(server, _):
+    for path in sorted(support.real('INDEX.md').parent.glob('*.pickle')):
+        want = server.command('peak', '--top', '0', str(path))
+        got = server.answer('tessera_peak', path=str(path), top=1000, options=('--max-answer', '0'))
+        for one, other in zip(want['devices'], got['devices'], strict=True):
+            expect(path.name, other['peak'], one['peak'])
+            expect(path.name, [s['bytes'] for s in other['stacks']],
+                   [s['bytes'] for s in one['stacks']])
+        small = json.dumps(server.answer('tessera_peak', path=str(path)))
+        expect_that(f'{path.name}: {len(small)} bytes', len(small) <= 80 << 10)
+        answer = server.answer('peak_memory_analysis', snapshot_path=str(path),
+                               options=('--max-answer', '0'))
+        device = next(d for d in want['devices'] if d['device'] == answer['device'])
+        summary, recorded = answer['summary'], device['recorded']
+        expect(path.name, summary['dynamic_peak_bytes'], recorded['dynamic_peak_bytes'])
+        expect(path.name, summary['static_memory_bytes'], recorded['static_bytes'])
+        expect(path.name, summary['overall_peak_bytes'], recorded['overall_bytes'])
+        expect(f'{path.name}: the stacks add up', sum(e['memory_bytes'] for e in answer['events']),
+               recorded['dynamic_peak_bytes'])
+        hashes = [event['callstack_hash'] for event in answer['events']]
+        expect('hashes are distinct', len(set(hashes)), len(hashes))
+        again = server.answer('peak_memory_analysis', snapshot_path=str(path),
+                              options=('--max-answer', '0'))
+        expect('hashes are stable', [event['callstack_hash'] for event in again['events']], hashes)
+        for event in answer['events']:
+            expect_that('frames of torch are left out', not any(
+                f['name'] in ('_call_impl', '_wrapped_call_impl') or '/torch/' in f['filename']
+                for f in event['call_stack']))
+
+
+def check_stages_of_real_snapshots(server, _):
+    """Mosaic's own output lists what it says of each stage."""
+    folder = support.real('INDEX.md').parent
+    seen = 0
+    for output in sorted((folder.parent / 'expected' / 'mosaic').glob('*/stages.out')):
+        path = folder / f'{output.parent.name}.pickle'
+        lines = [line for line in output.read_text().splitlines() if ' GiB. Annotation: ' in line]
+        if not path.exists() or not lines:
+            continue
+        answer = server.answer('annotation_analysis', snapshot_path=str(path),
+                               options=('--max-answer', '0'))
+        got = [(stage['stage'], stage['memory_gib']) for stage in answer['stages']]
+        want = [(line.split(' GiB. Annotation: ')[0].rsplit(': ', 1)) for line in lines]
+        expect(path.name, got, [(name, float(gib)) for name, gib in want])
+        seen += len(lines)
+    if not seen:
+        raise Skip('no output of Mosaic is there')
+
+
+def check_differences_of_real_snapshots(server, _):
+    one = str(support.real('train-ctx100-annotated-torch2.6.pickle'))
+    two = str(support.real('train-ctx200-autocast-annotated-torch2.6.pickle'))
+    want = server.command('diff', '--top', '0', one, two)['devices'][0]
+    got = server.answer('memory_diff', snapshot_path_1=one, snapshot_path_2=two,
+                        options=('--max-answer', '0'))
+    for status in ('added', 'removed', 'grown', 'shrunk'):
+        changes = [c for c in want['changes'] if c['status'] == status]
+        side = 'old_bytes' if status == 'removed' else 'new_bytes'
+        expect(status, [e['memory_bytes'] for e in got[status]], [c[side] for c in changes])
+        expect(status, got['summary'][f'{status}_count'], len(changes))
+        expect(status, got['summary'][f'{status}_total_bytes'], want[f'{status}_bytes'])
+    expect('net', got['summary']['net_delta_bytes'], want['added_bytes'] - want['removed_bytes'])
+    both = server.answer('compare_snapshots_tool', snapshot_path_1=one, snapshot_path_2=two,
+                         options=('--max-answer', '0'))
+    expect('added', both['diff']['added_count'], got['summary']['added_count'])
+    expect('at most ten', len(both['diff']['top_added']), 10)
+    same = server.answer('memory_diff', snapshot_path_1=one, snapshot_path_2=one)
+    expect('nothing', [same['summary'][f'{s}_count'] for s in ('added', 'removed', 'grown')],
+           [0, 0, 0])
+
+
+def check_reading_can_be_cancelled(server, folder):
+    """A large file, whose reading takes far longer than asking to stop."""
+    path = folder / 'long.pickle'
+    frames = [{'name': 'f', 'filename': 'f.py', 'line': 1}]
+    trace = [{'action': 'alloc', 'addr': i << 12, 'size': 512, 'stream': 0, 'time_us': i,
+              'frames': frames} for i in range(300000)]
+    path.write_bytes(pickle.dumps({'segments': [], 'device_traces': [trace]}, protocol=0))
+    ask = call('tessera_peak', 5, path=str(path))
+    ask['params']['_meta'] = {'progressToken': 'tok'}
+    note = {'jsonrpc': '2.0', 'method': 'notifications/cancelled', 'params': {'requestId': 5}}
+    with subprocess.Popen([server.tessera, 'mcp'], stdin=subprocess.PIPE,
+                          stdout=subprocess.PIPE) as process:
+        process.stdin.write(json.dumps(ask).encode() + b'\n')
+        process.stdin.flush()
+        time.sleep(0.02)
+        process.stdin.write(json.dumps(note).encode() + b'\n')
+        process.stdin.write(json.dumps(request('ping', number=6)).encode() + b'\n')
+        process.stdin.close()
+        lines = [json.loads(line) for line in process.stdout.read().splitlines()]
+        expect('exit status', process.wait(support.TIMEOUT_S), 0)
+    path.unlink()
+    for line in lines[:-1]:
+        expect('only progress', line['method'], 'notifications/progress')
+        expect('token', line['params']['progressToken'], 'tok')
+        expect_that('progress', line['params']['progress'] <= line['params']['total'])
+    expect('the next is answered', lines[-1]['id'], 6)
+
+
+def main():
+    options = support.arguments(__doc__)
+    checks = [value for key, value in globals().items() if key.startswith('check_')]
+    return support.run_checks(checks, support.Server(options.tessera), options.work / 'fixtures')
+
+
+if __name__ == '__main__':
+    sys.exit(main())
