@@ -271,14 +271,9 @@ static int tear_down(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-<<<<<<< HEAD
-      cmocka_unit_test(opening), cmocka_unit_test(opening_what_is_cut), cmocka_unit_test(answers),
-      cmocka_unit_test(writing), cmocka_unit_test(writing_for_others),
-=======
       cmocka_unit_test(opening), cmocka_unit_test(opening_what_is_cut),
       cmocka_unit_test(answers), cmocka_unit_test(mosaic_answers),
-      cmocka_unit_test(writing),
->>>>>>> a64054a (mosaic: tests of the drop-ins, and warnings of what a file hides)
+      cmocka_unit_test(writing), cmocka_unit_test(writing_for_others),
   };
   return cmocka_run_group_tests_name("oom snapshot", tests, set_up, tear_down);
 }
