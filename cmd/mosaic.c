@@ -7,6 +7,7 @@
 
 #include "mosaic.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -215,6 +216,14 @@ int cli_mosaic_log(void *context, const char *data, size_t size_bytes) {
 
 /* ---- what several drop-ins do ---- */
 
+/* What the reader noticed about the file, such as that it is cut short. */
+static void say_warnings(const tsr_snapshot *snapshot) {
+  size_t count;
+  const tsr_warning *warnings = tsr_snapshot_warnings(snapshot, &count);
+  for (size_t i = 0; i < count; i++)
+    cli_mosaic_warn("%s (%" PRIu64 ")", warnings[i].message, warnings[i].count);
+}
+
 int cli_mosaic_open(cli_session *session, const char *option, const char *path, cli_input *input) {
   struct stat file;
   if (!path) return cli_usage_error(session->options->command, "missing --%s FILE", option);
@@ -222,8 +231,10 @@ int cli_mosaic_open(cli_session *session, const char *option, const char *path, 
   if (stat(path, &file) == 0)
     cli_mosaic_info("Loading snapshot %s, size %.2fMB ...", path, (double)file.st_size / (1 << 20));
   int status = cli_open_path(session, path, input);
-  if (status == 0) cli_mosaic_info("Snapshot loaded successfully.");
-  return status;
+  if (status) return status;
+  cli_mosaic_info("Snapshot loaded successfully.");
+  say_warnings(input->snapshot);
+  return 0;
 }
 
 /* The choices of --action, in their order. */

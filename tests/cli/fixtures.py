@@ -260,6 +260,55 @@ def out_of_memory():
     return run.snapshot()
 
 
+# ---- for the drop-ins: what Mosaic stumbles over ----
+
+def entry(action, addr, size, at_us, *frames, **more):
+    """An event by hand; a frame is (name, filename, line), innermost first."""
+    made = {'action': action, 'addr': addr, 'size': size, 'stream': 0, 'time_us': START_US + at_us,
+            'frames': [dict(zip(('name', 'filename', 'line'), frame)) for frame in frames]}
+    return {key: value for key, value in {**made, **more}.items() if value is not None}
+
+
+def traces(*lists, annotations=()):
+    return {'segments': [], 'device_traces': list(lists), 'external_annotations': list(annotations)}
+
+
+A, B = ('load', 'a.py', 1), ('step', 'b.py', 2)
+
+
+def mosaic_traces():
+    """By file name, traces of a few events each."""
+    first, second = entry('alloc', 0x1000, 1024, 1, A), entry('alloc', 0x2000, 2048, 2, B)
+    oom = {'action': 'oom', 'device_free': 0x1000, 'size': 1 << 40, 'stream': 0,
+           'time_us': START_US + 3, 'frames': []}
+    return {
+        'device-3': traces([], [], [], [first, second]),
+        'two-traces': traces([entry('alloc', 0x1000, 1, 1, A)],
+                             [entry('alloc', 0x9000, 32 << 30, 1, B)]),
+        'oom-inside': traces([first, oom, second, entry('free_completed', 0x1000, 1024, 5, A)]),
+        'one-time': traces([first, entry('alloc', 0x2000, 2048, 1, B),
+                            entry('free_completed', 0x2000, 2048, 1, B)]),
+        'lone-free': traces([entry('free_completed', 0x3000, 4096, 0, A), first]),
+        'no-traces': traces(*([] for _ in range(8))),
+        'no-address': traces([first, entry('alloc', None, 4096, 2, B)]),
+        'no-times': traces([entry('alloc', 0x1000, 1024, 0, A, time_us=None),
+                            entry('alloc', 0x2000, 2048, 0, B, time_us=None)]),
+        'taken-again': traces([entry('alloc', 0x1000, 1024, 1, A),
+                               entry('free_completed', 0x1000, 1024, 2),
+                               entry('alloc', 0x2000, 4096, 3, B),
+                               entry('alloc', 0x1000, 1024, 4, A),
+                               entry('free_completed', 0x2000, 4096, 5),
+                               entry('free_completed', 0x1000, 1024, 6),
+                               entry('alloc', 0x1000, 9999, 7, A)]),
+        'named': traces([entry('alloc', 0x1000, 1024, 1, ('\x1b[1mf', 'é.py', -1), A)],
+                        annotations=[{'stage': 'START', 'name': "it's a 'test'", 'device': 0,
+                                      'time_us': START_US},
+                                     {'name': 'é\u200b', 'stage': 'END', 'time_us': START_US + 1},
+                                     {'stage': 'START', 'name': "it's a 'test'", 'device': 0,
+                                      'time_us': START_US + 2}]),
+    }
+
+
 def demo():
     """Larger and longer, to look at."""
     run = Run(layers=24, width=2048, batch=8192)
@@ -284,6 +333,8 @@ def write_all(folder):
     write(folder / 'two-devices.pickle', two_devices())
     write(folder / 'empty-trace.pickle', empty_trace())
     write(folder / 'oom.pickle', out_of_memory())
+    for name, snapshot in mosaic_traces().items():
+        write(folder / f'{name}.pickle', snapshot)
     whole = (folder / 'train.pickle').read_bytes()
     (folder / 'truncated.pickle').write_bytes(whole[:len(whole) // 2])
     (folder / 'empty.pickle').write_bytes(b'')

@@ -107,6 +107,43 @@ static int ask_diff(void *context) {
   return status;
 }
 
+/* Mosaic's questions, and their answers printed. */
+static int ask_mosaic_peak(void *context) {
+  (void)context;
+  tsr_mosaic_peak *peak = NULL;
+  tsr_mosaic_diff *diff = NULL;
+  int status = tsr_mosaic_peak_compute(snapshot, NULL, &peak, NULL);
+  if (!status) status = tsr_mosaic_log_peak(snapshot, peak, discard, NULL, NULL);
+  if (!status)
+    status = tsr_mosaic_print_groups(snapshot, &peak->groups, false, discard, NULL, NULL);
+  if (!status) status = tsr_mosaic_diff_compute(snapshot, peak, snapshot, peak, &diff, NULL);
+  if (!status) status = tsr_mosaic_log_diff(diff, discard, NULL, NULL);
+  tsr_mosaic_diff_free(diff);
+  tsr_mosaic_peak_free(peak);
+  return status;
+}
+
+static int ask_mosaic_usage(void *context) {
+  (void)context;
+  tsr_events events = tsr_snapshot_events(snapshot, 0);
+  tsr_mosaic_moment moment = {.address = events.addr[0], .action = (tsr_action)events.action[0]};
+  tsr_mosaic_usage *usage = NULL;
+  int status = tsr_mosaic_usage_compute(snapshot, &moment, &usage, NULL);
+  if (!status) status = tsr_mosaic_log_usage(snapshot, usage, discard, NULL, NULL);
+  tsr_mosaic_usage_free(usage);
+  return status;
+}
+
+static int ask_mosaic_stages(void *context) {
+  (void)context;
+  tsr_mosaic_stages *stages = NULL;
+  int status = tsr_mosaic_stages_compute(snapshot, NULL, 0, &stages, NULL);
+  if (!status) status = tsr_mosaic_print_stages(snapshot, stages, false, discard, NULL, NULL);
+  if (!status) status = tsr_mosaic_log_stages(stages, discard, NULL, NULL);
+  tsr_mosaic_stages_free(stages);
+  return status;
+}
+
 static int trim(void *context) {
   const tsr_window *window = context;
   tsr_snapshot *part = NULL;
@@ -186,11 +223,18 @@ static void answers(void **state) {
   tsr_test_oom_sparing(ask_diff, NULL, 10, 2 * FRAME_ORIGINS);
 }
 
+static void mosaic_answers(void **state) {
+  (void)state;
+  tsr_test_oom(ask_mosaic_peak, NULL, 8);
+  tsr_test_oom(ask_mosaic_usage, NULL, 4);
+  tsr_test_oom(ask_mosaic_stages, NULL, 2);
+}
+
 static void writing(void **state) {
   (void)state;
   tsr_window window = {.first = 1, .last = 2};
   tsr_test_oom(trim, &window, 20);
-  for (tsr_export_format format = TSR_EXPORT_PICKLE; format <= TSR_EXPORT_JSON; format++)
+  for (tsr_export_format format = TSR_EXPORT_PICKLE; format <= TSR_EXPORT_PYTHON_JSON; format++)
     tsr_test_oom(export, &format, 2);
 }
 
@@ -227,7 +271,8 @@ static int tear_down(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(opening), cmocka_unit_test(opening_what_is_cut), cmocka_unit_test(answers),
+      cmocka_unit_test(opening), cmocka_unit_test(opening_what_is_cut),
+      cmocka_unit_test(answers), cmocka_unit_test(mosaic_answers),
       cmocka_unit_test(writing), cmocka_unit_test(writing_for_others),
   };
   return cmocka_run_group_tests_name("oom snapshot", tests, set_up, tear_down);
