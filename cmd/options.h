@@ -67,6 +67,8 @@ typedef struct cli_options {
   const char *settings, *capacity;       /* what `whatif` tries; NULL: not given */
   const char *max_answer;                /* of `mcp`; NULL: not given */
   int tools;                             /* which of them `mcp` offers: index of the word */
+  cli_texts matches;                     /* of annotations' names, for `stages` */
+  const char *compare;                   /* the other snapshot of `source`; NULL: none */
   int action;                            /* index of --action's word */
   bool json, full_stacks, quiet, verbose, strict, help, version;
   cli_mosaic_options mosaic;

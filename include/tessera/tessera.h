@@ -11,6 +11,8 @@
 #include "tessera/mosaic.h"
 #include "tessera/report.h"
 #include "tessera/snapshot.h"
+#include "tessera/source.h"
+#include "tessera/stages.h"
 #include "tessera/status.h"
 #include "tessera/whatif.h"
 
