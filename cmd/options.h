@@ -45,6 +45,8 @@ typedef struct cli_mosaic_options {
   const char *snapshot, *snapshot_base, *snapshot_diff, *trace;
   const char *allocation;
   const char *output_file;
+  const char *file_path, *file_name, *file_content; /* the source of the per-file analysis */
+  bool augmented_view, all_tables;
   int action; /* index of --action's word; -1: not given */
   bool print_stack;
   bool paste, upload; /* to services that only Meta has */

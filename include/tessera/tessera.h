@@ -9,6 +9,7 @@
 #include "tessera/export.h"
 #include "tessera/limits.h"
 #include "tessera/mosaic.h"
+#include "tessera/mosaic_file.h"
 #include "tessera/report.h"
 #include "tessera/snapshot.h"
 #include "tessera/source.h"
