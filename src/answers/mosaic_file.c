@@ -156,11 +156,19 @@ static bool add_group(analyzer *a, const tsr_mosaic_group *group) {
   return true;
 }
 
-/* Largest first; equal ones as they were made. */
+static int compare_texts(tsr_text a, tsr_text b) {
+  size_t shorter = a.size_bytes < b.size_bytes ? a.size_bytes : b.size_bytes;
+  int order = shorter ? memcmp(a.data, b.data, shorter) : 0;
+  if (order) return order;
+  return (a.size_bytes > b.size_bytes) - (a.size_bytes < b.size_bytes);
+}
+
+/* Largest first; equal ones by text and lines, as Mosaic's mostly are. */
 static int compare_rows(const void *a, const void *b) {
   const tsr_mosaic_file_row *x = a, *y = b;
   if (x->bytes != y->bytes) return x->bytes < y->bytes ? 1 : -1;
-  return (x->number > y->number) - (x->number < y->number);
+  int order = compare_texts(x->content, y->content);
+  return order ? order : compare_texts(x->lines, y->lines);
 }
 
 /* Sort the rows; stacks go on pointing at theirs. */

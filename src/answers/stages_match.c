@@ -138,15 +138,20 @@ static bool pair(matcher *m) {
 }
 
 /* What is still open ends with what was around it: a range does not outlast the one it began in.
- * Those lie earlier in the array, so they have been settled. */
+ * Those lie earlier in the array, so they have been settled; one that turned out to have ended before
+ * is passed over. */
 static void settle_open(matcher *m) {
   for (size_t i = 0; i < m->ranges.count; i++) {
     range *open = &m->ranges.items[i];
     if (open->has_end) continue;
     m->list->oddities[TSR__STAGE_NO_END]++;
-    if (open->began_in == NO_RANGE) continue;
-    open->last = m->ranges.items[open->began_in].last;
-    open->end_us = m->ranges.items[open->began_in].end_us;
+    uint32_t around = open->began_in;
+    while (around != NO_RANGE && m->ranges.items[around].last < open->first)
+      around = m->ranges.items[around].began_in;
+    open->began_in = around;
+    if (around == NO_RANGE) continue;
+    open->last = m->ranges.items[around].last;
+    open->end_us = m->ranges.items[around].end_us;
   }
 }
 

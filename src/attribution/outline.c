@@ -124,6 +124,7 @@ static bool read_header(const scanner *s, tsr__definition *out) {
     at = after_word(s, def ? def : s->at, "def");
   }
   if (!at) return false;
+  if (at == s->end || (*at >= '0' && *at <= '9')) return false;
   out->name.data = at;
   while (at < s->end && is_name_byte(*at)) at++;
   out->name.size_bytes = (size_t)(at - out->name.data);
@@ -215,6 +216,13 @@ static bool list_lines(tsr_text source, tsr__outline *out) {
   return true;
 }
 
+/* What ends with the source may have ended behind its last line's end. */
+static void clamp_ends(tsr__outline *out) {
+  uint32_t count = (uint32_t)out->lines.count;
+  for (size_t i = 0; i < out->definitions.count; i++)
+    if (out->definitions.items[i].last_line > count) out->definitions.items[i].last_line = count;
+}
+
 /* Definitions nest, so one walk over the lines knows the innermost. */
 static bool own_lines(tsr__outline *out) {
   uint32_t now = TSR_NONE;
@@ -237,7 +245,9 @@ int tsr__outline_read(tsr_text source, tsr__outline *out, tsr_error *error) {
   if (source.size_bytes >= UINT32_MAX)
     return tsr__fail(error, TSR_ERROR_LIMIT, TSR_OFFSET_NONE, "the source has 4 GiB or more");
   if (!source.size_bytes) return 0;
-  bool ok = read_all(&s) && list_lines(source, out) && own_lines(out);
+  bool ok = read_all(&s) && list_lines(source, out);
+  if (ok) clamp_ends(out);
+  ok = ok && own_lines(out);
   TSR__VECTOR_FREE(&s.blocks);
   return ok ? 0 : tsr__fail_memory(error);
 }

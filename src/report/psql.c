@@ -1,7 +1,7 @@
 /* psql.c - tables as tabulate draws them. See psql.h.
  *
  * A column is as wide as its widest cell and at least two wider than its header. What kind it is, is
- * the most general kind of its cells: empty, integer, float, text. Numbers are set to the right, and
+ * the most general kind of its cells: integer, float, text. Numbers are set to the right, and
  * floats are first filled up with blanks behind, so that their points are in line; "nan" and
  * integers among them are filled up as if their point came last. */
 #include "report/psql.h"
@@ -62,7 +62,6 @@ static void add_cell(tsr__psql *table, tsr__psql_kind kind, const char *data, si
  * of a program, or a name in it. */
 static tsr__psql_kind kind_of(tsr_text text) {
   size_t at = text.size_bytes && (text.data[0] == '-' || text.data[0] == '+');
-  if (!text.size_bytes) return TSR__PSQL_EMPTY;
   if (at == text.size_bytes) return TSR__PSQL_TEXT;
   for (; at < text.size_bytes; at++)
     if (text.data[at] < '0' || text.data[at] > '9') return TSR__PSQL_TEXT;
@@ -114,7 +113,7 @@ void tsr__psql_float(tsr__psql *table, double value) {
 /* ---- the table ---- */
 
 static void measure_columns(const tsr__psql *table, column *columns) {
-  for (size_t c = 0; c < table->column_count; c++) columns[c] = (column){.kind = TSR__PSQL_EMPTY};
+  for (size_t c = 0; c < table->column_count; c++) columns[c] = (column){.kind = TSR__PSQL_INTEGER};
   for (size_t i = 0; i < table->cells.count; i++) {
     column *to = &columns[i % table->column_count];
     const tsr__psql_cell *cell = &table->cells.items[i];

@@ -17,12 +17,7 @@
 
 enum { TSR__PSQL_COLUMNS = 16 };
 
-typedef enum tsr__psql_kind {
-  TSR__PSQL_EMPTY,
-  TSR__PSQL_INTEGER,
-  TSR__PSQL_FLOAT,
-  TSR__PSQL_TEXT
-} tsr__psql_kind;
+typedef enum tsr__psql_kind { TSR__PSQL_INTEGER, TSR__PSQL_FLOAT, TSR__PSQL_TEXT } tsr__psql_kind;
 
 typedef struct tsr__psql_cell {
   tsr__psql_kind kind;

@@ -1,7 +1,7 @@
 /* source.c - a source file with what its lines hold, as text or JSON.
  *
- *   Device 0: model.py holds 14.20 GiB of the 17.80 GiB requested at the peak (79.8 %); most, 6.02 GiB,
- *   line 432 in Attention.forward.
+ *   Device 0: model.py holds 14.20 GiB of the 17.80 GiB requested at the peak (79.8 %); line 432, in
+ *   Attention.forward, holds most, 6.02 GiB.
  *
  *        self  inclusive  allocations  line  in                 source
  *    6.02 GiB   6.02 GiB           24   432  Attention.forward  scores = softmax(q @ k)
@@ -62,9 +62,12 @@ void tsr__source_emit_match(tsr__emitter *emitter, const tsr_snapshot *snapshot,
                       ? tsr__nothing()
                       : tsr__text(tsr_snapshot_string(snapshot, source->file)));
   tsr__emit_array(emitter, "other_files");
-  for (size_t i = 0; i < source->other_count; i++)
-    tsr__emit_field(emitter, NULL, NULL,
+  for (size_t i = 0; i < source->other_count; i++) {
+    tsr__emit_inline_object(emitter, NULL);
+    tsr__emit_field(emitter, "file", NULL,
                     tsr__text(tsr_snapshot_string(snapshot, source->other_files[i])));
+    tsr__emit_end(emitter);
+  }
   tsr__emit_end(emitter);
   tsr__emit_field(emitter, "source_lines", NULL, tsr__count(source->text_count));
   tsr__emit_field(emitter, "mentioned_lines", NULL, tsr__count(source->mentioned_lines));
@@ -117,6 +120,20 @@ void tsr__source_print_doubts(tsr__emitter *emitter, const tsr_snapshot *snapsho
   }
 }
 
+void tsr__source_warn(const tsr__emitter *emitter, const tsr_source *source,
+                      tsr__warning_list *warnings) {
+  const tsr_warning all[] = {
+      {"source-lines-beyond", source->beyond_lines,
+       "lines that the snapshot mentions and the source does not have; another version?"},
+      {"source-lines-elsewhere", source->other_lines,
+       "lines that are in another function than the snapshot says; another version?"},
+      {"source-files-left-out", source->other_count,
+       "other files of the snapshot with the same name"},
+  };
+  for (size_t i = 0; !tsr__emitter_is_text(emitter) && i < sizeof all / sizeof *all; i++)
+    if (all[i].count) tsr__warnings_add(warnings, &all[i], 1);
+}
+
 void tsr__source_print_omitted(tsr__emitter *emitter, uint64_t omitted, const char *what) {
   char count[TSR__FORMAT_BYTES];
   if (!omitted || !tsr__emitter_is_text(emitter)) return;
@@ -144,9 +161,8 @@ static void append_most(const printer *p, tsr__buffer *out, const tsr_source_dev
   char size[TSR__FORMAT_BYTES];
   const tsr_source_line *most = &device->lines[device->top_lines[0]];
   const char *name = tsr__source_definition_name(p->source, most->definition);
-  tsr__buffer_printf(out, "; most, %s, line %" PRIu32, tsr__format_size(most->use.self_bytes, size),
-                     most->line);
-  if (name) tsr__buffer_printf(out, " in %s", name);
+  tsr__buffer_printf(out, "; line %" PRIu32 "%s%s holds most, %s", most->line, name ? ", in " : "",
+                     name ? name : "", tsr__format_size(most->use.self_bytes, size));
 }
 
 static void print_verdict(const printer *p, const tsr_source_device *device) {
@@ -279,8 +295,9 @@ static void print_source_line(const printer *p, const tsr_source_device *device,
     (void)tsr__format_size(line->use.inclusive_bytes, inclusive);
     is_hot = line->use.self_bytes && line->use.self_bytes >= device->whole.self_bytes / HOT_PART;
   }
-  tsr__buffer_printf(out, "%c %10s  %10s  %5zu  ", is_hot ? '>' : ' ', self, inclusive, index + 1);
   tsr_text text = p->source->text[index];
+  tsr__buffer_printf(out, "%c %10s  %10s  %5zu%s", is_hot ? '>' : ' ', self, inclusive, index + 1,
+                     text.size_bytes ? "  " : "");
   for (size_t i = 0; i < text.size_bytes; i++) {
     if (text.data[i] == '\t')
       tsr__buffer_text(out, "    ");
@@ -382,5 +399,6 @@ int tsr_report_source(const tsr_report_input *input, const tsr_source *source,
     emit_device(&p, &source->devices[i]);
     tsr__warnings_add(&warnings, source->devices[i].warnings, source->devices[i].warning_count);
   }
+  tsr__source_warn(&emitter, source, &warnings);
   return tsr__heading_close(&emitter, input, &warnings, error);
 }

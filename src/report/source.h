@@ -2,7 +2,7 @@
 #ifndef TSR_REPORT_SOURCE_H
 #define TSR_REPORT_SOURCE_H
 
-#include "report/emitter.h"
+#include "report/heading.h"
 #include "tessera/source.h"
 
 /* A line of the source without its indentation; empty where the text does not have it. */
@@ -19,6 +19,10 @@ void tsr__source_emit_match(tsr__emitter *emitter, const tsr_snapshot *snapshot,
  * snapshot have the same name. */
 void tsr__source_print_doubts(tsr__emitter *emitter, const tsr_snapshot *snapshot,
                               const tsr_source *source);
+
+/* JSON: the same as warnings. */
+void tsr__source_warn(const tsr__emitter *emitter, const tsr_source *source,
+                      tsr__warning_list *warnings);
 
 /* Text: "  ... and 3 more WHAT (--top 0 shows all)", unless `omitted` is 0. */
 void tsr__source_print_omitted(tsr__emitter *emitter, uint64_t omitted, const char *what);

@@ -179,5 +179,6 @@ int tsr_report_source_comparison(const tsr_report_input *first, const tsr_report
     for (size_t i = 0; i < sides[side]->device_count; i++)
       tsr__warnings_add(&warnings, sides[side]->devices[i].warnings,
                         sides[side]->devices[i].warning_count);
+  tsr__source_warn(&emitter, p.source, &warnings);
   return tsr__heading_close_pair(&emitter, first, second, &warnings, error);
 }
