@@ -276,7 +276,8 @@ static int tear_down(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(opening), cmocka_unit_test(opening_what_is_cut), cmocka_unit_test(answers), cmocka_unit_test(stages_and_sources),
+      cmocka_unit_test(opening), cmocka_unit_test(opening_what_is_cut),
+      cmocka_unit_test(answers), cmocka_unit_test(stages_and_sources),
       cmocka_unit_test(writing), cmocka_unit_test(writing_for_others),
   };
   return cmocka_run_group_tests_name("oom snapshot", tests, set_up, tear_down);
