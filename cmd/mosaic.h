@@ -45,6 +45,7 @@ void cli_mosaic_services(const cli_session *session);
 
 /* The drop-ins. */
 int cli_mosaic_diff(cli_session *session);
+int cli_mosaic_file(cli_session *session);
 int cli_mosaic_json(cli_session *session);
 int cli_mosaic_peak(cli_session *session);
 int cli_mosaic_stages(cli_session *session);

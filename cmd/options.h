@@ -45,6 +45,8 @@ typedef struct cli_mosaic_options {
   const char *snapshot, *snapshot_base, *snapshot_diff, *trace;
   const char *allocation;
   const char *output_file;
+  const char *file_path, *file_name, *file_content; /* the source of the per-file analysis */
+  bool augmented_view, all_tables;
   int action; /* index of --action's word; -1: not given */
   bool print_stack;
   bool paste, upload; /* to services that only Meta has */
@@ -67,6 +69,8 @@ typedef struct cli_options {
   const char *settings, *capacity;       /* what `whatif` tries; NULL: not given */
   const char *max_answer;                /* of `mcp`; NULL: not given */
   int tools;                             /* which of them `mcp` offers: index of the word */
+  cli_texts matches;                     /* of annotations' names, for `stages` */
+  const char *compare;                   /* the other snapshot of `source`; NULL: none */
   int action;                            /* index of --action's word */
   bool json, full_stacks, quiet, verbose, strict, help, version;
   cli_mosaic_options mosaic;
