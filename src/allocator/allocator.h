@@ -168,7 +168,7 @@ void tsr__collect_garbage(tsr_allocator *a);
 bool tsr__release_oversize(tsr_allocator *a, const tsr__request *request);
 /* Give back what a trace gave back at an address: the plain segment there, if it is free as a
  * whole, or the granules of the free expandable block that holds it. TSR_ERROR_ARGUMENT when
- * nothing there can be given back, or TSR_ERROR_MEMORY. Linear in segments. */
+ * nothing there can be given back, or TSR_ERROR_MEMORY. */
 int tsr__release_at(tsr_allocator *a, uint64_t address);
 /* Give back all that is cached (release_cached_blocks): 0 or TSR_ERROR_MEMORY. */
 int tsr__release_cached(tsr_allocator *a);

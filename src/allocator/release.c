@@ -177,16 +177,11 @@ int tsr__release_cached(tsr_allocator *a) {
 /* ---- as recorded ---- */
 
 /* The free block of an expandable segment that holds an address, or TSR_NONE. */
-static uint32_t expandable_at(const tsr_allocator *a, uint64_t address) {
-  for (uint32_t i = 0; i < a->heap.segments.count; i++) {
-    const tsr__heap_segment *s = &a->heap.segments.items[i];
-    if (s->is_gone || !s->is_expandable || address < s->address ||
-        address - s->address >= s->size_bytes)
-      continue;
-    uint32_t block = tsr__heap_find_inside(&a->heap, i, address);
-    return a->heap.blocks.items[block].use == TSR__BLOCK_FREE ? block : TSR_NONE;
-  }
-  return TSR_NONE;
+static uint32_t expandable_at(tsr_allocator *a, uint64_t address) {
+  uint32_t segment = tsr__heap_segment_around(&a->heap, address);
+  if (segment == TSR_NONE || !tsr__segment_of(a, segment)->is_expandable) return TSR_NONE;
+  uint32_t block = tsr__heap_find_inside(&a->heap, segment, address);
+  return tsr__block_of(a, block)->use == TSR__BLOCK_FREE ? block : TSR_NONE;
 }
 
 int tsr__release_at(tsr_allocator *a, uint64_t address) {

@@ -14,9 +14,8 @@
 #define ITEM(index) (ranges->items.items[index])
 
 void tsr__ranges_init(tsr__ranges *ranges) {
-  *ranges = (tsr__ranges){.root = TSR__RANGE_NONE,
-                          .reusable = TSR__RANGE_NONE,
-                          .seed = tsr__hash_seed(ranges)};
+  *ranges = (tsr__ranges){
+      .root = TSR__RANGE_NONE, .reusable = TSR__RANGE_NONE, .seed = tsr__hash_seed(ranges)};
 }
 
 void tsr__ranges_release(tsr__ranges *ranges) {
