@@ -10,6 +10,7 @@
 #include <stdlib.h>
 
 #include "base/checked.h"
+#include "snapshot/tables.h"
 #include "timeline/timeline.h"
 
 enum { CHECKPOINT_EVENTS = 8192 };
@@ -316,15 +317,12 @@ static int compare_ranges(const void *a, const void *b) {
 
 static bool note_pools(replay *r) {
   size_t count;
-  const tsr_segment *segments = tsr_snapshot_segments(r->t->snapshot, &count);
-  r->t->default_pool = TSR_NONE;
+  const uint32_t *rows = tsr__snapshot_segments_of(r->t->snapshot, r->t->device, &count);
+  r->t->default_pool = r->t->snapshot->default_pool;
   for (size_t i = 0; i < count; i++) {
-    tsr_pool pool = tsr_snapshot_pool(r->t->snapshot, segments[i].pool);
-    if (segments[i].pool == TSR_NONE) continue;
-    if (r->t->default_pool == TSR_NONE && !pool.first && !pool.second)
-      r->t->default_pool = segments[i].pool;
-    pool_range range = {segments[i].address, segments[i].total_bytes, segments[i].pool};
-    if (segments[i].device == r->t->device && !TSR__VECTOR_PUSH(&r->pools, range)) return false;
+    const tsr_segment *segment = &r->t->snapshot->segments.items[rows[i]];
+    pool_range range = {segment->address, segment->total_bytes, segment->pool};
+    if (segment->pool != TSR_NONE && !TSR__VECTOR_PUSH(&r->pools, range)) return false;
   }
   if (r->pools.count) qsort(r->pools.items, r->pools.count, sizeof *r->pools.items, compare_ranges);
   return true;
@@ -552,19 +550,21 @@ static bool begin(replay *r) {
 
 /* Do the blocks at the end of the replay have the places and sizes that the file says? */
 static void compare_final(replay *r) {
-  size_t segment_count, block_count;
-  const tsr_segment *segments = tsr_snapshot_segments(r->t->snapshot, &segment_count);
-  const tsr_block *blocks = tsr_snapshot_blocks(r->t->snapshot, &block_count);
+  size_t count;
+  const tsr_snapshot *snapshot = r->t->snapshot;
+  const uint32_t *rows = tsr__snapshot_segments_of(snapshot, r->t->device, &count);
   tsr_replay_check *check = &r->t->check;
-  for (size_t s = 0; s < segment_count; s++)
-    for (uint64_t b = 0; segments[s].device == r->t->device && b < segments[s].block_count; b++) {
-      const tsr_block *block = &blocks[segments[s].first_block + b];
+  for (size_t s = 0; s < count; s++) {
+    const tsr_segment *segment = &snapshot->segments.items[rows[s]];
+    for (uint64_t b = 0; b < segment->block_count; b++) {
+      const tsr_block *block = &snapshot->blocks.items[segment->first_block + b];
       if (block->state != TSR_BLOCK_ALLOCATED && block->state != TSR_BLOCK_PENDING_FREE) continue;
       uint32_t found, allocation = live_at(r, block->address, &found);
       check->final_blocks++;
       check->final_matched +=
           allocation != TSR_NONE && r->t->block_bytes.items[allocation] == block->size_bytes;
     }
+  }
   r->t->misfits[TSR__MISFIT_FINAL] = check->final_blocks - check->final_matched;
   if (r->live_count > check->final_blocks)
     r->t->misfits[TSR__MISFIT_FINAL] += r->live_count - check->final_blocks;

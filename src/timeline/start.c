@@ -44,21 +44,22 @@ static uint64_t bytes_setting(const tsr_snapshot *snapshot, const char *key) {
 static uint64_t rounding_extra(const tsr_snapshot *snapshot, uint32_t device,
                                const tsr_allocator_settings *settings) {
   tsr_allocator_settings with_extra = *settings;
-  size_t segment_count, block_count, plain = 0, extra = 0;
-  const tsr_segment *segments = tsr_snapshot_segments(snapshot, &segment_count);
-  const tsr_block *blocks = tsr_snapshot_blocks(snapshot, &block_count);
+  size_t segment_count, plain = 0, extra = 0;
+  const uint32_t *rows = tsr__snapshot_segments_of(snapshot, device, &segment_count);
   with_extra.rounding_extra_bytes = 32;
   for (int i = 0; i < TSR_ROUNDUP_SLOTS; i++)
     if (settings->roundup_divisions[i] > 1) return 0;
-  for (size_t s = 0; s < segment_count; s++)
-    for (uint64_t b = 0; segments[s].device == device && b < segments[s].block_count; b++) {
-      const tsr_block *block = &blocks[segments[s].first_block + b];
+  for (size_t s = 0; s < segment_count; s++) {
+    const tsr_segment *segment = &snapshot->segments.items[rows[s]];
+    for (uint64_t b = 0; b < segment->block_count; b++) {
+      const tsr_block *block = &snapshot->blocks.items[segment->first_block + b];
       if (block->state != TSR_BLOCK_ALLOCATED) continue;
       uint64_t rounded = tsr__round_request(&with_extra, block->requested_bytes);
       if (rounded > block->size_bytes) return 0; /* a block may be larger, never smaller */
       plain += tsr__round_request(settings, block->requested_bytes) == block->size_bytes;
       extra += rounded == block->size_bytes;
     }
+  }
   return extra > plain ? 32 : 0;
 }
 
@@ -66,9 +67,9 @@ static uint64_t rounding_extra(const tsr_snapshot *snapshot, uint32_t device,
 static bool has_expandable(const tsr_snapshot *snapshot, uint32_t device) {
   tsr_events events = tsr_snapshot_events(snapshot, device);
   size_t count;
-  const tsr_segment *segments = tsr_snapshot_segments(snapshot, &count);
+  const uint32_t *rows = tsr__snapshot_segments_of(snapshot, device, &count);
   for (size_t i = 0; i < count; i++)
-    if (segments[i].device == device && segments[i].is_expandable) return true;
+    if (snapshot->segments.items[rows[i]].is_expandable) return true;
   return events.count && memchr(events.action, TSR_ACTION_SEGMENT_MAP, (size_t)events.count);
 }
 
@@ -154,12 +155,13 @@ static bool note_told(starter *s) {
 /* Final blocks that no event mentions were there all along; so were those that wait for a stream
  * since a free was requested. */
 static bool note_blocks(starter *s) {
-  size_t segment_count, block_count;
-  const tsr_segment *segments = tsr_snapshot_segments(s->t->snapshot, &segment_count);
-  const tsr_block *blocks = tsr_snapshot_blocks(s->t->snapshot, &block_count);
-  for (size_t k = 0; k < segment_count; k++)
-    for (uint64_t b = 0; segments[k].device == s->t->device && b < segments[k].block_count; b++) {
-      const tsr_block *block = &blocks[segments[k].first_block + b];
+  size_t count;
+  const tsr_snapshot *snapshot = s->t->snapshot;
+  const uint32_t *rows = tsr__snapshot_segments_of(snapshot, s->t->device, &count);
+  for (size_t k = 0; k < count; k++) {
+    const tsr_segment *segment = &snapshot->segments.items[rows[k]];
+    for (uint64_t b = 0; b < segment->block_count; b++) {
+      const tsr_block *block = &snapshot->blocks.items[segment->first_block + b];
       if (block->state != TSR_BLOCK_ALLOCATED && block->state != TSR_BLOCK_PENDING_FREE) continue;
       const uint64_t *mention = tsr__map_find(&s->mentioned, block->address);
       if (mention && *mention) {
@@ -177,6 +179,7 @@ static bool note_blocks(starter *s) {
           !TSR__VECTOR_PUSH(&s->known_bytes, block->size_bytes))
         return false;
     }
+  }
   return true;
 }
 
@@ -217,10 +220,10 @@ static bool add_final_range(starter *s, const tsr__span *range) {
 
 static bool add_final_segments(starter *s) {
   size_t count;
-  const tsr_segment *segments = tsr_snapshot_segments(s->t->snapshot, &count);
+  const uint32_t *rows = tsr__snapshot_segments_of(s->t->snapshot, s->t->device, &count);
   for (size_t i = 0; i < count; i++) {
-    const tsr_segment *segment = &segments[i];
-    if (segment->device != s->t->device || !segment->total_bytes) continue;
+    const tsr_segment *segment = &s->t->snapshot->segments.items[rows[i]];
+    if (!segment->total_bytes) continue;
     tsr__span span = {.address = segment->address,
                       .size_bytes = segment->total_bytes,
                       .birth = TSR_NONE,
