@@ -233,23 +233,25 @@ static uint64_t expandable_size(const tsr__heap *heap, uint32_t block) {
 }
 
 /* From the first fit, a block of an expandable segment, to the one that is chosen. */
-static uint32_t choose_among_expandable(const tsr__heap *heap, const tsr__free_set *set,
-                                        uint32_t block, uint32_t stream) {
+static uint32_t choose_among_expandable(tsr__heap *heap, const tsr__free_set *set, uint32_t block,
+                                        uint32_t stream) {
   uint32_t next = tsr__heap_successor(heap, set, block);
   if (heap->settings.expandable_segments) {
     while (SEGMENT(BLOCK(block).segment).is_expandable && is_of(heap, next, stream) &&
            expandable_size(heap, next) < expandable_size(heap, block)) {
       block = next;
       next = tsr__heap_successor(heap, set, block);
+      heap->candidates++;
     }
     return block;
   }
-  while (is_of(heap, next, stream) && SEGMENT(BLOCK(next).segment).is_expandable)
+  for (; is_of(heap, next, stream) && SEGMENT(BLOCK(next).segment).is_expandable;
+       heap->candidates++)
     next = tsr__heap_successor(heap, set, next);
   return is_of(heap, next, stream) ? next : TSR_NONE;
 }
 
-uint32_t tsr__heap_best_fit(const tsr__heap *heap, uint32_t pool, bool is_large, uint32_t stream,
+uint32_t tsr__heap_best_fit(tsr__heap *heap, uint32_t pool, bool is_large, uint32_t stream,
                             uint64_t rounded_bytes) {
   const tsr__free_set *set = tsr__heap_free_set(heap, pool, is_large);
   uint32_t block = tsr__heap_lower_bound(heap, set, stream, rounded_bytes);

@@ -69,6 +69,7 @@ typedef struct tsr__heap {
   tsr__ranges places;                            /* what each segment covers */
   tsr__ranges insides;                           /* blocks, by segment and start; see places.c */
   uint64_t steps;                                /* gone along blocks in search of an address */
+  uint64_t candidates;                           /* that searches for a best fit looked at */
   bool has_insides;
   TSR__VECTOR(tsr__free_set) free_sets; /* in pairs: free, unmapped */
   tsr__map set_of;                      /* pool and size class -> its pair */
@@ -118,7 +119,7 @@ uint32_t tsr__heap_give_back(tsr__heap *heap, uint32_t block, tsr__block_use use
  * enough, of the same stream. In expandable mode a later one is preferred while it could grow to
  * less; in the other mode blocks of expandable segments are passed over. TSR_NONE when there is
  * none or it may not serve. O(log n) a candidate, needs free sets. */
-uint32_t tsr__heap_best_fit(const tsr__heap *heap, uint32_t pool, bool is_large, uint32_t stream,
+uint32_t tsr__heap_best_fit(tsr__heap *heap, uint32_t pool, bool is_large, uint32_t stream,
                             uint64_t rounded_bytes);
 /* The first free block in order at or after (stream, size), and the one after a block: to walk a
  * set. */

@@ -15,6 +15,10 @@
 
 enum { CHECKPOINT_EVENTS = 8192 };
 
+/* Free blocks that may be looked at to check where blocks were placed. Of real traces it takes few;
+ * a made one may have every alloc look at all. */
+#define PLACEMENT_CANDIDATES (UINT64_C(1) << 24)
+
 /* Memory whose pool the file tells. */
 typedef struct pool_range {
   uint64_t address, size_bytes;
@@ -178,7 +182,8 @@ static bool apply_alloc(replay *r, uint64_t event) {
     r->t->misfits[TSR__MISFIT_ALLOC_OUTSIDE]++;
     return alloc_loose(r, event, rounded);
   }
-  if (r->checks_placement) check_placement(r, event, block, rounded);
+  if (r->checks_placement && r->heap.candidates < PLACEMENT_CANDIDATES)
+    check_placement(r, event, block, rounded);
   const tsr__heap_block *b = &r->heap.blocks.items[block];
   const tsr__heap_segment *segment = &r->heap.segments.items[b->segment];
   uint64_t size = b->size_bytes;
