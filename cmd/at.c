@@ -4,6 +4,8 @@
  * PyTorch's viewer name it, by an address, how often it was given back before, and what happened to
  * it.
  */
+#include <ctype.h>
+#include <errno.h>
 #include <stdlib.h>
 
 #include "session.h"
@@ -14,19 +16,20 @@ static const tsr_action actions[] = {TSR_ACTION_ALLOC, TSR_ACTION_FREE_REQUESTED
 /* "cd1000000_1": hexadecimal address, underscore, version. */
 static bool parse_allocation(const char *text, tsr_at_where *where) {
   char *end = NULL;
-  if (text[0] == 'b') text++; /* as the viewer writes it */
+  errno = 0;
+  if (!isxdigit((unsigned char)*text)) return false;
   where->address = strtoull(text, &end, 16);
-  if (end == text || *end != '_') return false;
-  text = end + 1;
-  where->version = strtoull(text, &end, 10);
-  return end != text && *end == '\0';
+  if (*end != '_' || !isdigit((unsigned char)end[1])) return false;
+  where->version = strtoull(end + 1, &end, 10);
+  return *end == '\0' && errno == 0;
 }
 
 static int read_integer(const cli_options *options, const char *name, const char *text,
                         int64_t *out) {
   char *end = NULL;
+  errno = 0;
   long long number = strtoll(text, &end, 10);
-  if (end == text || *end)
+  if (end == text || *end || errno)
     return cli_usage_error(options->command, "option '--%s' needs a number, not '%s'", name, text);
   *out = number;
   return 0;
@@ -37,6 +40,8 @@ static int read_where(const cli_options *options, tsr_at_where *where) {
   if (!!options->event + !!options->time + !!options->allocation != 1)
     return cli_usage_error(options->command,
                            "say one of --event, --time and --alloc, to choose the moment");
+  if (options->action >= 0 && !options->allocation)
+    return cli_usage_error(options->command, "--action is for --alloc");
   if (options->event) {
     where->kind = TSR_AT_EVENT;
     return read_integer(options, "event", options->event, &where->event);
@@ -46,11 +51,26 @@ static int read_where(const cli_options *options, tsr_at_where *where) {
     return read_integer(options, "time", options->time, &where->time_us);
   }
   where->kind = TSR_AT_ALLOCATION;
-  where->action = actions[options->action];
-  if (parse_allocation(options->allocation, where)) return 0;
+  where->action = options->action < 0 ? TSR_ACTION_ALLOC : actions[options->action];
+  const char *text = options->allocation;
+  if (parse_allocation(text, where) || (*text == 'b' && parse_allocation(text + 1, where)))
+    return 0;
   return cli_usage_error(options->command,
                          "option '--alloc' takes ADDRESS_VERSION, such as cd1000000_1, not '%s'",
                          options->allocation);
+}
+
+/* PyTorch's viewer writes a 'b' before some addresses, which is a hexadecimal digit as well: an
+ * address that nothing happened to is tried without it. */
+static int compute(cli_session *session, const cli_input *input, tsr_at_where *where, tsr_at **at) {
+  const char *text = session->options->allocation;
+  int status = tsr_at_compute(input->snapshot, where, &session->query, at, &session->error);
+  if (status != TSR_ERROR_ARGUMENT || !text || *text != 'b') return status;
+  tsr_at_where stripped = *where;
+  tsr_error ignored;
+  if (!parse_allocation(text + 1, &stripped)) return status;
+  int again = tsr_at_compute(input->snapshot, &stripped, &session->query, at, &ignored);
+  return again == TSR_ERROR_ARGUMENT ? status : again;
 }
 
 int cli_at(cli_session *session) {
@@ -61,7 +81,7 @@ int cli_at(cli_session *session) {
   int status = read_where(session->options, &where);
   if (status) return status;
   status = cli_open(session, 0, &input);
-  if (status == 0) status = tsr_at_compute(input.snapshot, &where, &session->query, &at, error);
+  if (status == 0) status = compute(session, &input, &where, &at);
   if (status == 0)
     status = tsr_report_at(&input.heading, at, &session->report, cli_output_write, &session->output,
                            error);

@@ -26,12 +26,19 @@ static bool is_loss(const char *code) {
   return false;
 }
 
+/* A loss that is counted once is one of the whole file, said in a sentence of its own. */
+static void say_loss(const tsr_warning *warning) {
+  if (warning->count == 1)
+    cli_say("export", "not all is exported; %s", warning->message);
+  else
+    cli_say("export", "not exported: %s (%" PRIu64 " of them)", warning->message, warning->count);
+}
+
 static void say_losses(const tsr_snapshot *snapshot) {
   size_t count;
   const tsr_warning *warnings = tsr_snapshot_warnings(snapshot, &count);
   for (size_t i = 0; i < count; i++)
-    if (is_loss(warnings[i].code))
-      cli_say("export", "not exported: %s (%" PRIu64 ")", warnings[i].message, warnings[i].count);
+    if (is_loss(warnings[i].code)) say_loss(&warnings[i]);
 }
 
 static bool ends_in_json(const char *path) {
@@ -70,8 +77,6 @@ int cli_export(cli_session *session) {
   const cli_options *options = session->options;
   cli_input input = {0};
   int status = cli_export_check(options);
-  if (status == 0 && options->devices.count && !options->devices.all)
-    return cli_usage_error(options->command, "an export has all devices; --device is for trim");
   if (status == 0) status = cli_open(session, 0, &input);
   if (status == 0) status = cli_export_write(session, input.snapshot);
   if (status == 0 && !options->quiet) say_losses(input.snapshot);

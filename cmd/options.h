@@ -32,7 +32,7 @@ typedef struct cli_options {
   const char *event, *time, *allocation; /* where `at` looks; NULL: not given */
   const char *events;                    /* what `trim` keeps, with `time`; NULL: not given */
   const char *settings, *capacity;       /* what `whatif` tries; NULL: not given */
-  int action;                            /* index of --action's word */
+  int action;                            /* index of --action's word, -1 when it is not given */
   bool json, full_stacks, quiet, verbose, strict, help, version;
 } cli_options;
 

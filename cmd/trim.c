@@ -3,6 +3,7 @@
  * For viewers that cannot hold the whole, and for showing someone one step: PyTorch's own tools
  * read what is written, and every answer about it is that about the whole at the same moment.
  */
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -17,8 +18,9 @@ static bool read_end(const char *text, size_t length, int64_t *out) {
   if (length >= sizeof digits) return false;
   memcpy(digits, text, length);
   digits[length] = '\0';
+  errno = 0;
   *out = strtoll(digits, &end, 10);
-  return *end == '\0' && end != digits;
+  return *end == '\0' && end != digits && errno == 0;
 }
 
 /* "A..B", "A.." or "..B". */
