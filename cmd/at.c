@@ -16,6 +16,8 @@ static int read_where(const cli_options *options, tsr_at_where *where) {
   if (!!options->event + !!options->time + !!options->allocation != 1)
     return cli_usage_error(options->command,
                            "say one of --event, --time and --alloc, to choose the moment");
+  if (options->action >= 0 && !options->allocation)
+    return cli_usage_error(options->command, "--action is for --alloc");
   if (options->event) {
     where->kind = TSR_AT_EVENT;
     return cli_read_integer(options, "event", options->event, &where->event);
@@ -25,11 +27,24 @@ static int read_where(const cli_options *options, tsr_at_where *where) {
     return cli_read_integer(options, "time", options->time, &where->time_us);
   }
   where->kind = TSR_AT_ALLOCATION;
-  where->action = actions[options->action];
+  where->action = options->action < 0 ? TSR_ACTION_ALLOC : actions[options->action];
   if (cli_parse_allocation(options->allocation, where)) return 0;
   return cli_usage_error(options->command,
                          "option '--alloc' takes ADDRESS_VERSION, such as cd1000000_1, not '%s'",
                          options->allocation);
+}
+
+/* PyTorch's viewer writes a 'b' before some addresses, which is a hexadecimal digit as well: an
+ * address that nothing happened to is tried without it. */
+static int compute(cli_session *session, const cli_input *input, tsr_at_where *where, tsr_at **at) {
+  const char *text = session->options->allocation;
+  int status = tsr_at_compute(input->snapshot, where, &session->query, at, &session->error);
+  if (status != TSR_ERROR_ARGUMENT || !text || *text != 'b') return status;
+  tsr_at_where stripped = *where;
+  tsr_error ignored;
+  if (!cli_parse_allocation(text + 1, &stripped)) return status;
+  int again = tsr_at_compute(input->snapshot, &stripped, &session->query, at, &ignored);
+  return again == TSR_ERROR_ARGUMENT ? status : again;
 }
 
 int cli_at(cli_session *session) {
@@ -40,7 +55,7 @@ int cli_at(cli_session *session) {
   int status = read_where(session->options, &where);
   if (status) return status;
   status = cli_open(session, 0, &input);
-  if (status == 0) status = tsr_at_compute(input.snapshot, &where, &session->query, &at, error);
+  if (status == 0) status = compute(session, &input, &where, &at);
   if (status == 0)
     status = tsr_report_at(&input.heading, at, &session->report, cli_output_write, &session->output,
                            error);

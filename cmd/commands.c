@@ -337,10 +337,12 @@ const cli_option cli_option_rows[] = {
      .argument = "N",
      .help = "List at most N entries, 0 for all of them (default: 10). What is left out is "
              "counted.",
+     .not_for = "export trim",
      FIELD(top)},
     {.name = "full-stacks",
      .kind = CLI_FLAG,
      .help = "Show the frames of the framework and the interpreter too.",
+     .not_for = "trim",
      FIELD(full_stacks)},
     {.name = "json",
      .kind = CLI_FLAG,
@@ -368,6 +370,7 @@ const cli_option cli_option_rows[] = {
      .letter = 'v',
      .kind = CLI_FLAG,
      .help = "Say more: further columns.",
+     .not_for = "export trim",
      FIELD(verbose)},
     {.name = "strict",
      .kind = CLI_FLAG,
@@ -427,7 +430,8 @@ static bool has_word(const char *list, const char *word) {
 
 bool cli_option_applies(const cli_option *option, const cli_command *command) {
   if (!command) return true;
-  if (!option->takers) return command->reads_files;
+  if (!option->takers)
+    return command->reads_files && !(option->not_for && has_word(option->not_for, command->name));
   return strcmp(option->takers, CLI_EVERY_COMMAND) == 0 || has_word(option->takers, command->name);
 }
 

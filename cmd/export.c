@@ -27,12 +27,19 @@ static bool is_loss(const char *code) {
   return false;
 }
 
+/* A loss that is counted once is one of the whole file, said in a sentence of its own. */
+static void say_loss(const tsr_warning *warning) {
+  if (warning->count == 1)
+    cli_say("export", "not all is exported; %s", warning->message);
+  else
+    cli_say("export", "not exported: %s (%" PRIu64 " of them)", warning->message, warning->count);
+}
+
 static void say_losses(const tsr_snapshot *snapshot) {
   size_t count;
   const tsr_warning *warnings = tsr_snapshot_warnings(snapshot, &count);
   for (size_t i = 0; i < count; i++)
-    if (is_loss(warnings[i].code))
-      cli_say("export", "not exported: %s (%" PRIu64 ")", warnings[i].message, warnings[i].count);
+    if (is_loss(warnings[i].code)) say_loss(&warnings[i]);
 }
 
 /* Names by which --format auto goes; the longest that fits comes first. */

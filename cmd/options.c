@@ -242,6 +242,8 @@ static int take_letters(parser *parse, const char *letters) {
   const cli_command *command = parse->options->command;
   for (const char *at = letters; *at; at++) {
     const cli_option *row = find_letter(command, *at);
+    if (!row && find_letter(NULL, *at))
+      return cli_usage_error(command, "option '-%c' does not apply to this command", *at);
     if (!row) return cli_usage_error(command, "unknown option '-%c'", *at);
     bool takes_rest = row->kind != CLI_FLAG;
     int status = take_value(parse, row, takes_rest && at[1] ? at + 1 : NULL);
@@ -317,8 +319,8 @@ static int check_operands(const cli_options *options) {
 }
 
 int cli_parse(int argc, char **argv, cli_options *options) {
-  *options =
-      (cli_options){.operands = argv, .top = 10, .mosaic.print_stack = true, .mosaic.action = -1};
+  *options = (cli_options){
+      .operands = argv, .top = 10, .action = -1, .mosaic.print_stack = true, .mosaic.action = -1};
   options->command = argc > 0 ? find_program(argv[0]) : NULL;
   int command_at = options->command ? 0 : find_command(argc, argv);
   if (command_at) {

@@ -71,7 +71,7 @@ typedef struct cli_options {
   int tools;                             /* which of them `mcp` offers: index of the word */
   cli_texts matches;                     /* of annotations' names, for `stages` */
   const char *compare;                   /* the other snapshot of `source`; NULL: none */
-  int action;                            /* index of --action's word */
+  int action;                            /* index of --action's word, -1 when it is not given */
   bool json, full_stacks, quiet, verbose, strict, help, version;
   cli_mosaic_options mosaic;
 } cli_options;

@@ -2,6 +2,7 @@
 #include "parse.h"
 
 #include <ctype.h>
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -20,12 +21,17 @@ bool cli_parse_size(const char *text, uint64_t *bytes) {
   return *end == '\0' && *bytes;
 }
 
-bool cli_parse_allocation(const char *text, tsr_at_where *where) {
+static bool parse_allocation(const char *text, tsr_at_where *where) {
   char *end = NULL;
-  if (text[0] == 'b') text++; /* as the viewer writes it */
+  errno = 0;
+  if (!isxdigit((unsigned char)*text)) return false;
   where->address = strtoull(text, &end, 16);
-  if (end == text || *end != '_') return false;
-  text = end + 1;
-  where->version = strtoull(text, &end, 10);
-  return end != text && *end == '\0';
+  if (*end != '_' || !isdigit((unsigned char)end[1])) return false;
+  where->version = strtoull(end + 1, &end, 10);
+  return *end == '\0' && errno == 0;
+}
+
+/* The viewer writes a `b` in front of some. */
+bool cli_parse_allocation(const char *text, tsr_at_where *where) {
+  return parse_allocation(text, where) || (*text == 'b' && parse_allocation(text + 1, where));
 }

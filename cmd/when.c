@@ -1,13 +1,15 @@
 /* when.c - see when.h. */
 #include "when.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 int cli_read_integer(const cli_options *options, const char *name, const char *text, int64_t *out) {
   char *end = NULL;
+  errno = 0;
   long long number = strtoll(text, &end, 10);
-  if (end == text || *end)
+  if (end == text || *end || errno)
     return cli_usage_error(options->command, "option '--%s' needs a number, not '%s'", name, text);
   *out = number;
   return 0;
@@ -21,8 +23,9 @@ static bool read_end(const char *text, size_t length, int64_t *out) {
   if (length >= sizeof digits) return false;
   memcpy(digits, text, length);
   digits[length] = '\0';
+  errno = 0;
   *out = strtoll(digits, &end, 10);
-  return *end == '\0' && end != digits;
+  return *end == '\0' && end != digits && errno == 0;
 }
 
 /* "A..B", "A.." or "..B". */

@@ -34,13 +34,18 @@ typedef struct tsr_whatif_run {
   tsr_moment out_of_memory;   /* the first such request's event, and the totals when it came */
   uint64_t oom_request_bytes; /* what it asked for */
   uint64_t oom_count;         /* requests that were not served */
+  bool is_given_up;           /* searches took too long, as only made files do: all that is said of
+                                 the run holds up to some event */
 } tsr_whatif_run;
 
 typedef struct tsr_whatif_device {
   uint32_t device;
   uint64_t event_count;
   uint64_t recorded_peak_reserved_bytes; /* what the trace itself reached */
-  tsr_whatif_run *runs;                  /* best first: those that fit, by peak reserved */
+  int64_t recorded_oom_event;            /* its first oom event, or -1; what that asked for; and */
+  uint64_t recorded_oom_request_bytes;   /* how many there are */
+  uint64_t recorded_oom_count;
+  tsr_whatif_run *runs; /* best first: those that fit, by peak reserved */
   size_t run_count;
   /* Segments at the end, and those that the recorded settings give back, address and size. */
   uint64_t segments_recorded, segments_reproduced;
@@ -63,7 +68,8 @@ typedef struct tsr_whatif {
 const tsr_allocator_settings *tsr_whatif_default(size_t *count);
 
 /* Replay each device the query means under the recorded settings and each other. Time is linear in
- * events (O(log free blocks) each) for every configuration. Fails with TSR_ERROR_MEMORY or
+ * events (O(log free blocks) each) for every configuration: one that takes longer, as a made file
+ * may want, is given up. Fails with TSR_ERROR_MEMORY or
  * _ARGUMENT. */
 int tsr_whatif_compute(const tsr_snapshot *snapshot, const tsr_whatif_options *options,
                        const tsr_query *query, tsr_whatif **out, tsr_error *error);

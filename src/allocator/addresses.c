@@ -2,15 +2,12 @@
  *
  * The model's own addresses grow upward from 0x7f0000000000, where drivers put theirs, in steps of
  * 2 MiB, and none is used twice: the result depends on the requests alone, and two segments can
- * never be confused. What others chose - seeds, and the caller's segment_address - is a sorted list
+ * never be confused. What others chose - seeds, and the caller's segment_address - is an ordered set
  * of ranges, which the model's own step over:
  *
  *   OWN_BASE [ own ... | range (seeded) | own ... ) next_address        | range |     | range |
  *
- * Invariant: ranges do not overlap, and none begins in what is own. Lists are short: finding is a
- * binary search, adding and dropping move what lies above. */
-#include <string.h>
-
+ * Invariant: ranges do not overlap, and none begins in what is own. */
 #include "allocator/allocator.h"
 
 #define OWN_BASE  UINT64_C(0x7f0000000000)
@@ -25,36 +22,24 @@ static uint64_t end_of(tsr__range range) {
   return range.address + range.size_bytes;
 }
 
-/* The first range that ends above an address. */
-static size_t first_above(const tsr_allocator *a, uint64_t address) {
-  size_t low = 0, high = a->ranges.count;
-  while (low < high) {
-    size_t middle = low + (high - low) / 2;
-    if (end_of(a->ranges.items[middle]) > address)
-      high = middle;
-    else
-      low = middle + 1;
-  }
-  return low;
-}
-
 static uint64_t own_end(const tsr_allocator *a) {
   return a->next_address ? a->next_address : OWN_BASE;
 }
 
 bool tsr__address_is_taken(const tsr_allocator *a, tsr__range range) {
-  size_t i = first_above(a, range.address);
-  if (i < a->ranges.count && a->ranges.items[i].address < end_of(range)) return true;
+  if (tsr__ranges_overlap(&a->ranges, range.address, end_of(range)) != TSR__RANGE_NONE) return true;
   return range.address < own_end(a) && end_of(range) > OWN_BASE;
 }
 
 /* The model's own choice, or 0. */
-static uint64_t choose_own(const tsr_allocator *a, uint64_t size_bytes) {
+static uint64_t choose_own(tsr_allocator *a, uint64_t size_bytes) {
   uint64_t at = own_end(a);
-  for (size_t i = first_above(a, at); i < a->ranges.count && at <= LIMIT - size_bytes &&
-                                      a->ranges.items[i].address < at + size_bytes;
-       i++)
-    at = aligned(end_of(a->ranges.items[i])); /* 0 at the very end of addresses: no room */
+  uint32_t range;
+  while (at && at <= LIMIT - size_bytes &&
+         (range = tsr__ranges_overlap(&a->ranges, at, at + size_bytes)) != TSR__RANGE_NONE) {
+    at = aligned(tsr__ranges_get(&a->ranges, range)->end); /* 0 at the very end: no room */
+    a->steps++;
+  }
   return at > LIMIT - size_bytes ? 0 : at;
 }
 
@@ -65,45 +50,45 @@ uint64_t tsr__address_choose(tsr_allocator *a, uint64_t size_bytes, bool *is_mem
   if (a->options.segment_address)
     at = a->options.segment_address(a->options.segment_address_context, size_bytes);
   if (!at || at % TSR__MIN_BLOCK || at > UINT64_MAX - size_bytes ||
-      tsr__address_is_taken(a, (tsr__range){at, size_bytes}))
-    return choose_own(a, size_bytes);
-  *is_memory = !TSR__VECTOR_RESERVE(&a->ranges, 1);
+      tsr__address_is_taken(a, (tsr__range){at, size_bytes})) {
+    a->own_choice = choose_own(a, size_bytes);
+    return a->own_choice;
+  }
+  a->own_choice = 0;
+  *is_memory = !tsr__ranges_reserve(&a->ranges, 1);
   return *is_memory ? 0 : at;
 }
 
-static void insert(tsr_allocator *a, tsr__range range) {
-  size_t i = first_above(a, range.address), behind = a->ranges.count++ - i;
-  memmove(a->ranges.items + i + 1, a->ranges.items + i, behind * sizeof *a->ranges.items);
-  a->ranges.items[i] = range;
-}
-
 void tsr__address_take(tsr_allocator *a, tsr__range range) {
-  if (range.address == choose_own(a, range.size_bytes))
+  if (range.address == a->own_choice)
     a->next_address = aligned(end_of(range));
   else
-    insert(a, range);
+    (void)tsr__address_note(a, range);
 }
 
 bool tsr__address_note(tsr_allocator *a, tsr__range range) {
-  if (!TSR__VECTOR_RESERVE(&a->ranges, 1)) return false;
-  insert(a, range);
-  return true;
+  return tsr__ranges_add(&a->ranges, 0, range.address, end_of(range), 0) != TSR__RANGE_NONE;
 }
 
-tsr__range *tsr__address_find(tsr_allocator *a, uint64_t address) {
-  size_t i = first_above(a, address);
-  return i < a->ranges.count && a->ranges.items[i].address == address ? &a->ranges.items[i] : NULL;
+/* The range noted at exactly this address. */
+static uint32_t find(const tsr_allocator *a, uint64_t address) {
+  uint32_t range = tsr__ranges_last(&a->ranges, 0, address);
+  if (range == TSR__RANGE_NONE || tsr__ranges_get(&a->ranges, range)->begin != address)
+    return TSR__RANGE_NONE;
+  return range;
+}
+
+void tsr__address_resize(tsr_allocator *a, tsr__range range) {
+  uint32_t noted = find(a, range.address);
+  if (noted != TSR__RANGE_NONE) tsr__ranges_move(&a->ranges, noted, range.address, end_of(range));
 }
 
 void tsr__address_drop(tsr_allocator *a, uint64_t address) {
-  tsr__range *range = tsr__address_find(a, address);
-  if (!range) return;
-  size_t behind = (size_t)(a->ranges.items + --a->ranges.count - range);
-  memmove(range, range + 1, behind * sizeof *range);
+  uint32_t noted = find(a, address);
+  if (noted != TSR__RANGE_NONE) tsr__ranges_remove(&a->ranges, noted);
 }
 
 uint64_t tsr__address_next(const tsr_allocator *a, uint64_t address) {
-  size_t i = first_above(a, address);
-  if (i < a->ranges.count && a->ranges.items[i].address < address) i++;
-  return i < a->ranges.count ? a->ranges.items[i].address : UINT64_MAX;
+  uint32_t range = tsr__ranges_first(&a->ranges, 0, address);
+  return range == TSR__RANGE_NONE ? UINT64_MAX : tsr__ranges_get(&a->ranges, range)->begin;
 }

@@ -93,6 +93,7 @@ int tsr_allocator_new(const tsr_allocator_options *options, tsr_allocator **out,
   if (!a) return tsr__fail_memory(error);
   a->options = *options;
   tsr__heap_init(&a->heap, &options->settings, true);
+  tsr__ranges_init(&a->ranges);
   tsr__intern_init(&a->pool_ids);
   a->free_use = a->owner = a->seed_segment = a->seed_block = TSR_NONE;
   a->deferred = a->loose = a->ready = (tsr__queue){TSR_NONE, TSR_NONE};
@@ -114,7 +115,7 @@ void tsr_allocator_destroy(tsr_allocator *a) {
   TSR__VECTOR_FREE(&a->ranks);
   TSR__VECTOR_FREE(&a->pools);
   TSR__VECTOR_FREE(&a->uses);
-  TSR__VECTOR_FREE(&a->ranges);
+  tsr__ranges_release(&a->ranges);
   tsr__free(a);
 }
 
@@ -178,6 +179,7 @@ static int grow(tsr_allocator *a, const tsr__request *request, uint32_t *block) 
 /* Pools that lend their cache when the driver has nothing left. */
 static uint32_t search_helpers(tsr_allocator *a, const tsr__request *request) {
   uint32_t block = TSR_NONE;
+  a->steps += a->pools.count;
   for (uint32_t pool = 1; pool < a->pools.count && block == TSR_NONE; pool++)
     if (a->pools.items[pool].flags & TSR_POOL_USE_ON_OOM) block = search(a, request, pool);
   return block;

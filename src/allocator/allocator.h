@@ -80,8 +80,13 @@ struct tsr_allocator {
   tsr__queue deferred, loose, ready; /* of uses in those states */
   bool has_finished;                 /* a poll may find something */
 
-  TSR__VECTOR(tsr__range) ranges; /* by address, not overlapping */
-  uint64_t next_address;          /* the model's own addresses end here */
+  tsr__ranges ranges;    /* addresses that the model did not choose, not overlapping */
+  uint64_t next_address; /* the model's own addresses end here */
+  uint64_t own_choice;   /* its last choice, 0 when the caller chose */
+
+  /* Steps of searches that are as long as what they search, other than the heap's own: whoever
+   * runs what a stranger sent may want to stop. See tsr__allocator_steps. */
+  uint64_t steps;
 
   uint32_t seed_segment, seed_block; /* where the next seeded block is expected, or TSR_NONE */
 };
@@ -109,6 +114,11 @@ static inline bool tsr__is_whole(const tsr_allocator *a, uint32_t block) {
 
 static inline bool tsr__is_expandable(const tsr_allocator *a, uint32_t block) {
   return a->heap.segments.items[a->heap.blocks.items[block].segment].is_expandable;
+}
+
+/* What searches have cost so far that PyTorch does, too, by going through all there is. */
+static inline uint64_t tsr__allocator_steps(const tsr_allocator *a) {
+  return a->steps + a->heap.candidates;
 }
 
 /* ---- allocator.c ---- */
@@ -168,7 +178,7 @@ void tsr__collect_garbage(tsr_allocator *a);
 bool tsr__release_oversize(tsr_allocator *a, const tsr__request *request);
 /* Give back what a trace gave back at an address: the plain segment there, if it is free as a
  * whole, or the granules of the free expandable block that holds it. TSR_ERROR_ARGUMENT when
- * nothing there can be given back, or TSR_ERROR_MEMORY. Linear in segments. */
+ * nothing there can be given back, or TSR_ERROR_MEMORY. */
 int tsr__release_at(tsr_allocator *a, uint64_t address);
 /* Give back all that is cached (release_cached_blocks): 0 or TSR_ERROR_MEMORY. */
 int tsr__release_cached(tsr_allocator *a);
@@ -183,8 +193,8 @@ void tsr__address_take(tsr_allocator *a, tsr__range range);
 void tsr__address_drop(tsr_allocator *a, uint64_t address);
 /* Note addresses that a seed takes. False when out of memory. */
 bool tsr__address_note(tsr_allocator *a, tsr__range range);
-/* The range noted at exactly this address, or NULL. */
-tsr__range *tsr__address_find(tsr_allocator *a, uint64_t address);
+/* The range noted at this address has another size now. */
+void tsr__address_resize(tsr_allocator *a, tsr__range range);
 /* Is any of the range taken? */
 bool tsr__address_is_taken(const tsr_allocator *a, tsr__range range);
 /* The first noted address at or after this one, or UINT64_MAX. */

@@ -49,6 +49,7 @@ static uint64_t room_from(tsr_allocator *a, uint32_t block, uint64_t enough, uin
   uint64_t bytes = 0;
   for (; block != TSR_NONE && bytes < enough; block = tsr__block_of(a, block)->next) {
     const tsr__heap_block *b = tsr__block_of(a, block);
+    a->steps++;
     if (b->use != TSR__BLOCK_FREE && b->use != TSR__BLOCK_UNMAPPED) break;
     bytes += b->size_bytes;
     *end = b->address + b->size_bytes;
@@ -64,6 +65,7 @@ static uint32_t find_place(tsr_allocator *a, const tsr__request *request) {
   for (uint32_t block = tsr__heap_lower_bound(&a->heap, set, request->stream, 0); block != TSR_NONE;
        block = tsr__heap_successor(&a->heap, set, block)) {
     const tsr__heap_block *b = tsr__block_of(a, block);
+    a->steps++;
     if (tsr__segment_of(a, b->segment)->stream != request->stream) break;
     if (b->address < seen) continue;
     uint32_t first = block, previous = b->previous;

@@ -13,6 +13,8 @@
 
 #include "base/hash.h"
 
+enum { MOST_TURNED = 64 }; /* blocks that one mapping or unmapping looks at */
+
 #define BLOCK(index)   (heap->blocks.items[index])
 #define SEGMENT(index) (heap->segments.items[index])
 
@@ -22,6 +24,8 @@ void tsr__heap_init(tsr__heap *heap, const tsr_allocator_settings *settings, boo
                       .free_segment_index = TSR_NONE,
                       .seed = tsr__hash_seed(heap),
                       .has_free_sets = has_free_sets};
+  tsr__ranges_init(&heap->places);
+  tsr__ranges_init(&heap->insides);
 }
 
 void tsr__heap_release(tsr__heap *heap) {
@@ -31,6 +35,8 @@ void tsr__heap_release(tsr__heap *heap) {
   tsr__map_release(&heap->set_of);
   tsr__map_release(&heap->by_address);
   tsr__map_release(&heap->segment_at);
+  tsr__ranges_release(&heap->places);
+  tsr__ranges_release(&heap->insides);
 }
 
 /* ---- free sets ---- */
@@ -227,23 +233,25 @@ static uint64_t expandable_size(const tsr__heap *heap, uint32_t block) {
 }
 
 /* From the first fit, a block of an expandable segment, to the one that is chosen. */
-static uint32_t choose_among_expandable(const tsr__heap *heap, const tsr__free_set *set,
-                                        uint32_t block, uint32_t stream) {
+static uint32_t choose_among_expandable(tsr__heap *heap, const tsr__free_set *set, uint32_t block,
+                                        uint32_t stream) {
   uint32_t next = tsr__heap_successor(heap, set, block);
   if (heap->settings.expandable_segments) {
     while (SEGMENT(BLOCK(block).segment).is_expandable && is_of(heap, next, stream) &&
            expandable_size(heap, next) < expandable_size(heap, block)) {
       block = next;
       next = tsr__heap_successor(heap, set, block);
+      heap->candidates++;
     }
     return block;
   }
-  while (is_of(heap, next, stream) && SEGMENT(BLOCK(next).segment).is_expandable)
+  for (; is_of(heap, next, stream) && SEGMENT(BLOCK(next).segment).is_expandable;
+       heap->candidates++)
     next = tsr__heap_successor(heap, set, next);
   return is_of(heap, next, stream) ? next : TSR_NONE;
 }
 
-uint32_t tsr__heap_best_fit(const tsr__heap *heap, uint32_t pool, bool is_large, uint32_t stream,
+uint32_t tsr__heap_best_fit(tsr__heap *heap, uint32_t pool, bool is_large, uint32_t stream,
                             uint64_t rounded_bytes) {
   const tsr__free_set *set = tsr__heap_free_set(heap, pool, is_large);
   uint32_t block = tsr__heap_lower_bound(heap, set, stream, rounded_bytes);
@@ -262,26 +270,34 @@ static uint32_t new_block(tsr__heap *heap, const tsr__heap_block *block) {
     if (heap->blocks.count >= TSR_NONE || !TSR__VECTOR_RESERVE(&heap->blocks, 1)) return TSR_NONE;
     index = (uint32_t)heap->blocks.count;
   }
-  if (!tsr__map_put(&heap->by_address, block->address, index, NULL)) return TSR_NONE;
+  if ((heap->has_insides && !tsr__ranges_reserve(&heap->insides, 1)) ||
+      !tsr__map_put(&heap->by_address, block->address, index, NULL))
+    return TSR_NONE;
   if (index == heap->blocks.count)
     heap->blocks.count++;
   else
     heap->free_block_index = BLOCK(index).next;
   *tsr__map_find(&heap->by_address, block->address) = index;
   BLOCK(index) = *block;
+  if (heap->has_insides)
+    BLOCK(index).inside = tsr__ranges_add(&heap->insides, block->segment, block->address, 0, index);
   return index;
 }
 
 /* Take a block out of the map and make its index reusable; links are the caller's. */
 static void drop_block(tsr__heap *heap, uint32_t block) {
   tsr__map_remove(&heap->by_address, BLOCK(block).address);
+  if (heap->has_insides) tsr__ranges_remove(&heap->insides, BLOCK(block).inside);
   BLOCK(block).next = heap->free_block_index;
   heap->free_block_index = block;
 }
 
 /* Make room for `count` more blocks, so that as many calls of new_block cannot fail. */
 static bool prepare(tsr__heap *heap, size_t count) {
-  if (heap->blocks.count > TSR_NONE - count || !TSR__VECTOR_RESERVE(&heap->blocks, count))
+  assert(count <= TSR__HEAP_PREPARED);
+  if (heap->blocks.count > TSR_NONE - count || !TSR__VECTOR_RESERVE(&heap->blocks, count) ||
+      !tsr__ranges_reserve(&heap->places, 1) ||
+      (heap->has_insides && !tsr__ranges_reserve(&heap->insides, count)))
     return false;
   while (!heap->by_address.slots ||
          heap->by_address.count + count > (heap->by_address.mask + 1) / 8 * 5)
@@ -381,16 +397,6 @@ uint32_t tsr__heap_give_back(tsr__heap *heap, uint32_t block, tsr__block_use use
   return settle(heap, block);
 }
 
-uint32_t tsr__heap_find_inside(const tsr__heap *heap, uint32_t segment, uint64_t address) {
-  uint32_t last = SEGMENT(segment).last;
-  if (last != TSR_NONE && address >= BLOCK(last).address)
-    return address - BLOCK(last).address < BLOCK(last).size_bytes ? last : TSR_NONE;
-  for (uint32_t block = SEGMENT(segment).first; block != TSR_NONE; block = BLOCK(block).next)
-    if (address >= BLOCK(block).address && address - BLOCK(block).address < BLOCK(block).size_bytes)
-      return block;
-  return TSR_NONE;
-}
-
 /* ---- segments ---- */
 
 static uint32_t new_segment(tsr__heap *heap, const tsr__heap_segment *segment) {
@@ -407,6 +413,7 @@ static uint32_t new_segment(tsr__heap *heap, const tsr__heap_segment *segment) {
   SEGMENT(index).order = heap->next_order++;
   SEGMENT(index).first = SEGMENT(index).last = TSR_NONE;
   SEGMENT(index).set = set;
+  SEGMENT(index).place = TSR__RANGE_NONE;
   SEGMENT(index).is_gone = false;
   return index;
 }
@@ -431,7 +438,8 @@ uint32_t tsr__heap_add_segment(tsr__heap *heap, uint64_t address, uint64_t size_
                            .segment = index,
                            .owner = TSR_NONE,
                            .use = TSR__BLOCK_FREE};
-  uint64_t *place = tsr__map_put(&heap->segment_at, address, index, NULL);
+  bool has_room = tsr__ranges_reserve(&heap->places, 1);
+  uint64_t *place = has_room ? tsr__map_put(&heap->segment_at, address, index, NULL) : NULL;
   uint32_t first = place ? new_block(heap, &block) : TSR_NONE;
   if (first == TSR_NONE) {
     if (place) tsr__map_remove(&heap->segment_at, address);
@@ -440,11 +448,13 @@ uint32_t tsr__heap_add_segment(tsr__heap *heap, uint64_t address, uint64_t size_
   }
   *place = index;
   SEGMENT(index).first = SEGMENT(index).last = first;
+  (void)tsr__heap_note_place(heap, index);
   enlist(heap, first);
   return index;
 }
 
 void tsr__heap_remove_segment(tsr__heap *heap, uint32_t segment) {
+  tsr__heap_forget_place(heap, segment);
   if (!SEGMENT(segment).is_expandable) tsr__map_remove(&heap->segment_at, SEGMENT(segment).address);
   for (uint32_t block = SEGMENT(segment).first; block != TSR_NONE;) {
     uint32_t next = BLOCK(block).next;
@@ -463,14 +473,6 @@ static uint32_t new_reservation(tsr__heap *heap, const tsr__heap_segment *like) 
   SEGMENT(index).is_expandable = true;
   SEGMENT(index).address = SEGMENT(index).size_bytes = 0;
   return index;
-}
-
-uint32_t tsr__heap_reservation(tsr__heap *heap, const tsr__heap_segment *like) {
-  for (uint32_t i = 0; i < heap->segments.count; i++)
-    if (SEGMENT(i).is_expandable && !SEGMENT(i).is_gone && SEGMENT(i).stream == like->stream &&
-        SEGMENT(i).pool == like->pool && SEGMENT(i).is_large == like->is_large)
-      return i;
-  return new_reservation(heap, like);
 }
 
 /* Put an unmapped block at one end of a reservation; the caller made room for it. */
@@ -492,6 +494,7 @@ static void extend(tsr__heap *heap, uint32_t reservation, tsr__heap_block block)
   else
     BLOCK(block.next).previous = index;
   s->size_bytes += block.size_bytes;
+  (void)tsr__heap_note_place(heap, reservation);
   (void)settle(heap, index);
 }
 
@@ -565,13 +568,14 @@ typedef struct stretch {
 } stretch;
 
 /* Turn the blocks of one use in a stretch into another. Answers the bytes turned, or UINT64_MAX
- * when out of memory. */
+ * when out of memory. PyTorch maps and unmaps within one block; a trace that says otherwise, again
+ * and again, must not have all blocks walked each time. */
 static uint64_t turn(tsr__heap *heap, uint32_t reservation, stretch where, tsr__block_use from,
                      tsr__block_use to) {
   uint64_t turned = 0, at = where.address, end = where.address + where.size_bytes;
   if (!prepare(heap, 2)) return UINT64_MAX;
   uint32_t block = tsr__heap_find_inside(heap, reservation, at);
-  while (block != TSR_NONE && BLOCK(block).address < end) {
+  for (int i = 0; i < MOST_TURNED && block != TSR_NONE && BLOCK(block).address < end; i++) {
     if (BLOCK(block).use == from) {
       uint64_t begin = BLOCK(block).address > at ? BLOCK(block).address : at;
       block = cut_out(heap, block, begin, end);

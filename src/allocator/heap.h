@@ -15,6 +15,7 @@
 
 #include "allocator/rules.h"
 #include "base/map.h"
+#include "base/ranges.h"
 #include "base/vector.h"
 
 typedef enum tsr__block_use {
@@ -33,6 +34,7 @@ typedef struct tsr__heap_block {
   uint32_t left, right; /* in the tree of its set */
   uint32_t owner;       /* the caller's */
   uint32_t cached_at;   /* searches of its set when it became free, modulo 2^32 */
+  uint32_t inside;      /* among the heap's insides, where it has them */
   uint8_t use;          /* tsr__block_use */
 } tsr__heap_block;
 
@@ -43,6 +45,7 @@ typedef struct tsr__heap_segment {
   uint32_t stream, pool;        /* the caller's ids */
   uint32_t owner;               /* the caller's */
   uint32_t set;                 /* its free set; the set of its unmapped blocks follows it */
+  uint32_t place;               /* among the heap's places; none while it covers nothing */
   bool is_large, is_expandable, is_gone;
 } tsr__heap_segment;
 
@@ -63,9 +66,14 @@ typedef struct tsr__heap {
   uint32_t free_block_index, free_segment_index; /* reusable indices, linked by next / first */
   tsr__map by_address;                           /* start of a block -> its index */
   tsr__map segment_at;                           /* start of a plain segment -> its index */
-  TSR__VECTOR(tsr__free_set) free_sets;          /* in pairs: free, unmapped */
-  tsr__map set_of;                               /* pool and size class -> its pair */
-  uint64_t seed;                                 /* of the shape of the free sets */
+  tsr__ranges places;                            /* what each segment covers */
+  tsr__ranges insides;                           /* blocks, by segment and start; see places.c */
+  uint64_t steps;                                /* gone along blocks in search of an address */
+  uint64_t candidates;                           /* that searches for a best fit looked at */
+  bool has_insides;
+  TSR__VECTOR(tsr__free_set) free_sets; /* in pairs: free, unmapped */
+  tsr__map set_of;                      /* pool and size class -> its pair */
+  uint64_t seed;                        /* of the shape of the free sets */
   bool has_free_sets; /* kept only where placement is asked for: they cost O(log n) an operation */
   bool has_open_ends; /* reservations reach further than what was mapped, nobody knows how far */
   uint64_t next_order;
@@ -87,9 +95,12 @@ static inline uint32_t tsr__heap_find(tsr__heap *heap, uint64_t address) {
   return index ? (uint32_t)*index : TSR_NONE;
 }
 
-/* The block of a segment that holds an address, or TSR_NONE; O(blocks of the segment), O(1) in its
- * last block. */
-uint32_t tsr__heap_find_inside(const tsr__heap *heap, uint32_t segment, uint64_t address);
+/* The block of a segment that holds an address, or TSR_NONE. O(1) in the last block and at the
+ * start of one; else, over many calls, O(log blocks) each. */
+uint32_t tsr__heap_find_inside(tsr__heap *heap, uint32_t segment, uint64_t address);
+/* The segment that holds an address, or TSR_NONE; of several, as broken files have them, the one
+ * that begins last. O(log segments). */
+uint32_t tsr__heap_segment_around(const tsr__heap *heap, uint64_t address);
 
 /* Cut a block in two at `size_bytes` (more than 0, less than its size): the block keeps the front,
  * the answer is the rest, of the same use. */
@@ -108,7 +119,7 @@ uint32_t tsr__heap_give_back(tsr__heap *heap, uint32_t block, tsr__block_use use
  * enough, of the same stream. In expandable mode a later one is preferred while it could grow to
  * less; in the other mode blocks of expandable segments are passed over. TSR_NONE when there is
  * none or it may not serve. O(log n) a candidate, needs free sets. */
-uint32_t tsr__heap_best_fit(const tsr__heap *heap, uint32_t pool, bool is_large, uint32_t stream,
+uint32_t tsr__heap_best_fit(tsr__heap *heap, uint32_t pool, bool is_large, uint32_t stream,
                             uint64_t rounded_bytes);
 /* The first free block in order at or after (stream, size), and the one after a block: to walk a
  * set. */
@@ -126,9 +137,12 @@ const tsr__free_set *tsr__heap_unmapped_set(const tsr__heap *heap, uint32_t pool
 /* Count a search of a set: free blocks age by it (see cached_at). */
 void tsr__heap_count_search(tsr__heap *heap, uint32_t pool, bool is_large);
 
-/* The reservation that serves a stream, pool and size class; added, covering nothing, if there is
- * none. */
-uint32_t tsr__heap_reservation(tsr__heap *heap, const tsr__heap_segment *like);
+/* The reservation that memory mapped at an address belongs to: the one around it, or else the
+ * nearer of those before and behind it with nothing else between, if it is of the same stream, pool
+ * and class; else a new one, which covers the stretch. TSR_NONE when out of memory. O(log
+ * segments). */
+uint32_t tsr__heap_reservation(tsr__heap *heap, const tsr__heap_segment *like, uint64_t address,
+                               uint64_t size_bytes);
 /* A further reservation of `size_bytes` at `address`, unmapped as a whole; TSR_NONE when out of
  * memory. */
 uint32_t tsr__heap_add_reservation(tsr__heap *heap, uint64_t address, uint64_t size_bytes,
@@ -142,13 +156,25 @@ uint32_t tsr__heap_map_front(tsr__heap *heap, uint32_t block, uint64_t size_byte
 /* Unmap [address, end) of the free block that holds it. Answers the joined unmapped block. */
 uint32_t tsr__heap_unmap_inside(tsr__heap *heap, uint32_t block, uint64_t address, uint64_t end);
 /* Map `size_bytes` at `address` into a reservation, which grows to cover it: what was unmapped
- * there becomes free and joins its neighbours. False when out of memory. */
+ * there becomes free and joins its neighbours. That is one block, unless a file contradicts itself;
+ * of more only the first few are looked at. False when out of memory. */
 bool tsr__heap_map(tsr__heap *heap, uint32_t reservation, uint64_t address, uint64_t size_bytes);
-/* Unmap a stretch: its free blocks become unmapped. Answers the bytes that were free there. */
+/* Unmap a stretch: its free blocks become unmapped; as above. Answers the bytes that were free
+ * there, or UINT64_MAX when out of memory. */
 uint64_t tsr__heap_unmap(tsr__heap *heap, uint32_t reservation, uint64_t address,
                          uint64_t size_bytes);
 
 /* Every invariant above, for tests: NULL, or what is wrong, in words. */
 const char *tsr__heap_check(const tsr__heap *heap);
+
+/* ---- between heap.c and places.c ---- */
+
+/* Blocks that are made room for at once, at most. */
+enum { TSR__HEAP_PREPARED = 4 };
+
+/* A segment covers [address, address + size_bytes) from now on; cannot fail after
+ * tsr__ranges_reserve(&heap->places, 1). False when out of memory. */
+bool tsr__heap_note_place(tsr__heap *heap, uint32_t segment);
+void tsr__heap_forget_place(tsr__heap *heap, uint32_t segment);
 
 #endif

@@ -161,6 +161,7 @@ void tsr__poll(tsr_allocator *a) {
   record_deferred(a);
   if (!a->has_finished) return;
   a->has_finished = false;
+  a->steps += a->streams.count;
   for (size_t i = 0; i < a->streams.count; i++)
     drain(a, &a->streams.items[i].queue, a->streams.items[i].finished);
   drain(a, &a->ready, UINT64_MAX);
@@ -169,6 +170,7 @@ void tsr__poll(tsr_allocator *a) {
 void tsr__synchronize(tsr_allocator *a) {
   record_deferred(a);
   a->has_finished = false;
+  a->steps += a->streams.count;
   for (size_t i = 0; i < a->streams.count; i++) {
     a->streams.items[i].finished = a->streams.items[i].recorded;
     drain(a, &a->streams.items[i].queue, UINT64_MAX);

@@ -50,11 +50,13 @@ static walk walk_begin(tsr_allocator *a, uint32_t pool, bool is_large) {
 /* The next block, or TSR_NONE at the end. */
 static uint32_t walk_next(tsr_allocator *a, walk *w) {
   while (w->next == TSR_NONE) {
+    a->steps++;
     if (!w->set || ++w->rank >= a->ranks.count) return TSR_NONE;
     uint32_t stream = w->ranks[w->rank].stream;
     w->next = of_stream(a, tsr__heap_lower_bound(&a->heap, w->set, stream, 0), stream);
   }
   uint32_t block = w->next;
+  a->steps++;
   w->next = of_stream(a, tsr__heap_successor(&a->heap, w->set, block), w->ranks[w->rank].stream);
   return block;
 }
@@ -113,6 +115,7 @@ static bool release_largest(tsr_allocator *a, const tsr__request *request, uint6
   while (released < bytes && (block = of_stream(a, block, request->stream)) != TSR_NONE &&
          tsr__block_of(a, block)->size_bytes >= a->heap.settings.max_split_bytes) {
     uint32_t before = tsr__heap_predecessor(&a->heap, set, block);
+    a->steps++;
     if (!tsr__is_expandable(a, block) && tsr__is_whole(a, block)) {
       released += tsr__block_of(a, block)->size_bytes;
       release_segment(a, block);
@@ -166,6 +169,7 @@ int tsr__release_cached(tsr_allocator *a) {
     status = release_set(a, 0, true);
     if (status == TSR_OK) status = release_set(a, 0, false);
   }
+  a->steps += a->pools.count;
   for (uint32_t pool = 1; status == TSR_OK && pool < a->pools.count; pool++) {
     if (!a->pools.items[pool].is_freeable) continue;
     status = release_set(a, pool, false);
@@ -177,19 +181,15 @@ int tsr__release_cached(tsr_allocator *a) {
 /* ---- as recorded ---- */
 
 /* The free block of an expandable segment that holds an address, or TSR_NONE. */
-static uint32_t expandable_at(const tsr_allocator *a, uint64_t address) {
-  for (uint32_t i = 0; i < a->heap.segments.count; i++) {
-    const tsr__heap_segment *s = &a->heap.segments.items[i];
-    if (s->is_gone || !s->is_expandable || address < s->address ||
-        address - s->address >= s->size_bytes)
-      continue;
-    uint32_t block = tsr__heap_find_inside(&a->heap, i, address);
-    return a->heap.blocks.items[block].use == TSR__BLOCK_FREE ? block : TSR_NONE;
-  }
-  return TSR_NONE;
+static uint32_t expandable_at(tsr_allocator *a, uint64_t address) {
+  uint32_t segment = tsr__heap_segment_around(&a->heap, address);
+  if (segment == TSR_NONE || !tsr__segment_of(a, segment)->is_expandable) return TSR_NONE;
+  uint32_t block = tsr__heap_find_inside(&a->heap, segment, address);
+  return tsr__block_of(a, block)->use == TSR__BLOCK_FREE ? block : TSR_NONE;
 }
 
 int tsr__release_at(tsr_allocator *a, uint64_t address) {
+  if (!a->has_started && !tsr__start(a)) return TSR_ERROR_MEMORY;
   const uint64_t *segment = tsr__map_find(&a->heap.segment_at, address);
   if (!segment) {
     uint32_t inside = expandable_at(a, address);

@@ -50,7 +50,7 @@ static uint32_t seed_run(tsr_allocator *a, const tsr__heap_segment *like, tsr__r
     return TSR_NONE;
   }
   const tsr__heap_segment *s = tsr__segment_of(a, segment);
-  tsr__address_find(a, s->address)->size_bytes = s->size_bytes;
+  tsr__address_resize(a, (tsr__range){s->address, s->size_bytes});
   return segment;
 }
 
@@ -141,13 +141,15 @@ static bool extend_reservation(tsr_allocator *a, uint32_t segment) {
   if (bytes > room) bytes = room / granule * granule;
   if (bytes > UINT64_MAX - base || bytes <= s->size_bytes) return true;
   if (!tsr__heap_reserve(&a->heap, segment, base, bytes)) return false;
-  tsr__address_find(a, base)->size_bytes = bytes;
+  tsr__address_resize(a, (tsr__range){base, bytes});
   return true;
 }
 
 bool tsr__start(tsr_allocator *a) {
-  for (uint32_t i = 0; i < a->heap.segments.count; i++)
-    if (tsr__segment_of(a, i)->is_expandable && !extend_reservation(a, i)) return false;
+  for (uint32_t i = 0; i < a->heap.segments.count; i++) {
+    const tsr__heap_segment *s = tsr__segment_of(a, i);
+    if (s->is_expandable && !s->is_gone && !extend_reservation(a, i)) return false;
+  }
   a->has_started = true;
   return true;
 }

@@ -1,5 +1,7 @@
 /* at.c - what was live at another moment? A moment is an event's number, a time, or the event at
  * which an address was taken or given back for the n-th time. */
+#include <inttypes.h>
+
 #include "answers/query.h"
 #include "answers/shares.h"
 #include "base/memory.h"
@@ -91,6 +93,40 @@ static size_t find_moments(const tsr_snapshot *snapshot, const tsr_at_where *whe
   return found;
 }
 
+/* No device has the moment: say what there is instead. */
+static int fail_unknown(const tsr_snapshot *snapshot, const tsr_at_where *where, const tsr_at *at,
+                        tsr_error *error) {
+  const tsr_at_device *longest = at->devices;
+  uint64_t seen = 0, given_back = 0;
+  for (size_t i = 0; i < at->device_count; i++) {
+    tsr_events events = tsr_snapshot_events(snapshot, at->devices[i].device);
+    if (events.count > longest->event_count) longest = &at->devices[i];
+    for (uint64_t k = 0; where->kind == TSR_AT_ALLOCATION && k < events.count; k++) {
+      if (events.addr[k] != where->address || events.action[k] == TSR_ACTION_OOM) continue;
+      seen++;
+      given_back += events.action[k] == TSR_ACTION_FREE_COMPLETED;
+    }
+  }
+  if (!at->device_count || !longest->event_count)
+    return tsr__fail(error, TSR_ERROR_ARGUMENT, TSR_OFFSET_NONE,
+                     "no event was recorded, so there is no other moment than the end");
+  if (where->kind == TSR_AT_EVENT)
+    return tsr__fail(error, TSR_ERROR_ARGUMENT, TSR_OFFSET_NONE,
+                     "no event %" PRId64 ": device %" PRIu32 " has events 0 to %" PRIu64
+                     ", and -1 for before the first",
+                     where->event, longest->device, longest->event_count - 1);
+  if (where->kind == TSR_AT_TIME)
+    return tsr__fail(error, TSR_ERROR_ARGUMENT, TSR_OFFSET_NONE,
+                     "no event has a time; ask by --event");
+  if (!seen)
+    return tsr__fail(error, TSR_ERROR_ARGUMENT, TSR_OFFSET_NONE,
+                     "no event of the trace is about address %" PRIx64, where->address);
+  return tsr__fail(error, TSR_ERROR_ARGUMENT, TSR_OFFSET_NONE,
+                   "no such event: %" PRIu64 " of the trace %s about address %" PRIx64
+                   ", which is given back %" PRIu64 " times",
+                   seen, seen == 1 ? "is" : "are", where->address, given_back);
+}
+
 int tsr_at_compute(const tsr_snapshot *snapshot, const tsr_at_where *where, const tsr_query *query,
                    tsr_at **out, tsr_error *error) {
   const uint32_t *devices;
@@ -104,8 +140,7 @@ int tsr_at_compute(const tsr_snapshot *snapshot, const tsr_at_where *where, cons
   status =
       at->devices ? tsr__categories_compute(snapshot, &categories, error) : tsr__fail_memory(error);
   if (!status && !find_moments(snapshot, where, devices, count, at))
-    status =
-        tsr__fail(error, TSR_ERROR_ARGUMENT, TSR_OFFSET_NONE, "no device's trace has that moment");
+    status = fail_unknown(snapshot, where, at, error);
   for (size_t i = 0; !status && i < at->device_count; i++)
     if (at->devices[i].is_found)
       status = describe(snapshot, &categories, query ? query->top : 0, &at->devices[i], error);

@@ -2,6 +2,7 @@
 #include "answers/query.h"
 #include "answers/shares.h"
 #include "base/memory.h"
+#include "snapshot/tables.h"
 
 static int count_actions(const tsr_snapshot *snapshot, const tsr_events *events,
                          tsr_info_device *out) {
@@ -51,12 +52,10 @@ static void find_times(const tsr_events *events, tsr_info_device *out) {
 
 static void count_segments(const tsr_snapshot *snapshot, tsr_info_device *out) {
   size_t count;
-  const tsr_segment *segments = tsr_snapshot_segments(snapshot, &count);
-  for (size_t i = 0; i < count; i++) {
-    if (segments[i].device != out->device) continue;
-    out->segment_count++;
-    out->block_count += segments[i].block_count;
-  }
+  const uint32_t *rows = tsr__snapshot_segments_of(snapshot, out->device, &count);
+  out->segment_count = count;
+  for (size_t i = 0; i < count; i++)
+    out->block_count += snapshot->segments.items[rows[i]].block_count;
 }
 
 static int describe(const tsr_snapshot *snapshot, tsr_info_device *out, tsr_error *error) {

@@ -14,14 +14,22 @@
  * streams, and took a new segment although it would have found something after, finds it here. */
 #include "answers/rerun.h"
 
+#include <stdlib.h>
+
 #include "allocator/allocator.h"
+#include "base/checked.h"
 #include "base/memory.h"
+
+/* A segment that the driver handed out. */
+typedef struct recorded_segment {
+  uint64_t size_bytes, event;
+} recorded_segment;
 
 /* The addresses that the driver handed out, to be handed out again. */
 typedef struct driver {
   const tsr_events *events;
-  tsr__map next_of_size; /* size -> event from which to look for the next segment of that size */
-  bool has_failed;       /* memory ran out: addresses would not be the recorded ones */
+  TSR__VECTOR(recorded_segment) segments; /* by size, each size in the order of events */
+  tsr__map next_of_size;                  /* size -> place of the next segment of that size */
 } driver;
 
 typedef struct rerun {
@@ -30,26 +38,41 @@ typedef struct rerun {
   driver driver;
   uint64_t *address;   /* by allocation: where the model put it, 0 where it did not */
   uint8_t *is_waiting; /* by allocation: does its free complete later than it is requested? */
+  uint32_t *pool;      /* by event: see find_pools; or NULL where events tell */
   uint64_t capacity_bytes;
+  uint64_t patience;
   bool has_private_pools;
   bool is_releasing; /* inside a run of events that give segments back */
   bool has_flushed;  /* and the cache was emptied for it */
   tsr_whatif_run *run;
 } rerun;
 
+static int compare_recorded(const void *left, const void *right) {
+  const recorded_segment *a = left, *b = right;
+  if (a->size_bytes != b->size_bytes) return a->size_bytes < b->size_bytes ? -1 : 1;
+  return (a->event > b->event) - (a->event < b->event);
+}
+
+static bool note_segments(driver *d) {
+  for (uint64_t i = 0; i < d->events->count; i++)
+    if (d->events->action[i] == TSR_ACTION_SEGMENT_ALLOC &&
+        !TSR__VECTOR_PUSH(&d->segments, (recorded_segment){d->events->size[i], i}))
+      return false;
+  if (d->segments.count)
+    qsort(d->segments.items, d->segments.count, sizeof *d->segments.items, compare_recorded);
+  for (size_t i = 0; i < d->segments.count; i++)
+    if (!tsr__map_put(&d->next_of_size, d->segments.items[i].size_bytes, i, NULL)) return false;
+  return true;
+}
+
 static uint64_t place_segment(void *context, uint64_t size_bytes) {
   driver *d = context;
-  uint64_t *from = tsr__map_put(&d->next_of_size, size_bytes, 0, NULL);
-  if (!from) d->has_failed = true;
-  if (!from) return 0;
-  for (uint64_t i = *from; i < d->events->count; i++) {
-    bool is_segment = d->events->action[i] == TSR_ACTION_SEGMENT_ALLOC;
-    if (!is_segment || d->events->size[i] != size_bytes) continue;
-    *from = i + 1;
-    return d->events->addr[i];
-  }
-  *from = d->events->count;
-  return 0;
+  uint64_t *next = tsr__map_find(&d->next_of_size, size_bytes);
+  if (!next || *next == d->segments.count) return 0;
+  const recorded_segment *segment = &d->segments.items[*next];
+  if (segment->size_bytes != size_bytes) return 0;
+  ++*next;
+  return d->events->addr[segment->event];
 }
 
 /* ---- the state before the first event ---- */
@@ -108,18 +131,72 @@ static bool gives_back(const tsr_events *events, uint64_t event) {
                                    events->action[event] == TSR_ACTION_SEGMENT_UNMAP);
 }
 
-/* The pool of an event's memory: the event's, or where older files have private pools without
- * telling which event used them, that of the memory itself. */
-static tsr_pool pool_of_event(const rerun *r, uint64_t event) {
-  uint32_t pool = tsr_id_at(r->t->events.pool, event);
-  uint64_t address = r->t->events.addr[event];
-  for (size_t i = 0; pool == TSR_NONE && r->has_private_pools && i < r->t->spans.count; i++) {
-    const tsr__span *span = &r->t->spans.items[i];
-    if (address >= span->address && address - span->address < span->size_bytes &&
-        tsr__span_is_there(span, (int64_t)event - gives_back(&r->t->events, event)))
-      pool = span->pool;
+/* A span that comes or goes. */
+typedef struct change {
+  int64_t event; /* the first at which it is there, or is no more */
+  uint32_t span;
+  bool is_end;
+} change;
+
+static int compare_changes(const void *left, const void *right) {
+  const change *a = left, *b = right;
+  if (a->event != b->event) return a->event < b->event ? -1 : 1;
+  if (a->is_end != b->is_end) return a->is_end ? -1 : 1;
+  return (a->span > b->span) - (a->span < b->span);
+}
+
+/* All that happens to spans, in order; twice as many as spans, or NULL when out of memory. */
+static change *list_changes(const tsr__timeline *t) {
+  change *changes = TSR__NEW_ARRAY(change, 2 * t->spans.count + 1);
+  for (size_t i = 0; changes && i < t->spans.count; i++) {
+    const tsr__span *span = &t->spans.items[i];
+    int64_t birth = span->birth == TSR_NONE ? -1 : (int64_t)span->birth;
+    int64_t death = span->death == TSR_NONE ? INT64_MAX : (int64_t)span->death;
+    changes[2 * i] = (change){birth, (uint32_t)i, false};
+    /* An event that gives memory back is still about it. */
+    changes[2 * i + 1] = (change){death == INT64_MAX ? death : death + 1, (uint32_t)i, true};
   }
-  return pool_of(r->t, pool);
+  if (changes) qsort(changes, 2 * t->spans.count, sizeof *changes, compare_changes);
+  return changes;
+}
+
+/* Older files have private pools without telling which event used them: then it is that of the
+ * memory itself. False when out of memory. */
+static bool find_pools(rerun *r) {
+  const tsr__timeline *t = r->t;
+  tsr__ranges there;
+  tsr__ranges_init(&there);
+  change *changes = list_changes(t);
+  uint32_t *range_of = TSR__NEW_ARRAY(uint32_t, t->spans.count);
+  r->pool = TSR__NEW_ARRAY(uint32_t, (size_t)t->events.count);
+  bool ok = changes && range_of && r->pool;
+  size_t next = 0;
+  for (uint64_t event = 0; ok && event < t->events.count; event++) {
+    for (; ok && next < 2 * t->spans.count && changes[next].event <= (int64_t)event; next++) {
+      uint32_t index = changes[next].span;
+      const tsr__span *span = &t->spans.items[index];
+      if (changes[next].is_end) {
+        tsr__ranges_remove(&there, range_of[index]);
+        continue;
+      }
+      range_of[index] = tsr__ranges_add(&there, 0, span->address,
+                                        tsr__sum_u64(span->address, span->size_bytes), span->pool);
+      ok = range_of[index] != TSR__RANGE_NONE;
+    }
+    uint32_t around = ok ? tsr__ranges_around(&there, t->events.addr[event]) : TSR__RANGE_NONE;
+    uint32_t pool = tsr_id_at(t->events.pool, event);
+    if (pool == TSR_NONE && around != TSR__RANGE_NONE)
+      pool = tsr__ranges_get(&there, around)->value;
+    if (ok) r->pool[event] = pool;
+  }
+  tsr__free(changes);
+  tsr__free(range_of);
+  tsr__ranges_release(&there);
+  return ok;
+}
+
+static tsr_pool pool_of_event(const rerun *r, uint64_t event) {
+  return pool_of(r->t, r->pool ? r->pool[event] : tsr_id_at(r->t->events.pool, event));
 }
 
 static tsr_totals totals_now(const rerun *r) {
@@ -226,8 +303,11 @@ static int begin(rerun *r, const tsr__rerun_options *options, tsr_error *error) 
   if (!r->address || !r->is_waiting) return tsr__fail_memory(error);
   for (size_t i = 0; i < t->waits.count; i++)
     r->is_waiting[t->waits.items[i].allocation] = t->waits.items[i].from != TSR_NONE;
+  if (!note_segments(&r->driver)) return tsr__fail_memory(error);
   int status = tsr_allocator_new(&how, &r->allocator, error);
-  return status ? status : seed(r, error);
+  if (!status) status = seed(r, error);
+  if (!status && r->has_private_pools && !find_pools(r)) status = tsr__fail_memory(error);
+  return status;
 }
 
 static int run_events(rerun *r, int64_t until, tsr_error *error) {
@@ -247,6 +327,10 @@ static int run_events(rerun *r, int64_t until, tsr_error *error) {
   for (uint64_t i = 0; i < r->t->events.count && (int64_t)i <= until; i++) {
     int status = apply(r, i);
     if (status) return tsr__fail_memory(error);
+    if (tsr__allocator_steps(r->allocator) > r->patience) {
+      run->is_given_up = true;
+      break;
+    }
     if (tsr_allocator_now(r->allocator).reserved_bytes > run->peak.totals.reserved_bytes)
       run->peak = moment(r, i);
   }
@@ -259,14 +343,18 @@ int tsr__rerun(const tsr__timeline *timeline, const tsr__rerun_options *options,
   rerun r = {.t = timeline,
              .run = run,
              .capacity_bytes = options->capacity_bytes,
+             .patience = options->patience ? *options->patience : UINT64_MAX,
              .driver = {.events = &timeline->events}};
   run->settings = options->settings;
   int status = begin(&r, options, error);
   if (!status) status = run_events(&r, options->until, error);
-  if (!status && r.driver.has_failed) status = tsr__fail_memory(error);
+  TSR__VECTOR_FREE(&r.driver.segments);
   tsr__map_release(&r.driver.next_of_size);
+  tsr__free(r.pool);
   tsr__free(r.address);
   tsr__free(r.is_waiting);
+  if (options->patience && r.allocator)
+    *options->patience = tsr__drop_u64(*options->patience, tsr__allocator_steps(r.allocator));
   if (status)
     tsr_allocator_destroy(r.allocator);
   else

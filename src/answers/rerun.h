@@ -10,6 +10,9 @@ typedef struct tsr__rerun_options {
   tsr_allocator_settings settings;
   uint64_t capacity_bytes;
   int64_t until; /* stop after this event; INT64_MAX for all */
+  /* Steps that searches of the allocator may take, those of other reruns included; the run is given
+   * up then. What it took is subtracted. NULL for any number. */
+  uint64_t *patience;
 } tsr__rerun_options;
 
 /* Run the events of `timeline` through a new allocator. Fills the run's peak, end and out-of-memory

@@ -4,7 +4,9 @@
 #include <stdlib.h>
 
 #include "base/checked.h"
+#include "base/map.h"
 #include "base/memory.h"
+#include "base/vector.h"
 
 /* Largest first; equal ones by allocations, then in the order of first appearance in the file. */
 static int compare_shares(const void *a, const void *b) {
@@ -14,31 +16,40 @@ static int compare_shares(const void *a, const void *b) {
   return (x->stack > y->stack) - (x->stack < y->stack);
 }
 
-/* Shares by stack id, the one without a stack last; then only those that hold something. */
-static size_t sum_by_stack(const tsr__timeline *timeline, const tsr__live_set *live,
-                           tsr_stack_share *shares, uint32_t stack_count) {
-  for (size_t i = 0; i < live->count; i++) {
+typedef TSR__VECTOR(tsr_stack_share) share_list;
+
+/* One share for each stack that holds something, and one for what has none. False when out of
+ * memory. */
+static bool sum_by_stack(const tsr__timeline *timeline, const tsr__live_set *live,
+                         share_list *shares) {
+  tsr__map share_of = {0};
+  bool ok = true;
+  for (size_t i = 0; ok && i < live->count; i++) {
     uint32_t stack = tsr__timeline_stack(timeline, live->items[i]);
-    bool has_frames = tsr_snapshot_stack(timeline->snapshot, stack).depth > 0;
-    tsr_stack_share *share = &shares[has_frames ? stack : stack_count];
-    share->stack = has_frames ? stack : TSR_NONE;
+    if (!tsr_snapshot_stack(timeline->snapshot, stack).depth) stack = TSR_NONE;
+    bool is_new = false;
+    const uint64_t *index = tsr__map_put(&share_of, stack, shares->count, &is_new);
+    ok = index && (!is_new || TSR__VECTOR_PUSH(shares, (tsr_stack_share){.stack = stack}));
+    if (!ok) break;
+    tsr_stack_share *share = &shares->items[*index];
     share->bytes = tsr__sum_u64(share->bytes, tsr__timeline_requested(timeline, live->items[i]));
     share->allocations++;
   }
-  size_t count = 0;
-  for (size_t i = 0; i <= stack_count; i++)
-    if (shares[i].allocations) shares[count++] = shares[i];
-  qsort(shares, count, sizeof *shares, compare_shares);
-  return count;
+  tsr__map_release(&share_of);
+  if (ok && shares->count)
+    qsort(shares->items, shares->count, sizeof *shares->items, compare_shares);
+  return ok;
 }
 
 int tsr__shares_of(const tsr__timeline *timeline, const tsr__live_set *live,
                    const tsr__categories *categories, size_t top, tsr__shares *out,
                    tsr_error *error) {
-  uint32_t stack_count = tsr_snapshot_stack_count(timeline->snapshot);
-  tsr__shares shares = {.items = TSR__NEW_ARRAY(tsr_stack_share, (size_t)stack_count + 1)};
-  if (!shares.items) return tsr__fail_memory(error);
-  shares.count = sum_by_stack(timeline, live, shares.items, stack_count);
+  share_list list = {0};
+  if (!sum_by_stack(timeline, live, &list)) {
+    TSR__VECTOR_FREE(&list);
+    return tsr__fail_memory(error);
+  }
+  tsr__shares shares = {.items = list.items, .count = list.count};
   if (top && shares.count > top) {
     for (size_t i = top; i < shares.count; i++)
       shares.omitted_bytes = tsr__sum_u64(shares.omitted_bytes, shares.items[i].bytes);

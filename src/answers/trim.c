@@ -30,6 +30,7 @@ typedef struct trimmer {
   int64_t first_us,
       last_us; /* of the events that are kept; first above last where none has a time */
   TSR__VECTOR(tsr__value) told; /* device numbers and lists of what note_initial keeps */
+  tsr__map waiting;             /* see note_waiting */
   TSR__VECTOR(uint32_t) order;  /* per device of the file: its trace in `to`, or TSR_NONE */
 } trimmer;
 
@@ -159,26 +160,27 @@ static bool push_block(trimmer *t, const tsr_block *block) {
   return TSR__VECTOR_PUSH(&t->to->blocks, *block) && TSR__VECTOR_PUSH(&t->to->blocks_more, more);
 }
 
-static bool is_waiting(const tsr__timeline *timeline, uint32_t allocation, int64_t event) {
+/* The allocations that wait for another stream at an event, as keys of `t->waiting`. */
+static bool note_waiting(trimmer *t, const tsr__timeline *timeline, int64_t event) {
+  tsr__map_release(&t->waiting);
   for (size_t i = 0; i < timeline->waits.count; i++) {
     const tsr__wait *wait = &timeline->waits.items[i];
-    if (wait->allocation == allocation && (wait->from == TSR_NONE || wait->from <= event) &&
-        (wait->until == TSR_NONE || wait->until > event))
-      return true;
+    bool is_waiting = (wait->from == TSR_NONE || wait->from <= event) &&
+                      (wait->until == TSR_NONE || wait->until > event);
+    if (is_waiting && !tsr__map_put(&t->waiting, wait->allocation, 0, NULL)) return false;
   }
-  return event >= 0 && timeline->events.action[event] == TSR_ACTION_FREE_REQUESTED &&
-         timeline->allocation_of[event] == allocation;
+  if (event < 0 || timeline->events.action[event] != TSR_ACTION_FREE_REQUESTED) return true;
+  return tsr__map_put(&t->waiting, timeline->allocation_of[event], 0, NULL) != NULL;
 }
 
-static tsr_block block_of(const trimmer *t, const tsr__timeline *timeline, uint32_t allocation,
-                          int64_t event) {
+static tsr_block block_of(trimmer *t, const tsr__timeline *timeline, uint32_t allocation) {
   uint32_t stack = tsr__timeline_stack(timeline, allocation);
+  bool is_waiting = t->waiting.count && tsr__map_find(&t->waiting, allocation);
   return (tsr_block){.address = tsr__timeline_address(timeline, allocation),
                      .size_bytes = timeline->block_bytes.items[allocation],
                      .requested_bytes = tsr__timeline_requested(timeline, allocation),
                      .stack = stack == TSR_NONE ? t->empty_stack : stack,
-                     .state = is_waiting(timeline, allocation, event) ? TSR_BLOCK_PENDING_FREE
-                                                                      : TSR_BLOCK_ALLOCATED};
+                     .state = is_waiting ? TSR_BLOCK_PENDING_FREE : TSR_BLOCK_ALLOCATED};
 }
 
 /* ---- blocks that no event tells all of ---- */
@@ -187,11 +189,12 @@ static tsr_block block_of(const trimmer *t, const tsr__timeline *timeline, uint3
 static bool note_initial(trimmer *t, const tsr__timeline *timeline, int64_t first, int64_t last) {
   char number[16];
   tsr__loose list = {TSR__LOOSE_LIST, 0, t->to->loose_values.count};
+  if (!note_waiting(t, timeline, first - 1)) return false;
   for (uint32_t a = 0; a < timeline->birth.count; a++) {
     uint32_t birth = timeline->birth.items[a], death = timeline->death.items[a];
     bool is_older = birth == TSR_NONE || (int64_t)birth < first;
     if (!is_older || death == TSR_NONE || (int64_t)death < first || (int64_t)death > last) continue;
-    tsr_block block = block_of(t, timeline, a, first - 1);
+    tsr_block block = block_of(t, timeline, a);
     tsr__value row = tsr__value_id(TSR__BLOCK, (uint32_t)t->to->blocks.count);
     if (!push_block(t, &block) || !TSR__VECTOR_PUSH(&t->to->loose_values, row)) return false;
     list.count++;
@@ -304,7 +307,7 @@ static bool add_segment(trimmer *t, const state *s, const tsr__span *span, size_
                          .is_expandable = span->is_expandable};
   while (*next < s->live.count && s->live.items[*next].address < at) ++*next;
   for (; *next < s->live.count && s->live.items[*next].address < end; ++*next) {
-    tsr_block block = block_of(t, s->timeline, s->live.items[*next].allocation, s->event);
+    tsr_block block = block_of(t, s->timeline, s->live.items[*next].allocation);
     if (block.address < at || block.size_bytes > end - block.address) continue;
     if (!add_free(t, &segment, at, block.address) || !add_block(t, &segment, &block)) return false;
     at = block.address + block.size_bytes;
@@ -328,7 +331,7 @@ static int trim_device(trimmer *t, uint32_t device, tsr_error *error) {
   s.event = has_events || !timeline.events.count ? last : (int64_t)timeline.events.count - 1;
   bool ok = (!has_events ||
              (copy_events(t, device, first, last) && note_initial(t, &timeline, first, last))) &&
-            gather_state(&s, error);
+            note_waiting(t, &timeline, s.event) && gather_state(&s, error);
   size_t next = 0;
   for (size_t i = 0; ok && i < s.spans.count; i++)
     ok = add_segment(t, &s, &s.spans.items[i], &next);
@@ -381,6 +384,7 @@ int tsr_snapshot_trim(const tsr_snapshot *snapshot, const tsr_window *window,
     if (!TSR__VECTOR_PUSH(&t.order, TSR_NONE)) status = tsr__fail_memory(error);
   for (size_t i = 0; !status && i < count; i++) status = trim_device(&t, devices[i], error);
   if (!status) status = finish(&t, error);
+  tsr__map_release(&t.waiting);
   TSR__VECTOR_FREE(&t.order);
   TSR__VECTOR_FREE(&t.told);
   if (status)

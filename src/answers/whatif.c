@@ -128,21 +128,24 @@ static int run_one(const tsr__timeline *timeline, const tsr__rerun_options *opti
   if (!status && run->is_recorded && !options->capacity_bytes)
     status = compare_segments(timeline->snapshot, allocator, device, error);
   tsr_allocator_destroy(allocator);
-  if (status) return status;
+  if (status || run->is_given_up) return status;
   tsr__rerun_options again = *options;
   tsr_whatif_run ignored = {.is_recorded = run->is_recorded};
   again.until = run->peak.event;
   allocator = NULL;
   status = tsr__rerun(timeline, &again, &ignored, &allocator, error);
   if (!status) status = take_survey(allocator, &at_peak, error);
+  run->is_given_up = ignored.is_given_up;
   run->fragmentation = at_peak.parts;
   tsr_allocator_destroy(allocator);
   return status;
 }
 
-/* Those that fit first, by what they reserve; then those that do not, the later the better. */
+/* Those that fit first, by what they reserve; then those that do not, the later the better; and
+ * what was given up. */
 static int compare_runs(const void *a, const void *b) {
   const tsr_whatif_run *x = a, *y = b;
+  if (x->is_given_up != y->is_given_up) return x->is_given_up ? 1 : -1;
   if (x->is_out_of_memory != y->is_out_of_memory) return x->is_out_of_memory ? 1 : -1;
   if (x->is_out_of_memory && x->out_of_memory.event != y->out_of_memory.event)
     return x->out_of_memory.event < y->out_of_memory.event ? 1 : -1;
@@ -152,8 +155,10 @@ static int compare_runs(const void *a, const void *b) {
 }
 
 /* Another card would have changed what was recorded; the check is made on one without end. */
-static int check_model(const tsr__timeline *timeline, tsr_whatif_device *out, tsr_error *error) {
-  tsr__rerun_options how = {timeline->settings, 0, INT64_MAX};
+static int check_model(const tsr__timeline *timeline, uint64_t *patience, tsr_whatif_device *out,
+                       tsr_error *error) {
+  tsr__rerun_options how = {
+      .settings = timeline->settings, .until = INT64_MAX, .patience = patience};
   tsr_whatif_run ignored = {.is_recorded = true};
   tsr_allocator *allocator = NULL;
   int status = tsr__rerun(timeline, &how, &ignored, &allocator, error);
@@ -170,13 +175,16 @@ static bool same_settings(const tsr_allocator_settings *a, const tsr_allocator_s
 /* ---- a device ---- */
 
 static int run_all(const tsr__timeline *timeline, const tsr_whatif_options *options,
-                   tsr_whatif_device *out, tsr_error *error) {
-  tsr__rerun_options how = {timeline->settings, options->capacity_bytes, INT64_MAX};
+                   uint64_t *patience, tsr_whatif_device *out, tsr_error *error) {
+  tsr__rerun_options how = {.settings = timeline->settings,
+                            .capacity_bytes = options->capacity_bytes,
+                            .until = INT64_MAX,
+                            .patience = patience};
   out->runs = TSR__NEW_ARRAY(tsr_whatif_run, options->setting_count + 1);
   if (!out->runs) return tsr__fail_memory(error);
   out->runs[0].is_recorded = true;
   int status = run_one(timeline, &how, out, &out->runs[0], error);
-  if (!status && options->capacity_bytes) status = check_model(timeline, out, error);
+  if (!status && options->capacity_bytes) status = check_model(timeline, patience, out, error);
   out->run_count = 1;
   for (size_t i = 0; !status && i < options->setting_count; i++) {
     how.settings = options->settings[i];
@@ -208,17 +216,44 @@ static int list_holders(const tsr__timeline *timeline, const tsr__categories *ca
   return status;
 }
 
+static void note_recorded_oom(const tsr__timeline *timeline, tsr_whatif_device *out) {
+  const tsr_events *events = &timeline->events;
+  out->recorded_oom_event = -1;
+  for (uint64_t i = 0; i < events->count; i++) {
+    if (events->action[i] != TSR_ACTION_OOM) continue;
+    if (out->recorded_oom_count++) continue;
+    out->recorded_oom_event = (int64_t)i;
+    out->recorded_oom_request_bytes = events->size[i];
+  }
+}
+
+/* What is the same for all devices. */
+typedef struct whatif_question {
+  tsr__categories categories;
+  size_t top;
+  uint64_t *patience;
+} whatif_question;
+
+/* Steps that searches of the allocator may take in all. Real traces take a few an event; a made one
+ * may have each event search through everything. */
+static uint64_t patience_for(const tsr_snapshot *snapshot, const uint32_t *devices, size_t count) {
+  enum { ALWAYS = 10000000, AN_EVENT = 32 };
+  uint64_t events = 0;
+  for (size_t i = 0; i < count; i++) events += tsr_snapshot_events(snapshot, devices[i]).count;
+  return ALWAYS + AN_EVENT * events;
+}
+
 static int describe(const tsr_snapshot *snapshot, const tsr_whatif_options *options,
-                    const tsr__categories *categories, size_t top, tsr_whatif_device *out,
-                    tsr_error *error) {
+                    const whatif_question *question, tsr_whatif_device *out, tsr_error *error) {
   tsr__timeline timeline = {0};
   int status = tsr__timeline_compute(snapshot, out->device, false, &timeline, error);
   if (!status) {
     out->event_count = timeline.events.count;
     out->recorded_peak_reserved_bytes = timeline.maxima.reserved_bytes;
-    status = run_all(&timeline, options, out, error);
+    note_recorded_oom(&timeline, out);
+    status = run_all(&timeline, options, question->patience, out, error);
   }
-  if (!status) status = list_holders(&timeline, categories, top, out, error);
+  if (!status) status = list_holders(&timeline, &question->categories, question->top, out, error);
   if (!status && !(out->warnings = tsr__copy_warnings(&timeline, &out->warning_count)))
     status = tsr__fail_memory(error);
   tsr__timeline_release(&timeline);
@@ -229,23 +264,24 @@ int tsr_whatif_compute(const tsr_snapshot *snapshot, const tsr_whatif_options *o
                        const tsr_query *query, tsr_whatif **out, tsr_error *error) {
   const uint32_t *devices;
   size_t count;
-  tsr__categories categories = {0};
   tsr_whatif_options how = options ? *options : (tsr_whatif_options){0};
   if (!how.setting_count) how.settings = tsr_whatif_default(&how.setting_count);
   int status = tsr__query_devices(snapshot, query, &devices, &count, error);
   if (status) return status;
   tsr_whatif *whatif = TSR__NEW(tsr_whatif);
   if (!whatif) return tsr__fail_memory(error);
+  uint64_t patience = patience_for(snapshot, devices, count);
+  whatif_question question = {.top = query ? query->top : 0, .patience = &patience};
   whatif->capacity_bytes = how.capacity_bytes;
   whatif->devices = TSR__NEW_ARRAY(tsr_whatif_device, count);
-  status = whatif->devices ? tsr__categories_compute(snapshot, &categories, error)
+  status = whatif->devices ? tsr__categories_compute(snapshot, &question.categories, error)
                            : tsr__fail_memory(error);
   while (!status && whatif->device_count < count) {
     tsr_whatif_device *device = &whatif->devices[whatif->device_count];
     device->device = devices[whatif->device_count++];
-    status = describe(snapshot, &how, &categories, query ? query->top : 0, device, error);
+    status = describe(snapshot, &how, &question, device, error);
   }
-  tsr__categories_release(&categories);
+  tsr__categories_release(&question.categories);
   if (status)
     tsr_whatif_free(whatif);
   else

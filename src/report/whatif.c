@@ -124,6 +124,7 @@ static void emit_details(tsr__emitter *emitter, const tsr_whatif_run *run) {
   tsr__emit_end(emitter);
   tsr__emit_field(emitter, "cache_flushes", NULL, tsr__count(run->flush_count));
   tsr__emit_field(emitter, "out_of_memory_count", NULL, tsr__count(run->oom_count));
+  tsr__emit_field(emitter, "given_up", NULL, tsr__bool(run->is_given_up));
   if (!run->is_out_of_memory) return;
   tsr__emit_object(emitter, "out_of_memory");
   emit_moment(emitter, &run->out_of_memory);
@@ -147,9 +148,13 @@ static void emit_run(tsr__emitter *emitter, const tsr_whatif_device *device,
                    tsr__format_count(run->flush_count, event), run->flush_count == 1 ? "" : "es");
   tsr__cell cells[] = {
       tsr__string(settings_text(run, name)),
-      tsr__string(run->is_recorded ? "recorded" : ""),
+      tsr__string(run->is_given_up   ? "given up"
+                  : run->is_recorded ? "recorded"
+                                     : ""),
       tsr__bytes(reserved),
-      tsr__bytes(tsr__drop_u64(device->recorded_peak_reserved_bytes, reserved)),
+      run->is_out_of_memory || run->is_given_up
+          ? tsr__string("")
+          : tsr__bytes(tsr__drop_u64(device->recorded_peak_reserved_bytes, reserved)),
       tsr__bytes(waste_of(run)),
       tsr__bytes(tsr__sum_u64(parts->free_block_bytes, parts->free_segment_bytes)),
       tsr__string(has_capacity ? fits : ""),
@@ -190,6 +195,27 @@ static void emit_reproduction(tsr__emitter *emitter, const tsr_whatif_device *de
   tsr__emit_line(emitter, TSR__PLAIN, 2);
 }
 
+/* That the recorded run itself got less than it asked for. */
+static void emit_recorded_oom(tsr__emitter *emitter, const tsr_whatif_device *device) {
+  char event[TSR__FORMAT_BYTES], size[TSR__FORMAT_BYTES], count[TSR__FORMAT_BYTES];
+  if (!device->recorded_oom_count) return;
+  tsr__emit_object(emitter, "recorded_out_of_memory");
+  tsr__emit_field(emitter, "event", NULL, tsr__index(device->recorded_oom_event));
+  tsr__emit_field(emitter, "request_bytes", NULL, tsr__bytes(device->recorded_oom_request_bytes));
+  tsr__emit_field(emitter, "count", NULL, tsr__count(device->recorded_oom_count));
+  tsr__emit_end(emitter);
+  if (!tsr__emitter_is_text(emitter)) return;
+  tsr__buffer_printf(&emitter->scratch,
+                     "The recorded run itself ran out of memory at event %s, asking for %s",
+                     tsr__format_count((uint64_t)device->recorded_oom_event, event),
+                     tsr__format_size(device->recorded_oom_request_bytes, size));
+  if (device->recorded_oom_count > 1)
+    tsr__buffer_printf(&emitter->scratch, ", the first of %s times",
+                       tsr__format_count(device->recorded_oom_count, count));
+  tsr__buffer_text(&emitter->scratch, ".");
+  tsr__emit_line(emitter, TSR__PLAIN, 2);
+}
+
 static void emit_device(tsr__stack_printer *printer, const tsr_whatif_device *device,
                         uint64_t capacity) {
   tsr__emitter *emitter = printer->emitter;
@@ -204,6 +230,7 @@ static void emit_device(tsr__stack_printer *printer, const tsr_whatif_device *de
                   tsr__bytes(device->recorded_peak_reserved_bytes));
   emit_runs(emitter, device, capacity != 0);
   emit_reproduction(emitter, device);
+  emit_recorded_oom(emitter, device);
   if (device->stack_count) tsr__emit_space(emitter);
   if (device->stack_count)
     tsr__emit_printf(emitter, TSR__BOLD, "Held when the best of them ran out:");

@@ -67,6 +67,7 @@ void tsr_snapshot_free(tsr_snapshot *snapshot) {
   TSR__VECTOR_FREE(&snapshot->loose);
   TSR__VECTOR_FREE(&snapshot->loose_values);
   TSR__VECTOR_FREE(&snapshot->devices);
+  TSR__VECTOR_FREE(&snapshot->segments_by_device);
   tsr__free(snapshot);
 }
 
@@ -350,6 +351,60 @@ static int list_devices(tsr_snapshot *snapshot, const tsr_limits *limits, tsr_er
   return 0;
 }
 
+typedef struct device_segment {
+  uint32_t device, row;
+} device_segment;
+
+static int compare_device_segments(const void *a, const void *b) {
+  const device_segment *x = a, *y = b;
+  if (x->device != y->device) return x->device < y->device ? -1 : 1;
+  return (x->row > y->row) - (x->row < y->row);
+}
+
+/* A question is asked of each device, and a file may have thousands: none must look at the segments
+ * of all. */
+static int order_segments(tsr_snapshot *snapshot) {
+  size_t count = snapshot->segment_count;
+  device_segment *order = TSR__NEW_ARRAY(device_segment, count);
+  snapshot->segments_by_device.count = 0;
+  snapshot->default_pool = TSR_NONE;
+  if (!order || !TSR__VECTOR_RESERVE(&snapshot->segments_by_device, count)) {
+    tsr__free(order);
+    return TSR_ERROR_MEMORY;
+  }
+  for (uint32_t row = 0; row < count; row++) {
+    uint32_t pool = snapshot->segments.items[row].pool;
+    tsr_pool id = tsr_snapshot_pool(snapshot, pool);
+    order[row] = (device_segment){snapshot->segments.items[row].device, row};
+    if (pool != TSR_NONE && !id.first && !id.second) snapshot->default_pool = pool;
+  }
+  if (count) qsort(order, count, sizeof *order, compare_device_segments);
+  for (size_t i = 0; i < count; i++) snapshot->segments_by_device.items[i] = order[i].row;
+  snapshot->segments_by_device.count = count;
+  tsr__free(order);
+  return 0;
+}
+
+/* The first place among segments_by_device whose device is not below this one. */
+static size_t first_segment_of(const tsr_snapshot *snapshot, uint64_t device) {
+  size_t low = 0, high = snapshot->segments_by_device.count;
+  while (low < high) {
+    size_t middle = low + (high - low) / 2;
+    if (snapshot->segments.items[snapshot->segments_by_device.items[middle]].device < device)
+      low = middle + 1;
+    else
+      high = middle;
+  }
+  return low;
+}
+
+const uint32_t *tsr__snapshot_segments_of(const tsr_snapshot *snapshot, uint32_t device,
+                                          size_t *count) {
+  size_t first = first_segment_of(snapshot, device);
+  *count = first_segment_of(snapshot, (uint64_t)device + 1) - first;
+  return *count ? snapshot->segments_by_device.items + first : NULL;
+}
+
 static void check_times(tsr_snapshot *snapshot) {
   const int64_t *time = snapshot->events.time_us;
   for (size_t i = 0; i < snapshot->device_traces.count; i++) {
@@ -363,7 +418,8 @@ static void check_times(tsr_snapshot *snapshot) {
 int tsr__snapshot_finish(tsr_snapshot *snapshot, const uint32_t *order, uint32_t order_count,
                          const tsr_limits *limits, tsr_error *error) {
   sort_extras(snapshot);
-  if (lay_out_traces(snapshot, order, order_count, limits)) return tsr__fail_memory(error);
+  if (lay_out_traces(snapshot, order, order_count, limits) || order_segments(snapshot))
+    return tsr__fail_memory(error);
   int status = list_devices(snapshot, limits, error);
   if (status) return status;
   snapshot->trace_count = order_count;

@@ -147,7 +147,9 @@ struct tsr_snapshot {
   TSR__VECTOR(tsr__extra) extras;
   TSR__VECTOR(tsr__loose) loose;
   TSR__VECTOR(tsr__value) loose_values;
-  TSR__VECTOR(uint32_t) devices;
+  TSR__VECTOR(uint32_t) devices;            /* in ascending order */
+  TSR__VECTOR(uint32_t) segments_by_device; /* rows, a device after the other */
+  uint32_t default_pool; /* id of (0, 0), or TSR_NONE where no segment of the file is of it */
   /* The rows that the top of the file lists; those behind them only loose values name (pinned host
    * memory has segments too). */
   size_t segment_count, annotation_count;
@@ -244,6 +246,11 @@ const tsr__extra *tsr__extras_of(const tsr_snapshot *snapshot, uint32_t table, u
  * blocks are tagged so. NULL and 0 where there is none. */
 const tsr__value *tsr__snapshot_initial_blocks(const tsr_snapshot *snapshot, uint32_t device,
                                                size_t *count);
+
+/* The segments that the file lists of a device: `*count` row numbers, in the file's order. O(log
+ * segments). */
+const uint32_t *tsr__snapshot_segments_of(const tsr_snapshot *snapshot, uint32_t device,
+                                          size_t *count);
 
 /* The limits with their defaults filled in. */
 tsr_limits tsr__limits_or_default(const tsr_limits *limits);

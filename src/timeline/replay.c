@@ -10,9 +10,14 @@
 #include <stdlib.h>
 
 #include "base/checked.h"
+#include "snapshot/tables.h"
 #include "timeline/timeline.h"
 
 enum { CHECKPOINT_EVENTS = 8192 };
+
+/* Free blocks that may be looked at to check where blocks were placed. Of real traces it takes few;
+ * a made one may have every alloc look at all. */
+#define PLACEMENT_CANDIDATES (UINT64_C(1) << 24)
 
 /* Memory whose pool the file tells. */
 typedef struct pool_range {
@@ -28,7 +33,7 @@ typedef struct replay {
   tsr__map span_of; /* start of a segment -> its span, while it lives */
   uint32_t live_count;
   uint32_t fresh; /* segment that the last segment_alloc made and no alloc has used, or TSR_NONE */
-  TSR__VECTOR(uint32_t) mapped;  /* spans of expandable memory that are there */
+  tsr__ranges mapped;            /* spans of expandable memory that are there, by index */
   TSR__VECTOR(pool_range) pools; /* of the device's final segments, by address */
   tsr_totals now;
   uint64_t recorded_bytes;         /* counted from zero, see record_alloc */
@@ -146,18 +151,12 @@ static uint32_t block_at(replay *r, uint64_t address) {
   uint32_t block = tsr__heap_find(&r->heap, address);
   if (block != TSR_NONE)
     return r->heap.blocks.items[block].use == TSR__BLOCK_FREE ? block : TSR_NONE;
-  for (uint32_t i = 0; i < r->heap.segments.count; i++) {
-    const tsr__heap_segment *segment = &r->heap.segments.items[i];
-    if (segment->is_gone || address < segment->address ||
-        address - segment->address >= segment->size_bytes)
-      continue;
-    block = tsr__heap_find_inside(&r->heap, i, address);
-    if (block == TSR_NONE || r->heap.blocks.items[block].use != TSR__BLOCK_FREE) return TSR_NONE;
-    block = cut_inside(r, block, address);
-    r->is_out_of_memory = block == TSR_NONE;
-    return block;
-  }
-  return TSR_NONE;
+  uint32_t segment = tsr__heap_segment_around(&r->heap, address);
+  if (segment != TSR_NONE) block = tsr__heap_find_inside(&r->heap, segment, address);
+  if (block == TSR_NONE || r->heap.blocks.items[block].use != TSR__BLOCK_FREE) return TSR_NONE;
+  block = cut_inside(r, block, address);
+  r->is_out_of_memory = block == TSR_NONE;
+  return block;
 }
 
 static void record_alloc(replay *r, uint64_t event);
@@ -183,7 +182,8 @@ static bool apply_alloc(replay *r, uint64_t event) {
     r->t->misfits[TSR__MISFIT_ALLOC_OUTSIDE]++;
     return alloc_loose(r, event, rounded);
   }
-  if (r->checks_placement) check_placement(r, event, block, rounded);
+  if (r->checks_placement && r->heap.candidates < PLACEMENT_CANDIDATES)
+    check_placement(r, event, block, rounded);
   const tsr__heap_block *b = &r->heap.blocks.items[block];
   const tsr__heap_segment *segment = &r->heap.segments.items[b->segment];
   uint64_t size = b->size_bytes;
@@ -322,15 +322,12 @@ static int compare_ranges(const void *a, const void *b) {
 
 static bool note_pools(replay *r) {
   size_t count;
-  const tsr_segment *segments = tsr_snapshot_segments(r->t->snapshot, &count);
-  r->t->default_pool = TSR_NONE;
+  const uint32_t *rows = tsr__snapshot_segments_of(r->t->snapshot, r->t->device, &count);
+  r->t->default_pool = r->t->snapshot->default_pool;
   for (size_t i = 0; i < count; i++) {
-    tsr_pool pool = tsr_snapshot_pool(r->t->snapshot, segments[i].pool);
-    if (segments[i].pool == TSR_NONE) continue;
-    if (r->t->default_pool == TSR_NONE && !pool.first && !pool.second)
-      r->t->default_pool = segments[i].pool;
-    pool_range range = {segments[i].address, segments[i].total_bytes, segments[i].pool};
-    if (segments[i].device == r->t->device && !TSR__VECTOR_PUSH(&r->pools, range)) return false;
+    const tsr_segment *segment = &r->t->snapshot->segments.items[rows[i]];
+    pool_range range = {segment->address, segment->total_bytes, segment->pool};
+    if (segment->pool != TSR_NONE && !TSR__VECTOR_PUSH(&r->pools, range)) return false;
   }
   if (r->pools.count) qsort(r->pools.items, r->pools.count, sizeof *r->pools.items, compare_ranges);
   return true;
@@ -354,9 +351,42 @@ static uint32_t pool_of(const replay *r, uint64_t event) {
   return r->t->default_pool;
 }
 
+/* A span of expandable memory is there: the last of the spans, or one from before the window. */
+static bool note_mapped(replay *r, size_t index) {
+  const tsr__span *span = &r->t->spans.items[index];
+  r->now.reserved_bytes = tsr__sum_u64(r->now.reserved_bytes, span->size_bytes);
+  return index < TSR__RANGE_NONE &&
+         tsr__ranges_add(&r->mapped, 0, span->address, span->address + span->size_bytes,
+                         (uint32_t)index) != TSR__RANGE_NONE;
+}
+
 static bool push_mapped(replay *r, const tsr__span *span) {
-  return TSR__VECTOR_PUSH(&r->t->spans, *span) &&
-         TSR__VECTOR_PUSH(&r->mapped, (uint32_t)r->t->spans.count - 1);
+  return TSR__VECTOR_PUSH(&r->t->spans, *span) && note_mapped(r, r->t->spans.count - 1);
+}
+
+/* End the spans, or the parts of spans, that a stretch covers; what is left of one is born again,
+ * as a span of its own. `*ended` is how many bytes they were. Spans of expandable memory do not
+ * overlap, so all but two of them are gone then for good. */
+static bool cut_spans(replay *r, uint64_t event, uint64_t address, uint64_t end, uint64_t *ended) {
+  uint32_t range;
+  *ended = 0;
+  while ((range = tsr__ranges_overlap(&r->mapped, address, end)) != TSR__RANGE_NONE) {
+    uint32_t index = tsr__ranges_get(&r->mapped, range)->value;
+    tsr__span front = r->t->spans.items[index], back = front;
+    uint64_t begin = front.address, span_end = begin + front.size_bytes;
+    r->t->spans.items[index].death = (uint32_t)event;
+    r->now.reserved_bytes = tsr__drop_u64(r->now.reserved_bytes, front.size_bytes);
+    tsr__ranges_remove(&r->mapped, range);
+    front.birth = back.birth = (uint32_t)event;
+    front.size_bytes = address > begin ? address - begin : 0;
+    back.address = end;
+    back.size_bytes = span_end > end ? span_end - end : 0;
+    *ended += span_end - begin - front.size_bytes - back.size_bytes;
+    if ((front.size_bytes && !push_mapped(r, &front)) ||
+        (back.size_bytes && !push_mapped(r, &back)))
+      return false;
+  }
+  return true;
 }
 
 static bool add_span(replay *r, uint64_t event, const tsr__heap_segment *like, bool is_expandable) {
@@ -430,53 +460,30 @@ static bool apply_map(replay *r, uint64_t event) {
   tsr__heap_segment like = {.stream = tsr_id_at(r->t->events.stream, event),
                             .pool = pool_of(r, event),
                             .is_large = size != TSR__SMALL_SEGMENT}; /* mapped one by one */
-  uint32_t reservation = tsr__timeline_reservation(&r->heap, &like, address, size);
-  r->now.reserved_bytes = tsr__sum_u64(r->now.reserved_bytes, size);
-  return reservation != TSR_NONE && tsr__heap_map(&r->heap, reservation, address, size) &&
-         add_span(r, event, &like, true);
-}
-
-/* End the spans, or the parts of spans, that an unmapped stretch covers; what is left of one is
- * born again, as a span of its own. */
-static bool cut_spans(replay *r, uint64_t event, uint64_t address, uint64_t end) {
-  for (size_t i = r->mapped.count; i--;) {
-    uint32_t index = r->mapped.items[i];
-    tsr__span span = r->t->spans.items[index];
-    uint64_t span_end = span.address + span.size_bytes;
-    if (span_end <= address || span.address >= end) continue;
-    r->t->spans.items[index].death = (uint32_t)event;
-    r->mapped.items[i] = r->mapped.items[--r->mapped.count];
-    span.birth = (uint32_t)event;
-    tsr__span front = span, back = span;
-    front.size_bytes = address > span.address ? address - span.address : 0;
-    back.address = end;
-    back.size_bytes = span_end > end ? span_end - end : 0;
-    if ((front.size_bytes && !push_mapped(r, &front)) ||
-        (back.size_bytes && !push_mapped(r, &back)))
-      return false;
-  }
-  return true;
+  uint32_t reservation = tsr__heap_reservation(&r->heap, &like, address, size);
+  uint64_t ended;
+  if (reservation == TSR_NONE || !tsr__heap_map(&r->heap, reservation, address, size) ||
+      !cut_spans(r, event, address, address + size, &ended))
+    return false;
+  if (ended) r->t->misfits[TSR__MISFIT_SEGMENT]++; /* it was mapped already */
+  return add_span(r, event, &like, true);
 }
 
 static bool apply_unmap(replay *r, uint64_t event) {
   uint64_t address = r->t->events.addr[event], size = r->t->events.size[event];
-  uint64_t unmapped = 0;
-  if (address > UINT64_MAX - size) return true;
-  for (uint32_t i = 0; i < r->heap.segments.count; i++) {
-    const tsr__heap_segment *segment = &r->heap.segments.items[i];
-    if (segment->is_gone || !segment->is_expandable || address < segment->address ||
-        address - segment->address >= segment->size_bytes)
-      continue;
-    uint64_t bytes = tsr__heap_unmap(&r->heap, i, address, size);
-    if (bytes == UINT64_MAX) return false;
-    unmapped += bytes;
-    const tsr__heap_block *first = &r->heap.blocks.items[segment->first];
+  if (!size || address > UINT64_MAX - size) return true;
+  uint32_t segment = tsr__heap_segment_around(&r->heap, address);
+  uint64_t unmapped = 0, ended;
+  if (segment != TSR_NONE && r->heap.segments.items[segment].is_expandable) {
+    unmapped = tsr__heap_unmap(&r->heap, segment, address, size);
+    if (unmapped == UINT64_MAX) return false;
+    const tsr__heap_block *first = &r->heap.blocks.items[r->heap.segments.items[segment].first];
     if (first->use == TSR__BLOCK_UNMAPPED && first->next == TSR_NONE)
-      tsr__heap_remove_segment(&r->heap, i); /* as PyTorch does */
+      tsr__heap_remove_segment(&r->heap, segment); /* as PyTorch does */
   }
-  if (unmapped != size) r->t->misfits[TSR__MISFIT_SEGMENT]++;
-  r->now.reserved_bytes = tsr__drop_u64(r->now.reserved_bytes, unmapped);
-  return cut_spans(r, event, address, address + size);
+  if (!cut_spans(r, event, address, address + size, &ended)) return false;
+  if (unmapped != size || ended != size) r->t->misfits[TSR__MISFIT_SEGMENT]++;
+  return true;
 }
 
 /* ---- the whole ---- */
@@ -534,12 +541,12 @@ static bool begin(replay *r) {
       return false;
   }
   for (size_t i = 0; i < t->spans.count; i++) {
-    r->now.reserved_bytes = tsr__sum_u64(r->now.reserved_bytes, t->spans.items[i].size_bytes);
     if (t->spans.items[i].is_expandable) {
-      if (!TSR__VECTOR_PUSH(&r->mapped, (uint32_t)i)) return false;
-    } else if (!tsr__map_put(&r->span_of, t->spans.items[i].address, i, NULL)) {
-      return false;
+      if (!note_mapped(r, i)) return false;
+      continue;
     }
+    r->now.reserved_bytes = tsr__sum_u64(r->now.reserved_bytes, t->spans.items[i].size_bytes);
+    if (!tsr__map_put(&r->span_of, t->spans.items[i].address, i, NULL)) return false;
   }
   t->start = t->maxima = t->at_peak = r->now;
   t->requested_event = t->allocated_event = t->active_event = t->reserved_event = -1;
@@ -548,19 +555,21 @@ static bool begin(replay *r) {
 
 /* Do the blocks at the end of the replay have the places and sizes that the file says? */
 static void compare_final(replay *r) {
-  size_t segment_count, block_count;
-  const tsr_segment *segments = tsr_snapshot_segments(r->t->snapshot, &segment_count);
-  const tsr_block *blocks = tsr_snapshot_blocks(r->t->snapshot, &block_count);
+  size_t count;
+  const tsr_snapshot *snapshot = r->t->snapshot;
+  const uint32_t *rows = tsr__snapshot_segments_of(snapshot, r->t->device, &count);
   tsr_replay_check *check = &r->t->check;
-  for (size_t s = 0; s < segment_count; s++)
-    for (uint64_t b = 0; segments[s].device == r->t->device && b < segments[s].block_count; b++) {
-      const tsr_block *block = &blocks[segments[s].first_block + b];
+  for (size_t s = 0; s < count; s++) {
+    const tsr_segment *segment = &snapshot->segments.items[rows[s]];
+    for (uint64_t b = 0; b < segment->block_count; b++) {
+      const tsr_block *block = &snapshot->blocks.items[segment->first_block + b];
       if (block->state != TSR_BLOCK_ALLOCATED && block->state != TSR_BLOCK_PENDING_FREE) continue;
       uint32_t found, allocation = live_at(r, block->address, &found);
       check->final_blocks++;
       check->final_matched +=
           allocation != TSR_NONE && r->t->block_bytes.items[allocation] == block->size_bytes;
     }
+  }
   r->t->misfits[TSR__MISFIT_FINAL] = check->final_blocks - check->final_matched;
   if (r->live_count > check->final_blocks)
     r->t->misfits[TSR__MISFIT_FINAL] += r->live_count - check->final_blocks;
@@ -595,6 +604,7 @@ int tsr__timeline_compute(const tsr_snapshot *snapshot, uint32_t device, bool ch
               .checks_placement = checks_placement};
   tsr__timeline_settings(snapshot, device, &timeline.settings);
   tsr__heap_init(&r.heap, &timeline.settings, checks_placement);
+  tsr__ranges_init(&r.mapped);
   r.heap.has_open_ends = true;
   bool ok = timeline.events.count < TSR_NONE;
   timeline.allocation_of =
@@ -605,7 +615,7 @@ int tsr__timeline_compute(const tsr_snapshot *snapshot, uint32_t device, bool ch
   tsr__map_release(&r.span_of);
   tsr__map_release(&r.wait_of);
   TSR__VECTOR_FREE(&r.live_bits);
-  TSR__VECTOR_FREE(&r.mapped);
+  tsr__ranges_release(&r.mapped);
   TSR__VECTOR_FREE(&r.pools);
   if (ok)
     *out = timeline;

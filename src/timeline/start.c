@@ -27,6 +27,7 @@ typedef struct starter {
   size_t freed_count;
   TSR__VECTOR(uint64_t) known_bytes; /* of the found: size of the final block, 0 where unknown */
   TSR__VECTOR(tsr__span) ranges;     /* expandable memory before the window */
+  tsr__ranges places;                /* where they lie, by index; without empty ones */
   tsr__map told;                     /* address -> row of a block that a trimmed file tells */
   bool has_requests;                 /* the trace records free_requested at all */
 } starter;
@@ -43,21 +44,22 @@ static uint64_t bytes_setting(const tsr_snapshot *snapshot, const char *key) {
 static uint64_t rounding_extra(const tsr_snapshot *snapshot, uint32_t device,
                                const tsr_allocator_settings *settings) {
   tsr_allocator_settings with_extra = *settings;
-  size_t segment_count, block_count, plain = 0, extra = 0;
-  const tsr_segment *segments = tsr_snapshot_segments(snapshot, &segment_count);
-  const tsr_block *blocks = tsr_snapshot_blocks(snapshot, &block_count);
+  size_t segment_count, plain = 0, extra = 0;
+  const uint32_t *rows = tsr__snapshot_segments_of(snapshot, device, &segment_count);
   with_extra.rounding_extra_bytes = 32;
   for (int i = 0; i < TSR_ROUNDUP_SLOTS; i++)
     if (settings->roundup_divisions[i] > 1) return 0;
-  for (size_t s = 0; s < segment_count; s++)
-    for (uint64_t b = 0; segments[s].device == device && b < segments[s].block_count; b++) {
-      const tsr_block *block = &blocks[segments[s].first_block + b];
+  for (size_t s = 0; s < segment_count; s++) {
+    const tsr_segment *segment = &snapshot->segments.items[rows[s]];
+    for (uint64_t b = 0; b < segment->block_count; b++) {
+      const tsr_block *block = &snapshot->blocks.items[segment->first_block + b];
       if (block->state != TSR_BLOCK_ALLOCATED) continue;
       uint64_t rounded = tsr__round_request(&with_extra, block->requested_bytes);
       if (rounded > block->size_bytes) return 0; /* a block may be larger, never smaller */
       plain += tsr__round_request(settings, block->requested_bytes) == block->size_bytes;
       extra += rounded == block->size_bytes;
     }
+  }
   return extra > plain ? 32 : 0;
 }
 
@@ -65,9 +67,9 @@ static uint64_t rounding_extra(const tsr_snapshot *snapshot, uint32_t device,
 static bool has_expandable(const tsr_snapshot *snapshot, uint32_t device) {
   tsr_events events = tsr_snapshot_events(snapshot, device);
   size_t count;
-  const tsr_segment *segments = tsr_snapshot_segments(snapshot, &count);
+  const uint32_t *rows = tsr__snapshot_segments_of(snapshot, device, &count);
   for (size_t i = 0; i < count; i++)
-    if (segments[i].device == device && segments[i].is_expandable) return true;
+    if (snapshot->segments.items[rows[i]].is_expandable) return true;
   return events.count && memchr(events.action, TSR_ACTION_SEGMENT_MAP, (size_t)events.count);
 }
 
@@ -153,12 +155,13 @@ static bool note_told(starter *s) {
 /* Final blocks that no event mentions were there all along; so were those that wait for a stream
  * since a free was requested. */
 static bool note_blocks(starter *s) {
-  size_t segment_count, block_count;
-  const tsr_segment *segments = tsr_snapshot_segments(s->t->snapshot, &segment_count);
-  const tsr_block *blocks = tsr_snapshot_blocks(s->t->snapshot, &block_count);
-  for (size_t k = 0; k < segment_count; k++)
-    for (uint64_t b = 0; segments[k].device == s->t->device && b < segments[k].block_count; b++) {
-      const tsr_block *block = &blocks[segments[k].first_block + b];
+  size_t count;
+  const tsr_snapshot *snapshot = s->t->snapshot;
+  const uint32_t *rows = tsr__snapshot_segments_of(snapshot, s->t->device, &count);
+  for (size_t k = 0; k < count; k++) {
+    const tsr_segment *segment = &snapshot->segments.items[rows[k]];
+    for (uint64_t b = 0; b < segment->block_count; b++) {
+      const tsr_block *block = &snapshot->blocks.items[segment->first_block + b];
       if (block->state != TSR_BLOCK_ALLOCATED && block->state != TSR_BLOCK_PENDING_FREE) continue;
       const uint64_t *mention = tsr__map_find(&s->mentioned, block->address);
       if (mention && *mention) {
@@ -176,10 +179,23 @@ static bool note_blocks(starter *s) {
           !TSR__VECTOR_PUSH(&s->known_bytes, block->size_bytes))
         return false;
     }
+  }
   return true;
 }
 
 /* ---- segments before the window ---- */
+
+/* The range as an index of s->ranges, or SIZE_MAX. */
+static size_t index_of(const starter *s, uint32_t place) {
+  return place == TSR__RANGE_NONE ? SIZE_MAX : tsr__ranges_get(&s->places, place)->value;
+}
+
+static bool push_range(starter *s, const tsr__span *range) {
+  return s->ranges.count < TSR__RANGE_NONE &&
+         tsr__ranges_add(&s->places, 0, range->address, range->address + range->size_bytes,
+                         (uint32_t)s->ranges.count) != TSR__RANGE_NONE &&
+         TSR__VECTOR_PUSH(&s->ranges, *range);
+}
 
 static bool add_span(starter *s, const tsr__span *span) {
   tsr__heap_segment like = {.stream = span->stream, .pool = span->pool, .is_large = span->is_large};
@@ -191,12 +207,23 @@ static bool add_span(starter *s, const tsr__span *span) {
          TSR__VECTOR_PUSH(&s->t->spans, *span);
 }
 
+/* Expandable memory of the end; what another segment of it holds already is not counted twice. */
+static bool add_final_range(starter *s, const tsr__span *range) {
+  uint64_t end;
+  if (!tsr__add_u64(range->address, range->size_bytes, &end) ||
+      tsr__ranges_overlap(&s->places, range->address, end) != TSR__RANGE_NONE) {
+    s->t->misfits[TSR__MISFIT_SEGMENT]++;
+    return true;
+  }
+  return push_range(s, range);
+}
+
 static bool add_final_segments(starter *s) {
   size_t count;
-  const tsr_segment *segments = tsr_snapshot_segments(s->t->snapshot, &count);
+  const uint32_t *rows = tsr__snapshot_segments_of(s->t->snapshot, s->t->device, &count);
   for (size_t i = 0; i < count; i++) {
-    const tsr_segment *segment = &segments[i];
-    if (segment->device != s->t->device || !segment->total_bytes) continue;
+    const tsr_segment *segment = &s->t->snapshot->segments.items[rows[i]];
+    if (!segment->total_bytes) continue;
     tsr__span span = {.address = segment->address,
                       .size_bytes = segment->total_bytes,
                       .birth = TSR_NONE,
@@ -206,7 +233,7 @@ static bool add_final_segments(starter *s) {
                       .is_large = segment->is_large,
                       .is_expandable = segment->is_expandable};
     if (segment->is_expandable) {
-      if (!TSR__VECTOR_PUSH(&s->ranges, span)) return false;
+      if (!add_final_range(s, &span)) return false;
     } else if (!tsr__map_find(&s->first_segment_event, segment->address)) {
       if (!add_span(s, &span)) return false;
     }
@@ -237,58 +264,74 @@ static bool add_freed_segments(starter *s) {
 
 /* ---- expandable memory, undone from the end ---- */
 
-static bool touches(const tsr__span *a, const tsr__span *b) {
-  return a->address + a->size_bytes == b->address || b->address + b->size_bytes == a->address;
+/* Give the range at a place another begin and end. Empty it is no more. */
+static void set_range(starter *s, uint32_t place, uint64_t address, uint64_t end) {
+  tsr__span *range = &s->ranges.items[index_of(s, place)];
+  range->address = address;
+  range->size_bytes = end - address;
+  if (address < end)
+    tsr__ranges_move(&s->places, place, address, end);
+  else
+    tsr__ranges_remove(&s->places, place);
 }
 
-static void join(tsr__span *range, const tsr__span *beside) {
-  if (beside->address < range->address) range->address = beside->address;
-  range->size_bytes += beside->size_bytes;
+/* May a stretch of this class be part of the range at a place? */
+static bool is_alike(const starter *s, uint32_t place, const tsr__span *stretch, bool is_large) {
+  if (place == TSR__RANGE_NONE) return false;
+  const tsr__span *range = &s->ranges.items[index_of(s, place)];
+  return range->stream == stretch->stream && range->is_large == is_large &&
+         (stretch->pool == TSR_NONE || range->pool == stretch->pool);
 }
 
-/* Join a range to those that lie directly before and behind it: of its class, or of the other. */
-static bool join_neighbours(starter *s, const tsr__span *range, bool is_large) {
-  tsr__span *whole = NULL;
-  for (size_t i = 0; i < s->ranges.count; i++) {
-    tsr__span *old = &s->ranges.items[i];
-    bool is_same_pool = range->pool == TSR_NONE || old->pool == range->pool;
-    if (!old->size_bytes || old->stream != range->stream || old->is_large != is_large ||
-        !is_same_pool)
-      continue;
-    if (!whole && touches(old, range)) {
-      whole = old;
-      join(whole, range);
-    } else if (whole && touches(old, whole)) {
-      join(whole, old);
-      old->size_bytes = 0;
-    }
+/* Join a stretch to the ranges that lie directly before and behind it: of its class, or of the
+ * other. */
+static bool join_neighbours(starter *s, const tsr__span *stretch, bool is_large) {
+  uint64_t begin = stretch->address, end = begin + stretch->size_bytes;
+  uint32_t before = begin ? tsr__ranges_around(&s->places, begin - 1) : TSR__RANGE_NONE;
+  uint32_t behind = tsr__ranges_first(&s->places, 0, end);
+  bool has_before =
+      is_alike(s, before, stretch, is_large) && tsr__ranges_get(&s->places, before)->end == begin;
+  bool has_behind =
+      is_alike(s, behind, stretch, is_large) && tsr__ranges_get(&s->places, behind)->begin == end;
+  if (has_before && has_behind) {
+    uint64_t whole_end = tsr__ranges_get(&s->places, behind)->end;
+    set_range(s, behind, whole_end, whole_end);
+    set_range(s, before, tsr__ranges_get(&s->places, before)->begin, whole_end);
+  } else if (has_before) {
+    set_range(s, before, tsr__ranges_get(&s->places, before)->begin, end);
+  } else if (has_behind) {
+    set_range(s, behind, begin, tsr__ranges_get(&s->places, behind)->end);
   }
-  return whole != NULL;
+  return has_before || has_behind;
 }
 
 /* What was unmapped continues what lies beside it. Its class is only guessed and its pool may be
  * unknown (TSR_NONE): where nothing of that class is there, that of the neighbours is right. */
 static bool range_add(starter *s, tsr__span range) {
+  if (tsr__ranges_overlap(&s->places, range.address, range.address + range.size_bytes) !=
+      TSR__RANGE_NONE) {
+    s->t->misfits[TSR__MISFIT_SEGMENT]++; /* it was there: then it was not unmapped */
+    return true;
+  }
   if (join_neighbours(s, &range, range.is_large) || join_neighbours(s, &range, !range.is_large))
     return true;
   if (range.pool == TSR_NONE) range.pool = s->t->default_pool;
-  return TSR__VECTOR_PUSH(&s->ranges, range);
+  return push_range(s, &range);
 }
 
 static bool range_remove(starter *s, uint64_t address, uint64_t size_bytes) {
-  for (size_t i = 0; i < s->ranges.count; i++) {
-    tsr__span *range = &s->ranges.items[i];
-    uint64_t end = range->address + range->size_bytes;
-    if (address < range->address || address >= end) continue;
-    if (size_bytes > end - address) size_bytes = end - address;
-    tsr__span behind = *range;
-    behind.address = address + size_bytes;
-    behind.size_bytes = end - behind.address;
-    range->size_bytes = address - range->address;
-    return !behind.size_bytes || TSR__VECTOR_PUSH(&s->ranges, behind);
+  uint32_t place = tsr__ranges_around(&s->places, address);
+  if (place == TSR__RANGE_NONE) {
+    s->t->misfits[TSR__MISFIT_SEGMENT]++;
+    return true;
   }
-  s->t->misfits[TSR__MISFIT_SEGMENT]++;
-  return true;
+  tsr__span behind = s->ranges.items[index_of(s, place)];
+  uint64_t begin = behind.address, end = begin + behind.size_bytes;
+  if (size_bytes > end - address) size_bytes = end - address;
+  behind.address = address + size_bytes;
+  behind.size_bytes = end - behind.address;
+  set_range(s, place, begin, address);
+  return !behind.size_bytes || push_range(s, &behind);
 }
 
 static bool undo_ranges(starter *s) {
@@ -317,32 +360,6 @@ static int compare_spans(const void *a, const void *b) {
   return (x->address > y->address) - (x->address < y->address);
 }
 
-uint32_t tsr__timeline_reservation(tsr__heap *heap, const tsr__heap_segment *like, uint64_t address,
-                                   uint64_t size_bytes) {
-  uint32_t nearest = TSR_NONE;
-  uint64_t from = 0, to = 0, shortest = UINT64_MAX;
-  for (uint32_t i = 0; i < heap->segments.count; i++) {
-    const tsr__heap_segment *s = &heap->segments.items[i];
-    if (s->is_gone || !s->is_expandable || s->stream != like->stream || s->pool != like->pool ||
-        s->is_large != like->is_large)
-      continue;
-    uint64_t begin = address < s->address ? address + size_bytes : s->address + s->size_bytes;
-    uint64_t end = address < s->address ? s->address : address;
-    if (end < begin) begin = end; /* it covers the address already */
-    if (end - begin >= shortest) continue;
-    nearest = i;
-    shortest = end - begin;
-    from = begin;
-    to = end;
-  }
-  for (uint32_t i = 0; from < to && i < heap->segments.count; i++) {
-    const tsr__heap_segment *s = &heap->segments.items[i];
-    if (!s->is_gone && s->address < to && s->address + s->size_bytes > from) nearest = TSR_NONE;
-  }
-  if (nearest != TSR_NONE) return nearest;
-  return tsr__heap_add_reservation(heap, address, size_bytes, like);
-}
-
 /* From the lowest address, so that what lies between two ranges is known with the second. */
 static bool add_ranges(starter *s) {
   if (s->ranges.count)
@@ -352,8 +369,7 @@ static bool add_ranges(starter *s) {
     tsr__heap_segment like = {
         .stream = range->stream, .pool = range->pool, .is_large = range->is_large};
     if (!range->size_bytes) continue;
-    uint32_t reservation =
-        tsr__timeline_reservation(s->heap, &like, range->address, range->size_bytes);
+    uint32_t reservation = tsr__heap_reservation(s->heap, &like, range->address, range->size_bytes);
     if (reservation == TSR_NONE ||
         !tsr__heap_map(s->heap, reservation, range->address, range->size_bytes) ||
         !TSR__VECTOR_PUSH(&s->t->spans, *range))
@@ -415,15 +431,9 @@ static bool place(starter *s, uint64_t address, uint64_t size, uint32_t allocati
 }
 
 /* The block that holds the first byte of a span. */
-static uint32_t first_block(const tsr__heap *heap, const tsr__span *span) {
-  uint32_t block = tsr__heap_find((tsr__heap *)(uintptr_t)heap, span->address);
-  for (uint32_t i = 0; block == TSR_NONE && i < heap->segments.count; i++) {
-    const tsr__heap_segment *segment = &heap->segments.items[i];
-    if (!segment->is_gone && segment->address <= span->address &&
-        span->address - segment->address < segment->size_bytes)
-      block = tsr__heap_find_inside(heap, i, span->address);
-  }
-  return block;
+static uint32_t first_block(tsr__heap *heap, const tsr__span *span) {
+  uint32_t segment = tsr__heap_segment_around(heap, span->address);
+  return segment == TSR_NONE ? TSR_NONE : tsr__heap_find_inside(heap, segment, span->address);
 }
 
 /* Add the found allocations of one span, ordered by address from `*next`, to the timeline and the
@@ -491,6 +501,7 @@ static bool place_all(starter *s) {
 
 int tsr__timeline_start(tsr__timeline *timeline, tsr__heap *heap, tsr__map *loose) {
   starter s = {.t = timeline, .heap = heap, .loose = loose};
+  tsr__ranges_init(&s.places);
   bool ok = note_told(&s);
   for (uint64_t i = 0; ok && i < timeline->events.count; i++) ok = note_event(&s, i);
   s.freed_count = s.found.count;
@@ -506,5 +517,6 @@ int tsr__timeline_start(tsr__timeline *timeline, tsr__heap *heap, tsr__map *loos
   TSR__VECTOR_FREE(&s.found);
   TSR__VECTOR_FREE(&s.known_bytes);
   TSR__VECTOR_FREE(&s.ranges);
+  tsr__ranges_release(&s.places);
   return ok ? 0 : TSR_ERROR_MEMORY;
 }

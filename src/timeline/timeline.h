@@ -121,12 +121,6 @@ bool tsr__span_is_there(const tsr__span *span, int64_t event);
 
 /* ---- between the files of the room ---- */
 
-/* The reservation that memory mapped at an address belongs to: the nearest of its stream, pool and
- * class, unless something else lies between; else a new one. TSR_NONE when out of memory. Linear
- * in segments. */
-uint32_t tsr__timeline_reservation(tsr__heap *heap, const tsr__heap_segment *like, uint64_t address,
-                                   uint64_t size_bytes);
-
 /* Fill settings, initial allocations and spans, and the heap as it was before the first event; a
  * block's owner is its allocation. Allocations outside every segment go to `loose` (address ->
  * allocation). */

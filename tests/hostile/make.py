@@ -273,6 +273,83 @@ def long_traces():
             {'segments': final, 'device_traces': [trace]}, protocol=4), mtime=0)
 
 
+def longer_traces():
+    """In which each event would have to look at all that the others left, were it not looked for
+    in order: 30,000 and more, in an order by chance."""
+    count, step, base = 30000, 2 << 20, 0x7f0000000000
+    rng = random.Random(20261121)
+
+    def shuffled():
+        return rng.sample(range(count), count)
+
+    def entry(action, address, size, **more):
+        return {'action': action, 'addr': base + address, 'size': size, 'stream': 0, 'time_us': 1,
+                **more}
+
+    def final(address, size, *blocks, **more):
+        return {'device': 0, 'address': base + address, 'total_size': size, 'stream': 0,
+                'segment_type': 'small', 'blocks': list(blocks), **more}
+
+    def mapped():
+        apart = [entry('segment_map', 4 * k * step, step) for k in shuffled()]
+        taken = [entry('alloc', 512 * k, 512) for k in range(count)]
+        whole = entry('segment_map', 0, 512 * count)
+        yield 'unmaps-adjacent', [entry('segment_unmap', k * step, step) for k in shuffled()], []
+        yield 'maps-apart', apart, []
+        yield 'maps-unmaps', apart + [entry('segment_unmap', 4 * k * step, step)
+                                      for k in shuffled()], []
+        yield 'maps-of-streams', [dict(event, stream=k) for k, event in enumerate(apart)], []
+        yield 'maps-among-segments', [
+            entry(*what) for k in shuffled() for what in (
+                ('segment_map', 4 * k * step, step), ('segment_alloc', (4 * k + 2) * step, step))], []
+        yield 'unmaps-of-all', apart + [entry('segment_unmap', 0, 8 * count * step)] * count, []
+        yield 'unmaps-in-use', [whole] + taken + [entry('segment_unmap', 0, 512 * count)] * count, []
+        yield 'maps-again', [whole] + taken + [whole] * count, []
+        yield 'maps-huge', [entry(action, 512 * k, 1 << 46) for action in (
+            'segment_map', 'segment_unmap') for k in shuffled()], []
+        yield 'expandable-streams', [entry('oom', 0, step)], [final(k * step, step, is_expandable=True) | {'stream': k % 2}
+                                         for k in shuffled()]
+        yield 'expandable-overlap', [entry('oom', 0, step)], [final(512 * k, 100 * step, is_expandable=True)
+                                         for k in shuffled()]
+        yield 'gaps-too-narrow', [entry('alloc', 20 * k * step, 12 << 20) for k in range(count)], [
+            final(2 * k * step, step, is_expandable=True) for k in range(count)]
+        yield 'expandable-free', [entry('alloc', (9 * count + k) * step, step) for k in range(count)], [
+            final(3 * k * step, step, {'address': base + 3 * k * step, 'size': step,
+                                       'state': 'inactive'}, is_expandable=True)
+            for k in range(count)]
+
+    def plain():
+        taken = [entry('alloc', 512 * k, 512) for k in range(count)]
+        yield 'allocs-between', [entry('alloc', (2 * k + 1) * step, 512) for k in shuffled()], [
+            final(2 * k * step, step) for k in range(count)]
+        yield 'allocs-inside', [entry('alloc', 1024 * k + 512, 512) for k in shuffled()], [
+            final(0, 2048 * count)]
+        yield 'allocs-overlap', [entry('alloc', 512 * k + 256, 512) for k in shuffled()], [
+            final(512 * k, 100 * step) for k in shuffled()]
+        yield 'frees-wait', [entry('segment_alloc', 0, 512 * count), *taken, *[
+            entry('free_requested', 512 * k, 512) for k in shuffled()]], []
+        yield 'segments-of-pages', [entry(action, 4096 * k, 4096) for action in (
+            'segment_alloc', 'alloc', 'free_completed', 'segment_free') for k in shuffled()], []
+        yield 'sizes-apart', [entry('segment_alloc', 100 * step * k, step + 512 * k)
+                              for k in range(count)] + [
+            entry('alloc', 100 * step * k, step + 512 * k) for k in range(count)], []
+        yield 'pools', [entry(action, k * step, size) for action, size in (
+            ('alloc', 512), ('free_completed', 512), ('segment_free', step)) for k in shuffled()], [
+            final(k * step, step, segment_pool_id=(k, 0)) for k in range(count)]
+        yield 'streams', [dict(event, stream=7919 * k) for k, event in enumerate(taken)], [
+            final(0, 1024 * count)]
+        yield 'oom', [entry('oom', k, 40 << 20, time_us=k) for k in range(count)], []
+
+    for name, trace, segments in itertools.chain(mapped(), plain()):
+        yield f'longer-{name}', gzip.compress(pickle.dumps(
+            {'segments': segments, 'device_traces': [trace]}, protocol=4), mtime=0)
+    yield 'longer-devices', gzip.compress(pickle.dumps({
+        'segments': [final(k * step, step) | {'device': k % 3000} for k in range(2 * count)],
+        'device_traces': [[entry('alloc', 0, 512, frames=[{'name': f'f{k}', 'filename': 'x',
+                                                           'line': k}])] for k in range(3000)]},
+        protocol=4), mtime=0)
+
+
 # ---- 3. values ----
 
 ODD_VALUES = {
@@ -509,7 +586,7 @@ def mutations():
 
 
 GROUPS = {'exec': (execution_alone, execution_inside), 'structure': (structure, deep, bombs),
-          'values': (values, contents, long_traces), 'end': (endings,), 'container': (containers,),
+          'values': (values, contents, long_traces, longer_traces), 'end': (endings,), 'container': (containers,),
           'json': (jsons,)}
 
 

@@ -29,6 +29,12 @@ CANARY = 'was-executed'  # what the files would create
 HANG_S = 60  # a file should take 10 s at most; a slow machine must not fail the test
 MEMORY_BYTES = 1 << 30
 ANSWERED, REFUSED = 0, 3
+# What else is asked of a file that was answered; and of one whose answers could take long.
+OTHERS = (('peak', '--json'), ('export', '--format', 'json', '-o', '/dev/null'))
+LENGTHY = (('whatif', '--json'),
+           ('whatif', '--capacity', '1GiB', '--set', 'expandable_segments:True', '--json'),
+           ('trim', '--format', 'pickle', '-o', '/dev/null'), ('at', '--event', '-1', '--json'),
+           ('profile', '--json'))
 
 
 class Outcome:
@@ -125,8 +131,7 @@ class Suite:
             if actual != expected:
                 defects = [f'expected  {expected}', f'got       {actual}']
         if outcome.status == ANSWERED and not defects and not name.startswith('end-'):
-            defects, _ = self.ask(name, ('peak', '--json'),
-                                  ('export', '--format', 'json', '-o', '/dev/null'))
+            defects, _ = self.ask(name, *OTHERS, *LENGTHY * name.startswith('values-long'))
         return name, defects
 
     def unknown(self, name):

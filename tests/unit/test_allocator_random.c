@@ -120,7 +120,7 @@ static bool is_better(const tsr__heap *heap, uint32_t x, uint32_t y) {
 
 /* The first fit of plain segments by a walk over all blocks. */
 static void check_fit(trial *t, uint64_t rounded, bool is_large) {
-  const tsr__heap *heap = &t->a->heap;
+  tsr__heap *heap = &t->a->heap;
   uint32_t best = TSR_NONE;
   for (uint32_t s = 0; s < heap->segments.count; s++) {
     const tsr__heap_segment *segment = &heap->segments.items[s];

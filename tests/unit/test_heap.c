@@ -108,8 +108,9 @@ static void maps_and_unmaps(void **state) {
   for (int has_sets = 0; has_sets < 2; has_sets++) {
     tsr__heap heap;
     tsr__heap_init(&heap, &defaults, has_sets);
-    uint32_t r = tsr__heap_reservation(&heap, &large);
-    assert_int_equal(tsr__heap_reservation(&heap, &large), r);
+    uint32_t r = tsr__heap_reservation(&heap, &large, 100 * MIB, 20 * MIB);
+    assert_int_equal(tsr__heap_reservation(&heap, &large, 160 * MIB, 20 * MIB), r);
+    assert_int_equal(tsr__heap_reservation(&heap, &large, 40 * MIB, 20 * MIB), r);
     assert_true(tsr__heap_map(&heap, r, 100 * MIB, 20 * MIB));
     assert_true(tsr__heap_map(&heap, r, 160 * MIB, 20 * MIB)); /* behind a gap */
     assert_true(tsr__heap_map(&heap, r, 40 * MIB, 20 * MIB));  /* before one */

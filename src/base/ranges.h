@@ -1,0 +1,69 @@
+/* ranges.h - an ordered set of address ranges: what lies here, what comes next?
+ *
+ *   tsr__ranges ranges;
+ *   tsr__ranges_init(&ranges);
+ *   if (!tsr__ranges_add(&ranges, 0, begin, end, value)) out of memory;
+ *   uint32_t range = tsr__ranges_around(&ranges, address);
+ *   if (range != TSR__RANGE_NONE) tsr__ranges_get(&ranges, range)->value
+ *   tsr__ranges_release(&ranges);
+ *
+ * Ranges are ordered by group, then by begin, then by end; they may overlap, and even be equal. A
+ * range is named by an index, which stays until it is removed and is reused then. Every operation
+ * takes O(log n), whatever the ranges are. */
+#ifndef TSR_BASE_RANGES_H
+#define TSR_BASE_RANGES_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/vector.h"
+
+#define TSR__RANGE_NONE UINT32_MAX
+
+/* [begin, end) with what the caller knows it by. */
+typedef struct tsr__ranges_item {
+  uint64_t group, begin, end;
+  uint64_t furthest; /* the largest end in the tree below, this one's included */
+  uint32_t left, right;
+  uint32_t value; /* the caller's */
+} tsr__ranges_item;
+
+typedef struct tsr__ranges {
+  TSR__VECTOR(tsr__ranges_item) items;
+  uint32_t root, reusable; /* or TSR__RANGE_NONE; reusable ones are linked by `left` */
+  size_t count;
+  uint64_t seed; /* of the shape of the tree */
+} tsr__ranges;
+
+void tsr__ranges_init(tsr__ranges *ranges);
+/* Release the memory; init before the next use. */
+void tsr__ranges_release(tsr__ranges *ranges);
+
+/* Room for `count` more: so many adds cannot fail then. False when out of memory. */
+bool tsr__ranges_reserve(tsr__ranges *ranges, size_t count);
+/* Answers the range's index, or TSR__RANGE_NONE when out of memory. */
+uint32_t tsr__ranges_add(tsr__ranges *ranges, uint64_t group, uint64_t begin, uint64_t end,
+                         uint32_t value);
+void tsr__ranges_remove(tsr__ranges *ranges, uint32_t range);
+/* Give a range another begin and end; it keeps its index, group and value. */
+void tsr__ranges_move(tsr__ranges *ranges, uint32_t range, uint64_t begin, uint64_t end);
+
+static inline const tsr__ranges_item *tsr__ranges_get(const tsr__ranges *ranges, uint32_t range) {
+  return &ranges->items.items[range];
+}
+
+/* The last range of a group that begins at or before an address; the first that begins at or after
+ * it; TSR__RANGE_NONE where there is none. */
+uint32_t tsr__ranges_last(const tsr__ranges *ranges, uint64_t group, uint64_t address);
+uint32_t tsr__ranges_first(const tsr__ranges *ranges, uint64_t group, uint64_t address);
+/* Of the ranges that hold an address, the one that begins last; TSR__RANGE_NONE where none does.
+ * Only where all ranges are of one group. */
+uint32_t tsr__ranges_around(const tsr__ranges *ranges, uint64_t address);
+/* The first range in order that holds any byte of [begin, end), which is not empty. Only where all
+ * ranges are of one group. */
+uint32_t tsr__ranges_overlap(const tsr__ranges *ranges, uint64_t begin, uint64_t end);
+
+/* Every invariant, for tests: NULL, or what is wrong, in words. O(n). */
+const char *tsr__ranges_check(const tsr__ranges *ranges);
+
+#endif
