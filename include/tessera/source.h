@@ -2,7 +2,8 @@
  *
  * The caller gives the file's name and its text, which need not be on this machine's disk. Frames of
  * the snapshot belong to it when their file has the same base name; where several files of the
- * snapshot have it, the one whose path agrees longest from the end is meant.
+ * snapshot have it, the one whose path agrees longest from the end is meant; of equal ones, one
+ * that is not in an installed package; of those, the one with the most frames.
  *
  *   self        bytes of the stacks whose innermost frame of the file is there
  *   inclusive   bytes of the stacks that have any frame of the file there, counted once a stack

@@ -2,7 +2,8 @@
  *
  * Paths are compared from their ends, component by component, on either kind of slash: a file that
  * was /workspace/app/model.py where it ran is ~/app/model.py here, and agrees in two components.
- * Where several files agree equally far, the one with the most frames is meant. */
+ * Where several files agree equally far, one of the program's own is meant rather than one of an
+ * installed package, and of those the one with the most frames. */
 #include "answers/source_file.h"
 
 #include <string.h>
@@ -15,6 +16,7 @@ typedef struct candidate {
   uint32_t file; /* string id */
   size_t agreement;
   uint64_t frame_count;
+  bool is_installed;
 } candidate;
 
 typedef TSR__VECTOR(candidate) candidates;
@@ -47,8 +49,17 @@ static size_t agreement(tsr_text a, tsr_text b) {
   return common;
 }
 
+/* In a package that pip or the system installed. */
+static bool is_installed(tsr_text path) {
+  static const char part[] = "-packages";
+  for (size_t at = 0; at + sizeof part - 1 <= path.size_bytes; at++)
+    if (memcmp(path.data + at, part, sizeof part - 1) == 0) return true;
+  return false;
+}
+
 static bool is_better(const candidate *a, const candidate *b) {
   if (a->agreement != b->agreement) return a->agreement > b->agreement;
+  if (a->is_installed != b->is_installed) return b->is_installed;
   return a->frame_count > b->frame_count;
 }
 
@@ -64,9 +75,10 @@ static bool collect(const tsr_snapshot *snapshot, tsr_text path, candidates *out
     uint64_t *index = tsr__map_put(&place, file, TSR_NONE, &added);
     ok = index != NULL;
     if (!ok) break;
-    candidate made = {file, 0, 0};
-    if (added) made.agreement = agreement(path, tsr_snapshot_string(snapshot, file));
+    tsr_text name = tsr_snapshot_string(snapshot, file);
+    candidate made = {.file = file, .agreement = added ? agreement(path, name) : 0};
     if (made.agreement) {
+      made.is_installed = is_installed(name);
       *index = out->count;
       ok = TSR__VECTOR_PUSH(out, made);
     }

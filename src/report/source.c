@@ -1,7 +1,7 @@
 /* source.c - a source file with what its lines hold, as text or JSON.
  *
- *   Device 0: model.py holds 14.20 GiB of the 17.80 GiB requested at the peak (79.8 %); line 432, in
- *   Attention.forward, holds most, 6.02 GiB.
+ *   Device 0: model.py holds 14.20 GiB of the 17.80 GiB requested at the peak (79.8 %); line 432 in
+ *   Attention.forward holds most, 6.02 GiB.
  *
  *        self  inclusive  allocations  line  in                 source
  *    6.02 GiB   6.02 GiB           24   432  Attention.forward  scores = softmax(q @ k)
@@ -161,7 +161,7 @@ static void append_most(const printer *p, tsr__buffer *out, const tsr_source_dev
   char size[TSR__FORMAT_BYTES];
   const tsr_source_line *most = &device->lines[device->top_lines[0]];
   const char *name = tsr__source_definition_name(p->source, most->definition);
-  tsr__buffer_printf(out, "; line %" PRIu32 "%s%s holds most, %s", most->line, name ? ", in " : "",
+  tsr__buffer_printf(out, "; line %" PRIu32 "%s%s holds most, %s", most->line, name ? " in " : "",
                      name ? name : "", tsr__format_size(most->use.self_bytes, size));
 }
 

@@ -352,7 +352,8 @@ def sources():
     """A recursive function, and a file of the same name elsewhere."""
     run = Run()
     device, walk = run.devices[0], ('walk', '/work/model.py', 36)
-    for path, lines in (('/work/model.py', (30, 31)), ('/opt/zoo/model.py', (4,))):
+    for path, lines in (('/work/model.py', (30, 31)), ('/opt/zoo/model.py', (4,)),
+                        ('/usr/lib/python3/site-packages/zoo/base/ops.py', (1, 2, 3, 4))):
         for line in lines:
             device.alloc(3 * MIB, run.stacks(('forward', path, line)))
     device.alloc(5 * MIB, run.stacks(('forward', '/work/model.py', 32), walk, walk))
@@ -431,6 +432,7 @@ def write_all(folder):
     write(folder / 'sources.pickle', sources())
     (folder / 'model.py').write_text(MODEL, encoding='utf-8')
     (folder / 'short.py').write_text('x = 1\n', encoding='utf-8')
+    (folder / 'ops.py').write_text('def act(x):\n\n    return x.relu()\n', encoding='utf-8')
     (folder / 'old').mkdir(exist_ok=True)
     (folder / 'old' / 'model.py').write_text('x = 1\ny = 2\n', encoding='utf-8')
     whole = (folder / 'train.pickle').read_bytes()
