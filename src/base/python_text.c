@@ -73,7 +73,10 @@ static char *lay_out(char *out, const decimal *d, int whole) {
 }
 
 const char *tsr__python_float(double value, char text[TSR__PYTHON_FLOAT_BYTES]) {
-  if (value - value != 0) return strcpy(text, value > 0 ? "inf" : value < 0 ? "-inf" : "nan");
+  if (value - value != 0) {
+    const char *word = value > 0 ? "inf" : value < 0 ? "-inf" : "nan";
+    return memcpy(text, word, strlen(word) + 1);
+  }
   char *out = text;
   uint64_t bits;
   memcpy(&bits, &value, sizeof bits);
