@@ -47,6 +47,14 @@ int tsr_report_at(const tsr_report_input *input, const tsr_at *at,
 int tsr_report_profile(const tsr_report_input *input, const tsr_profile *profile,
                        const tsr_report_options *options, tsr_write_fn *write, void *context,
                        tsr_error *error);
+
+/* A profile as one HTML page of its own, without script and without anything from the network: for
+ * each device a chart of the history, stacked by group or, where the profile is ordered, in bands,
+ * and the groups' sizes. Ask tsr_profile_compute for TSR_PROFILE_PAGE_MOMENTS moments: that many can
+ * be told apart on a screen, and keep the page within some 3 MiB a device. */
+#define TSR_PROFILE_PAGE_MOMENTS 900u
+int tsr_report_profile_page(const tsr_report_input *input, const tsr_profile *profile,
+                            tsr_write_fn *write, void *context, tsr_error *error);
 int tsr_report_whatif(const tsr_report_input *input, const tsr_whatif *whatif,
                       const tsr_report_options *options, tsr_write_fn *write, void *context,
                       tsr_error *error);

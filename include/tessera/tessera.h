@@ -10,6 +10,7 @@
 #include "tessera/limits.h"
 #include "tessera/mosaic.h"
 #include "tessera/report.h"
+#include "tessera/rules.h"
 #include "tessera/snapshot.h"
 #include "tessera/status.h"
 #include "tessera/whatif.h"
