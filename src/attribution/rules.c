@@ -121,7 +121,7 @@ int tsr_rules_parse(const char *text, size_t size_bytes, tsr_rules_mode mode, ts
   bool is_json = at < size_bytes && (text[at] == '{' || text[at] == '[');
   int status = is_json ? tsr__rules_read_json(text, size_bytes, mode, rules, error)
                        : tsr__rules_read_yaml(text, size_bytes, mode, rules, error);
-  if (!status && !rules->items.count)
+  if (!status && !rules->items.count && mode == TSR_RULES_STRICT)
     status = tsr__fail(error, TSR_ERROR_FORMAT, TSR_OFFSET_NONE, "rules: there are none");
   if (!status) {
     sort_by_priority(rules);
