@@ -1,8 +1,8 @@
 /* history.c - see history.h.
  *
  * A moment's cells are rows of one table. Thousands of bands may lie upon each other, and most are
- * thinner than any eye or screen tells apart: neighbours that are thinner than `thin_bytes` become
- * one cell. When the table outgrows CELLS_MOST all the same, thin_bytes doubles and the table is
+ * thinner than any eye or screen tells apart: neighbours that are thinner than `thin_bytes` are put
+ * together until they are not, so that a moment has at most some 2 * peak / thin_bytes cells. When the table outgrows CELLS_MOST all the same, thin_bytes doubles and the table is
  * gone through once more; so what a history takes does not depend on the trace.
  *
  * A band gets a row of its own when a cell first names it (`mark`), and loses it when no cell does
@@ -13,7 +13,7 @@
 
 #include "base/checked.h"
 
-enum { CELLS_MOST = 60000, THIN_SHARE = 2048 };
+enum { CELLS_MOST = 120000, THIN_SHARE = 2048 };
 
 /* ---- which moments ---- */
 
@@ -131,9 +131,8 @@ static void give_back(history *h, uint32_t allocation, int64_t event) {
 static bool add_cell(history *h, size_t first, tsr_profile_cell cell) {
   size_t count = h->cells.count;
   tsr_profile_cell *below = count > first ? &h->cells.items[count - 1] : NULL;
-  bool is_thin = cell.bytes < h->thin_bytes || cell.series == TSR_PROFILE_MIXED;
-  bool was_thin = below && (below->bytes < h->thin_bytes || below->series == TSR_PROFILE_MIXED);
-  if (!is_thin || !was_thin) return TSR__VECTOR_PUSH(&h->cells, cell);
+  bool are_thin = below && below->bytes < h->thin_bytes && cell.bytes < h->thin_bytes;
+  if (!are_thin) return TSR__VECTOR_PUSH(&h->cells, cell);
   if (below->series != cell.series) below->series = TSR_PROFILE_MIXED;
   below->band = TSR_PROFILE_MIXED;
   below->bytes = tsr__sum_u64(below->bytes, cell.bytes);

@@ -10,7 +10,7 @@
  * Colours tell groups apart and nothing else: names and numbers are in the table, in the colour of
  * text. There is no script; the page asks for nothing. */
 #include <inttypes.h>
-#include <stdlib.h>
+#include <string.h>
 
 #include "base/checked.h"
 #include "base/format.h"
@@ -240,21 +240,36 @@ static bool draw(chart *c) {
 
 /* ---- around the chart ---- */
 
-static void add_scale(const chart *c) {
+/* Steps of the scale are powers of two, so that they are round in the units of sizes. */
+static uint64_t scale_step(const chart *c) {
   uint64_t step = 1;
   while (c->top_bytes / step > TICKS_MOST) step *= 2;
+  return step;
+}
+
+/* A size without the zeros behind its point. */
+static void add_tick(tsr__buffer *out, uint64_t bytes) {
+  char text[TSR__FORMAT_BYTES];
+  const char *unit = strchr(tsr__format_size(bytes, text), ' ');
+  size_t digits = (size_t)(unit - text);
+  while (memchr(text, '.', digits) && strchr("0.", text[digits - 1])) digits--;
+  tsr__buffer_append(out, text, digits);
+  tsr__buffer_text(out, unit);
+}
+
+static void add_scale(const chart *c) {
+  uint64_t step = scale_step(c);
   for (uint64_t bytes = 0; bytes <= c->top_bytes && bytes + step > bytes; bytes += step) {
     double percent = 100.0 * (double)bytes / (double)c->top_bytes;
     tsr__buffer_printf(c->out, "<span class=y style=\"bottom:%d.%d%%\">", (int)percent,
                        (int)(percent * 10) % 10);
-    add_size(c->out, bytes);
+    add_tick(c->out, bytes);
     tsr__buffer_text(c->out, "</span>\n");
   }
 }
 
 static void add_grid(const chart *c) {
-  uint64_t step = 1;
-  while (c->top_bytes / step > TICKS_MOST) step *= 2;
+  uint64_t step = scale_step(c);
   for (uint64_t bytes = step; bytes <= c->top_bytes && bytes + step > bytes; bytes += step)
     tsr__buffer_printf(c->out, "<path class=grid d=\"M0 %dH%d\"/>\n", y_of(c, bytes), WIDTH);
 }
