@@ -106,7 +106,8 @@ static bool choose_device(const tsr_snapshot *snapshot, uint32_t *device) {
   if (traced && *device != 0)
     cli_mosaic_warn("device 0 has no trace; this is the profile of device %" PRIu32, *device);
   if (traced > 1)
-    cli_mosaic_warn("%zu more devices have a trace; 'tessera profile' shows them too", traced - 1);
+    cli_mosaic_warn("%zu more device%s a trace; 'tessera profile' shows all", traced - 1,
+                    traced == 2 ? " has" : "s have");
   return count > 0;
 }
 

@@ -63,15 +63,17 @@ static void show_place(const tsr_rule_problem *problem) {
   fprintf(stderr, "\n%*s^\n", (int)column + 2, "");
 }
 
-static int explain(const cli_session *session, const char *option, const tsr_rule_problem *problem,
-                   const tsr_error *error) {
+/* `source`: the option, and the file where it names one. */
+static int explain(const cli_session *session, const char *const source[2],
+                   const tsr_rule_problem *problem, const tsr_error *error) {
   const char *name = session->options->command->name;
+  const char *between = source[1] ? ": " : "", *file = source[1] ? source[1] : "";
   if (problem->message[0]) {
-    cli_say(name, "--%s: rule '%s': %s, at offset %zu", option, problem->rule.name, problem->message,
-            problem->offset_bytes);
+    cli_say(name, "--%s%s%s: rule '%s': %s, at offset %zu", source[0], between, file,
+            problem->rule.name, problem->message, problem->offset_bytes);
     show_place(problem);
   } else {
-    cli_say(name, "--%s: %s", option, error->message);
+    cli_say(name, "--%s%s%s: %s", source[0], between, file, error->message);
   }
   return error->status == TSR_ERROR_MEMORY ? CLI_FAULT : CLI_USAGE;
 }
@@ -82,7 +84,9 @@ int cli_rules_load(const cli_session *session, const char *option, const char *t
   tsr_error error = {0};
   size_t size_bytes = strlen(text);
   char *read = NULL;
+  const char *source[2] = {option, NULL};
   if (!is_inline(text)) {
+    source[1] = text;
     read = read_file(text, &size_bytes);
     if (!read) {
       cli_say(session->options->command->name, "--%s: %s: %s", option, text, strerror(errno));
@@ -91,7 +95,7 @@ int cli_rules_load(const cli_session *session, const char *option, const char *t
     text = read;
   }
   int status = tsr_rules_parse(text, size_bytes, mode, out, &problem, &error);
-  if (status) status = explain(session, option, &problem, &error);
+  if (status) status = explain(session, source, &problem, &error);
   tsr_rule_problem_release(&problem);
   free(read);
   return status;

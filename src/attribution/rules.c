@@ -23,22 +23,22 @@ static size_t find_name(const tsr_rules *rules, const char *name) {
 int tsr__rules_add(tsr_rules *rules, const tsr_rule *rule, bool is_named_once, tsr_rules_mode mode,
                    tsr_error *error) {
   if (!rule->name || !*rule->name)
-    return tsr__fail(error, TSR_ERROR_FORMAT, TSR_OFFSET_NONE, "rules: rule %zu has no name",
+    return tsr__fail(error, TSR_ERROR_FORMAT, TSR_OFFSET_NONE, "rule %zu has no name",
                      rules->items.count + 1);
   if (!rule->pattern)
-    return tsr__fail(error, TSR_ERROR_FORMAT, TSR_OFFSET_NONE, "rules: rule '%.100s' has no pattern",
+    return tsr__fail(error, TSR_ERROR_FORMAT, TSR_OFFSET_NONE, "rule '%.100s' has no pattern",
                      rule->name);
   if (rules->items.count >= TSR_RULES_COUNT)
-    return tsr__fail(error, TSR_ERROR_LIMIT, TSR_OFFSET_NONE, "rules: more than %u of them",
+    return tsr__fail(error, TSR_ERROR_LIMIT, TSR_OFFSET_NONE, "more than %u rules",
                      TSR_RULES_COUNT);
   if (strlen(rule->pattern) > TSR_RULES_PATTERN_BYTES)
     return tsr__fail(error, TSR_ERROR_LIMIT, TSR_OFFSET_NONE,
-                     "rules: the pattern of rule '%.100s' is longer than %u bytes", rule->name,
+                     "the pattern of rule '%.100s' is longer than %u bytes", rule->name,
                      (unsigned)TSR_RULES_PATTERN_BYTES);
   size_t same = is_named_once ? find_name(rules, rule->name) : rules->items.count;
   if (same < rules->items.count && mode == TSR_RULES_STRICT)
     return tsr__fail(error, TSR_ERROR_FORMAT, TSR_OFFSET_NONE,
-                     "rules: two patterns for the one name '%.100s'; a list may repeat names",
+                     "two patterns for the one name '%.100s'; a list may repeat names",
                      rule->name);
   tsr_rule copy = {.name = copy_text(&rules->arena, rule->name),
                    .pattern = copy_text(&rules->arena, rule->pattern),
@@ -110,7 +110,7 @@ static int compile(tsr_rules *rules, tsr_rule_problem *out, tsr_error *error) {
 int tsr_rules_parse(const char *text, size_t size_bytes, tsr_rules_mode mode, tsr_rules **out,
                     tsr_rule_problem *problem, tsr_error *error) {
   if (size_bytes > TSR_RULES_TEXT_BYTES)
-    return tsr__fail(error, TSR_ERROR_LIMIT, TSR_OFFSET_NONE, "rules: more than %u bytes",
+    return tsr__fail(error, TSR_ERROR_LIMIT, TSR_OFFSET_NONE, "more than %u bytes of rules",
                      (unsigned)TSR_RULES_TEXT_BYTES);
   tsr_rules *rules = TSR__NEW(tsr_rules);
   if (!rules) return tsr__fail_memory(error);
@@ -122,7 +122,7 @@ int tsr_rules_parse(const char *text, size_t size_bytes, tsr_rules_mode mode, ts
   int status = is_json ? tsr__rules_read_json(text, size_bytes, mode, rules, error)
                        : tsr__rules_read_yaml(text, size_bytes, mode, rules, error);
   if (!status && !rules->items.count && mode == TSR_RULES_STRICT)
-    status = tsr__fail(error, TSR_ERROR_FORMAT, TSR_OFFSET_NONE, "rules: there are none");
+    status = tsr__fail(error, TSR_ERROR_FORMAT, TSR_OFFSET_NONE, "there are no rules");
   if (!status) {
     sort_by_priority(rules);
     status = compile(rules, problem, error);

@@ -11,7 +11,7 @@ typedef struct walk {
 } walk;
 
 static int wrong(walk *w, const char *what) {
-  return tsr__fail(w->error, TSR_ERROR_FORMAT, TSR_OFFSET_NONE, "rules: %s", what);
+  return tsr__fail(w->error, TSR_ERROR_FORMAT, TSR_OFFSET_NONE, "%s", what);
 }
 
 /* A member of a rule as text; NULL where it is absent. False where it is something else. */
@@ -70,7 +70,7 @@ int tsr__rules_read_json(const char *text, size_t size_bytes, tsr_rules_mode mod
   json_t *root = json_loadb(text, size_bytes, flags, &at);
   if (!root && json_error_code(&at) == json_error_out_of_memory) return tsr__fail_memory(error);
   if (!root)
-    return tsr__fail(error, TSR_ERROR_FORMAT, (uint64_t)at.position, "rules: line %d: %s", at.line,
+    return tsr__fail(error, TSR_ERROR_FORMAT, (uint64_t)at.position, "line %d: %s", at.line,
                      at.text);
   int status = take_root(&w, root);
   json_decref(root);

@@ -17,7 +17,7 @@ typedef struct walk {
 
 static int wrong(walk *w, const yaml_node_t *node, const char *what) {
   return tsr__fail(w->error, TSR_ERROR_FORMAT,
-                   node ? (uint64_t)node->start_mark.index : TSR_OFFSET_NONE, "rules: line %zu: %s",
+                   node ? (uint64_t)node->start_mark.index : TSR_OFFSET_NONE, "line %zu: %s",
                    node ? node->start_mark.line + 1 : 1, what);
 }
 
@@ -117,7 +117,7 @@ int tsr__rules_read_yaml(const char *text, size_t size_bytes, tsr_rules_mode mod
     status = parser.error == YAML_MEMORY_ERROR
                  ? tsr__fail_memory(error)
                  : tsr__fail(error, TSR_ERROR_FORMAT, parser.problem_mark.index,
-                             "rules: line %zu: %s", parser.problem_mark.line + 1,
+                             "line %zu: %s", parser.problem_mark.line + 1,
                              parser.problem ? parser.problem : "no YAML");
   } else {
     status = take_root(&w);

@@ -11,11 +11,12 @@
  *
  *     Over time, in 1.204 s; each line is drawn to its own peak:
  *       category         peak  at event    after  over time
- *       all         17.80 GiB     3,737  0.498 s  ▁▂▄▆█▇▅▃▂▁
+ *       all        17.80 GiB     3,737  498.2 ms  ▁▂▄▆█▇▅▃▂▁
  *
  * Groups of 0 bytes were live at other moments only; they stay, so that two reports of one job have
  * the same rows. */
 #include <inttypes.h>
+#include <string.h>
 
 #include "base/format.h"
 #include "base/memory.h"
@@ -54,11 +55,29 @@ void tsr__profile_since(tsr__buffer *out, int64_t time_us, int64_t first_us) {
     tsr__buffer_text(out, "-");
     return;
   }
-  uint64_t ms = ((uint64_t)time_us - (uint64_t)first_us + 500) / 1000;
-  tsr__buffer_printf(out, "%" PRIu64 ".%03u s", ms / 1000, (unsigned)(ms % 1000));
+  uint64_t us = (uint64_t)time_us - (uint64_t)first_us;
+  if (us < 1000)
+    tsr__buffer_printf(out, "%u us", (unsigned)us);
+  else if (us < 1000000)
+    tsr__buffer_printf(out, "%u.%u ms", (unsigned)(us / 1000), (unsigned)(us / 100 % 10));
+  else
+    tsr__buffer_printf(out, "%" PRIu64 ".%03u s", us / 1000000, (unsigned)(us / 1000 % 1000));
 }
 
 /* ---- the verdict ---- */
+
+/* What most of the peak is, as the end of a sentence. */
+static void say_most(tsr__buffer *out, tsr_profile_by by, const char *name) {
+  if (by == TSR_PROFILE_BY_ANNOTATION)
+    tsr__buffer_text(out, *name ? "was taken in " : "was taken outside every annotation");
+  else if (by == TSR_PROFILE_BY_COMPILE_CONTEXT && !strcmp(name, "N/A"))
+    name = "was taken outside every compiled region";
+  else if (by == TSR_PROFILE_BY_RULES && !strcmp(name, "unknown"))
+    name = "fits no rule";
+  else
+    tsr__buffer_text(out, "is ");
+  tsr__buffer_text(out, name);
+}
 
 void tsr__profile_verdict(tsr__buffer *out, tsr_profile_by by, const tsr_profile_device *device) {
   char peak[TSR__FORMAT_BYTES], event[TSR__FORMAT_BYTES], count[TSR__FORMAT_BYTES],
@@ -78,11 +97,7 @@ void tsr__profile_verdict(tsr__buffer *out, tsr_profile_by by, const tsr_profile
   if (device->peak_event >= 0 && device->group_count) {
     const tsr_profile_group *most = &device->groups[0];
     tsr__buffer_printf(out, "; %s ", tsr__format_percent(most->bytes, device->peak_bytes, share));
-    if (by == TSR_PROFILE_BY_ANNOTATION)
-      tsr__buffer_text(out, *most->name ? "was taken in " : "was taken outside every annotation");
-    else
-      tsr__buffer_text(out, "is ");
-    tsr__buffer_text(out, most->name);
+    say_most(out, by, most->name);
   }
   tsr__buffer_text(out, ".");
 }
@@ -294,7 +309,9 @@ static void append_spark(tsr__buffer *out, const tsr_profile_device *device,
     if (bytes > most[column]) most[column] = bytes;
     if (bytes > peak) peak = bytes;
   }
-  for (size_t i = 0; i < SPARK_COLUMNS; i++) {
+  size_t end = SPARK_COLUMNS; /* no blanks at the end of a line */
+  while (end && has_moment[end - 1] && !most[end - 1]) end--;
+  for (size_t i = 0; i < end; i++) {
     last = has_moment[i] ? most[i] : last;
     double share = peak ? (double)last / (double)peak : 0;
     tsr__buffer_text(out, bars[last ? 1 + (size_t)(share * 7 + 0.5) : 0]);

@@ -62,27 +62,27 @@ static void refuse(const char *text, tsr_status status, const char *message) {
 
 static void malformed(void **state) {
   (void)state;
-  refuse("", TSR_ERROR_FORMAT, "rules: line 1: neither a mapping of names to patterns nor a list");
-  refuse("{}", TSR_ERROR_FORMAT, "rules: there are none");
-  refuse("{\"a\": 1}", TSR_ERROR_FORMAT, "rules: a rule is neither a pattern nor an object");
+  refuse("", TSR_ERROR_FORMAT, "line 1: neither a mapping of names to patterns nor a list");
+  refuse("{}", TSR_ERROR_FORMAT, "there are no rules");
+  refuse("{\"a\": 1}", TSR_ERROR_FORMAT, "a rule is neither a pattern nor an object");
   refuse("{\"a\": \"x\", \"a\": \"y\"}", TSR_ERROR_FORMAT,
-         "rules: line 1: duplicate object key near '\"a\"'");
-  refuse("[{\"pattern\": \"x\"}]", TSR_ERROR_FORMAT, "rules: rule 1 has no name");
-  refuse("[{\"name\": \"x\"}]", TSR_ERROR_FORMAT, "rules: rule 'x' has no pattern");
+         "line 1: duplicate object key near '\"a\"'");
+  refuse("[{\"pattern\": \"x\"}]", TSR_ERROR_FORMAT, "rule 1 has no name");
+  refuse("[{\"name\": \"x\"}]", TSR_ERROR_FORMAT, "rule 'x' has no pattern");
   refuse("[{\"name\": \"x\", \"pattern\": \"y\", \"priority\": \"high\"}]", TSR_ERROR_FORMAT,
-         "rules: a priority is a whole number");
+         "a priority is a whole number");
   refuse("just text", TSR_ERROR_FORMAT,
-         "rules: line 1: neither a mapping of names to patterns nor a list");
+         "line 1: neither a mapping of names to patterns nor a list");
   refuse("a: x\nb: [y]\n", TSR_ERROR_FORMAT,
-         "rules: line 2: a rule is neither a pattern nor a mapping");
+         "line 2: a rule is neither a pattern nor a mapping");
   refuse("- name: x\n  pattern: y\n  priority: high\n", TSR_ERROR_FORMAT,
-         "rules: line 3: a priority is a whole number");
+         "line 3: a priority is a whole number");
   refuse("a: x\na: y\n", TSR_ERROR_FORMAT,
-         "rules: two patterns for the one name 'a'; a list may repeat names");
+         "two patterns for the one name 'a'; a list may repeat names");
   refuse("a: 'x\n", TSR_ERROR_FORMAT,
-         "rules: line 2: found unexpected end of stream");
+         "line 2: found unexpected end of stream");
   /* A node that contains itself. */
-  refuse("&a [*a]\n", TSR_ERROR_FORMAT, "rules: line 1: a rule is neither a pattern nor a mapping");
+  refuse("&a [*a]\n", TSR_ERROR_FORMAT, "line 1: a rule is neither a pattern nor a mapping");
 }
 
 static void bounds(void **state) {
