@@ -224,9 +224,10 @@ const cli_option cli_option_rows[] = {
     {.name = "rules",
      .kind = CLI_TEXT,
      .argument = "FILE-OR-TEXT",
-     .help = "Group by rules of your own: a file, or the text itself, of names and patterns in JSON "
-             "or YAML. The first rule whose pattern is found in a function's or a file's name of "
-             "the stack counts.",
+     .help =
+         "Group by rules of your own: a file, or the text itself, of names and patterns in JSON "
+         "or YAML. The first rule whose pattern is found in a function's or a file's name of "
+         "the stack counts.",
      .takers = "profile",
      FIELD(rules)},
     {.name = "ordered",

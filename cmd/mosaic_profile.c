@@ -182,8 +182,8 @@ static int read_options(const cli_session *session, tsr_profile_options *how, ts
                            "--custom-profile is required with, and only valid with, "
                            "--profile custom");
   if (!options->custom_profile) return 0;
-  int status = cli_rules_load(session, "custom-profile", options->custom_profile,
-                              TSR_RULES_LENIENT, rules);
+  int status =
+      cli_rules_load(session, "custom-profile", options->custom_profile, TSR_RULES_LENIENT, rules);
   how->rules = *rules;
   if (status == 0) warn_of_rules(*rules);
   return status;

@@ -19,7 +19,7 @@ enum { DEFAULT_SAMPLES = 200 };
 static int read_options(const cli_session *session, tsr_profile_options *how, tsr_rules **rules) {
   const cli_options *options = session->options;
   how->is_ordered = options->is_ordered;
-  how->by = options->by >= 0   ? (tsr_profile_by)options->by
+  how->by = options->by >= 0 ? (tsr_profile_by)options->by
             : options->rules ? TSR_PROFILE_BY_RULES
                              : TSR_PROFILE_BY_CATEGORY;
   if (how->by == TSR_PROFILE_BY_RULES && !options->rules)

@@ -234,10 +234,10 @@ typedef struct tsr_profile_group {
   const char *name; /* as the file has it, cut at a zero byte; the answer's own */
   uint64_t bytes; /* requested bytes at the peak; 0 for a group that was live only at other times */
   uint64_t allocations;
-  uint64_t peak_bytes; /* the most it ever held, */
-  int64_t peak_event;  /* first after this event, */
+  uint64_t peak_bytes;  /* the most it ever held, */
+  int64_t peak_event;   /* first after this event, */
   int64_t peak_time_us; /* at this time, or TSR_TIME_NONE */
-  int64_t first_event; /* its first allocation */
+  int64_t first_event;  /* its first allocation */
 } tsr_profile_group;
 
 /* One of the bands that lie upon each other at the peak. */
@@ -265,9 +265,9 @@ typedef struct tsr_profile_cell {
 
 typedef struct tsr_profile_moment {
   int64_t event;
-  int64_t time_us;      /* or TSR_TIME_NONE */
-  uint64_t bytes;       /* requested bytes of recorded memory: what its shares, and its cells, sum to */
-  uint64_t older_bytes; /* requested bytes from before the recording */
+  int64_t time_us; /* or TSR_TIME_NONE */
+  uint64_t bytes;  /* requested bytes of recorded memory: what its shares, and its cells, sum to */
+  uint64_t older_bytes;            /* requested bytes from before the recording */
   size_t first_share, share_count; /* rows of shares, by series */
   size_t first_cell, cell_count;   /* is_ordered: rows of cells, bottom first */
 } tsr_profile_moment;

@@ -253,8 +253,7 @@ static bool begin(history *h) {
   return h->tickets && h->bytes_of_series;
 }
 
-static bool play(history *h, tsr__sweep *sweep, const char *const *names,
-                 tsr_profile_device *out) {
+static bool play(history *h, tsr__sweep *sweep, const char *const *names, tsr_profile_device *out) {
   size_t next = 0;
   while (tsr__sweep_next(sweep)) {
     /* An address that is taken again frees the older allocation there first. */

@@ -112,8 +112,8 @@ static int sum_peak(work *w) {
   for (size_t i = 0; i < live.count; i++) {
     uint32_t kind = w->kinds.of[live.items[i]];
     if (kind == TSR_NONE) continue;
-    w->groups[kind].bytes = tsr__sum_u64(w->groups[kind].bytes,
-                                         tsr__timeline_requested(&w->timeline, live.items[i]));
+    w->groups[kind].bytes =
+        tsr__sum_u64(w->groups[kind].bytes, tsr__timeline_requested(&w->timeline, live.items[i]));
     w->groups[kind].allocations++;
   }
   w->out->allocated_bytes =
@@ -183,8 +183,8 @@ static int choose_series(work *w) {
   tsr_profile_device *out = w->out;
   size_t most = w->options->series_count ? w->options->series_count : DEFAULT_SERIES, count = 0;
   ranked *order = TSR__NEW_ARRAY(ranked, w->kinds.count);
-  out->series = TSR__NEW_ARRAY(tsr_profile_series, most + 1 < w->kinds.count ? most + 1
-                                                                              : w->kinds.count);
+  out->series =
+      TSR__NEW_ARRAY(tsr_profile_series, most + 1 < w->kinds.count ? most + 1 : w->kinds.count);
   for (uint32_t i = 0; order && i < w->kinds.count; i++)
     if (w->groups[i].first_event >= 0) order[count++] = (ranked){w->groups[i], i};
   if (!order || !out->series) {
@@ -196,10 +196,9 @@ static int choose_series(work *w) {
     size_t series = i < most ? i : most;
     w->series_of[order[i].kind] = (uint32_t)series;
     if (series == out->series_count)
-      out->series[out->series_count++] =
-          (tsr_profile_series){i < most ? order[i].group.name : NULL, order[i].group.peak_bytes,
-                               order[i].group.peak_event,
-                               w->timeline.events.time_us[order[i].group.peak_event], 0};
+      out->series[out->series_count++] = (tsr_profile_series){
+          i < most ? order[i].group.name : NULL, order[i].group.peak_bytes,
+          order[i].group.peak_event, w->timeline.events.time_us[order[i].group.peak_event], 0};
     out->series[series].group_count++;
   }
   tsr__free(order);
@@ -296,8 +295,7 @@ static void note_times(work *w) {
 
 static int describe(work *w, const tsr__grouper *grouper, size_t top) {
   tsr_profile_device *out = w->out;
-  int status =
-      tsr__timeline_compute(grouper->snapshot, out->device, false, &w->timeline, w->error);
+  int status = tsr__timeline_compute(grouper->snapshot, out->device, false, &w->timeline, w->error);
   if (!status) status = tsr__grouping_init(&w->grouping, grouper, out->device, w->error);
   if (!status) status = find_kinds(w);
   if (!status) status = plan_history(w);

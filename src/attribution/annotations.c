@@ -89,7 +89,8 @@ static bool follow(walk *w, const tsr_events *events, size_t count) {
     bool is_last = event == events->count; /* and what comes after all events */
     if (!is_last && events->time_us[event] == TSR_TIME_NONE) continue;
     uint32_t first = next;
-    while (ok && next < count && (is_last || w->annotations[next].time_us <= events->time_us[event])) {
+    while (ok && next < count &&
+           (is_last || w->annotations[next].time_us <= events->time_us[event])) {
       w->out->odd[TSR__ANNOTATION_LATE] += w->annotations[next].time_us < before_us;
       before_us = w->annotations[next].time_us;
       ok = apply(w, next);
@@ -138,7 +139,8 @@ size_t tsr__annotations_span(const tsr__annotations *annotations, uint64_t event
 
 size_t tsr__annotations_warnings(const tsr__annotations *annotations, tsr_warning *out) {
   static const tsr_warning texts[TSR__ANNOTATION_ODD_COUNT] = {
-      {"annotation-without-start", 0, "annotations end that had not begun; the ends are passed over"},
+      {"annotation-without-start", 0,
+       "annotations end that had not begun; the ends are passed over"},
       {"annotation-without-end", 0, "annotations begin and never end"},
       {"annotations-overlap", 0,
        "annotations end while one that began later is still open; the rest stay open"},

@@ -14,11 +14,11 @@
 
 /* Oddities, each a warning where it is not 0. */
 typedef enum tsr__annotation_odd {
-  TSR__ANNOTATION_NO_START,  /* an END of a name that is not open */
-  TSR__ANNOTATION_NO_END,    /* a START whose END never comes */
-  TSR__ANNOTATION_CROSSED,   /* an END of a name that is not innermost: ranges overlap */
-  TSR__ANNOTATION_LATE,      /* an entry earlier than the one before it */
-  TSR__ANNOTATION_UNUSABLE,  /* neither START nor END, or without a time */
+  TSR__ANNOTATION_NO_START, /* an END of a name that is not open */
+  TSR__ANNOTATION_NO_END,   /* a START whose END never comes */
+  TSR__ANNOTATION_CROSSED,  /* an END of a name that is not innermost: ranges overlap */
+  TSR__ANNOTATION_LATE,     /* an entry earlier than the one before it */
+  TSR__ANNOTATION_UNUSABLE, /* neither START nor END, or without a time */
   TSR__ANNOTATION_ODD_COUNT
 } tsr__annotation_odd;
 

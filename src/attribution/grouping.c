@@ -116,8 +116,7 @@ uint32_t tsr__grouping_of(const tsr__grouping *g, uint64_t event) {
   case TSR_PROFILE_BY_CATEGORY:
     return g->of_key[tsr__category_of(&g->grouper->categories, g->events.stack[event])];
   case TSR_PROFILE_BY_RULES: return of_stack(g, g->events.stack[event]);
-  case TSR_PROFILE_BY_ANNOTATION:
-    return g->of_span[tsr__annotations_span(&g->annotations, event)];
+  case TSR_PROFILE_BY_ANNOTATION: return g->of_span[tsr__annotations_span(&g->annotations, event)];
   case TSR_PROFILE_BY_COMPILE_CONTEXT: {
     uint32_t string = tsr_id_at(g->events.context, event);
     return string < tsr_snapshot_string_count(g->grouper->snapshot) ? g->of_key[string] : 0;

@@ -38,8 +38,7 @@ int tsr__rules_add(tsr_rules *rules, const tsr_rule *rule, bool is_named_once, t
   size_t same = is_named_once ? find_name(rules, rule->name) : rules->items.count;
   if (same < rules->items.count && mode == TSR_RULES_STRICT)
     return tsr__fail(error, TSR_ERROR_FORMAT, TSR_OFFSET_NONE,
-                     "two patterns for the one name '%.100s'; a list may repeat names",
-                     rule->name);
+                     "two patterns for the one name '%.100s'; a list may repeat names", rule->name);
   tsr_rule copy = {.name = copy_text(&rules->arena, rule->name),
                    .pattern = copy_text(&rules->arena, rule->pattern),
                    .description = copy_text(&rules->arena, rule->description),
@@ -93,8 +92,7 @@ static int compile(tsr_rules *rules, tsr_rule_problem *out, tsr_error *error) {
   if (!rules->patterns) return tsr__fail_memory(error);
   for (size_t i = 0; i < rules->items.count; i++) {
     tsr_rule_problem problem = {.rule = rules->items.items[i]};
-    int status =
-        tsr__pattern_new(problem.rule.pattern, &rules->patterns[kept], &problem, error);
+    int status = tsr__pattern_new(problem.rule.pattern, &rules->patterns[kept], &problem, error);
     if (status == TSR_ERROR_ARGUMENT && rules->mode == TSR_RULES_LENIENT) {
       if (!TSR__VECTOR_PUSH(&rules->passed_over, problem)) return tsr__fail_memory(error);
       continue;

@@ -45,7 +45,8 @@ static int say_problem(int code, size_t offset, tsr_rule_problem *problem, tsr_e
 
 int tsr__pattern_new(const char *text, tsr__pattern **out, tsr_rule_problem *problem,
                      tsr_error *error) {
-  const uint32_t options = PCRE2_UTF | PCRE2_UCP | PCRE2_MATCH_INVALID_UTF | PCRE2_NEVER_BACKSLASH_C;
+  const uint32_t options =
+      PCRE2_UTF | PCRE2_UCP | PCRE2_MATCH_INVALID_UTF | PCRE2_NEVER_BACKSLASH_C;
   pcre2_general_context *memory = pcre2_general_context_create(give_memory, take_memory, NULL);
   pcre2_compile_context *how = memory ? pcre2_compile_context_create(memory) : NULL;
   tsr__pattern *pattern = how ? TSR__NEW(tsr__pattern) : NULL;
@@ -121,8 +122,8 @@ static void matcher_close(matcher *m) {
 /* 1 found, 0 not found, or a negative tsr_status. */
 static int is_found(matcher *m, size_t rule, tsr_text text) {
   size_t size = text.size_bytes < TEXT_BYTES ? text.size_bytes : TEXT_BYTES;
-  int code = pcre2_match(m->rules->patterns[rule]->code, (PCRE2_SPTR)text.data, size, 0, 0, m->found,
-                         m->limits);
+  int code = pcre2_match(m->rules->patterns[rule]->code, (PCRE2_SPTR)text.data, size, 0, 0,
+                         m->found, m->limits);
   if (code >= 0) return 1;
   if (code == PCRE2_ERROR_NOMATCH) return 0;
   if (code == PCRE2_ERROR_NOMEMORY) return tsr__fail_memory(m->error);

@@ -89,8 +89,8 @@ static int take_mapping(walk *w, const yaml_node_t *node) {
 /* What stands under `rules:`, where that is not itself a rule of that name; else the node. */
 static yaml_node_t *inner(walk *w, yaml_node_t *root) {
   if (!root || root->type != YAML_MAPPING_NODE) return root;
-  for (yaml_node_pair_t *pair = root->data.mapping.pairs.start;
-       pair < root->data.mapping.pairs.top; pair++) {
+  for (yaml_node_pair_t *pair = root->data.mapping.pairs.start; pair < root->data.mapping.pairs.top;
+       pair++) {
     const char *key = text_of(node_at(w, pair->key));
     yaml_node_t *value = node_at(w, pair->value);
     if (key && value && !strcmp(key, "rules") && value->type != YAML_SCALAR_NODE) return value;
@@ -114,11 +114,11 @@ int tsr__rules_read_yaml(const char *text, size_t size_bytes, tsr_rules_mode mod
   if (!yaml_parser_initialize(&parser)) return tsr__fail_memory(error);
   yaml_parser_set_input_string(&parser, (const unsigned char *)text, size_bytes);
   if (!yaml_parser_load(&parser, &document)) {
-    status = parser.error == YAML_MEMORY_ERROR
-                 ? tsr__fail_memory(error)
-                 : tsr__fail(error, TSR_ERROR_FORMAT, parser.problem_mark.index,
-                             "line %zu: %s", parser.problem_mark.line + 1,
-                             parser.problem ? parser.problem : "no YAML");
+    status =
+        parser.error == YAML_MEMORY_ERROR
+            ? tsr__fail_memory(error)
+            : tsr__fail(error, TSR_ERROR_FORMAT, parser.problem_mark.index, "line %zu: %s",
+                        parser.problem_mark.line + 1, parser.problem ? parser.problem : "no YAML");
   } else {
     status = take_root(&w);
     yaml_document_delete(&document);

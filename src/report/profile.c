@@ -147,14 +147,13 @@ static void emit_groups(tsr__emitter *emitter, tsr_profile_by by,
   tsr__emit_table(emitter, "groups", columns, sizeof columns / sizeof *columns);
   for (size_t i = 0; i < device->group_count; i++) {
     const tsr_profile_group *group = &device->groups[i];
-    tsr__emit_row(emitter, (tsr__cell[]){tsr__string(group->name),
-                                         tsr__string(tsr__profile_group_name(by, group->name)),
-                                         tsr__bytes(group->bytes),
-                                         tsr__percent(group->bytes, device->peak_bytes),
-                                         tsr__count(group->allocations),
-                                         tsr__bytes(group->peak_bytes),
-                                         tsr__index(group->peak_event),
-                                         tsr__index(group->first_event)});
+    tsr__emit_row(emitter,
+                  (tsr__cell[]){tsr__string(group->name),
+                                tsr__string(tsr__profile_group_name(by, group->name)),
+                                tsr__bytes(group->bytes),
+                                tsr__percent(group->bytes, device->peak_bytes),
+                                tsr__count(group->allocations), tsr__bytes(group->peak_bytes),
+                                tsr__index(group->peak_event), tsr__index(group->first_event)});
     tsr__emit_row_end(emitter);
   }
   tsr__emit_table_end(emitter);
@@ -348,8 +347,7 @@ static void print_over_time(tsr__emitter *emitter, tsr_profile_by by,
   tsr__emit_table(emitter, NULL, columns, sizeof columns / sizeof *columns);
   print_over_time_row(emitter, device, "all recorded", NULL);
   for (uint32_t i = 0; i < device->series_count; i++)
-    print_over_time_row(emitter, device,
-                        tsr__profile_group_name(by, device->series[i].name), &i);
+    print_over_time_row(emitter, device, tsr__profile_group_name(by, device->series[i].name), &i);
   tsr__emit_table_end(emitter);
 }
 

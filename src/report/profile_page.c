@@ -59,10 +59,10 @@ static const char style[] =
     "@media(max-width:36rem){.chart{margin-left:3.9rem}.wide{display:none}"
     ".y,.x,.top{font-size:.72rem}}\n";
 
-static const char *const colors[COLORS] = {
-    "#4269d0", "#efb118", "#ff725c", "#43b39a", "#3ca951", "#f281b3", "#a463f2",
-    "#7fb0f5", "#9c6b4e", "#8d949e", "#2f4b99", "#b07f0a", "#bd4a38", "#2f7d6c",
-    "#277239", "#b2527f", "#6f3fae", "#4f7fc9", "#6d4a35", "#646a73"};
+static const char *const colors[COLORS] = {"#4269d0", "#efb118", "#ff725c", "#43b39a", "#3ca951",
+                                           "#f281b3", "#a463f2", "#7fb0f5", "#9c6b4e", "#8d949e",
+                                           "#2f4b99", "#b07f0a", "#bd4a38", "#2f7d6c", "#277239",
+                                           "#b2527f", "#6f3fae", "#4f7fc9", "#6d4a35", "#646a73"};
 
 /* ---- texts ---- */
 
@@ -128,8 +128,7 @@ static int y_of(const chart *c, uint64_t bytes) {
 }
 
 static void add_box(tsr__buffer *path, int x0, int x1, int y0, int y1) {
-  if (x1 > x0 && y0 > y1)
-    tsr__buffer_printf(path, "M%d %dH%dV%dH%dz", x0, y0, x1, y1, x0);
+  if (x1 > x0 && y0 > y1) tsr__buffer_printf(path, "M%d %dH%dV%dH%dz", x0, y0, x1, y1, x0);
 }
 
 /* The edge that `height` says of each moment, there or back. */
@@ -326,8 +325,9 @@ static void add_path(const chart *c, size_t index) {
 }
 
 static void add_svg(const chart *c) {
-  tsr__buffer_printf(c->out, "<svg viewBox=\"0 0 %d %d\" preserveAspectRatio=none role=img "
-                             "aria-label=\"",
+  tsr__buffer_printf(c->out,
+                     "<svg viewBox=\"0 0 %d %d\" preserveAspectRatio=none role=img "
+                     "aria-label=\"",
                      WIDTH, HEIGHT);
   tsr__buffer verdict = {0};
   tsr__profile_verdict(&verdict, c->profile->by, c->device);
@@ -348,7 +348,8 @@ static void add_svg(const chart *c) {
 
 static bool add_chart(const tsr_profile *profile, const tsr_profile_device *device,
                       tsr__buffer *out) {
-  chart c = {.profile = profile, .device = device, .out = out, .path_count = device->series_count + 2};
+  chart c = {
+      .profile = profile, .device = device, .out = out, .path_count = device->series_count + 2};
   c.paths = TSR__NEW_ARRAY(tsr__buffer, c.path_count);
   if (!c.paths) return false;
   c.first_event = device->moments[0].event;

@@ -6,8 +6,10 @@
 
 #include "test_support.h"
 
-#define START(name, time) "{\"name\": \"" name "\", \"stage\": \"START\", \"device\": 0, \"time_us\": " time "}"
-#define END(name, time)   "{\"name\": \"" name "\", \"stage\": \"END\", \"device\": 0, \"time_us\": " time "}"
+#define START(name, time) \
+  "{\"name\": \"" name "\", \"stage\": \"START\", \"device\": 0, \"time_us\": " time "}"
+#define END(name, time) \
+  "{\"name\": \"" name "\", \"stage\": \"END\", \"device\": 0, \"time_us\": " time "}"
 
 /* A trace of one event a microsecond, 0 to 9, of which each allocates. */
 static tsr_snapshot *with_annotations(const char *annotations) {
@@ -34,8 +36,8 @@ static void expect(const char *annotations, const char *letters, const char *odd
   assert_int_equal(tsr__annotations_compute(snapshot, &events, &found, NULL), 0);
   assert_int_equal(found.spans.items[0].first_event, 0);
   for (uint64_t i = 0; i < events.count; i++) {
-    tsr_text name = tsr_snapshot_string(
-        snapshot, found.spans.items[tsr__annotations_span(&found, i)].name);
+    tsr_text name =
+        tsr_snapshot_string(snapshot, found.spans.items[tsr__annotations_span(&found, i)].name);
     got[i] = name.size_bytes ? name.data[0] : '.';
   }
   for (size_t i = 0; i < TSR__ANNOTATION_ODD_COUNT; i++) counts[i] = (char)('0' + found.odd[i]);
@@ -72,8 +74,9 @@ static void repeated(void **state) {
   expect(START("a", "1") ", " END("a", "3") ", " START("a", "5") ", " END("a", "7"), ".aa..aa...",
          "00000");
   /* A name within itself: the inner one ends first. */
-  expect(START("a", "1") ", " START("b", "2") ", " START("a", "3") ", " END("a", "5") ", "
-         END("b", "6") ", " END("a", "8"), ".abaabaa..", "00000");
+  expect(START("a", "1") ", " START("b", "2") ", " START("a", "3") ", " END("a", "5") ", " END(
+             "b", "6") ", " END("a", "8"),
+         ".abaabaa..", "00000");
 }
 
 /* END takes the last entry of its name out, also from under others. */
@@ -81,8 +84,9 @@ static void overlapping(void **state) {
   (void)state;
   expect(START("a", "1") ", " START("b", "3") ", " END("a", "5") ", " END("b", "7"), ".aabbbb...",
          "00100");
-  expect(START("a", "1") ", " START("b", "2") ", " START("c", "3") ", " END("b", "4") ", "
-         END("c", "5") ", " END("a", "6"), ".abcca....", "00100");
+  expect(START("a", "1") ", " START("b", "2") ", " START("c", "3") ", " END("b", "4") ", " END(
+             "c", "5") ", " END("a", "6"),
+         ".abcca....", "00100");
 }
 
 static void without_partners(void **state) {
@@ -94,10 +98,11 @@ static void without_partners(void **state) {
 /* An entry that comes late holds up those behind it; one of no stage or time counts for nothing. */
 static void out_of_order(void **state) {
   (void)state;
-  expect(START("a", "6") ", " START("b", "2") ", " END("b", "8") ", " END("a", "9"),
-         "......bba.", "00010");
+  expect(START("a", "6") ", " START("b", "2") ", " END("b", "8") ", " END("a", "9"), "......bba.",
+         "00010");
   expect("{\"name\": \"x\", \"stage\": \"MIDDLE\", \"time_us\": 1}, "
-         "{\"name\": \"y\", \"stage\": \"START\"}, " START("a", "4"), "....aaaaaa", "01002");
+         "{\"name\": \"y\", \"stage\": \"START\"}, " START("a", "4"),
+         "....aaaaaa", "01002");
 }
 
 /* Many open at once, ended from the bottom: each END costs the same. */
@@ -111,8 +116,9 @@ static void deep(void **state) {
                                   "\"addr\": 1, \"size\": 1, \"time_us\": 9}]], "
                                   "\"external_annotations\": [");
   for (int i = 0; i < 2 * DEPTH; i++)
-    length += (size_t)sprintf(text + length, "%s{\"name\": \"n%d\", \"stage\": \"%s\", \"time_us\": 1}",
-                              i ? ", " : "", i % DEPTH, i < DEPTH ? "START" : "END");
+    length +=
+        (size_t)sprintf(text + length, "%s{\"name\": \"n%d\", \"stage\": \"%s\", \"time_us\": 1}",
+                        i ? ", " : "", i % DEPTH, i < DEPTH ? "START" : "END");
   length += (size_t)sprintf(text + length, "]}");
   tsr_snapshot *snapshot = NULL;
   assert_int_equal(tsr_snapshot_read(text, length, NULL, &snapshot, NULL), 0);

@@ -12,7 +12,7 @@
 
 typedef struct made {
   uint64_t bytes;
-  uint32_t group; /* its compile_context is "cN" */
+  uint32_t group;       /* its compile_context is "cN" */
   int64_t birth, death; /* events; death -1: never */
 } made;
 
@@ -151,9 +151,8 @@ static void random_traces(void **state) {
     make(&t, seed, 500, 1 + seed, 30);
     for (int ordered = 0; ordered < 2; ordered++)
       for (size_t most = 4; most < 3000; most *= 6) {
-        tsr_profile_options how = {.by = TSR_PROFILE_BY_COMPILE_CONTEXT,
-                                   .moment_count = most,
-                                   .is_ordered = ordered};
+        tsr_profile_options how = {
+            .by = TSR_PROFILE_BY_COMPILE_CONTEXT, .moment_count = most, .is_ordered = ordered};
         tsr_profile *profile = ask(t.snapshot, &how);
         if (most == 4) check_groups(&t, &profile->devices[0]);
         check_moments(&t, profile, most);
@@ -305,22 +304,26 @@ static void trace_on_device_3_only(void **state) {
 /* Mosaic keeps one point a microsecond, the last: this peak would be lost to its history. */
 static void equal_microseconds(void **state) {
   (void)state;
-  expect_peak("[" EVENT("alloc", "4096", "700", AT("5")) ", "
-              EVENT("free_requested", "4096", "700", AT("5")) ", "
-              EVENT("free_completed", "4096", "700", AT("5")) "]", 0, 700, 0, 3);
+  expect_peak("[" EVENT("alloc", "4096", "700", AT("5")) ", " EVENT(
+                  "free_requested", "4096", "700", AT("5")) ", " EVENT("free_completed", "4096",
+                                                                       "700", AT("5")) "]",
+              0, 700, 0, 3);
 }
 
 static void out_of_memory_event(void **state) {
   (void)state;
-  expect_peak("[" EVENT("alloc", "4096", "700", AT("5")) ", "
-              "{\"action\": \"oom\", \"device_free\": 10, \"size\": 9000, \"time_us\": 6}, "
-              EVENT("alloc", "8192", "50", AT("7")) "]", 0, 750, 2, 3);
+  expect_peak("[" EVENT("alloc", "4096", "700",
+                        AT("5")) ", "
+                                 "{\"action\": \"oom\", \"device_free\": 10, \"size\": 9000, "
+                                 "\"time_us\": 6}, " EVENT("alloc", "8192", "50", AT("7")) "]",
+              0, 750, 2, 3);
 }
 
 static void free_without_alloc(void **state) {
   (void)state;
-  expect_peak("[" EVENT("free_completed", "4096", "700", AT("5")) ", "
-              EVENT("alloc", "8192", "50", AT("7")) "]", 0, 50, 1, 2);
+  expect_peak("[" EVENT("free_completed", "4096", "700", AT("5")) ", " EVENT("alloc", "8192", "50",
+                                                                             AT("7")) "]",
+              0, 50, 1, 2);
 }
 
 /* Mosaic leaves events without a time out. */
@@ -333,8 +336,9 @@ static void events_without_time(void **state) {
 /* The older allocation has ended: it must not count beside the one that took its place. */
 static void alloc_of_live_address(void **state) {
   (void)state;
-  expect_peak("[" EVENT("alloc", "4096", "700", AT("5")) ", "
-              EVENT("alloc", "4096", "300", AT("6")) "]", 0, 700, 0, 2);
+  expect_peak(
+      "[" EVENT("alloc", "4096", "700", AT("5")) ", " EVENT("alloc", "4096", "300", AT("6")) "]", 0,
+      700, 0, 2);
 }
 
 int main(void) {

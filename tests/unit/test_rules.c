@@ -33,7 +33,8 @@ static void forms(void **state) {
                "b=x(0) b=y(0)");
   expect_rules("{\"rules\": [{\"name\": \"b\", \"pattern\": \"x\", \"description\": null}]}",
                "b=x(0)");
-  expect_rules("{\"b\": {\"pattern\": \"x\", \"description\": \"d\", \"priority\": -3}}", "b=x(-3)");
+  expect_rules("{\"b\": {\"pattern\": \"x\", \"description\": \"d\", \"priority\": -3}}",
+               "b=x(-3)");
   expect_rules("{\"rules\": \"x\"}", "rules=x(0)");
   expect_rules("b: x|y\na: '.'\n", "b=x|y(0) a=.(0)");
   expect_rules("rules:\n- name: b\n  pattern: x\n  description: words\n- {name: a, pattern: 7}\n",
@@ -73,14 +74,12 @@ static void malformed(void **state) {
          "a priority is a whole number");
   refuse("just text", TSR_ERROR_FORMAT,
          "line 1: neither a mapping of names to patterns nor a list");
-  refuse("a: x\nb: [y]\n", TSR_ERROR_FORMAT,
-         "line 2: a rule is neither a pattern nor a mapping");
+  refuse("a: x\nb: [y]\n", TSR_ERROR_FORMAT, "line 2: a rule is neither a pattern nor a mapping");
   refuse("- name: x\n  pattern: y\n  priority: high\n", TSR_ERROR_FORMAT,
          "line 3: a priority is a whole number");
   refuse("a: x\na: y\n", TSR_ERROR_FORMAT,
          "two patterns for the one name 'a'; a list may repeat names");
-  refuse("a: 'x\n", TSR_ERROR_FORMAT,
-         "line 2: found unexpected end of stream");
+  refuse("a: 'x\n", TSR_ERROR_FORMAT, "line 2: found unexpected end of stream");
   /* A node that contains itself. */
   refuse("&a [*a]\n", TSR_ERROR_FORMAT, "line 1: a rule is neither a pattern nor a mapping");
 }
@@ -99,7 +98,8 @@ static void bounds(void **state) {
       tsr_rules_parse(text, TSR_RULES_PATTERN_BYTES + 8, TSR_RULES_STRICT, &rules, NULL, NULL),
       TSR_ERROR_LIMIT);
   size_t used = 0;
-  for (unsigned i = 0; i <= TSR_RULES_COUNT; i++) used += (size_t)sprintf(text + used, "n%u: x\n", i);
+  for (unsigned i = 0; i <= TSR_RULES_COUNT; i++)
+    used += (size_t)sprintf(text + used, "n%u: x\n", i);
   assert_int_equal(tsr_rules_parse(text, used, TSR_RULES_STRICT, &rules, NULL, NULL),
                    TSR_ERROR_LIMIT);
   assert_null(rules);
@@ -114,9 +114,8 @@ static void bad_pattern(void **state) {
   tsr_rules *rules = NULL;
   tsr_rule_problem problem = {0};
   tsr_error error = {0};
-  assert_int_equal(
-      tsr_rules_parse(text, strlen(text), TSR_RULES_STRICT, &rules, &problem, &error),
-      TSR_ERROR_ARGUMENT);
+  assert_int_equal(tsr_rules_parse(text, strlen(text), TSR_RULES_STRICT, &rules, &problem, &error),
+                   TSR_ERROR_ARGUMENT);
   assert_string_equal(error.message,
                       "rule 'bad': missing closing parenthesis, at offset 4 of its pattern");
   assert_string_equal(problem.rule.name, "bad");
@@ -181,8 +180,9 @@ static void matching(void **state) {
   expect_match(frames, "{\"a\": \"nn\\\\.py$\"}", "a");
   /* The first rule that any frame fits, not the first frame that fits any rule. */
   expect_match(frames, "{\"outer\": \"forward\", \"inner\": \"softmax\"}", "outer");
-  expect_match(frames, "{\"outer\": \"forward\", \"inner\": {\"pattern\": \"softmax\", "
-                       "\"priority\": 1}}",
+  expect_match(frames,
+               "{\"outer\": \"forward\", \"inner\": {\"pattern\": \"softmax\", "
+               "\"priority\": 1}}",
                "inner");
   expect_match(frames, "{\"a\": \"Forward\"}", "");
   expect_match(frames, "{\"a\": \"(?i)Forward\"}", "a");
@@ -217,9 +217,9 @@ static void catastrophe(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(forms),       cmocka_unit_test(priorities), cmocka_unit_test(malformed),
-      cmocka_unit_test(bounds),      cmocka_unit_test(bad_pattern), cmocka_unit_test(lenient),
-      cmocka_unit_test(matching),    cmocka_unit_test(catastrophe),
+      cmocka_unit_test(forms),    cmocka_unit_test(priorities),  cmocka_unit_test(malformed),
+      cmocka_unit_test(bounds),   cmocka_unit_test(bad_pattern), cmocka_unit_test(lenient),
+      cmocka_unit_test(matching), cmocka_unit_test(catastrophe),
   };
   return cmocka_run_group_tests_name("rules", tests, NULL, NULL);
 }
