@@ -105,6 +105,14 @@ static int compile(tsr_rules *rules, tsr_rule_problem *out, tsr_error *error) {
   return 0;
 }
 
+static bool begins_like_json(const char *text, size_t size_bytes) {
+  size_t at = 0;
+  while (at < size_bytes &&
+         (text[at] == ' ' || text[at] == '\t' || text[at] == '\r' || text[at] == '\n'))
+    at++;
+  return at < size_bytes && (text[at] == '{' || text[at] == '[');
+}
+
 int tsr_rules_parse(const char *text, size_t size_bytes, tsr_rules_mode mode, tsr_rules **out,
                     tsr_rule_problem *problem, tsr_error *error) {
   if (size_bytes > TSR_RULES_TEXT_BYTES)
@@ -114,9 +122,7 @@ int tsr_rules_parse(const char *text, size_t size_bytes, tsr_rules_mode mode, ts
   if (!rules) return tsr__fail_memory(error);
   tsr__arena_init(&rules->arena);
   rules->mode = mode;
-  size_t at = 0;
-  while (at < size_bytes && memchr(" \t\r\n", text[at], 4)) at++;
-  bool is_json = at < size_bytes && (text[at] == '{' || text[at] == '[');
+  bool is_json = begins_like_json(text, size_bytes);
   int status = is_json ? tsr__rules_read_json(text, size_bytes, mode, rules, error)
                        : tsr__rules_read_yaml(text, size_bytes, mode, rules, error);
   if (!status && !rules->items.count && mode == TSR_RULES_STRICT)

@@ -178,8 +178,9 @@ int tsr__rules_match(const tsr_rules *rules, const tsr_snapshot *snapshot, tsr__
   matcher m = {.rules = rules, .snapshot = snapshot, .error = error};
   tsr__rule_stacks stacks = {.count = tsr_snapshot_stack_count(snapshot)};
   stacks.stacks = TSR__NEW_ARRAY(uint32_t, stacks.count);
-  int status = stacks.stacks && matcher_open(&m) ? match_frames(&m) : tsr__fail_memory(error);
-  if (!status) {
+  bool is_open = stacks.stacks && matcher_open(&m);
+  int status = is_open ? match_frames(&m) : tsr__fail_memory(error);
+  if (is_open && !status) {
     match_stacks(&m, &stacks);
     stacks.given_up = m.given_up;
     *out = stacks;

@@ -93,7 +93,8 @@ static void bounds(void **state) {
   memset(text, 'a', size);
   assert_int_equal(tsr_rules_parse(text, size, TSR_RULES_STRICT, &rules, NULL, NULL),
                    TSR_ERROR_LIMIT);
-  memcpy(text, "x: ", 3);
+  text[1] = ':';
+  text[2] = ' ';
   assert_int_equal(
       tsr_rules_parse(text, TSR_RULES_PATTERN_BYTES + 8, TSR_RULES_STRICT, &rules, NULL, NULL),
       TSR_ERROR_LIMIT);
