@@ -92,11 +92,13 @@ static int compile(tsr_rules *rules, tsr_rule_problem *out, tsr_error *error) {
   if (!rules->patterns) return tsr__fail_memory(error);
   for (size_t i = 0; i < rules->items.count; i++) {
     tsr_rule_problem problem = {.rule = rules->items.items[i]};
-    int status = tsr__pattern_new(problem.rule.pattern, &rules->patterns[kept], &problem, error);
+    tsr_error said = {0}; /* success must leave the caller's error alone */
+    int status = tsr__pattern_new(problem.rule.pattern, &rules->patterns[kept], &problem, &said);
     if (status == TSR_ERROR_ARGUMENT && rules->mode == TSR_RULES_LENIENT) {
       if (!TSR__VECTOR_PUSH(&rules->passed_over, problem)) return tsr__fail_memory(error);
       continue;
     }
+    if (status && error) *error = said;
     if (status == TSR_ERROR_ARGUMENT && hand_out(&problem, out, error)) return TSR_ERROR_MEMORY;
     if (status) return status;
     rules->items.items[kept++] = problem.rule;
