@@ -4,8 +4,6 @@
  * PyTorch's viewer name it, by an address, how often it was given back before, and what happened to
  * it.
  */
-#include <stdlib.h>
-
 #include "parse.h"
 #include "session.h"
 #include "when.h"

@@ -117,6 +117,44 @@ const cli_command cli_commands[] = {
                   {"tessera diff --json --top 0 rank0.pickle rank7.pickle",
                    "all of them, for a program"}},
      .run = cli_diff},
+    {.name = "stages",
+     .summary = "how high did memory go in each annotated stage?",
+     .description =
+         "Tells, for each stage that the program marked, how much was allocated when it began and "
+         "when it ended, and the most that was allocated in between, and names the stage that the "
+         "peak lies in. Stages come from torch.profiler.record_function, the profiler's steps and "
+         "PyTorch's optimizers; those inside another are indented below it.\n\n"
+         "Where there are more stages than --top, those of one name, numbers aside, are one line: "
+         "how many there are, and the one that goes highest. --top 0 or -v shows each.",
+     .operands = "FILE",
+     .operand_min = 1,
+     .operand_max = 1,
+     .reads_files = true,
+     .examples = {{"tessera stages snapshot.pickle", "all stages"},
+                  {"tessera stages --match Optimizer.step --match backward snapshot.pickle",
+                   "those with either text in their name"},
+                  {"tessera stages -v snapshot.pickle", "every repetition"}},
+     .run = cli_stages},
+    {.name = "source",
+     .summary = "which lines of my source file cost what?",
+     .description =
+         "Finds the frames of a Python file in the stacks of what is live at the peak, and tells "
+         "for each of its lines, functions and classes how many bytes it holds: self where it is "
+         "the file's innermost frame in the stack, inclusive where it is any. Then it prints the "
+         "file with these numbers in the margin; lines that hold nothing are folded (-v shows "
+         "them).\n\n"
+         "The file is found in the snapshot by its name, and by as much of its path as agrees. It "
+         "should be the version that ran: where a line does not hold what the snapshot says, that "
+         "is said.",
+     .operands = "FILE SOURCE",
+     .operand_min = 2,
+     .operand_max = 2,
+     .reads_files = true,
+     .examples = {{"tessera source snapshot.pickle model.py", "what each line of model.py holds"},
+                  {"tessera source before.pickle model.py --compare after.pickle",
+                   "and what changed"},
+                  {"tessera source --top 0 -v snapshot.pickle model.py", "everything"}},
+     .run = cli_source},
     {.name = "whatif",
      .summary = "what would other settings, or another card, have done?",
      .description =
@@ -284,6 +322,18 @@ const cli_option cli_option_rows[] = {
      .help = "Memory of the card that PyTorch may have, such as 40GiB (default: unlimited).",
      .takers = "whatif",
      FIELD(capacity)},
+    {.name = "match",
+     .kind = CLI_TEXTS,
+     .argument = "TEXT",
+     .help = "Take only annotations whose name contains TEXT. May be repeated: any of them.",
+     .takers = "stages",
+     FIELD(matches)},
+    {.name = "compare",
+     .kind = CLI_FILE,
+     .argument = "OTHER",
+     .help = "Show what another snapshot holds beside it, and the difference.",
+     .takers = "source",
+     FIELD(compare)},
     {.name = "alloc",
      .kind = CLI_TEXT,
      .argument = "ADDRESS_VERSION",

@@ -62,8 +62,8 @@ static void set_bytes(json_t *out, const char *name, double signed_bytes) {
 }
 
 json_t *mcp_string(tsr_text text) {
-  json_t *out = json_stringn(text.data ? text.data : "", text.size_bytes);
-  if (out) return out;
+  json_t *out = text.data ? json_stringn(text.data, text.size_bytes) : json_string("");
+  if (out || !text.data) return out;
   char *clean = malloc(text.size_bytes + 1);
   if (!clean) return NULL;
   for (size_t i = 0; i < text.size_bytes; i++)

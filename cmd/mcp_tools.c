@@ -75,7 +75,7 @@ static void mend_surrogates(text_buffer *text) {
     if (has_low)
       i += 11;
     else if (is_high || is_low)
-      memcpy(at + 2, "fffd", 4);
+      for (size_t k = 0; k < 4; k++) at[2 + k] = "fffd"[k];
     else
       i++;
   }

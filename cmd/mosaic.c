@@ -7,6 +7,7 @@
 
 #include "mosaic.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -98,6 +99,26 @@ const cli_command cli_drop_ins[] = {
      .is_drop_in = true,
      .examples = {{"mosaic_mcp", "what to give to a client as the command of a server"}},
      .run = cli_mcp},
+    {.name = "mosaic_per_file_memory_snapshot_analysis",
+     .summary = "what the lines of a source file hold, in place of Mosaic's command",
+     .description =
+         "analyze sorts the stacks of the peak by the lines of one source file that they lead "
+         "through, and prints what each line, with the lines it was called from, holds; then the "
+         "stacks that do not touch the file. compare puts two snapshots side by side. 'tessera "
+         "source' tells more.\n\n"
+         "The source is either read from --file-path, or named by --file-name and read from "
+         "--file-content." NOTE,
+     .operands = "analyze|compare",
+     .operand_min = 1,
+     .operand_max = 1,
+     .is_drop_in = true,
+     .examples = {{"mosaic_per_file_memory_snapshot_analysis analyze --snapshot snapshot.pickle "
+                   "--file-path model.py",
+                   "what the lines of model.py hold"},
+                  {"mosaic_per_file_memory_snapshot_analysis compare --base-snapshot old.pickle "
+                   "--diff-snapshot new.pickle --file-name model.py --file-content /tmp/model.py",
+                   "in two snapshots, from a copy of the source"}},
+     .run = cli_mosaic_file},
     {.name = NULL},
 };
 
@@ -109,7 +130,8 @@ const cli_option cli_drop_in_rows[] = {
      .argument = "FILE",
      .help = "The snapshot to read: a pickle, JSON, or either compressed.",
      .takers = "mosaic_get_json_snapshot mosaic_get_memory_profile mosaic_get_memory_usage "
-               "mosaic_get_memory_usage_peak mosaic_get_memory_usage_by_annotation_stage",
+               "mosaic_get_memory_usage_peak mosaic_get_memory_usage_by_annotation_stage "
+               "mosaic_per_file_memory_snapshot_analysis",
      FIELD(mosaic.snapshot)},
     {.name = "out-path",
      .kind = CLI_FILE,
@@ -196,14 +218,16 @@ const cli_option cli_drop_in_rows[] = {
      .argument = "ADDRESS_VERSION",
      .help = "The event to stop at: an address in hexadecimal, an underscore, and how often it was "
              "freed before.",
-     .takers = "mosaic_get_memory_usage mosaic_get_memory_usage_peak",
+     .takers = "mosaic_get_memory_usage mosaic_get_memory_usage_peak "
+               "mosaic_per_file_memory_snapshot_analysis",
      FIELD(mosaic.allocation)},
     {.name = "action",
      .kind = CLI_CHOICE,
      .argument = "ACTION",
      .help = "What happens to it there: alloc, segment_alloc, segment_map, free_completed, "
              "segment_free, segment_unmap, or free, which means free_completed.",
-     .takers = "mosaic_get_memory_usage mosaic_get_memory_usage_peak",
+     .takers = "mosaic_get_memory_usage mosaic_get_memory_usage_peak "
+               "mosaic_per_file_memory_snapshot_analysis",
      .choices = {"alloc", "segment_alloc", "segment_map", "free_completed", "segment_free",
                  "segment_unmap", "free"},
      FIELD(mosaic.action)},
@@ -244,13 +268,54 @@ const cli_option cli_drop_in_rows[] = {
      .kind = CLI_FLAG,
      .help = "Taken, but there is no paste service outside Meta: the answer is printed.",
      .takers = "mosaic_get_memory_usage mosaic_get_memory_usage_peak mosaic_get_memory_usage_diff "
-               "mosaic_get_memory_usage_by_annotation_stage",
+               "mosaic_get_memory_usage_by_annotation_stage "
+               "mosaic_per_file_memory_snapshot_analysis",
      FIELD(mosaic.paste)},
     {.name = "upload-result",
      .kind = CLI_FLAG,
      .help = "Taken, but there is nowhere to upload to outside Meta: the answer stays here.",
      .takers = "mosaic_get_json_snapshot mosaic_get_memory_usage_peak",
      FIELD(mosaic.upload)},
+    {.name = "base-snapshot",
+     .kind = CLI_FILE,
+     .argument = "FILE",
+     .help = "With compare: the first snapshot.",
+     .takers = "mosaic_per_file_memory_snapshot_analysis",
+     FIELD(mosaic.snapshot_base)},
+    {.name = "diff-snapshot",
+     .kind = CLI_FILE,
+     .argument = "FILE",
+     .help = "With compare: the second snapshot. Differences are the first less the second.",
+     .takers = "mosaic_per_file_memory_snapshot_analysis",
+     FIELD(mosaic.snapshot_diff)},
+    {.name = "file-path",
+     .kind = CLI_FILE,
+     .argument = "FILE",
+     .help = "The source file, of the version that ran.",
+     .takers = "mosaic_per_file_memory_snapshot_analysis",
+     FIELD(mosaic.file_path)},
+    {.name = "file-name",
+     .kind = CLI_TEXT,
+     .argument = "NAME",
+     .help = "The source file's name in the snapshot, without folders; with --file-content.",
+     .takers = "mosaic_per_file_memory_snapshot_analysis",
+     FIELD(mosaic.file_name)},
+    {.name = "file-content",
+     .kind = CLI_FILE,
+     .argument = "FILE",
+     .help = "A file with the source's text.",
+     .takers = "mosaic_per_file_memory_snapshot_analysis",
+     FIELD(mosaic.file_content)},
+    {.name = "augmented-view",
+     .kind = CLI_FLAG,
+     .help = "With analyze: print the source with bytes beside each line, behind the tables.",
+     .takers = "mosaic_per_file_memory_snapshot_analysis",
+     FIELD(mosaic.augmented_view)},
+    {.name = "verbose",
+     .kind = CLI_FLAG,
+     .help = "With analyze: print five tables, by lines, functions, classes and stacks.",
+     .takers = "mosaic_per_file_memory_snapshot_analysis",
+     FIELD(mosaic.all_tables)},
     {.name = "help",
      .letter = 'h',
      .kind = CLI_FLAG,
@@ -292,6 +357,14 @@ int cli_mosaic_log(void *context, const char *data, size_t size_bytes) {
 
 /* ---- what several drop-ins do ---- */
 
+/* What the reader noticed about the file, such as that it is cut short. */
+static void say_warnings(const tsr_snapshot *snapshot) {
+  size_t count;
+  const tsr_warning *warnings = tsr_snapshot_warnings(snapshot, &count);
+  for (size_t i = 0; i < count; i++)
+    cli_mosaic_warn("%s (%" PRIu64 ")", warnings[i].message, warnings[i].count);
+}
+
 int cli_mosaic_open(cli_session *session, const char *option, const char *path, cli_input *input) {
   struct stat file;
   if (!path) return cli_usage_error(session->options->command, "missing --%s FILE", option);
@@ -299,8 +372,10 @@ int cli_mosaic_open(cli_session *session, const char *option, const char *path, 
   if (stat(path, &file) == 0)
     cli_mosaic_info("Loading snapshot %s, size %.2fMB ...", path, (double)file.st_size / (1 << 20));
   int status = cli_open_path(session, path, input);
-  if (status == 0) cli_mosaic_info("Snapshot loaded successfully.");
-  return status;
+  if (status) return status;
+  cli_mosaic_info("Snapshot loaded successfully.");
+  say_warnings(input->snapshot);
+  return 0;
 }
 
 /* The choices of --action, in their order. */

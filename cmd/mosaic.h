@@ -34,7 +34,7 @@ void cli_mosaic_error(const char *format, ...) CLI_PRINTF(1, 2);
 int cli_mosaic_log(void *context, const char *data, size_t size_bytes);
 
 /* Open the file that the option `option` (spelled as Mosaic does) names, with the three lines that
- * Mosaic logs about it. Answers as cli_open does, or a usage error where `path` is NULL. */
+ * Mosaic logs about it, and what the reader warns of. Answers as cli_open does, or a usage error where `path` is NULL. */
 int cli_mosaic_open(cli_session *session, const char *option, const char *path, cli_input *input);
 
 /* What --allocation (which must be given) and --action name: 0, or a usage error. Logs, as Mosaic
@@ -45,6 +45,7 @@ void cli_mosaic_services(const cli_session *session);
 
 /* The drop-ins. */
 int cli_mosaic_diff(cli_session *session);
+int cli_mosaic_file(cli_session *session);
 int cli_mosaic_json(cli_session *session);
 int cli_mosaic_peak(cli_session *session);
 int cli_mosaic_profile(cli_session *session);

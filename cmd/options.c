@@ -339,4 +339,5 @@ int cli_parse(int argc, char **argv, cli_options *options) {
 void cli_options_release(cli_options *options) {
   free(options->devices.numbers);
   free(options->mosaic.annotations.items);
+  free(options->matches.items);
 }

@@ -49,6 +49,8 @@ typedef struct cli_mosaic_options {
   int profile; /* index of --profile's word */
   bool keeps_order;
   cli_integer sampling_rate, start_index, end_index;
+  const char *file_path, *file_name, *file_content; /* the source of the per-file analysis */
+  bool augmented_view, all_tables;
   int action; /* index of --action's word; -1: not given */
   bool print_stack;
   bool paste, upload; /* to services that only Meta has */
@@ -73,6 +75,8 @@ typedef struct cli_options {
   int tools;                             /* which of them `mcp` offers: index of the word */
   const char *rules, *html;              /* of `profile`; NULL: not given */
   uint64_t samples;                      /* 0: not given */
+  cli_texts matches;                     /* of annotations' names, for `stages` */
+  const char *compare;                   /* the other snapshot of `source`; NULL: none */
   int action;                            /* index of --action's word */
   bool is_ordered, over_time;
   bool json, full_stacks, quiet, verbose, strict, help, version;

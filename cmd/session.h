@@ -53,6 +53,8 @@ int cli_info(cli_session *session);
 int cli_mcp(cli_session *session);
 int cli_peak(cli_session *session);
 int cli_profile(cli_session *session);
+int cli_source(cli_session *session);
+int cli_stages(cli_session *session);
 int cli_trim(cli_session *session);
 int cli_whatif(cli_session *session);
 

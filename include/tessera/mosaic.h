@@ -66,6 +66,7 @@ typedef struct tsr_mosaic_peak {
   uint64_t
       static_bytes; /* allocated blocks, of all devices, whose address no alloc or free names */
   tsr_mosaic_groups groups; /* live at that event, those whose event has stacks */
+  uint64_t nameless_count;  /* allocs and frees of the window without an address, passed over */
   tsr_mosaic_other *others; /* in the same window */
   size_t other_count;
 } tsr_mosaic_peak;

@@ -7,6 +7,8 @@
 #define TESSERA_REPORT_H
 
 #include "tessera/answers.h"
+#include "tessera/source.h"
+#include "tessera/stages.h"
 #include "tessera/whatif.h"
 
 #ifdef __cplusplus
@@ -47,6 +49,16 @@ int tsr_report_at(const tsr_report_input *input, const tsr_at *at,
 int tsr_report_profile(const tsr_report_input *input, const tsr_profile *profile,
                        const tsr_report_options *options, tsr_write_fn *write, void *context,
                        tsr_error *error);
+int tsr_report_source(const tsr_report_input *input, const tsr_source *source,
+                      const tsr_report_options *options, tsr_write_fn *write, void *context,
+                      tsr_error *error);
+int tsr_report_source_comparison(const tsr_report_input *first, const tsr_report_input *second,
+                                 const tsr_source_comparison *comparison,
+                                 const tsr_report_options *options, tsr_write_fn *write,
+                                 void *context, tsr_error *error);
+int tsr_report_stages(const tsr_report_input *input, const tsr_stages *stages,
+                      const tsr_report_options *options, tsr_write_fn *write, void *context,
+                      tsr_error *error);
 int tsr_report_whatif(const tsr_report_input *input, const tsr_whatif *whatif,
                       const tsr_report_options *options, tsr_write_fn *write, void *context,
                       tsr_error *error);

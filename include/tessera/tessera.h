@@ -9,9 +9,12 @@
 #include "tessera/export.h"
 #include "tessera/limits.h"
 #include "tessera/mosaic.h"
+#include "tessera/mosaic_file.h"
 #include "tessera/report.h"
 #include "tessera/rules.h"
 #include "tessera/snapshot.h"
+#include "tessera/source.h"
+#include "tessera/stages.h"
 #include "tessera/status.h"
 #include "tessera/whatif.h"
 

@@ -199,16 +199,19 @@ static int copy_warnings(const tsr_peak_device *peaks[2], tsr_diff_device *out, 
   return 0;
 }
 
+/* Take over what one side's peak says; answers that peak, or NULL. */
+static const tsr_peak_device *describe_side(pair *p, int which, tsr_diff_side *side) {
+  const tsr_peak_device *peak = peak_of(p->peaks[which], side);
+  if (!peak) return NULL;
+  side->event_count = peak->event_count;
+  side->peak = peak->peak;
+  fill_rows(p, which, peak);
+  return peak;
+}
+
 static int describe(pair *p, size_t top, tsr_diff_device *out, tsr_error *error) {
-  tsr_diff_side *sides[2] = {&out->old_side, &out->new_side};
-  const tsr_peak_device *peaks[2];
-  for (int k = 0; k < 2; k++) {
-    peaks[k] = peak_of(p->peaks[k], sides[k]);
-    if (!peaks[k]) continue;
-    sides[k]->event_count = peaks[k]->event_count;
-    sides[k]->peak = peaks[k]->peak;
-    fill_rows(p, k, peaks[k]);
-  }
+  const tsr_peak_device *peaks[] = {describe_side(p, 0, &out->old_side),
+                                    describe_side(p, 1, &out->new_side)};
   int status = collect(p, top, out, error);
   return status ? status : copy_warnings(peaks, out, error);
 }

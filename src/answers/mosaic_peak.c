@@ -15,6 +15,7 @@
 /* What a reading of the trace finds. */
 typedef struct reading {
   int64_t peak_bytes, peak_event;
+  uint64_t nameless_count;
   uint64_t end;                /* events from here on are not in the window */
   uint64_t end_version_excess; /* 1: the last event is one to stop at, whose free does not count */
 } reading;
@@ -43,7 +44,11 @@ static bool read_trace(const tsr__mosaic_trace *trace, const tsr_mosaic_window *
   *out = (reading){.peak_event = -1};
   for (; i < trace->events.count && is_good && !is_stopped; i++) {
     if (is_past(&g, trace->events.time_us[i])) break;
-    if (!tsr__mosaic_counts(trace, i)) continue;
+    if (!tsr__mosaic_counts(trace, i)) {
+      out->nameless_count += trace->events.action[i] == TSR_ACTION_ALLOC ||
+                             trace->events.action[i] == TSR_ACTION_FREE_COMPLETED;
+      continue;
+    }
     is_good = tsr__mosaic_count_event(&count, trace, i, 0);
     if (!is_inside(&g)) continue;
     if (count.bytes > out->peak_bytes || (out->peak_event < 0 && count.bytes == 0)) {
@@ -136,6 +141,7 @@ static int describe(const tsr_snapshot *snapshot, const tsr_mosaic_window *windo
   peak->device = trace.device;
   peak->event = found.peak_event;
   peak->bytes = (uint64_t)found.peak_bytes;
+  peak->nameless_count = found.nameless_count;
   peak->version = logged_version(&trace, window, &found);
   int status = sum_static(&trace, &peak->static_bytes, error);
   if (!status) status = tsr__mosaic_groups_at(&trace, peak->event, &peak->groups, error);

@@ -2,8 +2,10 @@
  *
  * Floats: the shortest digits are found by trying. printf rounds correctly to any number of digits,
  * so the first precision whose digits strtod reads back as the same double is the shortest, and they
- * are the nearest of that length. The digits are taken out of printf's text and laid out anew, which
- * also rids them of the locale's point. */
+ * are the nearest of that length. A power of two is twice as far from its neighbour above as from the
+ * one below; there the nearest digits may be too low where those one higher will do, as 2**-44 shows.
+ * The digits are taken out of printf's text and laid out anew, which also rids them of the locale's
+ * point. */
 #include "base/python_text.h"
 
 #include <stdio.h>
@@ -20,13 +22,32 @@ typedef struct decimal {
   int count, exponent;
 } decimal;
 
+/* Is the text read back as that number? */
+static bool is_read_as(const char *text, double value) {
+  double back = strtod(text, NULL);
+  return !(back < value || back > value);
+}
+
+/* Add one to the last digit before the exponent; false where that carries out of the first. */
+static bool count_up(char *text) {
+  for (char *at = strchr(text, 'e'); at-- > text;) {
+    if (*at < '0' || *at > '9') continue;
+    if (*at != '9') {
+      ++*at;
+      return true;
+    }
+    *at = '0';
+  }
+  return false;
+}
+
 static decimal shortest(double value) {
   char text[TSR__PYTHON_FLOAT_BYTES];
   decimal out = {.count = 0};
-  for (int precision = 0; precision < 17; precision++) {
+  for (int precision = 0;; precision++) {
     (void)snprintf(text, sizeof text, "%.*e", precision, value);
-    double back = strtod(text, NULL);
-    if (precision == 16 || !(back < value || back > value)) break;
+    if (precision == 16 || is_read_as(text, value)) break;
+    if (count_up(text) && is_read_as(text, value)) break;
   }
   const char *at = text;
   for (; *at && *at != 'e'; at++)

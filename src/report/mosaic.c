@@ -165,6 +165,10 @@ int tsr_mosaic_log_peak(const tsr_snapshot *snapshot, const tsr_mosaic_peak *pea
     tsr__buffer_text(&p.text, "WARNING:root:no device of the snapshot has a trace\n");
   else if (peak->event < 0)
     tsr__buffer_text(&p.text, "WARNING:root:no event of the trace lies in the window\n");
+  if (peak->nameless_count)
+    tsr__buffer_printf(&p.text,
+                       "WARNING:root:not counted: %" PRIu64 " event%s without an address\n",
+                       peak->nameless_count, peak->nameless_count == 1 ? "" : "s");
   warn_of_others(&p, peak);
   return finish(&p, error);
 }
@@ -203,7 +207,8 @@ int tsr_mosaic_log_usage(const tsr_snapshot *snapshot, const tsr_mosaic_usage *u
   }
   tsr__buffer_text(&p.text, "\n");
   if (usage->device != usage->first_device)
-    tsr__buffer_printf(&p.text, "WARNING:root:this is device %u\n", (unsigned)usage->device);
+    tsr__buffer_printf(&p.text, "WARNING:root:that is on device %u, not on device %u\n",
+                       (unsigned)usage->device, (unsigned)usage->first_device);
   return finish(&p, error);
 }
 

@@ -60,14 +60,15 @@ static uint64_t held_bytes(const tsr__assembler *assembler) {
 #define VECTOR_BYTES(vector) ((uint64_t)(vector).capacity * sizeof *(vector).items)
   const tsr_snapshot *s = assembler->snapshot;
   return intern_bytes(&s->strings) + intern_bytes(&s->frames) + intern_bytes(&s->stacks) +
-         intern_bytes(&s->frame_extras) + intern_bytes(&s->pools) + intern_bytes(&s->streams) +
-         s->events.capacity * EVENT_BYTES + s->traces.capacity * TRACE_BYTES +
-         VECTOR_BYTES(s->segments) + VECTOR_BYTES(s->segments_more) + VECTOR_BYTES(s->blocks) +
-         VECTOR_BYTES(s->blocks_more) + VECTOR_BYTES(s->annotations) +
-         VECTOR_BYTES(s->annotations_more) + VECTOR_BYTES(s->history) + VECTOR_BYTES(s->extras) +
-         VECTOR_BYTES(s->loose) + VECTOR_BYTES(s->loose_values) +
-         assembler->memo_capacity * sizeof *assembler->memo + VECTOR_BYTES(assembler->boxed) +
-         VECTOR_BYTES(assembler->containers) + assembler->item_bytes;
+         intern_bytes(&s->frame_extras) + intern_bytes(&s->orders) + intern_bytes(&s->pools) +
+         intern_bytes(&s->streams) + s->events.capacity * EVENT_BYTES +
+         s->traces.capacity * TRACE_BYTES + VECTOR_BYTES(s->segments) +
+         VECTOR_BYTES(s->segments_more) + VECTOR_BYTES(s->blocks) + VECTOR_BYTES(s->blocks_more) +
+         VECTOR_BYTES(s->annotations) + VECTOR_BYTES(s->annotations_more) +
+         VECTOR_BYTES(s->history) + VECTOR_BYTES(s->extras) + VECTOR_BYTES(s->loose) +
+         VECTOR_BYTES(s->loose_values) + assembler->memo_capacity * sizeof *assembler->memo +
+         VECTOR_BYTES(assembler->boxed) + VECTOR_BYTES(assembler->containers) +
+         assembler->item_bytes;
 #undef VECTOR_BYTES
 }
 

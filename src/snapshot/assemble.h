@@ -16,6 +16,7 @@
 #define TSR_SNAPSHOT_ASSEMBLE_H
 
 #include "io/source.h"
+#include "snapshot/key_order.h"
 #include "snapshot/tables.h"
 
 typedef enum tsr__container_kind { TSR__LIST, TSR__TUPLE, TSR__DICT } tsr__container_kind;
@@ -46,6 +47,7 @@ typedef struct tsr__assembler {
   TSR__VECTOR(tsr__value) boxed;    /* memo values that do not fit a slot */
 
   TSR__VECTOR(uint32_t) frame_ids; /* scratch: the stack being made */
+  uint32_t key_order;              /* of the dict that is becoming a row */
   uint32_t first_global;           /* string id of the first program name a pickle asked for */
   uint64_t first_global_offset;
 } tsr__assembler;

@@ -151,10 +151,12 @@ static int collect_top(finish *f, tsr__value top, tsr_error *error) {
   tsr__container *dict = tsr__container_of(f->assembler, top);
   tsr__value last_key = dict->items.items[dict->items.count - 2];
   f->snapshot->cut_key = last_key.tag == TSR__STRING ? last_key.id : TSR_NONE;
+  int status = tsr__key_order(f->snapshot, dict->items.items, dict->items.count,
+                              &f->snapshot->top_order, error);
   drop_repeated(f, dict);
   dict->is_visiting = true; /* it may hold itself */
   /* The lists go first: an unknown key may name one of them too, and would use it up. */
-  int status = collect_pairs(f, top, true, error);
+  if (!status) status = collect_pairs(f, top, true, error);
   return status ? status : collect_pairs(f, top, false, error);
 }
 

@@ -343,14 +343,24 @@ static inline bool read_event(tsr__pickle *m, cursor *c, uint64_t row) {
       row < TSR__MEMO_ID_LIMIT ? TSR__MEMO_SLOT(TSR__MEMO_EVENT, row) : TSR__MEMO_UNSET;
   if (*c->p++ != '}' || !put_slot(c, dict_slot) || *c->p++ != '(') return false;
   c->event = TSR__EVENT_EMPTY;
+  uint32_t keys[TSR__KEY_COUNT];
+  size_t count = 0;
+  bool is_ascending = true;
   while (*c->p != 'u') {
     if (c->end - c->p < MARGIN) return false;
     tsr__name key = read_key(c);
     if (key == TSR__KEY_COUNT || !read_value(m, c, key)) return false;
     if (c->event.shape >> key & 1) return false;
+    is_ascending = is_ascending && c->event.shape >> key == 0;
+    keys[count++] = (uint32_t)key;
     c->event.shape |= UINT32_C(1) << key;
   }
   c->p++;
+  if (!is_ascending) {
+    uint32_t order = tsr__key_order_of_ids(m->assembler->snapshot, keys, count);
+    if (order == TSR_NONE) return false;
+    c->event.shape |= order << TSR__EVENT_ORDER_SHIFT;
+  }
   /* The next event or the end of the batch must follow: anything else is done to this event (a put,
    * by the C++ writer, of one that it will name again) and needs it on the stack. */
   return (c->event.shape & TSR__KEY(ACTION)) && (*c->p == '}' || *c->p == 'e');

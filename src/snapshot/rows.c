@@ -245,6 +245,7 @@ static int make_event(tsr__assembler *assembler, const tsr__value *pairs, size_t
                       uint64_t keys, tsr__value *out, tsr_error *error) {
   tsr_snapshot *snapshot = assembler->snapshot;
   tsr__event event = TSR__EVENT_EMPTY;
+  event.shape = assembler->key_order << TSR__EVENT_ORDER_SHIFT;
   uint64_t row = snapshot->events.count;
   for (size_t i = 0; i < count; i += 2) {
     int status = 0;
@@ -266,6 +267,11 @@ static int make_event(tsr__assembler *assembler, const tsr__value *pairs, size_t
     return tsr__fail_memory(error);
   *out = tsr__value_id(TSR__EVENT, (uint32_t)row);
   return 0;
+}
+
+/* What shapes of rows other than events begin with. */
+static uint64_t row_order(const tsr__assembler *assembler) {
+  return (uint64_t)assembler->key_order << TSR__ROW_ORDER_SHIFT;
 }
 
 /* ---- frames ---- */
@@ -304,7 +310,7 @@ static int frame_extras(tsr__assembler *assembler, const tsr__value *pairs, size
 
 static int make_frame(tsr__assembler *assembler, const tsr__value *pairs, size_t count,
                       tsr__value *out, tsr_error *error) {
-  tsr__frame_key key = {{TSR_NONE, TSR_NONE, TSR_LINE_UNKNOWN}, 0, 0};
+  tsr__frame_key key = {{TSR_NONE, TSR_NONE, TSR_LINE_UNKNOWN}, row_order(assembler), 0};
   for (size_t i = 0; i < count; i += 2) {
     tsr__value line;
     switch (pairs[i].tag == TSR__STRING ? pairs[i].id : TSR_NONE) {
@@ -340,7 +346,7 @@ static bool is_key_of(uint64_t keys, tsr__value key) {
 static int make_history(tsr__assembler *assembler, const tsr__value *pairs, size_t count,
                         tsr__value *out, tsr_error *error) {
   tsr_snapshot *snapshot = assembler->snapshot;
-  tsr__history_row row = {.stack = TSR_NONE};
+  tsr__history_row row = {.shape = row_order(assembler), .stack = TSR_NONE};
   for (size_t i = 0; i < count; i += 2) {
     int status = 0;
     bool is_named = is_key_of(HISTORY_KEYS, pairs[i]);
@@ -412,7 +418,8 @@ static int make_block(tsr__assembler *assembler, const tsr__value *pairs, size_t
                       tsr__value *out, tsr_error *error) {
   tsr_snapshot *snapshot = assembler->snapshot;
   tsr_block block = {.stack = TSR_NONE, .state = TSR_BLOCK_UNKNOWN};
-  tsr__block_more more = {.state = TSR_NONE, .origin = (uint32_t)snapshot->blocks.count};
+  tsr__block_more more = {
+      .shape = row_order(assembler), .state = TSR_NONE, .origin = (uint32_t)snapshot->blocks.count};
   tsr__value history = tsr__value_plain(TSR__NOTHING);
   for (size_t i = 0; i < count; i += 2) {
     int status = 0;
@@ -570,7 +577,9 @@ static int make_segment(tsr__assembler *assembler, const tsr__value *pairs, size
                         tsr__value *out, tsr_error *error) {
   tsr_snapshot *snapshot = assembler->snapshot;
   tsr_segment segment = {.stack = TSR_NONE, .pool = TSR_NONE};
-  tsr__segment_more more = {.type = TSR_NONE, .origin = (uint32_t)snapshot->segments.count};
+  tsr__segment_more more = {.shape = row_order(assembler),
+                            .type = TSR_NONE,
+                            .origin = (uint32_t)snapshot->segments.count};
   tsr__value blocks = tsr__value_plain(TSR__NOTHING);
   if (!segment_device(assembler, pairs, count, &segment.device))
     return refuse_segment(assembler, pairs, count, out, error);
@@ -603,13 +612,12 @@ static int make_segment(tsr__assembler *assembler, const tsr__value *pairs, size
 
 #define ANNOTATION_KEYS (KEY(NAME) | KEY(STAGE) | KEY(TIME_US) | KEY(DEVICE))
 
-_Static_assert(TSR__NAME_STAGE < 32, "shapes of annotations have 32 bits");
-
 static int make_annotation(tsr__assembler *assembler, const tsr__value *pairs, size_t count,
                            tsr__value *out, tsr_error *error) {
   tsr_snapshot *snapshot = assembler->snapshot;
   tsr_annotation row = {.time_us = TSR_TIME_NONE, .name = TSR_NONE, .stage = TSR_NONE};
-  tsr__annotation_more more = {.origin = (uint32_t)snapshot->annotations.count};
+  tsr__annotation_more more = {.shape = row_order(assembler),
+                               .origin = (uint32_t)snapshot->annotations.count};
   for (size_t i = 0; i < count; i += 2) {
     bool is_named = is_key_of(ANNOTATION_KEYS, pairs[i]);
     bool exact = is_named && is_exact(assembler, pairs[i], pairs[i + 1]);
@@ -620,7 +628,7 @@ static int make_annotation(tsr__assembler *assembler, const tsr__value *pairs, s
     case TSR__NAME_DEVICE: row.device = (uint32_t)address_of(assembler, pairs[i + 1]); break;
     default: break;
     }
-    if (is_named) more.shape |= (uint32_t)1 << pairs[i].id;
+    if (is_named) more.shape |= UINT64_C(1) << pairs[i].id;
     if (exact) continue;
     int status =
         keep_extra(assembler, TSR__ANNOTATION, snapshot->annotations.count, &pairs[i], error);
@@ -686,5 +694,7 @@ int tsr__make_row(tsr__assembler *assembler, const tsr__value *pairs, size_t cou
     is_unique = is_unique && !(keys >> pairs[i].id & 1);
     keys |= UINT64_C(1) << pairs[i].id;
   }
+  int status = tsr__key_order(assembler->snapshot, pairs, count, &assembler->key_order, error);
+  if (status) return status;
   return (is_unique ? make_row : make_row_once)(assembler, pairs, count, keys, out, error);
 }

@@ -15,6 +15,7 @@ tsr_snapshot *tsr__snapshot_new(void) {
   tsr__intern_init(&snapshot->frames);
   tsr__intern_init(&snapshot->stacks);
   tsr__intern_init(&snapshot->frame_extras);
+  tsr__intern_init(&snapshot->orders);
   tsr__intern_init(&snapshot->pools);
   tsr__intern_init(&snapshot->streams);
   for (int name = 0; name < TSR__NAME_COUNT; name++) {
@@ -46,6 +47,7 @@ void tsr_snapshot_free(tsr_snapshot *snapshot) {
   tsr__intern_release(&snapshot->frames);
   tsr__intern_release(&snapshot->stacks);
   tsr__intern_release(&snapshot->frame_extras);
+  tsr__intern_release(&snapshot->orders);
   tsr__intern_release(&snapshot->pools);
   tsr__intern_release(&snapshot->streams);
   TSR__VECTOR_FREE(&snapshot->actions);

@@ -9,7 +9,7 @@
  * Rows are added by the assembler while a file is read; after that nothing changes. Functions that
  * add fail only for lack of memory, or of 32-bit ids, which they report alike: TSR_ERROR_MEMORY.
  *
- * A row's `shape` is the set of keys it had in the file, and a value that its column cannot hold
+ * A row's `shape` is the set of keys it had in the file, with their order (key_order.h), and a value that its column cannot hold
  * exactly (a size with a fraction, an address as text) is kept among the extras as well, so that a
  * writer can give back what was there. Extras stand under the row's origin: where a row was first,
  * before copies of it were made or the table was put in order. */
@@ -40,7 +40,8 @@ typedef struct tsr__event_table {
   tsr__id_column stream, pool, context, metadata, category, shape;
 } tsr__event_table;
 
-/* One event, before it is spread over the columns. `shape` holds keys below 2^11 only. */
+/* One event, before it is spread over the columns. `shape` holds keys below 2^11 only, and
+ * their order. */
 typedef struct tsr__event {
   uint64_t addr, size;
   int64_t time_us;
@@ -102,7 +103,7 @@ typedef struct tsr__segment_more {
 } tsr__segment_more;
 
 typedef struct tsr__annotation_more {
-  uint32_t shape; /* keys of annotations end below 2^32 */
+  uint64_t shape;
   uint32_t origin;
 } tsr__annotation_more;
 
@@ -128,6 +129,7 @@ typedef struct tsr__loose {
 struct tsr_snapshot {
   tsr__intern strings, frames, stacks; /* frames hold tsr__frame_key, stacks arrays of frame ids */
   tsr__intern frame_extras;            /* arrays of tsr__value: keys and values alternate */
+  tsr__intern orders;                  /* arrays of string ids, see key_order.h */
   tsr__intern pools;                   /* tsr_pool */
   tsr__intern streams;                 /* uint64_t; id 0 is the default stream */
   TSR__VECTOR(uint32_t) actions;       /* string ids of actions past TSR_ACTION_KNOWN_COUNT */
@@ -150,6 +152,7 @@ struct tsr_snapshot {
    * memory has segments too). */
   size_t segment_count, annotation_count;
   uint32_t trace_count; /* length of device_traces in the file */
+  uint32_t top_order;   /* of the keys of the snapshot itself, see key_order.h */
   uint64_t top_keys;    /* keys of the snapshot itself; 0 for a bare list of segments */
 
   uint64_t tally[TSR__WARNING_COUNT];

@@ -41,7 +41,11 @@ typedef struct row_keys {
   uint64_t plain;
   const tsr__extra *extras;
   size_t extra_count;
+  uint32_t order;
 } row_keys;
+
+/* Writes those keys of a row that `keys` has, and their values. */
+typedef void write_fields_fn(walker *w, uint64_t row, const row_keys *keys);
 
 static void write_value(walker *w, tsr__value value);
 
@@ -96,9 +100,19 @@ static const tsr__extra *find_extras(extra_range *range, uint64_t row, size_t *c
   return first;
 }
 
-/* Begin the dict of a row with this shape and origin. */
-static row_keys begin_row(walker *w, extra_range *range, uint64_t shape, uint64_t origin) {
-  row_keys keys = {.plain = shape};
+/* The bits of a shape that are keys, and the number of their order. */
+static uint64_t keys_of(uint64_t shape) {
+  return shape & ((UINT64_C(1) << TSR__KEY_COUNT) - 1);
+}
+
+static uint32_t order_of(uint64_t shape) {
+  return shape >> TSR__ROW_ORDER_SHIFT & TSR__ORDER_LIMIT;
+}
+
+/* Begin the dict of a row with these keys, in this order, and this origin. */
+static row_keys begin_row(walker *w, extra_range *range, uint64_t plain, uint32_t order,
+                          uint64_t origin) {
+  row_keys keys = {.plain = plain, .order = order};
   if (range->count) keys.extras = find_extras(range, origin, &keys.extra_count);
   for (size_t i = 0; i < keys.extra_count; i++)
     if (keys.extras[i].key < TSR__KEY_COUNT) keys.plain &= ~(UINT64_C(1) << keys.extras[i].key);
@@ -106,10 +120,44 @@ static row_keys begin_row(walker *w, extra_range *range, uint64_t shape, uint64_
   return keys;
 }
 
-static void end_row(walker *w, const row_keys *keys) {
-  for (size_t i = 0; i < keys->extra_count; i++) {
-    w->to->string(w->encoder, keys->extras[i].key);
-    write_value(w, keys->extras[i].value);
+static void write_extra(walker *w, const tsr__extra *extra) {
+  w->to->string(w->encoder, extra->key);
+  write_value(w, extra->value);
+}
+
+/* The keys of a row as the file had them: those that its order names, or, where it names none, all
+ * known keys as they stand in schema.h, written into `known`. */
+static const uint32_t *ordered_keys(const walker *w, const row_keys *keys,
+                                    uint32_t known[TSR__KEY_COUNT], size_t *count) {
+  const uint32_t *order = tsr__key_order_keys(w->snapshot, keys->order, count);
+  if (order) return order;
+  for (uint32_t i = 0; i < TSR__KEY_COUNT; i++) known[i] = i;
+  *count = TSR__KEY_COUNT;
+  return known;
+}
+
+static void write_ordered(walker *w, uint64_t row, const row_keys *keys, write_fields_fn *fields) {
+  uint32_t known[TSR__KEY_COUNT];
+  size_t count;
+  const uint32_t *order = ordered_keys(w, keys, known, &count);
+  for (size_t i = 0; i < count; i++) {
+    row_keys one = {.plain = order[i] < TSR__KEY_COUNT ? keys->plain & UINT64_C(1) << order[i] : 0};
+    if (one.plain) fields(w, row, &one);
+    for (size_t k = 0; k < keys->extra_count && !one.plain; k++)
+      if (keys->extras[k].key == order[i]) write_extra(w, &keys->extras[k]);
+  }
+  /* An order that is not known leaves these. */
+  for (size_t k = 0; k < keys->extra_count && order == known; k++)
+    if (keys->extras[k].key >= TSR__KEY_COUNT) write_extra(w, &keys->extras[k]);
+}
+
+/* The keys and values of a row, and the end of its dict. */
+static void finish_row(walker *w, uint64_t row, const row_keys *keys, write_fields_fn *fields) {
+  if (w->keeps_order) {
+    write_ordered(w, row, keys, fields);
+  } else {
+    fields(w, row, keys);
+    for (size_t i = 0; i < keys->extra_count; i++) write_extra(w, &keys->extras[i]);
   }
   w->to->end(w->encoder);
 }
@@ -151,29 +199,64 @@ static void write_pool(walker *w, uint32_t id, tsr__container_kind kind) {
 
 /* ---- frames and stacks ---- */
 
+/* Which of a frame's keys are left out of its columns, and their values. */
+typedef struct frame_rest {
+  const tsr__value *pairs;
+  size_t value_count;
+} frame_rest;
+
+static frame_rest rest_of(const tsr_snapshot *snapshot, const tsr__frame_key *frame) {
+  if (!frame->extras) return (frame_rest){.pairs = NULL};
+  const tsr__interned *kept = &snapshot->frame_extras.items[frame->extras - 1];
+  return (frame_rest){(const void *)kept->data, kept->size_bytes / sizeof(tsr__value)};
+}
+
+static void write_frame_fields(walker *w, uint64_t id, const row_keys *keys) {
+  const tsr__frame_key *frame = (const void *)w->snapshot->frames.items[id].data;
+  if (write_key(w, keys, TSR__NAME_NAME)) write_string(w, frame->frame.name);
+  if (write_key(w, keys, TSR__NAME_FILENAME)) write_string(w, frame->frame.file);
+  if (write_key(w, keys, TSR__NAME_LINE))
+    w->to->integer(w->encoder, frame->frame.line, frame->shape & TSR__SHAPE_LINE_NEGATIVE);
+}
+
+static void write_frame_rest(walker *w, const tsr__value pair[2]) {
+  write_value(w, pair[0]);
+  write_value(w, pair[1]);
+}
+
+/* write_ordered for a frame. */
+static void write_frame_ordered(walker *w, uint32_t id, const row_keys *keys, frame_rest rest) {
+  uint32_t known[TSR__KEY_COUNT];
+  size_t count;
+  const uint32_t *order = ordered_keys(w, keys, known, &count);
+  for (size_t i = 0; i < count; i++) {
+    row_keys one = {.plain = order[i] < TSR__KEY_COUNT ? keys->plain & UINT64_C(1) << order[i] : 0};
+    if (one.plain) write_frame_fields(w, id, &one);
+    for (size_t k = 0; k < rest.value_count && !one.plain; k += 2)
+      if (rest.pairs[k].id == order[i]) write_frame_rest(w, &rest.pairs[k]);
+  }
+  for (size_t k = 0; k < rest.value_count && order == known; k += 2)
+    if (rest.pairs[k].id >= TSR__KEY_COUNT) write_frame_rest(w, &rest.pairs[k]);
+}
+
 static void write_frame(walker *w, uint32_t id) {
   const tsr__frame_key *frame = (const void *)w->snapshot->frames.items[id].data;
-  row_keys keys = {.plain = frame->shape};
-  const tsr__value *extras = NULL;
-  size_t extra_count = 0;
+  frame_rest rest = rest_of(w->snapshot, frame);
+  row_keys keys = {.plain = keys_of(frame->shape), .order = order_of(frame->shape)};
   if (!frame->shape && !frame->extras) {
     write_string(w, frame->frame.name);
     return;
   }
   if (w->to->refer(w->encoder, TSR__FRAME, id)) return;
-  if (frame->extras) {
-    const tsr__interned *kept = &w->snapshot->frame_extras.items[frame->extras - 1];
-    extras = (const void *)kept->data;
-    extra_count = kept->size_bytes / sizeof *extras;
+  for (size_t i = 0; i < rest.value_count; i += 2)
+    if (rest.pairs[i].id < TSR__KEY_COUNT) keys.plain &= ~(UINT64_C(1) << rest.pairs[i].id);
+  w->to->begin(w->encoder, TSR__DICT, count_keys(keys.plain) + rest.value_count / 2, false);
+  if (w->keeps_order) {
+    write_frame_ordered(w, id, &keys, rest);
+  } else {
+    write_frame_fields(w, id, &keys);
+    for (size_t i = 0; i < rest.value_count; i += 2) write_frame_rest(w, &rest.pairs[i]);
   }
-  for (size_t i = 0; i < extra_count; i += 2)
-    if (extras[i].id < TSR__KEY_COUNT) keys.plain &= ~(UINT64_C(1) << extras[i].id);
-  w->to->begin(w->encoder, TSR__DICT, count_keys(keys.plain) + extra_count / 2, false);
-  if (write_key(w, &keys, TSR__NAME_NAME)) write_string(w, frame->frame.name);
-  if (write_key(w, &keys, TSR__NAME_FILENAME)) write_string(w, frame->frame.file);
-  if (write_key(w, &keys, TSR__NAME_LINE))
-    w->to->integer(w->encoder, frame->frame.line, frame->shape & TSR__SHAPE_LINE_NEGATIVE);
-  for (size_t i = 0; i < extra_count; i++) write_value(w, extras[i]);
   w->to->end(w->encoder);
 }
 
@@ -204,24 +287,30 @@ static inline uint32_t id_at(const tsr__id_column *column, uint64_t row) {
   return column->values ? column->values[row] : column->uniform;
 }
 
-static void write_event(walker *w, uint64_t row) {
+static void write_event_fields(walker *w, uint64_t row, const row_keys *keys) {
   const tsr__event_table *t = &w->snapshot->events;
-  uint32_t shape = id_at(&t->shape, row);
-  row_keys keys = begin_row(w, &w->events, shape & ~TSR__EVENT_POOL_IS_LIST, row);
-  if (write_key(w, &keys, TSR__NAME_ACTION)) write_action(w, t->action[row]);
-  if (write_key(w, &keys, TSR__NAME_ADDR)) write_unsigned(w, t->addr[row]);
-  if (write_key(w, &keys, TSR__NAME_DEVICE_FREE)) write_unsigned(w, t->addr[row]);
-  if (write_key(w, &keys, TSR__NAME_SIZE)) write_unsigned(w, t->size[row]);
-  if (write_key(w, &keys, TSR__NAME_STREAM))
+  bool pool_is_list = id_at(&t->shape, row) & TSR__EVENT_POOL_IS_LIST;
+  if (write_key(w, keys, TSR__NAME_ACTION)) write_action(w, t->action[row]);
+  if (write_key(w, keys, TSR__NAME_ADDR)) write_unsigned(w, t->addr[row]);
+  if (write_key(w, keys, TSR__NAME_DEVICE_FREE)) write_unsigned(w, t->addr[row]);
+  if (write_key(w, keys, TSR__NAME_SIZE)) write_unsigned(w, t->size[row]);
+  if (write_key(w, keys, TSR__NAME_STREAM))
     write_unsigned(w, tsr_snapshot_stream(w->snapshot, id_at(&t->stream, row)));
-  if (write_key(w, &keys, TSR__NAME_TIME_US)) write_signed(w, t->time_us[row]);
-  if (write_key(w, &keys, TSR__NAME_COMPILE_CONTEXT)) write_string(w, id_at(&t->context, row));
-  if (write_key(w, &keys, TSR__NAME_USER_METADATA)) write_string(w, id_at(&t->metadata, row));
-  if (write_key(w, &keys, TSR__NAME_POOL_ID))
-    write_pool(w, id_at(&t->pool, row), shape & TSR__EVENT_POOL_IS_LIST ? TSR__LIST : TSR__TUPLE);
-  if (write_key(w, &keys, TSR__NAME_FRAMES)) write_stack(w, t->stack[row]);
-  if (write_key(w, &keys, TSR__NAME_CATEGORY)) write_string(w, id_at(&t->category, row));
-  end_row(w, &keys);
+  if (write_key(w, keys, TSR__NAME_TIME_US)) write_signed(w, t->time_us[row]);
+  if (write_key(w, keys, TSR__NAME_COMPILE_CONTEXT)) write_string(w, id_at(&t->context, row));
+  if (write_key(w, keys, TSR__NAME_USER_METADATA)) write_string(w, id_at(&t->metadata, row));
+  if (write_key(w, keys, TSR__NAME_POOL_ID))
+    write_pool(w, id_at(&t->pool, row), pool_is_list ? TSR__LIST : TSR__TUPLE);
+  if (write_key(w, keys, TSR__NAME_FRAMES)) write_stack(w, t->stack[row]);
+  if (write_key(w, keys, TSR__NAME_CATEGORY)) write_string(w, id_at(&t->category, row));
+}
+
+static void write_event(walker *w, uint64_t row) {
+  uint32_t shape = id_at(&w->snapshot->events.shape, row);
+  uint32_t order = (shape & TSR__EVENT_ORDER_BITS) >> TSR__EVENT_ORDER_SHIFT;
+  row_keys keys = begin_row(w, &w->events,
+                            shape & ~(TSR__EVENT_POOL_IS_LIST | TSR__EVENT_ORDER_BITS), order, row);
+  finish_row(w, row, &keys, write_event_fields);
 }
 
 static void write_events(walker *w, tsr__rows rows) {
@@ -237,67 +326,85 @@ static void write_trace(walker *w, uint32_t index) {
 
 /* ---- segments and blocks ---- */
 
-static void write_history(walker *w, uint64_t row) {
+static void write_history_fields(walker *w, uint64_t row, const row_keys *keys) {
   const tsr__history_row *history = &w->snapshot->history.items[row];
-  row_keys keys = begin_row(w, &w->history, history->shape, row);
-  if (write_key(w, &keys, TSR__NAME_ADDR)) write_unsigned(w, history->addr);
-  if (write_key(w, &keys, TSR__NAME_REAL_SIZE)) write_unsigned(w, history->real_size);
-  if (write_key(w, &keys, TSR__NAME_FRAMES)) write_stack(w, history->stack);
-  end_row(w, &keys);
+  if (write_key(w, keys, TSR__NAME_ADDR)) write_unsigned(w, history->addr);
+  if (write_key(w, keys, TSR__NAME_REAL_SIZE)) write_unsigned(w, history->real_size);
+  if (write_key(w, keys, TSR__NAME_FRAMES)) write_stack(w, history->stack);
 }
 
-static void write_block(walker *w, uint64_t row) {
+static void write_history(walker *w, uint64_t row) {
+  uint64_t shape = w->snapshot->history.items[row].shape;
+  row_keys keys = begin_row(w, &w->history, keys_of(shape), order_of(shape), row);
+  finish_row(w, row, &keys, write_history_fields);
+}
+
+static void write_block_fields(walker *w, uint64_t row, const row_keys *keys) {
   const tsr_block *block = &w->snapshot->blocks.items[row];
   const tsr__block_more *more = &w->snapshot->blocks_more.items[row];
-  row_keys keys = begin_row(w, &w->blocks, more->shape, more->origin);
-  if (write_key(w, &keys, TSR__NAME_ADDRESS)) write_unsigned(w, block->address);
-  if (write_key(w, &keys, TSR__NAME_SIZE)) write_unsigned(w, block->size_bytes);
-  if (write_key(w, &keys, TSR__NAME_REQUESTED_SIZE)) write_unsigned(w, block->requested_bytes);
-  if (write_key(w, &keys, TSR__NAME_STATE)) write_string(w, more->state);
-  if (write_key(w, &keys, TSR__NAME_FRAMES)) write_stack(w, block->stack);
-  if (write_key(w, &keys, TSR__NAME_HISTORY)) {
+  if (write_key(w, keys, TSR__NAME_ADDRESS)) write_unsigned(w, block->address);
+  if (write_key(w, keys, TSR__NAME_SIZE)) write_unsigned(w, block->size_bytes);
+  if (write_key(w, keys, TSR__NAME_REQUESTED_SIZE)) write_unsigned(w, block->requested_bytes);
+  if (write_key(w, keys, TSR__NAME_STATE)) write_string(w, more->state);
+  if (write_key(w, keys, TSR__NAME_FRAMES)) write_stack(w, block->stack);
+  if (write_key(w, keys, TSR__NAME_HISTORY)) {
     w->to->begin(w->encoder, TSR__LIST, more->history_count, false);
     for (uint32_t i = 0; i < more->history_count; i++) write_history(w, more->first_history + i);
     w->to->end(w->encoder);
   }
-  end_row(w, &keys);
 }
 
-static void write_segment(walker *w, uint64_t row) {
+static void write_block(walker *w, uint64_t row) {
+  const tsr__block_more *more = &w->snapshot->blocks_more.items[row];
+  row_keys keys =
+      begin_row(w, &w->blocks, keys_of(more->shape), order_of(more->shape), more->origin);
+  finish_row(w, row, &keys, write_block_fields);
+}
+
+static void write_segment_fields(walker *w, uint64_t row, const row_keys *keys) {
   const tsr_segment *s = &w->snapshot->segments.items[row];
   const tsr__segment_more *more = &w->snapshot->segments_more.items[row];
   bool pool_is_list = more->shape & TSR__SHAPE_POOL_IS_LIST;
-  row_keys keys = begin_row(w, &w->segments, more->shape & ~TSR__SHAPE_POOL_IS_LIST, more->origin);
-  if (write_key(w, &keys, TSR__NAME_DEVICE)) write_unsigned(w, s->device);
-  if (write_key(w, &keys, TSR__NAME_ADDRESS)) write_unsigned(w, s->address);
-  if (write_key(w, &keys, TSR__NAME_TOTAL_SIZE)) write_unsigned(w, s->total_bytes);
-  if (write_key(w, &keys, TSR__NAME_ALLOCATED_SIZE)) write_unsigned(w, s->allocated_bytes);
-  if (write_key(w, &keys, TSR__NAME_ACTIVE_SIZE)) write_unsigned(w, s->active_bytes);
-  if (write_key(w, &keys, TSR__NAME_REQUESTED_SIZE)) write_unsigned(w, s->requested_bytes);
-  if (write_key(w, &keys, TSR__NAME_STREAM)) write_unsigned(w, s->stream);
-  if (write_key(w, &keys, TSR__NAME_SEGMENT_TYPE)) write_string(w, more->type);
-  if (write_key(w, &keys, TSR__NAME_SEGMENT_POOL_ID))
+  if (write_key(w, keys, TSR__NAME_DEVICE)) write_unsigned(w, s->device);
+  if (write_key(w, keys, TSR__NAME_ADDRESS)) write_unsigned(w, s->address);
+  if (write_key(w, keys, TSR__NAME_TOTAL_SIZE)) write_unsigned(w, s->total_bytes);
+  if (write_key(w, keys, TSR__NAME_ALLOCATED_SIZE)) write_unsigned(w, s->allocated_bytes);
+  if (write_key(w, keys, TSR__NAME_ACTIVE_SIZE)) write_unsigned(w, s->active_bytes);
+  if (write_key(w, keys, TSR__NAME_REQUESTED_SIZE)) write_unsigned(w, s->requested_bytes);
+  if (write_key(w, keys, TSR__NAME_STREAM)) write_unsigned(w, s->stream);
+  if (write_key(w, keys, TSR__NAME_SEGMENT_TYPE)) write_string(w, more->type);
+  if (write_key(w, keys, TSR__NAME_SEGMENT_POOL_ID))
     write_pool(w, s->pool, pool_is_list ? TSR__LIST : TSR__TUPLE);
-  if (write_key(w, &keys, TSR__NAME_IS_EXPANDABLE)) w->to->boolean(w->encoder, s->is_expandable);
-  if (write_key(w, &keys, TSR__NAME_FRAMES)) write_stack(w, s->stack);
-  if (write_key(w, &keys, TSR__NAME_BLOCKS)) {
+  if (write_key(w, keys, TSR__NAME_IS_EXPANDABLE)) w->to->boolean(w->encoder, s->is_expandable);
+  if (write_key(w, keys, TSR__NAME_FRAMES)) write_stack(w, s->stack);
+  if (write_key(w, keys, TSR__NAME_BLOCKS)) {
     w->to->begin(w->encoder, TSR__LIST, s->block_count, false);
     for (uint64_t i = 0; i < s->block_count && !has_failed(w); i++)
       write_block(w, s->first_block + i);
     w->to->end(w->encoder);
   }
-  end_row(w, &keys);
+}
+
+static void write_segment(walker *w, uint64_t row) {
+  const tsr__segment_more *more = &w->snapshot->segments_more.items[row];
+  row_keys keys =
+      begin_row(w, &w->segments, keys_of(more->shape), order_of(more->shape), more->origin);
+  finish_row(w, row, &keys, write_segment_fields);
+}
+
+static void write_annotation_fields(walker *w, uint64_t row, const row_keys *keys) {
+  const tsr_annotation *annotation = &w->snapshot->annotations.items[row];
+  if (write_key(w, keys, TSR__NAME_STAGE)) write_string(w, annotation->stage);
+  if (write_key(w, keys, TSR__NAME_NAME)) write_string(w, annotation->name);
+  if (write_key(w, keys, TSR__NAME_DEVICE)) write_unsigned(w, annotation->device);
+  if (write_key(w, keys, TSR__NAME_TIME_US)) write_signed(w, annotation->time_us);
 }
 
 static void write_annotation(walker *w, uint64_t row) {
-  const tsr_annotation *annotation = &w->snapshot->annotations.items[row];
   const tsr__annotation_more *more = &w->snapshot->annotations_more.items[row];
-  row_keys keys = begin_row(w, &w->annotations, more->shape, more->origin);
-  if (write_key(w, &keys, TSR__NAME_STAGE)) write_string(w, annotation->stage);
-  if (write_key(w, &keys, TSR__NAME_NAME)) write_string(w, annotation->name);
-  if (write_key(w, &keys, TSR__NAME_DEVICE)) write_unsigned(w, annotation->device);
-  if (write_key(w, &keys, TSR__NAME_TIME_US)) write_signed(w, annotation->time_us);
-  end_row(w, &keys);
+  row_keys keys =
+      begin_row(w, &w->annotations, keys_of(more->shape), order_of(more->shape), more->origin);
+  finish_row(w, row, &keys, write_annotation_fields);
 }
 
 /* ---- kept values ---- */
@@ -392,10 +499,18 @@ static void write_device_traces(walker *w) {
   w->to->end(w->encoder);
 }
 
+static void write_top_fields(walker *w, uint64_t row, const row_keys *keys) {
+  (void)row;
+  if (write_key(w, keys, TSR__NAME_DEVICE_TRACES)) write_device_traces(w);
+  if (write_key(w, keys, TSR__NAME_SEGMENTS)) write_segments(w);
+  if (write_key(w, keys, TSR__NAME_EXTERNAL_ANNOTATIONS)) write_annotations(w);
+}
+
 static void write_top(walker *w) {
   const tsr_snapshot *s = w->snapshot;
   row_keys keys = {.plain = s->top_keys &
-                            (KEY(DEVICE_TRACES) | KEY(SEGMENTS) | KEY(EXTERNAL_ANNOTATIONS))};
+                            (KEY(DEVICE_TRACES) | KEY(SEGMENTS) | KEY(EXTERNAL_ANNOTATIONS)),
+                   .order = s->top_order};
   if (!s->top_keys) {
     write_segments(w);
     return;
@@ -404,10 +519,7 @@ static void write_top(walker *w) {
   for (size_t i = 0; i < keys.extra_count; i++)
     if (keys.extras[i].key < TSR__KEY_COUNT) keys.plain &= ~(UINT64_C(1) << keys.extras[i].key);
   w->to->begin(w->encoder, TSR__DICT, count_keys(keys.plain) + keys.extra_count, true);
-  if (write_key(w, &keys, TSR__NAME_DEVICE_TRACES)) write_device_traces(w);
-  if (write_key(w, &keys, TSR__NAME_SEGMENTS)) write_segments(w);
-  if (write_key(w, &keys, TSR__NAME_EXTERNAL_ANNOTATIONS)) write_annotations(w);
-  end_row(w, &keys);
+  finish_row(w, 0, &keys, write_top_fields);
 }
 
 static extra_range range_of(const tsr_snapshot *snapshot, tsr__tag table) {

@@ -260,6 +260,147 @@ def out_of_memory():
     return run.snapshot()
 
 
+# ---- for the drop-ins: what Mosaic stumbles over ----
+
+def entry(action, addr, size, at_us, *frames, **more):
+    """An event by hand; a frame is (name, filename, line), innermost first."""
+    made = {'action': action, 'addr': addr, 'size': size, 'stream': 0, 'time_us': START_US + at_us,
+            'frames': [dict(zip(('name', 'filename', 'line'), frame)) for frame in frames]}
+    return {key: value for key, value in {**made, **more}.items() if value is not None}
+
+
+def traces(*lists, annotations=()):
+    return {'segments': [], 'device_traces': list(lists), 'external_annotations': list(annotations)}
+
+
+A, B = ('load', 'a.py', 1), ('step', 'b.py', 2)
+
+
+def mosaic_traces():
+    """By file name, traces of a few events each."""
+    first, second = entry('alloc', 0x1000, 1024, 1, A), entry('alloc', 0x2000, 2048, 2, B)
+    oom = {'action': 'oom', 'device_free': 0x1000, 'size': 1 << 40, 'stream': 0,
+           'time_us': START_US + 3, 'frames': []}
+    return {
+        'device-3': traces([], [], [], [first, second]),
+        'two-traces': traces([entry('alloc', 0x1000, 1, 1, A)],
+                             [entry('alloc', 0x9000, 32 << 30, 1, B)]),
+        'oom-inside': traces([first, oom, second, entry('free_completed', 0x1000, 1024, 5, A)]),
+        'one-time': traces([first, entry('alloc', 0x2000, 2048, 1, B),
+                            entry('free_completed', 0x2000, 2048, 1, B)]),
+        'lone-free': traces([entry('free_completed', 0x3000, 4096, 0, A), first]),
+        'no-traces': traces(*([] for _ in range(8))),
+        'no-address': traces([first, entry('alloc', None, 4096, 2, B)]),
+        'no-times': traces([entry('alloc', 0x1000, 1024, 0, A, time_us=None),
+                            entry('alloc', 0x2000, 2048, 0, B, time_us=None)]),
+        'taken-again': traces([entry('alloc', 0x1000, 1024, 1, A),
+                               entry('free_completed', 0x1000, 1024, 2),
+                               entry('alloc', 0x2000, 4096, 3, B),
+                               entry('alloc', 0x1000, 1024, 4, A),
+                               entry('free_completed', 0x2000, 4096, 5),
+                               entry('free_completed', 0x1000, 1024, 6),
+                               entry('alloc', 0x1000, 9999, 7, A)]),
+        'named': traces([entry('alloc', 0x1000, 1024, 1, ('\x1b[1mf', 'é.py', -1), A)],
+                        annotations=[{'stage': 'START', 'name': "it's a 'test'", 'device': 0,
+                                      'time_us': START_US},
+                                     {'name': 'é\u200b', 'stage': 'END', 'time_us': START_US + 1},
+                                     {'stage': 'START', 'name': "it's a 'test'", 'device': 0,
+                                      'time_us': START_US + 2}]),
+    }
+
+
+def stages():
+    """Annotations of every sort: steps with parts, one recorded twice, two that overlap, an END and
+    a START without partners, one that is neither."""
+    run = Run()
+    device = run.devices[0]
+    run.model(device, recorded=False)
+    at = run.stacks(('forward', '/work/model.py', 31))
+
+    def use(size):
+        device.free(device.alloc(size * MIB, at), at)
+
+    run.note('load', 'END')
+    for number in range(6):
+        run.note(f'ProfilerStep#{number}', 'START')
+        run.note('forward', 'START')
+        use(5 + number % 4)
+        run.note('forward', 'END')
+        run.note('Optimizer.step#AdamW.step', 'START')
+        run.note('Optimizer.step#AdamW.step', 'START')
+        use(3)
+        run.note('Optimizer.step#AdamW.step', 'END')
+        run.note('Optimizer.step#AdamW.step', 'END')
+        run.note(f'ProfilerStep#{number}', 'END')
+    run.note('copy', 'START')
+    run.note('reduce', 'START')
+    use(9)
+    run.note('copy', 'END')
+    use(12)
+    run.note('reduce', 'END')
+    run.note('save', 'START')
+    run.note('shard', 'START')
+    kept = device.alloc(4 * MIB, at)
+    run.note('save', 'MIDDLE')
+    run.note('save', 'END')
+    run.note('evaluate', 'START')
+    device.free(kept, at)
+    return run.snapshot()
+
+
+def sources():
+    """A recursive function, and a file of the same name elsewhere."""
+    run = Run()
+    device, walk = run.devices[0], ('walk', '/work/model.py', 36)
+    for path, lines in (('/work/model.py', (30, 31)), ('/opt/zoo/model.py', (4,))):
+        for line in lines:
+            device.alloc(3 * MIB, run.stacks(('forward', path, line)))
+    device.alloc(5 * MIB, run.stacks(('forward', '/work/model.py', 32), walk, walk))
+    device.alloc(2 * MIB, run.stacks(('act', '/work/ops.py', 3), ('gone', '/work/model.py', 99)))
+    return run.snapshot()
+
+
+# /work/model.py as the stacks above and those of a Run know it.
+MODEL = """\
+import torch
+
+# Parameters.
+WIDTH = 512
+
+
+def build_params(width):
+    \"\"\"Two of them.\"\"\"
+    return Layer(width)
+
+
+class Layer:
+    def __init__(self, width):
+
+
+
+
+
+        # Made on the card.
+
+        self.weight = torch.empty(width, width)
+
+    @staticmethod
+    def name(): return "(not a def"
+
+    def forward(
+            self,
+            x=(1,
+               2)):
+        a = self.weight @ x
+        b = a.relu()
+        c = b + 1
+        return c
+
+    def walk(self, x):
+        self.walk(x) if x else self.forward(x)
+"""
+
+
 def demo():
     """Larger and longer, to look at."""
     run = Run(layers=24, width=2048, batch=8192)
@@ -284,6 +425,14 @@ def write_all(folder):
     write(folder / 'two-devices.pickle', two_devices())
     write(folder / 'empty-trace.pickle', empty_trace())
     write(folder / 'oom.pickle', out_of_memory())
+    for name, snapshot in mosaic_traces().items():
+        write(folder / f'{name}.pickle', snapshot)
+    write(folder / 'stages.pickle', stages())
+    write(folder / 'sources.pickle', sources())
+    (folder / 'model.py').write_text(MODEL, encoding='utf-8')
+    (folder / 'short.py').write_text('x = 1\n', encoding='utf-8')
+    (folder / 'old').mkdir(exist_ok=True)
+    (folder / 'old' / 'model.py').write_text('x = 1\ny = 2\n', encoding='utf-8')
     whole = (folder / 'train.pickle').read_bytes()
     (folder / 'truncated.pickle').write_bytes(whole[:len(whole) // 2])
     (folder / 'empty.pickle').write_bytes(b'')

@@ -72,13 +72,12 @@ def marked(mark, output):
 
 
 def environment(binary, work):
-    """PATH finds this tessera first, under its own name."""
+    """PATH finds this tessera first, under its own name and those of the drop-ins beside it."""
     programs = work / 'bin'
-    programs.mkdir(parents=True, exist_ok=True)
-    link = programs / 'tessera'
-    if link.is_symlink():
-        link.unlink()
-    link.symlink_to(binary)
+    shutil.rmtree(programs, ignore_errors=True)
+    programs.mkdir(parents=True)
+    for name in ['tessera', *(path.name for path in binary.parent.glob('mosaic_*'))]:
+        (programs / name).symlink_to(binary)
     kept = {key: value for key, value in os.environ.items() if key not in UNWANTED}
     return {**kept, 'PATH': f'{programs}:{os.environ["PATH"]}', 'LC_ALL': 'C', 'TERM': 'xterm'}
 

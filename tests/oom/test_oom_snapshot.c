@@ -30,7 +30,10 @@ static const char text[] =
     EVENT("free_completed", "8192", FRAME("3") ", " FRAME("4")) ", "
     EVENT("segment_map", "16777216", "") ", 7]], "
     "\"allocator_settings\": {\"max_split_size\": -1}, \"external_annotations\": ["
-    "{\"name\": \"step\", \"stage\": \"START\", \"device\": 0, \"time_us\": 5}], "
+    "{\"name\": \"step\", \"stage\": \"START\", \"device\": 0, \"time_us\": 5}, "
+    "{\"name\": \"load\", \"stage\": \"END\", \"device\": 0, \"time_us\": 5}, "
+    "{\"name\": \"part 1\", \"stage\": \"START\", \"device\": 0, \"time_us\": 5}, "
+    "{\"name\": \"part 1\", \"stage\": \"END\", \"device\": 0, \"time_us\": 6}], "
     "\"more\": {\"x\": [[1], 2]}}";
 
 /* clang-format on */
@@ -91,6 +94,44 @@ OPERATION(profile, profile_how, NULL)
 OPERATION(at, &second, NULL)
 OPERATION(whatif, NULL, NULL)
 
+static const tsr_query one = {.top = 1};
+OPERATION(stages, NULL, &one)
+
+static const char source_text[] =
+    "class A:\n  def forward(self):\n    return (\n 1)\ndef g():\n  1\n";
+static const tsr_source_file source_file = {"x/a.py", source_text, sizeof source_text - 1};
+OPERATION(source, &source_file, &one)
+
+static int compare_sources(void *context) {
+  (void)context;
+  tsr_source_comparison *answer = NULL;
+  tsr_error error = {0};
+  tsr_report_input heading = heading_of;
+  heading.snapshot = snapshot;
+  int status = tsr_source_compare(snapshot, snapshot, &source_file, NULL, &answer, &error);
+  assert_int_equal(error.status, status);
+  if (status) assert_null(answer);
+  if (!status)
+    status = tsr_report_source_comparison(&heading, &heading, answer, NULL, discard, NULL, &error);
+  tsr_source_comparison_free(answer);
+  return status;
+}
+
+static int analyze_file(void *context) {
+  (void)context;
+  tsr_mosaic_peak *peak = NULL;
+  tsr_mosaic_file *analysis = NULL;
+  int status = tsr_mosaic_peak_compute(snapshot, NULL, &peak, NULL);
+  if (!status) status = tsr_mosaic_file_compute(snapshot, peak, &source_file, &analysis, NULL);
+  if (!status) status = tsr_mosaic_print_file(snapshot, peak, analysis, true, discard, NULL, NULL);
+  if (!status) status = tsr_mosaic_print_file(snapshot, peak, analysis, false, discard, NULL, NULL);
+  if (!status) status = tsr_mosaic_print_file_comparison(analysis, analysis, discard, NULL, NULL);
+  if (!status) status = tsr_mosaic_print_file_view(analysis, discard, NULL, NULL);
+  tsr_mosaic_file_free(analysis);
+  tsr_mosaic_peak_free(peak);
+  return status;
+}
+
 static int ask_diff(void *context) {
   (void)context;
   tsr_diff *answer = NULL;
@@ -130,6 +171,43 @@ static int parse_rules(void *context) {
   if (status) assert_null(rules);
   tsr_rule_problem_release(&problem);
   tsr_rules_free(rules);
+  return status;
+}
+
+/* Mosaic's questions, and their answers printed. */
+static int ask_mosaic_peak(void *context) {
+  (void)context;
+  tsr_mosaic_peak *peak = NULL;
+  tsr_mosaic_diff *diff = NULL;
+  int status = tsr_mosaic_peak_compute(snapshot, NULL, &peak, NULL);
+  if (!status) status = tsr_mosaic_log_peak(snapshot, peak, discard, NULL, NULL);
+  if (!status)
+    status = tsr_mosaic_print_groups(snapshot, &peak->groups, false, discard, NULL, NULL);
+  if (!status) status = tsr_mosaic_diff_compute(snapshot, peak, snapshot, peak, &diff, NULL);
+  if (!status) status = tsr_mosaic_log_diff(diff, discard, NULL, NULL);
+  tsr_mosaic_diff_free(diff);
+  tsr_mosaic_peak_free(peak);
+  return status;
+}
+
+static int ask_mosaic_usage(void *context) {
+  (void)context;
+  tsr_events events = tsr_snapshot_events(snapshot, 0);
+  tsr_mosaic_moment moment = {.address = events.addr[0], .action = (tsr_action)events.action[0]};
+  tsr_mosaic_usage *usage = NULL;
+  int status = tsr_mosaic_usage_compute(snapshot, &moment, &usage, NULL);
+  if (!status) status = tsr_mosaic_log_usage(snapshot, usage, discard, NULL, NULL);
+  tsr_mosaic_usage_free(usage);
+  return status;
+}
+
+static int ask_mosaic_stages(void *context) {
+  (void)context;
+  tsr_mosaic_stages *stages = NULL;
+  int status = tsr_mosaic_stages_compute(snapshot, NULL, 0, &stages, NULL);
+  if (!status) status = tsr_mosaic_print_stages(snapshot, stages, false, discard, NULL, NULL);
+  if (!status) status = tsr_mosaic_log_stages(stages, discard, NULL, NULL);
+  tsr_mosaic_stages_free(stages);
   return status;
 }
 
@@ -232,11 +310,26 @@ static void profiles(void **state) {
   tsr_test_oom_sparing(parse_rules, yaml_rules, 5, 2 * JIT_PLACES);
 }
 
+static void mosaic_answers(void **state) {
+  (void)state;
+  tsr_test_oom(ask_mosaic_peak, NULL, 8);
+  tsr_test_oom(ask_mosaic_usage, NULL, 4);
+  tsr_test_oom(ask_mosaic_stages, NULL, 2);
+}
+
+static void stages_and_sources(void **state) {
+  (void)state;
+  tsr_test_oom(ask_stages, NULL, 20);
+  tsr_test_oom(ask_source, NULL, 20);
+  tsr_test_oom(compare_sources, NULL, 40);
+  tsr_test_oom(analyze_file, NULL, 20);
+}
+
 static void writing(void **state) {
   (void)state;
   tsr_window window = {.first = 1, .last = 2};
   tsr_test_oom(trim, &window, 20);
-  for (tsr_export_format format = TSR_EXPORT_PICKLE; format <= TSR_EXPORT_JSON; format++)
+  for (tsr_export_format format = TSR_EXPORT_PICKLE; format <= TSR_EXPORT_PYTHON_JSON; format++)
     tsr_test_oom(export, &format, 2);
 }
 
@@ -273,9 +366,10 @@ static int tear_down(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(opening), cmocka_unit_test(opening_what_is_cut),
-      cmocka_unit_test(answers), cmocka_unit_test(profiles),
-      cmocka_unit_test(writing), cmocka_unit_test(writing_for_others),
+      cmocka_unit_test(opening),        cmocka_unit_test(opening_what_is_cut),
+      cmocka_unit_test(answers),        cmocka_unit_test(profiles),
+      cmocka_unit_test(mosaic_answers), cmocka_unit_test(stages_and_sources),
+      cmocka_unit_test(writing),        cmocka_unit_test(writing_for_others),
   };
   return cmocka_run_group_tests_name("oom snapshot", tests, set_up, tear_down);
 }
