@@ -78,17 +78,28 @@ const cli_command cli_commands[] = {
     {.name = "profile",
      .summary = "what kind of memory is it at the peak?",
      .description =
-         "Divides the memory that is live at the peak into groups and prints their sizes, largest "
-         "first.\n\n"
+         "Divides the memory that is live at the peak of the trace, counting from zero at its "
+         "start, into groups and prints their sizes, largest first.\n\n"
          "By category, each allocation is a parameter, an activation, a gradient or temporary of "
          "the backward pass, optimizer state, and so on, as told by the functions and files in "
-         "the stack that allocated it.",
+         "the stack that allocated it. By annotation, it belongs to the innermost record_function "
+         "range that was open; by compile-context, to the region that torch.compile made.\n\n"
+         "Rules are names and patterns: {\"attention\": \"attention|softmax\"}, or a list of rules "
+         "with name, pattern, description and priority, in JSON or YAML. They are tried by "
+         "priority, highest first, then in their order. Patterns are those of PCRE2, searched for "
+         "anywhere as Python's re.search does.",
      .operands = "FILE",
      .operand_min = 1,
      .operand_max = 1,
      .reads_files = true,
      .examples = {{"tessera profile snapshot.pickle", "parameters, activations, optimizer, ..."},
-                  {"tessera profile --by category --json snapshot.pickle", "for a program"}},
+                  {"tessera profile --by annotation --over-time snapshot.pickle",
+                   "by record_function range, and its course"},
+                  {"tessera profile --rules '{\"attention\": \"attention|softmax\"}' "
+                   "snapshot.pickle",
+                   "by a rule of one's own"},
+                  {"tessera profile --ordered --html page.html snapshot.pickle",
+                   "a chart in the order in which memory was taken"}},
      .run = cli_profile},
     {.name = "diff",
      .summary = "what changed between two runs?",
@@ -243,10 +254,42 @@ const cli_option cli_option_rows[] = {
     {.name = "by",
      .kind = CLI_CHOICE,
      .argument = "GROUPING",
-     .help = "What to group the memory by (default: category).",
+     .help = "What to group the memory by: category (default), annotation, compile-context or "
+             "rules.",
      .takers = "profile",
-     .choices = {"category"},
+     .choices = {"category", "annotation", "compile-context", "rules"},
      FIELD(by)},
+    {.name = "rules",
+     .kind = CLI_TEXT,
+     .argument = "FILE-OR-TEXT",
+     .help =
+         "Group by rules of your own: a file, or the text itself, of names and patterns in JSON "
+         "or YAML. The first rule whose pattern is found in a function's or a file's name of "
+         "the stack counts.",
+     .takers = "profile",
+     FIELD(rules)},
+    {.name = "ordered",
+     .kind = CLI_FLAG,
+     .help = "Tell memory in the order in which it was taken, as bands that lie upon each other.",
+     .takers = "profile",
+     FIELD(is_ordered)},
+    {.name = "over-time",
+     .kind = CLI_FLAG,
+     .help = "Also tell how much each group held in the course of the trace, and when most.",
+     .takers = "profile",
+     FIELD(over_time)},
+    {.name = "samples",
+     .kind = CLI_NUMBER,
+     .argument = "N",
+     .help = "With --over-time: at most N moments (default: 200). The peak is always among them.",
+     .takers = "profile",
+     FIELD(samples)},
+    {.name = "html",
+     .kind = CLI_FILE,
+     .argument = "FILE",
+     .help = "Also write a page with a chart of all of the trace to FILE.",
+     .takers = "profile",
+     FIELD(html)},
     {.name = "event",
      .kind = CLI_TEXT,
      .argument = "N",

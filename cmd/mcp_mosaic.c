@@ -369,7 +369,7 @@ static json_t *categories_of(mcp_call *call, const trace *t, uint64_t *total) {
   json_t *out = json_object();
   *total = t->recorded.dynamic_peak_bytes;
   if (!t->events.count) return out;
-  if (tsr_profile_compute(t->snapshot, TSR_PROFILE_BY_CATEGORY, &query, &profile, &call->error)) {
+  if (tsr_profile_compute(t->snapshot, NULL, &query, &profile, &call->error)) {
     json_decref(out);
     return NULL;
   }

@@ -238,8 +238,7 @@ static json_t *tool_profile(mcp_call *call) {
   tsr_query query = query_of(call, &device);
   if (!mcp_open(call, "path", &snapshot)) return NULL;
   tsr_report_input input = input_of(call, "path", snapshot);
-  int status =
-      tsr_profile_compute(snapshot, TSR_PROFILE_BY_CATEGORY, &query, &profile, &call->error);
+  int status = tsr_profile_compute(snapshot, NULL, &query, &profile, &call->error);
   json_t *out = status ? NULL : tree_of(call, report_profile, profile, &input);
   tsr_profile_free(profile);
   return out;

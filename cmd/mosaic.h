@@ -48,6 +48,7 @@ int cli_mosaic_diff(cli_session *session);
 int cli_mosaic_file(cli_session *session);
 int cli_mosaic_json(cli_session *session);
 int cli_mosaic_peak(cli_session *session);
+int cli_mosaic_profile(cli_session *session);
 int cli_mosaic_stages(cli_session *session);
 int cli_mosaic_usage(cli_session *session);
 

@@ -320,7 +320,13 @@ static int check_operands(const cli_options *options) {
 
 int cli_parse(int argc, char **argv, cli_options *options) {
   *options = (cli_options){
-      .operands = argv, .top = 10, .action = -1, .mosaic.print_stack = true, .mosaic.action = -1};
+      .operands = argv,
+      .top = 10,
+      .by = -1,
+      .action = -1,
+      .mosaic.print_stack = true,
+      .mosaic.action = -1,
+  };
   options->command = argc > 0 ? find_program(argv[0]) : NULL;
   int command_at = options->command ? 0 : find_command(argc, argv);
   if (command_at) {

@@ -45,6 +45,10 @@ typedef struct cli_mosaic_options {
   const char *snapshot, *snapshot_base, *snapshot_diff, *trace;
   const char *allocation;
   const char *output_file;
+  const char *out_path, *custom_profile;
+  int profile; /* index of --profile's word */
+  bool keeps_order;
+  cli_integer sampling_rate, start_index, end_index;
   const char *file_path, *file_name, *file_content; /* the source of the per-file analysis */
   bool augmented_view, all_tables;
   int action; /* index of --action's word; -1: not given */
@@ -62,16 +66,19 @@ typedef struct cli_options {
   uint64_t top;
   const char *output;                    /* NULL: standard output */
   int color;                             /* cli_color */
-  int by;                                /* tsr_profile_by */
+  int by;                                /* tsr_profile_by, or -1: not given */
   int format;                            /* cli_format */
   const char *event, *time, *allocation; /* where `at` looks; NULL: not given */
   const char *events;                    /* what `trim` keeps, with `time`; NULL: not given */
   const char *settings, *capacity;       /* what `whatif` tries; NULL: not given */
   const char *max_answer;                /* of `mcp`; NULL: not given */
   int tools;                             /* which of them `mcp` offers: index of the word */
+  const char *rules, *html;              /* of `profile`; NULL: not given */
+  uint64_t samples;                      /* 0: not given */
   cli_texts matches;                     /* of annotations' names, for `stages` */
   const char *compare;                   /* the other snapshot of `source`; NULL: none */
   int action;                            /* index of --action's word, -1 when it is not given */
+  bool is_ordered, over_time;
   bool json, full_stacks, quiet, verbose, strict, help, version;
   cli_mosaic_options mosaic;
 } cli_options;

@@ -12,6 +12,7 @@
 #ifndef TESSERA_ANSWERS_H
 #define TESSERA_ANSWERS_H
 
+#include "tessera/rules.h"
 #include "tessera/snapshot.h"
 
 #ifdef __cplusplus
@@ -206,37 +207,135 @@ int tsr_at_compute(const tsr_snapshot *snapshot, const tsr_at_where *where, cons
                    tsr_at **out, tsr_error *error);
 void tsr_at_free(tsr_at *at);
 
-/* ---- profile: the peak by kind ---- */
+/* ---- profile: the peak, and all of the trace, by kind ---- */
 
-typedef enum tsr_profile_by { TSR_PROFILE_BY_CATEGORY } tsr_profile_by;
+typedef enum tsr_profile_by {
+  TSR_PROFILE_BY_CATEGORY,        /* tsr_category_name of the stack */
+  TSR_PROFILE_BY_ANNOTATION,      /* the innermost record_function range; "" outside all of them */
+  TSR_PROFILE_BY_COMPILE_CONTEXT, /* the torch.compile region; "N/A" outside all of them */
+  TSR_PROFILE_BY_RULES            /* the first rule that fits the stack; "unknown": none */
+} tsr_profile_by;
+
+/* A zeroed struct, or NULL, is the peak by category. */
+typedef struct tsr_profile_options {
+  tsr_profile_by by;
+  const tsr_rules *rules; /* for TSR_PROFILE_BY_RULES; needed during the call only */
+  /* Tell memory in the order in which it was taken: an allocation joins the topmost band if that is
+   * of its group, else begins a new one on top; a band ends with its last allocation, and
+   * neighbours of one group that then meet become one. */
+  bool is_ordered;
+  size_t moment_count;  /* most moments of the history, 0 = none. Two at least */
+  size_t series_count;  /* most groups told apart in it, 0 = 20; the rest are one series */
+  uint64_t first_event; /* the history's window: from here, */
+  uint64_t event_count; /* so many events; 0 = to the end */
+} tsr_profile_options;
 
 typedef struct tsr_profile_group {
-  const char *name; /* static text or a string of the answer's own */
+  const char *name; /* as the file has it, cut at a zero byte; the answer's own */
   uint64_t bytes; /* requested bytes at the peak; 0 for a group that was live only at other times */
   uint64_t allocations;
+  uint64_t peak_bytes;  /* the most it ever held, */
+  int64_t peak_event;   /* first after this event, */
+  int64_t peak_time_us; /* at this time, or TSR_TIME_NONE */
+  int64_t first_event;  /* its first allocation */
 } tsr_profile_group;
+
+/* One of the bands that lie upon each other at the peak. */
+typedef struct tsr_profile_layer {
+  const char *name;
+  uint64_t bytes, allocations;
+  int64_t birth_event; /* of the band */
+} tsr_profile_layer;
+
+/* What one series holds at a moment. */
+typedef struct tsr_profile_share {
+  uint32_t series; /* index */
+  uint64_t bytes;  /* never 0 */
+} tsr_profile_share;
+
+/* tsr_profile_cell: several bands, too thin to tell apart; as `series`, of more than one. */
+#define TSR_PROFILE_MIXED UINT32_MAX
+
+/* A band, or neighbours too thin to tell apart, at a moment. */
+typedef struct tsr_profile_cell {
+  uint32_t band;   /* index, or TSR_PROFILE_MIXED */
+  uint32_t series; /* index, or TSR_PROFILE_MIXED */
+  uint64_t bytes;  /* never 0 */
+} tsr_profile_cell;
+
+typedef struct tsr_profile_moment {
+  int64_t event;
+  int64_t time_us; /* or TSR_TIME_NONE */
+  uint64_t bytes;  /* requested bytes of recorded memory: what its shares, and its cells, sum to */
+  uint64_t older_bytes;            /* requested bytes from before the recording */
+  size_t first_share, share_count; /* rows of shares, by series */
+  size_t first_cell, cell_count;   /* is_ordered: rows of cells, bottom first */
+} tsr_profile_moment;
+
+typedef struct tsr_profile_series {
+  const char *name;    /* NULL: all groups that are not told apart */
+  uint64_t peak_bytes; /* as in tsr_profile_group; of the largest, where it is several groups */
+  int64_t peak_event;
+  int64_t peak_time_us;
+  uint64_t group_count; /* groups in it: 1 but for the last */
+} tsr_profile_series;
+
+typedef struct tsr_profile_band {
+  uint32_t series;
+  int64_t birth_event;
+  int64_t death_event; /* ended, or became part of the one below; -1: not before the end */
+  uint64_t peak_bytes;
+} tsr_profile_band;
 
 typedef struct tsr_profile_device {
   uint32_t device;
   uint64_t event_count;
-  int64_t peak_event; /* as in tsr_recorded */
+  int64_t peak_event; /* the first after which recorded memory is largest; -1: nothing allocates */
   int64_t peak_time_us;
   uint64_t peak_bytes;       /* of the recorded memory; the groups add up to it */
   uint64_t allocated_bytes;  /* everything allocated at that event, older memory included */
-  tsr_profile_group *groups; /* largest first */
+  int64_t first_time_us;     /* of the first event that has a time, or TSR_TIME_NONE */
+  tsr_profile_group *groups; /* those that occur up to the peak, largest there first */
   size_t group_count;
+  uint64_t omitted_groups, omitted_bytes; /* left out by tsr_query.top */
+  tsr_profile_group *later_groups;        /* those that occur after it only, largest first */
+  size_t later_group_count;
+
+  tsr_profile_layer *layers; /* is_ordered: at the peak, bottom first; the largest, with a top */
+  size_t layer_count;
+  uint64_t omitted_layers, omitted_layer_bytes;
+
+  /* The history. Its moments are chosen so that nothing is lost: each stretch of the trace gives the
+   * one where it holds most and the one where it holds least, so the peak is always among them. */
+  tsr_profile_series *series; /* by the most they hold, largest first */
+  size_t series_count;
+  tsr_profile_moment *moments; /* by event */
+  size_t moment_count;
+  tsr_profile_share *shares;
+  size_t share_count;
+  tsr_profile_cell *cells;
+  size_t cell_count;
+  tsr_profile_band *bands; /* is_ordered: those that some cell names */
+  size_t band_count;
+
+  tsr_warning *warnings; /* about annotations and rules, and where trace and segments disagree */
+  size_t warning_count;
+  void *names; /* what the texts above live in */
 } tsr_profile_device;
 
 typedef struct tsr_profile {
   tsr_profile_by by;
+  bool is_ordered, has_history; /* what was asked for */
   tsr_profile_device *devices;
   size_t device_count;
 } tsr_profile;
 
-/* Sum the peak of each device the query means; `*out` is the caller's, to be given to the function
- * below. */
-int tsr_profile_compute(const tsr_snapshot *snapshot, tsr_profile_by by, const tsr_query *query,
-                        tsr_profile **out, tsr_error *error);
+/* Profile each device the query means; `*out` is the caller's, to be given to the function below.
+ * Time is linear in events, O(log bands) each when ordered; the history takes at most some 2 MiB a
+ * device for the usual number of moments, whatever the number of bands. Fails also as tsr_rules do:
+ * TSR_ERROR_ARGUMENT where a pattern backtracks without end. */
+int tsr_profile_compute(const tsr_snapshot *snapshot, const tsr_profile_options *options,
+                        const tsr_query *query, tsr_profile **out, tsr_error *error);
 void tsr_profile_free(tsr_profile *profile);
 
 /* ---- diff: what changed between two runs? ---- */

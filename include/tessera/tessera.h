@@ -11,6 +11,7 @@
 #include "tessera/mosaic.h"
 #include "tessera/mosaic_file.h"
 #include "tessera/report.h"
+#include "tessera/rules.h"
 #include "tessera/snapshot.h"
 #include "tessera/source.h"
 #include "tessera/stages.h"

@@ -1,84 +1,357 @@
-/* profile.c - the peak by kind: the live set there, summed by category.
+/* profile.c - the memory of a trace by kind: at the peak, in the order in which it was taken, and
+ * over time.
  *
- * Every category that an allocation up to the peak falls under is a group, also when nothing of it
- * is live any more. */
+ *   grouping   the group of every allocation                             attribution/grouping.c
+ *   tally      one pass over the trace: what each group and all of them hold, and their maxima
+ *   live set   at the peak that the tally found: the groups there
+ *   history    a second pass, where bands or moments are asked for       history.c, bands.c
+ *
+ * Memory counts from zero at the first event: what was there before belongs to no group. Every
+ * group that an allocation up to the peak falls under is listed, also when nothing of it is live
+ * there. */
 #include <stdlib.h>
+#include <string.h>
 
+#include "answers/history.h"
 #include "answers/query.h"
-#include "attribution/category.h"
+#include "answers/shares.h"
+#include "attribution/grouping.h"
 #include "base/checked.h"
-#include "base/memory.h"
-#include "timeline/timeline.h"
 
-static int compare_groups(const void *a, const void *b) {
+enum { DEFAULT_SERIES = 20, MOMENTS_LEAST = 4, MOMENTS_MOST = 20000 };
+
+/* One device on its way. */
+typedef struct work {
+  const tsr_profile_options *options;
+  tsr_profile_device *out;
+  tsr__timeline timeline;
+  tsr__grouping grouping;
+  tsr__kinds kinds;
+  tsr__picker picker;
+  tsr_profile_group *groups; /* by group of the grouping; first_event -1: not in this trace */
+  uint64_t *now;             /* bytes by group */
+  const char **names;        /* by group */
+  uint32_t *series_of;       /* by group */
+  tsr_error *error;
+} work;
+
+/* ---- groups ---- */
+
+static int find_kinds(work *w) {
+  const tsr__timeline *t = &w->timeline;
+  uint32_t count = tsr__grouping_count(&w->grouping);
+  w->kinds = (tsr__kinds){t, TSR__NEW_ARRAY(uint32_t, t->birth.count), count};
+  w->groups = TSR__NEW_ARRAY(tsr_profile_group, count);
+  w->now = TSR__NEW_ARRAY(uint64_t, count);
+  w->names = TSR__NEW_ARRAY(const char *, count);
+  w->series_of = TSR__NEW_ARRAY(uint32_t, count);
+  if (!w->kinds.of || !w->groups || !w->now || !w->names || !w->series_of)
+    return tsr__fail_memory(w->error);
+  for (size_t i = 0; i < t->birth.count; i++)
+    w->kinds.of[i] = t->birth.items[i] == TSR_NONE
+                         ? TSR_NONE
+                         : tsr__grouping_of(&w->grouping, t->birth.items[i]);
+  size_t text_bytes = 0;
+  for (uint32_t i = 0; i < count; i++)
+    text_bytes += tsr__grouping_name(&w->grouping, i).size_bytes + 1;
+  char *texts = w->out->names = TSR__NEW_ARRAY(char, text_bytes);
+  if (!texts) return tsr__fail_memory(w->error);
+  for (uint32_t i = 0; i < count; i++) {
+    tsr_text name = tsr__grouping_name(&w->grouping, i);
+    memcpy(texts, name.data, name.size_bytes);
+    w->names[i] = texts;
+    w->groups[i] = (tsr_profile_group){.name = texts, .first_event = -1, .peak_event = -1};
+    texts += name.size_bytes + 1;
+  }
+  return 0;
+}
+
+static void tally_birth(work *w, uint32_t allocation, int64_t event) {
+  uint32_t kind = w->kinds.of[allocation];
+  tsr_profile_group *group = &w->groups[kind];
+  w->now[kind] = tsr__sum_u64(w->now[kind], tsr__timeline_requested(&w->timeline, allocation));
+  if (group->first_event < 0) group->first_event = event;
+  if (w->now[kind] <= group->peak_bytes && group->peak_event >= 0) return;
+  group->peak_bytes = w->now[kind];
+  group->peak_event = event;
+}
+
+/* The maxima of every group and of all, and the moments of the history. */
+static int tally(work *w) {
+  tsr__sweep sweep;
+  uint64_t total = 0;
+  int status = tsr__sweep_begin(&w->timeline, &sweep, w->error);
+  if (status) return status;
+  while (tsr__sweep_next(&sweep)) {
+    for (size_t i = 0; i < sweep.died_count; i++) {
+      uint32_t kind = w->kinds.of[sweep.died[i]];
+      uint64_t bytes = tsr__timeline_requested(&w->timeline, sweep.died[i]);
+      if (kind == TSR_NONE) continue;
+      w->now[kind] = tsr__drop_u64(w->now[kind], bytes);
+      total = tsr__drop_u64(total, bytes);
+    }
+    if (sweep.born != TSR_NONE) {
+      tally_birth(w, sweep.born, sweep.event);
+      total = tsr__sum_u64(total, tsr__timeline_requested(&w->timeline, sweep.born));
+      if (total > w->out->peak_bytes) {
+        w->out->peak_bytes = total;
+        w->out->peak_event = sweep.event;
+      }
+    }
+    if (w->picker.stretches) tsr__picker_note(&w->picker, (uint64_t)sweep.event, total);
+  }
+  tsr__sweep_release(&sweep);
+  return 0;
+}
+
+/* What is live at the peak, by group. */
+static int sum_peak(work *w) {
+  tsr__live_set live = {0};
+  int status = tsr__timeline_live(&w->timeline, w->out->peak_event, &live, w->error);
+  if (status) return status;
+  for (size_t i = 0; i < live.count; i++) {
+    uint32_t kind = w->kinds.of[live.items[i]];
+    if (kind == TSR_NONE) continue;
+    w->groups[kind].bytes =
+        tsr__sum_u64(w->groups[kind].bytes, tsr__timeline_requested(&w->timeline, live.items[i]));
+    w->groups[kind].allocations++;
+  }
+  w->out->allocated_bytes =
+      tsr__timeline_totals(&w->timeline, w->out->peak_event, &live).allocated_bytes;
+  TSR__VECTOR_FREE(&live);
+  return 0;
+}
+
+static int by_bytes(const void *a, const void *b) {
   const tsr_profile_group *x = a, *y = b;
   if (x->bytes != y->bytes) return x->bytes < y->bytes ? 1 : -1;
-  return (x->allocations < y->allocations) - (x->allocations > y->allocations);
+  if (x->allocations != y->allocations) return x->allocations < y->allocations ? 1 : -1;
+  return (x->first_event > y->first_event) - (x->first_event < y->first_event);
 }
 
-/* Sum what the trace saw allocated and is live at its own peak. */
-static void sum_by_category(const tsr__timeline *timeline, const tsr__categories *categories,
-                            const tsr__live_set *live, tsr_profile_device *out) {
-  tsr_profile_group groups[TSR_CATEGORY_COUNT] = {{0}};
-  const tsr_events *events = &timeline->events;
-  for (int64_t i = 0; i <= out->peak_event; i++)
-    if (events->action[i] == TSR_ACTION_ALLOC) {
-      tsr_category category = tsr__category_of(categories, events->stack[i]);
-      groups[category].name = tsr_category_name(category);
+static int by_peak(const void *a, const void *b) {
+  const tsr_profile_group *x = a, *y = b;
+  if (x->peak_bytes != y->peak_bytes) return x->peak_bytes < y->peak_bytes ? 1 : -1;
+  return (x->first_event > y->first_event) - (x->first_event < y->first_event);
+}
+
+static void cut_groups(tsr_profile_device *out, size_t top) {
+  if (!top || out->group_count <= top) return;
+  for (size_t i = top; i < out->group_count; i++)
+    out->omitted_bytes = tsr__sum_u64(out->omitted_bytes, out->groups[i].bytes);
+  out->omitted_groups = out->group_count - top;
+  out->group_count = top;
+}
+
+/* Those up to the peak, and those after it. */
+static int list_groups(work *w, size_t top) {
+  tsr_profile_device *out = w->out;
+  out->groups = TSR__NEW_ARRAY(tsr_profile_group, w->kinds.count);
+  out->later_groups = TSR__NEW_ARRAY(tsr_profile_group, w->kinds.count);
+  if (!out->groups || !out->later_groups) return tsr__fail_memory(w->error);
+  for (uint32_t i = 0; i < w->kinds.count; i++) {
+    tsr_profile_group group = w->groups[i];
+    if (group.first_event < 0) continue;
+    group.peak_time_us = w->timeline.events.time_us[group.peak_event];
+    if (group.first_event <= out->peak_event)
+      out->groups[out->group_count++] = group;
+    else
+      out->later_groups[out->later_group_count++] = group;
+  }
+  if (out->group_count) qsort(out->groups, out->group_count, sizeof *out->groups, by_bytes);
+  if (out->later_group_count)
+    qsort(out->later_groups, out->later_group_count, sizeof *out->later_groups, by_peak);
+  cut_groups(out, top);
+  return 0;
+}
+
+/* ---- series ---- */
+
+/* A group and the most it holds, to be put in order. */
+typedef struct ranked {
+  tsr_profile_group group;
+  uint32_t kind;
+} ranked;
+
+static int by_rank(const void *a, const void *b) {
+  return by_peak(&((const ranked *)a)->group, &((const ranked *)b)->group);
+}
+
+/* The groups that hold most get a series each, the rest the last one. Its maximum is not known: no
+ * pass sums what is not told apart, so it says the largest that a group of it reaches. */
+static int choose_series(work *w) {
+  tsr_profile_device *out = w->out;
+  size_t most = w->options->series_count ? w->options->series_count : DEFAULT_SERIES, count = 0;
+  ranked *order = TSR__NEW_ARRAY(ranked, w->kinds.count);
+  out->series =
+      TSR__NEW_ARRAY(tsr_profile_series, most + 1 < w->kinds.count ? most + 1 : w->kinds.count);
+  for (uint32_t i = 0; order && i < w->kinds.count; i++)
+    if (w->groups[i].first_event >= 0) order[count++] = (ranked){w->groups[i], i};
+  if (!order || !out->series) {
+    tsr__free(order);
+    return tsr__fail_memory(w->error);
+  }
+  if (count) qsort(order, count, sizeof *order, by_rank);
+  for (size_t i = 0; i < count; i++) {
+    size_t series = i < most ? i : most;
+    w->series_of[order[i].kind] = (uint32_t)series;
+    if (series == out->series_count)
+      out->series[out->series_count++] = (tsr_profile_series){
+          i < most ? order[i].group.name : NULL, order[i].group.peak_bytes,
+          order[i].group.peak_event, w->timeline.events.time_us[order[i].group.peak_event], 0};
+    out->series[series].group_count++;
+  }
+  tsr__free(order);
+  return 0;
+}
+
+/* ---- layers ---- */
+
+static int layers_by_bytes(const void *a, const void *b) {
+  uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+  return x < y ? 1 : x > y ? -1 : 0;
+}
+
+/* Only the `top` largest stay, in their order; of equally large ones the lower. */
+static int cut_layers(tsr_profile_device *out, size_t top, tsr_error *error) {
+  if (!top || out->layer_count <= top) return 0;
+  uint64_t *sizes = TSR__NEW_ARRAY(uint64_t, out->layer_count);
+  if (!sizes) return tsr__fail_memory(error);
+  for (size_t i = 0; i < out->layer_count; i++) sizes[i] = out->layers[i].bytes;
+  qsort(sizes, out->layer_count, sizeof *sizes, layers_by_bytes);
+  uint64_t least = sizes[top - 1];
+  size_t room = 0, kept = 0; /* for those of just that size */
+  for (size_t i = 0; i < top; i++) room += sizes[i] == least;
+  for (size_t i = 0; i < out->layer_count; i++) {
+    uint64_t bytes = out->layers[i].bytes;
+    if (bytes > least || (bytes == least && room)) {
+      room -= bytes == least;
+      out->layers[kept++] = out->layers[i];
+    } else {
+      out->omitted_layers++;
+      out->omitted_layer_bytes = tsr__sum_u64(out->omitted_layer_bytes, bytes);
     }
-  for (size_t i = 0; i < live->count; i++) {
-    uint32_t birth = timeline->birth.items[live->items[i]];
-    if (birth == TSR_NONE) continue;
-    tsr_profile_group *group = &groups[tsr__category_of(categories, events->stack[birth])];
-    group->bytes = tsr__sum_u64(group->bytes, events->size[birth]);
-    group->allocations++;
   }
-  for (size_t i = 0; i < TSR_CATEGORY_COUNT; i++)
-    if (groups[i].name) out->groups[out->group_count++] = groups[i];
-  if (out->group_count) qsort(out->groups, out->group_count, sizeof *out->groups, compare_groups);
+  out->layer_count = kept;
+  tsr__free(sizes);
+  return 0;
 }
 
-static int describe(const tsr_snapshot *snapshot, const tsr__categories *categories,
-                    tsr_profile_device *out, tsr_error *error) {
-  tsr__timeline timeline = {0};
-  tsr__live_set live = {0};
-  out->groups = TSR__NEW_ARRAY(tsr_profile_group, TSR_CATEGORY_COUNT);
-  if (!out->groups) return tsr__fail_memory(error);
-  int status = tsr__timeline_compute(snapshot, out->device, false, &timeline, error);
+/* ---- one device ---- */
+
+static int plan_history(work *w) {
+  const tsr_profile_options *o = w->options;
+  uint64_t events = w->timeline.events.count;
+  uint64_t first = o->first_event < events ? o->first_event : events, count = events - first;
+  size_t moments = o->moment_count;
+  if (!moments) return 0;
+  if (o->event_count && o->event_count < count) count = o->event_count;
+  if (moments < MOMENTS_LEAST) moments = MOMENTS_LEAST;
+  if (moments > MOMENTS_MOST) moments = MOMENTS_MOST;
+  return tsr__picker_init(&w->picker, first, count, moments) ? 0 : tsr__fail_memory(w->error);
+}
+
+static int tell_history(work *w, size_t top) {
+  if (!w->options->moment_count && !w->options->is_ordered) return 0;
+  int status = choose_series(w);
   if (status) return status;
-  out->event_count = timeline.events.count;
-  out->peak_event = timeline.recorded.peak_event;
-  out->peak_time_us = timeline.recorded.peak_time_us;
-  out->peak_bytes = timeline.recorded.dynamic_peak_bytes;
-  status = tsr__timeline_live(&timeline, out->peak_event, &live, error);
-  if (!status) {
-    sum_by_category(&timeline, categories, &live, out);
-    out->allocated_bytes = tsr__timeline_totals(&timeline, out->peak_event, &live).allocated_bytes;
-  }
-  TSR__VECTOR_FREE(&live);
-  tsr__timeline_release(&timeline);
+  tsr__picker_finish(&w->picker);
+  tsr__history_plan plan = {.kinds = &w->kinds,
+                            .is_ordered = w->options->is_ordered,
+                            .events = w->picker.events,
+                            .event_count = w->picker.count,
+                            .series_of = w->series_of,
+                            .series_count = w->out->series_count,
+                            .peak_event = w->out->peak_event,
+                            .peak_bytes = w->out->peak_bytes};
+  status = tsr__history_compute(&plan, w->names, w->out, w->error);
+  return status ? status : cut_layers(w->out, top, w->error);
+}
+
+static int warn(work *w) {
+  enum { MOST = TSR__MISFIT_COUNT + TSR__ANNOTATION_ODD_COUNT + 1 };
+  const tsr__grouper *grouper = w->grouping.grouper;
+  tsr_warning *list = TSR__NEW_ARRAY(tsr_warning, MOST);
+  if (!list) return tsr__fail_memory(w->error);
+  size_t count = tsr__timeline_warnings(&w->timeline, list);
+  if (grouper->by == TSR_PROFILE_BY_ANNOTATION)
+    count += tsr__annotations_warnings(&w->grouping.annotations, list + count);
+  if (grouper->rule_stacks.given_up)
+    list[count++] = (tsr_warning){"rule-gave-up", grouper->rule_stacks.given_up,
+                                  "a pattern backtracked too much on a text and was taken as not "
+                                  "found in it"};
+  w->out->warnings = list;
+  w->out->warning_count = count;
+  return 0;
+}
+
+static void note_times(work *w) {
+  const tsr_events *events = &w->timeline.events;
+  if (w->out->peak_event >= 0) w->out->peak_time_us = events->time_us[w->out->peak_event];
+  uint64_t i = 0;
+  while (i < events->count && events->time_us[i] == TSR_TIME_NONE) i++;
+  if (i < events->count) w->out->first_time_us = events->time_us[i];
+}
+
+static int describe(work *w, const tsr__grouper *grouper, size_t top) {
+  tsr_profile_device *out = w->out;
+  int status = tsr__timeline_compute(grouper->snapshot, out->device, false, &w->timeline, w->error);
+  if (!status) status = tsr__grouping_init(&w->grouping, grouper, out->device, w->error);
+  if (!status) status = find_kinds(w);
+  if (!status) status = plan_history(w);
+  if (!status) status = tally(w);
+  if (!status) status = sum_peak(w);
+  if (!status) status = list_groups(w, top);
+  if (!status) status = tell_history(w, top);
+  if (!status) status = warn(w);
+  if (status) return status;
+  out->event_count = w->timeline.events.count;
+  note_times(w);
+  return 0;
+}
+
+static int describe_device(const tsr__grouper *grouper, const tsr_profile_options *options,
+                           size_t top, tsr_profile_device *out, tsr_error *error) {
+  work w = {.options = options, .out = out, .error = error};
+  int status = describe(&w, grouper, top);
+  tsr__picker_release(&w.picker);
+  tsr__free(w.kinds.of);
+  tsr__free(w.groups);
+  tsr__free(w.now);
+  tsr__free(w.names);
+  tsr__free(w.series_of);
+  tsr__grouping_release(&w.grouping);
+  tsr__timeline_release(&w.timeline);
   return status;
 }
 
-int tsr_profile_compute(const tsr_snapshot *snapshot, tsr_profile_by by, const tsr_query *query,
-                        tsr_profile **out, tsr_error *error) {
+int tsr_profile_compute(const tsr_snapshot *snapshot, const tsr_profile_options *options,
+                        const tsr_query *query, tsr_profile **out, tsr_error *error) {
+  static const tsr_profile_options defaults = {.by = TSR_PROFILE_BY_CATEGORY};
   const uint32_t *devices;
   size_t count;
-  tsr__categories categories = {0};
+  tsr__grouper grouper = {0};
+  if (!options) options = &defaults;
   int status = tsr__query_devices(snapshot, query, &devices, &count, error);
   if (status) return status;
   tsr_profile *profile = TSR__NEW(tsr_profile);
   if (!profile) return tsr__fail_memory(error);
-  profile->by = by;
+  profile->by = options->by;
+  profile->is_ordered = options->is_ordered;
+  profile->has_history = options->moment_count > 0;
   profile->devices = TSR__NEW_ARRAY(tsr_profile_device, count);
-  status = profile->devices ? tsr__categories_compute(snapshot, &categories, error)
-                            : tsr__fail_memory(error);
+  status = profile->devices
+               ? tsr__grouper_init(&grouper, snapshot, options->by, options->rules, error)
+               : tsr__fail_memory(error);
   while (!status && profile->device_count < count) {
     tsr_profile_device *device = &profile->devices[profile->device_count];
-    device->device = devices[profile->device_count++];
-    status = describe(snapshot, &categories, device, error);
+    *device = (tsr_profile_device){.device = devices[profile->device_count++],
+                                   .peak_event = -1,
+                                   .peak_time_us = TSR_TIME_NONE,
+                                   .first_time_us = TSR_TIME_NONE};
+    status = describe_device(&grouper, options, query ? query->top : 0, device, error);
   }
-  tsr__categories_release(&categories);
+  tsr__grouper_release(&grouper);
   if (status)
     tsr_profile_free(profile);
   else
@@ -88,7 +361,19 @@ int tsr_profile_compute(const tsr_snapshot *snapshot, tsr_profile_by by, const t
 
 void tsr_profile_free(tsr_profile *profile) {
   if (!profile) return;
-  for (size_t i = 0; i < profile->device_count; i++) tsr__free(profile->devices[i].groups);
+  for (size_t i = 0; i < profile->device_count; i++) {
+    tsr_profile_device *device = &profile->devices[i];
+    tsr__free(device->groups);
+    tsr__free(device->later_groups);
+    tsr__free(device->layers);
+    tsr__free(device->series);
+    tsr__free(device->moments);
+    tsr__free(device->shares);
+    tsr__free(device->cells);
+    tsr__free(device->bands);
+    tsr__free(device->warnings);
+    tsr__free(device->names);
+  }
   tsr__free(profile->devices);
   tsr__free(profile);
 }

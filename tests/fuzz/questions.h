@@ -175,6 +175,53 @@ static inline void fuzz_diff(const tsr_snapshot *snapshot) {
   tsr_diff_free(diff);
 }
 
+/* Sizes whose sums stop at the largest number add up to nothing. */
+static inline bool has_sane_sizes(const tsr_snapshot *snapshot, uint32_t device) {
+  tsr_events events = tsr_snapshot_events(snapshot, device);
+  for (uint64_t i = 0; i < events.count; i++)
+    if (events.size[i] > UINT64_C(1) << 40) return false;
+  return true;
+}
+
+/* The parts of each moment add up to it, and none is above the peak. */
+static inline void check_moments(const tsr_profile *profile, const tsr_profile_device *device) {
+  for (size_t i = 0; i < device->moment_count; i++) {
+    const tsr_profile_moment *moment = &device->moments[i];
+    uint64_t shares = 0, cells = 0;
+    for (size_t k = 0; k < moment->share_count; k++)
+      shares += device->shares[moment->first_share + k].bytes;
+    for (size_t k = 0; k < moment->cell_count; k++)
+      cells += device->cells[moment->first_cell + k].bytes;
+    require(shares == moment->bytes, "what groups hold adds up");
+    require(!profile->is_ordered || cells == moment->bytes, "what bands hold adds up");
+    require(moment->bytes <= device->peak_bytes, "no moment is above the peak");
+  }
+}
+
+static inline void fuzz_profile(const tsr_snapshot *snapshot, const tsr_profile_options *how) {
+  tsr_profile *profile = NULL;
+  tsr_report_input heading = {"file", snapshot};
+  tsr_error error = {0};
+  FUZZ_ASK(snapshot, profile, how, NULL);
+  if (tsr_profile_compute(snapshot, how, NULL, &profile, &error)) return;
+  for (size_t i = 0; i < profile->device_count; i++)
+    if (has_sane_sizes(snapshot, profile->devices[i].device))
+      check_moments(profile, &profile->devices[i]);
+  tsr__buffer written = {0};
+  int status = tsr_report_profile_page(&heading, profile, fuzz_write, &written, &error);
+  check_written(status, &error, &written);
+  tsr_profile_free(profile);
+}
+
+static inline void fuzz_profiles(const tsr_snapshot *snapshot) {
+  FUZZ_ASK(snapshot, profile, NULL, NULL);
+  for (int by = TSR_PROFILE_BY_CATEGORY; by <= TSR_PROFILE_BY_COMPILE_CONTEXT; by++)
+    fuzz_profile(snapshot, &(tsr_profile_options){.by = (tsr_profile_by)by,
+                                                  .is_ordered = by != TSR_PROFILE_BY_ANNOTATION,
+                                                  .moment_count = 9,
+                                                  .series_count = 2});
+}
+
 /* Every question, report and form, and what all of them share. */
 static inline void fuzz_ask(const tsr_snapshot *snapshot) {
   size_t count;
@@ -184,7 +231,7 @@ static inline void fuzz_ask(const tsr_snapshot *snapshot) {
   require(tsr_snapshot_format(snapshot)[0], "a form");
   FUZZ_ASK(snapshot, info, NULL);
   FUZZ_ASK(snapshot, peak, NULL);
-  FUZZ_ASK(snapshot, profile, TSR_PROFILE_BY_CATEGORY, NULL);
+  fuzz_profiles(snapshot);
   tsr_at_where event = {.kind = TSR_AT_EVENT, .event = 2}, time = {.kind = TSR_AT_TIME};
   FUZZ_ASK(snapshot, at, &event, NULL);
   FUZZ_ASK(snapshot, at, &time, NULL);

@@ -130,6 +130,15 @@ def containers():
     yield 'html-two', page(tiny + b'\0', text)
 
 
+def rules():
+    yield 'mapping', '{"a": "for.ard|x", "b": {"pattern": "^/a/", "priority": 2}}'
+    yield 'list', '{"rules": [{"name": "a", "pattern": "(?i)M\\\\w+\\\\.py$", "description": "d"}]}'
+    yield 'yaml', 'a: x\nb: {pattern: "a+b", priority: -1}\n'
+    yield 'yaml-list', 'rules:\n- &r {name: a, pattern: (?<=f)o}\n- *r\n'
+    yield 'slow', 'a: (?:(?:a+)+)+$\n'
+    yield 'wrong', '{"a": "(", "a": "[z-a]"}'
+
+
 def write(folder, seeds, prefix=b''):
     folder.mkdir(parents=True, exist_ok=True)
     for name, data in seeds:
@@ -143,6 +152,7 @@ def main(arguments):
     write(folder / 'pickle', pickles(), WINDOWS)
     write(folder / 'json', jsons(), WINDOWS)
     write(folder / 'containers', containers())
+    write(folder / 'rules', rules())
 
 
 if __name__ == '__main__':

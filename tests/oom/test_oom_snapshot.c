@@ -86,10 +86,11 @@ static const tsr_report_input heading_of = {.path = "file"};
     return status;                                                                   \
   }
 
+static const tsr_profile_options *profile_how; /* of ask_profile and write_page */
 static const tsr_at_where second = {.kind = TSR_AT_EVENT, .event = 1};
 OPERATION(info, NULL)
 OPERATION(peak, NULL)
-OPERATION(profile, TSR_PROFILE_BY_CATEGORY, NULL)
+OPERATION(profile, profile_how, NULL)
 OPERATION(at, &second, NULL)
 OPERATION(whatif, NULL, NULL)
 
@@ -145,6 +146,31 @@ static int ask_diff(void *context) {
     status = tsr_report_diff(&heading, &heading, answer, &how, discard, NULL, &error);
   }
   tsr_diff_free(answer);
+  return status;
+}
+
+static int write_page(void *context) {
+  (void)context;
+  tsr_profile *profile = NULL;
+  tsr_report_input heading = heading_of;
+  heading.snapshot = snapshot;
+  int status = tsr_profile_compute(snapshot, profile_how, NULL, &profile, NULL);
+  if (!status) status = tsr_report_profile_page(&heading, profile, discard, NULL, NULL);
+  tsr_profile_free(profile);
+  return status;
+}
+
+/* jansson and libyaml take their memory behind the test's back; the rest is ours. */
+static int parse_rules(void *context) {
+  tsr_rules *rules = NULL;
+  tsr_rule_problem problem = {0};
+  tsr_error error = {0};
+  int status =
+      tsr_rules_parse(context, strlen(context), TSR_RULES_STRICT, &rules, &problem, &error);
+  assert_int_equal(error.status, status);
+  if (status) assert_null(rules);
+  tsr_rule_problem_release(&problem);
+  tsr_rules_free(rules);
   return status;
 }
 
@@ -227,8 +253,9 @@ static int list_lives(void *context) {
 /* ---- tests ---- */
 
 /* Allocations that can be done without: what json_seen.c remembers, places in the memo of values
- * that are found elsewhere (tsr__resolve), and what report/stacks.c knows of frames. */
-enum { SEEN_STACKS = 4, MEMO_PLACES = 1, FRAME_ORIGINS = 1 };
+ * that are found elsewhere (tsr__resolve), what report/stacks.c knows of frames, and what PCRE2
+ * compiles patterns with beyond what it interprets them with. */
+enum { SEEN_STACKS = 4, MEMO_PLACES = 1, FRAME_ORIGINS = 1, JIT_PLACES = 6 };
 
 static void opening(void **state) {
   (void)state;
@@ -258,10 +285,29 @@ static void answers(void **state) {
   (void)state;
   tsr_test_oom(ask_info, NULL, 10);
   tsr_test_oom_sparing(ask_peak, NULL, 10, FRAME_ORIGINS);
-  tsr_test_oom(ask_profile, NULL, 5);
   tsr_test_oom_sparing(ask_at, NULL, 10, FRAME_ORIGINS);
   tsr_test_oom_sparing(ask_whatif, NULL, 10, FRAME_ORIGINS);
   tsr_test_oom_sparing(ask_diff, NULL, 10, 2 * FRAME_ORIGINS);
+}
+
+static void profiles(void **state) {
+  (void)state;
+  tsr_rules *rules = NULL;
+  char json_rules[] = "{\"a\": \"forward\"}", yaml_rules[] = "a: forward\nb: back(ward)?\n";
+  assert_int_equal(
+      tsr_rules_parse(json_rules, strlen(json_rules), TSR_RULES_STRICT, &rules, NULL, NULL), 0);
+  for (int by = TSR_PROFILE_BY_CATEGORY; by <= TSR_PROFILE_BY_RULES; by++) {
+    tsr_profile_options how = {.by = (tsr_profile_by)by, .rules = rules};
+    profile_how = &how;
+    tsr_test_oom(ask_profile, NULL, 5);
+    how.moment_count = 8;
+    how.is_ordered = by != TSR_PROFILE_BY_ANNOTATION;
+    tsr_test_oom(ask_profile, NULL, 10);
+    tsr_test_oom(write_page, NULL, 10);
+  }
+  tsr_rules_free(rules);
+  tsr_test_oom_sparing(parse_rules, json_rules, 5, JIT_PLACES);
+  tsr_test_oom_sparing(parse_rules, yaml_rules, 5, 2 * JIT_PLACES);
 }
 
 static void mosaic_answers(void **state) {
@@ -320,13 +366,10 @@ static int tear_down(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(opening),
-      cmocka_unit_test(opening_what_is_cut),
-      cmocka_unit_test(answers),
-      cmocka_unit_test(mosaic_answers),
-      cmocka_unit_test(stages_and_sources),
-      cmocka_unit_test(writing),
-      cmocka_unit_test(writing_for_others),
+      cmocka_unit_test(opening),        cmocka_unit_test(opening_what_is_cut),
+      cmocka_unit_test(answers),        cmocka_unit_test(profiles),
+      cmocka_unit_test(mosaic_answers), cmocka_unit_test(stages_and_sources),
+      cmocka_unit_test(writing),        cmocka_unit_test(writing_for_others),
   };
   return cmocka_run_group_tests_name("oom snapshot", tests, set_up, tear_down);
 }

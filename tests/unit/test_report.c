@@ -572,11 +572,25 @@ static void test_peak_says_when_there_is_none(void **state) {
 
 /* ---- profile ---- */
 
-static tsr_profile_group groups[] = {{"activation", 3 * GIB, 1204}, {"backward", 0, 0}};
+static tsr_profile_group groups[] = {{.name = "activation",
+                                      .bytes = 3 * GIB,
+                                      .allocations = 1204,
+                                      .peak_bytes = 3 * GIB,
+                                      .peak_event = 3737,
+                                      .first_event = 1},
+                                     {.name = "backward", .first_event = 7}};
 static tsr_profile_device profile_devices[] = {
-    {0, 22331, 3737, INT64_C(1783866822365713), 4 * GIB, 5 * GIB, groups, 2},
-    {1, 0, -1, TSR_TIME_NONE, 0, 0, NULL, 0}};
-static const tsr_profile profile = {TSR_PROFILE_BY_CATEGORY, profile_devices, 2};
+    {.device = 0,
+     .event_count = 22331,
+     .peak_event = 3737,
+     .peak_time_us = INT64_C(1783866822365713),
+     .peak_bytes = 4 * GIB,
+     .allocated_bytes = 5 * GIB,
+     .groups = groups,
+     .group_count = 2},
+    {.device = 1, .peak_event = -1, .peak_time_us = TSR_TIME_NONE}};
+static const tsr_profile profile = {
+    .by = TSR_PROFILE_BY_CATEGORY, .devices = profile_devices, .device_count = 2};
 
 static void test_profile_text(void **state) {
   (void)state;
@@ -611,14 +625,22 @@ static const char expected_profile_json[] =
                          "        {\n"
                          "          \"name\": \"activation\",\n"
                          "          \"bytes\": 3221225472,\n"
-                         "          \"allocations\": 1204\n"
+                         "          \"allocations\": 1204,\n"
+                         "          \"peak_bytes\": 3221225472,\n"
+                         "          \"peak_event\": 3737,\n"
+                         "          \"first_event\": 1\n"
                          "        },\n"
                          "        {\n"
                          "          \"name\": \"backward\",\n"
                          "          \"bytes\": 0,\n"
-                         "          \"allocations\": 0\n"
+                         "          \"allocations\": 0,\n"
+                         "          \"peak_bytes\": 0,\n"
+                         "          \"peak_event\": 0,\n"
+                         "          \"first_event\": 7\n"
                          "        }\n"
-                         "      ]\n"
+                         "      ],\n"
+                         "      \"omitted_groups\": 0,\n"
+                         "      \"omitted_bytes\": 0\n"
                          "    },\n"
                          "    {\n"
                          "      \"device\": 1,\n"
@@ -630,7 +652,9 @@ static const char expected_profile_json[] =
                          "        \"requested_bytes\": 0,\n"
                          "        \"allocated_bytes\": 0\n"
                          "      },\n"
-                         "      \"groups\": []\n"
+                         "      \"groups\": [],\n"
+                         "      \"omitted_groups\": 0,\n"
+                         "      \"omitted_bytes\": 0\n"
                          "    }\n"
                          "  ],\n" JSON_TAIL;
 

@@ -1,0 +1,197 @@
+/* rules_match.c - which rule names a stack, by PCRE2.
+ *
+ * Strings are interned, so a pattern is tried on a text once, whatever number of frames, stacks and
+ * events hold it: `of_text` remembers the first rule found in each. A frame has the earlier of its
+ * two texts' rules, a stack the earliest of its frames'.
+ *
+ * A pattern is a stranger's program. What bounds it: PCRE2's own limits on patterns, a limit on
+ * backtracking (which the just-in-time compiler keeps too), and one on the memory of the matcher.
+ * No limit is on time itself, so that the same pattern gives the same answer on every machine. */
+#include "attribution/rules.h"
+
+#define PCRE2_CODE_UNIT_WIDTH 8
+#include <pcre2.h>
+
+/* Enough for what people write on texts of file names' length; at most some milliseconds a text. */
+enum { MATCH_LIMIT = 200000, HEAP_LIMIT_KIB = 16 * 1024 };
+/* For the compiled code; without it PCRE2 uses 32 KiB of the machine's stack. */
+enum { JIT_STACK_START = 32 * 1024, JIT_STACK_MOST = 1024 * 1024 };
+/* Texts longer than this are searched in their first so many bytes. */
+enum { TEXT_BYTES = 64 * 1024 };
+
+struct tsr__pattern {
+  pcre2_code *code;
+};
+
+static void *give_memory(size_t size, void *context) {
+  (void)context;
+  return tsr__realloc(NULL, size, 1);
+}
+
+static void take_memory(void *memory, void *context) {
+  (void)context;
+  tsr__free(memory);
+}
+
+static int say_problem(int code, size_t offset, tsr_rule_problem *problem, tsr_error *error) {
+  PCRE2_UCHAR message[sizeof problem->message];
+  if (pcre2_get_error_message(code, message, sizeof message) == PCRE2_ERROR_BADDATA) message[0] = 0;
+  memcpy(problem->message, message, sizeof message);
+  problem->offset_bytes = offset;
+  return tsr__fail(error, TSR_ERROR_ARGUMENT, TSR_OFFSET_NONE,
+                   "rule '%.60s': %s, at offset %zu of its pattern", problem->rule.name,
+                   problem->message, offset);
+}
+
+int tsr__pattern_new(const char *text, tsr__pattern **out, tsr_rule_problem *problem,
+                     tsr_error *error) {
+  const uint32_t options =
+      PCRE2_UTF | PCRE2_UCP | PCRE2_MATCH_INVALID_UTF | PCRE2_NEVER_BACKSLASH_C;
+  pcre2_general_context *memory = pcre2_general_context_create(give_memory, take_memory, NULL);
+  pcre2_compile_context *how = memory ? pcre2_compile_context_create(memory) : NULL;
+  tsr__pattern *pattern = how ? TSR__NEW(tsr__pattern) : NULL;
+  int code = PCRE2_ERROR_NOMEMORY, status = 0;
+  PCRE2_SIZE offset = 0;
+  if (pattern && pcre2_set_newline(how, PCRE2_NEWLINE_LF) == 0)
+    pattern->code =
+        pcre2_compile((PCRE2_SPTR)text, PCRE2_ZERO_TERMINATED, options, &code, &offset, how);
+  if (pattern && pattern->code) {
+    /* Where it cannot be compiled further (no executable memory), PCRE2 interprets it. */
+    (void)pcre2_jit_compile(pattern->code, PCRE2_JIT_COMPLETE);
+    *out = pattern;
+  } else {
+    status = !pattern || code == PCRE2_ERROR_NOMEMORY || code == PCRE2_ERROR_HEAP_FAILED
+                 ? tsr__fail_memory(error)
+                 : say_problem(code, offset, problem, error);
+    tsr__free(pattern);
+  }
+  pcre2_compile_context_free(how);
+  pcre2_general_context_free(memory);
+  return status;
+}
+
+void tsr__pattern_free(tsr__pattern *pattern) {
+  if (!pattern) return;
+  pcre2_code_free(pattern->code);
+  tsr__free(pattern);
+}
+
+/* ---- matching ---- */
+
+/* Not tried yet. */
+#define UNTRIED (UINT32_MAX - 1)
+
+typedef struct matcher {
+  const tsr_rules *rules;
+  const tsr_snapshot *snapshot;
+  pcre2_general_context *memory;
+  pcre2_match_context *limits;
+  pcre2_jit_stack *stack;
+  pcre2_match_data *found;
+  uint32_t *of_text, *of_frame;
+  uint64_t given_up;
+  tsr_error *error;
+} matcher;
+
+static bool matcher_open(matcher *m) {
+  uint32_t string_count = tsr_snapshot_string_count(m->snapshot);
+  m->memory = pcre2_general_context_create(give_memory, take_memory, NULL);
+  if (!m->memory) return false;
+  m->limits = pcre2_match_context_create(m->memory);
+  m->found = pcre2_match_data_create(1, m->memory);
+  m->stack = pcre2_jit_stack_create(JIT_STACK_START, JIT_STACK_MOST, m->memory);
+  m->of_text = TSR__NEW_ARRAY(uint32_t, string_count);
+  m->of_frame = TSR__NEW_ARRAY(uint32_t, tsr_snapshot_frame_count(m->snapshot));
+  if (!m->limits || !m->found || !m->stack || !m->of_text || !m->of_frame) return false;
+  (void)pcre2_set_match_limit(m->limits, MATCH_LIMIT);
+  (void)pcre2_set_heap_limit(m->limits, HEAP_LIMIT_KIB);
+  pcre2_jit_stack_assign(m->limits, NULL, m->stack);
+  for (uint32_t i = 0; i < string_count; i++) m->of_text[i] = UNTRIED;
+  return true;
+}
+
+static void matcher_close(matcher *m) {
+  tsr__free(m->of_text);
+  tsr__free(m->of_frame);
+  pcre2_match_data_free(m->found);
+  pcre2_match_context_free(m->limits);
+  pcre2_jit_stack_free(m->stack);
+  pcre2_general_context_free(m->memory);
+}
+
+/* 1 found, 0 not found, or a negative tsr_status. */
+static int is_found(matcher *m, size_t rule, tsr_text text) {
+  size_t size = text.size_bytes < TEXT_BYTES ? text.size_bytes : TEXT_BYTES;
+  int code = pcre2_match(m->rules->patterns[rule]->code, (PCRE2_SPTR)text.data, size, 0, 0,
+                         m->found, m->limits);
+  if (code >= 0) return 1;
+  if (code == PCRE2_ERROR_NOMATCH) return 0;
+  if (code == PCRE2_ERROR_NOMEMORY) return tsr__fail_memory(m->error);
+  m->given_up++;
+  if (m->rules->mode == TSR_RULES_LENIENT) return 0;
+  return tsr__fail(m->error, TSR_ERROR_ARGUMENT, TSR_OFFSET_NONE,
+                   "rule '%.60s': its pattern backtracks too much on '%.*s'; make it simpler",
+                   m->rules->items.items[rule].name, size < 80 ? (int)size : 80, text.data);
+}
+
+static int match_text(matcher *m, uint32_t string, uint32_t *out) {
+  if (string >= tsr_snapshot_string_count(m->snapshot)) {
+    *out = TSR__RULE_NONE;
+    return 0;
+  }
+  if (m->of_text[string] == UNTRIED) {
+    tsr_text text = tsr_snapshot_string(m->snapshot, string);
+    uint32_t rule = 0;
+    int answer = 0;
+    while (rule < m->rules->items.count && (answer = is_found(m, rule, text)) == 0) rule++;
+    if (answer < 0) return answer;
+    m->of_text[string] = answer ? rule : TSR__RULE_NONE;
+  }
+  *out = m->of_text[string];
+  return 0;
+}
+
+static int match_frames(matcher *m) {
+  for (uint32_t i = 0; i < tsr_snapshot_frame_count(m->snapshot); i++) {
+    tsr_frame frame = tsr_snapshot_frame(m->snapshot, i);
+    uint32_t by_name, by_file;
+    int status = match_text(m, frame.name, &by_name);
+    if (!status) status = match_text(m, frame.file, &by_file);
+    if (status) return status;
+    m->of_frame[i] = by_name < by_file ? by_name : by_file;
+  }
+  return 0;
+}
+
+static void match_stacks(const matcher *m, tsr__rule_stacks *out) {
+  for (uint32_t i = 0; i < out->count; i++) {
+    tsr_stack stack = tsr_snapshot_stack(m->snapshot, i);
+    uint32_t first = TSR__RULE_NONE;
+    for (uint32_t k = 0; k < stack.depth; k++)
+      if (m->of_frame[stack.frames[k]] < first) first = m->of_frame[stack.frames[k]];
+    out->stacks[i] = first;
+  }
+}
+
+int tsr__rules_match(const tsr_rules *rules, const tsr_snapshot *snapshot, tsr__rule_stacks *out,
+                     tsr_error *error) {
+  matcher m = {.rules = rules, .snapshot = snapshot, .error = error};
+  tsr__rule_stacks stacks = {.count = tsr_snapshot_stack_count(snapshot)};
+  stacks.stacks = TSR__NEW_ARRAY(uint32_t, stacks.count);
+  bool is_open = stacks.stacks && matcher_open(&m);
+  int status = is_open ? match_frames(&m) : tsr__fail_memory(error);
+  if (is_open && !status) {
+    match_stacks(&m, &stacks);
+    stacks.given_up = m.given_up;
+    *out = stacks;
+  } else {
+    tsr__free(stacks.stacks);
+  }
+  matcher_close(&m);
+  return status;
+}
+
+void tsr__rule_stacks_release(tsr__rule_stacks *stacks) {
+  tsr__free(stacks->stacks);
+  *stacks = (tsr__rule_stacks){0};
+}
