@@ -31,11 +31,12 @@ static bool begins(tsr_text text, const char *word) {
 /* What a name stands for; false for all the others. */
 static bool read_name(tsr_text name, tsr__range *range) {
   range->is_step = begins(name, "ProfilerStep");
+  range->is_optimizer_step = begins(name, "Optimizer.step");
   range->phase = TSR_PHASE_UNKNOWN;
   if (range->is_step) return true;
   if (holds(name, "zero_grad"))
     range->phase = TSR_PHASE_ZERO_GRAD;
-  else if (begins(name, "Optimizer.step") || holds(name, "optimizer"))
+  else if (range->is_optimizer_step || holds(name, "optimizer"))
     range->phase = TSR_PHASE_OPTIMIZER;
   else if (holds(name, "backward"))
     range->phase = TSR_PHASE_BACKWARD;

@@ -1,0 +1,248 @@
+/* cycle.c - steps by the phases of a trace. See cycle.h.
+ *
+ * A step ends where the optimizer's does, since nothing that follows needs what the step made:
+ *
+ *   setup | data forward backward optimizer | zero_grad data forward backward optimizer | ...
+ *
+ * Optimizer steps without a backward pass between them are one (several parameter groups, several
+ * optimizers). Where no optimizer allocates, zero_grad parts the steps, and where that is not seen
+ * either, the first thing after backward. The stretches so found are compared: when every second is
+ * alike, and neighbours are not, two make a step (a generator and a discriminator), and so on.
+ *
+ * Without a backward pass, sequence.c looks for what repeats. */
+#include "attribution/cycle.h"
+
+#include <stdlib.h>
+
+#include "base/memory.h"
+
+enum { STRETCHES_MAX = 4 }; /* stretches that may make a step */
+
+/* ---- Likeness ---- */
+
+void tsr__bag_add(tsr__bag *bag, uint64_t symbol) {
+  bag->place[tsr__mix(symbol, 1) % TSR__BAG_PLACES]++;
+  bag->count++;
+}
+
+double tsr__bag_likeness(const tsr__bag *a, const tsr__bag *b) {
+  uint64_t common = 0, larger = a->count > b->count ? a->count : b->count;
+  for (size_t i = 0; i < TSR__BAG_PLACES; i++)
+    common += a->place[i] < b->place[i] ? a->place[i] : b->place[i];
+  return larger ? (double)common / (double)larger : 1;
+}
+
+uint64_t tsr__symbol(const tsr__roles *roles, const tsr_events *events, uint64_t event) {
+  uint32_t stack = events->stack[event];
+  if (stack < roles->count && !roles->is_empty[stack]) return stack;
+  return events->size[event] + (UINT64_C(1) << 32);
+}
+
+/* ---- Where stretches end ---- */
+
+typedef TSR__VECTOR(uint32_t) bounds;
+
+static bool is_backward(uint8_t phase) {
+  return phase == TSR_PHASE_BACKWARD || phase == TSR_PHASE_RECOMPUTE;
+}
+
+static bool has_phase(const tsr__phases *phases, tsr_phase phase) {
+  for (size_t i = 0; i < phases->runs.count; i++)
+    if (phases->runs.items[i].phase == phase) return true;
+  return false;
+}
+
+/* The last place where one of `ends` ended before each backward pass, and after the last. */
+static bool bounds_behind(const tsr__phases *phases, tsr_phase ends, bounds *out) {
+  uint32_t bound = 0; /* 0: none since the last backward pass */
+  bool ok = true;
+  for (size_t i = 0; ok && i < phases->runs.count; i++) {
+    const tsr__run *run = &phases->runs.items[i];
+    bool follows = i && phases->runs.items[i - 1].phase == ends;
+    if (follows) bound = run->first;
+    if (is_backward(run->phase) && bound) {
+      ok = TSR__VECTOR_PUSH(out, bound);
+      bound = 0;
+    }
+  }
+  return ok && (!bound || TSR__VECTOR_PUSH(out, bound));
+}
+
+/* Where zero_grad begins, the first since each backward pass. */
+static bool bounds_at_zero_grad(const tsr__phases *phases, bounds *out) {
+  bool has_passed = false, ok = true;
+  for (size_t i = 0; ok && i < phases->runs.count; i++) {
+    const tsr__run *run = &phases->runs.items[i];
+    if (run->phase == TSR_PHASE_ZERO_GRAD && has_passed) {
+      ok = TSR__VECTOR_PUSH(out, run->first);
+      has_passed = false;
+    }
+    has_passed |= is_backward(run->phase);
+  }
+  return ok;
+}
+
+static bool bounds_behind_backward(const tsr__phases *phases, bounds *out) {
+  for (size_t i = 1; i < phases->runs.count; i++)
+    if (is_backward(phases->runs.items[i - 1].phase) && !is_backward(phases->runs.items[i].phase) &&
+        !TSR__VECTOR_PUSH(out, phases->runs.items[i].first))
+      return false;
+  return true;
+}
+
+static bool find_bounds(const tsr__phases *phases, tsr_phase *by, bounds *out) {
+  *by = has_phase(phases, TSR_PHASE_OPTIMIZER)   ? TSR_PHASE_OPTIMIZER
+        : has_phase(phases, TSR_PHASE_ZERO_GRAD) ? TSR_PHASE_ZERO_GRAD
+                                                 : TSR_PHASE_BACKWARD;
+  if (*by == TSR_PHASE_OPTIMIZER) return bounds_behind(phases, TSR_PHASE_OPTIMIZER, out);
+  if (*by == TSR_PHASE_ZERO_GRAD) return bounds_at_zero_grad(phases, out);
+  return bounds_behind_backward(phases, out);
+}
+
+/* ---- Stretches ---- */
+
+typedef struct stretch {
+  tsr__step step;
+  tsr__bag bag;
+  bool has_forward, has_backward, has_end;
+} stretch;
+
+typedef TSR__VECTOR(stretch) stretches;
+
+/* The first event of a step: set-up aside. */
+static uint32_t first_event(const tsr__phases *phases) {
+  for (size_t i = 0; i < phases->runs.count; i++)
+    if (phases->runs.items[i].phase != TSR_PHASE_SETUP) return phases->runs.items[i].first;
+  return 0;
+}
+
+static bool make_stretches(const tsr__timeline *t, const tsr__phases *phases, const bounds *at,
+                           stretches *out) {
+  uint32_t first = first_event(phases), end = (uint32_t)t->events.count;
+  for (size_t i = 0; i <= at->count; i++) {
+    uint32_t behind = i < at->count ? at->items[i] : end;
+    if (behind <= first) continue;
+    stretch s = {.step = {.first = first, .last = behind - 1}};
+    if (!TSR__VECTOR_PUSH(out, s)) return false;
+    first = behind;
+  }
+  return true;
+}
+
+static void describe_stretches(const tsr__timeline *t, const tsr__roles *roles,
+                               const tsr__phases *phases, tsr_phase by, stretches *list) {
+  size_t s = 0;
+  for (size_t i = 0; i < phases->runs.count; i++) {
+    const tsr__run *run = &phases->runs.items[i];
+    while (s + 1 < list->count && list->items[s].step.last < run->first) s++;
+    stretch *at = &list->items[s];
+    if (run->first < at->step.first) continue;
+    at->has_forward |= run->phase == TSR_PHASE_FORWARD;
+    at->has_backward |= is_backward(run->phase);
+    at->has_end |= run->phase == by;
+  }
+  s = 0;
+  for (size_t i = t->initial.count; i < t->birth.count; i++) {
+    uint32_t birth = t->birth.items[i];
+    while (s + 1 < list->count && list->items[s].step.last < birth) s++;
+    if (birth >= list->items[s].step.first)
+      tsr__bag_add(&list->items[s].bag, tsr__symbol(roles, &t->events, birth));
+  }
+}
+
+/* A stretch without an allocation is what is left after the last step: it belongs to that. */
+static void drop_tail(stretches *list) {
+  while (list->count > 1 && !list->items[list->count - 1].bag.count) {
+    list->items[list->count - 2].step.last = list->items[list->count - 1].step.last;
+    list->count--;
+  }
+}
+
+static double likeness_at(const stretches *list, size_t distance) {
+  double sum = 0;
+  size_t pairs = 0;
+  for (size_t i = 0; i + distance < list->count; i++, pairs++)
+    sum += tsr__bag_likeness(&list->items[i].bag, &list->items[i + distance].bag);
+  return pairs ? sum / (double)pairs : 0;
+}
+
+/* How many stretches make a step: the fewest after which the likeness is clearly the better one. */
+static size_t stretches_a_step(const stretches *list) {
+  double of_neighbours = likeness_at(list, 1);
+  for (size_t n = 2; n <= STRETCHES_MAX && n * 2 <= list->count; n++) {
+    double likeness = likeness_at(list, n);
+    if (likeness > 0.8 && likeness > of_neighbours + 0.15) return n;
+  }
+  return 1;
+}
+
+static int compare_counts(const void *a, const void *b) {
+  const uint32_t *x = a, *y = b;
+  return (*x > *y) - (*x < *y);
+}
+
+/* Allocations of the middle stretch; UINT32_MAX when out of memory. */
+static uint32_t usual_count(const stretches *list) {
+  uint32_t *counts = TSR__NEW_ARRAY(uint32_t, list->count);
+  if (!counts) return UINT32_MAX;
+  for (size_t i = 0; i < list->count; i++) counts[i] = list->items[i].bag.count;
+  qsort(counts, list->count, sizeof *counts, compare_counts);
+  uint32_t usual = counts[list->count / 2];
+  tsr__free(counts);
+  return usual;
+}
+
+/* Whole: all that a step has, and not much less of it than others have. */
+static bool is_whole(const stretch *s, tsr_phase by, uint32_t usual) {
+  bool ends = by == TSR_PHASE_OPTIMIZER ? s->has_end : s->has_backward;
+  return s->has_forward && s->has_backward && ends && s->bag.count >= usual - usual / 10;
+}
+
+static bool join_stretches(const stretches *list, tsr_phase by, tsr__step_list *out) {
+  size_t n = stretches_a_step(list);
+  uint32_t usual = n == 1 ? usual_count(list) : 0;
+  if (usual == UINT32_MAX) return false;
+  for (size_t i = 0; i < list->count; i += n) {
+    size_t behind = i + n < list->count ? i + n : list->count;
+    tsr__step step = {list->items[i].step.first, list->items[behind - 1].step.last,
+                      behind - i == n};
+    for (size_t k = i; k < behind; k++) step.is_whole &= is_whole(&list->items[k], by, usual);
+    if (!TSR__VECTOR_PUSH(out, step)) return false;
+  }
+  return true;
+}
+
+static bool find_by_phases(const tsr__timeline *t, const tsr__roles *roles,
+                           const tsr__phases *phases, tsr__step_list *out) {
+  bounds at = {0};
+  stretches list = {0};
+  tsr_phase by;
+  bool ok = find_bounds(phases, &by, &at) && make_stretches(t, phases, &at, &list);
+  if (ok && list.count) {
+    describe_stretches(t, roles, phases, by, &list);
+    drop_tail(&list);
+    ok = join_stretches(&list, by, out);
+  }
+  TSR__VECTOR_FREE(&at);
+  TSR__VECTOR_FREE(&list);
+  return ok;
+}
+
+int tsr__cycle_compute(const tsr__timeline *timeline, const tsr__roles *roles,
+                       const tsr__phases *phases, tsr__cycle *out, tsr_error *error) {
+  tsr__cycle cycle = {0};
+  bool trains = has_phase(phases, TSR_PHASE_BACKWARD) || has_phase(phases, TSR_PHASE_RECOMPUTE);
+  bool ok = trains ? find_by_phases(timeline, roles, phases, &cycle.steps)
+                   : tsr__sequence_find(timeline, roles, &cycle.steps);
+  if (!ok) {
+    tsr__cycle_release(&cycle);
+    return tsr__fail_memory(error);
+  }
+  if (cycle.steps.count) cycle.basis = trains ? TSR_STEPS_PHASES : TSR_STEPS_SEQUENCE;
+  *out = cycle;
+  return 0;
+}
+
+void tsr__cycle_release(tsr__cycle *cycle) {
+  TSR__VECTOR_FREE(&cycle->steps);
+}
