@@ -5,8 +5,8 @@
  *   setup | data forward backward optimizer | zero_grad data forward backward optimizer | ...
  *
  * Optimizer steps without a backward pass between them are one (several parameter groups, several
- * optimizers). Where no optimizer allocates, zero_grad parts the steps, and where that is not seen
- * either, the first thing after backward. The stretches so found are compared: when every second is
+ * optimizers). Where no optimizer allocates, a step ends with the backward pass that zero_grad follows
+ * or, where that is not seen either, with each. The stretches so found are compared: when every second is
  * alike, and neighbours are not, two make a step (a generator and a discriminator), and so on.
  *
  * Without a backward pass, sequence.c looks for what repeats. */
@@ -52,51 +52,58 @@ static bool has_phase(const tsr__phases *phases, tsr_phase phase) {
   return false;
 }
 
-/* The last place where one of `ends` ended before each backward pass, and after the last. */
-static bool bounds_behind(const tsr__phases *phases, tsr_phase ends, bounds *out) {
-  uint32_t bound = 0; /* 0: none since the last backward pass */
-  bool ok = true;
-  for (size_t i = 0; ok && i < phases->runs.count; i++) {
-    const tsr__run *run = &phases->runs.items[i];
-    bool follows = i && phases->runs.items[i - 1].phase == ends;
-    if (follows) bound = run->first;
-    if (is_backward(run->phase) && bound) {
-      ok = TSR__VECTOR_PUSH(out, bound);
-      bound = 0;
-    }
-  }
-  return ok && (!bound || TSR__VECTOR_PUSH(out, bound));
-}
+/* What lies between one backward pass and the next, or behind the last. */
+typedef struct gap {
+  uint32_t after_backward;  /* the event at which something else begins; 0: nothing does */
+  uint32_t after_optimizer; /* the same of the optimizer's last run in it; 0: there is none */
+  bool has_optimizer, has_zero_grad;
+} gap;
 
-/* Where zero_grad begins, the first since each backward pass. */
-static bool bounds_at_zero_grad(const tsr__phases *phases, bounds *out) {
-  bool has_passed = false, ok = true;
-  for (size_t i = 0; ok && i < phases->runs.count; i++) {
-    const tsr__run *run = &phases->runs.items[i];
-    if (run->phase == TSR_PHASE_ZERO_GRAD && has_passed) {
-      ok = TSR__VECTOR_PUSH(out, run->first);
-      has_passed = false;
-    }
-    has_passed |= is_backward(run->phase);
-  }
-  return ok;
-}
+typedef TSR__VECTOR(gap) gaps;
 
-static bool bounds_behind_backward(const tsr__phases *phases, bounds *out) {
-  for (size_t i = 1; i < phases->runs.count; i++)
-    if (is_backward(phases->runs.items[i - 1].phase) && !is_backward(phases->runs.items[i].phase) &&
-        !TSR__VECTOR_PUSH(out, phases->runs.items[i].first))
-      return false;
+static bool find_gaps(const tsr__phases *phases, gaps *out) {
+  gap *g = NULL;
+  for (size_t i = 0; i < phases->runs.count; i++) {
+    const tsr__run *run = &phases->runs.items[i];
+    bool follows_backward = i && is_backward(phases->runs.items[i - 1].phase);
+    if (is_backward(run->phase)) {
+      if (!follows_backward && !TSR__VECTOR_PUSH(out, (gap){0})) return false;
+      g = &out->items[out->count - 1];
+      continue;
+    }
+    if (!g) continue;
+    if (follows_backward) g->after_backward = run->first;
+    if (g->has_optimizer && phases->runs.items[i - 1].phase == TSR_PHASE_OPTIMIZER)
+      g->after_optimizer = run->first;
+    g->has_optimizer |= run->phase == TSR_PHASE_OPTIMIZER;
+    g->has_zero_grad |= run->phase == TSR_PHASE_ZERO_GRAD;
+  }
   return true;
 }
 
+/* Which gaps end a step: those with an optimizer's step or a zero_grad in them, as others belong to
+ * gradients that add up. But an optimizer that allocates in its first step only is not seen again,
+ * and where neither is seen, each gap ends one. */
 static bool find_bounds(const tsr__phases *phases, tsr_phase *by, bounds *out) {
-  *by = has_phase(phases, TSR_PHASE_OPTIMIZER)   ? TSR_PHASE_OPTIMIZER
-        : has_phase(phases, TSR_PHASE_ZERO_GRAD) ? TSR_PHASE_ZERO_GRAD
-                                                 : TSR_PHASE_BACKWARD;
-  if (*by == TSR_PHASE_OPTIMIZER) return bounds_behind(phases, TSR_PHASE_OPTIMIZER, out);
-  if (*by == TSR_PHASE_ZERO_GRAD) return bounds_at_zero_grad(phases, out);
-  return bounds_behind_backward(phases, out);
+  gaps list = {0};
+  bool ok = find_gaps(phases, &list);
+  size_t optimizers = 0, zero_grads = 0;
+  for (size_t i = 0; i < list.count; i++) {
+    optimizers += list.items[i].has_optimizer;
+    zero_grads += list.items[i].has_zero_grad;
+  }
+  bool is_told = zero_grads || optimizers > 1 || list.count == 1;
+  bool is_everywhere = optimizers != 0; /* an optimizer, wherever a step ends */
+  for (size_t i = 0; ok && i < list.count; i++) {
+    const gap *g = &list.items[i];
+    if (is_told && !g->has_optimizer && !g->has_zero_grad) continue;
+    uint32_t bound = g->has_optimizer ? g->after_optimizer : g->after_backward;
+    if (bound) ok = TSR__VECTOR_PUSH(out, bound);
+    if (!g->has_optimizer) is_everywhere = false;
+  }
+  *by = is_everywhere ? TSR_PHASE_OPTIMIZER : TSR_PHASE_BACKWARD;
+  TSR__VECTOR_FREE(&list);
+  return ok;
 }
 
 /* ---- Stretches ---- */

@@ -34,11 +34,15 @@
  * still. */
 #define UNFINISHED_ALLOCATIONS 64
 
+/* Smaller than the weights of any output layer: a size that means nothing. */
+#define FORWARD_GRADIENT_BYTES UINT64_C(65536)
+
 #define NEVER UINT32_MAX /* as TSR_NONE in `death` */
 
 /* Events at which something begins after a run; NEVER where it does not. */
 typedef struct after {
   uint32_t any, forward, backward, no_backward, optimizer;
+  uint32_t end_of_backward; /* of the backward pass that begins at `backward` */
 } after;
 
 typedef struct judge {
@@ -50,9 +54,11 @@ typedef struct judge {
   uint32_t *span;           /* by run: the number of the backward pass it is in, or follows */
   uint32_t *optimizer_pass; /* the same of optimizer runs */
   uint32_t span_count, optimizer_count;
-  tsr__map gradients;     /* size -> gradients of it in the fullest backward pass */
-  tsr__map states;        /* size -> state made in the fullest optimizer run */
-  bool has_old_gradients; /* backward leaves none, but adds to those that are there */
+  tsr__map gradients;      /* size -> gradients of it in the fullest backward pass */
+  tsr__map states;         /* size -> state made in the fullest optimizer run */
+  tsr__map fates;          /* stack and size -> whether backward keeps it, see learn_fates */
+  bool *is_gradient_stack; /* by stack: made in forward, freed by zero_grad */
+  bool has_old_gradients;  /* backward leaves none, but adds to those that are there */
   bool has_forward;
   bool ends_elsewhere; /* the program did something after the last allocation of backward */
 } judge;
@@ -69,17 +75,19 @@ static bool look_ahead(judge *j) {
   j->span = TSR__NEW_ARRAY(uint32_t, count);
   j->optimizer_pass = TSR__NEW_ARRAY(uint32_t, count);
   if (!j->after || !j->span || !j->optimizer_pass) return false;
-  after next = {NEVER, NEVER, NEVER, NEVER, NEVER};
+  after next = {NEVER, NEVER, NEVER, NEVER, NEVER, NEVER};
   for (size_t i = count; i-- > 0;) {
     const tsr__run *run = &j->phases->runs.items[i];
     j->after[i] = next;
     next.any = run->first;
     if (run->phase == TSR_PHASE_FORWARD) next.forward = run->first;
     if (run->phase == TSR_PHASE_OPTIMIZER) next.optimizer = run->first;
-    if (is_backward(run->phase))
+    if (is_backward(run->phase)) {
       next.backward = run->first;
-    else
+      next.end_of_backward = next.no_backward;
+    } else {
       next.no_backward = run->first;
+    }
   }
   bool was_backward = false;
   for (size_t i = 0; i < count; i++) {
@@ -142,11 +150,22 @@ static verdict judge_forward(const judge *j, uint32_t allocation, size_t r) {
   const tsr__run *run = &j->phases->runs.items[r];
   if (freed_by(j, allocation).hint == TSR__MARK_RELEASE)
     return (verdict){TSR_KIND_ACTIVATION, TSR_EVIDENCE_RELEASED_BY_AUTOGRAD};
-  uint32_t backward = j->after[r].backward;
+  uint32_t backward = j->after[r].backward, birth = j->t->birth.items[allocation];
+  uint32_t stack = j->t->events.stack[birth];
+  if (stack < j->roles->count && j->is_gradient_stack[stack])
+    return (verdict){TSR_KIND_GRADIENT, TSR_EVIDENCE_FREED_BY_ZERO_GRAD};
   if (!is_kept(j, allocation, backward != NEVER ? backward : j->after[r].any, run))
     return temporary;
   return (verdict){TSR_KIND_ACTIVATION, backward != NEVER ? TSR_EVIDENCE_KEPT_FOR_BACKWARD
                                                           : TSR_EVIDENCE_OUTLIVES_FORWARD};
+}
+
+/* What became of allocations like it in backward passes that the recording saw end. */
+enum { FATE_TEMPORARY = 1, FATE_KEPT };
+
+static uint64_t fate_key(const judge *j, uint32_t allocation) {
+  uint32_t birth = j->t->birth.items[allocation];
+  return tsr__mix(j->t->events.stack[birth], j->t->events.size[birth]);
 }
 
 /* Of a backward pass that the recording cuts: the last allocations may still be temporary. */
@@ -155,12 +174,14 @@ static bool is_unfinished(const judge *j, uint32_t allocation, size_t r) {
          j->t->death.items[allocation] == NEVER;
 }
 
-static verdict judge_backward(const judge *j, uint32_t allocation, size_t r, tsr__role role) {
+static verdict judge_backward(judge *j, uint32_t allocation, size_t r, tsr__role role) {
   if (!is_kept_on(j, allocation, j->after[r].no_backward)) return temporary;
   if (role.hint == TSR__MARK_ACCUMULATE)
     return (verdict){TSR_KIND_GRADIENT, TSR_EVIDENCE_ACCUMULATE_FRAME};
   if (is_unfinished(j, allocation, r)) {
     bool is_recent = j->t->birth.count - allocation <= UNFINISHED_ALLOCATIONS;
+    uint64_t *fate = tsr__map_find(&j->fates, fate_key(j, allocation));
+    if (fate) is_recent = *fate == FATE_TEMPORARY;
     return (verdict){is_recent ? TSR_KIND_TEMPORARY : TSR_KIND_GRADIENT,
                      TSR_EVIDENCE_UNFINISHED_BACKWARD};
   }
@@ -186,7 +207,7 @@ static verdict judge_optimizer(const judge *j, uint32_t allocation, size_t r, ts
   return (verdict){TSR_KIND_OPTIMIZER_STATE, TSR_EVIDENCE_OUTLIVES_OPTIMIZER};
 }
 
-static verdict judge_by_phase(const judge *j, uint32_t allocation, size_t r, tsr__role role) {
+static verdict judge_by_phase(judge *j, uint32_t allocation, size_t r, tsr__role role) {
   const tsr__run *run = &j->phases->runs.items[r];
   switch ((tsr_phase)run->phase) {
   case TSR_PHASE_SETUP: return judge_setup(j, allocation, r, role);
@@ -209,7 +230,7 @@ static verdict judge_by_phase(const judge *j, uint32_t allocation, size_t r, tsr
              : unexplained;
 }
 
-static verdict judge_one(const judge *j, uint32_t allocation, size_t r) {
+static verdict judge_one(judge *j, uint32_t allocation, size_t r) {
   uint32_t birth = j->t->birth.items[allocation];
   tsr__role role = tsr__role_of(j->roles, j->t->events.stack[birth]);
   if (role.hint == TSR__MARK_WORKSPACE)
@@ -224,6 +245,37 @@ static verdict judge_one(const judge *j, uint32_t allocation, size_t r) {
 static void put(judge *j, uint32_t allocation, verdict v) {
   j->out.kind[allocation] = (uint8_t)v.kind;
   j->out.evidence[allocation] = (uint8_t)v.evidence;
+}
+
+/* Gradients that forward makes (a loss that computes its own) look like activations until zero_grad
+ * frees them. */
+static bool find_gradient_stacks(judge *j) {
+  const tsr_events *events = &j->t->events;
+  j->is_gradient_stack = TSR__NEW_ARRAY(bool, (size_t)j->roles->count + 1);
+  if (!j->is_gradient_stack) return false;
+  for (size_t i = j->t->initial.count; i < j->out.count; i++) {
+    uint32_t stack = events->stack[j->t->birth.items[i]];
+    if (freed_by(j, (uint32_t)i).phase == TSR_PHASE_ZERO_GRAD && stack < j->roles->count)
+      j->is_gradient_stack[stack] = true;
+  }
+  return true;
+}
+
+/* Where the recording ends within backward, what earlier passes kept tells what this one will. */
+static bool learn_fates(judge *j) {
+  size_t r = 0, runs = j->phases->runs.count;
+  if (!runs || !is_backward(j->phases->runs.items[runs - 1].phase) || j->ends_elsewhere)
+    return true;
+  for (size_t i = j->t->initial.count; i < j->out.count; i++) {
+    uint32_t birth = j->t->birth.items[i];
+    while (r + 1 < runs && j->phases->runs.items[r + 1].first <= birth) r++;
+    uint32_t end = j->after[r].no_backward;
+    if (end == NEVER || !is_backward(j->phases->runs.items[r].phase)) continue;
+    uint64_t *fate = tsr__map_put(&j->fates, fate_key(j, (uint32_t)i), 0, NULL);
+    if (!fate) return false;
+    *fate = is_kept_on(j, (uint32_t)i, end) ? FATE_KEPT : FATE_TEMPORARY;
+  }
+  return true;
 }
 
 static void judge_recorded(judge *j) {
@@ -326,6 +378,40 @@ static bool note_sizes(judge *j) {
     halve(&j->gradients, &old);
   }
   tsr__map_release(&old);
+  return ok;
+}
+
+/* ---- Gradients that forward makes ---- */
+
+/* How many parameters of a size there are, as far as optimizer state tells: two a parameter, made in
+ * the recording or, beside the parameter itself, there before. */
+static uint64_t parameters_by_state(judge *j, tsr__map *old, uint64_t size) {
+  uint64_t made = count_of(&j->states, size);
+  return made ? made / 2 : count_of(old, size) / 3;
+}
+
+/* A loss that computes its own gradient makes it in forward, and only its size tells it from an
+ * output that the program holds: there is a parameter so large that backward leaves none for. */
+static bool find_forward_gradients(judge *j) {
+  tsr__map old = {0}, found = {0};
+  bool ok = count_old(j, &old);
+  size_t r = 0, runs = j->phases->runs.count;
+  for (size_t i = j->t->initial.count; ok && i < j->out.count; i++) {
+    uint32_t birth = j->t->birth.items[i];
+    while (r + 1 < runs && j->phases->runs.items[r + 1].first <= birth) r++;
+    if (j->out.evidence[i] != TSR_EVIDENCE_KEPT_FOR_BACKWARD) continue;
+    uint32_t backward = j->after[r].backward, end = j->after[r].end_of_backward;
+    if (backward == NEVER || !is_kept_on(j, (uint32_t)i, end)) continue;
+    uint64_t size = j->t->events.size[birth];
+    if (size < FORWARD_GRADIENT_BYTES) continue;
+    if (parameters_by_state(j, &old, size) <= count_of(&j->gradients, size)) continue;
+    put(j, (uint32_t)i, (verdict){TSR_KIND_GRADIENT, TSR_EVIDENCE_FORWARD_GRADIENT});
+    ok = tsr__map_put(&found, size, 1, NULL) != NULL;
+  }
+  for (size_t i = 0; ok && found.slots && i <= found.mask; i++)
+    if (found.slots[i].key != TSR__MAP_EMPTY) ok = add_to(&j->gradients, found.slots[i].key);
+  tsr__map_release(&old);
+  tsr__map_release(&found);
   return ok;
 }
 
@@ -531,14 +617,19 @@ int tsr__kinds_compute(const tsr__timeline *timeline, const tsr__roles *roles,
   bool ok = j.out.kind && j.out.evidence && look_ahead(&j);
   if (ok) {
     j.ends_elsewhere = has_moved_on(&j);
+    ok = find_gradient_stacks(&j) && learn_fates(&j);
+  }
+  if (ok) {
     judge_recorded(&j);
-    ok = note_sizes(&j) && judge_old(&j) && replace_parameters(&j);
+    ok = note_sizes(&j) && find_forward_gradients(&j) && judge_old(&j) && replace_parameters(&j);
   }
   tsr__free(j.after);
   tsr__free(j.span);
   tsr__free(j.optimizer_pass);
   tsr__map_release(&j.gradients);
   tsr__map_release(&j.states);
+  tsr__map_release(&j.fates);
+  tsr__free(j.is_gradient_stack);
   if (!ok) {
     tsr__kinds_release(&j.out);
     return tsr__fail_memory(error);
@@ -610,6 +701,11 @@ static const struct {
                                 TSR_CONFIDENCE_LIKELY},
     [TSR_EVIDENCE_OLD_GRADIENT] = {"older than the recording and freed as gradients are",
                                    TSR_CONFIDENCE_LIKELY},
+    [TSR_EVIDENCE_FREED_BY_ZERO_GRAD] = {"made in forward where zero_grad frees what is made",
+                                         TSR_CONFIDENCE_LIKELY},
+    [TSR_EVIDENCE_FORWARD_GRADIENT] = {"made in forward, kept after backward, and as large as a "
+                                       "parameter that backward leaves no gradient for",
+                                       TSR_CONFIDENCE_LIKELY},
     [TSR_EVIDENCE_OLD_MODEL] = {"older than the recording, never freed, and nothing trains",
                                 TSR_CONFIDENCE_GUESS},
     [TSR_EVIDENCE_REPLACED_PARAMETER] =

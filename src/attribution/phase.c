@@ -275,6 +275,17 @@ static tsr_phase between(tsr_phase before, tsr_phase after) {
   return will_be_backward ? TSR_PHASE_FORWARD : TSR_PHASE_UNKNOWN;
 }
 
+/* Told and untold alternate. What lies on either side of zero_grad is of one phase mostly. */
+static tsr_phase phase_after(const tsr__phases *phases, size_t i) {
+  tsr_phase after = TSR_PHASE_UNKNOWN;
+  for (size_t next = i + 1; next < phases->runs.count && next <= i + 3; next++) {
+    tsr_phase phase = (tsr_phase)phases->runs.items[next].phase;
+    if (phase != TSR_PHASE_UNKNOWN) after = phase;
+    if (phase != TSR_PHASE_UNKNOWN && phase != TSR_PHASE_ZERO_GRAD) break;
+  }
+  return after;
+}
+
 static void imply_neighbours(tsr__phases *phases) {
   tsr_phase before = TSR_PHASE_UNKNOWN;
   for (size_t i = 0; i < phases->runs.count; i++) {
@@ -283,10 +294,7 @@ static void imply_neighbours(tsr__phases *phases) {
       before = (tsr_phase)run->phase;
       continue;
     }
-    /* Told and untold alternate, so the next one is told. */
-    tsr_phase after =
-        i + 1 < phases->runs.count ? (tsr_phase)phases->runs.items[i + 1].phase : TSR_PHASE_UNKNOWN;
-    run->phase = (uint8_t)between(before, after);
+    run->phase = (uint8_t)between(before, phase_after(phases, i));
   }
 }
 

@@ -10,8 +10,8 @@
 /* Events first .. last, both included, lie between the START and the END of an annotation. */
 typedef struct tsr__range {
   uint32_t first, last;
-  uint32_t name; /* string id */
-  uint8_t phase; /* tsr_phase, or UNKNOWN */
+  uint32_t name;          /* string id */
+  uint8_t phase;          /* tsr_phase, or UNKNOWN */
   bool is_step;           /* it stands for a whole step: ProfilerStep */
   bool is_optimizer_step; /* PyTorch's own Optimizer.step */
 } tsr__range;
