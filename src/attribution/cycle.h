@@ -22,7 +22,7 @@ typedef struct tsr__cycle {
   tsr__step_list steps;
 } tsr__cycle;
 
-/* `phases` are the timeline's. Time is linear in events, memory 12 bytes an allocation at most.
+/* `phases` are the timeline's. Time is linear in events, memory 25 bytes an allocation at most.
  * Fails with TSR_ERROR_MEMORY. */
 int tsr__cycle_compute(const tsr__timeline *timeline, const tsr__roles *roles,
                        const tsr__phases *phases, tsr__cycle *out, tsr_error *error);

@@ -1,15 +1,18 @@
 /* sequence.c - steps by what repeats, where no phase is known. See cycle.h.
  *
- * Each allocation is a symbol: its stack and size. What happens once a step comes at even distances,
- * as many times as there are steps:
+ * Each allocation is read together with those after it, as one symbol: their stacks and sizes. Sizes
+ * alone repeat everywhere; eight in a row hardly do. What happens once a step then comes at even
+ * distances, as many times as there are steps:
  *
  *   allocations  i i w w  a l l l l h  a l l l l h  a l l l l h  a l
  *   a, h         even, 3 or 4 times                l: uneven, unless there is one step only
  *
  * Symbols are grouped by how often they come, and groups tried from the longest distance down. A group
- * gives the steps if stretches between its symbols are alike, if what follows the last of them is
- * made of the same, and if memory comes back: the layers of a model repeat too, but each leaves
- * something behind, and what comes after the last is new.
+ * gives the steps if it covers most of the trace, if stretches between its symbols are alike, if what
+ * follows the last of them is made of the same, and if memory behaves: it comes back to where it was
+ * (the layers of a model repeat too, but each leaves something behind), and what is outside frees no
+ * more than a stretch does (the loop of an optimizer repeats, but forward and backward before it free
+ * far more).
  *
  * A step begins at the symbol of the group at which the least memory is in use, on average. */
 #include <stdlib.h>
@@ -19,7 +22,12 @@
 #include "base/map.h"
 #include "base/memory.h"
 
-enum { TRIES = 16 }; /* groups that are looked at closely, which takes the length of the trace */
+enum {
+  TRIES = 16,   /* groups that are looked at closely, which takes the length of the trace */
+  TOGETHER = 8, /* allocations that make a symbol */
+};
+
+#define LIKE 0.95 /* a step like another */
 
 /* One kind of allocation; positions count allocations, not events. */
 typedef struct symbol {
@@ -45,9 +53,10 @@ typedef TSR__VECTOR(group) groups;
 typedef struct finder {
   const tsr__timeline *t;
   const tsr__roles *roles;
-  uint32_t count;              /* of allocations */
-  uint32_t *event, *symbol_of; /* by position */
-  uint64_t *live_before;       /* by position: bytes */
+  uint32_t count;               /* of allocations */
+  uint32_t *event, *symbol_of;  /* by position */
+  uint64_t *live_before, *size; /* by position: bytes */
+  uint8_t *place;               /* by position: of the allocation itself in a bag */
   symbols symbols;
   groups groups;
 } finder;
@@ -70,12 +79,33 @@ static bool note(finder *f, tsr__map *ids, uint32_t position, uint64_t key) {
   return true;
 }
 
+/* The last allocations read, as one number: the symbol of the first of them. */
+typedef struct memory_of {
+  uint64_t keys[TOGETHER];
+  uint32_t next;
+} memory_of;
+
+static uint64_t remember(memory_of *m, uint64_t key) {
+  m->keys[m->next++ % TOGETHER] = key;
+  uint64_t all = 0;
+  for (uint32_t i = 0; i < TOGETHER; i++) all = tsr__mix(all, m->keys[(m->next + i) % TOGETHER]);
+  return all;
+}
+
+/* Give the symbol to the allocation that it begins with. */
+static bool note_window(finder *f, tsr__map *ids, memory_of *last, uint32_t position,
+                        uint64_t key) {
+  uint64_t all = remember(last, key);
+  return position < TOGETHER - 1 || note(f, ids, position - (TOGETHER - 1), all);
+}
+
 /* Fill positions, symbols and what is live before each. `by_size`: sizes are part of the symbol. */
 static bool read_trace(finder *f, bool by_size) {
   const tsr_events *events = &f->t->events;
   tsr__map ids = {0};
   uint64_t live = 0;
   uint32_t position = 0;
+  memory_of last = {0};
   bool ok = true;
   for (uint64_t e = 0; ok && e < events->count; e++) {
     uint32_t allocation = f->t->allocation_of[e];
@@ -86,13 +116,17 @@ static bool read_trace(finder *f, bool by_size) {
       if (by_size) key = tsr__mix(key, size);
       f->event[position] = (uint32_t)e;
       f->live_before[position] = live;
-      ok = note(f, &ids, position++, key);
+      f->size[position] = size;
+      f->place[position] = (uint8_t)(tsr__mix(key, 1) % TSR__BAG_PLACES);
+      ok = note_window(f, &ids, &last, position++, key);
       live = tsr__sum_u64(live, size);
     } else if (f->t->death.items[allocation] == e) {
       live = tsr__drop_u64(live, size);
     }
   }
   f->count = position;
+  for (uint32_t i = 0; ok && i < TOGETHER - 1 && position >= TOGETHER - 1; i++)
+    ok = note_window(f, &ids, &last, position + i, UINT64_MAX); /* nothing follows */
   tsr__map_release(&ids);
   return ok;
 }
@@ -168,7 +202,8 @@ static bool positions_of(const finder *f, uint32_t id, positions *out) {
 
 static tsr__bag bag_of(const finder *f, uint32_t from, uint32_t to) {
   tsr__bag bag = {0};
-  for (uint32_t p = from; p < to; p++) tsr__bag_add(&bag, f->symbol_of[p]);
+  for (uint32_t p = from; p < to; p++) bag.place[f->place[p]]++;
+  bag.count = to - from;
   return bag;
 }
 
@@ -181,24 +216,24 @@ static bool are_alike(const finder *f, const positions *at) {
     sum += tsr__bag_likeness(&before, &bag);
     before = bag;
   }
-  return at->count < 3 || sum / (double)(at->count - 2) >= 0.8;
+  return at->count < 3 || sum / (double)(at->count - 2) >= 0.6;
 }
 
 /* What follows the last: at most a step, with nothing in it that stretches have not. */
 static bool ends_alike(const finder *f, const positions *at, uint64_t period) {
   uint32_t last = at->items[at->count - 1], unknown = 0;
   if (f->count - last > period + period / 5) return false;
-  for (uint32_t p = last; p < f->count; p++) {
+  for (uint32_t p = last; p + TOGETHER <= f->count; p++) {
     const symbol *s = &f->symbols.items[f->symbol_of[p]];
     unknown += s->first >= last;
   }
-  return unknown * 50 <= f->count - last;
+  return unknown * 32 <= f->count - last;
 }
 
-/* Does what a stretch leaves behind stay small against what it uses? */
+/* Does what a stretch leaves behind stay small against what it uses? The first may be warming up. */
 static bool comes_back(const finder *f, const positions *at) {
   double left = 0, used = 0;
-  for (size_t i = 0; i + 1 < at->count; i++) {
+  for (size_t i = (at->count - 1) / 2; i + 1 < at->count; i++) {
     uint64_t low = UINT64_MAX, high = 0;
     for (uint32_t p = at->items[i]; p < at->items[i + 1]; p++) {
       if (f->live_before[p] < low) low = f->live_before[p];
@@ -211,18 +246,40 @@ static bool comes_back(const finder *f, const positions *at) {
   return left <= used * 0.3;
 }
 
+/* Bytes that are freed within a stretch. */
+static double freed_in(const finder *f, uint32_t from, uint32_t to) {
+  double freed = 0;
+  for (uint32_t p = from; p + 1 < to; p++) {
+    uint64_t with = tsr__sum_u64(f->live_before[p], f->size[p]);
+    freed += (double)tsr__drop_u64(with, f->live_before[p + 1]);
+  }
+  return freed;
+}
+
+/* What is outside frees no more than a step and a half does; a model that is built frees little. */
+static bool is_most_of_it(const finder *f, const positions *at) {
+  uint32_t first = at->items[0], last = at->items[at->count - 1];
+  double inside = freed_in(f, first, last) / (double)(at->count - 1) * 1.5;
+  return freed_in(f, 0, first) <= inside && freed_in(f, last, f->count) <= inside;
+}
+
 /* Many symbols or, of a step that is seen twice only, a good part of them; and most of the trace. */
 static bool may_give_steps(const finder *f, const group *g) {
   if (g->members < 2 && f->symbols.count > 8) return false;
   if (g->count < 3 && (uint64_t)g->members * 10 < f->symbols.count) return false;
-  return g->period * g->count * 10 >= (uint64_t)f->count * 3;
+  return g->period * g->count * 2 >= (uint64_t)f->count;
 }
 
 static bool gives_steps(const finder *f, const group *g, const positions *at) {
-  return ends_alike(f, at, g->period) && are_alike(f, at) && comes_back(f, at);
+  return ends_alike(f, at, g->period) && are_alike(f, at) && comes_back(f, at) &&
+         is_most_of_it(f, at);
 }
 
 /* ---- The steps ---- */
+
+static bool is_near(const group *g, uint64_t period) {
+  return period * 10 >= g->period * 9 && period * 10 <= g->period * 11;
+}
 
 /* The member of a group before which the least is live. */
 static uint32_t best_start(finder *f, const group *g) {
@@ -233,7 +290,8 @@ static uint32_t best_start(finder *f, const group *g) {
   }
   for (uint32_t i = 0; i < f->symbols.count; i++) {
     const symbol *s = &f->symbols.items[i], *b = &f->symbols.items[best];
-    if (s->count != g->count || !is_even(s)) continue;
+    if (s->count != g->count || !is_even(s) || !is_near(g, (s->last - s->first) / (s->count - 1)))
+      continue;
     if (s->live_sum < b->live_sum || (s->live_sum == b->live_sum && s->first < b->first)) best = i;
   }
   return best;
@@ -246,11 +304,15 @@ static bool add_step(tsr__step_list *out, uint32_t first, uint32_t behind, bool 
 static bool make_steps(finder *f, const group *g, positions *at, tsr__step_list *out) {
   if (!positions_of(f, best_start(f, g), at)) return false;
   uint32_t end = (uint32_t)f->t->events.count;
+  tsr__bag first = bag_of(f, at->items[0], at->items[1]), before = bag_of(f, 0, at->items[0]);
+  if (tsr__bag_likeness(&first, &before) >= LIKE &&
+      !add_step(out, f->event[0], f->event[at->items[0]], true))
+    return false;
   for (size_t i = 0; i + 1 < at->count; i++)
     if (!add_step(out, f->event[at->items[i]], f->event[at->items[i + 1]], true)) return false;
   uint32_t last = at->items[at->count - 1];
   tsr__bag one = bag_of(f, at->items[at->count - 2], last), rest = bag_of(f, last, f->count);
-  return add_step(out, f->event[last], end, tsr__bag_likeness(&one, &rest) >= 0.95);
+  return add_step(out, f->event[last], end, tsr__bag_likeness(&one, &rest) >= LIKE);
 }
 
 static bool search(finder *f, bool by_size, tsr__step_list *out) {
@@ -277,11 +339,15 @@ bool tsr__sequence_find(const tsr__timeline *timeline, const tsr__roles *roles,
   f.event = TSR__NEW_ARRAY(uint32_t, count);
   f.symbol_of = TSR__NEW_ARRAY(uint32_t, count);
   f.live_before = TSR__NEW_ARRAY(uint64_t, count);
-  bool ok = f.event && f.symbol_of && f.live_before && search(&f, true, out);
+  f.size = TSR__NEW_ARRAY(uint64_t, count);
+  f.place = TSR__NEW_ARRAY(uint8_t, count);
+  bool ok = f.event && f.symbol_of && f.live_before && f.size && f.place && search(&f, true, out);
   /* Batches of changing length: the sizes change, the stacks do not. */
   if (ok && !out->count) ok = search(&f, false, out);
   tsr__free(f.event);
   tsr__free(f.symbol_of);
   tsr__free(f.live_before);
+  tsr__free(f.size);
+  tsr__free(f.place);
   return ok;
 }
