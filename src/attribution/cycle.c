@@ -73,7 +73,10 @@ static bool find_gaps(const tsr__phases *phases, gaps *out) {
     }
     if (!g) continue;
     if (follows_backward) g->after_backward = run->first;
-    if (g->has_optimizer && phases->runs.items[i - 1].phase == TSR_PHASE_OPTIMIZER)
+    /* What comes before the next known phase, logging say, still belongs to the step. */
+    if (run->phase == TSR_PHASE_OPTIMIZER)
+      g->after_optimizer = 0;
+    else if (g->has_optimizer && !g->after_optimizer && run->phase != TSR_PHASE_UNKNOWN)
       g->after_optimizer = run->first;
     g->has_optimizer |= run->phase == TSR_PHASE_OPTIMIZER;
     g->has_zero_grad |= run->phase == TSR_PHASE_ZERO_GRAD;

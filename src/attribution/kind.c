@@ -200,9 +200,9 @@ static verdict judge_setup(const judge *j, uint32_t allocation, size_t r, tsr__r
 }
 
 static verdict judge_optimizer(const judge *j, uint32_t allocation, size_t r, tsr__role role) {
-  if (!is_kept_on(j, allocation, j->after[r].any)) return temporary;
   if (role.hint == TSR__MARK_STATE)
     return (verdict){TSR_KIND_OPTIMIZER_STATE, TSR_EVIDENCE_STATE_FRAME};
+  if (!is_kept_on(j, allocation, j->after[r].any)) return temporary;
   if (role.hint == TSR__MARK_GRADIENT_TOOL) return unexplained;
   return (verdict){TSR_KIND_OPTIMIZER_STATE, TSR_EVIDENCE_OUTLIVES_OPTIMIZER};
 }
@@ -225,9 +225,9 @@ static verdict judge_by_phase(judge *j, uint32_t allocation, size_t r, tsr__role
   case TSR_PHASE_UNKNOWN:
   case TSR_PHASE_COUNT: break;
   }
-  return j->t->death.items[allocation] != NEVER && !is_kept(j, allocation, j->after[r].any, run)
-             ? temporary
-             : unexplained;
+  /* A trace whose phases are not known at all is one long run, which tells nothing. */
+  bool is_known = j->phases->runs.count > 1;
+  return is_known && !is_kept(j, allocation, j->after[r].any, run) ? temporary : unexplained;
 }
 
 static verdict judge_one(judge *j, uint32_t allocation, size_t r) {
