@@ -115,15 +115,6 @@ const cli_command cli_commands[] = {
          "PyTorch's optimizers; those inside another are indented below it.\n\n"
          "Where there are more stages than --top, those of one name, numbers aside, are one line: "
          "how many there are, and the one that goes highest. --top 0 or -v shows each.",
-    {.name = "steps",
-     .summary = "where do steps begin, and what does one take?",
-     .description =
-         "Finds the steps of a training run, or the rounds of any other loop, without markers: by "
-         "the phases that stacks tell (forward, backward, the optimizer's step), or by the stacks "
-         "and sizes that come again. Lays the steps on top of each other and tells the peak of a "
-         "steady one, what warm-up needs above that, and the peak of each phase.\n\n"
-         "Where the snapshot has annotations of Optimizer.step or ProfilerStep, it tells how many "
-         "of them agree. A step that the recording cuts is shown, and left out of the rest.",
      .operands = "FILE",
      .operand_min = 1,
      .operand_max = 1,
@@ -153,6 +144,19 @@ const cli_command cli_commands[] = {
                    "and what changed"},
                   {"tessera source --top 0 -v snapshot.pickle model.py", "everything"}},
      .run = cli_source},
+    {.name = "steps",
+     .summary = "where do steps begin, and what does one take?",
+     .description =
+         "Finds the steps of a training run, or the rounds of any other loop, without markers: by "
+         "the phases that stacks tell (forward, backward, the optimizer's step), or by the stacks "
+         "and sizes that come again. Lays the steps on top of each other and tells the peak of a "
+         "steady one, what warm-up needs above that, and the peak of each phase.\n\n"
+         "Where the snapshot has annotations of Optimizer.step or ProfilerStep, it tells how many "
+         "of them agree. A step that the recording cuts is shown, and left out of the rest.",
+     .operands = "FILE",
+     .operand_min = 1,
+     .operand_max = 1,
+     .reads_files = true,
      .examples = {{"tessera steps snapshot.pickle", "the steps, and what a steady one takes"},
                   {"tessera steps -v snapshot.pickle", "every step"},
                   {"tessera steps --json snapshot.pickle", "for a program"}},
