@@ -50,8 +50,8 @@ typedef struct tsr_step_phase {
 typedef struct tsr_step_annotations {
   const char *name; /* "Optimizer.step" or "ProfilerStep" */
   uint64_t ranges;  /* how many, with an event in them */
-  uint64_t matched; /* those that agree: the only one in its step and at its end, or, for
-                        ProfilerStep, nine tenths of the same events */
+  uint64_t matched; /* those that agree: the only one in its step and at its end or, for
+                        ProfilerStep, nine tenths in one step and two thirds of it */
 } tsr_step_annotations;
 
 typedef struct tsr_steps_device {

@@ -196,17 +196,17 @@ static bool ends_step(const tsr__stepping *s, const tsr__range *range) {
   return step && range->last <= step->last && !allocates(&s->timeline, range->last + 1, step->last);
 }
 
-/* Nine tenths of either's events are the other's. */
+/* Nearly all of the range lies in one step, and is most of it: what comes between two ranges belongs to
+ * a step too. */
 static bool is_same_step(const tsr__stepping *s, const tsr__range *range) {
   const tsr__step *step = step_at(&s->cycle.steps, range->first + (range->last - range->first) / 2);
   if (!step) return false;
   uint64_t first = step->first > range->first ? step->first : range->first;
   uint64_t last = step->last < range->last ? step->last : range->last;
   uint64_t common = last >= first ? last - first + 1 : 0;
-  uint64_t longer = (uint64_t)range->last - range->first,
-           of_step = (uint64_t)step->last - step->first;
-  if (of_step > longer) longer = of_step;
-  return common * 10 >= (longer + 1) * 9;
+  uint64_t of_range = (uint64_t)range->last - range->first + 1;
+  uint64_t of_step = (uint64_t)step->last - step->first + 1;
+  return common * 10 >= of_range * 9 && common * 3 >= of_step * 2;
 }
 
 static int compare_annotations(const tsr_snapshot *snapshot, const tsr__stepping *s,

@@ -14,6 +14,7 @@
 
 #include <stdlib.h>
 
+#include "attribution/ranges.h"
 #include "base/memory.h"
 
 enum { STRETCHES_MAX = 4 }; /* stretches that may make a step */
@@ -56,6 +57,7 @@ static bool has_phase(const tsr__phases *phases, tsr_phase phase) {
 typedef struct gap {
   uint32_t after_backward;  /* the event at which something else begins; 0: nothing does */
   uint32_t after_optimizer; /* the same of the optimizer's last run in it; 0: there is none */
+  uint32_t next_backward;   /* where it ends; UINT32_MAX: with the trace */
   bool has_optimizer, has_zero_grad;
 } gap;
 
@@ -67,7 +69,9 @@ static bool find_gaps(const tsr__phases *phases, gaps *out) {
     const tsr__run *run = &phases->runs.items[i];
     bool follows_backward = i && is_backward(phases->runs.items[i - 1].phase);
     if (is_backward(run->phase)) {
-      if (!follows_backward && !TSR__VECTOR_PUSH(out, (gap){0})) return false;
+      if (g && !follows_backward) g->next_backward = run->first;
+      if (!follows_backward && !TSR__VECTOR_PUSH(out, (gap){.next_backward = UINT32_MAX}))
+        return false;
       g = &out->items[out->count - 1];
       continue;
     }
@@ -84,10 +88,25 @@ static bool find_gaps(const tsr__phases *phases, gaps *out) {
   return true;
 }
 
+/* Where a step ends in a gap that ends one. The profiler's own marks draw the line where they have
+ * one; 0: the gap belongs to the last step. */
+static uint32_t bound_in(const gap *g, const tsr__ranges *ranges) {
+  bool has_steps = false;
+  for (size_t i = 0; i < ranges->count; i++) {
+    if (!ranges->items[i].is_step) continue;
+    has_steps = true;
+    uint32_t first = ranges->items[i].first;
+    if (g->after_backward && first >= g->after_backward && first < g->next_backward) return first;
+  }
+  if (has_steps && g->next_backward == UINT32_MAX) return 0;
+  return g->has_optimizer ? g->after_optimizer : g->after_backward;
+}
+
 /* Which gaps end a step: those with an optimizer's step or a zero_grad in them, as others belong to
  * gradients that add up. But an optimizer that allocates in its first step only is not seen again,
  * and where neither is seen, each gap ends one. */
-static bool find_bounds(const tsr__phases *phases, tsr_phase *by, bounds *out) {
+static bool find_bounds(const tsr__phases *phases, const tsr__ranges *ranges, tsr_phase *by,
+                        bounds *out) {
   gaps list = {0};
   bool ok = find_gaps(phases, &list);
   size_t optimizers = 0, zero_grads = 0;
@@ -100,7 +119,7 @@ static bool find_bounds(const tsr__phases *phases, tsr_phase *by, bounds *out) {
   for (size_t i = 0; ok && i < list.count; i++) {
     const gap *g = &list.items[i];
     if (is_told && !g->has_optimizer && !g->has_zero_grad) continue;
-    uint32_t bound = g->has_optimizer ? g->after_optimizer : g->after_backward;
+    uint32_t bound = bound_in(g, ranges);
     if (bound) ok = TSR__VECTOR_PUSH(out, bound);
     if (!g->has_optimizer) is_everywhere = false;
   }
@@ -114,6 +133,7 @@ static bool find_bounds(const tsr__phases *phases, tsr_phase *by, bounds *out) {
 typedef struct stretch {
   tsr__step step;
   tsr__bag bag;
+  uint32_t core_count; /* allocations of forward and backward: those of an optimizer differ */
   bool has_forward, has_backward, has_end;
 } stretch;
 
@@ -139,6 +159,10 @@ static bool make_stretches(const tsr__timeline *t, const tsr__phases *phases, co
   return true;
 }
 
+static bool is_core(uint8_t phase) {
+  return phase == TSR_PHASE_FORWARD || is_backward(phase);
+}
+
 static void describe_stretches(const tsr__timeline *t, const tsr__roles *roles,
                                const tsr__phases *phases, tsr_phase by, stretches *list) {
   size_t s = 0;
@@ -152,17 +176,20 @@ static void describe_stretches(const tsr__timeline *t, const tsr__roles *roles,
     at->has_end |= run->phase == by;
   }
   s = 0;
+  size_t r = 0;
   for (size_t i = t->initial.count; i < t->birth.count; i++) {
     uint32_t birth = t->birth.items[i];
     while (s + 1 < list->count && list->items[s].step.last < birth) s++;
-    if (birth >= list->items[s].step.first)
-      tsr__bag_add(&list->items[s].bag, tsr__symbol(roles, &t->events, birth));
+    while (r + 1 < phases->runs.count && phases->runs.items[r + 1].first <= birth) r++;
+    if (birth < list->items[s].step.first) continue;
+    tsr__bag_add(&list->items[s].bag, tsr__symbol(roles, &t->events, birth));
+    list->items[s].core_count += is_core(phases->runs.items[r].phase);
   }
 }
 
-/* A stretch without an allocation is what is left after the last step: it belongs to that. */
+/* A stretch without forward and backward is what is left after the last step: it belongs to that. */
 static void drop_tail(stretches *list) {
-  while (list->count > 1 && !list->items[list->count - 1].bag.count) {
+  while (list->count > 1 && !list->items[list->count - 1].core_count) {
     list->items[list->count - 2].step.last = list->items[list->count - 1].step.last;
     list->count--;
   }
@@ -191,11 +218,11 @@ static int compare_counts(const void *a, const void *b) {
   return (*x > *y) - (*x < *y);
 }
 
-/* Allocations of the middle stretch; UINT32_MAX when out of memory. */
+/* Those allocations of the middle stretch; UINT32_MAX when out of memory. */
 static uint32_t usual_count(const stretches *list) {
   uint32_t *counts = TSR__NEW_ARRAY(uint32_t, list->count);
   if (!counts) return UINT32_MAX;
-  for (size_t i = 0; i < list->count; i++) counts[i] = list->items[i].bag.count;
+  for (size_t i = 0; i < list->count; i++) counts[i] = list->items[i].core_count;
   qsort(counts, list->count, sizeof *counts, compare_counts);
   uint32_t usual = counts[list->count / 2];
   tsr__free(counts);
@@ -205,7 +232,7 @@ static uint32_t usual_count(const stretches *list) {
 /* Whole: all that a step has, and not much less of it than others have. */
 static bool is_whole(const stretch *s, tsr_phase by, uint32_t usual) {
   bool ends = by == TSR_PHASE_OPTIMIZER ? s->has_end : s->has_backward;
-  return s->has_forward && s->has_backward && ends && s->bag.count >= usual - usual / 10;
+  return s->has_forward && s->has_backward && ends && s->core_count >= usual - usual / 10;
 }
 
 static bool join_stretches(const stretches *list, tsr_phase by, tsr__step_list *out) {
@@ -224,15 +251,18 @@ static bool join_stretches(const stretches *list, tsr_phase by, tsr__step_list *
 
 static bool find_by_phases(const tsr__timeline *t, const tsr__roles *roles,
                            const tsr__phases *phases, tsr__step_list *out) {
+  tsr__ranges ranges = {0};
   bounds at = {0};
   stretches list = {0};
   tsr_phase by;
-  bool ok = find_bounds(phases, &by, &at) && make_stretches(t, phases, &at, &list);
+  bool ok = tsr__ranges_compute(t->snapshot, &t->events, &ranges, NULL) == 0 &&
+            find_bounds(phases, &ranges, &by, &at) && make_stretches(t, phases, &at, &list);
   if (ok && list.count) {
     describe_stretches(t, roles, phases, by, &list);
     drop_tail(&list);
     ok = join_stretches(&list, by, out);
   }
+  TSR__VECTOR_FREE(&ranges);
   TSR__VECTOR_FREE(&at);
   TSR__VECTOR_FREE(&list);
   return ok;
