@@ -8,7 +8,7 @@
 #include "answers/query.h"
 #include "answers/shares.h"
 #include "answers/stepping.h"
-#include "attribution/ranges.h"
+#include "attribution/marked.h"
 #include "base/memory.h"
 #include "timeline/sweep.h"
 
@@ -191,14 +191,14 @@ static bool allocates(const tsr__timeline *t, uint32_t from, uint32_t to) {
 }
 
 /* An optimizer's step ends its step: inside it, and nothing is allocated after it. */
-static bool ends_step(const tsr__stepping *s, const tsr__range *range) {
+static bool ends_step(const tsr__stepping *s, const tsr__marked *range) {
   const tsr__step *step = step_at(&s->cycle.steps, range->first);
   return step && range->last <= step->last && !allocates(&s->timeline, range->last + 1, step->last);
 }
 
 /* Nearly all of the range lies in one step, and is most of it: what comes between two ranges belongs to
  * a step too. */
-static bool is_same_step(const tsr__stepping *s, const tsr__range *range) {
+static bool is_same_step(const tsr__stepping *s, const tsr__marked *range) {
   const tsr__step *step = step_at(&s->cycle.steps, range->first + (range->last - range->first) / 2);
   if (!step) return false;
   uint64_t first = step->first > range->first ? step->first : range->first;
@@ -211,13 +211,13 @@ static bool is_same_step(const tsr__stepping *s, const tsr__range *range) {
 
 static int compare_annotations(const tsr_snapshot *snapshot, const tsr__stepping *s,
                                tsr_steps_device *out, tsr_error *error) {
-  tsr__ranges ranges = {0};
-  int status = tsr__ranges_compute(snapshot, &s->timeline.events, &ranges, error);
+  tsr__marked_ranges ranges = {0};
+  int status = tsr__marked_compute(snapshot, &s->timeline.events, &ranges, error);
   if (status) return status;
   tsr_step_annotations optimizer = {.name = "Optimizer.step"}, profiler = {.name = "ProfilerStep"};
   const tsr__step *last_ended = NULL;
   for (size_t i = 0; i < ranges.count; i++) {
-    const tsr__range *range = &ranges.items[i];
+    const tsr__marked *range = &ranges.items[i];
     if (range->is_step) {
       profiler.ranges++;
       profiler.matched += is_same_step(s, range);

@@ -14,7 +14,7 @@
 
 #include <stdlib.h>
 
-#include "attribution/ranges.h"
+#include "attribution/marked.h"
 #include "base/memory.h"
 
 enum { STRETCHES_MAX = 4 }; /* stretches that may make a step */
@@ -90,7 +90,7 @@ static bool find_gaps(const tsr__phases *phases, gaps *out) {
 
 /* Where a step ends in a gap that ends one. The profiler's own marks draw the line where they have
  * one; 0: the gap belongs to the last step. */
-static uint32_t bound_in(const gap *g, const tsr__ranges *ranges) {
+static uint32_t bound_in(const gap *g, const tsr__marked_ranges *ranges) {
   bool has_steps = false;
   for (size_t i = 0; i < ranges->count; i++) {
     if (!ranges->items[i].is_step) continue;
@@ -105,7 +105,7 @@ static uint32_t bound_in(const gap *g, const tsr__ranges *ranges) {
 /* Which gaps end a step: those with an optimizer's step or a zero_grad in them, as others belong to
  * gradients that add up. But an optimizer that allocates in its first step only is not seen again,
  * and where neither is seen, each gap ends one. */
-static bool find_bounds(const tsr__phases *phases, const tsr__ranges *ranges, tsr_phase *by,
+static bool find_bounds(const tsr__phases *phases, const tsr__marked_ranges *ranges, tsr_phase *by,
                         bounds *out) {
   gaps list = {0};
   bool ok = find_gaps(phases, &list);
@@ -251,11 +251,11 @@ static bool join_stretches(const stretches *list, tsr_phase by, tsr__step_list *
 
 static bool find_by_phases(const tsr__timeline *t, const tsr__roles *roles,
                            const tsr__phases *phases, tsr__step_list *out) {
-  tsr__ranges ranges = {0};
+  tsr__marked_ranges ranges = {0};
   bounds at = {0};
   stretches list = {0};
   tsr_phase by;
-  bool ok = tsr__ranges_compute(t->snapshot, &t->events, &ranges, NULL) == 0 &&
+  bool ok = tsr__marked_compute(t->snapshot, &t->events, &ranges, NULL) == 0 &&
             find_bounds(phases, &ranges, &by, &at) && make_stretches(t, phases, &at, &list);
   if (ok && list.count) {
     describe_stretches(t, roles, phases, by, &list);

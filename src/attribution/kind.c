@@ -693,12 +693,11 @@ static const struct {
     [TSR_EVIDENCE_WORKSPACE_SIZE] = {"of the size of cuBLAS's workspace and never freed",
                                      TSR_CONFIDENCE_LIKELY},
     [TSR_EVIDENCE_COLLECTIVE_FRAME] = {"made by a collective", TSR_CONFIDENCE_SURE},
-    [TSR_EVIDENCE_OLD_PARAMETER] =
-        {"older than the recording, never freed, and as large as a gradient",
+    [TSR_EVIDENCE_OLD_PARAMETER] = {"older than the recording, and as large as a gradient",
+                                    TSR_CONFIDENCE_LIKELY},
+    [TSR_EVIDENCE_OLD_STATE] =
+        {"older than the recording, and as large as a gradient whose parameter is found already",
          TSR_CONFIDENCE_LIKELY},
-    [TSR_EVIDENCE_OLD_STATE] = {"older than the recording, never freed, and as large as a gradient "
-                                "whose parameter is found already",
-                                TSR_CONFIDENCE_LIKELY},
     [TSR_EVIDENCE_OLD_GRADIENT] = {"older than the recording and freed as gradients are",
                                    TSR_CONFIDENCE_LIKELY},
     [TSR_EVIDENCE_FREED_BY_ZERO_GRAD] = {"made in forward where zero_grad frees what is made",

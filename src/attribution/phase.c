@@ -15,7 +15,7 @@
  *   implied          data          forward        backward               data            */
 #include "attribution/phase.h"
 
-#include "attribution/ranges.h"
+#include "attribution/marked.h"
 #include "base/memory.h"
 
 const char *tsr_phase_name(tsr_phase phase) {
@@ -181,7 +181,7 @@ enum { PHASE_EMPTY = TSR_PHASE_COUNT };
 typedef struct maker {
   const tsr__roles *roles;
   const tsr_events *events;
-  tsr__ranges ranges;
+  tsr__marked_ranges ranges;
   size_t next_range;                 /* the first that has not begun */
   uint32_t covered[TSR_PHASE_COUNT]; /* by phase: the last event that a range of it holds, plus 1 */
   tsr_phase annotated;               /* the phase that annotations give, up to this event */
@@ -193,7 +193,7 @@ typedef struct maker {
 static tsr_phase annotated(maker *m, uint32_t event) {
   if (event < m->annotated_until) return m->annotated;
   while (m->next_range < m->ranges.count && m->ranges.items[m->next_range].first <= event) {
-    const tsr__range *range = &m->ranges.items[m->next_range++];
+    const tsr__marked *range = &m->ranges.items[m->next_range++];
     if (m->covered[range->phase] < range->last + 1) m->covered[range->phase] = range->last + 1;
   }
   tsr_phase phase = TSR_PHASE_UNKNOWN;
@@ -316,7 +316,7 @@ static void join_equal(tsr__phases *phases) {
 int tsr__phases_compute(const tsr_snapshot *snapshot, const tsr__roles *roles,
                         const tsr_events *events, tsr__phases *out, tsr_error *error) {
   maker m = {.roles = roles, .events = events};
-  int status = tsr__ranges_compute(snapshot, events, &m.ranges, error);
+  int status = tsr__marked_compute(snapshot, events, &m.ranges, error);
   if (status) return status;
   bool ok = make_runs(&m);
   TSR__VECTOR_FREE(&m.ranges);

@@ -1,8 +1,8 @@
-/* ranges.c - see ranges.h.
+/* marked.c - see marked.h.
  *
  * PyTorch itself annotates Optimizer.step#NAME.step, Optimizer.zero_grad#NAME.zero_grad and, under
  * its profiler, ProfilerStep#N; people write forward and backward in many spellings. */
-#include "attribution/ranges.h"
+#include "attribution/marked.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -29,7 +29,7 @@ static bool begins(tsr_text text, const char *word) {
 }
 
 /* What a name stands for; false for all the others. */
-static bool read_name(tsr_text name, tsr__range *range) {
+static bool read_name(tsr_text name, tsr__marked *range) {
   range->is_step = begins(name, "ProfilerStep");
   range->is_optimizer_step = begins(name, "Optimizer.step");
   range->phase = TSR_PHASE_UNKNOWN;
@@ -65,14 +65,14 @@ static bool times_ascend(const tsr_events *events) {
 }
 
 static int compare_ranges(const void *a, const void *b) {
-  const tsr__range *x = a, *y = b;
+  const tsr__marked *x = a, *y = b;
   if (x->first != y->first) return x->first < y->first ? -1 : 1;
   return (x->last < y->last) - (x->last > y->last);
 }
 
 /* Close the range of a name that is open since `start_us`. */
-static bool add_range(const tsr_events *events, tsr__range range, int64_t start_us, int64_t end_us,
-                      tsr__ranges *out) {
+static bool add_range(const tsr_events *events, tsr__marked range, int64_t start_us, int64_t end_us,
+                      tsr__marked_ranges *out) {
   uint64_t first = event_at(events, start_us);
   uint64_t behind = end_us == INT64_MAX ? events->count : event_at(events, end_us + 1);
   if (first >= behind) return true;
@@ -82,12 +82,12 @@ static bool add_range(const tsr_events *events, tsr__range range, int64_t start_
 }
 
 static bool pair_up(const tsr_snapshot *snapshot, const tsr_events *events, tsr__map *open,
-                    tsr__ranges *out) {
+                    tsr__marked_ranges *out) {
   size_t count;
   const tsr_annotation *annotations = tsr_snapshot_annotations(snapshot, &count);
   for (size_t i = 0; i < count; i++) {
     const tsr_annotation *a = &annotations[i];
-    tsr__range range = {.name = a->name};
+    tsr__marked range = {.name = a->name};
     if (a->time_us == TSR_TIME_NONE || (!a->is_start && !a->is_end) ||
         !read_name(tsr_snapshot_string(snapshot, a->name), &range))
       continue;
@@ -107,11 +107,11 @@ static bool pair_up(const tsr_snapshot *snapshot, const tsr_events *events, tsr_
   return true;
 }
 
-int tsr__ranges_compute(const tsr_snapshot *snapshot, const tsr_events *events, tsr__ranges *out,
-                        tsr_error *error) {
+int tsr__marked_compute(const tsr_snapshot *snapshot, const tsr_events *events,
+                        tsr__marked_ranges *out, tsr_error *error) {
   size_t count;
   tsr__map open = {0};
-  tsr__ranges ranges = {0};
+  tsr__marked_ranges ranges = {0};
   tsr_snapshot_annotations(snapshot, &count);
   bool ok = !count || !times_ascend(events) || pair_up(snapshot, events, &open, &ranges);
   tsr__map_release(&open);
