@@ -155,6 +155,38 @@ const cli_command cli_commands[] = {
                    "and what changed"},
                   {"tessera source --top 0 -v snapshot.pickle model.py", "everything"}},
      .run = cli_source},
+    {.name = "steps",
+     .summary = "where do steps begin, and what does one take?",
+     .description =
+         "Finds the steps of a training run, or the rounds of any other loop, without markers: by "
+         "the phases that stacks tell (forward, backward, the optimizer's step), or by the stacks "
+         "and sizes that come again. Lays the steps on top of each other and tells the peak of a "
+         "steady one, what warm-up needs above that, and the peak of each phase.\n\n"
+         "Where the snapshot has annotations of Optimizer.step or ProfilerStep, it tells how many "
+         "of them agree. A step that the recording cuts is shown, and left out of the rest.",
+     .operands = "FILE",
+     .operand_min = 1,
+     .operand_max = 1,
+     .reads_files = true,
+     .examples = {{"tessera steps snapshot.pickle", "the steps, and what a steady one takes"},
+                  {"tessera steps -v snapshot.pickle", "every step"},
+                  {"tessera steps --json snapshot.pickle", "for a program"}},
+     .run = cli_steps},
+    {.name = "leaks",
+     .summary = "what grows from step to step?",
+     .description =
+         "Finds memory that survives step after step and is more after each: the stack that "
+         "allocates it, how much a step, since when, and how much in all. What is made once "
+         "(parameters, optimizer state), replaced in every step (gradients), or stops growing "
+         "(caches) is none.\n\n"
+         "Steps are found as 'tessera steps' finds them; three whole ones are needed.",
+     .operands = "FILE",
+     .operand_min = 1,
+     .operand_max = 1,
+     .reads_files = true,
+     .examples = {{"tessera leaks snapshot.pickle", "what grows, most first"},
+                  {"tessera leaks --json --top 0 snapshot.pickle", "all of it, for a program"}},
+     .run = cli_leaks},
     {.name = "whatif",
      .summary = "what would other settings, or another card, have done?",
      .description =

@@ -50,11 +50,13 @@ int cli_diff(cli_session *session);
 int cli_export(cli_session *session);
 int cli_help(cli_session *session);
 int cli_info(cli_session *session);
+int cli_leaks(cli_session *session);
 int cli_mcp(cli_session *session);
 int cli_peak(cli_session *session);
 int cli_profile(cli_session *session);
 int cli_source(cli_session *session);
 int cli_stages(cli_session *session);
+int cli_steps(cli_session *session);
 int cli_trim(cli_session *session);
 int cli_whatif(cli_session *session);
 

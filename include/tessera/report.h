@@ -9,6 +9,7 @@
 #include "tessera/answers.h"
 #include "tessera/source.h"
 #include "tessera/stages.h"
+#include "tessera/steps.h"
 #include "tessera/whatif.h"
 
 #ifdef __cplusplus
@@ -59,6 +60,12 @@ int tsr_report_source_comparison(const tsr_report_input *first, const tsr_report
 int tsr_report_stages(const tsr_report_input *input, const tsr_stages *stages,
                       const tsr_report_options *options, tsr_write_fn *write, void *context,
                       tsr_error *error);
+int tsr_report_steps(const tsr_report_input *input, const tsr_steps *steps,
+                     const tsr_report_options *options, tsr_write_fn *write, void *context,
+                     tsr_error *error);
+int tsr_report_leaks(const tsr_report_input *input, const tsr_leaks *leaks,
+                     const tsr_report_options *options, tsr_write_fn *write, void *context,
+                     tsr_error *error);
 int tsr_report_whatif(const tsr_report_input *input, const tsr_whatif *whatif,
                       const tsr_report_options *options, tsr_write_fn *write, void *context,
                       tsr_error *error);

@@ -6,6 +6,7 @@
 #include "tessera/allocations.h"
 #include "tessera/allocator.h"
 #include "tessera/answers.h"
+#include "tessera/attribution.h"
 #include "tessera/export.h"
 #include "tessera/limits.h"
 #include "tessera/mosaic.h"
@@ -16,6 +17,7 @@
 #include "tessera/source.h"
 #include "tessera/stages.h"
 #include "tessera/status.h"
+#include "tessera/steps.h"
 #include "tessera/whatif.h"
 
 #ifdef __cplusplus

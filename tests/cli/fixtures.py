@@ -230,6 +230,20 @@ def train():
     return run.snapshot()
 
 
+def loop(leaks):
+    """Five steps, the model recorded too; the log of each step may hold on to its loss."""
+    run = Run()
+    device, state = run.devices[0], []
+    run.model(device, recorded=True)
+    log = run.stacks(('log', '/work/log.py', 12))
+    for number in range(5):
+        run.step(device, number, state)
+        loss = device.alloc(1024, log)
+        if not leaks:
+            device.free(loss, log)
+    return run.snapshot()
+
+
 def two_devices():
     """Device 0 trains, device 1 only holds a recorded model, device 2 has never been used."""
     run = Run(devices=3)
@@ -424,6 +438,8 @@ def write_all(folder):
     folder.mkdir(parents=True, exist_ok=True)
     write(folder / 'train.pickle', train())
     write(folder / 'two-devices.pickle', two_devices())
+    write(folder / 'loop.pickle', loop(leaks=False))
+    write(folder / 'leaky.pickle', loop(leaks=True))
     write(folder / 'empty-trace.pickle', empty_trace())
     write(folder / 'oom.pickle', out_of_memory())
     for name, snapshot in mosaic_traces().items():

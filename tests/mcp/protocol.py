@@ -271,7 +271,7 @@ def check_wrong_arguments_are_explained(server, folder):
              ('tessera_peak', {'path': path, 'device': -1}, 'device'),
              ('tessera_at', {'path': path}, 'one of'),
              ('tessera_at', {'path': path, 'event': 1, 'time_us': 1}, 'one of'),
-             ('tessera_at', {'path': path, 'event': 10**9}, 'moment'),
+             ('tessera_at', {'path': path, 'event': 10**9}, '0 to 44'),
              ('tessera_at', {'path': path, 'allocation': 'xyz'}, 'ADDRESS_VERSION'),
              ('tessera_at', {'path': path, 'event': 1, 'action': 'steal'}, 'free_requested'),
              ('tessera_whatif', {'path': path, 'settings': ['no:such']}, 'settings'),

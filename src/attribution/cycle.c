@@ -1,0 +1,288 @@
+/* cycle.c - steps by the phases of a trace. See cycle.h.
+ *
+ * A step ends where the optimizer's does, since nothing that follows needs what the step made:
+ *
+ *   setup | data forward backward optimizer | zero_grad data forward backward optimizer | ...
+ *
+ * Optimizer steps without a backward pass between them are one (several parameter groups, several
+ * optimizers). Where no optimizer allocates, a step ends with the backward pass that zero_grad follows
+ * or, where that is not seen either, with each. The stretches so found are compared: when every second is
+ * alike, and neighbours are not, two make a step (a generator and a discriminator), and so on.
+ *
+ * Without a backward pass, sequence.c looks for what repeats. */
+#include "attribution/cycle.h"
+
+#include <stdlib.h>
+
+#include "attribution/marked.h"
+#include "base/memory.h"
+
+enum { STRETCHES_MAX = 4 }; /* stretches that may make a step */
+
+/* ---- Likeness ---- */
+
+void tsr__bag_add(tsr__bag *bag, uint64_t symbol) {
+  bag->place[tsr__mix(symbol, 1) % TSR__BAG_PLACES]++;
+  bag->count++;
+}
+
+double tsr__bag_likeness(const tsr__bag *a, const tsr__bag *b) {
+  uint64_t common = 0, larger = a->count > b->count ? a->count : b->count;
+  for (size_t i = 0; i < TSR__BAG_PLACES; i++)
+    common += a->place[i] < b->place[i] ? a->place[i] : b->place[i];
+  return larger ? (double)common / (double)larger : 1;
+}
+
+uint64_t tsr__symbol(const tsr__roles *roles, const tsr_events *events, uint64_t event) {
+  uint32_t stack = events->stack[event];
+  if (stack < roles->count && !roles->is_empty[stack]) return stack;
+  return events->size[event] + (UINT64_C(1) << 32);
+}
+
+/* ---- Where stretches end ---- */
+
+typedef TSR__VECTOR(uint32_t) bounds;
+
+static bool is_backward(uint8_t phase) {
+  return phase == TSR_PHASE_BACKWARD || phase == TSR_PHASE_RECOMPUTE;
+}
+
+static bool has_phase(const tsr__phases *phases, tsr_phase phase) {
+  for (size_t i = 0; i < phases->runs.count; i++)
+    if (phases->runs.items[i].phase == phase) return true;
+  return false;
+}
+
+/* What lies between one backward pass and the next, or behind the last. */
+typedef struct gap {
+  uint32_t after_backward;  /* the event at which something else begins; 0: nothing does */
+  uint32_t after_optimizer; /* the same of the optimizer's last run in it; 0: there is none */
+  uint32_t next_backward;   /* where it ends; UINT32_MAX: with the trace */
+  bool has_optimizer, has_zero_grad;
+} gap;
+
+typedef TSR__VECTOR(gap) gaps;
+
+static bool find_gaps(const tsr__phases *phases, gaps *out) {
+  gap *g = NULL;
+  for (size_t i = 0; i < phases->runs.count; i++) {
+    const tsr__run *run = &phases->runs.items[i];
+    bool follows_backward = i && is_backward(phases->runs.items[i - 1].phase);
+    if (is_backward(run->phase)) {
+      if (g && !follows_backward) g->next_backward = run->first;
+      if (!follows_backward && !TSR__VECTOR_PUSH(out, (gap){.next_backward = UINT32_MAX}))
+        return false;
+      g = &out->items[out->count - 1];
+      continue;
+    }
+    if (!g) continue;
+    if (follows_backward) g->after_backward = run->first;
+    /* What comes before the next known phase, logging say, still belongs to the step. */
+    if (run->phase == TSR_PHASE_OPTIMIZER)
+      g->after_optimizer = 0;
+    else if (g->has_optimizer && !g->after_optimizer && run->phase != TSR_PHASE_UNKNOWN)
+      g->after_optimizer = run->first;
+    g->has_optimizer |= run->phase == TSR_PHASE_OPTIMIZER;
+    g->has_zero_grad |= run->phase == TSR_PHASE_ZERO_GRAD;
+  }
+  return true;
+}
+
+/* Where a step ends in a gap that ends one. The profiler's own marks draw the line where they have
+ * one; 0: the gap belongs to the last step. */
+static uint32_t bound_in(const gap *g, const tsr__marked_ranges *ranges) {
+  bool has_steps = false;
+  for (size_t i = 0; i < ranges->count; i++) {
+    if (!ranges->items[i].is_step) continue;
+    has_steps = true;
+    uint32_t first = ranges->items[i].first;
+    if (g->after_backward && first >= g->after_backward && first < g->next_backward) return first;
+  }
+  if (has_steps && g->next_backward == UINT32_MAX) return 0;
+  return g->has_optimizer ? g->after_optimizer : g->after_backward;
+}
+
+/* Which gaps end a step: those with an optimizer's step or a zero_grad in them, as others belong to
+ * gradients that add up. But an optimizer that allocates in its first step only is not seen again,
+ * and where neither is seen, each gap ends one. */
+static bool find_bounds(const tsr__phases *phases, const tsr__marked_ranges *ranges, tsr_phase *by,
+                        bounds *out) {
+  gaps list = {0};
+  bool ok = find_gaps(phases, &list);
+  size_t optimizers = 0, zero_grads = 0;
+  for (size_t i = 0; i < list.count; i++) {
+    optimizers += list.items[i].has_optimizer;
+    zero_grads += list.items[i].has_zero_grad;
+  }
+  bool is_told = zero_grads || optimizers > 1 || list.count == 1;
+  bool is_everywhere = optimizers != 0; /* an optimizer, wherever a step ends */
+  for (size_t i = 0; ok && i < list.count; i++) {
+    const gap *g = &list.items[i];
+    if (is_told && !g->has_optimizer && !g->has_zero_grad) continue;
+    uint32_t bound = bound_in(g, ranges);
+    if (bound) ok = TSR__VECTOR_PUSH(out, bound);
+    if (!g->has_optimizer) is_everywhere = false;
+  }
+  *by = is_everywhere ? TSR_PHASE_OPTIMIZER : TSR_PHASE_BACKWARD;
+  TSR__VECTOR_FREE(&list);
+  return ok;
+}
+
+/* ---- Stretches ---- */
+
+typedef struct stretch {
+  tsr__step step;
+  tsr__bag bag;
+  uint32_t core_count; /* allocations of forward and backward: those of an optimizer differ */
+  bool has_forward, has_backward, has_end;
+} stretch;
+
+typedef TSR__VECTOR(stretch) stretches;
+
+/* The first event of a step: set-up aside. */
+static uint32_t first_event(const tsr__phases *phases) {
+  for (size_t i = 0; i < phases->runs.count; i++)
+    if (phases->runs.items[i].phase != TSR_PHASE_SETUP) return phases->runs.items[i].first;
+  return 0;
+}
+
+static bool make_stretches(const tsr__timeline *t, const tsr__phases *phases, const bounds *at,
+                           stretches *out) {
+  uint32_t first = first_event(phases), end = (uint32_t)t->events.count;
+  for (size_t i = 0; i <= at->count; i++) {
+    uint32_t behind = i < at->count ? at->items[i] : end;
+    if (behind <= first) continue;
+    stretch s = {.step = {.first = first, .last = behind - 1}};
+    if (!TSR__VECTOR_PUSH(out, s)) return false;
+    first = behind;
+  }
+  return true;
+}
+
+static bool is_core(uint8_t phase) {
+  return phase == TSR_PHASE_FORWARD || is_backward(phase);
+}
+
+static void describe_stretches(const tsr__timeline *t, const tsr__roles *roles,
+                               const tsr__phases *phases, tsr_phase by, stretches *list) {
+  size_t s = 0;
+  for (size_t i = 0; i < phases->runs.count; i++) {
+    const tsr__run *run = &phases->runs.items[i];
+    while (s + 1 < list->count && list->items[s].step.last < run->first) s++;
+    stretch *at = &list->items[s];
+    if (run->first < at->step.first) continue;
+    at->has_forward |= run->phase == TSR_PHASE_FORWARD;
+    at->has_backward |= is_backward(run->phase);
+    at->has_end |= run->phase == by;
+  }
+  s = 0;
+  size_t r = 0;
+  for (size_t i = t->initial.count; i < t->birth.count; i++) {
+    uint32_t birth = t->birth.items[i];
+    while (s + 1 < list->count && list->items[s].step.last < birth) s++;
+    while (r + 1 < phases->runs.count && phases->runs.items[r + 1].first <= birth) r++;
+    if (birth < list->items[s].step.first) continue;
+    tsr__bag_add(&list->items[s].bag, tsr__symbol(roles, &t->events, birth));
+    list->items[s].core_count += is_core(phases->runs.items[r].phase);
+  }
+}
+
+/* A stretch without forward and backward is what is left after the last step: it belongs to that. */
+static void drop_tail(stretches *list) {
+  while (list->count > 1 && !list->items[list->count - 1].core_count) {
+    list->items[list->count - 2].step.last = list->items[list->count - 1].step.last;
+    list->count--;
+  }
+}
+
+static double likeness_at(const stretches *list, size_t distance) {
+  double sum = 0;
+  size_t pairs = 0;
+  for (size_t i = 0; i + distance < list->count; i++, pairs++)
+    sum += tsr__bag_likeness(&list->items[i].bag, &list->items[i + distance].bag);
+  return pairs ? sum / (double)pairs : 0;
+}
+
+/* How many stretches make a step: the fewest after which the likeness is clearly the better one. */
+static size_t stretches_a_step(const stretches *list) {
+  double of_neighbours = likeness_at(list, 1);
+  for (size_t n = 2; n <= STRETCHES_MAX && n * 2 <= list->count; n++) {
+    double likeness = likeness_at(list, n);
+    if (likeness > 0.8 && likeness > of_neighbours + 0.15) return n;
+  }
+  return 1;
+}
+
+static int compare_counts(const void *a, const void *b) {
+  const uint32_t *x = a, *y = b;
+  return (*x > *y) - (*x < *y);
+}
+
+/* Those allocations of the middle stretch; UINT32_MAX when out of memory. */
+static uint32_t usual_count(const stretches *list) {
+  uint32_t *counts = TSR__NEW_ARRAY(uint32_t, list->count);
+  if (!counts) return UINT32_MAX;
+  for (size_t i = 0; i < list->count; i++) counts[i] = list->items[i].core_count;
+  qsort(counts, list->count, sizeof *counts, compare_counts);
+  uint32_t usual = counts[list->count / 2];
+  tsr__free(counts);
+  return usual;
+}
+
+/* Whole: all that a step has, and not much less of it than others have. */
+static bool is_whole(const stretch *s, tsr_phase by, uint32_t usual) {
+  bool ends = by == TSR_PHASE_OPTIMIZER ? s->has_end : s->has_backward;
+  return s->has_forward && s->has_backward && ends && s->core_count >= usual - usual / 10;
+}
+
+static bool join_stretches(const stretches *list, tsr_phase by, tsr__step_list *out) {
+  size_t n = stretches_a_step(list);
+  uint32_t usual = n == 1 ? usual_count(list) : 0;
+  if (usual == UINT32_MAX) return false;
+  for (size_t i = 0; i < list->count; i += n) {
+    size_t behind = i + n < list->count ? i + n : list->count;
+    tsr__step step = {list->items[i].step.first, list->items[behind - 1].step.last,
+                      behind - i == n};
+    for (size_t k = i; k < behind; k++) step.is_whole &= is_whole(&list->items[k], by, usual);
+    if (!TSR__VECTOR_PUSH(out, step)) return false;
+  }
+  return true;
+}
+
+static bool find_by_phases(const tsr__timeline *t, const tsr__roles *roles,
+                           const tsr__phases *phases, tsr__step_list *out) {
+  tsr__marked_ranges ranges = {0};
+  bounds at = {0};
+  stretches list = {0};
+  tsr_phase by;
+  bool ok = tsr__marked_compute(t->snapshot, &t->events, &ranges, NULL) == 0 &&
+            find_bounds(phases, &ranges, &by, &at) && make_stretches(t, phases, &at, &list);
+  if (ok && list.count) {
+    describe_stretches(t, roles, phases, by, &list);
+    drop_tail(&list);
+    ok = join_stretches(&list, by, out);
+  }
+  TSR__VECTOR_FREE(&ranges);
+  TSR__VECTOR_FREE(&at);
+  TSR__VECTOR_FREE(&list);
+  return ok;
+}
+
+int tsr__cycle_compute(const tsr__timeline *timeline, const tsr__roles *roles,
+                       const tsr__phases *phases, tsr__cycle *out, tsr_error *error) {
+  tsr__cycle cycle = {0};
+  bool trains = has_phase(phases, TSR_PHASE_BACKWARD) || has_phase(phases, TSR_PHASE_RECOMPUTE);
+  bool ok = trains ? find_by_phases(timeline, roles, phases, &cycle.steps)
+                   : tsr__sequence_find(timeline, roles, &cycle.steps);
+  if (!ok) {
+    tsr__cycle_release(&cycle);
+    return tsr__fail_memory(error);
+  }
+  if (cycle.steps.count) cycle.basis = trains ? TSR_STEPS_PHASES : TSR_STEPS_SEQUENCE;
+  *out = cycle;
+  return 0;
+}
+
+void tsr__cycle_release(tsr__cycle *cycle) {
+  TSR__VECTOR_FREE(&cycle->steps);
+}

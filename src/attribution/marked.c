@@ -1,0 +1,125 @@
+/* marked.c - see marked.h.
+ *
+ * PyTorch itself annotates Optimizer.step#NAME.step, Optimizer.zero_grad#NAME.zero_grad and, under
+ * its profiler, ProfilerStep#N; people write forward and backward in many spellings. */
+#include "attribution/marked.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/map.h"
+
+static bool holds(tsr_text text, const char *word) {
+  size_t size = strlen(word);
+  for (size_t at = 0; size <= text.size_bytes && at <= text.size_bytes - size; at++) {
+    size_t i = 0;
+    while (i < size) {
+      char c = text.data[at + i];
+      if ((c >= 'A' && c <= 'Z' ? (char)(c - 'A' + 'a') : c) != word[i]) break;
+      i++;
+    }
+    if (i == size) return true;
+  }
+  return false;
+}
+
+static bool begins(tsr_text text, const char *word) {
+  size_t size = strlen(word);
+  return text.size_bytes >= size && !memcmp(text.data, word, size);
+}
+
+/* What a name stands for; false for all the others. */
+static bool read_name(tsr_text name, tsr__marked *range) {
+  range->is_step = begins(name, "ProfilerStep");
+  range->is_optimizer_step = begins(name, "Optimizer.step");
+  range->phase = TSR_PHASE_UNKNOWN;
+  if (range->is_step) return true;
+  if (holds(name, "zero_grad"))
+    range->phase = TSR_PHASE_ZERO_GRAD;
+  else if (range->is_optimizer_step || holds(name, "optimizer"))
+    range->phase = TSR_PHASE_OPTIMIZER;
+  else if (holds(name, "backward"))
+    range->phase = TSR_PHASE_BACKWARD;
+  else if (holds(name, "forward"))
+    range->phase = TSR_PHASE_FORWARD;
+  return range->phase != TSR_PHASE_UNKNOWN;
+}
+
+/* The first event at or after a time; `count` where all are before. */
+static uint64_t event_at(const tsr_events *events, int64_t time_us) {
+  uint64_t low = 0, high = events->count;
+  while (low < high) {
+    uint64_t middle = low + (high - low) / 2;
+    if (events->time_us[middle] < time_us)
+      low = middle + 1;
+    else
+      high = middle;
+  }
+  return low;
+}
+
+static bool times_ascend(const tsr_events *events) {
+  for (uint64_t i = 1; i < events->count; i++)
+    if (events->time_us[i] < events->time_us[i - 1]) return false;
+  return events->count && events->time_us[0] != TSR_TIME_NONE;
+}
+
+static int compare_ranges(const void *a, const void *b) {
+  const tsr__marked *x = a, *y = b;
+  if (x->first != y->first) return x->first < y->first ? -1 : 1;
+  return (x->last < y->last) - (x->last > y->last);
+}
+
+/* Close the range of a name that is open since `start_us`. */
+static bool add_range(const tsr_events *events, tsr__marked range, int64_t start_us, int64_t end_us,
+                      tsr__marked_ranges *out) {
+  uint64_t first = event_at(events, start_us);
+  uint64_t behind = end_us == INT64_MAX ? events->count : event_at(events, end_us + 1);
+  if (first >= behind) return true;
+  range.first = (uint32_t)first;
+  range.last = (uint32_t)(behind - 1);
+  return TSR__VECTOR_PUSH(out, range);
+}
+
+static bool pair_up(const tsr_snapshot *snapshot, const tsr_events *events, tsr__map *open,
+                    tsr__marked_ranges *out) {
+  size_t count;
+  const tsr_annotation *annotations = tsr_snapshot_annotations(snapshot, &count);
+  for (size_t i = 0; i < count; i++) {
+    const tsr_annotation *a = &annotations[i];
+    tsr__marked range = {.name = a->name};
+    if (a->time_us == TSR_TIME_NONE || (!a->is_start && !a->is_end) ||
+        !read_name(tsr_snapshot_string(snapshot, a->name), &range))
+      continue;
+    if (a->is_start) {
+      /* 0 marks a closed one; the doubled START of a range changes nothing */
+      uint64_t *since = tsr__map_put(open, a->name, 0, NULL);
+      if (!since) return false;
+      if (!*since) *since = (uint64_t)i + 1;
+      continue;
+    }
+    uint64_t *since = tsr__map_find(open, a->name);
+    if (!since || !*since) continue;
+    int64_t start_us = annotations[*since - 1].time_us;
+    *since = 0;
+    if (!add_range(events, range, start_us, a->time_us, out)) return false;
+  }
+  return true;
+}
+
+int tsr__marked_compute(const tsr_snapshot *snapshot, const tsr_events *events,
+                        tsr__marked_ranges *out, tsr_error *error) {
+  size_t count;
+  tsr__map open = {0};
+  tsr__marked_ranges ranges = {0};
+  tsr_snapshot_annotations(snapshot, &count);
+  bool ok = !count || !times_ascend(events) || pair_up(snapshot, events, &open, &ranges);
+  tsr__map_release(&open);
+  if (!ok) {
+    TSR__VECTOR_FREE(&ranges);
+    return tsr__fail_memory(error);
+  }
+  if (ranges.count) qsort(ranges.items, ranges.count, sizeof *ranges.items, compare_ranges);
+  *out = ranges;
+  return 0;
+}

@@ -1,0 +1,156 @@
+/* marks.c - the rules that tell what a frame is about.
+ *
+ * One table for Python, whose frames are named by function and file, one for C++, where the whole
+ * signature is the name. The first rule that holds decides. A pattern is a list of words; `*` at the
+ * ends of a word stands for anything:
+ *
+ *   "step _step *adam*"    exactly step, exactly _step, or adam anywhere
+ *
+ * The names are those of PyTorch 2.0 to 2.14 and of the libraries that people train with; a path is
+ * looked for inside the file's, with either kind of slash. */
+#include "attribution/marks.h"
+
+#include <string.h>
+
+typedef struct rule {
+  const char *file; /* inside the path; "" holds for every file */
+  const char *names;
+  tsr__mark mark;
+} rule;
+
+static const rule python_rules[] = {
+    {"torch/utils/checkpoint.py", "unpack_hook recompute_fn backward", TSR__MARK_RECOMPUTE},
+    {"checkpoint", "unpack_hook recompute* backward", TSR__MARK_RECOMPUTE},
+    {"tensor_parallel/random.py", "backward", TSR__MARK_RECOMPUTE},
+    {"", "zero_grad zero_grad_*", TSR__MARK_ZERO_GRAD},
+    {"torch/optim/lr_scheduler.py", "*", TSR__MARK_PYTHON},
+    {"torch/optim/swa_utils.py", "*", TSR__MARK_PYTHON},
+    {"optim", "_init_group _init_state init_state* initialize_state*", TSR__MARK_STATE},
+    {"torch/optim/", "__init__ add_param_group load_state_dict __setstate__ _process_value*",
+     TSR__MARK_OPTIMIZER_SETUP},
+    {"torch/optim/", "*", TSR__MARK_OPTIMIZER},
+    {"optim", "__init__", TSR__MARK_OPTIMIZER_SETUP},
+    {"optim", "step step_* _step* *_step *adam* *sgd* *_tensor_*", TSR__MARK_OPTIMIZER},
+    {"clip_grad.py", "*", TSR__MARK_GRADIENT_TOOL},
+    {"grad_scaler.py", "*unscale* step update _maybe_opt_step", TSR__MARK_GRADIENT_TOOL},
+    {"", "clip_grad* calc_grad_norm gradient_clipping", TSR__MARK_GRADIENT_TOOL},
+    {"torch/autograd/", "grad _engine_run_backward _make_grads", TSR__MARK_BACKWARD},
+    {"", "backward", TSR__MARK_BACKWARD},
+    {"torch/distributed/distributed_c10d.py", "*", TSR__MARK_COLLECTIVE},
+    {"torch/distributed/_functional_collectives", "*", TSR__MARK_COLLECTIVE},
+    {"torch/distributed/fsdp/", "*all_gather* *reduce_scatter* *unshard* _alloc_storage",
+     TSR__MARK_COLLECTIVE},
+    {"torch/utils/data/", "*", TSR__MARK_DATA},
+    {"",
+     "get_batch next_batch load_batch collate* pin_memory send_to_device _prepare_inputs "
+     "batch_to_device move_to_device",
+     TSR__MARK_DATA},
+    {"torch/nn/modules/module.py",
+     "_apply to cuda half bfloat16 float double load_state_dict _load_from_state_dict convert "
+     "to_empty",
+     TSR__MARK_MODULE_SETUP},
+    {"torch/nn/modules/module.py", "_call_impl _wrapped_call_impl __call__", TSR__MARK_CALL},
+    {"torch/nn/", "reset_parameters __init__", TSR__MARK_MODULE_SETUP},
+    {"torch/nn/init.py", "*", TSR__MARK_MODULE_SETUP},
+    {"torch/nn/parameter.py", "__new__", TSR__MARK_MODULE_SETUP},
+    {"", "from_pretrained load_checkpoint load_pretrained* _load_state_dict*",
+     TSR__MARK_MODULE_SETUP},
+    {"", "forward forward_* *_forward", TSR__MARK_FORWARD},
+    {"", "__init__", TSR__MARK_CONSTRUCTOR},
+};
+
+static const rule native_rules[] = {
+    {"", "*torch::autograd::AccumulateGrad*", TSR__MARK_ACCUMULATE},
+    {"", "*call_unpack_hook*", TSR__MARK_UNPACK},
+    {"", "*torch::autograd::deleteNode* *::release_variables* *SavedVariable::reset_data*",
+     TSR__MARK_RELEASE},
+    {"",
+     "*torch::autograd::Engine::* *torch::autograd::Node::operator()* *torch::autograd::PyNode::*",
+     TSR__MARK_ENGINE},
+    {"", "torch::optim::*::zero_grad*", TSR__MARK_ZERO_GRAD},
+    {"", "torch::optim::*", TSR__MARK_OPTIMIZER},
+    {"", "*_fused_adam* *_fused_sgd* *_fused_adagrad* *FusedAdam* *_foreach_*",
+     TSR__MARK_OPTIMIZER_KERNEL},
+    {"", "*Workspace* *getCurrentCUDABlasHandle*", TSR__MARK_WORKSPACE},
+    {"", "*c10d::* *ncclComm*", TSR__MARK_COLLECTIVE},
+    {"", "torch::nn::*::reset*", TSR__MARK_MODULE_SETUP},
+    {"", "torch::nn::*::forward*", TSR__MARK_FORWARD},
+};
+
+/* ---- Patterns ---- */
+
+static bool same_at(tsr_text text, size_t at, const char *part, size_t size) {
+  for (size_t i = 0; i < size; i++) {
+    char byte = text.data[at + i] == '\\' ? '/' : text.data[at + i];
+    if (byte != part[i]) return false;
+  }
+  return true;
+}
+
+/* Where `part` begins in the text, from byte `from` on; SIZE_MAX where it does not. */
+static size_t find(tsr_text text, size_t from, const char *part, size_t size) {
+  if (!size) return from;
+  for (size_t at = from; size <= text.size_bytes && at <= text.size_bytes - size; at++) {
+    if (part[0] != '/') { /* a slash has two spellings */
+      const char *next = memchr(text.data + at, part[0], text.size_bytes - size - at + 1);
+      if (!next) return SIZE_MAX;
+      at = (size_t)(next - text.data);
+    }
+    if (same_at(text, at, part, size)) return at;
+  }
+  return SIZE_MAX;
+}
+
+/* One word of a pattern: pieces between stars, in order; without stars at its ends they are tied to
+ * the ends of the text. */
+static bool word_holds(tsr_text text, const char *word, size_t size) {
+  size_t at = 0, from = 0;
+  while (true) {
+    const char *star = memchr(word + from, '*', size - from);
+    size_t piece = star ? (size_t)(star - (word + from)) : size - from;
+    size_t found = find(text, at, word + from, piece);
+    if (!star && from) { /* the last piece ends the text */
+      if (piece > text.size_bytes - at) return false;
+      found = text.size_bytes - piece;
+      return same_at(text, found, word + from, piece);
+    }
+    if (found == SIZE_MAX || (!from && found)) return false;
+    if (!star) return piece == text.size_bytes;
+    at = found + piece;
+    from += piece + 1;
+  }
+}
+
+static bool any_word_holds(tsr_text text, const char *words) {
+  while (*words) {
+    size_t size = strcspn(words, " ");
+    if (word_holds(text, words, size)) return true;
+    words += size;
+    words += strspn(words, " ");
+  }
+  return false;
+}
+
+static tsr__mark first_rule(const rule *rules, size_t count, tsr_text name, tsr_text file,
+                            tsr__mark otherwise) {
+  for (size_t i = 0; i < count; i++)
+    if (find(file, 0, rules[i].file, strlen(rules[i].file)) != SIZE_MAX &&
+        any_word_holds(name, rules[i].names))
+      return rules[i].mark;
+  return otherwise;
+}
+
+/* Python's files end in .py, or are cells and prompts in angle or square brackets. */
+static bool is_python(tsr_text file) {
+  size_t size = file.size_bytes;
+  if (size >= 3 && !memcmp(file.data + size - 3, ".py", 3)) return true;
+  return size && file.data[0] == '<';
+}
+
+tsr__mark tsr__mark_of(tsr_text name, tsr_text file) {
+  if (is_python(file))
+    return first_rule(python_rules, sizeof python_rules / sizeof *python_rules, name, file,
+                      TSR__MARK_PYTHON);
+  return first_rule(native_rules, sizeof native_rules / sizeof *native_rules, name, file,
+                    TSR__MARK_NONE);
+}

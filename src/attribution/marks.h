@@ -1,0 +1,35 @@
+/* marks.h - what the name and the file of one frame say about what the program was doing. */
+#ifndef TSR_ATTRIBUTION_MARKS_H
+#define TSR_ATTRIBUTION_MARKS_H
+
+#include "tessera/snapshot.h"
+
+typedef enum tsr__mark {
+  TSR__MARK_NONE,
+  TSR__MARK_PYTHON,           /* Python that says nothing else */
+  TSR__MARK_FORWARD,          /* some forward function */
+  TSR__MARK_CALL,             /* a module is called */
+  TSR__MARK_RECOMPUTE,        /* checkpointing runs forward again */
+  TSR__MARK_UNPACK,           /* C++: a saved tensor is asked of a hook, as checkpointing does */
+  TSR__MARK_BACKWARD,         /* Python that runs, or is run by, autograd's engine */
+  TSR__MARK_ENGINE,           /* autograd's engine or a node it runs */
+  TSR__MARK_ACCUMULATE,       /* AccumulateGrad: the gradient of a parameter */
+  TSR__MARK_RELEASE,          /* autograd lets go of what it had saved */
+  TSR__MARK_OPTIMIZER,        /* an optimizer's step */
+  TSR__MARK_OPTIMIZER_KERNEL, /* C++ that little else than optimizers call */
+  TSR__MARK_STATE,            /* an optimizer makes its state */
+  TSR__MARK_OPTIMIZER_SETUP,  /* an optimizer is built or loaded */
+  TSR__MARK_GRADIENT_TOOL,    /* clipping, unscaling */
+  TSR__MARK_ZERO_GRAD,
+  TSR__MARK_DATA,         /* a batch is made or moved */
+  TSR__MARK_MODULE_SETUP, /* parameters are made, moved or loaded */
+  TSR__MARK_CONSTRUCTOR,  /* some __init__ */
+  TSR__MARK_COLLECTIVE,
+  TSR__MARK_WORKSPACE,
+  TSR__MARK_COUNT
+} tsr__mark;
+
+/* Linear in the two texts. */
+tsr__mark tsr__mark_of(tsr_text name, tsr_text file);
+
+#endif
