@@ -162,7 +162,7 @@ struct tsr_snapshot {
   size_t warning_count;
   bool is_cut;         /* the input ended before the snapshot did, */
   uint32_t cut_key;    /* under this key of the top (string id, or TSR_NONE) */
-  char truncated[192]; /* what the warning about it says */
+  char truncated[256]; /* what the warning about it says */
   char format[64];
   uint64_t input_bytes;
 };
