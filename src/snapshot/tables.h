@@ -247,6 +247,9 @@ const tsr__extra *tsr__extras_of(const tsr_snapshot *snapshot, uint32_t table, u
 const tsr__value *tsr__snapshot_initial_blocks(const tsr_snapshot *snapshot, uint32_t device,
                                                size_t *count);
 
+/* A setting that is a text; empty where there is none. */
+tsr_text tsr__snapshot_setting_text(const tsr_snapshot *snapshot, const char *key);
+
 /* The segments that the file lists of a device: `*count` row numbers, in the file's order. O(log
  * segments). */
 const uint32_t *tsr__snapshot_segments_of(const tsr_snapshot *snapshot, uint32_t device,
