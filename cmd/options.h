@@ -42,6 +42,10 @@ typedef struct cli_options {
   const char *events;                    /* what `trim` keeps, with `time`; NULL: not given */
   const char *settings, *capacity;       /* what `whatif` tries; NULL: not given */
   int action;                            /* index of --action's word */
+  uint64_t batch, sequence, steps, accumulate; /* of `simulate`; 0: not given */
+  int optimizer, dtype, gelu;                  /* tsr_simulate_... */
+  const char *attention, *checkpoint, *loss;   /* NULL: not given */
+  bool no_kv_cache, fresh_process, categories;
   bool json, full_stacks, quiet, verbose, strict, help, version;
 } cli_options;
 

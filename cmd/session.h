@@ -44,6 +44,7 @@ int cli_help(cli_session *session);
 int cli_info(cli_session *session);
 int cli_peak(cli_session *session);
 int cli_profile(cli_session *session);
+int cli_simulate(cli_session *session);
 int cli_trim(cli_session *session);
 int cli_whatif(cli_session *session);
 

@@ -7,6 +7,7 @@
 #define TESSERA_REPORT_H
 
 #include "tessera/answers.h"
+#include "tessera/simulate.h"
 #include "tessera/whatif.h"
 
 #ifdef __cplusplus
@@ -47,6 +48,12 @@ int tsr_report_profile(const tsr_report_input *input, const tsr_profile *profile
 int tsr_report_whatif(const tsr_report_input *input, const tsr_whatif *whatif,
                       const tsr_report_options *options, tsr_write_fn *write, void *context,
                       tsr_error *error);
+
+/* `input` names the model, and has the simulation's snapshot; `capacity_bytes` is what it was
+ * simulated under, 0 for no limit. */
+int tsr_report_simulate(const tsr_report_input *input, const tsr_simulation *simulation,
+                        uint64_t capacity_bytes, const tsr_report_options *options,
+                        tsr_write_fn *write, void *context, tsr_error *error);
 
 #ifdef __cplusplus
 }

@@ -126,11 +126,19 @@ typedef struct tsr_simulate_moment {
 
 #define TSR_SIMULATE_NOTES 8
 
+typedef enum tsr_simulate_phase {
+  TSR_SIMULATE_FORWARD,
+  TSR_SIMULATE_BACKWARD,
+  TSR_SIMULATE_OPTIMIZER,
+  TSR_SIMULATE_PHASES
+} tsr_simulate_phase;
+
 typedef struct tsr_simulation {
   tsr_snapshot *snapshot; /* owned: goes with the simulation */
   uint64_t parameter_count;
   uint64_t event_count, steps_done;
   tsr_simulate_moment peak; /* the first at which most is allocated */
+  tsr_simulate_moment phases[TSR_SIMULATE_PHASES]; /* each one's own peak; step 0: never reached */
   uint64_t peak_reserved_bytes;
   uint64_t start_allocated_bytes; /* before the first event */
   bool is_out_of_memory;

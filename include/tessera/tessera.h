@@ -9,6 +9,7 @@
 #include "tessera/export.h"
 #include "tessera/limits.h"
 #include "tessera/report.h"
+#include "tessera/simulate.h"
 #include "tessera/snapshot.h"
 #include "tessera/status.h"
 #include "tessera/whatif.h"

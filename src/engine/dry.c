@@ -32,6 +32,7 @@ typedef struct dry {
   int64_t time_us;
   uint64_t step;
   const char *phase, *op;
+  int part; /* tsr_simulate_phase, or -1 */
   bool is_recording, has_categories, failed;
 } dry;
 
@@ -101,6 +102,11 @@ static void annotate(dry *d, tsr__phase phase, bool is_start) {
       .shape = (uint32_t)(TSR__KEY(STAGE) | TSR__KEY(NAME) | TSR__KEY(DEVICE) | TSR__KEY(TIME_US)),
       .origin = (uint32_t)d->snapshot->annotations.count};
   d->phase = is_start ? phase_words[phase] : phase_words[TSR__PHASE_STEP];
+  d->part = !is_start                          ? -1
+            : phase == TSR__PHASE_FORWARD   ? TSR_SIMULATE_FORWARD
+            : phase == TSR__PHASE_BACKWARD  ? TSR_SIMULATE_BACKWARD
+            : phase == TSR__PHASE_OPTIMIZER ? TSR_SIMULATE_OPTIMIZER
+                                            : -1;
   d->op = "";
   if (id == TSR_NONE || !TSR__VECTOR_PUSH(&d->snapshot->annotations, row) ||
       !TSR__VECTOR_PUSH(&d->snapshot->annotations_more, more))
@@ -109,6 +115,13 @@ static void annotate(dry *d, tsr__phase phase, bool is_start) {
 }
 
 /* ---- memory ---- */
+
+static void note_peak(dry *d) {
+  uint64_t allocated = tsr_allocator_now(d->allocator).allocated_bytes;
+  tsr_simulate_moment *phase = d->part < 0 ? NULL : &d->out->phases[d->part];
+  if (phase && allocated > phase->totals.allocated_bytes) *phase = moment_of(d);
+  if (allocated > d->out->peak.totals.allocated_bytes) d->out->peak = moment_of(d);
+}
 
 /* 0, TSR_ALLOCATOR_OUT_OF_DEVICE or TSR_ERROR_MEMORY. */
 static int allocate(dry *d, uint32_t slot, uint32_t stack) {
@@ -119,9 +132,7 @@ static int allocate(dry *d, uint32_t slot, uint32_t stack) {
       tsr_allocator_malloc(d->allocator, s->bytes, 0, (tsr_pool){0, 0}, &d->here[slot]);
   if (status == 0) {
     d->role_bytes[s->role] += s->bytes;
-    if (d->is_recording &&
-        tsr_allocator_now(d->allocator).allocated_bytes > d->out->peak.totals.allocated_bytes)
-      d->out->peak = moment_of(d);
+    if (d->is_recording) note_peak(d);
   } else if (status == TSR_ALLOCATOR_OUT_OF_DEVICE) {
     d->out->is_out_of_memory = true;
     d->out->oom_request_bytes = s->bytes;
@@ -259,6 +270,7 @@ static bool add_settings(dry *d, const tsr_allocator_settings *settings) {
   (void)tsr_allocator_settings_text(settings, text);
   uint32_t conf = tsr__snapshot_string_id(s, text, strlen(text));
   tsr__value is_expandable = {.tag = TSR__BOOL, .u = settings->expandable_segments};
+  tsr__value no = {.tag = TSR__BOOL, .u = false};
   tsr__value threshold = {.tag = TSR__FLOAT, .f = settings->garbage_collection_threshold};
   uint64_t split = settings->max_split_bytes;
   bool ok = conf != TSR_NONE && TSR__VECTOR_PUSH(&s->loose, (tsr__loose){TSR__LOOSE_DICT, 32, 0});
@@ -272,6 +284,9 @@ static bool add_settings(dry *d, const tsr_allocator_settings *settings) {
                     split ? tsr__value_u64(split) : tsr__value_int(-1)) &&
        push_setting(s, "garbage_collection_threshold", threshold) &&
        push_setting(s, "expandable_segments", is_expandable) &&
+       push_setting(s, "pinned_num_register_threads", tsr__value_int(1)) &&
+       push_setting(s, "release_lock_on_cudamalloc", no) &&
+       push_setting(s, "pinned_use_cuda_host_register", no) &&
        push_setting(s, "roundup_power2_divisions", tsr__value_id(TSR__LOOSE, 0));
   uint32_t count = (uint32_t)(s->loose_values.count - first);
   tsr__extra extra = {
@@ -324,6 +339,7 @@ int tsr__dry_run(const tsr__tape *tape, const tsr_simulate_options *options, tsr
            .time_us = START_TIME_US,
            .phase = "",
            .op = "",
+           .part = -1,
            .has_categories = options->categories};
   tsr_allocator_options how = {.settings = options->settings,
                                .capacity_bytes = options->capacity_bytes,
