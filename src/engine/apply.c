@@ -142,6 +142,7 @@ tsr__tid tsr__apply(tsr__tape *tape, tsr__op_kind kind, const tsr__attributes *a
   const tsr__op_row *row = tsr__op_row_of(kind);
   tsr__call call = {.tape = tape, .input_count = input_count};
   tsr__op record = {.kind = (uint8_t)kind, .input_count = (uint8_t)input_count};
+  if (outputs) memset(outputs, 0, sizeof call.out);
   if (tape->status) return 0;
   record.attributes = attributes ? *attributes : none;
   call.attributes = &record.attributes;
