@@ -156,6 +156,7 @@ tsr__tid tsr__apply(tsr__tape *tape, tsr__op_kind kind, const tsr__attributes *a
   if (!TSR__VECTOR_PUSH(&tape->ops, record)) return (tsr__tid)tsr__tape_fail(tape, TSR_ERROR_MEMORY);
   call.op = (uint32_t)tape->ops.count - 1;
   tsr__emit_instr(tape, TSR__RUN, call.op, TSR_NONE);
+  if (tape->status) return 0; /* an input may not have come to be */
   row->forward(&call);
   if (tape->status) return 0;
   note_cost(row, &call, &tape->ops.items[call.op]);

@@ -155,6 +155,7 @@ tsr__tid tsr__detach(tsr__tape *tape, tsr__tid tensor, bool requires_grad) {
   tsr__tid detached = tsr__view(tape, tensor, tsr__shape_of(tape, tensor),
                                 tsr__tensor_at(tape, tensor)->is_dense);
   tsr__tensor *t = tsr__tensor_at(tape, detached);
+  if (!detached) return 0;
   t->base = 0;
   t->op = TSR_NONE;
   t->expected = 0;
