@@ -41,18 +41,21 @@ void tsr__embedding_backward(tsr__call *call) {
 
 static void product_gradients(tsr__call *call, uint32_t x, uint32_t weight) {
   tsr__dtype dtype = tsr__dtype_of(call->tape, call->grad_out[0]);
-  tsr__workspace(call);
   if (call->needs[x])
     call->grad_in[x] = tsr__make_in(call, "mm_mat1_backward", "mm", dtype, tsr__in_shape(call, x));
+  tsr__push_frame(call->tape, "torch::autograd::generated::details::mm_mat1_backward",
+                  "FunctionsManual.cpp", 0);
+  tsr__workspace(call);
+  tsr__pop_frames(call->tape, 1);
   if (call->needs[weight])
     call->grad_in[weight] =
         tsr__make_in(call, "mm_mat2_backward", "mm", dtype, tsr__in_shape(call, weight));
 }
 
 void tsr__addmm_forward(tsr__call *call) {
-  tsr__workspace(call);
   call->out[0] = tsr__make(call, "addmm", tsr__in_dtype(call, 1),
                            with_features(tsr__in_shape(call, 1), call->attributes->features));
+  tsr__workspace(call);
   tsr__save(call, call->in[1]);
   tsr__save(call, call->in[2]);
 }
@@ -63,9 +66,9 @@ void tsr__addmm_backward(tsr__call *call) {
 }
 
 void tsr__mm_forward(tsr__call *call) {
-  tsr__workspace(call);
   call->out[0] = tsr__make(call, "mm", tsr__in_dtype(call, 0),
                            with_features(tsr__in_shape(call, 0), call->attributes->features));
+  tsr__workspace(call);
   tsr__save(call, call->in[0]);
   tsr__save(call, call->in[1]);
 }
