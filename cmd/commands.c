@@ -176,7 +176,8 @@ const cli_command cli_commands[] = {
      .operand_max = 1,
      .answers = true,
      .writes_aside = true,
-     .examples = {{"tessera simulate gpt2 --batch 4 --seq 512", "what will fine-tuning GPT-2 take?"},
+     .examples = {{"tessera simulate gpt2 --batch 4 --seq 512",
+                   "what will fine-tuning GPT-2 take?"},
                   {"tessera simulate llama-3-8b --dtype bf16 --seq 4096 --checkpoint full "
                    "--capacity 80GiB",
                    "does it fit on that card?"},
@@ -366,8 +367,9 @@ const cli_option cli_option_rows[] = {
      .letter = 'o',
      .kind = CLI_FILE,
      .argument = "FILE",
-     .help = "Write the answer to FILE instead of standard output; for simulate, the snapshot. FILE "
-             "changes only once it is complete.",
+     .help =
+         "Write the answer to FILE instead of standard output; for simulate, the snapshot. FILE "
+         "changes only once it is complete.",
      .takers = CLI_EVERY_ANSWER,
      FIELD(output)},
     {.name = "color",

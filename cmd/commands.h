@@ -38,8 +38,8 @@ typedef struct cli_command {
   const char *description; /* paragraphs, an empty line between them */
   const char *operands;    /* as in the usage line, one word each; [WORD] is optional */
   size_t operand_min, operand_max;
-  bool reads_files;                    /* operands are snapshots; takes the shared options */
-  bool answers;     /* reads none, but takes the options that are about answers */
+  bool reads_files;  /* operands are snapshots; takes the shared options */
+  bool answers;      /* reads none, but takes the options that are about answers */
   bool writes_aside; /* -o is for something besides the answer, which stays on standard output */
   cli_note examples[CLI_EXAMPLES_MAX]; /* command line and what it does; ends at a NULL name */
   cli_command_fn *run;

@@ -174,7 +174,8 @@ void cli_complete_zsh(FILE *stream) {
     for (const cli_option *row = cli_option_rows; row->name; row++)
       if (cli_option_applies(row, command)) zsh_option(stream, row);
     fprintf(stream, "        %s ;;\n",
-            cli_command_takes_files(command) ? "'*:file:_files'" : "'1:command:{_describe command commands}'");
+            cli_command_takes_files(command) ? "'*:file:_files'"
+                                             : "'1:command:{_describe command commands}'");
   }
   fputs("    esac ;;\n  esac\n}\n_tessera \"$@\"\n", stream);
 }

@@ -34,14 +34,14 @@ typedef struct cli_options {
   size_t operand_count;
   cli_devices devices;
   uint64_t top;
-  const char *output;                    /* NULL: standard output */
-  int color;                             /* cli_color */
-  int by;                                /* tsr_profile_by */
-  int format;                            /* cli_format */
-  const char *event, *time, *allocation; /* where `at` looks; NULL: not given */
-  const char *events;                    /* what `trim` keeps, with `time`; NULL: not given */
-  const char *settings, *capacity;       /* what `whatif` tries; NULL: not given */
-  int action;                            /* index of --action's word */
+  const char *output;                          /* NULL: standard output */
+  int color;                                   /* cli_color */
+  int by;                                      /* tsr_profile_by */
+  int format;                                  /* cli_format */
+  const char *event, *time, *allocation;       /* where `at` looks; NULL: not given */
+  const char *events;                          /* what `trim` keeps, with `time`; NULL: not given */
+  const char *settings, *capacity;             /* what `whatif` tries; NULL: not given */
+  int action;                                  /* index of --action's word */
   uint64_t batch, sequence, steps, accumulate; /* of `simulate`; 0: not given */
   int optimizer, dtype, gelu;                  /* tsr_simulate_... */
   const char *attention, *checkpoint, *loss;   /* NULL: not given */

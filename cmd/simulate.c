@@ -52,8 +52,8 @@ static int read_words(const cli_options *options, tsr_simulate_options *how) {
                            "option '--checkpoint' takes none, full, selective or every:K, not '%s'",
                            options->checkpoint);
   if (read_word(options->loss, losses, &how->loss_chunk) < 0)
-    return cli_usage_error(options->command,
-                           "option '--loss' takes full or chunked:N, not '%s'", options->loss);
+    return cli_usage_error(options->command, "option '--loss' takes full or chunked:N, not '%s'",
+                           options->loss);
   how->attention = (tsr_simulate_attention)attention;
   how->checkpoint = (tsr_simulate_checkpoint)checkpoint;
   return 0;

@@ -116,10 +116,10 @@ const char *tsr_memory_role_name(tsr_memory_role role);
 
 /* A moment of the simulated run. */
 typedef struct tsr_simulate_moment {
-  int64_t event;      /* number in the snapshot's trace; -1: before the first */
-  uint64_t step;      /* from 1; 0: before the first */
-  const char *phase;  /* "forward", "backward", ...; static text */
-  const char *op;     /* the op that was running: static text, or "" */
+  int64_t event;     /* number in the snapshot's trace; -1: before the first */
+  uint64_t step;     /* from 1; 0: before the first */
+  const char *phase; /* "forward", "backward", ...; static text */
+  const char *op;    /* the op that was running: static text, or "" */
   tsr_allocator_totals totals;
   uint64_t role_bytes[TSR_ROLE_COUNT]; /* requested */
 } tsr_simulate_moment;
@@ -137,14 +137,14 @@ typedef struct tsr_simulation {
   tsr_snapshot *snapshot; /* owned: goes with the simulation */
   uint64_t parameter_count;
   uint64_t event_count, steps_done;
-  tsr_simulate_moment peak; /* the first at which most is allocated */
+  tsr_simulate_moment peak;                        /* the first at which most is allocated */
   tsr_simulate_moment phases[TSR_SIMULATE_PHASES]; /* each one's own peak; step 0: never reached */
   uint64_t peak_reserved_bytes;
   uint64_t start_allocated_bytes; /* before the first event */
   bool is_out_of_memory;
   tsr_simulate_moment out_of_memory;
   uint64_t oom_request_bytes;
-  uint64_t step_flops;          /* of one step, with what is computed again */
+  uint64_t step_flops; /* of one step, with what is computed again */
   uint64_t step_recomputed_flops;
   const char *notes[TSR_SIMULATE_NOTES]; /* what the reader must know: static texts */
   size_t note_count;

@@ -153,7 +153,8 @@ tsr__tid tsr__apply(tsr__tape *tape, tsr__op_kind kind, const tsr__attributes *a
   }
   call.is_recorded = call.is_recorded && tape->grad_enabled && row->node;
   memcpy(record.in, call.in, sizeof record.in);
-  if (!TSR__VECTOR_PUSH(&tape->ops, record)) return (tsr__tid)tsr__tape_fail(tape, TSR_ERROR_MEMORY);
+  if (!TSR__VECTOR_PUSH(&tape->ops, record))
+    return (tsr__tid)tsr__tape_fail(tape, TSR_ERROR_MEMORY);
   call.op = (uint32_t)tape->ops.count - 1;
   tsr__emit_instr(tape, TSR__RUN, call.op, TSR_NONE);
   if (tape->status) return 0; /* an input may not have come to be */

@@ -23,7 +23,8 @@ static void push_ready(tsr__tape *tape, uint32_t op) {
     return;
   }
   uint32_t *heap = tape->ready.items + tape->ready_bottom;
-  for (size_t i = tape->ready.count - tape->ready_bottom - 1; i && heap[(i - 1) / 2] < heap[i]; i = (i - 1) / 2) {
+  for (size_t i = tape->ready.count - tape->ready_bottom - 1; i && heap[(i - 1) / 2] < heap[i];
+       i = (i - 1) / 2) {
     uint32_t other = heap[(i - 1) / 2];
     heap[(i - 1) / 2] = heap[i];
     heap[i] = other;
@@ -159,8 +160,8 @@ static tsr__tid validate(tsr__call *call, tsr__tid grad, tsr__tid input) {
   }
   if (tsr__dtype_of(tape, grad) != tsr__dtype_of(tape, input)) {
     tsr__push_frame(tape, "torch::autograd::validate_outputs", "engine.cpp", 0);
-    tsr__tid cast = tsr__allocate(tape, "_to_copy", tsr__dtype_of(tape, input),
-                                  tsr__shape_of(tape, input));
+    tsr__tid cast =
+        tsr__allocate(tape, "_to_copy", tsr__dtype_of(tape, input), tsr__shape_of(tape, input));
     tsr__pop_frames(tape, 1);
     tsr__release(tape, grad);
     grad = cast;

@@ -37,8 +37,7 @@ static tsr__tid recompute(tsr__call *call, const tsr__tid *inputs) {
   tape->grad_enabled = grad_enabled;
   tape->is_backward = was_backward;
   tape->is_autocast = is_autocast;
-  while (tape->casts.count > casts)
-    tsr__release(tape, tape->casts.items[--tape->casts.count].to);
+  while (tape->casts.count > casts) tsr__release(tape, tape->casts.items[--tape->casts.count].to);
   return result;
 }
 

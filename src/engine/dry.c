@@ -42,10 +42,9 @@ static const char *const phase_names[TSR__PHASE_COUNT] = {
 static const char *const phase_words[TSR__PHASE_COUNT] = {"step", "zero_grad", "forward",
                                                           "backward", "optimizer"};
 
-#define EVENT_SHAPE                                                             \
-  (TSR__KEY(ACTION) | TSR__KEY(SIZE) | TSR__KEY(STREAM) | TSR__KEY(TIME_US) |   \
-   TSR__KEY(COMPILE_CONTEXT) | TSR__KEY(USER_METADATA) | TSR__KEY(POOL_ID) |    \
-   TSR__KEY(FRAMES))
+#define EVENT_SHAPE                                                           \
+  (TSR__KEY(ACTION) | TSR__KEY(SIZE) | TSR__KEY(STREAM) | TSR__KEY(TIME_US) | \
+   TSR__KEY(COMPILE_CONTEXT) | TSR__KEY(USER_METADATA) | TSR__KEY(POOL_ID) | TSR__KEY(FRAMES))
 
 /* ---- events ---- */
 
@@ -90,8 +89,8 @@ static tsr_simulate_moment moment_of(const dry *d) {
 
 static void annotate(dry *d, tsr__phase phase, bool is_start) {
   char name[64];
-  (void)snprintf(name, sizeof name, phase == TSR__PHASE_STEP ? "%s#%llu" : "%s",
-                 phase_names[phase], (unsigned long long)d->step);
+  (void)snprintf(name, sizeof name, phase == TSR__PHASE_STEP ? "%s#%llu" : "%s", phase_names[phase],
+                 (unsigned long long)d->step);
   uint32_t id = tsr__snapshot_string_id(d->snapshot, name, strlen(name));
   tsr_annotation row = {.time_us = ++d->time_us,
                         .name = id,
@@ -102,7 +101,7 @@ static void annotate(dry *d, tsr__phase phase, bool is_start) {
       .shape = (uint32_t)(TSR__KEY(STAGE) | TSR__KEY(NAME) | TSR__KEY(DEVICE) | TSR__KEY(TIME_US)),
       .origin = (uint32_t)d->snapshot->annotations.count};
   d->phase = is_start ? phase_words[phase] : phase_words[TSR__PHASE_STEP];
-  d->part = !is_start                          ? -1
+  d->part = !is_start                       ? -1
             : phase == TSR__PHASE_FORWARD   ? TSR_SIMULATE_FORWARD
             : phase == TSR__PHASE_BACKWARD  ? TSR_SIMULATE_BACKWARD
             : phase == TSR__PHASE_OPTIMIZER ? TSR_SIMULATE_OPTIMIZER
@@ -128,8 +127,7 @@ static int allocate(dry *d, uint32_t slot, uint32_t stack) {
   const tsr__slot *s = &d->tape->slots.items[slot];
   d->slot = slot;
   tsr_allocator_set_owner(d->allocator, stack);
-  int status =
-      tsr_allocator_malloc(d->allocator, s->bytes, 0, (tsr_pool){0, 0}, &d->here[slot]);
+  int status = tsr_allocator_malloc(d->allocator, s->bytes, 0, (tsr_pool){0, 0}, &d->here[slot]);
   if (status == 0) {
     d->role_bytes[s->role] += s->bytes;
     if (d->is_recording) note_peak(d);
@@ -223,13 +221,13 @@ static void add_segment(void *context, const tsr_allocator_segment *segment) {
                      .pool = tsr__snapshot_pool_id(d->snapshot, 0, 0),
                      .is_large = segment->is_large,
                      .is_expandable = segment->is_expandable};
-  tsr__segment_more more = {
-      .shape = TSR__KEY(DEVICE) | TSR__KEY(ADDRESS) | TSR__KEY(TOTAL_SIZE) |
-               TSR__KEY(ALLOCATED_SIZE) | TSR__KEY(ACTIVE_SIZE) | TSR__KEY(REQUESTED_SIZE) |
-               TSR__KEY(STREAM) | TSR__KEY(SEGMENT_TYPE) | TSR__KEY(SEGMENT_POOL_ID) |
-               TSR__KEY(IS_EXPANDABLE) | TSR__KEY(FRAMES) | TSR__KEY(BLOCKS),
-      .type = segment->is_large ? TSR__NAME_LARGE : TSR__NAME_SMALL,
-      .origin = (uint32_t)d->snapshot->segments.count};
+  tsr__segment_more more = {.shape = TSR__KEY(DEVICE) | TSR__KEY(ADDRESS) | TSR__KEY(TOTAL_SIZE) |
+                                     TSR__KEY(ALLOCATED_SIZE) | TSR__KEY(ACTIVE_SIZE) |
+                                     TSR__KEY(REQUESTED_SIZE) | TSR__KEY(STREAM) |
+                                     TSR__KEY(SEGMENT_TYPE) | TSR__KEY(SEGMENT_POOL_ID) |
+                                     TSR__KEY(IS_EXPANDABLE) | TSR__KEY(FRAMES) | TSR__KEY(BLOCKS),
+                            .type = segment->is_large ? TSR__NAME_LARGE : TSR__NAME_SMALL,
+                            .origin = (uint32_t)d->snapshot->segments.count};
   if (!TSR__VECTOR_PUSH(&d->snapshot->segments, row) ||
       !TSR__VECTOR_PUSH(&d->snapshot->segments_more, more))
     d->failed = true;
@@ -280,8 +278,7 @@ static bool add_settings(dry *d, const tsr_allocator_settings *settings) {
   }
   uint64_t first = s->loose_values.count;
   ok = ok && push_setting(s, "PYTORCH_CUDA_ALLOC_CONF", tsr__value_id(TSR__STRING, conf)) &&
-       push_setting(s, "max_split_size",
-                    split ? tsr__value_u64(split) : tsr__value_int(-1)) &&
+       push_setting(s, "max_split_size", split ? tsr__value_u64(split) : tsr__value_int(-1)) &&
        push_setting(s, "garbage_collection_threshold", threshold) &&
        push_setting(s, "expandable_segments", is_expandable) &&
        push_setting(s, "pinned_num_register_threads", tsr__value_int(1)) &&
@@ -289,8 +286,9 @@ static bool add_settings(dry *d, const tsr_allocator_settings *settings) {
        push_setting(s, "pinned_use_cuda_host_register", no) &&
        push_setting(s, "roundup_power2_divisions", tsr__value_id(TSR__LOOSE, 0));
   uint32_t count = (uint32_t)(s->loose_values.count - first);
-  tsr__extra extra = {
-      .value = tsr__value_id(TSR__LOOSE, 1), .key = TSR__NAME_ALLOCATOR_SETTINGS, .table = TSR__NULL};
+  tsr__extra extra = {.value = tsr__value_id(TSR__LOOSE, 1),
+                      .key = TSR__NAME_ALLOCATOR_SETTINGS,
+                      .table = TSR__NULL};
   return ok && TSR__VECTOR_PUSH(&s->loose, (tsr__loose){TSR__LOOSE_DICT, count, first}) &&
          TSR__VECTOR_PUSH(&s->extras, extra);
 }

@@ -20,11 +20,10 @@
 #define TORCH "/usr/local/lib/python3.12/dist-packages/torch/"
 
 static uint32_t frame_id(tsr__tape *tape, const char *name, const char *file, uint64_t line) {
-  tsr__frame_key key = {
-      .frame = {.name = tsr__snapshot_string_id(tape->names, name, strlen(name)),
-                .file = tsr__snapshot_string_id(tape->names, file, strlen(file)),
-                .line = line},
-      .shape = TSR__KEY(NAME) | TSR__KEY(FILENAME) | TSR__KEY(LINE)};
+  tsr__frame_key key = {.frame = {.name = tsr__snapshot_string_id(tape->names, name, strlen(name)),
+                                  .file = tsr__snapshot_string_id(tape->names, file, strlen(file)),
+                                  .line = line},
+                        .shape = TSR__KEY(NAME) | TSR__KEY(FILENAME) | TSR__KEY(LINE)};
   uint32_t id = key.frame.name == TSR_NONE || key.frame.file == TSR_NONE
                     ? TSR_NONE
                     : tsr__snapshot_frame_id(tape->names, &key);
@@ -75,15 +74,24 @@ static const char *autograd_file(const char *what) {
   static const struct {
     const char *what, *file;
   } files[] = {
-      {"mul_Tensor", "VariableType_0.cpp"},       {"neg", "VariableType_0.cpp"},
-      {"pow_Tensor_Scalar", "VariableType_0.cpp"}, {"_to_copy", "VariableType_0.cpp"},
-      {"cat", "VariableType_0.cpp"},              {"cos", "VariableType_0.cpp"},
-      {"sin", "VariableType_0.cpp"},              {"where_self", "VariableType_0.cpp"},
-      {"clone", "VariableType_1.cpp"},            {"div_Tensor", "VariableType_1.cpp"},
-      {"add_Tensor", "VariableType_2.cpp"},       {"rsqrt", "VariableType_2.cpp"},
-      {"exp", "VariableType_2.cpp"},              {"sum_dim_IntList", "VariableType_2.cpp"},
-      {"bmm", "VariableType_3.cpp"},              {"mean", "VariableType_3.cpp"},
-      {"mean_dim", "VariableType_3.cpp"},         {"slice_backward", "VariableType_3.cpp"},
+      {"mul_Tensor", "VariableType_0.cpp"},
+      {"neg", "VariableType_0.cpp"},
+      {"pow_Tensor_Scalar", "VariableType_0.cpp"},
+      {"_to_copy", "VariableType_0.cpp"},
+      {"cat", "VariableType_0.cpp"},
+      {"cos", "VariableType_0.cpp"},
+      {"sin", "VariableType_0.cpp"},
+      {"where_self", "VariableType_0.cpp"},
+      {"clone", "VariableType_1.cpp"},
+      {"div_Tensor", "VariableType_1.cpp"},
+      {"add_Tensor", "VariableType_2.cpp"},
+      {"rsqrt", "VariableType_2.cpp"},
+      {"exp", "VariableType_2.cpp"},
+      {"sum_dim_IntList", "VariableType_2.cpp"},
+      {"bmm", "VariableType_3.cpp"},
+      {"mean", "VariableType_3.cpp"},
+      {"mean_dim", "VariableType_3.cpp"},
+      {"slice_backward", "VariableType_3.cpp"},
   };
   for (size_t i = 0; i < sizeof files / sizeof *files; i++)
     if (strcmp(files[i].what, what) == 0) return files[i].file;

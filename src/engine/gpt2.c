@@ -7,7 +7,6 @@
 #define GPT2 TSR__TRANSFORMERS "models/gpt2/modeling_gpt2.py"
 #define NN   TSR__TORCH "nn/modules/"
 
-
 static void declare(tsr__program *p) {
   const tsr_model *m = p->model;
   tsr__tape *t = p->tape;

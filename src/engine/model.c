@@ -56,9 +56,9 @@ enum { NAMED = sizeof named / sizeof *named };
 
 const char *const *tsr_model_names(void) {
   static const char *const names[NAMED + 1] = {
-      "gpt2",        "gpt2-medium",  "gpt2-large",   "gpt2-xl",    "llama-2-7b",
-      "llama-2-13b", "llama-2-70b",  "llama-3-8b",   "llama-3-70b", "llama-3-405b",
-      "llama-3.2-1b", "mistral-7b",  "qwen2.5-7b",   NULL};
+      "gpt2",         "gpt2-medium", "gpt2-large", "gpt2-xl",     "llama-2-7b",
+      "llama-2-13b",  "llama-2-70b", "llama-3-8b", "llama-3-70b", "llama-3-405b",
+      "llama-3.2-1b", "mistral-7b",  "qwen2.5-7b", NULL};
   return names;
 }
 
@@ -184,15 +184,17 @@ static void read_gpt2(reader *r, tsr_model *model) {
 static void read_llama(reader *r, tsr_model *model) {
   bool is_mistral = model->class == TSR__MISTRAL, is_qwen = model->class == TSR__QWEN2;
   model->vocabulary = read_size(r, "vocab_size", is_qwen ? 151936 : 32000);
-  model->positions = read_size(r, "max_position_embeddings", is_mistral ? 131072
-                                                             : is_qwen  ? 32768
-                                                                        : 2048);
+  model->positions = read_size(r, "max_position_embeddings",
+                               is_mistral ? 131072
+                               : is_qwen  ? 32768
+                                          : 2048);
   model->width = read_size(r, "hidden_size", 4096);
   model->layers = read_size(r, "num_hidden_layers", 32);
   model->heads = read_size(r, "num_attention_heads", 32);
-  model->kv_heads = read_size(r, "num_key_value_heads", is_mistral ? 8
-                                                        : is_qwen  ? 32
-                                                                   : model->heads);
+  model->kv_heads = read_size(r, "num_key_value_heads",
+                              is_mistral ? 8
+                              : is_qwen  ? 32
+                                         : model->heads);
   model->head_width = read_size(r, "head_dim", model->width / model->heads);
   model->inner = read_size(r, "intermediate_size", is_mistral ? 14336 : is_qwen ? 22016 : 11008);
   model->activation = read_activation(r, "hidden_act", "silu");
@@ -221,20 +223,19 @@ static void read_model(reader *r, tsr_model *model) {
   static const char *const types[TSR__CLASS_COUNT] = {"gpt2", "llama", "mistral", "qwen2"};
   const char *type = json_string_value(json_object_get(r->root, "model_type"));
   size_t class = 0;
-  while (type && class < TSR__CLASS_COUNT && strcmp(types[class], type) != 0) class++;
+  while (type && class < TSR__CLASS_COUNT && strcmp(types[class], type) != 0) class ++;
   if (!type || class == TSR__CLASS_COUNT) {
     refuse(r, type ? TSR_ERROR_UNSUPPORTED : TSR_ERROR_FORMAT, "model_type",
            "is not gpt2, llama, mistral or qwen2");
     return;
   }
-  model->class = (tsr__class)class;
+  model->class = (tsr__class) class;
   (void)snprintf(model->name, sizeof model->name, "%s", type);
   if (model->class == TSR__GPT2)
     read_gpt2(r, model);
   else
     read_llama(r, model);
-  if (model->layers > MOST_LAYERS)
-    refuse(r, TSR_ERROR_LIMIT, "number of layers", "is beyond 4096");
+  if (model->layers > MOST_LAYERS) refuse(r, TSR_ERROR_LIMIT, "number of layers", "is beyond 4096");
   read_modules(r, model);
 }
 
@@ -244,7 +245,8 @@ int tsr_model_read(const char *json, size_t size_bytes, tsr_model **out, tsr_err
   if (!root && json_error_code(&problem) == json_error_out_of_memory)
     return tsr__fail_memory(error);
   if (!root)
-    return tsr__fail(error, TSR_ERROR_FORMAT, (uint64_t)(problem.position > 0 ? problem.position : 0),
+    return tsr__fail(error, TSR_ERROR_FORMAT,
+                     (uint64_t)(problem.position > 0 ? problem.position : 0),
                      "not a model description: %s", problem.text);
   reader r = {root, error, 0};
   tsr_model *model = TSR__NEW(tsr_model);

@@ -8,7 +8,13 @@
 
 typedef enum tsr__family { TSR__FAMILY_GPT2, TSR__FAMILY_LLAMA } tsr__family;
 /* Which class of the family: they differ in defaults, biases and line numbers. */
-typedef enum tsr__class { TSR__GPT2, TSR__LLAMA, TSR__MISTRAL, TSR__QWEN2, TSR__CLASS_COUNT } tsr__class;
+typedef enum tsr__class {
+  TSR__GPT2,
+  TSR__LLAMA,
+  TSR__MISTRAL,
+  TSR__QWEN2,
+  TSR__CLASS_COUNT
+} tsr__class;
 
 typedef enum tsr__activation {
   TSR__ACTIVATION_GELU_EAGER, /* gelu_new: eight operations */

@@ -17,8 +17,8 @@
 
 typedef enum tsr__op_kind {
   TSR__OP_EMBEDDING,
-  TSR__OP_ADDMM,  /* bias, x, weight: Conv1D, or linear with a bias */
-  TSR__OP_MM,     /* x, weight: linear without a bias */
+  TSR__OP_ADDMM, /* bias, x, weight: Conv1D, or linear with a bias */
+  TSR__OP_MM,    /* x, weight: linear without a bias */
   TSR__OP_LAYER_NORM,
   TSR__OP_RMS_NORM,
   TSR__OP_SPLIT,  /* one tensor as three views along its last dimension */
@@ -40,7 +40,7 @@ typedef enum tsr__op_kind {
   TSR__OP_LOG_SOFTMAX,
   TSR__OP_NLL_LOSS,
   TSR__OP_CHUNKED_LOSS, /* head and cross-entropy, some tokens at a time */
-  TSR__OP_SCALE, /* times a number */
+  TSR__OP_SCALE,        /* times a number */
   TSR__OP_MEAN,
   TSR__OP_ARANGE,
   TSR__OP_CHECKPOINT,
@@ -101,8 +101,8 @@ const tsr__op_row *tsr__op_row_of(tsr__op_kind kind);
  * the current function; `outputs` (or NULL) gets all. */
 tsr__tid tsr__apply(tsr__tape *tape, tsr__op_kind kind, const tsr__attributes *attributes,
                     const tsr__tid *inputs, uint32_t input_count, tsr__tid *outputs);
-#define TSR__APPLY(tape, kind, ...)                                   \
-  tsr__apply((tape), (kind), NULL, (const tsr__tid[]){__VA_ARGS__},   \
+#define TSR__APPLY(tape, kind, ...)                                 \
+  tsr__apply((tape), (kind), NULL, (const tsr__tid[]){__VA_ARGS__}, \
              sizeof((tsr__tid[]){__VA_ARGS__}) / sizeof(tsr__tid), NULL)
 
 /* Run the backward pass from `root`, whose gradient is `grad` (held by the caller, and used up). */

@@ -25,8 +25,7 @@ static uint64_t round_up(uint64_t value, uint64_t unit) {
 void tsr__split_forward(tsr__call *call) {
   tsr__shape third = tsr__in_shape(call, 0);
   third.dim[third.rank - 1] /= 3;
-  for (uint32_t i = 0; i < 3; i++)
-    call->out[i] = tsr__view(call->tape, call->in[0], third, false);
+  for (uint32_t i = 0; i < 3; i++) call->out[i] = tsr__view(call->tape, call->in[0], third, false);
 }
 
 void tsr__split_backward(tsr__call *call) {
@@ -36,8 +35,8 @@ void tsr__split_backward(tsr__call *call) {
     if (!call->grad_out[i])
       missing[i] = tsr__make_in(call, "split_backward", "zeros", dtype,
                                 tsr__shape_of(call->tape, call->out[i]));
-  call->grad_in[0] = tsr__make_in(call, "split_with_sizes_backward", "cat", dtype,
-                                  tsr__in_shape(call, 0));
+  call->grad_in[0] =
+      tsr__make_in(call, "split_with_sizes_backward", "cat", dtype, tsr__in_shape(call, 0));
   for (uint32_t i = 0; i < 3; i++) tsr__drop(call, missing[i]);
 }
 
@@ -246,8 +245,8 @@ static void make_gradients(tsr__call *call, const char *what) {
   tsr__dtype dtype = tsr__in_dtype(call, Q);
   if (call->attributes->is_packed) {
     tsr__shape q = tsr__in_shape(call, Q);
-    tsr__tid chunk = tsr__make(call, what, dtype,
-                               TSR__SHAPE(q.dim[0], q.dim[2], 3, q.dim[1] * q.dim[3]));
+    tsr__tid chunk =
+        tsr__make(call, what, dtype, TSR__SHAPE(q.dim[0], q.dim[2], 3, q.dim[1] * q.dim[3]));
     for (uint32_t i = Q; i <= V; i++) {
       call->grad_in[i] = tsr__view(call->tape, chunk, tsr__in_shape(call, i), false);
       tsr__tensor_at(call->tape, call->grad_in[i])->base = 0;
@@ -328,8 +327,7 @@ void tsr__attention_cost(const tsr__call *call, tsr__cost *forward, tsr__cost *b
   tsr__shape q = tsr__in_shape(call, Q);
   forward->flops = 4 * tsr__elements(q) * tsr__in_shape(call, K).dim[2];
   forward->bytes = 0;
-  for (uint32_t i = Q; i <= V; i++)
-    forward->bytes += tsr__tensor_bytes(call->tape, call->in[i]);
+  for (uint32_t i = Q; i <= V; i++) forward->bytes += tsr__tensor_bytes(call->tape, call->in[i]);
   forward->bytes += tsr__tensor_bytes(call->tape, call->out[0]);
   backward->flops = forward->flops / 2 * 5;
   backward->bytes = 2 * forward->bytes;

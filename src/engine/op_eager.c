@@ -20,8 +20,7 @@ static bool is_gpt2(const tsr__call *call) {
 
 /* Held by the caller: the operand, or its copy. */
 static tsr__tid as_matrices(tsr__call *call, tsr__tid operand) {
-  if (!tsr__tensor_at(call->tape, operand)->is_dense)
-    return tsr__make_like(call, "clone", operand);
+  if (!tsr__tensor_at(call->tape, operand)->is_dense) return tsr__make_like(call, "clone", operand);
   tsr__hold(call->tape, operand);
   return operand;
 }
@@ -77,8 +76,8 @@ void tsr__eager_attention_forward(tsr__call *call) {
   tsr__tid weights = softmax_of(call, scores, dtype);
   if (call->attributes->has_dropout) {
     tsr__tid dropped = tsr__make_like(call, "native_dropout", weights);
-    tsr__tid mask = tsr__make(call, "native_dropout", TSR__BOOL8,
-                              tsr__shape_of(call->tape, weights));
+    tsr__tid mask =
+        tsr__make(call, "native_dropout", TSR__BOOL8, tsr__shape_of(call->tape, weights));
     tsr__save(call, mask);
     tsr__drop(call, mask);
     tsr__drop(call, weights);

@@ -56,8 +56,7 @@ void tsr__rms_norm_forward(tsr__call *call) {
     tsr__hold(call->tape, narrow);
   else
     narrow = tsr__make(call, "_to_copy", dtype, shape);
-  call->out[0] =
-      tsr__make(call, "mul_Tensor", tsr__promote(dtype, tsr__in_dtype(call, 1)), shape);
+  call->out[0] = tsr__make(call, "mul_Tensor", tsr__promote(dtype, tsr__in_dtype(call, 1)), shape);
   tsr__save(call, narrow);
   tsr__save(call, call->in[1]);
   tsr__drop(call, narrow);

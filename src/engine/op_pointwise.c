@@ -26,9 +26,9 @@ void tsr__dropout_backward(tsr__call *call) {
 
 void tsr__add_forward(tsr__call *call) {
   tsr__shape a = tsr__in_shape(call, 0), b = tsr__in_shape(call, 1);
-  call->out[0] = tsr__make(call, "add_Tensor",
-                           tsr__promote(tsr__in_dtype(call, 0), tsr__in_dtype(call, 1)),
-                           tsr__elements(a) >= tsr__elements(b) ? a : b);
+  call->out[0] =
+      tsr__make(call, "add_Tensor", tsr__promote(tsr__in_dtype(call, 0), tsr__in_dtype(call, 1)),
+                tsr__elements(a) >= tsr__elements(b) ? a : b);
 }
 
 void tsr__add_backward(tsr__call *call) {
@@ -37,9 +37,9 @@ void tsr__add_backward(tsr__call *call) {
 }
 
 void tsr__mul_forward(tsr__call *call) {
-  call->out[0] = tsr__make(call, "mul_Tensor",
-                           tsr__promote(tsr__in_dtype(call, 0), tsr__in_dtype(call, 1)),
-                           tsr__in_shape(call, 0));
+  call->out[0] =
+      tsr__make(call, "mul_Tensor", tsr__promote(tsr__in_dtype(call, 0), tsr__in_dtype(call, 1)),
+                tsr__in_shape(call, 0));
   tsr__save(call, call->in[0]);
   tsr__save(call, call->in[1]);
 }
@@ -48,8 +48,8 @@ void tsr__mul_backward(tsr__call *call) {
   tsr__dtype dtype = tsr__dtype_of(call->tape, call->grad_out[0]);
   for (uint32_t i = 0; i < 2; i++)
     if (call->needs[i])
-      call->grad_in[i] = tsr__make_in(call, "mul_tensor_backward", "mul_Tensor", dtype,
-                                      tsr__in_shape(call, i));
+      call->grad_in[i] =
+          tsr__make_in(call, "mul_tensor_backward", "mul_Tensor", dtype, tsr__in_shape(call, i));
 }
 
 /* ---- activation functions ---- */
@@ -174,8 +174,8 @@ void tsr__silu_backward(tsr__call *call) {
 /* ---- the rest ---- */
 
 void tsr__cast_forward(tsr__call *call) {
-  call->out[0] = tsr__make(call, "_to_copy", (tsr__dtype)call->attributes->dtype,
-                           tsr__in_shape(call, 0));
+  call->out[0] =
+      tsr__make(call, "_to_copy", (tsr__dtype)call->attributes->dtype, tsr__in_shape(call, 0));
 }
 
 void tsr__cast_backward(tsr__call *call) {
@@ -187,8 +187,8 @@ void tsr__scale_forward(tsr__call *call) {
 }
 
 void tsr__scale_backward(tsr__call *call) {
-  call->grad_in[0] = tsr__make_in(call, "mul_tensor_backward", "mul_Tensor",
-                                  tsr__in_dtype(call, 0), tsr__in_shape(call, 0));
+  call->grad_in[0] = tsr__make_in(call, "mul_tensor_backward", "mul_Tensor", tsr__in_dtype(call, 0),
+                                  tsr__in_shape(call, 0));
 }
 
 void tsr__mean_forward(tsr__call *call) {

@@ -43,8 +43,7 @@ static void output(tsr__program *p, tsr__tid tensor) {
   if (!TSR__VECTOR_PUSH(&p->outputs, tensor)) tsr__tape_fail(p->tape, TSR_ERROR_MEMORY);
 }
 
-tsr__linear tsr__declare_linear(tsr__program *p, uint64_t inputs, uint64_t outputs,
-                                bool has_bias) {
+tsr__linear tsr__declare_linear(tsr__program *p, uint64_t inputs, uint64_t outputs, bool has_bias) {
   tsr__linear linear = {.features = outputs};
   linear.weight = tsr__declare(p->tape, p->dtype, TSR__SHAPE(inputs, outputs), TSR_ROLE_PARAMETER);
   if (has_bias)
@@ -52,17 +51,15 @@ tsr__linear tsr__declare_linear(tsr__program *p, uint64_t inputs, uint64_t outpu
   return linear;
 }
 
-tsr__tid tsr__call_linear(tsr__program *p, const tsr__linear *linear, tsr__tid x,
-                          bool is_conv1d) {
+tsr__tid tsr__call_linear(tsr__program *p, const tsr__linear *linear, tsr__tid x, bool is_conv1d) {
   tsr__tape *t = p->tape;
   tsr__attributes attributes = {.features = linear->features};
   tsr__enter_module(t, is_conv1d ? TSR__TRANSFORMERS "pytorch_utils.py"
                                  : TSR__TORCH "nn/modules/linear.py");
   tsr__line(t, is_conv1d ? 122 : 134);
   tsr__tid with_bias[] = {linear->bias, x, linear->weight};
-  tsr__tid result = linear->bias
-                        ? tsr__apply(t, TSR__OP_ADDMM, &attributes, with_bias, 3, NULL)
-                        : tsr__apply(t, TSR__OP_MM, &attributes, with_bias + 1, 2, NULL);
+  tsr__tid result = linear->bias ? tsr__apply(t, TSR__OP_ADDMM, &attributes, with_bias, 3, NULL)
+                                 : tsr__apply(t, TSR__OP_MM, &attributes, with_bias + 1, 2, NULL);
   return tsr__leave(t, result);
 }
 
@@ -126,9 +123,8 @@ static tsr__tid attention_segment(void *context, tsr__tape *t, uint32_t index,
     given[2] = repeat(p, given[2]);
   }
   tsr__tid weights[TSR__OP_OUTPUTS] = {0};
-  tsr__tid result =
-      tsr__apply(t, p->is_eager ? TSR__OP_EAGER_ATTENTION : TSR__OP_ATTENTION, &attributes, given,
-                 p->has_mask ? 4 : 3, weights);
+  tsr__tid result = tsr__apply(t, p->is_eager ? TSR__OP_EAGER_ATTENTION : TSR__OP_ATTENTION,
+                               &attributes, given, p->has_mask ? 4 : 3, weights);
   bool holds_weights = p->is_eager && weights[1];
   if (holds_weights) tsr__hold(t, weights[1]);
   result = tsr__leave(t, result);
@@ -149,8 +145,7 @@ static tsr__tid checkpoint(tsr__program *p, tsr__segment_fn *segment, uint32_t i
   return result;
 }
 
-tsr__tid tsr__call_attention(tsr__program *p, tsr__tid q, tsr__tid k, tsr__tid v,
-                             bool is_packed) {
+tsr__tid tsr__call_attention(tsr__program *p, tsr__tid q, tsr__tid k, tsr__tid v, bool is_packed) {
   tsr__tid inputs[] = {q, k, v, p->mask};
   if (p->checkpoint == TSR_CHECKPOINT_SELECTIVE)
     return checkpoint(p, attention_segment, is_packed, inputs, p->has_mask ? 4 : 3);
@@ -160,8 +155,7 @@ tsr__tid tsr__call_attention(tsr__program *p, tsr__tid q, tsr__tid k, tsr__tid v
 /* ---- blocks ---- */
 
 /* inputs: the hidden state and, for GPT-2, positions and mask, which its checkpoints are given. */
-static tsr__tid block_segment(void *context, tsr__tape *t, uint32_t index,
-                              const tsr__tid *inputs) {
+static tsr__tid block_segment(void *context, tsr__tape *t, uint32_t index, const tsr__tid *inputs) {
   tsr__program *p = context;
   tsr__tid hidden = inputs[0], mask = p->mask;
   if (tsr__family_of(p->model) == TSR__FAMILY_GPT2 && p->has_mask) p->mask = inputs[2];
@@ -285,8 +279,7 @@ static tsr__tid call_added(tsr__program *p, tsr__tid loss) {
   tsr__line(t, LINE_MEAN);
   for (size_t i = 0; i < count && !t->status; i++) {
     tsr__tid mean = TSR__APPLY(t, TSR__OP_MEAN, projected.items[i]);
-    tsr__tid more =
-        i ? TSR__APPLY(t, TSR__OP_ADD, sum, mean) : TSR__APPLY(t, TSR__OP_SCALE, mean);
+    tsr__tid more = i ? TSR__APPLY(t, TSR__OP_ADD, sum, mean) : TSR__APPLY(t, TSR__OP_SCALE, mean);
     tsr__unbind(t, mean);
     tsr__unbind(t, sum);
     sum = more;
@@ -312,8 +305,7 @@ static tsr__tid call_wrapper(tsr__program *p) {
 /* ---- the step ---- */
 
 static tsr__tid to_device(tsr__program *p) {
-  tsr__tid tensor = tsr__allocate(p->tape, "_to_copy", TSR__I64,
-                                  TSR__SHAPE(p->batch, p->sequence));
+  tsr__tid tensor = tsr__allocate(p->tape, "_to_copy", TSR__I64, TSR__SHAPE(p->batch, p->sequence));
   tsr__set_role(p->tape, tensor, TSR_ROLE_INPUT);
   return tensor;
 }

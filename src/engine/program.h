@@ -37,20 +37,20 @@ typedef struct tsr__program {
   const struct tsr__family_row *family;
   const tsr_simulate_options *options;
   tsr__tape *tape;
-  tsr__layer *layers;     /* model->layers of them */
-  tsr__linear *added;     /* modules x layers, in the order of modules */
+  tsr__layer *layers; /* model->layers of them */
+  tsr__linear *added; /* modules x layers, in the order of modules */
   tsr__tid embedding, position_embedding, head;
   tsr__norm last_norm;
   uint64_t batch, sequence, accumulate;
   /* Choices, resolved. */
-  tsr__dtype dtype;       /* of parameters */
+  tsr__dtype dtype; /* of parameters */
   bool is_autocast;
-  bool uses_cache;        /* keys and values go through a cache, which the outputs hold */
-  bool is_eager;          /* attention written out */
+  bool uses_cache; /* keys and values go through a cache, which the outputs hold */
+  bool is_eager;   /* attention written out */
   tsr__attention_kernel kernel;
-  bool has_mask;          /* transformers makes one */
+  bool has_mask;           /* transformers makes one */
   bool has_attention_mask; /* the batch brings one, of ones */
-  bool repeats_heads;     /* keys and values are copied for all heads */
+  bool repeats_heads;      /* keys and values are copied for all heads */
   tsr_simulate_checkpoint checkpoint;
   uint64_t segment_blocks; /* in one checkpoint */
   /* Of the forward that runs. */

@@ -26,8 +26,9 @@ static int check_sizes(const tsr__program *p, tsr_error *error) {
   if (o->gelu_fused && p->model->activation == TSR__ACTIVATION_SILU)
     return REFUSE(TSR_ERROR_ARGUMENT, "the model's activation function is SiLU: it has no GELU");
   if (p->model->module_count && o->checkpoint == TSR_CHECKPOINT_EVERY)
-    return REFUSE(TSR_ERROR_UNSUPPORTED,
-                  "added modules want every hidden state, which checkpoints of several blocks hide");
+    return REFUSE(
+        TSR_ERROR_UNSUPPORTED,
+        "added modules want every hidden state, which checkpoints of several blocks hide");
   return 0;
 }
 
@@ -60,9 +61,10 @@ static int choose_attention(tsr__program *p, tsr_error *error) {
   if (p->kernel == TSR__KERNEL_FLASH && m->head_width > 256)
     return REFUSE(TSR_ERROR_UNSUPPORTED, "flash attention takes heads up to 256 wide");
   if (p->kernel == TSR__KERNEL_EFFICIENT && is_grouped && !p->has_mask && !p->is_eager)
-    return REFUSE(TSR_ERROR_UNSUPPORTED,
-                  "in fp32, scaled_dot_product_attention leaves grouped queries to its math kernel, "
-                  "which is not modelled; choose eager or chunked attention, or a 16-bit type");
+    return REFUSE(
+        TSR_ERROR_UNSUPPORTED,
+        "in fp32, scaled_dot_product_attention leaves grouped queries to its math kernel, "
+        "which is not modelled; choose eager or chunked attention, or a 16-bit type");
   return 0;
 }
 
@@ -78,8 +80,8 @@ static void choose_checkpoints(tsr__program *p) {
 
 static void declare_workspaces(tsr__program *p) {
   for (size_t i = 0; i < 2 && !p->options->fresh_process; i++)
-    p->tape->workspace[i] = tsr__declare(p->tape, TSR__BOOL8, TSR__SHAPE(TSR__WORKSPACE_BYTES),
-                                         TSR_ROLE_WORKSPACE);
+    p->tape->workspace[i] =
+        tsr__declare(p->tape, TSR__BOOL8, TSR__SHAPE(TSR__WORKSPACE_BYTES), TSR_ROLE_WORKSPACE);
 }
 
 static int declare(tsr__program *p, tsr_error *error) {
@@ -100,8 +102,8 @@ static int declare(tsr__program *p, tsr_error *error) {
   return p->tape->status ? tsr__fail_memory(error) : 0;
 }
 
-int tsr__program_init(tsr__program *p, const tsr_model *model,
-                      const tsr_simulate_options *options, tsr__tape *tape, tsr_error *error) {
+int tsr__program_init(tsr__program *p, const tsr_model *model, const tsr_simulate_options *options,
+                      tsr__tape *tape, tsr_error *error) {
   *p = (tsr__program){.model = model,
                       .options = options,
                       .tape = tape,
@@ -126,12 +128,13 @@ void tsr__program_release(tsr__program *p) {
 }
 
 uint64_t tsr_model_parameter_count(const tsr_model *model) {
-  static const tsr_simulate_options options = {.batch = 1, .sequence = 1, .attention = TSR_ATTENTION_EAGER};
+  static const tsr_simulate_options options = {
+      .batch = 1, .sequence = 1, .attention = TSR_ATTENTION_EAGER};
   tsr__tape tape;
   tsr__program program = {0};
   uint64_t count = 0;
-  bool ok = tsr__tape_init(&tape, NULL) &&
-            tsr__program_init(&program, model, &options, &tape, NULL) == 0;
+  bool ok =
+      tsr__tape_init(&tape, NULL) && tsr__program_init(&program, model, &options, &tape, NULL) == 0;
   for (size_t i = 0; ok && i < tape.parameters.count; i++)
     count += tsr__elements(tsr__shape_of(&tape, tape.parameters.items[i]));
   tsr__program_release(&program);

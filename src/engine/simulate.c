@@ -5,9 +5,9 @@
 #include "engine/program.h"
 
 const char *tsr_memory_role_name(tsr_memory_role role) {
-  static const char *const names[TSR_ROLE_COUNT] = {
-      "temporary", "parameter", "buffer",    "input",    "activation",
-      "gradient",  "backward",  "optimizer", "workspace"};
+  static const char *const names[TSR_ROLE_COUNT] = {"temporary", "parameter",  "buffer",
+                                                    "input",     "activation", "gradient",
+                                                    "backward",  "optimizer",  "workspace"};
   return (unsigned)role < TSR_ROLE_COUNT ? names[role] : "temporary";
 }
 
@@ -35,8 +35,9 @@ static void add_notes(const tsr__program *p, tsr_simulation *out) {
   if (p->batch * p->sequence > 3072)
     note(out, "how much the embedding's backward sorts depends on the tokens: the most is assumed");
   if (o->settings.expandable_segments || o->capacity_bytes == 0) return;
-  note(out, "the capacity is what the driver can hand out; the CUDA context takes 0.3 to 0.8 GiB of "
-            "the card besides");
+  note(out,
+       "the capacity is what the driver can hand out; the CUDA context takes 0.3 to 0.8 GiB of "
+       "the card besides");
 }
 
 static int explain(int status, tsr_error *error) {

@@ -117,8 +117,7 @@ tsr__tid tsr__allocate(tsr__tape *tape, const char *what, tsr__dtype dtype, tsr_
   return allocate(tape, TSR__NEW, what, dtype, shape);
 }
 
-tsr__tid tsr__allocate_once(tsr__tape *tape, const char *what, tsr__dtype dtype,
-                            tsr__shape shape) {
+tsr__tid tsr__allocate_once(tsr__tape *tape, const char *what, tsr__dtype dtype, tsr__shape shape) {
   return allocate(tape, TSR__NEW_ONCE, what, dtype, shape);
 }
 
@@ -152,8 +151,8 @@ tsr__tid tsr__view(tsr__tape *tape, tsr__tid tensor, tsr__shape shape, bool is_d
 }
 
 tsr__tid tsr__detach(tsr__tape *tape, tsr__tid tensor, bool requires_grad) {
-  tsr__tid detached = tsr__view(tape, tensor, tsr__shape_of(tape, tensor),
-                                tsr__tensor_at(tape, tensor)->is_dense);
+  tsr__tid detached =
+      tsr__view(tape, tensor, tsr__shape_of(tape, tensor), tsr__tensor_at(tape, tensor)->is_dense);
   tsr__tensor *t = tsr__tensor_at(tape, detached);
   if (!detached) return 0;
   t->base = 0;

@@ -61,9 +61,8 @@ typedef struct tsr__shape {
   uint32_t rank; /* 0: a scalar */
 } tsr__shape;
 
-#define TSR__SHAPE(...)                             \
-  ((tsr__shape){.dim = {__VA_ARGS__},               \
-                .rank = sizeof((uint64_t[]){__VA_ARGS__}) / sizeof(uint64_t)})
+#define TSR__SHAPE(...) \
+  ((tsr__shape){.dim = {__VA_ARGS__}, .rank = sizeof((uint64_t[]){__VA_ARGS__}) / sizeof(uint64_t)})
 #define TSR__SCALAR ((tsr__shape){.rank = 0})
 
 /* Elements; saturates instead of overflowing. */
@@ -133,8 +132,8 @@ typedef struct tsr__attributes {
   uint8_t implementation;
   uint8_t dtype; /* tsr__dtype: of a cast */
   bool has_dropout;
-  bool is_packed;   /* q, k and v are views of one tensor */
-  bool is_autocast; /* of a checkpoint */
+  bool is_packed;           /* q, k and v are views of one tensor */
+  bool is_autocast;         /* of a checkpoint */
   tsr__segment_fn *segment; /* of a checkpoint: what to run again, */
   void *program;            /* for what, */
   uint32_t index;           /* and which part */
@@ -146,9 +145,9 @@ typedef struct tsr__op {
   uint8_t input_count, output_count, saved_count;
   tsr__tid in[TSR__OP_INPUTS], out[TSR__OP_OUTPUTS], saved[TSR__OP_SAVED];
   tsr__attributes attributes;
-  uint32_t expected; /* gradients of its outputs that are still to come */
-  bool is_reached;   /* by the backward pass that runs */
-  uint64_t flops, bytes_moved;                   /* forward */
+  uint32_t expected;           /* gradients of its outputs that are still to come */
+  bool is_reached;             /* by the backward pass that runs */
+  uint64_t flops, bytes_moved; /* forward */
   uint64_t backward_flops, backward_bytes_moved; /* backward, without recomputation */
 } tsr__op;
 
@@ -191,8 +190,8 @@ typedef struct tsr__tape {
   TSR__VECTOR(tsr__tid) ready_leaves;
   TSR__VECTOR(uint32_t) search; /* scratch of the backward pass */
   TSR__VECTOR(tsr__held) held;
-  TSR__VECTOR(tsr__tid) parameters; /* in the order of model.parameters() */
-  TSR__VECTOR(tsr__cast) casts;     /* autocast's cache of weights */
+  TSR__VECTOR(tsr__tid) parameters;  /* in the order of model.parameters() */
+  TSR__VECTOR(tsr__cast) casts;      /* autocast's cache of weights */
   size_t carry_at[TSR__CARRY_COUNT]; /* places in the schedule */
   uint32_t carry_stack[TSR__CARRY_COUNT];
   tsr__tid workspace[2]; /* of cuBLAS, of the forward and the backward thread; 0: not yet */
@@ -201,7 +200,7 @@ typedef struct tsr__tape {
   uint8_t low_dtype; /* of autocast */
   uint64_t flops, recomputed_flops;
   uint32_t recomputing; /* segments that are being run again */
-  int status; /* sticky */
+  int status;           /* sticky */
 } tsr__tape;
 
 bool tsr__tape_init(tsr__tape *tape, tsr_snapshot *names);

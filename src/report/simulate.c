@@ -98,8 +98,7 @@ static void emit_roles(tsr__emitter *emitter, const tsr_simulate_moment *moment)
   tsr__emit_table_end(emitter);
 }
 
-static void emit_moment(tsr__emitter *emitter, const char *key,
-                        const tsr_simulate_moment *moment) {
+static void emit_moment(tsr__emitter *emitter, const char *key, const tsr_simulate_moment *moment) {
   if (tsr__emitter_is_text(emitter)) return;
   tsr__emit_object(emitter, key);
   tsr__emit_field(emitter, "event", NULL, tsr__index(moment->event));
@@ -127,10 +126,10 @@ static void emit_phases(tsr__emitter *emitter, const tsr_simulation *s) {
   for (size_t i = 0; i < TSR_SIMULATE_PHASES; i++) {
     const tsr_simulate_moment *moment = &s->phases[i];
     if (!moment->step) continue;
-    tsr__emit_row(emitter, (tsr__cell[]){tsr__string(names[i]),
-                                         tsr__bytes(moment->totals.allocated_bytes),
-                                         tsr__bytes(moment->totals.requested_bytes),
-                                         tsr__count(moment->step), tsr__string(moment->op)});
+    tsr__emit_row(emitter,
+                  (tsr__cell[]){tsr__string(names[i]), tsr__bytes(moment->totals.allocated_bytes),
+                                tsr__bytes(moment->totals.requested_bytes),
+                                tsr__count(moment->step), tsr__string(moment->op)});
     tsr__emit_row_end(emitter);
   }
   tsr__emit_table_end(emitter);
@@ -185,8 +184,8 @@ int tsr_report_simulate(const tsr_report_input *input, const tsr_simulation *sim
                     tsr__percent(simulation->step_recomputed_flops,
                                  simulation->step_flops - simulation->step_recomputed_flops));
   tsr__emit_space(&emitter);
-  emit_roles(&emitter, simulation->is_out_of_memory ? &simulation->out_of_memory
-                                                    : &simulation->peak);
+  emit_roles(&emitter,
+             simulation->is_out_of_memory ? &simulation->out_of_memory : &simulation->peak);
   emit_phases(&emitter, simulation);
   emit_notes(&emitter, simulation);
   tsr__emit_end(&emitter);

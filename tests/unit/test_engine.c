@@ -5,8 +5,8 @@
 #include "engine/op.h"
 
 #include "engine/program.h"
-#include "test_support.h"
 #include "tessera/tessera.h"
+#include "test_support.h"
 
 #define MIB (UINT64_C(1) << 20)
 
@@ -34,12 +34,12 @@ static void parameter_counts(void **state) {
   static const struct {
     const char *name;
     uint64_t parameters;
-  } known[] = {{"gpt2", 124439808},           {"gpt2-medium", 354823168},
-               {"gpt2-large", 774030080},     {"gpt2-xl", 1557611200},
-               {"llama-2-7b", 6738415616},    {"llama-2-13b", 13015864320},
-               {"llama-2-70b", 68976648192},  {"llama-3-8b", 8030261248},
-               {"llama-3-70b", 70553706496},  {"llama-3-405b", 405853388800},
-               {"llama-3.2-1b", 1235814400},  {"mistral-7b", 7241732096},
+  } known[] = {{"gpt2", 124439808},          {"gpt2-medium", 354823168},
+               {"gpt2-large", 774030080},    {"gpt2-xl", 1557611200},
+               {"llama-2-7b", 6738415616},   {"llama-2-13b", 13015864320},
+               {"llama-2-70b", 68976648192}, {"llama-3-8b", 8030261248},
+               {"llama-3-70b", 70553706496}, {"llama-3-405b", 405853388800},
+               {"llama-3.2-1b", 1235814400}, {"mistral-7b", 7241732096},
                {"qwen2.5-7b", 7615616512}};
   (void)state;
   size_t count = 0;
@@ -89,8 +89,10 @@ static void bad_descriptions(void **state) {
       {"{\"model_type\":\"gpt2\",\"n_layer\":5000}", "layers", TSR_ERROR_LIMIT},
       {"{\"model_type\":\"gpt2\",\"attn_pdrop\":2}", "attn_pdrop", TSR_ERROR_FORMAT},
       {"{\"model_type\":\"gpt2\",\"use_cache\":1}", "use_cache", TSR_ERROR_FORMAT},
-      {"{\"model_type\":\"gpt2\",\"add_cross_attention\":true}", "add_cross", TSR_ERROR_UNSUPPORTED},
-      {"{\"model_type\":\"gpt2\",\"activation_function\":\"mish\"}", "activ", TSR_ERROR_UNSUPPORTED},
+      {"{\"model_type\":\"gpt2\",\"add_cross_attention\":true}", "add_cross",
+       TSR_ERROR_UNSUPPORTED},
+      {"{\"model_type\":\"gpt2\",\"activation_function\":\"mish\"}", "activ",
+       TSR_ERROR_UNSUPPORTED},
       {"{\"model_type\":\"llama\",\"hidden_act\":\"gelu\"}", "hidden_act", TSR_ERROR_UNSUPPORTED},
       {"{\"model_type\":\"llama\",\"num_key_value_heads\":5}", "num_key", TSR_ERROR_FORMAT},
       {"{\"model_type\":\"qwen2\",\"use_sliding_window\":true}", "slid", TSR_ERROR_UNSUPPORTED},
@@ -126,8 +128,7 @@ static void open_bench(bench *b) {
   assert_true(tsr__tape_init(&b->tape, b->names));
   tsr__enter(&b->tape, "test", "test.py");
   for (size_t i = 0; i < 2; i++)
-    b->tape.workspace[i] =
-        tsr__declare(&b->tape, TSR__BOOL8, TSR__SHAPE(1), TSR_ROLE_WORKSPACE);
+    b->tape.workspace[i] = tsr__declare(&b->tape, TSR__BOOL8, TSR__SHAPE(1), TSR_ROLE_WORKSPACE);
 }
 
 static void close_bench(bench *b) {
@@ -280,19 +281,19 @@ static uint64_t bytes_per_layer(const char *format, tsr_simulate_options options
   return bytes[1] - bytes[0];
 }
 
-#define SMALL_GPT2                                                                        \
+#define SMALL_GPT2                                                                           \
   "{\"model_type\":\"gpt2\",\"vocab_size\":9001,\"n_embd\":64,\"n_head\":4,\"n_inner\":200," \
   "\"n_positions\":128,\"n_layer\":%u}"
 
 static void gpt2_block(void **state) {
   const uint64_t b = 3, t = 100, c = 64, f = 200, heads = 4, u = b * t * c;
   (void)state;
-  uint64_t rows = 2 * b * t * 4;          /* mean and deviation of a norm */
-  uint64_t lse = b * heads * 128 * 4;     /* rows in multiples of 32 */
-  uint64_t gelu = 5 * b * t * f * 4;      /* x, half, tanh, one, product */
-  uint64_t norms = 2 * (2 * u * 4 + rows); /* input and output of two */
+  uint64_t rows = 2 * b * t * 4;                                 /* mean and deviation of a norm */
+  uint64_t lse = b * heads * 128 * 4;                            /* rows in multiples of 32 */
+  uint64_t gelu = 5 * b * t * f * 4;                             /* x, half, tanh, one, product */
+  uint64_t norms = 2 * (2 * u * 4 + rows);                       /* input and output of two */
   uint64_t attention = 3 * u * 4 + 2 * u * 4 + u * 4 + lse + 16; /* qkv, cached k and v, out */
-  uint64_t masks = 2 * u;                 /* dropout, a byte each */
+  uint64_t masks = 2 * u;                                        /* dropout, a byte each */
   tsr_simulate_options options = {.batch = b, .sequence = t};
   assert_int_equal(bytes_per_layer(SMALL_GPT2, options), norms + attention + gelu + masks);
   options.gelu_fused = true;
@@ -312,17 +313,17 @@ static void gpt2_block(void **state) {
 /* Under autocast the residual stream and the GELU's inside stay fp32. */
 static void gpt2_block_autocast(void **state) {
   const uint64_t b = 3, t = 100, c = 64, f = 200, heads = 4, u = b * t * c;
-  tsr_simulate_options options = {
-      .batch = b, .sequence = t, .dtype = TSR_SIMULATE_AUTOCAST_FP16};
+  tsr_simulate_options options = {.batch = b, .sequence = t, .dtype = TSR_SIMULATE_AUTOCAST_FP16};
   (void)state;
   uint64_t norms = 2 * (u * 4 + u * 2 + 2 * b * t * 4);
   uint64_t attention = (3 + 2 + 1) * u * 2 + b * heads * t * 4 + 24;
   uint64_t gelu = 3 * b * t * f * 4 + 2 * b * t * f * 2;
   uint64_t weights = (4 * c * c + 2 * c * f) * 2; /* cast, and kept; biases are not */
-  assert_int_equal(bytes_per_layer(SMALL_GPT2, options), norms + attention + gelu + 2 * u + weights);
+  assert_int_equal(bytes_per_layer(SMALL_GPT2, options),
+                   norms + attention + gelu + 2 * u + weights);
 }
 
-#define SMALL_LLAMA                                                                            \
+#define SMALL_LLAMA                                                                             \
   "{\"model_type\":\"llama\",\"vocab_size\":9001,\"hidden_size\":96,\"intermediate_size\":250," \
   "\"num_attention_heads\":6,\"num_key_value_heads\":2,\"num_hidden_layers\":%u}"
 
@@ -450,19 +451,19 @@ static void programs_are_sound(void **state) {
     for (int dtype = 0; dtype < 5; dtype++)
       for (int attention = 0; attention < 4; attention++)
         for (int checkpoint = 0; checkpoint < 4; checkpoint++) {
-          tsr_simulate_options options = {
-              .batch = 2,
-              .sequence = 33,
-              .dtype = (tsr_simulate_dtype)dtype,
-              .attention = (tsr_simulate_attention)attention,
-              .attention_chunk = 10,
-              .checkpoint = (tsr_simulate_checkpoint)checkpoint,
-              .checkpoint_every = 2,
-              .optimizer = (tsr_simulate_optimizer)((dtype + attention) % 5),
-              .loss_chunk = (unsigned)(attention + checkpoint) % 2 * 17,
-              .accumulate = 1 + (unsigned)checkpoint % 2,
-              .no_kv_cache = (dtype + checkpoint) % 3 == 0,
-              .fresh_process = attention == 1};
+          tsr_simulate_options options = {.batch = 2,
+                                          .sequence = 33,
+                                          .dtype = (tsr_simulate_dtype)dtype,
+                                          .attention = (tsr_simulate_attention)attention,
+                                          .attention_chunk = 10,
+                                          .checkpoint = (tsr_simulate_checkpoint)checkpoint,
+                                          .checkpoint_every = 2,
+                                          .optimizer =
+                                              (tsr_simulate_optimizer)((dtype + attention) % 5),
+                                          .loss_chunk = (unsigned)(attention + checkpoint) % 2 * 17,
+                                          .accumulate = 1 + (unsigned)checkpoint % 2,
+                                          .no_kv_cache = (dtype + checkpoint) % 3 == 0,
+                                          .fresh_process = attention == 1};
           bool is_refused = (attention == TSR_ATTENTION_FLASH && dtype == 0) ||
                             (m == 1 && checkpoint == TSR_CHECKPOINT_EVERY);
           tsr_model *model = model_of(models[m]);
