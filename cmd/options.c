@@ -263,7 +263,8 @@ static int check_operands(const cli_options *options) {
 }
 
 int cli_parse(int argc, char **argv, cli_options *options) {
-  *options = (cli_options){.operands = argv, .top = 10};
+  *options = (cli_options){
+      .operands = argv, .top = 10, .batch = 1, .sequence = 512, .steps = 3, .accumulate = 1};
   int command_at = find_command(argc, argv);
   if (command_at) {
     options->command = cli_command_find(argv[command_at]);

@@ -42,7 +42,7 @@ typedef struct cli_options {
   const char *events;                          /* what `trim` keeps, with `time`; NULL: not given */
   const char *settings, *capacity;             /* what `whatif` tries; NULL: not given */
   int action;                                  /* index of --action's word */
-  uint64_t batch, sequence, steps, accumulate; /* of `simulate`; 0: not given */
+  uint64_t batch, sequence, steps, accumulate; /* of `simulate` */
   int optimizer, dtype, gelu;                  /* tsr_simulate_... */
   const char *attention, *checkpoint, *loss;   /* NULL: not given */
   bool no_kv_cache, fresh_process, categories;

@@ -62,8 +62,8 @@ static int read_words(const cli_options *options, tsr_simulate_options *how) {
 static int read_options(cli_session *session, tsr_simulate_options *how) {
   const cli_options *options = session->options;
   *how = (tsr_simulate_options){.batch = options->batch,
-                                .sequence = options->sequence ? options->sequence : 512,
-                                .steps = options->steps ? options->steps : 3,
+                                .sequence = options->sequence,
+                                .steps = options->steps,
                                 .accumulate = options->accumulate,
                                 .optimizer = (tsr_simulate_optimizer)options->optimizer,
                                 .dtype = (tsr_simulate_dtype)options->dtype,
@@ -71,6 +71,9 @@ static int read_options(cli_session *session, tsr_simulate_options *how) {
                                 .no_kv_cache = options->no_kv_cache,
                                 .fresh_process = options->fresh_process,
                                 .categories = options->categories};
+  if (!options->batch || !options->sequence || !options->steps || !options->accumulate)
+    return cli_usage_error(options->command,
+                           "--batch, --seq, --steps and --accumulate are at least 1");
   if (options->capacity && !cli_read_size(options->capacity, &how->capacity_bytes))
     return cli_usage_error(options->command,
                            "option '--capacity' takes a size such as 40GiB, not '%s'",

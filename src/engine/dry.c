@@ -117,8 +117,8 @@ static void annotate(dry *d, tsr__phase phase, bool is_start) {
 
 static void note_peak(dry *d) {
   uint64_t allocated = tsr_allocator_now(d->allocator).allocated_bytes;
-  tsr_simulate_moment *phase = d->part < 0 ? NULL : &d->out->phases[d->part];
-  if (phase && allocated > phase->totals.allocated_bytes) *phase = moment_of(d);
+  if (d->part >= 0 && allocated > d->out->phases[d->part].totals.allocated_bytes)
+    d->out->phases[d->part] = moment_of(d);
   if (allocated > d->out->peak.totals.allocated_bytes) d->out->peak = moment_of(d);
 }
 

@@ -270,14 +270,15 @@ static tsr__tid call_added(tsr__program *p, tsr__tid loss) {
   size_t layers = p->model->layers, count = p->model->module_count * layers;
   TSR__VECTOR(tsr__tid) projected = {0};
   tsr__tid sum = 0;
+  if (t->status || !p->hidden.items || p->hidden.count < layers)
+    return loss; /* the tape has failed */
   tsr__line(t, LINE_PROJECT);
   for (size_t i = 0; i < count && !t->status; i++) {
-    tsr__tid hidden = p->hidden.items[i % layers];
-    tsr__tid result = tsr__call_linear(p, &p->added[i], hidden, false);
+    tsr__tid result = tsr__call_linear(p, &p->added[i], hidden[i % layers], false);
     if (!TSR__VECTOR_PUSH(&projected, result)) tsr__tape_fail(t, TSR_ERROR_MEMORY);
   }
   tsr__line(t, LINE_MEAN);
-  for (size_t i = 0; i < count && !t->status; i++) {
+  for (size_t i = 0; i < projected.count && !t->status; i++) {
     tsr__tid mean = TSR__APPLY(t, TSR__OP_MEAN, projected.items[i]);
     tsr__tid more = i ? TSR__APPLY(t, TSR__OP_ADD, sum, mean) : TSR__APPLY(t, TSR__OP_SCALE, mean);
     tsr__unbind(t, mean);

@@ -1,13 +1,15 @@
 /* simulate.c - what a simulated run needs, as text or JSON.
  *
- *   gpt2: 5.12 GiB allocated at the peak, 5.43 GiB reserved; the moment is step 4, the backward of
- *   log-softmax.
+ *   gpt2: peak 5.12 GiB allocated of 5.43 GiB reserved, in the backward of step 4 (log-softmax).
+ *     parameters  124,439,808
  *
- *     what              bytes   share
- *     activation     2.93 GiB  57.2 %
+ *     what           bytes   share
+ *     activation  2.93 GiB  57.1 %
  *     ...
- *     phase      peak  step  while
- *     forward  ...
+ *
+ *     phase    its peak  step  while
+ *     forward  4.88 GiB     3  nll loss
+ *     ...
  */
 #include <inttypes.h>
 
@@ -23,8 +25,9 @@ static void append_moment(tsr__buffer *out, const tsr_simulate_moment *moment) {
     tsr__buffer_text(out, "while the model was loaded");
     return;
   }
-  tsr__buffer_printf(out, "in step %s, %s", tsr__format_count(moment->step, step), moment->phase);
-  if (moment->op[0]) tsr__buffer_printf(out, " of %s", moment->op);
+  tsr__buffer_printf(out, "in the %s of step %s", moment->phase,
+                     tsr__format_count(moment->step, step));
+  if (moment->op[0]) tsr__buffer_printf(out, " (%s)", moment->op);
 }
 
 static void append_fits(tsr__buffer *out, const tsr_simulation *s, uint64_t capacity) {
@@ -92,7 +95,7 @@ static void emit_roles(tsr__emitter *emitter, const tsr_simulate_moment *moment)
     tsr__emit_row_end(emitter);
   }
   uint64_t lost = tsr__drop_u64(allocated, moment->totals.requested_bytes);
-  tsr__emit_row(emitter, (tsr__cell[]){tsr__string("rounding"), tsr__bytes(lost),
+  tsr__emit_row(emitter, (tsr__cell[]){tsr__string("rounding and tails"), tsr__bytes(lost),
                                        tsr__percent(lost, allocated)});
   tsr__emit_row_end(emitter);
   tsr__emit_table_end(emitter);
