@@ -270,8 +270,8 @@ static tsr__tid call_added(tsr__program *p, tsr__tid loss) {
   size_t layers = p->model->layers, count = p->model->module_count * layers;
   TSR__VECTOR(tsr__tid) projected = {0};
   tsr__tid sum = 0;
-  if (t->status || !p->hidden.items || p->hidden.count < layers)
-    return loss; /* the tape has failed */
+  const tsr__tid *hidden = p->hidden.items;
+  if (t->status || !hidden || p->hidden.count < layers) return loss; /* the tape has failed */
   tsr__line(t, LINE_PROJECT);
   for (size_t i = 0; i < count && !t->status; i++) {
     tsr__tid result = tsr__call_linear(p, &p->added[i], hidden[i % layers], false);
