@@ -79,6 +79,10 @@ typedef struct cli_options {
   const char *compare;                   /* the other snapshot of `source`; NULL: none */
   int action;                            /* index of --action's word, -1 when it is not given */
   bool is_ordered, over_time;
+  uint64_t batch, sequence, steps, accumulate; /* of `simulate` */
+  int optimizer, dtype, gelu;                  /* tsr_simulate_... */
+  const char *attention, *checkpoint, *loss;   /* NULL: not given */
+  bool no_kv_cache, fresh_process, categories;
   bool json, full_stacks, quiet, verbose, strict, help, version;
   cli_mosaic_options mosaic;
 } cli_options;

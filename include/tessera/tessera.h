@@ -13,6 +13,7 @@
 #include "tessera/mosaic_file.h"
 #include "tessera/report.h"
 #include "tessera/rules.h"
+#include "tessera/simulate.h"
 #include "tessera/snapshot.h"
 #include "tessera/source.h"
 #include "tessera/stages.h"
