@@ -45,6 +45,7 @@ int cli_info(cli_session *session);
 int cli_peak(cli_session *session);
 int cli_profile(cli_session *session);
 int cli_trim(cli_session *session);
+int cli_view(cli_session *session);
 int cli_whatif(cli_session *session);
 
 #endif

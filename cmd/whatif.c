@@ -1,25 +1,8 @@
 /* whatif.c - `tessera whatif FILE`: what would other settings, or another card, have made of it? */
-#include <ctype.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "session.h"
-
-/* "40GiB", "40 GB" (both binary, as PyTorch's messages use them), "512M", or bytes. */
-static bool parse_size(const char *text, uint64_t *bytes) {
-  static const char units[] = "KMGT";
-  char *end = NULL;
-  double number = strtod(text, &end);
-  if (end == text || !(number > 0)) return false;
-  while (*end == ' ') end++;
-  const char *unit = *end ? strchr(units, toupper((unsigned char)*end)) : NULL;
-  for (const char *u = units; unit && u <= unit; u++) number *= 1024;
-  if (unit) end++;
-  if (unit && *end == 'i') end++;
-  if (*end == 'B' || *end == 'b') end++;
-  *bytes = number < 1e19 ? (uint64_t)number : 0;
-  return *end == '\0' && *bytes;
-}
+#include "size.h"
 
 /* The configurations of --set; several are separated by blanks or semicolons. */
 static int read_settings(cli_session *session, tsr_allocator_settings *settings, size_t room,
@@ -49,7 +32,7 @@ int cli_whatif(cli_session *session) {
   cli_input input = {0};
   tsr_whatif *whatif = NULL;
   tsr_error *error = &session->error;
-  if (options->capacity && !parse_size(options->capacity, &how.capacity_bytes))
+  if (options->capacity && !cli_parse_size(options->capacity, &how.capacity_bytes))
     return cli_usage_error(options->command,
                            "option '--capacity' takes a size such as 40GiB, not "
                            "'%s'",

@@ -11,6 +11,7 @@
 #include "tessera/report.h"
 #include "tessera/snapshot.h"
 #include "tessera/status.h"
+#include "tessera/view.h"
 #include "tessera/whatif.h"
 
 #ifdef __cplusplus
