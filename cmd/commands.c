@@ -294,6 +294,26 @@ const cli_command cli_commands[] = {
                   {"tessera simulate config.json --batch 8 --steps 5 -o steps.pickle",
                    "a snapshot of five steps"}},
      .run = cli_simulate},
+    {.name = "view",
+     .summary = "show it: a picture of memory over time, as one HTML file",
+     .description =
+         "Writes a page that draws the memory of a trace over time, by category or by another "
+         "grouping, down to single blocks, and tells of any moment or range in it which stacks "
+         "held what, as a table and as a flame graph, and where the blocks lay in their segments. "
+         "Two moments can be compared, and two files.\n\n"
+         "The page opens in any recent browser, from a disk or an attachment: it holds its data, "
+         "asks no network for anything, and is at most 20 MB. Of a trace too long for that it "
+         "holds the largest allocations one by one and the rest in sums, which are exact at the "
+         "highest and lowest moment of each of 8192 parts of the trace.",
+     .operands = "FILE...",
+     .operand_min = 1,
+     .operand_max = 64,
+     .reads_files = true,
+     .examples = {{"tessera view -o page.html snapshot.pickle", "a page of the snapshot"},
+                  {"tessera view --by stream --capacity 80GiB -o page.html snapshot.pickle",
+                   "by stream, with the card's memory as a line"},
+                  {"tessera view -o both.html before.pickle after.pickle", "two, side by side"}},
+     .run = cli_view},
     {.name = "help",
      .summary = "explain tessera, or one of its commands",
      .description = "Without COMMAND, lists the commands. With one, explains it and its options, "
@@ -347,6 +367,21 @@ const cli_option cli_option_rows[] = {
      .help = "Also write a page with a chart of all of the trace to FILE.",
      .takers = "profile",
      FIELD(html)},
+    {.name = "by",
+     .kind = CLI_CHOICE,
+     .argument = "GROUPING",
+     .help = "What the page is coloured by when it opens (default: category).",
+     .takers = "view",
+     .choices = {"category", "annotation", "compile_context", "metadata", "stream", "pool",
+                 "stack"},
+     FIELD(view_by)},
+    {.name = "blocks",
+     .kind = CLI_NUMBER,
+     .argument = "N",
+     .help = "Tell at most N allocations one by one, the largest, and the rest in sums (default: "
+             "1500000, fewer where the page would be too large).",
+     .takers = "view",
+     FIELD(blocks)},
     {.name = "event",
      .kind = CLI_TEXT,
      .argument = "N",
@@ -376,8 +411,9 @@ const cli_option cli_option_rows[] = {
     {.name = "capacity",
      .kind = CLI_TEXT,
      .argument = "SIZE",
-     .help = "Memory of the card that PyTorch may have, such as 40GiB (default: unlimited).",
-     .takers = "whatif simulate",
+     .help = "Memory of the card that PyTorch may have, such as 40GiB (default: unlimited); "
+             "view draws it as a line.",
+     .takers = "whatif simulate view",
      FIELD(capacity)},
     {.name = "match",
      .kind = CLI_TEXTS,

@@ -41,7 +41,7 @@ typedef struct cli_command {
   bool reads_files;  /* operands are snapshots; takes the shared options */
   bool answers;      /* reads none, but takes the options that are about answers */
   bool writes_aside; /* -o is for something besides the answer, which stays on standard output */
-  bool is_drop_in;  /* a program of its own name, with its own options: see mosaic.h */
+  bool is_drop_in;   /* a program of its own name, with its own options: see mosaic.h */
   cli_note examples[CLI_EXAMPLES_MAX]; /* command line and what it does; ends at a NULL name */
   cli_command_fn *run;
 } cli_command;

@@ -67,6 +67,8 @@ typedef struct cli_options {
   const char *output;                    /* NULL: standard output */
   int color;                             /* cli_color */
   int by;                                /* tsr_profile_by, or -1: not given */
+  uint64_t blocks;                       /* most that `view` tells one by one; 0: the default */
+  int view_by;                           /* index of --by's word, for `view` */
   int format;                            /* cli_format */
   const char *event, *time, *allocation; /* where `at` looks; NULL: not given */
   const char *events;                    /* what `trim` keeps, with `time`; NULL: not given */

@@ -59,6 +59,7 @@ int cli_source(cli_session *session);
 int cli_stages(cli_session *session);
 int cli_steps(cli_session *session);
 int cli_trim(cli_session *session);
+int cli_view(cli_session *session);
 int cli_whatif(cli_session *session);
 
 #endif

@@ -10,8 +10,8 @@
 #include <string.h>
 #include <strings.h>
 
-#include "session.h"
 #include "parse.h"
+#include "session.h"
 
 /* No description of a model is longer. */
 #define LARGEST_MODEL (1u << 20)

@@ -19,6 +19,7 @@
 #include "tessera/stages.h"
 #include "tessera/status.h"
 #include "tessera/steps.h"
+#include "tessera/view.h"
 #include "tessera/whatif.h"
 
 #ifdef __cplusplus
