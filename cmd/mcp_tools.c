@@ -439,8 +439,6 @@ static const mcp_argument at_arguments[] = {
     TOP_ARGUMENT("stacks"),
     FRAMES_ARGUMENT,
     {.name = NULL}};
-static const mcp_argument ranked_arguments[] = {
-    PATH_ARGUMENT("path", SNAPSHOT_HELP), DEVICE_ARGUMENT, TOP_ARGUMENT("entries"), {.name = NULL}};
 static const mcp_argument leaks_arguments[] = {PATH_ARGUMENT("path", SNAPSHOT_HELP),
                                                DEVICE_ARGUMENT,
                                                TOP_ARGUMENT("stacks"),
@@ -578,7 +576,7 @@ const mcp_tool mcp_tools[] = {
      .help = "Find the steps of a training run without any marks in the program: how many there "
              "are, what a steady one peaks at, whether warm-up went higher, and the peaks of "
              "forward, backward and optimizer.",
-     .arguments = ranked_arguments,
+     .arguments = info_arguments,
      .run = tool_steps},
     {.name = "tessera_leaks",
      .title = "What grows from step to step?",
