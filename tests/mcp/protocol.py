@@ -358,6 +358,25 @@ def check_texts_of_a_stranger(server, folder):
                                  snapshot_path_2=str(folder / 'train.pickle'))['status'], 'ok')
 
 
+def check_numbers_beyond_those_of_json(server, folder):
+    """Sums that no integer of a message holds are the largest that one does."""
+    path = str(folder / 'vast.json')
+    trace = [{'action': 'alloc', 'addr': 4096 << i, 'size': 2**63 + i, 'stream': 0, 'time_us': i}
+             for i in range(3)]
+    block = {'size': 2**64 - 1, 'state': 'active_allocated', 'address': 1 << 40}
+    segment = {'device': 0, 'address': 1 << 40, 'total_size': 2**64 - 1, 'blocks': [block]}
+    note = {'name': 'x', 'stage': 'START', 'device': 0, 'time_us': 9}
+    (folder / 'vast.json').write_text(json.dumps(
+        {'segments': [segment], 'device_traces': [trace], 'external_annotations': [note]}))
+    summary = server.answer('peak_memory_analysis', snapshot_path=path)['summary']
+    for name in ('dynamic_peak', 'static_memory', 'overall_peak'):
+        expect(name, summary[f'{name}_bytes'], 2**63 - 1)
+    expect('stage', server.answer('annotation_analysis', snapshot_path=path)['stages'][0][
+        'memory_bytes'], 2**63 - 1)
+    expect('status', server.answer('compare_snapshots_tool', snapshot_path_1=path,
+                                   snapshot_path_2=path)['status'], 'ok')
+
+
 def check_a_file_written_anew_is_read_anew(server, folder):
     path = folder / 'changing.pickle'
     with subprocess.Popen([server.tessera, 'mcp'], stdin=subprocess.PIPE,
