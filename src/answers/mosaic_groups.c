@@ -102,17 +102,18 @@ static bool list_live(grouping *g) {
   size_t first = 0;
   g->events = TSR__NEW_ARRAY(uint64_t, g->places.count);
   if (!g->events) return false;
-  for (size_t i = 0; i < g->groups.count; i++) {
-    g->groups.items[i].first = first;
-    first += g->groups.items[i].allocations;
+  tsr_mosaic_group *groups = g->groups.items;
+  size_t count = groups ? g->groups.count : 0; /* which is what the analyzer does not know */
+  for (size_t i = 0; i < count; i++) {
+    groups[i].first = first;
+    first += groups[i].allocations;
   }
   g->rest.first = first;
   for (size_t i = 0; i < g->places.count; i++) {
     tsr_mosaic_group *group = group_at(g, i);
     if (group) g->events[group->first++] = g->places.items[i] / 2;
   }
-  for (size_t i = 0; i < g->groups.count; i++)
-    g->groups.items[i].first -= g->groups.items[i].allocations;
+  for (size_t i = 0; i < count; i++) groups[i].first -= groups[i].allocations;
   g->rest.first -= g->rest.allocations;
   return true;
 }
