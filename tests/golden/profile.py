@@ -9,6 +9,7 @@ every test is skipped and says so."""
 import argparse
 import json
 import pathlib
+import re
 import subprocess
 import sys
 
@@ -45,11 +46,13 @@ def run(*command):
 
 
 def check_printed(tessera, name, out, options):
-    """Standard output is Mosaic's; so are the INFO lines."""
+    """Standard output is Mosaic's; so are the INFO lines, the last of which gives the time taken."""
     done = run(tessera, 'mosaic_get_memory_profile', '--snapshot', name, '--out-path', '/dev/null',
                *options)
     expect('output', done.stdout.decode(), out.read_text())
     info = [line for line in done.stderr.decode().splitlines() if line.startswith('INFO:')]
+    if not re.fullmatch(r'INFO:root:Profiling function took: \S+ seconds to run', info.pop()):
+        raise AssertionError(f'no time in {done.stderr.decode()}')
     expect('log', info, out.with_suffix('.err').read_text().splitlines())
 
 
