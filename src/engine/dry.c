@@ -201,6 +201,7 @@ static int run(dry *d, uint64_t steps) {
   int status = load(d);
   d->out->peak = moment_of(d);
   d->out->start_allocated_bytes = d->out->peak.totals.allocated_bytes;
+  memcpy(d->out->start_role_bytes, d->role_bytes, sizeof d->role_bytes);
   d->is_recording = true;
   if (status == TSR_ALLOCATOR_OUT_OF_DEVICE) /* once more, for the record */
     status = allocate(d, d->slot, TSR_NONE);
