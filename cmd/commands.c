@@ -489,16 +489,16 @@ const cli_option cli_option_rows[] = {
     {.name = "optimizer",
      .kind = CLI_CHOICE,
      .argument = "NAME",
-     .help = "adamw (default) is what torch.optim.AdamW does by itself, the foreach form; sgd has "
-             "no momentum.",
+     .help = "adamw (default): torch.optim.AdamW as it comes, which is adamw-foreach; "
+             "adamw-fused; adamw-loop, parameter by parameter; or sgd, without momentum.",
      .takers = "simulate",
      .choices = {"adamw", "adamw-foreach", "adamw-fused", "adamw-loop", "sgd"},
      FIELD(optimizer)},
     {.name = "dtype",
      .kind = CLI_CHOICE,
      .argument = "TYPE",
-     .help = "The type of the whole model (default: fp32), or of what torch.autocast casts in a "
-             "model of fp32.",
+     .help = "fp32 (default), bf16 or fp16: of the whole model; autocast-bf16 or autocast-fp16: a "
+             "model of fp32 under torch.autocast.",
      .takers = "simulate",
      .choices = {"fp32", "bf16", "fp16", "autocast-bf16", "autocast-fp16"},
      FIELD(dtype)},
