@@ -179,10 +179,17 @@ static bool is_loopback(const address *where) {
                                          : IN6_IS_ADDR_LOOPBACK(&where->v6.sin6_addr);
 }
 
+/* Nothing that is asked for here needs an escape, so none is undone. */
+static size_t keep_escapes(void *context, struct MHD_Connection *connection, char *text) {
+  (void)context, (void)connection;
+  return strlen(text);
+}
+
 static struct MHD_Daemon *start(server *s, const address *where) {
   unsigned flags = MHD_USE_AUTO | MHD_USE_INTERNAL_POLLING_THREAD;
   if (where->any.sa_family == AF_INET6) flags |= MHD_USE_IPv6;
   return MHD_start_daemon(flags, 0, NULL, NULL, answer, s, MHD_OPTION_SOCK_ADDR, &where->any,
+                          MHD_OPTION_UNESCAPE_CALLBACK, keep_escapes, NULL,
                           MHD_OPTION_THREAD_POOL_SIZE, (unsigned)THREADS,
                           MHD_OPTION_CONNECTION_LIMIT, (unsigned)CONNECTIONS,
                           MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)IDLE_S, MHD_OPTION_END);

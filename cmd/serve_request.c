@@ -36,6 +36,7 @@ static bool is_own(const cli_guard *guard, const char *header) {
   size_t length = strcspn(first, is_bracketed ? "]" : ":");
   const char *port = first + length + (is_bracketed && first[length] == ']');
   if (length >= sizeof name || (*port && *port != ':')) return false;
+  if (is_bracketed && first[length] != ']') return false;
   if (*port && strspn(port + 1, "0123456789") != strlen(port + 1)) return false;
   memcpy(name, first, length);
   name[length] = '\0';
