@@ -399,8 +399,9 @@ const cli_option cli_option_rows[] = {
     {.name = "blocks",
      .kind = CLI_NUMBER,
      .argument = "N",
-     .help = "Tell at most N allocations one by one, the largest, and the rest in sums (default: "
-             "1500000, fewer where the page would be too large).",
+     .help =
+         "Tell at most N allocations one by one, the largest, and the rest in sums (default: "
+         "1500000, fewer where the page would be too large; for serve 250000, it asks for more).",
      .takers = "view serve",
      FIELD(blocks)},
     {.name = "host",

@@ -15,7 +15,8 @@ static const char *const groupings[] = {
     "category", "annotation", "compile_context", "rules",    "metadata",
     "stream",   "pool",       "stack",           "function", "size"};
 
-enum { BY_RULES = 3 };
+/* Of a page that can ask, what it holds itself is for a first look. */
+enum { BY_RULES = 3, SERVED_ALLOCATIONS = 250000 };
 
 static int read_options(cli_session *session, tsr_page_options *how, tsr_rules **rules) {
   const cli_options *options = session->options;
@@ -37,6 +38,7 @@ int cli_with_page(cli_session *session, bool is_served, cli_page_fn *show) {
   cli_page_from from = {.query = &session->query,
                         .most_allocations = session->options->blocks,
                         .options = {.is_served = is_served}};
+  if (is_served && !from.most_allocations) from.most_allocations = SERVED_ALLOCATIONS;
   tsr_rules *rules = NULL;
   cli_page page = {0};
   int status = read_options(session, &from.options, &rules);

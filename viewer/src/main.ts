@@ -162,7 +162,7 @@ class Page {
 /** For tests: what the page says of a moment, in numbers. */
 function hook(app: App, page: Page): object {
   return {
-    devices: app.devices.map((d) => ({ device: d.head.device, events: d.head.events, label: d.label, peak: d.head.peak - 1 })),
+    devices: app.devices.map((d) => ({ device: d.head.device, events: d.head.events, label: d.label, peak: d.head.peak - 1, told: d.count })),
     at: (track: number, event: number) => {
       const device = app.deviceFor(track, event + 1);
       const grouping = device.grouping('category');
@@ -175,6 +175,7 @@ function hook(app: App, page: Page): object {
     columns: (track: number) => page.timeline.tracks[track]!.columns(),
     /** Events at which sums of what is not told one by one are exact. */
     exact: (track: number) => [...app.devices[track]!.high, ...app.devices[track]!.low].map((m) => m - 1),
+    drawn: (track: number) => page.timeline.tracks[track]!.drawnHead(),
     isWaiting: () => app.isWaiting,
     frames: () => page.timeline.frameTimes,
     selection: () => ({ moment: app.selection().moment, blocks: app.selection().ids.length }),

@@ -3,6 +3,7 @@
 import type { App } from './app.ts';
 import { ticks } from './axis.ts';
 import { type View, viewOf } from './curves.ts';
+import type { HeadCut } from './decode.ts';
 import type { Device } from './device.ts';
 import { fitCanvas, fitText, h, pixelRatio } from './dom.ts';
 import { count, roundSize, size } from './format.ts';
@@ -400,6 +401,11 @@ export class Track {
   /** The moments that the columns stand for, and what is allocated there; for tests. */
   columns(): { moments: number[]; allocated: number[] } {
     return { moments: [...(this.view?.moment ?? [])], allocated: [...(this.view?.allocated ?? [])] };
+  }
+
+  /** What is told of what is drawn; for tests. */
+  drawnHead(): HeadCut {
+    return this.drawn.head;
   }
 
   /** The track in a sentence, for the reader's ears. */
