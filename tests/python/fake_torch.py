@@ -397,12 +397,11 @@ def build(version="2.11", device="cuda", initialized=True):
     torch._C = types.ModuleType("torch._C")
     on_cuda = device == "cuda"
     torch.version = types.SimpleNamespace(cuda="12.4" if on_cuda else None, hip=None)
-    torch.optim = types.SimpleNamespace(
-        optimizer=types.SimpleNamespace(
-            register_optimizer_step_post_hook=lambda hook: Handle(_step_hooks, hook)
-        ),
-        Optimizer=Optimizer,
-    )
+    torch.optim = types.ModuleType("torch.optim")  # which does not tell of its module `optimizer`
+    torch.optim.__path__ = []
+    torch.optim.Optimizer = Optimizer
+    optimizers = types.ModuleType("torch.optim.optimizer")
+    optimizers.register_optimizer_step_post_hook = lambda hook: Handle(_step_hooks, hook)
 
     def backward(*tensors, **options):
         fake.call("backward")
@@ -412,7 +411,8 @@ def build(version="2.11", device="cuda", initialized=True):
     torch.compiler = types.SimpleNamespace(is_compiling=lambda: fake.compiling)
     torch.nn = types.SimpleNamespace(Module=Module)
     torch.OutOfMemoryError = type("OutOfMemoryError", (RuntimeError,), {})
-    modules = {"torch": torch, "torch._C": torch._C}
+    modules = {"torch": torch, "torch._C": torch._C, "torch.optim": torch.optim}
+    modules["torch.optim.optimizer"] = optimizers
 
     def attach(observer):
         fake.call("attach")

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import sys
 
 import fake_torch
 import pytest
@@ -152,7 +153,7 @@ def test_compiled_regions_are_told_where_dynamo_is_loaded(torch, record, tmp_pat
     with record(tmp_path):
         assert enabled(torch)["compile_context"] is False
     del torch.fake.calls[:]
-    monkeypatch.setitem(__import__("sys").modules, "torch._dynamo", object())
+    monkeypatch.setitem(sys.modules, "torch._dynamo", object())
     with record(tmp_path):
         assert enabled(torch)["compile_context"] is True
 
@@ -218,7 +219,7 @@ def test_apples_devices_are_named(record, tmp_path, caplog):
 
 
 def test_without_torch_the_program_goes_on(record, tmp_path, caplog, monkeypatch):
-    monkeypatch.setitem(__import__("sys").modules, "torch", None)
+    monkeypatch.setitem(sys.modules, "torch", None)
     with record(tmp_path):
         done = True
     assert done and warnings(caplog) == ["PyTorch cannot be imported: no memory is recorded"]
@@ -373,7 +374,7 @@ def test_a_failure_while_turning_off_is_contained(torch, record, tmp_path, caplo
 
 
 def test_a_missing_piece_of_pytorch_is_contained(torch, record, tmp_path, caplog):
-    del torch.optim.optimizer.register_optimizer_step_post_hook
+    del sys.modules["torch.optim.optimizer"].register_optimizer_step_post_hook
     del torch.autograd.backward
     del torch.profiler
     with record(tmp_path):

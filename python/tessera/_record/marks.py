@@ -18,6 +18,7 @@ recording ends. Under torch.compile the hooks are looked through: `is_compiling`
 
 import contextlib
 import functools
+import importlib
 import inspect
 import threading
 import weakref
@@ -237,9 +238,9 @@ class Marks:
 
     @guarded("hooks on optimizers")
     def _hook_optimizers(self):
-        register = getattr(
-            getattr(self.torch.optim, "optimizer", None), "register_optimizer_step_post_hook", None
-        )
+        # Not by way of torch.optim, which takes the name of this module away.
+        module = importlib.import_module("torch.optim.optimizer")
+        register = getattr(module, "register_optimizer_step_post_hook", None)
         if register is None:
             warn_once(
                 "no optimizer hooks",
