@@ -18,18 +18,27 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 UNLIMITED = sys.maxsize
 
 
+def prepare():
+    """Sees that `import tessera._capture` works: in the installed package, else in the checkout, with or
+    without its C extension. Leaves nothing of tessera loaded but, where need be, an empty package."""
+    if "tessera" in sys.modules:
+        return
+    try:
+        importlib.import_module("tessera._capture")
+        is_whole = True
+    except ImportError:
+        is_whole = False
+    for loaded in [name for name in sys.modules if name.split(".")[0] == "tessera"]:
+        del sys.modules[loaded]
+    if not is_whole:
+        package = types.ModuleType("tessera")
+        package.__path__ = [os.path.join(ROOT, "python", "tessera")]
+        sys.modules["tessera"] = package
+
+
 def load(name):
-    """tessera.NAME of the installed package, else of the checkout, with or without its C extension."""
-    if os.path.isdir(os.path.join(ROOT, "python", "tessera")) and "tessera" not in sys.modules:
-        try:
-            importlib.import_module("tessera")
-            importlib.import_module("tessera._capture")
-        except ImportError:
-            for loaded in [name for name in sys.modules if name.split(".")[0] == "tessera"]:
-                del sys.modules[loaded]
-            package = types.ModuleType("tessera")
-            package.__path__ = [os.path.join(ROOT, "python", "tessera")]
-            sys.modules["tessera"] = package
+    """tessera.NAME, as `prepare` finds it."""
+    prepare()
     return importlib.import_module("tessera." + name)
 
 

@@ -96,6 +96,14 @@ def _write(path, write):
     return temporary
 
 
+def _rename(temporary, path):
+    try:
+        os.replace(temporary, path)
+    except BaseException:
+        attempt(os.remove, temporary)
+        raise
+
+
 def _write_pickle(file, snapshot, compressed):
     # Protocol 4: PyTorch's own viewer reads no later one, which Python 3.14 would choose.
     if not compressed:
@@ -115,9 +123,9 @@ def write_snapshot(path, snapshot, compressed, describe=None):
         size_bytes = os.stat(temporary).st_size
         if describe is not None:
             beside = attempt(_write_sidecar, sidecar_path(path), describe, size_bytes)
-        os.replace(temporary, path)
+        _rename(temporary, path)
     except BaseException:
-        attempt(os.remove, temporary)
+        attempt(os.remove, temporary)  # gone already where renaming failed
         if beside is not None:
             attempt(os.remove, beside)
         raise
@@ -130,5 +138,5 @@ def _write_sidecar(path, describe, size_bytes):
         return None
     text = json.dumps(document, indent=1, default=str)
     temporary = _write(path, lambda file: file.write(text.encode("utf-8", "replace") + b"\n"))
-    os.replace(temporary, path)
+    _rename(temporary, path)
     return path
