@@ -86,8 +86,8 @@ const cli_command cli_commands[] = {
          "range that was open; by compile-context, to the region that torch.compile made.\n\n"
          "Rules are names and patterns: {\"attention\": \"attention|softmax\"}, or a list of rules "
          "with name, pattern, description and priority, in JSON or YAML. They are tried by "
-         "priority, highest first, then in their order. Patterns are those of PCRE2, searched for "
-         "anywhere as Python's re.search does.",
+         "priority, the smallest number first, then in their order. Patterns are those of PCRE2, "
+         "searched for anywhere as Python's re.search does.",
      .operands = "FILE",
      .operand_min = 1,
      .operand_max = 1,
