@@ -211,7 +211,7 @@ static const op_case cases[] = {
      {0},
      2 * 4 * U + 4 * B *R,     /* normalised, root, out */
      2 * 4 * U + 2 * 4 * B *R, /* and the variance */
-     4 * 4 * U + 4 * U + 4 * B *R + 4 * C + 4 * B *R},
+     5 * 4 * U + 4 * C},
     {"RMS norm bf16",
      TSR__OP_RMS_NORM,
      TSR__BF16,
