@@ -24,6 +24,7 @@ export interface Selection {
 export class App {
   axis: Axis;
   readonly search: Search;
+  private ordered: { by: string; levels: Map<string, [number, number]> } | null = null;
   private selected: { key: string; value: Selection } | null = null;
   private colourCache = new Map<string, Swatch[]>();
   private readonly parts: Parts | null;
@@ -180,23 +181,37 @@ export class App {
     return { grouping, ids: kept, rest };
   }
 
-  /** Groups from the bottom up: those that never fall low are the ground. */
+  /** Groups from the bottom up: those that never fall low are the ground. All tracks have one order, by
+   * the groups' names, so that they compare. */
   order(track: number): number[] {
-    const device = this.devices[track]!;
-    const grouping = this.grouping(track);
-    const sums = groupsOf(device, grouping);
-    const groups = grouping.names.length;
-    const least = new Float64Array(groups).fill(Infinity);
-    const most = new Float64Array(groups);
-    for (let b = 0; b < device.high.length; b++)
-      for (let g = 0; g < groups; g++) {
-        const bytes = sums[b * groups + g]!;
-        if (bytes < least[g]!) least[g] = bytes;
-        if (bytes > most[g]!) most[g] = bytes;
-      }
-    return grouping.names
+    const { by } = this.state;
+    if (this.ordered?.by !== by) this.ordered = { by, levels: this.levels() };
+    const { levels } = this.ordered;
+    const { names } = this.grouping(track);
+    const level = (g: number) => levels.get(names[g]!) ?? [0, 0];
+    return names
       .map((_, g) => g)
-      .sort((a, b) => least[b]! - least[a]! || most[b]! - most[a]! || a - b);
+      .sort((a, b) => level(b)[0]! - level(a)[0]! || level(b)[1]! - level(a)[1]! || a - b);
+  }
+
+  /** The least and the most that groups hold, summed over tracks, by name. */
+  private levels(): Map<string, [number, number]> {
+    const levels = new Map<string, [number, number]>();
+    this.devices.forEach((device, track) => {
+      const { names } = this.grouping(track);
+      const sums = groupsOf(device, this.grouping(track));
+      names.forEach((name, g) => {
+        let [least, most] = [Infinity, 0];
+        for (let b = 0; b < device.high.length; b++) {
+          const bytes = sums[b * names.length + g]!;
+          if (bytes < least) least = bytes;
+          if (bytes > most) most = bytes;
+        }
+        const [before, above] = levels.get(name) ?? [0, 0];
+        levels.set(name, [before + least, above + most]);
+      });
+    });
+    return levels;
   }
 
   /** The top of all tracks: they have one scale, so that they compare. */

@@ -83,6 +83,10 @@ class Page {
     replace(document.body, this.header.element, h('main', {}, h('div', { class: 'upper' }, this.timeline.element, this.legend.element), this.splitter(), this.summary.element, lower), tooltip.element, help.element);
     app.store.on((_, changed) => this.changed(changed));
     app.onArrival = () => this.redrawAll();
+    // A ring around what has the focus helps those who come by keys, and is in others' way.
+    const input = (kind: string) => () => (document.documentElement.dataset.input = kind);
+    addEventListener('keydown', input('keys'), true);
+    addEventListener('pointerdown', input('pointer'), true);
     matchMedia('(prefers-color-scheme: dark)').addEventListener('change', () => this.redrawAll());
     this.redrawAll();
   }
