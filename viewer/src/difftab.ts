@@ -4,7 +4,7 @@
 import type { App } from './app.ts';
 import { h, replace } from './dom.ts';
 import { count, delta, size } from './format.ts';
-import { groupCell, sumRows } from './rows.ts';
+import { groupCell, labelCell, sumRows } from './rows.ts';
 import { stackView } from './stackview.ts';
 import type { Place } from './state.ts';
 import { type Column, Table } from './table.ts';
@@ -77,7 +77,7 @@ export class DiffTab {
       { title: 'B', key: 'b', align: 'right', text: (r) => size(r.b), value: (r) => r.b },
       { title: 'blocks', key: 'blocks', align: 'right', text: (r) => (r.blocks > 0 ? `+${count(r.blocks)}` : `−${count(-r.blocks)}`).replace('−0', '0'), value: (r) => r.blocks },
       { title: this.app.grouping(b.track).title, key: 'group', align: 'left', text: (r) => r.group, value: (r) => r.group, cell: groupCell },
-      { title: 'allocated at', key: 'label', align: 'left', text: (r) => r.label, value: (r) => r.label },
+      { title: 'allocated at', key: 'label', align: 'left', text: (r) => r.label, value: (r) => r.label, cell: labelCell },
     ];
     this.table.set(columns, this.changes(a, b));
   }

@@ -23,6 +23,11 @@ export function groupCell(row: { group: string; colour: string }): HTMLElement {
   return h('span', { class: 'in-group', title: row.group }, swatch, h('span', { class: 'name' }, row.group));
 }
 
+/** Where it was allocated, cut where a name is endless. */
+export function labelCell(row: { label: string }): HTMLElement {
+  return h('div', { class: 'label', title: row.label.length > 200 ? row.label.slice(0, 1000) : undefined }, row.label);
+}
+
 /** The key and name by which rows are made. */
 function namer(app: App, device: Device, grouping: Grouping, by: string): (a: number) => string {
   const { names } = app;

@@ -286,12 +286,13 @@ export class Track {
       const x = this.xOfMoment(mark.moment);
       if (x < GUTTER || x > this.width) continue;
       context.fillStyle = mark.isOom ? colours.alarm : colours.muted;
-      context.fillRect(Math.round(x), top, mark.isOom ? 2 : 1, this.plotHeight);
+      context.fillRect(Math.min(Math.round(x), this.width - 2), top, mark.isOom ? 2 : 1, this.plotHeight);
       if (x - labelled < 110) continue;
       labelled = x;
-      context.textAlign = 'left';
-      const text = mark.isOom ? `out of memory: ${size(mark.bytes)}` : 'snapshot';
-      context.fillText(text, x + 5, top + 20);
+      const text = mark.isOom ? `out of memory: ${size(mark.bytes)} asked for, ${size(mark.free)} free` : 'snapshot';
+      const isLeft = x + context.measureText(text).width + 8 > this.width;
+      context.textAlign = isLeft ? 'right' : 'left';
+      context.fillText(text, x + (isLeft ? -6 : 6), top + 22);
     }
     const x = this.xOfMoment(device.head.peak);
     if (x < GUTTER || x > this.width) return;
