@@ -290,9 +290,15 @@ export class Track {
       if (x - labelled < 110) continue;
       labelled = x;
       const text = mark.isOom ? `out of memory: ${size(mark.bytes)} asked for, ${size(mark.free)} free` : 'snapshot';
-      const isLeft = x + context.measureText(text).width + 8 > this.width;
-      context.textAlign = isLeft ? 'right' : 'left';
-      context.fillText(text, x + (isLeft ? -6 : 6), top + 22);
+      const isLeft = x + context.measureText(text).width + 12 > this.width;
+      const width = context.measureText(text).width;
+      const left = isLeft ? x - 6 - width : x + 6;
+      const colour = context.fillStyle;
+      context.fillStyle = colours.paper;
+      context.fillRect(left - 3, top + 25, width + 6, 15);
+      context.fillStyle = colour;
+      context.textAlign = 'left';
+      context.fillText(text, left, top + 33);
     }
     const x = this.xOfMoment(device.head.peak);
     if (x < GUTTER || x > this.width) return;
