@@ -78,6 +78,11 @@ class Recording:
         return wrapper
 
     @property
+    def _is_under_way(self):
+        """Whether an entry is recording, or waits for the device."""
+        return bool(self._open) and self._open[-1].state != _recorder.STOPPED
+
+    @property
     def files(self):
         """Paths of the snapshots of the latest entry, in the order they were written."""
         return list(self._last.files) if self._last is not None else []
@@ -130,7 +135,7 @@ class _Record:
         """Records from here until `stop()` or the end of the process. Starting twice goes on with the
         first. Returns the Recording."""
         settings = _Settings(out, **options)
-        if self._started is None or not self._started._open:
+        if self._started is None or not self._started._is_under_way:
             self._started = Recording(settings)
             self._started.__enter__()
         return self._started
@@ -138,7 +143,7 @@ class _Record:
     def stop(self):
         """Ends what `start` began and writes the last snapshot; returns its path, or None."""
         started, self._started = self._started, None
-        if started is None or not started._open:
+        if started is None or not started._is_under_way:
             return None
         return started._open.pop().stop("end")
 

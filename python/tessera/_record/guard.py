@@ -62,8 +62,13 @@ def say(text):
         pass
 
 
-def forget():
-    """Forgets what was said, so that it is said again; for tests."""
+def renew_lock():
+    """After a fork: the thread that held the lock may not be here."""
     global _lock
     _lock = threading.Lock()
+
+
+def forget():
+    """Forgets what was said, so that it is said again; for tests."""
+    renew_lock()
     _said.clear()

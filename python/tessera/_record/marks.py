@@ -110,7 +110,7 @@ class Marks:
             first = not self.listeners
             self.listeners.append(listener)
             if first:
-                self.steps, self.is_explicit = 0, False
+                self.steps = 0
                 self.leader = self.watched[0] if self.watched else None
                 self._hook_optimizers()
             if annotate:
@@ -135,6 +135,7 @@ class Marks:
                     attempt(handle.remove)
                 self.handles = []
                 self.hooked.clear()
+                self.is_explicit = False
 
     def watch(self, model, optimizer, name):
         with self.lock:
@@ -217,12 +218,18 @@ class Marks:
             with self.lock:
                 self._open_step()
 
+    def count_by_hand(self):
+        """The program is going to count its steps itself, from the first one on."""
+        self.is_explicit = True
+
     @guarded("the end of a step")
     def step(self, number=None, explicit=True):
         """A step is complete; `number` says which, where the program knows better."""
         with self.lock:
             if explicit:
-                self.is_explicit = True
+                is_first, self.is_explicit = not self.is_explicit, True
+                if is_first and self.steps and number in (None, self.steps):
+                    return  # of this one a hook has told already
             elif self.is_explicit:
                 return
             self._close_step()

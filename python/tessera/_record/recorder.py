@@ -25,7 +25,7 @@ import threading
 import time
 import weakref
 
-from . import answers, sidecar
+from . import answers, guard, sidecar
 from .backend import find, history, observers, why_none
 from .files import Places, write_snapshot
 from .guard import attempt, guarded, logger, say, warn_once
@@ -508,6 +508,7 @@ def _at_exit():
 def _after_fork():
     global _active_lock
     _active_lock = threading.Lock()
+    guard.renew_lock()
     marks.lock = threading.RLock()
     history.lock = threading.Lock()
     for recorder in list(active):
