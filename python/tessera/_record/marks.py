@@ -130,6 +130,8 @@ class Marks:
             if not self.annotating:
                 self._close_step()
                 self._unhook_backward()
+            elif annotate and self.steps:
+                self._open_step()  # which `settle` closed for the one that leaves
             if not self.listeners:
                 for handle in self.handles:
                     attempt(handle.remove)
@@ -210,6 +212,12 @@ class Marks:
     def _close_step(self):
         opened, self.step_range = self.step_range, None
         self._close(opened)
+
+    @guarded("the mark of the last step")
+    def settle(self):
+        """A recording is about to be written and end: the step under way is not one of it."""
+        with self.lock:
+            self._close_step()
 
     @guarded("the first mark of a step")
     def _touch(self):

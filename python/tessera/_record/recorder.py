@@ -196,7 +196,9 @@ class Recorder:
             return path
         if not self.settings.at_end:
             return None
-        if error is not None and not isinstance(error, (GeneratorExit, SystemExit)):
+        if error is None:
+            marks.settle()
+        elif not isinstance(error, (GeneratorExit, SystemExit)):
             reason = "interrupt" if isinstance(error, KeyboardInterrupt) else "exception"
         return self._dump(reason, error=error, urgent=reason == "exception")
 
