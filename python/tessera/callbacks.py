@@ -18,8 +18,9 @@ All take the options of `tessera.record`, and these:
     writer        a SummaryWriter of TensorBoard, which cannot be found by itself
 
 They record from their construction, so that a model that is moved to the device afterwards has its
-stacks, and stop when training ends. Inside a recording that is under way they add to it, and leave it on.
-The classes for trainers are made when they are first asked for, on the base class that is installed.
+stacks, and stop when training ends. Inside a recording that is under way they add to it, and leave
+it on. The classes for trainers are made when they are first asked for, on the base class that is
+installed.
 """
 
 from . import _capture
@@ -38,7 +39,9 @@ class _Recording:
     def __init__(self, out, options):
         own = {name: options.pop(name, default) for name, default in _OWN.items()}
         if not isinstance(own["log_every"], int) or own["log_every"] < 1:
-            raise ValueError(f"log_every: a whole number of at least 1 is wanted, not {own['log_every']!r}")
+            raise ValueError(
+                f"log_every: a whole number of at least 1 is wanted, not {own['log_every']!r}"
+            )
         self.own = own
         self.out, self.options = out, options
         _capture._Settings(out, **options)  # a wrong option is said here
@@ -128,7 +131,8 @@ def _make_trainer_callback():
         raise ImportError("tessera.callbacks.TrainerCallback needs transformers") from error
 
     class TrainerCallback(base):
-        """Records a transformers.Trainer: steps by its own count, scalars and pages to its trackers."""
+        """Records a transformers.Trainer: steps by its own count, scalars and pages to its
+        trackers."""
 
         def __init__(self, out=None, **options):
             super().__init__()

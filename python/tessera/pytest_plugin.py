@@ -11,9 +11,10 @@
     pytest --memory-lock memory.lock                         # fails those that hold something else
     pytest --memory-dir snapshots/                           # keeps the snapshots
 
-A marked test is recorded while it runs, and its snapshot is put to `tessera check`, whose words are the
-failure's. A test is skipped, saying why, where there is no PyTorch, no device or no tessera. The file of
-locks holds one lock of `tessera check` for each test, under the test's name in brackets.
+A marked test is recorded while it runs, and its snapshot is put to `tessera check`, whose words are
+the failure's. A test is skipped, saying why, where there is no PyTorch, no device or no tessera.
+The file of locks holds one lock of `tessera check` for each test, under the test's name in
+brackets.
 """
 
 import gc
@@ -57,7 +58,8 @@ def _limit(size, category=None, reserved=False):
 
 
 def limits_of(item):
-    """Limits on a test, of its class and module too: texts for --max, and one for --max-reserved or None."""
+    """Limits on a test, of its class and module too: texts for --max, and one for --max-reserved or
+    None."""
     found = [_limit(*mark.args, **mark.kwargs) for mark in item.iter_markers("limit_gpu_memory")]
     reserved = [text for kind, text in found if kind == "reserved"]
     if len(reserved) > 1:
@@ -106,8 +108,8 @@ def _split(text, path):
 
 
 def _check(path, limits, reserved, lock, tolerance):
-    """(whether a snapshot is within limits and lock, what tessera says); raises answers.Unavailable.
-    The one place that knows how tessera is asked."""
+    """(whether a snapshot is within limits and lock, what tessera says); raises
+    answers.Unavailable. The one place that knows how tessera is asked."""
     from tessera._record import answers
 
     if not limits and reserved is None and lock is None:
@@ -165,14 +167,18 @@ def _let_go():
 
 def pytest_addoption(parser):
     group = parser.getgroup("tessera", "GPU memory (tessera)")
-    group.addoption("--memory-lock", metavar="FILE", help="hold marked tests to the memory told in FILE")
     group.addoption(
-        "--memory-lock-update", action="store_true", help="write what marked tests hold to the lock instead"
+        "--memory-lock", metavar="FILE", help="hold marked tests to the memory told in FILE"
+    )
+    group.addoption(
+        "--memory-lock-update",
+        action="store_true",
+        help="write what marked tests hold to the lock instead",
     )
     group.addoption(
         "--memory-tolerance",
         metavar="SHARE|SIZE",
-        help="how far a figure may be off the lock's: a share such as 0.5%%, or a size (default: 1%%)",
+        help="how far a figure may be off the lock's: a share (0.5%%) or a size (default: 1%%)",
     )
     group.addoption("--memory-dir", metavar="DIR", help="keep the snapshots of marked tests in DIR")
 
@@ -180,8 +186,8 @@ def pytest_addoption(parser):
 def pytest_configure(config):
     config.addinivalue_line(
         "markers",
-        "limit_gpu_memory(size, category=None, reserved=False): fail the test when more GPU memory is "
-        "allocated at any time than size, as in '18 GiB'; or of one kind of memory; or is reserved",
+        "limit_gpu_memory(size, category=None, reserved=False): fail the test when more GPU memory "
+        "is allocated at any time than size, as in '18 GiB'; or of a kind of it; or is reserved",
     )
     config.addinivalue_line(
         "markers", "gpu_memory: record the test's GPU memory, and hold it to --memory-lock"

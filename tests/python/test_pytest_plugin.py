@@ -1,4 +1,5 @@
-"""The pytest plugin, in pytest runs of their own, with a stand-in for PyTorch and for `tessera check`."""
+"""The pytest plugin, in pytest runs of their own, with a stand-in for PyTorch and for `tessera
+check`."""
 
 import os
 import shutil
@@ -19,16 +20,17 @@ def real_tessera():
     """A tessera that knows `check`, or None."""
     built = os.path.join(fake_torch.ROOT, "build", "tessera")
     for path in (os.environ.get("TESSERA"), built, shutil.which("tessera")):
-        if path and os.access(path, os.X_OK):
-            if subprocess.run([path, "check", "--help"], capture_output=True).returncode == 0:
-                return path
+        if not path or not os.access(path, os.X_OK):
+            continue
+        if subprocess.run([path, "check", "--help"], capture_output=True).returncode == 0:
+            return path
     return None
 
 
 TESSERA = real_tessera()  # before a test sets the variable
 
-# `tessera check` in small: the peak is the sum of the trace's allocations, and all of it is activation.
-CHECK = '''#!{python}
+# `tessera check` in small: the peak is the sum of the trace's allocations, all of them activations.
+CHECK = """#!{python}
 import pickle, re, sys
 if sys.argv[1] != "check":
     sys.exit("tessera: no such command")
@@ -68,7 +70,7 @@ if lock:
 print("Memory check " + ("FAILED" if failed else "passed"))
 print("\\n".join(failed))
 sys.exit(1 if failed else 0)
-'''
+"""
 
 
 @pytest.fixture
@@ -100,7 +102,9 @@ def run(pytester, monkeypatch):
         for name, value in environment.items():
             monkeypatch.setenv(name, value)
         pytester.makepyfile(test_it=text)
-        return pytester.runpytest_subprocess("-p", "no:tessera", "-p", "no:cacheprovider", *arguments)
+        return pytester.runpytest_subprocess(
+            "-p", "no:tessera", "-p", "no:cacheprovider", *arguments
+        )
 
     return call
 
@@ -144,7 +148,9 @@ def test_several_limits_and_those_of_a_class(run):
     """
     result = run(text)
     result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines_random(["too much: --max 1536 of 1000", "too much: activation 1536 of 1434"])
+    result.stdout.fnmatch_lines_random(
+        ["too much: --max 1536 of 1000", "too much: activation 1536 of 1434"]
+    )
 
 
 def test_a_test_that_fails_by_itself_says_only_that(run):
@@ -198,7 +204,10 @@ def test_a_kind_that_tessera_does_not_know(run):
 
 @pytest.mark.parametrize(
     "torch, message",
-    [("none", "PyTorch cannot be imported*"), ("cpu", "there is no GPU here whose memory PyTorch can record")],
+    [
+        ("none", "PyTorch cannot be imported*"),
+        ("cpu", "there is no GPU here whose memory PyTorch can record"),
+    ],
 )
 def test_without_a_gpu_or_pytorch_it_is_skipped(run, torch, message):
     text = 'import pytest\n@pytest.mark.limit_gpu_memory("1 KiB")\ndef test_step(): pass\n'
@@ -212,7 +221,9 @@ def test_without_tessera_it_is_skipped(run, monkeypatch):
     if fake_torch.load("_record.answers").importlib.util.find_spec("tessera._core"):
         pytest.skip("the package has its command")
     result = run(LIMITED.format("1 KiB", ""), "-rs", TESSERA="")
-    result.stdout.fnmatch_lines(["SKIPPED*the tessera command, which checks snapshots, is not on PATH"])
+    result.stdout.fnmatch_lines(
+        ["SKIPPED*the tessera command, which checks snapshots, is not on PATH"]
+    )
 
 
 def test_a_device_that_is_not_used_is_within_any_limit(run):
@@ -274,7 +285,9 @@ def test_an_update_keeps_the_tests_that_did_not_run(run, pytester):
 def test_a_test_that_is_not_locked_says_so(run):
     result = run(LOCKED, "--memory-lock", "memory.lock")
     result.assert_outcomes(failed=2)
-    result.stdout.fnmatch_lines(["*memory.lock has no lock for this test: --memory-lock-update writes it"])
+    result.stdout.fnmatch_lines(
+        ["*memory.lock has no lock for this test: --memory-lock-update writes it"]
+    )
 
 
 def test_what_is_no_lock_is_refused(run, pytester):
@@ -287,14 +300,18 @@ def test_what_is_no_lock_is_refused(run, pytester):
 
 
 def test_limits_hold_while_the_lock_is_written(run):
-    result = run(LIMITED.format("1 KiB", ""), "--memory-lock", "memory.lock", "--memory-lock-update")
+    result = run(
+        LIMITED.format("1 KiB", ""), "--memory-lock", "memory.lock", "--memory-lock-update"
+    )
     result.assert_outcomes(passed=1, failed=1)
 
 
 def test_snapshots_are_kept_where_wanted(run, pytester):
     result = run(LIMITED.format("1 KiB", ""), "--memory-dir", "snapshots")
     path = pytester.path / "snapshots" / "test_it.py-test_step" / "test.pickle"
-    result.stdout.fnmatch_lines([f"The snapshot: {os.path.join('snapshots', 'test_it.py-test_step')}*"])
+    result.stdout.fnmatch_lines(
+        [f"The snapshot: {os.path.join('snapshots', 'test_it.py-test_step')}*"]
+    )
     assert path.exists()
     run(LIMITED.format("1 KiB", ""), "--memory-dir", "snapshots")  # again: the old one is replaced
     assert sorted(entry.name for entry in path.parent.iterdir()) == ["test.json", "test.pickle"]

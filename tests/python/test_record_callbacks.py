@@ -1,15 +1,21 @@
 """Callbacks for trainers, with stand-ins for their base classes; numbers and pages for trackers."""
 
-import json
 import os
-import subprocess
 import sys
 import types
 
 import fake_torch
 import pytest
-from record_fixtures import *  # noqa: F401,F403
-from record_fixtures import answers, capture, names, process, reasons, record, recorder, torch, warnings
+from record_fixtures import (  # noqa: F401
+    answers,
+    names,
+    process,
+    reasons,
+    record,
+    recorder,
+    torch,
+    warnings,
+)
 
 callbacks = fake_torch.load("callbacks")
 trackers = fake_torch.load("_record.trackers")
@@ -38,7 +44,9 @@ def wandb(monkeypatch):
     logged = []
     run = types.SimpleNamespace(log=lambda values, commit: logged.append((values, commit)))
     html = types.SimpleNamespace
-    module = types.SimpleNamespace(run=run, Html=lambda text, inject: html(text=text), logged=logged)
+    module = types.SimpleNamespace(
+        run=run, Html=lambda text, inject: html(text=text), logged=logged
+    )
     monkeypatch.setitem(sys.modules, "wandb", module)
     return module
 
@@ -85,7 +93,9 @@ class Writer:
 def test_a_loop(torch, record, tmp_path, statistics, wandb):
     model = torch.nn.Module()
     optimizer = torch.optim.Optimizer(model.parameters())
-    with callbacks.TrainingLoop(tmp_path, model=model, optimizer=optimizer, log_every=2, steps=[3]) as loop:
+    with callbacks.TrainingLoop(
+        tmp_path, model=model, optimizer=optimizer, log_every=2, steps=[3]
+    ) as loop:
         for _ in range(4):
             model(1)
             optimizer.step()
@@ -149,7 +159,10 @@ def test_hugging_faces_trainer(torch, record, tmp_path, transformers, statistics
         callback.on_step_end(None, state, None)
     callback.on_train_end(None, state, None)
     pid = os.getpid()
-    assert names(tmp_path) == [f"rank0_pid{pid}_step501_step.pickle", f"rank0_pid{pid}_step502_end.pickle"]
+    assert names(tmp_path) == [
+        f"rank0_pid{pid}_step501_step.pickle",
+        f"rank0_pid{pid}_step502_end.pickle",
+    ]
     assert len(wandb.logged) == 2 and not torch.fake.recording
     callback.on_train_begin(None, state, None, model=model)  # again, as for a smaller batch
     assert torch.fake.recording
@@ -225,7 +238,9 @@ def run_loop(tmp_path, **options):
         loop.step()
 
 
-def test_pages_and_numbers_go_where_a_run_is(torch, record, tmp_path, statistics, wandb, mlflow, page):
+def test_pages_and_numbers_go_where_a_run_is(
+    torch, record, tmp_path, statistics, wandb, mlflow, page
+):
     run_loop(tmp_path)
     name = names(tmp_path)[0]
     assert [(list(values), commit) for values, commit in wandb.logged] == [
@@ -263,7 +278,9 @@ def test_peaks_of_the_last_steps_are_asked_for(torch, record, tmp_path, statisti
     assert len(torch.fake.called("reset_peak_memory_stats")) == 1
 
 
-def test_trackers_that_fail_cost_nothing(torch, record, tmp_path, statistics, wandb, mlflow, page, caplog):
+def test_trackers_that_fail_cost_nothing(
+    torch, record, tmp_path, statistics, wandb, mlflow, page, caplog
+):
     def fails(*arguments, **options):
         raise ConnectionError("away")
 
@@ -344,8 +361,9 @@ def test_check_tells_what_stood_in_its_way(program):
     with pytest.raises(answers.Unavailable, match="no kind"):
         answers.check("a.pickle", ["x=1GiB"])
     program("print(sys.argv[1:])", status=1)
-    passed, told = answers.check("a.pickle", ["1GiB", "activation=2GiB"], "3GiB", lock="l", tolerance="1%")
-    assert not passed and told == str(
-        "['check', '--color', 'never', '--max', '1GiB', '--max', 'activation=2GiB', '--max-reserved', '3GiB',"
-        " '--lock', 'l', '--tolerance', '1%', 'a.pickle']\n"
+    passed, told = answers.check(
+        "a.pickle", ["1GiB", "activation=2GiB"], "3GiB", lock="l", tolerance="1%"
     )
+    assert not passed
+    wanted = "check --color never --max 1GiB --max activation=2GiB --max-reserved 3GiB --lock l"
+    assert told == f"{[*wanted.split(), '--tolerance', '1%', 'a.pickle']}\n"

@@ -1,7 +1,7 @@
 """Asking tessera about a file that was just written: through the package, else through the command.
 
-Three questions: why memory ran out, as text for a terminal; whether a test is within its budget; and the
-page, for a tracker. Everything here may be missing, and then says so.
+Three questions: why memory ran out, as text for a terminal; whether a test is within its budget;
+and the page, for a tracker. Everything here may be missing, and then says so.
 """
 
 import importlib.util
@@ -20,8 +20,8 @@ class Unavailable(RuntimeError):
 
 
 def command():
-    """The beginning of a command line that is tessera's: TESSERA, the package's own, or the one on PATH;
-    None where there is none."""
+    """The beginning of a command line that is tessera's: TESSERA, the package's own, or the one on
+    PATH; None where there is none."""
     named = os.environ.get("TESSERA")
     if named and os.access(named, os.X_OK):
         return [named]
@@ -36,7 +36,9 @@ def run(*arguments):
     program = command()
     if program is None:
         raise Unavailable("the tessera command is not on PATH")
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("TESSERA_RECORD")}
+    environment = {
+        name: value for name, value in os.environ.items() if not name.startswith("TESSERA_RECORD")
+    }
     try:
         finished = subprocess.run(
             [*program, *arguments],
@@ -96,8 +98,8 @@ def page(path, out):
 def check(path, limits=(), reserved=None, lock=None, update=False, tolerance=None):
     """`tessera check`: (whether it passed, what it says).
 
-    `limits` are texts as of --max, "18GiB" or "activation=3GiB"; `lock` is a file, which `update` writes.
-    Raises Unavailable where the check could not be made, with what stood in its way."""
+    `limits` are texts as of --max, "18GiB" or "activation=3GiB"; `lock` is a file, which `update`
+    writes. Raises Unavailable where the check could not be made, with what stood in its way."""
     arguments = [part for limit in limits for part in ("--max", limit)]
     if reserved is not None:
         arguments += ["--max-reserved", reserved]

@@ -3,12 +3,12 @@
     out/rank3_pid4711_step10_oom.pickle        the snapshot
     out/rank3_pid4711_step10_oom.json          what is known beside it (`sidecar`)
 
-`step` counts the steps completed. A file is written under a temporary name that begins with a dot and
-renamed when it is whole, so that a watcher, or a job that is killed, never meets half of one. The
-sidecar is put in place first: where there is a snapshot, its sidecar is there.
+`step` counts the steps completed. A file is written under a temporary name that begins with a dot
+and renamed when it is whole, so that a watcher, or a job that is killed, never meets half of one.
+The sidecar is put in place first: where there is a snapshot, its sidecar is there.
 
-Where `out` names a file (it ends in .pickle or .pickle.gz), the snapshot of the end is that file, and the
-others stand beside it under its stem.
+Where `out` names a file (it ends in .pickle or .pickle.gz), the snapshot of the end is that file,
+and the others stand beside it under its stem.
 """
 
 import gzip
@@ -83,7 +83,8 @@ def _temporary(path):
 
 
 def _write(path, write):
-    """write(file) into a temporary file beside `path`, which is returned; removed where it fails."""
+    """write(file) into a temporary file beside `path`, which is returned; removed where it
+    fails."""
     if os.path.dirname(path):
         os.makedirs(os.path.dirname(path), exist_ok=True)
     temporary = _temporary(path)

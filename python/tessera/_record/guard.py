@@ -1,8 +1,8 @@
 """Nothing that goes wrong here may reach a training loop.
 
-Every function that PyTorch, a signal, a timer or a user's loop calls goes through `guarded`: what it
-raises is logged, once per kind, and its caller gets None. KeyboardInterrupt and SystemExit pass: the
-user asked for them.
+Every function that PyTorch, a signal, a timer or a user's loop calls goes through `guarded`: what
+it raises is logged, once per kind, and its caller gets None. KeyboardInterrupt and SystemExit pass:
+the user asked for them.
 """
 
 import functools

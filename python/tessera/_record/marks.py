@@ -1,19 +1,22 @@
 """Steps, forward and backward: told by hooks, written into the snapshot as annotations.
 
-A range of `torch.profiler.record_function` that is open while history is recorded becomes a START and an
-END in the snapshot (PyTorch 2.5 and later), which every answer of tessera about stages reads:
+A range of `torch.profiler.record_function` that is open while history is recorded becomes a START
+and an END in the snapshot (PyTorch 2.5 and later), which every answer of tessera about stages
+reads:
 
     ProfilerStep#N    from the end of step N-1 to the end of step N; the profiler's own spelling
     forward           the watched model's forward
     backward          torch.autograd.backward, which Tensor.backward calls
     Optimizer.step#   PyTorch writes these itself, and Optimizer.zero_grad#
 
-A step ends with an optimizer's step. Of several optimizers one leads: the first that is watched, else the
-first that steps. Where the program counts for itself (`record.step()`), hooks no longer do.
+A step ends with an optimizer's step. Of several optimizers one leads: the first that is watched,
+else the first that steps. Where the program counts for itself (`record.step()`), hooks no longer
+do.
 
-Backward is seen by standing in front of torch.autograd.backward, not by hooks on modules: those put nodes
-into the graph and fail on outputs that are changed in place. Everything is taken off when the last
-recording ends. Under torch.compile the hooks are looked through: `is_compiling` is a constant there.
+Backward is seen by standing in front of torch.autograd.backward, not by hooks on modules: those put
+nodes into the graph and fail on outputs that are changed in place. Everything is taken off when the
+last recording ends. Under torch.compile the hooks are looked through: `is_compiling` is a constant
+there.
 """
 
 import contextlib
@@ -44,8 +47,8 @@ def _find_is_compiling(torch):
 
 
 class _Hook:
-    """A hook on a module. A copied or pickled module must not need this package, nor call it: there the
-    hook is a function of the standard library that takes anything and does nothing."""
+    """A hook on a module. A copied or pickled module must not need this package, nor call it: there
+    the hook is a function of the standard library that takes anything and does nothing."""
 
     def __init__(self, label, closes):
         self.label = label

@@ -8,12 +8,12 @@ Snapshots are asked for from five sides, in whichever thread they come up:
     the allocator's observer    memory ran out: at once, in the thread that asked for memory
     the end, an exception       in the thread that leaves the context
     a chosen step               at its end
-    a signal, the clock         at the end of the step under way, where nothing else touches the
-                                history; where no step ends within `GRACE` seconds, in our own thread
+    a signal, the clock         at the end of the step under way, where nothing else allocates;
+                                where none ends within `GRACE` seconds, in our own thread
     dump(reason)                at once
 
-One lock lets one of them write at a time. A signal's handler takes no lock at all: it puts a word into a
-SimpleQueue, which may be done anywhere, and our thread takes it out.
+One lock lets one of them write at a time. A signal's handler takes no lock at all: it puts a word
+into a SimpleQueue, which may be done anywhere, and our thread takes it out.
 """
 
 import atexit
@@ -36,7 +36,9 @@ GRACE = 10.0  # seconds that a request waits for a step to end, where steps are 
 ARMED, RECORDING, STOPPED = "armed", "recording", "stopped"
 
 active = []  # recordings that are not stopped; the innermost last
-_leaving = set()  # processes (this one, and those it was forked from) with the call at exit in place
+_leaving = (
+    set()
+)  # processes (this one, and those it was forked from) with the call at exit in place
 _active_lock = threading.Lock()
 
 
@@ -81,7 +83,8 @@ def _human(size_bytes):
 
 
 class Recorder:
-    """A recording. `files` lists what it wrote and still has, in order; `step` counts completed steps."""
+    """A recording. `files` lists what it wrote and still has, in order; `step` counts completed
+    steps."""
 
     def __init__(self, settings):
         self.settings = settings
@@ -189,7 +192,9 @@ class Recorder:
         if is_oom and not self.settings.on_oom:
             return None
         if (is_oom or reason == "exit") and self._oom_open:
-            return None  # the observer's snapshot tells of this one, from before anything was let go
+            return (
+                None  # the observer's snapshot tells of this one, from before anything was let go
+            )
         if is_oom:
             path = self._dump("oom", error=error, urgent=True)
             _told_of_oom(path)
@@ -220,7 +225,8 @@ class Recorder:
         self.backend = None
 
     def abandon(self):
-        """After a fork, in the child: its device is the parent's, and so are the thread and the locks."""
+        """After a fork, in the child: its device is the parent's, and so are the thread and the
+        locks."""
         self._fresh_locks()
         self._thread = None
         self.files = []
@@ -302,7 +308,9 @@ class Recorder:
             facts = self._facts(path, size_bytes, reason, who, error, numbers)
             return sidecar.describe(self.torch, backend, self.settings, snapshot, facts)
 
-        write_snapshot(path, snapshot, self.places.is_compressed, describe if self.settings.sidecar else None)
+        write_snapshot(
+            path, snapshot, self.places.is_compressed, describe if self.settings.sidecar else None
+        )
         self._warn_if_full(snapshot)
         self.files.append(path)
         return path
@@ -414,7 +422,11 @@ class Recorder:
             return
         if threading.current_thread() is not threading.main_thread():
             if chosen != "auto":
-                warn_once("signal thread", "signals reach the main thread only: %s is left alone", number.name)
+                warn_once(
+                    "signal thread",
+                    "signals reach the main thread only: %s is left alone",
+                    number.name,
+                )
             return
         before = attempt(_signal.getsignal, number)
         if chosen == "auto" and before is not _signal.SIG_DFL:

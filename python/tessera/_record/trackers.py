@@ -4,8 +4,8 @@
     MLflow              where mlflow.active_run() is not None
     TensorBoard         the SummaryWriter that was given: it has no run of the process to find
 
-Memory is told in GiB, which is what their axes can show. PyTorch keeps one peak since it was last reset;
-it is left alone unless `reset_peaks` is asked for, because the program may read it too.
+Memory is told in GiB, which is what their axes can show. PyTorch keeps one peak since it was last
+reset; it is left alone unless `reset_peaks` is asked for, because the program may read it too.
 """
 
 import os
@@ -26,7 +26,8 @@ _SCALARS = (
 
 
 def measure(backend, reset_peaks=False):
-    """Peaks and totals of the current device; {} where PyTorch does not tell. Does not synchronise."""
+    """Peaks and totals of the current device; {} where PyTorch does not tell. Does not
+    synchronise."""
     statistics = backend.ask("memory_stats")
     if not statistics:
         return {}
@@ -95,7 +96,8 @@ def _page_of(path):
 
 @guarded("sending the page")
 def send_page(path, reason, writer=None):
-    """The page of a snapshot to the trackers that can show it; as text to TensorBoard, which cannot."""
+    """The page of a snapshot to the trackers that can show it; as text to TensorBoard, which
+    cannot."""
     wandb, run = _wandb()
     mlflow = _mlflow()
     if writer is not None:
