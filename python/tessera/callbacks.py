@@ -40,15 +40,18 @@ class _Recording:
         own = {name: options.pop(name, default) for name, default in _OWN.items()}
         if not isinstance(own["log_every"], int) or own["log_every"] < 1:
             raise ValueError(
-                f"log_every: a whole number of at least 1 is wanted, not {own['log_every']!r}"
+                f"log_every: a whole number of at least 1, not {own['log_every']!r}"
             )
         self.own = own
         self.out, self.options = out, options
         _capture._Settings(out, **options)  # a wrong option is said here
         self.recorder = None
         self.is_ours = False
-        self.log = self._log
         self.begin()
+
+    def __getstate__(self):
+        """Trainers hand their callbacks to the processes they spawn: there, recording begins anew."""
+        return dict(self.__dict__, recorder=None, is_ours=False)
 
     @_guarded("a callback")
     def begin(self):
@@ -69,16 +72,16 @@ class _Recording:
             _capture.record.watch(model, optimizer)
 
     @_guarded("a callback")
-    def step(self, number=None):
+    def step(self, number=None, log=None):
         _capture.record.step(number)
         recorder = self.recorder
         if not self.own["scalars"] or recorder is None or recorder.backend is None:
             return
         if recorder.step % self.own["log_every"] == 0:
             values = _trackers.measure(recorder.backend, self.own["reset_peaks"])
-            self.log(values, recorder.step)
+            (log or self.log)(values, recorder.step)
 
-    def _log(self, values, step):
+    def log(self, values, step):
         _trackers.log(values, step, self.own["writer"])
 
     def written(self, path, reason):
@@ -173,14 +176,13 @@ def _make_lightning_callback():
             self._recording = _Recording(out, options)
             self._trainer = None
             self._steps = 0
-            self._recording.log = self._log
 
         def _log(self, values, step):
             loggers = list(getattr(self._trainer, "loggers", None) or [])
             for logger in loggers:
                 _guarded("logging to a logger of Lightning")(logger.log_metrics)(values, step=step)
             if not loggers:
-                self._recording._log(values, step)
+                self._recording.log(values, step)
 
         @_guarded("a callback")
         def on_train_start(self, trainer, pl_module):
@@ -205,7 +207,7 @@ def _make_lightning_callback():
             _capture._marks.after_forward("forward")  # of a step without a backward
             if trainer.global_step != self._steps:  # else gradients are still gathered
                 self._steps = trainer.global_step
-                self._recording.step(self._steps)
+                self._recording.step(self._steps, self._log)
 
         def on_exception(self, trainer, pl_module, exception):
             self._recording.finish(exception)

@@ -1,6 +1,8 @@
 """Callbacks for trainers, with stand-ins for their base classes; numbers and pages for trackers."""
 
+import copy
 import os
+import pickle
 import sys
 import types
 
@@ -222,6 +224,16 @@ def test_lightnings_trainer(torch, record, tmp_path, lightning, statistics):
         "ProfilerStep#3",
     ]
     assert names(tmp_path) == [f"rank0_pid{os.getpid()}_step2_end.pickle"]
+
+
+def test_callbacks_travel_to_spawned_processes(torch, record, tmp_path, lightning, transformers):
+    for made in (callbacks.LightningCallback(tmp_path), callbacks.TrainerCallback(tmp_path)):
+        assert made._recording.recorder is not None
+        copied = copy.deepcopy(made)
+        again = pickle.loads(pickle.dumps(made._recording))
+        assert copied._recording.recorder is again.recorder is None and again.out == tmp_path
+        again.finish()  # of nothing
+    assert torch.fake.recording
 
 
 def test_an_exception_in_lightning(torch, record, tmp_path, lightning):

@@ -58,7 +58,7 @@ def test_what_fails_half_way_leaves_nothing(torch, record, tmp_path, monkeypatch
 
 
 def test_a_sidecar_that_fails_costs_only_itself(torch, record, tmp_path, monkeypatch):
-    monkeypatch.setattr(sidecar, "describe", lambda *arguments: {"key": {1: object}, ("a", "b"): 1})
+    monkeypatch.setattr(sidecar, "describe", lambda *arguments: {("a", "b"): "is no key of JSON"})
     with record(tmp_path):
         pass
     assert len(names(tmp_path)) == 1 and names(tmp_path, ".json") == []
@@ -360,7 +360,7 @@ def test_the_environment_is_read_as_calls_are():
             "TESSERA_RECORD_MAX_ENTRIES": "500",
         }
     )
-    assert read_settings.out == "out" and read_settings.steps == {3, 10}
+    assert read_settings.out == os.path.abspath("out") and read_settings.steps == {3, 10}
     assert (read_settings.every, read_settings.keep, read_settings.stacks) == (2.5, 7, "all")
     assert read_settings.gzip is True and read_settings.at_end is False
     assert read_settings.signal.name == "SIGUSR1" and read_settings.context is None
@@ -384,3 +384,25 @@ def test_a_call_without_a_place_takes_the_variables(torch, record, tmp_path, mon
     with record():
         pass
     assert len(names(tmp_path / "chosen")) == 1
+
+
+def test_files_stay_where_the_program_began(torch, record, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "elsewhere").mkdir()
+    with record("out"):
+        monkeypatch.chdir(tmp_path / "elsewhere")
+    assert len(names(tmp_path / "out")) == 1
+
+
+def test_the_collector_rests_while_a_snapshot_is_taken(torch, record, tmp_path):
+    import gc
+
+    seen = []
+    torch.fake.snapshot_hook = lambda: seen.append(gc.isenabled())
+    with record(tmp_path) as recording:
+        recording.dump()
+        assert gc.isenabled()
+        torch.fake.fail.add("_snapshot")
+        recording.dump()
+        assert gc.isenabled()
+    assert seen == [False]

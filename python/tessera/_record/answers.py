@@ -13,6 +13,7 @@ import sys
 from .guard import attempt
 
 _SECONDS = 300
+_SECONDS_FOR_WHY = 60  # other ranks may wait for this one
 
 
 class Unavailable(RuntimeError):
@@ -31,7 +32,7 @@ def command():
     return [found] if found else None
 
 
-def run(*arguments):
+def run(*arguments, seconds=_SECONDS):
     """(exit status, standard output, standard error) of `tessera ARGUMENTS`; raises Unavailable."""
     program = command()
     if program is None:
@@ -45,7 +46,7 @@ def run(*arguments):
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            timeout=_SECONDS,
+            timeout=seconds,
             env=environment,
             check=False,
         )
@@ -85,7 +86,7 @@ def why(path):
         text = _as_text(answer) if answer is not None else None
         if text:
             return text
-    finished = attempt(run, "why", "--color", "never", path)
+    finished = attempt(run, "why", "--color", "never", path, seconds=_SECONDS_FOR_WHY)
     return finished[1] if finished is not None and finished[0] == 0 else None
 
 

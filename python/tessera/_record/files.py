@@ -114,29 +114,24 @@ def _write_pickle(file, snapshot, compressed):
         pickle.dump(snapshot, stream, protocol=4)
 
 
-def write_snapshot(path, snapshot, compressed, describe=None):
-    """Writes a snapshot to `path` and describe(size in bytes), unless that is None, to its sidecar.
-
-    A sidecar that cannot be written costs only itself. Returns the size of the snapshot's file."""
+def write_snapshot(path, snapshot, compressed, document=None):
+    """Writes a snapshot to `path` and a document, unless that is None, to its sidecar, with the
+    size of the snapshot's file. A sidecar that cannot be written costs only itself."""
     temporary = _write(path, lambda file: _write_pickle(file, snapshot, compressed))
     beside = None
     try:
-        size_bytes = os.stat(temporary).st_size
-        if describe is not None:
-            beside = attempt(_write_sidecar, sidecar_path(path), describe, size_bytes)
+        if document is not None:
+            document["snapshot_bytes"] = os.stat(temporary).st_size
+            beside = attempt(_write_sidecar, sidecar_path(path), document)
         _rename(temporary, path)
     except BaseException:
         attempt(os.remove, temporary)  # gone already where renaming failed
         if beside is not None:
             attempt(os.remove, beside)
         raise
-    return size_bytes
 
 
-def _write_sidecar(path, describe, size_bytes):
-    document = describe(size_bytes)
-    if document is None:
-        return None
+def _write_sidecar(path, document):
     text = json.dumps(document, indent=1, default=str)
     temporary = _write(path, lambda file: file.write(text.encode("utf-8", "replace") + b"\n"))
     _rename(temporary, path)

@@ -70,6 +70,12 @@ class _AfterForward(_Hook):
             marks.after_forward(self.label)
 
 
+def _is_another(reference, thing):
+    """Whether a weak reference is to something that lives and is not `thing`."""
+    held = reference()
+    return held is not None and held is not thing
+
+
 def innermost(optimizer):
     """The optimizer inside the wrappers of libraries, whose step() has the hooks."""
     for _ in range(8):
@@ -145,14 +151,14 @@ class Marks:
     def watch(self, model, optimizer, name):
         with self.lock:
             if model is not None:
-                self.models = [row for row in self.models if row[1]() not in (None, model)]
+                self.models = [row for row in self.models if _is_another(row[1], model)]
                 name = name or ("model" if not self.models else f"model{len(self.models) + 1}")
                 self.models.append((name, weakref.ref(model)))
                 if self.annotating:
                     self._hook_model(name, model)
             if optimizer is not None:
                 optimizer = innermost(optimizer)
-                self.watched = [ref for ref in self.watched if ref() not in (None, optimizer)]
+                self.watched = [ref for ref in self.watched if _is_another(ref, optimizer)]
                 self.watched.append(weakref.ref(optimizer))
                 self.leader = self.watched[0]
 

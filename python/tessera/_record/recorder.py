@@ -17,6 +17,9 @@ into a SimpleQueue, which may be done anywhere, and our thread takes it out.
 """
 
 import atexit
+import builtins
+import contextlib
+import gc
 import os
 import queue
 import signal as _signal
@@ -36,9 +39,7 @@ GRACE = 10.0  # seconds that a request waits for a step to end, where steps are 
 ARMED, RECORDING, STOPPED = "armed", "recording", "stopped"
 
 active = []  # recordings that are not stopped; the innermost last
-_leaving = (
-    set()
-)  # processes (this one, and those it was forked from) with the call at exit in place
+_leaving = set()  # pids of this process and those it was forked from, once they stop at their end
 _active_lock = threading.Lock()
 
 
@@ -59,9 +60,9 @@ def is_out_of_memory(error):
         if kinds and isinstance(error, kinds):
             return True
         text = attempt(str, error, default="").lower()
-        if isinstance(error, RuntimeError) and "out of memory" in text:
-            if any(word in text for word in ("cuda", "hip", "xpu", "npu")):
-                return True
+        is_of_device = any(word in text for word in ("cuda", "hip", "xpu", "npu"))
+        if isinstance(error, RuntimeError) and "out of memory" in text and is_of_device:
+            return True
         suppressed = error.__suppress_context__
         error = error.__cause__ or (None if suppressed else error.__context__)
     return False
@@ -80,6 +81,19 @@ def _human(size_bytes):
         size /= 1024
         units.pop(0)
     return f"{size:.0f} {units[0]}" if units[0] == "B" else f"{size:.1f} {units[0]}"
+
+
+@contextlib.contextmanager
+def _without_collector():
+    """A snapshot is millions of dicts without a cycle among them: the collector, which would go
+    through all of them again and again, waits."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 class Recorder:
@@ -191,10 +205,8 @@ class Recorder:
         is_oom = error is not None and is_out_of_memory(error)
         if is_oom and not self.settings.on_oom:
             return None
-        if (is_oom or reason == "exit") and self._oom_open:
-            return (
-                None  # the observer's snapshot tells of this one, from before anything was let go
-            )
+        if is_oom and self._oom_open:
+            return None  # the observer's snapshot tells of it, from before anything was let go
         if is_oom:
             path = self._dump("oom", error=error, urgent=True)
             _told_of_oom(path)
@@ -302,23 +314,21 @@ class Recorder:
 
     def _write(self, backend, who, reason, error, numbers):
         path = self.places.name(who["rank"], who["world_size"], self.pid, self.step, reason)
-        snapshot = backend.snapshot()
-
-        def describe(size_bytes):
-            facts = self._facts(path, size_bytes, reason, who, error, numbers)
-            return sidecar.describe(self.torch, backend, self.settings, snapshot, facts)
-
-        write_snapshot(
-            path, snapshot, self.places.is_compressed, describe if self.settings.sidecar else None
-        )
-        self._warn_if_full(snapshot)
+        document = None
+        with _without_collector():
+            snapshot = backend.snapshot()
+            if self.settings.sidecar:  # before the writing, while it is of the same moment
+                facts = self._facts(path, reason, who, error, numbers)
+                document = sidecar.describe(self.torch, backend, self.settings, snapshot, facts)
+            write_snapshot(path, snapshot, self.places.is_compressed, document)
+            self._warn_if_full(snapshot)
+            del snapshot
         self.files.append(path)
         return path
 
-    def _facts(self, path, size_bytes, reason, who, error, numbers):
+    def _facts(self, path, reason, who, error, numbers):
         return {
             "snapshot": os.path.basename(path),
-            "snapshot_bytes": size_bytes,
             "reason": reason,
             "step": self.step,
             "ranks": who,
@@ -513,7 +523,9 @@ def _leave_with_process():
 
 @guarded("the end of the process")
 def _at_exit():
-    error = getattr(sys, "last_value", None)  # what the interpreter printed, if that is why it ends
+    # What the interpreter printed last is why it ends, but for a session that went on after it.
+    is_session = hasattr(sys, "ps1") or sys.flags.interactive or hasattr(builtins, "__IPYTHON__")
+    error = None if is_session else getattr(sys, "last_value", None)
     for recorder in reversed(list(active)):
         if recorder.state == RECORDING and recorder.pid == os.getpid():
             recorder.stop("exit", error if isinstance(error, BaseException) else None)

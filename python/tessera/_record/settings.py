@@ -130,9 +130,11 @@ class Settings:
             raise TypeError(f"record has no option {', '.join(unknown)}")
         if out is None:
             out = os.environ.get(VARIABLE) or DEFAULT_FOLDER
-        self.out = os.fspath(out)
-        if not isinstance(self.out, str):
+        path = os.fspath(out)
+        if not isinstance(path, str):
             raise TypeError("out: a path of text is wanted, not bytes")
+        # Now: a program may change its folder before anything is written.
+        self.out = os.path.abspath(path)
         for name, (default, check) in OPTIONS.items():
             value = options.get(name, default)
             setattr(self, name, check(name, value) if name in options else default)

@@ -367,7 +367,7 @@ def describe(torch, backend, settings, snapshot, facts):
     return {
         "schema": SCHEMA,
         "snapshot": facts["snapshot"],
-        "snapshot_bytes": facts["snapshot_bytes"],
+        "snapshot_bytes": None,  # filled in when it is written
         "reason": facts["reason"],
         "step": facts["step"],
         "time_us": int(now * 1e6),
