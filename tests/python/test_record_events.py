@@ -265,6 +265,28 @@ def test_the_watched_optimizer_counts_also_inside_a_wrapper(torch, record, tmp_p
         assert marks.marks.steps == 6
 
 
+def test_the_next_training_counts_by_its_own_optimizer(torch, record, tmp_path):
+    old, new = (torch.optim.Optimizer([fake_torch.Tensor(1, (2,))]) for _ in range(2))
+    for optimizer in (old, new):
+        with record(tmp_path, at_end=False) as recording:
+            recording.watch(None, optimizer)
+            optimizer.step()
+            assert marks.marks.steps == 1
+    with record(tmp_path, at_end=False):
+        new.step()
+        assert marks.marks.steps == 1 and old in marks.marks.living_optimizers()
+
+
+def test_steps_are_not_counted_twice_where_the_program_joins_in(torch, record, tmp_path):
+    optimizer = torch.optim.Optimizer([fake_torch.Tensor(1, (2,))])
+    with record(tmp_path, steps=[1, 2], at_end=False):
+        for _ in range(3):
+            optimizer.step()
+            record.step()
+        assert marks.marks.steps == 3
+    assert [name.split("_")[2] for name in names(tmp_path)] == ["step1", "step2"]
+
+
 def test_a_program_may_count_for_itself(torch, record, tmp_path):
     optimizer = torch.optim.Optimizer([fake_torch.Tensor(1, (2,))])
     with record(tmp_path, steps=[2, 40]) as recording:

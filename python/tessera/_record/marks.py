@@ -147,6 +147,9 @@ class Marks:
                 self.handles = []
                 self.hooked.clear()
                 self.is_explicit = False
+                # The next training's first step is not to wait for an optimizer of this one.
+                self.seen.update(held for held in (ref() for ref in self.watched) if held)
+                self.watched, self.leader = [], None
 
     def watch(self, model, optimizer, name):
         with self.lock:
