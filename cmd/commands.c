@@ -210,6 +210,27 @@ const cli_command cli_commands[] = {
                    "snapshot.pickle",
                    "one configuration"}},
      .run = cli_whatif},
+    {.name = "why",
+     .summary = "why did it run out of memory?",
+     .description =
+         "Explains the out-of-memory that the trace recorded: what was asked for and what the "
+         "device had, what PyTorch had cached and could not use for it, and why (fragmentation, "
+         "another stream's or pool's cache, freed blocks that wait for another stream), what held "
+         "the rest, by purpose and by line of the program, and which settings of "
+         "PYTORCH_CUDA_ALLOC_CONF would have let it through.\n\n"
+         "Where the program ran out of memory several times, the last that it did not get over is "
+         "explained, or the one of --event. Where none was recorded, it tells how close it came, "
+         "when most was reserved.\n\n"
+         "A snapshot does not say how much memory the card has: with --capacity what others held "
+         "of it is told too.",
+     .operands = "FILE",
+     .operand_min = 1,
+     .operand_max = 1,
+     .reads_files = true,
+     .examples = {{"tessera why snapshot.pickle", "the verdict, and its evidence"},
+                  {"tessera why --capacity 80GiB snapshot.pickle", "on a card of that size"},
+                  {"tessera why --event 4512 snapshot.pickle", "an earlier failure"}},
+     .run = cli_why},
     {.name = "export",
      .summary = "write the snapshot in another form, for another program",
      .description =
@@ -325,8 +346,9 @@ const cli_option cli_option_rows[] = {
     {.name = "event",
      .kind = CLI_TEXT,
      .argument = "N",
-     .help = "The moment after event N of the device's trace, -1 for before the first.",
-     .takers = "at export",
+     .help = "The moment after event N of the device's trace, -1 for before the first; for why, an "
+             "out-of-memory event.",
+     .takers = "at export why",
      FIELD(event)},
     {.name = "time",
      .kind = CLI_TEXT,
@@ -346,13 +368,14 @@ const cli_option cli_option_rows[] = {
      .argument = "CONF",
      .help = "Settings to try, as PYTORCH_CUDA_ALLOC_CONF has them; several configurations are "
              "separated by blanks or semicolons.",
-     .takers = "whatif",
+     .takers = "whatif why",
      FIELD(settings)},
     {.name = "capacity",
      .kind = CLI_TEXT,
      .argument = "SIZE",
-     .help = "Memory of the card that PyTorch may have, such as 40GiB (default: unlimited).",
-     .takers = "whatif",
+     .help = "Memory of the card, such as 40GiB: for whatif, what PyTorch may have of it (default: "
+             "unlimited).",
+     .takers = "whatif why",
      FIELD(capacity)},
     {.name = "match",
      .kind = CLI_TEXTS,

@@ -59,5 +59,6 @@ int cli_stages(cli_session *session);
 int cli_steps(cli_session *session);
 int cli_trim(cli_session *session);
 int cli_whatif(cli_session *session);
+int cli_why(cli_session *session);
 
 #endif

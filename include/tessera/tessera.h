@@ -7,6 +7,7 @@
 #include "tessera/allocator.h"
 #include "tessera/answers.h"
 #include "tessera/attribution.h"
+#include "tessera/causes.h"
 #include "tessera/export.h"
 #include "tessera/limits.h"
 #include "tessera/mosaic.h"
@@ -19,6 +20,7 @@
 #include "tessera/status.h"
 #include "tessera/steps.h"
 #include "tessera/whatif.h"
+#include "tessera/why.h"
 
 #ifdef __cplusplus
 extern "C" {

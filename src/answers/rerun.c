@@ -361,3 +361,10 @@ int tsr__rerun(const tsr__timeline *timeline, const tsr__rerun_options *options,
     *out_allocator = r.allocator;
   return status;
 }
+
+uint64_t tsr__rerun_patience(const tsr_snapshot *snapshot, const uint32_t *devices, size_t count) {
+  enum { ALWAYS = 10000000, AN_EVENT = 32 };
+  uint64_t events = 0;
+  for (size_t i = 0; i < count; i++) events += tsr_snapshot_events(snapshot, devices[i]).count;
+  return ALWAYS + AN_EVENT * events;
+}

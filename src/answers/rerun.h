@@ -21,4 +21,8 @@ typedef struct tsr__rerun_options {
 int tsr__rerun(const tsr__timeline *timeline, const tsr__rerun_options *options,
                tsr_whatif_run *run, tsr_allocator **out_allocator, tsr_error *error);
 
+/* Steps that searches of the allocator may take in all, for reruns of these devices. Real traces
+ * take a few an event; a made one may have each event search through everything. */
+uint64_t tsr__rerun_patience(const tsr_snapshot *snapshot, const uint32_t *devices, size_t count);
+
 #endif

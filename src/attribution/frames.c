@@ -18,11 +18,9 @@
  *
  * It does not look at the file system: the stack may be from another machine.
  */
-#include "report/frames.h"
+#include "attribution/frames.h"
 
 #include <string.h>
-
-#include "report/text.h"
 
 #define COUNT_OF(array) (sizeof(array) / sizeof *(array))
 
@@ -157,6 +155,10 @@ tsr__origin tsr__frame_origin(tsr_text name, tsr_text file) {
   return is_python_file(file) ? TSR__ORIGIN_PYTHON : TSR__ORIGIN_USER;
 }
 
+static tsr_text text_of(const char *name) {
+  return (tsr_text){name, strlen(name)};
+}
+
 /* Without a path to go by, the names of PyTorch's and Python's C and C++ give them away. */
 static const char *native_package(tsr_text name, tsr_text file) {
   static const char *const torch[] = {"at::", "c10::", "torch::", "THP", "CapturedTraceback"};
@@ -170,10 +172,10 @@ tsr_text tsr__frame_package(tsr__origin origin, tsr_text name, tsr_text file) {
   tsr_text package = package_at(file) ? package_of(file) : (tsr_text){0};
   if (package.size_bytes) return package;
   switch (origin) {
-  case TSR__ORIGIN_TORCH: return tsr__text_of("torch");
-  case TSR__ORIGIN_PYTHON: return tsr__text_of("python");
+  case TSR__ORIGIN_TORCH: return text_of("torch");
+  case TSR__ORIGIN_PYTHON: return text_of("python");
   case TSR__ORIGIN_NATIVE:
-  case TSR__ORIGIN_NOISE: return tsr__text_of(native_package(name, file));
-  default: return tsr__text_of("program");
+  case TSR__ORIGIN_NOISE: return text_of(native_package(name, file));
+  default: return text_of("program");
   }
 }
