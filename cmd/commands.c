@@ -231,6 +231,34 @@ const cli_command cli_commands[] = {
                   {"tessera why --capacity 80GiB snapshot.pickle", "on a card of that size"},
                   {"tessera why --event 4512 snapshot.pickle", "an earlier failure"}},
      .run = cli_why},
+    {.name = "check",
+     .summary = "is it within its budget, and what it was?",
+     .description =
+         "Compares a run with budgets and with a lock, and exits with status 1 when a check fails. "
+         "It says what is too much, what grew, and the lines of the program that hold it.\n\n"
+         "Checks are made on allocated memory, which does not depend on what the allocator did "
+         "before; reserved memory is reported, and checked with --max-reserved only. Kinds of "
+         "memory are parameter, gradient, optimizer_state, activation, recomputed, temporary, "
+         "input, communication, workspace and unexplained, as inferred from stacks, lifetimes "
+         "and sizes; each is checked at its own highest.\n\n"
+         "A lock is a small text, to be kept and reviewed beside the code: the peak of each "
+         "device, "
+         "of each kind, and the functions that held most. Only peak and kinds must match, within "
+         "--tolerance and in both directions; functions explain. It names neither addresses, "
+         "lines nor folders. A snapshot that is cut short can hold less than the run did: --strict "
+         "refuses it.",
+     .operands = "FILE",
+     .operand_min = 1,
+     .operand_max = 1,
+     .reads_files = true,
+     .examples =
+         {{"tessera check --max 18GiB --max activation=3GiB snapshot.pickle", "budgets"},
+          {"tessera check --lock memory.lock --update snapshot.pickle", "write down what it holds"},
+          {"tessera check --lock memory.lock --format markdown snapshot.pickle",
+           "did a change cost memory? For a comment on it"},
+          {"tessera check --lock memory.lock --format sarif -o memory.sarif snapshot.pickle",
+           "for a code host, at the line"}},
+     .run = cli_check},
     {.name = "export",
      .summary = "write the snapshot in another form, for another program",
      .description =
@@ -424,6 +452,51 @@ const cli_option cli_option_rows[] = {
      .takers = "export trim",
      .choices = {"auto", "pickle", "json", "folded", "speedscope", "pprof", "perfetto", "csv"},
      FIELD(format)},
+    {.name = "max",
+     .kind = CLI_TEXTS,
+     .argument = "[KIND=]SIZE",
+     .help = "Fail when more is allocated at any time than SIZE, such as 18GiB, or when a kind of "
+             "memory holds more (activation=3GiB). May be repeated.",
+     .takers = "check",
+     FIELD(budgets)},
+    {.name = "max-reserved",
+     .kind = CLI_TEXT,
+     .argument = "SIZE",
+     .help = "Fail when more than SIZE is reserved at any time.",
+     .takers = "check",
+     FIELD(max_reserved)},
+    {.name = "lock",
+     .kind = CLI_FILE,
+     .argument = "LOCK",
+     .help = "Fail when the peak, or a kind's, is not what LOCK says.",
+     .takers = "check",
+     FIELD(lock)},
+    {.name = "update",
+     .kind = CLI_FLAG,
+     .help = "Write LOCK instead of comparing with it.",
+     .takers = "check",
+     FIELD(update)},
+    {.name = "tolerance",
+     .kind = CLI_TEXT,
+     .argument = "SHARE|SIZE",
+     .help = "How far a figure may be off LOCK's: a share of the locked peak such as 0.5%, or a "
+             "size such as 16MiB (default: 1%).",
+     .takers = "check",
+     FIELD(tolerance)},
+    {.name = "root",
+     .kind = CLI_FILE,
+     .argument = "FOLDER",
+     .help = "For SARIF: the folder of the sources, as the snapshot names it; files below it are "
+             "named relative to it (default: the current folder).",
+     .takers = "check",
+     FIELD(root)},
+    {.name = "format",
+     .kind = CLI_CHOICE,
+     .argument = "FORMAT",
+     .help = "How to say it: text (default), json, junit, sarif or markdown.",
+     .takers = "check",
+     .choices = {"text", "json", "junit", "sarif", "markdown"},
+     FIELD(check_format)},
     {.name = "device",
      .kind = CLI_DEVICES,
      .argument = "N|all",

@@ -46,6 +46,7 @@ int cli_profile_page(cli_session *session, const cli_input *input, const tsr_pro
 
 /* The commands, one file each (cli_help: help.c). */
 int cli_at(cli_session *session);
+int cli_check(cli_session *session);
 int cli_diff(cli_session *session);
 int cli_export(cli_session *session);
 int cli_help(cli_session *session);

@@ -8,6 +8,7 @@
 #include "tessera/answers.h"
 #include "tessera/attribution.h"
 #include "tessera/causes.h"
+#include "tessera/check.h"
 #include "tessera/export.h"
 #include "tessera/limits.h"
 #include "tessera/mosaic.h"

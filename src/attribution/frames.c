@@ -159,6 +159,31 @@ static tsr_text text_of(const char *name) {
   return (tsr_text){name, strlen(name)};
 }
 
+static bool is_identifier(char byte) {
+  return (byte >= 'a' && byte <= 'z') || (byte >= 'A' && byte <= 'Z') ||
+         (byte >= '0' && byte <= '9') || byte == '_';
+}
+
+/* The identifier around byte `at`. */
+static tsr_text identifier_at(tsr_text name, size_t at) {
+  size_t begin = at, end = at;
+  while (begin && is_identifier(name.data[begin - 1])) begin--;
+  while (end < name.size_bytes && is_identifier(name.data[end])) end++;
+  return (tsr_text){name.data + begin, end - begin};
+}
+
+tsr_text tsr__frame_title(tsr_text name, bool *is_node) {
+  size_t node = behind(name, "Backward");
+  bool is_cpp = contains(name, "::");
+  if (!node) node = behind(name, "AccumulateGrad");
+  if (is_node) *is_node = is_cpp && node;
+  if (!is_cpp) return name;
+  if (node) return identifier_at(name, node - 1);
+  for (size_t i = 1; i < name.size_bytes; i++)
+    if (name.data[i] == '(' && is_identifier(name.data[i - 1])) return (tsr_text){name.data, i};
+  return name;
+}
+
 /* Without a path to go by, the names of PyTorch's and Python's C and C++ give them away. */
 static const char *native_package(tsr_text name, tsr_text file) {
   static const char *const torch[] = {"at::", "c10::", "torch::", "THP", "CapturedTraceback"};

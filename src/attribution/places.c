@@ -6,21 +6,8 @@
  * runs (`MmBackward0::apply`, `AccumulateGrad`) is the place. */
 #include "attribution/places.h"
 
-#include <string.h>
-
 #include "attribution/frames.h"
 #include "base/memory.h"
-
-static bool contains(tsr_text text, const char *part) {
-  size_t size = strlen(part);
-  for (size_t i = 0; i + size <= text.size_bytes; i++)
-    if (memcmp(text.data + i, part, size) == 0) return true;
-  return false;
-}
-
-static bool is_node(tsr_text name) {
-  return contains(name, "Backward") || contains(name, "AccumulateGrad");
-}
 
 /* What a frame is: its tsr__origin, and whether it names a node of autograd. */
 enum { NODE = 128 };
@@ -55,7 +42,9 @@ int tsr__places_compute(const tsr_snapshot *snapshot, tsr__places *out, tsr_erro
     tsr_frame frame = tsr_snapshot_frame(snapshot, i);
     tsr_text name = tsr_snapshot_string(snapshot, frame.name);
     tsr__origin origin = tsr__frame_origin(name, tsr_snapshot_string(snapshot, frame.file));
-    origins[i] = (uint8_t)(origin | (is_node(name) ? NODE : 0));
+    bool is_node;
+    (void)tsr__frame_title(name, &is_node);
+    origins[i] = (uint8_t)(origin | (is_node ? NODE : 0));
   }
   for (uint32_t i = 0; i < places.count; i++)
     places.stacks[i] = place_of(tsr_snapshot_stack(snapshot, i), origins);

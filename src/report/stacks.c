@@ -104,24 +104,35 @@ static void append_text(tsr__buffer *out, tsr_text text) {
   tsr__buffer_append(out, text.data, text.size_bytes);
 }
 
+/* `model.py:382 `, or nothing where the file is not known. */
+static void append_file(tsr__stack_printer *printer, tsr_frame frame) {
+  tsr__buffer *out = &printer->emitter->scratch;
+  tsr_text file = tsr__base_name(string_of(printer, frame.file));
+  if (file.size_bytes == 2 && file.data[0] == '?') return;
+  append_text(out, file);
+  if (has_line(frame)) tsr__buffer_printf(out, ":%" PRIu64, frame.line);
+  tsr__buffer_text(out, " ");
+}
+
 /* `model.py:382 forward`, or the name alone where the file is not known. */
 static void append_place(tsr__stack_printer *printer, uint32_t id) {
-  tsr__buffer *out = &printer->emitter->scratch;
   tsr_frame frame = tsr_snapshot_frame(printer->snapshot, id);
-  tsr_text file = tsr__base_name(string_of(printer, frame.file));
-  if (file.size_bytes != 2 || file.data[0] != '?') {
-    append_text(out, file);
-    if (has_line(frame)) tsr__buffer_printf(out, ":%" PRIu64, frame.line);
-    tsr__buffer_text(out, " ");
-  }
-  append_text(out, string_of(printer, frame.name));
+  append_file(printer, frame);
+  append_text(&printer->emitter->scratch, string_of(printer, frame.name));
 }
 
 void tsr__frame_append_name(tsr__stack_printer *printer, uint32_t frame) {
-  if (frame == TSR_NONE)
-    tsr__buffer_text(&printer->emitter->scratch, "(no stack recorded)");
-  else
-    append_place(printer, frame);
+  tsr__buffer *out = &printer->emitter->scratch;
+  if (frame == TSR_NONE) {
+    tsr__buffer_text(out, "(no stack recorded)");
+    return;
+  }
+  bool is_node = false;
+  tsr_frame of = tsr_snapshot_frame(printer->snapshot, frame);
+  tsr_text title = tsr__frame_title(string_of(printer, of.name), &is_node);
+  if (!is_node) append_file(printer, of);
+  append_text(out, title);
+  if (is_node) tsr__buffer_text(out, " (autograd)");
 }
 
 void tsr__stack_append_name(tsr__stack_printer *printer, uint32_t stack) {
