@@ -153,7 +153,8 @@ static int compare_ranked(const void *a, const void *b) {
 }
 
 /* How much a cause explains of a result: what it grew (shrank, where the figure did), or what it
- * holds. One that the lock does not list may have held up to the lock's `rest`. */
+ * holds. One that the lock does not list may have held up to the lock's `rest`. Of the device's peak a
+ * cause explains no more than it holds there. */
 static uint64_t weigh(const tsr_check_result *result, const tsr_check_cause *cause,
                       bool by_change) {
   bool has_kind = result->rule == TSR_CHECK_MAX_KIND || result->rule == TSR_CHECK_LOCK_KIND;
@@ -162,7 +163,8 @@ static uint64_t weigh(const tsr_check_result *result, const tsr_check_cause *cau
   bool has_shrunk = result->rule >= TSR_CHECK_LOCK_DEVICE && result->bytes < result->limit_bytes;
   if (has_shrunk)
     return cause->is_locked ? tsr__drop_u64(cause->locked_bytes, cause->cause.bytes) : 0;
-  return tsr__drop_u64(cause->cause.bytes, cause->locked_bytes);
+  uint64_t grown = tsr__drop_u64(cause->cause.bytes, cause->locked_bytes);
+  return has_kind || grown < cause->bytes_at_peak ? grown : cause->bytes_at_peak;
 }
 
 static size_t rank(const tsr_check_result *result, const tsr_check_device *device, bool by_change,

@@ -41,6 +41,10 @@ void tsr__check_difference(tsr__buffer *out, const tsr_check_result *result) {
 }
 
 static void append_lock_sentence(tsr__buffer *out, const tsr_check_result *r) {
+  if (r->bytes == r->limit_bytes) {
+    tsr__buffer_printf(out, "is %s, as the lock says", SIZE(r->bytes));
+    return;
+  }
   if (r->bytes >= r->limit_bytes)
     tsr__buffer_printf(out, "grew by %s, from %s to %s", SIZE(r->bytes - r->limit_bytes),
                        SIZE(r->limit_bytes), SIZE(r->bytes));
