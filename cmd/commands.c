@@ -243,8 +243,9 @@ const cli_command cli_commands[] = {
          "and sizes; each is checked at its own highest.\n\n"
          "A lock is a small text, to be kept and reviewed beside the code: the peak of each "
          "device, "
-         "of each kind, and the functions that held most. Only peak and kinds must match, within "
-         "--tolerance and in both directions; functions explain. It names neither addresses, "
+         "of each kind, and the functions that held most. Peak and kinds (what is unexplained "
+         "aside) must match, within --tolerance and in both directions; functions explain. It "
+         "names neither addresses, "
          "lines nor folders. A snapshot that is cut short can hold less than the run did: --strict "
          "refuses it.",
      .operands = "FILE",

@@ -15,6 +15,7 @@ extern "C" {
 typedef struct tsr_cause {
   tsr_kind kind;
   uint32_t frame; /* frame id of the line, or TSR_NONE: memory whose stack was not recorded */
+  uint32_t layer; /* of the library that the line called, its innermost frame there, or TSR_NONE */
   uint32_t stack; /* of its largest allocation, or TSR_NONE */
   uint64_t bytes, allocations;
 } tsr_cause;

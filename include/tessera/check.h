@@ -15,8 +15,8 @@
  *   rest 412090368 # 393.00 MiB
  *
  * Each figure is the most it was at any one time; `peak` of all allocated memory, `kind` of a kind's,
- * `cause` of a kind's that one function took, named by file and function so that neither lines nor
- * folders matter; `rest` is the largest cause that is not listed. A kind not named is 0. What stands
+ * `cause` of a kind's that one function took, named by file and function (and, behind a '>', by those
+ * of the library it called) so that neither lines nor folders matter; `rest` is the largest cause that is not listed. A kind not named is 0. What stands
  * behind " # " is for people. Empty lines, and lines that begin with '#', mean nothing.
  */
 #ifndef TESSERA_CHECK_H
@@ -74,7 +74,7 @@ typedef enum tsr_check_rule {
   TSR_CHECK_MAX_RESERVED, /* reserved memory has one */
   TSR_CHECK_LOCK_DEVICE,  /* the lock and the snapshot have the same devices */
   TSR_CHECK_LOCK_PEAK,    /* allocated memory is what the lock says */
-  TSR_CHECK_LOCK_KIND,    /* memory of a kind is */
+  TSR_CHECK_LOCK_KIND,    /* memory of a kind is; what is unexplained shows in the peak alone */
   TSR_CHECK_RULE_COUNT
 } tsr_check_rule;
 

@@ -64,7 +64,8 @@ typedef struct tsr_why_oom {
   int64_t event, time_us;
   uint64_t request_bytes; /* rounded, as recorded */
   uint64_t device_free_bytes;
-  /* The program got over it: later in the trace the same stack, or a request as large, is served. */
+  /* The program got over it: the same stack is served later, or as many bytes in all before the next
+   * failure. */
   bool is_recovered;
 } tsr_why_oom;
 
@@ -102,7 +103,8 @@ typedef struct tsr_why_device {
   uint64_t stream;            /* raw handle */
   tsr_pool pool;
   bool is_expandable; /* the setting, as far as the snapshot tells */
-  uint32_t frame;     /* the line that asked, as in tsr_cause */
+  uint32_t frame;     /* the line that asked, and layer, as in tsr_cause */
+  uint32_t layer;
   uint32_t stack;
 
   uint64_t capacity_bytes; /* as given; 0: not known */

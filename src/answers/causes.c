@@ -38,7 +38,8 @@ static int compare_causes(const void *a, const void *b) {
   const tsr_cause *x = a, *y = b;
   if (x->bytes != y->bytes) return x->bytes < y->bytes ? 1 : -1;
   if (x->kind != y->kind) return x->kind < y->kind ? -1 : 1;
-  return (x->frame > y->frame) - (x->frame < y->frame);
+  if (x->frame != y->frame) return x->frame < y->frame ? -1 : 1;
+  return (x->layer > y->layer) - (x->layer < y->layer);
 }
 
 static int compare_kinds(const void *a, const void *b) {
@@ -49,18 +50,24 @@ static int compare_kinds(const void *a, const void *b) {
 
 typedef TSR__VECTOR(tsr_cause) cause_list;
 
-/* One cause for each kind and line, found by key. False when out of memory. */
-static bool add_to(cause_list *causes, tsr__map *index_of, tsr_kind kind, uint32_t frame,
-                   uint32_t stack, uint64_t bytes, uint64_t *largest) {
+typedef struct summer {
+  cause_list causes;
+  tsr__map index_of; /* place and kind -> cause */
+  uint64_t *largest; /* allocation, by cause */
+} summer;
+
+static bool add_to(summer *s, tsr_kind kind, uint32_t place, const tsr__place *where,
+                   uint32_t stack, uint64_t bytes) {
   bool is_new = false;
-  uint64_t key = (uint64_t)frame * TSR_KIND_COUNT + kind;
-  const uint64_t *index = tsr__map_put(index_of, key, causes->count, &is_new);
+  uint64_t key = (uint64_t)place * TSR_KIND_COUNT + kind;
+  const uint64_t *index = tsr__map_put(&s->index_of, key, s->causes.count, &is_new);
   if (!index) return false;
-  if (is_new && !TSR__VECTOR_PUSH(causes, (tsr_cause){kind, frame, stack, 0, 0})) return false;
-  tsr_cause *cause = &causes->items[*index];
-  if (is_new || bytes > largest[*index]) {
+  tsr_cause none = {.kind = kind, .frame = where->frame, .layer = where->layer, .stack = TSR_NONE};
+  if (is_new && !TSR__VECTOR_PUSH(&s->causes, none)) return false;
+  tsr_cause *cause = &s->causes.items[*index];
+  if (place && bytes > s->largest[*index]) {
     cause->stack = stack;
-    largest[*index] = bytes;
+    s->largest[*index] = bytes;
   }
   cause->bytes = tsr__sum_u64(cause->bytes, bytes);
   cause->allocations++;
@@ -70,21 +77,20 @@ static bool add_to(cause_list *causes, tsr__map *index_of, tsr_kind kind, uint32
 static bool sum(const tsr__purposes *purposes, const tsr__timeline *timeline,
                 const tsr__kinds *kinds, const tsr__live_set *live, tsr_kind_share *by_kind,
                 cause_list *causes) {
-  tsr__map index_of = {0};
-  uint64_t *largest = TSR__NEW_ARRAY(uint64_t, live->count);
-  bool ok = largest != NULL;
+  summer s = {.largest = TSR__NEW_ARRAY(uint64_t, live->count)};
+  bool ok = s.largest != NULL;
   for (size_t i = 0; ok && i < live->count; i++) {
     uint32_t allocation = live->items[i], stack = tsr__timeline_stack(timeline, allocation);
-    uint32_t frame = tsr__place_of(&purposes->places, stack);
+    uint32_t place = tsr__place_of(&purposes->places, stack);
     uint64_t bytes = timeline->block_bytes.items[allocation];
     tsr_kind kind = (tsr_kind)kinds->kind[allocation];
     by_kind[kind].bytes = tsr__sum_u64(by_kind[kind].bytes, bytes);
     by_kind[kind].allocations++;
-    ok = add_to(causes, &index_of, kind, frame, frame == TSR_NONE ? TSR_NONE : stack, bytes,
-                largest);
+    ok = add_to(&s, kind, place, &purposes->places.items.items[place], stack, bytes);
   }
-  tsr__free(largest);
-  tsr__map_release(&index_of);
+  tsr__free(s.largest);
+  tsr__map_release(&s.index_of);
+  *causes = s.causes;
   return ok;
 }
 

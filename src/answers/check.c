@@ -66,7 +66,7 @@ static int measure_causes(checker *c, const tsr__timeline *t, tsr_check_device *
   tsr__kinds kinds = {0};
   int status = compute_purposes(c, error);
   if (!status) status = tsr__purposes_kinds(&c->purposes, t, &kinds, error);
-  if (!status) status = tsr__check_peaks(t, &kinds, &c->purposes.places, &c->functions, out, error);
+  if (!status) status = tsr__check_peaks(t, &kinds, &c->functions, out, error);
   tsr__kinds_release(&kinds);
   if (!status) status = copy_names(out, error);
   out->has_causes = !status;
@@ -127,10 +127,10 @@ static int join_lock(const tsr_lock_device *locked, tsr_check_device *device, ts
       const char *name = tsr__arena_copy(device->names, cause->name, strlen(cause->name) + 1, 1);
       if (!name) return tsr__fail_memory(error);
       found = &device->causes[device->cause_count++];
-      *found =
-          (tsr_check_cause){.name = name,
-                            .cause = {.kind = cause->kind, .frame = TSR_NONE, .stack = TSR_NONE},
-                            .peak_event = -1};
+      *found = (tsr_check_cause){
+          .name = name,
+          .cause = {.kind = cause->kind, .frame = TSR_NONE, .layer = TSR_NONE, .stack = TSR_NONE},
+          .peak_event = -1};
     }
     found->is_locked = true;
     found->locked_bytes = cause->bytes;
@@ -178,6 +178,14 @@ static size_t rank(const tsr_check_result *result, const tsr_check_device *devic
   return count;
 }
 
+/* Do the changes explain a result? Of what is above a budget, at least half. */
+static bool is_telling(const tsr_check_result *result, const ranked *list, size_t count) {
+  uint64_t sum = 0;
+  if (result->rule >= TSR_CHECK_LOCK_DEVICE) return count != 0;
+  for (size_t i = 0; i < count; i++) sum = tsr__sum_u64(sum, list[i].weight);
+  return sum >= tsr__drop_u64(result->bytes, result->limit_bytes) / 2 && count;
+}
+
 /* By what changed where a lock tells, else by what is there. */
 static int explain(const checker *c, const tsr_check_device *device, bool has_lock,
                    tsr_check_result *result, tsr_error *error) {
@@ -185,8 +193,8 @@ static int explain(const checker *c, const tsr_check_device *device, bool has_lo
   ranked *list = TSR__NEW_ARRAY(ranked, device->cause_count);
   if (!list) return tsr__fail_memory(error);
   size_t count = has_lock ? rank(result, device, true, list) : 0;
-  result->is_change = count != 0;
-  if (!count) count = rank(result, device, false, list);
+  result->is_change = is_telling(result, list, count);
+  if (!result->is_change) count = rank(result, device, false, list);
   size_t most = c->top && c->top < CAUSES_OF_A_RESULT ? c->top : CAUSES_OF_A_RESULT;
   if (count > most) count = most;
   result->causes = TSR__NEW_ARRAY(uint32_t, count);
@@ -264,8 +272,8 @@ static int check_lock(checker *c, const tsr_check_device *device, const tsr_lock
                            .tolerance_bytes = tolerance};
   peak.is_passed = distance(peak.bytes, peak.limit_bytes) <= tolerance;
   int status = add_result(c, device, true, peak, error);
-  for (int i = 1; !status && i <= TSR_KIND_COUNT; i++) {
-    int kind = i % TSR_KIND_COUNT; /* what is unexplained comes last */
+  for (int kind = 0; !status && kind < TSR_KIND_COUNT; kind++) {
+    if (kind == TSR_KIND_UNEXPLAINED) continue;
     const tsr_check_kind *now = &device->kinds[kind];
     if (!now->peak_bytes && !locked->kinds[kind]) continue;
     tsr_check_result result = {.rule = TSR_CHECK_LOCK_KIND,

@@ -47,37 +47,37 @@ static size_t put_word(char out[NAME_BYTES], size_t used, tsr_text text) {
   return used;
 }
 
-static size_t put_name(const tsr_snapshot *snapshot, uint32_t frame_id, char out[NAME_BYTES]) {
-  tsr_text none = {"(no_stack)", 10}, colon = {":", 1};
-  if (frame_id == TSR_NONE) return put_word(out, 0, none);
-  tsr_frame frame = tsr_snapshot_frame(snapshot, frame_id);
+static size_t put_frame(const tsr_snapshot *snapshot, uint32_t id, char out[NAME_BYTES],
+                        size_t used) {
+  tsr_frame frame = tsr_snapshot_frame(snapshot, id);
   bool is_node = false;
   tsr_text title = tsr__frame_title(tsr_snapshot_string(snapshot, frame.name), &is_node);
   tsr_text file = tsr__base_name(tsr_snapshot_string(snapshot, frame.file));
-  size_t used = 0;
   if (!is_node && file.size_bytes && file.data[0] != '?') {
     used = put_word(out, used, file);
-    used = put_word(out, used, colon);
+    used = put_word(out, used, (tsr_text){":", 1});
   }
   return put_word(out, used, title);
 }
 
+/* "train.py:main>modeling.py:forward", the layer behind the '>'. */
+static size_t put_name(const tsr_snapshot *snapshot, tsr__place place, char out[NAME_BYTES]) {
+  static const char none[] = "(no_stack)";
+  if (place.frame == TSR_NONE) return put_word(out, 0, (tsr_text){none, sizeof none - 1});
+  size_t used = put_frame(snapshot, place.frame, out, 0);
+  if (place.layer == TSR_NONE) return used;
+  used = put_word(out, used, (tsr_text){">", 1});
+  return put_frame(snapshot, place.layer, out, used);
+}
+
 /* Functions are numbered as their names are interned; the first is that of no stack. */
 static bool name_functions(const tsr_snapshot *snapshot, const tsr__places *places,
-                           tsr__intern *names, uint32_t *of_frame, tsr__functions *out) {
+                           tsr__intern *names, tsr__functions *out) {
   char name[NAME_BYTES];
-  size_t size = put_name(snapshot, TSR_NONE, name);
-  if (tsr__intern_put(names, name, size, NULL) == TSR__INTERN_FULL) return false;
-  for (uint32_t i = 0; i < out->stack_count; i++) {
-    uint32_t frame = tsr__place_of(places, i);
-    if (frame == TSR_NONE) continue;
-    if (!of_frame[frame]) {
-      size = put_name(snapshot, frame, name);
-      uint32_t function = tsr__intern_put(names, name, size, NULL);
-      if (function == TSR__INTERN_FULL) return false;
-      of_frame[frame] = function + 1;
-    }
-    out->of_stack[i] = of_frame[frame] - 1;
+  for (size_t i = 0; i < places->items.count; i++) {
+    size_t size = put_name(snapshot, places->items.items[i], name);
+    out->of_place[i] = tsr__intern_put(names, name, size, NULL);
+    if (out->of_place[i] == TSR__INTERN_FULL) return false;
   }
   return true;
 }
@@ -98,16 +98,13 @@ static bool keep_names(const tsr__intern *names, tsr__functions *out) {
 
 int tsr__functions_compute(const tsr_snapshot *snapshot, const tsr__places *places,
                            tsr__functions *out, tsr_error *error) {
-  tsr__functions functions = {.stack_count = tsr_snapshot_stack_count(snapshot)};
+  tsr__functions functions = {.places = places};
   tsr__intern names;
   tsr__intern_init(&names);
   tsr__arena_init(&functions.arena);
-  uint32_t *of_frame = TSR__NEW_ARRAY(uint32_t, tsr_snapshot_frame_count(snapshot));
-  functions.of_stack = TSR__NEW_ARRAY(uint32_t, (size_t)functions.stack_count + 1);
-  bool ok = of_frame && functions.of_stack &&
-            name_functions(snapshot, places, &names, of_frame, &functions) &&
+  functions.of_place = TSR__NEW_ARRAY(uint32_t, places->items.count);
+  bool ok = functions.of_place && name_functions(snapshot, places, &names, &functions) &&
             keep_names(&names, &functions);
-  tsr__free(of_frame);
   tsr__intern_release(&names);
   if (!ok) {
     tsr__functions_release(&functions);
@@ -118,7 +115,7 @@ int tsr__functions_compute(const tsr_snapshot *snapshot, const tsr__places *plac
 }
 
 void tsr__functions_release(tsr__functions *functions) {
-  tsr__free(functions->of_stack);
+  tsr__free(functions->of_place);
   tsr__free(functions->names);
   tsr__arena_release(&functions->arena);
   *functions = (tsr__functions){0};
@@ -163,10 +160,10 @@ static void drop(account *a, uint64_t bytes) {
 }
 
 static void enter(book *b, uint32_t allocation, int64_t event) {
-  uint32_t stack = tsr__timeline_stack(b->t, allocation), count = b->functions->stack_count;
+  uint32_t stack = tsr__timeline_stack(b->t, allocation);
   uint64_t bytes = b->t->block_bytes.items[allocation];
   uint8_t kind = b->kinds->kind[allocation];
-  uint32_t function = b->functions->of_stack[stack < count ? stack : count];
+  uint32_t function = b->functions->of_place[tsr__place_of(b->functions->places, stack)];
   uint32_t cause = function * TSR_KIND_COUNT + kind;
   b->cause_of[allocation] = cause;
   add(&b->accounts[cause], bytes, stack, event);
@@ -208,7 +205,8 @@ int tsr__compare_check_causes(const void *a, const void *b) {
   return strcmp(x->name, y->name);
 }
 
-static bool tell(const book *b, const tsr__places *places, tsr_check_device *device) {
+static bool tell(const book *b, tsr_check_device *device) {
+  const tsr__places *places = b->functions->places;
   size_t count = 0;
   for (size_t i = 0; i < b->account_count; i++) count += b->accounts[i].peak_bytes != 0;
   device->causes = TSR__NEW_ARRAY(tsr_check_cause, count);
@@ -216,14 +214,14 @@ static bool tell(const book *b, const tsr__places *places, tsr_check_device *dev
   for (size_t i = 0; i < b->account_count; i++) {
     const account *a = &b->accounts[i];
     if (!a->peak_bytes) continue;
-    uint32_t frame = tsr__place_of(places, a->largest_stack);
-    device->causes[device->cause_count++] =
-        (tsr_check_cause){.name = b->functions->names[i / TSR_KIND_COUNT],
-                          .cause = {(tsr_kind)(i % TSR_KIND_COUNT), frame,
-                                    frame == TSR_NONE ? TSR_NONE : a->largest_stack, a->peak_bytes,
-                                    a->peak_allocations},
-                          .peak_event = a->peak_event,
-                          .bytes_at_peak = a->bytes_at_peak};
+    uint32_t place = tsr__place_of(places, a->largest_stack);
+    device->causes[device->cause_count++] = (tsr_check_cause){
+        .name = b->functions->names[i / TSR_KIND_COUNT],
+        .cause = {(tsr_kind)(i % TSR_KIND_COUNT), places->items.items[place].frame,
+                  places->items.items[place].layer, place ? a->largest_stack : TSR_NONE,
+                  a->peak_bytes, a->peak_allocations},
+        .peak_event = a->peak_event,
+        .bytes_at_peak = a->bytes_at_peak};
   }
   if (count) qsort(device->causes, count, sizeof *device->causes, tsr__compare_check_causes);
   for (int i = 0; i < TSR_KIND_COUNT; i++) {
@@ -235,14 +233,13 @@ static bool tell(const book *b, const tsr__places *places, tsr_check_device *dev
 }
 
 int tsr__check_peaks(const tsr__timeline *timeline, const tsr__kinds *kinds,
-                     const tsr__places *places, const tsr__functions *functions,
-                     tsr_check_device *device, tsr_error *error) {
+                     const tsr__functions *functions, tsr_check_device *device, tsr_error *error) {
   book b = {.t = timeline, .kinds = kinds, .functions = functions};
   b.account_count = (size_t)functions->count * TSR_KIND_COUNT;
   b.accounts = TSR__NEW_ARRAY(account, b.account_count);
   b.cause_of = TSR__NEW_ARRAY(uint32_t, timeline->birth.count);
   int status = b.accounts && b.cause_of ? keep_book(&b, error) : tsr__fail_memory(error);
-  if (!status && !tell(&b, places, device)) status = tsr__fail_memory(error);
+  if (!status && !tell(&b, device)) status = tsr__fail_memory(error);
   tsr__free(b.accounts);
   tsr__free(b.cause_of);
   return status;

@@ -6,17 +6,17 @@
 #include "base/arena.h"
 #include "tessera/check.h"
 
-/* Functions of a snapshot, by the line a stack stands for: file and function make one, whatever the
- * line and the folder. */
+/* Functions of a snapshot, by the place a stack stands for: file and function make one, and those of
+ * the layer, whatever the lines and folders. */
 typedef struct tsr__functions {
-  uint32_t *of_stack; /* by stack id; the last, number `stack_count`, is that of an absent stack */
-  uint32_t stack_count;
-  const char **names; /* by function; live in `arena` */
-  uint32_t count;     /* at least 1 */
+  const tsr__places *places; /* not owned */
+  uint32_t *of_place;        /* by place */
+  const char **names;        /* by function; live in `arena` */
+  uint32_t count;            /* at least 1 */
   tsr__arena arena;
 } tsr__functions;
 
-/* Time is linear in frames and stacks. `out` is released by the function below, also when zeroed.
+/* `places` must outlive it. Time is linear in places. `out` is released by the function below, also when zeroed.
  * Fails with TSR_ERROR_MEMORY. */
 int tsr__functions_compute(const tsr_snapshot *snapshot, const tsr__places *places,
                            tsr__functions *out, tsr_error *error);
@@ -25,8 +25,7 @@ void tsr__functions_release(tsr__functions *functions);
 /* Fill kinds and causes of `device` (names are the functions' own). Time is linear in events. Fails
  * with TSR_ERROR_MEMORY. */
 int tsr__check_peaks(const tsr__timeline *timeline, const tsr__kinds *kinds,
-                     const tsr__places *places, const tsr__functions *functions,
-                     tsr_check_device *device, tsr_error *error);
+                     const tsr__functions *functions, tsr_check_device *device, tsr_error *error);
 
 /* The order of causes: by the most they held, largest first. For qsort. */
 int tsr__compare_check_causes(const void *a, const void *b);

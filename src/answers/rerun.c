@@ -348,6 +348,8 @@ int tsr__rerun(const tsr__timeline *timeline, const tsr__rerun_options *options,
   run->settings = options->settings;
   int status = begin(&r, options, error);
   if (!status) status = run_events(&r, options->until, error);
+  /* What is asked of it from now on has no recorded place. */
+  if (r.allocator) r.allocator->options.segment_address = NULL;
   TSR__VECTOR_FREE(&r.driver.segments);
   tsr__map_release(&r.driver.next_of_size);
   tsr__free(r.pool);

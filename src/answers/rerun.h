@@ -16,7 +16,7 @@ typedef struct tsr__rerun_options {
 } tsr__rerun_options;
 
 /* Run the events of `timeline` through a new allocator. Fills the run's peak, end and out-of-memory
- * parts; `*out_allocator` is as it is after `until`, and the caller's to destroy. Fails with
+ * parts; `*out_allocator` is as it is after `until`, and the caller's to go on with and to destroy. Fails with
  * TSR_ERROR_MEMORY or as tsr_allocator_new does. */
 int tsr__rerun(const tsr__timeline *timeline, const tsr__rerun_options *options,
                tsr_whatif_run *run, tsr_allocator **out_allocator, tsr_error *error);

@@ -57,23 +57,24 @@ static void reverse(oom_list *ooms) {
   }
 }
 
-/* From the end, so that it is known what is served later. */
+/* Read from the end, so that it is known what is served later. */
 static bool list_ooms(const tsr_snapshot *snapshot, const tsr_events *events, oom_list *ooms) {
   uint32_t stack_count = tsr_snapshot_stack_count(snapshot);
   bool *is_served = TSR__NEW_ARRAY(bool, stack_count);
-  uint64_t largest = 0;
+  uint64_t served = 0; /* up to the next failure */
   bool ok = is_served != NULL;
   for (uint64_t i = events->count; ok && i-- > 0;) {
     uint32_t stack = events->stack[i];
     bool is_told = stack < stack_count && tsr_snapshot_stack(snapshot, stack).depth;
     if (events->action[i] == TSR_ACTION_ALLOC) {
       if (is_told) is_served[stack] = true;
-      if (events->size[i] > largest) largest = events->size[i];
+      served = tsr__sum_u64(served, events->size[i]);
     } else if (events->action[i] == TSR_ACTION_OOM) {
-      bool is_recovered = (is_told && is_served[stack]) ||
-                          (largest && tsr__sum_u64(largest, TSR__MIN_BLOCK - 1) >= events->size[i]);
+      bool is_as_much = served && tsr__sum_u64(served, TSR__MIN_BLOCK - 1) >= events->size[i];
+      bool is_recovered = (is_told && is_served[stack]) || is_as_much;
       ok = TSR__VECTOR_PUSH(ooms, (tsr_why_oom){(int64_t)i, events->time_us[i], events->size[i],
                                                 events->addr[i], is_recovered});
+      served = 0;
     }
   }
   tsr__free(is_served);
@@ -122,7 +123,9 @@ static void describe_request(const tsr__timeline *t, const tsr__places *places,
   out->stream = tsr_snapshot_stream(t->snapshot, tsr_id_at(events->stream, (uint64_t)oom->event));
   if (pool != TSR_NONE) out->pool = tsr_snapshot_pool(t->snapshot, pool);
   out->stack = events->stack[oom->event];
-  out->frame = tsr__place_of(places, out->stack);
+  const tsr__place *place = &places->items.items[tsr__place_of(places, out->stack)];
+  out->frame = place->frame;
+  out->layer = place->layer;
 }
 
 /* For the accounts of free memory. */
@@ -221,7 +224,7 @@ static int describe(const tsr_snapshot *snapshot, why_question *question, tsr_wh
   out->event_count = t.events.count;
   *is_meant = !status && choose(question->options, out);
   if (!status && *is_meant) {
-    out->frame = out->stack = TSR_NONE;
+    out->frame = out->layer = out->stack = TSR_NONE;
     out->peak_reserved_bytes = t.maxima.reserved_bytes;
     out->is_expandable = t.settings.expandable_segments;
     if (out->oom_count) describe_request(&t, &question->purposes.places, out);

@@ -5,7 +5,7 @@
  *
  *   noise     the unwinder, the process's start, the interpreter's loop (the names and files
  *             that PyTorch's own tools drop), and frames of which nothing is known
- *   native    file "??", a C or C++ source, a shared library (without debug information the
+ *   native    file "??", a C or C++ source, an object file or shared library (without debug information the
  *             unwinder names the library and a byte offset)
  *   torch     .../site-packages/torch/, a torch source tree, generated "<eval_with_key>.3"
  *   library   anything else below site-packages or dist-packages
@@ -86,8 +86,9 @@ static bool is_noise_name(tsr_text name) {
 }
 
 static bool is_native_file(tsr_text file) {
-  static const char *const endings[] = {".c",   ".cc",  ".cpp", ".cxx", ".cu", ".cuh",   ".h",
-                                        ".hpp", ".inl", ".inc", ".so",  ".a",  ".dylib", ".dll"};
+  static const char *const endings[] = {".c",   ".cc", ".cpp", ".cxx",   ".cu",
+                                        ".cuh", ".h",  ".hpp", ".inl",   ".inc",
+                                        ".so",  ".a",  ".o",   ".dylib", ".dll"};
   if (!file.size_bytes || equals(file, "??")) return true;
   for (size_t i = 0; i < COUNT_OF(endings); i++)
     if (ends_with(file, endings[i])) return true;

@@ -81,7 +81,7 @@ static void print_failure(tsr__stack_printer *printer, const tsr_check *check,
   tsr__emit_space(emitter);
   tsr__check_sentence(&emitter->scratch, r);
   if (device && r->event >= 0)
-    tsr__buffer_printf(&emitter->scratch, ", at event %s of %s", COUNT((uint64_t)r->event),
+    tsr__buffer_printf(&emitter->scratch, " (event %s of %s)", COUNT((uint64_t)r->event),
                        COUNT(device->event_count));
   tsr__buffer_text(&emitter->scratch, r->cause_count ? ":" : ".");
   tsr__emit_line(emitter, TSR__BOLD, 0);
@@ -124,6 +124,7 @@ static void emit_cause(tsr__stack_printer *printer, const tsr_check_cause *cause
   tsr__emit_field(emitter, "locked_bytes", NULL,
                   has_lock ? tsr__bytes(cause->locked_bytes) : tsr__nothing());
   tsr__frame_emit(printer, "frame", cause->cause.frame);
+  tsr__frame_emit(printer, "layer", cause->cause.layer);
   tsr__stack_emit(printer, cause->cause.stack);
   tsr__emit_end(emitter);
 }

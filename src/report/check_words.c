@@ -54,7 +54,7 @@ static void append_lock_sentence(tsr__buffer *out, const tsr_check_result *r) {
   if (r->is_passed)
     tsr__buffer_printf(out, ", within the lock's %s", SIZE(r->tolerance_bytes));
   else if (r->bytes < r->limit_bytes)
-    tsr__buffer_text(out, "; update the lock so that it is not lost again");
+    tsr__buffer_text(out, "; update the lock to keep the gain");
   else
     tsr__buffer_printf(out, "; the lock allows %s", SIZE(r->tolerance_bytes));
 }
@@ -81,7 +81,7 @@ void tsr__check_sentence(tsr__buffer *out, const tsr_check_result *r) {
 void tsr__check_append_place(tsr__stack_printer *printer, const tsr_check_cause *cause) {
   tsr__buffer *out = &printer->emitter->scratch;
   if (cause->cause.frame != TSR_NONE || !cause->is_locked)
-    tsr__frame_append_name(printer, cause->cause.frame);
+    tsr__place_append_name(printer, cause->cause.frame, cause->cause.layer);
   else
     (void)tsr__text_clean(out, tsr__text_of(cause->name));
 }

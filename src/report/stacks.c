@@ -121,7 +121,7 @@ static void append_place(tsr__stack_printer *printer, uint32_t id) {
   append_text(&printer->emitter->scratch, string_of(printer, frame.name));
 }
 
-void tsr__frame_append_name(tsr__stack_printer *printer, uint32_t frame) {
+void tsr__place_append_name(tsr__stack_printer *printer, uint32_t frame, uint32_t layer) {
   tsr__buffer *out = &printer->emitter->scratch;
   if (frame == TSR_NONE) {
     tsr__buffer_text(out, "(no stack recorded)");
@@ -133,6 +133,9 @@ void tsr__frame_append_name(tsr__stack_printer *printer, uint32_t frame) {
   if (!is_node) append_file(printer, of);
   append_text(out, title);
   if (is_node) tsr__buffer_text(out, " (autograd)");
+  if (layer == TSR_NONE) return;
+  tsr__buffer_text(out, " > ");
+  append_place(printer, layer);
 }
 
 void tsr__stack_append_name(tsr__stack_printer *printer, uint32_t stack) {

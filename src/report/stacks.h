@@ -26,8 +26,9 @@ void tsr__stack_emit(tsr__stack_printer *printer, uint32_t stack);
  * ` > modeling_llama.py:120 forward`, the layer. */
 void tsr__stack_append_name(tsr__stack_printer *printer, uint32_t stack);
 
-/* Append the place of one frame: `model.py:382 forward`; for TSR_NONE "(no stack recorded)". */
-void tsr__frame_append_name(tsr__stack_printer *printer, uint32_t frame);
+/* Append a place: `model.py:382 forward`, and ` > modeling.py:120 forward` where `layer` is not
+ * TSR_NONE; "(no stack recorded)" where `frame` is. */
+void tsr__place_append_name(tsr__stack_printer *printer, uint32_t frame, uint32_t layer);
 /* JSON: the frame as the member `key`, null for TSR_NONE. */
 void tsr__frame_emit(tsr__stack_printer *printer, const char *key, uint32_t frame);
 

@@ -80,13 +80,14 @@ static void append_reason(tsr__buffer *out, const tsr_why_device *d) {
     break;
   default:
     tsr__buffer_printf(out, "and of %s reserved, %s were in use",
-                       SIZE(d->moment.totals.reserved_bytes), SIZE(d->moment.totals.active_bytes));
+                       SIZE(d->moment.totals.reserved_bytes),
+                       SIZE(d->moment.totals.allocated_bytes));
     if (others > d->missing_bytes / 8)
       tsr__buffer_printf(out, "; what else was cached would not have been enough");
   }
 }
 
-static const char *reason_text(tsr_why_reason reason) {
+static const char *reason_text(const tsr_why_device *d) {
   static const char *const words[TSR_WHY_REASON_COUNT] = {
       [TSR_WHY_NOT_RECORDED] = "",
       [TSR_WHY_LIMIT] = ", although the device had memory",
@@ -96,19 +97,22 @@ static const char *reason_text(tsr_why_reason reason) {
       [TSR_WHY_ROUNDED] = " by rounding",
       [TSR_WHY_OUTSIDE] = ", because others held the card",
       [TSR_WHY_IN_USE] = ": what is in use fills the card"};
-  return words[(unsigned)reason < TSR_WHY_REASON_COUNT ? reason : 0];
+  uint64_t there = tsr__sum_u64(d->moment.totals.reserved_bytes, d->device_free_bytes);
+  if (d->reason == TSR_WHY_IN_USE && d->request_bytes > there)
+    return ": this request alone is more than there was";
+  return words[(unsigned)d->reason < TSR_WHY_REASON_COUNT ? d->reason : 0];
 }
 
 static void append_oom(tsr__buffer *out, const tsr_why_device *d) {
   tsr__buffer_printf(out, "out of memory at event %s of %s%s. ", COUNT((uint64_t)d->moment.event),
-                     COUNT(d->event_count), reason_text(d->reason));
+                     COUNT(d->event_count), reason_text(d));
   tsr__buffer_printf(out, "%s were asked for, %s were free on the device, ", SIZE(d->request_bytes),
                      SIZE(d->device_free_bytes));
   append_reason(out, d);
-  if (d->missing_bytes)
-    tsr__buffer_printf(out, "; %s were missing.", SIZE(d->missing_bytes));
-  else
-    tsr__buffer_text(out, ".");
+  if (d->missing_bytes) tsr__buffer_printf(out, "; %s were missing", SIZE(d->missing_bytes));
+  if (d->reason != TSR_WHY_IN_USE)
+    tsr__buffer_printf(out, ", with %s in use", SIZE(d->moment.totals.allocated_bytes));
+  tsr__buffer_text(out, ".");
 }
 
 /* How close it came. */
@@ -167,22 +171,22 @@ static void emit_ooms(tsr__emitter *emitter, const tsr_why_device *d) {
 }
 
 static void say_which(tsr__emitter *emitter, const tsr_why_device *d) {
-  size_t recovered = 0;
+  size_t recovered = 0, shown = d->oom_count < 8 ? d->oom_count : 8;
   for (size_t i = 0; i < d->oom_count; i++) recovered += d->ooms[i].is_recovered;
   if (d->oom_count < 2 || !tsr__emitter_is_text(emitter)) return;
   tsr__buffer *out = &emitter->scratch;
-  tsr__buffer_printf(out, "It ran out of memory %s times and got over it %s time%s:",
+  tsr__buffer_printf(out, "It ran out of memory %s times and got over it %s time%s: at events",
                      COUNT(d->oom_count), COUNT(recovered), tsr__plural(recovered));
-  for (size_t i = 0; i < d->oom_count && i < 8; i++)
-    tsr__buffer_printf(out, "%s event %s", i ? "," : "", COUNT((uint64_t)d->ooms[i].event));
-  tsr__buffer_printf(out, "%s (--event N explains another).", d->oom_count > 8 ? ", ..." : "");
+  for (size_t i = 0; i < shown; i++)
+    tsr__buffer_printf(out, "%s %s", i ? "," : "", COUNT((uint64_t)d->ooms[i].event));
+  tsr__buffer_printf(out, "%s. --event N explains another.", d->oom_count > shown ? ", ..." : "");
   tsr__emit_line(emitter, TSR__PLAIN, 2);
 }
 
 static void emit_asker(tsr__stack_printer *printer, const tsr_why_device *d) {
   tsr__buffer *name = &printer->emitter->scratch;
   if (!tsr__emitter_is_text(printer->emitter)) return;
-  tsr__frame_append_name(printer, d->frame);
+  tsr__place_append_name(printer, d->frame, d->layer);
   tsr__emit_field(printer->emitter, NULL, "asked for by",
                   tsr__text((tsr_text){name->data, name->size}));
   name->size = 0;
@@ -212,6 +216,7 @@ static void emit_request(tsr__stack_printer *printer, const tsr_why_device *d) {
   tsr__emit_item(emitter, tsr__count(d->pool.second));
   tsr__emit_end(emitter);
   tsr__frame_emit(printer, "frame", d->frame);
+  tsr__frame_emit(printer, "layer", d->layer);
   tsr__stack_emit(printer, d->stack);
   tsr__emit_end(emitter);
 }
@@ -329,7 +334,7 @@ static void emit_cause(tsr__stack_printer *printer, const tsr_why_device *d, siz
   tsr__emitter *emitter = printer->emitter;
   const tsr_cause *cause = &d->causes[i];
   tsr__buffer *name = &emitter->scratch;
-  if (tsr__emitter_is_text(emitter)) tsr__frame_append_name(printer, cause->frame);
+  if (tsr__emitter_is_text(emitter)) tsr__place_append_name(printer, cause->frame, cause->layer);
   tsr__cell cells[] = {tsr__count(i + 1),
                        tsr__percent(cause->bytes, d->moment.totals.active_bytes),
                        tsr__bytes(cause->bytes),
@@ -340,6 +345,7 @@ static void emit_cause(tsr__stack_printer *printer, const tsr_why_device *d, siz
   tsr__emit_row(emitter, cells);
   name->size = 0;
   tsr__frame_emit(printer, "frame", cause->frame);
+  tsr__frame_emit(printer, "layer", cause->layer);
   tsr__stack_emit(printer, cause->stack);
   tsr__emit_row_end(emitter);
 }
@@ -367,22 +373,16 @@ static void emit_causes(tsr__stack_printer *printer, const tsr_why_device *d) {
 
 /* ---- What would have let it through ---- */
 
+/* Largest first: those that suffice are the first ones. */
 static void append_causes_that_suffice(tsr__buffer *out, const tsr_why_device *d) {
-  size_t count = 0, enough = 0;
-  for (size_t i = 0; i < d->cause_count; i++) enough += is_enough(d, d->causes[i].bytes);
-  if (!enough) {
+  size_t enough = 0;
+  while (enough < d->cause_count && is_enough(d, d->causes[enough].bytes)) enough++;
+  if (!enough)
     tsr__buffer_text(out, "No single line above holds as much.");
-    return;
-  }
-  tsr__buffer_text(out, enough == 1 ? "Of the lines above, #" : "Of the lines above, ");
-  for (size_t i = 0; i < d->cause_count; i++) {
-    if (!is_enough(d, d->causes[i].bytes)) continue;
-    if (enough > 1)
-      tsr__buffer_text(out, count == 0 ? "#" : count + 1 == enough ? " and #" : ", #");
-    tsr__buffer_printf(out, "%s", COUNT(i + 1));
-    count++;
-  }
-  tsr__buffer_text(out, enough == 1 ? " holds as much." : " each hold as much.");
+  else if (enough == 1)
+    tsr__buffer_text(out, "Only #1 above holds as much.");
+  else
+    tsr__buffer_printf(out, "Each of the first %s lines above holds as much.", COUNT(enough));
 }
 
 static void say_saving(tsr__emitter *emitter, const tsr_why_device *d) {
@@ -425,21 +425,11 @@ static void emit_trial(tsr__emitter *emitter, const tsr_why_device *d, const tsr
   tsr__emit_row_end(emitter);
 }
 
-/* Whether the model fails where the program did: only then do its other figures mean much. */
-static void say_model(tsr__emitter *emitter, const tsr_why_device *d) {
-  const tsr_why_trial *recorded = NULL;
+/* The trial of the recorded settings; NULL never, where there are trials. */
+static const tsr_why_trial *recorded_trial(const tsr_why_device *d) {
   for (size_t i = 0; i < d->trial_count; i++)
-    if (d->trials[i].is_recorded) recorded = &d->trials[i];
-  bool agrees = recorded && recorded->failed_event == d->moment.event;
-  tsr__emit_field(emitter, "model_agrees", NULL, tsr__bool(agrees));
-  if (agrees || !recorded || !tsr__emitter_is_text(emitter)) return;
-  tsr__buffer_text(
-      &emitter->scratch,
-      recorded->fits ? "Under the recorded settings the model serves the request, as the program's "
-                       "allocator did not: take this table with care."
-                     : "Under the recorded settings the model fails earlier than the program: take "
-                       "this table with care.");
-  tsr__emit_line(emitter, TSR__PLAIN, 2);
+    if (d->trials[i].is_recorded) return &d->trials[i];
+  return NULL;
 }
 
 /* A row for text: all that fit, the recorded settings, and the best where none fits; -v shows all. */
@@ -461,26 +451,43 @@ static void say_hidden(tsr__emitter *emitter, const tsr_why_device *d) {
                      fitting ? "not have let it through" : "have done no better");
 }
 
+/* What the table shows; where the model does not fail as the program did, that it does not. */
+static void say_trials(tsr__emitter *emitter, const tsr_why_device *d, bool agrees) {
+  const tsr_why_trial *recorded = recorded_trial(d);
+  if (!tsr__emitter_is_text(emitter)) return;
+  tsr__emit_space(emitter);
+  if (agrees)
+    tsr__buffer_printf(&emitter->scratch, "%s would have let it through, in the %s there were:",
+                       d->trials[0].fits ? "Other settings" : "No setting tried",
+                       SIZE(d->trial_capacity_bytes));
+  else
+    tsr__buffer_printf(
+        &emitter->scratch,
+        "What other settings would have done cannot be told: under the recorded ones the model of "
+        "the allocator %s%s",
+        recorded && recorded->fits ? "serves this request too" : "fails earlier already",
+        emitter->options.verbose ? ":" : " (-v shows what it says).");
+  tsr__emit_line(emitter, TSR__BOLD, 0);
+}
+
 static void emit_trials(tsr__emitter *emitter, const tsr_why_device *d) {
   static const tsr__column columns[] = {{"settings", "settings", TSR__LEFT},
                                         {NULL, "", TSR__LEFT},
                                         {"reserved_peak_bytes", "peak reserved", TSR__RIGHT},
                                         {"reserved_bytes", "in the end", TSR__RIGHT},
                                         {NULL, "fits", TSR__LEFT}};
+  const tsr_why_trial *recorded = recorded_trial(d);
+  bool agrees = recorded && recorded->failed_event == d->moment.event;
   if (!d->oom_count) return;
-  bool fits = d->trial_count && d->trials[0].fits;
-  tsr__emit_space(emitter);
   tsr__emit_field(emitter, "trial_capacity_bytes", NULL, tsr__bytes(d->trial_capacity_bytes));
-  tsr__emit_printf(emitter, TSR__BOLD,
-                   fits ? "Other settings would have let it through, in the %s there were:"
-                        : "No setting tried would have let it through, in the %s there were:",
-                   SIZE(d->trial_capacity_bytes));
+  tsr__emit_field(emitter, "model_agrees", NULL, tsr__bool(agrees));
+  say_trials(emitter, d, agrees);
+  if (!agrees && tsr__emitter_is_text(emitter) && !emitter->options.verbose) return;
   tsr__emit_table(emitter, "trials", columns, sizeof columns / sizeof *columns);
   for (size_t i = 0; i < d->trial_count; i++)
     if (is_shown(emitter, d, i)) emit_trial(emitter, d, &d->trials[i]);
   tsr__emit_table_end(emitter);
   if (tsr__emitter_is_text(emitter)) say_hidden(emitter, d);
-  say_model(emitter, d);
 }
 
 /* ---- The whole ---- */
