@@ -121,8 +121,12 @@ typedef struct tsr_why_device {
   size_t cause_count;
   uint64_t omitted_causes, omitted_bytes; /* left out by tsr_query.top */
 
-  uint64_t trial_capacity_bytes; /* of the trials */
-  tsr_why_trial *trials;         /* those that fit first, by what they reserve; none without oom */
+  uint64_t trial_capacity_bytes; /* of the trials: what PyTorch could have had at the failure */
+  /* What is in use was asked to be this much; where that and the request are more than there was, no
+   * setting helps, and none is tried unless tsr_why_options names some. */
+  uint64_t asked_bytes;
+  bool is_beyond_settings;
+  tsr_why_trial *trials; /* those that fit first, by what they reserve; none without oom */
   size_t trial_count;
   tsr_warning *warnings;
   size_t warning_count;
@@ -138,7 +142,7 @@ typedef struct tsr_why {
 typedef struct tsr_why_options {
   int64_t event;           /* the oom event to explain; -1: as above */
   uint64_t capacity_bytes; /* of the card; 0 = not known */
-  /* Settings to try; 0 = those of tsr_whatif_default. */
+  /* Settings to try; 0 = those of tsr_whatif_default, where any could help. */
   const tsr_allocator_settings *settings;
   size_t setting_count;
 } tsr_why_options;

@@ -269,7 +269,6 @@ int tsr_why_compute(const tsr_snapshot *snapshot, const tsr_why_options *options
   const uint32_t *devices;
   size_t count;
   tsr_why_options how = options ? *options : (tsr_why_options){.event = -1};
-  if (!how.setting_count) how.settings = tsr_whatif_default(&how.setting_count);
   int status = tsr__query_devices(snapshot, query, &devices, &count, error);
   if (status) return status;
   tsr_why *why = TSR__NEW(tsr_why);

@@ -106,16 +106,33 @@ static bool same_settings(const tsr_allocator_settings *a, const tsr_allocator_s
   return strcmp(tsr_allocator_settings_text(a, x), tsr_allocator_settings_text(b, y)) == 0;
 }
 
+/* Whatever the settings, what was asked for has to be there. Of the request, its rounding may be lost. */
+static void weigh_chances(const tsr__timeline *t, tsr_why_device *device) {
+  bool rounds_up = false;
+  for (size_t i = 0; i < TSR_ROUNDUP_SLOTS; i++) rounds_up |= t->settings.roundup_divisions[i] > 1;
+  uint64_t request = tsr__drop_u64(device->request_bytes, TSR__MIN_BLOCK - 1);
+  device->asked_bytes =
+      tsr__drop_u64(device->moment.totals.requested_bytes, device->fragmentation.waiting_bytes);
+  device->is_beyond_settings =
+      !rounds_up && device->missing_bytes &&
+      tsr__sum_u64(device->asked_bytes, request) > device->trial_capacity_bytes;
+}
+
 int tsr__why_try(const tsr__timeline *timeline, const tsr_why_options *options, uint64_t *patience,
                  tsr_why_device *device, tsr_error *error) {
+  const tsr_allocator_settings *list = options->settings;
+  size_t count = options->setting_count;
   device->trial_capacity_bytes = capacity_at(timeline, device);
-  device->trials = TSR__NEW_ARRAY(tsr_why_trial, options->setting_count + 1);
+  weigh_chances(timeline, device);
+  if (!count && device->is_beyond_settings) return 0;
+  if (!count) list = tsr_whatif_default(&count);
+  device->trials = TSR__NEW_ARRAY(tsr_why_trial, count + 1);
   if (!device->trials) return tsr__fail_memory(error);
   device->trials[0].is_recorded = true;
   int status = try_one(timeline, device, &timeline->settings, patience, &device->trials[0], error);
   device->trial_count = 1;
-  for (size_t i = 0; !status && i < options->setting_count; i++) {
-    tsr_allocator_settings settings = options->settings[i];
+  for (size_t i = 0; !status && i < count; i++) {
+    tsr_allocator_settings settings = list[i];
     settings.tie_break = timeline->settings.tie_break;
     settings.rounding_extra_bytes = timeline->settings.rounding_extra_bytes;
     if (same_settings(&settings, &timeline->settings)) continue;

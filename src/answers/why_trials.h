@@ -5,8 +5,8 @@
 #include "tessera/why.h"
 #include "timeline/timeline.h"
 
-/* Fill the device's trials for its chosen oom event: the recorded settings, and those of
- * `options`. `patience` as in tsr__rerun_options. Needs the device's request to be filled. Fails with
+/* Fill the device's trials for its chosen oom event: the recorded settings, and those of `options`, or
+ * the default ones where any could help. `patience` as in tsr__rerun_options. Needs the device's request to be filled. Fails with
  * TSR_ERROR_MEMORY. */
 int tsr__why_try(const tsr__timeline *timeline, const tsr_why_options *options, uint64_t *patience,
                  tsr_why_device *device, tsr_error *error);

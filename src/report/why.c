@@ -425,7 +425,7 @@ static void emit_trial(tsr__emitter *emitter, const tsr_why_device *d, const tsr
   tsr__emit_row_end(emitter);
 }
 
-/* The trial of the recorded settings; NULL never, where there are trials. */
+/* The trial of the recorded settings; NULL where nothing was tried. */
 static const tsr_why_trial *recorded_trial(const tsr_why_device *d) {
   for (size_t i = 0; i < d->trial_count; i++)
     if (d->trials[i].is_recorded) return &d->trials[i];
@@ -470,6 +470,18 @@ static void say_trials(tsr__emitter *emitter, const tsr_why_device *d, bool agre
   tsr__emit_line(emitter, TSR__BOLD, 0);
 }
 
+/* No table is needed to know that nothing helps. */
+static void say_beyond(tsr__emitter *emitter, const tsr_why_device *d) {
+  if (!tsr__emitter_is_text(emitter)) return;
+  tsr__buffer_printf(&emitter->scratch,
+                     "No allocator setting could have let it through: with this request %s are "
+                     "asked for, rounding aside, and there were %s.",
+                     SIZE(tsr__sum_u64(d->asked_bytes, d->request_bytes)),
+                     SIZE(d->trial_capacity_bytes));
+  tsr__emit_space(emitter);
+  tsr__emit_line(emitter, TSR__PLAIN, 0);
+}
+
 static void emit_trials(tsr__emitter *emitter, const tsr_why_device *d) {
   static const tsr__column columns[] = {{"settings", "settings", TSR__LEFT},
                                         {NULL, "", TSR__LEFT},
@@ -480,8 +492,11 @@ static void emit_trials(tsr__emitter *emitter, const tsr_why_device *d) {
   bool agrees = recorded && recorded->failed_event == d->moment.event;
   if (!d->oom_count) return;
   tsr__emit_field(emitter, "trial_capacity_bytes", NULL, tsr__bytes(d->trial_capacity_bytes));
-  tsr__emit_field(emitter, "model_agrees", NULL, tsr__bool(agrees));
-  say_trials(emitter, d, agrees);
+  tsr__emit_field(emitter, "asked_bytes", NULL, tsr__bytes(d->asked_bytes));
+  tsr__emit_field(emitter, "beyond_settings", NULL, tsr__bool(d->is_beyond_settings));
+  tsr__emit_field(emitter, "model_agrees", NULL, recorded ? tsr__bool(agrees) : tsr__nothing());
+  if (d->is_beyond_settings) say_beyond(emitter, d);
+  if (recorded) say_trials(emitter, d, agrees);
   if (!agrees && tsr__emitter_is_text(emitter) && !emitter->options.verbose) return;
   tsr__emit_table(emitter, "trials", columns, sizeof columns / sizeof *columns);
   for (size_t i = 0; i < d->trial_count; i++)

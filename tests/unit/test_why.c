@@ -57,6 +57,7 @@ static asked explain(const model_trace *m, tsr_why_reason reason) {
   asked a = ask_how(m, NULL);
   assert_string_equal(tsr_why_reason_name(a.device->reason), tsr_why_reason_name(reason));
   check_sums(a.device);
+  if (a.device->is_beyond_settings) return a;
   assert_int_equal(recorded_trial(a.device)->failed_event, a.device->moment.event);
   assert_false(recorded_trial(a.device)->fits);
   return a;
@@ -90,6 +91,7 @@ static void in_pieces(void **state) {
   assert_int_equal(d->free[TSR_WHY_CACHE_OWN].blocks, 13);
   assert_int_equal(d->free[TSR_WHY_CACHE_OWN].largest_bytes, 4 * MIB);
   assert_int_equal(d->free[TSR_WHY_CACHE_OWN].segment_bytes, 0);
+  assert_false(d->is_beyond_settings);
   assert_int_equal(recorded_trial(d)->missing_bytes, 26 * MIB);
   assert_int_equal(d->trial_capacity_bytes, 104 * MIB);
   end(&a);
@@ -106,6 +108,15 @@ static void in_use(void **state) {
   assert_int_equal(a.device->needed_bytes, 40 * MIB);
   assert_int_equal(a.device->missing_bytes, 35 * MIB);
   assert_int_equal(a.device->moment.totals.active_bytes, 100 * MIB);
+  assert_true(a.device->is_beyond_settings);
+  assert_int_equal(a.device->asked_bytes, 100 * MIB);
+  assert_int_equal(a.device->trial_count, 0);
+  end(&a);
+  /* What is asked to be tried is. */
+  tsr_allocator_settings settings = {.expandable_segments = true};
+  a = ask_how(&m, &(tsr_why_options){.event = -1, .settings = &settings, .setting_count = 1});
+  assert_int_equal(a.device->trial_count, 2);
+  assert_false(a.device->trials[0].fits);
   end(&a);
   /* On a card of which others hold 1 GiB and as much as is missing. */
   tsr_why_options how = {.event = -1, .capacity_bytes = (1024 + 105 + 35) * MIB};
@@ -310,6 +321,7 @@ static void check_random(const model_program *program) {
     /* The first failure is the model's own first; later ones came after what it would have kept. */
     assert_int_equal(d->trial_count, 1);
     if (seen == 1) assert_int_equal(d->trials[0].failed_event, i);
+    if (d->is_beyond_settings) assert_false(d->trials[0].fits);
     assert_true(d->free[TSR_WHY_CACHE_OWN].largest_bytes < d->request_bytes);
     tsr_why_free(why);
   }
