@@ -380,7 +380,8 @@ static void append_causes_that_suffice(tsr__buffer *out, const tsr_why_device *d
   if (!enough)
     tsr__buffer_text(out, "No single line above holds as much.");
   else if (enough == 1)
-    tsr__buffer_text(out, "Only #1 above holds as much.");
+    tsr__buffer_printf(out, "%s above holds as much.",
+                       d->cause_count > 1 || !d->omitted_causes ? "Only #1" : "#1");
   else
     tsr__buffer_printf(out, "Each of the first %s lines above holds as much.", COUNT(enough));
 }

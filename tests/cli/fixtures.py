@@ -312,6 +312,14 @@ def elsewhere():
     return snapshot
 
 
+def rounded():
+    """Segments of 12 MiB for requests of 11: expandable segments would waste less."""
+    run = Run()
+    fill(run, [11 * MIB] * 8)
+    run.devices[0].event('oom', 4 * MIB, 11 * MIB, run.stacks(('forward', '/work/model.py', 31)))
+    return run.snapshot()
+
+
 def pending():
     """What was freed last still waits for another stream."""
     run = Run()
@@ -514,6 +522,7 @@ def write_all(folder):
     write(folder / 'oom-pieces.pickle', fragmented())
     write(folder / 'oom-elsewhere.pickle', elsewhere())
     write(folder / 'oom-pending.pickle', pending())
+    write(folder / 'oom-rounded.pickle', rounded())
     for name, snapshot in mosaic_traces().items():
         write(folder / f'{name}.pickle', snapshot)
     write(folder / 'stages.pickle', stages())

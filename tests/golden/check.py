@@ -21,7 +21,8 @@ sys.path.insert(0, str(HERE.parent / 'cli'))
 import fixtures  # noqa: E402
 
 SHARED = HERE.parent.parent / '../shared/snapshots'
-MADE = ('train', 'leaky', 'two-devices', 'oom', 'oom-pieces', 'oom-elsewhere', 'oom-pending')
+MADE = ('train', 'leaky', 'two-devices', 'oom', 'oom-pieces', 'oom-elsewhere', 'oom-pending',
+        'oom-rounded')
 
 
 def run(tessera, *words, status=0):
