@@ -149,12 +149,37 @@ static PyObject *categories(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(not
   return list;
 }
 
+/* rules(text, lenient): [(name, pattern, description, priority)], in the order they are tried. */
+static PyObject *parse_rules(PyObject *Py_UNUSED(module), PyObject *arguments) {
+  const char *text;
+  Py_ssize_t size_bytes;
+  int is_lenient;
+  tsr_rules *rules = NULL;
+  tsr_error error = {.offset = TSR_OFFSET_NONE};
+  if (!PyArg_ParseTuple(arguments, "s#p", &text, &size_bytes, &is_lenient)) return NULL;
+  int status = tsr_rules_parse(text, (size_t)size_bytes,
+                               is_lenient ? TSR_RULES_LENIENT : TSR_RULES_STRICT, &rules, NULL,
+                               &error);
+  if (status) return core_raise(status, &error, NULL);
+  PyObject *list = PyList_New(0);
+  for (size_t i = 0; list && i < tsr_rules_count(rules); i++) {
+    tsr_rule rule = tsr_rules_at(rules, i);
+    PyObject *row = Py_BuildValue("sssL", rule.name, rule.pattern, rule.description,
+                                  (long long)rule.priority);
+    if (!row || PyList_Append(list, row)) Py_CLEAR(list);
+    Py_XDECREF(row);
+  }
+  tsr_rules_free(rules);
+  return list;
+}
+
 static PyMethodDef functions[] = {
     {"open", open_path, METH_VARARGS, "Open the snapshot in a file."},
     {"read", read_bytes, METH_VARARGS, "Read a snapshot out of bytes."},
     {"questions", core_questions, METH_NOARGS, "What Snapshot.ask understands."},
     {"command", command, METH_O, "Run a command line."},
     {"categories", categories, METH_NOARGS, "Names of categories, by code."},
+    {"rules", parse_rules, METH_VARARGS, "[(name, pattern, description, priority)]."},
     {"version", version, METH_NOARGS, "The library's version."},
     {"set_error_maker", set_error_maker, METH_O, "Who makes exceptions."},
     {NULL, NULL, 0, NULL},
