@@ -269,6 +269,51 @@ const cli_command cli_commands[] = {
                   {"tessera mcp --tools tessera --max-answer 32KiB",
                    "tessera's own tools alone, with short answers"}},
      .run = cli_mcp},
+    {.name = "simulate",
+     .summary = "what will a training run take, before anything has run?",
+     .description =
+         "Runs the training steps of a model without a device, byte for byte as PyTorch and "
+         "transformers would ask for memory, and tells what the run needs at its highest, what "
+         "that memory is for, and which moment decides. With -o it writes the snapshot that "
+         "PyTorch would have recorded: every other command, Mosaic and PyTorch's own viewer read "
+         "it.\n\n"
+         "MODEL is the config.json of a GPT-2, Llama, Mistral or Qwen2 model, or one of these "
+         "names: gpt2, gpt2-medium, gpt2-large, gpt2-xl, llama-2-7b, llama-2-13b, llama-2-70b, "
+         "llama-3-8b, llama-3-70b, llama-3-405b, llama-3.2-1b, mistral-7b, qwen2.5-7b.\n\n"
+         "With --capacity, a run that does not fit ends where PyTorch's would, in an oom event.",
+     .operands = "MODEL",
+     .operand_min = 1,
+     .operand_max = 1,
+     .answers = true,
+     .writes_aside = true,
+     .examples = {{"tessera simulate gpt2 --batch 4 --seq 512",
+                   "what will fine-tuning GPT-2 take?"},
+                  {"tessera simulate llama-3-8b --dtype bf16 --seq 4096 --checkpoint full "
+                   "--capacity 80GiB",
+                   "does it fit on that card?"},
+                  {"tessera simulate config.json --batch 8 --steps 5 -o steps.pickle",
+                   "a snapshot of five steps"}},
+     .run = cli_simulate},
+    {.name = "view",
+     .summary = "show it: a picture of memory over time, as one HTML file",
+     .description =
+         "Writes a page that draws the memory of a trace over time, by category or by another "
+         "grouping, down to single blocks, and tells of any moment or range in it which stacks "
+         "held what, as a table and as a flame graph, and where the blocks lay in their segments. "
+         "Two moments can be compared, and two files.\n\n"
+         "The page opens in any recent browser, from a disk or an attachment: it holds its data, "
+         "asks no network for anything, and is at most 20 MB. Of a trace too long for that it "
+         "holds the largest allocations one by one and the rest in sums, which are exact at the "
+         "highest and lowest moment of each of 8192 parts of the trace.",
+     .operands = "FILE...",
+     .operand_min = 1,
+     .operand_max = 64,
+     .reads_files = true,
+     .examples = {{"tessera view -o page.html snapshot.pickle", "a page of the snapshot"},
+                  {"tessera view --by stream --capacity 80GiB -o page.html snapshot.pickle",
+                   "by stream, with the card's memory as a line"},
+                  {"tessera view -o both.html before.pickle after.pickle", "two, side by side"}},
+     .run = cli_view},
     {.name = "help",
      .summary = "explain tessera, or one of its commands",
      .description = "Without COMMAND, lists the commands. With one, explains it and its options, "
@@ -322,6 +367,21 @@ const cli_option cli_option_rows[] = {
      .help = "Also write a page with a chart of all of the trace to FILE.",
      .takers = "profile",
      FIELD(html)},
+    {.name = "by",
+     .kind = CLI_CHOICE,
+     .argument = "GROUPING",
+     .help = "What the page is coloured by when it opens (default: category).",
+     .takers = "view",
+     .choices = {"category", "annotation", "compile_context", "metadata", "stream", "pool",
+                 "stack"},
+     FIELD(view_by)},
+    {.name = "blocks",
+     .kind = CLI_NUMBER,
+     .argument = "N",
+     .help = "Tell at most N allocations one by one, the largest, and the rest in sums (default: "
+             "1500000, fewer where the page would be too large).",
+     .takers = "view",
+     FIELD(blocks)},
     {.name = "event",
      .kind = CLI_TEXT,
      .argument = "N",
@@ -344,15 +404,16 @@ const cli_option cli_option_rows[] = {
     {.name = "set",
      .kind = CLI_TEXT,
      .argument = "CONF",
-     .help = "Settings to try, as PYTORCH_CUDA_ALLOC_CONF has them; several configurations are "
-             "separated by blanks or semicolons.",
-     .takers = "whatif",
+     .help = "Settings to try, as PYTORCH_CUDA_ALLOC_CONF has them; for whatif, several "
+             "configurations are separated by blanks or semicolons.",
+     .takers = "whatif simulate",
      FIELD(settings)},
     {.name = "capacity",
      .kind = CLI_TEXT,
      .argument = "SIZE",
-     .help = "Memory of the card that PyTorch may have, such as 40GiB (default: unlimited).",
-     .takers = "whatif",
+     .help = "Memory of the card that PyTorch may have, such as 40GiB (default: unlimited); "
+             "view draws it as a line.",
+     .takers = "whatif simulate view",
      FIELD(capacity)},
     {.name = "match",
      .kind = CLI_TEXTS,
@@ -401,6 +462,89 @@ const cli_option cli_option_rows[] = {
      .takers = "export trim",
      .choices = {"auto", "pickle", "json", "folded", "speedscope", "pprof", "perfetto", "csv"},
      FIELD(format)},
+    {.name = "batch",
+     .kind = CLI_NUMBER,
+     .argument = "N",
+     .help = "Sequences in a batch (default: 1).",
+     .takers = "simulate",
+     FIELD(batch)},
+    {.name = "seq",
+     .kind = CLI_NUMBER,
+     .argument = "N",
+     .help = "Tokens in a sequence (default: 512).",
+     .takers = "simulate",
+     FIELD(sequence)},
+    {.name = "steps",
+     .kind = CLI_NUMBER,
+     .argument = "N",
+     .help = "Steps of the optimizer (default: 3; the first has no optimizer state yet).",
+     .takers = "simulate",
+     FIELD(steps)},
+    {.name = "accumulate",
+     .kind = CLI_NUMBER,
+     .argument = "K",
+     .help = "Batches whose gradients are accumulated in a step (default: 1).",
+     .takers = "simulate",
+     FIELD(accumulate)},
+    {.name = "optimizer",
+     .kind = CLI_CHOICE,
+     .argument = "NAME",
+     .help = "adamw (default) is what torch.optim.AdamW does by itself, the foreach form; sgd has "
+             "no momentum.",
+     .takers = "simulate",
+     .choices = {"adamw", "adamw-foreach", "adamw-fused", "adamw-loop", "sgd"},
+     FIELD(optimizer)},
+    {.name = "dtype",
+     .kind = CLI_CHOICE,
+     .argument = "TYPE",
+     .help = "The type of the whole model (default: fp32), or of what torch.autocast casts in a "
+             "model of fp32.",
+     .takers = "simulate",
+     .choices = {"fp32", "bf16", "fp16", "autocast-bf16", "autocast-fp16"},
+     FIELD(dtype)},
+    {.name = "attention",
+     .kind = CLI_TEXT,
+     .argument = "KERNEL",
+     .help = "sdpa (default): what scaled_dot_product_attention chooses on an A100; eager; flash; "
+             "or chunked:N, N query rows at a time.",
+     .takers = "simulate",
+     FIELD(attention)},
+    {.name = "gelu",
+     .kind = CLI_CHOICE,
+     .argument = "FORM",
+     .help = "eager (default): eight operations, where the model's class writes its GELU out; "
+             "fused: one kernel.",
+     .takers = "simulate",
+     .choices = {"eager", "fused"},
+     FIELD(gelu)},
+    {.name = "checkpoint",
+     .kind = CLI_TEXT,
+     .argument = "WHAT",
+     .help = "What is computed again in backward: none (default); full, each block; selective, "
+             "each attention; or every:K, each K blocks together.",
+     .takers = "simulate",
+     FIELD(checkpoint)},
+    {.name = "loss",
+     .kind = CLI_TEXT,
+     .argument = "FORM",
+     .help = "full (default), or chunked:N, head and cross-entropy of N tokens at a time.",
+     .takers = "simulate",
+     FIELD(loss)},
+    {.name = "no-kv-cache",
+     .kind = CLI_FLAG,
+     .help = "Do not keep keys and values in a cache, which transformers does even in training.",
+     .takers = "simulate",
+     FIELD(no_kv_cache)},
+    {.name = "fresh-process",
+     .kind = CLI_FLAG,
+     .help = "cuBLAS takes its workspaces within the recording: nothing ran before it.",
+     .takers = "simulate",
+     FIELD(fresh_process)},
+    {.name = "categories",
+     .kind = CLI_FLAG,
+     .help = "Write what each allocation is truly for into the snapshot, as its category.",
+     .takers = "simulate",
+     FIELD(categories)},
     {.name = "device",
      .kind = CLI_DEVICES,
      .argument = "N|all",
@@ -422,24 +566,29 @@ const cli_option cli_option_rows[] = {
     {.name = "json",
      .kind = CLI_FLAG,
      .help = "Print one JSON object instead of text.",
+     .takers = CLI_EVERY_ANSWER,
      FIELD(json)},
     {.name = "output",
      .letter = 'o',
      .kind = CLI_FILE,
      .argument = "FILE",
-     .help = "Write the answer to FILE instead of standard output. FILE changes only once the "
-             "answer is complete.",
+     .help =
+         "Write the answer to FILE instead of standard output; for simulate, the snapshot. FILE "
+         "changes only once it is complete.",
+     .takers = CLI_EVERY_ANSWER,
      FIELD(output)},
     {.name = "color",
      .kind = CLI_CHOICE,
      .argument = "WHEN",
      .help = "Use colours: auto (default; on a terminal), always or never.",
      .choices = {"auto", "always", "never"},
+     .takers = CLI_EVERY_ANSWER,
      FIELD(color)},
     {.name = "quiet",
      .letter = 'q',
      .kind = CLI_FLAG,
      .help = "Leave out warnings about the file, and the progress bar.",
+     .takers = CLI_EVERY_ANSWER,
      FIELD(quiet)},
     {.name = "verbose",
      .letter = 'v',
@@ -492,6 +641,10 @@ const cli_option *cli_options_of(const cli_command *command) {
   return command && command->is_drop_in ? cli_drop_in_rows : cli_option_rows;
 }
 
+bool cli_command_takes_files(const cli_command *command) {
+  return command->reads_files || command->answers;
+}
+
 /* Whether `word` is one of the words of `list`. */
 static bool has_word(const char *list, const char *word) {
   size_t length = strlen(word);
@@ -507,9 +660,11 @@ bool cli_option_applies(const cli_option *option, const cli_command *command) {
   if (!command) return true;
   if (!option->takers)
     return command->reads_files && !(option->not_for && has_word(option->not_for, command->name));
+  if (strcmp(option->takers, CLI_EVERY_ANSWER) == 0) return cli_command_takes_files(command);
   return strcmp(option->takers, CLI_EVERY_COMMAND) == 0 || has_word(option->takers, command->name);
 }
 
 bool cli_option_is_shared(const cli_option *option) {
-  return !option->takers || strcmp(option->takers, CLI_EVERY_COMMAND) == 0;
+  return !option->takers || strcmp(option->takers, CLI_EVERY_COMMAND) == 0 ||
+         strcmp(option->takers, CLI_EVERY_ANSWER) == 0;
 }

@@ -38,11 +38,16 @@ typedef struct cli_command {
   const char *description; /* paragraphs, an empty line between them */
   const char *operands;    /* as in the usage line, one word each; [WORD] is optional */
   size_t operand_min, operand_max;
-  bool reads_files; /* operands are snapshots; takes the shared options */
-  bool is_drop_in;  /* a program of its own name, with its own options: see mosaic.h */
+  bool reads_files;  /* operands are snapshots; takes the shared options */
+  bool answers;      /* reads none, but takes the options that are about answers */
+  bool writes_aside; /* -o is for something besides the answer, which stays on standard output */
+  bool is_drop_in;   /* a program of its own name, with its own options: see mosaic.h */
   cli_note examples[CLI_EXAMPLES_MAX]; /* command line and what it does; ends at a NULL name */
   cli_command_fn *run;
 } cli_command;
+
+/* Whether its operands may be files. */
+bool cli_command_takes_files(const cli_command *command);
 
 /* What an option's argument is, and the type of its field in cli_options. */
 typedef enum cli_kind {
@@ -61,6 +66,8 @@ typedef enum cli_kind {
 
 /* `takers` of an option that every command takes, whether it reads files or not. */
 #define CLI_EVERY_COMMAND "*"
+/* ... and one that every command takes that answers a question. */
+#define CLI_EVERY_ANSWER "+"
 
 typedef struct cli_option {
   const char *name; /* without the dashes; '_' may be typed for its '-' */

@@ -77,7 +77,7 @@ static void bash_options(FILE *stream) {
     fprintf(stream, "    %s) options='", command->name);
     for (const cli_option *row = cli_option_rows; row->name; row++)
       if (cli_option_applies(row, command)) fprintf(stream, "--%s ", row->name);
-    fprintf(stream, "'%s ;;\n", command->reads_files ? "" : "; files=''");
+    fprintf(stream, "'%s ;;\n", cli_command_takes_files(command) ? "" : "; files=''");
   }
   fputs("    *) options='--help --version'; files='' ;;\n", stream);
 }
@@ -174,7 +174,8 @@ void cli_complete_zsh(FILE *stream) {
     for (const cli_option *row = cli_option_rows; row->name; row++)
       if (cli_option_applies(row, command)) zsh_option(stream, row);
     fprintf(stream, "        %s ;;\n",
-            command->reads_files ? "'*:file:_files'" : "'1:command:{_describe command commands}'");
+            cli_command_takes_files(command) ? "'*:file:_files'"
+                                             : "'1:command:{_describe command commands}'");
   }
   fputs("    esac ;;\n  esac\n}\n_tessera \"$@\"\n", stream);
 }
@@ -213,7 +214,7 @@ void cli_complete_fish(FILE *stream) {
   for (const cli_command *command = cli_commands; command->name; command++) {
     for (const cli_option *row = cli_option_rows; row->name; row++)
       if (cli_option_applies(row, command)) fish_option(stream, command, row);
-    if (!command->reads_files)
+    if (!cli_command_takes_files(command))
       fprintf(stream,
               "complete -c tessera -n '__fish_seen_subcommand_from %s' -f -a \"$commands\"\n",
               command->name);

@@ -324,6 +324,10 @@ int cli_parse(int argc, char **argv, cli_options *options) {
       .top = 10,
       .by = -1,
       .action = -1,
+      .batch = 1,
+      .sequence = 512,
+      .steps = 3,
+      .accumulate = 1,
       .mosaic.print_stack = true,
       .mosaic.action = -1,
   };

@@ -67,6 +67,8 @@ typedef struct cli_options {
   const char *output;                    /* NULL: standard output */
   int color;                             /* cli_color */
   int by;                                /* tsr_profile_by, or -1: not given */
+  uint64_t blocks;                       /* most that `view` tells one by one; 0: the default */
+  int view_by;                           /* index of --by's word, for `view` */
   int format;                            /* cli_format */
   const char *event, *time, *allocation; /* where `at` looks; NULL: not given */
   const char *events;                    /* what `trim` keeps, with `time`; NULL: not given */
@@ -79,6 +81,10 @@ typedef struct cli_options {
   const char *compare;                   /* the other snapshot of `source`; NULL: none */
   int action;                            /* index of --action's word, -1 when it is not given */
   bool is_ordered, over_time;
+  uint64_t batch, sequence, steps, accumulate; /* of `simulate` */
+  int optimizer, dtype, gelu;                  /* tsr_simulate_... */
+  const char *attention, *checkpoint, *loss;   /* NULL: not given */
+  bool no_kv_cache, fresh_process, categories;
   bool json, full_stacks, quiet, verbose, strict, help, version;
   cli_mosaic_options mosaic;
 } cli_options;

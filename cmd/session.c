@@ -40,14 +40,16 @@ static uint32_t terminal_width(void) {
 }
 
 static cli_session session_for(const cli_options *options) {
-  cli_session session = {.options = options, .output.path = options->output};
+  bool is_aside = options->command && options->command->writes_aside;
+  const char *path = is_aside ? NULL : options->output;
+  cli_session session = {.options = options, .output.path = path};
   session.error = (tsr_error){.offset = TSR_OFFSET_NONE};
   if (!options->devices.all) {
     session.query.devices = options->devices.numbers;
     session.query.device_count = options->devices.count;
   }
   session.query.top = options->top > SIZE_MAX ? SIZE_MAX : (size_t)options->top;
-  bool to_terminal = !options->output && isatty(STDOUT_FILENO);
+  bool to_terminal = !path && isatty(STDOUT_FILENO);
   session.report = (tsr_report_options){
       .format = options->json ? TSR_REPORT_JSON : TSR_REPORT_TEXT,
       .color = !options->json && wants_color(options, to_terminal),

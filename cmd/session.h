@@ -54,10 +54,12 @@ int cli_leaks(cli_session *session);
 int cli_mcp(cli_session *session);
 int cli_peak(cli_session *session);
 int cli_profile(cli_session *session);
+int cli_simulate(cli_session *session);
 int cli_source(cli_session *session);
 int cli_stages(cli_session *session);
 int cli_steps(cli_session *session);
 int cli_trim(cli_session *session);
+int cli_view(cli_session *session);
 int cli_whatif(cli_session *session);
 
 #endif

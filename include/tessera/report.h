@@ -7,6 +7,7 @@
 #define TESSERA_REPORT_H
 
 #include "tessera/answers.h"
+#include "tessera/simulate.h"
 #include "tessera/source.h"
 #include "tessera/stages.h"
 #include "tessera/steps.h"
@@ -83,6 +84,12 @@ int tsr_report_diff(const tsr_report_input *old_input, const tsr_report_input *n
  * and the groups' sizes. Fails with TSR_ERROR_MEMORY or TSR_ERROR_WRITE. */
 int tsr_report_profile_page(const tsr_report_input *input, const tsr_profile *profile,
                             tsr_write_fn *write, void *context, tsr_error *error);
+
+/* `input` names the model, and has the simulation's snapshot; `capacity_bytes` is what it was
+ * simulated under, 0 for no limit. */
+int tsr_report_simulate(const tsr_report_input *input, const tsr_simulation *simulation,
+                        uint64_t capacity_bytes, const tsr_report_options *options,
+                        tsr_write_fn *write, void *context, tsr_error *error);
 
 #ifdef __cplusplus
 }

@@ -13,11 +13,13 @@
 #include "tessera/mosaic_file.h"
 #include "tessera/report.h"
 #include "tessera/rules.h"
+#include "tessera/simulate.h"
 #include "tessera/snapshot.h"
 #include "tessera/source.h"
 #include "tessera/stages.h"
 #include "tessera/status.h"
 #include "tessera/steps.h"
+#include "tessera/view.h"
 #include "tessera/whatif.h"
 
 #ifdef __cplusplus

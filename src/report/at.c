@@ -8,8 +8,7 @@
 #include "tessera/report.h"
 
 static void print_verdict(tsr__emitter *emitter, const tsr_at_device *device) {
-  char allocated[TSR__FORMAT_BYTES], reserved[TSR__FORMAT_BYTES], live[TSR__FORMAT_BYTES],
-      event[TSR__FORMAT_BYTES], count[TSR__FORMAT_BYTES];
+  char live[TSR__FORMAT_BYTES], event[TSR__FORMAT_BYTES], count[TSR__FORMAT_BYTES];
   tsr__emit_space(emitter);
   if (!tsr__emitter_is_text(emitter)) return;
   tsr__buffer *out = &emitter->scratch;
@@ -17,9 +16,8 @@ static void print_verdict(tsr__emitter *emitter, const tsr_at_device *device) {
   if (!device->is_found) {
     tsr__buffer_text(out, "its trace does not have that moment.");
   } else {
-    tsr__buffer_printf(out, "%s allocated of %s reserved in %s allocation%s, ",
-                       tsr__format_size(device->moment.totals.allocated_bytes, allocated),
-                       tsr__format_size(device->moment.totals.reserved_bytes, reserved),
+    tsr__say_held(out, &device->moment.totals);
+    tsr__buffer_printf(out, " in %s allocation%s, ",
                        tsr__format_count(device->live_allocations, live),
                        tsr__plural(device->live_allocations));
     if (device->moment.event >= 0)

@@ -12,6 +12,7 @@
 #include "base/format.h"
 #include "report/emitter.h"
 #include "report/heading.h"
+#include "report/moment.h"
 #include "tessera/report.h"
 
 /* " over 12.34 s" in a unit that keeps the number short; empty when the times are not known. */
@@ -19,6 +20,7 @@ static const char *format_span(const tsr_info_device *device, char text[TSR__FOR
   text[0] = 0;
   if (device->first_time_us == TSR_TIME_NONE || device->last_time_us < device->first_time_us)
     return text;
+  if (device->last_time_us == device->first_time_us) return text; /* a moment, not a time */
   double us = (double)((uint64_t)device->last_time_us - (uint64_t)device->first_time_us);
   double value = us / 3600e6;
   const char *unit = "h";
@@ -51,8 +53,7 @@ static void print_file(tsr__emitter *emitter, const tsr_report_input *input, con
 }
 
 static void print_device(tsr__emitter *emitter, const tsr_info_device *device) {
-  char count[TSR__FORMAT_BYTES], span[TSR__FORMAT_BYTES], allocated[TSR__FORMAT_BYTES],
-      reserved[TSR__FORMAT_BYTES];
+  char count[TSR__FORMAT_BYTES], span[TSR__FORMAT_BYTES];
   tsr__emit_space(emitter);
   if (!tsr__emitter_is_text(emitter)) return;
   tsr__buffer *out = &emitter->scratch;
@@ -63,11 +64,10 @@ static void print_device(tsr__emitter *emitter, const tsr_info_device *device) {
   else
     tsr__buffer_printf(out, "Device %" PRIu32 ": no events were recorded; ", device->device);
   if (device->segment_count)
-    tsr__buffer_printf(out, "%s allocated of %s reserved at the end.",
-                       tsr__format_size(device->end.allocated_bytes, allocated),
-                       tsr__format_size(device->end.reserved_bytes, reserved));
+    tsr__say_held(out, &device->end);
   else
-    tsr__buffer_text(out, "no segments at the end.");
+    tsr__buffer_text(out, "no segments");
+  tsr__buffer_text(out, " at the end.");
   tsr__emit_line(emitter, TSR__BOLD, 0);
 }
 

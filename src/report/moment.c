@@ -16,6 +16,15 @@ void tsr__emit_totals(tsr__emitter *emitter, const char *key, const tsr_totals *
   tsr__emit_end(emitter);
 }
 
+void tsr__say_held(tsr__buffer *out, const tsr_totals *totals) {
+  char allocated[TSR__FORMAT_BYTES], reserved[TSR__FORMAT_BYTES];
+  bool is_less = totals->reserved_bytes < totals->allocated_bytes;
+  tsr__buffer_printf(
+      out, is_less ? "%s allocated (only %s of segments known)" : "%s allocated of %s reserved",
+      tsr__format_size(totals->allocated_bytes, allocated),
+      tsr__format_size(totals->reserved_bytes, reserved));
+}
+
 /* A part that is 0 says nothing in text. */
 static void emit_part(tsr__emitter *emitter, const char *key, const char *title, uint64_t bytes) {
   tsr__emit_field(emitter, key, bytes ? title : NULL, tsr__bytes(bytes));

@@ -8,6 +8,10 @@
 /* The object `key` of the four totals; in JSON only. */
 void tsr__emit_totals(tsr__emitter *emitter, const char *key, const tsr_totals *totals);
 
+/* "3.00 GiB allocated of 4.00 GiB reserved"; where a file does not tell of all segments, because it
+ * is cut or contradicts itself, less can seem to be reserved than is allocated in it: said so. */
+void tsr__say_held(tsr__buffer *out, const tsr_totals *totals);
+
 /* The object "fragmentation", and in text the fields that are not 0. */
 void tsr__emit_fragmentation(tsr__emitter *emitter, const tsr_fragmentation *fragmentation);
 

@@ -20,11 +20,10 @@
 #include "tessera/report.h"
 
 static void append_peak(tsr__buffer *out, const tsr_peak_device *device) {
-  char peak[TSR__FORMAT_BYTES], reserved[TSR__FORMAT_BYTES], event[TSR__FORMAT_BYTES],
-      count[TSR__FORMAT_BYTES];
-  tsr__buffer_printf(out, "peak %s allocated of %s reserved, ",
-                     tsr__format_size(device->peak.totals.allocated_bytes, peak),
-                     tsr__format_size(device->peak.totals.reserved_bytes, reserved));
+  char peak[TSR__FORMAT_BYTES], event[TSR__FORMAT_BYTES], count[TSR__FORMAT_BYTES];
+  tsr__buffer_text(out, "peak ");
+  tsr__say_held(out, &device->peak.totals);
+  tsr__buffer_text(out, ", ");
   if (device->peak.event >= 0)
     tsr__buffer_printf(out, "at event %s of %s",
                        tsr__format_count((uint64_t)device->peak.event, event),
@@ -41,10 +40,9 @@ static void append_peak(tsr__buffer *out, const tsr_peak_device *device) {
 
 /* Without an event there is no peak to show, only what was there. */
 static void append_no_events(tsr__buffer *out, const tsr_peak_device *device) {
-  char allocated[TSR__FORMAT_BYTES], reserved[TSR__FORMAT_BYTES];
-  tsr__buffer_printf(out, "no events were recorded; %s allocated of %s reserved.",
-                     tsr__format_size(device->end.allocated_bytes, allocated),
-                     tsr__format_size(device->end.reserved_bytes, reserved));
+  tsr__buffer_text(out, "no events were recorded; ");
+  tsr__say_held(out, &device->end);
+  tsr__buffer_text(out, ".");
 }
 
 static void print_verdict(tsr__emitter *emitter, const tsr_peak_device *device) {

@@ -135,6 +135,17 @@ static const tsr__value *look_up(const tsr_snapshot *snapshot, tsr__value dict, 
   return NULL;
 }
 
+tsr_text tsr__snapshot_setting_text(const tsr_snapshot *snapshot, const char *key) {
+  for (size_t i = 0; i < snapshot->extras.count; i++) {
+    const tsr__extra *extra = &snapshot->extras.items[i];
+    if (extra->table != TSR__NULL || extra->key != TSR__NAME_ALLOCATOR_SETTINGS) continue;
+    const tsr__value *value = look_up(snapshot, extra->value, key);
+    if (value && value->tag == TSR__STRING) return tsr_snapshot_string(snapshot, value->id);
+    break;
+  }
+  return (tsr_text){"", 0};
+}
+
 bool tsr_snapshot_setting(const tsr_snapshot *snapshot, const char *key, const char *subkey,
                           double *out) {
   for (size_t i = 0; i < snapshot->extras.count; i++) {

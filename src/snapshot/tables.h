@@ -162,7 +162,7 @@ struct tsr_snapshot {
   size_t warning_count;
   bool is_cut;         /* the input ended before the snapshot did, */
   uint32_t cut_key;    /* under this key of the top (string id, or TSR_NONE) */
-  char truncated[192]; /* what the warning about it says */
+  char truncated[256]; /* what the warning about it says */
   char format[64];
   uint64_t input_bytes;
 };
@@ -246,6 +246,9 @@ const tsr__extra *tsr__extras_of(const tsr_snapshot *snapshot, uint32_t table, u
  * blocks are tagged so. NULL and 0 where there is none. */
 const tsr__value *tsr__snapshot_initial_blocks(const tsr_snapshot *snapshot, uint32_t device,
                                                size_t *count);
+
+/* A setting that is a text; empty where there is none. */
+tsr_text tsr__snapshot_setting_text(const tsr_snapshot *snapshot, const char *key);
 
 /* The segments that the file lists of a device: `*count` row numbers, in the file's order. O(log
  * segments). */

@@ -23,7 +23,9 @@ static void say_cut(const tsr_snapshot *snapshot, char *text, size_t size) {
   if (snapshot->cut_key == TSR__NAME_DEVICE_TRACES) {
     int length = say_traces(snapshot, text, size);
     (void)snprintf(text + length, size - (size_t)length, "; %s",
-                   has_segments ? "all segments were" : "segments come after it and are missing");
+                   has_segments
+                       ? "all segments were, as they were at the end, so totals are approximate"
+                       : "segments come after it and are missing, so totals are approximate");
   } else if (has_segments && has_traces) {
     (void)snprintf(text, size, "segments and traces were read; what comes after them is missing");
   } else if (has_segments) {

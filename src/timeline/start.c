@@ -73,6 +73,21 @@ static bool has_expandable(const tsr_snapshot *snapshot, uint32_t device) {
   return events.count && memchr(events.action, TSR_ACTION_SEGMENT_MAP, (size_t)events.count);
 }
 
+/* What PyTorch writes among its settings only as the text that they were given as. */
+static void read_conf(const tsr_snapshot *snapshot, tsr_allocator_settings *settings) {
+  char conf[TSR_ALLOCATOR_SETTINGS_TEXT_BYTES];
+  tsr_allocator_settings told;
+  tsr_error ignored;
+  tsr_text text = tsr__snapshot_setting_text(snapshot, "PYTORCH_CUDA_ALLOC_CONF");
+  if (!text.size_bytes || text.size_bytes >= sizeof conf) return;
+  memcpy(conf, text.data, text.size_bytes);
+  conf[text.size_bytes] = '\0';
+  if (tsr_allocator_settings_parse(conf, &told, &ignored)) return;
+  settings->large_segment_bytes = told.large_segment_bytes;
+  if (!settings->max_non_split_rounding_bytes)
+    settings->max_non_split_rounding_bytes = told.max_non_split_rounding_bytes;
+}
+
 void tsr__timeline_settings(const tsr_snapshot *snapshot, uint32_t device,
                             tsr_allocator_settings *settings) {
   static const char *const slots[TSR_ROUNDUP_SLOTS] = {
@@ -92,6 +107,7 @@ void tsr__timeline_settings(const tsr_snapshot *snapshot, uint32_t device,
     if (tsr_snapshot_setting(snapshot, "roundup_power2_divisions", slots[i], &value) && value > 0 &&
         value < 1e6)
       settings->roundup_divisions[i] = (uint32_t)value;
+  read_conf(snapshot, settings);
   settings->rounding_extra_bytes = rounding_extra(snapshot, device, settings);
 }
 

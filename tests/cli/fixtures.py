@@ -426,6 +426,20 @@ def demo():
     return run.snapshot()
 
 
+def large_segments():
+    """One segment of a size that only the text of the configuration explains."""
+    base, mib = 0x7f0000000000, 1 << 20
+    event = {'stream': 0, 'time_us': 1, 'addr': base, 'frames': []}
+    blocks = [{'address': base, 'size': 3 * mib, 'requested_size': 3 * mib,
+               'state': 'active_allocated'},
+              {'address': base + 3 * mib, 'size': 37 * mib, 'state': 'inactive'}]
+    return {'segments': [{'device': 0, 'address': base, 'total_size': 40 * mib, 'stream': 0,
+                          'segment_type': 'large', 'blocks': blocks}],
+            'device_traces': [[{**event, 'action': 'segment_alloc', 'size': 40 * mib},
+                               {**event, 'action': 'alloc', 'size': 3 * mib}]],
+            'allocator_settings': {'PYTORCH_CUDA_ALLOC_CONF': 'large_segment_size_mb:40'}}
+
+
 class Command:
     """What a hostile pickle is made of: its reader would call this."""
 
@@ -451,6 +465,7 @@ def write_all(folder):
     (folder / 'ops.py').write_text('def act(x):\n\n    return x.relu()\n', encoding='utf-8')
     (folder / 'old').mkdir(exist_ok=True)
     (folder / 'old' / 'model.py').write_text('x = 1\ny = 2\n', encoding='utf-8')
+    write(folder / 'large-segments.pickle', large_segments())
     whole = (folder / 'train.pickle').read_bytes()
     (folder / 'truncated.pickle').write_bytes(whole[:len(whole) // 2])
     (folder / 'empty.pickle').write_bytes(b'')

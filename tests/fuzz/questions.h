@@ -147,6 +147,22 @@ static inline void fuzz_export(const tsr_snapshot *snapshot, tsr_export_format f
   tsr__buffer_release(&written);
 }
 
+/* A page of it, with so few allocations told one by one that there is a rest. */
+static inline void fuzz_view(const tsr_snapshot *snapshot) {
+  tsr_view_options how = {.most_allocations = 2, .most_buckets = 3};
+  tsr_view *view = NULL;
+  tsr_error error = {0};
+  int status = tsr_view_compute(snapshot, &how, NULL, &view, &error);
+  check_error(status, &error);
+  if (status) return;
+  tsr_page_input input = {{"file", snapshot}, view};
+  tsr__buffer written = {0};
+  status = tsr_report_page(&input, 1, NULL, fuzz_write, &written, &error);
+  check_error(status, &error);
+  tsr__buffer_release(&written);
+  tsr_view_free(view);
+}
+
 static inline void fuzz_trim(const tsr_snapshot *snapshot) {
   tsr_window window = {.first = 1, .last = 3};
   tsr_snapshot *part = NULL;
@@ -239,6 +255,7 @@ static inline void fuzz_ask(const tsr_snapshot *snapshot) {
   fuzz_export(snapshot, TSR_EXPORT_PICKLE);
   fuzz_export(snapshot, TSR_EXPORT_JSON);
   fuzz_trim(snapshot);
+  fuzz_view(snapshot);
 }
 
 /* ---- two ways of reading that must agree ---- */

@@ -250,6 +250,20 @@ static int list_lives(void *context) {
   return tsr_report_lives(&heading, NULL, *format, &full, discard, NULL, NULL);
 }
 
+static int make_page(void *context) {
+  const tsr_view_options *how = context;
+  tsr_view *view = NULL;
+  tsr_error error = {0};
+  int status = tsr_view_compute(snapshot, how, NULL, &view, &error);
+  if (status) assert_null(view);
+  tsr_page_input input = {heading_of, view};
+  input.input.snapshot = snapshot;
+  if (!status) status = tsr_report_page(&input, 1, NULL, discard, NULL, &error);
+  assert_int_equal(error.status, status);
+  tsr_view_free(view);
+  return status;
+}
+
 /* ---- tests ---- */
 
 /* Allocations that can be done without: what json_seen.c remembers, places in the memo of values
@@ -342,6 +356,13 @@ static void writing_for_others(void **state) {
     tsr_test_oom_sparing(list_lives, &format, 10, FRAME_ORIGINS);
 }
 
+static void drawing(void **state) {
+  (void)state;
+  tsr_view_options all = {0}, few = {.most_allocations = 1, .most_buckets = 2};
+  tsr_test_oom(make_page, &all, 30);
+  tsr_test_oom(make_page, &few, 30);
+}
+
 static int keep(void *context, const char *data, size_t size_bytes) {
   tsr__buffer_append(context, data, size_bytes);
   return 0;
@@ -370,6 +391,7 @@ int main(void) {
       cmocka_unit_test(answers),        cmocka_unit_test(profiles),
       cmocka_unit_test(mosaic_answers), cmocka_unit_test(stages_and_sources),
       cmocka_unit_test(writing),        cmocka_unit_test(writing_for_others),
+      cmocka_unit_test(drawing),
   };
   return cmocka_run_group_tests_name("oom snapshot", tests, set_up, tear_down);
 }

@@ -1,0 +1,14 @@
+/* view_lanes.h - what a picture shows beside allocations: times, segments, annotations, marks. */
+#ifndef TSR_ANSWERS_VIEW_LANES_H
+#define TSR_ANSWERS_VIEW_LANES_H
+
+#include "tessera/view.h"
+#include "timeline/timeline.h"
+
+/* Each fills its part of `out` from a timeline. False when out of memory. */
+bool tsr__view_times(const tsr__timeline *timeline, tsr_view_device *out);
+bool tsr__view_spans(const tsr__timeline *timeline, tsr_view_device *out);
+bool tsr__view_marks(const tsr__timeline *timeline, tsr_view_device *out);
+bool tsr__view_ranges(const tsr__timeline *timeline, tsr_view_device *out);
+
+#endif

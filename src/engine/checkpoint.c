@@ -1,0 +1,72 @@
+/* checkpoint.c - torch.utils.checkpoint, in its reentrant form.
+ *
+ * Forward runs a segment of the program without gradients, and keeps the segment's inputs alone.
+ * Backward runs it again, with gradients, on the inputs detached; runs a backward pass within the
+ * backward pass; and hands on what gathered at the detached inputs. While that goes on its Python
+ * function holds the inputs, the segment's result and the gradient it was given
+ * (torch/utils/checkpoint.py, CheckpointFunction). */
+#include "engine/op.h"
+
+#define TORCH "/usr/local/lib/python3.12/dist-packages/torch/"
+
+void tsr__checkpoint_forward(tsr__call *call) {
+  tsr__tape *tape = call->tape;
+  bool grad_enabled = tape->grad_enabled;
+  tsr__attributes attributes = *call->attributes;
+  for (uint32_t i = 0; i < call->input_count; i++) tsr__save(call, call->in[i]);
+  tape->grad_enabled = false;
+  call->out[0] = attributes.segment(attributes.program, tape, attributes.index, call->in);
+  tape->grad_enabled = grad_enabled;
+  tsr__hold(tape, call->out[0]);
+  tsr__unbind(tape, call->out[0]);
+}
+
+/* Run the segment again; its result is bound to the current function. */
+static tsr__tid recompute(tsr__call *call, const tsr__tid *inputs) {
+  tsr__tape *tape = call->tape;
+  const tsr__attributes *attributes = call->attributes;
+  bool is_autocast = tape->is_autocast, was_backward = tape->is_backward;
+  bool grad_enabled = tape->grad_enabled;
+  size_t casts = tape->casts.count;
+  tape->is_autocast = attributes->is_autocast;
+  tape->is_backward = false;
+  tape->grad_enabled = true;
+  tape->recomputing++;
+  tsr__tid result = attributes->segment(attributes->program, tape, attributes->index, inputs);
+  tape->recomputing--;
+  tape->grad_enabled = grad_enabled;
+  tape->is_backward = was_backward;
+  tape->is_autocast = is_autocast;
+  while (tape->casts.count > casts) tsr__release(tape, tape->casts.items[--tape->casts.count].to);
+  return result;
+}
+
+void tsr__checkpoint_backward(tsr__call *call) {
+  tsr__tape *tape = call->tape;
+  tsr__tid inputs[TSR__OP_INPUTS] = {0};
+  tsr__push_frame(tape, "apply", TORCH "autograd/function.py", 311);
+  tsr__enter(tape, "backward", TORCH "utils/checkpoint.py");
+  tsr__line(tape, 302);
+  for (uint32_t i = 0; i < call->input_count; i++)
+    inputs[i] = tsr__bind(tape, tsr__detach(tape, call->in[i], call->needs[i]));
+  tsr__tid result = recompute(call, inputs);
+  tsr__line(tape, 319);
+  tsr__hold(tape, call->grad_out[0]);
+  tsr__push_frame(tape, "backward", TORCH "autograd/__init__.py", 354);
+  tsr__push_frame(tape, "_engine_run_backward", TORCH "autograd/graph.py", 841);
+  tsr__backward(tape, result, call->grad_out[0]);
+  tsr__pop_frames(tape, 2);
+  for (uint32_t i = 0; i < call->input_count; i++) {
+    if (!inputs[i] || tape->status) continue;
+    call->grad_in[i] = tsr__tensor_at(tape, inputs[i])->grad;
+    tsr__tensor_at(tape, inputs[i])->grad = 0;
+  }
+  (void)tsr__leave(tape, 0);
+  tsr__pop_frames(tape, 1);
+}
+
+/* What is inside is counted on its own. */
+void tsr__checkpoint_cost(const tsr__call *call, tsr__cost *forward, tsr__cost *backward) {
+  (void)call;
+  *forward = *backward = (tsr__cost){0, 0};
+}

@@ -1,0 +1,28 @@
+#!/usr/bin/env python3
+"""embed.py PAGE OUT.c: the page's two halves, before and behind the mark for data, as C arrays."""
+import sys
+
+MARK = b'<!--tessera:data-->'
+
+
+def array(name, data):
+    lines = []
+    for at in range(0, len(data), 40):
+        lines.append(','.join(map(str, data[at:at + 40])))
+    body = ',\n'.join(lines)
+    return (f'const unsigned char tsr__template_{name}[] = {{\n{body}}};\n'
+            f'const size_t tsr__template_{name}_size = {len(data)};\n')
+
+
+def main(page, out):
+    with open(page, 'rb') as file:
+        halves = file.read().split(MARK)
+    if len(halves) != 2:
+        sys.exit(f'{page}: needs one {MARK.decode()}')
+    with open(out, 'w', encoding='ascii') as file:
+        file.write('/* Made by embed.py from viewer/page.html. */\n#include "report/template.h"\n\n')
+        file.write(array('head', halves[0]) + array('tail', halves[1]))
+
+
+if __name__ == '__main__':
+    main(*sys.argv[1:])

@@ -1,0 +1,219 @@
+#!/usr/bin/env python3
+"""Simulated runs give the numbers that were measured on real ones. Prints TAP.
+
+usage: simulate.py --tessera PATH --work FOLDER
+
+The runs are those of the PyTorch tutorial on Mosaic: GPT-2, batches of four sequences of 512 tokens,
+AdamW, fp32, on one T4. What Mosaic printed about them is told here from the simulated snapshots, by
+Mosaic's rules, straight from the pickle: sums of requested bytes, categories by substrings of the
+frames' names, groups by the files and lines of their frames."""
+import argparse
+import collections
+import json
+import pathlib
+import pickle
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+GIB = 1 << 30
+
+
+def expect(what, got, want):
+    if got != want:
+        raise AssertionError(f'{what}: got {got!r}, want {want!r}')
+
+
+def mosaic_size(count):
+    """As Mosaic prints it: decimals that are zero are dropped."""
+    for unit, name in ((GIB, 'GiB'), (1 << 20, 'MB'), (1 << 10, 'KB')):
+        if count >= unit:
+            return f'{round(count / unit, 2)}{name}'
+    return f'{count}B'
+
+
+def category(frames):
+    for frame in frames:
+        name = frame['name']
+        if 'forward' in name:
+            return 'ACTIVATION'
+        if 'param' in name:
+            return 'PARAMETER'
+        if 'backward' in name:
+            return 'BACKWARD'
+        if name in ('custom_adamw', '_init_group'):
+            return 'OPTIMIZER'
+    return 'UNKNOWN'
+
+
+class Refusing(pickle.Unpickler):
+    def find_class(self, module, name):
+        raise AssertionError(f'the snapshot asks for {module}.{name}')
+
+
+def events(path):
+    with open(path, 'rb') as file:
+        return Refusing(file).load()['device_traces'][0]
+
+
+def live_at_peak(trace):
+    """Events of the allocations that are live when most recorded bytes are."""
+    live, total, most, peak = {}, 0, 0, {}
+    for event in trace:
+        if event['action'] == 'alloc':
+            live[event['addr']] = event
+            total += event['size']
+        elif event['action'] == 'free_completed' and event['addr'] in live:
+            total -= live.pop(event['addr'])['size']
+        if total > most:
+            most, peak = total, None
+        if peak is None:
+            peak = dict(live)
+    return most, list(peak.values())
+
+
+def profile(trace):
+    total, live = live_at_peak(trace)
+    sums = collections.defaultdict(int)
+    for event in live:
+        sums[category(event['frames'])] += event['size']
+    return {'Total Allocated': mosaic_size(total),
+            **{name: mosaic_size(size) for name, size in sums.items()}}
+
+
+def groups(trace):
+    """(calls, bytes, names of the frames), largest first."""
+    found = {}
+    for event in live_at_peak(trace)[1]:
+        key = tuple((f['filename'], f['line']) for f in event['frames'])
+        calls, size, names = found.get(key, (0, 0, [f['name'] for f in event['frames']]))
+        found[key] = (calls + 1, size + event['size'], names)
+    return sorted(found.values(), key=lambda group: -group[1])
+
+
+class Simulator:
+    def __init__(self, binary, work):
+        self.binary, self.work, self.count = binary, work, 0
+
+    def run(self, model, *options):
+        """The answer and the snapshot's file."""
+        self.count += 1
+        out = self.work / f'simulated-{self.count}.pickle'
+        done = subprocess.run([self.binary, 'simulate', '--json', '--batch', '4', '--seq', '512',
+                               *options, '-o', out, model], capture_output=True, check=False)
+        expect('exit status', (done.returncode, done.stderr), (0, b''))
+        return json.loads(done.stdout)['devices'][0], out
+
+    def ask(self, command, path, *options):
+        done = subprocess.run([self.binary, command, '--json', '--top', '0', *options, path],
+                              capture_output=True, check=False)
+        expect('exit status', (done.returncode, done.stderr), (0, b''))
+        return json.loads(done.stdout)['devices'][0]
+
+
+BASELINE = {'Total Allocated': '4.62GiB', 'UNKNOWN': '32.0KB', 'ACTIVATION': '2.93GiB',
+            'BACKWARD': '785.27MB', 'OPTIMIZER': '949.4MB'}
+CHECKPOINTED = {'Total Allocated': '2.55GiB', 'UNKNOWN': '32.0KB', 'ACTIVATION': '871.79MB',
+                'BACKWARD': '785.27MB', 'OPTIMIZER': '949.4MB'}
+
+
+def case_1(simulator):
+    """The two runs' categorical profiles, to the letter, and max_memory_allocated."""
+    peaks = []
+    for options, want, peak in (((), BASELINE, 5.13), (('--checkpoint', 'full'), CHECKPOINTED, 3.04)):
+        answer, path = simulator.run('gpt2', '--steps', '5', *options)
+        expect('profile', profile(events(path)), want)
+        ours = simulator.ask('profile', path, '--by', 'category')
+        expect('profile --by category', {g['name'].upper(): mosaic_size(g['bytes'])
+                                         for g in ours['groups']},
+               {name: size for name, size in want.items() if name != 'Total Allocated'})
+        got = answer['peak']['allocated_bytes']
+        if abs(got / GIB / peak - 1) > 0.003:
+            raise AssertionError(f'max_memory_allocated: {got / GIB:.4f} GiB, not {peak}')
+        expect('peak', simulator.ask('peak', path)['peak']['allocated_bytes'], got)
+        peaks.append(got)
+    expect('saved', f'{100 * (peaks[0] - peaks[1]) / peaks[0]:.1f} %', '40.6 %')
+
+
+def case_1_fresh(simulator):
+    """In a process that has done nothing before, cuBLAS's workspaces are recorded too."""
+    _, path = simulator.run('gpt2', '--steps', '5', '--fresh-process')
+    expect('profile', profile(events(path))['BACKWARD'], '793.39MB')
+
+
+def case_2(simulator):
+    """Projections that someone left in the model."""
+    for model, calls, size, places in (('gpt2', 148, 0.464, (1, 2)),
+                                       (ROOT / 'examples/leftover-projections.json', 172, 0.569,
+                                        (0, 1))):
+        _, path = simulator.run(model, '--steps', '3')
+        found = groups(events(path))
+        for place in places:  # among the stacks, as the tutorial has them
+            got_calls, got_size, names = found[place]
+            if '_init_group' not in names:
+                raise AssertionError(f'stack {place} is not the optimizer\'s: {names}')
+            expect('calls', got_calls, calls)
+            expect('GiB', round(got_size / GIB, 3), size)
+    products = [group for group in found if any('AddmmBackward0::apply' in n for n in group[2])]
+    expect('GiB under AddmmBackward', round(sum(g[1] for g in products) / GIB, 3), 0.176)
+
+
+def replays(simulator):
+    """Replaying a simulated trace gives its own allocator state back."""
+    for model, options in (('gpt2', ()), ('gpt2', ('--checkpoint', 'every:5')),
+                           ('gpt2', ('--set', 'expandable_segments:True')),
+                           ('gpt2', ('--capacity', '5GiB')), ('gpt2', ('--capacity', '3GiB')),
+                           ('llama-3.2-1b', ('--dtype', 'bf16', '--accumulate', '2')),
+                           ('qwen2.5-7b', ('--dtype', 'autocast-bf16', '--steps', '2'))):
+        answer, path = simulator.run(model, *options)
+        info = simulator.ask('info', path)
+        check = info['replay']
+        expect('reused', check['reused'], check['reused_matched'])
+        expect('segments', check['segments_new'], check['segments_matched'])
+        expect('final blocks', check['final_blocks'], check['final_matched'])
+        expect('events', info['events'], answer['events'])
+        if not answer['fits']:
+            expect('last event', events(path)[-1]['action'], 'oom')
+
+
+def categories(simulator):
+    """With --categories every allocation says what it is truly for, and sums agree."""
+    answer, path = simulator.run('gpt2', '--categories')
+    live, sums = {}, collections.defaultdict(int)
+    for number, event in enumerate(events(path)):
+        if event['action'] == 'alloc':
+            live[event['addr']] = event
+        elif event['action'] == 'free_completed':
+            live.pop(event['addr'], None)
+        if number == answer['peak']['event']:
+            break
+    for event in live.values():
+        sums[event['category']] += event['size']
+    told = {c['name']: c['bytes'] for c in answer['categories']}
+    expect('categories', dict(sums), {name: told[name] for name in sums})
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument('--tessera', required=True)
+    parser.add_argument('--work', required=True, type=pathlib.Path)
+    options = parser.parse_args()
+    options.work.mkdir(parents=True, exist_ok=True)
+    simulator = Simulator(options.tessera, options.work)
+    tests = (case_1, case_1_fresh, case_2, replays, categories)
+    failed = 0
+    print(f'1..{len(tests)}')
+    for number, test in enumerate(tests, 1):
+        try:
+            test(simulator)
+            print(f'ok {number} - {test.__doc__}')
+        except AssertionError as error:
+            failed += 1
+            print(f'not ok {number} - {test.__doc__}\n# {error}')
+    for path in options.work.glob('simulated-*.pickle'):
+        path.unlink()
+    return failed > 0
+
+
+if __name__ == '__main__':
+    sys.exit(main())

@@ -1,0 +1,523 @@
+// The tests themselves; see run.py. Each is a function that throws where something is wrong.
+import { execFileSync } from 'node:child_process';
+import { mkdirSync, readFileSync, statSync } from 'node:fs';
+import { basename, join } from 'node:path';
+
+const plan = JSON.parse(process.argv[2]);
+const { chromium } = await import(plan.playwright);
+const MOMENTS = 50;
+
+const browser = await chromium.launch({
+  executablePath: plan.chromium,
+  args: ['--no-sandbox', '--disable-gpu'],
+});
+
+// ---- helpers ----
+
+function expect(what, got, want) {
+  const [a, b] = [JSON.stringify(got), JSON.stringify(want)];
+  if (a !== b) throw new Error(`${what}: got ${a}, want ${b}`);
+}
+
+function check(what, condition) {
+  if (!condition) throw new Error(what);
+}
+
+function tessera(...words) {
+  return execFileSync(plan.tessera, words, { maxBuffer: 1 << 28, stdio: ['ignore', 'pipe', 'pipe'] }).toString();
+}
+
+let pages = 0;
+/** Write a page of some files; answers its path. */
+function write(files, ...options) {
+  const path = join(plan.work, `page-${pages++}.html`);
+  tessera('view', '-q', '-o', path, ...options, ...[files].flat());
+  return path;
+}
+
+/** Open a page; whatever it complains of, or asks of a network, fails the test. */
+async function open(path, { hash = '', width = 1280, height = 800, scheme = 'light' } = {}) {
+  const context = await browser.newContext({ viewport: { width, height }, colorScheme: scheme, acceptDownloads: true });
+  const page = await context.newPage();
+  page.complaints = [];
+  page.on('console', (m) => ['error', 'warning'].includes(m.type()) && page.complaints.push(m.text()));
+  page.on('pageerror', (e) => page.complaints.push(String(e)));
+  page.on('dialog', (d) => (page.complaints.push(`dialog: ${d.message()}`), d.dismiss()));
+  page.on('request', (r) => /^(file|data|blob):/.test(r.url()) || page.complaints.push(`request: ${r.url()}`));
+  await page.goto(`file://${encodeURI(path)}${hash ? `#${hash}` : ''}`);
+  await page.waitForFunction('window.tessera', null, { timeout: 60000 });
+  return page;
+}
+
+async function close(page) {
+  const { complaints } = page;
+  await page.context().close();
+  expect('complaints of the page', complaints, []);
+}
+
+const state = (page) => page.evaluate('tessera.state()');
+/** Wait until what was asked for is drawn. */
+const settle = (page) => page.waitForTimeout(350);
+
+async function plotBox(page) {
+  const box = await page.locator('.raster').first().boundingBox();
+  check('the picture has a size', box && box.width > 100 && box.height > 50);
+  return box;
+}
+
+async function shoot(page, name) {
+  if (!plan.shots) return;
+  mkdirSync(plan.shots, { recursive: true });
+  await page.screenshot({ path: join(plan.shots, `${name}.png`) });
+}
+
+function luminance([r, g, b]) {
+  const part = (c) => (c / 255 <= 0.03928 ? c / 255 / 12.92 : ((c / 255 + 0.055) / 1.055) ** 2.4);
+  return 0.2126 * part(r) + 0.7152 * part(g) + 0.0722 * part(b);
+}
+
+function contrast(a, b) {
+  const [x, y] = [luminance(a), luminance(b)].sort((p, q) => q - p);
+  return (x + 0.05) / (y + 0.05);
+}
+
+/** Bytes by category as `tessera at` tells them. */
+function atOf(file, device, event) {
+  const answer = JSON.parse(tessera('at', '--json', '--top', '0', '--device', String(device), '--event', String(event), file));
+  const at = answer.devices.find((d) => d.device === device);
+  const groups = {};
+  for (const stack of at.stacks) groups[stack.category] = (groups[stack.category] ?? 0) + stack.bytes;
+  return { at, groups };
+}
+
+function compareMoment(name, event, mine, file, device) {
+  const { at, groups } = atOf(file, device, event);
+  for (const [group, bytes] of Object.entries(mine.groups))
+    expect(`${name}, event ${event}, ${group}`, bytes, groups[group] ?? 0);
+  for (const kind of ['requested', 'allocated', 'active', 'reserved'])
+    expect(`${name}, event ${event}, ${kind}`, mine.totals[kind], at[`${kind}_bytes`]);
+  expect(`${name}, event ${event}, blocks`, mine.totals.blocks, at.live_allocations);
+}
+
+// ---- tests ----
+
+const real = (name) => plan.real.find((p) => basename(p) === name);
+const main = real('train-ctx1024-torch2.11.pickle') ?? plan.made.waves;
+const tests = [];
+const test = (name, run, needsReal = false) => tests.push({ name, run, needsReal });
+
+test('opens at the peak, at most 20 MB, without a complaint', async () => {
+  const path = write(main);
+  check('at most 20 MB', statSync(path).size <= 20e6);
+  const page = await open(path);
+  const peak = JSON.parse(tessera('peak', '--json', main)).devices[0];
+  expect('the chosen moment', (await state(page)).place.moment - 1, peak.peak.event);
+  const text = await page.locator('.summary').innerText();
+  check('the summary says peak', text.includes('peak'));
+  check('its first row is the largest stack', (await page.locator('tbody tr').count()) > 1);
+  check('something is drawn', await page.evaluate(() => {
+    const c = document.querySelector('.raster');
+    return new Set(new Uint32Array(c.getContext('2d').getImageData(0, 0, c.width, c.height).data.buffer)).size > 2;
+  }));
+  await shoot(page, 'open');
+  await close(page);
+});
+
+test('every network, plug-in and foreign script is forbidden', async () => {
+  const html = readFileSync(write(plan.made.waves), 'utf8');
+  const policy = /Content-Security-Policy" content="([^"]*)"/.exec(html)[1];
+  check('a policy that begins with nothing', policy.startsWith("default-src 'none'"));
+  check('no unsafe words in it', !/unsafe|http|\*/.test(policy));
+  const page = await open(write(plan.made.waves));
+  const refused = await page.evaluate(() => fetch('https://example.org/').then(() => false, () => true));
+  check('a request is refused', refused);
+  page.complaints = page.complaints.filter((c) => !/example\.org|Content Security Policy/.test(c));
+  await close(page);
+});
+
+test('the wheel zooms at the pointer, keys zoom and move, F shows all', async () => {
+  const page = await open(write(main));
+  const box = await plotBox(page);
+  await page.mouse.move(box.x + box.width / 4, box.y + box.height / 2);
+  await page.mouse.wheel(0, -600);
+  await settle(page);
+  const zoomed = (await state(page)).view;
+  check('the view is narrower', zoomed && zoomed[1] - zoomed[0] > 0);
+  await page.keyboard.press('w');
+  await settle(page);
+  const nearer = (await state(page)).view;
+  check('W zooms in', nearer[1] - nearer[0] < zoomed[1] - zoomed[0]);
+  await page.locator('.timeline').focus();
+  await page.keyboard.press('d');
+  await settle(page);
+  check('D moves right', (await state(page)).view[0] > nearer[0]);
+  await page.keyboard.press('a');
+  await page.keyboard.press('s');
+  await settle(page);
+  await page.mouse.move(box.x + 40, box.y + 40);
+  await page.keyboard.down('Shift');
+  await page.mouse.wheel(0, -300);
+  await page.keyboard.up('Shift');
+  await settle(page);
+  check('Shift and wheel stretch the height', (await state(page)).zoomY > 1);
+  await page.keyboard.press('f');
+  await page.keyboard.press('Escape');
+  await settle(page);
+  expect('everything again', (await state(page)).view, null);
+  await close(page);
+});
+
+test('no zoom loses a peak', async () => {
+  const page = await open(write(plan.made.long));
+  const peak = await page.evaluate('tessera.at(0, tessera.devices[0].peak).totals.allocated');
+  const moment = (await page.evaluate('tessera.devices[0].peak')) + 1;
+  const { events } = await page.evaluate('tessera.devices[0]');
+  for (const axis of ['event', 'time']) {
+    await page.evaluate((a) => tessera.set({ axis: a, view: null }), axis);
+    await settle(page);
+    const whole = await page.evaluate('tessera.columns(0)');
+    expect(`highest column by ${axis}`, Math.max(...whole.allocated), peak);
+  }
+  await page.evaluate(() => tessera.set({ axis: 'event' }));
+  for (let width = events; width > 8; width /= 3) {
+    await page.evaluate(([from, to]) => tessera.set({ view: [from, to] }), [moment - width * 0.37, moment + width * 0.63]);
+    await settle(page);
+    const columns = await page.evaluate('tessera.columns(0)');
+    expect(`highest column of ${Math.round(width)} events`, Math.max(...columns.allocated), peak);
+    check('columns go forward', columns.moments.every((m, i) => !i || m >= columns.moments[i - 1]));
+  }
+  await close(page);
+});
+
+test('a drag is a range; the table is of its peak, or of what it made, kept or freed', async () => {
+  const page = await open(write(main));
+  const box = await plotBox(page);
+  await page.mouse.move(box.x + box.width * 0.3, box.y + box.height * 0.5);
+  await page.mouse.down();
+  await page.mouse.move(box.x + box.width * 0.45, box.y + box.height * 0.6, { steps: 6 });
+  await page.mouse.up();
+  await settle(page);
+  const { range } = await state(page);
+  check('a range is chosen', range && range.to > range.from);
+  const atPeak = await page.evaluate('tessera.selection()');
+  check('its peak lies in it', atPeak.moment >= range.from && atPeak.moment <= range.to);
+  const most = Math.max(...(await page.evaluate(([a, b]) => {
+    const out = [];
+    for (let m = a; m <= b; m += Math.max(1, Math.floor((b - a) / 200))) out.push(tessera.at(0, m - 1).totals.allocated);
+    return out;
+  }, [range.from, range.to])));
+  const there = await page.evaluate((m) => tessera.at(0, m - 1).totals.allocated, atPeak.moment);
+  check('nothing in it is higher', there >= most);
+  const blocks = {};
+  for (const mode of ['made', 'kept', 'freed']) {
+    await page.locator('.range select').selectOption(mode);
+    await settle(page);
+    blocks[mode] = (await page.evaluate('tessera.selection()')).blocks;
+  }
+  check('what is kept was made', blocks.kept <= blocks.made);
+  await shoot(page, 'range');
+  await page.keyboard.press('Escape');
+  await settle(page);
+  await page.locator('.timeline').focus();
+  await page.keyboard.press('Escape');
+  await settle(page);
+  expect('the range is let go', (await state(page)).range, null);
+  await close(page);
+});
+
+test('what is under the pointer is told, and pinned by a click', async () => {
+  const page = await open(write(main), { hash: 'layout=bands' });
+  const box = await plotBox(page);
+  const at = async (y) => {
+    await page.mouse.move(box.x + box.width * 0.17, box.y + y);
+    await page.waitForTimeout(60);
+    return (await page.locator('.tooltip').innerText()).includes('address');
+  };
+  let y = box.height - 4;
+  while (y > 4 && !(await at(y))) y -= 3;
+  check('a block is found', y > 4);
+  const tip = await page.locator('.tooltip').innerText();
+  await shoot(page, 'hover');
+  await page.mouse.click(box.x + box.width * 0.17, box.y + y);
+  await settle(page);
+  const pinned = await page.locator('.pin').innerText();
+  const address = /0x[0-9a-f]+/.exec(tip)[0];
+  check(`the pinned block has the address ${address}`, pinned.includes(address));
+  for (const word of ['size', 'life', 'copy stack']) check(`the pin tells ${word}`, pinned.includes(word));
+  await page.keyboard.press('Escape');
+  await settle(page);
+  expect('let go', (await state(page)).pin, null);
+  await close(page);
+});
+
+test('search shows what matches, and says how much that is', async () => {
+  const page = await open(write(plan.made.waves));
+  await page.keyboard.press('/');
+  await page.keyboard.type('backward');
+  await settle(page);
+  const groups = (await page.evaluate('tessera.at(0, tessera.devices[0].peak)')).groups;
+  const rows = await page.locator('tbody tr td.left:last-child').allInnerTexts();
+  check('all rows match', rows.length > 0 && rows.every((r) => r.includes('backward')));
+  const text = await page.locator('.figure.match').innerText();
+  check('bytes are told', / MiB in /.test(text));
+  const { blocks } = await page.evaluate('tessera.selection()');
+  check('blocks are those', text.includes(`${blocks} matching`) && groups.backward > 0);
+  await shoot(page, 'search');
+  await page.keyboard.press('Escape');
+  await page.keyboard.press('Escape');
+  await settle(page);
+  expect('nothing is searched for', (await state(page)).search, '');
+  await close(page);
+});
+
+test('two marks have a difference, which adds up', async () => {
+  const page = await open(write(plan.made.waves));
+  await page.locator('.timeline').focus();
+  await page.keyboard.press('Home');
+  await page.keyboard.press('m');
+  await page.keyboard.press('p');
+  await page.keyboard.press('m');
+  await settle(page);
+  const { marks, tab } = await state(page);
+  expect('the tab', tab, 4);
+  expect('mark A', marks[0].moment, 0);
+  const [a, b] = await page.evaluate((places) => places.map((p) => tessera.at(0, p.moment - 1).totals.requested), marks);
+  const [download] = await Promise.all([page.waitForEvent('download'), page.getByRole('button', { name: 'CSV' }).click()]);
+  const lines = readFileSync(await download.path(), 'utf8').trim().split('\n').slice(1);
+  const sum = lines.reduce((total, line) => total + Number(line.split(',')[0]), 0);
+  expect('the sum of all changes', sum, b - a);
+  await shoot(page, 'difference');
+  await close(page);
+});
+
+test('the table is a CSV file with a row for each stack', async () => {
+  const page = await open(write(main));
+  const [download] = await Promise.all([page.waitForEvent('download'), page.getByRole('button', { name: 'CSV' }).click()]);
+  const lines = readFileSync(await download.path(), 'utf8').trim().split('\n');
+  const peak = JSON.parse(tessera('peak', '--json', '--top', '0', main)).devices[0];
+  expect('rows', lines.length - 1, peak.stacks.length);
+  expect('largest', Number(lines[1].split(',')[0]), peak.stacks[0].bytes);
+  await close(page);
+});
+
+test('everything is reached by keys alone', async () => {
+  const page = await open(write(main));
+  const seen = new Set();
+  for (let i = 0; i < 60; i++) {
+    await page.keyboard.press('Tab');
+    seen.add(await page.evaluate(() => {
+      const e = document.activeElement;
+      return e.getAttribute('aria-label')?.slice(0, 16) ?? (e.className || e.tagName);
+    }));
+  }
+  for (const name of ['Search', 'Colour by', 'Memory over time']) check(`Tab reaches ${name}`, [...seen].some((s) => name.startsWith(s) || s.startsWith(name)));
+  await page.evaluate(() => document.activeElement.blur());
+  await page.keyboard.press('?');
+  check('help opens', await page.locator('dialog').evaluate((d) => d.open));
+  await shoot(page, 'help');
+  await page.keyboard.press('Escape');
+  check('help closes', !(await page.locator('dialog').evaluate((d) => d.open)));
+  for (const tab of ['2', '3', '4', '1']) {
+    await page.keyboard.press(tab);
+    await settle(page);
+    expect('tab', (await state(page)).tab, Number(tab));
+    expect('selected', await page.locator(`#tab-${tab}`).getAttribute('aria-selected'), 'true');
+  }
+  const before = (await state(page)).place.moment;
+  await page.keyboard.press('.');
+  await settle(page);
+  expect('one event on', (await state(page)).place.moment, before + 1);
+  await page.keyboard.press('Shift+ArrowRight');
+  await settle(page);
+  check('a range by Shift', (await state(page)).range !== null);
+  await page.locator('tbody tr').first().focus();
+  await page.keyboard.press('Enter');
+  check('a row opens', (await page.locator('tr.detail').count()) === 1);
+  await page.keyboard.press('ArrowDown');
+  await page.keyboard.press('b');
+  await page.keyboard.press('g');
+  await settle(page);
+  const s = await state(page);
+  check('B and G change the picture', s.layout === 'bands' && s.by !== 'category');
+  const outline = await page.locator('.timeline').evaluate((e) => (e.focus(), getComputedStyle(e).outlineStyle));
+  check('the focus is seen', outline !== 'none');
+  await close(page);
+});
+
+test('a group can be seen alone', async () => {
+  const page = await open(write(main));
+  const group = page.locator('.legend .group').first();
+  const name = await group.locator('.name').innerText();
+  await group.click();
+  await settle(page);
+  expect('isolated', (await state(page)).only, [name]);
+  const cells = await page.locator('tbody .in-group').allInnerTexts();
+  check('the table holds it alone', cells.length > 0 && cells.every((c) => c.trim() === name));
+  await page.locator('.legend .group').first().click();
+  await settle(page);
+  expect('all again', (await state(page)).only, []);
+  await close(page);
+});
+
+test('light and dark are both legible', async () => {
+  for (const scheme of ['light', 'dark']) {
+    const page = await open(write(main), { scheme });
+    const colours = await page.evaluate(() => {
+      const probe = document.createElement('i');
+      document.body.append(probe);
+      const read = (name) => {
+        probe.style.color = `var(--${name})`;
+        return getComputedStyle(probe).color.match(/\d+/g).slice(0, 3).map(Number);
+      };
+      return Object.fromEntries(['ink', 'muted', 'paper', 'raised', 'accent', 'alarm', 'on-accent'].map((n) => [n, read(n)]));
+    });
+    expect('the theme', await page.evaluate(() => document.documentElement.dataset.theme), scheme);
+    for (const [text, ground] of [['ink', 'paper'], ['ink', 'raised'], ['muted', 'paper'], ['muted', 'raised'], ['accent', 'paper'], ['alarm', 'paper'], ['on-accent', 'accent']]) {
+      const ratio = contrast(colours[text], colours[ground]);
+      check(`${scheme}: ${text} on ${ground} has ${ratio.toFixed(2)}`, ratio >= 4.5);
+    }
+    await shoot(page, scheme);
+    await close(page);
+  }
+});
+
+test('a narrow window holds everything', async () => {
+  const page = await open(write(main), { width: 360, height: 700 });
+  const wide = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
+  check(`nothing is wider than the window (${wide})`, wide <= 0);
+  const box = await plotBox(page);
+  check('the picture lies in it', box.x + box.width <= 361);
+  await shoot(page, 'narrow');
+  await close(page);
+});
+
+test('a view is sent by its address', async () => {
+  const path = write(main);
+  const page = await open(path);
+  await page.locator('.timeline').focus();
+  for (const key of ['w', 'w', 'd', '.', '.', 'm', 'b', '2']) await page.keyboard.press(key);
+  await settle(page);
+  const sent = await state(page);
+  const hash = await page.evaluate(() => location.hash.slice(1));
+  await close(page);
+  const other = await open(path, { hash });
+  const got = await state(other);
+  for (const key of ['layout', 'tab', 'place', 'marks', 'by', 'axis']) expect(key, got[key], sent[key]);
+  check('the same stretch', Math.abs(got.view[0] - sent.view[0]) < 1e-3 && Math.abs(got.view[1] - sent.view[1]) < 1e-3);
+  await close(other);
+  const broken = await open(path, { hash: 'at=9~9&view=x&tab=77&by=nothing&range=5~1&pin=0~99999999&y=-1&axis=%00' });
+  expect('what a hash says wrongly is as at first', (await state(broken)).tab, 1);
+  await close(broken);
+});
+
+test('segments hold their blocks', async () => {
+  const page = await open(write(main), { hash: 'tab=3' });
+  await settle(page);
+  const text = await page.locator('.segments .tab-bar').innerText();
+  const { fragmentation, peak } = JSON.parse(tessera('peak', '--json', main)).devices[0];
+  check('segments are told', /segments/.test(text));
+  if (fragmentation) {
+    const shown = (bytes) => (bytes < 1024 ? `${bytes} B` : null);
+    check('free segments as the command says', !shown(fragmentation.free_segment_bytes) || text.includes(shown(fragmentation.free_segment_bytes)));
+  }
+  check('reserved is told', peak.reserved_bytes > 0);
+  await shoot(page, 'segments');
+  await close(page);
+});
+
+test('two files stand on one axis, and differ', async () => {
+  const pair = [real('train-ctx100-annotated-torch2.6.pickle') ?? plan.made.waves, real('train-ctx200-autocast-annotated-torch2.6.pickle') ?? plan.made.oom];
+  const page = await open(write(pair), { hash: 'tab=4' });
+  expect('tracks', await page.locator('.track').count(), 2);
+  await settle(page);
+  check('their peaks are compared', (await page.locator('tbody tr').count()) > 1);
+  await page.keyboard.press('n');
+  await settle(page);
+  await shoot(page, 'two');
+  await close(page);
+});
+
+test('hostile names are text', async () => {
+  const path = write(plan.made.hostile);
+  const html = readFileSync(path, 'utf8');
+  const data = html.slice(html.indexOf('id="tessera-head"'), html.lastIndexOf('<script>'));
+  expect('elements in the data', (data.match(/<(?!\/script>|script type="text\/plain")/g) ?? []).length, 0);
+  const page = await open(path, { hash: 'rows=function' });
+  for (const key of ['1', '2', '3', '4', 'g', 'g', 'g']) {
+    await page.keyboard.press(key);
+    await settle(page);
+  }
+  await page.keyboard.press('1');
+  await settle(page);
+  const text = await page.evaluate(() => document.body.innerText);
+  expect('nothing ran', await page.evaluate('window.pwned'), undefined);
+  expect('no element came of a name', await page.evaluate(() => document.querySelectorAll('img, script:not([type]) ~ script, iframe').length), 0);
+  check('they are there to read', text.includes('<script>window.pwned = 1</script>'));
+  check('nothing reorders the line', !/[\u202a-\u202e\u2066-\u2069\u0000-\u0008\u001b]/.test(text));
+  await page.fill('#search', '</script>');
+  await settle(page);
+  check('they can be searched for', (await page.locator('tbody tr').count()) > 0);
+  await shoot(page, 'hostile');
+  await close(page);
+});
+
+test('files without a trace, or without anything, open', async () => {
+  const page = await open(write(real('tiny-no-trace.pickle') ?? plan.made.waves));
+  check('blocks are told', (await page.evaluate('tessera.selection()')).blocks > 0);
+  await close(page);
+  const path = write(plan.made.oom);
+  const oom = await open(path);
+  await shoot(oom, 'oom');
+  await close(oom);
+});
+
+test('what is only told in sums is exact where it says so', async () => {
+  const page = await open(write(plan.made.long, '--blocks', '400'));
+  const events = await page.evaluate('tessera.exact(0)');
+  const device = 0;
+  for (let i = 0; i < 24; i++) {
+    const event = events[Math.floor((i * events.length) / 24)];
+    compareMoment('long', event, await page.evaluate((e) => tessera.at(0, e), event), plan.made.long, device);
+  }
+  const peak = await page.evaluate('tessera.devices[0].peak');
+  compareMoment('long', peak, await page.evaluate((e) => tessera.at(0, e), peak), plan.made.long, device);
+  check('the page says so', (await page.locator('.summary').innerText()).includes('in sums'));
+  await shoot(page, 'sums');
+  await close(page);
+});
+
+test(`the page says of ${MOMENTS} moments of every real file what the command line says`, async () => {
+  for (const file of plan.real) {
+    const page = await open(write(file));
+    const devices = await page.evaluate('tessera.devices');
+    for (let track = 0; track < devices.length; track++) {
+      const { events, device, peak } = devices[track];
+      const moments = new Set([-1, peak, events - 1]);
+      for (let i = 0; i < MOMENTS && i <= events; i++) moments.add(Math.floor((i * (events + 1)) / MOMENTS) - 1);
+      for (const event of moments)
+        compareMoment(basename(file), event, await page.evaluate(([t, e]) => tessera.at(t, e), [track, event]), file, device);
+    }
+    await close(page);
+  }
+}, true);
+
+// ---- all of them ----
+
+console.log(`1..${tests.length}`);
+let failed = false;
+for (const [i, { name, run, needsReal }] of tests.entries()) {
+  if (needsReal && !plan.real.length) {
+    console.log(`ok ${i + 1} - ${name} # SKIP no ../shared`);
+    continue;
+  }
+  try {
+    await run();
+    console.log(`ok ${i + 1} - ${name}`);
+  } catch (error) {
+    failed = true;
+    console.log(`not ok ${i + 1} - ${name}`);
+    for (const line of String(error.stack ?? error).split('\n').slice(0, 6)) console.log(`# ${line}`);
+  }
+}
+await browser.close();
+process.exit(failed ? 1 : 0);

@@ -1,0 +1,141 @@
+#!/usr/bin/env python3
+"""The page in a browser: Debian's Chromium, driven by playwright-core. Prints TAP.
+
+usage: run.py --tessera PATH --work FOLDER [--shots FOLDER]
+
+Makes snapshots and pages in FOLDER and leaves the rest to page.mjs. Where Chromium, Node or
+playwright-core is absent every test is skipped and says so; `./run viewer` installs them. Real
+snapshots are those in ../shared, where that is there."""
+import argparse
+import json
+import pathlib
+import pickle
+import shutil
+import subprocess
+import sys
+
+HERE = pathlib.Path(__file__).resolve().parent
+VIEWER = HERE.parents[1] / 'viewer'
+SHARED = HERE.parents[2] / 'shared/snapshots'
+
+# Names that would do something, were they not only shown as text.
+HOSTILE = ['<script>window.pwned = 1</script>', '</script><script>window.pwned = 2</script>',
+           '<!--', '-->', ']]>', '<img src=x onerror="window.pwned = 3">', '\u202egnp.txt\u202c',
+           '\x00\x01\x1b[2J\x7f\x9b', '\ud800', '\udfff\ud800', '\u2028\u2029', '"\'`${window.pwned=4}',
+           'javascript:window.pwned=5', '&lt;b&gt;', '\ufeff\u200b\u2066', '=HYPERLINK("x")']
+
+
+def event(action, address, size, time, frames):
+    return {'action': action, 'addr': address, 'size': size, 'stream': 0, 'time_us': time,
+            'frames': frames}
+
+
+def snapshot(events, frames_at_end=()):
+    """A trace that starts from nothing; what it leaves live lies in one segment."""
+    live = {}
+    for e in events:
+        if e['action'] == 'alloc':
+            live[e['addr']] = e
+        elif e['action'] == 'free_completed':
+            live.pop(e['addr'], None)
+    begin, end = 0x7f0000000000, 0x7f0000000000 + (64 << 20)
+    blocks, at = [], begin
+    for address in sorted(live):
+        size = (live[address]['size'] + 511) // 512 * 512
+        if address > at:
+            blocks.append({'address': at, 'size': address - at, 'requested_size': 0,
+                           'state': 'inactive', 'frames': []})
+        blocks.append({'address': address, 'size': size, 'requested_size': live[address]['size'],
+                       'state': 'active_allocated', 'frames': live[address]['frames']})
+        at = address + size
+    if at < end:
+        blocks.append({'address': at, 'size': end - at, 'requested_size': 0, 'state': 'inactive',
+                       'frames': []})
+    allocated = sum(b['size'] for b in blocks if b['state'] == 'active_allocated')
+    segment = {'device': 0, 'address': begin, 'total_size': end - begin, 'allocated_size': allocated,
+               'active_size': allocated, 'requested_size': allocated, 'stream': 0,
+               'segment_type': 'large', 'segment_pool_id': (0, 0), 'is_expandable': True,
+               'frames': list(frames_at_end), 'blocks': blocks}
+    return {'segments': [segment], 'device_traces': [events], 'allocator_settings': {},
+            'external_annotations': []}
+
+
+def waves(count, names):
+    """Allocations that come and go in waves, each with a stack of its own kind."""
+    events, live, time = [], [], 1700000000000000
+    for i in range(count):
+        time += 10
+        slot = i % 61
+        address = 0x7f0000000000 + slot * (1 << 20)
+        for old in [e for e in live if e['addr'] == address]:
+            live.remove(old)
+            events.append(event('free_requested', address, old['size'], time, []))
+            events.append(event('free_completed', address, old['size'], time + 1, []))
+        name = names[i % len(names)]
+        frames = [{'name': name, 'filename': f'/home/me/{name}.py', 'line': i % 7 + 1},
+                  {'name': 'main', 'filename': '/home/me/train.py', 'line': 3}]
+        size = 700 + (i * 7919) % (900 << 10) if i % 997 else 1 << 20
+        live.append(event('alloc', address, size, time + 2, frames))
+        events.append(live[-1])
+    return events
+
+
+def hostile():
+    """Some ten thousand hostile characters in names of functions, files and annotations."""
+    names = [text * (1 + 700 // len(text)) for text in HOSTILE]
+    data = snapshot(waves(400, names))
+    data['external_annotations'] = [
+        {'stage': stage, 'name': name, 'device': 0, 'time_us': 1700000000000000 + 200 * i + 90 * k}
+        for i, name in enumerate(HOSTILE) for k, stage in enumerate(('START', 'END'))]
+    return data
+
+
+def make(work):
+    files = {'hostile': hostile(), 'waves': snapshot(waves(3000, ['forward', 'backward', 'step'])),
+             'long': snapshot(waves(30000, ['forward', 'backward', 'step'])),
+             'empty': {'segments': [], 'device_traces': [[]]}}
+    files['oom'] = snapshot(waves(300, ['forward', 'loss']) + [
+        {'action': 'oom', 'addr': 1 << 20, 'size': 1 << 30, 'device_free': 1 << 20, 'stream': 0,
+         'time_us': 1700000000009000, 'frames': []}])
+    paths = {}
+    for name, data in files.items():
+        path = work / ('<b>hostile<script>.pickle' if name == 'hostile' else f'{name}.pickle')
+        path.write_bytes(pickle.dumps(data, protocol=4))
+        paths[name] = str(path)
+    return paths
+
+
+def missing():
+    if not shutil.which('chromium'):
+        return 'no chromium'
+    if not shutil.which('node'):
+        return 'no node'
+    if not (VIEWER / 'node_modules/playwright-core').is_dir():
+        return 'no playwright-core in viewer/node_modules; ./run viewer installs it'
+    return None
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument('--tessera', required=True)
+    parser.add_argument('--work', required=True, type=pathlib.Path)
+    parser.add_argument('--shots', help='folder for screenshots')
+    arguments = parser.parse_args()
+    reason = missing()
+    if reason:
+        print(f'1..0 # SKIP {reason}')
+        return 0
+    shutil.rmtree(arguments.work, ignore_errors=True)
+    arguments.work.mkdir(parents=True)
+    arguments.work = arguments.work.resolve()
+    real = sorted(str(path) for path in SHARED.iterdir() if path.suffix != '.md') \
+        if SHARED.is_dir() else []
+    plan = {'tessera': str(pathlib.Path(arguments.tessera).resolve()), 'work': str(arguments.work),
+            'shots': arguments.shots, 'made': make(arguments.work), 'real': real,
+            'playwright': str(VIEWER / 'node_modules/playwright-core/index.mjs'),
+            'chromium': shutil.which('chromium')}
+    return subprocess.run(['node', HERE / 'page.mjs', json.dumps(plan)], check=False).returncode
+
+
+if __name__ == '__main__':
+    sys.exit(main())

@@ -1,0 +1,194 @@
+// What every part of the page works with: the files, the state, and what follows from both.
+
+import { Axis } from './axis.ts';
+import { groupsOf, viewOf } from './curves.ts';
+import type { Head } from './decode.ts';
+import { type Device, type Grouping, upperBound } from './device.ts';
+import { groupingOf } from './groupings.ts';
+import type { Names } from './names.ts';
+import { Search } from './search.ts';
+import type { State, Store } from './state.ts';
+import { palette, type Swatch, type Theme } from './theme.ts';
+
+/** What is looked at: allocations, and sums of those that are not told one by one. */
+export interface Selection {
+  device: Device;
+  track: number;
+  moment: number; // whose state it is
+  ids: number[];
+  rest: Float64Array | null; // by group of the grouping in use
+}
+
+export class App {
+  axis: Axis;
+  readonly search: Search;
+  private selected: { key: string; value: Selection } | null = null;
+  private colourCache = new Map<string, Swatch[]>();
+
+  constructor(
+    readonly head: Head,
+    readonly names: Names,
+    readonly devices: Device[],
+    readonly store: Store,
+  ) {
+    this.axis = new Axis(store.state.axis, devices);
+    this.search = new Search(names);
+  }
+
+  get state(): State {
+    return this.store.state;
+  }
+
+  get theme(): Theme {
+    if (this.state.theme !== 'auto') return this.state.theme;
+    return matchMedia('(prefers-color-scheme: dark)').matches ? 'dark' : 'light';
+  }
+
+  /** How much of the files' paths is the same, up to a slash. */
+  private commonPath(): number {
+    const labels = this.devices.map((d) => d.label);
+    const first = labels[0]!;
+    let length = 0;
+    for (let i = 0; i < first.length && labels.every((l) => l[i] === first[i]); i++)
+      if (first[i] === '/' || first[i] === '\\') length = i + 1;
+    return length;
+  }
+
+  /** What to call a track where there are several. */
+  title(track: number): string {
+    const device = this.devices[track]!;
+    const several = this.devices.filter((d) => d.head.input === device.head.input).length > 1;
+    const name = device.label.slice(this.commonPath());
+    return several ? `${name}, device ${device.head.device}` : name;
+  }
+
+  grouping(track: number): Grouping {
+    return groupingOf(this.devices[track]!, this.state.by);
+  }
+
+  colours(track: number): Swatch[] {
+    const grouping = this.grouping(track);
+    const key = `${this.theme} ${grouping.key} ${track}`;
+    let colours = this.colourCache.get(key);
+    if (!colours) this.colourCache.set(key, (colours = palette(grouping.key, grouping.names, this.theme)));
+    return colours;
+  }
+
+  visible(track: number): boolean[] {
+    const { only } = this.state;
+    const { names } = this.grouping(track);
+    const some = only.length > 0 && names.some((n) => only.includes(n));
+    return names.map((n) => !some || only.includes(n));
+  }
+
+  /** Kinds that the search matches, or NULL where nothing is searched for. */
+  matches(track: number): Uint8Array | null {
+    return this.search.kinds(this.devices[track]!, this.state.search);
+  }
+
+  /** The moment at which most is allocated in a stretch. */
+  peakOf(device: Device, from: number, to: number): number {
+    return viewOf(device, device.groupings[0]!, Uint32Array.from([from, to + 1])).moment[0]!;
+  }
+
+  /** What the place or range that is chosen holds, as isolated groups and the search leave it. */
+  selection(): Selection {
+    const { place, range, rangeMode, only, by, search } = this.state;
+    const key = JSON.stringify([place, range, rangeMode, only, by, search]);
+    if (this.selected?.key === key) return this.selected.value;
+    const device = this.devices[place.track]!;
+    const value = this.select(device, place.track);
+    this.selected = { key, value };
+    return value;
+  }
+
+  private select(device: Device, track: number): Selection {
+    const { place, range, rangeMode } = this.state;
+    let moment = place.moment;
+    let ids: number[];
+    let withRest = true;
+    if (range && rangeMode !== 'peak') {
+      moment = range.to;
+      withRest = false;
+      ids = this.inRange(device, range.from, range.to);
+    } else {
+      if (range) moment = this.peakOf(device, range.from, range.to);
+      ids = device.live(moment);
+    }
+    return { device, track, moment, ...this.filter(device, track, ids, withRest ? moment : -1) };
+  }
+
+  private inRange(device: Device, from: number, to: number): number[] {
+    const { rangeMode } = this.state;
+    const ids: number[] = [];
+    const { born, died } = device;
+    if (rangeMode === 'freed') {
+      for (let a = 0; a < device.count && born[a]! <= to; a++)
+        if (died[a]! >= from && died[a]! <= to && died[a]! < device.moments) ids.push(a);
+      return ids;
+    }
+    for (let a = from > 0 ? upperBound(born, from - 1) : 0; a < device.count && born[a]! <= to; a++)
+      if (rangeMode === 'made' || died[a]! > to) ids.push(a);
+    return ids;
+  }
+
+  /** Leave out what is not isolated or does not match. `restMoment` -1: no rest. */
+  filter(
+    device: Device,
+    track: number,
+    ids: number[],
+    restMoment: number,
+  ): { ids: number[]; rest: Float64Array | null } {
+    const grouping = this.grouping(track);
+    const visible = this.visible(track);
+    const matches = this.matches(track);
+    const kept =
+      visible.every((v) => v) && !matches
+        ? ids
+        : ids.filter((a) => visible[grouping.group[a]!] && (!matches || matches[device.kind[a]!]));
+    if (restMoment < 0 || !device.hasRest || matches) return { ids: kept, rest: null };
+    const rest = device.restAt(grouping, restMoment).map((bytes, g) => (visible[g] ? bytes : 0));
+    return { ids: kept, rest };
+  }
+
+  /** Groups from the bottom up: those that never fall low are the ground. */
+  order(track: number): number[] {
+    const device = this.devices[track]!;
+    const grouping = this.grouping(track);
+    const sums = groupsOf(device, grouping);
+    const groups = grouping.names.length;
+    const least = new Float64Array(groups).fill(Infinity);
+    const most = new Float64Array(groups);
+    for (let b = 0; b < device.high.length; b++)
+      for (let g = 0; g < groups; g++) {
+        const bytes = sums[b * groups + g]!;
+        if (bytes < least[g]!) least[g] = bytes;
+        if (bytes > most[g]!) most[g] = bytes;
+      }
+    return grouping.names
+      .map((_, g) => g)
+      .sort((a, b) => least[b]! - least[a]! || most[b]! - most[a]! || a - b);
+  }
+
+  /** The top of all tracks: they have one scale, so that they compare. */
+  top(): number {
+    return Math.max(...this.devices.map((_, i) => this.most(i)));
+  }
+
+  /** The most that is ever shown in a track, lines included unless groups are isolated. */
+  private most(track: number): number {
+    const device = this.devices[track]!;
+    const visible = this.visible(track);
+    if (visible.every((v) => v))
+      return Math.max(1, device.head.maxReserved, device.head.peakAllocated, this.head.capacity);
+    const groups = visible.length;
+    const sums = groupsOf(device, this.grouping(track));
+    let most = 1;
+    for (let b = 0; b < device.high.length; b++) {
+      let sum = 0;
+      for (let g = 0; g < groups; g++) if (visible[g]) sum += sums[b * groups + g]!;
+      if (sum > most) most = sum;
+    }
+    return most;
+  }
+}

@@ -1,0 +1,86 @@
+// The horizontal axis, shared by all tracks: event numbers, or microseconds.
+//
+// On the axis of events, moment m takes the place from m to m + 1. On that of time, devices whose
+// recordings overlap stand by the clock, others all from their own start.
+
+import type { Device } from './device.ts';
+import { count, duration } from './format.ts';
+
+export type AxisKind = 'event' | 'time';
+
+export class Axis {
+  readonly extent: [number, number];
+  private readonly offsets: number[] = [];
+
+  constructor(
+    readonly kind: AxisKind,
+    devices: Device[],
+  ) {
+    if (kind === 'event') {
+      this.extent = [0, Math.max(1, ...devices.map((d) => d.moments))];
+      return;
+    }
+    const starts = devices.map((d) => d.head.firstTime);
+    const lengths = devices.map((d) => d.times[d.times.length - 1] ?? 0);
+    const first = Math.min(...starts);
+    const overlap = devices.every((_, i) => starts[i]! <= Math.min(...starts.map((s, k) => s + lengths[k]!)));
+    this.offsets = starts.map((s) => (overlap ? s - first : 0));
+    const most = Math.max(...lengths.map((l, i) => l + this.offsets[i]!));
+    this.extent = [0, most + Math.max(1, most * 0.002)];
+  }
+
+  static canBeTime(devices: Device[]): boolean {
+    return devices.every((d) => d.hasTimes);
+  }
+
+  /** Where a moment stands. */
+  x(device: Device, moment: number): number {
+    if (this.kind === 'event') return moment;
+    return device.timeOf(moment) + this.offsets[device.index]!;
+  }
+
+  /** The moment that holds at a place, within the device's own. */
+  moment(device: Device, x: number): number {
+    const at = this.kind === 'event' ? Math.floor(x) : device.momentOf(x - this.offsets[device.index]!);
+    return Math.max(0, Math.min(device.moments - 1, at));
+  }
+
+  /** Where the device's trace begins and ends. */
+  span(device: Device): [number, number] {
+    if (this.kind === 'event') return [0, device.moments];
+    const from = this.offsets[device.index]!;
+    const to = from + (device.times[device.times.length - 1] ?? 0);
+    return [from, Math.min(this.extent[1], to + Math.max(1, this.extent[1] * 0.002))];
+  }
+
+  /** The narrowest view that makes sense. */
+  get least(): number {
+    return this.kind === 'event' ? 4 : 2;
+  }
+
+  label(x: number, step: number): string {
+    if (this.kind === 'event') return count(x);
+    if (step >= 1e6) return `${(x / 1e6).toFixed(step >= 1e7 ? 0 : 1)} s`;
+    if (step >= 1e3) return `${(x / 1e3).toFixed(step >= 1e4 ? 0 : 1)} ms`;
+    return duration(x);
+  }
+}
+
+/** Round places for labels, at most so many. */
+export function ticks(from: number, to: number, most: number, binary = false): number[] {
+  const rough = (to - from) / Math.max(1, most);
+  if (!(rough > 0)) return [];
+  let step: number;
+  if (binary) {
+    const unit = 1024 ** Math.max(0, Math.floor(Math.log(rough) / Math.log(1024)));
+    const scaled = rough / unit;
+    const nice = [1, 2, 5, 10, 20, 50, 100, 200, 256, 512, 1024].find((n) => n >= scaled) ?? 1024;
+    step = nice * unit;
+  } else {
+    const unit = 10 ** Math.floor(Math.log10(rough));
+    step = [1, 2, 5, 10].find((n) => n * unit >= rough)! * unit;
+  }
+  const out: number[] = [];
+  for (let at = Math.ceil(from / step) * step; at <= to && out.length < 100; at += step) out.push(at);
+  return out;
+}

@@ -1,0 +1,160 @@
+// From the page's two data elements to typed arrays. How each column is coded is said where it is
+// packed, in src/report/page.c; columns are read by name, so that one more does not disturb.
+
+export interface Warning {
+  code: string;
+  count: number;
+  message: string;
+}
+
+export interface HeadDevice {
+  input: number;
+  device: number;
+  events: number;
+  peak: number;
+  peakAllocated: number;
+  maxReserved: number;
+  allocations: number;
+  restCount: number;
+  restLargest: number;
+  bucketMoments: number;
+  buckets: number;
+  timeStep: number;
+  timeCount: number;
+  firstTime: number;
+  groupings: { key: string; title: string; names: string[] }[];
+  warnings: Warning[];
+}
+
+export interface Head {
+  schema: string;
+  version: string;
+  by: string;
+  capacity: number;
+  inputs: { path: string; bytes: number; format: string; warnings: Warning[] }[];
+  devices: HeadDevice[];
+  columns: [string, number][];
+}
+
+function fromBase64(text: string): Uint8Array<ArrayBuffer> {
+  const native = (Uint8Array as unknown as { fromBase64?: (t: string) => Uint8Array<ArrayBuffer> })
+    .fromBase64;
+  if (native) return native.call(Uint8Array, text);
+  const binary = atob(text);
+  const bytes = new Uint8Array(binary.length);
+  for (let i = 0; i < binary.length; i++) bytes[i] = binary.charCodeAt(i);
+  return bytes;
+}
+
+async function inflate(bytes: Uint8Array<ArrayBuffer>): Promise<Uint8Array> {
+  const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream('deflate'));
+  return new Uint8Array(await new Response(stream).arrayBuffer());
+}
+
+/** Reads one column from its start. */
+export class Reader {
+  constructor(
+    readonly bytes: Uint8Array,
+    private at = 0,
+  ) {}
+
+  get ended(): boolean {
+    return this.at >= this.bytes.length;
+  }
+
+  number(): number {
+    const bytes = this.bytes;
+    let byte = bytes[this.at++]!;
+    if (byte < 128) return byte;
+    let value = byte & 127;
+    let scale = 128;
+    do {
+      byte = bytes[this.at++]!;
+      value += (byte & 127) * scale;
+      scale *= 128;
+    } while (byte > 127);
+    return value;
+  }
+
+  signed(): number {
+    const value = this.number();
+    return value % 2 ? -(value + 1) / 2 : value / 2;
+  }
+
+  big(): bigint {
+    let value = 0n;
+    for (let i = 7; i >= 0; i--) value = (value << 8n) | BigInt(this.bytes[this.at + i]!);
+    this.at += 8;
+    return value;
+  }
+}
+
+export class Columns {
+  private readonly places = new Map<string, Uint8Array>();
+
+  constructor(head: Head, bytes: Uint8Array) {
+    let at = 0;
+    for (const [name, length] of head.columns) {
+      this.places.set(name, bytes.subarray(at, at + length));
+      at += length;
+    }
+  }
+
+  bytes(name: string): Uint8Array {
+    return this.places.get(name) ?? new Uint8Array(0);
+  }
+
+  reader(name: string): Reader {
+    return new Reader(this.bytes(name));
+  }
+
+  numbers(name: string, count: number): Uint32Array<ArrayBuffer> {
+    const out = new Uint32Array(count);
+    const bytes = this.bytes(name);
+    let at = 0;
+    for (let i = 0; i < count; i++) {
+      let byte = bytes[at++]!;
+      let value = byte & 127;
+      for (let shift = 7; byte > 127; shift += 7) {
+        byte = bytes[at++]!;
+        value |= (byte & 127) << shift;
+      }
+      out[i] = value;
+    }
+    return out;
+  }
+
+  /** Each the difference from the one before. */
+  differences(name: string, count: number): Uint32Array<ArrayBuffer> {
+    const out = this.numbers(name, count);
+    let value = 0;
+    for (let i = 0; i < count; i++) {
+      const coded = out[i]!;
+      value += (coded >>> 1) ^ -(coded & 1);
+      out[i] = value;
+    }
+    return out;
+  }
+
+  /** The same for numbers past 32 bits. */
+  sums(name: string, count: number): Float64Array<ArrayBuffer> {
+    const out = new Float64Array(count);
+    const reader = this.reader(name);
+    let value = 0;
+    for (let i = 0; i < count && !reader.ended; i++) {
+      value += reader.signed();
+      out[i] = value;
+    }
+    return out;
+  }
+}
+
+export async function decodePage(): Promise<{ head: Head; columns: Columns }> {
+  const headElement = document.getElementById('tessera-head');
+  const dataElement = document.getElementById('tessera-data');
+  if (!headElement || !dataElement) throw new Error('this page has no data in it');
+  const head = JSON.parse(headElement.textContent ?? '') as Head;
+  const bytes = await inflate(fromBase64((dataElement.textContent ?? '').trim()));
+  dataElement.textContent = ''; // the text is not needed any more
+  return { head, columns: new Columns(head, bytes) };
+}

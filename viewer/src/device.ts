@@ -1,0 +1,370 @@
+// One device of one file: its allocations as columns, and what is live at any moment.
+//
+// Time is counted in moments: 0 is the state before the first event, m the state after event m - 1.
+// An allocation is there at moment m when born <= m < died. Allocations stand in the order in which
+// they were made, so `born` never falls; `byDeath` and `byRelease` are orders of those ends.
+
+import type { Columns, Head, HeadDevice } from './decode.ts';
+import { clean } from './format.ts';
+import type { Names } from './names.ts';
+
+export interface Span {
+  address: bigint;
+  at: number;
+  bytes: number;
+  born: number;
+  died: number;
+  stream: number;
+  pool: string;
+  isLarge: boolean;
+  isExpandable: boolean;
+}
+
+export interface Range {
+  name: string;
+  born: number;
+  died: number;
+  kind: 'annotation' | 'metadata' | 'phase' | 'step';
+  group?: number;
+}
+
+export interface Mark {
+  moment: number;
+  isOom: boolean;
+  bytes: number;
+  free: number;
+}
+
+/** A way of dividing the allocations. `rest*`: sums of those that are not told one by one. */
+export interface Grouping {
+  key: string;
+  title: string;
+  names: string[];
+  group: Uint8Array;
+  restHigh: Float64Array | null; // [group * buckets + bucket]
+  restLow: Float64Array | null;
+}
+
+export interface Totals {
+  requested: number;
+  allocated: number;
+  active: number;
+  reserved: number;
+  blocks: number;
+}
+
+/** The first index whose value is greater than `value`. */
+export function upperBound(values: ArrayLike<number>, value: number, order?: Uint32Array): number {
+  let low = 0;
+  let high = order ? order.length : values.length;
+  while (low < high) {
+    const middle = (low + high) >>> 1;
+    if (values[order ? order[middle]! : middle]! <= value) low = middle + 1;
+    else high = middle;
+  }
+  return low;
+}
+
+/** Indices in the order of their keys: a counting sort of 16 bits at a time. */
+export function orderBy(keys: Uint32Array): Uint32Array {
+  const n = keys.length;
+  let from = new Uint32Array(n);
+  let to = new Uint32Array(n);
+  for (let i = 0; i < n; i++) from[i] = i;
+  for (const shift of [0, 16]) {
+    const counts = new Uint32Array(65537);
+    for (let i = 0; i < n; i++) counts[((keys[i]! >>> shift) & 0xffff) + 1]!++;
+    if (shift && counts[1] === n) break;
+    for (let i = 0; i < 65536; i++) counts[i + 1]! += counts[i]!;
+    for (let i = 0; i < n; i++) {
+      const id = from[i]!;
+      to[counts[(keys[id]! >>> shift) & 0xffff]!++] = id;
+    }
+    [from, to] = [to, from];
+  }
+  return from;
+}
+
+export class Device {
+  readonly head: HeadDevice;
+  readonly label: string;
+  readonly moments: number;
+  readonly count: number;
+  readonly born: Uint32Array;
+  readonly died: Uint32Array;
+  readonly released: Uint32Array;
+  readonly kind: Uint32Array;
+  readonly kindNode: Int32Array;
+  readonly kindRequested: Float64Array;
+  readonly kindBlock: Float64Array;
+  readonly byDeath: Uint32Array;
+  readonly byRelease: Uint32Array;
+  readonly addressId: Uint32Array;
+  readonly addresses: BigUint64Array;
+  readonly groupings: Grouping[] = [];
+  readonly high: Uint32Array;
+  readonly low: Uint32Array;
+  readonly bucketMoments: number;
+  readonly hasRest: boolean;
+  readonly allocatedHigh: Float64Array; // at the moments of `high`, of all allocations
+  readonly allocatedLow: Float64Array;
+  restAllocatedHigh = new Float64Array(0); // the same of those not told one by one
+  restAllocatedLow = new Float64Array(0);
+  readonly activeHigh: Float64Array;
+  readonly activeLow: Float64Array;
+  restActiveHigh = new Float64Array(0);
+  restActiveLow = new Float64Array(0);
+  readonly restBlocksHigh: Uint32Array;
+  readonly restBlocksLow: Uint32Array;
+  readonly times: Float64Array; // since head.firstTime
+  readonly spans: Span[] = [];
+  readonly ranges: Range[] = [];
+  readonly marks: Mark[] = [];
+  readonly reservedMoment: Uint32Array; // steps of the reserved bytes
+  readonly reservedBytes: Float64Array;
+
+  constructor(
+    readonly index: number,
+    page: Head,
+    columns: Columns,
+    readonly names: Names,
+  ) {
+    const head = page.devices[index]!;
+    const d = `d${index}.`;
+    const n = head.allocations;
+    this.head = head;
+    this.label = clean(page.inputs[head.input]!.path);
+    this.moments = head.events + 1;
+    this.count = n;
+    this.born = columns.differences(`${d}born`, n);
+    const end = this.moments;
+    const died = columns.numbers(`${d}life`, n);
+    for (let i = 0; i < n; i++) died[i] = died[i] ? this.born[i]! + died[i]! : end;
+    this.died = died;
+    const released = columns.numbers(`${d}wait`, n);
+    for (let i = 0; i < n; i++) released[i] = died[i]! - released[i]!;
+    this.released = released;
+    this.kind = columns.numbers(`${d}kind`, n);
+    [this.kindNode, this.kindRequested, this.kindBlock] = readKinds(columns, `${d}kinds`);
+    this.byDeath = orderBy(died);
+    this.byRelease = orderBy(released);
+    this.addresses = readAddresses(columns.bytes(`${d}addresses`));
+    this.addressId = columns.differences(`${d}address`, n);
+    this.bucketMoments = head.bucketMoments;
+    this.high = columns.differences(`${d}high`, head.buckets);
+    this.low = columns.differences(`${d}low`, head.buckets);
+    this.hasRest = head.restCount > 0;
+    this.allocatedHigh = columns.sums(`${d}allocated.high`, head.buckets);
+    this.allocatedLow = columns.sums(`${d}allocated.low`, head.buckets);
+    this.activeHigh = columns.sums(`${d}active.high`, head.buckets);
+    this.activeLow = columns.sums(`${d}active.low`, head.buckets);
+    this.restBlocksHigh = columns.differences(`${d}rest.blocks.high`, this.hasRest ? head.buckets : 0);
+    this.restBlocksLow = columns.differences(`${d}rest.blocks.low`, this.hasRest ? head.buckets : 0);
+    this.times = columns.sums(`${d}times`, head.timeCount);
+    this.readGroupings(columns, d);
+    this.readLanes(columns, d);
+    [this.reservedMoment, this.reservedBytes] = this.reservedSteps();
+  }
+
+  private readGroupings(columns: Columns, d: string): void {
+    const { head } = this;
+    head.groupings.forEach((g, i) => {
+      const size = this.hasRest ? head.buckets * g.names.length : 0;
+      this.groupings.push({
+        key: g.key,
+        title: g.title,
+        names: g.names.map(clean),
+        group: columns.bytes(`${d}group${i}`),
+        restHigh: size ? sumsByGroup(columns, `${d}rest${i}.high`, g.names.length, head.buckets) : null,
+        restLow: size ? sumsByGroup(columns, `${d}rest${i}.low`, g.names.length, head.buckets) : null,
+      });
+    });
+  }
+
+  private readLanes(columns: Columns, d: string): void {
+    const spans = columns.reader(`${d}spans`);
+    while (!spans.ended) {
+      const address = spans.big();
+      const bytes = spans.number();
+      const born = spans.number();
+      const died = spans.number();
+      const stream = spans.number();
+      const [first, second, flags] = [spans.number(), spans.number(), spans.number()];
+      const pool = first || second ? `pool (${first}, ${second})` : 'default pool';
+      const isLarge = (flags & 1) !== 0;
+      const isExpandable = (flags & 2) !== 0;
+      const at = Number(address);
+      this.spans.push({ address, at, bytes, born, died, stream, pool, isLarge, isExpandable });
+    }
+    const ranges = columns.reader(`${d}ranges`);
+    while (!ranges.ended) {
+      const name = this.names.strings[ranges.number()] ?? '';
+      const [born, died] = [ranges.number(), ranges.number()];
+      this.ranges.push({ name, born, died, kind: ranges.number() ? 'metadata' : 'annotation' });
+    }
+    const marks = columns.reader(`${d}marks`);
+    while (!marks.ended) {
+      const moment = marks.number();
+      const isOom = marks.number() === 1;
+      this.marks.push({ moment, isOom, bytes: marks.number(), free: marks.number() });
+    }
+  }
+
+  private reservedSteps(): [Uint32Array, Float64Array] {
+    const changes = new Map<number, number>();
+    const add = (moment: number, bytes: number) =>
+      changes.set(moment, (changes.get(moment) ?? 0) + bytes);
+    for (const span of this.spans) {
+      add(span.born, span.bytes);
+      if (span.died < this.moments) add(span.died, -span.bytes);
+    }
+    add(0, 0);
+    const moments = [...changes.keys()].sort((a, b) => a - b);
+    const bytes = new Float64Array(moments.length);
+    let sum = 0;
+    moments.forEach((m, i) => (bytes[i] = sum += changes.get(m)!));
+    return [Uint32Array.from(moments), bytes];
+  }
+
+  requested(a: number): number {
+    return this.kindRequested[this.kind[a]!]!;
+  }
+
+  block(a: number): number {
+    return this.kindBlock[this.kind[a]!]!;
+  }
+
+  node(a: number): number {
+    return this.kindNode[this.kind[a]!]!;
+  }
+
+  address(a: number): bigint {
+    return this.addresses[this.addressId[a]!]!;
+  }
+
+  grouping(key: string): Grouping {
+    return this.groupings.find((g) => g.key === key) ?? this.groupings[0]!;
+  }
+
+  reservedAt(moment: number): number {
+    return this.reservedBytes[Math.max(0, upperBound(this.reservedMoment, moment) - 1)]!;
+  }
+
+  /** Allocations there at a moment, in the order in which they were made. */
+  live(moment: number): number[] {
+    const out: number[] = [];
+    const { died } = this;
+    for (let a = 0, end = upperBound(this.born, moment); a < end; a++)
+      if (died[a]! > moment) out.push(a);
+    return out;
+  }
+
+  /** The bucket's sample of the rest that holds at a moment: its number, and whether it is `high`.
+   * Between samples the rest is taken to stay as it was. */
+  restSample(moment: number): [number, boolean] {
+    let b = Math.min(Math.floor(moment / this.bucketMoments), this.high.length - 1);
+    if (moment < Math.min(this.high[b]!, this.low[b]!) && b > 0) b--;
+    const [high, low] = [this.high[b]!, this.low[b]!];
+    const highHolds = high <= moment && (low > moment || high >= low);
+    return [b, highHolds || low > moment];
+  }
+
+  /** Requested bytes of the rest, by group. */
+  restAt(grouping: Grouping, moment: number): Float64Array {
+    const groups = grouping.names.length;
+    const out = new Float64Array(groups);
+    if (!grouping.restHigh) return out;
+    const [b, isHigh] = this.restSample(moment);
+    const sums = isHigh ? grouping.restHigh : grouping.restLow!;
+    const buckets = this.high.length;
+    for (let g = 0; g < groups; g++) out[g] = sums[g * buckets + b]!;
+    return out;
+  }
+
+  /** Requested bytes by group at a moment, the rest included. */
+  sumsAt(grouping: Grouping, moment: number): Float64Array {
+    const out = this.restAt(grouping, moment);
+    for (const a of this.live(moment)) out[grouping.group[a]!]! += this.requested(a);
+    return out;
+  }
+
+  totalsAt(moment: number): Totals {
+    const totals = { requested: 0, allocated: 0, active: 0, reserved: this.reservedAt(moment), blocks: 0 };
+    for (const a of this.live(moment)) {
+      totals.requested += this.requested(a);
+      totals.active += this.block(a);
+      if (this.released[a]! > moment) totals.allocated += this.block(a);
+      totals.blocks++;
+    }
+    if (this.hasRest) {
+      const [b, isHigh] = this.restSample(moment);
+      const rest = (isHigh ? this.restAllocatedHigh : this.restAllocatedLow)[b]!;
+      const first = this.groupings[0]!;
+      totals.allocated += rest;
+      totals.active += (isHigh ? this.restActiveHigh : this.restActiveLow)[b]!;
+      totals.requested += this.restAt(first, moment).reduce((sum, x) => sum + x, 0);
+      totals.blocks += (isHigh ? this.restBlocksHigh : this.restBlocksLow)[b]!;
+    }
+    return totals;
+  }
+
+  get hasTimes(): boolean {
+    return this.times.length > 0;
+  }
+
+  /** Whether the page has the very time of a moment; else it lies between two that it has. */
+  hasTimeOf(moment: number): boolean {
+    return moment % this.head.timeStep === 0 || moment === this.moments - 1;
+  }
+
+  /** Microseconds since the first event at a moment, or NaN. */
+  timeOf(moment: number): number {
+    if (!this.hasTimes) return NaN;
+    const step = this.head.timeStep;
+    const last = this.times.length - 1;
+    const at = Math.min(Math.floor(moment / step), last);
+    const from = this.times[at]!;
+    if (step === 1 || at === last) return from;
+    const length = at + 1 === last ? this.moments - 1 - at * step : step;
+    return from + ((this.times[at + 1]! - from) * (moment - at * step)) / Math.max(1, length);
+  }
+
+  /** The last moment at or before a time. */
+  momentOf(time: number): number {
+    const step = this.head.timeStep;
+    const at = Math.max(0, upperBound(this.times, time) - 1);
+    if (step === 1 || at + 1 >= this.times.length)
+      return Math.min(at * step, this.moments - 1);
+    const [from, to] = [this.times[at]!, this.times[at + 1]!];
+    const length = Math.min(step, this.moments - 1 - at * step);
+    const part = to > from ? Math.max(0, (time - from) / (to - from)) : 0;
+    return at * step + Math.min(length - 1, Math.floor(part * length));
+  }
+}
+
+function readKinds(columns: Columns, name: string): [Int32Array, Float64Array, Float64Array] {
+  const nodes: number[] = [];
+  const requested: number[] = [];
+  const block: number[] = [];
+  const reader = columns.reader(name);
+  while (!reader.ended) {
+    nodes.push(reader.number() - 1);
+    requested.push(reader.number());
+    block.push(reader.number());
+  }
+  return [Int32Array.from(nodes), Float64Array.from(requested), Float64Array.from(block)];
+}
+
+function readAddresses(bytes: Uint8Array): BigUint64Array {
+  return new BigUint64Array(bytes.slice().buffer);
+}
+
+function sumsByGroup(columns: Columns, name: string, groups: number, buckets: number): Float64Array {
+  const out = new Float64Array(groups * buckets);
+  const reader = columns.reader(name);
+  for (let g = 0; g < groups; g++) {
+    let value = 0;
+    for (let b = 0; b < buckets; b++) out[g * buckets + b] = value += reader.signed();
+  }
+  return out;
+}

@@ -1,0 +1,77 @@
+// The legend: colours, names and bytes at the chosen moment; a click isolates a group.
+
+import type { App } from './app.ts';
+import type { Grouping } from './device.ts';
+import { h, replace } from './dom.ts';
+import { size } from './format.ts';
+
+const usedGroups = new WeakMap<Grouping, Set<number>>();
+
+/** Groups that anything is ever in. */
+function groupsUsed(grouping: Grouping): Set<number> {
+  let used = usedGroups.get(grouping);
+  if (used) return used;
+  usedGroups.set(grouping, (used = new Set()));
+  for (const g of grouping.group) used.add(g);
+  const { restHigh } = grouping;
+  if (!restHigh) return used;
+  const buckets = restHigh.length / grouping.names.length;
+  restHigh.forEach((bytes, i) => bytes && used!.add(Math.floor(i / buckets)));
+  return used;
+}
+
+export class Legend {
+  readonly element = h('div', { class: 'legend', role: 'group', 'aria-label': 'Groups; press one to see it alone' });
+
+  constructor(private readonly app: App) {}
+
+  draw(): void {
+    const { app } = this;
+    const { place, only } = app.state;
+    const { moment } = app.selection();
+    const device = app.devices[place.track]!;
+    const grouping = app.grouping(place.track);
+    const sums = device.sumsAt(grouping, moment);
+    const colours = app.colours(place.track);
+    const visible = app.visible(place.track);
+    const some = !visible.every((v) => v);
+    const order = grouping.names.map((_, g) => g).sort((a, b) => sums[b]! - sums[a]! || a - b);
+    const used = groupsUsed(grouping);
+    const total = sums.reduce((x, y) => x + y, 0);
+    replace(
+      this.element,
+      ...order
+        .filter((g) => used.has(g) || sums[g])
+        .map((g) => {
+          const name = grouping.names[g]!;
+          const swatch = h('span', { class: 'swatch' });
+          swatch.style.background = colours[g]!.css;
+          const bar = h('span', { class: 'bar' });
+          bar.style.width = `${total ? (100 * sums[g]!) / total : 0}%`;
+          bar.style.background = colours[g]!.css;
+          return h(
+            'button',
+            {
+              type: 'button',
+              class: some && !visible[g] ? 'group off' : 'group',
+              'aria-pressed': String(only.includes(name)),
+              title: `${name}: ${size(sums[g]!)}. Click: this alone; with Shift or Ctrl: one more.`,
+              onclick: (e: MouseEvent) => this.toggle(name, e.shiftKey || e.ctrlKey || e.metaKey),
+            },
+            swatch,
+            h('span', { class: 'name' }, name),
+            h('span', { class: 'bytes' }, size(sums[g]!)),
+            bar,
+          );
+        }),
+      some && h('button', { type: 'button', class: 'plain', onclick: () => app.store.set({ only: [] }) }, 'show all groups'),
+    );
+  }
+
+  private toggle(name: string, more: boolean): void {
+    const { only } = this.app.state;
+    const has = only.includes(name);
+    if (more) this.app.store.set({ only: has ? only.filter((n) => n !== name) : [...only, name] });
+    else this.app.store.set({ only: has && only.length === 1 ? [] : [name] });
+  }
+}

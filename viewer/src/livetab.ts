@@ -1,0 +1,147 @@
+// Tab 1: a table of what the chosen moment or range holds.
+
+import type { App } from './app.ts';
+import { h, replace } from './dom.ts';
+import { count, duration, hex, percent, size } from './format.ts';
+import { momentClock } from './tooltip.ts';
+import { type Row, sumRows } from './rows.ts';
+import { copyButton, stackView } from './stackview.ts';
+import type { Rows } from './state.ts';
+import { type Column, Table } from './table.ts';
+import { blockFacts, facts } from './tooltip.ts';
+
+const BY: [Rows, string][] = [
+  ['stack', 'stacks'],
+  ['function', 'functions'],
+  ['group', 'groups'],
+  ['block', 'blocks'],
+];
+
+export class LiveTab {
+  readonly element: HTMLElement;
+  private readonly table: Table<Row>;
+  private readonly bar = h('div', { class: 'tab-bar' });
+
+  constructor(private readonly app: App) {
+    this.table = new Table<Row>('What is live', (r) => r.key, (r) => this.detail(r), 'bytes');
+    this.element = h('div', { class: 'live' }, this.bar, this.table.element);
+  }
+
+  draw(): void {
+    const { app } = this;
+    const selection = app.selection();
+    const rows = sumRows(app, selection.track, selection.ids, selection.rest, app.state.rows);
+    this.drawBar();
+    this.table.set(this.columns(rows), rows);
+  }
+
+  private drawBar(): void {
+    const { app } = this;
+    replace(
+      this.bar,
+      h('span', { class: 'segmented', role: 'group', 'aria-label': 'Rows' },
+        ...BY.map(([key, title]) =>
+          h('button', { type: 'button', 'aria-pressed': String(app.state.rows === key), onclick: () => app.store.set({ rows: key }) }, title))),
+      h('button', { type: 'button', onclick: () => this.table.csv('tessera.csv') }, 'CSV'),
+    );
+  }
+
+  private columns(rows: Row[]): Column<Row>[] {
+    const { app } = this;
+    const { device, moment } = app.selection();
+    const total = rows.reduce((sum, r) => sum + r.bytes, 0);
+    const age = (r: Row) => (Number.isFinite(r.oldest) ? moment - r.oldest : 0);
+    const ageText = (r: Row) => {
+      if (!Number.isFinite(r.oldest)) return '';
+      if (r.oldest === 0) return 'before';
+      const time = device.hasTimes ? device.timeOf(moment) - device.timeOf(r.oldest) : NaN;
+      return Number.isNaN(time) ? `${count(age(r))} ev` : duration(time);
+    };
+    const columns: Column<Row>[] = [
+      { title: 'bytes', key: 'bytes', align: 'right', text: (r) => size(r.bytes), value: (r) => r.bytes },
+      { title: 'share', key: 'share', align: 'right', text: (r) => percent(r.bytes, total), value: (r) => r.bytes / Math.max(1, total) },
+      { title: 'blocks', key: 'blocks', align: 'right', text: (r) => (r.blocks ? count(r.blocks) : ''), value: (r) => r.blocks },
+      { title: 'oldest', key: 'age', align: 'right', text: ageText, value: age },
+      {
+        title: app.grouping(app.state.place.track).title, key: 'group', align: 'left', text: (r) => r.group, value: (r) => r.group,
+        cell: (r) => {
+          const swatch = h('span', { class: 'swatch' });
+          swatch.style.background = r.group === 'several' ? 'var(--line)' : r.colour;
+          return h('span', { class: 'in-group', title: r.group }, swatch, h('span', { class: 'name' }, r.group));
+        },
+      },
+      { title: 'allocated at', key: 'label', align: 'left', text: (r) => r.label, value: (r) => r.label },
+    ];
+    if (app.state.rows === 'block')
+      columns.splice(4, 0, { title: 'address', key: 'address', align: 'right', text: (r) => (r.allocation < 0 ? '' : hex(device.address(r.allocation))), value: (r) => (r.allocation < 0 ? '' : hex(device.address(r.allocation))) });
+    if (app.state.rows === 'group') columns.splice(4, 1);
+    return columns;
+  }
+
+  private detail(row: Row): HTMLElement | null {
+    const { app } = this;
+    const { track, device } = app.selection();
+    if (row.allocation >= 0) {
+      const a = row.allocation;
+      return h('div', { class: 'detail-body' },
+        facts(blockFacts(app, track, a)),
+        h('div', { class: 'buttons' },
+          h('button', { type: 'button', onclick: (e: MouseEvent) => (e.stopPropagation(), app.store.set({ pin: { track, allocation: a } })) }, 'pin'),
+          copyButton('copy address', () => hex(device.address(a)))),
+        stackView(app, row.node));
+    }
+    if (row.key.startsWith('rest ') || app.state.rows === 'group') return null;
+    return h('div', { class: 'detail-body' }, stackView(app, row.node));
+  }
+}
+
+/** The line above the tabs: what is chosen, and its totals. */
+export class Summary {
+  readonly element = h('div', { class: 'summary', role: 'status', 'aria-live': 'polite' });
+
+  constructor(private readonly app: App) {}
+
+  draw(): void {
+    const { app } = this;
+    const { range, rangeMode, search } = app.state;
+    const { device, moment, ids } = app.selection();
+    const totals = device.totalsAt(moment);
+    const isPeak = moment === device.head.peak;
+    const value = (name: string, bytes: string, strong = false) =>
+      h('span', { class: strong ? 'figure strong' : 'figure' }, h('b', {}, bytes), ` ${name}`);
+    const time = device.hasTimes ? momentClock(device, moment) : '';
+    const what = moment ? `after event ${count(moment - 1)}` : 'before the first event';
+    const parts: (Node | false)[] = [
+      h('span', { class: 'moment' }, isPeak ? `peak, ${what}` : what),
+      !!time && h('span', { class: 'muted time' }, time),
+      value('allocated', size(totals.allocated), true),
+      value('reserved', size(totals.reserved)),
+      value('requested', size(totals.requested)),
+      value(totals.blocks === 1 ? 'block' : 'blocks', count(totals.blocks)),
+    ];
+    if (search.trim()) {
+      const bytes = ids.reduce((sum, a) => sum + device.requested(a), 0);
+      parts.push(h('span', { class: 'figure match' }, h('b', {}, size(bytes)), ` in ${count(ids.length)} matching`));
+    }
+    replace(this.element, ...parts, range && this.rangePart(range, rangeMode), this.restPart());
+  }
+
+  private rangePart(range: { from: number; to: number }, mode: string): HTMLElement {
+    const { app } = this;
+    const { device } = app.selection();
+    const select = h('select', { 'aria-label': 'Of the range, show', onchange: () => app.store.set({ rangeMode: select.value as 'peak' }) },
+      ...[['peak', 'live at its peak'], ['made', 'allocated in it'], ['kept', 'allocated in it and kept'], ['freed', 'freed in it']].map(
+        ([key, title]) => h('option', { value: key!, selected: key === mode }, title!)));
+    const time = device.hasTimes ? `, ${duration(device.timeOf(range.to) - device.timeOf(range.from))}` : '';
+    return h('span', { class: 'range' }, `range of ${count(range.to - range.from + 1)} moments${time}: `, select,
+      h('button', { type: 'button', 'aria-label': 'Leave the range', onclick: () => app.store.set({ range: null }) }, '×'));
+  }
+
+  /** What a page of a long trace does not tell one by one is said. */
+  private restPart(): HTMLElement | null {
+    const { device } = this.app.selection();
+    if (!device.hasRest) return null;
+    return h('span', { class: 'muted' },
+      `${count(device.head.restCount)} blocks of up to ${size(device.head.restLargest)} are told in sums, exact at the highest and lowest moment of every ${count(device.bucketMoments)} events`);
+  }
+}

@@ -1,0 +1,209 @@
+// The page: reads its data, puts its parts together, and redraws what a change concerns.
+
+import { App } from './app.ts';
+import { Axis } from './axis.ts';
+import { fillRest } from './curves.ts';
+import { decodePage, type Head } from './decode.ts';
+import { Device } from './device.ts';
+import { DiffTab } from './difftab.ts';
+import { h, replace } from './dom.ts';
+import { Flame } from './flame.ts';
+import { Header } from './header.ts';
+import { Help } from './help.ts';
+import { keyTable, listenToKeys } from './keys.ts';
+import { Legend } from './legend.ts';
+import { LiveTab, Summary } from './livetab.ts';
+import { Names } from './names.ts';
+import { Pin } from './pin.ts';
+import { Segments } from './segments.ts';
+import { decode, type State, Store } from './state.ts';
+import { Timeline } from './timeline.ts';
+import { Tooltip } from './tooltip.ts';
+
+const TABS = ['Table', 'Flame graph', 'Segments', 'Difference'];
+
+/** What a page shows when its URL says nothing: the highest peak of its files. */
+function initialState(head: Head, devices: Device[]): State {
+  let track = 0;
+  devices.forEach((d, i) => {
+    if (d.head.peakAllocated > devices[track]!.head.peakAllocated) track = i;
+  });
+  const peak = (i: number) => ({ track: i, moment: devices[i]!.head.peak });
+  const isPair = devices.length === 2;
+  return {
+    axis: 'event',
+    by: head.by,
+    layout: 'grouped',
+    view: null,
+    zoomY: 1,
+    place: peak(track),
+    range: null,
+    rangeMode: 'peak',
+    marks: isPair ? [peak(0), peak(1)] : [null, null],
+    search: '',
+    only: [],
+    tab: 1,
+    rows: 'stack',
+    allFrames: false,
+    pin: null,
+    theme: 'auto',
+  };
+}
+
+class Page {
+  readonly timeline: Timeline;
+  private readonly header: Header;
+  private readonly legend: Legend;
+  private readonly summary: Summary;
+  private readonly tabs: { draw: () => void; element: HTMLElement }[];
+  private readonly pin: Pin;
+  private readonly tabList = h('div', { class: 'tabs', role: 'tablist', 'aria-label': 'Details' });
+  private readonly panel = h('div', { class: 'panel', role: 'tabpanel', id: 'panel', 'aria-labelledby': 'tab-1' });
+  private pending = 0;
+  private dirty = new Set<string>();
+
+  constructor(private readonly app: App) {
+    const help = new Help();
+    const tooltip = new Tooltip(app);
+    this.timeline = new Timeline(app);
+    this.timeline.onHover = (hit, event) => tooltip.show(hit, event);
+    this.header = new Header(app, () => help.toggle());
+    this.legend = new Legend(app);
+    this.summary = new Summary(app);
+    this.pin = new Pin(app);
+    this.tabs = [new LiveTab(app), new Flame(app), new Segments(app), new DiffTab(app)];
+    const table = keyTable(app, this.timeline, {
+      focusSearch: () => this.header.search.select(),
+      toggleHelp: () => help.toggle(),
+      closeHelp: () => help.close(),
+    });
+    help.fill(table);
+    listenToKeys(table);
+    const lower = h('div', { class: 'lower' }, this.tabList, this.panel, this.pin.element);
+    replace(document.body, this.header.element, h('main', {}, h('div', { class: 'upper' }, this.timeline.element, this.legend.element), this.splitter(), this.summary.element, lower), tooltip.element, help.element);
+    app.store.on((_, changed) => this.changed(changed));
+    matchMedia('(prefers-color-scheme: dark)').addEventListener('change', () => this.redrawAll());
+    this.redrawAll();
+  }
+
+  private redrawAll(): void {
+    document.documentElement.dataset.theme = this.app.theme;
+    for (const part of ['timeline', 'legend', 'summary', 'tab', 'pin', 'header']) this.dirty.add(part);
+    this.schedule();
+  }
+
+  private changed(changed: Set<keyof State>): void {
+    const has = (...keys: (keyof State)[]) => keys.some((k) => changed.has(k));
+    if (has('theme')) return this.redrawAll();
+    if (has('axis')) this.app.axis = new Axis(this.app.state.axis, this.app.devices);
+    if (has('view', 'zoomY', 'axis', 'by', 'layout', 'search', 'only')) this.dirty.add('timeline');
+    else if (has('place', 'range', 'rangeMode', 'marks', 'pin')) this.dirty.add('over');
+    if (has('place', 'range', 'rangeMode', 'by', 'only', 'search')) ['legend', 'summary', 'tab'].forEach((p) => this.dirty.add(p));
+    if (has('tab', 'rows', 'allFrames', 'marks')) this.dirty.add('tab');
+    if (has('pin') && this.app.state.tab === 3) this.dirty.add('tab');
+    if (has('pin', 'by')) this.dirty.add('pin');
+    if (has('by', 'layout', 'axis', 'search')) this.dirty.add('header');
+    if (has('place') && this.app.devices.length > 1) this.dirty.add('timeline');
+    this.schedule();
+  }
+
+  private schedule(): void {
+    if (this.dirty.has('timeline')) this.timeline.request('all');
+    else if (this.dirty.has('over')) this.timeline.request('over');
+    this.dirty.delete('timeline');
+    this.dirty.delete('over');
+    if (this.pending || !this.dirty.size) return;
+    this.pending = window.setTimeout(() => {
+      this.pending = 0;
+      const dirty = this.dirty;
+      this.dirty = new Set();
+      if (dirty.has('header')) this.header.draw();
+      if (dirty.has('legend')) this.legend.draw();
+      if (dirty.has('summary')) this.summary.draw();
+      if (dirty.has('tab')) this.drawTab();
+      if (dirty.has('pin')) this.pin.draw();
+    }, 0);
+  }
+
+  private drawTab(): void {
+    const { tab } = this.app.state;
+    replace(this.tabList, ...TABS.map((title, i) =>
+      h('button', {
+        type: 'button', role: 'tab', id: `tab-${i + 1}`, 'aria-controls': 'panel', 'aria-selected': String(tab === i + 1),
+        onclick: () => this.app.store.set({ tab: i + 1 }),
+      }, h('kbd', {}, String(i + 1)), ` ${title}`)));
+    this.panel.setAttribute('aria-labelledby', `tab-${tab}`);
+    const wanted = this.tabs[tab - 1]!;
+    if (this.panel.firstChild !== wanted.element) replace(this.panel, wanted.element);
+    wanted.draw();
+  }
+
+  /** The border between timeline and details: to be dragged, or moved by arrow keys. */
+  private splitter(): HTMLElement {
+    const bar = h('div', { class: 'splitter', role: 'separator', tabindex: 0, 'aria-orientation': 'horizontal', 'aria-label': 'Height of the timeline' });
+    const set = (share: number) => document.documentElement.style.setProperty('--upper', `${Math.max(20, Math.min(85, share))}%`);
+    const share = () => Number.parseFloat(getComputedStyle(document.documentElement).getPropertyValue('--upper')) || 52;
+    bar.addEventListener('pointerdown', (e) => bar.setPointerCapture(e.pointerId));
+    bar.addEventListener('pointermove', (e) => {
+      const main = bar.parentElement!.getBoundingClientRect();
+      if (bar.hasPointerCapture(e.pointerId)) set((100 * (e.clientY - main.top)) / main.height);
+    });
+    bar.addEventListener('keydown', (e) => {
+      if (e.key !== 'ArrowUp' && e.key !== 'ArrowDown') return;
+      set(share() + (e.key === 'ArrowDown' ? 4 : -4));
+      e.preventDefault();
+      e.stopPropagation();
+    });
+    return bar;
+  }
+}
+
+/** For tests: what the page says of a moment, in numbers. */
+function hook(app: App, page: Page): object {
+  return {
+    devices: app.devices.map((d) => ({ device: d.head.device, events: d.head.events, label: d.label, peak: d.head.peak - 1 })),
+    at: (track: number, event: number) => {
+      const device = app.devices[track]!;
+      const grouping = device.grouping('category');
+      const sums = device.sumsAt(grouping, event + 1);
+      return { totals: device.totalsAt(event + 1), groups: Object.fromEntries(grouping.names.map((n, g) => [n, sums[g]])) };
+    },
+    state: () => app.state,
+    set: (patch: Partial<State>) => app.store.set(patch),
+    /** What the columns of a track show: their moments and what is allocated there. */
+    columns: (track: number) => page.timeline.tracks[track]!.columns(),
+    /** Events at which sums of what is not told one by one are exact. */
+    exact: (track: number) => [...app.devices[track]!.high, ...app.devices[track]!.low].map((m) => m - 1),
+    frames: () => page.timeline.frameTimes,
+    selection: () => ({ moment: app.selection().moment, blocks: app.selection().ids.length }),
+  };
+}
+
+async function main(): Promise<void> {
+  const start = performance.now();
+  const { head, columns } = await decodePage();
+  const names = new Names(columns);
+  const devices = head.devices.map((_, i) => new Device(i, head, columns, names));
+  devices.forEach(fillRest);
+  if (!devices.length) throw new Error('the file has neither events nor segments');
+  const initial = initialState(head, devices);
+  const tracks = devices.map((d) => ({ moments: d.moments, count: d.count }));
+  const state = decode(location.hash.slice(1), initial, tracks);
+  if (!Axis.canBeTime(devices)) state.axis = 'event';
+  const app = new App(head, names, devices, new Store(state, initial));
+  document.title = `${devices[0]!.label.replace(/^.*[\\/]/, '')}${head.inputs.length > 1 ? ' and others' : ''} - tessera`;
+  const page = new Page(app);
+  addEventListener('hashchange', () => {
+    app.store.set(decode(location.hash.slice(1), initial, tracks));
+  });
+  requestAnimationFrame(() => requestAnimationFrame(() => {
+    const ready = performance.now();
+    Object.assign(window, { tessera: { ...hook(app, page), readyMs: ready, scriptMs: ready - start } });
+    document.documentElement.dataset.ready = 'true';
+  }));
+}
+
+main().catch((error: unknown) => {
+  const message = error instanceof Error ? error.message : String(error);
+  replace(document.body, h('p', { class: 'failed', role: 'alert' }, `This page cannot be shown: ${message}. It needs a browser of 2023 or later.`));
+});

@@ -1,0 +1,139 @@
+// Frames and stacks: a tree of frames, shared by all files of the page.
+
+import type { Columns } from './decode.ts';
+import { baseName, clean } from './format.ts';
+
+/** Whose code a frame is, in the order of src/report/frames.h. */
+export const USER = 0;
+export const LIBRARY = 1;
+export const TORCH = 2;
+export const NATIVE = 3;
+export const PYTHON = 4;
+
+// What tells most of a stack that is all C++: the node of autograd, and the operators.
+const TELLING = /autograd::generated::\w+::apply|at::_ops::\w+::|AccumulateGrad|Engine::thread_main/;
+
+/** A C++ name without its namespaces, templates and arguments. */
+function shorten(name: string): string {
+  const op = /at::_ops::(\w+)::/.exec(name) ?? /autograd::generated::(\w+)::apply/.exec(name);
+  if (op) return op[1]!;
+  const plain = name.replace(/\(anonymous namespace\)::/g, '').replace(/<[^()]*>/g, '').replace(/\(.*$/, '');
+  return plain.split('::').slice(-2).join('::') || name;
+}
+
+export class Names {
+  readonly strings: string[];
+  readonly parent: Int32Array;
+  readonly frame: Uint32Array;
+  readonly frameName: number[] = [];
+  readonly frameFile: number[] = [];
+  readonly frameLine: number[] = [];
+  readonly frameOrigin: number[] = [];
+  private readonly shown = new Map<number, number[]>();
+
+  constructor(columns: Columns) {
+    const text = new TextDecoder().decode(columns.bytes('strings'));
+    this.strings = (text ? (JSON.parse(text) as string[]) : []).map(clean);
+    const parents: number[] = [];
+    const frames: number[] = [];
+    const nodes = columns.reader('nodes');
+    while (!nodes.ended) {
+      const up = nodes.number();
+      parents.push(up ? parents.length - up : -1);
+      frames.push(nodes.number());
+    }
+    this.parent = Int32Array.from(parents);
+    this.frame = Uint32Array.from(frames);
+    const reader = columns.reader('frames');
+    while (!reader.ended) {
+      this.frameName.push(reader.number());
+      this.frameFile.push(reader.number());
+      this.frameLine.push(reader.number() - 1);
+      this.frameOrigin.push(reader.number());
+    }
+  }
+
+  name(frame: number): string {
+    return this.strings[this.frameName[frame]!] || '(no name)';
+  }
+
+  /** The name as lists show it. */
+  brief(frame: number): string {
+    const name = this.name(frame);
+    return this.frameOrigin[frame]! >= NATIVE && name.includes('::') ? shorten(name) : name;
+  }
+
+  file(frame: number): string {
+    return this.strings[this.frameFile[frame]!] ?? '';
+  }
+
+  /** "model.py:434". */
+  place(frame: number): string {
+    const file = baseName(this.file(frame));
+    if (file === '??') return '';
+    const line = this.frameLine[frame]!;
+    return line > 0 ? `${file}:${line}` : file;
+  }
+
+  /** Frames of a stack, outermost first. */
+  frames(node: number): number[] {
+    const out: number[] = [];
+    for (let at = node; at >= 0; at = this.parent[at]!) out.push(this.frame[at]!);
+    return out.reverse();
+  }
+
+  /** The frames worth showing: the program's own, else a library's, else torch's, else all. */
+  own(node: number): number[] {
+    const known = this.shown.get(node);
+    if (known) return known;
+    const all = this.frames(node);
+    let out = all;
+    for (const most of [USER, LIBRARY, TORCH, NATIVE, PYTHON]) {
+      let some = all.filter((f) => this.frameOrigin[f]! <= most);
+      if (most === NATIVE) {
+        const telling = some.filter((f) => TELLING.test(this.name(f)));
+        // An operator is called, then dispatched again: once is enough.
+        if (telling.length) some = telling.filter((f, i) => !i || this.brief(f) !== this.brief(telling[i - 1]!));
+      }
+      if (some.length) {
+        out = some;
+        break;
+      }
+    }
+    this.shown.set(node, out);
+    return out;
+  }
+
+  /** One line for a stack: its innermost own frames. */
+  label(node: number): string {
+    if (node < 0) return '(no stack recorded)';
+    const own = this.own(node);
+    const inner = own.slice(-2).reverse();
+    return inner.map((f) => `${this.place(f)} ${this.brief(f)}`.trim()).join('  ‹  ') || '(empty stack)';
+  }
+
+  /** The operation that asked for the memory, as far as the stack tells. */
+  op(node: number): string {
+    for (let at = node; at >= 0; at = this.parent[at]!) {
+      const name = this.name(this.frame[at]!);
+      const op = /at::_ops::(\w+)::/.exec(name) ?? /aten::(\w+)/.exec(name);
+      if (op) return op[1]!;
+    }
+    for (let at = node; at >= 0; at = this.parent[at]!) {
+      const frame = this.frame[at]!;
+      const origin = this.frameOrigin[frame]!;
+      if (origin === USER || origin === LIBRARY || origin === TORCH) return this.name(frame);
+    }
+    return '';
+  }
+
+  /** The whole stack as text, outermost first. */
+  text(node: number): string {
+    return this.frames(node)
+      .map((f) => {
+        const line = this.frameLine[f]!;
+        return `${this.name(f)}  ${this.file(f)}${line > 0 ? `:${line}` : ''}`;
+      })
+      .join('\n');
+  }
+}

@@ -1,0 +1,76 @@
+// Allocations summed: by stack, function, group, or one by one. What tables and diffs list.
+
+import type { App } from './app.ts';
+import type { Device } from './device.ts';
+
+export interface Row {
+  key: string;
+  label: string;
+  bytes: number;
+  blocks: number;
+  group: string; // of the grouping in use
+  colour: string;
+  node: number; // its stack, or -1
+  oldest: number; // birth of the oldest
+  allocation: number; // of a single block, or -1
+}
+
+/** The key and name by which rows are made. */
+function namer(app: App, device: Device, track: number, by: string): (a: number) => string {
+  const { names } = app;
+  const grouping = app.grouping(track);
+  if (by === 'block') return (a) => `a${a}`;
+  if (by === 'group') return (a) => grouping.names[grouping.group[a]!]!;
+  const ofNode = new Map<number, string>();
+  return (a) => {
+    const node = device.node(a);
+    let key = ofNode.get(node);
+    if (key === undefined) {
+      key = String(node);
+      if (by === 'function' && node >= 0) {
+        const own = names.own(node);
+        const frame = own[own.length - 1]!;
+        key = `${names.brief(frame)}  ${names.place(frame).replace(/:\d+$/, '')}`;
+      }
+      ofNode.set(node, key);
+    }
+    return key;
+  };
+}
+
+export function sumRows(app: App, track: number, ids: number[], rest: Float64Array | null, by: string): Row[] {
+  const device = app.devices[track]!;
+  const grouping = app.grouping(track);
+  const colours = app.colours(track);
+  const keyOf = namer(app, device, track, by);
+  const rows = new Map<string, Row>();
+  for (const a of ids) {
+    const key = keyOf(a);
+    let row = rows.get(key);
+    if (!row) {
+      const g = grouping.group[a]!;
+      const node = device.node(a);
+      const label = by === 'function' ? (node < 0 ? '(no stack recorded)' : key) : by === 'group' ? key : app.names.label(node);
+      row = { key, label, bytes: 0, blocks: 0, group: grouping.names[g]!, colour: colours[g]!.css, node, oldest: Infinity, allocation: by === 'block' ? a : -1 };
+      rows.set(key, row);
+    }
+    row.bytes += device.requested(a);
+    row.blocks++;
+    if (device.born[a]! < row.oldest) row.oldest = device.born[a]!;
+    if (by !== 'block' && row.group !== grouping.names[grouping.group[a]!]) row.group = 'several';
+  }
+  rest?.forEach((bytes, g) => {
+    if (bytes > 0) addRest(rows, by, grouping.names[g]!, bytes, colours[g]!.css);
+  });
+  return [...rows.values()];
+}
+
+function addRest(rows: Map<string, Row>, by: string, name: string, bytes: number, colour: string): void {
+  const known = by === 'group' ? rows.get(name) : undefined;
+  if (known) {
+    known.bytes += bytes;
+    return;
+  }
+  const label = by === 'group' ? name : `(smaller blocks, ${name})`;
+  rows.set(`rest ${name}`, { key: `rest ${name}`, label, bytes, blocks: 0, group: name, colour, node: -1, oldest: Infinity, allocation: -1 });
+}

@@ -1,0 +1,92 @@
+// What is under the pointer, beside it.
+
+import type { App } from './app.ts';
+import type { Device } from './device.ts';
+import { h, replace } from './dom.ts';
+import { clock, count, duration, hex, size } from './format.ts';
+import type { Hit } from './track.ts';
+
+/** "after event 3,737", "before the first event". */
+export function momentName(moment: number): string {
+  return moment ? `after event ${count(moment - 1)}` : 'before the first event';
+}
+
+/** A moment's time, or about that. */
+export function momentClock(device: Device, moment: number): string {
+  const text = clock(device.head.firstTime + device.timeOf(moment));
+  return device.hasTimeOf(moment) ? text : `about ${text.replace(/\d{3} UTC$/, ' UTC').replace(/  /, ' ')}`;
+}
+
+export function lifeOf(device: Device, a: number): string {
+  const born = device.born[a]!;
+  const died = device.died[a]!;
+  const from = born ? `event ${count(born - 1)}` : 'before the recording';
+  const to = died < device.moments ? `event ${count(died - 1)}` : 'the end';
+  const time = born && died < device.moments && device.hasTimes ? device.timeOf(died) - device.timeOf(born) : NaN;
+  const length = Number.isNaN(time) ? '' : `, ${duration(time)}`;
+  return `${from} to ${to}${length}`;
+}
+
+/** Name and value, row by row. */
+export function facts(rows: [string, string][]): HTMLElement {
+  return h('dl', { class: 'facts' }, ...rows.flatMap(([name, value]) => [h('dt', {}, name), h('dd', {}, value)]));
+}
+
+export function blockFacts(app: App, track: number, a: number): [string, string][] {
+  const device = app.devices[track]!;
+  const grouping = app.grouping(track);
+  const rows: [string, string][] = [
+    ['size', `${size(device.requested(a))} asked, ${size(device.block(a))} block`],
+    ['address', hex(device.address(a))],
+    ['life', lifeOf(device, a)],
+    [grouping.title, grouping.names[grouping.group[a]!]!],
+  ];
+  if (device.died[a]! > device.released[a]! + 1)
+    rows.push(['given back', `${momentName(device.released[a]!)}, then waiting for a stream`]);
+  const op = app.names.op(device.node(a));
+  if (op) rows.push(['op', op]);
+  return rows;
+}
+
+export class Tooltip {
+  readonly element = h('div', { class: 'tooltip', role: 'tooltip', hidden: true });
+
+  constructor(private readonly app: App) {}
+
+  show(hit: Hit | null, event: PointerEvent | null): void {
+    if (!hit || !event) {
+      this.element.hidden = true;
+      return;
+    }
+    const { app } = this;
+    const device = app.devices[hit.track]!;
+    const grouping = app.grouping(hit.track);
+    if (hit.lane) {
+      replace(this.element, h('strong', {}, hit.lane.name || '(no name)'), facts([
+        [hit.lane.title, `events ${count(hit.lane.born)} to ${count(hit.lane.died - 1)}`],
+        ...(device.hasTimes ? [['time', duration(device.timeOf(hit.lane.died) - device.timeOf(hit.lane.born))] as [string, string]] : []),
+      ]));
+    } else if (hit.allocation >= 0) {
+      const node = device.node(hit.allocation);
+      const own = node < 0 ? [] : app.names.own(node).slice(-5).reverse();
+      replace(
+        this.element,
+        h('strong', {}, size(device.requested(hit.allocation))),
+        facts(blockFacts(app, hit.track, hit.allocation)),
+        h('div', { class: 'tip-stack' }, ...own.map((f) => h('div', {}, `${app.names.place(f)} ${app.names.brief(f)}`))),
+        node < 0 && h('div', { class: 'muted' }, 'no stack recorded'),
+      );
+    } else {
+      const rows: [string, string][] = [];
+      if (device.hasTimes) rows.push(['time', momentClock(device, hit.moment)]);
+      if (hit.group >= 0) rows.push(['here', `small blocks of ${grouping.names[hit.group]!}, together`]);
+      else rows.push(['reserved', size(device.reservedAt(hit.moment))]);
+      replace(this.element, h('strong', {}, momentName(hit.moment)), facts(rows));
+    }
+    this.element.hidden = false;
+    const box = this.element.getBoundingClientRect();
+    const left = event.clientX + 16 + box.width > innerWidth ? event.clientX - box.width - 12 : event.clientX + 16;
+    const top = Math.min(event.clientY + 14, innerHeight - box.height - 6);
+    this.element.style.transform = `translate(${Math.max(4, left)}px, ${Math.max(4, top)}px)`;
+  }
+}

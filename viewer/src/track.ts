@@ -1,0 +1,399 @@
+// One device over time: the picture, and over it lanes, lines, marks, the selection and the pointer.
+
+import type { App } from './app.ts';
+import { ticks } from './axis.ts';
+import { type View, viewOf } from './curves.ts';
+import type { Device } from './device.ts';
+import { fitCanvas, fitText, h, pixelRatio } from './dom.ts';
+import { count, roundSize, size } from './format.ts';
+import { type Lane, lanesOf } from './lanes.ts';
+import { paint, type Picture } from './paint.ts';
+import { matching } from './search.ts';
+import { ink } from './theme.ts';
+
+export const GUTTER = 72; // left of the picture, for the sizes
+const LANE = 15;
+
+export interface Hit {
+  track: number;
+  moment: number;
+  allocation: number; // or -1
+  group: number; // of a band of small blocks, or -1
+  lane: { title: string; name: string; born: number; died: number } | null;
+}
+
+export class Track {
+  readonly element: HTMLElement;
+  readonly over: HTMLCanvasElement;
+  readonly lanes: Lane[];
+  private readonly raster: HTMLCanvasElement;
+  private picture: Picture | null = null;
+  private view: View | null = null;
+  private firstColumn = 0;
+  private width = 0;
+  private height = 0;
+  private matched: Float64Array | null = null;
+  private range: [number, number] = [0, 1];
+  private yMax = 1;
+
+  constructor(
+    private readonly app: App,
+    readonly index: number,
+  ) {
+    this.lanes = lanesOf(this.device);
+    this.raster = h('canvas', { class: 'raster', 'aria-hidden': 'true' });
+    this.over = h('canvas', { class: 'over', 'aria-hidden': 'true' });
+    this.element = h('div', { class: 'track' }, this.raster, this.over);
+  }
+
+  get device(): Device {
+    return this.app.devices[this.index]!;
+  }
+
+  get lanesHeight(): number {
+    return this.lanes.length * LANE + (this.app.devices.length > 1 ? 16 : 0);
+  }
+
+  private get plotWidth(): number {
+    return Math.max(10, this.width - GUTTER);
+  }
+
+  private get plotHeight(): number {
+    return Math.max(10, this.height - this.lanesHeight - 2);
+  }
+
+  private xOf(value: number): number {
+    return GUTTER + ((value - this.range[0]) / (this.range[1] - this.range[0])) * this.plotWidth;
+  }
+
+  xOfMoment(moment: number): number {
+    return this.xOf(this.app.axis.x(this.device, moment));
+  }
+
+  private yOf(bytes: number): number {
+    return this.lanesHeight + this.plotHeight * (1 - bytes / this.yMax);
+  }
+
+  /** Draw everything for a stretch of the axis. */
+  draw(range: [number, number], width: number, height: number): void {
+    this.range = range;
+    this.width = width;
+    this.height = height;
+    this.yMax = (this.app.top() * 1.06) / this.app.state.zoomY;
+    this.drawPicture();
+    this.drawOver(null);
+  }
+
+  private drawPicture(): void {
+    const { app, device } = this;
+    const ratio = pixelRatio();
+    const width = Math.round(this.plotWidth * ratio);
+    const height = Math.round(this.plotHeight * ratio);
+    const [from, to] = this.range;
+    const [begin, end] = app.axis.span(device);
+    const scale = width / (to - from);
+    const first = Math.max(0, Math.floor((begin - from) * scale));
+    const last = Math.min(width, Math.ceil((end - from) * scale));
+    this.firstColumn = first;
+    this.raster.style.left = `${GUTTER}px`;
+    this.raster.style.top = `${this.lanesHeight}px`;
+    this.raster.style.width = `${this.plotWidth}px`;
+    this.raster.style.height = `${this.plotHeight}px`;
+    if (this.raster.width !== width) this.raster.width = width;
+    if (this.raster.height !== height) this.raster.height = height;
+    const context = this.raster.getContext('2d')!;
+    if (last <= first) {
+      this.view = this.picture = null;
+      context.clearRect(0, 0, width, height);
+      return;
+    }
+    const edges = new Uint32Array(last - first + 1);
+    for (let c = 0; c < edges.length; c++) edges[c] = app.axis.moment(device, from + (first + c) / scale);
+    if (last === Math.ceil((end - from) * scale)) edges[edges.length - 1] = device.moments;
+    const grouping = app.grouping(this.index);
+    this.view = viewOf(device, grouping, edges);
+    const kinds = app.matches(this.index);
+    this.matched = kinds ? matching(device, kinds, this.view.moment) : null;
+    this.picture = paint(device, grouping, this.view, {
+      layout: app.state.layout,
+      bytesPerPixel: this.yMax / height,
+      height,
+      left: first,
+      width,
+      order: app.order(this.index),
+      visible: app.visible(this.index),
+      colours: app.colours(this.index),
+      matches: kinds,
+    });
+    const bytes = new Uint8ClampedArray(this.picture.pixels.buffer);
+    context.putImageData(new ImageData(bytes, width, height), 0, 0);
+  }
+
+  /** Draw what lies over the picture; `hit` is what the pointer is on. */
+  drawOver(hit: Hit | null): void {
+    const context = fitCanvas(this.over, this.width, this.height);
+    const colours = ink();
+    context.font = '11px system-ui, sans-serif';
+    context.textBaseline = 'middle';
+    this.drawGrid(context, colours);
+    this.drawLanes(context, colours);
+    context.save();
+    context.beginPath();
+    context.rect(GUTTER, this.lanesHeight - 1, this.plotWidth, this.plotHeight + 2);
+    context.clip();
+    this.drawLines(context, colours);
+    this.drawMarks(context, colours);
+    this.drawOwner(context, colours, hit);
+    context.restore();
+    this.drawSelection(context, colours, hit);
+  }
+
+  private drawGrid(context: CanvasRenderingContext2D, colours: ReturnType<typeof ink>): void {
+    const bottom = this.lanesHeight + this.plotHeight;
+    context.textAlign = 'right';
+    for (const bytes of ticks(0, this.yMax, Math.max(2, this.plotHeight / 48), true)) {
+      const y = Math.round(this.yOf(bytes)) + 0.5;
+      if (y < this.lanesHeight) continue;
+      context.strokeStyle = colours.line;
+      context.globalAlpha = 0.55;
+      context.beginPath();
+      context.moveTo(GUTTER - 4, y);
+      context.lineTo(this.width, y);
+      context.stroke();
+      context.globalAlpha = 1;
+      context.fillStyle = colours.muted;
+      context.fillText(roundSize(bytes), GUTTER - 7, Math.max(this.lanesHeight + 6, Math.min(bottom - 6, y)));
+    }
+    if (this.app.devices.length > 1) {
+      const isFocus = this.app.state.place.track === this.index;
+      context.textAlign = 'left';
+      context.fillStyle = isFocus ? colours.accent : colours.muted;
+      context.font = `${isFocus ? 600 : 400} 11px system-ui, sans-serif`;
+      const title = `${isFocus ? '● ' : ''}${this.app.title(this.index)}`;
+      context.fillText(fitText(context, title, this.width - 12), 6, 8);
+      context.font = '11px system-ui, sans-serif';
+    }
+  }
+
+  private drawLanes(context: CanvasRenderingContext2D, colours: ReturnType<typeof ink>): void {
+    const top = this.app.devices.length > 1 ? 16 : 0;
+    const swatches = this.app.theme === 'light' ? ['#d8e3f0', '#f5e3cb', '#d6e8d5', '#e2d9ee'] : ['#2c3e52', '#4d3c22', '#2a412a', '#3c3150'];
+    const phase = ['set-up', 'forward', 'backward', 'optimizer'];
+    this.lanes.forEach((lane, row) => {
+      const y = top + row * LANE;
+      context.fillStyle = colours.muted;
+      context.textAlign = 'right';
+      context.fillText(fitText(context, lane.title.replace(' (inferred)', ''), GUTTER - 10), GUTTER - 7, y + LANE / 2);
+      context.textAlign = 'left';
+      let drawnTo = -1;
+      lane.ranges.forEach((range, i) => {
+        const x0 = Math.max(GUTTER, this.xOfMoment(range.born));
+        const x1 = Math.min(this.width, this.xOfMoment(Math.min(range.died, this.device.moments - 1)));
+        if (x1 < GUTTER || x0 > this.width || x1 < drawnTo + 0.5) return;
+        drawnTo = x1;
+        const kind = phase.indexOf(range.name);
+        context.fillStyle = lane.title.startsWith('phase') ? swatches[Math.max(0, kind)]! : swatches[i % 2 ? 0 : 3]!;
+        context.fillRect(x0, y + 1, Math.max(1, x1 - x0 - 0.5), LANE - 2);
+        if (x1 - x0 < 24) return;
+        context.fillStyle = colours.ink;
+        context.fillText(fitText(context, range.name, x1 - x0 - 8), x0 + 4, y + LANE / 2);
+      });
+    });
+  }
+
+  /** Does the line jump so much from column to column that it would hide the picture? */
+  private isDense(view: View): boolean {
+    let jumps = 0;
+    for (let c = 1; c < view.columns; c++)
+      jumps += Math.abs(this.yOf(view.allocated[c]!) - this.yOf(view.allocated[c - 1]!));
+    return jumps > view.columns * 8;
+  }
+
+  private drawLines(context: CanvasRenderingContext2D, colours: ReturnType<typeof ink>): void {
+    const { view } = this;
+    if (!view) return;
+    const ratio = pixelRatio();
+    const x = (c: number) => GUTTER + (this.firstColumn + c) / ratio;
+    const isDense = this.isDense(view);
+    const line = (values: Float64Array, style: string, dash: number[], width: number) => {
+      context.strokeStyle = style;
+      context.lineWidth = width;
+      context.setLineDash(dash);
+      context.beginPath();
+      for (let c = 0; c < view.columns; c++) {
+        const y = this.yOf(values[c]!);
+        // Where columns are far apart in time, what lies between them is no line.
+        if (c && !isDense) context.lineTo(x(c), y);
+        else context.moveTo(x(c), y);
+        context.lineTo(x(c + 1), y);
+      }
+      context.stroke();
+      context.setLineDash([]);
+      context.lineWidth = 1;
+    };
+    if (this.app.visible(this.index).every((v) => v)) {
+      line(view.reserved, colours.muted, [5, 3], 1.25);
+      context.globalAlpha = 0.75;
+      line(view.allocated, colours.ink, [], 1);
+      context.globalAlpha = 1;
+    }
+    if (this.matched) line(this.matched, colours.accent, [], 2);
+    const { capacity } = this.app.head;
+    if (capacity) {
+      const y = Math.round(this.yOf(capacity)) + 0.5;
+      context.strokeStyle = colours.alarm;
+      context.setLineDash([8, 4]);
+      context.beginPath();
+      context.moveTo(GUTTER, y);
+      context.lineTo(this.width, y);
+      context.stroke();
+      context.setLineDash([]);
+      context.fillStyle = colours.alarm;
+      context.textAlign = 'right';
+      context.fillText(`capacity ${size(capacity)}`, this.width - 6, y + 8);
+    }
+  }
+
+  private drawMarks(context: CanvasRenderingContext2D, colours: ReturnType<typeof ink>): void {
+    const { device } = this;
+    const top = this.lanesHeight;
+    let labelled = -100;
+    for (const mark of device.marks) {
+      const x = this.xOfMoment(mark.moment);
+      if (x < GUTTER || x > this.width) continue;
+      context.fillStyle = mark.isOom ? colours.alarm : colours.muted;
+      context.fillRect(Math.round(x), top, mark.isOom ? 2 : 1, this.plotHeight);
+      if (x - labelled < 110) continue;
+      labelled = x;
+      context.textAlign = 'left';
+      const text = mark.isOom ? `out of memory: ${size(mark.bytes)}` : 'snapshot';
+      context.fillText(text, x + 5, top + 20);
+    }
+    const x = this.xOfMoment(device.head.peak);
+    if (x < GUTTER || x > this.width) return;
+    const y = Math.max(top + 8, this.yOf(device.head.peakAllocated));
+    context.fillStyle = colours.ink;
+    context.beginPath();
+    context.moveTo(x, y - 1);
+    context.lineTo(x - 4, y - 8);
+    context.lineTo(x + 4, y - 8);
+    context.fill();
+  }
+
+  /** The shape under the pointer, and the one that is pinned. */
+  private drawOwner(context: CanvasRenderingContext2D, colours: ReturnType<typeof ink>, hit: Hit | null): void {
+    const { pin } = this.app.state;
+    if (pin && pin.track === this.index) this.fillOwner(context, pin.allocation + 1, colours.accent, 0.85);
+    if (hit && hit.track === this.index && hit.allocation >= 0)
+      this.fillOwner(context, hit.allocation + 1, colours.ink, 0.28);
+  }
+
+  private fillOwner(context: CanvasRenderingContext2D, owner: number, style: string, alpha: number): void {
+    const { picture, view } = this;
+    if (!picture || !view || owner <= 0) return;
+    const ratio = pixelRatio();
+    const a = owner - 1;
+    context.fillStyle = style;
+    context.globalAlpha = alpha;
+    for (let c = 0; c < view.columns; c++) {
+      const moment = view.moment[c]!;
+      if (moment < this.device.born[a]! || moment >= this.device.died[a]!) continue;
+      const column = this.firstColumn + c;
+      let first = -1;
+      let last = -1;
+      for (let r = 0, at = column; r < picture.height; r++, at += picture.width) {
+        if (picture.owner[at] === owner) {
+          if (first < 0) first = r;
+          last = r;
+        } else if (first >= 0) {
+          break;
+        }
+      }
+      if (first < 0) continue;
+      context.fillRect(GUTTER + column / ratio, this.lanesHeight + first / ratio, 1 / ratio, (last - first + 1) / ratio);
+    }
+    context.globalAlpha = 1;
+  }
+
+  private drawSelection(context: CanvasRenderingContext2D, colours: ReturnType<typeof ink>, hit: Hit | null): void {
+    const { place, range, marks } = this.app.state;
+    const vertical = (moment: number, style: string, dash: number[], width = 1) => {
+      const x = Math.round(this.xOfMoment(moment)) + 0.5;
+      if (x < GUTTER - 1 || x > this.width + 1) return -1;
+      context.strokeStyle = style;
+      context.lineWidth = width;
+      context.setLineDash(dash);
+      context.beginPath();
+      context.moveTo(x, 0);
+      context.lineTo(x, this.height);
+      context.stroke();
+      context.setLineDash([]);
+      context.lineWidth = 1;
+      return x;
+    };
+    if (place.track === this.index) {
+      if (range) {
+        const x0 = Math.max(GUTTER, this.xOfMoment(range.from));
+        const x1 = Math.min(this.width, this.xOfMoment(range.to));
+        if (x1 >= x0) {
+          context.fillStyle = colours.accent;
+          context.globalAlpha = 0.14;
+          context.fillRect(x0, 0, Math.max(1, x1 - x0), this.height);
+          context.globalAlpha = 1;
+          vertical(range.from, colours.accent, []);
+          vertical(range.to, colours.accent, []);
+        }
+      }
+      vertical(this.app.selection().moment, colours.accent, range ? [3, 3] : [], 1.5);
+    }
+    marks.forEach((mark, i) => {
+      if (!mark || mark.track !== this.index) return;
+      const x = vertical(mark.moment, colours.ink, [2, 2]);
+      if (x < 0) return;
+      context.fillStyle = colours.ink;
+      context.fillRect(x, this.height - 16, 15, 15);
+      context.fillStyle = colours.paper;
+      context.textAlign = 'center';
+      context.fillText('AB'[i]!, x + 7.5, this.height - 8);
+    });
+    if (hit && hit.track === this.index) vertical(hit.moment, colours.muted, [1, 3]);
+  }
+
+  /** What is at a place of the track, in pixels from its upper left corner. */
+  hit(x: number, y: number): Hit | null {
+    if (x < GUTTER || x >= this.width || y < 0 || y > this.height) return null;
+    const value = this.range[0] + ((x - GUTTER) / this.plotWidth) * (this.range[1] - this.range[0]);
+    const moment = this.app.axis.moment(this.device, value);
+    const hit: Hit = { track: this.index, moment, allocation: -1, group: -1, lane: null };
+    if (y < this.lanesHeight) {
+      const row = Math.floor((y - (this.app.devices.length > 1 ? 16 : 0)) / LANE);
+      const lane = this.lanes[row];
+      const range = lane?.ranges.find((r) => r.born <= moment && r.died > moment);
+      if (lane && range) hit.lane = { title: lane.title, name: range.name, born: range.born, died: range.died };
+      return hit;
+    }
+    const { picture, view } = this;
+    const ratio = pixelRatio();
+    const column = Math.floor((x - GUTTER) * ratio);
+    const row = Math.floor((y - this.lanesHeight) * ratio);
+    if (picture && row >= 0 && row < picture.height && column < picture.width) {
+      const owner = picture.owner[row * picture.width + column]!;
+      if (owner > 0) hit.allocation = owner - 1;
+      if (owner < 0) hit.group = -owner - 1;
+      const at = column - this.firstColumn;
+      if (view && at >= 0 && at < view.columns) hit.moment = view.moment[at]!;
+    }
+    return hit;
+  }
+
+  /** The moments that the columns stand for, and what is allocated there; for tests. */
+  columns(): { moments: number[]; allocated: number[] } {
+    return { moments: [...(this.view?.moment ?? [])], allocated: [...(this.view?.allocated ?? [])] };
+  }
+
+  /** The track in a sentence, for the reader's ears. */
+  describe(): string {
+    const { device } = this;
+    return `${this.app.title(this.index)}: ${count(device.head.events)} events, peak ${size(device.head.peakAllocated)} allocated, ${size(device.head.maxReserved)} reserved at most`;
+  }
+}
