@@ -32,26 +32,17 @@ typedef struct core_request {
   tsr_allocator_settings *settings;
 } core_request;
 
-typedef struct core_report {
-  tsr_report_input inputs[2];
-  const tsr_report_options *options;
-  core_sink *sink;
-  tsr_error error;
-} core_report;
-
+/* A row of the table. */
 typedef struct question {
-  const char *name;
+  core_face face;
   bool is_about_two;
-  bool (*read)(core_request *request, PyObject *options); /* false with an exception; NULL: no options */
+  bool (*read)(core_request *request, PyObject *options); /* false with an exception; or NULL */
   int (*compute)(core_request *request, void **out);
-  int (*print)(core_report *report, const void *answer);
-  int (*page)(core_report *report, const void *answer); /* NULL: there is no page of it */
-  void (*free)(void *answer);
 } question;
 
 typedef struct core_answer {
   PyObject_HEAD
-  const question *question;
+  const core_face *face;
   core_file *files[2];
   void *value;
 } core_answer;
@@ -200,7 +191,7 @@ static int print_comparison(core_report *how, const void *answer) {
 static void free_comparison(void *answer) { tsr_source_comparison_free(answer); }
 
 #define ROW(NAME, READ) \
-  {.name = #NAME, .read = READ, .compute = compute_##NAME, .print = print_##NAME, .free = free_##NAME}
+  {.face = {#NAME, print_##NAME, NULL, free_##NAME}, .read = READ, .compute = compute_##NAME}
 
 static const question questions[] = {
     ROW(info, NULL),
@@ -211,17 +202,19 @@ static const question questions[] = {
     ROW(stages, read_stages),
     ROW(whatif, read_whatif),
     ROW(source, read_source),
-    {"profile", false, read_profile, compute_profile, print_profile, page_profile, free_profile},
-    {"diff", true, NULL, compute_diff, print_diff, NULL, free_diff},
-    {"source_comparison", true, read_source, compute_comparison, print_comparison, NULL,
-     free_comparison},
+    {{"profile", print_profile, page_profile, free_profile}, false, read_profile, compute_profile},
+    {{"diff", print_diff, NULL, free_diff}, true, NULL, compute_diff},
+    {{"source_comparison", print_comparison, NULL, free_comparison},
+     true,
+     read_source,
+     compute_comparison},
 };
 enum { QUESTIONS = sizeof questions / sizeof *questions };
 
 PyObject *core_questions(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(nothing)) {
   PyObject *list = PyList_New(QUESTIONS);
   for (size_t i = 0; list && i < QUESTIONS; i++) {
-    PyObject *name = PyUnicode_FromString(questions[i].name);
+    PyObject *name = PyUnicode_FromString(questions[i].face.name);
     if (!name || PyList_SetItem(list, (Py_ssize_t)i, name)) Py_CLEAR(list);
   }
   return list;
@@ -230,7 +223,7 @@ PyObject *core_questions(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(nothin
 static const question *find_question(const char *name) {
   tsr_error error = {.offset = TSR_OFFSET_NONE};
   for (size_t i = 0; i < QUESTIONS; i++)
-    if (strcmp(questions[i].name, name) == 0) return &questions[i];
+    if (strcmp(questions[i].face.name, name) == 0) return &questions[i];
   PyOS_snprintf(error.message, sizeof error.message, "this build of tessera cannot answer '%.60s'",
                 name);
   core_raise(TSR_ERROR_UNSUPPORTED, &error, NULL);
@@ -247,17 +240,17 @@ static void release_request(core_request *asked) {
   tsr_rules_free(asked->rules);
 }
 
-static PyObject *new_answer(const question *asked, core_request *from, void *value) {
+PyObject *core_answer_new(const core_face *face, core_file *const files[2], void *value) {
   core_answer *answer = PyObject_New(core_answer, (PyTypeObject *)core.answer);
   if (!answer) {
-    asked->free(value);
+    face->free(value);
     return NULL;
   }
-  answer->question = asked;
+  answer->face = face;
   answer->value = value;
   for (size_t i = 0; i < 2; i++) {
-    answer->files[i] = from->files[i];
-    if (from->files[i]) core_owner_take(&from->files[i]->owner);
+    answer->files[i] = files[i];
+    if (files[i]) core_owner_take(&files[i]->owner);
   }
   return (PyObject *)answer;
 }
@@ -272,7 +265,7 @@ static PyObject *compute(const question *asked, core_request *from) {
   status = asked->compute(from, &value);
   Py_END_ALLOW_THREADS;
   PyObject *answer = status ? core_raise(status, &from->error, from->files[0]->name)
-                            : new_answer(asked, from, value);
+                            : core_answer_new(&asked->face, from->files, value);
   for (size_t i = 0; i < 2; i++)
     if (from->files[i]) core_owner_drop(&from->files[i]->owner);
   return answer;
@@ -305,16 +298,14 @@ PyObject *core_ask(PyObject *self, PyObject *arguments) {
 static void dealloc(PyObject *self) {
   core_answer *answer = (core_answer *)self;
   PyTypeObject *type = Py_TYPE(self);
-  answer->question->free(answer->value);
+  answer->face->free(answer->value);
   for (size_t i = 0; i < 2; i++)
     if (answer->files[i]) core_owner_drop(&answer->files[i]->owner);
   PyObject_Free(self);
   Py_DECREF(type);
 }
 
-typedef int print_fn(core_report *report, const void *answer);
-
-static PyObject *print(const core_answer *answer, print_fn *printer,
+static PyObject *print(const core_answer *answer, core_print_fn *printer,
                        const tsr_report_options *options, int handle) {
   core_sink sink = {.handle = handle};
   core_report how = {.options = options, .sink = &sink, .error = {.offset = TSR_OFFSET_NONE}};
@@ -331,7 +322,7 @@ static PyObject *print(const core_answer *answer, print_fn *printer,
 static PyObject *json(PyObject *self, PyObject *Py_UNUSED(nothing)) {
   const core_answer *answer = (core_answer *)self;
   tsr_report_options options = {.format = TSR_REPORT_JSON};
-  return print(answer, answer->question->print, &options, -1);
+  return print(answer, answer->face->print, &options, -1);
 }
 
 /* text(color, full_stacks, verbose, quiet, width): as the command prints it. */
@@ -347,7 +338,7 @@ static PyObject *text(PyObject *self, PyObject *arguments) {
                                 .verbose = verbose,
                                 .quiet = quiet,
                                 .width = width};
-  return print(answer, answer->question->print, &options, -1);
+  return print(answer, answer->face->print, &options, -1);
 }
 
 /* page(handle): one HTML page, to a file or, with -1, as bytes. */
@@ -356,9 +347,9 @@ static PyObject *page(PyObject *self, PyObject *argument) {
   long handle = PyLong_AsLong(argument);
   tsr_report_options options = {0};
   if (PyErr_Occurred()) return NULL;
-  if (!answer->question->page)
-    return PyErr_Format(PyExc_TypeError, "there is no page of '%s'", answer->question->name);
-  return print(answer, answer->question->page, &options, (int)handle);
+  if (!answer->face->page)
+    return PyErr_Format(PyExc_TypeError, "there is no page of '%s'", answer->face->name);
+  return print(answer, answer->face->page, &options, (int)handle);
 }
 
 static PyMethodDef methods[] = {

@@ -5,6 +5,7 @@
  *   answer.c    the type Answer, and the table of questions          arrow.c   the type Table, for Arrow
  *   options.c   values out of a dict of keyword arguments            tables.c  events, blocks, allocations
  *   write.c     exports, trimmed snapshots                           mosaic.c  Mosaic's questions
+ *   view.c      the page                                             simulate.c
  *
  * Built on the stable ABI of CPython 3.9, so that one build serves every later version. Nothing here
  * decides anything: it calls the public interface of the library and hands over what comes back.
@@ -135,6 +136,30 @@ size_t core_format_size(char format);
 /* Its value in a row: of an unsigned format, or a signed one as its bits. */
 uint64_t core_column_at(const core_column *column, Py_ssize_t row);
 
+/* ---- answers ---- */
+
+/* How an answer is to be told. */
+typedef struct core_report {
+  tsr_report_input inputs[2];
+  const tsr_report_options *options;
+  core_sink *sink;
+  tsr_error error;
+} core_report;
+
+typedef int core_print_fn(core_report *report, const void *answer);
+
+/* What an Answer does with its value. */
+typedef struct core_face {
+  const char *name;
+  core_print_fn *print;
+  core_print_fn *page; /* NULL: there is no page of it */
+  void (*free)(void *answer);
+} core_face;
+
+/* An Answer about `files`, of which it takes a use each (the second may be NULL), and that takes
+ * `value`, also when it fails. */
+PyObject *core_answer_new(const core_face *face, core_file *const files[2], void *value);
+
 /* ---- methods of Snapshot that live elsewhere; as PyCFunctions ---- */
 
 PyObject *core_ask(PyObject *self, PyObject *arguments);
@@ -145,12 +170,16 @@ PyObject *core_allocations(PyObject *self, PyObject *arguments);
 PyObject *core_totals(PyObject *self, PyObject *arguments);
 PyObject *core_export(PyObject *self, PyObject *arguments);
 PyObject *core_trim(PyObject *self, PyObject *arguments);
+PyObject *core_view(PyObject *self, PyObject *arguments);
 PyObject *core_mosaic_peak(PyObject *self, PyObject *arguments);
 PyObject *core_mosaic_usage(PyObject *self, PyObject *arguments);
 PyObject *core_mosaic_stages(PyObject *self, PyObject *arguments);
 
 /* The questions that this build answers, as a list of str. */
 PyObject *core_questions(PyObject *module, PyObject *nothing);
+
+/* simulate(text, is a name, options): (Answer, Snapshot). */
+PyObject *core_simulate(PyObject *module, PyObject *arguments);
 
 /* The file of a Snapshot; NULL with ValueError where it is closed. */
 core_file *core_open_file(PyObject *self);

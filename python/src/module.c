@@ -149,6 +149,16 @@ static PyObject *categories(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(not
   return list;
 }
 
+static PyObject *models(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(nothing)) {
+  PyObject *list = PyList_New(0);
+  for (const char *const *name = tsr_model_names(); list && *name; name++) {
+    PyObject *text = PyUnicode_FromString(*name);
+    if (!text || PyList_Append(list, text)) Py_CLEAR(list);
+    Py_XDECREF(text);
+  }
+  return list;
+}
+
 /* rules(text, lenient): [(name, pattern, description, priority)], in the order they are tried. */
 static PyObject *parse_rules(PyObject *Py_UNUSED(module), PyObject *arguments) {
   const char *text;
@@ -180,6 +190,8 @@ static PyMethodDef functions[] = {
     {"command", command, METH_O, "Run a command line."},
     {"categories", categories, METH_NOARGS, "Names of categories, by code."},
     {"rules", parse_rules, METH_VARARGS, "[(name, pattern, description, priority)]."},
+    {"simulate", core_simulate, METH_VARARGS, "(Answer, Snapshot) of a model and a run."},
+    {"models", models, METH_NOARGS, "Names of models."},
     {"version", version, METH_NOARGS, "The library's version."},
     {"set_error_maker", set_error_maker, METH_O, "Who makes exceptions."},
     {NULL, NULL, 0, NULL},

@@ -211,6 +211,7 @@ static PyMethodDef methods[] = {
     {"totals", core_totals, METH_VARARGS, "Columns of totals after each event."},
     {"export", core_export, METH_VARARGS, "export(format, options, handle or -1)."},
     {"trim", core_trim, METH_VARARGS, "A Snapshot of a window."},
+    {"view", core_view, METH_VARARGS, "view([more snapshots], options, handle or -1)."},
     {"mosaic_peak", core_mosaic_peak, METH_VARARGS, "Mosaic's peak."},
     {"mosaic_usage", core_mosaic_usage, METH_VARARGS, "Mosaic's usage at an event."},
     {"mosaic_stages", core_mosaic_stages, METH_VARARGS, "Mosaic's stages."},

@@ -13,6 +13,7 @@ library. See docs/python.md.
 from ._errors import (ArgumentError, Error, FormatError, LimitError, NotFoundError, ReadError,
                       UnsupportedError)
 from ._answers import Answer, Frame, Record, Warning
+from ._simulate import Simulation, models, simulate
 from ._snapshot import Snapshot, open, questions
 from ._tables import Allocations, Events, Segments, Blocks, Table, Totals
 from ._core import version as _version
@@ -21,8 +22,9 @@ __version__ = _version()
 
 __all__ = [
     'Allocations', 'Answer', 'ArgumentError', 'Blocks', 'Error', 'Events', 'FormatError', 'Frame',
-    'LimitError', 'NotFoundError', 'ReadError', 'Record', 'Segments', 'Snapshot', 'Table', 'Totals',
-    'UnsupportedError', 'Warning', 'open', 'questions', 'record',
+    'LimitError', 'NotFoundError', 'ReadError', 'Record', 'Segments', 'Simulation', 'Snapshot',
+    'Table', 'Totals', 'UnsupportedError', 'Warning', 'models', 'open', 'questions', 'record',
+    'simulate',
 ]
 
 

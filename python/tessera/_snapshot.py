@@ -39,7 +39,7 @@ def questions() -> List[str]:
     return sorted(_core.questions())
 
 
-def _size(value: Union[None, int, str]) -> Optional[int]:
+def size_of(value: Union[None, int, str]) -> Optional[int]:
     """Bytes, of a number or of a text such as '40GiB'."""
     if not isinstance(value, str):
         return value
@@ -229,7 +229,11 @@ class Snapshot:
         """What would other allocator settings ('expandable_segments:True'), or a card with another
         `capacity` (bytes, or '24GiB'), have done?"""
         return self._ask('whatif', _answers.Whatif, device, top, settings=list(settings) or None,
-                         capacity_bytes=_size(capacity))
+                         capacity_bytes=size_of(capacity))
+
+    def why(self, *, device: Devices = None, top: int = 10) -> _answers.Answer:
+        """Why did it run out of memory?"""
+        return self._ask('why', _answers.Answer, device, top)
 
     # ---- columns ----
 
@@ -307,6 +311,25 @@ class Snapshot:
         if device is not None:
             options['devices'] = [device] if isinstance(device, int) else list(device)
         return _files.written(target, lambda handle: self._core.export(format, options, handle))
+
+    def view(self, target: Any = None, *more: 'Snapshot', by: str = 'category',
+             capacity: Union[None, int, str] = None, blocks: Optional[int] = None,
+             device: Devices = None) -> Optional[str]:
+        """A picture of the trace as one HTML page, of this snapshot and `more`: written to `target`,
+        a path or file object, or returned. `by` is what it opens with: category, annotation,
+        compile_context, metadata, stream, pool or stack; `capacity` draws the card's memory;
+        `blocks` bounds how many allocations are told one by one."""
+        groupings = ('category', 'annotation', 'compile_context', 'metadata', 'stream', 'pool',
+                     'stack')
+        if by.replace('-', '_') not in groupings:
+            raise ArgumentError(f'by is one of {", ".join(groupings)}, not {by!r}')
+        options = {'by': by.replace('-', '_'), 'capacity_bytes': size_of(capacity),
+                   'blocks': blocks}
+        if device is not None:
+            options['devices'] = [device] if isinstance(device, int) else list(device)
+        others = [snapshot._core for snapshot in more]
+        return _files.written(target, lambda handle: self._core.view(others, options, handle),
+                              is_text=True)
 
     def trim(self, *, events: Optional[Range] = None, times: Optional[Range] = None,
              device: Devices = None) -> 'Snapshot':

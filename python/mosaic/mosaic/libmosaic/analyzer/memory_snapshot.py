@@ -52,11 +52,12 @@ class _Group(MemoryEvent):
 
 
 def _log(lines: bytes) -> None:
-    """Log what tessera says in Mosaic's words, through the logging of Python."""
+    """Log what tessera says in Mosaic's words, through the logging of Python. Errors are left to who
+    asked."""
     for line in lines.decode('utf-8', 'replace').splitlines():
         level, _, text = line.partition(':root:')
-        logging.log(logging.WARNING if level == 'WARNING' else
-                    logging.ERROR if level == 'ERROR' else logging.INFO, '%s', text)
+        if level != 'ERROR':
+            logging.log(logging.WARNING if level == 'WARNING' else logging.INFO, '%s', text)
 
 
 class _Moment:
@@ -259,6 +260,7 @@ class MemorySnapshot(SnapshotLoader):
         names, types = trace.actions, self._types(rules)
         annotations = _Annotations(self._opened if 'annotations' in kinds else None)
         contexts = {}
+        strangers = 0
         columns = (trace.action, trace.addr, trace.size, trace.time_us, trace.stack, trace.context)
         for action, addr, size, time_us, stack, context in zip(*(c.tolist() for c in columns)):
             if time_us == _NO_TIME:
@@ -269,9 +271,14 @@ class MemorySnapshot(SnapshotLoader):
             if context not in contexts:
                 contexts[context] = 'N/A' if context == _NO_ID else self._opened.string(context)
             kind, custom = types(stack)
-            usage.update(TraceEvent(names[action], addr, size, 0, time_us, kind, custom, annotation,
-                                    contexts[context]), list(kinds))
+            if action == _CODES['free_completed'] and addr not in usage.active_alloc_events:
+                strangers += 1
+            else:
+                usage.update(TraceEvent(names[action], addr, size, 0, time_us, kind, custom,
+                                        annotation, contexts[context]), list(kinds))
             yield time_us, usage.partial_copy()
+        if strangers:
+            logging.warning('Free for unallocated address (%d times)', strangers)
 
     def _types(self, rules: Optional[Dict[str, str]]) -> Any:
         """A function from a stack's id to its category and its rule's name."""
