@@ -362,6 +362,10 @@ static bool place_texts(field *one, PyObject *texts) {
 static bool read_field(field *one, PyObject *item) {
   const char *name, *format;
   PyObject *column, *texts;
+  if (!PyTuple_Check(item)) {
+    PyErr_SetString(PyExc_TypeError, "a field is a tuple of four");
+    return false;
+  }
   if (!PyArg_ParseTuple(item, "sO!sO", &name, (PyTypeObject *)core.column, &column, &format,
                         &texts))
     return false;
