@@ -63,34 +63,6 @@ static bool read_stages(core_request *request, PyObject *options) {
   return true;
 }
 
-static bool fail_rules(const tsr_rule_problem *problem, const tsr_error *error, int status) {
-  tsr_error said = {.status = (tsr_status)status, .offset = error->offset};
-  if (problem->message[0])
-    PyOS_snprintf(said.message, sizeof said.message, "rule '%.80s': %s, at offset %zu",
-                  problem->rule.name, problem->message, problem->offset_bytes);
-  else
-    said = *error;
-  core_raise(status, &said, NULL);
-  return false;
-}
-
-static bool read_rules(core_request *request, PyObject *options) {
-  const char *text = NULL;
-  size_t size_bytes = 0;
-  bool is_lenient = false;
-  if (!core_option_text(options, "rules", request->keep, &text, &size_bytes) ||
-      !core_option_flag(options, "lenient", &is_lenient))
-    return false;
-  if (!text) return true;
-  tsr_rule_problem problem = {0};
-  int status =
-      tsr_rules_parse(text, size_bytes, is_lenient ? TSR_RULES_LENIENT : TSR_RULES_STRICT,
-                      &request->rules, &problem, &request->error);
-  bool ok = status == 0 || fail_rules(&problem, &request->error, status);
-  tsr_rule_problem_release(&problem);
-  return ok;
-}
-
 static bool read_profile(core_request *request, PyObject *options) {
   tsr_profile_options *how = &request->profile;
   uint64_t by = 0, moments = 0;
@@ -98,7 +70,7 @@ static bool read_profile(core_request *request, PyObject *options) {
       !core_option_flag(options, "ordered", &how->is_ordered) ||
       !core_option_count(options, "first_event", &how->first_event) ||
       !core_option_count(options, "event_count", &how->event_count) ||
-      !read_rules(request, options))
+      !core_option_rules(options, request->keep, &request->rules))
     return false;
   how->by = (tsr_profile_by)by;
   how->moment_count = (size_t)moments;
@@ -166,10 +138,6 @@ WITH_OPTIONS(stages)
 WITH_OPTIONS(whatif)
 WITH_OPTIONS(source)
 
-static int page_profile(core_report *how, const void *answer) {
-  return tsr_report_profile_page(how->inputs, answer, core_sink_write, how->sink, &how->error);
-}
-
 static int compute_diff(core_request *asked, void **out) {
   return tsr_diff_compute(asked->files[0]->snapshot, asked->files[1]->snapshot, &asked->query,
                           (tsr_diff **)out, &asked->error);
@@ -191,7 +159,7 @@ static int print_comparison(core_report *how, const void *answer) {
 static void free_comparison(void *answer) { tsr_source_comparison_free(answer); }
 
 #define ROW(NAME, READ) \
-  {.face = {#NAME, print_##NAME, NULL, free_##NAME}, .read = READ, .compute = compute_##NAME}
+  {.face = {#NAME, print_##NAME, free_##NAME}, .read = READ, .compute = compute_##NAME}
 
 static const question questions[] = {
     ROW(info, NULL),
@@ -202,9 +170,9 @@ static const question questions[] = {
     ROW(stages, read_stages),
     ROW(whatif, read_whatif),
     ROW(source, read_source),
-    {{"profile", print_profile, page_profile, free_profile}, false, read_profile, compute_profile},
-    {{"diff", print_diff, NULL, free_diff}, true, NULL, compute_diff},
-    {{"source_comparison", print_comparison, NULL, free_comparison},
+    ROW(profile, read_profile),
+    {{"diff", print_diff, free_diff}, true, NULL, compute_diff},
+    {{"source_comparison", print_comparison, free_comparison},
      true,
      read_source,
      compute_comparison},
@@ -305,16 +273,15 @@ static void dealloc(PyObject *self) {
   Py_DECREF(type);
 }
 
-static PyObject *print(const core_answer *answer, core_print_fn *printer,
-                       const tsr_report_options *options, int handle) {
-  core_sink sink = {.handle = handle};
+static PyObject *print(const core_answer *answer, const tsr_report_options *options) {
+  core_sink sink = {.handle = -1};
   core_report how = {.options = options, .sink = &sink, .error = {.offset = TSR_OFFSET_NONE}};
   int status;
   for (size_t i = 0; i < 2 && answer->files[i]; i++)
     how.inputs[i] = (tsr_report_input){.path = answer->files[i]->name,
                                        .snapshot = answer->files[i]->snapshot};
   Py_BEGIN_ALLOW_THREADS;
-  status = printer(&how, answer->value);
+  status = answer->face->print(&how, answer->value);
   Py_END_ALLOW_THREADS;
   return core_sink_finish(&sink, status, &how.error);
 }
@@ -322,7 +289,7 @@ static PyObject *print(const core_answer *answer, core_print_fn *printer,
 static PyObject *json(PyObject *self, PyObject *Py_UNUSED(nothing)) {
   const core_answer *answer = (core_answer *)self;
   tsr_report_options options = {.format = TSR_REPORT_JSON};
-  return print(answer, answer->face->print, &options, -1);
+  return print(answer, &options);
 }
 
 /* text(color, full_stacks, verbose, quiet, width): as the command prints it. */
@@ -338,24 +305,12 @@ static PyObject *text(PyObject *self, PyObject *arguments) {
                                 .verbose = verbose,
                                 .quiet = quiet,
                                 .width = width};
-  return print(answer, answer->face->print, &options, -1);
-}
-
-/* page(handle): one HTML page, to a file or, with -1, as bytes. */
-static PyObject *page(PyObject *self, PyObject *argument) {
-  const core_answer *answer = (core_answer *)self;
-  long handle = PyLong_AsLong(argument);
-  tsr_report_options options = {0};
-  if (PyErr_Occurred()) return NULL;
-  if (!answer->face->page)
-    return PyErr_Format(PyExc_TypeError, "there is no page of '%s'", answer->face->name);
-  return print(answer, answer->face->page, &options, (int)handle);
+  return print(answer, &options);
 }
 
 static PyMethodDef methods[] = {
     {"json", json, METH_NOARGS, "The answer as JSON, in bytes."},
     {"text", text, METH_VARARGS, "The answer as text, in bytes."},
-    {"page", page, METH_O, "The answer as an HTML page."},
     {NULL, NULL, 0, NULL},
 };
 

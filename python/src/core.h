@@ -91,6 +91,9 @@ bool core_option_where(PyObject *options, tsr_at_where *where, bool *is_given);
 /* `events` or `times`: a pair. */
 bool core_option_window(PyObject *options, tsr_window *window, bool *is_given);
 
+/* `rules`, a text, and `lenient`; the caller frees them. */
+bool core_option_rules(PyObject *options, PyObject *keep, tsr_rules **out);
+
 /* ---- the types ---- */
 
 typedef struct core_snapshot {
@@ -152,7 +155,6 @@ typedef int core_print_fn(core_report *report, const void *answer);
 typedef struct core_face {
   const char *name;
   core_print_fn *print;
-  core_print_fn *page; /* NULL: there is no page of it */
   void (*free)(void *answer);
 } core_face;
 

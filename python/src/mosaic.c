@@ -4,13 +4,28 @@
  */
 #include "core.h"
 
-/* [(bytes, allocations, stack)], in their order. */
+/* The rows of the events that made the members of a group. */
+static PyObject *member_list(const tsr_mosaic_groups *groups, const tsr_mosaic_group *group) {
+  size_t count = groups->events ? group->allocations : 0;
+  PyObject *list = PyList_New((Py_ssize_t)count);
+  for (size_t i = 0; list && i < count; i++) {
+    PyObject *row = PyLong_FromUnsignedLongLong(groups->events[group->first + i]);
+    if (!row || PyList_SetItem(list, (Py_ssize_t)i, row)) Py_CLEAR(list);
+  }
+  return list;
+}
+
+/* [(bytes, allocations, stack, [event])], in their order; what has no stack last, as that of stack
+ * None. */
 static PyObject *group_list(const tsr_mosaic_groups *groups) {
-  PyObject *list = PyList_New((Py_ssize_t)groups->count);
-  for (size_t i = 0; list && i < groups->count; i++) {
-    const tsr_mosaic_group *group = &groups->items[i];
-    PyObject *row = Py_BuildValue("KKI", (unsigned long long)group->bytes,
-                                  (unsigned long long)group->allocations, group->stack);
+  PyObject *list = PyList_New((Py_ssize_t)groups->count + 1);
+  for (size_t i = 0; list && i <= groups->count; i++) {
+    bool is_rest = i == groups->count;
+    const tsr_mosaic_group *group = is_rest ? &groups->rest : &groups->items[i];
+    PyObject *stack = is_rest ? (Py_INCREF(Py_None), Py_None) : PyLong_FromUnsignedLong(group->stack);
+    PyObject *row = Py_BuildValue("KKNN", (unsigned long long)group->bytes,
+                                  (unsigned long long)group->allocations, stack,
+                                  member_list(groups, group));
     if (!row || PyList_SetItem(list, (Py_ssize_t)i, row)) Py_CLEAR(list);
   }
   return list;

@@ -187,3 +187,34 @@ bool core_option_window(PyObject *options, tsr_window *window, bool *is_given) {
   }
   return true;
 }
+
+/* ---- rules ---- */
+
+static bool fail_rules(const tsr_rule_problem *problem, const tsr_error *error, int status) {
+  tsr_error said = {.status = (tsr_status)status, .offset = error->offset};
+  if (problem->message[0])
+    PyOS_snprintf(said.message, sizeof said.message, "rule '%.80s': %s, at offset %zu",
+                  problem->rule.name, problem->message, problem->offset_bytes);
+  else
+    said = *error;
+  core_raise(status, &said, NULL);
+  return false;
+}
+
+bool core_option_rules(PyObject *options, PyObject *keep, tsr_rules **out) {
+  const char *text = NULL;
+  size_t size_bytes = 0;
+  bool is_lenient = false;
+  if (!core_option_text(options, "rules", keep, &text, &size_bytes) ||
+      !core_option_flag(options, "lenient", &is_lenient))
+    return false;
+  if (!text) return true;
+  tsr_rule_problem problem = {0};
+  tsr_error error = {.offset = TSR_OFFSET_NONE};
+  int status =
+      tsr_rules_parse(text, size_bytes, is_lenient ? TSR_RULES_LENIENT : TSR_RULES_STRICT,
+                      out, &problem, &error);
+  bool ok = status == 0 || fail_rules(&problem, &error, status);
+  tsr_rule_problem_release(&problem);
+  return ok;
+}

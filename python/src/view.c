@@ -5,76 +5,118 @@
  */
 #include "core.h"
 
+#include <stdlib.h>
+
 enum { MOST_ALLOCATIONS = 1500000, FEWEST_ALLOCATIONS = 1000 };
 
+/* One file of the page. */
+typedef struct leaf {
+  core_file *file;
+  tsr_view *view;
+  tsr_view_cut *cuts; /* by device of the view */
+} leaf;
+
 typedef struct pages {
-  Py_ssize_t count;
-  core_file **files;
-  tsr_view **views;
+  size_t count;
+  leaf *leaves;
   tsr_page_input *inputs;
+  tsr_page *page;
+  tsr_rules *rules;
   tsr_query query;
   tsr_page_options how;
   core_sink sink;
   tsr_error error;
 } pages;
 
-static int write_with(pages *p, uint64_t most) {
-  tsr_view_options options = {.most_allocations = most};
-  int status = 0;
-  for (Py_ssize_t i = 0; !status && i < p->count; i++) {
-    tsr_view_free(p->views[i]);
-    p->views[i] = NULL;
-    status = tsr_view_compute(p->files[i]->snapshot, &options, &p->query, &p->views[i], &p->error);
-    p->inputs[i] = (tsr_page_input){{p->files[i]->name, p->files[i]->snapshot}, p->views[i]};
+static void release_cuts(leaf *one) {
+  for (size_t d = 0; one->cuts && d < one->view->device_count; d++)
+    tsr_view_cut_release(&one->cuts[d]);
+}
+
+/* Views of all files; how many devices they have. */
+static int view_all(pages *p, size_t *devices) {
+  tsr_view_options how = {.rules = p->rules};
+  for (size_t i = 0; i < p->count; i++) {
+    leaf *one = &p->leaves[i];
+    int status = tsr_view_compute(one->file->snapshot, &how, &p->query, &one->view, &p->error);
+    if (status) return status;
+    *devices += one->view->device_count;
+    one->cuts = calloc(one->view->device_count + 1, sizeof *one->cuts);
+    if (!one->cuts) return TSR_ERROR_MEMORY;
+    p->inputs[i] = (tsr_page_input){{one->file->name, one->file->snapshot}, one->view, one->cuts};
   }
-  if (status) return status;
-  return tsr_report_page(p->inputs, (size_t)p->count, &p->how, core_sink_write, &p->sink, &p->error);
+  return 0;
+}
+
+static int cut_all(pages *p, uint64_t most) {
+  tsr_view_stretch stretch = {.most_allocations = most};
+  for (size_t i = 0; i < p->count; i++) {
+    release_cuts(&p->leaves[i]);
+    for (size_t d = 0; d < p->leaves[i].view->device_count; d++) {
+      int status = tsr_view_cut_compute(&p->leaves[i].view->devices[d], &stretch,
+                                        &p->leaves[i].cuts[d], &p->error);
+      if (status) return status;
+    }
+  }
+  return 0;
 }
 
 static int write_page(pages *p, uint64_t most) {
   size_t devices = 0;
-  int status;
-  for (Py_ssize_t i = 0; i < p->count; i++) {
-    size_t count;
-    (void)tsr_snapshot_devices(p->files[i]->snapshot, &count);
-    devices += count;
-  }
+  int status = view_all(p, &devices);
+  if (status) return status;
   if (devices) most = (most + devices - 1) / devices;
   do {
-    status = write_with(p, most);
+    status = cut_all(p, most);
+    if (!status) status = tsr_page_open(p->inputs, p->count, &p->how, &p->page, &p->error);
     most /= 2;
   } while (status == TSR_ERROR_LIMIT && most >= FEWEST_ALLOCATIONS);
-  return status;
+  return status ? status : tsr_page_write(p->page, core_sink_write, &p->sink, &p->error);
 }
 
 /* The files of the page: this snapshot, then the others. */
 static bool take_files(pages *p, PyObject *self, PyObject *others) {
-  p->count = 1 + PyList_Size(others);
-  p->files = PyMem_Calloc((size_t)p->count, sizeof *p->files);
-  p->views = PyMem_Calloc((size_t)p->count, sizeof *p->views);
-  p->inputs = PyMem_Calloc((size_t)p->count, sizeof *p->inputs);
-  if (!p->files || !p->views || !p->inputs) return PyErr_NoMemory() != NULL;
-  for (Py_ssize_t i = 0; i < p->count; i++) {
-    PyObject *snapshot = i ? PyList_GetItem(others, i - 1) : self;
+  size_t count = 1 + (size_t)PyList_Size(others);
+  p->leaves = PyMem_Calloc(count, sizeof *p->leaves);
+  p->inputs = PyMem_Calloc(count, sizeof *p->inputs);
+  if (!p->leaves || !p->inputs) return PyErr_NoMemory() != NULL;
+  for (; p->count < count; p->count++) {
+    PyObject *snapshot = p->count ? PyList_GetItem(others, (Py_ssize_t)p->count - 1) : self;
     if (Py_TYPE(snapshot) != (PyTypeObject *)core.snapshot) {
       PyErr_SetString(PyExc_TypeError, "a page is of snapshots");
       return false;
     }
     core_file *file = core_open_file(snapshot);
     if (!file) return false;
-    p->files[i] = (core_file *)core_owner_take(&file->owner);
+    core_owner_take(&file->owner);
+    p->leaves[p->count].file = file;
   }
   return true;
 }
 
 static void release(pages *p) {
-  for (Py_ssize_t i = 0; i < p->count; i++) {
-    if (p->views) tsr_view_free(p->views[i]);
-    if (p->files && p->files[i]) core_owner_drop(&p->files[i]->owner);
+  tsr_page_free(p->page);
+  for (size_t i = 0; i < p->count; i++) {
+    leaf *one = &p->leaves[i];
+    release_cuts(one);
+    free(one->cuts);
+    tsr_view_free(one->view);
+    core_owner_drop(&one->file->owner);
   }
-  PyMem_Free(p->files);
-  PyMem_Free(p->views);
+  PyMem_Free(p->leaves);
   PyMem_Free(p->inputs);
+  tsr_rules_free(p->rules);
+}
+
+static bool read_options(pages *p, PyObject *options, PyObject *keep, uint32_t **devices,
+                         uint64_t *most) {
+  return core_option_query(options, &p->query, devices) &&
+         core_option_text(options, "by", keep, &p->how.by, NULL) &&
+         core_option_flag(options, "ordered", &p->how.is_ordered) &&
+         core_option_count(options, "first_event", &p->how.first_event) &&
+         core_option_count(options, "event_count", &p->how.event_count) &&
+         core_option_count(options, "capacity_bytes", &p->how.capacity_bytes) &&
+         core_option_count(options, "blocks", most) && core_option_rules(options, keep, &p->rules);
 }
 
 /* view(others, options, handle): bytes where the handle is -1, else None. */
@@ -87,10 +129,7 @@ PyObject *core_view(PyObject *self, PyObject *arguments) {
   if (keep &&
       PyArg_ParseTuple(arguments, "O!O!i", &PyList_Type, &others, &PyDict_Type, &options,
                        &p.sink.handle) &&
-      core_option_query(options, &p.query, &devices) &&
-      core_option_text(options, "by", keep, &p.how.by, NULL) &&
-      core_option_count(options, "capacity_bytes", &p.how.capacity_bytes) &&
-      core_option_count(options, "blocks", &most) && take_files(&p, self, others)) {
+      read_options(&p, options, keep, &devices, &most) && take_files(&p, self, others)) {
     Py_BEGIN_ALLOW_THREADS;
     status = write_page(&p, most);
     Py_END_ALLOW_THREADS;

@@ -323,12 +323,6 @@ class ProfileDevice(Device):
 class Profile(Answer, ProfileDevice):
     devices: List[ProfileDevice]
 
-    def page(self, path: Any = None) -> Optional[str]:
-        """The profile as one HTML page with a chart: written to `path`, or returned. Ask for it with
-        over_time=900."""
-        from ._files import written
-        return written(path, self._core.page, is_text=True)
-
 
 class DiffSide(Record):
     device: Optional[int]

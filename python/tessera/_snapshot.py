@@ -15,6 +15,8 @@ Devices = Union[None, int, Iterable[int]]
 Range = Tuple[Optional[int], Optional[int]]
 
 _BY = {'category': 0, 'annotation': 1, 'compile-context': 2, 'rules': 3}
+_VIEWS = ('category', 'annotation', 'compile_context', 'rules', 'metadata', 'stream', 'pool', 'stack',
+          'function', 'size')
 _ACTIONS = {'alloc': 0, 'free_requested': 1, 'free_completed': 2, 'free': 2}
 _ENDINGS = {'.speedscope.json': 'speedscope', '.perfetto.json': 'perfetto', '.json': 'json',
             '.folded': 'folded', '.pb.gz': 'pprof', '.csv': 'csv'}
@@ -312,19 +314,27 @@ class Snapshot:
             options['devices'] = [device] if isinstance(device, int) else list(device)
         return _files.written(target, lambda handle: self._core.export(format, options, handle))
 
-    def view(self, target: Any = None, *more: 'Snapshot', by: str = 'category',
+    def view(self, target: Any = None, *more: 'Snapshot', by: Optional[str] = None,
+             rules: Any = None, ordered: bool = False, events: Optional[Range] = None,
              capacity: Union[None, int, str] = None, blocks: Optional[int] = None,
              device: Devices = None) -> Optional[str]:
         """A picture of the trace as one HTML page, of this snapshot and `more`: written to `target`,
-        a path or file object, or returned. `by` is what it opens with: category, annotation,
-        compile_context, metadata, stream, pool or stack; `capacity` draws the card's memory;
-        `blocks` bounds how many allocations are told one by one."""
-        groupings = ('category', 'annotation', 'compile_context', 'metadata', 'stream', 'pool',
-                     'stack')
-        if by.replace('-', '_') not in groupings:
-            raise ArgumentError(f'by is one of {", ".join(groupings)}, not {by!r}')
-        options = {'by': by.replace('-', '_'), 'capacity_bytes': size_of(capacity),
-                   'blocks': blocks}
+        a path or file object, or returned. It opens with groups `by` category, annotation,
+        compile_context, rules, metadata, stream, pool, stack, function or size, `ordered` as memory
+        was taken, at `events` (first, last); `rules` are those of profile(), `capacity` draws the
+        card's memory, `blocks` bounds how many allocations are told one by one."""
+        by = (by or ('rules' if rules is not None else 'category')).replace('-', '_')
+        if by not in _VIEWS:
+            raise ArgumentError(f'by is one of {", ".join(_VIEWS)}, not {by!r}')
+        if by == 'rules' and rules is None:
+            raise TypeError("by='rules' needs rules=...")
+        options: Dict[str, Any] = {'by': by, 'ordered': ordered, 'blocks': blocks,
+                                   'capacity_bytes': size_of(capacity),
+                                   'rules': None if rules is None else _rules(rules)}
+        if events is not None:
+            first = events[0] or 0
+            options['first_event'] = first
+            options['event_count'] = 0 if events[1] is None else events[1] - first + 1
         if device is not None:
             options['devices'] = [device] if isinstance(device, int) else list(device)
         others = [snapshot._core for snapshot in more]

@@ -126,7 +126,8 @@ static void accumulate_leaf(tsr__tape *tape, tsr__tid leaf) {
   }
   t = tsr__tensor_at(tape, leaf);
   t->grad = grad;
-  if (t->is_parameter) tsr__set_role(tape, grad, TSR_ROLE_GRADIENT);
+  if (t->is_parameter) /* whatever it was made for: a loss may make it in forward */
+    tape->slots.items[tsr__tensor_at(tape, grad)->slot].role = TSR_ROLE_GRADIENT;
 }
 
 /* ---- one op ---- */

@@ -71,7 +71,6 @@ void tsr__chunked_loss_forward(tsr__call *call) {
     }
     tsr__drop(call, softmax);
   }
-  tsr__set_role(tape, grad_weight, TSR_ROLE_GRADIENT);
   tsr__save(call, grad_hidden);
   tsr__save(call, grad_weight);
   tsr__drop(call, grad_hidden);

@@ -411,6 +411,10 @@ void tsr__program_step(tsr__program *p) {
     }
     forward(p);
     backward(p);
+    if (t->schedule.count > TSR_SIMULATE_MOST_INSTRUCTIONS / p->accumulate) {
+      t->is_too_long |= t->status == 0;
+      tsr__tape_fail(t, TSR_ERROR_LIMIT); /* the others will not be fewer */
+    }
   }
   optimize(p);
   tsr__end(t, TSR__PHASE_STEP);

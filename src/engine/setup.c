@@ -12,9 +12,18 @@ static uint64_t or_one(uint64_t value) {
 
 static int check_sizes(const tsr__program *p, tsr_error *error) {
   const tsr_simulate_options *o = p->options;
-  if (p->batch > LARGEST_BATCH || p->sequence > LARGEST_SEQUENCE || o->steps > MOST_STEPS ||
-      p->accumulate > LARGEST_BATCH)
-    return REFUSE(TSR_ERROR_LIMIT, "batch, sequence, steps or accumulation are beyond reason");
+  const struct {
+    const char *what;
+    uint64_t given, most;
+  } bounds[] = {{"a batch", p->batch, LARGEST_BATCH},
+                {"a sequence", p->sequence, LARGEST_SEQUENCE},
+                {"a number of steps", o->steps, MOST_STEPS},
+                {"a number of micro-batches", p->accumulate, LARGEST_BATCH}};
+  for (size_t i = 0; i < sizeof bounds / sizeof *bounds; i++)
+    if (bounds[i].given > bounds[i].most)
+      return REFUSE(TSR_ERROR_LIMIT, "%s of %llu is beyond reason: the most is %llu",
+                    bounds[i].what, (unsigned long long)bounds[i].given,
+                    (unsigned long long)bounds[i].most);
   if (p->model->class == TSR__GPT2 && p->sequence > p->model->positions)
     return REFUSE(TSR_ERROR_ARGUMENT,
                   "a sequence of %llu tokens is longer than the %llu positions the model has",

@@ -58,6 +58,11 @@ uint64_t tsr__tensor_bytes(const tsr__tape *tape, tsr__tid tensor) {
 
 void tsr__emit_instr(tsr__tape *tape, tsr__instr_kind kind, uint32_t subject, uint32_t stack) {
   tsr__instr instr = {(uint8_t)kind, tape->is_backward, subject, stack};
+  if (tape->schedule.count == TSR_SIMULATE_MOST_INSTRUCTIONS) {
+    tape->is_too_long |= tape->status == 0;
+    tsr__tape_fail(tape, TSR_ERROR_LIMIT);
+    return;
+  }
   if (!TSR__VECTOR_PUSH(&tape->schedule, instr)) tsr__tape_fail(tape, TSR_ERROR_MEMORY);
 }
 

@@ -200,6 +200,7 @@ typedef struct tsr__tape {
   uint8_t low_dtype; /* of autocast */
   uint64_t flops, recomputed_flops;
   uint32_t recomputing; /* segments that are being run again */
+  bool is_too_long;     /* why it failed with TSR_ERROR_LIMIT, if not for a tensor's size */
   int status;           /* sticky */
 } tsr__tape;
 

@@ -93,10 +93,11 @@ def test_pages(train, tmp_path):
     assert stream.getvalue() == s.view()
     with pytest.raises(tessera.ArgumentError, match='by is one of'):
         s.view(by='weather')
-    assert s.profile(over_time=900).page().startswith('<!DOCTYPE html>') or \
-        s.profile(over_time=900).page().lower().startswith('<!doctype html>')
-    with pytest.raises(TypeError, match='no page'):
-        s.peak()._core.page(-1)
+    assert s.view(rules={'a': 'forward'}, events=(2, 9), ordered=True) != s.view()
+    with pytest.raises(TypeError, match='rules'):
+        s.view(by='rules')
+    with pytest.raises(TypeError, match='snapshots'):
+        s._core.view([3], {}, -1)
 
 
 def run(*words, **options):

@@ -250,7 +250,7 @@ def test_rules(made, tmp_path, capsys, caplog):
 def test_pages(made, tmp_path, capsys):
     path = str(made / 'train.pickle')
     pages = set()
-    for how in ({}, {'sampling_rate': 3}, {'start_idx': 2, 'end_idx': 9}, {'start_idx': 10**9},
+    for how in ({}, {'start_idx': 2, 'end_idx': 9}, {'start_idx': 10**9},
                 {'preserve_allocation_order': True}):
         entry_point.get_memory_profile(path, str(tmp_path / 'page.html'), 'categories', **how)
         pages.add((tmp_path / 'page.html').read_text())

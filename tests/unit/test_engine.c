@@ -95,6 +95,10 @@ static void bad_descriptions(void **state) {
        TSR_ERROR_UNSUPPORTED},
       {"{\"model_type\":\"llama\",\"hidden_act\":\"gelu\"}", "hidden_act", TSR_ERROR_UNSUPPORTED},
       {"{\"model_type\":\"llama\",\"num_key_value_heads\":5}", "num_key", TSR_ERROR_FORMAT},
+      {"{\"model_type\":\"llama\",\"num_attention_heads\":24}", "num_attention_heads",
+       TSR_ERROR_FORMAT},
+      {"{\"model_type\":\"llama\",\"num_attention_heads\":8,\"hidden_size\":4}",
+       "num_attention_heads", TSR_ERROR_FORMAT},
       {"{\"model_type\":\"qwen2\",\"use_sliding_window\":true}", "slid", TSR_ERROR_UNSUPPORTED},
       {"{\"model_type\":\"gpt2\",\"tessera_modules\":[{\"name\":\"x\"}]}", "tessera_modules",
        TSR_ERROR_UNSUPPORTED},
@@ -490,6 +494,11 @@ static void refusals(void **state) {
       {"gpt2", {.attention = TSR_ATTENTION_CHUNKED}, TSR_ERROR_ARGUMENT},
       {"gpt2", {.checkpoint = TSR_CHECKPOINT_EVERY}, TSR_ERROR_ARGUMENT},
       {"gpt2", {.batch = UINT64_C(1) << 40}, TSR_ERROR_LIMIT},
+      {"gpt2", {.sequence = 1, .steps = 1000000}, TSR_ERROR_LIMIT},
+      {"gpt2", {.sequence = 1, .accumulate = 1000000}, TSR_ERROR_LIMIT},
+      {"gpt2",
+       {.batch = 1 << 20, .sequence = 1024, .loss_chunk = 1, .dtype = TSR_SIMULATE_BF16},
+       TSR_ERROR_LIMIT},
       {"llama-3-8b", {.gelu_fused = true}, TSR_ERROR_ARGUMENT},
       {"llama-3-8b", {.sequence = 64}, TSR_ERROR_UNSUPPORTED},
       {"llama-3-8b",
@@ -521,11 +530,38 @@ static void out_of_memory(void **state) {
   assert_int_equal(events.action[events.count - 1], TSR_ACTION_OOM);
   assert_true(s->peak_reserved_bytes <= options.capacity_bytes);
   (void)end_bytes(s, "out of memory");
+  /* What was asked, in whole segments; what there was; and the stack of who asked. */
+  assert_int_equal(events.size[events.count - 1], 411705344);
+  assert_int_equal(events.addr[events.count - 1], s->oom_device_free_bytes);
+  assert_int_equal(s->oom_segment_bytes, 394 * MIB / 2 * 2);
+  assert_true(s->oom_device_free_bytes < s->oom_segment_bytes);
+  tsr_stack stack = tsr_snapshot_stack(s->snapshot, events.stack[events.count - 1]);
+  bool has_node = false;
+  for (uint32_t i = 0; i < stack.depth; i++) {
+    tsr_text name =
+        tsr_snapshot_string(s->snapshot, tsr_snapshot_frame(s->snapshot, stack.frames[i]).name);
+    has_node |= strstr(name.data, "NllLossBackward0::apply") != NULL ||
+                strstr(name.data, "LogSoftmaxBackward0::apply") != NULL;
+  }
+  assert_true(has_node);
+  char message[TSR_SIMULATE_TEXT_BYTES], start[128];
+  tsr_simulation_message(s, options.capacity_bytes, message, sizeof message);
+  (void)snprintf(start, sizeof start,
+                 "CUDA out of memory. Tried to allocate 394.00 MiB. GPU 0 has a total capacity of "
+                 "4.00 GiB of which %.2f MiB is free. Of the allocated memory ",
+                 (double)s->oom_device_free_bytes / (double)MIB);
+  assert_memory_equal(message, start, strlen(start));
   tsr_simulation_free(s);
   options.capacity_bytes = 256 * MIB; /* not even the model */
   s = simulate("gpt2", &options);
   assert_true(s->is_out_of_memory);
   assert_int_equal(s->out_of_memory.step, 0);
+  tsr_simulation_free(s);
+  options.capacity_bytes = 40960 * MIB;
+  s = simulate("gpt2", &options);
+  assert_false(s->is_out_of_memory);
+  tsr_simulation_message(s, options.capacity_bytes, message, sizeof message);
+  assert_string_equal(message, "");
   tsr_simulation_free(s);
 }
 
@@ -539,7 +575,9 @@ static void categories_and_annotations(void **state) {
   tsr_events events = tsr_snapshot_events(s->snapshot, 0);
   for (uint64_t i = 0; i < events.count; i++) {
     bool is_segment = events.action[i] == TSR_ACTION_SEGMENT_ALLOC;
-    assert_int_equal(tsr_id_at(events.category, i) == TSR_NONE, is_segment);
+    tsr_text category = tsr_snapshot_string(s->snapshot, tsr_id_at(events.category, i));
+    bool is_unknown = category.size_bytes == 7 && memcmp(category.data, "unknown", 7) == 0;
+    assert_int_equal(is_unknown, is_segment);
     with_category += !is_segment;
     assert_int_not_equal(events.stack[i], TSR_NONE);
     assert_true(i == 0 || events.time_us[i] >= events.time_us[i - 1]);

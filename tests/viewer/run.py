@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The page in a browser: Debian's Chromium, driven by playwright-core. Prints TAP.
 
-usage: run.py --tessera PATH --work FOLDER [--shots FOLDER]
+usage: run.py --tessera PATH --work FOLDER [--shots FOLDER] [--only WORDS]
 
 Makes snapshots and pages in FOLDER and leaves the rest to page.mjs. Where Chromium, Node or
 playwright-core is absent every test is skipped and says so; `./run viewer` installs them. Real
@@ -111,7 +111,7 @@ def missing():
     if not shutil.which('node'):
         return 'no node'
     if not (VIEWER / 'node_modules/playwright-core').is_dir():
-        return 'no playwright-core in viewer/node_modules; ./run viewer installs it'
+        return 'no playwright-core in viewer/node_modules; ./run test and ./run viewer install it'
     return None
 
 
@@ -120,6 +120,7 @@ def main():
     parser.add_argument('--tessera', required=True)
     parser.add_argument('--work', required=True, type=pathlib.Path)
     parser.add_argument('--shots', help='folder for screenshots')
+    parser.add_argument('--only', help='tests whose names contain this')
     arguments = parser.parse_args()
     reason = missing()
     if reason:
@@ -131,7 +132,7 @@ def main():
     real = sorted(str(path) for path in SHARED.iterdir() if path.suffix != '.md') \
         if SHARED.is_dir() else []
     plan = {'tessera': str(pathlib.Path(arguments.tessera).resolve()), 'work': str(arguments.work),
-            'shots': arguments.shots, 'made': make(arguments.work), 'real': real,
+            'shots': arguments.shots, 'only': arguments.only, 'made': make(arguments.work), 'real': real,
             'playwright': str(VIEWER / 'node_modules/playwright-core/index.mjs'),
             'chromium': shutil.which('chromium')}
     return subprocess.run(['node', HERE / 'page.mjs', json.dumps(plan)], check=False).returncode

@@ -36,9 +36,9 @@ export class DiffTab {
     const { app } = this;
     const by = app.state.rows === 'block' ? 'stack' : app.state.rows;
     const rowsOf = (place: Place) => {
-      const device = app.devices[place.track]!;
-      const { ids, rest } = app.filter(device, place.track, device.live(place.moment), place.moment);
-      return sumRows(app, place.track, ids, rest, by);
+      const device = app.deviceFor(place.track, place.moment);
+      const { ids, rest } = app.filter(device, device.live(place.moment), place.moment);
+      return sumRows(app, device, ids, rest, by);
     };
     const changes = new Map<string, Change>();
     rowsOf(a).forEach((r) => changes.set(r.key, { ...r, a: r.bytes, b: 0, blocks: -r.blocks }));
@@ -56,7 +56,7 @@ export class DiffTab {
 
   private placeName(place: Place): string {
     const { devices } = this.app;
-    const device = devices[place.track]!;
+    const device = this.app.deviceFor(place.track, place.moment);
     const peak = place.moment === device.head.peak ? 'peak, ' : '';
     const file = devices.length > 1 ? `${this.app.title(place.track)}, ` : '';
     return `${file}${peak}${momentName(place.moment)}, ${size(device.totalsAt(place.moment).requested)}`;
@@ -85,7 +85,7 @@ export class DiffTab {
 
   private drawBar(a: Place | null, b: Place | null): void {
     const { app } = this;
-    const bytes = (p: Place) => app.devices[p.track]!.totalsAt(p.moment).requested;
+    const bytes = (p: Place) => app.deviceFor(p.track, p.moment).totalsAt(p.moment).requested;
     const mark = (name: string, place: Place | null, i: 0 | 1) =>
       h('button', { type: 'button', title: place ? 'go there' : 'mark the chosen moment', onclick: () => {
         if (place) return app.store.set({ place, range: null });

@@ -85,9 +85,8 @@ export class Flame {
 
   private build(): void {
     const { app } = this;
-    const { device, track, ids, rest } = app.selection();
+    const { device, grouping, ids, rest } = app.selection();
     const { names } = app;
-    const grouping = app.grouping(track);
     this.root = this.zoomed = this.focus = make(-1, null);
     const kinds = new Map<number, { bytes: number; blocks: number; node: number; group: number }>();
     for (const a of ids) {

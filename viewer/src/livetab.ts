@@ -30,7 +30,7 @@ export class LiveTab {
   draw(): void {
     const { app } = this;
     const selection = app.selection();
-    const rows = sumRows(app, selection.track, selection.ids, selection.rest, app.state.rows);
+    const rows = sumRows(app, selection.device, selection.ids, selection.rest, app.state.rows);
     this.drawBar();
     this.table.set(this.columns(rows), rows);
   }
@@ -84,9 +84,9 @@ export class LiveTab {
     if (row.allocation >= 0) {
       const a = row.allocation;
       return h('div', { class: 'detail-body' },
-        facts(blockFacts(app, track, a)),
+        facts(blockFacts(app, device, a)),
         h('div', { class: 'buttons' },
-          h('button', { type: 'button', onclick: (e: MouseEvent) => (e.stopPropagation(), app.store.set({ pin: { track, allocation: a } })) }, 'pin'),
+          h('button', { type: 'button', onclick: (e: MouseEvent) => (e.stopPropagation(), app.store.set({ pin: { track, allocation: device.row(a), born: device.born[a]! } })) }, 'pin'),
           copyButton('copy address', () => hex(device.address(a)))),
         stackView(app, row.node));
     }
@@ -141,6 +141,8 @@ export class Summary {
   private restPart(): HTMLElement | null {
     const { device } = this.app.selection();
     if (!device.hasRest) return null;
+    if (this.app.problem) return h('span', { class: 'alarm' }, `no more detail: ${this.app.problem}`);
+    if (this.app.isWaiting) return h('span', { class: 'muted' }, 'asking for detail ...');
     return h('span', { class: 'muted' },
       `${count(device.head.restCount)} blocks of up to ${size(device.head.restLargest)} are told in sums, exact at the highest and lowest moment of every ${count(device.bucketMoments)} events`);
   }

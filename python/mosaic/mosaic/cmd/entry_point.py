@@ -1,10 +1,10 @@
 """The functions behind Mosaic's commands."""
 import json
 import logging
+import re
 import sys
 import time
 from dataclasses import dataclass, field
-from itertools import islice
 from typing import Any, Dict, List, Optional, Tuple, Union
 
 import tessera
@@ -19,7 +19,7 @@ from mosaic.libmosaic.utils.utils import get_printable_memory_event_set
 logging.getLogger().setLevel(logging.INFO)
 
 _PROFILES = ('categories', 'annotations', 'compile_context', 'custom')
-_PAGE_MOMENTS = 900
+_NO_TIME = -2**63
 
 
 @dataclass
@@ -174,45 +174,52 @@ def _custom_rules(profile: str, custom_profile: Optional[str]) -> Optional[Dict[
         raise ValueError(f'Failed to parse custom profile: {error}') from None
 
 
-def _entries(trace: Any) -> Any:
+def _entries(trace: Any) -> List[int]:
     """The events that begin an entry of Mosaic's plot: one entry a microsecond."""
-    oom, last = trace.actions.index('oom'), -2**63
+    oom, last, rows = trace.actions.index('oom'), _NO_TIME, []
     for row, (time_us, action) in enumerate(zip(trace.time_us, trace.action)):
-        if time_us not in (-2**63, last) and action != oom:
+        if time_us not in (_NO_TIME, last) and action != oom:
             last = time_us
-            yield row
+            rows.append(row)
+    return rows
 
 
-def _window(trace: Any, rate: int, start: int, end: int) -> Dict[str, int]:
-    """The part of the trace that a page shows, and in how many moments."""
-    how = {'moments': _PAGE_MOMENTS}
-    few = sum(1 for _ in islice(_entries(trace), _PAGE_MOMENTS * rate))
-    if few // rate < _PAGE_MOMENTS:
-        how['moments'] = few // rate + 4
+def _window(trace: Any, start: int, end: int) -> Optional[Tuple[int, int]]:
+    """The events that the page shows at first; None: all."""
     if (start, end) == (0, sys.maxsize):
-        return how
-    rows = list(_entries(trace))
+        return None
+    rows = _entries(trace)
     chosen = rows[start:end]
     if not chosen:
         logging.warning("the plot's indexes leave nothing of it; all is shown")
-        return how
-    place = rows.index(chosen[-1]) + 1
-    how['first_event'] = chosen[0]
-    how['event_count'] = (rows[place] if place < len(rows) else len(trace)) - chosen[0]
-    return how
+        return None
+    after = rows.index(chosen[-1]) + 1
+    return chosen[0], (rows[after] if after < len(rows) else len(trace)) - 1
 
 
 def _write_page(abstract: MemoryAbstract, out_path: str, profile: str,
-                rules: Optional[Dict[str, str]], ordered: bool, window: Tuple[int, int, int]) -> None:
+                rules: Optional[Dict[str, str]], ordered: bool, start: int, end: int) -> None:
+    """The page is lossless: there is nothing for a sampling rate to leave out."""
     found = abstract.memory_snapshot
     device = found._device()
-    if device is None:
-        logging.warning('There is no trace to draw; %s is not written.', out_path)
-        return
-    how = _window(found.opened.trace(device), *window)
-    text = json.dumps(rules) if rules is not None else None
-    found.opened._ask('profile', tessera._answers.Profile, device, 0, by=_PROFILES.index(profile),
-                      rules=text, lenient=True, ordered=ordered, **how).page(out_path)
+    events = None if device is None else _window(found.opened.trace(device), start, end)
+    by = {'categories': 'category', 'annotations': 'annotation', 'custom': 'rules'}.get(profile, profile)
+    found.opened.view(out_path, by=by, rules=_good(rules), ordered=ordered, events=events,
+                      device=device)
+
+
+def _good(rules: Optional[Dict[str, str]]) -> Optional[Dict[str, str]]:
+    """Rules whose pattern is one."""
+    if rules is None:
+        return None
+    good = {}
+    for name, pattern in rules.items():
+        try:
+            re.compile(pattern)
+        except re.error:
+            continue
+        good[name] = pattern
+    return good or {'unknown': '(?!)'}
 
 
 def get_memory_profile(snapshot: str, out_path: str, profile: str,
@@ -233,8 +240,8 @@ def get_memory_profile(snapshot: str, out_path: str, profile: str,
                                   preserve_allocation_order=preserve_allocation_order)
     print('Memory Usage At Peak:')
     print(found.max_memory_usage)
-    _write_page(abstract, out_path, profile, rules, preserve_allocation_order,
-                (sampling_rate, start_idx, end_idx))
+    if out_path:
+        _write_page(abstract, out_path, profile, rules, preserve_allocation_order, start_idx, end_idx)
     logging.info(f'Profiling function took: {time.time() - begun} seconds to run')
     return abstract
 

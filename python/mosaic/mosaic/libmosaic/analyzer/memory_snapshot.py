@@ -32,18 +32,17 @@ _NO_RULES = {'unknown': '(?!)'}
 
 
 class _Group(MemoryEvent):
-    """A group whose sizes by address are found when they are asked for."""
+    """A group whose sizes by address are made when they are asked for."""
 
-    def __init__(self, find: Any, key: int, stack: List[Dict[str, Any]], calls: int,
-                 size: int) -> None:
-        self._find, self._key = find, key
+    def __init__(self, sizes: Any, stack: List[Dict[str, Any]], calls: int, size: int) -> None:
+        self._make = sizes
         super().__init__(call_stack=stack, num_call=calls, mem_size=size)
 
     @property
     def mem_size_per_call(self) -> Dict[int, float]:
         """Sizes by address."""
         if self._sizes is None:
-            self._sizes = self._find(self._key)
+            self._sizes = self._make()
         return self._sizes
 
     @mem_size_per_call.setter
@@ -60,52 +59,39 @@ def _log(lines: bytes) -> None:
             logging.log(logging.WARNING if level == 'WARNING' else logging.INFO, '%s', text)
 
 
+# Bytes, allocations, the stack of the first, and the rows of the events that made them; the last has
+# no stack.
+_Groups = List[Tuple[int, int, Optional[int], List[int]]]
+
+
 class _Moment:
     """Where an analysis ended: an event of a device, and the groups that are live there."""
 
-    def __init__(self, opened: tessera.Snapshot, device: Optional[int], event: int,
-                 groups: List[Tuple[int, int, int]]) -> None:
-        self.opened, self.device, self.event, self.groups = opened, device, event, groups
-        self._stacks: Dict[int, Tuple[int, List[Dict[str, Any]]]] = {}
-        self._live: Optional[Dict[int, int]] = None
-
-    def stack(self, number: int) -> Tuple[int, List[Dict[str, Any]]]:
-        """The hash of a stack's files and lines, and its frames."""
-        if number not in self._stacks:
-            frames = [] if number == _NO_ID else [
-                {'line': line, 'name': name, 'filename': file}
-                for name, file, line in self.opened._core.stack(number, True)]
-            text = ''.join(f'{frame["filename"]}{frame["line"]}' for frame in frames)
-            self._stacks[number] = hash(text), frames
-        return self._stacks[number]
+    def __init__(self, opened: tessera.Snapshot, device: Optional[int], groups: _Groups) -> None:
+        self.opened, self.device, self.groups = opened, device, groups
 
     def live(self) -> Dict[int, int]:
         """Rows of the events that made what is live, by address, in the order in which they did."""
-        if self._live is None:
-            self._live = {}
-            if self.device is not None and self.event >= 0:
-                trace = self.opened.trace(self.device)
-                end = self.event + 1
-                rows = zip(trace.action[:end].tolist(), trace.addr[:end].tolist())
-                for row, (action, addr) in enumerate(rows):
-                    if action == _CODES['alloc']:
-                        self._live[addr] = row
-                    elif action == _CODES['free_completed']:
-                        self._live.pop(addr, None)
-        return self._live
+        rows = sorted(row for group in self.groups for row in group[3])
+        if not rows:
+            return {}
+        addresses = self.opened.trace(self.device).addr
+        return {addresses[row]: row for row in rows}
 
-    def events(self) -> Dict[int, Dict[str, MemoryEvent]]:
-        """The groups as Mosaic has them, by the hash of their stack."""
-        found = {}
-        for size, calls, number in self.groups:
-            key, frames = self.stack(number)
-            found[key] = _Group(self._sizes, key, frames, calls, size)
+    def events(self) -> Dict[int, MemoryEvent]:
+        """The groups as Mosaic has them, by the hash of their stack's files and lines."""
+        found: Dict[int, MemoryEvent] = {}
+        for size, calls, stack, rows in self.groups[:-1]:
+            frames = [] if stack == _NO_ID else [
+                {'line': line, 'name': name, 'filename': file}
+                for name, file, line in self.opened._core.stack(stack, True)]
+            key = hash(''.join(f'{frame["filename"]}{frame["line"]}' for frame in frames))
+            found[key] = _Group(lambda rows=rows: self._sizes(rows), frames, calls, size)
         return found
 
-    def _sizes(self, key: int) -> Dict[int, int]:
+    def _sizes(self, rows: List[int]) -> Dict[int, float]:
         trace = self.opened.trace(self.device)
-        return {addr: trace.size[row] for addr, row in self.live().items()
-                if trace.stack[row] != _NO_ID and self.stack(trace.stack[row])[0] == key}
+        return {trace.addr[row]: trace.size[row] for row in rows}
 
 
 class MemorySnapshot(SnapshotLoader):
@@ -192,8 +178,8 @@ class MemorySnapshot(SnapshotLoader):
         else:
             self._profile(profile_types or ['categories'], custom_rules, preserve_allocation_order)
 
-    def _at(self, device: Optional[int], event: int, groups: List[Tuple[int, int, int]]) -> None:
-        self._moment = _Moment(self._opened, device, event, groups)
+    def _at(self, device: Optional[int], groups: _Groups) -> None:
+        self._moment = _Moment(self._opened, device, groups)
         self._groups = self._live_events = None
 
     @staticmethod
@@ -213,14 +199,14 @@ class MemorySnapshot(SnapshotLoader):
             trace = self._opened.trace(device)
             self.max_allocation_info = Allocation(trace.actions[trace.action[event]],
                                                   f'{trace.addr[event]:x}', version)
-        self._at(device, event, groups)
+        self._at(device, groups)
         _log(log)
 
     def _find_usage(self, where: Allocation) -> None:
         device, event, size, groups, log = self._opened._core.mosaic_usage(*self._address(where))
         if event >= 0:
             self.memory_usage[where.to_str()] = size
-        self._at(device, event, groups)
+        self._at(device, groups)
         _log(log)
 
     def _device(self) -> Optional[int]:
