@@ -42,6 +42,7 @@ def process(monkeypatch, caplog):
     ):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(answers, "why", lambda path: None)
+    monkeypatch.setattr(answers, "page", lambda path, out: False)
     before = signal.getsignal(signal.SIGUSR2)
     yield
     clean()
