@@ -79,8 +79,8 @@ def _as_text(answer):
 
 
 def why(path, capacity_bytes=None):
-    """`tessera why` of a snapshot as text, or None. `capacity_bytes` is what PyTorch could have had of
-    the card, which a snapshot does not tell."""
+    """`tessera why` of a snapshot as text, or None. `capacity_bytes` is what PyTorch could have had
+    of the card, which a snapshot does not tell."""
     snapshot = _open(path)
     if snapshot is not None:
         answer = attempt(lambda: snapshot.why(capacity=capacity_bytes))
