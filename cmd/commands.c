@@ -540,7 +540,7 @@ const cli_option cli_option_rows[] = {
      .kind = CLI_TEXT,
      .argument = "KERNEL",
      .help = "sdpa (default): what scaled_dot_product_attention chooses on an A100; eager; flash; "
-             "or chunked:N, N query rows at a time.",
+             "efficient, the kernel of cards before Ampere; or chunked:N, N query rows at a time.",
      .takers = "simulate",
      FIELD(attention)},
     {.name = "gelu",
