@@ -165,10 +165,10 @@ typedef struct tsr_simulation {
  * its events times the steps. */
 int tsr_simulate(const tsr_model *model, const tsr_simulate_options *options, tsr_simulation **out,
                  tsr_error *error);
+#define TSR_SIMULATE_TEXT_BYTES 512
 /* What PyTorch's exception would say of a run that is out of memory, as PyTorch 2.9 words it without
  * its advice; "" of any other. `text` is cut where it does not fit; TSR_SIMULATE_TEXT_BYTES are
  * enough. */
-#define TSR_SIMULATE_TEXT_BYTES 512
 void tsr_simulation_message(const tsr_simulation *simulation, uint64_t capacity_bytes, char *text,
                             size_t size_bytes);
 /* Release it. NULL is fine. */
