@@ -153,7 +153,7 @@ def notebook(simulator):
     """mosaic_get_memory_profile prints the notebook's text, with the notebook's options."""
     for options, want in (((), BASELINE), (('--checkpoint', 'full'), CHECKPOINTED)):
         _, path = simulator.run('gpt2', '--steps', '5', *options)
-        command = pathlib.Path(simulator.binary).parent / 'mosaic_get_memory_profile'
+        command = pathlib.Path(simulator.binary).resolve().parent / 'mosaic_get_memory_profile'
         page = path.with_suffix('.html')
         done = subprocess.run([command, '--snapshot', path, '--out-path', page, '--profile', 'categories',
                                '--preserve-allocation-order', '--plotter_sampling_rate', '20'],
