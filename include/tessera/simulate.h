@@ -144,7 +144,7 @@ typedef struct tsr_simulation {
   tsr_simulate_moment peak;                        /* the first at which most is allocated */
   tsr_simulate_moment phases[TSR_SIMULATE_PHASES]; /* each one's own peak; step 0: never reached */
   uint64_t peak_reserved_bytes;
-  uint64_t start_allocated_bytes; /* before the first event, */
+  uint64_t start_allocated_bytes;            /* before the first event, */
   uint64_t start_role_bytes[TSR_ROLE_COUNT]; /* and for what: requested */
   bool is_out_of_memory;
   tsr_simulate_moment out_of_memory;
