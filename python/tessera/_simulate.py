@@ -10,7 +10,7 @@ from ._snapshot import Snapshot, size_of
 
 _OPTIMIZERS = ('adamw', 'adamw-foreach', 'adamw-fused', 'adamw-loop', 'sgd')
 _DTYPES = ('fp32', 'bf16', 'fp16', 'autocast-bf16', 'autocast-fp16')
-_ATTENTIONS = ('sdpa', 'eager', 'flash', 'chunked:')
+_ATTENTIONS = ('sdpa', 'eager', 'flash', 'chunked:', 'efficient')
 _CHECKPOINTS = ('none', 'full', 'selective', 'every:')
 _LOSSES = ('full', 'chunked:')
 
@@ -67,8 +67,8 @@ def simulate(model: Any, *, batch: int = 1, seq: int = 512, steps: int = 3, accu
     """Run a training step on the model of PyTorch's allocator alone, and tell what it needs.
 
     `model` is a name (see models()), the path of a config.json, or what is in one. `attention` is
-    sdpa, eager, flash or chunked:N, `checkpoint` none, full, selective or every:K, `loss` full or
-    chunked:N; `tessera help simulate` tells of each.
+    sdpa, eager, flash, efficient or chunked:N, `checkpoint` none, full, selective or every:K, `loss`
+    full or chunked:N; `tessera help simulate` tells of each.
     """
     text, name, is_name = _description(model)
     attention_code, attention_chunk = _choice('attention', attention, _ATTENTIONS)
