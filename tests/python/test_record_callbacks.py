@@ -61,7 +61,8 @@ def mlflow(monkeypatch):
         module.metrics.append((values, step))
 
     def log_artifact(path, folder):
-        module.artifacts.append((open(path).read(), folder))
+        with open(path, encoding="utf-8") as file:
+            module.artifacts.append((file.read(), folder))
 
     module.log_metrics, module.log_artifact = log_metrics, log_artifact
     monkeypatch.setitem(sys.modules, "mlflow", module)
