@@ -18,7 +18,7 @@ DEFAULT_FOLDER = "tessera-record"
 
 
 def _folder(text):
-    """The folder that TESSERA_RECORD names: none where it says no, the default where it says yes."""
+    """What TESSERA_RECORD names: None where it says no, the default folder where it says yes."""
     word = (text or "").strip().lower()
     if word in ("", "0", "false", "no", "off"):
         return None
