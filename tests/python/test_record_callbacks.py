@@ -4,6 +4,7 @@ import copy
 import os
 import pickle
 import sys
+import tempfile
 import types
 
 import fake_torch
@@ -252,9 +253,12 @@ def run_loop(tmp_path, **options):
 
 
 def test_pages_and_numbers_go_where_a_run_is(
-    torch, record, tmp_path, statistics, wandb, mlflow, page
+    torch, record, tmp_path, statistics, wandb, mlflow, page, monkeypatch
 ):
+    (tmp_path / "temporary").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
     run_loop(tmp_path)
+    assert names(tmp_path / "temporary", "") == []
     name = names(tmp_path)[0]
     assert [(list(values), commit) for values, commit in wandb.logged] == [
         (list(SCALARS), False),

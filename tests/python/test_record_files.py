@@ -409,3 +409,17 @@ def test_the_collector_rests_while_a_snapshot_is_taken(torch, record, tmp_path):
         recording.dump()
         assert gc.isenabled()
     assert seen == [False]
+
+
+def test_a_sidecar_never_stands_alone(torch, record, tmp_path, monkeypatch):
+    replace = os.replace
+
+    def fails(source, target):
+        if target.endswith(".pickle"):
+            raise OSError("broken")
+        replace(source, target)
+
+    monkeypatch.setattr(os, "replace", fails)
+    with record(tmp_path):
+        pass
+    assert names(tmp_path, "") == []
