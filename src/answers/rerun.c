@@ -348,20 +348,20 @@ int tsr__rerun(const tsr__timeline *timeline, const tsr__rerun_options *options,
   run->settings = options->settings;
   int status = begin(&r, options, error);
   if (!status) status = run_events(&r, options->until, error);
-  /* What is asked of it from now on has no recorded place. */
-  if (r.allocator) r.allocator->options.segment_address = NULL;
   TSR__VECTOR_FREE(&r.driver.segments);
   tsr__map_release(&r.driver.next_of_size);
   tsr__free(r.pool);
   tsr__free(r.address);
   tsr__free(r.is_waiting);
-  if (options->patience && r.allocator)
-    *options->patience = tsr__drop_u64(*options->patience, tsr__allocator_steps(r.allocator));
-  if (status)
+  if (status) {
     tsr_allocator_destroy(r.allocator);
-  else
-    *out_allocator = r.allocator;
-  return status;
+    return status;
+  }
+  if (options->patience)
+    *options->patience = tsr__drop_u64(*options->patience, tsr__allocator_steps(r.allocator));
+  r.allocator->options.segment_address = NULL; /* what is asked of it yet has no recorded place */
+  *out_allocator = r.allocator;
+  return 0;
 }
 
 uint64_t tsr__rerun_patience(const tsr_snapshot *snapshot, const uint32_t *devices, size_t count) {
