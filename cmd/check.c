@@ -119,7 +119,8 @@ static int load_lock(cli_session *session, tsr_lock **lock) {
     cli_say(NULL, "%s: there is no such lock; --update writes it", options->lock);
     return CLI_INPUT;
   }
-  int status = cli_read_text(session, options->lock, &text, &size_bytes);
+  session->path = options->lock; /* for what may be wrong with it */
+  int status = cli_read_text(options->lock, CLI_TEXTFILE_ANY, &text, &size_bytes, &session->error);
   if (status == 0) status = tsr_lock_parse(text, size_bytes, lock, &session->error);
   free(text);
   return status;

@@ -86,8 +86,8 @@ const cli_command cli_commands[] = {
          "range that was open; by compile-context, to the region that torch.compile made.\n\n"
          "Rules are names and patterns: {\"attention\": \"attention|softmax\"}, or a list of rules "
          "with name, pattern, description and priority, in JSON or YAML. They are tried by "
-         "priority, highest first, then in their order. Patterns are those of PCRE2, searched for "
-         "anywhere as Python's re.search does.",
+         "priority, the smallest number first, then in their order. Patterns are those of PCRE2, "
+         "searched for anywhere as Python's re.search does.",
      .operands = "FILE",
      .operand_min = 1,
      .operand_max = 1,
@@ -362,8 +362,28 @@ const cli_command cli_commands[] = {
      .examples = {{"tessera view -o page.html snapshot.pickle", "a page of the snapshot"},
                   {"tessera view --by stream --capacity 80GiB -o page.html snapshot.pickle",
                    "by stream, with the card's memory as a line"},
+                  {"tessera view --rules rules.yaml -o page.html snapshot.pickle",
+                   "by groups of one's own"},
                   {"tessera view -o both.html before.pickle after.pickle", "two, side by side"}},
      .run = cli_view},
+    {.name = "serve",
+     .summary = "show it in a browser, however large it is",
+     .description =
+         "Serves the page that 'tessera view' writes, and prints its address. The page asks for "
+         "what "
+         "it shows while you look, so that every block of every stretch can be seen one by one, "
+         "however long the trace. Ctrl-C ends it.\n\n"
+         "It listens at an address that other machines do not reach, unless --host says otherwise. "
+         "The address it prints holds a secret that is made anew each time; without it, and to "
+         "pages of other sites, it answers nothing.",
+     .operands = "FILE...",
+     .operand_min = 1,
+     .operand_max = 64,
+     .reads_files = true,
+     .examples = {{"tessera serve snapshot.pickle", "prints the address to open"},
+                  {"tessera serve --port 8321 before.pickle after.pickle",
+                   "two, at a port that can be forwarded"}},
+     .run = cli_serve},
     {.name = "help",
      .summary = "explain tessera, or one of its commands",
      .description = "Without COMMAND, lists the commands. With one, explains it and its options, "
@@ -393,12 +413,12 @@ const cli_option cli_option_rows[] = {
          "Group by rules of your own: a file, or the text itself, of names and patterns in JSON "
          "or YAML. The first rule whose pattern is found in a function's or a file's name of "
          "the stack counts.",
-     .takers = "profile",
+     .takers = "profile view serve",
      FIELD(rules)},
     {.name = "ordered",
      .kind = CLI_FLAG,
      .help = "Tell memory in the order in which it was taken, as bands that lie upon each other.",
-     .takers = "profile",
+     .takers = "profile view serve",
      FIELD(is_ordered)},
     {.name = "over-time",
      .kind = CLI_FLAG,
@@ -414,24 +434,38 @@ const cli_option cli_option_rows[] = {
     {.name = "html",
      .kind = CLI_FILE,
      .argument = "FILE",
-     .help = "Also write a page with a chart of all of the trace to FILE.",
+     .help = "Also write the page of 'tessera view' to FILE, opened at this grouping.",
      .takers = "profile",
      FIELD(html)},
     {.name = "by",
      .kind = CLI_CHOICE,
      .argument = "GROUPING",
-     .help = "What the page is coloured by when it opens (default: category).",
-     .takers = "view",
-     .choices = {"category", "annotation", "compile_context", "metadata", "stream", "pool",
-                 "stack"},
+     .help = "What the page is coloured by when it opens (default: category; rules, where there "
+             "are some).",
+     .takers = "view serve",
+     .choices = {"category", "annotation", "compile-context", "rules", "metadata", "stream", "pool",
+                 "stack", "function", "size"},
      FIELD(view_by)},
     {.name = "blocks",
      .kind = CLI_NUMBER,
      .argument = "N",
-     .help = "Tell at most N allocations one by one, the largest, and the rest in sums (default: "
-             "1500000, fewer where the page would be too large).",
-     .takers = "view",
+     .help =
+         "Tell at most N allocations one by one, the largest, and the rest in sums (default: "
+         "1500000, fewer where the page would be too large; for serve 250000, it asks for more).",
+     .takers = "view serve",
      FIELD(blocks)},
+    {.name = "host",
+     .kind = CLI_TEXT,
+     .argument = "ADDRESS",
+     .help = "The address to listen at (default: 127.0.0.1, which no other machine reaches).",
+     .takers = "serve",
+     FIELD(host)},
+    {.name = "port",
+     .kind = CLI_NUMBER,
+     .argument = "N",
+     .help = "The port to listen at (default: 0, any that is free).",
+     .takers = "serve",
+     FIELD(port)},
     {.name = "event",
      .kind = CLI_TEXT,
      .argument = "N",
@@ -464,7 +498,7 @@ const cli_option cli_option_rows[] = {
      .argument = "SIZE",
      .help = "Memory of the card that PyTorch may have, such as 40GiB (default: unlimited); view "
              "draws it as a line, and why wants the whole card's.",
-     .takers = "whatif why simulate view",
+     .takers = "whatif why simulate view serve",
      FIELD(capacity)},
     {.name = "match",
      .kind = CLI_TEXTS,
@@ -585,16 +619,16 @@ const cli_option cli_option_rows[] = {
     {.name = "optimizer",
      .kind = CLI_CHOICE,
      .argument = "NAME",
-     .help = "adamw (default) is what torch.optim.AdamW does by itself, the foreach form; sgd has "
-             "no momentum.",
+     .help = "adamw (default): torch.optim.AdamW as it comes, which is adamw-foreach; "
+             "adamw-fused; adamw-loop, parameter by parameter; or sgd, without momentum.",
      .takers = "simulate",
      .choices = {"adamw", "adamw-foreach", "adamw-fused", "adamw-loop", "sgd"},
      FIELD(optimizer)},
     {.name = "dtype",
      .kind = CLI_CHOICE,
      .argument = "TYPE",
-     .help = "The type of the whole model (default: fp32), or of what torch.autocast casts in a "
-             "model of fp32.",
+     .help = "fp32 (default), bf16 or fp16: of the whole model; autocast-bf16 or autocast-fp16: a "
+             "model of fp32 under torch.autocast.",
      .takers = "simulate",
      .choices = {"fp32", "bf16", "fp16", "autocast-bf16", "autocast-fp16"},
      FIELD(dtype)},
@@ -663,6 +697,7 @@ const cli_option cli_option_rows[] = {
      .kind = CLI_FLAG,
      .help = "Print one JSON object instead of text.",
      .takers = CLI_EVERY_ANSWER,
+     .not_for = "serve",
      FIELD(json)},
     {.name = "output",
      .letter = 'o',
@@ -672,6 +707,7 @@ const cli_option cli_option_rows[] = {
          "Write the answer to FILE instead of standard output; for simulate, the snapshot. FILE "
          "changes only once it is complete.",
      .takers = CLI_EVERY_ANSWER,
+     .not_for = "serve",
      FIELD(output)},
     {.name = "color",
      .kind = CLI_CHOICE,
@@ -754,8 +790,8 @@ static bool has_word(const char *list, const char *word) {
 
 bool cli_option_applies(const cli_option *option, const cli_command *command) {
   if (!command) return true;
-  if (!option->takers)
-    return command->reads_files && !(option->not_for && has_word(option->not_for, command->name));
+  if (option->not_for && has_word(option->not_for, command->name)) return false;
+  if (!option->takers) return command->reads_files;
   if (strcmp(option->takers, CLI_EVERY_ANSWER) == 0) return cli_command_takes_files(command);
   return strcmp(option->takers, CLI_EVERY_COMMAND) == 0 || has_word(option->takers, command->name);
 }

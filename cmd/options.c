@@ -323,6 +323,7 @@ int cli_parse(int argc, char **argv, cli_options *options) {
       .operands = argv,
       .top = 10,
       .by = -1,
+      .view_by = -1,
       .action = -1,
       .batch = 1,
       .sequence = 512,

@@ -79,16 +79,6 @@ int tsr_report_diff(const tsr_report_input *old_input, const tsr_report_input *n
                     const tsr_diff *diff, const tsr_report_options *options, tsr_write_fn *write,
                     void *context, tsr_error *error);
 
-/* Moments that a page's profile should be computed with: as many as can be told apart on a screen,
- * and few enough for a page of some 3 MiB a device. */
-#define TSR_PROFILE_PAGE_MOMENTS 900u
-
-/* A profile as one HTML page of its own, without script and without anything from the network: for
- * each device a chart of the history, stacked by group or, where the profile is ordered, in bands,
- * and the groups' sizes. Fails with TSR_ERROR_MEMORY or TSR_ERROR_WRITE. */
-int tsr_report_profile_page(const tsr_report_input *input, const tsr_profile *profile,
-                            tsr_write_fn *write, void *context, tsr_error *error);
-
 /* `input` names the model, and has the simulation's snapshot; `capacity_bytes` is what it was
  * simulated under, 0 for no limit. */
 int tsr_report_simulate(const tsr_report_input *input, const tsr_simulation *simulation,

@@ -305,7 +305,8 @@ static int begin(rerun *r, const tsr__rerun_options *options, tsr_error *error) 
     r->is_waiting[t->waits.items[i].allocation] = t->waits.items[i].from != TSR_NONE;
   if (!note_segments(&r->driver)) return tsr__fail_memory(error);
   int status = tsr_allocator_new(&how, &r->allocator, error);
-  if (!status) status = seed(r, error);
+  if (status || !r->allocator) return status;
+  status = seed(r, error);
   if (!status && r->has_private_pools && !find_pools(r)) status = tsr__fail_memory(error);
   return status;
 }

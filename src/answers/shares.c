@@ -30,7 +30,7 @@ static bool sum_by_stack(const tsr__timeline *timeline, const tsr__live_set *liv
     bool is_new = false;
     const uint64_t *index = tsr__map_put(&share_of, stack, shares->count, &is_new);
     ok = index && (!is_new || TSR__VECTOR_PUSH(shares, (tsr_stack_share){.stack = stack}));
-    if (!ok) break;
+    if (!ok || !shares->items) break;
     tsr_stack_share *share = &shares->items[*index];
     share->bytes = tsr__sum_u64(share->bytes, tsr__timeline_requested(timeline, live->items[i]));
     share->allocations++;

@@ -105,7 +105,7 @@ void tsr__grouping_release(tsr__grouping *grouping) {
   *grouping = (tsr__grouping){0};
 }
 
-static uint32_t of_stack(const tsr__grouping *g, uint32_t stack) {
+uint32_t tsr__grouping_of_stack(const tsr__grouping *g, uint32_t stack) {
   const tsr__rule_stacks *rules = &g->grouper->rule_stacks;
   uint32_t rule = stack < rules->count ? rules->stacks[stack] : TSR__RULE_NONE;
   return g->of_rule[rule == TSR__RULE_NONE ? tsr_rules_count(g->grouper->rules) : rule];
@@ -115,7 +115,7 @@ uint32_t tsr__grouping_of(const tsr__grouping *g, uint64_t event) {
   switch (g->grouper->by) {
   case TSR_PROFILE_BY_CATEGORY:
     return g->of_key[tsr__category_of(&g->grouper->categories, g->events.stack[event])];
-  case TSR_PROFILE_BY_RULES: return of_stack(g, g->events.stack[event]);
+  case TSR_PROFILE_BY_RULES: return tsr__grouping_of_stack(g, g->events.stack[event]);
   case TSR_PROFILE_BY_ANNOTATION: return g->of_span[tsr__annotations_span(&g->annotations, event)];
   case TSR_PROFILE_BY_COMPILE_CONTEXT: {
     uint32_t string = tsr_id_at(g->events.context, event);

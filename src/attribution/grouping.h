@@ -44,6 +44,8 @@ void tsr__grouping_release(tsr__grouping *grouping);
 /* The group of the allocation that an event makes: below tsr__grouping_count. O(1), by annotation
  * O(log annotations). */
 uint32_t tsr__grouping_of(const tsr__grouping *grouping, uint64_t event);
+/* BY_RULES: the group of whatever a stack allocates; any other id is an absent stack. */
+uint32_t tsr__grouping_of_stack(const tsr__grouping *grouping, uint32_t stack);
 uint32_t tsr__grouping_count(const tsr__grouping *grouping);
 tsr_text tsr__grouping_name(const tsr__grouping *grouping, uint32_t group);
 

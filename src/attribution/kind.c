@@ -37,6 +37,9 @@
 /* Smaller than the weights of any output layer: a size that means nothing. */
 #define FORWARD_GRADIENT_BYTES UINT64_C(65536)
 
+/* Of fewer layers, as many blocks of one size are chance. */
+#define FEWEST_LAYERS 4
+
 #define NEVER UINT32_MAX /* as TSR_NONE in `death` */
 
 /* Events at which something begins after a run; NEVER where it does not. */
@@ -44,6 +47,13 @@ typedef struct after {
   uint32_t any, forward, backward, no_backward, optimizer;
   uint32_t end_of_backward; /* of the backward pass that begins at `backward` */
 } after;
+
+/* What became of the allocations of one stack and size in backward passes that the recording saw
+ * end. */
+typedef struct fate {
+  uint32_t span, kept;  /* the last such pass, and how many it kept */
+  uint64_t most, alive; /* kept by any pass; by all, and alive when the recording ends */
+} fate;
 
 typedef struct judge {
   const tsr__timeline *t;
@@ -56,7 +66,9 @@ typedef struct judge {
   uint32_t span_count, optimizer_count;
   tsr__map gradients;      /* size -> gradients of it in the fullest backward pass */
   tsr__map states;         /* size -> state made in the fullest optimizer run */
-  tsr__map fates;          /* stack and size -> whether backward keeps it, see learn_fates */
+  tsr__map fates;          /* stack and size -> index in seen, see learn_fates */
+  TSR__VECTOR(fate) seen;
+  tsr__map unclaimed;      /* size -> parameters for which no gradient is found, see learn_fates */
   bool *is_gradient_stack; /* by stack: made in forward, freed by zero_grad */
   bool has_old_gradients;  /* backward leaves none, but adds to those that are there */
   bool has_forward;
@@ -65,6 +77,27 @@ typedef struct judge {
 
 static bool is_backward(uint8_t phase) {
   return phase == TSR_PHASE_BACKWARD || phase == TSR_PHASE_RECOMPUTE;
+}
+
+/* ---- Counts by size ---- */
+
+static bool add_to(tsr__map *map, uint64_t size) {
+  uint64_t *count = tsr__map_put(map, size, 0, NULL);
+  if (count) ++*count;
+  return count != NULL;
+}
+
+/* Take one of a size, if there is one. */
+static bool take(tsr__map *map, uint64_t size) {
+  uint64_t *count = tsr__map_find(map, size);
+  if (!count || !*count) return false;
+  --*count;
+  return true;
+}
+
+static uint64_t count_of(tsr__map *map, uint64_t size) {
+  const uint64_t *count = tsr__map_find(map, size);
+  return count ? *count : 0;
 }
 
 /* ---- What follows each run ---- */
@@ -160,9 +193,6 @@ static verdict judge_forward(const judge *j, uint32_t allocation, size_t r) {
                                                           : TSR_EVIDENCE_OUTLIVES_FORWARD};
 }
 
-/* What became of allocations like it in backward passes that the recording saw end. */
-enum { FATE_TEMPORARY = 1, FATE_KEPT };
-
 static uint64_t fate_key(const judge *j, uint32_t allocation) {
   uint32_t birth = j->t->birth.items[allocation];
   return tsr__mix(j->t->events.stack[birth], j->t->events.size[birth]);
@@ -174,15 +204,25 @@ static bool is_unfinished(const judge *j, uint32_t allocation, size_t r) {
          j->t->death.items[allocation] == NEVER;
 }
 
+/* Such passes kept so many like it, and so many are not there yet; else there is a parameter of its
+ * size; else it has been there for long. */
+static bool will_be_kept(judge *j, uint32_t allocation) {
+  const uint64_t *index = tsr__map_find(&j->fates, fate_key(j, allocation));
+  if (!index)
+    return j->unclaimed.count ? take(&j->unclaimed, j->t->events.size[j->t->birth.items[allocation]])
+                              : j->t->birth.count - allocation > UNFINISHED_ALLOCATIONS;
+  fate *f = &j->seen.items[*index];
+  if (f->alive >= f->most) return false;
+  f->alive++;
+  return true;
+}
+
 static verdict judge_backward(judge *j, uint32_t allocation, size_t r, tsr__role role) {
   if (!is_kept_on(j, allocation, j->after[r].no_backward)) return temporary;
   if (role.hint == TSR__MARK_ACCUMULATE)
     return (verdict){TSR_KIND_GRADIENT, TSR_EVIDENCE_ACCUMULATE_FRAME};
   if (is_unfinished(j, allocation, r)) {
-    bool is_recent = j->t->birth.count - allocation <= UNFINISHED_ALLOCATIONS;
-    uint64_t *fate = tsr__map_find(&j->fates, fate_key(j, allocation));
-    if (fate) is_recent = *fate == FATE_TEMPORARY;
-    return (verdict){is_recent ? TSR_KIND_TEMPORARY : TSR_KIND_GRADIENT,
+    return (verdict){will_be_kept(j, allocation) ? TSR_KIND_GRADIENT : TSR_KIND_TEMPORARY,
                      TSR_EVIDENCE_UNFINISHED_BACKWARD};
   }
   return (verdict){TSR_KIND_GRADIENT, TSR_EVIDENCE_OUTLIVES_BACKWARD};
@@ -207,6 +247,26 @@ static verdict judge_optimizer(const judge *j, uint32_t allocation, size_t r, ts
   return (verdict){TSR_KIND_OPTIMIZER_STATE, TSR_EVIDENCE_OUTLIVES_OPTIMIZER};
 }
 
+/* Does a run keep anything that it made after this? Every allocation is looked at once, in all. */
+static bool is_last_kept(const judge *j, uint32_t allocation, size_t r) {
+  const tsr__run *run = &j->phases->runs.items[r];
+  for (size_t i = (size_t)allocation + 1; i < j->t->birth.count; i++) {
+    if (j->t->birth.items[i] > run->last_alloc) break;
+    if (is_kept(j, (uint32_t)i, j->after[r].any, run)) return false;
+  }
+  return true;
+}
+
+/* A block's output is made last, and nobody needs it: checkpointing itself lets it go when the block's
+ * backward is done, and not autograd. Unless the operation that made it is one that saves it. */
+static verdict judge_recompute(const judge *j, uint32_t allocation, size_t r, tsr__role role) {
+  if (!is_kept(j, allocation, j->after[r].any, &j->phases->runs.items[r])) return temporary;
+  if (role.hint != TSR__MARK_SAVES_OUTPUT &&
+      freed_by(j, allocation).phase == TSR_PHASE_RECOMPUTE && is_last_kept(j, allocation, r))
+    return (verdict){TSR_KIND_TEMPORARY, TSR_EVIDENCE_UNSAVED_OUTPUT};
+  return (verdict){TSR_KIND_RECOMPUTED, TSR_EVIDENCE_OUTLIVES_RECOMPUTE};
+}
+
 static verdict judge_by_phase(judge *j, uint32_t allocation, size_t r, tsr__role role) {
   const tsr__run *run = &j->phases->runs.items[r];
   switch ((tsr_phase)run->phase) {
@@ -216,9 +276,7 @@ static verdict judge_by_phase(judge *j, uint32_t allocation, size_t r, tsr__role
     return (verdict){TSR_KIND_INPUT, role.hint == TSR__MARK_DATA ? TSR_EVIDENCE_DATA_FRAME
                                                                  : TSR_EVIDENCE_BEFORE_FORWARD};
   case TSR_PHASE_FORWARD: return judge_forward(j, allocation, r);
-  case TSR_PHASE_RECOMPUTE:
-    if (!is_kept(j, allocation, j->after[r].any, run)) return temporary;
-    return (verdict){TSR_KIND_RECOMPUTED, TSR_EVIDENCE_OUTLIVES_RECOMPUTE};
+  case TSR_PHASE_RECOMPUTE: return judge_recompute(j, allocation, r, role);
   case TSR_PHASE_BACKWARD: return judge_backward(j, allocation, r, role);
   case TSR_PHASE_OPTIMIZER: return judge_optimizer(j, allocation, r, role);
   case TSR_PHASE_ZERO_GRAD:
@@ -261,19 +319,40 @@ static bool find_gradient_stacks(judge *j) {
   return true;
 }
 
-/* Where the recording ends within backward, what earlier passes kept tells what this one will. */
+static bool note_fate(judge *j, uint32_t allocation, uint32_t span, bool is_kept) {
+  bool is_new;
+  const uint64_t *index =
+      tsr__map_put(&j->fates, fate_key(j, allocation), j->seen.count, &is_new);
+  if (!index || (is_new && !TSR__VECTOR_PUSH(&j->seen, (fate){.span = span}))) return false;
+  fate *f = &j->seen.items[*index];
+  if (f->span != span) f->kept = 0;
+  f->span = span;
+  f->kept += is_kept;
+  if (f->kept > f->most) f->most = f->kept;
+  f->alive += is_kept && j->t->death.items[allocation] == NEVER;
+  return true;
+}
+
+/* Where the recording ends within backward, what earlier passes kept tells what this one will; in a
+ * first pass, the sizes of what may be parameters: what was there before, and what setup made. */
 static bool learn_fates(judge *j) {
   size_t r = 0, runs = j->phases->runs.count;
   if (!runs || !is_backward(j->phases->runs.items[runs - 1].phase) || j->ends_elsewhere)
     return true;
+  for (size_t i = 0; i < j->t->initial.count; i++)
+    if (j->t->death.items[i] == NEVER &&
+        !add_to(&j->unclaimed, j->t->initial.items[i].requested_bytes))
+      return false;
   for (size_t i = j->t->initial.count; i < j->out.count; i++) {
     uint32_t birth = j->t->birth.items[i];
     while (r + 1 < runs && j->phases->runs.items[r + 1].first <= birth) r++;
     uint32_t end = j->after[r].no_backward;
+    bool is_setup = j->phases->runs.items[r].phase == TSR_PHASE_SETUP;
+    if (is_setup && j->t->death.items[i] == NEVER &&
+        !add_to(&j->unclaimed, j->t->events.size[birth]))
+      return false;
     if (end == NEVER || !is_backward(j->phases->runs.items[r].phase)) continue;
-    uint64_t *fate = tsr__map_put(&j->fates, fate_key(j, (uint32_t)i), 0, NULL);
-    if (!fate) return false;
-    *fate = is_kept_on(j, (uint32_t)i, end) ? FATE_KEPT : FATE_TEMPORARY;
+    if (!note_fate(j, (uint32_t)i, j->span[r], is_kept_on(j, (uint32_t)i, end))) return false;
   }
   return true;
 }
@@ -288,25 +367,6 @@ static void judge_recorded(judge *j) {
 }
 
 /* ---- Sizes of gradients and states ---- */
-
-static bool add_to(tsr__map *map, uint64_t size) {
-  uint64_t *count = tsr__map_put(map, size, 0, NULL);
-  if (count) ++*count;
-  return count != NULL;
-}
-
-/* Take one of a size, if there is one. */
-static bool take(tsr__map *map, uint64_t size) {
-  uint64_t *count = tsr__map_find(map, size);
-  if (!count || !*count) return false;
-  --*count;
-  return true;
-}
-
-static uint64_t count_of(tsr__map *map, uint64_t size) {
-  const uint64_t *count = tsr__map_find(map, size);
-  return count ? *count : 0;
-}
 
 /* The passes of one phase are numbered; the one that made the most bytes of a kind is the one to go
  * by: others may be cut, or only add to what is there. */
@@ -383,11 +443,25 @@ static bool note_sizes(judge *j) {
 
 /* ---- Gradients that forward makes ---- */
 
+/* How many old blocks there are for each gradient: the parameter, and what its optimizer keeps. 1
+ * (no state), 2 (momentum) or 3 (Adam, and where nothing tells). */
+static uint64_t copies_of(judge *j, tsr__map *old) {
+  double gradients = 0, copies = 0;
+  for (size_t i = 0; j->gradients.slots && i <= j->gradients.mask; i++) {
+    uint64_t size = j->gradients.slots[i].key;
+    if (size == TSR__MAP_EMPTY || !count_of(old, size)) continue;
+    gradients += (double)size * (double)j->gradients.slots[i].value;
+    copies += (double)size * (double)count_of(old, size);
+  }
+  if (gradients == 0 || copies >= 2.5 * gradients) return 3;
+  return copies < 1.5 * gradients ? 1 : 2;
+}
+
 /* How many parameters of a size there are, as far as optimizer state tells: two a parameter, made in
  * the recording or, beside the parameter itself, there before. */
-static uint64_t parameters_by_state(judge *j, tsr__map *old, uint64_t size) {
+static uint64_t parameters_by_state(judge *j, tsr__map *old, uint64_t copies, uint64_t size) {
   uint64_t made = count_of(&j->states, size);
-  return made ? made / 2 : count_of(old, size) / 3;
+  return made ? made / 2 : count_of(old, size) / copies;
 }
 
 /* A loss that computes its own gradient makes it in forward, and only its size tells it from an
@@ -395,6 +469,7 @@ static uint64_t parameters_by_state(judge *j, tsr__map *old, uint64_t size) {
 static bool find_forward_gradients(judge *j) {
   tsr__map old = {0}, found = {0};
   bool ok = count_old(j, &old);
+  uint64_t copies = ok ? copies_of(j, &old) : 1;
   size_t r = 0, runs = j->phases->runs.count;
   for (size_t i = j->t->initial.count; ok && i < j->out.count; i++) {
     uint32_t birth = j->t->birth.items[i];
@@ -404,7 +479,7 @@ static bool find_forward_gradients(judge *j) {
     if (backward == NEVER || !is_kept_on(j, (uint32_t)i, end)) continue;
     uint64_t size = j->t->events.size[birth];
     if (size < FORWARD_GRADIENT_BYTES) continue;
-    if (parameters_by_state(j, &old, size) <= count_of(&j->gradients, size)) continue;
+    if (parameters_by_state(j, &old, copies, size) <= count_of(&j->gradients, size)) continue;
     put(j, (uint32_t)i, (verdict){TSR_KIND_GRADIENT, TSR_EVIDENCE_FORWARD_GRADIENT});
     ok = tsr__map_put(&found, size, 1, NULL) != NULL;
   }
@@ -518,6 +593,51 @@ static const tsr__run *run_at(const tsr__phases *phases, uint32_t event) {
   return low ? &phases->runs.items[low - 1] : NULL;
 }
 
+/* How many layers the model has: the largest number that two sizes of gradients or more have in
+ * common; 0 where none do. */
+static bool find_layers(const judge *j, uint64_t *layers) {
+  tsr__map sizes_of = {0}; /* count -> sizes that have it */
+  bool ok = true;
+  *layers = 0;
+  for (size_t i = 0; ok && j->gradients.slots && i <= j->gradients.mask; i++) {
+    uint64_t count = j->gradients.slots[i].value;
+    if (j->gradients.slots[i].key == TSR__MAP_EMPTY || count <= *layers) continue;
+    ok = add_to(&sizes_of, count);
+    if (count_of(&sizes_of, count) > 1) *layers = count;
+  }
+  tsr__map_release(&sizes_of);
+  return ok;
+}
+
+/* What lives on and has the size of no gradient: buffers, where there is one a layer; and parameters
+ * that are frozen, where it is most of what lives on. */
+static bool judge_old_rest(judge *j) {
+  tsr__map rest = {0};
+  uint64_t known_bytes = 0, rest_bytes = 0, layers;
+  bool ok = find_layers(j, &layers);
+  for (size_t i = 0; ok && i < j->t->initial.count; i++) {
+    uint64_t size = j->t->initial.items[i].requested_bytes;
+    if (j->t->death.items[i] != NEVER) continue;
+    if (j->out.evidence[i] == TSR_EVIDENCE_OLD_PARAMETER)
+      known_bytes = tsr__sum_u64(known_bytes, size);
+    if (j->out.kind[i] != TSR_KIND_UNEXPLAINED) continue;
+    rest_bytes = tsr__sum_u64(rest_bytes, size);
+    ok = add_to(&rest, size);
+  }
+  bool is_frozen = known_bytes && rest_bytes / 2 > known_bytes;
+  for (size_t i = 0; ok && i < j->t->initial.count; i++) {
+    if (j->out.kind[i] != TSR_KIND_UNEXPLAINED || j->t->death.items[i] != NEVER) continue;
+    uint64_t count = count_of(&rest, j->t->initial.items[i].requested_bytes);
+    bool is_buffer = layers >= FEWEST_LAYERS && count % layers == 0;
+    if (is_buffer || is_frozen)
+      put(j, (uint32_t)i,
+          (verdict){TSR_KIND_PARAMETER,
+                    is_buffer ? TSR_EVIDENCE_OLD_BUFFER : TSR_EVIDENCE_OLD_FROZEN});
+  }
+  tsr__map_release(&rest);
+  return ok;
+}
+
 /* Stacks first, then what lives on, then what died: parameters mostly live on. */
 static bool judge_old(judge *j) {
   quota left = {0};
@@ -621,7 +741,8 @@ int tsr__kinds_compute(const tsr__timeline *timeline, const tsr__roles *roles,
   }
   if (ok) {
     judge_recorded(&j);
-    ok = note_sizes(&j) && find_forward_gradients(&j) && judge_old(&j) && replace_parameters(&j);
+    ok = note_sizes(&j) && find_forward_gradients(&j) && judge_old(&j) &&
+         judge_old_rest(&j) && replace_parameters(&j);
   }
   tsr__free(j.after);
   tsr__free(j.span);
@@ -629,6 +750,8 @@ int tsr__kinds_compute(const tsr__timeline *timeline, const tsr__roles *roles,
   tsr__map_release(&j.gradients);
   tsr__map_release(&j.states);
   tsr__map_release(&j.fates);
+  TSR__VECTOR_FREE(&j.seen);
+  tsr__map_release(&j.unclaimed);
   tsr__free(j.is_gradient_stack);
   if (!ok) {
     tsr__kinds_release(&j.out);
@@ -642,83 +765,4 @@ void tsr__kinds_release(tsr__kinds *kinds) {
   tsr__free(kinds->kind);
   tsr__free(kinds->evidence);
   *kinds = (tsr__kinds){0};
-}
-
-/* ---- Words ---- */
-
-const char *tsr_kind_name(tsr_kind kind) {
-  static const char *const names[TSR_KIND_COUNT] = {
-      "unexplained", "parameter", "gradient", "optimizer_state", "activation",
-      "recomputed",  "temporary", "input",    "communication",   "workspace"};
-  return (unsigned)kind < TSR_KIND_COUNT ? names[kind] : "unexplained";
-}
-
-const char *tsr_confidence_name(tsr_confidence confidence) {
-  static const char *const names[] = {"none", "guess", "likely", "sure"};
-  return (unsigned)confidence < 4 ? names[confidence] : "none";
-}
-
-static const struct {
-  const char *text;
-  tsr_confidence confidence;
-} evidences[TSR_EVIDENCE_COUNT] = {
-    [TSR_EVIDENCE_NONE] = {"nothing explains it", TSR_CONFIDENCE_NONE},
-    [TSR_EVIDENCE_STATE_FRAME] = {"made by the optimizer for its state", TSR_CONFIDENCE_SURE},
-    [TSR_EVIDENCE_OPTIMIZER_BUILT] = {"made when the optimizer was built", TSR_CONFIDENCE_SURE},
-    [TSR_EVIDENCE_OUTLIVES_OPTIMIZER] = {"made in the optimizer's step and kept after it",
-                                         TSR_CONFIDENCE_LIKELY},
-    [TSR_EVIDENCE_WITHIN_PHASE] = {"made and freed within one phase", TSR_CONFIDENCE_SURE},
-    [TSR_EVIDENCE_KEPT_FOR_BACKWARD] = {"made in forward and alive when backward began",
-                                        TSR_CONFIDENCE_SURE},
-    [TSR_EVIDENCE_RELEASED_BY_AUTOGRAD] =
-        {"made in forward and freed by autograd, which had saved it", TSR_CONFIDENCE_SURE},
-    [TSR_EVIDENCE_OUTLIVES_FORWARD] =
-        {"made in forward and kept after it, with no backward recorded", TSR_CONFIDENCE_LIKELY},
-    [TSR_EVIDENCE_OUTLIVES_RECOMPUTE] = {"made again within backward and kept for it",
-                                         TSR_CONFIDENCE_SURE},
-    [TSR_EVIDENCE_ACCUMULATE_FRAME] = {"made by AccumulateGrad and kept after backward",
-                                       TSR_CONFIDENCE_SURE},
-    [TSR_EVIDENCE_OUTLIVES_BACKWARD] = {"made in backward and kept after it",
-                                        TSR_CONFIDENCE_LIKELY},
-    [TSR_EVIDENCE_UNFINISHED_BACKWARD] =
-        {"made in a backward pass that the recording does not see end", TSR_CONFIDENCE_GUESS},
-    [TSR_EVIDENCE_MODULE_BUILT] = {"made when the model was built, moved or loaded",
-                                   TSR_CONFIDENCE_SURE},
-    [TSR_EVIDENCE_CONSTRUCTOR] = {"made in a constructor and kept", TSR_CONFIDENCE_LIKELY},
-    [TSR_EVIDENCE_DATA_FRAME] = {"made by data loading and alive when forward began",
-                                 TSR_CONFIDENCE_SURE},
-    [TSR_EVIDENCE_BEFORE_FORWARD] = {"made just before forward and alive when it began",
-                                     TSR_CONFIDENCE_GUESS},
-    [TSR_EVIDENCE_WORKSPACE_FRAME] = {"made as a library's workspace", TSR_CONFIDENCE_SURE},
-    [TSR_EVIDENCE_WORKSPACE_SIZE] = {"of the size of cuBLAS's workspace and never freed",
-                                     TSR_CONFIDENCE_LIKELY},
-    [TSR_EVIDENCE_COLLECTIVE_FRAME] = {"made by a collective", TSR_CONFIDENCE_SURE},
-    [TSR_EVIDENCE_OLD_PARAMETER] = {"older than the recording, and as large as a gradient",
-                                    TSR_CONFIDENCE_LIKELY},
-    [TSR_EVIDENCE_OLD_STATE] =
-        {"older than the recording, and as large as a gradient whose parameter is found already",
-         TSR_CONFIDENCE_LIKELY},
-    [TSR_EVIDENCE_OLD_GRADIENT] = {"older than the recording and freed as gradients are",
-                                   TSR_CONFIDENCE_LIKELY},
-    [TSR_EVIDENCE_FREED_BY_ZERO_GRAD] = {"made in forward where zero_grad frees what is made",
-                                         TSR_CONFIDENCE_LIKELY},
-    [TSR_EVIDENCE_FORWARD_GRADIENT] = {"made in forward, kept after backward, and as large as a "
-                                       "parameter that backward leaves no gradient for",
-                                       TSR_CONFIDENCE_LIKELY},
-    [TSR_EVIDENCE_OLD_MODEL] = {"older than the recording, never freed, and nothing trains",
-                                TSR_CONFIDENCE_GUESS},
-    [TSR_EVIDENCE_REPLACED_PARAMETER] =
-        {"made in the optimizer's step in place of a parameter that it "
-         "freed",
-         TSR_CONFIDENCE_LIKELY},
-    [TSR_EVIDENCE_OLD_ACTIVATION] = {"older than the recording and freed as saved tensors are",
-                                     TSR_CONFIDENCE_LIKELY},
-};
-
-const char *tsr_evidence_text(tsr_evidence evidence) {
-  return evidences[(unsigned)evidence < TSR_EVIDENCE_COUNT ? evidence : 0].text;
-}
-
-tsr_confidence tsr_evidence_confidence(tsr_evidence evidence) {
-  return evidences[(unsigned)evidence < TSR_EVIDENCE_COUNT ? evidence : 0].confidence;
 }

@@ -55,6 +55,7 @@ static const rule python_rules[] = {
     {"torch/nn/parameter.py", "__new__", TSR__MARK_MODULE_SETUP},
     {"", "from_pretrained load_checkpoint load_pretrained* _load_state_dict*",
      TSR__MARK_MODULE_SETUP},
+    {"", "*attention_forward scaled_dot_product_attention softmax", TSR__MARK_ATTENTION},
     {"", "forward forward_* *_forward", TSR__MARK_FORWARD},
     {"", "__init__", TSR__MARK_CONSTRUCTOR},
 };
@@ -73,6 +74,10 @@ static const rule native_rules[] = {
      TSR__MARK_OPTIMIZER_KERNEL},
     {"", "*Workspace* *getCurrentCUDABlasHandle*", TSR__MARK_WORKSPACE},
     {"", "*c10d::* *ncclComm*", TSR__MARK_COLLECTIVE},
+    {"",
+     "at::_ops::*softmax* at::_ops::*attention* at::_ops::tanh* at::_ops::sigmoid* at::_ops::exp* "
+     "at::_ops::relu* at::_ops::sqrt* at::_ops::rsqrt*",
+     TSR__MARK_SAVES_OUTPUT},
     {"", "torch::nn::*::reset*", TSR__MARK_MODULE_SETUP},
     {"", "torch::nn::*::forward*", TSR__MARK_FORWARD},
 };

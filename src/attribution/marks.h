@@ -26,6 +26,8 @@ typedef enum tsr__mark {
   TSR__MARK_CONSTRUCTOR,  /* some __init__ */
   TSR__MARK_COLLECTIVE,
   TSR__MARK_WORKSPACE,
+  TSR__MARK_SAVES_OUTPUT, /* C++: an operation whose backward needs its own result */
+  TSR__MARK_ATTENTION,    /* Python that ends in such an operation */
   TSR__MARK_COUNT
 } tsr__mark;
 

@@ -37,7 +37,8 @@ static marks find_marks(tsr_stack stack, const uint8_t *mark_of_frame) {
   for (uint32_t i = 0; i < stack.depth; i++) {
     uint8_t mark = mark_of_frame[stack.frames[i]];
     if (found.at[mark] == UINT32_MAX) found.at[mark] = i;
-    if (mark == TSR__MARK_CALL && found.at[TSR__MARK_FORWARD] == UINT32_MAX)
+    bool is_forward = mark == TSR__MARK_CALL || mark == TSR__MARK_ATTENTION;
+    if (is_forward && found.at[TSR__MARK_FORWARD] == UINT32_MAX)
       found.at[TSR__MARK_FORWARD] = i;
   }
   return found;
@@ -124,12 +125,16 @@ static tsr__mark hint_of(const marks *m, tsr_phase phase) {
                                        : true;
     if (is_of_phase) return mark;
   }
+  bool has_native = has(m, TSR__MARK_NONE);
+  if (has(m, TSR__MARK_SAVES_OUTPUT) || (has(m, TSR__MARK_ATTENTION) && !has_native))
+    return TSR__MARK_SAVES_OUTPUT;
   return TSR__MARK_NONE;
 }
 
 static bool is_python_mark(uint8_t mark) {
   return mark == TSR__MARK_PYTHON || mark == TSR__MARK_FORWARD || mark == TSR__MARK_CALL ||
-         mark == TSR__MARK_OPTIMIZER || mark == TSR__MARK_BACKWARD || mark == TSR__MARK_CONSTRUCTOR;
+         mark == TSR__MARK_OPTIMIZER || mark == TSR__MARK_BACKWARD || mark == TSR__MARK_CONSTRUCTOR ||
+         mark == TSR__MARK_ATTENTION;
 }
 
 static void read_stacks(const tsr_snapshot *snapshot, const uint8_t *mark_of_frame,
@@ -215,13 +220,13 @@ static int told_by(maker *m, uint32_t event) {
   tsr_phase range = m->ranges.count ? annotated(m, event) : TSR_PHASE_UNKNOWN;
   if (action != TSR_ACTION_ALLOC) {
     bool may_be_silent = range == TSR_PHASE_OPTIMIZER || range == TSR_PHASE_ZERO_GRAD;
-    if (may_be_silent) return range;
+    if (may_be_silent) return (int)range;
     if (action != TSR_ACTION_FREE_REQUESTED) return -1;
     return tsr__role_of(m->roles, stack).phase == TSR_PHASE_ZERO_GRAD ? TSR_PHASE_ZERO_GRAD : -1;
   }
   tsr_phase phase = (tsr_phase)tsr__role_of(m->roles, stack).phase;
-  if (phase != TSR_PHASE_UNKNOWN) return phase;
-  if (range != TSR_PHASE_UNKNOWN) return range;
+  if (phase != TSR_PHASE_UNKNOWN) return (int)phase;
+  if (range != TSR_PHASE_UNKNOWN) return (int)range;
   bool is_empty = m->roles->is_empty[stack < m->roles->count ? stack : m->roles->count];
   return is_empty && m->roles->has_python ? PHASE_EMPTY : TSR_PHASE_UNKNOWN;
 }

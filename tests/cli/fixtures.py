@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Makes the small snapshots that the cases of tests/cli read; also `fixtures.py demo FILE`.
+"""Makes the small snapshots that the cases of tests/cli read.
 
 A snapshot here is what PyTorch would have written for a tiny training run: a model of the caching
 allocator (Device) hands out blocks, splits and merges them, and records the events, so that traces
@@ -479,16 +479,6 @@ class Layer:
 """
 
 
-def demo():
-    """Larger and longer, to look at."""
-    run = Run(layers=24, width=2048, batch=8192)
-    state = []
-    run.model(run.devices[0], recorded=True)
-    for number in range(3):
-        run.step(run.devices[0], number, state)
-    return run.snapshot()
-
-
 def large_segments():
     """One segment of a size that only the text of the configuration explains."""
     base, mib = 0x7f0000000000, 1 << 20
@@ -543,12 +533,9 @@ def write_all(folder):
 
 
 def main(arguments):
-    if len(arguments) == 2 and arguments[0] == 'demo':
-        write(arguments[1], demo())
-    elif len(arguments) == 1:
-        write_all(arguments[0])
-    else:
-        sys.exit('usage: fixtures.py FOLDER | fixtures.py demo FILE')
+    if len(arguments) != 1:
+        sys.exit('usage: fixtures.py FOLDER')
+    write_all(arguments[0])
 
 
 if __name__ == '__main__':

@@ -87,7 +87,7 @@ static const tsr_report_input heading_of = {.path = "file"};
     return status;                                                                   \
   }
 
-static const tsr_profile_options *profile_how; /* of ask_profile and write_page */
+static const tsr_profile_options *profile_how; /* of ask_profile */
 static const tsr_at_where second = {.kind = TSR_AT_EVENT, .event = 1};
 OPERATION(info, NULL)
 OPERATION(peak, NULL)
@@ -176,17 +176,6 @@ static int ask_diff(void *context) {
     status = tsr_report_diff(&heading, &heading, answer, &how, discard, NULL, &error);
   }
   tsr_diff_free(answer);
-  return status;
-}
-
-static int write_page(void *context) {
-  (void)context;
-  tsr_profile *profile = NULL;
-  tsr_report_input heading = heading_of;
-  heading.snapshot = snapshot;
-  int status = tsr_profile_compute(snapshot, profile_how, NULL, &profile, NULL);
-  if (!status) status = tsr_report_profile_page(&heading, profile, discard, NULL, NULL);
-  tsr_profile_free(profile);
   return status;
 }
 
@@ -280,16 +269,30 @@ static int list_lives(void *context) {
   return tsr_report_lives(&heading, NULL, *format, &full, discard, NULL, NULL);
 }
 
+typedef struct drawn {
+  tsr_view_options view;
+  tsr_view_stretch stretch;
+} drawn;
+
 static int make_page(void *context) {
-  const tsr_view_options *how = context;
+  const drawn *how = context;
   tsr_view *view = NULL;
+  tsr_page *page = NULL;
+  tsr_view_cut cut = {0};
   tsr_error error = {0};
-  int status = tsr_view_compute(snapshot, how, NULL, &view, &error);
+  tsr_page_options served = {.is_served = true};
+  int status = tsr_view_compute(snapshot, &how->view, NULL, &view, &error);
   if (status) assert_null(view);
-  tsr_page_input input = {heading_of, view};
+  if (!status) status = tsr_view_cut_compute(view->devices, &how->stretch, &cut, &error);
+  tsr_page_input input = {heading_of, view, &cut};
   input.input.snapshot = snapshot;
-  if (!status) status = tsr_report_page(&input, 1, NULL, discard, NULL, &error);
+  if (!status) status = tsr_page_open(&input, 1, &served, &page, &error);
+  if (status) assert_null(page);
+  if (!status) status = tsr_page_write(page, discard, NULL, &error);
+  if (!status) status = tsr_page_write_part(page, 0, &cut, discard, NULL, &error);
   assert_int_equal(error.status, status);
+  tsr_page_free(page);
+  tsr_view_cut_release(&cut);
   tsr_view_free(view);
   return status;
 }
@@ -350,7 +353,6 @@ static void profiles(void **state) {
     how.moment_count = 8;
     how.is_ordered = by != TSR_PROFILE_BY_ANNOTATION;
     tsr_test_oom(ask_profile, NULL, 10);
-    tsr_test_oom(write_page, NULL, 10);
   }
   tsr_rules_free(rules);
   tsr_test_oom_sparing(parse_rules, json_rules, 5, JIT_PLACES);
@@ -391,9 +393,13 @@ static void writing_for_others(void **state) {
 
 static void drawing(void **state) {
   (void)state;
-  tsr_view_options all = {0}, few = {.most_allocations = 1, .most_buckets = 2};
+  tsr_rules *rules = NULL;
+  char json[] = "{\"a\": \"forward\"}";
+  assert_int_equal(tsr_rules_parse(json, strlen(json), TSR_RULES_STRICT, &rules, NULL, NULL), 0);
+  drawn all = {{0}, {0}}, few = {{rules}, {.most_allocations = 1, .most_buckets = 2}};
   tsr_test_oom(make_page, &all, 30);
   tsr_test_oom(make_page, &few, 30);
+  tsr_rules_free(rules);
 }
 
 static int keep(void *context, const char *data, size_t size_bytes) {

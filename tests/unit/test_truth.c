@@ -1,0 +1,183 @@
+/* Tests of attribution/ on simulated training runs (tessera/simulate.h), whose trace says of each
+ * allocation what it is for: after every event, ninety-nine live bytes in a hundred must be called
+ * what they are. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "attribution/kind.h"
+#include "test_support.h"
+#include "tessera/simulate.h"
+
+/* Four layers, so small that any tensor matters. */
+#define SMALL_LLAMA                                                                              \
+  "{\"model_type\":\"llama\",\"hidden_size\":512,\"intermediate_size\":1376,\"num_hidden_layers\":4,"  \
+  "\"num_attention_heads\":8,\"num_key_value_heads\":8,\"vocab_size\":8000}"
+/* cuBLAS's, one a thread. */
+#define WORKSPACE_BYTES UINT64_C(8519680)
+
+/* Is this the kind that the simulator's word means? What forward saves it calls activation, whether
+ * made for the first time or again. */
+static bool is_said(const char *truth, size_t size, tsr_kind kind) {
+  static const struct {
+    const char *word;
+    tsr_kind kind;
+  } same[] = {{"temporary", TSR_KIND_TEMPORARY},   {"backward", TSR_KIND_TEMPORARY},
+              {"parameter", TSR_KIND_PARAMETER},   {"buffer", TSR_KIND_PARAMETER},
+              {"input", TSR_KIND_INPUT},           {"activation", TSR_KIND_ACTIVATION},
+              {"activation", TSR_KIND_RECOMPUTED}, {"gradient", TSR_KIND_GRADIENT},
+              {"optimizer", TSR_KIND_OPTIMIZER_STATE}, {"workspace", TSR_KIND_WORKSPACE}};
+  for (size_t i = 0; i < sizeof same / sizeof *same; i++)
+    if (same[i].kind == kind && strlen(same[i].word) == size && !memcmp(truth, same[i].word, size))
+      return true;
+  return false;
+}
+
+typedef struct subject {
+  tsr_model *model;
+  tsr_simulation *simulation;
+  tsr__roles roles;
+  tsr__timeline timeline;
+  tsr__phases phases;
+  tsr__kinds kinds;
+} subject;
+
+/* False for options that do not go together. */
+static bool begin(subject *out, const char *model, const tsr_simulate_options *options) {
+  subject s = {0};
+  tsr_error error = {0};
+  int status = model[0] == '{' ? tsr_model_read(model, strlen(model), &s.model, &error)
+                               : tsr_model_named(model, &s.model, &error);
+  if (status) fail_msg("%s", error.message);
+  status = tsr_simulate(s.model, options, &s.simulation, &error);
+  if (status == TSR_ERROR_UNSUPPORTED || status == TSR_ERROR_ARGUMENT) {
+    tsr_model_free(s.model);
+    return false;
+  }
+  if (status) fail_msg("%s", error.message);
+  const tsr_snapshot *snapshot = s.simulation->snapshot;
+  assert_int_equal(tsr__roles_compute(snapshot, &s.roles, NULL), 0);
+  assert_int_equal(tsr__timeline_compute(snapshot, 0, false, &s.timeline, NULL), 0);
+  assert_int_equal(tsr__phases_compute(snapshot, &s.roles, &s.timeline.events, &s.phases, NULL), 0);
+  assert_int_equal(tsr__kinds_compute(&s.timeline, &s.roles, &s.phases, &s.kinds, NULL), 0);
+  *out = s;
+  return true;
+}
+
+static void end(subject *s) {
+  tsr__kinds_release(&s->kinds);
+  tsr__phases_release(&s->phases);
+  tsr__timeline_release(&s->timeline);
+  tsr__roles_release(&s->roles);
+  tsr_simulation_free(s->simulation);
+  tsr_model_free(s->model);
+}
+
+/* What was there before the first event is the model, and cuBLAS's workspaces. */
+static bool is_right(const subject *s, uint32_t a) {
+  tsr_kind kind = (tsr_kind)s->kinds.kind[a];
+  uint64_t size = tsr__timeline_requested(&s->timeline, a);
+  if (a < s->timeline.initial.count)
+    return kind == (size == WORKSPACE_BYTES ? TSR_KIND_WORKSPACE : TSR_KIND_PARAMETER);
+  uint32_t birth = s->timeline.birth.items[a];
+  tsr_text truth = tsr_snapshot_string(s->simulation->snapshot,
+                                       tsr_id_at(s->timeline.events.category, birth));
+  return is_said(truth.data, truth.size_bytes, kind);
+}
+
+/* After every event; answers the worst share in a million. */
+static uint64_t worst_error(const subject *s) {
+  uint64_t live = 0, wrong = 0, worst = 0;
+  for (uint32_t a = 0; a < s->timeline.initial.count; a++) {
+    uint64_t size = tsr__timeline_requested(&s->timeline, a);
+    live += size;
+    wrong += is_right(s, a) ? 0 : size;
+  }
+  for (uint32_t e = 0; e < s->timeline.events.count; e++) {
+    uint32_t a = s->timeline.allocation_of[e];
+    if (a == TSR_NONE) continue;
+    uint64_t size = tsr__timeline_requested(&s->timeline, a), lie = is_right(s, a) ? 0 : size;
+    if (s->timeline.birth.items[a] == e) {
+      live += size;
+      wrong += lie;
+    } else if (s->timeline.death.items[a] == e) {
+      live -= size;
+      wrong -= lie;
+    }
+    if (live && wrong * 1000000 / live > worst) worst = wrong * 1000000 / live;
+  }
+  return worst;
+}
+
+static uint64_t allocations_of(const subject *s, tsr_kind kind) {
+  uint64_t count = 0;
+  for (size_t i = 0; i < s->kinds.count; i++) count += s->kinds.kind[i] == kind;
+  return count;
+}
+
+/* True where the options go together. */
+static bool check(const char *model, const tsr_simulate_options *options) {
+  subject s;
+  if (!begin(&s, model, options)) return false;
+  uint64_t worst = worst_error(&s);
+  if (worst > 10000)
+    fail_msg("%.12s, attention %d, type %d, checkpoint %d, optimizer %d, %u micro-batches, %u steps, "
+             "loss %u: %u bytes in a million are wrong",
+             model, options->attention, options->dtype, options->checkpoint, options->optimizer,
+             (unsigned)options->accumulate, (unsigned)options->steps,
+             (unsigned)options->loss_chunk, (unsigned)worst);
+  bool again = options->checkpoint != TSR_CHECKPOINT_NONE;
+  assert_int_equal(allocations_of(&s, TSR_KIND_RECOMPUTED) > 0, again);
+  end(&s);
+  return true;
+}
+
+enum { OPTIMIZERS = TSR_OPTIMIZER_SGD + 1, DTYPES = TSR_SIMULATE_AUTOCAST_FP16 + 1, CHECKPOINTS = 4 };
+
+/* Every optimizer, type and way of checkpointing, of which `number` is one. */
+static tsr_simulate_options combination(int number) {
+  return (tsr_simulate_options){
+      .batch = 4,
+      .sequence = 128,
+      .categories = true,
+      .checkpoint_every = 2,
+      .attention_chunk = 32,
+      .optimizer = (tsr_simulate_optimizer)(number % OPTIMIZERS),
+      .dtype = (tsr_simulate_dtype)(number / OPTIMIZERS % DTYPES),
+      .checkpoint = (tsr_simulate_checkpoint)(number / OPTIMIZERS / DTYPES % CHECKPOINTS)};
+}
+
+static void gpt2(void **state) {
+  (void)state;
+  for (int i = 0; i < OPTIMIZERS * DTYPES * CHECKPOINTS; i++)
+    for (unsigned accumulate = 1; accumulate <= 2; accumulate++) {
+      tsr_simulate_options options = combination(i);
+      options.accumulate = accumulate;
+      options.steps = 2;
+      assert_true(check("gpt2", &options));
+    }
+}
+
+/* One step alone, and kernels and losses that keep other things. */
+static void small_llama(void **state) {
+  (void)state;
+  unsigned checked = 0;
+  for (int i = 0; i < OPTIMIZERS * DTYPES * CHECKPOINTS; i++)
+    for (unsigned variant = 0; variant < 4 * 2 * 2 * 2; variant++) {
+      tsr_simulate_options options = combination(i);
+      options.attention = (tsr_simulate_attention)(variant % 4);
+      options.loss_chunk = variant / 4 % 2 * 64;
+      options.accumulate = 1 + variant / 8 % 2;
+      options.steps = 1 + variant / 16;
+      checked += check(SMALL_LLAMA, &options);
+    }
+  assert_true(checked > 2500);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(gpt2),
+      cmocka_unit_test(small_llama),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
