@@ -93,9 +93,9 @@ static int seed_blocks(rerun *r, const tsr__span *span, uint32_t *next, tsr_erro
                                  .owner = *next,
                                  .state = initial->is_waiting ? TSR_BLOCK_PENDING_FREE
                                                               : TSR_BLOCK_ALLOCATED};
-    int status = tsr_allocator_seed_block(r->allocator, &block, error);
+    int status = tsr_allocator_seed_block(r->allocator, &block, NULL);
     if (status == TSR_ERROR_ARGUMENT) continue; /* a broken file: what does not fit is left out */
-    if (status) return status;
+    if (status) return tsr__fail_memory(error);
     r->address[*next] = initial->address;
   }
   return 0;
@@ -116,9 +116,9 @@ static int seed(rerun *r, tsr_error *error) {
                                      .owner = TSR_NONE,
                                      .is_large = span->is_large,
                                      .is_expandable = span->is_expandable};
-    int status = tsr_allocator_seed_segment(r->allocator, &segment, error);
-    if (!status) status = seed_blocks(r, span, &next, error);
-    if (status == TSR_ERROR_ARGUMENT) status = 0; /* as above */
+    int status = tsr_allocator_seed_segment(r->allocator, &segment, NULL);
+    if (status == TSR_ERROR_ARGUMENT) continue; /* as above */
+    status = status ? tsr__fail_memory(error) : seed_blocks(r, span, &next, error);
     if (status) return status;
   }
   return 0;
