@@ -228,26 +228,23 @@ const cli_command cli_commands[] = {
      .operand_max = 1,
      .reads_files = true,
      .examples = {{"tessera why snapshot.pickle", "the verdict, and its evidence"},
-                  {"tessera why --capacity 80GiB snapshot.pickle", "on a card of that size"},
-                  {"tessera why --event 4512 snapshot.pickle", "an earlier failure"}},
+                  {"tessera why --capacity 80GiB snapshot.pickle", "on a card of that size"}},
      .run = cli_why},
     {.name = "check",
      .summary = "is it within its budget, and what it was?",
      .description =
-         "Compares a run with budgets and with a lock, and exits with status 1 when a check fails. "
-         "It says what is too much, what grew, and the lines of the program that hold it.\n\n"
-         "Checks are made on allocated memory, which does not depend on what the allocator did "
-         "before; reserved memory is reported, and checked with --max-reserved only. Kinds of "
-         "memory are parameter, gradient, optimizer_state, activation, recomputed, temporary, "
-         "input, communication, workspace and unexplained, as inferred from stacks, lifetimes "
-         "and sizes; each is checked at its own highest.\n\n"
+         "Compares a run with budgets and with a lock, and exits with status 1 when a check "
+         "fails. It says what is too much, what grew, and the lines of the program that hold "
+         "it.\n\n"
+         "Checks are made on allocated memory; reserved memory, which depends on what the "
+         "allocator did before, is checked with --max-reserved only. Kinds of memory are "
+         "parameter, gradient, optimizer_state, activation, recomputed, temporary, input, "
+         "communication, workspace and unexplained; each is checked at its own highest.\n\n"
          "A lock is a small text, to be kept and reviewed beside the code: the peak of each "
-         "device, "
-         "of each kind, and the functions that held most. Peak and kinds (what is unexplained "
-         "aside) must match, within --tolerance and in both directions; functions explain. It "
-         "names neither addresses, "
-         "lines nor folders. A snapshot that is cut short can hold less than the run did: --strict "
-         "refuses it.",
+         "device, of each kind, and the functions that held most. Peak and kinds (what is "
+         "unexplained aside) must match, within --tolerance and in both directions; functions "
+         "explain. It names neither addresses, lines nor folders. A snapshot that is cut short "
+         "can hold less than the run did: --strict refuses it.",
      .operands = "FILE",
      .operand_min = 1,
      .operand_max = 1,
