@@ -48,7 +48,7 @@ async function open(path, { hash = '', width = 1280, height = 800, scheme = 'lig
   page.on('dialog', (d) => (page.complaints.push(`dialog: ${d.message()}`), d.dismiss()));
   page.on('request', (r) => /^(file|data|blob):/.test(r.url()) || (url.startsWith('http:') && r.url().startsWith(url)) || page.complaints.push(`request: ${r.url()}`));
   await page.goto(`${url}${hash ? `#${hash}` : ''}`);
-  await page.waitForFunction('window.tessera', null, { timeout: 60000 });
+  await page.waitForFunction(() => window.tessera, null, { timeout: 60000 });
   return page;
 }
 
@@ -524,6 +524,18 @@ test('groupings are those of tessera profile', async () => {
     expect(`${key}, all`, [...mine.values()].reduce((a, b) => a + b, 0), groups.reduce((a, g) => a + g.bytes, 0));
     await close(page);
   }
+});
+
+test('of more groups than can be told apart the largest are', async () => {
+  const { peak, groups } = JSON.parse(tessera('profile', '--json', '--top', '0', '--by', 'annotation', plan.made.many)).devices[0];
+  const page = await open(write(plan.made.many, '--by', 'annotation'));
+  const mine = new Map(await page.evaluate((e) => tessera.groups(0, e, 'annotation'), peak.event));
+  check(`${groups.length} groups in ${mine.size}`, groups.length > 48 && mine.size <= 48);
+  for (const [name, bytes] of mine)
+    if (!name.startsWith('(')) expect(name, bytes, groups.find((g) => g.name === name)?.bytes ?? 0);
+  expect('all', [...mine.values()].reduce((a, b) => a + b, 0), groups.reduce((a, g) => a + g.bytes, 0));
+  check('the others are less than most of it', mine.get('(others)') < peak.requested_bytes / 2);
+  await close(page);
 });
 
 test('steps, phases and annotations are lanes', async () => {
