@@ -275,6 +275,23 @@ test('what is under the pointer is told, and pinned by a click', async () => {
   await close(page);
 });
 
+test('a stack is copied whole, by keys alone', async () => {
+  const page = await open(write(plan.made.waves));
+  await page.context().grantPermissions(['clipboard-read', 'clipboard-write']).catch(() => {});
+  await page.locator('tbody tr').first().focus();
+  await page.keyboard.press('Enter');
+  await settle(page);
+  const button = page.getByRole('button', { name: 'copy stack' });
+  await button.focus();
+  await page.keyboard.press('Enter');
+  await page.waitForTimeout(200);
+  expect('it says so', await button.count() ? await button.innerText() : 'copied', 'copied');
+  const lines = (await page.evaluate(() => navigator.clipboard.readText())).split('\n');
+  expect('outermost first', lines[0], 'main  /home/me/train.py:3');
+  check('down to what allocated', /^(forward|backward|step)  \/home\/me\//.test(lines[1]));
+  await close(page);
+});
+
 test('search shows what matches, and says how much that is', async () => {
   const page = await open(write(plan.made.waves));
   await page.keyboard.press('/');
