@@ -366,20 +366,18 @@ const cli_command cli_commands[] = {
     {.name = "serve",
      .summary = "show it in a browser, however large it is",
      .description =
-         "Serves the page that 'tessera view' writes, and prints its address. The page asks for "
-         "what "
-         "it shows while you look, so that every block of every stretch can be seen one by one, "
-         "however long the trace. Ctrl-C ends it.\n\n"
+         "Serves the page of 'tessera view', and prints its address. The page asks for what it "
+         "shows, so that every block can be seen one by one, however long the trace. Ctrl-C ends "
+         "it.\n\n"
          "It listens at an address that other machines do not reach, unless --host says otherwise. "
-         "The address it prints holds a secret that is made anew each time; without it, and to "
-         "pages of other sites, it answers nothing.",
+         "The address that it prints holds a secret, new each time; without it, and to pages of "
+         "other sites, it answers nothing.",
      .operands = "FILE...",
      .operand_min = 1,
      .operand_max = 64,
      .reads_files = true,
      .examples = {{"tessera serve snapshot.pickle", "prints the address to open"},
-                  {"tessera serve --port 8321 before.pickle after.pickle",
-                   "two, at a port that can be forwarded"}},
+                  {"tessera serve --port 8321 old.pickle new.pickle", "two, at a port of choice"}},
      .run = cli_serve},
     {.name = "help",
      .summary = "explain tessera, or one of its commands",
