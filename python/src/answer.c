@@ -41,8 +41,7 @@ typedef struct question {
 } question;
 
 typedef struct core_answer {
-  PyObject_HEAD
-  const core_face *face;
+  PyObject_HEAD const core_face *face;
   core_file *files[2];
   void *value;
 } core_answer;
@@ -109,23 +108,25 @@ static bool read_source(core_request *request, PyObject *options) {
 
 /* ---- what the library gives each question ---- */
 
-#define REPORT_AND_FREE(NAME)                                                                  \
-  static int print_##NAME(core_report *how, const void *answer) {                                   \
-    return tsr_report_##NAME(how->inputs, answer, how->options, core_sink_write, how->sink,    \
-                             &how->error);                                                     \
-  }                                                                                            \
-  static void free_##NAME(void *answer) { tsr_##NAME##_free(answer); }
-#define PLAIN(NAME)                                                                            \
-  static int compute_##NAME(core_request *asked, void **out) {                                      \
-    return tsr_##NAME##_compute(asked->files[0]->snapshot, &asked->query, (tsr_##NAME **)out,  \
-                                &asked->error);                                                \
-  }                                                                                            \
+#define REPORT_AND_FREE(NAME)                                                               \
+  static int print_##NAME(core_report *how, const void *answer) {                           \
+    return tsr_report_##NAME(how->inputs, answer, how->options, core_sink_write, how->sink, \
+                             &how->error);                                                  \
+  }                                                                                         \
+  static void free_##NAME(void *answer) {                                                   \
+    tsr_##NAME##_free(answer);                                                              \
+  }
+#define PLAIN(NAME)                                                                           \
+  static int compute_##NAME(core_request *asked, void **out) {                                \
+    return tsr_##NAME##_compute(asked->files[0]->snapshot, &asked->query, (tsr_##NAME **)out, \
+                                &asked->error);                                               \
+  }                                                                                           \
   REPORT_AND_FREE(NAME)
-#define WITH_OPTIONS(NAME)                                                                     \
-  static int compute_##NAME(core_request *asked, void **out) {                                      \
-    return tsr_##NAME##_compute(asked->files[0]->snapshot, &asked->NAME, &asked->query,        \
-                                (tsr_##NAME **)out, &asked->error);                            \
-  }                                                                                            \
+#define WITH_OPTIONS(NAME)                                                              \
+  static int compute_##NAME(core_request *asked, void **out) {                          \
+    return tsr_##NAME##_compute(asked->files[0]->snapshot, &asked->NAME, &asked->query, \
+                                (tsr_##NAME **)out, &asked->error);                     \
+  }                                                                                     \
   REPORT_AND_FREE(NAME)
 
 PLAIN(info)
@@ -146,7 +147,9 @@ static int print_diff(core_report *how, const void *answer) {
   return tsr_report_diff(&how->inputs[0], &how->inputs[1], answer, how->options, core_sink_write,
                          how->sink, &how->error);
 }
-static void free_diff(void *answer) { tsr_diff_free(answer); }
+static void free_diff(void *answer) {
+  tsr_diff_free(answer);
+}
 
 static int compute_comparison(core_request *asked, void **out) {
   return tsr_source_compare(asked->files[0]->snapshot, asked->files[1]->snapshot, &asked->source,
@@ -156,10 +159,12 @@ static int print_comparison(core_report *how, const void *answer) {
   return tsr_report_source_comparison(&how->inputs[0], &how->inputs[1], answer, how->options,
                                       core_sink_write, how->sink, &how->error);
 }
-static void free_comparison(void *answer) { tsr_source_comparison_free(answer); }
+static void free_comparison(void *answer) {
+  tsr_source_comparison_free(answer);
+}
 
 #define ROW(NAME, READ) \
-  {.face = {#NAME, print_##NAME, free_##NAME}, .read = READ, .compute = compute_##NAME}
+  { .face = {#NAME, print_##NAME, free_##NAME}, .read = READ, .compute = compute_##NAME }
 
 static const question questions[] = {
     ROW(info, NULL),
@@ -243,7 +248,8 @@ static PyObject *compute(const question *asked, core_request *from) {
 PyObject *core_ask(PyObject *self, PyObject *arguments) {
   const char *name;
   PyObject *options, *other = NULL, *answer = NULL;
-  core_request asked = {.error = {.offset = TSR_OFFSET_NONE}, .files = {core_open_file(self), NULL}};
+  core_request asked = {.error = {.offset = TSR_OFFSET_NONE},
+                        .files = {core_open_file(self), NULL}};
   if (!asked.files[0] || !PyArg_ParseTuple(arguments, "sO!|O!", &name, &PyDict_Type, &options,
                                            (PyTypeObject *)core.snapshot, &other))
     return NULL;
@@ -278,8 +284,8 @@ static PyObject *print(const core_answer *answer, const tsr_report_options *opti
   core_report how = {.options = options, .sink = &sink, .error = {.offset = TSR_OFFSET_NONE}};
   int status;
   for (size_t i = 0; i < 2 && answer->files[i]; i++)
-    how.inputs[i] = (tsr_report_input){.path = answer->files[i]->name,
-                                       .snapshot = answer->files[i]->snapshot};
+    how.inputs[i] =
+        (tsr_report_input){.path = answer->files[i]->name, .snapshot = answer->files[i]->snapshot};
   Py_BEGIN_ALLOW_THREADS;
   status = answer->face->print(&how, answer->value);
   Py_END_ALLOW_THREADS;

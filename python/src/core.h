@@ -97,16 +97,14 @@ bool core_option_rules(PyObject *options, PyObject *keep, tsr_rules **out);
 /* ---- the types ---- */
 
 typedef struct core_snapshot {
-  PyObject_HEAD
-  core_file *file;
+  PyObject_HEAD core_file *file;
 } core_snapshot;
 
 /* `value` of an item that stands for nothing. */
 typedef enum core_absent { CORE_ABSENT_NONE, CORE_ABSENT_ID, CORE_ABSENT_TIME } core_absent;
 
 typedef struct core_column {
-  PyObject_HEAD
-  core_owner *owner;
+  PyObject_HEAD core_owner *owner;
   const char *data;
   Py_ssize_t count, stride, size; /* stride: from one item to the next; size: of an item */
   char format[2];                 /* of struct: B, I, q, Q, ? */

@@ -5,8 +5,8 @@
  */
 #include "core.h"
 
-#include <string.h>
 #include "program.h"
+#include <string.h>
 
 core_types core;
 
@@ -15,12 +15,12 @@ core_types core;
 PyObject *core_raise(int status, const tsr_error *error, const char *path) {
   if (PyErr_Occurred()) return NULL;
   if (status == TSR_ERROR_MEMORY) return PyErr_NoMemory();
-  const char *message = error && error->message[0] ? error->message
-                                                    : tsr_status_text((tsr_status)status);
+  const char *message =
+      error && error->message[0] ? error->message : tsr_status_text((tsr_status)status);
   long long offset = error && error->offset != TSR_OFFSET_NONE ? (long long)error->offset : -1;
-  PyObject *exception =
-      core.make_error ? PyObject_CallFunction(core.make_error, "iLsz", status, offset, message, path)
-                      : NULL;
+  PyObject *exception = core.make_error ? PyObject_CallFunction(core.make_error, "iLsz", status,
+                                                                offset, message, path)
+                                        : NULL;
   if (exception)
     PyErr_SetObject((PyObject *)Py_TYPE(exception), exception);
   else if (!PyErr_Occurred())
@@ -30,8 +30,7 @@ PyObject *core_raise(int status, const tsr_error *error, const char *path) {
 }
 
 PyObject *core_text(tsr_text text) {
-  PyObject *decoded =
-      PyUnicode_DecodeUTF8(text.data, (Py_ssize_t)text.size_bytes, "surrogatepass");
+  PyObject *decoded = PyUnicode_DecodeUTF8(text.data, (Py_ssize_t)text.size_bytes, "surrogatepass");
   if (decoded) return decoded;
   PyErr_Clear();
   return PyUnicode_DecodeUTF8(text.data, (Py_ssize_t)text.size_bytes, "replace");
@@ -167,15 +166,15 @@ static PyObject *parse_rules(PyObject *Py_UNUSED(module), PyObject *arguments) {
   tsr_rules *rules = NULL;
   tsr_error error = {.offset = TSR_OFFSET_NONE};
   if (!PyArg_ParseTuple(arguments, "s#p", &text, &size_bytes, &is_lenient)) return NULL;
-  int status = tsr_rules_parse(text, (size_t)size_bytes,
-                               is_lenient ? TSR_RULES_LENIENT : TSR_RULES_STRICT, &rules, NULL,
-                               &error);
+  int status =
+      tsr_rules_parse(text, (size_t)size_bytes, is_lenient ? TSR_RULES_LENIENT : TSR_RULES_STRICT,
+                      &rules, NULL, &error);
   if (status) return core_raise(status, &error, NULL);
   PyObject *list = PyList_New(0);
   for (size_t i = 0; list && i < tsr_rules_count(rules); i++) {
     tsr_rule rule = tsr_rules_at(rules, i);
-    PyObject *row = Py_BuildValue("sssL", rule.name, rule.pattern, rule.description,
-                                  (long long)rule.priority);
+    PyObject *row =
+        Py_BuildValue("sssL", rule.name, rule.pattern, rule.description, (long long)rule.priority);
     if (!row || PyList_Append(list, row)) Py_CLEAR(list);
     Py_XDECREF(row);
   }
