@@ -86,8 +86,8 @@ const cli_command cli_commands[] = {
          "range that was open; by compile-context, to the region that torch.compile made.\n\n"
          "Rules are names and patterns: {\"attention\": \"attention|softmax\"}, or a list of rules "
          "with name, pattern, description and priority, in JSON or YAML. They are tried by "
-         "priority, highest first, then in their order. Patterns are those of PCRE2, searched for "
-         "anywhere as Python's re.search does.",
+         "priority, the smallest number first, then in their order. Patterns are those of PCRE2, "
+         "searched for anywhere as Python's re.search does.",
      .operands = "FILE",
      .operand_min = 1,
      .operand_max = 1,
@@ -210,6 +210,56 @@ const cli_command cli_commands[] = {
                    "snapshot.pickle",
                    "one configuration"}},
      .run = cli_whatif},
+    {.name = "why",
+     .summary = "why did it run out of memory?",
+     .description =
+         "Explains the out-of-memory that the trace recorded: what was asked for and what the "
+         "device had, what PyTorch had cached and could not use for it, and why (fragmentation, "
+         "another stream's or pool's cache, freed blocks that wait for another stream), what held "
+         "the rest, by purpose and by line of the program, and which settings of "
+         "PYTORCH_CUDA_ALLOC_CONF would have let it through.\n\n"
+         "Where the program ran out of memory several times, the last that it did not get over is "
+         "explained, or the one of --event. Where none was recorded, it tells how close it came, "
+         "when most was reserved.\n\n"
+         "A snapshot does not say how much memory the card has: with --capacity what others held "
+         "of it is told too.",
+     .operands = "FILE",
+     .operand_min = 1,
+     .operand_max = 1,
+     .reads_files = true,
+     .examples = {{"tessera why snapshot.pickle", "the verdict, and its evidence"},
+                  {"tessera why --capacity 80GiB snapshot.pickle", "on a card of that size"},
+                  {"tessera why --event 4512 snapshot.pickle", "an earlier failure"}},
+     .run = cli_why},
+    {.name = "check",
+     .summary = "is it within its budget, and what it was?",
+     .description =
+         "Compares a run with budgets and with a lock, and exits with status 1 when a check fails. "
+         "It says what is too much, what grew, and the lines of the program that hold it.\n\n"
+         "Checks are made on allocated memory, which does not depend on what the allocator did "
+         "before; reserved memory is reported, and checked with --max-reserved only. Kinds of "
+         "memory are parameter, gradient, optimizer_state, activation, recomputed, temporary, "
+         "input, communication, workspace and unexplained, as inferred from stacks, lifetimes "
+         "and sizes; each is checked at its own highest.\n\n"
+         "A lock is a small text, to be kept and reviewed beside the code: the peak of each "
+         "device, "
+         "of each kind, and the functions that held most. Peak and kinds (what is unexplained "
+         "aside) must match, within --tolerance and in both directions; functions explain. It "
+         "names neither addresses, "
+         "lines nor folders. A snapshot that is cut short can hold less than the run did: --strict "
+         "refuses it.",
+     .operands = "FILE",
+     .operand_min = 1,
+     .operand_max = 1,
+     .reads_files = true,
+     .examples =
+         {{"tessera check --max 18GiB --max activation=3GiB snapshot.pickle", "budgets"},
+          {"tessera check --lock memory.lock --update snapshot.pickle", "write down what it holds"},
+          {"tessera check --lock memory.lock --format markdown snapshot.pickle",
+           "did a change cost memory? For a comment on it"},
+          {"tessera check --lock memory.lock --format sarif -o memory.sarif snapshot.pickle",
+           "for a code host, at the line"}},
+     .run = cli_check},
     {.name = "export",
      .summary = "write the snapshot in another form, for another program",
      .description =
@@ -419,8 +469,9 @@ const cli_option cli_option_rows[] = {
     {.name = "event",
      .kind = CLI_TEXT,
      .argument = "N",
-     .help = "The moment after event N of the device's trace, -1 for before the first.",
-     .takers = "at export",
+     .help = "The moment after event N of the device's trace, -1 for before the first; for why, an "
+             "out-of-memory event.",
+     .takers = "at export why",
      FIELD(event)},
     {.name = "time",
      .kind = CLI_TEXT,
@@ -438,16 +489,16 @@ const cli_option cli_option_rows[] = {
     {.name = "set",
      .kind = CLI_TEXT,
      .argument = "CONF",
-     .help = "Settings to try, as PYTORCH_CUDA_ALLOC_CONF has them; for whatif, several "
+     .help = "Settings to try, as PYTORCH_CUDA_ALLOC_CONF has them; for whatif and why, several "
              "configurations are separated by blanks or semicolons.",
-     .takers = "whatif simulate",
+     .takers = "whatif why simulate",
      FIELD(settings)},
     {.name = "capacity",
      .kind = CLI_TEXT,
      .argument = "SIZE",
-     .help = "Memory of the card that PyTorch may have, such as 40GiB (default: unlimited); "
-             "view draws it as a line.",
-     .takers = "whatif simulate view serve",
+     .help = "Memory of the card that PyTorch may have, such as 40GiB (default: unlimited); view "
+             "draws it as a line, and why wants the whole card's.",
+     .takers = "whatif why simulate view serve",
      FIELD(capacity)},
     {.name = "match",
      .kind = CLI_TEXTS,
@@ -496,6 +547,51 @@ const cli_option cli_option_rows[] = {
      .takers = "export trim",
      .choices = {"auto", "pickle", "json", "folded", "speedscope", "pprof", "perfetto", "csv"},
      FIELD(format)},
+    {.name = "max",
+     .kind = CLI_TEXTS,
+     .argument = "[KIND=]SIZE",
+     .help = "Fail when more is allocated at any time than SIZE, such as 18GiB, or when a kind of "
+             "memory holds more (activation=3GiB). May be repeated.",
+     .takers = "check",
+     FIELD(budgets)},
+    {.name = "max-reserved",
+     .kind = CLI_TEXT,
+     .argument = "SIZE",
+     .help = "Fail when more than SIZE is reserved at any time.",
+     .takers = "check",
+     FIELD(max_reserved)},
+    {.name = "lock",
+     .kind = CLI_FILE,
+     .argument = "LOCK",
+     .help = "Fail when the peak, or a kind's, is not what LOCK says.",
+     .takers = "check",
+     FIELD(lock)},
+    {.name = "update",
+     .kind = CLI_FLAG,
+     .help = "Write LOCK instead of comparing with it.",
+     .takers = "check",
+     FIELD(update)},
+    {.name = "tolerance",
+     .kind = CLI_TEXT,
+     .argument = "SHARE|SIZE",
+     .help = "How far a figure may be off LOCK's: a share of the locked peak such as 0.5%, or a "
+             "size such as 16MiB (default: 1%).",
+     .takers = "check",
+     FIELD(tolerance)},
+    {.name = "root",
+     .kind = CLI_FILE,
+     .argument = "FOLDER",
+     .help = "For SARIF: the folder of the sources, as the snapshot names it; files below it are "
+             "named relative to it (default: the current folder).",
+     .takers = "check",
+     FIELD(root)},
+    {.name = "format",
+     .kind = CLI_CHOICE,
+     .argument = "FORMAT",
+     .help = "How to say it: text (default), json, junit, sarif or markdown.",
+     .takers = "check",
+     .choices = {"text", "json", "junit", "sarif", "markdown"},
+     FIELD(check_format)},
     {.name = "batch",
      .kind = CLI_NUMBER,
      .argument = "N",

@@ -350,4 +350,5 @@ void cli_options_release(cli_options *options) {
   free(options->devices.numbers);
   free(options->mosaic.annotations.items);
   free(options->matches.items);
+  free(options->budgets.items);
 }

@@ -82,6 +82,11 @@ typedef struct cli_options {
   cli_texts matches;                     /* of annotations' names, for `stages` */
   const char *compare;                   /* the other snapshot of `source`; NULL: none */
   int action;                            /* index of --action's word, -1 when it is not given */
+  cli_texts budgets;                     /* of `check`: --max */
+  const char *max_reserved, *tolerance;  /* of `check`; NULL: not given */
+  const char *lock, *root;
+  int check_format; /* tsr_check_format */
+  bool update;
   bool is_ordered, over_time;
   uint64_t batch, sequence, steps, accumulate; /* of `simulate` */
   int optimizer, dtype, gelu;                  /* tsr_simulate_... */

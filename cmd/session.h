@@ -41,6 +41,7 @@ void cli_close(cli_input *input);
 
 /* The commands, one file each (cli_help: help.c). */
 int cli_at(cli_session *session);
+int cli_check(cli_session *session);
 int cli_diff(cli_session *session);
 int cli_export(cli_session *session);
 int cli_help(cli_session *session);
@@ -57,5 +58,6 @@ int cli_steps(cli_session *session);
 int cli_trim(cli_session *session);
 int cli_view(cli_session *session);
 int cli_whatif(cli_session *session);
+int cli_why(cli_session *session);
 
 #endif

@@ -1,8 +1,8 @@
 """TESSERA_RECORD=out/ python train.py: waits for `import torch`, then starts to record.
 
-`tessera_record.pth` imports this at the start of the interpreter, only where the variable is set. torch
-is not imported for it, and neither is tessera before torch is: a program without PyTorch pays for a look
-at each import. What goes wrong is a line on stderr and never the program's business.
+`tessera_record.pth` imports this at the start of the interpreter, only where the variable is set.
+torch is not imported for it, and neither is tessera before torch is: a program without PyTorch pays
+for a look at each import. What goes wrong is a line on stderr and never the program's business.
 """
 
 import importlib.util
@@ -23,7 +23,8 @@ def _started():
 
 
 class _Finder:
-    """Stands first in sys.meta_path; finds nothing itself, and sees what is about to be imported."""
+    """Stands first in sys.meta_path; finds nothing itself, and sees what is about to be
+    imported."""
 
     def __init__(self):
         self.looking = False

@@ -12,6 +12,7 @@
 #include "tessera/stages.h"
 #include "tessera/steps.h"
 #include "tessera/whatif.h"
+#include "tessera/why.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -70,6 +71,9 @@ int tsr_report_leaks(const tsr_report_input *input, const tsr_leaks *leaks,
 int tsr_report_whatif(const tsr_report_input *input, const tsr_whatif *whatif,
                       const tsr_report_options *options, tsr_write_fn *write, void *context,
                       tsr_error *error);
+int tsr_report_why(const tsr_report_input *input, const tsr_why *why,
+                   const tsr_report_options *options, tsr_write_fn *write, void *context,
+                   tsr_error *error);
 /* The report of two snapshots. */
 int tsr_report_diff(const tsr_report_input *old_input, const tsr_report_input *new_input,
                     const tsr_diff *diff, const tsr_report_options *options, tsr_write_fn *write,

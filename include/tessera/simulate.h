@@ -127,7 +127,7 @@ typedef struct tsr_simulate_moment {
 #define TSR_SIMULATE_NOTES 8
 
 /* Allocations, frees and ops of a whole run: some gigabyte of trace, made in seconds. */
-#define TSR_SIMULATE_MOST_INSTRUCTIONS (UINT64_C(8) << 20)
+#define TSR_SIMULATE_MOST_INSTRUCTIONS (UINT64_C(16) << 20)
 
 typedef enum tsr_simulate_phase {
   TSR_SIMULATE_FORWARD,

@@ -11,8 +11,8 @@
 
     TESSERA_RECORD=out/ python train.py     # without touching the code
 
-All take the options of `tessera._record.settings.OPTIONS`; docs/capture.md tells them. A snapshot is
-written when memory runs out, at chosen steps, on a signal, by the clock, at the end, and when
+All take the options of `tessera._record.settings.OPTIONS`; docs/capture.md tells them. A snapshot
+is written when memory runs out, at chosen steps, on a signal, by the clock, at the end, and when
 `record.dump()` asks for one. Nothing here raises into a training loop; wrong options do, at once.
 """
 
@@ -29,9 +29,11 @@ __all__ = ["Recording", "record"]
 
 
 class Recording:
-    """What `record(...)` returns: a context manager, and a decorator. Each entry is a recording anew.
+    """What `record(...)` returns: a context manager, and a decorator. Each entry is a recording
+    anew.
 
-    Inside the block, `step`, `watch` and `dump` are those of `record`; `files` lists what was written."""
+    Inside the block, `step`, `watch` and `dump` are those of `record`; `files` lists what was
+    written."""
 
     def __init__(self, settings):
         self.settings = settings
@@ -78,6 +80,11 @@ class Recording:
         return wrapper
 
     @property
+    def _is_under_way(self):
+        """Whether an entry is recording, or waits for the device."""
+        return bool(self._open) and self._open[-1].state != _recorder.STOPPED
+
+    @property
     def files(self):
         """Paths of the snapshots of the latest entry, in the order they were written."""
         return list(self._last.files) if self._last is not None else []
@@ -116,7 +123,8 @@ class _Record:
         self._started = None
 
     def __call__(self, out=None, **options):
-        """record("out/", steps=[3], ...) is a Recording; @record alone decorates with the defaults."""
+        """record("out/", steps=[3], ...) is a Recording; @record alone decorates with the
+        defaults."""
         if callable(out) and not options and not hasattr(out, "__fspath__"):
             return Recording(_Settings())(out)
         return Recording(_Settings(out, **options))
@@ -127,10 +135,10 @@ class _Record:
     # ---- on and off ----
 
     def start(self, out=None, **options):
-        """Records from here until `stop()` or the end of the process. Starting twice goes on with the
-        first. Returns the Recording."""
+        """Records from here until `stop()` or the end of the process. Starting twice goes on with
+        the first. Returns the Recording."""
         settings = _Settings(out, **options)
-        if self._started is None or not self._started._open:
+        if self._started is None or not self._started._is_under_way:
             self._started = Recording(settings)
             self._started.__enter__()
         return self._started
@@ -138,7 +146,7 @@ class _Record:
     def stop(self):
         """Ends what `start` began and writes the last snapshot; returns its path, or None."""
         started, self._started = self._started, None
-        if started is None or not started._open:
+        if started is None or not started._is_under_way:
             return None
         return started._open.pop().stop("end")
 
@@ -155,20 +163,22 @@ class _Record:
     # ---- while it lasts ----
 
     def dump(self, reason="dump"):
-        """Writes a snapshot of the innermost recording now; its path, or None where there is none."""
+        """Writes a snapshot of the innermost recording now; its path, or None where there is
+        none."""
         running = list(_recorder.active)
         return running[-1].dump(reason) if running else None
 
     def step(self, number=None):
-        """Says that a step is complete, and which one: for loops without an optimizer of PyTorch's, or
-        with several. From then on steps are counted by these calls alone."""
+        """Says that a step is complete, and which one: for loops without an optimizer of PyTorch's,
+        or with several. From then on steps are counted by these calls alone."""
         _marks.step(number)
 
     @_guarded("watching a model")
     def watch(self, model=None, optimizer=None, name=None):
-        """Has forward and backward of a model marked, and names, shapes and addresses of its parameters
-        and the optimizer's state written beside each snapshot. Both are held weakly; call it at any
-        time, again for another model. Its first optimizer is the one whose steps are counted."""
+        """Has forward and backward of a model marked, and names, shapes and addresses of its
+        parameters and the optimizer's state written beside each snapshot. Both are held weakly;
+        call it at any time, again for another model. Its first optimizer is the one whose steps are
+        counted."""
         _marks.watch(model, optimizer, name)
 
     def phase(self, name):
@@ -181,7 +191,8 @@ record = _Record()
 
 @_guarded("recording as the environment says")
 def start_from_environment():
-    """Starts what TESSERA_RECORD asks for, once in a process; called when torch has been imported."""
+    """Starts what TESSERA_RECORD asks for, once in a process; called when torch has been
+    imported."""
     settings = _from_environment()
     if settings is None:
         return

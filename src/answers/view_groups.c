@@ -27,6 +27,7 @@ typedef struct maker {
   tsr_view_grouping *out;
   uint64_t keys[TSR_VIEW_GROUPS_MAX];
   uint8_t last; /* group of the last key asked for */
+  bool is_bare; /* nothing has a group but that of having none */
   place *places;
   size_t place_count;
 } maker;
@@ -172,17 +173,13 @@ static bool by_pool(maker *m) {
 
 /* ---- what the program said it was doing ---- */
 
-/* What to call a group of attribution/grouping.h that has no name of its own. */
-static tsr_text name_of(const tsr__grouping *grouping, uint32_t group) {
-  tsr_text name = tsr__grouping_name(grouping, group);
-  switch (grouping->grouper->by) {
-  case TSR_PROFILE_BY_ANNOTATION: return name.size_bytes ? name : text_of("(outside annotations)");
-  case TSR_PROFILE_BY_COMPILE_CONTEXT:
-    return !name.size_bytes || (name.size_bytes == 3 && memcmp(name.data, "N/A", 3) == 0)
-               ? text_of("(no compiled region)")
-               : name;
-  default: return name;
-  }
+/* What to call a group of attribution/grouping.h that stands for having none, by tsr_profile_by; its
+ * own name there is empty, or what PyTorch writes. */
+static tsr_text none_of(tsr_profile_by by, tsr_text name) {
+  bool is_none = !name.size_bytes || (name.size_bytes == 3 && memcmp(name.data, "N/A", 3) == 0);
+  if (by == TSR_PROFILE_BY_ANNOTATION && !name.size_bytes) return text_of("(outside annotations)");
+  if (by == TSR_PROFILE_BY_COMPILE_CONTEXT && is_none) return text_of("(no compiled region)");
+  return (tsr_text){0};
 }
 
 /* Keep a name that does not outlive the grouping it is from. */
@@ -217,7 +214,9 @@ static bool by_grouper(maker *m, const tsr__grouper *grouper) {
       m->out->group[a] = group_of(m, UINT64_MAX, text_of("(before the recording)"));
       continue;
     }
-    m->out->group[a] = group_of(m, group, name_of(&grouping, group));
+    tsr_text name = tsr__grouping_name(&grouping, group), none = none_of(grouper->by, name);
+    if (!none.data) m->is_bare = false;
+    m->out->group[a] = group_of(m, group, none.data ? none : name);
   }
   if (ok) ok = keep_names(m->out);
   tsr__grouping_release(&grouping);
@@ -225,10 +224,12 @@ static bool by_grouper(maker *m, const tsr__grouper *grouper) {
 }
 
 static bool by_annotation(maker *m) {
+  m->is_bare = true;
   return by_grouper(m, &m->shared->annotations);
 }
 
 static bool by_context(maker *m) {
+  m->is_bare = true;
   return by_grouper(m, &m->shared->contexts);
 }
 
@@ -281,6 +282,7 @@ static bool make(maker *m, size_t row, tsr_view_grouping *out) {
   *out = (tsr_view_grouping){.key = makers[row].key, .title = makers[row].title};
   m->out = out;
   m->last = 0;
+  m->is_bare = false;
   out->names = TSR__NEW_ARRAY(tsr_text, TSR_VIEW_GROUPS_MAX);
   out->spelled = TSR__NEW_ARRAY(char, (size_t)TSR_VIEW_GROUPS_MAX *NAME_BYTES);
   out->group = tsr__realloc(NULL, allocations, 1);
@@ -299,7 +301,7 @@ int tsr__view_groupings(const tsr__timeline *timeline, const tsr__view_shared *s
   for (size_t row = 0; ok && row < sizeof makers / sizeof *makers; row++) {
     tsr_view_grouping *grouping = &out->groupings[out->grouping_count];
     ok = make(&m, row, grouping);
-    if (!ok || grouping->count < least_of(row))
+    if (!ok || m.is_bare || grouping->count < least_of(row))
       tsr__view_grouping_release(grouping);
     else
       out->grouping_count++;

@@ -162,7 +162,8 @@ static int run_instr(dry *d, const tsr__instr *instr) {
     return d->here[instr->subject] ? 0 : allocate(d, instr->subject, instr->stack);
   case TSR__DROP: release(d, &d->here[instr->subject], instr->subject, instr->stack); break;
   case TSR__DROP_PREV: release(d, &d->before[instr->subject], instr->subject, instr->stack); break;
-  case TSR__RUN:
+  case TSR__RUN: break; /* there is nothing to compute on */
+  case TSR__OP:
     d->time_us += OP_US;
     d->op = tsr__op_row_of((tsr__op_kind)d->tape->ops.items[instr->subject].kind)->name;
     break;

@@ -261,6 +261,38 @@ static inline void fuzz_profiles(const tsr_snapshot *snapshot) {
                                                   .series_count = 2});
 }
 
+/* A run is within its own lock, and every form can be written whatever names hold. */
+static inline void fuzz_check(const tsr_snapshot *snapshot) {
+  tsr_check_limit limits[] = {{TSR_CHECK_MAX_PEAK, TSR_KIND_UNEXPLAINED, 1},
+                              {TSR_CHECK_MAX_KIND, TSR_KIND_ACTIVATION, 1}};
+  tsr_check_options how = {.wants_causes = true};
+  tsr_report_input heading = {"file", snapshot};
+  tsr__buffer text = {0};
+  tsr_check *check = NULL;
+  tsr_lock *lock = NULL;
+  tsr_error error = {0};
+  require(!tsr_check_compute(snapshot, &how, NULL, &check, &error), "a check");
+  require(!tsr_lock_write(check, fuzz_write, &text, &error), "a lock can be written");
+  int status = tsr_lock_parse(text.data, text.size, &lock, &error);
+  if (status) fprintf(stderr, "%s\n", error.message);
+  require(!status, "a lock can be read again");
+  tsr_check_free(check);
+  how = (tsr_check_options){.limits = limits, .limit_count = 2, .lock = lock};
+  require(!tsr_check_compute(snapshot, &how, NULL, &check, &error), "a check");
+  for (size_t i = 0; i < check->result_count; i++)
+    require(check->results[i].rule < TSR_CHECK_LOCK_DEVICE || check->results[i].is_passed,
+            "a run is what its lock says");
+  for (int format = TSR_CHECK_TEXT; format <= TSR_CHECK_MARKDOWN; format++) {
+    tsr_check_face face = {.format = (tsr_check_format)format, .root = "/a"};
+    tsr__buffer written = {0};
+    status = tsr_report_check(&heading, check, &face, NULL, fuzz_write, &written, &error);
+    check_written(status, &error, &written);
+  }
+  tsr__buffer_release(&text);
+  tsr_check_free(check);
+  tsr_lock_free(lock);
+}
+
 /* Every question, report and form, and what all of them share. */
 static inline void fuzz_ask(const tsr_snapshot *snapshot) {
   size_t count;
@@ -274,6 +306,8 @@ static inline void fuzz_ask(const tsr_snapshot *snapshot) {
   tsr_at_where event = {.kind = TSR_AT_EVENT, .event = 2}, time = {.kind = TSR_AT_TIME};
   FUZZ_ASK(snapshot, at, &event, NULL);
   FUZZ_ASK(snapshot, at, &time, NULL);
+  FUZZ_ASK(snapshot, why, NULL, NULL);
+  fuzz_check(snapshot);
   fuzz_diff(snapshot);
   fuzz_export(snapshot, TSR_EXPORT_PICKLE);
   fuzz_export(snapshot, TSR_EXPORT_JSON);

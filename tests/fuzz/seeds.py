@@ -154,6 +154,17 @@ def models():
     yield 'wrong', '!!{"model_type":"llama","num_attention_heads":7,"hidden_size":1e9}'
 
 
+def locks():
+    head = 'tessera memory lock 1\n'
+    device = 'device 0\npeak 1024 # 1.0 KiB\nkind input 600\n'
+    yield 'whole', f'{head}\n# kept\n{device}cause input 600 data.py:load # 600 B\nrest 5\n'
+    yield 'two', f'{head}{device}device 7\r\npeak 18446744073709551615\r\n'
+    yield 'gone', f'{head}{device}cause activation 9 x.py:f>y.py:g\ncause input 1 (no_stack)\n'
+    yield 'other-version', 'tessera memory lock 2\n'
+    yield 'twice', f'{head}{device}peak 1\n'
+    yield 'text', 'import torch\n'
+
+
 def write(folder, seeds, prefix=b''):
     folder.mkdir(parents=True, exist_ok=True)
     for name, data in seeds:
@@ -169,6 +180,7 @@ def main(arguments):
     write(folder / 'containers', containers())
     write(folder / 'rules', rules())
     write(folder / 'model', models())
+    write(folder / 'lock', locks())
 
 
 if __name__ == '__main__':

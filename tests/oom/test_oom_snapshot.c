@@ -28,7 +28,8 @@ static const char text[] =
     EVENT("alloc", "8192", FRAME("3")) ", "
     EVENT("free_requested", "8192", "") ", "
     EVENT("free_completed", "8192", FRAME("3") ", " FRAME("4")) ", "
-    EVENT("segment_map", "16777216", "") ", 7]], "
+    EVENT("segment_map", "16777216", "") ", "
+    EVENT("oom", "1048576", FRAME("3")) ", 7]], "
     "\"allocator_settings\": {\"max_split_size\": -1}, \"external_annotations\": ["
     "{\"name\": \"step\", \"stage\": \"START\", \"device\": 0, \"time_us\": 5}, "
     "{\"name\": \"load\", \"stage\": \"END\", \"device\": 0, \"time_us\": 5}, "
@@ -93,6 +94,35 @@ OPERATION(peak, NULL)
 OPERATION(profile, profile_how, NULL)
 OPERATION(at, &second, NULL)
 OPERATION(whatif, NULL, NULL)
+OPERATION(why, NULL, NULL)
+
+static const char lock_text[] =
+    "tessera memory lock 1\ndevice 0\npeak 5\nkind activation 7\ncause input 5 gone.py:load\n"
+    "cause activation 3 a.py:forward\nrest 2\ndevice 3\npeak 1\n";
+
+/* Read a lock, check against it and against budgets, report in every form, write a lock. */
+static int ask_check(void *context) {
+  (void)context;
+  static const tsr_check_limit limits[] = {{TSR_CHECK_MAX_PEAK, 0, 1},
+                                           {TSR_CHECK_MAX_KIND, TSR_KIND_ACTIVATION, 1}};
+  tsr_lock *lock = NULL;
+  tsr_check *check = NULL;
+  tsr_error error = {0};
+  tsr_report_input heading = heading_of;
+  heading.snapshot = snapshot;
+  int status = tsr_lock_parse(lock_text, sizeof lock_text - 1, &lock, &error);
+  tsr_check_options how = {.limits = limits, .limit_count = 2, .lock = lock};
+  if (!status) status = tsr_check_compute(snapshot, &how, NULL, &check, &error);
+  for (int format = 0; !status && format <= TSR_CHECK_MARKDOWN; format++) {
+    tsr_check_face face = {.format = (tsr_check_format)format, .root = "/work"};
+    status = tsr_report_check(&heading, check, &face, NULL, discard, NULL, &error);
+  }
+  if (!status) status = tsr_lock_write(check, discard, NULL, &error);
+  assert_int_equal(error.status, status);
+  tsr_check_free(check);
+  tsr_lock_free(lock);
+  return status;
+}
 
 static const tsr_query one = {.top = 1};
 OPERATION(stages, NULL, &one)
@@ -304,6 +334,9 @@ static void answers(void **state) {
   tsr_test_oom_sparing(ask_peak, NULL, 10, FRAME_ORIGINS);
   tsr_test_oom_sparing(ask_at, NULL, 10, FRAME_ORIGINS);
   tsr_test_oom_sparing(ask_whatif, NULL, 10, FRAME_ORIGINS);
+  tsr_test_oom_sparing(ask_why, NULL, 60, FRAME_ORIGINS);
+  /* The text, and three forms of files that do not show stacks but have the printer. */
+  tsr_test_oom_sparing(ask_check, NULL, 60, 4 * FRAME_ORIGINS);
   tsr_test_oom_sparing(ask_diff, NULL, 10, 2 * FRAME_ORIGINS);
 }
 

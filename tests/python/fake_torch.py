@@ -1,5 +1,5 @@
-"""A stand-in for PyTorch: its memory functions with the signatures of each release, recorded calls, and
-just enough of modules, optimizers, autograd and annotations for hooks to hang on.
+"""A stand-in for PyTorch: its memory functions with the signatures of each release, recorded calls,
+and just enough of modules, optimizers, autograd and annotations for hooks to hang on.
 
     torch = fake_torch.install("2.11")         # into sys.modules
     torch.fake.calls                           # what was called, in order
@@ -19,8 +19,9 @@ UNLIMITED = sys.maxsize
 
 
 def prepare():
-    """Sees that `import tessera._capture` works: in the installed package, else in the checkout, with or
-    without its C extension. Leaves nothing of tessera loaded but, where need be, an empty package."""
+    """Sees that `import tessera._capture` works: in the installed package, else in the checkout,
+    with or without its C extension. Leaves nothing of tessera loaded but, where need be, an empty
+    package."""
     if "tessera" in sys.modules:
         return
     try:
@@ -246,7 +247,9 @@ def _device_module(fake, kind, version, name):
     module.is_initialized = lambda: fake.initialized
     module.is_available = lambda: True
     module._is_compiled = lambda: True
-    module._lazy_call = lambda function: function() if fake.initialized else fake.queued.append(function)
+    module._lazy_call = lambda function: (
+        function() if fake.initialized else fake.queued.append(function)
+    )
     module.current_device = answer("current_device", 0)
     module.memory_allocated = answer("memory_allocated", 1536)
     module.memory_reserved = answer("memory_reserved", 2097152)

@@ -32,7 +32,14 @@ def clean():
 @pytest.fixture(autouse=True)
 def process(monkeypatch, caplog):
     caplog.set_level(logging.INFO, logger="tessera")
-    for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "SLURM_PROCID", "SLURM_NTASKS", "TESSERA_RECORD"):
+    for name in (
+        "RANK",
+        "WORLD_SIZE",
+        "LOCAL_RANK",
+        "SLURM_PROCID",
+        "SLURM_NTASKS",
+        "TESSERA_RECORD",
+    ):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(answers, "why", lambda path: None)
     before = signal.getsignal(signal.SIGUSR2)

@@ -1,4 +1,5 @@
-"""Starting and stopping: the context manager, the decorator, calls, and each release's signature."""
+"""Starting and stopping: the context manager, the decorator, calls, and each release's
+signature."""
 
 import asyncio
 import os
@@ -6,8 +7,7 @@ import sys
 
 import fake_torch
 import pytest
-from record_fixtures import *  # noqa: F401,F403
-from record_fixtures import backend, capture, names, process, read, reasons, record, torch, warnings
+from record_fixtures import names, process, read, reasons, record, torch, warnings  # noqa: F401
 
 
 def enabled(torch):
@@ -184,7 +184,9 @@ def test_other_devices_with_the_same_functions(record, tmp_path, device, caplog)
     if device == "npu":
         assert said == [] and len(torch.fake.observers) == 1
     else:  # which has no observer
-        assert said == ["PyTorch tells no observer when XPU memory runs out: only the exception will be seen"]
+        assert said == [
+            "PyTorch tells no observer when XPU memory runs out: only the exception will be seen"
+        ]
 
 
 def test_a_device_without_a_history_is_named(record, tmp_path, caplog):

@@ -1,5 +1,6 @@
 """What asks for a snapshot: memory that runs out, steps, signals, the clock, exceptions."""
 
+import json
 import os
 import signal
 import threading
@@ -7,9 +8,17 @@ import time
 
 import fake_torch
 import pytest
-from record_fixtures import *  # noqa: F401,F403
-from record_fixtures import answers, marks, names, process, reasons, record, recorder, torch, warnings
-from record_fixtures import read as read_pickle
+from record_fixtures import (  # noqa: F401
+    answers,
+    marks,
+    names,
+    process,
+    reasons,
+    record,
+    recorder,
+    torch,
+    warnings,
+)
 import json
 
 
@@ -20,7 +29,8 @@ def sidecar(folder, reason):
 
 
 def wait_for(condition, seconds=20):
-    """Whether it comes true; long, for a machine may be busy, and never waited out where it does."""
+    """Whether it comes true; long, for a machine may be busy, and never waited out where it
+    does."""
     until = time.monotonic() + seconds
     while not condition():
         if time.monotonic() > until:
@@ -98,7 +108,9 @@ def test_one_that_is_survived_is_told_and_a_later_end_too(torch, record, tmp_pat
     assert reasons(tmp_path) == ["end", "oom"]
 
 
-def test_there_is_a_limit_to_what_is_survived_but_not_to_what_is_not(torch, record, tmp_path, caplog):
+def test_there_is_a_limit_to_what_is_survived_but_not_to_what_is_not(
+    torch, record, tmp_path, caplog
+):
     with pytest.raises(torch.OutOfMemoryError):
         with record(tmp_path, oom_limit=2):
             for _ in range(4):
@@ -185,7 +197,10 @@ def test_other_exceptions_are_named(torch, record, tmp_path):
     with pytest.raises(ValueError):
         with record(tmp_path):
             raise ValueError("wrong shape")
-    assert sidecar(tmp_path, "exception")["exception"] == {"class": "ValueError", "message": "wrong shape"}
+    assert sidecar(tmp_path, "exception")["exception"] == {
+        "class": "ValueError",
+        "message": "wrong shape",
+    }
 
 
 def test_an_interrupt_is_named(torch, record, tmp_path):
@@ -248,6 +263,28 @@ def test_the_watched_optimizer_counts_also_inside_a_wrapper(torch, record, tmp_p
             second.step()
             second.step()
         assert marks.marks.steps == 6
+
+
+def test_the_next_training_counts_by_its_own_optimizer(torch, record, tmp_path):
+    old, new = (torch.optim.Optimizer([fake_torch.Tensor(1, (2,))]) for _ in range(2))
+    for optimizer in (old, new):
+        with record(tmp_path, at_end=False) as recording:
+            recording.watch(None, optimizer)
+            optimizer.step()
+            assert marks.marks.steps == 1
+    with record(tmp_path, at_end=False):
+        new.step()
+        assert marks.marks.steps == 1 and old in marks.marks.living_optimizers()
+
+
+def test_steps_are_not_counted_twice_where_the_program_joins_in(torch, record, tmp_path):
+    optimizer = torch.optim.Optimizer([fake_torch.Tensor(1, (2,))])
+    with record(tmp_path, steps=[1, 2], at_end=False):
+        for _ in range(3):
+            optimizer.step()
+            record.step()
+        assert marks.marks.steps == 3
+    assert [name.split("_")[2] for name in names(tmp_path)] == ["step1", "step2"]
 
 
 def test_a_program_may_count_for_itself(torch, record, tmp_path):
@@ -341,7 +378,10 @@ def test_watching_before_the_start_and_twice(torch, record, tmp_path):
         record.watch(model)
         assert len(model.before) == len(model.after) == 1
         model(1)
-    assert [name for kind, name in torch.fake.ranges if kind == "START"] == ["ProfilerStep#1", "forward"]
+    assert [name for kind, name in torch.fake.ranges if kind == "START"] == [
+        "ProfilerStep#1",
+        "forward",
+    ]
 
 
 def test_other_models_are_told_apart(torch, record, tmp_path):
@@ -599,4 +639,6 @@ def test_listeners_are_told_and_contained(torch, record, tmp_path, caplog):
     with record(tmp_path) as recording:
         recording.on_dump(broken)
         recording.on_dump(lambda path, reason: told.append((os.path.basename(path), reason)))
-    assert [reason for _, reason in told] == ["end"] and "the tracker is away" in warnings(caplog)[0]
+    assert [reason for _, reason in told] == ["end"] and "the tracker is away" in warnings(caplog)[
+        0
+    ]

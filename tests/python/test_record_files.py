@@ -11,8 +11,7 @@ import types
 
 import fake_torch
 import pytest
-from record_fixtures import *  # noqa: F401,F403
-from record_fixtures import capture, marks, names, process, read, reasons, record, torch, warnings
+from record_fixtures import names, process, record, torch, warnings  # noqa: F401
 
 files = fake_torch.load("_record.files")
 settings = fake_torch.load("_record.settings")
@@ -59,7 +58,7 @@ def test_what_fails_half_way_leaves_nothing(torch, record, tmp_path, monkeypatch
 
 
 def test_a_sidecar_that_fails_costs_only_itself(torch, record, tmp_path, monkeypatch):
-    monkeypatch.setattr(sidecar, "describe", lambda *arguments: {"key": {1: object}, ("a", "b"): 1})
+    monkeypatch.setattr(sidecar, "describe", lambda *arguments: {("a", "b"): "is no key of JSON"})
     with record(tmp_path):
         pass
     assert len(names(tmp_path)) == 1 and names(tmp_path, ".json") == []
@@ -150,7 +149,10 @@ def test_ranks_of_launchers(torch, record, tmp_path, monkeypatch, environment, r
     with record(tmp_path) as recording:
         pass
     assert names(tmp_path) == [f"rank{rank}_pid{os.getpid()}_step0_end.pickle"]
-    assert (told(recording.files[0])["ranks"]["rank"], told(recording.files[0])["ranks"]["world_size"]) == (
+    assert (
+        told(recording.files[0])["ranks"]["rank"],
+        told(recording.files[0])["ranks"]["world_size"],
+    ) == (
         rank,
         size,
     )
@@ -189,7 +191,9 @@ def test_a_mesh_of_the_user(torch, record, tmp_path):
 def test_a_mesh_of_dtensors(torch, record, tmp_path):
     model = torch.nn.Module()
     model.weight.device_mesh = types.SimpleNamespace(
-        mesh_dim_names=("dp", "tp"), mesh=types.SimpleNamespace(shape=(4, 2)), get_coordinate=lambda: [2, 1]
+        mesh_dim_names=("dp", "tp"),
+        mesh=types.SimpleNamespace(shape=(4, 2)),
+        get_coordinate=lambda: [2, 1],
     )
     model.weight._local_tensor = fake_torch.Tensor(0x7F00BEEF0000, (1, 8))
     with record(tmp_path) as recording:
@@ -234,9 +238,14 @@ def test_what_a_sidecar_tells(torch, record, tmp_path, monkeypatch):
     assert (document["reason"], document["step"]) == ("end", 1)
     assert document["process"] == {"pid": os.getpid(), "host": socket.gethostname()}
     assert document["versions"]["torch"] == "2.11.0" and document["versions"]["cuda"] == "12.4"
-    assert document["allocator"]["environment"]["PYTORCH_CUDA_ALLOC_CONF"] == "expandable_segments:True"
+    assert (
+        document["allocator"]["environment"]["PYTORCH_CUDA_ALLOC_CONF"]
+        == "expandable_segments:True"
+    )
     assert document["allocator"]["backend"] == "native"
-    assert document["recording"]["backend"] == "cuda" and document["recording"]["stacks"] == "python"
+    assert (
+        document["recording"]["backend"] == "cuda" and document["recording"]["stacks"] == "python"
+    )
     assert document["recording"]["allocated_at_start_bytes"] == 1536
     assert document["devices"] == [
         {
@@ -292,7 +301,12 @@ def test_an_optimizer_that_nobody_watched_gives_its_addresses(torch, record, tmp
 
 def test_a_view_tells_its_storage(torch):
     placed = sidecar.place(fake_torch.Tensor(0x1000, (4,), offset=512))
-    assert placed == {"data_ptr": 0x1200, "nbytes": 16, "storage_data_ptr": 0x1000, "storage_nbytes": 528}
+    assert placed == {
+        "data_ptr": 0x1200,
+        "nbytes": 16,
+        "storage_data_ptr": 0x1000,
+        "storage_nbytes": 528,
+    }
 
 
 def test_tensors_that_will_not_tell(torch, record, tmp_path):
@@ -314,7 +328,8 @@ def test_tensors_that_will_not_tell(torch, record, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "function", ["mem_get_info", "memory_reserved", "get_device_name", "current_device", "memory_allocated"]
+    "function",
+    ["mem_get_info", "memory_reserved", "get_device_name", "current_device", "memory_allocated"],
 )
 def test_what_pytorch_refuses_is_null(torch, record, tmp_path, function):
     torch.fake.fail.add(function)
@@ -345,7 +360,7 @@ def test_the_environment_is_read_as_calls_are():
             "TESSERA_RECORD_MAX_ENTRIES": "500",
         }
     )
-    assert read_settings.out == "out" and read_settings.steps == {3, 10}
+    assert read_settings.out == os.path.abspath("out") and read_settings.steps == {3, 10}
     assert (read_settings.every, read_settings.keep, read_settings.stacks) == (2.5, 7, "all")
     assert read_settings.gzip is True and read_settings.at_end is False
     assert read_settings.signal.name == "SIGUSR1" and read_settings.context is None
@@ -353,9 +368,13 @@ def test_the_environment_is_read_as_calls_are():
     assert settings.from_environment({"TESSERA_RECORD": ""}) is None
 
 
-@pytest.mark.parametrize("name, text", [("KEEP", "many"), ("STACKS", "c"), ("GZIP", "maybe"), ("EVERY", "-1")])
+@pytest.mark.parametrize(
+    "name, text", [("KEEP", "many"), ("STACKS", "c"), ("GZIP", "maybe"), ("EVERY", "-1")]
+)
 def test_a_wrong_variable_is_left_out_aloud(caplog, name, text):
-    read_settings = settings.from_environment({"TESSERA_RECORD": "out", f"TESSERA_RECORD_{name}": text})
+    read_settings = settings.from_environment(
+        {"TESSERA_RECORD": "out", f"TESSERA_RECORD_{name}": text}
+    )
     assert getattr(read_settings, name.lower()) == settings.OPTIONS[name.lower()][0]
     assert f"TESSERA_RECORD_{name}={text} is left out" in warnings(caplog)[0]
 
@@ -365,3 +384,25 @@ def test_a_call_without_a_place_takes_the_variables(torch, record, tmp_path, mon
     with record():
         pass
     assert len(names(tmp_path / "chosen")) == 1
+
+
+def test_files_stay_where_the_program_began(torch, record, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "elsewhere").mkdir()
+    with record("out"):
+        monkeypatch.chdir(tmp_path / "elsewhere")
+    assert len(names(tmp_path / "out")) == 1
+
+
+def test_the_collector_rests_while_a_snapshot_is_taken(torch, record, tmp_path):
+    import gc
+
+    seen = []
+    torch.fake.snapshot_hook = lambda: seen.append(gc.isenabled())
+    with record(tmp_path) as recording:
+        recording.dump()
+        assert gc.isenabled()
+        torch.fake.fail.add("_snapshot")
+        recording.dump()
+        assert gc.isenabled()
+    assert seen == [False]

@@ -43,7 +43,9 @@ site.addsitedir({package!r})        # runs tessera_record.pth as the interpreter
 def run(site, code, variable=True, ready=True, **environment):
     """Runs a program whose interpreter has tessera's .pth file; the finished process."""
     program = PREFIX.format(tests=TESTS, package=PACKAGE, ready=ready) + textwrap.dedent(code)
-    variables = {name: value for name, value in os.environ.items() if not name.startswith("TESSERA")}
+    variables = {
+        name: value for name, value in os.environ.items() if not name.startswith("TESSERA")
+    }
     variables.update(environment, PYTHONPATH=str(site / "site"))
     if variable:
         variables["TESSERA_RECORD"] = str(site / "out")
@@ -69,15 +71,19 @@ def test_options_come_from_the_environment(site):
         for _ in range(3):
             optimizer.step()
     """
-    done = run(site, code, TESSERA_RECORD_STEPS="2", TESSERA_RECORD_AT_END="0", TESSERA_RECORD_GZIP="1")
+    done = run(
+        site, code, TESSERA_RECORD_STEPS="2", TESSERA_RECORD_AT_END="0", TESSERA_RECORD_GZIP="1"
+    )
     assert done.returncode == 0
-    assert [name.split("_", 2)[2] for name in names(site / "out", ".gz")] == ["step2_step.pickle.gz"]
+    assert [name.split("_", 2)[2] for name in names(site / "out", ".gz")] == [
+        "step2_step.pickle.gz"
+    ]
 
 
 def test_without_the_variable_nothing_is_loaded(site):
     code = """
         import torch
-        print([name for name in sys.modules if "tessera" in name], sys.meta_path[0].__class__.__name__)
+        print([name for name in sys.modules if "tessera" in name], type(sys.meta_path[0]).__name__)
     """
     done = run(site, code, variable=False, ready=False)
     assert done.stdout.startswith("[] ") and "_Finder" not in done.stdout, done.stderr
@@ -94,7 +100,9 @@ def test_a_program_that_uses_no_device_leaves_no_file(site):
 
 
 def test_a_torch_that_cannot_be_imported_fails_as_it_would(site):
-    (site / "site" / "torch" / "__init__.py").write_text("raise ImportError('libcudart is missing')\n")
+    (site / "site" / "torch" / "__init__.py").write_text(
+        "raise ImportError('libcudart is missing')\n"
+    )
     done = run(site, "import torch")
     assert done.returncode == 1 and "ImportError: libcudart is missing" in done.stderr
     os.remove(site / "site" / "torch" / "__init__.py")
@@ -108,7 +116,8 @@ def test_the_loader_of_torch_is_its_own_again(site):
     code = """
         import pkgutil, torch
         loader = torch.__spec__.loader
-        print(type(loader).__name__, "exec_module" in vars(loader), pkgutil.get_data("torch", "__init__.py"))
+        text = pkgutil.get_data("torch", "__init__.py")
+        print(type(loader).__name__, "exec_module" in vars(loader), text)
     """
     done = run(site, code)
     assert done.stdout == "SourceFileLoader False b'x = 1\\n'\n"

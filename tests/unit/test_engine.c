@@ -1,8 +1,6 @@
-/* Tests of src/engine: op shapes and lifetimes against counts made by hand, whole steps against the
- * published numbers of a real run, and what must hold of any program. */
+/* Tests of src/engine: blocks against counts made by hand, whole steps against the published numbers
+ * of a real run, and what must hold of any program. test_ops.c has single ops. */
 #include <stdio.h>
-
-#include "engine/op.h"
 
 #include "engine/program.h"
 #include "tessera/tessera.h"
@@ -119,153 +117,6 @@ static void bad_descriptions(void **state) {
   assert_int_equal(tsr_model_named("gpt5", &model, NULL), TSR_ERROR_ARGUMENT);
 }
 
-/* ---- one op on a tape ---- */
-
-typedef struct bench {
-  tsr_snapshot *names;
-  tsr__tape tape;
-} bench;
-
-static void open_bench(bench *b) {
-  b->names = tsr__snapshot_new();
-  assert_non_null(b->names);
-  assert_true(tsr__tape_init(&b->tape, b->names));
-  tsr__enter(&b->tape, "test", "test.py");
-  for (size_t i = 0; i < 2; i++)
-    b->tape.workspace[i] = tsr__declare(&b->tape, TSR__BOOL8, TSR__SHAPE(1), TSR_ROLE_WORKSPACE);
-}
-
-static void close_bench(bench *b) {
-  assert_int_equal(b->tape.status, 0);
-  tsr__tape_release(&b->tape);
-  tsr_snapshot_free(b->names);
-}
-
-/* Bytes that the schedule has taken and not given back. */
-static uint64_t live_bytes(const bench *b) {
-  uint64_t bytes = 0;
-  for (size_t i = 0; i < b->tape.schedule.count; i++) {
-    const tsr__instr *instr = &b->tape.schedule.items[i];
-    if (instr->kind == TSR__NEW) bytes += b->tape.slots.items[instr->subject].bytes;
-    if (instr->kind == TSR__DROP) bytes -= b->tape.slots.items[instr->subject].bytes;
-  }
-  return bytes;
-}
-
-/* The most that was live at a time. */
-static uint64_t most_bytes(const bench *b, size_t from) {
-  uint64_t bytes = 0, most = 0;
-  for (size_t i = from; i < b->tape.schedule.count; i++) {
-    const tsr__instr *instr = &b->tape.schedule.items[i];
-    if (instr->kind == TSR__NEW) bytes += b->tape.slots.items[instr->subject].bytes;
-    if (instr->kind == TSR__DROP) bytes -= b->tape.slots.items[instr->subject].bytes;
-    if (bytes < UINT64_C(1) << 63 && bytes > most) most = bytes;
-  }
-  return most;
-}
-
-static tsr__tid leaf(bench *b, tsr__dtype dtype, tsr__shape shape) {
-  return tsr__declare(&b->tape, dtype, shape, TSR_ROLE_PARAMETER);
-}
-
-/* Let go of the result, run backward from it, and see that nothing is left but gradients. */
-static void back(bench *b, tsr__tid result, uint64_t gradient_bytes) {
-  tsr__tid grad = tsr__allocate(&b->tape, "ones_like", tsr__dtype_of(&b->tape, result),
-                                tsr__shape_of(&b->tape, result));
-  tsr__backward(&b->tape, result, grad);
-  tsr__leave(&b->tape, 0);
-  assert_int_equal(live_bytes(b), gradient_bytes);
-}
-
-static void op_layer_norm(void **state) {
-  bench b;
-  (void)state;
-  open_bench(&b);
-  tsr__tid x = leaf(&b, TSR__F32, TSR__SHAPE(2, 3, 40)), w = leaf(&b, TSR__F32, TSR__SHAPE(40));
-  tsr__tid bias = leaf(&b, TSR__F32, TSR__SHAPE(40));
-  tsr__tid y = TSR__APPLY(&b.tape, TSR__OP_LAYER_NORM, x, w, bias);
-  assert_int_equal(live_bytes(&b), 2 * 3 * 40 * 4 + 2 * 2 * 3 * 4); /* out, mean, deviation */
-  assert_int_equal(b.tape.ops.items[0].saved_count, 3);
-  back(&b, y, (2 * 3 * 40 + 40 + 40) * 4);
-  close_bench(&b);
-}
-
-static void op_linear(void **state) {
-  bench b;
-  (void)state;
-  open_bench(&b);
-  tsr__tid x = leaf(&b, TSR__BF16, TSR__SHAPE(5, 7, 30));
-  tsr__tid w = leaf(&b, TSR__BF16, TSR__SHAPE(30, 11)), bias = leaf(&b, TSR__BF16, TSR__SHAPE(11));
-  tsr__attributes attributes = {.features = 11};
-  tsr__tid y = tsr__apply(&b.tape, TSR__OP_ADDMM, &attributes, (tsr__tid[]){bias, x, w}, 3, NULL);
-  assert_int_equal(live_bytes(&b), 5 * 7 * 11 * 2);
-  assert_int_equal(b.tape.ops.items[0].flops, 2 * 5 * 7 * 30 * 11);
-  assert_int_equal(b.tape.ops.items[0].backward_flops, 4 * 5 * 7 * 30 * 11);
-  back(&b, y, (5 * 7 * 30 + 30 * 11 + 11) * 2);
-  close_bench(&b);
-}
-
-/* Four tensors of its width stay for backward, beside the product. */
-static void op_gelu(void **state) {
-  bench b;
-  uint64_t u = 6 * 50 * 4;
-  (void)state;
-  open_bench(&b);
-  tsr__tid x = leaf(&b, TSR__F32, TSR__SHAPE(6, 50));
-  tsr__tid y = TSR__APPLY(&b.tape, TSR__OP_GELU, x);
-  assert_int_equal(live_bytes(&b), 4 * u); /* half, tanh, one, product; x is no one's here */
-  assert_int_equal(most_bytes(&b, 0), 4 * u);
-  back(&b, y, u);
-  close_bench(&b);
-  open_bench(&b);
-  x = leaf(&b, TSR__F32, TSR__SHAPE(6, 50));
-  y = TSR__APPLY(&b.tape, TSR__OP_GELU_FUSED, x);
-  assert_int_equal(live_bytes(&b), u);
-  back(&b, y, u);
-  close_bench(&b);
-}
-
-/* A gradient that two ops contribute to is added in place where nothing else holds it. */
-static void gradients_add_up(void **state) {
-  bench b;
-  uint64_t u = 100 * 4;
-  (void)state;
-  open_bench(&b);
-  tsr__tid x = leaf(&b, TSR__F32, TSR__SHAPE(100));
-  tsr__tid y = TSR__APPLY(&b.tape, TSR__OP_GELU_FUSED, x);
-  tsr__tid z = TSR__APPLY(&b.tape, TSR__OP_ADD, y, x);
-  tsr__tid grad = tsr__allocate(&b.tape, "ones_like", TSR__F32, TSR__SHAPE(100));
-  size_t from = b.tape.schedule.count;
-  tsr__backward(&b.tape, z, grad);
-  assert_int_equal(most_bytes(&b, from), u); /* one more than the gradient that came */
-  tsr__leave(&b.tape, 0);
-  assert_int_equal(live_bytes(&b), u);
-  close_bench(&b);
-}
-
-/* x + x: both gradients are the one that came; .grad cannot take it over while it is shared. */
-static void shared_gradients_are_copied(void **state) {
-  bench b;
-  (void)state;
-  open_bench(&b);
-  tsr__tid x = leaf(&b, TSR__F32, TSR__SHAPE(64)), y = leaf(&b, TSR__F32, TSR__SHAPE(64));
-  tsr__tid z = TSR__APPLY(&b.tape, TSR__OP_ADD, x, y);
-  back(&b, z, 2 * 64 * 4);
-  assert_int_not_equal(tsr__tensor_at(&b.tape, x)->grad, tsr__tensor_at(&b.tape, y)->grad);
-  close_bench(&b);
-}
-
-/* Every kind of op has a row that is whole. */
-static void table_is_whole(void **state) {
-  (void)state;
-  for (int kind = 0; kind < TSR__OP_KIND_COUNT; kind++) {
-    const tsr__op_row *row = tsr__op_row_of((tsr__op_kind)kind);
-    assert_non_null(row->name);
-    assert_non_null(row->forward);
-    if (row->node) assert_non_null(row->backward);
-  }
-}
-
 /* ---- blocks, by hand ---- */
 
 /* What one more layer keeps for backward: the activations at the loss's backward with one layer
@@ -363,7 +214,7 @@ static void tutorial(void **state) {
   assert_true(less > 3.04 * 0.997 && less < 3.04 * 1.003);
   assert_int_equal((int)((peak - less) / peak * 1000 + 0.5), 406);
   /* The blocks' forward, once more: 23.7 % of three times everything's. */
-  assert_int_equal(s->step_recomputed_flops / 100000000, 3878);
+  assert_int_equal(s->step_recomputed_flops / 100000000, 3875);
   tsr_simulation_free(s);
 }
 
@@ -540,8 +391,9 @@ static void out_of_memory(void **state) {
   for (uint32_t i = 0; i < stack.depth; i++) {
     tsr_text name =
         tsr_snapshot_string(s->snapshot, tsr_snapshot_frame(s->snapshot, stack.frames[i]).name);
-    has_node |= strstr(name.data, "NllLossBackward0::apply") != NULL ||
-                strstr(name.data, "LogSoftmaxBackward0::apply") != NULL;
+    char text[256];
+    (void)snprintf(text, sizeof text, "%.*s", (int)name.size_bytes, name.data);
+    has_node |= strstr(text, "LogSoftmaxBackward0::apply") != NULL;
   }
   assert_true(has_node);
   char message[TSR_SIMULATE_TEXT_BYTES], start[128];
@@ -595,12 +447,6 @@ int main(void) {
       cmocka_unit_test(parameter_counts),
       cmocka_unit_test(descriptions),
       cmocka_unit_test(bad_descriptions),
-      cmocka_unit_test(op_layer_norm),
-      cmocka_unit_test(op_linear),
-      cmocka_unit_test(op_gelu),
-      cmocka_unit_test(gradients_add_up),
-      cmocka_unit_test(shared_gradients_are_copied),
-      cmocka_unit_test(table_is_whole),
       cmocka_unit_test(gpt2_block),
       cmocka_unit_test(gpt2_block_autocast),
       cmocka_unit_test(llama_block),

@@ -2,8 +2,8 @@
  * a stub: the accessors below read a table of strings, frames and stacks. */
 #include <string.h>
 
+#include "attribution/frames.h"
 #include "base/buffer.h"
-#include "report/frames.h"
 #include "report/text.h"
 #include "tessera/report.h"
 #include "test_support.h"

@@ -84,10 +84,6 @@ static uint64_t wrong_at_start(const subject *s) {
     said[s->kinds.kind[i]] += s->timeline.initial.items[i].requested_bytes;
   for (int i = 0; i < TSR_KIND_COUNT; i++)
     if (truth[i] > said[i]) wrong += truth[i] - said[i];
-  /* Buffers from before may stay unexplained: nothing in the trace tells of them. */
-  uint64_t open = said[TSR_KIND_UNEXPLAINED],
-           buffers = s->simulation->start_role_bytes[TSR_ROLE_BUFFER];
-  wrong -= open < buffers ? open : buffers;
   return wrong;
 }
 

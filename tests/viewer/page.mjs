@@ -511,6 +511,36 @@ test('what is only told in sums is exact where it says so', async () => {
   await close(page);
 });
 
+test('groupings are those of tessera profile', async () => {
+  const rules = ['--rules', '{"going": "forward|step", "back": "^back"}'];
+  const cases = [['annotation', [], plan.made.annotated], ['rules', rules, plan.made.waves], ['rules', rules, plan.made.annotated]];
+  for (const [key, options, file] of cases) {
+    const { peak, groups } = JSON.parse(tessera('profile', '--json', '--top', '0', '--by', key, ...options, file)).devices[0];
+    const page = await open(write(file, '--by', key, ...options));
+    expect('the page opens with it', (await state(page)).by, key);
+    const mine = new Map(await page.evaluate(([e, k]) => tessera.groups(0, e, k), [peak.event, key]));
+    check(`${key} has groups`, groups.length > 1);
+    for (const { name, bytes } of groups) expect(`${key}, ${name}`, mine.get(name || '(outside annotations)'), bytes);
+    expect(`${key}, all`, [...mine.values()].reduce((a, b) => a + b, 0), groups.reduce((a, g) => a + g.bytes, 0));
+    await close(page);
+  }
+});
+
+test('steps, phases and annotations are lanes', async () => {
+  const file = real('train-ctx100-annotated-torch2.6.pickle') ?? plan.made.annotated;
+  const lanes = (path) => open(path).then(async (page) => {
+    const all = await page.evaluate('tessera.lanes(0)');
+    await close(page);
+    return all;
+  });
+  const { steps } = JSON.parse(tessera('steps', '--json', file)).devices[0];
+  const shown = await lanes(write(file));
+  const of = (kind) => shown.filter((l) => l.kind === kind).flatMap((l) => l.ranges);
+  expect('steps', of('step').map((r) => [r.born - 1, r.died - 2]), steps.map((s) => [s.first_event, s.last_event]));
+  check('annotations', of('annotation').length > 0);
+  if (real('train-ctx100-annotated-torch2.6.pickle')) check('phases', ['forward', 'backward', 'optimizer'].every((n) => of('phase').some((r) => r.name === n)));
+});
+
 test('a served page tells every block of whatever it shows', async () => {
   const file = plan.made.long;
   await serve(file, ['--blocks', '40'], async (url) => {

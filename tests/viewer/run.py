@@ -81,8 +81,9 @@ def waves(count, names):
 
 
 def hostile():
-    """Some ten thousand hostile characters in names of functions, files and annotations."""
-    names = [text * (1 + 700 // len(text)) for text in HOSTILE]
+    """Names of functions, files and annotations: all that is hostile, and one of ten thousand
+    characters."""
+    names = [text * (1 + 700 // len(text)) for text in HOSTILE] + ['<script>\u202e\x1b' * 1000]
     data = snapshot(waves(400, names))
     data['external_annotations'] = [
         {'stage': stage, 'name': name, 'device': 0, 'time_us': 1700000000000000 + 200 * i + 90 * k}
@@ -90,8 +91,19 @@ def hostile():
     return data
 
 
+def annotated():
+    """Waves, some of them made within annotations."""
+    data = snapshot(waves(600, ['forward', 'backward', 'step']))
+    data['external_annotations'] = [
+        {'stage': stage, 'name': f'part {i % 3}', 'device': 0,
+         'time_us': 1700000000000000 + 900 * i + 500 * k}
+        for i in range(6) for k, stage in enumerate(('START', 'END'))]
+    return data
+
+
 def make(work):
-    files = {'hostile': hostile(), 'waves': snapshot(waves(3000, ['forward', 'backward', 'step'])),
+    files = {'hostile': hostile(), 'annotated': annotated(),
+             'waves': snapshot(waves(3000, ['forward', 'backward', 'step'])),
              'long': snapshot(waves(30000, ['forward', 'backward', 'step'])),
              'empty': {'segments': [], 'device_traces': [[]]}}
     files['oom'] = snapshot(waves(300, ['forward', 'loss']) + [

@@ -4,7 +4,7 @@
 import type { App } from './app.ts';
 import { h, replace } from './dom.ts';
 import { count, delta, size } from './format.ts';
-import { sumRows } from './rows.ts';
+import { groupCell, labelCell, sumRows } from './rows.ts';
 import { stackView } from './stackview.ts';
 import type { Place } from './state.ts';
 import { type Column, Table } from './table.ts';
@@ -28,7 +28,7 @@ export class DiffTab {
   private readonly hint = h('p', { class: 'muted hint' });
 
   constructor(private readonly app: App) {
-    this.table = new Table<Change>('Changes from A to B', (r) => r.key, (r) => (r.node < 0 && r.key.startsWith('rest') ? null : h('div', { class: 'detail-body' }, stackView(app, r.node))), 'size');
+    this.table = new Table<Change>('Changes from A to B', (r) => r.key, (r) => (r.node < 0 && r.key.startsWith('rest') ? null : h('div', { class: 'detail-body' }, stackView(app, r.node))), 'change');
     this.element = h('div', { class: 'diff' }, this.bar, this.hint, this.table.element);
   }
 
@@ -72,13 +72,12 @@ export class DiffTab {
       return;
     }
     const columns: Column<Change>[] = [
-      { title: 'change', key: 'change', align: 'right', text: (r) => delta(r.b - r.a), value: (r) => r.b - r.a },
-      { title: 'by size', key: 'size', align: 'right', text: (r) => size(Math.abs(r.b - r.a)), value: (r) => Math.abs(r.b - r.a) },
+      { title: 'change', key: 'change', align: 'right', text: (r) => delta(r.b - r.a), value: (r) => r.b - r.a, rank: (r) => Math.abs(r.b - r.a), cell: (r) => h('span', { class: r.b > r.a ? 'more' : 'less' }, delta(r.b - r.a)) },
       { title: 'A', key: 'a', align: 'right', text: (r) => size(r.a), value: (r) => r.a },
       { title: 'B', key: 'b', align: 'right', text: (r) => size(r.b), value: (r) => r.b },
       { title: 'blocks', key: 'blocks', align: 'right', text: (r) => (r.blocks > 0 ? `+${count(r.blocks)}` : `−${count(-r.blocks)}`).replace('−0', '0'), value: (r) => r.blocks },
-      { title: this.app.grouping(b.track).title, key: 'group', align: 'left', text: (r) => r.group, value: (r) => r.group },
-      { title: 'allocated at', key: 'label', align: 'left', text: (r) => r.label, value: (r) => r.label },
+      { title: this.app.grouping(b.track).title, key: 'group', align: 'left', text: (r) => r.group, value: (r) => r.group, cell: groupCell },
+      { title: 'allocated at', key: 'label', align: 'left', text: (r) => r.label, value: (r) => r.label, cell: labelCell },
     ];
     this.table.set(columns, this.changes(a, b));
   }

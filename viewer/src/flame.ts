@@ -2,7 +2,7 @@
 // it called below, as wide as the bytes below it.
 
 import type { App } from './app.ts';
-import { fitCanvas, fitText, h, replace } from './dom.ts';
+import { cutText, fitCanvas, h, replace } from './dom.ts';
 import { count, percent, size } from './format.ts';
 import { ink } from './theme.ts';
 
@@ -148,7 +148,10 @@ export class Flame {
       }
       if (w < 30) return;
       context.fillStyle = colours.ink;
-      context.fillText(fitText(context, `${this.title(node)}  ${size(node.bytes)}`, w - 8), x + 4, y + ROW / 2);
+      const title = this.title(node);
+      const full = `${title}  ${size(node.bytes)}`;
+      const fits = context.measureText(full).width <= w - 8;
+      context.fillText(fits ? full : cutText(context, title, w - 8), x + 4, y + ROW / 2);
     };
     above.forEach((n, i) => box(n, 0, i * ROW, width, true));
     const visit = (node: Node, x: number, row: number, w: number) => {

@@ -4,7 +4,7 @@ import type { App } from './app.ts';
 import { h, replace } from './dom.ts';
 import { count, duration, hex, percent, size } from './format.ts';
 import { momentClock } from './tooltip.ts';
-import { type Row, sumRows } from './rows.ts';
+import { groupCell, labelCell, type Row, sumRows } from './rows.ts';
 import { copyButton, stackView } from './stackview.ts';
 import type { Rows } from './state.ts';
 import { type Column, Table } from './table.ts';
@@ -64,13 +64,9 @@ export class LiveTab {
       { title: 'oldest', key: 'age', align: 'right', text: ageText, value: age },
       {
         title: app.grouping(app.state.place.track).title, key: 'group', align: 'left', text: (r) => r.group, value: (r) => r.group,
-        cell: (r) => {
-          const swatch = h('span', { class: 'swatch' });
-          swatch.style.background = r.group === 'several' ? 'var(--line)' : r.colour;
-          return h('span', { class: 'in-group', title: r.group }, swatch, h('span', { class: 'name' }, r.group));
-        },
+        cell: groupCell,
       },
-      { title: 'allocated at', key: 'label', align: 'left', text: (r) => r.label, value: (r) => r.label },
+      { title: 'allocated at', key: 'label', align: 'left', text: (r) => r.label, value: (r) => r.label, cell: labelCell },
     ];
     if (app.state.rows === 'block')
       columns.splice(4, 0, { title: 'address', key: 'address', align: 'right', text: (r) => (r.allocation < 0 ? '' : hex(device.address(r.allocation))), value: (r) => (r.allocation < 0 ? '' : hex(device.address(r.allocation))) });

@@ -83,6 +83,10 @@ class Page {
     replace(document.body, this.header.element, h('main', {}, h('div', { class: 'upper' }, this.timeline.element, this.legend.element), this.splitter(), this.summary.element, lower), tooltip.element, help.element);
     app.store.on((_, changed) => this.changed(changed));
     app.onArrival = () => this.redrawAll();
+    // A ring around what has the focus helps those who come by keys, and is in others' way.
+    const input = (kind: string) => () => (document.documentElement.dataset.input = kind);
+    addEventListener('keydown', input('keys'), true);
+    addEventListener('pointerdown', input('pointer'), true);
     matchMedia('(prefers-color-scheme: dark)').addEventListener('change', () => this.redrawAll());
     this.redrawAll();
   }
@@ -169,6 +173,13 @@ function hook(app: App, page: Page): object {
       const sums = device.sumsAt(grouping, event + 1);
       return { totals: device.totalsAt(event + 1), groups: Object.fromEntries(grouping.names.map((n, g) => [n, sums[g]])) };
     },
+    groups: (track: number, event: number, key: string) => {
+      const device = app.deviceFor(track, event + 1);
+      const grouping = device.grouping(key);
+      const sums = device.sumsAt(grouping, event + 1);
+      return grouping.names.map((name, g) => [name, sums[g]]);
+    },
+    lanes: (track: number) => page.timeline.tracks[track]!.lanes,
     state: () => app.state,
     set: (patch: Partial<State>) => app.store.set(patch),
     /** What the columns of a track show: their moments and what is allocated there. */

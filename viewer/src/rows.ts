@@ -1,6 +1,7 @@
 // Allocations summed: by stack, function, group, or one by one. What tables and diffs list.
 
 import type { App } from './app.ts';
+import { h } from './dom.ts';
 import type { Device, Grouping } from './device.ts';
 
 export interface Row {
@@ -13,6 +14,18 @@ export interface Row {
   node: number; // its stack, or -1
   oldest: number; // birth of the oldest
   allocation: number; // of a single block: its place in the device, or -1
+}
+
+/** A group's colour and name, in a table. */
+export function groupCell(row: { group: string; colour: string }): HTMLElement {
+  const swatch = h('span', { class: 'swatch' });
+  swatch.style.background = row.group === 'several' ? 'var(--line)' : row.colour;
+  return h('span', { class: 'in-group', title: row.group }, swatch, h('span', { class: 'name' }, row.group));
+}
+
+/** Where it was allocated, cut where a name is endless. */
+export function labelCell(row: { label: string }): HTMLElement {
+  return h('div', { class: 'label', title: row.label.length > 200 ? row.label.slice(0, 1000) : undefined }, row.label);
 }
 
 /** The key and name by which rows are made. */

@@ -139,7 +139,7 @@ export class Segments {
     const most = Math.max(1, ...this.boxes.map((b) => b.span.bytes));
     const total = this.boxes.reduce((sum, b) => sum + b.span.bytes, 0);
     // The largest segment fills a row, unless that would take too many rows.
-    const scale = Math.min(width / most, (width * 60) / Math.max(1, total));
+    const scale = Math.min(width / most, (width * 140) / Math.max(1, total));
     let [x, y, pool] = [0, 0, ''];
     for (const box of this.boxes) {
       box.width = Math.max(4, Math.min(width, box.span.bytes * scale));

@@ -5,7 +5,7 @@ import { ticks } from './axis.ts';
 import { type View, viewOf } from './curves.ts';
 import type { HeadCut } from './decode.ts';
 import type { Device } from './device.ts';
-import { fitCanvas, fitText, h, pixelRatio } from './dom.ts';
+import { cutText, fitCanvas, fitText, h, pixelRatio } from './dom.ts';
 import { count, roundSize, size } from './format.ts';
 import { type Lane, lanesOf } from './lanes.ts';
 import { paint, type Picture } from './paint.ts';
@@ -208,7 +208,7 @@ export class Track {
         context.fillRect(x0, y + 1, Math.max(1, x1 - x0 - 0.5), LANE - 2);
         if (x1 - x0 < 24) return;
         context.fillStyle = colours.ink;
-        context.fillText(fitText(context, range.name, x1 - x0 - 8), x0 + 4, y + LANE / 2);
+        context.fillText(cutText(context, range.name, x1 - x0 - 8), x0 + 4, y + LANE / 2);
       });
     });
   }
@@ -226,8 +226,7 @@ export class Track {
     if (!view) return;
     const ratio = pixelRatio();
     const x = (c: number) => GUTTER + (this.firstColumn + c) / ratio;
-    const isDense = this.isDense(view);
-    const line = (values: Float64Array, style: string, dash: number[], width: number) => {
+    const line = (values: Float64Array, style: string, dash: number[], width: number, isDense = false) => {
       context.strokeStyle = style;
       context.lineWidth = width;
       context.setLineDash(dash);
@@ -246,8 +245,9 @@ export class Track {
     if (this.app.visible(this.index).every((v) => v)) {
       line(view.reserved, colours.muted, [5, 3], 1.25);
       context.globalAlpha = 0.75;
-      line(view.allocated, colours.ink, [], 1);
+      line(view.allocated, colours.ink, [], 1, this.isDense(view));
       context.globalAlpha = 1;
+      this.nameReserved(context, colours, view);
     }
     if (this.matched) line(this.matched, colours.accent, [], 2);
     const { capacity } = this.app.head;
@@ -266,6 +266,18 @@ export class Track {
     }
   }
 
+  /** Says at the right what the dashed line is, where there is room above it. */
+  private nameReserved(context: CanvasRenderingContext2D, colours: ReturnType<typeof ink>, view: View): void {
+    const y = this.yOf(view.reserved[view.columns - 1]!);
+    const right = GUTTER + (this.firstColumn + view.columns) / pixelRatio();
+    const { capacity } = this.app.head;
+    if (y < this.lanesHeight + 12 || right - GUTTER < 120) return;
+    if (capacity && Math.abs(this.yOf(capacity) + 8 - (y - 8)) < 14) return;
+    context.fillStyle = colours.muted;
+    context.textAlign = 'right';
+    context.fillText(`reserved ${size(view.reserved[view.columns - 1]!)}`, right - 6, y - 8);
+  }
+
   private drawMarks(context: CanvasRenderingContext2D, colours: ReturnType<typeof ink>): void {
     const { device } = this;
     const top = this.lanesHeight;
@@ -274,12 +286,19 @@ export class Track {
       const x = this.xOfMoment(mark.moment);
       if (x < GUTTER || x > this.width) continue;
       context.fillStyle = mark.isOom ? colours.alarm : colours.muted;
-      context.fillRect(Math.round(x), top, mark.isOom ? 2 : 1, this.plotHeight);
+      context.fillRect(Math.min(Math.round(x), this.width - 2), top, mark.isOom ? 2 : 1, this.plotHeight);
       if (x - labelled < 110) continue;
       labelled = x;
+      const text = mark.isOom ? `out of memory: ${size(mark.bytes)} asked for, ${size(mark.free)} free` : 'snapshot';
+      const isLeft = x + context.measureText(text).width + 12 > this.width;
+      const width = context.measureText(text).width;
+      const left = isLeft ? x - 6 - width : x + 6;
+      const colour = context.fillStyle;
+      context.fillStyle = colours.paper;
+      context.fillRect(left - 3, top + 25, width + 6, 15);
+      context.fillStyle = colour;
       context.textAlign = 'left';
-      const text = mark.isOom ? `out of memory: ${size(mark.bytes)}` : 'snapshot';
-      context.fillText(text, x + 5, top + 20);
+      context.fillText(text, left, top + 33);
     }
     const x = this.xOfMoment(device.head.peak);
     if (x < GUTTER || x > this.width) return;
@@ -290,6 +309,15 @@ export class Track {
     context.lineTo(x - 4, y - 8);
     context.lineTo(x + 4, y - 8);
     context.fill();
+    const text = `peak ${size(device.head.peakAllocated)}`;
+    const room = context.measureText(text).width + 10;
+    const isLeft = x + room > this.width;
+    context.textAlign = isLeft ? 'right' : 'left';
+    const left = isLeft ? x - room - 2 : x + 6;
+    context.fillStyle = colours.paper;
+    context.fillRect(left, y - 14, room - 4, 13);
+    context.fillStyle = colours.ink;
+    context.fillText(text, x + (isLeft ? -8 : 8), y - 7);
   }
 
   /** The shape under the pointer, and the one that is pinned. */

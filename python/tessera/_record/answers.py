@@ -1,11 +1,10 @@
-"""Asking tessera about a file that was just written: through the package, else through the binary.
+"""Asking tessera about a file that was just written: through the package, else through the command.
 
-Two questions: why memory ran out, as text for a terminal, and how much was used, as numbers for a
-test. The binary's JSON is a documented interface (docs/json.md), so numbers come from it alike.
-Everything here may be missing; then the answer is None.
+Three questions: why memory ran out, as text for a terminal; whether a test is within its budget;
+and the page, for a tracker. Everything here may be missing, and then says so.
 """
 
-import json
+import importlib.util
 import os
 import shutil
 import subprocess
@@ -14,42 +13,47 @@ import sys
 from .guard import attempt
 
 _SECONDS = 300
+_SECONDS_FOR_WHY = 60  # other ranks may wait for this one
 
 
 class Unavailable(RuntimeError):
-    """Neither the package nor the binary can answer; the message says what was tried."""
+    """Neither the package nor the command can answer; the message says why."""
 
 
-def binary():
-    """The path of the `tessera` binary: TESSERA, the one in the package, the one on PATH; or None."""
+def command():
+    """The beginning of a command line that is tessera's: TESSERA, the package's own, or the one on
+    PATH; None where there is none."""
     named = os.environ.get("TESSERA")
     if named and os.access(named, os.X_OK):
-        return named
-    beside = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-    for candidate in (
-        os.path.join(beside, "bin", "tessera"),
-        os.path.join(os.path.dirname(sys.executable), "tessera"),
-    ):
-        if os.access(candidate, os.X_OK):
-            return candidate
-    return shutil.which("tessera")
+        return [named]
+    if attempt(importlib.util.find_spec, "tessera._core") is not None and sys.executable:
+        return [sys.executable, "-m", "tessera"]
+    found = shutil.which("tessera")
+    return [found] if found else None
 
 
-def run(*arguments):
-    """The finished `tessera ARGUMENTS`; raises Unavailable where there is no binary."""
-    program = binary()
+def run(*arguments, seconds=_SECONDS):
+    """(exit status, standard output, standard error) of `tessera ARGUMENTS`; raises Unavailable."""
+    program = command()
     if program is None:
-        raise Unavailable("the tessera binary is not on PATH")
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("TESSERA_RECORD")}
-    return subprocess.run(
-        [program, *arguments],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        timeout=_SECONDS,
-        env=environment,
-        check=False,
-    )
+        raise Unavailable("the tessera command is not on PATH")
+    environment = {
+        name: value for name, value in os.environ.items() if not name.startswith("TESSERA_RECORD")
+    }
+    try:
+        finished = subprocess.run(
+            [*program, *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            timeout=seconds,
+            env=environment,
+            check=False,
+        )
+    except (OSError, subprocess.SubprocessError) as error:
+        raise Unavailable(f"{' '.join(program)}: {error}") from error
+    told = (text.decode("utf-8", "replace") for text in (finished.stdout, finished.stderr))
+    return (finished.returncode, *told)
 
 
 def _open(path):
@@ -82,50 +86,32 @@ def why(path):
         text = _as_text(answer) if answer is not None else None
         if text:
             return text
-    finished = attempt(run, "why", "--color", "never", path)
-    if finished is None or finished.returncode != 0:
-        return None
-    return finished.stdout.decode("utf-8", "replace")
+    finished = attempt(run, "why", "--color", "never", path, seconds=_SECONDS_FOR_WHY)
+    return finished[1] if finished is not None and finished[0] == 0 else None
 
 
 def page(path, out):
     """Writes the page of a snapshot to `out` (.html); True where it did."""
     finished = attempt(run, "view", path, "-o", out)
-    return finished is not None and finished.returncode == 0 and os.path.exists(out)
+    return finished is not None and finished[0] == 0 and os.path.exists(out)
 
 
-def _json(*arguments):
-    finished = run(*arguments)
-    if finished.returncode != 0:
-        reason = finished.stderr.decode("utf-8", "replace").strip().splitlines()
-        raise Unavailable(f"tessera {arguments[0]}: {reason[-1] if reason else finished.returncode}")
-    return json.loads(finished.stdout)
+def check(path, limits=(), reserved=None, lock=None, update=False, tolerance=None):
+    """`tessera check`: (whether it passed, what it says).
 
-
-def _names(stack):
-    frames = stack.get("frames") or []
-    return [f"{frame.get('name')} ({frame.get('file')}:{frame.get('line')})" for frame in frames]
-
-
-def measure(path):
-    """{"peak": bytes, "reserved": bytes, "device": N, "categories": {name: bytes}, "stacks": [...]} of the
-    device that used most; raises Unavailable."""
-    peaks = _json("peak", "--json", "--device", "all", path)["devices"]
-    if not peaks:
-        return {"peak": 0, "reserved": 0, "device": None, "categories": {}, "stacks": []}
-    highest = max(peaks, key=lambda device: device["maxima"]["allocated_bytes"])
-    profiles = _json("profile", "--json", "--by", "category", "--device", "all", path)["devices"]
-    categories = {}
-    for profile in profiles:
-        if profile["device"] == highest["device"]:
-            categories = {group["name"]: group["bytes"] for group in profile["groups"]}
-    return {
-        "peak": highest["maxima"]["allocated_bytes"],
-        "reserved": highest["maxima"]["reserved_bytes"],
-        "device": highest["device"],
-        "categories": categories,
-        "stacks": [
-            {"bytes": stack["bytes"], "allocations": stack["allocations"], "frames": _names(stack)}
-            for stack in highest["stacks"][:10]
-        ],
-    }
+    `limits` are texts as of --max, "18GiB" or "activation=3GiB"; `lock` is a file, which `update`
+    writes. Raises Unavailable where the check could not be made, with what stood in its way."""
+    arguments = [part for limit in limits for part in ("--max", limit)]
+    if reserved is not None:
+        arguments += ["--max-reserved", reserved]
+    if lock is not None:
+        arguments += ["--lock", lock]
+        if update:
+            arguments.append("--update")
+        elif tolerance is not None:
+            arguments += ["--tolerance", tolerance]
+    status, told, error = run("check", "--color", "never", *arguments, path)
+    if status not in (0, 1):
+        lines = error.strip().splitlines()
+        raise Unavailable(lines[0] if lines else f"tessera check ended with status {status}")
+    return status == 0, told

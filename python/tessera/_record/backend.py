@@ -1,4 +1,5 @@
-"""CUDA (and ROCm, which is the same to PyTorch), Intel XPU and Ascend NPU: the memory history of each.
+"""CUDA (and ROCm, which is the same to PyTorch), Intel XPU and Ascend NPU: the memory history of
+each.
 
 The functions are private to PyTorch and their arguments grew with the releases:
 
@@ -12,12 +13,12 @@ The functions are private to PyTorch and their arguments grew with the releases:
 so what is passed is what the function at hand accepts, by its signature and never by a version. The
 NPU's takes *args and hides its arguments in _record_memory_history_impl.
 
-Recording never initialises a device: PyTorch itself is asked (`_lazy_call`) to say when a program first
-uses one. So a rank that calls set_device first gets no stray context on device 0, and a program may
-still fork.
+Recording never initialises a device: PyTorch itself is asked (`_lazy_call`) to say when a program
+first uses one. So a rank that calls set_device first gets no stray context on device 0, and a
+program may still fork.
 
-The history belongs to the process, not to a recording: `History` counts who wants it and turns it off
-after the last. One that the program itself turned on is used as it is and left on.
+The history belongs to the process, not to a recording: `History` counts who wants it and turns it
+off after the last. One that the program itself turned on is used as it is and left on.
 """
 
 import inspect
@@ -150,7 +151,8 @@ def _is_built(name, torch, module):
 
 
 def _modules(torch):
-    """(name, module, the module that has the observer) of every kind of device PyTorch could have."""
+    """(name, module, the module that has the observer) of every kind of device PyTorch could
+    have."""
     torch_npu = sys.modules.get("torch_npu")
     rows = (
         ("cuda", getattr(torch, "cuda", None), getattr(torch, "_C", None)),
@@ -189,7 +191,9 @@ def why_none(torch, only):
     mps = getattr(getattr(torch, "backends", None), "mps", None)
     if mps is not None and attempt(getattr(mps, "is_available", None), default=False):
         return "PyTorch keeps no memory history for Apple's MPS; CUDA, XPU and NPU have one"
-    return f"this PyTorch ({version}) is built without CUDA, XPU or NPU: there is no memory to record"
+    return (
+        f"this PyTorch ({version}) is built without CUDA, XPU or NPU: there is no memory to record"
+    )
 
 
 # ---- the history of the process ----
@@ -230,7 +234,8 @@ class History:
             elif self.stacks.get(backend.name, settings.stacks) != settings.stacks:
                 warn_once(
                     "nested stacks",
-                    "a recording with stacks=%r is under way: stacks=%r of the one inside it is ignored",
+                    "a recording with stacks=%r is under way: "
+                    "stacks=%r of the one inside it is ignored",
                     self.stacks[backend.name],
                     settings.stacks,
                 )
@@ -271,7 +276,8 @@ class Observers:
         if backend.attach is None:
             warn_once(
                 "no observer " + backend.name,
-                "PyTorch tells no observer when %s memory runs out: only the exception will be seen",
+                "PyTorch tells no observer when %s memory runs out: "
+                "only the exception will be seen",
                 backend.name.upper(),
             )
             return

@@ -3,12 +3,12 @@
     out/rank3_pid4711_step10_oom.pickle        the snapshot
     out/rank3_pid4711_step10_oom.json          what is known beside it (`sidecar`)
 
-`step` counts the steps completed. A file is written under a temporary name that begins with a dot and
-renamed when it is whole, so that a watcher, or a job that is killed, never meets half of one. The
-sidecar is put in place first: where there is a snapshot, its sidecar is there.
+`step` counts the steps completed. A file is written under a temporary name that begins with a dot
+and renamed when it is whole, so that a watcher, or a job that is killed, never meets half of one.
+The sidecar is put in place first: where there is a snapshot, its sidecar is there.
 
-Where `out` names a file (it ends in .pickle or .pickle.gz), the snapshot of the end is that file, and the
-others stand beside it under its stem.
+Where `out` names a file (it ends in .pickle or .pickle.gz), the snapshot of the end is that file,
+and the others stand beside it under its stem.
 """
 
 import gzip
@@ -83,7 +83,8 @@ def _temporary(path):
 
 
 def _write(path, write):
-    """write(file) into a temporary file beside `path`, which is returned; removed where it fails."""
+    """write(file) into a temporary file beside `path`, which is returned; removed where it
+    fails."""
     if os.path.dirname(path):
         os.makedirs(os.path.dirname(path), exist_ok=True)
     temporary = _temporary(path)
@@ -113,29 +114,24 @@ def _write_pickle(file, snapshot, compressed):
         pickle.dump(snapshot, stream, protocol=4)
 
 
-def write_snapshot(path, snapshot, compressed, describe=None):
-    """Writes a snapshot to `path` and describe(size in bytes), unless that is None, to its sidecar.
-
-    A sidecar that cannot be written costs only itself. Returns the size of the snapshot's file."""
+def write_snapshot(path, snapshot, compressed, document=None):
+    """Writes a snapshot to `path` and a document, unless that is None, to its sidecar, with the
+    size of the snapshot's file. A sidecar that cannot be written costs only itself."""
     temporary = _write(path, lambda file: _write_pickle(file, snapshot, compressed))
     beside = None
     try:
-        size_bytes = os.stat(temporary).st_size
-        if describe is not None:
-            beside = attempt(_write_sidecar, sidecar_path(path), describe, size_bytes)
+        if document is not None:
+            document["snapshot_bytes"] = os.stat(temporary).st_size
+            beside = attempt(_write_sidecar, sidecar_path(path), document)
         _rename(temporary, path)
     except BaseException:
         attempt(os.remove, temporary)  # gone already where renaming failed
         if beside is not None:
             attempt(os.remove, beside)
         raise
-    return size_bytes
 
 
-def _write_sidecar(path, describe, size_bytes):
-    document = describe(size_bytes)
-    if document is None:
-        return None
+def _write_sidecar(path, document):
     text = json.dumps(document, indent=1, default=str)
     temporary = _write(path, lambda file: file.write(text.encode("utf-8", "replace") + b"\n"))
     _rename(temporary, path)

@@ -1,8 +1,8 @@
 """Nothing that goes wrong here may reach a training loop.
 
-Every function that PyTorch, a signal, a timer or a user's loop calls goes through `guarded`: what it
-raises is logged, once per kind, and its caller gets None. KeyboardInterrupt and SystemExit pass: the
-user asked for them.
+Every function that PyTorch, a signal, a timer or a user's loop calls goes through `guarded`: what
+it raises is logged, once per kind, and its caller gets None. KeyboardInterrupt and SystemExit pass:
+the user asked for them.
 """
 
 import functools
@@ -62,8 +62,13 @@ def say(text):
         pass
 
 
-def forget():
-    """Forgets what was said, so that it is said again; for tests."""
+def renew_lock():
+    """After a fork: the thread that held the lock may not be here."""
     global _lock
     _lock = threading.Lock()
+
+
+def forget():
+    """Forgets what was said, so that it is said again; for tests."""
+    renew_lock()
     _said.clear()

@@ -1,19 +1,22 @@
 """Steps, forward and backward: told by hooks, written into the snapshot as annotations.
 
-A range of `torch.profiler.record_function` that is open while history is recorded becomes a START and an
-END in the snapshot (PyTorch 2.5 and later), which every answer of tessera about stages reads:
+A range of `torch.profiler.record_function` that is open while history is recorded becomes a START
+and an END in the snapshot (PyTorch 2.5 and later), which every answer of tessera about stages
+reads:
 
     ProfilerStep#N    from the end of step N-1 to the end of step N; the profiler's own spelling
     forward           the watched model's forward
     backward          torch.autograd.backward, which Tensor.backward calls
     Optimizer.step#   PyTorch writes these itself, and Optimizer.zero_grad#
 
-A step ends with an optimizer's step. Of several optimizers one leads: the first that is watched, else the
-first that steps. Where the program counts for itself (`record.step()`), hooks no longer do.
+A step ends with an optimizer's step. Of several optimizers one leads: the first that is watched,
+else the first that steps. Where the program counts for itself (`record.step()`), hooks no longer
+do.
 
-Backward is seen by standing in front of torch.autograd.backward, not by hooks on modules: those put nodes
-into the graph and fail on outputs that are changed in place. Everything is taken off when the last
-recording ends. Under torch.compile the hooks are looked through: `is_compiling` is a constant there.
+Backward is seen by standing in front of torch.autograd.backward, not by hooks on modules: those put
+nodes into the graph and fail on outputs that are changed in place. Everything is taken off when the
+last recording ends. Under torch.compile the hooks are looked through: `is_compiling` is a constant
+there.
 """
 
 import contextlib
@@ -44,8 +47,8 @@ def _find_is_compiling(torch):
 
 
 class _Hook:
-    """A hook on a module. A copied or pickled module must not need this package, nor call it: there the
-    hook is a function of the standard library that takes anything and does nothing."""
+    """A hook on a module. A copied or pickled module must not need this package, nor call it: there
+    the hook is a function of the standard library that takes anything and does nothing."""
 
     def __init__(self, label, closes):
         self.label = label
@@ -65,6 +68,12 @@ class _AfterForward(_Hook):
     def __call__(self, module, args, output):
         if not is_compiling():
             marks.after_forward(self.label)
+
+
+def _is_another(reference, thing):
+    """Whether a weak reference is to something that lives and is not `thing`."""
+    held = reference()
+    return held is not None and held is not thing
 
 
 def innermost(optimizer):
@@ -110,7 +119,7 @@ class Marks:
             first = not self.listeners
             self.listeners.append(listener)
             if first:
-                self.steps, self.is_explicit = 0, False
+                self.steps = 0
                 self.leader = self.watched[0] if self.watched else None
                 self._hook_optimizers()
             if annotate:
@@ -130,23 +139,29 @@ class Marks:
             if not self.annotating:
                 self._close_step()
                 self._unhook_backward()
+            elif annotate and self.steps:
+                self._open_step()  # which `settle` closed for the one that leaves
             if not self.listeners:
                 for handle in self.handles:
                     attempt(handle.remove)
                 self.handles = []
                 self.hooked.clear()
+                self.is_explicit = False
+                # The next training's first step is not to wait for an optimizer of this one.
+                self.seen.update(held for held in (ref() for ref in self.watched) if held)
+                self.watched, self.leader = [], None
 
     def watch(self, model, optimizer, name):
         with self.lock:
             if model is not None:
-                self.models = [row for row in self.models if row[1]() not in (None, model)]
+                self.models = [row for row in self.models if _is_another(row[1], model)]
                 name = name or ("model" if not self.models else f"model{len(self.models) + 1}")
                 self.models.append((name, weakref.ref(model)))
                 if self.annotating:
                     self._hook_model(name, model)
             if optimizer is not None:
                 optimizer = innermost(optimizer)
-                self.watched = [ref for ref in self.watched if ref() not in (None, optimizer)]
+                self.watched = [ref for ref in self.watched if _is_another(ref, optimizer)]
                 self.watched.append(weakref.ref(optimizer))
                 self.leader = self.watched[0]
 
@@ -210,6 +225,12 @@ class Marks:
         opened, self.step_range = self.step_range, None
         self._close(opened)
 
+    @guarded("the mark of the last step")
+    def settle(self):
+        """A recording is about to be written and end: the step under way is not one of it."""
+        with self.lock:
+            self._close_step()
+
     @guarded("the first mark of a step")
     def _touch(self):
         """Something of a step happens: opens the first one."""
@@ -217,12 +238,18 @@ class Marks:
             with self.lock:
                 self._open_step()
 
+    def count_by_hand(self):
+        """The program is going to count its steps itself, from the first one on."""
+        self.is_explicit = True
+
     @guarded("the end of a step")
     def step(self, number=None, explicit=True):
         """A step is complete; `number` says which, where the program knows better."""
         with self.lock:
             if explicit:
-                self.is_explicit = True
+                is_first, self.is_explicit = not self.is_explicit, True
+                if is_first and self.steps and number in (None, self.steps):
+                    return  # of this one a hook has told already
             elif self.is_explicit:
                 return
             self._close_step()

@@ -8,15 +8,18 @@ Snapshots are asked for from five sides, in whichever thread they come up:
     the allocator's observer    memory ran out: at once, in the thread that asked for memory
     the end, an exception       in the thread that leaves the context
     a chosen step               at its end
-    a signal, the clock         at the end of the step under way, where nothing else touches the
-                                history; where no step ends within `GRACE` seconds, in our own thread
+    a signal, the clock         at the end of the step under way, where nothing else allocates;
+                                where none ends within `GRACE` seconds, in our own thread
     dump(reason)                at once
 
-One lock lets one of them write at a time. A signal's handler takes no lock at all: it puts a word into a
-SimpleQueue, which may be done anywhere, and our thread takes it out.
+One lock lets one of them write at a time. A signal's handler takes no lock at all: it puts a word
+into a SimpleQueue, which may be done anywhere, and our thread takes it out.
 """
 
 import atexit
+import builtins
+import contextlib
+import gc
 import os
 import queue
 import signal as _signal
@@ -25,7 +28,7 @@ import threading
 import time
 import weakref
 
-from . import answers, sidecar
+from . import answers, guard, sidecar
 from .backend import find, history, observers, why_none
 from .files import Places, write_snapshot
 from .guard import attempt, guarded, logger, say, warn_once
@@ -36,7 +39,7 @@ GRACE = 10.0  # seconds that a request waits for a step to end, where steps are 
 ARMED, RECORDING, STOPPED = "armed", "recording", "stopped"
 
 active = []  # recordings that are not stopped; the innermost last
-_leaving = set()  # processes (this one, and those it was forked from) with the call at exit in place
+_leaving = set()  # pids of this process and those it was forked from, once they stop at their end
 _active_lock = threading.Lock()
 
 
@@ -57,9 +60,9 @@ def is_out_of_memory(error):
         if kinds and isinstance(error, kinds):
             return True
         text = attempt(str, error, default="").lower()
-        if isinstance(error, RuntimeError) and "out of memory" in text:
-            if any(word in text for word in ("cuda", "hip", "xpu", "npu")):
-                return True
+        is_of_device = any(word in text for word in ("cuda", "hip", "xpu", "npu"))
+        if isinstance(error, RuntimeError) and "out of memory" in text and is_of_device:
+            return True
         suppressed = error.__suppress_context__
         error = error.__cause__ or (None if suppressed else error.__context__)
     return False
@@ -80,8 +83,22 @@ def _human(size_bytes):
     return f"{size:.0f} {units[0]}" if units[0] == "B" else f"{size:.1f} {units[0]}"
 
 
+@contextlib.contextmanager
+def _without_collector():
+    """A snapshot is millions of dicts without a cycle among them: the collector, which would go
+    through all of them again and again, waits."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
 class Recorder:
-    """A recording. `files` lists what it wrote and still has, in order; `step` counts completed steps."""
+    """A recording. `files` lists what it wrote and still has, in order; `step` counts completed
+    steps."""
 
     def __init__(self, settings):
         self.settings = settings
@@ -188,15 +205,17 @@ class Recorder:
         is_oom = error is not None and is_out_of_memory(error)
         if is_oom and not self.settings.on_oom:
             return None
-        if (is_oom or reason == "exit") and self._oom_open:
-            return None  # the observer's snapshot tells of this one, from before anything was let go
+        if is_oom and self._oom_open:
+            return None  # the observer's snapshot tells of it, from before anything was let go
         if is_oom:
             path = self._dump("oom", error=error, urgent=True)
             _told_of_oom(path)
             return path
         if not self.settings.at_end:
             return None
-        if error is not None and not isinstance(error, (GeneratorExit, SystemExit)):
+        if error is None:
+            marks.settle()
+        elif not isinstance(error, (GeneratorExit, SystemExit)):
             reason = "interrupt" if isinstance(error, KeyboardInterrupt) else "exception"
         return self._dump(reason, error=error, urgent=reason == "exception")
 
@@ -218,7 +237,8 @@ class Recorder:
         self.backend = None
 
     def abandon(self):
-        """After a fork, in the child: its device is the parent's, and so are the thread and the locks."""
+        """After a fork, in the child: its device is the parent's, and so are the thread and the
+        locks."""
         self._fresh_locks()
         self._thread = None
         self.files = []
@@ -294,21 +314,21 @@ class Recorder:
 
     def _write(self, backend, who, reason, error, numbers):
         path = self.places.name(who["rank"], who["world_size"], self.pid, self.step, reason)
-        snapshot = backend.snapshot()
-
-        def describe(size_bytes):
-            facts = self._facts(path, size_bytes, reason, who, error, numbers)
-            return sidecar.describe(self.torch, backend, self.settings, snapshot, facts)
-
-        write_snapshot(path, snapshot, self.places.is_compressed, describe if self.settings.sidecar else None)
-        self._warn_if_full(snapshot)
+        document = None
+        with _without_collector():
+            snapshot = backend.snapshot()
+            if self.settings.sidecar:  # before the writing, while it is of the same moment
+                facts = self._facts(path, reason, who, error, numbers)
+                document = sidecar.describe(self.torch, backend, self.settings, snapshot, facts)
+            write_snapshot(path, snapshot, self.places.is_compressed, document)
+            self._warn_if_full(snapshot)
+            del snapshot
         self.files.append(path)
         return path
 
-    def _facts(self, path, size_bytes, reason, who, error, numbers):
+    def _facts(self, path, reason, who, error, numbers):
         return {
             "snapshot": os.path.basename(path),
-            "snapshot_bytes": size_bytes,
             "reason": reason,
             "step": self.step,
             "ranks": who,
@@ -412,7 +432,11 @@ class Recorder:
             return
         if threading.current_thread() is not threading.main_thread():
             if chosen != "auto":
-                warn_once("signal thread", "signals reach the main thread only: %s is left alone", number.name)
+                warn_once(
+                    "signal thread",
+                    "signals reach the main thread only: %s is left alone",
+                    number.name,
+                )
             return
         before = attempt(_signal.getsignal, number)
         if chosen == "auto" and before is not _signal.SIG_DFL:
@@ -499,7 +523,9 @@ def _leave_with_process():
 
 @guarded("the end of the process")
 def _at_exit():
-    error = getattr(sys, "last_value", None)  # what the interpreter printed, if that is why it ends
+    # What the interpreter printed last is why it ends, but for a session that went on after it.
+    is_session = hasattr(sys, "ps1") or sys.flags.interactive or hasattr(builtins, "__IPYTHON__")
+    error = None if is_session else getattr(sys, "last_value", None)
     for recorder in reversed(list(active)):
         if recorder.state == RECORDING and recorder.pid == os.getpid():
             recorder.stop("exit", error if isinstance(error, BaseException) else None)
@@ -508,6 +534,7 @@ def _at_exit():
 def _after_fork():
     global _active_lock
     _active_lock = threading.Lock()
+    guard.renew_lock()
     marks.lock = threading.RLock()
     history.lock = threading.Lock()
     for recorder in list(active):

@@ -3,9 +3,9 @@
     record("out/", steps=[3, 10], every=10)
     TESSERA_RECORD=out/ TESSERA_RECORD_STEPS=3,10 TESSERA_RECORD_EVERY=10
 
-mean the same. A wrong option is a TypeError or ValueError where it is written: that is a mistake in the
-program, found before the training starts. From the environment it is a warning instead, and the option
-keeps its default.
+mean the same. A wrong option is a TypeError or ValueError where it is written: that is a mistake in
+the program, found before the training starts. From the environment it is a warning instead, and the
+option keeps its default.
 """
 
 import os
@@ -29,7 +29,9 @@ def _number(minimum):
 def _whole(minimum):
     def read(name, value):
         if isinstance(value, bool) or not isinstance(value, int) or value < minimum:
-            raise ValueError(f"{name}: a whole number of at least {minimum} is wanted, not {value!r}")
+            raise ValueError(
+                f"{name}: a whole number of at least {minimum} is wanted, not {value!r}"
+            )
         return value
 
     return read
@@ -101,7 +103,10 @@ OPTIONS = {
     "steps": (frozenset(), _whole_numbers),
     "every": (None, _optional(_number(0.001))),  # minutes
     "keep": (3, _whole(1)),
-    "signal": ("auto", lambda name, value: value if value == "auto" else _signal_number(name, value)),
+    "signal": (
+        "auto",
+        lambda name, value: value if value == "auto" else _signal_number(name, value),
+    ),
     "on_oom": (True, _flag),
     "oom_limit": (3, _whole(1)),
     "at_end": (True, _flag),
@@ -125,9 +130,11 @@ class Settings:
             raise TypeError(f"record has no option {', '.join(unknown)}")
         if out is None:
             out = os.environ.get(VARIABLE) or DEFAULT_FOLDER
-        self.out = os.fspath(out)
-        if not isinstance(self.out, str):
+        path = os.fspath(out)
+        if not isinstance(path, str):
             raise TypeError("out: a path of text is wanted, not bytes")
+        # Now: a program may change its folder before anything is written.
+        self.out = os.path.abspath(path)
         for name, (default, check) in OPTIONS.items():
             value = options.get(name, default)
             setattr(self, name, check(name, value) if name in options else default)
@@ -170,6 +177,11 @@ def from_environment(environment=None):
             options[name] = value
         except (ValueError, TypeError) as error:
             warn_once(
-                "environment " + name, "%s_%s=%s is left out: %s", VARIABLE, name.upper(), text, error
+                "environment " + name,
+                "%s_%s=%s is left out: %s",
+                VARIABLE,
+                name.upper(),
+                text,
+                error,
             )
     return Settings(out, **options)

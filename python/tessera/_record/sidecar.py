@@ -1,12 +1,13 @@
 """The JSON beside a snapshot: what a snapshot does not say and only the process knew.
 
-Which rank it is and where in the mesh; which addresses are parameters, gradients and optimizer state,
-and of what; what the card holds beyond PyTorch's own. The schema is in docs/capture.md; fields are only
-ever added. Each part is gathered on its own: what PyTorch refuses to tell is null, and the rest stands.
+Which rank it is and where in the mesh; which addresses are parameters, gradients and optimizer
+state, and of what; what the card holds beyond PyTorch's own. The schema is in docs/capture.md;
+fields are only ever added. Each part is gathered on its own: what PyTorch refuses to tell is null,
+and the rest stands.
 
-Nothing here waits for the GPU: addresses and sizes are known to the CPU, and cudaMemGetInfo, which does
-not synchronise, is asked only for devices on which PyTorch holds memory, so that no device gets a
-context for our sake.
+Nothing here waits for the GPU: addresses and sizes are known to the CPU, and cudaMemGetInfo, which
+does not synchronise, is asked only for devices on which PyTorch holds memory, so that no device
+gets a context for our sake.
 """
 
 import datetime
@@ -115,7 +116,9 @@ def _megatron_mesh():
 def mesh(models, given):
     """Names, sizes and this rank's coordinates; `given` by the user comes first."""
     if given:
-        coordinates = [value if isinstance(value, int) else attempt(int, value) for value in given.values()]
+        coordinates = [
+            value if isinstance(value, int) else attempt(int, value) for value in given.values()
+        ]
         return {"names": list(given), "sizes": None, "coordinates": coordinates, "source": "record"}
     return attempt(_device_mesh, models) or attempt(_megatron_mesh)
 
@@ -143,7 +146,14 @@ def versions(torch):
         "hip": getattr(version, "hip", None),
         "driver": _driver_version(),
     }
-    for name in ("transformers", "lightning", "pytorch_lightning", "deepspeed", "accelerate", "torch_npu"):
+    for name in (
+        "transformers",
+        "lightning",
+        "pytorch_lightning",
+        "deepspeed",
+        "accelerate",
+        "torch_npu",
+    ):
         if name in sys.modules:
             told[name] = getattr(sys.modules[name], "__version__", None)
     return {name: None if value is None else str(value) for name, value in told.items()}
@@ -152,12 +162,16 @@ def versions(torch):
 def _devices_in(snapshot):
     """Devices on which a snapshot has memory, in order."""
     segments = snapshot.get("segments", []) if isinstance(snapshot, dict) else []
-    return sorted({segment["device"] for segment in segments if isinstance(segment.get("device"), int)})
+    return sorted(
+        {segment["device"] for segment in segments if isinstance(segment.get("device"), int)}
+    )
 
 
 def _one_device(backend, index):
     free_total = backend.ask("mem_get_info", index)
-    free, total = free_total if isinstance(free_total, tuple) and len(free_total) == 2 else (None, None)
+    free, total = (
+        free_total if isinstance(free_total, tuple) and len(free_total) == 2 else (None, None)
+    )
     reserved = backend.ask("memory_reserved", index)
     outside = None
     if None not in (free, total, reserved):
@@ -247,7 +261,9 @@ def models(watched):
             {
                 "name": name,
                 "class": type(model).__name__,
-                "parameters": [row for row in (attempt(_parameter, *pair) for pair in parameters) if row],
+                "parameters": [
+                    row for row in (attempt(_parameter, *pair) for pair in parameters) if row
+                ],
                 "buffers": [row for row in (attempt(_tensor, *pair) for pair in buffers) if row],
             }
         )
@@ -276,7 +292,7 @@ def _optimizer(optimizer, names):
     held = getattr(optimizer, "state", {})
     for index, (name, parameter) in enumerate(parameters):
         entry = held.get(parameter) if parameter in held else None
-        for key, value in (entry.items() if isinstance(entry, dict) else ()):
+        for key, value in entry.items() if isinstance(entry, dict) else ():
             if not _is_tensor(value):
                 continue
             row = {"parameter": name if name is not None else index, "key": str(key)}
@@ -304,7 +320,9 @@ def unnamed(optimizers, watched):
             for i, parameter in enumerate(group.get("params", [])):
                 if id(parameter) not in names:
                     names[id(parameter)] = ""
-                    rows.append(_parameter(told_names[i] if i < len(told_names) else None, parameter))
+                    rows.append(
+                        _parameter(told_names[i] if i < len(told_names) else None, parameter)
+                    )
     return rows
 
 
@@ -332,7 +350,8 @@ def _exception(error):
 
 
 def _out_of_memory(numbers):
-    """What the allocator told its observer; the names are what the numbers are, not what it calls them."""
+    """What the allocator told its observer; the names are what the numbers are, not what it calls
+    them."""
     if not numbers:
         return None
     names = ("device", "segment_bytes", "limit_bytes", "device_free_bytes")
@@ -341,17 +360,20 @@ def _out_of_memory(numbers):
 
 @guarded("the sidecar")
 def describe(torch, backend, settings, snapshot, facts):
-    """The document. `facts` is what the recorder knows of this snapshot (recorder.Recorder._facts)."""
+    """The document. `facts` is what the recorder knows of this snapshot
+    (recorder.Recorder._facts)."""
     now = time.time()
     watched, found = facts["models"], facts["optimizers"]
     return {
         "schema": SCHEMA,
         "snapshot": facts["snapshot"],
-        "snapshot_bytes": facts["snapshot_bytes"],
+        "snapshot_bytes": None,  # filled in when it is written
         "reason": facts["reason"],
         "step": facts["step"],
         "time_us": int(now * 1e6),
-        "time": datetime.datetime.fromtimestamp(now, datetime.timezone.utc).isoformat(timespec="seconds"),
+        "time": datetime.datetime.fromtimestamp(now, datetime.timezone.utc).isoformat(
+            timespec="seconds"
+        ),
         "process": {"pid": os.getpid(), "host": attempt(socket.gethostname)},
         "ranks": facts["ranks"],
         "mesh": attempt(mesh, watched, settings.mesh),

@@ -5,7 +5,7 @@
  *
  *   noise     the unwinder, the process's start, the interpreter's loop (the names and files
  *             that PyTorch's own tools drop), and frames of which nothing is known
- *   native    file "??", a C or C++ source, a shared library (without debug information the
+ *   native    file "??", a C or C++ source, an object file or shared library (without debug information the
  *             unwinder names the library and a byte offset)
  *   torch     .../site-packages/torch/, a torch source tree, generated "<eval_with_key>.3"
  *   library   anything else below site-packages or dist-packages
@@ -18,11 +18,9 @@
  *
  * It does not look at the file system: the stack may be from another machine.
  */
-#include "report/frames.h"
+#include "attribution/frames.h"
 
 #include <string.h>
-
-#include "report/text.h"
 
 #define COUNT_OF(array) (sizeof(array) / sizeof *(array))
 
@@ -88,8 +86,9 @@ static bool is_noise_name(tsr_text name) {
 }
 
 static bool is_native_file(tsr_text file) {
-  static const char *const endings[] = {".c",   ".cc",  ".cpp", ".cxx", ".cu", ".cuh",   ".h",
-                                        ".hpp", ".inl", ".inc", ".so",  ".a",  ".dylib", ".dll"};
+  static const char *const endings[] = {".c",   ".cc", ".cpp", ".cxx",   ".cu",
+                                        ".cuh", ".h",  ".hpp", ".inl",   ".inc",
+                                        ".so",  ".a",  ".o",   ".dylib", ".dll"};
   if (!file.size_bytes || equals(file, "??")) return true;
   for (size_t i = 0; i < COUNT_OF(endings); i++)
     if (ends_with(file, endings[i])) return true;
@@ -157,6 +156,35 @@ tsr__origin tsr__frame_origin(tsr_text name, tsr_text file) {
   return is_python_file(file) ? TSR__ORIGIN_PYTHON : TSR__ORIGIN_USER;
 }
 
+static tsr_text text_of(const char *name) {
+  return (tsr_text){name, strlen(name)};
+}
+
+static bool is_identifier(char byte) {
+  return (byte >= 'a' && byte <= 'z') || (byte >= 'A' && byte <= 'Z') ||
+         (byte >= '0' && byte <= '9') || byte == '_';
+}
+
+/* The identifier around byte `at`. */
+static tsr_text identifier_at(tsr_text name, size_t at) {
+  size_t begin = at, end = at;
+  while (begin && is_identifier(name.data[begin - 1])) begin--;
+  while (end < name.size_bytes && is_identifier(name.data[end])) end++;
+  return (tsr_text){name.data + begin, end - begin};
+}
+
+tsr_text tsr__frame_title(tsr_text name, bool *is_node) {
+  size_t node = behind(name, "Backward");
+  bool is_cpp = contains(name, "::");
+  if (!node) node = behind(name, "AccumulateGrad");
+  if (is_node) *is_node = is_cpp && node;
+  if (!is_cpp) return name;
+  if (node) return identifier_at(name, node - 1);
+  for (size_t i = 1; i < name.size_bytes; i++)
+    if (name.data[i] == '(' && is_identifier(name.data[i - 1])) return (tsr_text){name.data, i};
+  return name;
+}
+
 /* Without a path to go by, the names of PyTorch's and Python's C and C++ give them away. */
 static const char *native_package(tsr_text name, tsr_text file) {
   static const char *const torch[] = {"at::", "c10::", "torch::", "THP", "CapturedTraceback"};
@@ -170,10 +198,10 @@ tsr_text tsr__frame_package(tsr__origin origin, tsr_text name, tsr_text file) {
   tsr_text package = package_at(file) ? package_of(file) : (tsr_text){0};
   if (package.size_bytes) return package;
   switch (origin) {
-  case TSR__ORIGIN_TORCH: return tsr__text_of("torch");
-  case TSR__ORIGIN_PYTHON: return tsr__text_of("python");
+  case TSR__ORIGIN_TORCH: return text_of("torch");
+  case TSR__ORIGIN_PYTHON: return text_of("python");
   case TSR__ORIGIN_NATIVE:
-  case TSR__ORIGIN_NOISE: return tsr__text_of(native_package(name, file));
-  default: return tsr__text_of("program");
+  case TSR__ORIGIN_NOISE: return text_of(native_package(name, file));
+  default: return text_of("program");
   }
 }
