@@ -153,6 +153,8 @@ typedef int core_print_fn(core_report *report, const void *answer);
 typedef struct core_face {
   const char *name;
   core_print_fn *print;
+  /* In forms of its own, which it numbers; NULL: there are none. */
+  int (*form)(core_report *report, const void *answer, int form, const char *root);
   void (*free)(void *answer);
 } core_face;
 

@@ -138,6 +138,16 @@ static PyObject *version(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(nothin
   return PyUnicode_FromString(tsr_version());
 }
 
+/* Names of what memory is for, by tsr_kind. */
+static PyObject *kinds(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(nothing)) {
+  PyObject *list = PyList_New(TSR_KIND_COUNT);
+  for (int i = 0; list && i < TSR_KIND_COUNT; i++) {
+    PyObject *name = PyUnicode_FromString(tsr_kind_name((tsr_kind)i));
+    if (!name || PyList_SetItem(list, i, name)) Py_CLEAR(list);
+  }
+  return list;
+}
+
 /* Names of the codes of a category. */
 static PyObject *categories(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(nothing)) {
   PyObject *list = PyList_New(TSR_CATEGORY_COUNT);
@@ -187,6 +197,7 @@ static PyMethodDef functions[] = {
     {"read", read_bytes, METH_VARARGS, "Read a snapshot out of bytes."},
     {"questions", core_questions, METH_NOARGS, "What Snapshot.ask understands."},
     {"command", command, METH_O, "Run a command line."},
+    {"kinds", kinds, METH_NOARGS, "Names of what memory is for."},
     {"categories", categories, METH_NOARGS, "Names of categories, by code."},
     {"rules", parse_rules, METH_VARARGS, "[(name, pattern, description, priority)]."},
     {"simulate", core_simulate, METH_VARARGS, "(Answer, Snapshot) of a model and a run."},

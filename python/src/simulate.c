@@ -31,7 +31,7 @@ static void free_simulated(void *answer) {
   (void)answer;
 }
 
-static const core_face face = {"simulate", print_simulated, free_simulated};
+static const core_face face = {"simulate", print_simulated, NULL, free_simulated};
 
 /* ---- options ---- */
 

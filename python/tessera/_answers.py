@@ -488,3 +488,56 @@ class SourceDevice(Device):
 
 class Source(Answer, SourceDevice):
     devices: List[SourceDevice]
+
+
+class Kind(Record):
+    kind: str
+    bytes: int
+    allocations: int
+
+
+class WhyDevice(Device):
+    reason: str
+    peak_reserved_bytes: int
+    ooms: List[Record]
+    request: Optional[Record]
+    fragmentation: Fragmentation
+    free: List[Record]
+    kinds: List[Kind]
+    causes: List[Record]
+
+
+class Why(Answer, WhyDevice):
+    devices: List[WhyDevice]
+
+
+class CheckResult(Record):
+    rule: str
+    device: int
+    kind: Optional[str]
+    passed: bool
+    bytes: int
+    limit_bytes: int
+    message: str
+    causes: List[Record]
+
+
+class Check(Answer):
+    """A check; true where nothing failed."""
+
+    passed: bool
+    failed: int
+    results: List[CheckResult]
+
+    def __bool__(self) -> bool:
+        return not self['failed']
+
+    def lock(self) -> str:
+        """What was measured, as the text of a lock, to be kept beside the code."""
+        return self._core.form(5, None).decode('utf-8')
+
+    def form(self, name: str, root: Optional[str] = None) -> str:
+        """The check as 'junit', 'sarif' or 'markdown'; `root` is the folder of the checkout as the
+        snapshot names it."""
+        number = {'text': 0, 'json': 1, 'junit': 2, 'sarif': 3, 'markdown': 4}[name]
+        return self._core.form(number, root).decode('utf-8')

@@ -27,6 +27,9 @@ QUESTIONS = {
     'stages-match': (lambda s: s.stages(['forward']), ['stages', '--match', 'forward']),
     'steps': (lambda s: s.steps(), ['steps']),
     'leaks': (lambda s: s.leaks(), ['leaks']),
+    'why': (lambda s: s.why(capacity='1GiB'), ['why', '--capacity', '1GiB']),
+    'why-set': (lambda s: s.why('expandable_segments:True'),
+                ['why', '--set', 'expandable_segments:True']),
     'whatif': (lambda s: s.whatif(capacity='1GiB'), ['whatif', '--capacity', '1GiB']),
 }
 
@@ -195,6 +198,42 @@ def test_names_in_html_are_escaped():
     s = tessera.open({'segments': [], 'device_traces': [[event]]})
     for html in (s.peak()._repr_html_(), s._repr_html_()):
         assert '<script>' not in html and '<b>x' not in html
+
+
+def test_check(train, tmp_path):
+    s = tessera.open(train)
+    peak = s.peak().peak.allocated_bytes
+    assert s.check(peak) and not s.check(peak - 1)
+    assert s.check('1TiB', max_reserved='1TiB') and not s.check(max_reserved=1)
+    failed = s.check({'': 1, 'activation': 1})
+    assert failed.failed == 2 and [result.rule for result in failed.results] == ['max-peak', 'max-kind']
+    assert 'peak' in failed.results[0].message and '<testsuite' in failed.form('junit')
+    text = s.check().lock()
+    assert text.startswith('tessera memory lock 1\n') and s.check(lock=text, tolerance=0)
+    (tmp_path / 'memory.lock').write_text(text.replace('peak ', 'peak 9'))
+    assert not s.check(lock=tmp_path / 'memory.lock', tolerance='0.5%')
+    with pytest.raises(tessera.ArgumentError, match='no kind'):
+        s.check({'weather': 1})
+    with pytest.raises(tessera.FormatError):
+        s.check(lock='nonsense\n')
+    with pytest.raises(TypeError):
+        s.check(1, tolerance='1%')
+    with pytest.raises(TypeError, match='form'):
+        s.peak()._core.form(0, None)
+
+
+@needs_command
+def test_check_as_the_command(train, tmp_path):
+    s = tessera.open(str(train))
+    lock = tmp_path / 'memory.lock'
+    command('check', '--lock', lock, '--update', train)
+    assert s.check().lock() == lock.read_text()
+    for answer, words in ((s.check('1MiB'), ['--max', '1MiB']),
+                          (s.check({'activation': '1KiB'}), ['--max', 'activation=1KiB']),
+                          (s.check(lock=lock), ['--lock', lock])):
+        assert str(answer) + '\n' == command('check', '--top', '5', *words, str(train), ok=False)
+        assert answer.form('markdown') == command('check', '--top', '5', '--format', 'markdown', *words,
+                                                  str(train), ok=False)
 
 
 def test_simulate():
