@@ -185,7 +185,8 @@ def test_html(made):
             continue
         html = s._repr_html_()
         assert html.startswith('<div>') and html.endswith('</div>') and '<script' not in html
-        for answer in (s.peak(), s.profile(), s.info(), s.steps(), s.diff(s), s.whatif()):
+        for answer in (s.peak(), s.profile(), s.info(), s.steps(), s.diff(s), s.whatif(), s.why(), s.leaks(),
+                       s.stages(), s.check(1)):
             assert answer._repr_html_().count('<div>') == 1
     html = tessera.open(made / 'train.pickle')._repr_html_()
     assert '<svg' in html and '<polygon' in html
