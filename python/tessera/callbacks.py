@@ -50,7 +50,7 @@ class _Recording:
         self.begin()
 
     def __getstate__(self):
-        """Trainers hand their callbacks to the processes they spawn: there, recording begins anew."""
+        """Trainers hand callbacks to the processes they spawn: there, recording begins anew."""
         return dict(self.__dict__, recorder=None, is_ours=False)
 
     @_guarded("a callback")

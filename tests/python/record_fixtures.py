@@ -41,7 +41,8 @@ def process(monkeypatch, caplog):
         "TESSERA_RECORD",
     ):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr(answers, "why", lambda path: None)
+    monkeypatch.setattr(answers, "why", lambda path, capacity=None: None)
+    monkeypatch.setattr(answers, "page", lambda path, out: False)
     before = signal.getsignal(signal.SIGUSR2)
     yield
     clean()

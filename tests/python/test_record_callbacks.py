@@ -275,7 +275,7 @@ def test_trackers_are_not_imported(torch, record, tmp_path, statistics):
 
 
 def test_tensorboard_gets_numbers_and_the_reason(torch, record, tmp_path, statistics, monkeypatch):
-    monkeypatch.setattr(answers, "why", lambda path: "because\nof this")
+    monkeypatch.setattr(answers, "why", lambda path, capacity=None: "because\nof this")
     writer = Writer()
     with pytest.raises(torch.OutOfMemoryError):
         with callbacks.TrainingLoop(tmp_path, writer=writer, log_every=1) as loop:
@@ -334,10 +334,12 @@ def program(tmp_path, monkeypatch):
 
 
 def test_why_by_the_command(program, monkeypatch):
-    program("print(sys.argv[1:], [name for name in os.environ if name.startswith('TESSERA_')])")
+    program("print(sys.argv[1:], [name for name in os.environ if name.startswith('TESSERA_RECORD')])")
     monkeypatch.setenv("TESSERA_RECORD", "out")
     monkeypatch.setattr(answers, "_open", lambda path: None)
     assert answers.why("a.pickle") == "['why', '--color', 'never', 'a.pickle'] []\n"
+    wanted = "['why', '--color', 'never', '--capacity', '5B', 'a.pickle'] []\n"
+    assert answers.why("a.pickle", 5) == wanted
     program("print('tessera: no such command')", status=2)
     assert answers.why("a.pickle") is None
 

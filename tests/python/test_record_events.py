@@ -157,18 +157,22 @@ def test_the_observer_never_raises(torch, record, tmp_path, failing):
 
 
 def test_why_is_printed_at_once(torch, record, tmp_path, monkeypatch, capfd):
-    monkeypatch.setattr(answers, "why", lambda path: f"because of {os.path.basename(path)}")
+    def why(path, capacity):
+        return f"because of {os.path.basename(path)}, of {capacity}"
+
+    monkeypatch.setattr(answers, "why", why)
     with pytest.raises(torch.OutOfMemoryError):
         with record(tmp_path):
             try:
                 torch.fake.run_out_of_memory()
             finally:
                 told = capfd.readouterr().err
-    assert told.splitlines()[1] == f"because of rank0_pid{os.getpid()}_step0_oom.pickle"
+    name = f"rank0_pid{os.getpid()}_step0_oom.pickle"
+    assert told.splitlines()[1] == f"because of {name}, of 85899345920"
 
 
 def test_a_why_that_fails_costs_nothing(torch, record, tmp_path, monkeypatch):
-    def broken(path):
+    def broken(path, capacity):
         raise OSError("no such program")
 
     monkeypatch.setattr(answers, "why", broken)

@@ -78,15 +78,20 @@ def _as_text(answer):
     return None
 
 
-def why(path):
-    """`tessera why` of a snapshot as text, or None."""
+def why(path, capacity_bytes=None):
+    """`tessera why` of a snapshot as text, or None. `capacity_bytes` is what PyTorch could have had
+    of the card, which a snapshot does not tell."""
     snapshot = _open(path)
     if snapshot is not None:
-        answer = attempt(lambda: snapshot.why())
+        answer = attempt(lambda: snapshot.why(capacity=capacity_bytes))
+        if answer is None:
+            answer = attempt(lambda: snapshot.why())
         text = _as_text(answer) if answer is not None else None
         if text:
             return text
-    finished = attempt(run, "why", "--color", "never", path, seconds=_SECONDS_FOR_WHY)
+    capacity = [] if capacity_bytes is None else ["--capacity", f"{capacity_bytes}B"]
+    words = ("why", "--color", "never", *capacity, path)
+    finished = attempt(run, *words, seconds=_SECONDS_FOR_WHY)
     return finished[1] if finished is not None and finished[0] == 0 else None
 
 

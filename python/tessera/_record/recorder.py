@@ -309,7 +309,7 @@ class Recorder:
                 path = self._write(backend, who, reason, error, numbers)
         finally:
             self._busy.is_dumping = False
-        self._announce(path, reason, who)
+        self._announce(path, reason, who, numbers)
         return path
 
     def _write(self, backend, who, reason, error, numbers):
@@ -350,7 +350,7 @@ class Recorder:
             )
 
     @guarded("telling of a snapshot")
-    def _announce(self, path, reason, who):
+    def _announce(self, path, reason, who, numbers):
         if path is None:
             return
         size = attempt(lambda: _human(os.stat(path).st_size), default="?")
@@ -359,7 +359,8 @@ class Recorder:
         else:
             logger.info("wrote %s (%s, %s)", path, size, reason)
         if reason == "oom" and self.settings.explain:
-            text = attempt(answers.why, path)
+            limit = numbers[2] if numbers and len(numbers) > 2 and numbers[2] > 0 else None
+            text = attempt(answers.why, path, limit)
             if text:
                 attempt(sys.stderr.write, text if text.endswith("\n") else text + "\n")
                 attempt(sys.stderr.flush)
