@@ -6,7 +6,7 @@ all the same: fields are only ever added.
 """
 import json
 import typing
-from typing import Any, Dict, Iterator, List, Optional
+from typing import Any, Dict, Iterator, List, Optional, Sequence
 
 __all__ = ['Record', 'Answer']
 
@@ -164,7 +164,7 @@ class Answer(Record):
     schema: str
     command: str
     inputs: List[Input]
-    devices: List[Device]
+    devices: Sequence[Device]
     warnings: List[Warning]
 
     def __init__(self, core: Any) -> None:
@@ -227,7 +227,7 @@ class InfoDevice(Device):
 
 
 class Info(Answer, InfoDevice):
-    devices: List[InfoDevice]
+    devices: Sequence[InfoDevice]
 
 
 class PeakMoment(Moment):
@@ -266,7 +266,7 @@ class PeakDevice(Device):
 
 
 class Peak(Answer, PeakDevice):
-    devices: List[PeakDevice]
+    devices: Sequence[PeakDevice]
 
 
 class AtDevice(Device):
@@ -284,7 +284,7 @@ class AtDevice(Device):
 
 
 class At(Answer, AtDevice):
-    devices: List[AtDevice]
+    devices: Sequence[AtDevice]
 
 
 class ProfilePeak(Record):
@@ -321,7 +321,7 @@ class ProfileDevice(Device):
 
 
 class Profile(Answer, ProfileDevice):
-    devices: List[ProfileDevice]
+    devices: Sequence[ProfileDevice]
 
 
 class DiffSide(Record):
@@ -356,7 +356,7 @@ class DiffDevice(Device):
 
 
 class Diff(Answer, DiffDevice):
-    devices: List[DiffDevice]
+    devices: Sequence[DiffDevice]
 
 
 class StagePlace(Record):
@@ -398,7 +398,7 @@ class StagesDevice(Device):
 
 
 class Stages(Answer, StagesDevice):
-    devices: List[StagesDevice]
+    devices: Sequence[StagesDevice]
 
 
 class StepsDevice(Device):
@@ -407,7 +407,7 @@ class StepsDevice(Device):
 
 
 class Steps(Answer, StepsDevice):
-    devices: List[StepsDevice]
+    devices: Sequence[StepsDevice]
 
 
 class Leak(Record):
@@ -423,7 +423,7 @@ class LeaksDevice(Device):
 
 
 class Leaks(Answer, LeaksDevice):
-    devices: List[LeaksDevice]
+    devices: Sequence[LeaksDevice]
 
 
 class Run(Record):
@@ -450,7 +450,7 @@ class WhatifDevice(Device):
 
 
 class Whatif(Answer, WhatifDevice):
-    devices: List[WhatifDevice]
+    devices: Sequence[WhatifDevice]
 
 
 class SourceLine(Record):
@@ -487,7 +487,7 @@ class SourceDevice(Device):
 
 
 class Source(Answer, SourceDevice):
-    devices: List[SourceDevice]
+    devices: Sequence[SourceDevice]
 
 
 class Kind(Record):
@@ -508,7 +508,7 @@ class WhyDevice(Device):
 
 
 class Why(Answer, WhyDevice):
-    devices: List[WhyDevice]
+    devices: Sequence[WhyDevice]
 
 
 class CheckResult(Record):

@@ -63,10 +63,10 @@ def _rules(rules: Any) -> Any:
         return file.read()
 
 
-def _limits(budget: Any, reserved: Any) -> List[Tuple[int, int, int]]:
+def _limits(budget: Any, reserved: Any) -> List[Tuple[int, int, Optional[int]]]:
     """Budgets as the library takes them: (rule, kind, bytes)."""
     names = _core.kinds()
-    limits = []
+    limits: List[Tuple[int, int, Optional[int]]] = []
     for kind, size in (budget.items() if isinstance(budget, Mapping) else [('', budget)]):
         if kind and kind not in names:
             raise ArgumentError(f'there is no kind {kind!r}; there are {", ".join(names)}')
