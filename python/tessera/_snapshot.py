@@ -274,7 +274,7 @@ class Snapshot:
     def check(self, max: Union[None, int, str, Mapping[str, Union[int, str]]] = None, *,
               max_reserved: Union[None, int, str] = None, lock: Any = None,
               tolerance: Union[None, int, str] = None, device: Devices = None,
-              top: int = 5) -> _answers.Check:
+              top: int = 10) -> _answers.Check:
         """Is it within its budget, and what it was? `max` bounds allocated memory ('18GiB'), or, as a
         dict, memory of kinds ({'activation': '3GiB'}, and '' for all); `lock` is a file that
         Check.lock() was written to, or its text; `tolerance` how far a figure may be off the lock's:

@@ -79,6 +79,8 @@ def test_real_ones(snapshots):
 
 def test_fields(train):
     peak = tessera.open(train).peak(top=2)
+    assert isinstance(peak, tessera.answers.Peak)
+    assert isinstance(peak.stacks[0].frames, list) and isinstance(peak.devices[0], tessera.answers.PeakDevice)
     assert peak.schema == 'tessera/1' and peak['command'] == 'peak'
     device = peak.devices[0]
     # One device alone: its fields are the answer's own.
@@ -232,8 +234,8 @@ def test_check_as_the_command(train, tmp_path):
     for answer, words in ((s.check('1MiB'), ['--max', '1MiB']),
                           (s.check({'activation': '1KiB'}), ['--max', 'activation=1KiB']),
                           (s.check(lock=lock), ['--lock', lock])):
-        assert str(answer) + '\n' == command('check', '--top', '5', *words, str(train), ok=False)
-        assert answer.form('markdown') == command('check', '--top', '5', '--format', 'markdown', *words,
+        assert str(answer) + '\n' == command('check', *words, str(train), ok=False)
+        assert answer.form('markdown') == command('check', '--format', 'markdown', *words,
                                                   str(train), ok=False)
 
 
