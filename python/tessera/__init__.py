@@ -30,7 +30,7 @@ __all__ = [
 
 
 def __getattr__(name):
-    """`tessera.record`, which brings PyTorch in, is imported when it is asked for."""
+    """`tessera.record` is imported when it is named: who reads snapshots need not record."""
     if name == 'record':
         from ._capture import record
         globals()['record'] = record
