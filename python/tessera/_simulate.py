@@ -1,7 +1,7 @@
 """simulate(): what a training run will need, before anything has run."""
 import json
 import os
-from typing import Any, List, Mapping, Optional, Union
+from typing import Any, List, Mapping, Optional, Sequence, Union
 
 from . import _core
 from ._answers import Answer, Device, Moment
@@ -24,7 +24,7 @@ class Simulation(Answer, SimulationDevice):
 
     __slots__ = ('snapshot',)
 
-    devices: List[SimulationDevice]
+    devices: Sequence[SimulationDevice]
 
     def __init__(self, core: Any, snapshot: Snapshot) -> None:
         super().__init__(core)
