@@ -272,25 +272,12 @@ static group *group_by_stack(const trace *t, const live *list, size_t count, siz
   return out;
 }
 
-/* Categories of the stacks that are live at an event, by stack id. NULL when that fails. */
-static uint8_t *categories_at(mcp_call *call, const trace *t) {
-  tsr_at *at = NULL;
-  tsr_at_where where = {.kind = TSR_AT_EVENT, .event = t->recorded.peak_event};
-  tsr_query query = {.devices = &t->device, .device_count = 1};
-  uint32_t count = tsr_snapshot_stack_count(t->snapshot);
-  uint8_t *out = malloc((size_t)count + 1);
-  if (!out) return NULL;
-  memset(out, TSR_CATEGORY_UNKNOWN, (size_t)count + 1);
-  if (tsr_at_compute(t->snapshot, &where, &query, &at, &call->error)) {
-    free(out);
-    return NULL;
-  }
-  for (size_t i = 0; i < at->devices[0].stack_count; i++) {
-    const tsr_stack_share *share = &at->devices[0].stacks[i];
-    if (share->stack != TSR_NONE) out[share->stack] = (uint8_t)share->category;
-  }
-  tsr_at_free(at);
-  return out;
+/* Mosaic's categories, by stack id. NULL when that fails. */
+static uint8_t *stack_categories(mcp_call *call, const tsr_snapshot *snapshot) {
+  uint8_t *out = malloc((size_t)tsr_snapshot_stack_count(snapshot) + 1);
+  if (out && !tsr_category_of_stacks(snapshot, out, &call->error)) return out;
+  free(out);
+  return NULL;
 }
 
 /* Sizes by address, of the first allocations of a group. */
@@ -317,7 +304,7 @@ static json_t *peak_summary(const trace *t, size_t groups, size_t listed) {
 
 static json_t *peak_entries(mcp_call *call, const trace *t, const live *list, const group *groups,
                             size_t listed) {
-  uint8_t *categories = categories_at(call, t);
+  uint8_t *categories = stack_categories(call, t->snapshot);
   if (!categories) return NULL;
   json_t *events = json_array();
   for (size_t i = 0; i < listed; i++) {
@@ -369,7 +356,8 @@ static json_t *categories_of(mcp_call *call, const trace *t, uint64_t *total) {
   json_t *out = json_object();
   *total = t->recorded.dynamic_peak_bytes;
   if (!t->events.count) return out;
-  if (tsr_profile_compute(t->snapshot, NULL, &query, &profile, &call->error)) {
+  const tsr_profile_options how = {.by = TSR_PROFILE_BY_MOSAIC_CATEGORY};
+  if (tsr_profile_compute(t->snapshot, &how, &query, &profile, &call->error)) {
     json_decref(out);
     return NULL;
   }
@@ -503,6 +491,7 @@ json_t *mcp_mosaic_annotations(mcp_call *call) {
 /* Both, their difference, and the device of it with the highest new peak. */
 typedef struct both {
   trace traces[2];
+  uint8_t *categories[2]; /* by stack id */
   tsr_diff *diff;
   const tsr_diff_device *device; /* NULL when there is none */
 } both;
@@ -513,6 +502,8 @@ static bool open_both(mcp_call *call, both *b) {
       !open_trace(call, "snapshot_path_2", &b->traces[1]) ||
       tsr_diff_compute(b->traces[0].snapshot, b->traces[1].snapshot, NULL, &b->diff, &call->error))
     return false;
+  for (int k = 0; k < 2; k++)
+    if (!(b->categories[k] = stack_categories(call, b->traces[k].snapshot))) return false;
   for (size_t i = 0; i < b->diff->device_count; i++) {
     const tsr_diff_device *device = &b->diff->devices[i];
     if (!b->device || device->new_side.peak.totals.allocated_bytes >
@@ -525,6 +516,8 @@ static bool open_both(mcp_call *call, both *b) {
 static void close_both(both *b) {
   close_trace(&b->traces[0]);
   close_trace(&b->traces[1]);
+  free(b->categories[0]);
+  free(b->categories[1]);
   tsr_diff_free(b->diff);
 }
 
@@ -536,9 +529,12 @@ static json_t *changes_of(const both *b, tsr_change_status status, size_t top, s
   for (size_t i = 0; b->device && i < b->device->change_count; i++) {
     const tsr_change *c = &b->device->changes[i];
     if (c->status != status || ((*count)++ >= top && top)) continue;
-    json_t *item = entry(b->traces[is_old ? 0 : 1].snapshot, is_old ? c->old_stack : c->new_stack,
+    uint32_t stack = is_old ? c->old_stack : c->new_stack;
+    tsr_category category = stack == TSR_NONE ? TSR_CATEGORY_UNKNOWN
+                                              : (tsr_category)b->categories[is_old ? 0 : 1][stack];
+    json_t *item = entry(b->traces[is_old ? 0 : 1].snapshot, stack,
                          is_old ? c->old_allocations : c->new_allocations,
-                         is_old ? c->old_bytes : c->new_bytes, c->category, true);
+                         is_old ? c->old_bytes : c->new_bytes, category, true);
     if (status == TSR_CHANGE_GROWN || status == TSR_CHANGE_SHRUNK) {
       json_object_set_new(item, "old_memory_bytes", number(c->old_bytes));
       json_object_set_new(item, "delta_bytes", json_integer(c->delta_bytes));

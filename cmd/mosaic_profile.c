@@ -22,7 +22,7 @@
 #include "rules.h"
 
 /* --profile's words, in their order. */
-static const tsr_profile_by kinds[] = {TSR_PROFILE_BY_CATEGORY, TSR_PROFILE_BY_ANNOTATION,
+static const tsr_profile_by kinds[] = {TSR_PROFILE_BY_MOSAIC_CATEGORY, TSR_PROFILE_BY_ANNOTATION,
                                        TSR_PROFILE_BY_COMPILE_CONTEXT, TSR_PROFILE_BY_RULES,
                                        TSR_PROFILE_BY_COMPILE_CONTEXT};
 
@@ -56,7 +56,7 @@ static int by_first_event(const void *a, const void *b) {
 static void print_groups(FILE *stream, tsr_profile_by by, const tsr_profile_device *device) {
   for (size_t i = 0; device && i < device->group_count; i++) {
     const char *name = device->groups[i].name;
-    if (by == TSR_PROFILE_BY_CATEGORY) {
+    if (by == TSR_PROFILE_BY_MOSAIC_CATEGORY) {
       fputs("AllocationType.", stream);
       for (; *name; name++) fputc(toupper((unsigned char)*name), stream);
     } else {
@@ -71,7 +71,7 @@ static int print(cli_session *session, const tsr_profile *profile) {
   static const struct {
     tsr_profile_by by;
     const char *heading;
-  } lists[] = {{TSR_PROFILE_BY_CATEGORY, "Category Profile:"},
+  } lists[] = {{TSR_PROFILE_BY_MOSAIC_CATEGORY, "Category Profile:"},
                {TSR_PROFILE_BY_ANNOTATION, "Annotation Profile:"},
                {TSR_PROFILE_BY_COMPILE_CONTEXT, "Compile Context Profile:"},
                {TSR_PROFILE_BY_RULES, "Custom Profile:"}};

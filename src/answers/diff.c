@@ -130,7 +130,7 @@ static void fill_rows(pair *p, int which, const tsr_peak_device *peak) {
     tsr_change *row = &p->rows[class];
     if (!p->are_used[class]) *row = (tsr_change){.old_stack = TSR_NONE, .new_stack = TSR_NONE};
     p->are_used[class] = true;
-    row->category = share->category;
+    row->kind = share->kind;
     *(which ? &row->new_stack : &row->old_stack) = share->stack;
     *(which ? &row->new_bytes : &row->old_bytes) = share->bytes;
     *(which ? &row->new_allocations : &row->old_allocations) = share->allocations;

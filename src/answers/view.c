@@ -19,6 +19,7 @@ enum { MOST_ALLOCATIONS = 1500000, MOST_BUCKETS = 8192, SIZE_CLASSES = 64 * 16 }
 
 typedef struct viewer {
   const tsr__timeline *t;
+  tsr__kinds kinds;
   tsr_view_device *out;
   tsr_view_grouping groups[TSR_VIEW_GROUPINGS_MAX]; /* by allocation of the timeline */
   int group_count;
@@ -280,8 +281,7 @@ static void keep_told(viewer *v) {
   v->group_count = 0;
 }
 
-static int fill(viewer *v, const tsr__categories *categories, const tsr_view_options *options,
-                tsr_error *error) {
+static int fill(viewer *v, const tsr_view_options *options, tsr_error *error) {
   const tsr__timeline *t = v->t;
   tsr_view_device *out = v->out;
   uint64_t most =
@@ -294,7 +294,7 @@ static int fill(viewer *v, const tsr__categories *categories, const tsr_view_opt
   if (!tsr__view_times(t, out) || !tsr__view_spans(t, out) || !tsr__view_marks(t, out) ||
       !tsr__view_ranges(t, out))
     return tsr__fail_memory(error);
-  tsr__view_source source = {t, categories, out->ranges, out->range_count};
+  tsr__view_source source = {t, &v->kinds, out->ranges, out->range_count};
   int count = tsr__view_groupings(&source, v->groups);
   if (count < 0) return tsr__fail_memory(error);
   v->group_count = count;
@@ -305,14 +305,16 @@ static int fill(viewer *v, const tsr__categories *categories, const tsr_view_opt
   return status;
 }
 
-static int describe(const tsr_snapshot *snapshot, const tsr__categories *categories,
+static int describe(const tsr_snapshot *snapshot, const tsr__roles *roles,
                     const tsr_view_options *options, tsr_view_device *out, tsr_error *error) {
   tsr__timeline timeline = {0};
   int status = tsr__timeline_compute(snapshot, out->device, false, &timeline, error);
   if (status) return status;
   viewer v = {.t = &timeline, .out = out};
-  status = fill(&v, categories, options, error);
+  status = tsr__kinds_of_timeline(&timeline, roles, &v.kinds, error);
+  if (!status) status = fill(&v, options, error);
   for (int g = 0; g < v.group_count; g++) tsr__view_grouping_release(&v.groups[g]);
+  tsr__kinds_release(&v.kinds);
   tsr__free(v.is_told);
   if (!status && !(out->warnings = tsr__copy_warnings(&timeline, &out->warning_count)))
     status = tsr__fail_memory(error);
@@ -324,20 +326,20 @@ int tsr_view_compute(const tsr_snapshot *snapshot, const tsr_view_options *optio
                      const tsr_query *query, tsr_view **out, tsr_error *error) {
   const uint32_t *devices;
   size_t count;
-  tsr__categories categories = {0};
+  tsr__roles roles = {0};
   int status = tsr__query_devices(snapshot, query, &devices, &count, error);
   if (status) return status;
   tsr_view *view = TSR__NEW(tsr_view);
   if (!view) return tsr__fail_memory(error);
   view->devices = TSR__NEW_ARRAY(tsr_view_device, count);
-  status = view->devices ? tsr__categories_compute(snapshot, &categories, error)
+  status = view->devices ? tsr__roles_compute(snapshot, &roles, error)
                          : tsr__fail_memory(error);
   while (!status && view->device_count < count) {
     tsr_view_device *device = &view->devices[view->device_count];
     device->device = devices[view->device_count++];
-    status = describe(snapshot, &categories, options, device, error);
+    status = describe(snapshot, &roles, options, device, error);
   }
-  tsr__categories_release(&categories);
+  tsr__roles_release(&roles);
   if (status)
     tsr_view_free(view);
   else

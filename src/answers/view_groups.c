@@ -60,12 +60,9 @@ static void spell_done(tsr_view_grouping *out, size_t group) {
 
 static bool by_category(maker *m) {
   const tsr__timeline *t = m->source->timeline;
-  for (int i = 0; i < TSR_CATEGORY_COUNT; i++)
-    (void)group_of(m, (uint64_t)i, text_of(tsr_category_name((tsr_category)i)));
-  for (size_t a = 0; a < t->birth.count; a++) {
-    uint32_t stack = tsr__timeline_stack(t, (uint32_t)a);
-    m->out->group[a] = (uint8_t)tsr__category_of(m->source->categories, stack);
-  }
+  for (int i = 0; i < TSR_KIND_COUNT; i++)
+    (void)group_of(m, (uint64_t)i, text_of(tsr_kind_name((tsr_kind)i)));
+  for (size_t a = 0; a < t->birth.count; a++) m->out->group[a] = m->source->kinds->kind[a];
   return true;
 }
 

@@ -2,14 +2,14 @@
 #ifndef TSR_ANSWERS_VIEW_GROUPS_H
 #define TSR_ANSWERS_VIEW_GROUPS_H
 
-#include "attribution/category.h"
+#include "attribution/kind.h"
 #include "tessera/view.h"
 #include "timeline/timeline.h"
 
 /* What a grouping may look at. */
 typedef struct tsr__view_source {
   const tsr__timeline *timeline;
-  const tsr__categories *categories;
+  const tsr__kinds *kinds;
   const tsr_view_range *ranges; /* by born */
   size_t range_count;
 } tsr__view_source;

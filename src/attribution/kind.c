@@ -362,7 +362,9 @@ static void judge_recorded(judge *j) {
   for (size_t i = j->t->initial.count; i < j->out.count; i++) {
     uint32_t birth = j->t->birth.items[i];
     while (r + 1 < runs && j->phases->runs.items[r + 1].first <= birth) r++;
-    if (r < runs) put(j, (uint32_t)i, judge_one(j, (uint32_t)i, r));
+    if (r >= runs) continue;
+    put(j, (uint32_t)i, judge_one(j, (uint32_t)i, r));
+    j->out.phase[i] = j->phases->runs.items[r].phase;
   }
 }
 
@@ -645,6 +647,7 @@ static bool judge_old(judge *j) {
   uint32_t count = ok ? (uint32_t)j->t->initial.count : 0;
   for (uint32_t i = 0; i < count; i++) {
     verdict v = judge_old_stack(j, i);
+    j->out.phase[i] = tsr__role_of(j->roles, j->t->initial.items[i].stack).phase;
     uint64_t size = j->t->initial.items[i].requested_bytes;
     if (v.kind == TSR_KIND_PARAMETER) take(&left.parameters, size);
     if (v.kind == TSR_KIND_GRADIENT) take(&left.gradients, size);
@@ -734,7 +737,8 @@ int tsr__kinds_compute(const tsr__timeline *timeline, const tsr__roles *roles,
   judge j = {.t = timeline, .roles = roles, .phases = phases, .out.count = timeline->birth.count};
   j.out.kind = TSR__NEW_ARRAY(uint8_t, j.out.count);
   j.out.evidence = TSR__NEW_ARRAY(uint8_t, j.out.count);
-  bool ok = j.out.kind && j.out.evidence && look_ahead(&j);
+  j.out.phase = TSR__NEW_ARRAY(uint8_t, j.out.count);
+  bool ok = j.out.kind && j.out.evidence && j.out.phase && look_ahead(&j);
   if (ok) {
     j.ends_elsewhere = has_moved_on(&j);
     ok = find_gradient_stacks(&j) && learn_fates(&j);
@@ -761,8 +765,18 @@ int tsr__kinds_compute(const tsr__timeline *timeline, const tsr__roles *roles,
   return 0;
 }
 
+int tsr__kinds_of_timeline(const tsr__timeline *timeline, const tsr__roles *roles, tsr__kinds *out,
+                           tsr_error *error) {
+  tsr__phases phases = {0};
+  int status = tsr__phases_compute(timeline->snapshot, roles, &timeline->events, &phases, error);
+  if (!status) status = tsr__kinds_compute(timeline, roles, &phases, out, error);
+  tsr__phases_release(&phases);
+  return status;
+}
+
 void tsr__kinds_release(tsr__kinds *kinds) {
   tsr__free(kinds->kind);
   tsr__free(kinds->evidence);
+  tsr__free(kinds->phase);
   *kinds = (tsr__kinds){0};
 }

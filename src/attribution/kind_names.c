@@ -1,5 +1,11 @@
-/* kind_names.c - kinds, reasons and how far to believe them, in words. */
+/* kind_names.c - phases, kinds, reasons and how far to believe them, in words. */
 #include "tessera/attribution.h"
+
+const char *tsr_phase_name(tsr_phase phase) {
+  static const char *const names[TSR_PHASE_COUNT] = {
+      "unknown", "setup", "data", "forward", "recompute", "backward", "optimizer", "zero_grad"};
+  return (unsigned)phase < TSR_PHASE_COUNT ? names[phase] : "unknown";
+}
 
 const char *tsr_kind_name(tsr_kind kind) {
   static const char *const names[TSR_KIND_COUNT] = {

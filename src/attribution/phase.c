@@ -18,12 +18,6 @@
 #include "attribution/marked.h"
 #include "base/memory.h"
 
-const char *tsr_phase_name(tsr_phase phase) {
-  static const char *const names[TSR_PHASE_COUNT] = {
-      "unknown", "setup", "data", "forward", "recompute", "backward", "optimizer", "zero_grad"};
-  return (unsigned)phase < TSR_PHASE_COUNT ? names[phase] : "unknown";
-}
-
 /* ---- Stacks ---- */
 
 /* Where each mark is first met, innermost first; UINT32_MAX where it is not. */

@@ -155,7 +155,7 @@ static void emit_change(diff_printer *printer, const tsr_change *change, size_t 
       tsr__count(change->old_allocations),
       tsr__count(change->new_allocations),
       tsr__string(tsr_change_status_name(change->status)),
-      tsr__string(tsr_category_name(change->category)),
+      tsr__string(tsr_kind_name(change->kind)),
       tsr__text((tsr_text){name->data, name->size}),
   };
   tsr__emit_row(emitter, cells);
@@ -222,7 +222,7 @@ static void print_stack(diff_printer *printer, const tsr_change *change, size_t 
     tsr__buffer_printf(&emitter->scratch, " from %s to %s",
                        tsr__format_size(change->old_bytes, before),
                        tsr__format_size(change->new_bytes, after));
-  tsr__buffer_printf(&emitter->scratch, ", %s", tsr_category_name(change->category));
+  tsr__buffer_printf(&emitter->scratch, ", %s", tsr_kind_name(change->kind));
   tsr__emit_line(emitter, TSR__BOLD, 0);
   tsr__stack_print(stacks, stack);
 }

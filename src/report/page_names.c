@@ -2,7 +2,7 @@
 #include "report/page_names.h"
 
 #include "base/utf8.h"
-#include "report/frames.h"
+#include "attribution/frames.h"
 #include "report/text.h"
 
 void tsr__page_names_init(tsr__page_names *names, size_t most_text) {

@@ -24,7 +24,7 @@
 
 #include "base/format.h"
 #include "base/memory.h"
-#include "report/frames.h"
+#include "attribution/frames.h"
 #include "report/heading.h"
 #include "report/text.h"
 #include "tessera/report.h"

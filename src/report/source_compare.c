@@ -11,7 +11,7 @@
 #include <stdio.h>
 
 #include "base/format.h"
-#include "report/frames.h"
+#include "attribution/frames.h"
 #include "report/heading.h"
 #include "report/source.h"
 #include "tessera/report.h"

@@ -1,6 +1,6 @@
 /* stacks.c - printing stacks so that the line to look at is found at once.
  *
- * Which frames are shown: of the kinds in report/frames.h the first that the stack has speaks for
+ * Which frames are shown: of the kinds in attribution/frames.h the first that the stack has speaks for
  * it. The program's own frames are shown all; of any other kind the innermost three, so that no
  * stack folds away completely. Where the program called an installed library other than torch, the
  * library's innermost frame below the program's is shown too: with a training framework in between
@@ -21,7 +21,7 @@
 #include <inttypes.h>
 
 #include "base/format.h"
-#include "report/frames.h"
+#include "attribution/frames.h"
 #include "report/heading.h"
 #include "report/text.h"
 

@@ -9,7 +9,7 @@
 #include "base/memory.h"
 #include "report/emitter.h"
 #include "report/flame.h"
-#include "report/frames.h"
+#include "attribution/frames.h"
 #include "report/text.h"
 
 uint64_t tsr__flame_weight(const tsr__flame *flame, const tsr_stack_weight *weight) {

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "base/buffer.h"
-#include "report/frames.h"
+#include "attribution/frames.h"
 #include "report/text.h"
 #include "tessera/report.h"
 #include "test_support.h"
@@ -97,10 +97,6 @@ const tsr_warning *tsr_snapshot_warnings(const tsr_snapshot *from, size_t *count
 tsr_text tsr_snapshot_action_name(const tsr_snapshot *from, uint32_t action) {
   (void)from;
   return tsr__text_of(action == TSR_ACTION_ALLOC ? "alloc" : "od\"d\x1b");
-}
-
-const char *tsr_category_name(tsr_category category) {
-  return category == TSR_CATEGORY_ACTIVATION ? "activation" : "unknown";
 }
 
 /* ---- Comparing ---- */
@@ -277,11 +273,25 @@ static void test_info_json(void **state) {
 #define GIB (UINT64_C(1) << 30)
 #define MIB (UINT64_C(1) << 20)
 
-static tsr_stack_share shares[] = {{5 * GIB, 12, 0, TSR_CATEGORY_ACTIVATION},
-                                   {2 * GIB, 1, 1, TSR_CATEGORY_UNKNOWN},
-                                   {512 * MIB, 1024, TSR_NONE, TSR_CATEGORY_UNKNOWN},
-                                   {256 * MIB, 2, 2, TSR_CATEGORY_UNKNOWN},
-                                   {128 * MIB, 2, 3, TSR_CATEGORY_UNKNOWN}};
+/* All of one kind. */
+#define SHARE(of_bytes, count, id, of_kind)                                                      \
+  {                                                                                              \
+    .bytes = of_bytes, .allocations = count, .stack = id, .kind = of_kind,                       \
+    .kind_bytes = {[of_kind] = of_bytes }                                                        \
+  }
+
+static tsr_stack_share shares[] = {
+    {.bytes = 5 * GIB,
+     .allocations = 12,
+     .stack = 0,
+     .kind = TSR_KIND_ACTIVATION,
+     .phase = TSR_PHASE_FORWARD,
+     .evidence = TSR_EVIDENCE_KEPT_FOR_BACKWARD,
+     .kind_bytes = {[TSR_KIND_ACTIVATION] = 4 * GIB, [TSR_KIND_TEMPORARY] = GIB}},
+    SHARE(2 * GIB, 1, 1, TSR_KIND_UNEXPLAINED),
+    SHARE(512 * MIB, 1024, TSR_NONE, TSR_KIND_UNEXPLAINED),
+    SHARE(256 * MIB, 2, 2, TSR_KIND_UNEXPLAINED),
+    SHARE(128 * MIB, 2, 3, TSR_KIND_UNEXPLAINED)};
 #define TOTALS \
   { 8 * GIB, 8 * GIB + 4 * MIB, 8 * GIB + 6 * MIB, 12 * GIB }
 #define MOMENT \
@@ -331,23 +341,23 @@ static const char expected_peak_text[] =
     "  free, whole segments        1.00 GiB\n"
     "  largest free block          256.00 MiB\n"
     "\n"
-    "  #   share       bytes  allocations  category    allocated at\n"
-    "  1  62.5 %    5.00 GiB           12  activation  model.py:382 forward\n"
-    "  2  25.0 %    2.00 GiB            1  unknown     train.py:31 step > modeling_llama.py:120 "
+    "  #   share       bytes  allocations  category       allocated at\n"
+    "  1  62.5 %    5.00 GiB           12  activation +1  model.py:382 forward\n"
+    "  2  25.0 %    2.00 GiB            1  unexplained    train.py:31 step > modeling_llama.py:120 "
     "forward\n"
-    "  3   6.3 %  512.00 MiB        1,024  unknown     (no stack recorded)\n"
-    "  4   3.1 %  256.00 MiB            2  unknown     ??.py run?[2J?\n"
-    "  5   1.6 %  128.00 MiB            2  unknown     c10::cuda::CUDACachingAllocator::malloc\n"
+    "  3   6.3 %  512.00 MiB        1,024  unexplained    (no stack recorded)\n"
+    "  4   3.1 %  256.00 MiB            2  unexplained    ??.py run?[2J?\n"
+    "  5   1.6 %  128.00 MiB            2  unexplained    c10::cuda::CUDACachingAllocator::malloc\n"
     "  ... and 1,057 more stacks, 128.00 MiB (--top 0 shows all)\n"
     "\n"
-    "#1  5.00 GiB in 12 allocations, activation\n"
+    "#1  5.00 GiB in 12 allocations: activation 4.00 GiB, temporary 1.00 GiB\n"
     "  ... 2 frames of C++, python\n"
     "    <module>, /home/me/train.py:80\n"
     "      step, /home/me/train.py:31\n"
     "        forward, /home/me/model.py:382\n"
     "          ... 3 frames of torch\n"
     "\n"
-    "#2  2.00 GiB in 1 allocation, unknown\n"
+    "#2  2.00 GiB in 1 allocation, unexplained\n"
     "  <module>, /home/me/train.py:80\n"
     "    step, /home/me/train.py:31\n"
     "      ... 1 frame of torch\n"
@@ -355,10 +365,10 @@ static const char expected_peak_text[] =
     "/opt/lib/python3.11/site-packages/transformers/models/llama/modeling_llama.py:120\n"
     "          ... 3 frames of torch\n"
     "\n"
-    "#4  256.00 MiB in 2 allocations, unknown\n"
+    "#4  256.00 MiB in 2 allocations, unexplained\n"
     "  run?[2J?, /tmp/??.py\n"
     "\n"
-    "#5  128.00 MiB in 2 allocations, unknown\n"
+    "#5  128.00 MiB in 2 allocations, unexplained\n"
     "  ... 2 frames of C++, torch\n"
     "    torch::autograd::Engine::thread_main, engine.cpp:7\n"
     "      at::empty, ??\n"

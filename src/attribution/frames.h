@@ -1,6 +1,6 @@
-/* frames.h - whose code is a frame? The rule by which reports fold stacks. */
-#ifndef TSR_REPORT_FRAMES_H
-#define TSR_REPORT_FRAMES_H
+/* frames.h - whose code is a frame? The rule by which reports fold stacks, and places are named. */
+#ifndef TSR_ATTRIBUTION_FRAMES_H
+#define TSR_ATTRIBUTION_FRAMES_H
 
 #include "tessera/snapshot.h"
 

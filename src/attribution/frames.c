@@ -18,13 +18,15 @@
  *
  * It does not look at the file system: the stack may be from another machine.
  */
-#include "report/frames.h"
+#include "attribution/frames.h"
 
 #include <string.h>
 
-#include "report/text.h"
-
 #define COUNT_OF(array) (sizeof(array) / sizeof *(array))
+
+static tsr_text text_of(const char *string) {
+  return (tsr_text){string, strlen(string)};
+}
 
 static bool matches_at(tsr_text text, size_t at, const char *part, size_t part_size) {
   if (at > text.size_bytes || part_size > text.size_bytes - at) return false;
@@ -170,10 +172,10 @@ tsr_text tsr__frame_package(tsr__origin origin, tsr_text name, tsr_text file) {
   tsr_text package = package_at(file) ? package_of(file) : (tsr_text){0};
   if (package.size_bytes) return package;
   switch (origin) {
-  case TSR__ORIGIN_TORCH: return tsr__text_of("torch");
-  case TSR__ORIGIN_PYTHON: return tsr__text_of("python");
+  case TSR__ORIGIN_TORCH: return text_of("torch");
+  case TSR__ORIGIN_PYTHON: return text_of("python");
   case TSR__ORIGIN_NATIVE:
-  case TSR__ORIGIN_NOISE: return tsr__text_of(native_package(name, file));
-  default: return tsr__text_of("program");
+  case TSR__ORIGIN_NOISE: return text_of(native_package(name, file));
+  default: return text_of("program");
   }
 }
