@@ -289,7 +289,7 @@ static json_t *tool_diff(mcp_call *call) {
   if (!mcp_open(call, "old_path", &before) || !mcp_open(call, "new_path", &after)) return NULL;
   tsr_report_input inputs[] = {input_of(call, "old_path", before),
                                input_of(call, "new_path", after)};
-  int status = tsr_diff_compute(before, after, &query, &diff, &call->error);
+  int status = tsr_diff_compute(before, after, TSR_DIFF_BY_STACK, &query, &diff, &call->error);
   json_t *out = status ? NULL : tree_of(call, report_diff, diff, inputs);
   tsr_diff_free(diff);
   return out;

@@ -379,6 +379,8 @@ void tsr_profile_free(tsr_profile *profile);
 
 /* ---- diff: what changed between two runs? ---- */
 
+#define TSR_DIFF_SETTINGS_BYTES 512
+
 typedef enum tsr_change_status {
   TSR_CHANGE_ADDED,   /* its stack holds memory in the new snapshot only */
   TSR_CHANGE_REMOVED, /* in the old one only */
@@ -389,22 +391,41 @@ typedef enum tsr_change_status {
 /* "added", "removed", "grown", "shrunk"; static text, never NULL. */
 const char *tsr_change_status_name(tsr_change_status status);
 
-/* What the allocations of one stack held at the peak of either run; never equal. */
+typedef enum tsr_diff_by {
+  TSR_DIFF_BY_STACK,
+  TSR_DIFF_BY_CATEGORY, /* as TSR_PROFILE_BY_CATEGORY, and so on */
+  TSR_DIFF_BY_OP,
+  TSR_DIFF_BY_LINE
+} tsr_diff_by;
+
+/* What the allocations of one stack, or group, held at the peak of either run; never equal. */
 typedef struct tsr_change {
   int64_t delta_bytes; /* new less old; stops at the ends of its range */
   uint64_t old_bytes, new_bytes;
   uint64_t old_allocations, new_allocations;
   uint32_t old_stack, new_stack; /* stack ids, each of its own snapshot; TSR_NONE on a side that
                                     does not have it, and for memory without a recorded stack */
-  tsr_kind kind;                 /* of most bytes, in the new snapshot where that has it */
+  tsr_kind kind;    /* BY_STACK: of most bytes, in the new snapshot where that has it */
+  const char *name; /* of the group; NULL BY_STACK. The answer's own */
+  bool is_moved;    /* the same only but for lines, paths and versions */
   tsr_change_status status;
 } tsr_change;
+
+/* Where most of the difference comes from: of the kind of memory whose change is largest in the
+ * direction of the whole, the line of code at which most of that changed. */
+typedef struct tsr_diff_cause {
+  tsr_kind kind;
+  int64_t kind_delta_bytes; /* of the kind as a whole; 0: nothing changed */
+  const char *line;         /* as TSR_PROFILE_BY_LINE names it; NULL: none. The answer's own */
+  int64_t line_delta_bytes; /* of the kind at that line */
+} tsr_diff_cause;
 
 typedef struct tsr_diff_side {
   bool is_there;   /* that snapshot has the device; all below is 0 otherwise */
   uint32_t device; /* its number there */
   uint64_t event_count;
   tsr_moment peak; /* as in tsr_peak_device */
+  char settings[TSR_DIFF_SETTINGS_BYTES]; /* as PYTORCH_CUDA_ALLOC_CONF would say them; "" = default */
 } tsr_diff_side;
 
 typedef struct tsr_diff_device {
@@ -412,28 +433,34 @@ typedef struct tsr_diff_device {
   tsr_diff_side old_side, new_side;
   tsr_change *changes; /* by the size of their delta, largest first */
   size_t change_count;
-  uint64_t unchanged_stacks;                                      /* held as much in both */
+  tsr_diff_cause cause;
+  uint64_t unchanged_stacks;                                      /* or groups: held as much in both */
+  uint64_t moved_stacks; /* or groups: the same only but for lines, paths and versions */
   uint64_t added_bytes, removed_bytes, grown_bytes, shrunk_bytes; /* sums over all changes */
   uint64_t omitted_changes;                                       /* left out by tsr_query.top */
   int64_t omitted_delta_bytes;
   tsr_warning *warnings; /* where trace and segments disagree, in either */
   size_t warning_count;
+  void *names[3]; /* what the texts above live in */
 } tsr_diff_device;
 
 typedef struct tsr_diff {
+  tsr_diff_by by;
   tsr_diff_device *devices;
   size_t device_count;
 } tsr_diff;
 
-/* Compare what was live at the peaks of two snapshots, stack by stack. Stacks are the same when
- * the function, file and line of all their frames are; ids and addresses differ between runs and
+/* Compare what was live at the peaks of two snapshots, stack by stack or group by group. The changes
+ * add up to the difference of requested bytes of the two peaks. Stacks are the same when the function,
+ * file and line of all their frames are; of those without a like, also when the functions and the
+ * names of the files are, those of torch, C++ and the interpreter aside. Ids and addresses differ between runs and
  * mean nothing. Devices are those that either has, or that the query names; when each snapshot has
  * one alone, the two are compared whatever their numbers. A device that neither has is
  * TSR_ERROR_ARGUMENT. Time is linear in both traces and in the frames of all stacks. The answer's
  * ids are of two snapshots, and both must outlive its use. `*out` is the caller's, to be given to
  * the function below. */
 int tsr_diff_compute(const tsr_snapshot *old_snapshot, const tsr_snapshot *new_snapshot,
-                     const tsr_query *query, tsr_diff **out, tsr_error *error);
+                     tsr_diff_by by, const tsr_query *query, tsr_diff **out, tsr_error *error);
 void tsr_diff_free(tsr_diff *diff);
 
 /* ---- trim: a smaller snapshot ---- */

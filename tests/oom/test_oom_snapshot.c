@@ -138,7 +138,7 @@ static int ask_diff(void *context) {
   tsr_error error = {0};
   tsr_report_input heading = heading_of;
   heading.snapshot = snapshot;
-  int status = tsr_diff_compute(snapshot, snapshot, NULL, &answer, &error);
+  int status = tsr_diff_compute(snapshot, snapshot, TSR_DIFF_BY_LINE, NULL, &answer, &error);
   assert_int_equal(error.status, status);
   if (status) assert_null(answer);
   for (int json = 0; !status && json < 2; json++) {

@@ -48,7 +48,7 @@ static tsr_snapshot *read_text(const char *text) {
 static tsr_diff *compare(const char *old_text, const char *new_text, const tsr_query *query) {
   tsr_snapshot *a = read_text(old_text), *b = read_text(new_text);
   tsr_diff *diff = NULL;
-  assert_int_equal(tsr_diff_compute(a, b, query, &diff, NULL), 0);
+  assert_int_equal(tsr_diff_compute(a, b, TSR_DIFF_BY_STACK, query, &diff, NULL), 0);
   tsr_snapshot_free(a);
   tsr_snapshot_free(b);
   return diff;
@@ -137,7 +137,7 @@ static void devices_that_neither_has(void **state) {
   tsr_snapshot *a = read_text(before), *b = read_text(after);
   tsr_diff *diff = NULL;
   tsr_error error = {0};
-  assert_int_equal(tsr_diff_compute(a, b, &query, &diff, &error), TSR_ERROR_ARGUMENT);
+  assert_int_equal(tsr_diff_compute(a, b, TSR_DIFF_BY_STACK, &query, &diff, &error), TSR_ERROR_ARGUMENT);
   assert_non_null(strstr(error.message, "device 5"));
   assert_null(diff);
   tsr_snapshot_free(a);
