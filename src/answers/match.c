@@ -166,34 +166,34 @@ static tsr_text operator_of(tsr_text name) {
   return (tsr_text){name.data, end};
 }
 
-static bool outline_frames(outliner *o, int side) {
-  uint32_t count = tsr_snapshot_frame_count(o->snapshots[side]);
-  o->frames[side] = TSR__NEW_ARRAY(uint64_t, count);
-  o->operators[side] = TSR__NEW_ARRAY(bool, count);
-  if (!o->frames[side] || !o->operators[side]) return false;
+static bool outline_frames(outliner *o, int which) {
+  uint32_t count = tsr_snapshot_frame_count(o->snapshots[which]);
+  o->frames[which] = TSR__NEW_ARRAY(uint64_t, count);
+  o->operators[which] = TSR__NEW_ARRAY(bool, count);
+  if (!o->frames[which] || !o->operators[which]) return false;
   for (uint32_t i = 0; i < count; i++) {
-    tsr_frame frame = tsr_snapshot_frame(o->snapshots[side], i);
-    tsr_text name = tsr_snapshot_string(o->snapshots[side], frame.name);
-    tsr_text file = tsr_snapshot_string(o->snapshots[side], frame.file);
+    tsr_frame frame = tsr_snapshot_frame(o->snapshots[which], i);
+    tsr_text name = tsr_snapshot_string(o->snapshots[which], frame.name);
+    tsr_text file = tsr_snapshot_string(o->snapshots[which], frame.file);
     tsr__origin origin = tsr__frame_origin(name, file);
     uint64_t seed = tsr__hash_seed(o);
     if (is_operator(name)) {
-      o->operators[side][i] = true;
-      o->frames[side][i] = hash_text(operator_of(name), seed) | 1;
+      o->operators[which][i] = true;
+      o->frames[which][i] = hash_text(operator_of(name), seed) | 1;
     } else if (origin == TSR__ORIGIN_USER || origin == TSR__ORIGIN_LIBRARY) {
-      o->frames[side][i] = hash_text(name, hash_text(tsr__base_name(file), seed)) | 1;
+      o->frames[which][i] = hash_text(name, hash_text(tsr__base_name(file), seed)) | 1;
     }
   }
   return true;
 }
 
 /* The outermost operation inside of all else, then the frames outwards. 0: there are none. */
-static uint64_t outline_of(const outliner *o, int side, uint32_t id) {
-  tsr_stack stack = tsr_snapshot_stack(o->snapshots[side], id);
+static uint64_t outline_of(const outliner *o, int which, uint32_t id) {
+  tsr_stack stack = tsr_snapshot_stack(o->snapshots[which], id);
   uint64_t key = 0, operation = 0;
   for (uint32_t i = 0; i < stack.depth; i++) {
-    uint64_t hash = o->frames[side][stack.frames[i]];
-    if (o->operators[side][stack.frames[i]])
+    uint64_t hash = o->frames[which][stack.frames[i]];
+    if (o->operators[which][stack.frames[i]])
       operation = key ? operation : hash;
     else if (hash)
       key = tsr__mix(key, hash) | 1;
@@ -202,16 +202,16 @@ static uint64_t outline_of(const outliner *o, int side, uint32_t id) {
 }
 
 static bool find_outlines(outliner *o) {
-  for (int side = 0; side < 2; side++) {
-    o->keys[side] = TSR__NEW_ARRAY(uint64_t, o->counts[side]);
-    if (!o->keys[side] || !outline_frames(o, side)) return false;
-    for (uint32_t i = 0; i < o->counts[side]; i++) {
-      if (o->sides[o->classes[side][i]] == 3) continue;
-      uint64_t key = o->keys[side][i] = outline_of(o, side, i);
+  for (int which = 0; which < 2; which++) {
+    o->keys[which] = TSR__NEW_ARRAY(uint64_t, o->counts[which]);
+    if (!o->keys[which] || !outline_frames(o, which)) return false;
+    for (uint32_t i = 0; i < o->counts[which]; i++) {
+      if (o->sides[o->classes[which][i]] == 3) continue;
+      uint64_t key = o->keys[which][i] = outline_of(o, which, i);
       bool is_new;
       const uint64_t *at = key ? tsr__map_put(&o->of_key, key, o->items.count, &is_new) : NULL;
       if (key && (!at || (is_new && !TSR__VECTOR_PUSH(&o->items, (outline){{0, 0}})))) return false;
-      if (key) o->items.items[*at].counts[side]++;
+      if (key) o->items.items[*at].counts[which]++;
     }
   }
   return true;
@@ -222,18 +222,18 @@ static bool join(outliner *o, bool *is_moved) {
   tsr__map class_of = {0}; /* outline and number -> class */
   uint32_t *seen = TSR__NEW_ARRAY(uint32_t, o->items.count);
   bool ok = seen != NULL;
-  for (int side = 0; ok && side < 2; side++) {
+  for (int which = 0; ok && which < 2; which++) {
     for (size_t i = 0; i < o->items.count; i++) seen[i] = 0;
-    for (uint32_t i = 0; ok && i < o->counts[side]; i++) {
-      if (!o->keys[side][i]) continue;
-      uint32_t at = (uint32_t)*tsr__map_find(&o->of_key, o->keys[side][i]);
+    for (uint32_t i = 0; ok && i < o->counts[which]; i++) {
+      if (!o->keys[which][i]) continue;
+      uint32_t at = (uint32_t)*tsr__map_find(&o->of_key, o->keys[which][i]);
       const outline *item = &o->items.items[at];
       if (!item->counts[0] || !item->counts[1]) continue;
       uint32_t number = item->counts[0] == item->counts[1] ? seen[at]++ : 0;
       uint64_t place = (uint64_t)at << 32 | number;
-      const uint64_t *class = tsr__map_put(&class_of, place, o->classes[side][i], NULL);
+      const uint64_t *class = tsr__map_put(&class_of, place, o->classes[which][i], NULL);
       if (!(ok = class != NULL)) break;
-      o->classes[side][i] = (uint32_t)*class;
+      o->classes[which][i] = (uint32_t)*class;
       is_moved[*class] = true;
     }
   }
