@@ -500,7 +500,8 @@ static bool open_both(mcp_call *call, both *b) {
   *b = (both){0};
   if (!open_trace(call, "snapshot_path_1", &b->traces[0]) ||
       !open_trace(call, "snapshot_path_2", &b->traces[1]) ||
-      tsr_diff_compute(b->traces[0].snapshot, b->traces[1].snapshot, TSR_DIFF_BY_STACK, NULL, &b->diff, &call->error))
+      tsr_diff_compute(b->traces[0].snapshot, b->traces[1].snapshot, TSR_DIFF_BY_STACK, NULL,
+                       &b->diff, &call->error))
     return false;
   for (int k = 0; k < 2; k++)
     if (!(b->categories[k] = stack_categories(call, b->traces[k].snapshot))) return false;

@@ -434,10 +434,12 @@ const mcp_tool mcp_tools[] = {
      .run = tool_at},
     {.name = "tessera_profile",
      .title = "What kinds of memory make up the peak?",
-     .help = "Divide the memory that is live at the peak into parameters, gradients, optimizer_state, "
-             "activations, recomputed activations, temporaries, inputs, communication and "
-             "workspaces, each with the evidence for it; what nothing explains is unexplained. Tells which technique would help: activation checkpointing, sharding, another "
-             "optimizer.",
+     .help =
+         "Divide the memory that is live at the peak into parameters, gradients, optimizer_state, "
+         "activations, recomputed activations, temporaries, inputs, communication and "
+         "workspaces, each with the evidence for it; what nothing explains is unexplained. Tells "
+         "which technique would help: activation checkpointing, sharding, another "
+         "optimizer.",
      .arguments = info_arguments,
      .run = tool_profile},
     {.name = "tessera_whatif",

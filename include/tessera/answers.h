@@ -248,7 +248,8 @@ typedef struct tsr_profile_options {
 /* All allocations of a group over the whole trace, those from before the recording included. */
 typedef struct tsr_profile_trace {
   uint64_t allocations, bytes, largest_bytes; /* requested; bytes is the sum of all */
-  uint64_t freed; /* those that the trace saw being made and freed: the ones whose lives are known */
+  uint64_t
+      freed; /* those that the trace saw being made and freed: the ones whose lives are known */
   uint64_t mean_life_events; /* of those; 0 when there are none */
   int64_t mean_life_us;      /* of those, or -1: no event has a time */
 } tsr_profile_trace;
@@ -425,7 +426,8 @@ typedef struct tsr_diff_side {
   uint32_t device; /* its number there */
   uint64_t event_count;
   tsr_moment peak; /* as in tsr_peak_device */
-  char settings[TSR_DIFF_SETTINGS_BYTES]; /* as PYTORCH_CUDA_ALLOC_CONF would say them; "" = default */
+  char settings
+      [TSR_DIFF_SETTINGS_BYTES]; /* as PYTORCH_CUDA_ALLOC_CONF would say them; "" = default */
 } tsr_diff_side;
 
 typedef struct tsr_diff_device {
@@ -434,8 +436,8 @@ typedef struct tsr_diff_device {
   tsr_change *changes; /* by the size of their delta, largest first */
   size_t change_count;
   tsr_diff_cause cause;
-  uint64_t unchanged_stacks;                                      /* or groups: held as much in both */
-  uint64_t moved_stacks; /* or groups: the same only but for lines, paths and versions */
+  uint64_t unchanged_stacks; /* or groups: held as much in both */
+  uint64_t moved_stacks;     /* or groups: the same only but for lines, paths and versions */
   uint64_t added_bytes, removed_bytes, grown_bytes, shrunk_bytes; /* sums over all changes */
   uint64_t omitted_changes;                                       /* left out by tsr_query.top */
   int64_t omitted_delta_bytes;

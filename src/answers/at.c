@@ -43,8 +43,8 @@ static bool find_moment(const tsr_events *events, const tsr_at_where *where, int
   return false;
 }
 
-static int describe_live(const tsr__timeline *timeline, const tsr__roles *roles,
-                         size_t top, tsr_at_device *out, tsr_error *error) {
+static int describe_live(const tsr__timeline *timeline, const tsr__roles *roles, size_t top,
+                         tsr_at_device *out, tsr_error *error) {
   tsr__live_set live = {0};
   tsr__shares shares;
   int64_t event = out->moment.event;
@@ -137,8 +137,7 @@ int tsr_at_compute(const tsr_snapshot *snapshot, const tsr_at_where *where, cons
   tsr_at *at = TSR__NEW(tsr_at);
   if (!at) return tsr__fail_memory(error);
   at->devices = TSR__NEW_ARRAY(tsr_at_device, count);
-  status =
-      at->devices ? tsr__roles_compute(snapshot, &roles, error) : tsr__fail_memory(error);
+  status = at->devices ? tsr__roles_compute(snapshot, &roles, error) : tsr__fail_memory(error);
   if (!status && !find_moments(snapshot, where, devices, count, at))
     status = fail_unknown(snapshot, where, at, error);
   for (size_t i = 0; !status && i < at->device_count; i++)

@@ -30,8 +30,8 @@ _Static_assert(TSR_DIFF_SETTINGS_BYTES == TSR_ALLOCATOR_SETTINGS_TEXT_BYTES, "on
 /* What the stacks of a class held. */
 typedef struct row {
   tsr_change change;
-  uint64_t largest[2];                 /* bytes of the stack that speaks for a side */
-  tsr_kind kinds[2];                   /* that stack's */
+  uint64_t largest[2];                /* bytes of the stack that speaks for a side */
+  tsr_kind kinds[2];                  /* that stack's */
   int64_t kind_delta[TSR_KIND_COUNT]; /* new less old */
   bool is_used;
 } row;
@@ -363,8 +363,8 @@ static int name_lines(pair *p, int which, tsr_error *error) {
   tsr__roles roles = {0};
   int status = tsr__roles_compute(p->snapshots[which], &roles, error);
   if (!status)
-    status = tsr__places_compute(p->snapshots[which], &roles, TSR__PLACE_LINE, &p->lines[which],
-                                 error);
+    status =
+        tsr__places_compute(p->snapshots[which], &roles, TSR__PLACE_LINE, &p->lines[which], error);
   tsr__roles_release(&roles);
   return status;
 }

@@ -13,7 +13,8 @@
  *
  * What is left over on either side is compared again by less: a stack's outline is the functions and
  * base names of the frames that are not torch's, C++'s or the interpreter's, and the outermost
- * operation. As many stacks of one outline on either side are taken to be the same in the order in
+ * operation; of a stack in a model those inside it, so that another script that trains it is no
+ * matter. As many stacks of one outline on either side are taken to be the same in the order in
  * which they appear; where their numbers differ, all of them are one.
  */
 #include "answers/match.h"
@@ -21,6 +22,7 @@
 #include <string.h>
 
 #include "attribution/frames.h"
+#include "attribution/marks.h"
 #include "base/hash.h"
 #include "base/map.h"
 #include "base/memory.h"
@@ -143,7 +145,7 @@ typedef struct outliner {
   const tsr_snapshot *snapshots[2];
   uint32_t *classes[2], counts[2]; /* by stack, and how many */
   uint64_t *frames[2];             /* hash of what a frame adds to an outline, 0: nothing */
-  bool *operators[2];              /* by frame: an operation */
+  uint8_t *marks[2];               /* by frame, see below */
   uint8_t *sides;                  /* by class: bits of the sides that have it */
   uint64_t *keys[2];               /* by stack: its outline, 0: none, or it is matched already */
   tsr__map of_key;                 /* outline -> index in items */
@@ -166,19 +168,31 @@ static tsr_text operator_of(tsr_text name) {
   return (tsr_text){name.data, end};
 }
 
+/* What a frame is to an outline. */
+enum { IS_OPERATOR = 1, IS_CALL = 2, IS_BACKWARD = 4 };
+
+static uint8_t mark_of(tsr_text name, tsr_text file) {
+  if (is_operator(name)) return IS_OPERATOR;
+  tsr__mark mark = tsr__mark_of(name, file);
+  if (mark == TSR__MARK_CALL) return IS_CALL;
+  return mark == TSR__MARK_ENGINE || mark == TSR__MARK_RECOMPUTE || mark == TSR__MARK_BACKWARD
+             ? IS_BACKWARD
+             : 0;
+}
+
 static bool outline_frames(outliner *o, int which) {
   uint32_t count = tsr_snapshot_frame_count(o->snapshots[which]);
   o->frames[which] = TSR__NEW_ARRAY(uint64_t, count);
-  o->operators[which] = TSR__NEW_ARRAY(bool, count);
-  if (!o->frames[which] || !o->operators[which]) return false;
+  o->marks[which] = TSR__NEW_ARRAY(uint8_t, count);
+  if (!o->frames[which] || !o->marks[which]) return false;
   for (uint32_t i = 0; i < count; i++) {
     tsr_frame frame = tsr_snapshot_frame(o->snapshots[which], i);
     tsr_text name = tsr_snapshot_string(o->snapshots[which], frame.name);
     tsr_text file = tsr_snapshot_string(o->snapshots[which], frame.file);
     tsr__origin origin = tsr__frame_origin(name, file);
     uint64_t seed = tsr__hash_seed(o);
-    if (is_operator(name)) {
-      o->operators[which][i] = true;
+    o->marks[which][i] = mark_of(name, file);
+    if (o->marks[which][i] == IS_OPERATOR) {
       o->frames[which][i] = hash_text(operator_of(name), seed) | 1;
     } else if (origin == TSR__ORIGIN_USER || origin == TSR__ORIGIN_LIBRARY) {
       o->frames[which][i] = hash_text(name, hash_text(tsr__base_name(file), seed)) | 1;
@@ -187,18 +201,24 @@ static bool outline_frames(outliner *o, int which) {
   return true;
 }
 
-/* The outermost operation inside of all else, then the frames outwards. 0: there are none. */
+/* The outermost operation inside of all else, then the frames outwards, to the outermost call of a
+ * module: who calls the model is another matter. 0: there are none. */
 static uint64_t outline_of(const outliner *o, int which, uint32_t id) {
   tsr_stack stack = tsr_snapshot_stack(o->snapshots[which], id);
-  uint64_t key = 0, operation = 0;
+  uint64_t key = 0, operation = 0, in_model = 0;
+  uint8_t marks = 0;
   for (uint32_t i = 0; i < stack.depth; i++) {
     uint64_t hash = o->frames[which][stack.frames[i]];
-    if (o->operators[which][stack.frames[i]])
+    uint8_t mark = o->marks[which][stack.frames[i]];
+    marks |= mark;
+    if (mark == IS_CALL) in_model = key;
+    if (mark == IS_OPERATOR)
       operation = key ? operation : hash;
     else if (hash)
       key = tsr__mix(key, hash) | 1;
   }
-  return key ? tsr__mix(key, operation) | 1 : 0;
+  if (in_model) key = in_model;
+  return key ? tsr__mix(tsr__mix(key, operation), marks & IS_BACKWARD) | 1 : 0;
 }
 
 static bool find_outlines(outliner *o) {
@@ -233,7 +253,7 @@ static bool join(outliner *o, bool *is_moved) {
       uint64_t place = (uint64_t)at << 32 | number;
       const uint64_t *class = tsr__map_put(&class_of, place, o->classes[which][i], NULL);
       if (!(ok = class != NULL)) break;
-      o->classes[which][i] = (uint32_t)*class;
+      o->classes[which][i] = (uint32_t) * class;
       is_moved[*class] = true;
     }
   }
@@ -252,7 +272,7 @@ static bool match_outlines(const side sides[2], uint32_t class_count, bool *is_m
   bool ok = o.sides && find_outlines(&o) && join(&o, is_moved);
   for (int k = 0; k < 2; k++) {
     tsr__free(o.frames[k]);
-    tsr__free(o.operators[k]);
+    tsr__free(o.marks[k]);
     tsr__free(o.keys[k]);
   }
   tsr__free(o.sides);

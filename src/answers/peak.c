@@ -24,8 +24,8 @@ static void copy_totals(const tsr__timeline *timeline, tsr_peak_device *out) {
     out->start_unsplit_bytes += timeline->initial.items[i].unsplit_bytes;
 }
 
-static int describe_live(const tsr__timeline *timeline, const tsr__roles *roles,
-                         size_t top, tsr_peak_device *out, tsr_error *error) {
+static int describe_live(const tsr__timeline *timeline, const tsr__roles *roles, size_t top,
+                         tsr_peak_device *out, tsr_error *error) {
   tsr__live_set live = {0};
   tsr__shares shares;
   int status = tsr__timeline_live(timeline, timeline->allocated_event, &live, error);
@@ -68,8 +68,7 @@ int tsr_peak_compute(const tsr_snapshot *snapshot, const tsr_query *query, tsr_p
   tsr_peak *peak = TSR__NEW(tsr_peak);
   if (!peak) return tsr__fail_memory(error);
   peak->devices = TSR__NEW_ARRAY(tsr_peak_device, count);
-  status = peak->devices ? tsr__roles_compute(snapshot, &roles, error)
-                         : tsr__fail_memory(error);
+  status = peak->devices ? tsr__roles_compute(snapshot, &roles, error) : tsr__fail_memory(error);
   while (!status && peak->device_count < count) {
     tsr_peak_device *device = &peak->devices[peak->device_count];
     device->device = devices[peak->device_count++];

@@ -59,9 +59,12 @@ static int find_members(work *w) {
     tsr_text name = tsr__grouping_name(&w->grouping, i);
     memcpy(texts, name.data, name.size_bytes);
     w->names[i] = texts;
-    w->groups[i] = (tsr_profile_group){
-        .name = texts, .first_event = -1, .peak_event = -1, .peak_time_us = TSR_TIME_NONE,
-        .stack = TSR_NONE, .trace.mean_life_us = -1};
+    w->groups[i] = (tsr_profile_group){.name = texts,
+                                       .first_event = -1,
+                                       .peak_event = -1,
+                                       .peak_time_us = TSR_TIME_NONE,
+                                       .stack = TSR_NONE,
+                                       .trace.mean_life_us = -1};
     texts += name.size_bytes + 1;
   }
   return 0;
@@ -110,7 +113,9 @@ static int tally(work *w) {
         w->out->peak_event = sweep.event;
       }
     }
-    if (w->picker.stretches) tsr__picker_note(&w->picker, (uint64_t)sweep.event, w->out->is_whole ? sweep.totals.allocated_bytes : total);
+    if (w->picker.stretches)
+      tsr__picker_note(&w->picker, (uint64_t)sweep.event,
+                       w->out->is_whole ? sweep.totals.allocated_bytes : total);
   }
   tsr__sweep_release(&sweep);
   if (w->out->is_whole) w->out->peak_event = w->timeline.allocated_event;
@@ -289,9 +294,9 @@ static int choose_series(work *w) {
     size_t series = i < most ? i : most;
     w->series_of[order[i].kind] = (uint32_t)series;
     if (series == out->series_count)
-      out->series[out->series_count++] = (tsr_profile_series){
-          i < most ? order[i].group.name : NULL, order[i].group.peak_bytes,
-          order[i].group.peak_event, time_of(w, order[i].group.peak_event), 0};
+      out->series[out->series_count++] =
+          (tsr_profile_series){i < most ? order[i].group.name : NULL, order[i].group.peak_bytes,
+                               order[i].group.peak_event, time_of(w, order[i].group.peak_event), 0};
     out->series[series].group_count++;
   }
   tsr__free(order);

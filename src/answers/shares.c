@@ -20,7 +20,7 @@ static int compare_shares(const void *a, const void *b) {
 typedef struct summing {
   const tsr__timeline *timeline;
   const tsr__live_set *live;
-  tsr__kinds kinds; /* empty: not asked for */
+  tsr__kinds kinds;  /* empty: not asked for */
   tsr__map share_of; /* stack -> index of its share */
   TSR__VECTOR(tsr_stack_share) shares;
 } summing;
@@ -97,8 +97,7 @@ int tsr__shares_of(const tsr__timeline *timeline, const tsr__live_set *live,
     TSR__VECTOR_FREE(&s.shares);
     return status;
   }
-  if (s.shares.count)
-    qsort(s.shares.items, s.shares.count, sizeof *s.shares.items, compare_shares);
+  if (s.shares.count) qsort(s.shares.items, s.shares.count, sizeof *s.shares.items, compare_shares);
   *out = (tsr__shares){.items = s.shares.items, .count = s.shares.count};
   cut(out, top);
   return 0;

@@ -332,8 +332,7 @@ int tsr_view_compute(const tsr_snapshot *snapshot, const tsr_view_options *optio
   tsr_view *view = TSR__NEW(tsr_view);
   if (!view) return tsr__fail_memory(error);
   view->devices = TSR__NEW_ARRAY(tsr_view_device, count);
-  status = view->devices ? tsr__roles_compute(snapshot, &roles, error)
-                         : tsr__fail_memory(error);
+  status = view->devices ? tsr__roles_compute(snapshot, &roles, error) : tsr__fail_memory(error);
   while (!status && view->device_count < count) {
     tsr_view_device *device = &view->devices[view->device_count];
     device->device = devices[view->device_count++];

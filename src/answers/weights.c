@@ -155,8 +155,8 @@ static int weigh_lives(const tsr__timeline *t, const tsr__kinds *kinds, bool is_
   return 0;
 }
 
-static int weigh_device(const tsr_snapshot *snapshot, const tsr__roles *roles,
-                        bool is_timed, tsr_weights_device *out, tsr_error *error) {
+static int weigh_device(const tsr_snapshot *snapshot, const tsr__roles *roles, bool is_timed,
+                        tsr_weights_device *out, tsr_error *error) {
   tsr__timeline timeline = {0};
   int status = tsr__timeline_compute(snapshot, out->device, false, &timeline, error);
   tsr__kinds kinds = {0};

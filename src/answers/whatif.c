@@ -198,8 +198,8 @@ static int run_all(const tsr__timeline *timeline, const tsr_whatif_options *opti
 }
 
 /* Who held the card when the best configuration ran out of it. */
-static int list_holders(const tsr__timeline *timeline, const tsr__roles *roles,
-                        size_t top, tsr_whatif_device *out, tsr_error *error) {
+static int list_holders(const tsr__timeline *timeline, const tsr__roles *roles, size_t top,
+                        tsr_whatif_device *out, tsr_error *error) {
   tsr__live_set live = {0};
   tsr__shares shares;
   if (!out->runs[0].is_out_of_memory) return 0;

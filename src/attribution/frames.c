@@ -90,8 +90,9 @@ static bool is_noise_name(tsr_text name) {
 }
 
 static bool is_native_file(tsr_text file) {
-  static const char *const endings[] = {".c",   ".cc",  ".cpp", ".cxx", ".cu", ".cuh",   ".h",
-                                        ".hpp", ".inl", ".inc", ".so",  ".a",  ".dylib", ".dll"};
+  static const char *const endings[] = {".c",   ".cc", ".cpp", ".cxx",   ".cu",
+                                        ".cuh", ".h",  ".hpp", ".inl",   ".inc",
+                                        ".so",  ".a",  ".o",   ".dylib", ".dll"};
   if (!file.size_bytes || equals(file, "??")) return true;
   for (size_t i = 0; i < COUNT_OF(endings); i++)
     if (ends_with(file, endings[i])) return true;

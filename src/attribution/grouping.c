@@ -21,7 +21,8 @@ static tsr__place_kind place_of(tsr_profile_by by) {
 int tsr__grouper_init(tsr__grouper *grouper, const tsr_snapshot *snapshot, tsr_profile_by by,
                       const tsr_rules *rules, tsr_error *error) {
   *grouper = (tsr__grouper){.snapshot = snapshot, .rules = rules, .by = by};
-  int status = tsr__grouping_is_whole(by) ? tsr__roles_compute(snapshot, &grouper->roles, error) : 0;
+  int status =
+      tsr__grouping_is_whole(by) ? tsr__roles_compute(snapshot, &grouper->roles, error) : 0;
   if (status) return status;
   switch (by) {
   case TSR_PROFILE_BY_CATEGORY: return 0;
@@ -139,8 +140,9 @@ int tsr__grouping_init(tsr__grouping *out, const tsr__grouper *grouper,
   case TSR_PROFILE_BY_RULES: ok = name_rules(out); break;
   case TSR_PROFILE_BY_COMPILE_CONTEXT: ok = name_contexts(out); break;
   case TSR_PROFILE_BY_ANNOTATION:
-    ok = !tsr__annotations_compute(grouper->snapshot, &timeline->events, &out->annotations, error) &&
-         name_spans(out);
+    ok =
+        !tsr__annotations_compute(grouper->snapshot, &timeline->events, &out->annotations, error) &&
+        name_spans(out);
     break;
   }
   return ok ? 0 : tsr__fail_memory(error);

@@ -34,10 +34,10 @@ void tsr__grouper_release(tsr__grouper *grouper);
 typedef struct tsr__grouping {
   const tsr__grouper *grouper; /* neither is owned */
   const tsr__timeline *timeline;
-  tsr__intern names;            /* of groups, by id */
-  uint32_t *of_rule, *of_key;   /* group by rule (the last: none); by category, string or place id */
-  uint32_t before;              /* by place: of memory from before the recording, without a stack */
-  tsr__kinds kinds;             /* BY_CATEGORY */
+  tsr__intern names;          /* of groups, by id */
+  uint32_t *of_rule, *of_key; /* group by rule (the last: none); by category, string or place id */
+  uint32_t before;            /* by place: of memory from before the recording, without a stack */
+  tsr__kinds kinds;           /* BY_CATEGORY */
   tsr__annotations annotations; /* BY_ANNOTATION */
   uint32_t *of_span;            /* group by span */
 } tsr__grouping;

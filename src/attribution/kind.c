@@ -64,9 +64,9 @@ typedef struct judge {
   uint32_t *span;           /* by run: the number of the backward pass it is in, or follows */
   uint32_t *optimizer_pass; /* the same of optimizer runs */
   uint32_t span_count, optimizer_count;
-  tsr__map gradients;      /* size -> gradients of it in the fullest backward pass */
-  tsr__map states;         /* size -> state made in the fullest optimizer run */
-  tsr__map fates;          /* stack and size -> index in seen, see learn_fates */
+  tsr__map gradients; /* size -> gradients of it in the fullest backward pass */
+  tsr__map states;    /* size -> state made in the fullest optimizer run */
+  tsr__map fates;     /* stack and size -> index in seen, see learn_fates */
   TSR__VECTOR(fate) seen;
   tsr__map unclaimed;      /* size -> parameters for which no gradient is found, see learn_fates */
   bool *is_gradient_stack; /* by stack: made in forward, freed by zero_grad */
@@ -209,8 +209,9 @@ static bool is_unfinished(const judge *j, uint32_t allocation, size_t r) {
 static bool will_be_kept(judge *j, uint32_t allocation) {
   const uint64_t *index = tsr__map_find(&j->fates, fate_key(j, allocation));
   if (!index)
-    return j->unclaimed.count ? take(&j->unclaimed, j->t->events.size[j->t->birth.items[allocation]])
-                              : j->t->birth.count - allocation > UNFINISHED_ALLOCATIONS;
+    return j->unclaimed.count
+               ? take(&j->unclaimed, j->t->events.size[j->t->birth.items[allocation]])
+               : j->t->birth.count - allocation > UNFINISHED_ALLOCATIONS;
   fate *f = &j->seen.items[*index];
   if (f->alive >= f->most) return false;
   f->alive++;
@@ -261,8 +262,8 @@ static bool is_last_kept(const judge *j, uint32_t allocation, size_t r) {
  * backward is done, and not autograd. Unless the operation that made it is one that saves it. */
 static verdict judge_recompute(const judge *j, uint32_t allocation, size_t r, tsr__role role) {
   if (!is_kept(j, allocation, j->after[r].any, &j->phases->runs.items[r])) return temporary;
-  if (role.hint != TSR__MARK_SAVES_OUTPUT &&
-      freed_by(j, allocation).phase == TSR_PHASE_RECOMPUTE && is_last_kept(j, allocation, r))
+  if (role.hint != TSR__MARK_SAVES_OUTPUT && freed_by(j, allocation).phase == TSR_PHASE_RECOMPUTE &&
+      is_last_kept(j, allocation, r))
     return (verdict){TSR_KIND_TEMPORARY, TSR_EVIDENCE_UNSAVED_OUTPUT};
   return (verdict){TSR_KIND_RECOMPUTED, TSR_EVIDENCE_OUTLIVES_RECOMPUTE};
 }
@@ -321,8 +322,7 @@ static bool find_gradient_stacks(judge *j) {
 
 static bool note_fate(judge *j, uint32_t allocation, uint32_t span, bool is_kept) {
   bool is_new;
-  const uint64_t *index =
-      tsr__map_put(&j->fates, fate_key(j, allocation), j->seen.count, &is_new);
+  const uint64_t *index = tsr__map_put(&j->fates, fate_key(j, allocation), j->seen.count, &is_new);
   if (!index || (is_new && !TSR__VECTOR_PUSH(&j->seen, (fate){.span = span}))) return false;
   fate *f = &j->seen.items[*index];
   if (f->span != span) f->kept = 0;
@@ -745,8 +745,8 @@ int tsr__kinds_compute(const tsr__timeline *timeline, const tsr__roles *roles,
   }
   if (ok) {
     judge_recorded(&j);
-    ok = note_sizes(&j) && find_forward_gradients(&j) && judge_old(&j) &&
-         judge_old_rest(&j) && replace_parameters(&j);
+    ok = note_sizes(&j) && find_forward_gradients(&j) && judge_old(&j) && judge_old_rest(&j) &&
+         replace_parameters(&j);
   }
   tsr__free(j.after);
   tsr__free(j.span);

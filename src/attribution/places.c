@@ -50,6 +50,14 @@ static bool begins_with(tsr_text text, const char *part) {
   return text.size_bytes >= size && memcmp(text.data, part, size) == 0;
 }
 
+/* The same of a path, with either kind of slash. */
+static bool matches(tsr_text path, const char *part) {
+  for (size_t i = 0; part[i]; i++)
+    if (i >= path.size_bytes || (path.data[i] == '\\' ? '/' : path.data[i]) != part[i])
+      return false;
+  return true;
+}
+
 /* Where `part` begins, or SIZE_MAX. */
 static size_t find(tsr_text text, const char *part) {
   size_t size = strlen(part);
@@ -59,7 +67,8 @@ static size_t find(tsr_text text, const char *part) {
 }
 
 static void append(namer *n, tsr_text text) {
-  tsr__buffer_append(&n->text, text.data, text.size_bytes < NAME_BYTES ? text.size_bytes : NAME_BYTES);
+  tsr__buffer_append(&n->text, text.data,
+                     text.size_bytes < NAME_BYTES ? text.size_bytes : NAME_BYTES);
 }
 
 static uint64_t hash_of_base(const namer *n, tsr_text file) {
@@ -67,10 +76,14 @@ static uint64_t hash_of_base(const namer *n, tsr_text file) {
   return tsr__hash_bytes(base.data, base.size_bytes, tsr__hash_seed(n));
 }
 
-/* The base name, or the whole path where several files have it. */
+/* The base name, with its folder where several of the program's own files have it. */
 static void append_file(namer *n, tsr_text file) {
   const uint64_t *known = tsr__map_find(&n->files, hash_of_base(n, file));
-  append(n, known && *known != TSR_NONE ? tsr__base_name(file) : file);
+  tsr_text base = tsr__base_name(file);
+  size_t at = file.size_bytes - base.size_bytes;
+  if (known && *known == TSR_NONE && at > 1)
+    for (at--; at && file.data[at - 1] != '/' && file.data[at - 1] != '\\';) at--;
+  append(n, (tsr_text){file.data + at, file.size_bytes - at});
 }
 
 static void append_place(namer *n, uint32_t frame) {
@@ -79,8 +92,10 @@ static void append_place(namer *n, uint32_t frame) {
   if (line && line != TSR_LINE_UNKNOWN) tsr__buffer_printf(&n->text, ":%" PRIu64, line);
 }
 
-/* "torch.nn.functional" of ".../torch/nn/functional.py"; false for another's file. */
+/* "torch.nn.functional" of ".../torch/nn/functional.py", "nn.linear" of ".../torch/nn/modules/linear.py";
+ * false for another's file. */
 static bool append_torch_module(namer *n, uint32_t frame) {
+  static const char modules[] = "torch/nn/modules/";
   tsr_text file = file_of(n, frame);
   if (n->origin[frame] != TSR__ORIGIN_TORCH) return false;
   size_t at = find(file, "torch/");
@@ -90,7 +105,12 @@ static bool append_torch_module(namer *n, uint32_t frame) {
   size_t size = rest.size_bytes;
   if (size > 3 && memcmp(rest.data + size - 3, ".py", 3) == 0) size -= 3;
   if (size > NAME_BYTES) size = NAME_BYTES;
-  for (size_t i = 0; i < size; i++) {
+  size_t from = 0;
+  if (size > sizeof modules && matches(rest, modules)) {
+    tsr__buffer_text(&n->text, "nn.");
+    from = sizeof modules - 1;
+  }
+  for (size_t i = from; i < size; i++) {
     char byte = rest.data[i] == '/' || rest.data[i] == '\\' ? '.' : rest.data[i];
     tsr__buffer_append(&n->text, &byte, 1);
   }
@@ -108,6 +128,7 @@ static int read_frames(namer *n, tsr_error *error) {
     bool is_new;
     n->origin[i] = (uint8_t)tsr__frame_origin(name, file);
     n->mark[i] = (uint8_t)tsr__mark_of(name, file);
+    if (n->origin[i] != TSR__ORIGIN_USER) continue;
     uint64_t *known = tsr__map_put(&n->files, hash_of_base(n, file), string, &is_new);
     if (!known) return tsr__fail_memory(error);
     if (!is_new && *known != string) *known = TSR_NONE;
@@ -119,9 +140,10 @@ static int read_frames(namer *n, tsr_error *error) {
 
 /* Words by which PyTorch tells overloads apart, at the end of an operator's name. */
 static size_t without_overload(const char *name, size_t size) {
-  static const char *const words[] = {"_dim",     "_dtype", "_dtype_layout", "_memory_format", "_out",
-                                      "_int",     "_self",  "_generator",    "_start",         "_start_step",
-                                      "_default", "_names", "_correction",   "_layout",        "_device"};
+  static const char *const words[] = {
+      "_dim",     "_dtype", "_dtype_layout", "_memory_format", "_out",
+      "_int",     "_self",  "_generator",    "_start",         "_start_step",
+      "_default", "_names", "_correction",   "_layout",        "_device"};
   for (size_t i = 1; i + 1 < size; i++)
     if (name[i] == '_' && name[i + 1] >= 'A' && name[i + 1] <= 'Z') size = i;
   for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
@@ -158,9 +180,9 @@ static tsr_text node_of(tsr_text name) {
 
 /* C++ that is between an operation and the allocator. */
 static bool is_plumbing(tsr_text name) {
-  static const char *const parts[] = {"c10::",     "at::detail::",  "at::empty", "at::native::empty",
-                                      "torch::",   "std::",         "at::Tensor", "THP",
-                                      "at::(anonymous namespace)::", "execute_native_thread"};
+  static const char *const parts[] = {
+      "c10::", "at::detail::", "at::empty", "at::native::empty",           "torch::",
+      "std::", "at::Tensor",   "THP",       "at::(anonymous namespace)::", "execute_native_thread"};
   for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
     if (begins_with(name, parts[i])) return true;
   return false;
@@ -254,7 +276,16 @@ static void name_module(namer *n, uint32_t id, tsr_stack stack) {
     return;
   }
   uint32_t caller = next_python(n, stack, call);
-  append_function(n, callee);
+  bool is_same_file = caller < stack.depth && n->origin[callee] == TSR__ORIGIN_USER &&
+                      tsr_snapshot_frame(n->snapshot, callee).file ==
+                          tsr_snapshot_frame(n->snapshot, stack.frames[caller]).file;
+  size_t from = n->text.size;
+  if (is_same_file)
+    append(n, name_of(n, callee));
+  else
+    append_function(n, callee);
+  if (n->text.size > from + 8 && !memcmp(n->text.data + n->text.size - 8, ".forward", 8))
+    n->text.size -= 8; /* a module's name says enough */
   if (caller == stack.depth) return;
   tsr__buffer_text(&n->text, " at ");
   append_place(n, stack.frames[caller]);

@@ -3,7 +3,7 @@
  *   operation  aten::einsum; aten::bmm in BmmBackward0; without C++ frames the innermost Python
  *              function, torch.nn.functional.softmax or nn_utils.py softmax
  *   module     the innermost nn.Module that is being called, by its file and where it is called:
- *              torch.nn.linear at model.py:39, or model.py:520 forward at model.py:382
+ *              nn.linear at model.py:39, or forward at model.py:382
  *   line       the innermost line of the program's own, model.py:434 scaled_dot_product_attention
  *   stack      that line and the stack's number
  *
@@ -29,8 +29,8 @@ typedef struct tsr__places {
   uint32_t count;
 } tsr__places;
 
-/* Time is linear in distinct frames' text and distinct stacks' depth. Files of one name in several
- * folders are told by their whole path. Fails with TSR_ERROR_MEMORY. */
+/* Time is linear in distinct frames' text and distinct stacks' depth. The program's files of one
+ * name are told by their folders too. Fails with TSR_ERROR_MEMORY. */
 int tsr__places_compute(const tsr_snapshot *snapshot, const tsr__roles *roles, tsr__place_kind kind,
                         tsr__places *out, tsr_error *error);
 /* A zeroed one is fine. */

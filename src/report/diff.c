@@ -85,7 +85,8 @@ static void append_line(tsr__buffer *out, const char *line) {
 static void append_cause(tsr__buffer *out, const tsr_diff_cause *cause, int64_t whole) {
   if (!whole || !cause->kind_delta_bytes || (cause->kind_delta_bytes < 0) != (whole < 0)) return;
   int64_t line = cause->line_delta_bytes, kind = cause->kind_delta_bytes;
-  bool is_one_line = cause->line && (whole < 0 ? line <= kind / 2 : line >= kind / 2);
+  bool is_one_line = cause->line && (whole < 0 ? line <= kind / 2 && line >= kind
+                                               : line >= kind / 2 && line <= kind);
   tsr__buffer_text(out, "; ");
   append_part(out, is_one_line ? cause->line_delta_bytes : cause->kind_delta_bytes, whole);
   tsr__buffer_text(out, tsr_kind_name(cause->kind));
@@ -220,12 +221,13 @@ static void say_moved(const diff_printer *printer, const tsr_diff_device *device
   char count[TSR__FORMAT_BYTES];
   uint64_t moved = device->moved_stacks;
   if (!moved) return;
-  tsr__emit_printf(printer->emitter, TSR__DIM,
-                   printer->by == TSR_DIFF_BY_STACK
-                       ? "  %s stack%s matched by functions and file names: lines, paths or versions "
-                         "differ"
-                       : "  %s line%s matched by function and file name: the numbers differ",
-                   tsr__format_count(moved, count), tsr__plural(moved));
+  tsr__emit_printf(
+      printer->emitter, TSR__DIM,
+      printer->by == TSR_DIFF_BY_STACK
+          ? "  %s stack%s matched by functions and file names: lines, paths or versions "
+            "differ"
+          : "  %s line%s matched by function and file name: the numbers differ",
+      tsr__format_count(moved, count), tsr__plural(moved));
 }
 
 static void emit_changes(diff_printer *printer, const tsr_diff_device *device) {

@@ -54,7 +54,6 @@ void tsr__emit_kinds(tsr__emitter *emitter, const tsr_stack_share *share) {
   tsr__emit_inline_object(emitter, "categories");
   for (int i = 0; i < TSR_KIND_COUNT; i++)
     if (share->kind_bytes[i])
-      tsr__emit_field(emitter, tsr_kind_name((tsr_kind)i), NULL,
-                      tsr__bytes(share->kind_bytes[i]));
+      tsr__emit_field(emitter, tsr_kind_name((tsr_kind)i), NULL, tsr__bytes(share->kind_bytes[i]));
   tsr__emit_end(emitter);
 }

@@ -138,7 +138,7 @@ typedef struct timeline_writer {
   uint32_t device;
   uint64_t run_length;
   bool has_category[TSR_KIND_COUNT]; /* that ever holds anything */
-  state now, least, most;                /* of the run */
+  state now, least, most;            /* of the run */
   bool has_run;
 } timeline_writer;
 
@@ -171,8 +171,7 @@ static void emit_state(timeline_writer *w, const state *s) {
   tsr__emit_inline_object(w->emitter, "args");
   for (int i = 0; i < TSR_KIND_COUNT; i++)
     if (w->has_category[i])
-      tsr__emit_field(w->emitter, tsr_kind_name((tsr_kind)i), NULL,
-                      tsr__bytes(s->categories[i]));
+      tsr__emit_field(w->emitter, tsr_kind_name((tsr_kind)i), NULL, tsr__bytes(s->categories[i]));
   tsr__emit_end(w->emitter);
   tsr__emit_end(w->emitter);
 }

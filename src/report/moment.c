@@ -55,8 +55,8 @@ static void emit_stack(tsr__stack_printer *printer, const tsr__share_list *share
     place = name->size;
     tsr__stack_append_name(printer, share->stack);
   }
-  tsr__cell kind = place ? tsr__text((tsr_text){name->data, place})
-                         : tsr__string(tsr_kind_name(share->kind));
+  tsr__cell kind =
+      place ? tsr__text((tsr_text){name->data, place}) : tsr__string(tsr_kind_name(share->kind));
   tsr__emit_row(emitter, (tsr__cell[]){
                              tsr__count(i + 1),
                              tsr__percent(share->bytes, shares->whole_bytes),
@@ -115,8 +115,8 @@ void tsr__print_shares(tsr__stack_printer *printer, const tsr__share_list *share
   if (!tsr__emitter_is_text(emitter)) return;
   for (size_t i = 0; i < shares->count; i++) {
     const tsr_stack_share *share = &shares->items[i];
-    bool has_stack = share->stack != TSR_NONE &&
-                     tsr_snapshot_stack(printer->snapshot, share->stack).depth;
+    bool has_stack =
+        share->stack != TSR_NONE && tsr_snapshot_stack(printer->snapshot, share->stack).depth;
     if (!has_stack && !is_mixed(share) && !emitter->options.verbose) continue;
     tsr__emit_space(emitter);
     tsr__buffer_printf(&emitter->scratch, "#%s  %s in %s allocation%s%s ",
@@ -126,7 +126,8 @@ void tsr__print_shares(tsr__stack_printer *printer, const tsr__share_list *share
     tsr__append_kinds(&emitter->scratch, share);
     tsr__emit_line(emitter, TSR__BOLD, 0);
     if (emitter->options.verbose) {
-      if (is_mixed(share)) tsr__buffer_printf(&emitter->scratch, "%s: ", tsr_kind_name(share->kind));
+      if (is_mixed(share))
+        tsr__buffer_printf(&emitter->scratch, "%s: ", tsr_kind_name(share->kind));
       tsr__append_reason(&emitter->scratch, share->evidence);
       tsr__emit_line(emitter, TSR__DIM, 2);
     }

@@ -1,8 +1,8 @@
 /* page_names.c - one table of names for all files of a page. See page_names.h. */
 #include "report/page_names.h"
 
-#include "base/utf8.h"
 #include "attribution/frames.h"
+#include "base/utf8.h"
 #include "report/text.h"
 
 void tsr__page_names_init(tsr__page_names *names, size_t most_text) {

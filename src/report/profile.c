@@ -224,13 +224,13 @@ static void emit_group(tsr__stack_printer *printer, tsr_profile_by by,
   if (tsr__emitter_is_text(emitter)) append_life(life, &group->trace);
   tsr__emit_row(
       emitter,
-      (tsr__cell[]){
-          tsr__string(group->name), tsr__string(tsr__profile_group_name(by, group->name)),
-          tsr__bytes(group->bytes), tsr__percent(group->bytes, device->peak_bytes),
-          tsr__count(group->allocations), tsr__bytes(group->peak_bytes),
-          tsr__index(group->peak_event), tsr__index(group->first_event),
-          tsr__bytes(group->trace.bytes), tsr__count(group->trace.allocations),
-          tsr__bytes(group->trace.largest_bytes), tsr__text((tsr_text){life->data, life->size})});
+      (tsr__cell[]){tsr__string(group->name), tsr__string(tsr__profile_group_name(by, group->name)),
+                    tsr__bytes(group->bytes), tsr__percent(group->bytes, device->peak_bytes),
+                    tsr__count(group->allocations), tsr__bytes(group->peak_bytes),
+                    tsr__index(group->peak_event), tsr__index(group->first_event),
+                    tsr__bytes(group->trace.bytes), tsr__count(group->trace.allocations),
+                    tsr__bytes(group->trace.largest_bytes),
+                    tsr__text((tsr_text){life->data, life->size})});
   life->size = 0;
   emit_trace(emitter, &group->trace);
   if (by == TSR_PROFILE_BY_CATEGORY) emit_reasons(emitter, device, group->name);
@@ -251,7 +251,7 @@ static void emit_groups(tsr__stack_printer *printer, tsr_profile_by by,
                                  {"peak_event", NULL, TSR__RIGHT},
                                  {"first_event", NULL, TSR__RIGHT},
                                  {NULL, is_whole ? "in all" : NULL, TSR__RIGHT},
-                                 {NULL, is_whole ? "count" : NULL, TSR__RIGHT},
+                                 {NULL, is_whole ? "times" : NULL, TSR__RIGHT},
                                  {NULL, is_whole ? "largest" : NULL, TSR__RIGHT},
                                  {NULL, is_whole ? "mean life" : NULL, TSR__RIGHT}};
   tsr__emit_table(emitter, "groups", columns, sizeof columns / sizeof *columns);
@@ -280,8 +280,8 @@ static void print_reasons(tsr__emitter *emitter, const tsr_profile_device *devic
     bool is_known = reason->phase != TSR_PHASE_UNKNOWN;
     tsr__append_reason(why, reason->evidence);
     tsr__emit_row(emitter,
-                  (tsr__cell[]){tsr__string(tsr_kind_name(reason->kind)),
-                                tsr__bytes(reason->bytes), tsr__count(reason->allocations),
+                  (tsr__cell[]){tsr__string(tsr_kind_name(reason->kind)), tsr__bytes(reason->bytes),
+                                tsr__count(reason->allocations),
                                 tsr__string(is_known ? tsr_phase_name(reason->phase) : "-"),
                                 tsr__text((tsr_text){why->data, why->size})});
     why->size = 0;

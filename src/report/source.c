@@ -22,9 +22,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "attribution/frames.h"
 #include "base/format.h"
 #include "base/memory.h"
-#include "attribution/frames.h"
 #include "report/heading.h"
 #include "report/text.h"
 #include "tessera/report.h"

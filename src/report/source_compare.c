@@ -10,8 +10,8 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-#include "base/format.h"
 #include "attribution/frames.h"
+#include "base/format.h"
 #include "report/heading.h"
 #include "report/source.h"
 #include "tessera/report.h"

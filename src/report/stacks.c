@@ -20,8 +20,8 @@
 
 #include <inttypes.h>
 
-#include "base/format.h"
 #include "attribution/frames.h"
+#include "base/format.h"
 #include "report/heading.h"
 #include "report/text.h"
 

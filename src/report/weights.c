@@ -4,12 +4,12 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "attribution/frames.h"
 #include "base/checked.h"
 #include "base/format.h"
 #include "base/memory.h"
 #include "report/emitter.h"
 #include "report/flame.h"
-#include "attribution/frames.h"
 #include "report/text.h"
 
 uint64_t tsr__flame_weight(const tsr__flame *flame, const tsr_stack_weight *weight) {

@@ -137,7 +137,8 @@ static void devices_that_neither_has(void **state) {
   tsr_snapshot *a = read_text(before), *b = read_text(after);
   tsr_diff *diff = NULL;
   tsr_error error = {0};
-  assert_int_equal(tsr_diff_compute(a, b, TSR_DIFF_BY_STACK, &query, &diff, &error), TSR_ERROR_ARGUMENT);
+  assert_int_equal(tsr_diff_compute(a, b, TSR_DIFF_BY_STACK, &query, &diff, &error),
+                   TSR_ERROR_ARGUMENT);
   assert_non_null(strstr(error.message, "device 5"));
   assert_null(diff);
   tsr_snapshot_free(a);

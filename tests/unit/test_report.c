@@ -2,8 +2,8 @@
  * a stub: the accessors below read a table of strings, frames and stacks. */
 #include <string.h>
 
-#include "base/buffer.h"
 #include "attribution/frames.h"
+#include "base/buffer.h"
 #include "report/text.h"
 #include "tessera/report.h"
 #include "test_support.h"
@@ -274,10 +274,11 @@ static void test_info_json(void **state) {
 #define MIB (UINT64_C(1) << 20)
 
 /* All of one kind. */
-#define SHARE(of_bytes, count, id, of_kind)                                                      \
-  {                                                                                              \
-    .bytes = of_bytes, .allocations = count, .stack = id, .kind = of_kind,                       \
-    .kind_bytes = {[of_kind] = of_bytes }                                                        \
+#define SHARE(of_bytes, count, id, of_kind)                                                \
+  {                                                                                        \
+    .bytes = of_bytes, .allocations = count, .stack = id, .kind = of_kind, .kind_bytes = { \
+      [of_kind] = of_bytes                                                                 \
+    }                                                                                      \
   }
 
 static tsr_stack_share shares[] = {

@@ -6,12 +6,13 @@
 #include <string.h>
 
 #include "attribution/kind.h"
-#include "test_support.h"
 #include "tessera/simulate.h"
+#include "test_support.h"
 
 /* Four layers, so small that any tensor matters. */
-#define SMALL_LLAMA                                                                              \
-  "{\"model_type\":\"llama\",\"hidden_size\":512,\"intermediate_size\":1376,\"num_hidden_layers\":4,"  \
+#define SMALL_LLAMA                                                                        \
+  "{\"model_type\":\"llama\",\"hidden_size\":512,\"intermediate_size\":1376,\"num_hidden_" \
+  "layers\":4,"                                                                            \
   "\"num_attention_heads\":8,\"num_key_value_heads\":8,\"vocab_size\":8000}"
 /* cuBLAS's, one a thread. */
 #define WORKSPACE_BYTES UINT64_C(8519680)
@@ -22,11 +23,16 @@ static bool is_said(const char *truth, size_t size, tsr_kind kind) {
   static const struct {
     const char *word;
     tsr_kind kind;
-  } same[] = {{"temporary", TSR_KIND_TEMPORARY},   {"backward", TSR_KIND_TEMPORARY},
-              {"parameter", TSR_KIND_PARAMETER},   {"buffer", TSR_KIND_PARAMETER},
-              {"input", TSR_KIND_INPUT},           {"activation", TSR_KIND_ACTIVATION},
-              {"activation", TSR_KIND_RECOMPUTED}, {"gradient", TSR_KIND_GRADIENT},
-              {"optimizer", TSR_KIND_OPTIMIZER_STATE}, {"workspace", TSR_KIND_WORKSPACE}};
+  } same[] = {{"temporary", TSR_KIND_TEMPORARY},
+              {"backward", TSR_KIND_TEMPORARY},
+              {"parameter", TSR_KIND_PARAMETER},
+              {"buffer", TSR_KIND_PARAMETER},
+              {"input", TSR_KIND_INPUT},
+              {"activation", TSR_KIND_ACTIVATION},
+              {"activation", TSR_KIND_RECOMPUTED},
+              {"gradient", TSR_KIND_GRADIENT},
+              {"optimizer", TSR_KIND_OPTIMIZER_STATE},
+              {"workspace", TSR_KIND_WORKSPACE}};
   for (size_t i = 0; i < sizeof same / sizeof *same; i++)
     if (same[i].kind == kind && strlen(same[i].word) == size && !memcmp(truth, same[i].word, size))
       return true;
@@ -80,8 +86,8 @@ static bool is_right(const subject *s, uint32_t a) {
   if (a < s->timeline.initial.count)
     return kind == (size == WORKSPACE_BYTES ? TSR_KIND_WORKSPACE : TSR_KIND_PARAMETER);
   uint32_t birth = s->timeline.birth.items[a];
-  tsr_text truth = tsr_snapshot_string(s->simulation->snapshot,
-                                       tsr_id_at(s->timeline.events.category, birth));
+  tsr_text truth =
+      tsr_snapshot_string(s->simulation->snapshot, tsr_id_at(s->timeline.events.category, birth));
   return is_said(truth.data, truth.size_bytes, kind);
 }
 
@@ -121,18 +127,23 @@ static bool check(const char *model, const tsr_simulate_options *options) {
   if (!begin(&s, model, options)) return false;
   uint64_t worst = worst_error(&s);
   if (worst > 10000)
-    fail_msg("%.12s, attention %d, type %d, checkpoint %d, optimizer %d, %u micro-batches, %u steps, "
-             "loss %u: %u bytes in a million are wrong",
-             model, options->attention, options->dtype, options->checkpoint, options->optimizer,
-             (unsigned)options->accumulate, (unsigned)options->steps,
-             (unsigned)options->loss_chunk, (unsigned)worst);
+    fail_msg(
+        "%.12s, attention %d, type %d, checkpoint %d, optimizer %d, %u micro-batches, %u steps, "
+        "loss %u: %u bytes in a million are wrong",
+        model, options->attention, options->dtype, options->checkpoint, options->optimizer,
+        (unsigned)options->accumulate, (unsigned)options->steps, (unsigned)options->loss_chunk,
+        (unsigned)worst);
   bool again = options->checkpoint != TSR_CHECKPOINT_NONE;
   assert_int_equal(allocations_of(&s, TSR_KIND_RECOMPUTED) > 0, again);
   end(&s);
   return true;
 }
 
-enum { OPTIMIZERS = TSR_OPTIMIZER_SGD + 1, DTYPES = TSR_SIMULATE_AUTOCAST_FP16 + 1, CHECKPOINTS = 4 };
+enum {
+  OPTIMIZERS = TSR_OPTIMIZER_SGD + 1,
+  DTYPES = TSR_SIMULATE_AUTOCAST_FP16 + 1,
+  CHECKPOINTS = 4
+};
 
 /* Every optimizer, type and way of checkpointing, of which `number` is one. */
 static tsr_simulate_options combination(int number) {
