@@ -475,7 +475,8 @@ typedef struct tsr_window {
 } tsr_window;
 
 /* A snapshot of that window alone: its events, and as segments and blocks the state after its last
- * event. Answers asked of it are those of the whole at the same moments. Devices that the query
+ * event. Answers asked of it are those of the whole at the same moments, but for what memory is for,
+ * which what was cut may have told. Devices that the query
  * does not mean are left out. `*out` is the caller's, to be given to tsr_snapshot_free. A window
  * that holds no event is TSR_ERROR_ARGUMENT. */
 int tsr_snapshot_trim(const tsr_snapshot *snapshot, const tsr_window *window,

@@ -71,9 +71,7 @@ void tsr__chunked_loss_forward(tsr__call *call) {
     }
     tsr__drop(call, softmax);
   }
-  /* It becomes the parameter's gradient, unless that is there already or it is a narrow copy's. */
-  const tsr__tensor *of = tsr__tensor_at(tape, call->in[1]);
-  if (of->is_parameter && !of->grad) tsr__set_role(tape, grad_weight, TSR_ROLE_GRADIENT);
+  tsr__set_role(tape, grad_weight, TSR_ROLE_GRADIENT);
   tsr__save(call, grad_hidden);
   tsr__save(call, grad_weight);
   tsr__drop(call, grad_hidden);

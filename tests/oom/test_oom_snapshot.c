@@ -310,13 +310,13 @@ static void profiles(void **state) {
   char json_rules[] = "{\"a\": \"forward\"}", yaml_rules[] = "a: forward\nb: back(ward)?\n";
   assert_int_equal(
       tsr_rules_parse(json_rules, strlen(json_rules), TSR_RULES_STRICT, &rules, NULL, NULL), 0);
-  for (int by = TSR_PROFILE_BY_CATEGORY; by <= TSR_PROFILE_BY_RULES; by++) {
+  for (int by = TSR_PROFILE_BY_CATEGORY; by <= TSR_PROFILE_BY_MOSAIC_CATEGORY; by++) {
     tsr_profile_options how = {.by = (tsr_profile_by)by, .rules = rules};
     profile_how = &how;
-    tsr_test_oom(ask_profile, NULL, 5);
+    tsr_test_oom_sparing(ask_profile, NULL, 5, FRAME_ORIGINS);
     how.moment_count = 8;
     how.is_ordered = by != TSR_PROFILE_BY_ANNOTATION;
-    tsr_test_oom(ask_profile, NULL, 10);
+    tsr_test_oom_sparing(ask_profile, NULL, 10, FRAME_ORIGINS);
     tsr_test_oom(write_page, NULL, 10);
   }
   tsr_rules_free(rules);

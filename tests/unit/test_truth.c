@@ -129,7 +129,7 @@ static bool check(const char *model, const tsr_simulate_options *options) {
   if (worst > 10000)
     fail_msg(
         "%.12s, attention %d, type %d, checkpoint %d, optimizer %d, %u micro-batches, %u steps, "
-        "loss %u: %u bytes in a million are wrong",
+        "%u bytes in a million are wrong",
         model, options->attention, options->dtype, options->checkpoint, options->optimizer,
         (unsigned)options->accumulate, (unsigned)options->steps, (unsigned)options->loss_chunk,
         (unsigned)worst);
@@ -169,20 +169,19 @@ static void gpt2(void **state) {
     }
 }
 
-/* One step alone, and kernels and losses that keep other things. */
+/* One step alone, and kernels that keep other things. */
 static void small_llama(void **state) {
   (void)state;
   unsigned checked = 0;
   for (int i = 0; i < OPTIMIZERS * DTYPES * CHECKPOINTS; i++)
-    for (unsigned variant = 0; variant < 4 * 2 * 2 * 2; variant++) {
+    for (unsigned variant = 0; variant < 4 * 2 * 2; variant++) {
       tsr_simulate_options options = combination(i);
       options.attention = (tsr_simulate_attention)(variant % 4);
-      options.loss_chunk = variant / 4 % 2 * 64;
-      options.accumulate = 1 + variant / 8 % 2;
-      options.steps = 1 + variant / 16;
+      options.accumulate = 1 + variant / 4 % 2;
+      options.steps = 1 + variant / 8;
       checked += check(SMALL_LLAMA, &options);
     }
-  assert_true(checked > 2500);
+  assert_true(checked > 1400);
 }
 
 int main(void) {
