@@ -131,7 +131,7 @@ static bool check(const char *model, const tsr_simulate_options *options) {
         "%.12s, attention %d, type %d, checkpoint %d, optimizer %d, %u micro-batches, %u steps, "
         "%u bytes in a million are wrong",
         model, options->attention, options->dtype, options->checkpoint, options->optimizer,
-        (unsigned)options->accumulate, (unsigned)options->steps, (unsigned)options->loss_chunk,
+        (unsigned)options->accumulate, (unsigned)options->steps,
         (unsigned)worst);
   bool again = options->checkpoint != TSR_CHECKPOINT_NONE;
   assert_int_equal(allocations_of(&s, TSR_KIND_RECOMPUTED) > 0, again);
