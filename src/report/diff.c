@@ -295,10 +295,12 @@ static void emit_cause(tsr__emitter *emitter, const tsr_diff_cause *cause) {
 }
 
 static void emit_device(diff_printer *printer, const tsr_diff_device *device) {
+  static const char *const names[] = {"stack", "category", "op", "line"};
   tsr__emitter *emitter = printer->emitter;
   print_verdict(printer, device);
   tsr__emit_object(emitter, NULL);
   tsr__emit_field(emitter, "device", NULL, tsr__count(device->device));
+  tsr__emit_field(emitter, "by", NULL, tsr__string(names[printer->by]));
   emit_side(emitter, "old", &device->old_side);
   emit_side(emitter, "new", &device->new_side);
   tsr__emit_field(emitter, "delta_bytes", NULL,

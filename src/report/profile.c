@@ -94,6 +94,8 @@ static void say_most(tsr__buffer *out, tsr_profile_by by, const char *name) {
     name = "was there before the recording, and its stacks are not known";
   else if (!strcmp(name, "(no stack recorded)"))
     name = "has no stack";
+  else if (*name == '(')
+    tsr__buffer_text(out, "belongs to ");
   else
     tsr__buffer_text(out, "is ");
   tsr__buffer_text(out, name);
@@ -488,7 +490,7 @@ static void print_over_time(tsr__emitter *emitter, tsr_profile_by by,
                                  {NULL, "over time, each to its own peak", TSR__LEFT}};
   tsr__emit_space(emitter);
   tsr__emit_table(emitter, NULL, columns, sizeof columns / sizeof *columns);
-  print_over_time_row(emitter, device, "all recorded", NULL);
+  print_over_time_row(emitter, device, device->is_whole ? "all" : "all recorded", NULL);
   for (uint32_t i = 0; i < device->series_count; i++)
     print_over_time_row(emitter, device, tsr__profile_group_name(by, device->series[i].name), &i);
   tsr__emit_table_end(emitter);
