@@ -134,6 +134,7 @@ typedef struct tsr_stack_share {
   tsr_evidence evidence;
   uint64_t kind_bytes[TSR_KIND_COUNT]; /* add up to bytes */
   uint64_t kind_allocations[TSR_KIND_COUNT];
+  uint64_t older_bytes, older_allocations; /* of these, what was there before the recording */
 } tsr_stack_share;
 
 /* Memory as the trace alone tells it, counted from zero at its first event: `alloc` adds,
@@ -443,7 +444,7 @@ typedef struct tsr_diff_device {
   int64_t omitted_delta_bytes;
   tsr_warning *warnings; /* where trace and segments disagree, in either */
   size_t warning_count;
-  void *names[3]; /* what the texts above live in */
+  void *names[2]; /* what the texts above live in */
 } tsr_diff_device;
 
 typedef struct tsr_diff {

@@ -40,7 +40,7 @@ typedef struct row {
 typedef struct pair {
   const tsr_snapshot *snapshots[2]; /* old, new */
   tsr_peak *peaks[2];
-  tsr__places lines[2];
+  tsr__places lines[2], operations[2]; /* operations: by operation */
   tsr__match match;
   row *rows; /* by class, and one for memory without a stack */
 } pair;
@@ -255,7 +255,7 @@ static bool choose_cause(causes *c, tsr_diff_device *out) {
   char *text = TSR__NEW_ARRAY(char, (size_t)name->size_bytes + 1);
   if (!text) return false;
   memcpy(text, name->data, name->size_bytes);
-  out->cause.line = out->names[2] = text;
+  out->cause.line = out->names[1] = text;
   out->cause.line_delta_bytes = sign * most;
   return true;
 }
@@ -350,7 +350,9 @@ static int describe(pair *p, tsr_diff_by by, size_t top, tsr_diff_device *out, t
   if (!status && by != TSR_DIFF_BY_STACK) {
     tsr__free(out->changes);
     out->changes = NULL;
-    status = tsr__diff_groups(p->snapshots, by, out, &out->changes, &count, error);
+    const tsr__places *places = by == TSR_DIFF_BY_OP ? p->operations : p->lines;
+    tsr__diff_peaks of = {{peaks[0], peaks[1]}, {&places[0], &places[1]}};
+    status = tsr__diff_groups(&of, by, out, &out->changes, &count, error);
   }
   if (status) return status;
   judge_all(out, count, top);
@@ -359,9 +361,12 @@ static int describe(pair *p, tsr_diff_by by, size_t top, tsr_diff_device *out, t
 
 /* ---- Both ---- */
 
-static int name_lines(pair *p, int which, tsr_error *error) {
+static int name_places(pair *p, int which, tsr_diff_by by, tsr_error *error) {
   tsr__roles roles = {0};
   int status = tsr__roles_compute(p->snapshots[which], &roles, error);
+  if (!status && by == TSR_DIFF_BY_OP)
+    status = tsr__places_compute(p->snapshots[which], &roles, TSR__PLACE_OP, &p->operations[which],
+                                 error);
   if (!status)
     status =
         tsr__places_compute(p->snapshots[which], &roles, TSR__PLACE_LINE, &p->lines[which], error);
@@ -369,11 +374,11 @@ static int name_lines(pair *p, int which, tsr_error *error) {
   return status;
 }
 
-static int prepare(pair *p, tsr_error *error) {
+static int prepare(pair *p, tsr_diff_by by, tsr_error *error) {
   int status = tsr__match_compute(p->snapshots[0], p->snapshots[1], &p->match, error);
   for (int k = 0; !status && k < 2; k++) {
     status = tsr_peak_compute(p->snapshots[k], NULL, &p->peaks[k], error);
-    if (!status) status = name_lines(p, k, error);
+    if (!status) status = name_places(p, k, by, error);
   }
   if (status) return status;
   p->rows = TSR__NEW_ARRAY(row, (size_t)p->match.class_count + 1);
@@ -384,8 +389,10 @@ static void pair_release(pair *p) {
   tsr__match_release(&p->match);
   tsr_peak_free(p->peaks[0]);
   tsr_peak_free(p->peaks[1]);
-  tsr__places_release(&p->lines[0]);
-  tsr__places_release(&p->lines[1]);
+  for (int k = 0; k < 2; k++) {
+    tsr__places_release(&p->lines[k]);
+    tsr__places_release(&p->operations[k]);
+  }
   tsr__free(p->rows);
 }
 
@@ -396,7 +403,7 @@ int tsr_diff_compute(const tsr_snapshot *old_snapshot, const tsr_snapshot *new_s
   if (!diff) return tsr__fail_memory(error);
   diff->by = by;
   int status = choose_devices(&p, query, diff, error);
-  if (!status) status = prepare(&p, error);
+  if (!status) status = prepare(&p, by, error);
   for (size_t i = 0; !status && i < diff->device_count; i++)
     status = describe(&p, by, query ? query->top : 0, &diff->devices[i], error);
   pair_release(&p);
@@ -412,7 +419,7 @@ void tsr_diff_free(tsr_diff *diff) {
   for (size_t i = 0; i < diff->device_count; i++) {
     tsr__free(diff->devices[i].changes);
     tsr__free(diff->devices[i].warnings);
-    for (int k = 0; k < 3; k++) tsr__free(diff->devices[i].names[k]);
+    for (int k = 0; k < 2; k++) tsr__free(diff->devices[i].names[k]);
   }
   tsr__free(diff->devices);
   tsr__free(diff);

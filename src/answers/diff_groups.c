@@ -1,6 +1,6 @@
 /* diff_groups.c - what changed, by category, operation or line of code.
  *
- * Each side is profiled by the grouping, and groups of one name are one row. Lines move when code
+ * What each stack holds at the peaks goes to the row of its group's name, as `profile` has it. Lines move when code
  * above them changes: of the lines that only one side has, those of one function in a file of one name
  * are compared again. As many on either side are paired in the order of their lines; where their
  * numbers differ, they are one row. */
@@ -15,26 +15,56 @@
 
 typedef TSR__VECTOR(tsr_change) change_list;
 
-static void add_side(tsr_change *row, const tsr_profile_group *group, int side) {
-  uint64_t *bytes = side ? &row->new_bytes : &row->old_bytes;
-  uint64_t *allocations = side ? &row->new_allocations : &row->old_allocations;
-  *bytes = tsr__sum_u64(*bytes, group->bytes);
-  *allocations = tsr__sum_u64(*allocations, group->allocations);
+typedef struct grouping {
+  tsr__intern names; /* of rows, by index */
+  change_list rows;
+} grouping;
+
+static bool add(grouping *g, int side, tsr_text name, uint64_t bytes, uint64_t allocations) {
+  if (!allocations) return true;
+  bool is_new;
+  uint32_t id = tsr__intern_put(&g->names, name.data, name.size_bytes, &is_new);
+  tsr_change added = {.old_stack = TSR_NONE, .new_stack = TSR_NONE};
+  if (id == TSR__INTERN_FULL || (is_new && !TSR__VECTOR_PUSH(&g->rows, added))) return false;
+  tsr_change *row = &g->rows.items[id];
+  uint64_t *bytes_there = side ? &row->new_bytes : &row->old_bytes;
+  uint64_t *count_there = side ? &row->new_allocations : &row->old_allocations;
+  *bytes_there = tsr__sum_u64(*bytes_there, bytes);
+  *count_there = tsr__sum_u64(*count_there, allocations);
+  return true;
 }
 
-/* Groups of one side into the rows; equal names share one. */
-static bool add_groups(const tsr_profile_device *device, int side, tsr__intern *names,
-                       change_list *rows) {
-  for (size_t i = 0; i < device->group_count; i++) {
-    const tsr_profile_group *group = &device->groups[i];
-    if (!group->allocations) continue;
-    bool is_new;
-    uint32_t id = tsr__intern_put(names, group->name, strlen(group->name), &is_new);
-    if (id == TSR__INTERN_FULL) return false;
-    tsr_change row = {.name = group->name, .old_stack = TSR_NONE, .new_stack = TSR_NONE};
-    if (is_new && !TSR__VECTOR_PUSH(rows, row)) return false;
-    if (side) rows->items[id].name = group->name; /* the new one's, which may be there longer */
-    add_side(&rows->items[id], group, side);
+static bool add_kinds(grouping *g, int side, const tsr_stack_share *share) {
+  bool ok = true;
+  for (int kind = 0; ok && kind < TSR_KIND_COUNT; kind++) {
+    const char *name = tsr_kind_name((tsr_kind)kind);
+    ok = add(g, side, (tsr_text){name, strlen(name)}, share->kind_bytes[kind],
+             share->kind_allocations[kind]);
+  }
+  return ok;
+}
+
+/* What has no stack is told apart by whether the recording saw it being made. */
+static bool add_place(grouping *g, int side, const tsr__places *places,
+                      const tsr_stack_share *share) {
+  tsr_text name = tsr__place_name(places, tsr__place_of(places, share->stack));
+  tsr_text before = {TSR__PLACE_BEFORE, sizeof TSR__PLACE_BEFORE - 1};
+  if (share->stack != TSR_NONE) return add(g, side, name, share->bytes, share->allocations);
+  return add(g, side, before, share->older_bytes, share->older_allocations) &&
+         add(g, side, name, share->bytes - share->older_bytes,
+             share->allocations - share->older_allocations);
+}
+
+/* Texts of the rows' names, ended by zeros, one after the other. */
+static bool name_rows(grouping *g, tsr_diff_device *out) {
+  size_t bytes = 0;
+  for (uint32_t i = 0; i < g->names.count; i++) bytes += g->names.items[i].size_bytes + (size_t)1;
+  char *text = out->names[0] = TSR__NEW_ARRAY(char, bytes);
+  if (!text) return false;
+  for (uint32_t i = 0; i < g->names.count; i++) {
+    memcpy(text, g->names.items[i].data, g->names.items[i].size_bytes);
+    g->rows.items[i].name = text;
+    text += g->names.items[i].size_bytes + (size_t)1;
   }
   return true;
 }
@@ -120,42 +150,24 @@ static bool match_moved(change_list *rows) {
 
 /* ---- Both sides ---- */
 
-static tsr_profile_by grouping_of(tsr_diff_by by) {
-  return by == TSR_DIFF_BY_CATEGORY ? TSR_PROFILE_BY_CATEGORY
-         : by == TSR_DIFF_BY_OP     ? TSR_PROFILE_BY_OP
-                                    : TSR_PROFILE_BY_LINE;
-}
-
-static int profile_side(const tsr_snapshot *snapshot, const tsr_diff_side *side, tsr_diff_by by,
-                        tsr_profile **out, tsr_error *error) {
-  tsr_profile_options options = {.by = grouping_of(by)};
-  tsr_query query = {.devices = &side->device, .device_count = 1};
-  return side->is_there ? tsr_profile_compute(snapshot, &options, &query, out, error) : 0;
-}
-
-int tsr__diff_groups(const tsr_snapshot *const snapshots[2], tsr_diff_by by, tsr_diff_device *out,
+int tsr__diff_groups(const tsr__diff_peaks *peaks, tsr_diff_by by, tsr_diff_device *out,
                      tsr_change **rows, size_t *row_count, tsr_error *error) {
-  tsr__intern names;
-  change_list list = {0};
-  tsr__intern_init(&names);
-  int status = 0;
-  for (int side = 0; !status && side < 2; side++) {
-    tsr_profile *profile = NULL;
-    const tsr_diff_side *of = side ? &out->new_side : &out->old_side;
-    status = profile_side(snapshots[side], of, by, &profile, error);
-    if (status || !profile) continue;
-    if (!add_groups(&profile->devices[0], side, &names, &list)) status = tsr__fail_memory(error);
-    out->names[side] = profile->devices[0].names;
-    profile->devices[0].names = NULL;
-    tsr_profile_free(profile);
+  grouping g = {0};
+  bool ok = true;
+  tsr__intern_init(&g.names);
+  for (int side = 0; side < 2; side++) {
+    const tsr_peak_device *peak = peaks->sides[side];
+    for (size_t i = 0; ok && peak && i < peak->stack_count; i++)
+      ok = by == TSR_DIFF_BY_CATEGORY ? add_kinds(&g, side, &peak->stacks[i])
+                                      : add_place(&g, side, peaks->places[side], &peak->stacks[i]);
   }
-  if (!status && by == TSR_DIFF_BY_LINE && !match_moved(&list)) status = tsr__fail_memory(error);
-  tsr__intern_release(&names);
-  if (status) {
-    TSR__VECTOR_FREE(&list);
-    return status;
+  ok = ok && name_rows(&g, out) && (by != TSR_DIFF_BY_LINE || match_moved(&g.rows));
+  tsr__intern_release(&g.names);
+  if (!ok) {
+    TSR__VECTOR_FREE(&g.rows);
+    return tsr__fail_memory(error);
   }
-  *rows = list.items;
-  *row_count = list.count;
+  *rows = g.rows.items;
+  *row_count = g.rows.count;
   return 0;
 }

@@ -49,6 +49,10 @@ static bool sum_by_stack(summing *s) {
     share->bytes = tsr__sum_u64(share->bytes, bytes);
     *of_kind = tsr__sum_u64(*of_kind, bytes);
     share->kind_allocations[kind_of(s, i)]++;
+    if (s->live->items[i] < s->timeline->initial.count) {
+      share->older_bytes = tsr__sum_u64(share->older_bytes, bytes);
+      share->older_allocations++;
+    }
     share->allocations++;
   }
   return true;

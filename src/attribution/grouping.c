@@ -73,7 +73,7 @@ static bool name_kinds(tsr__grouping *g) {
 }
 
 static bool name_places(tsr__grouping *g) {
-  static const char before[] = "(before the recording)";
+  static const char before[] = TSR__PLACE_BEFORE;
   const tsr__places *places = &g->grouper->places;
   bool ok = (g->of_key = TSR__NEW_ARRAY(uint32_t, places->names.count)) != NULL &&
             put(g, before, sizeof before - 1, &g->before);

@@ -15,6 +15,9 @@
 #include "attribution/phase.h"
 #include "base/intern.h"
 
+/* For memory from before the recording that has no stack; the places' users give it. */
+#define TSR__PLACE_BEFORE "(before the recording)"
+
 typedef enum tsr__place_kind {
   TSR__PLACE_OP,
   TSR__PLACE_MODULE,

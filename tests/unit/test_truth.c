@@ -7,6 +7,7 @@
 
 #include "attribution/kind.h"
 #include "tessera/simulate.h"
+#include "tessera/view.h"
 #include "test_support.h"
 
 /* Four layers, so small that any tensor matters. */
@@ -131,8 +132,7 @@ static bool check(const char *model, const tsr_simulate_options *options) {
         "%.12s, attention %d, type %d, checkpoint %d, optimizer %d, %u micro-batches, %u steps, "
         "%u bytes in a million are wrong",
         model, options->attention, options->dtype, options->checkpoint, options->optimizer,
-        (unsigned)options->accumulate, (unsigned)options->steps,
-        (unsigned)worst);
+        (unsigned)options->accumulate, (unsigned)options->steps, (unsigned)worst);
   bool again = options->checkpoint != TSR_CHECKPOINT_NONE;
   assert_int_equal(allocations_of(&s, TSR_KIND_RECOMPUTED) > 0, again);
   end(&s);
@@ -184,10 +184,48 @@ static void small_llama(void **state) {
   assert_true(checked > 1400);
 }
 
+/* Whoever tells categories tells the same: the peak by stack, the profile, and the page. */
+static void one_notion(void **state) {
+  (void)state;
+  tsr_simulate_options options = combination(0);
+  options.checkpoint = TSR_CHECKPOINT_FULL;
+  subject s;
+  assert_true(begin(&s, "gpt2", &options));
+  const tsr_snapshot *snapshot = s.simulation->snapshot;
+  tsr_peak *peak = NULL;
+  tsr_profile *profile = NULL;
+  tsr_view *view = NULL;
+  assert_int_equal(tsr_peak_compute(snapshot, NULL, &peak, NULL), 0);
+  assert_int_equal(tsr_profile_compute(snapshot, NULL, NULL, &profile, NULL), 0);
+  assert_int_equal(tsr_view_compute(snapshot, NULL, NULL, &view, NULL), 0);
+  uint64_t by_stack[TSR_KIND_COUNT] = {0}, by_view[TSR_KIND_COUNT] = {0};
+  for (size_t i = 0; i < peak->devices[0].stack_count; i++)
+    for (int kind = 0; kind < TSR_KIND_COUNT; kind++)
+      by_stack[kind] += peak->devices[0].stacks[i].kind_bytes[kind];
+  const tsr_view_device *d = &view->devices[0];
+  for (size_t i = 0; i < d->allocation_count; i++)
+    if (d->born[i] <= d->peak && d->died[i] > d->peak)
+      by_view[d->groupings[0].group[i]] += d->requested_bytes[i];
+  for (size_t i = 0; i < profile->devices[0].group_count; i++) {
+    const tsr_profile_group *group = &profile->devices[0].groups[i];
+    for (int kind = 0; kind < TSR_KIND_COUNT; kind++)
+      if (strcmp(tsr_kind_name((tsr_kind)kind), group->name) == 0) {
+        assert_int_equal(group->bytes, by_stack[kind]);
+        assert_int_equal(group->bytes, by_view[kind]);
+      }
+  }
+  assert_true(by_view[TSR_KIND_ACTIVATION] > 0 && by_view[TSR_KIND_PARAMETER] > 0);
+  tsr_peak_free(peak);
+  tsr_profile_free(profile);
+  tsr_view_free(view);
+  end(&s);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(gpt2),
       cmocka_unit_test(small_llama),
+      cmocka_unit_test(one_notion),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
