@@ -91,8 +91,8 @@ const cli_command cli_commands[] = {
          "mosaic count from zero at the first event, and have a peak of their own.\n\n"
          "Rules are names and patterns: {\"attention\": \"attention|softmax\"}, or a list of rules "
          "with name, pattern, description and priority, in JSON or YAML. They are tried by "
-         "priority, highest first, then in their order. Patterns are those of PCRE2, searched for "
-         "anywhere as Python's re.search does.",
+         "priority, the smallest number first, then in their order. Patterns are those of PCRE2, "
+         "searched for anywhere as Python's re.search does.",
      .operands = "FILE",
      .operand_min = 1,
      .operand_max = 1,
@@ -215,6 +215,56 @@ const cli_command cli_commands[] = {
                    "snapshot.pickle",
                    "one configuration"}},
      .run = cli_whatif},
+    {.name = "why",
+     .summary = "why did it run out of memory?",
+     .description =
+         "Explains the out-of-memory that the trace recorded: what was asked for and what the "
+         "device had, what PyTorch had cached and could not use for it, and why (fragmentation, "
+         "another stream's or pool's cache, freed blocks that wait for another stream), what held "
+         "the rest, by purpose and by line of the program, and which settings of "
+         "PYTORCH_CUDA_ALLOC_CONF would have let it through.\n\n"
+         "Where the program ran out of memory several times, the last that it did not get over is "
+         "explained, or the one of --event. Where none was recorded, it tells how close it came, "
+         "when most was reserved.\n\n"
+         "A snapshot does not say how much memory the card has: with --capacity what others held "
+         "of it is told too.",
+     .operands = "FILE",
+     .operand_min = 1,
+     .operand_max = 1,
+     .reads_files = true,
+     .examples = {{"tessera why snapshot.pickle", "the verdict, and its evidence"},
+                  {"tessera why --capacity 80GiB snapshot.pickle", "on a card of that size"},
+                  {"tessera why --event 4512 snapshot.pickle", "an earlier failure"}},
+     .run = cli_why},
+    {.name = "check",
+     .summary = "is it within its budget, and what it was?",
+     .description =
+         "Compares a run with budgets and with a lock, and exits with status 1 when a check fails. "
+         "It says what is too much, what grew, and the lines of the program that hold it.\n\n"
+         "Checks are made on allocated memory, which does not depend on what the allocator did "
+         "before; reserved memory is reported, and checked with --max-reserved only. Kinds of "
+         "memory are parameter, gradient, optimizer_state, activation, recomputed, temporary, "
+         "input, communication, workspace and unexplained, as inferred from stacks, lifetimes "
+         "and sizes; each is checked at its own highest.\n\n"
+         "A lock is a small text, to be kept and reviewed beside the code: the peak of each "
+         "device, "
+         "of each kind, and the functions that held most. Peak and kinds (what is unexplained "
+         "aside) must match, within --tolerance and in both directions; functions explain. It "
+         "names neither addresses, "
+         "lines nor folders. A snapshot that is cut short can hold less than the run did: --strict "
+         "refuses it.",
+     .operands = "FILE",
+     .operand_min = 1,
+     .operand_max = 1,
+     .reads_files = true,
+     .examples =
+         {{"tessera check --max 18GiB --max activation=3GiB snapshot.pickle", "budgets"},
+          {"tessera check --lock memory.lock --update snapshot.pickle", "write down what it holds"},
+          {"tessera check --lock memory.lock --format markdown snapshot.pickle",
+           "did a change cost memory? For a comment on it"},
+          {"tessera check --lock memory.lock --format sarif -o memory.sarif snapshot.pickle",
+           "for a code host, at the line"}},
+     .run = cli_check},
     {.name = "export",
      .summary = "write the snapshot in another form, for another program",
      .description =
@@ -317,8 +367,28 @@ const cli_command cli_commands[] = {
      .examples = {{"tessera view -o page.html snapshot.pickle", "a page of the snapshot"},
                   {"tessera view --by stream --capacity 80GiB -o page.html snapshot.pickle",
                    "by stream, with the card's memory as a line"},
+                  {"tessera view --rules rules.yaml -o page.html snapshot.pickle",
+                   "by groups of one's own"},
                   {"tessera view -o both.html before.pickle after.pickle", "two, side by side"}},
      .run = cli_view},
+    {.name = "serve",
+     .summary = "show it in a browser, however large it is",
+     .description =
+         "Serves the page that 'tessera view' writes, and prints its address. The page asks for "
+         "what "
+         "it shows while you look, so that every block of every stretch can be seen one by one, "
+         "however long the trace. Ctrl-C ends it.\n\n"
+         "It listens at an address that other machines do not reach, unless --host says otherwise. "
+         "The address it prints holds a secret that is made anew each time; without it, and to "
+         "pages of other sites, it answers nothing.",
+     .operands = "FILE...",
+     .operand_min = 1,
+     .operand_max = 64,
+     .reads_files = true,
+     .examples = {{"tessera serve snapshot.pickle", "prints the address to open"},
+                  {"tessera serve --port 8321 before.pickle after.pickle",
+                   "two, at a port that can be forwarded"}},
+     .run = cli_serve},
     {.name = "help",
      .summary = "explain tessera, or one of its commands",
      .description = "Without COMMAND, lists the commands. With one, explains it and its options, "
@@ -365,12 +435,12 @@ const cli_option cli_option_rows[] = {
          "Group by rules of your own: a file, or the text itself, of names and patterns in JSON "
          "or YAML. The first rule whose pattern is found in a function's or a file's name of "
          "the stack counts.",
-     .takers = "profile",
+     .takers = "profile view serve",
      FIELD(rules)},
     {.name = "ordered",
      .kind = CLI_FLAG,
      .help = "Tell memory in the order in which it was taken, as bands that lie upon each other.",
-     .takers = "profile",
+     .takers = "profile view serve",
      FIELD(is_ordered)},
     {.name = "over-time",
      .kind = CLI_FLAG,
@@ -386,29 +456,44 @@ const cli_option cli_option_rows[] = {
     {.name = "html",
      .kind = CLI_FILE,
      .argument = "FILE",
-     .help = "Also write a page with a chart of all of the trace to FILE.",
+     .help = "Also write the page of 'tessera view' to FILE, opened at this grouping.",
      .takers = "profile",
      FIELD(html)},
     {.name = "by",
      .kind = CLI_CHOICE,
      .argument = "GROUPING",
-     .help = "What the page is coloured by when it opens (default: category).",
-     .takers = "view",
-     .choices = {"category", "annotation", "compile_context", "metadata", "stream", "pool",
-                 "stack"},
+     .help = "What the page is coloured by when it opens (default: category; rules, where there "
+             "are some).",
+     .takers = "view serve",
+     .choices = {"category", "annotation", "compile-context", "rules", "metadata", "stream", "pool",
+                 "stack", "function", "size"},
      FIELD(view_by)},
     {.name = "blocks",
      .kind = CLI_NUMBER,
      .argument = "N",
-     .help = "Tell at most N allocations one by one, the largest, and the rest in sums (default: "
-             "1500000, fewer where the page would be too large).",
-     .takers = "view",
+     .help =
+         "Tell at most N allocations one by one, the largest, and the rest in sums (default: "
+         "1500000, fewer where the page would be too large; for serve 250000, it asks for more).",
+     .takers = "view serve",
      FIELD(blocks)},
+    {.name = "host",
+     .kind = CLI_TEXT,
+     .argument = "ADDRESS",
+     .help = "The address to listen at (default: 127.0.0.1, which no other machine reaches).",
+     .takers = "serve",
+     FIELD(host)},
+    {.name = "port",
+     .kind = CLI_NUMBER,
+     .argument = "N",
+     .help = "The port to listen at (default: 0, any that is free).",
+     .takers = "serve",
+     FIELD(port)},
     {.name = "event",
      .kind = CLI_TEXT,
      .argument = "N",
-     .help = "The moment after event N of the device's trace, -1 for before the first.",
-     .takers = "at export",
+     .help = "The moment after event N of the device's trace, -1 for before the first; for why, an "
+             "out-of-memory event.",
+     .takers = "at export why",
      FIELD(event)},
     {.name = "time",
      .kind = CLI_TEXT,
@@ -426,16 +511,16 @@ const cli_option cli_option_rows[] = {
     {.name = "set",
      .kind = CLI_TEXT,
      .argument = "CONF",
-     .help = "Settings to try, as PYTORCH_CUDA_ALLOC_CONF has them; for whatif, several "
+     .help = "Settings to try, as PYTORCH_CUDA_ALLOC_CONF has them; for whatif and why, several "
              "configurations are separated by blanks or semicolons.",
-     .takers = "whatif simulate",
+     .takers = "whatif why simulate",
      FIELD(settings)},
     {.name = "capacity",
      .kind = CLI_TEXT,
      .argument = "SIZE",
-     .help = "Memory of the card that PyTorch may have, such as 40GiB (default: unlimited); "
-             "view draws it as a line.",
-     .takers = "whatif simulate view",
+     .help = "Memory of the card that PyTorch may have, such as 40GiB (default: unlimited); view "
+             "draws it as a line, and why wants the whole card's.",
+     .takers = "whatif why simulate view serve",
      FIELD(capacity)},
     {.name = "match",
      .kind = CLI_TEXTS,
@@ -484,6 +569,51 @@ const cli_option cli_option_rows[] = {
      .takers = "export trim",
      .choices = {"auto", "pickle", "json", "folded", "speedscope", "pprof", "perfetto", "csv"},
      FIELD(format)},
+    {.name = "max",
+     .kind = CLI_TEXTS,
+     .argument = "[KIND=]SIZE",
+     .help = "Fail when more is allocated at any time than SIZE, such as 18GiB, or when a kind of "
+             "memory holds more (activation=3GiB). May be repeated.",
+     .takers = "check",
+     FIELD(budgets)},
+    {.name = "max-reserved",
+     .kind = CLI_TEXT,
+     .argument = "SIZE",
+     .help = "Fail when more than SIZE is reserved at any time.",
+     .takers = "check",
+     FIELD(max_reserved)},
+    {.name = "lock",
+     .kind = CLI_FILE,
+     .argument = "LOCK",
+     .help = "Fail when the peak, or a kind's, is not what LOCK says.",
+     .takers = "check",
+     FIELD(lock)},
+    {.name = "update",
+     .kind = CLI_FLAG,
+     .help = "Write LOCK instead of comparing with it.",
+     .takers = "check",
+     FIELD(update)},
+    {.name = "tolerance",
+     .kind = CLI_TEXT,
+     .argument = "SHARE|SIZE",
+     .help = "How far a figure may be off LOCK's: a share of the locked peak such as 0.5%, or a "
+             "size such as 16MiB (default: 1%).",
+     .takers = "check",
+     FIELD(tolerance)},
+    {.name = "root",
+     .kind = CLI_FILE,
+     .argument = "FOLDER",
+     .help = "For SARIF: the folder of the sources, as the snapshot names it; files below it are "
+             "named relative to it (default: the current folder).",
+     .takers = "check",
+     FIELD(root)},
+    {.name = "format",
+     .kind = CLI_CHOICE,
+     .argument = "FORMAT",
+     .help = "How to say it: text (default), json, junit, sarif or markdown.",
+     .takers = "check",
+     .choices = {"text", "json", "junit", "sarif", "markdown"},
+     FIELD(check_format)},
     {.name = "batch",
      .kind = CLI_NUMBER,
      .argument = "N",
@@ -511,16 +641,16 @@ const cli_option cli_option_rows[] = {
     {.name = "optimizer",
      .kind = CLI_CHOICE,
      .argument = "NAME",
-     .help = "adamw (default) is what torch.optim.AdamW does by itself, the foreach form; sgd has "
-             "no momentum.",
+     .help = "adamw (default): torch.optim.AdamW as it comes, which is adamw-foreach; "
+             "adamw-fused; adamw-loop, parameter by parameter; or sgd, without momentum.",
      .takers = "simulate",
      .choices = {"adamw", "adamw-foreach", "adamw-fused", "adamw-loop", "sgd"},
      FIELD(optimizer)},
     {.name = "dtype",
      .kind = CLI_CHOICE,
      .argument = "TYPE",
-     .help = "The type of the whole model (default: fp32), or of what torch.autocast casts in a "
-             "model of fp32.",
+     .help = "fp32 (default), bf16 or fp16: of the whole model; autocast-bf16 or autocast-fp16: a "
+             "model of fp32 under torch.autocast.",
      .takers = "simulate",
      .choices = {"fp32", "bf16", "fp16", "autocast-bf16", "autocast-fp16"},
      FIELD(dtype)},
@@ -589,6 +719,7 @@ const cli_option cli_option_rows[] = {
      .kind = CLI_FLAG,
      .help = "Print one JSON object instead of text.",
      .takers = CLI_EVERY_ANSWER,
+     .not_for = "serve",
      FIELD(json)},
     {.name = "output",
      .letter = 'o',
@@ -598,6 +729,7 @@ const cli_option cli_option_rows[] = {
          "Write the answer to FILE instead of standard output; for simulate, the snapshot. FILE "
          "changes only once it is complete.",
      .takers = CLI_EVERY_ANSWER,
+     .not_for = "serve",
      FIELD(output)},
     {.name = "color",
      .kind = CLI_CHOICE,
@@ -680,8 +812,8 @@ static bool has_word(const char *list, const char *word) {
 
 bool cli_option_applies(const cli_option *option, const cli_command *command) {
   if (!command) return true;
-  if (!option->takers)
-    return command->reads_files && !(option->not_for && has_word(option->not_for, command->name));
+  if (option->not_for && has_word(option->not_for, command->name)) return false;
+  if (!option->takers) return command->reads_files;
   if (strcmp(option->takers, CLI_EVERY_ANSWER) == 0) return cli_command_takes_files(command);
   return strcmp(option->takers, CLI_EVERY_COMMAND) == 0 || has_word(option->takers, command->name);
 }

@@ -77,7 +77,7 @@ typedef struct cli_option {
   const char *help;                     /* one or two sentences */
   const char *takers;                   /* commands that take it, blanks between; NULL: all that
                                            read files */
-  const char *not_for;                  /* of those that read files, the ones that do not */
+  const char *not_for;                  /* of those, the ones that do not */
   const char *choices[CLI_CHOICES_MAX]; /* of a CLI_CHOICE; ends at NULL */
   size_t field;                         /* its offset in cli_options */
 } cli_option;

@@ -1,7 +1,4 @@
-/* main.c - the program `tessera`: prepares the process, then leaves the rest to its parts.
- *
- *   options.c   what does the user want?     (rows: commands.c)
- *   session.c   run it, deliver, explain     (one file per command)
+/* main.c - the program `tessera`: prepares the process, then leaves the rest to program.c.
  *
  * The only state of the process that tessera changes is set here.
  */
@@ -12,8 +9,7 @@
 #include <signal.h>
 #include <unistd.h>
 
-#include "options.h"
-#include "session.h"
+#include "program.h"
 
 /* A program started without one of the standard streams would be given its number for the next file
  * it opens, and would then print messages into a user's file. */
@@ -23,11 +19,7 @@ static void keep_standard_streams(void) {
 }
 
 int main(int argc, char **argv) {
-  cli_options options;
   keep_standard_streams();
   signal(SIGPIPE, SIG_IGN);
-  int status = cli_parse(argc, argv, &options);
-  if (status == 0) status = cli_run(&options);
-  cli_options_release(&options);
-  return status;
+  return cli_program(argc, argv);
 }

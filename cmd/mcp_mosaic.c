@@ -1,17 +1,11 @@
 /* mcp_mosaic.c - the tools that Mosaic's server has, under their names and in their form.
  *
- * Their numbers are those of Mosaic's commands: memory counted from zero at the first event
- * (tsr_recorded), and beside it what was there before. What Mosaic gets wrong is right here:
+ * Their numbers are those of Mosaic's commands (tessera/mosaic.h): memory counted from zero at the
+ * first event, and beside it what was there before. What Mosaic gets wrong is right here:
  *
  *   device           the one with the highest peak, not the first with a trace; "device" says which
  *   callstack_hash   of the files and lines of the stack alone, the same in every process
  *   differences      between the absolute peaks (tsr_diff); "grown" and "shrunk" are added
- *
- * To know what is live, the events of one address are put side by side by sorting:
- *
- *   (address, event)  alloc 3, free 9, alloc 12, ...  ──► end_of[3] = 9, end_of[12] = none
- *
- * so that an allocation is live after event e when its number is at most e and its end is later.
  */
 #include <ctype.h>
 #include <inttypes.h>
@@ -24,25 +18,12 @@
 #define GIB              (1024.0 * 1024.0 * 1024.0)
 #define ADDRESSES_LISTED 16 /* of one stack's allocations */
 
-/* The trace of one device, and what is made of it. */
+/* The device of a snapshot that is answered for. */
 typedef struct trace {
   const tsr_snapshot *snapshot;
   uint32_t device;
   tsr_recorded recorded;
-  tsr_events events;
-  uint64_t *end_of; /* by event: of an alloc, the event that frees it or UINT64_MAX; else 0 */
 } trace;
-
-/* Live allocations of one stack, as Mosaic tells stacks apart. */
-typedef struct group {
-  uint64_t hash, bytes, calls;
-  uint32_t stack;
-  uint64_t first; /* place in the list of live allocations, which is sorted by hash */
-} group;
-
-typedef struct live {
-  uint64_t hash, event;
-} live;
 
 static json_t *gib_of(double bytes) {
   return json_real(bytes / GIB);
@@ -52,11 +33,17 @@ static json_t *number(uint64_t value) {
   return json_integer((json_int_t)(value > INT64_MAX ? INT64_MAX : value));
 }
 
+/* The integer, or the nearest that JSON has. */
+static json_int_t whole(double value) {
+  if (value >= 0x1p63) return INT64_MAX;
+  return value <= -0x1p63 ? INT64_MIN : (json_int_t)value;
+}
+
 /* "NAME_bytes" and "NAME_gib". */
 static void set_bytes(json_t *out, const char *name, double signed_bytes) {
   char key[64];
   (void)snprintf(key, sizeof key, "%s_bytes", name);
-  json_object_set_new(out, key, json_integer((json_int_t)signed_bytes));
+  json_object_set_new(out, key, json_integer(whole(signed_bytes)));
   (void)snprintf(key, sizeof key, "%s_gib", name);
   json_object_set_new(out, key, gib_of(signed_bytes));
 }
@@ -148,47 +135,7 @@ static json_t *entry(const tsr_snapshot *snapshot, uint32_t stack, uint64_t call
                    has_stack ? call_stack(snapshot, stack) : json_array());
 }
 
-/* ---- The trace ---- */
-
-typedef struct sight {
-  uint64_t address, event;
-} sight;
-
-static int compare_sights(const void *a, const void *b) {
-  const sight *x = a, *y = b;
-  if (x->address != y->address) return x->address < y->address ? -1 : 1;
-  return (x->event > y->event) - (x->event < y->event);
-}
-
-static bool is_free(uint8_t action) {
-  return action == TSR_ACTION_FREE_COMPLETED || action == TSR_ACTION_FREE;
-}
-
-/* Fill end_of; false when out of memory. */
-static bool find_ends(trace *t) {
-  const tsr_events *events = &t->events;
-  size_t count = 0;
-  sight *sights = calloc(events->count + 1, sizeof *sights);
-  t->end_of = calloc(events->count + 1, sizeof *t->end_of);
-  if (!sights || !t->end_of) {
-    free(sights);
-    return false;
-  }
-  for (uint64_t i = 0; i < events->count; i++)
-    if (events->action[i] == TSR_ACTION_ALLOC || is_free(events->action[i]))
-      sights[count++] = (sight){events->addr[i], i};
-  qsort(sights, count, sizeof *sights, compare_sights);
-  uint64_t open = UINT64_MAX; /* the allocation that is live at this address */
-  for (size_t i = 0; i < count; i++) {
-    uint64_t event = sights[i].event;
-    if (i && sights[i].address != sights[i - 1].address) open = UINT64_MAX;
-    if (open != UINT64_MAX) t->end_of[open] = event;
-    open = events->action[event] == TSR_ACTION_ALLOC ? event : UINT64_MAX;
-    if (open != UINT64_MAX) t->end_of[open] = UINT64_MAX;
-  }
-  free(sights);
-  return true;
-}
+/* ---- The device ---- */
 
 static json_t *fail_memory(mcp_call *call) {
   call->error = (tsr_error){.status = TSR_ERROR_MEMORY, .offset = TSR_OFFSET_NONE};
@@ -210,65 +157,22 @@ static bool open_trace(mcp_call *call, const char *name, trace *t) {
       t->recorded = peak->devices[i].recorded;
     }
   tsr_peak_free(peak);
-  t->events = tsr_snapshot_events(t->snapshot, t->device);
   return true;
-}
-
-static void close_trace(trace *t) {
-  free(t->end_of);
-  *t = (trace){0};
 }
 
 /* ---- Peak ---- */
 
-static int compare_live(const void *a, const void *b) {
-  const live *x = a, *y = b;
-  if (x->hash != y->hash) return x->hash < y->hash ? -1 : 1;
-  return (x->event > y->event) - (x->event < y->event);
-}
-
-static int compare_groups(const void *a, const void *b) {
-  const group *x = a, *y = b;
-  if (x->bytes != y->bytes) return x->bytes < y->bytes ? 1 : -1;
-  return (x->hash > y->hash) - (x->hash < y->hash);
-}
-
-/* What is live at the recorded peak, sorted by the stack's hash. NULL when out of memory. */
-static live *live_at_peak(const trace *t, size_t *count) {
-  uint64_t end = (uint64_t)(t->recorded.peak_event + 1); /* -1: none */
-  live *list = calloc(end + 1, sizeof *list);
-  uint64_t *hashes = calloc((size_t)tsr_snapshot_stack_count(t->snapshot) + 1, sizeof *hashes);
-  *count = 0;
-  for (uint64_t i = 0; list && hashes && i < end; i++) {
-    if (t->events.action[i] != TSR_ACTION_ALLOC || t->end_of[i] < end) continue;
-    uint32_t stack = t->events.stack[i];
-    uint64_t *known = &hashes[stack == TSR_NONE ? tsr_snapshot_stack_count(t->snapshot) : stack];
-    if (!*known) *known = hash_of(t->snapshot, stack);
-    list[(*count)++] = (live){*known, i};
-  }
-  if (list && hashes)
-    qsort(list, *count, sizeof *list, compare_live);
-  else {
-    free(list);
-    list = NULL;
-  }
-  free(hashes);
-  return list;
-}
-
-/* Neighbours of one hash as groups, largest first. NULL when out of memory. */
-static group *group_by_stack(const trace *t, const live *list, size_t count, size_t *groups) {
-  group *out = calloc(count + 1, sizeof *out);
-  *groups = 0;
-  for (size_t i = 0; out && i < count; i++) {
-    if (i == 0 || list[i].hash != list[i - 1].hash)
-      out[(*groups)++] =
-          (group){.hash = list[i].hash, .stack = t->events.stack[list[i].event], .first = i};
-    group *at = &out[*groups - 1];
-    at->bytes += t->events.size[list[i].event];
-    at->calls++;
-  }
-  if (out) qsort(out, *groups, sizeof *out, compare_groups);
+/* The groups of the peak, that of what has no stack among them, largest first. NULL when out of
+ * memory. */
+static tsr_mosaic_group *rank(const tsr_mosaic_groups *groups, size_t *count) {
+  tsr_mosaic_group *out = calloc(groups->count + 1, sizeof *out);
+  *count = groups->count;
+  if (!out) return NULL;
+  if (*count) memcpy(out, groups->items, *count * sizeof *out);
+  if (!groups->rest.allocations) return out;
+  size_t at = (*count)++;
+  for (; at && out[at - 1].bytes < groups->rest.bytes; at--) out[at] = out[at - 1];
+  out[at] = groups->rest;
   return out;
 }
 
@@ -281,69 +185,70 @@ static uint8_t *stack_categories(mcp_call *call, const tsr_snapshot *snapshot) {
 }
 
 /* Sizes by address, of the first allocations of a group. */
-static json_t *sizes_of(const trace *t, const live *list, const group *g) {
+static json_t *sizes_of(const trace *t, const tsr_mosaic_groups *groups,
+                        const tsr_mosaic_group *g) {
   json_t *out = json_object();
-  for (uint64_t i = 0; i < g->calls && i < ADDRESSES_LISTED; i++) {
+  tsr_events events = tsr_snapshot_events(t->snapshot, t->device);
+  for (uint64_t i = 0; i < g->allocations && i < ADDRESSES_LISTED; i++) {
     char address[32];
-    uint64_t event = list[g->first + i].event;
-    (void)snprintf(address, sizeof address, "%" PRIu64, t->events.addr[event]);
-    json_object_set_new(out, address, number(t->events.size[event]));
+    uint64_t event = groups->events[g->first + i];
+    (void)snprintf(address, sizeof address, "%" PRIu64, events.addr[event]);
+    json_object_set_new(out, address, number(events.size[event]));
   }
   return out;
 }
 
-static json_t *peak_summary(const trace *t, size_t groups, size_t listed) {
+static json_t *peak_summary(const trace *t, const tsr_mosaic_peak *peak, size_t groups,
+                            size_t listed) {
   json_t *out = json_object();
-  set_bytes(out, "dynamic_peak", (double)t->recorded.dynamic_peak_bytes);
+  set_bytes(out, "dynamic_peak", (double)peak->bytes);
   set_bytes(out, "static_memory", (double)t->recorded.static_bytes);
-  set_bytes(out, "overall_peak", (double)t->recorded.overall_bytes);
+  set_bytes(out, "overall_peak", (double)peak->bytes + (double)t->recorded.static_bytes);
   json_object_set_new(out, "peak_event_count", number(groups));
   json_object_set_new(out, "returned_event_count", number(listed));
   return out;
 }
 
-static json_t *peak_entries(mcp_call *call, const trace *t, const live *list, const group *groups,
-                            size_t listed) {
+static json_t *peak_entries(mcp_call *call, const trace *t, const tsr_mosaic_peak *peak,
+                            const tsr_mosaic_group *ranked, size_t listed) {
   uint8_t *categories = stack_categories(call, t->snapshot);
   if (!categories) return NULL;
   json_t *events = json_array();
   for (size_t i = 0; i < listed; i++) {
-    const group *g = &groups[i];
+    const tsr_mosaic_group *g = &ranked[i];
     tsr_category category =
         g->stack == TSR_NONE ? TSR_CATEGORY_UNKNOWN : (tsr_category)categories[g->stack];
-    json_t *item =
-        entry(t->snapshot, g->stack, g->calls, g->bytes, category, mcp_flag(call, "print_stack"));
-    json_object_set_new(item, "memory_bytes_per_call", sizes_of(t, list, g));
+    json_t *item = entry(t->snapshot, g->stack, g->allocations, g->bytes, category,
+                         mcp_flag(call, "print_stack"));
+    json_object_set_new(item, "memory_bytes_per_call", sizes_of(t, &peak->groups, g));
     json_array_append_new(events, item);
   }
   free(categories);
   return events;
 }
 
-static json_t *describe_peak(mcp_call *call, trace *t) {
-  size_t count, group_count, top = (size_t)mcp_integer(call, "top_n");
-  if (!find_ends(t)) return fail_memory(call);
-  live *list = live_at_peak(t, &count);
-  group *groups = list ? group_by_stack(t, list, count, &group_count) : NULL;
-  json_t *out = NULL;
-  if (groups) {
-    size_t listed = top && top < group_count ? top : group_count;
-    json_t *events = peak_entries(call, t, list, groups, listed);
-    if (events)
-      out = json_pack("{s:s, s:s, s:s, s:o, s:o, s:o}", "status", "ok", "tool", call->tool->name,
-                      "snapshot_path", mcp_text(call, "snapshot_path"), "device", number(t->device),
-                      "summary", peak_summary(t, group_count, listed), "events", events);
-  }
-  free(groups);
-  free(list);
-  return out || call->error.status ? out : fail_memory(call);
+static json_t *describe_peak(mcp_call *call, const trace *t, const tsr_mosaic_peak *peak) {
+  size_t count, top = (size_t)mcp_integer(call, "top_n");
+  tsr_mosaic_group *ranked = rank(&peak->groups, &count);
+  if (!ranked) return fail_memory(call);
+  size_t listed = top && top < count ? top : count;
+  json_t *events = peak_entries(call, t, peak, ranked, listed);
+  free(ranked);
+  if (!events) return call->error.status ? NULL : fail_memory(call);
+  return json_pack("{s:s, s:s, s:s, s:o, s:o, s:o}", "status", "ok", "tool", call->tool->name,
+                   "snapshot_path", mcp_text(call, "snapshot_path"), "device", number(t->device),
+                   "summary", peak_summary(t, peak, count, listed), "events", events);
 }
 
 json_t *mcp_mosaic_peak(mcp_call *call) {
   trace t;
+  tsr_mosaic_peak *peak = NULL;
+  json_t *out = NULL;
   if (!open_trace(call, "snapshot_path", &t)) return NULL;
-  json_t *out = describe_peak(call, &t);
-  close_trace(&t);
+  tsr_mosaic_window window = {.has_device = true, .device = t.device};
+  if (tsr_mosaic_peak_compute(t.snapshot, &window, &peak, &call->error) == 0)
+    out = describe_peak(call, &t, peak);
+  tsr_mosaic_peak_free(peak);
   return out;
 }
 
@@ -355,7 +260,7 @@ static json_t *categories_of(mcp_call *call, const trace *t, uint64_t *total) {
   tsr_query query = {.devices = &t->device, .device_count = 1};
   json_t *out = json_object();
   *total = t->recorded.dynamic_peak_bytes;
-  if (!t->events.count) return out;
+  if (!tsr_snapshot_events(t->snapshot, t->device).count) return out;
   const tsr_profile_options how = {.by = TSR_PROFILE_BY_MOSAIC_CATEGORY};
   if (tsr_profile_compute(t->snapshot, &how, &query, &profile, &call->error)) {
     json_decref(out);
@@ -394,96 +299,48 @@ json_t *mcp_mosaic_categories(mcp_call *call) {
     out = NULL;
   }
   json_decref(categories);
-  close_trace(&t);
   return out;
 }
 
 /* ---- Annotations ---- */
 
-static bool contains(tsr_text text, const char *part) {
-  size_t size = strlen(part);
-  for (size_t at = 0; at + size <= text.size_bytes; at++)
-    if (memcmp(text.data + at, part, size) == 0) return true;
-  return false;
-}
-
-/* What each event leaves in use, counted from zero. NULL when out of memory. */
-static uint64_t *usage_of(trace *t) {
-  if (!find_ends(t)) return NULL;
-  uint64_t *usage = calloc(t->events.count + 1, sizeof *usage);
-  if (!usage) return NULL;
-  for (uint64_t i = 0; i < t->events.count; i++) {
-    if (t->events.action[i] != TSR_ACTION_ALLOC) continue;
-    usage[i] += t->events.size[i];
-    uint64_t end = t->end_of[i];
-    if (end != UINT64_MAX && is_free(t->events.action[end])) usage[end] -= t->events.size[i];
-  }
-  for (uint64_t i = 1; i < t->events.count; i++) usage[i] += usage[i - 1];
-  return usage;
-}
-
-/* Events up to and including a time; a trace is in the order of time. */
-static uint64_t events_until(const tsr_events *events, int64_t time_us) {
-  uint64_t low = 0, high = events->count;
-  while (low < high) {
-    uint64_t middle = low + (high - low) / 2;
-    if (events->time_us[middle] <= time_us)
-      low = middle + 1;
-    else
-      high = middle;
-  }
-  return low;
-}
-
-static json_t *stage_name(json_t *name, json_t *stage, json_t *seen) {
-  json_t *key = json_sprintf("%s_%s", json_string_value(name), json_string_value(stage));
-  if (!key) return json_string("");
-  json_int_t before = json_integer_value(json_object_get(seen, json_string_value(key)));
-  json_object_set_new(seen, json_string_value(key), json_integer(before + 1));
-  if (!before) return key;
-  json_t *numbered = json_sprintf("%s(%" JSON_INTEGER_FORMAT ")", json_string_value(key), before);
-  json_decref(key);
-  return numbered;
+static json_t *stage_name(const json_t *name, const json_t *stage, uint64_t repeat) {
+  const char *before = json_string_value(name), *behind = json_string_value(stage);
+  json_t *out = repeat ? json_sprintf("%s_%s(%" PRIu64 ")", before, behind, repeat)
+                       : json_sprintf("%s_%s", before, behind);
+  return out ? out : json_string("");
 }
 
 static json_t *describe_stage(const trace *t, const tsr_annotation *annotation,
-                              const uint64_t *usage, json_t *seen) {
+                              const tsr_mosaic_stage *at) {
   json_t *name = mcp_string(tsr_snapshot_string(t->snapshot, annotation->name));
   json_t *stage = mcp_string(tsr_snapshot_string(t->snapshot, annotation->stage));
-  uint64_t until = events_until(&t->events, annotation->time_us);
-  uint64_t bytes = until ? usage[until - 1] : 0;
-  json_t *key = stage_name(name, stage, seen);
-  return json_pack("{s:o, s:{s:o, s:o, s:I, s:I}, s:o, s:o}", "stage", key, "annotation", "name",
+  json_t *key = stage_name(name, stage, at->repeat);
+  return json_pack("{s:o, s:{s:o, s:o, s:I, s:I}, s:I, s:o}", "stage", key, "annotation", "name",
                    name, "stage", stage, "device", (json_int_t)annotation->device, "time_us",
-                   (json_int_t)annotation->time_us, "memory_bytes", number(bytes), "memory_gib",
-                   gib_of((double)bytes));
+                   (json_int_t)annotation->time_us, "memory_bytes", (json_int_t)at->bytes,
+                   "memory_gib", gib_of((double)at->bytes));
 }
 
 json_t *mcp_mosaic_annotations(mcp_call *call) {
   trace t;
   size_t count;
+  tsr_mosaic_stages *answer = NULL;
   const char *filter = mcp_text(call, "annotation");
   if (!open_trace(call, "snapshot_path", &t)) return NULL;
-  uint64_t *usage = usage_of(&t);
-  if (!usage) {
-    close_trace(&t);
-    return fail_memory(call);
-  }
+  tsr_mosaic_stages_options how = {
+      .texts = &filter, .text_count = filter != NULL, .has_device = true, .device = t.device};
+  if (tsr_mosaic_stages_of(t.snapshot, &how, &answer, &call->error)) return NULL;
   const tsr_annotation *annotations = tsr_snapshot_annotations(t.snapshot, &count);
-  json_t *stages = json_array(), *seen = json_object();
-  for (size_t i = 0; i < count; i++) {
-    tsr_text name = tsr_snapshot_string(t.snapshot, annotations[i].name);
-    if (!filter || contains(name, filter))
-      json_array_append_new(stages, describe_stage(&t, &annotations[i], usage, seen));
-  }
-  json_t *out = json_pack("{s:s, s:s, s:s, s:o, s:s?, s:o, s:o}", "status", "ok", "tool",
-                          call->tool->name, "snapshot_path", mcp_text(call, "snapshot_path"),
-                          "device", number(t.device), "annotation_filter", filter, "stage_count",
-                          number(json_array_size(stages)), "stages", stages);
-  json_decref(seen);
-  free(usage);
-  close_trace(&t);
-  return out;
+  json_t *stages = json_array();
+  for (size_t i = 0; i < answer->count; i++)
+    json_array_append_new(
+        stages, describe_stage(&t, &annotations[answer->items[i].annotation], &answer->items[i]));
+  tsr_mosaic_stages_free(answer);
+  return json_pack("{s:s, s:s, s:s, s:o, s:s?, s:o, s:o}", "status", "ok", "tool", call->tool->name,
+                   "snapshot_path", mcp_text(call, "snapshot_path"), "device", number(t.device),
+                   "annotation_filter", filter, "stage_count", number(json_array_size(stages)),
+                   "stages", stages);
 }
 
 /* ---- Two snapshots ---- */
@@ -512,14 +369,6 @@ static bool open_both(mcp_call *call, both *b) {
       b->device = device;
   }
   return true;
-}
-
-static void close_both(both *b) {
-  close_trace(&b->traces[0]);
-  close_trace(&b->traces[1]);
-  free(b->categories[0]);
-  free(b->categories[1]);
-  tsr_diff_free(b->diff);
 }
 
 /* The changes of one status, at most `top` of them (0 = all). */
@@ -581,7 +430,7 @@ json_t *mcp_mosaic_diff(mcp_call *call) {
                   (double)d->old_side.peak.totals.allocated_bytes);
     json_decref(summary);
   }
-  close_both(&b);
+  tsr_diff_free(b.diff);
   return out;
 }
 
@@ -642,7 +491,7 @@ json_t *mcp_mosaic_compare(mcp_call *call) {
     json_object_set_new(out, "diff", compare_stacks(call, &b));
   }
   json_decref(categories);
-  close_both(&b);
+  tsr_diff_free(b.diff);
   return out;
 }
 

@@ -14,8 +14,10 @@
 
 #include "mcp.h"
 #include "parse.h"
+#include "textfile.h"
 
 #define SETTINGS_MAX 16
+#define MATCHES_MAX  16
 
 /* ---- Reports ---- */
 
@@ -53,8 +55,12 @@ typedef int report_fn(const tsr_report_input *inputs, const void *answer,
   }
 REPORT(at)
 REPORT(info)
+REPORT(leaks)
 REPORT(peak)
 REPORT(profile)
+REPORT(source)
+REPORT(stages)
+REPORT(steps)
 REPORT(whatif)
 
 static int report_diff(const tsr_report_input *inputs, const void *answer,
@@ -167,31 +173,24 @@ static tsr_report_input input_of(const mcp_call *call, const char *name,
 
 /* ---- The tools ---- */
 
-static json_t *tool_info(mcp_call *call) {
-  const tsr_snapshot *snapshot;
-  uint32_t device;
-  tsr_info *info = NULL;
-  tsr_query query = query_of(call, &device);
-  if (!mcp_open(call, "path", &snapshot)) return NULL;
-  tsr_report_input input = input_of(call, "path", snapshot);
-  int status = tsr_info_compute(snapshot, &query, &info, &call->error);
-  json_t *out = status ? NULL : tree_of(call, report_info, info, &input);
-  tsr_info_free(info);
-  return out;
-}
-
-static json_t *tool_peak(mcp_call *call) {
-  const tsr_snapshot *snapshot;
-  uint32_t device;
-  tsr_peak *peak = NULL;
-  tsr_query query = query_of(call, &device);
-  if (!mcp_open(call, "path", &snapshot)) return NULL;
-  tsr_report_input input = input_of(call, "path", snapshot);
-  int status = tsr_peak_compute(snapshot, &query, &peak, &call->error);
-  json_t *out = status ? NULL : tree_of(call, report_peak, peak, &input);
-  tsr_peak_free(peak);
-  return out;
-}
+/* A tool that asks one file, and has no arguments but those of every query. */
+#define TOOL(name)                                                              \
+  static json_t *tool_##name(mcp_call *call) {                                  \
+    const tsr_snapshot *snapshot;                                               \
+    uint32_t device;                                                            \
+    tsr_##name *answer = NULL;                                                  \
+    tsr_query query = query_of(call, &device);                                  \
+    if (!mcp_open(call, "path", &snapshot)) return NULL;                        \
+    tsr_report_input input = input_of(call, "path", snapshot);                  \
+    int status = tsr_##name##_compute(snapshot, &query, &answer, &call->error); \
+    json_t *out = status ? NULL : tree_of(call, report_##name, answer, &input); \
+    tsr_##name##_free(answer);                                                  \
+    return out;                                                                 \
+  }
+TOOL(info)
+TOOL(leaks)
+TOOL(peak)
+TOOL(steps)
 
 static bool read_where(mcp_call *call, tsr_at_where *where) {
   static const tsr_action actions[] = {TSR_ACTION_ALLOC, TSR_ACTION_FREE_REQUESTED,
@@ -231,16 +230,103 @@ static json_t *tool_at(mcp_call *call) {
   return out;
 }
 
+/* The kind of groups, and the rules where those are theirs; false after mcp_fail. */
+static bool read_profile(mcp_call *call, tsr_profile_options *how, tsr_rules **rules) {
+  static const char *const names[] = {"category", "annotation", "compile-context", "rules"};
+  const char *text = mcp_text(call, "rules"), *by = mcp_text(call, "by");
+  tsr_rule_problem problem = {0};
+  tsr_error error = {0};
+  if (!by) by = text ? "rules" : "category";
+  for (int kind = 0; kind < 4; kind++)
+    if (strcmp(by, names[kind]) == 0) how->by = (tsr_profile_by)kind;
+  if ((how->by == TSR_PROFILE_BY_RULES) != (text != NULL)) {
+    mcp_fail(call, "argument 'rules' is needed with by: rules, and goes with nothing else");
+    return false;
+  }
+  if (!text ||
+      tsr_rules_parse(text, strlen(text), TSR_RULES_STRICT, rules, &problem, &error) == 0) {
+    how->rules = *rules;
+    return true;
+  }
+  if (problem.message[0])
+    mcp_fail(call, "argument 'rules': rule '%.100s': %s, at offset %zu of '%.200s'",
+             problem.rule.name, problem.message, problem.offset_bytes, problem.rule.pattern);
+  else
+    mcp_fail(call, "argument 'rules': %s", error.message);
+  tsr_rule_problem_release(&problem);
+  return false;
+}
+
 static json_t *tool_profile(mcp_call *call) {
   const tsr_snapshot *snapshot;
   uint32_t device;
   tsr_profile *profile = NULL;
+  tsr_profile_options how = {0};
+  tsr_rules *rules = NULL;
   tsr_query query = query_of(call, &device);
+  json_t *out = NULL;
+  if (read_profile(call, &how, &rules) && mcp_open(call, "path", &snapshot)) {
+    tsr_report_input input = input_of(call, "path", snapshot);
+    if (tsr_profile_compute(snapshot, &how, &query, &profile, &call->error) == 0)
+      out = tree_of(call, report_profile, profile, &input);
+  }
+  tsr_profile_free(profile);
+  tsr_rules_free(rules);
+  return out;
+}
+
+static json_t *tool_stages(mcp_call *call) {
+  const tsr_snapshot *snapshot;
+  uint32_t device;
+  const char *matches[MATCHES_MAX];
+  tsr_stages *stages = NULL;
+  tsr_stages_options how = {.matches = matches};
+  tsr_query query = query_of(call, &device);
+  const json_t *list = json_object_get(call->arguments, "match");
+  how.match_count = json_array_size(list);
+  if (how.match_count > MATCHES_MAX)
+    return mcp_fail(call, "argument 'match' takes at most %d texts", MATCHES_MAX);
+  for (size_t i = 0; i < how.match_count; i++)
+    matches[i] = json_string_value(json_array_get(list, i));
   if (!mcp_open(call, "path", &snapshot)) return NULL;
   tsr_report_input input = input_of(call, "path", snapshot);
-  int status = tsr_profile_compute(snapshot, NULL, &query, &profile, &call->error);
-  json_t *out = status ? NULL : tree_of(call, report_profile, profile, &input);
-  tsr_profile_free(profile);
+  int status = tsr_stages_compute(snapshot, &how, &query, &stages, &call->error);
+  json_t *out = status ? NULL : tree_of(call, report_stages, stages, &input);
+  tsr_stages_free(stages);
+  return out;
+}
+
+/* The source that is asked about: a file's, or the text that was given; false after a failure.
+ * `*read` is the caller's to free. */
+static bool read_source(mcp_call *call, tsr_source_file *file, char **read) {
+  file->path = mcp_text(call, "source_path");
+  file->text = mcp_text(call, "source_text");
+  if (file->text) {
+    file->size_bytes = strlen(file->text);
+    return true;
+  }
+  call->path = file->path;
+  if (cli_read_text(file->path, CLI_TEXTFILE_REGULAR, read, &file->size_bytes, &call->error))
+    return false;
+  file->text = *read;
+  return true;
+}
+
+static json_t *tool_source(mcp_call *call) {
+  const tsr_snapshot *snapshot;
+  uint32_t device;
+  tsr_source *source = NULL;
+  tsr_source_file file = {.path = NULL};
+  tsr_query query = query_of(call, &device);
+  char *read = NULL;
+  json_t *out = NULL;
+  if (read_source(call, &file, &read) && mcp_open(call, "path", &snapshot)) {
+    tsr_report_input input = input_of(call, "path", snapshot);
+    if (tsr_source_compute(snapshot, &file, &query, &source, &call->error) == 0)
+      out = tree_of(call, report_source, source, &input);
+  }
+  tsr_source_free(source);
+  free(read);
   return out;
 }
 
@@ -353,6 +439,45 @@ static const mcp_argument at_arguments[] = {
     TOP_ARGUMENT("stacks"),
     FRAMES_ARGUMENT,
     {.name = NULL}};
+static const mcp_argument leaks_arguments[] = {PATH_ARGUMENT("path", SNAPSHOT_HELP),
+                                               DEVICE_ARGUMENT,
+                                               TOP_ARGUMENT("stacks"),
+                                               FRAMES_ARGUMENT,
+                                               {.name = NULL}};
+static const mcp_argument profile_arguments[] = {
+    PATH_ARGUMENT("path", SNAPSHOT_HELP),
+    {.name = "by",
+     .kind = MCP_TEXT,
+     .choices = {"category", "annotation", "compile-context", "rules"},
+     .help = "What to group by: category (default), the record_function range that was open, the "
+             "compiled region, or rules of your own."},
+    {.name = "rules",
+     .kind = MCP_TEXT,
+     .help = "For by: rules, names and regular expressions, as JSON such as {\"attention\": "
+             "\"attention|softmax\", \"optimizer\": \"optim|adam\"} or as YAML. The first whose "
+             "pattern is found in a function or file name of the stack gives its name."},
+    DEVICE_ARGUMENT,
+    {.name = NULL}};
+static const mcp_argument stages_arguments[] = {
+    PATH_ARGUMENT("path", SNAPSHOT_HELP),
+    {.name = "match",
+     .kind = MCP_TEXTS,
+     .help = "Only stages whose name contains one of these texts. Default: all."},
+    DEVICE_ARGUMENT,
+    TOP_ARGUMENT("stages"),
+    {.name = NULL}};
+static const mcp_argument source_arguments[] = {
+    PATH_ARGUMENT("path", SNAPSHOT_HELP),
+    PATH_ARGUMENT("source_path",
+                  "Path of the Python file in question; as much of its end as tells it from others "
+                  "is enough where source_text is given."),
+    {.name = "source_text",
+     .kind = MCP_TEXT,
+     .help = "The file's text, of the version that ran. Default: what source_path holds on the "
+             "machine of this server."},
+    DEVICE_ARGUMENT,
+    TOP_ARGUMENT("lines, functions and classes"),
+    {.name = NULL}};
 static const mcp_argument whatif_arguments[] = {
     PATH_ARGUMENT("path", SNAPSHOT_HELP),
     {.name = "settings",
@@ -440,8 +565,33 @@ const mcp_tool mcp_tools[] = {
          "workspaces, each with the evidence for it; what nothing explains is unexplained. Tells "
          "which technique would help: activation checkpointing, sharding, another "
          "optimizer.",
-     .arguments = info_arguments,
+     .arguments = profile_arguments,
      .run = tool_profile},
+    {.name = "tessera_stages",
+     .title = "How high did memory go in each annotated stage?",
+     .help = "Memory at the start and end of each record_function range, and the peak inside it. "
+             "The tool for 'which part of the step needs most'.",
+     .arguments = stages_arguments,
+     .run = tool_stages},
+    {.name = "tessera_steps",
+     .title = "Where do training steps begin, and what does one take?",
+     .help = "Find the steps of a training run without any marks in the program: how many there "
+             "are, what a steady one peaks at, whether warm-up went higher, and the peaks of "
+             "forward, backward and optimizer.",
+     .arguments = info_arguments,
+     .run = tool_steps},
+    {.name = "tessera_leaks",
+     .title = "What grows from step to step?",
+     .help = "Rank the stacks whose memory grows with every training step, with bytes a step. The "
+             "tool for jobs that run out of memory after a while.",
+     .arguments = leaks_arguments,
+     .run = tool_leaks},
+    {.name = "tessera_source",
+     .title = "Which lines of a source file hold memory at the peak?",
+     .help = "Bytes at the peak for each line, function and class of one Python file: of the line "
+             "itself, and of all that was called from it.",
+     .arguments = source_arguments,
+     .run = tool_source},
     {.name = "tessera_whatif",
      .title = "What would other allocator settings or another card do?",
      .help = "Replay the recorded allocations under other settings of PYTORCH_CUDA_ALLOC_CONF, or "

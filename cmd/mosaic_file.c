@@ -93,7 +93,10 @@ int cli_mosaic_file(cli_session *session) {
   if (!compares && strcmp(word, "analyze") != 0)
     return cli_usage_error(session->options->command, "'%s' is neither analyze nor compare", word);
   int status = choose_source(session, &file.path, &path);
-  if (!status) status = cli_read_text(session, path, &text, &file.size_bytes);
+  if (!status) {
+    session->path = path;
+    status = cli_read_text(path, CLI_TEXTFILE_ANY, &text, &file.size_bytes, &session->error);
+  }
   if (status) return status;
   file.text = text;
   status = compares ? compare(session, &file) : analyze(session, &file);

@@ -10,16 +10,23 @@
  *
  * Groups come in the order of their first allocation, those included that hold nothing at the peak.
  * Mosaic looks at device 0 alone and leaves out events without a time; here the first device that
- * has a trace is meant, and every event counts. Indexes and rates for the plot count its entries, of
- * which there is one for every microsecond in which something happens.
+ * has a trace is meant, and every event counts. Indexes for the plot count its entries, of which
+ * there is one for every microsecond in which something happens. The page is that of `tessera view`.
+ * As in Mosaic there is one even where nobody asked for it, in the current folder.
  */
+#define _POSIX_C_SOURCE 200809L
+
 #include <ctype.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "mosaic.h"
+#include "page.h"
 #include "rules.h"
+
+#define DEFAULT_PAGE "snapshot_graph.html"
 
 /* --profile's words, in their order. */
 static const tsr_profile_by kinds[] = {TSR_PROFILE_BY_MOSAIC_CATEGORY, TSR_PROFILE_BY_ANNOTATION,
@@ -147,16 +154,13 @@ static uint64_t place(cli_integer index, uint64_t count, uint64_t absent) {
   return back < count ? count - back : 0;
 }
 
+/* What the page shows at first. It is lossless, so there is nothing for a sampling rate to leave out. */
 static void choose_window(const tsr_events *events, const cli_mosaic_options *options,
-                          tsr_profile_options *how) {
+                          tsr_page_options *how) {
   uint64_t count = 0, at = 0, begin = events->count, end = events->count;
   int64_t last_us = TSR_TIME_NONE;
-  for (uint64_t i = 0; i < events->count; i++) count += begins_entry(events, i, &last_us);
-  uint64_t rate = options->sampling_rate.is_given && options->sampling_rate.value > 1
-                      ? (uint64_t)options->sampling_rate.value
-                      : 1;
-  if (count / rate < TSR_PROFILE_PAGE_MOMENTS) how->moment_count = (size_t)(count / rate) + 4;
   if (!options->start_index.is_given && !options->end_index.is_given) return;
+  for (uint64_t i = 0; i < events->count; i++) count += begins_entry(events, i, &last_us);
   uint64_t first = place(options->start_index, count, 0),
            last = place(options->end_index, count, count);
   last_us = TSR_TIME_NONE;
@@ -165,10 +169,25 @@ static void choose_window(const tsr_events *events, const cli_mosaic_options *op
     if (at == first) begin = i;
     if (at++ == last) end = i;
   }
-  how->first_event = begin;
-  how->event_count = end > begin ? end - begin : 0;
   if (end <= begin) cli_mosaic_warn("the plot's indexes leave nothing of it; all is shown");
-  if (end <= begin) how->first_event = 0;
+  if (end <= begin) return;
+  how->first_event = begin;
+  how->event_count = end - begin;
+}
+
+/* The page, where --out-path is not empty. */
+static int save_page(cli_session *session, const cli_input *input, const tsr_profile_options *how,
+                     const tsr_query *query) {
+  const char *path = session->options->mosaic.out_path;
+  cli_page_from from = {input, 1, how->rules, query, 0, {0}};
+  if (!path) path = DEFAULT_PAGE;
+  if (!*path) return 0;
+  from.options.by = cli_page_grouping(how->by);
+  from.options.is_ordered = session->options->mosaic.keeps_order;
+  tsr_events events = {0};
+  if (query->device_count) events = tsr_snapshot_events(input->snapshot, query->devices[0]);
+  choose_window(&events, &session->options->mosaic, &from.options);
+  return cli_page_save(session, &from, path);
 }
 
 /* ---- the command ---- */
@@ -176,7 +195,6 @@ static void choose_window(const tsr_events *events, const cli_mosaic_options *op
 static int read_options(const cli_session *session, tsr_profile_options *how, tsr_rules **rules) {
   const cli_mosaic_options *options = &session->options->mosaic;
   how->by = kinds[options->profile];
-  how->is_ordered = options->keeps_order;
   if ((how->by == TSR_PROFILE_BY_RULES) != (options->custom_profile != NULL))
     return cli_usage_error(session->options->command,
                            "--custom-profile is required with, and only valid with, "
@@ -189,8 +207,14 @@ static int read_options(const cli_session *session, tsr_profile_options *how, ts
   return status;
 }
 
+static double seconds_now(void) {
+  struct timespec now;
+  return clock_gettime(CLOCK_MONOTONIC, &now) ? 0 : (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
+}
+
 int cli_mosaic_profile(cli_session *session) {
   const cli_mosaic_options *options = &session->options->mosaic;
+  const double start_s = seconds_now();
   cli_input input = {0};
   tsr_profile *profile = NULL;
   tsr_rules *rules = NULL;
@@ -201,20 +225,15 @@ int cli_mosaic_profile(cli_session *session) {
   if (status == 0) status = cli_mosaic_open(session, "snapshot", options->snapshot, &input);
   if (status == 0) {
     query.device_count = choose_device(input.snapshot, &device);
-    tsr_profile_options peak = how;
-    peak.is_ordered = false; /* the printed peak is the same in either order */
-    status = tsr_profile_compute(input.snapshot, &peak, &query, &profile, &session->error);
+    status = tsr_profile_compute(input.snapshot, &how, &query, &profile, &session->error);
   }
   if (status == 0) {
     warn(profile);
     status = print(session, profile);
   }
-  if (status == 0 && options->out_path) {
-    tsr_events events = {0};
-    if (query.device_count) events = tsr_snapshot_events(input.snapshot, device);
-    choose_window(&events, options, &how);
-    status = cli_profile_page(session, &input, &how, &query, options->out_path);
-  }
+  if (status == 0) status = save_page(session, &input, &how, &query);
+  if (status == 0)
+    cli_mosaic_info("Profiling function took: %.16g seconds to run", seconds_now() - start_s);
   tsr_profile_free(profile);
   cli_close(&input);
   tsr_rules_free(rules);

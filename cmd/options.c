@@ -323,6 +323,7 @@ int cli_parse(int argc, char **argv, cli_options *options) {
       .operands = argv,
       .top = 10,
       .by = -1,
+      .view_by = -1,
       .action = -1,
       .batch = 1,
       .sequence = 512,
@@ -349,4 +350,5 @@ void cli_options_release(cli_options *options) {
   free(options->devices.numbers);
   free(options->mosaic.annotations.items);
   free(options->matches.items);
+  free(options->budgets.items);
 }

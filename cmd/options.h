@@ -70,18 +70,25 @@ typedef struct cli_options {
   uint64_t blocks;                       /* most that `view` tells one by one; 0: the default */
   int diff_by;                           /* tsr_diff_by */
   int rules_of_categories;               /* index of --categories' word: true, mosaic */
-  int view_by;                           /* index of --by's word, for `view` */
+  int view_by;                           /* index of --by's word, for `view`, or -1: not given */
+  const char *host;                      /* where `serve` listens, and at which */
+  uint64_t port;                         /* port; 0: any that is free */
   int format;                            /* cli_format */
   const char *event, *time, *allocation; /* where `at` looks; NULL: not given */
   const char *events;                    /* what `trim` keeps, with `time`; NULL: not given */
   const char *settings, *capacity;       /* what `whatif` tries; NULL: not given */
   const char *max_answer;                /* of `mcp`; NULL: not given */
   int tools;                             /* which of them `mcp` offers: index of the word */
-  const char *rules, *html;              /* of `profile`; NULL: not given */
+  const char *rules, *html;              /* of `profile`, `view`; NULL: not given */
   uint64_t samples;                      /* 0: not given */
   cli_texts matches;                     /* of annotations' names, for `stages` */
   const char *compare;                   /* the other snapshot of `source`; NULL: none */
   int action;                            /* index of --action's word, -1 when it is not given */
+  cli_texts budgets;                     /* of `check`: --max */
+  const char *max_reserved, *tolerance;  /* of `check`; NULL: not given */
+  const char *lock, *root;
+  int check_format; /* tsr_check_format */
+  bool update;
   bool is_ordered, over_time;
   uint64_t batch, sequence, steps, accumulate; /* of `simulate` */
   int optimizer, dtype, gelu;                  /* tsr_simulate_... */

@@ -1,11 +1,10 @@
 /* profile.c - `tessera profile FILE`: what kind of memory is it, at the peak and over time?
  *
  * Parameters, activations, optimizer state: the kinds say which technique would help. The words
- * that --by takes stand in its row in the order of tsr_profile_by. A page (--html) is a second
- * answer of its own: it has room for more moments than a person or a program wants to read.
+ * that --by takes stand in its row in the order of tsr_profile_by. The page (--html) is that of
+ * `tessera view`, opened as the other options say.
  */
-#include <string.h>
-
+#include "page.h"
 #include "rules.h"
 
 _Static_assert(TSR_PROFILE_BY_CATEGORY == 0 && TSR_PROFILE_BY_ANNOTATION == 1 &&
@@ -45,27 +44,6 @@ static int read_options(const cli_session *session, tsr_profile_options *how, ts
   return status;
 }
 
-int cli_profile_page(cli_session *session, const cli_input *input, const tsr_profile_options *how,
-                     const tsr_query *query, const char *path) {
-  tsr_profile *profile = NULL;
-  tsr_profile_options page = *how;
-  cli_output output = {.path = path};
-  if (!page.moment_count || page.moment_count > TSR_PROFILE_PAGE_MOMENTS)
-    page.moment_count = TSR_PROFILE_PAGE_MOMENTS;
-  int status = tsr_profile_compute(input->snapshot, &page, query, &profile, &session->error);
-  if (status == 0)
-    status = tsr_report_profile_page(&input->heading, profile, cli_output_write, &output,
-                                     &session->error);
-  if (status == 0 && cli_output_finish(&output) != 0) status = TSR_ERROR_WRITE;
-  if (status == TSR_ERROR_WRITE) {
-    cli_say(NULL, "%s: %s", path, strerror(output.error_number));
-    status = CLI_FAULT;
-  }
-  cli_output_abandon(&output);
-  tsr_profile_free(profile);
-  return status;
-}
-
 int cli_profile(cli_session *session) {
   cli_input input = {0};
   tsr_profile *profile = NULL;
@@ -80,8 +58,10 @@ int cli_profile(cli_session *session) {
     status = tsr_report_profile(&input.heading, profile, &session->report, cli_output_write,
                                 &session->output, error);
   if (status == 0 && session->options->html) {
-    how.moment_count = 0;
-    status = cli_profile_page(session, &input, &how, &session->query, session->options->html);
+    cli_page_from from = {&input, 1, rules, &session->query, 0, {0}};
+    from.options.by = cli_page_grouping(how.by);
+    from.options.is_ordered = how.is_ordered;
+    status = cli_page_save(session, &from, session->options->html);
   }
   tsr_profile_free(profile);
   cli_close(&input);

@@ -39,13 +39,9 @@ int cli_open_path(cli_session *session, const char *path, cli_input *input);
 /* Release the snapshot. A zeroed input is fine. */
 void cli_close(cli_input *input);
 
-/* Write the page of a profile (profile.c) to `path`, and explain a failure to write there. Answers as
- * a cli_command_fn does. */
-int cli_profile_page(cli_session *session, const cli_input *input, const tsr_profile_options *how,
-                     const tsr_query *query, const char *path);
-
 /* The commands, one file each (cli_help: help.c). */
 int cli_at(cli_session *session);
+int cli_check(cli_session *session);
 int cli_diff(cli_session *session);
 int cli_export(cli_session *session);
 int cli_help(cli_session *session);
@@ -54,6 +50,7 @@ int cli_leaks(cli_session *session);
 int cli_mcp(cli_session *session);
 int cli_peak(cli_session *session);
 int cli_profile(cli_session *session);
+int cli_serve(cli_session *session);
 int cli_simulate(cli_session *session);
 int cli_source(cli_session *session);
 int cli_stages(cli_session *session);
@@ -61,5 +58,6 @@ int cli_steps(cli_session *session);
 int cli_trim(cli_session *session);
 int cli_view(cli_session *session);
 int cli_whatif(cli_session *session);
+int cli_why(cli_session *session);
 
 #endif

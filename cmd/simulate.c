@@ -139,13 +139,22 @@ static int write_snapshot(cli_session *session, const tsr_snapshot *snapshot) {
   return status;
 }
 
+/* What a model and options cannot do together is the command line's fault. */
+static int run(cli_session *session, const tsr_model *model, const tsr_simulate_options *how,
+               tsr_simulation **out) {
+  int status = tsr_simulate(model, how, out, &session->error);
+  if (status == 0 || status == TSR_ERROR_MEMORY) return status;
+  return cli_usage_error(session->options->command, "%s: %s", session->path,
+                         session->error.message);
+}
+
 int cli_simulate(cli_session *session) {
   tsr_simulate_options how;
   tsr_model *model = NULL;
   tsr_simulation *simulation = NULL;
   int status = read_options(session, &how);
   if (status == 0) status = open_model(session, &model);
-  if (status == 0) status = tsr_simulate(model, &how, &simulation, &session->error);
+  if (status == 0) status = run(session, model, &how, &simulation);
   if (status == 0) status = write_snapshot(session, simulation->snapshot);
   if (status == 0) {
     tsr_report_input heading = {.path = session->path, .snapshot = simulation->snapshot};

@@ -5,6 +5,7 @@
 
 #include <stdlib.h>
 
+#include "session.h"
 #include "textfile.h"
 
 static int ask_one(cli_session *session, const tsr_source_file *file) {
@@ -44,7 +45,8 @@ int cli_source(cli_session *session) {
   const char *path = session->options->operands[1];
   char *text = NULL;
   tsr_source_file file = {.path = path};
-  int status = cli_read_text(session, path, &text, &file.size_bytes);
+  session->path = path;
+  int status = cli_read_text(path, CLI_TEXTFILE_ANY, &text, &file.size_bytes, &session->error);
   if (status) return status;
   char *whole = realpath(path, NULL);
   if (whole) file.path = whole;

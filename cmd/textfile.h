@@ -2,12 +2,17 @@
 #ifndef CLI_TEXTFILE_H
 #define CLI_TEXTFILE_H
 
-#include "session.h"
-
-/* Read the file `path`, of at most CLI_TEXTFILE_MAX bytes, into memory for the caller to free. A
- * failure says so in the session's error, about that path: TSR_ERROR_IO, _LIMIT or _MEMORY. */
-int cli_read_text(cli_session *session, const char *path, char **text, size_t *size_bytes);
+#include <stddef.h>
+#include <tessera/tessera.h>
 
 #define CLI_TEXTFILE_MAX ((size_t)64 << 20)
+
+/* What may be read: anything, where "-" is standard input; or only what is a regular file. */
+typedef enum cli_textfile_kind { CLI_TEXTFILE_ANY, CLI_TEXTFILE_REGULAR } cli_textfile_kind;
+
+/* Read the file `path`, of at most CLI_TEXTFILE_MAX bytes, into memory for the caller to free.
+ * `*text` is NULL after a failure: TSR_ERROR_IO, _LIMIT or _MEMORY. */
+int cli_read_text(const char *path, cli_textfile_kind kind, char **text, size_t *size_bytes,
+                  tsr_error *error);
 
 #endif

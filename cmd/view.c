@@ -1,96 +1,73 @@
 /* view.c - `tessera view FILE... -o page.html`: a picture of the trace, in one HTML file.
- *
- * The page has a bound on its size, however long the trace: where what is told of each allocation
- * does not fit, fewer are told one by one, until it does.
  */
 #define _POSIX_C_SOURCE 200809L
 
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "page.h"
 #include "parse.h"
-#include "session.h"
+#include "rules.h"
+#include "view.h"
 
+/* --by's words, in their order. */
 static const char *const groupings[] = {
-    "category", "annotation", "compile_context", "metadata", "stream", "pool", "stack"};
+    "category", "annotation", "compile_context", "rules",    "metadata",
+    "stream",   "pool",       "stack",           "function", "size"};
 
-enum { MOST_ALLOCATIONS = 1500000, FEWEST_ALLOCATIONS = 1000 };
+/* Of a page that can ask, what it holds itself is for a first look. */
+enum { BY_RULES = 3, SERVED_ALLOCATIONS = 250000 };
 
-typedef struct pages {
-  cli_input *inputs;
-  tsr_view **views;
-  tsr_page_input *page;
-  size_t count;
-} pages;
-
-static int check(const cli_options *options, tsr_page_options *how) {
-  bool to_stdout = !options->output;
+static int read_options(cli_session *session, tsr_page_options *how, tsr_rules **rules) {
+  const cli_options *options = session->options;
   if (options->capacity && !cli_parse_size(options->capacity, &how->capacity_bytes))
     return cli_usage_error(options->command,
                            "option '--capacity' takes a size such as 40GiB, not '%s'",
                            options->capacity);
+  if (options->view_by == BY_RULES && !options->rules)
+    return cli_usage_error(options->command, "--by rules needs --rules FILE-OR-TEXT");
   if (options->json) return cli_usage_error(options->command, "a page is HTML, not JSON");
-  if (to_stdout && isatty(STDOUT_FILENO))
-    return cli_usage_error(options->command, "a page is nothing for a terminal; use -o page.html");
-  how->by = groupings[options->view_by];
-  return 0;
+  how->by = groupings[options->view_by >= 0 ? options->view_by : options->rules ? BY_RULES : 0];
+  how->is_ordered = options->is_ordered;
+  if (!options->rules) return 0;
+  return cli_rules_load(session, "rules", options->rules, TSR_RULES_STRICT, rules);
 }
 
-/* Views of all files, with at most so many allocations of each device told one by one. */
-static int compute(cli_session *session, pages *p, uint64_t most) {
-  tsr_view_options how = {.most_allocations = most};
-  int status = 0;
-  for (size_t i = 0; status == 0 && i < p->count; i++) {
-    tsr_view_free(p->views[i]);
-    p->views[i] = NULL;
-    session->path = p->inputs[i].heading.path;
-    status = tsr_view_compute(p->inputs[i].snapshot, &how, &session->query, &p->views[i],
-                              &session->error);
-    p->page[i] = (tsr_page_input){p->inputs[i].heading, p->views[i]};
+int cli_with_page(cli_session *session, bool is_served, cli_page_fn *show) {
+  size_t count = session->options->operand_count, opened = 0;
+  cli_page_from from = {.query = &session->query,
+                        .most_allocations = session->options->blocks,
+                        .options = {.is_served = is_served}};
+  if (is_served && !from.most_allocations) from.most_allocations = SERVED_ALLOCATIONS;
+  tsr_rules *rules = NULL;
+  cli_page page = {0};
+  int status = read_options(session, &from.options, &rules);
+  if (status) return status;
+  cli_input *inputs = calloc(count, sizeof *inputs);
+  if (!inputs) status = TSR_ERROR_MEMORY;
+  while (status == 0 && opened < count) {
+    status = cli_open(session, opened, &inputs[opened]);
+    opened += status == 0;
   }
+  from.inputs = inputs;
+  from.count = opened;
+  from.rules = rules;
+  if (status == 0) status = cli_page_make(session, &from, &page);
+  if (status == 0) status = show(session, &page);
+  cli_page_release(&page);
+  while (opened) cli_close(&inputs[--opened]);
+  free(inputs);
+  tsr_rules_free(rules);
   return status;
 }
 
-static int write_page(cli_session *session, pages *p, const tsr_page_options *how) {
-  size_t devices = 0;
-  for (size_t i = 0; i < p->count; i++) {
-    size_t count;
-    (void)tsr_snapshot_devices(p->inputs[i].snapshot, &count);
-    devices += count;
-  }
-  uint64_t most = session->options->blocks ? session->options->blocks : MOST_ALLOCATIONS;
-  if (devices) most = (most + devices - 1) / devices;
-  int status;
-  do {
-    status = compute(session, p, most);
-    if (status == 0)
-      status = tsr_report_page(p->page, p->count, how, cli_output_write, &session->output,
-                               &session->error);
-    most /= 2;
-  } while (status == TSR_ERROR_LIMIT && most >= FEWEST_ALLOCATIONS);
-  return status;
+static int save(cli_session *session, const cli_page *page) {
+  return tsr_page_write(page->page, cli_output_write, &session->output, &session->error);
 }
 
 int cli_view(cli_session *session) {
-  tsr_page_options how = {0};
-  size_t count = session->options->operand_count;
-  int status = check(session->options, &how);
-  if (status) return status;
-  pages p = {.inputs = calloc(count, sizeof(cli_input)),
-             .views = calloc(count, sizeof(tsr_view *)),
-             .page = calloc(count, sizeof(tsr_page_input))};
-  if (!p.inputs || !p.views || !p.page) status = TSR_ERROR_MEMORY;
-  while (status == 0 && p.count < count) {
-    status = cli_open(session, p.count, &p.inputs[p.count]);
-    p.count += status == 0;
-  }
-  if (status == 0) status = write_page(session, &p, &how);
-  for (size_t i = 0; i < p.count; i++) {
-    tsr_view_free(p.views[i]);
-    cli_close(&p.inputs[i]);
-  }
-  free(p.inputs);
-  free(p.views);
-  free(p.page);
-  return status;
+  if (!session->options->output && isatty(STDOUT_FILENO))
+    return cli_usage_error(session->options->command,
+                           "a page is nothing for a terminal; use -o page.html");
+  return cli_with_page(session, false, save);
 }

@@ -1,44 +1,16 @@
 /* whatif.c - `tessera whatif FILE`: what would other settings, or another card, have made of it? */
-#include <string.h>
-
-#include "parse.h"
 #include "session.h"
-
-/* The configurations of --set; several are separated by blanks or semicolons. */
-static int read_settings(cli_session *session, tsr_allocator_settings *settings, size_t room,
-                         size_t *count) {
-  const char *text = session->options->settings;
-  char one[512];
-  *count = 0;
-  while (text && *(text += strspn(text, " ;"))) {
-    size_t length = strcspn(text, " ;");
-    if (length >= sizeof one || *count == room)
-      return cli_usage_error(session->options->command, "option '--set' is too long");
-    memcpy(one, text, length);
-    one[length] = '\0';
-    if (tsr_allocator_settings_parse(one, &settings[*count], &session->error))
-      return cli_usage_error(session->options->command, "option '--set': %s",
-                             session->error.message);
-    ++*count;
-    text += length;
-  }
-  return 0;
-}
+#include "settings.h"
 
 int cli_whatif(cli_session *session) {
   const cli_options *options = session->options;
-  tsr_allocator_settings settings[16];
+  tsr_allocator_settings settings[CLI_SETTINGS_MAX];
   tsr_whatif_options how = {.settings = settings};
   cli_input input = {0};
   tsr_whatif *whatif = NULL;
   tsr_error *error = &session->error;
-  if (options->capacity && !cli_parse_size(options->capacity, &how.capacity_bytes))
-    return cli_usage_error(options->command,
-                           "option '--capacity' takes a size such as 40GiB, not "
-                           "'%s'",
-                           options->capacity);
-  int status =
-      read_settings(session, settings, sizeof settings / sizeof *settings, &how.setting_count);
+  int status = cli_read_capacity(options, &how.capacity_bytes);
+  if (status == 0) status = cli_read_settings(session, settings, &how.setting_count);
   if (status) return status;
   status = cli_open(session, 0, &input);
   if (status == 0)

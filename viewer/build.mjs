@@ -28,6 +28,7 @@ if (/<\/script|<!--/i.test(script) || /<\/style/i.test(css)) throw new Error('th
 const hash = (text) => `'sha256-${createHash('sha256').update(text).digest('base64')}'`;
 const policy = [
   "default-src 'none'",
+  "connect-src 'none'", // a server that serves the page allows itself: src/report/page.c
   `script-src ${hash(script)}`,
   `style-src ${hash(css)}`,
   "base-uri 'none'",

@@ -4,7 +4,7 @@
  * has an object equal to the one that the original holds. Not kept are the order of keys in a dict
  * (but in TSR_EXPORT_PYTHON_JSON), what the reader has warned about and left out (tsr_snapshot_warnings), and, in a dict of events
  * and segments, keys that are no text; tuples other than pool ids, sets and the like have become
- * lists, bytes text, and integers beyond 64 bits None.
+ * lists, bytes text, and integers of more than 613 digits None.
  */
 #ifndef TESSERA_EXPORT_H
 #define TESSERA_EXPORT_H

@@ -26,10 +26,12 @@ typedef struct tsr_mosaic_moment {
   tsr_action action;
 } tsr_mosaic_moment;
 
-/* Which part of a trace; a zeroed struct, or NULL, is all of it. Events before the window count
- * towards usage, but are not the peak. An event without time is at that of the one before it. */
+/* Which part of which trace; a zeroed struct, or NULL, is all of that of the first device that has
+ * one. Events before the window count towards usage, but are not the peak. An event without time is at
+ * that of the one before it. */
 typedef struct tsr_mosaic_window {
-  bool has_first, has_last, has_stop;
+  bool has_device, has_first, has_last, has_stop;
+  uint32_t device;
   int64_t first_us, last_us; /* times, both included */
   tsr_mosaic_moment stop;    /* the last event; of no effect where the window has no such event */
 } tsr_mosaic_window;
@@ -39,12 +41,15 @@ typedef struct tsr_mosaic_group {
   uint64_t bytes; /* as requested */
   uint64_t allocations;
   uint32_t stack; /* of the member that became live first */
+  size_t first;   /* index of that member in tsr_mosaic_groups.events; the others follow */
 } tsr_mosaic_group;
 
 /* Largest first; equal ones in the order in which they became live. */
 typedef struct tsr_mosaic_groups {
   tsr_mosaic_group *items;
   size_t count;
+  tsr_mosaic_group rest; /* what has no stack, and is in no group */
+  uint64_t *events;      /* by group, in the order in which they became live; NULL in a diff */
 } tsr_mosaic_groups;
 
 /* Another device that has a trace, and the peak of that. */
@@ -53,13 +58,13 @@ typedef struct tsr_mosaic_other {
   uint64_t bytes;
 } tsr_mosaic_other;
 
-/* Release the array, which the struct owns. */
+/* Release the arrays, which the struct owns. */
 void tsr_mosaic_groups_release(tsr_mosaic_groups *groups);
 
 /* ---- peak ---- */
 
 typedef struct tsr_mosaic_peak {
-  uint32_t device;  /* the first that has a trace; TSR_NONE: none has */
+  uint32_t device;  /* the window's, else the first that has a trace; TSR_NONE: none has */
   int64_t event;    /* the first of the window at which usage is largest; -1: there is none */
   uint64_t version; /* of its address, as Mosaic prints it: see mosaic_peak.c */
   uint64_t bytes;   /* usage there, counted from zero */
@@ -71,7 +76,7 @@ typedef struct tsr_mosaic_peak {
   size_t other_count;
 } tsr_mosaic_peak;
 
-/* The peak of the first device that has a trace; `*out` is the caller's, for the function below. */
+/* The peak of one device; `*out` is the caller's, for the function below. */
 int tsr_mosaic_peak_compute(const tsr_snapshot *snapshot, const tsr_mosaic_window *window,
                             tsr_mosaic_peak **out, tsr_error *error);
 void tsr_mosaic_peak_free(tsr_mosaic_peak *peak);
@@ -116,14 +121,25 @@ typedef struct tsr_mosaic_stage {
 } tsr_mosaic_stage;
 
 typedef struct tsr_mosaic_stages {
-  uint32_t device;      /* the first that has a trace; TSR_NONE: none has, and there are no items */
-  uint32_t other_count; /* further devices that have one */
+  uint32_t device;         /* whose usage; TSR_NONE: none has a trace, and there are no items */
+  uint32_t other_count;    /* further devices that have one */
   tsr_mosaic_stage *items; /* in the order of the file */
   size_t count;
 } tsr_mosaic_stages;
 
-/* Usage at each annotation whose name contains one of `text_count` texts, or at all where there are
- * none; `*out` is the caller's, for the function below. */
+/* Which annotations: those whose name contains one of the texts, or all where there are none. And
+ * whose usage; a zeroed struct means the first device that has a trace. */
+typedef struct tsr_mosaic_stages_options {
+  const char *const *texts;
+  size_t text_count;
+  bool has_device;
+  uint32_t device;
+} tsr_mosaic_stages_options;
+
+/* Usage at each of the annotations; `*out` is the caller's, for the function below. */
+int tsr_mosaic_stages_of(const tsr_snapshot *snapshot, const tsr_mosaic_stages_options *options,
+                         tsr_mosaic_stages **out, tsr_error *error);
+/* The same for the first device that has a trace. */
 int tsr_mosaic_stages_compute(const tsr_snapshot *snapshot, const char *const *texts,
                               size_t text_count, tsr_mosaic_stages **out, tsr_error *error);
 void tsr_mosaic_stages_free(tsr_mosaic_stages *stages);

@@ -12,6 +12,7 @@
 #include "tessera/stages.h"
 #include "tessera/steps.h"
 #include "tessera/whatif.h"
+#include "tessera/why.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -70,20 +71,13 @@ int tsr_report_leaks(const tsr_report_input *input, const tsr_leaks *leaks,
 int tsr_report_whatif(const tsr_report_input *input, const tsr_whatif *whatif,
                       const tsr_report_options *options, tsr_write_fn *write, void *context,
                       tsr_error *error);
+int tsr_report_why(const tsr_report_input *input, const tsr_why *why,
+                   const tsr_report_options *options, tsr_write_fn *write, void *context,
+                   tsr_error *error);
 /* The report of two snapshots. */
 int tsr_report_diff(const tsr_report_input *old_input, const tsr_report_input *new_input,
                     const tsr_diff *diff, const tsr_report_options *options, tsr_write_fn *write,
                     void *context, tsr_error *error);
-
-/* Moments that a page's profile should be computed with: as many as can be told apart on a screen,
- * and few enough for a page of some 3 MiB a device. */
-#define TSR_PROFILE_PAGE_MOMENTS 900u
-
-/* A profile as one HTML page of its own, without script and without anything from the network: for
- * each device a chart of the history, stacked by group or, where the profile is ordered, in bands,
- * and the groups' sizes. Fails with TSR_ERROR_MEMORY or TSR_ERROR_WRITE. */
-int tsr_report_profile_page(const tsr_report_input *input, const tsr_profile *profile,
-                            tsr_write_fn *write, void *context, tsr_error *error);
 
 /* `input` names the model, and has the simulation's snapshot; `capacity_bytes` is what it was
  * simulated under, 0 for no limit. */

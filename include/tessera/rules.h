@@ -10,9 +10,10 @@
  *
  * Rules are JSON or YAML: a mapping from names to patterns, a list of rules, or a mapping with
  * `rules:` over either; a mapping's value may also be a rule without a name. They are tried in
- * order of priority, highest first, and those of one priority in the order of the text. The first
- * rule whose pattern is found in the function's name or the file's name of any frame of a stack
- * names the group; several rules may share a name. What no rule names is "unknown".
+ * order of priority, the smallest number first (as Mosaic's documentation has it: 1 for what is
+ * special, 999 for what catches the rest), and those of one priority in the order of the text. The
+ * first rule whose pattern is found in the function's name or the file's name of any frame of a
+ * stack names the group; several rules may share a name. What no rule names is "unknown".
  *
  * Patterns are PCRE2's, in UTF mode with Unicode classes, searched for anywhere, and case matters:
  * what Python's re.search does, but for \Z (also before a last newline; \z is the very end), {,n}

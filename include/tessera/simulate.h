@@ -126,6 +126,9 @@ typedef struct tsr_simulate_moment {
 
 #define TSR_SIMULATE_NOTES 8
 
+/* Allocations, frees and ops of a whole run: some gigabyte of trace, made in seconds. */
+#define TSR_SIMULATE_MOST_INSTRUCTIONS (UINT64_C(16) << 20)
+
 typedef enum tsr_simulate_phase {
   TSR_SIMULATE_FORWARD,
   TSR_SIMULATE_BACKWARD,
@@ -140,11 +143,14 @@ typedef struct tsr_simulation {
   tsr_simulate_moment peak;                        /* the first at which most is allocated */
   tsr_simulate_moment phases[TSR_SIMULATE_PHASES]; /* each one's own peak; step 0: never reached */
   uint64_t peak_reserved_bytes;
-  uint64_t start_allocated_bytes; /* before the first event */
+  uint64_t start_allocated_bytes; /* before the first event, */
+  uint64_t start_role_bytes[TSR_ROLE_COUNT]; /* and for what: requested */
   bool is_out_of_memory;
   tsr_simulate_moment out_of_memory;
   uint64_t oom_request_bytes;
-  uint64_t step_flops; /* of one step, with what is computed again */
+  uint64_t oom_segment_bytes;     /* what the allocator asked the driver for, to serve it */
+  uint64_t oom_device_free_bytes; /* what the driver had */
+  uint64_t step_flops;            /* of one step, with what is computed again */
   uint64_t step_recomputed_flops;
   const char *notes[TSR_SIMULATE_NOTES]; /* what the reader must know: static texts */
   size_t note_count;
@@ -153,10 +159,17 @@ typedef struct tsr_simulation {
 /* Simulate. `options` NULL is a zeroed struct. `*out` is the caller's, for tsr_simulation_free.
  * Running out of the simulated device's memory is an answer, not an error: the trace ends in an oom
  * event then. TSR_ERROR_ARGUMENT for options that contradict one another or the model,
- * TSR_ERROR_UNSUPPORTED for what is not modelled, TSR_ERROR_LIMIT for sizes beyond 2^48 bytes, or
- * TSR_ERROR_MEMORY. Time: one step's ops, then its events times the steps. */
+ * TSR_ERROR_UNSUPPORTED for what is not modelled, TSR_ERROR_LIMIT for a tensor beyond 2^48 bytes or a
+ * run of more than TSR_SIMULATE_MOST_INSTRUCTIONS, or TSR_ERROR_MEMORY. Time: one step's ops, then
+ * its events times the steps. */
 int tsr_simulate(const tsr_model *model, const tsr_simulate_options *options, tsr_simulation **out,
                  tsr_error *error);
+/* What PyTorch's exception would say of a run that is out of memory, as PyTorch 2.9 words it without
+ * its advice; "" of any other. `text` is cut where it does not fit; TSR_SIMULATE_TEXT_BYTES are
+ * enough. */
+#define TSR_SIMULATE_TEXT_BYTES 512
+void tsr_simulation_message(const tsr_simulation *simulation, uint64_t capacity_bytes, char *text,
+                            size_t size_bytes);
 /* Release it. NULL is fine. */
 void tsr_simulation_free(tsr_simulation *simulation);
 

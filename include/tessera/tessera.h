@@ -7,6 +7,8 @@
 #include "tessera/allocator.h"
 #include "tessera/answers.h"
 #include "tessera/attribution.h"
+#include "tessera/causes.h"
+#include "tessera/check.h"
 #include "tessera/export.h"
 #include "tessera/limits.h"
 #include "tessera/mosaic.h"
@@ -21,6 +23,7 @@
 #include "tessera/steps.h"
 #include "tessera/view.h"
 #include "tessera/whatif.h"
+#include "tessera/why.h"
 
 #ifdef __cplusplus
 extern "C" {

@@ -20,7 +20,7 @@
 #include "answers/match.h"
 #include "answers/query.h"
 #include "answers/shares.h"
-#include "attribution/places.h"
+#include "attribution/labels.h"
 #include "base/checked.h"
 #include "base/map.h"
 #include "base/memory.h"
@@ -40,7 +40,7 @@ typedef struct row {
 typedef struct pair {
   const tsr_snapshot *snapshots[2]; /* old, new */
   tsr_peak *peaks[2];
-  tsr__places lines[2], operations[2]; /* operations: by operation */
+  tsr__labels lines[2], operations[2]; /* operations: by operation */
   tsr__match match;
   row *rows; /* by class, and one for memory without a stack */
 } pair;
@@ -213,7 +213,7 @@ typedef struct causes {
 static tsr_text line_of(const pair *p, const tsr_change *change) {
   int side = change->new_allocations ? 1 : 0;
   uint32_t stack = side ? change->new_stack : change->old_stack;
-  return tsr__place_name(&p->lines[side], tsr__place_of(&p->lines[side], stack));
+  return tsr__label_name(&p->lines[side], tsr__label_of(&p->lines[side], stack));
 }
 
 static bool add_cause(const pair *p, const row *r, causes *c) {
@@ -350,7 +350,7 @@ static int describe(pair *p, tsr_diff_by by, size_t top, tsr_diff_device *out, t
   if (!status && by != TSR_DIFF_BY_STACK) {
     tsr__free(out->changes);
     out->changes = NULL;
-    const tsr__places *places = by == TSR_DIFF_BY_OP ? p->operations : p->lines;
+    const tsr__labels *places = by == TSR_DIFF_BY_OP ? p->operations : p->lines;
     tsr__diff_peaks of = {{peaks[0], peaks[1]}, {&places[0], &places[1]}};
     status = tsr__diff_groups(&of, by, out, &out->changes, &count, error);
   }
@@ -365,11 +365,11 @@ static int name_places(pair *p, int which, tsr_diff_by by, tsr_error *error) {
   tsr__roles roles = {0};
   int status = tsr__roles_compute(p->snapshots[which], &roles, error);
   if (!status && by == TSR_DIFF_BY_OP)
-    status = tsr__places_compute(p->snapshots[which], &roles, TSR__PLACE_OP, &p->operations[which],
+    status = tsr__labels_compute(p->snapshots[which], &roles, TSR__LABEL_OP, &p->operations[which],
                                  error);
   if (!status)
     status =
-        tsr__places_compute(p->snapshots[which], &roles, TSR__PLACE_LINE, &p->lines[which], error);
+        tsr__labels_compute(p->snapshots[which], &roles, TSR__LABEL_LINE, &p->lines[which], error);
   tsr__roles_release(&roles);
   return status;
 }
@@ -390,8 +390,8 @@ static void pair_release(pair *p) {
   tsr_peak_free(p->peaks[0]);
   tsr_peak_free(p->peaks[1]);
   for (int k = 0; k < 2; k++) {
-    tsr__places_release(&p->lines[k]);
-    tsr__places_release(&p->operations[k]);
+    tsr__labels_release(&p->lines[k]);
+    tsr__labels_release(&p->operations[k]);
   }
   tsr__free(p->rows);
 }

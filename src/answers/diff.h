@@ -2,7 +2,7 @@
 #ifndef TSR_ANSWERS_DIFF_H
 #define TSR_ANSWERS_DIFF_H
 
-#include "attribution/places.h"
+#include "attribution/labels.h"
 #include "tessera/answers.h"
 
 /* New less old; stops at the ends of its range. */
@@ -11,7 +11,7 @@ int64_t tsr__diff_delta(uint64_t old_bytes, uint64_t new_bytes);
 /* One side of a device; NULL: it does not have it. */
 typedef struct tsr__diff_peaks {
   const tsr_peak_device *sides[2];
-  const tsr__places *places[2]; /* by operation or line; not needed by category */
+  const tsr__labels *places[2]; /* by operation or line; not needed by category */
 } tsr__diff_peaks;
 
 /* The groups of both sides as changes, unequal or not, into `*rows` (tsr__free), and what their names

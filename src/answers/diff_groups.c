@@ -45,10 +45,10 @@ static bool add_kinds(grouping *g, int side, const tsr_stack_share *share) {
 }
 
 /* What has no stack is told apart by whether the recording saw it being made. */
-static bool add_place(grouping *g, int side, const tsr__places *places,
+static bool add_place(grouping *g, int side, const tsr__labels *places,
                       const tsr_stack_share *share) {
-  tsr_text name = tsr__place_name(places, tsr__place_of(places, share->stack));
-  tsr_text before = {TSR__PLACE_BEFORE, sizeof TSR__PLACE_BEFORE - 1};
+  tsr_text name = tsr__label_name(places, tsr__label_of(places, share->stack));
+  tsr_text before = {TSR__LABEL_BEFORE, sizeof TSR__LABEL_BEFORE - 1};
   if (share->stack != TSR_NONE) return add(g, side, name, share->bytes, share->allocations);
   return add(g, side, before, share->older_bytes, share->older_allocations) &&
          add(g, side, name, share->bytes - share->older_bytes,

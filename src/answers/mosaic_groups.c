@@ -26,6 +26,8 @@ typedef struct grouping {
   uint32_t *group_of;           /* by stack: index of groups plus 1; 0: not known yet */
   tsr__buffer text;
   TSR__VECTOR(tsr_mosaic_group) groups;
+  tsr_mosaic_group rest;
+  uint64_t *events; /* see tsr_mosaic_groups */
 } grouping;
 
 void tsr__mosaic_key(tsr__buffer *out, const tsr_snapshot *snapshot, uint32_t stack) {
@@ -72,17 +74,47 @@ static uint32_t group_of(grouping *g, uint32_t stack) {
   return g->group_of[stack] = id + 1;
 }
 
+/* The group that a place is in, which may be `rest`; NULL for a place that is free, or when out of
+ * memory. */
+static tsr_mosaic_group *group_at(grouping *g, size_t place) {
+  uint64_t event = g->places.items[place] / 2;
+  if (g->places.items[place] % 2 == FREED) return NULL;
+  uint32_t stack = g->trace->events.stack[event];
+  if (stack == TSR_NONE) return &g->rest;
+  uint32_t index = group_of(g, stack);
+  return index ? &g->groups.items[index - 1] : NULL;
+}
+
 static bool sum_live(grouping *g) {
-  const tsr_events *events = &g->trace->events;
   for (size_t i = 0; i < g->places.count; i++) {
-    uint64_t event = g->places.items[i] / 2;
-    if (g->places.items[i] % 2 == FREED || events->stack[event] == TSR_NONE) continue;
-    uint32_t index = group_of(g, events->stack[event]);
-    if (!index) return false;
-    tsr_mosaic_group *group = &g->groups.items[index - 1];
-    group->bytes = tsr__sum_u64(group->bytes, events->size[event]);
+    tsr_mosaic_group *group = group_at(g, i);
+    if (!group && g->places.items[i] % 2 != FREED) return false;
+    if (!group) continue;
+    group->bytes = tsr__sum_u64(group->bytes, g->trace->events.size[g->places.items[i] / 2]);
     group->allocations++;
   }
+  return true;
+}
+
+/* List the members of each group behind those of the one before it; `first` is where the next goes,
+ * and in the end where the first went. All groups are there by now. */
+static bool list_live(grouping *g) {
+  size_t first = 0;
+  g->events = TSR__NEW_ARRAY(uint64_t, g->places.count);
+  if (!g->events) return false;
+  tsr_mosaic_group *groups = g->groups.items;
+  size_t count = groups ? g->groups.count : 0; /* which is what the analyzer does not know */
+  for (size_t i = 0; i < count; i++) {
+    groups[i].first = first;
+    first += groups[i].allocations;
+  }
+  g->rest.first = first;
+  for (size_t i = 0; i < g->places.count; i++) {
+    tsr_mosaic_group *group = group_at(g, i);
+    if (group) g->events[group->first++] = g->places.items[i] / 2;
+  }
+  for (size_t i = 0; i < count; i++) groups[i].first -= groups[i].allocations;
+  g->rest.first -= g->rest.allocations;
   return true;
 }
 
@@ -111,15 +143,17 @@ static bool sort(tsr_mosaic_group *groups, size_t count) {
 
 int tsr__mosaic_groups_at(const tsr__mosaic_trace *trace, int64_t event, tsr_mosaic_groups *out,
                           tsr_error *error) {
-  grouping g = {.trace = trace};
+  grouping g = {.trace = trace, .rest.stack = TSR_NONE};
   tsr__intern_init(&g.keys);
   g.group_of = TSR__NEW_ARRAY(uint32_t, tsr_snapshot_stack_count(trace->snapshot));
-  bool is_good =
-      g.group_of && find_live(&g, event) && sum_live(&g) && sort(g.groups.items, g.groups.count);
-  if (is_good)
-    *out = (tsr_mosaic_groups){.items = g.groups.items, .count = g.groups.count};
-  else
+  bool is_good = g.group_of && find_live(&g, event) && sum_live(&g) && list_live(&g) &&
+                 sort(g.groups.items, g.groups.count);
+  if (is_good) {
+    *out = (tsr_mosaic_groups){g.groups.items, g.groups.count, g.rest, g.events};
+  } else {
     TSR__VECTOR_FREE(&g.groups);
+    tsr__free(g.events);
+  }
   TSR__VECTOR_FREE(&g.places);
   tsr__intern_release(&g.keys);
   tsr__buffer_release(&g.text);

@@ -135,7 +135,8 @@ static int describe_others(const tsr_snapshot *snapshot, const tsr_mosaic_window
 
 static int describe(const tsr_snapshot *snapshot, const tsr_mosaic_window *window,
                     tsr_mosaic_peak *peak, tsr_error *error) {
-  tsr__mosaic_trace trace = tsr__mosaic_trace_first(snapshot);
+  tsr__mosaic_trace trace = window->has_device ? tsr__mosaic_trace_of(snapshot, window->device)
+                                               : tsr__mosaic_trace_first(snapshot);
   reading found;
   if (!read_trace(&trace, window, &found)) return tsr__fail_memory(error);
   peak->device = trace.device;
@@ -164,6 +165,7 @@ int tsr_mosaic_peak_compute(const tsr_snapshot *snapshot, const tsr_mosaic_windo
 
 void tsr_mosaic_groups_release(tsr_mosaic_groups *groups) {
   tsr__free(groups->items);
+  tsr__free(groups->events);
   *groups = (tsr_mosaic_groups){.count = 0};
 }
 

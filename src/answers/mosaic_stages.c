@@ -16,10 +16,10 @@ static bool contains(tsr_text text, const char *part) {
 }
 
 static bool is_wanted(const tsr_snapshot *snapshot, const tsr_annotation *annotation,
-                      const char *const *texts, size_t text_count) {
-  bool is_any = text_count == 0;
-  for (size_t i = 0; i < text_count && !is_any; i++)
-    is_any = contains(tsr_snapshot_string(snapshot, annotation->name), texts[i]);
+                      const tsr_mosaic_stages_options *options) {
+  bool is_any = options->text_count == 0;
+  for (size_t i = 0; i < options->text_count && !is_any; i++)
+    is_any = contains(tsr_snapshot_string(snapshot, annotation->name), options->texts[i]);
   return is_any;
 }
 
@@ -31,7 +31,7 @@ static bool count_repeat(tsr__map *seen, const tsr_annotation *annotation, uint6
   return times;
 }
 
-static bool fill(const tsr__mosaic_trace *trace, const char *const *texts, size_t text_count,
+static bool fill(const tsr__mosaic_trace *trace, const tsr_mosaic_stages_options *options,
                  tsr_mosaic_stages *out) {
   size_t annotation_count;
   const tsr_annotation *annotations = tsr_snapshot_annotations(trace->snapshot, &annotation_count);
@@ -40,7 +40,7 @@ static bool fill(const tsr__mosaic_trace *trace, const char *const *texts, size_
   uint64_t next = 0;
   bool is_good = true;
   for (size_t i = 0; i < annotation_count && is_good; i++) {
-    if (!is_wanted(trace->snapshot, &annotations[i], texts, text_count)) continue;
+    if (!is_wanted(trace->snapshot, &annotations[i], options)) continue;
     for (; next < trace->events.count && is_good &&
            trace->events.time_us[next] <= annotations[i].time_us;
          next++)
@@ -55,9 +55,10 @@ static bool fill(const tsr__mosaic_trace *trace, const char *const *texts, size_
   return is_good;
 }
 
-int tsr_mosaic_stages_compute(const tsr_snapshot *snapshot, const char *const *texts,
-                              size_t text_count, tsr_mosaic_stages **out, tsr_error *error) {
-  tsr__mosaic_trace trace = tsr__mosaic_trace_first(snapshot);
+int tsr_mosaic_stages_of(const tsr_snapshot *snapshot, const tsr_mosaic_stages_options *options,
+                         tsr_mosaic_stages **out, tsr_error *error) {
+  tsr__mosaic_trace trace = options->has_device ? tsr__mosaic_trace_of(snapshot, options->device)
+                                                : tsr__mosaic_trace_first(snapshot);
   size_t count, devices;
   (void)tsr_snapshot_annotations(snapshot, &count);
   tsr_mosaic_stages *stages = TSR__NEW(tsr_mosaic_stages);
@@ -69,13 +70,19 @@ int tsr_mosaic_stages_compute(const tsr_snapshot *snapshot, const char *const *t
   stages->device = trace.device;
   stages->items = TSR__NEW_ARRAY(tsr_mosaic_stage, count);
   bool is_good = stages->items;
-  if (is_good && trace.device != TSR_NONE) is_good = fill(&trace, texts, text_count, stages);
+  if (is_good && trace.device != TSR_NONE) is_good = fill(&trace, options, stages);
   if (is_good) {
     *out = stages;
     return 0;
   }
   tsr_mosaic_stages_free(stages);
   return tsr__fail_memory(error);
+}
+
+int tsr_mosaic_stages_compute(const tsr_snapshot *snapshot, const char *const *texts,
+                              size_t text_count, tsr_mosaic_stages **out, tsr_error *error) {
+  tsr_mosaic_stages_options options = {.texts = texts, .text_count = text_count};
+  return tsr_mosaic_stages_of(snapshot, &options, out, error);
 }
 
 void tsr_mosaic_stages_free(tsr_mosaic_stages *stages) {

@@ -305,7 +305,8 @@ static int begin(rerun *r, const tsr__rerun_options *options, tsr_error *error) 
     r->is_waiting[t->waits.items[i].allocation] = t->waits.items[i].from != TSR_NONE;
   if (!note_segments(&r->driver)) return tsr__fail_memory(error);
   int status = tsr_allocator_new(&how, &r->allocator, error);
-  if (!status) status = seed(r, error);
+  if (status || !r->allocator) return status;
+  status = seed(r, error);
   if (!status && r->has_private_pools && !find_pools(r)) status = tsr__fail_memory(error);
   return status;
 }
@@ -348,6 +349,8 @@ int tsr__rerun(const tsr__timeline *timeline, const tsr__rerun_options *options,
   run->settings = options->settings;
   int status = begin(&r, options, error);
   if (!status) status = run_events(&r, options->until, error);
+  /* What is asked of it from now on has no recorded place. */
+  if (r.allocator) r.allocator->options.segment_address = NULL;
   TSR__VECTOR_FREE(&r.driver.segments);
   tsr__map_release(&r.driver.next_of_size);
   tsr__free(r.pool);
@@ -360,4 +363,11 @@ int tsr__rerun(const tsr__timeline *timeline, const tsr__rerun_options *options,
   else
     *out_allocator = r.allocator;
   return status;
+}
+
+uint64_t tsr__rerun_patience(const tsr_snapshot *snapshot, const uint32_t *devices, size_t count) {
+  enum { ALWAYS = 10000000, AN_EVENT = 32 };
+  uint64_t events = 0;
+  for (size_t i = 0; i < count; i++) events += tsr_snapshot_events(snapshot, devices[i]).count;
+  return ALWAYS + AN_EVENT * events;
 }

@@ -16,9 +16,13 @@ typedef struct tsr__rerun_options {
 } tsr__rerun_options;
 
 /* Run the events of `timeline` through a new allocator. Fills the run's peak, end and out-of-memory
- * parts; `*out_allocator` is as it is after `until`, and the caller's to destroy. Fails with
+ * parts; `*out_allocator` is as it is after `until`, and the caller's to go on with and to destroy. Fails with
  * TSR_ERROR_MEMORY or as tsr_allocator_new does. */
 int tsr__rerun(const tsr__timeline *timeline, const tsr__rerun_options *options,
                tsr_whatif_run *run, tsr_allocator **out_allocator, tsr_error *error);
+
+/* Steps that searches of the allocator may take in all, for reruns of these devices. Real traces
+ * take a few an event; a made one may have each event search through everything. */
+uint64_t tsr__rerun_patience(const tsr_snapshot *snapshot, const uint32_t *devices, size_t count);
 
 #endif

@@ -227,8 +227,10 @@ static const char *copy_name(const tsr_source *source, const tsr__outline *outli
   size = before + own->name.size_bytes + 1;
   char *name = TSR__NEW_ARRAY(char, size);
   if (!name) return NULL;
-  memcpy(name, around, strlen(around));
-  if (before) name[before - 1] = '.';
+  if (before) {
+    memcpy(name, around, before - 1);
+    name[before - 1] = '.';
+  }
   memcpy(name + before, own->name.data, own->name.size_bytes);
   return name;
 }

@@ -37,10 +37,12 @@ static bool join_lines(tsr_source_pair *pair, size_t top) {
   for (size_t i = 0, k = 0; i < left || k < right;) {
     const tsr_source_line *a = i < left ? &pair->first->lines[i] : NULL;
     const tsr_source_line *b = k < right ? &pair->second->lines[k] : NULL;
-    uint32_t line = !b || (a && a->line < b->line) ? a->line : b->line;
+    const tsr_source_line *earlier = !b || (a && a->line <= b->line) ? a : b;
+    if (!earlier) break; /* never: one side has lines left */
+    uint32_t line = earlier->line;
     tsr_source_change *change = &pair->lines[pair->line_count++];
     change->index = line;
-    change->definition = a && a->line == line ? a->definition : b->definition;
+    change->definition = earlier->definition;
     if (a && a->line == line) change->first = pair->first->lines[i++].use;
     if (b && b->line == line) change->second = pair->second->lines[k++].use;
   }

@@ -82,7 +82,7 @@ static bool collect(const tsr_snapshot *snapshot, tsr_text path, candidates *out
       *index = out->count;
       ok = TSR__VECTOR_PUSH(out, made);
     }
-    if (ok && *index != TSR_NONE) out->items[*index].frame_count++;
+    if (ok && *index < out->count) out->items[*index].frame_count++;
   }
   tsr__map_release(&place);
   return ok;

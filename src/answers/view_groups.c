@@ -1,8 +1,9 @@
 /* view_groups.c - which group is each allocation in? One function a grouping, one row in a table.
  *
  * A grouping gives every allocation a key; keys become groups in the order in which they appear.
- * Names are the snapshot's strings or are spelled here. Past TSR_VIEW_GROUPS_MAX the keys share the
- * last group. A grouping that puts everything into one group is left out, but for the category. */
+ * What `tessera profile` divides by too comes of attribution/grouping.h, so that they agree. Names are
+ * the snapshot's strings or are spelled here. Past TSR_VIEW_GROUPS_MAX the keys share the last group. A
+ * grouping that puts everything into one group is left out, but for the category and the user's rules. */
 #include "answers/view_groups.h"
 
 #include <inttypes.h>
@@ -21,10 +22,12 @@ typedef struct place {
 } place;
 
 typedef struct maker {
-  const tsr__view_source *source;
+  const tsr__timeline *timeline;
+  const tsr__view_shared *shared;
   tsr_view_grouping *out;
   uint64_t keys[TSR_VIEW_GROUPS_MAX];
   uint8_t last; /* group of the last key asked for */
+  bool is_bare; /* nothing has a group but that of having none */
   place *places;
   size_t place_count;
 } maker;
@@ -59,10 +62,13 @@ static void spell_done(tsr_view_grouping *out, size_t group) {
 /* ---- category ---- */
 
 static bool by_category(maker *m) {
-  const tsr__timeline *t = m->source->timeline;
+  const tsr__timeline *t = m->timeline;
+  tsr__kinds kinds = {0};
+  if (tsr__kinds_of_timeline(t, m->shared->roles, &kinds, NULL)) return false;
   for (int i = 0; i < TSR_KIND_COUNT; i++)
     (void)group_of(m, (uint64_t)i, text_of(tsr_kind_name((tsr_kind)i)));
-  for (size_t a = 0; a < t->birth.count; a++) m->out->group[a] = m->source->kinds->kind[a];
+  for (size_t a = 0; a < t->birth.count; a++) m->out->group[a] = kinds.kind[a];
+  tsr__kinds_release(&kinds);
   return true;
 }
 
@@ -75,7 +81,7 @@ static int compare_places(const void *a, const void *b) {
 }
 
 static bool find_places(maker *m) {
-  const tsr__timeline *t = m->source->timeline;
+  const tsr__timeline *t = m->timeline;
   m->places = TSR__NEW_ARRAY(place, t->spans.count);
   if (!m->places) return false;
   for (size_t i = 0; i < t->spans.count; i++) {
@@ -102,13 +108,13 @@ static const tsr__span *span_around(const maker *m, uint64_t address, uint32_t b
   for (size_t tries = 0; low && tries < 8; low--, tries++) {
     const place *p = &m->places[low - 1];
     if (address - p->address < p->size_bytes && p->birth + 1 <= birth + 1)
-      return &m->source->timeline->spans.items[p->span];
+      return &m->timeline->spans.items[p->span];
   }
   return NULL;
 }
 
 static bool by_stream(maker *m) {
-  const tsr__timeline *t = m->source->timeline;
+  const tsr__timeline *t = m->timeline;
   for (size_t a = 0; a < t->birth.count; a++) {
     uint32_t birth = t->birth.items[a], stream = TSR_NONE;
     if (birth != TSR_NONE) {
@@ -134,7 +140,7 @@ static bool by_stream(maker *m) {
 
 /* The pool's id, times two, and whether it is the part for large blocks. */
 static uint64_t pool_key(const maker *m, uint32_t a) {
-  const tsr__timeline *t = m->source->timeline;
+  const tsr__timeline *t = m->timeline;
   uint32_t birth = t->birth.items[a], pool = TSR_NONE;
   bool is_large = t->block_bytes.items[a] > (UINT64_C(1) << 20);
   if (birth != TSR_NONE) pool = tsr_id_at(t->events.pool, birth);
@@ -146,7 +152,7 @@ static uint64_t pool_key(const maker *m, uint32_t a) {
 }
 
 static bool by_pool(maker *m) {
-  const tsr__timeline *t = m->source->timeline;
+  const tsr__timeline *t = m->timeline;
   for (size_t a = 0; a < t->birth.count; a++)
     m->out->group[a] = group_of(m, pool_key(m, (uint32_t)a), (tsr_text){0});
   for (size_t i = 0; i < m->out->count; i++) {
@@ -167,59 +173,85 @@ static bool by_pool(maker *m) {
 
 /* ---- what the program said it was doing ---- */
 
-/* Texts by which PyTorch says that there is nothing to say. */
-static bool is_empty(const tsr_snapshot *snapshot, uint32_t string) {
-  tsr_text text = tsr_snapshot_string(snapshot, string);
-  return !text.size_bytes || (text.size_bytes == 3 && memcmp(text.data, "N/A", 3) == 0);
+/* What to call a group of attribution/grouping.h that stands for having none, by tsr_profile_by; its
+ * own name there is empty, or what PyTorch writes. */
+static tsr_text none_of(tsr_profile_by by, tsr_text name) {
+  bool is_none = !name.size_bytes || (name.size_bytes == 3 && memcmp(name.data, "N/A", 3) == 0);
+  if (by == TSR_PROFILE_BY_ANNOTATION && !name.size_bytes) return text_of("(outside annotations)");
+  if (by == TSR_PROFILE_BY_COMPILE_CONTEXT && is_none) return text_of("(no compiled region)");
+  return (tsr_text){0};
 }
 
-/* The innermost range around each birth: ranges open and close as births go by. */
-static bool by_annotation(maker *m) {
-  const tsr__timeline *t = m->source->timeline;
-  const tsr_view_range *ranges = m->source->ranges;
-  size_t count = m->source->range_count, next = 0, open_count = 0;
-  uint32_t *open = TSR__NEW_ARRAY(uint32_t, count);
-  if (!open) return false;
-  for (size_t a = 0; a < t->birth.count; a++) {
-    uint32_t birth = t->birth.items[a];
-    if (birth == TSR_NONE) {
-      m->out->group[a] = group_of(m, UINT64_MAX, text_of("(before the recording)"));
-      continue;
-    }
-    for (; next < count && ranges[next].born <= birth + 1; next++)
-      if (!ranges[next].is_metadata) open[open_count++] = (uint32_t)next;
-    while (open_count && ranges[open[open_count - 1]].died <= birth + 1) open_count--;
-    m->out->group[a] =
-        open_count ? group_of(m, ranges[open[open_count - 1]].name,
-                              tsr_snapshot_string(t->snapshot, ranges[open[open_count - 1]].name))
-                   : group_of(m, TSR_NONE, text_of("(outside annotations)"));
+/* Keep a name that does not outlive the grouping it is from. */
+static bool keep_names(tsr_view_grouping *out) {
+  size_t size = 0;
+  for (size_t i = 0; i < out->count; i++) size += out->names[i].size_bytes;
+  char *texts = TSR__NEW_ARRAY(char, size);
+  if (!texts) return false;
+  tsr__free(out->spelled);
+  out->spelled = texts;
+  for (size_t i = 0; i < out->count; i++) {
+    memcpy(texts, out->names[i].data, out->names[i].size_bytes);
+    out->names[i].data = texts;
+    texts += out->names[i].size_bytes;
   }
-  tsr__free(open);
   return true;
 }
 
-static bool by_id(maker *m, tsr_id_column column, const char *none) {
-  const tsr__timeline *t = m->source->timeline;
+/* The groups that `tessera profile` divides memory into. What is older than the recording has a
+ * stack at most, which only rules look at. */
+static bool by_grouper(maker *m, const tsr__grouper *grouper) {
+  const tsr__timeline *t = m->timeline;
+  tsr__grouping grouping;
+  bool ok = !tsr__grouping_init(&grouping, grouper, t, NULL);
+  for (size_t a = 0; ok && a < t->birth.count; a++) {
+    uint32_t birth = t->birth.items[a], group;
+    if (birth != TSR_NONE) {
+      group = tsr__grouping_of(&grouping, (uint32_t)a);
+    } else if (grouper->by == TSR_PROFILE_BY_RULES) {
+      group = tsr__grouping_of_stack(&grouping, tsr__timeline_stack(t, (uint32_t)a));
+    } else {
+      m->out->group[a] = group_of(m, UINT64_MAX, text_of("(before the recording)"));
+      continue;
+    }
+    tsr_text name = tsr__grouping_name(&grouping, group), none = none_of(grouper->by, name);
+    if (!none.data) m->is_bare = false;
+    m->out->group[a] = group_of(m, group, none.data ? none : name);
+  }
+  if (ok) ok = keep_names(m->out);
+  tsr__grouping_release(&grouping);
+  return ok;
+}
+
+static bool by_annotation(maker *m) {
+  m->is_bare = true;
+  return by_grouper(m, &m->shared->annotations);
+}
+
+static bool by_context(maker *m) {
+  m->is_bare = true;
+  return by_grouper(m, &m->shared->contexts);
+}
+
+static bool by_rules(maker *m) {
+  return !m->shared->rules.rules || by_grouper(m, &m->shared->rules);
+}
+
+static bool by_metadata(maker *m) {
+  const tsr__timeline *t = m->timeline;
   uint32_t before = TSR_NONE;
   bool is_none = true;
   for (size_t a = 0; a < t->birth.count; a++) {
     uint32_t birth = t->birth.items[a];
-    uint32_t name = birth == TSR_NONE ? TSR_NONE : tsr_id_at(column, birth);
-    if (name != before) is_none = is_empty(t->snapshot, name);
+    uint32_t name = birth == TSR_NONE ? TSR_NONE : tsr_id_at(t->events.metadata, birth);
+    if (name != before) is_none = !tsr_snapshot_string(t->snapshot, name).size_bytes;
     before = name;
     if (is_none) name = TSR_NONE;
-    m->out->group[a] = group_of(
-        m, name, name == TSR_NONE ? text_of(none) : tsr_snapshot_string(t->snapshot, name));
+    m->out->group[a] = group_of(m, name,
+                                name == TSR_NONE ? text_of("(no metadata)")
+                                                 : tsr_snapshot_string(t->snapshot, name));
   }
   return true;
-}
-
-static bool by_context(maker *m) {
-  return by_id(m, m->source->timeline->events.context, "(no compiled region)");
-}
-
-static bool by_metadata(maker *m) {
-  return by_id(m, m->source->timeline->events.metadata, "(no metadata)");
 }
 
 /* ---- all of them ---- */
@@ -232,6 +264,7 @@ static const struct {
     {"category", "category", by_category},
     {"annotation", "annotation", by_annotation},
     {"compile_context", "compiled region", by_context},
+    {"rules", "rule", by_rules},
     {"metadata", "user metadata", by_metadata},
     {"stream", "stream", by_stream},
     {"pool", "pool", by_pool},
@@ -241,35 +274,57 @@ void tsr__view_grouping_release(tsr_view_grouping *grouping) {
   tsr__free(grouping->names);
   tsr__free(grouping->group);
   tsr__free(grouping->spelled);
-  tsr__free(grouping->rest_high);
-  tsr__free(grouping->rest_low);
   *grouping = (tsr_view_grouping){0};
 }
 
 static bool make(maker *m, size_t row, tsr_view_grouping *out) {
-  size_t allocations = m->source->timeline->birth.count;
+  size_t allocations = m->timeline->birth.count;
   *out = (tsr_view_grouping){.key = makers[row].key, .title = makers[row].title};
   m->out = out;
   m->last = 0;
+  m->is_bare = false;
   out->names = TSR__NEW_ARRAY(tsr_text, TSR_VIEW_GROUPS_MAX);
   out->spelled = TSR__NEW_ARRAY(char, (size_t)TSR_VIEW_GROUPS_MAX *NAME_BYTES);
   out->group = tsr__realloc(NULL, allocations, 1);
   return out->names && out->spelled && out->group && makers[row].make(m);
 }
 
-int tsr__view_groupings(const tsr__view_source *source, tsr_view_grouping *groupings) {
-  maker m = {.source = source};
-  int count = 0;
+/* How many groups a grouping must have to say something; the user's own always does. */
+static size_t least_of(size_t row) {
+  return makers[row].make == by_category ? 0 : makers[row].make == by_rules ? 1 : 2;
+}
+
+int tsr__view_groupings(const tsr__timeline *timeline, const tsr__view_shared *shared,
+                        tsr_view_device *out, tsr_error *error) {
+  maker m = {.timeline = timeline, .shared = shared};
   bool ok = find_places(&m);
   for (size_t row = 0; ok && row < sizeof makers / sizeof *makers; row++) {
-    ok = make(&m, row, &groupings[count]);
-    if (!ok || (row && groupings[count].count < 2))
-      tsr__view_grouping_release(&groupings[count]);
+    tsr_view_grouping *grouping = &out->groupings[out->grouping_count];
+    ok = make(&m, row, grouping);
+    if (!ok || m.is_bare || grouping->count < least_of(row))
+      tsr__view_grouping_release(grouping);
     else
-      count++;
+      out->grouping_count++;
   }
   tsr__free(m.places);
-  if (ok) return count;
-  while (count) tsr__view_grouping_release(&groupings[--count]);
-  return -1;
+  return ok ? 0 : tsr__fail_memory(error);
+}
+
+int tsr__view_shared_init(tsr__view_shared *shared, const tsr_snapshot *snapshot,
+                          const tsr__roles *roles, const tsr_rules *rules, tsr_error *error) {
+  *shared = (tsr__view_shared){.roles = roles};
+  int status =
+        tsr__grouper_init(&shared->annotations, snapshot, TSR_PROFILE_BY_ANNOTATION, NULL, error);
+  if (!status)
+    status =
+        tsr__grouper_init(&shared->contexts, snapshot, TSR_PROFILE_BY_COMPILE_CONTEXT, NULL, error);
+  if (!status && rules)
+    status = tsr__grouper_init(&shared->rules, snapshot, TSR_PROFILE_BY_RULES, rules, error);
+  return status;
+}
+
+void tsr__view_shared_release(tsr__view_shared *shared) {
+  tsr__grouper_release(&shared->annotations);
+  tsr__grouper_release(&shared->contexts);
+  tsr__grouper_release(&shared->rules);
 }

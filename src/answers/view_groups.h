@@ -2,22 +2,26 @@
 #ifndef TSR_ANSWERS_VIEW_GROUPS_H
 #define TSR_ANSWERS_VIEW_GROUPS_H
 
-#include "attribution/kind.h"
+#include "attribution/grouping.h"
 #include "tessera/view.h"
 #include "timeline/timeline.h"
 
-/* What a grouping may look at. */
-typedef struct tsr__view_source {
-  const tsr__timeline *timeline;
-  const tsr__kinds *kinds;
-  const tsr_view_range *ranges; /* by born */
-  size_t range_count;
-} tsr__view_source;
+/* What the devices of a snapshot share: what each stack is. */
+typedef struct tsr__view_shared {
+  const tsr__roles *roles; /* not owned */
+  tsr__grouper annotations, contexts, rules; /* rules: without rules where there are none */
+} tsr__view_shared;
 
-/* Every grouping that says something about this device, into `groupings` (room for
- * TSR_VIEW_GROUPINGS_MAX): `group` has a row for each allocation of the timeline. Answers how many,
- * or -1 when out of memory; what is there is to be released either way. */
-int tsr__view_groupings(const tsr__view_source *source, tsr_view_grouping *groupings);
+/* `rules` may be NULL; they and `roles` must outlive it. Fails as tsr__grouper_init does. */
+int tsr__view_shared_init(tsr__view_shared *shared, const tsr_snapshot *snapshot,
+                          const tsr__roles *roles, const tsr_rules *rules, tsr_error *error);
+/* A zeroed one is fine. */
+void tsr__view_shared_release(tsr__view_shared *shared);
+
+/* Fill in every grouping that says something about this device. Fails with TSR_ERROR_MEMORY; what is
+ * there is to be released either way. */
+int tsr__view_groupings(const tsr__timeline *timeline, const tsr__view_shared *shared,
+                        tsr_view_device *out, tsr_error *error);
 void tsr__view_grouping_release(tsr_view_grouping *grouping);
 
 #endif

@@ -1,4 +1,4 @@
-/* view_lanes.c - times, segments, annotations and marks of a trace, as a picture needs them.
+/* view_lanes.c - times, segments, named stretches and marks of a trace, as a picture needs them.
  *
  * Annotations have times, events have numbers; a range begins at the first moment that is not
  * before its start. Their starts and ends are matched by name, the last started first, as nested
@@ -130,7 +130,7 @@ static bool add_annotations(const tsr__timeline *t, ranges *out) {
     if (!is_of(t, a) || a->time_us == TSR_TIME_NONE) continue;
     uint32_t moment = moment_of(&t->events, a->time_us);
     if (a->is_start) {
-      tsr_view_range range = {a->name, moment, end, (uint32_t)open.count, false};
+      tsr_view_range range = {TSR_VIEW_ANNOTATION, true, a->name, moment, end};
       ok = TSR__VECTOR_PUSH(out, range) && TSR__VECTOR_PUSH(&open, (uint32_t)out->count - 1);
     } else if (a->is_end) {
       size_t k = open.count;
@@ -160,21 +160,49 @@ static bool add_metadata(const tsr__timeline *t, ranges *out) {
     if (!tsr_snapshot_string(t->snapshot, name).size_bytes) current = TSR_NONE;
     if (current == TSR_NONE) continue;
     if (out->count - first >= MOST_RANGES) return true;
-    tsr_view_range range = {name, (uint32_t)i + 1, (uint32_t)t->events.count + 1, 0, true};
+    tsr_view_range range = {TSR_VIEW_METADATA, true, name, (uint32_t)i + 1,
+                            (uint32_t)t->events.count + 1};
     if (!TSR__VECTOR_PUSH(out, range)) return false;
   }
   return true;
 }
 
-static int compare_ranges(const void *a, const void *b) {
-  const tsr_view_range *x = a, *y = b;
-  if (x->born != y->born) return x->born < y->born ? -1 : 1;
-  return (x->depth > y->depth) - (x->depth < y->depth);
+/* Steps and phases hold their events: from after the first one to after the last. */
+static bool add_steps(const tsr__cycle *cycle, ranges *out) {
+  bool ok = true;
+  for (size_t i = 0; ok && i < cycle->steps.count && i < MOST_RANGES; i++) {
+    const tsr__step *step = &cycle->steps.items[i];
+    ok = TSR__VECTOR_PUSH(out, (tsr_view_range){TSR_VIEW_STEP, step->is_whole, (uint32_t)i,
+                                                step->first + 1, step->last + 2});
+  }
+  return ok;
 }
 
-bool tsr__view_ranges(const tsr__timeline *t, tsr_view_device *out) {
+static bool add_phases(const tsr__timeline *t, const tsr__phases *phases, ranges *out) {
+  bool ok = true;
+  for (size_t i = 0; ok && i < phases->runs.count && i < MOST_RANGES; i++) {
+    const tsr__run *run = &phases->runs.items[i];
+    bool is_last = i + 1 == phases->runs.count;
+    uint32_t end = is_last ? (uint32_t)t->events.count : phases->runs.items[i + 1].first;
+    ok = TSR__VECTOR_PUSH(
+        out, (tsr_view_range){TSR_VIEW_PHASE, run->is_told, run->phase, run->first + 1, end + 1});
+  }
+  return ok;
+}
+
+/* By kind, then as they begin, the outer first. */
+static int compare_ranges(const void *a, const void *b) {
+  const tsr_view_range *x = a, *y = b;
+  if (x->kind != y->kind) return x->kind < y->kind ? -1 : 1;
+  if (x->born != y->born) return x->born < y->born ? -1 : 1;
+  return (x->died < y->died) - (x->died > y->died);
+}
+
+bool tsr__view_ranges(const tsr__timeline *t, const tsr__phases *phases, const tsr__cycle *cycle,
+                      tsr_view_device *out) {
   ranges all = {0};
-  bool ok = !t->events.count || (add_annotations(t, &all) && add_metadata(t, &all));
+  bool ok = !t->events.count || (add_annotations(t, &all) && add_metadata(t, &all) &&
+                                 add_steps(cycle, &all) && add_phases(t, phases, &all));
   out->ranges = all.items;
   out->range_count = all.count;
   if (all.count) qsort(all.items, all.count, sizeof *all.items, compare_ranges);

@@ -2,6 +2,7 @@
 #ifndef TSR_ANSWERS_VIEW_LANES_H
 #define TSR_ANSWERS_VIEW_LANES_H
 
+#include "attribution/cycle.h"
 #include "tessera/view.h"
 #include "timeline/timeline.h"
 
@@ -9,6 +10,7 @@
 bool tsr__view_times(const tsr__timeline *timeline, tsr_view_device *out);
 bool tsr__view_spans(const tsr__timeline *timeline, tsr_view_device *out);
 bool tsr__view_marks(const tsr__timeline *timeline, tsr_view_device *out);
-bool tsr__view_ranges(const tsr__timeline *timeline, tsr_view_device *out);
+bool tsr__view_ranges(const tsr__timeline *timeline, const tsr__phases *phases,
+                      const tsr__cycle *cycle, tsr_view_device *out);
 
 #endif

@@ -234,15 +234,6 @@ typedef struct whatif_question {
   uint64_t *patience;
 } whatif_question;
 
-/* Steps that searches of the allocator may take in all. Real traces take a few an event; a made one
- * may have each event search through everything. */
-static uint64_t patience_for(const tsr_snapshot *snapshot, const uint32_t *devices, size_t count) {
-  enum { ALWAYS = 10000000, AN_EVENT = 32 };
-  uint64_t events = 0;
-  for (size_t i = 0; i < count; i++) events += tsr_snapshot_events(snapshot, devices[i]).count;
-  return ALWAYS + AN_EVENT * events;
-}
-
 static int describe(const tsr_snapshot *snapshot, const tsr_whatif_options *options,
                     const whatif_question *question, tsr_whatif_device *out, tsr_error *error) {
   tsr__timeline timeline = {0};
@@ -270,7 +261,7 @@ int tsr_whatif_compute(const tsr_snapshot *snapshot, const tsr_whatif_options *o
   if (status) return status;
   tsr_whatif *whatif = TSR__NEW(tsr_whatif);
   if (!whatif) return tsr__fail_memory(error);
-  uint64_t patience = patience_for(snapshot, devices, count);
+  uint64_t patience = tsr__rerun_patience(snapshot, devices, count);
   whatif_question question = {.top = query ? query->top : 0, .patience = &patience};
   whatif->capacity_bytes = how.capacity_bytes;
   whatif->devices = TSR__NEW_ARRAY(tsr_whatif_device, count);

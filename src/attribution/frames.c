@@ -5,7 +5,7 @@
  *
  *   noise     the unwinder, the process's start, the interpreter's loop (the names and files
  *             that PyTorch's own tools drop), and frames of which nothing is known
- *   native    file "??", a C or C++ source, a shared library (without debug information the
+ *   native    file "??", a C or C++ source, an object file or shared library (without debug information the
  *             unwinder names the library and a byte offset)
  *   torch     .../site-packages/torch/, a torch source tree, generated "<eval_with_key>.3"
  *   library   anything else below site-packages or dist-packages
@@ -23,10 +23,6 @@
 #include <string.h>
 
 #define COUNT_OF(array) (sizeof(array) / sizeof *(array))
-
-static tsr_text text_of(const char *string) {
-  return (tsr_text){string, strlen(string)};
-}
 
 static bool matches_at(tsr_text text, size_t at, const char *part, size_t part_size) {
   if (at > text.size_bytes || part_size > text.size_bytes - at) return false;
@@ -158,6 +154,35 @@ tsr__origin tsr__frame_origin(tsr_text name, tsr_text file) {
   if (package_at(file)) return is_torch_package(file) ? TSR__ORIGIN_TORCH : TSR__ORIGIN_LIBRARY;
   if (is_torch_source(file)) return TSR__ORIGIN_TORCH;
   return is_python_file(file) ? TSR__ORIGIN_PYTHON : TSR__ORIGIN_USER;
+}
+
+static tsr_text text_of(const char *name) {
+  return (tsr_text){name, strlen(name)};
+}
+
+static bool is_identifier(char byte) {
+  return (byte >= 'a' && byte <= 'z') || (byte >= 'A' && byte <= 'Z') ||
+         (byte >= '0' && byte <= '9') || byte == '_';
+}
+
+/* The identifier around byte `at`. */
+static tsr_text identifier_at(tsr_text name, size_t at) {
+  size_t begin = at, end = at;
+  while (begin && is_identifier(name.data[begin - 1])) begin--;
+  while (end < name.size_bytes && is_identifier(name.data[end])) end++;
+  return (tsr_text){name.data + begin, end - begin};
+}
+
+tsr_text tsr__frame_title(tsr_text name, bool *is_node) {
+  size_t node = behind(name, "Backward");
+  bool is_cpp = contains(name, "::");
+  if (!node) node = behind(name, "AccumulateGrad");
+  if (is_node) *is_node = is_cpp && node;
+  if (!is_cpp) return name;
+  if (node) return identifier_at(name, node - 1);
+  for (size_t i = 1; i < name.size_bytes; i++)
+    if (name.data[i] == '(' && is_identifier(name.data[i - 1])) return (tsr_text){name.data, i};
+  return name;
 }
 
 /* Without a path to go by, the names of PyTorch's and Python's C and C++ give them away. */

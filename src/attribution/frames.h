@@ -1,4 +1,4 @@
-/* frames.h - whose code is a frame? The rule by which reports fold stacks, and places are named. */
+/* frames.h - whose code is a frame? The rule by which stacks are folded and memory has a line. */
 #ifndef TSR_ATTRIBUTION_FRAMES_H
 #define TSR_ATTRIBUTION_FRAMES_H
 
@@ -22,6 +22,11 @@ tsr__origin tsr__frame_origin(tsr_text name, tsr_text file);
 /* What to call its code when it is folded: the package ("torch", "transformers"), "python" or
  * "C++". A part of `file`, or static text; never empty. */
 tsr_text tsr__frame_package(tsr__origin origin, tsr_text name, tsr_text file);
+
+/* A short name for a function: for C++ without its arguments, and where autograd runs a node, the node
+ * ("MmBackward0", "AccumulateGrad") - `*is_node` (where not NULL) says so. A part of `name`, or
+ * static text. Linear. */
+tsr_text tsr__frame_title(tsr_text name, bool *is_node);
 
 /* The last component of a path; the whole for "<stdin>" and the like. */
 tsr_text tsr__base_name(tsr_text path);

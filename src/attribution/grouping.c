@@ -11,11 +11,11 @@ bool tsr__grouping_is_whole(tsr_profile_by by) {
          by == TSR_PROFILE_BY_LINE || by == TSR_PROFILE_BY_STACK;
 }
 
-static tsr__place_kind place_of(tsr_profile_by by) {
-  return by == TSR_PROFILE_BY_OP       ? TSR__PLACE_OP
-         : by == TSR_PROFILE_BY_MODULE ? TSR__PLACE_MODULE
-         : by == TSR_PROFILE_BY_LINE   ? TSR__PLACE_LINE
-                                       : TSR__PLACE_STACK;
+static tsr__label_kind place_of(tsr_profile_by by) {
+  return by == TSR_PROFILE_BY_OP       ? TSR__LABEL_OP
+         : by == TSR_PROFILE_BY_MODULE ? TSR__LABEL_MODULE
+         : by == TSR_PROFILE_BY_LINE   ? TSR__LABEL_LINE
+                                       : TSR__LABEL_STACK;
 }
 
 int tsr__grouper_init(tsr__grouper *grouper, const tsr_snapshot *snapshot, tsr_profile_by by,
@@ -30,7 +30,7 @@ int tsr__grouper_init(tsr__grouper *grouper, const tsr_snapshot *snapshot, tsr_p
   case TSR_PROFILE_BY_MODULE:
   case TSR_PROFILE_BY_LINE:
   case TSR_PROFILE_BY_STACK:
-    return tsr__places_compute(snapshot, &grouper->roles, place_of(by), &grouper->places, error);
+    return tsr__labels_compute(snapshot, &grouper->roles, place_of(by), &grouper->places, error);
   case TSR_PROFILE_BY_MOSAIC_CATEGORY:
     return tsr__categories_compute(snapshot, &grouper->categories, error);
   case TSR_PROFILE_BY_ANNOTATION:
@@ -45,7 +45,7 @@ int tsr__grouper_init(tsr__grouper *grouper, const tsr_snapshot *snapshot, tsr_p
 void tsr__grouper_release(tsr__grouper *grouper) {
   tsr__categories_release(&grouper->categories);
   tsr__roles_release(&grouper->roles);
-  tsr__places_release(&grouper->places);
+  tsr__labels_release(&grouper->places);
   tsr__rule_stacks_release(&grouper->rule_stacks);
 }
 
@@ -73,12 +73,12 @@ static bool name_kinds(tsr__grouping *g) {
 }
 
 static bool name_places(tsr__grouping *g) {
-  static const char before[] = TSR__PLACE_BEFORE;
-  const tsr__places *places = &g->grouper->places;
+  static const char before[] = TSR__LABEL_BEFORE;
+  const tsr__labels *places = &g->grouper->places;
   bool ok = (g->of_key = TSR__NEW_ARRAY(uint32_t, places->names.count)) != NULL &&
             put(g, before, sizeof before - 1, &g->before);
   for (uint32_t i = 0; ok && i < places->names.count; i++) {
-    tsr_text name = tsr__place_name(places, i);
+    tsr_text name = tsr__label_name(places, i);
     ok = put(g, name.data, name.size_bytes, &g->of_key[i]);
   }
   return ok;
@@ -158,7 +158,7 @@ void tsr__grouping_release(tsr__grouping *grouping) {
   *grouping = (tsr__grouping){0};
 }
 
-static uint32_t of_stack(const tsr__grouping *g, uint32_t stack) {
+uint32_t tsr__grouping_of_stack(const tsr__grouping *g, uint32_t stack) {
   const tsr__rule_stacks *rules = &g->grouper->rule_stacks;
   uint32_t rule = stack < rules->count ? rules->stacks[stack] : TSR__RULE_NONE;
   return g->of_rule[rule == TSR__RULE_NONE ? tsr_rules_count(g->grouper->rules) : rule];
@@ -168,7 +168,7 @@ static uint32_t of_place(const tsr__grouping *g, uint32_t allocation) {
   uint32_t stack = tsr__timeline_stack(g->timeline, allocation);
   bool is_old = allocation < g->timeline->initial.count;
   if (is_old && !tsr_snapshot_stack(g->grouper->snapshot, stack).depth) return g->before;
-  return g->of_key[tsr__place_of(&g->grouper->places, stack)];
+  return g->of_key[tsr__label_of(&g->grouper->places, stack)];
 }
 
 uint32_t tsr__grouping_of(const tsr__grouping *g, uint32_t allocation) {
@@ -184,7 +184,7 @@ uint32_t tsr__grouping_of(const tsr__grouping *g, uint32_t allocation) {
   case TSR_PROFILE_BY_STACK: return of_place(g, allocation);
   case TSR_PROFILE_BY_MOSAIC_CATEGORY:
     return g->of_key[tsr__category_of(&g->grouper->categories, events->stack[event])];
-  case TSR_PROFILE_BY_RULES: return of_stack(g, events->stack[event]);
+  case TSR_PROFILE_BY_RULES: return tsr__grouping_of_stack(g, events->stack[event]);
   case TSR_PROFILE_BY_ANNOTATION: return g->of_span[tsr__annotations_span(&g->annotations, event)];
   case TSR_PROFILE_BY_COMPILE_CONTEXT: {
     uint32_t string = tsr_id_at(events->context, event);

@@ -9,7 +9,7 @@
 #include "attribution/annotations.h"
 #include "attribution/category.h"
 #include "attribution/kind.h"
-#include "attribution/places.h"
+#include "attribution/labels.h"
 #include "attribution/rules.h"
 #include "base/intern.h"
 
@@ -20,7 +20,7 @@ typedef struct tsr__grouper {
   tsr_profile_by by;
   tsr__categories categories;   /* BY_MOSAIC_CATEGORY */
   tsr__roles roles;             /* BY_CATEGORY, and by place */
-  tsr__places places;           /* BY_OP, _MODULE, _LINE, _STACK */
+  tsr__labels places;           /* BY_OP, _MODULE, _LINE, _STACK */
   tsr__rule_stacks rule_stacks; /* BY_RULES */
 } tsr__grouper;
 
@@ -54,6 +54,8 @@ void tsr__grouping_release(tsr__grouping *grouping);
 /* The group of an allocation: below tsr__grouping_count, or TSR_NONE. O(1), by annotation
  * O(log annotations). */
 uint32_t tsr__grouping_of(const tsr__grouping *grouping, uint32_t allocation);
+/* BY_RULES: the group of whatever a stack allocates; any other id is an absent stack. */
+uint32_t tsr__grouping_of_stack(const tsr__grouping *grouping, uint32_t stack);
 uint32_t tsr__grouping_count(const tsr__grouping *grouping);
 tsr_text tsr__grouping_name(const tsr__grouping *grouping, uint32_t group);
 

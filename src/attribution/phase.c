@@ -213,13 +213,13 @@ static int told_by(maker *m, uint32_t event) {
   tsr_phase range = m->ranges.count ? annotated(m, event) : TSR_PHASE_UNKNOWN;
   if (action != TSR_ACTION_ALLOC) {
     bool may_be_silent = range == TSR_PHASE_OPTIMIZER || range == TSR_PHASE_ZERO_GRAD;
-    if (may_be_silent) return range;
+    if (may_be_silent) return (int)range;
     if (action != TSR_ACTION_FREE_REQUESTED) return -1;
     return tsr__role_of(m->roles, stack).phase == TSR_PHASE_ZERO_GRAD ? TSR_PHASE_ZERO_GRAD : -1;
   }
   tsr_phase phase = (tsr_phase)tsr__role_of(m->roles, stack).phase;
-  if (phase != TSR_PHASE_UNKNOWN) return phase;
-  if (range != TSR_PHASE_UNKNOWN) return range;
+  if (phase != TSR_PHASE_UNKNOWN) return (int)phase;
+  if (range != TSR_PHASE_UNKNOWN) return (int)range;
   bool is_empty = m->roles->is_empty[stack < m->roles->count ? stack : m->roles->count];
   return is_empty && m->roles->has_python ? PHASE_EMPTY : TSR_PHASE_UNKNOWN;
 }

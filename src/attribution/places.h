@@ -1,50 +1,32 @@
-/* places.h - what each stack was doing, in one name: the operation, the module, or the line of code.
- *
- *   operation  aten::einsum; aten::bmm in BmmBackward0; without C++ frames the innermost Python
- *              function, torch.nn.functional.softmax or nn_utils.py softmax
- *   module     the innermost nn.Module that is being called, by its file and where it is called:
- *              nn.linear at model.py:39, or forward at model.py:382
- *   line       the innermost line of the program's own, model.py:434 scaled_dot_product_attention
- *   stack      that line and the stack's number
- *
- * A stack that has none of its own is named in brackets: by its phase, "(backward)", or "(no stack
- * recorded)". */
+/* places.h - the line of the program that a stack stands for. */
 #ifndef TSR_ATTRIBUTION_PLACES_H
 #define TSR_ATTRIBUTION_PLACES_H
 
-#include "attribution/phase.h"
-#include "base/intern.h"
+#include "base/error.h"
+#include "base/vector.h"
+#include "tessera/snapshot.h"
 
-/* For memory from before the recording that has no stack; the places' users give it. */
-#define TSR__PLACE_BEFORE "(before the recording)"
+/* Where a person would look. */
+typedef struct tsr__place {
+  uint32_t frame; /* the program's own, or what speaks for it; TSR_NONE: no frames */
+  uint32_t layer; /* the innermost frame of a library that it called, or TSR_NONE */
+} tsr__place;
 
-typedef enum tsr__place_kind {
-  TSR__PLACE_OP,
-  TSR__PLACE_MODULE,
-  TSR__PLACE_LINE,
-  TSR__PLACE_STACK
-} tsr__place_kind;
-
-/* Names by stack id; the last, number `count`, is that of an absent stack. Equal names are one. */
+/* Distinct places, the first that of no stack, and each stack's. */
 typedef struct tsr__places {
-  tsr__intern names;
-  uint32_t *of_stack; /* ids in names */
-  uint32_t count;
+  uint32_t *stacks; /* by stack id: index in `items` */
+  uint32_t stack_count;
+  TSR__VECTOR(tsr__place) items;
 } tsr__places;
 
-/* Time is linear in distinct frames' text and distinct stacks' depth. The program's files of one
- * name are told by their folders too. Fails with TSR_ERROR_MEMORY. */
-int tsr__places_compute(const tsr_snapshot *snapshot, const tsr__roles *roles, tsr__place_kind kind,
-                        tsr__places *out, tsr_error *error);
-/* A zeroed one is fine. */
+/* Time is linear in distinct frames' text and distinct stacks' depth. `out` is released by
+ * tsr__places_release, also when zeroed. Fails with TSR_ERROR_MEMORY. */
+int tsr__places_compute(const tsr_snapshot *snapshot, tsr__places *out, tsr_error *error);
 void tsr__places_release(tsr__places *places);
 
+/* The index of a stack's place; 0 where it has none. */
 static inline uint32_t tsr__place_of(const tsr__places *places, uint32_t stack) {
-  return places->of_stack[stack < places->count ? stack : places->count];
-}
-static inline tsr_text tsr__place_name(const tsr__places *places, uint32_t place) {
-  const tsr__interned *item = &places->names.items[place];
-  return (tsr_text){(const char *)item->data, item->size_bytes};
+  return stack < places->stack_count ? places->stacks[stack] : 0;
 }
 
 #endif

@@ -56,7 +56,7 @@ static void sort_by_priority(tsr_rules *rules) {
   for (size_t i = 1; i < rules->items.count; i++) {
     tsr_rule rule = items[i];
     size_t k = i;
-    for (; k > 0 && items[k - 1].priority < rule.priority; k--) items[k] = items[k - 1];
+    for (; k > 0 && items[k - 1].priority > rule.priority; k--) items[k] = items[k - 1];
     items[k] = rule;
   }
 }

@@ -271,6 +271,7 @@ static bool may_give_steps(const finder *f, const group *g) {
 }
 
 static bool gives_steps(const finder *f, const group *g, const positions *at) {
+  if (!at->items || at->count < 2) return false;
   return ends_alike(f, at, g->period) && are_alike(f, at) && comes_back(f, at) &&
          is_most_of_it(f, at);
 }

@@ -33,7 +33,3 @@ int tsr__fail(tsr_error *error, tsr_status status, uint64_t offset, const char *
   error->offset = offset;
   return status;
 }
-
-int tsr__fail_memory(tsr_error *error) {
-  return tsr__fail(error, TSR_ERROR_MEMORY, TSR_OFFSET_NONE, "out of memory");
-}

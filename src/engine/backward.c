@@ -13,7 +13,7 @@
  * (engine.cpp, validate_outputs). */
 #include <stdio.h>
 
-#include "engine/op.h"
+#include "engine/table.h"
 
 /* ---- the heap of ready ops ---- */
 
@@ -86,9 +86,12 @@ static tsr__tid add_gradients(tsr__tape *tape, tsr__tid old, tsr__tid more) {
   tsr__tid sum = old;
   if (!is_sole(tape, old)) {
     tsr__push_frame(tape, "torch::autograd::InputBuffer::accumulate", "input_buffer.cpp", 0);
-    sum = tsr__allocate(tape, "add_Tensor", tsr__dtype_of(tape, old), tsr__shape_of(tape, old));
+    sum = tsr__run_kernel(tape, TSR__KERNEL_ADD, tsr__dtype_of(tape, old), tsr__shape_of(tape, old),
+                          old, more);
     tsr__pop_frames(tape, 1);
     tsr__release(tape, old);
+  } else {
+    tsr__run_add(tape, old, more);
   }
   tsr__release(tape, more);
   return sum;
@@ -113,20 +116,23 @@ static void accumulate_leaf(tsr__tape *tape, tsr__tid leaf) {
   tsr__tid grad = t->incoming;
   t->incoming = 0;
   if (!grad) return;
-  if (t->grad) { /* added in place */
+  if (t->grad) {
+    tsr__run_add(tape, t->grad, grad);
     tsr__release(tape, grad);
     return;
   }
   if (tsr__tensor_at(tape, grad)->holders > 1) {
     tsr__push_frame(tape, "torch::autograd::AccumulateGrad::apply", "accumulate_grad.cpp", 0);
-    tsr__tid own = tsr__allocate(tape, "clone", (tsr__dtype)t->dtype, t->shape);
+    tsr__tid own =
+        tsr__run_kernel(tape, TSR__KERNEL_CLONE, (tsr__dtype)t->dtype, t->shape, grad, 0);
     tsr__pop_frames(tape, 1);
     tsr__release(tape, grad);
     grad = own;
   }
   t = tsr__tensor_at(tape, leaf);
   t->grad = grad;
-  if (t->is_parameter) tsr__set_role(tape, grad, TSR_ROLE_GRADIENT);
+  if (t->is_parameter) /* whatever it was made for: a loss may make it in forward */
+    tape->slots.items[tsr__tensor_at(tape, grad)->slot].role = TSR_ROLE_GRADIENT;
 }
 
 /* ---- one op ---- */
@@ -146,22 +152,21 @@ void tsr__node(tsr__call *call, const char *node) {
 }
 
 /* Bring a gradient to the shape and type of what it is for. */
-static tsr__tid validate(tsr__call *call, tsr__tid grad, tsr__tid input) {
-  tsr__tape *tape = call->tape;
+static tsr__tid validate(tsr__tape *tape, tsr__tid grad, tsr__tid input) {
   if (!grad) return 0;
   uint64_t wanted = tsr__elements(tsr__shape_of(tape, input));
   if (tsr__elements(tsr__shape_of(tape, grad)) > wanted) {
     tsr__push_frame(tape, "torch::autograd::validate_outputs", "engine.cpp", 0);
-    tsr__tid sum = tsr__allocate(tape, "sum_dim_IntList", tsr__dtype_of(tape, grad),
-                                 tsr__shape_of(tape, input));
+    tsr__tid sum = tsr__run_kernel(tape, TSR__KERNEL_SUM, tsr__dtype_of(tape, grad),
+                                   tsr__shape_of(tape, input), grad, 0);
     tsr__pop_frames(tape, 1);
     tsr__release(tape, grad);
     grad = sum;
   }
   if (tsr__dtype_of(tape, grad) != tsr__dtype_of(tape, input)) {
     tsr__push_frame(tape, "torch::autograd::validate_outputs", "engine.cpp", 0);
-    tsr__tid cast =
-        tsr__allocate(tape, "_to_copy", tsr__dtype_of(tape, input), tsr__shape_of(tape, input));
+    tsr__tid cast = tsr__run_kernel(tape, TSR__KERNEL_TO_COPY, tsr__dtype_of(tape, input),
+                                    tsr__shape_of(tape, input), grad, 0);
     tsr__pop_frames(tape, 1);
     tsr__release(tape, grad);
     grad = cast;
@@ -172,17 +177,29 @@ static tsr__tid validate(tsr__call *call, tsr__tid grad, tsr__tid input) {
 static tsr__call begin_call(tsr__tape *tape, uint32_t index) {
   const tsr__op *op = &tape->ops.items[index];
   tsr__call call = {.tape = tape, .op = index, .input_count = op->input_count};
-  memcpy(call.in, op->in, sizeof call.in);
-  memcpy(call.out, op->out, sizeof call.out);
-  memcpy(call.saved, op->saved, sizeof call.saved);
-  call.saved_count = op->saved_count;
+  memcpy(&call.reg[IN(0)], op->in, sizeof op->in);
+  memcpy(&call.reg[OUT(0)], op->out, sizeof op->out);
+  memcpy(&call.reg[SAVED(0)], op->saved, sizeof op->saved);
   for (uint32_t i = 0; i < op->output_count; i++) {
-    call.grad_out[i] = tsr__tensor_at(tape, op->out[i])->incoming;
+    call.reg[GRAD_OUT(i)] = tsr__tensor_at(tape, op->out[i])->incoming;
     tsr__tensor_at(tape, op->out[i])->incoming = 0;
   }
   for (uint32_t i = 0; i < op->input_count; i++)
     call.needs[i] = tsr__tensor_at(tape, tsr__root(tape, op->in[i]))->requires_grad;
   return call;
+}
+
+/* The gradients it was given go, then what it saved; then its own are handed on. */
+static void end_call(tsr__tape *tape, tsr__call *call) {
+  for (uint32_t i = 0; i < call->input_count; i++)
+    if (call->needs[i])
+      call->reg[GRAD_IN(i)] = validate(tape, call->reg[GRAD_IN(i)], call->reg[IN(i)]);
+  for (uint32_t i = 0; i < TSR__OP_OUTPUTS; i++) tsr__release(tape, call->reg[GRAD_OUT(i)]);
+  for (uint32_t i = 0; i < TSR__OP_SAVED; i++) tsr__release(tape, call->reg[SAVED(i)]);
+  memset(tape->ops.items[call->op].saved, 0, sizeof tape->ops.items[call->op].saved);
+  tape->ops.items[call->op].saved_count = 0;
+  for (uint32_t i = 0; i < call->input_count && !tape->status; i++)
+    if (call->needs[i]) hand_on(tape, call->reg[IN(i)], call->reg[GRAD_IN(i)]);
 }
 
 static void run_op(tsr__tape *tape, uint32_t index) {
@@ -192,20 +209,16 @@ static void run_op(tsr__tape *tape, uint32_t index) {
   size_t depth = tape->frames.count;
   call.attributes = &attributes;
   call.node = row->node;
-  tsr__emit_instr(tape, TSR__RUN, index, TSR_NONE);
-  tape->flops += tape->ops.items[index].backward_flops;
+  tsr__emit_instr(tape, TSR__OP, index, TSR_NONE);
   tsr__push_frame(tape, "torch::autograd::Engine::evaluate_function", "??", 0);
   tsr__push_frame(tape, "torch::autograd::Node::operator()", "??", 0);
   push_node(tape, row->node);
-  row->backward(&call);
+  if (row->run_backward)
+    row->run_backward(&call);
+  else
+    tsr__run_steps(&call, row->backward);
   tape->frames.count = depth + 1;
-  for (uint32_t i = 0; i < call.input_count; i++)
-    if (call.needs[i]) call.grad_in[i] = validate(&call, call.grad_in[i], call.in[i]);
-  for (uint32_t i = 0; i < TSR__OP_OUTPUTS; i++) tsr__release(tape, call.grad_out[i]);
-  for (uint32_t i = 0; i < call.saved_count; i++) tsr__release(tape, call.saved[i]);
-  tape->ops.items[index].saved_count = 0;
-  for (uint32_t i = 0; i < call.input_count && !tape->status; i++)
-    if (call.needs[i]) hand_on(tape, call.in[i], call.grad_in[i]);
+  end_call(tape, &call);
   for (size_t i = 0; i < tape->ready_leaves.count; i++)
     accumulate_leaf(tape, tape->ready_leaves.items[i]);
   tape->ready_leaves.count = 0;

@@ -5,20 +5,22 @@
  * backward pass; and hands on what gathered at the detached inputs. While that goes on its Python
  * function holds the inputs, the segment's result and the gradient it was given
  * (torch/utils/checkpoint.py, CheckpointFunction). */
-#include "engine/op.h"
+#include "engine/table.h"
 
 #define TORCH "/usr/local/lib/python3.12/dist-packages/torch/"
 
-void tsr__checkpoint_forward(tsr__call *call) {
+static void forward(tsr__call *call) {
   tsr__tape *tape = call->tape;
   bool grad_enabled = tape->grad_enabled;
   tsr__attributes attributes = *call->attributes;
-  for (uint32_t i = 0; i < call->input_count; i++) tsr__save(call, call->in[i]);
+  for (uint32_t i = 0; i < call->input_count; i++) tsr__save(call, i, call->reg[IN(i)]);
   tape->grad_enabled = false;
-  call->out[0] = attributes.segment(attributes.program, tape, attributes.index, call->in);
+  tsr__tid result =
+      attributes.segment(attributes.program, tape, attributes.index, &call->reg[IN(0)]);
   tape->grad_enabled = grad_enabled;
-  tsr__hold(tape, call->out[0]);
-  tsr__unbind(tape, call->out[0]);
+  tsr__hold(tape, result);
+  tsr__unbind(tape, result);
+  call->reg[OUT(0)] = result;
 }
 
 /* Run the segment again; its result is bound to the current function. */
@@ -41,24 +43,24 @@ static tsr__tid recompute(tsr__call *call, const tsr__tid *inputs) {
   return result;
 }
 
-void tsr__checkpoint_backward(tsr__call *call) {
+static void backward(tsr__call *call) {
   tsr__tape *tape = call->tape;
   tsr__tid inputs[TSR__OP_INPUTS] = {0};
   tsr__push_frame(tape, "apply", TORCH "autograd/function.py", 311);
   tsr__enter(tape, "backward", TORCH "utils/checkpoint.py");
   tsr__line(tape, 302);
   for (uint32_t i = 0; i < call->input_count; i++)
-    inputs[i] = tsr__bind(tape, tsr__detach(tape, call->in[i], call->needs[i]));
+    inputs[i] = tsr__bind(tape, tsr__detach(tape, call->reg[IN(i)], call->needs[i]));
   tsr__tid result = recompute(call, inputs);
   tsr__line(tape, 319);
-  tsr__hold(tape, call->grad_out[0]);
+  tsr__hold(tape, call->reg[GRAD_OUT(0)]);
   tsr__push_frame(tape, "backward", TORCH "autograd/__init__.py", 354);
   tsr__push_frame(tape, "_engine_run_backward", TORCH "autograd/graph.py", 841);
-  tsr__backward(tape, result, call->grad_out[0]);
+  tsr__backward(tape, result, call->reg[GRAD_OUT(0)]);
   tsr__pop_frames(tape, 2);
   for (uint32_t i = 0; i < call->input_count; i++) {
     if (!inputs[i] || tape->status) continue;
-    call->grad_in[i] = tsr__tensor_at(tape, inputs[i])->grad;
+    call->reg[GRAD_IN(i)] = tsr__tensor_at(tape, inputs[i])->grad;
     tsr__tensor_at(tape, inputs[i])->grad = 0;
   }
   (void)tsr__leave(tape, 0);
@@ -66,7 +68,7 @@ void tsr__checkpoint_backward(tsr__call *call) {
 }
 
 /* What is inside is counted on its own. */
-void tsr__checkpoint_cost(const tsr__call *call, tsr__cost *forward, tsr__cost *backward) {
-  (void)call;
-  *forward = *backward = (tsr__cost){0, 0};
-}
+const tsr__op_row tsr__op_checkpoint = {.name = "checkpoint",
+                                        .node = "CheckpointFunctionBackward",
+                                        .run_forward = forward,
+                                        .run_backward = backward};

@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "allocator/rules.h"
 #include "engine/op.h"
 
 /* 2026-01-01 00:00:00 UTC, and microseconds for each op and event. */
@@ -25,9 +26,11 @@ typedef struct dry {
   tsr_snapshot *snapshot;
   tsr_allocator *allocator;
   tsr_simulation *out;
+  const tsr_allocator_settings *settings;
   uint64_t *here, *before; /* by slot: address or 0 */
   uint64_t role_bytes[TSR_ROLE_COUNT];
   uint32_t roles[TSR_ROLE_COUNT]; /* string ids, where categories are wanted */
+  uint32_t no_role;               /* of what is no tensor: "unknown" */
   uint32_t no_context, no_metadata, empty_stack, slot;
   int64_t time_us;
   uint64_t step;
@@ -66,10 +69,12 @@ static void record(void *context, const tsr_allocator_event *event) {
   row.shape = (uint32_t)(EVENT_SHAPE | (is_oom ? TSR__KEY(DEVICE_FREE) : TSR__KEY(ADDR)));
   bool is_block = event->action == TSR_ACTION_ALLOC || event->action == TSR_ACTION_FREE_REQUESTED ||
                   event->action == TSR_ACTION_FREE_COMPLETED;
-  if (d->has_categories && is_block) {
-    row.category = d->roles[d->tape->slots.items[d->slot].role];
+  /* PyTorch's viewer stumbles over categories of which none is "unknown": segments are that. */
+  if (d->has_categories) {
+    row.category = is_block ? d->roles[d->tape->slots.items[d->slot].role] : d->no_role;
     row.shape |= (uint32_t)TSR__KEY(CATEGORY);
   }
+  if (is_oom) d->out->oom_device_free_bytes = event->device_free;
   tsr__trace *trace = &d->snapshot->traces.items[0];
   if (row.stream == TSR_NONE || row.pool == TSR_NONE ||
       !tsr__events_push(&d->snapshot->events, &row) ||
@@ -134,6 +139,8 @@ static int allocate(dry *d, uint32_t slot, uint32_t stack) {
   } else if (status == TSR_ALLOCATOR_OUT_OF_DEVICE) {
     d->out->is_out_of_memory = true;
     d->out->oom_request_bytes = s->bytes;
+    d->out->oom_segment_bytes =
+        tsr__segment_size(d->settings, tsr__round_request(d->settings, s->bytes));
     d->out->out_of_memory = moment_of(d);
   }
   return status;
@@ -155,7 +162,8 @@ static int run_instr(dry *d, const tsr__instr *instr) {
     return d->here[instr->subject] ? 0 : allocate(d, instr->subject, instr->stack);
   case TSR__DROP: release(d, &d->here[instr->subject], instr->subject, instr->stack); break;
   case TSR__DROP_PREV: release(d, &d->before[instr->subject], instr->subject, instr->stack); break;
-  case TSR__RUN:
+  case TSR__RUN: break; /* there is nothing to compute on */
+  case TSR__OP:
     d->time_us += OP_US;
     d->op = tsr__op_row_of((tsr__op_kind)d->tape->ops.items[instr->subject].kind)->name;
     break;
@@ -194,6 +202,7 @@ static int run(dry *d, uint64_t steps) {
   int status = load(d);
   d->out->peak = moment_of(d);
   d->out->start_allocated_bytes = d->out->peak.totals.allocated_bytes;
+  memcpy(d->out->start_role_bytes, d->role_bytes, sizeof d->role_bytes);
   d->is_recording = true;
   if (status == TSR_ALLOCATOR_OUT_OF_DEVICE) /* once more, for the record */
     status = allocate(d, d->slot, TSR_NONE);
@@ -311,7 +320,7 @@ static int finish_snapshot(dry *d, const tsr_allocator_settings *settings, tsr_e
 /* ---- all of it ---- */
 
 static bool prepare(dry *d) {
-  static const char context[] = "N/A";
+  static const char context[] = "N/A", unknown[] = "unknown";
   size_t slots = d->tape->slots.count;
   tsr_snapshot *s = d->snapshot;
   d->here = TSR__NEW_ARRAY(uint64_t, slots);
@@ -319,8 +328,10 @@ static bool prepare(dry *d) {
   d->no_context = tsr__snapshot_string_id(s, context, strlen(context));
   d->no_metadata = tsr__snapshot_string_id(s, "", 0);
   d->empty_stack = tsr__snapshot_stack_id(s, NULL, 0);
+  d->no_role = tsr__snapshot_string_id(s, unknown, strlen(unknown));
   bool ok = d->here && d->before && d->no_context != TSR_NONE && d->no_metadata != TSR_NONE &&
-            d->empty_stack != TSR_NONE && TSR__VECTOR_PUSH(&s->traces, (tsr__trace){0});
+            d->empty_stack != TSR_NONE && d->no_role != TSR_NONE &&
+            TSR__VECTOR_PUSH(&s->traces, (tsr__trace){0});
   for (int i = 0; ok && i < TSR_ROLE_COUNT; i++) {
     const char *name = tsr_memory_role_name((tsr_memory_role)i);
     d->roles[i] = tsr__snapshot_string_id(s, name, strlen(name));
@@ -334,6 +345,7 @@ int tsr__dry_run(const tsr__tape *tape, const tsr_simulate_options *options, tsr
   dry d = {.tape = tape,
            .snapshot = tape->names,
            .out = out,
+           .settings = &options->settings,
            .time_us = START_TIME_US,
            .phase = "",
            .op = "",

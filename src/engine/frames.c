@@ -69,45 +69,18 @@ void tsr__line(tsr__tape *tape, uint64_t line) {
     *top = id;
 }
 
-/* In which file PyTorch's generated autograd kernel of an op lies, as recorded snapshots show. */
-static const char *autograd_file(const char *what) {
-  static const struct {
-    const char *what, *file;
-  } files[] = {
-      {"mul_Tensor", "VariableType_0.cpp"},
-      {"neg", "VariableType_0.cpp"},
-      {"pow_Tensor_Scalar", "VariableType_0.cpp"},
-      {"_to_copy", "VariableType_0.cpp"},
-      {"cat", "VariableType_0.cpp"},
-      {"cos", "VariableType_0.cpp"},
-      {"sin", "VariableType_0.cpp"},
-      {"where_self", "VariableType_0.cpp"},
-      {"clone", "VariableType_1.cpp"},
-      {"div_Tensor", "VariableType_1.cpp"},
-      {"add_Tensor", "VariableType_2.cpp"},
-      {"rsqrt", "VariableType_2.cpp"},
-      {"exp", "VariableType_2.cpp"},
-      {"sum_dim_IntList", "VariableType_2.cpp"},
-      {"bmm", "VariableType_3.cpp"},
-      {"mean", "VariableType_3.cpp"},
-      {"mean_dim", "VariableType_3.cpp"},
-      {"slice_backward", "VariableType_3.cpp"},
-  };
-  for (size_t i = 0; i < sizeof files / sizeof *files; i++)
-    if (strcmp(files[i].what, what) == 0) return files[i].file;
-  return "??";
-}
-
 static void push_native(tsr__tape *tape, const char *format, const char *what, const char *file) {
   char name[160];
   (void)snprintf(name, sizeof name, format, what);
   tsr__push_frame(tape, name, file, 0);
 }
 
-static void push_allocation(tsr__tape *tape, const char *what) {
+static void push_allocation(tsr__tape *tape, tsr__kernel kernel) {
+  const tsr__kernel_row *row = tsr__kernel_row_of(kernel);
+  const char *what = row->name;
   push_native(tape, "at::_ops::%s::call", what, "??");
   push_native(tape, "torch::autograd::VariableType::(anonymous namespace)::%s", what,
-              autograd_file(what));
+              row->autograd_file ? row->autograd_file : "??");
   push_native(tape, "at::(anonymous namespace)::wrapper_CUDA_%s", what, "RegisterCUDA_0.cpp");
   tsr__push_frame(tape,
                   "at::detail::empty_cuda(c10::ArrayRef<long>, c10::ScalarType, "
@@ -119,16 +92,16 @@ static void push_allocation(tsr__tape *tape, const char *what) {
                   "CUDACachingAllocator.cpp", 0);
 }
 
-uint32_t tsr__current_stack(tsr__tape *tape, const char *what, bool is_free) {
+uint32_t tsr__current_stack(tsr__tape *tape, tsr__kernel kernel) {
   size_t depth = tape->frames.count;
   if (tape->status) return TSR_NONE;
-  if (is_free)
+  if (kernel == TSR__KERNEL_NONE)
     tsr__push_frame(tape,
                     "c10::cuda::CUDACachingAllocator::Native::DeviceCachingAllocator::free("
                     "c10::cuda::CUDACachingAllocator::Native::Block*)",
                     "CUDACachingAllocator.cpp", 0);
   else
-    push_allocation(tape, what);
+    push_allocation(tape, kernel);
   size_t count = tape->frames.count - tape->frame_base, last = tape->frames.count - 1;
   tape->stack.count = 0;
   if (!TSR__VECTOR_RESERVE(&tape->stack, count)) {

@@ -214,6 +214,8 @@ static void read_llama(reader *r, tsr_model *model) {
     refuse(r, TSR_ERROR_UNSUPPORTED, "hidden_act", "is not silu, which alone is modelled");
   if (model->heads % model->kv_heads)
     refuse(r, TSR_ERROR_FORMAT, "num_key_value_heads", "does not divide num_attention_heads");
+  if (!find(r, "head_dim") && model->width % model->heads)
+    refuse(r, TSR_ERROR_FORMAT, "num_attention_heads", "does not divide hidden_size");
   if (model->head_width % 2) refuse(r, TSR_ERROR_FORMAT, "head_dim", "is odd");
   if (find(r, "quantization_config"))
     refuse(r, TSR_ERROR_UNSUPPORTED, "quantization_config", "is not modelled");

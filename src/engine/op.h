@@ -1,18 +1,35 @@
-/* op.h - the op table: what each op makes, keeps, needs for a moment, and costs.
+/* op.h - the op table: what each op makes, keeps, needs for a moment, and runs.
  *
- * An op is declared in one row of ops.c's table: its forward and backward are functions that do to
- * a tape what PyTorch's do to memory, in their order - allocate outputs and temporaries, let go of
- * temporaries, save tensors for backward - and its cost is a function of its shapes. Everything
- * else (the tape, the dry executor, planners) is generic over rows.
+ * An op is declared in one place, its row: two lists of steps, for forward and backward. A step is
+ * one kernel - a multiplication, a softmax, a matrix product - with the tensors it reads and the one
+ * it makes, in PyTorch's order; around it stand the steps that keep a tensor for backward, or let
+ * one go. Everything else is derived from the steps:
  *
- *   forward   reads call->in; makes call->out; tsr__save() what backward needs
- *   backward  reads call->grad_out and call->saved; makes call->grad_in[i] where call->needs[i]
+ *   what is allocated, when and for how long    the tape's schedule (tape.h)
+ *   what backward keeps                         the SAVE steps
+ *   operations and bytes moved                  each kernel's rule (kernel.c) on its operands
+ *   what a real executor has to call            the tape's runs: kernel, operands, results
  *
- * A temporary is a tsr__make() without a place to stay, undone with tsr__drop(). An op's gradient
- * that is the gradient it got is tsr__pass(). The rules of each row say where they come from. */
+ * Implementations of one function - attention eager, memory-efficient, flash, chunked - are rows of
+ * their own. Types follow from the inputs' types and each step's rule.
+ *
+ * Steps name tensors by registers:
+ *
+ *   IN(i)        the op's inputs (in backward: their shapes and types alone)
+ *   OUT(i)       what forward answers
+ *   SAVED(i)     what forward keeps; backward has it until it says otherwise
+ *   GRAD_OUT(i)  the gradients that came; GRAD_IN(i): those to hand on
+ *   T(i)         temporaries: each must be let go of by the op that made it
+ *
+ *   forward of a product          {MUL, .to = OUT(0), .from = {IN(0), IN(1)}}, {SAVE, SAVED(0), IN(0)}, ...
+ *   backward, one gradient        {MUL, .to = GRAD_IN(0), .from = {GRAD_OUT(0), SAVED(1)}}
+ *
+ * A register that is assigned anew lets go of what it held, after the new tensor is there, as a
+ * variable of Python's does. A step whose result is a gradient that nobody wants is left out. */
 #ifndef TSR_ENGINE_OP_H
 #define TSR_ENGINE_OP_H
 
+#include "engine/kernel.h"
 #include "engine/tape.h"
 
 typedef enum tsr__op_kind {
@@ -26,8 +43,11 @@ typedef enum tsr__op_kind {
   TSR__OP_REPEAT, /* keys or values of few heads for many */
   TSR__OP_ROTARY_TABLE,
   TSR__OP_ROTARY,
-  TSR__OP_ATTENTION,       /* one kernel: memory-efficient, flash, chunked */
-  TSR__OP_EAGER_ATTENTION, /* matmul, softmax, dropout, matmul */
+  TSR__OP_ATTENTION_EFFICIENT, /* one kernel */
+  TSR__OP_ATTENTION_FLASH,
+  TSR__OP_ATTENTION_CHUNKED,
+  TSR__OP_ATTENTION_GPT2, /* eager: matmul, softmax, dropout, matmul */
+  TSR__OP_ATTENTION_LLAMA,
   TSR__OP_CAUSAL_MASK,
   TSR__OP_DROPOUT,
   TSR__OP_ADD,
@@ -44,6 +64,8 @@ typedef enum tsr__op_kind {
   TSR__OP_MEAN,
   TSR__OP_ARANGE,
   TSR__OP_CHECKPOINT,
+  TSR__OP_ADAMW_STATE, /* the optimizers': of one parameter each */
+  TSR__OP_ADAMW_COUNT,
   TSR__OP_ADAMW_LOOP,
   TSR__OP_ADAMW_FOREACH,
   TSR__OP_ADAMW_FUSED,
@@ -52,12 +74,6 @@ typedef enum tsr__op_kind {
   TSR__OP_KIND_COUNT
 } tsr__op_kind;
 
-typedef enum tsr__attention_kernel {
-  TSR__KERNEL_EFFICIENT,
-  TSR__KERNEL_FLASH,
-  TSR__KERNEL_CHUNKED
-} tsr__attention_kernel;
-
 /* What autocast does to an op's inputs. */
 typedef enum tsr__autocast {
   TSR__AUTOCAST_NONE, /* nothing: it works in what it gets */
@@ -65,37 +81,110 @@ typedef enum tsr__autocast {
   TSR__AUTOCAST_FULL  /* fp32 */
 } tsr__autocast;
 
+/* ---- Registers ---- */
+
+enum {
+  TSR__REG_NONE,
+  TSR__REG_IN,
+  TSR__REG_OUT = TSR__REG_IN + TSR__OP_INPUTS,
+  TSR__REG_SAVED = TSR__REG_OUT + TSR__OP_OUTPUTS,
+  TSR__REG_GRAD_OUT = TSR__REG_SAVED + TSR__OP_SAVED,
+  TSR__REG_GRAD_IN = TSR__REG_GRAD_OUT + TSR__OP_OUTPUTS,
+  TSR__REG_T = TSR__REG_GRAD_IN + TSR__OP_INPUTS,
+  TSR__REG_COUNT = TSR__REG_T + 8
+};
+
 /* An op under way. */
 typedef struct tsr__call {
   tsr__tape *tape;
   uint32_t op; /* its index; the op moves when others are recorded */
   const tsr__attributes *attributes;
   uint32_t input_count;
-  tsr__tid in[TSR__OP_INPUTS], out[TSR__OP_OUTPUTS];
-  tsr__tid saved[TSR__OP_SAVED];
-  uint32_t saved_count;
-  tsr__tid grad_out[TSR__OP_OUTPUTS], grad_in[TSR__OP_INPUTS];
-  bool needs[TSR__OP_INPUTS];
-  bool is_recorded; /* backward will come: what is saved is kept */
-  const char *node; /* the autograd node whose backward is running */
+  tsr__tid reg[TSR__REG_COUNT];
+  bool needs[TSR__OP_INPUTS]; /* a gradient is wanted */
+  bool is_recorded;           /* backward will come: what is saved is kept */
+  uint64_t turn, turns;       /* of a loop */
+  const char *node;           /* the autograd node whose backward is running */
 } tsr__call;
 
-/* Operations, and bytes read and written, of one execution. */
-typedef struct tsr__cost {
-  uint64_t flops, bytes;
-} tsr__cost;
+/* ---- Steps ---- */
+
+typedef enum tsr__action {
+  TSR__DO_END,   /* of the list */
+  TSR__DO_RUN,   /* allocate `to`, if there is one, and run the kernel */
+  TSR__DO_MAKE,  /* allocate `to`: one more result of the kernel that the next RUN names */
+  TSR__DO_ONCE,  /* RUN whose result is made in the first step of training, and stays */
+  TSR__DO_INTO,  /* run the kernel on `from`, the first of which it changes in place */
+  TSR__DO_TO,    /* `from` in the type that is asked for: a cast, or the tensor itself */
+  TSR__DO_DENSE, /* `from` with its elements in order: a copy, or the tensor itself */
+  TSR__DO_VIEW,  /* `to` shares the memory of `from` */
+  TSR__DO_MOVE,  /* `to` is what `from` was, which is empty now */
+  TSR__DO_SAVE,  /* keep `from` as `to`, a SAVED register */
+  TSR__DO_PASS,  /* the gradient `to` is `from` too */
+  TSR__DO_FREE,  /* only let go of what `done` lists */
+  TSR__DO_LOOP,  /* what follows, `count` times, */
+  TSR__DO_AGAIN  /* up to here */
+} tsr__action;
+
+/* Which type a result has. */
+typedef enum tsr__type {
+  TSR__TYPE_LIKE, /* that of `typed`; else of `like`; else of the first operand */
+  TSR__TYPE_F32,
+  TSR__TYPE_I64,
+  TSR__TYPE_BOOL,
+  TSR__TYPE_ASKED,    /* attributes.dtype */
+  TSR__TYPE_WIDE,     /* fp32 under autocast, else as above */
+  TSR__TYPE_PROMOTED, /* in which the first two operands meet */
+} tsr__type;
+
+typedef struct tsr__step {
+  uint8_t action; /* tsr__action */
+  uint8_t kernel; /* tsr__kernel */
+  uint8_t to;
+  uint8_t from[4];
+  uint8_t like;                               /* whose shape and type; 0: the first operand's */
+  uint8_t typed, type;                        /* another type: a register's, or a rule's */
+  bool is_strided;                            /* the result's elements are not in order */
+  bool is_transposed;                         /* a product over the first operand's rows */
+  uint8_t by;                                 /* the kernel that calls this one, for the stack */
+  tsr__shape (*shape)(const tsr__call *call); /* another shape */
+  bool (*when)(const tsr__call *call);        /* else the step is left out, `done` with it */
+  uint64_t (*count)(const tsr__call *call);   /* of a loop */
+  const char *node;                           /* autograd's, from here on */
+  const char *within;                         /* a function of FunctionsManual.cpp */
+  uint8_t done[4];                            /* let go of afterwards, in this order */
+} tsr__step;
 
 typedef struct tsr__op_row {
-  const char *name; /* in the project's words */
-  const char *node; /* PyTorch's autograd node, or NULL: no gradient passes */
-  tsr__autocast autocast;
-  void (*forward)(tsr__call *call);
-  void (*backward)(tsr__call *call);
-  /* NULL: a pass over its inputs and outputs, one operation an element. */
-  void (*cost)(const tsr__call *call, tsr__cost *forward, tsr__cost *backward);
+  const char *name;                    /* in the project's words */
+  const char *node;                    /* PyTorch's autograd node, or NULL: no gradient passes */
+  uint8_t autocast;                    /* tsr__autocast */
+  const tsr__step *forward, *backward; /* NULL: nothing happens to memory, or see below */
+  /* Instead of steps, for the one op that runs others: checkpoint. */
+  void (*run_forward)(tsr__call *call);
+  void (*run_backward)(tsr__call *call);
 } tsr__op_row;
 
+/* Each row stands with its steps: op_linear.c, op_norm.c, op_attention.c, ... */
+extern const tsr__op_row tsr__op_embedding, tsr__op_addmm, tsr__op_mm; /* op_linear.c */
+extern const tsr__op_row tsr__op_layer_norm, tsr__op_rms_norm;         /* op_norm.c */
+extern const tsr__op_row tsr__op_split, tsr__op_cache, tsr__op_repeat, tsr__op_rotary_table,
+    tsr__op_rotary, tsr__op_causal_mask; /* op_heads.c */
+extern const tsr__op_row tsr__op_attention_efficient, tsr__op_attention_flash,
+    tsr__op_attention_chunked;                                            /* op_attention.c */
+extern const tsr__op_row tsr__op_attention_gpt2, tsr__op_attention_llama; /* op_eager.c */
+extern const tsr__op_row tsr__op_dropout, tsr__op_add, tsr__op_mul, tsr__op_gelu,
+    tsr__op_gelu_fused, tsr__op_silu, tsr__op_cast, tsr__op_scale, tsr__op_mean,
+    tsr__op_arange; /* op_pointwise.c */
+extern const tsr__op_row tsr__op_shift_labels, tsr__op_log_softmax, tsr__op_nll_loss,
+    tsr__op_chunked_loss;                    /* op_loss.c */
+extern const tsr__op_row tsr__op_checkpoint; /* checkpoint.c */
+extern const tsr__op_row tsr__op_adamw_state, tsr__op_adamw_count, tsr__op_adamw_loop,
+    tsr__op_adamw_foreach, tsr__op_adamw_fused, tsr__op_sgd, tsr__op_unscale; /* op_optimizer.c */
+
 const tsr__op_row *tsr__op_row_of(tsr__op_kind kind);
+
+/* ---- Running them ---- */
 
 /* Run an op on inputs that the caller holds. The first output is answered, bound to a variable of
  * the current function; `outputs` (or NULL) gets all. */
@@ -108,80 +197,30 @@ tsr__tid tsr__apply(tsr__tape *tape, tsr__op_kind kind, const tsr__attributes *a
 /* Run the backward pass from `root`, whose gradient is `grad` (held by the caller, and used up). */
 void tsr__backward(tsr__tape *tape, tsr__tid root, tsr__tid grad);
 
-/* ---- For the rows ---- */
+/* Run a list of steps. What they leave in temporaries is a fault of the list. */
+void tsr__run_steps(tsr__call *call, const tsr__step *steps);
 
-/* A new tensor, made by the step `what` of the op ("mul"). In a backward whose step belongs to
- * another node than the row's, say so first with tsr__node. */
-tsr__tid tsr__make(tsr__call *call, const char *what, tsr__dtype dtype, tsr__shape shape);
-tsr__tid tsr__make_like(tsr__call *call, const char *what, tsr__tid tensor);
-void tsr__drop(tsr__call *call, tsr__tid tensor);
+/* A kernel outside of any op on one or two tensors, which makes one: autograd's own sums and casts. */
+tsr__tid tsr__run_kernel(tsr__tape *tape, tsr__kernel kernel, tsr__dtype dtype, tsr__shape shape,
+                         tsr__tid a, tsr__tid b);
+/* ... or adds to one in place. */
+void tsr__run_add(tsr__tape *tape, tsr__tid sum, tsr__tid more);
+
+/* Keep `tensor` for backward as the op's i-th. */
+void tsr__save(tsr__call *call, uint32_t i, tsr__tid tensor);
+/* The autograd node whose backward runs changes, for the stack. */
 void tsr__node(tsr__call *call, const char *node);
-/* Keep for backward. */
-void tsr__save(tsr__call *call, tsr__tid tensor);
-/* Inside a composite op's backward: the gradient it got, or what it saved, is not needed from here
- * on. */
-void tsr__done_with_grad(tsr__call *call, uint32_t output);
-void tsr__done_with(tsr__call *call, uint32_t saved);
-/* A new tensor made inside `function` of PyTorch's FunctionsManual.cpp. */
-tsr__tid tsr__make_in(tsr__call *call, const char *function, const char *what, tsr__dtype dtype,
-                      tsr__shape shape);
-/* cuBLAS's workspace of the thread that runs: taken once, where the process has none yet. */
-void tsr__workspace(tsr__call *call);
-/* The type in which two types meet. */
-tsr__dtype tsr__promote(tsr__dtype a, tsr__dtype b);
-/* The gradient of input `i` is `tensor` too. */
-void tsr__pass(tsr__call *call, uint32_t i, tsr__tid tensor);
 
-static inline tsr__shape tsr__in_shape(const tsr__call *call, uint32_t i) {
-  return tsr__shape_of(call->tape, call->in[i]);
-}
-static inline tsr__dtype tsr__in_dtype(const tsr__call *call, uint32_t i) {
-  return tsr__dtype_of(call->tape, call->in[i]);
-}
+/* ---- For the lists' rules ---- */
 
-/* The rows' functions, by file. */
-#define TSR__ROW(name)                     \
-  void tsr__##name##_forward(tsr__call *); \
-  void tsr__##name##_backward(tsr__call *)
-#define TSR__COST(name) void tsr__##name##_cost(const tsr__call *, tsr__cost *, tsr__cost *)
-TSR__ROW(embedding); /* op_linear.c */
-TSR__ROW(addmm);
-TSR__ROW(mm);
-TSR__COST(linear);
-TSR__ROW(layer_norm); /* op_norm.c */
-TSR__ROW(rms_norm);
-TSR__COST(norm);
-TSR__ROW(split); /* op_attention.c */
-TSR__ROW(cache);
-TSR__ROW(repeat);
-TSR__ROW(rotary_table);
-TSR__ROW(rotary);
-TSR__ROW(attention);
-TSR__ROW(eager_attention); /* op_eager.c */
-TSR__ROW(causal_mask);
-TSR__COST(attention);
-TSR__ROW(dropout); /* op_pointwise.c */
-TSR__ROW(add);
-TSR__ROW(mul);
-TSR__ROW(gelu);
-TSR__ROW(gelu_fused);
-TSR__ROW(silu);
-TSR__ROW(cast);
-TSR__ROW(scale);
-TSR__ROW(mean);
-TSR__ROW(arange);
-TSR__COST(gelu);
-TSR__ROW(shift_labels); /* op_loss.c */
-TSR__ROW(log_softmax);
-TSR__ROW(nll_loss);
-TSR__ROW(chunked_loss);
-TSR__COST(chunked_loss);
-TSR__ROW(checkpoint); /* checkpoint.c */
-TSR__COST(checkpoint);
-void tsr__adamw_loop_forward(tsr__call *); /* op_optimizer.c */
-void tsr__adamw_foreach_forward(tsr__call *);
-void tsr__adamw_fused_forward(tsr__call *);
-void tsr__sgd_forward(tsr__call *);
-void tsr__unscale_forward(tsr__call *);
+static inline tsr__shape tsr__shape_in(const tsr__call *call, uint32_t reg) {
+  return tsr__shape_of(call->tape, call->reg[reg]);
+}
+static inline tsr__dtype tsr__type_in(const tsr__call *call, uint32_t reg) {
+  return tsr__dtype_of(call->tape, call->reg[reg]);
+}
+static inline uint64_t tsr__round_up(uint64_t value, uint64_t unit) {
+  return (value + unit - 1) / unit * unit;
+}
 
 #endif

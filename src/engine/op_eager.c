@@ -8,146 +8,171 @@
  * matmul wants its operands as batches of matrices: what does not lie so is copied. Inputs: q, k, v
  * (as many heads each), mask. Outputs: the result (batch, rows, heads * width), and the weights,
  * which the caller's function holds. */
-#include "engine/op.h"
+#include "engine/table.h"
 
-enum { Q, K, V, MASK };
-enum { STYLE_GPT2, STYLE_LLAMA };
-enum { SAVED_Q, SAVED_K, SAVED_SOFTMAX, SAVED_DROPOUT, SAVED_WEIGHTS, SAVED_V };
+#define Q       IN(0)
+#define K       IN(1)
+#define V       IN(2)
+#define MASK    IN(3)
+#define SAVED_Q SAVED(0)
+#define SAVED_K SAVED(1)
+#define SOFTMAX SAVED(2)
+#define WEIGHTS SAVED(3)
+#define SAVED_V SAVED(4)
+#define DROPPED SAVED(5)
+#define SCORES  T(2)
 
-static bool is_gpt2(const tsr__call *call) {
-  return call->attributes->implementation == STYLE_GPT2;
+static tsr__shape scores(const tsr__call *call) {
+  tsr__shape shape = tsr__shape_in(call, Q);
+  shape.dim[3] = tsr__shape_in(call, K).dim[2];
+  return shape;
 }
 
-/* Held by the caller: the operand, or its copy. */
-static tsr__tid as_matrices(tsr__call *call, tsr__tid operand) {
-  if (!tsr__tensor_at(call->tape, operand)->is_dense) return tsr__make_like(call, "clone", operand);
-  tsr__hold(call->tape, operand);
-  return operand;
+static tsr__shape merged(const tsr__call *call) {
+  tsr__shape q = tsr__shape_in(call, Q);
+  return TSR__SHAPE(q.dim[0], q.dim[2], q.dim[1] * q.dim[3]);
 }
 
-static tsr__tid replace(tsr__call *call, const char *what, tsr__dtype dtype, tsr__tid old) {
-  tsr__tid made = tsr__make(call, what, dtype, tsr__shape_of(call->tape, old));
-  tsr__drop(call, old);
-  return made;
+static tsr__shape scalar(const tsr__call *call) {
+  (void)call;
+  return TSR__SCALAR;
 }
 
-/* Scores as the softmax takes them. */
-static tsr__tid scores_of(tsr__call *call, tsr__dtype dtype) {
-  tsr__shape shape = tsr__in_shape(call, Q);
-  shape.dim[3] = tsr__in_shape(call, K).dim[2];
-  tsr__workspace(call);
-  tsr__tid scores = tsr__make(call, "bmm", dtype, shape);
-  if (is_gpt2(call)) {
-    tsr__tid root = tsr__make(call, "full", dtype, TSR__SCALAR);
-    scores = replace(call, "div_Tensor", dtype, scores);
-    tsr__drop(call, root);
-    tsr__tid least = tsr__make(call, "full", dtype, TSR__SCALAR);
-    scores = replace(call, "where_self", dtype, scores);
-    tsr__drop(call, least);
-  } else {
-    scores = replace(call, "mul_Tensor", dtype, scores);
+static bool has_mask(const tsr__call *call) {
+  return call->reg[MASK] != 0;
+}
+static bool has_dropout(const tsr__call *call) {
+  return call->attributes->has_dropout;
+}
+
+/* The softmax in fp32 reads bf16 only as a copy, fp16 as it is. */
+static bool copies_for_llama(const tsr__call *call) {
+  return tsr__type_in(call, SCORES) != TSR__F32 &&
+         (call->tape->is_autocast || tsr__type_in(call, Q) == TSR__BF16);
+}
+static bool copies_for_gpt2(const tsr__call *call) {
+  return tsr__type_in(call, SCORES) != TSR__F32 && call->tape->is_autocast;
+}
+
+/* GPT-2's softmax is in the type of the model, and so in that of q; in fp32 under autocast. */
+static bool is_autocast(const tsr__call *call) {
+  return call->tape->is_autocast;
+}
+static bool is_plain(const tsr__call *call) {
+  return !call->tape->is_autocast;
+}
+
+#define PRODUCT_OF_QUERIES_AND_KEYS                                       \
+  {DENSE(T(0), Q)}, {DENSE(T(1), K)}, {SAVE(0, T(0))}, {SAVE(1, T(1))}, { \
+    RUN(BMM), .to = SCORES, .from = {T(0), T(1)}, .shape = scores         \
   }
-  if (call->input_count > MASK)
-    scores = replace(call, "add_Tensor", tsr__promote(dtype, tsr__in_dtype(call, MASK)), scores);
-  return scores;
-}
 
-/* The softmax, in `dtype` again; saved as it was computed. */
-static tsr__tid softmax_of(tsr__call *call, tsr__tid scores, tsr__dtype dtype) {
-  bool is_wide = call->tape->is_autocast || !is_gpt2(call);
-  tsr__dtype computed = is_wide ? TSR__F32 : dtype;
-  if (tsr__dtype_of(call->tape, scores) != computed &&
-      (call->tape->is_autocast || dtype == TSR__BF16))
-    scores = replace(call, "_to_copy", computed, scores);
-  tsr__tid softmax = replace(call, "_softmax", computed, scores);
-  tsr__save(call, softmax);
-  return computed == dtype ? softmax : replace(call, "_to_copy", dtype, softmax);
-}
+/* From the softmax, in SCORES, to the results. */
+#define WEIGH_VALUES                                                                              \
+  {SAVE(2, SCORES)}, {CAST(SCORES, SCORES), .typed = Q},                                          \
+      {MAKE(DROPOUT), .to = T(3), .like = SCORES, .when = has_dropout},                           \
+      {MAKE(DROPOUT), .to = T(4), .like = SCORES, BOOL, .when = has_dropout},                     \
+      {RUN(DROPOUT), .from = {SCORES}, .when = has_dropout},                                      \
+      {SAVE(5, T(4)), .when = has_dropout, .done = {T(4), SCORES}},                               \
+      {MOVE(SCORES, T(3)), .when = has_dropout}, {DENSE(T(5), V)}, {SAVE(3, SCORES)},             \
+      {SAVE(4, T(5))}, {RUN(BMM), .to = T(6), .from = {SCORES, T(5)}, .like = Q, .done = {T(5)}}, \
+      {RUN(CLONE), .to = OUT(0), .from = {T(6)}, .shape = merged, .done = {T(6)}}, {              \
+    MOVE(OUT(1), SCORES)                                                                          \
+  }
 
-void tsr__eager_attention_forward(tsr__call *call) {
-  tsr__dtype dtype = tsr__in_dtype(call, Q);
-  tsr__shape shape = tsr__in_shape(call, Q);
-  tsr__tid q = as_matrices(call, call->in[Q]), k = as_matrices(call, call->in[K]);
-  tsr__save(call, q);
-  tsr__save(call, k);
-  tsr__tid scores = scores_of(call, dtype);
-  tsr__drop(call, k);
-  tsr__drop(call, q);
-  tsr__tid weights = softmax_of(call, scores, dtype);
-  if (call->attributes->has_dropout) {
-    tsr__tid dropped = tsr__make_like(call, "native_dropout", weights);
-    tsr__tid mask =
-        tsr__make(call, "native_dropout", TSR__BOOL8, tsr__shape_of(call->tape, weights));
-    tsr__save(call, mask);
-    tsr__drop(call, mask);
-    tsr__drop(call, weights);
-    weights = dropped;
+/* From the result's gradient to that of the scores, in T(1). */
+#define WEIGH_VALUES_BACK                                                                      \
+  {RUN(CLONE),                                                                                 \
+   .to = T(0),                                                                                 \
+   .from = {GRAD_OUT(0)},                                                                      \
+   .like = Q,                                                                                  \
+   .node = "UnsafeViewBackward0",                                                              \
+   .done = {GRAD_OUT(0)}},                                                                     \
+      {RUN(BMM),                                                                               \
+       .to = T(1),                                                                             \
+       .from = {T(0), SAVED_V},                                                                \
+       .like = Q,                                                                              \
+       .shape = scores,                                                                        \
+       .node = "BmmBackward0",                                                                 \
+       .within = "bmm_self_backward"},                                                         \
+      {RUN(BMM),                                                                               \
+       .to = GRAD_IN(2),                                                                       \
+       .from = {WEIGHTS, T(0)},                                                                \
+       .like = V,                                                                              \
+       .typed = Q,                                                                             \
+       .within = "bmm_mat2_backward",                                                          \
+       .is_transposed = true,                                                                  \
+       .done = {T(0), WEIGHTS, SAVED_V}},                                                      \
+      {RUN(DROPOUT_BACKWARD),                                                                  \
+       .to = T(1),                                                                             \
+       .from = {T(1), DROPPED},                                                                \
+       .when = has_dropout,                                                                    \
+       .node = "NativeDropoutBackward0",                                                       \
+       .done = {DROPPED}},                                                                     \
+      {CAST(T(1), T(1)), .typed = SOFTMAX, .node = "ToCopyBackward0"},                         \
+      {RUN(SOFTMAX_BACKWARD), .to = T(1), .from = {T(1), SOFTMAX}, .node = "SoftmaxBackward0", \
+       .done = {SOFTMAX}},                                                                     \
+  {                                                                                            \
+    CAST(T(1), T(1)), .typed = Q, .node = "ToCopyBackward0"                                    \
   }
-  tsr__tid v = as_matrices(call, call->in[V]);
-  tsr__save(call, weights);
-  tsr__save(call, v);
-  tsr__tid result = tsr__make(call, "bmm", dtype, shape);
-  tsr__drop(call, v);
-  call->out[0] = tsr__make(call, "clone", dtype,
-                           TSR__SHAPE(shape.dim[0], shape.dim[2], shape.dim[1] * shape.dim[3]));
-  tsr__drop(call, result);
-  call->out[1] = weights;
-}
 
-/* Back through the softmax: the gradient of the scores, in `dtype`. */
-static tsr__tid softmax_backward(tsr__call *call, tsr__tid grad, tsr__dtype dtype) {
-  tsr__tid softmax = call->saved[SAVED_SOFTMAX];
-  tsr__dtype computed = tsr__dtype_of(call->tape, softmax);
-  if (computed != dtype) {
-    tsr__node(call, "ToCopyBackward0");
-    grad = replace(call, "_to_copy", computed, grad);
+/* From the gradient of the product to those of q and k. */
+#define PRODUCT_BACK                                                            \
+  {RUN(BMM),  .to = GRAD_IN(0),       .from = {T(1), SAVED_K},                  \
+   .like = Q, .node = "BmmBackward0", .within = "bmm_self_backward"},           \
+  {                                                                             \
+    RUN(BMM), .to = GRAD_IN(1), .from = {T(1), SAVED_Q}, .like = K, .typed = Q, \
+              .within = "bmm_mat2_backward", .is_transposed = true, .done = {   \
+                T(1)                                                            \
+              }                                                                 \
   }
-  tsr__node(call, "SoftmaxBackward0");
-  grad = replace(call, "_softmax_backward_data", computed, grad);
-  tsr__done_with(call, SAVED_SOFTMAX);
-  if (computed == dtype) return grad;
-  tsr__node(call, "ToCopyBackward0");
-  return replace(call, "_to_copy", dtype, grad);
-}
 
-void tsr__eager_attention_backward(tsr__call *call) {
-  tsr__dtype dtype = tsr__in_dtype(call, Q);
-  tsr__shape scores = tsr__in_shape(call, Q);
-  bool has_dropout = call->attributes->has_dropout;
-  uint32_t weights = has_dropout ? SAVED_WEIGHTS : SAVED_WEIGHTS - 1;
-  scores.dim[3] = tsr__in_shape(call, K).dim[2];
-  tsr__workspace(call);
-  tsr__node(call, "UnsafeViewBackward0");
-  tsr__tid out = tsr__make(call, "clone", dtype, tsr__in_shape(call, Q));
-  tsr__done_with_grad(call, 0);
-  tsr__node(call, "BmmBackward0");
-  tsr__tid grad = tsr__make_in(call, "bmm_self_backward", "bmm", dtype, scores);
-  call->grad_in[V] = tsr__make_in(call, "bmm_mat2_backward", "bmm", dtype, tsr__in_shape(call, V));
-  tsr__drop(call, out);
-  tsr__done_with(call, weights);
-  tsr__done_with(call, weights + 1);
-  if (has_dropout) {
-    tsr__node(call, "NativeDropoutBackward0");
-    grad = replace(call, "native_dropout_backward", dtype, grad);
-    tsr__done_with(call, SAVED_DROPOUT);
-  }
-  grad = softmax_backward(call, grad, dtype);
-  if (is_gpt2(call)) {
-    tsr__node(call, "WhereBackward0");
-    grad = replace(call, "where_self", dtype, grad);
-    tsr__node(call, "DivBackward0");
-    tsr__push_frame(call->tape, "torch::autograd::generated::details::div_tensor_self_backward",
-                    "FunctionsManual.cpp", 0);
-    grad = replace(call, "div_Tensor", dtype, grad);
-  } else {
-    tsr__node(call, "MulBackward0");
-    tsr__push_frame(call->tape, "torch::autograd::generated::details::mul_tensor_backward",
-                    "FunctionsManual.cpp", 0);
-    grad = replace(call, "mul_Tensor", dtype, grad);
-  }
-  tsr__pop_frames(call->tape, 1);
-  tsr__node(call, "BmmBackward0");
-  call->grad_in[Q] = tsr__make_in(call, "bmm_self_backward", "bmm", dtype, tsr__in_shape(call, Q));
-  call->grad_in[K] = tsr__make_in(call, "bmm_mat2_backward", "bmm", dtype, tsr__in_shape(call, K));
-  tsr__drop(call, grad);
-}
+/* ---- GPT-2 ---- */
+
+static const tsr__step gpt2_forward[] = {
+    PRODUCT_OF_QUERIES_AND_KEYS,
+    {RUN(FULL), .to = T(3), .like = Q, .shape = scalar},
+    {RUN(DIV), .to = SCORES, .from = {SCORES, T(3)}, .done = {T(3)}},
+    {RUN(FULL), .to = T(3), .like = Q, .shape = scalar},
+    {RUN(WHERE), .to = SCORES, .from = {SCORES, T(3)}, .done = {T(3)}},
+    {RUN(ADD), .to = SCORES, .from = {SCORES, MASK}, PROMOTED, .when = has_mask},
+    {FREE(T(1), T(0))},
+    {RUN(TO_COPY), .to = SCORES, .from = {SCORES}, F32, .when = copies_for_gpt2},
+    {RUN(SOFTMAX), .to = SCORES, .from = {SCORES}, F32, .when = is_autocast},
+    {RUN(SOFTMAX), .to = SCORES, .from = {SCORES}, .typed = Q, .when = is_plain},
+    WEIGH_VALUES,
+    {TSR__DO_END}};
+static const tsr__step gpt2_backward[] = {
+    WEIGH_VALUES_BACK,
+    {RUN(WHERE), .to = T(1), .from = {T(1)}, .node = "WhereBackward0"},
+    {RUN(DIV), .to = T(1), .from = {T(1)}, .node = "DivBackward0",
+     .within = "div_tensor_self_backward"},
+    PRODUCT_BACK,
+    {TSR__DO_END}};
+const tsr__op_row tsr__op_attention_gpt2 = {.name = "eager attention",
+                                            .node = "CloneBackward0",
+                                            .autocast = TSR__AUTOCAST_LOW,
+                                            .forward = gpt2_forward,
+                                            .backward = gpt2_backward};
+
+/* ---- Llama ---- */
+
+static const tsr__step llama_forward[] = {
+    PRODUCT_OF_QUERIES_AND_KEYS,
+    {RUN(MUL), .to = SCORES, .from = {SCORES}},
+    {RUN(ADD), .to = SCORES, .from = {SCORES, MASK}, PROMOTED, .when = has_mask},
+    {FREE(T(1), T(0))},
+    {RUN(TO_COPY), .to = SCORES, .from = {SCORES}, F32, .when = copies_for_llama},
+    {RUN(SOFTMAX), .to = SCORES, .from = {SCORES}, F32},
+    WEIGH_VALUES,
+    {TSR__DO_END}};
+static const tsr__step llama_backward[] = {
+    WEIGH_VALUES_BACK,
+    {RUN(MUL), .to = T(1), .from = {T(1)}, .node = "MulBackward0", .within = "mul_tensor_backward"},
+    PRODUCT_BACK,
+    {TSR__DO_END}};
+const tsr__op_row tsr__op_attention_llama = {.name = "eager attention",
+                                             .node = "CloneBackward0",
+                                             .autocast = TSR__AUTOCAST_LOW,
+                                             .forward = llama_forward,
+                                             .backward = llama_backward};

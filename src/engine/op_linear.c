@@ -4,87 +4,96 @@
  * Conv1D; without a bias it is an mm. Either saves its input and its weight. Their gradients
  * (tools/autograd/derivatives.yaml): the input's, then the weight's, each a matrix product; the
  * bias's is the output's, summed over rows. */
-#include "engine/op.h"
+#include "engine/table.h"
 
 static tsr__shape with_features(tsr__shape shape, uint64_t features) {
   shape.dim[shape.rank - 1] = features;
   return shape;
 }
 
-void tsr__embedding_forward(tsr__call *call) {
-  tsr__shape shape = tsr__in_shape(call, 1);
-  shape.dim[shape.rank++] = tsr__in_shape(call, 0).dim[1];
-  call->out[0] = tsr__make(call, "embedding", tsr__in_dtype(call, 0), shape);
-  tsr__save(call, call->in[1]);
+/* ---- embedding: weight, indices ---- */
+
+static tsr__shape embedded(const tsr__call *call) {
+  tsr__shape shape = tsr__shape_in(call, IN(1));
+  shape.dim[shape.rank++] = tsr__shape_in(call, IN(0)).dim[1];
+  return shape;
+}
+
+static tsr__shape indices(const tsr__call *call) {
+  return TSR__SHAPE(tsr__elements(tsr__shape_in(call, IN(1))));
+}
+
+static tsr__shape indexed_rows(const tsr__call *call) {
+  return TSR__SHAPE(tsr__elements(tsr__shape_in(call, IN(1))), tsr__shape_in(call, IN(0)).dim[1]);
 }
 
 /* aten/src/ATen/native/cuda/Embedding.cu, embedding_dense_backward_cuda: up to 3072 indices go
  * straight into the gradient; more are sorted, and summed in segments, whose number depends on the
  * data: as many as there are indices is the most. */
-void tsr__embedding_backward(tsr__call *call) {
-  enum { MOST_UNSORTED = 3072 };
-  uint64_t count = tsr__elements(tsr__in_shape(call, 1));
-  tsr__shape weight = tsr__in_shape(call, 0), indices = TSR__SHAPE(count);
-  tsr__tid temporaries[4] = {0};
-  static const char *const what = "embedding_dense_backward";
-  if (count > MOST_UNSORTED) {
-    temporaries[0] = tsr__make(call, what, TSR__I64, indices); /* sorted */
-    temporaries[1] = tsr__make(call, what, TSR__I64, indices); /* where they were */
-  }
-  call->grad_in[0] = tsr__make(call, what, tsr__dtype_of(call->tape, call->grad_out[0]), weight);
-  if (count > MOST_UNSORTED) {
-    temporaries[2] = tsr__make(call, what, TSR__I64, indices); /* where segments begin */
-    temporaries[3] = tsr__make(call, what, TSR__F32, TSR__SHAPE(count, weight.dim[1]));
-  }
-  for (int i = 3; i >= 0; i--) tsr__drop(call, temporaries[i]);
+static bool sorts(const tsr__call *call) {
+  return tsr__elements(tsr__shape_in(call, IN(1))) > 3072;
 }
 
-static void product_gradients(tsr__call *call, uint32_t x, uint32_t weight) {
-  tsr__dtype dtype = tsr__dtype_of(call->tape, call->grad_out[0]);
-  if (call->needs[x])
-    call->grad_in[x] = tsr__make_in(call, "mm_mat1_backward", "mm", dtype, tsr__in_shape(call, x));
-  tsr__push_frame(call->tape, "torch::autograd::generated::details::mm_mat1_backward",
-                  "FunctionsManual.cpp", 0);
-  tsr__workspace(call);
-  tsr__pop_frames(call->tape, 1);
-  if (call->needs[weight])
-    call->grad_in[weight] =
-        tsr__make_in(call, "mm_mat2_backward", "mm", dtype, tsr__in_shape(call, weight));
+static const tsr__step embedding_forward[] = {
+    {RUN(EMBEDDING), .to = OUT(0), .from = {IN(0), IN(1)}, .shape = embedded},
+    {SAVE(0, IN(1))},
+    {TSR__DO_END}};
+static const tsr__step embedding_backward[] = {
+    {MAKE(EMBEDDING_BACKWARD), .to = T(0), I64, .shape = indices, .when = sorts}, /* sorted */
+    {MAKE(EMBEDDING_BACKWARD), .to = T(1), I64, .shape = indices, .when = sorts}, /* from where */
+    {MAKE(EMBEDDING_BACKWARD), .to = GRAD_IN(0), .like = IN(0), .typed = GRAD_OUT(0)},
+    {MAKE(EMBEDDING_BACKWARD), .to = T(2), I64, .shape = indices, .when = sorts}, /* segments */
+    {MAKE(EMBEDDING_BACKWARD), .to = T(3), F32, .shape = indexed_rows, .when = sorts},
+    {RUN(EMBEDDING_BACKWARD), .from = {GRAD_OUT(0), SAVED(0)}, .done = {T(3), T(2), T(1), T(0)}},
+    {TSR__DO_END}};
+const tsr__op_row tsr__op_embedding = {.name = "embedding",
+                                       .node = "EmbeddingBackward0",
+                                       .forward = embedding_forward,
+                                       .backward = embedding_backward};
+
+/* ---- linear with a bias: bias, x, weight ---- */
+
+static tsr__shape addmm_result(const tsr__call *call) {
+  return with_features(tsr__shape_in(call, IN(1)), call->attributes->features);
 }
 
-void tsr__addmm_forward(tsr__call *call) {
-  call->out[0] = tsr__make(call, "addmm", tsr__in_dtype(call, 1),
-                           with_features(tsr__in_shape(call, 1), call->attributes->features));
-  tsr__workspace(call);
-  tsr__save(call, call->in[1]);
-  tsr__save(call, call->in[2]);
+static const tsr__step addmm_forward[] = {
+    {RUN(ADDMM), .to = OUT(0), .from = {IN(1), IN(2), IN(0)}, .shape = addmm_result},
+    {SAVE(0, IN(1))},
+    {SAVE(1, IN(2))},
+    {TSR__DO_END}};
+static const tsr__step addmm_backward[] = {
+    {RUN(MM), .to = GRAD_IN(1), .from = {GRAD_OUT(0), SAVED(1)}, .like = IN(1),
+     .typed = GRAD_OUT(0), .within = "mm_mat1_backward"},
+    {RUN(MM), .to = GRAD_IN(2), .from = {SAVED(0), GRAD_OUT(0)}, .like = IN(2),
+     .typed = GRAD_OUT(0), .within = "mm_mat2_backward", .is_transposed = true},
+    {PASS(0, GRAD_OUT(0))},
+    {TSR__DO_END}};
+const tsr__op_row tsr__op_addmm = {.name = "linear",
+                                   .node = "AddmmBackward0",
+                                   .autocast = TSR__AUTOCAST_LOW,
+                                   .forward = addmm_forward,
+                                   .backward = addmm_backward};
+
+/* ---- linear without: x, weight ---- */
+
+static tsr__shape mm_result(const tsr__call *call) {
+  return with_features(tsr__shape_in(call, IN(0)), call->attributes->features);
 }
 
-void tsr__addmm_backward(tsr__call *call) {
-  product_gradients(call, 1, 2);
-  tsr__pass(call, 0, call->grad_out[0]);
-}
-
-void tsr__mm_forward(tsr__call *call) {
-  call->out[0] = tsr__make(call, "mm", tsr__in_dtype(call, 0),
-                           with_features(tsr__in_shape(call, 0), call->attributes->features));
-  tsr__workspace(call);
-  tsr__save(call, call->in[0]);
-  tsr__save(call, call->in[1]);
-}
-
-void tsr__mm_backward(tsr__call *call) {
-  product_gradients(call, 0, 1);
-}
-
-void tsr__linear_cost(const tsr__call *call, tsr__cost *forward, tsr__cost *backward) {
-  uint32_t x = call->input_count - 2, weight = call->input_count - 1;
-  uint64_t rows = tsr__elements(tsr__in_shape(call, x)) /
-                  tsr__in_shape(call, x).dim[tsr__in_shape(call, x).rank - 1];
-  forward->flops = 2 * rows * tsr__elements(tsr__in_shape(call, weight));
-  forward->bytes = tsr__tensor_bytes(call->tape, call->in[x]) +
-                   tsr__tensor_bytes(call->tape, call->in[weight]) +
-                   tsr__tensor_bytes(call->tape, call->out[0]);
-  backward->flops = 2 * forward->flops;
-  backward->bytes = 2 * forward->bytes;
-}
+static const tsr__step mm_forward[] = {
+    {RUN(MM), .to = OUT(0), .from = {IN(0), IN(1)}, .shape = mm_result},
+    {SAVE(0, IN(0))},
+    {SAVE(1, IN(1))},
+    {TSR__DO_END}};
+static const tsr__step mm_backward[] = {
+    {RUN(MM), .to = GRAD_IN(0), .from = {GRAD_OUT(0), SAVED(1)}, .like = IN(0),
+     .typed = GRAD_OUT(0), .within = "mm_mat1_backward"},
+    {RUN(MM), .to = GRAD_IN(1), .from = {SAVED(0), GRAD_OUT(0)}, .like = IN(1),
+     .typed = GRAD_OUT(0), .within = "mm_mat2_backward", .is_transposed = true},
+    {TSR__DO_END}};
+const tsr__op_row tsr__op_mm = {.name = "linear without bias",
+                                .node = "MmBackward0",
+                                .autocast = TSR__AUTOCAST_LOW,
+                                .forward = mm_forward,
+                                .backward = mm_backward};

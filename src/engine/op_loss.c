@@ -8,85 +8,105 @@
  * The chunked loss is head and cross-entropy in one, some tokens at a time, as Liger's and others
  * do: for each chunk its logits and, from their softmax, their gradient, which at once becomes part
  * of the gradients of hidden states and weight. Only these two outlive the forward. */
-#include "engine/op.h"
+#include "engine/table.h"
 
-void tsr__shift_labels_forward(tsr__call *call) {
-  tsr__shape shape = tsr__in_shape(call, 0), longer = shape;
-  longer.dim[longer.rank - 1]++;
-  call->out[1] = tsr__make(call, "constant_pad_nd", TSR__I64, longer);
-  call->out[0] = tsr__make(call, "clone", TSR__I64, shape);
-}
-
-void tsr__shift_labels_backward(tsr__call *call) {
+static tsr__shape scalar(const tsr__call *call) {
   (void)call;
+  return TSR__SCALAR;
 }
 
-void tsr__log_softmax_forward(tsr__call *call) {
-  call->out[0] = tsr__make_like(call, "_log_softmax", call->in[0]);
-  tsr__save(call, call->out[0]);
+/* ---- shifted labels: labels ---- */
+
+static tsr__shape one_longer(const tsr__call *call) {
+  tsr__shape shape = tsr__shape_in(call, IN(0));
+  shape.dim[shape.rank - 1]++;
+  return shape;
 }
 
-void tsr__log_softmax_backward(tsr__call *call) {
-  call->grad_in[0] = tsr__make_like(call, "_log_softmax_backward_data", call->in[0]);
+static const tsr__step shift_labels_forward[] = {
+    {RUN(PAD), .to = OUT(1), .from = {IN(0)}, .shape = one_longer},
+    {RUN(CLONE), .to = OUT(0), .from = {OUT(1)}, .like = IN(0)},
+    {TSR__DO_END}};
+const tsr__op_row tsr__op_shift_labels = {.name = "shifted labels",
+                                          .forward = shift_labels_forward};
+
+/* ---- cross-entropy: logits; then log-softmax, labels ---- */
+
+static const tsr__step log_softmax_forward[] = {
+    {RUN(LOG_SOFTMAX), .to = OUT(0), .from = {IN(0)}}, {SAVE(0, OUT(0))}, {TSR__DO_END}};
+static const tsr__step log_softmax_backward[] = {
+    {RUN(LOG_SOFTMAX_BACKWARD), .to = GRAD_IN(0), .from = {GRAD_OUT(0), SAVED(0)}, .like = IN(0)},
+    {TSR__DO_END}};
+const tsr__op_row tsr__op_log_softmax = {.name = "log-softmax",
+                                         .node = "LogSoftmaxBackward0",
+                                         .autocast = TSR__AUTOCAST_FULL,
+                                         .forward = log_softmax_forward,
+                                         .backward = log_softmax_backward};
+
+static const tsr__step nll_loss_forward[] = {
+    {MAKE(NLL_LOSS), .to = OUT(0), .like = IN(0), .shape = scalar},
+    {MAKE(NLL_LOSS), .to = OUT(1), .like = IN(0), .shape = scalar}, /* total weight */
+    {RUN(NLL_LOSS), .from = {IN(0), IN(1)}},
+    {SAVE(0, IN(0))},
+    {SAVE(1, IN(1))},
+    {SAVE(2, OUT(1))},
+    {TSR__DO_END}};
+/* The kernel is no structured one: it calls zeros_like for its result. */
+static const tsr__step nll_loss_backward[] = {
+    {RUN(ZEROS_LIKE), .to = GRAD_IN(0), .from = {SAVED(0)}, .by = TSR__KERNEL_NLL_LOSS_BACKWARD},
+    {INTO(NLL_LOSS_BACKWARD), .from = {GRAD_IN(0), GRAD_OUT(0), SAVED(1), SAVED(2)}},
+    {TSR__DO_END}};
+const tsr__op_row tsr__op_nll_loss = {.name = "nll loss",
+                                      .node = "NllLossBackward0",
+                                      .autocast = TSR__AUTOCAST_FULL,
+                                      .forward = nll_loss_forward,
+                                      .backward = nll_loss_backward};
+
+/* ---- chunked: hidden states (tokens, width), weight (vocabulary, width), labels ---- */
+
+static uint64_t chunks(const tsr__call *call) {
+  uint64_t chunk = call->attributes->chunk;
+  return tsr__round_up(tsr__shape_in(call, IN(0)).dim[0], chunk) / chunk;
 }
 
-void tsr__nll_loss_forward(tsr__call *call) {
-  call->out[0] = tsr__make(call, "nll_loss_forward", tsr__in_dtype(call, 0), TSR__SCALAR);
-  call->out[1] = tsr__make(call, "nll_loss_forward", tsr__in_dtype(call, 0), TSR__SCALAR);
-  tsr__save(call, call->in[0]);
-  tsr__save(call, call->in[1]);
-  tsr__save(call, call->out[1]);
+static tsr__shape logits(const tsr__call *call) {
+  uint64_t chunk = call->attributes->chunk;
+  uint64_t left = tsr__shape_in(call, IN(0)).dim[0] - call->turn * chunk;
+  return TSR__SHAPE(left < chunk ? left : chunk, tsr__shape_in(call, IN(1)).dim[0]);
 }
 
-void tsr__nll_loss_backward(tsr__call *call) {
-  /* The kernel is no structured one: it calls zeros_like for its result. */
-  tsr__push_frame(call->tape, "at::_ops::nll_loss_backward::call", "??", 0);
-  tsr__push_frame(call->tape, "at::native::nll_loss_backward_cuda", "??", 0);
-  call->grad_in[0] = tsr__make_like(call, "zeros_like", call->in[0]);
-  tsr__pop_frames(call->tape, 2);
+static bool is_recorded(const tsr__call *call) {
+  return call->is_recorded;
 }
 
-/* Inputs: hidden states (tokens, width), weight (vocabulary, width), labels. */
-void tsr__chunked_loss_forward(tsr__call *call) {
-  tsr__tape *tape = call->tape;
-  tsr__shape hidden = tsr__in_shape(call, 0), weight = tsr__in_shape(call, 1);
-  uint64_t tokens = hidden.dim[0], chunk = call->attributes->chunk;
-  tsr__tid grad_hidden = 0, grad_weight = 0;
-  tsr__workspace(call);
-  if (call->is_recorded) {
-    grad_hidden = tsr__make_like(call, "empty_like", call->in[0]);
-    grad_weight = tsr__make_like(call, "zeros_like", call->in[1]);
-  }
-  call->out[0] = tsr__make(call, "zeros", TSR__F32, TSR__SCALAR);
-  for (uint64_t first = 0; first < tokens && !tape->status; first += chunk) {
-    uint64_t count = tokens - first < chunk ? tokens - first : chunk;
-    tsr__shape shape = TSR__SHAPE(count, weight.dim[0]);
-    tsr__tid logits = tsr__make(call, "mm", tsr__in_dtype(call, 0), shape);
-    tsr__tid softmax = tsr__make(call, "_softmax", TSR__F32, shape);
-    tsr__drop(call, logits);
-    if (call->is_recorded && tsr__in_dtype(call, 0) != TSR__F32) {
-      tsr__tid narrow = tsr__make(call, "_to_copy", tsr__in_dtype(call, 0), shape);
-      tsr__drop(call, softmax);
-      softmax = narrow;
-    }
-    tsr__drop(call, softmax);
-  }
-  tsr__set_role(tape, grad_weight, TSR_ROLE_GRADIENT);
-  tsr__save(call, grad_hidden);
-  tsr__save(call, grad_weight);
-  tsr__drop(call, grad_hidden);
-  tsr__drop(call, grad_weight);
+static bool narrows(const tsr__call *call) {
+  return call->is_recorded && tsr__type_in(call, IN(0)) != TSR__F32;
 }
 
+static const tsr__step chunked_loss_forward[] = {
+    {RUN(EMPTY_LIKE), .to = T(0), .from = {IN(0)}, .when = is_recorded},
+    {RUN(ZEROS_LIKE), .to = T(1), .from = {IN(1)}, .when = is_recorded},
+    {RUN(ZEROS), .to = OUT(0), F32, .shape = scalar},
+    {LOOP(chunks)},
+    {RUN(MM), .to = T(2), .from = {IN(0), IN(1)}, .shape = logits},
+    {RUN(SOFTMAX), .to = T(3), .from = {T(2), IN(2)}, F32, .done = {T(2)}},
+    {RUN(TO_COPY), .to = T(3), .from = {T(3)}, .typed = IN(0), .when = narrows},
+    {INTO(MM), .from = {T(0), T(3), IN(1)}},
+    {INTO(MM), .from = {T(1), T(3), IN(0)}, .done = {T(3)}},
+    {FREE(T(3))},
+    {AGAIN},
+    {SAVE(0, T(0))},
+    {SAVE(1, T(1))},
+    {FREE(T(0), T(1))},
+    {TSR__DO_END}};
 /* What was saved is scaled in place and handed on. */
-void tsr__chunked_loss_backward(tsr__call *call) {
-  for (uint32_t i = 0; i < 2; i++) tsr__pass(call, i, call->saved[i]);
-}
-
-void tsr__chunked_loss_cost(const tsr__call *call, tsr__cost *forward, tsr__cost *backward) {
-  uint64_t tokens = tsr__in_shape(call, 0).dim[0];
-  uint64_t weight = tsr__elements(tsr__in_shape(call, 1));
-  forward->flops = (call->is_recorded ? 6 : 2) * tokens * weight;
-  forward->bytes = 3 * tsr__tensor_bytes(call->tape, call->in[1]);
-  *backward = (tsr__cost){weight, 2 * tsr__tensor_bytes(call->tape, call->in[1])};
-}
+static const tsr__step chunked_loss_backward[] = {{INTO(MUL), .from = {SAVED(0), GRAD_OUT(0)}},
+                                                  {INTO(MUL), .from = {SAVED(1), GRAD_OUT(0)}},
+                                                  {PASS(0, SAVED(0))},
+                                                  {PASS(1, SAVED(1))},
+                                                  {TSR__DO_END}};
+const tsr__op_row tsr__op_chunked_loss = {.name = "chunked loss",
+                                          .node = "ChunkedLossBackward",
+                                          .autocast = TSR__AUTOCAST_LOW,
+                                          .forward = chunked_loss_forward,
+                                          .backward = chunked_loss_backward};

@@ -12,199 +12,149 @@
  * so that four tensors of its width stay for backward, besides the product itself that the next op
  * keeps. Under autocast pow works in fp32, and everything from there on with it. The fused form is
  * one kernel that keeps its input. */
-#include "engine/op.h"
+#include "engine/table.h"
 
-void tsr__dropout_forward(tsr__call *call) {
-  call->out[0] = tsr__make_like(call, "native_dropout", call->in[0]);
-  call->out[1] = tsr__make(call, "native_dropout", TSR__BOOL8, tsr__in_shape(call, 0));
-  tsr__save(call, call->out[1]);
+static tsr__shape scalar(const tsr__call *call) {
+  (void)call;
+  return TSR__SCALAR;
 }
 
-void tsr__dropout_backward(tsr__call *call) {
-  call->grad_in[0] = tsr__make_like(call, "native_dropout_backward", call->grad_out[0]);
+/* ---- dropout ---- */
+
+static const tsr__step dropout_forward[] = {{MAKE(DROPOUT), .to = OUT(0), .like = IN(0)},
+                                            {MAKE(DROPOUT), .to = OUT(1), .like = IN(0), BOOL},
+                                            {RUN(DROPOUT), .from = {IN(0)}},
+                                            {SAVE(0, OUT(1))},
+                                            {TSR__DO_END}};
+static const tsr__step dropout_backward[] = {
+    {RUN(DROPOUT_BACKWARD), .to = GRAD_IN(0), .from = {GRAD_OUT(0), SAVED(0)}}, {TSR__DO_END}};
+const tsr__op_row tsr__op_dropout = {.name = "dropout",
+                                     .node = "NativeDropoutBackward0",
+                                     .forward = dropout_forward,
+                                     .backward = dropout_backward};
+
+/* ---- sum and product ---- */
+
+static tsr__shape broadcast(const tsr__call *call) {
+  tsr__shape a = tsr__shape_in(call, IN(0)), b = tsr__shape_in(call, IN(1));
+  return tsr__elements(a) >= tsr__elements(b) ? a : b;
 }
 
-void tsr__add_forward(tsr__call *call) {
-  tsr__shape a = tsr__in_shape(call, 0), b = tsr__in_shape(call, 1);
-  call->out[0] =
-      tsr__make(call, "add_Tensor", tsr__promote(tsr__in_dtype(call, 0), tsr__in_dtype(call, 1)),
-                tsr__elements(a) >= tsr__elements(b) ? a : b);
-}
+static const tsr__step add_forward[] = {
+    {RUN(ADD), .to = OUT(0), .from = {IN(0), IN(1)}, PROMOTED, .shape = broadcast}, {TSR__DO_END}};
+static const tsr__step add_backward[] = {
+    {PASS(0, GRAD_OUT(0))}, {PASS(1, GRAD_OUT(0))}, {TSR__DO_END}};
+const tsr__op_row tsr__op_add = {
+    .name = "add", .node = "AddBackward0", .forward = add_forward, .backward = add_backward};
 
-void tsr__add_backward(tsr__call *call) {
-  tsr__pass(call, 0, call->grad_out[0]);
-  tsr__pass(call, 1, call->grad_out[0]);
-}
+static const tsr__step mul_forward[] = {{RUN(MUL), .to = OUT(0), .from = {IN(0), IN(1)}, PROMOTED},
+                                        {SAVE(0, IN(0))},
+                                        {SAVE(1, IN(1))},
+                                        {TSR__DO_END}};
+static const tsr__step mul_backward[] = {
+    {RUN(MUL), .to = GRAD_IN(0), .from = {GRAD_OUT(0), SAVED(1)}, .within = "mul_tensor_backward"},
+    {RUN(MUL), .to = GRAD_IN(1), .from = {GRAD_OUT(0), SAVED(0)}, .within = "mul_tensor_backward"},
+    {TSR__DO_END}};
+const tsr__op_row tsr__op_mul = {
+    .name = "product", .node = "MulBackward0", .forward = mul_forward, .backward = mul_backward};
 
-void tsr__mul_forward(tsr__call *call) {
-  call->out[0] =
-      tsr__make(call, "mul_Tensor", tsr__promote(tsr__in_dtype(call, 0), tsr__in_dtype(call, 1)),
-                tsr__in_shape(call, 0));
-  tsr__save(call, call->in[0]);
-  tsr__save(call, call->in[1]);
-}
-
-void tsr__mul_backward(tsr__call *call) {
-  tsr__dtype dtype = tsr__dtype_of(call->tape, call->grad_out[0]);
-  for (uint32_t i = 0; i < 2; i++)
-    if (call->needs[i])
-      call->grad_in[i] =
-          tsr__make_in(call, "mul_tensor_backward", "mul_Tensor", dtype, tsr__in_shape(call, i));
-}
+static const tsr__step scale_forward[] = {{RUN(MUL), .to = OUT(0), .from = {IN(0)}}, {TSR__DO_END}};
+static const tsr__step scale_backward[] = {{RUN(MUL), .to = GRAD_IN(0), .from = {GRAD_OUT(0)},
+                                            .like = IN(0), .within = "mul_tensor_backward"},
+                                           {TSR__DO_END}};
+const tsr__op_row tsr__op_scale = {
+    .name = "scale", .node = "MulBackward0", .forward = scale_forward, .backward = scale_backward};
 
 /* ---- activation functions ---- */
 
-/* What the eager form saved. */
-enum { GELU_INPUT, GELU_HALF, GELU_TANH, GELU_ONE };
+#define HALF  SAVED(0)
+#define INPUT SAVED(1)
+#define TANHX SAVED(2)
+#define ONE   SAVED(3)
 
-void tsr__gelu_forward(tsr__call *call) {
-  tsr__shape shape = tsr__in_shape(call, 0);
-  tsr__dtype dtype = tsr__in_dtype(call, 0);
-  tsr__dtype wide = call->tape->is_autocast ? TSR__F32 : dtype;
-  tsr__tid half = tsr__make(call, "mul_Tensor", dtype, shape);
-  tsr__tid input = call->in[0];
-  tsr__hold(call->tape, input);
-  if (wide != dtype) {
-    tsr__drop(call, input);
-    input = tsr__make(call, "_to_copy", wide, shape);
-  }
-  tsr__save(call, input);
-  tsr__tid cube = tsr__make(call, "pow_Tensor_Scalar", wide, shape);
-  tsr__drop(call, input);
-  tsr__tid inner = tsr__make(call, "mul_Tensor", wide, shape);
-  tsr__drop(call, cube);
-  tsr__tid sum = tsr__make(call, "add_Tensor", wide, shape);
-  tsr__drop(call, inner);
-  tsr__tid scaled = tsr__make(call, "mul_Tensor", wide, shape);
-  tsr__drop(call, sum);
-  tsr__tid tanh = tsr__make(call, "tanh", wide, shape);
-  tsr__drop(call, scaled);
-  tsr__tid one = tsr__make(call, "add_Tensor", wide, shape);
-  tsr__save(call, half);
-  tsr__save(call, tanh);
-  tsr__save(call, one);
-  tsr__drop(call, tanh);
-  call->out[0] = tsr__make(call, "mul_Tensor", wide, shape);
-  tsr__drop(call, half);
-  tsr__drop(call, one);
-}
+static const tsr__step gelu_forward[] = {
+    {RUN(MUL), .to = T(0), .from = {IN(0)}}, /* half */
+    {CAST(T(1), IN(0)), WIDE},
+    {SAVE(1, T(1))},
+    {RUN(POW), .to = T(2), .from = {T(1)}, .done = {T(1)}},
+    {RUN(MUL), .to = T(3), .from = {T(2)}, .done = {T(2)}},
+    {RUN(ADD), .to = T(4), .from = {IN(0), T(3)}, .like = T(3), .done = {T(3)}},
+    {RUN(MUL), .to = T(5), .from = {T(4)}, .done = {T(4)}},
+    {RUN(TANH), .to = T(6), .from = {T(5)}, .done = {T(5)}},
+    {RUN(ADD), .to = T(7), .from = {T(6)}}, /* one */
+    {SAVE(0, T(0))},
+    {SAVE(2, T(6))},
+    {SAVE(3, T(7))},
+    {FREE(T(6))},
+    {RUN(MUL), .to = OUT(0), .from = {T(0), T(7)}, .like = T(7), .done = {T(0), T(7)}},
+    {TSR__DO_END}};
+/* The gradient of x is that of the sum, to which those of the cube and of half are added. */
+static const tsr__step gelu_backward[] = {
+    {RUN(MUL), .to = T(0), .from = {GRAD_OUT(0), ONE}, .within = "mul_tensor_backward"},
+    {RUN(MUL), .to = T(1), .from = {GRAD_OUT(0), HALF}, .within = "mul_tensor_backward"},
+    {CAST(T(0), T(0)), .typed = IN(0), .done = {GRAD_OUT(0), HALF, ONE}},
+    {RUN(TANH_BACKWARD), .to = T(2), .from = {T(1), TANHX}, .node = "TanhBackward0",
+     .done = {T(1), TANHX}},
+    {RUN(MUL), .to = T(3), .from = {T(2)}, .node = "MulBackward0", .within = "mul_tensor_backward",
+     .done = {T(2)}},
+    {CAST(GRAD_IN(0), T(3)), .typed = IN(0), .node = "AddBackward0"},
+    {RUN(MUL), .to = T(4), .from = {T(3)}, .node = "MulBackward0", .within = "mul_tensor_backward",
+     .done = {T(3)}},
+    {RUN(POW), .to = T(5), .from = {INPUT}, .typed = T(4), .node = "PowBackward0",
+     .within = "pow_backward"},
+    {RUN(MUL), .to = T(6), .from = {T(5)}, .within = "pow_backward"},
+    {RUN(MUL), .to = T(7), .from = {T(6), T(4)}, .within = "pow_backward",
+     .done = {T(6), T(5), T(4), INPUT}},
+    {CAST(T(7), T(7)), .typed = IN(0)},
+    {INTO(ADD), .from = {GRAD_IN(0), T(7)}, .done = {T(7)}},
+    {RUN(MUL), .to = T(5), .from = {T(0)}, .node = "MulBackward0", .within = "mul_tensor_backward",
+     .done = {T(0)}},
+    {INTO(ADD), .from = {GRAD_IN(0), T(5)}, .done = {T(5)}},
+    {TSR__DO_END}};
+const tsr__op_row tsr__op_gelu = {.name = "eager GELU",
+                                  .node = "MulBackward0",
+                                  .forward = gelu_forward,
+                                  .backward = gelu_backward};
 
-/* `grad`, which is used up, in another type; itself where that is its own. */
-static tsr__tid cast_grad(tsr__call *call, tsr__tid grad, tsr__dtype dtype) {
-  if (tsr__dtype_of(call->tape, grad) == dtype) return grad;
-  tsr__tid cast = tsr__make(call, "_to_copy", dtype, tsr__shape_of(call->tape, grad));
-  tsr__drop(call, grad);
-  return cast;
-}
+static const tsr__step gelu_fused_forward[] = {
+    {RUN(GELU), .to = OUT(0), .from = {IN(0)}}, {SAVE(0, IN(0))}, {TSR__DO_END}};
+static const tsr__step gelu_fused_backward[] = {
+    {RUN(GELU_BACKWARD), .to = GRAD_IN(0), .from = {GRAD_OUT(0), SAVED(0)}}, {TSR__DO_END}};
+const tsr__op_row tsr__op_gelu_fused = {.name = "GELU",
+                                        .node = "GeluBackward0",
+                                        .forward = gelu_fused_forward,
+                                        .backward = gelu_fused_backward};
 
-/* From the product back to the sum: its gradient, and, in `*half`, that of 0.5 * x. */
-static tsr__tid gelu_outer_backward(tsr__call *call, tsr__dtype wide, tsr__tid *half) {
-  tsr__shape shape = tsr__in_shape(call, 0);
-  tsr__node(call, "MulBackward0");
-  *half = tsr__make_in(call, "mul_tensor_backward", "mul_Tensor", wide, shape);
-  tsr__tid one = tsr__make_in(call, "mul_tensor_backward", "mul_Tensor", wide, shape);
-  *half = cast_grad(call, *half, tsr__in_dtype(call, 0));
-  tsr__done_with_grad(call, 0);
-  tsr__done_with(call, GELU_HALF);
-  tsr__done_with(call, GELU_ONE);
-  tsr__node(call, "TanhBackward0");
-  tsr__tid tanh = tsr__make(call, "tanh_backward", wide, shape);
-  tsr__drop(call, one);
-  tsr__done_with(call, GELU_TANH);
-  tsr__node(call, "MulBackward0");
-  tsr__tid sum = tsr__make_in(call, "mul_tensor_backward", "mul_Tensor", wide, shape);
-  tsr__drop(call, tanh);
-  return sum;
-}
-
-void tsr__gelu_backward(tsr__call *call) {
-  tsr__shape shape = tsr__in_shape(call, 0);
-  tsr__dtype dtype = tsr__in_dtype(call, 0);
-  tsr__dtype wide = tsr__dtype_of(call->tape, call->grad_out[0]);
-  tsr__tid half, sum = gelu_outer_backward(call, wide, &half);
-  tsr__tid result = sum; /* the gradient of x so far: that of the sum */
-  tsr__hold(call->tape, sum);
-  tsr__node(call, "AddBackward0");
-  result = cast_grad(call, result, dtype);
-  tsr__node(call, "MulBackward0");
-  tsr__tid cube = tsr__make_in(call, "mul_tensor_backward", "mul_Tensor", wide, shape);
-  tsr__drop(call, sum);
-  tsr__node(call, "PowBackward0");
-  tsr__tid square = tsr__make_in(call, "pow_backward", "pow_Tensor_Scalar", wide, shape);
-  tsr__tid thrice = tsr__make_in(call, "pow_backward", "mul_Tensor", wide, shape);
-  tsr__tid power = tsr__make_in(call, "pow_backward", "mul_Tensor", wide, shape);
-  tsr__drop(call, thrice);
-  tsr__drop(call, square);
-  tsr__drop(call, cube);
-  tsr__done_with(call, GELU_INPUT);
-  power = cast_grad(call, power, dtype);
-  tsr__drop(call, power); /* added in place */
-  tsr__node(call, "MulBackward0");
-  tsr__tid outer = tsr__make_in(call, "mul_tensor_backward", "mul_Tensor", dtype, shape);
-  tsr__drop(call, half);
-  tsr__drop(call, outer); /* added in place */
-  call->grad_in[0] = result;
-}
-
-void tsr__gelu_fused_forward(tsr__call *call) {
-  call->out[0] = tsr__make_like(call, "gelu", call->in[0]);
-  tsr__save(call, call->in[0]);
-}
-
-void tsr__gelu_fused_backward(tsr__call *call) {
-  call->grad_in[0] = tsr__make_like(call, "gelu_backward", call->grad_out[0]);
-}
-
-void tsr__gelu_cost(const tsr__call *call, tsr__cost *forward, tsr__cost *backward) {
-  uint64_t bytes = tsr__tensor_bytes(call->tape, call->out[0]);
-  uint64_t count = tsr__elements(tsr__in_shape(call, 0));
-  *forward = (tsr__cost){12 * count, 18 * bytes}; /* eight passes */
-  *backward = (tsr__cost){20 * count, 30 * bytes};
-}
-
-void tsr__silu_forward(tsr__call *call) {
-  call->out[0] = tsr__make_like(call, "silu", call->in[0]);
-  tsr__save(call, call->in[0]);
-}
-
-void tsr__silu_backward(tsr__call *call) {
-  call->grad_in[0] = tsr__make_like(call, "silu_backward", call->grad_out[0]);
-}
+static const tsr__step silu_forward[] = {
+    {RUN(SILU), .to = OUT(0), .from = {IN(0)}}, {SAVE(0, IN(0))}, {TSR__DO_END}};
+static const tsr__step silu_backward[] = {
+    {RUN(SILU_BACKWARD), .to = GRAD_IN(0), .from = {GRAD_OUT(0), SAVED(0)}}, {TSR__DO_END}};
+const tsr__op_row tsr__op_silu = {
+    .name = "SiLU", .node = "SiluBackward0", .forward = silu_forward, .backward = silu_backward};
 
 /* ---- the rest ---- */
 
-void tsr__cast_forward(tsr__call *call) {
-  call->out[0] =
-      tsr__make(call, "_to_copy", (tsr__dtype)call->attributes->dtype, tsr__in_shape(call, 0));
+static const tsr__step cast_forward[] = {{RUN(TO_COPY), .to = OUT(0), .from = {IN(0)}, ASKED},
+                                         {TSR__DO_END}};
+static const tsr__step cast_backward[] = {
+    {RUN(TO_COPY), .to = GRAD_IN(0), .from = {GRAD_OUT(0)}, .like = IN(0)}, {TSR__DO_END}};
+const tsr__op_row tsr__op_cast = {
+    .name = "cast", .node = "ToCopyBackward0", .forward = cast_forward, .backward = cast_backward};
+
+/* The gradient of a mean is spread over all elements, and written out when it is divided by their
+ * number. */
+static const tsr__step mean_forward[] = {
+    {RUN(MEAN), .to = OUT(0), .from = {IN(0)}, .shape = scalar}, {TSR__DO_END}};
+static const tsr__step mean_backward[] = {
+    {RUN(DIV), .to = GRAD_IN(0), .from = {GRAD_OUT(0)}, .like = IN(0), .within = "mean_backward"},
+    {TSR__DO_END}};
+const tsr__op_row tsr__op_mean = {
+    .name = "mean", .node = "MeanBackward0", .forward = mean_forward, .backward = mean_backward};
+
+static tsr__shape range(const tsr__call *call) {
+  return TSR__SHAPE(call->attributes->features);
 }
 
-void tsr__cast_backward(tsr__call *call) {
-  call->grad_in[0] = tsr__make(call, "_to_copy", tsr__in_dtype(call, 0), tsr__in_shape(call, 0));
-}
-
-void tsr__scale_forward(tsr__call *call) {
-  call->out[0] = tsr__make_like(call, "mul_Tensor", call->in[0]);
-}
-
-void tsr__scale_backward(tsr__call *call) {
-  call->grad_in[0] = tsr__make_in(call, "mul_tensor_backward", "mul_Tensor", tsr__in_dtype(call, 0),
-                                  tsr__in_shape(call, 0));
-}
-
-void tsr__mean_forward(tsr__call *call) {
-  call->out[0] = tsr__make(call, "mean", tsr__in_dtype(call, 0), TSR__SCALAR);
-}
-
-/* The gradient is spread over all elements, and written out when it is divided by their number. */
-void tsr__mean_backward(tsr__call *call) {
-  call->grad_in[0] = tsr__make_in(call, "mean_backward", "div_Tensor", tsr__in_dtype(call, 0),
-                                  tsr__in_shape(call, 0));
-}
-
-void tsr__arange_forward(tsr__call *call) {
-  call->out[0] = tsr__make(call, "arange", TSR__I64, TSR__SHAPE(call->attributes->features));
-}
-
-void tsr__arange_backward(tsr__call *call) {
-  (void)call;
-}
+static const tsr__step arange_forward[] = {{RUN(ARANGE), .to = OUT(0), I64, .shape = range},
+                                           {TSR__DO_END}};
+const tsr__op_row tsr__op_arange = {.name = "arange", .forward = arange_forward};

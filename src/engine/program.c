@@ -110,10 +110,8 @@ static tsr__tid attention_segment(void *context, tsr__tape *t, uint32_t index,
   bool is_gpt2 = tsr__family_of(m) == TSR__FAMILY_GPT2;
   tsr__attributes attributes = {.chunk = p->options->attention_chunk,
                                 .has_dropout = m->has_attention_dropout,
-                                .implementation = (uint8_t)p->kernel,
                                 .is_packed = index != 0};
   tsr__tid given[4] = {inputs[0], inputs[1], inputs[2], p->has_mask ? inputs[3] : 0};
-  if (p->is_eager) attributes.implementation = is_gpt2 ? 0 : 1;
   tsr__enter(t, p->is_eager ? "eager_attention_forward" : "sdpa_attention_forward",
              p->is_eager ? family_of(p)->head_lines(m).file
                          : TSR__TRANSFORMERS "integrations/sdpa_attention.py");
@@ -123,8 +121,7 @@ static tsr__tid attention_segment(void *context, tsr__tape *t, uint32_t index,
     given[2] = repeat(p, given[2]);
   }
   tsr__tid weights[TSR__OP_OUTPUTS] = {0};
-  tsr__tid result = tsr__apply(t, p->is_eager ? TSR__OP_EAGER_ATTENTION : TSR__OP_ATTENTION,
-                               &attributes, given, p->has_mask ? 4 : 3, weights);
+  tsr__tid result = tsr__apply(t, p->attention, &attributes, given, p->has_mask ? 4 : 3, weights);
   bool holds_weights = p->is_eager && weights[1];
   if (holds_weights) tsr__hold(t, weights[1]);
   result = tsr__leave(t, result);
@@ -306,7 +303,8 @@ static tsr__tid call_wrapper(tsr__program *p) {
 /* ---- the step ---- */
 
 static tsr__tid to_device(tsr__program *p) {
-  tsr__tid tensor = tsr__allocate(p->tape, "_to_copy", TSR__I64, TSR__SHAPE(p->batch, p->sequence));
+  tsr__tid tensor =
+      tsr__allocate(p->tape, TSR__KERNEL_TO_COPY, TSR__I64, TSR__SHAPE(p->batch, p->sequence));
   tsr__set_role(p->tape, tensor, TSR_ROLE_INPUT);
   return tensor;
 }
@@ -357,7 +355,7 @@ static void backward(tsr__program *p) {
   tsr__push_frame(t, "backward", TSR__TORCH "_tensor.py", 625);
   tsr__push_frame(t, "backward", TSR__TORCH "autograd/__init__.py", 347);
   tsr__push_frame(t, "_make_grads", TSR__TORCH "autograd/__init__.py", 221);
-  tsr__tid grad = tsr__allocate(t, "ones_like", TSR__F32, TSR__SCALAR);
+  tsr__tid grad = tsr__allocate(t, TSR__KERNEL_ONES_LIKE, TSR__F32, TSR__SCALAR);
   tsr__set_role(t, grad, TSR_ROLE_BACKWARD);
   tsr__pop_frames(t, 1);
   tsr__line(t, 354);
@@ -374,23 +372,11 @@ static void backward(tsr__program *p) {
 }
 
 static void optimize(tsr__program *p) {
-  static const tsr__op_kind kinds[] = {[TSR_OPTIMIZER_ADAMW] = TSR__OP_ADAMW_FOREACH,
-                                       [TSR_OPTIMIZER_ADAMW_FOREACH] = TSR__OP_ADAMW_FOREACH,
-                                       [TSR_OPTIMIZER_ADAMW_FUSED] = TSR__OP_ADAMW_FUSED,
-                                       [TSR_OPTIMIZER_ADAMW_LOOP] = TSR__OP_ADAMW_LOOP,
-                                       [TSR_OPTIMIZER_SGD] = TSR__OP_SGD};
   tsr__tape *t = p->tape;
   tsr__line(t, LINE_STEP);
   tsr__begin(t, TSR__PHASE_OPTIMIZER);
   t->grad_enabled = false;
-  tsr__tid scaler[TSR__OP_OUTPUTS] = {0};
-  if (p->options->dtype == TSR_SIMULATE_AUTOCAST_FP16) {
-    tsr__push_frame(t, "unscale_", TSR__TORCH "amp/grad_scaler.py", 343);
-    (void)tsr__apply(t, TSR__OP_UNSCALE, NULL, NULL, 0, scaler);
-    tsr__pop_frames(t, 1);
-  }
-  (void)tsr__apply(t, kinds[p->options->optimizer], NULL, NULL, 0, NULL);
-  for (size_t i = 0; i < TSR__OP_OUTPUTS; i++) tsr__unbind(t, scaler[i]);
+  tsr__call_optimizer(p);
   t->grad_enabled = true;
   tsr__end(t, TSR__PHASE_OPTIMIZER);
 }
@@ -411,6 +397,10 @@ void tsr__program_step(tsr__program *p) {
     }
     forward(p);
     backward(p);
+    if (t->schedule.count > TSR_SIMULATE_MOST_INSTRUCTIONS / p->accumulate) {
+      t->is_too_long |= t->status == 0;
+      tsr__tape_fail(t, TSR_ERROR_LIMIT); /* the others will not be fewer */
+    }
   }
   optimize(p);
   tsr__end(t, TSR__PHASE_STEP);

@@ -45,9 +45,9 @@ typedef struct tsr__program {
   /* Choices, resolved. */
   tsr__dtype dtype; /* of parameters */
   bool is_autocast;
-  bool uses_cache; /* keys and values go through a cache, which the outputs hold */
-  bool is_eager;   /* attention written out */
-  tsr__attention_kernel kernel;
+  bool uses_cache;         /* keys and values go through a cache, which the outputs hold */
+  bool is_eager;           /* attention written out */
+  tsr__op_kind attention;  /* the op that attends */
   bool has_mask;           /* transformers makes one */
   bool has_attention_mask; /* the batch brings one, of ones */
   bool repeats_heads;      /* keys and values are copied for all heads */
@@ -82,6 +82,8 @@ tsr__tid tsr__call_attention(tsr__program *program, tsr__tid q, tsr__tid k, tsr_
 tsr__tid tsr__call_blocks(tsr__program *program, tsr__tid hidden);
 /* Put keys or values through the cache. */
 tsr__tid tsr__call_cache(tsr__program *program, tsr__tid states, uint64_t line);
+/* One step of the optimizer, and of a gradient scaler (optimizer.c). */
+void tsr__call_optimizer(tsr__program *program);
 /* Make the mask, if there is one. */
 void tsr__call_mask(tsr__program *program);
 

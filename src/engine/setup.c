@@ -12,9 +12,18 @@ static uint64_t or_one(uint64_t value) {
 
 static int check_sizes(const tsr__program *p, tsr_error *error) {
   const tsr_simulate_options *o = p->options;
-  if (p->batch > LARGEST_BATCH || p->sequence > LARGEST_SEQUENCE || o->steps > MOST_STEPS ||
-      p->accumulate > LARGEST_BATCH)
-    return REFUSE(TSR_ERROR_LIMIT, "batch, sequence, steps or accumulation are beyond reason");
+  const struct {
+    const char *what;
+    uint64_t given, most;
+  } bounds[] = {{"a batch", p->batch, LARGEST_BATCH},
+                {"a sequence", p->sequence, LARGEST_SEQUENCE},
+                {"a number of steps", o->steps, MOST_STEPS},
+                {"a number of micro-batches", p->accumulate, LARGEST_BATCH}};
+  for (size_t i = 0; i < sizeof bounds / sizeof *bounds; i++)
+    if (bounds[i].given > bounds[i].most)
+      return REFUSE(TSR_ERROR_LIMIT, "%s of %llu is beyond reason: the most is %llu",
+                    bounds[i].what, (unsigned long long)bounds[i].given,
+                    (unsigned long long)bounds[i].most);
   if (p->model->class == TSR__GPT2 && p->sequence > p->model->positions)
     return REFUSE(TSR_ERROR_ARGUMENT,
                   "a sequence of %llu tokens is longer than the %llu positions the model has",
@@ -51,16 +60,20 @@ static int choose_attention(tsr__program *p, tsr_error *error) {
   bool is_windowed = m->window && p->sequence >= m->window;
   bool has_kernel_mask = (!p->uses_cache && !p->has_attention_mask) || is_windowed;
   p->is_eager = o->attention == TSR_ATTENTION_EAGER;
-  p->kernel = o->attention == TSR_ATTENTION_CHUNKED ? TSR__KERNEL_CHUNKED : TSR__KERNEL_FLASH;
   p->has_mask = p->is_eager || (o->attention == TSR_ATTENTION_SDPA && has_kernel_mask);
   p->repeats_heads = is_grouped && (p->is_eager || p->has_mask);
+  p->attention = TSR__OP_ATTENTION_FLASH;
   if (o->attention == TSR_ATTENTION_SDPA && (!is_half || p->has_mask))
-    p->kernel = TSR__KERNEL_EFFICIENT;
+    p->attention = TSR__OP_ATTENTION_EFFICIENT;
+  if (o->attention == TSR_ATTENTION_CHUNKED) p->attention = TSR__OP_ATTENTION_CHUNKED;
+  if (p->is_eager)
+    p->attention =
+        tsr__family_of(m) == TSR__FAMILY_GPT2 ? TSR__OP_ATTENTION_GPT2 : TSR__OP_ATTENTION_LLAMA;
   if (o->attention == TSR_ATTENTION_FLASH && !is_half)
     return REFUSE(TSR_ERROR_ARGUMENT, "flash attention works in fp16 and bf16, not in fp32");
-  if (p->kernel == TSR__KERNEL_FLASH && m->head_width > 256)
+  if (p->attention == TSR__OP_ATTENTION_FLASH && m->head_width > 256)
     return REFUSE(TSR_ERROR_UNSUPPORTED, "flash attention takes heads up to 256 wide");
-  if (p->kernel == TSR__KERNEL_EFFICIENT && is_grouped && !p->has_mask && !p->is_eager)
+  if (p->attention == TSR__OP_ATTENTION_EFFICIENT && is_grouped && !p->has_mask)
     return REFUSE(
         TSR_ERROR_UNSUPPORTED,
         "in fp32, scaled_dot_product_attention leaves grouped queries to its math kernel, "

@@ -1,6 +1,8 @@
 /* simulate.c - tsr_simulate: description and options to tape, tape to result. */
 #include "tessera/simulate.h"
 
+#include <stdio.h>
+
 #include "engine/dry.h"
 #include "engine/program.h"
 
@@ -40,7 +42,20 @@ static void add_notes(const tsr__program *p, tsr_simulation *out) {
        "the card besides");
 }
 
-static int explain(int status, tsr_error *error) {
+static int too_long(uint64_t steps, uint64_t each, tsr_error *error) {
+  return tsr__fail(error, TSR_ERROR_LIMIT, TSR_OFFSET_NONE,
+                   "%llu steps of %llu instructions each are too long a run: at most %llu "
+                   "instructions are simulated (memory repeats itself from the third step on)",
+                   (unsigned long long)steps, (unsigned long long)each,
+                   (unsigned long long)TSR_SIMULATE_MOST_INSTRUCTIONS);
+}
+
+static int explain(const tsr__tape *tape, int status, tsr_error *error) {
+  if (status == TSR_ERROR_LIMIT && tape->is_too_long)
+    return tsr__fail(error, TSR_ERROR_LIMIT, TSR_OFFSET_NONE,
+                     "a step takes more than %llu instructions: fewer micro-batches, or larger "
+                     "chunks, take fewer",
+                     (unsigned long long)TSR_SIMULATE_MOST_INSTRUCTIONS);
   if (status == TSR_ERROR_LIMIT)
     return tsr__fail(error, TSR_ERROR_LIMIT, TSR_OFFSET_NONE,
                      "one of the tensors would be larger than 256 TiB");
@@ -58,7 +73,10 @@ static int simulate(const tsr_model *model, const tsr_simulate_options *options,
   int status = tsr__program_init(&program, model, options, &tape, error);
   if (status == 0) {
     tsr__program_step(&program);
-    status = explain(tsr__tape_finish(&tape), error);
+    status = explain(&tape, tsr__tape_finish(&tape), error);
+    uint64_t steps = options->steps ? options->steps : 1, each = tape.schedule.count;
+    if (status == 0 && steps > TSR_SIMULATE_MOST_INSTRUCTIONS / each)
+      status = too_long(steps, each, error);
   }
   if (status == 0) status = tsr__dry_run(&tape, options, out, error);
   if (status == 0) {
@@ -89,6 +107,35 @@ int tsr_simulate(const tsr_model *model, const tsr_simulate_options *options, ts
   }
   *out = simulation;
   return 0;
+}
+
+/* As c10's format_size has it. */
+static const char *size_text(uint64_t bytes, char text[32]) {
+  static const char *const units[] = {"KiB", "MiB", "GiB"};
+  double size = (double)bytes / 1024;
+  size_t unit = 0;
+  for (; unit < 2 && size > 1024; unit++) size /= 1024;
+  if (bytes <= 1024)
+    (void)snprintf(text, 32, "%llu bytes", (unsigned long long)bytes);
+  else
+    (void)snprintf(text, 32, "%.2f %s", size, units[unit]);
+  return text;
+}
+
+void tsr_simulation_message(const tsr_simulation *s, uint64_t capacity_bytes, char *text,
+                            size_t size_bytes) {
+  char tried[32], total[32], left[32], allocated[32], unused[32];
+  const tsr_allocator_totals *now = &s->out_of_memory.totals;
+  text[0] = '\0';
+  if (!s->is_out_of_memory) return;
+  (void)snprintf(text, size_bytes,
+                 "CUDA out of memory. Tried to allocate %s. GPU 0 has a total capacity of %s of "
+                 "which %s is free. Of the allocated memory %s is allocated by PyTorch, and %s is "
+                 "reserved by PyTorch but unallocated.",
+                 size_text(s->oom_segment_bytes, tried), size_text(capacity_bytes, total),
+                 size_text(s->oom_device_free_bytes, left),
+                 size_text(now->allocated_bytes, allocated),
+                 size_text(now->reserved_bytes - now->allocated_bytes, unused));
 }
 
 void tsr_simulation_free(tsr_simulation *simulation) {

@@ -19,6 +19,7 @@ void tsr__tape_release(tsr__tape *tape) {
   TSR__VECTOR_FREE(&tape->tensors);
   TSR__VECTOR_FREE(&tape->slots);
   TSR__VECTOR_FREE(&tape->ops);
+  TSR__VECTOR_FREE(&tape->runs);
   TSR__VECTOR_FREE(&tape->schedule);
   TSR__VECTOR_FREE(&tape->scopes);
   TSR__VECTOR_FREE(&tape->locals);
@@ -29,6 +30,7 @@ void tsr__tape_release(tsr__tape *tape) {
   TSR__VECTOR_FREE(&tape->search);
   TSR__VECTOR_FREE(&tape->held);
   TSR__VECTOR_FREE(&tape->parameters);
+  TSR__VECTOR_FREE(&tape->states);
   TSR__VECTOR_FREE(&tape->casts);
 }
 
@@ -58,6 +60,11 @@ uint64_t tsr__tensor_bytes(const tsr__tape *tape, tsr__tid tensor) {
 
 void tsr__emit_instr(tsr__tape *tape, tsr__instr_kind kind, uint32_t subject, uint32_t stack) {
   tsr__instr instr = {(uint8_t)kind, tape->is_backward, subject, stack};
+  if (tape->schedule.count == TSR_SIMULATE_MOST_INSTRUCTIONS) {
+    tape->is_too_long |= tape->status == 0;
+    tsr__tape_fail(tape, TSR_ERROR_LIMIT);
+    return;
+  }
   if (!TSR__VECTOR_PUSH(&tape->schedule, instr)) tsr__tape_fail(tape, TSR_ERROR_MEMORY);
 }
 
@@ -103,22 +110,23 @@ static tsr__tid push_storage(tsr__tape *tape, tsr__dtype dtype, tsr__shape shape
   return push_tensor(tape, &tensor);
 }
 
-static tsr__tid allocate(tsr__tape *tape, tsr__instr_kind kind, const char *what, tsr__dtype dtype,
-                         tsr__shape shape) {
+static tsr__tid allocate(tsr__tape *tape, tsr__instr_kind kind, tsr__kernel kernel,
+                         tsr__dtype dtype, tsr__shape shape) {
   tsr_memory_role role = tape->is_backward ? TSR_ROLE_BACKWARD : TSR_ROLE_TEMPORARY;
   tsr__tid tensor = push_storage(tape, dtype, shape, role);
   if (tensor)
     tsr__emit_instr(tape, kind, tsr__tensor_at(tape, tensor)->slot,
-                    tsr__current_stack(tape, what, false));
+                    tsr__current_stack(tape, kernel));
   return tensor;
 }
 
-tsr__tid tsr__allocate(tsr__tape *tape, const char *what, tsr__dtype dtype, tsr__shape shape) {
-  return allocate(tape, TSR__NEW, what, dtype, shape);
+tsr__tid tsr__allocate(tsr__tape *tape, tsr__kernel kernel, tsr__dtype dtype, tsr__shape shape) {
+  return allocate(tape, TSR__NEW, kernel, dtype, shape);
 }
 
-tsr__tid tsr__allocate_once(tsr__tape *tape, const char *what, tsr__dtype dtype, tsr__shape shape) {
-  return allocate(tape, TSR__NEW_ONCE, what, dtype, shape);
+tsr__tid tsr__allocate_once(tsr__tape *tape, tsr__kernel kernel, tsr__dtype dtype,
+                            tsr__shape shape) {
+  return allocate(tape, TSR__NEW_ONCE, kernel, dtype, shape);
 }
 
 tsr__tid tsr__declare(tsr__tape *tape, tsr__dtype dtype, tsr__shape shape, tsr_memory_role role) {
@@ -172,7 +180,7 @@ void tsr__release(tsr__tape *tape, tsr__tid tensor) {
   if (--t->holders) return;
   tsr__slot *slot = &tape->slots.items[t->slot];
   if (--slot->tensors || slot->is_static) return;
-  tsr__emit_instr(tape, TSR__DROP, t->slot, tsr__current_stack(tape, NULL, true));
+  tsr__emit_instr(tape, TSR__DROP, t->slot, tsr__current_stack(tape, TSR__KERNEL_NONE));
 }
 
 void tsr__set_role(tsr__tape *tape, tsr__tid tensor, tsr_memory_role role) {
@@ -222,7 +230,7 @@ tsr__tid tsr__leave(tsr__tape *tape, tsr__tid result) {
 void tsr__carry_here(tsr__tape *tape, tsr__carry_point point) {
   if (tape->carry_at[point] != SIZE_MAX) return;
   tape->carry_at[point] = tape->schedule.count;
-  tape->carry_stack[point] = tsr__current_stack(tape, NULL, true);
+  tape->carry_stack[point] = tsr__current_stack(tape, TSR__KERNEL_NONE);
 }
 
 void tsr__hold_until(tsr__tape *tape, tsr__tid tensor, tsr__carry_point point) {
@@ -280,4 +288,12 @@ void tsr__autocast_begin(tsr__tape *tape) {
 void tsr__autocast_end(tsr__tape *tape) {
   tape->is_autocast = false;
   while (tape->casts.count) tsr__release(tape, tape->casts.items[--tape->casts.count].to);
+}
+
+void tsr__workspace(tsr__tape *tape) {
+  tsr__tid *workspace = &tape->workspace[tape->is_backward];
+  if (*workspace) return;
+  *workspace =
+      tsr__allocate_once(tape, TSR__KERNEL_WORKSPACE, TSR__BOOL8, TSR__SHAPE(TSR__WORKSPACE_BYTES));
+  tsr__set_role(tape, *workspace, TSR_ROLE_WORKSPACE);
 }

@@ -5,10 +5,12 @@
  * once, without data, and writes down two things:
  *
  *   ops       the list of op instances: kind, inputs, outputs, what each saved for backward
- *   schedule  what happens to memory, in order: NEW and DROP of slots, RUN of ops, phases
+ *   runs      the list of kernels they ran: which, on what tensors, at what cost
+ *   schedule  what happens, in order: NEW and DROP of slots, RUN of kernels, ops, phases
  *
- * The schedule is all that an executor needs: the dry one (dry.c) gives it to the allocator model,
- * step after step.
+ * The schedule is all that an executor needs. The dry one (dry.c) gives NEW and DROP to the
+ * allocator model, step after step; a real one would also call each RUN's kernel, whose operands and
+ * results are in memory at that point.
  *
  * Lifetimes follow PyTorch's reference counts:
  *
@@ -32,6 +34,7 @@
 
 #include "base/error.h"
 #include "base/vector.h"
+#include "engine/kernel.h"
 #include "snapshot/tables.h"
 #include "tessera/simulate.h"
 
@@ -42,6 +45,7 @@
 #define TSR__WORKSPACE_BYTES 8519680
 
 enum { TSR__RANK = 4, TSR__OP_INPUTS = 8, TSR__OP_OUTPUTS = 3, TSR__OP_SAVED = 10 };
+enum { TSR__RUN_OPERANDS = 4, TSR__RUN_RESULTS = 8 };
 
 typedef enum tsr__dtype { TSR__F32, TSR__BF16, TSR__F16, TSR__I64, TSR__BOOL8 } tsr__dtype;
 
@@ -97,7 +101,8 @@ typedef enum tsr__instr_kind {
   TSR__NEW_ONCE,  /* allocate it unless an earlier step did: optimizer state */
   TSR__DROP,      /* free it */
   TSR__DROP_PREV, /* free what the step before left in it, if there was one */
-  TSR__RUN,       /* forward or backward of an op: where a real executor computes */
+  TSR__RUN,       /* a kernel: where a real executor computes */
+  TSR__OP,        /* the forward or backward of an op begins */
   TSR__BEGIN,     /* of a phase; subject is a tsr__phase */
   TSR__END
 } tsr__instr_kind;
@@ -114,7 +119,7 @@ typedef enum tsr__phase {
 typedef struct tsr__instr {
   uint8_t kind; /* tsr__instr_kind */
   bool is_backward;
-  uint32_t subject; /* slot, op or phase */
+  uint32_t subject; /* slot, run, op or phase */
   uint32_t stack;   /* of the call, or TSR_NONE */
 } tsr__instr;
 
@@ -129,8 +134,7 @@ typedef struct tsr__attributes {
   uint64_t features; /* outputs of a linear */
   uint64_t chunk;    /* query rows, or tokens, at a time */
   uint64_t repeats;  /* of each head */
-  uint8_t implementation;
-  uint8_t dtype; /* tsr__dtype: of a cast */
+  uint8_t dtype;     /* tsr__dtype: of a cast */
   bool has_dropout;
   bool is_packed;           /* q, k and v are views of one tensor */
   bool is_autocast;         /* of a checkpoint */
@@ -139,16 +143,26 @@ typedef struct tsr__attributes {
   uint32_t index;           /* and which part */
 } tsr__attributes;
 
+/* A kernel, run: what it read and made. Operations and bytes are those of this one run. */
+typedef struct tsr__run {
+  uint8_t kernel;     /* tsr__kernel */
+  bool is_in_place;   /* it changes its first operand */
+  bool is_transposed; /* a product over the first operand's rows */
+  uint32_t op;        /* whose step it is, or TSR_NONE: autograd's own */
+  tsr__tid operand[TSR__RUN_OPERANDS], result[TSR__RUN_RESULTS]; /* 0: none */
+  uint64_t flops, bytes_moved;
+} tsr__run;
+
 /* An op instance. */
 typedef struct tsr__op {
   uint8_t kind; /* tsr__op_kind */
   uint8_t input_count, output_count, saved_count;
   tsr__tid in[TSR__OP_INPUTS], out[TSR__OP_OUTPUTS], saved[TSR__OP_SAVED];
   tsr__attributes attributes;
-  uint32_t expected;           /* gradients of its outputs that are still to come */
-  bool is_reached;             /* by the backward pass that runs */
-  uint64_t flops, bytes_moved; /* forward */
-  uint64_t backward_flops, backward_bytes_moved; /* backward, without recomputation */
+  uint32_t expected; /* gradients of its outputs that are still to come */
+  bool is_reached;   /* by the backward pass that runs */
+  /* Sums over its runs; those of backward once that has run, without what is computed again. */
+  uint64_t flops, bytes_moved, backward_flops, backward_bytes_moved;
 } tsr__op;
 
 /* A function of the program that has not returned. */
@@ -174,11 +188,17 @@ typedef struct tsr__cast {
   tsr__tid from, to;
 } tsr__cast;
 
+/* What an optimizer keeps of a parameter; 0: nothing. */
+typedef struct tsr__state {
+  tsr__tid count, first, second;
+} tsr__state;
+
 typedef struct tsr__tape {
   tsr_snapshot *names; /* not owned: interns frames and stacks */
   TSR__VECTOR(tsr__tensor) tensors;
   TSR__VECTOR(tsr__slot) slots;
   TSR__VECTOR(tsr__op) ops;
+  TSR__VECTOR(tsr__run) runs;
   tsr__schedule schedule;
   TSR__VECTOR(tsr__scope) scopes;
   TSR__VECTOR(tsr__tid) locals;
@@ -191,6 +211,7 @@ typedef struct tsr__tape {
   TSR__VECTOR(uint32_t) search; /* scratch of the backward pass */
   TSR__VECTOR(tsr__held) held;
   TSR__VECTOR(tsr__tid) parameters;  /* in the order of model.parameters() */
+  TSR__VECTOR(tsr__state) states;    /* an optimizer's, of each parameter */
   TSR__VECTOR(tsr__cast) casts;      /* autocast's cache of weights */
   size_t carry_at[TSR__CARRY_COUNT]; /* places in the schedule */
   uint32_t carry_stack[TSR__CARRY_COUNT];
@@ -200,6 +221,7 @@ typedef struct tsr__tape {
   uint8_t low_dtype; /* of autocast */
   uint64_t flops, recomputed_flops;
   uint32_t recomputing; /* segments that are being run again */
+  bool is_too_long;     /* why it failed with TSR_ERROR_LIMIT, if not for a tensor's size */
   int status;           /* sticky */
 } tsr__tape;
 
@@ -220,10 +242,11 @@ uint64_t tsr__tensor_bytes(const tsr__tape *tape, tsr__tid tensor);
 
 /* ---- Tensors. Each function that answers one answers it held once, by the caller. ---- */
 
-/* A new tensor in a slot of its own, allocated here and now; `what` names the op for the stack. */
-tsr__tid tsr__allocate(tsr__tape *tape, const char *what, tsr__dtype dtype, tsr__shape shape);
+/* A new tensor in a slot of its own, allocated here and now; the kernel is for the stack. */
+tsr__tid tsr__allocate(tsr__tape *tape, tsr__kernel kernel, tsr__dtype dtype, tsr__shape shape);
 /* The same, allocated in the first step only. */
-tsr__tid tsr__allocate_once(tsr__tape *tape, const char *what, tsr__dtype dtype, tsr__shape shape);
+tsr__tid tsr__allocate_once(tsr__tape *tape, tsr__kernel kernel, tsr__dtype dtype,
+                            tsr__shape shape);
 /* A tensor that is there before the recording. Parameters are listed in their order. */
 tsr__tid tsr__declare(tsr__tape *tape, tsr__dtype dtype, tsr__shape shape, tsr_memory_role role);
 /* The same elements in another shape. `is_dense` says whether they lie in that shape's order. */
@@ -260,8 +283,15 @@ void tsr__leave_thread(tsr__tape *tape, size_t before);
 /* autocast begins or ends; its cache of weights goes with it. */
 void tsr__autocast_begin(tsr__tape *tape);
 void tsr__autocast_end(tsr__tape *tape);
-/* The current stack, below the frames of an allocation or a free. */
-uint32_t tsr__current_stack(tsr__tape *tape, const char *what, bool is_free);
+/* The current stack, below the frames of the kernel's allocation, or, of none, of a free. */
+uint32_t tsr__current_stack(tsr__tape *tape, tsr__kernel kernel);
+
+/* cuBLAS's workspace of the thread that runs: taken once, where the process has none yet. */
+void tsr__workspace(tsr__tape *tape);
+/* The type in which two types meet. */
+static inline tsr__dtype tsr__promote(tsr__dtype a, tsr__dtype b) {
+  return a == b ? a : TSR__F32;
+}
 
 /* ---- Phases, and what outlives a step ---- */
 

@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
-"""embed.py PAGE OUT.c: the page's two halves, before and behind the mark for data, as C arrays."""
+"""embed.py PAGE OUT.c: the page in three parts, as C arrays: `head` up to whom it may ask, `rest` up
+to the mark for data, `tail`."""
 import sys
 
 MARK = b'<!--tessera:data-->'
+ASKS = b"connect-src 'none'"
 
 
 def array(name, data):
@@ -17,11 +19,13 @@ def array(name, data):
 def main(page, out):
     with open(page, 'rb') as file:
         halves = file.read().split(MARK)
-    if len(halves) != 2:
-        sys.exit(f'{page}: needs one {MARK.decode()}')
+    heads = halves[0].split(ASKS)
+    if len(halves) != 2 or len(heads) != 2:
+        sys.exit(f'{page}: needs one {MARK.decode()} behind one {ASKS.decode()}')
     with open(out, 'w', encoding='ascii') as file:
         file.write('/* Made by embed.py from viewer/page.html. */\n#include "report/template.h"\n\n')
-        file.write(array('head', halves[0]) + array('tail', halves[1]))
+        file.write(array('head', heads[0] + b'connect-src ') + array('rest', heads[1]) +
+                   array('tail', halves[1]))
 
 
 if __name__ == '__main__':

@@ -21,8 +21,8 @@ static void emit_input(tsr__emitter *emitter, const tsr_report_input *input) {
   tsr__emit_end(emitter);
 }
 
-void tsr__heading_open_pair(tsr__emitter *emitter, const char *command,
-                            const tsr_report_input *first, const tsr_report_input *second) {
+static void begin(tsr__emitter *emitter, const char *command, const tsr_report_input *first,
+                  const tsr_report_input *second) {
   tsr__emit_object(emitter, NULL);
   tsr__emit_field(emitter, "schema", NULL, tsr__string(SCHEMA));
   tsr__emit_field(emitter, "command", NULL, tsr__string(command));
@@ -30,6 +30,15 @@ void tsr__heading_open_pair(tsr__emitter *emitter, const char *command,
   emit_input(emitter, first);
   if (second) emit_input(emitter, second);
   tsr__emit_end(emitter);
+}
+
+void tsr__heading_begin(tsr__emitter *emitter, const char *command, const tsr_report_input *input) {
+  begin(emitter, command, input, NULL);
+}
+
+void tsr__heading_open_pair(tsr__emitter *emitter, const char *command,
+                            const tsr_report_input *first, const tsr_report_input *second) {
+  begin(emitter, command, first, second);
   tsr__emit_array(emitter, "devices");
 }
 

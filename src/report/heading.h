@@ -6,6 +6,8 @@
 
 /* Begin the report of `command` on `input`: opens the root object and its "devices" array. */
 void tsr__heading_open(tsr__emitter *emitter, const char *command, const tsr_report_input *input);
+/* The same for an answer that has more to say than its devices: the caller opens that array. */
+void tsr__heading_begin(tsr__emitter *emitter, const char *command, const tsr_report_input *input);
 /* The same for an answer about two inputs. */
 void tsr__heading_open_pair(tsr__emitter *emitter, const char *command,
                             const tsr_report_input *first, const tsr_report_input *second);

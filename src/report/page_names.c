@@ -43,13 +43,18 @@ tsr_text tsr__page_cut(tsr_text text, size_t most_bytes) {
   }
 }
 
+uint32_t tsr__page_text(tsr__page_names *names, tsr_text text, bool *ok) {
+  tsr_text cut = tsr__page_cut(text, names->most_text);
+  uint32_t id = tsr__intern_put(&names->strings, cut.data ? cut.data : "", cut.size_bytes, NULL);
+  if (id == TSR__INTERN_FULL) *ok = false;
+  return id;
+}
+
 uint32_t tsr__page_string(tsr__page_names *names, tsr__page_ids *ids, const tsr_snapshot *snapshot,
                           uint32_t string, bool *ok) {
   bool is_known = string < tsr_snapshot_string_count(snapshot);
   if (is_known && ids->strings[string]) return ids->strings[string] - 1;
-  tsr_text text = tsr__page_cut(tsr_snapshot_string(snapshot, string), names->most_text);
-  uint32_t id = tsr__intern_put(&names->strings, text.data ? text.data : "", text.size_bytes, NULL);
-  if (id == TSR__INTERN_FULL) *ok = false;
+  uint32_t id = tsr__page_text(names, tsr_snapshot_string(snapshot, string), ok);
   if (is_known && *ok) ids->strings[string] = id + 1;
   return id;
 }

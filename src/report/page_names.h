@@ -46,6 +46,9 @@ uint32_t tsr__page_string(tsr__page_names *names, tsr__page_ids *ids, const tsr_
 uint32_t tsr__page_stack(tsr__page_names *names, tsr__page_ids *ids, const tsr_snapshot *snapshot,
                          uint32_t stack, bool *ok);
 
+/* The page's string of a text. */
+uint32_t tsr__page_text(tsr__page_names *names, tsr_text text, bool *ok);
+
 /* As much of a text as `most_bytes` allow, cut between characters. */
 tsr_text tsr__page_cut(tsr_text text, size_t most_bytes);
 

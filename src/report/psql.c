@@ -113,6 +113,7 @@ void tsr__psql_float(tsr__psql *table, double value) {
 /* ---- the table ---- */
 
 static void measure_columns(const tsr__psql *table, column *columns) {
+  if (!table->column_count) return;
   for (size_t c = 0; c < table->column_count; c++) columns[c] = (column){.kind = TSR__PSQL_INTEGER};
   for (size_t i = 0; i < table->cells.count; i++) {
     column *to = &columns[i % table->column_count];

@@ -12,6 +12,7 @@
  *     ...
  */
 #include <inttypes.h>
+#include <string.h>
 
 #include "base/checked.h"
 #include "base/format.h"
@@ -155,6 +156,26 @@ static void emit_notes(tsr__emitter *emitter, const tsr_simulation *s) {
   tsr__emit_end(emitter);
 }
 
+/* What PyTorch's exception would say, folded at words. */
+static void emit_message(tsr__emitter *emitter, const tsr_simulation *s, uint64_t capacity) {
+  enum { WIDTH = 100 };
+  char text[TSR_SIMULATE_TEXT_BYTES];
+  if (!s->is_out_of_memory) return;
+  tsr_simulation_message(s, capacity, text, sizeof text);
+  tsr__emit_field(emitter, "message", NULL, tsr__string(text));
+  if (!tsr__emitter_is_text(emitter)) return;
+  tsr__emit_space(emitter);
+  for (const char *rest = text; *rest;) {
+    size_t length = strlen(rest);
+    if (length > WIDTH)
+      for (length = WIDTH; length && rest[length] != ' ';) length--;
+    tsr__buffer_printf(&emitter->scratch, "%.*s", (int)length, rest);
+    tsr__emit_line(emitter, TSR__PLAIN, 2);
+    rest += length;
+    rest += *rest == ' ';
+  }
+}
+
 static void emit_totals(tsr__emitter *emitter, const tsr_simulation *s, uint64_t capacity) {
   tsr__emit_field(emitter, "device", NULL, tsr__count(0));
   tsr__emit_field(emitter, "parameters", NULL, tsr__count(s->parameter_count));
@@ -186,6 +207,7 @@ int tsr_report_simulate(const tsr_report_input *input, const tsr_simulation *sim
     tsr__emit_field(&emitter, NULL, "computed again",
                     tsr__percent(simulation->step_recomputed_flops,
                                  simulation->step_flops - simulation->step_recomputed_flops));
+  emit_message(&emitter, simulation, capacity_bytes);
   tsr__emit_space(&emitter);
   emit_roles(&emitter,
              simulation->is_out_of_memory ? &simulation->out_of_memory : &simulation->peak);

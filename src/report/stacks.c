@@ -104,17 +104,38 @@ static void append_text(tsr__buffer *out, tsr_text text) {
   tsr__buffer_append(out, text.data, text.size_bytes);
 }
 
+/* `model.py:382 `, or nothing where the file is not known. */
+static void append_file(tsr__stack_printer *printer, tsr_frame frame) {
+  tsr__buffer *out = &printer->emitter->scratch;
+  tsr_text file = tsr__base_name(string_of(printer, frame.file));
+  if (file.size_bytes == 2 && file.data[0] == '?') return;
+  append_text(out, file);
+  if (has_line(frame)) tsr__buffer_printf(out, ":%" PRIu64, frame.line);
+  tsr__buffer_text(out, " ");
+}
+
 /* `model.py:382 forward`, or the name alone where the file is not known. */
 static void append_place(tsr__stack_printer *printer, uint32_t id) {
-  tsr__buffer *out = &printer->emitter->scratch;
   tsr_frame frame = tsr_snapshot_frame(printer->snapshot, id);
-  tsr_text file = tsr__base_name(string_of(printer, frame.file));
-  if (file.size_bytes != 2 || file.data[0] != '?') {
-    append_text(out, file);
-    if (has_line(frame)) tsr__buffer_printf(out, ":%" PRIu64, frame.line);
-    tsr__buffer_text(out, " ");
+  append_file(printer, frame);
+  append_text(&printer->emitter->scratch, string_of(printer, frame.name));
+}
+
+void tsr__place_append_name(tsr__stack_printer *printer, uint32_t frame, uint32_t layer) {
+  tsr__buffer *out = &printer->emitter->scratch;
+  if (frame == TSR_NONE) {
+    tsr__buffer_text(out, "(no stack recorded)");
+    return;
   }
-  append_text(out, string_of(printer, frame.name));
+  bool is_node = false;
+  tsr_frame of = tsr_snapshot_frame(printer->snapshot, frame);
+  tsr_text title = tsr__frame_title(string_of(printer, of.name), &is_node);
+  if (!is_node) append_file(printer, of);
+  append_text(out, title);
+  if (is_node) tsr__buffer_text(out, " (autograd)");
+  if (layer == TSR_NONE) return;
+  tsr__buffer_text(out, " > ");
+  append_place(printer, layer);
 }
 
 void tsr__stack_append_name(tsr__stack_printer *printer, uint32_t stack) {
@@ -131,11 +152,11 @@ void tsr__stack_append_name(tsr__stack_printer *printer, uint32_t stack) {
 
 /* ---- JSON ---- */
 
-static void emit_frame(tsr__stack_printer *printer, uint32_t id) {
+static void emit_frame(tsr__stack_printer *printer, const char *key, uint32_t id) {
   tsr__emitter *emitter = printer->emitter;
   tsr_frame frame = tsr_snapshot_frame(printer->snapshot, id);
   tsr__cell line = frame.line == TSR_LINE_UNKNOWN ? tsr__nothing() : tsr__count(frame.line);
-  tsr__emit_inline_object(emitter, NULL);
+  tsr__emit_inline_object(emitter, key);
   tsr__emit_field(emitter, "name", NULL,
                   tsr__text(tsr_snapshot_string(printer->snapshot, frame.name)));
   tsr__emit_field(emitter, "file", NULL,
@@ -150,10 +171,18 @@ static uint32_t emit_folded(tsr__stack_printer *printer, uint32_t stack, uint32_
   uint32_t shown = 0;
   for (uint32_t i = 0; i < made.stack.depth && shown < most; i++) {
     if (!is_shown(printer, &made, i)) continue;
-    emit_frame(printer, made.stack.frames[i]);
+    emit_frame(printer, NULL, made.stack.frames[i]);
     shown++;
   }
   return shown;
+}
+
+void tsr__frame_emit(tsr__stack_printer *printer, const char *key, uint32_t frame) {
+  if (tsr__emitter_is_text(printer->emitter)) return;
+  if (frame == TSR_NONE)
+    tsr__emit_field(printer->emitter, key, NULL, tsr__nothing());
+  else
+    emit_frame(printer, key, frame);
 }
 
 void tsr__stack_emit(tsr__stack_printer *printer, uint32_t stack) {
@@ -164,7 +193,7 @@ void tsr__stack_emit(tsr__stack_printer *printer, uint32_t stack) {
   if (stack != TSR_NONE) frames = tsr_snapshot_stack(printer->snapshot, stack);
   tsr__emit_array(emitter, "frames");
   if (most) shown = emit_folded(printer, stack, most);
-  for (uint32_t i = 0; !most && i < frames.depth; i++) emit_frame(printer, frames.frames[i]);
+  for (uint32_t i = 0; !most && i < frames.depth; i++) emit_frame(printer, NULL, frames.frames[i]);
   tsr__emit_end(emitter);
   if (most) tsr__emit_field(emitter, "folded_frames", NULL, tsr__count(frames.depth - shown));
 }

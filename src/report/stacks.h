@@ -26,6 +26,12 @@ void tsr__stack_emit(tsr__stack_printer *printer, uint32_t stack);
  * ` > modeling_llama.py:120 forward`, the layer. */
 void tsr__stack_append_name(tsr__stack_printer *printer, uint32_t stack);
 
+/* Append a place: `model.py:382 forward`, and ` > modeling.py:120 forward` where `layer` is not
+ * TSR_NONE; "(no stack recorded)" where `frame` is. */
+void tsr__place_append_name(tsr__stack_printer *printer, uint32_t frame, uint32_t layer);
+/* JSON: the frame as the member `key`, null for TSR_NONE. */
+void tsr__frame_emit(tsr__stack_printer *printer, const char *key, uint32_t frame);
+
 /* Text: one frame a line, outermost first, two spaces deeper each, down to half the width. Folded
  * as stacks.c says unless options.full_stacks. */
 void tsr__stack_print(tsr__stack_printer *printer, uint32_t stack);

@@ -170,7 +170,7 @@ static tsr__value integer_of(const unsigned char *p, const unsigned char *end) {
     magnitude = magnitude * 10 + digit;
   }
   if (is_big || (negative && magnitude > (uint64_t)INT64_MAX + 1))
-    return (tsr__value){.tag = TSR__BIG, .i = negative ? -1 : 1};
+    return tsr__value_id(TSR__BIG, TSR_NONE);
   return negative ? tsr__value_int((int64_t)(0 - magnitude)) : tsr__value_u64(magnitude);
 }
 
@@ -232,6 +232,11 @@ static int any_number(tsr__json *j, tsr__value *out) {
   if (is_float) status = float_of(j, j->next, p, out);
   if (status) return status;
   if (!is_float) *out = integer_of(j->next, p);
+  if (!is_float && out->tag == TSR__BIG) {
+    int kept = tsr__snapshot_big(j->assembler->snapshot, (const char *)j->next,
+                                 (size_t)(p - j->next), out, j->error);
+    if (kept) return kept;
+  }
   j->next = p;
   return 0;
 }

@@ -12,6 +12,7 @@
 
 #include <string.h>
 
+#include "base/decimal.h"
 #include "base/hash.h"
 
 /* Opcodes, as CPython's Lib/pickle.py names them. */
@@ -214,6 +215,12 @@ static int push_long(tsr__pickle *m, size_t length_bytes) {
   status = tsr__pickle_need(m, (size_t)size);
   if (status) return status;
   tsr__value value = tsr__pickle_long(m->next, (size_t)size);
+  if (value.tag == TSR__BIG) {
+    char text[TSR__DECIMAL_TEXT];
+    size_t length = tsr__decimal_of_bytes(m->next, (size_t)size, text);
+    status = tsr__snapshot_big(m->assembler->snapshot, text, length, &value, m->error);
+    if (status) return status;
+  }
   m->next += size;
   return tsr__pickle_push(m, value);
 }

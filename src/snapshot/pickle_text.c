@@ -1,6 +1,7 @@
 /* pickle_text.c - the operands that protocol 0 writes as text, and integers of any length. */
 #include <string.h>
 
+#include "base/decimal.h"
 #include "base/number.h"
 #include "base/utf8.h"
 #include "snapshot/pickle.h"
@@ -13,7 +14,7 @@ tsr__value tsr__pickle_long(const unsigned char *data, size_t size) {
   uint64_t bits = negative ? UINT64_MAX : 0;
   for (size_t i = size < 8 ? size : 8; i--;) bits = bits << 8 | data[i];
   bool fits = size <= 8 && (!negative || bits >> 63);
-  if (!fits) return (tsr__value){.tag = TSR__BIG, .i = negative ? -1 : 1};
+  if (!fits) return tsr__value_id(TSR__BIG, TSR_NONE);
   return negative ? tsr__value_int((int64_t)bits) : tsr__value_u64(bits);
 }
 
@@ -37,10 +38,24 @@ static bool parse_integer(const unsigned char *line, size_t size, tsr__value *ou
   }
   big = big || (negative && magnitude > (uint64_t)INT64_MAX + 1);
   if (big)
-    *out = (tsr__value){.tag = TSR__BIG, .i = negative ? -1 : 1};
+    *out = tsr__value_id(TSR__BIG, TSR_NONE);
   else
     *out = negative ? tsr__value_int((int64_t)(0 - magnitude)) : tsr__value_u64(magnitude);
   return true;
+}
+
+/* The digits of an integer beyond 64 bits, as others would write them. */
+static int keep_digits(tsr__pickle *m, const unsigned char *line, size_t size, tsr__value *out) {
+  char text[TSR__DECIMAL_TEXT];
+  size_t used = 0;
+  if (line[size - 1] == 'L') size--;
+  if (*line == '-') text[used++] = '-';
+  if (*line == '-' || *line == '+') line++, size--;
+  while (*line == '0') line++, size--;
+  if (size > sizeof text - used)
+    return tsr__snapshot_big(m->assembler->snapshot, NULL, 0, out, m->error);
+  memcpy(text + used, line, size);
+  return tsr__snapshot_big(m->assembler->snapshot, text, used + size, out, m->error);
 }
 
 static int push_integer(tsr__pickle *m, const unsigned char *line, size_t size, bool may_be_bool) {
@@ -49,7 +64,8 @@ static int push_integer(tsr__pickle *m, const unsigned char *line, size_t size, 
     return tsr__pickle_push(m, (tsr__value){.tag = TSR__BOOL, .u = line[1] == '1'});
   if (!parse_integer(line, size, &value))
     return damaged(m, line, "damaged pickle: an integer that is none");
-  return tsr__pickle_push(m, value);
+  int status = value.tag == TSR__BIG ? keep_digits(m, line, size, &value) : 0;
+  return status ? status : tsr__pickle_push(m, value);
 }
 
 /* No float is spelled with more digits than a few dozen. */

@@ -15,6 +15,8 @@
  */
 #include "snapshot/assemble.h"
 
+#include <ctype.h>
+#include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -37,9 +39,12 @@ static bool integer_of_text(tsr_text text, tsr__value *out) {
   bool hexadecimal = digits[0] == '0' && (digits[1] | 32) == 'x';
   const char *first = digits + (negative ? 1 : 0) + (hexadecimal ? 2 : 0);
   char *end = NULL;
-  if (!((*first >= '0' && *first <= '9') || hexadecimal)) return false;
+  if (!(hexadecimal ? isxdigit((unsigned char)*first) : *first >= '0' && *first <= '9'))
+    return false;
+  errno = 0;
   unsigned long long magnitude = strtoull(first, &end, hexadecimal ? 16 : 10);
-  if (end == first || *end) return false;
+  if (end == first || *end || errno || (negative && magnitude > (uint64_t)INT64_MAX + 1))
+    return false;
   *out = negative ? tsr__value_int((int64_t)(0 - magnitude)) : tsr__value_u64(magnitude);
   return true;
 }

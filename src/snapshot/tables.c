@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/decimal.h"
+
 tsr_snapshot *tsr__snapshot_new(void) {
   tsr_snapshot *snapshot = TSR__NEW(tsr_snapshot);
   if (!snapshot) return NULL;
@@ -75,6 +77,17 @@ void tsr_snapshot_free(tsr_snapshot *snapshot) {
 
 uint32_t tsr__snapshot_string_id(tsr_snapshot *snapshot, const void *data, size_t size_bytes) {
   return tsr__intern_put(&snapshot->strings, data, size_bytes, NULL);
+}
+
+int tsr__snapshot_big(tsr_snapshot *snapshot, const char *text, size_t size_bytes, tsr__value *out,
+                      tsr_error *error) {
+  *out = tsr__value_id(TSR__BIG, TSR_NONE);
+  if (!size_bytes || size_bytes - (*text == '-') > TSR__DECIMAL_DIGITS) {
+    tsr__tally(snapshot, TSR__WARN_VALUES_UNREADABLE);
+    return 0;
+  }
+  out->id = tsr__snapshot_string_id(snapshot, text, size_bytes);
+  return out->id == TSR_NONE ? tsr__fail_memory(error) : 0;
 }
 
 uint32_t tsr__snapshot_frame_id(tsr_snapshot *snapshot, const tsr__frame_key *frame) {

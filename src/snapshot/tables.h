@@ -172,6 +172,10 @@ tsr_snapshot *tsr__snapshot_new(void);
 
 /* Id of a string, frame, stack, ...; TSR_NONE when out of memory. */
 uint32_t tsr__snapshot_string_id(tsr_snapshot *snapshot, const void *data, size_t size_bytes);
+/* Make `*out` an integer beyond 64 bits, which `text` spells in decimal digits, perhaps behind a '-'.
+ * One with too many digits (base/decimal.h; `size_bytes` may also be 0) is not kept, and counted. */
+int tsr__snapshot_big(tsr_snapshot *snapshot, const char *text, size_t size_bytes, tsr__value *out,
+                      tsr_error *error);
 uint32_t tsr__snapshot_frame_id(tsr_snapshot *snapshot, const tsr__frame_key *frame);
 uint32_t tsr__snapshot_stack_id(tsr_snapshot *snapshot, const uint32_t *frames, uint32_t depth);
 uint32_t tsr__snapshot_frame_extras_id(tsr_snapshot *snapshot, const tsr__value *pairs,

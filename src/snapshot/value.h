@@ -14,7 +14,7 @@ typedef enum tsr__tag {
   TSR__BOOL,       /* u = 0 or 1 */
   TSR__INT,        /* i */
   TSR__UINT,       /* u, above INT64_MAX */
-  TSR__BIG,        /* an integer beyond 64 bits; i = -1 or 1, its sign */
+  TSR__BIG,        /* an integer beyond 64 bits; id of the string of its digits, or TSR_NONE */
   TSR__FLOAT,      /* f */
   TSR__STRING,     /* id of a string */
   TSR__PAIR,       /* tuple of two unsigned integers; id in snapshot->pools */

@@ -58,6 +58,8 @@ typedef struct tsr__encoding {
   void (*end)(tsr__encoder *encoder);
   /* The 64 bits of an integer, which is negative or not. */
   void (*integer)(tsr__encoder *encoder, uint64_t bits, bool is_negative);
+  /* One of more than 64 bits: a string's id, of its digits (base/decimal.h). */
+  void (*big)(tsr__encoder *encoder, uint32_t digits);
   void (*real)(tsr__encoder *encoder, double value);
   void (*boolean)(tsr__encoder *encoder, bool value);
   void (*null)(tsr__encoder *encoder);

@@ -145,6 +145,11 @@ static void json_integer(tsr__encoder *encoder, uint64_t bits, bool is_negative)
   put_word((json *)encoder, first, (size_t)(end - first));
 }
 
+static void json_big(tsr__encoder *encoder, uint32_t digits) {
+  tsr_text text = tsr_snapshot_string(encoder->snapshot, digits);
+  put_word((json *)encoder, text.data, text.size_bytes);
+}
+
 static void json_real(tsr__encoder *encoder, double value) {
   char digits[TSR__PYTHON_FLOAT_BYTES];
   const char *text = tsr__python_float(value, digits);
@@ -265,7 +270,7 @@ static void json_finish(tsr__encoder *encoder) {
   {                                                                                            \
     .create = first_call, .finish = json_finish, .release = json_release, .refer = json_refer, \
     .begin = json_begin, .end = json_end, .integer = json_integer, .real = json_real,          \
-    .boolean = json_boolean, .null = json_null, .string = json_string                          \
+    .big = json_big, .boolean = json_boolean, .null = json_null, .string = json_string         \
   }
 
 const tsr__encoding tsr__json_encoding = ENCODING(json_create);

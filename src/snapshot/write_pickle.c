@@ -21,6 +21,7 @@
 #include <string.h>
 
 #include "base/buffer.h"
+#include "base/decimal.h"
 #include "snapshot/write.h"
 
 enum {
@@ -202,6 +203,18 @@ static void pickle_integer(tsr__encoder *encoder, uint64_t bits, bool is_negativ
   if (needs_ninth) put(p, 0);
 }
 
+static void pickle_big(tsr__encoder *encoder, uint32_t digits) {
+  pickler *p = (pickler *)encoder;
+  unsigned char bytes[TSR__DECIMAL_BYTES];
+  tsr_text text = tsr_snapshot_string(encoder->snapshot, digits);
+  size_t size = tsr__bytes_of_decimal(text.data, text.size_bytes, bytes);
+  assert(size > 8 && size < 256);
+  before_value(p);
+  put(p, OP_LONG1);
+  put(p, (int)size);
+  for (size_t i = 0; i < size; i++) put(p, bytes[i]);
+}
+
 static void pickle_real(tsr__encoder *encoder, double value) {
   pickler *p = (pickler *)encoder;
   uint64_t bits;
@@ -328,6 +341,7 @@ const tsr__encoding tsr__pickle_encoding = {
     .begin = pickle_begin,
     .end = pickle_end,
     .integer = pickle_integer,
+    .big = pickle_big,
     .real = pickle_real,
     .boolean = pickle_boolean,
     .null = pickle_null,

@@ -56,6 +56,12 @@ static void python_integer(tsr__encoder *encoder, uint64_t bits, bool is_negativ
     tsr__buffer_printf(&p->text, "%" PRIu64, bits);
 }
 
+static void python_big(tsr__encoder *encoder, uint32_t digits) {
+  tsr_text text = tsr_snapshot_string(encoder->snapshot, digits);
+  before_value(encoder);
+  tsr__buffer_append(&((python *)encoder)->text, text.data, text.size_bytes);
+}
+
 static void python_real(tsr__encoder *encoder, double value) {
   char text[TSR__PYTHON_FLOAT_BYTES];
   before_value(encoder);
@@ -107,6 +113,7 @@ const tsr__encoding tsr__python_encoding = {
     .begin = python_begin,
     .end = python_end,
     .integer = python_integer,
+    .big = python_big,
     .real = python_real,
     .boolean = python_boolean,
     .null = python_null,

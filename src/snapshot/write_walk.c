@@ -452,6 +452,12 @@ static void write_value(walker *w, tsr__value value) {
   case TSR__INT: write_signed(w, value.i); return;
   case TSR__UINT: write_unsigned(w, value.u); return;
   case TSR__FLOAT: w->to->real(w->encoder, value.f); return;
+  case TSR__BIG:
+    if (value.id == TSR_NONE)
+      w->to->null(w->encoder);
+    else
+      w->to->big(w->encoder, value.id);
+    return;
   case TSR__STRING:
   case TSR__BYTES: write_string(w, value.id); return;
   default: break;

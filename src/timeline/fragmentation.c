@@ -2,7 +2,7 @@
  *
  * The live blocks and the spans that are there, each sorted by address, are walked side by side:
  * what of a span no block covers is free. A gap in a span is one free block, since PyTorch joins
- * neighbours; spans of expandable memory that touch are one. */
+ * neighbours; spans of expandable memory of one pool that touch are one. */
 #include <stdlib.h>
 
 #include "base/checked.h"
@@ -11,8 +11,7 @@
 /* A run of addresses. */
 typedef struct run {
   uint64_t address, size_bytes;
-  bool is_expandable;
-  bool keeps_tails; /* no free block in it is as small as 1 MiB: see start.c */
+  const tsr__span *span; /* of a run of spans, the first; of a block NULL */
 } run;
 
 typedef TSR__VECTOR(run) runs;
@@ -41,12 +40,18 @@ static bool collect_blocks(const tsr__timeline *t, const tsr__live_set *live, ru
   return true;
 }
 
+/* One reservation, of which neighbouring pieces are mapped. */
+static bool are_one(const run *a, const run *b) {
+  return a->span->is_expandable && b->span->is_expandable &&
+         a->address + a->size_bytes == b->address && a->span->stream == b->span->stream &&
+         a->span->pool == b->span->pool && a->span->is_large == b->span->is_large;
+}
+
 static bool collect_spans(const tsr__timeline *t, int64_t event, runs *spans) {
   for (size_t i = 0; i < t->spans.count; i++) {
     const tsr__span *span = &t->spans.items[i];
     if (tsr__span_is_there(span, event) &&
-        !TSR__VECTOR_PUSH(spans, (run){span->address, span->size_bytes, span->is_expandable,
-                                       span->is_large && !span->is_expandable}))
+        !TSR__VECTOR_PUSH(spans, (run){span->address, span->size_bytes, span}))
       return false;
   }
   if (!spans->count) return true;
@@ -54,8 +59,7 @@ static bool collect_spans(const tsr__timeline *t, int64_t event, runs *spans) {
   size_t kept = 0;
   for (size_t i = 1; i < spans->count; i++) {
     run *last = &spans->items[kept], *next = &spans->items[i];
-    if (last->is_expandable && next->is_expandable &&
-        last->address + last->size_bytes == next->address)
+    if (are_one(last, next))
       last->size_bytes += next->size_bytes;
     else
       spans->items[++kept] = *next;
@@ -64,51 +68,67 @@ static bool collect_spans(const tsr__timeline *t, int64_t event, runs *spans) {
   return true;
 }
 
-/* What lies between blocks, or behind the last; a small rest behind a block belongs to it. */
-static void add_gap(const run *span, uint64_t begin, uint64_t bytes, tsr_fragmentation *out) {
-  if (span->keeps_tails && begin > span->address && bytes <= TSR__SMALL_MAX) {
-    out->unsplit_bytes += bytes;
-    return;
-  }
-  out->free_block_bytes = tsr__sum_u64(out->free_block_bytes, bytes);
-  if (bytes > out->largest_free_bytes) out->largest_free_bytes = bytes;
+/* Where a walk tells what it finds. */
+typedef struct walk {
+  tsr_fragmentation parts;
+  tsr__gap_fn *gap; /* or NULL */
+  void *context;
+} walk;
+
+static void found(walk *w, const run *span, uint64_t begin, uint64_t bytes, bool is_whole) {
+  uint64_t *sum = is_whole ? &w->parts.free_segment_bytes : &w->parts.free_block_bytes;
+  *sum = tsr__sum_u64(*sum, bytes);
+  if (bytes > w->parts.largest_free_bytes) w->parts.largest_free_bytes = bytes;
+  if (w->gap) w->gap(w->context, &(tsr__gap){begin, bytes, span->span, is_whole});
+}
+
+/* What lies between blocks, or behind the last. In a plain segment of the large pool no free block
+ * is as small as 1 MiB (see start.c): a small rest behind a block belongs to it. */
+static void add_gap(walk *w, const run *span, uint64_t begin, uint64_t bytes) {
+  bool keeps_tails = span->span->is_large && !span->span->is_expandable;
+  if (keeps_tails && begin > span->address && bytes <= TSR__SMALL_MAX)
+    w->parts.unsplit_bytes += bytes;
+  else
+    found(w, span, begin, bytes, false);
 }
 
 /* The free parts of one span; `*next` is the first block not before it. */
-static void walk_span(const run *span, const runs *blocks, size_t *next, tsr_fragmentation *out) {
+static void walk_span(walk *w, const run *span, const runs *blocks, size_t *next) {
   uint64_t at = span->address, end = span->address + span->size_bytes;
   bool is_used = false;
   while (*next < blocks->count && blocks->items[*next].address < at) ++*next;
   for (; *next < blocks->count && blocks->items[*next].address < end; ++*next) {
     const run *block = &blocks->items[*next];
     is_used = true;
-    if (block->address > at) add_gap(span, at, block->address - at, out);
+    if (block->address > at) add_gap(w, span, at, block->address - at);
     uint64_t block_end = tsr__sum_u64(block->address, block->size_bytes);
     if (block_end > at) at = block_end < end ? block_end : end;
   }
-  if (is_used) {
-    if (end > at) add_gap(span, at, end - at, out);
-    return;
-  }
-  out->free_segment_bytes = tsr__sum_u64(out->free_segment_bytes, span->size_bytes);
-  if (span->size_bytes > out->largest_free_bytes) out->largest_free_bytes = span->size_bytes;
+  if (!is_used)
+    found(w, span, span->address, span->size_bytes, true);
+  else if (end > at)
+    add_gap(w, span, at, end - at);
+}
+
+int tsr__timeline_gaps(const tsr__timeline *timeline, int64_t event, const tsr__live_set *live,
+                       tsr__gap_fn *gap, void *context, tsr_fragmentation *out, tsr_error *error) {
+  runs blocks = {0}, spans = {0};
+  walk w = {.gap = gap, .context = context};
+  bool ok =
+      collect_blocks(timeline, live, &blocks, &w.parts) && collect_spans(timeline, event, &spans);
+  size_t next = 0;
+  for (size_t i = 0; ok && i < spans.count; i++) walk_span(&w, &spans.items[i], &blocks, &next);
+  tsr_totals totals = tsr__timeline_totals(timeline, event, live);
+  w.parts.waiting_bytes = tsr__drop_u64(totals.active_bytes, totals.allocated_bytes);
+  TSR__VECTOR_FREE(&blocks);
+  TSR__VECTOR_FREE(&spans);
+  if (!ok) return tsr__fail_memory(error);
+  *out = w.parts;
+  return 0;
 }
 
 int tsr__timeline_fragmentation(const tsr__timeline *timeline, int64_t event,
                                 const tsr__live_set *live, tsr_fragmentation *out,
                                 tsr_error *error) {
-  runs blocks = {0}, spans = {0};
-  tsr_fragmentation result = {0};
-  bool ok =
-      collect_blocks(timeline, live, &blocks, &result) && collect_spans(timeline, event, &spans);
-  size_t next = 0;
-  for (size_t i = 0; ok && i < spans.count; i++)
-    walk_span(&spans.items[i], &blocks, &next, &result);
-  tsr_totals totals = tsr__timeline_totals(timeline, event, live);
-  result.waiting_bytes = tsr__drop_u64(totals.active_bytes, totals.allocated_bytes);
-  TSR__VECTOR_FREE(&blocks);
-  TSR__VECTOR_FREE(&spans);
-  if (!ok) return tsr__fail_memory(error);
-  *out = result;
-  return 0;
+  return tsr__timeline_gaps(timeline, event, live, NULL, NULL, out, error);
 }

@@ -132,6 +132,19 @@ int tsr__timeline_fragmentation(const tsr__timeline *timeline, int64_t event,
                                 const tsr__live_set *live, tsr_fragmentation *out,
                                 tsr_error *error);
 
+/* A free stretch of reserved memory: one free block, or several of a broken file. */
+typedef struct tsr__gap {
+  uint64_t address, size_bytes;
+  const tsr__span *span; /* that it is in, or the first of those of an expandable segment */
+  bool is_whole;         /* nothing else is in that segment */
+} tsr__gap;
+
+typedef void tsr__gap_fn(void *context, const tsr__gap *gap);
+
+/* The same, and `gap` (where not NULL) is called with each free stretch, by address. */
+int tsr__timeline_gaps(const tsr__timeline *timeline, int64_t event, const tsr__live_set *live,
+                       tsr__gap_fn *gap, void *context, tsr_fragmentation *out, tsr_error *error);
+
 /* What the misfits say, as warnings: at most TSR__MISFIT_COUNT into `out`; answers how many. */
 size_t tsr__timeline_warnings(const tsr__timeline *timeline, tsr_warning *out);
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Makes the small snapshots that the cases of tests/cli read; also `fixtures.py demo FILE`.
+"""Makes the small snapshots that the cases of tests/cli read.
 
 A snapshot here is what PyTorch would have written for a tiny training run: a model of the caching
 allocator (Device) hands out blocks, splits and merges them, and records the events, so that traces
@@ -274,6 +274,69 @@ def out_of_memory():
     return run.snapshot()
 
 
+def fill(run, sizes):
+    """Blocks of these sizes, each from a line of its own turn; their addresses."""
+    return [run.devices[0].alloc(size, run.stacks(('forward', '/work/model.py', 30 + number % 3)))
+            for number, size in enumerate(sizes)]
+
+
+def fragmented():
+    """Enough is cached and free, but in pieces; the program gets over the first failure. The layer
+    that asks is a library's."""
+    run = Run()
+    device, at = run.devices[0], run.stacks(
+        ('forward', '/usr/lib/python3/site-packages/zoo/attention.py', 88),
+        ('forward', '/work/model.py', 44))
+    run.model(device, recorded=True)
+    device.event('oom', 30 * MIB, 70 * MIB, at)
+    blocks = fill(run, [4 * MIB] * 20)
+    for block in blocks[::2]:
+        device.free(block, at)
+    device.event('oom', 3 * MIB, 12 * MIB, at)
+    device.free(blocks[1], at)
+    return run.snapshot()
+
+
+def elsewhere():
+    """The free pieces are another stream's, and a private pool's."""
+    snapshot = fragmented()
+    large = [segment for segment in snapshot['segments'] if segment['segment_type'] == 'large']
+    changed = {segment['address'] >> 28: change for segment, change in zip(
+        large, ({'stream': 0x55d0}, {'stream': 0x55d0}, {'segment_pool_id': (0, 3)},
+                {'segment_pool_id': (0, 3)}))}
+    for segment in large:
+        segment.update(changed[segment['address'] >> 28])
+    for event in snapshot['device_traces'][0]:
+        change = changed.get(event.get('addr', 0) >> 28, {})
+        event.update({key.replace('segment_', ''): value for key, value in change.items()})
+    return snapshot
+
+
+def rounded():
+    """Segments of 12 MiB for requests of 11: expandable segments would waste less."""
+    run = Run()
+    fill(run, [11 * MIB] * 8)
+    run.devices[0].event('oom', 4 * MIB, 11 * MIB, run.stacks(('forward', '/work/model.py', 31)))
+    return run.snapshot()
+
+
+def pending():
+    """What was freed last still waits for another stream."""
+    run = Run()
+    device, at = run.devices[0], run.stacks(('forward', '/work/model.py', 31))
+    blocks = fill(run, [20 * MIB] * 3)
+    device.free(blocks[1], at)
+    del device.trace[-1]
+    device.event('oom', MIB, 20 * MIB, at)
+    snapshot = run.snapshot()
+    for segment in snapshot['segments']:
+        for block in segment['blocks']:
+            if block['address'] == blocks[1]:
+                block.update(state='active_pending_free', requested_size=20 * MIB)
+                segment.update(active_size=20 * MIB)
+    return snapshot
+
+
 # ---- for the drop-ins: what Mosaic stumbles over ----
 
 def entry(action, addr, size, at_us, *frames, **more):
@@ -416,16 +479,6 @@ class Layer:
 """
 
 
-def demo():
-    """Larger and longer, to look at."""
-    run = Run(layers=24, width=2048, batch=8192)
-    state = []
-    run.model(run.devices[0], recorded=True)
-    for number in range(3):
-        run.step(run.devices[0], number, state)
-    return run.snapshot()
-
-
 def large_segments():
     """One segment of a size that only the text of the configuration explains."""
     base, mib = 0x7f0000000000, 1 << 20
@@ -456,6 +509,10 @@ def write_all(folder):
     write(folder / 'leaky.pickle', loop(leaks=True))
     write(folder / 'empty-trace.pickle', empty_trace())
     write(folder / 'oom.pickle', out_of_memory())
+    write(folder / 'oom-pieces.pickle', fragmented())
+    write(folder / 'oom-elsewhere.pickle', elsewhere())
+    write(folder / 'oom-pending.pickle', pending())
+    write(folder / 'oom-rounded.pickle', rounded())
     for name, snapshot in mosaic_traces().items():
         write(folder / f'{name}.pickle', snapshot)
     write(folder / 'stages.pickle', stages())
@@ -476,12 +533,9 @@ def write_all(folder):
 
 
 def main(arguments):
-    if len(arguments) == 2 and arguments[0] == 'demo':
-        write(arguments[1], demo())
-    elif len(arguments) == 1:
-        write_all(arguments[0])
-    else:
-        sys.exit('usage: fixtures.py FOLDER | fixtures.py demo FILE')
+    if len(arguments) != 1:
+        sys.exit('usage: fixtures.py FOLDER')
+    write_all(arguments[0])
 
 
 if __name__ == '__main__':

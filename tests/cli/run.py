@@ -12,7 +12,7 @@ A file NAME.case holds commands and what they must do:
 `|` lines are standard output, `!` lines standard error, `=` is the exit status. Commands are run by
 sh, each in the folder of the fixtures (fixtures.py), where only the fixtures are: names in the output
 are the same on every machine. Control characters are written \\xNN, and an output that does not end
-in a newline has a last line `\\ no newline`.
+in a newline has a last line `\\ no newline`. How long something took shows as N seconds.
 
 --accept rewrites the cases with what the commands do now: read the difference before you commit it.
 A command without a `=` line is one that nobody has accepted yet, and fails.
@@ -64,6 +64,7 @@ def read_cases(path):
 def marked(mark, output):
     """The output as lines of a case file."""
     text = output.decode('utf-8', 'backslashreplace').replace('\\', '\\\\')
+    text = re.sub(r'(?<= took: )[0-9.e-]+(?= seconds)', 'N', text)
     text = re.sub(r'[\x00-\x09\x0b-\x1f\x7f]', lambda found: f'\\x{ord(found[0]):02x}', text)
     lines = text.split('\n')
     if lines.pop():

@@ -147,19 +147,46 @@ static inline void fuzz_export(const tsr_snapshot *snapshot, tsr_export_format f
   tsr__buffer_release(&written);
 }
 
-/* A page of it, with so few allocations told one by one that there is a rest. */
-static inline void fuzz_view(const tsr_snapshot *snapshot) {
-  tsr_view_options how = {.most_allocations = 2, .most_buckets = 3};
-  tsr_view *view = NULL;
+/* A page of a device, and a part of it, with so few allocations told one by one that there is a
+ * rest. */
+static inline void fuzz_page(const tsr_snapshot *snapshot, const tsr_view *view,
+                             const tsr_view_cut *cuts) {
+  tsr_page_input input = {{"file", snapshot}, view, cuts};
+  tsr_page_options how = {.is_served = true};
+  tsr_page *page = NULL;
   tsr_error error = {0};
-  int status = tsr_view_compute(snapshot, &how, NULL, &view, &error);
+  tsr__buffer written = {0};
+  int status = tsr_page_open(&input, 1, &how, &page, &error);
   check_error(status, &error);
   if (status) return;
-  tsr_page_input input = {{"file", snapshot}, view};
-  tsr__buffer written = {0};
-  status = tsr_report_page(&input, 1, NULL, fuzz_write, &written, &error);
+  status = tsr_page_write(page, fuzz_write, &written, &error);
+  check_written(status, &error, &written);
+  for (size_t i = 0; i < view->device_count; i++) {
+    written = (tsr__buffer){0};
+    status = tsr_page_write_part(page, i, &cuts[i], fuzz_write, &written, &error);
+    check_error(status, &error);
+    tsr__buffer_release(&written);
+  }
+  tsr_page_free(page);
+}
+
+static inline void fuzz_view(const tsr_snapshot *snapshot) {
+  tsr_view *view = NULL;
+  tsr_view_cut cuts[4] = {{0}};
+  tsr_error error = {0};
+  int status = tsr_view_compute(snapshot, NULL, NULL, &view, &error);
   check_error(status, &error);
-  tsr__buffer_release(&written);
+  if (status) return;
+  tsr_view first = *view;
+  if (first.device_count > 4) first.device_count = 4;
+  for (size_t i = 0; !status && i < first.device_count; i++) {
+    uint32_t end = (uint32_t)view->devices[i].event_count;
+    tsr_view_stretch how = {end / 3, end - end / 4, 2, 3};
+    status = tsr_view_cut_compute(&view->devices[i], &how, &cuts[i], &error);
+    check_error(status, &error);
+  }
+  if (!status) fuzz_page(snapshot, &first, cuts);
+  for (size_t i = 0; i < first.device_count; i++) tsr_view_cut_release(&cuts[i]);
   tsr_view_free(view);
 }
 
@@ -216,16 +243,12 @@ static inline void check_moments(const tsr_profile *profile, const tsr_profile_d
 
 static inline void fuzz_profile(const tsr_snapshot *snapshot, const tsr_profile_options *how) {
   tsr_profile *profile = NULL;
-  tsr_report_input heading = {"file", snapshot};
   tsr_error error = {0};
   FUZZ_ASK(snapshot, profile, how, NULL);
   if (tsr_profile_compute(snapshot, how, NULL, &profile, &error)) return;
   for (size_t i = 0; i < profile->device_count; i++)
     if (has_sane_sizes(snapshot, profile->devices[i].device))
       check_moments(profile, &profile->devices[i]);
-  tsr__buffer written = {0};
-  int status = tsr_report_profile_page(&heading, profile, fuzz_write, &written, &error);
-  check_written(status, &error, &written);
   tsr_profile_free(profile);
 }
 
@@ -236,6 +259,38 @@ static inline void fuzz_profiles(const tsr_snapshot *snapshot) {
                                                   .is_ordered = by != TSR_PROFILE_BY_ANNOTATION,
                                                   .moment_count = 9,
                                                   .series_count = 2});
+}
+
+/* A run is within its own lock, and every form can be written whatever names hold. */
+static inline void fuzz_check(const tsr_snapshot *snapshot) {
+  tsr_check_limit limits[] = {{TSR_CHECK_MAX_PEAK, TSR_KIND_UNEXPLAINED, 1},
+                              {TSR_CHECK_MAX_KIND, TSR_KIND_ACTIVATION, 1}};
+  tsr_check_options how = {.wants_causes = true};
+  tsr_report_input heading = {"file", snapshot};
+  tsr__buffer text = {0};
+  tsr_check *check = NULL;
+  tsr_lock *lock = NULL;
+  tsr_error error = {0};
+  require(!tsr_check_compute(snapshot, &how, NULL, &check, &error), "a check");
+  require(!tsr_lock_write(check, fuzz_write, &text, &error), "a lock can be written");
+  int status = tsr_lock_parse(text.data, text.size, &lock, &error);
+  if (status) fprintf(stderr, "%s\n", error.message);
+  require(!status, "a lock can be read again");
+  tsr_check_free(check);
+  how = (tsr_check_options){.limits = limits, .limit_count = 2, .lock = lock};
+  require(!tsr_check_compute(snapshot, &how, NULL, &check, &error), "a check");
+  for (size_t i = 0; i < check->result_count; i++)
+    require(check->results[i].rule < TSR_CHECK_LOCK_DEVICE || check->results[i].is_passed,
+            "a run is what its lock says");
+  for (int format = TSR_CHECK_TEXT; format <= TSR_CHECK_MARKDOWN; format++) {
+    tsr_check_face face = {.format = (tsr_check_format)format, .root = "/a"};
+    tsr__buffer written = {0};
+    status = tsr_report_check(&heading, check, &face, NULL, fuzz_write, &written, &error);
+    check_written(status, &error, &written);
+  }
+  tsr__buffer_release(&text);
+  tsr_check_free(check);
+  tsr_lock_free(lock);
 }
 
 /* Every question, report and form, and what all of them share. */
@@ -251,6 +306,8 @@ static inline void fuzz_ask(const tsr_snapshot *snapshot) {
   tsr_at_where event = {.kind = TSR_AT_EVENT, .event = 2}, time = {.kind = TSR_AT_TIME};
   FUZZ_ASK(snapshot, at, &event, NULL);
   FUZZ_ASK(snapshot, at, &time, NULL);
+  FUZZ_ASK(snapshot, why, NULL, NULL);
+  fuzz_check(snapshot);
   fuzz_diff(snapshot);
   fuzz_export(snapshot, TSR_EXPORT_PICKLE);
   fuzz_export(snapshot, TSR_EXPORT_JSON);

@@ -139,6 +139,32 @@ def rules():
     yield 'wrong', '{"a": "(", "a": "[z-a]"}'
 
 
+def models():
+    yield 'gpt2', 'Ab{"model_type":"gpt2","n_embd":32,"n_head":2,"n_layer":2,"vocab_size":99}'
+    yield 'added', 'aB' + json.dumps({'model_type': 'gpt2', 'n_embd': 16, 'n_head': 4, 'n_layer': 3, 'n_inner': 10,
+                                      'tessera_modules': [{'name': 'x', 'kind': 'linear-per-layer', 'features': 5}]})
+    for choice, (kind, more) in zip('#%Cq', (('llama', {'mlp_bias': True, 'attention_bias': True}),
+                                             ('mistral', {'sliding_window': 8, 'head_dim': 12}),
+                                             ('qwen2', {'tie_word_embeddings': True}),
+                                             ('llama', {'num_key_value_heads': 1, 'use_cache': False}))):
+        config = {'model_type': kind, 'vocab_size': 50, 'hidden_size': 24, 'intermediate_size': 40,
+                  'num_hidden_layers': 2, 'num_attention_heads': 4, 'num_key_value_heads': 2, **more}
+        yield f'{kind}-{choice.encode().hex()}', choice + 'd' + json.dumps(config)
+    yield 'huge', '""{"model_type":"gpt2","n_embd":16777216,"n_head":1,"n_layer":4,"vocab_size":16777216}'
+    yield 'wrong', '!!{"model_type":"llama","num_attention_heads":7,"hidden_size":1e9}'
+
+
+def locks():
+    head = 'tessera memory lock 1\n'
+    device = 'device 0\npeak 1024 # 1.0 KiB\nkind input 600\n'
+    yield 'whole', f'{head}\n# kept\n{device}cause input 600 data.py:load # 600 B\nrest 5\n'
+    yield 'two', f'{head}{device}device 7\r\npeak 18446744073709551615\r\n'
+    yield 'gone', f'{head}{device}cause activation 9 x.py:f>y.py:g\ncause input 1 (no_stack)\n'
+    yield 'other-version', 'tessera memory lock 2\n'
+    yield 'twice', f'{head}{device}peak 1\n'
+    yield 'text', 'import torch\n'
+
+
 def write(folder, seeds, prefix=b''):
     folder.mkdir(parents=True, exist_ok=True)
     for name, data in seeds:
@@ -153,6 +179,8 @@ def main(arguments):
     write(folder / 'json', jsons(), WINDOWS)
     write(folder / 'containers', containers())
     write(folder / 'rules', rules())
+    write(folder / 'model', models())
+    write(folder / 'lock', locks())
 
 
 if __name__ == '__main__':

@@ -29,6 +29,7 @@ ACCEPTED = set('PROTO FRAME MEMOIZE BINPUT LONG_BINPUT BINGET LONG_BINGET MARK E
 BATCH = 1000
 FRAME_TARGET = 64 << 10
 HUGE = 2**64 - 1
+VAST = [2**64, 2**71 - 1, 2**71, 10**40, 10**613 - 1]  # beyond any column
 LONE = '/home/\udce9t\ud800/x.py'  # what an undecodable path looks like
 
 
@@ -234,7 +235,8 @@ def numbers():
     floats = [0.0, -0.0, 0.1, 1e16, 1e22, 5e-324, 1.7976931348623157e308, math.pi, math.inf,
               -math.inf, 3.0, 123456789.125]
     return snapshot([event(addr=edge, time_us=edge if edge < 2**63 else 0) for edge in edges],
-                    edges=edges + [-edge for edge in edges if edge <= 2**63], floats=floats)
+                    edges=edges + [-edge for edge in edges if edge <= 2**63], floats=floats,
+                    vast=[sign * number for number in VAST for sign in (1, -1)])
 
 
 def texts():

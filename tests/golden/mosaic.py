@@ -163,7 +163,7 @@ def odd_snapshot():
     annotations = [{'name': text, 'stage': 'START', 'device': 0, 'time_us': 6} for text in texts]
     annotations += [{'time_us': 9, 'x': real, 'stage': 'END', 'y': [True, None, ('z',)],
                      'name': 'reals', 'device': 0} for real in reals]
-    return {'external_annotations': annotations, 'note': {'π': reals, 'n': -2**63, 'N': 2**64 - 1},
+    return {'external_annotations': annotations, 'note': {'π': reals, 'n': -2**63, 'N': 2**64 - 1, 'v': -10**99},
             'device_traces': [[event, plain, late], []], 'segments': [segment]}
 
 

@@ -12,6 +12,7 @@ import collections
 import json
 import pathlib
 import pickle
+import pickletools
 import subprocess
 import sys
 
@@ -135,6 +136,126 @@ def case_1(simulator):
     expect('saved', f'{100 * (peaks[0] - peaks[1]) / peaks[0]:.1f} %', '40.6 %')
 
 
+PRINTED = '''Memory Usage At Peak:
+Total Allocated: {Total Allocated}
+Category Profile:
+AllocationType.UNKNOWN: {UNKNOWN}
+AllocationType.ACTIVATION: {ACTIVATION}
+AllocationType.BACKWARD: {BACKWARD}
+AllocationType.OPTIMIZER: {OPTIMIZER}
+Annotation Profile:
+Compile Context Profile:
+Custom Profile:
+'''
+
+
+def notebook(simulator):
+    """mosaic_get_memory_profile prints the notebook's text, with the notebook's options."""
+    for options, want in (((), BASELINE), (('--checkpoint', 'full'), CHECKPOINTED)):
+        _, path = simulator.run('gpt2', '--steps', '5', *options)
+        command = pathlib.Path(simulator.binary).parent / 'mosaic_get_memory_profile'
+        page = path.with_suffix('.html')
+        done = subprocess.run([command, '--snapshot', path, '--out-path', page, '--profile', 'categories',
+                               '--preserve-allocation-order', '--plotter_sampling_rate', '20'],
+                              capture_output=True, text=True, check=False)
+        expect('exit status', done.returncode, 0)
+        expect('text', done.stdout, PRINTED.format(**want))
+        page.unlink()
+
+
+SEGMENT = {'device': int, 'address': int, 'total_size': int, 'allocated_size': int, 'active_size': int,
+           'requested_size': int, 'stream': int, 'segment_type': str, 'segment_pool_id': tuple,
+           'is_expandable': bool, 'frames': list, 'blocks': list}
+BLOCK = {'address': int, 'size': int, 'requested_size': int, 'state': str, 'frames': list}
+EVENT = {'action': str, 'addr': int, 'size': int, 'stream': int, 'time_us': int, 'compile_context': str,
+         'user_metadata': str, 'pool_id': tuple, 'frames': list}
+FRAME = {'name': str, 'filename': str, 'line': int}
+# What PyTorch's viewer can read of a pickle.
+OPCODES = {'PROTO', 'FRAME', 'MEMOIZE', 'BINGET', 'LONG_BINGET', 'MARK', 'EMPTY_DICT', 'EMPTY_LIST',
+           'EMPTY_TUPLE', 'TUPLE1', 'TUPLE2', 'TUPLE3', 'APPEND', 'APPENDS', 'SETITEM', 'SETITEMS', 'NONE',
+           'NEWTRUE', 'NEWFALSE', 'BININT', 'BININT1', 'BININT2', 'LONG1', 'BINFLOAT', 'BINUNICODE',
+           'SHORT_BINUNICODE', 'STOP'}
+
+
+def expect_shape(what, value, keys):
+    expect(f'types of {what}', {key: type(item) for key, item in value.items()}, keys)
+
+
+def undo(snapshot):
+    """The viewer's way back: from the final blocks through the trace, last event first."""
+    live = {block['address']: block['requested_size'] for segment in snapshot['segments']
+            for block in segment['blocks'] if block['state'] == 'active_allocated'}
+    places = {segment['address']: segment['total_size'] for segment in snapshot['segments']}
+    for event in reversed(snapshot['device_traces'][0]):
+        action, address = event['action'], event.get('addr')
+        if action == 'alloc':
+            expect('block that is taken back', live.pop(address, None), event['size'])
+        elif action == 'free_completed':
+            expect('block that is there twice', live.get(address), None)
+            live[address] = event['size']
+        elif action == 'segment_alloc':
+            expect('segment that is taken back', places.pop(address, None), event['size'])
+        elif action == 'segment_free':
+            places[address] = event['size']
+    return live, places
+
+
+def structure(simulator):
+    """The snapshot is built as PyTorch's are: its viewer, Mosaic and Python read it."""
+    for options in (('--categories',), ('--capacity', '4GiB', '--categories'), ('--checkpoint', 'full')):
+        answer, path = simulator.run('gpt2', *options)
+        kinds = {opcode.name for opcode, _, _ in pickletools.genops(path.read_bytes())}
+        expect('opcodes the viewer does not know', kinds - OPCODES, set())
+        with open(path, 'rb') as file:
+            snapshot = Refusing(file).load()
+        expect('keys', set(snapshot), {'segments', 'device_traces', 'allocator_settings',
+                                       'external_annotations'})
+        addresses = [segment['address'] for segment in snapshot['segments']]
+        expect('order of segments', addresses, sorted(addresses))
+        for segment in snapshot['segments']:
+            expect_shape('a segment', segment, SEGMENT)
+            at = segment['address']
+            for block in segment['blocks']:
+                expect_shape('a block', block, BLOCK)
+                expect('blocks tile their segment', block['address'], at)
+                at += block['size']
+            expect('end of segment', at, segment['address'] + segment['total_size'])
+            expect('allocated_size', segment['allocated_size'],
+                   sum(b['size'] for b in segment['blocks'] if b['state'] == 'active_allocated'))
+        categories, before = set(), 0
+        for event in snapshot['device_traces'][0]:
+            keys = {**EVENT, **({'category': str} if '--categories' in options else {})}
+            if event['action'] == 'oom':
+                keys = {('device_free' if key == 'addr' else key): kind for key, kind in keys.items()}
+            expect_shape('an event', event, keys)
+            for frame in event['frames']:
+                expect_shape('a frame', frame, FRAME)
+            categories.add(event.get('category', 'unknown'))
+            expect('time runs back', event['time_us'] >= before, True)
+            before = event['time_us']
+        expect('a category "unknown", which the viewer wants', 'unknown' in categories, True)
+        live, places = undo(snapshot)
+        expect('requested before the first event', sum(live.values()) <= answer['start_allocated_bytes'], True)
+        expect('segments hold what was there', sum(live.values()) <= sum(places.values()), True)
+
+
+def out_of_memory(simulator):
+    """Over capacity the trace ends as PyTorch's does: cached segments given back, then an oom event."""
+    answer, path = simulator.run('gpt2', '--steps', '5', '--capacity', '4GiB')
+    trace = events(path)
+    expect('fits', answer['fits'], False)
+    last = trace[-1]
+    expect('last event', last['action'], 'oom')
+    expect('size', last['size'], (answer['oom_request_bytes'] + 511) // 512 * 512)
+    reserved = sum(s['total_size'] for s in pickle.load(open(path, 'rb'))['segments'])
+    expect('device_free', last['device_free'], (4 << 30) - reserved)
+    if not any('backward' in frame['name'].lower() for frame in last['frames']):
+        raise AssertionError('the stack is not of the backward pass')
+    got = answer['message']
+    if not got.startswith('CUDA out of memory. Tried to allocate 394.00 MiB. GPU 0 has a total capacity of 4.00 GiB'):
+        raise AssertionError(got)
+
+
 def case_1_fresh(simulator):
     """In a process that has done nothing before, cuBLAS's workspaces are recorded too."""
     _, path = simulator.run('gpt2', '--steps', '5', '--fresh-process')
@@ -164,6 +285,13 @@ def replays(simulator):
                            ('gpt2', ('--set', 'expandable_segments:True')),
                            ('gpt2', ('--capacity', '5GiB')), ('gpt2', ('--capacity', '3GiB')),
                            ('llama-3.2-1b', ('--dtype', 'bf16', '--accumulate', '2')),
+                           ('gpt2-medium', ('--dtype', 'autocast-fp16', '--optimizer', 'sgd')),
+                           ('gpt2', ('--attention', 'eager', '--checkpoint', 'selective')),
+                           ('gpt2', ('--attention', 'chunked:100', '--gelu', 'fused', '--no-kv-cache')),
+                           ('gpt2-large', ('--loss', 'chunked:300', '--optimizer', 'adamw-fused')),
+                           ('gpt2', ('--optimizer', 'adamw-loop', '--set', 'max_split_size_mb:64')),
+                           ('mistral-7b', ('--dtype', 'fp16', '--attention', 'flash', '--capacity', '40GiB')),
+                           (ROOT / 'examples/leftover-projections.json', ('--fresh-process',)),
                            ('qwen2.5-7b', ('--dtype', 'autocast-bf16', '--steps', '2'))):
         answer, path = simulator.run(model, *options)
         info = simulator.ask('info', path)
@@ -200,7 +328,7 @@ def main():
     options = parser.parse_args()
     options.work.mkdir(parents=True, exist_ok=True)
     simulator = Simulator(options.tessera, options.work)
-    tests = (case_1, case_1_fresh, case_2, replays, categories)
+    tests = (case_1, notebook, case_1_fresh, case_2, replays, structure, out_of_memory, categories)
     failed = 0
     print(f'1..{len(tests)}')
     for number, test in enumerate(tests, 1):

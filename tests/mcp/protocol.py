@@ -199,23 +199,34 @@ def check_the_list_of_tools(server, _):
 
 def items_of(device):
     """The entries with stacks: lists of them; `info` counts stacks instead."""
-    return [item for key in ('stacks', 'changes') if isinstance(device.get(key), list)
+    return [item for key in ('stacks', 'changes', 'leaks') if isinstance(device.get(key), list)
             for item in device[key]]
 
 
 def check_answers_are_those_of_the_commands(server, folder):
     one, two = str(folder / 'train.pickle'), str(folder / 'two-devices.pickle')
+    leaky, model = str(folder / 'leaky.pickle'), str(folder / 'model.py')
+    rules = '{"linear": "linear", "rest": "."}'
     cases = [('tessera_info', {'path': one}, ('info', one)),
              ('tessera_peak', {'path': one}, ('peak', one)),
              ('tessera_peak', {'path': two, 'device': 1, 'top': 1}, ('peak', two, '--device', '1',
                                                                      '--top', '1')),
              ('tessera_at', {'path': one, 'event': 5}, ('at', one, '--event', '5')),
              ('tessera_profile', {'path': one}, ('profile', one)),
+             ('tessera_profile', {'path': one, 'by': 'annotation'}, ('profile', one, '--by',
+                                                                     'annotation')),
+             ('tessera_profile', {'path': one, 'rules': rules}, ('profile', one, '--rules', rules)),
+             ('tessera_stages', {'path': one}, ('stages', one)),
+             ('tessera_stages', {'path': one, 'match': 'forward', 'top': 1},
+              ('stages', one, '--match', 'forward', '--top', '1')),
+             ('tessera_steps', {'path': leaky}, ('steps', leaky)),
+             ('tessera_leaks', {'path': leaky}, ('leaks', leaky)),
+             ('tessera_source', {'path': one, 'source_path': model}, ('source', one, model)),
              ('tessera_whatif', {'path': one, 'settings': ['expandable_segments:True']},
               ('whatif', one, '--set', 'expandable_segments:True')),
              ('tessera_diff', {'old_path': one, 'new_path': two}, ('diff', one, two))]
     for tool, given, words in cases:
-        if tool not in ('tessera_info', 'tessera_profile'):
+        if tool in ('tessera_peak', 'tessera_at', 'tessera_leaks', 'tessera_whatif', 'tessera_diff'):
             given = {**given, 'max_frames': 1000}
         got, want = server.answer(tool, **given), server.command(*words)
         expect_that(f'{tool} has a verdict', got.pop('verdict')[0])
@@ -226,6 +237,20 @@ def check_answers_are_those_of_the_commands(server, folder):
             for item in items_of(device):
                 expect_that('folded', len(item.pop('frames')) + item.pop('folded_frames') >= 0)
         expect(tool, got, want)
+
+
+def check_a_source_that_is_given(server, folder):
+    """A client need not have the source where the server runs."""
+    path, model = str(folder / 'train.pickle'), folder / 'model.py'
+    want = server.answer('tessera_source', path=path, source_path=str(model))
+    got = server.answer('tessera_source', path=path, source_path='/elsewhere/model.py',
+                        source_text=model.read_text(encoding='utf-8'))
+    expect('lines', got['devices'][0]['lines'], want['devices'][0]['lines'])
+    expect_that('there are lines', len(want['devices'][0]['lines']) > 2)
+    for wrong in ('-', '/dev/zero', '/no/such/model.py', str(folder)):
+        result = server.tool('tessera_source', path=path, source_path=wrong)
+        expect_that(f'{wrong} is refused', result['isError'])
+        expect_that(f'{wrong} is named', wrong in result['content'][0]['text'])
 
 
 def check_stacks_are_folded(server, folder):
@@ -278,6 +303,13 @@ def check_wrong_arguments_are_explained(server, folder):
              ('tessera_whatif', {'path': path, 'settings': [5]}, 'settings'),
              ('tessera_whatif', {'path': path, 'settings': ['a:b'] * 99}, 'at most'),
              ('tessera_whatif', {'path': path, 'capacity': 'big'}, '24GiB'),
+             ('tessera_profile', {'path': path, 'by': 'size'}, 'compile-context'),
+             ('tessera_profile', {'path': path, 'by': 'rules'}, 'rules'),
+             ('tessera_profile', {'path': path, 'by': 'category', 'rules': '{"a": "b"}'}, 'rules'),
+             ('tessera_profile', {'path': path, 'rules': '{"a": "b("}'}, 'offset 2'),
+             ('tessera_profile', {'path': path, 'rules': '{"a": '}, 'rules'),
+             ('tessera_stages', {'path': path, 'match': ['a'] * 99}, 'at most'),
+             ('tessera_source', {'path': path}, 'source_path'),
              ('tessera_diff', {'old_path': path}, 'new_path')]
     for tool, given, part in cases:
         result = server.tool(tool, **given)
@@ -324,6 +356,25 @@ def check_texts_of_a_stranger(server, folder):
         expect(tool, server.answer(tool, snapshot_path=str(path))['status'], 'ok')
     expect('diff', server.answer('memory_diff', snapshot_path_1=str(path),
                                  snapshot_path_2=str(folder / 'train.pickle'))['status'], 'ok')
+
+
+def check_numbers_beyond_those_of_json(server, folder):
+    """Sums that no integer of a message holds are the largest that one does."""
+    path = str(folder / 'vast.json')
+    trace = [{'action': 'alloc', 'addr': 4096 << i, 'size': 2**63 + i, 'stream': 0, 'time_us': i}
+             for i in range(3)]
+    block = {'size': 2**64 - 1, 'state': 'active_allocated', 'address': 1 << 40}
+    segment = {'device': 0, 'address': 1 << 40, 'total_size': 2**64 - 1, 'blocks': [block]}
+    note = {'name': 'x', 'stage': 'START', 'device': 0, 'time_us': 9}
+    (folder / 'vast.json').write_text(json.dumps(
+        {'segments': [segment], 'device_traces': [trace], 'external_annotations': [note]}))
+    summary = server.answer('peak_memory_analysis', snapshot_path=path)['summary']
+    for name in ('dynamic_peak', 'static_memory', 'overall_peak'):
+        expect(name, summary[f'{name}_bytes'], 2**63 - 1)
+    expect('stage', server.answer('annotation_analysis', snapshot_path=path)['stages'][0][
+        'memory_bytes'], 2**63 - 1)
+    expect('status', server.answer('compare_snapshots_tool', snapshot_path_1=path,
+                                   snapshot_path_2=path)['status'], 'ok')
 
 
 def check_a_file_written_anew_is_read_anew(server, folder):

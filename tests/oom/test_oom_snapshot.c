@@ -28,7 +28,8 @@ static const char text[] =
     EVENT("alloc", "8192", FRAME("3")) ", "
     EVENT("free_requested", "8192", "") ", "
     EVENT("free_completed", "8192", FRAME("3") ", " FRAME("4")) ", "
-    EVENT("segment_map", "16777216", "") ", 7]], "
+    EVENT("segment_map", "16777216", "") ", "
+    EVENT("oom", "1048576", FRAME("3")) ", 7]], "
     "\"allocator_settings\": {\"max_split_size\": -1}, \"external_annotations\": ["
     "{\"name\": \"step\", \"stage\": \"START\", \"device\": 0, \"time_us\": 5}, "
     "{\"name\": \"load\", \"stage\": \"END\", \"device\": 0, \"time_us\": 5}, "
@@ -86,13 +87,42 @@ static const tsr_report_input heading_of = {.path = "file"};
     return status;                                                                   \
   }
 
-static const tsr_profile_options *profile_how; /* of ask_profile and write_page */
+static const tsr_profile_options *profile_how; /* of ask_profile */
 static const tsr_at_where second = {.kind = TSR_AT_EVENT, .event = 1};
 OPERATION(info, NULL)
 OPERATION(peak, NULL)
 OPERATION(profile, profile_how, NULL)
 OPERATION(at, &second, NULL)
 OPERATION(whatif, NULL, NULL)
+OPERATION(why, NULL, NULL)
+
+static const char lock_text[] =
+    "tessera memory lock 1\ndevice 0\npeak 5\nkind activation 7\ncause input 5 gone.py:load\n"
+    "cause activation 3 a.py:forward\nrest 2\ndevice 3\npeak 1\n";
+
+/* Read a lock, check against it and against budgets, report in every form, write a lock. */
+static int ask_check(void *context) {
+  (void)context;
+  static const tsr_check_limit limits[] = {{TSR_CHECK_MAX_PEAK, 0, 1},
+                                           {TSR_CHECK_MAX_KIND, TSR_KIND_ACTIVATION, 1}};
+  tsr_lock *lock = NULL;
+  tsr_check *check = NULL;
+  tsr_error error = {0};
+  tsr_report_input heading = heading_of;
+  heading.snapshot = snapshot;
+  int status = tsr_lock_parse(lock_text, sizeof lock_text - 1, &lock, &error);
+  tsr_check_options how = {.limits = limits, .limit_count = 2, .lock = lock};
+  if (!status) status = tsr_check_compute(snapshot, &how, NULL, &check, &error);
+  for (int format = 0; !status && format <= TSR_CHECK_MARKDOWN; format++) {
+    tsr_check_face face = {.format = (tsr_check_format)format, .root = "/work"};
+    status = tsr_report_check(&heading, check, &face, NULL, discard, NULL, &error);
+  }
+  if (!status) status = tsr_lock_write(check, discard, NULL, &error);
+  assert_int_equal(error.status, status);
+  tsr_check_free(check);
+  tsr_lock_free(lock);
+  return status;
+}
 
 static const tsr_query one = {.top = 1};
 OPERATION(stages, NULL, &one)
@@ -146,17 +176,6 @@ static int ask_diff(void *context) {
     status = tsr_report_diff(&heading, &heading, answer, &how, discard, NULL, &error);
   }
   tsr_diff_free(answer);
-  return status;
-}
-
-static int write_page(void *context) {
-  (void)context;
-  tsr_profile *profile = NULL;
-  tsr_report_input heading = heading_of;
-  heading.snapshot = snapshot;
-  int status = tsr_profile_compute(snapshot, profile_how, NULL, &profile, NULL);
-  if (!status) status = tsr_report_profile_page(&heading, profile, discard, NULL, NULL);
-  tsr_profile_free(profile);
   return status;
 }
 
@@ -250,16 +269,30 @@ static int list_lives(void *context) {
   return tsr_report_lives(&heading, NULL, *format, &full, discard, NULL, NULL);
 }
 
+typedef struct drawn {
+  tsr_view_options view;
+  tsr_view_stretch stretch;
+} drawn;
+
 static int make_page(void *context) {
-  const tsr_view_options *how = context;
+  const drawn *how = context;
   tsr_view *view = NULL;
+  tsr_page *page = NULL;
+  tsr_view_cut cut = {0};
   tsr_error error = {0};
-  int status = tsr_view_compute(snapshot, how, NULL, &view, &error);
+  tsr_page_options served = {.is_served = true};
+  int status = tsr_view_compute(snapshot, &how->view, NULL, &view, &error);
   if (status) assert_null(view);
-  tsr_page_input input = {heading_of, view};
+  if (!status) status = tsr_view_cut_compute(view->devices, &how->stretch, &cut, &error);
+  tsr_page_input input = {heading_of, view, &cut};
   input.input.snapshot = snapshot;
-  if (!status) status = tsr_report_page(&input, 1, NULL, discard, NULL, &error);
+  if (!status) status = tsr_page_open(&input, 1, &served, &page, &error);
+  if (status) assert_null(page);
+  if (!status) status = tsr_page_write(page, discard, NULL, &error);
+  if (!status) status = tsr_page_write_part(page, 0, &cut, discard, NULL, &error);
   assert_int_equal(error.status, status);
+  tsr_page_free(page);
+  tsr_view_cut_release(&cut);
   tsr_view_free(view);
   return status;
 }
@@ -301,6 +334,9 @@ static void answers(void **state) {
   tsr_test_oom_sparing(ask_peak, NULL, 10, FRAME_ORIGINS);
   tsr_test_oom_sparing(ask_at, NULL, 10, FRAME_ORIGINS);
   tsr_test_oom_sparing(ask_whatif, NULL, 10, FRAME_ORIGINS);
+  tsr_test_oom_sparing(ask_why, NULL, 60, FRAME_ORIGINS);
+  /* The text, and three forms of files that do not show stacks but have the printer. */
+  tsr_test_oom_sparing(ask_check, NULL, 60, 4 * FRAME_ORIGINS);
   tsr_test_oom_sparing(ask_diff, NULL, 10, 2 * FRAME_ORIGINS);
 }
 
@@ -317,7 +353,6 @@ static void profiles(void **state) {
     how.moment_count = 8;
     how.is_ordered = by != TSR_PROFILE_BY_ANNOTATION;
     tsr_test_oom_sparing(ask_profile, NULL, 10, FRAME_ORIGINS);
-    tsr_test_oom(write_page, NULL, 10);
   }
   tsr_rules_free(rules);
   tsr_test_oom_sparing(parse_rules, json_rules, 5, JIT_PLACES);
@@ -358,9 +393,13 @@ static void writing_for_others(void **state) {
 
 static void drawing(void **state) {
   (void)state;
-  tsr_view_options all = {0}, few = {.most_allocations = 1, .most_buckets = 2};
+  tsr_rules *rules = NULL;
+  char json[] = "{\"a\": \"forward\"}";
+  assert_int_equal(tsr_rules_parse(json, strlen(json), TSR_RULES_STRICT, &rules, NULL, NULL), 0);
+  drawn all = {{0}, {0}}, few = {{rules}, {.most_allocations = 1, .most_buckets = 2}};
   tsr_test_oom(make_page, &all, 30);
   tsr_test_oom(make_page, &few, 30);
+  tsr_rules_free(rules);
 }
 
 static int keep(void *context, const char *data, size_t size_bytes) {

@@ -39,18 +39,18 @@ static void forms(void **state) {
   expect_rules("b: x|y\na: '.'\n", "b=x|y(0) a=.(0)");
   expect_rules("rules:\n- name: b\n  pattern: x\n  description: words\n- {name: a, pattern: 7}\n",
                "b=x(0) a=7(0)");
-  expect_rules("rules:\n  b: x\n  a: {pattern: y, priority: 4}\n", "a=y(4) b=x(0)");
+  expect_rules("rules:\n  b: x\n  a: {pattern: y, priority: 4}\n", "b=x(0) a=y(4)");
   expect_rules("- &one {name: a, pattern: x}\n- *one\n", "a=x(0) a=x(0)");
 }
 
-/* Highest first; equal ones in the order of the text. */
+/* Smallest first; equal ones in the order of the text. */
 static void priorities(void **state) {
   (void)state;
   expect_rules("[{\"name\": \"a\", \"pattern\": \"1\"}, {\"name\": \"b\", \"pattern\": \"2\", "
                "\"priority\": 5}, {\"name\": \"c\", \"pattern\": \"3\"}, {\"name\": \"d\", "
                "\"pattern\": \"4\", \"priority\": 5}, {\"name\": \"e\", \"pattern\": \"5\", "
                "\"priority\": -1}]",
-               "b=2(5) d=4(5) a=1(0) c=3(0) e=5(-1)");
+               "e=5(-1) a=1(0) c=3(0) b=2(5) d=4(5)");
 }
 
 static void refuse(const char *text, tsr_status status, const char *message) {
@@ -185,8 +185,12 @@ static void matching(void **state) {
   expect_match(frames, "{\"outer\": \"forward\", \"inner\": \"softmax\"}", "outer");
   expect_match(frames,
                "{\"outer\": \"forward\", \"inner\": {\"pattern\": \"softmax\", "
-               "\"priority\": 1}}",
+               "\"priority\": -1}}",
                "inner");
+  expect_match(frames,
+               "[{\"name\": \"rest\", \"pattern\": \".*\", \"priority\": 999}, {\"name\": "
+               "\"special\", \"pattern\": \"softmax\", \"priority\": 1}]",
+               "special");
   expect_match(frames, "{\"a\": \"Forward\"}", "");
   expect_match(frames, "{\"a\": \"(?i)Forward\"}", "a");
   /* Characters, not bytes; words of every script. */

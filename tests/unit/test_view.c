@@ -8,13 +8,20 @@
 #include "model_trace.h"
 #include "tessera/tessera.h"
 
-static tsr_view *view_of(const tsr_snapshot *snapshot, uint64_t most, uint32_t buckets) {
-  tsr_view_options how = {most, buckets};
+static tsr_view *view_of(const tsr_snapshot *snapshot) {
   tsr_view *view = NULL;
   tsr_error error = {0};
-  assert_int_equal(tsr_view_compute(snapshot, &how, NULL, &view, &error), 0);
+  assert_int_equal(tsr_view_compute(snapshot, NULL, NULL, &view, &error), 0);
   assert_int_equal(error.status, 0);
   return view;
+}
+
+static tsr_view_cut cut_of(const tsr_view_device *d, tsr_view_stretch stretch) {
+  tsr_view_cut cut = {0};
+  tsr_error error = {0};
+  assert_int_equal(tsr_view_cut_compute(d, &stretch, &cut, &error), 0);
+  assert_int_equal(error.status, 0);
+  return cut;
 }
 
 static const tsr_totals *truth_at(const model_trace *m, uint32_t moment) {
@@ -23,10 +30,12 @@ static const tsr_totals *truth_at(const model_trace *m, uint32_t moment) {
 }
 
 /* What the told hold at a moment. */
-static tsr_totals told_at(const tsr_view_device *d, uint32_t moment, uint64_t *blocks) {
+static tsr_totals told_at(const tsr_view_device *d, const tsr_view_cut *cut, uint32_t moment,
+                          uint64_t *blocks) {
   tsr_totals totals = {0};
   *blocks = 0;
-  for (size_t i = 0; i < d->allocation_count; i++) {
+  for (size_t k = 0; k < cut->told_count; k++) {
+    size_t i = cut->told[k];
     if (d->born[i] > moment || d->died[i] <= moment) continue;
     ++*blocks;
     totals.requested_bytes += d->requested_bytes[i];
@@ -51,11 +60,13 @@ static void check_order(const tsr_view_device *d) {
 }
 
 static void check_all_told(const model_trace *m, const tsr_view_device *d) {
+  tsr_view_cut cut = cut_of(d, (tsr_view_stretch){0});
   check_order(d);
-  assert_int_equal(d->rest_count, 0);
+  assert_int_equal(cut.rest_count, 0);
+  assert_int_equal(cut.told_count, d->allocation_count);
   for (uint32_t moment = 0; moment <= d->event_count; moment += 7) {
     uint64_t blocks;
-    tsr_totals got = told_at(d, moment, &blocks);
+    tsr_totals got = told_at(d, &cut, moment, &blocks);
     const tsr_totals *want = truth_at(m, moment);
     assert_int_equal(got.requested_bytes, want->requested_bytes);
     assert_int_equal(got.allocated_bytes, want->allocated_bytes);
@@ -63,57 +74,93 @@ static void check_all_told(const model_trace *m, const tsr_view_device *d) {
     assert_int_equal(got.reserved_bytes, want->reserved_bytes);
     if (moment) assert_int_equal(blocks, m->events.items[moment - 1].live_count);
   }
+  tsr_view_cut_release(&cut);
 }
 
 /* One of a bucket's two moments: the told and the rest are everything. */
-static void check_sample(const model_trace *m, const tsr_view_device *d, size_t bucket,
-                         bool is_high) {
-  uint32_t moment = is_high ? d->high[bucket] : d->low[bucket];
+static void check_sample(const model_trace *m, const tsr_view_device *d, const tsr_view_cut *cut,
+                         size_t bucket, bool is_high) {
+  uint32_t moment = is_high ? cut->high[bucket] : cut->low[bucket];
   uint64_t blocks;
-  tsr_totals told = told_at(d, moment, &blocks);
+  tsr_totals told = told_at(d, cut, moment, &blocks);
   const tsr_totals *want = truth_at(m, moment);
-  assert_int_equal(moment / d->bucket_moments, bucket);
-  assert_int_equal((is_high ? d->allocated_high : d->allocated_low)[bucket], want->allocated_bytes);
-  assert_int_equal((is_high ? d->active_high : d->active_low)[bucket], want->active_bytes);
-  uint32_t rest_blocks = (is_high ? d->rest_blocks_high : d->rest_blocks_low)[bucket];
+  assert_int_equal((moment - cut->from) / cut->bucket_moments, bucket);
+  assert_int_equal((is_high ? cut->allocated_high : cut->allocated_low)[bucket],
+                   want->allocated_bytes);
+  assert_int_equal((is_high ? cut->active_high : cut->active_low)[bucket], want->active_bytes);
+  if (!cut->rest_count) return;
+  uint32_t rest_blocks = (is_high ? cut->rest_blocks_high : cut->rest_blocks_low)[bucket];
   if (moment) assert_int_equal(blocks + rest_blocks, m->events.items[moment - 1].live_count);
   for (size_t g = 0; g < d->grouping_count; g++) {
-    const tsr_view_grouping *grouping = &d->groupings[g];
-    const uint64_t *sums = is_high ? grouping->rest_high : grouping->rest_low;
+    const uint64_t *sums = is_high ? cut->rest[g].high : cut->rest[g].low;
     uint64_t sum = told.requested_bytes;
-    for (size_t k = 0; k < grouping->count; k++) sum += sums[bucket * grouping->count + k];
+    for (size_t k = 0; k < d->groupings[g].count; k++)
+      sum += sums[bucket * d->groupings[g].count + k];
     assert_int_equal(sum, want->requested_bytes);
   }
 }
 
-static void check_buckets(const model_trace *m, const tsr_view_device *d, uint64_t most) {
-  check_order(d);
-  assert_true(d->allocation_count <= most && d->rest_count);
-  for (size_t i = 0; i < d->bucket_count; i++) {
-    check_sample(m, d, i, true);
-    check_sample(m, d, i, false);
+static void check_cut(const model_trace *m, const tsr_view_device *d, tsr_view_stretch stretch) {
+  tsr_view_cut cut = cut_of(d, stretch);
+  assert_true(cut.told_count <= stretch.most_allocations);
+  for (size_t k = 1; k < cut.told_count; k++) assert_true(cut.told[k - 1] < cut.told[k]);
+  for (size_t k = 0; k < cut.told_count; k++)
+    assert_true(d->born[cut.told[k]] <= cut.to && d->died[cut.told[k]] > cut.from);
+  for (size_t i = 0; i < cut.bucket_count; i++) {
+    check_sample(m, d, &cut, i, true);
+    check_sample(m, d, &cut, i, false);
   }
-  for (uint32_t moment = 0; moment <= d->event_count; moment++) {
+  for (uint32_t moment = cut.from; moment <= cut.to; moment++) {
     uint64_t bytes = truth_at(m, moment)->allocated_bytes;
-    assert_true(bytes <= d->allocated_high[moment / d->bucket_moments]);
-    assert_true(bytes >= d->allocated_low[moment / d->bucket_moments]);
+    size_t bucket = (moment - cut.from) / cut.bucket_moments;
+    assert_true(bytes <= cut.allocated_high[bucket]);
+    assert_true(bytes >= cut.allocated_low[bucket]);
   }
-  assert_int_equal(d->high[d->peak / d->bucket_moments], d->peak);
+  tsr_view_cut_release(&cut);
 }
 
 static void check_program(const model_program *program) {
   model_trace m = {0};
   model_random(&m, program);
   tsr_snapshot *snapshot = model_snapshot(&m, 1, NULL);
-  tsr_view *all = view_of(snapshot, 0, 0);
-  assert_int_equal(all->device_count, 1);
-  check_all_told(&m, &all->devices[0]);
-  tsr_view_free(all);
+  tsr_view *view = view_of(snapshot);
+  assert_int_equal(view->device_count, 1);
+  const tsr_view_device *d = view->devices;
+  uint32_t last = (uint32_t)d->event_count;
+  check_all_told(&m, d);
   for (uint64_t most = 1; most < 1000; most = most * 7 + 2) {
-    tsr_view *few = view_of(snapshot, most, 37);
-    check_buckets(&m, &few->devices[0], most);
-    tsr_view_free(few);
+    check_cut(&m, d, (tsr_view_stretch){0, 0, most, 37});
+    check_cut(&m, d, (tsr_view_stretch){last / 3, last / 2, most, 11});
+    check_cut(&m, d, (tsr_view_stretch){last - 1, UINT32_MAX, most, 5});
+    check_cut(&m, d, (tsr_view_stretch){last / 2, last / 2, most, 1});
   }
+  tsr_view_cut cut = {0};
+  tsr_view_stretch past = {.from = last + 1};
+  assert_int_equal(tsr_view_cut_compute(d, &past, &cut, NULL), TSR_ERROR_ARGUMENT);
+  tsr_view_cut_release(&cut);
+  tsr_view_free(view);
+  tsr_snapshot_free(snapshot);
+  model_release(&m);
+}
+
+/* A moment alone is told whole: what a served page's table is made of. */
+static void one_moment(void **state) {
+  (void)state;
+  model_trace m = {0};
+  model_random(&m, &(model_program){.operations = 3000, .seed = 9});
+  tsr_snapshot *snapshot = model_snapshot(&m, 1, NULL);
+  tsr_view *view = view_of(snapshot);
+  const tsr_view_device *d = view->devices;
+  for (uint32_t moment = 1; moment <= d->event_count; moment += 13) {
+    tsr_view_cut cut = cut_of(d, (tsr_view_stretch){.from = moment, .to = moment});
+    uint64_t blocks;
+    tsr_totals got = told_at(d, &cut, moment, &blocks);
+    assert_int_equal(blocks, m.events.items[moment - 1].live_count);
+    assert_int_equal(blocks, cut.told_count);
+    assert_int_equal(got.requested_bytes, truth_at(&m, moment)->requested_bytes);
+    tsr_view_cut_release(&cut);
+  }
+  tsr_view_free(view);
   tsr_snapshot_free(snapshot);
   model_release(&m);
 }
@@ -154,34 +201,81 @@ static void page_is_bounded(void **state) {
   model_trace m = {0};
   model_random(&m, &(model_program){.operations = 4000, .seed = 6});
   tsr_snapshot *snapshot = model_snapshot(&m, 1, NULL);
-  tsr_view *view = view_of(snapshot, 0, 0);
-  tsr_page_input input = {{"</script><b>&\"\xff", snapshot}, view};
-  tsr__buffer page = {0};
+  tsr_view *view = view_of(snapshot);
+  tsr_view_cut cut = cut_of(view->devices, (tsr_view_stretch){0});
+  tsr_page_input input = {{"</script><b>&\"\xff", snapshot}, view, &cut};
+  tsr__buffer text = {0};
   tsr_error error = {0};
-  assert_int_equal(tsr_report_page(&input, 1, NULL, keep, &page, &error), 0);
+  tsr_page *page = NULL;
+  assert_int_equal(tsr_page_open(&input, 1, NULL, &page, &error), 0);
+  assert_int_equal(tsr_page_write(page, keep, &text, &error), 0);
   assert_int_equal(error.status, 0);
-  const char *head = find(&page, "<script type=\"application/json\"");
-  assert_non_null(head);
-  assert_non_null(find(&page, "\\u003c/script>\\u003cb>&\\\"\xEF\xBF\xBD"));
-  size_t size = page.size;
-  page.size = 0;
+  tsr_page_free(page);
+  assert_non_null(find(&text, "<script type=\"application/json\""));
+  assert_non_null(find(&text, "\\u003c/script>\\u003cb>&\\\"\xEF\xBF\xBD"));
+  assert_non_null(find(&text, "connect-src 'none'"));
+  assert_null(find(&text, "connect-src 'self'"));
+  size_t size = text.size;
   tsr_page_options small = {.most_bytes = size / 2};
-  assert_int_equal(tsr_report_page(&input, 1, &small, keep, &page, &error), TSR_ERROR_LIMIT);
+  page = NULL;
+  assert_int_equal(tsr_page_open(&input, 1, &small, &page, &error), TSR_ERROR_LIMIT);
   assert_int_equal(error.status, TSR_ERROR_LIMIT);
-  assert_int_equal(page.size, 0);
-  tsr__buffer_release(&page);
+  assert_null(page);
+  tsr__buffer_release(&text);
+  tsr_view_cut_release(&cut);
   tsr_view_free(view);
   tsr_view_free(NULL);
+  tsr_page_free(NULL);
+  tsr_snapshot_free(snapshot);
+  model_release(&m);
+}
+
+static int refuse(void *context, const char *data, size_t size_bytes) {
+  (void)context, (void)data, (void)size_bytes;
+  return -1;
+}
+
+/* A part says how long its head is, and is for tracks that there are. */
+static void parts(void **state) {
+  (void)state;
+  model_trace m = {0};
+  model_random(&m, &(model_program){.operations = 2000, .seed = 8});
+  tsr_snapshot *snapshot = model_snapshot(&m, 1, NULL);
+  tsr_view *view = view_of(snapshot);
+  tsr_view_cut few = cut_of(view->devices, (tsr_view_stretch){.most_allocations = 10});
+  tsr_view_cut part = cut_of(view->devices, (tsr_view_stretch){.from = 100, .to = 200});
+  tsr_page_input input = {{"file", snapshot}, view, &few};
+  tsr_page_options served = {.is_served = true};
+  tsr_page *page = NULL;
+  tsr__buffer text = {0};
+  assert_int_equal(tsr_page_open(&input, 1, &served, &page, NULL), 0);
+  assert_int_equal(tsr_page_write(page, keep, &text, NULL), 0);
+  assert_non_null(find(&text, "connect-src 'self'"));
+  text.size = 0;
+  assert_int_equal(tsr_page_write_part(page, 0, &part, keep, &text, NULL), 0);
+  const unsigned char *bytes = (const unsigned char *)text.data;
+  size_t head = bytes[0] | (size_t)bytes[1] << 8 | (size_t)bytes[2] << 16;
+  assert_true(head + 4 < text.size && bytes[3] == 0);
+  assert_memory_equal(text.data + 4, "{\"from\":100,\"to\":200,", 21);
+  assert_int_equal(text.data[4 + head - 1], '}');
+  assert_int_equal(text.data[4 + head], 0x78); /* a zlib stream */
+  assert_int_equal(tsr_page_write_part(page, 1, &part, keep, &text, NULL), TSR_ERROR_ARGUMENT);
+  assert_int_equal(tsr_page_write_part(page, 0, &part, refuse, NULL, NULL), TSR_ERROR_WRITE);
+  assert_int_equal(tsr_page_write(page, refuse, NULL, NULL), TSR_ERROR_WRITE);
+  tsr__buffer_release(&text);
+  tsr_page_free(page);
+  tsr_view_cut_release(&few);
+  tsr_view_cut_release(&part);
+  tsr_view_free(view);
   tsr_snapshot_free(snapshot);
   model_release(&m);
 }
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(defaults),
-      cmocka_unit_test(streams_and_pools),
-      cmocka_unit_test(expandable),
-      cmocka_unit_test(page_is_bounded),
+      cmocka_unit_test(defaults),        cmocka_unit_test(streams_and_pools),
+      cmocka_unit_test(expandable),      cmocka_unit_test(one_moment),
+      cmocka_unit_test(page_is_bounded), cmocka_unit_test(parts),
   };
   return cmocka_run_group_tests_name("view", tests, NULL, NULL);
 }

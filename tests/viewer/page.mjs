@@ -1,5 +1,6 @@
 // The tests themselves; see run.py. Each is a function that throws where something is wrong.
-import { execFileSync } from 'node:child_process';
+import { execFileSync, spawn } from 'node:child_process';
+import { once } from 'node:events';
 import { mkdirSync, readFileSync, statSync } from 'node:fs';
 import { basename, join } from 'node:path';
 
@@ -35,18 +36,42 @@ function write(files, ...options) {
   return path;
 }
 
-/** Open a page; whatever it complains of, or asks of a network, fails the test. */
+/** Open a page, a file's or a server's; whatever it complains of, or asks of a network but for its
+ * own server, fails the test. */
 async function open(path, { hash = '', width = 1280, height = 800, scheme = 'light' } = {}) {
+  const url = path.startsWith('http:') ? path : `file://${encodeURI(path)}`;
   const context = await browser.newContext({ viewport: { width, height }, colorScheme: scheme, acceptDownloads: true });
   const page = await context.newPage();
   page.complaints = [];
   page.on('console', (m) => ['error', 'warning'].includes(m.type()) && page.complaints.push(m.text()));
   page.on('pageerror', (e) => page.complaints.push(String(e)));
   page.on('dialog', (d) => (page.complaints.push(`dialog: ${d.message()}`), d.dismiss()));
-  page.on('request', (r) => /^(file|data|blob):/.test(r.url()) || page.complaints.push(`request: ${r.url()}`));
-  await page.goto(`file://${encodeURI(path)}${hash ? `#${hash}` : ''}`);
+  page.on('request', (r) => /^(file|data|blob):/.test(r.url()) || (url.startsWith('http:') && r.url().startsWith(url)) || page.complaints.push(`request: ${r.url()}`));
+  await page.goto(`${url}${hash ? `#${hash}` : ''}`);
   await page.waitForFunction('window.tessera', null, { timeout: 60000 });
   return page;
+}
+
+/** Serve a file while `use` looks at it; the server must end well. */
+async function serve(file, options, use) {
+  const server = spawn(plan.tessera, ['serve', '-q', ...options, file], { stdio: ['ignore', 'pipe', 'inherit'] });
+  try {
+    const [line] = await once(server.stdout, 'data');
+    await use(line.toString().trim());
+  } finally {
+    server.kill('SIGTERM');
+  }
+  const [code] = server.exitCode === null ? await once(server, 'exit') : [server.exitCode];
+  expect('the server ends', code, 0);
+}
+
+/** Wait until what was asked of the server is there. */
+async function arrived(page) {
+  for (let i = 0; i < 200; i++) {
+    await page.waitForTimeout(150); // the wish itself is made while drawing
+    if (!(await page.evaluate('tessera.isWaiting()'))) return settle(page);
+  }
+  throw new Error('the server does not answer');
 }
 
 async function close(page) {
@@ -486,6 +511,86 @@ test('what is only told in sums is exact where it says so', async () => {
   await close(page);
 });
 
+test('groupings are those of tessera profile', async () => {
+  const rules = ['--rules', '{"going": "forward|step", "back": "^back"}'];
+  const cases = [['annotation', [], plan.made.annotated], ['rules', rules, plan.made.waves], ['rules', rules, plan.made.annotated]];
+  for (const [key, options, file] of cases) {
+    const { peak, groups } = JSON.parse(tessera('profile', '--json', '--top', '0', '--by', key, ...options, file)).devices[0];
+    const page = await open(write(file, '--by', key, ...options));
+    expect('the page opens with it', (await state(page)).by, key);
+    const mine = new Map(await page.evaluate(([e, k]) => tessera.groups(0, e, k), [peak.event, key]));
+    check(`${key} has groups`, groups.length > 1);
+    for (const { name, bytes } of groups) expect(`${key}, ${name}`, mine.get(name || '(outside annotations)'), bytes);
+    expect(`${key}, all`, [...mine.values()].reduce((a, b) => a + b, 0), groups.reduce((a, g) => a + g.bytes, 0));
+    await close(page);
+  }
+});
+
+test('steps, phases and annotations are lanes', async () => {
+  const file = real('train-ctx100-annotated-torch2.6.pickle') ?? plan.made.annotated;
+  const lanes = (path) => open(path).then(async (page) => {
+    const all = await page.evaluate('tessera.lanes(0)');
+    await close(page);
+    return all;
+  });
+  const { steps } = JSON.parse(tessera('steps', '--json', file)).devices[0];
+  const shown = await lanes(write(file));
+  const of = (kind) => shown.filter((l) => l.kind === kind).flatMap((l) => l.ranges);
+  expect('steps', of('step').map((r) => [r.born - 1, r.died - 2]), steps.map((s) => [s.first_event, s.last_event]));
+  check('annotations', of('annotation').length > 0);
+  if (real('train-ctx100-annotated-torch2.6.pickle')) check('phases', ['forward', 'backward', 'optimizer'].every((n) => of('phase').some((r) => r.name === n)));
+});
+
+test('a served page tells every block of whatever it shows', async () => {
+  const file = plan.made.long;
+  await serve(file, ['--blocks', '40'], async (url) => {
+    const page = await open(url);
+    check('it holds little itself', await page.evaluate('tessera.devices[0].told') <= 40);
+    const { events, device, peak } = await page.evaluate('tessera.devices[0]');
+    await arrived(page);
+    check('nothing is left in sums', !(await page.locator('.summary').innerText()).includes('in sums'));
+    for (const event of [-1, 0, 17, Math.floor(events / 3), peak, events - 1]) {
+      await page.evaluate((e) => tessera.at(0, e), event);
+      await arrived(page);
+      compareMoment('served', event, await page.evaluate((e) => tessera.at(0, e), event), file, device);
+    }
+    for (const width of [100, 2000, events]) {
+      const from = Math.max(0, Math.min(events - width, Math.floor(events / 2)));
+      await page.evaluate(([a, b]) => tessera.set({ view: [a, b] }), [from, from + width]);
+      await arrived(page);
+      const columns = await page.evaluate('tessera.columns(0)');
+      for (const i of [0, Math.floor(columns.moments.length / 2), columns.moments.length - 1]) {
+        const { at } = atOf(file, device, columns.moments[i] - 1);
+        expect(`allocated at moment ${columns.moments[i]}`, columns.allocated[i], at.allocated_bytes);
+      }
+      expect('the drawn rest', await page.evaluate('tessera.drawn(0).restCount'), 0);
+    }
+    await page.evaluate(() => tessera.set({ range: { from: 1000, to: 1100 }, rangeMode: 'made', place: { track: 0, moment: 1000 } }));
+    await arrived(page);
+    const made = (await page.evaluate('tessera.selection()')).blocks;
+    check(`blocks made in a range (${made})`, made > 30 && made <= 101);
+    await shoot(page, 'served');
+    await close(page);
+  });
+});
+
+test('a served block is pinned by its address alone', async () => {
+  await serve(plan.made.long, ['--blocks', '40'], async (url) => {
+    const page = await open(url, { hash: 'rows=block&at=0~5000' });
+    await arrived(page);
+    await page.locator('tbody tr').first().click();
+    await page.getByRole('button', { name: 'pin' }).click();
+    await settle(page);
+    const hash = await page.evaluate(() => location.hash.slice(1));
+    const pinned = await page.locator('.pin').innerText();
+    await close(page);
+    const other = await open(url, { hash });
+    await arrived(other);
+    expect('the same block', await other.locator('.pin').innerText(), pinned);
+    await close(other);
+  });
+});
+
 test(`the page says of ${MOMENTS} moments of every real file what the command line says`, async () => {
   for (const file of plan.real) {
     const page = await open(write(file));
@@ -506,6 +611,7 @@ test(`the page says of ${MOMENTS} moments of every real file what the command li
 console.log(`1..${tests.length}`);
 let failed = false;
 for (const [i, { name, run, needsReal }] of tests.entries()) {
+  if (plan.only && !name.includes(plan.only)) continue;
   if (needsReal && !plan.real.length) {
     console.log(`ok ${i + 1} - ${name} # SKIP no ../shared`);
     continue;

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The page in a browser: Debian's Chromium, driven by playwright-core. Prints TAP.
 
-usage: run.py --tessera PATH --work FOLDER [--shots FOLDER]
+usage: run.py --tessera PATH --work FOLDER [--shots FOLDER] [--only WORDS]
 
 Makes snapshots and pages in FOLDER and leaves the rest to page.mjs. Where Chromium, Node or
 playwright-core is absent every test is skipped and says so; `./run viewer` installs them. Real
@@ -81,8 +81,9 @@ def waves(count, names):
 
 
 def hostile():
-    """Some ten thousand hostile characters in names of functions, files and annotations."""
-    names = [text * (1 + 700 // len(text)) for text in HOSTILE]
+    """Names of functions, files and annotations: all that is hostile, and one of ten thousand
+    characters."""
+    names = [text * (1 + 700 // len(text)) for text in HOSTILE] + ['<script>\u202e\x1b' * 1000]
     data = snapshot(waves(400, names))
     data['external_annotations'] = [
         {'stage': stage, 'name': name, 'device': 0, 'time_us': 1700000000000000 + 200 * i + 90 * k}
@@ -90,8 +91,19 @@ def hostile():
     return data
 
 
+def annotated():
+    """Waves, some of them made within annotations."""
+    data = snapshot(waves(600, ['forward', 'backward', 'step']))
+    data['external_annotations'] = [
+        {'stage': stage, 'name': f'part {i % 3}', 'device': 0,
+         'time_us': 1700000000000000 + 900 * i + 500 * k}
+        for i in range(6) for k, stage in enumerate(('START', 'END'))]
+    return data
+
+
 def make(work):
-    files = {'hostile': hostile(), 'waves': snapshot(waves(3000, ['forward', 'backward', 'step'])),
+    files = {'hostile': hostile(), 'annotated': annotated(),
+             'waves': snapshot(waves(3000, ['forward', 'backward', 'step'])),
              'long': snapshot(waves(30000, ['forward', 'backward', 'step'])),
              'empty': {'segments': [], 'device_traces': [[]]}}
     files['oom'] = snapshot(waves(300, ['forward', 'loss']) + [
@@ -111,7 +123,7 @@ def missing():
     if not shutil.which('node'):
         return 'no node'
     if not (VIEWER / 'node_modules/playwright-core').is_dir():
-        return 'no playwright-core in viewer/node_modules; ./run viewer installs it'
+        return 'no playwright-core in viewer/node_modules; ./run test and ./run viewer install it'
     return None
 
 
@@ -120,6 +132,7 @@ def main():
     parser.add_argument('--tessera', required=True)
     parser.add_argument('--work', required=True, type=pathlib.Path)
     parser.add_argument('--shots', help='folder for screenshots')
+    parser.add_argument('--only', help='tests whose names contain this')
     arguments = parser.parse_args()
     reason = missing()
     if reason:
@@ -131,7 +144,7 @@ def main():
     real = sorted(str(path) for path in SHARED.iterdir() if path.suffix != '.md') \
         if SHARED.is_dir() else []
     plan = {'tessera': str(pathlib.Path(arguments.tessera).resolve()), 'work': str(arguments.work),
-            'shots': arguments.shots, 'made': make(arguments.work), 'real': real,
+            'shots': arguments.shots, 'only': arguments.only, 'made': make(arguments.work), 'real': real,
             'playwright': str(VIEWER / 'node_modules/playwright-core/index.mjs'),
             'chromium': shutil.which('chromium')}
     return subprocess.run(['node', HERE / 'page.mjs', json.dumps(plan)], check=False).returncode

@@ -6,13 +6,15 @@ import type { Head } from './decode.ts';
 import { type Device, type Grouping, upperBound } from './device.ts';
 import { groupingOf } from './groupings.ts';
 import type { Names } from './names.ts';
+import { Parts } from './parts.ts';
 import { Search } from './search.ts';
 import type { State, Store } from './state.ts';
 import { palette, type Swatch, type Theme } from './theme.ts';
 
 /** What is looked at: allocations, and sums of those that are not told one by one. */
 export interface Selection {
-  device: Device;
+  device: Device; // the track, or the part of it that tells most of this
+  grouping: Grouping;
   track: number;
   moment: number; // whose state it is
   ids: number[];
@@ -22,8 +24,11 @@ export interface Selection {
 export class App {
   axis: Axis;
   readonly search: Search;
+  private ordered: { by: string; levels: Map<string, [number, number]> } | null = null;
   private selected: { key: string; value: Selection } | null = null;
   private colourCache = new Map<string, Swatch[]>();
+  private readonly parts: Parts | null;
+  onArrival: () => void = () => {};
 
   constructor(
     readonly head: Head,
@@ -33,6 +38,36 @@ export class App {
   ) {
     this.axis = new Axis(store.state.axis, devices);
     this.search = new Search(names);
+    this.parts = head.isServed
+      ? new Parts(devices, () => {
+          this.selected = null;
+          this.onArrival();
+        })
+      : null;
+  }
+
+  /** What there is to see a stretch of a track with: the track, or a part of it that tells more.
+   * Moments, both included. */
+  deviceFor(track: number, from: number, to = from): Device {
+    return this.parts ? this.parts.best(track, from, to) : this.devices[track]!;
+  }
+
+  /** Whether more is on its way, and what went wrong. */
+  get isWaiting(): boolean {
+    return this.parts?.isWaiting ?? false;
+  }
+
+  get problem(): string {
+    return this.parts?.problem ?? '';
+  }
+
+  /** An allocation by its number in the trace, where it is known. */
+  find(track: number, row: number): { device: Device; a: number } | null {
+    for (const device of this.parts?.of(track) ?? [this.devices[track]!]) {
+      const a = device.indexOf(row);
+      if (a >= 0) return { device, a };
+    }
+    return null;
   }
 
   get state(): State {
@@ -62,8 +97,8 @@ export class App {
     return several ? `${name}, device ${device.head.device}` : name;
   }
 
-  grouping(track: number): Grouping {
-    return groupingOf(this.devices[track]!, this.state.by);
+  grouping(track: number, device = this.devices[track]!): Grouping {
+    return groupingOf(device, this.state.by);
   }
 
   colours(track: number): Swatch[] {
@@ -82,8 +117,8 @@ export class App {
   }
 
   /** Kinds that the search matches, or NULL where nothing is searched for. */
-  matches(track: number): Uint8Array | null {
-    return this.search.kinds(this.devices[track]!, this.state.search);
+  matches(device: Device): Uint8Array | null {
+    return this.search.kinds(device, this.state.search);
   }
 
   /** The moment at which most is allocated in a stretch. */
@@ -96,26 +131,22 @@ export class App {
     const { place, range, rangeMode, only, by, search } = this.state;
     const key = JSON.stringify([place, range, rangeMode, only, by, search]);
     if (this.selected?.key === key) return this.selected.value;
-    const device = this.devices[place.track]!;
-    const value = this.select(device, place.track);
+    const value = this.select(place.track);
     this.selected = { key, value };
     return value;
   }
 
-  private select(device: Device, track: number): Selection {
+  private select(track: number): Selection {
     const { place, range, rangeMode } = this.state;
     let moment = place.moment;
-    let ids: number[];
-    let withRest = true;
     if (range && rangeMode !== 'peak') {
-      moment = range.to;
-      withRest = false;
-      ids = this.inRange(device, range.from, range.to);
-    } else {
-      if (range) moment = this.peakOf(device, range.from, range.to);
-      ids = device.live(moment);
+      const device = this.deviceFor(track, range.from, range.to);
+      const ids = this.inRange(device, range.from, range.to);
+      return { device, track, moment: range.to, ...this.filter(device, ids, -1) };
     }
-    return { device, track, moment, ...this.filter(device, track, ids, withRest ? moment : -1) };
+    if (range) moment = this.peakOf(this.deviceFor(track, range.from, range.to), range.from, range.to);
+    const device = this.deviceFor(track, moment);
+    return { device, track, moment, ...this.filter(device, device.live(moment), moment) };
   }
 
   private inRange(device: Device, from: number, to: number): number[] {
@@ -135,39 +166,50 @@ export class App {
   /** Leave out what is not isolated or does not match. `restMoment` -1: no rest. */
   filter(
     device: Device,
-    track: number,
     ids: number[],
     restMoment: number,
-  ): { ids: number[]; rest: Float64Array | null } {
-    const grouping = this.grouping(track);
-    const visible = this.visible(track);
-    const matches = this.matches(track);
+  ): { grouping: Grouping; ids: number[]; rest: Float64Array | null } {
+    const grouping = this.grouping(device.index, device);
+    const visible = this.visible(device.index);
+    const matches = this.matches(device);
     const kept =
       visible.every((v) => v) && !matches
         ? ids
         : ids.filter((a) => visible[grouping.group[a]!] && (!matches || matches[device.kind[a]!]));
-    if (restMoment < 0 || !device.hasRest || matches) return { ids: kept, rest: null };
+    if (restMoment < 0 || !device.hasRest || matches) return { grouping, ids: kept, rest: null };
     const rest = device.restAt(grouping, restMoment).map((bytes, g) => (visible[g] ? bytes : 0));
-    return { ids: kept, rest };
+    return { grouping, ids: kept, rest };
   }
 
-  /** Groups from the bottom up: those that never fall low are the ground. */
+  /** Groups from the bottom up: those that hardly ever fall low are the ground. All tracks have one order, by
+   * the groups' names, so that they compare. */
   order(track: number): number[] {
-    const device = this.devices[track]!;
-    const grouping = this.grouping(track);
-    const sums = groupsOf(device, grouping);
-    const groups = grouping.names.length;
-    const least = new Float64Array(groups).fill(Infinity);
-    const most = new Float64Array(groups);
-    for (let b = 0; b < device.high.length; b++)
-      for (let g = 0; g < groups; g++) {
-        const bytes = sums[b * groups + g]!;
-        if (bytes < least[g]!) least[g] = bytes;
-        if (bytes > most[g]!) most[g] = bytes;
-      }
-    return grouping.names
+    const { by } = this.state;
+    if (this.ordered?.by !== by) this.ordered = { by, levels: this.levels() };
+    const { levels } = this.ordered;
+    const { names } = this.grouping(track);
+    const level = (g: number) => levels.get(names[g]!) ?? [0, 0];
+    return names
       .map((_, g) => g)
-      .sort((a, b) => least[b]! - least[a]! || most[b]! - most[a]! || a - b);
+      .sort((a, b) => level(b)[0]! - level(a)[0]! || level(b)[1]! - level(a)[1]! || a - b);
+  }
+
+  /** What groups hold but for a fifth of the time, and at most; summed over tracks, by name. */
+  private levels(): Map<string, [number, number]> {
+    const levels = new Map<string, [number, number]>();
+    this.devices.forEach((device, track) => {
+      const { names } = this.grouping(track);
+      const sums = groupsOf(device, this.grouping(track));
+      names.forEach((name, g) => {
+        const step = Math.ceil(device.high.length / 512);
+        const some = new Float64Array(Math.ceil(device.high.length / step));
+        for (let i = 0; i < some.length; i++) some[i] = sums[i * step * names.length + g]!;
+        some.sort();
+        const [before, above] = levels.get(name) ?? [0, 0];
+        levels.set(name, [before + (some[Math.floor(some.length / 5)] ?? 0), above + (some[some.length - 1] ?? 0)]);
+      });
+    });
+    return levels;
   }
 
   /** The top of all tracks: they have one scale, so that they compare. */

@@ -125,8 +125,8 @@ export function viewOf(device: Device, grouping: Grouping, edges: Edges): View {
     reserved: new Float64Array(columns),
     edges,
   };
-  const from = Math.floor(edges[0]! / device.bucketMoments);
-  const to = Math.min(device.high.length, Math.ceil((edges[columns]! + 1) / device.bucketMoments));
+  const from = Math.max(0, Math.floor((edges[0]! - device.from) / device.bucketMoments));
+  const to = Math.min(device.high.length, Math.ceil((edges[columns]! + 1 - device.from) / device.bucketMoments));
   if (to - from > columns * 1.2 && device.bucketMoments > 1) fromBuckets(device, grouping, view, from, to);
   else fromMoments(device, grouping, view);
   fillReserved(device, view);
@@ -245,8 +245,8 @@ function extremes(device: Device, view: View): void {
 
 function restMoments(device: Device, from: number, to: number): number[] {
   const out: number[] = [];
-  const first = Math.floor(from / device.bucketMoments);
-  for (let b = first; b < device.high.length && b * device.bucketMoments <= to; b++) {
+  const first = Math.max(0, Math.floor((from - device.from) / device.bucketMoments));
+  for (let b = first; b < device.high.length && device.from + b * device.bucketMoments <= to; b++) {
     const [h, l] = [device.high[b]!, device.low[b]!];
     if (Math.min(h, l) > from) out.push(Math.min(h, l));
     if (h !== l && Math.max(h, l) > from) out.push(Math.max(h, l));

@@ -7,18 +7,24 @@ export interface Warning {
   message: string;
 }
 
-export interface HeadDevice {
+/** What is told of a stretch of a device, in a page and in the parts of a served one. */
+export interface HeadCut {
+  from: number;
+  to: number;
+  allocations: number;
+  restCount: number;
+  restLargest: number;
+  bucketMoments: number;
+  buckets: number;
+}
+
+export interface HeadDevice extends HeadCut {
   input: number;
   device: number;
   events: number;
   peak: number;
   peakAllocated: number;
   maxReserved: number;
-  allocations: number;
-  restCount: number;
-  restLargest: number;
-  bucketMoments: number;
-  buckets: number;
   timeStep: number;
   timeCount: number;
   firstTime: number;
@@ -30,7 +36,11 @@ export interface Head {
   schema: string;
   version: string;
   by: string;
+  isOrdered: number;
+  firstEvent: number;
+  eventCount: number;
   capacity: number;
+  isServed: number;
   inputs: { path: string; bytes: number; format: string; warnings: Warning[] }[];
   devices: HeadDevice[];
   columns: [string, number][];
@@ -92,12 +102,16 @@ export class Reader {
 export class Columns {
   private readonly places = new Map<string, Uint8Array>();
 
-  constructor(head: Head, bytes: Uint8Array) {
+  constructor(directory: [string, number][], bytes: Uint8Array) {
     let at = 0;
-    for (const [name, length] of head.columns) {
+    for (const [name, length] of directory) {
       this.places.set(name, bytes.subarray(at, at + length));
       at += length;
     }
+  }
+
+  has(name: string): boolean {
+    return this.places.has(name);
   }
 
   bytes(name: string): Uint8Array {
@@ -156,5 +170,12 @@ export async function decodePage(): Promise<{ head: Head; columns: Columns }> {
   const head = JSON.parse(headElement.textContent ?? '') as Head;
   const bytes = await inflate(fromBase64((dataElement.textContent ?? '').trim()));
   dataElement.textContent = ''; // the text is not needed any more
-  return { head, columns: new Columns(head, bytes) };
+  return { head, columns: new Columns(head.columns, bytes) };
+}
+
+/** An answer of `tessera serve`: the length of its head, the head, the columns. */
+export async function decodePart(bytes: Uint8Array<ArrayBuffer>): Promise<{ cut: HeadCut; columns: Columns }> {
+  const length = new DataView(bytes.buffer).getUint32(0, true);
+  const cut = JSON.parse(new TextDecoder().decode(bytes.subarray(4, 4 + length))) as HeadCut & { columns: [string, number][] };
+  return { cut, columns: new Columns(cut.columns, await inflate(bytes.slice(4 + length))) };
 }

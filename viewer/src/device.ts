@@ -4,7 +4,7 @@
 // An allocation is there at moment m when born <= m < died. Allocations stand in the order in which
 // they were made, so `born` never falls; `byDeath` and `byRelease` are orders of those ends.
 
-import type { Columns, Head, HeadDevice } from './decode.ts';
+import type { Columns, Head, HeadCut, HeadDevice, Reader } from './decode.ts';
 import { clean } from './format.ts';
 import type { Names } from './names.ts';
 
@@ -20,12 +20,16 @@ export interface Span {
   isExpandable: boolean;
 }
 
+/** As tsr_view_range_kind counts them. */
+export const RANGE_KINDS = ['annotation', 'metadata', 'step', 'phase'] as const;
+export type RangeKind = (typeof RANGE_KINDS)[number];
+
 export interface Range {
   name: string;
   born: number;
   died: number;
-  kind: 'annotation' | 'metadata' | 'phase' | 'step';
-  group?: number;
+  kind: RangeKind;
+  isCertain: boolean; // else: a step cut short, or a phase that only its neighbours tell
 }
 
 export interface Mark {
@@ -85,10 +89,14 @@ export function orderBy(keys: Uint32Array): Uint32Array {
   return from;
 }
 
+/** A whole track, or a part of one: then it shares with the track what is not of its allocations. */
 export class Device {
   readonly head: HeadDevice;
   readonly label: string;
   readonly moments: number;
+  readonly from: number; // moments of which it tells, both included
+  readonly to: number;
+  readonly rows: Uint32Array | null; // numbers of the allocations in the trace; null: all, in order
   readonly count: number;
   readonly born: Uint32Array;
   readonly died: Uint32Array;
@@ -117,22 +125,26 @@ export class Device {
   readonly restBlocksHigh: Uint32Array;
   readonly restBlocksLow: Uint32Array;
   readonly times: Float64Array; // since head.firstTime
-  readonly spans: Span[] = [];
-  readonly ranges: Range[] = [];
-  readonly marks: Mark[] = [];
+  readonly spans: Span[];
+  readonly ranges: Range[];
+  readonly marks: Mark[];
   readonly reservedMoment: Uint32Array; // steps of the reserved bytes
   readonly reservedBytes: Float64Array;
 
   constructor(
     readonly index: number,
-    page: Head,
+    readonly page: Head,
     columns: Columns,
     readonly names: Names,
+    readonly track: Device | null = null,
+    cut: HeadCut | null = null,
   ) {
-    const head = page.devices[index]!;
-    const d = `d${index}.`;
+    const head = { ...page.devices[index]!, ...cut };
+    const d = cut ? 'd0.' : `d${index}.`;
     const n = head.allocations;
     this.head = head;
+    this.from = head.from;
+    this.to = head.to;
     this.label = clean(page.inputs[head.input]!.path);
     this.moments = head.events + 1;
     this.count = n;
@@ -160,10 +172,30 @@ export class Device {
     this.activeLow = columns.sums(`${d}active.low`, head.buckets);
     this.restBlocksHigh = columns.differences(`${d}rest.blocks.high`, this.hasRest ? head.buckets : 0);
     this.restBlocksLow = columns.differences(`${d}rest.blocks.low`, this.hasRest ? head.buckets : 0);
-    this.times = columns.sums(`${d}times`, head.timeCount);
+    this.rows = columns.has(`${d}row`) ? columns.differences(`${d}row`, n) : null;
     this.readGroupings(columns, d);
-    this.readLanes(columns, d);
-    [this.reservedMoment, this.reservedBytes] = this.reservedSteps();
+    this.times = track?.times ?? columns.sums(`${d}times`, head.timeCount);
+    this.spans = track?.spans ?? readSpans(columns.reader(`${d}spans`));
+    this.ranges = track?.ranges ?? readRanges(columns.reader(`${d}ranges`), names);
+    this.marks = track?.marks ?? readMarks(columns.reader(`${d}marks`));
+    [this.reservedMoment, this.reservedBytes] = track ? [track.reservedMoment, track.reservedBytes] : this.reservedSteps();
+  }
+
+  /** A stretch of this track. */
+  part(cut: HeadCut, columns: Columns): Device {
+    return new Device(this.index, this.page, columns, this.names, this, cut);
+  }
+
+  /** The number of an allocation in the trace, by which it is known to all parts. */
+  row(a: number): number {
+    return this.rows ? this.rows[a]! : a;
+  }
+
+  /** The allocation with such a number, or -1. */
+  indexOf(row: number): number {
+    if (!this.rows) return row < this.count ? row : -1;
+    const at = upperBound(this.rows, row) - 1;
+    return at >= 0 && this.rows[at] === row ? at : -1;
   }
 
   private readGroupings(columns: Columns, d: string): void {
@@ -179,35 +211,6 @@ export class Device {
         restLow: size ? sumsByGroup(columns, `${d}rest${i}.low`, g.names.length, head.buckets) : null,
       });
     });
-  }
-
-  private readLanes(columns: Columns, d: string): void {
-    const spans = columns.reader(`${d}spans`);
-    while (!spans.ended) {
-      const address = spans.big();
-      const bytes = spans.number();
-      const born = spans.number();
-      const died = spans.number();
-      const stream = spans.number();
-      const [first, second, flags] = [spans.number(), spans.number(), spans.number()];
-      const pool = first || second ? `pool (${first}, ${second})` : 'default pool';
-      const isLarge = (flags & 1) !== 0;
-      const isExpandable = (flags & 2) !== 0;
-      const at = Number(address);
-      this.spans.push({ address, at, bytes, born, died, stream, pool, isLarge, isExpandable });
-    }
-    const ranges = columns.reader(`${d}ranges`);
-    while (!ranges.ended) {
-      const name = this.names.strings[ranges.number()] ?? '';
-      const [born, died] = [ranges.number(), ranges.number()];
-      this.ranges.push({ name, born, died, kind: ranges.number() ? 'metadata' : 'annotation' });
-    }
-    const marks = columns.reader(`${d}marks`);
-    while (!marks.ended) {
-      const moment = marks.number();
-      const isOom = marks.number() === 1;
-      this.marks.push({ moment, isOom, bytes: marks.number(), free: marks.number() });
-    }
   }
 
   private reservedSteps(): [Uint32Array, Float64Array] {
@@ -262,7 +265,7 @@ export class Device {
   /** The bucket's sample of the rest that holds at a moment: its number, and whether it is `high`.
    * Between samples the rest is taken to stay as it was. */
   restSample(moment: number): [number, boolean] {
-    let b = Math.min(Math.floor(moment / this.bucketMoments), this.high.length - 1);
+    let b = Math.max(0, Math.min(Math.floor((moment - this.from) / this.bucketMoments), this.high.length - 1));
     if (moment < Math.min(this.high[b]!, this.low[b]!) && b > 0) b--;
     const [high, low] = [this.high[b]!, this.low[b]!];
     const highHolds = high <= moment && (low > moment || high >= low);
@@ -353,6 +356,44 @@ function readKinds(columns: Columns, name: string): [Int32Array, Float64Array, F
     block.push(reader.number());
   }
   return [Int32Array.from(nodes), Float64Array.from(requested), Float64Array.from(block)];
+}
+
+function readSpans(reader: Reader): Span[] {
+  const out: Span[] = [];
+  while (!reader.ended) {
+    const address = reader.big();
+    const bytes = reader.number();
+    const born = reader.number();
+    const died = reader.number();
+    const stream = reader.number();
+    const [first, second, flags] = [reader.number(), reader.number(), reader.number()];
+    const pool = first || second ? `pool (${first}, ${second})` : 'default pool';
+    const isLarge = (flags & 1) !== 0;
+    const isExpandable = (flags & 2) !== 0;
+    out.push({ address, at: Number(address), bytes, born, died, stream, pool, isLarge, isExpandable });
+  }
+  return out;
+}
+
+function readRanges(reader: Reader, names: Names): Range[] {
+  const out: Range[] = [];
+  while (!reader.ended) {
+    const flags = reader.number();
+    const kind = RANGE_KINDS[flags >>> 1] ?? 'annotation';
+    const [name, born, length] = [reader.number(), reader.number(), reader.number()];
+    out.push({ name: kind === 'step' ? `step ${name}` : (names.strings[name] ?? ''), born, died: born + length, kind, isCertain: (flags & 1) !== 0 });
+  }
+  return out;
+}
+
+function readMarks(reader: Reader): Mark[] {
+  const out: Mark[] = [];
+  while (!reader.ended) {
+    const moment = reader.number();
+    const isOom = reader.number() === 1;
+    out.push({ moment, isOom, bytes: reader.number(), free: reader.number() });
+  }
+  return out;
 }
 
 function readAddresses(bytes: Uint8Array): BigUint64Array {

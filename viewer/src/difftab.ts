@@ -4,7 +4,7 @@
 import type { App } from './app.ts';
 import { h, replace } from './dom.ts';
 import { count, delta, size } from './format.ts';
-import { sumRows } from './rows.ts';
+import { groupCell, labelCell, sumRows } from './rows.ts';
 import { stackView } from './stackview.ts';
 import type { Place } from './state.ts';
 import { type Column, Table } from './table.ts';
@@ -28,7 +28,7 @@ export class DiffTab {
   private readonly hint = h('p', { class: 'muted hint' });
 
   constructor(private readonly app: App) {
-    this.table = new Table<Change>('Changes from A to B', (r) => r.key, (r) => (r.node < 0 && r.key.startsWith('rest') ? null : h('div', { class: 'detail-body' }, stackView(app, r.node))), 'size');
+    this.table = new Table<Change>('Changes from A to B', (r) => r.key, (r) => (r.node < 0 && r.key.startsWith('rest') ? null : h('div', { class: 'detail-body' }, stackView(app, r.node))), 'change');
     this.element = h('div', { class: 'diff' }, this.bar, this.hint, this.table.element);
   }
 
@@ -36,9 +36,9 @@ export class DiffTab {
     const { app } = this;
     const by = app.state.rows === 'block' ? 'stack' : app.state.rows;
     const rowsOf = (place: Place) => {
-      const device = app.devices[place.track]!;
-      const { ids, rest } = app.filter(device, place.track, device.live(place.moment), place.moment);
-      return sumRows(app, place.track, ids, rest, by);
+      const device = app.deviceFor(place.track, place.moment);
+      const { ids, rest } = app.filter(device, device.live(place.moment), place.moment);
+      return sumRows(app, device, ids, rest, by);
     };
     const changes = new Map<string, Change>();
     rowsOf(a).forEach((r) => changes.set(r.key, { ...r, a: r.bytes, b: 0, blocks: -r.blocks }));
@@ -56,7 +56,7 @@ export class DiffTab {
 
   private placeName(place: Place): string {
     const { devices } = this.app;
-    const device = devices[place.track]!;
+    const device = this.app.deviceFor(place.track, place.moment);
     const peak = place.moment === device.head.peak ? 'peak, ' : '';
     const file = devices.length > 1 ? `${this.app.title(place.track)}, ` : '';
     return `${file}${peak}${momentName(place.moment)}, ${size(device.totalsAt(place.moment).requested)}`;
@@ -72,20 +72,19 @@ export class DiffTab {
       return;
     }
     const columns: Column<Change>[] = [
-      { title: 'change', key: 'change', align: 'right', text: (r) => delta(r.b - r.a), value: (r) => r.b - r.a },
-      { title: 'by size', key: 'size', align: 'right', text: (r) => size(Math.abs(r.b - r.a)), value: (r) => Math.abs(r.b - r.a) },
+      { title: 'change', key: 'change', align: 'right', text: (r) => delta(r.b - r.a), value: (r) => r.b - r.a, rank: (r) => Math.abs(r.b - r.a), cell: (r) => h('span', { class: r.b > r.a ? 'more' : 'less' }, delta(r.b - r.a)) },
       { title: 'A', key: 'a', align: 'right', text: (r) => size(r.a), value: (r) => r.a },
       { title: 'B', key: 'b', align: 'right', text: (r) => size(r.b), value: (r) => r.b },
       { title: 'blocks', key: 'blocks', align: 'right', text: (r) => (r.blocks > 0 ? `+${count(r.blocks)}` : `−${count(-r.blocks)}`).replace('−0', '0'), value: (r) => r.blocks },
-      { title: this.app.grouping(b.track).title, key: 'group', align: 'left', text: (r) => r.group, value: (r) => r.group },
-      { title: 'allocated at', key: 'label', align: 'left', text: (r) => r.label, value: (r) => r.label },
+      { title: this.app.grouping(b.track).title, key: 'group', align: 'left', text: (r) => r.group, value: (r) => r.group, cell: groupCell },
+      { title: 'allocated at', key: 'label', align: 'left', text: (r) => r.label, value: (r) => r.label, cell: labelCell },
     ];
     this.table.set(columns, this.changes(a, b));
   }
 
   private drawBar(a: Place | null, b: Place | null): void {
     const { app } = this;
-    const bytes = (p: Place) => app.devices[p.track]!.totalsAt(p.moment).requested;
+    const bytes = (p: Place) => app.deviceFor(p.track, p.moment).totalsAt(p.moment).requested;
     const mark = (name: string, place: Place | null, i: 0 | 1) =>
       h('button', { type: 'button', title: place ? 'go there' : 'mark the chosen moment', onclick: () => {
         if (place) return app.store.set({ place, range: null });

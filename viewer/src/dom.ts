@@ -52,6 +52,14 @@ export function fitText(context: CanvasRenderingContext2D, text: string, width: 
   return `${text.slice(0, head)}…${text.slice(text.length - (room - head))}`;
 }
 
+/** Text that loses its end to fit a width, or all of it. */
+export function cutText(context: CanvasRenderingContext2D, text: string, width: number): string {
+  if (context.measureText(text).width <= width) return text;
+  let length = Math.floor(width / (context.measureText('n').width || 6));
+  while (length > 1 && context.measureText(`${text.slice(0, length)}…`).width > width) length--;
+  return length > 1 ? `${text.slice(0, length)}…` : '';
+}
+
 /** Save a text as a file. */
 export function download(name: string, type: string, text: string): void {
   const url = URL.createObjectURL(new Blob([text], { type }));

@@ -2,7 +2,7 @@
 // it called below, as wide as the bytes below it.
 
 import type { App } from './app.ts';
-import { fitCanvas, fitText, h, replace } from './dom.ts';
+import { cutText, fitCanvas, h, replace } from './dom.ts';
 import { count, percent, size } from './format.ts';
 import { ink } from './theme.ts';
 
@@ -85,9 +85,8 @@ export class Flame {
 
   private build(): void {
     const { app } = this;
-    const { device, track, ids, rest } = app.selection();
+    const { device, grouping, ids, rest } = app.selection();
     const { names } = app;
-    const grouping = app.grouping(track);
     this.root = this.zoomed = this.focus = make(-1, null);
     const kinds = new Map<number, { bytes: number; blocks: number; node: number; group: number }>();
     for (const a of ids) {
@@ -149,7 +148,10 @@ export class Flame {
       }
       if (w < 30) return;
       context.fillStyle = colours.ink;
-      context.fillText(fitText(context, `${this.title(node)}  ${size(node.bytes)}`, w - 8), x + 4, y + ROW / 2);
+      const title = this.title(node);
+      const full = `${title}  ${size(node.bytes)}`;
+      const fits = context.measureText(full).width <= w - 8;
+      context.fillText(fits ? full : cutText(context, title, w - 8), x + 4, y + ROW / 2);
     };
     above.forEach((n, i) => box(n, 0, i * ROW, width, true));
     const visit = (node: Node, x: number, row: number, w: number) => {

@@ -6,12 +6,31 @@ import { h } from './dom.ts';
 import { groupingsOf } from './groupings.ts';
 import { count, size } from './format.ts';
 
+/** Buttons of which one is pressed. */
+class Choice {
+  readonly element: HTMLElement;
+  private readonly buttons: Map<string, HTMLButtonElement>;
+
+  constructor(label: string, words: [key: string, text: string, title: string][], choose: (key: string) => void) {
+    this.buttons = new Map(words.map(([key, text, title]) => [key, h('button', { type: 'button', title, onclick: () => choose(key) }, text)]));
+    this.element = h('span', { class: 'segmented', role: 'group', 'aria-label': label }, ...this.buttons.values());
+  }
+
+  show(key: string): void {
+    for (const [k, button] of this.buttons) button.setAttribute('aria-pressed', String(k === key));
+  }
+
+  disable(key: string): void {
+    this.buttons.get(key)!.disabled = true;
+  }
+}
+
 export class Header {
   readonly element: HTMLElement;
   readonly search: HTMLInputElement;
   private readonly by: HTMLSelectElement;
-  private readonly layout: HTMLButtonElement;
-  private readonly axis: HTMLButtonElement;
+  private readonly layout: Choice;
+  private readonly axis: Choice;
   private readonly theme: HTMLButtonElement;
   private timer = 0;
 
@@ -27,15 +46,20 @@ export class Header {
     });
     this.by = h('select', { id: 'by', 'aria-label': 'Colour by', onchange: () => store.set({ by: this.by.value, only: [] }) });
     for (const g of groupingsOf(app.devices[0]!)) this.by.append(h('option', { value: g.key }, `by ${g.title}`));
-    this.layout = h('button', { type: 'button', onclick: () => store.set({ layout: app.state.layout === 'grouped' ? 'bands' : 'grouped' }) });
-    this.axis = h('button', { type: 'button', onclick: () => store.set({ axis: app.state.axis === 'event' ? 'time' : 'event', view: null }) });
-    this.axis.disabled = !Axis.canBeTime(app.devices);
-    if (this.axis.disabled) this.axis.title = 'this file has no times';
+    this.layout = new Choice('Layout', [
+      ['grouped', 'groups', 'stacked group upon group (B)'],
+      ['bands', 'in order', 'blocks upon each other in the order in which they were made (B)'],
+    ], (layout) => store.set({ layout: layout as 'bands' }));
+    this.axis = new Choice('Axis', [
+      ['event', 'events', 'along the axis: events (T)'],
+      ['time', 'time', Axis.canBeTime(app.devices) ? 'along the axis: time (T)' : 'this file has no times'],
+    ], (axis) => store.set({ axis: axis as 'time', view: null }));
+    if (!Axis.canBeTime(app.devices)) this.axis.disable('time');
     this.theme = h('button', { type: 'button', 'aria-label': 'Light or dark', title: 'light or dark', onclick: () => store.set({ theme: app.theme === 'light' ? 'dark' : 'light' }) }, '◐');
     this.element = h('header', {},
       h('h1', {}, 'tessera'),
       h('div', { class: 'file' }, ...this.title()),
-      this.search, this.by, this.layout, this.axis, this.theme,
+      this.search, this.by, this.layout.element, this.axis.element, this.theme,
       h('button', { type: 'button', 'aria-label': 'Help', title: 'keys (?)', onclick: help }, '?'));
   }
 
@@ -58,9 +82,7 @@ export class Header {
     const { state } = this.app;
     if (document.activeElement !== this.search) this.search.value = state.search;
     this.by.value = this.app.grouping(state.place.track).key;
-    this.layout.textContent = state.layout === 'grouped' ? 'stacked' : 'in order';
-    this.layout.title = state.layout === 'grouped' ? 'stacked group upon group; press for blocks in the order they were made (B)' : 'blocks in the order they were made; press to stack by group (B)';
-    this.axis.textContent = state.axis === 'event' ? 'events' : 'time';
-    if (!this.axis.disabled) this.axis.title = `axis of ${state.axis === 'event' ? 'events' : 'time'}; press to change (T)`;
+    this.layout.show(state.layout);
+    this.axis.show(state.axis);
   }
 }

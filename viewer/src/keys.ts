@@ -50,7 +50,8 @@ export function keyTable(app: App, timeline: Timeline, actions: Actions): Key[] 
     const { range, place, pin } = app.state;
     const d = device();
     let span: [number, number] | null = range ? [range.from, range.to + 1] : null;
-    if (!span && pin) span = [app.devices[pin.track]!.born[pin.allocation]!, app.devices[pin.track]!.died[pin.allocation]!];
+    const pinned = pin && app.find(pin.track, pin.allocation);
+    if (!span && pinned) span = [pinned.device.born[pinned.a]!, pinned.device.died[pinned.a]!];
     const before = JSON.stringify(app.state.view);
     if (span) {
       const [a, b] = [app.axis.x(d, span[0]), app.axis.x(d, Math.min(span[1], d.moments - 1))];

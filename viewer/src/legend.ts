@@ -28,15 +28,13 @@ export class Legend {
   draw(): void {
     const { app } = this;
     const { place, only } = app.state;
-    const { moment } = app.selection();
-    const device = app.devices[place.track]!;
-    const grouping = app.grouping(place.track);
+    const { device, grouping, moment } = app.selection();
     const sums = device.sumsAt(grouping, moment);
     const colours = app.colours(place.track);
     const visible = app.visible(place.track);
     const some = !visible.every((v) => v);
     const order = grouping.names.map((_, g) => g).sort((a, b) => sums[b]! - sums[a]! || a - b);
-    const used = groupsUsed(grouping);
+    const used = groupsUsed(app.grouping(place.track));
     const total = sums.reduce((x, y) => x + y, 0);
     replace(
       this.element,

@@ -4,7 +4,7 @@ import type { App } from './app.ts';
 import { h, replace } from './dom.ts';
 import { count, duration, hex, percent, size } from './format.ts';
 import { momentClock } from './tooltip.ts';
-import { type Row, sumRows } from './rows.ts';
+import { groupCell, labelCell, type Row, sumRows } from './rows.ts';
 import { copyButton, stackView } from './stackview.ts';
 import type { Rows } from './state.ts';
 import { type Column, Table } from './table.ts';
@@ -30,7 +30,7 @@ export class LiveTab {
   draw(): void {
     const { app } = this;
     const selection = app.selection();
-    const rows = sumRows(app, selection.track, selection.ids, selection.rest, app.state.rows);
+    const rows = sumRows(app, selection.device, selection.ids, selection.rest, app.state.rows);
     this.drawBar();
     this.table.set(this.columns(rows), rows);
   }
@@ -64,13 +64,9 @@ export class LiveTab {
       { title: 'oldest', key: 'age', align: 'right', text: ageText, value: age },
       {
         title: app.grouping(app.state.place.track).title, key: 'group', align: 'left', text: (r) => r.group, value: (r) => r.group,
-        cell: (r) => {
-          const swatch = h('span', { class: 'swatch' });
-          swatch.style.background = r.group === 'several' ? 'var(--line)' : r.colour;
-          return h('span', { class: 'in-group', title: r.group }, swatch, h('span', { class: 'name' }, r.group));
-        },
+        cell: groupCell,
       },
-      { title: 'allocated at', key: 'label', align: 'left', text: (r) => r.label, value: (r) => r.label },
+      { title: 'allocated at', key: 'label', align: 'left', text: (r) => r.label, value: (r) => r.label, cell: labelCell },
     ];
     if (app.state.rows === 'block')
       columns.splice(4, 0, { title: 'address', key: 'address', align: 'right', text: (r) => (r.allocation < 0 ? '' : hex(device.address(r.allocation))), value: (r) => (r.allocation < 0 ? '' : hex(device.address(r.allocation))) });
@@ -84,9 +80,9 @@ export class LiveTab {
     if (row.allocation >= 0) {
       const a = row.allocation;
       return h('div', { class: 'detail-body' },
-        facts(blockFacts(app, track, a)),
+        facts(blockFacts(app, device, a)),
         h('div', { class: 'buttons' },
-          h('button', { type: 'button', onclick: (e: MouseEvent) => (e.stopPropagation(), app.store.set({ pin: { track, allocation: a } })) }, 'pin'),
+          h('button', { type: 'button', onclick: (e: MouseEvent) => (e.stopPropagation(), app.store.set({ pin: { track, allocation: device.row(a), born: device.born[a]! } })) }, 'pin'),
           copyButton('copy address', () => hex(device.address(a)))),
         stackView(app, row.node));
     }
@@ -141,6 +137,8 @@ export class Summary {
   private restPart(): HTMLElement | null {
     const { device } = this.app.selection();
     if (!device.hasRest) return null;
+    if (this.app.problem) return h('span', { class: 'alarm' }, `no more detail: ${this.app.problem}`);
+    if (this.app.isWaiting) return h('span', { class: 'muted' }, 'asking for detail ...');
     return h('span', { class: 'muted' },
       `${count(device.head.restCount)} blocks of up to ${size(device.head.restLargest)} are told in sums, exact at the highest and lowest moment of every ${count(device.bucketMoments)} events`);
   }

@@ -33,8 +33,8 @@ function initialState(head: Head, devices: Device[]): State {
   return {
     axis: 'event',
     by: head.by,
-    layout: 'grouped',
-    view: null,
+    layout: head.isOrdered ? 'bands' : 'grouped',
+    view: head.eventCount ? [head.firstEvent, head.firstEvent + head.eventCount] : null,
     zoomY: 1,
     place: peak(track),
     range: null,
@@ -82,6 +82,11 @@ class Page {
     const lower = h('div', { class: 'lower' }, this.tabList, this.panel, this.pin.element);
     replace(document.body, this.header.element, h('main', {}, h('div', { class: 'upper' }, this.timeline.element, this.legend.element), this.splitter(), this.summary.element, lower), tooltip.element, help.element);
     app.store.on((_, changed) => this.changed(changed));
+    app.onArrival = () => this.redrawAll();
+    // A ring around what has the focus helps those who come by keys, and is in others' way.
+    const input = (kind: string) => () => (document.documentElement.dataset.input = kind);
+    addEventListener('keydown', input('keys'), true);
+    addEventListener('pointerdown', input('pointer'), true);
     matchMedia('(prefers-color-scheme: dark)').addEventListener('change', () => this.redrawAll());
     this.redrawAll();
   }
@@ -161,19 +166,28 @@ class Page {
 /** For tests: what the page says of a moment, in numbers. */
 function hook(app: App, page: Page): object {
   return {
-    devices: app.devices.map((d) => ({ device: d.head.device, events: d.head.events, label: d.label, peak: d.head.peak - 1 })),
+    devices: app.devices.map((d) => ({ device: d.head.device, events: d.head.events, label: d.label, peak: d.head.peak - 1, told: d.count })),
     at: (track: number, event: number) => {
-      const device = app.devices[track]!;
+      const device = app.deviceFor(track, event + 1);
       const grouping = device.grouping('category');
       const sums = device.sumsAt(grouping, event + 1);
       return { totals: device.totalsAt(event + 1), groups: Object.fromEntries(grouping.names.map((n, g) => [n, sums[g]])) };
     },
+    groups: (track: number, event: number, key: string) => {
+      const device = app.deviceFor(track, event + 1);
+      const grouping = device.grouping(key);
+      const sums = device.sumsAt(grouping, event + 1);
+      return grouping.names.map((name, g) => [name, sums[g]]);
+    },
+    lanes: (track: number) => page.timeline.tracks[track]!.lanes,
     state: () => app.state,
     set: (patch: Partial<State>) => app.store.set(patch),
     /** What the columns of a track show: their moments and what is allocated there. */
     columns: (track: number) => page.timeline.tracks[track]!.columns(),
     /** Events at which sums of what is not told one by one are exact. */
     exact: (track: number) => [...app.devices[track]!.high, ...app.devices[track]!.low].map((m) => m - 1),
+    drawn: (track: number) => page.timeline.tracks[track]!.drawnHead(),
+    isWaiting: () => app.isWaiting,
     frames: () => page.timeline.frameTimes,
     selection: () => ({ moment: app.selection().moment, blocks: app.selection().ids.length }),
   };
@@ -187,7 +201,7 @@ async function main(): Promise<void> {
   devices.forEach(fillRest);
   if (!devices.length) throw new Error('the file has neither events nor segments');
   const initial = initialState(head, devices);
-  const tracks = devices.map((d) => ({ moments: d.moments, count: d.count }));
+  const tracks = devices.map((d) => ({ moments: d.moments }));
   const state = decode(location.hash.slice(1), initial, tracks);
   if (!Axis.canBeTime(devices)) state.axis = 'event';
   const app = new App(head, names, devices, new Store(state, initial));

@@ -112,7 +112,7 @@ class Painter {
     const { pixels, owner: owners } = this.picture;
     let at = row * width + this.how.left + c;
     const low = this.lowRow[c]!;
-    const hasEdge = edge !== 0 && bytes >= 3 * bytesPerPixel;
+    const hasEdge = edge !== 0 && bytes >= 5 * bytesPerPixel;
     for (let r = row; r < bottom; r++, at += width) {
       pixels[at] = hasEdge && r === row ? edge : r < low ? faint : shade;
       owners[at] = owner;

@@ -16,15 +16,20 @@ export class Pin {
     const { pin } = app.state;
     this.element.hidden = !pin;
     if (!pin) return;
-    const device = app.devices[pin.track]!;
-    const a = pin.allocation;
+    const found = app.find(pin.track, pin.allocation);
+    if (!found) {
+      app.deviceFor(pin.track, pin.born); // asks for it
+      replace(this.element, h('p', { class: 'muted' }, app.isWaiting ? 'looking for the block ...' : 'The page does not tell this block.'));
+      return;
+    }
+    const { device, a } = found;
     replace(
       this.element,
       h('div', { class: 'pin-head' },
         h('strong', {}, size(device.requested(a))),
         h('span', { class: 'muted' }, 'pinned block'),
         h('button', { type: 'button', 'aria-label': 'Let go of the block', onclick: () => app.store.set({ pin: null }) }, '×')),
-      facts(blockFacts(app, pin.track, a)),
+      facts(blockFacts(app, device, a)),
       h('div', { class: 'buttons' },
         h('button', { type: 'button', onclick: () => app.store.set({ place: { track: pin.track, moment: device.born[a]! }, range: null }) }, 'to its birth'),
         h('button', { type: 'button', disabled: device.died[a]! >= device.moments, onclick: () => app.store.set({ place: { track: pin.track, moment: Math.min(device.moments - 1, device.died[a]!) }, range: null }) }, 'to its end'),

@@ -1,7 +1,8 @@
 // Allocations summed: by stack, function, group, or one by one. What tables and diffs list.
 
 import type { App } from './app.ts';
-import type { Device } from './device.ts';
+import { h } from './dom.ts';
+import type { Device, Grouping } from './device.ts';
 
 export interface Row {
   key: string;
@@ -12,13 +13,24 @@ export interface Row {
   colour: string;
   node: number; // its stack, or -1
   oldest: number; // birth of the oldest
-  allocation: number; // of a single block, or -1
+  allocation: number; // of a single block: its place in the device, or -1
+}
+
+/** A group's colour and name, in a table. */
+export function groupCell(row: { group: string; colour: string }): HTMLElement {
+  const swatch = h('span', { class: 'swatch' });
+  swatch.style.background = row.group === 'several' ? 'var(--line)' : row.colour;
+  return h('span', { class: 'in-group', title: row.group }, swatch, h('span', { class: 'name' }, row.group));
+}
+
+/** Where it was allocated, cut where a name is endless. */
+export function labelCell(row: { label: string }): HTMLElement {
+  return h('div', { class: 'label', title: row.label.length > 200 ? row.label.slice(0, 1000) : undefined }, row.label);
 }
 
 /** The key and name by which rows are made. */
-function namer(app: App, device: Device, track: number, by: string): (a: number) => string {
+function namer(app: App, device: Device, grouping: Grouping, by: string): (a: number) => string {
   const { names } = app;
-  const grouping = app.grouping(track);
   if (by === 'block') return (a) => `a${a}`;
   if (by === 'group') return (a) => grouping.names[grouping.group[a]!]!;
   const ofNode = new Map<number, string>();
@@ -38,11 +50,10 @@ function namer(app: App, device: Device, track: number, by: string): (a: number)
   };
 }
 
-export function sumRows(app: App, track: number, ids: number[], rest: Float64Array | null, by: string): Row[] {
-  const device = app.devices[track]!;
-  const grouping = app.grouping(track);
-  const colours = app.colours(track);
-  const keyOf = namer(app, device, track, by);
+export function sumRows(app: App, device: Device, ids: number[], rest: Float64Array | null, by: string): Row[] {
+  const grouping = app.grouping(device.index, device);
+  const colours = app.colours(device.index);
+  const keyOf = namer(app, device, grouping, by);
   const rows = new Map<string, Row>();
   for (const a of ids) {
     const key = keyOf(a);

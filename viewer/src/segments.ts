@@ -5,6 +5,7 @@ import type { App } from './app.ts';
 import type { Device, Span } from './device.ts';
 import { fitCanvas, h, replace } from './dom.ts';
 import { count, hex, percent, size } from './format.ts';
+import type { State } from './state.ts';
 import { ink } from './theme.ts';
 import { blockFacts, facts } from './tooltip.ts';
 
@@ -43,8 +44,7 @@ export class Segments {
     this.canvas.addEventListener('pointermove', (e) => this.hover(e));
     this.canvas.addEventListener('pointerleave', () => this.setHover(-1, null));
     this.canvas.addEventListener('click', () => {
-      const { track } = this.app.selection();
-      this.app.store.set({ pin: this.hovered >= 0 ? { track, allocation: this.hovered } : null });
+      this.app.store.set({ pin: this.pinOf(this.hovered) });
     });
     this.canvas.addEventListener('keydown', (e) => this.key(e));
     new ResizeObserver(() => this.paint()).observe(this.element);
@@ -139,7 +139,7 @@ export class Segments {
     const most = Math.max(1, ...this.boxes.map((b) => b.span.bytes));
     const total = this.boxes.reduce((sum, b) => sum + b.span.bytes, 0);
     // The largest segment fills a row, unless that would take too many rows.
-    const scale = Math.min(width / most, (width * 60) / Math.max(1, total));
+    const scale = Math.min(width / most, (width * 140) / Math.max(1, total));
     let [x, y, pool] = [0, 0, ''];
     for (const box of this.boxes) {
       box.width = Math.max(4, Math.min(width, box.span.bytes * scale));
@@ -164,11 +164,10 @@ export class Segments {
     const height = this.boxes.length ? this.place(width) : 10;
     const context = fitCanvas(this.canvas, width, Math.min(MOST_HEIGHT, height));
     const colours = ink();
-    const { device, track } = this.app.selection();
-    const grouping = this.app.grouping(track);
+    const { device, grouping, track } = this.app.selection();
     const swatches = this.app.colours(track);
     const visible = this.app.visible(track);
-    const matches = this.app.matches(track);
+    const matches = this.app.matches(device);
     const { pin } = this.app.state;
     let pool = '';
     context.font = '11px system-ui, sans-serif';
@@ -189,7 +188,7 @@ export class Segments {
         const seen = visible[g] && (!matches || matches[device.kind[a]!]);
         const x = box.x + (Number(device.address(a)) - box.span.at) * scale;
         const w = Math.min(device.block(a) * scale, box.x + box.width - x);
-        const isPinned = pin?.track === track && pin.allocation === a;
+        const isPinned = pin?.track === track && pin.allocation === device.row(a);
         context.globalAlpha = seen ? 1 : 0.18;
         context.fillStyle = isPinned ? colours.accent : swatches[g]!.css;
         context.fillRect(x, box.y + 1, Math.max(0.6, w > 3 ? w - 0.6 : w), ROW - 2);
@@ -203,14 +202,19 @@ export class Segments {
     this.canvas.setAttribute('aria-label', `${count(this.boxes.length)} segments. Arrow keys walk from block to block, Enter pins.`);
   }
 
-  private setHover(a: number, box: Box | null): void {
+  private pinOf(a: number): State['pin'] {
     const { device, track } = this.app.selection();
+    return a < 0 ? null : { track, allocation: device.row(a), born: device.born[a]! };
+  }
+
+  private setHover(a: number, box: Box | null): void {
+    const { device } = this.app.selection();
     if (a !== this.hovered) {
       this.hovered = a;
       this.paint();
     }
     this.canvas.style.cursor = a >= 0 ? 'pointer' : 'default';
-    if (a >= 0) replace(this.tip, facts(blockFacts(this.app, track, a)));
+    if (a >= 0) replace(this.tip, facts(blockFacts(this.app, device, a)));
     else if (box) this.tip.textContent = `segment ${hex(box.span.address)}, ${size(box.span.bytes)}, ${count(box.blocks.length)} blocks hold ${size(box.blocks.reduce((s, b) => s + device.block(b), 0))}`;
     else this.tip.textContent = '';
   }
@@ -235,11 +239,10 @@ export class Segments {
 
   private key(e: KeyboardEvent): void {
     const all = this.boxes.flatMap((b) => b.blocks);
-    const { track } = this.app.selection();
     const at = all.indexOf(this.hovered);
     if (e.key === 'ArrowRight' || e.key === 'ArrowDown') this.setHover(all[Math.min(all.length - 1, at + 1)] ?? -1, null);
     else if (e.key === 'ArrowLeft' || e.key === 'ArrowUp') this.setHover(all[Math.max(0, at - 1)] ?? -1, null);
-    else if (e.key === 'Enter' && this.hovered >= 0) this.app.store.set({ pin: { track, allocation: this.hovered } });
+    else if (e.key === 'Enter' && this.hovered >= 0) this.app.store.set({ pin: this.pinOf(this.hovered) });
     else return;
     e.preventDefault();
     e.stopPropagation();

@@ -25,7 +25,7 @@ export interface State {
   tab: number; // 1 to 4
   rows: Rows;
   allFrames: boolean;
-  pin: { track: number; allocation: number } | null;
+  pin: { track: number; allocation: number; born: number } | null; // its number in the trace, its moment
   theme: 'auto' | 'light' | 'dark';
 }
 
@@ -77,8 +77,9 @@ export function encode(s: State, initial: State): string {
   };
   put('axis', s.axis, initial.axis);
   put('by', s.by, initial.by);
-  put('layout', s.layout, 'grouped');
-  if (s.view) out.set('view', s.view.map((x) => Number(x.toPrecision(12))).join('~'));
+  put('layout', s.layout, initial.layout);
+  if (s.view) put('view', viewText(s.view), initial.view ? viewText(initial.view) : '');
+  else if (initial.view) out.set('view', 'all');
   put('y', Number(s.zoomY.toFixed(3)), 1);
   if (s.place.track !== initial.place.track || s.place.moment !== initial.place.moment)
     out.set('at', `${s.place.track}~${s.place.moment}`);
@@ -92,9 +93,13 @@ export function encode(s: State, initial: State): string {
   put('tab', s.tab, 1);
   put('rows', s.rows, 'stack');
   if (s.allFrames) out.set('frames', 'all');
-  if (s.pin) out.set('pin', `${s.pin.track}~${s.pin.allocation}`);
+  if (s.pin) out.set('pin', `${s.pin.track}~${s.pin.allocation}~${s.pin.born}`);
   put('theme', s.theme, 'auto');
   return out.toString();
+}
+
+function viewText(view: [number, number]): string {
+  return view.map((x) => Number(x.toPrecision(12))).join('~');
 }
 
 function pair(text: string | null): [number, number] | null {
@@ -103,7 +108,7 @@ function pair(text: string | null): [number, number] | null {
 }
 
 /** A state from a URL; what it does not say, or says wrongly, is as at first. */
-export function decode(text: string, initial: State, tracks: { moments: number; count: number }[]): State {
+export function decode(text: string, initial: State, tracks: { moments: number }[]): State {
   const q = new URLSearchParams(text);
   const state: State = { ...initial };
   const oneOf = <T extends string>(key: string, all: string[], plain: T): T => {
@@ -118,9 +123,10 @@ export function decode(text: string, initial: State, tracks: { moments: number; 
   };
   state.axis = oneOf('axis', ['event', 'time'], initial.axis);
   state.by = q.get('by') ?? initial.by;
-  state.layout = oneOf('layout', LAYOUTS, 'grouped');
+  state.layout = oneOf('layout', LAYOUTS, initial.layout);
   const view = pair(q.get('view'));
-  if (view && view[1] > view[0]) state.view = view;
+  if (q.get('view') === 'all') state.view = null;
+  else if (view && view[1] > view[0]) state.view = view;
   const y = Number(q.get('y') ?? 1);
   if (y > 0 && y < 1e6) state.zoomY = y;
   state.place = placeOf('at') ?? initial.place;
@@ -136,9 +142,9 @@ export function decode(text: string, initial: State, tracks: { moments: number; 
   if (tab >= 1 && tab <= 4) state.tab = Math.floor(tab);
   state.rows = oneOf('rows', ROWS, 'stack');
   state.allFrames = q.get('frames') === 'all';
-  const pin = pair(q.get('pin'));
-  if (pin && tracks[pin[0]] && pin[1] >= 0 && pin[1] < tracks[pin[0]]!.count)
-    state.pin = { track: pin[0], allocation: Math.floor(pin[1]) };
+  const [track, allocation, born] = (q.get('pin') ?? '').split('~').map((part) => Number.parseInt(part, 10));
+  if (tracks[track!] && allocation! >= 0 && born! >= 0 && born! < tracks[track!]!.moments)
+    state.pin = { track: track!, allocation: allocation!, born: born! };
   state.theme = oneOf('theme', THEMES, 'auto');
   return state;
 }

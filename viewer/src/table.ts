@@ -7,7 +7,8 @@ export interface Column<Row> {
   key: string;
   align: 'left' | 'right';
   text: (row: Row) => string;
-  value: (row: Row) => number | string; // to sort by, and in the CSV
+  value: (row: Row) => number | string; // in the CSV, and to sort by
+  rank?: (row: Row) => number; // to sort by instead
   cell?: (row: Row) => Node; // instead of the text
 }
 
@@ -47,7 +48,7 @@ export class Table<Row> {
     const column = this.columns.find((c) => c.key === this.sortKey) ?? this.columns[0]!;
     const sign = this.descending ? -1 : 1;
     return this.rows
-      .map((row) => ({ row, value: column.value(row) }))
+      .map((row) => ({ row, value: column.rank ? column.rank(row) : column.value(row) }))
       .sort((a, b) => sign * (a.value < b.value ? -1 : a.value > b.value ? 1 : 0))
       .map((x) => x.row);
   }
@@ -76,7 +77,7 @@ export class Table<Row> {
         const order = sorted ? (this.descending ? 'descending' : 'ascending') : 'none';
         const arrow = sorted ? (this.descending ? ' ↓' : ' ↑') : '';
         const button = h('button', { type: 'button', 'data-key': c.key, onclick: () => this.sort(c.key) }, c.title + arrow);
-        return h('th', { scope: 'col', class: c.align, 'aria-sort': order }, button);
+        return h('th', { scope: 'col', class: `${c.align} c-${c.key}`, 'aria-sort': order }, button);
       }),
     );
     replace(this.body, ...rows.slice(0, this.shown).flatMap((row) => this.rowElements(row)));
@@ -108,7 +109,7 @@ export class Table<Row> {
           e.stopPropagation();
         },
       },
-      ...this.columns.map((c) => h('td', { class: c.align }, c.cell ? c.cell(row) : c.text(row))),
+      ...this.columns.map((c) => h('td', { class: `${c.align} c-${c.key}` }, c.cell ? c.cell(row) : c.text(row))),
     );
     if (!isOpen) return [element];
     const detail = this.detail(row);

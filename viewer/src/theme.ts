@@ -7,6 +7,14 @@ const CATEGORY: Record<string, number> = {
   activation: 1,
   backward: 2,
   optimizer: 3,
+  gradient: 2,
+  optimizer_state: 3,
+  temporary: 4,
+  recomputed: 13,
+  input: 8,
+  communication: 9,
+  workspace: 6,
+  unexplained: 12,
   net: 4,
   unknown: 12,
   net_setup: 6,
@@ -60,7 +68,7 @@ function swatch(css: string, theme: Theme): Swatch {
     shades,
     faint: shades.map((_, i) => mix(css, paper, 0.4 + i * 0.02)),
     dim: mix(hex, paper, 0.78),
-    edge: mix(css, near, 0.28),
+    edge: mix(css, near, 0.14),
   };
 }
 
@@ -70,7 +78,7 @@ function hash(text: string): number {
   return h >>> 0;
 }
 
-const QUIET = /^\((before|outside|no |none|other|smaller)|^unknown$/;
+const QUIET = /^\((before|outside|no |none|other|smaller)|^unknown$|^unexplained$/;
 
 /** A colour for each group of a grouping. */
 export function palette(key: string, names: string[], theme: Theme): Swatch[] {

@@ -209,7 +209,7 @@ export class Timeline {
     const element = this.element;
     element.addEventListener('pointerdown', (e) => this.down(e));
     element.addEventListener('pointermove', (e) => this.move(e));
-    element.addEventListener('pointerup', (e) => this.up(e));
+    element.addEventListener('pointerup', () => this.up());
     element.addEventListener('pointercancel', () => (this.drag = null));
     element.addEventListener('pointerleave', () => this.hover(null, null));
     element.addEventListener('dblclick', (e) => this.double(e));
@@ -264,7 +264,7 @@ export class Timeline {
     }
   }
 
-  private up(e: PointerEvent): void {
+  private up(): void {
     const { drag } = this;
     this.drag = null;
     if (!drag || drag.moved || drag.kind !== 'brush') return;
@@ -280,11 +280,10 @@ export class Timeline {
       });
       return;
     }
-    const pin = hit.allocation >= 0 && (e.detail > 1 || e.altKey || e.ctrlKey || e.metaKey);
     this.app.store.set({
       place: { track: drag.track, moment: hit.moment },
       range: null,
-      pin: hit.allocation >= 0 ? { track: drag.track, allocation: hit.allocation } : pin ? this.app.state.pin : null,
+      pin: hit.allocation >= 0 ? { track: drag.track, allocation: hit.device.row(hit.allocation), born: hit.device.born[hit.allocation]! } : null,
     });
   }
 

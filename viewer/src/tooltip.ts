@@ -32,9 +32,8 @@ export function facts(rows: [string, string][]): HTMLElement {
   return h('dl', { class: 'facts' }, ...rows.flatMap(([name, value]) => [h('dt', {}, name), h('dd', {}, value)]));
 }
 
-export function blockFacts(app: App, track: number, a: number): [string, string][] {
-  const device = app.devices[track]!;
-  const grouping = app.grouping(track);
+export function blockFacts(app: App, device: Device, a: number): [string, string][] {
+  const grouping = app.grouping(device.index, device);
   const rows: [string, string][] = [
     ['size', `${size(device.requested(a))} asked, ${size(device.block(a))} block`],
     ['address', hex(device.address(a))],
@@ -59,8 +58,8 @@ export class Tooltip {
       return;
     }
     const { app } = this;
-    const device = app.devices[hit.track]!;
-    const grouping = app.grouping(hit.track);
+    const { device } = hit;
+    const grouping = app.grouping(hit.track, device);
     if (hit.lane) {
       replace(this.element, h('strong', {}, hit.lane.name || '(no name)'), facts([
         [hit.lane.title, `events ${count(hit.lane.born)} to ${count(hit.lane.died - 1)}`],
@@ -72,7 +71,7 @@ export class Tooltip {
       replace(
         this.element,
         h('strong', {}, size(device.requested(hit.allocation))),
-        facts(blockFacts(app, hit.track, hit.allocation)),
+        facts(blockFacts(app, device, hit.allocation)),
         h('div', { class: 'tip-stack' }, ...own.map((f) => h('div', {}, `${app.names.place(f)} ${app.names.brief(f)}`))),
         node < 0 && h('div', { class: 'muted' }, 'no stack recorded'),
       );

@@ -3,8 +3,9 @@
 import type { App } from './app.ts';
 import { ticks } from './axis.ts';
 import { type View, viewOf } from './curves.ts';
+import type { HeadCut } from './decode.ts';
 import type { Device } from './device.ts';
-import { fitCanvas, fitText, h, pixelRatio } from './dom.ts';
+import { cutText, fitCanvas, fitText, h, pixelRatio } from './dom.ts';
 import { count, roundSize, size } from './format.ts';
 import { type Lane, lanesOf } from './lanes.ts';
 import { paint, type Picture } from './paint.ts';
@@ -14,10 +15,18 @@ import { ink } from './theme.ts';
 export const GUTTER = 72; // left of the picture, for the sizes
 const LANE = 15;
 
+// Phases have colours of their own, other ranges alternate between the first and the last.
+const PHASES = ['setup', 'data', 'forward', 'recompute', 'backward', 'optimizer', 'zero_grad'];
+const LANES = {
+  light: ['#dbe4ee', '#e9e4d2', '#d5e5f5', '#cdebe6', '#f6e2c8', '#e4daf0', '#eceff2'],
+  dark: ['#2b3948', '#3f3a27', '#24405c', '#1f4743', '#4d3b21', '#3d3152', '#343a42'],
+};
+
 export interface Hit {
   track: number;
+  device: Device; // what is drawn there
   moment: number;
-  allocation: number; // or -1
+  allocation: number; // of that device, or -1
   group: number; // of a band of small blocks, or -1
   lane: { title: string; name: string; born: number; died: number } | null;
 }
@@ -34,12 +43,14 @@ export class Track {
   private height = 0;
   private matched: Float64Array | null = null;
   private range: [number, number] = [0, 1];
+  private drawn: Device; // the track, or a part of it
   private yMax = 1;
 
   constructor(
     private readonly app: App,
     readonly index: number,
   ) {
+    this.drawn = this.device;
     this.lanes = lanesOf(this.device);
     this.raster = h('canvas', { class: 'raster', 'aria-hidden': 'true' });
     this.over = h('canvas', { class: 'over', 'aria-hidden': 'true' });
@@ -110,11 +121,13 @@ export class Track {
     const edges = new Uint32Array(last - first + 1);
     for (let c = 0; c < edges.length; c++) edges[c] = app.axis.moment(device, from + (first + c) / scale);
     if (last === Math.ceil((end - from) * scale)) edges[edges.length - 1] = device.moments;
-    const grouping = app.grouping(this.index);
-    this.view = viewOf(device, grouping, edges);
-    const kinds = app.matches(this.index);
-    this.matched = kinds ? matching(device, kinds, this.view.moment) : null;
-    this.picture = paint(device, grouping, this.view, {
+    const drawn = app.deviceFor(this.index, edges[0]!, Math.min(device.moments - 1, edges[edges.length - 1]!));
+    const grouping = app.grouping(this.index, drawn);
+    this.drawn = drawn;
+    this.view = viewOf(drawn, grouping, edges);
+    const kinds = app.matches(drawn);
+    this.matched = kinds ? matching(drawn, kinds, this.view.moment) : null;
+    this.picture = paint(drawn, grouping, this.view, {
       layout: app.state.layout,
       bytesPerPixel: this.yMax / height,
       height,
@@ -177,13 +190,12 @@ export class Track {
 
   private drawLanes(context: CanvasRenderingContext2D, colours: ReturnType<typeof ink>): void {
     const top = this.app.devices.length > 1 ? 16 : 0;
-    const swatches = this.app.theme === 'light' ? ['#d8e3f0', '#f5e3cb', '#d6e8d5', '#e2d9ee'] : ['#2c3e52', '#4d3c22', '#2a412a', '#3c3150'];
-    const phase = ['set-up', 'forward', 'backward', 'optimizer'];
+    const shades = LANES[this.app.theme];
     this.lanes.forEach((lane, row) => {
       const y = top + row * LANE;
       context.fillStyle = colours.muted;
       context.textAlign = 'right';
-      context.fillText(fitText(context, lane.title.replace(' (inferred)', ''), GUTTER - 10), GUTTER - 7, y + LANE / 2);
+      context.fillText(fitText(context, lane.kind, GUTTER - 10), GUTTER - 7, y + LANE / 2);
       context.textAlign = 'left';
       let drawnTo = -1;
       lane.ranges.forEach((range, i) => {
@@ -191,12 +203,12 @@ export class Track {
         const x1 = Math.min(this.width, this.xOfMoment(Math.min(range.died, this.device.moments - 1)));
         if (x1 < GUTTER || x0 > this.width || x1 < drawnTo + 0.5) return;
         drawnTo = x1;
-        const kind = phase.indexOf(range.name);
-        context.fillStyle = lane.title.startsWith('phase') ? swatches[Math.max(0, kind)]! : swatches[i % 2 ? 0 : 3]!;
+        const phase = lane.kind === 'phase' ? PHASES.indexOf(range.name) : -1;
+        context.fillStyle = shades[phase >= 0 ? phase : i % 2 ? 0 : 6]!;
         context.fillRect(x0, y + 1, Math.max(1, x1 - x0 - 0.5), LANE - 2);
         if (x1 - x0 < 24) return;
         context.fillStyle = colours.ink;
-        context.fillText(fitText(context, range.name, x1 - x0 - 8), x0 + 4, y + LANE / 2);
+        context.fillText(cutText(context, range.name, x1 - x0 - 8), x0 + 4, y + LANE / 2);
       });
     });
   }
@@ -214,8 +226,7 @@ export class Track {
     if (!view) return;
     const ratio = pixelRatio();
     const x = (c: number) => GUTTER + (this.firstColumn + c) / ratio;
-    const isDense = this.isDense(view);
-    const line = (values: Float64Array, style: string, dash: number[], width: number) => {
+    const line = (values: Float64Array, style: string, dash: number[], width: number, isDense = false) => {
       context.strokeStyle = style;
       context.lineWidth = width;
       context.setLineDash(dash);
@@ -234,8 +245,9 @@ export class Track {
     if (this.app.visible(this.index).every((v) => v)) {
       line(view.reserved, colours.muted, [5, 3], 1.25);
       context.globalAlpha = 0.75;
-      line(view.allocated, colours.ink, [], 1);
+      line(view.allocated, colours.ink, [], 1, this.isDense(view));
       context.globalAlpha = 1;
+      this.nameReserved(context, colours, view);
     }
     if (this.matched) line(this.matched, colours.accent, [], 2);
     const { capacity } = this.app.head;
@@ -254,6 +266,18 @@ export class Track {
     }
   }
 
+  /** Says at the right what the dashed line is, where there is room above it. */
+  private nameReserved(context: CanvasRenderingContext2D, colours: ReturnType<typeof ink>, view: View): void {
+    const y = this.yOf(view.reserved[view.columns - 1]!);
+    const right = GUTTER + (this.firstColumn + view.columns) / pixelRatio();
+    const { capacity } = this.app.head;
+    if (y < this.lanesHeight + 12 || right - GUTTER < 120) return;
+    if (capacity && Math.abs(this.yOf(capacity) + 8 - (y - 8)) < 14) return;
+    context.fillStyle = colours.muted;
+    context.textAlign = 'right';
+    context.fillText(`reserved ${size(view.reserved[view.columns - 1]!)}`, right - 6, y - 8);
+  }
+
   private drawMarks(context: CanvasRenderingContext2D, colours: ReturnType<typeof ink>): void {
     const { device } = this;
     const top = this.lanesHeight;
@@ -262,12 +286,19 @@ export class Track {
       const x = this.xOfMoment(mark.moment);
       if (x < GUTTER || x > this.width) continue;
       context.fillStyle = mark.isOom ? colours.alarm : colours.muted;
-      context.fillRect(Math.round(x), top, mark.isOom ? 2 : 1, this.plotHeight);
+      context.fillRect(Math.min(Math.round(x), this.width - 2), top, mark.isOom ? 2 : 1, this.plotHeight);
       if (x - labelled < 110) continue;
       labelled = x;
+      const text = mark.isOom ? `out of memory: ${size(mark.bytes)} asked for, ${size(mark.free)} free` : 'snapshot';
+      const isLeft = x + context.measureText(text).width + 12 > this.width;
+      const width = context.measureText(text).width;
+      const left = isLeft ? x - 6 - width : x + 6;
+      const colour = context.fillStyle;
+      context.fillStyle = colours.paper;
+      context.fillRect(left - 3, top + 25, width + 6, 15);
+      context.fillStyle = colour;
       context.textAlign = 'left';
-      const text = mark.isOom ? `out of memory: ${size(mark.bytes)}` : 'snapshot';
-      context.fillText(text, x + 5, top + 20);
+      context.fillText(text, left, top + 33);
     }
     const x = this.xOfMoment(device.head.peak);
     if (x < GUTTER || x > this.width) return;
@@ -278,12 +309,21 @@ export class Track {
     context.lineTo(x - 4, y - 8);
     context.lineTo(x + 4, y - 8);
     context.fill();
+    const text = `peak ${size(device.head.peakAllocated)}`;
+    const room = context.measureText(text).width + 10;
+    const isLeft = x + room > this.width;
+    context.textAlign = isLeft ? 'right' : 'left';
+    const left = isLeft ? x - room - 2 : x + 6;
+    context.fillStyle = colours.paper;
+    context.fillRect(left, y - 14, room - 4, 13);
+    context.fillStyle = colours.ink;
+    context.fillText(text, x + (isLeft ? -8 : 8), y - 7);
   }
 
   /** The shape under the pointer, and the one that is pinned. */
   private drawOwner(context: CanvasRenderingContext2D, colours: ReturnType<typeof ink>, hit: Hit | null): void {
     const { pin } = this.app.state;
-    if (pin && pin.track === this.index) this.fillOwner(context, pin.allocation + 1, colours.accent, 0.85);
+    if (pin && pin.track === this.index) this.fillOwner(context, this.drawn.indexOf(pin.allocation) + 1, colours.accent, 0.85);
     if (hit && hit.track === this.index && hit.allocation >= 0)
       this.fillOwner(context, hit.allocation + 1, colours.ink, 0.28);
   }
@@ -297,7 +337,7 @@ export class Track {
     context.globalAlpha = alpha;
     for (let c = 0; c < view.columns; c++) {
       const moment = view.moment[c]!;
-      if (moment < this.device.born[a]! || moment >= this.device.died[a]!) continue;
+      if (moment < this.drawn.born[a]! || moment >= this.drawn.died[a]!) continue;
       const column = this.firstColumn + c;
       let first = -1;
       let last = -1;
@@ -364,12 +404,12 @@ export class Track {
     if (x < GUTTER || x >= this.width || y < 0 || y > this.height) return null;
     const value = this.range[0] + ((x - GUTTER) / this.plotWidth) * (this.range[1] - this.range[0]);
     const moment = this.app.axis.moment(this.device, value);
-    const hit: Hit = { track: this.index, moment, allocation: -1, group: -1, lane: null };
+    const hit: Hit = { track: this.index, device: this.drawn, moment, allocation: -1, group: -1, lane: null };
     if (y < this.lanesHeight) {
       const row = Math.floor((y - (this.app.devices.length > 1 ? 16 : 0)) / LANE);
       const lane = this.lanes[row];
       const range = lane?.ranges.find((r) => r.born <= moment && r.died > moment);
-      if (lane && range) hit.lane = { title: lane.title, name: range.name, born: range.born, died: range.died };
+      if (lane && range) hit.lane = { title: lane.kind + (range.isCertain ? '' : lane.kind === 'step' ? ', not whole' : ', inferred of its neighbours'), name: range.name, born: range.born, died: range.died };
       return hit;
     }
     const { picture, view } = this;
@@ -389,6 +429,11 @@ export class Track {
   /** The moments that the columns stand for, and what is allocated there; for tests. */
   columns(): { moments: number[]; allocated: number[] } {
     return { moments: [...(this.view?.moment ?? [])], allocated: [...(this.view?.allocated ?? [])] };
+  }
+
+  /** What is told of what is drawn; for tests. */
+  drawnHead(): HeadCut {
+    return this.drawn.head;
   }
 
   /** The track in a sentence, for the reader's ears. */

@@ -1,0 +1,17 @@
+/* program.c - see program.h.
+ *
+ *   options.c   what does the user want?     (rows: commands.c)
+ *   session.c   run it, deliver, explain     (one file per command)
+ */
+#include "program.h"
+
+#include "options.h"
+#include "session.h"
+
+int cli_program(int argc, char **argv) {
+  cli_options options;
+  int status = cli_parse(argc, argv, &options);
+  if (status == 0) status = cli_run(&options);
+  cli_options_release(&options);
+  return status;
+}

@@ -1,0 +1,1 @@
+"""Mosaic's Python interface, answered by tessera."""

@@ -1,0 +1,359 @@
+"""MemorySnapshot: Mosaic's analyses of a snapshot, computed by tessera.
+
+What a program reads after analyze_memory_snapshot() is there at once where tessera has it as a number,
+and made when it is read where Mosaic has an object for each event or allocation.
+"""
+import json
+import logging
+import re
+from typing import Any, Dict, Iterator, List, Optional, Set, Tuple
+
+import tessera
+
+from mosaic.libmosaic.utils.data_utils import (Allocation, AllocationType, BaseMemoryUsage,
+                                               FloatMemoryUsage, Frame, MemoryEvent, MemoryUsage,
+                                               TraceEvent)
+from mosaic.libmosaic.utils.snapshot_loader import SnapshotLoader
+
+ALLOC_EVENTS = ['alloc']
+FREE_EVENTS = ['free_completed']
+
+_NO_TIME = -2**63
+_NO_ID = 2**32 - 1
+# Codes of actions, as tessera numbers them.
+_CODES = {'alloc': 0, 'free_requested': 1, 'free_completed': 2, 'free': 3, 'segment_alloc': 4,
+          'segment_free': 5, 'segment_map': 6, 'segment_unmap': 7}
+_BY = {'categories': ('category', 'per_category_alloc_sum'),
+       'annotations': ('annotation', 'per_annotation_alloc_sum'),
+       'compile_context': ('compile-context', 'per_compile_context_alloc_sum'),
+       'custom': ('rules', 'per_custom_alloc_sum')}
+# tessera's number for categories by Mosaic's rules.
+_MOSAIC_CATEGORIES = 8
+# What nothing matches: all is unknown.
+_NO_RULES = {'unknown': '(?!)'}
+
+
+class _Group(MemoryEvent):
+    """A group whose sizes by address are made when they are asked for."""
+
+    def __init__(self, sizes: Any, stack: List[Dict[str, Any]], calls: int, size: int) -> None:
+        self._make = sizes
+        super().__init__(call_stack=stack, num_call=calls, mem_size=size)
+
+    @property
+    def mem_size_per_call(self) -> Dict[int, float]:
+        """Sizes by address."""
+        if self._sizes is None:
+            self._sizes = self._make()
+        return self._sizes
+
+    @mem_size_per_call.setter
+    def mem_size_per_call(self, sizes: Dict[int, float]) -> None:
+        self._sizes = sizes or None
+
+
+def _log(lines: bytes) -> None:
+    """Log what tessera says in Mosaic's words, through the logging of Python. Errors are left to who
+    asked."""
+    for line in lines.decode('utf-8', 'replace').splitlines():
+        level, _, text = line.partition(':root:')
+        if level != 'ERROR':
+            logging.log(logging.WARNING if level == 'WARNING' else logging.INFO, '%s', text)
+
+
+# Bytes, allocations, the stack of the first, and the rows of the events that made them; the last has
+# no stack.
+_Groups = List[Tuple[int, int, Optional[int], List[int]]]
+
+
+class _Moment:
+    """Where an analysis ended: an event of a device, and the groups that are live there."""
+
+    def __init__(self, opened: tessera.Snapshot, device: Optional[int], groups: _Groups) -> None:
+        self.opened, self.device, self.groups = opened, device, groups
+
+    def live(self) -> Dict[int, int]:
+        """Rows of the events that made what is live, by address, in the order in which they did."""
+        rows = sorted(row for group in self.groups for row in group[3])
+        if not rows:
+            return {}
+        addresses = self.opened.trace(self.device).addr
+        return {addresses[row]: row for row in rows}
+
+    def events(self) -> Dict[int, MemoryEvent]:
+        """The groups as Mosaic has them, by the hash of their stack's files and lines."""
+        found: Dict[int, MemoryEvent] = {}
+        for size, calls, stack, rows in self.groups[:-1]:
+            frames = [] if stack == _NO_ID else [
+                {'line': line, 'name': name, 'filename': file}
+                for name, file, line in self.opened._core.stack(stack, True)]
+            key = hash(''.join(f'{frame["filename"]}{frame["line"]}' for frame in frames))
+            found[key] = _Group(lambda rows=rows: self._sizes(rows), frames, calls, size)
+        return found
+
+    def _sizes(self, rows: List[int]) -> Dict[int, float]:
+        trace = self.opened.trace(self.device)
+        return {trace.addr[row]: trace.size[row] for row in rows}
+
+
+class MemorySnapshot(SnapshotLoader):
+    """A snapshot and what was found in it."""
+
+    def __init__(self, filename: Optional[str]) -> None:
+        super().__init__(filename)
+        self.max_memory_usage: BaseMemoryUsage = FloatMemoryUsage(0.0)
+        self.call_stack: Dict[object, str] = {}
+        self.dynamic_memory_peak = -1
+        self.static_memory = 0
+        self.memory_usage: Dict[str, float] = {}
+        self.max_allocation_info = Allocation('', '', 0)
+        self._moment: Optional[_Moment] = None
+        self._groups: Optional[Dict[int, MemoryEvent]] = {}
+        self._live_events: Optional[Dict[int, Dict[str, Any]]] = {}
+        self._history: Optional[Dict[int, BaseMemoryUsage]] = {}
+        self._history_of: Tuple[Any, ...] = ()
+
+    # ---- what was found ----
+
+    @property
+    def memory_peak(self) -> int:
+        """The same as dynamic_memory_peak, by its older name."""
+        return self.dynamic_memory_peak
+
+    @memory_peak.setter
+    def memory_peak(self, value: int) -> None:
+        self.dynamic_memory_peak = value
+
+    @property
+    def call_stack_hash_set(self) -> Dict[int, MemoryEvent]:
+        """What is live, by the hash of its stack, largest first."""
+        if self._groups is None:
+            self._groups = self._moment.events()
+        return self._groups
+
+    @call_stack_hash_set.setter
+    def call_stack_hash_set(self, groups: Dict[int, MemoryEvent]) -> None:
+        self._groups = groups
+
+    @property
+    def memory_usage_call_stack(self) -> Dict[int, Dict[str, Any]]:
+        """The events that made what is live, as the snapshot has them, by address."""
+        if self._live_events is None:
+            moment = self._moment
+            rows = moment.live()
+            traces = self.snapshot_data['device_traces'] if rows else []
+            self._live_events = {addr: traces[moment.device][row] for addr, row in rows.items()}
+        return self._live_events
+
+    @memory_usage_call_stack.setter
+    def memory_usage_call_stack(self, events: Dict[int, Dict[str, Any]]) -> None:
+        self._live_events = events
+
+    @property
+    def memory_usage_history(self) -> Dict[int, BaseMemoryUsage]:
+        """Usage by time, after the last event of each microsecond."""
+        if self._history is None:
+            self._history = dict(self._replay(*self._history_of))
+        return self._history
+
+    @memory_usage_history.setter
+    def memory_usage_history(self, history: Dict[int, BaseMemoryUsage]) -> None:
+        self._history = history
+
+    # ---- analyses ----
+
+    def analyze_memory_snapshot(
+            self, opt: str = 'memory_peak', allocation: str = '', action: str = '',
+            profile_types: Optional[List[str]] = None,
+            custom_rules: Optional[Dict[str, str]] = None, start_time: Optional[int] = None,
+            end_time: Optional[int] = None, preserve_allocation_order: bool = False) -> None:
+        """Find the peak ('memory_peak'), the usage at an allocation ('memory_usage'), or what the
+        memory is by group ('alloc_history')."""
+        if opt not in ('memory_peak', 'memory_usage', 'alloc_history'):
+            logging.error('Invalid option, please check the options')
+        elif self._opened is None:
+            logging.error('Empty snapshot data, need to load snapshot first.')
+        elif opt == 'memory_peak':
+            self._find_peak(Allocation.from_str(allocation, action), start_time, end_time)
+        elif opt == 'memory_usage':
+            self._find_usage(Allocation.from_str(allocation, action))
+        else:
+            self._profile(profile_types or ['categories'], custom_rules, preserve_allocation_order)
+
+    def _at(self, device: Optional[int], groups: _Groups) -> None:
+        self._moment = _Moment(self._opened, device, groups)
+        self._groups = self._live_events = None
+
+    @staticmethod
+    def _address(allocation: Allocation) -> Tuple[int, int, int]:
+        """As tessera takes it; what is no address is that of no event."""
+        is_address = re.fullmatch('[0-9a-f]{1,16}', allocation.addr)
+        return (int(allocation.addr, 16) if is_address else 2**64 - 1, allocation.version,
+                _CODES.get(allocation.action, 255))
+
+    def _find_peak(self, until: Allocation, start: Optional[int], end: Optional[int]) -> None:
+        stop = self._address(until) if until.addr else None
+        device, event, version, size, static, groups, log = self._opened._core.mosaic_peak(
+            start or None, end or None, stop)
+        self.dynamic_memory_peak, self.static_memory = size, static
+        self.max_allocation_info = Allocation('', '', 0)
+        if event >= 0:
+            trace = self._opened.trace(device)
+            self.max_allocation_info = Allocation(trace.actions[trace.action[event]],
+                                                  f'{trace.addr[event]:x}', version)
+        self._at(device, groups)
+        _log(log)
+
+    def _find_usage(self, where: Allocation) -> None:
+        device, event, size, groups, log = self._opened._core.mosaic_usage(*self._address(where))
+        if event >= 0:
+            self.memory_usage[where.to_str()] = size
+        self._at(device, groups)
+        _log(log)
+
+    def _device(self) -> Optional[int]:
+        """The first device that has a trace."""
+        core = self._opened._core
+        return next((device for device in self._opened.devices if core.event_count(device)), None)
+
+    def _profile(self, kinds: List[str], rules: Optional[Dict[str, str]], ordered: bool) -> None:
+        usage = MemoryUsage(save_profile=True)
+        usage.track_allocation_order = ordered
+        device = self._device()
+        for pattern in (rules or {}).values():
+            AllocationType._matches_custom_pattern([], pattern)  # warns of one that is wrong
+        for kind in kinds if device is not None else ():
+            by, sums = _BY[kind]
+            patterns = json.dumps(rules or _NO_RULES) if by == 'rules' else None
+            number = _MOSAIC_CATEGORIES if by == 'category' else list(_BY).index(kind)
+            said = self._opened._ask('profile', tessera.Answer, device, 0, by=number,
+                                     rules=patterns, lenient=True)
+            groups = sorted(said.to_dict()['devices'][0]['groups'],
+                            key=lambda group: group['first_event'])
+            for group in groups:
+                name = group['name']
+                getattr(usage, sums)[AllocationType[name.upper()] if by == 'category' else name] = \
+                    float(group['bytes'])
+        self.max_memory_usage = usage
+        self._history, self._history_of = None, (device, tuple(kinds), rules, ordered)
+
+    # ---- one entry an event ----
+
+    def _replay(self, device: Optional[int], kinds: Tuple[str, ...],
+                rules: Optional[Dict[str, str]],
+                ordered: bool) -> Iterator[Tuple[int, MemoryUsage]]:
+        """(time, usage after it) of each event that has a time, out of memory aside."""
+        if device is None:
+            return
+        trace, usage = self._opened.trace(device), MemoryUsage(True, ordered)
+        names, types = trace.actions, self._types(rules)
+        annotations = _Annotations(self._opened if 'annotations' in kinds else None)
+        contexts = {}
+        strangers = 0
+        columns = (trace.action, trace.addr, trace.size, trace.time_us, trace.stack, trace.context)
+        for action, addr, size, time_us, stack, context in zip(*(c.tolist() for c in columns)):
+            if time_us == _NO_TIME:
+                continue
+            annotation = annotations.at(time_us)
+            if names[action] == 'oom':
+                continue
+            if context not in contexts:
+                contexts[context] = 'N/A' if context == _NO_ID else self._opened.string(context)
+            kind, custom = types(stack)
+            if action == _CODES['free_completed'] and addr not in usage.active_alloc_events:
+                strangers += 1
+            else:
+                usage.update(TraceEvent(names[action], addr, size, 0, time_us, kind, custom,
+                                        annotation, contexts[context]), list(kinds))
+            yield time_us, usage.partial_copy()
+        if strangers:
+            logging.warning('Free for unallocated address (%d times)', strangers)
+
+    def _types(self, rules: Optional[Dict[str, str]]) -> Any:
+        """A function from a stack's id to its category and its rule's name."""
+        known: Dict[int, Tuple[AllocationType, str]] = {}
+
+        def types(stack: int) -> Tuple[AllocationType, str]:
+            if stack not in known:
+                frames = [Frame(*frame) for frame in self._opened._core.stack(stack, True)] \
+                    if stack != _NO_ID else []
+                kind, custom = AllocationType.from_frame_stack_with_custom(frames, rules)
+                known[stack] = kind, custom or 'unknown'
+            return known[stack]
+
+        return types
+
+    def stat_memory_usage_range(self, device_idx: int = 0, start: int = -1, end: int = -1) -> None:
+        """Fill memory_usage_history, max_memory_usage and call_stack with a running total from 0, of
+        the events of a time or, without one, of all."""
+        if self._opened is None:
+            logging.error('Empty snapshot data, need to load snapshot first.')
+            return
+        trace = self._opened.trace(device_idx)
+        stacks: Dict[int, str] = {_NO_ID: ''}
+        history: Dict[int, BaseMemoryUsage] = {}
+        total, highest, self.call_stack = 0, 0.0, {}
+        columns = (trace.action, trace.size, trace.time_us, trace.stack)
+        for action, size, time_us, stack in zip(*(column.tolist() for column in columns)):
+            if time_us == _NO_TIME or not (start < 0 and end < 0 or start <= time_us <= end):
+                continue
+            total += {0: size, 2: -size}.get(action, 0)
+            highest = max(highest, total)
+            if stack not in stacks:
+                stacks[stack] = ''.join(f'{file}: {line}<br>' for _, file, line in
+                                        self._opened._core.stack(stack, True))
+            self.call_stack[time_us] = stacks[stack]
+            history[time_us] = FloatMemoryUsage(total)
+        self._history, self.max_memory_usage = history, FloatMemoryUsage(highest)
+
+    # ---- stages ----
+
+    def get_memory_usage_by_annotation_stage(
+            self, annotation_substring: Set[str]) -> Dict[str, Tuple[Dict[str, Any], float]]:
+        """Usage at each annotation whose name contains one of the texts (or at all): the annotation
+        and bytes, by NAME_STAGE, with a number for those that come again."""
+        if self._opened is None:
+            logging.error('Empty snapshot data, need to load snapshot first.')
+            return {}
+        rows, log = self._opened._core.mosaic_stages({'texts': list(annotation_substring) or None})
+        _log(log)
+        annotations = self.snapshot_data.get('external_annotations', []) if rows else []
+        found = {}
+        for index, repeat, size in rows:
+            annotation = annotations[index]
+            key = f'{annotation["name"]}_{annotation["stage"]}' + (f'({repeat})' if repeat else '')
+            found[key] = annotation, size
+        return found
+
+
+class _Annotations:
+    """Which annotated range is open at a time; times are asked for in ascending order."""
+
+    def __init__(self, opened: Optional[tessera.Snapshot]) -> None:
+        self._rows = opened._core.annotations() if opened else []
+        self._next = 0
+        self._open: List[str] = []
+
+    def at(self, time_us: int) -> str:
+        """The name of the range that began last and is open, or the empty text."""
+        while self._next < len(self._rows) and self._rows[self._next][2] is not None \
+                and self._rows[self._next][2] <= time_us:
+            name, stage = self._rows[self._next][:2]
+            self._next += 1
+            if stage == 'START':
+                self._open.append(name)
+            elif stage == 'END':
+                self._end(name)
+            else:
+                logging.error(f'Invalid annotation stage: {stage} for {name}')
+        return self._open[-1] if self._open else ''
+
+    def _end(self, name: str) -> None:
+        if name not in self._open:
+            logging.warning(f'END stage for {name} annotation found without START stage. Skipping...')
+            return
+        index = len(self._open) - 1 - self._open[::-1].index(name)
+        if index != len(self._open) - 1:
+            logging.warning(f'annotation {name} overlaps with {self._open[-1]}. This may result in '
+                            'allocations being attributed to incorrect annotations!')
+        del self._open[index]

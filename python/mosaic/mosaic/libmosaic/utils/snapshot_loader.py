@@ -1,0 +1,63 @@
+"""Opens snapshots."""
+import io
+import logging
+import os
+import pickle
+from typing import Any, Dict, Optional
+
+import tessera
+
+
+class _DataOnly(pickle.Unpickler):
+    """tessera wrote what this reads, and writes data alone."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        raise pickle.UnpicklingError(f'{module}.{name} is no data')
+
+
+class SnapshotLoader:
+    """A snapshot's file. It is opened by tessera; the dict that Mosaic loads, `snapshot_data`, is made
+    when something asks for it."""
+
+    def __init__(self, filename: Optional[str]) -> None:
+        self.snapshot_filename = ''
+        self._opened: Optional[tessera.Snapshot] = None
+        self._data: Optional[Dict[str, Any]] = None
+        if filename is not None:
+            self.register_memory_snapshot(filename)
+
+    def register_memory_snapshot(self, filename: str) -> None:
+        """Say which file it is."""
+        self.snapshot_filename = filename
+
+    def load_memory_snapshot(self, stream_load: bool = False) -> None:
+        """Open the file. A pickle is data: nothing in it is executed."""
+        path = self.snapshot_filename
+        if not os.path.exists(path):
+            logging.error('Memory snapshot file %s not found, call register_memory_snapshot() to '
+                          'register.', path)
+            return
+        how = 'stream read' if stream_load else 'io read'
+        logging.info(f'Loading snapshot {path} using {how}')
+        logging.info(f'Loading snapshot {path}, size {os.path.getsize(path) / 1024**2:.2f}MB ...')
+        self._opened, self._data = tessera.open(path), None
+        logging.info('Snapshot loaded successfully.')
+        for warning in self._opened.warnings:
+            logging.warning(f'{warning.message} ({warning.count} times)')
+
+    @property
+    def opened(self) -> Optional[tessera.Snapshot]:
+        """The snapshot as tessera has it; None before it is loaded. Not in Mosaic."""
+        return self._opened
+
+    @property
+    def snapshot_data(self) -> Dict[str, Any]:
+        """The object that the file holds."""
+        if self._data is None and self._opened is not None:
+            self._data = _DataOnly(io.BytesIO(self._opened.export(format='pickle'))).load()
+        return {} if self._data is None else self._data
+
+    @snapshot_data.setter
+    def snapshot_data(self, data: Dict[str, Any]) -> None:
+        self._data = data
+        self._opened = tessera.open(data) if data else None

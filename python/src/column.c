@@ -1,0 +1,253 @@
+/* column.c - the type Column: an array of numbers of a snapshot, as it lies in memory.
+ *
+ * numpy.asarray(column), memoryview(column) and Arrow's interface take it without a copy. A column is
+ * read only. It may be one field of an array of structs, and so have gaps between its items.
+ *
+ * The buffer protocol became part of the stable ABI in 3.11. Its slots and the layout of Py_buffer
+ * are the same in 3.9 and 3.10, which change no more; they are declared here by other names, since
+ * the headers hide them from an extension that asks for 3.9.
+ */
+#include "core.h"
+
+#include <string.h>
+
+enum { SLOT_GETBUFFER = 1, SLOT_RELEASEBUFFER = 2 };
+enum { WANTS_WRITABLE = 0x1, WANTS_FORMAT = 0x4, WANTS_SHAPE = 0x8, WANTS_STRIDES = 0x18 };
+
+typedef struct buffer_view {
+  void *buf;
+  PyObject *obj;
+  Py_ssize_t len, itemsize;
+  int readonly, ndim;
+  char *format;
+  Py_ssize_t *shape, *strides, *suboffsets;
+  void *internal;
+} buffer_view;
+
+size_t core_format_size(char format) {
+  switch (format) {
+  case 'B':
+  case '?': return 1;
+  case 'I': return 4;
+  default: return 8;
+  }
+}
+
+PyObject *core_column_new(core_owner *owner, const void *data, size_t count, size_t stride,
+                          char format, core_absent absent) {
+  core_column *column = PyObject_New(core_column, (PyTypeObject *)core.column);
+  if (!column) return NULL;
+  column->owner = core_owner_take(owner);
+  column->data = data ? data : "";
+  column->count = (Py_ssize_t)count;
+  column->stride = (Py_ssize_t)stride;
+  column->size = (Py_ssize_t)core_format_size(format);
+  column->format[0] = format;
+  column->format[1] = '\0';
+  column->absent = absent;
+  return (PyObject *)column;
+}
+
+PyObject *core_column_of(core_block *block, size_t count, char format, core_absent absent) {
+  if (!block) return PyErr_NoMemory();
+  PyObject *column = core_column_new(&block->owner, block->data, count, core_format_size(format),
+                                     format, absent);
+  core_owner_drop(&block->owner);
+  return column;
+}
+
+uint64_t core_column_at(const core_column *column, Py_ssize_t row) {
+  const char *at = column->data + row * column->stride;
+  uint64_t wide;
+  uint32_t narrow;
+  switch (column->size) {
+  case 1: return *(const unsigned char *)at;
+  case 4: memcpy(&narrow, at, sizeof narrow); return narrow;
+  default: memcpy(&wide, at, sizeof wide); return wide;
+  }
+}
+
+/* ---- the buffer protocol ---- */
+
+static int get_buffer(PyObject *self, void *out, int flags) {
+  core_column *column = (core_column *)self;
+  buffer_view *view = out;
+  bool has_gaps = column->stride != column->size && column->count > 1;
+  const char *problem = NULL;
+  if (flags & WANTS_WRITABLE) problem = "a column of a snapshot is read only";
+  if (has_gaps && (flags & WANTS_STRIDES) != WANTS_STRIDES)
+    problem = "this column has gaps between its items";
+  view->obj = NULL;
+  if (problem) {
+    PyErr_SetString(PyExc_BufferError, problem);
+    return -1;
+  }
+  *view = (buffer_view){.buf = (char *)(uintptr_t)column->data,
+                        .obj = self,
+                        .len = column->count * column->size,
+                        .itemsize = column->size,
+                        .readonly = 1,
+                        .ndim = 1,
+                        .format = flags & WANTS_FORMAT ? column->format : NULL,
+                        .shape = flags & WANTS_SHAPE ? &column->count : NULL,
+                        .strides = (flags & WANTS_STRIDES) == WANTS_STRIDES ? &column->stride
+                                                                            : NULL};
+  Py_INCREF(self);
+  return 0;
+}
+
+/* ---- a sequence ---- */
+
+static void dealloc(PyObject *self) {
+  PyTypeObject *type = Py_TYPE(self);
+  core_owner_drop(((core_column *)self)->owner);
+  PyObject_Free(self);
+  Py_DECREF(type);
+}
+
+static Py_ssize_t length(PyObject *self) { return ((core_column *)self)->count; }
+
+static PyObject *item(PyObject *self, Py_ssize_t row) {
+  const core_column *column = (core_column *)self;
+  if (row < 0 || row >= column->count) {
+    PyErr_SetString(PyExc_IndexError, "no such row");
+    return NULL;
+  }
+  uint64_t value = core_column_at(column, row);
+  switch (column->format[0]) {
+  case 'q': return PyLong_FromLongLong((long long)value);
+  case '?': return PyBool_FromLong(value != 0);
+  default: return PyLong_FromUnsignedLongLong(value);
+  }
+}
+
+/* One row, or a memoryview of a slice. */
+static PyObject *subscript(PyObject *self, PyObject *key) {
+  if (PyIndex_Check(key)) {
+    Py_ssize_t row = PyNumber_AsSsize_t(key, PyExc_IndexError);
+    if (row == -1 && PyErr_Occurred()) return NULL;
+    return item(self, row < 0 ? row + length(self) : row);
+  }
+  PyObject *view = PyMemoryView_FromObject(self);
+  PyObject *part = view ? PyObject_GetItem(view, key) : NULL;
+  Py_XDECREF(view);
+  return part;
+}
+
+static PyObject *tolist(PyObject *self, PyObject *Py_UNUSED(nothing)) {
+  PyObject *view = PyMemoryView_FromObject(self);
+  PyObject *list = view ? PyObject_CallMethod(view, "tolist", NULL) : NULL;
+  Py_XDECREF(view);
+  return list;
+}
+
+static PyObject *repr(PyObject *self) {
+  const core_column *column = (core_column *)self;
+  return PyUnicode_FromFormat("<tessera column of %zd, format '%s'>", column->count,
+                              column->format);
+}
+
+/* ---- new columns from old ones ---- */
+
+/* lookup(values): a column of values[id] for each id of this one, 0 where there is none. */
+static PyObject *lookup(PyObject *self, PyObject *values) {
+  const core_column *column = (core_column *)self;
+  Py_ssize_t known = PySequence_Size(values);
+  uint64_t *table = known < 0 ? NULL : PyMem_Calloc((size_t)known + 1, sizeof *table);
+  if (!table) return known < 0 ? NULL : PyErr_NoMemory();
+  for (Py_ssize_t i = 0; i < known && !PyErr_Occurred(); i++) {
+    PyObject *value = PySequence_GetItem(values, i);
+    if (value) table[i] = PyLong_AsUnsignedLongLong(value);
+    Py_XDECREF(value);
+  }
+  core_block *block = PyErr_Occurred() ? NULL : core_block_new((size_t)column->count, 8);
+  Py_BEGIN_ALLOW_THREADS;
+  for (Py_ssize_t i = 0; block && i < column->count; i++) {
+    uint64_t id = core_column_at(column, i);
+    ((uint64_t *)(void *)block->data)[i] = id < (uint64_t)known ? table[id] : 0;
+  }
+  Py_END_ALLOW_THREADS;
+  PyMem_Free(table);
+  if (PyErr_Occurred()) return NULL;
+  return core_column_of(block, (size_t)column->count, 'Q', CORE_ABSENT_NONE);
+}
+
+/* Number the distinct ids of a column, those below `limit`, in the order in which they occur. */
+static uint32_t number_ids(const core_column *column, size_t limit, uint32_t *numbers,
+                           uint32_t *codes, uint32_t *distinct) {
+  uint32_t count = 0;
+  for (Py_ssize_t i = 0; i < column->count; i++) {
+    uint64_t id = core_column_at(column, i);
+    codes[i] = UINT32_MAX;
+    if (id >= limit) continue;
+    if (!numbers[id]) {
+      distinct[count] = (uint32_t)id;
+      numbers[id] = ++count;
+    }
+    codes[i] = numbers[id] - 1;
+  }
+  return count;
+}
+
+/* factorize(limit): (column of codes, list of the distinct ids they stand for), ids below limit. */
+static PyObject *factorize(PyObject *self, PyObject *argument) {
+  const core_column *column = (core_column *)self;
+  size_t limit = PyLong_AsSize_t(argument);
+  if (PyErr_Occurred()) return NULL;
+  uint32_t *numbers = PyMem_Calloc(limit + 1, sizeof *numbers);
+  uint32_t *distinct = PyMem_Calloc(limit + 1, sizeof *distinct), count = 0;
+  core_block *block = core_block_new((size_t)column->count, sizeof(uint32_t));
+  PyObject *ids = NULL, *codes = NULL;
+  if (numbers && distinct && block) {
+    Py_BEGIN_ALLOW_THREADS;
+    count = number_ids(column, limit, numbers, (uint32_t *)(void *)block->data, distinct);
+    Py_END_ALLOW_THREADS;
+    ids = PyList_New((Py_ssize_t)count);
+    codes = core_column_of(block, (size_t)column->count, 'I', CORE_ABSENT_ID);
+    for (uint32_t i = 0; ids && i < count; i++) {
+      PyObject *id = PyLong_FromUnsignedLong(distinct[i]);
+      if (!id || PyList_SetItem(ids, (Py_ssize_t)i, id)) Py_CLEAR(ids);
+    }
+  } else {
+    if (block) core_owner_drop(&block->owner);
+    PyErr_NoMemory();
+  }
+  PyMem_Free(numbers);
+  PyMem_Free(distinct);
+  PyObject *pair = ids && codes ? PyTuple_Pack(2, codes, ids) : NULL;
+  Py_XDECREF(ids);
+  Py_XDECREF(codes);
+  return pair;
+}
+
+static PyMethodDef methods[] = {
+    {"tolist", tolist, METH_NOARGS, "All items as a list of int."},
+    {"_lookup", lookup, METH_O, "A column of values[id]."},
+    {"_factorize", factorize, METH_O, "(codes, distinct ids)."},
+    {NULL, NULL, 0, NULL},
+};
+
+bool core_column_ready(PyObject *module) {
+  static char doc[] = "An array of a snapshot; numpy.asarray() and memoryview() take it as it lies.";
+  static PyType_Slot slots[] = {
+      {Py_tp_new, (void *)core_refuse_new},
+      {Py_tp_dealloc, (void *)dealloc},
+      {Py_tp_repr, (void *)repr},
+      {Py_tp_methods, methods},
+      {Py_tp_doc, doc},
+      {Py_sq_length, (void *)length},
+      {Py_sq_item, (void *)item},
+      {Py_mp_length, (void *)length},
+      {Py_mp_subscript, (void *)subscript},
+      {SLOT_GETBUFFER, (void *)get_buffer},
+      {0, NULL},
+  };
+  static PyType_Spec spec = {.name = "tessera._core.Column",
+                             .basicsize = sizeof(core_column),
+                             .flags = Py_TPFLAGS_DEFAULT,
+                             .slots = slots};
+  core.column = PyType_FromSpec(&spec);
+  if (!core.column) return false;
+  Py_INCREF(core.column);
+  return PyModule_AddObject(module, "Column", core.column) == 0;
+}

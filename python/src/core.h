@@ -1,0 +1,189 @@
+/* core.h - the parts of tessera._core, the C half of the Python package.
+ *
+ *   module.c    opening snapshots, errors, the command line          owner.c   who keeps memory alive
+ *   snapshot.c  the type Snapshot: what a file holds                 column.c  the type Column: arrays
+ *   answer.c    the type Answer, and the table of questions          arrow.c   the type Table, for Arrow
+ *   options.c   values out of a dict of keyword arguments            tables.c  events, blocks, allocations
+ *   write.c     exports, trimmed snapshots                           mosaic.c  Mosaic's questions
+ *   view.c      the page                                             simulate.c
+ *
+ * Built on the stable ABI of CPython 3.9, so that one build serves every later version. Nothing here
+ * decides anything: it calls the public interface of the library and hands over what comes back.
+ * Everything that takes time runs without the interpreter's lock (docs/decisions/011-python.md).
+ */
+#ifndef TESSERA_PYTHON_CORE_H
+#define TESSERA_PYTHON_CORE_H
+
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <tessera/tessera.h>
+
+/* ---- owner.c: memory that Python objects and Arrow arrays share ---- */
+
+/* Counted in any thread, with or without the interpreter's lock; the last one to drop it ends it. */
+typedef struct core_owner {
+  atomic_size_t uses;
+  void (*end)(struct core_owner *owner);
+} core_owner;
+
+core_owner *core_owner_take(core_owner *owner);
+void core_owner_drop(core_owner *owner); /* NULL is fine */
+
+/* An open snapshot, and how reports name it. */
+typedef struct core_file {
+  core_owner owner;
+  tsr_snapshot *snapshot;
+  char *name;
+} core_file;
+
+/* Takes the snapshot, also when it fails, which is NULL with MemoryError set. */
+core_file *core_file_new(tsr_snapshot *snapshot, const char *name);
+
+/* Memory for `count` items of `size` bytes, zeroed. */
+typedef struct core_block {
+  core_owner owner;
+  _Alignas(16) unsigned char data[];
+} core_block;
+
+/* NULL when there is not enough memory; sets no exception. */
+core_block *core_block_new(size_t count, size_t size);
+
+/* ---- errors, strings ---- */
+
+/* Set the exception for a failed call of the library's; answers NULL. `path` may be NULL. */
+PyObject *core_raise(int status, const tsr_error *error, const char *path);
+/* A text of a snapshot as a str; lone surrogates pass, bytes that are no UTF-8 are replaced. */
+PyObject *core_text(tsr_text text);
+
+/* ---- what is written: into memory, or to a file descriptor ---- */
+
+typedef struct core_sink {
+  int handle; /* -1: into memory */
+  int error_number;
+  char *data;
+  size_t size_bytes, room_bytes;
+} core_sink;
+
+/* A tsr_write_fn; `context` is the core_sink. */
+int core_sink_write(void *context, const char *data, size_t size_bytes);
+/* The end of a call that wrote: bytes for a sink in memory, None for one to a file, or NULL with an
+ * exception for a status other than 0. Releases the sink. */
+PyObject *core_sink_finish(core_sink *sink, int status, const tsr_error *error);
+
+/* ---- options.c: keyword arguments, as a dict; absent or None leaves `*out` alone ---- */
+
+/* Each answers false with an exception set for a value of the wrong kind. */
+bool core_option_integer(PyObject *options, const char *key, long long *out);
+bool core_option_count(PyObject *options, const char *key, uint64_t *out);
+bool core_option_flag(PyObject *options, const char *key, bool *out);
+/* UTF-8; lives as long as `keep`, a list that takes what it points into. */
+bool core_option_text(PyObject *options, const char *key, PyObject *keep, const char **out,
+                      size_t *size_bytes);
+/* A sequence of str, as an array in PyMem memory that the caller frees. */
+bool core_option_texts(PyObject *options, const char *key, PyObject *keep, const char ***out,
+                       size_t *count);
+/* `devices` and `top`. The numbers are PyMem memory that the caller frees. */
+bool core_option_query(PyObject *options, tsr_query *query, uint32_t **devices);
+/* `event`, `time_us`, or `address` with `version` and `action`. */
+bool core_option_where(PyObject *options, tsr_at_where *where, bool *is_given);
+/* `events` or `times`: a pair. */
+bool core_option_window(PyObject *options, tsr_window *window, bool *is_given);
+
+/* `rules`, a text, and `lenient`; the caller frees them. */
+bool core_option_rules(PyObject *options, PyObject *keep, tsr_rules **out);
+
+/* ---- the types ---- */
+
+typedef struct core_snapshot {
+  PyObject_HEAD
+  core_file *file;
+} core_snapshot;
+
+/* `value` of an item that stands for nothing. */
+typedef enum core_absent { CORE_ABSENT_NONE, CORE_ABSENT_ID, CORE_ABSENT_TIME } core_absent;
+
+typedef struct core_column {
+  PyObject_HEAD
+  core_owner *owner;
+  const char *data;
+  Py_ssize_t count, stride, size; /* stride: from one item to the next; size: of an item */
+  char format[2];                 /* of struct: B, I, q, Q, ? */
+  core_absent absent;
+} core_column;
+
+typedef struct core_types {
+  PyObject *snapshot, *answer, *column, *table;
+  PyObject *make_error; /* called with status, offset, message and path, answers an exception */
+} core_types;
+extern core_types core;
+
+/* The tp_new of types that only this module makes objects of. */
+PyObject *core_refuse_new(PyTypeObject *type, PyObject *arguments, PyObject *keywords);
+/* Make each type, once; false with an exception set. */
+bool core_snapshot_ready(PyObject *module);
+bool core_answer_ready(PyObject *module);
+bool core_column_ready(PyObject *module);
+bool core_table_ready(PyObject *module);
+
+/* Takes the file, also when it fails. */
+PyObject *core_snapshot_new(core_file *file);
+/* A column of `count` items at `data`, which `owner` keeps alive; takes a use of it. */
+PyObject *core_column_new(core_owner *owner, const void *data, size_t count, size_t stride,
+                          char format, core_absent absent);
+/* The same for a block's own data, which it takes; NULL (no memory) sets MemoryError. */
+PyObject *core_column_of(core_block *block, size_t count, char format, core_absent absent);
+/* Bytes of an item of that format. */
+size_t core_format_size(char format);
+/* Its value in a row: of an unsigned format, or a signed one as its bits. */
+uint64_t core_column_at(const core_column *column, Py_ssize_t row);
+
+/* ---- answers ---- */
+
+/* How an answer is to be told. */
+typedef struct core_report {
+  tsr_report_input inputs[2];
+  const tsr_report_options *options;
+  core_sink *sink;
+  tsr_error error;
+} core_report;
+
+typedef int core_print_fn(core_report *report, const void *answer);
+
+/* What an Answer does with its value. */
+typedef struct core_face {
+  const char *name;
+  core_print_fn *print;
+  void (*free)(void *answer);
+} core_face;
+
+/* An Answer about `files`, of which it takes a use each (the second may be NULL), and that takes
+ * `value`, also when it fails. */
+PyObject *core_answer_new(const core_face *face, core_file *const files[2], void *value);
+
+/* ---- methods of Snapshot that live elsewhere; as PyCFunctions ---- */
+
+PyObject *core_ask(PyObject *self, PyObject *arguments);
+PyObject *core_events(PyObject *self, PyObject *arguments);
+PyObject *core_segments(PyObject *self, PyObject *nothing);
+PyObject *core_blocks(PyObject *self, PyObject *nothing);
+PyObject *core_allocations(PyObject *self, PyObject *arguments);
+PyObject *core_totals(PyObject *self, PyObject *arguments);
+PyObject *core_export(PyObject *self, PyObject *arguments);
+PyObject *core_trim(PyObject *self, PyObject *arguments);
+PyObject *core_view(PyObject *self, PyObject *arguments);
+PyObject *core_mosaic_peak(PyObject *self, PyObject *arguments);
+PyObject *core_mosaic_usage(PyObject *self, PyObject *arguments);
+PyObject *core_mosaic_stages(PyObject *self, PyObject *arguments);
+
+/* The questions that this build answers, as a list of str. */
+PyObject *core_questions(PyObject *module, PyObject *nothing);
+
+/* simulate(text, is a name, options): (Answer, Snapshot). */
+PyObject *core_simulate(PyObject *module, PyObject *arguments);
+
+/* The file of a Snapshot; NULL with ValueError where it is closed. */
+core_file *core_open_file(PyObject *self);
+
+#endif

@@ -1,0 +1,216 @@
+/* module.c - the module tessera._core: opens snapshots, makes exceptions, runs the command line.
+ *
+ * While a file is read the interpreter's lock is free; now and then it is taken for a moment, so that
+ * Ctrl-C ends the reading as it ends anything else in Python.
+ */
+#include "core.h"
+
+#include <string.h>
+#include "program.h"
+
+core_types core;
+
+/* ---- errors and texts ---- */
+
+PyObject *core_raise(int status, const tsr_error *error, const char *path) {
+  if (PyErr_Occurred()) return NULL;
+  if (status == TSR_ERROR_MEMORY) return PyErr_NoMemory();
+  const char *message = error && error->message[0] ? error->message
+                                                    : tsr_status_text((tsr_status)status);
+  long long offset = error && error->offset != TSR_OFFSET_NONE ? (long long)error->offset : -1;
+  PyObject *exception =
+      core.make_error ? PyObject_CallFunction(core.make_error, "iLsz", status, offset, message, path)
+                      : NULL;
+  if (exception)
+    PyErr_SetObject((PyObject *)Py_TYPE(exception), exception);
+  else if (!PyErr_Occurred())
+    PyErr_SetString(PyExc_RuntimeError, message);
+  Py_XDECREF(exception);
+  return NULL;
+}
+
+PyObject *core_text(tsr_text text) {
+  PyObject *decoded =
+      PyUnicode_DecodeUTF8(text.data, (Py_ssize_t)text.size_bytes, "surrogatepass");
+  if (decoded) return decoded;
+  PyErr_Clear();
+  return PyUnicode_DecodeUTF8(text.data, (Py_ssize_t)text.size_bytes, "replace");
+}
+
+PyObject *core_refuse_new(PyTypeObject *Py_UNUSED(type), PyObject *Py_UNUSED(arguments),
+                          PyObject *Py_UNUSED(keywords)) {
+  PyErr_SetString(PyExc_TypeError, "made by tessera.open() alone");
+  return NULL;
+}
+
+static PyObject *set_error_maker(PyObject *Py_UNUSED(module), PyObject *maker) {
+  PyObject *old = core.make_error;
+  Py_INCREF(maker);
+  core.make_error = maker;
+  Py_XDECREF(old);
+  Py_RETURN_NONE;
+}
+
+/* ---- opening ---- */
+
+/* Reading, with the lock put aside. */
+typedef struct reading {
+  PyThreadState *thread;
+  PyObject *progress; /* called with bytes done and in all, or NULL */
+} reading;
+
+static bool keep_reading(void *context, uint64_t done_bytes, uint64_t total_bytes) {
+  reading *now = context;
+  PyEval_RestoreThread(now->thread);
+  bool is_wanted = PyErr_CheckSignals() == 0;
+  if (is_wanted && now->progress) {
+    PyObject *answer = PyObject_CallFunction(now->progress, "KK", (unsigned long long)done_bytes,
+                                             (unsigned long long)total_bytes);
+    is_wanted = answer != NULL;
+    Py_XDECREF(answer);
+  }
+  now->thread = PyEval_SaveThread();
+  return is_wanted;
+}
+
+/* From a file, or from memory where `path` is NULL. */
+static PyObject *read_snapshot(const char *path, const char *data, Py_ssize_t size_bytes,
+                               const char *name, PyObject *progress) {
+  tsr_error error = {.offset = TSR_OFFSET_NONE};
+  tsr_snapshot *snapshot = NULL;
+  reading now = {.progress = progress == Py_None ? NULL : progress};
+  tsr_open_options how = {.progress = keep_reading, .progress_context = &now};
+  now.thread = PyEval_SaveThread();
+  int status = path ? tsr_snapshot_open(path, &how, &snapshot, &error)
+                    : tsr_snapshot_read(data, (size_t)size_bytes, &how, &snapshot, &error);
+  PyEval_RestoreThread(now.thread);
+  if (PyErr_Occurred()) {
+    tsr_snapshot_free(snapshot);
+    return NULL;
+  }
+  if (status) return core_raise(status, &error, name);
+  return core_snapshot_new(core_file_new(snapshot, name));
+}
+
+/* open(path as bytes, name, progress or None). */
+static PyObject *open_path(PyObject *Py_UNUSED(module), PyObject *arguments) {
+  const char *path, *name;
+  PyObject *progress;
+  if (!PyArg_ParseTuple(arguments, "ysO", &path, &name, &progress)) return NULL;
+  return read_snapshot(path, NULL, 0, name, progress);
+}
+
+/* read(bytes, name, progress or None). */
+static PyObject *read_bytes(PyObject *Py_UNUSED(module), PyObject *arguments) {
+  PyObject *bytes, *progress;
+  const char *name;
+  char *data;
+  Py_ssize_t size_bytes;
+  if (!PyArg_ParseTuple(arguments, "SsO", &bytes, &name, &progress) ||
+      PyBytes_AsStringAndSize(bytes, &data, &size_bytes))
+    return NULL;
+  return read_snapshot(NULL, data, size_bytes, name, progress);
+}
+
+/* ---- the command ---- */
+
+/* command([bytes, ...]): run a command line, its program's name first; answers the exit status. */
+static PyObject *command(PyObject *Py_UNUSED(module), PyObject *words) {
+  if (!PyList_Check(words)) {
+    PyErr_SetString(PyExc_TypeError, "a list of bytes");
+    return NULL;
+  }
+  Py_ssize_t count = PyList_Size(words);
+  char **line = PyMem_Calloc((size_t)count + 1, sizeof *line);
+  if (!line) return PyErr_NoMemory();
+  for (Py_ssize_t i = 0; i < count; i++) line[i] = PyBytes_AsString(PyList_GetItem(words, i));
+  int status = 0;
+  bool ok = !PyErr_Occurred();
+  if (ok) {
+    Py_BEGIN_ALLOW_THREADS;
+    status = cli_program((int)count, line);
+    Py_END_ALLOW_THREADS;
+  }
+  PyMem_Free(line);
+  return ok ? PyLong_FromLong(status) : NULL;
+}
+
+static PyObject *version(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(nothing)) {
+  return PyUnicode_FromString(tsr_version());
+}
+
+/* Names of the codes of a category. */
+static PyObject *categories(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(nothing)) {
+  PyObject *list = PyList_New(TSR_KIND_COUNT);
+  for (int i = 0; list && i < TSR_KIND_COUNT; i++) {
+    PyObject *name = PyUnicode_FromString(tsr_kind_name((tsr_kind)i));
+    if (!name || PyList_SetItem(list, i, name)) Py_CLEAR(list);
+  }
+  return list;
+}
+
+static PyObject *models(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(nothing)) {
+  PyObject *list = PyList_New(0);
+  for (const char *const *name = tsr_model_names(); list && *name; name++) {
+    PyObject *text = PyUnicode_FromString(*name);
+    if (!text || PyList_Append(list, text)) Py_CLEAR(list);
+    Py_XDECREF(text);
+  }
+  return list;
+}
+
+/* rules(text, lenient): [(name, pattern, description, priority)], in the order they are tried. */
+static PyObject *parse_rules(PyObject *Py_UNUSED(module), PyObject *arguments) {
+  const char *text;
+  Py_ssize_t size_bytes;
+  int is_lenient;
+  tsr_rules *rules = NULL;
+  tsr_error error = {.offset = TSR_OFFSET_NONE};
+  if (!PyArg_ParseTuple(arguments, "s#p", &text, &size_bytes, &is_lenient)) return NULL;
+  int status = tsr_rules_parse(text, (size_t)size_bytes,
+                               is_lenient ? TSR_RULES_LENIENT : TSR_RULES_STRICT, &rules, NULL,
+                               &error);
+  if (status) return core_raise(status, &error, NULL);
+  PyObject *list = PyList_New(0);
+  for (size_t i = 0; list && i < tsr_rules_count(rules); i++) {
+    tsr_rule rule = tsr_rules_at(rules, i);
+    PyObject *row = Py_BuildValue("sssL", rule.name, rule.pattern, rule.description,
+                                  (long long)rule.priority);
+    if (!row || PyList_Append(list, row)) Py_CLEAR(list);
+    Py_XDECREF(row);
+  }
+  tsr_rules_free(rules);
+  return list;
+}
+
+static PyMethodDef functions[] = {
+    {"open", open_path, METH_VARARGS, "Open the snapshot in a file."},
+    {"read", read_bytes, METH_VARARGS, "Read a snapshot out of bytes."},
+    {"questions", core_questions, METH_NOARGS, "What Snapshot.ask understands."},
+    {"command", command, METH_O, "Run a command line."},
+    {"categories", categories, METH_NOARGS, "Names of categories, by code."},
+    {"rules", parse_rules, METH_VARARGS, "[(name, pattern, description, priority)]."},
+    {"simulate", core_simulate, METH_VARARGS, "(Answer, Snapshot) of a model and a run."},
+    {"models", models, METH_NOARGS, "Names of models."},
+    {"version", version, METH_NOARGS, "The library's version."},
+    {"set_error_maker", set_error_maker, METH_O, "Who makes exceptions."},
+    {NULL, NULL, 0, NULL},
+};
+
+static struct PyModuleDef definition = {
+    PyModuleDef_HEAD_INIT,
+    .m_name = "tessera._core",
+    .m_doc = "What tessera's C library does, for the package around it.",
+    .m_size = -1,
+    .m_methods = functions,
+};
+
+PyMODINIT_FUNC PyInit__core(void);
+PyMODINIT_FUNC PyInit__core(void) {
+  PyObject *module = PyModule_Create(&definition);
+  if (module && core_column_ready(module) && core_snapshot_ready(module) &&
+      core_answer_ready(module) && core_table_ready(module))
+    return module;
+  Py_XDECREF(module);
+  return NULL;
+}

@@ -1,0 +1,220 @@
+/* options.c - values out of the dict of keyword arguments that the Python half passes on.
+ *
+ * The Python half has named and typed them; here they become the structs of the C interface.
+ */
+#include "core.h"
+
+#include <string.h>
+
+/* A borrowed value, or NULL where it is absent or None. */
+static PyObject *find(PyObject *options, const char *key) {
+  PyObject *value = PyDict_GetItemString(options, key);
+  return value == Py_None ? NULL : value;
+}
+
+bool core_option_integer(PyObject *options, const char *key, long long *out) {
+  PyObject *value = find(options, key);
+  if (!value) return true;
+  PyObject *number = PyNumber_Index(value);
+  if (!number) return false;
+  *out = PyLong_AsLongLong(number);
+  Py_DECREF(number);
+  return !PyErr_Occurred();
+}
+
+bool core_option_count(PyObject *options, const char *key, uint64_t *out) {
+  PyObject *value = find(options, key);
+  if (!value) return true;
+  PyObject *number = PyNumber_Index(value);
+  if (!number) return false;
+  unsigned long long count = PyLong_AsUnsignedLongLong(number);
+  Py_DECREF(number);
+  if (PyErr_Occurred()) {
+    PyErr_Format(PyExc_ValueError, "%s must be from 0 to 2**64 - 1", key);
+    return false;
+  }
+  *out = count;
+  return true;
+}
+
+bool core_option_flag(PyObject *options, const char *key, bool *out) {
+  PyObject *value = find(options, key);
+  if (!value) return true;
+  int truth = PyObject_IsTrue(value);
+  *out = truth > 0;
+  return truth >= 0;
+}
+
+/* UTF-8 of a str; bytes as they are. */
+static bool text_of(PyObject *value, const char *key, PyObject *keep, const char **out,
+                    size_t *size_bytes) {
+  PyObject *bytes = NULL;
+  char *data;
+  Py_ssize_t size;
+  if (PyUnicode_Check(value)) {
+    bytes = PyUnicode_AsEncodedString(value, "utf-8", "surrogatepass");
+  } else if (PyBytes_Check(value)) {
+    Py_INCREF(value);
+    bytes = value;
+  } else {
+    PyErr_Format(PyExc_TypeError, "%s must be a str", key);
+  }
+  bool ok = bytes && PyBytes_AsStringAndSize(bytes, &data, &size) == 0 &&
+            PyList_Append(keep, bytes) == 0;
+  Py_XDECREF(bytes);
+  if (!ok) return false;
+  *out = data;
+  if (size_bytes) {
+    *size_bytes = (size_t)size;
+  } else if (strlen(data) != (size_t)size) {
+    PyErr_Format(PyExc_ValueError, "%s has a zero byte in it", key);
+    return false;
+  }
+  return true;
+}
+
+bool core_option_text(PyObject *options, const char *key, PyObject *keep, const char **out,
+                      size_t *size_bytes) {
+  PyObject *value = find(options, key);
+  return !value || text_of(value, key, keep, out, size_bytes);
+}
+
+bool core_option_texts(PyObject *options, const char *key, PyObject *keep, const char ***out,
+                       size_t *count) {
+  PyObject *value = find(options, key);
+  if (!value) return true;
+  Py_ssize_t size = PySequence_Size(value);
+  if (size < 0) return false;
+  const char **texts = PyMem_Calloc((size_t)size + 1, sizeof *texts);
+  bool ok = texts != NULL;
+  if (!ok) PyErr_NoMemory();
+  for (Py_ssize_t i = 0; ok && i < size; i++) {
+    PyObject *item = PySequence_GetItem(value, i);
+    ok = item && text_of(item, key, keep, &texts[i], NULL);
+    Py_XDECREF(item);
+  }
+  if (!ok) {
+    PyMem_Free(texts);
+    return false;
+  }
+  *out = texts;
+  *count = (size_t)size;
+  return true;
+}
+
+static bool device_of(PyObject *item, uint32_t *out) {
+  PyObject *number = item ? PyNumber_Index(item) : NULL;
+  if (!number) return false;
+  unsigned long value = PyLong_AsUnsignedLong(number);
+  Py_DECREF(number);
+  if (PyErr_Occurred() || value >= UINT32_MAX) {
+    PyErr_SetString(PyExc_ValueError, "a device is a number from 0 on");
+    return false;
+  }
+  *out = (uint32_t)value;
+  return true;
+}
+
+bool core_option_query(PyObject *options, tsr_query *query, uint32_t **devices) {
+  uint64_t top = 0;
+  PyObject *value = find(options, "devices");
+  *query = (tsr_query){0};
+  *devices = NULL;
+  if (!core_option_count(options, "top", &top)) return false;
+  query->top = top > SIZE_MAX ? SIZE_MAX : (size_t)top;
+  if (!value) return true;
+  Py_ssize_t size = PySequence_Size(value);
+  if (size < 0) return false;
+  uint32_t *numbers = PyMem_Calloc((size_t)size + 1, sizeof *numbers);
+  if (!numbers) {
+    PyErr_NoMemory();
+    return false;
+  }
+  for (Py_ssize_t i = 0; i < size; i++) {
+    PyObject *item = PySequence_GetItem(value, i);
+    bool ok = device_of(item, &numbers[i]);
+    Py_XDECREF(item);
+    if (ok) continue;
+    PyMem_Free(numbers);
+    return false;
+  }
+  query->devices = *devices = numbers;
+  query->device_count = (size_t)size;
+  return true;
+}
+
+bool core_option_where(PyObject *options, tsr_at_where *where, bool *is_given) {
+  long long event = 0, time_us = 0, action = TSR_ACTION_ALLOC;
+  uint64_t address = 0, version = 0;
+  *is_given = true;
+  *where = (tsr_at_where){.kind = TSR_AT_EVENT};
+  if (!core_option_integer(options, "event", &event) ||
+      !core_option_integer(options, "time_us", &time_us) ||
+      !core_option_integer(options, "action", &action) ||
+      !core_option_count(options, "address", &address) ||
+      !core_option_count(options, "version", &version))
+    return false;
+  if (find(options, "event"))
+    where->event = event;
+  else if (find(options, "time_us"))
+    *where = (tsr_at_where){.kind = TSR_AT_TIME, .time_us = time_us};
+  else if (find(options, "address"))
+    *where = (tsr_at_where){.kind = TSR_AT_ALLOCATION,
+                            .address = address,
+                            .version = version,
+                            .action = (tsr_action)action};
+  else
+    *is_given = false;
+  return true;
+}
+
+bool core_option_window(PyObject *options, tsr_window *window, bool *is_given) {
+  PyObject *events = find(options, "events"), *times = find(options, "times");
+  PyObject *pair = events ? events : times;
+  *window = (tsr_window){.is_time = !events && times, .first = 0, .last = INT64_MAX};
+  *is_given = pair != NULL;
+  if (!pair) return true;
+  if (!PyTuple_Check(pair) || PyTuple_Size(pair) != 2) {
+    PyErr_SetString(PyExc_TypeError, "a range is a pair: (first, last)");
+    return false;
+  }
+  for (Py_ssize_t i = 0; i < 2; i++) {
+    PyObject *end = PyTuple_GetItem(pair, i);
+    if (end == Py_None) continue;
+    long long value = PyLong_AsLongLong(end);
+    if (PyErr_Occurred()) return false;
+    *(i ? &window->last : &window->first) = value;
+  }
+  return true;
+}
+
+/* ---- rules ---- */
+
+static bool fail_rules(const tsr_rule_problem *problem, const tsr_error *error, int status) {
+  tsr_error said = {.status = (tsr_status)status, .offset = error->offset};
+  if (problem->message[0])
+    PyOS_snprintf(said.message, sizeof said.message, "rule '%.80s': %s, at offset %zu",
+                  problem->rule.name, problem->message, problem->offset_bytes);
+  else
+    said = *error;
+  core_raise(status, &said, NULL);
+  return false;
+}
+
+bool core_option_rules(PyObject *options, PyObject *keep, tsr_rules **out) {
+  const char *text = NULL;
+  size_t size_bytes = 0;
+  bool is_lenient = false;
+  if (!core_option_text(options, "rules", keep, &text, &size_bytes) ||
+      !core_option_flag(options, "lenient", &is_lenient))
+    return false;
+  if (!text) return true;
+  tsr_rule_problem problem = {0};
+  tsr_error error = {.offset = TSR_OFFSET_NONE};
+  int status =
+      tsr_rules_parse(text, size_bytes, is_lenient ? TSR_RULES_LENIENT : TSR_RULES_STRICT,
+                      out, &problem, &error);
+  bool ok = status == 0 || fail_rules(&problem, &error, status);
+  tsr_rule_problem_release(&problem);
+  return ok;
+}

@@ -1,0 +1,56 @@
+/* owner.c - memory that outlives the Python object it was asked of.
+ *
+ *   Snapshot ──┐
+ *   Answer   ──┼──► core_file (the open snapshot)        Column ──► core_block (an array of its own)
+ *   Column   ──┤                                          Arrow array ──┘
+ *   Arrow array┘
+ *
+ * An array that numpy or Arrow took from a snapshot stays valid when the snapshot is closed: each
+ * holds a use. Arrow's consumers release from any thread, so the count is atomic and needs no lock.
+ */
+#include "core.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+core_owner *core_owner_take(core_owner *owner) {
+  atomic_fetch_add(&owner->uses, 1);
+  return owner;
+}
+
+void core_owner_drop(core_owner *owner) {
+  if (owner && atomic_fetch_sub(&owner->uses, 1) == 1) owner->end(owner);
+}
+
+static void end_file(core_owner *owner) {
+  core_file *file = (core_file *)owner;
+  tsr_snapshot_free(file->snapshot);
+  free(file->name);
+  free(file);
+}
+
+core_file *core_file_new(tsr_snapshot *snapshot, const char *name) {
+  core_file *file = calloc(1, sizeof *file);
+  char *copy = strdup(name);
+  if (!file || !copy) {
+    free(file);
+    free(copy);
+    tsr_snapshot_free(snapshot);
+    PyErr_NoMemory();
+    return NULL;
+  }
+  *file = (core_file){.owner = {.uses = 1, .end = end_file}, .snapshot = snapshot, .name = copy};
+  return file;
+}
+
+static void end_block(core_owner *owner) { free(owner); }
+
+core_block *core_block_new(size_t count, size_t size) {
+  if (count > (SIZE_MAX / 2 - sizeof(core_block)) / size) return NULL;
+  core_block *block = calloc(1, sizeof *block + count * size);
+  if (block) {
+    atomic_init(&block->owner.uses, 1);
+    block->owner.end = end_block;
+  }
+  return block;
+}

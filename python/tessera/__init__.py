@@ -1,0 +1,41 @@
+"""tessera: where the memory of a GPU job went.
+
+    import tessera
+
+    s = tessera.open("snapshot.pickle")     # a path, bytes, a file object, or the dict of _snapshot()
+    print(s.peak())                         # what `tessera peak snapshot.pickle` prints
+    s.peak().peak.allocated_bytes           # the same, for a program
+    numpy.asarray(s.events.size)            # columns, without a copy
+
+A snapshot is data: nothing in it is executed. Answers are those of the command, from the same
+library. See docs/python.md.
+"""
+from ._errors import (ArgumentError, Error, FormatError, LimitError, NotFoundError, ReadError,
+                      UnsupportedError)
+from ._answers import Answer, Frame, Record, Warning
+from ._simulate import Simulation, models, simulate
+from ._snapshot import Snapshot, open, questions
+from ._tables import Allocations, Events, Segments, Blocks, Table, Totals
+from ._core import version as _version
+
+__version__ = _version()
+
+__all__ = [
+    'Allocations', 'Answer', 'ArgumentError', 'Blocks', 'Error', 'Events', 'FormatError', 'Frame',
+    'LimitError', 'NotFoundError', 'ReadError', 'Record', 'Segments', 'Simulation', 'Snapshot',
+    'Table', 'Totals', 'UnsupportedError', 'Warning', 'models', 'open', 'questions', 'record',
+    'simulate',
+]
+
+
+def __getattr__(name):
+    """`tessera.record`, which brings PyTorch in, is imported when it is asked for."""
+    if name == 'record':
+        from ._capture import record
+        globals()['record'] = record
+        return record
+    raise AttributeError(f"module 'tessera' has no attribute {name!r}")
+
+
+def __dir__():
+    return sorted(set(globals()) | set(__all__))

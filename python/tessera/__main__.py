@@ -1,0 +1,31 @@
+"""The command: `tessera`, and `python -m tessera`. It is the one that ./run build makes, out of the
+extension."""
+import os
+import signal
+import sys
+from typing import List, Optional
+
+from . import _core
+
+
+def main(words: Optional[List[str]] = None, name: str = 'tessera') -> int:
+    """Run a command line; answers the exit status."""
+    line = [name, *(sys.argv[1:] if words is None else words)]
+    for stream in (sys.stdout, sys.stderr):
+        if stream is not None:
+            stream.flush()
+    # The command runs in C: it is to end at Ctrl-C, not to wait until Python looks.
+    before = signal.getsignal(signal.SIGINT)
+    try:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+    except ValueError:  # not the main thread
+        before = None
+    try:
+        return _core.command([os.fsencode(word) for word in line])
+    finally:
+        if before is not None:
+            signal.signal(signal.SIGINT, before)
+
+
+if __name__ == '__main__':
+    sys.exit(main())

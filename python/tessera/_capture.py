@@ -1,0 +1,203 @@
+"""`tessera.record`: recording GPU memory, and writing snapshots when they matter.
+
+    with tessera.record("out/"):            # a block
+        train()
+
+    @tessera.record("out/")                 # a function
+    def train(): ...
+
+    tessera.record.start("out/")            # from here on
+    tessera.record.stop()
+
+    TESSERA_RECORD=out/ python train.py     # without touching the code
+
+All take the options of `tessera._record.settings.OPTIONS`; docs/capture.md tells them. A snapshot
+is written when memory runs out, at chosen steps, on a signal, by the clock, at the end, and when
+`record.dump()` asks for one. Nothing here raises into a training loop; wrong options do, at once.
+"""
+
+import functools
+import inspect
+
+from ._record import recorder as _recorder
+from ._record.guard import guarded as _guarded
+from ._record.marks import marks as _marks
+from ._record.settings import Settings as _Settings
+from ._record.settings import from_environment as _from_environment
+
+__all__ = ["Recording", "record"]
+
+
+class Recording:
+    """What `record(...)` returns: a context manager, and a decorator. Each entry is a recording
+    anew.
+
+    Inside the block, `step`, `watch` and `dump` are those of `record`; `files` lists what was
+    written."""
+
+    def __init__(self, settings):
+        self.settings = settings
+        self._open = []  # recorders of the entries that are not left
+        self._last = None
+
+    def __enter__(self):
+        recorder = _recorder.Recorder(self.settings)
+        self._open.append(recorder)
+        self._last = recorder
+        recorder.start()
+        return self
+
+    def __exit__(self, kind, error, traceback):
+        if self._open:
+            self._open.pop().stop("end", error)
+        return False
+
+    def __call__(self, function):
+        """Decorates a function, a generator or a coroutine function: each call is a recording."""
+        if not callable(function):
+            raise TypeError("record(...) decorates a function; use `with` for a block")
+        if inspect.iscoroutinefunction(function):
+
+            @functools.wraps(function)
+            async def wrapper(*args, **kwargs):
+                with Recording(self.settings):
+                    return await function(*args, **kwargs)
+
+        elif inspect.isgeneratorfunction(function):
+
+            @functools.wraps(function)
+            def wrapper(*args, **kwargs):
+                with Recording(self.settings):
+                    return (yield from function(*args, **kwargs))
+
+        else:
+
+            @functools.wraps(function)
+            def wrapper(*args, **kwargs):
+                with Recording(self.settings):
+                    return function(*args, **kwargs)
+
+        return wrapper
+
+    @property
+    def _is_under_way(self):
+        """Whether an entry is recording, or waits for the device."""
+        return bool(self._open) and self._open[-1].state != _recorder.STOPPED
+
+    @property
+    def files(self):
+        """Paths of the snapshots of the latest entry, in the order they were written."""
+        return list(self._last.files) if self._last is not None else []
+
+    @property
+    def is_recording(self):
+        """Whether memory is being recorded: a device is in use, and history is on."""
+        return bool(self._open) and self._open[-1].state == _recorder.RECORDING
+
+    def dump(self, reason="dump"):
+        """Writes a snapshot now; returns its path, or None where nothing is recorded."""
+        return self._open[-1].dump(reason) if self._open else None
+
+    def step(self, number=None):
+        """As `record.step`."""
+        record.step(number)
+
+    def watch(self, model=None, optimizer=None, name=None):
+        """As `record.watch`."""
+        record.watch(model, optimizer, name)
+
+    def phase(self, name):
+        """As `record.phase`."""
+        return record.phase(name)
+
+    def on_dump(self, listener):
+        """Has listener(path, reason) called after each snapshot of this entry."""
+        if self._open:
+            self._open[-1].listeners.append(listener)
+
+
+class _Record:
+    """The object `tessera.record`; one in a process."""
+
+    def __init__(self):
+        self._started = None
+
+    def __call__(self, out=None, **options):
+        """record("out/", steps=[3], ...) is a Recording; @record alone decorates with the
+        defaults."""
+        if callable(out) and not options and not hasattr(out, "__fspath__"):
+            return Recording(_Settings())(out)
+        return Recording(_Settings(out, **options))
+
+    def __repr__(self):
+        return f"<tessera.record: {'recording' if self.is_recording else 'not recording'}>"
+
+    # ---- on and off ----
+
+    def start(self, out=None, **options):
+        """Records from here until `stop()` or the end of the process. Starting twice goes on with
+        the first. Returns the Recording."""
+        settings = _Settings(out, **options)
+        if self._started is None or not self._started._is_under_way:
+            self._started = Recording(settings)
+            self._started.__enter__()
+        return self._started
+
+    def stop(self):
+        """Ends what `start` began and writes the last snapshot; returns its path, or None."""
+        started, self._started = self._started, None
+        if started is None or not started._is_under_way:
+            return None
+        return started._open.pop().stop("end")
+
+    @property
+    def is_recording(self):
+        """Whether any recording is under way and a device in use."""
+        return any(recorder.state == _recorder.RECORDING for recorder in list(_recorder.active))
+
+    @property
+    def files(self):
+        """Paths of all snapshots of the recordings under way."""
+        return [path for recorder in list(_recorder.active) for path in recorder.files]
+
+    # ---- while it lasts ----
+
+    def dump(self, reason="dump"):
+        """Writes a snapshot of the innermost recording now; its path, or None where there is
+        none."""
+        running = list(_recorder.active)
+        return running[-1].dump(reason) if running else None
+
+    def step(self, number=None):
+        """Says that a step is complete, and which one: for loops without an optimizer of PyTorch's,
+        or with several. From then on steps are counted by these calls alone."""
+        _marks.step(number)
+
+    @_guarded("watching a model")
+    def watch(self, model=None, optimizer=None, name=None):
+        """Has forward and backward of a model marked, and names, shapes and addresses of its
+        parameters and the optimizer's state written beside each snapshot. Both are held weakly;
+        call it at any time, again for another model. Its first optimizer is the one whose steps are
+        counted."""
+        _marks.watch(model, optimizer, name)
+
+    def phase(self, name):
+        """with record.phase("evaluation"): a stretch of the program with a name in the snapshot."""
+        return _marks.phase(str(name))
+
+
+record = _Record()
+
+
+@_guarded("recording as the environment says")
+def start_from_environment():
+    """Starts what TESSERA_RECORD asks for, once in a process; called when torch has been
+    imported."""
+    settings = _from_environment()
+    if settings is None:
+        return
+    if record._started is not None:
+        _recorder.look_again()
+        return
+    record._started = Recording(settings)
+    record._started.__enter__()

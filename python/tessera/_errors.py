@@ -1,0 +1,64 @@
+"""Exceptions: one class for each reason that the library knows (tessera/status.h)."""
+import errno
+import os
+
+from . import _core
+
+
+class Error(Exception):
+    """Something that tessera could not do. `offset` is the byte of the input that it is about, or
+    None."""
+
+    offset = None
+
+
+class ReadError(Error, OSError):
+    """The operating system refused."""
+
+
+class NotFoundError(ReadError, FileNotFoundError):
+    """There is no such file."""
+
+
+class FormatError(Error, ValueError):
+    """The input is not a snapshot, or is damaged beyond an answer."""
+
+
+class LimitError(Error, ValueError):
+    """The input passes a bound that protects from hostile files."""
+
+
+class UnsupportedError(Error, NotImplementedError):
+    """A form of snapshot, or a question, that this build does not know."""
+
+
+class ArgumentError(Error, ValueError):
+    """What was asked for does not exist: a device, a moment, a setting."""
+
+
+_BY_STATUS = {-2: ReadError, -3: FormatError, -4: LimitError, -5: UnsupportedError,
+              -6: ArgumentError}
+
+
+def _of_system(message, path):
+    """The library ends in the system's words for a failure; Python's programs look at errno."""
+    number = next((number for number in sorted(errno.errorcode) if message.endswith(os.strerror(number))), None)
+    if number is None or path is None:
+        return ReadError(message if path is None else f'{path}: {message}')
+    kind = NotFoundError if number == errno.ENOENT else ReadError
+    return kind(number, os.strerror(number), path)
+
+
+def make_error(status, offset, message, path):
+    """The exception for a failed call; the extension calls this."""
+    kind = _BY_STATUS.get(status, Error)
+    if kind is ReadError:
+        error = _of_system(message, path)
+    else:
+        where = f' (at byte {offset})' if offset >= 0 else ''
+        error = kind(f'{path}: {message}{where}' if path else f'{message}{where}')
+    error.offset = offset if offset >= 0 else None
+    return error
+
+
+_core.set_error_maker(make_error)

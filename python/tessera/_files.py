@@ -1,0 +1,69 @@
+"""Where things are read from and written to."""
+import io
+import os
+import pickle
+import tempfile
+from typing import Any, Callable, Optional, Tuple, Union
+
+
+def data_of(source: Any) -> Optional[Tuple[bytes, str]]:
+    """The bytes of a source that is no path, and how answers name it; None for a path."""
+    if isinstance(source, (str, os.PathLike)):
+        return None
+    if isinstance(source, bytes):
+        return source, '<bytes>'
+    if isinstance(source, (dict, list)):
+        # What torch.cuda.memory._snapshot() returns. The reader is made for what Python writes.
+        return pickle.dumps(source, protocol=4), '<snapshot>'
+    if hasattr(source, 'read'):
+        data = source.read()
+        if not isinstance(data, bytes):
+            raise TypeError('a snapshot is read from a binary file: open it with mode "rb"')
+        name = getattr(source, 'name', None)
+        return data, name if isinstance(name, str) else '<file>'
+    try:
+        return bytes(memoryview(source)), '<bytes>'
+    except TypeError:
+        raise TypeError('a snapshot is opened from a path, bytes, a binary file, or the dict of '
+                        f'_snapshot(), not from {type(source).__name__}') from None
+
+
+def path_of(path: Union[str, 'os.PathLike[str]']) -> Tuple[bytes, str]:
+    """A path for the library, and how answers name it. To the library "-" is standard input; here it
+    is a file of that name."""
+    raw = os.fsencode(path)
+    name = os.fsdecode(raw).encode('utf-8', 'replace').decode('utf-8')
+    return (b'./-' if raw == b'-' else raw), name
+
+
+def written(target: Any, write: Callable[[int], Optional[bytes]], is_text: bool = False) -> Any:
+    """Call `write` with a file descriptor, or with -1 for bytes, and bring what it writes where the
+    caller wants it: a path (which changes only once all is written), a file object, or, with None,
+    back as bytes or str."""
+    if target is None:
+        data = write(-1)
+        return data.decode('utf-8', 'replace') if is_text else data
+    if hasattr(target, 'write'):
+        data = write(-1)
+        target.write(data.decode('utf-8') if isinstance(target, io.TextIOBase) else data)
+        return None
+    path = os.fsdecode(target)
+    folder = os.path.dirname(os.path.realpath(path))
+    if os.path.exists(path) and not os.path.isfile(path):
+        with open(path, 'wb', buffering=0) as file:  # a pipe, a device
+            write(file.fileno())
+        return None
+    handle, temporary = tempfile.mkstemp(dir=folder, prefix='.tessera-')
+    try:
+        try:
+            write(handle)
+            mask = os.umask(0)
+            os.umask(mask)
+            os.fchmod(handle, 0o666 & ~mask)
+        finally:
+            os.close(handle)
+        os.replace(temporary, os.path.realpath(path))
+    except BaseException:
+        os.unlink(temporary)
+        raise
+    return None

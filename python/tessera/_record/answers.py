@@ -1,0 +1,122 @@
+"""Asking tessera about a file that was just written: through the package, else through the command.
+
+Three questions: why memory ran out, as text for a terminal; whether a test is within its budget;
+and the page, for a tracker. Everything here may be missing, and then says so.
+"""
+
+import importlib.util
+import os
+import shutil
+import subprocess
+import sys
+
+from .guard import attempt
+
+_SECONDS = 300
+_SECONDS_FOR_WHY = 60  # other ranks may wait for this one
+
+
+class Unavailable(RuntimeError):
+    """Neither the package nor the command can answer; the message says why."""
+
+
+def command():
+    """The beginning of a command line that is tessera's: TESSERA, the package's own, or the one on
+    PATH; None where there is none."""
+    named = os.environ.get("TESSERA")
+    if named and os.access(named, os.X_OK):
+        return [named]
+    if attempt(importlib.util.find_spec, "tessera._core") is not None and sys.executable:
+        return [sys.executable, "-m", "tessera"]
+    found = shutil.which("tessera")
+    return [found] if found else None
+
+
+def run(*arguments, seconds=_SECONDS):
+    """(exit status, standard output, standard error) of `tessera ARGUMENTS`; raises Unavailable."""
+    program = command()
+    if program is None:
+        raise Unavailable("the tessera command is not on PATH")
+    environment = {
+        name: value for name, value in os.environ.items() if not name.startswith("TESSERA_RECORD")
+    }
+    try:
+        finished = subprocess.run(
+            [*program, *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            timeout=seconds,
+            env=environment,
+            check=False,
+        )
+    except (OSError, subprocess.SubprocessError) as error:
+        raise Unavailable(f"{' '.join(program)}: {error}") from error
+    told = (text.decode("utf-8", "replace") for text in (finished.stdout, finished.stderr))
+    return (finished.returncode, *told)
+
+
+def _open(path):
+    """tessera.open(path), or None where the package has no reader."""
+    module = sys.modules.get("tessera")
+    reader = attempt(lambda: module.open) if module is not None else None
+    return None if reader is None else attempt(reader, path)
+
+
+def _as_text(answer):
+    """An answer of the package as a person reads it, or None."""
+    if isinstance(answer, str):
+        return answer
+    for name in ("text", "to_text"):
+        told = getattr(answer, name, None)
+        told = attempt(told) if callable(told) else told
+        if isinstance(told, str):
+            return told
+    # str() of what has no words of its own is an address, of no use to anyone.
+    if type(answer).__str__ is not object.__str__:
+        return attempt(str, answer)
+    return None
+
+
+def why(path, capacity_bytes=None):
+    """`tessera why` of a snapshot as text, or None. `capacity_bytes` is what PyTorch could have had
+    of the card, which a snapshot does not tell."""
+    snapshot = _open(path)
+    if snapshot is not None:
+        answer = attempt(lambda: snapshot.why(capacity=capacity_bytes))
+        if answer is None:
+            answer = attempt(lambda: snapshot.why())
+        text = _as_text(answer) if answer is not None else None
+        if text:
+            return text
+    capacity = [] if capacity_bytes is None else ["--capacity", f"{capacity_bytes}B"]
+    words = ("why", "--color", "never", *capacity, path)
+    finished = attempt(run, *words, seconds=_SECONDS_FOR_WHY)
+    return finished[1] if finished is not None and finished[0] == 0 else None
+
+
+def page(path, out):
+    """Writes the page of a snapshot to `out` (.html); True where it did."""
+    finished = attempt(run, "view", path, "-o", out)
+    return finished is not None and finished[0] == 0 and os.path.exists(out)
+
+
+def check(path, limits=(), reserved=None, lock=None, update=False, tolerance=None):
+    """`tessera check`: (whether it passed, what it says).
+
+    `limits` are texts as of --max, "18GiB" or "activation=3GiB"; `lock` is a file, which `update`
+    writes. Raises Unavailable where the check could not be made, with what stood in its way."""
+    arguments = [part for limit in limits for part in ("--max", limit)]
+    if reserved is not None:
+        arguments += ["--max-reserved", reserved]
+    if lock is not None:
+        arguments += ["--lock", lock]
+        if update:
+            arguments.append("--update")
+        elif tolerance is not None:
+            arguments += ["--tolerance", tolerance]
+    status, told, error = run("check", "--color", "never", *arguments, path)
+    if status not in (0, 1):
+        lines = error.strip().splitlines()
+        raise Unavailable(lines[0] if lines else f"tessera check ended with status {status}")
+    return status == 0, told

@@ -1,0 +1,299 @@
+"""CUDA (and ROCm, which is the same to PyTorch), Intel XPU and Ascend NPU: the memory history of
+each.
+
+The functions are private to PyTorch and their arguments grew with the releases:
+
+    1.13       _record_memory_history(enabled)
+    2.0        (enabled, record_context, trace_alloc_max_entries, trace_alloc_record_context, ...)
+    2.1        (enabled, context, stacks, max_entries, device)
+    2.7, 2.8   + clear_history, compile_context, global_record_annotations
+    2.11       + skip_actions
+    2.14       + record_pinned_host_memory, record_cuda
+
+so what is passed is what the function at hand accepts, by its signature and never by a version. The
+NPU's takes *args and hides its arguments in _record_memory_history_impl.
+
+Recording never initialises a device: PyTorch itself is asked (`_lazy_call`) to say when a program
+first uses one. So a rank that calls set_device first gets no stray context on device 0, and a
+program may still fork.
+
+The history belongs to the process, not to a recording: `History` counts who wants it and turns it
+off after the last. One that the program itself turned on is used as it is and left on.
+"""
+
+import inspect
+import sys
+import threading
+
+from .guard import attempt, guarded, logger, warn_once
+
+# The arguments that every release since 2.1 has.
+_CORE = ("context", "stacks", "max_entries")
+
+
+class Backend:
+    """One kind of device. `module` is torch.cuda, torch.xpu or torch_npu.npu."""
+
+    def __init__(self, name, module, attach):
+        self.name = name
+        self.module = module
+        self.memory = module.memory
+        self.attach = attach  # attaches an out-of-memory observer; None where there is none
+
+    # ---- readiness ----
+
+    def is_initialized(self):
+        return bool(attempt(self.module.is_initialized, default=False))
+
+    def when_ready(self, function):
+        """Calls function() once the device is in use: now, or when the program first uses it."""
+        lazy_call = getattr(self.module, "_lazy_call", None)
+        if lazy_call is not None:
+            lazy_call(function)
+        elif self.is_initialized() or attempt(self.module.is_available, default=False):
+            function()
+
+    # ---- the history ----
+
+    def is_recording(self):
+        """Whether the history is on; False where PyTorch cannot tell."""
+        ask = getattr(_torch_c(), f"_{self.name}_isHistoryEnabled", None)
+        return bool(attempt(ask, default=False)) if ask is not None else False
+
+    def enable(self, settings):
+        """Turns the history on. Raises what PyTorch raises."""
+        function = self.memory._record_memory_history
+        names = _parameters(function, self.memory)
+        if "max_entries" not in names:
+            function(True, **_legacy_arguments(names, settings))
+            return
+        wanted = _arguments(settings)
+        try:
+            function("all", **{name: wanted[name] for name in wanted if name in names})
+        except TypeError:
+            # The Python half of some builds accepts what their C++ half does not know.
+            function("all", **{name: wanted[name] for name in _CORE})
+
+    def disable(self):
+        names = _parameters(self.memory._record_memory_history, self.memory)
+        self.memory._record_memory_history(None if "max_entries" in names else False)
+
+    def snapshot(self):
+        return self.memory._snapshot()
+
+    # ---- numbers; none of these waits for the device ----
+
+    def current_device(self):
+        return self.module.current_device()
+
+    def ask(self, name, *arguments):
+        """What module.NAME(...) answers, or None where that function is missing or fails."""
+        function = getattr(self.module, name, None) or getattr(self.memory, name, None)
+        return None if function is None else attempt(function, *arguments)
+
+
+def _torch_c():
+    return getattr(sys.modules.get("torch"), "_C", None)
+
+
+def _parameters(function, memory):
+    """The names of the arguments that a _record_memory_history takes."""
+    for candidate in (function, getattr(memory, "_record_memory_history_impl", None)):
+        if candidate is None:
+            continue
+        signature = attempt(inspect.signature, candidate)
+        if signature is None:
+            continue
+        kinds = signature.parameters.values()
+        if not any(kind.kind is inspect.Parameter.VAR_KEYWORD for kind in kinds):
+            return set(signature.parameters)
+    return {"enabled", *_CORE}
+
+
+def _arguments(settings):
+    compiled = settings.compile_context
+    if compiled is None:
+        # It costs a string comparison an operator, so only where torch.compile can be in use.
+        compiled = "torch._dynamo" in sys.modules
+    wanted = {
+        "context": settings.context,
+        "stacks": settings.stacks,
+        "max_entries": settings.max_entries,
+        "compile_context": compiled,
+        "global_record_annotations": settings.annotate,
+    }
+    if settings.skip_actions is not None:
+        wanted["skip_actions"] = settings.skip_actions
+    return wanted
+
+
+def _legacy_arguments(names, settings):
+    """For PyTorch 2.0, whose history keeps one event unless told otherwise."""
+    wanted = {
+        "record_context": settings.context is not None,
+        "trace_alloc_max_entries": settings.max_entries,
+        "trace_alloc_record_context": settings.context in ("alloc", "all"),
+        "record_context_cpp": settings.stacks == "all",
+    }
+    return {name: wanted[name] for name in wanted if name in names}
+
+
+# ---- which devices this PyTorch knows ----
+
+
+def _is_built(name, torch, module):
+    version = getattr(torch, "version", None)
+    if name == "cuda":
+        return bool(getattr(version, "cuda", None) or getattr(version, "hip", None))
+    if name == "xpu":
+        return bool(attempt(getattr(module, "_is_compiled", None), default=False))
+    return True
+
+
+def _modules(torch):
+    """(name, module, the module that has the observer) of every kind of device PyTorch could
+    have."""
+    torch_npu = sys.modules.get("torch_npu")
+    rows = (
+        ("cuda", getattr(torch, "cuda", None), getattr(torch, "_C", None)),
+        ("xpu", getattr(torch, "xpu", None), getattr(torch, "_C", None)),
+        ("npu", getattr(torch_npu, "npu", None), getattr(torch_npu, "_C", None)),
+    )
+    return [row for row in rows if row[1] is not None and _is_built(row[0], torch, row[1])]
+
+
+def find(torch, only=None):
+    """The backends of this PyTorch that can be recorded; warns of those that cannot."""
+    found = []
+    version = getattr(torch, "__version__", "of unknown version")
+    for name, module, core in _modules(torch):
+        if only is not None and name != only:
+            continue
+        memory = getattr(module, "memory", None)
+        if hasattr(memory, "_record_memory_history") and hasattr(memory, "_snapshot"):
+            attach = getattr(core, f"_{name}_attach_out_of_memory_observer", None)
+            found.append(Backend(name, module, attach))
+        else:
+            warn_once(
+                "no history " + name,
+                "PyTorch %s has no memory history for %s devices: nothing is recorded there",
+                version,
+                name.upper(),
+            )
+    return found
+
+
+def why_none(torch, only):
+    """One sentence for people: why `find` found nothing."""
+    version = getattr(torch, "__version__", "of unknown version")
+    if only is not None:
+        return f"this PyTorch ({version}) cannot record the memory of {only.upper()} devices"
+    mps = getattr(getattr(torch, "backends", None), "mps", None)
+    if mps is not None and attempt(getattr(mps, "is_available", None), default=False):
+        return "PyTorch keeps no memory history for Apple's MPS; CUDA, XPU and NPU have one"
+    return (
+        f"this PyTorch ({version}) is built without CUDA, XPU or NPU: there is no memory to record"
+    )
+
+
+# ---- the history of the process ----
+
+
+class History:
+    """Counts the recordings that want a backend's history; on with the first, off with the last."""
+
+    def __init__(self):
+        self.reset()
+
+    def reset(self):
+        self.lock = threading.Lock()
+        self.users = {}  # backend name: how many
+        self.borrowed = set()  # names whose history the program had turned on itself
+        self.stacks = {}  # backend name: what the first user asked for
+
+    def acquire(self, backend, settings):
+        """True where the history is on afterwards; the caller then owes a release."""
+        with self.lock:
+            if not self.users.get(backend.name):
+                if backend.is_recording():
+                    self.borrowed.add(backend.name)
+                    logger.info("memory history is on already, and used with the settings it has")
+                else:
+                    try:
+                        backend.enable(settings)
+                    except Exception as error:
+                        warn_once(
+                            "enable " + backend.name,
+                            "memory history of %s could not be turned on: %s: %s",
+                            backend.name.upper(),
+                            type(error).__name__,
+                            error,
+                        )
+                        return False
+                    self.stacks[backend.name] = settings.stacks
+            elif self.stacks.get(backend.name, settings.stacks) != settings.stacks:
+                warn_once(
+                    "nested stacks",
+                    "a recording with stacks=%r is under way: "
+                    "stacks=%r of the one inside it is ignored",
+                    self.stacks[backend.name],
+                    settings.stacks,
+                )
+            self.users[backend.name] = self.users.get(backend.name, 0) + 1
+            return True
+
+    @guarded("turning memory history off")
+    def release(self, backend):
+        with self.lock:
+            self.users[backend.name] = max(0, self.users.get(backend.name, 0) - 1)
+            if self.users[backend.name]:
+                return
+            self.stacks.pop(backend.name, None)
+            if backend.name in self.borrowed:
+                self.borrowed.discard(backend.name)
+            else:
+                backend.disable()
+
+
+history = History()
+
+
+# ---- out of memory ----
+
+
+class Observers:
+    """PyTorch's observer cannot be taken off again, so one is attached and asks who listens."""
+
+    def __init__(self):
+        self.reset()
+
+    def reset(self):
+        self.listeners = []  # the innermost recording is last
+        self.attached = set()
+
+    @guarded("attaching the out-of-memory observer")
+    def attach(self, backend):
+        if backend.attach is None:
+            warn_once(
+                "no observer " + backend.name,
+                "PyTorch tells no observer when %s memory runs out: "
+                "only the exception will be seen",
+                backend.name.upper(),
+            )
+            return
+        if backend.name not in self.attached:
+            self.attached.add(backend.name)  # before: a second try would attach a second one
+            backend.attach(self.notify)
+
+    def notify(self, *numbers):
+        """Called by the allocator, in whichever thread asked for memory, before it raises."""
+        self._notify(numbers)
+
+    @guarded("the out-of-memory observer")
+    def _notify(self, numbers):
+        for listener in reversed(list(self.listeners)):
+            if listener(numbers):
+                return
+
+
+observers = Observers()

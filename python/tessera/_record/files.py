@@ -1,0 +1,138 @@
+"""Where snapshots go and what they are called.
+
+    out/rank3_pid4711_step10_oom.pickle        the snapshot
+    out/rank3_pid4711_step10_oom.json          what is known beside it (`sidecar`)
+
+`step` counts the steps completed. A file is written under a temporary name that begins with a dot
+and renamed when it is whole, so that a watcher, or a job that is killed, never meets half of one.
+The sidecar is put in place first: where there is a snapshot, its sidecar is there.
+
+Where `out` names a file (it ends in .pickle or .pickle.gz), the snapshot of the end is that file,
+and the others stand beside it under its stem.
+"""
+
+import gzip
+import json
+import os
+import pickle
+import re
+import threading
+
+from .guard import attempt
+
+_ENDINGS = (".pickle.gz", ".pkl.gz", ".pickle", ".pkl")
+
+
+def split_ending(path):
+    """("out/a", ".pickle.gz") of "out/a.pickle.gz"; ("out/", "") of a folder."""
+    for ending in _ENDINGS:
+        if path.endswith(ending):
+            return path[: -len(ending)], ending
+    return path, ""
+
+
+def sidecar_path(snapshot_path):
+    return split_ending(snapshot_path)[0] + ".json"
+
+
+def plain(text, limit=60):
+    """Words of a caller as a part of a file name: letters, digits, dots and dashes."""
+    return re.sub(r"[^A-Za-z0-9.-]+", "-", str(text)).strip("-.")[:limit] or "dump"
+
+
+class Places:
+    """Names for the snapshots of one recording."""
+
+    def __init__(self, settings):
+        stem, ending = split_ending(settings.out)
+        self.ending = ending or (".pickle.gz" if settings.gzip else ".pickle")
+        self.is_compressed = self.ending.endswith(".gz")
+        if ending:
+            self.folder, self.prefix = os.path.dirname(stem), os.path.basename(stem)
+        else:
+            self.folder, self.prefix = settings.out, ""
+        self.kept = []  # paths of the periodic snapshots, oldest first
+
+    def name(self, rank, world_size, pid, step, reason):
+        """The path for a snapshot; one that does not exist."""
+        if self.prefix and reason == "end":
+            stem = self.prefix if world_size <= 1 else f"{self.prefix}_rank{rank}"
+            return os.path.join(self.folder, stem + self.ending)  # the name that was asked for
+        stem = f"rank{rank}_pid{pid}_step{step}_{plain(reason)}"
+        if self.prefix:
+            stem = f"{self.prefix}_{stem}"
+        path = os.path.join(self.folder, stem + self.ending)
+        number = 2
+        while os.path.exists(path):
+            path = os.path.join(self.folder, f"{stem}_{number}{self.ending}")
+            number += 1
+        return path
+
+    def keep_last(self, path, count):
+        """Takes a periodic snapshot in and removes the oldest beyond `count`."""
+        self.kept.append(path)
+        while len(self.kept) > count:
+            oldest = self.kept.pop(0)
+            for victim in (oldest, sidecar_path(oldest)):
+                attempt(os.remove, victim)
+
+
+def _temporary(path):
+    folder, name = os.path.split(path)
+    return os.path.join(folder, f".{name}.{os.getpid()}.{threading.get_ident()}.tmp")
+
+
+def _write(path, write):
+    """write(file) into a temporary file beside `path`, which is returned; removed where it
+    fails."""
+    if os.path.dirname(path):
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+    temporary = _temporary(path)
+    try:
+        with open(temporary, "wb") as file:
+            write(file)
+    except BaseException:  # an interrupt too must leave nothing behind
+        attempt(os.remove, temporary)
+        raise
+    return temporary
+
+
+def _rename(temporary, path):
+    try:
+        os.replace(temporary, path)
+    except BaseException:
+        attempt(os.remove, temporary)
+        raise
+
+
+def _write_pickle(file, snapshot, compressed):
+    # Protocol 4: PyTorch's own viewer reads no later one, which Python 3.14 would choose.
+    if not compressed:
+        pickle.dump(snapshot, file, protocol=4)
+        return
+    with gzip.GzipFile(filename="", mode="wb", compresslevel=1, fileobj=file) as stream:
+        pickle.dump(snapshot, stream, protocol=4)
+
+
+def write_snapshot(path, snapshot, compressed, document=None):
+    """Writes a snapshot to `path` and a document, unless that is None, to its sidecar, with the
+    size of the snapshot's file. A sidecar that cannot be written costs only itself."""
+    temporary = _write(path, lambda file: _write_pickle(file, snapshot, compressed))
+    beside = None
+    try:
+        if document is not None:
+            document["snapshot_bytes"] = os.stat(temporary).st_size
+            beside = attempt(_write_sidecar, sidecar_path(path), document)
+        _rename(temporary, path)
+    except BaseException:
+        attempt(os.remove, temporary)  # gone already where renaming failed
+        if beside is not None:
+            attempt(os.remove, beside)
+        raise
+
+
+def _write_sidecar(path, document):
+    text = json.dumps(document, indent=1, default=str)
+    temporary = _write(path, lambda file: file.write(text.encode("utf-8", "replace") + b"\n"))
+    _rename(temporary, path)
+    return path

@@ -1,0 +1,357 @@
+"""Steps, forward and backward: told by hooks, written into the snapshot as annotations.
+
+A range of `torch.profiler.record_function` that is open while history is recorded becomes a START
+and an END in the snapshot (PyTorch 2.5 and later), which every answer of tessera about stages
+reads:
+
+    ProfilerStep#N    from the end of step N-1 to the end of step N; the profiler's own spelling
+    forward           the watched model's forward
+    backward          torch.autograd.backward, which Tensor.backward calls
+    Optimizer.step#   PyTorch writes these itself, and Optimizer.zero_grad#
+
+A step ends with an optimizer's step. Of several optimizers one leads: the first that is watched,
+else the first that steps. Where the program counts for itself (`record.step()`), hooks no longer
+do.
+
+Backward is seen by standing in front of torch.autograd.backward, not by hooks on modules: those put
+nodes into the graph and fail on outputs that are changed in place. Everything is taken off when the
+last recording ends. Under torch.compile the hooks are looked through: `is_compiling` is a constant
+there.
+"""
+
+import contextlib
+import functools
+import importlib
+import inspect
+import threading
+import weakref
+
+from .guard import attempt, guarded, warn_once
+
+
+def _never():
+    return False
+
+
+# Set when PyTorch is known; a global, which is how torch.compile finds the constant it stands for.
+is_compiling = _never
+
+
+def _find_is_compiling(torch):
+    """The function that torch.compile knows as a constant; one that says no before it existed."""
+    for module in (getattr(torch, "compiler", None), getattr(torch, "_utils", None)):
+        function = getattr(module, "is_compiling", None)
+        if function is not None:
+            return function
+    return _never
+
+
+class _Hook:
+    """A hook on a module. A copied or pickled module must not need this package, nor call it: there
+    the hook is a function of the standard library that takes anything and does nothing."""
+
+    def __init__(self, label, closes):
+        self.label = label
+        self.closes = closes
+
+    def __reduce__(self):
+        return getattr, (contextlib.nullcontext(), "__exit__")
+
+
+class _BeforeForward(_Hook):
+    def __call__(self, module, args):
+        if not is_compiling():
+            marks.before_forward(self.label, self.closes)
+
+
+class _AfterForward(_Hook):
+    def __call__(self, module, args, output):
+        if not is_compiling():
+            marks.after_forward(self.label)
+
+
+def _is_another(reference, thing):
+    """Whether a weak reference is to something that lives and is not `thing`."""
+    held = reference()
+    return held is not None and held is not thing
+
+
+def innermost(optimizer):
+    """The optimizer inside the wrappers of libraries, whose step() has the hooks."""
+    for _ in range(8):
+        inner = getattr(optimizer, "optimizer", None)
+        if inner is None or not hasattr(inner, "param_groups"):
+            break
+        optimizer = inner
+    return optimizer
+
+
+class Marks:
+    """The hooks of the process. Recordings join and leave; watched objects are held weakly."""
+
+    def __init__(self):
+        self.reset()
+
+    def reset(self):
+        self.lock = threading.RLock()
+        self.torch = None
+        self.listeners = []  # recordings: step_ended(number)
+        self.annotating = 0  # how many of them want annotations
+        self.handles = []  # hooks to take off
+        self.backward = None  # (what torch had, what stands in front of it)
+        self.models = []  # (name, weak reference)
+        self.hooked = weakref.WeakSet()  # models with hooks
+        self.watched = []  # optimizers, weak references, in the order they were given
+        self.seen = weakref.WeakSet()  # optimizers that stepped
+        self.leader = None  # weak reference
+        self.is_explicit = False  # the program counts its steps itself
+        self.steps = 0  # steps ended
+        self.step_range = None
+        self.open = threading.local()  # per thread: {name: [depth, range]}
+
+    # ---- who is there ----
+
+    def join(self, torch, listener, annotate):
+        global is_compiling
+        with self.lock:
+            self.torch = torch
+            is_compiling = _find_is_compiling(torch)
+            first = not self.listeners
+            self.listeners.append(listener)
+            if first:
+                self.steps = 0
+                self.leader = self.watched[0] if self.watched else None
+                self._hook_optimizers()
+            if annotate:
+                self.annotating += 1
+                if self.annotating == 1:
+                    self._hook_backward()
+                    for name, reference in list(self.models):
+                        self._hook_model(name, reference())
+
+    def leave(self, listener, annotate):
+        with self.lock:
+            if listener not in self.listeners:
+                return
+            self.listeners.remove(listener)
+            if annotate:
+                self.annotating -= 1
+            if not self.annotating:
+                self._close_step()
+                self._unhook_backward()
+            elif annotate and self.steps:
+                self._open_step()  # which `settle` closed for the one that leaves
+            if not self.listeners:
+                for handle in self.handles:
+                    attempt(handle.remove)
+                self.handles = []
+                self.hooked.clear()
+                self.is_explicit = False
+                # The next training's first step is not to wait for an optimizer of this one.
+                self.seen.update(held for held in (ref() for ref in self.watched) if held)
+                self.watched, self.leader = [], None
+
+    def watch(self, model, optimizer, name):
+        with self.lock:
+            if model is not None:
+                self.models = [row for row in self.models if _is_another(row[1], model)]
+                name = name or ("model" if not self.models else f"model{len(self.models) + 1}")
+                self.models.append((name, weakref.ref(model)))
+                if self.annotating:
+                    self._hook_model(name, model)
+            if optimizer is not None:
+                optimizer = innermost(optimizer)
+                self.watched = [ref for ref in self.watched if _is_another(ref, optimizer)]
+                self.watched.append(weakref.ref(optimizer))
+                self.leader = self.watched[0]
+
+    def living_models(self):
+        with self.lock:
+            rows = [(name, reference()) for name, reference in self.models]
+        return [row for row in rows if row[1] is not None]
+
+    def living_optimizers(self):
+        with self.lock:
+            found = [reference() for reference in self.watched]
+            found += list(self.seen)
+        unique = {id(optimizer): optimizer for optimizer in found if optimizer is not None}
+        return list(unique.values())[:64]
+
+    # ---- ranges ----
+
+    def _range(self, name):
+        """An open range, or None."""
+        opened = attempt(self.torch.profiler.record_function, name)
+        if opened is None:
+            return None
+        return opened if attempt(opened.__enter__) is not None else None
+
+    @staticmethod
+    def _close(opened):
+        if opened is not None:
+            attempt(opened.__exit__, None, None, None)
+
+    def begin(self, name):
+        """Opens a range in this thread; one inside another of that name only deepens it."""
+        table = self.open.__dict__
+        if name in table:
+            table[name][0] += 1
+        else:
+            table[name] = [1, self._range(name)]
+
+    def end(self, name):
+        table = self.open.__dict__
+        if name not in table:
+            return
+        table[name][0] -= 1
+        if table[name][0] <= 0:
+            self._close(table.pop(name)[1])
+
+    @contextlib.contextmanager
+    def phase(self, name):
+        opened = self._range(name) if self.annotating else None
+        try:
+            yield
+        finally:
+            self._close(opened)
+
+    # ---- steps ----
+
+    def _open_step(self):
+        if self.annotating and self.step_range is None:
+            self.step_range = self._range(f"ProfilerStep#{self.steps + 1}")
+
+    def _close_step(self):
+        opened, self.step_range = self.step_range, None
+        self._close(opened)
+
+    @guarded("the mark of the last step")
+    def settle(self):
+        """A recording is about to be written and end: the step under way is not one of it."""
+        with self.lock:
+            self._close_step()
+
+    @guarded("the first mark of a step")
+    def _touch(self):
+        """Something of a step happens: opens the first one."""
+        if self.step_range is None:
+            with self.lock:
+                self._open_step()
+
+    def count_by_hand(self):
+        """The program is going to count its steps itself, from the first one on."""
+        self.is_explicit = True
+
+    @guarded("the end of a step")
+    def step(self, number=None, explicit=True):
+        """A step is complete; `number` says which, where the program knows better."""
+        with self.lock:
+            if explicit:
+                is_first, self.is_explicit = not self.is_explicit, True
+                if is_first and self.steps and number in (None, self.steps):
+                    return  # of this one a hook has told already
+            elif self.is_explicit:
+                return
+            self._close_step()
+            self.steps = self.steps + 1 if number is None else int(number)
+            listeners = list(self.listeners)
+        for listener in listeners:
+            listener.step_ended(number)
+        with self.lock:
+            if self.listeners:
+                self._open_step()
+
+    # ---- hooks ----
+
+    @guarded("hooks on optimizers")
+    def _hook_optimizers(self):
+        # Not by way of torch.optim, which takes the name of this module away.
+        module = importlib.import_module("torch.optim.optimizer")
+        register = getattr(module, "register_optimizer_step_post_hook", None)
+        if register is None:
+            warn_once(
+                "no optimizer hooks",
+                "this PyTorch has no hooks on all optimizers: call record.step() after each step",
+            )
+            return
+        self.handles.append(register(_after_step))
+
+    @guarded("the hook after an optimizer's step")
+    def after_optimizer(self, optimizer):
+        with self.lock:
+            self.seen.add(optimizer)
+            leader = self.leader() if self.leader is not None else None
+            if leader is None:
+                leader, self.leader = optimizer, weakref.ref(optimizer)
+        if leader is optimizer:
+            self.step(explicit=False)
+
+    @guarded("hooks on a model")
+    def _hook_model(self, name, model):
+        if model is None or model in self.hooked:
+            return
+        label = "forward" if name == "model" else f"forward {name}"
+        options = attempt(inspect.signature, model.register_forward_hook)
+        # Where forward raises, the range is closed too; before PyTorch 2.1 by the next forward.
+        closes = options is not None and "always_call" in options.parameters
+        extra = {"always_call": True} if closes else {}
+        self.hooked.add(model)
+        self.handles.append(model.register_forward_pre_hook(_BeforeForward(label, closes)))
+        self.handles.append(model.register_forward_hook(_AfterForward(label, closes), **extra))
+
+    @guarded("the hook before forward")
+    def before_forward(self, label, closes):
+        if not self.annotating:
+            return
+        if not closes and label in self.open.__dict__:
+            self.end(label)
+        self._touch()
+        self.begin(label)
+
+    @guarded("the hook after forward")
+    def after_forward(self, label):
+        self.end(label)
+
+    @guarded("the mark of backward")
+    def _hook_backward(self):
+        original = self.torch.autograd.backward
+        owner = self
+
+        @functools.wraps(original)
+        def backward(*args, **kwargs):
+            if is_compiling() or not owner.annotating:
+                return original(*args, **kwargs)
+            owner._before_backward()
+            try:
+                return original(*args, **kwargs)
+            finally:
+                owner._after_backward()
+
+        self.torch.autograd.backward = backward
+        self.backward = (original, backward)
+
+    def _unhook_backward(self):
+        if self.backward is None:
+            return
+        original, ours = self.backward
+        self.backward = None
+        if self.torch.autograd.backward is ours:
+            self.torch.autograd.backward = original
+        # Else someone stands in front of ours, which now only passes on.
+
+    @guarded("the mark of backward")
+    def _before_backward(self):
+        self._touch()
+        self.begin("backward")
+
+    @guarded("the mark of backward")
+    def _after_backward(self):
+        self.end("backward")
+
+
+marks = Marks()
+
+
+def _after_step(optimizer, args, kwargs):
+    if not is_compiling():
+        marks.after_optimizer(optimizer)

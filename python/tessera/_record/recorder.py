@@ -1,0 +1,548 @@
+"""One recording: from start to stop, and every snapshot it writes.
+
+    armed ──the program first uses a device──► recording ──► stopped
+      └──────────────it never does───────────────────────────►┘
+
+Snapshots are asked for from five sides, in whichever thread they come up:
+
+    the allocator's observer    memory ran out: at once, in the thread that asked for memory
+    the end, an exception       in the thread that leaves the context
+    a chosen step               at its end
+    a signal, the clock         at the end of the step under way, where nothing else allocates;
+                                where none ends within `GRACE` seconds, in our own thread
+    dump(reason)                at once
+
+One lock lets one of them write at a time. A signal's handler takes no lock at all: it puts a word
+into a SimpleQueue, which may be done anywhere, and our thread takes it out.
+"""
+
+import atexit
+import builtins
+import contextlib
+import gc
+import os
+import queue
+import signal as _signal
+import sys
+import threading
+import time
+import weakref
+
+from . import answers, guard, sidecar
+from .backend import find, history, observers, why_none
+from .files import Places, write_snapshot
+from .guard import attempt, guarded, logger, say, warn_once
+from .marks import marks
+
+GRACE = 10.0  # seconds that a request waits for a step to end, where steps are seen
+
+ARMED, RECORDING, STOPPED = "armed", "recording", "stopped"
+
+active = []  # recordings that are not stopped; the innermost last
+_leaving = set()  # pids of this process and those it was forked from, once they stop at their end
+_active_lock = threading.Lock()
+
+
+def is_out_of_memory(error):
+    """Whether an exception, or what it was raised from, says that a device ran out of memory."""
+    torch = sys.modules.get("torch")
+    kinds = tuple(
+        kind
+        for kind in (
+            getattr(torch, "OutOfMemoryError", None),
+            getattr(getattr(torch, "cuda", None), "OutOfMemoryError", None),
+        )
+        if isinstance(kind, type)
+    )
+    for _ in range(16):
+        if error is None:
+            return False
+        if kinds and isinstance(error, kinds):
+            return True
+        text = attempt(str, error, default="").lower()
+        is_of_device = any(word in text for word in ("cuda", "hip", "xpu", "npu"))
+        if isinstance(error, RuntimeError) and "out of memory" in text and is_of_device:
+            return True
+        suppressed = error.__suppress_context__
+        error = error.__cause__ or (None if suppressed else error.__context__)
+    return False
+
+
+def _told_of_oom(path):
+    """A snapshot tells of an out-of-memory: no other recording need write it again."""
+    if path is not None:
+        for recorder in list(active):
+            recorder._oom_open = True
+
+
+def _human(size_bytes):
+    size, units = float(size_bytes), ["B", "KiB", "MiB", "GiB", "TiB"]
+    while size >= 1024 and len(units) > 1:
+        size /= 1024
+        units.pop(0)
+    return f"{size:.0f} {units[0]}" if units[0] == "B" else f"{size:.1f} {units[0]}"
+
+
+@contextlib.contextmanager
+def _without_collector():
+    """A snapshot is millions of dicts without a cycle among them: the collector, which would go
+    through all of them again and again, waits."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
+class Recorder:
+    """A recording. `files` lists what it wrote and still has, in order; `step` counts completed
+    steps."""
+
+    def __init__(self, settings):
+        self.settings = settings
+        self.places = Places(settings)
+        self.state = STOPPED
+        self.backend = None
+        self.step = 0
+        self.files = []
+        self.listeners = []  # called with each path written
+        self.pid = os.getpid()
+        self.started_us = None
+        self.allocated_at_start_bytes = None
+        self._fresh_locks()
+        self._thread = None
+        self._signals = {}  # number: the handler that was there
+        self._pending = None  # a reason that waits for the end of a step
+        self._oom_dumps = 0
+        self._oom_open = False  # a snapshot tells of an out-of-memory that no step has followed
+        self._joined = False
+        self._stopping = False
+        self.torch = None
+        self._armed = set()  # names of the backends that are waited for
+
+    def _fresh_locks(self):
+        self._state_lock = threading.RLock()
+        self._dump_lock = threading.RLock()
+        self._pending_lock = threading.Lock()
+        self._served = threading.Event()
+        self._requests = queue.SimpleQueue()
+        self._busy = threading.local()
+
+    # ---- life ----
+
+    @guarded("starting the recording")
+    def start(self):
+        """Arms the recording. Never raises; where nothing can be recorded, says why, once."""
+        torch = sys.modules.get("torch") or _import_torch()
+        if torch is None:
+            warn_once("no torch", "PyTorch cannot be imported: no memory is recorded")
+            return
+        with self._state_lock:
+            if self.state != STOPPED:
+                return
+            self.state, self.pid = ARMED, os.getpid()
+            self._armed.clear()
+        with _active_lock:
+            active.append(self)
+        self.torch = torch
+        if not self.arm():
+            warn_once("no backend", "%s", why_none(torch, self.settings.device))
+
+    def arm(self):
+        """Waits for each kind of device that is not waited for; False where there is no kind."""
+        backends = find(self.torch, self.settings.device)
+        for backend in backends:
+            if backend.name not in self._armed:
+                self._armed.add(backend.name)
+                # Weakly: PyTorch keeps the function for as long as the process lives.
+                guarded("waiting for the device")(backend.when_ready)(_WeakCall(self, backend))
+        return bool(backends)
+
+    @guarded("starting the recording")
+    def ready(self, backend):
+        """The program uses a device: from here on, memory is recorded."""
+        with self._state_lock:
+            if self.state != ARMED or self.backend is not None:
+                return
+            if not history.acquire(backend, self.settings):
+                return
+            self.backend, self.state = backend, RECORDING
+        self.pid = os.getpid()
+        self.started_us = int(time.time() * 1e6)
+        device = attempt(backend.current_device)
+        self.allocated_at_start_bytes = backend.ask("memory_allocated", device)
+        if self.settings.on_oom:
+            observers.attach(backend)
+            observers.listeners.append(self.out_of_memory)
+        self._joined = True
+        marks.join(self.torch, self, self.settings.annotate)
+        self._install_signal()
+        if self.settings.every is not None or self._signals:
+            self._start_thread()
+        _leave_with_process()
+
+    @guarded("stopping the recording")
+    def stop(self, reason="end", error=None):
+        """Writes the last snapshot, as `at_end` says, and takes everything off. Twice is once."""
+        with self._state_lock:
+            if self.state == STOPPED or self._stopping:
+                return None
+            self._stopping = True
+            was_recording = self.state == RECORDING and self.pid == os.getpid()
+        path = None
+        try:
+            if was_recording:
+                path = self._last_dump(reason, error)
+            elif self.state == ARMED:
+                logger.info("no device memory was used while recording: there is nothing to write")
+        finally:
+            self._take_off()
+        return path
+
+    def _last_dump(self, reason, error):
+        is_oom = error is not None and is_out_of_memory(error)
+        if is_oom and not self.settings.on_oom:
+            return None
+        if is_oom and self._oom_open:
+            return None  # the observer's snapshot tells of it, from before anything was let go
+        if is_oom:
+            path = self._dump("oom", error=error, urgent=True)
+            _told_of_oom(path)
+            return path
+        if not self.settings.at_end:
+            return None
+        if error is None:
+            marks.settle()
+        elif not isinstance(error, (GeneratorExit, SystemExit)):
+            reason = "interrupt" if isinstance(error, KeyboardInterrupt) else "exception"
+        return self._dump(reason, error=error, urgent=reason == "exception")
+
+    def _take_off(self):
+        with self._state_lock:
+            was, self.state = self.state, STOPPED
+            self._stopping = False
+        with _active_lock:
+            if self in active:
+                active.remove(self)
+        attempt(observers.listeners.remove, self.out_of_memory)
+        if self._joined:
+            self._joined = False
+            guarded("taking hooks off")(marks.leave)(self, self.settings.annotate)
+        self._restore_signals()
+        self._stop_thread()
+        if was == RECORDING and self.backend is not None:
+            history.release(self.backend)
+        self.backend = None
+
+    def abandon(self):
+        """After a fork, in the child: its device is the parent's, and so are the thread and the
+        locks."""
+        self._fresh_locks()
+        self._thread = None
+        self.files = []
+        self._pending = None
+        if self.state == RECORDING:
+            self._restore_signals()
+            attempt(observers.listeners.remove, self.out_of_memory)
+            self.state = STOPPED
+            if self in active:
+                active.remove(self)
+            attempt(marks.leave, self, self.settings.annotate)
+            self._joined = False
+
+    # ---- what asks for snapshots ----
+
+    def out_of_memory(self, numbers):
+        """The allocator is about to raise. True: taken care of."""
+        if self.state != RECORDING or self.pid != os.getpid():
+            return False
+        self._oom_dumps += 1
+        if self._oom_dumps > self.settings.oom_limit:
+            warn_once(
+                "oom limit",
+                "out of memory for the %dth time: %d snapshots tell of it, and no more are written",
+                self._oom_dumps,
+                self.settings.oom_limit,
+            )
+            self._oom_open = False
+            return True
+        path = self._dump("oom", numbers=numbers, urgent=True)
+        _told_of_oom(path)
+        return True
+
+    def step_ended(self, number):
+        """Called at the end of each step, by hooks or by the program."""
+        self.step = self.step + 1 if number is None else int(number)
+        self._oom_open = False
+        if self.step in self.settings.steps:
+            self._dump("step")
+        reason = self._take_pending()
+        if reason is not None:
+            self._serve(reason)
+
+    def dump(self, reason="dump"):
+        """Writes a snapshot now and returns its path; None where nothing is recorded."""
+        if self.state != RECORDING:
+            warn_once("not recording", "nothing is recorded yet: dump(%r) writes nothing", reason)
+            return None
+        return self._dump(reason)
+
+    # ---- writing ----
+
+    def _writes_here(self, who, urgent):
+        chosen = self.settings.ranks
+        return urgent or chosen is None or who["rank"] in chosen
+
+    @guarded("writing the snapshot")
+    def _dump(self, reason, error=None, numbers=None, urgent=False):
+        """One snapshot and its sidecar. `urgent`: of every rank, whatever `ranks` says."""
+        if getattr(self._busy, "is_dumping", False):
+            return None  # a hook or a finalizer inside our own writing
+        self._busy.is_dumping = True
+        try:
+            with self._dump_lock:
+                backend, who = self.backend, sidecar.ranks()
+                if backend is None or self.pid != os.getpid() or not self._writes_here(who, urgent):
+                    return None
+                path = self._write(backend, who, reason, error, numbers)
+        finally:
+            self._busy.is_dumping = False
+        self._announce(path, reason, who, numbers)
+        return path
+
+    def _write(self, backend, who, reason, error, numbers):
+        path = self.places.name(who["rank"], who["world_size"], self.pid, self.step, reason)
+        document = None
+        with _without_collector():
+            snapshot = backend.snapshot()
+            if self.settings.sidecar:  # before the writing, while it is of the same moment
+                facts = self._facts(path, reason, who, error, numbers)
+                document = sidecar.describe(self.torch, backend, self.settings, snapshot, facts)
+            write_snapshot(path, snapshot, self.places.is_compressed, document)
+            self._warn_if_full(snapshot)
+            del snapshot
+        self.files.append(path)
+        return path
+
+    def _facts(self, path, reason, who, error, numbers):
+        return {
+            "snapshot": os.path.basename(path),
+            "reason": reason,
+            "step": self.step,
+            "ranks": who,
+            "exception": error,
+            "out_of_memory": numbers,
+            "started_us": self.started_us,
+            "allocated_at_start_bytes": self.allocated_at_start_bytes,
+            "models": marks.living_models(),
+            "optimizers": marks.living_optimizers(),
+        }
+
+    def _warn_if_full(self, snapshot):
+        traces = snapshot.get("device_traces", []) if isinstance(snapshot, dict) else []
+        if any(len(trace) >= self.settings.max_entries for trace in traces):
+            warn_once(
+                "history full",
+                "the history holds its limit of %d events: the oldest are lost. More: max_entries=",
+                self.settings.max_entries,
+            )
+
+    @guarded("telling of a snapshot")
+    def _announce(self, path, reason, who, numbers):
+        if path is None:
+            return
+        size = attempt(lambda: _human(os.stat(path).st_size), default="?")
+        if reason == "oom" or (who["rank"] == 0 and not self.settings.quiet):
+            say(f"wrote {path} ({size}, {reason})")
+        else:
+            logger.info("wrote %s (%s, %s)", path, size, reason)
+        if reason == "oom" and self.settings.explain:
+            limit = numbers[2] if numbers and len(numbers) > 2 and numbers[2] > 0 else None
+            text = attempt(answers.why, path, limit)
+            if text:
+                attempt(sys.stderr.write, text if text.endswith("\n") else text + "\n")
+                attempt(sys.stderr.flush)
+        for listener in list(self.listeners):
+            guarded("a listener of snapshots")(listener)(path, reason)
+
+    # ---- signals and the clock ----
+
+    def _serve(self, reason):
+        path = self._dump(reason, urgent=reason == "signal")
+        if reason == "periodic" and path is not None:
+            self.places.keep_last(path, self.settings.keep)
+            self.files = [file for file in self.files if os.path.exists(file)]
+
+    def _take_pending(self):
+        with self._pending_lock:
+            reason, self._pending = self._pending, None
+        if reason is not None:
+            self._served.set()
+        return reason
+
+    def _start_thread(self):
+        if self._thread is not None:
+            return
+        self._thread = threading.Thread(target=self._attend, name="tessera-record", daemon=True)
+        self._thread.start()
+
+    def _stop_thread(self):
+        thread, self._thread = self._thread, None
+        if thread is None or not thread.is_alive():
+            return
+        self._requests.put(None)
+        self._served.set()
+        if thread is not threading.current_thread():
+            thread.join(timeout=30)
+
+    @guarded("the thread of the recording")
+    def _attend(self):
+        """Our thread: waits for requests and for the clock until it is told to end."""
+        period = None if self.settings.every is None else self.settings.every * 60
+        due = None if period is None else time.monotonic() + period
+        while self.state == RECORDING:
+            wait = None if due is None else max(0.0, due - time.monotonic())
+            try:
+                reason = self._requests.get(timeout=wait)
+            except queue.Empty:
+                reason = "periodic"
+                due = time.monotonic() + period
+            if reason is None or self.state != RECORDING:
+                return
+            self._offer(reason)
+
+    def _offer(self, reason):
+        """Leaves a request to the end of the step; serves it here where that does not come."""
+        self._served.clear()
+        with self._pending_lock:
+            self._pending = reason
+        if self.step:
+            self._served.wait(GRACE)
+        if self.state != RECORDING:
+            return
+        taken = self._take_pending()
+        if taken is not None:
+            self._serve(taken)
+
+    def _install_signal(self):
+        chosen = self.settings.signal
+        number = getattr(_signal, "SIGUSR2", None) if chosen == "auto" else chosen
+        if number is None:
+            return
+        if threading.current_thread() is not threading.main_thread():
+            if chosen != "auto":
+                warn_once(
+                    "signal thread",
+                    "signals reach the main thread only: %s is left alone",
+                    number.name,
+                )
+            return
+        before = attempt(_signal.getsignal, number)
+        if chosen == "auto" and before is not _signal.SIG_DFL:
+            return  # the program uses it itself
+        try:
+            _signal.signal(number, _WeakHandler(self, before))
+        except (ValueError, OSError) as error:
+            warn_once("signal", "%s cannot be listened to: %s", number.name, error)
+            return
+        self._signals[number] = before
+
+    def _restore_signals(self):
+        signals, self._signals = self._signals, {}
+        for number, before in signals.items():
+            handler = attempt(_signal.getsignal, number)
+            if isinstance(handler, _WeakHandler) and handler.recorder() is self:
+                if threading.current_thread() is threading.main_thread():
+                    attempt(_signal.signal, number, _signal.SIG_DFL if before is None else before)
+
+    def signalled(self):
+        self._requests.put("signal")
+
+
+class _WeakCall:
+    """recorder.ready(backend), for as long as the recorder is there."""
+
+    def __init__(self, recorder, backend):
+        self.recorder = weakref.ref(recorder)
+        self.backend = backend
+
+    def __call__(self):
+        recorder = self.recorder()
+        if recorder is not None:
+            recorder.ready(self.backend)
+
+
+class _WeakHandler:
+    """A signal's handler: asks for a snapshot, and calls the handler that was there before."""
+
+    def __init__(self, recorder, before):
+        self.recorder = weakref.ref(recorder)
+        self.before = before
+
+    def __call__(self, number, frame):
+        recorder = self.recorder()
+        if recorder is not None and recorder.state == RECORDING:
+            recorder.signalled()
+        if callable(self.before):
+            self.before(number, frame)
+
+
+def _import_torch():
+    try:
+        import torch
+    except Exception:  # an installation can be broken in more ways than ImportError
+        return None
+    return torch
+
+
+def look_again():
+    """A plug-in that brings another kind of device has been imported."""
+    for recorder in list(active):
+        if recorder.state == ARMED:
+            guarded("waiting for the device")(recorder.arm)()
+
+
+# ---- the end of the process, and its children ----
+
+
+def _leave_with_process():
+    """Sees that recordings that nobody stops are stopped before the interpreter goes."""
+    pid = os.getpid()
+    if pid in _leaving:
+        return
+    if not _leaving:
+        atexit.register(_at_exit)
+    _leaving.add(pid)
+    util = sys.modules.get("multiprocessing.util")
+    parent = getattr(sys.modules.get("multiprocessing"), "parent_process", None)
+    if util is not None and parent is not None and attempt(parent) is not None:
+        # A forked worker leaves by os._exit, which passes atexit by but not this.
+        attempt(util.Finalize, None, _at_exit, exitpriority=100)
+
+
+@guarded("the end of the process")
+def _at_exit():
+    # What the interpreter printed last is why it ends, but for a session that went on after it.
+    is_session = hasattr(sys, "ps1") or sys.flags.interactive or hasattr(builtins, "__IPYTHON__")
+    error = None if is_session else getattr(sys, "last_value", None)
+    for recorder in reversed(list(active)):
+        if recorder.state == RECORDING and recorder.pid == os.getpid():
+            recorder.stop("exit", error if isinstance(error, BaseException) else None)
+
+
+def _after_fork():
+    global _active_lock
+    _active_lock = threading.Lock()
+    guard.renew_lock()
+    marks.lock = threading.RLock()
+    history.lock = threading.Lock()
+    for recorder in list(active):
+        attempt(recorder.abandon)
+    if not active:
+        history.reset()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)

@@ -1,0 +1,124 @@
+"""Numbers and pages to the trackers that a program already runs; none is ever started or imported.
+
+    Weights & Biases    where wandb.run is not None
+    MLflow              where mlflow.active_run() is not None
+    TensorBoard         the SummaryWriter that was given: it has no run of the process to find
+
+Memory is told in GiB, which is what their axes can show. PyTorch keeps one peak since it was last
+reset; it is left alone unless `reset_peaks` is asked for, because the program may read it too.
+"""
+
+import os
+import sys
+import tempfile
+
+from . import answers
+from .guard import attempt, guarded
+
+_GIB = 2.0**30
+
+_SCALARS = (
+    ("tessera/peak_allocated_gib", "allocated_bytes.all.peak"),
+    ("tessera/peak_reserved_gib", "reserved_bytes.all.peak"),
+    ("tessera/allocated_gib", "allocated_bytes.all.current"),
+    ("tessera/reserved_gib", "reserved_bytes.all.current"),
+)
+
+
+def measure(backend, reset_peaks=False):
+    """Peaks and totals of the current device; {} where PyTorch does not tell. Does not
+    synchronise."""
+    statistics = backend.ask("memory_stats")
+    if not statistics:
+        return {}
+    if reset_peaks:
+        backend.ask("reset_peak_memory_stats")
+    return {name: statistics[key] / _GIB for name, key in _SCALARS if key in statistics}
+
+
+def _wandb():
+    module = sys.modules.get("wandb")
+    run = getattr(module, "run", None)
+    return (module, run) if run is not None else (None, None)
+
+
+def _mlflow():
+    module = sys.modules.get("mlflow")
+    if module is None or attempt(module.active_run) is None:
+        return None
+    return module
+
+
+@guarded("logging to Weights & Biases")
+def _log_wandb(values):
+    _, run = _wandb()
+    if run is not None:
+        run.log(values, commit=False)  # with the program's next line, whose step it shares
+
+
+@guarded("logging to MLflow")
+def _log_mlflow(values, step):
+    module = _mlflow()
+    if module is None:
+        return
+    named = {name: value for name, value in values.items()}
+    try:
+        module.log_metrics(named, step=step, synchronous=False)
+    except TypeError:  # before MLflow 2.8
+        module.log_metrics(named, step=step)
+
+
+@guarded("logging to TensorBoard")
+def _log_writer(writer, values, step):
+    for name, value in values.items():
+        writer.add_scalar(name, value, step)
+
+
+def log(values, step, writer=None):
+    """Tells every tracker that runs."""
+    if not values:
+        return
+    _log_wandb(values)
+    _log_mlflow(values, step)
+    if writer is not None:
+        _log_writer(writer, values, step)
+
+
+def _page_of(path):
+    """A page of a snapshot in a temporary file, or None."""
+    handle, out = tempfile.mkstemp(prefix="tessera-", suffix=".html")
+    os.close(handle)
+    if attempt(answers.page, path, out):
+        return out
+    attempt(os.remove, out)
+    return None
+
+
+@guarded("sending the page")
+def send_page(path, reason, writer=None):
+    """The page of a snapshot to the trackers that can show it; as text to TensorBoard, which
+    cannot."""
+    wandb, run = _wandb()
+    mlflow = _mlflow()
+    if writer is not None:
+        text = attempt(answers.why, path) if reason == "oom" else None
+        if text:
+            indented = "\n".join("    " + line for line in text.splitlines())
+            guarded("logging to TensorBoard")(writer.add_text)("tessera/why", indented)
+    if run is None and mlflow is None:
+        return
+    page = _page_of(path)
+    if page is None:
+        return
+    try:
+        if run is not None:
+            guarded("logging to Weights & Biases")(_html_to_wandb)(wandb, run, page, reason)
+        if mlflow is not None:
+            guarded("logging to MLflow")(mlflow.log_artifact)(page, "tessera")
+    finally:
+        attempt(os.remove, page)
+
+
+def _html_to_wandb(wandb, run, page, reason):
+    with open(page, encoding="utf-8") as file:
+        run.log({f"tessera/{reason}": wandb.Html(file.read(), inject=False)}, commit=False)

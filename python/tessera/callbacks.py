@@ -1,0 +1,236 @@
+"""Recording from inside a trainer: Hugging Face, Lightning, and a loop of one's own.
+
+    trainer = transformers.Trainer(..., callbacks=[tessera.callbacks.TrainerCallback("out/")])
+    trainer = lightning.Trainer(..., callbacks=[tessera.callbacks.LightningCallback("out/")])
+
+    with tessera.callbacks.TrainingLoop("out/", model=model, optimizer=optimizer) as loop:
+        for batch in loader:
+            ...
+            loop.step()
+
+All take the options of `tessera.record`, and these:
+
+    scalars       memory's peaks and totals to the trackers that run (True)
+    log_every     every so many steps (10)
+    reset_peaks   peaks of the steps since the last line instead of since the start; this resets the
+                  numbers that torch.cuda.max_memory_allocated() tells (False)
+    page          the page of each snapshot to the trackers that run (True)
+    writer        a SummaryWriter of TensorBoard, which cannot be found by itself
+
+They record from their construction, so that a model that is moved to the device afterwards has its
+stacks, and stop when training ends. Inside a recording that is under way they add to it, and leave
+it on. The classes for trainers are made when they are first asked for, on the base class that is
+installed.
+"""
+
+from . import _capture
+from ._record import recorder as _recorder
+from ._record import trackers as _trackers
+from ._record.guard import guarded as _guarded
+
+__all__ = ["LightningCallback", "TrainerCallback", "TrainingLoop"]
+
+_OWN = {"scalars": True, "log_every": 10, "reset_peaks": False, "page": True, "writer": None}
+
+
+class _Recording:
+    """What the callbacks share: a recording that is joined or begun, steps, and the trackers."""
+
+    def __init__(self, out, options):
+        own = {name: options.pop(name, default) for name, default in _OWN.items()}
+        if not isinstance(own["log_every"], int) or own["log_every"] < 1:
+            raise ValueError(
+                f"log_every: a whole number of at least 1, not {own['log_every']!r}"
+            )
+        self.own = own
+        self.out, self.options = out, options
+        _capture._Settings(out, **options)  # a wrong option is said here
+        self.recorder = None
+        self.is_ours = False
+        self.begin()
+
+    def __getstate__(self):
+        """Trainers hand callbacks to the processes they spawn: there, recording begins anew."""
+        return dict(self.__dict__, recorder=None, is_ours=False)
+
+    @_guarded("a callback")
+    def begin(self):
+        """Joins the recording that is under way, or begins one. Again is no harm."""
+        if self.recorder is not None and self.recorder.state != _recorder.STOPPED:
+            return
+        _capture._marks.count_by_hand()
+        if not _recorder.active:
+            _capture.record.start(self.out, **self.options)
+            self.is_ours = True
+        self.recorder = _recorder.active[-1] if _recorder.active else None
+        if self.recorder is not None and self.own["page"]:
+            self.recorder.listeners.append(self.written)
+
+    @_guarded("a callback")
+    def watch(self, model=None, optimizer=None):
+        if model is not None or optimizer is not None:
+            _capture.record.watch(model, optimizer)
+
+    @_guarded("a callback")
+    def step(self, number=None, log=None):
+        _capture.record.step(number)
+        recorder = self.recorder
+        if not self.own["scalars"] or recorder is None or recorder.backend is None:
+            return
+        if recorder.step % self.own["log_every"] == 0:
+            values = _trackers.measure(recorder.backend, self.own["reset_peaks"])
+            (log or self.log)(values, recorder.step)
+
+    def log(self, values, step):
+        _trackers.log(values, step, self.own["writer"])
+
+    def written(self, path, reason):
+        _trackers.send_page(path, reason, self.own["writer"])
+
+    @_guarded("a callback")
+    def finish(self, error=None):
+        """Ends a recording that we began; one that we joined goes on."""
+        recorder, self.recorder = self.recorder, None
+        if recorder is None:
+            return
+        if self.is_ours:
+            self.is_ours = False
+            recorder.stop("end", error)
+        elif self.written in recorder.listeners:
+            recorder.listeners.remove(self.written)
+
+
+class TrainingLoop:
+    """For a loop of one's own: a context manager whose `step()` is called once a step."""
+
+    def __init__(self, out=None, model=None, optimizer=None, **options):
+        self._recording = _Recording(out, options)
+        self._recording.watch(model, optimizer)
+
+    def __enter__(self):
+        self._recording.begin()
+        return self
+
+    def __exit__(self, kind, error, traceback):
+        self._recording.finish(error)
+        return False
+
+    def watch(self, model=None, optimizer=None):
+        """As `tessera.record.watch`."""
+        self._recording.watch(model, optimizer)
+
+    def step(self, number=None):
+        """A step is complete."""
+        self._recording.step(number)
+
+
+# ---- Hugging Face ----
+
+
+def _make_trainer_callback():
+    try:
+        from transformers import TrainerCallback as base
+    except ImportError as error:
+        raise ImportError("tessera.callbacks.TrainerCallback needs transformers") from error
+
+    class TrainerCallback(base):
+        """Records a transformers.Trainer: steps by its own count, scalars and pages to its
+        trackers."""
+
+        def __init__(self, out=None, **options):
+            super().__init__()
+            self._recording = _Recording(out, options)
+
+        def on_train_begin(self, args, state, control, model=None, optimizer=None, **kwargs):
+            self._recording.begin()
+            self._recording.watch(model, optimizer)
+
+        def on_step_end(self, args, state, control, **kwargs):
+            self._recording.step(state.global_step)
+
+        def on_train_end(self, args, state, control, **kwargs):
+            self._recording.finish()
+
+    return TrainerCallback
+
+
+# ---- Lightning ----
+
+
+def _lightning_base():
+    for name in ("lightning.pytorch", "pytorch_lightning"):
+        try:
+            return __import__(name, fromlist=["Callback"]).Callback
+        except ImportError:
+            continue
+    raise ImportError("tessera.callbacks.LightningCallback needs lightning or pytorch_lightning")
+
+
+def _make_lightning_callback():
+    class LightningCallback(_lightning_base()):
+        """Records a lightning.Trainer: steps by its own count, scalars to its loggers, pages to the
+        trackers that run. `forward` is training_step, which forward hooks do not see."""
+
+        def __init__(self, out=None, **options):
+            super().__init__()
+            self._recording = _Recording(out, options)
+            self._trainer = None
+            self._steps = 0
+
+        def _log(self, values, step):
+            loggers = list(getattr(self._trainer, "loggers", None) or [])
+            for logger in loggers:
+                _guarded("logging to a logger of Lightning")(logger.log_metrics)(values, step=step)
+            if not loggers:
+                self._recording.log(values, step)
+
+        @_guarded("a callback")
+        def on_train_start(self, trainer, pl_module):
+            self._recording.begin()
+            self._trainer = trainer
+            self._steps = trainer.global_step
+            for optimizer in trainer.optimizers:
+                self._recording.watch(None, optimizer)
+            self._recording.watch(pl_module)
+
+        @_guarded("a callback")
+        def on_train_batch_start(self, trainer, pl_module, batch, batch_idx):
+            if _capture._marks.annotating:
+                _capture._marks.before_forward("forward", True)
+
+        @_guarded("a callback")
+        def on_before_backward(self, trainer, pl_module, loss):
+            _capture._marks.after_forward("forward")
+
+        @_guarded("a callback")
+        def on_train_batch_end(self, trainer, pl_module, outputs, batch, batch_idx):
+            _capture._marks.after_forward("forward")  # of a step without a backward
+            if trainer.global_step != self._steps:  # else gradients are still gathered
+                self._steps = trainer.global_step
+                self._recording.step(self._steps, self._log)
+
+        def on_exception(self, trainer, pl_module, exception):
+            self._recording.finish(exception)
+
+        def on_fit_end(self, trainer, pl_module):
+            self._trainer = None
+            self._recording.finish()
+
+    return LightningCallback
+
+
+_MAKERS = {"TrainerCallback": _make_trainer_callback, "LightningCallback": _make_lightning_callback}
+
+
+def __getattr__(name):
+    maker = _MAKERS.get(name)
+    if maker is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    made = maker()
+    made.__module__, made.__qualname__ = __name__, name
+    globals()[name] = made
+    return made
+
+
+def __dir__():
+    return sorted(set(globals()) | set(_MAKERS))

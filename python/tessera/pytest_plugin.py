@@ -1,0 +1,315 @@
+"""pytest: tests that fail when they use too much GPU memory, or more than they did.
+
+    @pytest.mark.limit_gpu_memory("18 GiB")
+    @pytest.mark.limit_gpu_memory("6 GiB", category="activation")
+    def test_training_step(): ...
+
+    @pytest.mark.gpu_memory                   # recorded and locked, without a limit of its own
+    def test_inference(): ...
+
+    pytest --memory-lock memory.lock --memory-lock-update    # writes down what marked tests hold
+    pytest --memory-lock memory.lock                         # fails those that hold something else
+    pytest --memory-dir snapshots/                           # keeps the snapshots
+
+A marked test is recorded while it runs, and its snapshot is put to `tessera check`, whose words are
+the failure's. A test is skipped, saying why, where there is no PyTorch, no device or no tessera.
+The file of locks holds one lock of `tessera check` for each test, under the test's name in
+brackets.
+"""
+
+import gc
+import os
+import re
+import shutil
+import sys
+import tempfile
+
+import pytest
+
+MARKERS = ("limit_gpu_memory", "gpu_memory")
+
+# As the command line reads sizes: all units are binary.
+_SIZE = re.compile(r"\s*\d+(\.\d*)?\s*([KMGT]i?)?B?\s*", re.IGNORECASE)
+
+_HEAD = "# Peak GPU memory of tests. Written by `pytest --memory-lock FILE --memory-lock-update`.\n"
+
+
+# ---- limits ----
+
+
+def _size(value):
+    """A size as `tessera check` takes it: "18 GiB", "512MiB", or a number of bytes."""
+    if isinstance(value, int) and not isinstance(value, bool) and value > 0:
+        return f"{value}B"
+    if isinstance(value, str) and _SIZE.fullmatch(value) and re.search(r"[1-9]", value):
+        return re.sub(r"\s+", "", value)
+    raise ValueError(f"not a size: {value!r}; as in '18 GiB', '512 MiB' or a number of bytes")
+
+
+def _limit(size, category=None, reserved=False):
+    """("max" or "reserved", text) of one marker's arguments."""
+    if category is not None and reserved:
+        raise ValueError("memory is reserved for no category")
+    if reserved:
+        return "reserved", _size(size)
+    if category is not None and not re.fullmatch(r"[a-z_]+", category):
+        raise ValueError(f"not a category: {category!r}")
+    return "max", _size(size) if category is None else f"{category}={_size(size)}"
+
+
+def limits_of(item):
+    """Limits on a test, of its class and module too: texts for --max, and one for --max-reserved or
+    None."""
+    found = [_limit(*mark.args, **mark.kwargs) for mark in item.iter_markers("limit_gpu_memory")]
+    reserved = [text for kind, text in found if kind == "reserved"]
+    if len(reserved) > 1:
+        raise ValueError("reserved memory is limited twice")
+    return [text for kind, text in found if kind == "max"], reserved[0] if reserved else None
+
+
+# ---- locks ----
+
+
+class Locks:
+    """A file of locks: [name of a test], and the lock's own text below it."""
+
+    def __init__(self, path):
+        self.path = path
+        self.texts = {}
+        if os.path.exists(path):
+            with open(path, encoding="utf-8") as file:
+                self.texts = _split(file.read(), path)
+
+    def write(self, updates):
+        """Puts new locks in; tests that did not run keep what they had."""
+        texts = dict(self.texts, **updates)
+        temporary = f"{self.path}.{os.getpid()}.tmp"
+        with open(temporary, "w", encoding="utf-8") as file:
+            file.write(_HEAD)
+            for name in sorted(texts):
+                file.write(f"\n[{name}]\n{texts[name].strip()}\n")
+        os.replace(temporary, self.path)
+
+
+def _split(text, path):
+    texts, name = {}, None
+    for line in text.splitlines():
+        if line.startswith("[") and line.endswith("]"):
+            name = line[1:-1]
+            texts[name] = ""
+        elif name is not None:
+            texts[name] += line + "\n"
+        elif line and not line.startswith("#"):
+            raise ValueError(f"{path} is no file of locks of tests: it begins with {line[:40]!r}")
+    return texts
+
+
+# ---- tessera ----
+
+
+def _check(path, limits, reserved, lock, tolerance):
+    """(whether a snapshot is within limits and lock, what tessera says); raises
+    answers.Unavailable. The one place that knows how tessera is asked."""
+    from tessera._record import answers
+
+    if not limits and reserved is None and lock is None:
+        return True, ""
+    if lock is None:
+        return answers.check(path, limits, reserved)
+    with tempfile.TemporaryDirectory(prefix="tessera-") as folder:
+        file = os.path.join(folder, "lock")
+        with open(file, "w", encoding="utf-8") as stream:
+            stream.write(lock)
+        return answers.check(path, limits, reserved, lock=file, tolerance=tolerance)
+
+
+def _make_lock(path):
+    """The text of a lock for a snapshot."""
+    from tessera._record import answers
+
+    with tempfile.TemporaryDirectory(prefix="tessera-") as folder:
+        file = os.path.join(folder, "lock")
+        answers.check(path, lock=file, update=True)
+        with open(file, encoding="utf-8") as stream:
+            lines = stream.read().splitlines()
+    # The file of locks has one line about how it is written; each lock need not.
+    return "\n".join(line for line in lines if line and not line.startswith("#")) + "\n"
+
+
+def _why_not():
+    """Why no test can be measured here, in a few words; None where all can."""
+    try:
+        import torch
+    except Exception as error:
+        return f"PyTorch cannot be imported: {error}"
+    from tessera._record import answers
+    from tessera._record.backend import find
+
+    if not any(backend.ask("is_available") for backend in find(torch)):
+        return "there is no GPU here whose memory PyTorch can record"
+    if answers.command() is None:
+        return "the tessera command, which checks snapshots, is not on PATH"
+    return None
+
+
+def _let_go():
+    """Lets go of what earlier tests left, so that the peak is this test's."""
+    gc.collect()
+    torch = sys.modules.get("torch")
+    for name in ("cuda", "xpu", "npu"):
+        module = getattr(torch, name, None)
+        if module is not None and getattr(module, "is_initialized", lambda: False)():
+            module.empty_cache()
+
+
+# ---- the plugin ----
+
+
+def pytest_addoption(parser):
+    group = parser.getgroup("tessera", "GPU memory (tessera)")
+    group.addoption(
+        "--memory-lock", metavar="FILE", help="hold marked tests to the memory told in FILE"
+    )
+    group.addoption(
+        "--memory-lock-update",
+        action="store_true",
+        help="write what marked tests hold to the lock instead",
+    )
+    group.addoption(
+        "--memory-tolerance",
+        metavar="SHARE|SIZE",
+        help="how far a figure may be off the lock's: a share (0.5%%) or a size (default: 1%%)",
+    )
+    group.addoption("--memory-dir", metavar="DIR", help="keep the snapshots of marked tests in DIR")
+
+
+def pytest_configure(config):
+    config.addinivalue_line(
+        "markers",
+        "limit_gpu_memory(size, category=None, reserved=False): fail the test when more GPU memory "
+        "is allocated at any time than size, as in '18 GiB'; or of a kind of it; or is reserved",
+    )
+    config.addinivalue_line(
+        "markers", "gpu_memory: record the test's GPU memory, and hold it to --memory-lock"
+    )
+    if config.getoption("--memory-lock-update") and not config.getoption("--memory-lock"):
+        raise pytest.UsageError("--memory-lock-update needs --memory-lock FILE")
+    config.pluginmanager.register(_Plugin(config), "tessera-memory")
+
+
+class _Plugin:
+    def __init__(self, config):
+        self.config = config
+        self.folder = config.getoption("--memory-dir")
+        self.tolerance = config.getoption("--memory-tolerance")
+        self.is_updating = config.getoption("--memory-lock-update")
+        self.updates = {}
+        self.locks = None
+        self.obstacle = ...  # not looked for yet
+        path = config.getoption("--memory-lock")
+        if path:
+            try:
+                self.locks = Locks(os.path.abspath(path))
+            except (OSError, ValueError) as error:
+                raise pytest.UsageError(f"--memory-lock: {error}") from None
+
+    @pytest.hookimpl(hookwrapper=True)
+    def pytest_runtest_call(self, item):
+        if not any(item.get_closest_marker(name) for name in MARKERS):
+            yield
+            return
+        try:
+            limits, reserved = limits_of(item)
+        except (TypeError, ValueError) as error:
+            pytest.fail(f"limit_gpu_memory: {error}", pytrace=False)
+        if self.obstacle is ...:
+            self.obstacle = _why_not()
+        if self.obstacle is not None:
+            pytest.skip(self.obstacle)
+        folder = self._folder(item)
+        try:
+            _let_go()
+            path = os.path.join(folder, "test.pickle")
+            outcome = yield from _recorded(path)
+            if outcome.excinfo is None:
+                try:
+                    self._judge(item, path, limits, reserved)
+                except pytest.fail.Exception as failure:
+                    _fail_with(outcome, failure)
+        finally:
+            if self.folder is None:
+                shutil.rmtree(folder, ignore_errors=True)
+
+    def _folder(self, item):
+        if self.folder is None:
+            return tempfile.mkdtemp(prefix="tessera-")
+        folder = os.path.join(self.folder, re.sub(r"[^A-Za-z0-9._-]+", "-", item.nodeid).strip("-"))
+        shutil.rmtree(folder, ignore_errors=True)  # of an earlier run
+        return folder
+
+    def _judge(self, item, path, limits, reserved):
+        from tessera._record import answers
+
+        if not os.path.exists(path):
+            if _used_a_device():
+                pytest.fail("no snapshot of this test's memory could be written", pytrace=False)
+            return  # it used no device, and so is within any limit
+        try:
+            if self.locks is not None and self.is_updating:
+                self.updates[item.nodeid] = _make_lock(path)
+            has_passed, told = _check(path, limits, reserved, self._lock(item), self.tolerance)
+        except answers.Unavailable as error:
+            pytest.fail(f"this test's memory could not be checked: {error}", pytrace=False)
+        if not has_passed:
+            kept = "" if self.folder is None else f"\nThe snapshot: {path}"
+            pytest.fail(told.rstrip() + kept, pytrace=False)
+
+    def _lock(self, item):
+        """The lock to hold a test to, or None."""
+        if self.locks is None or self.is_updating:
+            return None
+        if item.nodeid not in self.locks.texts:
+            pytest.fail(
+                f"{self.locks.path} has no lock for this test: --memory-lock-update writes it",
+                pytrace=False,
+            )
+        return self.locks.texts[item.nodeid]
+
+    # ---- the end, and workers of pytest-xdist ----
+
+    def pytest_sessionfinish(self, session):
+        if not self.updates:
+            return
+        output = getattr(self.config, "workeroutput", None)
+        if output is not None:
+            output["tessera_memory_locks"] = self.updates
+        else:
+            self.locks.write(self.updates)
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_testnodedown(self, node, error):
+        self.updates.update(getattr(node, "workeroutput", {}).get("tessera_memory_locks", {}))
+
+
+def _recorded(path):
+    """Lets the test run with its memory recorded, to `path`."""
+    from tessera import _capture
+
+    with _capture.record(path, quiet=True, explain=False, signal=None, on_oom=False):
+        outcome = yield
+    return outcome
+
+
+def _fail_with(outcome, failure):
+    """Makes a failure the test's outcome, as far as this pluggy knows how."""
+    if not hasattr(outcome, "force_exception"):
+        raise failure
+    outcome.force_exception(failure)
+
+
+def _used_a_device():
+    import torch
+
+    from tessera._record.backend import find
+
+    return any(backend.is_initialized() for backend in find(torch))

@@ -1,0 +1,39 @@
+/* table.h - how the rows of the op table are spelled: short names for registers, actions and types.
+ *
+ * For op_*.c, and those who run them; no other file wants such short names. */
+#ifndef TSR_ENGINE_TABLE_H
+#define TSR_ENGINE_TABLE_H
+
+#include "engine/op.h"
+
+#define IN(i)       (TSR__REG_IN + (i))
+#define OUT(i)      (TSR__REG_OUT + (i))
+#define SAVED(i)    (TSR__REG_SAVED + (i))
+#define GRAD_OUT(i) (TSR__REG_GRAD_OUT + (i))
+#define GRAD_IN(i)  (TSR__REG_GRAD_IN + (i))
+#define T(i)        (TSR__REG_T + (i))
+
+/* A step is {RUN(MUL), .to = T(0), .from = {IN(0), SAVED(1)}}. */
+#define RUN(name)     .action = TSR__DO_RUN, .kernel = TSR__KERNEL_##name
+#define MAKE(name)    .action = TSR__DO_MAKE, .kernel = TSR__KERNEL_##name
+#define ONCE(name)    .action = TSR__DO_ONCE, .kernel = TSR__KERNEL_##name
+#define INTO(name)    .action = TSR__DO_INTO, .kernel = TSR__KERNEL_##name
+#define CAST(reg, of) .action = TSR__DO_TO, .kernel = TSR__KERNEL_TO_COPY, .to = (reg), .from = {of}
+#define DENSE(reg, of) \
+  .action = TSR__DO_DENSE, .kernel = TSR__KERNEL_CLONE, .to = (reg), .from = {of}
+#define VIEW(reg, of)  .action = TSR__DO_VIEW, .to = (reg), .from = {of}, .is_strided = true
+#define MOVE(reg, of)  .action = TSR__DO_MOVE, .to = (reg), .from = {of}
+#define SAVE(i, reg)   .action = TSR__DO_SAVE, .to = SAVED(i), .from = {reg}
+#define PASS(i, reg)   .action = TSR__DO_PASS, .to = GRAD_IN(i), .from = {reg}
+#define FREE(...)      .action = TSR__DO_FREE, .done = {__VA_ARGS__}
+#define LOOP(how_many) .action = TSR__DO_LOOP, .count = (how_many)
+#define AGAIN          .action = TSR__DO_AGAIN
+
+#define F32      .type = TSR__TYPE_F32
+#define I64      .type = TSR__TYPE_I64
+#define BOOL     .type = TSR__TYPE_BOOL
+#define ASKED    .type = TSR__TYPE_ASKED
+#define WIDE     .type = TSR__TYPE_WIDE
+#define PROMOTED .type = TSR__TYPE_PROMOTED
+
+#endif

@@ -1,0 +1,48 @@
+/* page.h - what the parts of a page's writer share.
+ *
+ * A page, and each part that a served one asks for, is a *bundle*: a head in JSON, which lists the
+ * columns by name and length before compression, and the columns, as one zlib stream. How each column
+ * is coded is said where it is packed, in page_columns.c, and read by viewer/src/decode.ts. */
+#ifndef TSR_REPORT_PAGE_H
+#define TSR_REPORT_PAGE_H
+
+#include "report/pack.h"
+#include "report/page_names.h"
+#include "tessera/view.h"
+
+typedef struct tsr__bundle {
+  tsr__page_names *names;
+  tsr__pack pack;
+  tsr__buffer head;
+  tsr__buffer directory; /* the head's list of columns */
+  uint64_t column_start;
+  bool ok; /* false: out of memory */
+} tsr__bundle;
+
+/* `level` is zlib's. Fails with TSR_ERROR_MEMORY; released by tsr__bundle_release in any case. */
+int tsr__bundle_open(tsr__bundle *bundle, tsr__page_names *names, int level, size_t most_bytes,
+                     tsr_error *error);
+void tsr__bundle_release(tsr__bundle *bundle);
+
+/* One device, or a stretch of it. `ids` are its file's. */
+typedef struct tsr__page_track {
+  const tsr_snapshot *snapshot;
+  tsr__page_ids *ids;
+  size_t input;
+  const tsr_view_device *device;
+  const tsr_view_cut *cut;
+} tsr__page_track;
+
+/* The columns of what is told of a track, and of what is beside it; `number` is part of their names. */
+void tsr__page_pack_cut(tsr__bundle *bundle, const tsr__page_track *track, size_t number);
+void tsr__page_pack_lanes(tsr__bundle *bundle, const tsr__page_track *track, size_t number);
+/* The columns of the names of everything packed before. */
+void tsr__page_pack_names(tsr__bundle *bundle);
+
+/* The head of a page, and of a part of it. */
+void tsr__page_head(tsr__bundle *bundle, const tsr_page_input *inputs, size_t input_count,
+                    const tsr__page_track *tracks, size_t track_count,
+                    const tsr_page_options *options);
+void tsr__part_head(tsr__bundle *bundle, const tsr__page_track *track);
+
+#endif

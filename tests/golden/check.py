@@ -1,0 +1,156 @@
+#!/usr/bin/env python3
+"""check.py --tessera PATH --work FOLDER: what `why` and `check` say adds up, as TAP.
+
+On snapshots made here (tests/cli/fixtures.py) and, where ../shared has them, on real ones: parts sum to
+wholes and agree with `peak`; a lock matches the run it was written from, from wherever that is read; and
+the forms for other programs are what those read: JUnit well-formed with right counts, SARIF with
+everything that its 2.1.0 schema requires, Markdown with tables of equal rows.
+"""
+import argparse
+import gzip
+import json
+import re
+import subprocess
+import sys
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+
+sys.dont_write_bytecode = True
+HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent / 'cli'))
+import fixtures  # noqa: E402
+
+SHARED = HERE.parent.parent / '../shared/snapshots'
+MADE = ('train', 'leaky', 'two-devices', 'oom', 'oom-pieces', 'oom-elsewhere', 'oom-pending',
+        'oom-rounded')
+
+
+def run(tessera, *words, status=0):
+    done = subprocess.run([tessera, *map(str, words)], capture_output=True, timeout=120)
+    assert done.returncode == status, f'{words}: {done.returncode}: {done.stderr.decode()}'
+    return done.stdout.decode()
+
+
+def check_why(tessera, path, _):
+    for device in json.loads(run(tessera, 'why', '--json', '--top', 0, path))['devices']:
+        totals = device['moment']['totals']
+        lists = [sum(part['bytes'] for part in device[key]) for key in ('kinds', 'causes')]
+        assert lists == [totals['active_bytes']] * 2, 'what is in use adds up'
+        free = sum(room['bytes'] for room in device['free'])
+        parts = device['fragmentation']
+        assert free == parts['free_block_bytes'] + parts['free_segment_bytes'], 'so does what is free'
+        if device['reason'] == 'not_recorded':
+            assert totals['reserved_bytes'] == device['peak_reserved_bytes'], 'where most is reserved'
+            assert device['request'] is None and 'trials' not in device
+        else:
+            assert device['moment']['event'] in [oom['event'] for oom in device['ooms']]
+            if not device['beyond_settings']:
+                assert any(trial['recorded'] for trial in device['trials'])
+            for trial in device['trials']:
+                assert not (trial['fits'] and device['beyond_settings']), 'what cannot be is not'
+
+
+def check_figures(tessera, path, work):
+    peaks = {device['device']: device
+             for device in json.loads(run(tessera, 'peak', '--json', path))['devices']}
+    answer = json.loads(run(tessera, 'check', '--json', '--max', 'activation=100TiB',
+                            '--max', '1000TiB', path))
+    assert answer['passed'] and answer['failed'] == 0
+    for device in answer['devices']:
+        peak = peaks[device['device']]
+        assert device['peak']['totals']['allocated_bytes'] == peak['peak']['allocated_bytes']
+        assert device['reserved']['bytes'] == peak['maxima']['reserved_bytes']
+        at_peak = sum(kind['bytes'] for kind in device['kinds'])
+        assert at_peak == device['peak']['totals']['active_bytes'], 'kinds add up at the peak'
+
+
+def check_lock(tessera, path, work):
+    lock, packed = work / 'memory.lock', work / 'other name.gz'
+    lock.unlink(missing_ok=True)
+    run(tessera, 'check', '--lock', lock, '--update', path)
+    text = lock.read_text(encoding='utf-8')
+    assert len(text) < 20000 and '0x' not in text and str(path.parent) not in text
+    run(tessera, 'check', '--lock', lock, '--tolerance', 0, path)
+    run(tessera, 'check', '--lock', lock, '--update', path)
+    assert lock.read_text(encoding='utf-8') == text, 'a lock is written the same again'
+    packed.write_bytes(gzip.compress(path.read_bytes(), 1))
+    run(tessera, 'check', '--lock', lock, '--tolerance', 0, packed)
+    smaller = re.sub(r'^peak \d+', 'peak 1', text, flags=re.M)
+    lock.write_text(smaller, encoding='utf-8')
+    run(tessera, 'check', '--lock', lock, path, status=1)
+
+
+def sarif_location(location):
+    place = location['physicalLocation']
+    assert re.fullmatch(r"[A-Za-z0-9\-._~/!$&'()*+,;=@%:]+", place['artifactLocation']['uri'])
+    assert place['region']['startLine'] >= 1
+    assert location['message']['text']
+
+
+def check_sarif(tessera, path, _):
+    log = json.loads(run(tessera, 'check', '--format', 'sarif', '--max', '1', path, status=1))
+    assert log['version'] == '2.1.0' and log['$schema'].endswith('sarif-2.1.0.json')
+    for one in log['runs']:
+        driver = one['tool']['driver']
+        assert driver['name'] == 'tessera'
+        ids = [rule['id'] for rule in driver['rules']]
+        assert len(set(ids)) == len(ids)
+        assert one['results'], 'a failure is a result'
+        for result in one['results']:
+            assert ids[result['ruleIndex']] == result['ruleId'] and result['level'] == 'error'
+            assert result['message']['text']
+            assert all(isinstance(text, str) for text in result['partialFingerprints'].values())
+            for location in result.get('locations', []) + result.get('relatedLocations', []):
+                sarif_location(location)
+
+
+def check_junit(tessera, path, _):
+    root = ElementTree.fromstring(run(tessera, 'check', '--format', 'junit', '--max', '1', '--max',
+                                      'activation=100TiB', path, status=1))
+    suite, = root
+    cases = list(suite)
+    failures = [case for case in cases if case.find('failure') is not None]
+    assert root.tag == 'testsuites' and suite.tag == 'testsuite'
+    for node in (root, suite):
+        assert (int(node.get('tests')), int(node.get('failures'))) == (len(cases), len(failures))
+    assert failures and len({case.get('name') for case in cases}) == len(cases)
+    assert all(case.find('failure').get('message') for case in failures)
+
+
+def check_markdown(tessera, path, _):
+    text = run(tessera, 'check', '--format', 'markdown', '--max', '1', path, status=1)
+    assert text.startswith('### GPU memory check failed')
+    for table in re.findall(r'(?:^\|.*\n)+', text, flags=re.M):
+        rows = [len(re.findall(r'(?<!\\)\|', row)) for row in table.splitlines()]
+        assert len(set(rows)) == 1 and len(rows) > 2, table
+
+
+CHECKS = (check_why, check_figures, check_lock, check_sarif, check_junit, check_markdown)
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument('--tessera', required=True)
+    parser.add_argument('--work', required=True, type=Path)
+    options = parser.parse_args()
+    fixtures.write_all(options.work)
+    paths = [options.work / f'{name}.pickle' for name in MADE]
+    real = sorted(SHARED.glob('*.pickle')) if SHARED.is_dir() else []
+    paths += real
+    tests = [(check, path) for path in paths for check in CHECKS]
+    print(f'1..{len(tests) + (not real)}')
+    number = 0
+    for number, (check, path) in enumerate(tests, 1):
+        title = f'{check.__name__[6:]} {path.name}'
+        try:
+            check(options.tessera, path, options.work)
+            print(f'ok {number} - {title}')
+        except (AssertionError, KeyError, ValueError, ElementTree.ParseError) as error:
+            print(f'not ok {number} - {title}')
+            print(f'# {error!r}')
+    if not real:
+        print(f'ok {number + 1} - real snapshots # SKIP {SHARED} is not there')
+
+
+if __name__ == '__main__':
+    main()

@@ -1,0 +1,51 @@
+"""What the tests of the Python packages share."""
+import importlib.util
+import os
+import pathlib
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+SHARED = ROOT.parent / 'shared'
+COMMAND = os.environ.get('TESSERA_COMMAND')  # the binary, where there is one to compare with
+
+
+def _fixtures():
+    spec = importlib.util.spec_from_file_location('fixtures', ROOT / 'tests' / 'cli' / 'fixtures.py')
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope='session')
+def made(tmp_path_factory):
+    """A folder of snapshots that tests/cli/fixtures.py makes."""
+    folder = tmp_path_factory.mktemp('made')
+    _fixtures().write_all(folder)
+    return folder
+
+
+@pytest.fixture(scope='session')
+def train(made):
+    """A small training run."""
+    return made / 'train.pickle'
+
+
+def shared(*parts):
+    """A file beside the checkout; the test is skipped where that is absent."""
+    path = SHARED.joinpath(*parts)
+    if not path.exists():
+        pytest.skip(f'../shared/{"/".join(parts)} is absent')
+    return path
+
+
+@pytest.fixture
+def snapshots():
+    """The folder of real snapshots."""
+    return shared('snapshots')
+
+
+@pytest.fixture
+def real(snapshots):
+    """A training run of 22,331 events, whose recording began late."""
+    return snapshots / 'train-ctx1024-torch2.11.pickle'

@@ -1,0 +1,77 @@
+"""Fixtures of the tests of recording: a stand-in for PyTorch, and a process as it was before."""
+
+import logging
+import pickle
+import signal
+
+import fake_torch
+import pytest
+
+capture = fake_torch.load("_capture")
+recorder = fake_torch.load("_record.recorder")
+backend = fake_torch.load("_record.backend")
+guard = fake_torch.load("_record.guard")
+marks = fake_torch.load("_record.marks")
+answers = fake_torch.load("_record.answers")
+
+
+def clean():
+    """Ends every recording and forgets what the process learned."""
+    for running in reversed(list(recorder.active)):
+        running.settings.at_end = False
+        running.stop()
+    del recorder.active[:]
+    capture.record._started = None
+    backend.history.reset()
+    backend.observers.reset()
+    marks.marks.reset()
+    guard.forget()
+    fake_torch.uninstall()
+
+
+@pytest.fixture(autouse=True)
+def process(monkeypatch, caplog):
+    caplog.set_level(logging.INFO, logger="tessera")
+    for name in (
+        "RANK",
+        "WORLD_SIZE",
+        "LOCAL_RANK",
+        "SLURM_PROCID",
+        "SLURM_NTASKS",
+        "TESSERA_RECORD",
+    ):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(answers, "why", lambda path, capacity=None: None)
+    monkeypatch.setattr(answers, "page", lambda path, out: False)
+    before = signal.getsignal(signal.SIGUSR2)
+    yield
+    clean()
+    signal.signal(signal.SIGUSR2, before)
+
+
+@pytest.fixture
+def torch():
+    return fake_torch.install()
+
+
+@pytest.fixture
+def record():
+    return capture.record
+
+
+def names(folder, ending=".pickle"):
+    """Names in a folder that end so, sorted; the dot files of unfinished writing count too."""
+    return sorted(path.name for path in folder.iterdir() if path.name.endswith(ending))
+
+
+def reasons(folder):
+    return sorted(name[: -len(".pickle")].split("_", 3)[3] for name in names(folder))
+
+
+def read(path):
+    with open(path, "rb") as file:
+        return pickle.load(file)
+
+
+def warnings(caplog):
+    return [entry.getMessage() for entry in caplog.records if entry.levelno >= logging.WARNING]

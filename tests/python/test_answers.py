@@ -1,0 +1,218 @@
+"""Answers: those of the command, to the letter; as objects; and what cannot be answered."""
+import json
+import subprocess
+
+import pytest
+
+import tessera
+from conftest import COMMAND
+
+needs_command = pytest.mark.skipif(not COMMAND, reason='no binary to compare with (TESSERA_COMMAND)')
+FILES = ['train', 'two-devices', 'loop', 'leaky', 'empty-trace', 'oom', 'stages', 'sources', 'truncated',
+         'large-segments', 'no-times', 'taken-again', 'number']
+# A question as Python asks it, and as the command line does.
+QUESTIONS = {
+    'info': (lambda s: s.info(), ['info']),
+    'peak': (lambda s: s.peak(), ['peak']),
+    'peak-all': (lambda s: s.peak(top=0), ['peak', '--top', '0']),
+    'at': (lambda s: s.at(0), ['at', '--event', '0']),
+    'profile': (lambda s: s.profile(), ['profile']),
+    'annotation': (lambda s: s.profile('annotation', top=2),
+                   ['profile', '--by', 'annotation', '--top', '2']),
+    'rules': (lambda s: s.profile(rules={'a': 'forward', 'b': '.*'}),
+              ['profile', '--rules', '{"a": "forward", "b": ".*"}']),
+    'history': (lambda s: s.profile(over_time=20, ordered=True),
+                ['profile', '--over-time', '--samples', '20', '--ordered']),
+    'stages': (lambda s: s.stages(), ['stages']),
+    'stages-match': (lambda s: s.stages(['forward']), ['stages', '--match', 'forward']),
+    'steps': (lambda s: s.steps(), ['steps']),
+    'leaks': (lambda s: s.leaks(), ['leaks']),
+    'whatif': (lambda s: s.whatif(capacity='1GiB'), ['whatif', '--capacity', '1GiB']),
+}
+
+
+def command(*words, ok=True):
+    done = subprocess.run([COMMAND, *words], capture_output=True, text=True, check=False)
+    assert not ok or done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@needs_command
+@pytest.mark.parametrize('question', QUESTIONS)
+@pytest.mark.parametrize('file', FILES)
+def test_as_the_command(made, file, question):
+    ask, words = QUESTIONS[question]
+    path = str(made / f'{file}.pickle')
+    try:
+        answer = ask(tessera.open(path))
+    except tessera.Error as error:
+        done = subprocess.run([COMMAND, *words, path], capture_output=True, text=True, check=False)
+        assert done.returncode in (2, 3) and str(error) in done.stderr
+        return
+    assert answer.json() == command(*words, '--json', path)
+    assert answer.to_dict() == json.loads(answer.json())
+    assert str(answer) + '\n' == command(*words, path)
+
+
+@needs_command
+def test_questions_about_two(made):
+    old, new = str(made / 'train.pickle'), str(made / 'sources.pickle')
+    opened = tessera.open(old)
+    assert opened.diff(new).json() == command('diff', '--json', old, new)
+    assert opened.diff(tessera.open(new)).to_dict() == opened.diff(new).to_dict()
+    source = str(made / 'model.py')
+    assert tessera.open(new).source(source).json() == command('source', '--json', new, source)
+    assert (tessera.open(new).source(source, compare=old).json()
+            == command('source', '--json', new, source, '--compare', old))
+
+
+@needs_command
+def test_real_ones(snapshots):
+    for path in sorted(snapshots.glob('*.pickle')):
+        for question in ('info', 'peak', 'profile', 'stages', 'steps', 'leaks'):
+            ask, words = QUESTIONS[question]
+            assert ask(tessera.open(path)).json() == command(*words, '--json', str(path)), path
+
+
+def test_fields(train):
+    peak = tessera.open(train).peak(top=2)
+    assert peak.schema == 'tessera/1' and peak['command'] == 'peak'
+    device = peak.devices[0]
+    # One device alone: its fields are the answer's own.
+    assert peak.stacks == device.stacks and peak.peak.allocated_bytes == device.peak.allocated_bytes
+    stack = peak.stacks[0]
+    assert isinstance(stack, tessera.Record) and stack.bytes == stack['bytes'] > 0
+    assert len(peak.stacks) == 2
+    frame = next(frame for stack in peak.stacks for frame in stack.frames)
+    assert isinstance(frame, tessera.Frame) and str(frame) == f'{frame.file}:{frame.line} {frame.name}'
+    assert 'stacks' in dir(peak) and 'bytes' in stack and set(stack) == set(stack.keys())
+    assert stack == stack.to_dict() and 'bytes=' in repr(stack)
+    with pytest.raises(AttributeError, match='no field .weight.'):
+        stack.weight
+    with pytest.raises(KeyError):
+        stack['weight']
+
+
+def test_more_devices_than_one(made):
+    peak = tessera.open(made / 'two-devices.pickle').peak()
+    assert [device.device for device in peak.devices] == [0, 1]
+    with pytest.raises(AttributeError, match='2 devices'):
+        peak.stacks
+    one = tessera.open(made / 'two-devices.pickle').peak(device=1)
+    assert one.device == 1 and one.stacks
+    assert len(tessera.open(made / 'two-devices.pickle').peak(device=[0, 1]).devices) == 2
+
+
+def test_a_question_is_computed_once(train):
+    s = tessera.open(train)
+    assert s.peak() is s.peak() and s.peak(top=1) is not s.peak()
+    assert s.diff(s).to_dict()['devices'][0]['changes'] == []
+
+
+def test_moments(real):
+    s = tessera.open(real)
+    # PyTorch's viewer writes a 'b' before some addresses.
+    named = s.at(allocation='cd1000000_0')
+    assert named.devices[0].event == s.at(allocation='bcd1000000_0').devices[0].event
+    event = named.devices[0].event
+    assert s.at(event).live_allocations == named.live_allocations
+    assert s.at(time_us=named.time_us).devices[0].event >= event
+    assert s.at(allocation='cd1000000_0', action='free').devices[0].event > event
+
+
+def test_text(train):
+    peak = tessera.open(train).peak()
+    assert peak.text(full_stacks=True) != peak.text() != peak.text(color=True)
+    assert peak.text().endswith('\n') and str(peak) == peak.text().rstrip('\n')
+
+
+def test_what_does_not_exist(train):
+    s = tessera.open(train)
+    with pytest.raises(tessera.ArgumentError, match='device 7'):
+        s.peak(device=7)
+    with pytest.raises(tessera.ArgumentError):
+        s.at(10**9)
+    with pytest.raises(tessera.ArgumentError, match='ADDRESS_VERSION'):
+        s.at(allocation='nonsense')
+    with pytest.raises(tessera.ArgumentError, match="rule 'a': .*offset 2"):
+        s.profile(rules={'a': '(x'})
+    with pytest.raises(tessera.FormatError):
+        s.profile(rules='[1, 2')
+    with pytest.raises(tessera.ArgumentError):
+        s.profile('weather')
+    with pytest.raises(tessera.ArgumentError, match='unknown allocator option'):
+        s.whatif('nonsense:1')
+    with pytest.raises(tessera.ArgumentError, match='40GiB'):
+        s.whatif(capacity='much')
+    with pytest.raises(FileNotFoundError):
+        s.source('/nonexistent/model.py')
+    with pytest.raises(tessera.UnsupportedError, match="cannot answer 'weather'"):
+        s._ask('weather', tessera.Answer)
+
+
+def test_wrong_calls(train):
+    s = tessera.open(train)
+    for call in (lambda: s.at(), lambda: s.at(1, time_us=2), lambda: s.profile('rules'),
+                 lambda: s.peak(device='one'), lambda: s.peak(top='ten'), lambda: s.at('x'),
+                 lambda: s.stages([1]), lambda: s._core.ask('diff', {}),
+                 lambda: s._core.ask('at', {}), lambda: s.diff(3)):
+        with pytest.raises(TypeError):
+            call()
+    for call in (lambda: s.peak(top=-1), lambda: s.peak(device=-1), lambda: s.peak(device=2**40),
+                 lambda: s.peak(top=2**70), lambda: s.stages('a\0b')):
+        with pytest.raises((ValueError, OverflowError)):
+            call()
+
+
+def test_rules_from_everywhere(train, tmp_path):
+    s = tessera.open(train)
+    file = tmp_path / 'rules.yaml'
+    file.write_text('rules:\n  - name: fwd\n    pattern: forward\n')
+    want = s.profile(rules={'fwd': 'forward'}).groups
+    assert want == s.profile(rules=[{'name': 'fwd', 'pattern': 'forward'}]).groups
+    assert want == s.profile(rules='fwd: forward').groups
+    assert want == s.profile(rules=file).groups == s.profile(rules=str(file)).groups
+
+
+def test_html(made):
+    for name in ('train', 'empty-trace', 'two-devices', 'truncated', 'number'):
+        try:
+            s = tessera.open(made / f'{name}.pickle')
+        except tessera.Error:
+            continue
+        html = s._repr_html_()
+        assert html.startswith('<div>') and html.endswith('</div>') and '<script' not in html
+        for answer in (s.peak(), s.profile(), s.info(), s.steps(), s.diff(s), s.whatif()):
+            assert answer._repr_html_().count('<div>') == 1
+    html = tessera.open(made / 'train.pickle')._repr_html_()
+    assert '<svg' in html and '<polygon' in html
+    assert '<rect' in tessera.open(made / 'train.pickle').peak()._repr_html_()
+
+
+def test_names_in_html_are_escaped():
+    event = {'action': 'alloc', 'addr': 1 << 20, 'size': 512, 'stream': 0, 'time_us': 1,
+             'frames': [{'name': '<b>x', 'filename': '<script>.py', 'line': 1}]}
+    s = tessera.open({'segments': [], 'device_traces': [[event]]})
+    for html in (s.peak()._repr_html_(), s._repr_html_()):
+        assert '<script>' not in html and '<b>x' not in html
+
+
+def test_simulate():
+    run = tessera.simulate('gpt2', batch=1, seq=64, steps=2, dtype='autocast-bf16')
+    assert run.fits and run.peak.allocated_bytes == run.snapshot.peak().peak.allocated_bytes
+    assert 'gpt2' in tessera.models()
+    snapshot = run.snapshot
+    del run
+    assert snapshot.info().events > 0
+    assert not tessera.simulate('gpt2', batch=4, capacity='1GiB').fits
+    with pytest.raises(tessera.ArgumentError, match='no model'):
+        tessera.simulate('unheard of')
+    with pytest.raises(tessera.ArgumentError, match='dtype is one of'):
+        tessera.simulate('gpt2', dtype='int3')
+
+
+@needs_command
+def test_simulate_as_the_command():
+    run = tessera.simulate('gpt2', batch=2, seq=128, checkpoint='every:3', attention='chunked:32')
+    assert run.json() == command('simulate', 'gpt2', '--batch', '2', '--seq', '128', '--checkpoint',
+                                 'every:3', '--attention', 'chunked:32', '--json')

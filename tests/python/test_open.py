@@ -1,0 +1,153 @@
+"""Opening: from everything that may hold a snapshot; and what is no snapshot."""
+import errno
+import gzip
+import io
+import mmap
+import pathlib
+import pickle
+import subprocess
+import sys
+
+import pytest
+
+import tessera
+
+
+def peak_of(source):
+    return tessera.open(source).peak().to_dict()['devices']
+
+
+def test_every_source_gives_the_same(train, tmp_path):
+    data = train.read_bytes()
+    want = peak_of(str(train))
+    packed = tmp_path / 'packed'
+    packed.write_bytes(gzip.compress(data))
+    with open(train, 'rb') as file, open(train, 'rb') as mapped:
+        view = mmap.mmap(mapped.fileno(), 0, access=mmap.ACCESS_READ)
+        sources = [train, pathlib.Path(train), str(train).encode().decode(), data, bytearray(data),
+                   memoryview(data), view, file, io.BytesIO(data), pickle.loads(data), packed]
+        for source in sources:
+            assert peak_of(source) == want
+        view.close()
+
+
+def test_a_live_snapshot_is_not_changed(train):
+    live = pickle.loads(train.read_bytes())
+    before = pickle.dumps(live)
+    assert tessera.open(live).path == '<snapshot>'
+    assert pickle.dumps(live) == before
+
+
+def test_what_it_says_of_the_file(train):
+    s = tessera.open(train)
+    assert (s.path, s.format, s.input_bytes) == (str(train), 'pickle', train.stat().st_size)
+    assert s.devices == [0] and s.warnings == []
+    assert repr(s).startswith(f'<tessera Snapshot of {str(train)!r} (pickle, ')
+
+
+def test_a_file_called_dash_is_a_file(train, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / '-').write_bytes(train.read_bytes())
+    assert tessera.open('-').path == '-'
+
+
+def test_a_path_that_is_no_utf8(train, tmp_path):
+    name = bytes(tmp_path) + b'/\xff.pickle'
+    with open(name, 'wb') as file:
+        file.write(train.read_bytes())
+    assert tessera.open(pathlib.Path(name.decode(errors='surrogateescape'))).devices == [0]
+
+
+def test_no_such_file(tmp_path):
+    with pytest.raises(FileNotFoundError) as caught:
+        tessera.open(tmp_path / 'absent')
+    assert isinstance(caught.value, tessera.Error)
+    assert caught.value.errno == errno.ENOENT and caught.value.filename.endswith('absent')
+
+
+def test_a_folder(tmp_path):
+    with pytest.raises(tessera.ReadError, match='directory'):
+        tessera.open(tmp_path)
+
+
+def test_no_snapshot():
+    with pytest.raises(tessera.FormatError, match='not a memory snapshot') as caught:
+        tessera.open(b'plain text')
+    assert caught.value.offset == 0 and isinstance(caught.value, ValueError)
+
+
+@pytest.mark.parametrize('source', [None, 3, 1.5, object(), io.StringIO('text')])
+def test_no_source(source):
+    with pytest.raises(TypeError):
+        tessera.open(source)
+
+
+def test_nothing_is_executed(made, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    try:
+        tessera.open(made / 'exec.pickle')
+    except tessera.Error:
+        pass
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_warnings(made):
+    warnings = tessera.open(made / 'truncated.pickle').warnings
+    assert [warning.code for warning in warnings] and all(w.count and w.message for w in warnings)
+    assert 'truncated' in ' '.join(f'{w.code} {w.message}' for w in warnings)
+
+
+def test_progress_and_what_it_raises(tmp_path):
+    seen = []
+
+    def stop(done, total):
+        raise KeyError('enough')
+    large = pickle.dumps({'segments': [], 'device_traces': [[
+        {'action': 'alloc', 'addr': i, 'size': 1, 'stream': 0, 'time_us': i, 'frames': []}
+        for i in range(200_000)]]}, protocol=4)
+    path = tmp_path / 'large.pickle'
+    path.write_bytes(large)
+    tessera.open(path, progress=lambda done, total: seen.append((done, total)))
+    assert seen and all(0 <= done <= total == len(large) for done, total in seen)
+    with pytest.raises(KeyError, match='enough'):
+        tessera.open(path, progress=stop)
+
+
+def test_ctrl_c_ends_the_reading(tmp_path):
+    code = ('import os, signal, threading, tessera\n'
+            'read, write = os.pipe()\n'
+            'os.write(write, b"\\x80\\x04]")\n'
+            'threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()\n'
+            'threading.Timer(0.6, lambda: os.write(write, b"N" * 60000)).start()\n'
+            'def more():\n'
+            '    try:\n'
+            '        while True: os.write(write, b"N0" * 30000)\n'
+            '    except OSError: pass\n'
+            'threading.Timer(0.9, more).start()\n'
+            'try: tessera.open(f"/proc/self/fd/{read}")\n'
+            'except KeyboardInterrupt: os.write(1, b"interrupted")\n'
+            'os._exit(0)\n')
+    done = subprocess.run([sys.executable, '-c', code], capture_output=True, text=True, timeout=60,
+                          check=False, cwd=tmp_path)
+    assert done.stdout == 'interrupted', done.stderr
+
+
+def test_closing(train):
+    with tessera.open(train) as s:
+        peak = s.peak()
+        sizes = s.events.size
+        trace = s.events
+    assert peak.peak.event >= 0 and len(sizes) == len(sizes.tolist())
+    assert str(peak)
+    assert repr(s) == '<tessera Snapshot, closed>'
+    for ask in (s.peak, lambda: s.devices, lambda: s.events, lambda: s.stack(0), lambda: trace.addr,
+                lambda: s.export(), lambda: s.trim(), lambda: s.allocations(0)):
+        with pytest.raises(ValueError, match='closed'):
+            ask()
+    s.close()
+
+
+def test_types_are_not_made_by_hand():
+    for kind in (tessera._core.Snapshot, tessera._core.Column, tessera._core.Answer):
+        with pytest.raises(TypeError):
+            kind()

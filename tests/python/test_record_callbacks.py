@@ -1,0 +1,383 @@
+"""Callbacks for trainers, with stand-ins for their base classes; numbers and pages for trackers."""
+
+import copy
+import os
+import pickle
+import sys
+import types
+
+import fake_torch
+import pytest
+from record_fixtures import (  # noqa: F401
+    answers,
+    names,
+    process,
+    reasons,
+    record,
+    recorder,
+    torch,
+    warnings,
+)
+
+callbacks = fake_torch.load("callbacks")
+trackers = fake_torch.load("_record.trackers")
+
+STATISTICS = {
+    "allocated_bytes.all.peak": 3 * 2**30,
+    "reserved_bytes.all.peak": 4 * 2**30,
+    "allocated_bytes.all.current": 2**30,
+    "reserved_bytes.all.current": 2 * 2**30,
+}
+SCALARS = {
+    "tessera/peak_allocated_gib": 3.0,
+    "tessera/peak_reserved_gib": 4.0,
+    "tessera/allocated_gib": 1.0,
+    "tessera/reserved_gib": 2.0,
+}
+
+
+@pytest.fixture
+def statistics(torch):
+    torch.cuda.memory_stats = lambda: dict(STATISTICS)
+
+
+@pytest.fixture
+def wandb(monkeypatch):
+    logged = []
+    run = types.SimpleNamespace(log=lambda values, commit: logged.append((values, commit)))
+    html = types.SimpleNamespace
+    module = types.SimpleNamespace(
+        run=run, Html=lambda text, inject: html(text=text), logged=logged
+    )
+    monkeypatch.setitem(sys.modules, "wandb", module)
+    return module
+
+
+@pytest.fixture
+def mlflow(monkeypatch):
+    module = types.SimpleNamespace(metrics=[], artifacts=[], active_run=lambda: object())
+
+    def log_metrics(values, step=None, synchronous=None):
+        module.metrics.append((values, step))
+
+    def log_artifact(path, folder):
+        module.artifacts.append((open(path).read(), folder))
+
+    module.log_metrics, module.log_artifact = log_metrics, log_artifact
+    monkeypatch.setitem(sys.modules, "mlflow", module)
+    return module
+
+
+@pytest.fixture
+def page(monkeypatch):
+    def write(path, out):
+        with open(out, "w") as file:
+            file.write("<html>" + os.path.basename(path))
+        return True
+
+    monkeypatch.setattr(answers, "page", write)
+
+
+class Writer:
+    def __init__(self):
+        self.scalars, self.texts = [], []
+
+    def add_scalar(self, name, value, step):
+        self.scalars.append((name, value, step))
+
+    def add_text(self, name, text):
+        self.texts.append((name, text))
+
+
+# ---- a loop of one's own ----
+
+
+def test_a_loop(torch, record, tmp_path, statistics, wandb):
+    model = torch.nn.Module()
+    optimizer = torch.optim.Optimizer(model.parameters())
+    with callbacks.TrainingLoop(
+        tmp_path, model=model, optimizer=optimizer, log_every=2, steps=[3]
+    ) as loop:
+        for _ in range(4):
+            model(1)
+            optimizer.step()
+            loop.step()
+        assert recorder.active[0].step == 4
+    assert reasons(tmp_path) == ["end", "step"]
+    assert wandb.logged == [(SCALARS, False), (SCALARS, False)]
+    assert not torch.fake.called("reset_peak_memory_stats")
+    assert recorder.active == [] and model.before == []
+
+
+def test_a_loop_inside_a_recording_adds_to_it(torch, record, tmp_path, wandb, page):
+    with record(tmp_path / "outer") as recording:
+        with callbacks.TrainingLoop(tmp_path / "unused") as loop:
+            loop.step()
+            recording.dump("mine")
+        assert torch.fake.recording
+    assert reasons(tmp_path / "outer") == ["end", "mine"] and not (tmp_path / "unused").exists()
+    assert [list(values) for values, _ in wandb.logged] == [["tessera/mine"]]  # not after the loop
+
+
+def test_a_loop_that_runs_out_of_memory(torch, record, tmp_path):
+    del torch._C._cuda_attach_out_of_memory_observer
+    with pytest.raises(torch.OutOfMemoryError):
+        with callbacks.TrainingLoop(tmp_path):
+            torch.fake.run_out_of_memory()
+    assert reasons(tmp_path) == ["oom"]
+
+
+def test_wrong_options_of_callbacks_are_said(torch):
+    with pytest.raises(TypeError, match="no option stack"):
+        callbacks.TrainingLoop("out", stack="all")
+    with pytest.raises(ValueError, match="log_every"):
+        callbacks.TrainingLoop("out", log_every=0)
+    assert recorder.active == []
+
+
+# ---- Hugging Face ----
+
+
+@pytest.fixture
+def transformers(monkeypatch):
+    module = types.SimpleNamespace(TrainerCallback=type("TrainerCallback", (), {}))
+    monkeypatch.setitem(sys.modules, "transformers", module)
+    yield module
+    vars(callbacks).pop("TrainerCallback", None)
+
+
+def test_hugging_faces_trainer(torch, record, tmp_path, transformers, statistics, wandb):
+    callback = callbacks.TrainerCallback(tmp_path, steps=[501], log_every=1)
+    assert isinstance(callback, transformers.TrainerCallback) and torch.fake.recording
+    assert callbacks.TrainerCallback is type(callback)
+    model = torch.nn.Module()
+    optimizer = torch.optim.Optimizer(model.parameters())
+    state = types.SimpleNamespace(global_step=500)  # resumed
+    callback.on_train_begin(None, state, None, model=model, optimizer=optimizer, lr_scheduler=None)
+    for _ in range(2):
+        model(1)
+        optimizer.step()
+        state.global_step += 1
+        callback.on_step_end(None, state, None)
+    callback.on_train_end(None, state, None)
+    pid = os.getpid()
+    assert names(tmp_path) == [
+        f"rank0_pid{pid}_step501_step.pickle",
+        f"rank0_pid{pid}_step502_end.pickle",
+    ]
+    assert len(wandb.logged) == 2 and not torch.fake.recording
+    callback.on_train_begin(None, state, None, model=model)  # again, as for a smaller batch
+    assert torch.fake.recording
+    callback.on_train_end(None, state, None)
+
+
+def test_without_the_library_it_says_so(monkeypatch):
+    monkeypatch.setitem(sys.modules, "transformers", None)
+    with pytest.raises(ImportError, match="needs transformers"):
+        callbacks.TrainerCallback
+    for name in ("lightning.pytorch", "pytorch_lightning"):
+        monkeypatch.setitem(sys.modules, name, None)
+    with pytest.raises(ImportError, match="needs lightning"):
+        callbacks.LightningCallback
+    with pytest.raises(AttributeError):
+        callbacks.Nothing
+    assert "TrainerCallback" in dir(callbacks)
+
+
+# ---- Lightning ----
+
+
+@pytest.fixture
+def lightning(monkeypatch):
+    module = types.ModuleType("pytorch_lightning")
+    module.Callback = type("Callback", (), {})
+    monkeypatch.setitem(sys.modules, "lightning.pytorch", None)
+    monkeypatch.setitem(sys.modules, "pytorch_lightning", module)
+    yield module
+    vars(callbacks).pop("LightningCallback", None)
+
+
+def test_lightnings_trainer(torch, record, tmp_path, lightning, statistics):
+    callback = callbacks.LightningCallback(tmp_path, log_every=1)
+    assert isinstance(callback, lightning.Callback)
+    logged = []
+    logger = types.SimpleNamespace(log_metrics=lambda values, step: logged.append((values, step)))
+    model = torch.nn.Module()
+    optimizer = torch.optim.Optimizer(model.parameters())
+    trainer = types.SimpleNamespace(global_step=0, optimizers=[optimizer], loggers=[logger])
+    callback.on_train_start(trainer, model)
+    for batch in range(4):
+        callback.on_train_batch_start(trainer, model, None, batch)
+        callback.on_before_backward(trainer, model, None)
+        fake_torch.Tensor(1, (1,)).backward()
+        if batch % 2:  # gradients of two batches are gathered
+            optimizer.step()
+            trainer.global_step += 1
+        callback.on_train_batch_end(trainer, model, None, None, batch)
+    callback.on_fit_end(trainer, model)
+    assert logged == [(SCALARS, 1), (SCALARS, 2)]
+    assert [name for kind, name in torch.fake.ranges if kind == "START"] == [
+        "ProfilerStep#1",
+        *["forward", "backward"] * 2,
+        "ProfilerStep#2",
+        *["forward", "backward"] * 2,
+        "ProfilerStep#3",
+    ]
+    assert names(tmp_path) == [f"rank0_pid{os.getpid()}_step2_end.pickle"]
+
+
+def test_callbacks_travel_to_spawned_processes(torch, record, tmp_path, lightning, transformers):
+    for made in (callbacks.LightningCallback(tmp_path), callbacks.TrainerCallback(tmp_path)):
+        assert made._recording.recorder is not None
+        copied = copy.deepcopy(made)
+        again = pickle.loads(pickle.dumps(made._recording))
+        assert copied._recording.recorder is again.recorder is None and again.out == tmp_path
+        again.finish()  # of nothing
+    assert torch.fake.recording
+
+
+def test_an_exception_in_lightning(torch, record, tmp_path, lightning):
+    callback = callbacks.LightningCallback(tmp_path)
+    callback.on_exception(None, None, ValueError("wrong shape"))
+    assert reasons(tmp_path) == ["exception"] and not torch.fake.recording
+
+
+# ---- trackers ----
+
+
+def run_loop(tmp_path, **options):
+    with callbacks.TrainingLoop(tmp_path, log_every=1, **options) as loop:
+        loop.step()
+
+
+def test_pages_and_numbers_go_where_a_run_is(
+    torch, record, tmp_path, statistics, wandb, mlflow, page
+):
+    run_loop(tmp_path)
+    name = names(tmp_path)[0]
+    assert [(list(values), commit) for values, commit in wandb.logged] == [
+        (list(SCALARS), False),
+        (["tessera/end"], False),
+    ]
+    assert wandb.logged[1][0]["tessera/end"].text == "<html>" + name
+    assert mlflow.metrics == [(SCALARS, 1)] and mlflow.artifacts == [("<html>" + name, "tessera")]
+
+
+def test_no_run_is_ever_started(torch, record, tmp_path, statistics, wandb, mlflow, page):
+    wandb.run, mlflow.active_run = None, lambda: None
+    run_loop(tmp_path)
+    assert wandb.logged == mlflow.metrics == mlflow.artifacts == []
+
+
+def test_trackers_are_not_imported(torch, record, tmp_path, statistics):
+    run_loop(tmp_path)
+    assert "wandb" not in sys.modules and "mlflow" not in sys.modules
+
+
+def test_tensorboard_gets_numbers_and_the_reason(torch, record, tmp_path, statistics, monkeypatch):
+    monkeypatch.setattr(answers, "why", lambda path, capacity=None: "because\nof this")
+    writer = Writer()
+    with pytest.raises(torch.OutOfMemoryError):
+        with callbacks.TrainingLoop(tmp_path, writer=writer, log_every=1) as loop:
+            loop.step()
+            torch.fake.run_out_of_memory()
+    assert writer.scalars == [(name, value, 1) for name, value in SCALARS.items()]
+    assert writer.texts == [("tessera/why", "    because\n    of this")]
+
+
+def test_peaks_of_the_last_steps_are_asked_for(torch, record, tmp_path, statistics):
+    run_loop(tmp_path, reset_peaks=True)
+    assert len(torch.fake.called("reset_peak_memory_stats")) == 1
+
+
+def test_trackers_that_fail_cost_nothing(
+    torch, record, tmp_path, statistics, wandb, mlflow, page, caplog
+):
+    def fails(*arguments, **options):
+        raise ConnectionError("away")
+
+    wandb.run.log = mlflow.log_metrics = mlflow.log_artifact = fails
+    run_loop(tmp_path)
+    assert reasons(tmp_path) == ["end"]
+    assert sorted(warnings(caplog)) == [
+        "logging to MLflow failed: ConnectionError: away",
+        "logging to Weights & Biases failed: ConnectionError: away",
+    ]
+
+
+def test_an_older_mlflow(torch, record, tmp_path, statistics, mlflow):
+    mlflow.log_metrics = lambda values, step=None: mlflow.metrics.append((values, step))
+    run_loop(tmp_path, page=False)
+    assert mlflow.metrics == [(SCALARS, 1)]
+
+
+def test_nothing_where_pytorch_does_not_tell(torch, record, tmp_path, wandb):
+    run_loop(tmp_path, page=False)
+    assert wandb.logged == []
+
+
+# ---- asking tessera ----
+
+
+@pytest.fixture
+def program(tmp_path, monkeypatch):
+    """A stand-in for the command; what it prints, and with which status."""
+
+    def make(text, status=0):
+        path = tmp_path / "tessera"
+        path.write_text(f"#!{sys.executable}\nimport sys, os\n{text}\nsys.exit({status})\n")
+        path.chmod(0o755)
+        monkeypatch.setenv("TESSERA", str(path))
+
+    monkeypatch.undo()  # the fixture `process` stands in for why()
+    return make
+
+
+def test_why_by_the_command(program, monkeypatch):
+    program("print(sys.argv[1:], [name for name in os.environ if name.startswith('TESSERA_RECORD')])")
+    monkeypatch.setenv("TESSERA_RECORD", "out")
+    monkeypatch.setattr(answers, "_open", lambda path: None)
+    assert answers.why("a.pickle") == "['why', '--color', 'never', 'a.pickle'] []\n"
+    wanted = "['why', '--color', 'never', '--capacity', '5B', 'a.pickle'] []\n"
+    assert answers.why("a.pickle", 5) == wanted
+    program("print('tessera: no such command')", status=2)
+    assert answers.why("a.pickle") is None
+
+
+def test_why_by_the_package(program, monkeypatch):
+    class Answer:
+        def __str__(self):
+            return "the verdict"
+
+    opened = types.SimpleNamespace(why=lambda: Answer())
+    monkeypatch.setattr(answers, "_open", lambda path: opened)
+    assert answers.why("a.pickle") == "the verdict"
+    program("print('by the command')")
+    opened.why = lambda: object()  # without words of its own
+    assert answers.why("a.pickle") == "by the command\n"
+    del opened.why  # a package that does not know the question
+    assert answers.why("a.pickle") == "by the command\n"
+
+
+def test_a_command_that_cannot_run(program, monkeypatch, tmp_path):
+    path = tmp_path / "tessera"
+    path.write_bytes(b"\x7fELF nonsense")
+    path.chmod(0o755)
+    monkeypatch.setenv("TESSERA", str(path))
+    monkeypatch.setattr(answers, "_open", lambda path: None)
+    assert answers.why("a.pickle") is None and answers.page("a.pickle", "out.html") is False
+    with pytest.raises(answers.Unavailable):
+        answers.check("a.pickle", ["1GiB"])
+
+
+def test_check_tells_what_stood_in_its_way(program):
+    program("print('no kind', file=sys.stderr)", status=2)
+    with pytest.raises(answers.Unavailable, match="no kind"):
+        answers.check("a.pickle", ["x=1GiB"])
+    program("print(sys.argv[1:])", status=1)
+    passed, told = answers.check(
+        "a.pickle", ["1GiB", "activation=2GiB"], "3GiB", lock="l", tolerance="1%"
+    )
+    assert not passed
+    wanted = "check --color never --max 1GiB --max activation=2GiB --max-reserved 3GiB --lock l"
+    assert told == f"{[*wanted.split(), '--tolerance', '1%', 'a.pickle']}\n"

@@ -1,0 +1,408 @@
+"""Files: whole or not at all, names, compression, protocol; and the sidecar's contents."""
+
+import gzip
+import json
+import os
+import pickle
+import pickletools
+import socket
+import sys
+import types
+
+import fake_torch
+import pytest
+from record_fixtures import names, process, record, torch, warnings  # noqa: F401
+
+files = fake_torch.load("_record.files")
+settings = fake_torch.load("_record.settings")
+sidecar = fake_torch.load("_record.sidecar")
+
+
+def told(path):
+    with open(files.sidecar_path(str(path)), encoding="utf-8") as file:
+        return json.load(file)
+
+
+# ---- writing ----
+
+
+def test_a_file_appears_only_when_it_is_whole(torch, record, tmp_path, monkeypatch):
+    seen, replace = [], os.replace
+
+    def watching(source, target):
+        seen.append((os.path.basename(source), os.path.basename(target), os.path.exists(target)))
+        replace(source, target)
+
+    monkeypatch.setattr(os, "replace", watching)
+    with record(tmp_path) as recording:
+        pass
+    (first, second) = seen
+    assert first[1].endswith("_end.json") and second[1].endswith("_end.pickle")  # the sidecar first
+    assert all(source.startswith(".") and source.endswith(".tmp") for source, _, _ in seen)
+    assert not any(existed for _, _, existed in seen)
+    assert len(recording.files) == 1 and names(tmp_path, ".tmp") == []
+
+
+@pytest.mark.parametrize("failing", ["dump", "replace"])
+def test_what_fails_half_way_leaves_nothing(torch, record, tmp_path, monkeypatch, failing, caplog):
+    def fails(*arguments, **options):
+        raise OSError("broken")
+
+    if failing == "dump":
+        monkeypatch.setattr(pickle, "dump", fails)
+    else:
+        monkeypatch.setattr(os, "replace", fails)
+    with record(tmp_path):
+        pass
+    assert names(tmp_path, "") == [] and len(warnings(caplog)) == 1
+
+
+def test_a_sidecar_that_fails_costs_only_itself(torch, record, tmp_path, monkeypatch):
+    monkeypatch.setattr(sidecar, "describe", lambda *arguments: {("a", "b"): "is no key of JSON"})
+    with record(tmp_path):
+        pass
+    assert len(names(tmp_path)) == 1 and names(tmp_path, ".json") == []
+
+
+def test_protocol_4_whatever_python_prefers(torch, record, tmp_path):
+    with record(tmp_path) as recording:
+        pass
+    with open(recording.files[0], "rb") as file:
+        opcode, protocol, _ = next(pickletools.genops(file))
+    assert opcode.name == "PROTO" and protocol == 4
+
+
+def test_gzip(torch, record, tmp_path):
+    with record(tmp_path, gzip=True) as recording:
+        pass
+    (path,) = recording.files
+    assert path.endswith("_end.pickle.gz")
+    with gzip.open(path) as file:
+        assert pickle.load(file)["device_traces"][0][0]["action"] == "alloc"
+    assert os.path.basename(files.sidecar_path(path)).endswith("_end.json")
+
+
+def test_a_named_file_says_by_its_ending_that_it_is_compressed(torch, record, tmp_path):
+    with record(tmp_path / "a.pickle.gz"):
+        pass
+    with gzip.open(tmp_path / "a.pickle.gz") as file:
+        assert "segments" in pickle.load(file)
+
+
+def test_sidecar_false(torch, record, tmp_path):
+    with record(tmp_path, sidecar=False):
+        pass
+    assert len(names(tmp_path, "")) == 1
+
+
+def test_a_folder_that_cannot_be_made(torch, record, tmp_path, caplog):
+    (tmp_path / "out").write_text("a file")
+    with record(tmp_path / "out"):
+        pass
+    assert "writing the snapshot failed" in warnings(caplog)[0]
+
+
+def test_words_of_a_caller_are_no_path():
+    assert files.plain("../../etc/passwd") == "etc-passwd"
+    assert files.plain("  ") == "dump" and files.plain("step 3 / after") == "step-3-after"
+    assert len(files.plain("x" * 500)) == 60
+
+
+def test_a_full_history_is_said(torch, record, tmp_path, caplog):
+    torch.fake.events = 5
+    with record(tmp_path, max_entries=5) as recording:
+        recording.dump()
+    assert warnings(caplog) == [
+        "the history holds its limit of 5 events: the oldest are lost. More: max_entries="
+    ]
+    assert told(recording.files[0])["recording"]["events"] == [
+        {"device": 0, "events": 5, "is_full": True}
+    ]
+
+
+def test_quiet_and_the_other_ranks_say_nothing(torch, record, tmp_path, capfd, monkeypatch):
+    with record(tmp_path, quiet=True):
+        pass
+    monkeypatch.setenv("RANK", "1")
+    with record(tmp_path):
+        pass
+    assert capfd.readouterr().err == ""
+
+
+# ---- ranks ----
+
+
+@pytest.mark.parametrize(
+    "environment, rank, size",
+    [
+        ({"RANK": "3", "WORLD_SIZE": "8"}, 3, 8),
+        ({"SLURM_PROCID": "2", "SLURM_NTASKS": "4"}, 2, 4),
+        ({"OMPI_COMM_WORLD_RANK": "1", "OMPI_COMM_WORLD_SIZE": "2"}, 1, 2),
+        ({"RANK": "none", "SLURM_PROCID": "6"}, 6, 1),
+        ({"RANK": "-1"}, 0, 1),
+        ({}, 0, 1),
+    ],
+)
+def test_ranks_of_launchers(torch, record, tmp_path, monkeypatch, environment, rank, size):
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    with record(tmp_path) as recording:
+        pass
+    assert names(tmp_path) == [f"rank{rank}_pid{os.getpid()}_step0_end.pickle"]
+    assert (
+        told(recording.files[0])["ranks"]["rank"],
+        told(recording.files[0])["ranks"]["world_size"],
+    ) == (
+        rank,
+        size,
+    )
+
+
+def distributed(monkeypatch, rank=11, size=16, up=True):
+    module = types.SimpleNamespace(
+        is_available=lambda: True,
+        is_initialized=lambda: up,
+        get_rank=lambda: rank,
+        get_world_size=lambda: size,
+    )
+    monkeypatch.setitem(sys.modules, "torch.distributed", module)
+
+
+def test_a_process_group_knows_best(torch, record, tmp_path, monkeypatch):
+    monkeypatch.setenv("RANK", "3")
+    distributed(monkeypatch, up=False)
+    with record(tmp_path) as recording:
+        distributed(monkeypatch)  # comes up after the start
+    assert names(tmp_path)[0].startswith("rank11_")
+    assert told(recording.files[0])["ranks"]["source"] == "torch.distributed"
+
+
+def test_a_mesh_of_the_user(torch, record, tmp_path):
+    with record(tmp_path, mesh={"dp": 3, "tp": 1}) as recording:
+        pass
+    assert told(recording.files[0])["mesh"] == {
+        "names": ["dp", "tp"],
+        "sizes": None,
+        "coordinates": [3, 1],
+        "source": "record",
+    }
+
+
+def test_a_mesh_of_dtensors(torch, record, tmp_path):
+    model = torch.nn.Module()
+    model.weight.device_mesh = types.SimpleNamespace(
+        mesh_dim_names=("dp", "tp"),
+        mesh=types.SimpleNamespace(shape=(4, 2)),
+        get_coordinate=lambda: [2, 1],
+    )
+    model.weight._local_tensor = fake_torch.Tensor(0x7F00BEEF0000, (1, 8))
+    with record(tmp_path) as recording:
+        record.watch(model)
+    document = told(recording.files[0])
+    assert document["mesh"] == {
+        "names": ["dp", "tp"],
+        "sizes": [4, 2],
+        "coordinates": [2, 1],
+        "source": "DTensor",
+    }
+    weight = document["models"][0]["parameters"][0]
+    assert weight["shape"] == [4, 8]  # of the whole
+    assert (weight["data_ptr"], weight["nbytes"]) == (0x7F00BEEF0000, 32)  # of this rank's part
+
+
+def test_a_mesh_of_megatron(torch, record, tmp_path, monkeypatch):
+    state = types.SimpleNamespace(
+        get_tensor_model_parallel_rank=lambda: 1, get_tensor_model_parallel_world_size=lambda: 2
+    )
+    monkeypatch.setitem(sys.modules, "megatron.core.parallel_state", state)
+    with record(tmp_path) as recording:
+        pass
+    assert told(recording.files[0])["mesh"]["coordinates"] == [1]
+
+
+# ---- the sidecar ----
+
+
+def test_what_a_sidecar_tells(torch, record, tmp_path, monkeypatch):
+    monkeypatch.setenv("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True")
+    model = torch.nn.Module()
+    optimizer = torch.optim.Optimizer(model.parameters())
+    with record(tmp_path) as recording:
+        record.watch(model, optimizer)
+        optimizer.step()
+    path = recording.files[0]
+    document = told(path)
+    assert document["schema"] == "tessera/capture/1"
+    assert document["snapshot"] == os.path.basename(path)
+    assert document["snapshot_bytes"] == os.path.getsize(path)
+    assert (document["reason"], document["step"]) == ("end", 1)
+    assert document["process"] == {"pid": os.getpid(), "host": socket.gethostname()}
+    assert document["versions"]["torch"] == "2.11.0" and document["versions"]["cuda"] == "12.4"
+    assert (
+        document["allocator"]["environment"]["PYTORCH_CUDA_ALLOC_CONF"]
+        == "expandable_segments:True"
+    )
+    assert document["allocator"]["backend"] == "native"
+    assert (
+        document["recording"]["backend"] == "cuda" and document["recording"]["stacks"] == "python"
+    )
+    assert document["recording"]["allocated_at_start_bytes"] == 1536
+    assert document["devices"] == [
+        {
+            "device": 0,
+            "name": "Fake H100",
+            "total_bytes": 85899345920,
+            "free_bytes": 75161927680,
+            "allocated_bytes": 1536,
+            "reserved_bytes": 2097152,
+            "peak_allocated_bytes": 4096,
+            "peak_reserved_bytes": 4194304,
+            "outside_pytorch_bytes": 85899345920 - 75161927680 - 2097152,
+        }
+    ]
+    (told_model,) = document["models"]
+    assert told_model["class"] == "Module"
+    assert told_model["parameters"] == [
+        {
+            "name": "layer.weight",
+            "shape": [4, 8],
+            "dtype": "torch.float32",
+            "device": "cuda:0",
+            "data_ptr": 0x7F0000000000,
+            "nbytes": 128,
+            "requires_grad": True,
+            "grad": {"data_ptr": 0x7F0000000400, "nbytes": 128},
+        }
+    ]
+    assert told_model["buffers"][0]["name"] == "running_mean"
+    (told_optimizer,) = document["optimizers"]
+    assert told_optimizer["state_bytes_by_key"] == {"exp_avg": 128, "exp_avg_sq": 128}
+    assert told_optimizer["state_bytes"] == 256  # what lies on the CPU is listed, not counted
+    assert told_optimizer["state"][1] == {
+        "parameter": "layer.weight",
+        "key": "exp_avg",
+        "data_ptr": 0x7F0000010000,
+        "nbytes": 128,
+        "device": "cuda:0",
+    }
+    assert document["other_parameters"] == []
+    assert document["out_of_memory"] is None and document["exception"] is None
+
+
+def test_an_optimizer_that_nobody_watched_gives_its_addresses(torch, record, tmp_path):
+    optimizer = torch.optim.Optimizer([fake_torch.Tensor(0x7F0000000000, (2,))])
+    optimizer.param_groups[0]["param_names"] = ["head.bias"]
+    with record(tmp_path) as recording:
+        optimizer.step()
+    document = told(recording.files[0])
+    assert [row["name"] for row in document["other_parameters"]] == ["head.bias"]
+    assert document["optimizers"][0]["state"][0]["parameter"] == "head.bias"
+
+
+def test_a_view_tells_its_storage(torch):
+    placed = sidecar.place(fake_torch.Tensor(0x1000, (4,), offset=512))
+    assert placed == {
+        "data_ptr": 0x1200,
+        "nbytes": 16,
+        "storage_data_ptr": 0x1000,
+        "storage_nbytes": 528,
+    }
+
+
+def test_tensors_that_will_not_tell(torch, record, tmp_path):
+    model = torch.nn.Module()
+
+    class Strange:
+        shape = property(lambda self: 1 / 0)
+        grad = None
+
+        def data_ptr(self):
+            raise RuntimeError("FakeTensor has no data")
+
+    model.named_parameters = lambda: [("w", Strange())]
+    model.named_buffers = lambda: 1 / 0
+    with record(tmp_path) as recording:
+        record.watch(model)
+    (told_model,) = told(recording.files[0])["models"]
+    assert told_model["parameters"][0]["data_ptr"] is None and told_model["buffers"] == []
+
+
+@pytest.mark.parametrize(
+    "function",
+    ["mem_get_info", "memory_reserved", "get_device_name", "current_device", "memory_allocated"],
+)
+def test_what_pytorch_refuses_is_null(torch, record, tmp_path, function):
+    torch.fake.fail.add(function)
+    with record(tmp_path) as recording:
+        pass
+    (device,) = told(recording.files[0])["devices"]
+    if function in ("mem_get_info", "memory_reserved"):
+        assert device["outside_pytorch_bytes"] is None
+    assert device["total_bytes"] == 85899345920  # from the device's properties, if need be
+
+
+# ---- the environment ----
+
+
+def test_the_environment_is_read_as_calls_are():
+    read_settings = settings.from_environment(
+        {
+            "TESSERA_RECORD": "out",
+            "TESSERA_RECORD_STEPS": "3, 10",
+            "TESSERA_RECORD_EVERY": "2.5",
+            "TESSERA_RECORD_KEEP": "7",
+            "TESSERA_RECORD_STACKS": "all",
+            "TESSERA_RECORD_GZIP": "1",
+            "TESSERA_RECORD_AT_END": "no",
+            "TESSERA_RECORD_SIGNAL": "USR1",
+            "TESSERA_RECORD_CONTEXT": "none",
+            "TESSERA_RECORD_RANKS": "0",
+            "TESSERA_RECORD_MAX_ENTRIES": "500",
+        }
+    )
+    assert read_settings.out == os.path.abspath("out") and read_settings.steps == {3, 10}
+    assert (read_settings.every, read_settings.keep, read_settings.stacks) == (2.5, 7, "all")
+    assert read_settings.gzip is True and read_settings.at_end is False
+    assert read_settings.signal.name == "SIGUSR1" and read_settings.context is None
+    assert read_settings.ranks == {0} and read_settings.max_entries == 500
+    assert settings.from_environment({"TESSERA_RECORD": ""}) is None
+
+
+@pytest.mark.parametrize(
+    "name, text", [("KEEP", "many"), ("STACKS", "c"), ("GZIP", "maybe"), ("EVERY", "-1")]
+)
+def test_a_wrong_variable_is_left_out_aloud(caplog, name, text):
+    read_settings = settings.from_environment(
+        {"TESSERA_RECORD": "out", f"TESSERA_RECORD_{name}": text}
+    )
+    assert getattr(read_settings, name.lower()) == settings.OPTIONS[name.lower()][0]
+    assert f"TESSERA_RECORD_{name}={text} is left out" in warnings(caplog)[0]
+
+
+def test_a_call_without_a_place_takes_the_variables(torch, record, tmp_path, monkeypatch):
+    monkeypatch.setenv("TESSERA_RECORD", str(tmp_path / "chosen"))
+    with record():
+        pass
+    assert len(names(tmp_path / "chosen")) == 1
+
+
+def test_files_stay_where_the_program_began(torch, record, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "elsewhere").mkdir()
+    with record("out"):
+        monkeypatch.chdir(tmp_path / "elsewhere")
+    assert len(names(tmp_path / "out")) == 1
+
+
+def test_the_collector_rests_while_a_snapshot_is_taken(torch, record, tmp_path):
+    import gc
+
+    seen = []
+    torch.fake.snapshot_hook = lambda: seen.append(gc.isenabled())
+    with record(tmp_path) as recording:
+        recording.dump()
+        assert gc.isenabled()
+        torch.fake.fail.add("_snapshot")
+        recording.dump()
+        assert gc.isenabled()
+    assert seen == [False]

@@ -1,0 +1,263 @@
+"""Whole processes: the environment variable, the end of the interpreter, children."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+
+import fake_torch
+import pytest
+from record_fixtures import names, read
+
+TESTS = os.path.dirname(os.path.abspath(__file__))
+PACKAGE = os.path.join(fake_torch.ROOT, "python")
+
+
+@pytest.fixture
+def site(tmp_path):
+    """A folder with a package `torch`, the stand-in, for processes of their own."""
+    package = tmp_path / "site" / "torch"
+    package.mkdir(parents=True)
+    (package / "__init__.py").write_text(
+        f"import sys; sys.path.insert(0, {TESTS!r})\n"
+        "import os, fake_torch\n"
+        "fake_torch.install(initialized=False)\n"
+        f"sys.path.remove({TESTS!r})\n"
+    )
+    (tmp_path / "out").mkdir()
+    return tmp_path
+
+
+PREFIX = """
+import site, sys
+sys.path.insert(0, {tests!r})
+import fake_torch
+if {ready!r}:
+    fake_torch.prepare()
+site.addsitedir({package!r})        # runs tessera_record.pth as the interpreter would
+"""
+
+
+def run(site, code, variable=True, ready=True, **environment):
+    """Runs a program whose interpreter has tessera's .pth file; the finished process."""
+    program = PREFIX.format(tests=TESTS, package=PACKAGE, ready=ready) + textwrap.dedent(code)
+    variables = {
+        name: value for name, value in os.environ.items() if not name.startswith("TESSERA")
+    }
+    variables.update(environment, PYTHONPATH=str(site / "site"))
+    if variable:
+        variables["TESSERA_RECORD"] = str(site / "out")
+    return subprocess.run(
+        [sys.executable, "-c", program], env=variables, capture_output=True, text=True, timeout=120
+    )
+
+
+def test_a_program_is_recorded_without_touching_it(site):
+    done = run(site, "import torch; torch.fake.use_device(); print('trained')")
+    assert done.stdout == "trained\n", done.stderr
+    (name,) = names(site / "out")
+    assert name.startswith("rank0_pid") and name.endswith("_step0_exit.pickle")
+    assert read(site / "out" / name)["segments"]
+    assert done.stderr.startswith(f"tessera: wrote {site}/out/{name} (")
+
+
+def test_options_come_from_the_environment(site):
+    code = """
+        import torch
+        torch.fake.use_device()
+        optimizer = torch.optim.Optimizer([fake_torch.Tensor(1, (2,))])
+        for _ in range(3):
+            optimizer.step()
+    """
+    done = run(
+        site, code, TESSERA_RECORD_STEPS="2", TESSERA_RECORD_AT_END="0", TESSERA_RECORD_GZIP="1"
+    )
+    assert done.returncode == 0
+    assert [name.split("_", 2)[2] for name in names(site / "out", ".gz")] == [
+        "step2_step.pickle.gz"
+    ]
+
+
+def test_without_the_variable_nothing_is_loaded(site):
+    code = """
+        import torch
+        print([name for name in sys.modules if "tessera" in name], type(sys.meta_path[0]).__name__)
+    """
+    done = run(site, code, variable=False, ready=False)
+    assert done.stdout.startswith("[] ") and "_Finder" not in done.stdout, done.stderr
+
+
+def test_a_program_without_torch_never_loads_tessera(site):
+    done = run(site, "import json; print('tessera._capture' in sys.modules)")
+    assert (done.stdout, done.stderr) == ("False\n", "")
+
+
+def test_a_program_that_uses_no_device_leaves_no_file(site):
+    done = run(site, "import torch")
+    assert (done.returncode, done.stderr, names(site / "out", "")) == (0, "", [])
+
+
+def test_a_torch_that_cannot_be_imported_fails_as_it_would(site):
+    (site / "site" / "torch" / "__init__.py").write_text(
+        "raise ImportError('libcudart is missing')\n"
+    )
+    done = run(site, "import torch")
+    assert done.returncode == 1 and "ImportError: libcudart is missing" in done.stderr
+    os.remove(site / "site" / "torch" / "__init__.py")
+    os.rmdir(site / "site" / "torch")
+    done = run(site, "import torch")
+    assert "No module named 'torch'" in done.stderr
+
+
+def test_the_loader_of_torch_is_its_own_again(site):
+    (site / "site" / "torch" / "__init__.py").write_text("x = 1\n")
+    code = """
+        import pkgutil, torch
+        loader = torch.__spec__.loader
+        text = pkgutil.get_data("torch", "__init__.py")
+        print(type(loader).__name__, "exec_module" in vars(loader), text)
+    """
+    done = run(site, code)
+    assert done.stdout == "SourceFileLoader False b'x = 1\\n'\n"
+    assert "is built without CUDA, XPU or NPU" in done.stderr  # a torch with nothing in it
+
+
+def test_out_of_memory_that_ends_the_program(site):
+    done = run(site, "import torch; torch.fake.use_device(); torch.fake.run_out_of_memory()")
+    assert done.returncode == 1 and "CUDA out of memory" in done.stderr
+    assert [name.split("_", 3)[3] for name in names(site / "out")] == ["oom.pickle"]
+
+
+def test_out_of_memory_without_an_observer(site):
+    code = """
+        import torch
+        torch.fake.use_device()
+        torch.fake.observers.clear()
+        torch.fake.run_out_of_memory()
+    """
+    run(site, code)
+    (name,) = names(site / "out")
+    assert name.endswith("_oom.pickle")
+    beside = json.loads((site / "out" / name.replace(".pickle", ".json")).read_text())
+    assert beside["exception"]["class"] == "OutOfMemoryError"
+
+
+def test_an_exception_that_ends_the_program(site):
+    run(site, "import torch; torch.fake.use_device(); raise ValueError('wrong shape')")
+    assert [name.split("_", 3)[3] for name in names(site / "out")] == ["exception.pickle"]
+
+
+def test_the_thread_of_the_clock_ends_with_the_process(site):
+    code = """
+        import torch, threading
+        torch.fake.use_device()
+        assert any(thread.name == "tessera-record" for thread in threading.enumerate())
+    """
+    done = run(site, code, TESSERA_RECORD_EVERY="60")
+    assert done.returncode == 0, done.stderr
+    assert [name.split("_", 3)[3] for name in names(site / "out")] == ["exit.pickle"]
+
+
+def test_a_recording_that_is_never_stopped(site):
+    code = f"""
+        import torch
+        record = fake_torch.load("_capture").record
+        record.start({str(site / "mine")!r})
+        torch.fake.use_device()
+    """
+    done = run(site, code, variable=False)
+    assert [name.split("_", 3)[3] for name in names(site / "mine")] == ["exit.pickle"], done.stderr
+
+
+def test_a_signal_to_a_program_that_knows_nothing(site):
+    code = """
+        import torch, os, signal, time
+        torch.fake.use_device()
+        os.kill(os.getpid(), signal.SIGUSR2)
+        for _ in range(2000):
+            if os.listdir(os.environ["TESSERA_RECORD"]):
+                break
+            time.sleep(0.01)
+    """
+    done = run(site, code, TESSERA_RECORD_AT_END="0")
+    assert done.returncode == 0
+    assert [name.split("_", 3)[3] for name in names(site / "out")] == ["signal.pickle"]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
+def test_a_forked_child_writes_nothing_of_its_parents(site):
+    code = """
+        import torch, os, signal
+        torch.fake.use_device()
+        child = os.fork()
+        if child == 0:
+            assert signal.getsignal(signal.SIGUSR2) is signal.SIG_DFL
+            sys.exit(0)
+        _, status = os.waitpid(child, 0)
+        print(status)
+    """
+    done = run(site, code)
+    assert done.stdout == "0\n", done.stderr
+    assert len(names(site / "out")) == 1
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_workers_that_use_the_device_themselves(site, method):
+    (site / "site" / "worker.py").write_text(
+        "import torch\ndef work():\n    torch.fake.use_device()\n    assert torch.fake.recording\n"
+    )
+    code = f"""
+        import torch, multiprocessing, worker
+        context = multiprocessing.get_context({method!r})
+        process = context.Process(target=worker.work)
+        process.start()
+        process.join()
+        print(process.exitcode)
+    """
+    # A spawned interpreter runs .pth files of its own site only; sitecustomize stands for it here.
+    (site / "site" / "sitecustomize.py").write_text(
+        PREFIX.format(tests=TESTS, package=PACKAGE, ready=True)
+    )
+    done = run(site, code)
+    assert done.stdout == "0\n", done.stderr
+    assert [name.split("_", 3)[3] for name in names(site / "out")] == ["exit.pickle"], done.stderr
+
+
+def test_a_fork_while_another_thread_writes(site):
+    code = """
+        import torch, os, threading, time
+        record = fake_torch.load("_capture").record
+        torch.fake.use_device()
+        slow = threading.Event()
+        torch.fake.snapshot_hook = lambda: (slow.set(), time.sleep(0.3))
+        thread = threading.Thread(target=record.dump)
+        thread.start()
+        slow.wait()
+        child = os.fork()
+        if child == 0:
+            torch.fake.snapshot_hook = None
+            record.stop()                   # the lock is held by a thread that is not here
+            record.start(os.environ["TESSERA_RECORD"] + "/child")
+            record.dump("mine")
+            os._exit(0)
+        _, status = os.waitpid(child, 0)
+        thread.join()
+        print(status)
+    """
+    done = run(site, code)
+    assert done.stdout == "0\n", done.stderr
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGTERM"), reason="no signals")
+def test_an_interpreter_that_is_killed_leaves_no_half_a_file(site):
+    code = """
+        import torch, os
+        torch.fake.use_device()
+        torch.fake.snapshot_hook = lambda: os._exit(9)
+        fake_torch.load("_capture").record.dump()
+    """
+    done = run(site, code)
+    assert done.returncode == 9 and names(site / "out") == []
