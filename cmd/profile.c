@@ -59,6 +59,7 @@ int cli_profile(cli_session *session) {
                                 &session->output, error);
   if (status == 0 && session->options->html) {
     cli_page_from from = {&input, 1, rules, &session->query, 0, {0}};
+    from.by = how.by;
     from.options.by = cli_page_grouping(how.by);
     from.options.is_ordered = how.is_ordered;
     status = cli_page_save(session, &from, session->options->html);

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/checked.h"
 #include "base/memory.h"
 
 enum { NAME_BYTES = 64 };
@@ -237,6 +238,53 @@ static bool by_rules(maker *m) {
   return !m->shared->rules.rules || by_grouper(m, &m->shared->rules);
 }
 
+/* The largest get groups of their own, whenever they appear. */
+static bool put_largest_first(maker *m, const tsr__grouping *grouping) {
+  const tsr__timeline *t = m->timeline;
+  uint32_t count = tsr__grouping_count(grouping);
+  uint64_t *bytes = TSR__NEW_ARRAY(uint64_t, count);
+  for (size_t a = 0; bytes && a < t->birth.count; a++) {
+    uint64_t *sum = &bytes[tsr__grouping_of(grouping, (uint32_t)a)];
+    *sum = tsr__sum_u64(*sum, tsr__timeline_requested(t, (uint32_t)a));
+  }
+  for (uint32_t n = 0; bytes && n < count && n < TSR_VIEW_GROUPS_MAX - 1; n++) {
+    uint32_t most = 0;
+    for (uint32_t i = 1; i < count; i++)
+      if (bytes[i] > bytes[most]) most = i;
+    if (!bytes[most]) break;
+    bytes[most] = 0;
+    (void)group_of(m, most, tsr__grouping_name(grouping, most));
+  }
+  tsr__free(bytes);
+  return bytes != NULL;
+}
+
+/* What is asked for by operation, module or line. */
+static bool by_label(maker *m, tsr_profile_by by) {
+  const tsr__timeline *t = m->timeline;
+  tsr__grouping grouping;
+  if (!m->shared->labels.snapshot || m->shared->labels.by != by) return true;
+  bool ok = !tsr__grouping_init(&grouping, &m->shared->labels, t, NULL) &&
+            put_largest_first(m, &grouping);
+  for (size_t a = 0; ok && a < t->birth.count; a++) {
+    uint32_t group = tsr__grouping_of(&grouping, (uint32_t)a);
+    m->out->group[a] = group_of(m, group, tsr__grouping_name(&grouping, group));
+  }
+  if (ok) ok = keep_names(m->out);
+  tsr__grouping_release(&grouping);
+  return ok;
+}
+
+static bool by_op(maker *m) {
+  return by_label(m, TSR_PROFILE_BY_OP);
+}
+static bool by_module(maker *m) {
+  return by_label(m, TSR_PROFILE_BY_MODULE);
+}
+static bool by_line(maker *m) {
+  return by_label(m, TSR_PROFILE_BY_LINE);
+}
+
 static bool by_metadata(maker *m) {
   const tsr__timeline *t = m->timeline;
   uint32_t before = TSR_NONE;
@@ -265,6 +313,9 @@ static const struct {
     {"annotation", "annotation", by_annotation},
     {"compile_context", "compiled region", by_context},
     {"rules", "rule", by_rules},
+    {"op", "operation", by_op},
+    {"module", "module", by_module},
+    {"line", "line", by_line},
     {"metadata", "user metadata", by_metadata},
     {"stream", "stream", by_stream},
     {"pool", "pool", by_pool},
@@ -311,15 +362,23 @@ int tsr__view_groupings(const tsr__timeline *timeline, const tsr__view_shared *s
 }
 
 int tsr__view_shared_init(tsr__view_shared *shared, const tsr_snapshot *snapshot,
-                          const tsr__roles *roles, const tsr_rules *rules, tsr_error *error) {
+                          const tsr__roles *roles, const tsr_view_options *options,
+                          tsr_error *error) {
+  static const tsr_view_options plain = {.rules = NULL};
+  if (!options) options = &plain;
+  tsr_profile_by by = options->by;
+  bool has_labels =
+      by == TSR_PROFILE_BY_OP || by == TSR_PROFILE_BY_MODULE || by == TSR_PROFILE_BY_LINE;
   *shared = (tsr__view_shared){.roles = roles};
   int status =
-        tsr__grouper_init(&shared->annotations, snapshot, TSR_PROFILE_BY_ANNOTATION, NULL, error);
+      tsr__grouper_init(&shared->annotations, snapshot, TSR_PROFILE_BY_ANNOTATION, NULL, error);
   if (!status)
     status =
         tsr__grouper_init(&shared->contexts, snapshot, TSR_PROFILE_BY_COMPILE_CONTEXT, NULL, error);
-  if (!status && rules)
-    status = tsr__grouper_init(&shared->rules, snapshot, TSR_PROFILE_BY_RULES, rules, error);
+  if (!status && options->rules)
+    status =
+        tsr__grouper_init(&shared->rules, snapshot, TSR_PROFILE_BY_RULES, options->rules, error);
+  if (!status && has_labels) status = tsr__grouper_init(&shared->labels, snapshot, by, NULL, error);
   return status;
 }
 
@@ -327,4 +386,5 @@ void tsr__view_shared_release(tsr__view_shared *shared) {
   tsr__grouper_release(&shared->annotations);
   tsr__grouper_release(&shared->contexts);
   tsr__grouper_release(&shared->rules);
+  tsr__grouper_release(&shared->labels);
 }
