@@ -111,7 +111,8 @@ const cli_command cli_commands[] = {
      .description =
          "Compares what was live at the peaks of two snapshots, stack by stack, and lists what "
          "came, went, grew and shrank, by how much.\n\n"
-         "Stacks are the same when the functions, files and lines of all their frames are. "
+         "Stacks are the same when the functions, files and lines of all their frames are; of "
+         "those left over, when the functions and file names are, which is said. "
          "Devices of one number are compared with each other; when each file has one device "
          "alone, those two are, so that two ranks can be compared.",
      .operands = "OLD NEW",

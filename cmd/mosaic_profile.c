@@ -179,7 +179,7 @@ static void choose_window(const tsr_events *events, const cli_mosaic_options *op
 static int save_page(cli_session *session, const cli_input *input, const tsr_profile_options *how,
                      const tsr_query *query) {
   const char *path = session->options->mosaic.out_path;
-  cli_page_from from = {input, 1, how->rules, query, 0, {0}};
+  cli_page_from from = {.inputs = input, .count = 1, .rules = how->rules, .query = query};
   if (!path) path = DEFAULT_PAGE;
   if (!*path) return 0;
   from.options.by = cli_page_grouping(how->by);

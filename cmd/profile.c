@@ -58,7 +58,7 @@ int cli_profile(cli_session *session) {
     status = tsr_report_profile(&input.heading, profile, &session->report, cli_output_write,
                                 &session->output, error);
   if (status == 0 && session->options->html) {
-    cli_page_from from = {&input, 1, rules, &session->query, 0, {0}};
+    cli_page_from from = {.inputs = &input, .count = 1, .rules = rules, .query = &session->query};
     from.by = how.by;
     from.options.by = cli_page_grouping(how.by);
     from.options.is_ordered = how.is_ordered;

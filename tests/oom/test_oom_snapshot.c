@@ -396,7 +396,7 @@ static void drawing(void **state) {
   tsr_rules *rules = NULL;
   char json[] = "{\"a\": \"forward\"}";
   assert_int_equal(tsr_rules_parse(json, strlen(json), TSR_RULES_STRICT, &rules, NULL, NULL), 0);
-  drawn all = {{0}, {0}}, few = {{rules}, {.most_allocations = 1, .most_buckets = 2}};
+  drawn all = {{0}, {0}}, few = {{.rules = rules}, {.most_allocations = 1, .most_buckets = 2}};
   tsr_test_oom(make_page, &all, 30);
   tsr_test_oom(make_page, &few, 30);
   tsr_rules_free(rules);
