@@ -78,12 +78,17 @@ const cli_command cli_commands[] = {
     {.name = "profile",
      .summary = "what kind of memory is it at the peak?",
      .description =
-         "Divides the memory that is live at the peak of the trace, counting from zero at its "
-         "start, into groups and prints their sizes, largest first.\n\n"
-         "By category, each allocation is a parameter, an activation, a gradient or temporary of "
-         "the backward pass, optimizer state, and so on, as told by the functions and files in "
-         "the stack that allocated it. By annotation, it belongs to the innermost record_function "
-         "range that was open; by compile-context, to the region that torch.compile made.\n\n"
+         "Divides the memory that is live at the peak into groups and prints their sizes there, "
+         "largest first, and how much they took over the whole trace.\n\n"
+         "By category, each allocation is a parameter, gradient, optimizer_state, activation, "
+         "recomputed activation, temporary, input, communication or workspace, as its phase, its "
+         "life and its stack tell; -v says why, and how surely. What nothing explains is "
+         "unexplained. By op, it belongs to the operation or kernel that took it, by module to the "
+         "nn.Module that was called, by line to the innermost line of the program's own. All of "
+         "these count what was there before the recording too.\n\n"
+         "By annotation, memory belongs to the innermost record_function range that was open; by "
+         "compile-context, to the region that torch.compile made. These, rules, and --categories "
+         "mosaic count from zero at the first event, and have a peak of their own.\n\n"
          "Rules are names and patterns: {\"attention\": \"attention|softmax\"}, or a list of rules "
          "with name, pattern, description and priority, in JSON or YAML. They are tried by "
          "priority, the smallest number first, then in their order. Patterns are those of PCRE2, "
@@ -92,9 +97,9 @@ const cli_command cli_commands[] = {
      .operand_min = 1,
      .operand_max = 1,
      .reads_files = true,
-     .examples = {{"tessera profile snapshot.pickle", "parameters, activations, optimizer, ..."},
-                  {"tessera profile --by annotation --over-time snapshot.pickle",
-                   "by record_function range, and its course"},
+     .examples = {{"tessera profile snapshot.pickle", "parameters, activations, gradients, ..."},
+                  {"tessera profile --by op --over-time snapshot.pickle",
+                   "by aten operation, and its course"},
                   {"tessera profile --rules '{\"attention\": \"attention|softmax\"}' "
                    "snapshot.pickle",
                    "by a rule of one's own"},
@@ -106,7 +111,8 @@ const cli_command cli_commands[] = {
      .description =
          "Compares what was live at the peaks of two snapshots, stack by stack, and lists what "
          "came, went, grew and shrank, by how much.\n\n"
-         "Stacks are the same when the functions, files and lines of all their frames are. "
+         "Stacks are the same when the functions, files and lines of all their frames are; of "
+         "those left over, when the functions and file names are, which is said. "
          "Devices of one number are compared with each other; when each file has one device "
          "alone, those two are, so that two ranks can be compared.",
      .operands = "OLD NEW",
@@ -396,11 +402,28 @@ const cli_option cli_option_rows[] = {
     {.name = "by",
      .kind = CLI_CHOICE,
      .argument = "GROUPING",
-     .help = "What to group the memory by: category (default), annotation, compile-context or "
-             "rules.",
+     .help = "What to group the memory by: category (default), annotation, compile-context, "
+             "rules, op, module, line or stack.",
      .takers = "profile",
-     .choices = {"category", "annotation", "compile-context", "rules"},
+     .choices = {"category", "annotation", "compile-context", "rules", "op", "module", "line",
+                 "stack"},
      FIELD(by)},
+    {.name = "by",
+     .kind = CLI_CHOICE,
+     .argument = "GROUPING",
+     .help = "What to compare: stack (default), category, op or line. The changes add up to the "
+             "same in each.",
+     .takers = "diff",
+     .choices = {"stack", "category", "op", "line"},
+     FIELD(diff_by)},
+    {.name = "categories",
+     .kind = CLI_CHOICE,
+     .argument = "RULES",
+     .help = "Which categories: true (default), what memory is for; or mosaic, those of Mosaic, by "
+             "the names in a stack alone.",
+     .takers = "profile",
+     .choices = {"true", "mosaic"},
+     FIELD(rules_of_categories)},
     {.name = "rules",
      .kind = CLI_TEXT,
      .argument = "FILE-OR-TEXT",

@@ -12,7 +12,9 @@ int cli_diff(cli_session *session) {
   int status = cli_open(session, 0, &before);
   if (status == 0) status = cli_open(session, 1, &after);
   if (status == 0)
-    status = tsr_diff_compute(before.snapshot, after.snapshot, &session->query, &diff, error);
+    status =
+        tsr_diff_compute(before.snapshot, after.snapshot, (tsr_diff_by)session->options->diff_by,
+                         &session->query, &diff, error);
   if (status == 0)
     status = tsr_report_diff(&before.heading, &after.heading, diff, &session->report,
                              cli_output_write, &session->output, error);

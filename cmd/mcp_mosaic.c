@@ -176,25 +176,12 @@ static tsr_mosaic_group *rank(const tsr_mosaic_groups *groups, size_t *count) {
   return out;
 }
 
-/* Categories of the stacks that are live at an event, by stack id. NULL when that fails. */
-static uint8_t *categories_at(mcp_call *call, const trace *t, int64_t event) {
-  tsr_at *at = NULL;
-  tsr_at_where where = {.kind = TSR_AT_EVENT, .event = event};
-  tsr_query query = {.devices = &t->device, .device_count = 1};
-  uint32_t count = tsr_snapshot_stack_count(t->snapshot);
-  uint8_t *out = malloc((size_t)count + 1);
-  if (!out) return NULL;
-  memset(out, TSR_CATEGORY_UNKNOWN, (size_t)count + 1);
-  if (tsr_at_compute(t->snapshot, &where, &query, &at, &call->error)) {
-    free(out);
-    return NULL;
-  }
-  for (size_t i = 0; i < at->devices[0].stack_count; i++) {
-    const tsr_stack_share *share = &at->devices[0].stacks[i];
-    if (share->stack != TSR_NONE) out[share->stack] = (uint8_t)share->category;
-  }
-  tsr_at_free(at);
-  return out;
+/* Mosaic's categories, by stack id. NULL when that fails. */
+static uint8_t *stack_categories(mcp_call *call, const tsr_snapshot *snapshot) {
+  uint8_t *out = malloc((size_t)tsr_snapshot_stack_count(snapshot) + 1);
+  if (out && !tsr_category_of_stacks(snapshot, out, &call->error)) return out;
+  free(out);
+  return NULL;
 }
 
 /* Sizes by address, of the first allocations of a group. */
@@ -224,7 +211,7 @@ static json_t *peak_summary(const trace *t, const tsr_mosaic_peak *peak, size_t 
 
 static json_t *peak_entries(mcp_call *call, const trace *t, const tsr_mosaic_peak *peak,
                             const tsr_mosaic_group *ranked, size_t listed) {
-  uint8_t *categories = categories_at(call, t, peak->event);
+  uint8_t *categories = stack_categories(call, t->snapshot);
   if (!categories) return NULL;
   json_t *events = json_array();
   for (size_t i = 0; i < listed; i++) {
@@ -274,7 +261,8 @@ static json_t *categories_of(mcp_call *call, const trace *t, uint64_t *total) {
   json_t *out = json_object();
   *total = t->recorded.dynamic_peak_bytes;
   if (!tsr_snapshot_events(t->snapshot, t->device).count) return out;
-  if (tsr_profile_compute(t->snapshot, NULL, &query, &profile, &call->error)) {
+  const tsr_profile_options how = {.by = TSR_PROFILE_BY_MOSAIC_CATEGORY};
+  if (tsr_profile_compute(t->snapshot, &how, &query, &profile, &call->error)) {
     json_decref(out);
     return NULL;
   }
@@ -360,6 +348,7 @@ json_t *mcp_mosaic_annotations(mcp_call *call) {
 /* Both, their difference, and the device of it with the highest new peak. */
 typedef struct both {
   trace traces[2];
+  uint8_t *categories[2]; /* by stack id */
   tsr_diff *diff;
   const tsr_diff_device *device; /* NULL when there is none */
 } both;
@@ -368,8 +357,11 @@ static bool open_both(mcp_call *call, both *b) {
   *b = (both){0};
   if (!open_trace(call, "snapshot_path_1", &b->traces[0]) ||
       !open_trace(call, "snapshot_path_2", &b->traces[1]) ||
-      tsr_diff_compute(b->traces[0].snapshot, b->traces[1].snapshot, NULL, &b->diff, &call->error))
+      tsr_diff_compute(b->traces[0].snapshot, b->traces[1].snapshot, TSR_DIFF_BY_STACK, NULL,
+                       &b->diff, &call->error))
     return false;
+  for (int k = 0; k < 2; k++)
+    if (!(b->categories[k] = stack_categories(call, b->traces[k].snapshot))) return false;
   for (size_t i = 0; i < b->diff->device_count; i++) {
     const tsr_diff_device *device = &b->diff->devices[i];
     if (!b->device || device->new_side.peak.totals.allocated_bytes >
@@ -387,9 +379,12 @@ static json_t *changes_of(const both *b, tsr_change_status status, size_t top, s
   for (size_t i = 0; b->device && i < b->device->change_count; i++) {
     const tsr_change *c = &b->device->changes[i];
     if (c->status != status || ((*count)++ >= top && top)) continue;
-    json_t *item = entry(b->traces[is_old ? 0 : 1].snapshot, is_old ? c->old_stack : c->new_stack,
+    uint32_t stack = is_old ? c->old_stack : c->new_stack;
+    tsr_category category = stack == TSR_NONE ? TSR_CATEGORY_UNKNOWN
+                                              : (tsr_category)b->categories[is_old ? 0 : 1][stack];
+    json_t *item = entry(b->traces[is_old ? 0 : 1].snapshot, stack,
                          is_old ? c->old_allocations : c->new_allocations,
-                         is_old ? c->old_bytes : c->new_bytes, c->category, true);
+                         is_old ? c->old_bytes : c->new_bytes, category, true);
     if (status == TSR_CHANGE_GROWN || status == TSR_CHANGE_SHRUNK) {
       json_object_set_new(item, "old_memory_bytes", number(c->old_bytes));
       json_object_set_new(item, "delta_bytes", json_integer(c->delta_bytes));

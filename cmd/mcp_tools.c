@@ -375,7 +375,7 @@ static json_t *tool_diff(mcp_call *call) {
   if (!mcp_open(call, "old_path", &before) || !mcp_open(call, "new_path", &after)) return NULL;
   tsr_report_input inputs[] = {input_of(call, "old_path", before),
                                input_of(call, "new_path", after)};
-  int status = tsr_diff_compute(before, after, &query, &diff, &call->error);
+  int status = tsr_diff_compute(before, after, TSR_DIFF_BY_STACK, &query, &diff, &call->error);
   json_t *out = status ? NULL : tree_of(call, report_diff, diff, inputs);
   tsr_diff_free(diff);
   return out;
@@ -559,10 +559,12 @@ const mcp_tool mcp_tools[] = {
      .run = tool_at},
     {.name = "tessera_profile",
      .title = "What kinds of memory make up the peak?",
-     .help = "Divide the memory that the recording saw allocated, at its peak, into parameters, "
-             "activations, gradients and temporaries of the backward pass, optimizer state and so "
-             "on; or by annotation, by compiled region, or by patterns of your own. Tells which "
-             "technique would help: activation checkpointing, sharding, another optimizer.",
+     .help =
+         "Divide the memory that is live at the peak into parameters, gradients, optimizer_state, "
+         "activations, recomputed activations, temporaries, inputs, communication and "
+         "workspaces, each with the evidence for it; what nothing explains is unexplained. Tells "
+         "which technique would help: activation checkpointing, sharding, another "
+         "optimizer.",
      .arguments = profile_arguments,
      .run = tool_profile},
     {.name = "tessera_stages",

@@ -29,7 +29,7 @@
 #define DEFAULT_PAGE "snapshot_graph.html"
 
 /* --profile's words, in their order. */
-static const tsr_profile_by kinds[] = {TSR_PROFILE_BY_CATEGORY, TSR_PROFILE_BY_ANNOTATION,
+static const tsr_profile_by kinds[] = {TSR_PROFILE_BY_MOSAIC_CATEGORY, TSR_PROFILE_BY_ANNOTATION,
                                        TSR_PROFILE_BY_COMPILE_CONTEXT, TSR_PROFILE_BY_RULES,
                                        TSR_PROFILE_BY_COMPILE_CONTEXT};
 
@@ -63,7 +63,7 @@ static int by_first_event(const void *a, const void *b) {
 static void print_groups(FILE *stream, tsr_profile_by by, const tsr_profile_device *device) {
   for (size_t i = 0; device && i < device->group_count; i++) {
     const char *name = device->groups[i].name;
-    if (by == TSR_PROFILE_BY_CATEGORY) {
+    if (by == TSR_PROFILE_BY_MOSAIC_CATEGORY) {
       fputs("AllocationType.", stream);
       for (; *name; name++) fputc(toupper((unsigned char)*name), stream);
     } else {
@@ -78,7 +78,7 @@ static int print(cli_session *session, const tsr_profile *profile) {
   static const struct {
     tsr_profile_by by;
     const char *heading;
-  } lists[] = {{TSR_PROFILE_BY_CATEGORY, "Category Profile:"},
+  } lists[] = {{TSR_PROFILE_BY_MOSAIC_CATEGORY, "Category Profile:"},
                {TSR_PROFILE_BY_ANNOTATION, "Annotation Profile:"},
                {TSR_PROFILE_BY_COMPILE_CONTEXT, "Compile Context Profile:"},
                {TSR_PROFILE_BY_RULES, "Custom Profile:"}};
@@ -179,7 +179,7 @@ static void choose_window(const tsr_events *events, const cli_mosaic_options *op
 static int save_page(cli_session *session, const cli_input *input, const tsr_profile_options *how,
                      const tsr_query *query) {
   const char *path = session->options->mosaic.out_path;
-  cli_page_from from = {input, 1, how->rules, query, 0, {0}};
+  cli_page_from from = {.inputs = input, .count = 1, .rules = how->rules, .query = query};
   if (!path) path = DEFAULT_PAGE;
   if (!*path) return 0;
   from.options.by = cli_page_grouping(how->by);

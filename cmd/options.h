@@ -68,6 +68,8 @@ typedef struct cli_options {
   int color;                             /* cli_color */
   int by;                                /* tsr_profile_by, or -1: not given */
   uint64_t blocks;                       /* most that `view` tells one by one; 0: the default */
+  int diff_by;                           /* tsr_diff_by */
+  int rules_of_categories;               /* index of --categories' word: true, mosaic */
   int view_by;                           /* index of --by's word, for `view`, or -1: not given */
   const char *host;                      /* where `serve` listens, and at which */
   uint64_t port;                         /* port; 0: any that is free */

@@ -8,8 +8,18 @@
 enum { MOST_ALLOCATIONS = 1500000, FEWEST_ALLOCATIONS = 1000 };
 
 const char *cli_page_grouping(tsr_profile_by by) {
-  static const char *const keys[] = {"category", "annotation", "compile_context", "rules"};
-  return keys[by];
+  switch (by) {
+  case TSR_PROFILE_BY_ANNOTATION: return "annotation";
+  case TSR_PROFILE_BY_COMPILE_CONTEXT: return "compile_context";
+  case TSR_PROFILE_BY_RULES: return "rules";
+  case TSR_PROFILE_BY_OP: return "op";
+  case TSR_PROFILE_BY_MODULE: return "module";
+  case TSR_PROFILE_BY_LINE: return "line";
+  case TSR_PROFILE_BY_STACK: return "stack";
+  case TSR_PROFILE_BY_CATEGORY:
+  case TSR_PROFILE_BY_MOSAIC_CATEGORY: break; /* the page has true categories alone */
+  }
+  return "category";
 }
 
 static void release_cuts(cli_page *page, size_t input) {
@@ -34,7 +44,7 @@ void cli_page_release(cli_page *page) {
 /* Views of all files; how many devices they have. */
 static int view_all(cli_session *session, const cli_page_from *from, cli_page *page,
                     size_t *devices) {
-  tsr_view_options how = {.rules = from->rules};
+  tsr_view_options how = {.rules = from->rules, .by = from->by};
   page->views = calloc(from->count, sizeof(tsr_view *));
   page->cuts = calloc(from->count, sizeof(tsr_view_cut *));
   page->inputs = calloc(from->count, sizeof(tsr_page_input));

@@ -21,6 +21,7 @@ typedef struct cli_page_from {
   const tsr_query *query;
   uint64_t most_allocations; /* told one by one, of all devices together; 0: the default */
   tsr_page_options options;
+  tsr_profile_by by; /* a grouping more, as tsr_view_options has it */
 } cli_page_from;
 
 /* Make a page: where what is told of each allocation does not fit, fewer are told one by one, until

@@ -8,7 +8,9 @@
 #include "rules.h"
 
 _Static_assert(TSR_PROFILE_BY_CATEGORY == 0 && TSR_PROFILE_BY_ANNOTATION == 1 &&
-                   TSR_PROFILE_BY_COMPILE_CONTEXT == 2 && TSR_PROFILE_BY_RULES == 3,
+                   TSR_PROFILE_BY_COMPILE_CONTEXT == 2 && TSR_PROFILE_BY_RULES == 3 &&
+                   TSR_PROFILE_BY_OP == 4 && TSR_PROFILE_BY_MODULE == 5 &&
+                   TSR_PROFILE_BY_LINE == 6 && TSR_PROFILE_BY_STACK == 7,
                "--by's words are in the order of tsr_profile_by");
 
 /* Moments of a history that nobody asked to be longer. */
@@ -21,6 +23,11 @@ static int read_options(const cli_session *session, tsr_profile_options *how, ts
   how->by = options->by >= 0 ? (tsr_profile_by)options->by
             : options->rules ? TSR_PROFILE_BY_RULES
                              : TSR_PROFILE_BY_CATEGORY;
+  if (options->rules_of_categories == 1) {
+    if (how->by != TSR_PROFILE_BY_CATEGORY)
+      return cli_usage_error(options->command, "--categories goes with --by category only");
+    how->by = TSR_PROFILE_BY_MOSAIC_CATEGORY;
+  }
   if (how->by == TSR_PROFILE_BY_RULES && !options->rules)
     return cli_usage_error(options->command, "--by rules needs --rules FILE-OR-TEXT");
   if (how->by != TSR_PROFILE_BY_RULES && options->rules)
@@ -51,7 +58,8 @@ int cli_profile(cli_session *session) {
     status = tsr_report_profile(&input.heading, profile, &session->report, cli_output_write,
                                 &session->output, error);
   if (status == 0 && session->options->html) {
-    cli_page_from from = {&input, 1, rules, &session->query, 0, {0}};
+    cli_page_from from = {.inputs = &input, .count = 1, .rules = rules, .query = &session->query};
+    from.by = how.by;
     from.options.by = cli_page_grouping(how.by);
     from.options.is_ordered = how.is_ordered;
     status = cli_page_save(session, &from, session->options->html);

@@ -35,7 +35,7 @@ typedef struct tsr_weigh_options {
 
 typedef struct tsr_stack_weight {
   uint32_t stack; /* stack id, or TSR_NONE: memory whose stack was not recorded */
-  tsr_category category;
+  tsr_kind kind;  /* one stack may have memory of several, a row each */
   uint64_t allocations;
   uint64_t bytes; /* requested, of all of them together */
   /* A window's: the sum of requested bytes x milliseconds within it. Where events have no times, and
@@ -72,7 +72,9 @@ typedef struct tsr_life {
   uint64_t requested_bytes, block_bytes; /* what was asked for, and the block that served it */
   uint32_t stack;                        /* or TSR_NONE */
   uint32_t stream; /* id for tsr_snapshot_stream, TSR_NONE for memory from before the first event */
-  tsr_category category;
+  tsr_kind kind;
+  tsr_phase phase; /* in which it was made, as far as that is known */
+  tsr_evidence evidence;
 } tsr_life;
 
 /* One device's. Immutable: any number of threads may read it. */

@@ -12,6 +12,7 @@
 #ifndef TESSERA_ANSWERS_H
 #define TESSERA_ANSWERS_H
 
+#include "tessera/attribution.h"
 #include "tessera/rules.h"
 #include "tessera/snapshot.h"
 
@@ -45,7 +46,8 @@ typedef struct tsr_replay_check {
   uint64_t final_blocks, final_matched; /* live blocks at the end; those the replay ends with too */
 } tsr_replay_check;
 
-/* What an allocation is, by the names of the functions that made it (Mosaic's rules). */
+/* What an allocation is by the names of the functions that made it: Mosaic's rules, for those who
+ * compare with Mosaic. What it is truly for is a tsr_kind (tessera/attribution.h). */
 typedef enum tsr_category {
   TSR_CATEGORY_PARAMETER,
   TSR_CATEGORY_ACTIVATION,
@@ -61,6 +63,9 @@ typedef enum tsr_category {
 
 /* "parameter", "activation", ...; static text, never NULL. */
 const char *tsr_category_name(tsr_category category);
+/* The category of every stack of a snapshot, by stack id: `categories` has room for
+ * tsr_snapshot_stack_count of them. Fails with TSR_ERROR_MEMORY. */
+int tsr_category_of_stacks(const tsr_snapshot *snapshot, uint8_t *categories, tsr_error *error);
 
 /* ---- info: what is in this file? ---- */
 
@@ -118,12 +123,18 @@ typedef struct tsr_fragmentation {
 
 /* ---- peak: what holds the memory at its highest? ---- */
 
-/* Live allocations that share a stack. */
+/* Live allocations that share a stack. One stack may make memory of several kinds, above all where
+ * there is none. */
 typedef struct tsr_stack_share {
   uint64_t bytes; /* requested bytes */
   uint64_t allocations;
   uint32_t stack; /* stack id, or TSR_NONE: memory whose stack was not recorded */
-  tsr_category category;
+  tsr_kind kind;  /* that of most bytes; the two below are those of the largest allocation of it */
+  tsr_phase phase;
+  tsr_evidence evidence;
+  uint64_t kind_bytes[TSR_KIND_COUNT]; /* add up to bytes */
+  uint64_t kind_allocations[TSR_KIND_COUNT];
+  uint64_t older_bytes, older_allocations; /* of these, what was there before the recording */
 } tsr_stack_share;
 
 /* Memory as the trace alone tells it, counted from zero at its first event: `alloc` adds,
@@ -210,10 +221,15 @@ void tsr_at_free(tsr_at *at);
 /* ---- profile: the peak, and all of the trace, by kind ---- */
 
 typedef enum tsr_profile_by {
-  TSR_PROFILE_BY_CATEGORY,        /* tsr_category_name of the stack */
+  TSR_PROFILE_BY_CATEGORY,        /* tsr_kind_name of what it is for */
   TSR_PROFILE_BY_ANNOTATION,      /* the innermost record_function range; "" outside all of them */
   TSR_PROFILE_BY_COMPILE_CONTEXT, /* the torch.compile region; "N/A" outside all of them */
-  TSR_PROFILE_BY_RULES            /* the first rule that fits the stack; "unknown": none */
+  TSR_PROFILE_BY_RULES,           /* the first rule that fits the stack; "unknown": none */
+  TSR_PROFILE_BY_OP,     /* the operation or kernel: "aten::bmm", "aten::mul in MulBackward0" */
+  TSR_PROFILE_BY_MODULE, /* the innermost nn.Module and where it is called */
+  TSR_PROFILE_BY_LINE,   /* the innermost line of the program's own */
+  TSR_PROFILE_BY_STACK,
+  TSR_PROFILE_BY_MOSAIC_CATEGORY /* tsr_category_name of the stack: Mosaic's rules */
 } tsr_profile_by;
 
 /* A zeroed struct, or NULL, is the peak by category. */
@@ -230,15 +246,34 @@ typedef struct tsr_profile_options {
   uint64_t event_count; /* so many events; 0 = to the end */
 } tsr_profile_options;
 
+/* All allocations of a group over the whole trace, those from before the recording included. */
+typedef struct tsr_profile_trace {
+  uint64_t allocations, bytes, largest_bytes; /* requested; bytes is the sum of all */
+  uint64_t
+      freed; /* those that the trace saw being made and freed: the ones whose lives are known */
+  uint64_t mean_life_events; /* of those; 0 when there are none */
+  int64_t mean_life_us;      /* of those, or -1: no event has a time */
+} tsr_profile_trace;
+
 typedef struct tsr_profile_group {
   const char *name; /* as the file has it, cut at a zero byte; the answer's own */
   uint64_t bytes; /* requested bytes at the peak; 0 for a group that was live only at other times */
   uint64_t allocations;
   uint64_t peak_bytes;  /* the most it ever held, */
-  int64_t peak_event;   /* first after this event, */
+  int64_t peak_event;   /* first after this event (-1: before the first), */
   int64_t peak_time_us; /* at this time, or TSR_TIME_NONE */
-  int64_t first_event;  /* its first allocation */
+  int64_t first_event;  /* its first allocation; -1: there before the first event */
+  uint32_t stack;       /* BY_STACK: its id, TSR_NONE for what has none */
+  tsr_profile_trace trace;
 } tsr_profile_group;
+
+/* BY_CATEGORY: why memory that is live at the peak is in its group. */
+typedef struct tsr_profile_reason {
+  tsr_kind kind;
+  tsr_phase phase; /* in which it was made */
+  tsr_evidence evidence;
+  uint64_t bytes, allocations;
+} tsr_profile_reason;
 
 /* One of the bands that lie upon each other at the peak. */
 typedef struct tsr_profile_layer {
@@ -290,13 +325,19 @@ typedef struct tsr_profile_band {
 typedef struct tsr_profile_device {
   uint32_t device;
   uint64_t event_count;
-  int64_t peak_event; /* the first after which recorded memory is largest; -1: nothing allocates */
+  /* Everything that is allocated counts, as in tsr_peak_device, BY_CATEGORY, _OP, _MODULE, _LINE and
+   * _STACK. BY the others only what the recording saw being made, from zero at the first event. */
+  bool is_whole;
+  int64_t peak_event; /* whole: as in tsr_peak_device; else the first after which recorded memory is
+                         largest, -1: nothing allocates */
   int64_t peak_time_us;
-  uint64_t peak_bytes;       /* of the recorded memory; the groups add up to it */
+  uint64_t peak_bytes;       /* requested bytes there; the groups add up to it */
   uint64_t allocated_bytes;  /* everything allocated at that event, older memory included */
   int64_t first_time_us;     /* of the first event that has a time, or TSR_TIME_NONE */
   tsr_profile_group *groups; /* those that occur up to the peak, largest there first */
   size_t group_count;
+  tsr_profile_reason *reasons; /* by kind, then largest first */
+  size_t reason_count;
   uint64_t omitted_groups, omitted_bytes; /* left out by tsr_query.top */
   tsr_profile_group *later_groups;        /* those that occur after it only, largest first */
   size_t later_group_count;
@@ -340,6 +381,8 @@ void tsr_profile_free(tsr_profile *profile);
 
 /* ---- diff: what changed between two runs? ---- */
 
+#define TSR_DIFF_SETTINGS_BYTES 512
+
 typedef enum tsr_change_status {
   TSR_CHANGE_ADDED,   /* its stack holds memory in the new snapshot only */
   TSR_CHANGE_REMOVED, /* in the old one only */
@@ -350,22 +393,42 @@ typedef enum tsr_change_status {
 /* "added", "removed", "grown", "shrunk"; static text, never NULL. */
 const char *tsr_change_status_name(tsr_change_status status);
 
-/* What the allocations of one stack held at the peak of either run; never equal. */
+typedef enum tsr_diff_by {
+  TSR_DIFF_BY_STACK,
+  TSR_DIFF_BY_CATEGORY, /* as TSR_PROFILE_BY_CATEGORY, and so on */
+  TSR_DIFF_BY_OP,
+  TSR_DIFF_BY_LINE
+} tsr_diff_by;
+
+/* What the allocations of one stack, or group, held at the peak of either run; never equal. */
 typedef struct tsr_change {
   int64_t delta_bytes; /* new less old; stops at the ends of its range */
   uint64_t old_bytes, new_bytes;
   uint64_t old_allocations, new_allocations;
   uint32_t old_stack, new_stack; /* stack ids, each of its own snapshot; TSR_NONE on a side that
                                     does not have it, and for memory without a recorded stack */
-  tsr_category category;         /* in the new snapshot where that has it */
+  tsr_kind kind;    /* BY_STACK: of most bytes, in the new snapshot where that has it */
+  const char *name; /* of the group; NULL BY_STACK. The answer's own */
+  bool is_moved;    /* the same only but for lines, paths and versions */
   tsr_change_status status;
 } tsr_change;
+
+/* Where most of the difference comes from: of the kind of memory whose change is largest in the
+ * direction of the whole, the line of code at which most of that changed. */
+typedef struct tsr_diff_cause {
+  tsr_kind kind;
+  int64_t kind_delta_bytes; /* of the kind as a whole; 0: nothing changed */
+  const char *line;         /* as TSR_PROFILE_BY_LINE names it; NULL: none. The answer's own */
+  int64_t line_delta_bytes; /* of the kind at that line */
+} tsr_diff_cause;
 
 typedef struct tsr_diff_side {
   bool is_there;   /* that snapshot has the device; all below is 0 otherwise */
   uint32_t device; /* its number there */
   uint64_t event_count;
   tsr_moment peak; /* as in tsr_peak_device */
+  char settings
+      [TSR_DIFF_SETTINGS_BYTES]; /* as PYTORCH_CUDA_ALLOC_CONF would say them; "" = default */
 } tsr_diff_side;
 
 typedef struct tsr_diff_device {
@@ -373,28 +436,34 @@ typedef struct tsr_diff_device {
   tsr_diff_side old_side, new_side;
   tsr_change *changes; /* by the size of their delta, largest first */
   size_t change_count;
-  uint64_t unchanged_stacks;                                      /* held as much in both */
+  tsr_diff_cause cause;
+  uint64_t unchanged_stacks; /* or groups: held as much in both */
+  uint64_t moved_stacks;     /* or groups: the same only but for lines, paths and versions */
   uint64_t added_bytes, removed_bytes, grown_bytes, shrunk_bytes; /* sums over all changes */
   uint64_t omitted_changes;                                       /* left out by tsr_query.top */
   int64_t omitted_delta_bytes;
   tsr_warning *warnings; /* where trace and segments disagree, in either */
   size_t warning_count;
+  void *names[2]; /* what the texts above live in */
 } tsr_diff_device;
 
 typedef struct tsr_diff {
+  tsr_diff_by by;
   tsr_diff_device *devices;
   size_t device_count;
 } tsr_diff;
 
-/* Compare what was live at the peaks of two snapshots, stack by stack. Stacks are the same when
- * the function, file and line of all their frames are; ids and addresses differ between runs and
+/* Compare what was live at the peaks of two snapshots, stack by stack or group by group. The changes
+ * add up to the difference of requested bytes of the two peaks. Stacks are the same when the function,
+ * file and line of all their frames are; of those without a like, also when the functions and the
+ * names of the files are, those of torch, C++ and the interpreter aside. Ids and addresses differ between runs and
  * mean nothing. Devices are those that either has, or that the query names; when each snapshot has
  * one alone, the two are compared whatever their numbers. A device that neither has is
  * TSR_ERROR_ARGUMENT. Time is linear in both traces and in the frames of all stacks. The answer's
  * ids are of two snapshots, and both must outlive its use. `*out` is the caller's, to be given to
  * the function below. */
 int tsr_diff_compute(const tsr_snapshot *old_snapshot, const tsr_snapshot *new_snapshot,
-                     const tsr_query *query, tsr_diff **out, tsr_error *error);
+                     tsr_diff_by by, const tsr_query *query, tsr_diff **out, tsr_error *error);
 void tsr_diff_free(tsr_diff *diff);
 
 /* ---- trim: a smaller snapshot ---- */
@@ -407,7 +476,8 @@ typedef struct tsr_window {
 } tsr_window;
 
 /* A snapshot of that window alone: its events, and as segments and blocks the state after its last
- * event. Answers asked of it are those of the whole at the same moments. Devices that the query
+ * event. Answers asked of it are those of the whole at the same moments, but for what memory is for,
+ * which what was cut may have told. Devices that the query
  * does not mean are left out. `*out` is the caller's, to be given to tsr_snapshot_free. A window
  * that holds no event is TSR_ERROR_ARGUMENT. */
 int tsr_snapshot_trim(const tsr_snapshot *snapshot, const tsr_window *window,

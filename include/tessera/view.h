@@ -23,6 +23,7 @@ extern "C" {
 /* A zeroed struct, or NULL, is the default. */
 typedef struct tsr_view_options {
   const tsr_rules *rules; /* a grouping more; needed during the call only. NULL: none */
+  tsr_profile_by by;      /* a grouping more: BY_OP, _MODULE or _LINE; anything else: none */
 } tsr_view_options;
 
 /* A way of dividing memory into groups: by category, stream, ... Every allocation is in one. */
@@ -35,7 +36,7 @@ typedef struct tsr_view_grouping {
 } tsr_view_grouping;
 
 #define TSR_VIEW_GROUPS_MAX    48
-#define TSR_VIEW_GROUPINGS_MAX 8
+#define TSR_VIEW_GROUPINGS_MAX 9
 
 /* A stretch of reserved memory. */
 typedef struct tsr_view_span {

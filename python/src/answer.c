@@ -220,8 +220,8 @@ static void free_check(void *answer) {
 }
 
 static int compute_diff(core_request *asked, void **out) {
-  return tsr_diff_compute(asked->files[0]->snapshot, asked->files[1]->snapshot, &asked->query,
-                          (tsr_diff **)out, &asked->error);
+  return tsr_diff_compute(asked->files[0]->snapshot, asked->files[1]->snapshot, TSR_DIFF_BY_STACK,
+                          &asked->query, (tsr_diff **)out, &asked->error);
 }
 static int print_diff(core_report *how, const void *answer) {
   return tsr_report_diff(&how->inputs[0], &how->inputs[1], answer, how->options, core_sink_write,

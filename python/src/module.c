@@ -150,9 +150,9 @@ static PyObject *kinds(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(nothing)
 
 /* Names of the codes of a category. */
 static PyObject *categories(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(nothing)) {
-  PyObject *list = PyList_New(TSR_CATEGORY_COUNT);
-  for (int i = 0; list && i < TSR_CATEGORY_COUNT; i++) {
-    PyObject *name = PyUnicode_FromString(tsr_category_name((tsr_category)i));
+  PyObject *list = PyList_New(TSR_KIND_COUNT);
+  for (int i = 0; list && i < TSR_KIND_COUNT; i++) {
+    PyObject *name = PyUnicode_FromString(tsr_kind_name((tsr_kind)i));
     if (!name || PyList_SetItem(list, i, name)) Py_CLEAR(list);
   }
   return list;

@@ -14,7 +14,8 @@ Path = Union[str, 'os.PathLike[str]']
 Devices = Union[None, int, Iterable[int]]
 Range = Tuple[Optional[int], Optional[int]]
 
-_BY = {'category': 0, 'annotation': 1, 'compile-context': 2, 'rules': 3}
+_BY = {'category': 0, 'annotation': 1, 'compile-context': 2, 'rules': 3, 'op': 4, 'module': 5,
+       'line': 6, 'stack': 7, 'mosaic-category': 8}
 _VIEWS = ('category', 'annotation', 'compile_context', 'rules', 'metadata', 'stream', 'pool', 'stack',
           'function', 'size')
 _ACTIONS = {'alloc': 0, 'free_requested': 1, 'free_completed': 2, 'free': 2}
@@ -208,7 +209,8 @@ class Snapshot:
     def profile(self, by: Optional[str] = None, *, rules: Any = None, ordered: bool = False,
                 over_time: Union[bool, int] = False, device: Devices = None,
                 top: int = 10) -> _answers.Profile:
-        """What kind of memory is it? `by` is 'category', 'annotation', 'compile-context' or 'rules';
+        """What kind of memory is it? `by` is 'category', 'op', 'module', 'line', 'stack',
+        'annotation', 'compile-context', 'rules' or 'mosaic-category' (Mosaic's);
         `rules` a dict of names and patterns, a list of rules, a text or a file of them. `over_time`
         adds a history of 200 moments, or of as many as it says."""
         by = by or ('rules' if rules is not None else 'category')

@@ -43,13 +43,13 @@ static bool find_moment(const tsr_events *events, const tsr_at_where *where, int
   return false;
 }
 
-static int describe_live(const tsr__timeline *timeline, const tsr__categories *categories,
-                         size_t top, tsr_at_device *out, tsr_error *error) {
+static int describe_live(const tsr__timeline *timeline, const tsr__roles *roles, size_t top,
+                         tsr_at_device *out, tsr_error *error) {
   tsr__live_set live = {0};
   tsr__shares shares;
   int64_t event = out->moment.event;
   int status = tsr__timeline_live(timeline, event, &live, error);
-  if (!status) status = tsr__shares_of(timeline, &live, categories, top, &shares, error);
+  if (!status) status = tsr__shares_of(timeline, &live, roles, top, &shares, error);
   if (!status) {
     out->stacks = shares.items;
     out->stack_count = shares.count;
@@ -63,11 +63,11 @@ static int describe_live(const tsr__timeline *timeline, const tsr__categories *c
   return status;
 }
 
-static int describe(const tsr_snapshot *snapshot, const tsr__categories *categories, size_t top,
+static int describe(const tsr_snapshot *snapshot, const tsr__roles *roles, size_t top,
                     tsr_at_device *out, tsr_error *error) {
   tsr__timeline timeline = {0};
   int status = tsr__timeline_compute(snapshot, out->device, false, &timeline, error);
-  if (!status) status = describe_live(&timeline, categories, top, out, error);
+  if (!status) status = describe_live(&timeline, roles, top, out, error);
   if (!status && !(out->warnings = tsr__copy_warnings(&timeline, &out->warning_count)))
     status = tsr__fail_memory(error);
   tsr__timeline_release(&timeline);
@@ -131,20 +131,19 @@ int tsr_at_compute(const tsr_snapshot *snapshot, const tsr_at_where *where, cons
                    tsr_at **out, tsr_error *error) {
   const uint32_t *devices;
   size_t count;
-  tsr__categories categories = {0};
+  tsr__roles roles = {0};
   int status = tsr__query_devices(snapshot, query, &devices, &count, error);
   if (status) return status;
   tsr_at *at = TSR__NEW(tsr_at);
   if (!at) return tsr__fail_memory(error);
   at->devices = TSR__NEW_ARRAY(tsr_at_device, count);
-  status =
-      at->devices ? tsr__categories_compute(snapshot, &categories, error) : tsr__fail_memory(error);
+  status = at->devices ? tsr__roles_compute(snapshot, &roles, error) : tsr__fail_memory(error);
   if (!status && !find_moments(snapshot, where, devices, count, at))
     status = fail_unknown(snapshot, where, at, error);
   for (size_t i = 0; !status && i < at->device_count; i++)
     if (at->devices[i].is_found)
-      status = describe(snapshot, &categories, query ? query->top : 0, &at->devices[i], error);
-  tsr__categories_release(&categories);
+      status = describe(snapshot, &roles, query ? query->top : 0, &at->devices[i], error);
+  tsr__roles_release(&roles);
   if (status)
     tsr_at_free(at);
   else

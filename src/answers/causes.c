@@ -25,12 +25,7 @@ void tsr__purposes_release(tsr__purposes *purposes) {
 
 int tsr__purposes_kinds(const tsr__purposes *purposes, const tsr__timeline *timeline,
                         tsr__kinds *out, tsr_error *error) {
-  tsr__phases phases = {0};
-  int status =
-      tsr__phases_compute(timeline->snapshot, &purposes->roles, &timeline->events, &phases, error);
-  if (!status) status = tsr__kinds_compute(timeline, &purposes->roles, &phases, out, error);
-  tsr__phases_release(&phases);
-  return status;
+  return tsr__kinds_of_timeline(timeline, &purposes->roles, out, error);
 }
 
 /* Largest first; equal ones by kind, then in the order of the file. */

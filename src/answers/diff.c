@@ -2,27 +2,47 @@
  *
  * Each run's peak is asked for with all its stacks, and the two lists become one: a row for each
  * class of stacks (answers/match.h), filled from either side. Memory without a stack is a class of
- * its own, the last. What differs is a change; those are sorted by how much.
+ * its own, the last. What differs is a change; those are sorted by how much. By category, operation
+ * and line the rows are groups instead (diff_groups.c).
  *
  *   old peak: stack ──► class ─┐
  *                              ├──► rows[class] = {old bytes, new bytes} ──► changes
  *   new peak: stack ──► class ─┘
+ *
+ * The cause, which the verdict tells, is found among the rows of stacks in any case: each knows what it
+ * gained of every kind, and the line that its stack names.
  */
+#include "answers/diff.h"
+
 #include <stdlib.h>
+#include <string.h>
 
 #include "answers/match.h"
 #include "answers/query.h"
 #include "answers/shares.h"
+#include "attribution/labels.h"
 #include "base/checked.h"
+#include "base/map.h"
 #include "base/memory.h"
+
+_Static_assert(TSR_DIFF_SETTINGS_BYTES == TSR_ALLOCATOR_SETTINGS_TEXT_BYTES, "one text, one size");
+
+/* What the stacks of a class held. */
+typedef struct row {
+  tsr_change change;
+  uint64_t largest[2];                /* bytes of the stack that speaks for a side */
+  tsr_kind kinds[2];                  /* that stack's */
+  int64_t kind_delta[TSR_KIND_COUNT]; /* new less old */
+  bool is_used;
+} row;
 
 /* Both runs; `peaks` have no limit on their lists. */
 typedef struct pair {
   const tsr_snapshot *snapshots[2]; /* old, new */
   tsr_peak *peaks[2];
+  tsr__labels lines[2], operations[2]; /* operations: by operation */
   tsr__match match;
-  tsr_change *rows; /* by class, and one for memory without a stack */
-  bool *are_used;
+  row *rows; /* by class, and one for memory without a stack */
 } pair;
 
 const char *tsr_change_status_name(tsr_change_status status) {
@@ -35,10 +55,20 @@ const char *tsr_change_status_name(tsr_change_status status) {
   return "unknown";
 }
 
-static int64_t signed_delta(uint64_t old_bytes, uint64_t new_bytes) {
+int64_t tsr__diff_delta(uint64_t old_bytes, uint64_t new_bytes) {
   uint64_t size = old_bytes > new_bytes ? old_bytes - new_bytes : new_bytes - old_bytes;
   if (size > INT64_MAX) size = INT64_MAX;
   return old_bytes > new_bytes ? -(int64_t)size : (int64_t)size;
+}
+
+/* Sums that stop at the ends of their range, and never at its least number. */
+static void grow(int64_t *sum, int64_t delta) {
+  if (delta > 0 && *sum > INT64_MAX - delta)
+    *sum = INT64_MAX;
+  else if (delta < 0 && *sum < -INT64_MAX - delta)
+    *sum = -INT64_MAX;
+  else
+    *sum += delta;
 }
 
 static uint64_t size_of(int64_t delta) {
@@ -46,11 +76,12 @@ static uint64_t size_of(int64_t delta) {
 }
 
 /* Largest first; equal ones in the order of the classes, which is that of the files: `old_stack`
- * and `new_stack` are ids, and grow with it. */
+ * and `new_stack` are ids, and grow with it. Groups by name. */
 static int compare_changes(const void *a, const void *b) {
   const tsr_change *x = a, *y = b;
   uint64_t left = size_of(x->delta_bytes), right = size_of(y->delta_bytes);
   if (left != right) return left < right ? 1 : -1;
+  if (x->name && y->name) return strcmp(x->name, y->name);
   if (x->new_stack != y->new_stack) return x->new_stack < y->new_stack ? -1 : 1;
   return (x->old_stack > y->old_stack) - (x->old_stack < y->old_stack);
 }
@@ -127,18 +158,28 @@ static void fill_rows(pair *p, int which, const tsr_peak_device *peak) {
   for (size_t i = 0; i < peak->stack_count; i++) {
     const tsr_stack_share *share = &peak->stacks[i];
     uint32_t class = share->stack == TSR_NONE ? p->match.class_count : classes[share->stack];
-    tsr_change *row = &p->rows[class];
-    if (!p->are_used[class]) *row = (tsr_change){.old_stack = TSR_NONE, .new_stack = TSR_NONE};
-    p->are_used[class] = true;
-    row->category = share->category;
-    *(which ? &row->new_stack : &row->old_stack) = share->stack;
-    *(which ? &row->new_bytes : &row->old_bytes) = share->bytes;
-    *(which ? &row->new_allocations : &row->old_allocations) = share->allocations;
+    row *r = &p->rows[class];
+    tsr_change *change = &r->change;
+    if (!r->is_used)
+      *r = (row){.change = {.old_stack = TSR_NONE, .new_stack = TSR_NONE}, .is_used = true};
+    change->is_moved = class < p->match.class_count && p->match.is_moved[class];
+    uint64_t *bytes = which ? &change->new_bytes : &change->old_bytes;
+    uint64_t *allocations = which ? &change->new_allocations : &change->old_allocations;
+    if (!*allocations || share->bytes > r->largest[which]) {
+      *(which ? &change->new_stack : &change->old_stack) = share->stack;
+      r->largest[which] = share->bytes;
+      r->kinds[which] = share->kind;
+    }
+    *bytes = tsr__sum_u64(*bytes, share->bytes);
+    *allocations = tsr__sum_u64(*allocations, share->allocations);
+    for (int kind = 0; kind < TSR_KIND_COUNT; kind++)
+      grow(&r->kind_delta[kind], which ? tsr__diff_delta(0, share->kind_bytes[kind])
+                                       : tsr__diff_delta(share->kind_bytes[kind], 0));
   }
 }
 
 static void judge(tsr_change *change) {
-  change->delta_bytes = signed_delta(change->old_bytes, change->new_bytes);
+  change->delta_bytes = tsr__diff_delta(change->old_bytes, change->new_bytes);
   if (!change->old_allocations)
     change->status = TSR_CHANGE_ADDED;
   else if (!change->new_allocations)
@@ -158,34 +199,122 @@ static void tally(tsr_diff_device *out, const tsr_change *change) {
   *sum = tsr__sum_u64(*sum, size_of(change->delta_bytes));
 }
 
-/* Move what differs out of the rows, and leave them unused again. */
-static int collect(pair *p, size_t top, tsr_diff_device *out, tsr_error *error) {
+/* ---- The cause ---- */
+
+/* Sums of changes by line and kind. */
+typedef struct causes {
+  tsr__intern names; /* of lines */
+  tsr__map place;    /* line and kind -> index in deltas */
+  TSR__VECTOR(int64_t) deltas;
+  int64_t of_kind[TSR_KIND_COUNT];
+} causes;
+
+/* The line of a class: as the new side names it, where that has it. */
+static tsr_text line_of(const pair *p, const tsr_change *change) {
+  int side = change->new_allocations ? 1 : 0;
+  uint32_t stack = side ? change->new_stack : change->old_stack;
+  return tsr__label_name(&p->lines[side], tsr__label_of(&p->lines[side], stack));
+}
+
+static bool add_cause(const pair *p, const row *r, causes *c) {
+  tsr_text line = line_of(p, &r->change);
+  uint32_t name = tsr__intern_put(&c->names, line.data, line.size_bytes, NULL);
+  if (name == TSR__INTERN_FULL) return false;
+  for (int kind = 0; kind < TSR_KIND_COUNT; kind++) {
+    if (!r->kind_delta[kind]) continue;
+    bool is_new;
+    uint64_t key = (uint64_t)name * TSR_KIND_COUNT + (uint64_t)kind;
+    const uint64_t *at = tsr__map_put(&c->place, key, c->deltas.count, &is_new);
+    if (!at || (is_new && !TSR__VECTOR_PUSH(&c->deltas, 0))) return false;
+    grow(&c->deltas.items[*at], r->kind_delta[kind]);
+    grow(&c->of_kind[kind], r->kind_delta[kind]);
+  }
+  return true;
+}
+
+/* The largest in the direction of the whole: of kinds, then of that kind's lines. */
+static bool choose_cause(causes *c, tsr_diff_device *out) {
+  int64_t whole = 0, sign, most = 0;
+  for (int kind = 0; kind < TSR_KIND_COUNT; kind++) grow(&whole, c->of_kind[kind]);
+  sign = whole < 0 ? -1 : 1;
+  for (int kind = 0; whole && kind < TSR_KIND_COUNT; kind++) {
+    if (sign * c->of_kind[kind] <= sign * out->cause.kind_delta_bytes) continue;
+    out->cause.kind = (tsr_kind)kind;
+    out->cause.kind_delta_bytes = c->of_kind[kind];
+  }
+  uint32_t best = TSR_NONE;
+  for (uint32_t name = 0; out->cause.kind_delta_bytes && name < c->names.count; name++) {
+    uint64_t key = (uint64_t)name * TSR_KIND_COUNT + (uint64_t)out->cause.kind;
+    const uint64_t *at = tsr__map_find(&c->place, key);
+    if (!at || sign * c->deltas.items[*at] <= most) continue;
+    most = sign * c->deltas.items[*at];
+    best = name;
+  }
+  if (best == TSR_NONE) return true;
+  const tsr__interned *name = &c->names.items[best];
+  char *text = TSR__NEW_ARRAY(char, (size_t)name->size_bytes + 1);
+  if (!text) return false;
+  memcpy(text, name->data, name->size_bytes);
+  out->cause.line = out->names[1] = text;
+  out->cause.line_delta_bytes = sign * most;
+  return true;
+}
+
+static int find_cause(const pair *p, tsr_diff_device *out, tsr_error *error) {
+  causes c = {0};
+  bool ok = true;
+  tsr__intern_init(&c.names);
+  for (uint32_t i = 0; ok && i <= p->match.class_count; i++)
+    if (p->rows[i].is_used) ok = add_cause(p, &p->rows[i], &c);
+  ok = ok && choose_cause(&c, out);
+  tsr__intern_release(&c.names);
+  tsr__map_release(&c.place);
+  TSR__VECTOR_FREE(&c.deltas);
+  return ok ? 0 : tsr__fail_memory(error);
+}
+
+/* ---- The list ---- */
+
+/* Move what is used out of the rows, and leave them unused again. */
+static int take_rows(pair *p, tsr_change **list, size_t *count, tsr_error *error) {
   size_t used = 0;
-  for (uint32_t i = 0; i <= p->match.class_count; i++) used += p->are_used[i];
-  out->changes = TSR__NEW_ARRAY(tsr_change, used);
-  if (!out->changes) return tsr__fail_memory(error);
+  for (uint32_t i = 0; i <= p->match.class_count; i++) used += p->rows[i].is_used;
+  *list = TSR__NEW_ARRAY(tsr_change, used);
+  *count = 0;
+  if (!*list) return tsr__fail_memory(error);
   for (uint32_t i = 0; i <= p->match.class_count; i++) {
-    if (!p->are_used[i]) continue;
-    p->are_used[i] = false;
+    row *r = &p->rows[i];
+    if (!r->is_used) continue;
+    r->change.kind = r->kinds[r->change.new_allocations ? 1 : 0];
+    (*list)[(*count)++] = r->change;
+    r->is_used = false;
+  }
+  return 0;
+}
+
+/* Keep what differs, largest first. */
+static void judge_all(tsr_diff_device *out, size_t row_count, size_t top) {
+  for (size_t i = 0; i < row_count; i++) {
     tsr_change *change = &out->changes[out->change_count];
-    *change = p->rows[i];
+    *change = out->changes[i];
+    if (!change->old_allocations && !change->new_allocations) continue; /* part of another row */
     judge(change);
+    out->moved_stacks += change->is_moved && change->old_allocations && change->new_allocations;
     out->unchanged_stacks += change->delta_bytes == 0;
     out->change_count += change->delta_bytes != 0;
     if (change->delta_bytes) tally(out, change);
   }
   if (out->change_count)
     qsort(out->changes, out->change_count, sizeof *out->changes, compare_changes);
-  if (!top || out->change_count <= top) return 0;
+  if (!top || out->change_count <= top) return;
   uint64_t up = 0, down = 0;
   for (size_t i = top; i < out->change_count; i++) {
     uint64_t *sum = out->changes[i].delta_bytes < 0 ? &down : &up;
     *sum = tsr__sum_u64(*sum, size_of(out->changes[i].delta_bytes));
   }
-  out->omitted_delta_bytes = signed_delta(down, up);
+  out->omitted_delta_bytes = tsr__diff_delta(down, up);
   out->omitted_changes = out->change_count - top;
   out->change_count = top;
-  return 0;
 }
 
 static int copy_warnings(const tsr_peak_device *peaks[2], tsr_diff_device *out, tsr_error *error) {
@@ -203,49 +332,80 @@ static int copy_warnings(const tsr_peak_device *peaks[2], tsr_diff_device *out, 
 static const tsr_peak_device *describe_side(pair *p, int which, tsr_diff_side *side) {
   const tsr_peak_device *peak = peak_of(p->peaks[which], side);
   if (!peak) return NULL;
+  tsr_allocator_settings settings;
+  tsr__timeline_settings(p->snapshots[which], side->device, &settings);
+  tsr_allocator_settings_text(&settings, side->settings);
   side->event_count = peak->event_count;
   side->peak = peak->peak;
   fill_rows(p, which, peak);
   return peak;
 }
 
-static int describe(pair *p, size_t top, tsr_diff_device *out, tsr_error *error) {
+static int describe(pair *p, tsr_diff_by by, size_t top, tsr_diff_device *out, tsr_error *error) {
   const tsr_peak_device *peaks[] = {describe_side(p, 0, &out->old_side),
                                     describe_side(p, 1, &out->new_side)};
-  int status = collect(p, top, out, error);
-  return status ? status : copy_warnings(peaks, out, error);
+  size_t count = 0;
+  int status = find_cause(p, out, error);
+  if (!status) status = take_rows(p, &out->changes, &count, error);
+  if (!status && by != TSR_DIFF_BY_STACK) {
+    tsr__free(out->changes);
+    out->changes = NULL;
+    const tsr__labels *places = by == TSR_DIFF_BY_OP ? p->operations : p->lines;
+    tsr__diff_peaks of = {{peaks[0], peaks[1]}, {&places[0], &places[1]}};
+    status = tsr__diff_groups(&of, by, out, &out->changes, &count, error);
+  }
+  if (status) return status;
+  judge_all(out, count, top);
+  return copy_warnings(peaks, out, error);
 }
 
 /* ---- Both ---- */
 
-static int prepare(pair *p, tsr_error *error) {
+static int name_places(pair *p, int which, tsr_diff_by by, tsr_error *error) {
+  tsr__roles roles = {0};
+  int status = tsr__roles_compute(p->snapshots[which], &roles, error);
+  if (!status && by == TSR_DIFF_BY_OP)
+    status = tsr__labels_compute(p->snapshots[which], &roles, TSR__LABEL_OP, &p->operations[which],
+                                 error);
+  if (!status)
+    status =
+        tsr__labels_compute(p->snapshots[which], &roles, TSR__LABEL_LINE, &p->lines[which], error);
+  tsr__roles_release(&roles);
+  return status;
+}
+
+static int prepare(pair *p, tsr_diff_by by, tsr_error *error) {
   int status = tsr__match_compute(p->snapshots[0], p->snapshots[1], &p->match, error);
-  for (int k = 0; !status && k < 2; k++)
+  for (int k = 0; !status && k < 2; k++) {
     status = tsr_peak_compute(p->snapshots[k], NULL, &p->peaks[k], error);
+    if (!status) status = name_places(p, k, by, error);
+  }
   if (status) return status;
-  size_t rows = (size_t)p->match.class_count + 1;
-  p->rows = TSR__NEW_ARRAY(tsr_change, rows);
-  p->are_used = TSR__NEW_ARRAY(bool, rows);
-  return p->rows && p->are_used ? 0 : tsr__fail_memory(error);
+  p->rows = TSR__NEW_ARRAY(row, (size_t)p->match.class_count + 1);
+  return p->rows ? 0 : tsr__fail_memory(error);
 }
 
 static void pair_release(pair *p) {
   tsr__match_release(&p->match);
   tsr_peak_free(p->peaks[0]);
   tsr_peak_free(p->peaks[1]);
+  for (int k = 0; k < 2; k++) {
+    tsr__labels_release(&p->lines[k]);
+    tsr__labels_release(&p->operations[k]);
+  }
   tsr__free(p->rows);
-  tsr__free(p->are_used);
 }
 
 int tsr_diff_compute(const tsr_snapshot *old_snapshot, const tsr_snapshot *new_snapshot,
-                     const tsr_query *query, tsr_diff **out, tsr_error *error) {
+                     tsr_diff_by by, const tsr_query *query, tsr_diff **out, tsr_error *error) {
   pair p = {.snapshots = {old_snapshot, new_snapshot}};
   tsr_diff *diff = TSR__NEW(tsr_diff);
   if (!diff) return tsr__fail_memory(error);
+  diff->by = by;
   int status = choose_devices(&p, query, diff, error);
-  if (!status) status = prepare(&p, error);
+  if (!status) status = prepare(&p, by, error);
   for (size_t i = 0; !status && i < diff->device_count; i++)
-    status = describe(&p, query ? query->top : 0, &diff->devices[i], error);
+    status = describe(&p, by, query ? query->top : 0, &diff->devices[i], error);
   pair_release(&p);
   if (status)
     tsr_diff_free(diff);
@@ -259,6 +419,7 @@ void tsr_diff_free(tsr_diff *diff) {
   for (size_t i = 0; i < diff->device_count; i++) {
     tsr__free(diff->devices[i].changes);
     tsr__free(diff->devices[i].warnings);
+    for (int k = 0; k < 2; k++) tsr__free(diff->devices[i].names[k]);
   }
   tsr__free(diff->devices);
   tsr__free(diff);

@@ -101,8 +101,8 @@ static void band_ended(void *context, const tsr__band *band, int64_t event) {
 }
 
 static bool take(history *h, uint32_t allocation, int64_t event) {
-  uint64_t bytes = tsr__timeline_requested(h->plan->kinds->timeline, allocation);
-  uint32_t group = h->plan->kinds->of[allocation];
+  uint64_t bytes = tsr__timeline_requested(h->plan->members->timeline, allocation);
+  uint32_t group = h->plan->members->of[allocation];
   h->total_bytes = tsr__sum_u64(h->total_bytes, bytes);
   uint64_t *now = &h->bytes_of_series[series_of(h, group)];
   *now = tsr__sum_u64(*now, bytes);
@@ -112,8 +112,8 @@ static bool take(history *h, uint32_t allocation, int64_t event) {
 }
 
 static void give_back(history *h, uint32_t allocation, int64_t event) {
-  uint64_t bytes = tsr__timeline_requested(h->plan->kinds->timeline, allocation);
-  uint32_t group = h->plan->kinds->of[allocation];
+  uint64_t bytes = tsr__timeline_requested(h->plan->members->timeline, allocation);
+  uint32_t group = h->plan->members->of[allocation];
   if (group == TSR_NONE) {
     h->older_bytes = tsr__drop_u64(h->older_bytes, bytes);
     return;
@@ -209,7 +209,7 @@ static bool add_shares(history *h) {
 
 static bool add_moment(history *h, int64_t event) {
   tsr_profile_moment moment = {.event = event,
-                               .time_us = h->plan->kinds->timeline->events.time_us[event],
+                               .time_us = h->plan->members->timeline->events.time_us[event],
                                .bytes = h->total_bytes,
                                .older_bytes = h->older_bytes,
                                .first_share = h->shares.count,
@@ -241,20 +241,31 @@ static bool note_layers(history *h, const char *const *names, tsr_profile_device
 /* ---- the whole ---- */
 
 static bool begin(history *h) {
-  const tsr__timeline *t = h->plan->kinds->timeline;
+  const tsr__timeline *t = h->plan->members->timeline;
   h->bands = TSR__BANDS_EMPTY;
   h->bands.on_end = band_ended;
   h->bands.context = h;
   h->thin_bytes = h->plan->peak_bytes / THIN_SHARE + 1;
-  for (size_t i = 0; i < t->initial.count; i++)
-    h->older_bytes = tsr__sum_u64(h->older_bytes, t->initial.items[i].requested_bytes);
   h->bytes_of_series = TSR__NEW_ARRAY(uint64_t, h->plan->series_count);
   h->tickets = TSR__NEW_ARRAY(uint32_t, h->plan->is_ordered ? t->birth.count : 0);
   return h->tickets && h->bytes_of_series;
 }
 
+/* What was there before the first event: in a group, or beside them. */
+static bool take_initial(history *h) {
+  const tsr__timeline *t = h->plan->members->timeline;
+  for (uint32_t i = 0; i < t->initial.count; i++)
+    if (h->plan->members->of[i] == TSR_NONE)
+      h->older_bytes = tsr__sum_u64(h->older_bytes, t->initial.items[i].requested_bytes);
+    else if (!take(h, i, -1))
+      return false;
+  return true;
+}
+
 static bool play(history *h, tsr__sweep *sweep, const char *const *names, tsr_profile_device *out) {
   size_t next = 0;
+  bool is_at_start = h->plan->is_ordered && h->plan->peak_event < 0;
+  if (!take_initial(h) || (is_at_start && !note_layers(h, names, out))) return false;
   while (tsr__sweep_next(sweep)) {
     /* An address that is taken again frees the older allocation there first. */
     for (size_t i = 0; i < sweep->died_count; i++) give_back(h, sweep->died[i], sweep->event);
@@ -278,7 +289,7 @@ int tsr__history_compute(const tsr__history_plan *plan, const char *const *group
   history h = {.plan = plan};
   tsr__sweep sweep = {0};
   bool ok = begin(&h);
-  int status = ok ? tsr__sweep_begin(plan->kinds->timeline, &sweep, error) : 0;
+  int status = ok ? tsr__sweep_begin(plan->members->timeline, &sweep, error) : 0;
   if (ok && !status) {
     ok = play(&h, &sweep, group_names, out);
     tsr__sweep_release(&sweep);

@@ -11,11 +11,11 @@
 #include "timeline/sweep.h"
 
 /* The group of each allocation of a timeline. */
-typedef struct tsr__kinds {
+typedef struct tsr__members {
   const tsr__timeline *timeline;
-  uint32_t *of; /* by allocation; TSR_NONE for those from before the recording */
+  uint32_t *of; /* by allocation; TSR_NONE: in no group */
   uint32_t count;
-} tsr__kinds;
+} tsr__members;
 
 /* ---- which moments ---- */
 
@@ -45,7 +45,7 @@ void tsr__picker_release(tsr__picker *picker);
 /* ---- what was there ---- */
 
 typedef struct tsr__history_plan {
-  const tsr__kinds *kinds;
+  const tsr__members *members;
   bool is_ordered;
   const int64_t *events; /* moments, ascending */
   size_t event_count;

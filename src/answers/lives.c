@@ -1,13 +1,13 @@
 /* lives.c - every allocation from birth to death: the timeline's own columns behind a public face. */
 #include "answers/query.h"
-#include "attribution/category.h"
+#include "attribution/kind.h"
 #include "base/memory.h"
 #include "tessera/allocations.h"
 #include "timeline/sweep.h"
 
 struct tsr_lives {
   tsr__timeline timeline;
-  tsr__categories categories;
+  tsr__kinds kinds;
 };
 
 int tsr_lives_compute(const tsr_snapshot *snapshot, uint32_t device, tsr_lives **out,
@@ -15,12 +15,15 @@ int tsr_lives_compute(const tsr_snapshot *snapshot, uint32_t device, tsr_lives *
   const tsr_query query = {.devices = &device, .device_count = 1};
   const uint32_t *devices;
   size_t count;
+  tsr__roles roles = {0};
   int status = tsr__query_devices(snapshot, &query, &devices, &count, error);
   if (status) return status;
   tsr_lives *lives = TSR__NEW(tsr_lives);
   if (!lives) return tsr__fail_memory(error);
   status = tsr__timeline_compute(snapshot, device, false, &lives->timeline, error);
-  if (!status) status = tsr__categories_compute(snapshot, &lives->categories, error);
+  if (!status) status = tsr__roles_compute(snapshot, &roles, error);
+  if (!status) status = tsr__kinds_of_timeline(&lives->timeline, &roles, &lives->kinds, error);
+  tsr__roles_release(&roles);
   if (status)
     tsr_lives_free(lives);
   else
@@ -30,7 +33,7 @@ int tsr_lives_compute(const tsr_snapshot *snapshot, uint32_t device, tsr_lives *
 
 void tsr_lives_free(tsr_lives *lives) {
   if (!lives) return;
-  tsr__categories_release(&lives->categories);
+  tsr__kinds_release(&lives->kinds);
   tsr__timeline_release(&lives->timeline);
   tsr__free(lives);
 }
@@ -53,7 +56,9 @@ tsr_life tsr_lives_at(const tsr_lives *lives, size_t index) {
       .block_bytes = t->block_bytes.items[index],
       .stack = stack,
       .stream = is_initial ? TSR_NONE : tsr_id_at(t->events.stream, birth),
-      .category = tsr__category_of(&lives->categories, stack),
+      .kind = (tsr_kind)lives->kinds.kind[index],
+      .phase = (tsr_phase)lives->kinds.phase[index],
+      .evidence = (tsr_evidence)lives->kinds.evidence[index],
   };
 }
 

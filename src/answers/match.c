@@ -11,13 +11,18 @@
  * A class is the number of a row in a table of distinct things; `index` finds the row by hash, and
  * rows of one hash are chained. Rows refer to the thing where it lies, on either side.
  *
- * Whoever wants stacks to match although lines moved gives frames other classes than these; the
- * rest stays as it is.
+ * What is left over on either side is compared again by less: a stack's outline is the functions and
+ * base names of the frames that are not torch's, C++'s or the interpreter's, and the outermost
+ * operation; of a stack in a model those inside it, so that another script that trains it is no
+ * matter. As many stacks of one outline on either side are taken to be the same in the order in
+ * which they appear; where their numbers differ, all of them are one.
  */
 #include "answers/match.h"
 
 #include <string.h>
 
+#include "attribution/frames.h"
+#include "attribution/marks.h"
 #include "base/hash.h"
 #include "base/map.h"
 #include "base/memory.h"
@@ -129,6 +134,153 @@ static void side_release(side *s) {
   tsr__free(s->frame_words);
 }
 
+/* ---- Outlines ---- */
+
+/* The stacks of one outline that the other side does not have. */
+typedef struct outline {
+  uint32_t counts[2];
+} outline;
+
+typedef struct outliner {
+  const tsr_snapshot *snapshots[2];
+  uint32_t *classes[2], counts[2]; /* by stack, and how many */
+  uint64_t *frames[2];             /* hash of what a frame adds to an outline, 0: nothing */
+  uint8_t *marks[2];               /* by frame, see below */
+  uint8_t *sides;                  /* by class: bits of the sides that have it */
+  uint64_t *keys[2];               /* by stack: its outline, 0: none, or it is matched already */
+  tsr__map of_key;                 /* outline -> index in items */
+  TSR__VECTOR(outline) items;
+} outliner;
+
+static uint64_t hash_text(tsr_text text, uint64_t seed) {
+  return tsr__hash_bytes(text.data, text.size_bytes, seed);
+}
+
+static bool is_operator(tsr_text name) {
+  static const char room[] = "at::_ops::";
+  return name.size_bytes > sizeof room && memcmp(name.data, room, sizeof room - 1) == 0;
+}
+
+/* `at::_ops::bmm::call(at::Tensor const&, ...)` without what changes between versions. */
+static tsr_text operator_of(tsr_text name) {
+  size_t end = sizeof "at::_ops::" - 1;
+  while (end < name.size_bytes && name.data[end] != ':') end++;
+  return (tsr_text){name.data, end};
+}
+
+/* What a frame is to an outline. */
+enum { IS_OPERATOR = 1, IS_CALL = 2, IS_BACKWARD = 4 };
+
+static uint8_t mark_of(tsr_text name, tsr_text file) {
+  if (is_operator(name)) return IS_OPERATOR;
+  tsr__mark mark = tsr__mark_of(name, file);
+  if (mark == TSR__MARK_CALL) return IS_CALL;
+  return mark == TSR__MARK_ENGINE || mark == TSR__MARK_RECOMPUTE || mark == TSR__MARK_BACKWARD
+             ? IS_BACKWARD
+             : 0;
+}
+
+static bool outline_frames(outliner *o, int which) {
+  uint32_t count = tsr_snapshot_frame_count(o->snapshots[which]);
+  o->frames[which] = TSR__NEW_ARRAY(uint64_t, count);
+  o->marks[which] = TSR__NEW_ARRAY(uint8_t, count);
+  if (!o->frames[which] || !o->marks[which]) return false;
+  for (uint32_t i = 0; i < count; i++) {
+    tsr_frame frame = tsr_snapshot_frame(o->snapshots[which], i);
+    tsr_text name = tsr_snapshot_string(o->snapshots[which], frame.name);
+    tsr_text file = tsr_snapshot_string(o->snapshots[which], frame.file);
+    tsr__origin origin = tsr__frame_origin(name, file);
+    uint64_t seed = tsr__hash_seed(o);
+    o->marks[which][i] = mark_of(name, file);
+    if (o->marks[which][i] == IS_OPERATOR) {
+      o->frames[which][i] = hash_text(operator_of(name), seed) | 1;
+    } else if (origin == TSR__ORIGIN_USER || origin == TSR__ORIGIN_LIBRARY) {
+      o->frames[which][i] = hash_text(name, hash_text(tsr__base_name(file), seed)) | 1;
+    }
+  }
+  return true;
+}
+
+/* The outermost operation inside of all else, then the frames outwards, to the outermost call of a
+ * module: who calls the model is another matter. 0: there are none. */
+static uint64_t outline_of(const outliner *o, int which, uint32_t id) {
+  tsr_stack stack = tsr_snapshot_stack(o->snapshots[which], id);
+  uint64_t key = 0, operation = 0, in_model = 0;
+  uint8_t marks = 0;
+  for (uint32_t i = 0; i < stack.depth; i++) {
+    uint64_t hash = o->frames[which][stack.frames[i]];
+    uint8_t mark = o->marks[which][stack.frames[i]];
+    marks |= mark;
+    if (mark == IS_CALL) in_model = key;
+    if (mark == IS_OPERATOR)
+      operation = key ? operation : hash;
+    else if (hash)
+      key = tsr__mix(key, hash) | 1;
+  }
+  if (in_model) key = in_model;
+  return key ? tsr__mix(tsr__mix(key, operation), marks & IS_BACKWARD) | 1 : 0;
+}
+
+static bool find_outlines(outliner *o) {
+  for (int which = 0; which < 2; which++) {
+    o->keys[which] = TSR__NEW_ARRAY(uint64_t, o->counts[which]);
+    if (!o->keys[which] || !outline_frames(o, which)) return false;
+    for (uint32_t i = 0; i < o->counts[which]; i++) {
+      if (o->sides[o->classes[which][i]] == 3) continue;
+      uint64_t key = o->keys[which][i] = outline_of(o, which, i);
+      bool is_new;
+      const uint64_t *at = key ? tsr__map_put(&o->of_key, key, o->items.count, &is_new) : NULL;
+      if (key && (!at || (is_new && !TSR__VECTOR_PUSH(&o->items, (outline){{0, 0}})))) return false;
+      if (key) o->items.items[*at].counts[which]++;
+    }
+  }
+  return true;
+}
+
+/* Old stacks note their class by outline and number, new ones take it. */
+static bool join(outliner *o, bool *is_moved) {
+  tsr__map class_of = {0}; /* outline and number -> class */
+  uint32_t *seen = TSR__NEW_ARRAY(uint32_t, o->items.count);
+  bool ok = seen != NULL;
+  for (int which = 0; ok && which < 2; which++) {
+    for (size_t i = 0; i < o->items.count; i++) seen[i] = 0;
+    for (uint32_t i = 0; ok && i < o->counts[which]; i++) {
+      if (!o->keys[which][i]) continue;
+      uint32_t at = (uint32_t)*tsr__map_find(&o->of_key, o->keys[which][i]);
+      const outline *item = &o->items.items[at];
+      if (!item->counts[0] || !item->counts[1]) continue;
+      uint32_t number = item->counts[0] == item->counts[1] ? seen[at]++ : 0;
+      uint64_t place = (uint64_t)at << 32 | number;
+      const uint64_t *class = tsr__map_put(&class_of, place, o->classes[which][i], NULL);
+      if (!(ok = class != NULL)) break;
+      o->classes[which][i] = (uint32_t) * class;
+      is_moved[*class] = true;
+    }
+  }
+  tsr__map_release(&class_of);
+  tsr__free(seen);
+  return ok;
+}
+
+static bool match_outlines(const side sides[2], uint32_t class_count, bool *is_moved) {
+  outliner o = {.snapshots = {sides[0].snapshot, sides[1].snapshot},
+                .classes = {sides[0].stacks, sides[1].stacks},
+                .sides = TSR__NEW_ARRAY(uint8_t, class_count)};
+  for (int k = 0; k < 2; k++) o.counts[k] = tsr_snapshot_stack_count(o.snapshots[k]);
+  for (int k = 0; o.sides && k < 2; k++)
+    for (uint32_t i = 0; i < o.counts[k]; i++) o.sides[o.classes[k][i]] |= (uint8_t)(1 << k);
+  bool ok = o.sides && find_outlines(&o) && join(&o, is_moved);
+  for (int k = 0; k < 2; k++) {
+    tsr__free(o.frames[k]);
+    tsr__free(o.marks[k]);
+    tsr__free(o.keys[k]);
+  }
+  tsr__free(o.sides);
+  tsr__map_release(&o.of_key);
+  TSR__VECTOR_FREE(&o.items);
+  return ok;
+}
+
 int tsr__match_compute(const tsr_snapshot *old_snapshot, const tsr_snapshot *new_snapshot,
                        tsr__match *out, tsr_error *error) {
   side sides[2] = {{.snapshot = old_snapshot}, {.snapshot = new_snapshot}};
@@ -136,9 +288,13 @@ int tsr__match_compute(const tsr_snapshot *old_snapshot, const tsr_snapshot *new
   bool ok = classify_both(classify_strings, sides, &count) &&
             classify_both(classify_frames, sides, &count) &&
             classify_both(classify_stacks, sides, &count);
+  bool *is_moved = ok ? TSR__NEW_ARRAY(bool, count) : NULL;
+  ok = is_moved && match_outlines(sides, count, is_moved);
   if (ok) {
-    *out = (tsr__match){sides[0].stacks, sides[1].stacks, count};
+    *out = (tsr__match){sides[0].stacks, sides[1].stacks, count, is_moved};
     sides[0].stacks = sides[1].stacks = NULL;
+  } else {
+    tsr__free(is_moved);
   }
   side_release(&sides[0]);
   side_release(&sides[1]);
@@ -148,5 +304,6 @@ int tsr__match_compute(const tsr_snapshot *old_snapshot, const tsr_snapshot *new
 void tsr__match_release(tsr__match *match) {
   tsr__free(match->old_class);
   tsr__free(match->new_class);
+  tsr__free(match->is_moved);
   *match = (tsr__match){0};
 }

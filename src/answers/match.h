@@ -9,10 +9,13 @@
 typedef struct tsr__match {
   uint32_t *old_class, *new_class; /* by stack id */
   uint32_t class_count;            /* classes run from 0 to class_count - 1 */
+  bool *is_moved;                  /* by class: its stacks are the same but for lines and paths */
 } tsr__match;
 
 /* Two stacks are the same when they have the same frames in the same order: function, file and
- * line. Time and memory are linear in frames, and in the depth of all stacks. `out` is released by
+ * line. Of those that only one side has, two are the same all the same when the program's own frames
+ * and those of libraries are of the same functions in files of the same names, and the outermost
+ * operation is the same: lines move, folders are renamed, PyTorch and Python change. Time and memory are linear in frames, and in the depth of all stacks. `out` is released by
  * tsr__match_release, also when zeroed. Fails with TSR_ERROR_MEMORY. */
 int tsr__match_compute(const tsr_snapshot *old_snapshot, const tsr_snapshot *new_snapshot,
                        tsr__match *out, tsr_error *error);

@@ -24,12 +24,12 @@ static void copy_totals(const tsr__timeline *timeline, tsr_peak_device *out) {
     out->start_unsplit_bytes += timeline->initial.items[i].unsplit_bytes;
 }
 
-static int describe_live(const tsr__timeline *timeline, const tsr__categories *categories,
-                         size_t top, tsr_peak_device *out, tsr_error *error) {
+static int describe_live(const tsr__timeline *timeline, const tsr__roles *roles, size_t top,
+                         tsr_peak_device *out, tsr_error *error) {
   tsr__live_set live = {0};
   tsr__shares shares;
   int status = tsr__timeline_live(timeline, timeline->allocated_event, &live, error);
-  if (!status) status = tsr__shares_of(timeline, &live, categories, top, &shares, error);
+  if (!status) status = tsr__shares_of(timeline, &live, roles, top, &shares, error);
   if (!status) {
     out->stacks = shares.items;
     out->stack_count = shares.count;
@@ -43,14 +43,14 @@ static int describe_live(const tsr__timeline *timeline, const tsr__categories *c
   return status;
 }
 
-static int describe(const tsr_snapshot *snapshot, const tsr__categories *categories, size_t top,
+static int describe(const tsr_snapshot *snapshot, const tsr__roles *roles, size_t top,
                     tsr_peak_device *out, tsr_error *error) {
   tsr__timeline timeline = {0};
   int status = tsr__timeline_compute(snapshot, out->device, false, &timeline, error);
   if (!status) {
     out->recorded = timeline.recorded;
     copy_totals(&timeline, out);
-    status = describe_live(&timeline, categories, top, out, error);
+    status = describe_live(&timeline, roles, top, out, error);
   }
   if (!status && !(out->warnings = tsr__copy_warnings(&timeline, &out->warning_count)))
     status = tsr__fail_memory(error);
@@ -62,20 +62,19 @@ int tsr_peak_compute(const tsr_snapshot *snapshot, const tsr_query *query, tsr_p
                      tsr_error *error) {
   const uint32_t *devices;
   size_t count;
-  tsr__categories categories = {0};
+  tsr__roles roles = {0};
   int status = tsr__query_devices(snapshot, query, &devices, &count, error);
   if (status) return status;
   tsr_peak *peak = TSR__NEW(tsr_peak);
   if (!peak) return tsr__fail_memory(error);
   peak->devices = TSR__NEW_ARRAY(tsr_peak_device, count);
-  status = peak->devices ? tsr__categories_compute(snapshot, &categories, error)
-                         : tsr__fail_memory(error);
+  status = peak->devices ? tsr__roles_compute(snapshot, &roles, error) : tsr__fail_memory(error);
   while (!status && peak->device_count < count) {
     tsr_peak_device *device = &peak->devices[peak->device_count];
     device->device = devices[peak->device_count++];
-    status = describe(snapshot, &categories, query ? query->top : 0, device, error);
+    status = describe(snapshot, &roles, query ? query->top : 0, device, error);
   }
-  tsr__categories_release(&categories);
+  tsr__roles_release(&roles);
   if (status)
     tsr_peak_free(peak);
   else

@@ -6,9 +6,10 @@
  *   live set   at the peak that the tally found: the groups there
  *   history    a second pass, where bands or moments are asked for       history.c, bands.c
  *
- * Memory counts from zero at the first event: what was there before belongs to no group. Every
- * group that an allocation up to the peak falls under is listed, also when nothing of it is live
- * there. */
+ * By what memory is for, and by places in the code, everything that is allocated counts, and the peak
+ * is the one that `tessera peak` tells. By the other groupings memory counts from zero at the first
+ * event: what was there before belongs to no group. Every group that an allocation up to the peak falls
+ * under is listed, also when nothing of it is live there. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -26,9 +27,9 @@ typedef struct work {
   tsr_profile_device *out;
   tsr__timeline timeline;
   tsr__grouping grouping;
-  tsr__kinds kinds;
+  tsr__members members;
   tsr__picker picker;
-  tsr_profile_group *groups; /* by group of the grouping; first_event -1: not in this trace */
+  tsr_profile_group *groups; /* by group of the grouping; no trace.allocations: not in this trace */
   uint64_t *now;             /* bytes by group */
   const char **names;        /* by group */
   uint32_t *series_of;       /* by group */
@@ -37,20 +38,18 @@ typedef struct work {
 
 /* ---- groups ---- */
 
-static int find_kinds(work *w) {
+static int find_members(work *w) {
   const tsr__timeline *t = &w->timeline;
   uint32_t count = tsr__grouping_count(&w->grouping);
-  w->kinds = (tsr__kinds){t, TSR__NEW_ARRAY(uint32_t, t->birth.count), count};
+  w->members = (tsr__members){t, TSR__NEW_ARRAY(uint32_t, t->birth.count), count};
   w->groups = TSR__NEW_ARRAY(tsr_profile_group, count);
   w->now = TSR__NEW_ARRAY(uint64_t, count);
   w->names = TSR__NEW_ARRAY(const char *, count);
   w->series_of = TSR__NEW_ARRAY(uint32_t, count);
-  if (!w->kinds.of || !w->groups || !w->now || !w->names || !w->series_of)
+  if (!w->members.of || !w->groups || !w->now || !w->names || !w->series_of)
     return tsr__fail_memory(w->error);
   for (size_t i = 0; i < t->birth.count; i++)
-    w->kinds.of[i] = t->birth.items[i] == TSR_NONE
-                         ? TSR_NONE
-                         : tsr__grouping_of(&w->grouping, t->birth.items[i]);
+    w->members.of[i] = tsr__grouping_of(&w->grouping, (uint32_t)i);
   size_t text_bytes = 0;
   for (uint32_t i = 0; i < count; i++)
     text_bytes += tsr__grouping_name(&w->grouping, i).size_bytes + 1;
@@ -60,31 +59,47 @@ static int find_kinds(work *w) {
     tsr_text name = tsr__grouping_name(&w->grouping, i);
     memcpy(texts, name.data, name.size_bytes);
     w->names[i] = texts;
-    w->groups[i] = (tsr_profile_group){.name = texts, .first_event = -1, .peak_event = -1};
+    w->groups[i] = (tsr_profile_group){.name = texts,
+                                       .first_event = -1,
+                                       .peak_event = -1,
+                                       .peak_time_us = TSR_TIME_NONE,
+                                       .stack = TSR_NONE,
+                                       .trace.mean_life_us = -1};
     texts += name.size_bytes + 1;
   }
   return 0;
 }
 
 static void tally_birth(work *w, uint32_t allocation, int64_t event) {
-  uint32_t kind = w->kinds.of[allocation];
+  uint32_t kind = w->members.of[allocation];
   tsr_profile_group *group = &w->groups[kind];
   w->now[kind] = tsr__sum_u64(w->now[kind], tsr__timeline_requested(&w->timeline, allocation));
-  if (group->first_event < 0) group->first_event = event;
-  if (w->now[kind] <= group->peak_bytes && group->peak_event >= 0) return;
+  if (!group->peak_bytes && group->peak_event < 0) group->first_event = event;
+  if (w->now[kind] <= group->peak_bytes && (group->peak_event >= 0 || group->peak_bytes)) return;
   group->peak_bytes = w->now[kind];
   group->peak_event = event;
+}
+
+/* What was there before the first event, where that counts. */
+static uint64_t tally_initial(work *w) {
+  uint64_t total = 0;
+  for (uint32_t i = 0; i < w->timeline.initial.count; i++) {
+    if (w->members.of[i] == TSR_NONE) continue;
+    tally_birth(w, i, -1);
+    total = tsr__sum_u64(total, tsr__timeline_requested(&w->timeline, i));
+  }
+  return total;
 }
 
 /* The maxima of every group and of all, and the moments of the history. */
 static int tally(work *w) {
   tsr__sweep sweep;
-  uint64_t total = 0;
   int status = tsr__sweep_begin(&w->timeline, &sweep, w->error);
   if (status) return status;
+  uint64_t total = tally_initial(w);
   while (tsr__sweep_next(&sweep)) {
     for (size_t i = 0; i < sweep.died_count; i++) {
-      uint32_t kind = w->kinds.of[sweep.died[i]];
+      uint32_t kind = w->members.of[sweep.died[i]];
       uint64_t bytes = tsr__timeline_requested(&w->timeline, sweep.died[i]);
       if (kind == TSR_NONE) continue;
       w->now[kind] = tsr__drop_u64(w->now[kind], bytes);
@@ -93,14 +108,91 @@ static int tally(work *w) {
     if (sweep.born != TSR_NONE) {
       tally_birth(w, sweep.born, sweep.event);
       total = tsr__sum_u64(total, tsr__timeline_requested(&w->timeline, sweep.born));
-      if (total > w->out->peak_bytes) {
+      if (!w->out->is_whole && total > w->out->peak_bytes) {
         w->out->peak_bytes = total;
         w->out->peak_event = sweep.event;
       }
     }
-    if (w->picker.stretches) tsr__picker_note(&w->picker, (uint64_t)sweep.event, total);
+    if (w->picker.stretches)
+      tsr__picker_note(&w->picker, (uint64_t)sweep.event,
+                       w->out->is_whole ? sweep.totals.allocated_bytes : total);
   }
   tsr__sweep_release(&sweep);
+  if (w->out->is_whole) w->out->peak_event = w->timeline.allocated_event;
+  return 0;
+}
+
+/* The sums behind the means. */
+typedef struct life_sum {
+  uint64_t events, us;
+  uint64_t timed; /* of how many the times are known */
+} life_sum;
+
+static void add_life(const tsr__timeline *t, uint32_t birth, uint32_t death, life_sum *sum) {
+  int64_t from = t->events.time_us[birth], until = t->events.time_us[death];
+  sum->events = tsr__sum_u64(sum->events, death - birth);
+  if (from == TSR_TIME_NONE || until == TSR_TIME_NONE) return;
+  sum->us = tsr__sum_u64(sum->us, until > from ? (uint64_t)until - (uint64_t)from : 0);
+  sum->timed++;
+}
+
+/* Every allocation of the trace: how many, how large, how long. */
+static int tally_lives(work *w) {
+  const tsr__timeline *t = &w->timeline;
+  life_sum *sums = TSR__NEW_ARRAY(life_sum, w->members.count);
+  if (!sums) return tsr__fail_memory(w->error);
+  for (uint32_t i = 0; i < t->birth.count; i++) {
+    if (w->members.of[i] == TSR_NONE) continue;
+    tsr_profile_group *group = &w->groups[w->members.of[i]];
+    tsr_profile_trace *trace = &group->trace;
+    uint64_t bytes = tsr__timeline_requested(t, i);
+    trace->allocations++;
+    trace->bytes = tsr__sum_u64(trace->bytes, bytes);
+    if (bytes > trace->largest_bytes) trace->largest_bytes = bytes;
+    if (w->options->by == TSR_PROFILE_BY_STACK) group->stack = tsr__timeline_stack(t, i);
+    if (i < t->initial.count || t->death.items[i] == TSR_NONE) continue;
+    trace->freed++;
+    add_life(t, t->birth.items[i], t->death.items[i], &sums[w->members.of[i]]);
+  }
+  for (uint32_t i = 0; i < w->members.count; i++) {
+    tsr_profile_trace *trace = &w->groups[i].trace;
+    if (trace->freed) trace->mean_life_events = sums[i].events / trace->freed;
+    if (sums[i].timed) trace->mean_life_us = (int64_t)(sums[i].us / sums[i].timed);
+  }
+  tsr__free(sums);
+  return 0;
+}
+
+/* ---- reasons ---- */
+
+static int by_kind(const void *a, const void *b) {
+  const tsr_profile_reason *x = a, *y = b;
+  if (x->kind != y->kind) return x->kind < y->kind ? -1 : 1;
+  if (x->bytes != y->bytes) return x->bytes < y->bytes ? 1 : -1;
+  return (x->evidence > y->evidence) - (x->evidence < y->evidence);
+}
+
+/* Why what is live at the peak is in its group: a row for each phase and reason. Kinds follow from
+ * reasons but for one or two, so that few rows are filled. */
+static int list_reasons(work *w, const tsr__live_set *live) {
+  enum { PHASES = TSR_PHASE_COUNT, REASONS = TSR_EVIDENCE_COUNT, KINDS = TSR_KIND_COUNT };
+  const tsr__kinds *kinds = &w->grouping.kinds;
+  tsr_profile_reason *rows = TSR__NEW_ARRAY(tsr_profile_reason, (size_t)PHASES * REASONS * KINDS);
+  if (!rows) return tsr__fail_memory(w->error);
+  for (size_t i = 0; i < live->count; i++) {
+    uint32_t a = live->items[i];
+    size_t row = ((size_t)kinds->kind[a] * PHASES + kinds->phase[a]) * REASONS + kinds->evidence[a];
+    tsr_profile_reason *reason = &rows[row];
+    reason->kind = (tsr_kind)kinds->kind[a];
+    reason->phase = (tsr_phase)kinds->phase[a];
+    reason->evidence = (tsr_evidence)kinds->evidence[a];
+    reason->bytes = tsr__sum_u64(reason->bytes, tsr__timeline_requested(&w->timeline, a));
+    reason->allocations++;
+  }
+  for (size_t i = 0; i < (size_t)PHASES * REASONS * KINDS; i++)
+    if (rows[i].allocations) rows[w->out->reason_count++] = rows[i];
+  qsort(rows, w->out->reason_count, sizeof *rows, by_kind);
+  w->out->reasons = rows;
   return 0;
 }
 
@@ -110,16 +202,18 @@ static int sum_peak(work *w) {
   int status = tsr__timeline_live(&w->timeline, w->out->peak_event, &live, w->error);
   if (status) return status;
   for (size_t i = 0; i < live.count; i++) {
-    uint32_t kind = w->kinds.of[live.items[i]];
+    uint32_t kind = w->members.of[live.items[i]];
     if (kind == TSR_NONE) continue;
-    w->groups[kind].bytes =
-        tsr__sum_u64(w->groups[kind].bytes, tsr__timeline_requested(&w->timeline, live.items[i]));
+    uint64_t bytes = tsr__timeline_requested(&w->timeline, live.items[i]);
+    w->groups[kind].bytes = tsr__sum_u64(w->groups[kind].bytes, bytes);
     w->groups[kind].allocations++;
+    if (w->out->is_whole) w->out->peak_bytes = tsr__sum_u64(w->out->peak_bytes, bytes);
   }
   w->out->allocated_bytes =
       tsr__timeline_totals(&w->timeline, w->out->peak_event, &live).allocated_bytes;
+  if (w->options->by == TSR_PROFILE_BY_CATEGORY) status = list_reasons(w, &live);
   TSR__VECTOR_FREE(&live);
-  return 0;
+  return status;
 }
 
 static int by_bytes(const void *a, const void *b) {
@@ -146,13 +240,13 @@ static void cut_groups(tsr_profile_device *out, size_t top) {
 /* Those up to the peak, and those after it. */
 static int list_groups(work *w, size_t top) {
   tsr_profile_device *out = w->out;
-  out->groups = TSR__NEW_ARRAY(tsr_profile_group, w->kinds.count);
-  out->later_groups = TSR__NEW_ARRAY(tsr_profile_group, w->kinds.count);
+  out->groups = TSR__NEW_ARRAY(tsr_profile_group, w->members.count);
+  out->later_groups = TSR__NEW_ARRAY(tsr_profile_group, w->members.count);
   if (!out->groups || !out->later_groups) return tsr__fail_memory(w->error);
-  for (uint32_t i = 0; i < w->kinds.count; i++) {
+  for (uint32_t i = 0; i < w->members.count; i++) {
     tsr_profile_group group = w->groups[i];
-    if (group.first_event < 0) continue;
-    group.peak_time_us = w->timeline.events.time_us[group.peak_event];
+    if (!group.trace.allocations) continue;
+    if (group.peak_event >= 0) group.peak_time_us = w->timeline.events.time_us[group.peak_event];
     if (group.first_event <= out->peak_event)
       out->groups[out->group_count++] = group;
     else
@@ -177,16 +271,20 @@ static int by_rank(const void *a, const void *b) {
   return by_peak(&((const ranked *)a)->group, &((const ranked *)b)->group);
 }
 
+static int64_t time_of(const work *w, int64_t event) {
+  return event < 0 ? TSR_TIME_NONE : w->timeline.events.time_us[event];
+}
+
 /* The groups that hold most get a series each, the rest the last one. Its maximum is not known: no
  * pass sums what is not told apart, so it says the largest that a group of it reaches. */
 static int choose_series(work *w) {
   tsr_profile_device *out = w->out;
   size_t most = w->options->series_count ? w->options->series_count : DEFAULT_SERIES, count = 0;
-  ranked *order = TSR__NEW_ARRAY(ranked, w->kinds.count);
+  ranked *order = TSR__NEW_ARRAY(ranked, w->members.count);
   out->series =
-      TSR__NEW_ARRAY(tsr_profile_series, most + 1 < w->kinds.count ? most + 1 : w->kinds.count);
-  for (uint32_t i = 0; order && i < w->kinds.count; i++)
-    if (w->groups[i].first_event >= 0) order[count++] = (ranked){w->groups[i], i};
+      TSR__NEW_ARRAY(tsr_profile_series, most + 1 < w->members.count ? most + 1 : w->members.count);
+  for (uint32_t i = 0; order && i < w->members.count; i++)
+    if (w->groups[i].trace.allocations) order[count++] = (ranked){w->groups[i], i};
   if (!order || !out->series) {
     tsr__free(order);
     return tsr__fail_memory(w->error);
@@ -196,9 +294,9 @@ static int choose_series(work *w) {
     size_t series = i < most ? i : most;
     w->series_of[order[i].kind] = (uint32_t)series;
     if (series == out->series_count)
-      out->series[out->series_count++] = (tsr_profile_series){
-          i < most ? order[i].group.name : NULL, order[i].group.peak_bytes,
-          order[i].group.peak_event, w->timeline.events.time_us[order[i].group.peak_event], 0};
+      out->series[out->series_count++] =
+          (tsr_profile_series){i < most ? order[i].group.name : NULL, order[i].group.peak_bytes,
+                               order[i].group.peak_event, time_of(w, order[i].group.peak_event), 0};
     out->series[series].group_count++;
   }
   tsr__free(order);
@@ -256,7 +354,7 @@ static int tell_history(work *w, size_t top) {
   int status = choose_series(w);
   if (status) return status;
   tsr__picker_finish(&w->picker);
-  tsr__history_plan plan = {.kinds = &w->kinds,
+  tsr__history_plan plan = {.members = &w->members,
                             .is_ordered = w->options->is_ordered,
                             .events = w->picker.events,
                             .event_count = w->picker.count,
@@ -296,10 +394,11 @@ static void note_times(work *w) {
 static int describe(work *w, const tsr__grouper *grouper, size_t top) {
   tsr_profile_device *out = w->out;
   int status = tsr__timeline_compute(grouper->snapshot, out->device, false, &w->timeline, w->error);
-  if (!status) status = tsr__grouping_init(&w->grouping, grouper, out->device, w->error);
-  if (!status) status = find_kinds(w);
+  if (!status) status = tsr__grouping_init(&w->grouping, grouper, &w->timeline, w->error);
+  if (!status) status = find_members(w);
   if (!status) status = plan_history(w);
   if (!status) status = tally(w);
+  if (!status) status = tally_lives(w);
   if (!status) status = sum_peak(w);
   if (!status) status = list_groups(w, top);
   if (!status) status = tell_history(w, top);
@@ -315,7 +414,7 @@ static int describe_device(const tsr__grouper *grouper, const tsr_profile_option
   work w = {.options = options, .out = out, .error = error};
   int status = describe(&w, grouper, top);
   tsr__picker_release(&w.picker);
-  tsr__free(w.kinds.of);
+  tsr__free(w.members.of);
   tsr__free(w.groups);
   tsr__free(w.now);
   tsr__free(w.names);
@@ -346,6 +445,7 @@ int tsr_profile_compute(const tsr_snapshot *snapshot, const tsr_profile_options 
   while (!status && profile->device_count < count) {
     tsr_profile_device *device = &profile->devices[profile->device_count];
     *device = (tsr_profile_device){.device = devices[profile->device_count++],
+                                   .is_whole = tsr__grouping_is_whole(options->by),
                                    .peak_event = -1,
                                    .peak_time_us = TSR_TIME_NONE,
                                    .first_time_us = TSR_TIME_NONE};
@@ -364,6 +464,7 @@ void tsr_profile_free(tsr_profile *profile) {
   for (size_t i = 0; i < profile->device_count; i++) {
     tsr_profile_device *device = &profile->devices[i];
     tsr__free(device->groups);
+    tsr__free(device->reasons);
     tsr__free(device->later_groups);
     tsr__free(device->layers);
     tsr__free(device->series);

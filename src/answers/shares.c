@@ -16,49 +16,94 @@ static int compare_shares(const void *a, const void *b) {
   return (x->stack > y->stack) - (x->stack < y->stack);
 }
 
-typedef TSR__VECTOR(tsr_stack_share) share_list;
+/* A live set on its way. */
+typedef struct summing {
+  const tsr__timeline *timeline;
+  const tsr__live_set *live;
+  tsr__kinds kinds;  /* empty: not asked for */
+  tsr__map share_of; /* stack -> index of its share */
+  TSR__VECTOR(tsr_stack_share) shares;
+} summing;
+
+static uint32_t stack_of(const summing *s, size_t i) {
+  uint32_t stack = tsr__timeline_stack(s->timeline, s->live->items[i]);
+  return tsr_snapshot_stack(s->timeline->snapshot, stack).depth ? stack : TSR_NONE;
+}
+
+static tsr_kind kind_of(const summing *s, size_t i) {
+  return s->kinds.count ? (tsr_kind)s->kinds.kind[s->live->items[i]] : TSR_KIND_UNEXPLAINED;
+}
 
 /* One share for each stack that holds something, and one for what has none. False when out of
  * memory. */
-static bool sum_by_stack(const tsr__timeline *timeline, const tsr__live_set *live,
-                         share_list *shares) {
-  tsr__map share_of = {0};
-  bool ok = true;
-  for (size_t i = 0; ok && i < live->count; i++) {
-    uint32_t stack = tsr__timeline_stack(timeline, live->items[i]);
-    if (!tsr_snapshot_stack(timeline->snapshot, stack).depth) stack = TSR_NONE;
+static bool sum_by_stack(summing *s) {
+  for (size_t i = 0; i < s->live->count; i++) {
+    uint32_t stack = stack_of(s, i);
     bool is_new = false;
-    const uint64_t *index = tsr__map_put(&share_of, stack, shares->count, &is_new);
-    ok = index && (!is_new || TSR__VECTOR_PUSH(shares, (tsr_stack_share){.stack = stack}));
-    if (!ok || !shares->items) break;
-    tsr_stack_share *share = &shares->items[*index];
-    share->bytes = tsr__sum_u64(share->bytes, tsr__timeline_requested(timeline, live->items[i]));
+    const uint64_t *index = tsr__map_put(&s->share_of, stack, s->shares.count, &is_new);
+    if (!index || (is_new && !TSR__VECTOR_PUSH(&s->shares, (tsr_stack_share){.stack = stack})))
+      return false;
+    tsr_stack_share *share = &s->shares.items[*index];
+    uint64_t bytes = tsr__timeline_requested(s->timeline, s->live->items[i]);
+    uint64_t *of_kind = &share->kind_bytes[kind_of(s, i)];
+    share->bytes = tsr__sum_u64(share->bytes, bytes);
+    *of_kind = tsr__sum_u64(*of_kind, bytes);
+    share->kind_allocations[kind_of(s, i)]++;
+    if (s->live->items[i] < s->timeline->initial.count) {
+      share->older_bytes = tsr__sum_u64(share->older_bytes, bytes);
+      share->older_allocations++;
+    }
     share->allocations++;
   }
-  tsr__map_release(&share_of);
-  if (ok && shares->count)
-    qsort(shares->items, shares->count, sizeof *shares->items, compare_shares);
-  return ok;
+  return true;
+}
+
+/* The kind of most bytes, and why: as its largest allocation has it. */
+static bool choose_kinds(summing *s) {
+  uint64_t *largest = TSR__NEW_ARRAY(uint64_t, s->shares.count);
+  if (!largest) return false;
+  for (size_t i = 0; i < s->shares.count; i++) {
+    tsr_stack_share *share = &s->shares.items[i];
+    for (int kind = 0; kind < TSR_KIND_COUNT; kind++)
+      if (share->kind_bytes[kind] > share->kind_bytes[share->kind]) share->kind = (tsr_kind)kind;
+  }
+  for (size_t i = 0; s->kinds.count && i < s->live->count; i++) {
+    uint32_t allocation = s->live->items[i];
+    size_t index = (size_t)*tsr__map_find(&s->share_of, stack_of(s, i));
+    tsr_stack_share *share = &s->shares.items[index];
+    uint64_t bytes = tsr__timeline_requested(s->timeline, allocation);
+    if (kind_of(s, i) != share->kind || bytes < largest[index]) continue;
+    if (bytes == largest[index] && bytes) continue;
+    largest[index] = bytes;
+    share->phase = (tsr_phase)s->kinds.phase[allocation];
+    share->evidence = (tsr_evidence)s->kinds.evidence[allocation];
+  }
+  tsr__free(largest);
+  return true;
+}
+
+static void cut(tsr__shares *shares, size_t top) {
+  if (!top || shares->count <= top) return;
+  for (size_t i = top; i < shares->count; i++)
+    shares->omitted_bytes = tsr__sum_u64(shares->omitted_bytes, shares->items[i].bytes);
+  shares->omitted_stacks = shares->count - top;
+  shares->count = top;
 }
 
 int tsr__shares_of(const tsr__timeline *timeline, const tsr__live_set *live,
-                   const tsr__categories *categories, size_t top, tsr__shares *out,
-                   tsr_error *error) {
-  share_list list = {0};
-  if (!sum_by_stack(timeline, live, &list)) {
-    TSR__VECTOR_FREE(&list);
-    return tsr__fail_memory(error);
+                   const tsr__roles *roles, size_t top, tsr__shares *out, tsr_error *error) {
+  summing s = {.timeline = timeline, .live = live};
+  int status = roles ? tsr__kinds_of_timeline(timeline, roles, &s.kinds, error) : 0;
+  if (!status && !(sum_by_stack(&s) && choose_kinds(&s))) status = tsr__fail_memory(error);
+  tsr__map_release(&s.share_of);
+  tsr__kinds_release(&s.kinds);
+  if (status) {
+    TSR__VECTOR_FREE(&s.shares);
+    return status;
   }
-  tsr__shares shares = {.items = list.items, .count = list.count};
-  if (top && shares.count > top) {
-    for (size_t i = top; i < shares.count; i++)
-      shares.omitted_bytes = tsr__sum_u64(shares.omitted_bytes, shares.items[i].bytes);
-    shares.omitted_stacks = shares.count - top;
-    shares.count = top;
-  }
-  for (size_t i = 0; i < shares.count; i++)
-    shares.items[i].category = tsr__category_of(categories, shares.items[i].stack);
-  *out = shares;
+  if (s.shares.count) qsort(s.shares.items, s.shares.count, sizeof *s.shares.items, compare_shares);
+  *out = (tsr__shares){.items = s.shares.items, .count = s.shares.count};
+  cut(out, top);
   return 0;
 }
 

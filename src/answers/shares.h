@@ -2,7 +2,7 @@
 #ifndef TSR_ANSWERS_SHARES_H
 #define TSR_ANSWERS_SHARES_H
 
-#include "attribution/category.h"
+#include "attribution/kind.h"
 #include "timeline/timeline.h"
 
 /* Owned by the caller; `items` is released with tsr__free. */
@@ -13,10 +13,10 @@ typedef struct tsr__shares {
 } tsr__shares;
 
 /* One share a stack, of requested bytes; memory without a stack, or with an empty one, is one
- * share. `top`: at most so many, 0 = all. Fails with TSR_ERROR_MEMORY. */
+ * share. `roles` tell kinds; without them (NULL) all is unexplained. `top`: at most so many, 0 = all.
+ * Fails with TSR_ERROR_MEMORY. */
 int tsr__shares_of(const tsr__timeline *timeline, const tsr__live_set *live,
-                   const tsr__categories *categories, size_t top, tsr__shares *out,
-                   tsr_error *error);
+                   const tsr__roles *roles, size_t top, tsr__shares *out, tsr_error *error);
 
 /* The misfits of a timeline as warnings of an answer, allocated; `*count` may be 0. NULL when out
  * of memory. */

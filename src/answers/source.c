@@ -29,7 +29,6 @@ typedef struct tally {
 /* What the devices share. */
 typedef struct inquiry {
   const tsr_snapshot *snapshot;
-  const tsr__categories *categories;
   tsr__source_frames frames;
   tsr__outline outline;
   size_t top;
@@ -207,7 +206,7 @@ static int describe(const inquiry *q, tsr_source_device *out, tsr_error *error) 
   out->peak = (tsr_moment){event, event < 0 ? TSR_TIME_NONE : timeline.events.time_us[event],
                            timeline.at_peak};
   status = tsr__timeline_live(&timeline, event, &live, error);
-  if (!status) status = tsr__shares_of(&timeline, &live, q->categories, 0, &shares, error);
+  if (!status) status = tsr__shares_of(&timeline, &live, NULL, 0, &shares, error);
   if (!status && !(sum(q, &shares, out) &&
                    (out->warnings = tsr__copy_warnings(&timeline, &out->warning_count))))
     status = tsr__fail_memory(error);
@@ -297,8 +296,7 @@ static int fill(inquiry *q, const tsr_source_file *file, const uint32_t *devices
 int tsr__source_of(const tsr_snapshot *snapshot, const tsr_source_file *file,
                    const uint32_t *devices, size_t device_count, size_t top, tsr_source **out,
                    tsr_error *error) {
-  tsr__categories categories = {0};
-  inquiry q = {.snapshot = snapshot, .categories = &categories, .top = top};
+  inquiry q = {.snapshot = snapshot, .top = top};
   tsr_source *source = TSR__NEW(tsr_source);
   if (!source) return tsr__fail_memory(error);
   int status = fill(&q, file, devices, device_count, source, error);

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/checked.h"
 #include "base/memory.h"
 
 enum { NAME_BYTES = 64 };
@@ -68,12 +69,12 @@ static void spell_done(tsr_view_grouping *out, size_t group) {
 
 static bool by_category(maker *m) {
   const tsr__timeline *t = m->timeline;
-  for (int i = 0; i < TSR_CATEGORY_COUNT; i++)
-    (void)group_of(m, (uint64_t)i, text_of(tsr_category_name((tsr_category)i)));
-  for (size_t a = 0; a < t->birth.count; a++) {
-    uint32_t stack = tsr__timeline_stack(t, (uint32_t)a);
-    m->out->group[a] = (uint8_t)tsr__category_of(&m->shared->categories, stack);
-  }
+  tsr__kinds kinds = {0};
+  if (tsr__kinds_of_timeline(t, m->shared->roles, &kinds, NULL)) return false;
+  for (int i = 0; i < TSR_KIND_COUNT; i++)
+    (void)group_of(m, (uint64_t)i, text_of(tsr_kind_name((tsr_kind)i)));
+  for (size_t a = 0; a < t->birth.count; a++) m->out->group[a] = kinds.kind[a];
+  tsr__kinds_release(&kinds);
   return true;
 }
 
@@ -239,7 +240,8 @@ static bool merge_least(const tsr__timeline *t, uint32_t *of, uint32_t count) {
 }
 
 static uint32_t group_at(const tsr__timeline *t, const tsr__grouping *grouping, uint32_t a) {
-  if (t->birth.items[a] != TSR_NONE) return tsr__grouping_of(grouping, t->birth.items[a]);
+  if (t->birth.items[a] != TSR_NONE || tsr__grouping_is_whole(grouping->grouper->by))
+    return tsr__grouping_of(grouping, a);
   if (grouping->grouper->by != TSR_PROFILE_BY_RULES) return GROUP_OLDER;
   return tsr__grouping_of_stack(grouping, tsr__timeline_stack(t, a));
 }
@@ -265,7 +267,7 @@ static bool by_grouper(maker *m, const tsr__grouper *grouper) {
   const tsr__timeline *t = m->timeline;
   tsr__grouping grouping = {0};
   uint32_t *of = tsr__realloc(NULL, t->birth.count, sizeof *of);
-  bool ok = of && !tsr__grouping_init(&grouping, grouper, t->device, NULL);
+  bool ok = of && !tsr__grouping_init(&grouping, grouper, t, NULL);
   for (uint32_t a = 0; ok && a < t->birth.count; a++) of[a] = group_at(t, &grouping, a);
   if (ok) ok = merge_least(t, of, tsr__grouping_count(&grouping));
   if (ok) {
@@ -289,6 +291,22 @@ static bool by_context(maker *m) {
 
 static bool by_rules(maker *m) {
   return !m->shared->rules.rules || by_grouper(m, &m->shared->rules);
+}
+
+/* What is asked for by operation, module or line. */
+static bool by_label(maker *m, tsr_profile_by by) {
+  const tsr__grouper *labels = &m->shared->labels;
+  return !labels->snapshot || labels->by != by || by_grouper(m, labels);
+}
+
+static bool by_op(maker *m) {
+  return by_label(m, TSR_PROFILE_BY_OP);
+}
+static bool by_module(maker *m) {
+  return by_label(m, TSR_PROFILE_BY_MODULE);
+}
+static bool by_line(maker *m) {
+  return by_label(m, TSR_PROFILE_BY_LINE);
 }
 
 static bool by_metadata(maker *m) {
@@ -319,6 +337,9 @@ static const struct {
     {"annotation", "annotation", by_annotation},
     {"compile_context", "compiled region", by_context},
     {"rules", "rule", by_rules},
+    {"op", "operation", by_op},
+    {"module", "module", by_module},
+    {"line", "line", by_line},
     {"metadata", "user metadata", by_metadata},
     {"stream", "stream", by_stream},
     {"pool", "pool", by_pool},
@@ -365,23 +386,29 @@ int tsr__view_groupings(const tsr__timeline *timeline, const tsr__view_shared *s
 }
 
 int tsr__view_shared_init(tsr__view_shared *shared, const tsr_snapshot *snapshot,
-                          const tsr_rules *rules, tsr_error *error) {
-  *shared = (tsr__view_shared){0};
-  int status = tsr__categories_compute(snapshot, &shared->categories, error);
-  if (!status)
-    status =
-        tsr__grouper_init(&shared->annotations, snapshot, TSR_PROFILE_BY_ANNOTATION, NULL, error);
+                          const tsr__roles *roles, const tsr_view_options *options,
+                          tsr_error *error) {
+  static const tsr_view_options plain = {.rules = NULL};
+  if (!options) options = &plain;
+  tsr_profile_by by = options->by;
+  bool has_labels =
+      by == TSR_PROFILE_BY_OP || by == TSR_PROFILE_BY_MODULE || by == TSR_PROFILE_BY_LINE;
+  *shared = (tsr__view_shared){.roles = roles};
+  int status =
+      tsr__grouper_init(&shared->annotations, snapshot, TSR_PROFILE_BY_ANNOTATION, NULL, error);
   if (!status)
     status =
         tsr__grouper_init(&shared->contexts, snapshot, TSR_PROFILE_BY_COMPILE_CONTEXT, NULL, error);
-  if (!status && rules)
-    status = tsr__grouper_init(&shared->rules, snapshot, TSR_PROFILE_BY_RULES, rules, error);
+  if (!status && options->rules)
+    status =
+        tsr__grouper_init(&shared->rules, snapshot, TSR_PROFILE_BY_RULES, options->rules, error);
+  if (!status && has_labels) status = tsr__grouper_init(&shared->labels, snapshot, by, NULL, error);
   return status;
 }
 
 void tsr__view_shared_release(tsr__view_shared *shared) {
-  tsr__categories_release(&shared->categories);
   tsr__grouper_release(&shared->annotations);
   tsr__grouper_release(&shared->contexts);
   tsr__grouper_release(&shared->rules);
+  tsr__grouper_release(&shared->labels);
 }

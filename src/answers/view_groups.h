@@ -8,13 +8,15 @@
 
 /* What the devices of a snapshot share: what each stack is. */
 typedef struct tsr__view_shared {
-  tsr__categories categories;
+  const tsr__roles *roles;                   /* not owned */
   tsr__grouper annotations, contexts, rules; /* rules: without rules where there are none */
+  tsr__grouper labels;                       /* without a snapshot where none is asked for */
 } tsr__view_shared;
 
-/* `rules` may be NULL, and must outlive it. Fails as tsr__grouper_init does. */
+/* `options` may be NULL; their rules, and `roles`, must outlive it. Fails as tsr__grouper_init does. */
 int tsr__view_shared_init(tsr__view_shared *shared, const tsr_snapshot *snapshot,
-                          const tsr_rules *rules, tsr_error *error);
+                          const tsr__roles *roles, const tsr_view_options *options,
+                          tsr_error *error);
 /* A zeroed one is fine. */
 void tsr__view_shared_release(tsr__view_shared *shared);
 

@@ -5,25 +5,42 @@
 #include <stdlib.h>
 
 #include "answers/query.h"
-#include "attribution/category.h"
+#include "attribution/kind.h"
 #include "base/checked.h"
+#include "base/map.h"
 #include "base/memory.h"
 #include "tessera/allocations.h"
 #include "timeline/timeline.h"
 
 enum { US_PER_MS = 1000 };
 
+/* Most byte_time first, then most bytes. */
+static int compare_weights(const void *a, const void *b) {
+  const tsr_stack_weight *x = a, *y = b;
+  if (x->byte_time != y->byte_time) return x->byte_time < y->byte_time ? 1 : -1;
+  if (x->bytes != y->bytes) return x->bytes < y->bytes ? 1 : -1;
+  if (x->stack != y->stack) return x->stack < y->stack ? -1 : 1;
+  return (x->kind > y->kind) - (x->kind < y->kind);
+}
+
 /* ---- a moment ---- */
 
 static int copy_stacks(const tsr_stack_share *shares, size_t count, tsr_weights_device *out,
                        tsr_error *error) {
-  out->stacks = TSR__NEW_ARRAY(tsr_stack_weight, count);
+  size_t rows = 0;
+  for (size_t i = 0; i < count; i++)
+    for (int kind = 0; kind < TSR_KIND_COUNT; kind++) rows += shares[i].kind_allocations[kind] != 0;
+  out->stacks = TSR__NEW_ARRAY(tsr_stack_weight, rows);
   if (!out->stacks) return tsr__fail_memory(error);
   for (size_t i = 0; i < count; i++)
-    out->stacks[out->stack_count++] = (tsr_stack_weight){.stack = shares[i].stack,
-                                                         .category = shares[i].category,
-                                                         .allocations = shares[i].allocations,
-                                                         .bytes = shares[i].bytes};
+    for (int kind = 0; kind < TSR_KIND_COUNT; kind++)
+      if (shares[i].kind_allocations[kind])
+        out->stacks[out->stack_count++] =
+            (tsr_stack_weight){.stack = shares[i].stack,
+                               .kind = (tsr_kind)kind,
+                               .allocations = shares[i].kind_allocations[kind],
+                               .bytes = shares[i].kind_bytes[kind]};
+  if (out->stack_count) qsort(out->stacks, out->stack_count, sizeof *out->stacks, compare_weights);
   return 0;
 }
 
@@ -67,13 +84,6 @@ static int weigh_moment(const tsr_snapshot *snapshot, const tsr_at_where *where,
 
 /* ---- a window ---- */
 
-static int compare_weights(const void *a, const void *b) {
-  const tsr_stack_weight *x = a, *y = b;
-  if (x->byte_time != y->byte_time) return x->byte_time < y->byte_time ? 1 : -1;
-  if (x->bytes != y->bytes) return x->bytes < y->bytes ? 1 : -1;
-  return (x->stack > y->stack) - (x->stack < y->stack);
-}
-
 /* How long an allocation was live in the window, from its birth there to its death there: in
  * microseconds, or in events. Time is taken to stand still before the window's first event. */
 static uint64_t time_in(const tsr__timeline *t, const tsr_weights_device *window, int64_t birth,
@@ -106,34 +116,53 @@ static void weigh_allocation(const tsr__timeline *t, const tsr_weights_device *w
   weight->byte_time = tsr__sum_u64(weight->byte_time, times(bytes, time, is_timed));
 }
 
-static int weigh_lives(const tsr__timeline *t, const tsr__categories *categories, bool is_timed,
+/* No more than stacks and kinds, nor than allocations. */
+static size_t most_rows(const tsr__timeline *t) {
+  size_t most = ((size_t)tsr_snapshot_stack_count(t->snapshot) + 1) * TSR_KIND_COUNT;
+  return most < t->birth.count ? most : t->birth.count;
+}
+
+/* A row for each stack and kind, in the order in which they are met. */
+static tsr_stack_weight *row_of(tsr_weights_device *out, tsr__map *rows, uint32_t stack,
+                                tsr_kind kind) {
+  bool is_new;
+  uint64_t key = (uint64_t)stack * TSR_KIND_COUNT + (uint64_t)kind;
+  const uint64_t *row = tsr__map_put(rows, key, out->stack_count, &is_new);
+  if (!row) return NULL;
+  if (is_new) out->stacks[out->stack_count++] = (tsr_stack_weight){.stack = stack, .kind = kind};
+  return &out->stacks[*row];
+}
+
+static int weigh_lives(const tsr__timeline *t, const tsr__kinds *kinds, bool is_timed,
                        tsr_weights_device *out, tsr_error *error) {
-  uint32_t stack_count = tsr_snapshot_stack_count(t->snapshot);
-  out->stacks = TSR__NEW_ARRAY(tsr_stack_weight, (size_t)stack_count + 1);
+  tsr__map rows = {0};
+  bool ok = true;
+  out->stacks = TSR__NEW_ARRAY(tsr_stack_weight, most_rows(t));
   if (!out->stacks) return tsr__fail_memory(error);
-  for (size_t i = 0; i < t->birth.count; i++) {
+  for (size_t i = 0; ok && i < t->birth.count; i++) {
     bool is_later = i >= t->initial.count && (int64_t)t->birth.items[i] > out->last;
     bool is_over = t->death.items[i] != TSR_NONE && (int64_t)t->death.items[i] <= out->first;
     if (is_later || is_over) continue;
     uint32_t stack = tsr__timeline_stack(t, (uint32_t)i);
     bool has_frames = tsr_snapshot_stack(t->snapshot, stack).depth > 0;
-    tsr_stack_weight *weight = &out->stacks[has_frames ? stack : stack_count];
-    weight->stack = has_frames ? stack : TSR_NONE;
-    weigh_allocation(t, out, (uint32_t)i, is_timed, weight);
+    tsr_stack_weight *weight =
+        row_of(out, &rows, has_frames ? stack : TSR_NONE, (tsr_kind)kinds->kind[i]);
+    if ((ok = weight != NULL)) weigh_allocation(t, out, (uint32_t)i, is_timed, weight);
   }
-  for (size_t i = 0; i <= stack_count; i++)
-    if (out->stacks[i].allocations) out->stacks[out->stack_count++] = out->stacks[i];
-  qsort(out->stacks, out->stack_count, sizeof *out->stacks, compare_weights);
-  for (size_t i = 0; i < out->stack_count; i++)
-    out->stacks[i].category = tsr__category_of(categories, out->stacks[i].stack);
+  tsr__map_release(&rows);
+  if (!ok) return tsr__fail_memory(error);
+  if (out->stack_count) qsort(out->stacks, out->stack_count, sizeof *out->stacks, compare_weights);
   return 0;
 }
 
-static int weigh_device(const tsr_snapshot *snapshot, const tsr__categories *categories,
-                        bool is_timed, tsr_weights_device *out, tsr_error *error) {
+static int weigh_device(const tsr_snapshot *snapshot, const tsr__roles *roles, bool is_timed,
+                        tsr_weights_device *out, tsr_error *error) {
   tsr__timeline timeline = {0};
   int status = tsr__timeline_compute(snapshot, out->device, false, &timeline, error);
-  if (!status) status = weigh_lives(&timeline, categories, is_timed, out, error);
+  tsr__kinds kinds = {0};
+  if (!status) status = tsr__kinds_of_timeline(&timeline, roles, &kinds, error);
+  if (!status) status = weigh_lives(&timeline, &kinds, is_timed, out, error);
+  tsr__kinds_release(&kinds);
   tsr__timeline_release(&timeline);
   return status;
 }
@@ -157,15 +186,15 @@ static bool find_windows(const tsr_snapshot *snapshot, const tsr_window *window,
 static int weigh_window(const tsr_snapshot *snapshot, const tsr_window *window,
                         const uint32_t *devices, size_t count, tsr_weights *weights,
                         tsr_error *error) {
-  tsr__categories categories = {0};
+  tsr__roles roles = {0};
   weights->is_timed = find_windows(snapshot, window, devices, count, weights);
   if (!weights->device_count)
     return tsr__fail(error, TSR_ERROR_ARGUMENT, TSR_OFFSET_NONE,
                      "no device has an event in that window");
-  int status = tsr__categories_compute(snapshot, &categories, error);
+  int status = tsr__roles_compute(snapshot, &roles, error);
   for (size_t i = 0; !status && i < weights->device_count; i++)
-    status = weigh_device(snapshot, &categories, weights->is_timed, &weights->devices[i], error);
-  tsr__categories_release(&categories);
+    status = weigh_device(snapshot, &roles, weights->is_timed, &weights->devices[i], error);
+  tsr__roles_release(&roles);
   return status;
 }
 

@@ -198,14 +198,14 @@ static int run_all(const tsr__timeline *timeline, const tsr_whatif_options *opti
 }
 
 /* Who held the card when the best configuration ran out of it. */
-static int list_holders(const tsr__timeline *timeline, const tsr__categories *categories,
-                        size_t top, tsr_whatif_device *out, tsr_error *error) {
+static int list_holders(const tsr__timeline *timeline, const tsr__roles *roles, size_t top,
+                        tsr_whatif_device *out, tsr_error *error) {
   tsr__live_set live = {0};
   tsr__shares shares;
   if (!out->runs[0].is_out_of_memory) return 0;
   int64_t before = out->runs[0].out_of_memory.event - 1;
   int status = tsr__timeline_live(timeline, before < -1 ? -1 : before, &live, error);
-  if (!status) status = tsr__shares_of(timeline, &live, categories, top, &shares, error);
+  if (!status) status = tsr__shares_of(timeline, &live, roles, top, &shares, error);
   if (!status) {
     out->stacks = shares.items;
     out->stack_count = shares.count;
@@ -229,7 +229,7 @@ static void note_recorded_oom(const tsr__timeline *timeline, tsr_whatif_device *
 
 /* What is the same for all devices. */
 typedef struct whatif_question {
-  tsr__categories categories;
+  tsr__roles roles;
   size_t top;
   uint64_t *patience;
 } whatif_question;
@@ -244,7 +244,7 @@ static int describe(const tsr_snapshot *snapshot, const tsr_whatif_options *opti
     note_recorded_oom(&timeline, out);
     status = run_all(&timeline, options, question->patience, out, error);
   }
-  if (!status) status = list_holders(&timeline, &question->categories, question->top, out, error);
+  if (!status) status = list_holders(&timeline, &question->roles, question->top, out, error);
   if (!status && !(out->warnings = tsr__copy_warnings(&timeline, &out->warning_count)))
     status = tsr__fail_memory(error);
   tsr__timeline_release(&timeline);
@@ -265,14 +265,14 @@ int tsr_whatif_compute(const tsr_snapshot *snapshot, const tsr_whatif_options *o
   whatif_question question = {.top = query ? query->top : 0, .patience = &patience};
   whatif->capacity_bytes = how.capacity_bytes;
   whatif->devices = TSR__NEW_ARRAY(tsr_whatif_device, count);
-  status = whatif->devices ? tsr__categories_compute(snapshot, &question.categories, error)
+  status = whatif->devices ? tsr__roles_compute(snapshot, &question.roles, error)
                            : tsr__fail_memory(error);
   while (!status && whatif->device_count < count) {
     tsr_whatif_device *device = &whatif->devices[whatif->device_count];
     device->device = devices[whatif->device_count++];
     status = describe(snapshot, &how, &question, device, error);
   }
-  tsr__categories_release(&question.categories);
+  tsr__roles_release(&question.roles);
   if (status)
     tsr_whatif_free(whatif);
   else

@@ -105,3 +105,11 @@ void tsr__categories_release(tsr__categories *categories) {
   tsr__free(categories->stacks);
   *categories = (tsr__categories){0};
 }
+
+int tsr_category_of_stacks(const tsr_snapshot *snapshot, uint8_t *categories, tsr_error *error) {
+  tsr__categories found = {0};
+  int status = tsr__categories_compute(snapshot, &found, error);
+  for (uint32_t i = 0; !status && i < found.count; i++) categories[i] = found.stacks[i];
+  tsr__categories_release(&found);
+  return status;
+}

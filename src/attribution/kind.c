@@ -64,9 +64,9 @@ typedef struct judge {
   uint32_t *span;           /* by run: the number of the backward pass it is in, or follows */
   uint32_t *optimizer_pass; /* the same of optimizer runs */
   uint32_t span_count, optimizer_count;
-  tsr__map gradients;      /* size -> gradients of it in the fullest backward pass */
-  tsr__map states;         /* size -> state made in the fullest optimizer run */
-  tsr__map fates;          /* stack and size -> index in seen, see learn_fates */
+  tsr__map gradients; /* size -> gradients of it in the fullest backward pass */
+  tsr__map states;    /* size -> state made in the fullest optimizer run */
+  tsr__map fates;     /* stack and size -> index in seen, see learn_fates */
   TSR__VECTOR(fate) seen;
   tsr__map unclaimed;      /* size -> parameters for which no gradient is found, see learn_fates */
   bool *is_gradient_stack; /* by stack: made in forward, freed by zero_grad */
@@ -209,8 +209,9 @@ static bool is_unfinished(const judge *j, uint32_t allocation, size_t r) {
 static bool will_be_kept(judge *j, uint32_t allocation) {
   const uint64_t *index = tsr__map_find(&j->fates, fate_key(j, allocation));
   if (!index)
-    return j->unclaimed.count ? take(&j->unclaimed, j->t->events.size[j->t->birth.items[allocation]])
-                              : j->t->birth.count - allocation > UNFINISHED_ALLOCATIONS;
+    return j->unclaimed.count
+               ? take(&j->unclaimed, j->t->events.size[j->t->birth.items[allocation]])
+               : j->t->birth.count - allocation > UNFINISHED_ALLOCATIONS;
   fate *f = &j->seen.items[*index];
   if (f->alive >= f->most) return false;
   f->alive++;
@@ -261,8 +262,8 @@ static bool is_last_kept(const judge *j, uint32_t allocation, size_t r) {
  * backward is done, and not autograd. Unless the operation that made it is one that saves it. */
 static verdict judge_recompute(const judge *j, uint32_t allocation, size_t r, tsr__role role) {
   if (!is_kept(j, allocation, j->after[r].any, &j->phases->runs.items[r])) return temporary;
-  if (role.hint != TSR__MARK_SAVES_OUTPUT &&
-      freed_by(j, allocation).phase == TSR_PHASE_RECOMPUTE && is_last_kept(j, allocation, r))
+  if (role.hint != TSR__MARK_SAVES_OUTPUT && freed_by(j, allocation).phase == TSR_PHASE_RECOMPUTE &&
+      is_last_kept(j, allocation, r))
     return (verdict){TSR_KIND_TEMPORARY, TSR_EVIDENCE_UNSAVED_OUTPUT};
   return (verdict){TSR_KIND_RECOMPUTED, TSR_EVIDENCE_OUTLIVES_RECOMPUTE};
 }
@@ -321,8 +322,7 @@ static bool find_gradient_stacks(judge *j) {
 
 static bool note_fate(judge *j, uint32_t allocation, uint32_t span, bool is_kept) {
   bool is_new;
-  const uint64_t *index =
-      tsr__map_put(&j->fates, fate_key(j, allocation), j->seen.count, &is_new);
+  const uint64_t *index = tsr__map_put(&j->fates, fate_key(j, allocation), j->seen.count, &is_new);
   if (!index || (is_new && !TSR__VECTOR_PUSH(&j->seen, (fate){.span = span}))) return false;
   fate *f = &j->seen.items[*index];
   if (f->span != span) f->kept = 0;
@@ -362,7 +362,9 @@ static void judge_recorded(judge *j) {
   for (size_t i = j->t->initial.count; i < j->out.count; i++) {
     uint32_t birth = j->t->birth.items[i];
     while (r + 1 < runs && j->phases->runs.items[r + 1].first <= birth) r++;
-    if (r < runs) put(j, (uint32_t)i, judge_one(j, (uint32_t)i, r));
+    if (r >= runs) continue;
+    put(j, (uint32_t)i, judge_one(j, (uint32_t)i, r));
+    j->out.phase[i] = j->phases->runs.items[r].phase;
   }
 }
 
@@ -645,6 +647,7 @@ static bool judge_old(judge *j) {
   uint32_t count = ok ? (uint32_t)j->t->initial.count : 0;
   for (uint32_t i = 0; i < count; i++) {
     verdict v = judge_old_stack(j, i);
+    j->out.phase[i] = tsr__role_of(j->roles, j->t->initial.items[i].stack).phase;
     uint64_t size = j->t->initial.items[i].requested_bytes;
     if (v.kind == TSR_KIND_PARAMETER) take(&left.parameters, size);
     if (v.kind == TSR_KIND_GRADIENT) take(&left.gradients, size);
@@ -734,15 +737,16 @@ int tsr__kinds_compute(const tsr__timeline *timeline, const tsr__roles *roles,
   judge j = {.t = timeline, .roles = roles, .phases = phases, .out.count = timeline->birth.count};
   j.out.kind = TSR__NEW_ARRAY(uint8_t, j.out.count);
   j.out.evidence = TSR__NEW_ARRAY(uint8_t, j.out.count);
-  bool ok = j.out.kind && j.out.evidence && look_ahead(&j);
+  j.out.phase = TSR__NEW_ARRAY(uint8_t, j.out.count);
+  bool ok = j.out.kind && j.out.evidence && j.out.phase && look_ahead(&j);
   if (ok) {
     j.ends_elsewhere = has_moved_on(&j);
     ok = find_gradient_stacks(&j) && learn_fates(&j);
   }
   if (ok) {
     judge_recorded(&j);
-    ok = note_sizes(&j) && find_forward_gradients(&j) && judge_old(&j) &&
-         judge_old_rest(&j) && replace_parameters(&j);
+    ok = note_sizes(&j) && find_forward_gradients(&j) && judge_old(&j) && judge_old_rest(&j) &&
+         replace_parameters(&j);
   }
   tsr__free(j.after);
   tsr__free(j.span);
@@ -761,8 +765,18 @@ int tsr__kinds_compute(const tsr__timeline *timeline, const tsr__roles *roles,
   return 0;
 }
 
+int tsr__kinds_of_timeline(const tsr__timeline *timeline, const tsr__roles *roles, tsr__kinds *out,
+                           tsr_error *error) {
+  tsr__phases phases = {0};
+  int status = tsr__phases_compute(timeline->snapshot, roles, &timeline->events, &phases, error);
+  if (!status) status = tsr__kinds_compute(timeline, roles, &phases, out, error);
+  tsr__phases_release(&phases);
+  return status;
+}
+
 void tsr__kinds_release(tsr__kinds *kinds) {
   tsr__free(kinds->kind);
   tsr__free(kinds->evidence);
+  tsr__free(kinds->phase);
   *kinds = (tsr__kinds){0};
 }

@@ -9,13 +9,18 @@
 typedef struct tsr__kinds {
   uint8_t *kind;     /* tsr_kind */
   uint8_t *evidence; /* tsr_evidence */
+  uint8_t *phase;    /* tsr_phase in which it was made; UNKNOWN for one from before the recording,
+                        unless its stack tells */
   size_t count;
 } tsr__kinds;
 
-/* `phases` are the timeline's. Time is linear in allocations and runs, memory 2 bytes an allocation
+/* `phases` are the timeline's. Time is linear in allocations and runs, memory 3 bytes an allocation
  * and what the gradients of a step take. Fails with TSR_ERROR_MEMORY. */
 int tsr__kinds_compute(const tsr__timeline *timeline, const tsr__roles *roles,
                        const tsr__phases *phases, tsr__kinds *out, tsr_error *error);
+/* The same for whoever has no use for the phases. */
+int tsr__kinds_of_timeline(const tsr__timeline *timeline, const tsr__roles *roles, tsr__kinds *out,
+                           tsr_error *error);
 void tsr__kinds_release(tsr__kinds *kinds);
 
 #endif

@@ -1,5 +1,11 @@
-/* kind_names.c - kinds, reasons and how far to believe them, in words. */
+/* kind_names.c - phases, kinds, reasons and how far to believe them, in words. */
 #include "tessera/attribution.h"
+
+const char *tsr_phase_name(tsr_phase phase) {
+  static const char *const names[TSR_PHASE_COUNT] = {
+      "unknown", "setup", "data", "forward", "recompute", "backward", "optimizer", "zero_grad"};
+  return (unsigned)phase < TSR_PHASE_COUNT ? names[phase] : "unknown";
+}
 
 const char *tsr_kind_name(tsr_kind kind) {
   static const char *const names[TSR_KIND_COUNT] = {
@@ -72,9 +78,9 @@ static const struct {
     [TSR_EVIDENCE_OLD_BUFFER] =
         {"older than the recording, never freed, and as many of its size as the model has layers",
          TSR_CONFIDENCE_GUESS},
-    [TSR_EVIDENCE_OLD_FROZEN] =
-        {"older than the recording, never freed, and of the size of no gradient, as most of the memory",
-         TSR_CONFIDENCE_GUESS},
+    [TSR_EVIDENCE_OLD_FROZEN] = {"older than the recording, never freed, and of the size of no "
+                                 "gradient, as most of the memory",
+                                 TSR_CONFIDENCE_GUESS},
     [TSR_EVIDENCE_OLD_ACTIVATION] = {"older than the recording and freed as saved tensors are",
                                      TSR_CONFIDENCE_LIKELY},
 };

@@ -18,12 +18,6 @@
 #include "attribution/marked.h"
 #include "base/memory.h"
 
-const char *tsr_phase_name(tsr_phase phase) {
-  static const char *const names[TSR_PHASE_COUNT] = {
-      "unknown", "setup", "data", "forward", "recompute", "backward", "optimizer", "zero_grad"};
-  return (unsigned)phase < TSR_PHASE_COUNT ? names[phase] : "unknown";
-}
-
 /* ---- Stacks ---- */
 
 /* Where each mark is first met, innermost first; UINT32_MAX where it is not. */
@@ -38,8 +32,7 @@ static marks find_marks(tsr_stack stack, const uint8_t *mark_of_frame) {
     uint8_t mark = mark_of_frame[stack.frames[i]];
     if (found.at[mark] == UINT32_MAX) found.at[mark] = i;
     bool is_forward = mark == TSR__MARK_CALL || mark == TSR__MARK_ATTENTION;
-    if (is_forward && found.at[TSR__MARK_FORWARD] == UINT32_MAX)
-      found.at[TSR__MARK_FORWARD] = i;
+    if (is_forward && found.at[TSR__MARK_FORWARD] == UINT32_MAX) found.at[TSR__MARK_FORWARD] = i;
   }
   return found;
 }
@@ -133,8 +126,8 @@ static tsr__mark hint_of(const marks *m, tsr_phase phase) {
 
 static bool is_python_mark(uint8_t mark) {
   return mark == TSR__MARK_PYTHON || mark == TSR__MARK_FORWARD || mark == TSR__MARK_CALL ||
-         mark == TSR__MARK_OPTIMIZER || mark == TSR__MARK_BACKWARD || mark == TSR__MARK_CONSTRUCTOR ||
-         mark == TSR__MARK_ATTENTION;
+         mark == TSR__MARK_OPTIMIZER || mark == TSR__MARK_BACKWARD ||
+         mark == TSR__MARK_CONSTRUCTOR || mark == TSR__MARK_ATTENTION;
 }
 
 static void read_stacks(const tsr_snapshot *snapshot, const uint8_t *mark_of_frame,

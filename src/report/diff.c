@@ -1,7 +1,8 @@
 /* diff.c - the report of `tessera diff`.
  *
- *   Device 0: +2.08 GiB at the peak, 20.47 GiB before and 22.55 GiB now; 71.2 % of it at
+ *   Device 0: +2.08 GiB at the peak, 20.47 GiB before and 22.55 GiB now; 71.2 % of it activation at
  *   model.py:382 forward.
+ *   settings before: expandable_segments:True; now: default
  *
  *   #     change       old       new  allocations  status  category    allocated at
  *   1  +1.48 GiB  1.50 GiB  2.98 GiB     24 -> 48  grown   activation  model.py:382 forward
@@ -10,7 +11,8 @@
  *   #1  +1.48 GiB, grown from 1.50 GiB to 2.98 GiB, activation
  *     main, train.py:40
  *
- * A change's stack is shown from the new snapshot where that has it.
+ * A change's stack is shown from the new snapshot where that has it. By category, operation and line
+ * the last column is the group, and no stacks follow.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -25,6 +27,7 @@
 /* The emitter, with a printer for the stacks of either snapshot. */
 typedef struct diff_printer {
   tsr__emitter *emitter;
+  tsr_diff_by by;
   tsr__stack_printer old_stacks, new_stacks;
 } diff_printer;
 
@@ -59,23 +62,48 @@ static void append_name(diff_printer *printer, const tsr_change *change) {
 
 /* ---- The verdict ---- */
 
-/* Where most of it comes from: the largest change that goes the same way as the whole. */
-static void append_cause(diff_printer *printer, const tsr_diff_device *device, int64_t whole) {
-  tsr__buffer *out = &printer->emitter->scratch;
-  size_t i = 0;
-  while (i < device->change_count && (device->changes[i].delta_bytes < 0) != (whole < 0)) i++;
-  if (!whole || i == device->change_count) return;
-  const tsr_change *change = &device->changes[i];
-  uint64_t part = (uint64_t)(whole < 0 ? -change->delta_bytes : change->delta_bytes);
+/* "71.2 % of it ", "all of it ", or, where others go the other way, "+3.00 GiB alone, ". */
+static void append_part(tsr__buffer *out, int64_t part, int64_t whole) {
+  uint64_t some = (uint64_t)(part < 0 ? -part : part);
   uint64_t all = (uint64_t)(whole < 0 ? -whole : whole);
   char text[DELTA_BYTES];
-  if (part == all)
-    tsr__buffer_text(out, "; all of it at ");
-  else if (part < all)
-    tsr__buffer_printf(out, "; %s of it at ", tsr__format_percent(part, all, text));
+  if (some == all)
+    tsr__buffer_text(out, "all of it ");
+  else if (some < all)
+    tsr__buffer_printf(out, "%s of it ", tsr__format_percent(some, all, text));
   else
-    tsr__buffer_printf(out, "; %s alone at ", format_delta(change->delta_bytes, text));
-  append_name(printer, change);
+    tsr__buffer_printf(out, "%s ", format_delta(part, text));
+}
+
+/* "at model.py:382 forward"; a place in brackets stands alone. */
+static void append_line(tsr__buffer *out, const char *line) {
+  tsr__buffer_printf(out, *line == '(' ? "%s" : "at %s", line);
+}
+
+/* Where most of it comes from: a kind at a line, if most of the kind's change is there, else the
+ * kind. */
+static void append_cause(tsr__buffer *out, const tsr_diff_cause *cause, int64_t whole) {
+  if (!whole || !cause->kind_delta_bytes || (cause->kind_delta_bytes < 0) != (whole < 0)) return;
+  int64_t line = cause->line_delta_bytes, kind = cause->kind_delta_bytes;
+  bool is_one_line = cause->line && (whole < 0 ? line <= kind / 2 && line >= kind
+                                               : line >= kind / 2 && line <= kind);
+  tsr__buffer_text(out, "; ");
+  append_part(out, is_one_line ? cause->line_delta_bytes : cause->kind_delta_bytes, whole);
+  tsr__buffer_text(out, tsr_kind_name(cause->kind));
+  if (!cause->line) return;
+  tsr__buffer_text(out, is_one_line ? " " : ", most ");
+  append_line(out, cause->line);
+}
+
+static const char *or_default(const char *settings) {
+  return *settings ? settings : "default";
+}
+
+static void print_settings(tsr__emitter *emitter, const tsr_diff_device *device) {
+  const char *before = device->old_side.settings, *after = device->new_side.settings;
+  if (!device->old_side.is_there || !device->new_side.is_there || !strcmp(before, after)) return;
+  tsr__emit_printf(emitter, TSR__PLAIN, "  allocator settings before: %s; now: %s",
+                   or_default(before), or_default(after));
 }
 
 static void print_verdict(diff_printer *printer, const tsr_diff_device *device) {
@@ -104,9 +132,10 @@ static void print_verdict(diff_printer *printer, const tsr_diff_device *device) 
     tsr__buffer_printf(out, ": the same peak of %s, made of other memory", new_size);
   else
     tsr__buffer_printf(out, ": no change, a peak of %s", new_size);
-  append_cause(printer, device, whole);
+  append_cause(out, &device->cause, whole);
   tsr__buffer_text(out, ".");
   tsr__emit_line(emitter, TSR__BOLD, 0);
+  print_settings(emitter, device);
 }
 
 /* ---- The list ---- */
@@ -116,6 +145,7 @@ static void emit_side(tsr__emitter *emitter, const char *key, const tsr_diff_sid
   tsr__emit_field(emitter, "device", NULL,
                   side->is_there ? tsr__count(side->device) : tsr__nothing());
   tsr__emit_field(emitter, "events", NULL, tsr__count(side->event_count));
+  tsr__emit_field(emitter, "settings", NULL, tsr__string(side->settings));
   tsr__emit_object(emitter, "peak");
   tsr__emit_field(emitter, "event", NULL, tsr__index(side->is_there ? side->peak.event : -1));
   tsr__emit_field(emitter, "time_us", NULL,
@@ -140,11 +170,19 @@ static const char *format_counts(const tsr_change *change, char text[COUNTS_BYTE
   return text;
 }
 
+static void emit_stack(diff_printer *printer, const tsr_change *change) {
+  tsr__stack_printer *stacks;
+  uint32_t stack;
+  choose_stack(printer, change, &stacks, &stack);
+  tsr__stack_emit(stacks, stack);
+}
+
 static void emit_change(diff_printer *printer, const tsr_change *change, size_t number) {
   tsr__emitter *emitter = printer->emitter;
   tsr__buffer *name = &emitter->scratch;
   char delta[DELTA_BYTES], counts[COUNTS_BYTES];
-  if (tsr__emitter_is_text(emitter)) append_name(printer, change);
+  bool is_stack = printer->by == TSR_DIFF_BY_STACK;
+  if (tsr__emitter_is_text(emitter) && is_stack) append_name(printer, change);
   tsr__cell cells[] = {
       tsr__count(number),
       tsr__string(format_delta(change->delta_bytes, delta)),
@@ -155,15 +193,14 @@ static void emit_change(diff_printer *printer, const tsr_change *change, size_t 
       tsr__count(change->old_allocations),
       tsr__count(change->new_allocations),
       tsr__string(tsr_change_status_name(change->status)),
-      tsr__string(tsr_category_name(change->category)),
-      tsr__text((tsr_text){name->data, name->size}),
+      tsr__string(is_stack ? tsr_kind_name(change->kind) : change->name),
+      is_stack ? tsr__text((tsr_text){name->data, name->size}) : tsr__string(change->name),
   };
   tsr__emit_row(emitter, cells);
   name->size = 0;
-  tsr__stack_printer *stacks;
-  uint32_t stack;
-  choose_stack(printer, change, &stacks, &stack);
-  tsr__stack_emit(stacks, stack);
+  if (!tsr__emitter_is_text(emitter))
+    tsr__emit_field(emitter, "moved", NULL, tsr__bool(change->is_moved));
+  if (is_stack) emit_stack(printer, change);
   tsr__emit_row_end(emitter);
 }
 
@@ -179,8 +216,24 @@ static void emit_omitted(tsr__emitter *emitter, const tsr_diff_device *device) {
   tsr__emit_line(emitter, TSR__DIM, 2);
 }
 
+/* How far the comparison rests on less than equal stacks. */
+static void say_moved(const diff_printer *printer, const tsr_diff_device *device) {
+  char count[TSR__FORMAT_BYTES];
+  uint64_t moved = device->moved_stacks;
+  if (!moved) return;
+  tsr__emit_printf(
+      printer->emitter, TSR__DIM,
+      printer->by == TSR_DIFF_BY_STACK
+          ? "  %s stack%s matched by functions and file names: lines, paths or versions "
+            "differ"
+          : "  %s line%s matched by function and file name: the numbers differ",
+      tsr__format_count(moved, count), tsr__plural(moved));
+}
+
 static void emit_changes(diff_printer *printer, const tsr_diff_device *device) {
-  static const tsr__column columns[] = {
+  static const char *const titles[] = {"allocated at", "category", "operation", "line"};
+  bool is_stack = printer->by == TSR_DIFF_BY_STACK;
+  const tsr__column columns[] = {
       {NULL, "#", TSR__RIGHT},
       {NULL, "change", TSR__RIGHT},
       {"delta_bytes", NULL, TSR__RIGHT},
@@ -190,8 +243,8 @@ static void emit_changes(diff_printer *printer, const tsr_diff_device *device) {
       {"old_allocations", NULL, TSR__RIGHT},
       {"new_allocations", NULL, TSR__RIGHT},
       {"status", "status", TSR__LEFT},
-      {"category", "category", TSR__LEFT},
-      {NULL, "allocated at", TSR__ELASTIC},
+      {is_stack ? "category" : "name", is_stack ? "category" : NULL, TSR__LEFT},
+      {NULL, titles[printer->by], TSR__ELASTIC},
   };
   tsr__emitter *emitter = printer->emitter;
   tsr__emit_table(emitter, "changes", columns, sizeof columns / sizeof *columns);
@@ -199,6 +252,8 @@ static void emit_changes(diff_printer *printer, const tsr_diff_device *device) {
     emit_change(printer, &device->changes[i], i + 1);
   tsr__emit_table_end(emitter);
   emit_omitted(emitter, device);
+  say_moved(printer, device);
+  tsr__emit_field(emitter, "moved_stacks", NULL, tsr__count(device->moved_stacks));
   tsr__emit_field(emitter, "unchanged_stacks", NULL, tsr__count(device->unchanged_stacks));
   tsr__emit_field(emitter, "added_bytes", NULL, tsr__bytes(device->added_bytes));
   tsr__emit_field(emitter, "removed_bytes", NULL, tsr__bytes(device->removed_bytes));
@@ -222,24 +277,42 @@ static void print_stack(diff_printer *printer, const tsr_change *change, size_t 
     tsr__buffer_printf(&emitter->scratch, " from %s to %s",
                        tsr__format_size(change->old_bytes, before),
                        tsr__format_size(change->new_bytes, after));
-  tsr__buffer_printf(&emitter->scratch, ", %s", tsr_category_name(change->category));
+  tsr__buffer_printf(&emitter->scratch, ", %s", tsr_kind_name(change->kind));
   tsr__emit_line(emitter, TSR__BOLD, 0);
   tsr__stack_print(stacks, stack);
 }
 
+static void emit_cause(tsr__emitter *emitter, const tsr_diff_cause *cause) {
+  if (tsr__emitter_is_text(emitter)) return;
+  bool is_known = cause->kind_delta_bytes != 0;
+  tsr__emit_object(emitter, "cause");
+  tsr__emit_field(emitter, "category", NULL,
+                  is_known ? tsr__string(tsr_kind_name(cause->kind)) : tsr__nothing());
+  tsr__emit_field(emitter, "delta_bytes", NULL, tsr__index(cause->kind_delta_bytes));
+  tsr__emit_field(emitter, "line", NULL, cause->line ? tsr__string(cause->line) : tsr__nothing());
+  tsr__emit_field(emitter, "line_delta_bytes", NULL, tsr__index(cause->line_delta_bytes));
+  tsr__emit_end(emitter);
+}
+
 static void emit_device(diff_printer *printer, const tsr_diff_device *device) {
+  static const char *const names[] = {"stack", "category", "op", "line"};
   tsr__emitter *emitter = printer->emitter;
   print_verdict(printer, device);
   tsr__emit_object(emitter, NULL);
   tsr__emit_field(emitter, "device", NULL, tsr__count(device->device));
+  tsr__emit_field(emitter, "by", NULL, tsr__string(names[printer->by]));
   emit_side(emitter, "old", &device->old_side);
   emit_side(emitter, "new", &device->new_side);
   tsr__emit_field(emitter, "delta_bytes", NULL,
                   tsr__index(difference(device->old_side.peak.totals.allocated_bytes,
                                         device->new_side.peak.totals.allocated_bytes)));
+  tsr__emit_field(emitter, "requested_delta_bytes", NULL,
+                  tsr__index(difference(device->old_side.peak.totals.requested_bytes,
+                                        device->new_side.peak.totals.requested_bytes)));
+  emit_cause(emitter, &device->cause);
   emit_changes(printer, device);
   tsr__emit_end(emitter);
-  for (size_t i = 0; i < device->change_count; i++)
+  for (size_t i = 0; printer->by == TSR_DIFF_BY_STACK && i < device->change_count; i++)
     print_stack(printer, &device->changes[i], i + 1);
 }
 
@@ -249,7 +322,7 @@ int tsr_report_diff(const tsr_report_input *old_input, const tsr_report_input *n
   tsr__emitter emitter;
   tsr__warning_list warnings = {0};
   tsr__emitter_init(&emitter, options, write, context);
-  diff_printer printer = {.emitter = &emitter};
+  diff_printer printer = {.emitter = &emitter, .by = diff->by};
   tsr__stack_printer_init(&printer.old_stacks, &emitter, old_input->snapshot);
   tsr__stack_printer_init(&printer.new_stacks, &emitter, new_input->snapshot);
   tsr__heading_open_pair(&emitter, "diff", old_input, new_input);

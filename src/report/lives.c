@@ -79,7 +79,7 @@ static void put_life(table *t, uint32_t device, const tsr_events *events, const 
                      life->requested_bytes, life->block_bytes);
   if (life->stream != TSR_NONE)
     tsr__buffer_printf(out, "%" PRIu64, tsr_snapshot_stream(t->printer->snapshot, life->stream));
-  tsr__buffer_printf(out, ",%s,", tsr_category_name(life->category));
+  tsr__buffer_printf(out, ",%s,", tsr_kind_name(life->kind));
   if (life->stack != TSR_NONE) tsr__buffer_printf(out, "%" PRIu32, life->stack);
   tsr__buffer_text(out, ",");
   size_t from = out->size;
@@ -127,7 +127,7 @@ static void put_header(table *t) {
 typedef struct state {
   int64_t event;
   tsr_totals totals;
-  uint64_t categories[TSR_CATEGORY_COUNT];
+  uint64_t categories[TSR_KIND_COUNT];
 } state;
 
 typedef struct timeline_writer {
@@ -137,8 +137,8 @@ typedef struct timeline_writer {
   tsr_events events;
   uint32_t device;
   uint64_t run_length;
-  bool has_category[TSR_CATEGORY_COUNT]; /* that ever holds anything */
-  state now, least, most;                /* of the run */
+  bool has_category[TSR_KIND_COUNT]; /* that ever holds anything */
+  state now, least, most;            /* of the run */
   bool has_run;
 } timeline_writer;
 
@@ -169,10 +169,9 @@ static void emit_state(timeline_writer *w, const state *s) {
   tsr__emit_end(w->emitter);
   begin_event(w, "C", tsr__string("requested by category"), s->event);
   tsr__emit_inline_object(w->emitter, "args");
-  for (int i = 0; i < TSR_CATEGORY_COUNT; i++)
+  for (int i = 0; i < TSR_KIND_COUNT; i++)
     if (w->has_category[i])
-      tsr__emit_field(w->emitter, tsr_category_name((tsr_category)i), NULL,
-                      tsr__bytes(s->categories[i]));
+      tsr__emit_field(w->emitter, tsr_kind_name((tsr_kind)i), NULL, tsr__bytes(s->categories[i]));
   tsr__emit_end(w->emitter);
   tsr__emit_end(w->emitter);
 }
@@ -192,11 +191,11 @@ static int take_turn(void *context, const tsr_turn *turn) {
   w->now.totals = turn->totals;
   if (turn->born != TSR_NONE) {
     tsr_life life = tsr_lives_at(w->lives, turn->born);
-    w->now.categories[life.category] += life.requested_bytes;
+    w->now.categories[life.kind] += life.requested_bytes;
   }
   for (size_t i = 0; i < turn->died_count; i++) {
     tsr_life life = tsr_lives_at(w->lives, turn->died[i]);
-    w->now.categories[life.category] -= life.requested_bytes;
+    w->now.categories[life.kind] -= life.requested_bytes;
   }
   uint64_t allocated = turn->totals.allocated_bytes;
   if (!w->has_run || allocated < w->least.totals.allocated_bytes) w->least = w->now;
@@ -209,8 +208,8 @@ static int emit_counters(timeline_writer *w, tsr_error *error) {
   w->run_length = w->events.count / MOST_RUNS + 1;
   for (size_t i = 0; i < tsr_lives_count(w->lives); i++) {
     tsr_life life = tsr_lives_at(w->lives, i);
-    w->has_category[life.category] = true;
-    if (life.birth < 0) w->now.categories[life.category] += life.requested_bytes;
+    w->has_category[life.kind] = true;
+    if (life.birth < 0) w->now.categories[life.kind] += life.requested_bytes;
   }
   int status = tsr_lives_walk(w->lives, take_turn, w, error);
   end_run(w);
@@ -269,7 +268,7 @@ static void emit_slice(timeline_writer *w, const tsr_life *life, size_t lane) {
   tsr__emit_field(w->emitter, "tid", NULL, tsr__count(lane + 1));
   tsr__emit_inline_object(w->emitter, "args");
   tsr__emit_field(w->emitter, "requested_bytes", NULL, tsr__bytes(life->requested_bytes));
-  tsr__emit_field(w->emitter, "category", NULL, tsr__string(tsr_category_name(life->category)));
+  tsr__emit_field(w->emitter, "category", NULL, tsr__string(tsr_kind_name(life->kind)));
   tsr__emit_field(w->emitter, "address", NULL, tsr__address(life->address));
   tsr__emit_field(w->emitter, "birth_event", NULL, tsr__index(life->birth));
   tsr__emit_field(w->emitter, "death_event", NULL, tsr__index(life->death));

@@ -6,6 +6,7 @@
 
 #include "base/format.h"
 #include "report/heading.h"
+#include "report/kinds.h"
 
 void tsr__emit_totals(tsr__emitter *emitter, const char *key, const tsr_totals *totals) {
   tsr__emit_object(emitter, key);
@@ -48,17 +49,25 @@ static void emit_stack(tsr__stack_printer *printer, const tsr__share_list *share
   tsr__emitter *emitter = printer->emitter;
   const tsr_stack_share *share = &shares->items[i];
   tsr__buffer *name = &emitter->scratch;
-  if (tsr__emitter_is_text(emitter)) tsr__stack_append_name(printer, share->stack);
+  size_t place = 0; /* where it begins in what is said of the row */
+  if (tsr__emitter_is_text(emitter)) {
+    tsr__append_kind(name, share);
+    place = name->size;
+    tsr__stack_append_name(printer, share->stack);
+  }
+  tsr__cell kind =
+      place ? tsr__text((tsr_text){name->data, place}) : tsr__string(tsr_kind_name(share->kind));
   tsr__emit_row(emitter, (tsr__cell[]){
                              tsr__count(i + 1),
                              tsr__percent(share->bytes, shares->whole_bytes),
                              tsr__bytes(share->bytes),
                              tsr__count(share->allocations),
                              tsr__bytes(share->allocations ? share->bytes / share->allocations : 0),
-                             tsr__string(tsr_category_name(share->category)),
-                             tsr__text((tsr_text){name->data, name->size}),
+                             kind,
+                             tsr__text((tsr_text){name->data + place, name->size - place}),
                          });
   name->size = 0;
+  tsr__emit_kinds(emitter, share);
   tsr__stack_emit(printer, share->stack);
   tsr__emit_row_end(emitter);
 }
@@ -95,18 +104,33 @@ void tsr__emit_shares(tsr__stack_printer *printer, const tsr__share_list *shares
   emit_omitted(printer->emitter, shares);
 }
 
-/* Memory without a stack has said all in its row. */
+static bool is_mixed(const tsr_stack_share *share) {
+  return share->kind_bytes[share->kind] != share->bytes;
+}
+
+/* Memory without a stack has said all in its row, unless it is of several kinds. */
 void tsr__print_shares(tsr__stack_printer *printer, const tsr__share_list *shares) {
   char rank[TSR__FORMAT_BYTES], size[TSR__FORMAT_BYTES], count[TSR__FORMAT_BYTES];
+  tsr__emitter *emitter = printer->emitter;
+  if (!tsr__emitter_is_text(emitter)) return;
   for (size_t i = 0; i < shares->count; i++) {
     const tsr_stack_share *share = &shares->items[i];
-    if (share->stack == TSR_NONE || !tsr_snapshot_stack(printer->snapshot, share->stack).depth)
-      continue;
-    tsr__emit_space(printer->emitter);
-    tsr__emit_printf(printer->emitter, TSR__BOLD, "#%s  %s in %s allocation%s, %s",
-                     tsr__format_count(i + 1, rank), tsr__format_size(share->bytes, size),
-                     tsr__format_count(share->allocations, count), tsr__plural(share->allocations),
-                     tsr_category_name(share->category));
-    tsr__stack_print(printer, share->stack);
+    bool has_stack =
+        share->stack != TSR_NONE && tsr_snapshot_stack(printer->snapshot, share->stack).depth;
+    if (!has_stack && !is_mixed(share) && !emitter->options.verbose) continue;
+    tsr__emit_space(emitter);
+    tsr__buffer_printf(&emitter->scratch, "#%s  %s in %s allocation%s%s ",
+                       tsr__format_count(i + 1, rank), tsr__format_size(share->bytes, size),
+                       tsr__format_count(share->allocations, count),
+                       tsr__plural(share->allocations), is_mixed(share) ? ":" : ",");
+    tsr__append_kinds(&emitter->scratch, share);
+    tsr__emit_line(emitter, TSR__BOLD, 0);
+    if (emitter->options.verbose) {
+      if (is_mixed(share))
+        tsr__buffer_printf(&emitter->scratch, "%s: ", tsr_kind_name(share->kind));
+      tsr__append_reason(&emitter->scratch, share->evidence);
+      tsr__emit_line(emitter, TSR__DIM, 2);
+    }
+    if (has_stack) tsr__stack_print(printer, share->stack);
   }
 }

@@ -39,7 +39,7 @@ enum {
   WORD_DEVICE,
   WORD_NO_STACK,
   FIRST_CATEGORY,
-  FIRST_STRING = FIRST_CATEGORY + TSR_CATEGORY_COUNT
+  FIRST_STRING = FIRST_CATEGORY + TSR_KIND_COUNT
 };
 
 static void put_varint(tsr__buffer *out, uint64_t value) {
@@ -105,7 +105,7 @@ static void put_sample(profile *p, const tsr_weights_device *device,
   put_varint(&p->packed, weight->bytes);
   if (p->weights->what == TSR_WEIGH_WINDOW) put_varint(&p->packed, weight->byte_time);
   put_message(&p->sample, 2, &p->packed);
-  put_label(&p->sample, &p->part, WORD_CATEGORY, 2, FIRST_CATEGORY + (uint64_t)weight->category);
+  put_label(&p->sample, &p->part, WORD_CATEGORY, 2, FIRST_CATEGORY + (uint64_t)weight->kind);
   put_label(&p->sample, &p->part, WORD_DEVICE, 3, device->device);
   put_message(p->out, 2, &p->sample);
 }
@@ -148,8 +148,8 @@ static void put_strings(profile *p) {
       [WORD_NO_STACK] = TSR__NO_STACK,
   };
   for (size_t i = 0; i < FIRST_CATEGORY; i++) put_bytes(p->out, 6, words[i], strlen(words[i]));
-  for (int i = 0; i < TSR_CATEGORY_COUNT; i++) {
-    const char *name = tsr_category_name((tsr_category)i);
+  for (int i = 0; i < TSR_KIND_COUNT; i++) {
+    const char *name = tsr_kind_name((tsr_kind)i);
     put_bytes(p->out, 6, name, strlen(name));
   }
   for (uint32_t i = 0; i < tsr_snapshot_string_count(p->snapshot); i++) {

@@ -22,7 +22,9 @@
 #include "base/memory.h"
 #include "report/emitter.h"
 #include "report/heading.h"
+#include "report/kinds.h"
 #include "report/profile.h"
+#include "report/stacks.h"
 #include "tessera/report.h"
 
 enum { SPARK_COLUMNS = 40 };
@@ -33,6 +35,11 @@ const char *tsr__profile_by_name(tsr_profile_by by) {
   case TSR_PROFILE_BY_ANNOTATION: return "annotation";
   case TSR_PROFILE_BY_COMPILE_CONTEXT: return "compile-context";
   case TSR_PROFILE_BY_RULES: return "rules";
+  case TSR_PROFILE_BY_OP: return "op";
+  case TSR_PROFILE_BY_MODULE: return "module";
+  case TSR_PROFILE_BY_LINE: return "line";
+  case TSR_PROFILE_BY_STACK: return "stack";
+  case TSR_PROFILE_BY_MOSAIC_CATEGORY: return "mosaic-category";
   }
   return "unknown";
 }
@@ -41,6 +48,9 @@ const char *tsr__profile_column(tsr_profile_by by) {
   switch (by) {
   case TSR_PROFILE_BY_COMPILE_CONTEXT: return "compiled region";
   case TSR_PROFILE_BY_RULES: return "group";
+  case TSR_PROFILE_BY_OP: return "operation";
+  case TSR_PROFILE_BY_STACK: return "allocated at";
+  case TSR_PROFILE_BY_MOSAIC_CATEGORY: return "category";
   default: return tsr__profile_by_name(by);
   }
 }
@@ -74,16 +84,46 @@ static void say_most(tsr__buffer *out, tsr_profile_by by, const char *name) {
     name = "was taken outside every compiled region";
   else if (by == TSR_PROFILE_BY_RULES && !strcmp(name, "unknown"))
     name = "fits no rule";
+  else if (by == TSR_PROFILE_BY_OP && *name != '(')
+    tsr__buffer_text(out, "was taken by ");
+  else if (by == TSR_PROFILE_BY_MODULE && *name != '(')
+    tsr__buffer_text(out, "was taken in ");
+  else if ((by == TSR_PROFILE_BY_LINE || by == TSR_PROFILE_BY_STACK) && *name != '(')
+    tsr__buffer_text(out, "was taken at ");
+  else if (!strcmp(name, "(before the recording)"))
+    name = "was there before the recording, and its stacks are not known";
+  else if (!strcmp(name, "(no stack recorded)"))
+    name = "has no stack";
+  else if (*name == '(')
+    tsr__buffer_text(out, "belongs to ");
   else
     tsr__buffer_text(out, "is ");
   tsr__buffer_text(out, name);
+}
+
+/* Everything that is allocated, at the peak of `tessera peak`. */
+static void say_peak(tsr__buffer *out, const tsr_profile_device *device) {
+  char peak[TSR__FORMAT_BYTES], event[TSR__FORMAT_BYTES], count[TSR__FORMAT_BYTES];
+  tsr__format_size(device->allocated_bytes, peak);
+  if (!device->event_count)
+    tsr__buffer_printf(out, "%s allocated; no events were recorded", peak);
+  else if (device->peak_event < 0)
+    tsr__buffer_printf(out, "peak %s allocated, before the first of %s event%s", peak,
+                       tsr__format_count(device->event_count, count),
+                       tsr__plural(device->event_count));
+  else
+    tsr__buffer_printf(out, "peak %s allocated at event %s of %s", peak,
+                       tsr__format_count((uint64_t)device->peak_event, event),
+                       tsr__format_count(device->event_count, count));
 }
 
 void tsr__profile_verdict(tsr__buffer *out, tsr_profile_by by, const tsr_profile_device *device) {
   char peak[TSR__FORMAT_BYTES], event[TSR__FORMAT_BYTES], count[TSR__FORMAT_BYTES],
       share[TSR__FORMAT_BYTES];
   tsr__buffer_printf(out, "Device %" PRIu32 ": ", device->device);
-  if (!device->event_count)
+  if (device->is_whole)
+    say_peak(out, device);
+  else if (!device->event_count)
     tsr__buffer_text(out, "no events were recorded");
   else if (device->peak_event < 0)
     tsr__buffer_printf(out, "%s event%s recorded, none of them an allocation",
@@ -94,7 +134,7 @@ void tsr__profile_verdict(tsr__buffer *out, tsr_profile_by by, const tsr_profile
                        tsr__format_size(device->peak_bytes, peak),
                        tsr__format_count((uint64_t)device->peak_event, event),
                        tsr__format_count(device->event_count, count));
-  if (device->peak_event >= 0 && device->group_count) {
+  if ((device->is_whole || device->peak_event >= 0) && device->group_count && device->peak_bytes) {
     const tsr_profile_group *most = &device->groups[0];
     tsr__buffer_printf(out, "; %s ", tsr__format_percent(most->bytes, device->peak_bytes, share));
     say_most(out, by, most->name);
@@ -120,7 +160,9 @@ static void emit_peak(tsr__emitter *emitter, const tsr_profile_device *device) {
                   tsr__time(device->peak_time_us));
   tsr__emit_field(emitter, "requested_bytes", NULL, tsr__bytes(device->peak_bytes));
   tsr__emit_field(emitter, "allocated_bytes",
-                  device->allocated_bytes > device->peak_bytes ? "allocated in all then" : NULL,
+                  !device->is_whole && device->allocated_bytes > device->peak_bytes
+                      ? "allocated in all then"
+                      : NULL,
                   tsr__bytes(device->allocated_bytes));
   tsr__emit_end(emitter);
   tsr__emit_space(emitter);
@@ -134,32 +176,135 @@ static void print_omitted(tsr__emitter *emitter, const char *what, uint64_t coun
                    tsr__format_size(bytes, size));
 }
 
-static void emit_groups(tsr__emitter *emitter, tsr_profile_by by,
+/* Over the whole trace, as torch.profiler tells time. */
+static void emit_trace(tsr__emitter *emitter, const tsr_profile_trace *trace) {
+  if (tsr__emitter_is_text(emitter)) return;
+  tsr__emit_inline_object(emitter, "trace");
+  tsr__emit_field(emitter, "allocations", NULL, tsr__count(trace->allocations));
+  tsr__emit_field(emitter, "bytes", NULL, tsr__bytes(trace->bytes));
+  tsr__emit_field(emitter, "largest_bytes", NULL, tsr__bytes(trace->largest_bytes));
+  tsr__emit_field(emitter, "freed", NULL, tsr__count(trace->freed));
+  tsr__emit_field(emitter, "mean_life_events", NULL,
+                  trace->freed ? tsr__count(trace->mean_life_events) : tsr__nothing());
+  tsr__emit_field(emitter, "mean_life_us", NULL,
+                  trace->mean_life_us >= 0 ? tsr__index(trace->mean_life_us) : tsr__nothing());
+  tsr__emit_end(emitter);
+}
+
+/* Why what is live at the peak is in this group. */
+static void emit_reasons(tsr__emitter *emitter, const tsr_profile_device *device,
+                         const char *name) {
+  if (tsr__emitter_is_text(emitter)) return;
+  tsr__emit_array(emitter, "reasons");
+  for (size_t i = 0; i < device->reason_count; i++) {
+    const tsr_profile_reason *reason = &device->reasons[i];
+    if (strcmp(tsr_kind_name(reason->kind), name) != 0) continue;
+    tsr__emit_inline_object(emitter, NULL);
+    tsr__emit_reason(emitter, reason->phase, reason->evidence);
+    tsr__emit_field(emitter, "bytes", NULL, tsr__bytes(reason->bytes));
+    tsr__emit_field(emitter, "allocations", NULL, tsr__count(reason->allocations));
+    tsr__emit_end(emitter);
+  }
+  tsr__emit_end(emitter);
+}
+
+/* "12.3 ms" or, without times, "120 events". */
+static void append_life(tsr__buffer *out, const tsr_profile_trace *trace) {
+  char count[TSR__FORMAT_BYTES];
+  if (!trace->freed)
+    tsr__buffer_text(out, "-");
+  else if (trace->mean_life_us >= 0)
+    tsr__profile_since(out, trace->mean_life_us, 0);
+  else
+    tsr__buffer_printf(out, "%s events", tsr__format_count(trace->mean_life_events, count));
+}
+
+static void emit_group(tsr__stack_printer *printer, tsr_profile_by by,
+                       const tsr_profile_device *device, const tsr_profile_group *group) {
+  tsr__emitter *emitter = printer->emitter;
+  tsr__buffer *life = &emitter->scratch;
+  if (tsr__emitter_is_text(emitter)) append_life(life, &group->trace);
+  tsr__emit_row(
+      emitter,
+      (tsr__cell[]){tsr__string(group->name), tsr__string(tsr__profile_group_name(by, group->name)),
+                    tsr__bytes(group->bytes), tsr__percent(group->bytes, device->peak_bytes),
+                    tsr__count(group->allocations), tsr__bytes(group->peak_bytes),
+                    tsr__index(group->peak_event), tsr__index(group->first_event),
+                    tsr__bytes(group->trace.bytes), tsr__count(group->trace.allocations),
+                    tsr__bytes(group->trace.largest_bytes),
+                    tsr__text((tsr_text){life->data, life->size})});
+  life->size = 0;
+  emit_trace(emitter, &group->trace);
+  if (by == TSR_PROFILE_BY_CATEGORY) emit_reasons(emitter, device, group->name);
+  if (by == TSR_PROFILE_BY_STACK) tsr__stack_emit(printer, group->stack);
+  tsr__emit_row_end(emitter);
+}
+
+static void emit_groups(tsr__stack_printer *printer, tsr_profile_by by,
                         const tsr_profile_device *device) {
+  tsr__emitter *emitter = printer->emitter;
+  bool is_whole = device->is_whole; /* the others' tables stay narrow */
   const tsr__column columns[] = {{"name", NULL, TSR__LEFT},
                                  {NULL, tsr__profile_column(by), TSR__ELASTIC},
                                  {"bytes", "bytes", TSR__RIGHT},
                                  {NULL, "share", TSR__RIGHT},
-                                 {"allocations", "allocations", TSR__RIGHT},
+                                 {"allocations", is_whole ? "count" : "allocations", TSR__RIGHT},
                                  {"peak_bytes", NULL, TSR__RIGHT},
                                  {"peak_event", NULL, TSR__RIGHT},
-                                 {"first_event", NULL, TSR__RIGHT}};
+                                 {"first_event", NULL, TSR__RIGHT},
+                                 {NULL, is_whole ? "in all" : NULL, TSR__RIGHT},
+                                 {NULL, is_whole ? "times" : NULL, TSR__RIGHT},
+                                 {NULL, is_whole ? "largest" : NULL, TSR__RIGHT},
+                                 {NULL, is_whole ? "mean life" : NULL, TSR__RIGHT}};
   tsr__emit_table(emitter, "groups", columns, sizeof columns / sizeof *columns);
-  for (size_t i = 0; i < device->group_count; i++) {
-    const tsr_profile_group *group = &device->groups[i];
-    tsr__emit_row(emitter,
-                  (tsr__cell[]){tsr__string(group->name),
-                                tsr__string(tsr__profile_group_name(by, group->name)),
-                                tsr__bytes(group->bytes),
-                                tsr__percent(group->bytes, device->peak_bytes),
-                                tsr__count(group->allocations), tsr__bytes(group->peak_bytes),
-                                tsr__index(group->peak_event), tsr__index(group->first_event)});
-    tsr__emit_row_end(emitter);
-  }
+  for (size_t i = 0; i < device->group_count; i++)
+    emit_group(printer, by, device, &device->groups[i]);
   tsr__emit_table_end(emitter);
   tsr__emit_field(emitter, "omitted_groups", NULL, tsr__count(device->omitted_groups));
   tsr__emit_field(emitter, "omitted_bytes", NULL, tsr__bytes(device->omitted_bytes));
   print_omitted(emitter, "group", device->omitted_groups, device->omitted_bytes);
+}
+
+/* ---- why, and where: text ---- */
+
+static void print_reasons(tsr__emitter *emitter, const tsr_profile_device *device) {
+  if (!tsr__emitter_is_text(emitter) || !device->reason_count) return;
+  const tsr__column columns[] = {{NULL, "category", TSR__LEFT},
+                                 {NULL, "bytes", TSR__RIGHT},
+                                 {NULL, "count", TSR__RIGHT},
+                                 {NULL, "made in", TSR__LEFT},
+                                 {NULL, "because", TSR__ELASTIC}};
+  tsr__buffer *why = &emitter->scratch;
+  tsr__emit_space(emitter);
+  tsr__emit_table(emitter, NULL, columns, sizeof columns / sizeof *columns);
+  for (size_t i = 0; i < device->reason_count; i++) {
+    const tsr_profile_reason *reason = &device->reasons[i];
+    bool is_known = reason->phase != TSR_PHASE_UNKNOWN;
+    tsr__append_reason(why, reason->evidence);
+    tsr__emit_row(emitter,
+                  (tsr__cell[]){tsr__string(tsr_kind_name(reason->kind)), tsr__bytes(reason->bytes),
+                                tsr__count(reason->allocations),
+                                tsr__string(is_known ? tsr_phase_name(reason->phase) : "-"),
+                                tsr__text((tsr_text){why->data, why->size})});
+    why->size = 0;
+    tsr__emit_row_end(emitter);
+  }
+  tsr__emit_table_end(emitter);
+}
+
+static void print_stacks(tsr__stack_printer *printer, const tsr_profile_device *device) {
+  char size[TSR__FORMAT_BYTES], count[TSR__FORMAT_BYTES];
+  tsr__emitter *emitter = printer->emitter;
+  for (size_t i = 0; tsr__emitter_is_text(emitter) && i < device->group_count; i++) {
+    const tsr_profile_group *group = &device->groups[i];
+    if (group->stack == TSR_NONE || !tsr_snapshot_stack(printer->snapshot, group->stack).depth)
+      continue;
+    tsr__emit_space(emitter);
+    tsr__emit_printf(emitter, TSR__BOLD, "%s: %s in %s allocation%s", group->name,
+                     tsr__format_size(group->bytes, size),
+                     tsr__format_count(group->allocations, count), tsr__plural(group->allocations));
+    tsr__stack_print(printer, group->stack);
+  }
 }
 
 /* ---- in the order in which it was taken ---- */
@@ -345,7 +490,7 @@ static void print_over_time(tsr__emitter *emitter, tsr_profile_by by,
                                  {NULL, "over time, each to its own peak", TSR__LEFT}};
   tsr__emit_space(emitter);
   tsr__emit_table(emitter, NULL, columns, sizeof columns / sizeof *columns);
-  print_over_time_row(emitter, device, "all recorded", NULL);
+  print_over_time_row(emitter, device, device->is_whole ? "all" : "all recorded", NULL);
   for (uint32_t i = 0; i < device->series_count; i++)
     print_over_time_row(emitter, device, tsr__profile_group_name(by, device->series[i].name), &i);
   tsr__emit_table_end(emitter);
@@ -353,8 +498,9 @@ static void print_over_time(tsr__emitter *emitter, tsr_profile_by by,
 
 /* ---- the report ---- */
 
-static void emit_device(tsr__emitter *emitter, const tsr_profile *profile,
+static void emit_device(tsr__stack_printer *printer, const tsr_profile *profile,
                         const tsr_profile_device *device) {
+  tsr__emitter *emitter = printer->emitter;
   tsr_profile_by by = profile->by;
   print_verdict(emitter, by, device);
   tsr__emit_object(emitter, NULL);
@@ -362,12 +508,14 @@ static void emit_device(tsr__emitter *emitter, const tsr_profile *profile,
   tsr__emit_field(emitter, "events", NULL, tsr__count(device->event_count));
   tsr__emit_field(emitter, "by", NULL, tsr__string(tsr__profile_by_name(by)));
   emit_peak(emitter, device);
-  emit_groups(emitter, by, device);
+  emit_groups(printer, by, device);
+  if (by == TSR_PROFILE_BY_CATEGORY && emitter->options.verbose) print_reasons(emitter, device);
   if (profile->is_ordered) emit_layers(emitter, by, device);
   if (profile->has_history) {
     emit_history_json(emitter, device, profile->is_ordered);
     print_over_time(emitter, by, device);
   }
+  if (by == TSR_PROFILE_BY_STACK) print_stacks(printer, device);
   tsr__emit_end(emitter);
 }
 
@@ -376,13 +524,16 @@ int tsr_report_profile(const tsr_report_input *input, const tsr_profile *profile
                        tsr_error *error) {
   tsr__emitter emitter;
   tsr__warning_list warnings = {0};
+  tsr__stack_printer printer;
   tsr__emitter_init(&emitter, options, write, context);
+  tsr__stack_printer_init(&printer, &emitter, input->snapshot);
   tsr__heading_open(&emitter, "profile", input);
   if (!profile->device_count)
     tsr__emit_printf(&emitter, TSR__BOLD, "No device has events or segments.");
   for (size_t i = 0; i < profile->device_count; i++) {
-    emit_device(&emitter, profile, &profile->devices[i]);
+    emit_device(&printer, profile, &profile->devices[i]);
     tsr__warnings_add(&warnings, profile->devices[i].warnings, profile->devices[i].warning_count);
   }
+  tsr__stack_printer_release(&printer);
   return tsr__heading_close(&emitter, input, &warnings, error);
 }

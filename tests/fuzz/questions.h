@@ -209,7 +209,7 @@ static inline void fuzz_diff(const tsr_snapshot *snapshot) {
   tsr_report_input heading = {"file", snapshot};
   tsr_report_options how = {.format = TSR_REPORT_JSON, .stack_frames = 2};
   tsr__buffer written = {0};
-  int status = tsr_diff_compute(snapshot, snapshot, NULL, &diff, &error);
+  int status = tsr_diff_compute(snapshot, snapshot, TSR_DIFF_BY_LINE, NULL, &diff, &error);
   check_error(status, &error);
   for (size_t i = 0; !status && i < diff->device_count; i++)
     require(diff->devices[i].change_count == 0, "no change");

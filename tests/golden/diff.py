@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""`tessera diff` of pairs of real snapshots, against the two peaks compared in Python. Prints TAP.
+"""`tessera diff` of pairs of snapshots, simulated and real, against the two peaks compared in Python.
+Prints TAP.
 
 usage: diff.py --tessera PATH
 
-The snapshots lie in ../shared beside the checkout; where they are absent, the test is skipped and
-says so."""
+In every grouping the changes must add up to the difference of what the peaks hold. The real snapshots
+lie in ../shared beside the checkout; where they are absent, their pairs are skipped."""
 import argparse
 import collections
 import itertools
@@ -12,8 +13,12 @@ import json
 import pathlib
 import subprocess
 import sys
+import tempfile
 
 SHARED = pathlib.Path(__file__).resolve().parents[3] / 'shared' / 'snapshots'
+# Runs of which one technique differs.
+SIMULATED = (('--checkpoint', 'full'), ('--checkpoint', 'selective'), ('--dtype', 'bf16'),
+             ('--dtype', 'autocast-bf16'), ('--optimizer', 'sgd'), ('--gelu', 'fused'))
 
 
 def run(tessera, *words):
@@ -35,24 +40,70 @@ def by_stack(peak, device):
     return sums
 
 
+def whole(side):
+    return sum(entry[0] for entry in side.values())
+
+
+def check_sums(entry, before, after):
+    deltas = [c['delta_bytes'] for c in entry['changes']]
+    assert deltas == [c['new_bytes'] - c['old_bytes'] for c in entry['changes']], 'deltas'
+    assert [abs(d) for d in deltas] == sorted(map(abs, deltas), reverse=True), 'the order'
+    assert sum(deltas) == whole(after) - whole(before), 'the sum'
+    assert sum(deltas) == entry['requested_delta_bytes'], 'the difference of the peaks'
+
+
+def check_stacks(entry, before, after):
+    """Stacks that match to the line are what they are; the rest add up."""
+    want = {stack: (*before[stack], *after[stack]) for stack in before.keys() & after.keys()
+            if before[stack][0] != after[stack][0]}
+    exact = {stack_of(c): (c['old_bytes'], c['old_allocations'], c['new_bytes'],
+                           c['new_allocations']) for c in entry['changes'] if not c['moved']}
+    for stack, numbers in want.items():
+        assert exact[stack] == numbers, 'a stack that both have'
+    for change in entry['changes']:
+        if change['status'] in ('added', 'removed'):
+            side = after if change['status'] == 'added' else before
+            other = before if change['status'] == 'added' else after
+            assert change['moved'] or stack_of(change) in side, 'a stack that neither has'
+            assert stack_of(change) not in other, 'a stack that both have'
+
+
+def check_groups(tessera, by, entry, old, new):
+    """Groups that match by name are those of `profile`."""
+    sides = []
+    for path, side in ((old, entry['old']), (new, entry['new'])):
+        groups = {}
+        if side['device'] is not None:
+            answer = run(tessera, 'profile', '--by', by, '--device', str(side['device']), str(path))
+            groups = {g['name']: g['bytes'] for g in answer['devices'][0]['groups']}
+        sides.append(groups)
+    for change in entry['changes']:
+        if not change['moved']:
+            got = (change['old_bytes'], change['new_bytes'])
+            assert got == tuple(side.get(change['name'], 0) for side in sides), change['name']
+
+
 def check(tessera, old, new, peaks):
-    answer = run(tessera, 'diff', str(old), str(new))
-    for entry in answer['devices']:
-        before = by_stack(peaks[old], entry['old']['device'])
-        after = by_stack(peaks[new], entry['new']['device'])
-        want = {}
-        for stack in before.keys() | after.keys():
-            if before[stack][0] != after[stack][0]:
-                want[stack] = (*before[stack], *after[stack])
-        got = {stack_of(c): (c['old_bytes'], c['old_allocations'], c['new_bytes'],
-                             c['new_allocations']) for c in entry['changes']}
-        assert len(got) == len(entry['changes']), 'a stack stands there twice'
-        assert got == want, 'other changes'
-        deltas = [c['delta_bytes'] for c in entry['changes']]
-        assert deltas == [c['new_bytes'] - c['old_bytes'] for c in entry['changes']], 'deltas'
-        assert [abs(d) for d in deltas] == sorted(map(abs, deltas), reverse=True), 'the order'
-        assert sum(deltas) == sum(v[0] for v in after.values()) - sum(
-            v[0] for v in before.values()), 'the sum'
+    for by in ('stack', 'category', 'op', 'line'):
+        answer = run(tessera, 'diff', '--by', by, str(old), str(new))
+        for entry in answer['devices']:
+            before = by_stack(peaks[old], entry['old']['device'])
+            after = by_stack(peaks[new], entry['new']['device'])
+            check_sums(entry, before, after)
+            if by == 'stack':
+                check_stacks(entry, before, after)
+            else:
+                check_groups(tessera, by, entry, old, new)
+
+
+def simulate(tessera, work):
+    """The plain run first, then one for each technique."""
+    paths = []
+    for number, words in enumerate(((), *SIMULATED)):
+        paths.append(work / f"{' '.join(words) or 'plain'}.pickle")
+        subprocess.run([tessera, 'simulate', 'gpt2', '--batch', '4', '--seq', '128', *words, '-o',
+                        str(paths[number])], stdout=subprocess.DEVNULL, check=True)
+    return paths
 
 
 def main():
@@ -60,21 +111,23 @@ def main():
     parser.add_argument('--tessera', required=True, type=pathlib.Path)
     tessera = parser.parse_args().tessera.resolve()
     files = sorted(SHARED.glob('*.pickle'))
-    if not files:
-        print('1..0 # SKIP ../shared/snapshots is not there')
-        return 0
-    peaks = {path: run(tessera, 'peak', str(path)) for path in files}
-    # Neighbours in the list, from one training script often, and each with itself.
-    pairs = [*itertools.pairwise(files), *zip(files, files)]
-    failed = 0
-    print(f'1..{len(pairs)}')
-    for number, (old, new) in enumerate(pairs, 1):
-        try:
-            check(tessera, old, new, peaks)
-            print(f'ok {number} - {old.name} and {new.name}')
-        except AssertionError as why:
-            failed += 1
-            print(f'not ok {number} - {old.name} and {new.name}\n# {why}')
+    with tempfile.TemporaryDirectory() as work:
+        simulated = simulate(tessera, pathlib.Path(work))
+        peaks = {path: run(tessera, 'peak', str(path)) for path in [*files, *simulated]}
+        # Neighbours in the list, from one training script often, and each with itself.
+        pairs = [*((simulated[0], path) for path in simulated), *itertools.pairwise(files),
+                 *zip(files, files)]
+        failed = 0
+        print(f'1..{len(pairs) + (not files)}')
+        for number, (old, new) in enumerate(pairs, 1):
+            try:
+                check(tessera, old, new, peaks)
+                print(f'ok {number} - {old.name} and {new.name}')
+            except AssertionError as why:
+                failed += 1
+                print(f'not ok {number} - {old.name} and {new.name}\n# {why}')
+        if not files:
+            print(f'ok {len(pairs) + 1} - real pairs # SKIP ../shared/snapshots is not there')
     return int(failed > 0)
 
 

@@ -135,7 +135,7 @@ def check_categories(tessera, path, out):
     text = out.read_text()
     want = {name.lower(): size.replace('0.0B', '0B')
             for name, size in re.findall(r'AllocationType\.(\w+): (.*)', text)}
-    devices = run(tessera, 'profile', path)['devices']
+    devices = run(tessera, 'profile', path, '--categories', 'mosaic')['devices']
     got = {group['name']: mosaic_size(group['bytes']) for group in devices[0]['groups']}
     expect('categories', got, want)
 

@@ -124,8 +124,8 @@ def case_1(simulator):
     for options, want, peak in (((), BASELINE, 5.13), (('--checkpoint', 'full'), CHECKPOINTED, 3.04)):
         answer, path = simulator.run('gpt2', '--steps', '5', *options)
         expect('profile', profile(events(path)), want)
-        ours = simulator.ask('profile', path, '--by', 'category')
-        expect('profile --by category', {g['name'].upper(): mosaic_size(g['bytes'])
+        ours = simulator.ask('profile', path, '--categories', 'mosaic')
+        expect('profile --categories mosaic', {g['name'].upper(): mosaic_size(g['bytes'])
                                          for g in ours['groups']},
                {name: size for name, size in want.items() if name != 'Total Allocated'})
         got = answer['peak']['allocated_bytes']

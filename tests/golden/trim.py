@@ -103,9 +103,9 @@ def check_replay(tessera, path, whole):
 
 
 def stacks_of(answer):
-    """What each stack holds; the order among equals is that of the file."""
-    return sorted(((stack['bytes'], stack['allocations'], stack['category'],
-                    json.dumps(stack['frames'])) for stack in answer['stacks']), reverse=True)
+    """What each stack holds; the order among equals is that of the file. What it is for may be told by
+    what was cut."""
+    return sorted(((stack['bytes'], stack['allocations'], json.dumps(stack['frames'])) for stack in answer['stacks']), reverse=True)
 
 
 def check_moments(tessera, whole, part, device, window):

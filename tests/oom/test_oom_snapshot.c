@@ -168,7 +168,7 @@ static int ask_diff(void *context) {
   tsr_error error = {0};
   tsr_report_input heading = heading_of;
   heading.snapshot = snapshot;
-  int status = tsr_diff_compute(snapshot, snapshot, NULL, &answer, &error);
+  int status = tsr_diff_compute(snapshot, snapshot, TSR_DIFF_BY_LINE, NULL, &answer, &error);
   assert_int_equal(error.status, status);
   if (status) assert_null(answer);
   for (int json = 0; !status && json < 2; json++) {
@@ -346,13 +346,13 @@ static void profiles(void **state) {
   char json_rules[] = "{\"a\": \"forward\"}", yaml_rules[] = "a: forward\nb: back(ward)?\n";
   assert_int_equal(
       tsr_rules_parse(json_rules, strlen(json_rules), TSR_RULES_STRICT, &rules, NULL, NULL), 0);
-  for (int by = TSR_PROFILE_BY_CATEGORY; by <= TSR_PROFILE_BY_RULES; by++) {
+  for (int by = TSR_PROFILE_BY_CATEGORY; by <= TSR_PROFILE_BY_MOSAIC_CATEGORY; by++) {
     tsr_profile_options how = {.by = (tsr_profile_by)by, .rules = rules};
     profile_how = &how;
-    tsr_test_oom(ask_profile, NULL, 5);
+    tsr_test_oom_sparing(ask_profile, NULL, 5, FRAME_ORIGINS);
     how.moment_count = 8;
     how.is_ordered = by != TSR_PROFILE_BY_ANNOTATION;
-    tsr_test_oom(ask_profile, NULL, 10);
+    tsr_test_oom_sparing(ask_profile, NULL, 10, FRAME_ORIGINS);
   }
   tsr_rules_free(rules);
   tsr_test_oom_sparing(parse_rules, json_rules, 5, JIT_PLACES);
@@ -396,7 +396,7 @@ static void drawing(void **state) {
   tsr_rules *rules = NULL;
   char json[] = "{\"a\": \"forward\"}";
   assert_int_equal(tsr_rules_parse(json, strlen(json), TSR_RULES_STRICT, &rules, NULL, NULL), 0);
-  drawn all = {{0}, {0}}, few = {{rules}, {.most_allocations = 1, .most_buckets = 2}};
+  drawn all = {{0}, {0}}, few = {{.rules = rules}, {.most_allocations = 1, .most_buckets = 2}};
   tsr_test_oom(make_page, &all, 30);
   tsr_test_oom(make_page, &few, 30);
   tsr_rules_free(rules);

@@ -48,7 +48,7 @@ static tsr_snapshot *read_text(const char *text) {
 static tsr_diff *compare(const char *old_text, const char *new_text, const tsr_query *query) {
   tsr_snapshot *a = read_text(old_text), *b = read_text(new_text);
   tsr_diff *diff = NULL;
-  assert_int_equal(tsr_diff_compute(a, b, query, &diff, NULL), 0);
+  assert_int_equal(tsr_diff_compute(a, b, TSR_DIFF_BY_STACK, query, &diff, NULL), 0);
   tsr_snapshot_free(a);
   tsr_snapshot_free(b);
   return diff;
@@ -137,7 +137,8 @@ static void devices_that_neither_has(void **state) {
   tsr_snapshot *a = read_text(before), *b = read_text(after);
   tsr_diff *diff = NULL;
   tsr_error error = {0};
-  assert_int_equal(tsr_diff_compute(a, b, &query, &diff, &error), TSR_ERROR_ARGUMENT);
+  assert_int_equal(tsr_diff_compute(a, b, TSR_DIFF_BY_STACK, &query, &diff, &error),
+                   TSR_ERROR_ARGUMENT);
   assert_non_null(strstr(error.message, "device 5"));
   assert_null(diff);
   tsr_snapshot_free(a);
@@ -148,8 +149,9 @@ static void devices_that_neither_has(void **state) {
   tsr_diff_free(NULL);
 }
 
-/* Frames that differ in one part alone, and stacks in order or depth alone, are not the same. */
-static void only_whole_stacks_match(void **state) {
+/* Stacks in another order or depth are not the same; those whose lines alone differ are, where no
+ * stack is the same to the line. */
+static void stacks_match(void **state) {
   (void)state;
   static const char old_text[] = TRACES("[" ALLOC("4096", "1", FRAME("f", "1")) ", " ALLOC(
       "8192", "1", FRAME("f", "1") ", " FRAME("g", "2")) "]");
@@ -161,14 +163,49 @@ static void only_whole_stacks_match(void **state) {
   tsr_snapshot *a = read_text(old_text), *b = read_text(new_text);
   tsr__match match;
   assert_int_equal(tsr__match_compute(a, b, &match, NULL), 0);
-  uint32_t found = 0;
+  uint32_t found = 0, moved = 0;
   for (uint32_t i = 0; i < tsr_snapshot_stack_count(a); i++)
-    for (uint32_t k = 0; k < tsr_snapshot_stack_count(b); k++)
-      if (match.old_class[i] == match.new_class[k] && tsr_snapshot_stack(a, i).depth) found++;
-  assert_int_equal(found, 1);
+    for (uint32_t k = 0; k < tsr_snapshot_stack_count(b); k++) {
+      if (match.old_class[i] != match.new_class[k] || !tsr_snapshot_stack(a, i).depth) continue;
+      found++;
+      moved += match.is_moved[match.old_class[i]];
+      assert_int_equal(tsr_snapshot_stack(a, i).depth, tsr_snapshot_stack(b, k).depth);
+    }
+  assert_int_equal(found, 2);
+  assert_int_equal(moved, 1);
   tsr__match_release(&match);
   tsr_snapshot_free(a);
   tsr_snapshot_free(b);
+}
+
+/* Two lines of a function that moved are two again; where one more comes, all are one. */
+static void moved_lines(void **state) {
+  (void)state;
+  static const char two[] = TRACES(
+      "[" ALLOC("4096", "10", FRAME("f", "1")) ", " ALLOC("8192", "300", FRAME("f", "2")) "]");
+  static const char moved[] = TRACES(
+      "[" ALLOC("4096", "11", FRAME("f", "5")) ", " ALLOC("8192", "500", FRAME("f", "6")) "]");
+  static const char three[] = TRACES("[" ALLOC("4096", "11", FRAME("f", "5")) ", " ALLOC(
+      "8192", "500", FRAME("f", "6")) ", " ALLOC("12288", "2", FRAME("f", "7")) "]");
+  for (int by = TSR_DIFF_BY_STACK; by <= TSR_DIFF_BY_LINE; by += TSR_DIFF_BY_LINE) {
+    tsr_snapshot *a = read_text(two), *b = read_text(moved), *c = read_text(three);
+    tsr_diff *diff = NULL;
+    assert_int_equal(tsr_diff_compute(a, b, (tsr_diff_by)by, NULL, &diff, NULL), 0);
+    assert_int_equal(diff->devices[0].moved_stacks, 2);
+    assert_int_equal(diff->devices[0].change_count, 2);
+    assert_change(&diff->devices[0].changes[0], TSR_CHANGE_GROWN, 200, 300, 1, 1);
+    assert_change(&diff->devices[0].changes[1], TSR_CHANGE_GROWN, 1, 10, 1, 1);
+    assert_true(diff->devices[0].changes[0].is_moved);
+    tsr_diff_free(diff);
+    assert_int_equal(tsr_diff_compute(a, c, (tsr_diff_by)by, NULL, &diff, NULL), 0);
+    assert_int_equal(diff->devices[0].moved_stacks, 1);
+    assert_int_equal(diff->devices[0].change_count, 1);
+    assert_change(&diff->devices[0].changes[0], TSR_CHANGE_GROWN, 203, 310, 2, 3);
+    tsr_diff_free(diff);
+    tsr_snapshot_free(a);
+    tsr_snapshot_free(b);
+    tsr_snapshot_free(c);
+  }
 }
 
 static void names_of_statuses(void **state) {
@@ -181,9 +218,13 @@ static void names_of_statuses(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(changes_are_ranked),       cmocka_unit_test(what_top_leaves_out_is_counted),
-      cmocka_unit_test(the_same_is_no_change),    cmocka_unit_test(devices_are_paired),
-      cmocka_unit_test(devices_that_neither_has), cmocka_unit_test(only_whole_stacks_match),
+      cmocka_unit_test(changes_are_ranked),
+      cmocka_unit_test(what_top_leaves_out_is_counted),
+      cmocka_unit_test(the_same_is_no_change),
+      cmocka_unit_test(devices_are_paired),
+      cmocka_unit_test(devices_that_neither_has),
+      cmocka_unit_test(stacks_match),
+      cmocka_unit_test(moved_lines),
       cmocka_unit_test(names_of_statuses),
   };
   return cmocka_run_group_tests_name("diff", tests, NULL, NULL);

@@ -276,7 +276,9 @@ static tsr_profile *profile_of(const char *traces, tsr_snapshot **snapshot) {
   char text[4096];
   int length = snprintf(text, sizeof text, "{\"segments\": [], \"device_traces\": [%s]}", traces);
   assert_int_equal(tsr_snapshot_read(text, (size_t)length, NULL, snapshot, NULL), 0);
-  return ask(*snapshot, &(tsr_profile_options){.moment_count = 100, .is_ordered = true});
+  return ask(*snapshot, &(tsr_profile_options){.by = TSR_PROFILE_BY_MOSAIC_CATEGORY,
+                                               .moment_count = 100,
+                                               .is_ordered = true});
 }
 
 static void expect_peak(const char *traces, uint32_t device, uint64_t bytes, int64_t event,

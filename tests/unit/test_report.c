@@ -99,10 +99,6 @@ tsr_text tsr_snapshot_action_name(const tsr_snapshot *from, uint32_t action) {
   return tsr__text_of(action == TSR_ACTION_ALLOC ? "alloc" : "od\"d\x1b");
 }
 
-const char *tsr_category_name(tsr_category category) {
-  return category == TSR_CATEGORY_ACTIVATION ? "activation" : "unknown";
-}
-
 /* ---- Comparing ---- */
 
 static int collect(void *context, const char *data, size_t size_bytes) {
@@ -277,11 +273,26 @@ static void test_info_json(void **state) {
 #define GIB (UINT64_C(1) << 30)
 #define MIB (UINT64_C(1) << 20)
 
-static tsr_stack_share shares[] = {{5 * GIB, 12, 0, TSR_CATEGORY_ACTIVATION},
-                                   {2 * GIB, 1, 1, TSR_CATEGORY_UNKNOWN},
-                                   {512 * MIB, 1024, TSR_NONE, TSR_CATEGORY_UNKNOWN},
-                                   {256 * MIB, 2, 2, TSR_CATEGORY_UNKNOWN},
-                                   {128 * MIB, 2, 3, TSR_CATEGORY_UNKNOWN}};
+/* All of one kind. */
+#define SHARE(of_bytes, count, id, of_kind)                                                \
+  {                                                                                        \
+    .bytes = of_bytes, .allocations = count, .stack = id, .kind = of_kind, .kind_bytes = { \
+      [of_kind] = of_bytes                                                                 \
+    }                                                                                      \
+  }
+
+static tsr_stack_share shares[] = {
+    {.bytes = 5 * GIB,
+     .allocations = 12,
+     .stack = 0,
+     .kind = TSR_KIND_ACTIVATION,
+     .phase = TSR_PHASE_FORWARD,
+     .evidence = TSR_EVIDENCE_KEPT_FOR_BACKWARD,
+     .kind_bytes = {[TSR_KIND_ACTIVATION] = 4 * GIB, [TSR_KIND_TEMPORARY] = GIB}},
+    SHARE(2 * GIB, 1, 1, TSR_KIND_UNEXPLAINED),
+    SHARE(512 * MIB, 1024, TSR_NONE, TSR_KIND_UNEXPLAINED),
+    SHARE(256 * MIB, 2, 2, TSR_KIND_UNEXPLAINED),
+    SHARE(128 * MIB, 2, 3, TSR_KIND_UNEXPLAINED)};
 #define TOTALS \
   { 8 * GIB, 8 * GIB + 4 * MIB, 8 * GIB + 6 * MIB, 12 * GIB }
 #define MOMENT \
@@ -331,23 +342,23 @@ static const char expected_peak_text[] =
     "  free, whole segments        1.00 GiB\n"
     "  largest free block          256.00 MiB\n"
     "\n"
-    "  #   share       bytes  allocations  category    allocated at\n"
-    "  1  62.5 %    5.00 GiB           12  activation  model.py:382 forward\n"
-    "  2  25.0 %    2.00 GiB            1  unknown     train.py:31 step > modeling_llama.py:120 "
+    "  #   share       bytes  allocations  category       allocated at\n"
+    "  1  62.5 %    5.00 GiB           12  activation +1  model.py:382 forward\n"
+    "  2  25.0 %    2.00 GiB            1  unexplained    train.py:31 step > mod...g_llama.py:120 "
     "forward\n"
-    "  3   6.3 %  512.00 MiB        1,024  unknown     (no stack recorded)\n"
-    "  4   3.1 %  256.00 MiB            2  unknown     ??.py run?[2J?\n"
-    "  5   1.6 %  128.00 MiB            2  unknown     c10::cuda::CUDACachingAllocator::malloc\n"
+    "  3   6.3 %  512.00 MiB        1,024  unexplained    (no stack recorded)\n"
+    "  4   3.1 %  256.00 MiB            2  unexplained    ??.py run?[2J?\n"
+    "  5   1.6 %  128.00 MiB            2  unexplained    c10::cuda::CUDACachingAllocator::malloc\n"
     "  ... and 1,057 more stacks, 128.00 MiB (--top 0 shows all)\n"
     "\n"
-    "#1  5.00 GiB in 12 allocations, activation\n"
+    "#1  5.00 GiB in 12 allocations: activation 4.00 GiB, temporary 1.00 GiB\n"
     "  ... 2 frames of C++, python\n"
     "    <module>, /home/me/train.py:80\n"
     "      step, /home/me/train.py:31\n"
     "        forward, /home/me/model.py:382\n"
     "          ... 3 frames of torch\n"
     "\n"
-    "#2  2.00 GiB in 1 allocation, unknown\n"
+    "#2  2.00 GiB in 1 allocation, unexplained\n"
     "  <module>, /home/me/train.py:80\n"
     "    step, /home/me/train.py:31\n"
     "      ... 1 frame of torch\n"
@@ -355,10 +366,10 @@ static const char expected_peak_text[] =
     "/opt/lib/python3.11/site-packages/transformers/models/llama/modeling_llama.py:120\n"
     "          ... 3 frames of torch\n"
     "\n"
-    "#4  256.00 MiB in 2 allocations, unknown\n"
+    "#4  256.00 MiB in 2 allocations, unexplained\n"
     "  run?[2J?, /tmp/??.py\n"
     "\n"
-    "#5  128.00 MiB in 2 allocations, unknown\n"
+    "#5  128.00 MiB in 2 allocations, unexplained\n"
     "  ... 2 frames of C++, torch\n"
     "    torch::autograd::Engine::thread_main, engine.cpp:7\n"
     "      at::empty, ??\n"
@@ -433,7 +444,11 @@ static const char expected_peak_json[] =
                       "        {\n"
                       "          \"bytes\": 268435456,\n"
                       "          \"allocations\": 2,\n"
-                      "          \"category\": \"unknown\",\n"
+                      "          \"category\": \"unexplained\",\n"
+                      "          \"phase\": \"unknown\",\n"
+                      "          \"evidence\": \"nothing explains it\",\n"
+                      "          \"confidence\": \"none\",\n"
+                      "          \"categories\": {\"unexplained\": 268435456},\n"
                       "          \"frames\": [\n"
                       "            {\"name\": \"run\\u001b[2J\\n\", \"file\": "
                       "\"/tmp/\\ud83d\357\277\275.py\", \"line\": null}\n"
@@ -442,7 +457,11 @@ static const char expected_peak_json[] =
                       "        {\n"
                       "          \"bytes\": 536870912,\n"
                       "          \"allocations\": 1024,\n"
-                      "          \"category\": \"unknown\",\n"
+                      "          \"category\": \"unexplained\",\n"
+                      "          \"phase\": \"unknown\",\n"
+                      "          \"evidence\": \"nothing explains it\",\n"
+                      "          \"confidence\": \"none\",\n"
+                      "          \"categories\": {\"unexplained\": 536870912},\n"
                       "          \"frames\": []\n"
                       "        }\n"
                       "      ],\n"
@@ -532,10 +551,12 @@ static void test_peak_options(void **state) {
             "  free, whole segments        1.00 GiB\n"
             "  largest free block          256.00 MiB\n"
             "\n"
-            "  #   share     bytes  allocations     average  category    allocated at\n"
-            "  1  62.5 %  5.00 GiB           12  426.67 MiB  activation  model.p...orward\n"
+            "  #   share     bytes  allocations     average  category       allocated at\n"
+            "  1  62.5 %  5.00 GiB           12  426.67 MiB  activation +1  model.p...orward\n"
             "\n"
-            "\033[1m#1  5.00 GiB in 12 allocations, activation\033[0m\n"
+            "\033[1m#1  5.00 GiB in 12 allocations: activation 4.00 GiB, temporary 1.00 "
+            "GiB\033[0m\n"
+            "  \033[2mactivation: made in forward and alive when backward began (sure)\033[0m\n"
             "  _start, ??\n"
             "    PyEval_EvalCode, /usr/src/Python/ceval.c:1134\n"
             "      <module>, /home/me/train.py:80\n"
@@ -572,13 +593,15 @@ static void test_peak_says_when_there_is_none(void **state) {
 
 /* ---- profile ---- */
 
-static tsr_profile_group groups[] = {{.name = "activation",
-                                      .bytes = 3 * GIB,
-                                      .allocations = 1204,
-                                      .peak_bytes = 3 * GIB,
-                                      .peak_event = 3737,
-                                      .first_event = 1},
-                                     {.name = "backward", .first_event = 7}};
+static tsr_profile_group groups[] = {
+    {.name = "activation",
+     .bytes = 3 * GIB,
+     .allocations = 1204,
+     .peak_bytes = 3 * GIB,
+     .peak_event = 3737,
+     .first_event = 1,
+     .trace = {2000, 5 * GIB, GIB, 1900, 12, 3500}},
+    {.name = "backward", .first_event = 7, .trace.mean_life_us = -1}};
 static tsr_profile_device profile_devices[] = {
     {.device = 0,
      .event_count = 22331,
@@ -590,7 +613,7 @@ static tsr_profile_device profile_devices[] = {
      .group_count = 2},
     {.device = 1, .peak_event = -1, .peak_time_us = TSR_TIME_NONE}};
 static const tsr_profile profile = {
-    .by = TSR_PROFILE_BY_CATEGORY, .devices = profile_devices, .device_count = 2};
+    .by = TSR_PROFILE_BY_MOSAIC_CATEGORY, .devices = profile_devices, .device_count = 2};
 
 static void test_profile_text(void **state) {
   (void)state;
@@ -609,54 +632,90 @@ static void test_profile_text(void **state) {
       "Device 1: no events were recorded.\n");
 }
 
-static const char expected_profile_json[] =
-    JSON_HEAD("profile") "  \"devices\": [\n"
-                         "    {\n"
-                         "      \"device\": 0,\n"
-                         "      \"events\": 22331,\n"
-                         "      \"by\": \"category\",\n"
-                         "      \"peak\": {\n"
-                         "        \"event\": 3737,\n"
-                         "        \"time_us\": 1783866822365713,\n"
-                         "        \"requested_bytes\": 4294967296,\n"
-                         "        \"allocated_bytes\": 5368709120\n"
-                         "      },\n"
-                         "      \"groups\": [\n"
-                         "        {\n"
-                         "          \"name\": \"activation\",\n"
-                         "          \"bytes\": 3221225472,\n"
-                         "          \"allocations\": 1204,\n"
-                         "          \"peak_bytes\": 3221225472,\n"
-                         "          \"peak_event\": 3737,\n"
-                         "          \"first_event\": 1\n"
-                         "        },\n"
-                         "        {\n"
-                         "          \"name\": \"backward\",\n"
-                         "          \"bytes\": 0,\n"
-                         "          \"allocations\": 0,\n"
-                         "          \"peak_bytes\": 0,\n"
-                         "          \"peak_event\": 0,\n"
-                         "          \"first_event\": 7\n"
-                         "        }\n"
-                         "      ],\n"
-                         "      \"omitted_groups\": 0,\n"
-                         "      \"omitted_bytes\": 0\n"
-                         "    },\n"
-                         "    {\n"
-                         "      \"device\": 1,\n"
-                         "      \"events\": 0,\n"
-                         "      \"by\": \"category\",\n"
-                         "      \"peak\": {\n"
-                         "        \"event\": -1,\n"
-                         "        \"time_us\": null,\n"
-                         "        \"requested_bytes\": 0,\n"
-                         "        \"allocated_bytes\": 0\n"
-                         "      },\n"
-                         "      \"groups\": [],\n"
-                         "      \"omitted_groups\": 0,\n"
-                         "      \"omitted_bytes\": 0\n"
-                         "    }\n"
-                         "  ],\n" JSON_TAIL;
+/* Everything counts: what was there before, and what a group took over the whole trace. */
+static void test_profile_of_everything(void **state) {
+  (void)state;
+  tsr__buffer out = {0};
+  static tsr_profile_reason reasons[] = {
+      {TSR_KIND_ACTIVATION, TSR_PHASE_FORWARD, TSR_EVIDENCE_KEPT_FOR_BACKWARD, 2 * GIB, 1200},
+      {TSR_KIND_ACTIVATION, TSR_PHASE_UNKNOWN, TSR_EVIDENCE_OLD_ACTIVATION, GIB, 4}};
+  tsr_profile_device device = profile_devices[0];
+  device.is_whole = true;
+  device.reasons = reasons;
+  device.reason_count = COUNT_OF(reasons);
+  device.group_count = 1;
+  tsr_profile whole = {.by = TSR_PROFILE_BY_CATEGORY, .devices = &device, .device_count = 1};
+  tsr_report_options how = {.quiet = true, .verbose = true, .width = 120};
+  assert_int_equal(tsr_report_profile(&input, &whole, &how, collect, &out, NULL), TSR_OK);
+  assert_report(
+      &out, "Device 0: peak 5.00 GiB allocated at event 3,737 of 22,331; 75.0 % is activation.\n"
+            "  time of the peak  2026-07-12 14:33:42.365713 UTC\n"
+            "\n"
+            "  category       bytes   share  count    in all  times   largest  mean life\n"
+            "  activation  3.00 GiB  75.0 %  1,204  5.00 GiB  2,000  1.00 GiB     3.5 ms\n"
+            "\n"
+            "  category       bytes  count  made in  because\n"
+            "  activation  2.00 GiB  1,200  forward  made in forward and alive when backward began "
+            "(sure)\n"
+            "  activation  1.00 GiB      4  -        older than the recording and freed as saved "
+            "tensors are "
+            "(likely)\n");
+}
+
+static const char expected_profile_json[] = JSON_HEAD(
+    "profile") "  \"devices\": [\n"
+               "    {\n"
+               "      \"device\": 0,\n"
+               "      \"events\": 22331,\n"
+               "      \"by\": \"mosaic-category\",\n"
+               "      \"peak\": {\n"
+               "        \"event\": 3737,\n"
+               "        \"time_us\": 1783866822365713,\n"
+               "        \"requested_bytes\": 4294967296,\n"
+               "        \"allocated_bytes\": 5368709120\n"
+               "      },\n"
+               "      \"groups\": [\n"
+               "        {\n"
+               "          \"name\": \"activation\",\n"
+               "          \"bytes\": 3221225472,\n"
+               "          \"allocations\": 1204,\n"
+               "          \"peak_bytes\": 3221225472,\n"
+               "          \"peak_event\": 3737,\n"
+               "          \"first_event\": 1,\n"
+               "          \"trace\": {\"allocations\": 2000, \"bytes\": 5368709120, "
+               "\"largest_bytes\": 1073741824, \"freed\": 1900, \"mean_life_events\": 12, "
+               "\"mean_life_us\": 3500}\n"
+               "        },\n"
+               "        {\n"
+               "          \"name\": \"backward\",\n"
+               "          \"bytes\": 0,\n"
+               "          \"allocations\": 0,\n"
+               "          \"peak_bytes\": 0,\n"
+               "          \"peak_event\": 0,\n"
+               "          \"first_event\": 7,\n"
+               "          \"trace\": {\"allocations\": 0, \"bytes\": 0, "
+               "\"largest_bytes\": 0, \"freed\": 0, \"mean_life_events\": null, "
+               "\"mean_life_us\": null}\n"
+               "        }\n"
+               "      ],\n"
+               "      \"omitted_groups\": 0,\n"
+               "      \"omitted_bytes\": 0\n"
+               "    },\n"
+               "    {\n"
+               "      \"device\": 1,\n"
+               "      \"events\": 0,\n"
+               "      \"by\": \"mosaic-category\",\n"
+               "      \"peak\": {\n"
+               "        \"event\": -1,\n"
+               "        \"time_us\": null,\n"
+               "        \"requested_bytes\": 0,\n"
+               "        \"allocated_bytes\": 0\n"
+               "      },\n"
+               "      \"groups\": [],\n"
+               "      \"omitted_groups\": 0,\n"
+               "      \"omitted_bytes\": 0\n"
+               "    }\n"
+               "  ],\n" JSON_TAIL;
 
 static void test_profile_json(void **state) {
   (void)state;
@@ -735,11 +794,12 @@ static void test_frame_origins(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_info_text),    cmocka_unit_test(test_info_json),
-      cmocka_unit_test(test_peak_text),    cmocka_unit_test(test_peak_json),
-      cmocka_unit_test(test_peak_options), cmocka_unit_test(test_peak_says_when_there_is_none),
-      cmocka_unit_test(test_profile_text), cmocka_unit_test(test_profile_json),
-      cmocka_unit_test(test_failed_write), cmocka_unit_test(test_frame_origins),
+      cmocka_unit_test(test_info_text),     cmocka_unit_test(test_info_json),
+      cmocka_unit_test(test_peak_text),     cmocka_unit_test(test_peak_json),
+      cmocka_unit_test(test_peak_options),  cmocka_unit_test(test_peak_says_when_there_is_none),
+      cmocka_unit_test(test_profile_text),  cmocka_unit_test(test_profile_of_everything),
+      cmocka_unit_test(test_profile_json),  cmocka_unit_test(test_failed_write),
+      cmocka_unit_test(test_frame_origins),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

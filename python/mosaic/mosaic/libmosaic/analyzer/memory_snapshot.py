@@ -27,6 +27,8 @@ _BY = {'categories': ('category', 'per_category_alloc_sum'),
        'annotations': ('annotation', 'per_annotation_alloc_sum'),
        'compile_context': ('compile-context', 'per_compile_context_alloc_sum'),
        'custom': ('rules', 'per_custom_alloc_sum')}
+# tessera's number for categories by Mosaic's rules.
+_MOSAIC_CATEGORIES = 8
 # What nothing matches: all is unknown.
 _NO_RULES = {'unknown': '(?!)'}
 
@@ -223,7 +225,8 @@ class MemorySnapshot(SnapshotLoader):
         for kind in kinds if device is not None else ():
             by, sums = _BY[kind]
             patterns = json.dumps(rules or _NO_RULES) if by == 'rules' else None
-            said = self._opened._ask('profile', tessera.Answer, device, 0, by=list(_BY).index(kind),
+            number = _MOSAIC_CATEGORIES if by == 'category' else list(_BY).index(kind)
+            said = self._opened._ask('profile', tessera.Answer, device, 0, by=number,
                                      rules=patterns, lenient=True)
             groups = sorted(said.to_dict()['devices'][0]['groups'],
                             key=lambda group: group['first_event'])
