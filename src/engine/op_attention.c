@@ -153,7 +153,7 @@ static const tsr__step efficient_forward[] = {
     {SAVE(6, T(3))},
     {SAVE(7, T(0))},
     {FREE(T(1), T(2), T(3), T(0))},
-    {TSR__DO_END}};
+    {.action = TSR__DO_END}};
 /* In fp32 the kernel leaves the row sums of gradient times result to others; in 16 bits it needs room
  * to add up dq. */
 static const tsr__step efficient_backward[] = {
@@ -168,7 +168,7 @@ static const tsr__step efficient_backward[] = {
     {MAKE(EFFICIENT_BACKWARD), .to = T(4), F32, .like = Q, .shape = result, .when = is_half},
     {RUN(EFFICIENT_BACKWARD), .from = {SAVED_Q, SAVED_K, SAVED_V, GRAD_OUT(0)},
      .done = {T(4), T(3)}},
-    {TSR__DO_END}};
+    {.action = TSR__DO_END}};
 const tsr__op_row tsr__op_attention_efficient = {.name = "memory-efficient attention",
                                                  .node =
                                                      "ScaledDotProductEfficientAttentionBackward0",
@@ -188,7 +188,7 @@ static const tsr__step flash_forward[] = {
     {SAVE(5, T(2))},
     {SAVE(6, T(3))},
     {FREE(T(1), T(2), T(3))},
-    {TSR__DO_END}};
+    {.action = TSR__DO_END}};
 /* With fewer keys than queries, gradients of keys and values for all heads, to be summed over those
  * that share one. */
 static const tsr__step flash_backward[] = {
@@ -199,7 +199,7 @@ static const tsr__step flash_backward[] = {
     {MAKE(FLASH_BACKWARD), .to = T(4), .like = Q, .shape = all_heads, .when = is_grouped},
     {RUN(FLASH_BACKWARD), .from = {SAVED_Q, SAVED_K, SAVED_V, GRAD_OUT(0)},
      .done = {T(4), T(3), T(2), T(1)}},
-    {TSR__DO_END}};
+    {.action = TSR__DO_END}};
 const tsr__op_row tsr__op_attention_flash = {.name = "flash attention",
                                              .node = "ScaledDotProductFlashAttentionBackward0",
                                              .autocast = TSR__AUTOCAST_LOW,
@@ -218,7 +218,7 @@ static const tsr__step chunked_forward[] = {
     {AGAIN},
     SAVE_QKV_AND_RESULT,
     {FREE(T(1))},
-    {TSR__DO_END}};
+    {.action = TSR__DO_END}};
 /* Of each chunk: the scores again, from which and the log-sum-exp the weights; then the gradient of
  * the weights, and what it adds to those of q, k and v. */
 static const tsr__step chunked_backward[] = {
@@ -233,7 +233,7 @@ static const tsr__step chunked_backward[] = {
     {INTO(BMM), .from = {GRAD_IN(1), T(2), SAVED_Q}},
     {FREE(T(2), T(1))},
     {AGAIN},
-    {TSR__DO_END}};
+    {.action = TSR__DO_END}};
 const tsr__op_row tsr__op_attention_chunked = {.name = "chunked attention",
                                                .node = "ChunkedAttentionBackward",
                                                .autocast = TSR__AUTOCAST_LOW,

@@ -141,14 +141,14 @@ static const tsr__step gpt2_forward[] = {
     {RUN(SOFTMAX), .to = SCORES, .from = {SCORES}, F32, .when = is_autocast},
     {RUN(SOFTMAX), .to = SCORES, .from = {SCORES}, .typed = Q, .when = is_plain},
     WEIGH_VALUES,
-    {TSR__DO_END}};
+    {.action = TSR__DO_END}};
 static const tsr__step gpt2_backward[] = {
     WEIGH_VALUES_BACK,
     {RUN(WHERE), .to = T(1), .from = {T(1)}, .node = "WhereBackward0"},
     {RUN(DIV), .to = T(1), .from = {T(1)}, .node = "DivBackward0",
      .within = "div_tensor_self_backward"},
     PRODUCT_BACK,
-    {TSR__DO_END}};
+    {.action = TSR__DO_END}};
 const tsr__op_row tsr__op_attention_gpt2 = {.name = "eager attention",
                                             .node = "CloneBackward0",
                                             .autocast = TSR__AUTOCAST_LOW,
@@ -165,12 +165,12 @@ static const tsr__step llama_forward[] = {
     {RUN(TO_COPY), .to = SCORES, .from = {SCORES}, F32, .when = copies_for_llama},
     {RUN(SOFTMAX), .to = SCORES, .from = {SCORES}, F32},
     WEIGH_VALUES,
-    {TSR__DO_END}};
+    {.action = TSR__DO_END}};
 static const tsr__step llama_backward[] = {
     WEIGH_VALUES_BACK,
     {RUN(MUL), .to = T(1), .from = {T(1)}, .node = "MulBackward0", .within = "mul_tensor_backward"},
     PRODUCT_BACK,
-    {TSR__DO_END}};
+    {.action = TSR__DO_END}};
 const tsr__op_row tsr__op_attention_llama = {.name = "eager attention",
                                              .node = "CloneBackward0",
                                              .autocast = TSR__AUTOCAST_LOW,

@@ -25,7 +25,7 @@ static bool lacks_2(const tsr__call *call) {
 static const tsr__step split_forward[] = {{VIEW(OUT(0), IN(0)), .shape = third},
                                           {VIEW(OUT(1), IN(0)), .shape = third},
                                           {VIEW(OUT(2), IN(0)), .shape = third},
-                                          {TSR__DO_END}};
+                                          {.action = TSR__DO_END}};
 #define MISSING(i)                                                                      \
   {                                                                                     \
     RUN(ZEROS), .to = T(i), .like = OUT(i), .typed = IN(0), .within = "split_backward", \
@@ -37,7 +37,7 @@ static const tsr__step split_backward[] = {
     MISSING(2),
     {RUN(CAT), .to = GRAD_IN(0), .from = {GRAD_OUT(0), GRAD_OUT(1), GRAD_OUT(2)}, .like = IN(0),
      .within = "split_with_sizes_backward", .done = {T(0), T(1), T(2)}},
-    {TSR__DO_END}};
+    {.action = TSR__DO_END}};
 const tsr__op_row tsr__op_split = {.name = "split",
                                    .node = "SplitBackward0",
                                    .forward = split_forward,
@@ -45,8 +45,9 @@ const tsr__op_row tsr__op_split = {.name = "split",
 
 /* ---- cache: keys or values, appended to none ---- */
 
-static const tsr__step cache_forward[] = {{RUN(CAT), .to = OUT(0), .from = {IN(0)}}, {TSR__DO_END}};
-static const tsr__step cache_backward[] = {{PASS(0, GRAD_OUT(0))}, {TSR__DO_END}};
+static const tsr__step cache_forward[] = {{RUN(CAT), .to = OUT(0), .from = {IN(0)}},
+                                          {.action = TSR__DO_END}};
+static const tsr__step cache_backward[] = {{PASS(0, GRAD_OUT(0))}, {.action = TSR__DO_END}};
 const tsr__op_row tsr__op_cache = {.name = "key-value cache",
                                    .node = "CatBackward0",
                                    .forward = cache_forward,
@@ -61,10 +62,10 @@ static tsr__shape repeated(const tsr__call *call) {
 }
 
 static const tsr__step repeat_forward[] = {
-    {RUN(CLONE), .to = OUT(0), .from = {IN(0)}, .shape = repeated}, {TSR__DO_END}};
+    {RUN(CLONE), .to = OUT(0), .from = {IN(0)}, .shape = repeated}, {.action = TSR__DO_END}};
 static const tsr__step repeat_backward[] = {
     {RUN(SUM), .to = GRAD_IN(0), .from = {GRAD_OUT(0)}, .like = IN(0), .within = "expand_backward"},
-    {TSR__DO_END}};
+    {.action = TSR__DO_END}};
 const tsr__op_row tsr__op_repeat = {.name = "repeated heads",
                                     .node = "ExpandBackward0",
                                     .forward = repeat_forward,
@@ -97,7 +98,7 @@ static const tsr__step rotary_table_forward[] = {
     {CAST(OUT(0), OUT(0)), ASKED},
     {CAST(OUT(1), OUT(1)), ASKED},
     {FREE(T(2), T(1), T(0))},
-    {TSR__DO_END}};
+    {.action = TSR__DO_END}};
 const tsr__op_row tsr__op_rotary_table = {.name = "rotary table", .forward = rotary_table_forward};
 
 /* ---- rotary embedding: q, k, cos, sin ----
@@ -133,7 +134,7 @@ static bool turns_1(const tsr__call *call) {
     RUN(ADD), .to = OUT(i), .from = {T(0), T(3)}, .is_strided = true, .done = { T(3), T(0) } \
   }
 static const tsr__step rotary_forward[] = {
-    TURN(0), TURN(1), {SAVE(0, IN(2))}, {SAVE(1, IN(3))}, {TSR__DO_END}};
+    TURN(0), TURN(1), {SAVE(0, IN(2))}, {SAVE(1, IN(3))}, {.action = TSR__DO_END}};
 
 #define TURN_BACK(i)                                                                            \
   {RUN(MUL),                                                                                    \
@@ -160,7 +161,7 @@ static const tsr__step rotary_forward[] = {
       {INTO(ADD), .from = {T(2), T(4)}, .done = {T(4)}}, {                                      \
     MOVE(GRAD_IN(i), T(2))                                                                      \
   }
-static const tsr__step rotary_backward[] = {TURN_BACK(1), TURN_BACK(0), {TSR__DO_END}};
+static const tsr__step rotary_backward[] = {TURN_BACK(1), TURN_BACK(0), {.action = TSR__DO_END}};
 const tsr__op_row tsr__op_rotary = {.name = "rotary embedding",
                                     .node = "AddBackward0",
                                     .forward = rotary_forward,
@@ -201,5 +202,5 @@ static const tsr__step causal_mask_forward[] = {
     {RUN(AND), .to = OUT(0), .from = {T(4), T(5)}, .shape = batch_pairs,
      .done = {T(5), T(4), T(3), T(2)}},
     {RUN(WHERE), .to = OUT(0), .from = {OUT(0)}, ASKED, .when = is_additive},
-    {TSR__DO_END}};
+    {.action = TSR__DO_END}};
 const tsr__op_row tsr__op_causal_mask = {.name = "causal mask", .forward = causal_mask_forward};

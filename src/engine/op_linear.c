@@ -37,7 +37,7 @@ static bool sorts(const tsr__call *call) {
 static const tsr__step embedding_forward[] = {
     {RUN(EMBEDDING), .to = OUT(0), .from = {IN(0), IN(1)}, .shape = embedded},
     {SAVE(0, IN(1))},
-    {TSR__DO_END}};
+    {.action = TSR__DO_END}};
 static const tsr__step embedding_backward[] = {
     {MAKE(EMBEDDING_BACKWARD), .to = T(0), I64, .shape = indices, .when = sorts}, /* sorted */
     {MAKE(EMBEDDING_BACKWARD), .to = T(1), I64, .shape = indices, .when = sorts}, /* from where */
@@ -45,7 +45,7 @@ static const tsr__step embedding_backward[] = {
     {MAKE(EMBEDDING_BACKWARD), .to = T(2), I64, .shape = indices, .when = sorts}, /* segments */
     {MAKE(EMBEDDING_BACKWARD), .to = T(3), F32, .shape = indexed_rows, .when = sorts},
     {RUN(EMBEDDING_BACKWARD), .from = {GRAD_OUT(0), SAVED(0)}, .done = {T(3), T(2), T(1), T(0)}},
-    {TSR__DO_END}};
+    {.action = TSR__DO_END}};
 const tsr__op_row tsr__op_embedding = {.name = "embedding",
                                        .node = "EmbeddingBackward0",
                                        .forward = embedding_forward,
@@ -61,14 +61,14 @@ static const tsr__step addmm_forward[] = {
     {RUN(ADDMM), .to = OUT(0), .from = {IN(1), IN(2), IN(0)}, .shape = addmm_result},
     {SAVE(0, IN(1))},
     {SAVE(1, IN(2))},
-    {TSR__DO_END}};
+    {.action = TSR__DO_END}};
 static const tsr__step addmm_backward[] = {
     {RUN(MM), .to = GRAD_IN(1), .from = {GRAD_OUT(0), SAVED(1)}, .like = IN(1),
      .typed = GRAD_OUT(0), .within = "mm_mat1_backward"},
     {RUN(MM), .to = GRAD_IN(2), .from = {SAVED(0), GRAD_OUT(0)}, .like = IN(2),
      .typed = GRAD_OUT(0), .within = "mm_mat2_backward", .is_transposed = true},
     {PASS(0, GRAD_OUT(0))},
-    {TSR__DO_END}};
+    {.action = TSR__DO_END}};
 const tsr__op_row tsr__op_addmm = {.name = "linear",
                                    .node = "AddmmBackward0",
                                    .autocast = TSR__AUTOCAST_LOW,
@@ -85,13 +85,13 @@ static const tsr__step mm_forward[] = {
     {RUN(MM), .to = OUT(0), .from = {IN(0), IN(1)}, .shape = mm_result},
     {SAVE(0, IN(0))},
     {SAVE(1, IN(1))},
-    {TSR__DO_END}};
+    {.action = TSR__DO_END}};
 static const tsr__step mm_backward[] = {
     {RUN(MM), .to = GRAD_IN(0), .from = {GRAD_OUT(0), SAVED(1)}, .like = IN(0),
      .typed = GRAD_OUT(0), .within = "mm_mat1_backward"},
     {RUN(MM), .to = GRAD_IN(1), .from = {SAVED(0), GRAD_OUT(0)}, .like = IN(1),
      .typed = GRAD_OUT(0), .within = "mm_mat2_backward", .is_transposed = true},
-    {TSR__DO_END}};
+    {.action = TSR__DO_END}};
 const tsr__op_row tsr__op_mm = {.name = "linear without bias",
                                 .node = "MmBackward0",
                                 .autocast = TSR__AUTOCAST_LOW,

@@ -26,17 +26,17 @@ static tsr__shape one_longer(const tsr__call *call) {
 static const tsr__step shift_labels_forward[] = {
     {RUN(PAD), .to = OUT(1), .from = {IN(0)}, .shape = one_longer},
     {RUN(CLONE), .to = OUT(0), .from = {OUT(1)}, .like = IN(0)},
-    {TSR__DO_END}};
+    {.action = TSR__DO_END}};
 const tsr__op_row tsr__op_shift_labels = {.name = "shifted labels",
                                           .forward = shift_labels_forward};
 
 /* ---- cross-entropy: logits; then log-softmax, labels ---- */
 
 static const tsr__step log_softmax_forward[] = {
-    {RUN(LOG_SOFTMAX), .to = OUT(0), .from = {IN(0)}}, {SAVE(0, OUT(0))}, {TSR__DO_END}};
+    {RUN(LOG_SOFTMAX), .to = OUT(0), .from = {IN(0)}}, {SAVE(0, OUT(0))}, {.action = TSR__DO_END}};
 static const tsr__step log_softmax_backward[] = {
     {RUN(LOG_SOFTMAX_BACKWARD), .to = GRAD_IN(0), .from = {GRAD_OUT(0), SAVED(0)}, .like = IN(0)},
-    {TSR__DO_END}};
+    {.action = TSR__DO_END}};
 const tsr__op_row tsr__op_log_softmax = {.name = "log-softmax",
                                          .node = "LogSoftmaxBackward0",
                                          .autocast = TSR__AUTOCAST_FULL,
@@ -50,12 +50,12 @@ static const tsr__step nll_loss_forward[] = {
     {SAVE(0, IN(0))},
     {SAVE(1, IN(1))},
     {SAVE(2, OUT(1))},
-    {TSR__DO_END}};
+    {.action = TSR__DO_END}};
 /* The kernel is no structured one: it calls zeros_like for its result. */
 static const tsr__step nll_loss_backward[] = {
     {RUN(ZEROS_LIKE), .to = GRAD_IN(0), .from = {SAVED(0)}, .by = TSR__KERNEL_NLL_LOSS_BACKWARD},
     {INTO(NLL_LOSS_BACKWARD), .from = {GRAD_IN(0), GRAD_OUT(0), SAVED(1), SAVED(2)}},
-    {TSR__DO_END}};
+    {.action = TSR__DO_END}};
 const tsr__op_row tsr__op_nll_loss = {.name = "nll loss",
                                       .node = "NllLossBackward0",
                                       .autocast = TSR__AUTOCAST_FULL,
@@ -98,13 +98,13 @@ static const tsr__step chunked_loss_forward[] = {
     {SAVE(0, T(0))},
     {SAVE(1, T(1))},
     {FREE(T(0), T(1))},
-    {TSR__DO_END}};
+    {.action = TSR__DO_END}};
 /* What was saved is scaled in place and handed on. */
 static const tsr__step chunked_loss_backward[] = {{INTO(MUL), .from = {SAVED(0), GRAD_OUT(0)}},
                                                   {INTO(MUL), .from = {SAVED(1), GRAD_OUT(0)}},
                                                   {PASS(0, SAVED(0))},
                                                   {PASS(1, SAVED(1))},
-                                                  {TSR__DO_END}};
+                                                  {.action = TSR__DO_END}};
 const tsr__op_row tsr__op_chunked_loss = {.name = "chunked loss",
                                           .node = "ChunkedLossBackward",
                                           .autocast = TSR__AUTOCAST_LOW,

@@ -24,13 +24,13 @@ static const tsr__step layer_norm_forward[] = {
     {SAVE(0, IN(0))},
     {SAVE(1, OUT(1))},
     {SAVE(2, OUT(2))},
-    {TSR__DO_END}};
+    {.action = TSR__DO_END}};
 static const tsr__step layer_norm_backward[] = {
     {MAKE(LAYER_NORM_BACKWARD), .to = GRAD_IN(0), .like = IN(0)},
     {MAKE(LAYER_NORM_BACKWARD), .to = GRAD_IN(1), .like = IN(1)},
     {MAKE(LAYER_NORM_BACKWARD), .to = GRAD_IN(2), .like = IN(2)},
     {RUN(LAYER_NORM_BACKWARD), .from = {GRAD_OUT(0), SAVED(0), SAVED(1), SAVED(2)}},
-    {TSR__DO_END}};
+    {.action = TSR__DO_END}};
 const tsr__op_row tsr__op_layer_norm = {.name = "layer norm",
                                         .node = "NativeLayerNormBackward0",
                                         .autocast = TSR__AUTOCAST_FULL,
@@ -66,7 +66,7 @@ static const tsr__step rms_norm_forward[] = {
     {SAVE(2, T(6))},
     {SAVE(3, IN(1))},
     {FREE(T(6), T(5), T(2))}, /* the variance is a variable of forward */
-    {TSR__DO_END}};
+    {.action = TSR__DO_END}};
 static const tsr__step rms_norm_backward[] = {
     {RUN(MUL), .to = T(0), .from = {GRAD_OUT(0), NORMALISED}, .within = "mul_tensor_backward"},
     {RUN(MUL), .to = T(1), .from = {GRAD_OUT(0), WEIGHT}, .within = "mul_tensor_backward"},
@@ -90,7 +90,7 @@ static const tsr__step rms_norm_backward[] = {
     {RUN(TO_COPY), .to = GRAD_IN(0), .from = {T(2)}, .typed = IN(0), .when = is_narrow,
      .node = "ToCopyBackward0", .done = {T(2)}},
     {MOVE(GRAD_IN(0), T(2)), .when = is_wide},
-    {TSR__DO_END}};
+    {.action = TSR__DO_END}};
 const tsr__op_row tsr__op_rms_norm = {.name = "RMS norm",
                                       .node = "MulBackward0",
                                       .forward = rms_norm_forward,

@@ -18,9 +18,9 @@ static tsr__shape scalar(const tsr__call *call) {
 
 /* State: a moment, and where the kernel wants it, the number of steps. */
 static const tsr__step adamw_state[] = {{ONCE(ZEROS_LIKE), .to = OUT(0), .from = {PARAMETER}},
-                                        {TSR__DO_END}};
+                                        {.action = TSR__DO_END}};
 static const tsr__step adamw_count[] = {{ONCE(ZEROS), .to = OUT(0), F32, .shape = scalar},
-                                        {TSR__DO_END}};
+                                        {.action = TSR__DO_END}};
 const tsr__op_row tsr__op_adamw_state = {.name = "AdamW's state", .forward = adamw_state};
 const tsr__op_row tsr__op_adamw_count = {.name = "AdamW's state", .forward = adamw_count};
 
@@ -33,7 +33,7 @@ static const tsr__step adamw_foreach[] = {
     {INTO(DIV), .from = {OUT(0)}},
     {INTO(ADD), .from = {OUT(0)}},
     {INTO(ADDCDIV), .from = {PARAMETER, FIRST, OUT(0)}},
-    {TSR__DO_END}};
+    {.action = TSR__DO_END}};
 const tsr__op_row tsr__op_adamw_foreach = {.name = "foreach AdamW", .forward = adamw_foreach};
 
 static const tsr__step adamw_loop[] = {{INTO(MUL), .from = {PARAMETER}},
@@ -44,14 +44,15 @@ static const tsr__step adamw_loop[] = {{INTO(MUL), .from = {PARAMETER}},
                                        {RUN(DIV), .to = OUT(0), .from = {T(0)}, .done = {T(0)}},
                                        {INTO(ADD), .from = {OUT(0)}},
                                        {INTO(ADDCDIV), .from = {PARAMETER, FIRST, OUT(0)}},
-                                       {TSR__DO_END}};
+                                       {.action = TSR__DO_END}};
 const tsr__op_row tsr__op_adamw_loop = {.name = "AdamW", .forward = adamw_loop};
 
 static const tsr__step adamw_fused[] = {
-    {INTO(FUSED_ADAMW), .from = {PARAMETER, GRADIENT, FIRST, SECOND}}, {TSR__DO_END}};
+    {INTO(FUSED_ADAMW), .from = {PARAMETER, GRADIENT, FIRST, SECOND}}, {.action = TSR__DO_END}};
 const tsr__op_row tsr__op_adamw_fused = {.name = "fused AdamW", .forward = adamw_fused};
 
-static const tsr__step sgd[] = {{INTO(ADD), .from = {PARAMETER, GRADIENT}}, {TSR__DO_END}};
+static const tsr__step sgd[] = {{INTO(ADD), .from = {PARAMETER, GRADIENT}},
+                                {.action = TSR__DO_END}};
 const tsr__op_row tsr__op_sgd = {.name = "SGD", .forward = sgd};
 
 /* GradScaler.unscale_: one over the scale, taken as a double, and whether anything overflowed
@@ -61,5 +62,5 @@ static const tsr__step unscale[] = {
     {RUN(RECIPROCAL), .to = T(1), .from = {T(0)}, .done = {T(0)}},
     {RUN(TO_COPY), .to = OUT(0), .from = {T(1)}, F32, .done = {T(1)}},
     {RUN(FULL), .to = OUT(1), F32, .shape = scalar},
-    {TSR__DO_END}};
+    {.action = TSR__DO_END}};
 const tsr__op_row tsr__op_unscale = {.name = "unscale", .forward = unscale};

@@ -25,9 +25,10 @@ static const tsr__step dropout_forward[] = {{MAKE(DROPOUT), .to = OUT(0), .like 
                                             {MAKE(DROPOUT), .to = OUT(1), .like = IN(0), BOOL},
                                             {RUN(DROPOUT), .from = {IN(0)}},
                                             {SAVE(0, OUT(1))},
-                                            {TSR__DO_END}};
+                                            {.action = TSR__DO_END}};
 static const tsr__step dropout_backward[] = {
-    {RUN(DROPOUT_BACKWARD), .to = GRAD_IN(0), .from = {GRAD_OUT(0), SAVED(0)}}, {TSR__DO_END}};
+    {RUN(DROPOUT_BACKWARD), .to = GRAD_IN(0), .from = {GRAD_OUT(0), SAVED(0)}},
+    {.action = TSR__DO_END}};
 const tsr__op_row tsr__op_dropout = {.name = "dropout",
                                      .node = "NativeDropoutBackward0",
                                      .forward = dropout_forward,
@@ -41,27 +42,29 @@ static tsr__shape broadcast(const tsr__call *call) {
 }
 
 static const tsr__step add_forward[] = {
-    {RUN(ADD), .to = OUT(0), .from = {IN(0), IN(1)}, PROMOTED, .shape = broadcast}, {TSR__DO_END}};
+    {RUN(ADD), .to = OUT(0), .from = {IN(0), IN(1)}, PROMOTED, .shape = broadcast},
+    {.action = TSR__DO_END}};
 static const tsr__step add_backward[] = {
-    {PASS(0, GRAD_OUT(0))}, {PASS(1, GRAD_OUT(0))}, {TSR__DO_END}};
+    {PASS(0, GRAD_OUT(0))}, {PASS(1, GRAD_OUT(0))}, {.action = TSR__DO_END}};
 const tsr__op_row tsr__op_add = {
     .name = "add", .node = "AddBackward0", .forward = add_forward, .backward = add_backward};
 
 static const tsr__step mul_forward[] = {{RUN(MUL), .to = OUT(0), .from = {IN(0), IN(1)}, PROMOTED},
                                         {SAVE(0, IN(0))},
                                         {SAVE(1, IN(1))},
-                                        {TSR__DO_END}};
+                                        {.action = TSR__DO_END}};
 static const tsr__step mul_backward[] = {
     {RUN(MUL), .to = GRAD_IN(0), .from = {GRAD_OUT(0), SAVED(1)}, .within = "mul_tensor_backward"},
     {RUN(MUL), .to = GRAD_IN(1), .from = {GRAD_OUT(0), SAVED(0)}, .within = "mul_tensor_backward"},
-    {TSR__DO_END}};
+    {.action = TSR__DO_END}};
 const tsr__op_row tsr__op_mul = {
     .name = "product", .node = "MulBackward0", .forward = mul_forward, .backward = mul_backward};
 
-static const tsr__step scale_forward[] = {{RUN(MUL), .to = OUT(0), .from = {IN(0)}}, {TSR__DO_END}};
+static const tsr__step scale_forward[] = {{RUN(MUL), .to = OUT(0), .from = {IN(0)}},
+                                          {.action = TSR__DO_END}};
 static const tsr__step scale_backward[] = {{RUN(MUL), .to = GRAD_IN(0), .from = {GRAD_OUT(0)},
                                             .like = IN(0), .within = "mul_tensor_backward"},
-                                           {TSR__DO_END}};
+                                           {.action = TSR__DO_END}};
 const tsr__op_row tsr__op_scale = {
     .name = "scale", .node = "MulBackward0", .forward = scale_forward, .backward = scale_backward};
 
@@ -87,7 +90,7 @@ static const tsr__step gelu_forward[] = {
     {SAVE(3, T(7))},
     {FREE(T(6))},
     {RUN(MUL), .to = OUT(0), .from = {T(0), T(7)}, .like = T(7), .done = {T(0), T(7)}},
-    {TSR__DO_END}};
+    {.action = TSR__DO_END}};
 /* The gradient of x is that of the sum, to which those of the cube and of half are added. */
 static const tsr__step gelu_backward[] = {
     {RUN(MUL), .to = T(0), .from = {GRAD_OUT(0), ONE}, .within = "mul_tensor_backward"},
@@ -110,44 +113,47 @@ static const tsr__step gelu_backward[] = {
     {RUN(MUL), .to = T(5), .from = {T(0)}, .node = "MulBackward0", .within = "mul_tensor_backward",
      .done = {T(0)}},
     {INTO(ADD), .from = {GRAD_IN(0), T(5)}, .done = {T(5)}},
-    {TSR__DO_END}};
+    {.action = TSR__DO_END}};
 const tsr__op_row tsr__op_gelu = {.name = "eager GELU",
                                   .node = "MulBackward0",
                                   .forward = gelu_forward,
                                   .backward = gelu_backward};
 
 static const tsr__step gelu_fused_forward[] = {
-    {RUN(GELU), .to = OUT(0), .from = {IN(0)}}, {SAVE(0, IN(0))}, {TSR__DO_END}};
+    {RUN(GELU), .to = OUT(0), .from = {IN(0)}}, {SAVE(0, IN(0))}, {.action = TSR__DO_END}};
 static const tsr__step gelu_fused_backward[] = {
-    {RUN(GELU_BACKWARD), .to = GRAD_IN(0), .from = {GRAD_OUT(0), SAVED(0)}}, {TSR__DO_END}};
+    {RUN(GELU_BACKWARD), .to = GRAD_IN(0), .from = {GRAD_OUT(0), SAVED(0)}},
+    {.action = TSR__DO_END}};
 const tsr__op_row tsr__op_gelu_fused = {.name = "GELU",
                                         .node = "GeluBackward0",
                                         .forward = gelu_fused_forward,
                                         .backward = gelu_fused_backward};
 
 static const tsr__step silu_forward[] = {
-    {RUN(SILU), .to = OUT(0), .from = {IN(0)}}, {SAVE(0, IN(0))}, {TSR__DO_END}};
+    {RUN(SILU), .to = OUT(0), .from = {IN(0)}}, {SAVE(0, IN(0))}, {.action = TSR__DO_END}};
 static const tsr__step silu_backward[] = {
-    {RUN(SILU_BACKWARD), .to = GRAD_IN(0), .from = {GRAD_OUT(0), SAVED(0)}}, {TSR__DO_END}};
+    {RUN(SILU_BACKWARD), .to = GRAD_IN(0), .from = {GRAD_OUT(0), SAVED(0)}},
+    {.action = TSR__DO_END}};
 const tsr__op_row tsr__op_silu = {
     .name = "SiLU", .node = "SiluBackward0", .forward = silu_forward, .backward = silu_backward};
 
 /* ---- the rest ---- */
 
 static const tsr__step cast_forward[] = {{RUN(TO_COPY), .to = OUT(0), .from = {IN(0)}, ASKED},
-                                         {TSR__DO_END}};
+                                         {.action = TSR__DO_END}};
 static const tsr__step cast_backward[] = {
-    {RUN(TO_COPY), .to = GRAD_IN(0), .from = {GRAD_OUT(0)}, .like = IN(0)}, {TSR__DO_END}};
+    {RUN(TO_COPY), .to = GRAD_IN(0), .from = {GRAD_OUT(0)}, .like = IN(0)},
+    {.action = TSR__DO_END}};
 const tsr__op_row tsr__op_cast = {
     .name = "cast", .node = "ToCopyBackward0", .forward = cast_forward, .backward = cast_backward};
 
 /* The gradient of a mean is spread over all elements, and written out when it is divided by their
  * number. */
 static const tsr__step mean_forward[] = {
-    {RUN(MEAN), .to = OUT(0), .from = {IN(0)}, .shape = scalar}, {TSR__DO_END}};
+    {RUN(MEAN), .to = OUT(0), .from = {IN(0)}, .shape = scalar}, {.action = TSR__DO_END}};
 static const tsr__step mean_backward[] = {
     {RUN(DIV), .to = GRAD_IN(0), .from = {GRAD_OUT(0)}, .like = IN(0), .within = "mean_backward"},
-    {TSR__DO_END}};
+    {.action = TSR__DO_END}};
 const tsr__op_row tsr__op_mean = {
     .name = "mean", .node = "MeanBackward0", .forward = mean_forward, .backward = mean_backward};
 
@@ -156,5 +162,5 @@ static tsr__shape range(const tsr__call *call) {
 }
 
 static const tsr__step arange_forward[] = {{RUN(ARANGE), .to = OUT(0), I64, .shape = range},
-                                           {TSR__DO_END}};
+                                           {.action = TSR__DO_END}};
 const tsr__op_row tsr__op_arange = {.name = "arange", .forward = arange_forward};
