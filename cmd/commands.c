@@ -234,26 +234,23 @@ const cli_command cli_commands[] = {
      .operand_max = 1,
      .reads_files = true,
      .examples = {{"tessera why snapshot.pickle", "the verdict, and its evidence"},
-                  {"tessera why --capacity 80GiB snapshot.pickle", "on a card of that size"},
-                  {"tessera why --event 4512 snapshot.pickle", "an earlier failure"}},
+                  {"tessera why --capacity 80GiB snapshot.pickle", "on a card of that size"}},
      .run = cli_why},
     {.name = "check",
      .summary = "is it within its budget, and what it was?",
      .description =
-         "Compares a run with budgets and with a lock, and exits with status 1 when a check fails. "
-         "It says what is too much, what grew, and the lines of the program that hold it.\n\n"
-         "Checks are made on allocated memory, which does not depend on what the allocator did "
-         "before; reserved memory is reported, and checked with --max-reserved only. Kinds of "
-         "memory are parameter, gradient, optimizer_state, activation, recomputed, temporary, "
-         "input, communication, workspace and unexplained, as inferred from stacks, lifetimes "
-         "and sizes; each is checked at its own highest.\n\n"
+         "Compares a run with budgets and with a lock, and exits with status 1 when a check "
+         "fails. It says what is too much, what grew, and the lines of the program that hold "
+         "it.\n\n"
+         "Checks are made on allocated memory; reserved memory, which depends on what the "
+         "allocator did before, is checked with --max-reserved only. Kinds of memory are "
+         "parameter, gradient, optimizer_state, activation, recomputed, temporary, input, "
+         "communication, workspace and unexplained; each is checked at its own highest.\n\n"
          "A lock is a small text, to be kept and reviewed beside the code: the peak of each "
-         "device, "
-         "of each kind, and the functions that held most. Peak and kinds (what is unexplained "
-         "aside) must match, within --tolerance and in both directions; functions explain. It "
-         "names neither addresses, "
-         "lines nor folders. A snapshot that is cut short can hold less than the run did: --strict "
-         "refuses it.",
+         "device, of each kind, and the functions that held most. Peak and kinds (what is "
+         "unexplained aside) must match, within --tolerance and in both directions; functions "
+         "explain. It names neither addresses, lines nor folders. A snapshot that is cut short "
+         "can hold less than the run did: --strict refuses it.",
      .operands = "FILE",
      .operand_min = 1,
      .operand_max = 1,
@@ -375,20 +372,18 @@ const cli_command cli_commands[] = {
     {.name = "serve",
      .summary = "show it in a browser, however large it is",
      .description =
-         "Serves the page that 'tessera view' writes, and prints its address. The page asks for "
-         "what "
-         "it shows while you look, so that every block of every stretch can be seen one by one, "
-         "however long the trace. Ctrl-C ends it.\n\n"
+         "Serves the page of 'tessera view', and prints its address. The page asks for what it "
+         "shows, so that every block can be seen one by one, however long the trace. Ctrl-C ends "
+         "it.\n\n"
          "It listens at an address that other machines do not reach, unless --host says otherwise. "
-         "The address it prints holds a secret that is made anew each time; without it, and to "
-         "pages of other sites, it answers nothing.",
+         "The address that it prints holds a secret, new each time; without it, and to pages of "
+         "other sites, it answers nothing.",
      .operands = "FILE...",
      .operand_min = 1,
      .operand_max = 64,
      .reads_files = true,
      .examples = {{"tessera serve snapshot.pickle", "prints the address to open"},
-                  {"tessera serve --port 8321 before.pickle after.pickle",
-                   "two, at a port that can be forwarded"}},
+                  {"tessera serve --port 8321 old.pickle new.pickle", "two, at a port of choice"}},
      .run = cli_serve},
     {.name = "help",
      .summary = "explain tessera, or one of its commands",
@@ -650,8 +645,7 @@ const cli_option cli_option_rows[] = {
     {.name = "dtype",
      .kind = CLI_CHOICE,
      .argument = "TYPE",
-     .help = "fp32 (default), bf16 or fp16: of the whole model; autocast-bf16 or autocast-fp16: a "
-             "model of fp32 under torch.autocast.",
+     .help = "fp32 (default), bf16, fp16; autocast-bf16, autocast-fp16: fp32 under autocast.",
      .takers = "simulate",
      .choices = {"fp32", "bf16", "fp16", "autocast-bf16", "autocast-fp16"},
      FIELD(dtype)},
@@ -659,14 +653,13 @@ const cli_option cli_option_rows[] = {
      .kind = CLI_TEXT,
      .argument = "KERNEL",
      .help = "sdpa (default): what scaled_dot_product_attention chooses on an A100; eager; flash; "
-             "or chunked:N, N query rows at a time.",
+             "efficient, the kernel of cards before Ampere; or chunked:N, N query rows at a time.",
      .takers = "simulate",
      FIELD(attention)},
     {.name = "gelu",
      .kind = CLI_CHOICE,
      .argument = "FORM",
-     .help = "eager (default): eight operations, where the model's class writes its GELU out; "
-             "fused: one kernel.",
+     .help = "eager (default): eight operations, if the class has them; fused: one kernel.",
      .takers = "simulate",
      .choices = {"eager", "fused"},
      FIELD(gelu)},
@@ -690,7 +683,7 @@ const cli_option cli_option_rows[] = {
      FIELD(no_kv_cache)},
     {.name = "fresh-process",
      .kind = CLI_FLAG,
-     .help = "cuBLAS takes its workspaces within the recording: nothing ran before it.",
+     .help = "cuBLAS takes its workspaces within the recording, as nothing ran before.",
      .takers = "simulate",
      FIELD(fresh_process)},
     {.name = "categories",
@@ -755,6 +748,11 @@ const cli_option cli_option_rows[] = {
      .kind = CLI_FLAG,
      .help = "Refuse a file about which there is any warning: say the warnings, and fail.",
      FIELD(strict)},
+    {.name = "payload",
+     .kind = CLI_NUMBER,
+     .argument = "N",
+     .help = "Of an HTML page that holds several snapshots, read the N-th (default: 1).",
+     FIELD(payload)},
     {.name = "help",
      .letter = 'h',
      .kind = CLI_FLAG,

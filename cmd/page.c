@@ -45,9 +45,9 @@ void cli_page_release(cli_page *page) {
 static int view_all(cli_session *session, const cli_page_from *from, cli_page *page,
                     size_t *devices) {
   tsr_view_options how = {.rules = from->rules, .by = from->by};
-  page->views = calloc(from->count, sizeof *page->views);
-  page->cuts = calloc(from->count, sizeof *page->cuts);
-  page->inputs = calloc(from->count, sizeof *page->inputs);
+  page->views = calloc(from->count, sizeof(tsr_view *));
+  page->cuts = calloc(from->count, sizeof(tsr_view_cut *));
+  page->inputs = calloc(from->count, sizeof(tsr_page_input));
   if (!page->views || !page->cuts || !page->inputs) return TSR_ERROR_MEMORY;
   page->count = from->count;
   for (size_t i = 0; i < page->count; i++) {
@@ -78,6 +78,7 @@ static int cut_all(cli_session *session, cli_page *page, uint64_t most) {
 
 int cli_page_make(cli_session *session, const cli_page_from *from, cli_page *page) {
   size_t devices = 0;
+  tsr_page *made = NULL;
   uint64_t most = from->most_allocations ? from->most_allocations : MOST_ALLOCATIONS;
   int status = view_all(session, from, page, &devices);
   if (status) return status;
@@ -85,10 +86,10 @@ int cli_page_make(cli_session *session, const cli_page_from *from, cli_page *pag
   do {
     status = cut_all(session, page, most);
     if (status == 0)
-      status =
-          tsr_page_open(page->inputs, page->count, &from->options, &page->page, &session->error);
+      status = tsr_page_open(page->inputs, page->count, &from->options, &made, &session->error);
     most /= 2;
   } while (status == TSR_ERROR_LIMIT && most >= FEWEST_ALLOCATIONS);
+  page->page = made;
   return status;
 }
 

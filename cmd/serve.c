@@ -157,7 +157,7 @@ static int read_address(const cli_options *options, cli_guard *guard, address *o
       options->host && strcmp(options->host, "localhost") != 0 ? options->host : "127.0.0.1";
   if (options->port > UINT16_MAX)
     return cli_usage_error(options->command, "option '--port' takes a number up to 65535");
-  *out = (address){0};
+  memset(out, 0, sizeof *out);
   if (inet_pton(AF_INET, guard->host, &out->v4.sin_addr) == 1) {
     out->v4.sin_family = AF_INET;
     out->v4.sin_port = htons((uint16_t)options->port);

@@ -79,10 +79,18 @@ static int check_strict(const cli_session *session, const tsr_snapshot *snapshot
   return count ? CLI_INPUT : 0;
 }
 
+/* From 0; no page has as many as the last number says. */
+static uint32_t payload_of(const cli_options *options) {
+  if (!options->payload) return 0;
+  return options->payload > UINT32_MAX ? UINT32_MAX : (uint32_t)options->payload - 1;
+}
+
 int cli_open_path(cli_session *session, const char *path, cli_input *input) {
   session->path = path;
   cli_progress progress = cli_progress_start(session->path, session->options->quiet);
-  tsr_open_options how = {.progress = cli_progress_update, .progress_context = &progress};
+  tsr_open_options how = {.progress = cli_progress_update,
+                          .progress_context = &progress,
+                          .payload = payload_of(session->options)};
   tsr_snapshot *snapshot = NULL;
   int status = tsr_snapshot_open(session->path, &how, &snapshot, &session->error);
   cli_progress_end(&progress);

@@ -38,15 +38,16 @@ static int read_word(const char *text, const char *const *words, uint64_t *numbe
 }
 
 static int read_words(const cli_options *options, tsr_simulate_options *how) {
-  static const char *const attentions[] = {"sdpa", "eager", "flash", "chunked:", NULL};
+  static const char *const attentions[] = {"sdpa", "eager", "flash", "chunked:", "efficient", NULL};
   static const char *const checkpoints[] = {"none", "full", "selective", "every:", NULL};
   static const char *const losses[] = {"full", "chunked:", NULL};
   int attention = read_word(options->attention, attentions, &how->attention_chunk);
   int checkpoint = read_word(options->checkpoint, checkpoints, &how->checkpoint_every);
   if (attention < 0)
-    return cli_usage_error(options->command,
-                           "option '--attention' takes sdpa, eager, flash or chunked:N, not '%s'",
-                           options->attention);
+    return cli_usage_error(
+        options->command,
+        "option '--attention' takes sdpa, eager, flash, efficient or chunked:N, not '%s'",
+        options->attention);
   if (checkpoint < 0)
     return cli_usage_error(options->command,
                            "option '--checkpoint' takes none, full, selective or every:K, not '%s'",

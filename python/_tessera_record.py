@@ -57,7 +57,7 @@ class _Finder:
 
 
 def install():
-    if not os.environ.get("TESSERA_RECORD"):
+    if os.environ.get("TESSERA_RECORD", "").strip().lower() in ("", "0", "false", "no", "off"):
         return
     if "torch" in sys.modules:
         _started()

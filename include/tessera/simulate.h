@@ -68,7 +68,8 @@ typedef enum tsr_simulate_attention {
   TSR_ATTENTION_SDPA, /* what scaled_dot_product_attention chooses on an A100 */
   TSR_ATTENTION_EAGER,
   TSR_ATTENTION_FLASH,
-  TSR_ATTENTION_CHUNKED /* attention_chunk query rows at a time */
+  TSR_ATTENTION_CHUNKED,  /* attention_chunk query rows at a time */
+  TSR_ATTENTION_EFFICIENT /* the memory-efficient kernel, which is what a card before Ampere has */
 } tsr_simulate_attention;
 
 typedef enum tsr_simulate_checkpoint {
@@ -143,7 +144,7 @@ typedef struct tsr_simulation {
   tsr_simulate_moment peak;                        /* the first at which most is allocated */
   tsr_simulate_moment phases[TSR_SIMULATE_PHASES]; /* each one's own peak; step 0: never reached */
   uint64_t peak_reserved_bytes;
-  uint64_t start_allocated_bytes; /* before the first event, */
+  uint64_t start_allocated_bytes;            /* before the first event, */
   uint64_t start_role_bytes[TSR_ROLE_COUNT]; /* and for what: requested */
   bool is_out_of_memory;
   tsr_simulate_moment out_of_memory;
@@ -164,10 +165,10 @@ typedef struct tsr_simulation {
  * its events times the steps. */
 int tsr_simulate(const tsr_model *model, const tsr_simulate_options *options, tsr_simulation **out,
                  tsr_error *error);
+#define TSR_SIMULATE_TEXT_BYTES 512
 /* What PyTorch's exception would say of a run that is out of memory, as PyTorch 2.9 words it without
  * its advice; "" of any other. `text` is cut where it does not fit; TSR_SIMULATE_TEXT_BYTES are
  * enough. */
-#define TSR_SIMULATE_TEXT_BYTES 512
 void tsr_simulation_message(const tsr_simulation *simulation, uint64_t capacity_bytes, char *text,
                             size_t size_bytes);
 /* Release it. NULL is fine. */

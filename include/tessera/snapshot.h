@@ -165,6 +165,7 @@ typedef struct tsr_open_options {
   tsr_limits limits;
   tsr_progress_fn *progress;
   void *progress_context;
+  uint32_t payload; /* of an HTML page with several snapshots, which one; from 0 */
 } tsr_open_options;
 
 /* Read the snapshot in the file `path` ("-": standard input). On success `*out` is the caller's, to

@@ -21,6 +21,8 @@ typedef struct core_request {
   tsr_profile_options profile;
   tsr_stages_options stages;
   tsr_whatif_options whatif;
+  tsr_why_options why;
+  tsr_check_options check;
   tsr_at_where at;
   tsr_source_file source;
   tsr_error error;
@@ -30,6 +32,8 @@ typedef struct core_request {
   const char **texts;
   tsr_rules *rules;
   tsr_allocator_settings *settings;
+  tsr_check_limit *limits;
+  tsr_lock *lock;
 } core_request;
 
 /* A row of the table. */
@@ -41,8 +45,7 @@ typedef struct question {
 } question;
 
 typedef struct core_answer {
-  PyObject_HEAD
-  const core_face *face;
+  PyObject_HEAD const core_face *face;
   core_file *files[2];
   void *value;
 } core_answer;
@@ -78,27 +81,81 @@ static bool read_profile(core_request *request, PyObject *options) {
   return true;
 }
 
-static bool read_whatif(core_request *request, PyObject *options) {
-  size_t count = 0;
-  if (!core_option_count(options, "capacity_bytes", &request->whatif.capacity_bytes) ||
-      !core_option_texts(options, "settings", request->keep, &request->texts, &count))
-    return false;
-  if (!count) return true;
-  request->settings = PyMem_Calloc(count, sizeof *request->settings);
+/* `settings`, a list of texts. */
+static bool read_settings(core_request *request, PyObject *options, size_t *count) {
+  *count = 0;
+  if (!core_option_texts(options, "settings", request->keep, &request->texts, count)) return false;
+  request->settings = PyMem_Calloc(*count + 1, sizeof *request->settings);
   if (!request->settings) {
     PyErr_NoMemory();
     return false;
   }
-  for (size_t i = 0; i < count; i++) {
+  for (size_t i = 0; i < *count; i++) {
     int status =
         tsr_allocator_settings_parse(request->texts[i], &request->settings[i], &request->error);
     if (!status) continue;
     core_raise(status, &request->error, NULL);
     return false;
   }
-  request->whatif.settings = request->settings;
-  request->whatif.setting_count = count;
   return true;
+}
+
+static bool read_whatif(core_request *request, PyObject *options) {
+  tsr_whatif_options *how = &request->whatif;
+  if (!core_option_count(options, "capacity_bytes", &how->capacity_bytes) ||
+      !read_settings(request, options, &how->setting_count))
+    return false;
+  how->settings = request->settings;
+  return true;
+}
+
+static bool read_why(core_request *request, PyObject *options) {
+  tsr_why_options *how = &request->why;
+  long long event = -1;
+  if (!core_option_integer(options, "event", &event) ||
+      !core_option_count(options, "capacity_bytes", &how->capacity_bytes) ||
+      !read_settings(request, options, &how->setting_count))
+    return false;
+  how->event = event;
+  how->settings = request->settings;
+  return true;
+}
+
+/* `limits`: a list of (rule, kind, bytes). */
+static bool read_limits(core_request *request, PyObject *options) {
+  PyObject *list = PyDict_GetItemString(options, "limits");
+  if (!list) return true;
+  Py_ssize_t count = PyList_Size(list);
+  if (count < 0) return false;
+  request->limits = PyMem_Calloc((size_t)count + 1, sizeof *request->limits);
+  if (!request->limits) return PyErr_NoMemory() != NULL;
+  for (Py_ssize_t i = 0; i < count; i++) {
+    int rule, kind;
+    unsigned long long bytes;
+    if (!PyArg_ParseTuple(PyList_GetItem(list, i), "iiK", &rule, &kind, &bytes)) return false;
+    request->limits[i] = (tsr_check_limit){(tsr_check_rule)rule, (tsr_kind)kind, bytes};
+  }
+  request->check.limits = request->limits;
+  request->check.limit_count = (size_t)count;
+  return true;
+}
+
+static bool read_check(core_request *request, PyObject *options) {
+  tsr_check_options *how = &request->check;
+  const char *lock = NULL;
+  size_t size_bytes = 0;
+  uint64_t millionths = 0;
+  if (!read_limits(request, options) ||
+      !core_option_text(options, "lock", request->keep, &lock, &size_bytes) ||
+      !core_option_flag(options, "causes", &how->wants_causes) ||
+      !core_option_count(options, "tolerance_bytes", &how->tolerance_bytes) ||
+      !core_option_count(options, "tolerance_millionths", &millionths))
+    return false;
+  how->tolerance_millionths = (uint32_t)millionths;
+  int status = lock ? tsr_lock_parse(lock, size_bytes, &request->lock, &request->error) : 0;
+  if (status) core_raise(status, &request->error, NULL);
+  how->lock = request->lock;
+  return status == 0;
 }
 
 static bool read_source(core_request *request, PyObject *options) {
@@ -109,23 +166,25 @@ static bool read_source(core_request *request, PyObject *options) {
 
 /* ---- what the library gives each question ---- */
 
-#define REPORT_AND_FREE(NAME)                                                                  \
-  static int print_##NAME(core_report *how, const void *answer) {                                   \
-    return tsr_report_##NAME(how->inputs, answer, how->options, core_sink_write, how->sink,    \
-                             &how->error);                                                     \
-  }                                                                                            \
-  static void free_##NAME(void *answer) { tsr_##NAME##_free(answer); }
-#define PLAIN(NAME)                                                                            \
-  static int compute_##NAME(core_request *asked, void **out) {                                      \
-    return tsr_##NAME##_compute(asked->files[0]->snapshot, &asked->query, (tsr_##NAME **)out,  \
-                                &asked->error);                                                \
-  }                                                                                            \
+#define REPORT_AND_FREE(NAME)                                                               \
+  static int print_##NAME(core_report *how, const void *answer) {                           \
+    return tsr_report_##NAME(how->inputs, answer, how->options, core_sink_write, how->sink, \
+                             &how->error);                                                  \
+  }                                                                                         \
+  static void free_##NAME(void *answer) {                                                   \
+    tsr_##NAME##_free(answer);                                                              \
+  }
+#define PLAIN(NAME)                                                                           \
+  static int compute_##NAME(core_request *asked, void **out) {                                \
+    return tsr_##NAME##_compute(asked->files[0]->snapshot, &asked->query, (tsr_##NAME **)out, \
+                                &asked->error);                                               \
+  }                                                                                           \
   REPORT_AND_FREE(NAME)
-#define WITH_OPTIONS(NAME)                                                                     \
-  static int compute_##NAME(core_request *asked, void **out) {                                      \
-    return tsr_##NAME##_compute(asked->files[0]->snapshot, &asked->NAME, &asked->query,        \
-                                (tsr_##NAME **)out, &asked->error);                            \
-  }                                                                                            \
+#define WITH_OPTIONS(NAME)                                                              \
+  static int compute_##NAME(core_request *asked, void **out) {                          \
+    return tsr_##NAME##_compute(asked->files[0]->snapshot, &asked->NAME, &asked->query, \
+                                (tsr_##NAME **)out, &asked->error);                     \
+  }                                                                                     \
   REPORT_AND_FREE(NAME)
 
 PLAIN(info)
@@ -136,7 +195,29 @@ WITH_OPTIONS(at)
 WITH_OPTIONS(profile)
 WITH_OPTIONS(stages)
 WITH_OPTIONS(whatif)
+WITH_OPTIONS(why)
 WITH_OPTIONS(source)
+
+/* Also in the forms of its own; what lies behind them is a lock. */
+enum { FORM_LOCK = TSR_CHECK_MARKDOWN + 1 };
+
+static int compute_check(core_request *asked, void **out) {
+  return tsr_check_compute(asked->files[0]->snapshot, &asked->check, &asked->query,
+                           (tsr_check **)out, &asked->error);
+}
+static int form_check(core_report *how, const void *answer, int form, const char *root) {
+  tsr_check_face face = {.format = (tsr_check_format)form, .root = root};
+  if (form == FORM_LOCK) return tsr_lock_write(answer, core_sink_write, how->sink, &how->error);
+  return tsr_report_check(how->inputs, answer, &face, how->options, core_sink_write, how->sink,
+                          &how->error);
+}
+static int print_check(core_report *how, const void *answer) {
+  bool is_json = how->options->format == TSR_REPORT_JSON;
+  return form_check(how, answer, is_json ? TSR_CHECK_JSON : TSR_CHECK_TEXT, NULL);
+}
+static void free_check(void *answer) {
+  tsr_check_free(answer);
+}
 
 static int compute_diff(core_request *asked, void **out) {
   return tsr_diff_compute(asked->files[0]->snapshot, asked->files[1]->snapshot, TSR_DIFF_BY_STACK,
@@ -146,7 +227,9 @@ static int print_diff(core_report *how, const void *answer) {
   return tsr_report_diff(&how->inputs[0], &how->inputs[1], answer, how->options, core_sink_write,
                          how->sink, &how->error);
 }
-static void free_diff(void *answer) { tsr_diff_free(answer); }
+static void free_diff(void *answer) {
+  tsr_diff_free(answer);
+}
 
 static int compute_comparison(core_request *asked, void **out) {
   return tsr_source_compare(asked->files[0]->snapshot, asked->files[1]->snapshot, &asked->source,
@@ -156,10 +239,12 @@ static int print_comparison(core_report *how, const void *answer) {
   return tsr_report_source_comparison(&how->inputs[0], &how->inputs[1], answer, how->options,
                                       core_sink_write, how->sink, &how->error);
 }
-static void free_comparison(void *answer) { tsr_source_comparison_free(answer); }
+static void free_comparison(void *answer) {
+  tsr_source_comparison_free(answer);
+}
 
 #define ROW(NAME, READ) \
-  {.face = {#NAME, print_##NAME, free_##NAME}, .read = READ, .compute = compute_##NAME}
+  { .face = {#NAME, print_##NAME, NULL, free_##NAME}, .read = READ, .compute = compute_##NAME }
 
 static const question questions[] = {
     ROW(info, NULL),
@@ -169,10 +254,12 @@ static const question questions[] = {
     ROW(at, read_at),
     ROW(stages, read_stages),
     ROW(whatif, read_whatif),
+    ROW(why, read_why),
     ROW(source, read_source),
     ROW(profile, read_profile),
-    {{"diff", print_diff, free_diff}, true, NULL, compute_diff},
-    {{"source_comparison", print_comparison, free_comparison},
+    {{"check", print_check, form_check, free_check}, false, read_check, compute_check},
+    {{"diff", print_diff, NULL, free_diff}, true, NULL, compute_diff},
+    {{"source_comparison", print_comparison, NULL, free_comparison},
      true,
      read_source,
      compute_comparison},
@@ -205,6 +292,8 @@ static void release_request(core_request *asked) {
   PyMem_Free(asked->devices);
   PyMem_Free(asked->texts);
   PyMem_Free(asked->settings);
+  PyMem_Free(asked->limits);
+  tsr_lock_free(asked->lock);
   tsr_rules_free(asked->rules);
 }
 
@@ -243,7 +332,8 @@ static PyObject *compute(const question *asked, core_request *from) {
 PyObject *core_ask(PyObject *self, PyObject *arguments) {
   const char *name;
   PyObject *options, *other = NULL, *answer = NULL;
-  core_request asked = {.error = {.offset = TSR_OFFSET_NONE}, .files = {core_open_file(self), NULL}};
+  core_request asked = {.error = {.offset = TSR_OFFSET_NONE},
+                        .files = {core_open_file(self), NULL}};
   if (!asked.files[0] || !PyArg_ParseTuple(arguments, "sO!|O!", &name, &PyDict_Type, &options,
                                            (PyTypeObject *)core.snapshot, &other))
     return NULL;
@@ -273,15 +363,18 @@ static void dealloc(PyObject *self) {
   Py_DECREF(type);
 }
 
-static PyObject *print(const core_answer *answer, const tsr_report_options *options) {
+/* As it is printed, or in a form of its own, from 0 on. */
+static PyObject *print(const core_answer *answer, const tsr_report_options *options, int form,
+                       const char *root) {
   core_sink sink = {.handle = -1};
   core_report how = {.options = options, .sink = &sink, .error = {.offset = TSR_OFFSET_NONE}};
   int status;
   for (size_t i = 0; i < 2 && answer->files[i]; i++)
-    how.inputs[i] = (tsr_report_input){.path = answer->files[i]->name,
-                                       .snapshot = answer->files[i]->snapshot};
+    how.inputs[i] =
+        (tsr_report_input){.path = answer->files[i]->name, .snapshot = answer->files[i]->snapshot};
   Py_BEGIN_ALLOW_THREADS;
-  status = answer->face->print(&how, answer->value);
+  status = form < 0 ? answer->face->print(&how, answer->value)
+                    : answer->face->form(&how, answer->value, form, root);
   Py_END_ALLOW_THREADS;
   return core_sink_finish(&sink, status, &how.error);
 }
@@ -289,7 +382,7 @@ static PyObject *print(const core_answer *answer, const tsr_report_options *opti
 static PyObject *json(PyObject *self, PyObject *Py_UNUSED(nothing)) {
   const core_answer *answer = (core_answer *)self;
   tsr_report_options options = {.format = TSR_REPORT_JSON};
-  return print(answer, &options);
+  return print(answer, &options, -1, NULL);
 }
 
 /* text(color, full_stacks, verbose, quiet, width): as the command prints it. */
@@ -305,10 +398,23 @@ static PyObject *text(PyObject *self, PyObject *arguments) {
                                 .verbose = verbose,
                                 .quiet = quiet,
                                 .width = width};
-  return print(answer, &options);
+  return print(answer, &options, -1, NULL);
+}
+
+/* form(number, root): a check in one of the forms that other programs read, or as a lock. */
+static PyObject *form(PyObject *self, PyObject *arguments) {
+  const core_answer *answer = (core_answer *)self;
+  int number;
+  const char *root;
+  if (!PyArg_ParseTuple(arguments, "iz", &number, &root)) return NULL;
+  tsr_report_options options = {0};
+  if (answer->face->form && number >= 0 && number <= FORM_LOCK)
+    return print(answer, &options, number, root);
+  return PyErr_Format(PyExc_TypeError, "'%s' has no such form", answer->face->name);
 }
 
 static PyMethodDef methods[] = {
+    {"form", form, METH_VARARGS, "A check in another form, in bytes."},
     {"json", json, METH_NOARGS, "The answer as JSON, in bytes."},
     {"text", text, METH_VARARGS, "The answer as text, in bytes."},
     {NULL, NULL, 0, NULL},

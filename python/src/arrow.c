@@ -57,8 +57,7 @@ typedef struct fields {
 } fields;
 
 typedef struct core_table {
-  PyObject_HEAD
-  fields *fields;
+  PyObject_HEAD fields *fields;
 } core_table;
 
 static void end_fields(core_owner *owner) {
@@ -108,7 +107,7 @@ static bool describe_field(struct ArrowSchema *schema, const field *one) {
 static bool make_schema(const fields *all, struct ArrowSchema *out) {
   if (!describe(out, "", "+s")) return false;
   out->flags = 0;
-  out->children = calloc(all->count + 1, sizeof *out->children);
+  out->children = calloc(all->count + 1, sizeof(void *));
   if (!out->children) return false;
   for (size_t i = 0; i < all->count; i++) {
     out->children[i] = calloc(1, sizeof **out->children);
@@ -126,7 +125,8 @@ static void release_array(struct ArrowArray *array) {
     if (child && child->release) child->release(child);
     free(child);
   }
-  if (array->dictionary && array->dictionary->release) array->dictionary->release(array->dictionary);
+  if (array->dictionary && array->dictionary->release)
+    array->dictionary->release(array->dictionary);
   free(array->dictionary);
   free(array->children);
   free((void *)array->buffers);
@@ -158,7 +158,7 @@ static bool fill_field(struct ArrowArray *array, fields *all, const field *one) 
 
 static bool make_array(fields *all, struct ArrowArray *out) {
   if (!fill(out, all, all->count ? all->items[0].count : 0, 1)) return false;
-  out->children = calloc(all->count + 1, sizeof *out->children);
+  out->children = calloc(all->count + 1, sizeof(void *));
   if (!out->children) return false;
   for (size_t i = 0; i < all->count; i++) {
     out->children[i] = calloc(1, sizeof **out->children);
@@ -228,22 +228,32 @@ static void end_stream(PyObject *capsule) {
 
 static PyObject *schema_capsule(fields *all) {
   struct ArrowSchema *schema = calloc(1, sizeof *schema);
-  bool ok = schema && make_schema(all, schema);
-  PyObject *capsule = ok ? PyCapsule_New(schema, "arrow_schema", end_schema) : PyErr_NoMemory();
-  if (capsule) return capsule;
-  if (schema && schema->release) schema->release(schema);
-  free(schema);
-  return NULL;
+  if (!schema) return PyErr_NoMemory();
+  PyObject *capsule = NULL;
+  if (make_schema(all, schema))
+    capsule = PyCapsule_New(schema, "arrow_schema", end_schema);
+  else
+    PyErr_NoMemory();
+  if (!capsule) {
+    release_schema(schema);
+    free(schema);
+  }
+  return capsule;
 }
 
 static PyObject *array_capsule(fields *all) {
   struct ArrowArray *array = calloc(1, sizeof *array);
-  bool ok = array && make_array(all, array);
-  PyObject *capsule = ok ? PyCapsule_New(array, "arrow_array", end_array) : PyErr_NoMemory();
-  if (capsule) return capsule;
-  if (array && array->release) array->release(array);
-  free(array);
-  return NULL;
+  if (!array) return PyErr_NoMemory();
+  PyObject *capsule = NULL;
+  if (make_array(all, array))
+    capsule = PyCapsule_New(array, "arrow_array", end_array);
+  else
+    PyErr_NoMemory();
+  if (!capsule) {
+    release_array(array);
+    free(array);
+  }
+  return capsule;
 }
 
 static PyObject *arrow_schema(PyObject *self, PyObject *Py_UNUSED(nothing)) {
@@ -263,14 +273,17 @@ static PyObject *arrow_stream(PyObject *self, PyObject *Py_UNUSED(requested)) {
   fields *all = ((core_table *)self)->fields;
   struct ArrowArrayStream *stream = calloc(1, sizeof *stream);
   stream_state *state = calloc(1, sizeof *state);
-  PyObject *capsule =
-      stream && state ? PyCapsule_New(stream, "arrow_array_stream", end_stream) : PyErr_NoMemory();
-  if (!capsule) {
+  PyObject *capsule = NULL;
+  if (stream && state)
+    capsule = PyCapsule_New(stream, "arrow_array_stream", end_stream);
+  else
+    PyErr_NoMemory();
+  if (!capsule || !stream || !state) {
     free(stream);
     free(state);
     return NULL;
   }
-  *state = (stream_state){.fields = all};
+  state->fields = all;
   core_owner_take(&all->owner);
   *stream = (struct ArrowArrayStream){.get_schema = stream_schema,
                                       .get_next = stream_next,
@@ -339,7 +352,8 @@ static bool place_texts(field *one, PyObject *texts) {
   for (Py_ssize_t i = 0; i < count; i++) total += PyBytes_Size(PyList_GetItem(texts, i));
   if (PyErr_Occurred()) return false;
   size_t offset_bytes = ((size_t)count + 1) * sizeof(int32_t);
-  core_block *block = total < INT32_MAX ? core_block_new(offset_bytes + (size_t)total + 1, 1) : NULL;
+  core_block *block =
+      total < INT32_MAX ? core_block_new(offset_bytes + (size_t)total + 1, 1) : NULL;
   if (!block) {
     PyErr_NoMemory();
     return false;

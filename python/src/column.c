@@ -50,8 +50,8 @@ PyObject *core_column_new(core_owner *owner, const void *data, size_t count, siz
 
 PyObject *core_column_of(core_block *block, size_t count, char format, core_absent absent) {
   if (!block) return PyErr_NoMemory();
-  PyObject *column = core_column_new(&block->owner, block->data, count, core_format_size(format),
-                                     format, absent);
+  PyObject *column =
+      core_column_new(&block->owner, block->data, count, core_format_size(format), format, absent);
   core_owner_drop(&block->owner);
   return column;
 }
@@ -82,16 +82,16 @@ static int get_buffer(PyObject *self, void *out, int flags) {
     PyErr_SetString(PyExc_BufferError, problem);
     return -1;
   }
-  *view = (buffer_view){.buf = (char *)(uintptr_t)column->data,
-                        .obj = self,
-                        .len = column->count * column->size,
-                        .itemsize = column->size,
-                        .readonly = 1,
-                        .ndim = 1,
-                        .format = flags & WANTS_FORMAT ? column->format : NULL,
-                        .shape = flags & WANTS_SHAPE ? &column->count : NULL,
-                        .strides = (flags & WANTS_STRIDES) == WANTS_STRIDES ? &column->stride
-                                                                            : NULL};
+  *view =
+      (buffer_view){.buf = (char *)(uintptr_t)column->data,
+                    .obj = self,
+                    .len = column->count * column->size,
+                    .itemsize = column->size,
+                    .readonly = 1,
+                    .ndim = 1,
+                    .format = flags & WANTS_FORMAT ? column->format : NULL,
+                    .shape = flags & WANTS_SHAPE ? &column->count : NULL,
+                    .strides = (flags & WANTS_STRIDES) == WANTS_STRIDES ? &column->stride : NULL};
   Py_INCREF(self);
   return 0;
 }
@@ -105,7 +105,9 @@ static void dealloc(PyObject *self) {
   Py_DECREF(type);
 }
 
-static Py_ssize_t length(PyObject *self) { return ((core_column *)self)->count; }
+static Py_ssize_t length(PyObject *self) {
+  return ((core_column *)self)->count;
+}
 
 static PyObject *item(PyObject *self, Py_ssize_t row) {
   const core_column *column = (core_column *)self;
@@ -228,7 +230,8 @@ static PyMethodDef methods[] = {
 };
 
 bool core_column_ready(PyObject *module) {
-  static char doc[] = "An array of a snapshot; numpy.asarray() and memoryview() take it as it lies.";
+  static char doc[] =
+      "An array of a snapshot; numpy.asarray() and memoryview() take it as it lies.";
   static PyType_Slot slots[] = {
       {Py_tp_new, (void *)core_refuse_new},
       {Py_tp_dealloc, (void *)dealloc},

@@ -9,7 +9,7 @@
  *
  * Built on the stable ABI of CPython 3.9, so that one build serves every later version. Nothing here
  * decides anything: it calls the public interface of the library and hands over what comes back.
- * Everything that takes time runs without the interpreter's lock (docs/decisions/011-python.md).
+ * Everything that takes time runs without the interpreter's lock (docs/decisions/013-python.md).
  */
 #ifndef TESSERA_PYTHON_CORE_H
 #define TESSERA_PYTHON_CORE_H
@@ -97,16 +97,14 @@ bool core_option_rules(PyObject *options, PyObject *keep, tsr_rules **out);
 /* ---- the types ---- */
 
 typedef struct core_snapshot {
-  PyObject_HEAD
-  core_file *file;
+  PyObject_HEAD core_file *file;
 } core_snapshot;
 
 /* `value` of an item that stands for nothing. */
 typedef enum core_absent { CORE_ABSENT_NONE, CORE_ABSENT_ID, CORE_ABSENT_TIME } core_absent;
 
 typedef struct core_column {
-  PyObject_HEAD
-  core_owner *owner;
+  PyObject_HEAD core_owner *owner;
   const char *data;
   Py_ssize_t count, stride, size; /* stride: from one item to the next; size: of an item */
   char format[2];                 /* of struct: B, I, q, Q, ? */
@@ -155,6 +153,8 @@ typedef int core_print_fn(core_report *report, const void *answer);
 typedef struct core_face {
   const char *name;
   core_print_fn *print;
+  /* In forms of its own, which it numbers; NULL: there are none. */
+  int (*form)(core_report *report, const void *answer, int form, const char *root);
   void (*free)(void *answer);
 } core_face;
 

@@ -5,8 +5,8 @@
  */
 #include "core.h"
 
-#include <string.h>
 #include "program.h"
+#include <string.h>
 
 core_types core;
 
@@ -15,12 +15,12 @@ core_types core;
 PyObject *core_raise(int status, const tsr_error *error, const char *path) {
   if (PyErr_Occurred()) return NULL;
   if (status == TSR_ERROR_MEMORY) return PyErr_NoMemory();
-  const char *message = error && error->message[0] ? error->message
-                                                    : tsr_status_text((tsr_status)status);
+  const char *message =
+      error && error->message[0] ? error->message : tsr_status_text((tsr_status)status);
   long long offset = error && error->offset != TSR_OFFSET_NONE ? (long long)error->offset : -1;
-  PyObject *exception =
-      core.make_error ? PyObject_CallFunction(core.make_error, "iLsz", status, offset, message, path)
-                      : NULL;
+  PyObject *exception = core.make_error ? PyObject_CallFunction(core.make_error, "iLsz", status,
+                                                                offset, message, path)
+                                        : NULL;
   if (exception)
     PyErr_SetObject((PyObject *)Py_TYPE(exception), exception);
   else if (!PyErr_Occurred())
@@ -30,8 +30,7 @@ PyObject *core_raise(int status, const tsr_error *error, const char *path) {
 }
 
 PyObject *core_text(tsr_text text) {
-  PyObject *decoded =
-      PyUnicode_DecodeUTF8(text.data, (Py_ssize_t)text.size_bytes, "surrogatepass");
+  PyObject *decoded = PyUnicode_DecodeUTF8(text.data, (Py_ssize_t)text.size_bytes, "surrogatepass");
   if (decoded) return decoded;
   PyErr_Clear();
   return PyUnicode_DecodeUTF8(text.data, (Py_ssize_t)text.size_bytes, "replace");
@@ -139,6 +138,16 @@ static PyObject *version(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(nothin
   return PyUnicode_FromString(tsr_version());
 }
 
+/* Names of what memory is for, by tsr_kind. */
+static PyObject *kinds(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(nothing)) {
+  PyObject *list = PyList_New(TSR_KIND_COUNT);
+  for (int i = 0; list && i < TSR_KIND_COUNT; i++) {
+    PyObject *name = PyUnicode_FromString(tsr_kind_name((tsr_kind)i));
+    if (!name || PyList_SetItem(list, i, name)) Py_CLEAR(list);
+  }
+  return list;
+}
+
 /* Names of the codes of a category. */
 static PyObject *categories(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(nothing)) {
   PyObject *list = PyList_New(TSR_KIND_COUNT);
@@ -167,15 +176,15 @@ static PyObject *parse_rules(PyObject *Py_UNUSED(module), PyObject *arguments) {
   tsr_rules *rules = NULL;
   tsr_error error = {.offset = TSR_OFFSET_NONE};
   if (!PyArg_ParseTuple(arguments, "s#p", &text, &size_bytes, &is_lenient)) return NULL;
-  int status = tsr_rules_parse(text, (size_t)size_bytes,
-                               is_lenient ? TSR_RULES_LENIENT : TSR_RULES_STRICT, &rules, NULL,
-                               &error);
+  int status =
+      tsr_rules_parse(text, (size_t)size_bytes, is_lenient ? TSR_RULES_LENIENT : TSR_RULES_STRICT,
+                      &rules, NULL, &error);
   if (status) return core_raise(status, &error, NULL);
   PyObject *list = PyList_New(0);
   for (size_t i = 0; list && i < tsr_rules_count(rules); i++) {
     tsr_rule rule = tsr_rules_at(rules, i);
-    PyObject *row = Py_BuildValue("sssL", rule.name, rule.pattern, rule.description,
-                                  (long long)rule.priority);
+    PyObject *row =
+        Py_BuildValue("sssL", rule.name, rule.pattern, rule.description, (long long)rule.priority);
     if (!row || PyList_Append(list, row)) Py_CLEAR(list);
     Py_XDECREF(row);
   }
@@ -188,6 +197,7 @@ static PyMethodDef functions[] = {
     {"read", read_bytes, METH_VARARGS, "Read a snapshot out of bytes."},
     {"questions", core_questions, METH_NOARGS, "What Snapshot.ask understands."},
     {"command", command, METH_O, "Run a command line."},
+    {"kinds", kinds, METH_NOARGS, "Names of what memory is for."},
     {"categories", categories, METH_NOARGS, "Names of categories, by code."},
     {"rules", parse_rules, METH_VARARGS, "[(name, pattern, description, priority)]."},
     {"simulate", core_simulate, METH_VARARGS, "(Answer, Snapshot) of a model and a run."},

@@ -22,10 +22,11 @@ static PyObject *group_list(const tsr_mosaic_groups *groups) {
   for (size_t i = 0; list && i <= groups->count; i++) {
     bool is_rest = i == groups->count;
     const tsr_mosaic_group *group = is_rest ? &groups->rest : &groups->items[i];
-    PyObject *stack = is_rest ? (Py_INCREF(Py_None), Py_None) : PyLong_FromUnsignedLong(group->stack);
-    PyObject *row = Py_BuildValue("KKNN", (unsigned long long)group->bytes,
-                                  (unsigned long long)group->allocations, stack,
-                                  member_list(groups, group));
+    PyObject *stack =
+        is_rest ? (Py_INCREF(Py_None), Py_None) : PyLong_FromUnsignedLong(group->stack);
+    PyObject *row =
+        Py_BuildValue("KKNN", (unsigned long long)group->bytes,
+                      (unsigned long long)group->allocations, stack, member_list(groups, group));
     if (!row || PyList_SetItem(list, (Py_ssize_t)i, row)) Py_CLEAR(list);
   }
   return list;

@@ -59,8 +59,8 @@ static bool text_of(PyObject *value, const char *key, PyObject *keep, const char
   } else {
     PyErr_Format(PyExc_TypeError, "%s must be a str", key);
   }
-  bool ok = bytes && PyBytes_AsStringAndSize(bytes, &data, &size) == 0 &&
-            PyList_Append(keep, bytes) == 0;
+  bool ok =
+      bytes && PyBytes_AsStringAndSize(bytes, &data, &size) == 0 && PyList_Append(keep, bytes) == 0;
   Py_XDECREF(bytes);
   if (!ok) return false;
   *out = data;
@@ -211,9 +211,8 @@ bool core_option_rules(PyObject *options, PyObject *keep, tsr_rules **out) {
   if (!text) return true;
   tsr_rule_problem problem = {0};
   tsr_error error = {.offset = TSR_OFFSET_NONE};
-  int status =
-      tsr_rules_parse(text, size_bytes, is_lenient ? TSR_RULES_LENIENT : TSR_RULES_STRICT,
-                      out, &problem, &error);
+  int status = tsr_rules_parse(text, size_bytes, is_lenient ? TSR_RULES_LENIENT : TSR_RULES_STRICT,
+                               out, &problem, &error);
   bool ok = status == 0 || fail_rules(&problem, &error, status);
   tsr_rule_problem_release(&problem);
   return ok;

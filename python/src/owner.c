@@ -43,7 +43,9 @@ core_file *core_file_new(tsr_snapshot *snapshot, const char *name) {
   return file;
 }
 
-static void end_block(core_owner *owner) { free(owner); }
+static void end_block(core_owner *owner) {
+  free(owner);
+}
 
 core_block *core_block_new(size_t count, size_t size) {
   if (count > (SIZE_MAX / 2 - sizeof(core_block)) / size) return NULL;

@@ -27,9 +27,11 @@ static int print_simulated(core_report *report, const void *answer) {
 }
 
 /* The value goes with the file, of which the Answer has a use. */
-static void free_simulated(void *answer) { (void)answer; }
+static void free_simulated(void *answer) {
+  (void)answer;
+}
 
-static const core_face face = {"simulate", print_simulated, free_simulated};
+static const core_face face = {"simulate", print_simulated, NULL, free_simulated};
 
 /* ---- options ---- */
 

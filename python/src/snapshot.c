@@ -73,8 +73,8 @@ static PyObject *warnings(PyObject *self, PyObject *Py_UNUSED(nothing)) {
   const tsr_warning *rows = tsr_snapshot_warnings(file->snapshot, &count);
   PyObject *list = PyList_New(0);
   for (size_t i = 0; list && i < count; i++) {
-    PyObject *row = Py_BuildValue("sKs", rows[i].code, (unsigned long long)rows[i].count,
-                                  rows[i].message);
+    PyObject *row =
+        Py_BuildValue("sKs", rows[i].code, (unsigned long long)rows[i].count, rows[i].message);
     if (!row || PyList_Append(list, row)) Py_CLEAR(list);
     Py_XDECREF(row);
   }
@@ -91,12 +91,11 @@ static PyObject *text_or_none(const tsr_snapshot *snapshot, uint32_t id) {
 /* (name, file, line): the line is None where unknown, or with `is_raw` the file's own number. */
 static PyObject *frame_tuple(const tsr_snapshot *snapshot, uint32_t id, bool is_raw) {
   tsr_frame frame = tsr_snapshot_frame(snapshot, id);
+  bool is_unknown = frame.line == TSR_LINE_UNKNOWN;
   PyObject *line = Py_None;
-  if (frame.line != TSR_LINE_UNKNOWN)
-    line = PyLong_FromUnsignedLongLong(frame.line);
-  else if (!is_raw)
+  if (is_unknown && !is_raw)
     Py_INCREF(line);
-  else if (tsr_snapshot_has_negative_line(snapshot, id))
+  else if (is_unknown && tsr_snapshot_has_negative_line(snapshot, id))
     line = PyLong_FromLong(-1);
   else
     line = PyLong_FromUnsignedLongLong(frame.line);
@@ -181,9 +180,9 @@ static PyObject *annotations(PyObject *self, PyObject *Py_UNUSED(nothing)) {
   for (size_t i = 0; list && i < count; i++) {
     PyObject *time_us = rows[i].time_us == TSR_TIME_NONE ? (Py_INCREF(Py_None), Py_None)
                                                          : PyLong_FromLongLong(rows[i].time_us);
-    PyObject *row = Py_BuildValue("(NNNI)", text_or_none(file->snapshot, rows[i].name),
-                                  text_or_none(file->snapshot, rows[i].stage), time_us,
-                                  rows[i].device);
+    PyObject *row =
+        Py_BuildValue("(NNNI)", text_or_none(file->snapshot, rows[i].name),
+                      text_or_none(file->snapshot, rows[i].stage), time_us, rows[i].device);
     if (!row || PyList_Append(list, row)) Py_CLEAR(list);
     Py_XDECREF(row);
   }

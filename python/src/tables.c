@@ -27,8 +27,7 @@ static PyObject *id_column(core_file *file, tsr_id_column ids, uint64_t count) {
   if (ids.values)
     return core_column_new(&file->owner, ids.values, count, sizeof(uint32_t), 'I', CORE_ABSENT_ID);
   core_block *block = core_block_new(count, sizeof(uint32_t));
-  for (uint64_t i = 0; block && i < count; i++)
-    ((uint32_t *)(void *)block->data)[i] = ids.uniform;
+  for (uint64_t i = 0; block && i < count; i++) ((uint32_t *)(void *)block->data)[i] = ids.uniform;
   return core_column_of(block, count, 'I', CORE_ABSENT_ID);
 }
 
@@ -85,15 +84,17 @@ static PyObject *members(PyObject *self, const void *rows, size_t count, size_t 
   bool ok = true;
   for (size_t i = 0; ok && i < member_count; i++) {
     const char *first = rows ? (const char *)rows + list[i].offset : NULL;
-    ok = put(dict, list[i].name,
-             core_column_new(&file->owner, first, count, row_bytes, list[i].format,
-                             list[i].absent));
+    ok =
+        put(dict, list[i].name,
+            core_column_new(&file->owner, first, count, row_bytes, list[i].format, list[i].absent));
   }
   return finish(dict, ok);
 }
 
-#define SEGMENT(field, format) {#field, offsetof(tsr_segment, field), format, CORE_ABSENT_NONE}
-#define BLOCK(field, format)   {#field, offsetof(tsr_block, field), format, CORE_ABSENT_NONE}
+#define SEGMENT(field, format) \
+  { #field, offsetof(tsr_segment, field), format, CORE_ABSENT_NONE }
+#define BLOCK(field, format) \
+  { #field, offsetof(tsr_block, field), format, CORE_ABSENT_NONE }
 
 PyObject *core_segments(PyObject *self, PyObject *Py_UNUSED(nothing)) {
   static const member list[] = {
@@ -120,10 +121,8 @@ PyObject *core_segments(PyObject *self, PyObject *Py_UNUSED(nothing)) {
 
 PyObject *core_blocks(PyObject *self, PyObject *Py_UNUSED(nothing)) {
   static const member list[] = {
-      BLOCK(address, 'Q'),
-      BLOCK(size_bytes, 'Q'),
-      BLOCK(requested_bytes, 'Q'),
-      {"stack", offsetof(tsr_block, stack), 'I', CORE_ABSENT_ID},
+      BLOCK(address, 'Q'),         BLOCK(size_bytes, 'Q'),
+      BLOCK(requested_bytes, 'Q'), {"stack", offsetof(tsr_block, stack), 'I', CORE_ABSENT_ID},
       BLOCK(state, 'B'),
   };
   const core_file *file = core_open_file(self);
@@ -141,10 +140,10 @@ static const struct {
   char format;
   core_absent absent;
 } life_columns[LIFE_COLUMNS] = {
-    {"birth", 'q', CORE_ABSENT_NONE},           {"death", 'q', CORE_ABSENT_NONE},
-    {"address", 'Q', CORE_ABSENT_NONE},         {"requested_bytes", 'Q', CORE_ABSENT_NONE},
-    {"block_bytes", 'Q', CORE_ABSENT_NONE},     {"stack", 'I', CORE_ABSENT_ID},
-    {"stream", 'I', CORE_ABSENT_ID},            {"category", 'B', CORE_ABSENT_NONE},
+    {"birth", 'q', CORE_ABSENT_NONE},       {"death", 'q', CORE_ABSENT_NONE},
+    {"address", 'Q', CORE_ABSENT_NONE},     {"requested_bytes", 'Q', CORE_ABSENT_NONE},
+    {"block_bytes", 'Q', CORE_ABSENT_NONE}, {"stack", 'I', CORE_ABSENT_ID},
+    {"stream", 'I', CORE_ABSENT_ID},        {"category", 'B', CORE_ABSENT_NONE},
 };
 
 static void copy_lives(const tsr_lives *lives, size_t count, core_block **blocks) {
@@ -209,8 +208,7 @@ static int note_turn(void *context, const tsr_turn *turn) {
   const uint64_t totals[4] = {turn->totals.requested_bytes, turn->totals.allocated_bytes,
                               turn->totals.active_bytes, turn->totals.reserved_bytes};
   if (all->next == all->count) return 0;
-  for (size_t i = 0; i < 4; i++)
-    ((uint64_t *)(void *)all->blocks[i]->data)[all->next] = totals[i];
+  for (size_t i = 0; i < 4; i++) ((uint64_t *)(void *)all->blocks[i]->data)[all->next] = totals[i];
   all->next++;
   return 0;
 }

@@ -10,6 +10,7 @@
 A snapshot is data: nothing in it is executed. Answers are those of the command, from the same
 library. See docs/python.md.
 """
+from . import _answers as answers
 from ._errors import (ArgumentError, Error, FormatError, LimitError, NotFoundError, ReadError,
                       UnsupportedError)
 from ._answers import Answer, Frame, Record, Warning
@@ -23,13 +24,13 @@ __version__ = _version()
 __all__ = [
     'Allocations', 'Answer', 'ArgumentError', 'Blocks', 'Error', 'Events', 'FormatError', 'Frame',
     'LimitError', 'NotFoundError', 'ReadError', 'Record', 'Segments', 'Simulation', 'Snapshot',
-    'Table', 'Totals', 'UnsupportedError', 'Warning', 'models', 'open', 'questions', 'record',
+    'Table', 'Totals', 'UnsupportedError', 'Warning', 'answers', 'models', 'open', 'questions', 'record',
     'simulate',
 ]
 
 
 def __getattr__(name):
-    """`tessera.record`, which brings PyTorch in, is imported when it is asked for."""
+    """`tessera.record` is imported when it is named: who reads snapshots need not record."""
     if name == 'record':
         from ._capture import record
         globals()['record'] = record

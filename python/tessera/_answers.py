@@ -6,7 +6,7 @@ all the same: fields are only ever added.
 """
 import json
 import typing
-from typing import Any, Dict, Iterator, List, Optional
+from typing import Any, Dict, Iterator, List, Optional, Sequence
 
 __all__ = ['Record', 'Answer']
 
@@ -164,7 +164,7 @@ class Answer(Record):
     schema: str
     command: str
     inputs: List[Input]
-    devices: List[Device]
+    devices: Sequence[Device]
     warnings: List[Warning]
 
     def __init__(self, core: Any) -> None:
@@ -227,7 +227,7 @@ class InfoDevice(Device):
 
 
 class Info(Answer, InfoDevice):
-    devices: List[InfoDevice]
+    devices: Sequence[InfoDevice]
 
 
 class PeakMoment(Moment):
@@ -266,7 +266,7 @@ class PeakDevice(Device):
 
 
 class Peak(Answer, PeakDevice):
-    devices: List[PeakDevice]
+    devices: Sequence[PeakDevice]
 
 
 class AtDevice(Device):
@@ -284,7 +284,7 @@ class AtDevice(Device):
 
 
 class At(Answer, AtDevice):
-    devices: List[AtDevice]
+    devices: Sequence[AtDevice]
 
 
 class ProfilePeak(Record):
@@ -321,7 +321,7 @@ class ProfileDevice(Device):
 
 
 class Profile(Answer, ProfileDevice):
-    devices: List[ProfileDevice]
+    devices: Sequence[ProfileDevice]
 
 
 class DiffSide(Record):
@@ -356,7 +356,7 @@ class DiffDevice(Device):
 
 
 class Diff(Answer, DiffDevice):
-    devices: List[DiffDevice]
+    devices: Sequence[DiffDevice]
 
 
 class StagePlace(Record):
@@ -398,7 +398,7 @@ class StagesDevice(Device):
 
 
 class Stages(Answer, StagesDevice):
-    devices: List[StagesDevice]
+    devices: Sequence[StagesDevice]
 
 
 class StepsDevice(Device):
@@ -407,7 +407,7 @@ class StepsDevice(Device):
 
 
 class Steps(Answer, StepsDevice):
-    devices: List[StepsDevice]
+    devices: Sequence[StepsDevice]
 
 
 class Leak(Record):
@@ -423,7 +423,7 @@ class LeaksDevice(Device):
 
 
 class Leaks(Answer, LeaksDevice):
-    devices: List[LeaksDevice]
+    devices: Sequence[LeaksDevice]
 
 
 class Run(Record):
@@ -450,7 +450,7 @@ class WhatifDevice(Device):
 
 
 class Whatif(Answer, WhatifDevice):
-    devices: List[WhatifDevice]
+    devices: Sequence[WhatifDevice]
 
 
 class SourceLine(Record):
@@ -487,4 +487,57 @@ class SourceDevice(Device):
 
 
 class Source(Answer, SourceDevice):
-    devices: List[SourceDevice]
+    devices: Sequence[SourceDevice]
+
+
+class Kind(Record):
+    kind: str
+    bytes: int
+    allocations: int
+
+
+class WhyDevice(Device):
+    reason: str
+    peak_reserved_bytes: int
+    ooms: List[Record]
+    request: Optional[Record]
+    fragmentation: Fragmentation
+    free: List[Record]
+    kinds: List[Kind]
+    causes: List[Record]
+
+
+class Why(Answer, WhyDevice):
+    devices: Sequence[WhyDevice]
+
+
+class CheckResult(Record):
+    rule: str
+    device: int
+    kind: Optional[str]
+    passed: bool
+    bytes: int
+    limit_bytes: int
+    message: str
+    causes: List[Record]
+
+
+class Check(Answer):
+    """A check; true where nothing failed."""
+
+    passed: bool
+    failed: int
+    results: List[CheckResult]
+
+    def __bool__(self) -> bool:
+        return not self['failed']
+
+    def lock(self) -> str:
+        """What was measured, as the text of a lock, to be kept beside the code."""
+        return self._core.form(5, None).decode('utf-8')
+
+    def form(self, name: str, root: Optional[str] = None) -> str:
+        """The check as 'junit', 'sarif' or 'markdown'; `root` is the folder of the checkout as the
+        snapshot names it."""
+        number = {'text': 0, 'json': 1, 'junit': 2, 'sarif': 3, 'markdown': 4}[name]
+        return self._core.form(number, root).decode('utf-8')

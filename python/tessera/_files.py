@@ -42,9 +42,9 @@ def written(target: Any, write: Callable[[int], Optional[bytes]], is_text: bool 
     back as bytes or str."""
     if target is None:
         data = write(-1)
-        return data.decode('utf-8', 'replace') if is_text else data
+        return (data or b'').decode('utf-8', 'replace') if is_text else data
     if hasattr(target, 'write'):
-        data = write(-1)
+        data = write(-1) or b''
         target.write(data.decode('utf-8') if isinstance(target, io.TextIOBase) else data)
         return None
     path = os.fsdecode(target)

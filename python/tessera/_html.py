@@ -87,11 +87,11 @@ def _place(frames: List[Any]) -> str:
 def _rows(device: Any) -> List[Tuple[str, int, str]]:
     """(label, bytes, colour) of what an answer lists, where it lists something."""
     rows = []
-    for index, row in enumerate((device.get('stacks') if isinstance(device.get('stacks'), list)
-                                 else None) or device.get('groups') or device.get('changes') or []):
+    lists = (device.get(name) for name in ('changes', 'causes', 'leaks', 'groups', 'stacks'))
+    for index, row in enumerate(next((one for one in lists if one and isinstance(one, list)), [])):
         if 'bytes' not in row and 'delta_bytes' not in row:
             return []
-        kind = row.get('status') or row.get('category') or row.get('name') or ''
+        kind = row.get('status') or row.get('category') or row.get('kind') or ''
         label = row['name'] if 'name' in row else f'{kind}  {_place(row.get("frames") or [])}'
         rows.append((label, row.get('bytes', row.get('delta_bytes')), _color(kind, index)))
     return rows
@@ -114,10 +114,12 @@ def answer(said: Any) -> str:
     """The verdict, bars, and the whole text folded away."""
     text = str(said)
     parts = ['<div>']
-    for device in said.to_dict()['devices']:
+    devices = said.to_dict()['devices']
+    for device in devices:
         rows = _rows(device)[:20]
         if rows:
-            parts.append(f'<p>Device {device["device"]}</p>{_bars(rows)}')
+            heading = f'<p>Device {device["device"]}</p>' if len(devices) > 1 else ''
+            parts.append(heading + _bars(rows))
     first, _, rest = text.partition('\n')
     parts.insert(1, f'<p><b>{escape(first)}</b></p>')
     if rest:

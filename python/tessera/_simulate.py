@@ -1,7 +1,7 @@
 """simulate(): what a training run will need, before anything has run."""
 import json
 import os
-from typing import Any, List, Mapping, Optional, Union
+from typing import Any, List, Mapping, Optional, Sequence, Union
 
 from . import _core
 from ._answers import Answer, Device, Moment
@@ -10,7 +10,7 @@ from ._snapshot import Snapshot, size_of
 
 _OPTIMIZERS = ('adamw', 'adamw-foreach', 'adamw-fused', 'adamw-loop', 'sgd')
 _DTYPES = ('fp32', 'bf16', 'fp16', 'autocast-bf16', 'autocast-fp16')
-_ATTENTIONS = ('sdpa', 'eager', 'flash', 'chunked:')
+_ATTENTIONS = ('sdpa', 'eager', 'flash', 'chunked:', 'efficient')
 _CHECKPOINTS = ('none', 'full', 'selective', 'every:')
 _LOSSES = ('full', 'chunked:')
 
@@ -24,7 +24,7 @@ class Simulation(Answer, SimulationDevice):
 
     __slots__ = ('snapshot',)
 
-    devices: List[SimulationDevice]
+    devices: Sequence[SimulationDevice]
 
     def __init__(self, core: Any, snapshot: Snapshot) -> None:
         super().__init__(core)
@@ -67,8 +67,8 @@ def simulate(model: Any, *, batch: int = 1, seq: int = 512, steps: int = 3, accu
     """Run a training step on the model of PyTorch's allocator alone, and tell what it needs.
 
     `model` is a name (see models()), the path of a config.json, or what is in one. `attention` is
-    sdpa, eager, flash or chunked:N, `checkpoint` none, full, selective or every:K, `loss` full or
-    chunked:N; `tessera help simulate` tells of each.
+    sdpa, eager, flash, efficient or chunked:N, `checkpoint` none, full, selective or every:K, `loss`
+    full or chunked:N; `tessera help simulate` tells of each.
     """
     text, name, is_name = _description(model)
     attention_code, attention_chunk = _choice('attention', attention, _ATTENTIONS)

@@ -3,7 +3,7 @@ import json
 import os
 import re
 from builtins import open as io_open
-from typing import Any, Callable, Dict, Iterable, List, Optional, Sequence, Tuple, Union
+from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple, Union
 
 from . import _answers, _core, _files, _tables
 from ._errors import ArgumentError
@@ -61,6 +61,36 @@ def _rules(rules: Any) -> Any:
         if is_text or (': ' in rules and not os.path.exists(rules)):
             return rules
     with io_open(rules, 'rb') as file:
+        return file.read()
+
+
+def _limits(budget: Any, reserved: Any) -> List[Tuple[int, int, Optional[int]]]:
+    """Budgets as the library takes them: (rule, kind, bytes)."""
+    names = _core.kinds()
+    limits: List[Tuple[int, int, Optional[int]]] = []
+    for kind, size in (budget.items() if isinstance(budget, Mapping) else [('', budget)]):
+        if kind and kind not in names:
+            raise ArgumentError(f'there is no kind {kind!r}; there are {", ".join(names)}')
+        if size is not None:
+            limits.append((1 if kind else 0, names.index(kind) if kind else 0, size_of(size)))
+    if reserved is not None:
+        limits.append((2, 0, size_of(reserved)))
+    return limits
+
+
+def _tolerance(tolerance: Any) -> Dict[str, int]:
+    """How far a figure may be off a lock's."""
+    match = re.fullmatch(r'\s*(\d+(?:\.\d*)?)\s*%\s*', '1%' if tolerance is None else str(tolerance))
+    if match and float(match[1]) <= 100:
+        return {'tolerance_millionths': round(float(match[1]) * 10000)}
+    return {'tolerance_bytes': size_of(tolerance) or 0}
+
+
+def _lock(lock: Any) -> Any:
+    """The text of a lock: as given, or out of a file."""
+    if isinstance(lock, str) and '\n' in lock:
+        return lock
+    with io_open(lock, 'rb') as file:
         return file.read()
 
 
@@ -235,9 +265,29 @@ class Snapshot:
         return self._ask('whatif', _answers.Whatif, device, top, settings=list(settings) or None,
                          capacity_bytes=size_of(capacity))
 
-    def why(self, *, device: Devices = None, top: int = 10) -> _answers.Answer:
-        """Why did it run out of memory?"""
-        return self._ask('why', _answers.Answer, device, top)
+    def why(self, *settings: str, event: Optional[int] = None,
+            capacity: Union[None, int, str] = None, device: Devices = None,
+            top: int = 10) -> _answers.Why:
+        """Why did it run out of memory, at its last failure or at that of the oom `event`? Tries
+        `settings`, or the usual ones; `capacity` is the card's memory."""
+        return self._ask('why', _answers.Why, device, top, event=event,
+                         settings=list(settings) or None, capacity_bytes=size_of(capacity))
+
+    def check(self, max: Union[None, int, str, Mapping[str, Union[int, str]]] = None, *,
+              max_reserved: Union[None, int, str] = None, lock: Any = None,
+              tolerance: Union[None, int, str] = None, device: Devices = None,
+              top: int = 10) -> _answers.Check:
+        """Is it within its budget, and what it was? `max` bounds allocated memory ('18GiB'), or, as a
+        dict, memory of kinds ({'activation': '3GiB'}, and '' for all); `lock` is a file that
+        Check.lock() was written to, or its text; `tolerance` how far a figure may be off the lock's:
+        '1%', the default, or a size. The answer is true where nothing failed. Without a budget
+        or lock nothing is checked, but Check.lock() has what was measured."""
+        options: Dict[str, Any] = {'limits': _limits(max, max_reserved)}
+        if lock is not None:
+            options.update(_tolerance(tolerance), lock=_lock(lock))
+        elif tolerance is not None:
+            raise TypeError('tolerance goes with lock')
+        return self._ask('check', _answers.Check, device, top, causes=True, **options)
 
     # ---- columns ----
 

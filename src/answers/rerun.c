@@ -93,9 +93,9 @@ static int seed_blocks(rerun *r, const tsr__span *span, uint32_t *next, tsr_erro
                                  .owner = *next,
                                  .state = initial->is_waiting ? TSR_BLOCK_PENDING_FREE
                                                               : TSR_BLOCK_ALLOCATED};
-    int status = tsr_allocator_seed_block(r->allocator, &block, error);
+    int status = tsr_allocator_seed_block(r->allocator, &block, NULL);
     if (status == TSR_ERROR_ARGUMENT) continue; /* a broken file: what does not fit is left out */
-    if (status) return status;
+    if (status) return tsr__fail_memory(error);
     r->address[*next] = initial->address;
   }
   return 0;
@@ -116,9 +116,9 @@ static int seed(rerun *r, tsr_error *error) {
                                      .owner = TSR_NONE,
                                      .is_large = span->is_large,
                                      .is_expandable = span->is_expandable};
-    int status = tsr_allocator_seed_segment(r->allocator, &segment, error);
-    if (!status) status = seed_blocks(r, span, &next, error);
-    if (status == TSR_ERROR_ARGUMENT) status = 0; /* as above */
+    int status = tsr_allocator_seed_segment(r->allocator, &segment, NULL);
+    if (status == TSR_ERROR_ARGUMENT) continue; /* as above */
+    status = status ? tsr__fail_memory(error) : seed_blocks(r, span, &next, error);
     if (status) return status;
   }
   return 0;
@@ -349,20 +349,20 @@ int tsr__rerun(const tsr__timeline *timeline, const tsr__rerun_options *options,
   run->settings = options->settings;
   int status = begin(&r, options, error);
   if (!status) status = run_events(&r, options->until, error);
-  /* What is asked of it from now on has no recorded place. */
-  if (r.allocator) r.allocator->options.segment_address = NULL;
   TSR__VECTOR_FREE(&r.driver.segments);
   tsr__map_release(&r.driver.next_of_size);
   tsr__free(r.pool);
   tsr__free(r.address);
   tsr__free(r.is_waiting);
-  if (options->patience && r.allocator)
-    *options->patience = tsr__drop_u64(*options->patience, tsr__allocator_steps(r.allocator));
-  if (status)
+  if (status) {
     tsr_allocator_destroy(r.allocator);
-  else
-    *out_allocator = r.allocator;
-  return status;
+    return status;
+  }
+  if (options->patience)
+    *options->patience = tsr__drop_u64(*options->patience, tsr__allocator_steps(r.allocator));
+  r.allocator->options.segment_address = NULL; /* what is asked of it yet has no recorded place */
+  *out_allocator = r.allocator;
+  return 0;
 }
 
 uint64_t tsr__rerun_patience(const tsr_snapshot *snapshot, const uint32_t *devices, size_t count) {

@@ -16,6 +16,11 @@
 
 enum { NAME_BYTES = 64 };
 
+/* Groups that attribution/grouping.h does not have: what was there before the recording, and what is
+ * not told apart. */
+#define GROUP_OLDER  UINT32_MAX
+#define GROUP_OTHERS (UINT32_MAX - 1)
+
 /* The span an address was in, found by address. */
 typedef struct place {
   uint64_t address, size_bytes;
@@ -199,28 +204,78 @@ static bool keep_names(tsr_view_grouping *out) {
   return true;
 }
 
+typedef struct weighed {
+  double weight; /* bytes times how long */
+  uint32_t group;
+} weighed;
+
+static int by_weight(const void *a, const void *b) {
+  const weighed *x = a, *y = b;
+  if (x->weight != y->weight) return x->weight < y->weight ? 1 : -1;
+  return (x->group > y->group) - (x->group < y->group);
+}
+
+/* Of more groups than a view tells apart, those that hold least keep their allocations in
+ * GROUP_OTHERS. `of` is by allocation. */
+static bool merge_least(const tsr__timeline *t, uint32_t *of, uint32_t count) {
+  enum { KEPT = TSR_VIEW_GROUPS_MAX - 2 }; /* room for the others, and for what is older */
+  if (count <= KEPT) return true;
+  weighed *order = TSR__NEW_ARRAY(weighed, count);
+  bool *is_kept = TSR__NEW_ARRAY(bool, count);
+  bool ok = order && is_kept;
+  for (uint32_t g = 0; ok && g < count; g++) order[g].group = g;
+  for (uint32_t a = 0; ok && a < t->birth.count; a++) {
+    if (of[a] == GROUP_OLDER) continue;
+    double end = t->death.items[a] == TSR_NONE ? (double)t->events.count : t->death.items[a];
+    double begin = t->birth.items[a] == TSR_NONE ? 0 : t->birth.items[a];
+    order[of[a]].weight += (double)tsr__timeline_requested(t, a) * (end - begin + 1);
+  }
+  if (ok) qsort(order, count, sizeof *order, by_weight);
+  for (uint32_t i = 0; ok && i < KEPT; i++) is_kept[order[i].group] = true;
+  for (size_t a = 0; ok && a < t->birth.count; a++)
+    if (of[a] != GROUP_OLDER && !is_kept[of[a]]) of[a] = GROUP_OTHERS;
+  tsr__free(order);
+  tsr__free(is_kept);
+  return ok;
+}
+
+static uint32_t group_at(const tsr__timeline *t, const tsr__grouping *grouping, uint32_t a) {
+  bool is_whole = tsr__grouping_is_whole(grouping->grouper->by);
+  if (is_whole || t->birth.items[a] != TSR_NONE) return tsr__grouping_of(grouping, a);
+  if (grouping->grouper->by != TSR_PROFILE_BY_RULES) return GROUP_OLDER;
+  return tsr__grouping_of_stack(grouping, tsr__timeline_stack(t, a));
+}
+
+/* Give each allocation the group in `of`, under the name that a reader knows it by. */
+static void name_groups(maker *m, const tsr__grouping *grouping, const uint32_t *of) {
+  for (size_t a = 0; a < m->timeline->birth.count; a++) {
+    if (of[a] >= GROUP_OTHERS) {
+      const char *name = of[a] == GROUP_OLDER ? "(before the recording)" : "(others)";
+      m->out->group[a] = group_of(m, of[a], text_of(name));
+      continue;
+    }
+    tsr_text name = tsr__grouping_name(grouping, of[a]),
+             none = none_of(grouping->grouper->by, name);
+    if (!none.data) m->is_bare = false;
+    m->out->group[a] = group_of(m, of[a], none.data ? none : name);
+  }
+}
+
 /* The groups that `tessera profile` divides memory into. What is older than the recording has a
  * stack at most, which only rules look at. */
 static bool by_grouper(maker *m, const tsr__grouper *grouper) {
   const tsr__timeline *t = m->timeline;
-  tsr__grouping grouping;
-  bool ok = !tsr__grouping_init(&grouping, grouper, t, NULL);
-  for (size_t a = 0; ok && a < t->birth.count; a++) {
-    uint32_t birth = t->birth.items[a], group;
-    if (birth != TSR_NONE) {
-      group = tsr__grouping_of(&grouping, (uint32_t)a);
-    } else if (grouper->by == TSR_PROFILE_BY_RULES) {
-      group = tsr__grouping_of_stack(&grouping, tsr__timeline_stack(t, (uint32_t)a));
-    } else {
-      m->out->group[a] = group_of(m, UINT64_MAX, text_of("(before the recording)"));
-      continue;
-    }
-    tsr_text name = tsr__grouping_name(&grouping, group), none = none_of(grouper->by, name);
-    if (!none.data) m->is_bare = false;
-    m->out->group[a] = group_of(m, group, none.data ? none : name);
+  tsr__grouping grouping = {0};
+  uint32_t *of = tsr__realloc(NULL, t->birth.count, sizeof *of);
+  bool ok = of && !tsr__grouping_init(&grouping, grouper, t, NULL);
+  for (uint32_t a = 0; ok && a < t->birth.count; a++) of[a] = group_at(t, &grouping, a);
+  if (ok) ok = merge_least(t, of, tsr__grouping_count(&grouping));
+  if (ok) {
+    name_groups(m, &grouping, of);
+    ok = keep_names(m->out);
   }
-  if (ok) ok = keep_names(m->out);
   tsr__grouping_release(&grouping);
+  tsr__free(of);
   return ok;
 }
 
@@ -238,41 +293,10 @@ static bool by_rules(maker *m) {
   return !m->shared->rules.rules || by_grouper(m, &m->shared->rules);
 }
 
-/* The largest get groups of their own, whenever they appear. */
-static bool put_largest_first(maker *m, const tsr__grouping *grouping) {
-  const tsr__timeline *t = m->timeline;
-  uint32_t count = tsr__grouping_count(grouping);
-  uint64_t *bytes = TSR__NEW_ARRAY(uint64_t, count);
-  for (size_t a = 0; bytes && a < t->birth.count; a++) {
-    uint64_t *sum = &bytes[tsr__grouping_of(grouping, (uint32_t)a)];
-    *sum = tsr__sum_u64(*sum, tsr__timeline_requested(t, (uint32_t)a));
-  }
-  for (uint32_t n = 0; bytes && n < count && n < TSR_VIEW_GROUPS_MAX - 1; n++) {
-    uint32_t most = 0;
-    for (uint32_t i = 1; i < count; i++)
-      if (bytes[i] > bytes[most]) most = i;
-    if (!bytes[most]) break;
-    bytes[most] = 0;
-    (void)group_of(m, most, tsr__grouping_name(grouping, most));
-  }
-  tsr__free(bytes);
-  return bytes != NULL;
-}
-
 /* What is asked for by operation, module or line. */
 static bool by_label(maker *m, tsr_profile_by by) {
-  const tsr__timeline *t = m->timeline;
-  tsr__grouping grouping;
-  if (!m->shared->labels.snapshot || m->shared->labels.by != by) return true;
-  bool ok = !tsr__grouping_init(&grouping, &m->shared->labels, t, NULL) &&
-            put_largest_first(m, &grouping);
-  for (size_t a = 0; ok && a < t->birth.count; a++) {
-    uint32_t group = tsr__grouping_of(&grouping, (uint32_t)a);
-    m->out->group[a] = group_of(m, group, tsr__grouping_name(&grouping, group));
-  }
-  if (ok) ok = keep_names(m->out);
-  tsr__grouping_release(&grouping);
-  return ok;
+  const tsr__grouper *labels = &m->shared->labels;
+  return !labels->snapshot || labels->by != by || by_grouper(m, labels);
 }
 
 static bool by_op(maker *m) {

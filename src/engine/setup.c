@@ -59,11 +59,12 @@ static int choose_attention(tsr__program *p, tsr_error *error) {
   bool is_half = p->is_autocast || p->dtype != TSR__F32, is_grouped = m->kv_heads != m->heads;
   bool is_windowed = m->window && p->sequence >= m->window;
   bool has_kernel_mask = (!p->uses_cache && !p->has_attention_mask) || is_windowed;
+  bool is_masked = o->attention == TSR_ATTENTION_SDPA || o->attention == TSR_ATTENTION_EFFICIENT;
   p->is_eager = o->attention == TSR_ATTENTION_EAGER;
-  p->has_mask = p->is_eager || (o->attention == TSR_ATTENTION_SDPA && has_kernel_mask);
+  p->has_mask = p->is_eager || (is_masked && has_kernel_mask);
   p->repeats_heads = is_grouped && (p->is_eager || p->has_mask);
   p->attention = TSR__OP_ATTENTION_FLASH;
-  if (o->attention == TSR_ATTENTION_SDPA && (!is_half || p->has_mask))
+  if (is_masked && (!is_half || p->has_mask || o->attention == TSR_ATTENTION_EFFICIENT))
     p->attention = TSR__OP_ATTENTION_EFFICIENT;
   if (o->attention == TSR_ATTENTION_CHUNKED) p->attention = TSR__OP_ATTENTION_CHUNKED;
   if (p->is_eager)
@@ -76,8 +77,9 @@ static int choose_attention(tsr__program *p, tsr_error *error) {
   if (p->attention == TSR__OP_ATTENTION_EFFICIENT && is_grouped && !p->has_mask)
     return REFUSE(
         TSR_ERROR_UNSUPPORTED,
-        "in fp32, scaled_dot_product_attention leaves grouped queries to its math kernel, "
-        "which is not modelled; choose eager or chunked attention, or a 16-bit type");
+        "the memory-efficient kernel, which fp32 needs, takes no grouped queries, and the math "
+        "kernel that PyTorch chooses then is not modelled; choose eager or chunked attention, or "
+        "a 16-bit type");
   return 0;
 }
 

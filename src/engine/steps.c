@@ -273,7 +273,7 @@ static void run_one(runner *r, const tsr__step *step) {
 
 void tsr__run_steps(tsr__call *call, const tsr__step *steps) {
   runner r = {.call = call};
-  const tsr__step *body = NULL;
+  const tsr__step *body = steps;
   for (const tsr__step *step = steps; step->action != TSR__DO_END && !call->tape->status; step++) {
     if (step->action == TSR__DO_LOOP) {
       body = step;

@@ -93,7 +93,7 @@ tsr__form tsr__detect(const unsigned char *bytes, size_t size) {
 }
 
 /* Take off one layer, or find that there is none: `*form` says which. */
-static int unwrap_one(tsr__stream **stream, const tsr_limits *limits, bool may_wrap,
+static int unwrap_one(tsr__stream **stream, const tsr__wrapping *wrapping, bool may_wrap,
                       tsr__form *form, tsr_error *error) {
   const unsigned char *bytes;
   size_t size;
@@ -102,20 +102,22 @@ static int unwrap_one(tsr__stream **stream, const tsr_limits *limits, bool may_w
   *form = tsr__detect(bytes, size);
   if (*form == TSR__FORM_PLAIN) return 0;
   const form_rule *rule = &RULES[*form];
-  if (rule->open && may_wrap) return rule->open(*stream, limits, stream, error);
+  if (*form == TSR__FORM_HTML && may_wrap)
+    return tsr__stream_html_payload(*stream, wrapping->payload, stream, error);
+  if (rule->open && may_wrap) return rule->open(*stream, wrapping->limits, stream, error);
   (*stream)->close(*stream);
   if (!rule->open) return tsr__fail(error, TSR_ERROR_UNSUPPORTED, 0, "%s", rule->name);
   return tsr__fail(error, TSR_ERROR_LIMIT, 0, "more than %d layers of compression",
                    TSR__MOST_LAYERS);
 }
 
-int tsr__stream_unwrap(tsr__stream **stream, const tsr_limits *limits, char *format,
-                       size_t format_size, tsr_error *error) {
-  size_t length = 0;
+int tsr__stream_unwrap(tsr__stream **stream, tsr__wrapping *wrapping, tsr_error *error) {
+  char *format = wrapping->format;
+  size_t length = 0, format_size = sizeof wrapping->format;
   *format = 0;
   for (int layer = 0;; layer++) {
     tsr__form form;
-    int status = unwrap_one(stream, limits, layer < TSR__MOST_LAYERS, &form, error);
+    int status = unwrap_one(stream, wrapping, layer < TSR__MOST_LAYERS, &form, error);
     if (status || form == TSR__FORM_PLAIN) return status;
     int added = snprintf(format + length, format_size - length, "%s ", RULES[form].name);
     length += (size_t)added < format_size - length ? (size_t)added : format_size - length - 1;

@@ -27,16 +27,21 @@ typedef enum tsr__form {
 /* The form of an input that begins with these bytes, TSR__DETECT_BYTES or all there are. */
 tsr__form tsr__detect(const unsigned char *bytes, size_t size);
 
+/* How to take wrappings off, and which there were. */
+typedef struct tsr__wrapping {
+  const tsr_limits *limits; /* zeroed ones are the defaults */
+  uint32_t payload;         /* of a page's snapshots, which; from 0 */
+  char format[32];          /* see below */
+} tsr__wrapping;
+
 /* Take all wrappings off `*stream`, which becomes a stream over what is inside; a plain one stays
- * as it is, but for a first look at it. `format` receives the names of the wrappings, outermost
- * first, each followed by a blank: "", "gzip ", "zip gzip "; 32 bytes are always enough. Zeroed
- * limits are the defaults.
+ * as it is, but for a first look at it. `wrapping->format` receives the names of the wrappings,
+ * outermost first, each followed by a blank: "", "gzip ", "zip gzip "; there is always room.
  *
- * On failure the stream is closed and `*stream` and `format` are of no value. Fails with
+ * On failure the stream is closed and `*stream` and the format are of no value. Fails with
  * TSR_ERROR_FORMAT where a wrapping is damaged from its beginning or empty, _UNSUPPORTED for forms
  * that are recognised but not read, _LIMIT for more than TSR__MOST_LAYERS and for bombs, _MEMORY,
  * and as the stream does. */
-int tsr__stream_unwrap(tsr__stream **stream, const tsr_limits *limits, char *format,
-                       size_t format_size, tsr_error *error);
+int tsr__stream_unwrap(tsr__stream **stream, tsr__wrapping *wrapping, tsr_error *error);
 
 #endif

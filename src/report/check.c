@@ -203,6 +203,11 @@ static void emit_json(tsr__stack_printer *printer, const tsr_check *check) {
 
 /* ---- All faces ---- */
 
+static void gather_warnings(tsr__warning_list *list, const tsr_check *check) {
+  for (size_t i = 0; i < check->device_count; i++)
+    tsr__warnings_add(list, check->devices[i].warnings, check->devices[i].warning_count);
+}
+
 static int report_answer(const tsr_report_input *input, const tsr_check *check,
                          const tsr_report_options *options, tsr_write_fn *write, void *context,
                          tsr_error *error) {
@@ -216,8 +221,7 @@ static int report_answer(const tsr_report_input *input, const tsr_check *check,
     tsr__emit_array(&emitter, "devices"), print_text(&printer, check);
   else
     emit_json(&printer, check);
-  for (size_t i = 0; i < check->device_count; i++)
-    tsr__warnings_add(&warnings, check->devices[i].warnings, check->devices[i].warning_count);
+  gather_warnings(&warnings, check);
   tsr__stack_printer_release(&printer);
   return tsr__heading_close(&emitter, input, &warnings, error);
 }
@@ -231,7 +235,12 @@ static int report_page(const tsr_report_input *input, const tsr_check *check,
   tsr__buffer out = {0};
   tsr__emitter_init(&emitter, NULL, write, context);
   tsr__stack_printer_init(&printer, &emitter, input->snapshot);
-  tsr__check_page page = {input, check, face->root, &printer, &out};
+  tsr__warning_list warnings = {0};
+  size_t count;
+  const tsr_warning *of_file = tsr_snapshot_warnings(input->snapshot, &count);
+  tsr__warnings_add(&warnings, of_file, count);
+  gather_warnings(&warnings, check);
+  tsr__check_page page = {input, check, face->root, &warnings, &printer, &out};
   if (face->format == TSR_CHECK_JUNIT)
     tsr__check_junit(&page);
   else if (face->format == TSR_CHECK_SARIF)

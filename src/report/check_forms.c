@@ -49,6 +49,13 @@ static void put_markdown(tsr__buffer *out, tsr__buffer *words) {
   words->size = 0;
 }
 
+static void say_warning(tsr__buffer *words, const tsr_warning *warning) {
+  char count[TSR__FORMAT_BYTES];
+  tsr__buffer_printf(words, "warning: %s (%s): ", warning->code,
+                     tsr__format_count(warning->count, count));
+  (void)tsr__text_clean(words, tsr__text_of(warning->message));
+}
+
 /* ---- JUnit ---- */
 
 static void put_causes(const tsr__check_page *page, const tsr_check_result *r, tsr__buffer *words) {
@@ -106,6 +113,13 @@ void tsr__check_junit(const tsr__check_page *page) {
         out, "    <testcase classname=\"tessera.check\" name=\"memory\" time=\"0\">\n"
              "      <failure type=\"empty\" message=\"no device has memory to be checked\"/>\n"
              "    </testcase>\n");
+  if (page->warnings->count) tsr__buffer_text(out, "    <system-err>");
+  for (size_t i = 0; i < page->warnings->count; i++) {
+    say_warning(&words, &page->warnings->items[i]);
+    put_xml(out, &words);
+    tsr__buffer_text(out, "\n");
+  }
+  if (page->warnings->count) tsr__buffer_text(out, "</system-err>\n");
   tsr__buffer_text(out, "  </testsuite>\n</testsuites>\n");
   out->failed |= words.failed;
   tsr__buffer_release(&words);
@@ -184,5 +198,14 @@ void tsr__check_markdown(const tsr__check_page *page) {
     tsr__buffer_printf(out, "\nDevice %" PRIu32 " reserved at most %s for %s allocated.\n",
                        d->device, SIZE(d->peak_reserved_bytes),
                        SIZE(d->peak.totals.allocated_bytes));
+  }
+  for (size_t i = 0; i < page->warnings->count; i++) {
+    tsr__buffer words = {0};
+    say_warning(&words, &page->warnings->items[i]);
+    tsr__buffer_text(out, "\n");
+    put_markdown(out, &words);
+    tsr__buffer_text(out, "\n");
+    out->failed |= words.failed;
+    tsr__buffer_release(&words);
   }
 }

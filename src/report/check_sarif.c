@@ -168,6 +168,29 @@ static void emit_result(tsr__emitter *emitter, const tsr__check_page *page,
   tsr__emit_end(emitter);
 }
 
+/* What is odd about the file goes with the run: the checks may have seen less than there was. */
+static void emit_invocation(tsr__emitter *emitter, const tsr__check_page *page) {
+  tsr__emit_array(emitter, "invocations");
+  tsr__emit_object(emitter, NULL);
+  tsr__emit_field(emitter, "executionSuccessful", NULL, tsr__bool(true));
+  tsr__emit_array(emitter, "toolExecutionNotifications");
+  for (size_t i = 0; i < page->warnings->count; i++) {
+    const tsr_warning *warning = &page->warnings->items[i];
+    tsr__emit_object(emitter, NULL);
+    tsr__emit_object(emitter, "descriptor");
+    tsr__emit_field(emitter, "id", NULL, tsr__string(warning->code));
+    tsr__emit_end(emitter);
+    tsr__emit_field(emitter, "level", NULL, tsr__string("warning"));
+    tsr__emit_object(emitter, "message");
+    tsr__emit_field(emitter, "text", NULL, tsr__string(warning->message));
+    tsr__emit_end(emitter);
+    tsr__emit_end(emitter);
+  }
+  tsr__emit_end(emitter);
+  tsr__emit_end(emitter);
+  tsr__emit_end(emitter);
+}
+
 static int append_piece(void *context, const char *data, size_t size_bytes) {
   tsr__buffer_append(context, data, size_bytes);
   return 0;
@@ -184,6 +207,7 @@ void tsr__check_sarif(const tsr__check_page *page) {
   tsr__emit_array(&emitter, "runs");
   tsr__emit_object(&emitter, NULL);
   emit_driver(&emitter);
+  emit_invocation(&emitter, page);
   tsr__emit_field(&emitter, "columnKind", NULL, tsr__string("unicodeCodePoints"));
   tsr__emit_array(&emitter, "results");
   for (size_t i = 0; i < page->check->result_count; i++)

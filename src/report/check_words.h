@@ -2,6 +2,7 @@
 #ifndef TSR_REPORT_CHECK_WORDS_H
 #define TSR_REPORT_CHECK_WORDS_H
 
+#include "report/heading.h"
 #include "report/stacks.h"
 #include "tessera/check.h"
 
@@ -32,8 +33,9 @@ void tsr__check_verdict(tsr__buffer *out, const tsr_check *check);
 typedef struct tsr__check_page {
   const tsr_report_input *input;
   const tsr_check *check;
-  const char *root;            /* as in tsr_check_face */
-  tsr__stack_printer *printer; /* of a text emitter, whose scratch is free for use */
+  const char *root;                  /* as in tsr_check_face */
+  const tsr__warning_list *warnings; /* about the file: what was checked may be less than the run */
+  tsr__stack_printer *printer;       /* of a text emitter, whose scratch is free for use */
   tsr__buffer *out;
 } tsr__check_page;
 

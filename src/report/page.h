@@ -34,15 +34,15 @@ typedef struct tsr__page_track {
 } tsr__page_track;
 
 /* The columns of what is told of a track, and of what is beside it; `number` is part of their names. */
-void tsr__page_pack_cut(tsr__bundle *bundle, const tsr__page_track *track, size_t number);
-void tsr__page_pack_lanes(tsr__bundle *bundle, const tsr__page_track *track, size_t number);
+void tsr__page_pack_cut(tsr__bundle *p, const tsr__page_track *t, size_t number);
+void tsr__page_pack_lanes(tsr__bundle *p, const tsr__page_track *t, size_t number);
 /* The columns of the names of everything packed before. */
-void tsr__page_pack_names(tsr__bundle *bundle);
+void tsr__page_pack_names(tsr__bundle *p);
 
 /* The head of a page, and of a part of it. */
-void tsr__page_head(tsr__bundle *bundle, const tsr_page_input *inputs, size_t input_count,
+void tsr__page_head(tsr__bundle *p, const tsr_page_input *inputs, size_t input_count,
                     const tsr__page_track *tracks, size_t track_count,
                     const tsr_page_options *options);
-void tsr__part_head(tsr__bundle *bundle, const tsr__page_track *track);
+void tsr__part_head(tsr__bundle *p, const tsr__page_track *track);
 
 #endif

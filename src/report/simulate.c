@@ -12,6 +12,7 @@
  *     ...
  */
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/checked.h"
@@ -176,6 +177,15 @@ static void emit_message(tsr__emitter *emitter, const tsr_simulation *s, uint64_
   }
 }
 
+static void emit_recomputed(tsr__emitter *emitter, const tsr_simulation *s) {
+  char text[TSR__FORMAT_BYTES];
+  if (!s->step_recomputed_flops || !tsr__emitter_is_text(emitter)) return;
+  double share =
+      (double)s->step_recomputed_flops / (double)(s->step_flops - s->step_recomputed_flops);
+  (void)snprintf(text, sizeof text, "%.1f %% more operations", 100 * share);
+  tsr__emit_field(emitter, NULL, "computed again", tsr__string(text));
+}
+
 static void emit_totals(tsr__emitter *emitter, const tsr_simulation *s, uint64_t capacity) {
   tsr__emit_field(emitter, "device", NULL, tsr__count(0));
   tsr__emit_field(emitter, "parameters", NULL, tsr__count(s->parameter_count));
@@ -203,10 +213,7 @@ int tsr_report_simulate(const tsr_report_input *input, const tsr_simulation *sim
   print_verdict(&emitter, input->path, simulation, capacity_bytes);
   tsr__emit_object(&emitter, NULL);
   emit_totals(&emitter, simulation, capacity_bytes);
-  if (simulation->step_recomputed_flops && tsr__emitter_is_text(&emitter))
-    tsr__emit_field(&emitter, NULL, "computed again",
-                    tsr__percent(simulation->step_recomputed_flops,
-                                 simulation->step_flops - simulation->step_recomputed_flops));
+  emit_recomputed(&emitter, simulation);
   emit_message(&emitter, simulation, capacity_bytes);
   tsr__emit_space(&emitter);
   emit_roles(&emitter,

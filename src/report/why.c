@@ -253,6 +253,7 @@ static void print_memory(tsr__emitter *emitter, const tsr_why_device *d) {
   char in_use[2 * TSR__FORMAT_BYTES];
   uint64_t reserved = d->moment.totals.reserved_bytes;
   uint64_t whole = tsr__sum_u64(reserved, tsr__sum_u64(d->device_free_bytes, d->outside_bytes));
+  uint64_t told = tsr__sum_u64(d->moment.totals.active_bytes, free_in_all(d));
   uint64_t unused = !d->oom_count ? tsr__drop_u64(d->capacity_bytes, reserved) : 0;
   if (!tsr__emitter_is_text(emitter)) return;
   if (unused) whole = d->capacity_bytes;
@@ -269,6 +270,8 @@ static void print_memory(tsr__emitter *emitter, const tsr_why_device *d) {
              "freed, but waiting for another stream");
   for (int i = 0; i < TSR_WHY_CACHE_COUNT; i++)
     memory_row(emitter, d->free[i].bytes, whole, &d->free[i], cache_text(d, i));
+  memory_row(emitter, tsr__drop_u64(reserved, told), whole, NULL,
+             "tails of blocks from before the recording");
   memory_row(emitter, d->device_free_bytes, whole, NULL, "free on the device");
   memory_row(emitter, d->outside_bytes, whole, NULL, "outside this PyTorch: CUDA, other processes");
   memory_row(emitter, unused, whole, NULL, "never reserved");

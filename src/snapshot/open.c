@@ -137,16 +137,17 @@ int tsr__snapshot_from_source(tsr__source *source, uint64_t input_bytes, const c
 /* The snapshot in `stream`, which is closed. */
 static int read_stream(tsr__stream *stream, uint64_t input_bytes, const tsr_open_options *options,
                        tsr_snapshot **out, tsr_error *error) {
-  char wrapping[32];
+  tsr__wrapping wrapping = {.payload = options ? options->payload : 0};
   tsr_limits limits = tsr__limits_or_default(options ? &options->limits : NULL);
-  int status = tsr__stream_unwrap(&stream, &limits, wrapping, sizeof wrapping, error);
+  wrapping.limits = &limits;
+  int status = tsr__stream_unwrap(&stream, &wrapping, error);
   if (status) return status;
   tsr__source source = {0};
   status = tsr__source_open(&source, stream, error);
   /* Not of a pipe: a thread that waits for one cannot be ended. */
   if (!status && input_bytes >= WORTH_READING_AHEAD) tsr__source_read_ahead(&source);
   if (!status)
-    status = tsr__snapshot_from_source(&source, input_bytes, wrapping, options, out, error);
+    status = tsr__snapshot_from_source(&source, input_bytes, wrapping.format, options, out, error);
   tsr__source_close(&source);
   return status;
 }

@@ -8,6 +8,12 @@
 
 #include <string.h>
 
+#include "base/utf8.h"
+
+/* Texts and bytes that calls make: a number, a name. A call takes a few bytes of a file, and so it
+ * must not take long. */
+enum { MADE_BYTES = 128 };
+
 /* What a known name stands for. */
 typedef enum callee {
   UNKNOWN_NAME,
@@ -16,6 +22,7 @@ typedef enum callee {
   NEW_LIST,       /* deque((), maxlen): a new list */
   NUMPY_DTYPE,    /* dtype("i8", ...) */
   NUMPY_SCALAR,   /* scalar(dtype, bytes) */
+  LATIN_BYTES,    /* encode(text, "latin1"): bytes, as protocols 0 to 2 have them */
   PATH_PARTS      /* PosixPath("a", "b") */
 } callee;
 
@@ -45,6 +52,11 @@ static const struct {
     {"numpy dtype", NUMPY_DTYPE},
     {"numpy.core.multiarray scalar", NUMPY_SCALAR},
     {"numpy._core.multiarray scalar", NUMPY_SCALAR},
+    {"_codecs encode", LATIN_BYTES},
+    {"builtins bytes", LATIN_BYTES},
+    {"builtins bytearray", LATIN_BYTES},
+    {"__builtin__ bytes", LATIN_BYTES},
+    {"__builtin__ bytearray", LATIN_BYTES},
     {"pathlib PosixPath", PATH_PARTS},
     {"pathlib PurePosixPath", PATH_PARTS},
     {"pathlib WindowsPath", PATH_PARTS},
@@ -121,10 +133,51 @@ static tsr__value scalar_of(tsr_text dtype, tsr_text raw) {
   }
 }
 
-static tsr__value numpy_scalar(const tsr__pickle *m, tsr__value dtype, tsr__value raw) {
+/* A str_: characters of four bytes, with zeros behind them that do not count. */
+static int text_of(tsr__pickle *m, tsr_text raw, tsr__value *out) {
+  const unsigned char *bytes = (const unsigned char *)raw.data;
+  unsigned char text[MADE_BYTES / 4 * TSR__UTF8_BYTES];
+  size_t count = raw.size_bytes / 4, size = 0;
+  if (raw.size_bytes > MADE_BYTES) return 0;
+  while (count && !little_endian(bytes + 4 * (count - 1), 4)) count--;
+  for (size_t i = 0; i < count; i++) {
+    uint64_t code = little_endian(bytes + 4 * i, 4);
+    if (code > 0x10ffff) return 0;
+    size += tsr__utf8_encode((uint32_t)code, text + size);
+  }
+  *out = tsr__value_id(TSR__STRING, TSR_NONE);
+  return tsr__pickle_intern(m, text, size, &out->id);
+}
+
+static int numpy_scalar(tsr__pickle *m, tsr__value dtype, tsr__value raw, tsr__value *out) {
   const tsr_snapshot *snapshot = m->assembler->snapshot;
-  if (dtype.tag != TSR__DTYPE || raw.tag != TSR__BYTES) return tsr__value_plain(TSR__OPAQUE);
-  return scalar_of(tsr_snapshot_string(snapshot, dtype.id), tsr_snapshot_string(snapshot, raw.id));
+  if (dtype.tag != TSR__DTYPE || raw.tag != TSR__BYTES) return 0;
+  tsr_text type = tsr_snapshot_string(snapshot, dtype.id);
+  tsr_text bytes = tsr_snapshot_string(snapshot, raw.id);
+  if (type.size_bytes && type.data[0] == 'U') return text_of(m, bytes, out);
+  *out = scalar_of(type, bytes);
+  return 0;
+}
+
+/* ---- bytes ---- */
+
+/* Each character of the first argument is a byte, the second says so; without any there are none. */
+static int bytes_of(tsr__pickle *m, const tsr__value *items, size_t count, tsr__value *out) {
+  const tsr_snapshot *snapshot = m->assembler->snapshot;
+  unsigned char bytes[MADE_BYTES];
+  size_t size = 0;
+  if (count && (count != 2 || items[0].tag != TSR__STRING || items[1].tag != TSR__STRING)) return 0;
+  tsr_text text = count ? tsr_snapshot_string(snapshot, items[0].id) : (tsr_text){"", 0};
+  tsr_text encoding = count ? tsr_snapshot_string(snapshot, items[1].id) : (tsr_text){"latin1", 6};
+  if (encoding.size_bytes < 6 || memcmp(encoding.data, "latin", 5) != 0) return 0;
+  for (size_t at = 0; at < text.size_bytes;) {
+    uint32_t code;
+    at += tsr__utf8_decode(text.data + at, text.size_bytes - at, &code);
+    if (code > 0xff || size == sizeof bytes) return 0;
+    bytes[size++] = (unsigned char)code;
+  }
+  *out = tsr__value_id(TSR__BYTES, TSR_NONE);
+  return tsr__pickle_intern(m, bytes, size, &out->id);
 }
 
 /* ---- paths ---- */
@@ -167,8 +220,8 @@ int tsr__pickle_reduce(tsr__pickle *m, tsr__value callable, tsr__value arguments
     if (count && items[0].tag == TSR__STRING) *out = tsr__value_id(TSR__DTYPE, items[0].id);
     return 0;
   case NUMPY_SCALAR:
-    if (count == 2) *out = numpy_scalar(m, tsr__current(assembler, items[0]), items[1]);
-    return 0;
+    return count == 2 ? numpy_scalar(m, tsr__current(assembler, items[0]), items[1], out) : 0;
+  case LATIN_BYTES: return bytes_of(m, items, count, out);
   case PATH_PARTS: return tuple ? path_of(m, tuple, out) : 0;
   }
   return 0;

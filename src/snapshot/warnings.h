@@ -7,7 +7,7 @@
   X(TRUNCATED, "truncated", "the file ends too early")                                            \
   X(DAMAGED, "damaged",                                                                           \
     "the compressed data fails its own check; what it holds up to there was read")                \
-  X(MORE_PAYLOADS, "payloads-not-read", "further snapshots in the page; only the first was read") \
+  X(MORE_PAYLOADS, "payloads-not-read", "further snapshots in the page, which were not read")     \
   X(GLOBALS, "globals-ignored",                                                                   \
     "the pickle names program code; it was not looked up or run, and stands for nothing here")    \
   X(EVENTS_MALFORMED, "events-malformed", "entries of a trace that are not events were left out") \

@@ -15,10 +15,10 @@ typedef struct outcome {
 static outcome unwrap(const uint8_t *data, size_t size, size_t piece, size_t read_bytes) {
   outcome o = {0};
   tsr_error error = {0};
-  char format[32];
+  tsr__wrapping wrapping = {.limits = &fuzz_limits};
   unsigned char buffer[4096];
   tsr__stream *stream = fuzz_pieces(data, size, piece);
-  o.status = tsr__stream_unwrap(&stream, &fuzz_limits, format, sizeof format, &error);
+  o.status = tsr__stream_unwrap(&stream, &wrapping, &error);
   check_error(o.status, &error);
   if (o.status) return o;
   ptrdiff_t got;

@@ -151,6 +151,7 @@ def models():
                   'num_hidden_layers': 2, 'num_attention_heads': 4, 'num_key_value_heads': 2, **more}
         yield f'{kind}-{choice.encode().hex()}', choice + 'd' + json.dumps(config)
     yield 'huge', '""{"model_type":"gpt2","n_embd":16777216,"n_head":1,"n_layer":4,"vocab_size":16777216}'
+    yield 'no-width', '#d{"model_type":"llama","hidden_size":24,"num_hidden_layers":2}'
     yield 'wrong', '!!{"model_type":"llama","num_attention_heads":7,"hidden_size":1e9}'
 
 

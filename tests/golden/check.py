@@ -89,6 +89,8 @@ def sarif_location(location):
 
 def check_sarif(tessera, path, _):
     log = json.loads(run(tessera, 'check', '--format', 'sarif', '--max', '1', path, status=1))
+    answer = json.loads(run(tessera, 'check', '--json', '--max', '1', path, status=1))
+    warned = [warning['code'] for warning in answer['warnings']]
     assert log['version'] == '2.1.0' and log['$schema'].endswith('sarif-2.1.0.json')
     for one in log['runs']:
         driver = one['tool']['driver']
@@ -96,6 +98,9 @@ def check_sarif(tessera, path, _):
         ids = [rule['id'] for rule in driver['rules']]
         assert len(set(ids)) == len(ids)
         assert one['results'], 'a failure is a result'
+        assert all(notice['message']['text'] and notice['descriptor']['id'] in warned
+                   for call in one['invocations'] if call['executionSuccessful']
+                   for notice in call['toolExecutionNotifications'])
         for result in one['results']:
             assert ids[result['ruleIndex']] == result['ruleId'] and result['level'] == 'error'
             assert result['message']['text']
@@ -108,7 +113,7 @@ def check_junit(tessera, path, _):
     root = ElementTree.fromstring(run(tessera, 'check', '--format', 'junit', '--max', '1', '--max',
                                       'activation=100TiB', path, status=1))
     suite, = root
-    cases = list(suite)
+    cases = suite.findall('testcase')
     failures = [case for case in cases if case.find('failure') is not None]
     assert root.tag == 'testsuites' and suite.tag == 'testsuite'
     for node in (root, suite):

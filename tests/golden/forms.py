@@ -166,9 +166,19 @@ def answers(tessera, path, stdin=None):
     return told, result
 
 
+def long_run():
+    """Of some thousand events, with many stacks of one length."""
+    run = fixtures.Run(layers=24, width=2048, batch=8192)
+    state = []
+    run.model(run.devices[0], recorded=True)
+    for number in range(3):
+        run.step(run.devices[0], number, state)
+    return run.snapshot()
+
+
 def snapshots(work):
-    fixtures.write(work / 'demo.pickle', fixtures.demo())
-    yield 'fixture', work / 'demo.pickle'
+    fixtures.write(work / 'long.pickle', long_run())
+    yield 'fixture', work / 'long.pickle'
     for name in REAL_NAMES:
         if (REAL / f'{name}.pickle').exists():
             yield name, REAL / f'{name}.pickle'

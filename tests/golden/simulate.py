@@ -153,7 +153,7 @@ def notebook(simulator):
     """mosaic_get_memory_profile prints the notebook's text, with the notebook's options."""
     for options, want in (((), BASELINE), (('--checkpoint', 'full'), CHECKPOINTED)):
         _, path = simulator.run('gpt2', '--steps', '5', *options)
-        command = pathlib.Path(simulator.binary).parent / 'mosaic_get_memory_profile'
+        command = pathlib.Path(simulator.binary).resolve().parent / 'mosaic_get_memory_profile'
         page = path.with_suffix('.html')
         done = subprocess.run([command, '--snapshot', path, '--out-path', page, '--profile', 'categories',
                                '--preserve-allocation-order', '--plotter_sampling_rate', '20'],
@@ -256,6 +256,29 @@ def out_of_memory(simulator):
         raise AssertionError(got)
 
 
+# Options and, in GiB of requested bytes, the peaks of forward, backward and optimizer.
+FIGURES = (('', 4.87, 5.11, 2.87),
+           ('--no-kv-cache', 4.59, 4.97, 2.73),
+           ('--no-kv-cache --gelu fused', 3.74, 4.13, 2.73),
+           ('--no-kv-cache --gelu fused --loss chunked:256', 2.84, 2.81, 2.35),
+           ('--no-kv-cache --gelu fused --loss chunked:256 --optimizer adamw-fused', 2.84, 2.81, 1.88),
+           ('--checkpoint full', 2.65, 3.04, 2.73),
+           ('--checkpoint full --loss chunked:256', 1.75, 2.15, 2.35),
+           ('--checkpoint full --loss chunked:256 --optimizer adamw-fused --gelu fused', 1.75, 2.03, 1.88))
+
+
+def figures(simulator):
+    """Each option changes the peak, and that of each phase, by as much as an account by hand says."""
+    for options, *want in FIGURES:
+        answer, _ = simulator.run('gpt2', *options.split())
+        got = [phase['requested_bytes'] / GIB for phase in answer['phases']]
+        if abs(answer['peak']['requested_bytes'] / GIB / max(want) - 1) > 0.01:
+            raise AssertionError(f'{options}: {answer["peak"]}, not {max(want)} GiB')
+        # The account by hand simplifies the temporaries of a block's backward.
+        if any(abs(a - b) > 0.06 for a, b in zip(got, want, strict=True)):
+            raise AssertionError(f'{options}: {got}, not {want}')
+
+
 def case_1_fresh(simulator):
     """In a process that has done nothing before, cuBLAS's workspaces are recorded too."""
     _, path = simulator.run('gpt2', '--steps', '5', '--fresh-process')
@@ -328,7 +351,7 @@ def main():
     options = parser.parse_args()
     options.work.mkdir(parents=True, exist_ok=True)
     simulator = Simulator(options.tessera, options.work)
-    tests = (case_1, notebook, case_1_fresh, case_2, replays, structure, out_of_memory, categories)
+    tests = (case_1, notebook, figures, case_1_fresh, case_2, replays, structure, out_of_memory, categories)
     failed = 0
     print(f'1..{len(tests)}')
     for number, test in enumerate(tests, 1):

@@ -41,7 +41,7 @@ PROCESS = ('stdin stdout stderr printf vprintf puts putchar fprintf vfprintf per
 ALLOWED = {'base_memory.c.o': set(MEMORY.split())}
 
 
-def sources(*patterns, top=('include', 'src', 'cmd', 'tests', 'examples')):
+def sources(*patterns, top=('include', 'src', 'cmd', 'python', 'tests', 'examples')):
     """Files under the folders of `top` whose names match, sorted."""
     return sorted(path for folder in top for pattern in patterns
                   for path in (ROOT / folder).rglob(pattern) if path.is_file())
@@ -76,8 +76,8 @@ def check_include_directions(_):
 
 
 def check_file_lengths(_):
-    for path in sources('*.c', '*.h', '*.py', top=('include', 'src', 'cmd', 'tests', 'examples',
-                                                   'bench')):
+    for path in sources('*.c', '*.h', '*.py', top=('include', 'src', 'cmd', 'python', 'tests',
+                                                   'examples', 'bench')):
         lines = len(path.read_text().splitlines())
         if lines > FILE_LINES:
             yield f'{name(path)}: {lines} lines, more than {FILE_LINES}'
@@ -153,7 +153,8 @@ def check_text(_):
     marks = re.compile(r'\b(' + '|'.join(('TO' + 'DO', 'FIX' + 'ME', 'XX' + 'X', 'HA' + 'CK')) +
                        r')\b')
     for path in sources('*.[ch]', '*.py', '*.build', '*.md', '*.map',
-                        top=('include', 'src', 'cmd', 'tests', 'examples', 'bench', 'docs')):
+                        top=('include', 'src', 'cmd', 'python', 'tests', 'examples', 'bench',
+                             'docs')):
         text = path.read_text()
         if text and not text.endswith('\n'):
             yield f'{name(path)}: no newline at the end'

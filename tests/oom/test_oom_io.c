@@ -24,10 +24,10 @@ static int read_all(void *context) {
   tsr__stream *stream;
   int status = tsr__stream_memory(w->bytes, w->size, &stream, NULL);
   if (status) return status;
-  char format[32];
-  status = tsr__stream_unwrap(&stream, &limits, format, sizeof format, NULL);
+  tsr__wrapping wrapping = {.limits = &limits};
+  status = tsr__stream_unwrap(&stream, &wrapping, NULL);
   if (status) return status;
-  assert_string_equal(format, w->format);
+  assert_string_equal(wrapping.format, w->format);
   unsigned char piece[5000];
   size_t total = 0;
   ptrdiff_t got;

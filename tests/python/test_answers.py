@@ -27,6 +27,9 @@ QUESTIONS = {
     'stages-match': (lambda s: s.stages(['forward']), ['stages', '--match', 'forward']),
     'steps': (lambda s: s.steps(), ['steps']),
     'leaks': (lambda s: s.leaks(), ['leaks']),
+    'why': (lambda s: s.why(capacity='1GiB'), ['why', '--capacity', '1GiB']),
+    'why-set': (lambda s: s.why('expandable_segments:True'),
+                ['why', '--set', 'expandable_segments:True']),
     'whatif': (lambda s: s.whatif(capacity='1GiB'), ['whatif', '--capacity', '1GiB']),
 }
 
@@ -76,6 +79,8 @@ def test_real_ones(snapshots):
 
 def test_fields(train):
     peak = tessera.open(train).peak(top=2)
+    assert isinstance(peak, tessera.answers.Peak)
+    assert isinstance(peak.stacks[0].frames, list) and isinstance(peak.devices[0], tessera.answers.PeakDevice)
     assert peak.schema == 'tessera/1' and peak['command'] == 'peak'
     device = peak.devices[0]
     # One device alone: its fields are the answer's own.
@@ -182,7 +187,8 @@ def test_html(made):
             continue
         html = s._repr_html_()
         assert html.startswith('<div>') and html.endswith('</div>') and '<script' not in html
-        for answer in (s.peak(), s.profile(), s.info(), s.steps(), s.diff(s), s.whatif()):
+        for answer in (s.peak(), s.profile(), s.info(), s.steps(), s.diff(s), s.whatif(), s.why(), s.leaks(),
+                       s.stages(), s.check(1)):
             assert answer._repr_html_().count('<div>') == 1
     html = tessera.open(made / 'train.pickle')._repr_html_()
     assert '<svg' in html and '<polygon' in html
@@ -195,6 +201,42 @@ def test_names_in_html_are_escaped():
     s = tessera.open({'segments': [], 'device_traces': [[event]]})
     for html in (s.peak()._repr_html_(), s._repr_html_()):
         assert '<script>' not in html and '<b>x' not in html
+
+
+def test_check(train, tmp_path):
+    s = tessera.open(train)
+    peak = s.peak().peak.allocated_bytes
+    assert s.check(peak) and not s.check(peak - 1)
+    assert s.check('1TiB', max_reserved='1TiB') and not s.check(max_reserved=1)
+    failed = s.check({'': 1, 'activation': 1})
+    assert failed.failed == 2 and [result.rule for result in failed.results] == ['max-peak', 'max-kind']
+    assert 'peak' in failed.results[0].message and '<testsuite' in failed.form('junit')
+    text = s.check().lock()
+    assert text.startswith('tessera memory lock 1\n') and s.check(lock=text, tolerance=0)
+    (tmp_path / 'memory.lock').write_text(text.replace('peak ', 'peak 9'))
+    assert not s.check(lock=tmp_path / 'memory.lock', tolerance='0.5%')
+    with pytest.raises(tessera.ArgumentError, match='no kind'):
+        s.check({'weather': 1})
+    with pytest.raises(tessera.FormatError):
+        s.check(lock='nonsense\n')
+    with pytest.raises(TypeError):
+        s.check(1, tolerance='1%')
+    with pytest.raises(TypeError, match='form'):
+        s.peak()._core.form(0, None)
+
+
+@needs_command
+def test_check_as_the_command(train, tmp_path):
+    s = tessera.open(str(train))
+    lock = tmp_path / 'memory.lock'
+    command('check', '--lock', lock, '--update', train)
+    assert s.check().lock() == lock.read_text()
+    for answer, words in ((s.check('1MiB'), ['--max', '1MiB']),
+                          (s.check({'activation': '1KiB'}), ['--max', 'activation=1KiB']),
+                          (s.check(lock=lock), ['--lock', lock])):
+        assert str(answer) + '\n' == command('check', *words, str(train), ok=False)
+        assert answer.form('markdown') == command('check', '--format', 'markdown', *words,
+                                                  str(train), ok=False)
 
 
 def test_simulate():

@@ -151,3 +151,14 @@ def test_types_are_not_made_by_hand():
     for kind in (tessera._core.Snapshot, tessera._core.Column, tessera._core.Answer):
         with pytest.raises(TypeError):
             kind()
+
+
+def test_recording_is_imported_when_it_is_named():
+    code = ('import sys, tessera\n'
+            'assert not [name for name in sys.modules if name.startswith(("tessera._capture", "torch"))]\n'
+            'assert callable(tessera.record) and "record" in dir(tessera)\n'
+            'assert tessera.record is tessera.record\n'
+            'try: tessera.nonsense\n'
+            'except AttributeError: print("well")\n')
+    done = subprocess.run([sys.executable, '-c', code], capture_output=True, text=True, check=False)
+    assert done.stdout == 'well\n', done.stderr

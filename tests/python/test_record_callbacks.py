@@ -4,6 +4,7 @@ import copy
 import os
 import pickle
 import sys
+import tempfile
 import types
 
 import fake_torch
@@ -61,7 +62,8 @@ def mlflow(monkeypatch):
         module.metrics.append((values, step))
 
     def log_artifact(path, folder):
-        module.artifacts.append((open(path).read(), folder))
+        with open(path, encoding="utf-8") as file:
+            module.artifacts.append((file.read(), folder))
 
     module.log_metrics, module.log_artifact = log_metrics, log_artifact
     monkeypatch.setitem(sys.modules, "mlflow", module)
@@ -251,9 +253,12 @@ def run_loop(tmp_path, **options):
 
 
 def test_pages_and_numbers_go_where_a_run_is(
-    torch, record, tmp_path, statistics, wandb, mlflow, page
+    torch, record, tmp_path, statistics, wandb, mlflow, page, monkeypatch
 ):
+    (tmp_path / "temporary").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
     run_loop(tmp_path)
+    assert names(tmp_path / "temporary", "") == []
     name = names(tmp_path)[0]
     assert [(list(values), commit) for values, commit in wandb.logged] == [
         (list(SCALARS), False),
@@ -334,7 +339,7 @@ def program(tmp_path, monkeypatch):
 
 
 def test_why_by_the_command(program, monkeypatch):
-    program("print(sys.argv[1:], [name for name in os.environ if name.startswith('TESSERA_RECORD')])")
+    program("print(sys.argv[1:], [name for name in os.environ if 'TESSERA_RECORD' in name])")
     monkeypatch.setenv("TESSERA_RECORD", "out")
     monkeypatch.setattr(answers, "_open", lambda path: None)
     assert answers.why("a.pickle") == "['why', '--color', 'never', 'a.pickle'] []\n"

@@ -370,8 +370,6 @@ def test_nothing_is_left_behind(torch, record, tmp_path):
 def test_annotate_false_marks_nothing(torch, record, tmp_path):
     run_steps(torch, record, tmp_path, annotate=False)
     assert torch.fake.ranges == []
-    given = torch.fake.called("_record_memory_history")[0][1]
-    assert given["global_record_annotations"] is False
 
 
 def test_watching_before_the_start_and_twice(torch, record, tmp_path):
@@ -646,3 +644,64 @@ def test_listeners_are_told_and_contained(torch, record, tmp_path, caplog):
     assert [reason for _, reason in told] == ["end"] and "the tracker is away" in warnings(caplog)[
         0
     ]
+
+
+# ---- what is easily forgotten ----
+
+
+def test_a_later_out_of_memory_is_another(torch, record, tmp_path):
+    optimizer = torch.optim.Optimizer([fake_torch.Tensor(1, (2,))])
+    with pytest.raises(torch.OutOfMemoryError):
+        with record(tmp_path):
+            with pytest.raises(torch.OutOfMemoryError):
+                torch.fake.run_out_of_memory()
+            optimizer.step()
+            torch.fake.observers.clear()  # now only the exception tells
+            torch.fake.run_out_of_memory()
+    assert [name.split("_", 2)[2] for name in names(tmp_path)] == [
+        "step0_oom.pickle",
+        "step1_oom.pickle",
+    ]
+
+
+def test_only_the_innermost_recording_tells_of_an_exception(torch, record, tmp_path):
+    del torch._C._cuda_attach_out_of_memory_observer
+    with pytest.raises(torch.OutOfMemoryError):
+        with record(tmp_path / "outer"), record(tmp_path / "inner"):
+            torch.fake.run_out_of_memory()
+    assert reasons(tmp_path / "inner") == ["oom"] and not (tmp_path / "outer").exists()
+
+
+def test_the_last_snapshot_has_no_step_half_open(torch, record, tmp_path):
+    optimizer = torch.optim.Optimizer([fake_torch.Tensor(1, (2,))])
+    seen = []
+    with record(tmp_path / "outer"):
+        with record(tmp_path / "inner"):
+            optimizer.step()
+            torch.fake.snapshot_hook = lambda: seen.append(torch.fake.ranges[-1])
+        assert torch.fake.ranges[-1] == ("START", "ProfilerStep#2")  # the outer one goes on
+    assert seen == [("END", "ProfilerStep#2")] * 2
+
+
+def test_a_stopped_recording_is_let_go(torch, record, tmp_path):
+    import gc
+    import weakref
+
+    with record(tmp_path, every=60) as recording:
+        held = weakref.ref(recorder.active[0])
+    del recording
+    gc.collect()
+    assert held() is None
+    assert fake_torch.load("_record.backend").observers.listeners == []
+
+
+def test_after_a_fork_no_lock_is_held_by_a_thread_that_is_gone(torch, record, tmp_path):
+    guard = fake_torch.load("_record.guard")
+    torch.fake.initialized = False
+    with record(tmp_path):
+        (armed,) = recorder.active
+        before = [armed._dump_lock, armed._state_lock, marks.marks.lock, guard._lock]
+        recorder._after_fork()
+        after = [armed._dump_lock, armed._state_lock, marks.marks.lock, guard._lock]
+        assert recorder.active == [armed]
+        assert not any(new is old for new, old in zip(after, before))

@@ -365,7 +365,10 @@ def test_the_environment_is_read_as_calls_are():
     assert read_settings.gzip is True and read_settings.at_end is False
     assert read_settings.signal.name == "SIGUSR1" and read_settings.context is None
     assert read_settings.ranks == {0} and read_settings.max_entries == 500
-    assert settings.from_environment({"TESSERA_RECORD": ""}) is None
+    for text in ("", "0", "off"):
+        assert settings.from_environment({"TESSERA_RECORD": text}) is None
+    default = os.path.abspath(settings.DEFAULT_FOLDER)
+    assert settings.from_environment({"TESSERA_RECORD": "1"}).out == default
 
 
 @pytest.mark.parametrize(
@@ -406,3 +409,17 @@ def test_the_collector_rests_while_a_snapshot_is_taken(torch, record, tmp_path):
         recording.dump()
         assert gc.isenabled()
     assert seen == [False]
+
+
+def test_a_sidecar_never_stands_alone(torch, record, tmp_path, monkeypatch):
+    replace = os.replace
+
+    def fails(source, target):
+        if target.endswith(".pickle"):
+            raise OSError("broken")
+        replace(source, target)
+
+    monkeypatch.setattr(os, "replace", fails)
+    with record(tmp_path):
+        pass
+    assert names(tmp_path, "") == []

@@ -63,6 +63,19 @@ def test_a_program_is_recorded_without_touching_it(site):
     assert done.stderr.startswith(f"tessera: wrote {site}/out/{name} (")
 
 
+def test_the_installed_package_brings_the_hook(site):
+    import tessera
+
+    folder = os.path.dirname(list(tessera.__path__)[0])
+    if os.path.samefile(folder, PACKAGE):
+        pytest.skip("the package is not installed")
+    assert os.path.exists(os.path.join(folder, "tessera_record.pth"))
+    program = "import torch; torch.fake.use_device()"  # and nothing else: the interpreter does it
+    variables = dict(os.environ, PYTHONPATH=str(site / "site"), TESSERA_RECORD=str(site / "out"))
+    subprocess.run([sys.executable, "-c", program], env=variables, check=True, timeout=120)
+    assert [name.split("_", 3)[3] for name in names(site / "out")] == ["exit.pickle"]
+
+
 def test_options_come_from_the_environment(site):
     code = """
         import torch

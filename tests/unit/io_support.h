@@ -85,8 +85,9 @@ static inline void drain(tsr__stream *stream, size_t piece, outcome *o) {
 static inline outcome unwrap_stream(tsr__stream *stream, size_t piece, const tsr_limits *limits) {
   static const tsr_limits defaults;
   outcome o = {0};
-  o.status =
-      tsr__stream_unwrap(&stream, limits ? limits : &defaults, o.format, sizeof o.format, &o.error);
+  tsr__wrapping wrapping = {.limits = limits ? limits : &defaults};
+  o.status = tsr__stream_unwrap(&stream, &wrapping, &o.error);
+  memcpy(o.format, wrapping.format, sizeof wrapping.format);
   if (!o.status) drain(stream, piece, &o);
   assert_int_equal(open_streams, 0);
   assert_false(o.data.failed);

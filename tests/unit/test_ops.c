@@ -274,7 +274,8 @@ static const op_case cases[] = {
      {0},
      4 * U + 4 * B *H * 32 + 16,
      4 * U + 4 * B *H * 32 + 16,
-     2 * 4 * U + 4 * B *H * 32 + 16 + 3 * 4 * U + 4 * U + 4 * B *H *R}, /* + gradients, product, sums */
+     2 * 4 * U + 4 * B *H * 32 + 16 + 3 * 4 * U + 4 * U +
+         4 * B *H *R}, /* + gradients, product, sums */
     {"memory-efficient bf16",
      TSR__OP_ATTENTION_EFFICIENT,
      TSR__BF16,

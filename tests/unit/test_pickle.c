@@ -510,6 +510,48 @@ static void numbers_of_numpy_are_numbers(void **state) {
   tsr_snapshot_free(snapshot);
 }
 
+/* Protocols 0 to 2 have no bytes: a call makes them from a text. */
+#define ENCODED(raw, size) "c_codecs\nencode\nX" size "\0\0\0" raw "X\6\0\0\0latin1\x86R"
+
+static void bytes_of_old_protocols(void **state) {
+  (void)state;
+  tsr_snapshot *snapshot = READ(LOOSE(ENCODED("\xc3\xbf\0a", "\4")));
+  assert_int_equal(loose_of(snapshot).tag, TSR__BYTES);
+  tsr_text bytes = tsr_snapshot_string(snapshot, loose_of(snapshot).id);
+  assert_int_equal(bytes.size_bytes, 3);
+  assert_memory_equal(bytes.data, "\xff\0a", 3);
+  assert_int_equal(snapshot->tally[TSR__WARN_GLOBALS], 0);
+  tsr_snapshot_free(snapshot);
+  snapshot = READ(LOOSE(SCALAR(DTYPE("i2"), ENCODED("\xc3\xbe\xc3\xbf", "\4"))));
+  assert_int_equal(loose_of(snapshot).tag, TSR__INT);
+  assert_true(loose_of(snapshot).i == -2);
+  tsr_snapshot_free(snapshot);
+  snapshot = READ(LOOSE("c__builtin__\nbytes\n)R"));
+  assert_int_equal(loose_of(snapshot).tag, TSR__BYTES);
+  tsr_snapshot_free(snapshot);
+  /* Not of Latin-1, or too long to be worth it. */
+  snapshot = READ(LOOSE(ENCODED("\xe2\x82\xac", "\3")));
+  assert_int_equal(loose_of(snapshot).tag, TSR__OPAQUE);
+  tsr_snapshot_free(snapshot);
+  snapshot = READ(LOOSE("c_codecs\nencode\nX\1\0\0\0aX\5\0\0\0utf-8\x86R"));
+  assert_int_equal(loose_of(snapshot).tag, TSR__OPAQUE);
+  tsr_snapshot_free(snapshot);
+}
+
+static void texts_of_numpy_are_texts(void **state) {
+  (void)state;
+  tsr_snapshot *snapshot = READ(LOOSE(SCALAR(DTYPE("U3"), "C\x0c"
+                                                          "a\0\0\0"
+                                                          "\xac\x20\0\0"
+                                                          "\0\0\0\0")));
+  assert_int_equal(loose_of(snapshot).tag, TSR__STRING);
+  assert_text(snapshot, loose_of(snapshot).id, "a\xe2\x82\xac");
+  tsr_snapshot_free(snapshot);
+  snapshot = READ(LOOSE(SCALAR(DTYPE("U1"), "C\x04\xff\xff\xff\xff")));
+  assert_int_equal(loose_of(snapshot).tag, TSR__OPAQUE);
+  tsr_snapshot_free(snapshot);
+}
+
 static void paths_are_texts(void **state) {
   (void)state;
   tsr_snapshot *snapshot =
@@ -709,6 +751,8 @@ int main(void) {
       cmocka_unit_test(histories_stand_for_stacks),
       cmocka_unit_test(plain_types_of_the_library_are_data),
       cmocka_unit_test(numbers_of_numpy_are_numbers),
+      cmocka_unit_test(bytes_of_old_protocols),
+      cmocka_unit_test(texts_of_numpy_are_texts),
       cmocka_unit_test(paths_are_texts),
       cmocka_unit_test(texts_lose_their_escapes),
       cmocka_unit_test(integers_of_any_length),

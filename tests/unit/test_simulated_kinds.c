@@ -176,7 +176,7 @@ static void optimizers_and_types(void **state) {
 
 static void kernels_and_losses(void **state) {
   (void)state;
-  for (int attention = 0; attention < 4; attention++)
+  for (int attention = 0; attention < 5; attention++)
     for (int checkpoint = 0; checkpoint < 4; checkpoint++)
       for (int variant = 0; variant < 4; variant++)
         check("gpt2",

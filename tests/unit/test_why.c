@@ -300,6 +300,25 @@ static void no_failure(void **state) {
   model_release(&m);
 }
 
+/* A segment at address 0 cannot be: the model goes without it, and that is no error. */
+static void broken_segment(void **state) {
+  (void)state;
+  static const char text[] =
+      "{\"segments\": [{\"device\": 0, \"total_size\": 20971520, \"segment_type\": \"large\", "
+      "\"is_expandable\": true, \"segment_pool_id\": [1, 2], \"blocks\": [{\"size\": 20971520, "
+      "\"state\": \"inactive\"}]}], \"device_traces\": [[{\"action\": \"oom\", \"device_free\": "
+      "20971520, \"size\": 25165824, \"frames\": []}]]}";
+  tsr_snapshot *snapshot = NULL;
+  tsr_why *why = NULL;
+  tsr_error error = {0};
+  assert_int_equal(tsr_snapshot_read(text, sizeof text - 1, NULL, &snapshot, NULL), 0);
+  assert_int_equal(tsr_why_compute(snapshot, NULL, NULL, &why, &error), 0);
+  assert_int_equal(error.status, 0);
+  assert_true(why->devices[0].trial_count > 0);
+  tsr_why_free(why);
+  tsr_snapshot_free(snapshot);
+}
+
 /* ---- random programs ---- */
 
 static void check_random(const model_program *program) {
@@ -346,10 +365,12 @@ static void random_programs(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(in_pieces),  cmocka_unit_test(in_use),          cmocka_unit_test(elsewhere),
-      cmocka_unit_test(pending),    cmocka_unit_test(rounded),         cmocka_unit_test(limited),
-      cmocka_unit_test(expandable), cmocka_unit_test(several),         cmocka_unit_test(recovered),
-      cmocka_unit_test(no_failure), cmocka_unit_test(random_programs),
+      cmocka_unit_test(in_pieces),      cmocka_unit_test(in_use),
+      cmocka_unit_test(elsewhere),      cmocka_unit_test(pending),
+      cmocka_unit_test(rounded),        cmocka_unit_test(limited),
+      cmocka_unit_test(expandable),     cmocka_unit_test(several),
+      cmocka_unit_test(recovered),      cmocka_unit_test(no_failure),
+      cmocka_unit_test(broken_segment), cmocka_unit_test(random_programs),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -48,7 +48,7 @@ async function open(path, { hash = '', width = 1280, height = 800, scheme = 'lig
   page.on('dialog', (d) => (page.complaints.push(`dialog: ${d.message()}`), d.dismiss()));
   page.on('request', (r) => /^(file|data|blob):/.test(r.url()) || (url.startsWith('http:') && r.url().startsWith(url)) || page.complaints.push(`request: ${r.url()}`));
   await page.goto(`${url}${hash ? `#${hash}` : ''}`);
-  await page.waitForFunction('window.tessera', null, { timeout: 60000 });
+  await page.waitForFunction(() => window.tessera, null, { timeout: 60000 });
   return page;
 }
 
@@ -272,6 +272,23 @@ test('what is under the pointer is told, and pinned by a click', async () => {
   await page.keyboard.press('Escape');
   await settle(page);
   expect('let go', (await state(page)).pin, null);
+  await close(page);
+});
+
+test('a stack is copied whole, by keys alone', async () => {
+  const page = await open(write(plan.made.waves));
+  await page.context().grantPermissions(['clipboard-read', 'clipboard-write']).catch(() => {});
+  await page.locator('tbody tr').first().focus();
+  await page.keyboard.press('Enter');
+  await settle(page);
+  const button = page.getByRole('button', { name: 'copy stack' });
+  await button.focus();
+  await page.keyboard.press('Enter');
+  await page.waitForTimeout(200);
+  expect('it says so', await button.count() ? await button.innerText() : 'copied', 'copied');
+  const lines = (await page.evaluate(() => navigator.clipboard.readText())).split('\n');
+  expect('outermost first', lines[0], 'main  /home/me/train.py:3');
+  check('down to what allocated', /^(forward|backward|step)  \/home\/me\//.test(lines[1]));
   await close(page);
 });
 
@@ -524,6 +541,18 @@ test('groupings are those of tessera profile', async () => {
     expect(`${key}, all`, [...mine.values()].reduce((a, b) => a + b, 0), groups.reduce((a, g) => a + g.bytes, 0));
     await close(page);
   }
+});
+
+test('of more groups than can be told apart the largest are', async () => {
+  const { peak, groups } = JSON.parse(tessera('profile', '--json', '--top', '0', '--by', 'annotation', plan.made.many)).devices[0];
+  const page = await open(write(plan.made.many, '--by', 'annotation'));
+  const mine = new Map(await page.evaluate((e) => tessera.groups(0, e, 'annotation'), peak.event));
+  check(`${groups.length} groups in ${mine.size}`, groups.length > 48 && mine.size <= 48);
+  for (const [name, bytes] of mine)
+    if (!name.startsWith('(')) expect(name, bytes, groups.find((g) => g.name === name)?.bytes ?? 0);
+  expect('all', [...mine.values()].reduce((a, b) => a + b, 0), groups.reduce((a, g) => a + g.bytes, 0));
+  check('the others are less than most of it', mine.get('(others)') < peak.requested_bytes / 2);
+  await close(page);
 });
 
 test('steps, phases and annotations are lanes', async () => {

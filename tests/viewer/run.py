@@ -91,18 +91,18 @@ def hostile():
     return data
 
 
-def annotated():
-    """Waves, some of them made within annotations."""
+def annotated(count, names):
+    """Waves, some of them made within `count` annotations of so many names."""
     data = snapshot(waves(600, ['forward', 'backward', 'step']))
     data['external_annotations'] = [
-        {'stage': stage, 'name': f'part {i % 3}', 'device': 0,
-         'time_us': 1700000000000000 + 900 * i + 500 * k}
-        for i in range(6) for k, stage in enumerate(('START', 'END'))]
+        {'stage': stage, 'name': f'part {i % names}', 'device': 0,
+         'time_us': 1700000000000000 + 5400 * i // count + 500 * k * 6 // count}
+        for i in range(count) for k, stage in enumerate(('START', 'END'))]
     return data
 
 
 def make(work):
-    files = {'hostile': hostile(), 'annotated': annotated(),
+    files = {'hostile': hostile(), 'annotated': annotated(6, 3), 'many': annotated(90, 70),
              'waves': snapshot(waves(3000, ['forward', 'backward', 'step'])),
              'long': snapshot(waves(30000, ['forward', 'backward', 'step'])),
              'empty': {'segments': [], 'device_traces': [[]]}}

@@ -23,7 +23,7 @@ export function sample(
   const first = moments[0]!;
   let births = upperBound(born, first);
   let deaths = upperBound(died, first, byDeath);
-  for (let a = 0; a < births; a++) if (died[a]! > first) sums[group[a]!]! += kindRequested[kind[a]!]!;
+  for (const a of device.live(first)) sums[group[a]!]! += kindRequested[kind[a]!]!;
   for (let i = 0; i < n; i++) {
     const moment = moments[i]!;
     for (; births < count && born[births]! <= moment; births++)
@@ -51,7 +51,7 @@ function sampleTold(device: Device, moments: ArrayLike<number>, active = false):
   let births = upperBound(born, first);
   let ends = upperBound(end, first, byEnd);
   let sum = 0;
-  for (let a = 0; a < births; a++) if (end[a]! > first) sum += kindBlock[kind[a]!]!;
+  for (const a of device.live(first)) if (end[a]! > first) sum += kindBlock[kind[a]!]!;
   for (let i = 0; i < n; i++) {
     const moment = moments[i]!;
     for (; births < count && born[births]! <= moment; births++) sum += kindBlock[kind[births]!]!;
@@ -200,7 +200,7 @@ function extremes(device: Device, view: View): void {
   let births = upperBound(born, first);
   let ends = upperBound(released, first, byRelease);
   let sum = 0;
-  for (let a = 0; a < births; a++) if (released[a]! > first) sum += kindBlock[kind[a]!]!;
+  for (const a of device.live(first)) if (released[a]! > first) sum += kindBlock[kind[a]!]!;
   const samples = device.hasRest ? restMoments(device, first, edges[columns]!) : [];
   let next = 0;
   let rest = restAllocated(device, first);

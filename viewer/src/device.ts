@@ -57,6 +57,8 @@ export interface Totals {
   blocks: number;
 }
 
+const STATION = 32768;
+
 /** The first index whose value is greater than `value`. */
 export function upperBound(values: ArrayLike<number>, value: number, order?: Uint32Array): number {
   let low = 0;
@@ -128,6 +130,8 @@ export class Device {
   readonly spans: Span[];
   readonly ranges: Range[];
   readonly marks: Mark[];
+  private readonly stations: number[][] = [[]];
+  private readonly large = new Map<number, Uint32Array>();
   readonly reservedMoment: Uint32Array; // steps of the reserved bytes
   readonly reservedBytes: Float64Array;
 
@@ -253,13 +257,45 @@ export class Device {
     return this.reservedBytes[Math.max(0, upperBound(this.reservedMoment, moment) - 1)]!;
   }
 
-  /** Allocations there at a moment, in the order in which they were made. */
+  /** Allocations there at a moment, in the order in which they were made. What was there when every
+   * so many-th was made is remembered, so that only the last few have to be gone through. */
   live(moment: number): number[] {
     const out: number[] = [];
-    const { died } = this;
-    for (let a = 0, end = upperBound(this.born, moment); a < end; a++)
-      if (died[a]! > moment) out.push(a);
+    const { born, died } = this;
+    const end = upperBound(born, moment);
+    const station = Math.floor(end / STATION);
+    for (const a of this.stationAt(station)) if (died[a]! > moment) out.push(a);
+    for (let a = station * STATION; a < end; a++) if (died[a]! > moment) out.push(a);
     return out;
+  }
+
+  /** Of the allocations before the station-th times STATION, those that may still be there. */
+  private stationAt(station: number): number[] {
+    while (this.stations.length <= station) {
+      const next = this.stations.length;
+      const begin = (next - 1) * STATION;
+      const end = next * STATION;
+      const moment = this.born[end - 1]!; // whoever asks, asks of this one or later
+      const here = this.stations[next - 1]!.filter((a) => this.died[a]! > moment);
+      for (let a = begin; a < end; a++) if (this.died[a]! > moment) here.push(a);
+      this.stations.push(here);
+    }
+    return this.stations[station]!;
+  }
+
+  /** Allocations at least as large, and perhaps some that are smaller by half. */
+  atLeast(bytes: number): Uint32Array {
+    const level = Math.max(0, Math.floor(Math.log2(Math.max(1, bytes))));
+    let ids = this.large.get(level);
+    if (!ids) {
+      const isLarge = Uint8Array.from(this.kindRequested, (b) => (b >= 2 ** level ? 1 : 0));
+      let n = 0;
+      for (let a = 0; a < this.count; a++) n += isLarge[this.kind[a]!]!;
+      ids = new Uint32Array(n);
+      for (let a = 0, i = 0; a < this.count; a++) if (isLarge[this.kind[a]!]) ids[i++] = a;
+      this.large.set(level, ids);
+    }
+    return ids;
   }
 
   /** The bucket's sample of the rest that holds at a moment: its number, and whether it is `high`.

@@ -67,7 +67,8 @@ function shapesOf(device: Device, grouping: Grouping, view: View, how: How): Sha
   const columnOf = finder(view);
   const firstMoment = view.moment[0]!;
   const lastMoment = view.moment[view.columns - 1]!;
-  for (let a = 0; a < device.count && born[a]! <= lastMoment; a++) {
+  for (const a of device.atLeast(how.bytesPerPixel)) {
+    if (born[a]! > lastMoment) break;
     if (!big[kind[a]!] || died[a]! <= firstMoment || !how.visible[grouping.group[a]!]) continue;
     const c0 = columnOf(born[a]!);
     const c1 = died[a]! > lastMoment ? view.columns : columnOf(died[a]!);

@@ -120,7 +120,7 @@ def _arguments(settings):
         "stacks": settings.stacks,
         "max_entries": settings.max_entries,
         "compile_context": compiled,
-        "global_record_annotations": settings.annotate,
+        "global_record_annotations": True,  # of all threads, and the program's own too
     }
     if settings.skip_actions is not None:
         wanted["skip_actions"] = settings.skip_actions

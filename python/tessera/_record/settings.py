@@ -17,6 +17,14 @@ VARIABLE = "TESSERA_RECORD"
 DEFAULT_FOLDER = "tessera-record"
 
 
+def _folder(text):
+    """What TESSERA_RECORD names: None where it says no, the default folder where it says yes."""
+    word = (text or "").strip().lower()
+    if word in ("", "0", "false", "no", "off"):
+        return None
+    return DEFAULT_FOLDER if word in ("1", "true", "yes", "on") else text
+
+
 def _number(minimum):
     def read(name, value):
         if isinstance(value, bool) or not isinstance(value, (int, float)) or value < minimum:
@@ -129,7 +137,7 @@ class Settings:
         if unknown:
             raise TypeError(f"record has no option {', '.join(unknown)}")
         if out is None:
-            out = os.environ.get(VARIABLE) or DEFAULT_FOLDER
+            out = _folder(os.environ.get(VARIABLE)) or DEFAULT_FOLDER
         path = os.fspath(out)
         if not isinstance(path, str):
             raise TypeError("out: a path of text is wanted, not bytes")
@@ -163,8 +171,8 @@ def _from_text(name, text):
 def from_environment(environment=None):
     """Settings as TESSERA_RECORD and its companions say, or None where it is not set."""
     environment = os.environ if environment is None else environment
-    out = environment.get(VARIABLE)
-    if not out:
+    out = _folder(environment.get(VARIABLE))
+    if out is None:
         return None
     options = {}
     for name in OPTIONS:
