@@ -240,8 +240,8 @@ static bool merge_least(const tsr__timeline *t, uint32_t *of, uint32_t count) {
 }
 
 static uint32_t group_at(const tsr__timeline *t, const tsr__grouping *grouping, uint32_t a) {
-  if (t->birth.items[a] != TSR_NONE || tsr__grouping_is_whole(grouping->grouper->by))
-    return tsr__grouping_of(grouping, a);
+  bool is_whole = tsr__grouping_is_whole(grouping->grouper->by);
+  if (is_whole || t->birth.items[a] != TSR_NONE) return tsr__grouping_of(grouping, a);
   if (grouping->grouper->by != TSR_PROFILE_BY_RULES) return GROUP_OLDER;
   return tsr__grouping_of_stack(grouping, tsr__timeline_stack(t, a));
 }
