@@ -461,8 +461,8 @@ const cli_option cli_option_rows[] = {
      .help = "What the page is coloured by when it opens (default: category; rules, where there "
              "are some).",
      .takers = "view serve",
-     .choices = {"category", "annotation", "compile-context", "rules", "metadata", "stream", "pool",
-                 "stack", "function", "size"},
+     .choices = {"category", "annotation", "compile-context", "rules", "op", "module", "line",
+                 "metadata", "stream", "pool", "stack", "function", "size"},
      FIELD(view_by)},
     {.name = "blocks",
      .kind = CLI_NUMBER,

@@ -62,7 +62,7 @@ typedef enum cli_kind {
   CLI_TEXTS,   /* cli_texts; may be repeated */
 } cli_kind;
 
-#define CLI_CHOICES_MAX 12
+#define CLI_CHOICES_MAX 14
 
 /* `takers` of an option that every command takes, whether it reads files or not. */
 #define CLI_EVERY_COMMAND "*"

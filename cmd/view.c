@@ -12,7 +12,7 @@
 
 /* --by's words, in their order. */
 static const char *const groupings[] = {
-    "category", "annotation", "compile_context", "rules",    "metadata",
+    "category", "annotation", "compile_context", "rules",    "op",  "module", "line", "metadata",
     "stream",   "pool",       "stack",           "function", "size"};
 
 /* Of a page that can ask, what it holds itself is for a first look. */

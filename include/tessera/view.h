@@ -36,7 +36,7 @@ typedef struct tsr_view_grouping {
 } tsr_view_grouping;
 
 #define TSR_VIEW_GROUPS_MAX    48
-#define TSR_VIEW_GROUPINGS_MAX 9
+#define TSR_VIEW_GROUPINGS_MAX 10
 
 /* A stretch of reserved memory. */
 typedef struct tsr_view_span {

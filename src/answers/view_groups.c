@@ -344,6 +344,7 @@ static const struct {
     {"stream", "stream", by_stream},
     {"pool", "pool", by_pool},
 };
+_Static_assert(sizeof makers / sizeof *makers <= TSR_VIEW_GROUPINGS_MAX, "room for all of them");
 
 void tsr__view_grouping_release(tsr_view_grouping *grouping) {
   tsr__free(grouping->names);

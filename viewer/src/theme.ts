@@ -5,8 +5,6 @@ export type Theme = 'light' | 'dark';
 const CATEGORY: Record<string, number> = {
   parameter: 0,
   activation: 1,
-  backward: 2,
-  optimizer: 3,
   gradient: 2,
   optimizer_state: 3,
   temporary: 4,
@@ -15,11 +13,6 @@ const CATEGORY: Record<string, number> = {
   communication: 9,
   workspace: 6,
   unexplained: 12,
-  net: 4,
-  unknown: 12,
-  net_setup: 6,
-  stats: 5,
-  fsdp: 9,
 };
 
 // Hues that stay apart for most kinds of colour vision, of like weight on the page.
