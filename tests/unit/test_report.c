@@ -572,6 +572,7 @@ static void test_peak_says_when_there_is_none(void **state) {
     const char *expected;
   } cases[] = {
       {0, 512, "Device 2: no events were recorded; 512 B allocated of 1.0 KiB reserved.\n"},
+      {0, 0, "Device 2: no events were recorded; 0 B allocated of 0 B reserved.\n"},
       {1438, GIB,
        "Device 2: peak 1.00 GiB allocated of 2.00 GiB reserved, before the first of 1,438 "
        "events.\n"}};
