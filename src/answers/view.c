@@ -103,8 +103,7 @@ int tsr_view_compute(const tsr_snapshot *snapshot, const tsr_view_options *optio
   if (!view) return tsr__fail_memory(error);
   view->devices = TSR__NEW_ARRAY(tsr_view_device, count);
   status = view->devices ? tsr__roles_compute(snapshot, &v.roles, error) : tsr__fail_memory(error);
-  if (!status)
-    status = tsr__view_shared_init(&v.shared, snapshot, &v.roles, options, error);
+  if (!status) status = tsr__view_shared_init(&v.shared, snapshot, &v.roles, options, error);
   while (!status && view->device_count < count) {
     tsr_view_device *device = &view->devices[view->device_count];
     device->device = devices[view->device_count++];

@@ -107,8 +107,7 @@ static int collect(void *context, const char *data, size_t size_bytes) {
 }
 
 static int refuse(void *context, const char *data, size_t size_bytes) {
-  (void)context, (void)data, (void)size_bytes;
-  return -1;
+  return (void)context, (void)data, (void)size_bytes, -1;
 }
 
 static void assert_report(tsr__buffer *out, const char *expected) {
@@ -291,8 +290,7 @@ static tsr_stack_share shares[] = {
      .kind_bytes = {[TSR_KIND_ACTIVATION] = 4 * GIB, [TSR_KIND_TEMPORARY] = GIB}},
     SHARE(2 * GIB, 1, 1, TSR_KIND_UNEXPLAINED),
     SHARE(512 * MIB, 1024, TSR_NONE, TSR_KIND_UNEXPLAINED),
-    SHARE(256 * MIB, 2, 2, TSR_KIND_UNEXPLAINED),
-    SHARE(128 * MIB, 2, 3, TSR_KIND_UNEXPLAINED)};
+    SHARE(256 * MIB, 2, 2, TSR_KIND_UNEXPLAINED), SHARE(128 * MIB, 2, 3, TSR_KIND_UNEXPLAINED)};
 #define TOTALS \
   { 8 * GIB, 8 * GIB + 4 * MIB, 8 * GIB + 6 * MIB, 12 * GIB }
 #define MOMENT \
