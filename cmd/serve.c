@@ -157,7 +157,6 @@ static int read_address(const cli_options *options, cli_guard *guard, address *o
       options->host && strcmp(options->host, "localhost") != 0 ? options->host : "127.0.0.1";
   if (options->port > UINT16_MAX)
     return cli_usage_error(options->command, "option '--port' takes a number up to 65535");
-  memset(out, 0, sizeof *out);
   if (inet_pton(AF_INET, guard->host, &out->v4.sin_addr) == 1) {
     out->v4.sin_family = AF_INET;
     out->v4.sin_port = htons((uint16_t)options->port);
@@ -213,7 +212,7 @@ static void tell(cli_session *session, const server *s, struct MHD_Daemon *daemo
 /* Serve until a signal ends it. */
 static int serve(cli_session *session, const cli_page *page) {
   server s = {.page = page};
-  address where;
+  address where = {0};
   sigset_t ends, before;
   int status = read_address(session->options, &s.guard, &where), number;
   if (status) return status;

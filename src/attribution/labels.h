@@ -37,13 +37,13 @@ typedef struct tsr__labels {
 int tsr__labels_compute(const tsr_snapshot *snapshot, const tsr__roles *roles, tsr__label_kind kind,
                         tsr__labels *out, tsr_error *error);
 /* A zeroed one is fine. */
-void tsr__labels_release(tsr__labels *places);
+void tsr__labels_release(tsr__labels *labels);
 
-static inline uint32_t tsr__label_of(const tsr__labels *places, uint32_t stack) {
-  return places->of_stack[stack < places->count ? stack : places->count];
+static inline uint32_t tsr__label_of(const tsr__labels *labels, uint32_t stack) {
+  return labels->of_stack[stack < labels->count ? stack : labels->count];
 }
-static inline tsr_text tsr__label_name(const tsr__labels *places, uint32_t place) {
-  const tsr__interned *item = &places->names.items[place];
+static inline tsr_text tsr__label_name(const tsr__labels *labels, uint32_t label) {
+  const tsr__interned *item = &labels->names.items[label];
   return (tsr_text){(const char *)item->data, item->size_bytes};
 }
 

@@ -2,7 +2,6 @@
  * a stub: the accessors below read a table of strings, frames and stacks. */
 #include <string.h>
 
-#include "attribution/frames.h"
 #include "base/buffer.h"
 #include "report/text.h"
 #include "tessera/report.h"
@@ -290,7 +289,8 @@ static tsr_stack_share shares[] = {
      .kind_bytes = {[TSR_KIND_ACTIVATION] = 4 * GIB, [TSR_KIND_TEMPORARY] = GIB}},
     SHARE(2 * GIB, 1, 1, TSR_KIND_UNEXPLAINED),
     SHARE(512 * MIB, 1024, TSR_NONE, TSR_KIND_UNEXPLAINED),
-    SHARE(256 * MIB, 2, 2, TSR_KIND_UNEXPLAINED), SHARE(128 * MIB, 2, 3, TSR_KIND_UNEXPLAINED)};
+    SHARE(256 * MIB, 2, 2, TSR_KIND_UNEXPLAINED),
+    SHARE(128 * MIB, 2, 3, TSR_KIND_UNEXPLAINED)};
 #define TOTALS \
   { 8 * GIB, 8 * GIB + 4 * MIB, 8 * GIB + 6 * MIB, 12 * GIB }
 #define MOMENT \
@@ -737,67 +737,13 @@ static void test_failed_write(void **state) {
   assert_int_equal(tsr_report_profile(&input, &profile, NULL, refuse, NULL, NULL), TSR_ERROR_WRITE);
 }
 
-/* ---- Whose code is a frame? ---- */
-
-static void test_frame_origins(void **state) {
-  (void)state;
-  static const struct {
-    const char *name, *file;
-    tsr__origin origin;
-    const char *package; /* NULL: not asked */
-  } cases[] = {
-      {"forward", "model.py", TSR__ORIGIN_USER, NULL},
-      {"forward", "/home/me/torch/model.py", TSR__ORIGIN_USER, NULL},
-      {"on_train_start", "C:\\work\\train.py", TSR__ORIGIN_USER, NULL},
-      {"_start", "C:\\work\\train.py", TSR__ORIGIN_USER, NULL},
-      {"<module>", "/tmp/ipykernel_12/77.py", TSR__ORIGIN_USER, NULL},
-      {"<module>", "<ipython-input-3-abc>", TSR__ORIGIN_USER, NULL},
-      {"<module>", "<stdin>", TSR__ORIGIN_USER, NULL},
-      {"fit", SITE "lightning/trainer.py", TSR__ORIGIN_LIBRARY, "lightning"},
-      {"fit", "C:\\Lib\\site-packages\\lightning\\trainer.py", TSR__ORIGIN_LIBRARY, "lightning"},
-      {"b", "/usr/lib/python3/dist-packages/six.py", TSR__ORIGIN_LIBRARY, "six"},
-      {"forward", SITE "torchvision/models/resnet.py", TSR__ORIGIN_LIBRARY, "torchvision"},
-      {"forward", SITE "torch/nn/modules/linear.py", TSR__ORIGIN_TORCH, "torch"},
-      {"f", "/src/pytorch/torch/nn/functional.py", TSR__ORIGIN_TORCH, "torch"},
-      {"f", "torch/_dynamo/eval_frame.py", TSR__ORIGIN_TORCH, "torch"},
-      {"f", "/home/me/mytorch/nn/net.py", TSR__ORIGIN_USER, NULL},
-      {"forward", "<eval_with_key>.5", TSR__ORIGIN_TORCH, "torch"},
-      {"at::empty(c10::ArrayRef<long>)", "??", TSR__ORIGIN_NATIVE, "torch"},
-      {"my_kernel", "/home/me/op.cu", TSR__ORIGIN_NATIVE, "C++"},
-      {"f", SITE "torch/lib/libtorch_cpu.so", TSR__ORIGIN_NATIVE, "torch"},
-      {"f", "/lib/x86_64-linux-gnu/libc.so.6", TSR__ORIGIN_NATIVE, "C++"},
-      {"run", "/usr/lib/python3.11/threading.py", TSR__ORIGIN_PYTHON, "python"},
-      {"_run_code", "<frozen runpy>", TSR__ORIGIN_PYTHON, "python"},
-      {"<module>", "<string>", TSR__ORIGIN_PYTHON, "python"},
-      {"main", "/opt/conda/bin/python3.11", TSR__ORIGIN_PYTHON, "python"},
-      {"torch::CapturedTraceback::gather(bool)", "??", TSR__ORIGIN_NOISE, "torch"},
-      {"_PyEval_EvalFrameDefault", "??", TSR__ORIGIN_NOISE, "python"},
-      {"call", "/usr/src/python/Objects/call.c", TSR__ORIGIN_NOISE, "python"},
-      {"__libc_start_main_impl", "./csu/libc-start.c", TSR__ORIGIN_NOISE, "C++"},
-      {"<unwind unsupported>", "??", TSR__ORIGIN_NOISE, "C++"},
-      {"??", "??", TSR__ORIGIN_NOISE, "C++"},
-      {NULL, NULL, TSR__ORIGIN_NOISE, "C++"},
-  };
-  for (size_t i = 0; i < COUNT_OF(cases); i++) {
-    tsr_text name = tsr__text_of(cases[i].name), file = tsr__text_of(cases[i].file);
-    tsr__origin origin = tsr__frame_origin(name, file);
-    if (origin != cases[i].origin) print_error("%s, %s\n", cases[i].name, cases[i].file);
-    assert_int_equal(origin, cases[i].origin);
-    if (!cases[i].package) continue;
-    tsr_text package = tsr__frame_package(origin, name, file);
-    assert_int_equal(package.size_bytes, strlen(cases[i].package));
-    assert_memory_equal(package.data, cases[i].package, package.size_bytes);
-  }
-}
-
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_info_text),     cmocka_unit_test(test_info_json),
-      cmocka_unit_test(test_peak_text),     cmocka_unit_test(test_peak_json),
-      cmocka_unit_test(test_peak_options),  cmocka_unit_test(test_peak_says_when_there_is_none),
-      cmocka_unit_test(test_profile_text),  cmocka_unit_test(test_profile_of_everything),
-      cmocka_unit_test(test_profile_json),  cmocka_unit_test(test_failed_write),
-      cmocka_unit_test(test_frame_origins),
+      cmocka_unit_test(test_info_text),    cmocka_unit_test(test_info_json),
+      cmocka_unit_test(test_peak_text),    cmocka_unit_test(test_peak_json),
+      cmocka_unit_test(test_peak_options), cmocka_unit_test(test_peak_says_when_there_is_none),
+      cmocka_unit_test(test_profile_text), cmocka_unit_test(test_profile_of_everything),
+      cmocka_unit_test(test_profile_json), cmocka_unit_test(test_failed_write),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
