@@ -361,6 +361,12 @@ const cli_option cli_option_rows[] = {
      .kind = CLI_FLAG,
      .help = "Refuse a file about which there is any warning: say the warnings, and fail.",
      FIELD(strict)},
+    {.name = "sidecar",
+     .kind = CLI_FILE,
+     .argument = "FILE|none",
+     .help = "Where tessera.record told of the program's tensors (default: the .json that it wrote "
+             "beside the snapshot, where there is one). Of two snapshots, that of the first.",
+     FIELD(sidecar)},
     {.name = "payload",
      .kind = CLI_NUMBER,
      .argument = "N",

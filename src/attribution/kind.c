@@ -19,12 +19,15 @@
  * frees gradients, autograd frees what it saved. What never died is matched by size with the
  * gradients of one step: as many blocks of a size as there are gradients of it are parameters, and
  * up to twice as many more are optimizer state, less what the recording saw being made. Which of equal
- * blocks is which cannot be told and does not matter: their bytes are equal. */
+ * blocks is which cannot be told and does not matter: their bytes are equal.
+ *
+ * What the program itself named (tessera/sidecar.h) goes before all of it. */
 #include "attribution/kind.h"
 
 #include "base/checked.h"
 #include "base/map.h"
 #include "base/memory.h"
+#include "tessera/sidecar.h"
 
 /* cuBLAS's own workspace before Hopper: 4096 KiB twice and 16 KiB eight times. */
 #define CUBLAS_WORKSPACE_BYTES UINT64_C(8519680)
@@ -640,13 +643,42 @@ static bool judge_old_rest(judge *j) {
   return ok;
 }
 
-/* Stacks first, then what lives on, then what died: parameters mostly live on. */
+/* ---- What the program named ---- */
+
+/* The kind that the sidecar says; of several tensors in one block, as flat parameters have them, that
+ * of most bytes. False where it says nothing. */
+static bool judge_named(const judge *j, uint32_t allocation, verdict *out) {
+  uint64_t bytes[TSR_KIND_COUNT] = {0}, most = 0;
+  size_t count;
+  if (j->t->death.items[allocation] != NEVER) return false;
+  const tsr_tensor *tensors = tsr_snapshot_tensors_in(
+      j->t->snapshot, j->t->device, tsr__timeline_address(j->t, allocation), &count);
+  for (size_t i = 0; i < count; i++) {
+    uint64_t *of_kind = &bytes[tensors[i].kind];
+    *of_kind = tsr__sum_u64(*of_kind, tensors[i].size_bytes);
+    if (*of_kind <= most) continue;
+    most = *of_kind;
+    *out = (verdict){tensors[i].kind, TSR_EVIDENCE_NAMED};
+  }
+  return count;
+}
+
+static void take_names(judge *j) {
+  size_t there;
+  verdict v;
+  if (!tsr_snapshot_tensors(j->t->snapshot, &there)) return;
+  for (uint32_t i = 0; i < (uint32_t)j->out.count; i++)
+    if (judge_named(j, i, &v)) put(j, i, v);
+}
+
+/* Names first, then stacks, then what lives on, then what died: parameters mostly live on. */
 static bool judge_old(judge *j) {
   quota left = {0};
   bool ok = set_quotas(j, &left);
   uint32_t count = ok ? (uint32_t)j->t->initial.count : 0;
   for (uint32_t i = 0; i < count; i++) {
-    verdict v = judge_old_stack(j, i);
+    verdict v;
+    if (!judge_named(j, i, &v)) v = judge_old_stack(j, i);
     j->out.phase[i] = tsr__role_of(j->roles, j->t->initial.items[i].stack).phase;
     uint64_t size = j->t->initial.items[i].requested_bytes;
     if (v.kind == TSR_KIND_PARAMETER) take(&left.parameters, size);
@@ -747,6 +779,7 @@ int tsr__kinds_compute(const tsr__timeline *timeline, const tsr__roles *roles,
     judge_recorded(&j);
     ok = note_sizes(&j) && find_forward_gradients(&j) && judge_old(&j) && judge_old_rest(&j) &&
          replace_parameters(&j);
+    take_names(&j);
   }
   tsr__free(j.after);
   tsr__free(j.span);

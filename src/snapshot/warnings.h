@@ -24,7 +24,13 @@
     "values that another under the same key replaced, or beyond tsr_limits.loose_values")         \
   X(KEYS_UNKNOWN, "keys-unknown", "keys that this version does not know")                         \
   X(BLOCK_SUMS, "block-sums", "segments whose blocks do not add up to their size")                \
-  X(TIME_BACKWARDS, "time-backwards", "events whose time is before that of the event before them")
+  X(TIME_BACKWARDS, "time-backwards", "events whose time is before that of the event before them")  \
+  X(SIDECAR_UNREADABLE, "sidecar-unreadable",                                                     \
+    "the sidecar beside the snapshot could not be read; nothing of it is used")                   \
+  X(SIDECAR_SCHEMA, "sidecar-unknown",                                                            \
+    "the sidecar is of a schema that this version does not know; nothing of it is used")          \
+  X(SIDECAR_MISFITS, "sidecar-misfits",                                                           \
+    "tensors of the sidecar that lie in no allocated block of the snapshot; they name nothing")
 
 typedef enum tsr__warning {
 #define TSR__WARNING_ENUM(symbol, code, message) TSR__WARN_##symbol,
