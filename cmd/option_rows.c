@@ -363,9 +363,9 @@ const cli_option cli_option_rows[] = {
      FIELD(strict)},
     {.name = "sidecar",
      .kind = CLI_FILE,
-     .argument = "FILE|none",
-     .help = "Where tessera.record told of the program's tensors (default: the .json that it wrote "
-             "beside the snapshot, where there is one). Of two snapshots, that of the first.",
+     .argument = "FILE",
+     .help = "Take the names of tensors, and what the card held, from FILE, which tessera.record "
+             "wrote beside the first snapshot (default: found by its name); none: from nowhere.",
      FIELD(sidecar)},
     {.name = "payload",
      .kind = CLI_NUMBER,

@@ -135,8 +135,8 @@ typedef struct tsr_stack_share {
   uint64_t kind_bytes[TSR_KIND_COUNT]; /* add up to bytes */
   uint64_t kind_allocations[TSR_KIND_COUNT];
   uint64_t older_bytes, older_allocations; /* of these, what was there before the recording */
-  size_t first_tensor, tensor_count;       /* rows of `tensors`: the largest that it holds by name */
-  uint64_t omitted_tensors;                /* left out by tsr_query.top */
+  size_t first_tensor, tensor_count; /* rows of `tensors`: the largest that it holds by name */
+  uint64_t omitted_tensors;          /* left out by tsr_query.top */
 } tsr_stack_share;
 
 /* Memory as the trace alone tells it, counted from zero at its first event: `alloc` adds,

@@ -78,8 +78,7 @@ static PyObject *read_snapshot(const char *path, const char *data, Py_ssize_t si
   tsr_error error = {.offset = TSR_OFFSET_NONE};
   tsr_snapshot *snapshot = NULL;
   reading now = {.progress = progress == Py_None ? NULL : progress};
-  tsr_open_options how = {.progress = keep_reading, .progress_context = &now,
-                          .sidecar = sidecar};
+  tsr_open_options how = {.progress = keep_reading, .progress_context = &now, .sidecar = sidecar};
   now.thread = PyEval_SaveThread();
   int status = path ? tsr_snapshot_open(path, &how, &snapshot, &error)
                     : tsr_snapshot_read(data, (size_t)size_bytes, &how, &snapshot, &error);
@@ -117,8 +116,7 @@ static PyObject *read_bytes(PyObject *Py_UNUSED(module), PyObject *arguments) {
   char *data;
   Py_ssize_t size_bytes;
   if (!PyArg_ParseTuple(arguments, "SsOO", &bytes, &name, &progress, &sidecar) ||
-      !path_of(sidecar, &beside) ||
-      PyBytes_AsStringAndSize(bytes, &data, &size_bytes))
+      !path_of(sidecar, &beside) || PyBytes_AsStringAndSize(bytes, &data, &size_bytes))
     return NULL;
   return read_snapshot(NULL, data, size_bytes, name, beside, progress);
 }

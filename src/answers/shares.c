@@ -114,8 +114,8 @@ static bool list_named(summing *s, named_list *out) {
         t->snapshot, t->device, tsr__timeline_address(t, allocation), &count);
     size_t share = count ? (size_t)*tsr__map_find(&s->share_of, stack_of(s, i)) : 0;
     for (size_t k = 0; k < count; k++)
-      if (!TSR__VECTOR_PUSH(out, (named){share, tensors[k].size_bytes,
-                                         (uint32_t)(tensors + k - first)}))
+      if (!TSR__VECTOR_PUSH(out,
+                            (named){share, tensors[k].size_bytes, (uint32_t)(tensors + k - first)}))
         return false;
   }
   if (out->count) qsort(out->items, out->count, sizeof *out->items, compare_named);

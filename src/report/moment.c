@@ -55,13 +55,13 @@ static const tsr_tensor *tensor_of(const tsr__stack_printer *printer, const tsr_
   return &tensors[shares->tensors[share->first_tensor + i]];
 }
 
-/* JSON: the members "names" and "omitted_names", where there is a sidecar at all. */
+/* JSON: the members "names" and "omitted_names". */
 static void emit_names(tsr__stack_printer *printer, const tsr__share_list *shares,
                        const tsr_stack_share *share) {
   tsr__emitter *emitter = printer->emitter;
-  if (tsr__emitter_is_text(emitter) || !shares->tensors) return;
+  if (tsr__emitter_is_text(emitter)) return;
   tsr__emit_array(emitter, "names");
-  for (size_t i = 0; i < share->tensor_count; i++) {
+  for (size_t i = 0; shares->tensors && i < share->tensor_count; i++) {
     const tsr_tensor *tensor = tensor_of(printer, shares, share, i);
     tsr__emit_inline_object(emitter, NULL);
     tsr__emit_field(emitter, "name", NULL, tsr__string(tensor->name));
@@ -72,14 +72,16 @@ static void emit_names(tsr__stack_printer *printer, const tsr__share_list *share
     tsr__emit_end(emitter);
   }
   tsr__emit_end(emitter);
-  tsr__emit_field(emitter, "omitted_names", NULL, tsr__count(share->omitted_tensors));
+  tsr__emit_field(emitter, "omitted_names", NULL,
+                  tsr__count(shares->tensors ? share->omitted_tensors : 0));
 }
 
 static void print_names(tsr__stack_printer *printer, const tsr__share_list *shares,
                         const tsr_stack_share *share) {
   tsr__emitter *emitter = printer->emitter;
   char size[TSR__FORMAT_BYTES], count[TSR__FORMAT_BYTES];
-  for (size_t i = 0; shares->tensors && i < share->tensor_count; i++) {
+  if (!shares->tensors) return;
+  for (size_t i = 0; i < share->tensor_count; i++) {
     const tsr_tensor *tensor = tensor_of(printer, shares, share, i);
     tsr__buffer_printf(&emitter->scratch, "%10s  %s", tsr__format_size(tensor->size_bytes, size),
                        tensor->name);

@@ -137,11 +137,16 @@ static void add_tensor(reading *r, const json_t *place, uint32_t device, tsr_kin
   if (!TSR__VECTOR_PUSH(&r->out->tensors, tensor)) r->is_failed = true;
 }
 
-/* Puts a parameter's name into scratch: with that of its model, where there are several. */
+/* Puts a parameter's name into scratch: with that of its model, where there are several. One that no
+ * watched model names has its place in the optimizer. */
 static void say_name(reading *r, const char *model, const json_t *tensor) {
   const char *name = json_string_value(json_object_get(tensor, "name"));
+  const json_t *index = json_object_get(tensor, "index");
   if (model) tsr__buffer_printf(&r->scratch, "%s.", model);
-  tsr__buffer_text(&r->scratch, name && *name ? name : "(unnamed)");
+  if ((!name || !*name) && json_is_integer(index))
+    tsr__buffer_printf(&r->scratch, "parameter %" JSON_INTEGER_FORMAT, json_integer_value(index));
+  else
+    tsr__buffer_text(&r->scratch, name && *name ? name : "(unnamed)");
 }
 
 static void add_list(reading *r, const json_t *list, const char *model) {
@@ -353,8 +358,7 @@ static int read_file(int handle, tsr__buffer *text, tsr_error *error) {
 }
 
 /* Read `path`. `*is_sidecar` says whether it is there and begins as one. */
-static int read_path(tsr_snapshot *snapshot, const char *path, bool *is_sidecar,
-                     tsr_error *error) {
+static int read_path(tsr_snapshot *snapshot, const char *path, bool *is_sidecar, tsr_error *error) {
   tsr__buffer text = {0};
   int handle;
   int status = tsr__os_open_regular(path, &handle, error);
@@ -420,8 +424,8 @@ const tsr_tensor *tsr_snapshot_tensors_in(const tsr_snapshot *snapshot, uint32_t
   while (first < behind) {
     size_t middle = first + (behind - first) / 2;
     const tsr_tensor *tensor = &items[middle];
-    bool is_before = tensor->device != device ? tensor->device < device
-                                              : tensor->block_address < block_address;
+    bool is_before =
+        tensor->device != device ? tensor->device < device : tensor->block_address < block_address;
     if (is_before)
       first = middle + 1;
     else

@@ -390,12 +390,17 @@ def named():
 
 def write_named(folder):
     snapshot, told = named()
-    write(folder / 'named.pickle', snapshot)
-    (folder / 'named.json').write_text(json.dumps(told, indent=1), encoding='utf-8')
-    (folder / 'renamed.pickle').write_bytes((folder / 'named.pickle').read_bytes())
-    (folder / 'named-packed.pickle.gz').write_bytes(
-        gzip.compress((folder / 'named.pickle').read_bytes(), mtime=0))
-    (folder / 'named-packed.json').write_text(json.dumps(told), encoding='utf-8')
+    parameters = told['models'][0]['parameters']
+    write(folder / 'told.pickle', snapshot)
+    (folder / 'told.json').write_text(json.dumps(told, indent=1), encoding='utf-8')
+    (folder / 'renamed.pickle').write_bytes((folder / 'told.pickle').read_bytes())
+    (folder / 'told-packed.pickle.gz').write_bytes(
+        gzip.compress((folder / 'told.pickle').read_bytes(), mtime=0))
+    (folder / 'told-packed.json').write_text(json.dumps(told), encoding='utf-8')
+    many = [tensor(f'expert.{number}', parameters[0]['data_ptr'] + 4096 * number, [number + 1])
+            for number in range(9)]
+    (folder / 'told-many.json').write_text(
+        json.dumps(sidecar(models=[{'name': 'Net', 'parameters': many}])), encoding='utf-8')
     write(folder / 'oom-told.pickle', out_of_memory())
     card = {'device': 0, 'total_bytes': 90 * MIB, 'free_bytes': 5 * MIB,
             'outside_pytorch_bytes': 3 * MIB}
