@@ -383,9 +383,10 @@ static bool sizes_of_fullest(const judge *j, tsr_kind kind, bool (*is_of)(uint8_
   for (int round = 0; ok && round < 2; round++) {
     size_t r = 0, runs = j->phases->runs.count;
     for (size_t i = j->t->initial.count; ok && i < j->out.count; i++) {
+      if (j->out.kind[i] != kind) continue;
       uint32_t birth = j->t->birth.items[i];
       while (r + 1 < runs && j->phases->runs.items[r + 1].first <= birth) r++;
-      if (j->out.kind[i] != kind || !is_of(j->phases->runs.items[r].phase)) continue;
+      if (!is_of(j->phases->runs.items[r].phase)) continue;
       uint64_t size = j->t->events.size[birth], *sum = &bytes[pass_of_run[r]];
       if (!round)
         *sum = tsr__sum_u64(*sum, size);
@@ -477,9 +478,9 @@ static bool find_forward_gradients(judge *j) {
   uint64_t copies = ok ? copies_of(j, &old) : 1;
   size_t r = 0, runs = j->phases->runs.count;
   for (size_t i = j->t->initial.count; ok && i < j->out.count; i++) {
+    if (j->out.evidence[i] != TSR_EVIDENCE_KEPT_FOR_BACKWARD) continue;
     uint32_t birth = j->t->birth.items[i];
     while (r + 1 < runs && j->phases->runs.items[r + 1].first <= birth) r++;
-    if (j->out.evidence[i] != TSR_EVIDENCE_KEPT_FOR_BACKWARD) continue;
     uint32_t backward = j->after[r].backward, end = j->after[r].end_of_backward;
     if (backward == NEVER || !is_kept_on(j, (uint32_t)i, end)) continue;
     uint64_t size = j->t->events.size[birth];

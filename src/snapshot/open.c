@@ -146,7 +146,7 @@ static int read_stream(tsr__stream *stream, uint64_t input_bytes, const tsr_open
   tsr__source source = {0};
   status = tsr__source_open(&source, stream, error);
   /* Not of a pipe: a thread that waits for one cannot be ended. */
-  if (!status && input_bytes >= WORTH_READING_AHEAD) tsr__source_read_ahead(&source);
+  if (!status && input_bytes >= WORTH_READING_AHEAD) tsr__source_read_ahead(&source, input_bytes);
   if (!status)
     status = tsr__snapshot_from_source(&source, input_bytes, wrapping.format, options, out, error);
   tsr__source_close(&source);
