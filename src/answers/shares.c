@@ -3,11 +3,11 @@
 
 #include <stdlib.h>
 
+#include "attribution/named.h"
 #include "base/checked.h"
 #include "base/map.h"
 #include "base/memory.h"
 #include "base/vector.h"
-#include "tessera/sidecar.h"
 
 /* Largest first; equal ones by allocations, then in the order of first appearance in the file. */
 static int compare_shares(const void *a, const void *b) {
@@ -109,9 +109,7 @@ static bool list_named(summing *s, named_list *out) {
   const tsr_tensor *first = tsr_snapshot_tensors(t->snapshot, &all);
   for (size_t i = 0; all && i < s->live->count; i++) {
     uint32_t allocation = s->live->items[i];
-    if (t->death.items[allocation] != TSR_NONE) continue;
-    const tsr_tensor *tensors = tsr_snapshot_tensors_in(
-        t->snapshot, t->device, tsr__timeline_address(t, allocation), &count);
+    const tsr_tensor *tensors = tsr__named_in(t, allocation, &count);
     size_t share = count ? (size_t)*tsr__map_find(&s->share_of, stack_of(s, i)) : 0;
     for (size_t k = 0; k < count; k++)
       if (!TSR__VECTOR_PUSH(out,

@@ -24,10 +24,10 @@
  * What the program itself named (tessera/sidecar.h) goes before all of it. */
 #include "attribution/kind.h"
 
+#include "attribution/named.h"
 #include "base/checked.h"
 #include "base/map.h"
 #include "base/memory.h"
-#include "tessera/sidecar.h"
 
 /* cuBLAS's own workspace before Hopper: 4096 KiB twice and 16 KiB eight times. */
 #define CUBLAS_WORKSPACE_BYTES UINT64_C(8519680)
@@ -644,30 +644,14 @@ static bool judge_old_rest(judge *j) {
   return ok;
 }
 
-/* ---- What the program named ---- */
-
-/* The kind that the sidecar says; of several tensors in one block, as flat parameters have them, that
- * of most bytes. False where it says nothing. */
+/* What the program itself named. */
 static bool judge_named(const judge *j, uint32_t allocation, verdict *out) {
-  uint64_t bytes[TSR_KIND_COUNT] = {0}, most = 0;
-  size_t count;
-  if (j->t->death.items[allocation] != NEVER) return false;
-  const tsr_tensor *tensors = tsr_snapshot_tensors_in(
-      j->t->snapshot, j->t->device, tsr__timeline_address(j->t, allocation), &count);
-  for (size_t i = 0; i < count; i++) {
-    uint64_t *of_kind = &bytes[tensors[i].kind];
-    *of_kind = tsr__sum_u64(*of_kind, tensors[i].size_bytes);
-    if (*of_kind <= most) continue;
-    most = *of_kind;
-    *out = (verdict){tensors[i].kind, TSR_EVIDENCE_NAMED};
-  }
-  return count;
+  out->evidence = TSR_EVIDENCE_NAMED;
+  return tsr__named_kind(j->t, allocation, &out->kind);
 }
 
 static void take_names(judge *j) {
-  size_t there;
   verdict v;
-  if (!tsr_snapshot_tensors(j->t->snapshot, &there)) return;
   for (uint32_t i = 0; i < (uint32_t)j->out.count; i++)
     if (judge_named(j, i, &v)) put(j, i, v);
 }
