@@ -383,8 +383,8 @@ class Snapshot:
              device: Devices = None) -> Optional[str]:
         """A picture of the trace as one HTML page, of this snapshot and `more`: written to `target`,
         a path or file object, or returned. It opens with groups `by` category, annotation,
-        compile_context, rules, metadata, stream, pool, stack, function or size, `ordered` as memory
-        was taken, at `events` (first, last); `rules` are those of profile(), `capacity` draws the
+        compile-context, rules, op, module, line, metadata, stream, pool, stack, function or size,
+        `ordered` as memory was taken, at `events` (first, last); `rules` are those of profile(), `capacity` draws the
         card's memory, `blocks` bounds how many allocations are told one by one."""
         by = (by or ('rules' if rules is not None else 'category')).replace('_', '-')
         if by not in _VIEWS:
