@@ -157,8 +157,8 @@ int tsr__roles_compute(const tsr_snapshot *snapshot, tsr__roles *out, tsr_error 
     roles.has_python |= is_python_mark(mark_of_frame[i]);
   }
   if (ok) read_stacks(snapshot, mark_of_frame, &roles);
-  int status = ok ? tsr__reentrant_find(snapshot, mark_of_frame, &roles, error)
-                  : tsr__fail_memory(error);
+  int status =
+      ok ? tsr__reentrant_find(snapshot, mark_of_frame, &roles, error) : tsr__fail_memory(error);
   tsr__free(mark_of_frame);
   if (status)
     tsr__roles_release(&roles);
