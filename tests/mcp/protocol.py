@@ -201,7 +201,9 @@ def items_of(device):
     """The entries with stacks: lists of them; `info` counts stacks instead."""
     lists = [device.get(key) for key in ('stacks', 'changes', 'leaks', 'causes')]
     items = [item for one in lists if isinstance(one, list) for item in one]
-    return items + ([device['request']] if device.get('request') else [])
+    if device.get('request'):
+        items.append(device['request'])
+    return [item for item in items if 'frames' in item]
 
 
 def check_answers_are_those_of_the_commands(server, folder):
