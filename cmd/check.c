@@ -90,6 +90,12 @@ static int write_lock(cli_session *session, const tsr_check *check) {
 
 /* ---- The command ---- */
 
+/* A file that was cut neither passes nor becomes a lock: the run may have held more than it says. */
+static int refuse_cut(const cli_input *input) {
+  cli_say(NULL, "%s: the file was cut, and what is missing could hold more", input->heading.path);
+  return CLI_INPUT;
+}
+
 static int report(cli_session *session, const cli_input *input, const tsr_check *check,
                   tsr_check_format format) {
   char here[4096];
@@ -119,9 +125,14 @@ int cli_check(cli_session *session) {
   if (status == 0) status = cli_open(session, 0, &input);
   if (status == 0)
     status = tsr_check_compute(input.snapshot, &how, &session->query, &check, &session->error);
+  bool is_refused = status == 0 && check->is_cut && !check->failed_count;
+  if (is_refused && options->update) status = refuse_cut(&input);
   if (status == 0 && options->update) status = write_lock(session, check);
   if (status == 0) status = report(session, &input, check, format);
-  if (status == 0 && !check->is_passed) status = CLI_CHECK_FAILED;
+  if (status == 0 && is_refused)
+    status = refuse_cut(&input);
+  else if (status == 0 && !check->is_passed)
+    status = CLI_CHECK_FAILED;
   tsr_check_free(check);
   tsr_lock_free(lock);
   cli_close(&input);
