@@ -118,11 +118,11 @@ static void append_oom(tsr__buffer *out, const tsr_why_device *d) {
 /* How close it came. */
 static void append_no_oom(tsr__buffer *out, const tsr_why_device *d) {
   uint64_t peak = d->moment.totals.reserved_bytes;
-  tsr__buffer_text(out, "no out-of-memory was recorded. ");
+  tsr__buffer_text(out, "no out-of-memory was recorded");
   if (!d->event_count) {
-    tsr__buffer_printf(out, "No events were either; %s are reserved", SIZE(peak));
+    tsr__buffer_printf(out, ", nor any other event. At the end %s are reserved", SIZE(peak));
   } else {
-    tsr__buffer_printf(out, "At most %s were reserved", SIZE(peak));
+    tsr__buffer_printf(out, ". At most %s were reserved", SIZE(peak));
     if (d->moment.event >= 0)
       tsr__buffer_printf(out, ", at event %s of %s", COUNT((uint64_t)d->moment.event),
                          COUNT(d->event_count));
