@@ -218,8 +218,8 @@ static void peak_of_a_norm(void **state) {
   uint64_t batch = 2 * n * 8, tables = 2 * 1000 * 64 * 2; /* ids, labels; cos, sin */
   uint64_t gradients = v * c * 2 + c * 2, scalars = 2 * 4;
   assert_string_equal(s->peak.op, "RMS norm");
-  assert_int_equal(s->peak.totals.requested_bytes, always + layers * block + batch + tables +
-                                                       gradients + scalars + 6 * u * 4);
+  assert_int_equal(s->peak.totals.requested_bytes,
+                   always + layers * block + batch + tables + gradients + scalars + 6 * u * 4);
   tsr_simulation_free(s);
 }
 
