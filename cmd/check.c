@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "parse.h"
+#include "budget.h"
 #include "session.h"
 #include "textfile.h"
 
@@ -18,80 +18,29 @@ _Static_assert(TSR_CHECK_TEXT == 0 && TSR_CHECK_JSON == 1 && TSR_CHECK_JUNIT == 
 
 enum { LIMITS_MAX = 64 };
 
-/* How far a figure may be off the lock's, where nobody says: 1 % of the locked peak. */
-enum { DEFAULT_MILLIONTHS = 10000 };
-
 /* ---- Options ---- */
-
-static int unknown_kind(const cli_options *options, const char *text, size_t length) {
-  char list[256] = "";
-  for (int i = 0; i < TSR_KIND_COUNT; i++) {
-    size_t used = strlen(list);
-    snprintf(list + used, sizeof list - used, "%s%s", i ? ", " : "", tsr_kind_name((tsr_kind)i));
-  }
-  return cli_usage_error(options->command, "option '--max': there is no kind '%.*s'; there are %s",
-                         (int)length, text, list);
-}
-
-/* "18GiB" or "activation=3GiB". */
-static int read_limit(const cli_options *options, const char *text, tsr_check_limit *limit) {
-  const char *equals = strchr(text, '=');
-  *limit = (tsr_check_limit){.rule = TSR_CHECK_MAX_PEAK};
-  if (equals) {
-    size_t length = (size_t)(equals - text);
-    int kind = 0;
-    while (kind < TSR_KIND_COUNT && (strlen(tsr_kind_name((tsr_kind)kind)) != length ||
-                                     memcmp(tsr_kind_name((tsr_kind)kind), text, length) != 0))
-      kind++;
-    if (kind == TSR_KIND_COUNT) return unknown_kind(options, text, length);
-    *limit = (tsr_check_limit){.rule = TSR_CHECK_MAX_KIND, .kind = (tsr_kind)kind};
-  }
-  if (cli_parse_size(equals ? equals + 1 : text, &limit->bytes)) return 0;
-  return cli_usage_error(options->command,
-                         "option '--max' takes a size such as 18GiB, or KIND=SIZE, not '%s'", text);
-}
 
 static int read_limits(const cli_options *options, tsr_check_limit limits[LIMITS_MAX],
                        size_t *count) {
+  char why[CLI_BUDGET_WHY_BYTES];
   for (size_t i = 0; i < options->budgets.count; i++) {
     if (*count + 1 == LIMITS_MAX)
       return cli_usage_error(options->command, "option '--max' is given too often");
-    int status = read_limit(options, options->budgets.items[i], &limits[(*count)++]);
-    if (status) return status;
+    if (!cli_budget_parse(options->budgets.items[i], &limits[(*count)++], why))
+      return cli_usage_error(options->command, "option '--max'%s", why);
   }
   if (!options->max_reserved) return 0;
-  tsr_check_limit *limit = &limits[(*count)++];
-  *limit = (tsr_check_limit){.rule = TSR_CHECK_MAX_RESERVED};
-  if (cli_parse_size(options->max_reserved, &limit->bytes)) return 0;
-  return cli_usage_error(options->command,
-                         "option '--max-reserved' takes a size such as 20GiB, not '%s'",
-                         options->max_reserved);
-}
-
-/* "1%", "16MiB" or "0". */
-static int read_tolerance(const cli_options *options, tsr_check_options *how) {
-  const char *text = options->tolerance;
-  char *end = NULL;
-  how->tolerance_millionths = text ? 0 : DEFAULT_MILLIONTHS;
-  if (!text || strcmp(text, "0") == 0) return 0;
-  double number = strtod(text, &end);
-  while (*end == ' ') end++;
-  if (end != text && end[0] == '%' && !end[1] && number >= 0 && number <= 100) {
-    how->tolerance_millionths = (uint32_t)(number * 10000 + 0.5);
-    return 0;
-  }
-  if (cli_parse_size(text, &how->tolerance_bytes)) return 0;
-  return cli_usage_error(options->command,
-                         "option '--tolerance' takes a share such as 1%%, or a size such as 16MiB, "
-                         "not '%s'",
-                         text);
+  if (cli_budget_parse_reserved(options->max_reserved, &limits[(*count)++], why)) return 0;
+  return cli_usage_error(options->command, "option '--max-reserved'%s", why);
 }
 
 static int read_options(const cli_options *options, tsr_check_options *how,
                         tsr_check_limit limits[LIMITS_MAX], tsr_check_format *format) {
+  char why[CLI_BUDGET_WHY_BYTES];
   int status = read_limits(options, limits, &how->limit_count);
-  if (!status) status = read_tolerance(options, how);
   if (status) return status;
+  if (!cli_budget_parse_tolerance(options->tolerance, how, why))
+    return cli_usage_error(options->command, "option '--tolerance'%s", why);
   how->limits = limits;
   how->wants_causes = options->update;
   *format = options->json ? TSR_CHECK_JSON : (tsr_check_format)options->check_format;
@@ -141,6 +90,12 @@ static int write_lock(cli_session *session, const tsr_check *check) {
 
 /* ---- The command ---- */
 
+/* A file that was cut neither passes nor becomes a lock: the run may have held more than it says. */
+static int refuse_cut(const cli_input *input) {
+  cli_say(NULL, "%s: the file was cut, and what is missing could hold more", input->heading.path);
+  return CLI_INPUT;
+}
+
 static int report(cli_session *session, const cli_input *input, const tsr_check *check,
                   tsr_check_format format) {
   char here[4096];
@@ -170,9 +125,14 @@ int cli_check(cli_session *session) {
   if (status == 0) status = cli_open(session, 0, &input);
   if (status == 0)
     status = tsr_check_compute(input.snapshot, &how, &session->query, &check, &session->error);
+  bool is_refused = status == 0 && check->is_cut && !check->failed_count;
+  if (is_refused && options->update) status = refuse_cut(&input);
   if (status == 0 && options->update) status = write_lock(session, check);
   if (status == 0) status = report(session, &input, check, format);
-  if (status == 0 && !check->is_passed) status = CLI_CHECK_FAILED;
+  if (status == 0 && is_refused)
+    status = refuse_cut(&input);
+  else if (status == 0 && !check->is_passed)
+    status = CLI_CHECK_FAILED;
   tsr_check_free(check);
   tsr_lock_free(lock);
   cli_close(&input);

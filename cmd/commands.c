@@ -247,7 +247,7 @@ const cli_command cli_commands[] = {
          "device, of each kind, and the functions that held most. Peak and kinds (what is "
          "unexplained aside) must match, within --tolerance and in both directions; functions "
          "explain. It names neither addresses, lines nor folders. A snapshot that is cut short "
-         "can hold less than the run did: --strict refuses it.",
+         "can hold less than the run did, and does not pass: the exit status is 3 then.",
      .operands = "FILE",
      .operand_min = 1,
      .operand_max = 1,

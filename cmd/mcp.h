@@ -2,13 +2,14 @@
  *
  *   mcp.c            the protocol: messages in, messages out
  *   mcp_input.c      lines of standard input, bounded
- *   mcp_tools.c      the table of tools, and tessera's own
+ *   mcp_table.c      the table of tools
+ *   mcp_tools.c      tessera's own
  *   mcp_mosaic.c     the tools that Mosaic has
  *   mcp_arguments.c  a tool's arguments: their schema, and reading them
  *   mcp_cache.c      the snapshots opened last
  *   mcp_bound.c      making an answer small enough
  *
- * To add a tool: write its function (see tool_peak in mcp_tools.c), give it a row in mcp_tools and a
+ * To add a tool: write its function (see mcp_tool_diff in mcp_tools.c), give it a row in mcp_table.c and a
  * list of arguments. Its schema, the checks of what it is called with, and the bound on its answer
  * follow.
  *
@@ -82,7 +83,7 @@ typedef enum mcp_kind {
 
 /* `fallback` of an integer that may be left out and has no value then. */
 #define MCP_UNSET       INT64_MIN
-#define MCP_CHOICES_MAX 5
+#define MCP_CHOICES_MAX 8
 
 typedef struct mcp_argument {
   const char *name; /* NULL ends a list */
@@ -141,6 +142,20 @@ json_t *mcp_arguments_read(mcp_call *call, const json_t *given);
 
 /* A text of a snapshot as a value: what is no UTF-8 becomes '?'. */
 json_t *mcp_string(tsr_text text);
+
+/* The tools. */
+json_t *mcp_tool_at(mcp_call *call);
+json_t *mcp_tool_check(mcp_call *call);
+json_t *mcp_tool_diff(mcp_call *call);
+json_t *mcp_tool_info(mcp_call *call);
+json_t *mcp_tool_leaks(mcp_call *call);
+json_t *mcp_tool_peak(mcp_call *call);
+json_t *mcp_tool_profile(mcp_call *call);
+json_t *mcp_tool_source(mcp_call *call);
+json_t *mcp_tool_stages(mcp_call *call);
+json_t *mcp_tool_steps(mcp_call *call);
+json_t *mcp_tool_whatif(mcp_call *call);
+json_t *mcp_tool_why(mcp_call *call);
 
 /* Mosaic's tools, and the form that their errors have. */
 json_t *mcp_mosaic_peak(mcp_call *call);

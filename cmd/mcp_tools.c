@@ -1,4 +1,4 @@
-/* mcp_tools.c - the table of tools, and those that ask tessera's own questions.
+/* mcp_tools.c - the tools that ask tessera's own questions.
  *
  * A tool's answer is the JSON of the command of that name (docs/json.md), written by the same
  * report, with stacks folded to the frames of the program and its verdict in words before all else.
@@ -12,12 +12,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "budget.h"
 #include "mcp.h"
 #include "parse.h"
 #include "textfile.h"
 
 #define SETTINGS_MAX 16
 #define MATCHES_MAX  16
+#define BUDGETS_MAX  16
 
 /* ---- Reports ---- */
 
@@ -62,6 +64,15 @@ REPORT(source)
 REPORT(stages)
 REPORT(steps)
 REPORT(whatif)
+REPORT(why)
+
+static int report_check(const tsr_report_input *inputs, const void *answer,
+                        const tsr_report_options *options, tsr_write_fn *write, void *context,
+                        tsr_error *error) {
+  bool is_json = options->format == TSR_REPORT_JSON;
+  tsr_check_face face = {.format = is_json ? TSR_CHECK_JSON : TSR_CHECK_TEXT};
+  return tsr_report_check(inputs, answer, &face, options, write, context, error);
+}
 
 static int report_diff(const tsr_report_input *inputs, const void *answer,
                        const tsr_report_options *options, tsr_write_fn *write, void *context,
@@ -175,7 +186,7 @@ static tsr_report_input input_of(const mcp_call *call, const char *name,
 
 /* A tool that asks one file, and has no arguments but those of every query. */
 #define TOOL(name)                                                              \
-  static json_t *tool_##name(mcp_call *call) {                                  \
+  json_t *mcp_tool_##name(mcp_call *call) {                                     \
     const tsr_snapshot *snapshot;                                               \
     uint32_t device;                                                            \
     tsr_##name *answer = NULL;                                                  \
@@ -216,7 +227,7 @@ static bool read_where(mcp_call *call, tsr_at_where *where) {
   return false;
 }
 
-static json_t *tool_at(mcp_call *call) {
+json_t *mcp_tool_at(mcp_call *call) {
   const tsr_snapshot *snapshot;
   uint32_t device;
   tsr_at *at = NULL;
@@ -232,12 +243,13 @@ static json_t *tool_at(mcp_call *call) {
 
 /* The kind of groups, and the rules where those are theirs; false after mcp_fail. */
 static bool read_profile(mcp_call *call, tsr_profile_options *how, tsr_rules **rules) {
-  static const char *const names[] = {"category", "annotation", "compile-context", "rules"};
+  static const char *const names[] = {
+      "category", "annotation", "compile-context", "rules", "op", "module", "line", "stack"};
   const char *text = mcp_text(call, "rules"), *by = mcp_text(call, "by");
   tsr_rule_problem problem = {0};
   tsr_error error = {0};
   if (!by) by = text ? "rules" : "category";
-  for (int kind = 0; kind < 4; kind++)
+  for (int kind = 0; kind < MCP_CHOICES_MAX; kind++)
     if (strcmp(by, names[kind]) == 0) how->by = (tsr_profile_by)kind;
   if ((how->by == TSR_PROFILE_BY_RULES) != (text != NULL)) {
     mcp_fail(call, "argument 'rules' is needed with by: rules, and goes with nothing else");
@@ -257,7 +269,7 @@ static bool read_profile(mcp_call *call, tsr_profile_options *how, tsr_rules **r
   return false;
 }
 
-static json_t *tool_profile(mcp_call *call) {
+json_t *mcp_tool_profile(mcp_call *call) {
   const tsr_snapshot *snapshot;
   uint32_t device;
   tsr_profile *profile = NULL;
@@ -275,7 +287,7 @@ static json_t *tool_profile(mcp_call *call) {
   return out;
 }
 
-static json_t *tool_stages(mcp_call *call) {
+json_t *mcp_tool_stages(mcp_call *call) {
   const tsr_snapshot *snapshot;
   uint32_t device;
   const char *matches[MATCHES_MAX];
@@ -312,7 +324,7 @@ static bool read_source(mcp_call *call, tsr_source_file *file, char **read) {
   return true;
 }
 
-static json_t *tool_source(mcp_call *call) {
+json_t *mcp_tool_source(mcp_call *call) {
   const tsr_snapshot *snapshot;
   uint32_t device;
   tsr_source *source = NULL;
@@ -330,36 +342,43 @@ static json_t *tool_source(mcp_call *call) {
   return out;
 }
 
-/* The configurations to try, and the card; false after mcp_fail. */
-static bool read_whatif(mcp_call *call, tsr_allocator_settings *settings, tsr_whatif_options *how) {
+/* The configurations to try; false after mcp_fail. */
+static bool read_settings(mcp_call *call, tsr_allocator_settings *settings, size_t *count) {
   const json_t *list = json_object_get(call->arguments, "settings");
-  const char *capacity = mcp_text(call, "capacity");
-  size_t count = json_array_size(list);
-  if (count > SETTINGS_MAX) {
+  *count = json_array_size(list);
+  if (*count > SETTINGS_MAX) {
     mcp_fail(call, "argument 'settings' takes at most %d configurations", SETTINGS_MAX);
     return false;
   }
-  for (size_t i = 0; i < count; i++) {
+  for (size_t i = 0; i < *count; i++) {
     const char *text = json_string_value(json_array_get(list, i));
     if (tsr_allocator_settings_parse(text, &settings[i], &call->error)) {
       mcp_fail(call, "argument 'settings': %s", call->error.message);
       return false;
     }
   }
-  *how = (tsr_whatif_options){.settings = count ? settings : NULL, .setting_count = count};
-  if (!capacity || cli_parse_size(capacity, &how->capacity_bytes)) return true;
+  return true;
+}
+
+/* The card; false after mcp_fail. */
+static bool read_capacity(mcp_call *call, uint64_t *bytes) {
+  const char *capacity = mcp_text(call, "capacity");
+  if (!capacity || cli_parse_size(capacity, bytes)) return true;
   mcp_fail(call, "argument 'capacity' takes a size such as 24GiB, not '%.100s'", capacity);
   return false;
 }
 
-static json_t *tool_whatif(mcp_call *call) {
+json_t *mcp_tool_whatif(mcp_call *call) {
   const tsr_snapshot *snapshot;
   uint32_t device;
   tsr_whatif *whatif = NULL;
-  tsr_whatif_options how;
   tsr_allocator_settings settings[SETTINGS_MAX];
+  tsr_whatif_options how = {.settings = NULL};
   tsr_query query = query_of(call, &device);
-  if (!read_whatif(call, settings, &how) || !mcp_open(call, "path", &snapshot)) return NULL;
+  if (!read_settings(call, settings, &how.setting_count) ||
+      !read_capacity(call, &how.capacity_bytes) || !mcp_open(call, "path", &snapshot))
+    return NULL;
+  if (how.setting_count) how.settings = settings;
   tsr_report_input input = input_of(call, "path", snapshot);
   int status = tsr_whatif_compute(snapshot, &how, &query, &whatif, &call->error);
   json_t *out = status ? NULL : tree_of(call, report_whatif, whatif, &input);
@@ -367,7 +386,86 @@ static json_t *tool_whatif(mcp_call *call) {
   return out;
 }
 
-static json_t *tool_diff(mcp_call *call) {
+json_t *mcp_tool_why(mcp_call *call) {
+  const tsr_snapshot *snapshot;
+  uint32_t device;
+  tsr_why *why = NULL;
+  tsr_allocator_settings settings[SETTINGS_MAX];
+  int64_t event = mcp_integer(call, "event");
+  tsr_why_options how = {.event = event == MCP_UNSET ? -1 : event, .settings = settings};
+  tsr_query query = query_of(call, &device);
+  if (!read_settings(call, settings, &how.setting_count) ||
+      !read_capacity(call, &how.capacity_bytes) || !mcp_open(call, "path", &snapshot))
+    return NULL;
+  tsr_report_input input = input_of(call, "path", snapshot);
+  int status = tsr_why_compute(snapshot, &how, &query, &why, &call->error);
+  json_t *out = status ? NULL : tree_of(call, report_why, why, &input);
+  tsr_why_free(why);
+  return out;
+}
+
+/* The budgets; false after mcp_fail. */
+static bool read_budgets(mcp_call *call, tsr_check_limit *limits, tsr_check_options *how) {
+  char why[CLI_BUDGET_WHY_BYTES];
+  const json_t *list = json_object_get(call->arguments, "max");
+  const char *reserved = mcp_text(call, "max_reserved");
+  size_t count = json_array_size(list);
+  how->limits = limits;
+  if (count > BUDGETS_MAX) {
+    mcp_fail(call, "argument 'max' takes at most %d budgets", BUDGETS_MAX);
+    return false;
+  }
+  for (size_t i = 0; i < count; i++)
+    if (!cli_budget_parse(json_string_value(json_array_get(list, i)), &limits[how->limit_count++],
+                          why)) {
+      mcp_fail(call, "argument 'max'%s", why);
+      return false;
+    }
+  if (reserved && !cli_budget_parse_reserved(reserved, &limits[how->limit_count++], why)) {
+    mcp_fail(call, "argument 'max_reserved'%s", why);
+    return false;
+  }
+  if (cli_budget_parse_tolerance(mcp_text(call, "tolerance"), how, why)) return true;
+  mcp_fail(call, "argument 'tolerance'%s", why);
+  return false;
+}
+
+/* The lock, where there is one; false after a failure. */
+static bool read_lock(mcp_call *call, tsr_lock **lock) {
+  char *text = NULL;
+  size_t size_bytes = 0;
+  call->path = mcp_text(call, "lock_path");
+  if (!call->path) return true;
+  int status = cli_read_text(call->path, CLI_TEXTFILE_REGULAR, &text, &size_bytes, &call->error);
+  if (status == 0) status = tsr_lock_parse(text, size_bytes, lock, &call->error);
+  free(text);
+  return status == 0;
+}
+
+json_t *mcp_tool_check(mcp_call *call) {
+  const tsr_snapshot *snapshot;
+  uint32_t device;
+  tsr_check *check = NULL;
+  tsr_check_limit limits[BUDGETS_MAX + 1];
+  tsr_check_options how = {.limits = NULL};
+  tsr_lock *lock = NULL;
+  tsr_query query = query_of(call, &device);
+  json_t *out = NULL;
+  bool ok = read_budgets(call, limits, &how) && read_lock(call, &lock);
+  if (ok && !how.limit_count && !lock)
+    ok = mcp_fail(call, "nothing to check: give max, max_reserved or lock_path") != NULL;
+  how.lock = lock;
+  if (ok && mcp_open(call, "path", &snapshot)) {
+    tsr_report_input input = input_of(call, "path", snapshot);
+    if (tsr_check_compute(snapshot, &how, &query, &check, &call->error) == 0)
+      out = tree_of(call, report_check, check, &input);
+  }
+  tsr_check_free(check);
+  tsr_lock_free(lock);
+  return out;
+}
+
+json_t *mcp_tool_diff(mcp_call *call) {
   const tsr_snapshot *before, *after;
   uint32_t device;
   tsr_diff *diff = NULL;
@@ -375,271 +473,13 @@ static json_t *tool_diff(mcp_call *call) {
   if (!mcp_open(call, "old_path", &before) || !mcp_open(call, "new_path", &after)) return NULL;
   tsr_report_input inputs[] = {input_of(call, "old_path", before),
                                input_of(call, "new_path", after)};
-  int status = tsr_diff_compute(before, after, TSR_DIFF_BY_STACK, &query, &diff, &call->error);
+  static const char *const names[] = {"stack", "category", "op", "line"};
+  const char *word = mcp_text(call, "by");
+  tsr_diff_by by = TSR_DIFF_BY_STACK;
+  for (int i = 0; word && i < 4; i++)
+    if (strcmp(word, names[i]) == 0) by = (tsr_diff_by)i;
+  int status = tsr_diff_compute(before, after, by, &query, &diff, &call->error);
   json_t *out = status ? NULL : tree_of(call, report_diff, diff, inputs);
   tsr_diff_free(diff);
   return out;
 }
-
-/* ---- The table ---- */
-
-#define PATH_ARGUMENT(argument, text) \
-  { .name = (argument), .kind = MCP_TEXT, .is_required = true, .help = (text) }
-#define SNAPSHOT_HELP                                                                            \
-  "Path of the memory snapshot on the machine of this server: a file of "                        \
-  "torch.cuda.memory._dump_snapshot(), also as JSON, as PyTorch's HTML page, or compressed. It " \
-  "is read as data; nothing in it is executed."
-#define DEVICE_ARGUMENT                                                                   \
-  {                                                                                       \
-    .name = "device", .kind = MCP_INTEGER, .fallback = MCP_UNSET, .most = UINT32_MAX - 1, \
-    .help = "GPU to answer for, by its number. Default: every device in the file."        \
-  }
-#define TOP_ARGUMENT(what)                                                              \
-  {                                                                                     \
-    .name = "top", .kind = MCP_INTEGER, .fallback = 10, .least = 1, .most = 1000,       \
-    .help = "How many " what " to list, largest first. The rest is counted and summed." \
-  }
-#define FRAMES_ARGUMENT                                                                            \
-  {                                                                                                \
-    .name = "max_frames", .kind = MCP_INTEGER, .fallback = 8, .least = 1, .most = 1000,            \
-    .help = "How many frames of each stack to show, innermost first; frames of the framework and " \
-            "the interpreter are folded away and counted in folded_frames."                        \
-  }
-
-static const mcp_argument info_arguments[] = {
-    PATH_ARGUMENT("path", SNAPSHOT_HELP), DEVICE_ARGUMENT, {.name = NULL}};
-static const mcp_argument peak_arguments[] = {PATH_ARGUMENT("path", SNAPSHOT_HELP),
-                                              DEVICE_ARGUMENT,
-                                              TOP_ARGUMENT("stacks"),
-                                              FRAMES_ARGUMENT,
-                                              {.name = NULL}};
-static const mcp_argument at_arguments[] = {
-    PATH_ARGUMENT("path", SNAPSHOT_HELP),
-    {.name = "event",
-     .kind = MCP_INTEGER,
-     .fallback = MCP_UNSET,
-     .least = -1,
-     .most = INT64_MAX,
-     .help = "The moment after this event of the device's trace, counted from 0; -1 is before the "
-             "first."},
-    {.name = "time_us",
-     .kind = MCP_INTEGER,
-     .fallback = MCP_UNSET,
-     .most = INT64_MAX,
-     .help = "Instead of event: a time in microseconds since 1970, as time_us in other answers."},
-    {.name = "allocation",
-     .kind = MCP_TEXT,
-     .help = "Instead of event: a block, as ADDRESS_VERSION, the address in hexadecimal and how "
-             "often it was given back before, such as 7f36b8000000_1."},
-    {.name = "action",
-     .kind = MCP_TEXT,
-     .choices = {"alloc", "free_requested", "free_completed"},
-     .help = "With allocation: which of its events. Default: alloc."},
-    DEVICE_ARGUMENT,
-    TOP_ARGUMENT("stacks"),
-    FRAMES_ARGUMENT,
-    {.name = NULL}};
-static const mcp_argument leaks_arguments[] = {PATH_ARGUMENT("path", SNAPSHOT_HELP),
-                                               DEVICE_ARGUMENT,
-                                               TOP_ARGUMENT("stacks"),
-                                               FRAMES_ARGUMENT,
-                                               {.name = NULL}};
-static const mcp_argument profile_arguments[] = {
-    PATH_ARGUMENT("path", SNAPSHOT_HELP),
-    {.name = "by",
-     .kind = MCP_TEXT,
-     .choices = {"category", "annotation", "compile-context", "rules"},
-     .help = "What to group by: category (default), the record_function range that was open, the "
-             "compiled region, or rules of your own."},
-    {.name = "rules",
-     .kind = MCP_TEXT,
-     .help = "For by: rules, names and regular expressions, as JSON such as {\"attention\": "
-             "\"attention|softmax\", \"optimizer\": \"optim|adam\"} or as YAML. The first whose "
-             "pattern is found in a function or file name of the stack gives its name."},
-    DEVICE_ARGUMENT,
-    {.name = NULL}};
-static const mcp_argument stages_arguments[] = {
-    PATH_ARGUMENT("path", SNAPSHOT_HELP),
-    {.name = "match",
-     .kind = MCP_TEXTS,
-     .help = "Only stages whose name contains one of these texts. Default: all."},
-    DEVICE_ARGUMENT,
-    TOP_ARGUMENT("stages"),
-    {.name = NULL}};
-static const mcp_argument source_arguments[] = {
-    PATH_ARGUMENT("path", SNAPSHOT_HELP),
-    PATH_ARGUMENT("source_path",
-                  "Path of the Python file in question; as much of its end as tells it from others "
-                  "is enough where source_text is given."),
-    {.name = "source_text",
-     .kind = MCP_TEXT,
-     .help = "The file's text, of the version that ran. Default: what source_path holds on the "
-             "machine of this server."},
-    DEVICE_ARGUMENT,
-    TOP_ARGUMENT("lines, functions and classes"),
-    {.name = NULL}};
-static const mcp_argument whatif_arguments[] = {
-    PATH_ARGUMENT("path", SNAPSHOT_HELP),
-    {.name = "settings",
-     .kind = MCP_TEXTS,
-     .help = "Configurations to try, each as PYTORCH_CUDA_ALLOC_CONF has it, such as "
-             "\"expandable_segments:True,max_split_size_mb:128\". Default: the usual ones."},
-    {.name = "capacity",
-     .kind = MCP_TEXT,
-     .help = "Memory of another card, such as 24GiB, to learn whether the job fits. Default: "
-             "unlimited."},
-    DEVICE_ARGUMENT,
-    TOP_ARGUMENT("stacks, where it does not fit,"),
-    FRAMES_ARGUMENT,
-    {.name = NULL}};
-static const mcp_argument diff_arguments[] = {
-    PATH_ARGUMENT("old_path", "Path of the snapshot to compare with: the run before, or the rank "
-                              "that is well."),
-    PATH_ARGUMENT("new_path", "Path of the snapshot in question: the run after."),
-    DEVICE_ARGUMENT,
-    TOP_ARGUMENT("changes"),
-    FRAMES_ARGUMENT,
-    {.name = NULL}};
-
-#define MOSAIC_PATH "Path of a PyTorch memory snapshot."
-#define MOSAIC_TOP(count)                                                             \
-  {                                                                                   \
-    .name = "top_n", .kind = MCP_INTEGER, .fallback = (count), .most = 1000000,       \
-    .help = "How many stacks to list, largest first; 0 = all that fit in the answer." \
-  }
-static const mcp_argument mosaic_peak_arguments[] = {
-    PATH_ARGUMENT("snapshot_path", MOSAIC_PATH),
-    {.name = "print_stack",
-     .kind = MCP_FLAG,
-     .fallback = 1,
-     .help = "Whether call_stack is filled; false gives the numbers alone."},
-    MOSAIC_TOP(0),
-    {.name = NULL}};
-static const mcp_argument mosaic_categories_arguments[] = {
-    PATH_ARGUMENT("snapshot_path", MOSAIC_PATH), {.name = NULL}};
-static const mcp_argument mosaic_annotations_arguments[] = {
-    PATH_ARGUMENT("snapshot_path", MOSAIC_PATH),
-    {.name = "annotation",
-     .kind = MCP_TEXT,
-     .help = "Only stages whose name contains this text. Default: all."},
-    {.name = NULL}};
-static const mcp_argument mosaic_diff_arguments[] = {
-    PATH_ARGUMENT("snapshot_path_1", "Path of the snapshot to compare with."),
-    PATH_ARGUMENT("snapshot_path_2", "Path of the snapshot in question."),
-    MOSAIC_TOP(0),
-    {.name = NULL}};
-static const mcp_argument mosaic_compare_arguments[] = {
-    PATH_ARGUMENT("snapshot_path_1", "Path of the snapshot to compare with."),
-    PATH_ARGUMENT("snapshot_path_2", "Path of the snapshot in question."),
-    MOSAIC_TOP(10),
-    {.name = NULL}};
-
-const mcp_tool mcp_tools[] = {
-    {.name = "tessera_info",
-     .title = "What is in this snapshot?",
-     .help = "Describe a PyTorch GPU memory snapshot: devices, events by action, the time covered, "
-             "memory in use at the end, and warnings about the file. Ask this first of an unknown "
-             "file.",
-     .arguments = info_arguments,
-     .run = tool_info},
-    {.name = "tessera_peak",
-     .title = "What holds the GPU memory at its peak?",
-     .help = "Find the moment at which a PyTorch job had most GPU memory allocated, and rank the "
-             "lines of code (stacks) that held it, with bytes, number of allocations and category; "
-             "also what fragmentation cost. The tool for 'why does my job need so much memory' and "
-             "for out-of-memory errors. Totals are absolute, memory from before the recording "
-             "included.",
-     .arguments = peak_arguments,
-     .run = tool_peak},
-    {.name = "tessera_at",
-     .title = "What held the GPU memory at a chosen moment?",
-     .help = "Like tessera_peak, for another moment than the peak: after an event number, at a "
-             "time, or when a given block was allocated or freed.",
-     .arguments = at_arguments,
-     .run = tool_at},
-    {.name = "tessera_profile",
-     .title = "What kinds of memory make up the peak?",
-     .help =
-         "Divide the memory that is live at the peak into parameters, gradients, optimizer_state, "
-         "activations, recomputed activations, temporaries, inputs, communication and "
-         "workspaces, each with the evidence for it; what nothing explains is unexplained. Tells "
-         "which technique would help: activation checkpointing, sharding, another "
-         "optimizer.",
-     .arguments = profile_arguments,
-     .run = tool_profile},
-    {.name = "tessera_stages",
-     .title = "How high did memory go in each annotated stage?",
-     .help = "Memory at the start and end of each record_function range, and the peak inside it. "
-             "The tool for 'which part of the step needs most'.",
-     .arguments = stages_arguments,
-     .run = tool_stages},
-    {.name = "tessera_steps",
-     .title = "Where do training steps begin, and what does one take?",
-     .help = "Find the steps of a training run without any marks in the program: how many there "
-             "are, what a steady one peaks at, whether warm-up went higher, and the peaks of "
-             "forward, backward and optimizer.",
-     .arguments = info_arguments,
-     .run = tool_steps},
-    {.name = "tessera_leaks",
-     .title = "What grows from step to step?",
-     .help = "Rank the stacks whose memory grows with every training step, with bytes a step. The "
-             "tool for jobs that run out of memory after a while.",
-     .arguments = leaks_arguments,
-     .run = tool_leaks},
-    {.name = "tessera_source",
-     .title = "Which lines of a source file hold memory at the peak?",
-     .help = "Bytes at the peak for each line, function and class of one Python file: of the line "
-             "itself, and of all that was called from it.",
-     .arguments = source_arguments,
-     .run = tool_source},
-    {.name = "tessera_whatif",
-     .title = "What would other allocator settings or another card do?",
-     .help = "Replay the recorded allocations under other settings of PYTORCH_CUDA_ALLOC_CONF, or "
-             "with the memory of another card: how much each would reserve, what it would save, "
-             "and where it would run out of memory. The tool for fragmentation.",
-     .arguments = whatif_arguments,
-     .run = tool_whatif},
-    {.name = "tessera_diff",
-     .title = "What changed between two runs?",
-     .help = "Compare the peaks of two snapshots stack by stack and rank what was added, removed, "
-             "grew or shrank. The tool for regressions, and for two ranks of one job.",
-     .arguments = diff_arguments,
-     .run = tool_diff},
-    {.name = "peak_memory_analysis",
-     .title = "Peak memory, as Mosaic answers it",
-     .help = "Stacks at the peak of what the recording saw allocated, in the form of Mosaic's "
-             "tool. tessera_peak is shorter and counts memory from before the recording.",
-     .arguments = mosaic_peak_arguments,
-     .run = mcp_mosaic_peak,
-     .is_mosaic = true},
-    {.name = "categorical_profiling",
-     .title = "Memory by category, as Mosaic answers it",
-     .help = "Peak memory by category (activation, parameter, optimizer, ...), in the form of "
-             "Mosaic's tool.",
-     .arguments = mosaic_categories_arguments,
-     .run = mcp_mosaic_categories,
-     .is_mosaic = true},
-    {.name = "annotation_analysis",
-     .title = "Memory at each annotation",
-     .help = "Memory at the start and end of each annotated stage of training (record_function "
-             "ranges), counted from zero at the start of the recording, in the form of Mosaic's "
-             "tool.",
-     .arguments = mosaic_annotations_arguments,
-     .run = mcp_mosaic_annotations,
-     .is_mosaic = true},
-    {.name = "memory_diff",
-     .title = "Difference of two peaks, as Mosaic answers it",
-     .help = "Stacks at the peak that only one of two snapshots has, in the form of Mosaic's tool; "
-             "also those that grew or shrank. tessera_diff is shorter.",
-     .arguments = mosaic_diff_arguments,
-     .run = mcp_mosaic_diff,
-     .is_mosaic = true},
-    {.name = "compare_snapshots_tool",
-     .title = "Two snapshots side by side, as Mosaic answers it",
-     .help = "Peaks, categories and differing stacks of two snapshots in one answer, in the form "
-             "of Mosaic's tool.",
-     .arguments = mosaic_compare_arguments,
-     .run = mcp_mosaic_compare,
-     .is_mosaic = true},
-    {.name = NULL},
-};

@@ -16,8 +16,8 @@
  *
  * Each figure is the most it was at any one time; `peak` of all allocated memory, `kind` of a kind's,
  * `cause` of a kind's that one function took, named by file and function (and, behind a '>', by those
- * of the library it called) so that neither lines nor folders matter; `rest` is the largest cause that is not listed. A kind not named is 0. What stands
- * behind " # " is for people. Empty lines, and lines that begin with '#', mean nothing.
+ * of the library it called) so that neither lines nor folders matter; `rest` is the largest cause that
+ * is not listed. A kind not named is 0. What stands behind " # " is for people. Empty lines, and lines that begin with '#', mean nothing.
  */
 #ifndef TESSERA_CHECK_H
 #define TESSERA_CHECK_H
@@ -149,7 +149,8 @@ typedef struct tsr_check_device {
 } tsr_check_device;
 
 typedef struct tsr_check {
-  bool is_passed; /* nothing failed, and something was there to be checked */
+  bool is_passed; /* nothing failed, something was there to be checked, and it was whole */
+  bool is_cut;    /* the file ends too early: the run may have held more than it says */
   bool has_lock;
   uint64_t failed_count;
   tsr_check_device *devices;

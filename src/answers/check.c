@@ -335,6 +335,15 @@ static int check_all(checker *c, const uint32_t *devices, size_t count, tsr_chec
   return status ? status : miss_devices(c, check, error);
 }
 
+/* Was the file cut? */
+static bool is_cut(const tsr_snapshot *snapshot) {
+  size_t count;
+  const tsr_warning *warnings = tsr_snapshot_warnings(snapshot, &count);
+  for (size_t i = 0; i < count; i++)
+    if (strcmp(warnings[i].code, "truncated") == 0) return true;
+  return false;
+}
+
 int tsr_check_compute(const tsr_snapshot *snapshot, const tsr_check_options *options,
                       const tsr_query *query, tsr_check **out, tsr_error *error) {
   const uint32_t *devices;
@@ -356,7 +365,8 @@ int tsr_check_compute(const tsr_snapshot *snapshot, const tsr_check_options *opt
   check->result_count = c.results.count;
   for (size_t i = 0; i < check->result_count; i++)
     check->failed_count += !check->results[i].is_passed;
-  check->is_passed = !check->failed_count && check->device_count;
+  check->is_cut = is_cut(snapshot);
+  check->is_passed = !check->failed_count && check->device_count && !check->is_cut;
   if (status)
     tsr_check_free(check);
   else

@@ -71,7 +71,8 @@ static bool name_rows(grouping *g, tsr_diff_device *out) {
 
 /* ---- Lines that moved ---- */
 
-/* A row that only one side has, and what its name says: "dir/model.py:382 forward". */
+/* A row that only one side has, and what its name says: "dir/model.py:382 forward", where it called a
+ * library "dir/train.py:57 train > activations.py:62 forward". */
 typedef struct mover {
   const char *base, *function; /* model.py, and what follows the number */
   size_t base_size;
@@ -82,11 +83,13 @@ typedef struct mover {
 
 /* False for a name without a line. */
 static bool parse_name(const char *name, mover *out) {
-  const char *colon = strrchr(name, ' ');
-  if (!colon) return false;
-  out->function = colon;
-  while (colon > name && colon[-1] >= '0' && colon[-1] <= '9') colon--;
-  if (colon == out->function || colon == name || colon[-1] != ':') return false;
+  const char *colon = name, *digits;
+  do {
+    colon = strchr(colon, ':');
+    if (!colon) return false;
+    for (digits = ++colon; *digits >= '0' && *digits <= '9';) digits++;
+  } while (digits == colon || *digits != ' ');
+  out->function = digits;
   out->line = strtoull(colon, NULL, 10);
   const char *base = colon - 1;
   while (base > name && base[-1] != '/' && base[-1] != '\\') base--;
@@ -95,10 +98,26 @@ static bool parse_name(const char *name, mover *out) {
   return true;
 }
 
+/* Behind this character, and behind the number of a line where it leads one: those do not count. */
+static const char *pass_line(const char *at) {
+  if (at[0] != ':') return at + (at[0] != '\0');
+  at++;
+  while (*at >= '0' && *at <= '9') at++;
+  return at;
+}
+
+static int compare_functions(const char *x, const char *y) {
+  while (*x && *x == *y) {
+    x = pass_line(x);
+    y = pass_line(y);
+  }
+  return (unsigned char)*x - (unsigned char)*y;
+}
+
 static int compare_places(const mover *x, const mover *y) {
   if (x->base_size != y->base_size) return x->base_size < y->base_size ? -1 : 1;
   int order = memcmp(x->base, y->base, x->base_size);
-  return order ? order : strcmp(x->function, y->function);
+  return order ? order : compare_functions(x->function, y->function);
 }
 
 static int compare_movers(const void *a, const void *b) {

@@ -175,7 +175,8 @@ static uint8_t mark_of(tsr_text name, tsr_text file) {
   if (is_operator(name)) return IS_OPERATOR;
   tsr__mark mark = tsr__mark_of(name, file);
   if (mark == TSR__MARK_CALL) return IS_CALL;
-  return mark == TSR__MARK_ENGINE || mark == TSR__MARK_RECOMPUTE || mark == TSR__MARK_BACKWARD
+  return mark == TSR__MARK_ENGINE || mark == TSR__MARK_PYTHON_NODE || mark == TSR__MARK_RECOMPUTE ||
+                 mark == TSR__MARK_BACKWARD
              ? IS_BACKWARD
              : 0;
 }

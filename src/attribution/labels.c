@@ -16,6 +16,7 @@
 #include <string.h>
 
 #include "attribution/frames.h"
+#include "attribution/places.h"
 #include "base/buffer.h"
 #include "base/hash.h"
 #include "base/map.h"
@@ -27,6 +28,7 @@ typedef struct namer {
   const tsr_snapshot *snapshot;
   const tsr__roles *roles;
   uint8_t *origin, *mark; /* by frame id */
+  tsr__places places;     /* of lines and stacks */
   tsr__map files;         /* hash of a base name -> string id of the file, TSR_NONE: of several */
   tsr__buffer text;
 } namer;
@@ -291,19 +293,29 @@ static void name_module(namer *n, uint32_t id, tsr_stack stack) {
   append_place(n, stack.frames[caller]);
 }
 
-static void name_line(namer *n, uint32_t id, tsr_stack stack) {
-  uint32_t speaker = TSR_NONE;
-  for (uint32_t i = 0; i < stack.depth; i++)
-    if (is_python(n, stack.frames[i]) &&
-        (speaker == TSR_NONE || n->origin[stack.frames[i]] < n->origin[speaker]))
-      speaker = stack.frames[i];
-  if (speaker == TSR_NONE) {
+/* The place that a stack stands for (places.h). C++ that is no node of autograd's says nothing. */
+static void name_line(namer *n, uint32_t id) {
+  const tsr__place *place = &n->places.items.items[tsr__place_of(&n->places, id)];
+  bool is_node = false;
+  tsr_text title = {0};
+  if (place->frame != TSR_NONE) title = tsr__frame_title(name_of(n, place->frame), &is_node);
+  if (place->frame == TSR_NONE || (!is_node && !is_python(n, place->frame))) {
     append_brackets(n, id);
     return;
   }
-  append_place(n, speaker);
+  if (is_node) {
+    append(n, title);
+    tsr__buffer_text(&n->text, " (autograd)");
+    return;
+  }
+  append_place(n, place->frame);
   tsr__buffer_text(&n->text, " ");
-  append(n, name_of(n, speaker));
+  append(n, name_of(n, place->frame));
+  if (place->layer == TSR_NONE) return;
+  tsr__buffer_text(&n->text, " > ");
+  append_place(n, place->layer);
+  tsr__buffer_text(&n->text, " ");
+  append(n, name_of(n, place->layer));
 }
 
 /* ---- All stacks ---- */
@@ -318,9 +330,9 @@ static void name_stack(namer *n, tsr__label_kind kind, uint32_t id) {
   switch (kind) {
   case TSR__LABEL_OP: name_op(n, id, stack); break;
   case TSR__LABEL_MODULE: name_module(n, id, stack); break;
-  case TSR__LABEL_LINE: name_line(n, id, stack); break;
+  case TSR__LABEL_LINE: name_line(n, id); break;
   case TSR__LABEL_STACK:
-    name_line(n, id, stack);
+    name_line(n, id);
     tsr__buffer_printf(&n->text, " #%" PRIu32, id);
     break;
   }
@@ -333,6 +345,8 @@ int tsr__labels_compute(const tsr_snapshot *snapshot, const tsr__roles *roles, t
   tsr__intern_init(&labels.names);
   labels.of_stack = TSR__NEW_ARRAY(uint32_t, (size_t)labels.count + 1);
   int status = labels.of_stack ? read_frames(&n, error) : tsr__fail_memory(error);
+  if (!status && (kind == TSR__LABEL_LINE || kind == TSR__LABEL_STACK))
+    status = tsr__places_compute(snapshot, &n.places, error);
   for (uint32_t i = 0; !status && i <= labels.count; i++) {
     name_stack(&n, kind, i);
     labels.of_stack[i] = tsr__intern_put(&labels.names, n.text.data, n.text.size, NULL);
@@ -340,6 +354,7 @@ int tsr__labels_compute(const tsr_snapshot *snapshot, const tsr__roles *roles, t
   }
   tsr__free(n.origin);
   tsr__free(n.mark);
+  tsr__places_release(&n.places);
   tsr__map_release(&n.files);
   tsr__buffer_release(&n.text);
   if (status)

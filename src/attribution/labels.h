@@ -4,7 +4,9 @@
  *              function, torch.nn.functional.softmax or nn_utils.py softmax
  *   module     the innermost nn.Module that is being called, by its file and where it is called:
  *              nn.linear at model.py:39, or forward at model.py:382
- *   line       the innermost line of the program's own, model.py:434 scaled_dot_product_attention
+ *   line       the innermost line of the program's own, model.py:434 scaled_dot_product_attention, and
+ *              the library's that it called, train.py:57 train > activations.py:62 forward; in
+ *              autograd's threads the node, MmBackward0 (autograd)
  *   stack      that line and the stack's number
  *
  * A stack that has none of its own is named in brackets: by its phase, "(backward)", or "(no stack

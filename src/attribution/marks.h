@@ -13,6 +13,7 @@ typedef enum tsr__mark {
   TSR__MARK_UNPACK,           /* C++: a saved tensor is asked of a hook, as checkpointing does */
   TSR__MARK_BACKWARD,         /* Python that runs, or is run by, autograd's engine */
   TSR__MARK_ENGINE,           /* autograd's engine or a node it runs */
+  TSR__MARK_PYTHON_NODE,      /* C++: a node that is a function written in Python */
   TSR__MARK_ACCUMULATE,       /* AccumulateGrad: the gradient of a parameter */
   TSR__MARK_RELEASE,          /* autograd lets go of what it had saved */
   TSR__MARK_OPTIMIZER,        /* an optimizer's step */

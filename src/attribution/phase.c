@@ -16,6 +16,7 @@
 #include "attribution/phase.h"
 
 #include "attribution/marked.h"
+#include "attribution/reentrant.h"
 #include "base/memory.h"
 
 /* ---- Stacks ---- */
@@ -58,8 +59,8 @@ static tsr_phase phase_in_backward(const marks *m) {
 }
 
 static bool is_backward(const marks *m) {
-  if (has(m, TSR__MARK_ENGINE) || has(m, TSR__MARK_ACCUMULATE) || has(m, TSR__MARK_RECOMPUTE))
-    return true;
+  if (has(m, TSR__MARK_ENGINE) || has(m, TSR__MARK_PYTHON_NODE)) return true;
+  if (has(m, TSR__MARK_ACCUMULATE) || has(m, TSR__MARK_RECOMPUTE)) return true;
   return has(m, TSR__MARK_BACKWARD);
 }
 
@@ -156,13 +157,14 @@ int tsr__roles_compute(const tsr_snapshot *snapshot, tsr__roles *out, tsr_error 
     roles.has_python |= is_python_mark(mark_of_frame[i]);
   }
   if (ok) read_stacks(snapshot, mark_of_frame, &roles);
+  int status =
+      ok ? tsr__reentrant_find(snapshot, mark_of_frame, &roles, error) : tsr__fail_memory(error);
   tsr__free(mark_of_frame);
-  if (!ok) {
+  if (status)
     tsr__roles_release(&roles);
-    return tsr__fail_memory(error);
-  }
-  *out = roles;
-  return 0;
+  else
+    *out = roles;
+  return status;
 }
 
 void tsr__roles_release(tsr__roles *roles) {

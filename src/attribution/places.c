@@ -4,34 +4,43 @@
  * speaks for it (frames.h): a library, torch's Python, C++. Where the program called a library, that
  * library's innermost frame tells the layer. A thread of autograd's has C++ alone, whose innermost
  * frames are the allocator's and the same for everything: there the node that it runs
- * (`MmBackward0::apply`, `AccumulateGrad`) is the place. */
+ * (`MmBackward0::apply`, `AccumulateGrad`) is the place, or else the outermost operator
+ * (`at::_ops::sum_dim_IntList::call`). */
 #include "attribution/places.h"
+
+#include <string.h>
 
 #include "attribution/frames.h"
 #include "base/map.h"
 #include "base/memory.h"
 
-/* What a frame is: its tsr__origin, and whether it names a node of autograd. */
-enum { NODE = 128 };
+/* What a frame is: its tsr__origin, and how much it tells where all are C++. */
+enum { OPERATOR = 64, NODE = 128, TELLING = OPERATOR | NODE };
 
 static tsr__place place_in(tsr_stack stack, const uint8_t *origins) {
   tsr__place place = {TSR_NONE, TSR_NONE};
   uint32_t library = TSR_NONE;
-  unsigned best = TSR__ORIGIN_COUNT;
-  bool is_at_node = false;
+  unsigned best = TSR__ORIGIN_COUNT, best_telling = 0;
   for (uint32_t i = 0; i < stack.depth; i++) {
-    unsigned told = origins[stack.frames[i]], origin = told & ~(unsigned)NODE;
+    unsigned told = origins[stack.frames[i]];
+    unsigned origin = told & ~(unsigned)TELLING, telling = told & TELLING;
     bool is_native = origin == TSR__ORIGIN_NATIVE && best == TSR__ORIGIN_NATIVE;
-    bool is_first_node = (told & NODE) && is_native && !is_at_node;
+    bool tells_more = telling > best_telling || (telling == OPERATOR && best_telling == OPERATOR);
     if (origin == TSR__ORIGIN_LIBRARY && library == TSR_NONE) library = stack.frames[i];
-    if (origin >= best && !is_first_node) continue;
+    if (origin >= best && !(is_native && tells_more)) continue;
     place.frame = stack.frames[i];
     best = origin;
-    is_at_node = told & NODE;
+    best_telling = telling;
     if (origin == TSR__ORIGIN_USER) break; /* what is outside it does not matter */
   }
   if (best == TSR__ORIGIN_USER) place.layer = library;
   return place;
+}
+
+static bool is_operator(tsr_text name) {
+  static const char room[] = "at::_ops::";
+  size_t size = sizeof room - 1;
+  return name.size_bytes > size && memcmp(name.data, room, size) == 0;
 }
 
 static uint8_t *judge_frames(const tsr_snapshot *snapshot) {
@@ -43,7 +52,7 @@ static uint8_t *judge_frames(const tsr_snapshot *snapshot) {
     bool is_node;
     (void)tsr__frame_title(name, &is_node);
     tsr__origin origin = tsr__frame_origin(name, tsr_snapshot_string(snapshot, frame.file));
-    origins[i] = (uint8_t)(origin | (is_node ? NODE : 0));
+    origins[i] = (uint8_t)(origin | (is_node ? NODE : is_operator(name) ? OPERATOR : 0));
   }
   return origins;
 }

@@ -137,8 +137,19 @@ static void accumulate_leaf(tsr__tape *tape, tsr__tid leaf) {
 
 /* ---- one op ---- */
 
+/* PyTorch numbers the nodes it generates; one without a number is a function written in Python, of
+ * which C++ sees no name (python_function.cpp). */
+static bool is_python_node(const char *node) {
+  size_t size = strlen(node);
+  return size && (node[size - 1] < '0' || node[size - 1] > '9');
+}
+
 static void push_node(tsr__tape *tape, const char *node) {
   char name[128];
+  if (is_python_node(node)) {
+    tsr__push_frame(tape, "torch::autograd::PyNode::apply(std::vector<at::Tensor>&&)", "", 0);
+    return;
+  }
   (void)snprintf(name, sizeof name,
                  "torch::autograd::generated::%s::apply(std::vector<at::Tensor>&&)", node);
   tsr__push_frame(tape, name, "??", 0);

@@ -43,6 +43,22 @@ static tsr__tid recompute(tsr__call *call, const tsr__tid *inputs) {
   return result;
 }
 
+/* The engine runs a backward pass that a node asks for on the thread of that node (engine.cpp). */
+static void run_within(tsr__tape *tape, tsr__tid root, tsr__tid grad) {
+  static const struct {
+    const char *name, *file;
+  } frames[] = {{"THPEngine_run_backward(_object*, _object*, _object*)", ""},
+                {"torch::autograd::python::PythonEngine::execute", ""},
+                {"torch::autograd::Engine::execute", "??"},
+                {"torch::autograd::python::PythonEngine::execute_with_graph_task", ""},
+                {"torch::autograd::Engine::execute_with_graph_task", "??"},
+                {"torch::autograd::Engine::thread_main", "??"}};
+  size_t count = sizeof frames / sizeof *frames;
+  for (size_t i = 0; i < count; i++) tsr__push_frame(tape, frames[i].name, frames[i].file, 0);
+  tsr__backward(tape, root, grad);
+  tsr__pop_frames(tape, count);
+}
+
 static void backward(tsr__call *call) {
   tsr__tape *tape = call->tape;
   tsr__tid inputs[TSR__OP_INPUTS] = {0};
@@ -56,7 +72,7 @@ static void backward(tsr__call *call) {
   tsr__hold(tape, call->reg[GRAD_OUT(0)]);
   tsr__push_frame(tape, "backward", TORCH "autograd/__init__.py", 354);
   tsr__push_frame(tape, "_engine_run_backward", TORCH "autograd/graph.py", 841);
-  tsr__backward(tape, result, call->reg[GRAD_OUT(0)]);
+  run_within(tape, result, call->reg[GRAD_OUT(0)]);
   tsr__pop_frames(tape, 2);
   for (uint32_t i = 0; i < call->input_count; i++) {
     if (!inputs[i] || tape->status) continue;

@@ -193,6 +193,7 @@ static void emit_device(tsr__emitter *emitter, const tsr_check_device *device) {
 static void emit_json(tsr__stack_printer *printer, const tsr_check *check) {
   tsr__emitter *emitter = printer->emitter;
   tsr__emit_field(emitter, "passed", NULL, tsr__bool(check->is_passed));
+  tsr__emit_field(emitter, "cut", NULL, tsr__bool(check->is_cut));
   tsr__emit_field(emitter, "failed", NULL, tsr__count(check->failed_count));
   tsr__emit_array(emitter, "results");
   for (size_t i = 0; i < check->result_count; i++) emit_result(printer, check, &check->results[i]);

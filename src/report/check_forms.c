@@ -97,9 +97,10 @@ void tsr__check_junit(const tsr__check_page *page) {
   const tsr_check *check = page->check;
   char counts[128];
   /* A check that found nothing to check has failed without a case: it is given one. */
-  bool is_empty = !check->result_count && !check->is_passed;
-  (void)snprintf(counts, sizeof counts, "tests=\"%zu\" failures=\"%" PRIu64 "\" errors=\"0\"",
-                 check->result_count + is_empty, check->failed_count + is_empty);
+  bool is_empty = !check->result_count && !check->is_passed && !check->is_cut;
+  (void)snprintf(counts, sizeof counts, "tests=\"%zu\" failures=\"%" PRIu64 "\" errors=\"%d\"",
+                 check->result_count + is_empty + check->is_cut, check->failed_count + is_empty,
+                 check->is_cut);
   tsr__buffer_printf(out,
                      "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites %s>\n"
                      "  <testsuite name=\"GPU memory of ",
@@ -113,6 +114,12 @@ void tsr__check_junit(const tsr__check_page *page) {
         out, "    <testcase classname=\"tessera.check\" name=\"memory\" time=\"0\">\n"
              "      <failure type=\"empty\" message=\"no device has memory to be checked\"/>\n"
              "    </testcase>\n");
+  if (check->is_cut)
+    tsr__buffer_text(out,
+                     "    <testcase classname=\"tessera.check\" name=\"snapshot\" time=\"0\">\n"
+                     "      <error type=\"cut\" message=\"the file was cut, and what is missing "
+                     "could hold more\"/>\n"
+                     "    </testcase>\n");
   if (page->warnings->count) tsr__buffer_text(out, "    <system-err>");
   for (size_t i = 0; i < page->warnings->count; i++) {
     say_warning(&words, &page->warnings->items[i]);

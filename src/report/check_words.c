@@ -119,6 +119,9 @@ void tsr__check_verdict(tsr__buffer *out, const tsr_check *check) {
                        tsr__plural(check->result_count));
   else if (!check->device_count)
     tsr__buffer_text(out, "failed: no device has memory to be checked");
+  else if (check->is_cut)
+    tsr__buffer_printf(out, "inconclusive: %s check%s passed, but the file was cut", count,
+                       tsr__plural(check->result_count));
   else
     tsr__buffer_printf(out, "passed: %s check%s", count, tsr__plural(check->result_count));
 }

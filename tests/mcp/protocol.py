@@ -199,13 +199,17 @@ def check_the_list_of_tools(server, _):
 
 def items_of(device):
     """The entries with stacks: lists of them; `info` counts stacks instead."""
-    return [item for key in ('stacks', 'changes', 'leaks') if isinstance(device.get(key), list)
-            for item in device[key]]
+    lists = [device.get(key) for key in ('stacks', 'changes', 'leaks', 'causes')]
+    items = [item for one in lists if isinstance(one, list) for item in one]
+    if device.get('request'):
+        items.append(device['request'])
+    return [item for item in items if 'frames' in item]
 
 
 def check_answers_are_those_of_the_commands(server, folder):
     one, two = str(folder / 'train.pickle'), str(folder / 'two-devices.pickle')
     leaky, model = str(folder / 'leaky.pickle'), str(folder / 'model.py')
+    oom, lock = str(folder / 'oom.pickle'), str(folder / 'memory.lock')
     rules = '{"linear": "linear", "rest": "."}'
     cases = [('tessera_info', {'path': one}, ('info', one)),
              ('tessera_peak', {'path': one}, ('peak', one)),
@@ -224,9 +228,25 @@ def check_answers_are_those_of_the_commands(server, folder):
              ('tessera_source', {'path': one, 'source_path': model}, ('source', one, model)),
              ('tessera_whatif', {'path': one, 'settings': ['expandable_segments:True']},
               ('whatif', one, '--set', 'expandable_segments:True')),
-             ('tessera_diff', {'old_path': one, 'new_path': two}, ('diff', one, two))]
+             ('tessera_profile', {'path': one, 'by': 'op'}, ('profile', one, '--by', 'op')),
+             ('tessera_profile', {'path': one, 'by': 'stack'}, ('profile', one, '--by', 'stack')),
+             ('tessera_why', {'path': one}, ('why', one)),
+             ('tessera_why', {'path': oom, 'capacity': '16GiB', 'top': 1},
+              ('why', oom, '--capacity', '16GiB', '--top', '1')),
+             ('tessera_why', {'path': oom, 'settings': ['expandable_segments:True']},
+              ('why', oom, '--set', 'expandable_segments:True')),
+             ('tessera_check', {'path': one, 'max': ['80GiB', 'input=80GiB'],
+                                'max_reserved': '90GiB'},
+              ('check', one, '--max', '80GiB', '--max', 'input=80GiB', '--max-reserved', '90GiB')),
+             ('tessera_check', {'path': one, 'lock_path': lock, 'tolerance': '0'},
+              ('check', one, '--lock', lock, '--tolerance', '0')),
+             ('tessera_diff', {'old_path': one, 'new_path': two}, ('diff', one, two)),
+             ('tessera_diff', {'old_path': one, 'new_path': two, 'by': 'op'},
+              ('diff', one, two, '--by', 'op'))]
+    server.command('check', one, '--lock', lock, '--update')
     for tool, given, words in cases:
-        if tool in ('tessera_peak', 'tessera_at', 'tessera_leaks', 'tessera_whatif', 'tessera_diff'):
+        if tool in ('tessera_why', 'tessera_check',
+                    'tessera_peak', 'tessera_at', 'tessera_leaks', 'tessera_whatif', 'tessera_diff'):
             given = {**given, 'max_frames': 1000}
         got, want = server.answer(tool, **given), server.command(*words)
         expect_that(f'{tool} has a verdict', got.pop('verdict')[0])
@@ -251,6 +271,14 @@ def check_a_source_that_is_given(server, folder):
         result = server.tool('tessera_source', path=path, source_path=wrong)
         expect_that(f'{wrong} is refused', result['isError'])
         expect_that(f'{wrong} is named', wrong in result['content'][0]['text'])
+
+
+def check_a_failed_check_is_an_answer(server, folder):
+    answer = server.answer('tessera_check', path=str(folder / 'train.pickle'),
+                           max=['1KiB', 'input=80GiB'])
+    expect('passed', (answer['passed'], [one['passed'] for one in answer['results']]),
+           (False, [False, True]))
+    expect_that('the verdict', 'failed' in answer['verdict'][0])
 
 
 def check_stacks_are_folded(server, folder):
@@ -310,6 +338,17 @@ def check_wrong_arguments_are_explained(server, folder):
              ('tessera_profile', {'path': path, 'rules': '{"a": '}, 'rules'),
              ('tessera_stages', {'path': path, 'match': ['a'] * 99}, 'at most'),
              ('tessera_source', {'path': path}, 'source_path'),
+             ('tessera_why', {'path': path, 'event': 3}, 'event'),
+             ('tessera_why', {'path': path, 'capacity': 'big'}, '24GiB'),
+             ('tessera_check', {'path': path}, 'nothing to check'),
+             ('tessera_check', {'path': path, 'max': 'big'}, '18GiB'),
+             ('tessera_check', {'path': path, 'max': ['1GiB'] * 99}, 'at most'),
+             ('tessera_check', {'path': path, 'max': ['love=1GiB']}, 'optimizer_state'),
+             ('tessera_check', {'path': path, 'max_reserved': '-1'}, '20GiB'),
+             ('tessera_check', {'path': path, 'max': '1GiB', 'tolerance': 'some'}, '1%'),
+             ('tessera_check', {'path': path, 'lock_path': '/no/such/lock'}, '/no/such/lock'),
+             ('tessera_check', {'path': path, 'lock_path': path}, path),
+             ('tessera_diff', {'old_path': path, 'new_path': path, 'by': 'size'}, 'category'),
              ('tessera_diff', {'old_path': path}, 'new_path')]
     for tool, given, part in cases:
         result = server.tool(tool, **given)

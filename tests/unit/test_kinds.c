@@ -158,6 +158,7 @@ static void frames(void **state) {
   assert_int_equal(mark("forward", "/x/torch/utils/checkpoint.py"), TSR__MARK_FORWARD);
   assert_int_equal(mark("torch::autograd::Engine::thread_main(x)", "??"), TSR__MARK_ENGINE);
   assert_int_equal(mark("torch::optim::AdamW::step(x)", "adamw.cpp"), TSR__MARK_OPTIMIZER);
+  assert_int_equal(mark("torch::autograd::PyNode::apply(x)", ""), TSR__MARK_PYTHON_NODE);
   assert_int_equal(mark("torch::optim::Optimizer::zero_grad(bool)", "??"), TSR__MARK_ZERO_GRAD);
   assert_int_equal(mark("", ""), TSR__MARK_NONE);
 }
