@@ -62,6 +62,7 @@ def check_sums(entry, before, after):
     assert sum(deltas) == entry['requested_delta_bytes'], 'the difference of the peaks'
     peaks = [entry[side]['peak'] if entry[side]['device'] is not None else {} for side in ('old', 'new')]
     for kind, key in (('requested_bytes', 'requested_delta_bytes'), ('allocated_bytes', 'delta_bytes')):
+        assert entry['delta_bytes'] == sum(deltas) + entry['rounding_delta_bytes'], 'the rounding'
         assert entry[key] == peaks[1].get(kind, 0) - peaks[0].get(kind, 0), key
 
 
