@@ -361,6 +361,12 @@ const cli_option cli_option_rows[] = {
      .kind = CLI_FLAG,
      .help = "Refuse a file about which there is any warning: say the warnings, and fail.",
      FIELD(strict)},
+    {.name = "sidecar",
+     .kind = CLI_FILE,
+     .argument = "FILE",
+     .help = "Take the names of tensors, and what the card held, from FILE, which tessera.record "
+             "wrote beside the first snapshot (default: found by its name); none: from nowhere.",
+     FIELD(sidecar)},
     {.name = "payload",
      .kind = CLI_NUMBER,
      .argument = "N",

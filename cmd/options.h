@@ -63,6 +63,7 @@ typedef struct cli_options {
   char **operands;            /* what follows the command, in order; lives in argv */
   size_t operand_count;
   cli_devices devices;
+  const char *sidecar;                   /* NULL: the one beside the snapshot */
   uint64_t top, payload;                 /* 0: not given */
   const char *output;                    /* NULL: standard output */
   int color;                             /* cli_color */

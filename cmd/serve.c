@@ -10,11 +10,11 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
-#include <microhttpd.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "http.h"
 #include "serve_request.h"
 #include "view.h"
 
@@ -44,6 +44,7 @@ typedef struct server {
   cli_guard guard;
   const cli_page *page;
   body document;
+  cli_http http;
 } server;
 
 /* A tsr_write_fn. */
@@ -63,26 +64,27 @@ static int append(void *context, const char *data, size_t size_bytes) {
 
 /* ---- answering ---- */
 
-static enum MHD_Result respond(struct MHD_Connection *connection, unsigned status, const char *type,
-                               const body *text, enum MHD_ResponseMemoryMode mode) {
-  struct MHD_Response *response = MHD_create_response_from_buffer(text->size, text->data, mode);
+static enum MHD_Result respond(const server *s, struct MHD_Connection *connection, unsigned status,
+                               const char *type, const body *text,
+                               enum MHD_ResponseMemoryMode mode) {
+  struct MHD_Response *response = s->http.create_response_from_buffer(text->size, text->data, mode);
   if (!response) {
     if (mode == MHD_RESPMEM_MUST_FREE) free(text->data);
     return MHD_NO;
   }
-  enum MHD_Result ok = MHD_add_response_header(response, "Content-Type", type);
+  enum MHD_Result ok = s->http.add_response_header(response, "Content-Type", type);
   for (size_t i = 0; ok == MHD_YES && i < sizeof headers / sizeof *headers; i++)
-    ok = MHD_add_response_header(response, headers[i].name, headers[i].value);
-  if (ok == MHD_YES) ok = MHD_queue_response(connection, status, response);
-  MHD_destroy_response(response);
+    ok = s->http.add_response_header(response, headers[i].name, headers[i].value);
+  if (ok == MHD_YES) ok = s->http.queue_response(connection, status, response);
+  s->http.destroy_response(response);
   return ok;
 }
 
-static enum MHD_Result refuse(struct MHD_Connection *connection, unsigned status) {
+static enum MHD_Result refuse(const server *s, struct MHD_Connection *connection, unsigned status) {
   char text[32];
   int length = snprintf(text, sizeof text, "%u\n", status);
   body plain = {.data = text, .size = (size_t)length};
-  return respond(connection, status, "text/plain", &plain, MHD_RESPMEM_MUST_COPY);
+  return respond(s, connection, status, "text/plain", &plain, MHD_RESPMEM_MUST_COPY);
 }
 
 /* The device of a track, all inputs counted through; NULL: there is none. */
@@ -94,18 +96,19 @@ static const tsr_view_device *device_of(const cli_page *page, size_t track) {
   return NULL;
 }
 
-static bool argument(struct MHD_Connection *connection, const char *name, uint32_t *number) {
-  return cli_request_number(MHD_lookup_connection_value(connection, MHD_GET_ARGUMENT_KIND, name),
-                            number);
+static bool argument(const server *s, struct MHD_Connection *connection, const char *name,
+                     uint32_t *number) {
+  return cli_request_number(
+      s->http.lookup_connection_value(connection, MHD_GET_ARGUMENT_KIND, name), number);
 }
 
 static enum MHD_Result send_part(const server *s, struct MHD_Connection *connection) {
   uint32_t track = 0, from = 0, to = 0;
-  if (!argument(connection, "track", &track) || !argument(connection, "from", &from) ||
-      !argument(connection, "to", &to) || from > to)
-    return refuse(connection, MHD_HTTP_BAD_REQUEST);
+  if (!argument(s, connection, "track", &track) || !argument(s, connection, "from", &from) ||
+      !argument(s, connection, "to", &to) || from > to)
+    return refuse(s, connection, MHD_HTTP_BAD_REQUEST);
   const tsr_view_device *device = device_of(s->page, track);
-  if (!device || from > device->event_count) return refuse(connection, MHD_HTTP_NOT_FOUND);
+  if (!device || from > device->event_count) return refuse(s, connection, MHD_HTTP_NOT_FOUND);
   tsr_view_stretch stretch = {from, to ? to : 1, PART_ALLOCATIONS, PART_BUCKETS};
   tsr_view_cut cut = {0};
   body part = {0};
@@ -113,10 +116,10 @@ static enum MHD_Result send_part(const server *s, struct MHD_Connection *connect
   if (status == 0) status = tsr_page_write_part(s->page->page, track, &cut, append, &part, NULL);
   tsr_view_cut_release(&cut);
   if (status == 0)
-    return respond(connection, MHD_HTTP_OK, "application/octet-stream", &part,
+    return respond(s, connection, MHD_HTTP_OK, "application/octet-stream", &part,
                    MHD_RESPMEM_MUST_FREE);
   free(part.data);
-  return refuse(connection, MHD_HTTP_INTERNAL_SERVER_ERROR);
+  return refuse(s, connection, MHD_HTTP_INTERNAL_SERVER_ERROR);
 }
 
 static enum MHD_Result answer(void *context, struct MHD_Connection *connection, const char *path,
@@ -134,13 +137,13 @@ static enum MHD_Result answer(void *context, struct MHD_Connection *connection, 
     return MHD_YES;
   }
   cli_request request = {method, path,
-                         MHD_lookup_connection_value(connection, MHD_HEADER_KIND, "Host"),
-                         MHD_lookup_connection_value(connection, MHD_HEADER_KIND, "Origin")};
+                         s->http.lookup_connection_value(connection, MHD_HEADER_KIND, "Host"),
+                         s->http.lookup_connection_value(connection, MHD_HEADER_KIND, "Origin")};
   cli_wanted wanted;
   int status = cli_request_check(&s->guard, &request, &wanted);
-  if (status) return refuse(connection, (unsigned)status);
+  if (status) return refuse(s, connection, (unsigned)status);
   if (wanted == CLI_WANTS_PART) return send_part(s, connection);
-  return respond(connection, MHD_HTTP_OK, "text/html; charset=utf-8", &s->document,
+  return respond(s, connection, MHD_HTTP_OK, "text/html; charset=utf-8", &s->document,
                  MHD_RESPMEM_PERSISTENT);
 }
 
@@ -187,17 +190,17 @@ static size_t keep_escapes(void *context, struct MHD_Connection *connection, cha
 static struct MHD_Daemon *start(server *s, const address *where) {
   unsigned flags = MHD_USE_AUTO | MHD_USE_INTERNAL_POLLING_THREAD;
   if (where->any.sa_family == AF_INET6) flags |= MHD_USE_IPv6;
-  return MHD_start_daemon(flags, 0, NULL, NULL, answer, s, MHD_OPTION_SOCK_ADDR, &where->any,
-                          MHD_OPTION_UNESCAPE_CALLBACK, keep_escapes, NULL,
-                          MHD_OPTION_THREAD_POOL_SIZE, (unsigned)THREADS,
-                          MHD_OPTION_CONNECTION_LIMIT, (unsigned)CONNECTIONS,
-                          MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)IDLE_S, MHD_OPTION_END);
+  return s->http.start_daemon(flags, 0, NULL, NULL, answer, s, MHD_OPTION_SOCK_ADDR, &where->any,
+                              MHD_OPTION_UNESCAPE_CALLBACK, keep_escapes, NULL,
+                              MHD_OPTION_THREAD_POOL_SIZE, (unsigned)THREADS,
+                              MHD_OPTION_CONNECTION_LIMIT, (unsigned)CONNECTIONS,
+                              MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)IDLE_S, MHD_OPTION_END);
 }
 
 static void tell(cli_session *session, const server *s, struct MHD_Daemon *daemon,
                  const address *where) {
   FILE *stream = cli_output_stream(&session->output);
-  unsigned port = MHD_get_daemon_info(daemon, MHD_DAEMON_INFO_BIND_PORT)->port;
+  unsigned port = s->http.get_daemon_info(daemon, MHD_DAEMON_INFO_BIND_PORT)->port;
   bool is_v6 = where->any.sa_family == AF_INET6;
   if (!is_loopback(where) && !session->options->quiet)
     cli_say(NULL,
@@ -210,45 +213,54 @@ static void tell(cli_session *session, const server *s, struct MHD_Daemon *daemo
 }
 
 /* Serve until a signal ends it. */
-static int serve(cli_session *session, const cli_page *page) {
-  server s = {.page = page};
-  address where = {0};
+static int listen_and_wait(cli_session *session, server *s, const address *where) {
   sigset_t ends, before;
-  int status = read_address(session->options, &s.guard, &where), number;
-  if (status) return status;
-  if (!cli_token_make(s.guard.token)) {
-    cli_say(NULL, "the system has no random numbers for a secret address");
-    return CLI_FAULT;
-  }
-  status = tsr_page_write(page->page, append, &s.document, &session->error);
-  if (status) {
-    free(s.document.data);
-    return TSR_ERROR_MEMORY;
-  }
+  int number, status = 0;
   sigemptyset(&ends);
   sigaddset(&ends, SIGINT);
   sigaddset(&ends, SIGTERM);
   sigaddset(&ends, SIGHUP);
   pthread_sigmask(SIG_BLOCK, &ends, &before);
-  struct MHD_Daemon *daemon = start(&s, &where);
+  struct MHD_Daemon *daemon = start(s, where);
   if (daemon) {
-    tell(session, &s, daemon, &where);
+    tell(session, s, daemon, where);
     if (!session->options->quiet) cli_say(NULL, "serving; Ctrl-C ends it");
     sigwait(&ends, &number);
-    MHD_stop_daemon(daemon);
+    s->http.stop_daemon(daemon);
   } else {
-    cli_say(NULL, "cannot listen at %s, port %u: %s", s.guard.host,
+    cli_say(NULL, "cannot listen at %s, port %u: %s", s->guard.host,
             (unsigned)session->options->port, strerror(errno));
     status = CLI_FAULT;
   }
   pthread_sigmask(SIG_SETMASK, &before, NULL);
+  return status;
+}
+
+static int serve(cli_session *session, const cli_page *page) {
+  server s = {.page = page};
+  address where = {0};
+  const char *lacking = NULL;
+  int status = read_address(session->options, &s.guard, &where);
+  if (status) return status;
+  if (!cli_token_make(s.guard.token))
+    lacking = "the system has no random numbers for a secret address";
+  if (!lacking) lacking = cli_http_load(&s.http);
+  if (lacking) {
+    cli_say(NULL, "cannot serve: %s", lacking);
+    status = CLI_FAULT;
+  } else if (tsr_page_write(page->page, append, &s.document, &session->error)) {
+    status = TSR_ERROR_MEMORY;
+  } else {
+    status = listen_and_wait(session, &s, &where);
+  }
+  cli_http_unload(&s.http);
   free(s.document.data);
   return status;
 }
 
 int cli_serve(cli_session *session) {
   cli_guard guard;
-  address where;
+  address where = {0};
   int status = read_address(session->options, &guard, &where); /* before files are read */
   return status ? status : cli_with_page(session, true, serve);
 }

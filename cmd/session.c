@@ -85,12 +85,21 @@ static uint32_t payload_of(const cli_options *options) {
   return options->payload > UINT32_MAX ? UINT32_MAX : (uint32_t)options->payload - 1;
 }
 
+/* A file is that of the first snapshot; "none" is for all. */
+static const char *sidecar_of(const cli_session *session) {
+  const char *given = session->options->sidecar;
+  if (given && strcmp(given, "none") == 0) return "";
+  return session->opened_count ? NULL : given;
+}
+
 int cli_open_path(cli_session *session, const char *path, cli_input *input) {
   session->path = path;
   cli_progress progress = cli_progress_start(session->path, session->options->quiet);
   tsr_open_options how = {.progress = cli_progress_update,
                           .progress_context = &progress,
-                          .payload = payload_of(session->options)};
+                          .payload = payload_of(session->options),
+                          .sidecar = sidecar_of(session)};
+  session->opened_count++;
   tsr_snapshot *snapshot = NULL;
   int status = tsr_snapshot_open(session->path, &how, &snapshot, &session->error);
   cli_progress_end(&progress);

@@ -15,6 +15,7 @@
 typedef struct cli_session {
   const cli_options *options;
   const char *path;          /* the input that an error is about; NULL before the first */
+  size_t opened_count;       /* snapshots so far */
   tsr_query query;           /* from --device and --top */
   tsr_report_options report; /* from --json, --color, ... and the terminal */
   cli_output output;         /* for cli_output_write */

@@ -135,6 +135,8 @@ typedef struct tsr_stack_share {
   uint64_t kind_bytes[TSR_KIND_COUNT]; /* add up to bytes */
   uint64_t kind_allocations[TSR_KIND_COUNT];
   uint64_t older_bytes, older_allocations; /* of these, what was there before the recording */
+  size_t first_tensor, tensor_count; /* rows of `tensors`: the largest that it holds by name */
+  uint64_t omitted_tensors;          /* left out by tsr_query.top */
 } tsr_stack_share;
 
 /* Memory as the trace alone tells it, counted from zero at its first event: `alloc` adds,
@@ -161,6 +163,7 @@ typedef struct tsr_peak_device {
   tsr_recorded recorded;
   tsr_stack_share *stacks; /* live at the peak, largest first */
   size_t stack_count;
+  uint32_t *tensors; /* rows of tsr_snapshot_tensors, for tsr_stack_share; NULL without a sidecar */
   uint64_t omitted_stacks; /* left out by tsr_query.top */
   uint64_t omitted_bytes;
   tsr_warning *warnings; /* where trace and segments disagree */
@@ -202,6 +205,7 @@ typedef struct tsr_at_device {
   tsr_fragmentation fragmentation;
   tsr_stack_share *stacks; /* as in tsr_peak_device */
   size_t stack_count;
+  uint32_t *tensors;
   uint64_t omitted_stacks, omitted_bytes;
   tsr_warning *warnings;
   size_t warning_count;

@@ -166,6 +166,11 @@ typedef struct tsr_open_options {
   tsr_progress_fn *progress;
   void *progress_context;
   uint32_t payload; /* of an HTML page with several snapshots, which one; from 0 */
+  /* The file in which the program tells of its tensors (tessera/sidecar.h). NULL: what
+   * tessera.record wrote beside the snapshot ("a.pickle", "a.pickle.gz": "a.json"), where that is
+   * there; one that cannot be read is a warning. "": none. Else this file; failing to read it is
+   * failing to open. */
+  const char *sidecar;
 } tsr_open_options;
 
 /* Read the snapshot in the file `path` ("-": standard input). On success `*out` is the caller's, to

@@ -15,6 +15,7 @@
 #include "tessera/mosaic_file.h"
 #include "tessera/report.h"
 #include "tessera/rules.h"
+#include "tessera/sidecar.h"
 #include "tessera/simulate.h"
 #include "tessera/snapshot.h"
 #include "tessera/source.h"

@@ -107,8 +107,11 @@ typedef struct tsr_why_device {
   uint32_t layer;
   uint32_t stack;
 
-  uint64_t capacity_bytes; /* as given; 0: not known */
-  uint64_t outside_bytes;  /* with both known: neither free nor PyTorch's */
+  uint64_t capacity_bytes; /* as given, else as the sidecar tells it; 0: not known */
+  bool is_capacity_told;   /* by the sidecar */
+  /* Neither free nor PyTorch's: at the failure, with the capacity known; without a failure when the
+   * snapshot was taken, as the sidecar tells it. */
+  uint64_t outside_bytes;
 
   tsr_fragmentation fragmentation;
   tsr_why_room free[TSR_WHY_CACHE_COUNT]; /* by tsr_why_cache */
@@ -141,7 +144,7 @@ typedef struct tsr_why {
  * did not get over, or its last. */
 typedef struct tsr_why_options {
   int64_t event;           /* the oom event to explain; -1: as above */
-  uint64_t capacity_bytes; /* of the card; 0 = not known */
+  uint64_t capacity_bytes; /* of the card; 0 = as the sidecar tells it, or not known */
   /* Settings to try; 0 = those of tsr_whatif_default, where any could help. */
   const tsr_allocator_settings *settings;
   size_t setting_count;

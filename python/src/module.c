@@ -74,11 +74,11 @@ static bool keep_reading(void *context, uint64_t done_bytes, uint64_t total_byte
 
 /* From a file, or from memory where `path` is NULL. */
 static PyObject *read_snapshot(const char *path, const char *data, Py_ssize_t size_bytes,
-                               const char *name, PyObject *progress) {
+                               const char *name, const char *sidecar, PyObject *progress) {
   tsr_error error = {.offset = TSR_OFFSET_NONE};
   tsr_snapshot *snapshot = NULL;
   reading now = {.progress = progress == Py_None ? NULL : progress};
-  tsr_open_options how = {.progress = keep_reading, .progress_context = &now};
+  tsr_open_options how = {.progress = keep_reading, .progress_context = &now, .sidecar = sidecar};
   now.thread = PyEval_SaveThread();
   int status = path ? tsr_snapshot_open(path, &how, &snapshot, &error)
                     : tsr_snapshot_read(data, (size_t)size_bytes, &how, &snapshot, &error);
@@ -91,24 +91,34 @@ static PyObject *read_snapshot(const char *path, const char *data, Py_ssize_t si
   return core_snapshot_new(core_file_new(snapshot, name));
 }
 
-/* open(path as bytes, name, progress or None). */
-static PyObject *open_path(PyObject *Py_UNUSED(module), PyObject *arguments) {
-  const char *path, *name;
-  PyObject *progress;
-  if (!PyArg_ParseTuple(arguments, "ysO", &path, &name, &progress)) return NULL;
-  return read_snapshot(path, NULL, 0, name, progress);
+/* A path as bytes; NULL for None. */
+static bool path_of(PyObject *given, const char **out) {
+  char *path = NULL;
+  if (given != Py_None && PyBytes_AsStringAndSize(given, &path, NULL)) return false;
+  *out = path;
+  return true;
 }
 
-/* read(bytes, name, progress or None). */
+/* open(path as bytes, name, progress or None, sidecar as bytes or None). */
+static PyObject *open_path(PyObject *Py_UNUSED(module), PyObject *arguments) {
+  const char *path, *name, *beside;
+  PyObject *progress, *sidecar;
+  if (!PyArg_ParseTuple(arguments, "ysOO", &path, &name, &progress, &sidecar) ||
+      !path_of(sidecar, &beside))
+    return NULL;
+  return read_snapshot(path, NULL, 0, name, beside, progress);
+}
+
+/* read(bytes, name, progress or None, sidecar as bytes or None). */
 static PyObject *read_bytes(PyObject *Py_UNUSED(module), PyObject *arguments) {
-  PyObject *bytes, *progress;
-  const char *name;
+  PyObject *bytes, *progress, *sidecar;
+  const char *name, *beside;
   char *data;
   Py_ssize_t size_bytes;
-  if (!PyArg_ParseTuple(arguments, "SsO", &bytes, &name, &progress) ||
-      PyBytes_AsStringAndSize(bytes, &data, &size_bytes))
+  if (!PyArg_ParseTuple(arguments, "SsOO", &bytes, &name, &progress, &sidecar) ||
+      !path_of(sidecar, &beside) || PyBytes_AsStringAndSize(bytes, &data, &size_bytes))
     return NULL;
-  return read_snapshot(NULL, data, size_bytes, name, progress);
+  return read_snapshot(NULL, data, size_bytes, name, beside, progress);
 }
 
 /* ---- the command ---- */

@@ -1,6 +1,7 @@
 """Exceptions: one class for each reason that the library knows (tessera/status.h)."""
 import errno
 import os
+import re
 
 from . import _core
 
@@ -43,6 +44,8 @@ _BY_STATUS = {-2: ReadError, -3: FormatError, -4: LimitError, -5: UnsupportedErr
 def _of_system(message, path):
     """The library ends in the system's words for a failure; Python's programs look at errno."""
     number = next((number for number in sorted(errno.errorcode) if message.endswith(os.strerror(number))), None)
+    beside = re.match(r'the sidecar (.*): cannot ', message)
+    path = beside[1] if beside else path  # the file that it is about
     if number is None or path is None:
         return ReadError(message if path is None else f'{path}: {message}')
     kind = NotFoundError if number == errno.ENOENT else ReadError

@@ -23,18 +23,29 @@ _ENDINGS = {'.speedscope.json': 'speedscope', '.perfetto.json': 'perfetto', '.js
             '.folded': 'folded', '.pb.gz': 'pprof', '.csv': 'csv'}
 
 
-def open(source: Any, *, progress: Optional[Callable[[int, int], Any]] = None) -> 'Snapshot':
+def _sidecar(given: Union[None, bool, Path]) -> Optional[bytes]:
+    """The path as the library takes it: None for the one beside the snapshot, nothing for none."""
+    if given is None or given is True:
+        return None
+    return os.fsencode(given) if given else b''
+
+
+def open(source: Any, *, progress: Optional[Callable[[int, int], Any]] = None,
+         sidecar: Union[None, bool, Path] = None) -> 'Snapshot':
     """Open a snapshot: a path, bytes or anything that has a buffer, a binary file object, or the dict
     that torch.cuda.memory._snapshot() returns.
 
     Pickles of any protocol, JSON, PyTorch's HTML pages, and any of these compressed, are told by
     their content. Nothing in them is executed. `progress` is called now and then with the bytes read
     and the bytes in all.
+
+    `sidecar` is the JSON in which tessera.record told of the program's tensors: the one beside the
+    file is found by its name; False leaves it aside, a path takes another.
     """
     data = _files.data_of(source)
     if data is None:
-        return Snapshot(_core.open(*_files.path_of(source), progress))
-    return Snapshot(_core.read(*data, progress))
+        return Snapshot(_core.open(*_files.path_of(source), progress, _sidecar(sidecar)))
+    return Snapshot(_core.read(*data, progress, _sidecar(sidecar)))
 
 
 def questions() -> List[str]:

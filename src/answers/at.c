@@ -53,6 +53,7 @@ static int describe_live(const tsr__timeline *timeline, const tsr__roles *roles,
   if (!status) {
     out->stacks = shares.items;
     out->stack_count = shares.count;
+    out->tensors = shares.tensors;
     out->omitted_stacks = shares.omitted_stacks;
     out->omitted_bytes = shares.omitted_bytes;
     out->live_allocations = live.count;
@@ -155,6 +156,7 @@ void tsr_at_free(tsr_at *at) {
   if (!at) return;
   for (size_t i = 0; i < at->device_count; i++) {
     tsr__free(at->devices[i].stacks);
+    tsr__free(at->devices[i].tensors);
     tsr__free(at->devices[i].warnings);
   }
   tsr__free(at->devices);

@@ -33,6 +33,7 @@ static int describe_live(const tsr__timeline *timeline, const tsr__roles *roles,
   if (!status) {
     out->stacks = shares.items;
     out->stack_count = shares.count;
+    out->tensors = shares.tensors;
     out->omitted_stacks = shares.omitted_stacks;
     out->omitted_bytes = shares.omitted_bytes;
     out->peak_unsplit_bytes = unsplit_of(timeline, &live);
@@ -86,6 +87,7 @@ void tsr_peak_free(tsr_peak *peak) {
   if (!peak) return;
   for (size_t i = 0; i < peak->device_count; i++) {
     tsr__free(peak->devices[i].stacks);
+    tsr__free(peak->devices[i].tensors);
     tsr__free(peak->devices[i].warnings);
   }
   tsr__free(peak->devices);

@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 
+#include "attribution/named.h"
 #include "base/checked.h"
 #include "base/map.h"
 #include "base/memory.h"
@@ -82,6 +83,63 @@ static bool choose_kinds(summing *s) {
   return true;
 }
 
+/* ---- Tensors that the program named ---- */
+
+/* A tensor that lives in a share. */
+typedef struct named {
+  size_t share;
+  uint64_t size_bytes;
+  uint32_t tensor; /* row of tsr_snapshot_tensors */
+} named;
+
+/* By share; the largest first. */
+static int compare_named(const void *a, const void *b) {
+  const named *x = a, *y = b;
+  if (x->share != y->share) return x->share < y->share ? -1 : 1;
+  if (x->size_bytes != y->size_bytes) return x->size_bytes < y->size_bytes ? 1 : -1;
+  return (x->tensor > y->tensor) - (x->tensor < y->tensor);
+}
+
+typedef TSR__VECTOR(named) named_list;
+
+/* Names are of the moment of the snapshot: of allocations that lived until then. */
+static bool list_named(summing *s, named_list *out) {
+  size_t all, count;
+  const tsr__timeline *t = s->timeline;
+  const tsr_tensor *first = tsr_snapshot_tensors(t->snapshot, &all);
+  for (size_t i = 0; all && i < s->live->count; i++) {
+    uint32_t allocation = s->live->items[i];
+    const tsr_tensor *tensors = tsr__named_in(t, allocation, &count);
+    size_t share = count ? (size_t)*tsr__map_find(&s->share_of, stack_of(s, i)) : 0;
+    for (size_t k = 0; k < count; k++)
+      if (!TSR__VECTOR_PUSH(out,
+                            (named){share, tensors[k].size_bytes, (uint32_t)(tensors + k - first)}))
+        return false;
+  }
+  if (out->count) qsort(out->items, out->count, sizeof *out->items, compare_named);
+  return true;
+}
+
+/* Tell each share its rows, `top` at most; to be called while shares are in the order of share_of. */
+static bool name_shares(summing *s, size_t top, uint32_t **tensors) {
+  named_list list = {0};
+  bool ok = list_named(s, &list);
+  if (ok && list.count) *tensors = TSR__NEW_ARRAY(uint32_t, list.count);
+  ok = ok && (!list.count || *tensors);
+  for (size_t i = 0; ok && i < list.count; i++) {
+    tsr_stack_share *share = &s->shares.items[list.items[i].share];
+    bool is_first = !share->tensor_count;
+    (*tensors)[i] = list.items[i].tensor;
+    if (is_first) share->first_tensor = i;
+    if (top && share->tensor_count == top)
+      share->omitted_tensors++;
+    else
+      share->tensor_count++;
+  }
+  TSR__VECTOR_FREE(&list);
+  return ok;
+}
+
 static void cut(tsr__shares *shares, size_t top) {
   if (!top || shares->count <= top) return;
   for (size_t i = top; i < shares->count; i++)
@@ -94,15 +152,18 @@ int tsr__shares_of(const tsr__timeline *timeline, const tsr__live_set *live,
                    const tsr__roles *roles, size_t top, tsr__shares *out, tsr_error *error) {
   summing s = {.timeline = timeline, .live = live};
   int status = roles ? tsr__kinds_of_timeline(timeline, roles, &s.kinds, error) : 0;
-  if (!status && !(sum_by_stack(&s) && choose_kinds(&s))) status = tsr__fail_memory(error);
+  uint32_t *tensors = NULL;
+  bool ok = !status && sum_by_stack(&s) && choose_kinds(&s) && name_shares(&s, top, &tensors);
+  if (!status && !ok) status = tsr__fail_memory(error);
   tsr__map_release(&s.share_of);
   tsr__kinds_release(&s.kinds);
   if (status) {
     TSR__VECTOR_FREE(&s.shares);
+    tsr__free(tensors);
     return status;
   }
   if (s.shares.count) qsort(s.shares.items, s.shares.count, sizeof *s.shares.items, compare_shares);
-  *out = (tsr__shares){.items = s.shares.items, .count = s.shares.count};
+  *out = (tsr__shares){.items = s.shares.items, .count = s.shares.count, .tensors = tensors};
   cut(out, top);
   return 0;
 }

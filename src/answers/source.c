@@ -211,6 +211,7 @@ static int describe(const inquiry *q, tsr_source_device *out, tsr_error *error) 
                    (out->warnings = tsr__copy_warnings(&timeline, &out->warning_count))))
     status = tsr__fail_memory(error);
   tsr__free(shares.items);
+  tsr__free(shares.tensors);
   TSR__VECTOR_FREE(&live);
   tsr__timeline_release(&timeline);
   return status;

@@ -57,15 +57,20 @@ static bool fill_columns(const tsr__timeline *t, tsr_view_device *out) {
   return true;
 }
 
-static int find_ranges(const viewer *v, const tsr__timeline *t, tsr_view_device *out,
-                       tsr_error *error) {
+/* Steps, phases and what each allocation is for: the phases are found once for all three. */
+static int find_meaning(const viewer *v, const tsr__timeline *t, tsr_view_device *out,
+                        tsr_error *error) {
   tsr__phases phases = {0};
   tsr__cycle cycle = {0};
+  tsr__kinds kinds = {0};
   int status = tsr__phases_compute(v->snapshot, &v->roles, &t->events, &phases, error);
   if (!status) status = tsr__cycle_compute(t, &v->roles, &phases, &cycle, error);
   if (!status && !tsr__view_ranges(t, &phases, &cycle, out)) status = tsr__fail_memory(error);
+  if (!status) status = tsr__kinds_compute(t, &v->roles, &phases, &kinds, error);
   tsr__cycle_release(&cycle);
   tsr__phases_release(&phases);
+  if (!status) status = tsr__view_groupings(t, &v->shared, &kinds, out, error);
+  tsr__kinds_release(&kinds);
   return status;
 }
 
@@ -77,8 +82,7 @@ static int fill(const viewer *v, const tsr__timeline *t, tsr_view_device *out, t
   if (!tsr__view_times(t, out) || !tsr__view_spans(t, out) || !tsr__view_marks(t, out) ||
       !fill_columns(t, out))
     return tsr__fail_memory(error);
-  int status = find_ranges(v, t, out, error);
-  if (!status) status = tsr__view_groupings(t, &v->shared, out, error);
+  int status = find_meaning(v, t, out, error);
   if (!status && !(out->warnings = tsr__copy_warnings(t, &out->warning_count)))
     status = tsr__fail_memory(error);
   return status;
@@ -103,7 +107,7 @@ int tsr_view_compute(const tsr_snapshot *snapshot, const tsr_view_options *optio
   if (!view) return tsr__fail_memory(error);
   view->devices = TSR__NEW_ARRAY(tsr_view_device, count);
   status = view->devices ? tsr__roles_compute(snapshot, &v.roles, error) : tsr__fail_memory(error);
-  if (!status) status = tsr__view_shared_init(&v.shared, snapshot, &v.roles, options, error);
+  if (!status) status = tsr__view_shared_init(&v.shared, snapshot, options, error);
   while (!status && view->device_count < count) {
     tsr_view_device *device = &view->devices[view->device_count];
     device->device = devices[view->device_count++];

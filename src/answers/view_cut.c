@@ -36,7 +36,8 @@ static bool is_within(const cutter *c, size_t row) {
 static unsigned size_class(uint64_t value) {
   unsigned bits = 0;
   if (value < 16) return (unsigned)value;
-  while (value >> bits > 31) bits++;
+  for (unsigned step = 32; step; step /= 2)
+    if (value >> (bits + step) > 15) bits += step;
   return bits * 16 + (unsigned)(value >> bits);
 }
 

@@ -30,6 +30,7 @@ typedef struct place {
 typedef struct maker {
   const tsr__timeline *timeline;
   const tsr__view_shared *shared;
+  const tsr__kinds *kinds;
   tsr_view_grouping *out;
   uint64_t keys[TSR_VIEW_GROUPS_MAX];
   uint8_t last; /* group of the last key asked for */
@@ -68,13 +69,9 @@ static void spell_done(tsr_view_grouping *out, size_t group) {
 /* ---- category ---- */
 
 static bool by_category(maker *m) {
-  const tsr__timeline *t = m->timeline;
-  tsr__kinds kinds = {0};
-  if (tsr__kinds_of_timeline(t, m->shared->roles, &kinds, NULL)) return false;
   for (int i = 0; i < TSR_KIND_COUNT; i++)
     (void)group_of(m, (uint64_t)i, text_of(tsr_kind_name((tsr_kind)i)));
-  for (size_t a = 0; a < t->birth.count; a++) m->out->group[a] = kinds.kind[a];
-  tsr__kinds_release(&kinds);
+  memcpy(m->out->group, m->kinds->kind, m->timeline->birth.count);
   return true;
 }
 
@@ -371,8 +368,8 @@ static size_t least_of(size_t row) {
 }
 
 int tsr__view_groupings(const tsr__timeline *timeline, const tsr__view_shared *shared,
-                        tsr_view_device *out, tsr_error *error) {
-  maker m = {.timeline = timeline, .shared = shared};
+                        const tsr__kinds *kinds, tsr_view_device *out, tsr_error *error) {
+  maker m = {.timeline = timeline, .shared = shared, .kinds = kinds};
   bool ok = find_places(&m);
   for (size_t row = 0; ok && row < sizeof makers / sizeof *makers; row++) {
     tsr_view_grouping *grouping = &out->groupings[out->grouping_count];
@@ -387,14 +384,13 @@ int tsr__view_groupings(const tsr__timeline *timeline, const tsr__view_shared *s
 }
 
 int tsr__view_shared_init(tsr__view_shared *shared, const tsr_snapshot *snapshot,
-                          const tsr__roles *roles, const tsr_view_options *options,
-                          tsr_error *error) {
+                          const tsr_view_options *options, tsr_error *error) {
   static const tsr_view_options plain = {.rules = NULL};
   if (!options) options = &plain;
   tsr_profile_by by = options->by;
   bool has_labels =
       by == TSR_PROFILE_BY_OP || by == TSR_PROFILE_BY_MODULE || by == TSR_PROFILE_BY_LINE;
-  *shared = (tsr__view_shared){.roles = roles};
+  *shared = (tsr__view_shared){0};
   int status =
       tsr__grouper_init(&shared->annotations, snapshot, TSR_PROFILE_BY_ANNOTATION, NULL, error);
   if (!status)

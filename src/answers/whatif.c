@@ -201,7 +201,7 @@ static int run_all(const tsr__timeline *timeline, const tsr_whatif_options *opti
 static int list_holders(const tsr__timeline *timeline, const tsr__roles *roles, size_t top,
                         tsr_whatif_device *out, tsr_error *error) {
   tsr__live_set live = {0};
-  tsr__shares shares;
+  tsr__shares shares = {0};
   if (!out->runs[0].is_out_of_memory) return 0;
   int64_t before = out->runs[0].out_of_memory.event - 1;
   int status = tsr__timeline_live(timeline, before < -1 ? -1 : before, &live, error);
@@ -212,6 +212,7 @@ static int list_holders(const tsr__timeline *timeline, const tsr__roles *roles, 
     out->omitted_stacks = shares.omitted_stacks;
     out->omitted_bytes = shares.omitted_bytes;
   }
+  tsr__free(shares.tensors);
   TSR__VECTOR_FREE(&live);
   return status;
 }

@@ -20,6 +20,7 @@
 #include "answers/why_trials.h"
 #include "base/checked.h"
 #include "base/memory.h"
+#include "tessera/sidecar.h"
 
 /* What others than PyTorch hold on any card: a CUDA context, libraries. */
 #define USUAL_OUTSIDE_BYTES (UINT64_C(1) << 30)
@@ -203,11 +204,17 @@ static tsr_why_reason reason_of(const tsr_why_device *d) {
   return TSR_WHY_IN_USE;
 }
 
-static void describe_card(uint64_t capacity_bytes, tsr_why_device *out) {
-  out->capacity_bytes = capacity_bytes;
-  if (!capacity_bytes || !out->oom_count) return;
+/* The card's memory, as given or as the sidecar has it. What others held is most exact at a failure,
+ * where the allocator asked the driver; without one there is the sidecar's figure. */
+static void describe_card(const tsr_snapshot *snapshot, uint64_t capacity_bytes,
+                          tsr_why_device *out) {
+  tsr_card card = tsr_snapshot_card(snapshot, out->device);
+  out->capacity_bytes = capacity_bytes ? capacity_bytes : card.total_bytes;
+  out->is_capacity_told = !capacity_bytes && card.total_bytes;
+  if (!out->oom_count) out->outside_bytes = card.outside_bytes;
+  if (!out->capacity_bytes || !out->oom_count) return;
   uint64_t known = tsr__sum_u64(out->moment.totals.reserved_bytes, out->device_free_bytes);
-  out->outside_bytes = tsr__drop_u64(capacity_bytes, known);
+  out->outside_bytes = tsr__drop_u64(out->capacity_bytes, known);
 }
 
 /* ---- A device ---- */
@@ -229,7 +236,7 @@ static int describe(const tsr_snapshot *snapshot, why_question *question, tsr_wh
     out->is_expandable = t.settings.expandable_segments;
     if (out->oom_count) describe_request(&t, &question->purposes.places, out);
     status = describe_moment(&t, question, out, error);
-    describe_card(question->options->capacity_bytes, out);
+    describe_card(snapshot, question->options->capacity_bytes, out);
     out->reason = reason_of(out);
   }
   if (!status && *is_meant && out->oom_count)

@@ -19,9 +19,12 @@
  * frees gradients, autograd frees what it saved. What never died is matched by size with the
  * gradients of one step: as many blocks of a size as there are gradients of it are parameters, and
  * up to twice as many more are optimizer state, less what the recording saw being made. Which of equal
- * blocks is which cannot be told and does not matter: their bytes are equal. */
+ * blocks is which cannot be told and does not matter: their bytes are equal.
+ *
+ * What the program itself named (tessera/sidecar.h) goes before all of it. */
 #include "attribution/kind.h"
 
+#include "attribution/named.h"
 #include "base/checked.h"
 #include "base/map.h"
 #include "base/memory.h"
@@ -380,9 +383,10 @@ static bool sizes_of_fullest(const judge *j, tsr_kind kind, bool (*is_of)(uint8_
   for (int round = 0; ok && round < 2; round++) {
     size_t r = 0, runs = j->phases->runs.count;
     for (size_t i = j->t->initial.count; ok && i < j->out.count; i++) {
+      if (j->out.kind[i] != kind) continue;
       uint32_t birth = j->t->birth.items[i];
       while (r + 1 < runs && j->phases->runs.items[r + 1].first <= birth) r++;
-      if (j->out.kind[i] != kind || !is_of(j->phases->runs.items[r].phase)) continue;
+      if (!is_of(j->phases->runs.items[r].phase)) continue;
       uint64_t size = j->t->events.size[birth], *sum = &bytes[pass_of_run[r]];
       if (!round)
         *sum = tsr__sum_u64(*sum, size);
@@ -474,9 +478,9 @@ static bool find_forward_gradients(judge *j) {
   uint64_t copies = ok ? copies_of(j, &old) : 1;
   size_t r = 0, runs = j->phases->runs.count;
   for (size_t i = j->t->initial.count; ok && i < j->out.count; i++) {
+    if (j->out.evidence[i] != TSR_EVIDENCE_KEPT_FOR_BACKWARD) continue;
     uint32_t birth = j->t->birth.items[i];
     while (r + 1 < runs && j->phases->runs.items[r + 1].first <= birth) r++;
-    if (j->out.evidence[i] != TSR_EVIDENCE_KEPT_FOR_BACKWARD) continue;
     uint32_t backward = j->after[r].backward, end = j->after[r].end_of_backward;
     if (backward == NEVER || !is_kept_on(j, (uint32_t)i, end)) continue;
     uint64_t size = j->t->events.size[birth];
@@ -640,13 +644,26 @@ static bool judge_old_rest(judge *j) {
   return ok;
 }
 
-/* Stacks first, then what lives on, then what died: parameters mostly live on. */
+/* What the program itself named. */
+static bool judge_named(const judge *j, uint32_t allocation, verdict *out) {
+  out->evidence = TSR_EVIDENCE_NAMED;
+  return tsr__named_kind(j->t, allocation, &out->kind);
+}
+
+static void take_names(judge *j) {
+  verdict v;
+  for (uint32_t i = 0; i < (uint32_t)j->out.count; i++)
+    if (judge_named(j, i, &v)) put(j, i, v);
+}
+
+/* Names first, then stacks, then what lives on, then what died: parameters mostly live on. */
 static bool judge_old(judge *j) {
   quota left = {0};
   bool ok = set_quotas(j, &left);
   uint32_t count = ok ? (uint32_t)j->t->initial.count : 0;
   for (uint32_t i = 0; i < count; i++) {
-    verdict v = judge_old_stack(j, i);
+    verdict v;
+    if (!judge_named(j, i, &v)) v = judge_old_stack(j, i);
     j->out.phase[i] = tsr__role_of(j->roles, j->t->initial.items[i].stack).phase;
     uint64_t size = j->t->initial.items[i].requested_bytes;
     if (v.kind == TSR_KIND_PARAMETER) take(&left.parameters, size);
@@ -747,6 +764,7 @@ int tsr__kinds_compute(const tsr__timeline *timeline, const tsr__roles *roles,
     judge_recorded(&j);
     ok = note_sizes(&j) && find_forward_gradients(&j) && judge_old(&j) && judge_old_rest(&j) &&
          replace_parameters(&j);
+    take_names(&j);
   }
   tsr__free(j.after);
   tsr__free(j.span);

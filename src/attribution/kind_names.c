@@ -81,6 +81,7 @@ static const struct {
     [TSR_EVIDENCE_OLD_FROZEN] = {"older than the recording, never freed, and of the size of no "
                                  "gradient, as most of the memory",
                                  TSR_CONFIDENCE_GUESS},
+    [TSR_EVIDENCE_NAMED] = {"named by the program", TSR_CONFIDENCE_SURE},
     [TSR_EVIDENCE_OLD_ACTIVATION] = {"older than the recording and freed as saved tensors are",
                                      TSR_CONFIDENCE_LIKELY},
 };

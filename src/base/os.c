@@ -38,6 +38,18 @@ int tsr__os_open(const char *path, int *handle, uint64_t *size_bytes, tsr_error 
   return 0;
 }
 
+int tsr__os_open_regular(const char *path, int *handle, tsr_error *error) {
+  int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+  if (fd < 0) return fail_errno(error, "cannot open");
+  struct stat status;
+  if (fstat(fd, &status) != 0 || !S_ISREG(status.st_mode)) {
+    (void)close(fd);
+    return tsr__fail(error, TSR_ERROR_IO, TSR_OFFSET_NONE, "not a regular file");
+  }
+  *handle = fd;
+  return 0;
+}
+
 ptrdiff_t tsr__os_read(int handle, void *buffer, size_t size, tsr_error *error) {
   for (;;) {
     ssize_t got = read(handle, buffer, size < LARGEST_READ ? size : LARGEST_READ);

@@ -11,6 +11,9 @@
  * `*size_bytes` is its size, or 0 when it has none (a pipe). A directory is an error. Fails with
  * TSR_ERROR_IO. */
 int tsr__os_open(const char *path, int *handle, uint64_t *size_bytes, tsr_error *error);
+/* The same for a file beside the input: only a regular file is opened, and a pipe is not waited for.
+ */
+int tsr__os_open_regular(const char *path, int *handle, tsr_error *error);
 /* Up to `size` bytes into `buffer`: how many, 0 at the end, or a negative tsr_status. */
 ptrdiff_t tsr__os_read(int handle, void *buffer, size_t size, tsr_error *error);
 void tsr__os_close(int handle);

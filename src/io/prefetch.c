@@ -19,15 +19,22 @@
 #include "base/os.h"
 #include "io/source.h"
 
-enum { ROOM_BYTES = 64 << 10, CHUNK_BYTES = 512 << 10 };
+enum { ROOM_BYTES = 64 << 10 };
+
+/* The longer the chunks, the fewer times one thread wakes the other, which costs some microseconds each; the
+ * shorter, the less memory, and the sooner the parser begins. */
+#define SHORTEST_CHUNK ((size_t)512 << 10)
+#define LONGEST_CHUNK  ((size_t)2 << 20)
+#define CHUNKS         128 /* as many in an input of middling size */
 
 struct tsr__prefetch {
   tsr__stream *stream; /* the source's */
   tsr__os_thread *thread;
   tsr__os_semaphore *empty, *filled;
-  unsigned char *spare, *window; /* ROOM_BYTES + CHUNK_BYTES each */
+  unsigned char *spare, *window; /* ROOM_BYTES + chunk_bytes each */
   unsigned char *joined;         /* a window that did not fit, or NULL */
-  size_t size;                   /* of the chunk in `spare` */
+  size_t chunk_bytes;
+  size_t size; /* of the chunk in `spare` */
   uint64_t stored_bytes;
   int status; /* of the read that ended the chunk */
   tsr_error error;
@@ -39,9 +46,9 @@ struct tsr__prefetch {
 static void read_chunk(struct tsr__prefetch *p) {
   p->size = 0;
   p->is_last = false;
-  while (p->size < CHUNK_BYTES && !p->is_last) {
+  while (p->size < p->chunk_bytes && !p->is_last) {
     ptrdiff_t got = tsr__stream_read(p->stream, p->spare + ROOM_BYTES + p->size,
-                                     CHUNK_BYTES - p->size, &p->error);
+                                     p->chunk_bytes - p->size, &p->error);
     p->status = got < 0 ? (int)got : 0;
     p->is_last = got <= 0;
     if (got > 0) p->size += (size_t)got;
@@ -82,14 +89,21 @@ void tsr__prefetch_close(struct tsr__prefetch *ahead) {
   release(ahead);
 }
 
-void tsr__source_read_ahead(tsr__source *source) {
+static size_t chunk_of(uint64_t input_bytes) {
+  uint64_t bytes = input_bytes / CHUNKS;
+  if (bytes > LONGEST_CHUNK) return LONGEST_CHUNK;
+  return bytes > SHORTEST_CHUNK ? (size_t)bytes : SHORTEST_CHUNK;
+}
+
+void tsr__source_read_ahead(tsr__source *source, uint64_t input_bytes) {
   struct tsr__prefetch *p = TSR__NEW(struct tsr__prefetch);
   if (!p) return;
   p->stream = source->stream;
+  p->chunk_bytes = chunk_of(input_bytes);
   p->empty = tsr__os_semaphore_new(1);
   p->filled = tsr__os_semaphore_new(0);
-  p->spare = tsr__realloc(NULL, ROOM_BYTES + CHUNK_BYTES, 1);
-  p->window = tsr__realloc(NULL, ROOM_BYTES + CHUNK_BYTES, 1);
+  p->spare = tsr__realloc(NULL, ROOM_BYTES + p->chunk_bytes, 1);
+  p->window = tsr__realloc(NULL, ROOM_BYTES + p->chunk_bytes, 1);
   if (p->empty && p->filled && p->spare && p->window) p->thread = tsr__os_thread_start(read_on, p);
   if (p->thread)
     source->ahead = p;

@@ -88,8 +88,8 @@ int tsr__source_open_sized(tsr__source *source, tsr__stream *stream, size_t wind
                            tsr_error *error);
 /* From now on read the next window in a thread of its own while this one is worked on. Until
  * tsr__source_settle nobody else may touch the stream. Where no thread can be had, nothing changes.
- */
-void tsr__source_read_ahead(tsr__source *source);
+ * `input_bytes` is about what there is to read. */
+void tsr__source_read_ahead(tsr__source *source, uint64_t input_bytes);
 /* End that thread; the stream's fields may be looked at again. What it has read is kept. */
 void tsr__source_settle(tsr__source *source);
 /* The whole of a piece of memory, which must outlive the source. */

@@ -33,8 +33,8 @@ static void print_verdict(tsr__emitter *emitter, const tsr_at_device *device) {
 static void emit_device(tsr__stack_printer *printer, const tsr_at_device *device) {
   tsr__emitter *emitter = printer->emitter;
   const tsr_totals *totals = &device->moment.totals;
-  tsr__share_list shares = {device->stacks, device->stack_count, device->omitted_stacks,
-                            device->omitted_bytes, totals->requested_bytes};
+  tsr__share_list shares = {device->stacks,        device->stack_count,     device->omitted_stacks,
+                            device->omitted_bytes, totals->requested_bytes, device->tensors};
   print_verdict(emitter, device);
   if (!device->is_found) return;
   tsr__emit_object(emitter, NULL);

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/format.h"
+#include "tessera/sidecar.h"
 
 #define SCHEMA "tessera/1"
 
@@ -18,6 +19,8 @@ static void emit_input(tsr__emitter *emitter, const tsr_report_input *input) {
   tsr__emit_field(emitter, "path", NULL, tsr__string(input->path));
   tsr__emit_field(emitter, "bytes", NULL, tsr__bytes(tsr_snapshot_input_bytes(input->snapshot)));
   tsr__emit_field(emitter, "format", NULL, tsr__string(tsr_snapshot_format(input->snapshot)));
+  const char *sidecar = tsr_snapshot_sidecar(input->snapshot);
+  tsr__emit_field(emitter, "sidecar", NULL, sidecar ? tsr__string(sidecar) : tsr__nothing());
   tsr__emit_end(emitter);
 }
 

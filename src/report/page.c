@@ -11,8 +11,8 @@
  *   bytes of the head, 4, little-endian | the head | the zlib stream
  *
  * and speaks of names by the numbers that the page gave them; so a served page has all names there
- * are. A page that would be too large is packed again with shorter names; if that does not help, the
- * caller must bring smaller cuts. */
+ * are. A page that its names make too large is packed again with shorter ones; if that does not help,
+ * the caller must bring smaller cuts. */
 #include "report/page.h"
 
 #include "report/template.h"
@@ -59,15 +59,19 @@ static bool name_all(tsr_page *p) {
   return ok;
 }
 
-static void pack_all(tsr_page *p, tsr__bundle *bundle) {
+/* Answers whether all but the names was packed: if not, shorter ones would not help. */
+static bool pack_all(tsr_page *p, tsr__bundle *bundle) {
   if (p->options.is_served) bundle->ok = name_all(p);
   for (size_t i = 0; bundle->ok && i < p->track_count; i++) {
     tsr__page_pack_cut(bundle, &p->tracks[i], i);
+    if (bundle->pack.is_full) return false;
     tsr__page_pack_lanes(bundle, &p->tracks[i], i);
   }
+  if (bundle->pack.is_full) return false;
   if (bundle->ok) tsr__page_pack_names(bundle);
   if (bundle->ok)
     tsr__page_head(bundle, p->inputs, p->input_count, p->tracks, p->track_count, &p->options);
+  return true;
 }
 
 static bool is_long(const tsr_page *p) {
@@ -87,7 +91,8 @@ static int finish(tsr__bundle *bundle, tsr__buffer *head, tsr__buffer *data, tsr
   return 0;
 }
 
-static int build(tsr_page *p, size_t most_text, tsr_error *error) {
+/* `*can_shorten`: whether shorter names may make a page of what was too large for one. */
+static int build(tsr_page *p, size_t most_text, bool *can_shorten, tsr_error *error) {
   uint64_t most = p->options.most_bytes ? p->options.most_bytes : MOST_BYTES;
   uint64_t fixed = (uint64_t)tsr__template_head_size + tsr__template_rest_size +
                    tsr__template_tail_size + HEAD_ROOM;
@@ -99,7 +104,7 @@ static int build(tsr_page *p, size_t most_text, tsr_error *error) {
     status = tsr__bundle_open(bundle, &p->names, is_long(p) ? 1 : 6,
                               (size_t)(most > fixed ? (most - fixed) / 4 * 3 : 0), error);
   if (!status) {
-    pack_all(p, bundle);
+    *can_shorten = pack_all(p, bundle);
     status = finish(bundle, &p->head, &p->data, error);
   }
   tsr__bundle_release(bundle);
@@ -114,12 +119,14 @@ int tsr_page_open(const tsr_page_input *inputs, size_t input_count, const tsr_pa
   static const size_t texts[] = {4096, 256, 48};
   tsr_error why = {0};
   int status = TSR_ERROR_LIMIT;
-  for (size_t i = 0; status == TSR_ERROR_LIMIT && i < sizeof texts / sizeof *texts; i++) {
+  bool can_shorten = true;
+  for (size_t i = 0; status == TSR_ERROR_LIMIT && can_shorten && i < sizeof texts / sizeof *texts;
+       i++) {
     tsr_page *p = TSR__NEW(tsr_page);
     if (!p) return tsr__fail_memory(error);
     *p = (tsr_page){.inputs = inputs, .input_count = input_count};
     if (options) p->options = *options;
-    status = build(p, texts[i], &why);
+    status = build(p, texts[i], &can_shorten, &why);
     if (status)
       tsr_page_free(p);
     else

@@ -62,7 +62,7 @@ static void pack_kinds(tsr__bundle *p, const tsr__page_track *t, size_t number) 
   tsr__intern kinds;
   tsr__intern_init(&kinds);
   column(p, "kind", number);
-  for (size_t i = 0; p->ok && i < t->cut->told_count; i++) {
+  for (size_t i = 0; p->ok && !p->pack.is_full && i < t->cut->told_count; i++) {
     uint32_t row = t->cut->told[i];
     uint32_t node = tsr__page_stack(p->names, t->ids, t->snapshot, d->stack[row], &p->ok);
     kind key = {node == TSR_NONE ? 0 : (uint64_t)node + 1, d->requested_bytes[row],
@@ -181,7 +181,8 @@ static void pack_groupings(tsr__bundle *p, const tsr__page_track *t, size_t numb
   }
 }
 
-static void pack_buckets(tsr__bundle *p, const tsr_view_cut *d, size_t number) {
+static void pack_buckets(tsr__bundle *p, const tsr__page_track *t, size_t number) {
+  const tsr_view_cut *d = t->cut;
   column(p, "high", number);
   pack_moments(p, d->high, d->bucket_count);
   column_end(p);
@@ -266,12 +267,12 @@ void tsr__page_pack_lanes(tsr__bundle *p, const tsr__page_track *t, size_t numbe
   column_end(p);
 }
 
+/* Stops once the page is too large. */
 void tsr__page_pack_cut(tsr__bundle *p, const tsr__page_track *t, size_t number) {
-  pack_lives(p, t, number);
-  pack_kinds(p, t, number);
-  pack_addresses(p, t, number);
-  pack_groupings(p, t, number);
-  pack_buckets(p, t->cut, number);
+  static void (*const packers[])(tsr__bundle *, const tsr__page_track *, size_t) = {
+      pack_lives, pack_kinds, pack_addresses, pack_groupings, pack_buckets};
+  for (size_t i = 0; i < sizeof packers / sizeof *packers && !p->pack.is_full; i++)
+    packers[i](p, t, number);
 }
 
 void tsr__page_pack_names(tsr__bundle *p) {

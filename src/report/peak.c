@@ -89,8 +89,12 @@ static void emit_recorded(tsr__emitter *emitter, const tsr_recorded *recorded) {
 
 static void emit_device(tsr__stack_printer *printer, const tsr_peak_device *device) {
   tsr__emitter *emitter = printer->emitter;
-  tsr__share_list shares = {device->stacks, device->stack_count, device->omitted_stacks,
-                            device->omitted_bytes, device->peak.totals.requested_bytes};
+  tsr__share_list shares = {device->stacks,
+                            device->stack_count,
+                            device->omitted_stacks,
+                            device->omitted_bytes,
+                            device->peak.totals.requested_bytes,
+                            device->tensors};
   print_verdict(emitter, device);
   tsr__emit_object(emitter, NULL);
   tsr__emit_field(emitter, "device", NULL, tsr__count(device->device));

@@ -219,9 +219,12 @@ static void emit_recorded_oom(tsr__emitter *emitter, const tsr_whatif_device *de
 static void emit_device(tsr__stack_printer *printer, const tsr_whatif_device *device,
                         uint64_t capacity) {
   tsr__emitter *emitter = printer->emitter;
-  tsr__share_list shares = {device->stacks, device->stack_count, device->omitted_stacks,
+  tsr__share_list shares = {device->stacks,
+                            device->stack_count,
+                            device->omitted_stacks,
                             device->omitted_bytes,
-                            device->runs[0].out_of_memory.totals.requested_bytes};
+                            device->runs[0].out_of_memory.totals.requested_bytes,
+                            NULL};
   print_verdict(emitter, device, capacity);
   tsr__emit_object(emitter, NULL);
   tsr__emit_field(emitter, "device", NULL, tsr__count(device->device));

@@ -130,7 +130,8 @@ static void append_no_oom(tsr__buffer *out, const tsr_why_device *d) {
       tsr__buffer_text(out, ", before the first event");
   }
   if (d->capacity_bytes >= peak && d->capacity_bytes)
-    tsr__buffer_printf(out, ", which leaves %s of %s", SIZE(d->capacity_bytes - peak),
+    tsr__buffer_printf(out, ", which leaves %s of %s",
+                       SIZE(tsr__drop_u64(d->capacity_bytes - peak, d->outside_bytes)),
                        SIZE(d->capacity_bytes));
   else if (d->capacity_bytes)
     tsr__buffer_printf(out, ", more than %s", SIZE(d->capacity_bytes));
@@ -254,7 +255,8 @@ static void print_memory(tsr__emitter *emitter, const tsr_why_device *d) {
   uint64_t reserved = d->moment.totals.reserved_bytes;
   uint64_t whole = tsr__sum_u64(reserved, tsr__sum_u64(d->device_free_bytes, d->outside_bytes));
   uint64_t told = tsr__sum_u64(d->moment.totals.active_bytes, free_in_all(d));
-  uint64_t unused = !d->oom_count ? tsr__drop_u64(d->capacity_bytes, reserved) : 0;
+  uint64_t others = tsr__sum_u64(reserved, d->outside_bytes);
+  uint64_t unused = !d->oom_count ? tsr__drop_u64(d->capacity_bytes, others) : 0;
   if (!tsr__emitter_is_text(emitter)) return;
   if (unused) whole = d->capacity_bytes;
   tsr__emit_space(emitter);
@@ -292,9 +294,12 @@ static void emit_memory(tsr__emitter *emitter, const tsr_why_device *d) {
   if (tsr__emitter_is_text(emitter)) return;
   tsr__emit_field(emitter, "capacity_bytes", NULL,
                   d->capacity_bytes ? tsr__bytes(d->capacity_bytes) : tsr__nothing());
+  bool is_told = d->capacity_bytes && (d->oom_count || d->outside_bytes);
+  tsr__emit_field(emitter, "capacity_from", NULL,
+                  d->capacity_bytes ? tsr__string(d->is_capacity_told ? "sidecar" : "option")
+                                    : tsr__nothing());
   tsr__emit_field(emitter, "outside_bytes", NULL,
-                  d->capacity_bytes && d->oom_count ? tsr__bytes(d->outside_bytes)
-                                                    : tsr__nothing());
+                  is_told ? tsr__bytes(d->outside_bytes) : tsr__nothing());
   tsr__emit_field(emitter, "lost_bytes", NULL, tsr__bytes(d->lost_bytes));
   tsr__emit_table(emitter, "free", columns, sizeof columns / sizeof *columns);
   for (int i = 0; i < TSR_WHY_CACHE_COUNT; i++) {

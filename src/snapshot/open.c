@@ -13,6 +13,7 @@
 #include "io/detect.h"
 #include "snapshot/json.h"
 #include "snapshot/pickle.h"
+#include "snapshot/sidecar.h"
 
 /* Is this the beginning of a pickle? Protocol 2 and later say so; 0 and 1 start with a container.
  */
@@ -145,29 +146,45 @@ static int read_stream(tsr__stream *stream, uint64_t input_bytes, const tsr_open
   tsr__source source = {0};
   status = tsr__source_open(&source, stream, error);
   /* Not of a pipe: a thread that waits for one cannot be ended. */
-  if (!status && input_bytes >= WORTH_READING_AHEAD) tsr__source_read_ahead(&source);
+  if (!status && input_bytes >= WORTH_READING_AHEAD) tsr__source_read_ahead(&source, input_bytes);
   if (!status)
     status = tsr__snapshot_from_source(&source, input_bytes, wrapping.format, options, out, error);
   tsr__source_close(&source);
   return status;
 }
 
+/* The last step of opening; `path` is NULL for what was read from memory. */
+static int add_sidecar(const char *path, const tsr_open_options *options, tsr_snapshot *snapshot,
+                       tsr_snapshot **out, tsr_error *error) {
+  int status = tsr__sidecar_find(snapshot, path, options ? options->sidecar : NULL, error);
+  if (status)
+    tsr_snapshot_free(snapshot);
+  else
+    *out = snapshot;
+  return status;
+}
+
 int tsr_snapshot_open(const char *path, const tsr_open_options *options, tsr_snapshot **out,
                       tsr_error *error) {
+  tsr_snapshot *snapshot = NULL;
   tsr__stream *stream;
   uint64_t size_bytes;
   int status = tsr__stream_file(path, &stream, &size_bytes, error);
-  return status ? status : read_stream(stream, size_bytes, options, out, error);
+  if (!status) status = read_stream(stream, size_bytes, options, &snapshot, error);
+  return status ? status : add_sidecar(path, options, snapshot, out, error);
 }
 
 int tsr_snapshot_read(const void *data, size_t size_bytes, const tsr_open_options *options,
                       tsr_snapshot **out, tsr_error *error) {
+  tsr_snapshot *snapshot = NULL;
   if (tsr__detect(data, size_bytes) == TSR__FORM_PLAIN) {
     tsr__source source;
     tsr__source_memory(&source, data, size_bytes);
-    return tsr__snapshot_from_source(&source, size_bytes, "", options, out, error);
+    int status = tsr__snapshot_from_source(&source, size_bytes, "", options, &snapshot, error);
+    return status ? status : add_sidecar(NULL, options, snapshot, out, error);
   }
   tsr__stream *stream;
   int status = tsr__stream_memory(data, size_bytes, &stream, error);
-  return status ? status : read_stream(stream, size_bytes, options, out, error);
+  if (!status) status = read_stream(stream, size_bytes, options, &snapshot, error);
+  return status ? status : add_sidecar(NULL, options, snapshot, out, error);
 }

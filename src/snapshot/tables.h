@@ -20,6 +20,7 @@
 #include "base/intern.h"
 #include "base/vector.h"
 #include "snapshot/schema.h"
+#include "snapshot/sidecar.h"
 #include "snapshot/value.h"
 #include "snapshot/warnings.h"
 #include "tessera/snapshot.h"
@@ -156,6 +157,8 @@ struct tsr_snapshot {
   uint32_t trace_count; /* length of device_traces in the file */
   uint32_t top_order;   /* of the keys of the snapshot itself, see key_order.h */
   uint64_t top_keys;    /* keys of the snapshot itself; 0 for a bare list of segments */
+
+  tsr__sidecar sidecar; /* what the program said beside it */
 
   uint64_t tally[TSR__WARNING_COUNT];
   tsr_warning warnings[TSR__WARNING_COUNT];

@@ -7,6 +7,8 @@ and final segments agree with each other in the way a real file's do. Nothing is
 depends on the machine: the same bytes come out everywhere (see settle), since reports print the
 size of the file.
 """
+import gzip
+import json
 import os
 import pickle
 import sys
@@ -337,6 +339,80 @@ def pending():
     return snapshot
 
 
+# ---- what the program says of its tensors ----
+
+def sidecar(**told):
+    """As tessera.record writes it beside a snapshot."""
+    return {'schema': 'tessera/capture/1', 'reason': 'end', 'step': 2, **told}
+
+
+def tensor(name, address, shape, **more):
+    count = 1
+    for axis in shape:
+        count *= axis
+    return {'name': name, 'shape': shape, 'dtype': 'torch.float32', 'device': 'cuda:0',
+            'data_ptr': address, 'nbytes': 4 * count, 'requires_grad': True, 'grad': None, **more}
+
+
+def named():
+    """Weights from before the trace without a stack that tells, two of them in one flat block, state
+    that nobody would take for it, and what fits nowhere. Answers the snapshot and its sidecar."""
+    run = Run()
+    device = run.devices[0]
+    device.recording = False
+    flat = device.alloc(3 * MIB, [])
+    device.recording = True
+    loose = device.alloc(2 * MIB, run.stacks(('scratch', '/work/train.py', 60)))
+    grad = device.alloc(MIB, run.stacks(('scratch', '/work/train.py', 60)))
+    moment = device.alloc(2 * MIB, run.stacks(('scratch', '/work/train.py', 61)))
+    gone = device.alloc(4 * MIB, run.stacks(('forward', '/work/model.py', 31)))
+    device.free(gone, run.stacks(('forward', '/work/model.py', 32)))
+    parameters = [
+        tensor('net.0.weight', flat, [512, 512], grad={'data_ptr': grad, 'nbytes': MIB},
+               storage_data_ptr=flat, storage_nbytes=3 * MIB),
+        tensor('net.1.weight', flat + MIB, [2, 512, 512]),
+        tensor('head.\x1b[1mweight', hex(loose), [512, 1024]),
+        tensor('elsewhere', 0x1000, [4]), tensor('freed', gone, [4]),
+        tensor('too.large', loose, [512, 1025]),
+        tensor('on.cpu', 0x1000, [4], device='cpu'), tensor('empty', 0, [0])]
+    state = [{'parameter': 'net.0.weight', 'key': 'exp_avg', 'data_ptr': moment, 'nbytes': MIB,
+              'device': 'cuda:0'},
+             {'parameter': 7, 'key': 'exp_avg', 'data_ptr': moment + MIB, 'nbytes': 4,
+              'device': 'cuda:0'},
+             {'parameter': 7, 'key': 'step', 'data_ptr': 4096, 'nbytes': 4, 'device': 'cpu'}]
+    card = {'device': 0, 'total_bytes': 80 * MIB, 'free_bytes': 30 * MIB,
+            'outside_pytorch_bytes': 6 * MIB}
+    return run.snapshot(), sidecar(
+        devices=[card],
+        models=[{'name': 'Net', 'class': 'Net', 'parameters': parameters, 'buffers': []}],
+        optimizers=[{'class': 'AdamW', 'state': state}])
+
+
+def write_named(folder):
+    snapshot, told = named()
+    parameters = told['models'][0]['parameters']
+    write(folder / 'told.pickle', snapshot)
+    (folder / 'told.json').write_text(json.dumps(told, indent=1), encoding='utf-8')
+    (folder / 'renamed.pickle').write_bytes((folder / 'told.pickle').read_bytes())
+    (folder / 'told-packed.pickle.gz').write_bytes(
+        gzip.compress((folder / 'told.pickle').read_bytes(), mtime=0))
+    (folder / 'told-packed.json').write_text(json.dumps(told), encoding='utf-8')
+    many = [tensor(f'expert.{number}', parameters[0]['data_ptr'] + 4096 * number, [number + 1])
+            for number in range(9)]
+    (folder / 'told-many.json').write_text(
+        json.dumps(sidecar(models=[{'name': 'Net', 'parameters': many}])), encoding='utf-8')
+    write(folder / 'oom-told.pickle', out_of_memory())
+    card = {'device': 0, 'total_bytes': 90 * MIB, 'free_bytes': 5 * MIB,
+            'outside_pytorch_bytes': 3 * MIB}
+    (folder / 'oom-told.json').write_text(json.dumps(sidecar(devices=[card])),
+                                          encoding='utf-8')
+    for name, text in (('torn', json.dumps(told)[:2000]),
+                       ('newer', json.dumps({**told, 'schema': 'tessera/capture/9'})),
+                       ('neighbour', json.dumps({'loss': [3.2, 2.9]}))):
+        write(folder / f'{name}.pickle', snapshot)
+        (folder / f'{name}.json').write_text(text, encoding='utf-8')
+
+
 # ---- for the drop-ins: what Mosaic stumbles over ----
 
 def entry(action, addr, size, at_us, *frames, **more):
@@ -516,6 +592,7 @@ def write_all(folder):
     for name, snapshot in mosaic_traces().items():
         write(folder / f'{name}.pickle', snapshot)
     write(folder / 'stages.pickle', stages())
+    write_named(folder)
     write(folder / 'sources.pickle', sources())
     (folder / 'model.py').write_text(MODEL, encoding='utf-8')
     (folder / 'short.py').write_text('x = 1\n', encoding='utf-8')

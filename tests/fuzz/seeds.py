@@ -166,6 +166,27 @@ def locks():
     yield 'text', 'import torch\n'
 
 
+def sidecars():
+    """For the snapshot of sidecar.c: an allocated block of 512 bytes at 4096, one of 1024 at 8192."""
+    def tensor(name, address, size, **more):
+        return {'name': name, 'shape': [size // 4], 'dtype': 'torch.float32', 'device': 'cuda:0',
+                'data_ptr': address, 'nbytes': size, **more}
+    head = {'schema': 'tessera/capture/1'}
+    card = {'device': 0, 'total_bytes': 1 << 36, 'free_bytes': 5, 'outside_pytorch_bytes': 7}
+    whole = {**head, 'devices': [card], 'models': [
+        {'name': 'm', 'parameters': [tensor('w', 4096, 512, grad={'data_ptr': 8192, 'nbytes': 512})],
+         'buffers': [tensor('b', '0x2200', 4)]}],
+        'optimizers': [{'state': [{'parameter': 'w', 'key': 'm', **tensor('', 8708, 8)},
+                                  {'parameter': 3, 'key': 'v', **tensor('', 1 << 62, 8)}]}]}
+    yield 'whole', json.dumps(whole)
+    yield 'two-models', json.dumps({**head, 'models': 2 * [{'name': 'é', 'parameters': [
+        tensor('w', 4096, 4, storage_nbytes=2)]}]})
+    yield 'others', json.dumps({**head, 'other_parameters': [tensor(None, 4096, 4, index=1)]})
+    yield 'newer', '{"schema": "tessera/capture/2"}'
+    yield 'odd', json.dumps({**head, 'models': [1, {'parameters': {}}], 'devices': {'device': 0}})
+    yield 'deep', '{"schema": "tessera/capture/1", "models": ' + '[' * 3000
+
+
 def write(folder, seeds, prefix=b''):
     folder.mkdir(parents=True, exist_ok=True)
     for name, data in seeds:
@@ -182,6 +203,7 @@ def main(arguments):
     write(folder / 'rules', rules())
     write(folder / 'model', models())
     write(folder / 'lock', locks())
+    write(folder / 'sidecar', sidecars())
 
 
 if __name__ == '__main__':

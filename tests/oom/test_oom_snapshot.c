@@ -5,6 +5,7 @@
 #include "../unit/test_support.h"
 #include "base/buffer.h"
 #include "oom.h"
+#include "snapshot/sidecar.h"
 #include "tessera/tessera.h"
 
 /* clang-format off */
@@ -58,6 +59,29 @@ static int open_bytes(void *context) {
   assert_int_equal(error.status, status);
   if (status) assert_null(read);
   tsr_snapshot_free(read);
+  return status;
+}
+
+static const char sidecar_text[] =
+    "{\"schema\": \"tessera/capture/1\", \"devices\": [{\"device\": 0, \"total_bytes\": 9}], "
+    "\"models\": [{\"name\": \"m\", \"parameters\": [{\"name\": \"w\", \"dtype\": \"torch.int8\", "
+    "\"shape\": [8], \"device\": \"cuda:0\", \"data_ptr\": 4096, \"nbytes\": 8, \"grad\": "
+    "{\"data_ptr\": 4104, \"nbytes\": 8}}]}]}";
+
+/* jansson takes its memory behind the test's back; the rest is ours. */
+static int name_tensors(void *context) {
+  tsr_snapshot *named = context;
+  tsr_at_where start = {.kind = TSR_AT_EVENT, .event = -1};
+  tsr_at *answer = NULL;
+  tsr_error error = {0};
+  int status = tsr__sidecar_read(named, sidecar_text, sizeof sidecar_text - 1, &error);
+  assert_int_equal(error.status, status);
+  size_t count;
+  tsr_snapshot_tensors(named, &count);
+  assert_int_equal(count, status ? 0 : 2);
+  if (!status) status = tsr_at_compute(named, &start, NULL, &answer, &error);
+  if (!status) assert_int_equal(answer->devices->stacks->tensor_count, 2);
+  tsr_at_free(answer);
   return status;
 }
 
@@ -328,6 +352,14 @@ static void opening_what_is_cut(void **state) {
   tsr_test_oom_sparing(open_bytes, &pickle, 20, MEMO_PLACES);
 }
 
+static void naming(void **state) {
+  (void)state;
+  tsr_snapshot *named = NULL;
+  assert_int_equal(tsr_snapshot_read(text, sizeof text - 1, NULL, &named, NULL), 0);
+  tsr_test_oom(name_tensors, named, 8);
+  tsr_snapshot_free(named);
+}
+
 static void answers(void **state) {
   (void)state;
   tsr_test_oom(ask_info, NULL, 10);
@@ -426,10 +458,15 @@ static int tear_down(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(opening),        cmocka_unit_test(opening_what_is_cut),
-      cmocka_unit_test(answers),        cmocka_unit_test(profiles),
-      cmocka_unit_test(mosaic_answers), cmocka_unit_test(stages_and_sources),
-      cmocka_unit_test(writing),        cmocka_unit_test(writing_for_others),
+      cmocka_unit_test(opening),
+      cmocka_unit_test(opening_what_is_cut),
+      cmocka_unit_test(naming),
+      cmocka_unit_test(answers),
+      cmocka_unit_test(profiles),
+      cmocka_unit_test(mosaic_answers),
+      cmocka_unit_test(stages_and_sources),
+      cmocka_unit_test(writing),
+      cmocka_unit_test(writing_for_others),
       cmocka_unit_test(drawing),
   };
   return cmocka_run_group_tests_name("oom snapshot", tests, set_up, tear_down);

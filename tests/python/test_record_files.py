@@ -299,6 +299,65 @@ def test_an_optimizer_that_nobody_watched_gives_its_addresses(torch, record, tmp
     assert document["optimizers"][0]["state"][0]["parameter"] == "head.bias"
 
 
+def test_parameters_without_a_name_have_their_place(torch, record, tmp_path):
+    optimizer = torch.optim.Optimizer(
+        [fake_torch.Tensor(0x7F0000000000, (2,)), fake_torch.Tensor(0x7F0000000200, (2,))]
+    )
+    with record(tmp_path) as recording:
+        optimizer.step()
+    document = told(recording.files[0])
+    assert [(row["name"], row["index"]) for row in document["other_parameters"]] == [
+        (None, 0),
+        (None, 1),
+    ]
+    assert {row["parameter"] for row in document["optimizers"][0]["state"]} == {0, 1}
+
+
+def test_what_the_library_reads_of_it(torch, record, tmp_path):
+    """Both sides of the schema: what is recorded names the blocks of its own snapshot."""
+    tessera = pytest.importorskip("tessera")
+    if not hasattr(tessera, "open"):
+        pytest.skip("the extension is not built")
+    model = torch.nn.Module()
+    optimizer = torch.optim.Optimizer(model.parameters())
+    with record(tmp_path, gzip=True) as recording:
+        record.watch(model, optimizer)
+        optimizer.step()
+    (path,) = recording.files
+    peak = tessera.open(path).at(event=2)
+    assert peak.to_dict()["inputs"][0]["sidecar"] == files.sidecar_path(path)
+    (stack,) = peak.stacks
+    names = {row.name: (row.category, row.bytes, row.type) for row in stack.names}
+    assert names["layer.weight"] == ("parameter", 128, "float32 [4, 8]")
+    assert names["layer.weight.grad"] == ("gradient", 128, "float32 [4, 8]")
+    assert (stack.categories["parameter"], stack.categories["gradient"]) == (512, 512)
+    why = tessera.open(path).why()
+    assert (why.capacity_bytes, why.capacity_from) == (85899345920, "sidecar")
+    assert why.outside_bytes == 85899345920 - 75161927680 - 2097152
+    bare = tessera.open(path, sidecar=False)
+    assert "gradient" not in bare.at(event=2).stacks[0].categories
+    with open(path, "rb") as file:
+        data = file.read()
+    assert tessera.open(data, sidecar=files.sidecar_path(path)).at(event=2).stacks[0].names
+    with pytest.raises(tessera.ReadError, match="nowhere.json"):
+        tessera.open(path, sidecar=tmp_path / "nowhere.json")
+
+
+def test_texts_and_addresses_that_strict_readers_refuse(torch, record, tmp_path):
+    class Wide(fake_torch.Tensor):
+        def data_ptr(self):
+            return 0xFFFF_8000_0000_0000
+
+    assert sidecar.place(Wide(0, (4,)))["data_ptr"] == "0xffff800000000000"
+    with pytest.raises(ValueError):
+        with record(tmp_path):
+            raise ValueError("no file bad\udcff.bin")
+    (name,) = [name for name in os.listdir(tmp_path) if name.endswith(".json")]
+    text = (tmp_path / name).read_bytes().decode("utf-8")
+    assert json.loads(text)["exception"]["message"].startswith("no file bad")
+    assert "\\ud" not in text
+
+
 def test_a_view_tells_its_storage(torch):
     placed = sidecar.place(fake_torch.Tensor(0x1000, (4,), offset=512))
     assert placed == {

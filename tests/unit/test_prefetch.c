@@ -45,7 +45,7 @@ static void open_pieces(tsr__source *source, size_t size, bool fails) {
                 .size = size,
                 .fails = fails};
   assert_int_equal(tsr__source_open(source, &p->base, NULL), 0);
-  tsr__source_read_ahead(source);
+  tsr__source_read_ahead(source, 0);
 }
 
 /* Consume `step` bytes at a time, keeping the rest of each window. */

@@ -5,6 +5,7 @@
 #include "base/buffer.h"
 #include "report/text.h"
 #include "tessera/report.h"
+#include "tessera/sidecar.h"
 #include "test_support.h"
 
 /* ---- The snapshot ---- */
@@ -93,6 +94,17 @@ const tsr_warning *tsr_snapshot_warnings(const tsr_snapshot *from, size_t *count
   return from->warnings;
 }
 
+const char *tsr_snapshot_sidecar(const tsr_snapshot *from) {
+  (void)from;
+  return NULL;
+}
+
+const tsr_tensor *tsr_snapshot_tensors(const tsr_snapshot *from, size_t *count) {
+  (void)from;
+  *count = 0;
+  return NULL;
+}
+
 tsr_text tsr_snapshot_action_name(const tsr_snapshot *from, uint32_t action) {
   (void)from;
   return tsr__text_of(action == TSR_ACTION_ALLOC ? "alloc" : "od\"d\x1b");
@@ -126,7 +138,8 @@ static const tsr_report_options quiet = {.quiet = true};
   "    {\n"                                          \
   "      \"path\": \"run 3/snap\\\"shot.pickle\",\n" \
   "      \"bytes\": 47395635,\n"                     \
-  "      \"format\": \"gzip pickle\"\n"              \
+  "      \"format\": \"gzip pickle\",\n"             \
+  "      \"sidecar\": null\n"                        \
   "    }\n"                                          \
   "  ],\n"
 #define JSON_TAIL                                                      \
@@ -447,6 +460,8 @@ static const char expected_peak_json[] =
                       "          \"evidence\": \"nothing explains it\",\n"
                       "          \"confidence\": \"none\",\n"
                       "          \"categories\": {\"unexplained\": 268435456},\n"
+                      "          \"names\": [],\n"
+                      "          \"omitted_names\": 0,\n"
                       "          \"frames\": [\n"
                       "            {\"name\": \"run\\u001b[2J\\n\", \"file\": "
                       "\"/tmp/\\ud83d\357\277\275.py\", \"line\": null}\n"
@@ -460,6 +475,8 @@ static const char expected_peak_json[] =
                       "          \"evidence\": \"nothing explains it\",\n"
                       "          \"confidence\": \"none\",\n"
                       "          \"categories\": {\"unexplained\": 536870912},\n"
+                      "          \"names\": [],\n"
+                      "          \"omitted_names\": 0,\n"
                       "          \"frames\": []\n"
                       "        }\n"
                       "      ],\n"

@@ -570,6 +570,21 @@ test('steps, phases and annotations are lanes', async () => {
   if (real('train-ctx100-annotated-torch2.6.pickle')) check('phases', ['forward', 'backward', 'optimizer'].every((n) => of('phase').some((r) => r.name === n)));
 });
 
+test('a row names the line of the program and the layer it called', async () => {
+  const file = join(plan.work, 'gpt2.pickle');
+  tessera('simulate', 'gpt2', '--batch', '4', '--seq', '512', '--steps', '2', '-o', file);
+  const page = await open(write(file));
+  const rows = await page.locator('tbody tr td.left:last-child').allInnerTexts();
+  check(`layers: ${rows}`, rows.some((r) => /^train\.py:\d+ train > activations\.py:\d+ forward$/.test(r)));
+  check('no top level', !rows.some((r) => r.includes('<module>')));
+  await page.locator('tbody tr', { hasText: 'activations.py' }).first().click();
+  const frames = await page.locator('.stack .fn').allInnerTexts();
+  expect('its frames, innermost first', frames, ['forward', 'train', '<module>']);
+  const lanes = (await page.evaluate('tessera.lanes(0)')).filter((l) => l.kind === 'annotation');
+  check('no lane of ranges without an event', lanes.length === 2 && lanes.every((l) => l.ranges.some((r) => r.died > r.born)));
+  await close(page);
+});
+
 test('a served page tells every block of whatever it shows', async () => {
   const file = plan.made.long;
   await serve(file, ['--blocks', '40'], async (url) => {

@@ -66,8 +66,8 @@ export class Axis {
   }
 }
 
-/** Round places for labels, at most so many. */
-export function ticks(from: number, to: number, most: number, binary = false): number[] {
+/** Round places for labels, at most so many, and no closer than `least`. */
+export function ticks(from: number, to: number, most: number, binary = false, least = 0): number[] {
   const rough = (to - from) / Math.max(1, most);
   if (!(rough > 0)) return [];
   let step: number;
@@ -80,6 +80,7 @@ export function ticks(from: number, to: number, most: number, binary = false): n
     const unit = 10 ** Math.floor(Math.log10(rough));
     step = [1, 2, 5, 10].find((n) => n * unit >= rough)! * unit;
   }
+  step = Math.max(step, least);
   const out: number[] = [];
   for (let at = Math.ceil(from / step) * step; at <= to && out.length < 100; at += step) out.push(at);
   return out;

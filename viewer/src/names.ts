@@ -82,7 +82,8 @@ export class Names {
     return out.reverse();
   }
 
-  /** The frames worth showing: the program's own, else a library's, else torch's, else all. */
+  /** The frames worth showing: the program's own and the layer of a library that it called, else a
+   * library's, else torch's, else all; as the command line shows them (src/report/stacks.c). */
   own(node: number): number[] {
     const known = this.shown.get(node);
     if (known) return known;
@@ -96,7 +97,7 @@ export class Names {
         if (telling.length) some = telling.filter((f, i) => !i || this.brief(f) !== this.brief(telling[i - 1]!));
       }
       if (some.length) {
-        out = some;
+        out = most === USER ? [...some, ...this.layer(all)] : some;
         break;
       }
     }
@@ -104,12 +105,24 @@ export class Names {
     return out;
   }
 
-  /** One line for a stack: its innermost own frames. */
+  /** The innermost frame of a library inside the program's own: with a framework in between it is
+   * the only one that names the layer. */
+  private layer(all: number[]): number[] {
+    for (let i = all.length; i--; ) {
+      const origin = this.frameOrigin[all[i]!]!;
+      if (origin === USER) break;
+      if (origin === LIBRARY) return [all[i]!];
+    }
+    return [];
+  }
+
+  /** One line for a stack: its two innermost own frames, the caller first; a script's top level is
+   * not worth a place. */
   label(node: number): string {
     if (node < 0) return '(no stack recorded)';
-    const own = this.own(node);
-    const inner = own.slice(-2).reverse();
-    return inner.map((f) => `${this.place(f)} ${this.brief(f)}`.trim()).join('  ‹  ') || '(empty stack)';
+    let inner = this.own(node).slice(-2);
+    if (inner.length > 1 && this.name(inner[0]!) === '<module>') inner = inner.slice(1);
+    return inner.map((f) => `${this.place(f)} ${this.brief(f)}`.trim()).join(' > ') || '(empty stack)';
   }
 
   /** The operation that asked for the memory, as far as the stack tells. */

@@ -150,7 +150,7 @@ export class Timeline {
     context.fillStyle = colours.muted;
     context.textAlign = 'right';
     context.fillText(app.axis.kind === 'event' ? 'event' : 'time', GUTTER - 7, AXIS / 2);
-    const places = ticks(from, to, this.plotWidth / 96);
+    const places = ticks(from, to, this.plotWidth / 96, false, app.axis.kind === 'event' ? 1 : 0);
     const step = places.length > 1 ? places[1]! - places[0]! : to - from;
     context.textAlign = 'center';
     for (const place of places) {

@@ -132,7 +132,9 @@ def write_snapshot(path, snapshot, compressed, document=None):
 
 
 def _write_sidecar(path, document):
-    text = json.dumps(document, indent=1, default=str)
+    # Not ASCII alone: a lone surrogate, of a file name in an error's text, would be escaped, and no
+    # strict reader takes that.
+    text = json.dumps(document, indent=1, default=str, ensure_ascii=False)
     temporary = _write(path, lambda file: file.write(text.encode("utf-8", "replace") + b"\n"))
     _rename(temporary, path)
     return path

@@ -212,6 +212,11 @@ def _local(tensor):
     return tensor if local is None else local
 
 
+def _address(pointer):
+    """Above 2**63, where Intel's lie, as text: most readers of JSON have signed integers."""
+    return pointer if pointer < 2**63 else hex(pointer)
+
+
 def place(tensor):
     """Where a tensor lies: its address and bytes, and its storage's where that is another."""
     tensor = _local(tensor)
@@ -219,14 +224,14 @@ def place(tensor):
     pointer = attempt(tensor.data_ptr)
     size = attempt(lambda: tensor.numel() * tensor.element_size())
     if isinstance(pointer, int):
-        told["data_ptr"] = pointer
+        told["data_ptr"] = _address(pointer)
     if isinstance(size, int):
         told["nbytes"] = size
     storage = attempt(lambda: tensor.untyped_storage())
     if storage is not None:
         start = attempt(storage.data_ptr)
         if isinstance(start, int) and start != pointer:
-            told["storage_data_ptr"] = start
+            told["storage_data_ptr"] = _address(start)
             told["storage_nbytes"] = attempt(storage.nbytes)
     return told
 
@@ -315,14 +320,15 @@ def unnamed(optimizers, watched):
     names = _names_by_id(watched)
     rows = []
     for optimizer in optimizers:
+        index = 0  # as in the optimizer's state
         for group in getattr(optimizer, "param_groups", []):
             told_names = group.get("param_names") or []
             for i, parameter in enumerate(group.get("params", [])):
                 if id(parameter) not in names:
                     names[id(parameter)] = ""
-                    rows.append(
-                        _parameter(told_names[i] if i < len(told_names) else None, parameter)
-                    )
+                    name = told_names[i] if i < len(told_names) else None
+                    rows.append({"index": index, **_parameter(name, parameter)})
+                index += 1
     return rows
 
 
