@@ -371,6 +371,13 @@ static bool open_both(mcp_call *call, both *b) {
   return true;
 }
 
+/* Snapshots stay open: the server keeps them. */
+static void close_both(both *b) {
+  free(b->categories[0]);
+  free(b->categories[1]);
+  tsr_diff_free(b->diff);
+}
+
 /* The changes of one status, at most `top` of them (0 = all). */
 static json_t *changes_of(const both *b, tsr_change_status status, size_t top, size_t *count) {
   json_t *list = json_array();
@@ -430,7 +437,7 @@ json_t *mcp_mosaic_diff(mcp_call *call) {
                   (double)d->old_side.peak.totals.allocated_bytes);
     json_decref(summary);
   }
-  tsr_diff_free(b.diff);
+  close_both(&b);
   return out;
 }
 
@@ -491,7 +498,7 @@ json_t *mcp_mosaic_compare(mcp_call *call) {
     json_object_set_new(out, "diff", compare_stacks(call, &b));
   }
   json_decref(categories);
-  tsr_diff_free(b.diff);
+  close_both(&b);
   return out;
 }
 

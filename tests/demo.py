@@ -10,10 +10,10 @@ import sys
 # In this order: the two simulated peaks, both profiles by category, and the difference.
 LINES = ('$ tessera simulate gpt2 --batch 4 --seq 512 --steps 5 -o baseline.pickle',
          'gpt2: peak 5.12 GiB allocated', '--checkpoint full', 'gpt2: peak 3.04 GiB allocated',
-         '$ tessera profile baseline.pickle', 'peak 4.62 GiB of recorded memory',
-         'activation    2.93 GiB', 'optimizer   949.40 MiB', 'backward    785.27 MiB',
-         '$ tessera profile checkpointed.pickle', 'peak 2.55 GiB of recorded memory',
-         'activation  871.79 MiB', '$ tessera diff', '-2.08 GiB at the peak', '$ tessera view', 'page.html')
+         '$ tessera profile baseline.pickle', 'peak 5.12 GiB allocated',
+         'activation         2.93 GiB', 'optimizer_state  949.40 MiB', 'temporary        785.27 MiB',
+         '$ tessera profile checkpointed.pickle', 'peak 3.04 GiB allocated',
+         'activation       871.79 MiB', '$ tessera diff', '-2.08 GiB at the peak', '$ tessera view', 'page.html')
 
 
 def main(tutorial, tessera, folder):

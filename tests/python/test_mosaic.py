@@ -284,9 +284,14 @@ def test_the_library_has_the_same_categories(real):
     import tessera
     s = tessera.open(real)
     lives = s.allocations()
-    for stack, code in set(zip(lives.stack, lives.category)):
-        frames = [Frame(frame.name, frame.file, frame.line or 0) for frame in s.stack(stack)]
-        assert AllocationType.from_frame_stack(frames).name.lower() == lives.categories[code]
+    device = s.profile('mosaic-category', top=0).devices[0]
+    sums = {}
+    for birth, death, size, stack in zip(lives.birth, lives.death, lives.requested_bytes, lives.stack):
+        if 0 <= birth <= device.peak.event < death:
+            frames = [Frame(frame.name, frame.file, frame.line or 0) for frame in s.stack(stack)]
+            name = AllocationType.from_frame_stack(frames).name.lower()
+            sums[name] = sums.get(name, 0) + size
+    assert sums == {group.name: group.bytes for group in device.groups if group.bytes}
 
 
 def event(action, addr, size, **more):
