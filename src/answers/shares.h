@@ -9,7 +9,7 @@
 typedef struct tsr__shares {
   tsr_stack_share *items; /* largest first */
   size_t count;
-  uint32_t *tensors; /* released with tsr__free; NULL where nothing is named */
+  uint32_t *tensors;                      /* released with tsr__free; NULL where nothing is named */
   uint64_t omitted_stacks, omitted_bytes; /* what `top` left out */
 } tsr__shares;
 

@@ -41,6 +41,13 @@ static unsigned size_class(uint64_t value) {
   return bits * 16 + (unsigned)(value >> bits);
 }
 
+/* The least value of a class; 0 past the last, which no value reaches. */
+static uint64_t class_start(unsigned class) {
+  if (class < 32) return class;
+  if (class >= 61 * 16) return 0;
+  return (uint64_t)(class % 16 + 16) << (class / 16 - 1);
+}
+
 static unsigned class_of(const cutter *c, size_t row, bool by_life) {
   return size_class(by_life ? c->d->died[row] - c->d->born[row] : c->d->requested_bytes[row]);
 }
@@ -73,15 +80,16 @@ static bool choose(cutter *c, uint64_t most) {
   c->is_told = TSR__NEW_ARRAY(uint8_t, c->row_count);
   if (!c->is_told) return false;
   unsigned all_from = lowest_class(sizes, most, &room);
+  uint64_t start = class_start(all_from); /* all from here on are told; 0: none */
   for (size_t row = 0; row < c->row_count; row++)
-    if (is_within(c, row) && class_of(c, row, false) + 1 == all_from)
+    if ((!start || c->d->requested_bytes[row] < start) && is_within(c, row) &&
+        class_of(c, row, false) + 1 == all_from)
       lives[class_of(c, row, true)]++;
   unsigned long_from = lowest_class(lives, room, &more);
   for (size_t row = 0; row < c->row_count; row++) {
     if (!is_within(c, row)) continue;
-    unsigned size = class_of(c, row, false);
-    bool is_told = size >= all_from;
-    if (size + 1 == all_from) {
+    bool is_told = start && c->d->requested_bytes[row] >= start;
+    if (!is_told && class_of(c, row, false) + 1 == all_from) {
       unsigned life = class_of(c, row, true);
       is_told = life >= long_from || (life + 1 == long_from && more && more--);
     }

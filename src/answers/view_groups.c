@@ -243,18 +243,23 @@ static uint32_t group_at(const tsr__timeline *t, const tsr__grouping *grouping, 
   return tsr__grouping_of_stack(grouping, tsr__timeline_stack(t, a));
 }
 
-/* Give each allocation the group in `of`, under the name that a reader knows it by. */
+/* The group that a reader knows a group of attribution/grouping.h by. */
+static uint8_t name_group(maker *m, const tsr__grouping *grouping, uint32_t group) {
+  if (group >= GROUP_OTHERS)
+    return group_of(m, group,
+                    text_of(group == GROUP_OLDER ? "(before the recording)" : "(others)"));
+  tsr_text name = tsr__grouping_name(grouping, group), none = none_of(grouping->grouper->by, name);
+  if (!none.data) m->is_bare = false;
+  return group_of(m, group, none.data ? none : name);
+}
+
+/* Give each allocation the group in `of`. Neighbours share one mostly. */
 static void name_groups(maker *m, const tsr__grouping *grouping, const uint32_t *of) {
-  for (size_t a = 0; a < m->timeline->birth.count; a++) {
-    if (of[a] >= GROUP_OTHERS) {
-      const char *name = of[a] == GROUP_OLDER ? "(before the recording)" : "(others)";
-      m->out->group[a] = group_of(m, of[a], text_of(name));
-      continue;
-    }
-    tsr_text name = tsr__grouping_name(grouping, of[a]),
-             none = none_of(grouping->grouper->by, name);
-    if (!none.data) m->is_bare = false;
-    m->out->group[a] = group_of(m, of[a], none.data ? none : name);
+  size_t count = m->timeline->birth.count;
+  uint8_t known = 0;
+  for (size_t a = 0; a < count; a++) {
+    if (!a || of[a] != of[a - 1]) known = name_group(m, grouping, of[a]);
+    m->out->group[a] = known;
   }
 }
 

@@ -178,6 +178,7 @@ tsr__tid tsr__call_blocks(tsr__program *p, tsr__tid hidden) {
     output(p, p->mask);
     output(p, p->cosine);
     output(p, p->sine);
+    output(p, p->position_ids);
   }
   for (uint64_t i = 0; i < count && !t->status; i++) {
     tsr__tid inputs[] = {hidden, p->position_ids, p->mask}, result;

@@ -57,20 +57,33 @@ typedef struct kind {
   uint64_t requested_bytes, block_bytes;
 } kind;
 
+/* A kind's number. Most stacks ask for one size: the kind that a stack had last, its number plus 1
+ * in `last`, is looked at first. */
+static uint32_t kind_id(tsr__bundle *p, tsr__intern *kinds, const kind *key, uint32_t *last) {
+  if (*last && memcmp(kinds->items[*last - 1].data, key, sizeof *key) == 0) return *last - 1;
+  uint32_t id = p->ok ? tsr__intern_put(kinds, key, sizeof *key, NULL) : TSR__INTERN_FULL;
+  if (id == TSR__INTERN_FULL)
+    p->ok = false;
+  else
+    *last = id + 1;
+  return id;
+}
+
 static void pack_kinds(tsr__bundle *p, const tsr__page_track *t, size_t number) {
   const tsr_view_device *d = t->device;
+  uint32_t *last = TSR__NEW_ARRAY(uint32_t, tsr_snapshot_stack_count(t->snapshot)), lone = 0;
   tsr__intern kinds;
   tsr__intern_init(&kinds);
+  if (!last) p->ok = false;
   column(p, "kind", number);
   for (size_t i = 0; p->ok && !p->pack.is_full && i < t->cut->told_count; i++) {
-    uint32_t row = t->cut->told[i];
-    uint32_t node = tsr__page_stack(p->names, t->ids, t->snapshot, d->stack[row], &p->ok);
+    uint32_t row = t->cut->told[i], stack = d->stack[row];
+    uint32_t node = tsr__page_stack(p->names, t->ids, t->snapshot, stack, &p->ok);
     kind key = {node == TSR_NONE ? 0 : (uint64_t)node + 1, d->requested_bytes[row],
                 d->block_bytes[row]};
-    uint32_t id = p->ok ? tsr__intern_put(&kinds, &key, sizeof key, NULL) : TSR__INTERN_FULL;
-    if (id == TSR__INTERN_FULL) p->ok = false;
-    tsr__pack_number(&p->pack, id);
+    tsr__pack_number(&p->pack, kind_id(p, &kinds, &key, stack == TSR_NONE ? &lone : &last[stack]));
   }
+  tsr__free(last);
   column_end(p);
   column(p, "kinds", number);
   for (uint32_t i = 0; p->ok && i < kinds.count; i++) {

@@ -192,6 +192,70 @@ static void llama_block(void **state) {
   assert_int_equal(bytes_per_layer(SMALL_LLAMA, options), norms + attention + mlp);
 }
 
+/* ---- whole peaks, by hand: every tensor that is there, in bytes ---- */
+
+/* Grouped heads, 16 bits, a chunked loss: the norm before the head has the last word, whose
+ * backward has five tensors of the hidden states' size in fp32. */
+static void peak_of_a_norm(void **state) {
+  const uint64_t n = 3 * 1000, c = 512, keys = 128, f = 1408, v = 10007, layers = 3, u = n * c;
+  tsr_simulate_options options = {.batch = 3,
+                                  .sequence = 1000,
+                                  .steps = 3,
+                                  .dtype = TSR_SIMULATE_BF16,
+                                  .optimizer = TSR_OPTIMIZER_SGD,
+                                  .loss_chunk = 256};
+  (void)state;
+  tsr_simulation *s = simulate("{\"model_type\":\"llama\",\"hidden_size\":512,"
+                               "\"num_attention_heads\":8,\"num_key_value_heads\":2,"
+                               "\"intermediate_size\":1408,\"num_hidden_layers\":3,"
+                               "\"vocab_size\":10007}",
+                               &options);
+  uint64_t parameters = 2 * v * c + c + layers * (2 * c * c + 2 * c * keys + 3 * c * f + 2 * c);
+  uint64_t norms = 2 * (u * 4 + u * 2 + n * 4 + u * 2);
+  uint64_t attention = u * 2 + 2 * n * keys * 2 + u * 2 + n * 8 * 4 + 24; /* q, cached, out, lse */
+  uint64_t block = norms + attention + 4 * n * f * 2;
+  uint64_t always = parameters * 2 + 32 * 4 + 2 * UINT64_C(8519680);
+  uint64_t batch = 2 * n * 8, tables = 2 * 1000 * 64 * 2; /* ids, labels; cos, sin */
+  uint64_t gradients = v * c * 2 + c * 2, scalars = 2 * 4;
+  assert_string_equal(s->peak.op, "RMS norm");
+  assert_int_equal(s->peak.totals.requested_bytes,
+                   always + layers * block + batch + tables + gradients + scalars + 6 * u * 4);
+  tsr_simulation_free(s);
+}
+
+/* A tied head, biases, eager attention whose mask the checkpointed blocks' calls hold, two batches
+ * a step and so gradients of all parameters; the logits' gradients have the last word. */
+static void peak_of_a_loss(void **state) {
+  const uint64_t n = 2 * 300, t = 300, c = 256, keys = 128, f = 704, v = 5003, layers = 2,
+                 u = n * c;
+  tsr_simulate_options options = {.batch = 2,
+                                  .sequence = 300,
+                                  .steps = 3,
+                                  .accumulate = 2,
+                                  .dtype = TSR_SIMULATE_FP16,
+                                  .optimizer = TSR_OPTIMIZER_ADAMW_FUSED,
+                                  .attention = TSR_ATTENTION_EAGER,
+                                  .checkpoint = TSR_CHECKPOINT_FULL};
+  (void)state;
+  tsr_simulation *s = simulate("{\"model_type\":\"qwen2\",\"hidden_size\":256,"
+                               "\"num_attention_heads\":4,\"num_key_value_heads\":2,"
+                               "\"intermediate_size\":704,\"num_hidden_layers\":2,"
+                               "\"vocab_size\":5003,\"tie_word_embeddings\":true}",
+                               &options);
+  uint64_t layer = 2 * c * c + 2 * c * keys + c + 2 * keys + 3 * c * f + 2 * c;
+  uint64_t parameters = v * c + c + layers * layer, tensors = 2 + layers * 12;
+  uint64_t always = parameters * 2 + 32 * 4 + 2 * UINT64_C(8519680);
+  uint64_t adam = 2 * parameters * 2 + tensors * 4, gradients = parameters * 2;
+  uint64_t calls = n * t * 2 + 2 * t * 64 * 2 + t * 8; /* mask; cos, sin; positions */
+  uint64_t norm = u * 4 + u * 2 + n * 4 + u * 2;
+  uint64_t logits = n * v * 2 + 3 * n * v * 4; /* and log-softmax, and two gradients */
+  uint64_t batch = 2 * n * 8, scalars = 3 * 4; /* the loss, a part of it, its gradient */
+  assert_string_equal(s->peak.op, "log-softmax");
+  assert_int_equal(s->peak.totals.requested_bytes, always + adam + gradients + layers * u * 2 +
+                                                       calls + norm + logits + batch + scalars);
+  tsr_simulation_free(s);
+}
+
 /* ---- the tutorial's runs ---- */
 
 static void tutorial(void **state) {
@@ -452,6 +516,8 @@ int main(void) {
       cmocka_unit_test(gpt2_block),
       cmocka_unit_test(gpt2_block_autocast),
       cmocka_unit_test(llama_block),
+      cmocka_unit_test(peak_of_a_norm),
+      cmocka_unit_test(peak_of_a_loss),
       cmocka_unit_test(tutorial),
       cmocka_unit_test(without_recomputation),
       cmocka_unit_test(programs_are_sound),

@@ -430,6 +430,12 @@ test('a narrow window holds everything', async () => {
   const box = await plotBox(page);
   check('the picture lies in it', box.x + box.width <= 361);
   await shoot(page, 'narrow');
+  for (const rows of ['stacks', 'functions', 'groups', 'blocks']) {
+    await page.getByLabel('Table').getByRole('button', { name: rows, exact: true }).click();
+    await settle(page);
+    const over = await page.evaluate(() => document.querySelector('table').getBoundingClientRect().right - innerWidth);
+    check(`the table of ${rows} lies in it (${over})`, over <= 0);
+  }
   await close(page);
 });
 

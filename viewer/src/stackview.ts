@@ -6,12 +6,13 @@ import type { Names } from './names.ts';
 
 function frameRow(names: Names, frame: number): HTMLElement {
   const line = names.frameLine[frame]!;
+  const file = names.file(frame);
   const origin = names.frameOrigin[frame]!;
   return h(
     'li',
     { class: origin <= 1 ? 'own' : 'other' },
     h('span', { class: 'fn' }, names.name(frame)),
-    h('span', { class: 'file' }, `${names.file(frame)}${line > 0 ? `:${line}` : ''}`),
+    h('span', { class: 'file' }, file === '??' ? '' : `${file}${line > 0 ? `:${line}` : ''}`),
   );
 }
 

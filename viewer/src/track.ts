@@ -7,6 +7,7 @@ import type { HeadCut } from './decode.ts';
 import type { Device } from './device.ts';
 import { cutText, fitCanvas, fitText, h, pixelRatio } from './dom.ts';
 import { count, roundSize, size } from './format.ts';
+import { ASIDE, Labels, LIMIT, MARK, PEAK } from './labels.ts';
 import { type Lane, lanesOf } from './lanes.ts';
 import { paint, type Picture } from './paint.ts';
 import { matching } from './search.ts';
@@ -154,8 +155,10 @@ export class Track {
     context.beginPath();
     context.rect(GUTTER, this.lanesHeight - 1, this.plotWidth, this.plotHeight + 2);
     context.clip();
-    this.drawLines(context, colours);
-    this.drawMarks(context, colours);
+    const labels = new Labels();
+    this.drawLines(context, colours, labels);
+    this.drawMarks(context, colours, labels);
+    labels.draw(context, colours.paper);
     this.drawOwner(context, colours, hit);
     context.restore();
     this.drawSelection(context, colours, hit);
@@ -221,7 +224,7 @@ export class Track {
     return jumps > view.columns * 8;
   }
 
-  private drawLines(context: CanvasRenderingContext2D, colours: ReturnType<typeof ink>): void {
+  private drawLines(context: CanvasRenderingContext2D, colours: ReturnType<typeof ink>, labels: Labels): void {
     const { view } = this;
     if (!view) return;
     const ratio = pixelRatio();
@@ -247,7 +250,7 @@ export class Track {
       context.globalAlpha = 0.75;
       line(view.allocated, colours.ink, [], 1, this.isDense(view));
       context.globalAlpha = 1;
-      this.nameReserved(context, colours, view);
+      this.nameReserved(context, colours, view, labels);
     }
     if (this.matched) line(this.matched, colours.accent, [], 2);
     const { capacity } = this.app.head;
@@ -260,45 +263,39 @@ export class Track {
       context.lineTo(this.width, y);
       context.stroke();
       context.setLineDash([]);
-      context.fillStyle = colours.alarm;
-      context.textAlign = 'right';
-      context.fillText(`capacity ${size(capacity)}`, this.width - 6, y + 8);
+      const text = `capacity ${size(capacity)}`;
+      labels.add(text, this.width - 6 - context.measureText(text).width, y + 9, colours.alarm, LIMIT);
     }
   }
 
   /** Says at the right what the dashed line is, where there is room above it. */
-  private nameReserved(context: CanvasRenderingContext2D, colours: ReturnType<typeof ink>, view: View): void {
-    const y = this.yOf(view.reserved[view.columns - 1]!);
+  private nameReserved(context: CanvasRenderingContext2D, colours: ReturnType<typeof ink>, view: View, labels: Labels): void {
+    const reserved = view.reserved[view.columns - 1]!;
+    const y = this.yOf(reserved);
     const right = GUTTER + (this.firstColumn + view.columns) / pixelRatio();
-    const { capacity } = this.app.head;
     if (y < this.lanesHeight + 12 || right - GUTTER < 120) return;
-    if (capacity && Math.abs(this.yOf(capacity) + 8 - (y - 8)) < 14) return;
-    context.fillStyle = colours.muted;
-    context.textAlign = 'right';
-    context.fillText(`reserved ${size(view.reserved[view.columns - 1]!)}`, right - 6, y - 8);
+    const text = `reserved ${size(reserved)}`;
+    labels.add(text, right - 6 - context.measureText(text).width, y - 8, colours.muted, ASIDE);
   }
 
-  private drawMarks(context: CanvasRenderingContext2D, colours: ReturnType<typeof ink>): void {
+  private drawMarks(context: CanvasRenderingContext2D, colours: ReturnType<typeof ink>, labels: Labels): void {
     const { device } = this;
     const top = this.lanesHeight;
+    const beside = (text: string, x: number, gap: number) => {
+      const width = context.measureText(text).width;
+      return x + width + gap + 6 > this.width ? x - gap - width : x + gap;
+    };
     let labelled = -100;
     for (const mark of device.marks) {
       const x = this.xOfMoment(mark.moment);
       if (x < GUTTER || x > this.width) continue;
-      context.fillStyle = mark.isOom ? colours.alarm : colours.muted;
+      const colour = mark.isOom ? colours.alarm : colours.muted;
+      context.fillStyle = colour;
       context.fillRect(Math.min(Math.round(x), this.width - 2), top, mark.isOom ? 2 : 1, this.plotHeight);
       if (x - labelled < 110) continue;
       labelled = x;
       const text = mark.isOom ? `out of memory: ${size(mark.bytes)} asked for, ${size(mark.free)} free` : 'snapshot';
-      const isLeft = x + context.measureText(text).width + 12 > this.width;
-      const width = context.measureText(text).width;
-      const left = isLeft ? x - 6 - width : x + 6;
-      const colour = context.fillStyle;
-      context.fillStyle = colours.paper;
-      context.fillRect(left - 3, top + 25, width + 6, 15);
-      context.fillStyle = colour;
-      context.textAlign = 'left';
-      context.fillText(text, left, top + 33);
+      labels.add(text, beside(text, x, 6), top + 33, colour, MARK);
     }
     const x = this.xOfMoment(device.head.peak);
     if (x < GUTTER || x > this.width) return;
@@ -310,14 +307,7 @@ export class Track {
     context.lineTo(x + 4, y - 8);
     context.fill();
     const text = `peak ${size(device.head.peakAllocated)}`;
-    const room = context.measureText(text).width + 10;
-    const isLeft = x + room > this.width;
-    context.textAlign = isLeft ? 'right' : 'left';
-    const left = isLeft ? x - room - 2 : x + 6;
-    context.fillStyle = colours.paper;
-    context.fillRect(left, y - 14, room - 4, 13);
-    context.fillStyle = colours.ink;
-    context.fillText(text, x + (isLeft ? -8 : 8), y - 7);
+    labels.add(text, beside(text, x, 8), y - 7, colours.ink, PEAK);
   }
 
   /** The shape under the pointer, and the one that is pinned. */
