@@ -85,7 +85,7 @@ static bool read_profile(core_request *request, PyObject *options) {
 static bool read_settings(core_request *request, PyObject *options, size_t *count) {
   *count = 0;
   if (!core_option_texts(options, "settings", request->keep, &request->texts, count)) return false;
-  request->settings = PyMem_Calloc(*count + 1, sizeof *request->settings);
+  request->settings = core_zeroed(*count + 1, sizeof *request->settings);
   if (!request->settings) {
     PyErr_NoMemory();
     return false;
@@ -127,7 +127,7 @@ static bool read_limits(core_request *request, PyObject *options) {
   if (!list) return true;
   Py_ssize_t count = PyList_Size(list);
   if (count < 0) return false;
-  request->limits = PyMem_Calloc((size_t)count + 1, sizeof *request->limits);
+  request->limits = core_zeroed((size_t)count + 1, sizeof *request->limits);
   if (!request->limits) return PyErr_NoMemory() != NULL;
   for (Py_ssize_t i = 0; i < count; i++) {
     int rule, kind;

@@ -155,7 +155,7 @@ static PyObject *repr(PyObject *self) {
 static PyObject *lookup(PyObject *self, PyObject *values) {
   const core_column *column = (core_column *)self;
   Py_ssize_t known = PySequence_Size(values);
-  uint64_t *table = known < 0 ? NULL : PyMem_Calloc((size_t)known + 1, sizeof *table);
+  uint64_t *table = known < 0 ? NULL : core_zeroed((size_t)known + 1, sizeof *table);
   if (!table) return known < 0 ? NULL : PyErr_NoMemory();
   for (Py_ssize_t i = 0; i < known && !PyErr_Occurred(); i++) {
     PyObject *value = PySequence_GetItem(values, i);
@@ -196,8 +196,8 @@ static PyObject *factorize(PyObject *self, PyObject *argument) {
   const core_column *column = (core_column *)self;
   size_t limit = PyLong_AsSize_t(argument);
   if (PyErr_Occurred()) return NULL;
-  uint32_t *numbers = PyMem_Calloc(limit + 1, sizeof *numbers);
-  uint32_t *distinct = PyMem_Calloc(limit + 1, sizeof *distinct), count = 0;
+  uint32_t *numbers = core_zeroed(limit + 1, sizeof *numbers);
+  uint32_t *distinct = core_zeroed(limit + 1, sizeof *distinct), count = 0;
   core_block *block = core_block_new((size_t)column->count, sizeof(uint32_t));
   PyObject *ids = NULL, *codes = NULL;
   if (numbers && distinct && block) {

@@ -183,6 +183,10 @@ PyObject *core_questions(PyObject *module, PyObject *nothing);
 /* simulate(text, is a name, options): (Answer, Snapshot). */
 PyObject *core_simulate(PyObject *module, PyObject *arguments);
 
+/* Zeroed memory for PyMem_Free; NULL where there is none. PyMem_Calloc is in the stable ABI, but not in
+ * the headers of 3.9 and 3.10. */
+void *core_zeroed(size_t count, size_t size_bytes);
+
 /* The file of a Snapshot; NULL with ValueError where it is closed. */
 core_file *core_open_file(PyObject *self);
 

@@ -130,7 +130,7 @@ static PyObject *command(PyObject *Py_UNUSED(module), PyObject *words) {
     return NULL;
   }
   Py_ssize_t count = PyList_Size(words);
-  char **line = PyMem_Calloc((size_t)count + 1, sizeof *line);
+  char **line = core_zeroed((size_t)count + 1, sizeof *line);
   if (!line) return PyErr_NoMemory();
   for (Py_ssize_t i = 0; i < count; i++) line[i] = PyBytes_AsString(PyList_GetItem(words, i));
   int status = 0;

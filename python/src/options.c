@@ -85,7 +85,7 @@ bool core_option_texts(PyObject *options, const char *key, PyObject *keep, const
   if (!value) return true;
   Py_ssize_t size = PySequence_Size(value);
   if (size < 0) return false;
-  const char **texts = PyMem_Calloc((size_t)size + 1, sizeof *texts);
+  const char **texts = core_zeroed((size_t)size + 1, sizeof *texts);
   bool ok = texts != NULL;
   if (!ok) PyErr_NoMemory();
   for (Py_ssize_t i = 0; ok && i < size; i++) {
@@ -125,7 +125,7 @@ bool core_option_query(PyObject *options, tsr_query *query, uint32_t **devices) 
   if (!value) return true;
   Py_ssize_t size = PySequence_Size(value);
   if (size < 0) return false;
-  uint32_t *numbers = PyMem_Calloc((size_t)size + 1, sizeof *numbers);
+  uint32_t *numbers = core_zeroed((size_t)size + 1, sizeof *numbers);
   if (!numbers) {
     PyErr_NoMemory();
     return false;

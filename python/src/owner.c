@@ -13,6 +13,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+void *core_zeroed(size_t count, size_t size_bytes) {
+  if (size_bytes && count > PY_SSIZE_T_MAX / size_bytes) return NULL;
+  void *memory = PyMem_Malloc(count * size_bytes);
+  if (memory) memset(memory, 0, count * size_bytes);
+  return memory;
+}
+
 core_owner *core_owner_take(core_owner *owner) {
   atomic_fetch_add(&owner->uses, 1);
   return owner;

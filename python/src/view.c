@@ -77,8 +77,8 @@ static int write_page(pages *p, uint64_t most) {
 /* The files of the page: this snapshot, then the others. */
 static bool take_files(pages *p, PyObject *self, PyObject *others) {
   size_t count = 1 + (size_t)PyList_Size(others);
-  p->leaves = PyMem_Calloc(count, sizeof *p->leaves);
-  p->inputs = PyMem_Calloc(count, sizeof *p->inputs);
+  p->leaves = core_zeroed(count, sizeof *p->leaves);
+  p->inputs = core_zeroed(count, sizeof *p->inputs);
   if (!p->leaves || !p->inputs) return PyErr_NoMemory() != NULL;
   for (; p->count < count; p->count++) {
     PyObject *snapshot = p->count ? PyList_GetItem(others, (Py_ssize_t)p->count - 1) : self;

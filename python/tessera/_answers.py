@@ -113,6 +113,7 @@ class Input(Record):
     path: str
     bytes: int
     format: str
+    sidecar: Optional[str]
 
 
 class Frame(Record):
@@ -139,11 +140,26 @@ class Moment(Totals):
     time_us: Optional[int]
 
 
+class Tensor(Record):
+    """A tensor that the program named beside the snapshot: "h.0.attn.weight", "float32 [768, 768]"."""
+    name: str
+    type: Optional[str]
+    category: str
+    bytes: int
+
+
 class Stack(Record):
-    """What one stack holds; frames innermost first."""
+    """What one stack holds; frames innermost first, none where no stack was recorded. `category` is
+    that of most bytes, `categories` has the bytes of each."""
     bytes: int
     allocations: int
     category: str
+    phase: str
+    evidence: str
+    confidence: str
+    categories: Record
+    names: List[Tensor]
+    omitted_names: int
     frames: List[Frame]
 
 
@@ -498,6 +514,9 @@ class Kind(Record):
 
 class WhyDevice(Device):
     reason: str
+    capacity_bytes: Optional[int]
+    capacity_from: Optional[str]
+    outside_bytes: Optional[int]
     peak_reserved_bytes: int
     ooms: List[Record]
     request: Optional[Record]

@@ -16,8 +16,8 @@ Range = Tuple[Optional[int], Optional[int]]
 
 _BY = {'category': 0, 'annotation': 1, 'compile-context': 2, 'rules': 3, 'op': 4, 'module': 5,
        'line': 6, 'stack': 7, 'mosaic-category': 8}
-_VIEWS = ('category', 'annotation', 'compile_context', 'rules', 'metadata', 'stream', 'pool', 'stack',
-          'function', 'size')
+_VIEWS = ('category', 'annotation', 'compile-context', 'rules', 'op', 'module', 'line', 'metadata',
+          'stream', 'pool', 'stack', 'function', 'size')
 _ACTIONS = {'alloc': 0, 'free_requested': 1, 'free_completed': 2, 'free': 2}
 _ENDINGS = {'.speedscope.json': 'speedscope', '.perfetto.json': 'perfetto', '.json': 'json',
             '.folded': 'folded', '.pb.gz': 'pprof', '.csv': 'csv'}
@@ -383,15 +383,15 @@ class Snapshot:
              device: Devices = None) -> Optional[str]:
         """A picture of the trace as one HTML page, of this snapshot and `more`: written to `target`,
         a path or file object, or returned. It opens with groups `by` category, annotation,
-        compile_context, rules, metadata, stream, pool, stack, function or size, `ordered` as memory
-        was taken, at `events` (first, last); `rules` are those of profile(), `capacity` draws the
+        compile-context, rules, op, module, line, metadata, stream, pool, stack, function or size,
+        `ordered` as memory was taken, at `events` (first, last); `rules` are those of profile(), `capacity` draws the
         card's memory, `blocks` bounds how many allocations are told one by one."""
-        by = (by or ('rules' if rules is not None else 'category')).replace('-', '_')
+        by = (by or ('rules' if rules is not None else 'category')).replace('_', '-')
         if by not in _VIEWS:
             raise ArgumentError(f'by is one of {", ".join(_VIEWS)}, not {by!r}')
         if by == 'rules' and rules is None:
             raise TypeError("by='rules' needs rules=...")
-        options: Dict[str, Any] = {'by': by, 'ordered': ordered, 'blocks': blocks,
+        options: Dict[str, Any] = {'by': by.replace('-', '_'), 'ordered': ordered, 'blocks': blocks,
                                    'capacity_bytes': size_of(capacity),
                                    'rules': None if rules is None else _rules(rules)}
         if events is not None:

@@ -93,6 +93,8 @@ def test_pages(train, tmp_path):
     assert stream.getvalue() == s.view()
     with pytest.raises(tessera.ArgumentError, match='by is one of'):
         s.view(by='weather')
+    for by in ('op', 'module', 'line', 'compile-context', 'compile_context'):
+        assert s.view(by=by, blocks=10)
     assert s.view(rules={'a': 'forward'}, events=(2, 9), ordered=True) != s.view()
     with pytest.raises(TypeError, match='rules'):
         s.view(by='rules')

@@ -5,16 +5,51 @@ import io
 import mmap
 import pathlib
 import pickle
+import shutil
 import subprocess
 import sys
 
 import pytest
 
 import tessera
+from tessera import _core
 
 
 def peak_of(source):
     return tessera.open(source).peak().to_dict()['devices']
+
+
+STABLE = """
+PyBool_FromLong PyBytes_AsString PyBytes_AsStringAndSize PyBytes_FromStringAndSize PyBytes_Size
+PyCapsule_GetPointer PyCapsule_New PyDict_GetItemString PyDict_New PyDict_SetItemString PyDict_Type
+PyErr_CheckSignals PyErr_Clear PyErr_Format PyErr_NoMemory PyErr_Occurred PyErr_SetFromErrno
+PyErr_SetObject PyErr_SetString PyEval_RestoreThread PyEval_SaveThread PyExc_AttributeError
+PyExc_BufferError PyExc_IndexError PyExc_OSError PyExc_RuntimeError PyExc_TypeError
+PyExc_ValueError PyIndex_Check PyList_Append PyList_GetItem PyList_New PyList_SetItem PyList_Size
+PyList_Type PyLong_AsLongLong PyLong_AsSize_t PyLong_AsUnsignedLong PyLong_AsUnsignedLongLong
+PyLong_FromLong PyLong_FromLongLong PyLong_FromUnsignedLong PyLong_FromUnsignedLongLong PyMem_Free
+PyMem_Malloc PyMemoryView_FromObject PyModule_AddObject PyModule_Create2 PyNumber_AsSsize_t
+PyNumber_Index PyOS_snprintf PyObject_Free PyObject_GetItem PyObject_IsTrue PySequence_GetItem
+PySequence_Size PyTuple_GetItem PyTuple_Pack PyTuple_Size PyType_FromSpec PyType_GetFlags
+PyUnicode_AsEncodedString PyUnicode_DecodeUTF8 PyUnicode_FromFormat PyUnicode_FromString
+_PyArg_ParseTuple_SizeT _PyObject_CallFunction_SizeT _PyObject_CallMethod_SizeT _PyObject_New
+_Py_BuildValue_SizeT _Py_Dealloc _Py_NoneStruct
+_PyArg_ParseTuple _PyObject_CallFunction _PyObject_CallMethod _Py_BuildValue PyArg_ParseTuple
+PyObject_CallFunction PyObject_CallMethod Py_BuildValue Py_IncRef Py_DecRef
+"""
+
+
+def test_the_extension_takes_what_the_headers_of_3_9_declare():
+    """What only a newer header has, an older one lets through as a function that returns int. Before
+    a name is added: does a file that uses it compile with Py_LIMITED_API on 3.9?"""
+    nm = shutil.which('nm')
+    if not nm:
+        pytest.skip('nm is absent')
+    text = subprocess.run([nm, '-D', '--undefined-only', _core.__file__], check=True, text=True,
+                          stdout=subprocess.PIPE).stdout
+    names = {line.split()[-1] for line in text.splitlines()}
+    used = {name for name in names if name.lstrip('_').startswith('Py')}
+    assert len(used) > 20 and used <= set(STABLE.split())
 
 
 def test_every_source_gives_the_same(train, tmp_path):
