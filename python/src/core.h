@@ -9,7 +9,7 @@
  *
  * Built on the stable ABI of CPython 3.9, so that one build serves every later version. Nothing here
  * decides anything: it calls the public interface of the library and hands over what comes back.
- * Everything that takes time runs without the interpreter's lock (docs/decisions/013-python.md).
+ * Everything that takes time runs without the interpreter's lock (docs/decisions/017-python.md).
  */
 #ifndef TESSERA_PYTHON_CORE_H
 #define TESSERA_PYTHON_CORE_H

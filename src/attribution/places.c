@@ -28,6 +28,8 @@ static tsr__place place_in(tsr_stack stack, const uint8_t *origins) {
     bool tells_more = telling > best_telling || (telling == OPERATOR && best_telling == OPERATOR);
     if (origin == TSR__ORIGIN_LIBRARY && library == TSR_NONE) library = stack.frames[i];
     if (origin >= best && !(is_native && tells_more)) continue;
+    /* Checkpointing calls the engine from torch's Python: a node within says more. */
+    if (origin == TSR__ORIGIN_TORCH && best_telling == NODE) continue;
     place.frame = stack.frames[i];
     best = origin;
     best_telling = telling;

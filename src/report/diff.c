@@ -46,6 +46,13 @@ static int64_t difference(uint64_t before, uint64_t after) {
   return before > after ? -(int64_t)size : (int64_t)size;
 }
 
+/* a - b, or the nearest there is. */
+static int64_t less(int64_t a, int64_t b) {
+  if (b < 0 && a > INT64_MAX + b) return INT64_MAX;
+  if (b > 0 && a < INT64_MIN + b) return INT64_MIN;
+  return a - b;
+}
+
 static void choose_stack(diff_printer *printer, const tsr_change *change,
                          tsr__stack_printer **stacks, uint32_t *stack) {
   bool is_new = change->status != TSR_CHANGE_REMOVED;
@@ -230,6 +237,21 @@ static void say_moved(const diff_printer *printer, const tsr_diff_device *device
       tsr__format_count(moved, count), tsr__plural(moved));
 }
 
+/* Changes are of what was asked for, peaks of the blocks that serve it. */
+static void emit_rounding(tsr__emitter *emitter, const tsr_diff_device *device) {
+  char delta[DELTA_BYTES];
+  int64_t blocks = difference(device->old_side.peak.totals.allocated_bytes,
+                              device->new_side.peak.totals.allocated_bytes);
+  int64_t asked = difference(device->old_side.peak.totals.requested_bytes,
+                             device->new_side.peak.totals.requested_bytes);
+  int64_t rounding = less(blocks, asked);
+  tsr__emit_field(emitter, "rounding_delta_bytes", NULL, tsr__index(rounding));
+  if (rounding && tsr__emitter_is_text(emitter))
+    tsr__emit_printf(emitter, TSR__DIM,
+                     "  and %s of blocks beyond what was asked for: rounding and tails",
+                     format_delta(rounding, delta));
+}
+
 static void emit_changes(diff_printer *printer, const tsr_diff_device *device) {
   static const char *const titles[] = {"allocated at", "category", "operation", "line"};
   bool is_stack = printer->by == TSR_DIFF_BY_STACK;
@@ -242,7 +264,7 @@ static void emit_changes(diff_printer *printer, const tsr_diff_device *device) {
       {NULL, "allocations", TSR__RIGHT},
       {"old_allocations", NULL, TSR__RIGHT},
       {"new_allocations", NULL, TSR__RIGHT},
-      {"status", "status", TSR__LEFT},
+      {"status", is_stack ? NULL : "status", TSR__LEFT}, /* stacks say theirs below */
       {is_stack ? "category" : "name", is_stack ? "category" : NULL, TSR__LEFT},
       {NULL, titles[printer->by], TSR__ELASTIC},
   };
@@ -252,6 +274,7 @@ static void emit_changes(diff_printer *printer, const tsr_diff_device *device) {
     emit_change(printer, &device->changes[i], i + 1);
   tsr__emit_table_end(emitter);
   emit_omitted(emitter, device);
+  emit_rounding(emitter, device);
   say_moved(printer, device);
   tsr__emit_field(emitter, "moved_stacks", NULL, tsr__count(device->moved_stacks));
   tsr__emit_field(emitter, "unchanged_stacks", NULL, tsr__count(device->unchanged_stacks));

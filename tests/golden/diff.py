@@ -20,6 +20,16 @@ SHARED = pathlib.Path(__file__).resolve().parents[3] / 'shared' / 'snapshots'
 SIMULATED = (('--checkpoint', 'full'), ('--checkpoint', 'selective'), ('--dtype', 'bf16'),
              ('--dtype', 'autocast-bf16'), ('--optimizer', 'sgd'), ('--gelu', 'fused'))
 
+# Runs of one program each, and what differs.
+NAMED = {('trace-plot-fp32.html', 'trace-plot-bf16.html'): 'fp32 and bf16',
+         ('train-fp32-ctx128.pickle', 'infer-bf16-ctx512.pickle'): 'fp32 and bf16, train and infer',
+         ('train-ctx100-annotated-torch2.6.pickle', 'train-ctx200-autocast-annotated-torch2.6.pickle'):
+             'ctx100 and ctx200',
+         ('forward-ctx150-torch2.6.pickle', 'train-ctx100-annotated-torch2.6.pickle'):
+             'forward and train',
+         ('forward-fp32.pickle', 'train-late-recording.pickle'): 'forward and train',
+         ('infer-ctx512-torch2.11.pickle', 'train-ctx1024-torch2.11.pickle'): 'infer and train'}
+
 
 def run(tessera, *words):
     done = subprocess.run([tessera, *words, '--json', '--top', '0'], capture_output=True, check=True)
@@ -50,6 +60,10 @@ def check_sums(entry, before, after):
     assert [abs(d) for d in deltas] == sorted(map(abs, deltas), reverse=True), 'the order'
     assert sum(deltas) == whole(after) - whole(before), 'the sum'
     assert sum(deltas) == entry['requested_delta_bytes'], 'the difference of the peaks'
+    peaks = [entry[side]['peak'] if entry[side]['device'] is not None else {} for side in ('old', 'new')]
+    for kind, key in (('requested_bytes', 'requested_delta_bytes'), ('allocated_bytes', 'delta_bytes')):
+        assert entry['delta_bytes'] == sum(deltas) + entry['rounding_delta_bytes'], 'the rounding'
+        assert entry[key] == peaks[1].get(kind, 0) - peaks[0].get(kind, 0), key
 
 
 def check_stacks(entry, before, after):
@@ -110,19 +124,21 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument('--tessera', required=True, type=pathlib.Path)
     tessera = parser.parse_args().tessera.resolve()
-    files = sorted(SHARED.glob('*.pickle'))
+    files = sorted([*SHARED.glob('*.pickle'), *SHARED.glob('*.html')])
     with tempfile.TemporaryDirectory() as work:
         simulated = simulate(tessera, pathlib.Path(work))
         peaks = {path: run(tessera, 'peak', str(path)) for path in [*files, *simulated]}
         # Neighbours in the list, from one training script often, and each with itself.
-        pairs = [*((simulated[0], path) for path in simulated), *itertools.pairwise(files),
+        named = [(SHARED / old, SHARED / new) for old, new in NAMED] if files else []
+        pairs = [*((simulated[0], path) for path in simulated), *named, *itertools.pairwise(files),
                  *zip(files, files)]
         failed = 0
         print(f'1..{len(pairs) + (not files)}')
         for number, (old, new) in enumerate(pairs, 1):
             try:
                 check(tessera, old, new, peaks)
-                print(f'ok {number} - {old.name} and {new.name}')
+                what = NAMED.get((old.name, new.name))
+                print(f'ok {number} - {old.name} and {new.name}' + (f': {what}' if what else ''))
             except AssertionError as why:
                 failed += 1
                 print(f'not ok {number} - {old.name} and {new.name}\n# {why}')
