@@ -10,11 +10,12 @@
 /* Its functions, each under its own name without the prefix. */
 typedef struct cli_http {
   void *library;
-#define CLI_HTTP_FUNCTIONS(X)                                                                \
-  X(start_daemon)                                                                            \
-  X(stop_daemon)                                                                             \
-  X(get_daemon_info) X(create_response_from_buffer) X(add_response_header) X(queue_response) \
-      X(destroy_response) X(lookup_connection_value)
+#define CLI_HTTP_FUNCTIONS(X)    \
+  X(start_daemon)                \
+  X(stop_daemon)                 \
+  X(get_daemon_info)             \
+  X(create_response_from_buffer) \
+  X(add_response_header) X(queue_response) X(destroy_response) X(lookup_connection_value)
 #define CLI_HTTP_FIELD(name) __typeof__(MHD_##name) *name;
   CLI_HTTP_FUNCTIONS(CLI_HTTP_FIELD)
 #undef CLI_HTTP_FIELD
