@@ -11,6 +11,7 @@
  * for an event, so that order and phases can be seen; it says nothing about speed. */
 #include "engine/dry.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -34,14 +35,11 @@ typedef struct dry {
   uint32_t no_context, no_metadata, empty_stack, slot;
   int64_t time_us;
   uint64_t step;
-  const char *phase, *op;
-  int part; /* tsr_simulate_phase, or -1 */
+  const char *phase, *op, *optimizer; /* optimizer: its class */
+  int part;                           /* tsr_simulate_phase, or -1 */
   bool is_recording, has_categories, failed;
 } dry;
 
-static const char *const phase_names[TSR__PHASE_COUNT] = {
-    "ProfilerStep", "Optimizer.zero_grad#AdamW.zero_grad", "## forward ##", "## backward ##",
-    "Optimizer.step#AdamW.step"};
 static const char *const phase_words[TSR__PHASE_COUNT] = {"step", "zero_grad", "forward",
                                                           "backward", "optimizer"};
 
@@ -92,10 +90,21 @@ static tsr_simulate_moment moment_of(const dry *d) {
   return moment;
 }
 
+/* A phase as the profiler, torch.optim and the tutorial's program write it. */
+static void spell_phase(const dry *d, tsr__phase phase, char *name, size_t room) {
+  if (phase == TSR__PHASE_STEP)
+    (void)snprintf(name, room, "ProfilerStep#%" PRIu64, d->step);
+  else if (phase == TSR__PHASE_ZERO_GRAD)
+    (void)snprintf(name, room, "Optimizer.zero_grad#%s.zero_grad", d->optimizer);
+  else if (phase == TSR__PHASE_OPTIMIZER)
+    (void)snprintf(name, room, "Optimizer.step#%s.step", d->optimizer);
+  else
+    (void)snprintf(name, room, "## %s ##", phase_words[phase]);
+}
+
 static void annotate(dry *d, tsr__phase phase, bool is_start) {
   char name[64];
-  (void)snprintf(name, sizeof name, phase == TSR__PHASE_STEP ? "%s#%llu" : "%s", phase_names[phase],
-                 (unsigned long long)d->step);
+  spell_phase(d, phase, name, sizeof name);
   uint32_t id = tsr__snapshot_string_id(d->snapshot, name, strlen(name));
   tsr_annotation row = {.time_us = ++d->time_us,
                         .name = id,
@@ -349,6 +358,7 @@ int tsr__dry_run(const tsr__tape *tape, const tsr_simulate_options *options, tsr
            .time_us = START_TIME_US,
            .phase = "",
            .op = "",
+           .optimizer = options->optimizer == TSR_OPTIMIZER_SGD ? "SGD" : "AdamW",
            .part = -1,
            .has_categories = options->categories};
   tsr_allocator_options how = {.settings = options->settings,
