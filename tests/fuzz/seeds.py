@@ -150,6 +150,10 @@ def models():
         config = {'model_type': kind, 'vocab_size': 50, 'hidden_size': 24, 'intermediate_size': 40,
                   'num_hidden_layers': 2, 'num_attention_heads': 4, 'num_key_value_heads': 2, **more}
         yield f'{kind}-{choice.encode().hex()}', choice + 'd' + json.dumps(config)
+    # Its keys are odd, so that it is as wide as Llama 2; found by libFuzzer.
+    yield 'odd-keys', '#d' + json.dumps({'model_type': 'llama', 'vocab_size': 50, 'hn_ieddsize': 24,
+                                         'intermediate_size': 40, 'num_hidden_layers': 2,
+                                         'num_attention_heads': 4})
     yield 'huge', '""{"model_type":"gpt2","n_embd":16777216,"n_head":1,"n_layer":4,"vocab_size":16777216}'
     yield 'no-width', '#d{"model_type":"llama","hidden_size":24,"num_hidden_layers":2}'
     yield 'wrong', '!!{"model_type":"llama","num_attention_heads":7,"hidden_size":1e9}'
