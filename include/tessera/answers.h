@@ -418,7 +418,8 @@ typedef struct tsr_change {
 } tsr_change;
 
 /* Where most of the difference comes from: of the kind of memory whose change is largest in the
- * direction of the whole, the line of code at which most of that changed. */
+ * direction of the whole, the line of code at which most of that changed, among those that hold more
+ * (or less) in all. */
 typedef struct tsr_diff_cause {
   tsr_kind kind;
   int64_t kind_delta_bytes; /* of the kind as a whole; 0: nothing changed */

@@ -232,6 +232,11 @@ static bool add_cause(const pair *p, const row *r, causes *c) {
   return true;
 }
 
+static int64_t change_at(causes *c, uint32_t name, int kind) {
+  const uint64_t *at = tsr__map_find(&c->place, (uint64_t)name * TSR_KIND_COUNT + (uint64_t)kind);
+  return at ? c->deltas.items[*at] : 0;
+}
+
 /* The largest in the direction of the whole: of kinds, then of that kind's lines. */
 static bool choose_cause(causes *c, tsr_diff_device *out) {
   int64_t whole = 0, sign, most = 0;
@@ -244,10 +249,11 @@ static bool choose_cause(causes *c, tsr_diff_device *out) {
   }
   uint32_t best = TSR_NONE;
   for (uint32_t name = 0; out->cause.kind_delta_bytes && name < c->names.count; name++) {
-    uint64_t key = (uint64_t)name * TSR_KIND_COUNT + (uint64_t)out->cause.kind;
-    const uint64_t *at = tsr__map_find(&c->place, key);
-    if (!at || sign * c->deltas.items[*at] <= most) continue;
-    most = sign * c->deltas.items[*at];
+    int64_t delta = sign * change_at(c, name, (int)out->cause.kind), all = 0;
+    if (delta <= most) continue;
+    for (int kind = 0; kind < TSR_KIND_COUNT; kind++) grow(&all, change_at(c, name, kind));
+    if (sign * all <= 0) continue; /* the same memory, which is of another kind now */
+    most = delta;
     best = name;
   }
   if (best == TSR_NONE) return true;
