@@ -208,6 +208,41 @@ static void moved_lines(void **state) {
   }
 }
 
+/* ---- The cause ---- */
+
+#define IN_FORWARD(line)                                                                       \
+  FRAME("f", line)                                                                             \
+  ", {\"name\": \"_call_impl\", \"filename\": \"/site-packages/torch/nn/modules/module.py\", " \
+  "\"line\": 1}"
+#define IN_BACKWARD                                                                        \
+  "{\"name\": \"backward\", \"filename\": \"/site-packages/torch/autograd/__init__.py\", " \
+  "\"line\": 1}"
+#define FREE(action, addr, size)                                                         \
+  "{\"action\": \"" action "\", \"addr\": " addr ", \"size\": " size ", \"stream\": 0, " \
+  "\"time_us\": 1, \"frames\": []}"
+
+/* Line 1 holds as much in both, but for backward in the first alone; line 2 has shrunk. */
+static const char kept[] = TRACES("[" ALLOC("4096", "8192", IN_FORWARD("1")) ", " ALLOC(
+    "16384", "1024", IN_FORWARD("2")) ", " ALLOC("20480", "512", IN_BACKWARD) "]");
+static const char let_go[] = TRACES("[" ALLOC("4096", "8192", IN_FORWARD("1")) ", " ALLOC(
+    "16384", "512",
+    IN_FORWARD("2")) ", " FREE("free_requested", "4096",
+                               "8192") ", " FREE("free_completed", "4096",
+                                                 "8192") ", " ALLOC("20480", "512",
+                                                                    IN_BACKWARD) "]");
+
+static void a_line_is_to_blame_for_bytes_and_not_for_names(void **state) {
+  (void)state;
+  tsr_diff *diff = compare(kept, let_go, NULL);
+  const tsr_diff_cause *cause = &diff->devices[0].cause;
+  assert_int_equal(cause->kind, TSR_KIND_ACTIVATION);
+  assert_true(cause->kind_delta_bytes < -8192);
+  assert_non_null(cause->line);
+  assert_non_null(strstr(cause->line, "a.py:2"));
+  assert_int_equal(cause->line_delta_bytes, -512);
+  tsr_diff_free(diff);
+}
+
 static void names_of_statuses(void **state) {
   (void)state;
   assert_string_equal(tsr_change_status_name(TSR_CHANGE_ADDED), "added");
@@ -225,6 +260,7 @@ int main(void) {
       cmocka_unit_test(devices_that_neither_has),
       cmocka_unit_test(stacks_match),
       cmocka_unit_test(moved_lines),
+      cmocka_unit_test(a_line_is_to_blame_for_bytes_and_not_for_names),
       cmocka_unit_test(names_of_statuses),
   };
   return cmocka_run_group_tests_name("diff", tests, NULL, NULL);
