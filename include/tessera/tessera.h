@@ -10,6 +10,7 @@
 #include "tessera/causes.h"
 #include "tessera/check.h"
 #include "tessera/export.h"
+#include "tessera/frames.h"
 #include "tessera/limits.h"
 #include "tessera/mosaic.h"
 #include "tessera/mosaic_file.h"

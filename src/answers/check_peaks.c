@@ -10,12 +10,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "attribution/frames.h"
 #include "base/checked.h"
 #include "base/intern.h"
 #include "base/map.h"
 #include "base/memory.h"
 #include "base/utf8.h"
+#include "tessera/frames.h"
 #include "timeline/sweep.h"
 
 /* ---- Names ---- */
@@ -51,8 +51,8 @@ static size_t put_frame(const tsr_snapshot *snapshot, uint32_t id, char out[NAME
                         size_t used) {
   tsr_frame frame = tsr_snapshot_frame(snapshot, id);
   bool is_node = false;
-  tsr_text title = tsr__frame_title(tsr_snapshot_string(snapshot, frame.name), &is_node);
-  tsr_text file = tsr__base_name(tsr_snapshot_string(snapshot, frame.file));
+  tsr_text title = tsr_frame_title(tsr_snapshot_string(snapshot, frame.name), &is_node);
+  tsr_text file = tsr_base_name(tsr_snapshot_string(snapshot, frame.file));
   if (!is_node && file.size_bytes && file.data[0] != '?') {
     used = put_word(out, used, file);
     used = put_word(out, used, (tsr_text){":", 1});

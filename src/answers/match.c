@@ -21,12 +21,12 @@
 
 #include <string.h>
 
-#include "attribution/frames.h"
 #include "attribution/marks.h"
 #include "base/hash.h"
 #include "base/map.h"
 #include "base/memory.h"
 #include "base/vector.h"
+#include "tessera/frames.h"
 
 /* A distinct thing: `words` are its parts' classes, or the bytes of a string. */
 typedef struct row {
@@ -190,13 +190,13 @@ static bool outline_frames(outliner *o, int which) {
     tsr_frame frame = tsr_snapshot_frame(o->snapshots[which], i);
     tsr_text name = tsr_snapshot_string(o->snapshots[which], frame.name);
     tsr_text file = tsr_snapshot_string(o->snapshots[which], frame.file);
-    tsr__origin origin = tsr__frame_origin(name, file);
+    tsr_origin origin = tsr_frame_origin(name, file);
     uint64_t seed = tsr__hash_seed(o);
     o->marks[which][i] = mark_of(name, file);
     if (o->marks[which][i] == IS_OPERATOR) {
       o->frames[which][i] = hash_text(operator_of(name), seed) | 1;
-    } else if (origin == TSR__ORIGIN_USER || origin == TSR__ORIGIN_LIBRARY) {
-      o->frames[which][i] = hash_text(name, hash_text(tsr__base_name(file), seed)) | 1;
+    } else if (origin == TSR_ORIGIN_USER || origin == TSR_ORIGIN_LIBRARY) {
+      o->frames[which][i] = hash_text(name, hash_text(tsr_base_name(file), seed)) | 1;
     }
   }
   return true;

@@ -18,7 +18,7 @@
  *
  * It does not look at the file system: the stack may be from another machine.
  */
-#include "attribution/frames.h"
+#include "tessera/frames.h"
 
 #include <string.h>
 
@@ -66,7 +66,7 @@ static bool contains_any(tsr_text text, const char *const *parts, size_t count) 
   return false;
 }
 
-tsr_text tsr__base_name(tsr_text path) {
+tsr_text tsr_base_name(tsr_text path) {
   size_t at = path.size_bytes;
   if (!at || path.data[0] == '<') return path;
   while (at && path.data[at - 1] != '/' && path.data[at - 1] != '\\') at--;
@@ -144,16 +144,16 @@ static bool is_torch_source(tsr_text file) {
 static bool is_python_file(tsr_text file) {
   return contains(file, "lib/python3.") || begins_with(file, "<frozen") ||
          equals(file, "<string>") ||
-         (begins_with(tsr__base_name(file), "python") && !ends_with(file, ".py"));
+         (begins_with(tsr_base_name(file), "python") && !ends_with(file, ".py"));
 }
 
-tsr__origin tsr__frame_origin(tsr_text name, tsr_text file) {
+tsr_origin tsr_frame_origin(tsr_text name, tsr_text file) {
   bool is_python_source = ends_with(file, ".py");
-  if (!is_python_source && (is_noise_name(name) || is_noise_file(file))) return TSR__ORIGIN_NOISE;
-  if (is_native_file(file)) return TSR__ORIGIN_NATIVE;
-  if (package_at(file)) return is_torch_package(file) ? TSR__ORIGIN_TORCH : TSR__ORIGIN_LIBRARY;
-  if (is_torch_source(file)) return TSR__ORIGIN_TORCH;
-  return is_python_file(file) ? TSR__ORIGIN_PYTHON : TSR__ORIGIN_USER;
+  if (!is_python_source && (is_noise_name(name) || is_noise_file(file))) return TSR_ORIGIN_NOISE;
+  if (is_native_file(file)) return TSR_ORIGIN_NATIVE;
+  if (package_at(file)) return is_torch_package(file) ? TSR_ORIGIN_TORCH : TSR_ORIGIN_LIBRARY;
+  if (is_torch_source(file)) return TSR_ORIGIN_TORCH;
+  return is_python_file(file) ? TSR_ORIGIN_PYTHON : TSR_ORIGIN_USER;
 }
 
 static tsr_text text_of(const char *name) {
@@ -173,7 +173,7 @@ static tsr_text identifier_at(tsr_text name, size_t at) {
   return (tsr_text){name.data + begin, end - begin};
 }
 
-tsr_text tsr__frame_title(tsr_text name, bool *is_node) {
+tsr_text tsr_frame_title(tsr_text name, bool *is_node) {
   size_t node = behind(name, "Backward");
   bool is_cpp = contains(name, "::");
   if (!node) node = behind(name, "AccumulateGrad");
@@ -194,14 +194,14 @@ static const char *native_package(tsr_text name, tsr_text file) {
   return "C++";
 }
 
-tsr_text tsr__frame_package(tsr__origin origin, tsr_text name, tsr_text file) {
+tsr_text tsr_frame_package(tsr_origin origin, tsr_text name, tsr_text file) {
   tsr_text package = package_at(file) ? package_of(file) : (tsr_text){0};
   if (package.size_bytes) return package;
   switch (origin) {
-  case TSR__ORIGIN_TORCH: return text_of("torch");
-  case TSR__ORIGIN_PYTHON: return text_of("python");
-  case TSR__ORIGIN_NATIVE:
-  case TSR__ORIGIN_NOISE: return text_of(native_package(name, file));
+  case TSR_ORIGIN_TORCH: return text_of("torch");
+  case TSR_ORIGIN_PYTHON: return text_of("python");
+  case TSR_ORIGIN_NATIVE:
+  case TSR_ORIGIN_NOISE: return text_of(native_package(name, file));
   default: return text_of("program");
   }
 }

@@ -15,12 +15,12 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "attribution/frames.h"
 #include "attribution/places.h"
 #include "base/buffer.h"
 #include "base/hash.h"
 #include "base/map.h"
 #include "base/memory.h"
+#include "tessera/frames.h"
 
 enum { NAME_BYTES = 120 };
 
@@ -44,7 +44,7 @@ static tsr_text file_of(const namer *n, uint32_t frame) {
 }
 
 static bool is_python(const namer *n, uint32_t frame) {
-  return n->origin[frame] != TSR__ORIGIN_NATIVE && n->origin[frame] != TSR__ORIGIN_NOISE;
+  return n->origin[frame] != TSR_ORIGIN_NATIVE && n->origin[frame] != TSR_ORIGIN_NOISE;
 }
 
 static bool begins_with(tsr_text text, const char *part) {
@@ -74,14 +74,14 @@ static void append(namer *n, tsr_text text) {
 }
 
 static uint64_t hash_of_base(const namer *n, tsr_text file) {
-  tsr_text base = tsr__base_name(file);
+  tsr_text base = tsr_base_name(file);
   return tsr__hash_bytes(base.data, base.size_bytes, tsr__hash_seed(n));
 }
 
 /* The base name, with its folder where several of the program's own files have it. */
 static void append_file(namer *n, tsr_text file) {
   const uint64_t *known = tsr__map_find(&n->files, hash_of_base(n, file));
-  tsr_text base = tsr__base_name(file);
+  tsr_text base = tsr_base_name(file);
   size_t at = file.size_bytes - base.size_bytes;
   if (known && *known == TSR_NONE && at > 1)
     for (at--; at && file.data[at - 1] != '/' && file.data[at - 1] != '\\';) at--;
@@ -99,7 +99,7 @@ static void append_place(namer *n, uint32_t frame) {
 static bool append_torch_module(namer *n, uint32_t frame) {
   static const char modules[] = "torch/nn/modules/";
   tsr_text file = file_of(n, frame);
-  if (n->origin[frame] != TSR__ORIGIN_TORCH) return false;
+  if (n->origin[frame] != TSR_ORIGIN_TORCH) return false;
   size_t at = find(file, "torch/");
   if (at == SIZE_MAX) at = find(file, "torch\\");
   if (at == SIZE_MAX) return false;
@@ -128,9 +128,9 @@ static int read_frames(namer *n, tsr_error *error) {
     tsr_text name = name_of(n, i), file = file_of(n, i);
     uint32_t string = tsr_snapshot_frame(n->snapshot, i).file;
     bool is_new;
-    n->origin[i] = (uint8_t)tsr__frame_origin(name, file);
+    n->origin[i] = (uint8_t)tsr_frame_origin(name, file);
     n->mark[i] = (uint8_t)tsr__mark_of(name, file);
-    if (n->origin[i] != TSR__ORIGIN_USER) continue;
+    if (n->origin[i] != TSR_ORIGIN_USER) continue;
     uint64_t *known = tsr__map_put(&n->files, hash_of_base(n, file), string, &is_new);
     if (!known) return tsr__fail_memory(error);
     if (!is_new && *known != string) *known = TSR_NONE;
@@ -206,7 +206,7 @@ static native read_native(const namer *n, tsr_stack stack) {
       break;
     }
     tsr_text name = name_of(n, frame);
-    if (found.node.size_bytes || n->origin[frame] == TSR__ORIGIN_NOISE) continue;
+    if (found.node.size_bytes || n->origin[frame] == TSR_ORIGIN_NOISE) continue;
     if (begins_with(name, "at::_ops::"))
       found.op = frame;
     else if ((found.node = node_of(name)).size_bytes)
@@ -278,7 +278,7 @@ static void name_module(namer *n, uint32_t id, tsr_stack stack) {
     return;
   }
   uint32_t caller = next_python(n, stack, call);
-  bool is_same_file = caller < stack.depth && n->origin[callee] == TSR__ORIGIN_USER &&
+  bool is_same_file = caller < stack.depth && n->origin[callee] == TSR_ORIGIN_USER &&
                       tsr_snapshot_frame(n->snapshot, callee).file ==
                           tsr_snapshot_frame(n->snapshot, stack.frames[caller]).file;
   size_t from = n->text.size;
@@ -298,7 +298,7 @@ static void name_line(namer *n, uint32_t id) {
   const tsr__place *place = &n->places.items.items[tsr__place_of(&n->places, id)];
   bool is_node = false;
   tsr_text title = {0};
-  if (place->frame != TSR_NONE) title = tsr__frame_title(name_of(n, place->frame), &is_node);
+  if (place->frame != TSR_NONE) title = tsr_frame_title(name_of(n, place->frame), &is_node);
   if (place->frame == TSR_NONE || (!is_node && !is_python(n, place->frame))) {
     append_brackets(n, id);
     return;

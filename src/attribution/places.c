@@ -10,32 +10,32 @@
 
 #include <string.h>
 
-#include "attribution/frames.h"
 #include "base/map.h"
 #include "base/memory.h"
+#include "tessera/frames.h"
 
-/* What a frame is: its tsr__origin, and how much it tells where all are C++. */
+/* What a frame is: its tsr_origin, and how much it tells where all are C++. */
 enum { OPERATOR = 64, NODE = 128, TELLING = OPERATOR | NODE };
 
 static tsr__place place_in(tsr_stack stack, const uint8_t *origins) {
   tsr__place place = {TSR_NONE, TSR_NONE};
   uint32_t library = TSR_NONE;
-  unsigned best = TSR__ORIGIN_COUNT, best_telling = 0;
+  unsigned best = TSR_ORIGIN_COUNT, best_telling = 0;
   for (uint32_t i = 0; i < stack.depth; i++) {
     unsigned told = origins[stack.frames[i]];
     unsigned origin = told & ~(unsigned)TELLING, telling = told & TELLING;
-    bool is_native = origin == TSR__ORIGIN_NATIVE && best == TSR__ORIGIN_NATIVE;
+    bool is_native = origin == TSR_ORIGIN_NATIVE && best == TSR_ORIGIN_NATIVE;
     bool tells_more = telling > best_telling || (telling == OPERATOR && best_telling == OPERATOR);
-    if (origin == TSR__ORIGIN_LIBRARY && library == TSR_NONE) library = stack.frames[i];
+    if (origin == TSR_ORIGIN_LIBRARY && library == TSR_NONE) library = stack.frames[i];
     if (origin >= best && !(is_native && tells_more)) continue;
     /* Checkpointing calls the engine from torch's Python: a node within says more. */
-    if (origin == TSR__ORIGIN_TORCH && best_telling == NODE) continue;
+    if (origin == TSR_ORIGIN_TORCH && best_telling == NODE) continue;
     place.frame = stack.frames[i];
     best = origin;
     best_telling = telling;
-    if (origin == TSR__ORIGIN_USER) break; /* what is outside it does not matter */
+    if (origin == TSR_ORIGIN_USER) break; /* what is outside it does not matter */
   }
-  if (best == TSR__ORIGIN_USER) place.layer = library;
+  if (best == TSR_ORIGIN_USER) place.layer = library;
   return place;
 }
 
@@ -52,8 +52,8 @@ static uint8_t *judge_frames(const tsr_snapshot *snapshot) {
     tsr_frame frame = tsr_snapshot_frame(snapshot, i);
     tsr_text name = tsr_snapshot_string(snapshot, frame.name);
     bool is_node;
-    (void)tsr__frame_title(name, &is_node);
-    tsr__origin origin = tsr__frame_origin(name, tsr_snapshot_string(snapshot, frame.file));
+    (void)tsr_frame_title(name, &is_node);
+    tsr_origin origin = tsr_frame_origin(name, tsr_snapshot_string(snapshot, frame.file));
     origins[i] = (uint8_t)(origin | (is_node ? NODE : is_operator(name) ? OPERATOR : 0));
   }
   return origins;

@@ -1,9 +1,9 @@
 /* page_names.c - one table of names for all files of a page. See page_names.h. */
 #include "report/page_names.h"
 
-#include "attribution/frames.h"
 #include "base/utf8.h"
 #include "report/text.h"
+#include "tessera/frames.h"
 
 void tsr__page_names_init(tsr__page_names *names, size_t most_text) {
   names->most_text = most_text;
@@ -63,8 +63,8 @@ static uint32_t frame_id(tsr__page_names *names, tsr__page_ids *ids, const tsr_s
                          uint32_t frame, bool *ok) {
   if (ids->frames[frame]) return ids->frames[frame] - 1;
   tsr_frame f = tsr_snapshot_frame(snapshot, frame);
-  tsr__origin origin = tsr__frame_origin(tsr_snapshot_string(snapshot, f.name),
-                                         tsr_snapshot_string(snapshot, f.file));
+  tsr_origin origin = tsr_frame_origin(tsr_snapshot_string(snapshot, f.name),
+                                       tsr_snapshot_string(snapshot, f.file));
   tsr__page_frame key = {tsr__page_string(names, ids, snapshot, f.name, ok),
                          tsr__page_string(names, ids, snapshot, f.file, ok), f.line,
                          (uint64_t)origin};

@@ -22,11 +22,11 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "attribution/frames.h"
 #include "base/format.h"
 #include "base/memory.h"
 #include "report/heading.h"
 #include "report/text.h"
+#include "tessera/frames.h"
 #include "tessera/report.h"
 
 #define HOT_PART 20
@@ -154,7 +154,7 @@ void tsr__source_emit_use(tsr__emitter *emitter, const tsr_source_use *use) {
 /* ---- the verdict ---- */
 
 static tsr_text shown_file(const printer *p) {
-  return tsr__base_name(tsr_snapshot_string(p->snapshot, p->source->file));
+  return tsr_base_name(tsr_snapshot_string(p->snapshot, p->source->file));
 }
 
 static void append_most(const printer *p, tsr__buffer *out, const tsr_source_device *device) {

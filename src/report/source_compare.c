@@ -10,10 +10,10 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-#include "attribution/frames.h"
 #include "base/format.h"
 #include "report/heading.h"
 #include "report/source.h"
+#include "tessera/frames.h"
 #include "tessera/report.h"
 
 typedef struct printer {
@@ -45,7 +45,7 @@ static void print_verdict(const printer *p, const tsr_source_pair *pair) {
   if (p->source->file == TSR_NONE) {
     tsr__buffer_text(out, "no stack of either snapshot mentions a file of that name.");
   } else {
-    tsr_text file = tsr__base_name(tsr_snapshot_string(p->snapshot, p->source->file));
+    tsr_text file = tsr_base_name(tsr_snapshot_string(p->snapshot, p->source->file));
     tsr__buffer_append(out, file.data, file.size_bytes);
     tsr__buffer_printf(out, " holds %s at the first peak and %s at the second: ",
                        tsr__format_size(before, first), tsr__format_size(after, second));

@@ -1,6 +1,6 @@
 /* stacks.c - printing stacks so that the line to look at is found at once.
  *
- * Which frames are shown: of the kinds in attribution/frames.h the first that the stack has speaks for
+ * Which frames are shown: of the kinds in tessera/frames.h the first that the stack has speaks for
  * it. The program's own frames are shown all; of any other kind the innermost three, so that no
  * stack folds away completely. Where the program called an installed library other than torch, the
  * library's innermost frame below the program's is shown too: with a training framework in between
@@ -20,20 +20,20 @@
 
 #include <inttypes.h>
 
-#include "attribution/frames.h"
 #include "base/format.h"
 #include "report/heading.h"
 #include "report/text.h"
+#include "tessera/frames.h"
 
 #define INNERMOST_SHOWN 3
 #define PACKAGES_NAMED  4
 
 typedef struct plan {
   tsr_stack stack;
-  tsr__origin speaker; /* the kind that is shown; TSR__ORIGIN_COUNT for an empty stack */
-  uint32_t innermost;  /* the speaker's innermost frame */
-  uint32_t last;       /* its outermost frame to show */
-  uint32_t layer;      /* the library's frame inside it, or TSR_NONE */
+  tsr_origin speaker; /* the kind that is shown; TSR_ORIGIN_COUNT for an empty stack */
+  uint32_t innermost; /* the speaker's innermost frame */
+  uint32_t last;      /* its outermost frame to show */
+  uint32_t layer;     /* the library's frame inside it, or TSR_NONE */
 } plan;
 
 void tsr__stack_printer_init(tsr__stack_printer *printer, tsr__emitter *emitter,
@@ -52,34 +52,33 @@ void tsr__stack_printer_release(tsr__stack_printer *printer) {
 
 /* ---- Which frames ---- */
 
-static tsr__origin origin_of(tsr__stack_printer *printer, uint32_t id) {
+static tsr_origin origin_of(tsr__stack_printer *printer, uint32_t id) {
   bool is_kept = id < printer->origin_count;
-  if (is_kept && printer->origins[id]) return (tsr__origin)(printer->origins[id] - 1);
+  if (is_kept && printer->origins[id]) return (tsr_origin)(printer->origins[id] - 1);
   tsr_frame frame = tsr_snapshot_frame(printer->snapshot, id);
-  tsr__origin origin = tsr__frame_origin(tsr_snapshot_string(printer->snapshot, frame.name),
-                                         tsr_snapshot_string(printer->snapshot, frame.file));
+  tsr_origin origin = tsr_frame_origin(tsr_snapshot_string(printer->snapshot, frame.name),
+                                       tsr_snapshot_string(printer->snapshot, frame.file));
   if (is_kept) printer->origins[id] = (uint8_t)(origin + 1);
   return origin;
 }
 
 static plan make_plan(tsr__stack_printer *printer, uint32_t stack_id) {
-  plan made = {.speaker = TSR__ORIGIN_COUNT, .layer = TSR_NONE};
+  plan made = {.speaker = TSR_ORIGIN_COUNT, .layer = TSR_NONE};
   uint32_t first_library = TSR_NONE, seen = 0;
   if (stack_id != TSR_NONE) made.stack = tsr_snapshot_stack(printer->snapshot, stack_id);
   for (uint32_t i = 0; i < made.stack.depth; i++) {
-    tsr__origin origin = origin_of(printer, made.stack.frames[i]);
-    if (origin == TSR__ORIGIN_LIBRARY && first_library == TSR_NONE) first_library = i;
+    tsr_origin origin = origin_of(printer, made.stack.frames[i]);
+    if (origin == TSR_ORIGIN_LIBRARY && first_library == TSR_NONE) first_library = i;
     if (origin < made.speaker) {
       made.speaker = origin;
       made.innermost = i;
       seen = 0;
     }
     if (origin != made.speaker) continue;
-    if (origin == TSR__ORIGIN_USER || seen < INNERMOST_SHOWN) made.last = i;
+    if (origin == TSR_ORIGIN_USER || seen < INNERMOST_SHOWN) made.last = i;
     seen++;
   }
-  if (made.speaker == TSR__ORIGIN_USER && first_library < made.innermost)
-    made.layer = first_library;
+  if (made.speaker == TSR_ORIGIN_USER && first_library < made.innermost) made.layer = first_library;
   return made;
 }
 
@@ -107,7 +106,7 @@ static void append_text(tsr__buffer *out, tsr_text text) {
 /* `model.py:382 `, or nothing where the file is not known. */
 static void append_file(tsr__stack_printer *printer, tsr_frame frame) {
   tsr__buffer *out = &printer->emitter->scratch;
-  tsr_text file = tsr__base_name(string_of(printer, frame.file));
+  tsr_text file = tsr_base_name(string_of(printer, frame.file));
   if (file.size_bytes == 2 && file.data[0] == '?') return;
   append_text(out, file);
   if (has_line(frame)) tsr__buffer_printf(out, ":%" PRIu64, frame.line);
@@ -129,7 +128,7 @@ void tsr__place_append_name(tsr__stack_printer *printer, uint32_t frame, uint32_
   }
   bool is_node = false;
   tsr_frame of = tsr_snapshot_frame(printer->snapshot, frame);
-  tsr_text title = tsr__frame_title(string_of(printer, of.name), &is_node);
+  tsr_text title = tsr_frame_title(string_of(printer, of.name), &is_node);
   if (!is_node) append_file(printer, of);
   append_text(out, title);
   if (is_node) tsr__buffer_text(out, " (autograd)");
@@ -226,9 +225,9 @@ static void append_packages(tsr__stack_printer *printer, tsr_stack stack, uint32
   size_t count = 0;
   for (uint32_t i = outer + 1; i-- > inner;) {
     tsr_frame frame = tsr_snapshot_frame(printer->snapshot, stack.frames[i]);
-    tsr_text package = tsr__frame_package(origin_of(printer, stack.frames[i]),
-                                          tsr_snapshot_string(printer->snapshot, frame.name),
-                                          tsr_snapshot_string(printer->snapshot, frame.file));
+    tsr_text package = tsr_frame_package(origin_of(printer, stack.frames[i]),
+                                         tsr_snapshot_string(printer->snapshot, frame.name),
+                                         tsr_snapshot_string(printer->snapshot, frame.file));
     size_t at = 0;
     while (at < count && !same_text(named[at], package)) at++;
     if (at < count) continue;

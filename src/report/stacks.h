@@ -8,7 +8,7 @@
 typedef struct tsr__stack_printer {
   tsr__emitter *emitter;
   const tsr_snapshot *snapshot;
-  uint8_t *origins; /* by frame id: 1 + tsr__origin, 0 = not judged yet; NULL: judge each time */
+  uint8_t *origins; /* by frame id: 1 + tsr_origin, 0 = not judged yet; NULL: judge each time */
   uint32_t origin_count;
 } tsr__stack_printer;
 

@@ -4,13 +4,13 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "attribution/frames.h"
 #include "base/checked.h"
 #include "base/format.h"
 #include "base/memory.h"
 #include "report/emitter.h"
 #include "report/flame.h"
 #include "report/text.h"
+#include "tessera/frames.h"
 
 uint64_t tsr__flame_weight(const tsr__flame *flame, const tsr_stack_weight *weight) {
   return flame->weights->what == TSR_WEIGH_WINDOW ? weight->byte_time : weight->bytes;
@@ -169,8 +169,8 @@ static bool find_noise(tsr__flame *flame) {
   for (uint32_t i = 0; flame->is_noise && i < count; i++) {
     tsr_frame frame = tsr_snapshot_frame(flame->snapshot, i);
     flame->is_noise[i] =
-        tsr__frame_origin(tsr_snapshot_string(flame->snapshot, frame.name),
-                          tsr_snapshot_string(flame->snapshot, frame.file)) == TSR__ORIGIN_NOISE;
+        tsr_frame_origin(tsr_snapshot_string(flame->snapshot, frame.name),
+                         tsr_snapshot_string(flame->snapshot, frame.file)) == TSR_ORIGIN_NOISE;
   }
   return flame->is_noise != NULL;
 }

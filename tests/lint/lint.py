@@ -22,7 +22,7 @@ ROOMS = {
     'timeline': {'base', 'snapshot', 'allocator'},
     'attribution': {'base', 'snapshot', 'timeline'},
     'answers': {'base', 'io', 'snapshot', 'allocator', 'timeline', 'attribution'},
-    'report': {'base', 'attribution', 'answers'},
+    'report': {'base', 'answers'},
     'engine': {'base', 'io', 'allocator', 'snapshot'},
     'plan': {'base', 'io', 'engine', 'allocator'},
 }
