@@ -15,7 +15,7 @@
  * allocation is for plays no part. */
 #include <stdlib.h>
 
-#include "answers/query.h"
+#include "answers/devices.h"
 #include "answers/shares.h"
 #include "answers/stepping.h"
 #include "base/checked.h"
@@ -222,32 +222,24 @@ static int find(const tsr__stepping *s, const tsr__roles *roles, size_t top, tsr
   return 0;
 }
 
-static int describe(const tsr_snapshot *snapshot, const tsr__roles *roles, size_t top,
-                    tsr_leaks_device *out, tsr_error *error) {
+static int describe(const tsr__asking *asking, uint32_t device, void *part, tsr_error *error) {
+  tsr_leaks_device *out = part;
   tsr__stepping s = {0};
-  int status = tsr__stepping_compute(snapshot, roles, out->device, &s, error);
-  if (!status) status = find(&s, roles, top, out, error);
+  out->device = device;
+  int status = tsr__stepping_compute(asking->snapshot, asking->roles, device, &s, error);
+  if (!status) status = find(&s, asking->roles, asking->top, out, error);
   tsr__stepping_release(&s);
   return status;
 }
 
 int tsr_leaks_compute(const tsr_snapshot *snapshot, const tsr_query *query, tsr_leaks **out,
                       tsr_error *error) {
-  const uint32_t *devices;
-  size_t count;
-  tsr__roles roles = {0};
-  int status = tsr__query_devices(snapshot, query, &devices, &count, error);
-  if (status) return status;
+  tsr__parts parts;
   tsr_leaks *leaks = TSR__NEW(tsr_leaks);
   if (!leaks) return tsr__fail_memory(error);
-  leaks->devices = TSR__NEW_ARRAY(tsr_leaks_device, count);
-  status = leaks->devices ? tsr__roles_compute(snapshot, &roles, error) : tsr__fail_memory(error);
-  while (!status && leaks->device_count < count) {
-    tsr_leaks_device *device = &leaks->devices[leaks->device_count];
-    device->device = devices[leaks->device_count++];
-    status = describe(snapshot, &roles, query ? query->top : 0, device, error);
-  }
-  tsr__roles_release(&roles);
+  int status = tsr__ask_devices(snapshot, query, describe, sizeof *leaks->devices, &parts, error);
+  leaks->devices = parts.items;
+  leaks->device_count = parts.count;
   if (status)
     tsr_leaks_free(leaks);
   else

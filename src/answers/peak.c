@@ -1,5 +1,5 @@
 /* peak.c - what holds the memory at its highest? The live set there, summed by stack. */
-#include "answers/query.h"
+#include "answers/devices.h"
 #include "answers/shares.h"
 #include "base/memory.h"
 
@@ -44,14 +44,15 @@ static int describe_live(const tsr__timeline *timeline, const tsr__roles *roles,
   return status;
 }
 
-static int describe(const tsr_snapshot *snapshot, const tsr__roles *roles, size_t top,
-                    tsr_peak_device *out, tsr_error *error) {
+static int describe(const tsr__asking *asking, uint32_t device, void *part, tsr_error *error) {
+  tsr_peak_device *out = part;
   tsr__timeline timeline = {0};
-  int status = tsr__timeline_compute(snapshot, out->device, false, &timeline, error);
+  out->device = device;
+  int status = tsr__timeline_compute(asking->snapshot, device, false, &timeline, error);
   if (!status) {
     out->recorded = timeline.recorded;
     copy_totals(&timeline, out);
-    status = describe_live(&timeline, roles, top, out, error);
+    status = describe_live(&timeline, asking->roles, asking->top, out, error);
   }
   if (!status && !(out->warnings = tsr__copy_warnings(&timeline, &out->warning_count)))
     status = tsr__fail_memory(error);
@@ -61,21 +62,12 @@ static int describe(const tsr_snapshot *snapshot, const tsr__roles *roles, size_
 
 int tsr_peak_compute(const tsr_snapshot *snapshot, const tsr_query *query, tsr_peak **out,
                      tsr_error *error) {
-  const uint32_t *devices;
-  size_t count;
-  tsr__roles roles = {0};
-  int status = tsr__query_devices(snapshot, query, &devices, &count, error);
-  if (status) return status;
+  tsr__parts parts;
   tsr_peak *peak = TSR__NEW(tsr_peak);
   if (!peak) return tsr__fail_memory(error);
-  peak->devices = TSR__NEW_ARRAY(tsr_peak_device, count);
-  status = peak->devices ? tsr__roles_compute(snapshot, &roles, error) : tsr__fail_memory(error);
-  while (!status && peak->device_count < count) {
-    tsr_peak_device *device = &peak->devices[peak->device_count];
-    device->device = devices[peak->device_count++];
-    status = describe(snapshot, &roles, query ? query->top : 0, device, error);
-  }
-  tsr__roles_release(&roles);
+  int status = tsr__ask_devices(snapshot, query, describe, sizeof *peak->devices, &parts, error);
+  peak->devices = parts.items;
+  peak->device_count = parts.count;
   if (status)
     tsr_peak_free(peak);
   else

@@ -5,7 +5,7 @@
  * rest are steady. */
 #include <stdlib.h>
 
-#include "answers/query.h"
+#include "answers/devices.h"
 #include "answers/shares.h"
 #include "answers/stepping.h"
 #include "attribution/marked.h"
@@ -275,33 +275,25 @@ static int fill(const tsr_snapshot *snapshot, const tsr__stepping *s, tsr_steps_
   return ok ? status : tsr__fail_memory(error);
 }
 
-static int describe(const tsr_snapshot *snapshot, const tsr__roles *roles, tsr_steps_device *out,
-                    tsr_error *error) {
+static int describe(const tsr__asking *asking, uint32_t device, void *part, tsr_error *error) {
+  tsr_steps_device *out = part;
   tsr__stepping s = {0};
-  int status = tsr__stepping_compute(snapshot, roles, out->device, &s, error);
-  if (!status) status = fill(snapshot, &s, out, error);
+  out->device = device;
+  out->step_time_us = TSR_TIME_NONE;
+  int status = tsr__stepping_compute(asking->snapshot, asking->roles, device, &s, error);
+  if (!status) status = fill(asking->snapshot, &s, out, error);
   tsr__stepping_release(&s);
   return status;
 }
 
 int tsr_steps_compute(const tsr_snapshot *snapshot, const tsr_query *query, tsr_steps **out,
                       tsr_error *error) {
-  const uint32_t *devices;
-  size_t count;
-  tsr__roles roles = {0};
-  int status = tsr__query_devices(snapshot, query, &devices, &count, error);
-  if (status) return status;
+  tsr__parts parts;
   tsr_steps *steps = TSR__NEW(tsr_steps);
   if (!steps) return tsr__fail_memory(error);
-  steps->devices = TSR__NEW_ARRAY(tsr_steps_device, count);
-  status = steps->devices ? tsr__roles_compute(snapshot, &roles, error) : tsr__fail_memory(error);
-  while (!status && steps->device_count < count) {
-    tsr_steps_device *device = &steps->devices[steps->device_count];
-    device->device = devices[steps->device_count++];
-    device->step_time_us = TSR_TIME_NONE;
-    status = describe(snapshot, &roles, device, error);
-  }
-  tsr__roles_release(&roles);
+  int status = tsr__ask_devices(snapshot, query, describe, sizeof *steps->devices, &parts, error);
+  steps->devices = parts.items;
+  steps->device_count = parts.count;
   if (status)
     tsr_steps_free(steps);
   else
