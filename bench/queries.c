@@ -51,7 +51,7 @@ int main(int argc, char **argv) {
   double start = now();
   if (argc != 2 || tsr_snapshot_open(argv[1], NULL, &snapshot, NULL)) return 1;
   double opened = now();
-  if (tsr__timeline_compute(snapshot, 0, false, &timeline, NULL)) return 1;
+  if (tsr__timeline_compute(snapshot, 0, false, NULL, &timeline, NULL)) return 1;
   double replayed = now();
   printf(
       "{\"open_s\": %.4f, \"replay_s\": %.4f, \"query_s\": %.6f, \"bytes_per_allocation\": %.1f}\n",

@@ -1,8 +1,8 @@
 /* peak.c - tessera's public API in some twenty lines: print what holds the memory at the peak of
- * the snapshot named on the command line.
+ * the snapshot named on the command line. Any other question is asked in the same way.
  *
- * Every function that can fail answers 0 or a negative status and says why in the error; nothing
- * needs to be released after a failure that was not obtained before it.
+ * Every function that can fail returns 0 or a negative status and says why in the error. After a failure
+ * there is nothing to release that was not there before; the _free functions accept NULL.
  */
 #include <stdio.h>
 #include <tessera/tessera.h>
@@ -13,20 +13,23 @@ static int write_out(void *context, const char *data, size_t size_bytes) {
 
 int main(int argc, char **argv) {
   tsr_snapshot *snapshot = NULL;
-  tsr_peak *peak = NULL;
+  tsr_study *study = NULL;
+  tsr_answer *answer = NULL;
   tsr_error error = {.message = "usage: peak FILE"};
-  tsr_query query = {.top = 10};
-  tsr_report_options plain_text = {0};
+  tsr_query query = TSR_OPTIONS_INIT(tsr_query);
   int status = argc == 2 ? 0 : TSR_ERROR_ARGUMENT;
 
+  query.top = 10;
   if (!status) status = tsr_snapshot_open(argv[1], NULL, &snapshot, &error);
-  if (!status) status = tsr_peak_compute(snapshot, &query, &peak, &error);
+  if (!status) status = tsr_study_new(snapshot, &study, &error);
   if (!status) {
-    tsr_report_input input = {.path = argv[1], .snapshot = snapshot};
-    status = tsr_report_peak(&input, peak, &plain_text, write_out, stdout, &error);
+    tsr_subject subject = {study, argv[1]};
+    status = tsr_ask(tsr_question_find("peak"), &subject, 1, NULL, &query, &answer, &error);
   }
+  if (!status) status = tsr_answer_write(answer, NULL, write_out, stdout, &error);
   if (status) fprintf(stderr, "%s\n", error.message);
-  tsr_peak_free(peak);
+  tsr_answer_free(answer);
+  tsr_study_free(study);
   tsr_snapshot_free(snapshot);
   return status || fflush(stdout) ? 1 : 0;
 }

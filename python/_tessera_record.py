@@ -1,8 +1,8 @@
 """TESSERA_RECORD=out/ python train.py: waits for `import torch`, then starts to record.
 
 `tessera_record.pth` imports this at the start of the interpreter, only where the variable is set.
-torch is not imported for it, and neither is tessera before torch is: a program without PyTorch pays
-for a look at each import. What goes wrong is a line on stderr and never the program's business.
+It does not import torch, and imports tessera only after torch: a program without PyTorch pays only
+for a check at each import. A failure prints a line on stderr and never affects the program.
 """
 
 import importlib.util
@@ -23,7 +23,7 @@ def _started():
 
 
 class _Finder:
-    """Stands first in sys.meta_path; finds nothing itself, and sees what is about to be
+    """Is first in sys.meta_path: finds nothing itself, but sees what is about to be
     imported."""
 
     def __init__(self):
@@ -36,7 +36,7 @@ class _Finder:
         try:
             spec = importlib.util.find_spec(name)
         except Exception:
-            return None  # the import that asks will say what is wrong
+            return None  # the import itself will report the error
         finally:
             self.looking = False
         loader = getattr(spec, "loader", None)
@@ -45,7 +45,7 @@ class _Finder:
             return None
 
         def exec_module(module):
-            del loader.exec_module  # the loader is as it was
+            del loader.exec_module  # the loader is unchanged
             execute(module)
             _started()
 

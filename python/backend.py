@@ -1,8 +1,8 @@
 """The build backend: meson-python, and a wheel named for what it is.
 
 The extension is built on the stable ABI of CPython 3.9. meson-python names a wheel after the
-interpreter that built it, so that one built with 3.11 would not install on 3.9; here it is named
-cp39-abi3 whoever builds it.
+interpreter that built it, so that one built with 3.11 would not install on 3.9; here it is always named
+cp39-abi3.
 """
 import base64
 import hashlib
@@ -21,7 +21,7 @@ def _record_line(name, data):
 
 
 def _renamed(files):
-    """The files of a wheel with its tag changed, and RECORD made true again."""
+    """The files of a wheel with its tag changed and RECORD updated."""
     about = next(name for name in files if name.endswith('.dist-info/WHEEL'))
     record = about[:-len('WHEEL')] + 'RECORD'
     files[about] = re.sub(rb'(?m)^Tag: cp\d+-abi3-', b'Tag: cp39-abi3-', files[about])

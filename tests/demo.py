@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""demo.py TUTORIAL TESSERA FOLDER: what `./run demo` does, into a folder of its own; see that it says what the tutorial
-says, and leaves what it promises."""
+"""demo.py TUTORIAL TESSERA FOLDER: what `./run demo` does, into its own folder; see that it says
+what the tutorial says, and leaves behind what it promises."""
 import pathlib
 import pickle
 import shutil

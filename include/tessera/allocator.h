@@ -2,11 +2,11 @@
  *
  * Given the same requests in the same order, it places every block where PyTorch would, asks the
  * driver for the same segments, and records the same events. It holds no memory of any device:
- * addresses are numbers. It is what `whatif` replays a trace through, and what a simulated training
- * step allocates from.
+ * addresses are numbers. `whatif` replays a trace through it, and a simulated training
+ * step allocates from it.
  *
- * The rules are those of c10/cuda/CUDACachingAllocator.cpp and c10/core/AllocatorConfig; where
- * releases differ, a setting says which.
+ * The rules are those of c10/cuda/CUDACachingAllocator.cpp and c10/core/AllocatorConfig; if
+ * releases differ, a setting selects the rule.
  *
  *   tsr_allocator_options options = {.capacity_bytes = 80ull << 30};
  *   tsr_allocator *allocator;
@@ -15,15 +15,21 @@
  *   status = tsr_allocator_malloc(allocator, 1000, 0, (tsr_pool){0, 0}, &address);
  *   status = tsr_allocator_free(allocator, address);
  *
- * and, at last, tsr_allocator_destroy.
+ * and finally tsr_allocator_destroy.
  *
- * Threads: one allocator is one thread's at a time. Costs are in the number n of blocks and
+ * Threads: only one thread may use an allocator at a time. n in costs is the number of blocks and
  * segments. Sizes and addresses are bytes; streams are raw handles, 0 the default stream.
  */
 #ifndef TESSERA_ALLOCATOR_H
 #define TESSERA_ALLOCATOR_H
 
-#include "tessera/snapshot.h"
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "tessera/options.h"
+#include "tessera/status.h"
+#include "tessera/types.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -31,7 +37,7 @@ extern "C" {
 
 #define TSR_ROUNDUP_SLOTS 16
 
-/* How free blocks of equal size are told apart when one is to be chosen. */
+/* Which of several free blocks of equal size is chosen. */
 typedef enum tsr_tie_break {
   TSR_TIE_ADDRESS, /* the lowest address: every release up to 2.11 or so */
   TSR_TIE_SEGMENT  /* the oldest segment, then the lowest address: from May 2026 */
@@ -48,23 +54,24 @@ typedef struct tsr_allocator_settings {
   tsr_tie_break tie_break;
   uint64_t large_segment_bytes;  /* 0 = 20 MiB */
   uint64_t rounding_extra_bytes; /* added before rounding; 32 on Ascend */
+  uint64_t reserved[8];          /* for later versions: 0, so that this struct keeps its size */
 } tsr_allocator_settings;
 
-/* Read PYTORCH_CUDA_ALLOC_CONF, e.g. "expandable_segments:True,max_split_size_mb:128". What `conf`
- * does not name keeps PyTorch's default; NULL and "" name nothing. Keys that do not change where
- * blocks are placed are checked for their form and otherwise ignored. In a list of
+/* Read PYTORCH_CUDA_ALLOC_CONF, e.g. "expandable_segments:True,max_split_size_mb:128". Keys that
+ * `conf` does not contain keep PyTorch's default; NULL and "" contain none. Keys that do not affect
+ * where blocks are placed are checked for syntax and otherwise ignored. In a list of
  * roundup_power2_divisions `>` fills the slots after the last key, as newer releases do (older
- * ones filled that key's own slot too). Fails with TSR_ERROR_ARGUMENT for what PyTorch would
- * refuse, naming it, and with TSR_ERROR_UNSUPPORTED for backend:cudaMallocAsync, which keeps no
+ * ones also filled that key's own slot). Fails with TSR_ERROR_ARGUMENT, naming the key, for what
+ * PyTorch would reject, and with TSR_ERROR_UNSUPPORTED for backend:cudaMallocAsync, which keeps no
  * blocks. Linear in `conf`. */
 int tsr_allocator_settings_parse(const char *conf, tsr_allocator_settings *out, tsr_error *error);
 
-/* Room for any text below, with its zero. */
+/* Enough for any text below, including its zero. */
 #define TSR_ALLOCATOR_SETTINGS_TEXT_BYTES 512
 
-/* The settings as PYTORCH_CUDA_ALLOC_CONF would say them: keys in a fixed order, defaults left out,
- * sizes in whole MiB; "" when all is default. tie_break and rounding_extra_bytes are not PyTorch's
- * to say. Fills `text` and answers it. */
+/* The settings in the syntax of PYTORCH_CUDA_ALLOC_CONF: keys in a fixed order, defaults omitted,
+ * sizes in whole MiB; "" if all are default. tie_break and rounding_extra_bytes have no such syntax
+ * and are omitted. Fills `text` and returns it. */
 const char *tsr_allocator_settings_text(const tsr_allocator_settings *settings,
                                         char text[TSR_ALLOCATOR_SETTINGS_TEXT_BYTES]);
 
@@ -80,25 +87,27 @@ typedef struct tsr_allocator_event {
   tsr_pool pool;
   uint64_t
       device_free; /* TSR_ACTION_OOM: bytes the driver had free; 0 when capacity is unlimited */
-  uint32_t owner;  /* of the block, for alloc and free events: see tsr_allocator_set_owner */
-  uint32_t cause;  /* the owner set when it happened: whose call it was */
-  uint8_t action;  /* tsr_action */
+  uint32_t
+      owner; /* of the block, for alloc and free events: see tsr_allocator_set_owner (unstable) */
+  uint32_t cause; /* the owner set when it happened, that is, of the caller */
+  uint8_t action; /* tsr_action */
 } tsr_allocator_event;
 
-/* Called with each event, in PyTorch's order, while a call below is under way. It may not call the
+/* Called with each event, in PyTorch's order, during a call below. It must not call the
  * allocator. */
 typedef void tsr_allocator_sink(void *context, const tsr_allocator_event *event);
 
-/* Choose the address of a new segment (or of the address range of an expandable one). Answer 0 to
- * let the model choose; so it does, too, when the range is not a multiple of 512 or overlaps what
- * is there. It may not call the allocator. */
+/* Choose the address of a new segment (or of the address range of an expandable one). Return 0 to
+ * let the model choose; the model also chooses if the address is not a multiple of 512 or the range
+ * overlaps existing memory. It must not call the allocator. */
 typedef uint64_t tsr_allocator_place(void *context, uint64_t size_bytes);
 
-/* A zeroed struct is PyTorch's default allocator on a device without end. */
+/* The default is PyTorch's allocator on a device of unlimited size (tessera/options.h). */
 typedef struct tsr_allocator_options {
+  size_t struct_bytes;
   tsr_allocator_settings settings;
-  uint64_t capacity_bytes;     /* device memory the driver can hand out; 0 = unlimited */
-  uint64_t memory_limit_bytes; /* of set_per_process_memory_fraction; 0 = none */
+  uint64_t capacity_bytes;     /* device memory the driver can provide; 0 = unlimited */
+  uint64_t memory_limit_bytes; /* from set_per_process_memory_fraction; 0 = none */
   tsr_allocator_sink *sink;    /* or NULL */
   void *sink_context;
   tsr_allocator_place *segment_address; /* NULL: 2 MiB aligned, from 0x7f0000000000 upward, never
@@ -106,140 +115,66 @@ typedef struct tsr_allocator_options {
   void *segment_address_context;
 } tsr_allocator_options;
 
-/* A new allocator without segments; `*out` is the caller's, for tsr_allocator_destroy. `options` is
- * copied; NULL is all default. Fails with TSR_ERROR_ARGUMENT (settings that make no sense) or
- * TSR_ERROR_MEMORY. */
+/* Create an allocator without segments. The caller owns `*out` and passes it to
+ * tsr_allocator_destroy. `options` is copied; NULL selects all defaults. Fails with
+ * TSR_ERROR_ARGUMENT (invalid settings) or TSR_ERROR_MEMORY. */
 int tsr_allocator_new(const tsr_allocator_options *options, tsr_allocator **out, tsr_error *error);
 /* Release it. NULL is fine. */
 void tsr_allocator_destroy(tsr_allocator *allocator);
 
-/* What tsr_allocator_malloc answers when the device is out of memory: not an error, an answer. */
+/* tsr_allocator_malloc returns this if the device is out of memory, which is a result, not an error. */
 #define TSR_ALLOCATOR_OUT_OF_DEVICE 1
 
-/* Allocate `request_bytes` for a stream, from the default pool (0, 0) or a private one, which comes
- * into being by being named. A request of 0 touches nothing and answers address 0, as PyTorch does.
- * Answers 0 and `*address`, or TSR_ALLOCATOR_OUT_OF_DEVICE after the oom event, when everything
- * PyTorch would try has been tried, or TSR_ERROR_MEMORY, after which what the call had already
- * released stays released. O(log n) from the cache; growth and release cost what they touch. */
+/* Allocate `request_bytes` for a stream, from the default pool (0, 0) or a private one, which is
+ * created on first use. A request of 0 changes nothing and yields address 0, as in PyTorch.
+ * Returns 0 and `*address`; or TSR_ALLOCATOR_OUT_OF_DEVICE, after the oom event, once everything
+ * PyTorch would try has failed; or TSR_ERROR_MEMORY, in which case segments that the call had already
+ * released stay released. O(log n) from the cache; growth and release are linear in what they touch. */
 int tsr_allocator_malloc(tsr_allocator *allocator, uint64_t request_bytes, uint64_t stream,
                          tsr_pool pool, uint64_t *address);
 
-/* Give back the block at `address`; 0 does nothing. A block that other streams used (see below)
- * waits for them; any other is free at once. TSR_ERROR_ARGUMENT when no allocated block starts
+/* Free the block at `address`; 0 does nothing. A block that other streams used (see below)
+ * waits for them; any other is free at once. TSR_ERROR_ARGUMENT if no allocated block starts
  * there. O(log n). */
 int tsr_allocator_free(tsr_allocator *allocator, uint64_t address);
 
-/* Streams whose order is not known: events of theirs finish one by one. */
+/* A stream whose order is unknown: its events finish one by one. */
 #define TSR_STREAM_UNKNOWN UINT64_MAX
 
 /* The allocated block at `address` is used on another stream (Tensor.record_stream); its own stream
- * is ignored. When it is freed, an event is recorded on each such stream, and it waits for them
- * all. TSR_ERROR_ARGUMENT when no allocated block starts there, or TSR_ERROR_MEMORY. O(the block's
- * streams). */
+ * is ignored. When the block is freed, an event is recorded on each such stream, and the block waits
+ * for all of them. TSR_ERROR_ARGUMENT if no allocated block starts there, or TSR_ERROR_MEMORY. O(the
+ * block's streams). */
 int tsr_allocator_record_stream(tsr_allocator *allocator, uint64_t address, uint64_t stream);
 
-/* The events that a stream's frees have recorded so far have finished; for TSR_STREAM_UNKNOWN,
- * nothing. The blocks are free when the next malloc looks: stream by stream (in the order in which
- * the allocator first heard of them; PyTorch's is that of a hash table), oldest first. O(1). */
+/* Report that all events recorded so far on a stream have finished; for TSR_STREAM_UNKNOWN this does
+ * nothing. Their blocks become free during the next malloc: stream by stream (in the order of first
+ * use; PyTorch's order is that of a hash table), oldest first. O(1). */
 void tsr_allocator_complete_stream(tsr_allocator *allocator, uint64_t stream);
-/* The events that the block at `address` waits for have finished, and so has what their streams
- * had to do before them. TSR_ERROR_ARGUMENT when no block there waits for events. */
-int tsr_allocator_complete_block(tsr_allocator *allocator, uint64_t address);
-
-/* torch.cuda.empty_cache: wait for all events, then give every cached segment that is free as a
- * whole back to the driver, and whole granules of expandable ones; private pools only once they are
- * ended. TSR_ERROR_MEMORY when that runs out of the process's memory half way. O(n log n). */
+/* torch.cuda.empty_cache: wait for all events, then release every entirely free cached segment
+ * to the driver, and entire free granules of expandable ones; private pools only after they have
+ * ended. TSR_ERROR_MEMORY if the process runs out of memory half way. O(n log n). */
 int tsr_allocator_empty_cache(tsr_allocator *allocator);
-
-/* From now on the process may reserve at most so many bytes (0 = no limit). Nothing is released. */
-void tsr_allocator_set_memory_limit(tsr_allocator *allocator, uint64_t bytes);
-/* Change the settings between two calls, as torch.cuda.memory._set_allocator_settings does.
- * TSR_ERROR_ARGUMENT for settings that make no sense or change the tie-break. */
-int tsr_allocator_set_settings(tsr_allocator *allocator, const tsr_allocator_settings *settings,
-                               tsr_error *error);
-/* A tag of the caller's: blocks allocated and segments made from now on carry it, and so do events
- * (a stack, say). TSR_NONE at first. */
-void tsr_allocator_set_owner(tsr_allocator *allocator, uint32_t owner);
 
 /* ---- Private pools: CUDA graphs and MemPools ---- */
 
-#define TSR_POOL_NO_SPLIT   1u /* its blocks are handed out whole */
-#define TSR_POOL_USE_ON_OOM 2u /* searched, for any request, when the driver has nothing left */
-
-/* One user more of a private pool, or one less; without users it gives its memory back when caches
- * are emptied. A pool that was never begun keeps its memory. TSR_ERROR_ARGUMENT for the default
- * pool or an end too many, or TSR_ERROR_MEMORY. */
+/* Add or remove a user of a private pool. A pool whose last user has gone releases its memory when
+ * caches are emptied; a pool that was never begun keeps it. TSR_ERROR_ARGUMENT for the default
+ * pool or an end without a begin, or TSR_ERROR_MEMORY. */
 int tsr_allocator_pool_begin(tsr_allocator *allocator, tsr_pool pool);
 int tsr_allocator_pool_end(tsr_allocator *allocator, tsr_pool pool);
-/* Set a private pool's TSR_POOL_ flags. TSR_ERROR_ARGUMENT for the default pool, or
- * TSR_ERROR_MEMORY. */
-int tsr_allocator_pool_flags(tsr_allocator *allocator, tsr_pool pool, uint32_t flags);
-/* A CUDA graph is being captured: events are neither recorded nor looked at, and the default pool's
- * cache is not emptied. Captures nest; an end without a begin does nothing. */
-void tsr_allocator_capture_begin(tsr_allocator *allocator);
-void tsr_allocator_capture_end(tsr_allocator *allocator);
 
-/* ---- What there is ---- */
+/* ---- State ---- */
 
-/* As torch.cuda.memory_stats counts: allocated falls when a block is freed, active and requested
+/* Counted as in torch.cuda.memory_stats: allocated falls when a block is freed, active and requested
  * when that free completes. */
 typedef struct tsr_allocator_totals {
   uint64_t requested_bytes, allocated_bytes, active_bytes, reserved_bytes;
 } tsr_allocator_totals;
 
-/* The totals now, and the highest each has been. O(1). */
+/* The totals now, and the maximum of each so far. O(1). */
 tsr_allocator_totals tsr_allocator_now(const tsr_allocator *allocator);
 tsr_allocator_totals tsr_allocator_peak(const tsr_allocator *allocator);
-/* How often growth was tried again after emptying the cache, and how often that failed too. */
-uint64_t tsr_allocator_retry_count(const tsr_allocator *allocator);
-uint64_t tsr_allocator_oom_count(const tsr_allocator *allocator);
-
-/* A segment, or one contiguous mapped run of an expandable one, as a snapshot lists it. */
-typedef struct tsr_allocator_segment {
-  uint64_t address, total_bytes;
-  uint64_t allocated_bytes, active_bytes, requested_bytes; /* of its blocks; ignored in a seed */
-  uint64_t stream;
-  tsr_pool pool;
-  uint32_t owner;
-  bool is_large, is_expandable;
-} tsr_allocator_segment;
-
-typedef struct tsr_allocator_block {
-  uint64_t address, size_bytes;
-  uint64_t requested_bytes; /* 0 for inactive blocks */
-  uint32_t owner;
-  uint8_t state; /* tsr_block_state */
-} tsr_allocator_block;
-
-/* Receives each segment, followed by its blocks. Either may be NULL. */
-typedef struct tsr_allocator_visitor {
-  void (*segment)(void *context, const tsr_allocator_segment *segment);
-  void (*block)(void *context, const tsr_allocator_block *block);
-  void *context;
-} tsr_allocator_visitor;
-
-/* Visit all segments and blocks by address, as `segments` of a snapshot. TSR_ERROR_MEMORY. O(n log
- * n). */
-int tsr_allocator_visit(const tsr_allocator *allocator, const tsr_allocator_visitor *visitor,
-                        tsr_error *error);
-
-/* ---- Starting from a state ---- */
-
-/* Before anything else is asked of the allocator: add a segment, free as a whole, and then its
- * blocks, which must lie in the segment seeded last; segments and blocks in the order of their
- * addresses. Blocks that wait for a stream (TSR_BLOCK_PENDING_FREE) wait for TSR_STREAM_UNKNOWN.
- * Inactive blocks need not be named. No events come of it. TSR_ERROR_ARGUMENT for what overlaps,
- * does not fit or comes too late, or TSR_ERROR_MEMORY; nothing changes then. O(log n) in that
- * order.
- *
- * A snapshot does not say how far an expandable segment's addresses reach: they are taken to begin
- * with its first run and to reach as far as PyTorch would have reserved for `capacity_bytes`, but
- * not into another segment. */
-int tsr_allocator_seed_segment(tsr_allocator *allocator, const tsr_allocator_segment *seed,
-                               tsr_error *error);
-int tsr_allocator_seed_block(tsr_allocator *allocator, const tsr_allocator_block *seed,
-                             tsr_error *error);
-
 #ifdef __cplusplus
 }
 #endif

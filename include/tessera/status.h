@@ -1,8 +1,8 @@
-/* tessera/status.h - what every fallible function answers.
+/* tessera/status.h - what every function that can fail returns.
  *
  * A function that can fail returns 0 (TSR_OK) or a negative tsr_status and takes an optional last
- * argument `tsr_error *`. On failure its outputs are untouched and, where `error` is not NULL, it
- * says what happened in a form a person can act on. On success `error` is untouched.
+ * argument `tsr_error *`. On failure its outputs are untouched and `error`, unless NULL,
+ * describes the failure so that a person can act on it. On success `error` is untouched.
  *
  * The library never prints, exits, aborts, reads the environment or changes global state.
  */
@@ -17,16 +17,16 @@ extern "C" {
 
 typedef enum tsr_status {
   TSR_OK = 0,
-  TSR_ERROR_MEMORY = -1,      /* the process is out of memory; free something and call again */
-  TSR_ERROR_IO = -2,          /* the operating system refused: no such file, no permission, ... */
-  TSR_ERROR_FORMAT = -3,      /* the input is not a snapshot, or is damaged beyond an answer */
-  TSR_ERROR_LIMIT = -4,       /* the input passes a bound of tessera/limits.h; raise it to go on */
-  TSR_ERROR_UNSUPPORTED = -5, /* a form of snapshot that this build cannot read */
+  TSR_ERROR_MEMORY = -1, /* the process is out of memory; free something and call again */
+  TSR_ERROR_IO = -2, /* the operating system reported an error: no such file, no permission, ... */
+  TSR_ERROR_FORMAT = -3, /* the input is not a snapshot, or is too damaged for an answer */
+  TSR_ERROR_LIMIT = -4,  /* the input exceeds a limit of tessera/limits.h; raise it to continue */
+  TSR_ERROR_UNSUPPORTED = -5, /* a snapshot format that this build cannot read */
   TSR_ERROR_ARGUMENT = -6, /* the caller asked for something that does not exist, e.g. a device */
   TSR_ERROR_WRITE = -7     /* the caller's write function reported a failure */
 } tsr_status;
 
-/* Where no byte offset helps. */
+/* No byte offset applies. */
 #define TSR_OFFSET_NONE UINT64_MAX
 
 typedef struct tsr_error {

@@ -1,40 +1,31 @@
-/* tessera/tessera.h - the whole public interface: open a snapshot, ask a question, print the
- * answer. examples/peak.c shows it in some twenty lines. */
+/* tessera/tessera.h - the stable interface: open a snapshot, ask any question, write the answer; simulate
+ * a training run; allocate as PyTorch does. examples/peak.c shows it in some twenty lines.
+ *
+ * What these headers declare stays. From 1.0.0 on a program that was built with one version runs with
+ * every later one of the same major version: functions are added and never changed, handles are
+ * opaque, options carry their size (tessera/options.h), rows that are handed out by pointer grow at their end
+ * only, and other structs do not change. Until 1.0.0 a change is possible, and is listed
+ * with its release.
+ *
+ * tessera/unstable/ has more, without these promises. */
 #ifndef TESSERA_TESSERA_H
 #define TESSERA_TESSERA_H
 
-#include "tessera/allocations.h"
 #include "tessera/allocator.h"
-#include "tessera/answers.h"
-#include "tessera/attribution.h"
-#include "tessera/causes.h"
-#include "tessera/check.h"
+#include "tessera/category.h"
 #include "tessera/export.h"
-#include "tessera/frames.h"
 #include "tessera/limits.h"
-#include "tessera/mosaic.h"
-#include "tessera/mosaic_file.h"
-#include "tessera/report.h"
+#include "tessera/model.h"
+#include "tessera/options.h"
+#include "tessera/output.h"
+#include "tessera/query.h"
+#include "tessera/registry.h"
 #include "tessera/rules.h"
-#include "tessera/sidecar.h"
 #include "tessera/simulate.h"
 #include "tessera/snapshot.h"
-#include "tessera/source.h"
-#include "tessera/stages.h"
 #include "tessera/status.h"
-#include "tessera/steps.h"
-#include "tessera/view.h"
-#include "tessera/whatif.h"
-#include "tessera/why.h"
+#include "tessera/study.h"
+#include "tessera/types.h"
+#include "tessera/version.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
-/* The library's version, "MAJOR.MINOR.PATCH". Static text. */
-const char *tsr_version(void);
-
-#ifdef __cplusplus
-}
-#endif
 #endif

@@ -1,354 +1,253 @@
-/* answer.c - the questions that Python may ask, and the type Answer that holds what came back.
+/* answer.c - asking the library's questions, and the type Answer.
  *
- * A question is a row of `questions`: how its options are read, how it is computed, how it is
- * reported, how it is released. Most are made by a macro from the names that the library gives to
- * the parts of every answer, tsr_NAME_compute, tsr_report_NAME and tsr_NAME_free:
+ * The questions are the registry's (tessera/registry.h): this file names none of them, so that a new one
+ * can be asked from Python without a line here. Keyword arguments become parameters by their names, in
+ * options.c, and the library checks them.
  *
- *   PLAIN(leaks)             no options but devices and top
- *   WITH_OPTIONS(stages)     a tsr_stages_options, filled by a read_stages
- *
- * An Answer keeps the struct: the same value is decoded as JSON and printed as text, and so says
- * what the command says.
+ * An Answer keeps the value: the same one is decoded as JSON and printed as text, so both equal
+ * what the command prints.
  */
 #include "core.h"
 
+#include <stdlib.h>
 #include <string.h>
 
-/* A question being asked: the files, and the options as the library takes them. */
-typedef struct core_request {
-  core_file *files[2]; /* the second: of questions about two, else NULL */
-  tsr_query query;
-  tsr_profile_options profile;
-  tsr_stages_options stages;
-  tsr_whatif_options whatif;
-  tsr_why_options why;
-  tsr_check_options check;
-  tsr_at_where at;
-  tsr_source_file source;
-  tsr_error error;
-  /* What the options point into. */
-  PyObject *keep;
-  uint32_t *devices;
-  const char **texts;
-  tsr_rules *rules;
-  tsr_allocator_settings *settings;
-  tsr_check_limit *limits;
-  tsr_lock *lock;
-} core_request;
-
-/* A row of the table. */
-typedef struct question {
-  core_face face;
-  bool is_about_two;
-  bool (*read)(core_request *request, PyObject *options); /* false with an exception; or NULL */
-  int (*compute)(core_request *request, void **out);
-} question;
-
 typedef struct core_answer {
-  PyObject_HEAD const core_face *face;
-  core_file *files[2];
-  void *value;
+  PyObject_HEAD tsr_answer *value;
+  core_owner *owners[TSR_QUESTION_SUBJECTS]; /* what the value borrows from */
 } core_answer;
 
-/* ---- options of their own ---- */
-
-static bool read_at(core_request *request, PyObject *options) {
-  bool is_given;
-  if (!core_option_where(options, &request->at, &is_given)) return false;
-  if (!is_given) PyErr_SetString(PyExc_TypeError, "say which moment: event, time_us or allocation");
-  return is_given;
-}
-
-static bool read_stages(core_request *request, PyObject *options) {
-  size_t count = 0;
-  if (!core_option_texts(options, "match", request->keep, &request->texts, &count)) return false;
-  request->stages = (tsr_stages_options){.matches = request->texts, .match_count = count};
-  return true;
-}
-
-static bool read_profile(core_request *request, PyObject *options) {
-  tsr_profile_options *how = &request->profile;
-  uint64_t by = 0, moments = 0;
-  if (!core_option_count(options, "by", &by) || !core_option_count(options, "moments", &moments) ||
-      !core_option_flag(options, "ordered", &how->is_ordered) ||
-      !core_option_count(options, "first_event", &how->first_event) ||
-      !core_option_count(options, "event_count", &how->event_count) ||
-      !core_option_rules(options, request->keep, &request->rules))
-    return false;
-  how->by = (tsr_profile_by)by;
-  how->moment_count = (size_t)moments;
-  how->rules = request->rules;
-  return true;
-}
-
-/* `settings`, a list of texts. */
-static bool read_settings(core_request *request, PyObject *options, size_t *count) {
-  *count = 0;
-  if (!core_option_texts(options, "settings", request->keep, &request->texts, count)) return false;
-  request->settings = core_zeroed(*count + 1, sizeof *request->settings);
-  if (!request->settings) {
-    PyErr_NoMemory();
-    return false;
-  }
-  for (size_t i = 0; i < *count; i++) {
-    int status =
-        tsr_allocator_settings_parse(request->texts[i], &request->settings[i], &request->error);
-    if (!status) continue;
-    core_raise(status, &request->error, NULL);
-    return false;
-  }
-  return true;
-}
-
-static bool read_whatif(core_request *request, PyObject *options) {
-  tsr_whatif_options *how = &request->whatif;
-  if (!core_option_count(options, "capacity_bytes", &how->capacity_bytes) ||
-      !read_settings(request, options, &how->setting_count))
-    return false;
-  how->settings = request->settings;
-  return true;
-}
-
-static bool read_why(core_request *request, PyObject *options) {
-  tsr_why_options *how = &request->why;
-  long long event = -1;
-  if (!core_option_integer(options, "event", &event) ||
-      !core_option_count(options, "capacity_bytes", &how->capacity_bytes) ||
-      !read_settings(request, options, &how->setting_count))
-    return false;
-  how->event = event;
-  how->settings = request->settings;
-  return true;
-}
-
-/* `limits`: a list of (rule, kind, bytes). */
-static bool read_limits(core_request *request, PyObject *options) {
-  PyObject *list = PyDict_GetItemString(options, "limits");
-  if (!list) return true;
-  Py_ssize_t count = PyList_Size(list);
-  if (count < 0) return false;
-  request->limits = core_zeroed((size_t)count + 1, sizeof *request->limits);
-  if (!request->limits) return PyErr_NoMemory() != NULL;
-  for (Py_ssize_t i = 0; i < count; i++) {
-    int rule, kind;
-    unsigned long long bytes;
-    if (!PyArg_ParseTuple(PyList_GetItem(list, i), "iiK", &rule, &kind, &bytes)) return false;
-    request->limits[i] = (tsr_check_limit){(tsr_check_rule)rule, (tsr_kind)kind, bytes};
-  }
-  request->check.limits = request->limits;
-  request->check.limit_count = (size_t)count;
-  return true;
-}
-
-static bool read_check(core_request *request, PyObject *options) {
-  tsr_check_options *how = &request->check;
-  const char *lock = NULL;
-  size_t size_bytes = 0;
-  uint64_t millionths = 0;
-  if (!read_limits(request, options) ||
-      !core_option_text(options, "lock", request->keep, &lock, &size_bytes) ||
-      !core_option_flag(options, "causes", &how->wants_causes) ||
-      !core_option_count(options, "tolerance_bytes", &how->tolerance_bytes) ||
-      !core_option_count(options, "tolerance_millionths", &millionths))
-    return false;
-  how->tolerance_millionths = (uint32_t)millionths;
-  int status = lock ? tsr_lock_parse(lock, size_bytes, &request->lock, &request->error) : 0;
-  if (status) core_raise(status, &request->error, NULL);
-  how->lock = request->lock;
-  return status == 0;
-}
-
-static bool read_source(core_request *request, PyObject *options) {
-  return core_option_text(options, "path", request->keep, &request->source.path, NULL) &&
-         core_option_text(options, "text", request->keep, &request->source.text,
-                          &request->source.size_bytes);
-}
-
-/* ---- what the library gives each question ---- */
-
-#define REPORT_AND_FREE(NAME)                                                               \
-  static int print_##NAME(core_report *how, const void *answer) {                           \
-    return tsr_report_##NAME(how->inputs, answer, how->options, core_sink_write, how->sink, \
-                             &how->error);                                                  \
-  }                                                                                         \
-  static void free_##NAME(void *answer) {                                                   \
-    tsr_##NAME##_free(answer);                                                              \
-  }
-#define PLAIN(NAME)                                                                           \
-  static int compute_##NAME(core_request *asked, void **out) {                                \
-    return tsr_##NAME##_compute(asked->files[0]->snapshot, &asked->query, (tsr_##NAME **)out, \
-                                &asked->error);                                               \
-  }                                                                                           \
-  REPORT_AND_FREE(NAME)
-#define WITH_OPTIONS(NAME)                                                              \
-  static int compute_##NAME(core_request *asked, void **out) {                          \
-    return tsr_##NAME##_compute(asked->files[0]->snapshot, &asked->NAME, &asked->query, \
-                                (tsr_##NAME **)out, &asked->error);                     \
-  }                                                                                     \
-  REPORT_AND_FREE(NAME)
-
-PLAIN(info)
-PLAIN(peak)
-PLAIN(steps)
-PLAIN(leaks)
-WITH_OPTIONS(at)
-WITH_OPTIONS(profile)
-WITH_OPTIONS(stages)
-WITH_OPTIONS(whatif)
-WITH_OPTIONS(why)
-WITH_OPTIONS(source)
-
-/* Also in the forms of its own; what lies behind them is a lock. */
-enum { FORM_LOCK = TSR_CHECK_MARKDOWN + 1 };
-
-static int compute_check(core_request *asked, void **out) {
-  return tsr_check_compute(asked->files[0]->snapshot, &asked->check, &asked->query,
-                           (tsr_check **)out, &asked->error);
-}
-static int form_check(core_report *how, const void *answer, int form, const char *root) {
-  tsr_check_face face = {.format = (tsr_check_format)form, .root = root};
-  if (form == FORM_LOCK) return tsr_lock_write(answer, core_sink_write, how->sink, &how->error);
-  return tsr_report_check(how->inputs, answer, &face, how->options, core_sink_write, how->sink,
-                          &how->error);
-}
-static int print_check(core_report *how, const void *answer) {
-  bool is_json = how->options->format == TSR_REPORT_JSON;
-  return form_check(how, answer, is_json ? TSR_CHECK_JSON : TSR_CHECK_TEXT, NULL);
-}
-static void free_check(void *answer) {
-  tsr_check_free(answer);
-}
-
-static int compute_diff(core_request *asked, void **out) {
-  return tsr_diff_compute(asked->files[0]->snapshot, asked->files[1]->snapshot, TSR_DIFF_BY_STACK,
-                          &asked->query, (tsr_diff **)out, &asked->error);
-}
-static int print_diff(core_report *how, const void *answer) {
-  return tsr_report_diff(&how->inputs[0], &how->inputs[1], answer, how->options, core_sink_write,
-                         how->sink, &how->error);
-}
-static void free_diff(void *answer) {
-  tsr_diff_free(answer);
-}
-
-static int compute_comparison(core_request *asked, void **out) {
-  return tsr_source_compare(asked->files[0]->snapshot, asked->files[1]->snapshot, &asked->source,
-                            &asked->query, (tsr_source_comparison **)out, &asked->error);
-}
-static int print_comparison(core_report *how, const void *answer) {
-  return tsr_report_source_comparison(&how->inputs[0], &how->inputs[1], answer, how->options,
-                                      core_sink_write, how->sink, &how->error);
-}
-static void free_comparison(void *answer) {
-  tsr_source_comparison_free(answer);
-}
-
-#define ROW(NAME, READ) \
-  { .face = {#NAME, print_##NAME, NULL, free_##NAME}, .read = READ, .compute = compute_##NAME }
-
-static const question questions[] = {
-    ROW(info, NULL),
-    ROW(peak, NULL),
-    ROW(steps, NULL),
-    ROW(leaks, NULL),
-    ROW(at, read_at),
-    ROW(stages, read_stages),
-    ROW(whatif, read_whatif),
-    ROW(why, read_why),
-    ROW(source, read_source),
-    ROW(profile, read_profile),
-    {{"check", print_check, form_check, free_check}, false, read_check, compute_check},
-    {{"diff", print_diff, NULL, free_diff}, true, NULL, compute_diff},
-    {{"source_comparison", print_comparison, NULL, free_comparison},
-     true,
-     read_source,
-     compute_comparison},
-};
-enum { QUESTIONS = sizeof questions / sizeof *questions };
+/* ---- the registry ---- */
 
 PyObject *core_questions(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(nothing)) {
-  PyObject *list = PyList_New(QUESTIONS);
-  for (size_t i = 0; list && i < QUESTIONS; i++) {
-    PyObject *name = PyUnicode_FromString(questions[i].face.name);
-    if (!name || PyList_SetItem(list, (Py_ssize_t)i, name)) Py_CLEAR(list);
+  PyObject *list = PyList_New(0);
+  for (size_t i = 0; list && i < tsr_question_count(); i++) {
+    PyObject *name = PyUnicode_FromString(tsr_question_at(i)->name);
+    if (!name || PyList_Append(list, name)) Py_CLEAR(list);
+    Py_XDECREF(name);
   }
   return list;
 }
 
-static const question *find_question(const char *name) {
+static const tsr_question *find_question(const char *name) {
   tsr_error error = {.offset = TSR_OFFSET_NONE};
-  for (size_t i = 0; i < QUESTIONS; i++)
-    if (strcmp(questions[i].face.name, name) == 0) return &questions[i];
-  PyOS_snprintf(error.message, sizeof error.message, "this build of tessera cannot answer '%.60s'",
-                name);
+  const tsr_question *question = tsr_question_find(name);
+  if (question) return question;
+  PyOS_snprintf(error.message, sizeof error.message,
+                "this build of tessera has no question '%.60s'", name);
   core_raise(TSR_ERROR_UNSUPPORTED, &error, NULL);
   return NULL;
 }
 
+static PyObject *words_of(const char *const *words) {
+  PyObject *list = PyList_New(0);
+  for (; list && words && *words; words++) {
+    PyObject *word = PyUnicode_FromString(*words);
+    if (!word || PyList_Append(list, word)) Py_CLEAR(list);
+    Py_XDECREF(word);
+  }
+  return list;
+}
+
+PyObject *core_groupings(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(nothing)) {
+  return words_of(tsr_page_groupings);
+}
+
+/* (name, help, choices) of a parameter. */
+static bool add_parameter(PyObject *list, const tsr_parameter *row) {
+  PyObject *choices = words_of(row->choices);
+  PyObject *one = choices ? Py_BuildValue("(ssO)", row->name, row->help, choices) : NULL;
+  bool ok = one && PyList_Append(list, one) == 0;
+  Py_XDECREF(choices);
+  Py_XDECREF(one);
+  return ok;
+}
+
+/* question(name): (summary, how many snapshots, [parameter, ...]). */
+PyObject *core_question(PyObject *Py_UNUSED(module), PyObject *name) {
+  PyObject *bytes = PyUnicode_AsUTF8String(name);
+  const tsr_question *question = bytes ? find_question(PyBytes_AsString(bytes)) : NULL;
+  Py_XDECREF(bytes);
+  PyObject *list = question ? PyList_New(0) : NULL;
+  for (size_t i = 0; list && i < question->parameter_count; i++) {
+    const tsr_parameter *row = tsr_question_parameter(question, i);
+    if (!(row->hidden_from & TSR_INTERFACE_PYTHON) && !add_parameter(list, row)) Py_CLEAR(list);
+  }
+  PyObject *out =
+      list ? Py_BuildValue("(snO)", question->summary, (Py_ssize_t)question->subject_count, list)
+           : NULL;
+  Py_XDECREF(list);
+  return out;
+}
+
 /* ---- asking ---- */
 
-static void release_request(core_request *asked) {
-  Py_XDECREF(asked->keep);
-  PyMem_Free(asked->devices);
-  PyMem_Free(asked->texts);
-  PyMem_Free(asked->settings);
-  PyMem_Free(asked->limits);
-  tsr_lock_free(asked->lock);
-  tsr_rules_free(asked->rules);
+/* A question being asked. */
+typedef struct core_request {
+  const tsr_question *question;
+  tsr_subject subjects[TSR_QUESTION_SUBJECTS];
+  size_t subject_count;
+  tsr_params *params;
+  tsr_query query;
+  uint32_t *devices; /* what the query points into */
+  tsr_answer *value;
+  tsr_error error;
+} core_request;
+
+/* A snapshot more than the question's own is that of the parameter which can name one. */
+static bool set_other(core_request *asked) {
+  const tsr_question *question = asked->question;
+  if (!question->subject_count || asked->subject_count <= question->subject_count) return true;
+  for (size_t i = 0; i < question->parameter_count; i++) {
+    const tsr_parameter *row = tsr_question_parameter(question, i);
+    const char *name = asked->subjects[asked->subject_count - 1].name;
+    if (row->kind != TSR_PARAMETER_SNAPSHOT) continue;
+    int status = tsr_params_set_path(asked->params, row->name, name, &asked->error);
+    if (status) core_raise(status, &asked->error, NULL);
+    return status == 0;
+  }
+  PyErr_Format(PyExc_TypeError, "'%s' is asked of one snapshot", question->name);
+  return false;
 }
 
-PyObject *core_answer_new(const core_face *face, core_file *const files[2], void *value) {
+/* Without the interpreter's lock; `owners` stay alive, even if another thread closes them during
+ * the call. */
+static int compute(core_request *asked, PyObject *options) {
+  int status;
+  asked->error = (tsr_error){.offset = TSR_OFFSET_NONE};
+  if (!core_option_query(options, &asked->query, &asked->devices)) return 1;
+  if (tsr_question_params(asked->question, TSR_INTERFACE_PYTHON, &asked->params, &asked->error)) {
+    PyErr_NoMemory();
+    return 1;
+  }
+  if (!core_option_params(options, asked->question, asked->params) || !set_other(asked)) return 1;
+  Py_BEGIN_ALLOW_THREADS;
+  status = tsr_ask(asked->question, asked->subjects, asked->subject_count, asked->params,
+                   &asked->query, &asked->value, &asked->error);
+  Py_END_ALLOW_THREADS;
+  return status;
+}
+
+static void release_request(core_request *asked) {
+  tsr_params_free(asked->params);
+  PyMem_Free(asked->devices);
+}
+
+/* Takes the value, also when it fails, and a use of each owner. */
+static PyObject *answer_new(tsr_answer *value, core_owner *first, core_owner *second) {
   core_answer *answer = PyObject_New(core_answer, (PyTypeObject *)core.answer);
   if (!answer) {
-    face->free(value);
+    tsr_answer_free(value);
     return NULL;
   }
-  answer->face = face;
   answer->value = value;
-  for (size_t i = 0; i < 2; i++) {
-    answer->files[i] = files[i];
-    if (files[i]) core_owner_take(&files[i]->owner);
-  }
+  answer->owners[0] = first ? core_owner_take(first) : NULL;
+  answer->owners[1] = second ? core_owner_take(second) : NULL;
   return (PyObject *)answer;
-}
-
-/* Without the lock; the files are kept, whatever another thread closes meanwhile. */
-static PyObject *compute(const question *asked, core_request *from) {
-  void *value = NULL;
-  int status;
-  for (size_t i = 0; i < 2; i++)
-    if (from->files[i]) core_owner_take(&from->files[i]->owner);
-  Py_BEGIN_ALLOW_THREADS;
-  status = asked->compute(from, &value);
-  Py_END_ALLOW_THREADS;
-  PyObject *answer = status ? core_raise(status, &from->error, from->files[0]->name)
-                            : core_answer_new(&asked->face, from->files, value);
-  for (size_t i = 0; i < 2; i++)
-    if (from->files[i]) core_owner_drop(&from->files[i]->owner);
-  return answer;
 }
 
 /* ask(question, options, other): the Answer. */
 PyObject *core_ask(PyObject *self, PyObject *arguments) {
   const char *name;
   PyObject *options, *other = NULL, *answer = NULL;
-  core_request asked = {.error = {.offset = TSR_OFFSET_NONE},
-                        .files = {core_open_file(self), NULL}};
-  if (!asked.files[0] || !PyArg_ParseTuple(arguments, "sO!|O!", &name, &PyDict_Type, &options,
-                                           (PyTypeObject *)core.snapshot, &other))
+  core_file *files[2] = {core_open_file(self), NULL};
+  core_request asked = {.question = NULL};
+  if (!files[0] || !PyArg_ParseTuple(arguments, "sO!|O!", &name, &PyDict_Type, &options,
+                                     (PyTypeObject *)core.snapshot, &other))
     return NULL;
-  const question *row = find_question(name);
-  if (!row) return NULL;
-  if (row->is_about_two) {
-    if (!other) return PyErr_Format(PyExc_TypeError, "'%s' is asked of two snapshots", name);
-    if (!(asked.files[1] = core_open_file(other))) return NULL;
+  asked.question = find_question(name);
+  if (!asked.question) return NULL;
+  if (other && !(files[1] = core_open_file(other))) return NULL;
+  if (asked.question->subject_count == 2 && !other)
+    return PyErr_Format(PyExc_TypeError, "'%s' needs two snapshots", name);
+  for (; asked.subject_count < 2 && files[asked.subject_count]; asked.subject_count++) {
+    core_file *file = files[asked.subject_count];
+    asked.subjects[asked.subject_count] = (tsr_subject){file->study, file->name};
+    core_owner_take(&file->owner);
   }
-  asked.keep = PyList_New(0);
-  if (asked.keep && core_option_query(options, &asked.query, &asked.devices) &&
-      (!row->read || row->read(&asked, options)))
-    answer = compute(row, &asked);
+  int status = compute(&asked, options);
+  if (status == 0)
+    answer = answer_new(asked.value, &files[0]->owner, files[1] ? &files[1]->owner : NULL);
+  else if (status < 0)
+    core_raise(status, &asked.error, files[0]->name);
+  for (size_t i = 0; i < asked.subject_count; i++) core_owner_drop(&files[i]->owner);
   release_request(&asked);
   return answer;
+}
+
+/* ---- answers that make their own snapshot ---- */
+
+/* The Answer and the Snapshot share the value through one core_file. */
+typedef struct made_file {
+  core_file file; /* its snapshot is the value's */
+  tsr_answer *value;
+} made_file;
+
+static void end_made(core_owner *owner) {
+  made_file *made = (made_file *)(void *)owner;
+  tsr_study_free(made->file.study);
+  tsr_answer_free(made->value);
+  free(made->file.name);
+  free(made);
+}
+
+/* Takes the value, also when it fails. */
+static made_file *hold(tsr_answer *value, const char *name) {
+  const tsr_snapshot *snapshot = tsr_answer_snapshot(value);
+  made_file *made = calloc(1, sizeof *made);
+  char *copy = strdup(name);
+  tsr_study *study = NULL;
+  if (!made || !copy || tsr_study_new(snapshot, &study, NULL)) {
+    free(made);
+    free(copy);
+    tsr_answer_free(value);
+    PyErr_NoMemory();
+    return NULL;
+  }
+  /* Nobody changes or frees it through the file: `end` is not that of other files. */
+  *made = (made_file){.file = {.owner = {.uses = 1, .end = end_made},
+                               .snapshot = (tsr_snapshot *)(uintptr_t)snapshot,
+                               .study = study,
+                               .name = copy},
+                      .value = value};
+  return made;
+}
+
+static PyObject *pair_of(tsr_answer *value, const char *name) {
+  made_file *made = hold(value, name);
+  if (!made) return NULL;
+  core_answer *answer = PyObject_New(core_answer, (PyTypeObject *)core.answer);
+  if (answer) {
+    answer->value = value;
+    answer->owners[0] = core_owner_take(&made->file.owner);
+    answer->owners[1] = NULL;
+  }
+  PyObject *snapshot = core_snapshot_new(&made->file); /* takes the use that hold() made */
+  PyObject *pair = answer && snapshot ? PyTuple_Pack(2, (PyObject *)answer, snapshot) : NULL;
+  Py_XDECREF((PyObject *)answer);
+  Py_XDECREF(snapshot);
+  return pair;
+}
+
+/* ask(question, options, name): (Answer, Snapshot) of a question that reads no snapshot; `name` is
+ * the answer's name for its subject. */
+PyObject *core_ask_alone(PyObject *Py_UNUSED(module), PyObject *arguments) {
+  const char *name, *subject;
+  PyObject *options, *result = NULL;
+  core_request asked = {.subject_count = 1};
+  if (!PyArg_ParseTuple(arguments, "sO!s", &name, &PyDict_Type, &options, &subject)) return NULL;
+  asked.question = find_question(name);
+  if (!asked.question) return NULL;
+  if (asked.question->subject_count)
+    return PyErr_Format(PyExc_TypeError, "'%s' is asked of a snapshot", name);
+  asked.subjects[0].name = subject;
+  int status = compute(&asked, options);
+  if (status == 0)
+    result = pair_of(asked.value, subject);
+  else if (status < 0)
+    core_raise(status, &asked.error, NULL);
+  release_request(&asked);
+  return result;
 }
 
 /* ---- the type Answer ---- */
@@ -356,33 +255,33 @@ PyObject *core_ask(PyObject *self, PyObject *arguments) {
 static void dealloc(PyObject *self) {
   core_answer *answer = (core_answer *)self;
   PyTypeObject *type = Py_TYPE(self);
-  answer->face->free(answer->value);
-  for (size_t i = 0; i < 2; i++)
-    if (answer->files[i]) core_owner_drop(&answer->files[i]->owner);
+  /* A value that made its snapshot is its owner's to end. */
+  if (!tsr_answer_snapshot(answer->value)) tsr_answer_free(answer->value);
+  for (size_t i = 0; i < TSR_QUESTION_SUBJECTS; i++) core_owner_drop(answer->owners[i]);
   PyObject_Free(self);
   Py_DECREF(type);
 }
 
-/* As it is printed, or in a form of its own, from 0 on. */
-static PyObject *print(const core_answer *answer, const tsr_report_options *options, int form,
-                       const char *root) {
+/* As text or JSON, or in the form of that name. */
+static PyObject *print(const core_answer *answer, const tsr_report_options *options,
+                       const char *form, const char *root) {
   core_sink sink = {.handle = -1};
-  core_report how = {.options = options, .sink = &sink, .error = {.offset = TSR_OFFSET_NONE}};
+  tsr_error error = {.offset = TSR_OFFSET_NONE};
   int status;
-  for (size_t i = 0; i < 2 && answer->files[i]; i++)
-    how.inputs[i] =
-        (tsr_report_input){.path = answer->files[i]->name, .snapshot = answer->files[i]->snapshot};
   Py_BEGIN_ALLOW_THREADS;
-  status = form < 0 ? answer->face->print(&how, answer->value)
-                    : answer->face->form(&how, answer->value, form, root);
+  status = form ? tsr_answer_write_form(answer->value, form, root, options, core_sink_write, &sink,
+                                        &error)
+                : tsr_answer_write(answer->value, options, core_sink_write, &sink, &error);
   Py_END_ALLOW_THREADS;
-  return core_sink_finish(&sink, status, &how.error);
+  if (status != TSR_ERROR_ARGUMENT) return core_sink_finish(&sink, status, &error);
+  PyErr_SetString(PyExc_TypeError, error.message);
+  return NULL;
 }
 
 static PyObject *json(PyObject *self, PyObject *Py_UNUSED(nothing)) {
   const core_answer *answer = (core_answer *)self;
   tsr_report_options options = {.format = TSR_REPORT_JSON};
-  return print(answer, &options, -1, NULL);
+  return print(answer, &options, NULL, NULL);
 }
 
 /* text(color, full_stacks, verbose, quiet, width): as the command prints it. */
@@ -398,25 +297,30 @@ static PyObject *text(PyObject *self, PyObject *arguments) {
                                 .verbose = verbose,
                                 .quiet = quiet,
                                 .width = width};
-  return print(answer, &options, -1, NULL);
+  return print(answer, &options, NULL, NULL);
 }
 
-/* form(number, root): a check in one of the forms that other programs read, or as a lock. */
+/* verdict(): the lines of the verdict. */
+static PyObject *verdict(PyObject *self, PyObject *Py_UNUSED(nothing)) {
+  const core_answer *answer = (core_answer *)self;
+  tsr_report_options options = {.format = TSR_REPORT_VERDICT, .quiet = true};
+  return print(answer, &options, NULL, NULL);
+}
+
+/* form(name, root): in a form that other programs read. */
 static PyObject *form(PyObject *self, PyObject *arguments) {
   const core_answer *answer = (core_answer *)self;
-  int number;
-  const char *root;
-  if (!PyArg_ParseTuple(arguments, "iz", &number, &root)) return NULL;
+  const char *name, *root;
   tsr_report_options options = {0};
-  if (answer->face->form && number >= 0 && number <= FORM_LOCK)
-    return print(answer, &options, number, root);
-  return PyErr_Format(PyExc_TypeError, "'%s' has no such form", answer->face->name);
+  if (!PyArg_ParseTuple(arguments, "sz", &name, &root)) return NULL;
+  return print(answer, &options, name, root);
 }
 
 static PyMethodDef methods[] = {
-    {"form", form, METH_VARARGS, "A check in another form, in bytes."},
+    {"form", form, METH_VARARGS, "The answer in a form of its own, in bytes."},
     {"json", json, METH_NOARGS, "The answer as JSON, in bytes."},
     {"text", text, METH_VARARGS, "The answer as text, in bytes."},
+    {"verdict", verdict, METH_NOARGS, "Its verdict, a line each, in bytes."},
     {NULL, NULL, 0, NULL},
 };
 

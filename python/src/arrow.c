@@ -2,8 +2,8 @@
  *
  * https://arrow.apache.org/docs/format/CDataInterface/PyCapsuleInterface.html: __arrow_c_schema__,
  * __arrow_c_array__ and __arrow_c_stream__ of a table, which is one struct array, and its schema. A
- * column without gaps and of a type that Arrow has lies where it lay; only a bitmap is made for
- * items that stand for nothing, and texts of dictionaries are copied.
+ * column without gaps and of a type that Arrow has is not copied; only a bitmap is made for absent
+ * items, and texts of dictionaries are copied.
  *
  *   struct ── child 0: uint64 ──► buffers {validity bitmap or NULL, the column's memory}
  *          └─ child 1: uint32 ──► the same, and `dictionary`: utf8 {NULL, offsets, bytes}
@@ -39,7 +39,7 @@ struct ArrowArrayStream {
 };
 enum { FLAG_NULLABLE = 2 };
 
-/* One column as Arrow is told of it. */
+/* One column as described to Arrow. */
 typedef struct field {
   char *name, *format;
   core_owner *data_owner, *bitmap_owner, *texts_owner;

@@ -1,11 +1,11 @@
-/* column.c - the type Column: an array of numbers of a snapshot, as it lies in memory.
+/* column.c - the type Column: an array of numbers of a snapshot, as it is in memory.
  *
  * numpy.asarray(column), memoryview(column) and Arrow's interface take it without a copy. A column is
  * read only. It may be one field of an array of structs, and so have gaps between its items.
  *
  * The buffer protocol became part of the stable ABI in 3.11. Its slots and the layout of Py_buffer
  * are the same in 3.9 and 3.10, which change no more; they are declared here by other names, since
- * the headers hide them from an extension that asks for 3.9.
+ * the headers hide them from an extension that is built for 3.9.
  */
 #include "core.h"
 
@@ -151,7 +151,7 @@ static PyObject *repr(PyObject *self) {
 
 /* ---- new columns from old ones ---- */
 
-/* lookup(values): a column of values[id] for each id of this one, 0 where there is none. */
+/* lookup(values): a column of values[id] for each id of this one, 0 if there is none. */
 static PyObject *lookup(PyObject *self, PyObject *values) {
   const core_column *column = (core_column *)self;
   Py_ssize_t known = PySequence_Size(values);

@@ -2,10 +2,10 @@
  *
  *   module.c    opening snapshots, errors, the command line          owner.c   who keeps memory alive
  *   snapshot.c  the type Snapshot: what a file holds                 column.c  the type Column: arrays
- *   answer.c    the type Answer, and the table of questions          arrow.c   the type Table, for Arrow
+ *   answer.c    the type Answer, and asking questions                arrow.c   the type Table, for Arrow
  *   options.c   values out of a dict of keyword arguments            tables.c  events, blocks, allocations
  *   write.c     exports, trimmed snapshots                           mosaic.c  Mosaic's questions
- *   view.c      the page                                             simulate.c
+ *   view.c      the page
  *
  * Built on the stable ABI of CPython 3.9, so that one build serves every later version. Nothing here
  * decides anything: it calls the public interface of the library and hands over what comes back.
@@ -19,6 +19,11 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <tessera/tessera.h>
+#include <tessera/unstable/allocations.h>
+#include <tessera/unstable/columns.h>
+#include <tessera/unstable/formats.h>
+#include <tessera/unstable/mosaic.h>
+#include <tessera/unstable/view.h>
 
 /* ---- owner.c: memory that Python objects and Arrow arrays share ---- */
 
@@ -31,10 +36,11 @@ typedef struct core_owner {
 core_owner *core_owner_take(core_owner *owner);
 void core_owner_drop(core_owner *owner); /* NULL is fine */
 
-/* An open snapshot, and how reports name it. */
+/* An open snapshot, its study, and how reports name it. */
 typedef struct core_file {
   core_owner owner;
   tsr_snapshot *snapshot;
+  tsr_study *study;
   char *name;
 } core_file;
 
@@ -52,7 +58,7 @@ core_block *core_block_new(size_t count, size_t size);
 
 /* ---- errors, strings ---- */
 
-/* Set the exception for a failed call of the library's; answers NULL. `path` may be NULL. */
+/* Set the exception for a failed call of the library's; returns NULL. `path` may be NULL. */
 PyObject *core_raise(int status, const tsr_error *error, const char *path);
 /* A text of a snapshot as a str; lone surrogates pass, bytes that are no UTF-8 are replaced. */
 PyObject *core_text(tsr_text text);
@@ -74,7 +80,7 @@ PyObject *core_sink_finish(core_sink *sink, int status, const tsr_error *error);
 
 /* ---- options.c: keyword arguments, as a dict; absent or None leaves `*out` alone ---- */
 
-/* Each answers false with an exception set for a value of the wrong kind. */
+/* Each returns false with an exception set for a value of the wrong kind. */
 bool core_option_integer(PyObject *options, const char *key, long long *out);
 bool core_option_count(PyObject *options, const char *key, uint64_t *out);
 bool core_option_flag(PyObject *options, const char *key, bool *out);
@@ -90,6 +96,10 @@ bool core_option_query(PyObject *options, tsr_query *query, uint32_t **devices);
 bool core_option_where(PyObject *options, tsr_at_where *where, bool *is_given);
 /* `events` or `times`: a pair. */
 bool core_option_window(PyObject *options, tsr_window *window, bool *is_given);
+
+/* All that are parameters of the question; `devices`, `top` and `lenient` (of rules) are not. A value of
+ * the wrong type is a TypeError, also an unknown name; a wrong value is an ArgumentError. */
+bool core_option_params(PyObject *options, const tsr_question *question, tsr_params *params);
 
 /* `rules`, a text, and `lenient`; the caller frees them. */
 bool core_option_rules(PyObject *options, PyObject *keep, tsr_rules **out);
@@ -113,7 +123,7 @@ typedef struct core_column {
 
 typedef struct core_types {
   PyObject *snapshot, *answer, *column, *table;
-  PyObject *make_error; /* called with status, offset, message and path, answers an exception */
+  PyObject *make_error; /* called with status, offset, message and path, returns an exception */
 } core_types;
 extern core_types core;
 
@@ -137,31 +147,6 @@ size_t core_format_size(char format);
 /* Its value in a row: of an unsigned format, or a signed one as its bits. */
 uint64_t core_column_at(const core_column *column, Py_ssize_t row);
 
-/* ---- answers ---- */
-
-/* How an answer is to be told. */
-typedef struct core_report {
-  tsr_report_input inputs[2];
-  const tsr_report_options *options;
-  core_sink *sink;
-  tsr_error error;
-} core_report;
-
-typedef int core_print_fn(core_report *report, const void *answer);
-
-/* What an Answer does with its value. */
-typedef struct core_face {
-  const char *name;
-  core_print_fn *print;
-  /* In forms of its own, which it numbers; NULL: there are none. */
-  int (*form)(core_report *report, const void *answer, int form, const char *root);
-  void (*free)(void *answer);
-} core_face;
-
-/* An Answer about `files`, of which it takes a use each (the second may be NULL), and that takes
- * `value`, also when it fails. */
-PyObject *core_answer_new(const core_face *face, core_file *const files[2], void *value);
-
 /* ---- methods of Snapshot that live elsewhere; as PyCFunctions ---- */
 
 PyObject *core_ask(PyObject *self, PyObject *arguments);
@@ -177,14 +162,15 @@ PyObject *core_mosaic_peak(PyObject *self, PyObject *arguments);
 PyObject *core_mosaic_usage(PyObject *self, PyObject *arguments);
 PyObject *core_mosaic_stages(PyObject *self, PyObject *arguments);
 
-/* The questions that this build answers, as a list of str. */
+/* ---- functions of the module that live in answer.c ---- */
+
 PyObject *core_questions(PyObject *module, PyObject *nothing);
+PyObject *core_question(PyObject *module, PyObject *name);
+PyObject *core_groupings(PyObject *module, PyObject *nothing);
+PyObject *core_ask_alone(PyObject *module, PyObject *arguments);
 
-/* simulate(text, is a name, options): (Answer, Snapshot). */
-PyObject *core_simulate(PyObject *module, PyObject *arguments);
-
-/* Zeroed memory for PyMem_Free; NULL where there is none. PyMem_Calloc is in the stable ABI, but not in
- * the headers of 3.9 and 3.10. */
+/* Zeroed memory for PyMem_Free; NULL if there is none. PyMem_Calloc is in the stable ABI, but not
+ * in the headers of 3.9 and 3.10. */
 void *core_zeroed(size_t count, size_t size_bytes);
 
 /* The file of a Snapshot; NULL with ValueError where it is closed. */

@@ -1,11 +1,11 @@
 /* module.c - the module tessera._core: opens snapshots, makes exceptions, runs the command line.
  *
- * While a file is read the interpreter's lock is free; now and then it is taken for a moment, so that
- * Ctrl-C ends the reading as it ends anything else in Python.
+ * While a file is read the interpreter's lock is free; now and then it is taken for a moment, so
+ * that Ctrl-C works as elsewhere in Python.
  */
 #include "core.h"
 
-#include "program.h"
+#include "core/program.h"
 #include <string.h>
 
 core_types core;
@@ -38,7 +38,7 @@ PyObject *core_text(tsr_text text) {
 
 PyObject *core_refuse_new(PyTypeObject *Py_UNUSED(type), PyObject *Py_UNUSED(arguments),
                           PyObject *Py_UNUSED(keywords)) {
-  PyErr_SetString(PyExc_TypeError, "made by tessera.open() alone");
+  PyErr_SetString(PyExc_TypeError, "created only by tessera.open()");
   return NULL;
 }
 
@@ -52,7 +52,7 @@ static PyObject *set_error_maker(PyObject *Py_UNUSED(module), PyObject *maker) {
 
 /* ---- opening ---- */
 
-/* Reading, with the lock put aside. */
+/* Reading, with the interpreter's lock released. */
 typedef struct reading {
   PyThreadState *thread;
   PyObject *progress; /* called with bytes done and in all, or NULL */
@@ -123,7 +123,7 @@ static PyObject *read_bytes(PyObject *Py_UNUSED(module), PyObject *arguments) {
 
 /* ---- the command ---- */
 
-/* command([bytes, ...]): run a command line, its program's name first; answers the exit status. */
+/* command([bytes, ...]): run a command line, its program's name first; returns the exit status. */
 static PyObject *command(PyObject *Py_UNUSED(module), PyObject *words) {
   if (!PyList_Check(words)) {
     PyErr_SetString(PyExc_TypeError, "a list of bytes");
@@ -148,21 +148,11 @@ static PyObject *version(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(nothin
   return PyUnicode_FromString(tsr_version());
 }
 
-/* Names of what memory is for, by tsr_kind. */
-static PyObject *kinds(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(nothing)) {
-  PyObject *list = PyList_New(TSR_KIND_COUNT);
-  for (int i = 0; list && i < TSR_KIND_COUNT; i++) {
-    PyObject *name = PyUnicode_FromString(tsr_kind_name((tsr_kind)i));
-    if (!name || PyList_SetItem(list, i, name)) Py_CLEAR(list);
-  }
-  return list;
-}
-
-/* Names of the codes of a category. */
+/* Names of categories, by tsr_category. */
 static PyObject *categories(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(nothing)) {
-  PyObject *list = PyList_New(TSR_KIND_COUNT);
-  for (int i = 0; list && i < TSR_KIND_COUNT; i++) {
-    PyObject *name = PyUnicode_FromString(tsr_kind_name((tsr_kind)i));
+  PyObject *list = PyList_New(TSR_CATEGORY_COUNT);
+  for (int i = 0; list && i < TSR_CATEGORY_COUNT; i++) {
+    PyObject *name = PyUnicode_FromString(tsr_category_name((tsr_category)i));
     if (!name || PyList_SetItem(list, i, name)) Py_CLEAR(list);
   }
   return list;
@@ -205,12 +195,13 @@ static PyObject *parse_rules(PyObject *Py_UNUSED(module), PyObject *arguments) {
 static PyMethodDef functions[] = {
     {"open", open_path, METH_VARARGS, "Open the snapshot in a file."},
     {"read", read_bytes, METH_VARARGS, "Read a snapshot out of bytes."},
+    {"groupings", core_groupings, METH_NOARGS, "What a page can open with."},
     {"questions", core_questions, METH_NOARGS, "What Snapshot.ask understands."},
+    {"question", core_question, METH_O, "(summary, snapshots, [(name, help, choices), ...])."},
     {"command", command, METH_O, "Run a command line."},
-    {"kinds", kinds, METH_NOARGS, "Names of what memory is for."},
     {"categories", categories, METH_NOARGS, "Names of categories, by code."},
     {"rules", parse_rules, METH_VARARGS, "[(name, pattern, description, priority)]."},
-    {"simulate", core_simulate, METH_VARARGS, "(Answer, Snapshot) of a model and a run."},
+    {"ask", core_ask_alone, METH_VARARGS, "(Answer, Snapshot) of a question about no snapshot."},
     {"models", models, METH_NOARGS, "Names of models."},
     {"version", version, METH_NOARGS, "The library's version."},
     {"set_error_maker", set_error_maker, METH_O, "Who makes exceptions."},

@@ -1,4 +1,5 @@
-/* mosaic.c - Mosaic's questions (tessera/mosaic.h), for the package that stands in Mosaic's place.
+/* mosaic.c - Mosaic's questions (tessera/unstable/mosaic.h), for the package that replaces
+ * Mosaic's.
  *
  * What each hands over: the answer as plain tuples, and the lines that Mosaic logs.
  */
@@ -69,7 +70,7 @@ PyObject *core_mosaic_peak(PyObject *self, PyObject *arguments) {
   if (window.has_stop && !read_moment(stop, &window.stop)) return NULL;
   core_owner_take(&file->owner);
   Py_BEGIN_ALLOW_THREADS;
-  status = tsr_mosaic_peak_compute(file->snapshot, &window, &peak, &error);
+  status = tsr_mosaic_peak_compute(file->study, &window, &peak, &error);
   if (!status) status = tsr_mosaic_log_peak(file->snapshot, peak, core_sink_write, &sink, &error);
   Py_END_ALLOW_THREADS;
   PyObject *log = core_sink_finish(&sink, status, &error);
@@ -96,7 +97,7 @@ PyObject *core_mosaic_usage(PyObject *self, PyObject *arguments) {
   if (!file || !read_moment(arguments, &moment)) return NULL;
   core_owner_take(&file->owner);
   Py_BEGIN_ALLOW_THREADS;
-  status = tsr_mosaic_usage_compute(file->snapshot, &moment, &usage, &error);
+  status = tsr_mosaic_usage_compute(file->study, &moment, &usage, &error);
   if (!status) status = tsr_mosaic_log_usage(file->snapshot, usage, core_sink_write, &sink, &error);
   Py_END_ALLOW_THREADS;
   PyObject *log = core_sink_finish(&sink, status, &error);
@@ -136,7 +137,7 @@ PyObject *core_mosaic_stages(PyObject *self, PyObject *arguments) {
   if (core_option_texts(options, "texts", keep, &texts, &count)) {
     core_owner_take(&file->owner);
     Py_BEGIN_ALLOW_THREADS;
-    status = tsr_mosaic_stages_compute(file->snapshot, texts, count, &stages, &error);
+    status = tsr_mosaic_stages_compute(file->study, texts, count, &stages, &error);
     if (!status) status = tsr_mosaic_log_stages(stages, core_sink_write, &sink, &error);
     Py_END_ALLOW_THREADS;
     core_owner_drop(&file->owner);

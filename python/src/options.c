@@ -67,7 +67,7 @@ static bool text_of(PyObject *value, const char *key, PyObject *keep, const char
   if (size_bytes) {
     *size_bytes = (size_t)size;
   } else if (strlen(data) != (size_t)size) {
-    PyErr_Format(PyExc_ValueError, "%s has a zero byte in it", key);
+    PyErr_Format(PyExc_ValueError, "%s contains a zero byte", key);
     return false;
   }
   return true;
@@ -108,7 +108,7 @@ static bool device_of(PyObject *item, uint32_t *out) {
   unsigned long value = PyLong_AsUnsignedLong(number);
   Py_DECREF(number);
   if (PyErr_Occurred() || value >= UINT32_MAX) {
-    PyErr_SetString(PyExc_ValueError, "a device is a number from 0 on");
+    PyErr_SetString(PyExc_ValueError, "a device must be a non-negative integer");
     return false;
   }
   *out = (uint32_t)value;
@@ -175,7 +175,7 @@ bool core_option_window(PyObject *options, tsr_window *window, bool *is_given) {
   *is_given = pair != NULL;
   if (!pair) return true;
   if (!PyTuple_Check(pair) || PyTuple_Size(pair) != 2) {
-    PyErr_SetString(PyExc_TypeError, "a range is a pair: (first, last)");
+    PyErr_SetString(PyExc_TypeError, "a range must be a pair: (first, last)");
     return false;
   }
   for (Py_ssize_t i = 0; i < 2; i++) {
@@ -216,4 +216,125 @@ bool core_option_rules(PyObject *options, PyObject *keep, tsr_rules **out) {
   bool ok = status == 0 || fail_rules(&problem, &error, status);
   tsr_rule_problem_release(&problem);
   return ok;
+}
+
+/* ---- parameters ---- */
+
+static bool fail_type(const tsr_parameter *row, const char *type) {
+  PyErr_Format(PyExc_TypeError, "%s must be %s", row->name, type);
+  return false;
+}
+
+/* 0, or an exception for a setter that refused. */
+static bool is_set(int status, const tsr_error *error) {
+  if (status) core_raise(status, error, NULL);
+  return status == 0;
+}
+
+/* An integer of any size, as digits; a number of bytes with its unit, which texts must have. */
+static bool set_number(tsr_params *params, const tsr_parameter *row, PyObject *value,
+                       tsr_error *error) {
+  PyObject *number = PyNumber_Index(value);
+  bool is_size = row->kind == TSR_PARAMETER_BYTES;
+  PyObject *text = number ? PyUnicode_FromFormat(is_size ? "%SB" : "%S", number) : NULL;
+  PyObject *bytes = text ? PyUnicode_AsUTF8String(text) : NULL;
+  bool ok = bytes && is_set(tsr_params_set_text(params, row->name, PyBytes_AsString(bytes),
+                                                (size_t)PyBytes_Size(bytes), error),
+                            error);
+  Py_XDECREF(number);
+  Py_XDECREF(text);
+  Py_XDECREF(bytes);
+  return ok;
+}
+
+static bool set_text(tsr_params *params, const tsr_parameter *row, PyObject *value, PyObject *keep,
+                     tsr_error *error) {
+  const char *text = NULL;
+  size_t size_bytes = 0;
+  return text_of(value, row->name, keep, &text, &size_bytes) &&
+         is_set(tsr_params_set_text(params, row->name, text, size_bytes, error), error);
+}
+
+/* (path, contents) of a file that the Python half has read, or the contents alone. */
+static bool set_file(tsr_params *params, const tsr_parameter *row, PyObject *value, PyObject *keep,
+                     tsr_error *error) {
+  const char *path = NULL, *text = NULL;
+  size_t size_bytes = 0;
+  if (!PyTuple_Check(value)) return set_text(params, row, value, keep, error);
+  if (PyTuple_Size(value) != 2) return fail_type(row, "a pair: (path, contents)");
+  if (!text_of(PyTuple_GetItem(value, 0), row->name, keep, &path, NULL) ||
+      !text_of(PyTuple_GetItem(value, 1), row->name, keep, &text, &size_bytes))
+    return false;
+  int status = tsr_params_set_file(params, row->name, path, text, size_bytes, error);
+  if (status) core_raise(status, error, path);
+  return status == 0;
+}
+
+static bool set_texts(tsr_params *params, const tsr_parameter *row, PyObject *value, PyObject *keep,
+                      tsr_error *error) {
+  bool ok = true;
+  if (PyUnicode_Check(value)) return set_text(params, row, value, keep, error);
+  Py_ssize_t size = PySequence_Size(value);
+  if (size < 0) return false;
+  for (Py_ssize_t i = 0; ok && i < size; i++) {
+    PyObject *item = PySequence_GetItem(value, i);
+    ok = item && set_text(params, row, item, keep, error);
+    Py_XDECREF(item);
+  }
+  return ok;
+}
+
+static bool set_value(tsr_params *params, const tsr_parameter *row, PyObject *options,
+                      PyObject *value, PyObject *keep) {
+  tsr_error error = {.offset = TSR_OFFSET_NONE};
+  tsr_rules *rules = NULL;
+  int truth;
+  switch (row->kind) {
+  case TSR_PARAMETER_FLAG:
+  case TSR_PARAMETER_TRUTH:
+    truth = PyObject_IsTrue(value);
+    return truth >= 0 && is_set(tsr_params_set_integer(params, row->name, truth, &error), &error);
+  case TSR_PARAMETER_COUNT:
+  case TSR_PARAMETER_INTEGER: return set_number(params, row, value, &error);
+  case TSR_PARAMETER_TIME:
+  case TSR_PARAMETER_BYTES:
+    return PyUnicode_Check(value) ? set_text(params, row, value, keep, &error)
+                                  : set_number(params, row, value, &error);
+  case TSR_PARAMETER_TEXTS:
+  case TSR_PARAMETER_SETTINGS: return set_texts(params, row, value, keep, &error);
+  case TSR_PARAMETER_RULES:
+    return core_option_rules(options, keep, &rules) &&
+           is_set(tsr_params_set_rules(params, row->name, rules, &error), &error);
+  case TSR_PARAMETER_FILE:
+  case TSR_PARAMETER_LOCK:
+  case TSR_PARAMETER_MODEL: return set_file(params, row, value, keep, &error);
+  case TSR_PARAMETER_PATH:
+  case TSR_PARAMETER_SNAPSHOT:
+  case TSR_PARAMETER_CHOICE:
+  case TSR_PARAMETER_TEXT:
+  case TSR_PARAMETER_DEVICES:
+  case TSR_PARAMETER_SETTING: break;
+  }
+  return set_text(params, row, value, keep, &error);
+}
+
+/* Keys that are no parameters: those of every question, and how rules are read. */
+static bool is_shared(const char *key) {
+  return strcmp(key, "devices") == 0 || strcmp(key, "top") == 0 || strcmp(key, "lenient") == 0;
+}
+
+bool core_option_params(PyObject *options, const tsr_question *question, tsr_params *params) {
+  PyObject *key, *value, *keep = PyList_New(0);
+  Py_ssize_t at = 0;
+  bool ok = keep != NULL;
+  while (ok && PyDict_Next(options, &at, &key, &value)) {
+    const char *name = NULL;
+    if (!text_of(key, "a parameter", keep, &name, NULL)) break;
+    if (is_shared(name) || value == Py_None) continue;
+    const tsr_parameter *row = tsr_params_find(params, name, strlen(name));
+    if (!row) PyErr_Format(PyExc_TypeError, "'%s' has no parameter '%s'", question->name, name);
+    ok = row && set_value(params, row, options, value, keep);
+  }
+  Py_XDECREF(keep);
+  return ok && !PyErr_Occurred();
 }

@@ -1,12 +1,13 @@
-/* owner.c - memory that outlives the Python object it was asked of.
+/* owner.c - memory that outlives the Python object it came from.
  *
  *   Snapshot ──┐
- *   Answer   ──┼──► core_file (the open snapshot)        Column ──► core_block (an array of its own)
+ *   Answer   ──┼──► core_file (the open snapshot)        Column ──► core_block (its own array)
  *   Column   ──┤                                          Arrow array ──┘
  *   Arrow array┘
  *
  * An array that numpy or Arrow took from a snapshot stays valid when the snapshot is closed: each
- * holds a use. Arrow's consumers release from any thread, so the count is atomic and needs no lock.
+ * keeps a use count. Arrow's consumers release from any thread, so the count is atomic and needs no
+ * lock.
  */
 #include "core.h"
 
@@ -31,6 +32,7 @@ void core_owner_drop(core_owner *owner) {
 
 static void end_file(core_owner *owner) {
   core_file *file = (core_file *)owner;
+  tsr_study_free(file->study);
   tsr_snapshot_free(file->snapshot);
   free(file->name);
   free(file);
@@ -39,14 +41,16 @@ static void end_file(core_owner *owner) {
 core_file *core_file_new(tsr_snapshot *snapshot, const char *name) {
   core_file *file = calloc(1, sizeof *file);
   char *copy = strdup(name);
-  if (!file || !copy) {
+  tsr_study *study = NULL;
+  if (!file || !copy || (snapshot && tsr_study_new(snapshot, &study, NULL))) {
     free(file);
     free(copy);
     tsr_snapshot_free(snapshot);
     PyErr_NoMemory();
     return NULL;
   }
-  *file = (core_file){.owner = {.uses = 1, .end = end_file}, .snapshot = snapshot, .name = copy};
+  *file = (core_file){
+      .owner = {.uses = 1, .end = end_file}, .snapshot = snapshot, .study = study, .name = copy};
   return file;
 }
 

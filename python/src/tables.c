@@ -1,8 +1,8 @@
-/* tables.c - arrays of a snapshot: events, segments, blocks, allocations, and the course of totals.
+/* tables.c - arrays of a snapshot: events, segments, blocks, allocations, and totals over time.
  *
- * Events are columns in the library already, segments and blocks are rows of structs: both are shown
- * as they lie. Columns of ids that have one value throughout have no array; one is made when it is
- * asked for. Allocations and totals are computed, into arrays of their own.
+ * Events, segments and blocks are columns of the snapshot, exposed without a copy. A column that has
+ * one value throughout has no array; one is made when it is requested. Allocations and totals are
+ * computed, into arrays of their own.
  */
 #include "core.h"
 
@@ -21,14 +21,31 @@ static PyObject *finish(PyObject *dict, bool ok) {
   return NULL;
 }
 
-/* ---- events ---- */
+/* ---- events, segments, blocks: columns of the snapshot ---- */
 
-static PyObject *id_column(core_file *file, tsr_id_column ids, uint64_t count) {
-  if (ids.values)
-    return core_column_new(&file->owner, ids.values, count, sizeof(uint32_t), 'I', CORE_ABSENT_ID);
-  core_block *block = core_block_new(count, sizeof(uint32_t));
-  for (uint64_t i = 0; block && i < count; i++) ((uint32_t *)(void *)block->data)[i] = ids.uniform;
-  return core_column_of(block, count, 'I', CORE_ABSENT_ID);
+static const struct {
+  char format;
+  core_absent absent;
+} types[] = {
+    [TSR_COLUMN_U8] = {'B', CORE_ABSENT_NONE},  [TSR_COLUMN_U32] = {'I', CORE_ABSENT_NONE},
+    [TSR_COLUMN_U64] = {'Q', CORE_ABSENT_NONE}, [TSR_COLUMN_BOOL] = {'?', CORE_ABSENT_NONE},
+    [TSR_COLUMN_ID] = {'I', CORE_ABSENT_ID},    [TSR_COLUMN_TIME] = {'q', CORE_ABSENT_TIME}};
+
+/* Python's buffers can have a stride of 0, but not every consumer expects it: such a column is
+ * written out, in an array of its own. */
+static PyObject *written_out(const tsr_column_view *column) {
+  char format = types[column->type].format;
+  size_t size = core_format_size(format);
+  core_block *block = core_block_new(column->count, size);
+  for (uint64_t i = 0; block && i < column->count; i++)
+    memcpy(block->data + i * size, column->data, size);
+  return core_column_of(block, column->count, format, types[column->type].absent);
+}
+
+static PyObject *column_of(core_file *file, const tsr_column_view *column) {
+  if (column->count && !column->stride_bytes) return written_out(column);
+  return core_column_new(&file->owner, column->data, column->count, column->stride_bytes,
+                         types[column->type].format, types[column->type].absent);
 }
 
 /* events(device, name): one column of the device's trace. */
@@ -36,100 +53,33 @@ PyObject *core_events(PyObject *self, PyObject *arguments) {
   core_file *file = core_open_file(self);
   unsigned int device;
   const char *name;
+  tsr_column_view column;
   if (!file || !PyArg_ParseTuple(arguments, "Is", &device, &name)) return NULL;
-  tsr_events events = tsr_snapshot_events(file->snapshot, device);
-  core_owner *owner = &file->owner;
-  const struct {
-    const char *name;
-    const void *data;
-    char format;
-    core_absent absent;
-  } arrays[] = {{"action", events.action, 'B', CORE_ABSENT_NONE},
-                {"addr", events.addr, 'Q', CORE_ABSENT_NONE},
-                {"size", events.size, 'Q', CORE_ABSENT_NONE},
-                {"time_us", events.time_us, 'q', CORE_ABSENT_TIME},
-                {"stack", events.stack, 'I', CORE_ABSENT_ID}};
-  const struct {
-    const char *name;
-    tsr_id_column ids;
-  } columns[] = {{"stream", events.stream},
-                 {"pool", events.pool},
-                 {"context", events.context},
-                 {"metadata", events.metadata},
-                 {"category", events.category}};
-  for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++)
-    if (strcmp(name, arrays[i].name) == 0)
-      return core_column_new(owner, arrays[i].data, events.count,
-                             core_format_size(arrays[i].format), arrays[i].format,
-                             arrays[i].absent);
-  for (size_t i = 0; i < sizeof columns / sizeof *columns; i++)
-    if (strcmp(name, columns[i].name) == 0) return id_column(file, columns[i].ids, events.count);
-  return PyErr_Format(PyExc_AttributeError, "no such column: %s", name);
+  if (tsr_snapshot_column(file->snapshot, TSR_TABLE_EVENTS, device, name, &column, NULL))
+    return PyErr_Format(PyExc_AttributeError, "no such column: %s", name);
+  return column_of(file, &column);
 }
 
-/* ---- segments and blocks ---- */
-
-typedef struct member {
-  const char *name;
-  size_t offset;
-  char format;
-  core_absent absent;
-} member;
-
-static PyObject *members(PyObject *self, const void *rows, size_t count, size_t row_bytes,
-                         const member *list, size_t member_count) {
+/* All columns of a table, as a dict. */
+static PyObject *table_of(PyObject *self, tsr_table table) {
   core_file *file = core_open_file(self);
-  PyObject *dict = PyDict_New();
+  PyObject *dict = file ? PyDict_New() : NULL;
   if (!dict) return NULL;
   bool ok = true;
-  for (size_t i = 0; ok && i < member_count; i++) {
-    const char *first = rows ? (const char *)rows + list[i].offset : NULL;
-    ok =
-        put(dict, list[i].name,
-            core_column_new(&file->owner, first, count, row_bytes, list[i].format, list[i].absent));
+  for (const char *const *name = tsr_table_columns(table); ok && *name; name++) {
+    tsr_column_view column;
+    if (tsr_snapshot_column(file->snapshot, table, 0, *name, &column, NULL)) continue;
+    ok = put(dict, *name, column_of(file, &column));
   }
   return finish(dict, ok);
 }
 
-#define SEGMENT(field, format) \
-  { #field, offsetof(tsr_segment, field), format, CORE_ABSENT_NONE }
-#define BLOCK(field, format) \
-  { #field, offsetof(tsr_block, field), format, CORE_ABSENT_NONE }
-
 PyObject *core_segments(PyObject *self, PyObject *Py_UNUSED(nothing)) {
-  static const member list[] = {
-      SEGMENT(device, 'I'),
-      SEGMENT(address, 'Q'),
-      SEGMENT(total_bytes, 'Q'),
-      SEGMENT(allocated_bytes, 'Q'),
-      SEGMENT(active_bytes, 'Q'),
-      SEGMENT(requested_bytes, 'Q'),
-      SEGMENT(stream, 'Q'),
-      SEGMENT(first_block, 'Q'),
-      SEGMENT(block_count, 'Q'),
-      {"stack", offsetof(tsr_segment, stack), 'I', CORE_ABSENT_ID},
-      {"pool", offsetof(tsr_segment, pool), 'I', CORE_ABSENT_ID},
-      SEGMENT(is_large, '?'),
-      SEGMENT(is_expandable, '?'),
-  };
-  const core_file *file = core_open_file(self);
-  size_t count;
-  if (!file) return NULL;
-  const tsr_segment *rows = tsr_snapshot_segments(file->snapshot, &count);
-  return members(self, rows, count, sizeof *rows, list, sizeof list / sizeof *list);
+  return table_of(self, TSR_TABLE_SEGMENTS);
 }
 
 PyObject *core_blocks(PyObject *self, PyObject *Py_UNUSED(nothing)) {
-  static const member list[] = {
-      BLOCK(address, 'Q'),         BLOCK(size_bytes, 'Q'),
-      BLOCK(requested_bytes, 'Q'), {"stack", offsetof(tsr_block, stack), 'I', CORE_ABSENT_ID},
-      BLOCK(state, 'B'),
-  };
-  const core_file *file = core_open_file(self);
-  size_t count;
-  if (!file) return NULL;
-  const tsr_block *rows = tsr_snapshot_blocks(file->snapshot, &count);
-  return members(self, rows, count, sizeof *rows, list, sizeof list / sizeof *list);
+  return table_of(self, TSR_TABLE_BLOCKS);
 }
 
 /* ---- allocations ---- */
@@ -148,7 +98,7 @@ static const struct {
 
 static void copy_lives(const tsr_lives *lives, size_t count, core_block **blocks) {
   for (size_t i = 0; i < count; i++) {
-    tsr_life life = tsr_lives_at(lives, i);
+    tsr_life life = tsr_lives_at(lives, 0, i);
     ((int64_t *)(void *)blocks[0]->data)[i] = life.birth;
     ((int64_t *)(void *)blocks[1]->data)[i] = life.death;
     ((uint64_t *)(void *)blocks[2]->data)[i] = life.address;
@@ -172,9 +122,10 @@ PyObject *core_allocations(PyObject *self, PyObject *arguments) {
   int status;
   core_owner_take(&file->owner);
   Py_BEGIN_ALLOW_THREADS;
-  status = tsr_lives_compute(file->snapshot, device, &lives, &error);
+  status = tsr_lives_compute(file->study, &(tsr_query){.devices = &device, .device_count = 1},
+                             &lives, &error);
   if (!status) {
-    count = tsr_lives_count(lives);
+    count = tsr_lives_count(lives, 0);
     for (size_t i = 0; i < LIFE_COLUMNS; i++) {
       blocks[i] = core_block_new(count, core_format_size(life_columns[i].format));
       if (!blocks[i]) status = TSR_ERROR_MEMORY;
@@ -215,11 +166,12 @@ static int note_turn(void *context, const tsr_turn *turn) {
 
 static int walk(core_file *file, uint32_t device, course *all, tsr_error *error) {
   tsr_lives *lives = NULL;
-  int status = tsr_lives_compute(file->snapshot, device, &lives, error);
+  int status = tsr_lives_compute(file->study, &(tsr_query){.devices = &device, .device_count = 1},
+                                 &lives, error);
   all->count = tsr_snapshot_events(file->snapshot, device).count + 1;
   for (size_t i = 0; !status && i < 4; i++)
     if (!(all->blocks[i] = core_block_new(all->count, sizeof(uint64_t)))) status = TSR_ERROR_MEMORY;
-  if (!status) status = tsr_lives_walk(lives, note_turn, all, error);
+  if (!status) status = tsr_lives_walk(lives, 0, note_turn, all, error);
   tsr_lives_free(lives);
   return status;
 }

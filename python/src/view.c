@@ -1,7 +1,7 @@
 /* view.c - snapshots as one HTML page that shows them.
  *
- * The page has a bound on its size: where what is told of each allocation does not fit, fewer are told
- * one by one, until it does. What it is drawn from is computed and freed without the lock.
+ * The page's size is bounded: if it is too large, fewer allocations are listed individually, until
+ * it fits. Its data is computed and freed without the interpreter's lock.
  */
 #include "core.h"
 
@@ -38,7 +38,7 @@ static int view_all(pages *p, size_t *devices) {
   tsr_view_options how = {.rules = p->rules};
   for (size_t i = 0; i < p->count; i++) {
     leaf *one = &p->leaves[i];
-    int status = tsr_view_compute(one->file->snapshot, &how, &p->query, &one->view, &p->error);
+    int status = tsr_view_compute(one->file->study, &how, &p->query, &one->view, &p->error);
     if (status) return status;
     *devices += one->view->device_count;
     one->cuts = calloc(one->view->device_count + 1, sizeof *one->cuts);

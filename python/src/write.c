@@ -84,7 +84,7 @@ static int export_whole(export_request *request, int variant) {
 static int export_stacks(export_request *request, int variant) {
   tsr_report_input input = {.path = request->file->name, .snapshot = request->file->snapshot};
   tsr_weights *weights = NULL;
-  int status = tsr_weights_compute(input.snapshot, &request->weigh, &request->query, &weights,
+  int status = tsr_weights_compute(request->file->study, &request->weigh, &request->query, &weights,
                                    &request->error);
   if (!status)
     status = tsr_report_weights(&input, weights, (tsr_stacks_format)variant, &request->report,
@@ -95,8 +95,13 @@ static int export_stacks(export_request *request, int variant) {
 
 static int export_lives(export_request *request, int variant) {
   tsr_report_input input = {.path = request->file->name, .snapshot = request->file->snapshot};
-  return tsr_report_lives(&input, &request->query, (tsr_lives_format)variant, &request->report,
-                          core_sink_write, &request->sink, &request->error);
+  tsr_lives *lives = NULL;
+  int status = tsr_lives_compute(request->file->study, &request->query, &lives, &request->error);
+  if (!status)
+    status = tsr_report_lives(&input, lives, (tsr_lives_format)variant, &request->report,
+                              core_sink_write, &request->sink, &request->error);
+  tsr_lives_free(lives);
+  return status;
 }
 
 static const struct {
@@ -169,7 +174,7 @@ PyObject *core_trim(PyObject *self, PyObject *arguments) {
     return NULL;
   core_owner_take(&file->owner);
   Py_BEGIN_ALLOW_THREADS;
-  status = tsr_snapshot_trim(file->snapshot, &window, &query, &part, &error);
+  status = tsr_snapshot_trim(file->study, &window, &query, &part, &error);
   Py_END_ALLOW_THREADS;
   PyMem_Free(devices);
   PyObject *trimmed = status ? core_raise(status, &error, file->name)

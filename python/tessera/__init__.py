@@ -30,7 +30,7 @@ __all__ = [
 
 
 def __getattr__(name):
-    """`tessera.record` is imported when it is named: who reads snapshots need not record."""
+    """Imports `tessera.record` on first use: programs that only read snapshots don't need it."""
     if name == 'record':
         from ._capture import record
         globals()['record'] = record

@@ -1,5 +1,5 @@
-"""The command: `tessera`, and `python -m tessera`. It is the one that ./run build makes, out of the
-extension."""
+"""The command: `tessera`, and `python -m tessera`. It is the program that ./run build makes, run from
+the extension."""
 import os
 import signal
 import sys
@@ -9,12 +9,12 @@ from . import _core
 
 
 def main(words: Optional[List[str]] = None, name: str = 'tessera') -> int:
-    """Run a command line; answers the exit status."""
+    """Run a command line; returns the exit status."""
     line = [name, *(sys.argv[1:] if words is None else words)]
     for stream in (sys.stdout, sys.stderr):
         if stream is not None:
             stream.flush()
-    # The command runs in C: it is to end at Ctrl-C, not to wait until Python looks.
+    # The command runs in C: Ctrl-C must end it at once, not when Python next checks for signals.
     before = signal.getsignal(signal.SIGINT)
     try:
         signal.signal(signal.SIGINT, signal.SIG_DFL)

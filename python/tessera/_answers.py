@@ -1,8 +1,8 @@
 """Answers as Python objects: the fields of the JSON (docs/json.md), as attributes.
 
-A Record wraps a dict of the JSON and wraps what is in it when that is asked for; the classes below
-say what there is, for people and for type checkers. A field that this version does not list is there
-all the same: fields are only ever added.
+A Record wraps a dict of the JSON, and wraps nested values on access. The classes below list the
+fields, for people and for type checkers. Fields that this version does not list are accessible
+too: fields are only ever added.
 """
 import json
 import typing
@@ -99,7 +99,7 @@ def _wrap(value: Any, kind: Optional[type]) -> Any:
     return value
 
 
-# ---- what is shared ----
+# ---- shared ----
 
 class Warning(Record):  # pylint: disable=redefined-builtin
     """What a file lacks or contradicts. Test for `code`; `message` is for people."""
@@ -127,7 +127,7 @@ class Frame(Record):
 
 
 class Totals(Record):
-    """Bytes in the four senses of PyTorch."""
+    """PyTorch's four totals, in bytes."""
     requested_bytes: int
     allocated_bytes: int
     active_bytes: int
@@ -141,7 +141,7 @@ class Moment(Totals):
 
 
 class Tensor(Record):
-    """A tensor that the program named beside the snapshot: "h.0.attn.weight", "float32 [768, 768]"."""
+    """A tensor that the program named in the sidecar: "h.0.attn.weight", "float32 [768, 768]"."""
     name: str
     type: Optional[str]
     category: str
@@ -149,8 +149,8 @@ class Tensor(Record):
 
 
 class Stack(Record):
-    """What one stack holds; frames innermost first, none where no stack was recorded. `category` is
-    that of most bytes, `categories` has the bytes of each."""
+    """What one stack holds; frames innermost first, none if no stack was recorded. `category` is
+    the one with the most bytes, `categories` has the bytes of each."""
     bytes: int
     allocations: int
     category: str
@@ -172,8 +172,8 @@ class Device(Record):
 # ---- answers ----
 
 class Answer(Record):
-    """What came back for a question. `devices` has one entry a device; where there is one device
-    alone, its fields are the answer's own too. str() is what the command prints."""
+    """The answer to a question. `devices` has one entry per device; if there is only one device,
+    its fields are also the answer's own. str() is what the command prints."""
 
     __slots__ = ('_core', '_question')
 
@@ -207,6 +207,11 @@ class Answer(Record):
         """What the command prints with these options."""
         printed = self._core.text(color, full_stacks, verbose, quiet, width)
         return printed.decode('utf-8', 'replace')
+
+    @property
+    def verdict(self) -> List[str]:
+        """What was found, in a sentence for each device or for the whole."""
+        return self._core.verdict().decode('utf-8', 'replace').splitlines()
 
     def json(self) -> str:
         """What the command prints with --json."""
@@ -260,7 +265,7 @@ class Fragmentation(Record):
 
 
 class Recorded(Record):
-    """The peak as the trace alone tells it: Mosaic's numbers."""
+    """The peak computed from the trace alone: Mosaic's numbers."""
     event: int
     time_us: Optional[int]
     dynamic_peak_bytes: int
@@ -506,8 +511,8 @@ class Source(Answer, SourceDevice):
     devices: Sequence[SourceDevice]
 
 
-class Kind(Record):
-    kind: str
+class CategoryShare(Record):
+    category: str
     bytes: int
     allocations: int
 
@@ -522,7 +527,7 @@ class WhyDevice(Device):
     request: Optional[Record]
     fragmentation: Fragmentation
     free: List[Record]
-    kinds: List[Kind]
+    categories: List[CategoryShare]
     causes: List[Record]
 
 
@@ -533,7 +538,7 @@ class Why(Answer, WhyDevice):
 class CheckResult(Record):
     rule: str
     device: int
-    kind: Optional[str]
+    category: Optional[str]
     passed: bool
     bytes: int
     limit_bytes: int
@@ -542,7 +547,7 @@ class CheckResult(Record):
 
 
 class Check(Answer):
-    """A check; true where nothing failed."""
+    """A check; true if nothing failed."""
 
     passed: bool
     failed: int
@@ -552,11 +557,17 @@ class Check(Answer):
         return not self['failed']
 
     def lock(self) -> str:
-        """What was measured, as the text of a lock, to be kept beside the code."""
-        return self._core.form(5, None).decode('utf-8')
+        """The measured figures as the text of a lock, to be kept with the code."""
+        return self._core.form('lock', None).decode('utf-8')
 
     def form(self, name: str, root: Optional[str] = None) -> str:
-        """The check as 'junit', 'sarif' or 'markdown'; `root` is the folder of the checkout as the
-        snapshot names it."""
-        number = {'text': 0, 'json': 1, 'junit': 2, 'sarif': 3, 'markdown': 4}[name]
-        return self._core.form(number, root).decode('utf-8')
+        """The check as 'junit', 'sarif' or 'markdown'; `root` is the folder of the checkout as it
+        appears in the snapshot."""
+        return self._core.form(name, root).decode('utf-8')
+
+
+# The class of each question's answer; of others it is Answer.
+KINDS: Dict[str, Any] = {
+    'info': Info, 'peak': Peak, 'at': At, 'profile': Profile, 'diff': Diff, 'stages': Stages,
+    'source': Source, 'steps': Steps, 'leaks': Leaks, 'whatif': Whatif, 'why': Why, 'check': Check,
+}

@@ -11,9 +11,9 @@
 
     TESSERA_RECORD=out/ python train.py     # without touching the code
 
-All take the options of `tessera._record.settings.OPTIONS`; docs/capture.md tells them. A snapshot
-is written when memory runs out, at chosen steps, on a signal, by the clock, at the end, and when
-`record.dump()` asks for one. Nothing here raises into a training loop; wrong options do, at once.
+All take the options of `tessera._record.settings.OPTIONS`; docs/capture.md explains them. A snapshot
+is written when memory runs out, at chosen steps, on a signal, periodically, at the end, and when
+`record.dump()` is called. Nothing here raises into a training loop; wrong options do, at once.
 """
 
 import functools
@@ -29,15 +29,15 @@ __all__ = ["Recording", "record"]
 
 
 class Recording:
-    """What `record(...)` returns: a context manager, and a decorator. Each entry is a recording
-    anew.
+    """What `record(...)` returns: a context manager, and a decorator. Each entry starts a
+    new recording.
 
     Inside the block, `step`, `watch` and `dump` are those of `record`; `files` lists what was
     written."""
 
     def __init__(self, settings):
         self.settings = settings
-        self._open = []  # recorders of the entries that are not left
+        self._open = []  # recorders of the entries that have not been left
         self._last = None
 
     def __enter__(self):
@@ -86,7 +86,7 @@ class Recording:
 
     @property
     def files(self):
-        """Paths of the snapshots of the latest entry, in the order they were written."""
+        """Paths of the snapshots of the latest entry, in the order in which they were written."""
         return list(self._last.files) if self._last is not None else []
 
     @property
@@ -95,7 +95,7 @@ class Recording:
         return bool(self._open) and self._open[-1].state == _recorder.RECORDING
 
     def dump(self, reason="dump"):
-        """Writes a snapshot now; returns its path, or None where nothing is recorded."""
+        """Writes a snapshot now; returns its path, or None if nothing is being recorded."""
         return self._open[-1].dump(reason) if self._open else None
 
     def step(self, number=None):
@@ -111,13 +111,13 @@ class Recording:
         return record.phase(name)
 
     def on_dump(self, listener):
-        """Has listener(path, reason) called after each snapshot of this entry."""
+        """Calls listener(path, reason) after each snapshot of this entry."""
         if self._open:
             self._open[-1].listeners.append(listener)
 
 
 class _Record:
-    """The object `tessera.record`; one in a process."""
+    """The object `tessera.record`; one per process."""
 
     def __init__(self):
         self._started = None
@@ -135,7 +135,7 @@ class _Record:
     # ---- on and off ----
 
     def start(self, out=None, **options):
-        """Records from here until `stop()` or the end of the process. Starting twice goes on with
+        """Records from here until `stop()` or the end of the process. Starting twice continues
         the first. Returns the Recording."""
         settings = _Settings(out, **options)
         if self._started is None or not self._started._is_under_way:
@@ -152,37 +152,37 @@ class _Record:
 
     @property
     def is_recording(self):
-        """Whether any recording is under way and a device in use."""
+        """Whether any recording is active and a device in use."""
         return any(recorder.state == _recorder.RECORDING for recorder in list(_recorder.active))
 
     @property
     def files(self):
-        """Paths of all snapshots of the recordings under way."""
+        """Paths of all snapshots of the active recordings."""
         return [path for recorder in list(_recorder.active) for path in recorder.files]
 
-    # ---- while it lasts ----
+    # ---- during a recording ----
 
     def dump(self, reason="dump"):
-        """Writes a snapshot of the innermost recording now; its path, or None where there is
-        none."""
+        """Writes a snapshot of the innermost recording now; returns its path, or None if there is
+        no recording."""
         running = list(_recorder.active)
         return running[-1].dump(reason) if running else None
 
     def step(self, number=None):
-        """Says that a step is complete, and which one: for loops without an optimizer of PyTorch's,
-        or with several. From then on steps are counted by these calls alone."""
+        """Marks the end of a step, with its number: for loops without a PyTorch optimizer,
+        or with several. From then on only these calls count steps."""
         _marks.step(number)
 
     @_guarded("watching a model")
     def watch(self, model=None, optimizer=None, name=None):
-        """Has forward and backward of a model marked, and names, shapes and addresses of its
-        parameters and the optimizer's state written beside each snapshot. Both are held weakly;
-        call it at any time, again for another model. Its first optimizer is the one whose steps are
+        """Marks forward and backward of a model, and writes names, shapes and addresses of its
+        parameters and the optimizer's state next to each snapshot. Both are held weakly;
+        call it at any time, and again for another model. The steps of the first optimizer are
         counted."""
         _marks.watch(model, optimizer, name)
 
     def phase(self, name):
-        """with record.phase("evaluation"): a stretch of the program with a name in the snapshot."""
+        """with record.phase("evaluation"): a part of the program with a name in the snapshot."""
         return _marks.phase(str(name))
 
 
@@ -191,8 +191,8 @@ record = _Record()
 
 @_guarded("recording as the environment says")
 def start_from_environment():
-    """Starts what TESSERA_RECORD asks for, once in a process; called when torch has been
-    imported."""
+    """Starts the recording that TESSERA_RECORD configures, once per process; called when torch has
+    been imported."""
     settings = _from_environment()
     if settings is None:
         return

@@ -1,4 +1,4 @@
-"""Exceptions: one class for each reason that the library knows (tessera/status.h)."""
+"""Exceptions: one class for each status of the library (tessera/status.h)."""
 import errno
 import os
 import re
@@ -14,7 +14,7 @@ class Error(Exception):
 
 
 class ReadError(Error, OSError):
-    """The operating system refused."""
+    """The operating system reported an error."""
 
 
 class NotFoundError(ReadError, FileNotFoundError):
@@ -22,19 +22,19 @@ class NotFoundError(ReadError, FileNotFoundError):
 
 
 class FormatError(Error, ValueError):
-    """The input is not a snapshot, or is damaged beyond an answer."""
+    """The input is not a snapshot, or is too damaged for an answer."""
 
 
 class LimitError(Error, ValueError):
-    """The input passes a bound that protects from hostile files."""
+    """The input exceeds a limit that protects from hostile files."""
 
 
 class UnsupportedError(Error, NotImplementedError):
-    """A form of snapshot, or a question, that this build does not know."""
+    """A snapshot format, or a question, that this build does not support."""
 
 
 class ArgumentError(Error, ValueError):
-    """What was asked for does not exist: a device, a moment, a setting."""
+    """A device, moment or setting that does not exist."""
 
 
 _BY_STATUS = {-2: ReadError, -3: FormatError, -4: LimitError, -5: UnsupportedError,
@@ -42,7 +42,7 @@ _BY_STATUS = {-2: ReadError, -3: FormatError, -4: LimitError, -5: UnsupportedErr
 
 
 def _of_system(message, path):
-    """The library ends in the system's words for a failure; Python's programs look at errno."""
+    """The library's message ends with the system's error text; Python programs expect errno."""
     number = next((number for number in sorted(errno.errorcode) if message.endswith(os.strerror(number))), None)
     beside = re.match(r'the sidecar (.*): cannot ', message)
     path = beside[1] if beside else path  # the file that it is about

@@ -1,4 +1,4 @@
-"""Where things are read from and written to."""
+"""Sources that are read, and targets that are written."""
 import io
 import os
 import pickle
@@ -7,13 +7,13 @@ from typing import Any, Callable, Optional, Tuple, Union
 
 
 def data_of(source: Any) -> Optional[Tuple[bytes, str]]:
-    """The bytes of a source that is no path, and how answers name it; None for a path."""
+    """The bytes of a source that is not a path, and its name in answers; None for a path."""
     if isinstance(source, (str, os.PathLike)):
         return None
     if isinstance(source, bytes):
         return source, '<bytes>'
     if isinstance(source, (dict, list)):
-        # What torch.cuda.memory._snapshot() returns. The reader is made for what Python writes.
+        # What torch.cuda.memory._snapshot() returns. The reader expects what Python writes.
         return pickle.dumps(source, protocol=4), '<snapshot>'
     if hasattr(source, 'read'):
         data = source.read()
@@ -29,17 +29,17 @@ def data_of(source: Any) -> Optional[Tuple[bytes, str]]:
 
 
 def path_of(path: Union[str, 'os.PathLike[str]']) -> Tuple[bytes, str]:
-    """A path for the library, and how answers name it. To the library "-" is standard input; here it
-    is a file of that name."""
+    """A path for the library, and its name in answers. For the library "-" is standard input; here it
+    is a file with that name."""
     raw = os.fsencode(path)
     name = os.fsdecode(raw).encode('utf-8', 'replace').decode('utf-8')
     return (b'./-' if raw == b'-' else raw), name
 
 
 def written(target: Any, write: Callable[[int], Optional[bytes]], is_text: bool = False) -> Any:
-    """Call `write` with a file descriptor, or with -1 for bytes, and bring what it writes where the
-    caller wants it: a path (which changes only once all is written), a file object, or, with None,
-    back as bytes or str."""
+    """Call `write` with a file descriptor, or with -1 for bytes, and deliver its output to the
+    target: a path (which is replaced only after everything is written), a file object, or, for None,
+    the returned bytes or str."""
     if target is None:
         data = write(-1)
         return (data or b'').decode('utf-8', 'replace') if is_text else data

@@ -2,7 +2,7 @@
 from html import escape
 from typing import Any, List, Tuple
 
-# By category, so that one colour means one thing in every chart.
+# By category, so that a colour has the same meaning in every chart.
 _COLORS = {'parameter': '#4e79a7', 'activation': '#f28e2b', 'backward': '#e15759',
            'optimizer': '#76b7b2', 'net': '#59a14f', 'unknown': '#9c9c9c', 'net_setup': '#edc948',
            'stats': '#b07aa1', 'fsdp': '#ff9da7', 'added': '#e15759', 'grown': '#f28e2b',
@@ -26,7 +26,7 @@ def _color(name: str, index: int) -> str:
 
 
 def _area(moments: List[Any], names: List[str]) -> str:
-    """Bands over the moments of a history, older memory at the bottom."""
+    """Bands over the moments of a history, memory from before the recording at the bottom."""
     first, last = moments[0]['event'], moments[-1]['event']
     top = max(m['requested_bytes'] + m['older_bytes'] for m in moments) or 1
     across = [_WIDTH * (m['event'] - first) / ((last - first) or 1) for m in moments]
@@ -54,9 +54,9 @@ def _legend(names: List[Tuple[str, str]]) -> str:
 
 
 def snapshot(opened: Any) -> str:
-    """The course of memory on each device, by category, and its peak."""
+    """Memory over time on each device, by category, and its peak."""
     parts = [f'<div><b>{escape(opened.path)}</b> &middot; {escape(opened.format)}']
-    # Two pixels a moment are enough for the eye.
+    # Two pixels per moment are enough for the eye.
     profile = opened.profile(over_time=_WIDTH // 2, top=0).to_dict()
     for device in profile['devices']:
         history = device['history']
@@ -75,7 +75,7 @@ def snapshot(opened: Any) -> str:
 
 
 def _place(frames: List[Any]) -> str:
-    """The innermost frame that is the program's own, as well as names tell."""
+    """The program's innermost frame, as far as names show it."""
     if not frames:
         return '(no stack recorded)'
     own = (frame for frame in frames
@@ -85,13 +85,13 @@ def _place(frames: List[Any]) -> str:
 
 
 def _rows(device: Any) -> List[Tuple[str, int, str]]:
-    """(label, bytes, colour) of what an answer lists, where it lists something."""
+    """(label, bytes, colour) of the entries of an answer that lists something."""
     rows = []
     lists = (device.get(name) for name in ('changes', 'causes', 'leaks', 'groups', 'stacks'))
     for index, row in enumerate(next((one for one in lists if one and isinstance(one, list)), [])):
         if 'bytes' not in row and 'delta_bytes' not in row:
             return []
-        kind = row.get('status') or row.get('category') or row.get('kind') or ''
+        kind = row.get('status') or row.get('category') or ''
         label = row['name'] if 'name' in row else f'{kind}  {_place(row.get("frames") or [])}'
         rows.append((label, row.get('bytes', row.get('delta_bytes')), _color(kind, index)))
     return rows
@@ -111,7 +111,7 @@ def _bars(rows: List[Tuple[str, int, str]]) -> str:
 
 
 def answer(said: Any) -> str:
-    """The verdict, bars, and the whole text folded away."""
+    """The verdict, bars, and the complete text, folded."""
     text = str(said)
     parts = ['<div>']
     devices = said.to_dict()['devices']

@@ -1,4 +1,5 @@
 """The class Snapshot, and open()."""
+import functools
 import json
 import os
 import re
@@ -14,17 +15,13 @@ Path = Union[str, 'os.PathLike[str]']
 Devices = Union[None, int, Iterable[int]]
 Range = Tuple[Optional[int], Optional[int]]
 
-_BY = {'category': 0, 'annotation': 1, 'compile-context': 2, 'rules': 3, 'op': 4, 'module': 5,
-       'line': 6, 'stack': 7, 'mosaic-category': 8}
-_VIEWS = ('category', 'annotation', 'compile-context', 'rules', 'op', 'module', 'line', 'metadata',
-          'stream', 'pool', 'stack', 'function', 'size')
-_ACTIONS = {'alloc': 0, 'free_requested': 1, 'free_completed': 2, 'free': 2}
 _ENDINGS = {'.speedscope.json': 'speedscope', '.perfetto.json': 'perfetto', '.json': 'json',
-            '.folded': 'folded', '.pb.gz': 'pprof', '.csv': 'csv'}
+            '.folded': 'folded', '.pb.gz': 'pprof', '.pprof': 'pprof', '.csv': 'csv', '.pickle': 'pickle',
+            '.pkl': 'pickle', '.pt': 'pickle', '.bin': 'pickle'}
 
 
 def _sidecar(given: Union[None, bool, Path]) -> Optional[bytes]:
-    """The path as the library takes it: None for the one beside the snapshot, nothing for none."""
+    """The path for the library: None selects the one next to the snapshot, "" none."""
     if given is None or given is True:
         return None
     return os.fsencode(given) if given else b''
@@ -35,12 +32,12 @@ def open(source: Any, *, progress: Optional[Callable[[int, int], Any]] = None,
     """Open a snapshot: a path, bytes or anything that has a buffer, a binary file object, or the dict
     that torch.cuda.memory._snapshot() returns.
 
-    Pickles of any protocol, JSON, PyTorch's HTML pages, and any of these compressed, are told by
-    their content. Nothing in them is executed. `progress` is called now and then with the bytes read
-    and the bytes in all.
+    Pickles of any protocol, JSON, PyTorch's HTML pages, and any of these compressed, are detected by
+    their content. Nothing in them is executed. `progress` is called from time to time with the bytes
+    read and the total.
 
-    `sidecar` is the JSON in which tessera.record told of the program's tensors: the one beside the
-    file is found by its name; False leaves it aside, a path takes another.
+    `sidecar` is the JSON file in which tessera.record named the program's tensors: the one next to the
+    file is found by its name; False ignores it, a path selects another.
     """
     data = _files.data_of(source)
     if data is None:
@@ -54,17 +51,17 @@ def questions() -> List[str]:
 
 
 def size_of(value: Union[None, int, str]) -> Optional[int]:
-    """Bytes, of a number or of a text such as '40GiB'."""
+    """Bytes, from a number or a text such as '40GiB'."""
     if not isinstance(value, str):
         return value
-    match = re.fullmatch(r'\s*(\d+(?:\.\d*)?)\s*([KMGT]?)i?B?\s*', value, re.IGNORECASE)
+    match = re.fullmatch(r'\s*(\d+(?:\.\d*)?)\s*((?:[KMGT]i?)?B|[KMGT]i?)\s*', value, re.IGNORECASE)
     if not match:
         raise ArgumentError(f"a size such as '40GiB', not {value!r}")
-    return int(float(match[1]) * 1024 ** ' KMGT'.index(match[2].upper() or ' '))
+    return int(float(match[1]) * 1024 ** 'BKMGT'.index(match[2][0].upper()))
 
 
 def _rules(rules: Any) -> Any:
-    """A text of rules: of a mapping or list, of a text, or out of a file."""
+    """Rules as text: from a mapping or list, a text, or a file."""
     if isinstance(rules, (dict, list, tuple)):
         return json.dumps(rules)
     if isinstance(rules, str):
@@ -75,30 +72,16 @@ def _rules(rules: Any) -> Any:
         return file.read()
 
 
-def _limits(budget: Any, reserved: Any) -> List[Tuple[int, int, Optional[int]]]:
-    """Budgets as the library takes them: (rule, kind, bytes)."""
-    names = _core.kinds()
-    limits: List[Tuple[int, int, Optional[int]]] = []
-    for kind, size in (budget.items() if isinstance(budget, Mapping) else [('', budget)]):
-        if kind and kind not in names:
-            raise ArgumentError(f'there is no kind {kind!r}; there are {", ".join(names)}')
-        if size is not None:
-            limits.append((1 if kind else 0, names.index(kind) if kind else 0, size_of(size)))
-    if reserved is not None:
-        limits.append((2, 0, size_of(reserved)))
-    return limits
-
-
-def _tolerance(tolerance: Any) -> Dict[str, int]:
-    """How far a figure may be off a lock's."""
-    match = re.fullmatch(r'\s*(\d+(?:\.\d*)?)\s*%\s*', '1%' if tolerance is None else str(tolerance))
-    if match and float(match[1]) <= 100:
-        return {'tolerance_millionths': round(float(match[1]) * 10000)}
-    return {'tolerance_bytes': size_of(tolerance) or 0}
+def _budgets(budget: Any) -> List[str]:
+    """Budgets as the command line takes them: SIZE, or CATEGORY=SIZE."""
+    items = budget.items() if isinstance(budget, Mapping) else [('', budget)]
+    texts = [(category, f'{size}B' if isinstance(size, int) else size) for category, size in items
+             if size is not None]
+    return [f'{category}={size}' if category else str(size) for category, size in texts]
 
 
 def _lock(lock: Any) -> Any:
-    """The text of a lock: as given, or out of a file."""
+    """The text of a lock: as given, or from a file."""
     if isinstance(lock, str) and '\n' in lock:
         return lock
     with io_open(lock, 'rb') as file:
@@ -106,7 +89,7 @@ def _lock(lock: Any) -> Any:
 
 
 class Snapshot:
-    """A snapshot that is open. It never changes, and any number of threads may ask it at once."""
+    """An open snapshot. It never changes, and any number of threads may use it at once."""
 
     def __init__(self, core: Any) -> None:
         self._core = core
@@ -114,8 +97,8 @@ class Snapshot:
         self._events: Dict[int, _tables.Events] = {}
 
     def close(self) -> None:
-        """Give the memory back. Answers and columns that were taken stay valid; what is asked later
-        is a ValueError. Closing is never needed: a snapshot ends with its last reference."""
+        """Release the memory. Existing answers and columns stay valid; later questions raise
+        ValueError. Closing is optional: a snapshot is released with its last reference."""
         self._core.close()
         self._answers.clear()
         self._events.clear()
@@ -143,17 +126,17 @@ class Snapshot:
 
     @property
     def path(self) -> str:
-        """The input, as answers name it."""
+        """The name of the input in answers."""
         return self._core.input()[2]
 
     @property
     def format(self) -> str:
-        """The form it was read from, outermost first: 'pickle', 'gzip pickle', ..."""
+        """The format it was read from, outermost first: 'pickle', 'gzip pickle', ..."""
         return self._core.input()[0]
 
     @property
     def input_bytes(self) -> int:
-        """Bytes of the input as stored."""
+        """Stored size of the input in bytes."""
         return self._core.input()[1]
 
     @property
@@ -163,8 +146,8 @@ class Snapshot:
 
     @property
     def warnings(self) -> List[_answers.Warning]:
-        """What the file lacks or contradicts, as it was noticed in reading. Answers have more, about
-        what they replayed."""
+        """What the file lacks or contradicts, found while reading. Answers have further warnings, about
+        the replay."""
         return [_answers.Warning({'code': code, 'count': count, 'message': message})
                 for code, count, message in self._core.warnings()]
 
@@ -172,7 +155,7 @@ class Snapshot:
 
     def _ask(self, question: str, kind: type, device: Devices = None, top: int = 0,
              other: Any = None, **options: Any) -> Any:
-        """The answer, the same object for the same question."""
+        """The answer; the same object for the same question."""
         if device is not None:
             options['devices'] = [device] if isinstance(device, int) else list(device)
         options = {name: value for name, value in options.items() if value is not None}
@@ -184,56 +167,60 @@ class Snapshot:
             self._answers[key] = other, kind(core)
         return self._answers[key][1]
 
+    def ask(self, question: str, other: Any = None, *, device: Devices = None, top: int = 10,
+            **parameters: Any) -> _answers.Answer:
+        """Any question that the library answers (questions() lists them), with its parameters by the
+        names that `tessera help` has, '_' for '-'. `other` is a second snapshot, for questions about
+        two. A question is a method too: snapshot.ask('peak') is snapshot.peak()."""
+        if other is not None and not isinstance(other, Snapshot):
+            other = open(other)
+        return self._ask(question, _answers.KINDS.get(question, _answers.Answer), device, top, other,
+                         **parameters)
+
+    def __getattr__(self, name: str) -> Any:
+        """A question that has no method below."""
+        if name.startswith('_') or name not in _core.questions():
+            raise AttributeError(f'{type(self).__name__!r} has no attribute {name!r}')
+        return functools.partial(self.ask, name)
+
+    def __dir__(self) -> List[str]:
+        return sorted({*super().__dir__(), *_core.questions()})
+
     def info(self, *, device: Devices = None) -> _answers.Info:
         """What is in this file?"""
         return self._ask('info', _answers.Info, device)
 
     def peak(self, *, device: Devices = None, top: int = 10) -> _answers.Peak:
-        """What holds the memory at its highest? `top` is how many stacks to list, 0 for all."""
+        """What holds the memory at its peak? `top` is the number of stacks to list, 0 for all."""
         return self._ask('peak', _answers.Peak, device, top)
 
     def at(self, event: Optional[int] = None, *, time_us: Optional[int] = None,
            allocation: Optional[str] = None, action: str = 'alloc', device: Devices = None,
            top: int = 10) -> _answers.At:
         """What held the memory at another moment: after an event (-1: before the first), at a time,
-        or when a block was allocated or freed, 'cd1000000_1' being its address and how often it was
-        given back before, and `action` alloc, free_requested or free_completed."""
+        or when a block was allocated or freed: 'cd1000000_1' is its address and the number of
+        earlier frees there, and `action` is alloc, free_requested or free_completed."""
         if (event is not None) + (time_us is not None) + (allocation is not None) != 1:
             raise TypeError('say one of event, time_us and allocation')
-        if allocation is None:
-            return self._ask('at', _answers.At, device, top, event=event, time_us=time_us)
-        if action not in _ACTIONS:
-            raise ArgumentError(f'action is one of {", ".join(_ACTIONS)}, not {action!r}')
-        match = re.fullmatch(r'([0-9a-fA-F]+)_(\d+)', allocation)
-        if not match:
-            raise ArgumentError(f'an allocation is ADDRESS_VERSION, such as cd1000000_1, not '
-                                f'{allocation!r}')
-        ask = {'version': int(match[2]), 'action': _ACTIONS[action]}
-        try:
-            return self._ask('at', _answers.At, device, top, address=int(match[1], 16), **ask)
-        except ArgumentError:
-            # PyTorch's viewer writes a 'b' before some addresses.
-            if match[1][0] != 'b' or len(match[1]) == 1:
-                raise
-            return self._ask('at', _answers.At, device, top, address=int(match[1][1:], 16), **ask)
+        return self._ask('at', _answers.At, device, top, event=event, time_us=time_us,
+                         allocation=allocation, action=None if allocation is None else action)
 
     def profile(self, by: Optional[str] = None, *, rules: Any = None, ordered: bool = False,
                 over_time: Union[bool, int] = False, device: Devices = None,
                 top: int = 10) -> _answers.Profile:
-        """What kind of memory is it? `by` is 'category', 'op', 'module', 'line', 'stack',
+        """What is the memory for? `by` is 'category', 'op', 'module', 'line', 'stack',
         'annotation', 'compile-context', 'rules' or 'mosaic-category' (Mosaic's);
         `rules` a dict of names and patterns, a list of rules, a text or a file of them. `over_time`
-        adds a history of 200 moments, or of as many as it says."""
+        adds a history of 200 moments, or of the given number."""
         by = by or ('rules' if rules is not None else 'category')
-        by = by.replace('_', '-')
-        if by not in _BY:
-            raise ArgumentError(f'by is one of {", ".join(_BY)}, not {by!r}')
         if (by == 'rules') != (rules is not None):
             raise TypeError("by='rules' and rules=... go together")
-        moments = 200 if over_time is True else int(over_time) or None
-        return self._ask('profile', _answers.Profile, device, top, by=_BY[by],
+        mosaic = by.replace('_', '-') == 'mosaic-category'
+        samples = None if over_time is True else int(over_time) or None
+        return self._ask('profile', _answers.Profile, device, top, by=None if mosaic else by,
+                         categories='mosaic' if mosaic else None,
                          rules=None if rules is None else _rules(rules), ordered=ordered or None,
-                         moments=moments)
+                         over_time=bool(over_time) or None, samples=samples)
 
     def diff(self, other: Any, *, device: Devices = None, top: int = 10) -> _answers.Diff:
         """What changed from this snapshot to `other`, a Snapshot or anything that open() takes?"""
@@ -248,7 +235,7 @@ class Snapshot:
         return self._ask('stages', _answers.Stages, device, top, match=texts or None)
 
     def steps(self, *, device: Devices = None, top: int = 10) -> _answers.Steps:
-        """Where do steps begin, and what does one take?"""
+        """Where do steps begin, and what does one need?"""
         return self._ask('steps', _answers.Steps, device, top)
 
     def leaks(self, *, device: Devices = None, top: int = 10) -> _answers.Leaks:
@@ -257,24 +244,23 @@ class Snapshot:
 
     def source(self, path: Path, *, text: Union[None, str, bytes] = None, compare: Any = None,
                device: Devices = None, top: int = 10) -> _answers.Source:
-        """Which lines of a source file cost what? Its text is read from `path` unless it is given;
-        with `compare`, another snapshot, also what changed from this to that."""
+        """Which lines of a source file cost what? Its text is read from `path` unless given;
+        with `compare`, another snapshot, also what changed from this one to that one."""
         if text is None:
             with io_open(path, 'rb') as file:
                 text = file.read()
             path = os.path.realpath(path)
         if compare is not None and not isinstance(compare, Snapshot):
             compare = open(compare)
-        question = 'source' if compare is None else 'source_comparison'
-        return self._ask(question, _answers.Source, device, top, compare, path=os.fspath(path),
-                         text=text)
+        return self._ask('source', _answers.Source, device, top, compare,
+                         source=(os.fspath(path), text))
 
     def whatif(self, *settings: str, capacity: Union[None, int, str] = None,
                device: Devices = None, top: int = 10) -> _answers.Whatif:
         """What would other allocator settings ('expandable_segments:True'), or a card with another
         `capacity` (bytes, or '24GiB'), have done?"""
         return self._ask('whatif', _answers.Whatif, device, top, settings=list(settings) or None,
-                         capacity_bytes=size_of(capacity))
+                         capacity=capacity or None)
 
     def why(self, *settings: str, event: Optional[int] = None,
             capacity: Union[None, int, str] = None, device: Devices = None,
@@ -282,29 +268,28 @@ class Snapshot:
         """Why did it run out of memory, at its last failure or at that of the oom `event`? Tries
         `settings`, or the usual ones; `capacity` is the card's memory."""
         return self._ask('why', _answers.Why, device, top, event=event,
-                         settings=list(settings) or None, capacity_bytes=size_of(capacity))
+                         settings=list(settings) or None, capacity=capacity or None)
 
     def check(self, max: Union[None, int, str, Mapping[str, Union[int, str]]] = None, *,
               max_reserved: Union[None, int, str] = None, lock: Any = None,
               tolerance: Union[None, int, str] = None, device: Devices = None,
               top: int = 10) -> _answers.Check:
-        """Is it within its budget, and what it was? `max` bounds allocated memory ('18GiB'), or, as a
-        dict, memory of kinds ({'activation': '3GiB'}, and '' for all); `lock` is a file that
-        Check.lock() was written to, or its text; `tolerance` how far a figure may be off the lock's:
-        '1%', the default, or a size. The answer is true where nothing failed. Without a budget
-        or lock nothing is checked, but Check.lock() has what was measured."""
-        options: Dict[str, Any] = {'limits': _limits(max, max_reserved)}
-        if lock is not None:
-            options.update(_tolerance(tolerance), lock=_lock(lock))
-        elif tolerance is not None:
+        """Is it within its budget, and no worse than before? `max` limits allocated memory ('18GiB'), or,
+        as a dict, categories ({'activation': '3GiB'}, and '' for all); `lock` is a file that
+        Check.lock() was written to, or its text; `tolerance` is how far a figure may differ from the
+        lock's: '1%', the default, or a size. The answer is true if nothing failed. Without a budget
+        or lock nothing is checked, but Check.lock() has the measured figures."""
+        if lock is None and tolerance is not None:
             raise TypeError('tolerance goes with lock')
-        return self._ask('check', _answers.Check, device, top, causes=True, **options)
+        return self._ask('check', _answers.Check, device, top, causes=True, max=_budgets(max),
+                         max_reserved=max_reserved, lock=None if lock is None else _lock(lock),
+                         tolerance=None if tolerance is None else str(tolerance))
 
     # ---- columns ----
 
     @property
     def events(self) -> _tables.Events:
-        """The trace of the first device that has one; trace() gives another's."""
+        """The trace of the first device that has one; trace() returns another's."""
         devices = self.devices
         traced = [device for device in devices if self._core.event_count(device)]
         return self.trace((traced or devices or [0])[0])
@@ -323,11 +308,11 @@ class Snapshot:
 
     @property
     def blocks(self) -> _tables.Blocks:
-        """The blocks in them, as columns; a segment names its rows."""
+        """The blocks in them, as columns; a segment refers to its rows."""
         return _tables.Blocks(self._core, self._core.blocks())
 
     def allocations(self, device: Optional[int] = None) -> _tables.Allocations:
-        """Every allocation of a device, from birth to death, as columns."""
+        """Every allocation of a device, with its lifetime, as columns."""
         device = self.events.device if device is None else device
         return _tables.Allocations(self._core, self._core.allocations(device))
 
@@ -337,14 +322,14 @@ class Snapshot:
         return _tables.Totals(self._core, self._core.totals(device))
 
     def stack(self, number: int) -> List[_answers.Frame]:
-        """The frames of a stack that a column names, innermost first; none for 4294967295."""
+        """The frames of a stack id in a column, innermost first; none for 4294967295."""
         if number in (0xFFFFFFFF, -1):
             return []
         return [_answers.Frame({'name': name, 'file': file, 'line': line})
                 for name, file, line in self._core.stack(number, False)]
 
     def string(self, number: int) -> Optional[str]:
-        """The text that an id of a column stands for; None for 4294967295."""
+        """The text of an id in a column; None for 4294967295."""
         return None if number in (0xFFFFFFFF, -1) else self._core.string(number)
 
     @property
@@ -360,13 +345,18 @@ class Snapshot:
                event: Optional[int] = None, time_us: Optional[int] = None,
                events: Optional[Range] = None, times: Optional[Range] = None,
                device: Devices = None, full_stacks: bool = False) -> Optional[bytes]:
-        """Write the snapshot in another form: 'pickle', 'json', 'folded', 'speedscope', 'pprof',
-        'perfetto' or 'csv', as said or by the ending of the path. `target` is a path, a binary file
-        object, or None for bytes. Flame graphs show the peak, or the moment or range said."""
+        """Write the snapshot in another format: 'pickle', 'json', 'folded', 'speedscope', 'pprof',
+        'perfetto' or 'csv', as given or by the extension of the path. `target` is a path, a binary file
+        object, or None for bytes. Flame graphs show the peak, or the given moment or range."""
         if format is None:
             name = os.fspath(target) if isinstance(target, (str, os.PathLike)) else ''
             format = next((kind for ending, kind in _ENDINGS.items()
-                           if str(name).lower().endswith(ending)), 'pickle')
+                           if str(name).lower().endswith(ending)), None)
+            ending = os.path.splitext(str(name))[1]
+            if format is None and ending:
+                raise ArgumentError(f'no format of export ends in {ending!r}; use one of '
+                                    f"{', '.join(_ENDINGS)}, or choose one with format=")
+            format = format or 'pickle'
         options: Dict[str, Any] = {'event': event, 'time_us': time_us, 'events': events,
                                    'times': times, 'full_stacks': full_stacks}
         is_whole = format in ('pickle', 'json', 'python-json')
@@ -384,14 +374,14 @@ class Snapshot:
         """A picture of the trace as one HTML page, of this snapshot and `more`: written to `target`,
         a path or file object, or returned. It opens with groups `by` category, annotation,
         compile-context, rules, op, module, line, metadata, stream, pool, stack, function or size,
-        `ordered` as memory was taken, at `events` (first, last); `rules` are those of profile(), `capacity` draws the
-        card's memory, `blocks` bounds how many allocations are told one by one."""
+        `ordered` by allocation, at `events` (first, last); `rules` are those of profile(), `capacity` draws
+        the card's memory, `blocks` limits the number of allocations shown individually."""
         by = (by or ('rules' if rules is not None else 'category')).replace('_', '-')
-        if by not in _VIEWS:
-            raise ArgumentError(f'by is one of {", ".join(_VIEWS)}, not {by!r}')
+        if by not in _core.groupings():
+            raise ArgumentError(f'by takes {", ".join(_core.groupings())}, not {by!r}')
         if by == 'rules' and rules is None:
             raise TypeError("by='rules' needs rules=...")
-        options: Dict[str, Any] = {'by': by.replace('-', '_'), 'ordered': ordered, 'blocks': blocks,
+        options: Dict[str, Any] = {'by': by, 'ordered': ordered, 'blocks': blocks,
                                    'capacity_bytes': size_of(capacity),
                                    'rules': None if rules is None else _rules(rules)}
         if events is not None:
@@ -406,8 +396,8 @@ class Snapshot:
 
     def trim(self, *, events: Optional[Range] = None, times: Optional[Range] = None,
              device: Devices = None) -> 'Snapshot':
-        """A snapshot of a part of the trace: events (first, last), or times in microseconds, both
-        included; None for an open end."""
+        """A snapshot of a part of the trace: events (first, last), or times in microseconds, inclusive;
+        None for an open end."""
         options: Dict[str, Any] = {'events': events, 'times': times}
         if device is not None:
             options['devices'] = [device] if isinstance(device, int) else list(device)

@@ -1,8 +1,8 @@
 """Columns of a snapshot, and tables of them.
 
-A column is an array as the library holds it: numpy.asarray(), memoryview() and Arrow take it without
-a copy, and it stays valid when the snapshot is closed. A table goes to pandas with to_pandas(), and
-to whatever speaks Arrow's PyCapsule interface as it is: pyarrow.table(s.events), polars.DataFrame(
+A column is an array in the library's memory: numpy.asarray(), memoryview() and Arrow take it without
+a copy, and it stays valid when the snapshot is closed. A table is converted to pandas with to_pandas(), and
+is usable as it is by everything that supports Arrow's PyCapsule interface: pyarrow.table(s.events), polars.DataFrame(
 s.events), duckdb ...
 """
 from typing import Any, Dict, Iterator, List, NamedTuple, Optional
@@ -14,15 +14,15 @@ _ARROW = {'B': 'C', 'I': 'I', 'q': 'l', 'Q': 'L', '?': 'b'}
 
 
 class _Field(NamedTuple):
-    """A column as other programs are told of it."""
+    """Description of a column for other programs."""
     name: str
     column: Any
-    kind: str = 'number'  # number; id: the largest number is none; time; text: a code of `texts`
+    kind: str = 'number'  # number; id: the largest number means none; time; text: a code of `texts`
     texts: Optional[List[str]] = None
     format: str = 'Q'
 
     def arrow(self):
-        """As _core.Table takes it."""
+        """The form that _core.Table takes."""
         if self.kind == 'time':
             return self.name, self.column, 'tsu:UTC', None
         texts = None
@@ -31,10 +31,10 @@ class _Field(NamedTuple):
         return self.name, self.column, _ARROW[self.format], texts
 
     def pandas(self, numpy, pandas):
-        """A Series' values; ids of nothing are -1."""
+        """Values for a Series; missing ids are -1."""
         array = numpy.asarray(self.column)
         if self.kind == 'time':
-            return array.view('datetime64[us]')  # INT64_MIN is no time, here as there
+            return array.view('datetime64[us]')  # INT64_MIN means no time, in pandas too
         if self.kind == 'number':
             return array
         if self.format == 'I':
@@ -88,8 +88,8 @@ class Table:
 
 class Events(Table):
     """A device's trace, oldest event first. `action` holds codes of `actions`; `stack` and `stream`,
-    `pool`, `context`, `metadata`, `category` hold ids, and 4294967295 for none. In tables ids have
-    become what they stand for, but for stacks."""
+    `pool`, `context`, `metadata`, `category` hold ids, and 4294967295 for none. In tables, ids are
+    replaced by the values they refer to, except for stacks."""
 
     names = ('action', 'addr', 'size', 'time_us', 'stack', 'stream', 'pool', 'context', 'metadata',
              'category')
@@ -131,7 +131,7 @@ class Events(Table):
 
 
 class _Columns(Table):
-    """A table whose columns came all at once."""
+    """A table whose columns are all given at once."""
 
     def __init__(self, core: Any, columns: Dict[str, Any]) -> None:
         self._core, self._columns = core, columns
@@ -155,7 +155,7 @@ class _Columns(Table):
 
 
 class Segments(_Columns):
-    """Memory that PyTorch had from the driver when the snapshot was taken."""
+    """Memory that PyTorch held from the driver when the snapshot was taken."""
 
     names = ('device', 'address', 'total_bytes', 'allocated_bytes', 'active_bytes',
              'requested_bytes', 'stream', 'first_block', 'block_count', 'stack', 'pool', 'is_large',
@@ -164,7 +164,7 @@ class Segments(_Columns):
 
 
 class Blocks(_Columns):
-    """What segments were divided into, in address order within each."""
+    """The parts of segments, in address order within each."""
 
     names = ('address', 'size_bytes', 'requested_bytes', 'stack', 'state')
     states = ['inactive', 'active_allocated', 'active_pending_free', 'unknown']
@@ -177,8 +177,8 @@ class Blocks(_Columns):
 
 
 class Allocations(_Columns):
-    """Every allocation of a trace, by birth. `birth` is the event that made it, -1 for memory from
-    before the recording; `death` the event after which its memory was free, or the number of events.
+    """Every allocation of a trace, by birth. `birth` is the event that allocated it, -1 for memory from
+    before the recording; `death` is the event after which its memory was free, or the event count.
     `category` holds codes of `categories`, `stream` ids."""
 
     names = ('birth', 'death', 'address', 'requested_bytes', 'block_bytes', 'stack', 'stream',

@@ -1,4 +1,4 @@
-"""Recording from inside a trainer: Hugging Face, Lightning, and a loop of one's own.
+"""Recording from inside a trainer: Hugging Face, Lightning, and hand-written loops.
 
     trainer = transformers.Trainer(..., callbacks=[tessera.callbacks.TrainerCallback("out/")])
     trainer = lightning.Trainer(..., callbacks=[tessera.callbacks.LightningCallback("out/")])
@@ -10,16 +10,16 @@
 
 All take the options of `tessera.record`, and these:
 
-    scalars       memory's peaks and totals to the trackers that run (True)
-    log_every     every so many steps (10)
+    scalars       send memory peaks and totals to the active trackers (True)
+    log_every     number of steps between them (10)
     reset_peaks   peaks of the steps since the last line instead of since the start; this resets the
-                  numbers that torch.cuda.max_memory_allocated() tells (False)
-    page          the page of each snapshot to the trackers that run (True)
-    writer        a SummaryWriter of TensorBoard, which cannot be found by itself
+                  numbers that torch.cuda.max_memory_allocated() returns (False)
+    page          send the page of each snapshot to the active trackers (True)
+    writer        a SummaryWriter of TensorBoard, which cannot be found automatically
 
-They record from their construction, so that a model that is moved to the device afterwards has its
-stacks, and stop when training ends. Inside a recording that is under way they add to it, and leave
-it on. The classes for trainers are made when they are first asked for, on the base class that is
+They record from their construction, so that a model that is moved to the device afterwards has
+stacks, and stop when training ends. Inside an active recording they add to it, and leave
+it on. The classes for trainers are created on first use, from the base class that is
 installed.
 """
 
@@ -34,7 +34,7 @@ _OWN = {"scalars": True, "log_every": 10, "reset_peaks": False, "page": True, "w
 
 
 class _Recording:
-    """What the callbacks share: a recording that is joined or begun, steps, and the trackers."""
+    """Shared by the callbacks: a recording that is joined or started, steps, and the trackers."""
 
     def __init__(self, out, options):
         own = {name: options.pop(name, default) for name, default in _OWN.items()}
@@ -44,18 +44,18 @@ class _Recording:
             )
         self.own = own
         self.out, self.options = out, options
-        _capture._Settings(out, **options)  # a wrong option is said here
+        _capture._Settings(out, **options)  # a wrong option raises here
         self.recorder = None
         self.is_ours = False
         self.begin()
 
     def __getstate__(self):
-        """Trainers hand callbacks to the processes they spawn: there, recording begins anew."""
+        """Trainers pass callbacks to the processes they spawn, where a new recording begins."""
         return dict(self.__dict__, recorder=None, is_ours=False)
 
     @_guarded("a callback")
     def begin(self):
-        """Joins the recording that is under way, or begins one. Again is no harm."""
+        """Joins the active recording, or starts one. Calling it again is harmless."""
         if self.recorder is not None and self.recorder.state != _recorder.STOPPED:
             return
         _capture._marks.count_by_hand()
@@ -89,7 +89,7 @@ class _Recording:
 
     @_guarded("a callback")
     def finish(self, error=None):
-        """Ends a recording that we began; one that we joined goes on."""
+        """Ends a recording that we started; one that we joined continues."""
         recorder, self.recorder = self.recorder, None
         if recorder is None:
             return
@@ -101,7 +101,7 @@ class _Recording:
 
 
 class TrainingLoop:
-    """For a loop of one's own: a context manager whose `step()` is called once a step."""
+    """For a hand-written loop: a context manager whose `step()` is called once per step."""
 
     def __init__(self, out=None, model=None, optimizer=None, **options):
         self._recording = _Recording(out, options)
@@ -205,7 +205,7 @@ def _make_lightning_callback():
         @_guarded("a callback")
         def on_train_batch_end(self, trainer, pl_module, outputs, batch, batch_idx):
             _capture._marks.after_forward("forward")  # of a step without a backward
-            if trainer.global_step != self._steps:  # else gradients are still gathered
+            if trainer.global_step != self._steps:  # otherwise gradients are still being accumulated
                 self._steps = trainer.global_step
                 self._recording.step(self._steps, self._log)
 

@@ -11,9 +11,9 @@
     pytest --memory-lock memory.lock                         # fails those that hold something else
     pytest --memory-dir snapshots/                           # keeps the snapshots
 
-A marked test is recorded while it runs, and its snapshot is put to `tessera check`, whose words are
-the failure's. A test is skipped, saying why, where there is no PyTorch, no device or no tessera.
-The file of locks holds one lock of `tessera check` for each test, under the test's name in
+A marked test is recorded while it runs, and `tessera check` judges its snapshot; its report is
+the failure message. Without PyTorch, a device or tessera, a test is skipped with the reason.
+The lock file has one lock of `tessera check` for each test, under the test's name in
 brackets.
 """
 
@@ -28,7 +28,7 @@ import pytest
 
 MARKERS = ("limit_gpu_memory", "gpu_memory")
 
-# As the command line reads sizes: all units are binary.
+# As on the command line, all units are binary.
 _SIZE = re.compile(r"\s*\d+(\.\d*)?\s*([KMGT]i?)?B?\s*", re.IGNORECASE)
 
 _HEAD = "# Peak GPU memory of tests. Written by `pytest --memory-lock FILE --memory-lock-update`.\n"
@@ -38,7 +38,7 @@ _HEAD = "# Peak GPU memory of tests. Written by `pytest --memory-lock FILE --mem
 
 
 def _size(value):
-    """A size as `tessera check` takes it: "18 GiB", "512MiB", or a number of bytes."""
+    """A size for `tessera check`: "18 GiB", "512MiB", or a number of bytes."""
     if isinstance(value, int) and not isinstance(value, bool) and value > 0:
         return f"{value}B"
     if isinstance(value, str) and _SIZE.fullmatch(value) and re.search(r"[1-9]", value):
@@ -58,7 +58,7 @@ def _limit(size, category=None, reserved=False):
 
 
 def limits_of(item):
-    """Limits on a test, of its class and module too: texts for --max, and one for --max-reserved or
+    """Limits of a test, including those of its class and module: texts for --max, and one for --max-reserved or
     None."""
     found = [_limit(*mark.args, **mark.kwargs) for mark in item.iter_markers("limit_gpu_memory")]
     reserved = [text for kind, text in found if kind == "reserved"]
@@ -81,7 +81,7 @@ class Locks:
                 self.texts = _split(file.read(), path)
 
     def write(self, updates):
-        """Puts new locks in; tests that did not run keep what they had."""
+        """Inserts new locks; tests that did not run keep theirs."""
         texts = dict(self.texts, **updates)
         temporary = f"{self.path}.{os.getpid()}.tmp"
         with open(temporary, "w", encoding="utf-8") as file:
@@ -108,8 +108,8 @@ def _split(text, path):
 
 
 def _check(path, limits, reserved, lock, tolerance):
-    """(whether a snapshot is within limits and lock, what tessera says); raises
-    answers.Unavailable. The one place that knows how tessera is asked."""
+    """(whether a snapshot is within limits and lock, tessera's report); raises
+    answers.Unavailable. The only place that knows how tessera is called."""
     from tessera._record import answers
 
     if not limits and reserved is None and lock is None:
@@ -132,12 +132,12 @@ def _make_lock(path):
         answers.check(path, lock=file, update=True)
         with open(file, encoding="utf-8") as stream:
             lines = stream.read().splitlines()
-    # The file of locks has one line about how it is written; each lock need not.
+    # The lock file explains once how it is written; not every lock needs to.
     return "\n".join(line for line in lines if line and not line.startswith("#")) + "\n"
 
 
 def _why_not():
-    """Why no test can be measured here, in a few words; None where all can."""
+    """Why no test can be measured here, in a few words; None if they can."""
     try:
         import torch
     except Exception as error:
@@ -153,7 +153,7 @@ def _why_not():
 
 
 def _let_go():
-    """Lets go of what earlier tests left, so that the peak is this test's."""
+    """Releases what earlier tests left, so that the peak is this test's."""
     gc.collect()
     torch = sys.modules.get("torch")
     for name in ("cuda", "xpu", "npu"):
@@ -187,7 +187,7 @@ def pytest_configure(config):
     config.addinivalue_line(
         "markers",
         "limit_gpu_memory(size, category=None, reserved=False): fail the test when more GPU memory "
-        "is allocated at any time than size, as in '18 GiB'; or of a kind of it; or is reserved",
+        "is allocated at any time than size, as in '18 GiB'; or of a category of it; or is reserved",
     )
     config.addinivalue_line(
         "markers", "gpu_memory: record the test's GPU memory, and hold it to --memory-lock"
@@ -253,7 +253,7 @@ class _Plugin:
         if not os.path.exists(path):
             if _used_a_device():
                 pytest.fail("no snapshot of this test's memory could be written", pytrace=False)
-            return  # it used no device, and so is within any limit
+            return  # it used no device, so it is within any limit
         try:
             if self.locks is not None and self.is_updating:
                 self.updates[item.nodeid] = _make_lock(path)
@@ -265,7 +265,7 @@ class _Plugin:
             pytest.fail(told.rstrip() + kept, pytrace=False)
 
     def _lock(self, item):
-        """The lock to hold a test to, or None."""
+        """The lock to compare a test with, or None."""
         if self.locks is None or self.is_updating:
             return None
         if item.nodeid not in self.locks.texts:
@@ -301,7 +301,7 @@ def _recorded(path):
 
 
 def _fail_with(outcome, failure):
-    """Makes a failure the test's outcome, as far as this pluggy knows how."""
+    """Makes a failure the test's outcome, as far as this version of pluggy can."""
     if not hasattr(outcome, "force_exception"):
         raise failure
     outcome.force_exception(failure)

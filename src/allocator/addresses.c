@@ -1,13 +1,15 @@
-/* addresses.c - where new segments lie.
+/* addresses.c - where new segments are placed.
  *
  * The model's own addresses grow upward from 0x7f0000000000, where drivers put theirs, in steps of
  * 2 MiB, and none is used twice: the result depends on the requests alone, and two segments can
- * never be confused. What others chose - seeds, and the caller's segment_address - is an ordered set
- * of ranges, which the model's own step over:
+ * never be confused. Addresses that others chose (seeds, and the caller's segment_address) are an
+ * ordered set of ranges, which the model's own addresses skip:
  *
  *   OWN_BASE [ own ... | range (seeded) | own ... ) next_address        | range |     | range |
  *
  * Invariant: ranges do not overlap, and none begins in what is own. */
+#include <assert.h>
+
 #include "allocator/allocator.h"
 
 #define OWN_BASE  UINT64_C(0x7f0000000000)
@@ -18,7 +20,7 @@ static uint64_t aligned(uint64_t address) {
   return (address + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
 }
 
-static uint64_t end_of(tsr__range range) {
+static uint64_t end_of(tsr__address_range range) {
   return range.address + range.size_bytes;
 }
 
@@ -26,7 +28,7 @@ static uint64_t own_end(const tsr_allocator *a) {
   return a->next_address ? a->next_address : OWN_BASE;
 }
 
-bool tsr__address_is_taken(const tsr_allocator *a, tsr__range range) {
+bool tsr__address_is_taken(const tsr_allocator *a, tsr__address_range range) {
   if (tsr__ranges_overlap(&a->ranges, range.address, end_of(range)) != TSR__RANGE_NONE) return true;
   return range.address < own_end(a) && end_of(range) > OWN_BASE;
 }
@@ -50,7 +52,7 @@ uint64_t tsr__address_choose(tsr_allocator *a, uint64_t size_bytes, bool *is_mem
   if (a->options.segment_address)
     at = a->options.segment_address(a->options.segment_address_context, size_bytes);
   if (!at || at % TSR__MIN_BLOCK || at > UINT64_MAX - size_bytes ||
-      tsr__address_is_taken(a, (tsr__range){at, size_bytes})) {
+      tsr__address_is_taken(a, (tsr__address_range){at, size_bytes})) {
     a->own_choice = choose_own(a, size_bytes);
     return a->own_choice;
   }
@@ -59,14 +61,15 @@ uint64_t tsr__address_choose(tsr_allocator *a, uint64_t size_bytes, bool *is_mem
   return *is_memory ? 0 : at;
 }
 
-void tsr__address_take(tsr_allocator *a, tsr__range range) {
+void tsr__address_take(tsr_allocator *a, tsr__address_range range) {
+  assert(range.address && range.size_bytes);
   if (range.address == a->own_choice)
     a->next_address = aligned(end_of(range));
   else
     (void)tsr__address_note(a, range);
 }
 
-bool tsr__address_note(tsr_allocator *a, tsr__range range) {
+bool tsr__address_note(tsr_allocator *a, tsr__address_range range) {
   return tsr__ranges_add(&a->ranges, 0, range.address, end_of(range), 0) != TSR__RANGE_NONE;
 }
 
@@ -78,7 +81,7 @@ static uint32_t find(const tsr_allocator *a, uint64_t address) {
   return range;
 }
 
-void tsr__address_resize(tsr_allocator *a, tsr__range range) {
+void tsr__address_resize(tsr_allocator *a, tsr__address_range range) {
   uint32_t noted = find(a, range.address);
   if (noted != TSR__RANGE_NONE) tsr__ranges_move(&a->ranges, noted, range.address, end_of(range));
 }

@@ -15,14 +15,18 @@
  * (heap.h) knows how to cut, join and find; here is what is done when, and what is recorded of it.
  *
  * Invariants between calls: reserved is the sum of mapped segments, active of the blocks taken or
- * waiting, allocated of those taken, requested of what was asked for the active ones; a waiting
+ * waiting, allocated of those taken, requested of what was requested for the active ones; a waiting
  * block has uses, and no block has both uses and no state to wait in. What needs the process's
- * memory is asked for before anything changes, rung by rung. */
+ * memory is requested before anything changes, rung by rung. */
+#include <assert.h>
+
 #include "allocator/allocator.h"
+#include "base/options.h"
+#include "tessera/unstable/allocator_state.h"
 
 /* ---- events and totals ---- */
 
-void tsr__emit(tsr_allocator *a, tsr_action action, uint32_t segment, tsr__range what,
+void tsr__emit(tsr_allocator *a, tsr_action action, uint32_t segment, tsr__address_range what,
                uint32_t owner) {
   if (!a->options.sink) return;
   const tsr__heap_segment *s = tsr__segment_of(a, segment);
@@ -38,7 +42,7 @@ void tsr__emit(tsr_allocator *a, tsr_action action, uint32_t segment, tsr__range
 
 static void emit_block(tsr_allocator *a, tsr_action action, uint32_t block) {
   const tsr__heap_block *b = tsr__block_of(a, block);
-  tsr__emit(a, action, b->segment, (tsr__range){b->address, b->requested_bytes}, b->owner);
+  tsr__emit(a, action, b->segment, (tsr__address_range){b->address, b->requested_bytes}, b->owner);
 }
 
 static void emit_oom(tsr_allocator *a, const tsr__request *request) {
@@ -57,11 +61,21 @@ static void emit_oom(tsr_allocator *a, const tsr__request *request) {
   a->options.sink(a->options.sink_context, &event);
 }
 
+/* The totals contain each other: see the head of this file. */
+static void assert_totals(const tsr_allocator *a) {
+  assert(a->now.allocated_bytes <= a->now.active_bytes);
+  assert(a->now.requested_bytes <= a->now.active_bytes);
+  assert(a->now.active_bytes <= a->now.reserved_bytes);
+  assert(a->now.reserved_bytes <= a->peak.reserved_bytes);
+  (void)a;
+}
+
 static void keep_peak(uint64_t now, uint64_t *peak) {
   if (now > *peak) *peak = now;
 }
 
 void tsr__count_reserved(tsr_allocator *a, uint64_t bytes) {
+  assert(bytes <= UINT64_MAX - a->now.reserved_bytes);
   a->now.reserved_bytes += bytes;
   keep_peak(a->now.reserved_bytes, &a->peak.reserved_bytes);
 }
@@ -81,18 +95,19 @@ uint32_t tsr__pool_index(tsr_allocator *a, tsr_pool pool) {
   uint32_t index = tsr__intern_put(&a->pool_ids, key, sizeof key, &is_new);
   if (index == TSR__INTERN_FULL) return TSR_NONE;
   if (is_new) a->pools.items[a->pools.count++] = (tsr__pool_state){.id = pool};
+  assert(index < a->pools.count && a->pools.count == a->pool_ids.count);
   return index;
 }
 
 int tsr_allocator_new(const tsr_allocator_options *options, tsr_allocator **out, tsr_error *error) {
-  static const tsr_allocator_options defaults;
-  if (!options) options = &defaults;
-  int status = tsr__settings_check(&options->settings, error);
+  tsr_allocator_options how;
+  int status = tsr__options_read(options, &how, sizeof how, error);
+  if (status == 0) status = tsr__settings_check(&how.settings, error);
   if (status < 0) return status;
   tsr_allocator *a = TSR__NEW(tsr_allocator);
   if (!a) return tsr__fail_memory(error);
-  a->options = *options;
-  tsr__heap_init(&a->heap, &options->settings, true);
+  a->options = how;
+  tsr__heap_init(&a->heap, &how.settings, true);
   tsr__ranges_init(&a->ranges);
   tsr__intern_init(&a->pool_ids);
   a->free_use = a->owner = a->seed_segment = a->seed_block = TSR_NONE;
@@ -169,9 +184,10 @@ static int grow(tsr_allocator *a, const tsr__request *request, uint32_t *block) 
                             .is_large = request->is_large};
   uint32_t segment = tsr__heap_add_segment(&a->heap, address, size_bytes, &like);
   if (segment == TSR_NONE) return TSR_ERROR_MEMORY;
-  tsr__address_take(a, (tsr__range){address, size_bytes});
+  tsr__address_take(a, (tsr__address_range){address, size_bytes});
   tsr__count_reserved(a, size_bytes);
-  tsr__emit(a, TSR_ACTION_SEGMENT_ALLOC, segment, (tsr__range){address, size_bytes}, a->owner);
+  tsr__emit(a, TSR_ACTION_SEGMENT_ALLOC, segment, (tsr__address_range){address, size_bytes},
+            a->owner);
   *block = tsr__segment_of(a, segment)->first;
   return TSR_OK;
 }
@@ -210,6 +226,7 @@ static int hand_out(tsr_allocator *a, const tsr__request *request, uint32_t bloc
   const tsr__heap_segment *segment = tsr__segment_of(a, tsr__block_of(a, block)->segment);
   bool may_split = !(a->pools.items[segment->pool].flags & TSR_POOL_NO_SPLIT);
   uint64_t size_bytes = tsr__block_of(a, block)->size_bytes;
+  assert(size_bytes >= request->rounded_bytes && segment->stream == request->stream);
   if (may_split &&
       tsr__should_split(&a->heap.settings, segment->is_large, a->heap.settings.expandable_segments,
                         size_bytes, request->rounded_bytes))
@@ -222,6 +239,7 @@ static int hand_out(tsr_allocator *a, const tsr__request *request, uint32_t bloc
   keep_peak(a->now.requested_bytes, &a->peak.requested_bytes);
   keep_peak(a->now.allocated_bytes, &a->peak.allocated_bytes);
   keep_peak(a->now.active_bytes, &a->peak.active_bytes);
+  assert_totals(a);
   emit_block(a, TSR_ACTION_ALLOC, block);
   *address = tsr__block_of(a, block)->address;
   return TSR_OK;
@@ -238,6 +256,8 @@ int tsr_allocator_malloc(tsr_allocator *a, uint64_t request_bytes, uint64_t stre
   request.rounded_bytes = tsr__round_request(&a->heap.settings, request_bytes);
   request.segment_bytes = tsr__segment_size(&a->heap.settings, request.rounded_bytes);
   request.is_large = tsr__is_large(request.rounded_bytes);
+  assert(request.rounded_bytes >= request_bytes || request.rounded_bytes > INT64_MAX ||
+         request_bytes > INT64_MAX);
   request.stream = tsr__stream_index(a, stream);
   request.pool = pool.first || pool.second ? tsr__pool_index(a, pool) : 0;
   if (request.stream == TSR_NONE || request.pool == TSR_NONE) return TSR_ERROR_MEMORY;
@@ -259,9 +279,12 @@ static uint32_t find(tsr_allocator *a, uint64_t address, tsr__block_use use) {
 void tsr__finish_free(tsr_allocator *a, uint32_t block) {
   const tsr__heap_block *b = tsr__block_of(a, block);
   emit_block(a, TSR_ACTION_FREE_COMPLETED, block);
+  assert(b->use == TSR__BLOCK_TAKEN || b->use == TSR__BLOCK_WAITING);
+  assert(a->now.active_bytes >= b->size_bytes && a->now.requested_bytes >= b->requested_bytes);
   a->now.active_bytes -= b->size_bytes;
   a->now.requested_bytes -= b->requested_bytes;
   (void)tsr__heap_give_back(&a->heap, block, TSR__BLOCK_FREE);
+  assert_totals(a);
 }
 
 int tsr_allocator_free(tsr_allocator *a, uint64_t address) {

@@ -10,6 +10,7 @@
 #include "allocator/heap.h"
 #include "base/error.h"
 #include "base/intern.h"
+#include "tessera/unstable/allocator_state.h"
 
 /* A doubly linked list of uses. */
 typedef struct tsr__queue {
@@ -54,9 +55,9 @@ typedef struct tsr__pool_state {
 } tsr__pool_state;
 
 /* Addresses that the model did not choose: a plain segment's, or the span of a reservation. */
-typedef struct tsr__range {
+typedef struct tsr__address_range {
   uint64_t address, size_bytes;
-} tsr__range;
+} tsr__address_range;
 
 struct tsr_allocator {
   tsr__heap heap; /* with the settings; its streams and pools are indices below */
@@ -84,8 +85,8 @@ struct tsr_allocator {
   uint64_t next_address; /* the model's own addresses end here */
   uint64_t own_choice;   /* its last choice, 0 when the caller chose */
 
-  /* Steps of searches that are as long as what they search, other than the heap's own: whoever
-   * runs what a stranger sent may want to stop. See tsr__allocator_steps. */
+  /* Steps of searches that are as long as what they search, other than the heap's own: a caller
+   * that runs untrusted input may have to stop. See tsr__allocator_steps. */
   uint64_t steps;
 
   uint32_t seed_segment, seed_block; /* where the next seeded block is expected, or TSR_NONE */
@@ -106,7 +107,7 @@ static inline tsr__heap_segment *tsr__segment_of(tsr_allocator *a, uint32_t segm
   return &a->heap.segments.items[segment];
 }
 
-/* A block that is its plain segment as a whole. */
+/* A block that fills its plain segment. */
 static inline bool tsr__is_whole(const tsr_allocator *a, uint32_t block) {
   const tsr__heap_block *b = &a->heap.blocks.items[block];
   return b->previous == TSR_NONE && b->next == TSR_NONE;
@@ -123,8 +124,8 @@ static inline uint64_t tsr__allocator_steps(const tsr_allocator *a) {
 
 /* ---- allocator.c ---- */
 
-/* Send an event about a stretch of a segment's memory; `owner`: of the block. */
-void tsr__emit(tsr_allocator *a, tsr_action action, uint32_t segment, tsr__range what,
+/* Send an event about a range of a segment's memory; `owner`: of the block. */
+void tsr__emit(tsr_allocator *a, tsr_action action, uint32_t segment, tsr__address_range what,
                uint32_t owner);
 /* A free is complete: free_completed, and the block joins its free neighbours. */
 void tsr__finish_free(tsr_allocator *a, uint32_t block);
@@ -176,11 +177,11 @@ void tsr__collect_garbage(tsr_allocator *a);
 /* Give oversize segments back for one request (release_available_cached_blocks). False when that
  * does not help. */
 bool tsr__release_oversize(tsr_allocator *a, const tsr__request *request);
-/* Give back what a trace gave back at an address: the plain segment there, if it is free as a
- * whole, or the granules of the free expandable block that holds it. TSR_ERROR_ARGUMENT when
- * nothing there can be given back, or TSR_ERROR_MEMORY. */
+/* Release what a trace released at an address: the plain segment there, if it is entirely free, or
+ * the granules of the free expandable block that holds it. TSR_ERROR_ARGUMENT if nothing there can
+ * be released, or TSR_ERROR_MEMORY. */
 int tsr__release_at(tsr_allocator *a, uint64_t address);
-/* Give back all that is cached (release_cached_blocks): 0 or TSR_ERROR_MEMORY. */
+/* Release all that is cached (release_cached_blocks): 0 or TSR_ERROR_MEMORY. */
 int tsr__release_cached(tsr_allocator *a);
 
 /* ---- addresses.c ---- */
@@ -188,15 +189,15 @@ int tsr__release_cached(tsr_allocator *a);
 /* An address for a new segment; 0 when no room is left, or no memory (then `*is_memory`). Nothing
  * is noted until tsr__address_take, which cannot fail directly after. */
 uint64_t tsr__address_choose(tsr_allocator *a, uint64_t size_bytes, bool *is_memory);
-void tsr__address_take(tsr_allocator *a, tsr__range range);
+void tsr__address_take(tsr_allocator *a, tsr__address_range range);
 /* The segment that began here is gone. */
 void tsr__address_drop(tsr_allocator *a, uint64_t address);
 /* Note addresses that a seed takes. False when out of memory. */
-bool tsr__address_note(tsr_allocator *a, tsr__range range);
+bool tsr__address_note(tsr_allocator *a, tsr__address_range range);
 /* The range noted at this address has another size now. */
-void tsr__address_resize(tsr_allocator *a, tsr__range range);
+void tsr__address_resize(tsr_allocator *a, tsr__address_range range);
 /* Is any of the range taken? */
-bool tsr__address_is_taken(const tsr_allocator *a, tsr__range range);
+bool tsr__address_is_taken(const tsr_allocator *a, tsr__address_range range);
 /* The first noted address at or after this one, or UINT64_MAX. */
 uint64_t tsr__address_next(const tsr_allocator *a, uint64_t address);
 

@@ -8,12 +8,14 @@
  *                                                         is wide enough: at this free block, say
  *
  * A place is a run of free and unmapped blocks that begins with an unmapped one, or with the free
- * block directly before one. Its unmapped stretches are mapped one by one, each at most as far as
- * the request still needs, in whole granules; what was mapped stays mapped if the device gives out
- * half way. A granule either is mapped as a whole or is not.
+ * block directly before one. Its unmapped ranges are mapped one by one, each at most as far as the
+ * request still needs, in whole granules; what was mapped stays mapped if the device gives out half
+ * way. A granule either is entirely mapped or is not.
  *
  * From find_expandable_block, map_block, try_allocate_expandable_block and unmap_block in
  * c10/cuda/CUDACachingAllocator.cpp. Does not decide when to grow or shrink. */
+#include <assert.h>
+
 #include "allocator/allocator.h"
 #include "base/checked.h"
 
@@ -89,7 +91,7 @@ static int reserve(tsr_allocator *a, const tsr__request *request, uint32_t *bloc
                             .is_large = request->is_large};
   uint32_t segment = tsr__heap_add_reservation(&a->heap, address, size_bytes, &like);
   if (segment == TSR_NONE) return TSR_ERROR_MEMORY;
-  tsr__address_take(a, (tsr__range){address, size_bytes});
+  tsr__address_take(a, (tsr__address_range){address, size_bytes});
   *block = tsr__segment_of(a, segment)->first;
   return TSR_OK;
 }
@@ -100,8 +102,8 @@ static int map(tsr_allocator *a, uint32_t *block, uint64_t bytes) {
   const tsr__heap_block *b = tsr__block_of(a, *block);
   uint32_t segment = b->segment;
   uint64_t granule = tsr__granule(a, tsr__segment_of(a, segment)->is_large);
-  tsr__range mapped = {b->address, b->size_bytes};
-  /* A stretch that was seeded, or began under other settings, may end inside a granule. */
+  tsr__address_range mapped = {b->address, b->size_bytes};
+  /* A range that was seeded, or began under other settings, may end inside a granule. */
   if (bytes < mapped.size_bytes && granules(bytes, granule) < mapped.size_bytes)
     mapped.size_bytes = granules(bytes, granule);
   if (!tsr__device_has(a, mapped.size_bytes)) return TSR_ALLOCATOR_OUT_OF_DEVICE;
@@ -121,6 +123,7 @@ int tsr__grow_expandable(tsr_allocator *a, const tsr__request *request, uint32_t
   while (status == TSR_OK && tsr__block_of(a, at)->size_bytes < request->rounded_bytes) {
     uint64_t missing = request->rounded_bytes - tsr__block_of(a, at)->size_bytes;
     at = tsr__block_of(a, at)->next; /* unmapped: free neighbours are joined */
+    assert(at != TSR_NONE && tsr__block_of(a, at)->use == TSR__BLOCK_UNMAPPED);
     status = map(a, &at, missing);
   }
   if (status == TSR_OK) *block = at;
@@ -135,9 +138,11 @@ int tsr__shrink_expandable(tsr_allocator *a, uint32_t block) {
   uint64_t begin = base + granules(offset, granule);
   uint64_t end = base + (offset + b->size_bytes) / granule * granule;
   if (begin >= end) return TSR_OK;
+  assert(begin >= b->address && end <= b->address + b->size_bytes);
   if (tsr__heap_unmap_inside(&a->heap, block, begin, end) == TSR_NONE) return TSR_ERROR_MEMORY;
+  assert(a->now.reserved_bytes >= end - begin);
   a->now.reserved_bytes -= end - begin;
-  tsr__emit(a, TSR_ACTION_SEGMENT_UNMAP, segment, (tsr__range){begin, end - begin},
+  tsr__emit(a, TSR_ACTION_SEGMENT_UNMAP, segment, (tsr__address_range){begin, end - begin},
             tsr__segment_of(a, segment)->owner);
   uint32_t first = tsr__segment_of(a, segment)->first;
   if (tsr__is_whole(a, first) && tsr__block_of(a, first)->use == TSR__BLOCK_UNMAPPED) {

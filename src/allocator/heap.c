@@ -39,6 +39,35 @@ void tsr__heap_release(tsr__heap *heap) {
   tsr__ranges_release(&heap->insides);
 }
 
+#ifndef NDEBUG
+/* Whether some segments cover the same addresses, as a broken file's may. Blocks are named by their
+ * start then, so some are not found by it: the invariants cannot all hold. O(segments log). */
+static bool has_overlaps(const tsr__heap *heap) {
+  for (uint32_t i = 0; i < heap->segments.count; i++) {
+    const tsr__heap_segment *s = &SEGMENT(i);
+    if (s->is_gone || s->place == TSR__RANGE_NONE) continue;
+    const tsr__ranges_item *place = tsr__ranges_get(&heap->places, s->place);
+    if (tsr__ranges_overlap(&heap->places, place->begin, place->end) != s->place) return true;
+    uint32_t later = tsr__ranges_first(&heap->places, 0, place->begin + 1);
+    if (later != TSR__RANGE_NONE && tsr__ranges_get(&heap->places, later)->begin < place->end)
+      return true;
+  }
+  return false;
+}
+#endif
+
+/* Assert the invariants of the whole heap after a change, if a check is due. See tsr__heap_check. */
+static void assert_heap(tsr__heap *heap) {
+#ifndef NDEBUG
+  if (++heap->changes < heap->next_check) return;
+  heap->next_check = heap->changes + heap->blocks.count / 4;
+  const char *wrong = tsr__heap_check(heap);
+  assert(!wrong || has_overlaps(heap));
+#else
+  (void)heap;
+#endif
+}
+
 /* ---- free sets ---- */
 
 static bool comes_before(const tsr__heap *heap, uint32_t a, uint32_t b) {
@@ -52,7 +81,7 @@ static bool comes_before(const tsr__heap *heap, uint32_t a, uint32_t b) {
   return x->address < y->address;
 }
 
-/* By chance, and by one that a file cannot know: it could make every tree a list. */
+/* Random, from a seed that a file cannot predict: otherwise a file could make every tree a list. */
 static bool has_priority(const tsr__heap *heap, uint32_t a, uint32_t b) {
   return tsr__hash_u64(a ^ heap->seed) > tsr__hash_u64(b ^ heap->seed);
 }
@@ -102,10 +131,11 @@ static tsr__free_set *set_of(tsr__heap *heap, uint32_t block) {
   return &heap->free_sets.items[SEGMENT(BLOCK(block).segment).set + is_unmapped];
 }
 
-/* Put a block into the set for its use, where there is one. */
+/* Put a block into the set for its use, if there is one. */
 static void enlist(tsr__heap *heap, uint32_t block) {
   if (!is_listed(heap, block)) return;
   tsr__free_set *set = set_of(heap, block);
+  assert(set->use == BLOCK(block).use && set->pool == SEGMENT(BLOCK(block).segment).pool);
   uint32_t *place = &set->root;
   BLOCK(block).cached_at = set->searches;
   while (*place != TSR_NONE && has_priority(heap, *place, block))
@@ -136,7 +166,7 @@ static uint32_t find_sets(const tsr__heap *heap, uint32_t pool, bool is_large) {
   return index ? (uint32_t)*index : TSR_NONE;
 }
 
-/* Add a pool's pair of sets unless it is there. Answers its index, or TSR_NONE when out of memory.
+/* Add a pool's pair of sets unless it is there. Returns its index, or TSR_NONE when out of memory.
  */
 static uint32_t make_sets(tsr__heap *heap, uint32_t pool, bool is_large) {
   uint32_t index = find_sets(heap, pool, is_large);
@@ -150,6 +180,7 @@ static uint32_t make_sets(tsr__heap *heap, uint32_t pool, bool is_large) {
   heap->free_sets.items[heap->free_sets.count++] = set;
   set.use = TSR__BLOCK_UNMAPPED;
   heap->free_sets.items[heap->free_sets.count++] = set;
+  assert(heap->free_sets.count % 2 == 0 && index % 2 == 0); /* pairs */
   return index;
 }
 
@@ -220,8 +251,9 @@ static bool is_of(const tsr__heap *heap, uint32_t block, uint32_t stream) {
   return block != TSR_NONE && SEGMENT(BLOCK(block).segment).stream == stream;
 }
 
-/* What a block could grow to: its size and that of the unmapped stretch behind it. Where nobody
- * knows how far that reaches, it is very far: all reservations of a device are equally long. */
+/* What a block could grow to: its size and that of the unmapped range after it. If its end is
+ * unknown, it is taken to be very far away, which is fair because all reservations of a device are
+ * equally long. */
 static uint64_t expandable_size(const tsr__heap *heap, uint32_t block) {
   uint32_t next = BLOCK(block).next;
   const tsr__heap_segment *segment = &SEGMENT(BLOCK(block).segment);
@@ -259,12 +291,14 @@ uint32_t tsr__heap_best_fit(tsr__heap *heap, uint32_t pool, bool is_large, uint3
   if (SEGMENT(BLOCK(block).segment).is_expandable)
     block = choose_among_expandable(heap, set, block, stream);
   if (block == TSR_NONE) return TSR_NONE;
+  assert(BLOCK(block).use == TSR__BLOCK_FREE && BLOCK(block).size_bytes >= rounded_bytes);
   return tsr__may_serve(&heap->settings, BLOCK(block).size_bytes, rounded_bytes) ? block : TSR_NONE;
 }
 
 /* ---- blocks ---- */
 
 static uint32_t new_block(tsr__heap *heap, const tsr__heap_block *block) {
+  assert(block->segment < heap->segments.count && !SEGMENT(block->segment).is_gone);
   uint32_t index = heap->free_block_index;
   if (index == TSR_NONE) {
     if (heap->blocks.count >= TSR_NONE || !TSR__VECTOR_RESERVE(&heap->blocks, 1)) return TSR_NONE;
@@ -286,6 +320,7 @@ static uint32_t new_block(tsr__heap *heap, const tsr__heap_block *block) {
 
 /* Take a block out of the map and make its index reusable; links are the caller's. */
 static void drop_block(tsr__heap *heap, uint32_t block) {
+  assert(block < heap->blocks.count && block != heap->free_block_index);
   tsr__map_remove(&heap->by_address, BLOCK(block).address);
   if (heap->has_insides) tsr__ranges_remove(&heap->insides, BLOCK(block).inside);
   BLOCK(block).next = heap->free_block_index;
@@ -329,7 +364,7 @@ uint32_t tsr__heap_cut(tsr__heap *heap, uint32_t block, uint64_t size_bytes) {
   if (rest == TSR_NONE) return TSR_NONE;
   enlist(heap, block);
   enlist(heap, rest);
-  return rest;
+  return rest; /* not checked: of two free parts one is about to change its use */
 }
 
 bool tsr__heap_take(tsr__heap *heap, uint32_t block, uint64_t size_bytes,
@@ -344,12 +379,15 @@ bool tsr__heap_take(tsr__heap *heap, uint32_t block, uint64_t size_bytes,
   }
   BLOCK(block).use = TSR__BLOCK_TAKEN;
   BLOCK(block).requested_bytes = requested_bytes;
+  assert(BLOCK(block).size_bytes == size_bytes);
   return true;
 }
 
 /* Join `block` with its next neighbour, which goes away. Neither may be in a set. */
 static void join_next(tsr__heap *heap, uint32_t block) {
   uint32_t gone = BLOCK(block).next;
+  assert(gone != TSR_NONE && BLOCK(gone).previous == block);
+  assert(BLOCK(gone).address == BLOCK(block).address + BLOCK(block).size_bytes);
   BLOCK(block).size_bytes += BLOCK(gone).size_bytes;
   BLOCK(block).next = BLOCK(gone).next;
   if (BLOCK(gone).next != TSR_NONE)
@@ -375,6 +413,7 @@ uint32_t tsr__heap_widen(tsr__heap *heap, uint32_t block, uint64_t size_bytes) {
 static uint32_t settle(tsr__heap *heap, uint32_t block) {
   uint32_t next = BLOCK(block).next, previous = BLOCK(block).previous;
   uint8_t use = BLOCK(block).use;
+  assert(use == TSR__BLOCK_FREE || use == TSR__BLOCK_UNMAPPED);
   if (next != TSR_NONE && BLOCK(next).use == use) {
     delist(heap, next);
     join_next(heap, block);
@@ -394,7 +433,9 @@ uint32_t tsr__heap_give_back(tsr__heap *heap, uint32_t block, tsr__block_use use
   BLOCK(block).use = (uint8_t)use;
   BLOCK(block).requested_bytes = 0;
   BLOCK(block).owner = TSR_NONE;
-  return settle(heap, block);
+  uint32_t joined = settle(heap, block);
+  assert_heap(heap);
+  return joined;
 }
 
 /* ---- segments ---- */
@@ -419,6 +460,7 @@ static uint32_t new_segment(tsr__heap *heap, const tsr__heap_segment *segment) {
 }
 
 static void drop_segment(tsr__heap *heap, uint32_t segment) {
+  assert(segment < heap->segments.count && !SEGMENT(segment).is_gone);
   SEGMENT(segment).is_gone = true;
   SEGMENT(segment).first = heap->free_segment_index;
   heap->free_segment_index = segment;
@@ -450,10 +492,12 @@ uint32_t tsr__heap_add_segment(tsr__heap *heap, uint64_t address, uint64_t size_
   SEGMENT(index).first = SEGMENT(index).last = first;
   (void)tsr__heap_note_place(heap, index);
   enlist(heap, first);
+  assert_heap(heap);
   return index;
 }
 
 void tsr__heap_remove_segment(tsr__heap *heap, uint32_t segment) {
+  assert(segment < heap->segments.count && !SEGMENT(segment).is_gone);
   tsr__heap_forget_place(heap, segment);
   if (!SEGMENT(segment).is_expandable) tsr__map_remove(&heap->segment_at, SEGMENT(segment).address);
   for (uint32_t block = SEGMENT(segment).first; block != TSR_NONE;) {
@@ -463,6 +507,7 @@ void tsr__heap_remove_segment(tsr__heap *heap, uint32_t segment) {
     block = next;
   }
   drop_segment(heap, segment);
+  assert_heap(heap);
 }
 
 /* ---- expandable reservations ---- */
@@ -501,6 +546,7 @@ static void extend(tsr__heap *heap, uint32_t reservation, tsr__heap_block block)
 bool tsr__heap_reserve(tsr__heap *heap, uint32_t reservation, uint64_t address,
                        uint64_t size_bytes) {
   tsr__heap_segment *s = &SEGMENT(reservation);
+  assert(s->is_expandable && !s->is_gone && size_bytes);
   if (!prepare(heap, 2)) return false;
   if (s->first == TSR_NONE) {
     extend(
@@ -541,7 +587,7 @@ uint32_t tsr__heap_map_front(tsr__heap *heap, uint32_t block, uint64_t size_byte
   return tsr__heap_give_back(heap, block, TSR__BLOCK_FREE);
 }
 
-/* Cut out [address, end) of the block that holds `address`; answers the piece. Cannot fail after
+/* Cut out [address, end) of the block that holds `address`; returns the piece. Cannot fail after
  * prepare(heap, 2). */
 static uint32_t cut_out(tsr__heap *heap, uint32_t block, uint64_t address, uint64_t end) {
   if (BLOCK(block).address < address) {
@@ -567,9 +613,9 @@ typedef struct stretch {
   uint64_t address, size_bytes;
 } stretch;
 
-/* Turn the blocks of one use in a stretch into another. Answers the bytes turned, or UINT64_MAX
- * when out of memory. PyTorch maps and unmaps within one block; a trace that says otherwise, again
- * and again, must not have all blocks walked each time. */
+/* Turn the blocks of one use in a range into another. Returns the bytes turned, or UINT64_MAX when
+ * out of memory. PyTorch maps and unmaps within one block; a hostile trace that does otherwise
+ * again and again must not cause a walk over all blocks each time. */
 static uint64_t turn(tsr__heap *heap, uint32_t reservation, stretch where, tsr__block_use from,
                      tsr__block_use to) {
   uint64_t turned = 0, at = where.address, end = where.address + where.size_bytes;

@@ -6,7 +6,7 @@
  *
  * The heap knows how blocks are cut and joined, not when: the allocator model (allocator.c) decides
  * by PyTorch's rules, the timeline by what a trace says happened. All expandable memory of one
- * stream, pool and size class is one segment here, whose unmapped stretches are blocks too.
+ * stream, pool and size class is one segment here, whose unmapped ranges are blocks too.
  *
  * Everything is named by 32-bit indices, which are reused after a segment or block is gone.
  * Operations that add fail only for lack of memory (TSR_NONE or false); nothing changes then. */
@@ -22,7 +22,7 @@ typedef enum tsr__block_use {
   TSR__BLOCK_FREE,
   TSR__BLOCK_TAKEN,   /* allocated */
   TSR__BLOCK_WAITING, /* freed, but another stream may still use it */
-  TSR__BLOCK_UNMAPPED /* a stretch of a reservation that has no memory */
+  TSR__BLOCK_UNMAPPED /* a range of a reservation that has no memory */
 } tsr__block_use;
 
 /* Invariants: blocks of a segment tile it: next->address == address + size_bytes; no two neighbours
@@ -74,16 +74,17 @@ typedef struct tsr__heap {
   TSR__VECTOR(tsr__free_set) free_sets; /* in pairs: free, unmapped */
   tsr__map set_of;                      /* pool and size class -> its pair */
   uint64_t seed;                        /* of the shape of the free sets */
-  bool has_free_sets; /* kept only where placement is asked for: they cost O(log n) an operation */
+  bool has_free_sets; /* kept only where placement is requested: they cost O(log n) an operation */
   bool has_open_ends; /* reservations reach further than what was mapped, nobody knows how far */
   uint64_t next_order;
+  uint64_t changes, next_check; /* debug builds: see tsr__heap_check */
 } tsr__heap;
 
 /* `has_free_sets`: keep free blocks in order, for tsr__heap_best_fit. */
 void tsr__heap_init(tsr__heap *heap, const tsr_allocator_settings *settings, bool has_free_sets);
 void tsr__heap_release(tsr__heap *heap);
 
-/* A new segment, free as a whole. Answers its index. */
+/* A new segment, entirely free. Returns its index. */
 uint32_t tsr__heap_add_segment(tsr__heap *heap, uint64_t address, uint64_t size_bytes,
                                const tsr__heap_segment *like);
 /* Forget a segment and its blocks, whatever their use. */
@@ -108,17 +109,17 @@ uint32_t tsr__heap_cut(tsr__heap *heap, uint32_t block, uint64_t size_bytes);
 /* Allocate the front `size_bytes` of a free block; what is left stays free. False when out of
  * memory. */
 bool tsr__heap_take(tsr__heap *heap, uint32_t block, uint64_t size_bytes, uint64_t requested_bytes);
-/* Give a block in use the front `size_bytes` of the free block behind it, which is larger. Answers
+/* Give a block in use the front `size_bytes` of the free block after it, which is larger. Returns
  * what is left of that, or TSR_NONE when out of memory. */
 uint32_t tsr__heap_widen(tsr__heap *heap, uint32_t block, uint64_t size_bytes);
-/* Make a block free (or unmapped) and join it with neighbours of the same use. Answers the index of
+/* Make a block free (or unmapped) and join it with neighbours of the same use. Returns the index of
  * the joined block. */
 uint32_t tsr__heap_give_back(tsr__heap *heap, uint32_t block, tsr__block_use use);
 
 /* The free block PyTorch's best fit finds for a rounded size: the first in order that is large
  * enough, of the same stream. In expandable mode a later one is preferred while it could grow to
- * less; in the other mode blocks of expandable segments are passed over. TSR_NONE when there is
- * none or it may not serve. O(log n) a candidate, needs free sets. */
+ * less; in the other mode blocks of expandable segments are skipped. TSR_NONE when there is none or
+ * it may not serve. O(log n) a candidate, needs free sets. */
 uint32_t tsr__heap_best_fit(tsr__heap *heap, uint32_t pool, bool is_large, uint32_t stream,
                             uint64_t rounded_bytes);
 /* The first free block in order at or after (stream, size), and the one after a block: to walk a
@@ -138,33 +139,38 @@ const tsr__free_set *tsr__heap_unmapped_set(const tsr__heap *heap, uint32_t pool
 void tsr__heap_count_search(tsr__heap *heap, uint32_t pool, bool is_large);
 
 /* The reservation that memory mapped at an address belongs to: the one around it, or else the
- * nearer of those before and behind it with nothing else between, if it is of the same stream, pool
- * and class; else a new one, which covers the stretch. TSR_NONE when out of memory. O(log
+ * nearer of those before and after it with nothing else between, if it is of the same stream, pool
+ * and class; else a new one, which covers the range. TSR_NONE when out of memory. O(log
  * segments). */
 uint32_t tsr__heap_reservation(tsr__heap *heap, const tsr__heap_segment *like, uint64_t address,
                                uint64_t size_bytes);
-/* A further reservation of `size_bytes` at `address`, unmapped as a whole; TSR_NONE when out of
+/* A further reservation of `size_bytes` at `address`, entirely unmapped; TSR_NONE when out of
  * memory. */
 uint32_t tsr__heap_add_reservation(tsr__heap *heap, uint64_t address, uint64_t size_bytes,
                                    const tsr__heap_segment *like);
-/* Make a reservation cover a stretch too, unmapped where nothing was. False when out of memory. */
+/* Make a reservation cover a range too, unmapped where nothing was. False when out of memory. */
 bool tsr__heap_reserve(tsr__heap *heap, uint32_t reservation, uint64_t address,
                        uint64_t size_bytes);
-/* Map the front of an unmapped block: it becomes free and joins its neighbours. Answers the joined
+/* Map the front of an unmapped block: it becomes free and joins its neighbours. Returns the joined
  * block. */
 uint32_t tsr__heap_map_front(tsr__heap *heap, uint32_t block, uint64_t size_bytes);
-/* Unmap [address, end) of the free block that holds it. Answers the joined unmapped block. */
+/* Unmap [address, end) of the free block that holds it. Returns the joined unmapped block. */
 uint32_t tsr__heap_unmap_inside(tsr__heap *heap, uint32_t block, uint64_t address, uint64_t end);
 /* Map `size_bytes` at `address` into a reservation, which grows to cover it: what was unmapped
  * there becomes free and joins its neighbours. That is one block, unless a file contradicts itself;
  * of more only the first few are looked at. False when out of memory. */
 bool tsr__heap_map(tsr__heap *heap, uint32_t reservation, uint64_t address, uint64_t size_bytes);
-/* Unmap a stretch: its free blocks become unmapped; as above. Answers the bytes that were free
- * there, or UINT64_MAX when out of memory. */
+/* Unmap a range: its free blocks become unmapped; as above. Returns the bytes that were free there,
+ * or UINT64_MAX when out of memory. */
 uint64_t tsr__heap_unmap(tsr__heap *heap, uint32_t reservation, uint64_t address,
                          uint64_t size_bytes);
 
-/* Every invariant above, for tests: NULL, or what is wrong, in words. */
+/* Every invariant above: NULL, or what is wrong, in words. O(blocks log blocks).
+ *
+ * Builds with assertions run it after every operation that could break the heap, within a budget:
+ * one run costs about as much as the heap is large, so the next is due after a quarter as many
+ * changes as the heap has blocks. A heap of a few blocks, where tests look, is checked after every
+ * change; a large one costs a constant factor, not a square. */
 const char *tsr__heap_check(const tsr__heap *heap);
 
 /* ---- between heap.c and places.c ---- */

@@ -6,15 +6,17 @@
  * them is also a member of one queue:
  *
  *   its stream's, oldest first - events of a stream pass in order, so only the front is looked at;
- *   `loose`, for a stream whose order nobody knows, and from there `ready` once it has passed;
+ *   `loose`, for a stream whose order is unknown, and from there `ready` once it has passed;
  *   `deferred`, while a CUDA graph is captured: then no event can be recorded yet.
  *
  * When a use leaves its queue because its event has passed, it leaves its block; with its last use
- * gone the block's free is complete. All memory is asked for when a use is added, so freeing and
+ * gone the block's free is complete. All memory is requested when a use is added, so freeing and
  * completing cannot fail. */
+#include <assert.h>
 #include <stdlib.h>
 
 #include "allocator/allocator.h"
+#include "tessera/unstable/allocator_state.h"
 
 #define USE(index) (a->uses.items[index])
 
@@ -31,6 +33,7 @@ uint32_t tsr__stream_index(tsr_allocator *a, uint64_t handle) {
       (tsr__stream_state){.handle = handle, .queue = {TSR_NONE, TSR_NONE}};
   a->ranks.items[a->ranks.count++] = (tsr__stream_rank){handle, index};
   a->is_ranked = false;
+  assert(a->ranks.count == a->streams.count && a->stream_ids.count <= a->streams.count);
   return index;
 }
 
@@ -49,6 +52,7 @@ const tsr__stream_rank *tsr__streams_by_handle(tsr_allocator *a) {
 /* ---- queues ---- */
 
 static void queue_push(tsr_allocator *a, tsr__queue *queue, uint32_t use) {
+  assert(use < a->uses.count && (queue->first == TSR_NONE) == (queue->last == TSR_NONE));
   USE(use).previous = queue->last;
   USE(use).next = TSR_NONE;
   if (queue->last == TSR_NONE)
@@ -60,6 +64,8 @@ static void queue_push(tsr_allocator *a, tsr__queue *queue, uint32_t use) {
 
 static void queue_remove(tsr_allocator *a, tsr__queue *queue, uint32_t use) {
   uint32_t previous = USE(use).previous, next = USE(use).next;
+  assert(previous != TSR_NONE ? USE(previous).next == use : queue->first == use);
+  assert(next != TSR_NONE ? USE(next).previous == use : queue->last == use);
   if (previous == TSR_NONE)
     queue->first = next;
   else
@@ -95,7 +101,7 @@ bool tsr__use_add(tsr_allocator *a, uint32_t block, uint32_t stream) {
   return true;
 }
 
-/* insert_events: the use's event is recorded on its stream, behind what is there. */
+/* insert_events: the use's event is recorded on its stream, after what is there. */
 static void record_event(tsr_allocator *a, uint32_t use) {
   if (USE(use).stream == TSR_NONE) {
     USE(use).state = TSR__USE_LOOSE;
@@ -103,6 +109,7 @@ static void record_event(tsr_allocator *a, uint32_t use) {
     return;
   }
   tsr__stream_state *stream = &a->streams.items[USE(use).stream];
+  assert(stream->finished <= stream->recorded);
   USE(use).state = TSR__USE_QUEUED;
   USE(use).number = stream->recorded++;
   queue_push(a, &stream->queue, use);
@@ -112,6 +119,7 @@ void tsr__wait_for_uses(tsr_allocator *a, uint32_t block) {
   tsr__block_of(a, block)->use = TSR__BLOCK_WAITING;
   uint32_t use = (uint32_t)*tsr__map_find(&a->used_by, block);
   for (; use != TSR_NONE; use = USE(use).next_of_block) {
+    assert(USE(use).state == TSR__USE_LIVE && USE(use).block == block);
     if (a->capture_count) {
       USE(use).state = TSR__USE_DEFERRED;
       queue_push(a, &a->deferred, use);
@@ -125,6 +133,7 @@ void tsr__wait_for_uses(tsr_allocator *a, uint32_t block) {
 static void end_use(tsr_allocator *a, uint32_t use) {
   uint32_t block = USE(use).block;
   uint64_t *first = tsr__map_find(&a->used_by, block);
+  assert(first && tsr__block_of(a, block)->use == TSR__BLOCK_WAITING);
   if (*first == use) {
     *first = USE(use).next_of_block;
   } else {

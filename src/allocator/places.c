@@ -6,6 +6,8 @@
  * all blocks would, is one made, the insides, and kept from then on.
  *
  * Does not cut or join anything. */
+#include <assert.h>
+
 #include "allocator/heap.h"
 #include "base/checked.h"
 
@@ -24,6 +26,7 @@ static uint64_t end_of(const tsr__heap *heap, uint32_t segment) {
 
 bool tsr__heap_note_place(tsr__heap *heap, uint32_t segment) {
   tsr__heap_segment *s = &SEGMENT(segment);
+  assert(segment < heap->segments.count && !s->is_gone);
   uint64_t end = end_of(heap, segment);
   if (s->place != TSR__RANGE_NONE)
     tsr__ranges_move(&heap->places, s->place, s->address, end);

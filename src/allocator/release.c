@@ -1,4 +1,4 @@
-/* release.c - giving cached memory back to the driver.
+/* release.c - returning cached memory to the driver.
  *
  * Three ways, in the order in which a starved request tries them: segments that lay unused for long
  * (garbage collection, only near a memory limit), oversize segments of the request's own stream
@@ -12,15 +12,18 @@
  *
  * From garbage_collect_cached_blocks, release_available_cached_blocks, release_cached_blocks and
  * release_blocks in c10/cuda/CUDACachingAllocator.cpp. */
+#include <assert.h>
+
 #include "allocator/allocator.h"
 
-/* release_block: a plain segment, free as a whole, back to the driver. */
+/* release_block: a plain segment, entirely free, back to the driver. */
 static void release_segment(tsr_allocator *a, uint32_t block) {
   uint32_t segment = tsr__block_of(a, block)->segment;
   const tsr__heap_segment *s = tsr__segment_of(a, segment);
-  tsr__range what = {s->address, s->size_bytes};
+  tsr__address_range what = {s->address, s->size_bytes};
   assert(tsr__is_whole(a, block) && !s->is_expandable);
   tsr__emit(a, TSR_ACTION_SEGMENT_FREE, segment, what, s->owner);
+  assert(a->now.reserved_bytes >= what.size_bytes);
   a->now.reserved_bytes -= what.size_bytes;
   tsr__address_drop(a, what.address);
   tsr__heap_remove_segment(&a->heap, segment);
@@ -68,8 +71,8 @@ static uint64_t age_of(tsr_allocator *a, const tsr__free_set *set, uint32_t bloc
   return (uint32_t)(set->searches - tsr__block_of(a, block)->cached_at);
 }
 
-/* Release what is at least as old as the average. Answers the bytes released; the ages and their
- * count lose what went. */
+/* Release what is at least as old as the average. Returns the bytes released; the ages and their
+ * count no longer include them. */
 static uint64_t collect_older(tsr_allocator *a, uint64_t *total_age, uint64_t *count) {
   uint64_t released = 0;
   double threshold = (double)*total_age / (double)*count;

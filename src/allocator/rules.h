@@ -1,5 +1,5 @@
 /* rules.h - the arithmetic of PyTorch's caching allocator: how sizes are rounded, which pool serves
- * them, how large a segment is asked for, and when a block is split.
+ * them, how large a segment is requested, and when a block is split.
  *
  * From c10/cuda/CUDACachingAllocator.cpp (round_size, get_allocation_size, should_split) and
  * c10/core/AllocatorConfig (roundup_power2_divisions). Sizes are bytes. */
@@ -26,9 +26,9 @@ static inline bool tsr__is_large(uint64_t rounded_bytes) {
 /* The segment asked of the driver when no cached block serves a rounded size. */
 uint64_t tsr__segment_size(const tsr_allocator_settings *settings, uint64_t rounded_bytes);
 
-/* Is what `rounded_bytes` leaves of a free block of `block_bytes` split off? `is_expandable`: the
- * mode is on (which segment the block lies in does not matter); a trace whose mode is unknown may
- * be asked by its block's segment instead. */
+/* Whether the part of a free block of `block_bytes` beyond `rounded_bytes` is split off.
+ * `is_expandable`: the mode is on (which segment the block is in does not matter); if a trace's
+ * mode is unknown, pass that of the block's segment. */
 static inline bool tsr__should_split(const tsr_allocator_settings *settings, bool is_large,
                                      bool is_expandable, uint64_t block_bytes,
                                      uint64_t rounded_bytes) {

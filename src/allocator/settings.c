@@ -3,8 +3,8 @@
  *   expandable_segments:True,roundup_power2_divisions:[256:1,512:2,>:8],max_split_size_mb:128
  *
  * A configuration is pairs of key and value between commas; a value is a word, or a list in square
- * brackets; space means nothing. A table says which keys there are and what reads their values. The
- * grammar and bounds are those of c10/core/AllocatorConfig.{h,cpp}; where releases differ the
+ * brackets; space means nothing. A table lists the keys and the functions that read their values.
+ * The grammar and bounds are those of c10/core/AllocatorConfig.{h,cpp}; where releases differ the
  * newest is followed, except that older bounds that are looser are kept.
  *
  * Numbers are read and written without the C library's, whose decimal point is the locale's. */
@@ -288,10 +288,12 @@ int tsr__settings_check(const tsr_allocator_settings *settings, tsr_error *error
   for (size_t i = 0; i < TSR_ROUNDUP_SLOTS; i++)
     if (settings->roundup_divisions[i] && !is_power_of_two(settings->roundup_divisions[i]))
       wrong = "roundup divisions must be powers of two";
+  for (size_t i = 0; i < sizeof settings->reserved / sizeof settings->reserved[0]; i++)
+    if (settings->reserved[i]) wrong = "a reserved field of the settings is set";
   if (!(threshold >= 0 && threshold < 1))
     wrong = "the garbage collection threshold must be below 1";
   if (settings->tie_break != TSR_TIE_ADDRESS && settings->tie_break != TSR_TIE_SEGMENT)
-    wrong = "the tie-break is none of those there are";
+    wrong = "invalid tie-break";
   if (settings->large_segment_bytes &&
       (settings->large_segment_bytes <= TSR__SMALL_MAX || settings->large_segment_bytes % MIB ||
        settings->large_segment_bytes > UINT64_C(1) << 50))

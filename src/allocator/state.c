@@ -5,13 +5,15 @@
  * reservation, whose gaps are unmapped blocks. Going out, runs are cut at the gaps. Coming in, runs
  * of one stream, pool and class join one reservation as long as nothing else was seeded between
  * them; how far its addresses reach beyond the last run is decided when the first request ends the
- * seeds, because only then is known what lies behind it.
+ * seeds, because only then is known what is after it.
  *
  * Addresses of seeds are noted as ranges (addresses.c), a reservation as its span: no later segment
  * can overlap them. */
+#include <assert.h>
 #include <stdlib.h>
 
 #include "allocator/allocator.h"
+#include "tessera/unstable/allocator_state.h"
 
 /* ---- seeds ---- */
 
@@ -29,11 +31,11 @@ static uint32_t continued(tsr_allocator *a, const tsr__heap_segment *like, uint6
                  s->is_large == like->is_large && s->address < address;
   if (!is_same) return TSR_NONE;
   uint64_t end = s->address + s->size_bytes;
-  return tsr__address_is_taken(a, (tsr__range){end, address - end}) ? TSR_NONE : segment;
+  return tsr__address_is_taken(a, (tsr__address_range){end, address - end}) ? TSR_NONE : segment;
 }
 
-/* Add a run to a reservation. Answers the reservation, or TSR_NONE when out of memory. */
-static uint32_t seed_run(tsr_allocator *a, const tsr__heap_segment *like, tsr__range run) {
+/* Add a run to a reservation. Returns the reservation, or TSR_NONE when out of memory. */
+static uint32_t seed_run(tsr_allocator *a, const tsr__heap_segment *like, tsr__address_range run) {
   uint32_t segment = continued(a, like, run.address);
   bool is_new = segment == TSR_NONE;
   if (is_new) {
@@ -50,11 +52,12 @@ static uint32_t seed_run(tsr_allocator *a, const tsr__heap_segment *like, tsr__r
     return TSR_NONE;
   }
   const tsr__heap_segment *s = tsr__segment_of(a, segment);
-  tsr__address_resize(a, (tsr__range){s->address, s->size_bytes});
+  tsr__address_resize(a, (tsr__address_range){s->address, s->size_bytes});
   return segment;
 }
 
-static uint32_t seed_plain(tsr_allocator *a, const tsr__heap_segment *like, tsr__range range) {
+static uint32_t seed_plain(tsr_allocator *a, const tsr__heap_segment *like,
+                           tsr__address_range range) {
   if (!tsr__address_note(a, range)) return TSR_NONE;
   uint32_t segment = tsr__heap_add_segment(&a->heap, range.address, range.size_bytes, like);
   if (segment == TSR_NONE) tsr__address_drop(a, range.address);
@@ -63,7 +66,7 @@ static uint32_t seed_plain(tsr_allocator *a, const tsr__heap_segment *like, tsr_
 
 int tsr_allocator_seed_segment(tsr_allocator *a, const tsr_allocator_segment *seed,
                                tsr_error *error) {
-  tsr__range range = {seed->address, seed->total_bytes};
+  tsr__address_range range = {seed->address, seed->total_bytes};
   if (a->has_started) return refuse(error, "a segment is seeded after the first request");
   if (!range.address || !range.size_bytes || range.size_bytes > INT64_MAX ||
       range.address > UINT64_MAX - range.size_bytes)
@@ -83,7 +86,7 @@ int tsr_allocator_seed_segment(tsr_allocator *a, const tsr_allocator_segment *se
 }
 
 /* The free block of the segment seeded last that holds a range, or TSR_NONE. */
-static uint32_t free_block_around(tsr_allocator *a, tsr__range range) {
+static uint32_t free_block_around(tsr_allocator *a, tsr__address_range range) {
   if (a->seed_segment == TSR_NONE || !range.size_bytes) return TSR_NONE;
   uint32_t block = a->seed_block;
   if (block == TSR_NONE || range.address < tsr__block_of(a, block)->address ||
@@ -96,8 +99,9 @@ static uint32_t free_block_around(tsr_allocator *a, tsr__range range) {
 }
 
 /* Take a range out of a free block. TSR_NONE when out of memory; the block is as before then. */
-static uint32_t take_range(tsr_allocator *a, uint32_t block, tsr__range range,
+static uint32_t take_range(tsr_allocator *a, uint32_t block, tsr__address_range range,
                            uint64_t requested_bytes) {
+  assert(range.size_bytes && requested_bytes <= range.size_bytes);
   uint64_t before = range.address - tsr__block_of(a, block)->address;
   if (before && (block = tsr__heap_cut(&a->heap, block, before)) == TSR_NONE) return TSR_NONE;
   if (tsr__heap_take(&a->heap, block, range.size_bytes, requested_bytes)) return block;
@@ -106,7 +110,7 @@ static uint32_t take_range(tsr_allocator *a, uint32_t block, tsr__range range,
 }
 
 int tsr_allocator_seed_block(tsr_allocator *a, const tsr_allocator_block *seed, tsr_error *error) {
-  tsr__range range = {seed->address, seed->size_bytes};
+  tsr__address_range range = {seed->address, seed->size_bytes};
   if (a->has_started) return refuse(error, "a block is seeded after the first request");
   uint32_t block = free_block_around(a, range);
   if (block == TSR_NONE || seed->requested_bytes > seed->size_bytes)
@@ -128,6 +132,8 @@ int tsr_allocator_seed_block(tsr_allocator *a, const tsr_allocator_block *seed, 
   a->now.active_bytes += range.size_bytes;
   a->now.requested_bytes += seed->requested_bytes;
   a->peak = a->now; /* seeds only add */
+  assert(a->now.allocated_bytes <= a->now.active_bytes);
+  assert(a->now.active_bytes <= a->now.reserved_bytes);
   a->seed_block = tsr__block_of(a, block)->next;
   return TSR_OK;
 }
@@ -141,7 +147,7 @@ static bool extend_reservation(tsr_allocator *a, uint32_t segment) {
   if (bytes > room) bytes = room / granule * granule;
   if (bytes > UINT64_MAX - base || bytes <= s->size_bytes) return true;
   if (!tsr__heap_reserve(&a->heap, segment, base, bytes)) return false;
-  tsr__address_resize(a, (tsr__range){base, bytes});
+  tsr__address_resize(a, (tsr__address_range){base, bytes});
   return true;
 }
 
@@ -176,7 +182,7 @@ static uint8_t state_of(const tsr__heap_block *block) {
   return TSR_BLOCK_UNKNOWN;
 }
 
-/* The run of mapped blocks that begins with `first`: what it holds. Answers the block behind it. */
+/* The run of mapped blocks that begins with `first`: what it holds. Returns the block after it. */
 static uint32_t sum_run(const tsr_allocator *a, uint32_t first, tsr_allocator_segment *run) {
   uint32_t block = first;
   for (; block != TSR_NONE; block = a->heap.blocks.items[block].next) {

@@ -1,12 +1,14 @@
-/* annotations.c - a stack of names driven by time. See annotations.h.
+/* annotations.c - a stack of names that changes over time. See annotations.h.
  *
- *   stack  outermost <- ... <- innermost     entries linked both ways, since an END may take one out
- *                                            of the middle
- *   last_of  name -> its last entry, and from each entry to the one of that name before it
+ *   stack  outermost <- ... <- innermost     entries linked both ways, since an END may remove one
+ *                                            from the middle
+ *   last_of  name -> its last entry, and from each entry to the previous one of that name
  *
  * so that an END costs the same however deep the stack is. Entries are numbered by the annotation
  * that pushed them. */
 #include "attribution/annotations.h"
+
+#include <assert.h>
 
 #include "base/map.h"
 
@@ -29,6 +31,7 @@ static bool push(walk *w, uint32_t index) {
   if (!last) return false;
   w->entries[index] = (entry){w->top, TSR_NONE, (uint32_t)*last};
   if (w->top != TSR_NONE) w->entries[w->top].above = index;
+  assert(w->entries[index].same_below == TSR_NONE || w->entries[index].same_below < index);
   w->top = index;
   *last = index;
   w->open_count++;
@@ -43,6 +46,8 @@ static void pop(walk *w, uint32_t index) {
   }
   uint32_t at = (uint32_t)*last;
   entry *gone = &w->entries[at];
+  assert(w->open_count && w->annotations[at].name == w->annotations[index].name);
+  assert((at == w->top) == (gone->above == TSR_NONE));
   if (at == w->top)
     w->top = gone->below;
   else
@@ -63,18 +68,19 @@ static bool apply(walk *w, uint32_t index) {
   return true;
 }
 
-/* From this event on, what is on top now. Spans of one event are one, and so are neighbours of one
- * name. */
+/* From this event on, the name now on top. Spans that begin at one event are combined, and so are
+ * neighbours with one name. */
 static bool note_span(walk *w, uint64_t event) {
   uint32_t name = w->top == TSR_NONE ? TSR_NONE : w->annotations[w->top].name;
   size_t count = w->out->spans.count;
   tsr__annotation_span *spans = w->out->spans.items;
   if (count && spans[count - 1].first_event == event) w->out->spans.count = --count;
   if (count && spans[count - 1].name == name) return true;
+  assert(!count || spans[count - 1].first_event < event);
   return TSR__VECTOR_PUSH(&w->out->spans, (tsr__annotation_span){event, name});
 }
 
-/* Entries without a time belong nowhere, and must not hold up the rest. */
+/* Entries without a time have no position, and must not delay the rest. */
 static uint32_t skip_unusable(walk *w, uint32_t next, size_t count) {
   for (; next < count && w->annotations[next].time_us == TSR_TIME_NONE; next++)
     w->out->odd[TSR__ANNOTATION_UNUSABLE]++;
@@ -86,7 +92,7 @@ static bool follow(walk *w, const tsr_events *events, size_t count) {
   int64_t before_us = INT64_MIN;
   bool ok = note_span(w, 0);
   for (uint64_t event = 0; ok && event <= events->count; event++) {
-    bool is_last = event == events->count; /* and what comes after all events */
+    bool is_last = event == events->count; /* also takes the entries after all events */
     if (!is_last && events->time_us[event] == TSR_TIME_NONE) continue;
     uint32_t first = next;
     while (ok && next < count &&
@@ -127,6 +133,7 @@ void tsr__annotations_release(tsr__annotations *annotations) {
 
 size_t tsr__annotations_span(const tsr__annotations *annotations, uint64_t event) {
   size_t low = 0, high = annotations->spans.count;
+  assert(high && annotations->spans.items[0].first_event == 0);
   while (high - low > 1) {
     size_t middle = low + (high - low) / 2;
     if (annotations->spans.items[middle].first_event <= event)
@@ -139,14 +146,13 @@ size_t tsr__annotations_span(const tsr__annotations *annotations, uint64_t event
 
 size_t tsr__annotations_warnings(const tsr__annotations *annotations, tsr_warning *out) {
   static const tsr_warning texts[TSR__ANNOTATION_ODD_COUNT] = {
-      {"annotation-without-start", 0,
-       "annotations end that had not begun; the ends are passed over"},
-      {"annotation-without-end", 0, "annotations begin and never end"},
+      {"annotation-without-start", 0, "annotations have an END without a START; these are ignored"},
+      {"annotation-without-end", 0, "annotations have a START without an END"},
       {"annotations-overlap", 0,
-       "annotations end while one that began later is still open; the rest stay open"},
+       "annotations end while a later one is still open; the later ones stay open"},
       {"annotations-out-of-order", 0,
-       "annotations are earlier than the one before them; they count from that one on"},
-      {"annotation-unusable", 0, "annotations neither begin nor end anything, or have no time"},
+       "annotations are out of order in time; they count as simultaneous with the previous one"},
+      {"annotation-unusable", 0, "annotations are neither START nor END, or have no time"},
   };
   size_t count = 0;
   for (size_t i = 0; i < TSR__ANNOTATION_ODD_COUNT; i++) {

@@ -1,115 +1,1088 @@
-/* category.c - Mosaic's substring rules, applied to frames once and to stacks by looking frames up.
+/* category.c - infers categories from phase, lifetime and stack. See category.h.
  *
- * A stack that passes through FSDP's file is FSDP's. Otherwise its frames are asked innermost
- * first, and each is tried against the rules below in order; the first frame that any rule names
- * decides. Whether a frame is named, and by which rule, does not depend on the stack, so each
- * distinct frame is tried once. Case matters: the names are those of Python functions. */
+ * When a phase ends, what it allocated has either died or is kept, and what is kept is the result of
+ * the phase:
+ *
+ *   made in     and live when              is             otherwise
+ *   setup       forward begins             parameter      temporary
+ *   (built) optimizer                      its state      temporary
+ *   data        forward begins             input          temporary
+ *   forward     backward begins            activation     temporary
+ *   recompute   the recomputation ends     recomputed     temporary
+ *   backward    backward ends              gradient       temporary
+ *   optimizer   the step ends              its state      temporary
+ *
+ * Frames that name a category (a workspace, a collective, AccumulateGrad, a cache of keys and values)
+ * take precedence. A run ends
+ * at the first event of the next run: frees in between belong to the run that ends.
+ *
+ * Memory from before the recording has no birth event. If it dies, its death is evidence: zero_grad
+ * frees gradients, autograd frees what it saved. What never dies is matched by size with the
+ * gradients of one step: as many blocks of a size as there are gradients of it are parameters, and
+ * up to twice as many more are optimizer state, less what was allocated during the recording. Which of
+ * several equal blocks is which cannot be known and does not matter: their bytes are equal.
+ *
+ * A weight's copy under autocast is not an activation, although backward saves it: it does not grow with
+ * the batch. It is freed with autocast's cache, or it is as large as a live parameter in the other type
+ * (find_casts). Module._apply moves a gradient right after its parameter (find_moved_gradients).
+ *
+ * What the program itself named (tessera/unstable/sidecar.h) takes precedence over all of this. */
 #include "attribution/category.h"
 
-#include <string.h>
+#include <assert.h>
 
+#include "attribution/named.h"
+#include "base/checked.h"
+#include "base/map.h"
 #include "base/memory.h"
 
-/* Substring or whole text, for the function's name and the file's; NULL asks nothing. */
-typedef struct rule {
-  const char *name_contains, *file_contains, *name_is;
-  tsr_category category;
-} rule;
+/* cuBLAS's own workspace before Hopper: 4096 KiB twice and 16 KiB eight times. */
+#define CUBLAS_WORKSPACE_BYTES UINT64_C(8519680)
+/* Hopper's: 4096 KiB eight times. Parameters can be as large. */
+#define HOPPER_WORKSPACE_BYTES (UINT64_C(32) << 20)
+/* In a backward pass that the recording cuts, the number of last allocations that may still be
+ * temporary. */
+#define UNFINISHED_ALLOCATIONS 64
 
-static const rule rules[] = {
-    {"forward", NULL, NULL, TSR_CATEGORY_ACTIVATION},
-    {"param", NULL, NULL, TSR_CATEGORY_PARAMETER},
-    {NULL, "flatten_params_wrapper", NULL, TSR_CATEGORY_PARAMETER},
-    {"build_norm_fn", NULL, NULL, TSR_CATEGORY_PARAMETER},
-    {"__init__", "parallel/layers.py", NULL, TSR_CATEGORY_PARAMETER},
-    {"backward", NULL, NULL, TSR_CATEGORY_BACKWARD},
-    {NULL, NULL, "clip_grad_norm_", TSR_CATEGORY_BACKWARD},
-    {NULL, NULL, "calc_grad_norm", TSR_CATEGORY_BACKWARD},
-    {NULL, NULL, "custom_adamw", TSR_CATEGORY_OPTIMIZER},
-    {NULL, NULL, "_init_group", TSR_CATEGORY_OPTIMIZER},
-    {NULL, NULL, "dist_max", TSR_CATEGORY_NET},
-    {NULL, NULL, "dist_mean", TSR_CATEGORY_NET},
-    {NULL, NULL, "dist_sum", TSR_CATEGORY_NET},
-    {NULL, NULL, "_aggregate", TSR_CATEGORY_NET},
-    {"validate_process_group", NULL, NULL, TSR_CATEGORY_NET_SETUP},
-    {NULL, NULL, "compute_grad_stats", TSR_CATEGORY_STATS},
-};
+/* Smaller than the weights of any output layer: too small to conclude anything from. */
+#define FORWARD_GRADIENT_BYTES UINT64_C(65536)
 
-const char *tsr_category_name(tsr_category category) {
-  static const char *const names[TSR_CATEGORY_COUNT] = {"parameter", "activation", "backward",
-                                                        "optimizer", "net",        "unknown",
-                                                        "net_setup", "stats",      "fsdp"};
-  return (unsigned)category < TSR_CATEGORY_COUNT ? names[category] : "unknown";
+/* With fewer layers, equally many blocks of one size are a coincidence. */
+#define FEWEST_LAYERS 4
+
+#define NEVER UINT32_MAX /* as TSR_NONE in `death` */
+
+/* Events at which something begins after a run; NEVER if it does not. */
+typedef struct after {
+  uint32_t any, forward, backward, no_backward, optimizer;
+  uint32_t end_of_backward; /* end of the backward pass that begins at `backward` */
+} after;
+
+/* What happened to the allocations of one stack and size in backward passes whose end was
+ * recorded. */
+typedef struct fate {
+  uint32_t span, kept;  /* the last such pass, and the number it kept */
+  uint64_t most, alive; /* kept by any one pass; kept by all, and live when the recording ends */
+} fate;
+
+typedef struct judge {
+  const tsr__timeline *t;
+  const tsr__roles *roles;
+  const tsr__phases *phases;
+  tsr__categories out;
+  after *after;             /* by run */
+  uint32_t *span;           /* by run: the number of the backward pass that it is in or follows */
+  uint32_t *optimizer_pass; /* the same for optimizer runs */
+  uint32_t span_count, optimizer_count;
+  tsr__map gradients; /* size -> gradients of it in the fullest backward pass */
+  tsr__map states;    /* size -> state made in the fullest optimizer run */
+  tsr__map fates;     /* stack and size -> index in seen, see learn_fates */
+  TSR__VECTOR(fate) seen;
+  tsr__map unclaimed;      /* size -> parameters without a gradient, see learn_fates */
+  bool *is_gradient_stack; /* by stack: made in forward, freed by zero_grad */
+  bool has_old_gradients;  /* backward leaves no new ones, but adds to existing ones */
+  bool has_forward;
+  bool has_autocast; /* some memory is freed with autocast's cache */
+  bool may_cast;     /* some stack is of autocast, or of forward without C++ frames */
+  bool moves;        /* some stack is of Module._apply */
+  bool trains;       /* some stack is of a backward pass or of an optimizer */
+  /* Old blocks of the size of Hopper's workspace are as many as a model has layers: a handle on a stream
+   * has one workspace. */
+  bool has_hopper_layers;
+  bool ends_elsewhere; /* the program did something after the last allocation of backward */
+} judge;
+
+static bool is_backward(uint8_t phase) {
+  return phase == TSR_PHASE_BACKWARD || phase == TSR_PHASE_RECOMPUTE;
 }
 
-static bool contains(tsr_text text, const char *part) {
-  size_t size = strlen(part);
-  if (size > text.size_bytes) return false;
-  const char *p = text.data, *last = text.data + text.size_bytes - size;
-  while (p <= last && (p = memchr(p, part[0], (size_t)(last - p) + 1))) {
-    if (memcmp(p, part, size) == 0) return true;
-    p++;
+/* ---- Counts by size ---- */
+
+static bool add_to(tsr__map *map, uint64_t size) {
+  uint64_t *count = tsr__map_put(map, size, 0, NULL);
+  if (count) ++*count;
+  return count != NULL;
+}
+
+/* Take one of a size, if there is one. */
+static bool take(tsr__map *map, uint64_t size) {
+  uint64_t *count = tsr__map_find(map, size);
+  if (!count || !*count) return false;
+  --*count;
+  return true;
+}
+
+static uint64_t count_of(tsr__map *map, uint64_t size) {
+  const uint64_t *count = tsr__map_find(map, size);
+  return count ? *count : 0;
+}
+
+/* ---- What follows each run ---- */
+
+static bool look_ahead(judge *j) {
+  size_t count = j->phases->runs.count;
+  j->after = TSR__NEW_ARRAY(after, count);
+  j->span = TSR__NEW_ARRAY(uint32_t, count);
+  j->optimizer_pass = TSR__NEW_ARRAY(uint32_t, count);
+  if (!j->after || !j->span || !j->optimizer_pass) return false;
+  after next = {NEVER, NEVER, NEVER, NEVER, NEVER, NEVER};
+  for (size_t i = count; i-- > 0;) {
+    const tsr__phase_run *run = &j->phases->runs.items[i];
+    j->after[i] = next;
+    next.any = run->first;
+    if (run->phase == TSR_PHASE_FORWARD) next.forward = run->first;
+    if (run->phase == TSR_PHASE_OPTIMIZER) next.optimizer = run->first;
+    if (is_backward(run->phase)) {
+      next.backward = run->first;
+      next.end_of_backward = next.no_backward;
+    } else {
+      next.no_backward = run->first;
+    }
+  }
+  bool was_backward = false;
+  for (size_t i = 0; i < count; i++) {
+    uint8_t phase = j->phases->runs.items[i].phase;
+    if (is_backward(phase) && !was_backward) j->span_count++;
+    if (phase == TSR_PHASE_OPTIMIZER) j->optimizer_count++;
+    j->span[i] = j->span_count;
+    j->optimizer_pass[i] = j->optimizer_count;
+    was_backward = is_backward(phase);
+    /* Runs ascend, and neighbours differ in phase: tsr__phases. */
+    assert(!i || j->phases->runs.items[i - 1].first < j->phases->runs.items[i].first);
+    assert(!i || j->phases->runs.items[i - 1].phase != phase);
+  }
+  assert(j->span_count <= count && j->optimizer_count <= count);
+  j->has_forward = next.forward != NEVER;
+  for (uint32_t i = 0; i < j->roles->count; i++) {
+    tsr__role role = j->roles->stacks[i];
+    bool is_python = !role.has_native && !j->roles->is_empty[i];
+    j->trains |= is_backward(role.phase) || role.phase == TSR_PHASE_OPTIMIZER;
+    j->may_cast |= role.hint == TSR__MARK_AUTOCAST || role.hint == TSR__MARK_AUTOCAST_EXIT ||
+                   (is_python && role.phase == TSR_PHASE_FORWARD);
+    j->moves |= j->roles->apply_line[i] != 0;
+  }
+  return true;
+}
+
+/* Whether anything but autograd acts after the last allocation of the last run. Then its backward is done.
+ */
+static bool has_moved_on(const judge *j) {
+  const tsr_events *events = &j->t->events;
+  size_t count = j->phases->runs.count;
+  if (!count) return false;
+  for (uint64_t i = (uint64_t)j->phases->runs.items[count - 1].last_alloc + 1; i < events->count;
+       i++) {
+    if (events->action[i] != TSR_ACTION_FREE_REQUESTED) continue;
+    uint32_t stack = events->stack[i];
+    bool is_empty = j->roles->is_empty[stack < j->roles->count ? stack : j->roles->count];
+    if (!is_empty && !is_backward(tsr__role_of(j->roles, stack).phase)) return true;
   }
   return false;
 }
 
-static bool is(tsr_text text, const char *whole) {
-  return text.size_bytes == strlen(whole) && memcmp(text.data, whole, text.size_bytes) == 0;
+/* ---- Allocations of the recording ---- */
+
+typedef struct verdict {
+  tsr_category kind;
+  tsr_evidence evidence;
+} verdict;
+
+static const verdict unknown = {TSR_CATEGORY_UNKNOWN, TSR_EVIDENCE_NONE};
+static const verdict temporary = {TSR_CATEGORY_TEMPORARY, TSR_EVIDENCE_WITHIN_PHASE};
+
+/* Whether it is live just before the event `begin`. If that is NEVER, whether it is live after the
+ * run's last allocation. */
+static bool is_kept(const judge *j, uint32_t allocation, uint32_t begin,
+                    const tsr__phase_run *run) {
+  uint32_t death = j->t->death.items[allocation];
+  return begin != NEVER ? death >= begin : death > run->last_alloc;
 }
 
-/* TSR_CATEGORY_COUNT where no rule names the frame. */
-static tsr_category category_of_frame(const tsr_snapshot *snapshot, uint32_t id) {
-  tsr_frame frame = tsr_snapshot_frame(snapshot, id);
-  tsr_text name = tsr_snapshot_string(snapshot, frame.name);
-  tsr_text file = tsr_snapshot_string(snapshot, frame.file);
-  if (contains(file, "fully_sharded_data_parallel.py")) return TSR_CATEGORY_FSDP;
-  for (size_t i = 0; i < sizeof rules / sizeof *rules; i++) {
-    const rule *r = &rules[i];
-    if ((!r->name_contains || contains(name, r->name_contains)) &&
-        (!r->file_contains || contains(file, r->file_contains)) &&
-        (!r->name_is || is(name, r->name_is)))
-      return r->category;
+/* The same for what should outlive its phase permanently: if the recording ends first, live at its end. */
+static bool is_kept_on(const judge *j, uint32_t allocation, uint32_t begin) {
+  return j->t->death.items[allocation] >= begin;
+}
+
+static tsr__role freed_by(const judge *j, uint32_t allocation) {
+  uint32_t death = j->t->death.items[allocation];
+  if (death == NEVER) return (tsr__role){0};
+  assert(death < j->t->events.count);
+  return tsr__role_of(j->roles, j->t->events.stack[death]);
+}
+
+static verdict judge_forward(const judge *j, uint32_t allocation, size_t r, tsr__role role) {
+  const tsr__phase_run *run = &j->phases->runs.items[r];
+  assert(run->phase == TSR_PHASE_FORWARD);
+  if (freed_by(j, allocation).hint == TSR__MARK_RELEASE)
+    return (verdict){TSR_CATEGORY_ACTIVATION, TSR_EVIDENCE_RELEASED_BY_AUTOGRAD};
+  uint32_t backward = j->after[r].backward, birth = j->t->birth.items[allocation];
+  if (role.hint == TSR__MARK_KV_CACHE &&
+      (backward == NEVER || j->t->death.items[allocation] < backward))
+    return (verdict){TSR_CATEGORY_KV_CACHE, TSR_EVIDENCE_KV_CACHE_UPDATE};
+  uint32_t stack = j->t->events.stack[birth];
+  if (stack < j->roles->count && j->is_gradient_stack[stack])
+    return (verdict){TSR_CATEGORY_GRADIENT, TSR_EVIDENCE_FREED_BY_ZERO_GRAD};
+  if (!is_kept(j, allocation, backward != NEVER ? backward : j->after[r].any, run))
+    return temporary;
+  if (backward == NEVER) return (verdict){TSR_CATEGORY_ACTIVATION, TSR_EVIDENCE_OUTLIVES_FORWARD};
+  uint32_t end = j->after[r].end_of_backward;
+  return (verdict){TSR_CATEGORY_ACTIVATION, end != NEVER && is_kept_on(j, allocation, end)
+                                                ? TSR_EVIDENCE_HELD_OUTPUT
+                                                : TSR_EVIDENCE_KEPT_FOR_BACKWARD};
+}
+
+static uint64_t fate_key(const judge *j, uint32_t allocation) {
+  uint32_t birth = j->t->birth.items[allocation];
+  return tsr__mix(j->t->events.stack[birth], j->t->events.size[birth]);
+}
+
+/* In a backward pass that the recording cuts, the last allocations may still be temporary. */
+static bool is_unfinished(const judge *j, uint32_t allocation, size_t r) {
+  return j->after[r].no_backward == NEVER && !j->ends_elsewhere &&
+         j->t->death.items[allocation] == NEVER;
+}
+
+/* Earlier passes kept a number of allocations like it, and not that many exist yet; or there is a
+ * parameter of its size; or it has been live for long. */
+static bool will_be_kept(judge *j, uint32_t allocation) {
+  const uint64_t *index = tsr__map_find(&j->fates, fate_key(j, allocation));
+  if (!index)
+    return j->unclaimed.count
+               ? take(&j->unclaimed, j->t->events.size[j->t->birth.items[allocation]])
+               : j->t->birth.count - allocation > UNFINISHED_ALLOCATIONS;
+  assert(*index < j->seen.count);
+  fate *f = &j->seen.items[*index];
+  if (f->alive >= f->most) return false;
+  f->alive++;
+  return true;
+}
+
+static verdict judge_backward(judge *j, uint32_t allocation, size_t r, tsr__role role) {
+  assert(is_backward(j->phases->runs.items[r].phase));
+  if (!is_kept_on(j, allocation, j->after[r].no_backward)) return temporary;
+  if (role.hint == TSR__MARK_ACCUMULATE)
+    return (verdict){TSR_CATEGORY_GRADIENT, TSR_EVIDENCE_ACCUMULATE_FRAME};
+  if (is_unfinished(j, allocation, r)) {
+    return (verdict){will_be_kept(j, allocation) ? TSR_CATEGORY_GRADIENT : TSR_CATEGORY_TEMPORARY,
+                     TSR_EVIDENCE_UNFINISHED_BACKWARD};
   }
-  return TSR_CATEGORY_COUNT;
+  return (verdict){TSR_CATEGORY_GRADIENT, TSR_EVIDENCE_OUTLIVES_BACKWARD};
 }
 
-static tsr_category category_of_stack(tsr_stack stack, const uint8_t *frames) {
-  tsr_category found = TSR_CATEGORY_COUNT;
-  for (uint32_t i = 0; i < stack.depth; i++) {
-    tsr_category category = (tsr_category)frames[stack.frames[i]];
-    if (category == TSR_CATEGORY_FSDP) return category;
-    if (found == TSR_CATEGORY_COUNT) found = category;
+static verdict judge_setup(const judge *j, uint32_t allocation, size_t r, tsr__role role) {
+  const tsr__phase_run *run = &j->phases->runs.items[r];
+  bool is_optimizer = role.hint == TSR__MARK_OPTIMIZER_SETUP;
+  assert(run->phase == TSR_PHASE_SETUP);
+  uint32_t begin = j->after[r].forward != NEVER ? j->after[r].forward : j->after[r].any;
+  if (!is_kept(j, allocation, begin, run)) return temporary;
+  if (role.hint == TSR__MARK_KV_CACHE)
+    return (verdict){TSR_CATEGORY_KV_CACHE, TSR_EVIDENCE_KV_CACHE_FRAME};
+  if (is_optimizer) return (verdict){TSR_CATEGORY_OPTIMIZER_STATE, TSR_EVIDENCE_OPTIMIZER_BUILT};
+  return (verdict){TSR_CATEGORY_PARAMETER, role.hint == TSR__MARK_MODULE_SETUP
+                                               ? TSR_EVIDENCE_MODULE_BUILT
+                                               : TSR_EVIDENCE_CONSTRUCTOR};
+}
+
+static verdict judge_optimizer(const judge *j, uint32_t allocation, size_t r, tsr__role role) {
+  assert(j->phases->runs.items[r].phase == TSR_PHASE_OPTIMIZER);
+  if (role.hint == TSR__MARK_STATE)
+    return (verdict){TSR_CATEGORY_OPTIMIZER_STATE, TSR_EVIDENCE_STATE_FRAME};
+  if (!is_kept_on(j, allocation, j->after[r].any)) return temporary;
+  if (role.hint == TSR__MARK_GRADIENT_TOOL) return unknown;
+  return (verdict){TSR_CATEGORY_OPTIMIZER_STATE, TSR_EVIDENCE_OUTLIVES_OPTIMIZER};
+}
+
+/* Whether a run keeps anything that it allocated after this. Checks every allocation once in total. */
+static bool is_last_kept(const judge *j, uint32_t allocation, size_t r) {
+  const tsr__phase_run *run = &j->phases->runs.items[r];
+  for (size_t i = (size_t)allocation + 1; i < j->t->birth.count; i++) {
+    if (j->t->birth.items[i] > run->last_alloc) break;
+    if (is_kept(j, (uint32_t)i, j->after[r].any, run)) return false;
   }
-  return found == TSR_CATEGORY_COUNT ? TSR_CATEGORY_UNKNOWN : found;
+  return true;
 }
 
-int tsr__categories_compute(const tsr_snapshot *snapshot, tsr__categories *out, tsr_error *error) {
-  uint32_t frame_count = tsr_snapshot_frame_count(snapshot);
-  uint32_t stack_count = tsr_snapshot_stack_count(snapshot);
-  uint8_t *frames = TSR__NEW_ARRAY(uint8_t, frame_count);
-  uint8_t *stacks = TSR__NEW_ARRAY(uint8_t, stack_count);
-  if (!frames || !stacks) {
-    tsr__free(frames);
-    tsr__free(stacks);
+/* A block's output is allocated last, and nobody needs it: checkpointing itself, not autograd, releases
+ * it when the block's backward is done. Unless the operation that made it is one that saves it. */
+static verdict judge_recompute(const judge *j, uint32_t allocation, size_t r, tsr__role role) {
+  if (!is_kept(j, allocation, j->after[r].any, &j->phases->runs.items[r])) return temporary;
+  if (!is_last_kept(j, allocation, r))
+    return (verdict){TSR_CATEGORY_RECOMPUTED, TSR_EVIDENCE_OUTLIVES_RECOMPUTE};
+  if (role.hint != TSR__MARK_SAVES_OUTPUT && freed_by(j, allocation).phase == TSR_PHASE_RECOMPUTE)
+    return (verdict){TSR_CATEGORY_TEMPORARY, TSR_EVIDENCE_UNSAVED_OUTPUT};
+  return (verdict){TSR_CATEGORY_RECOMPUTED, TSR_EVIDENCE_LAST_RECOMPUTED};
+}
+
+static verdict judge_by_phase(judge *j, uint32_t allocation, size_t r, tsr__role role) {
+  const tsr__phase_run *run = &j->phases->runs.items[r];
+  switch ((tsr_phase)run->phase) {
+  case TSR_PHASE_SETUP: return judge_setup(j, allocation, r, role);
+  case TSR_PHASE_DATA:
+    if (!is_kept(j, allocation, j->after[r].forward, run)) return temporary;
+    return (verdict){TSR_CATEGORY_INPUT, role.hint == TSR__MARK_DATA ? TSR_EVIDENCE_DATA_FRAME
+                                                                     : TSR_EVIDENCE_BEFORE_FORWARD};
+  case TSR_PHASE_FORWARD: return judge_forward(j, allocation, r, role);
+  case TSR_PHASE_RECOMPUTE: return judge_recompute(j, allocation, r, role);
+  case TSR_PHASE_BACKWARD: return judge_backward(j, allocation, r, role);
+  case TSR_PHASE_OPTIMIZER: return judge_optimizer(j, allocation, r, role);
+  case TSR_PHASE_ZERO_GRAD:
+  case TSR_PHASE_UNKNOWN:
+  case TSR_PHASE_COUNT: break;
+  }
+  /* A trace without any known phase is one long run, which is no evidence. */
+  bool is_known = j->phases->runs.count > 1;
+  return is_known && !is_kept(j, allocation, j->after[r].any, run) ? temporary : unknown;
+}
+
+/* DataParallel makes replicas and divides the batch before it calls the model. What it frees again while
+ * it does so are flattened copies. */
+static verdict judge_parallel(const judge *j, uint32_t allocation, tsr__role role) {
+  assert(role.hint == TSR__MARK_REPLICA || role.hint == TSR__MARK_SCATTER);
+  if (freed_by(j, allocation).hint == role.hint)
+    return (verdict){TSR_CATEGORY_COMMUNICATION, TSR_EVIDENCE_FLATTENED};
+  if (role.hint == TSR__MARK_SCATTER) return (verdict){TSR_CATEGORY_INPUT, TSR_EVIDENCE_SCATTERED};
+  return (verdict){TSR_CATEGORY_PARAMETER, TSR_EVIDENCE_REPLICA};
+}
+
+/* cuBLAS's workspaces are never freed. Hopper's size is a round number, which an output that the program
+ * keeps may have too: it must also survive into a later forward pass, as the only one of its stack. */
+static bool is_workspace_size(const judge *j, uint32_t allocation, size_t r) {
+  const tsr_events *events = &j->t->events;
+  uint32_t birth = j->t->birth.items[allocation];
+  if (j->t->death.items[allocation] != NEVER) return false;
+  if (events->size[birth] == CUBLAS_WORKSPACE_BYTES) return true;
+  if (events->size[birth] != HOPPER_WORKSPACE_BYTES) return false;
+  if (j->phases->runs.items[r].phase != TSR_PHASE_FORWARD || j->after[r].forward == NEVER)
+    return false;
+  for (size_t i = j->t->initial.count; i < j->out.count; i++) {
+    uint32_t other = j->t->birth.items[i];
+    bool is_alike = events->stack[other] == events->stack[birth] &&
+                    events->size[other] == HOPPER_WORKSPACE_BYTES;
+    if (is_alike && i != allocation) return false;
+  }
+  return true;
+}
+
+static verdict judge_one(judge *j, uint32_t allocation, size_t r) {
+  uint32_t birth = j->t->birth.items[allocation];
+  assert(birth < j->t->events.count && r < j->phases->runs.count);
+  tsr__role role = tsr__role_of(j->roles, j->t->events.stack[birth]);
+  if (role.hint == TSR__MARK_WORKSPACE)
+    return (verdict){TSR_CATEGORY_WORKSPACE, TSR_EVIDENCE_WORKSPACE_FRAME};
+  if (role.hint == TSR__MARK_COLLECTIVE)
+    return (verdict){TSR_CATEGORY_COMMUNICATION, TSR_EVIDENCE_COLLECTIVE_FRAME};
+  if (role.hint == TSR__MARK_REPLICA || role.hint == TSR__MARK_SCATTER)
+    return judge_parallel(j, allocation, role);
+  if (is_workspace_size(j, allocation, r))
+    return (verdict){TSR_CATEGORY_WORKSPACE, TSR_EVIDENCE_WORKSPACE_SIZE};
+  return judge_by_phase(j, allocation, r, role);
+}
+
+static void put(judge *j, uint32_t allocation, verdict v) {
+  assert(allocation < j->out.count);
+  assert(v.kind < TSR_CATEGORY_COUNT && v.evidence < TSR_EVIDENCE_COUNT);
+  assert((v.kind == TSR_CATEGORY_UNKNOWN) == (v.evidence == TSR_EVIDENCE_NONE));
+  j->out.kind[allocation] = (uint8_t)v.kind;
+  j->out.evidence[allocation] = (uint8_t)v.evidence;
+}
+
+/* Gradients that forward makes (a loss that computes its own) look like activations until zero_grad
+ * frees them. */
+static bool find_gradient_stacks(judge *j) {
+  const tsr_events *events = &j->t->events;
+  j->is_gradient_stack = TSR__NEW_ARRAY(bool, (size_t)j->roles->count + 1);
+  if (!j->is_gradient_stack) return false;
+  for (size_t i = j->t->initial.count; i < j->out.count; i++) {
+    uint32_t stack = events->stack[j->t->birth.items[i]];
+    if (freed_by(j, (uint32_t)i).phase == TSR_PHASE_ZERO_GRAD && stack < j->roles->count)
+      j->is_gradient_stack[stack] = true;
+  }
+  return true;
+}
+
+static bool note_fate(judge *j, uint32_t allocation, uint32_t span, bool is_kept) {
+  bool is_new;
+  const uint64_t *index = tsr__map_put(&j->fates, fate_key(j, allocation), j->seen.count, &is_new);
+  if (!index || (is_new && !TSR__VECTOR_PUSH(&j->seen, (fate){.span = span}))) return false;
+  fate *f = &j->seen.items[*index];
+  if (f->span != span) f->kept = 0;
+  f->span = span;
+  f->kept += is_kept;
+  if (f->kept > f->most) f->most = f->kept;
+  assert(f->kept <= f->most);
+  f->alive += is_kept && j->t->death.items[allocation] == NEVER;
+  return true;
+}
+
+/* If the recording ends within backward, this pass is expected to keep what earlier passes kept; in a
+ * first pass, sizes of possible parameters decide: older memory, and what setup allocated. */
+static bool learn_fates(judge *j) {
+  size_t r = 0, runs = j->phases->runs.count;
+  if (!runs || !is_backward(j->phases->runs.items[runs - 1].phase) || j->ends_elsewhere)
+    return true;
+  for (size_t i = 0; i < j->t->initial.count; i++)
+    if (j->t->death.items[i] == NEVER &&
+        !add_to(&j->unclaimed, j->t->initial.items[i].requested_bytes))
+      return false;
+  for (size_t i = j->t->initial.count; i < j->out.count; i++) {
+    uint32_t birth = j->t->birth.items[i];
+    while (r + 1 < runs && j->phases->runs.items[r + 1].first <= birth) r++;
+    uint32_t end = j->after[r].no_backward;
+    bool is_setup = j->phases->runs.items[r].phase == TSR_PHASE_SETUP;
+    if (is_setup && j->t->death.items[i] == NEVER &&
+        !add_to(&j->unclaimed, j->t->events.size[birth]))
+      return false;
+    if (end == NEVER || !is_backward(j->phases->runs.items[r].phase)) continue;
+    if (!note_fate(j, (uint32_t)i, j->span[r], is_kept_on(j, (uint32_t)i, end))) return false;
+  }
+  return true;
+}
+
+static void judge_recorded(judge *j) {
+  size_t r = 0, runs = j->phases->runs.count;
+  for (size_t i = j->t->initial.count; i < j->out.count; i++) {
+    uint32_t birth = j->t->birth.items[i];
+    while (r + 1 < runs && j->phases->runs.items[r + 1].first <= birth) r++;
+    if (r >= runs) continue;
+    put(j, (uint32_t)i, judge_one(j, (uint32_t)i, r));
+    j->out.phase[i] = j->phases->runs.items[r].phase;
+  }
+}
+
+/* ---- Sizes of gradients and states ---- */
+
+/* The passes of one phase are numbered. The one that allocated the most bytes of a category is the
+ * reference: others may be cut, or only add to existing memory. */
+static bool sizes_of_fullest(const judge *j, tsr_category kind, bool (*is_of)(uint8_t phase),
+                             const uint32_t *pass_of_run, uint32_t pass_count, tsr__map *sizes) {
+  uint64_t *bytes = TSR__NEW_ARRAY(uint64_t, (size_t)pass_count + 1);
+  uint32_t fullest = 0;
+  bool ok = bytes != NULL;
+  for (int round = 0; ok && round < 2; round++) {
+    size_t r = 0, runs = j->phases->runs.count;
+    for (size_t i = j->t->initial.count; ok && i < j->out.count; i++) {
+      if (j->out.kind[i] != kind) continue;
+      uint32_t birth = j->t->birth.items[i];
+      while (r + 1 < runs && j->phases->runs.items[r + 1].first <= birth) r++;
+      if (!is_of(j->phases->runs.items[r].phase)) continue;
+      uint64_t size = j->t->events.size[birth], *sum = &bytes[pass_of_run[r]];
+      assert(pass_of_run[r] <= pass_count);
+      if (!round)
+        *sum = tsr__sum_u64(*sum, size);
+      else if (pass_of_run[r] == fullest)
+        ok = add_to(sizes, size);
+    }
+    for (uint32_t s = 1; s <= pass_count; s++)
+      if (bytes[s] > bytes[fullest]) fullest = s;
+  }
+  tsr__free(bytes);
+  return ok;
+}
+
+static bool is_optimizer(uint8_t phase) {
+  return phase == TSR_PHASE_OPTIMIZER;
+}
+
+/* Memory from before the recording that is never freed, by size. */
+static bool count_old(const judge *j, tsr__map *sizes) {
+  for (size_t i = 0; i < j->t->initial.count; i++)
+    if (j->t->death.items[i] == NEVER && !add_to(sizes, j->t->initial.items[i].requested_bytes))
+      return false;
+  return true;
+}
+
+/* Halve every count; the results are at most those of `limits`, halved too (NULL: no limit). */
+static void halve(tsr__map *sizes, tsr__map *limits) {
+  size_t slots = sizes->slots ? sizes->mask + 1 : 0;
+  for (size_t i = 0; i < slots; i++) {
+    tsr__map_slot *slot = &sizes->slots[i];
+    if (slot->key == TSR__MAP_EMPTY) continue;
+    uint64_t limit = limits ? count_of(limits, slot->key) / 2 : slot->value / 2;
+    if (slot->value > limit) slot->value = limit;
+  }
+}
+
+/* The sizes of parameters, into `gradients`: from the gradients that a backward pass left; or, if
+ * it added to existing gradients, from the state that the optimizer replaced (two per parameter);
+ * or from what backward allocated, as far as pairs of old memory have its size. */
+static bool note_sizes(judge *j) {
+  tsr__map old = {0};
+  bool ok = sizes_of_fullest(j, TSR_CATEGORY_OPTIMIZER_STATE, is_optimizer, j->optimizer_pass,
+                             j->optimizer_count, &j->states) &&
+            sizes_of_fullest(j, TSR_CATEGORY_GRADIENT, is_backward, j->span, j->span_count,
+                             &j->gradients);
+  j->has_old_gradients = j->span_count && !j->gradients.count;
+  size_t hopper_sized = 0;
+  for (size_t i = 0; i < j->t->initial.count; i++)
+    hopper_sized += j->t->initial.items[i].requested_bytes == HOPPER_WORKSPACE_BYTES;
+  j->has_hopper_layers = hopper_sized >= FEWEST_LAYERS;
+  if (ok && j->has_old_gradients) {
+    ok = sizes_of_fullest(j, TSR_CATEGORY_OPTIMIZER_STATE, is_optimizer, j->optimizer_pass,
+                          j->optimizer_count, &j->gradients);
+    halve(&j->gradients, NULL);
+  }
+  if (ok && j->has_old_gradients && !j->gradients.count) {
+    ok = count_old(j, &old) && sizes_of_fullest(j, TSR_CATEGORY_TEMPORARY, is_backward, j->span,
+                                                j->span_count, &j->gradients);
+    halve(&j->gradients, &old);
+  }
+  tsr__map_release(&old);
+  return ok;
+}
+
+/* ---- Gradients that forward makes ---- */
+
+/* The number of old blocks for each gradient: the parameter, and what its optimizer keeps. 1
+ * (no state), 2 (momentum) or 3 (Adam, and if unknown). */
+static uint64_t copies_of(judge *j, tsr__map *old) {
+  double gradients = 0, copies = 0;
+  for (size_t i = 0; j->gradients.slots && i <= j->gradients.mask; i++) {
+    uint64_t size = j->gradients.slots[i].key;
+    if (size == TSR__MAP_EMPTY || !count_of(old, size)) continue;
+    gradients += (double)size * (double)j->gradients.slots[i].value;
+    copies += (double)size * (double)count_of(old, size);
+  }
+  assert(gradients >= 0 && copies >= 0);
+  if (gradients == 0 || copies >= 2.5 * gradients) return 3;
+  return copies < 1.5 * gradients ? 1 : 2;
+}
+
+/* The number of parameters of a size, from optimizer state: two per parameter, allocated during
+ * the recording or, in addition to the parameter itself, before it. */
+static uint64_t parameters_by_state(judge *j, tsr__map *old, uint64_t copies, uint64_t size) {
+  uint64_t made = count_of(&j->states, size);
+  assert(copies >= 1 && copies <= 3);
+  return made ? made / 2 : count_of(old, size) / copies;
+}
+
+/* A loss that computes its own gradient allocates it in forward. Only its size distinguishes it from an
+ * output that the program holds: there is a parameter of that size for which backward leaves none. */
+static bool find_forward_gradients(judge *j) {
+  tsr__map old = {0}, found = {0};
+  bool ok = count_old(j, &old);
+  uint64_t copies = ok ? copies_of(j, &old) : 1;
+  size_t r = 0, runs = j->phases->runs.count;
+  for (size_t i = j->t->initial.count; ok && i < j->out.count; i++) {
+    if (j->out.evidence[i] != TSR_EVIDENCE_HELD_OUTPUT &&
+        j->out.evidence[i] != TSR_EVIDENCE_KEPT_FOR_BACKWARD)
+      continue;
+    uint32_t birth = j->t->birth.items[i];
+    while (r + 1 < runs && j->phases->runs.items[r + 1].first <= birth) r++;
+    uint32_t backward = j->after[r].backward, end = j->after[r].end_of_backward;
+    if (backward == NEVER || !is_kept_on(j, (uint32_t)i, end)) continue;
+    uint64_t size = j->t->events.size[birth];
+    if (size < FORWARD_GRADIENT_BYTES) continue;
+    if (count_of(&old, size)) /* also where the end of backward is not seen: not sure */
+      put(j, (uint32_t)i, (verdict){TSR_CATEGORY_ACTIVATION, TSR_EVIDENCE_HELD_OUTPUT});
+    if (parameters_by_state(j, &old, copies, size) <= count_of(&j->gradients, size)) continue;
+    put(j, (uint32_t)i, (verdict){TSR_CATEGORY_GRADIENT, TSR_EVIDENCE_FORWARD_GRADIENT});
+    ok = tsr__map_put(&found, size, 1, NULL) != NULL;
+  }
+  for (size_t i = 0; ok && found.slots && i <= found.mask; i++)
+    if (found.slots[i].key != TSR__MAP_EMPTY) ok = add_to(&j->gradients, found.slots[i].key);
+  tsr__map_release(&old);
+  tsr__map_release(&found);
+  return ok;
+}
+
+/* ---- Memory from before the recording ---- */
+
+/* How many blocks of each size may still be assigned to each category. */
+typedef struct quota {
+  tsr__map parameters, gradients, states;
+} quota;
+
+/* Evidence from its own stack, if the file has it. */
+static verdict judge_old_stack(const judge *j, uint32_t allocation) {
+  assert(allocation < j->t->initial.count);
+  tsr__role role = tsr__role_of(j->roles, j->t->initial.items[allocation].stack);
+  if (role.hint == TSR__MARK_WORKSPACE)
+    return (verdict){TSR_CATEGORY_WORKSPACE, TSR_EVIDENCE_WORKSPACE_FRAME};
+  if (role.hint == TSR__MARK_KV_CACHE && role.phase == TSR_PHASE_SETUP)
+    return (verdict){TSR_CATEGORY_KV_CACHE, TSR_EVIDENCE_KV_CACHE_FRAME};
+  if (role.hint == TSR__MARK_KV_CACHE && !j->trains)
+    return (verdict){TSR_CATEGORY_KV_CACHE, TSR_EVIDENCE_KV_CACHE_UPDATE};
+  if (role.hint == TSR__MARK_REPLICA)
+    return (verdict){TSR_CATEGORY_PARAMETER, TSR_EVIDENCE_REPLICA};
+  if (role.hint == TSR__MARK_SCATTER) return (verdict){TSR_CATEGORY_INPUT, TSR_EVIDENCE_SCATTERED};
+  if (role.hint == TSR__MARK_STATE)
+    return (verdict){TSR_CATEGORY_OPTIMIZER_STATE, TSR_EVIDENCE_STATE_FRAME};
+  if (role.hint == TSR__MARK_OPTIMIZER_SETUP)
+    return (verdict){TSR_CATEGORY_OPTIMIZER_STATE, TSR_EVIDENCE_OPTIMIZER_BUILT};
+  if (role.hint == TSR__MARK_ACCUMULATE)
+    return (verdict){TSR_CATEGORY_GRADIENT, TSR_EVIDENCE_ACCUMULATE_FRAME};
+  switch ((tsr_phase)role.phase) {
+  case TSR_PHASE_SETUP:
+    return (verdict){TSR_CATEGORY_PARAMETER, role.hint == TSR__MARK_MODULE_SETUP
+                                                 ? TSR_EVIDENCE_MODULE_BUILT
+                                                 : TSR_EVIDENCE_CONSTRUCTOR};
+  case TSR_PHASE_OPTIMIZER:
+    return (verdict){TSR_CATEGORY_OPTIMIZER_STATE, TSR_EVIDENCE_OUTLIVES_OPTIMIZER};
+  case TSR_PHASE_BACKWARD: return (verdict){TSR_CATEGORY_GRADIENT, TSR_EVIDENCE_OUTLIVES_BACKWARD};
+  case TSR_PHASE_FORWARD: return (verdict){TSR_CATEGORY_ACTIVATION, TSR_EVIDENCE_OUTLIVES_FORWARD};
+  case TSR_PHASE_DATA: return (verdict){TSR_CATEGORY_INPUT, TSR_EVIDENCE_DATA_FRAME};
+  default: return unknown;
+  }
+}
+
+/* Memory freed during the recording, by what freed it and when. An optimizer frees what it replaces. */
+static verdict judge_old_dead(judge *j, uint32_t allocation, const tsr__phase_run *run,
+                              quota *left) {
+  tsr__role role = freed_by(j, allocation);
+  uint64_t size = j->t->initial.items[allocation].requested_bytes;
+  static const verdict gradient = {TSR_CATEGORY_GRADIENT, TSR_EVIDENCE_OLD_GRADIENT};
+  static const verdict activation = {TSR_CATEGORY_ACTIVATION, TSR_EVIDENCE_OLD_ACTIVATION};
+  if (role.phase == TSR_PHASE_ZERO_GRAD) return gradient;
+  if (role.hint == TSR__MARK_RELEASE) return activation;
+  uint8_t phase = run ? run->phase : (uint8_t)TSR_PHASE_UNKNOWN;
+  if (is_backward(role.phase) || is_backward(phase)) return activation;
+  bool is_known_size = count_of(&j->gradients, size) != 0;
+  if (phase == TSR_PHASE_OPTIMIZER && is_known_size)
+    return take(&left->parameters, size)
+               ? (verdict){TSR_CATEGORY_PARAMETER, TSR_EVIDENCE_OLD_PARAMETER}
+               : (verdict){TSR_CATEGORY_OPTIMIZER_STATE, TSR_EVIDENCE_OLD_STATE};
+  if (is_known_size) return gradient;
+  return phase == TSR_PHASE_FORWARD ? activation : unknown;
+}
+
+static verdict judge_old_live(judge *j, uint32_t allocation, quota *left) {
+  uint64_t size = j->t->initial.items[allocation].requested_bytes;
+  bool is_workspace =
+      size == CUBLAS_WORKSPACE_BYTES || (size == HOPPER_WORKSPACE_BYTES && !j->has_hopper_layers);
+  if (is_workspace && !count_of(&j->gradients, size))
+    return (verdict){TSR_CATEGORY_WORKSPACE, TSR_EVIDENCE_WORKSPACE_SIZE};
+  if (take(&left->parameters, size))
+    return (verdict){TSR_CATEGORY_PARAMETER, TSR_EVIDENCE_OLD_PARAMETER};
+  if (take(&left->gradients, size))
+    return (verdict){TSR_CATEGORY_GRADIENT, TSR_EVIDENCE_OLD_GRADIENT};
+  if (take(&left->states, size))
+    return (verdict){TSR_CATEGORY_OPTIMIZER_STATE, TSR_EVIDENCE_OLD_STATE};
+  bool trains = j->span_count || j->optimizer_count;
+  if (!trains && j->has_forward) return (verdict){TSR_CATEGORY_PARAMETER, TSR_EVIDENCE_OLD_MODEL};
+  return unknown;
+}
+
+static bool set_quota(quota *left, uint64_t size, uint64_t parameters, uint64_t gradients,
+                      uint64_t states) {
+  uint64_t *p = tsr__map_put(&left->parameters, size, 0, NULL);
+  uint64_t *g = tsr__map_put(&left->gradients, size, 0, NULL);
+  uint64_t *s = tsr__map_put(&left->states, size, 0, NULL);
+  if (!p || !g || !s) return false;
+  *p = parameters;
+  *g = gradients;
+  *s = states;
+  return true;
+}
+
+/* For each size there are as many parameters as gradients, and twice as many states, less what was
+ * allocated during the recording. */
+static bool set_quotas(judge *j, quota *left) {
+  size_t slots = j->gradients.slots ? j->gradients.mask + 1 : 0;
+  for (size_t i = 0; i < slots; i++) {
+    uint64_t size = j->gradients.slots[i].key, count = j->gradients.slots[i].value;
+    if (size == TSR__MAP_EMPTY || !count) continue;
+    uint64_t states = tsr__drop_u64(tsr__sum_u64(count, count), count_of(&j->states, size));
+    if (j->has_old_gradients && !j->optimizer_count) states = 0; /* the count is a guess already */
+    if (!set_quota(left, size, count, j->has_old_gradients ? count : 0, states)) return false;
+  }
+  return true;
+}
+
+static const tsr__phase_run *run_at(const tsr__phases *phases, uint32_t event) {
+  size_t low = 0, high = phases->runs.count;
+  while (low < high) {
+    size_t middle = low + (high - low) / 2;
+    if (phases->runs.items[middle].first <= event)
+      low = middle + 1;
+    else
+      high = middle;
+  }
+  assert(!low || phases->runs.items[low - 1].first <= event);
+  assert(low == phases->runs.count || phases->runs.items[low].first > event);
+  return low ? &phases->runs.items[low - 1] : NULL;
+}
+
+/* The number of layers of the model: the largest count that at least two sizes of gradients have in
+ * common; 0 if none do. */
+static bool find_layers(const judge *j, uint64_t *layers) {
+  tsr__map sizes_of = {0}; /* count -> sizes that have it */
+  bool ok = true;
+  *layers = 0;
+  for (size_t i = 0; ok && j->gradients.slots && i <= j->gradients.mask; i++) {
+    uint64_t count = j->gradients.slots[i].value;
+    if (j->gradients.slots[i].key == TSR__MAP_EMPTY || count <= *layers) continue;
+    ok = add_to(&sizes_of, count);
+    if (count_of(&sizes_of, count) > 1) *layers = count;
+  }
+  tsr__map_release(&sizes_of);
+  return ok;
+}
+
+/* Old memory that is never freed and whose size no gradient has: buffers, if there is one per layer;
+ * frozen parameters, if it is most of the memory that is never freed. */
+static bool judge_old_rest(judge *j) {
+  tsr__map rest = {0};
+  uint64_t known_bytes = 0, rest_bytes = 0, layers;
+  bool ok = find_layers(j, &layers);
+  for (size_t i = 0; ok && i < j->t->initial.count; i++) {
+    uint64_t size = j->t->initial.items[i].requested_bytes;
+    if (j->t->death.items[i] != NEVER) continue;
+    if (j->out.evidence[i] == TSR_EVIDENCE_OLD_PARAMETER)
+      known_bytes = tsr__sum_u64(known_bytes, size);
+    if (j->out.kind[i] != TSR_CATEGORY_UNKNOWN) continue;
+    rest_bytes = tsr__sum_u64(rest_bytes, size);
+    ok = add_to(&rest, size);
+  }
+  bool is_frozen = known_bytes && rest_bytes / 2 > known_bytes;
+  for (size_t i = 0; ok && i < j->t->initial.count; i++) {
+    if (j->out.kind[i] != TSR_CATEGORY_UNKNOWN || j->t->death.items[i] != NEVER) continue;
+    uint64_t count = count_of(&rest, j->t->initial.items[i].requested_bytes);
+    bool is_buffer = layers >= FEWEST_LAYERS && count % layers == 0;
+    if (is_buffer || is_frozen)
+      put(j, (uint32_t)i,
+          (verdict){TSR_CATEGORY_PARAMETER,
+                    is_buffer ? TSR_EVIDENCE_OLD_BUFFER : TSR_EVIDENCE_OLD_FROZEN});
+  }
+  tsr__map_release(&rest);
+  return ok;
+}
+
+/* What the program itself named. */
+static bool judge_named(const judge *j, uint32_t allocation, verdict *out) {
+  out->evidence = TSR_EVIDENCE_NAMED;
+  return tsr__named_kind(j->t, allocation, &out->kind);
+}
+
+/* Allocations during which the thread's user_metadata was the name of a category. Most have the same
+ * text as the one before. */
+static void take_metadata(judge *j) {
+  const tsr_id_column *metadata = &j->t->events.metadata;
+  verdict v = {TSR_CATEGORY_UNKNOWN, TSR_EVIDENCE_NAMED};
+  uint32_t last = TSR_NONE;
+  bool names_category = false;
+  if (!metadata->values && metadata->uniform == TSR_NONE) return;
+  for (size_t i = j->t->initial.count; i < j->out.count; i++) {
+    uint32_t id = tsr_id_at(*metadata, j->t->birth.items[i]);
+    if (id != last)
+      names_category = id != TSR_NONE &&
+                       tsr__category_from_text(tsr_snapshot_string(j->t->snapshot, id), &v.kind);
+    last = id;
+    if (names_category) put(j, (uint32_t)i, v);
+  }
+}
+
+/* The sidecar's names, which are of the moment of the snapshot, before those of the metadata. */
+static void take_names(judge *j) {
+  verdict v;
+  size_t tensors;
+  take_metadata(j);
+  if (!tsr_snapshot_tensors(j->t->snapshot, &tensors)) return; /* most snapshots have no names */
+  for (uint32_t i = 0; i < (uint32_t)j->out.count; i++)
+    if (judge_named(j, i, &v)) put(j, i, v);
+}
+
+/* Names first, then stacks, then what is never freed, then what died: parameters are mostly never freed. */
+static bool judge_old(judge *j) {
+  quota left = {0};
+  bool ok = set_quotas(j, &left);
+  uint32_t count = ok ? (uint32_t)j->t->initial.count : 0;
+  for (uint32_t i = 0; i < count; i++) {
+    verdict v;
+    if (!judge_named(j, i, &v)) v = judge_old_stack(j, i);
+    j->out.phase[i] = tsr__role_of(j->roles, j->t->initial.items[i].stack).phase;
+    uint64_t size = j->t->initial.items[i].requested_bytes;
+    if (v.kind == TSR_CATEGORY_PARAMETER) take(&left.parameters, size);
+    if (v.kind == TSR_CATEGORY_GRADIENT) take(&left.gradients, size);
+    if (v.kind == TSR_CATEGORY_OPTIMIZER_STATE) take(&left.states, size);
+    put(j, i, v);
+  }
+  for (uint32_t i = 0; i < count; i++)
+    if (j->out.kind[i] == TSR_CATEGORY_UNKNOWN && j->t->death.items[i] == NEVER)
+      put(j, i, judge_old_live(j, i, &left));
+  for (uint32_t i = 0; i < count; i++) {
+    uint32_t death = j->t->death.items[i];
+    if (j->out.kind[i] == TSR_CATEGORY_UNKNOWN && death != NEVER)
+      put(j, i, judge_old_dead(j, i, run_at(j->phases, death), &left));
+  }
+  tsr__map_release(&left.parameters);
+  tsr__map_release(&left.gradients);
+  tsr__map_release(&left.states);
+  return ok;
+}
+
+/* ---- Parameters that the optimizer replaces ---- */
+
+/* What an optimizer's step allocated and kept: a stack for each size, the last on top. */
+typedef struct kept {
+  uint32_t allocation, below; /* below: index of the previous one of its size, plus 1 */
+} kept;
+
+typedef struct replacer {
+  tsr__map top; /* size -> index in items, plus 1 */
+  TSR__VECTOR(kept) items;
+} replacer;
+
+/* A step that assigns to p.data frees the old parameter after the new one exists: the last that it
+ * kept of that size is the new parameter, not state. */
+static bool replace_in_run(judge *j, replacer *r, uint32_t first, uint32_t behind) {
+  tsr__map_release(&r->top);
+  r->items.count = 0;
+  for (uint32_t e = first; e < behind; e++) {
+    uint32_t allocation = j->t->allocation_of[e];
+    if (allocation == NEVER) continue;
+    uint8_t *kind = &j->out.kind[allocation];
+    bool is_born = j->t->birth.items[allocation] == e;
+    if (is_born && *kind == TSR_CATEGORY_OPTIMIZER_STATE) {
+      uint64_t *top = tsr__map_put(&r->top, j->t->events.size[e], 0, NULL);
+      if (!top || !TSR__VECTOR_PUSH(&r->items, (kept){allocation, (uint32_t)*top})) return false;
+      *top = r->items.count;
+    } else if (j->t->death.items[allocation] == e && *kind == TSR_CATEGORY_PARAMETER) {
+      uint64_t *top = tsr__map_find(&r->top, tsr__timeline_requested(j->t, allocation));
+      if (!top || !*top) continue;
+      const kept *newest = &r->items.items[*top - 1];
+      assert(*top <= r->items.count && newest->below < *top);
+      put(j, newest->allocation,
+          (verdict){TSR_CATEGORY_PARAMETER, TSR_EVIDENCE_REPLACED_PARAMETER});
+      *top = newest->below;
+    }
+  }
+  return true;
+}
+
+/* Needed only if parameters die in a step at all, which is rare. */
+static bool needs_replacing(const judge *j) {
+  for (size_t i = 0; i < j->out.count; i++) {
+    uint32_t death = j->t->death.items[i];
+    if (j->out.kind[i] != TSR_CATEGORY_PARAMETER || death == NEVER) continue;
+    const tsr__phase_run *run = run_at(j->phases, death);
+    if (run && run->phase == TSR_PHASE_OPTIMIZER) return true;
+  }
+  return false;
+}
+
+static bool replace_parameters(judge *j) {
+  if (!needs_replacing(j)) return true;
+  replacer r = {0};
+  bool ok = true;
+  for (size_t i = 0; ok && i < j->phases->runs.count; i++) {
+    uint32_t behind = j->after[i].any == NEVER ? (uint32_t)j->t->events.count : j->after[i].any;
+    if (j->phases->runs.items[i].phase == TSR_PHASE_OPTIMIZER)
+      ok = replace_in_run(j, &r, j->phases->runs.items[i].first, behind);
+  }
+  tsr__map_release(&r.top);
+  TSR__VECTOR_FREE(&r.items);
+  return ok;
+}
+
+/* ---- Gradients that Module._apply moves ---- */
+
+/* The lines of Module._apply that made something, in one program: parameters, gradients, buffers. */
+typedef struct apply_line {
+  uint64_t line;
+  uint32_t follows; /* made right after something of the same size on an earlier line, */
+  uint32_t others;  /* or not */
+} apply_line;
+
+enum { APPLY_LINES = 8 };
+
+static apply_line *find_line(apply_line *lines, uint64_t line) {
+  for (size_t i = 0; i < APPLY_LINES; i++) {
+    if (lines[i].line == line) return &lines[i];
+    if (lines[i].line) continue;
+    lines[i].line = line;
+    return &lines[i];
+  }
+  return NULL; /* several versions of PyTorch in one file: no evidence */
+}
+
+static uint64_t apply_line_of(const judge *j, uint32_t allocation) {
+  uint32_t stack = j->t->events.stack[j->t->birth.items[allocation]];
+  bool is_moved = j->out.evidence[allocation] == TSR_EVIDENCE_MODULE_BUILT;
+  return is_moved && stack < j->roles->count ? j->roles->apply_line[stack] : 0;
+}
+
+/* What `allocation` takes the place of, if _apply frees that before it allocates again: NEVER if it
+ * frees nothing. */
+static uint32_t replaced_by(const judge *j, uint32_t allocation) {
+  const tsr_events *events = &j->t->events;
+  for (uint64_t e = (uint64_t)j->t->birth.items[allocation] + 1; e < events->count; e++) {
+    if (events->action[e] == TSR_ACTION_ALLOC) return NEVER;
+    if (events->action[e] == TSR_ACTION_FREE_REQUESTED) return j->t->allocation_of[e];
+  }
+  return NEVER;
+}
+
+/* Module._apply makes a parameter's copy, and then that of its gradient on a line further down. Either
+ * the old gradient is freed next; or everything made on that line follows something of its own size
+ * made on an earlier one, which is not so for buffers. */
+static void find_moved_gradients(judge *j) {
+  static const verdict moved = {TSR_CATEGORY_GRADIENT, TSR_EVIDENCE_MOVED_GRADIENT};
+  apply_line lines[APPLY_LINES] = {{0}};
+  uint64_t last_line = 0, last_size = 0;
+  for (size_t i = j->t->initial.count; i < j->out.count; i++) {
+    uint64_t line = apply_line_of(j, (uint32_t)i),
+             size = tsr__timeline_requested(j->t, (uint32_t)i);
+    apply_line *of_line = line ? find_line(lines, line) : NULL;
+    if (of_line && line > last_line && last_line && size == last_size)
+      of_line->follows++;
+    else if (of_line)
+      of_line->others++;
+    last_line = line;
+    last_size = size;
+    uint32_t old = line ? replaced_by(j, (uint32_t)i) : NEVER;
+    if (old != NEVER && j->out.kind[old] == TSR_CATEGORY_GRADIENT) put(j, (uint32_t)i, moved);
+  }
+  for (size_t i = j->t->initial.count; i < j->out.count; i++) {
+    uint64_t line = apply_line_of(j, (uint32_t)i);
+    const apply_line *of_line = line ? find_line(lines, line) : NULL;
+    if (of_line && of_line->follows > 1 && !of_line->others) put(j, (uint32_t)i, moved);
+  }
+}
+
+/* ---- Copies of weights that autocast makes ---- */
+
+/* Live memory by size, during a pass over the events. */
+typedef struct live_sizes {
+  tsr__map parameters, casts; /* size -> count */
+} live_sizes;
+
+static bool may_be_cast(const judge *j, uint32_t allocation) {
+  uint8_t kind = j->out.kind[allocation];
+  return kind == TSR_CATEGORY_ACTIVATION || kind == TSR_CATEGORY_RECOMPUTED ||
+         kind == TSR_CATEGORY_TEMPORARY;
+}
+
+/* How many parameters of twice the size are live; of those, how many have no copy yet. */
+static uint64_t weights_of(live_sizes *live, uint64_t size) {
+  return size <= UINT64_MAX / 2 ? count_of(&live->parameters, 2 * size) : 0;
+}
+static bool has_uncast_weight(live_sizes *live, uint64_t size) {
+  return size <= UINT64_MAX / 2 && weights_of(live, size) > count_of(&live->casts, 2 * size);
+}
+
+/* Whether the next allocation has the same stack: mostly, that the same operation made it. */
+static bool has_next_alike(const judge *j, uint32_t allocation) {
+  const tsr_events *events = &j->t->events;
+  return (size_t)allocation + 1 < j->out.count &&
+         events->stack[j->t->birth.items[allocation + 1]] ==
+             events->stack[j->t->birth.items[allocation]];
+}
+
+static tsr__role made_by(const judge *j, uint32_t allocation) {
+  assert(allocation >= j->t->initial.count);
+  return tsr__role_of(j->roles, j->t->events.stack[j->t->birth.items[allocation]]);
+}
+
+/* Whether it can be a weight's copy that backward needs, as far as lifetime and size show. Without C++
+ * frames the last allocation of an operation is its result. */
+static bool fits_weight(const judge *j, uint32_t allocation, live_sizes *live) {
+  return may_be_cast(j, allocation) && j->out.kind[allocation] != TSR_CATEGORY_TEMPORARY &&
+         (made_by(j, allocation).has_native || has_next_alike(j, allocation)) &&
+         weights_of(live, tsr__timeline_requested(j->t, allocation)) != 0;
+}
+
+/* Of several copies that one operation makes, the weight's comes after that of the activation to which
+ * it is applied. */
+static verdict judge_cast(const judge *j, uint32_t allocation, live_sizes *live) {
+  tsr__role role = made_by(j, allocation);
+  if (freed_by(j, allocation).hint == TSR__MARK_AUTOCAST_EXIT)
+    return (verdict){TSR_CATEGORY_CAST, TSR_EVIDENCE_AUTOCAST_CACHE};
+  if (!fits_weight(j, allocation, live)) return unknown;
+  bool has_evidence = role.has_native ? role.hint == TSR__MARK_AUTOCAST
+                                      : j->has_autocast && role.hint == TSR__MARK_NONE;
+  bool is_before_weight = has_next_alike(j, allocation) && fits_weight(j, allocation + 1, live) &&
+                          has_uncast_weight(live, tsr__timeline_requested(j->t, allocation + 1));
+  if (has_evidence && !is_before_weight &&
+      has_uncast_weight(live, tsr__timeline_requested(j->t, allocation)))
+    return (verdict){TSR_CATEGORY_CAST,
+                     role.has_native ? TSR_EVIDENCE_WEIGHT_CAST : TSR_EVIDENCE_CAST_SIZE};
+  /* The size fits, but something else was taken for the copy: then nothing is sure. */
+  bool may_be_either = !role.has_native || role.hint == TSR__MARK_AUTOCAST;
+  return may_be_either ? (verdict){(tsr_category)j->out.kind[allocation], TSR_EVIDENCE_KEPT_OR_CAST}
+                       : unknown;
+}
+
+/* Some memory is freed with autocast's cache. */
+static bool sees_autocast(const judge *j) {
+  for (size_t i = j->t->initial.count; i < j->out.count; i++)
+    if (freed_by(j, (uint32_t)i).hint == TSR__MARK_AUTOCAST_EXIT) return true;
+  return false;
+}
+
+static bool note_birth(judge *j, live_sizes *live, uint32_t allocation, bool is_recorded) {
+  uint64_t size = tsr__timeline_requested(j->t, allocation);
+  if (is_recorded && may_be_cast(j, allocation)) {
+    verdict v = judge_cast(j, allocation, live);
+    if (v.kind != TSR_CATEGORY_UNKNOWN) put(j, allocation, v);
+  }
+  if (j->out.kind[allocation] == TSR_CATEGORY_CAST && size <= UINT64_MAX / 2)
+    return add_to(&live->casts, 2 * size);
+  return j->out.kind[allocation] != TSR_CATEGORY_PARAMETER || add_to(&live->parameters, size);
+}
+
+static bool find_casts(judge *j) {
+  live_sizes live = {0};
+  bool ok = true;
+  j->has_autocast = sees_autocast(j);
+  for (size_t i = 0; ok && i < j->t->initial.count; i++)
+    ok = note_birth(j, &live, (uint32_t)i, false);
+  for (uint32_t e = 0; ok && e < j->t->events.count; e++) {
+    uint32_t allocation = j->t->allocation_of[e];
+    if (allocation == NEVER) continue;
+    if (allocation >= j->t->initial.count && j->t->birth.items[allocation] == e) {
+      ok = note_birth(j, &live, allocation, true);
+    } else if (j->t->death.items[allocation] == e) {
+      uint64_t size = tsr__timeline_requested(j->t, allocation);
+      if (j->out.kind[allocation] == TSR_CATEGORY_PARAMETER) take(&live.parameters, size);
+      if (j->out.kind[allocation] == TSR_CATEGORY_CAST) take(&live.casts, 2 * size);
+    }
+  }
+  tsr__map_release(&live.parameters);
+  tsr__map_release(&live.casts);
+  return ok;
+}
+
+/* ---- All together ---- */
+
+int tsr__categories_compute(const tsr__timeline *timeline, const tsr__roles *roles,
+                            const tsr__phases *phases, tsr__categories *out, tsr_error *error) {
+  judge j = {.t = timeline, .roles = roles, .phases = phases, .out.count = timeline->birth.count};
+  j.out.kind = TSR__NEW_ARRAY(uint8_t, j.out.count);
+  j.out.evidence = TSR__NEW_ARRAY(uint8_t, j.out.count);
+  j.out.phase = TSR__NEW_ARRAY(uint8_t, j.out.count);
+  bool ok = j.out.kind && j.out.evidence && j.out.phase && look_ahead(&j);
+  if (ok) {
+    j.ends_elsewhere = has_moved_on(&j);
+    ok = find_gradient_stacks(&j) && learn_fates(&j);
+  }
+  if (ok) {
+    judge_recorded(&j);
+    ok = note_sizes(&j) && find_forward_gradients(&j) && judge_old(&j) && judge_old_rest(&j) &&
+         replace_parameters(&j);
+    if (ok && j.moves) find_moved_gradients(&j);
+    ok = ok && (!j.may_cast || find_casts(&j));
+    take_names(&j);
+  }
+  tsr__free(j.after);
+  tsr__free(j.span);
+  tsr__free(j.optimizer_pass);
+  tsr__map_release(&j.gradients);
+  tsr__map_release(&j.states);
+  tsr__map_release(&j.fates);
+  TSR__VECTOR_FREE(&j.seen);
+  tsr__map_release(&j.unclaimed);
+  tsr__free(j.is_gradient_stack);
+  if (!ok) {
+    tsr__categories_release(&j.out);
     return tsr__fail_memory(error);
   }
-  for (uint32_t i = 0; i < frame_count; i++) frames[i] = (uint8_t)category_of_frame(snapshot, i);
-  for (uint32_t i = 0; i < stack_count; i++)
-    stacks[i] = (uint8_t)category_of_stack(tsr_snapshot_stack(snapshot, i), frames);
-  tsr__free(frames);
-  *out = (tsr__categories){stacks, stack_count};
+  *out = j.out;
   return 0;
 }
 
-void tsr__categories_release(tsr__categories *categories) {
-  tsr__free(categories->stacks);
-  *categories = (tsr__categories){0};
-}
-
-int tsr_category_of_stacks(const tsr_snapshot *snapshot, uint8_t *categories, tsr_error *error) {
-  tsr__categories found = {0};
-  int status = tsr__categories_compute(snapshot, &found, error);
-  for (uint32_t i = 0; !status && i < found.count; i++) categories[i] = found.stacks[i];
-  tsr__categories_release(&found);
-  return status;
+void tsr__categories_release(tsr__categories *kinds) {
+  tsr__free(kinds->kind);
+  tsr__free(kinds->evidence);
+  tsr__free(kinds->phase);
+  *kinds = (tsr__categories){0};
 }

@@ -1,25 +1,23 @@
-/* category.h - what kind of memory a stack makes, by the names in it: Mosaic's rules. */
+/* category.h - the category of each allocation of a device, and the evidence for it. */
 #ifndef TSR_ATTRIBUTION_CATEGORY_H
 #define TSR_ATTRIBUTION_CATEGORY_H
 
-#include "base/error.h"
-#include "tessera/answers.h"
+#include "attribution/phase.h"
+#include "timeline/timeline.h"
 
-/* The category of every stack, looked up once a stack and a frame, however many events share them.
- * Invariant: stacks[id] < TSR_CATEGORY_COUNT for every stack id of the snapshot. */
+/* By allocation of the timeline, including those from before the recording. */
 typedef struct tsr__categories {
-  uint8_t *stacks; /* tsr_category by stack id */
-  uint32_t count;
+  uint8_t *kind;     /* tsr_category */
+  uint8_t *evidence; /* tsr_evidence */
+  uint8_t *phase;    /* tsr_phase of its allocation; UNKNOWN for one from before the recording,
+                        unless its stack shows it */
+  size_t count;
 } tsr__categories;
 
-/* Time is linear in distinct frames' text and distinct stacks' depth. Fails with TSR_ERROR_MEMORY.
- */
-int tsr__categories_compute(const tsr_snapshot *snapshot, tsr__categories *out, tsr_error *error);
-void tsr__categories_release(tsr__categories *categories);
-
-/* The category of a stack id; TSR_NONE is unknown. */
-static inline tsr_category tsr__category_of(const tsr__categories *categories, uint32_t stack) {
-  return stack < categories->count ? (tsr_category)categories->stacks[stack] : TSR_CATEGORY_UNKNOWN;
-}
+/* `phases` are the timeline's. Time is linear in allocations and runs, memory 3 bytes an allocation
+ * and what the gradients of a step take. Fails with TSR_ERROR_MEMORY. */
+int tsr__categories_compute(const tsr__timeline *timeline, const tsr__roles *roles,
+                            const tsr__phases *phases, tsr__categories *out, tsr_error *error);
+void tsr__categories_release(tsr__categories *kinds);
 
 #endif

@@ -5,21 +5,24 @@
  *   setup | data forward backward optimizer | zero_grad data forward backward optimizer | ...
  *
  * Optimizer steps without a backward pass between them are one (several parameter groups, several
- * optimizers). Where no optimizer allocates, a step ends with the backward pass that zero_grad follows
- * or, where that is not seen either, with each. The stretches so found are compared: when every second is
- * alike, and neighbours are not, two make a step (a generator and a discriminator), and so on.
+ * optimizers). If no optimizer allocates, a step ends with a backward pass that is followed by
+ * zero_grad or, if that is not visible either, with every backward pass. The resulting ranges are
+ * compared: if every second one is alike, and neighbours are not, two make a step (a generator and
+ * a discriminator), and so on.
  *
- * Without a backward pass, sequence.c looks for what repeats. */
+ * Without a backward pass, annotations of steps decide; else the loop in the user's Python (loop.c); else, if
+ * no stack shows a forward pass, what repeats in the sequence of allocations (sequence.c).
+ *
+ * A step in which memory ran out is not whole, unless what ends a step was still reached. */
 #include "attribution/cycle.h"
-
-#include <stdlib.h>
 
 #include "attribution/marked.h"
 #include "base/memory.h"
+#include <assert.h>
 
 enum { STRETCHES_MAX = 4 }; /* stretches that may make a step */
 
-/* ---- Likeness ---- */
+/* ---- Similarity ---- */
 
 void tsr__bag_add(tsr__bag *bag, uint64_t symbol) {
   bag->place[tsr__mix(symbol, 1) % TSR__BAG_PLACES]++;
@@ -30,16 +33,18 @@ double tsr__bag_likeness(const tsr__bag *a, const tsr__bag *b) {
   uint64_t common = 0, larger = a->count > b->count ? a->count : b->count;
   for (size_t i = 0; i < TSR__BAG_PLACES; i++)
     common += a->place[i] < b->place[i] ? a->place[i] : b->place[i];
+  assert(common <= larger);
   return larger ? (double)common / (double)larger : 1;
 }
 
 uint64_t tsr__symbol(const tsr__roles *roles, const tsr_events *events, uint64_t event) {
+  assert(event < events->count);
   uint32_t stack = events->stack[event];
   if (stack < roles->count && !roles->is_empty[stack]) return stack;
   return events->size[event] + (UINT64_C(1) << 32);
 }
 
-/* ---- Where stretches end ---- */
+/* ---- Where ranges end ---- */
 
 typedef TSR__VECTOR(uint32_t) bounds;
 
@@ -53,10 +58,10 @@ static bool has_phase(const tsr__phases *phases, tsr_phase phase) {
   return false;
 }
 
-/* What lies between one backward pass and the next, or behind the last. */
+/* The gap between one backward pass and the next, or after the last. */
 typedef struct gap {
-  uint32_t after_backward;  /* the event at which something else begins; 0: nothing does */
-  uint32_t after_optimizer; /* the same of the optimizer's last run in it; 0: there is none */
+  uint32_t after_backward;  /* the event at which another phase begins; 0: none does */
+  uint32_t after_optimizer; /* the same after the optimizer's last run in it; 0: there is none */
   uint32_t next_backward;   /* where it ends; UINT32_MAX: with the trace */
   bool has_optimizer, has_zero_grad;
 } gap;
@@ -66,7 +71,7 @@ typedef TSR__VECTOR(gap) gaps;
 static bool find_gaps(const tsr__phases *phases, gaps *out) {
   gap *g = NULL;
   for (size_t i = 0; i < phases->runs.count; i++) {
-    const tsr__run *run = &phases->runs.items[i];
+    const tsr__phase_run *run = &phases->runs.items[i];
     bool follows_backward = i && is_backward(phases->runs.items[i - 1].phase);
     if (is_backward(run->phase)) {
       if (g && !follows_backward) g->next_backward = run->first;
@@ -77,7 +82,7 @@ static bool find_gaps(const tsr__phases *phases, gaps *out) {
     }
     if (!g) continue;
     if (follows_backward) g->after_backward = run->first;
-    /* What comes before the next known phase, logging say, still belongs to the step. */
+    /* Events before the next known phase, such as logging, still belong to the step. */
     if (run->phase == TSR_PHASE_OPTIMIZER)
       g->after_optimizer = 0;
     else if (g->has_optimizer && !g->after_optimizer && run->phase != TSR_PHASE_UNKNOWN)
@@ -88,8 +93,8 @@ static bool find_gaps(const tsr__phases *phases, gaps *out) {
   return true;
 }
 
-/* Where a step ends in a gap that ends one. The profiler's own marks draw the line where they have
- * one; 0: the gap belongs to the last step. */
+/* Where a step ends in a gap that ends one. The profiler's own marks decide if there are any; 0: the
+ * gap belongs to the last step. */
 static uint32_t bound_in(const gap *g, const tsr__marked_ranges *ranges) {
   bool has_steps = false;
   for (size_t i = 0; i < ranges->count; i++) {
@@ -102,9 +107,9 @@ static uint32_t bound_in(const gap *g, const tsr__marked_ranges *ranges) {
   return g->has_optimizer ? g->after_optimizer : g->after_backward;
 }
 
-/* Which gaps end a step: those with an optimizer's step or a zero_grad in them, as others belong to
- * gradients that add up. But an optimizer that allocates in its first step only is not seen again,
- * and where neither is seen, each gap ends one. */
+/* Which gaps end a step: those with an optimizer's step or a zero_grad in them, because others belong
+ * to gradient accumulation. But an optimizer that allocates in its first step only is not visible
+ * later, and if neither is visible, each gap ends a step. */
 static bool find_bounds(const tsr__phases *phases, const tsr__marked_ranges *ranges, tsr_phase *by,
                         bounds *out) {
   gaps list = {0};
@@ -115,7 +120,7 @@ static bool find_bounds(const tsr__phases *phases, const tsr__marked_ranges *ran
     zero_grads += list.items[i].has_zero_grad;
   }
   bool is_told = zero_grads || optimizers > 1 || list.count == 1;
-  bool is_everywhere = optimizers != 0; /* an optimizer, wherever a step ends */
+  bool is_everywhere = optimizers != 0; /* every step ends with an optimizer */
   for (size_t i = 0; ok && i < list.count; i++) {
     const gap *g = &list.items[i];
     if (is_told && !g->has_optimizer && !g->has_zero_grad) continue;
@@ -131,7 +136,7 @@ static bool find_bounds(const tsr__phases *phases, const tsr__marked_ranges *ran
 /* ---- Stretches ---- */
 
 typedef struct stretch {
-  tsr__step step;
+  tsr__cycle_step step;
   tsr__bag bag;
   uint32_t core_count; /* allocations of forward and backward: those of an optimizer differ */
   bool has_forward, has_backward, has_end;
@@ -139,7 +144,7 @@ typedef struct stretch {
 
 typedef TSR__VECTOR(stretch) stretches;
 
-/* The first event of a step: set-up aside. */
+/* The first event of a step, ignoring setup. */
 static uint32_t first_event(const tsr__phases *phases) {
   for (size_t i = 0; i < phases->runs.count; i++)
     if (phases->runs.items[i].phase != TSR_PHASE_SETUP) return phases->runs.items[i].first;
@@ -167,7 +172,7 @@ static void describe_stretches(const tsr__timeline *t, const tsr__roles *roles,
                                const tsr__phases *phases, tsr_phase by, stretches *list) {
   size_t s = 0;
   for (size_t i = 0; i < phases->runs.count; i++) {
-    const tsr__run *run = &phases->runs.items[i];
+    const tsr__phase_run *run = &phases->runs.items[i];
     while (s + 1 < list->count && list->items[s].step.last < run->first) s++;
     stretch *at = &list->items[s];
     if (run->first < at->step.first) continue;
@@ -187,7 +192,7 @@ static void describe_stretches(const tsr__timeline *t, const tsr__roles *roles,
   }
 }
 
-/* A stretch without forward and backward is what is left after the last step: it belongs to that. */
+/* A range without forward and backward is the rest after the last step, and belongs to it. */
 static void drop_tail(stretches *list) {
   while (list->count > 1 && !list->items[list->count - 1].core_count) {
     list->items[list->count - 2].step.last = list->items[list->count - 1].step.last;
@@ -203,7 +208,7 @@ static double likeness_at(const stretches *list, size_t distance) {
   return pairs ? sum / (double)pairs : 0;
 }
 
-/* How many stretches make a step: the fewest after which the likeness is clearly the better one. */
+/* The number of ranges in a step: the smallest at which the similarity is clearly better. */
 static size_t stretches_a_step(const stretches *list) {
   double of_neighbours = likeness_at(list, 1);
   for (size_t n = 2; n <= STRETCHES_MAX && n * 2 <= list->count; n++) {
@@ -213,54 +218,54 @@ static size_t stretches_a_step(const stretches *list) {
   return 1;
 }
 
-static int compare_counts(const void *a, const void *b) {
-  const uint32_t *x = a, *y = b;
-  return (*x > *y) - (*x < *y);
+/* Whether most of a stretch is also in another: then how much of it there is can be compared. */
+static bool is_part_of(const stretch *s, const stretch *other) {
+  uint64_t common = 0;
+  for (size_t i = 0; i < TSR__BAG_PLACES; i++)
+    common += s->bag.place[i] < other->bag.place[i] ? s->bag.place[i] : other->bag.place[i];
+  return common * 2 >= s->bag.count;
 }
 
-/* Those allocations of the middle stretch; UINT32_MAX when out of memory. */
-static uint32_t usual_count(const stretches *list) {
-  uint32_t *counts = TSR__NEW_ARRAY(uint32_t, list->count);
-  if (!counts) return UINT32_MAX;
-  for (size_t i = 0; i < list->count; i++) counts[i] = list->items[i].core_count;
-  qsort(counts, list->count, sizeof *counts, compare_counts);
-  uint32_t usual = counts[list->count / 2];
-  tsr__free(counts);
-  return usual;
+/* Allocations that a stretch like its neighbours has. Of two the smaller, since where another model is
+ * trained next the larger says nothing. */
+static uint32_t usual_count(const stretches *list, size_t at) {
+  uint32_t usual = UINT32_MAX;
+  for (size_t i = at ? at - 1 : at + 1; i <= at + 1 && i < list->count; i += 2)
+    if (is_part_of(&list->items[at], &list->items[i]) && list->items[i].core_count < usual)
+      usual = list->items[i].core_count;
+  return usual == UINT32_MAX ? 0 : usual;
 }
 
-/* Whole: all that a step has, and not much less of it than others have. */
+/* Whole: has everything that a step has, and not much less of it than other steps. */
 static bool is_whole(const stretch *s, tsr_phase by, uint32_t usual) {
   bool ends = by == TSR_PHASE_OPTIMIZER ? s->has_end : s->has_backward;
   return s->has_forward && s->has_backward && ends && s->core_count >= usual - usual / 10;
 }
 
-static bool join_stretches(const stretches *list, tsr_phase by, tsr__step_list *out) {
+static bool join_stretches(const stretches *list, tsr_phase by, tsr__cycle_steps *out) {
   size_t n = stretches_a_step(list);
-  uint32_t usual = n == 1 ? usual_count(list) : 0;
-  if (usual == UINT32_MAX) return false;
   for (size_t i = 0; i < list->count; i += n) {
     size_t behind = i + n < list->count ? i + n : list->count;
-    tsr__step step = {list->items[i].step.first, list->items[behind - 1].step.last,
-                      behind - i == n};
-    for (size_t k = i; k < behind; k++) step.is_whole &= is_whole(&list->items[k], by, usual);
+    tsr__cycle_step step = {list->items[i].step.first, list->items[behind - 1].step.last,
+                            behind - i == n};
+    for (size_t k = i; k < behind; k++)
+      step.is_whole &= is_whole(&list->items[k], by, n == 1 ? usual_count(list, k) : 0);
     if (!TSR__VECTOR_PUSH(out, step)) return false;
   }
   return true;
 }
 
 static bool find_by_phases(const tsr__timeline *t, const tsr__roles *roles,
-                           const tsr__phases *phases, tsr__step_list *out) {
+                           const tsr__phases *phases, tsr_phase *by, tsr__cycle_steps *out) {
   tsr__marked_ranges ranges = {0};
   bounds at = {0};
   stretches list = {0};
-  tsr_phase by;
   bool ok = tsr__marked_compute(t->snapshot, &t->events, &ranges, NULL) == 0 &&
-            find_bounds(phases, &ranges, &by, &at) && make_stretches(t, phases, &at, &list);
+            find_bounds(phases, &ranges, by, &at) && make_stretches(t, phases, &at, &list);
   if (ok && list.count) {
-    describe_stretches(t, roles, phases, by, &list);
+    describe_stretches(t, roles, phases, *by, &list);
     drop_tail(&list);
-    ok = join_stretches(&list, by, out);
+    ok = join_stretches(&list, *by, out);
   }
   TSR__VECTOR_FREE(&ranges);
   TSR__VECTOR_FREE(&at);
@@ -268,17 +273,103 @@ static bool find_by_phases(const tsr__timeline *t, const tsr__roles *roles,
   return ok;
 }
 
+/* ---- Steps by annotations ---- */
+
+/* Each ProfilerStep begins a step; without them, each optimizer's step ends one. */
+static bool find_by_annotations(const tsr__timeline *t, const tsr__phases *phases,
+                                tsr__cycle_steps *out, bool *has_optimizer) {
+  tsr__marked_ranges ranges = {0};
+  bool ok = tsr__marked_compute(t->snapshot, &t->events, &ranges, NULL) == 0, has_steps = false;
+  uint32_t end = (uint32_t)t->events.count, first = first_event(phases);
+  for (size_t i = 0; ok && i < ranges.count; i++) {
+    has_steps |= ranges.items[i].is_step;
+    *has_optimizer |= ranges.items[i].is_optimizer_step;
+  }
+  for (size_t i = 0; ok && i < ranges.count; i++) {
+    const tsr__marked *range = &ranges.items[i];
+    if (has_steps ? !range->is_step : !range->is_optimizer_step) continue;
+    if (has_steps && out->count) out->items[out->count - 1].last = range->first - 1;
+    if (has_steps) first = range->first;
+    if (range->last < first || (out->count && first <= out->items[out->count - 1].first)) continue;
+    ok = TSR__VECTOR_PUSH(out, (tsr__cycle_step){first, range->last, true});
+    first = range->last + 1;
+  }
+  if (ok && out->count && !has_steps && first < end) {
+    bool allocates = false;
+    for (uint32_t e = first; e < end; e++) allocates |= t->events.action[e] == TSR_ACTION_ALLOC;
+    if (allocates)
+      ok = TSR__VECTOR_PUSH(out, (tsr__cycle_step){first, end - 1, false});
+    else
+      out->items[out->count - 1].last = end - 1;
+  }
+  TSR__VECTOR_FREE(&ranges);
+  return ok;
+}
+
+/* ---- Steps that died ---- */
+
+static bool ends_step(uint8_t phase, tsr_phase by) {
+  return by == TSR_PHASE_OPTIMIZER ? phase == TSR_PHASE_OPTIMIZER : is_backward(phase);
+}
+
+/* Whether a step reaches its end after an event: something that ends steps allocates. */
+static bool ends_after(const tsr__timeline *t, const tsr__phases *phases, tsr_phase by,
+                       uint32_t event, uint32_t last) {
+  size_t run = 0;
+  for (uint32_t e = event + 1; e <= last; e++) {
+    while (run + 1 < phases->runs.count && phases->runs.items[run + 1].first <= e) run++;
+    if (t->events.action[e] == TSR_ACTION_ALLOC && run < phases->runs.count &&
+        ends_step(phases->runs.items[run].phase, by))
+      return true;
+  }
+  return false;
+}
+
+/* The last step, if memory ran out in it. `by` is UNKNOWN if nothing runs backward. */
+static void mark_dead(const tsr__timeline *t, const tsr__phases *phases, tsr_phase by,
+                      tsr__cycle_steps *steps) {
+  if (!steps->count) return;
+  tsr__cycle_step *step = &steps->items[steps->count - 1];
+  for (uint32_t e = step->last + 1; e-- > step->first;) {
+    if (t->events.action[e] != TSR_ACTION_OOM) continue;
+    if (by == TSR_PHASE_UNKNOWN || !ends_after(t, phases, by, e, step->last))
+      step->is_whole = false;
+    return;
+  }
+}
+
+static bool by_annotations_or_repetition(const tsr__timeline *t, const tsr__roles *roles,
+                                         const tsr__phases *phases, tsr__cycle *out) {
+  bool has_optimizer = false, shows_forward = false;
+  if (!find_by_annotations(t, phases, &out->steps, &has_optimizer)) return false;
+  out->unit = has_optimizer ? TSR_STEPS_UNIT_STEP : TSR_STEPS_UNIT_ITERATION;
+  out->basis = TSR_STEPS_ANNOTATIONS;
+  if (out->steps.count) return true;
+  if (!tsr__loop_find(t, roles, &out->steps, &shows_forward)) return false;
+  out->basis = TSR_STEPS_LOOP;
+  if (shows_forward) return true;
+  out->basis = TSR_STEPS_SEQUENCE;
+  return tsr__sequence_find(t, roles, &out->steps);
+}
+
 int tsr__cycle_compute(const tsr__timeline *timeline, const tsr__roles *roles,
                        const tsr__phases *phases, tsr__cycle *out, tsr_error *error) {
   tsr__cycle cycle = {0};
   bool trains = has_phase(phases, TSR_PHASE_BACKWARD) || has_phase(phases, TSR_PHASE_RECOMPUTE);
-  bool ok = trains ? find_by_phases(timeline, roles, phases, &cycle.steps)
-                   : tsr__sequence_find(timeline, roles, &cycle.steps);
+  tsr_phase by = TSR_PHASE_UNKNOWN;
+  bool ok = trains ? find_by_phases(timeline, roles, phases, &by, &cycle.steps)
+                   : by_annotations_or_repetition(timeline, roles, phases, &cycle);
   if (!ok) {
     tsr__cycle_release(&cycle);
     return tsr__fail_memory(error);
   }
-  if (cycle.steps.count) cycle.basis = trains ? TSR_STEPS_PHASES : TSR_STEPS_SEQUENCE;
+  for (size_t i = 0; i < cycle.steps.count; i++) {
+    assert(cycle.steps.items[i].first <= cycle.steps.items[i].last);
+    assert(!i || cycle.steps.items[i - 1].last < cycle.steps.items[i].first);
+  }
+  if (trains) cycle.basis = TSR_STEPS_PHASES;
+  if (!cycle.steps.count) cycle.basis = TSR_STEPS_NONE;
+  mark_dead(timeline, phases, by, &cycle.steps);
   *out = cycle;
   return 0;
 }

@@ -3,23 +3,24 @@
 #define TSR_ATTRIBUTION_CYCLE_H
 
 #include "attribution/phase.h"
-#include "tessera/steps.h"
+#include "tessera/unstable/attribution.h"
 #include "timeline/timeline.h"
 
-/* Events first .. last, both included. A step that the recording cuts, or that ended early, is not
+/* Events first .. last, inclusive. A step that the recording cuts, or that ended early, is not
  * whole. */
-typedef struct tsr__step {
+typedef struct tsr__cycle_step {
   uint32_t first, last;
   bool is_whole;
-} tsr__step;
+} tsr__cycle_step;
 
-typedef TSR__VECTOR(tsr__step) tsr__step_list;
+typedef TSR__VECTOR(tsr__cycle_step) tsr__cycle_steps;
 
-/* Steps follow each other without gaps; what is before the first, or behind the last, is set-up and
- * leave-taking. */
+/* Steps follow each other without gaps. The events before the first and after the last are start-up and
+ * shut-down. */
 typedef struct tsr__cycle {
   tsr_steps_basis basis; /* NONE: there are no steps */
-  tsr__step_list steps;
+  tsr_steps_unit unit;   /* ITERATION: nothing runs backward */
+  tsr__cycle_steps steps;
 } tsr__cycle;
 
 /* `phases` are the timeline's. Time is linear in events, memory 25 bytes an allocation at most.
@@ -30,8 +31,8 @@ void tsr__cycle_release(tsr__cycle *cycle);
 
 /* ---- between the files of the room ---- */
 
-/* What a stretch of allocations is made of: how many of each stack (or size, without a stack),
- * folded into a few places. Alike stretches have alike bags. */
+/* The content of a range of allocations: the number of each stack (or size, without a stack),
+ * hashed into a few slots. Similar ranges have similar bags. */
 #define TSR__BAG_PLACES 64
 
 typedef struct tsr__bag {
@@ -43,12 +44,18 @@ void tsr__bag_add(tsr__bag *bag, uint64_t symbol);
 /* From 0, nothing in common, to 1, the same. */
 double tsr__bag_likeness(const tsr__bag *a, const tsr__bag *b);
 
-/* What an allocation is of, for comparing: its stack, or its size where it has no frames. */
+/* The identity of an allocation for comparisons: its stack, or its size if it has no frames. */
 uint64_t tsr__symbol(const tsr__roles *roles, const tsr_events *events, uint64_t event);
 
-/* The steps of a trace whose phases do not tell, by the sequence of its allocations alone. Leaves
- * `out` empty where nothing repeats. False when out of memory. */
+/* The steps of a trace without a backward pass, from the loops in its Python frames. Leaves `out` empty if
+ * there are none. `shows_forward` is whether stacks show a forward pass: if so, the answer is final. Time
+ * is linear in events times the depth of the loop. False if out of memory. */
+bool tsr__loop_find(const tsr__timeline *timeline, const tsr__roles *roles, tsr__cycle_steps *out,
+                    bool *shows_forward);
+
+/* The steps of a trace without known phases, from the sequence of its allocations alone. Leaves
+ * `out` empty if nothing repeats. False if out of memory. */
 bool tsr__sequence_find(const tsr__timeline *timeline, const tsr__roles *roles,
-                        tsr__step_list *out);
+                        tsr__cycle_steps *out);
 
 #endif

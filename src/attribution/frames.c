@@ -1,10 +1,10 @@
-/* frames.c - telling the program's own frames from everybody else's.
+/* frames.c - distinguishes the program's own frames from those of libraries.
  *
- * A stack that PyTorch records has some sixty frames, of which a handful are the reader's own. A
+ * A stack that PyTorch records has some sixty frames; only a few are the user's own. A
  * frame is judged by its function's name and its file's name, in this order:
  *
  *   noise     the unwinder, the process's start, the interpreter's loop (the names and files
- *             that PyTorch's own tools drop), and frames of which nothing is known
+ *             that PyTorch's own tools drop), and frames about which nothing is known
  *   native    file "??", a C or C++ source, an object file or shared library (without debug information the
  *             unwinder names the library and a byte offset)
  *   torch     .../site-packages/torch/, a torch source tree, generated "<eval_with_key>.3"
@@ -13,12 +13,12 @@
  *   user      what remains
  *
  * PyTorch's tools match `_start` anywhere in a name, which also drops a user's `on_train_start`;
- * here names of that kind must match whole, and Python sources are never noise. Backslashes count
- * as slashes: files come from Windows too.
+ * here such names must match completely, and Python sources are never noise. Backslashes count
+ * as slashes, because snapshots also come from Windows.
  *
  * It does not look at the file system: the stack may be from another machine.
  */
-#include "tessera/frames.h"
+#include "tessera/unstable/frames.h"
 
 #include <string.h>
 
@@ -47,7 +47,7 @@ static bool ends_with(tsr_text text, const char *part) {
   return size <= text.size_bytes && matches_at(text, text.size_bytes - size, part, size);
 }
 
-/* Byte position behind the last occurrence of `part`, 0 when there is none. */
+/* Byte position after the last occurrence of `part`, 0 if there is none. */
 static size_t behind(tsr_text text, const char *part) {
   size_t size = strlen(part);
   for (size_t end = text.size_bytes; end >= size; end--)
@@ -95,7 +95,7 @@ static bool is_native_file(tsr_text file) {
   return contains(file, ".so.");
 }
 
-/* Native code that only carries a call from one layer to the next. */
+/* Native code that only forwards a call from one layer to the next. */
 static bool is_noise_file(tsr_text file) {
   static const char *const parts[] = {"core/boxing",
                                       "/Register",
@@ -110,7 +110,7 @@ static bool is_noise_file(tsr_text file) {
   return contains_any(file, parts, COUNT_OF(parts));
 }
 
-/* Byte position of the package's name in the file of an installed package, else 0. */
+/* Byte position of the package's name in the file of an installed package, otherwise 0. */
 static size_t package_at(tsr_text file) {
   size_t at = behind(file, "site-packages/");
   return at ? at : behind(file, "dist-packages/");
@@ -122,13 +122,13 @@ static tsr_text package_of(tsr_text file) {
   return (tsr_text){file.data + at, end - at};
 }
 
-/* Those that come with torch; torchvision and its like name layers, and count as libraries. */
+/* Packages that come with torch. torchvision and similar packages define layers, and count as libraries. */
 static bool is_torch_package(tsr_text file) {
   tsr_text package = package_of(file);
   return equals(package, "torch") || equals(package, "functorch") || equals(package, "triton");
 }
 
-/* A directory named torch may be the user's own; one that holds torch's packages is not. */
+/* A directory named torch may be the user's own, but not one that contains torch's packages. */
 static bool is_torch_source(tsr_text file) {
   static const char *const parts[] = {"torch/nn/",    "torch/optim/",       "torch/autograd/",
                                       "torch/utils/", "torch/cuda/",        "torch/amp/",
@@ -185,7 +185,7 @@ tsr_text tsr_frame_title(tsr_text name, bool *is_node) {
   return name;
 }
 
-/* Without a path to go by, the names of PyTorch's and Python's C and C++ give them away. */
+/* Without a path, PyTorch's and Python's C and C++ functions are recognized by their names. */
 static const char *native_package(tsr_text name, tsr_text file) {
   static const char *const torch[] = {"at::", "c10::", "torch::", "THP", "CapturedTraceback"};
   static const char *const python[] = {"PyEval", "PyObject", "PyFunction", "PyRun", "Py_", "_Py"};

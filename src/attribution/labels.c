@@ -1,6 +1,6 @@
 /* labels.c - naming what a stack was doing. See labels.h.
  *
- * Everything about a frame is found out once a frame (`origin`, `mark`), a stack is read from its
+ * Everything about a frame is computed once per frame (`origin`, `mark`); a stack is read from its
  * innermost frame outwards:
  *
  *   c10::...::malloc  at::_ops::empty::call  at::_ops::bmm::call  BmmBackward0::apply  Engine::...
@@ -20,7 +20,7 @@
 #include "base/hash.h"
 #include "base/map.h"
 #include "base/memory.h"
-#include "tessera/frames.h"
+#include "tessera/unstable/frames.h"
 
 enum { NAME_BYTES = 120 };
 
@@ -29,7 +29,8 @@ typedef struct namer {
   const tsr__roles *roles;
   uint8_t *origin, *mark; /* by frame id */
   tsr__places places;     /* of lines and stacks */
-  tsr__map files;         /* hash of a base name -> string id of the file, TSR_NONE: of several */
+  tsr__map
+      files; /* hash of a base name -> string id of the file, TSR_NONE if several files have it */
   tsr__buffer text;
 } namer;
 
@@ -52,7 +53,7 @@ static bool begins_with(tsr_text text, const char *part) {
   return text.size_bytes >= size && memcmp(text.data, part, size) == 0;
 }
 
-/* The same of a path, with either kind of slash. */
+/* The same for a path, with either kind of slash. */
 static bool matches(tsr_text path, const char *part) {
   for (size_t i = 0; part[i]; i++)
     if (i >= path.size_bytes || (path.data[i] == '\\' ? '/' : path.data[i]) != part[i])
@@ -78,7 +79,7 @@ static uint64_t hash_of_base(const namer *n, tsr_text file) {
   return tsr__hash_bytes(base.data, base.size_bytes, tsr__hash_seed(n));
 }
 
-/* The base name, with its folder where several of the program's own files have it. */
+/* The base name, with its folder if several of the program's own files have it. */
 static void append_file(namer *n, tsr_text file) {
   const uint64_t *known = tsr__map_find(&n->files, hash_of_base(n, file));
   tsr_text base = tsr_base_name(file);
@@ -140,7 +141,7 @@ static int read_frames(namer *n, tsr_error *error) {
 
 /* ---- Operations ---- */
 
-/* Words by which PyTorch tells overloads apart, at the end of an operator's name. */
+/* Words by which PyTorch distinguishes overloads, at the end of an operator's name. */
 static size_t without_overload(const char *name, size_t size) {
   static const char *const words[] = {
       "_dim",     "_dtype", "_dtype_layout", "_memory_format", "_out",
@@ -152,7 +153,7 @@ static size_t without_overload(const char *name, size_t size) {
     size_t length = strlen(words[i]);
     if (size > length && memcmp(name + size - length, words[i], length) == 0) {
       size -= length;
-      i = (size_t)-1; /* another may stand before it */
+      i = (size_t)-1; /* another may precede it */
     }
   }
   return size;
@@ -166,8 +167,8 @@ static void append_operator(namer *n, tsr_text name) {
   append(n, (tsr_text){name.data + from, without_overload(name.data + from, end - from)});
 }
 
-/* `torch::autograd::generated::MulBackward0::apply(...)` runs the node MulBackward0. Answers an
- * empty text for what is none. */
+/* `torch::autograd::generated::MulBackward0::apply(...)` runs the node MulBackward0. Returns
+ * empty text if the function is not a node. */
 static tsr_text node_of(tsr_text name) {
   static const char *const rooms[] = {"torch::autograd::generated::", "torch::autograd::"};
   if (find(name, "::apply") == SIZE_MAX) return (tsr_text){0};
@@ -180,7 +181,7 @@ static tsr_text node_of(tsr_text name) {
   return (tsr_text){0};
 }
 
-/* C++ that is between an operation and the allocator. */
+/* C++ functions between an operation and the allocator. */
 static bool is_plumbing(tsr_text name) {
   static const char *const parts[] = {
       "c10::", "at::detail::", "at::empty", "at::native::empty",           "torch::",
@@ -190,7 +191,7 @@ static bool is_plumbing(tsr_text name) {
   return false;
 }
 
-/* What the C++ frames inside of all Python ones say. */
+/* What the C++ frames inside of all Python frames show. */
 typedef struct native {
   uint32_t op, kernel, python; /* frames; TSR_NONE */
   tsr_text node;
@@ -287,13 +288,13 @@ static void name_module(namer *n, uint32_t id, tsr_stack stack) {
   else
     append_function(n, callee);
   if (n->text.size > from + 8 && !memcmp(n->text.data + n->text.size - 8, ".forward", 8))
-    n->text.size -= 8; /* a module's name says enough */
+    n->text.size -= 8; /* a module's name is enough */
   if (caller == stack.depth) return;
   tsr__buffer_text(&n->text, " at ");
   append_place(n, stack.frames[caller]);
 }
 
-/* The place that a stack stands for (places.h). C++ that is no node of autograd's says nothing. */
+/* The place of a stack (places.h). C++ functions that are not autograd nodes are not informative. */
 static void name_line(namer *n, uint32_t id) {
   const tsr__place *place = &n->places.items.items[tsr__place_of(&n->places, id)];
   bool is_node = false;

@@ -4,12 +4,12 @@
  *              function, torch.nn.functional.softmax or nn_utils.py softmax
  *   module     the innermost nn.Module that is being called, by its file and where it is called:
  *              nn.linear at model.py:39, or forward at model.py:382
- *   line       the innermost line of the program's own, model.py:434 scaled_dot_product_attention, and
+ *   line       the program's innermost line, model.py:434 scaled_dot_product_attention, and
  *              the library's that it called, train.py:57 train > activations.py:62 forward; in
  *              autograd's threads the node, MmBackward0 (autograd)
  *   stack      that line and the stack's number
  *
- * A stack that has none of its own is named in brackets: by its phase, "(backward)", or "(no stack
+ * A stack without such a name gets one in brackets: its phase, "(backward)", or "(no stack
  * recorded)". */
 #ifndef TSR_ATTRIBUTION_LABELS_H
 #define TSR_ATTRIBUTION_LABELS_H
@@ -27,7 +27,7 @@ typedef enum tsr__label_kind {
   TSR__LABEL_STACK
 } tsr__label_kind;
 
-/* Names by stack id; the last, number `count`, is that of an absent stack. Equal names are one. */
+/* Names by stack id; the last, number `count`, is that of an absent stack. Equal names are stored once. */
 typedef struct tsr__labels {
   tsr__intern names;
   uint32_t *of_stack; /* ids in names */
@@ -35,7 +35,7 @@ typedef struct tsr__labels {
 } tsr__labels;
 
 /* Time is linear in distinct frames' text and distinct stacks' depth. The program's files of one
- * name are told by their folders too. Fails with TSR_ERROR_MEMORY. */
+ * name are distinguished by their folders. Fails with TSR_ERROR_MEMORY. */
 int tsr__labels_compute(const tsr_snapshot *snapshot, const tsr__roles *roles, tsr__label_kind kind,
                         tsr__labels *out, tsr_error *error);
 /* A zeroed one is fine. */

@@ -4,6 +4,7 @@
  * its profiler, ProfilerStep#N; people write forward and backward in many spellings. */
 #include "attribution/marked.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -28,7 +29,7 @@ static bool begins(tsr_text text, const char *word) {
   return text.size_bytes >= size && !memcmp(text.data, word, size);
 }
 
-/* What a name stands for; false for all the others. */
+/* The phase or step that a name means; false for all other names. */
 static bool read_name(tsr_text name, tsr__marked *range) {
   range->is_step = begins(name, "ProfilerStep");
   range->is_optimizer_step = begins(name, "Optimizer.step");
@@ -45,9 +46,10 @@ static bool read_name(tsr_text name, tsr__marked *range) {
   return range->phase != TSR_PHASE_UNKNOWN;
 }
 
-/* The first event at or after a time; `count` where all are before. */
+/* The first event at or after a time; `count` if all are before. */
 static uint64_t event_at(const tsr_events *events, int64_t time_us) {
   uint64_t low = 0, high = events->count;
+  assert(high && events->time_us[0] <= events->time_us[high - 1]);
   while (low < high) {
     uint64_t middle = low + (high - low) / 2;
     if (events->time_us[middle] < time_us)
@@ -70,7 +72,7 @@ static int compare_ranges(const void *a, const void *b) {
   return (x->last < y->last) - (x->last > y->last);
 }
 
-/* Close the range of a name that is open since `start_us`. */
+/* Close the range of a name that has been open since `start_us`. */
 static bool add_range(const tsr_events *events, tsr__marked range, int64_t start_us, int64_t end_us,
                       tsr__marked_ranges *out) {
   uint64_t first = event_at(events, start_us);
@@ -78,6 +80,7 @@ static bool add_range(const tsr_events *events, tsr__marked range, int64_t start
   if (first >= behind) return true;
   range.first = (uint32_t)first;
   range.last = (uint32_t)(behind - 1);
+  assert(range.first <= range.last && range.last < events->count);
   return TSR__VECTOR_PUSH(out, range);
 }
 
@@ -100,6 +103,7 @@ static bool pair_up(const tsr_snapshot *snapshot, const tsr_events *events, tsr_
     }
     uint64_t *since = tsr__map_find(open, a->name);
     if (!since || !*since) continue;
+    assert(*since <= i && annotations[*since - 1].is_start);
     int64_t start_us = annotations[*since - 1].time_us;
     *since = 0;
     if (!add_range(events, range, start_us, a->time_us, out)) return false;

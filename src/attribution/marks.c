@@ -1,22 +1,27 @@
-/* marks.c - the rules that tell what a frame is about.
+/* marks.c - the rules that assign a mark to a frame.
  *
- * One table for Python, whose frames are named by function and file, one for C++, where the whole
- * signature is the name. The first rule that holds decides. A pattern is a list of words; `*` at the
- * ends of a word stands for anything:
+ * One table for Python, whose frames have a function and a file, one for C++, whose frames have the
+ * whole signature as name. The first rule that matches decides. A pattern is a list of words; `*` at
+ * the ends of a word matches anything:
  *
  *   "step _step *adam*"    exactly step, exactly _step, or adam anywhere
  *
  * The names are those of PyTorch 2.0 to 2.14 and of the libraries that people train with; a path is
- * looked for inside the file's, with either kind of slash. */
+ * searched inside the file's, with either kind of slash. */
 #include "attribution/marks.h"
 
 #include <string.h>
 
 typedef struct rule {
-  const char *file; /* inside the path; "" holds for every file */
+  const char *file; /* inside the path; "" matches every file */
   const char *names;
   tsr__mark mark;
 } rule;
+
+/* Functions that allocate keys and values, in files that are about caches of them. */
+#define KV_CACHE_FUNCTIONS                                                                        \
+  "__init__ update* _update* lazy_init* early_init* allocate* _allocate* create* _create* init* " \
+  "_init* setup* append* insert* reorder_cache batch_* crop"
 
 static const rule python_rules[] = {
     {"torch/utils/checkpoint.py", "unpack_hook recompute_fn backward", TSR__MARK_RECOMPUTE},
@@ -40,13 +45,31 @@ static const rule python_rules[] = {
     {"torch/distributed/_functional_collectives", "*", TSR__MARK_COLLECTIVE},
     {"torch/distributed/fsdp/", "*all_gather* *reduce_scatter* *unshard* _alloc_storage",
      TSR__MARK_COLLECTIVE},
+    {"", "*workspace_buffer* *allocate_workspace*", TSR__MARK_WORKSPACE},
+    {"torch/amp/autocast_mode.py", "__exit__", TSR__MARK_AUTOCAST_EXIT},
+    {"torch/cuda/amp/autocast_mode.py", "__exit__", TSR__MARK_AUTOCAST_EXIT},
+    {"torch/nn/parallel/", "replicate broadcast_coalesced _broadcast_coalesced_reshape",
+     TSR__MARK_REPLICA},
+    {"torch/nn/parallel/", "scatter scatter_map scatter_kwargs", TSR__MARK_SCATTER},
+    {"",
+     "*allocate_kv_cache* *alloc_kv_cache* *initialize_kv_cache *initialize_kv_cache_tensors "
+     "*init_kv_cache* *create_kv_cache* *setup_kv_cache* allocate_gpu_cache setup_cache "
+     "setup_caches *init_memory_pool *insert_kv *update_kv_cache *append_kv*",
+     TSR__MARK_KV_CACHE},
+    {"cache_engine.py", KV_CACHE_FUNCTIONS, TSR__MARK_KV_CACHE},
+    {"kv_cache.py", KV_CACHE_FUNCTIONS, TSR__MARK_KV_CACHE},
+    {"kvcache.py", KV_CACHE_FUNCTIONS, TSR__MARK_KV_CACHE},
+    {"cache_utils.py", KV_CACHE_FUNCTIONS, TSR__MARK_KV_CACHE},
+    {"static_cache.py", KV_CACHE_FUNCTIONS, TSR__MARK_KV_CACHE},
+    {"mem_cache/memory_pool", KV_CACHE_FUNCTIONS, TSR__MARK_KV_CACHE},
     {"torch/utils/data/", "*", TSR__MARK_DATA},
     {"",
      "get_batch next_batch load_batch collate* pin_memory send_to_device _prepare_inputs "
      "batch_to_device move_to_device",
      TSR__MARK_DATA},
+    {"torch/nn/modules/module.py", "_apply", TSR__MARK_APPLY},
     {"torch/nn/modules/module.py",
-     "_apply to cuda half bfloat16 float double load_state_dict _load_from_state_dict convert "
+     "to cuda half bfloat16 float double load_state_dict _load_from_state_dict convert "
      "to_empty",
      TSR__MARK_MODULE_SETUP},
     {"torch/nn/modules/module.py", "_call_impl _wrapped_call_impl __call__", TSR__MARK_CALL},
@@ -55,6 +78,7 @@ static const rule python_rules[] = {
     {"torch/nn/parameter.py", "__new__", TSR__MARK_MODULE_SETUP},
     {"", "from_pretrained load_checkpoint load_pretrained* _load_state_dict*",
      TSR__MARK_MODULE_SETUP},
+    {"torch/nn/functional.py", "multi_head_attention_forward", TSR__MARK_FORWARD}, /* linear too */
     {"", "*attention_forward scaled_dot_product_attention softmax", TSR__MARK_ATTENTION},
     {"", "forward forward_* *_forward", TSR__MARK_FORWARD},
     {"", "__init__", TSR__MARK_CONSTRUCTOR},
@@ -71,7 +95,15 @@ static const rule native_rules[] = {
     {"", "torch::optim::*", TSR__MARK_OPTIMIZER},
     {"", "*_fused_adam* *_fused_sgd* *_fused_adagrad* *FusedAdam* *_foreach_*",
      TSR__MARK_OPTIMIZER_KERNEL},
-    {"", "*Workspace* *getCurrentCUDABlasHandle*", TSR__MARK_WORKSPACE},
+    {"",
+     "*Workspace* *getCurrentCUDABlasHandle* *cublasLt* *at::cuda::blas::gemm* "
+     "*at::cuda::blas::bgemm* *at::cuda::blas::scaled_gemm* *at::cuda::solver::* "
+     "*allocate_workspace*",
+     TSR__MARK_WORKSPACE},
+    {"", "*torch::cuda::broadcast*", TSR__MARK_REPLICA},
+    {"", "*torch::cuda::scatter*", TSR__MARK_SCATTER},
+    {"", "*autocast::cached_cast*", TSR__MARK_AUTOCAST},
+    {"", "*autocast::clear_cache*", TSR__MARK_AUTOCAST_EXIT},
     {"", "*c10d::* *ncclComm*", TSR__MARK_COLLECTIVE},
     {"",
      "at::_ops::*softmax* at::_ops::*attention* at::_ops::tanh* at::_ops::sigmoid* at::_ops::exp* "
@@ -91,11 +123,11 @@ static bool same_at(tsr_text text, size_t at, const char *part, size_t size) {
   return true;
 }
 
-/* Where `part` begins in the text, from byte `from` on; SIZE_MAX where it does not. */
+/* Where `part` begins in the text, from byte `from` on; SIZE_MAX if it is absent. */
 static size_t find(tsr_text text, size_t from, const char *part, size_t size) {
   if (!size) return from;
   for (size_t at = from; size <= text.size_bytes && at <= text.size_bytes - size; at++) {
-    if (part[0] != '/') { /* a slash has two spellings */
+    if (part[0] != '/') { /* a slash may also be a backslash */
       const char *next = memchr(text.data + at, part[0], text.size_bytes - size - at + 1);
       if (!next) return SIZE_MAX;
       at = (size_t)(next - text.data);
@@ -105,8 +137,8 @@ static size_t find(tsr_text text, size_t from, const char *part, size_t size) {
   return SIZE_MAX;
 }
 
-/* One word of a pattern: pieces between stars, in order; without stars at its ends they are tied to
- * the ends of the text. */
+/* Match one word of a pattern: pieces between stars, in order; without a star at an end, the piece there
+ * must be at that end of the text. */
 static bool word_holds(tsr_text text, const char *word, size_t size) {
   size_t at = 0, from = 0;
   while (true) {

@@ -1,20 +1,20 @@
 /* outline.c - the functions and classes of a Python source, by indentation.
  *
- * The source is cut into logical lines: a statement with all its continuation lines, strings of
- * several lines and open brackets. Each logical line has a column. The ones whose block the next
- * could be in lie on a stack, columns rising:
+ * The source is divided into logical lines: a statement with all its continuation lines, strings of
+ * several lines and open brackets. Each logical line has a column. Those whose block could contain the
+ * next line are on a stack, in ascending order of columns:
  *
  *   class Block:            column 0   class Block
  *       if fast:            column 4   something
  *           def step(self): column 8   def step     <- top
  *   x = 1                   column 0: all three end before it
  *
- * A line ends what is at its own column or further right, and is pushed. So each is pushed and popped
- * once, and what is below a `def` on the stack is what that lies in. There is no need to know which
+ * A line ends those at its own column or further right, and is pushed. So each is pushed and popped
+ * once, and the entry below a `def` on the stack contains it. There is no need to know which
  * statements open blocks: in Python only those are followed by a deeper line.
  *
  * `def` and `class` are reserved words: where one begins a line inside brackets, a bracket was never
- * closed, and the line is taken as a new statement. A string in single quotes ends with its line. */
+ * closed, and the line is treated as a new statement. A string in single quotes ends with its line. */
 #include "attribution/outline.h"
 
 #include <string.h>
@@ -24,8 +24,8 @@
 /* A logical line that may have a block. */
 typedef struct block {
   uint32_t column;
-  uint32_t definition; /* that it is, or TSR_NONE */
-  uint32_t around;     /* the innermost definition it is or lies in */
+  uint32_t definition; /* the one it is, or TSR_NONE */
+  uint32_t around;     /* the innermost definition that it is or is in */
 } block;
 
 typedef struct scanner {
@@ -42,7 +42,7 @@ static char peek(const scanner *s, size_t ahead) {
   return ahead < (size_t)(s->end - s->at) ? s->at[ahead] : '\0';
 }
 
-/* The length of the end of line here, 0 where there is none. */
+/* The length of the end of line here, 0 if there is none. */
 static size_t newline(const scanner *s) {
   char c = peek(s, 0);
   if (s->at == s->end || (c != '\n' && c != '\r')) return 0;
@@ -70,7 +70,7 @@ static void pass_comment(scanner *s) {
   while (s->at < s->end && !newline(s)) s->at++;
 }
 
-/* Blanks from here on, and what continues a line; answers the column after them. */
+/* Skip blanks and line continuations; returns the column after them. */
 static uint32_t pass_indent(scanner *s) {
   uint32_t column = 0;
   for (; s->at < s->end && is_blank(*s->at); s->at++) {
@@ -82,7 +82,7 @@ static uint32_t pass_indent(scanner *s) {
   return column;
 }
 
-/* A string, from its quote on. */
+/* Skip a string, from its quote on. */
 static void pass_string(scanner *s) {
   char quote = *s->at;
   bool is_long = peek(s, 1) == quote && peek(s, 2) == quote;
@@ -104,7 +104,7 @@ static void pass_string(scanner *s) {
 
 /* ---- words ---- */
 
-/* The word `word` at `from` and the blanks after it; answers the place behind, or NULL. */
+/* Skip the word `word` at `from` and the blanks after it; returns the position after them, or NULL. */
 static const char *after_word(const scanner *s, const char *from, const char *word) {
   size_t length = strlen(word);
   if ((size_t)(s->end - from) <= length || memcmp(from, word, length) != 0) return NULL;
@@ -133,8 +133,8 @@ static bool read_header(const scanner *s, tsr__definition *out) {
 
 /* ---- logical lines ---- */
 
-/* At the beginning of a line inside brackets: is it a definition after all? Leaves the scanner where
- * it was if so. */
+/* At the beginning of a line inside brackets: is it a definition after all? If so, the scanner does not
+ * move. */
 static bool is_definition_line(scanner *s) {
   scanner look = *s;
   tsr__definition ignored;
@@ -216,7 +216,7 @@ static bool list_lines(tsr_text source, tsr__outline *out) {
   return true;
 }
 
-/* What ends with the source may have ended behind its last line's end. */
+/* A definition that ends with the source may have ended after the end of its last line. */
 static void clamp_ends(tsr__outline *out) {
   uint32_t count = (uint32_t)out->lines.count;
   for (size_t i = 0; i < out->definitions.count; i++)

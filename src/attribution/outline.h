@@ -1,13 +1,13 @@
 /* outline.h - the functions and classes of a Python source, and which lines they are.
  *
  * A reader of indentation, not of the grammar: it knows strings, comments, brackets and continued
- * lines, and takes any bytes. What is no Python gives an outline of some sort. */
+ * lines, and accepts any bytes. For text that is not Python the result is meaningless but valid. */
 #ifndef TSR_ATTRIBUTION_OUTLINE_H
 #define TSR_ATTRIBUTION_OUTLINE_H
 
 #include "base/error.h"
 #include "base/vector.h"
-#include "tessera/snapshot.h"
+#include "tessera/unstable/columns.h"
 
 typedef struct tsr__definition {
   tsr_text name; /* in the source */
@@ -24,7 +24,7 @@ typedef struct tsr__outline {
   uint32_t *owner;             /* by line from 0: the innermost definition around it, or TSR_NONE */
 } tsr__outline;
 
-/* Read a source. Lines end in \n, \r\n or \r. Linear in its size. `out` refers to `source`, and is
+/* Read a source. Lines end with \n, \r\n or \r. Linear in its size. `out` refers to `source`, and must be
  * released with the function below in any case. Fails with TSR_ERROR_MEMORY, or _LIMIT for 4 GiB and
  * more. */
 int tsr__outline_read(tsr_text source, tsr__outline *out, tsr_error *error);

@@ -2,18 +2,20 @@
  *
  * A stack is read once, innermost frame first. Marks compete: an optimizer's step may call backward
  * (a closure), backward may call forward (checkpointing), forward may call backward (a penalty on
- * gradients); the innermost wins. Two things bend that rule. The unwinder sometimes gives up, and
- * PyTorch then lists the Python frames it knows behind the C++ ones: so Python marks are compared
- * among themselves, and the engine's C++ frames only say that it is all backward. And a module that is
- * called inside backward is recomputation, whether or not a checkpoint's frame is seen; a mere name is
- * not, since compiled code shows the lines of forward that it was made from.
+ * gradients); the innermost wins. There are two exceptions. The unwinder sometimes fails, and
+ * PyTorch then lists the Python frames that it knows after the C++ ones: so Python marks are compared
+ * among themselves, and the engine's C++ frames only show that all of it is backward. And a module
+ * called inside backward is recomputation, whether or not a checkpoint's frame is visible; a mere name
+ * is not, because compiled code shows the lines of forward from which it was made.
  *
- * Runs are made in two passes: a run for each stretch of equal roles, told or not; then the untold
- * ones take the phase their neighbours imply, and equal neighbours become one:
+ * Runs are made in two passes: first a run for each range of equal roles, known or not; then the
+ * unknown ones take the phase that their neighbours imply, and equal neighbours are merged:
  *
- *   told      setup  ?     forward ?     backward (no frames)  optimizer ?     forward
- *   implied          data          forward        backward               data            */
+ *   known     setup  ?     forward ?     backward (no frames)  optimizer ?     forward
+ *   implied          data          forward        backward               data */
 #include "attribution/phase.h"
+
+#include <assert.h>
 
 #include "attribution/marked.h"
 #include "attribution/reentrant.h"
@@ -21,7 +23,7 @@
 
 /* ---- Stacks ---- */
 
-/* Where each mark is first met, innermost first; UINT32_MAX where it is not. */
+/* Where each mark first occurs, innermost first; UINT32_MAX if it does not. */
 typedef struct marks {
   uint32_t at[TSR__MARK_COUNT];
 } marks;
@@ -30,8 +32,11 @@ static marks find_marks(tsr_stack stack, const uint8_t *mark_of_frame) {
   marks found;
   for (size_t i = 0; i < TSR__MARK_COUNT; i++) found.at[i] = UINT32_MAX;
   for (uint32_t i = 0; i < stack.depth; i++) {
+    assert(mark_of_frame[stack.frames[i]] < TSR__MARK_COUNT);
     uint8_t mark = mark_of_frame[stack.frames[i]];
     if (found.at[mark] == UINT32_MAX) found.at[mark] = i;
+    if (mark == TSR__MARK_APPLY && found.at[TSR__MARK_MODULE_SETUP] == UINT32_MAX)
+      found.at[TSR__MARK_MODULE_SETUP] = i;
     bool is_forward = mark == TSR__MARK_CALL || mark == TSR__MARK_ATTENTION;
     if (is_forward && found.at[TSR__MARK_FORWARD] == UINT32_MAX) found.at[TSR__MARK_FORWARD] = i;
   }
@@ -42,7 +47,7 @@ static bool has(const marks *m, tsr__mark mark) {
   return m->at[mark] != UINT32_MAX;
 }
 
-/* Is `a` there, and inside of `b` where that is there too? */
+/* Whether `a` occurs, and is inside of `b` if that occurs too. */
 static bool inside(const marks *m, tsr__mark a, tsr__mark b) {
   return m->at[a] < m->at[b];
 }
@@ -89,23 +94,30 @@ static tsr_phase phase_of(const marks *m) {
   tsr_phase of_optimizer = phase_in_optimizer(m, &at);
   bool runs_model = m->at[TSR__MARK_BACKWARD] < at || m->at[TSR__MARK_FORWARD] < at;
   if (of_optimizer != TSR_PHASE_UNKNOWN && !runs_model) return of_optimizer;
-  /* A penalty calls backward inside forward, and is backward; a closure calls both. */
+  /* A gradient penalty calls backward inside forward, and counts as backward; a closure calls both. */
   if (is_backward(m)) return phase_in_backward(m);
   if (has(m, TSR__MARK_MODULE_SETUP) && !inside(m, TSR__MARK_FORWARD, TSR__MARK_MODULE_SETUP))
     return TSR_PHASE_SETUP;
   if (has(m, TSR__MARK_FORWARD)) return TSR_PHASE_FORWARD;
+  if (has(m, TSR__MARK_KV_CACHE)) return TSR_PHASE_SETUP;
   if (has(m, TSR__MARK_DATA)) return TSR_PHASE_DATA;
   if (has(m, TSR__MARK_CONSTRUCTOR)) return TSR_PHASE_SETUP;
   if (has(m, TSR__MARK_OPTIMIZER_KERNEL) && !has(m, TSR__MARK_PYTHON)) return TSR_PHASE_OPTIMIZER;
   return TSR_PHASE_UNKNOWN;
 }
 
+/* Attention and pointwise functions have no weights that autocast could cast. */
+static bool is_of_attention(const marks *m) {
+  return has(m, TSR__MARK_SAVES_OUTPUT) || inside(m, TSR__MARK_ATTENTION, TSR__MARK_CALL);
+}
+
 static tsr__mark hint_of(const marks *m, tsr_phase phase) {
   static const tsr__mark telling[] = {
-      TSR__MARK_WORKSPACE,  TSR__MARK_COLLECTIVE,      TSR__MARK_RELEASE,
-      TSR__MARK_STATE,      TSR__MARK_OPTIMIZER_SETUP, TSR__MARK_GRADIENT_TOOL,
-      TSR__MARK_ACCUMULATE, TSR__MARK_MODULE_SETUP,    TSR__MARK_DATA,
-      TSR__MARK_CONSTRUCTOR};
+      TSR__MARK_WORKSPACE,       TSR__MARK_COLLECTIVE,    TSR__MARK_RELEASE,
+      TSR__MARK_AUTOCAST_EXIT,   TSR__MARK_KV_CACHE,      TSR__MARK_REPLICA,
+      TSR__MARK_SCATTER,         TSR__MARK_AUTOCAST,      TSR__MARK_STATE,
+      TSR__MARK_OPTIMIZER_SETUP, TSR__MARK_GRADIENT_TOOL, TSR__MARK_ACCUMULATE,
+      TSR__MARK_MODULE_SETUP,    TSR__MARK_DATA,          TSR__MARK_CONSTRUCTOR};
   for (size_t i = 0; i < sizeof telling / sizeof *telling; i++) {
     tsr__mark mark = telling[i];
     if (!has(m, mark)) continue;
@@ -114,7 +126,11 @@ static tsr__mark hint_of(const marks *m, tsr_phase phase) {
         : mark == TSR__MARK_OPTIMIZER_SETUP || mark == TSR__MARK_MODULE_SETUP ||
                 mark == TSR__MARK_CONSTRUCTOR
             ? phase == TSR_PHASE_SETUP
-        : mark == TSR__MARK_DATA       ? phase == TSR_PHASE_DATA
+        : mark == TSR__MARK_DATA     ? phase == TSR_PHASE_DATA
+        : mark == TSR__MARK_AUTOCAST ? !is_of_attention(m)
+        : mark == TSR__MARK_KV_CACHE ? !inside(m, TSR__MARK_FORWARD, TSR__MARK_KV_CACHE)
+        : mark == TSR__MARK_REPLICA || mark == TSR__MARK_SCATTER
+            ? phase != TSR_PHASE_BACKWARD && phase != TSR_PHASE_RECOMPUTE
         : mark == TSR__MARK_COLLECTIVE ? !inside(m, TSR__MARK_FORWARD, TSR__MARK_COLLECTIVE)
                                        : true;
     if (is_of_phase) return mark;
@@ -128,7 +144,8 @@ static tsr__mark hint_of(const marks *m, tsr_phase phase) {
 static bool is_python_mark(uint8_t mark) {
   return mark == TSR__MARK_PYTHON || mark == TSR__MARK_FORWARD || mark == TSR__MARK_CALL ||
          mark == TSR__MARK_OPTIMIZER || mark == TSR__MARK_BACKWARD ||
-         mark == TSR__MARK_CONSTRUCTOR || mark == TSR__MARK_ATTENTION;
+         mark == TSR__MARK_CONSTRUCTOR || mark == TSR__MARK_ATTENTION || mark == TSR__MARK_APPLY ||
+         mark == TSR__MARK_KV_CACHE;
 }
 
 static void read_stacks(const tsr_snapshot *snapshot, const uint8_t *mark_of_frame,
@@ -138,9 +155,13 @@ static void read_stacks(const tsr_snapshot *snapshot, const uint8_t *mark_of_fra
     marks m = find_marks(stack, mark_of_frame);
     tsr_phase phase = phase_of(&m);
     roles->is_empty[i] = stack.depth == 0;
-    roles->stacks[i] = (tsr__role){(uint8_t)phase, (uint8_t)hint_of(&m, phase)};
+    if (has(&m, TSR__MARK_APPLY))
+      roles->apply_line[i] = tsr_snapshot_frame(snapshot, stack.frames[m.at[TSR__MARK_APPLY]]).line;
+    roles->stacks[i] =
+        (tsr__role){(uint8_t)phase, (uint8_t)hint_of(&m, phase), has(&m, TSR__MARK_NONE)};
   }
   roles->is_empty[roles->count] = true;
+  assert(roles->stacks[roles->count].phase == TSR_PHASE_UNKNOWN); /* of what has no stack */
 }
 
 int tsr__roles_compute(const tsr_snapshot *snapshot, tsr__roles *out, tsr_error *error) {
@@ -149,7 +170,8 @@ int tsr__roles_compute(const tsr_snapshot *snapshot, tsr__roles *out, tsr_error 
   uint8_t *mark_of_frame = TSR__NEW_ARRAY(uint8_t, frame_count);
   roles.stacks = TSR__NEW_ARRAY(tsr__role, (size_t)roles.count + 1);
   roles.is_empty = TSR__NEW_ARRAY(bool, (size_t)roles.count + 1);
-  bool ok = mark_of_frame && roles.stacks && roles.is_empty;
+  roles.apply_line = TSR__NEW_ARRAY(uint64_t, (size_t)roles.count + 1);
+  bool ok = mark_of_frame && roles.stacks && roles.is_empty && roles.apply_line;
   for (uint32_t i = 0; ok && i < frame_count; i++) {
     tsr_frame frame = tsr_snapshot_frame(snapshot, i);
     mark_of_frame[i] = (uint8_t)tsr__mark_of(tsr_snapshot_string(snapshot, frame.name),
@@ -170,12 +192,13 @@ int tsr__roles_compute(const tsr_snapshot *snapshot, tsr__roles *out, tsr_error 
 void tsr__roles_release(tsr__roles *roles) {
   tsr__free(roles->stacks);
   tsr__free(roles->is_empty);
+  tsr__free(roles->apply_line);
   *roles = (tsr__roles){0};
 }
 
 /* ---- Runs ---- */
 
-/* Beside the phases, while runs are made: no frames to tell anything. */
+/* Additional value next to the phases, while runs are made: no frames, so nothing is known. */
 enum { PHASE_EMPTY = TSR_PHASE_COUNT };
 
 typedef struct maker {
@@ -183,17 +206,18 @@ typedef struct maker {
   const tsr_events *events;
   tsr__marked_ranges ranges;
   size_t next_range;                 /* the first that has not begun */
-  uint32_t covered[TSR_PHASE_COUNT]; /* by phase: the last event that a range of it holds, plus 1 */
-  tsr_phase annotated;               /* the phase that annotations give, up to this event */
+  uint32_t covered[TSR_PHASE_COUNT]; /* by phase: the last event in a range of it, plus 1 */
+  tsr_phase annotated;               /* the phase given by annotations, up to this event */
   uint32_t annotated_until;
   tsr__phases out;
 } maker;
 
-/* The phase that annotations give an event; the narrower of two wins, which is how they nest. */
+/* The phase given by annotations for an event; the narrower of two wins, because they nest. */
 static tsr_phase annotated(maker *m, uint32_t event) {
   if (event < m->annotated_until) return m->annotated;
   while (m->next_range < m->ranges.count && m->ranges.items[m->next_range].first <= event) {
     const tsr__marked *range = &m->ranges.items[m->next_range++];
+    assert(range->phase < TSR_PHASE_COUNT && range->first <= range->last);
     if (m->covered[range->phase] < range->last + 1) m->covered[range->phase] = range->last + 1;
   }
   tsr_phase phase = TSR_PHASE_UNKNOWN;
@@ -204,11 +228,12 @@ static tsr_phase annotated(maker *m, uint32_t event) {
     if (m->annotated_until > m->covered[i]) m->annotated_until = m->covered[i];
     if (phase == TSR_PHASE_UNKNOWN || m->covered[i] < m->covered[phase]) phase = (tsr_phase)i;
   }
+  assert(m->annotated_until > event);
   m->annotated = phase;
   return phase;
 }
 
-/* What one event tells; UNKNOWN for an allocation that tells nothing, -1 for an event that has no say. */
+/* The phase of one event; UNKNOWN for an allocation without evidence, -1 for an event that does not count. */
 static int told_by(maker *m, uint32_t event) {
   tsr_action action = (tsr_action)m->events->action[event];
   uint32_t stack = m->events->stack[event];
@@ -233,10 +258,12 @@ static bool make_runs(maker *m) {
   for (uint32_t i = 0; i < count; i++) {
     int told = told_by(m, i);
     if (told < 0) continue;
+    assert(told <= PHASE_EMPTY);
     if (told != phase) {
       phase = told;
       bool is_told = phase != TSR_PHASE_UNKNOWN && phase != PHASE_EMPTY;
-      if (!TSR__VECTOR_PUSH(&m->out.runs, (tsr__run){i, i, (uint8_t)phase, is_told})) return false;
+      if (!TSR__VECTOR_PUSH(&m->out.runs, (tsr__phase_run){i, i, (uint8_t)phase, is_told}))
+        return false;
     }
     if (events->action[i] == TSR_ACTION_ALLOC)
       m->out.runs.items[m->out.runs.count - 1].last_alloc = i;
@@ -244,11 +271,11 @@ static bool make_runs(maker *m) {
   return true;
 }
 
-/* Frames that Python cannot see are those of autograd's threads, unless the program was elsewhere. */
+/* Stacks without Python frames are those of autograd's threads, unless the program was elsewhere. */
 static void imply_threads(tsr__phases *phases) {
   tsr_phase before = TSR_PHASE_UNKNOWN;
   for (size_t i = 0; i < phases->runs.count; i++) {
-    tsr__run *run = &phases->runs.items[i];
+    tsr__phase_run *run = &phases->runs.items[i];
     if (run->phase == PHASE_EMPTY) {
       bool is_elsewhere = before == TSR_PHASE_OPTIMIZER || before == TSR_PHASE_ZERO_GRAD ||
                           before == TSR_PHASE_SETUP || before == TSR_PHASE_DATA;
@@ -258,7 +285,7 @@ static void imply_threads(tsr__phases *phases) {
   }
 }
 
-/* The phase of what lies between two known ones. */
+/* The phase of a run between two known ones. */
 static tsr_phase between(tsr_phase before, tsr_phase after) {
   bool was_backward = before == TSR_PHASE_BACKWARD || before == TSR_PHASE_RECOMPUTE;
   bool will_be_backward = after == TSR_PHASE_BACKWARD || after == TSR_PHASE_RECOMPUTE;
@@ -271,11 +298,11 @@ static tsr_phase between(tsr_phase before, tsr_phase after) {
   if (before == TSR_PHASE_OPTIMIZER && after == TSR_PHASE_OPTIMIZER) return TSR_PHASE_OPTIMIZER;
   if (after == TSR_PHASE_FORWARD) return TSR_PHASE_DATA;
   if (before == TSR_PHASE_SETUP && after == TSR_PHASE_SETUP) return TSR_PHASE_SETUP;
-  /* Forward that no frame names: the loss alone is left of it, or C++ is all there is. */
+  /* Forward that no frame names: only the loss of it is recorded, or there are only C++ frames. */
   return will_be_backward ? TSR_PHASE_FORWARD : TSR_PHASE_UNKNOWN;
 }
 
-/* Told and untold alternate. What lies on either side of zero_grad is of one phase mostly. */
+/* Known and unknown runs alternate. The runs on both sides of zero_grad mostly have the same phase. */
 static tsr_phase phase_after(const tsr__phases *phases, size_t i) {
   tsr_phase after = TSR_PHASE_UNKNOWN;
   for (size_t next = i + 1; next < phases->runs.count && next <= i + 3; next++) {
@@ -289,7 +316,7 @@ static tsr_phase phase_after(const tsr__phases *phases, size_t i) {
 static void imply_neighbours(tsr__phases *phases) {
   tsr_phase before = TSR_PHASE_UNKNOWN;
   for (size_t i = 0; i < phases->runs.count; i++) {
-    tsr__run *run = &phases->runs.items[i];
+    tsr__phase_run *run = &phases->runs.items[i];
     if (run->phase != TSR_PHASE_UNKNOWN) {
       before = (tsr_phase)run->phase;
       continue;
@@ -301,8 +328,8 @@ static void imply_neighbours(tsr__phases *phases) {
 static void join_equal(tsr__phases *phases) {
   size_t kept = 0;
   for (size_t i = 0; i < phases->runs.count; i++) {
-    tsr__run run = phases->runs.items[i];
-    tsr__run *last = kept ? &phases->runs.items[kept - 1] : NULL;
+    tsr__phase_run run = phases->runs.items[i];
+    tsr__phase_run *last = kept ? &phases->runs.items[kept - 1] : NULL;
     if (last && last->phase == run.phase) {
       last->last_alloc = run.last_alloc;
       last->is_told |= run.is_told;
@@ -310,6 +337,7 @@ static void join_equal(tsr__phases *phases) {
       phases->runs.items[kept++] = run;
     }
   }
+  assert(kept <= phases->runs.count);
   phases->runs.count = kept;
 }
 
@@ -328,6 +356,11 @@ int tsr__phases_compute(const tsr_snapshot *snapshot, const tsr__roles *roles,
   join_equal(&m.out);
   imply_neighbours(&m.out);
   join_equal(&m.out);
+  for (size_t i = 0; i < m.out.runs.count; i++) {
+    assert(m.out.runs.items[i].phase < TSR_PHASE_COUNT);
+    assert(m.out.runs.items[i].first <= m.out.runs.items[i].last_alloc);
+    assert(!i || m.out.runs.items[i - 1].last_alloc < m.out.runs.items[i].first);
+  }
   *out = m.out;
   return 0;
 }

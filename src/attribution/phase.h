@@ -1,26 +1,28 @@
-/* phase.h - what the program was doing: by stack, and by stretches of a device's trace.
+/* phase.h - what the program was doing: by stack, and by ranges of a device's trace.
  *
- * A stack has a role of its own as far as its frames tell. Where they do not (the user's loss
- * function, a backward thread whose frames Python does not see), the stretch between two that are
- * known tells: what is made after forward and before backward belongs to forward. */
+ * A stack has a role if its frames show one. If they do not (the user's loss
+ * function, a backward thread whose frames Python does not see), the known neighbours in the trace
+ * decide: what is allocated after forward and before backward belongs to forward. */
 #ifndef TSR_ATTRIBUTION_PHASE_H
 #define TSR_ATTRIBUTION_PHASE_H
 
 #include "attribution/marks.h"
 #include "base/error.h"
 #include "base/vector.h"
-#include "tessera/attribution.h"
+#include "tessera/unstable/attribution.h"
 
-/* What a stack tells. */
+/* The role of a stack. */
 typedef struct tsr__role {
-  uint8_t phase; /* tsr_phase; UNKNOWN where its frames do not tell */
-  uint8_t hint;  /* tsr__mark of the frame that tells more than the phase, or NONE */
+  uint8_t phase;   /* tsr_phase; UNKNOWN if its frames do not show it */
+  uint8_t hint;    /* tsr__mark of a frame that shows more than the phase, or NONE */
+  bool has_native; /* has C++ frames */
 } tsr__role;
 
 /* By stack id; the last, number `count`, is that of an absent stack. */
 typedef struct tsr__roles {
   tsr__role *stacks;
-  bool *is_empty; /* has no frames */
+  bool *is_empty;       /* has no frames */
+  uint64_t *apply_line; /* the line of its innermost Module._apply; 0 if it has none */
   uint32_t count;
   bool has_python; /* some stack has Python frames */
 } tsr__roles;
@@ -34,16 +36,16 @@ static inline tsr__role tsr__role_of(const tsr__roles *roles, uint32_t stack) {
   return roles->stacks[stack < roles->count ? stack : roles->count];
 }
 
-/* A stretch of events in one phase; the next run's first event ends it. */
-typedef struct tsr__run {
+/* Consecutive events of one phase; the run ends at the next run's first event. */
+typedef struct tsr__phase_run {
   uint32_t first, last_alloc; /* events; last_alloc: the last that allocates, or first */
   uint8_t phase;
-  bool is_told; /* frames or annotations tell the phase; else its neighbours do */
-} tsr__run;
+  bool is_told; /* the phase is known from frames or annotations, not from neighbours */
+} tsr__phase_run;
 
 /* Runs ascend, and neighbours differ in phase. Events before the first run allocate nothing. */
 typedef struct tsr__phases {
-  TSR__VECTOR(tsr__run) runs;
+  TSR__VECTOR(tsr__phase_run) runs;
 } tsr__phases;
 
 /* The runs of a device's trace. Time is linear in events and annotations. Fails with

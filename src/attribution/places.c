@@ -1,20 +1,21 @@
 /* places.c - see places.h.
  *
- * The program's own innermost frame is the place. Where a stack has none, the next kind of frame
- * speaks for it (frames.h): a library, torch's Python, C++. Where the program called a library, that
- * library's innermost frame tells the layer. A thread of autograd's has C++ alone, whose innermost
- * frames are the allocator's and the same for everything: there the node that it runs
+ * The program's own innermost frame is the place. If a stack has none, a frame of the next origin
+ * represents it (frames.h): a library, torch's Python, C++. If the program called a library, that
+ * library's innermost frame identifies the layer. Autograd's threads have C++ frames only, whose innermost
+ * frames are the allocator's and always the same: there the node that it runs
  * (`MmBackward0::apply`, `AccumulateGrad`) is the place, or else the outermost operator
  * (`at::_ops::sum_dim_IntList::call`). */
 #include "attribution/places.h"
 
+#include <assert.h>
 #include <string.h>
 
 #include "base/map.h"
 #include "base/memory.h"
-#include "tessera/frames.h"
+#include "tessera/unstable/frames.h"
 
-/* What a frame is: its tsr_origin, and how much it tells where all are C++. */
+/* A frame's tsr_origin, and how informative it is if all frames are C++. */
 enum { OPERATOR = 64, NODE = 128, TELLING = OPERATOR | NODE };
 
 static tsr__place place_in(tsr_stack stack, const uint8_t *origins) {
@@ -28,8 +29,9 @@ static tsr__place place_in(tsr_stack stack, const uint8_t *origins) {
     bool tells_more = telling > best_telling || (telling == OPERATOR && best_telling == OPERATOR);
     if (origin == TSR_ORIGIN_LIBRARY && library == TSR_NONE) library = stack.frames[i];
     if (origin >= best && !(is_native && tells_more)) continue;
-    /* Checkpointing calls the engine from torch's Python: a node within says more. */
+    /* Checkpointing calls the engine from torch's Python: a node inside it is more informative. */
     if (origin == TSR_ORIGIN_TORCH && best_telling == NODE) continue;
+    assert(origin < TSR_ORIGIN_COUNT);
     place.frame = stack.frames[i];
     best = origin;
     best_telling = telling;
@@ -69,6 +71,7 @@ static bool collect(const tsr_snapshot *snapshot, const uint8_t *origins, tsr__p
     const uint64_t *index = tsr__map_put(&index_of, (uint64_t)place.frame << 32 | place.layer,
                                          places->items.count, &is_new);
     ok = index && (!is_new || TSR__VECTOR_PUSH(&places->items, place));
+    assert(!ok || *index < places->items.count);
     if (ok) places->stacks[i] = (uint32_t)*index;
   }
   tsr__map_release(&index_of);

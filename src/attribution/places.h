@@ -1,18 +1,18 @@
-/* places.h - the line of the program that a stack stands for. */
+/* places.h - the program line that represents a stack. */
 #ifndef TSR_ATTRIBUTION_PLACES_H
 #define TSR_ATTRIBUTION_PLACES_H
 
 #include "base/error.h"
 #include "base/vector.h"
-#include "tessera/snapshot.h"
+#include "tessera/unstable/columns.h"
 
 /* Where a person would look. */
 typedef struct tsr__place {
-  uint32_t frame; /* the program's own, or what speaks for it; TSR_NONE: no frames */
+  uint32_t frame; /* the program's own, or the one that represents it; TSR_NONE: no frames */
   uint32_t layer; /* the innermost frame of a library that it called, or TSR_NONE */
 } tsr__place;
 
-/* Distinct places, the first that of no stack, and each stack's. */
+/* Distinct places, the first for no stack, and the place of each stack. */
 typedef struct tsr__places {
   uint32_t *stacks; /* by stack id: index in `items` */
   uint32_t stack_count;
@@ -24,7 +24,7 @@ typedef struct tsr__places {
 int tsr__places_compute(const tsr_snapshot *snapshot, tsr__places *out, tsr_error *error);
 void tsr__places_release(tsr__places *places);
 
-/* The index of a stack's place; 0 where it has none. */
+/* The index of a stack's place; 0 if it has none. */
 static inline uint32_t tsr__place_of(const tsr__places *places, uint32_t stack) {
   return stack < places->stack_count ? places->stacks[stack] : 0;
 }

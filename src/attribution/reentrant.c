@@ -1,26 +1,26 @@
 /* reentrant.c - see reentrant.h.
  *
- * torch.utils.checkpoint in its reentrant form is a function of autograd written in Python. Its
- * backward runs forward again and then a backward pass of its own. C++ frames do not name it: any
- * such function is a PyNode. But only one that computed something again has a use for the engine, so
- * the order of events tells:
+ * torch.utils.checkpoint in its reentrant form is an autograd function written in Python. Its
+ * backward runs forward again and then its own backward pass. C++ frames do not name it: any
+ * such function is a PyNode. But only one that recomputed something needs the engine, so
+ * the order of events decides:
  *
- *   at::_ops::mm::call                PyNode::apply  Engine::...   within the node: it computes again
+ *   at::_ops::mm::call                PyNode::apply  Engine::...   within the node: it recomputes
  *   MmBackward0::apply  Engine::...   PyNode::apply  Engine::...   the engine within the node
  *   at::_ops::sum::call                              Engine::...   outside of it
  *
- * A stretch of events directly within a node is recomputation where the engine runs within the node
- * just before or after. A function of one's own inside of a checkpointed block lies one node
- * deeper, and has no engine in it. The stretches of a stack vote by their events, since C++ alone
- * may give two functions one stack. */
+ * A range of events directly within a node is recomputation if the engine runs within the node just
+ * before or after. A user's own function inside a checkpointed block is one node deeper, and has no
+ * engine in it. The ranges of a stack vote with their number of events, because two functions may
+ * have the same C++ stack. */
 #include "attribution/reentrant.h"
 
 #include "base/memory.h"
 
 enum { OUTSIDE = 0 };
 
-/* How deep a stack is in such nodes, and whether the engine runs within the innermost: 2 x depth + 1
- * where it does. The absent stack is outside. */
+/* The depth of a stack in such nodes, and whether the engine runs within the innermost: 2 x depth, + 1
+ * if it does. The absent stack is outside. */
 typedef struct depths {
   uint32_t *of_stack;
   bool has_engine; /* some stack has the engine within a node */
@@ -47,7 +47,7 @@ static bool find_depths(const tsr_snapshot *snapshot, const uint8_t *mark_of_fra
   return out->of_stack != NULL;
 }
 
-/* A stretch of events of one place has ended, between two others. */
+/* A range of events of one place has ended, between two others. */
 static void vote(const tsr_events *events, uint32_t count, uint64_t first, uint64_t behind,
                  bool is_again, int64_t *votes) {
   for (uint64_t i = first; i < behind; i++)
@@ -61,7 +61,7 @@ static void count_votes(const tsr_events *events, uint32_t count, const depths *
   for (uint64_t i = 0; i <= events->count; i++) {
     bool is_end = i == events->count;
     uint32_t stack = is_end ? count : events->stack[i];
-    if (!is_end && stack >= count) continue; /* says nothing */
+    if (!is_end && stack >= count) continue; /* no evidence */
     uint32_t place = depth->of_stack[stack];
     if (place == now && !is_end) continue;
     if (now != OUTSIDE && now % 2 == 0)

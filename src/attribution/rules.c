@@ -1,4 +1,4 @@
-/* rules.c - a text of rules becomes compiled patterns in the order in which they are tried.
+/* rules.c - turns a text of rules into compiled patterns in the order in which they are tried.
  *
  *   text --(rules_json.c, rules_yaml.c)--> items --(here)--> sorted, compiled --(rules_match.c)-->
  *   the rule that names each stack
@@ -38,7 +38,7 @@ int tsr__rules_add(tsr_rules *rules, const tsr_rule *rule, bool is_named_once, t
   size_t same = is_named_once ? find_name(rules, rule->name) : rules->items.count;
   if (same < rules->items.count && mode == TSR_RULES_STRICT)
     return tsr__fail(error, TSR_ERROR_FORMAT, TSR_OFFSET_NONE,
-                     "two patterns for the one name '%.100s'; a list may repeat names", rule->name);
+                     "two patterns for the name '%.100s'; use a list to repeat names", rule->name);
   tsr_rule copy = {.name = copy_text(&rules->arena, rule->name),
                    .pattern = copy_text(&rules->arena, rule->pattern),
                    .description = copy_text(&rules->arena, rule->description),
@@ -61,7 +61,7 @@ static void sort_by_priority(tsr_rules *rules) {
   }
 }
 
-/* The problem outlives the rules: it gets texts of its own, in one piece. */
+/* The problem outlives the rules, so its texts are copied, in one piece. */
 static int hand_out(const tsr_rule_problem *problem, tsr_rule_problem *out, tsr_error *error) {
   if (!out) return 0;
   size_t name_bytes = strlen(problem->rule.name) + 1;
@@ -85,7 +85,7 @@ void tsr_rule_problem_release(tsr_rule_problem *problem) {
   *problem = (tsr_rule_problem){0};
 }
 
-/* Compile what was read. A wrong pattern ends it, or its rule is taken out. */
+/* Compile the rules. An invalid pattern ends this, or its rule is removed. */
 static int compile(tsr_rules *rules, tsr_rule_problem *out, tsr_error *error) {
   size_t kept = 0;
   rules->patterns = TSR__NEW_ARRAY(tsr__pattern *, rules->items.count);
@@ -128,7 +128,7 @@ int tsr_rules_parse(const char *text, size_t size_bytes, tsr_rules_mode mode, ts
   int status = is_json ? tsr__rules_read_json(text, size_bytes, mode, rules, error)
                        : tsr__rules_read_yaml(text, size_bytes, mode, rules, error);
   if (!status && !rules->items.count && mode == TSR_RULES_STRICT)
-    status = tsr__fail(error, TSR_ERROR_FORMAT, TSR_OFFSET_NONE, "there are no rules");
+    status = tsr__fail(error, TSR_ERROR_FORMAT, TSR_OFFSET_NONE, "no rules given");
   if (!status) {
     sort_by_priority(rules);
     status = compile(rules, problem, error);
@@ -159,7 +159,7 @@ tsr_rule tsr_rules_at(const tsr_rules *rules, size_t index) {
   return rules->items.items[index];
 }
 
-const tsr_rule_problem *tsr_rules_passed_over(const tsr_rules *rules, size_t *count) {
+const tsr_rule_problem *tsr_rules_skipped(const tsr_rules *rules, size_t *count) {
   *count = rules->passed_over.count;
   return rules->passed_over.items;
 }

@@ -1,4 +1,4 @@
-/* rules.h - what tsr_rules is made of, and which rule names a stack. See tessera/rules.h. */
+/* rules.h - the content of tsr_rules, and which rule matches a stack. See tessera/rules.h. */
 #ifndef TSR_ATTRIBUTION_RULES_H
 #define TSR_ATTRIBUTION_RULES_H
 
@@ -6,14 +6,14 @@
 #include "base/error.h"
 #include "base/vector.h"
 #include "tessera/rules.h"
-#include "tessera/snapshot.h"
+#include "tessera/unstable/columns.h"
 
 /* A compiled pattern: pcre2_code. Only rules_match.c looks inside. */
 typedef struct tsr__pattern tsr__pattern;
 
 struct tsr_rules {
   tsr__arena arena;            /* of all texts */
-  TSR__VECTOR(tsr_rule) items; /* in the order of the text, then in that of trying */
+  TSR__VECTOR(tsr_rule) items; /* first in the order of the text, later in the order of trying */
   tsr__pattern **patterns;     /* by rule */
   TSR__VECTOR(tsr_rule_problem) passed_over;
   tsr_rules_mode mode;
@@ -26,32 +26,33 @@ int tsr__rules_read_json(const char *text, size_t size_bytes, tsr_rules_mode mod
                          tsr_error *error);
 int tsr__rules_read_yaml(const char *text, size_t size_bytes, tsr_rules_mode mode, tsr_rules *rules,
                          tsr_error *error);
-/* Add a rule; texts are zero-terminated, NULL for what was not given. A pattern or a name that is
- * missing is TSR_ERROR_FORMAT. `is_named_once`: a rule of that name takes the place of an earlier
- * one (lenient), or is TSR_ERROR_FORMAT (strict). */
+/* Add a rule; texts are zero-terminated, NULL if absent. A missing pattern or name
+ * is TSR_ERROR_FORMAT. `is_named_once`: a rule with the name of an earlier one replaces
+ * it (lenient), or is TSR_ERROR_FORMAT (strict). */
 int tsr__rules_add(tsr_rules *rules, const tsr_rule *rule, bool is_named_once, tsr_rules_mode mode,
                    tsr_error *error);
 
 /* ---- matching ---- */
 
-/* Compile; on a wrong pattern answers TSR_ERROR_ARGUMENT with the problem's message and offset. */
+/* Compile; for an invalid pattern returns TSR_ERROR_ARGUMENT with the problem's message and offset. */
 int tsr__pattern_new(const char *text, tsr__pattern **out, tsr_rule_problem *problem,
                      tsr_error *error);
 /* NULL is fine. */
 void tsr__pattern_free(tsr__pattern *pattern);
 
-/* No rule names it. */
+/* No rule matches. */
 #define TSR__RULE_NONE UINT32_MAX
 
-/* The index of the rule that names each stack of a snapshot. */
+/* The index of the rule that matches each stack of a snapshot. */
 typedef struct tsr__rule_stacks {
   uint32_t *stacks; /* rule by stack id, or TSR__RULE_NONE */
   uint32_t count;
-  uint64_t given_up; /* times that a pattern took too long on a text, and was taken as not found */
+  uint64_t
+      given_up; /* number of times that a pattern exceeded its limit on a text, which counts as not found */
 } tsr__rule_stacks;
 
 /* Each pattern is tried on each distinct text at most once, however many frames, stacks and events
- * share it. A pattern that takes too long is TSR_ERROR_ARGUMENT where the rules were parsed
+ * share it. A pattern that exceeds its limit is TSR_ERROR_ARGUMENT if the rules were parsed
  * strictly; lenient ones count it. Fails with TSR_ERROR_MEMORY. */
 int tsr__rules_match(const tsr_rules *rules, const tsr_snapshot *snapshot, tsr__rule_stacks *out,
                      tsr_error *error);

@@ -1,5 +1,5 @@
-/* rules_json.c - rules spelled as JSON. jansson parses; this walks what it made. Objects keep the
- * order of the text, and depth is bounded by jansson itself (2048). */
+/* rules_json.c - rules in JSON. jansson parses them; this file walks its values. Objects keep the
+ * order of the text, and jansson itself limits the depth (2048). */
 #include <jansson.h>
 
 #include "attribution/rules.h"
@@ -14,7 +14,7 @@ static int wrong(walk *w, const char *what) {
   return tsr__fail(w->error, TSR_ERROR_FORMAT, TSR_OFFSET_NONE, "%s", what);
 }
 
-/* A member of a rule as text; NULL where it is absent. False where it is something else. */
+/* A member of a rule as text; NULL if it is absent. False if it is not text. */
 static bool text_of(const json_t *rule, const char *key, const char **out) {
   const json_t *value = json_object_get(rule, key);
   *out = json_string_value(value);
@@ -24,12 +24,12 @@ static bool text_of(const json_t *rule, const char *key, const char **out) {
 /* A rule as an object; `name` is that of a mapping's key, or NULL. */
 static int take_rule(walk *w, const json_t *value, const char *name) {
   tsr_rule rule = {0};
-  if (!json_is_object(value)) return wrong(w, "a rule is neither a pattern nor an object");
+  if (!json_is_object(value)) return wrong(w, "a rule must be a pattern or an object");
   const json_t *priority = json_object_get(value, "priority");
   if (!text_of(value, "name", &rule.name) || !text_of(value, "pattern", &rule.pattern) ||
       !text_of(value, "description", &rule.description))
-    return wrong(w, "name, pattern and description are texts");
-  if (priority && !json_is_integer(priority)) return wrong(w, "a priority is a whole number");
+    return wrong(w, "name, pattern and description must be strings");
+  if (priority && !json_is_integer(priority)) return wrong(w, "a priority must be an integer");
   rule.priority = json_integer_value(priority);
   if (name) rule.name = name;
   return tsr__rules_add(w->rules, &rule, name != NULL, w->mode, w->error);
@@ -59,7 +59,7 @@ static int take_root(walk *w, json_t *root) {
   if (inner && !json_is_string(inner)) root = inner;
   if (json_is_array(root)) return take_list(w, root);
   if (json_is_object(root)) return take_mapping(w, root);
-  return wrong(w, "neither a mapping of names to patterns nor a list");
+  return wrong(w, "expected a mapping of names to patterns, or a list");
 }
 
 int tsr__rules_read_json(const char *text, size_t size_bytes, tsr_rules_mode mode, tsr_rules *rules,

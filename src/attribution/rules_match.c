@@ -1,22 +1,22 @@
-/* rules_match.c - which rule names a stack, by PCRE2.
+/* rules_match.c - which rule matches a stack, with PCRE2.
  *
- * Strings are interned, so a pattern is tried on a text once, whatever number of frames, stacks and
- * events hold it: `of_text` remembers the first rule found in each. A frame has the earlier of its
+ * Strings are interned, so a pattern is tried on a text once, however many frames, stacks and
+ * events contain it: `of_text` stores the first rule found in each text. A frame has the earlier of its
  * two texts' rules, a stack the earliest of its frames'.
  *
- * A pattern is a stranger's program. What bounds it: PCRE2's own limits on patterns, a limit on
- * backtracking (which the just-in-time compiler keeps too), and one on the memory of the matcher.
- * No limit is on time itself, so that the same pattern gives the same answer on every machine. */
+ * A pattern is an untrusted program. It is limited by PCRE2's own limits on patterns, a limit on
+ * backtracking (which the just-in-time compiler respects), and one on the memory of the matcher.
+ * There is no limit on time, so that the same pattern gives the same answer on every machine. */
 #include "attribution/rules.h"
 
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
 
-/* Enough for what people write on texts of file names' length; at most some milliseconds a text. */
+/* Enough for realistic patterns on texts as long as file names; at most some milliseconds per text. */
 enum { MATCH_LIMIT = 200000, HEAP_LIMIT_KIB = 16 * 1024 };
 /* For the compiled code; without it PCRE2 uses 32 KiB of the machine's stack. */
 enum { JIT_STACK_START = 32 * 1024, JIT_STACK_MOST = 1024 * 1024 };
-/* Texts longer than this are searched in their first so many bytes. */
+/* Only this many bytes of a longer text are searched. */
 enum { TEXT_BYTES = 64 * 1024 };
 
 struct tsr__pattern {
@@ -56,7 +56,7 @@ int tsr__pattern_new(const char *text, tsr__pattern **out, tsr_rule_problem *pro
     pattern->code =
         pcre2_compile((PCRE2_SPTR)text, PCRE2_ZERO_TERMINATED, options, &code, &offset, how);
   if (pattern && pattern->code) {
-    /* Where it cannot be compiled further (no executable memory), PCRE2 interprets it. */
+    /* If it cannot be compiled further (no executable memory), PCRE2 interprets it. */
     (void)pcre2_jit_compile(pattern->code, PCRE2_JIT_COMPLETE);
     *out = pattern;
   } else {
@@ -129,9 +129,10 @@ static int is_found(matcher *m, size_t rule, tsr_text text) {
   if (code == PCRE2_ERROR_NOMEMORY) return tsr__fail_memory(m->error);
   m->given_up++;
   if (m->rules->mode == TSR_RULES_LENIENT) return 0;
-  return tsr__fail(m->error, TSR_ERROR_ARGUMENT, TSR_OFFSET_NONE,
-                   "rule '%.60s': its pattern backtracks too much on '%.*s'; make it simpler",
-                   m->rules->items.items[rule].name, size < 80 ? (int)size : 80, text.data);
+  return tsr__fail(
+      m->error, TSR_ERROR_ARGUMENT, TSR_OFFSET_NONE,
+      "rule '%.60s': the pattern exceeds the backtracking limit on '%.*s'; simplify it",
+      m->rules->items.items[rule].name, size < 80 ? (int)size : 80, text.data);
 }
 
 static int match_text(matcher *m, uint32_t string, uint32_t *out) {

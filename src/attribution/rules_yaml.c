@@ -1,6 +1,6 @@
-/* rules_yaml.c - rules spelled as YAML. libyaml parses into a document, a flat array of nodes; this
- * walks three levels of it, so that nodes which contain themselves, or one another many times over,
- * cost nothing. Every scalar counts as the text it is written as: a pattern may be 123. */
+/* rules_yaml.c - rules in YAML. libyaml parses them into a document, a flat array of nodes; this file
+ * walks three levels of it, so nodes that contain themselves, or one another many times over,
+ * do no harm. Every scalar is used as text, as it is written: a pattern may be 123. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,8 +21,8 @@ static int wrong(walk *w, const yaml_node_t *node, const char *what) {
                    node ? node->start_mark.line + 1 : 1, what);
 }
 
-/* The text of a scalar, which libyaml ends with a zero; NULL for other nodes, and for texts with a
- * zero inside. */
+/* The text of a scalar, which libyaml terminates with a zero; NULL for other nodes, and for texts that
+ * contain a zero. */
 static const char *text_of(const yaml_node_t *node) {
   if (!node || node->type != YAML_SCALAR_NODE) return NULL;
   const char *text = (const char *)node->data.scalar.value;
@@ -40,12 +40,12 @@ static bool read_priority(const char *text, int64_t *out) {
 
 static int take_member(walk *w, const yaml_node_t *key, const yaml_node_t *value, tsr_rule *rule) {
   const char *name = text_of(key), *text = text_of(value);
-  if (!name || !text) return wrong(w, key, "a rule is made of names and texts");
+  if (!name || !text) return wrong(w, key, "a rule must be a mapping of strings");
   if (!strcmp(name, "name")) rule->name = text;
   if (!strcmp(name, "pattern")) rule->pattern = text;
   if (!strcmp(name, "description")) rule->description = text;
   if (!strcmp(name, "priority") && !read_priority(text, &rule->priority))
-    return wrong(w, value, "a priority is a whole number");
+    return wrong(w, value, "a priority must be an integer");
   return 0;
 }
 
@@ -57,7 +57,7 @@ static int take_rule(walk *w, const yaml_node_t *node, const char *name) {
   tsr_rule rule = {0};
   int status = 0;
   if (!node || node->type != YAML_MAPPING_NODE)
-    return wrong(w, node, "a rule is neither a pattern nor a mapping");
+    return wrong(w, node, "a rule must be a pattern or a mapping");
   for (yaml_node_pair_t *pair = node->data.mapping.pairs.start;
        !status && pair < node->data.mapping.pairs.top; pair++)
     status = take_member(w, node_at(w, pair->key), node_at(w, pair->value), &rule);
@@ -79,14 +79,14 @@ static int take_mapping(walk *w, const yaml_node_t *node) {
        !status && pair < node->data.mapping.pairs.top; pair++) {
     const yaml_node_t *key = node_at(w, pair->key), *value = node_at(w, pair->value);
     tsr_rule rule = {.name = text_of(key), .pattern = text_of(value)};
-    if (!rule.name) return wrong(w, key, "a name is a text");
+    if (!rule.name) return wrong(w, key, "a name must be a string");
     status = rule.pattern ? tsr__rules_add(w->rules, &rule, true, w->mode, w->error)
                           : take_rule(w, value, rule.name);
   }
   return status;
 }
 
-/* What stands under `rules:`, where that is not itself a rule of that name; else the node. */
+/* The value of `rules:`, unless that is itself a rule of that name; otherwise the node. */
 static yaml_node_t *inner(walk *w, yaml_node_t *root) {
   if (!root || root->type != YAML_MAPPING_NODE) return root;
   for (yaml_node_pair_t *pair = root->data.mapping.pairs.start; pair < root->data.mapping.pairs.top;
@@ -102,7 +102,7 @@ static int take_root(walk *w) {
   yaml_node_t *root = inner(w, yaml_document_get_root_node(w->document));
   if (root && root->type == YAML_SEQUENCE_NODE) return take_list(w, root);
   if (root && root->type == YAML_MAPPING_NODE) return take_mapping(w, root);
-  return wrong(w, root, "neither a mapping of names to patterns nor a list");
+  return wrong(w, root, "expected a mapping of names to patterns, or a list");
 }
 
 int tsr__rules_read_yaml(const char *text, size_t size_bytes, tsr_rules_mode mode, tsr_rules *rules,

@@ -1,20 +1,21 @@
-/* sequence.c - steps by what repeats, where no phase is known. See cycle.h.
+/* sequence.c - steps from repetition, if no phase is known. See cycle.h.
  *
- * Each allocation is read together with those after it, as one symbol: their stacks and sizes. Sizes
- * alone repeat everywhere; eight in a row hardly do. What happens once a step then comes at even
+ * Each allocation is combined with those after it into one symbol: their stacks and sizes. Single sizes
+ * repeat everywhere; eight in a row rarely do. A symbol that occurs once per step then recurs at even
  * distances, as many times as there are steps:
  *
  *   allocations  i i w w  a l l l l h  a l l l l h  a l l l l h  a l
  *   a, h         even, 3 or 4 times                l: uneven, unless there is one step only
  *
- * Symbols are grouped by how often they come, and groups tried from the longest distance down. A group
- * gives the steps if it covers most of the trace, if stretches between its symbols are alike, if what
- * follows the last of them is made of the same, and if memory behaves: it comes back to where it was
- * (the layers of a model repeat too, but each leaves something behind), and what is outside frees no
- * more than a stretch does (the loop of an optimizer repeats, but forward and backward before it free
- * far more).
+ * Symbols are grouped by how often they occur, and groups are tried from the longest distance down.
+ * A group gives the steps if it covers most of the trace, if ranges between its symbols are alike,
+ * if the rest after the last symbol is of the same kind, and if memory behaves accordingly: it
+ * returns to its level (the layers of a model repeat too, but each leaves something allocated), and
+ * the part outside frees no more than a range does (the loop of an optimizer repeats, but forward
+ * and backward before it free far more).
  *
  * A step begins at the symbol of the group at which the least memory is in use, on average. */
+#include <assert.h>
 #include <stdlib.h>
 
 #include "attribution/cycle.h"
@@ -23,8 +24,8 @@
 #include "base/memory.h"
 
 enum {
-  TRIES = 16,   /* groups that are looked at closely, which takes the length of the trace */
-  TOGETHER = 8, /* allocations that make a symbol */
+  TRIES = 16,   /* groups that are examined closely, each in time linear in the trace */
+  TOGETHER = 8, /* allocations in a symbol */
 };
 
 #define LIKE 0.95 /* a step like another */
@@ -32,17 +33,18 @@ enum {
 /* One kind of allocation; positions count allocations, not events. */
 typedef struct symbol {
   uint32_t count, first, last, shortest, longest; /* distances between one and the next */
-  uint64_t live_sum; /* over its occurrences: bytes live before each, capped; for the best start */
+  uint64_t
+      live_sum; /* sum over its occurrences: bytes live before each, capped; to find the best start */
 } symbol;
 
 typedef TSR__VECTOR(symbol) symbols;
 
-/* A symbol that comes at even distances. */
+/* A symbol that recurs at even distances. */
 typedef struct even {
   uint32_t count, period, id;
 } even;
 
-/* Symbols that come equally often and at like distances. */
+/* Symbols that occur equally often and at similar distances. */
 typedef struct group {
   uint32_t count, members, anchor; /* anchor: the member that comes first */
   uint64_t period;                 /* the middle one */
@@ -92,7 +94,7 @@ static uint64_t remember(memory_of *m, uint64_t key) {
   return all;
 }
 
-/* Give the symbol to the allocation that it begins with. */
+/* Assign the symbol to the allocation with which it begins. */
 static bool note_window(finder *f, tsr__map *ids, memory_of *last, uint32_t position,
                         uint64_t key) {
   uint64_t all = remember(last, key);
@@ -150,7 +152,7 @@ static int compare_groups(const void *a, const void *b) {
   return (x->count > y->count) - (x->count < y->count);
 }
 
-/* Of symbols that come equally often, by distance: the densest tenth. */
+/* Among symbols that occur equally often, by distance: the densest tenth. */
 static group densest(const finder *f, const even *items, size_t count) {
   group best = {.count = items[0].count};
   size_t from = 0;
@@ -167,7 +169,7 @@ static group densest(const finder *f, const even *items, size_t count) {
   return best;
 }
 
-/* One group for each number of times. */
+/* One group for each number of occurrences. */
 static bool make_groups(finder *f) {
   TSR__VECTOR(even) list = {0};
   bool ok = true;
@@ -190,7 +192,7 @@ static bool make_groups(finder *f) {
 
 /* ---- Does a group give the steps? ---- */
 
-/* Positions at which a symbol comes. */
+/* Positions at which a symbol occurs. */
 typedef TSR__VECTOR(uint32_t) positions;
 
 static bool positions_of(const finder *f, uint32_t id, positions *out) {
@@ -207,7 +209,7 @@ static tsr__bag bag_of(const finder *f, uint32_t from, uint32_t to) {
   return bag;
 }
 
-/* Are most stretches like the one before? */
+/* Whether most ranges are like the previous one. */
 static bool are_alike(const finder *f, const positions *at) {
   double sum = 0;
   tsr__bag before = bag_of(f, at->items[0], at->items[1]);
@@ -219,8 +221,9 @@ static bool are_alike(const finder *f, const positions *at) {
   return at->count < 3 || sum / (double)(at->count - 2) >= 0.6;
 }
 
-/* What follows the last: at most a step, with nothing in it that stretches have not. */
+/* The rest after the last symbol: at most a step, with nothing in it that ranges lack. */
 static bool ends_alike(const finder *f, const positions *at, uint64_t period) {
+  assert(at->count >= 2 && at->items[at->count - 1] < f->count);
   uint32_t last = at->items[at->count - 1], unknown = 0;
   if (f->count - last > period + period / 5) return false;
   for (uint32_t p = last; p + TOGETHER <= f->count; p++) {
@@ -230,8 +233,10 @@ static bool ends_alike(const finder *f, const positions *at, uint64_t period) {
   return unknown * 32 <= f->count - last;
 }
 
-/* Does what a stretch leaves behind stay small against what it uses? The first may be warming up. */
+/* Whether what a range leaves allocated is small compared with what it uses. The first may be
+ * warm-up. */
 static bool comes_back(const finder *f, const positions *at) {
+  assert(at->count >= 2 && at->items[0] < at->items[at->count - 1]);
   double left = 0, used = 0;
   for (size_t i = (at->count - 1) / 2; i + 1 < at->count; i++) {
     uint64_t low = UINT64_MAX, high = 0;
@@ -246,9 +251,10 @@ static bool comes_back(const finder *f, const positions *at) {
   return left <= used * 0.3;
 }
 
-/* Bytes that are freed within a stretch. */
+/* Bytes that are freed within a range. */
 static double freed_in(const finder *f, uint32_t from, uint32_t to) {
   double freed = 0;
+  assert(from <= to && to <= f->count);
   for (uint32_t p = from; p + 1 < to; p++) {
     uint64_t with = tsr__sum_u64(f->live_before[p], f->size[p]);
     freed += (double)tsr__drop_u64(with, f->live_before[p + 1]);
@@ -256,14 +262,14 @@ static double freed_in(const finder *f, uint32_t from, uint32_t to) {
   return freed;
 }
 
-/* What is outside frees no more than a step and a half does; a model that is built frees little. */
+/* The part outside frees no more than one and a half steps; building a model frees little. */
 static bool is_most_of_it(const finder *f, const positions *at) {
   uint32_t first = at->items[0], last = at->items[at->count - 1];
   double inside = freed_in(f, first, last) / (double)(at->count - 1) * 1.5;
   return freed_in(f, 0, first) <= inside && freed_in(f, last, f->count) <= inside;
 }
 
-/* Many symbols or, of a step that is seen twice only, a good part of them; and most of the trace. */
+/* Many symbols, or a good part of them if there are only two steps; and most of the trace. */
 static bool may_give_steps(const finder *f, const group *g) {
   if (g->members < 2 && f->symbols.count > 8) return false;
   if (g->count < 3 && (uint64_t)g->members * 10 < f->symbols.count) return false;
@@ -282,9 +288,10 @@ static bool is_near(const group *g, uint64_t period) {
   return period * 10 >= g->period * 9 && period * 10 <= g->period * 11;
 }
 
-/* The member of a group before which the least is live. */
+/* The member of a group before which the least memory is live. */
 static uint32_t best_start(finder *f, const group *g) {
   uint32_t best = g->anchor;
+  assert(best < f->symbols.count);
   for (uint32_t p = 0; p < f->count; p++) {
     symbol *s = &f->symbols.items[f->symbol_of[p]];
     s->live_sum = tsr__sum_u64(s->live_sum, f->live_before[p] / s->count);
@@ -298,11 +305,12 @@ static uint32_t best_start(finder *f, const group *g) {
   return best;
 }
 
-static bool add_step(tsr__step_list *out, uint32_t first, uint32_t behind, bool is_whole) {
-  return behind <= first || TSR__VECTOR_PUSH(out, (tsr__step){first, behind - 1, is_whole});
+static bool add_step(tsr__cycle_steps *out, uint32_t first, uint32_t behind, bool is_whole) {
+  assert(!out->count || out->items[out->count - 1].last < first); /* without overlap */
+  return behind <= first || TSR__VECTOR_PUSH(out, (tsr__cycle_step){first, behind - 1, is_whole});
 }
 
-static bool make_steps(finder *f, const group *g, positions *at, tsr__step_list *out) {
+static bool make_steps(finder *f, const group *g, positions *at, tsr__cycle_steps *out) {
   if (!positions_of(f, best_start(f, g), at)) return false;
   uint32_t end = (uint32_t)f->t->events.count;
   tsr__bag first = bag_of(f, at->items[0], at->items[1]), before = bag_of(f, 0, at->items[0]);
@@ -316,7 +324,7 @@ static bool make_steps(finder *f, const group *g, positions *at, tsr__step_list 
   return add_step(out, f->event[last], end, tsr__bag_likeness(&one, &rest) >= LIKE);
 }
 
-static bool search(finder *f, bool by_size, tsr__step_list *out) {
+static bool search(finder *f, bool by_size, tsr__cycle_steps *out) {
   positions at = {0};
   bool ok = read_trace(f, by_size) && make_groups(f), is_found = false;
   for (size_t i = 0, tried = 0; ok && !is_found && i < f->groups.count && tried < TRIES; i++) {
@@ -334,7 +342,8 @@ static bool search(finder *f, bool by_size, tsr__step_list *out) {
 }
 
 bool tsr__sequence_find(const tsr__timeline *timeline, const tsr__roles *roles,
-                        tsr__step_list *out) {
+                        tsr__cycle_steps *out) {
+  assert(timeline->birth.count >= timeline->initial.count && !out->count);
   size_t count = timeline->birth.count - timeline->initial.count;
   finder f = {.t = timeline, .roles = roles};
   f.event = TSR__NEW_ARRAY(uint32_t, count);

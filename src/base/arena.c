@@ -2,7 +2,7 @@
  *
  *   chunks -> [header | used ... | next    end]  -> [header | used ............] -> NULL
  *
- * A request larger than a chunk gets a chunk of its own behind the current one, so the room left in
+ * A request larger than a chunk gets its own chunk after the current one, so the room left in
  * the current chunk is not lost. */
 #include "base/arena.h"
 
@@ -57,7 +57,7 @@ static tsr__arena_chunk *new_chunk(tsr__arena *arena, size_t size_bytes) {
   return chunk;
 }
 
-/* A request that deserves a chunk of its own, put behind the current one. */
+/* Serve a large request from its own chunk, inserted after the current one. */
 static void *alloc_alone(tsr__arena *arena, size_t size_bytes) {
   tsr__arena_chunk *chunk = new_chunk(arena, size_bytes);
   if (!chunk) return NULL;
@@ -90,6 +90,7 @@ void *tsr__arena_alloc(tsr__arena *arena, size_t size_bytes, size_t alignment) {
     padding = 0;
   }
   unsigned char *result = arena->next + padding;
+  assert(result + size_bytes <= arena->end && ((uintptr_t)result & (alignment - 1)) == 0);
   arena->next = result + size_bytes;
   ASAN_UNPOISON_MEMORY_REGION(result, size_bytes);
   return result;

@@ -19,16 +19,16 @@ typedef struct tsr__arena_chunk tsr__arena_chunk;
 typedef struct tsr__arena {
   tsr__arena_chunk *chunks; /* newest first */
   unsigned char *next, *end;
-  size_t chunk_bytes; /* size of the next chunk to ask for */
-  size_t total_bytes; /* held from the system, for limits */
+  size_t chunk_bytes; /* size of the next chunk */
+  size_t total_bytes; /* allocated in total, for limits */
 } tsr__arena;
 
 void tsr__arena_init(tsr__arena *arena);
-/* Give everything back; the arena is as after init. A zeroed arena is fine. */
+/* Release everything; the arena is as after init. A zeroed arena is fine. */
 void tsr__arena_release(tsr__arena *arena);
 
-/* `size_bytes` undefined bytes at `alignment` (a power of two up to 16). NULL when out of memory; a
- * size of 0 answers a valid pointer. Amortised O(1). */
+/* `size_bytes` undefined bytes at `alignment` (a power of two up to 16). NULL if out of memory; a
+ * size of 0 returns a valid pointer. Amortised O(1). */
 void *tsr__arena_alloc(tsr__arena *arena, size_t size_bytes, size_t alignment);
 /* A copy of `size_bytes` bytes, or NULL when out of memory. */
 void *tsr__arena_copy(tsr__arena *arena, const void *data, size_t size_bytes, size_t alignment);

@@ -1,6 +1,7 @@
 /* buffer.c - see buffer.h. */
 #include "base/buffer.h"
 
+#include <assert.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -11,6 +12,7 @@ static bool reserve(tsr__buffer *buffer, size_t extra) {
   if (!buffer->failed &&
       !tsr__vector_reserve(&buffer->data, buffer->size, &buffer->capacity, extra, 1))
     buffer->failed = true;
+  assert(buffer->failed || extra <= buffer->capacity - buffer->size);
   return !buffer->failed;
 }
 

@@ -1,7 +1,7 @@
 /* buffer.h - a growable run of bytes for building text. Zeroed is empty.
  *
  * A failed append marks the buffer (`failed`) and later appends do nothing, so a writer can append
- * freely and look once at the end. */
+ * freely and check once at the end. */
 #ifndef TSR_BASE_BUFFER_H
 #define TSR_BASE_BUFFER_H
 
@@ -13,7 +13,7 @@
 typedef struct tsr__buffer {
   char *data; /* not terminated */
   size_t size, capacity;
-  bool failed; /* memory ran out; what is there is a prefix of what was appended */
+  bool failed; /* out of memory; the content is a prefix of what was appended */
 } tsr__buffer;
 
 void tsr__buffer_append(tsr__buffer *buffer, const void *data, size_t size_bytes);

@@ -1,4 +1,4 @@
-/* checked.h - arithmetic on numbers that came from a file. */
+/* checked.h - arithmetic on numbers from a file. */
 #ifndef TSR_BASE_CHECKED_H
 #define TSR_BASE_CHECKED_H
 
@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* `*out = a + b` / `a * b`; answers false and leaves `*out` alone when that would overflow. */
+/* `*out = a + b` / `a * b`; returns false and leaves `*out` unchanged if that would overflow. */
 static inline bool tsr__add_u64(uint64_t a, uint64_t b, uint64_t *out) {
   if (a > UINT64_MAX - b) return false;
   *out = a + b;
@@ -19,7 +19,7 @@ static inline bool tsr__mul_size(size_t a, size_t b, size_t *out) {
   return true;
 }
 
-/* A sum that stops at the largest value instead of wrapping. */
+/* A sum that saturates instead of wrapping. */
 static inline uint64_t tsr__sum_u64(uint64_t a, uint64_t b) {
   return a > UINT64_MAX - b ? UINT64_MAX : a + b;
 }

@@ -1,5 +1,5 @@
 /* decimal.c - see decimal.h. A magnitude is an array of 32-bit words, the lowest first; nine decimal
- * digits at a time are taken off it, or put on. */
+ * digits at a time are removed from it, or added. */
 #include "base/decimal.h"
 
 #include <stdbool.h>
@@ -24,7 +24,7 @@ static bool is_zero(const uint32_t words[WORDS]) {
   return !any;
 }
 
-/* Divide by GROUP; answers what is left over. */
+/* Divide by GROUP; returns the remainder. */
 static uint32_t take_group(uint32_t words[WORDS]) {
   uint64_t rest = 0;
   for (size_t i = WORDS; i-- > 0;) {
@@ -35,7 +35,7 @@ static uint32_t take_group(uint32_t words[WORDS]) {
   return (uint32_t)rest;
 }
 
-/* Multiply and add; false where that is too large. */
+/* Multiply and add; false if the result is too large. */
 static bool put_group(uint32_t words[WORDS], uint32_t factor, uint32_t group) {
   uint64_t carry = group;
   for (size_t i = 0; i < WORDS; i++) {

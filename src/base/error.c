@@ -1,6 +1,6 @@
-/* error.c - one place that writes error messages.
+/* error.c - the only place that writes error messages.
  *
- * Messages may quote names out of a hostile file, so every byte that a terminal could act on is
+ * Messages may quote names from a hostile file, so every byte that a terminal could interpret is
  * replaced before the caller sees it. */
 #include "base/error.h"
 
@@ -13,8 +13,8 @@ const char *tsr_status_text(tsr_status status) {
   case TSR_ERROR_MEMORY: return "out of memory";
   case TSR_ERROR_IO: return "input or output failed";
   case TSR_ERROR_FORMAT: return "not a readable snapshot";
-  case TSR_ERROR_LIMIT: return "a safety limit was passed";
-  case TSR_ERROR_UNSUPPORTED: return "unsupported form of snapshot";
+  case TSR_ERROR_LIMIT: return "a safety limit was exceeded";
+  case TSR_ERROR_UNSUPPORTED: return "unsupported snapshot format";
   case TSR_ERROR_ARGUMENT: return "unknown argument";
   case TSR_ERROR_WRITE: return "the report could not be written";
   }

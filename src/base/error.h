@@ -1,4 +1,4 @@
-/* error.h - filling in a tsr_error, and checks that explain themselves. */
+/* error.h - fills in a tsr_error. */
 #ifndef TSR_BASE_ERROR_H
 #define TSR_BASE_ERROR_H
 
@@ -11,14 +11,14 @@
 #define TSR__PRINTF(format_index, first_arg)
 #endif
 
-/* Fill `error` (where not NULL) and answer `status`, so that a failing function can end in
- * `return tsr__fail(...)`. The message is cut to the array and freed of control characters: texts
- * from a file may be in it. */
+/* Fill `error` (unless NULL) and return `status`, so that a failing function can end with
+ * `return tsr__fail(...)`. The message is truncated to the array, and control characters are replaced,
+ * because it may contain text from a file. */
 int tsr__fail(tsr_error *error, tsr_status status, uint64_t offset, const char *format, ...)
     TSR__PRINTF(4, 5);
 
-/* tsr__fail for TSR_ERROR_MEMORY. Allocates nothing. Here in full, so that whoever reads the caller,
- * an analyzer too, sees that it never answers 0. */
+/* tsr__fail for TSR_ERROR_MEMORY. Allocates nothing. Defined inline so that readers of the caller,
+ * static analyzers included, see that it never returns 0. */
 static inline int tsr__fail_memory(tsr_error *error) {
   (void)tsr__fail(error, TSR_ERROR_MEMORY, TSR_OFFSET_NONE, "out of memory");
   return TSR_ERROR_MEMORY;

@@ -1,4 +1,4 @@
-/* hash.c - a table's seed: what the system's randomisation of addresses has to offer, mixed. */
+/* hash.c - a table's seed, from the system's randomisation of addresses. */
 #include "base/hash.h"
 
 uint64_t tsr__hash_seed(const void *place) {

@@ -1,8 +1,8 @@
 /* hash.h - a fast hash of bytes and numbers, for tables inside one process.
  *
- * Keys come from files, and a file could be made of keys that all fall on one slot. So each table
- * has a seed that a file cannot know, taken from where the system put the table in memory. What a
- * table answers never depends on it; only the order of its slots does. */
+ * Keys come from files, and a crafted file could contain keys that all hash to one slot. So each table
+ * has a seed that a file cannot know, derived from the table's address in memory. Results of a
+ * table never depend on it; only the order of its slots does. */
 #ifndef TSR_BASE_HASH_H
 #define TSR_BASE_HASH_H
 

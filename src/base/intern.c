@@ -3,9 +3,10 @@
  *   slots: [0, 3, 0, 1, ...]  id + 1, probed linearly, at most half full
  *   items: [{data, size, hash}, ...] by id;  data in the arena
  *
- * The stored hash lets growth and most mismatches pass without touching the strings. */
+ * With the stored hash, growth and most mismatches don't touch the strings. */
 #include "base/intern.h"
 
+#include <assert.h>
 #include <string.h>
 
 #include "base/hash.h"
@@ -35,6 +36,7 @@ static bool grow_slots(tsr__intern *table) {
     while (slots[i]) i = (i + 1) & (size - 1);
     slots[i] = id + 1;
   }
+  assert(table->count <= size / 2 + 1);
   tsr__free(table->slots);
   table->slots = slots;
   table->mask = (uint32_t)(size - 1);
@@ -81,6 +83,7 @@ uint32_t tsr__intern_put(tsr__intern *table, const void *data, size_t size_bytes
   const void *copy = tsr__arena_copy(&table->arena, data, size_bytes, 8);
   if (!copy) return TSR__INTERN_FULL;
   table->items[table->count] = (tsr__interned){copy, (uint32_t)size_bytes, hash};
+  assert(table->count < table->capacity);
   *slot = ++table->count;
   table->bytes += size_bytes;
   if (added) *added = true;

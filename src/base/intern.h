@@ -1,6 +1,6 @@
-/* intern.h - equal byte strings get one 32-bit id, given out from 0 in order of first appearance.
+/* intern.h - equal byte strings get one 32-bit id, assigned from 0 in order of first appearance.
  *
- * The table copies what it keeps. Ids and pointers stay valid until release. One table serves
+ * The table copies the strings. Ids and pointers stay valid until release. It is used for
  * strings (bytes of text), frames (their struct) and stacks (their array of frame ids). Not thread
  * safe. */
 #ifndef TSR_BASE_INTERN_H
@@ -35,11 +35,11 @@ void tsr__intern_init(tsr__intern *table);
 /* A zeroed table is fine. */
 void tsr__intern_release(tsr__intern *table);
 
-/* The id of the string, added if new; `*added` (where not NULL) says which. Answers
- * TSR__INTERN_FULL when out of memory, out of ids, or the string is longer than 4 GiB. Amortised
+/* The id of the string, added if new; `*added` (unless NULL) is whether it was. Returns
+ * TSR__INTERN_FULL if out of memory, out of ids, or the string is longer than 4 GiB. Amortised
  * O(size_bytes). */
 uint32_t tsr__intern_put(tsr__intern *table, const void *data, size_t size_bytes, bool *added);
-/* The id, or TSR__INTERN_FULL when the string was never put. */
+/* The id, or TSR__INTERN_FULL if the string was never added. */
 uint32_t tsr__intern_find(const tsr__intern *table, const void *data, size_t size_bytes);
 
 #endif

@@ -1,6 +1,8 @@
 /* map.c - growth of the table in map.h; the probes are inline there, for hot loops. */
 #include "base/map.h"
 
+#include <assert.h>
+
 #include "base/memory.h"
 
 void tsr__map_release(tsr__map *map) {
@@ -14,6 +16,7 @@ bool tsr__map_grow(tsr__map *map) {
   tsr__map_slot *slots = tsr__realloc(NULL, size, sizeof *slots);
   if (!slots) return false;
   for (size_t i = 0; i < size; i++) slots[i] = (tsr__map_slot){TSR__MAP_EMPTY, 0};
+  assert(!(size & (size - 1)) && (!map->slots || map->count <= map->mask));
   tsr__map larger = *map;
   if (!map->slots) larger.seed = tsr__hash_seed(slots);
   larger.slots = slots;
@@ -37,7 +40,7 @@ void tsr__map_remove(tsr__map *map, uint64_t key) {
     if (map->slots[hole].key == TSR__MAP_EMPTY) return;
     hole = (hole + 1) & map->mask;
   }
-  /* A later key of the run may move into the hole if its own place is not between the two. */
+  /* A later key of the run may move into the hole if its own slot is not between the two. */
   for (size_t i = (hole + 1) & map->mask; map->slots[i].key != TSR__MAP_EMPTY;
        i = (i + 1) & map->mask) {
     size_t home = tsr__map_home(map, map->slots[i].key);
@@ -45,6 +48,7 @@ void tsr__map_remove(tsr__map *map, uint64_t key) {
     map->slots[hole] = map->slots[i];
     hole = i;
   }
+  assert(map->count);
   map->slots[hole].key = TSR__MAP_EMPTY;
   map->count--;
 }

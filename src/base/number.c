@@ -1,5 +1,5 @@
-/* number.c - see number.h. strtod reads the point of the program's locale, which may be a comma,
- * and a library must not change the locale: where the point stops it, a comma is tried instead. */
+/* number.c - see number.h. strtod expects the decimal point of the program's locale, which may be a
+ * comma, and a library must not change the locale. If parsing stops at the point, a comma is tried. */
 #include "base/number.h"
 
 #include <stdlib.h>

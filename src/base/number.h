@@ -4,8 +4,8 @@
 
 #include <stdbool.h>
 
-/* The number that the whole of `text` spells, in C's syntax with a point whatever the program's
- * locale; `text` may be changed. False, with `*out` untouched, where it is none. */
+/* Parse a number that must be all of `text`, in C's syntax with a point in any
+ * locale; `text` may be modified. False, with `*out` untouched, if it is not a number. */
 bool tsr__read_real(char *text, double *out);
 
 #endif

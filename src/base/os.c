@@ -1,10 +1,10 @@
-/* os.c - POSIX's side of os.h. */
+/* os.c - files through POSIX: the first half of os.h. Threads are in os_threads.c, which needs GNU
+ * extensions; this file needs POSIX's strerror_r instead of GNU's. */
 #define _POSIX_C_SOURCE 200809L
 #include "base/os.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <pthread.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -60,69 +60,4 @@ ptrdiff_t tsr__os_read(int handle, void *buffer, size_t size, tsr_error *error) 
 
 void tsr__os_close(int handle) {
   if (handle != STANDARD_INPUT) (void)close(handle);
-}
-
-/* ---- threads ---- */
-
-struct tsr__os_thread {
-  pthread_t id;
-  void (*run)(void *context);
-  void *context;
-};
-
-static void *run_thread(void *argument) {
-  tsr__os_thread *thread = argument;
-  thread->run(thread->context);
-  return NULL;
-}
-
-tsr__os_thread *tsr__os_thread_start(void (*run)(void *context), void *context) {
-  tsr__os_thread *thread = TSR__NEW(tsr__os_thread);
-  if (!thread) return NULL;
-  thread->run = run;
-  thread->context = context;
-  if (pthread_create(&thread->id, NULL, run_thread, thread) == 0) return thread;
-  tsr__free(thread);
-  return NULL;
-}
-
-void tsr__os_thread_join(tsr__os_thread *thread) {
-  (void)pthread_join(thread->id, NULL);
-  tsr__free(thread);
-}
-
-struct tsr__os_semaphore {
-  pthread_mutex_t mutex;
-  pthread_cond_t is_positive;
-  unsigned count;
-};
-
-tsr__os_semaphore *tsr__os_semaphore_new(unsigned count) {
-  tsr__os_semaphore *semaphore = TSR__NEW(tsr__os_semaphore);
-  if (!semaphore) return NULL;
-  (void)pthread_mutex_init(&semaphore->mutex, NULL);
-  (void)pthread_cond_init(&semaphore->is_positive, NULL);
-  semaphore->count = count;
-  return semaphore;
-}
-
-void tsr__os_semaphore_post(tsr__os_semaphore *semaphore) {
-  (void)pthread_mutex_lock(&semaphore->mutex);
-  semaphore->count++;
-  (void)pthread_cond_signal(&semaphore->is_positive);
-  (void)pthread_mutex_unlock(&semaphore->mutex);
-}
-
-void tsr__os_semaphore_wait(tsr__os_semaphore *semaphore) {
-  (void)pthread_mutex_lock(&semaphore->mutex);
-  while (!semaphore->count) (void)pthread_cond_wait(&semaphore->is_positive, &semaphore->mutex);
-  semaphore->count--;
-  (void)pthread_mutex_unlock(&semaphore->mutex);
-}
-
-void tsr__os_semaphore_free(tsr__os_semaphore *semaphore) {
-  if (!semaphore) return;
-  (void)pthread_cond_destroy(&semaphore->is_positive);
-  (void)pthread_mutex_destroy(&semaphore->mutex);
-  tsr__free(semaphore);
 }

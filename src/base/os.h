@@ -1,33 +1,97 @@
-/* os.h - the only door to the operating system, so that the rest is portable C. */
+/* os.h - the only files that call the operating system are os.c and os_threads.c, which implement
+ * this header; the rest of the library is portable C.
+ */
 #ifndef TSR_BASE_OS_H
 #define TSR_BASE_OS_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #include "base/error.h"
 
-/* Open the file `path` for reading ("-": standard input, which stays open afterwards).
- * `*size_bytes` is its size, or 0 when it has none (a pipe). A directory is an error. Fails with
- * TSR_ERROR_IO. */
+/* ---- files (os.c) ---- */
+
+/* Open the file `path` for reading; "-" is standard input, which tsr__os_close leaves open.
+ * `*size_bytes` is the file's size, or 0 if it has none (a pipe). A directory is an error. Fails
+ * with TSR_ERROR_IO. */
 int tsr__os_open(const char *path, int *handle, uint64_t *size_bytes, tsr_error *error);
-/* The same for a file beside the input: only a regular file is opened, and a pipe is not waited for.
- */
+/* The same for a file next to the input. Anything but a regular file is an error, and opening a
+ * pipe does not block. */
 int tsr__os_open_regular(const char *path, int *handle, tsr_error *error);
-/* Up to `size` bytes into `buffer`: how many, 0 at the end, or a negative tsr_status. */
+/* Read up to `size` bytes into `buffer`. Returns how many, 0 at the end, or a negative tsr_status. */
 ptrdiff_t tsr__os_read(int handle, void *buffer, size_t size, tsr_error *error);
 void tsr__os_close(int handle);
+
+/* ---- memory (os_threads.c from here on) ---- */
+
+/* Have the system back the whole pages among these bytes now, not when they are first written to:
+ * that saves the thread which will write them from stopping at each. No byte changes, so other threads
+ * may use the memory meanwhile, or have freed it; addresses that are not mapped are passed over.
+ * Does nothing on systems that cannot. */
+void tsr__os_populate(void *data, size_t size_bytes);
+
+/* ---- processors and processes ---- */
+
+/* How many processors this process may run on (its affinity mask), at least 1. A container's quota
+ * of processor time is not considered. */
+unsigned tsr__os_processor_count(void);
+
+/* Differs between a process and its fork: threads exist only in the process that started them. */
+uint64_t tsr__os_process_id(void);
 
 /* ---- threads ---- */
 
 typedef struct tsr__os_thread tsr__os_thread;
 
-/* Run `run(context)` in a new thread, to be joined once. NULL where none can be started. */
+/* Run `run(context)` in a new thread, which must be joined once. The thread receives no signals
+ * except its own faults. NULL if no thread can be started or memory has run out. */
 tsr__os_thread *tsr__os_thread_start(void (*run)(void *context), void *context);
-/* Wait for its end and release it. */
+/* Wait until the thread has ended, then release it. */
 void tsr__os_thread_join(tsr__os_thread *thread);
+/* Release the record of a thread of the parent process, in a fork, where it does not run. */
+void tsr__os_thread_forget(tsr__os_thread *thread);
+/* Identifies the calling thread among those that run; never 0. */
+uintptr_t tsr__os_thread_self(void);
 
-/* A count that threads wait for: what one does before posting, the other sees after waiting. */
+/* ---- mutexes and conditions ----
+ *
+ * Values that live inside the caller's struct and must not be copied or moved once initialised.
+ * Not recursive. What a thread wrote before unlocking is visible to the thread that locks next. */
+
+typedef union tsr__os_mutex {
+  long long align_integer;
+  void *align_pointer;
+  unsigned char storage[64];
+} tsr__os_mutex;
+
+typedef union tsr__os_condition {
+  long long align_integer;
+  void *align_pointer;
+  unsigned char storage[64];
+} tsr__os_condition;
+
+/* False if the system has no resources left. */
+bool tsr__os_mutex_init(tsr__os_mutex *mutex);
+/* The mutex must be unlocked. */
+void tsr__os_mutex_release(tsr__os_mutex *mutex);
+void tsr__os_mutex_lock(tsr__os_mutex *mutex);
+void tsr__os_mutex_unlock(tsr__os_mutex *mutex);
+
+/* False if the system has no resources left. */
+bool tsr__os_condition_init(tsr__os_condition *condition);
+/* No thread may be waiting. */
+void tsr__os_condition_release(tsr__os_condition *condition);
+/* Unlock `mutex`, sleep until woken, lock it again. May wake up for no reason: call it in a loop
+ * that checks what is waited for. */
+void tsr__os_condition_wait(tsr__os_condition *condition, tsr__os_mutex *mutex);
+void tsr__os_condition_wake_one(tsr__os_condition *condition);
+void tsr__os_condition_wake_all(tsr__os_condition *condition);
+
+/* ---- semaphores ---- */
+
+/* A count that threads wait for. What one thread did before posting is visible to the thread that
+ * waited for it. */
 typedef struct tsr__os_semaphore tsr__os_semaphore;
 
 /* NULL when out of memory. */

@@ -3,9 +3,9 @@
  * Floats: the shortest digits are found by trying. printf rounds correctly to any number of digits,
  * so the first precision whose digits strtod reads back as the same double is the shortest, and they
  * are the nearest of that length. A power of two is twice as far from its neighbour above as from the
- * one below; there the nearest digits may be too low where those one higher will do, as 2**-44 shows.
- * The digits are taken out of printf's text and laid out anew, which also rids them of the locale's
- * point. */
+ * one below; there the nearest digits may be too low although the next higher ones are right, for
+ * example for 2**-44. The digits are extracted from printf's text and formatted again, which also
+ * removes the locale's decimal point. */
 #include "base/python_text.h"
 
 #include <stdio.h>
@@ -22,13 +22,13 @@ typedef struct decimal {
   int count, exponent;
 } decimal;
 
-/* Is the text read back as that number? */
+/* Whether the text is read back as that number. */
 static bool is_read_as(const char *text, double value) {
   double back = strtod(text, NULL);
   return !(back < value || back > value);
 }
 
-/* Add one to the last digit before the exponent; false where that carries out of the first. */
+/* Add one to the last digit before the exponent; false if that carries out of the first. */
 static bool count_up(char *text) {
   for (char *at = strchr(text, 'e'); at-- > text;) {
     if (*at < '0' || *at > '9') continue;
@@ -57,8 +57,8 @@ static decimal shortest(double value) {
   return out;
 }
 
-/* Lay the digits out with the point behind the first `whole` of them, which may be fewer than there
- * are, more, or none. */
+/* Format the digits with the point after the first `whole` of them, which may be less or more than
+ * their number, or 0. */
 static char *lay_out(char *out, const decimal *d, int whole) {
   if (whole <= 0) {
     *out++ = '0', *out++ = '.';
@@ -325,7 +325,7 @@ void tsr__python_repr(tsr__buffer *out, const char *data, size_t size_bytes) {
 }
 
 void tsr__python_print(tsr__buffer *out, const char *data, size_t size_bytes, bool is_shown) {
-  size_t kept = 0; /* what is before is appended; what is from here to `at` is good */
+  size_t kept = 0; /* text before this is appended; text from here to `at` needs no escape */
   for (size_t at = 0; at < size_bytes;) {
     uint32_t code = (unsigned char)data[at];
     size_t length = code < 0x80 ? 1 : tsr__utf8_decode(data + at, size_bytes - at, &code);

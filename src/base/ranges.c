@@ -1,13 +1,15 @@
 /* ranges.c - a treap of ranges. See ranges.h.
  *
- * Files decide which ranges there are and in which order they come, so neither a list nor a tree
- * that trusts them will do. The tree is ordered as ranges.h says, with the index as the last
- * resort, and a heap by priority: a hash of the index and a seed that no file can know. So its
- * depth is that of a tree built by chance, some 50 for a million ranges, and recursion is safe.
+ * Files determine the ranges and their order, so a list or an unbalanced tree could be made slow
+ * on purpose. The tree is ordered as in ranges.h, with the index as the last
+ * criterion, and is a heap by priority: a hash of the index and a seed that no file can know. So its
+ * depth is that of a random tree, some 50 for a million ranges, and recursion is safe.
  *
- * Each item knows the furthest end below it: a search for what holds an address passes over a whole
- * subtree that ends before it. */
+ * Each item stores the furthest end below it, so a search for a range around an address skips a whole
+ * subtree that ends before the address. */
 #include "base/ranges.h"
+
+#include <assert.h>
 
 #include "base/hash.h"
 
@@ -120,12 +122,14 @@ uint32_t tsr__ranges_add(tsr__ranges *ranges, uint64_t group, uint64_t begin, ui
     index = (uint32_t)ranges->items.count++;
   }
   ITEM(index) = (tsr__ranges_item){.group = group, .begin = begin, .end = end, .value = value};
+  assert(begin <= end || !end);
   ranges->root = insert(ranges, ranges->root, index);
   ranges->count++;
   return index;
 }
 
 void tsr__ranges_remove(tsr__ranges *ranges, uint32_t range) {
+  assert(range < ranges->items.count && ranges->count);
   ranges->root = detach(ranges, ranges->root, range);
   ranges->count--;
   ITEM(range).left = ranges->reusable;
@@ -163,8 +167,8 @@ uint32_t tsr__ranges_first(const tsr__ranges *ranges, uint64_t group, uint64_t a
   return found != TSR__RANGE_NONE && ITEM(found).group == group ? found : TSR__RANGE_NONE;
 }
 
-/* In a tree all of which begins at or before the address, the way to the answer is known from
- * `furthest`; above it, one path leads along the address. */
+/* In a subtree whose ranges all begin at or before the address, `furthest` leads straight to the
+ * result; above it, the search follows a single path. */
 static uint32_t around(const tsr__ranges *ranges, uint32_t root, uint64_t address) {
   while (root != TSR__RANGE_NONE && ITEM(root).furthest > address) {
     if (ITEM(root).begin <= address) {
@@ -185,8 +189,8 @@ uint32_t tsr__ranges_overlap(const tsr__ranges *ranges, uint64_t begin, uint64_t
   uint32_t at = ranges->root;
   while (at != TSR__RANGE_NONE) {
     uint32_t left = ITEM(at).left;
-    /* What ends behind `begin` on the left begins before all here: it is the answer, or nothing
-     * here can be. */
+    /* If a range on the left ends after `begin`, it precedes all ranges here, so either it is the
+     * result or none of these is. */
     if (left != TSR__RANGE_NONE && ITEM(left).furthest > begin) {
       at = left;
       continue;

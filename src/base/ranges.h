@@ -1,4 +1,4 @@
-/* ranges.h - an ordered set of address ranges: what lies here, what comes next?
+/* ranges.h - an ordered set of address ranges: what is here, what comes next?
  *
  *   tsr__ranges ranges;
  *   tsr__ranges_init(&ranges);
@@ -8,7 +8,7 @@
  *   tsr__ranges_release(&ranges);
  *
  * Ranges are ordered by group, then by begin, then by end; they may overlap, and even be equal. A
- * range is named by an index, which stays until it is removed and is reused then. Every operation
+ * range is identified by an index, which stays until it is removed and is then reused. Every operation
  * takes O(log n), whatever the ranges are. */
 #ifndef TSR_BASE_RANGES_H
 #define TSR_BASE_RANGES_H
@@ -20,10 +20,10 @@
 
 #define TSR__RANGE_NONE UINT32_MAX
 
-/* [begin, end) with what the caller knows it by. */
+/* [begin, end) with the caller's value. */
 typedef struct tsr__ranges_item {
   uint64_t group, begin, end;
-  uint64_t furthest; /* the largest end in the tree below, this one's included */
+  uint64_t furthest; /* the largest end in its subtree, including its own */
   uint32_t left, right;
   uint32_t value; /* the caller's */
 } tsr__ranges_item;
@@ -39,9 +39,9 @@ void tsr__ranges_init(tsr__ranges *ranges);
 /* Release the memory; init before the next use. */
 void tsr__ranges_release(tsr__ranges *ranges);
 
-/* Room for `count` more: so many adds cannot fail then. False when out of memory. */
+/* Reserve room for `count` more, so that as many adds cannot fail. False if out of memory. */
 bool tsr__ranges_reserve(tsr__ranges *ranges, size_t count);
-/* Answers the range's index, or TSR__RANGE_NONE when out of memory. */
+/* Returns the range's index, or TSR__RANGE_NONE when out of memory. */
 uint32_t tsr__ranges_add(tsr__ranges *ranges, uint64_t group, uint64_t begin, uint64_t end,
                          uint32_t value);
 void tsr__ranges_remove(tsr__ranges *ranges, uint32_t range);
@@ -53,17 +53,17 @@ static inline const tsr__ranges_item *tsr__ranges_get(const tsr__ranges *ranges,
 }
 
 /* The last range of a group that begins at or before an address; the first that begins at or after
- * it; TSR__RANGE_NONE where there is none. */
+ * it; TSR__RANGE_NONE if there is none. */
 uint32_t tsr__ranges_last(const tsr__ranges *ranges, uint64_t group, uint64_t address);
 uint32_t tsr__ranges_first(const tsr__ranges *ranges, uint64_t group, uint64_t address);
-/* Of the ranges that hold an address, the one that begins last; TSR__RANGE_NONE where none does.
+/* Of the ranges that contain an address, the one that begins last; TSR__RANGE_NONE where none does.
  * Only where all ranges are of one group. */
 uint32_t tsr__ranges_around(const tsr__ranges *ranges, uint64_t address);
-/* The first range in order that holds any byte of [begin, end), which is not empty. Only where all
+/* The first range in order that contains any byte of [begin, end), which must not be empty. Only if all
  * ranges are of one group. */
 uint32_t tsr__ranges_overlap(const tsr__ranges *ranges, uint64_t begin, uint64_t end);
 
-/* Every invariant, for tests: NULL, or what is wrong, in words. O(n). */
+/* Check every invariant, for tests: NULL, or a description of the violation. O(n). */
 const char *tsr__ranges_check(const tsr__ranges *ranges);
 
 #endif

@@ -10,9 +10,12 @@
  *   F1..F3      4        80..BF
  *   F4          4        80..8F     (above: past U+10FFFF)
  */
+#include <assert.h>
+
 #include "base/utf8.h"
 
 size_t tsr__utf8_decode(const char *data, size_t size_bytes, uint32_t *code) {
+  assert(size_bytes);
   const unsigned char *bytes = (const unsigned char *)data;
   unsigned char lead = bytes[0];
   *code = lead < 0x80 ? lead : TSR__CODE_INVALID;
@@ -32,6 +35,7 @@ size_t tsr__utf8_decode(const char *data, size_t size_bytes, uint32_t *code) {
 
 size_t tsr__utf8_encode(uint32_t code, unsigned char out[TSR__UTF8_BYTES]) {
   static const unsigned char lead[] = {0, 0, 0xC0, 0xE0, 0xF0};
+  assert(code <= 0x10FFFF);
   size_t length = code < 0x80 ? 1 : code < 0x800 ? 2 : code < 0x10000 ? 3 : 4;
   for (size_t i = length; --i; code >>= 6) out[i] = (unsigned char)(0x80 | (code & 0x3F));
   out[0] = (unsigned char)(lead[length] | code);

@@ -6,23 +6,23 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* What tsr__utf8_decode answers for bytes that are no character. */
+/* What tsr__utf8_decode stores for invalid bytes. */
 #define TSR__CODE_INVALID UINT32_MAX
 
 enum { TSR__UTF8_BYTES = 4 }; /* of the longest character */
 
-/* Decode the character at `data`, of which `size_bytes` (at least 1) may be read. Answers its
+/* Decode the character at `data`, of which `size_bytes` (at least 1) may be read. Returns its
  * length in bytes and stores its code point; lone surrogates are code points here. For invalid
- * bytes stores TSR__CODE_INVALID and answers the length of the longest prefix of a character they
+ * bytes stores TSR__CODE_INVALID and returns the length of the longest prefix of a character they
  * form (Unicode 15, section 3.9, "maximal subpart"), so that one broken character is replaced once.
  */
 size_t tsr__utf8_decode(const char *data, size_t size_bytes, uint32_t *code);
 
-/* Write the character `code`, at most U+10FFFF and perhaps a surrogate; answers how many bytes. */
+/* Write the character `code`, at most U+10FFFF and possibly a surrogate; returns the number of bytes. */
 size_t tsr__utf8_encode(uint32_t code, unsigned char out[TSR__UTF8_BYTES]);
 
-/* The number that `count` (at most 8) hexadecimal digits at `digits` spell, of which `size_bytes`
- * may be read; TSR__CODE_INVALID where they are not that many, or spell more than U+10FFFF. */
+/* Parse `count` (at most 8) hexadecimal digits at `digits`, of which `size_bytes`
+ * may be read; TSR__CODE_INVALID if there are fewer, or the number is above U+10FFFF. */
 uint32_t tsr__hex_code(const unsigned char *digits, size_t size_bytes, size_t count);
 
 #endif

@@ -29,7 +29,7 @@ static inline size_t tsr__vector_growth(size_t capacity, size_t needed) {
   return larger < capacity || larger < needed ? needed : larger;
 }
 
-/* Make room for `extra` more items behind `count`. False when out of memory; nothing changes then.
+/* Make room for `extra` more items after `count`. If out of memory, returns false and changes nothing.
  * `items_place` is the address of the array's pointer, of whatever type: the pointer is copied in
  * and out, because a pointer of one type may not be written through another. */
 static inline bool tsr__vector_reserve(void *items_place, size_t count, size_t *capacity,

@@ -5,16 +5,18 @@
  * A read goes on until the buffer is full or the data ends, so that readers see full windows
  * whatever the size of the compressed pieces. There are four ways to end:
  *
- *   - the step says so, or the input ends where it may (at_boundary): whole, unless the input
- *     itself was cut;
+ *   - the step reports the end, or the input ends where it may (at_boundary): whole, unless the
+ *     input itself was cut;
  *   - the input ends elsewhere: cut;
  *   - the step finds damage: damaged;
  *   - a limit, memory or reading fails: an error, and nothing more.
  *
- * Cut and damaged before the first byte was delivered are errors as well: there is nothing to
- * answer with then. Each step must use input, make output or end; one that does nothing although it
- * has both would loop for ever and counts as damage. */
+ * Cut and damaged before the first byte was delivered are errors as well, because there is nothing
+ * to read. Each step must use input, make output or end; one that does nothing although it has both
+ * would loop forever and counts as damage. */
 #include "io/decoder.h"
+
+#include <assert.h>
 
 #include "base/memory.h"
 
@@ -29,15 +31,16 @@ int tsr__decoder_damaged(const tsr__decoder *decoder, const char *detail, tsr_er
 static int end_at(tsr__decoder *decoder, tsr__ending ending, uint64_t made, int failure) {
   tsr__ending below = decoder->base.below->ending;
   if (ending != TSR__ENDING_WHOLE && !made) return failure;
+  assert(!decoder->has_ended && failure <= 0);
   decoder->has_ended = true;
   decoder->base.ending = decoder->source.at_end && below > ending ? below : ending;
   return 0;
 }
 
-/* Have input for the next step, or know that there is none. */
+/* Read input for the next step, or find its end. */
 static int want_input(tsr__decoder *decoder, tsr_error *error) {
   if (decoder->source.size || decoder->source.at_end) return 0;
-  return tsr__source_fill(&decoder->source, 0, error);
+  return tsr__input_fill(&decoder->source, 0, error);
 }
 
 /* One step into `*buffer`; `made` bytes were made before it. */
@@ -45,9 +48,11 @@ static int advance(tsr__decoder *decoder, unsigned char **buffer, size_t *size, 
                    tsr_error *error) {
   int status = want_input(decoder, error);
   if (status) return status;
-  tsr__source *source = &decoder->source;
+  tsr__input *source = &decoder->source;
   tsr__decoder_io io = {source->data, source->size, *buffer, *size, source->at_end};
   status = decoder->step(decoder, &io, error);
+  assert(io.in_size <= source->size && io.out_size <= *size);
+  assert(io.in == source->data + (source->size - io.in_size));
   size_t used = source->size - io.in_size, got = *size - io.out_size;
   source->data += used;
   source->size -= used;
@@ -65,7 +70,7 @@ static int advance(tsr__decoder *decoder, unsigned char **buffer, size_t *size, 
                   tsr__decoder_damaged(decoder, "it leads nowhere", error));
   if (decoder->at_boundary) return end_at(decoder, TSR__ENDING_WHOLE, made, 0);
   return end_at(decoder, TSR__ENDING_CUT, made,
-                tsr__decoder_damaged(decoder, "it ends before its first byte", error));
+                tsr__decoder_damaged(decoder, "it ends before any data", error));
 }
 
 static ptrdiff_t decoder_read(tsr__stream *stream, unsigned char *buffer, size_t size,
@@ -79,21 +84,23 @@ static ptrdiff_t decoder_read(tsr__stream *stream, unsigned char *buffer, size_t
     if (error) *error = why;
     return status;
   }
+  assert(left <= size && (!left || decoder->has_ended));
   return (ptrdiff_t)(size - left);
 }
 
 void tsr__decoder_close(tsr__stream *stream) {
   tsr__decoder *decoder = (tsr__decoder *)stream;
-  tsr__source_close(&decoder->source);
+  tsr__input_close(&decoder->source);
   decoder->release(decoder);
   tsr__free(decoder);
 }
 
 int tsr__decoder_open(tsr__decoder *decoder, tsr__stream *below, const tsr_limits *limits,
                       tsr_error *error) {
+  assert(decoder->step && decoder->release && decoder->name);
   decoder->base = (tsr__stream){.read = decoder_read, .close = tsr__decoder_close, .below = below};
   decoder->expansion = tsr__expansion_of(limits);
-  int status = tsr__source_open_sized(&decoder->source, below, INPUT_WINDOW_BYTES, error);
+  int status = tsr__input_open_sized(&decoder->source, below, INPUT_WINDOW_BYTES, error);
   if (status) tsr__decoder_close(&decoder->base);
   return status;
 }

@@ -16,17 +16,17 @@ typedef struct tsr__decoder_io {
   bool in_ended;   /* nothing follows `in` */
 } tsr__decoder_io;
 
-/* A step's answer: all is decoded, and whatever input follows is no part of it. */
+/* What a step returns when all is decoded, and whatever input follows is no part of it. */
 #define TSR__DECODED_ALL 1
 
 typedef struct tsr__decoder tsr__decoder;
 struct tsr__decoder {
   tsr__stream base;
-  tsr__source source; /* the encoded bytes, over base.below */
+  tsr__input source; /* the encoded bytes, over base.below */
   tsr__expansion expansion;
   const char *name; /* for messages: "gzip" */
   /* Decode some: 0 (no progress means that it needs input), TSR__DECODED_ALL or a negative
-   * tsr_status, of which TSR_ERROR_FORMAT says that the data is damaged. */
+   * tsr_status, where TSR_ERROR_FORMAT means damaged data. */
   int (*step)(tsr__decoder *decoder, tsr__decoder_io *io, tsr_error *error);
   /* Release what the kind itself holds; a decoder whose opening failed has it called too. */
   void (*release)(tsr__decoder *decoder);

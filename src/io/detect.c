@@ -1,6 +1,6 @@
 /* detect.c - first bytes, and what they promise.
  *
- * Names of files are never asked: people rename, and a pipe has none. A form is told by its magic
+ * Names of files are ignored: people rename, and a pipe has none. A form is recognized by its magic
  * bytes; a page by its first character that is not blank, since neither a pickle nor a JSON text
  * can begin with `<`. What looks like nothing known is plain, and the readers of snapshots judge
  * it.
@@ -20,7 +20,7 @@ typedef struct magic {
   const char *bytes;
 } magic;
 
-/* An empty zip has no member; zip.c says so. */
+/* An empty zip has no member; zip.c reports it. */
 static const magic MAGICS[] = {
     {TSR__FORM_GZIP, 0, 2, "\x1f\x8b"},
     {TSR__FORM_ZSTD, 0, 4, "\x28\xb5\x2f\xfd"},
@@ -34,7 +34,7 @@ static const magic MAGICS[] = {
     {TSR__FORM_7Z, 0, 6, "7z\xbc\xaf\x27\x1c"},
 };
 
-/* What is to be done with a form: `open` takes it off, or there is none. */
+/* How a form is read: `open` unwraps it, NULL if nothing does. */
 typedef struct form_rule {
   const char *name;
   tsr__stream_form *open;
@@ -58,8 +58,8 @@ static bool is_skippable_frame(const unsigned char *bytes, size_t size) {
   return size >= 4 && (bytes[0] & 0xf0) == 0x50 && memcmp(bytes + 1, "\x2a\x4d\x18", 3) == 0;
 }
 
-/* A tar archive begins with a block of 512 bytes whose octal sum stands in it. "ustar" alone may
- * lie in any text. */
+/* A tar archive begins with a block of 512 bytes that contains its own octal checksum. "ustar"
+ * alone may be in any text. */
 static bool is_tar(const unsigned char *bytes, size_t size) {
   enum { BLOCK = 512, SUM_AT = 148, SUM_BYTES = 8, MAGIC_AT = 257 };
   if (size < BLOCK || memcmp(bytes + MAGIC_AT, "ustar", 5) != 0) return false;
@@ -92,7 +92,7 @@ tsr__form tsr__detect(const unsigned char *bytes, size_t size) {
   return is_page(bytes, size) ? TSR__FORM_HTML : TSR__FORM_PLAIN;
 }
 
-/* Take off one layer, or find that there is none: `*form` says which. */
+/* Unwrap one layer, if any; `*form` is its form. */
 static int unwrap_one(tsr__stream **stream, const tsr__wrapping *wrapping, bool may_wrap,
                       tsr__form *form, tsr_error *error) {
   const unsigned char *bytes;

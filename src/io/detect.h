@@ -5,7 +5,7 @@
 #include "io/source.h"
 #include "tessera/limits.h"
 
-/* Bytes that tell a form for certain; fewer only where the input is shorter. */
+/* Bytes that are enough to identify any form; fewer only if the input is shorter. */
 #define TSR__DETECT_BYTES 4096
 
 /* Layers that tsr__stream_unwrap takes off. */

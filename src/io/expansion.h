@@ -34,8 +34,8 @@ static inline int tsr__expansion_check(tsr__expansion expansion, const tsr__stre
   uint64_t grown = stored > UINT64_MAX / expansion.ratio ? UINT64_MAX : stored * expansion.ratio;
   if (made_bytes <= tsr__sum_u64(expansion.base_bytes, grown)) return 0;
   return tsr__fail(error, TSR_ERROR_LIMIT, made_bytes,
-                   "%" PRIu64 " stored bytes grow to more than %" PRIu64
-                   " times as many (tsr_limits.expansion_ratio)",
+                   "%" PRIu64 " stored bytes expand to more than %" PRIu64
+                   " times their size (tsr_limits.expansion_ratio)",
                    stored, expansion.ratio);
 }
 

@@ -14,22 +14,22 @@
 typedef int tsr__stream_form(tsr__stream *below, const tsr_limits *limits, tsr__stream **out,
                              tsr_error *error);
 
-/* RFC 1952: all members; anything behind the last that is no member is ignored. */
+/* RFC 1952: all members; anything after the last that is no member is ignored. */
 tsr__stream_form tsr__stream_gzip;
-/* RFC 8878: all frames, skippable ones skipped; anything behind them is ignored. */
+/* RFC 8878: all frames, skippable ones skipped; anything after them is ignored. */
 tsr__stream_form tsr__stream_zstd;
 /* All streams of an .xz file, and the padding between them. */
 tsr__stream_form tsr__stream_xz;
 /* The first member that can be a snapshot by its name: torch.save's <name>/data.pkl, or a .pickle,
  * .pkl, .json or .html file, perhaps compressed. Reads front to back, so it needs no seeking; what
- * lies before the member is read and dropped here. Also fails with TSR_ERROR_FORMAT where there is
- * no such member and TSR_ERROR_UNSUPPORTED where it is encrypted or of an unknown method. */
+ * is before the member is read and dropped here. Also fails with TSR_ERROR_FORMAT if there is no
+ * such member and TSR_ERROR_UNSUPPORTED where it is encrypted or of an unknown method. */
 tsr__stream_form tsr__stream_zip;
 /* The first snapshot embedded in a page as PyTorch writes it; `more_payloads` counts the others. */
 tsr__stream_form tsr__stream_html;
 
-/* The snapshot number `index` of a page, from 0. Also fails with TSR_ERROR_FORMAT where the page
- * has not so many. */
+/* The snapshot number `index` of a page, from 0. Also fails with TSR_ERROR_FORMAT if the page has
+ * fewer. */
 int tsr__stream_html_payload(tsr__stream *below, uint32_t index, tsr__stream **out,
                              tsr_error *error);
 

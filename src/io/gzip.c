@@ -1,9 +1,9 @@
-/* gzip.c - gzip: members, one behind the other.
+/* gzip.c - gzip: members, one after the other.
  *
  *   1f 8b .. header | deflated data | CRC-32, size     1f 8b ... | ... | ...     anything
  *   '------------------ member ------------------'     '------ member ------'    ignored
  *
- * `gzip -c >>` and pigz write several members; their contents belong together. Behind the last one
+ * `gzip -c >>` and pigz write several members; their contents belong together. After the last one
  * tapes and transfers leave zeros or worse, which gzip itself ignores, and so does this file: what
  * does not begin with a member's two magic bytes ends the data. zlib checks each member's sum. */
 #include "base/memory.h"

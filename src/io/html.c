@@ -23,7 +23,7 @@ enum {
 
 typedef struct html_stream {
   tsr__stream base;
-  tsr__source source;
+  tsr__input source;
   unsigned char sextet[256]; /* a character's value in base64, or NOT_BASE64 */
   unsigned char quote;       /* that ends the value */
   uint32_t bits;             /* the last `bit_count` of these are decoded, not yet a byte */
@@ -31,7 +31,7 @@ typedef struct html_stream {
   bool has_ended;
 } html_stream;
 
-static void consume(tsr__source *source, size_t size) {
+static void consume(tsr__input *source, size_t size) {
   source->data += size;
   source->size -= size;
   source->offset += size;
@@ -39,8 +39,8 @@ static void consume(tsr__source *source, size_t size) {
 
 /* ---- finding ---- */
 
-/* Move the window behind the next `text`: 0, 1 where there is none, or a negative tsr_status. */
-static int find(tsr__source *source, const char *text, tsr_error *error) {
+/* Move the window past the next `text`: 0, 1 if there is none, or a negative tsr_status. */
+static int find(tsr__input *source, const char *text, tsr_error *error) {
   size_t length = strlen(text);
   for (;;) {
     const unsigned char *p = source->data;
@@ -57,7 +57,7 @@ static int find(tsr__source *source, const char *text, tsr_error *error) {
     }
     if (source->at_end) return 1;
     size_t keep = source->size < length ? source->size : length - 1;
-    int status = tsr__source_fill(source, source->size - keep, error);
+    int status = tsr__input_fill(source, source->size - keep, error);
     if (status) return status;
   }
 }
@@ -70,8 +70,8 @@ static bool is_quote(unsigned char c) {
   return c == '"' || c == '\'' || c == '`';
 }
 
-/* The window is behind `base64`: the quote that opens its value, or 0 where it is no key. */
-static unsigned char open_value(tsr__source *source) {
+/* The window is past `base64`: the quote that opens its value, or 0 if it is no key. */
+static unsigned char open_value(tsr__input *source) {
   size_t i = 0, end = source->size < LONGEST_KEY_TAIL ? source->size : LONGEST_KEY_TAIL;
   const unsigned char *p = source->data;
   if (i < end && is_quote(p[i])) i++;
@@ -86,11 +86,11 @@ static unsigned char open_value(tsr__source *source) {
 
 /* Move the window to the first byte of the next value. As `find`. */
 static int find_value(html_stream *html, tsr_error *error) {
-  tsr__source *source = &html->source;
+  tsr__input *source = &html->source;
   for (;;) {
     int status = find(source, "base64", error);
     while (!status && source->size < LONGEST_KEY_TAIL && !source->at_end)
-      status = tsr__source_fill(source, 0, error);
+      status = tsr__input_fill(source, 0, error);
     if (status) return status;
     html->quote = open_value(source);
     if (html->quote) return 0;
@@ -149,11 +149,11 @@ static int end_value(html_stream *html, tsr__ending ending, uint64_t made, tsr_e
 /* Some of the value into `buffer`; `made` bytes were made before. `*got` may be 0. */
 static int decode(html_stream *html, unsigned char *buffer, size_t size, size_t *got, uint64_t made,
                   tsr_error *error) {
-  tsr__source *source = &html->source;
+  tsr__input *source = &html->source;
   *got = 0;
   if (!source->size) {
     if (source->at_end) return end_value(html, TSR__ENDING_CUT, made, error);
-    return tsr__source_fill(source, 0, error);
+    return tsr__input_fill(source, 0, error);
   }
   if (!html->bit_count) *got = decode_groups(html, buffer, size);
   if (*got || !source->size) return 0;
@@ -181,7 +181,7 @@ static ptrdiff_t html_read(tsr__stream *stream, unsigned char *buffer, size_t si
 }
 
 static void html_close(tsr__stream *stream) {
-  tsr__source_close(&((html_stream *)stream)->source);
+  tsr__input_close(&((html_stream *)stream)->source);
   tsr__free(stream);
 }
 
@@ -200,9 +200,9 @@ static int find_payload(html_stream *html, uint32_t index, tsr_error *error) {
   }
   if (status != 1) return status;
   if (html->base.more_payloads)
-    return tsr__fail(error, TSR_ERROR_FORMAT, 0, "the page holds only %u snapshots",
+    return tsr__fail(error, TSR_ERROR_FORMAT, 0, "the page contains only %u snapshots",
                      (unsigned)html->base.more_payloads);
-  return tsr__fail(error, TSR_ERROR_FORMAT, 0, "a page without a snapshot in it");
+  return tsr__fail(error, TSR_ERROR_FORMAT, 0, "the page contains no snapshot");
 }
 
 int tsr__stream_html_payload(tsr__stream *below, uint32_t index, tsr__stream **out,
@@ -214,7 +214,7 @@ int tsr__stream_html_payload(tsr__stream *below, uint32_t index, tsr__stream **o
   }
   html->base = (tsr__stream){.read = html_read, .close = html_close, .below = below};
   fill_sextets(html);
-  int status = tsr__source_open_sized(&html->source, below, WINDOW_BYTES, error);
+  int status = tsr__input_open_sized(&html->source, below, WINDOW_BYTES, error);
   if (!status) status = find_payload(html, index, error);
   if (status) {
     html_close(&html->base);

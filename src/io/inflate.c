@@ -5,6 +5,7 @@
  * loop in decoder.c calls again. */
 #include "io/inflate.h"
 
+#include <assert.h>
 #include <limits.h>
 
 #include "base/memory.h"
@@ -32,6 +33,7 @@ int tsr__inflate(z_stream *z, tsr__decoder_io *io) {
   z->next_out = io->out;
   z->avail_out = out_size;
   int result = inflate(z, Z_NO_FLUSH);
+  assert(z->avail_in <= in_size && z->avail_out <= out_size);
   io->in += in_size - z->avail_in;
   io->in_size -= in_size - z->avail_in;
   io->out += out_size - z->avail_out;

@@ -12,7 +12,7 @@ enum { TSR__INFLATE_RAW = -15, TSR__INFLATE_GZIP = 15 + 16 };
 
 /* A zeroed z_stream may be given to inflateEnd. Fails with TSR_ERROR_MEMORY. */
 int tsr__inflate_open(z_stream *z, int window_bits, tsr_error *error);
-/* One call of inflate on `io`: answers what inflate does. */
+/* One call of inflate on `io`; returns what inflate does. */
 int tsr__inflate(z_stream *z, tsr__decoder_io *io);
 
 #endif

@@ -4,12 +4,12 @@
  *        |<------- size ------->|
  *   .....[ consumed | unread    ].....      data = first byte of the window
  *
- * A parser works on `data[0 .. size)` and calls tsr__source_fill when it needs more than is there.
- * Memory is one window, however long the input: a file, a pipe and a decompressor look the same,
- * and no file is mapped, so a file that shrinks while it is read cannot crash the reader.
+ * A parser works on `data[0 .. size)` and calls tsr__input_fill when it needs more. Memory is one
+ * window, however long the input: a file, a pipe and a decompressor look the same, and no file is
+ * mapped, so a file that shrinks while it is read cannot crash the reader.
  *
- * A stream is what a window is filled from. Streams stand on one another: each owns the one below
- * it and pulls from it piece by piece, so no form of input is ever in memory as a whole.
+ * A stream is what a window is filled from. Streams are stacked: each owns the one below it and
+ * pulls from it piece by piece, so no input is ever entirely in memory.
  *
  *   a .pickle.gz in a zip:   file <- ahead <- zip <- ahead <- gzip <- ahead <- window
  *
@@ -25,7 +25,7 @@
 #include "base/error.h"
 
 /* How a stream ended, worst last. Damage found before the first byte is an error instead; later it
- * ends the stream, because what was read up to there can still answer. */
+ * ends the stream, because what was read up to there can still be used. */
 typedef enum tsr__ending {
   TSR__ENDING_WHOLE,
   TSR__ENDING_CUT,    /* the input ended before the form said so */
@@ -43,7 +43,7 @@ struct tsr__stream {
   void (*close)(tsr__stream *stream);
   tsr__stream *below;       /* what it reads from, which `close` closes; NULL at the bottom */
   uint64_t delivered_bytes; /* by all reads so far */
-  uint32_t more_payloads;   /* snapshots in the input beside the one delivered; set at the end */
+  uint32_t more_payloads;   /* snapshots in the input besides the one delivered; set at the end */
   tsr__ending ending;       /* set at the end; never better than that of the stream below */
 };
 
@@ -66,9 +66,9 @@ int tsr__stream_memory(const void *data, size_t size_bytes, tsr__stream **out, t
 int tsr__stream_ahead(tsr__stream *below, size_t wanted, tsr__stream **out,
                       const unsigned char **bytes, size_t *size, tsr_error *error);
 
-/* Invariants: data[0 .. size) are the bytes offset .. offset + size of the input; at_end says that
+/* Invariants: data[0 .. size) are the bytes offset .. offset + size of the input; at_end means that
  * nothing follows them. */
-typedef struct tsr__source {
+typedef struct tsr__input {
   const unsigned char *data;
   size_t size;
   uint64_t offset;
@@ -79,34 +79,44 @@ typedef struct tsr__source {
   size_t capacity;
   uint64_t stored_bytes;       /* taken from the bottom of the stream when the window was filled */
   struct tsr__prefetch *ahead; /* a thread that reads the next window, or NULL (prefetch.c) */
-} tsr__source;
+} tsr__input;
 
 /* A window over `stream`, which the source owns from now on, also on failure. */
-int tsr__source_open(tsr__source *source, tsr__stream *stream, tsr_error *error);
+int tsr__input_open(tsr__input *source, tsr__stream *stream, tsr_error *error);
 /* The same with a window of `window_bytes` (at least 2) to begin with. */
-int tsr__source_open_sized(tsr__source *source, tsr__stream *stream, size_t window_bytes,
-                           tsr_error *error);
-/* From now on read the next window in a thread of its own while this one is worked on. Until
- * tsr__source_settle nobody else may touch the stream. Where no thread can be had, nothing changes.
- * `input_bytes` is about what there is to read. */
-void tsr__source_read_ahead(tsr__source *source, uint64_t input_bytes);
+int tsr__input_open_sized(tsr__input *source, tsr__stream *stream, size_t window_bytes,
+                          tsr_error *error);
+/* From now on read the next window in its own thread while this one is worked on. Until
+ * tsr__input_settle nobody else may touch the stream. If no thread can be started, nothing changes.
+ * `input_bytes` is the approximate size of the input. */
+void tsr__input_read_ahead(tsr__input *source, uint64_t input_bytes);
+/* Memory that a parser is going to fill, while it works on the next window or two: the thread that
+ * reads ahead, if there is one, has the system back it with pages meanwhile. Advice only, taken with
+ * the next tsr__input_fill; `count` is at most TSR__REGIONS_MAX. The parser need not keep the
+ * memory where it is: to prepare what has been freed or moved does nothing (tsr__os_populate). */
+typedef struct tsr__region {
+  void *data;
+  size_t size_bytes;
+} tsr__region;
+enum { TSR__REGIONS_MAX = 16 };
+void tsr__input_prepare(tsr__input *source, const tsr__region *regions, size_t count);
 /* End that thread; the stream's fields may be looked at again. What it has read is kept. */
-void tsr__source_settle(tsr__source *source);
+void tsr__input_settle(tsr__input *source);
 /* The whole of a piece of memory, which must outlive the source. */
-void tsr__source_memory(tsr__source *source, const void *data, size_t size_bytes);
+void tsr__input_memory(tsr__input *source, const void *data, size_t size_bytes);
 /* A zeroed source is fine. */
-void tsr__source_close(tsr__source *source);
+void tsr__input_close(tsr__input *source);
 
-/* Let go of the window's first `consumed` bytes and read on: afterwards the window holds at least
- * one byte more behind what was kept, or at_end is set. Pointers into the old window are invalid.
- * Fails as the stream does, or with TSR_ERROR_MEMORY. */
-int tsr__source_fill(tsr__source *source, size_t consumed, tsr_error *error);
+/* Release the window's first `consumed` bytes and read on: afterwards the window holds at least one
+ * byte more after what was kept, or at_end is set. Pointers into the old window are invalid. Fails
+ * as the stream does, or with TSR_ERROR_MEMORY. */
+int tsr__input_fill(tsr__input *source, size_t consumed, tsr_error *error);
 
 /* ---- prefetch.c ---- */
 
 /* The next window: moves what is kept in front of the bytes that the thread has read, and sends the
- * thread on. Answers as tsr__source_fill; what was consumed is gone already. */
-int tsr__prefetch_fill(tsr__source *source, tsr_error *error);
+ * thread on. Returns what tsr__input_fill does; what was consumed is gone already. */
+int tsr__prefetch_fill(tsr__input *source, tsr_error *error);
 /* End the thread and release it; NULL is fine. */
 void tsr__prefetch_close(struct tsr__prefetch *ahead);
 

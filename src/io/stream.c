@@ -1,15 +1,16 @@
 /* stream.c - what all streams share, and the two that hold bytes themselves.
  *
- * A memory stream is the bottom of a stack over bytes that the caller has: it copies pieces out, so
- * that decoders need not know where their input lies. (A plain pickle in memory takes a shorter
- * way: tsr__source_memory, without any copy.)
+ * A memory stream is the bottom of a stack over the caller's bytes: it copies pieces out, so that
+ * decoders need not know where their input lies. (A plain pickle in memory takes a shorter way:
+ * tsr__input_memory, without any copy.)
  *
  * An ahead stream reads the first bytes of the stream below when it is opened, shows them to
- * whoever must tell forms apart, and hands them out again before it passes reads through:
+ * detect.c, and delivers them again before it passes reads through:
  *
  *   bytes:  [ handed out | next ... size )   then straight from below, without a copy
  *
  * The bytes are released as soon as they are handed out. */
+#include <assert.h>
 #include <string.h>
 
 #include "base/memory.h"
@@ -47,6 +48,7 @@ static ptrdiff_t memory_read(tsr__stream *stream, unsigned char *buffer, size_t 
                              tsr_error *error) {
   memory_stream *memory = (memory_stream *)stream;
   (void)error;
+  assert(buffer || !size);
   if (size > memory->size) size = memory->size;
   if (!size) return 0;
   memcpy(buffer, memory->data, size);
@@ -79,6 +81,7 @@ typedef struct ahead_stream {
 static ptrdiff_t ahead_read(tsr__stream *stream, unsigned char *buffer, size_t size,
                             tsr_error *error) {
   ahead_stream *ahead = (ahead_stream *)stream;
+  assert(ahead->next <= ahead->size);
   if (ahead->next < ahead->size) {
     size_t left = ahead->size - ahead->next;
     if (size > left) size = left;
@@ -107,6 +110,7 @@ static int look_ahead(ahead_stream *ahead, size_t wanted, tsr_error *error) {
     if (got < 0) return (int)got;
     if (got == 0) break;
     ahead->size += (size_t)got;
+    assert(ahead->size <= wanted);
   }
   return 0;
 }

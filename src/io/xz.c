@@ -1,9 +1,9 @@
-/* xz.c - the .xz form: streams, one behind the other, with padding of zeros between them.
+/* xz.c - the .xz form: streams, one after the other, with padding of zeros between them.
  *
  * liblzma walks from stream to stream by itself (LZMA_CONCATENATED) and checks the sums. A stream
  * names the size of the dictionary that its decoder must keep, up to 4 GiB; liblzma refuses one
  * beyond the limit it is given, one 128th of tsr_limits.memory_bytes. Other than gzip, xz forbids
- * anything behind its data, so what is found there counts as damage; the data itself has been
+ * anything after its data, so what is found there counts as damage; the data itself has been
  * delivered by then. */
 #include <lzma.h>
 

@@ -3,13 +3,13 @@
  *   PK 03 04 | sizes, name, extra | data | PK 07 08 descriptor | PK 03 04 ... | PK 01 02 directory
  *   '---------- local header ----------'      (flag bit 3)
  *
- * The directory that zip readers begin with lies at the end; here there may be no end to seek to (a
+ * The directory that zip readers begin with is at the end; here there may be no end to seek to (a
  * pipe, a layer of gzip), so members are walked by their local headers. The first whose name can be
- * a snapshot's is the one; what lies before it is decoded and dropped.
+ * a snapshot's is the one; what is before it is decoded and dropped.
  *
  * How a member ends depends on who wrote it:
  *
- *   sizes in the header     Python's zipfile and most others: so many bytes
+ *   sizes in the header     Python's zipfile and most others: that many bytes
  *   deflated, no sizes      zip and zipfile into a pipe: the deflated data ends by itself
  *   stored, no sizes        torch.save (miniz): ends where a descriptor (signature, CRC, both
  *                           sizes) names exactly the number of bytes there were before it
@@ -53,7 +53,7 @@ typedef struct member {
 
 typedef struct zip_stream {
   tsr__stream base;
-  tsr__source source;
+  tsr__input source;
   tsr__expansion expansion;
   z_stream z;
   member member;
@@ -73,17 +73,17 @@ static uint64_t u64(const unsigned char *p) {
   return u32(p) | (uint64_t)u32(p + 4) << 32;
 }
 
-static void consume(tsr__source *source, size_t size) {
+static void consume(tsr__input *source, size_t size) {
   source->data += size;
   source->size -= size;
   source->offset += size;
 }
 
 /* Have `size` bytes in the window, or all that is left: 0 or a negative tsr_status. */
-static int want(tsr__source *source, size_t size, tsr_error *error) {
+static int want(tsr__input *source, size_t size, tsr_error *error) {
   int status = 0;
   while (source->size < size && !source->at_end && !status)
-    status = tsr__source_fill(source, 0, error);
+    status = tsr__input_fill(source, 0, error);
   return status;
 }
 
@@ -130,12 +130,12 @@ static bool can_be_snapshot(const unsigned char *name, size_t size) {
 
 /* The header at the window becomes z->member. 1 where there is a directory or nothing instead. */
 static int read_header(zip_stream *zip, tsr_error *error) {
-  tsr__source *source = &zip->source;
+  tsr__input *source = &zip->source;
   int status = want(source, HEADER_BYTES, error);
   if (status) return status;
   uint32_t magic = source->size >= 4 ? u32(source->data) : MAGIC_END;
   if (magic == MAGIC_DIRECTORY || magic == MAGIC_END || magic == MAGIC_END_ZIP64) return 1;
-  if (magic != MAGIC_LOCAL) return fail_damaged(error, "no member follows where one should");
+  if (magic != MAGIC_LOCAL) return fail_damaged(error, "a member is missing");
   if (source->size < HEADER_BYTES) return 1;
   size_t name_size = u16(source->data + 26), extra_size = u16(source->data + 28);
   status = want(source, HEADER_BYTES + name_size + extra_size, error);
@@ -163,10 +163,10 @@ static bool sizes_fit(const member *m, const unsigned char *p, size_t width) {
   return u32(p) == (uint32_t)m->taken_bytes && u32(p + 4) == (uint32_t)m->made_bytes;
 }
 
-/* Bytes of the descriptor at the window, 0 where there is none. Its signature is optional, its
+/* Bytes of the descriptor at the window, 0 if there is none. Its signature is optional, its
  * sizes have 4 or 8 bytes, and nothing says which: they must fit, and a header or the end must
  * follow. */
-static size_t descriptor_size(const tsr__source *source, const member *m) {
+static size_t descriptor_size(const tsr__input *source, const member *m) {
   size_t signature = source->size >= 4 && u32(source->data) == MAGIC_DESCRIPTOR ? 4 : 0;
   for (size_t width = 4; width <= 8; width += 4) {
     size_t size = signature + 4 + 2 * width;
@@ -176,7 +176,7 @@ static size_t descriptor_size(const tsr__source *source, const member *m) {
   return 0;
 }
 
-/* Behind the member's data: leave the descriptor, if there must be one, and check the sum. */
+/* After the member's data: leave the descriptor, if there must be one, and check the sum. */
 static int end_member(zip_stream *zip, tsr_error *error) {
   member *m = &zip->member;
   m->has_ended = true;
@@ -185,7 +185,7 @@ static int end_member(zip_stream *zip, tsr_error *error) {
     int status = want(&zip->source, LONGEST_DESCRIPTOR + 2, error);
     if (status) return status;
     size_t size = descriptor_size(&zip->source, m);
-    if (!size) return fail_damaged(error, "a member's sizes are not those it has");
+    if (!size) return fail_damaged(error, "a member has wrong sizes");
     crc = u32(zip->source.data + (u32(zip->source.data) == MAGIC_DESCRIPTOR ? 4 : 0));
     consume(&zip->source, size);
   }
@@ -210,7 +210,7 @@ static size_t take_stored(zip_stream *zip, unsigned char *buffer, size_t size) {
 }
 
 /* How many of the window's bytes are data for certain; a member of unknown size ends at 0. */
-static size_t bytes_before_descriptor(const tsr__source *source, const member *m) {
+static size_t bytes_before_descriptor(const tsr__input *source, const member *m) {
   const unsigned char *p = source->data, *end = p + source->size;
   while ((p = memchr(p, 'P', (size_t)(end - p)))) {
     if (end - p < 4 && !source->at_end) break;
@@ -263,7 +263,7 @@ static int read_deflated(zip_stream *zip, unsigned char *buffer, size_t size, si
 }
 
 /* The next bytes of the member; none where it has ended, or the input has. Bytes that were got
- * count also where a failure is answered. */
+ * count also when a failure is returned. */
 static int read_member(zip_stream *zip, unsigned char *buffer, size_t size, size_t *got,
                        tsr_error *error) {
   *got = 0;
@@ -323,8 +323,8 @@ static int find_member(zip_stream *zip, tsr_error *error) {
   if (status != 1) return status ? status : check_readable(&zip->member, error);
   bool is_cut = zip->source.size < 4 || u32(zip->source.data) == MAGIC_LOCAL;
   return tsr__fail(error, TSR_ERROR_FORMAT, 0, "the zip archive %s",
-                   is_cut ? "ends too early, before a snapshot in it"
-                          : "holds no .pkl, .pickle, .json or .html file");
+                   is_cut ? "is truncated before any snapshot"
+                          : "contains no .pkl, .pickle, .json or .html file");
 }
 
 /* ---- the stream ---- */
@@ -340,7 +340,7 @@ static ptrdiff_t zip_read(tsr__stream *stream, unsigned char *buffer, size_t siz
     int status = read_member(zip, buffer + total, size - total, &got, &why);
     total += got;
     bool is_cut = !status && !got && !m->has_ended && zip->source.at_end && !zip->source.size;
-    if (is_cut) status = fail_damaged(&why, "it ends before its first byte");
+    if (is_cut) status = fail_damaged(&why, "it ends before any data");
     if (!status) continue;
     if (status != TSR_ERROR_FORMAT || !m->made_bytes) {
       if (error) *error = why;
@@ -355,7 +355,7 @@ static ptrdiff_t zip_read(tsr__stream *stream, unsigned char *buffer, size_t siz
 
 static void zip_close(tsr__stream *stream) {
   zip_stream *zip = (zip_stream *)stream;
-  tsr__source_close(&zip->source);
+  tsr__input_close(&zip->source);
   (void)inflateEnd(&zip->z);
   tsr__free(zip);
 }
@@ -369,7 +369,7 @@ int tsr__stream_zip(tsr__stream *below, const tsr_limits *limits, tsr__stream **
   }
   zip->base = (tsr__stream){.read = zip_read, .close = zip_close, .below = below};
   zip->expansion = tsr__expansion_of(limits);
-  int status = tsr__source_open_sized(&zip->source, below, WINDOW_BYTES, error);
+  int status = tsr__input_open_sized(&zip->source, below, WINDOW_BYTES, error);
   if (!status) status = tsr__inflate_open(&zip->z, TSR__INFLATE_RAW, error);
   if (!status) status = find_member(zip, error);
   if (status) {

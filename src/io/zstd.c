@@ -1,15 +1,15 @@
-/* zstd.c - Zstandard: frames, one behind the other.
+/* zstd.c - Zstandard: frames, one after the other.
  *
  * libzstd walks from frame to frame and over skippable ones by itself; this file says which errors
- * mean what. Bytes behind the last frame that begin no frame end the data.
+ * mean what. Bytes after the last frame that begin no frame end the data.
  *
  * A frame's header says how large a window its decoder must keep. libzstd takes that memory when it
  * sees the header, so it is bounded: by the largest power of two within one 128th of
  * tsr_limits.memory_bytes, and by the 2 GiB that `zstd --long=31` needs. By default that is all
- * that zstd can write. The memory is the system's to fill only as data arrives.
+ * that zstd can write. The system fills the memory only as data arrives.
  *
- * libzstd's own allocator hook is no stable interface, so here alone a library's memory does not
- * come through base/memory.h. */
+ * libzstd's own allocator hook is no stable interface, so this is the only library memory that does
+ * not go through base/memory.h. */
 #include <zstd.h>
 #include <zstd_errors.h>
 
@@ -37,8 +37,7 @@ static int fail_code(zstd_stream *zstd, size_t result, tsr_error *error) {
     break;
   case ZSTD_error_dictionary_wrong:
     if (zstd->has_frame) break;
-    return tsr__fail(error, TSR_ERROR_UNSUPPORTED, 0,
-                     "the zstd data needs the dictionary it was made with");
+    return tsr__fail(error, TSR_ERROR_UNSUPPORTED, 0, "the zstd data needs its dictionary");
   default: break;
   }
   return tsr__decoder_damaged(&zstd->decoder, ZSTD_getErrorName(result), error);

@@ -2,7 +2,7 @@
  *
  * The live blocks and the spans that are there, each sorted by address, are walked side by side:
  * what of a span no block covers is free. A gap in a span is one free block, since PyTorch joins
- * neighbours; spans of expandable memory of one pool that touch are one. */
+ * neighbours. */
 #include <stdlib.h>
 
 #include "base/checked.h"
@@ -11,7 +11,7 @@
 /* A run of addresses. */
 typedef struct run {
   uint64_t address, size_bytes;
-  const tsr__span *span; /* of a run of spans, the first; of a block NULL */
+  const tsr__span *span; /* NULL for a block */
 } run;
 
 typedef TSR__VECTOR(run) runs;
@@ -40,13 +40,6 @@ static bool collect_blocks(const tsr__timeline *t, const tsr__live_set *live, ru
   return true;
 }
 
-/* One reservation, of which neighbouring pieces are mapped. */
-static bool are_one(const run *a, const run *b) {
-  return a->span->is_expandable && b->span->is_expandable &&
-         a->address + a->size_bytes == b->address && a->span->stream == b->span->stream &&
-         a->span->pool == b->span->pool && a->span->is_large == b->span->is_large;
-}
-
 static bool collect_spans(const tsr__timeline *t, int64_t event, runs *spans) {
   for (size_t i = 0; i < t->spans.count; i++) {
     const tsr__span *span = &t->spans.items[i];
@@ -54,21 +47,11 @@ static bool collect_spans(const tsr__timeline *t, int64_t event, runs *spans) {
         !TSR__VECTOR_PUSH(spans, (run){span->address, span->size_bytes, span}))
       return false;
   }
-  if (!spans->count) return true;
-  qsort(spans->items, spans->count, sizeof *spans->items, compare_runs);
-  size_t kept = 0;
-  for (size_t i = 1; i < spans->count; i++) {
-    run *last = &spans->items[kept], *next = &spans->items[i];
-    if (are_one(last, next))
-      last->size_bytes += next->size_bytes;
-    else
-      spans->items[++kept] = *next;
-  }
-  spans->count = kept + 1;
+  if (spans->count) qsort(spans->items, spans->count, sizeof *spans->items, compare_runs);
   return true;
 }
 
-/* Where a walk tells what it finds. */
+/* Where a walk reports what it finds. */
 typedef struct walk {
   tsr_fragmentation parts;
   tsr__gap_fn *gap; /* or NULL */
@@ -82,8 +65,8 @@ static void found(walk *w, const run *span, uint64_t begin, uint64_t bytes, bool
   if (w->gap) w->gap(w->context, &(tsr__gap){begin, bytes, span->span, is_whole});
 }
 
-/* What lies between blocks, or behind the last. In a plain segment of the large pool no free block
- * is as small as 1 MiB (see start.c): a small rest behind a block belongs to it. */
+/* What is between blocks, or after the last. In a plain segment of the large pool no free block is
+ * as small as 1 MiB (see start.c): a small rest after a block belongs to it. */
 static void add_gap(walk *w, const run *span, uint64_t begin, uint64_t bytes) {
   bool keeps_tails = span->span->is_large && !span->span->is_expandable;
   if (keeps_tails && begin > span->address && bytes <= TSR__SMALL_MAX)

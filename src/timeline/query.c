@@ -3,22 +3,26 @@
  * Between checkpoints the events themselves say what changes: allocation_of names what each makes
  * or frees, and when each dies is known. So a query costs the distance between checkpoints, not the
  * trace. */
+#include <assert.h>
 #include <stdlib.h>
 
 #include "base/checked.h"
 #include "timeline/timeline.h"
 
 uint64_t tsr__timeline_requested(const tsr__timeline *t, uint32_t allocation) {
+  assert(allocation < t->birth.count);
   if (allocation < t->initial.count) return t->initial.items[allocation].requested_bytes;
   return t->events.size[t->birth.items[allocation]];
 }
 
 uint64_t tsr__timeline_address(const tsr__timeline *t, uint32_t allocation) {
+  assert(allocation < t->birth.count);
   if (allocation < t->initial.count) return t->initial.items[allocation].address;
   return t->events.addr[t->birth.items[allocation]];
 }
 
 uint32_t tsr__timeline_stack(const tsr__timeline *t, uint32_t allocation) {
+  assert(allocation < t->birth.count);
   if (allocation < t->initial.count) return t->initial.items[allocation].stack;
   return t->events.stack[t->birth.items[allocation]];
 }
@@ -33,6 +37,7 @@ static const tsr__checkpoint *checkpoint_before(const tsr__timeline *t, int64_t 
     else
       high = middle;
   }
+  assert(low < t->checkpoints.count && t->checkpoints.items[low].event <= event);
   return &t->checkpoints.items[low];
 }
 
@@ -61,6 +66,8 @@ int tsr__timeline_live(const tsr__timeline *t, int64_t event, tsr__live_set *out
   const tsr__checkpoint *point = checkpoint_before(t, event);
   tsr__live_set live = {0};
   bool ok = true;
+  assert(event >= -1 && event < (int64_t)t->events.count);
+  assert(point->first_live + point->live_count <= t->live_ids.count);
   for (size_t i = 0; ok && i < point->live_count; i++) {
     uint32_t allocation = t->live_ids.items[point->first_live + i];
     if (is_live(t, allocation, event)) ok = TSR__VECTOR_PUSH(&live, allocation);
@@ -70,6 +77,7 @@ int tsr__timeline_live(const tsr__timeline *t, int64_t event, tsr__live_set *out
         is_live(t, t->allocation_of[i], event))
       ok = TSR__VECTOR_PUSH(&live, t->allocation_of[i]);
   if (ok) {
+    for (size_t i = 1; i < live.count; i++) assert(live.items[i - 1] < live.items[i]);
     *out = live;
     return 0;
   }
@@ -109,18 +117,15 @@ tsr_totals tsr__timeline_totals(const tsr__timeline *t, int64_t event, const tsr
 size_t tsr__timeline_warnings(const tsr__timeline *t, tsr_warning *out) {
   static const tsr_warning texts[TSR__MISFIT_COUNT] = {
       {"alloc-of-live-address", 0,
-       "allocations at an address that was in use; the older one is "
-       "taken to have ended"},
+       "allocations at an address in use; the older one is assumed to have been freed"},
       {"alloc-outside-segments", 0,
-       "allocations outside every known free memory; they count with "
-       "their rounded size"},
+       "allocations outside all known free memory; they count with their rounded size"},
       {"alloc-inside-block", 0, "allocations inside a free block, not at its start"},
       {"alloc-too-long", 0, "allocations longer than the free memory at their address"},
       {"free-of-unknown", 0, "frees of memory that was not in use"},
-      {"segments-contradict-trace", 0, "segment events that the segments contradict"},
+      {"segments-contradict-trace", 0, "segment events that contradict the segments"},
       {"end-contradicts-trace", 0,
-       "blocks live at the end in the trace or in the segments, but "
-       "not the same in both"},
+       "blocks live at the end that differ between the trace and the segments"},
   };
   size_t count = 0;
   for (size_t i = 0; i < TSR__MISFIT_COUNT; i++) {

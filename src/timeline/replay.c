@@ -1,16 +1,22 @@
 /* replay.c - forward through the trace, event by event. See timeline.h.
  *
  * Each alloc is cut from the free block at its address by PyTorch's own rule, which gives the
- * block's true size; each free gives it back and joins neighbours. Nothing is searched for: the
- * trace says where every block is. Only where placement is to be checked are free blocks kept in
+ * block's true size; each free returns it and joins neighbours. Nothing is searched for: the trace
+ * contains every block's address. Only where placement is to be checked are free blocks kept in
  * order as well, and the model asked where it would have put the block.
+ *
+ * The replay itself cannot be shared among threads: where a block is cut depends on every event before.
+ * But the system clears each page of the tables when it is first written to, and that another thread
+ * can have done in advance: how long the tables will be is known from the number of allocs.
  *
  * Checkpoints (the live set) are taken so far apart that they cost less than the events
  * between them: a query then replays at most that many events from the nearest one. */
+#include <assert.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 
 #include "base/checked.h"
-#include "snapshot/tables.h"
+#include "snapshot/model/tables.h"
 #include "timeline/timeline.h"
 
 enum { CHECKPOINT_EVENTS = 8192 };
@@ -19,7 +25,7 @@ enum { CHECKPOINT_EVENTS = 8192 };
  * a made one may have every alloc look at all. */
 #define PLACEMENT_CANDIDATES (UINT64_C(1) << 24)
 
-/* Memory whose pool the file tells. */
+/* Memory whose pool the file contains. */
 typedef struct pool_range {
   uint64_t address, size_bytes;
   uint32_t pool;
@@ -51,12 +57,16 @@ static bool set_live(replay *r, uint32_t allocation) {
   size_t word = allocation / 64;
   while (r->live_bits.count <= word)
     if (!TSR__VECTOR_PUSH(&r->live_bits, 0)) return false;
+  assert(!(r->live_bits.items[word] >> allocation % 64 & 1));
   r->live_bits.items[word] |= UINT64_C(1) << allocation % 64;
   r->live_count++;
   return true;
 }
 
 static void set_dead(replay *r, uint32_t allocation, uint64_t event) {
+  assert(allocation < r->t->birth.count && r->live_count);
+  assert(r->live_bits.items[allocation / 64] >> allocation % 64 & 1);
+  assert(r->t->death.items[allocation] == TSR_NONE);
   r->live_bits.items[allocation / 64] &= ~(UINT64_C(1) << allocation % 64);
   r->live_count--;
   r->t->death.items[allocation] = (uint32_t)event;
@@ -66,13 +76,14 @@ static bool checkpoint(replay *r, int64_t event) {
   tsr__timeline *t = r->t;
   tsr__checkpoint point = {event, t->live_ids.count, 0};
   if (!TSR__VECTOR_RESERVE(&t->live_ids, r->live_count)) return false;
-  for (size_t word = 0; word < r->live_bits.count; word++)
-    for (uint64_t bits = r->live_bits.items[word]; bits; bits &= bits - 1) {
-      uint32_t bit = 0;
-      while (!(bits >> bit & 1)) bit++;
-      t->live_ids.items[t->live_ids.count++] = (uint32_t)(word * 64 + bit);
-    }
+  for (size_t word = 0; word < r->live_bits.count; word++) {
+    /* Words are full or nearly empty, as allocations made together mostly die together. */
+    for (uint64_t id = word * 64, bits = r->live_bits.items[word]; bits; id++, bits >>= 1)
+      if (bits & 1) t->live_ids.items[t->live_ids.count++] = (uint32_t)id;
+  }
   point.live_count = t->live_ids.count - point.first_live;
+  assert(point.live_count == r->live_count);
+  assert(!t->checkpoints.count || t->checkpoints.items[t->checkpoints.count - 1].event < event);
   uint64_t distance = r->live_count > CHECKPOINT_EVENTS ? r->live_count : CHECKPOINT_EVENTS;
   if (r->live_bits.count > distance) distance = r->live_bits.count;
   r->next_checkpoint = (uint64_t)(event + 1) + distance;
@@ -86,6 +97,8 @@ static uint32_t new_allocation(replay *r, uint64_t event, uint64_t block_bytes) 
       !TSR__VECTOR_PUSH(&t->death, TSR_NONE) || !TSR__VECTOR_PUSH(&t->block_bytes, block_bytes) ||
       !set_live(r, allocation))
     return TSR_NONE;
+  assert(event < t->events.count && t->birth.count == t->death.count &&
+         t->birth.count == t->block_bytes.count);
   t->allocation_of[event] = allocation;
   uint64_t requested = t->events.size[event];
   r->now.requested_bytes = tsr__sum_u64(r->now.requested_bytes, requested);
@@ -100,6 +113,7 @@ static uint32_t new_allocation(replay *r, uint64_t event, uint64_t block_bytes) 
 static void check_placement(replay *r, uint64_t event, uint32_t block, uint64_t rounded) {
   const tsr__heap_block *b = &r->heap.blocks.items[block];
   const tsr__heap_segment *segment = &r->heap.segments.items[b->segment];
+  assert(b->use == TSR__BLOCK_FREE);
   tsr_replay_check *check = &r->t->check;
   if (b->segment == r->fresh) {
     check->segments_new++;
@@ -124,7 +138,7 @@ static bool alloc_loose(replay *r, uint64_t event, uint64_t rounded) {
 }
 
 /* Is the front of a free block, up to an alloc, what was not split off the block before it? That
- * happens to blocks from before the window: free memory behind them hid it (see start.c). */
+ * happens to blocks from before the window: free memory after them hid it (see start.c). */
 static bool is_unsplit(const replay *r, const tsr__heap_block *block, uint64_t bytes) {
   const tsr__heap_segment *segment = &r->heap.segments.items[block->segment];
   if (!segment->is_large || segment->is_expandable || block->previous == TSR_NONE) return false;
@@ -137,6 +151,7 @@ static bool is_unsplit(const replay *r, const tsr__heap_block *block, uint64_t b
 static uint32_t cut_inside(replay *r, uint32_t block, uint64_t address) {
   const tsr__heap_block *b = &r->heap.blocks.items[block];
   uint64_t before = address - b->address;
+  assert(before && before < b->size_bytes);
   if (is_unsplit(r, b, before)) {
     uint32_t previous = b->previous;
     r->t->initial.items[r->heap.blocks.items[previous].owner].unsplit_bytes = before;
@@ -146,7 +161,7 @@ static uint32_t cut_inside(replay *r, uint32_t block, uint64_t address) {
   return tsr__heap_cut(&r->heap, block, before);
 }
 
-/* The free block to cut an alloc from; TSR_NONE where there is none at its address. */
+/* The free block to cut an alloc from; TSR_NONE if there is none at its address. */
 static uint32_t block_at(replay *r, uint64_t address) {
   uint32_t block = tsr__heap_find(&r->heap, address);
   if (block != TSR_NONE)
@@ -252,7 +267,8 @@ static bool request_free(replay *r, uint64_t event, uint32_t allocation, uint32_
   return is_immediate(r, event) || begin_wait(r, allocation, (uint32_t)event);
 }
 
-/* Does a live allocation wait for another stream? One without a place says so nowhere else. */
+/* Does a live allocation wait for another stream? For one without a block, nothing else records
+ * it. */
 static bool is_waiting(replay *r, uint32_t allocation, uint32_t block) {
   if (block != TSR_NONE) return r->heap.blocks.items[block].use == TSR__BLOCK_WAITING;
   return r->wait_of.count && tsr__map_find(&r->wait_of, allocation);
@@ -333,8 +349,9 @@ static bool note_pools(replay *r) {
   return true;
 }
 
-/* The pool of new memory: the event's, or that of the final segment around its address. */
-static uint32_t pool_of(const replay *r, uint64_t event) {
+/* The pool of new memory: the event's, or that of the final segment around its address; TSR_NONE if
+ * neither is recorded. */
+static uint32_t recorded_pool(const replay *r, uint64_t event) {
   uint32_t pool = tsr_id_at(r->t->events.pool, event);
   uint64_t address = r->t->events.addr[event];
   size_t low = 0, high = r->pools.count;
@@ -348,7 +365,13 @@ static uint32_t pool_of(const replay *r, uint64_t event) {
   }
   const pool_range *around = low ? &r->pools.items[low - 1] : NULL;
   if (around && address - around->address < around->size_bytes) return around->pool;
-  return r->t->default_pool;
+  return TSR_NONE;
+}
+
+/* New memory belongs to the default pool unless the trace shows otherwise. */
+static uint32_t pool_of(const replay *r, uint64_t event) {
+  uint32_t pool = recorded_pool(r, event);
+  return pool == TSR_NONE ? r->t->default_pool : pool;
 }
 
 /* A span of expandable memory is there: the last of the spans, or one from before the window. */
@@ -364,9 +387,9 @@ static bool push_mapped(replay *r, const tsr__span *span) {
   return TSR__VECTOR_PUSH(&r->t->spans, *span) && note_mapped(r, r->t->spans.count - 1);
 }
 
-/* End the spans, or the parts of spans, that a stretch covers; what is left of one is born again,
- * as a span of its own. `*ended` is how many bytes they were. Spans of expandable memory do not
- * overlap, so all but two of them are gone then for good. */
+/* End the spans, or the parts of spans, that a range covers; what is left of one is born again, as
+ * its own span. `*ended` is how many bytes they were. Spans of expandable memory do not overlap, so
+ * all but two of them are gone then for good. */
 static bool cut_spans(replay *r, uint64_t event, uint64_t address, uint64_t end, uint64_t *ended) {
   uint32_t range;
   *ended = 0;
@@ -389,7 +412,66 @@ static bool cut_spans(replay *r, uint64_t event, uint64_t address, uint64_t end,
   return true;
 }
 
-static bool add_span(replay *r, uint64_t event, const tsr__heap_segment *like, bool is_expandable) {
+/* The span that ends where a range of expandable memory begins, or begins where it ends, or NULL. A
+ * range of addresses that is mapped without a gap is of one reservation. */
+static const tsr__span *neighbour(const replay *r, uint64_t address, uint64_t end, bool is_before) {
+  uint32_t range = is_before
+                       ? address ? tsr__ranges_around(&r->mapped, address - 1) : TSR__RANGE_NONE
+                       : tsr__ranges_first(&r->mapped, 0, end);
+  if (range == TSR__RANGE_NONE) return NULL;
+  const tsr__ranges_item *item = tsr__ranges_get(&r->mapped, range);
+  bool touches = is_before ? item->end == address : item->begin == end;
+  assert(item->value < r->t->spans.count && r->t->spans.items[item->value].is_expandable);
+  return touches ? &r->t->spans.items[item->value] : NULL;
+}
+
+static bool is_of_reservation(const tsr__span *span, const tsr__heap_segment *like) {
+  return span->stream == like->stream && span->pool == like->pool &&
+         span->is_large == like->is_large;
+}
+
+/* Newly mapped memory that continues other memory of its stream is of the same reservation, and so of
+ * its pool and class: the class is otherwise guessed from the size, and older files do not record the
+ * pool. */
+static void follow_neighbour(const replay *r, uint64_t event, tsr__heap_segment *like) {
+  uint64_t begin = r->t->events.addr[event], end = begin + r->t->events.size[event];
+  uint32_t pool = recorded_pool(r, event);
+  for (int side = 0; side < 2; side++) {
+    const tsr__span *span = neighbour(r, begin, end, side == 0);
+    if (!span || span->stream != like->stream || (pool != TSR_NONE && span->pool != pool)) continue;
+    like->pool = span->pool;
+    like->is_large = span->is_large;
+    return;
+  }
+}
+
+/* New memory of a reservation joins the spans that it touches: they end with this event, and one span
+ * of all of them begins. At most one span is added. */
+static bool add_mapped(replay *r, uint64_t event, const tsr__heap_segment *like) {
+  const tsr_events *events = &r->t->events;
+  uint64_t begin = events->addr[event], end = begin + events->size[event];
+  for (int side = 0; side < 2; side++) {
+    const tsr__span *span = neighbour(r, begin, end, side == 0);
+    if (!span || !is_of_reservation(span, like)) continue;
+    uint64_t span_begin = span->address, span_end = span->address + span->size_bytes, ended;
+    if (!cut_spans(r, event, span_begin, span_end, &ended)) return false;
+    assert(ended == span_end - span_begin);
+    if (side == 0)
+      begin = span_begin;
+    else
+      end = span_end;
+  }
+  return push_mapped(r, &(tsr__span){.address = begin,
+                                     .size_bytes = end - begin,
+                                     .birth = (uint32_t)event,
+                                     .death = TSR_NONE,
+                                     .stream = like->stream,
+                                     .pool = like->pool,
+                                     .is_large = like->is_large,
+                                     .is_expandable = true});
+}
+
+static bool add_span(replay *r, uint64_t event, const tsr__heap_segment *like) {
   const tsr_events *events = &r->t->events;
   tsr__span span = {.address = events->addr[event],
                     .size_bytes = events->size[event],
@@ -397,9 +479,7 @@ static bool add_span(replay *r, uint64_t event, const tsr__heap_segment *like, b
                     .death = TSR_NONE,
                     .stream = like->stream,
                     .pool = like->pool,
-                    .is_large = like->is_large,
-                    .is_expandable = is_expandable};
-  if (is_expandable) return push_mapped(r, &span);
+                    .is_large = like->is_large};
   if (!TSR__VECTOR_PUSH(&r->t->spans, span)) return false;
   uint64_t *place = tsr__map_put(&r->span_of, span.address, r->t->spans.count - 1, NULL);
   if (place) *place = r->t->spans.count - 1;
@@ -417,7 +497,7 @@ static bool apply_segment_alloc(replay *r, uint64_t event) {
                             .is_large = size != TSR__SMALL_SEGMENT};
   r->fresh = tsr__heap_add_segment(&r->heap, address, size, &like);
   r->now.reserved_bytes = tsr__sum_u64(r->now.reserved_bytes, size);
-  return r->fresh != TSR_NONE && add_span(r, event, &like, false);
+  return r->fresh != TSR_NONE && add_span(r, event, &like);
 }
 
 /* Blocks that live in a segment which goes away go on without a place. */
@@ -459,14 +539,16 @@ static bool apply_map(replay *r, uint64_t event) {
   }
   tsr__heap_segment like = {.stream = tsr_id_at(r->t->events.stream, event),
                             .pool = pool_of(r, event),
-                            .is_large = size != TSR__SMALL_SEGMENT}; /* mapped one by one */
+                            .is_large =
+                                size != TSR__SMALL_SEGMENT}; /* unless it follows a neighbour */
+  follow_neighbour(r, event, &like);
   uint32_t reservation = tsr__heap_reservation(&r->heap, &like, address, size);
   uint64_t ended;
   if (reservation == TSR_NONE || !tsr__heap_map(&r->heap, reservation, address, size) ||
       !cut_spans(r, event, address, address + size, &ended))
     return false;
   if (ended) r->t->misfits[TSR__MISFIT_SEGMENT]++; /* it was mapped already */
-  return add_span(r, event, &like, true);
+  return add_mapped(r, event, &like);
 }
 
 static bool apply_unmap(replay *r, uint64_t event) {
@@ -575,14 +657,86 @@ static void compare_final(replay *r) {
     r->t->misfits[TSR__MISFIT_FINAL] += r->live_count - check->final_blocks;
 }
 
-static bool run(replay *r) {
+/* ---- memory for what the replay will write ---- */
+
+/* Bytes of a table that are made ready at a time: few enough that no table waits for another. */
+enum { READY_BYTES = 1 << 20, READY_TABLES = 4 };
+
+/* A thread goes through the tables, each from its beginning, until it is through or the replay is. */
+typedef struct readier {
+  tsr__task task;
+  tsr__group group;
+  struct {
+    unsigned char *data;
+    size_t size_bytes;
+  } tables[READY_TABLES];
+  atomic_bool is_over; /* the replay needs nothing any more */
+} readier;
+
+static int make_ready(void *context, tsr_error *error) {
+  readier *ahead = context;
+  size_t longest = 0;
+  (void)error;
+  for (size_t i = 0; i < READY_TABLES; i++)
+    if (ahead->tables[i].size_bytes > longest) longest = ahead->tables[i].size_bytes;
+  for (size_t at = 0; at < longest; at += READY_BYTES)
+    for (size_t i = 0; i < READY_TABLES; i++) {
+      size_t size = ahead->tables[i].size_bytes;
+      if (atomic_load_explicit(&ahead->is_over, memory_order_relaxed)) return 0;
+      if (at >= size) continue;
+      tsr__os_populate(ahead->tables[i].data + at,
+                       size - at < READY_BYTES ? size - at : READY_BYTES);
+    }
+  return 0;
+}
+
+static void end_readying(readier *ahead) {
+  tsr_error ignored;
+  atomic_store_explicit(&ahead->is_over, true, memory_order_relaxed);
+  (void)tsr__group_wait(&ahead->group, &ignored); /* cannot fail */
+}
+
+/* Give the tables their final length, so that they stay where they are. */
+static bool begin_readying(replay *r, readier *ahead) {
   tsr__timeline *t = r->t;
-  if (tsr__timeline_start(t, &r->heap, &r->loose) || !begin(r)) return false;
+  size_t allocs = 0;
+  for (uint64_t i = 0; i < t->events.count; i++) allocs += t->events.action[i] == TSR_ACTION_ALLOC;
+  if (!TSR__VECTOR_RESERVE(&t->birth, t->initial.count + allocs) ||
+      !TSR__VECTOR_RESERVE(&t->death, t->initial.count + allocs) ||
+      !TSR__VECTOR_RESERVE(&t->block_bytes, allocs))
+    return false;
+#define READY(table, items, count) \
+  (ahead->tables[table].data = (void *)(items), ahead->tables[table].size_bytes = (count))
+  READY(0, t->allocation_of, (size_t)t->events.count * sizeof *t->allocation_of);
+  READY(1, t->birth.items, (t->initial.count + allocs) * sizeof *t->birth.items);
+  READY(2, t->death.items, (t->initial.count + allocs) * sizeof *t->death.items);
+  READY(3, t->block_bytes.items, (t->initial.count + allocs) * sizeof *t->block_bytes.items);
+#undef READY
+  tsr__group_submit(&ahead->group, &ahead->task, make_ready, ahead);
+  return true;
+}
+
+static bool follow_trace(replay *r) {
+  tsr__timeline *t = r->t;
   for (uint64_t event = 0; event < t->events.count; event++) {
     if (!apply(r, event)) return false;
     note_maxima(r, (int64_t)event);
     if (event >= r->next_checkpoint && !checkpoint(r, (int64_t)event)) return false;
   }
+  return true;
+}
+
+static bool run(replay *r, tsr__thread_pool *pool) {
+  tsr__timeline *t = r->t;
+  readier ahead = {.is_over = false};
+  tsr__group_init(&ahead.group, pool, NULL);
+  if (tsr__timeline_start(t, &r->heap, &r->loose, pool)) return false;
+  bool ok = begin_readying(r, &ahead) && begin(r) && follow_trace(r);
+  end_readying(&ahead); /* before anybody frees the tables */
+  if (!ok) return false;
+  assert((void *)t->birth.items == ahead.tables[1].data); /* nothing had to move */
+  assert(t->birth.count >= t->initial.count && t->birth.count == t->death.count);
+  assert(r->live_count <= t->birth.count);
   t->end = r->now;
   if (t->recorded.peak_event >= 0)
     t->recorded.peak_time_us = t->events.time_us[t->recorded.peak_event];
@@ -593,7 +747,7 @@ static bool run(replay *r) {
 }
 
 int tsr__timeline_compute(const tsr_snapshot *snapshot, uint32_t device, bool checks_placement,
-                          tsr__timeline *out, tsr_error *error) {
+                          tsr__thread_pool *pool, tsr__timeline *out, tsr_error *error) {
   tsr__timeline timeline = {.snapshot = snapshot,
                             .events = tsr_snapshot_events(snapshot, device),
                             .device = device,
@@ -609,7 +763,7 @@ int tsr__timeline_compute(const tsr_snapshot *snapshot, uint32_t device, bool ch
   bool ok = timeline.events.count < TSR_NONE;
   timeline.allocation_of =
       ok ? tsr__realloc(NULL, (size_t)timeline.events.count, sizeof(uint32_t)) : NULL;
-  ok = timeline.allocation_of && note_pools(&r) && run(&r);
+  ok = timeline.allocation_of && note_pools(&r) && run(&r, pool);
   tsr__heap_release(&r.heap);
   tsr__map_release(&r.loose);
   tsr__map_release(&r.span_of);

@@ -8,28 +8,46 @@
  * The size of a block that is freed inside the window is not written anywhere. It is the rounded
  * request, plus what PyTorch did not split off: in the large pool, outside expandable segments, no
  * free block is ever as small as 1 MiB, so a gap up to that behind a block belongs to it. Behind
- * others the replay sees what was not split off when the free memory there is first used. */
+ * others the replay sees what was not split off when the free memory there is first used.
+ *
+ * Finding each address's first event takes as long as a sixth of the replay, and it needs nothing but
+ * the columns. So a long trace is scanned in parts, by several threads, and what the parts found is
+ * put together in the order of the trace: a later part knows of no event before its own, so what it
+ * took for the first one of an address counts only where no earlier part has met that address. */
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/checked.h"
-#include "snapshot/tables.h"
+#include "snapshot/model/tables.h"
 #include "timeline/timeline.h"
+
+/* Each address that two parts mention is looked up again when they are put together, so more parts
+ * are not always faster. Whether a trace is worth any threads is for the owner of the pool to say. */
+enum { SHORTEST_PART = 64, MOST_PARTS = 4 };
+
+/* What a stretch of the trace says about the time before it. Invariant: one of known_bytes for each of
+ * the found. */
+typedef struct scan {
+  uint64_t first, end;          /* events first .. end - 1 */
+  tsr__map mentioned;           /* address of alloc or free events -> 0, or where all that happens
+                                   is that a free is requested: 1 + index of the found */
+  tsr__map first_segment_event; /* segment address -> event + 1 */
+  TSR__VECTOR(tsr__initial) found;   /* what the first event of its address frees, in their order */
+  TSR__VECTOR(uint64_t) known_bytes; /* of the found: size of the final block, 0 where unknown */
+  bool has_requests;                 /* the trace records free_requested at all */
+} scan;
 
 typedef struct starter {
   tsr__timeline *t;
   tsr__heap *heap;
   tsr__map *loose;
-  tsr__map mentioned;           /* address of alloc or free events -> 0, or where all that happens
-                                   is that a free is requested: 1 + index of the found */
-  tsr__map first_segment_event; /* segment address -> event + 1 */
-  TSR__VECTOR(tsr__initial) found; /* freed in the window first, then those of final blocks */
+  scan seen; /* of the whole trace; after what it freed, the found are those of final blocks */
   size_t freed_count;
-  TSR__VECTOR(uint64_t) known_bytes; /* of the found: size of the final block, 0 where unknown */
-  TSR__VECTOR(tsr__span) ranges;     /* expandable memory before the window */
-  tsr__ranges places;                /* where they lie, by index; without empty ones */
-  tsr__map told;                     /* address -> row of a block that a trimmed file tells */
-  bool has_requests;                 /* the trace records free_requested at all */
+  TSR__VECTOR(tsr__span) ranges; /* expandable memory before the window */
+  tsr__ranges places;            /* where they lie, by index; without empty ones */
+  tsr__map told;                 /* address -> row of a block that a trimmed file tells */
+  scan parts[MOST_PARTS];        /* while they are scanned; the first becomes `seen` */
 } starter;
 
 /* ---- settings ---- */
@@ -39,28 +57,93 @@ static uint64_t bytes_setting(const tsr_snapshot *snapshot, const char *key) {
   return tsr_snapshot_setting(snapshot, key, NULL, &value) && value > 0 ? (uint64_t)value : 0;
 }
 
-/* Ascend adds 32 bytes to a request before rounding it, and knows no roundup_power2_divisions;
- * nothing in the file says so but its blocks. */
-static uint64_t rounding_extra(const tsr_snapshot *snapshot, uint32_t device,
-                               const tsr_allocator_settings *settings) {
-  tsr_allocator_settings with_extra = *settings;
-  size_t segment_count, plain = 0, extra = 0;
+/* ---- Ascend: 32 bytes are added to a request before it is rounded ----
+ *
+ * torch_npu reserves them after each block, and knows no roundup_power2_divisions. No key of a file
+ * states it, and neither do names: what shows it is where blocks end. Only requests count for which
+ * the two ways of rounding differ, those that end less than 32 bytes below a multiple of 512; for
+ * tensors these are the exact multiples. Blocks at the end of the trace have sizes; if none of them
+ * decides, addresses do, since the next block usually starts where one ends. */
+
+enum {
+  ASCEND_EXTRA_BYTES = 32,
+  ADDRESS_SAMPLE = 4096, /* addresses looked at: the first of the trace */
+  MIN_ADDRESS_VOTES = 4, /* two blocks may be 512 bytes apart for other reasons */
+  ADDRESS_MAJORITY = 4
+};
+
+typedef struct rounding_votes {
+  tsr_allocator_settings plain, extra; /* without and with the 32 bytes */
+  uint64_t plain_count, extra_count;
+} rounding_votes;
+
+static bool is_decisive(const rounding_votes *votes, uint64_t request_bytes, uint64_t *plain_bytes,
+                        uint64_t *extra_bytes) {
+  *plain_bytes = tsr__round_request(&votes->plain, request_bytes);
+  *extra_bytes = tsr__round_request(&votes->extra, request_bytes);
+  return *plain_bytes != *extra_bytes;
+}
+
+/* A block is never smaller than its rounded request, and may be larger by a tail that was not split
+ * off. One segment may contradict the others: the allocator of workspaces, whose blocks torch_npu
+ * lists after the normal ones, adds nothing. Hence votes. */
+static void count_blocks(const tsr_snapshot *snapshot, uint32_t device, rounding_votes *votes) {
+  size_t segment_count;
   const uint32_t *rows = tsr__snapshot_segments_of(snapshot, device, &segment_count);
-  with_extra.rounding_extra_bytes = 32;
-  for (int i = 0; i < TSR_ROUNDUP_SLOTS; i++)
-    if (settings->roundup_divisions[i] > 1) return 0;
   for (size_t s = 0; s < segment_count; s++) {
     const tsr_segment *segment = &snapshot->segments.items[rows[s]];
     for (uint64_t b = 0; b < segment->block_count; b++) {
       const tsr_block *block = &snapshot->blocks.items[segment->first_block + b];
-      if (block->state != TSR_BLOCK_ALLOCATED) continue;
-      uint64_t rounded = tsr__round_request(&with_extra, block->requested_bytes);
-      if (rounded > block->size_bytes) return 0; /* a block may be larger, never smaller */
-      plain += tsr__round_request(settings, block->requested_bytes) == block->size_bytes;
-      extra += rounded == block->size_bytes;
+      uint64_t plain, extra;
+      if (block->state != TSR_BLOCK_ALLOCATED ||
+          !is_decisive(votes, block->requested_bytes, &plain, &extra))
+        continue;
+      votes->plain_count += block->size_bytes == plain;
+      votes->extra_count += block->size_bytes == extra;
     }
   }
-  return extra > plain ? 32 : 0;
+}
+
+static int compare_u64(const void *a, const void *b) {
+  uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+  return (x > y) - (x < y);
+}
+
+/* In a trace, a block's size is not recorded, but the start of the next block is its end. */
+static void count_addresses(const tsr_snapshot *snapshot, uint32_t device, rounding_votes *votes) {
+  tsr_events events = tsr_snapshot_events(snapshot, device);
+  uint64_t starts[ADDRESS_SAMPLE];
+  size_t count = 0;
+  uint64_t seen = 0;
+  for (; seen < events.count && count < ADDRESS_SAMPLE; seen++)
+    if (events.action[seen] == TSR_ACTION_ALLOC) starts[count++] = events.addr[seen];
+  qsort(starts, count, sizeof *starts, compare_u64);
+  for (uint64_t i = 0; i < seen; i++) {
+    uint64_t plain, extra;
+    if (events.action[i] != TSR_ACTION_ALLOC || !is_decisive(votes, events.size[i], &plain, &extra))
+      continue;
+    uint64_t plain_end = events.addr[i] + plain, extra_end = events.addr[i] + extra;
+    bool at_plain = bsearch(&plain_end, starts, count, sizeof *starts, compare_u64) != NULL;
+    bool at_extra = bsearch(&extra_end, starts, count, sizeof *starts, compare_u64) != NULL;
+    votes->plain_count += at_plain && !at_extra;
+    votes->extra_count += at_extra && !at_plain;
+  }
+}
+
+static uint64_t rounding_extra(const tsr_snapshot *snapshot, uint32_t device,
+                               const tsr_allocator_settings *settings) {
+  rounding_votes votes = {.plain = *settings, .extra = *settings};
+  votes.extra.rounding_extra_bytes = ASCEND_EXTRA_BYTES;
+  for (int i = 0; i < TSR_ROUNDUP_SLOTS; i++)
+    if (settings->roundup_divisions[i] > 1) return 0;
+  count_blocks(snapshot, device, &votes);
+  if (votes.plain_count || votes.extra_count)
+    return votes.extra_count > votes.plain_count ? ASCEND_EXTRA_BYTES : 0;
+  count_addresses(snapshot, device, &votes);
+  return votes.extra_count >= MIN_ADDRESS_VOTES &&
+                 votes.extra_count > ADDRESS_MAJORITY * votes.plain_count
+             ? ASCEND_EXTRA_BYTES
+             : 0;
 }
 
 /* Files without settings tell the mode by what it leaves. */
@@ -120,13 +203,14 @@ static bool is_waiting_request(const tsr_events *events, uint64_t i) {
   return events->action[i] == TSR_ACTION_FREE_REQUESTED && !is_complete;
 }
 
-static bool note_event(starter *s, uint64_t i) {
-  const tsr_events *events = &s->t->events;
+/* `told` is only read: several threads look at it. */
+static bool note_event(scan *s, const tsr__timeline *t, tsr__map *told, uint64_t i) {
+  const tsr_events *events = &t->events;
   bool added, is_request = is_waiting_request(events, i);
   switch (events->action[i]) {
   case TSR_ACTION_FREE_REQUESTED: s->has_requests = true; break;
   case TSR_ACTION_FREE_COMPLETED:
-    /* Mostly right behind its request, which was noted. */
+    /* Mostly right behind its request, which was noted: here, or at the end of the part before. */
     if (i && events->action[i - 1] == TSR_ACTION_FREE_REQUESTED &&
         events->addr[i - 1] == events->addr[i])
       return true;
@@ -147,14 +231,93 @@ static bool note_event(starter *s, uint64_t i) {
                           .requested_bytes = events->size[i],
                           .stack = TSR_NONE,
                           .is_waiting = events->action[i] == TSR_ACTION_FREE_COMPLETED};
-  const uint64_t *row = s->told.count ? tsr__map_find(&s->told, initial.address) : NULL;
-  const tsr_block *told = row ? &s->t->snapshot->blocks.items[*row] : NULL;
-  if (told) {
-    initial.stack = told->stack;
-    initial.is_waiting = told->state == TSR_BLOCK_PENDING_FREE;
+  const uint64_t *row = told->count ? tsr__map_find(told, initial.address) : NULL;
+  const tsr_block *block = row ? &t->snapshot->blocks.items[*row] : NULL;
+  if (block) {
+    initial.stack = block->stack;
+    initial.is_waiting = block->state == TSR_BLOCK_PENDING_FREE;
   }
   return TSR__VECTOR_PUSH(&s->found, initial) &&
-         TSR__VECTOR_PUSH(&s->known_bytes, told ? told->size_bytes : 0);
+         TSR__VECTOR_PUSH(&s->known_bytes, block ? block->size_bytes : 0);
+}
+
+static int scan_part(void *context, size_t index, tsr_error *error) {
+  starter *s = context;
+  scan *part = &s->parts[index];
+  for (uint64_t i = part->first; i < part->end; i++)
+    if (!note_event(part, s->t, &s->told, i)) return tsr__fail_memory(error);
+  assert(part->found.count == part->known_bytes.count);
+  return 0;
+}
+
+static void release_scan(scan *s) {
+  tsr__map_release(&s->mentioned);
+  tsr__map_release(&s->first_segment_event);
+  TSR__VECTOR_FREE(&s->found);
+  TSR__VECTOR_FREE(&s->known_bytes);
+}
+
+/* One address that a later part mentions. */
+static bool add_mention(scan *s, uint64_t address, uint64_t mention) {
+  uint64_t *known = tsr__map_put(&s->mentioned, address, 0, NULL);
+  if (known && !mention) *known = 0; /* more happens to it than that a free is requested */
+  return known != NULL;
+}
+
+/* Add what a later part saw. Of its found those count whose address no earlier part mentions; they
+ * go first, in their order, because then every address of the part is mentioned. */
+static bool add_part(scan *s, scan *part) {
+  bool ok = true;
+  assert(s->end == part->first);
+  for (size_t i = 0; ok && i < part->found.count; i++) {
+    bool is_first;
+    uint64_t address = part->found.items[i].address;
+    uint64_t *mention = tsr__map_put(&s->mentioned, address, 0, &is_first);
+    if (mention && !is_first) continue;
+    ok = mention && TSR__VECTOR_PUSH(&s->found, part->found.items[i]) &&
+         TSR__VECTOR_PUSH(&s->known_bytes, part->known_bytes.items[i]);
+    if (ok && *tsr__map_find(&part->mentioned, address)) *mention = s->found.count;
+  }
+  size_t slots = part->mentioned.slots ? part->mentioned.mask + 1 : 0;
+  for (size_t i = 0; ok && i < slots; i++) {
+    const tsr__map_slot *slot = &part->mentioned.slots[i];
+    if (slot->key != TSR__MAP_EMPTY) ok = add_mention(s, slot->key, slot->value);
+  }
+  if (ok && part->mentioned.has_reserved)
+    ok = add_mention(s, TSR__MAP_EMPTY, part->mentioned.reserved_value);
+  slots = part->first_segment_event.slots ? part->first_segment_event.mask + 1 : 0;
+  for (size_t i = 0; ok && i < slots; i++) {
+    const tsr__map_slot *slot = &part->first_segment_event.slots[i];
+    if (slot->key != TSR__MAP_EMPTY)
+      ok = tsr__map_put(&s->first_segment_event, slot->key, slot->value, NULL);
+  }
+  if (ok && part->first_segment_event.has_reserved)
+    ok = tsr__map_put(&s->first_segment_event, TSR__MAP_EMPTY,
+                      part->first_segment_event.reserved_value, NULL);
+  s->has_requests = s->has_requests || part->has_requests;
+  s->end = part->end;
+  return ok;
+}
+
+/* Every event, in as many parts as threads may work at once. */
+static bool scan_all(starter *s, tsr__thread_pool *pool) {
+  uint64_t count = s->t->events.count;
+  size_t parts = tsr__thread_pool_width(pool);
+  tsr_error ignored;
+  if (parts > MOST_PARTS) parts = MOST_PARTS;
+  if (parts > count / SHORTEST_PART) parts = count < SHORTEST_PART ? 1 : count / SHORTEST_PART;
+  for (size_t i = 0; i < parts; i++) {
+    s->parts[i].first = count / parts * i;
+    s->parts[i].end = i + 1 < parts ? count / parts * (i + 1) : count;
+  }
+  bool ok = !tsr__thread_pool_each(pool, NULL, parts, scan_part, s, &ignored);
+  s->seen = s->parts[0];
+  for (size_t i = 1; i < parts; i++) {
+    ok = ok && add_part(&s->seen, &s->parts[i]);
+    release_scan(&s->parts[i]);
+  }
+  assert(!ok || (s->seen.first == 0 && s->seen.end == count));
+  return ok;
 }
 
 static bool note_told(starter *s) {
@@ -179,10 +342,10 @@ static bool note_blocks(starter *s) {
     for (uint64_t b = 0; b < segment->block_count; b++) {
       const tsr_block *block = &snapshot->blocks.items[segment->first_block + b];
       if (block->state != TSR_BLOCK_ALLOCATED && block->state != TSR_BLOCK_PENDING_FREE) continue;
-      const uint64_t *mention = tsr__map_find(&s->mentioned, block->address);
+      const uint64_t *mention = tsr__map_find(&s->seen.mentioned, block->address);
       if (mention && *mention) {
-        s->known_bytes.items[*mention - 1] = block->size_bytes;
-        s->found.items[*mention - 1].stack = block->stack;
+        s->seen.known_bytes.items[*mention - 1] = block->size_bytes;
+        s->seen.found.items[*mention - 1].stack = block->stack;
       }
       if (mention) continue;
       if (block->state == TSR_BLOCK_ALLOCATED)
@@ -191,8 +354,8 @@ static bool note_blocks(starter *s) {
                               .requested_bytes = block->requested_bytes,
                               .stack = block->stack,
                               .is_waiting = block->state == TSR_BLOCK_PENDING_FREE};
-      if (!TSR__VECTOR_PUSH(&s->found, initial) ||
-          !TSR__VECTOR_PUSH(&s->known_bytes, block->size_bytes))
+      if (!TSR__VECTOR_PUSH(&s->seen.found, initial) ||
+          !TSR__VECTOR_PUSH(&s->seen.known_bytes, block->size_bytes))
         return false;
     }
   }
@@ -250,21 +413,21 @@ static bool add_final_segments(starter *s) {
                       .is_expandable = segment->is_expandable};
     if (segment->is_expandable) {
       if (!add_final_range(s, &span)) return false;
-    } else if (!tsr__map_find(&s->first_segment_event, segment->address)) {
+    } else if (!tsr__map_find(&s->seen.first_segment_event, segment->address)) {
       if (!add_span(s, &span)) return false;
     }
   }
   return true;
 }
 
-/* A segment whose first event is its end was there before; of a segment that the driver took back
- * only its size tells the pool: the small pool's are 2 MiB, and no others. */
+/* A segment whose first event is its end was there before; for a segment that was returned to the
+ * driver, only its size indicates the pool: the small pool's are 2 MiB, and no others. */
 static bool add_freed_segments(starter *s) {
   const tsr_events *events = &s->t->events;
   uint32_t pool = s->t->default_pool;
   for (uint64_t i = 0; i < events->count; i++) {
     if (events->action[i] != TSR_ACTION_SEGMENT_FREE || !events->size[i]) continue;
-    if (*tsr__map_find(&s->first_segment_event, events->addr[i]) != i + 1) continue;
+    if (*tsr__map_find(&s->seen.first_segment_event, events->addr[i]) != i + 1) continue;
     uint32_t its_pool = tsr_id_at(events->pool, i);
     tsr__span span = {.address = events->addr[i],
                       .size_bytes = events->size[i],
@@ -291,7 +454,7 @@ static void set_range(starter *s, uint32_t place, uint64_t address, uint64_t end
     tsr__ranges_remove(&s->places, place);
 }
 
-/* May a stretch of this class be part of the range at a place? */
+/* May memory of this class be part of the range at a place? */
 static bool is_alike(const starter *s, uint32_t place, const tsr__span *stretch, bool is_large) {
   if (place == TSR__RANGE_NONE) return false;
   const tsr__span *range = &s->ranges.items[index_of(s, place)];
@@ -299,7 +462,7 @@ static bool is_alike(const starter *s, uint32_t place, const tsr__span *stretch,
          (stretch->pool == TSR_NONE || range->pool == stretch->pool);
 }
 
-/* Join a stretch to the ranges that lie directly before and behind it: of its class, or of the
+/* Join a range to the ranges that are directly before and after it: of its class, or of the
  * other. */
 static bool join_neighbours(starter *s, const tsr__span *stretch, bool is_large) {
   uint64_t begin = stretch->address, end = begin + stretch->size_bytes;
@@ -321,7 +484,7 @@ static bool join_neighbours(starter *s, const tsr__span *stretch, bool is_large)
   return has_before || has_behind;
 }
 
-/* What was unmapped continues what lies beside it. Its class is only guessed and its pool may be
+/* What was unmapped continues what is next to it. Its class is only guessed and its pool may be
  * unknown (TSR_NONE): where nothing of that class is there, that of the neighbours is right. */
 static bool range_add(starter *s, tsr__span range) {
   if (tsr__ranges_overlap(&s->places, range.address, range.address + range.size_bytes) !=
@@ -335,19 +498,26 @@ static bool range_add(starter *s, tsr__span range) {
   return push_range(s, &range);
 }
 
+/* What was mapped may have become several ranges since, where classes were guessed. */
 static bool range_remove(starter *s, uint64_t address, uint64_t size_bytes) {
-  uint32_t place = tsr__ranges_around(&s->places, address);
-  if (place == TSR__RANGE_NONE) {
-    s->t->misfits[TSR__MISFIT_SEGMENT]++;
-    return true;
+  uint64_t end = address + size_bytes;
+  while (address < end) {
+    uint32_t place = tsr__ranges_around(&s->places, address);
+    if (place == TSR__RANGE_NONE) {
+      s->t->misfits[TSR__MISFIT_SEGMENT]++;
+      return true;
+    }
+    tsr__span behind = s->ranges.items[index_of(s, place)];
+    uint64_t begin = behind.address, range_end = begin + behind.size_bytes;
+    uint64_t stop = end < range_end ? end : range_end;
+    assert(begin <= address && address < range_end);
+    behind.address = stop;
+    behind.size_bytes = range_end - stop;
+    set_range(s, place, begin, address);
+    if (behind.size_bytes && !push_range(s, &behind)) return false;
+    address = stop;
   }
-  tsr__span behind = s->ranges.items[index_of(s, place)];
-  uint64_t begin = behind.address, end = begin + behind.size_bytes;
-  if (size_bytes > end - address) size_bytes = end - address;
-  behind.address = address + size_bytes;
-  behind.size_bytes = end - behind.address;
-  set_range(s, place, begin, address);
-  return !behind.size_bytes || push_range(s, &behind);
+  return true;
 }
 
 static bool undo_ranges(starter *s) {
@@ -376,15 +546,34 @@ static int compare_spans(const void *a, const void *b) {
   return (x->address > y->address) - (x->address < y->address);
 }
 
-/* From the lowest address, so that what lies between two ranges is known with the second. */
-static bool add_ranges(starter *s) {
+/* Sort the ranges, drop empty ones, and join those that touch and are of one reservation: a file may
+ * list them as several segments. */
+static void join_ranges(starter *s) {
+  size_t kept = 0;
   if (s->ranges.count)
     qsort(s->ranges.items, s->ranges.count, sizeof *s->ranges.items, compare_spans);
   for (size_t i = 0; i < s->ranges.count; i++) {
     const tsr__span *range = &s->ranges.items[i];
+    tsr__span *last = kept ? &s->ranges.items[kept - 1] : NULL;
+    if (!range->size_bytes) continue;
+    assert(!last || last->address + last->size_bytes <= range->address);
+    if (last && last->address + last->size_bytes == range->address &&
+        last->stream == range->stream && last->pool == range->pool &&
+        last->is_large == range->is_large)
+      last->size_bytes += range->size_bytes;
+    else
+      s->ranges.items[kept++] = *range;
+  }
+  s->ranges.count = kept;
+}
+
+/* From the lowest address, so that what is between two ranges is known with the second. */
+static bool add_ranges(starter *s) {
+  join_ranges(s);
+  for (size_t i = 0; i < s->ranges.count; i++) {
+    const tsr__span *range = &s->ranges.items[i];
     tsr__heap_segment like = {
         .stream = range->stream, .pool = range->pool, .is_large = range->is_large};
-    if (!range->size_bytes) continue;
     uint32_t reservation = tsr__heap_reservation(s->heap, &like, range->address, range->size_bytes);
     if (reservation == TSR_NONE ||
         !tsr__heap_map(s->heap, reservation, range->address, range->size_bytes) ||
@@ -403,15 +592,16 @@ static int compare_addresses(const void *a, const void *b) {
 
 /* The bytes an initial block counts with: those of the final block, or the rounded request. */
 static uint64_t counted_bytes(const starter *s, size_t index) {
-  uint64_t known = s->known_bytes.items[index];
-  return known ? known : tsr__round_request(&s->t->settings, s->found.items[index].requested_bytes);
+  uint64_t known = s->seen.known_bytes.items[index];
+  return known ? known
+               : tsr__round_request(&s->t->settings, s->seen.found.items[index].requested_bytes);
 }
 
-/* What lies behind a block of unknown size and must belong to it; `room` bytes lie before the next.
+/* What is after a block of unknown size and must belong to it; `room` bytes are before the next.
  */
 static uint64_t unsplit_bytes(const starter *s, const tsr__span *span, size_t index, uint64_t size,
                               uint64_t room) {
-  bool may_have = !s->known_bytes.items[index] && span->is_large && !span->is_expandable;
+  bool may_have = !s->seen.known_bytes.items[index] && span->is_large && !span->is_expandable;
   may_have = may_have && size < room && room - size <= tsr__largest_rest(&s->t->settings, size);
   return may_have ? room - size : 0;
 }
@@ -460,7 +650,7 @@ static bool fill_span(starter *s, const tsr__span *span, const tsr__initial **or
   uint32_t inside = TSR_NONE;
   for (; *next < count && order[*next]->address < end; ++*next) {
     const tsr__initial *initial = order[*next];
-    size_t index = (size_t)(initial - s->found.items);
+    size_t index = (size_t)(initial - s->seen.found.items);
     uint64_t limit =
         *next + 1 < count && order[*next + 1]->address < end ? order[*next + 1]->address : end;
     uint64_t room = limit - initial->address;
@@ -484,9 +674,9 @@ static bool fill_span(starter *s, const tsr__span *span, const tsr__initial **or
   return true;
 }
 
-/* What lies in no segment still counts, with its rounded size. */
+/* What is in no segment still counts, with its rounded size. */
 static bool add_loose(starter *s, const tsr__initial *initial) {
-  size_t index = (size_t)(initial - s->found.items);
+  size_t index = (size_t)(initial - s->seen.found.items);
   uint64_t size = counted_bytes(s, index);
   uint32_t allocation = (uint32_t)s->t->initial.count;
   return TSR__VECTOR_PUSH(&s->t->initial, *initial) && TSR__VECTOR_PUSH(&s->t->block_bytes, size) &&
@@ -494,10 +684,10 @@ static bool add_loose(starter *s, const tsr__initial *initial) {
 }
 
 static bool place_all(starter *s) {
-  size_t count = s->found.count, next = 0;
+  size_t count = s->seen.found.count, next = 0;
   const tsr__initial **order = TSR__NEW_ARRAY(const tsr__initial *, count);
   if (!order) return false;
-  for (size_t i = 0; i < count; i++) order[i] = &s->found.items[i];
+  for (size_t i = 0; i < count; i++) order[i] = &s->seen.found.items[i];
   if (count) qsort(order, count, sizeof(void *), compare_addresses);
   if (s->t->spans.count)
     qsort(s->t->spans.items, s->t->spans.count, sizeof *s->t->spans.items, compare_spans);
@@ -515,23 +705,21 @@ static bool place_all(starter *s) {
   return ok;
 }
 
-int tsr__timeline_start(tsr__timeline *timeline, tsr__heap *heap, tsr__map *loose) {
+int tsr__timeline_start(tsr__timeline *timeline, tsr__heap *heap, tsr__map *loose,
+                        tsr__thread_pool *pool) {
   starter s = {.t = timeline, .heap = heap, .loose = loose};
   tsr__ranges_init(&s.places);
-  bool ok = note_told(&s);
-  for (uint64_t i = 0; ok && i < timeline->events.count; i++) ok = note_event(&s, i);
-  s.freed_count = s.found.count;
+  bool ok = note_told(&s) && scan_all(&s, pool);
+  s.freed_count = s.seen.found.count;
   ok = ok && note_blocks(&s) && add_final_segments(&s) && add_freed_segments(&s) &&
        undo_ranges(&s) && add_ranges(&s);
-  /* Without free_requested in the trace nothing tells a waiting block from a live one. */
+  /* Without free_requested in the trace, waiting and live blocks cannot be distinguished. */
   for (size_t i = 0; i < s.freed_count; i++)
-    if (!s.has_requests && !s.known_bytes.items[i]) s.found.items[i].is_waiting = false;
+    if (!s.seen.has_requests && !s.seen.known_bytes.items[i])
+      s.seen.found.items[i].is_waiting = false;
   ok = ok && place_all(&s);
-  tsr__map_release(&s.mentioned);
-  tsr__map_release(&s.first_segment_event);
+  release_scan(&s.seen);
   tsr__map_release(&s.told);
-  TSR__VECTOR_FREE(&s.found);
-  TSR__VECTOR_FREE(&s.known_bytes);
   TSR__VECTOR_FREE(&s.ranges);
   tsr__ranges_release(&s.places);
   return ok ? 0 : TSR_ERROR_MEMORY;

@@ -1,7 +1,7 @@
 /* sweep.c - the timeline played forward. See sweep.h.
  *
- * The timeline says of everything when it began and ended. Births are in order already; deaths are
- * brought into order by counting:
+ * The timeline has the begin and end of everything. Births are in order already; deaths are brought
+ * into order by counting:
  *
  *   first_dead   0 0 1 3 3 ...    event e frees dead[first_dead[e] .. first_dead[e + 1])
  *   dead         7 2 9 ...        allocations
@@ -9,20 +9,21 @@
  * Spans and waits are few, and sorted. */
 #include "timeline/sweep.h"
 
+#include <assert.h>
 #include <stdlib.h>
 
 #include "base/checked.h"
 
 static int compare_turns(const void *a, const void *b) {
-  const tsr__turn *x = a, *y = b;
+  const tsr__sweep_turn *x = a, *y = b;
   return (x->event > y->event) - (x->event < y->event);
 }
 
-static bool add_turn(tsr__turns *turns, uint32_t event, size_t index) {
-  return event == TSR_NONE || TSR__VECTOR_PUSH(turns, (tsr__turn){event, (uint32_t)index});
+static bool add_turn(tsr__sweep_turns *turns, uint32_t event, size_t index) {
+  return event == TSR_NONE || TSR__VECTOR_PUSH(turns, (tsr__sweep_turn){event, (uint32_t)index});
 }
 
-static void sort_turns(tsr__turns *turns) {
+static void sort_turns(tsr__sweep_turns *turns) {
   if (turns->count) qsort(turns->items, turns->count, sizeof *turns->items, compare_turns);
 }
 
@@ -60,6 +61,7 @@ static bool order_dead(tsr__sweep *s) {
   for (size_t i = 0; i < t->death.count; i++)
     if (t->death.items[i] != TSR_NONE)
       s->dead[s->first_dead[t->death.items[i] + 1]++] = (uint32_t)i;
+  assert(s->first_dead[0] == 0 && s->first_dead[events] <= t->death.count);
   return true;
 }
 
@@ -78,8 +80,9 @@ int tsr__sweep_begin(const tsr__timeline *timeline, tsr__sweep *out, tsr_error *
 }
 
 /* Is it this list's turn? Then `*index` is what the turn is about. */
-static bool take_turn(const tsr__turns *turns, size_t *at, uint32_t event, uint32_t *index) {
+static bool take_turn(const tsr__sweep_turns *turns, size_t *at, uint32_t event, uint32_t *index) {
   if (*at == turns->count || turns->items[*at].event != event) return false;
+  assert(!*at || turns->items[*at - 1].event <= event);
   *index = turns->items[(*at)++].index;
   return true;
 }
@@ -102,6 +105,8 @@ bool tsr__sweep_next(tsr__sweep *s) {
   const tsr__timeline *t = s->timeline;
   if (s->event + 1 >= (int64_t)t->events.count) return false;
   uint32_t event = (uint32_t)++s->event;
+  assert(s->first_dead[event] <= s->first_dead[event + 1]);
+  assert(s->next_born >= t->initial.count && s->next_born <= t->birth.count);
   s->born = TSR_NONE;
   if (s->next_born < t->birth.count && t->birth.items[s->next_born] == event) {
     s->born = s->next_born++;

@@ -14,11 +14,11 @@
 #include "timeline/timeline.h"
 
 /* Something that happens to the totals at an event. */
-typedef struct tsr__turn {
+typedef struct tsr__sweep_turn {
   uint32_t event, index; /* index: of a span or a wait, by list */
-} tsr__turn;
+} tsr__sweep_turn;
 
-typedef TSR__VECTOR(tsr__turn) tsr__turns;
+typedef TSR__VECTOR(tsr__sweep_turn) tsr__sweep_turns;
 
 typedef struct tsr__sweep {
   const tsr__timeline *timeline; /* not owned */
@@ -28,10 +28,11 @@ typedef struct tsr__sweep {
   const uint32_t *died;          /* the allocations whose memory it freed, mostly one or none */
   size_t died_count;
 
-  uint64_t waiting_bytes;      /* of active blocks, those given back already */
+  uint64_t waiting_bytes;      /* of active blocks, those already freed */
   uint32_t next_born;          /* allocation */
   uint32_t *first_dead, *dead; /* by event: where its dead begin; allocations by death */
-  tsr__turns spans_born, spans_gone, waits_begun, waits_ended; /* by event; heads are consumed */
+  tsr__sweep_turns spans_born, spans_gone, waits_begun,
+      waits_ended; /* by event; heads are consumed */
   size_t at_spans_born, at_spans_gone, at_waits_begun, at_waits_ended;
 } tsr__sweep;
 
@@ -39,7 +40,7 @@ typedef struct tsr__sweep {
  * in events, memory 4 bytes an event and 4 an allocation. Fails with TSR_ERROR_MEMORY, after which
  * there is nothing to release. */
 int tsr__sweep_begin(const tsr__timeline *timeline, tsr__sweep *out, tsr_error *error);
-/* Go on to the next event; false when there is none. O(1) on average. */
+/* Advance to the next event; false at the end. O(1) on average. */
 bool tsr__sweep_next(tsr__sweep *sweep);
 void tsr__sweep_release(tsr__sweep *sweep);
 

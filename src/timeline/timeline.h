@@ -1,9 +1,9 @@
 /* timeline.h - the exact state of one device at every event of its trace.
  *
- * The trace tells what happened inside its window; the final segments tell what was there at the end.
- * Together they tell what was there before the first event, and from there the trace is replayed
- * through a heap that cuts and joins blocks as PyTorch does, so that the true size of every block is
- * known:
+ * The trace contains what happened inside its window, the final segments what existed at the end.
+ * Together they imply what existed before the first event, and from there the trace is replayed
+ * through a heap that cuts and joins blocks as PyTorch does, so that the true size of every block
+ * is known:
  *
  *   allocation    0 .. initial.count - 1: live before the window; then one for each alloc, in order
  *     birth       its event, or TSR_NONE: before the window
@@ -22,8 +22,10 @@
 
 #include "allocator/heap.h"
 #include "base/error.h"
+#include "base/pool.h"
 #include "base/vector.h"
-#include "tessera/answers.h"
+#include "tessera/unstable/columns.h"
+#include "tessera/unstable/timeline.h"
 
 /* How a trace and its segments may disagree. */
 typedef enum tsr__misfit {
@@ -41,12 +43,16 @@ typedef enum tsr__misfit {
 /* An allocation from before the window. */
 typedef struct tsr__initial {
   uint64_t address, requested_bytes;
-  uint64_t unsplit_bytes; /* inferred: of its block beyond block_bytes; 0 where nothing tells */
-  uint32_t stack;         /* of its block, where that lived to the end or is told; else TSR_NONE */
+  uint64_t unsplit_bytes; /* inferred: of its block beyond block_bytes; 0 if unknown */
+  uint32_t stack;         /* of its block, if that lived to the end or is recorded; else TSR_NONE */
   bool is_waiting;        /* its free had been requested already */
 } tsr__initial;
 
-/* A stretch of reserved memory and when it was there: born and gone as allocations are. */
+/* A range of reserved memory and when it was there: born and gone as allocations are. It is a segment
+ * of cudaMalloc, or of expandable memory a range that is mapped without a gap: as PyTorch exports
+ * segments, however many times it was extended. When such a range grows, shrinks or is split, its
+ * span dies and others are born with the same event, so spans that are there at once never overlap,
+ * and two of one reservation never touch. */
 typedef struct tsr__span {
   uint64_t address, size_bytes;
   uint32_t birth, death;
@@ -60,7 +66,7 @@ typedef struct tsr__wait {
   uint32_t allocation, from, until;
 } tsr__wait;
 
-/* The live set at one event, to start from when another is asked for. */
+/* The live set at one event, to start from when another is requested. */
 typedef struct tsr__checkpoint {
   int64_t event;
   size_t first_live, live_count; /* of live_ids */
@@ -84,22 +90,23 @@ typedef struct tsr__timeline {
   int64_t requested_event, allocated_event, active_event, reserved_event; /* of the maxima */
   tsr_totals at_peak; /* the four totals at allocated_event */
 
-  tsr_recorded recorded;        /* what the trace alone says, counted from zero */
+  tsr_recorded recorded;        /* from the trace alone, counted from zero */
   uint64_t frees_without_alloc; /* free_completed of what the trace did not see allocated */
 
   TSR__VECTOR(tsr__checkpoint) checkpoints;
   TSR__VECTOR(uint32_t) live_ids;
 
-  tsr_replay_check check; /* filled where placement was asked for; final_* always */
+  tsr_replay_check check; /* filled where placement was requested; final_* always */
   uint64_t misfits[TSR__MISFIT_COUNT];
 } tsr__timeline;
 
 /* Replay a device. `checks_placement`: also ask the allocator model where each alloc should have
- * gone. `out` is released by tsr__timeline_release, also when zeroed. Time is linear in events
+ * gone. Threads of `pool` (NULL: none) help with what does not depend on the order of events; the
+ * result is the same without them. `out` is released by tsr__timeline_release, also when zeroed. Time is linear in events
  * (with placement: O(log free blocks) each), memory 28 bytes an allocation. Fails with
  * TSR_ERROR_MEMORY. */
 int tsr__timeline_compute(const tsr_snapshot *snapshot, uint32_t device, bool checks_placement,
-                          tsr__timeline *out, tsr_error *error);
+                          tsr__thread_pool *pool, tsr__timeline *out, tsr_error *error);
 void tsr__timeline_release(tsr__timeline *timeline);
 
 /* What is true of an allocation, whenever it was made. */
@@ -124,7 +131,8 @@ bool tsr__span_is_there(const tsr__span *span, int64_t event);
 /* Fill settings, initial allocations and spans, and the heap as it was before the first event; a
  * block's owner is its allocation. Allocations outside every segment go to `loose` (address ->
  * allocation). */
-int tsr__timeline_start(tsr__timeline *timeline, tsr__heap *heap, tsr__map *loose);
+int tsr__timeline_start(tsr__timeline *timeline, tsr__heap *heap, tsr__map *loose,
+                        tsr__thread_pool *pool);
 
 /* What of the reserved memory holds nothing at an event, by cause; `live` is its live set. Time is
  * that of sorting the live set and the spans. Fails with TSR_ERROR_MEMORY. */
@@ -132,23 +140,23 @@ int tsr__timeline_fragmentation(const tsr__timeline *timeline, int64_t event,
                                 const tsr__live_set *live, tsr_fragmentation *out,
                                 tsr_error *error);
 
-/* A free stretch of reserved memory: one free block, or several of a broken file. */
+/* A free range of reserved memory: one free block, or several of a broken file. */
 typedef struct tsr__gap {
   uint64_t address, size_bytes;
-  const tsr__span *span; /* that it is in, or the first of those of an expandable segment */
+  const tsr__span *span; /* that it is in */
   bool is_whole;         /* nothing else is in that segment */
 } tsr__gap;
 
 typedef void tsr__gap_fn(void *context, const tsr__gap *gap);
 
-/* The same, and `gap` (where not NULL) is called with each free stretch, by address. */
+/* The same, and `gap` (where not NULL) is called with each free range, by address. */
 int tsr__timeline_gaps(const tsr__timeline *timeline, int64_t event, const tsr__live_set *live,
                        tsr__gap_fn *gap, void *context, tsr_fragmentation *out, tsr_error *error);
 
-/* What the misfits say, as warnings: at most TSR__MISFIT_COUNT into `out`; answers how many. */
+/* The misfits as warnings: at most TSR__MISFIT_COUNT into `out`; returns how many. */
 size_t tsr__timeline_warnings(const tsr__timeline *timeline, tsr_warning *out);
 
-/* Settings the snapshot was taken under, as far as it tells. */
+/* Settings under which the snapshot was taken, as far as it contains them. */
 void tsr__timeline_settings(const tsr_snapshot *snapshot, uint32_t device,
                             tsr_allocator_settings *settings);
 

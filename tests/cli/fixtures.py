@@ -277,7 +277,7 @@ def out_of_memory():
 
 
 def fill(run, sizes):
-    """Blocks of these sizes, each from a line of its own turn; their addresses."""
+    """Blocks of these sizes, allocated at three lines in turn; their addresses."""
     return [run.devices[0].alloc(size, run.stacks(('forward', '/work/model.py', 30 + number % 3)))
             for number, size in enumerate(sizes)]
 
@@ -342,7 +342,7 @@ def pending():
 # ---- what the program says of its tensors ----
 
 def sidecar(**told):
-    """As tessera.record writes it beside a snapshot."""
+    """As tessera.record writes it next to a snapshot."""
     return {'schema': 'tessera/capture/1', 'reason': 'end', 'step': 2, **told}
 
 
@@ -355,8 +355,9 @@ def tensor(name, address, shape, **more):
 
 
 def named():
-    """Weights from before the trace without a stack that tells, two of them in one flat block, state
-    that nobody would take for it, and what fits nowhere. Answers the snapshot and its sidecar."""
+    """Weights from before the trace without a stack that tells, two of them in one flat block,
+    state that nobody would take for it, and what fits nowhere. Returns the snapshot and its
+    sidecar."""
     run = Run()
     device = run.devices[0]
     device.recording = False

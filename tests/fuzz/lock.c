@@ -1,5 +1,7 @@
 /* A lock: any text. What is read can be checked against, and written again. */
+#include "../unit/study_support.h"
 #include "questions.h"
+#include "questions/reports.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -19,12 +21,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   if (!lock) return 0;
   require(!tsr_snapshot_read(memory, sizeof memory - 1, NULL, &snapshot, NULL), "a snapshot");
   tsr_check_options how = {.lock = lock, .tolerance_millionths = 10000};
-  require(!tsr_check_compute(snapshot, &how, NULL, &check, &error), "a check");
+  require(!tsr_check_compute(test_study(snapshot), &how, NULL, &check, &error), "a check");
   for (int format = TSR_CHECK_TEXT; format <= TSR_CHECK_MARKDOWN; format++) {
     tsr_check_face face = {.format = (tsr_check_format)format};
     tsr_report_input heading = {"file", snapshot};
     tsr__buffer written = {0};
-    status = tsr_report_check(&heading, check, &face, NULL, fuzz_write, &written, &error);
+    status = tsr__report_check(&heading, check, &face, NULL, fuzz_write, &written, &error);
     check_written(status, &error, &written);
   }
   tsr_check_free(check);

@@ -1,6 +1,6 @@
 /* A model's description: any text, and one step of what it describes, with choices taken from its first two bytes.
  */
-#include "engine/model.h"
+#include "models/model.h"
 #include "questions.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -37,7 +37,7 @@ static void ask(const tsr_model *model, const tsr_simulate_options *options) {
   require(simulation->parameter_count == tsr_model_parameter_count(model), "one count");
   require(simulation->is_out_of_memory || simulation->steps_done == 2, "all steps");
   tsr_info *info = NULL;
-  require(tsr_info_compute(simulation->snapshot, NULL, &info, NULL) == 0, "an answer");
+  require(tsr_info_compute(test_study(simulation->snapshot), NULL, &info, NULL) == 0, "an answer");
   for (size_t i = 0; i < info->device_count; i++) {
     const tsr_replay_check *check = &info->devices[i].replay;
     require(check->reused == check->reused_matched, "blocks where they are predicted");

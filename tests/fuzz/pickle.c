@@ -1,26 +1,22 @@
-/* The pickle machine: any bytes, in one piece and in small ones. The first byte of the input says
- * how small; the rest is the pickle, whatever it begins with. */
-#include "snapshot/pickle.h"
+/* The pickle machine: any bytes, in one piece and in small ones. The first byte of the input is
+ * their size; the rest is the pickle, whatever it begins with. */
+#include "snapshot/read/pickle.h"
 
 #include "questions.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-static int read_pickle(tsr__source *source, tsr_snapshot **out, tsr_error *error) {
-  tsr_snapshot *snapshot = tsr__snapshot_new();
-  if (!snapshot) abort();
-  tsr_limits limits = tsr__limits_or_default(&fuzz_limits);
+static int read_pickle(tsr__input *source, tsr_snapshot **out, tsr_error *error) {
+  tsr__builder builder;
+  if (!tsr__builder_init(&builder, &fuzz_limits)) abort();
   tsr__assembler assembler;
-  tsr__assembler_init(&assembler, snapshot, &limits);
+  tsr__assembler_init(&assembler, &builder);
   int status = tsr__pickle_read(source, &assembler, NULL, 0, error);
   tsr__assembler_release(&assembler);
-  if (status) {
-    tsr_snapshot_free(snapshot);
-    return status;
-  }
-  memcpy(snapshot->format, "pickle", sizeof "pickle");
-  *out = snapshot;
-  return 0;
+  if (!status) tsr__builder_describe(&builder, "", "pickle", 0);
+  if (!status) status = tsr__builder_finish(&builder, out, error);
+  tsr__builder_release(&builder);
+  return status;
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {

@@ -1,4 +1,4 @@
-/* questions.h - for fuzz targets: everything that can be asked of a snapshot, whatever it holds.
+/* questions.h - for fuzz targets: every question about a snapshot, whatever it contains.
  *
  * A target opens what it is given within small limits and hands the snapshot to fuzz_ask, so that
  * answers, reports and writers meet weird snapshots too. What no input may do is checked with
@@ -11,9 +11,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "../unit/study_support.h"
 #include "base/buffer.h"
 #include "io/source.h"
+#include "questions/reports.h"
 #include "tessera/tessera.h"
+#include "tessera/unstable/unstable.h"
 
 /* Bounds that keep one input quick; a target's fields are its own to change. */
 static const tsr_limits fuzz_limits = {.nesting = 200,
@@ -34,7 +37,7 @@ static inline void require(bool is_so, const char *what) {
   abort();
 }
 
-/* A failure says why, in one printable line; a success says nothing. */
+/* A failure has a message of one printable line; a success has none. */
 static inline void check_error(int status, const tsr_error *error) {
   require((int)error->status == status, "the error names the status that was answered");
   if (!status) return;
@@ -99,23 +102,23 @@ static inline void check_written(int status, const tsr_error *error, tsr__buffer
 }
 
 /* Ask one question and write its report, as text and as JSON. */
-#define FUZZ_ASK(snapshot, name, ...)                                                         \
-  do {                                                                                        \
-    tsr_error error_ = {0};                                                                   \
-    tsr_##name *answer_ = NULL;                                                               \
-    tsr_report_input heading_ = {"file", (snapshot)};                                         \
-    int status_ = tsr_##name##_compute((snapshot), __VA_ARGS__, &answer_, &error_);           \
-    check_error(status_, &error_);                                                            \
-    for (int json_ = 0; !status_ && json_ < 2; json_++) {                                     \
-      tsr_report_options how_ = {.format = json_ ? TSR_REPORT_JSON : TSR_REPORT_TEXT,         \
-                                 .verbose = true,                                             \
-                                 .full_stacks = true};                                        \
-      tsr__buffer written_ = {0};                                                             \
-      tsr_error why_ = {0};                                                                   \
-      int done_ = tsr_report_##name(&heading_, answer_, &how_, fuzz_write, &written_, &why_); \
-      check_written(done_, &why_, &written_);                                                 \
-    }                                                                                         \
-    tsr_##name##_free(answer_);                                                               \
+#define FUZZ_ASK(snapshot, name, ...)                                                          \
+  do {                                                                                         \
+    tsr_error error_ = {0};                                                                    \
+    tsr_##name *answer_ = NULL;                                                                \
+    tsr_report_input heading_ = {"file", (snapshot)};                                          \
+    int status_ = tsr_##name##_compute(test_study(snapshot), __VA_ARGS__, &answer_, &error_);  \
+    check_error(status_, &error_);                                                             \
+    for (int json_ = 0; !status_ && json_ < 2; json_++) {                                      \
+      tsr_report_options how_ = {.format = json_ ? TSR_REPORT_JSON : TSR_REPORT_TEXT,          \
+                                 .verbose = true,                                              \
+                                 .full_stacks = true};                                         \
+      tsr__buffer written_ = {0};                                                              \
+      tsr_error why_ = {0};                                                                    \
+      int done_ = tsr__report_##name(&heading_, answer_, &how_, fuzz_write, &written_, &why_); \
+      check_written(done_, &why_, &written_);                                                  \
+    }                                                                                          \
+    tsr_##name##_free(answer_);                                                                \
   } while (0)
 
 static inline uint64_t fuzz_event_count(const tsr_snapshot *snapshot) {
@@ -174,7 +177,7 @@ static inline void fuzz_view(const tsr_snapshot *snapshot) {
   tsr_view *view = NULL;
   tsr_view_cut cuts[4] = {{0}};
   tsr_error error = {0};
-  int status = tsr_view_compute(snapshot, NULL, NULL, &view, &error);
+  int status = tsr_view_compute(test_study(snapshot), NULL, NULL, &view, &error);
   check_error(status, &error);
   if (status) return;
   tsr_view first = *view;
@@ -194,7 +197,7 @@ static inline void fuzz_trim(const tsr_snapshot *snapshot) {
   tsr_window window = {.first = 1, .last = 3};
   tsr_snapshot *part = NULL;
   tsr_error error = {0};
-  int status = tsr_snapshot_trim(snapshot, &window, NULL, &part, &error);
+  int status = tsr_snapshot_trim(test_study(snapshot), &window, NULL, &part, &error);
   check_error(status, &error);
   if (status) return;
   FUZZ_ASK(part, peak, NULL);
@@ -209,11 +212,12 @@ static inline void fuzz_diff(const tsr_snapshot *snapshot) {
   tsr_report_input heading = {"file", snapshot};
   tsr_report_options how = {.format = TSR_REPORT_JSON, .stack_frames = 2};
   tsr__buffer written = {0};
-  int status = tsr_diff_compute(snapshot, snapshot, TSR_DIFF_BY_LINE, NULL, &diff, &error);
+  int status = tsr_diff_compute(test_study(snapshot), test_study(snapshot), TSR_DIFF_BY_LINE, NULL,
+                                &diff, &error);
   check_error(status, &error);
   for (size_t i = 0; !status && i < diff->device_count; i++)
     require(diff->devices[i].change_count == 0, "no change");
-  status = tsr_report_diff(&heading, &heading, diff, &how, fuzz_write, &written, &error);
+  status = tsr__report_diff(&heading, &heading, diff, &how, fuzz_write, &written, &error);
   check_written(status, &error, &written);
   tsr_diff_free(diff);
 }
@@ -245,7 +249,7 @@ static inline void fuzz_profile(const tsr_snapshot *snapshot, const tsr_profile_
   tsr_profile *profile = NULL;
   tsr_error error = {0};
   FUZZ_ASK(snapshot, profile, how, NULL);
-  if (tsr_profile_compute(snapshot, how, NULL, &profile, &error)) return;
+  if (tsr_profile_compute(test_study(snapshot), how, NULL, &profile, &error)) return;
   for (size_t i = 0; i < profile->device_count; i++)
     if (has_sane_sizes(snapshot, profile->devices[i].device))
       check_moments(profile, &profile->devices[i]);
@@ -263,29 +267,29 @@ static inline void fuzz_profiles(const tsr_snapshot *snapshot) {
 
 /* A run is within its own lock, and every form can be written whatever names hold. */
 static inline void fuzz_check(const tsr_snapshot *snapshot) {
-  tsr_check_limit limits[] = {{TSR_CHECK_MAX_PEAK, TSR_KIND_UNEXPLAINED, 1},
-                              {TSR_CHECK_MAX_KIND, TSR_KIND_ACTIVATION, 1}};
+  tsr_check_limit limits[] = {{TSR_CHECK_MAX_PEAK, TSR_CATEGORY_UNKNOWN, 1},
+                              {TSR_CHECK_MAX_KIND, TSR_CATEGORY_ACTIVATION, 1}};
   tsr_check_options how = {.wants_causes = true};
   tsr_report_input heading = {"file", snapshot};
   tsr__buffer text = {0};
   tsr_check *check = NULL;
   tsr_lock *lock = NULL;
   tsr_error error = {0};
-  require(!tsr_check_compute(snapshot, &how, NULL, &check, &error), "a check");
+  require(!tsr_check_compute(test_study(snapshot), &how, NULL, &check, &error), "a check");
   require(!tsr_lock_write(check, fuzz_write, &text, &error), "a lock can be written");
   int status = tsr_lock_parse(text.data, text.size, &lock, &error);
   if (status) fprintf(stderr, "%s\n", error.message);
   require(!status, "a lock can be read again");
   tsr_check_free(check);
   how = (tsr_check_options){.limits = limits, .limit_count = 2, .lock = lock};
-  require(!tsr_check_compute(snapshot, &how, NULL, &check, &error), "a check");
+  require(!tsr_check_compute(test_study(snapshot), &how, NULL, &check, &error), "a check");
   for (size_t i = 0; i < check->result_count; i++)
     require(check->results[i].rule < TSR_CHECK_LOCK_DEVICE || check->results[i].is_passed,
             "a run is what its lock says");
   for (int format = TSR_CHECK_TEXT; format <= TSR_CHECK_MARKDOWN; format++) {
     tsr_check_face face = {.format = (tsr_check_format)format, .root = "/a"};
     tsr__buffer written = {0};
-    status = tsr_report_check(&heading, check, &face, NULL, fuzz_write, &written, &error);
+    status = tsr__report_check(&heading, check, &face, NULL, fuzz_write, &written, &error);
     check_written(status, &error, &written);
   }
   tsr__buffer_release(&text);
@@ -317,22 +321,22 @@ static inline void fuzz_ask(const tsr_snapshot *snapshot) {
 
 /* ---- two ways of reading that must agree ---- */
 
-typedef int fuzz_reader(tsr__source *source, tsr_snapshot **out, tsr_error *error);
+typedef int fuzz_reader(tsr__input *source, tsr_snapshot **out, tsr_error *error);
 
 /* Read `data` as one piece of memory and through a window that is fed `piece` bytes at a time; ask
- * everything of what comes out. */
+ * every question about the result. */
 static inline void fuzz_both_ways(fuzz_reader *read, const uint8_t *data, size_t size,
                                   size_t piece) {
-  tsr__source source;
+  tsr__input source;
   tsr_snapshot *whole = NULL, *narrow = NULL;
   tsr_error error = {0}, narrow_error = {0};
-  tsr__source_memory(&source, data, size);
+  tsr__input_memory(&source, data, size);
   int status = read(&source, &whole, &error);
-  tsr__source_close(&source);
+  tsr__input_close(&source);
   check_error(status, &error);
-  if (tsr__source_open_sized(&source, fuzz_pieces(data, size, piece), 2, NULL)) abort();
+  if (tsr__input_open_sized(&source, fuzz_pieces(data, size, piece), 2, NULL)) abort();
   int narrow_status = read(&source, &narrow, &narrow_error);
-  tsr__source_close(&source);
+  tsr__input_close(&source);
   if (status != narrow_status)
     fprintf(stderr, "whole: %s\nnarrow: %s\n", error.message, narrow_error.message);
   require(status == narrow_status, "a narrow window reads the same");

@@ -1,6 +1,6 @@
 /* replay.c - a fuzz target as a normal test: gives it every file that the command line names, alone
- * or by its folder, and nothing at all, and says so as TAP. libFuzzer takes this file's place in
- * build-fuzz; AFL++ runs it as it is, with one file (CONTRIBUTING.md). */
+ * or by its folder, and nothing at all, and reports as TAP. libFuzzer takes this file's place in
+ * build-fuzz; AFL++ runs it unchanged, with one file (CONTRIBUTING.md). */
 #define _POSIX_C_SOURCE 200809L
 #include <dirent.h>
 #include <stdint.h>
@@ -11,7 +11,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static unsigned test_count;
 
-/* The target crashes on a defect, so whoever comes back has passed. */
+/* The target crashes on a defect, so returning means success. */
 static void replay(const char *title, const uint8_t *data, size_t size_bytes) {
   (void)LLVMFuzzerTestOneInput(data, size_bytes);
   printf("ok %u - %s\n", ++test_count, title);

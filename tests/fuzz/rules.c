@@ -1,5 +1,6 @@
 /* A user's rules: any text, strict and lenient, and what its patterns find in a snapshot's names.
  */
+#include "../unit/study_support.h"
 #include "questions.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -15,7 +16,7 @@ static void ask(const tsr_rules *rules) {
   tsr_error error = {0};
   require(!tsr_snapshot_read(names, sizeof names - 1, NULL, &snapshot, NULL), "a snapshot");
   tsr_profile_options how = {.by = TSR_PROFILE_BY_RULES, .rules = rules};
-  check_error(tsr_profile_compute(snapshot, &how, NULL, &profile, &error), &error);
+  check_error(tsr_profile_compute(test_study(snapshot), &how, NULL, &profile, &error), &error);
   if (profile) require(profile->devices[0].group_count == 1, "one allocation, one group");
   tsr_profile_free(profile);
   tsr_snapshot_free(snapshot);

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""seeds.py FOLDER: writes the seed corpora of the fuzz targets, each into a folder of its own.
+"""seeds.py FOLDER: writes the seed corpora of the fuzz targets, each into its own folder.
 
 They are small on purpose: a fuzzer changes a few bytes at a time, and a hundred bytes that reach a
 rule are better than a file that reaches all of them. Run it when a format learns something new, and
@@ -22,7 +22,7 @@ sys.dont_write_bytecode = True
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / 'hostile'))
 import spell  # noqa: E402
 
-WINDOWS = b'\x00'  # the byte that says how small the pieces are
+WINDOWS = b'\x00'  # the byte with the size of the pieces
 
 
 def old_layouts():
@@ -100,7 +100,7 @@ def zipped(data, method, name='archive/data.pkl'):
 
 
 def torch_zipped(data):
-    """Stored, with its sizes only behind it, as torch.save writes."""
+    """Stored, with its sizes only after it, as torch.save writes."""
     name = b'archive/data.pkl'
     sizes = struct.pack('<III', zlib.crc32(data), len(data), len(data))
     header = struct.pack('<HHHHHIIIHH', 0, 8, 0, 0, 0, 0, 0, 0, len(name), 0)

@@ -1,6 +1,7 @@
-/* A sidecar: any text, beside a snapshot whose live blocks it may name. */
-#include "snapshot/sidecar.h"
+/* A sidecar: any text, next to a snapshot whose live blocks it may name. */
+#include "snapshot/read/sidecar.h"
 #include "questions.h"
+#include "snapshot/read/open.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -19,9 +20,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   tsr_error error = {0};
   tsr_at_where start = {.kind = TSR_AT_EVENT, .event = -1};
   tsr_query one = {.top = 1};
-  require(!tsr_snapshot_read(memory, sizeof memory - 1, NULL, &snapshot, NULL), "a snapshot");
-  int status = tsr__sidecar_read(snapshot, (const char *)data, size, &error);
+  tsr__builder builder = {0};
+  tsr__input source;
+  tsr__input_memory(&source, memory, sizeof memory - 1);
+  require(!tsr__snapshot_from_source(&source, 0, "", NULL, &builder, NULL), "a snapshot");
+  int status = tsr__sidecar_read(&builder, (const char *)data, size, &error);
   check_error(status, &error);
+  require(!tsr__builder_finish(&builder, &snapshot, NULL), "finished, with a sidecar or without");
+  tsr__builder_release(&builder);
   size_t count;
   const tsr_tensor *tensors = tsr_snapshot_tensors(snapshot, &count);
   require(!status || !count, "no names of what cannot be read");

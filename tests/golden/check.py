@@ -15,18 +15,14 @@ import sys
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
-sys.dont_write_bytecode = True
-HERE = Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE.parent / 'cli'))
-import fixtures  # noqa: E402
+from support import SNAPSHOTS, fixtures, run_tests, skip
 
-SHARED = HERE.parent.parent / '../shared/snapshots'
 MADE = ('train', 'leaky', 'two-devices', 'oom', 'oom-pieces', 'oom-elsewhere', 'oom-pending',
         'oom-rounded')
 
 
 def run(tessera, *words, status=0):
-    done = subprocess.run([tessera, *map(str, words)], capture_output=True, timeout=120)
+    done = subprocess.run([tessera, *map(str, words)], capture_output=True)
     assert done.returncode == status, f'{words}: {done.returncode}: {done.stderr.decode()}'
     return done.stdout.decode()
 
@@ -34,7 +30,7 @@ def run(tessera, *words, status=0):
 def check_why(tessera, path, _):
     for device in json.loads(run(tessera, 'why', '--json', '--top', 0, path))['devices']:
         totals = device['moment']['totals']
-        lists = [sum(part['bytes'] for part in device[key]) for key in ('kinds', 'causes')]
+        lists = [sum(part['bytes'] for part in device[key]) for key in ('categories', 'causes')]
         assert lists == [totals['active_bytes']] * 2, 'what is in use adds up'
         free = sum(room['bytes'] for room in device['free'])
         parts = device['fragmentation']
@@ -60,8 +56,8 @@ def check_figures(tessera, path, work):
         peak = peaks[device['device']]
         assert device['peak']['totals']['allocated_bytes'] == peak['peak']['allocated_bytes']
         assert device['reserved']['bytes'] == peak['maxima']['reserved_bytes']
-        at_peak = sum(kind['bytes'] for kind in device['kinds'])
-        assert at_peak == device['peak']['totals']['active_bytes'], 'kinds add up at the peak'
+        at_peak = sum(part['bytes'] for part in device['categories'])
+        assert at_peak == device['peak']['totals']['active_bytes'], 'categories add up at the peak'
 
 
 def check_lock(tessera, path, work):
@@ -88,8 +84,8 @@ def sarif_location(location):
 
 
 def check_sarif(tessera, path, _):
-    log = json.loads(run(tessera, 'check', '--format', 'sarif', '--max', '1', path, status=1))
-    answer = json.loads(run(tessera, 'check', '--json', '--max', '1', path, status=1))
+    log = json.loads(run(tessera, 'check', '--format', 'sarif', '--max', '1B', path, status=1))
+    answer = json.loads(run(tessera, 'check', '--json', '--max', '1B', path, status=1))
     warned = [warning['code'] for warning in answer['warnings']]
     assert log['version'] == '2.1.0' and log['$schema'].endswith('sarif-2.1.0.json')
     for one in log['runs']:
@@ -110,7 +106,7 @@ def check_sarif(tessera, path, _):
 
 
 def check_junit(tessera, path, _):
-    root = ElementTree.fromstring(run(tessera, 'check', '--format', 'junit', '--max', '1', '--max',
+    root = ElementTree.fromstring(run(tessera, 'check', '--format', 'junit', '--max', '1B', '--max',
                                       'activation=100TiB', path, status=1))
     suite, = root
     cases = suite.findall('testcase')
@@ -123,7 +119,7 @@ def check_junit(tessera, path, _):
 
 
 def check_markdown(tessera, path, _):
-    text = run(tessera, 'check', '--format', 'markdown', '--max', '1', path, status=1)
+    text = run(tessera, 'check', '--format', 'markdown', '--max', '1B', path, status=1)
     assert text.startswith('### GPU memory check failed')
     for table in re.findall(r'(?:^\|.*\n)+', text, flags=re.M):
         rows = [len(re.findall(r'(?<!\\)\|', row)) for row in table.splitlines()]
@@ -139,23 +135,14 @@ def main():
     parser.add_argument('--work', required=True, type=Path)
     options = parser.parse_args()
     fixtures.write_all(options.work)
-    paths = [options.work / f'{name}.pickle' for name in MADE]
-    real = sorted(SHARED.glob('*.pickle')) if SHARED.is_dir() else []
-    paths += real
-    tests = [(check, path) for path in paths for check in CHECKS]
-    print(f'1..{len(tests) + (not real)}')
-    number = 0
-    for number, (check, path) in enumerate(tests, 1):
-        title = f'{check.__name__[6:]} {path.name}'
-        try:
-            check(options.tessera, path, options.work)
-            print(f'ok {number} - {title}')
-        except (AssertionError, KeyError, ValueError, ElementTree.ParseError) as error:
-            print(f'not ok {number} - {title}')
-            print(f'# {error!r}')
-    if not real:
-        print(f'ok {number + 1} - real snapshots # SKIP {SHARED} is not there')
+    paths = [options.work / f'{name}.pickle' for name in MADE] + sorted(SNAPSHOTS.glob('*.pickle'))
+    tests = [(f'{check.__name__[6:]} {path.name}',
+              lambda check=check, path=path: check(options.tessera, path, options.work))
+             for path in paths for check in CHECKS]
+    if not SNAPSHOTS.is_dir():
+        tests.append(('real snapshots', skip('../shared is absent')))
+    return run_tests(tests)
 
 
 if __name__ == '__main__':
-    main()
+    sys.exit(main())

@@ -4,10 +4,11 @@ Prints TAP.
 
 usage: diff.py --tessera PATH
 
-In every grouping the changes must add up to the difference of what the peaks hold. The real snapshots
-lie in ../shared beside the checkout; where they are absent, their pairs are skipped."""
+In every grouping the changes must add up to the difference of what the peaks hold. The real
+snapshots are in ../shared next to the checkout; where they are absent, their pairs are skipped."""
 import argparse
 import collections
+import functools
 import itertools
 import json
 import pathlib
@@ -82,15 +83,17 @@ def check_stacks(entry, before, after):
             assert stack_of(change) not in other, 'a stack that both have'
 
 
+@functools.cache
+def groups_of(tessera, by, device, path):
+    """Group -> bytes at the peak. Most files are in several pairs."""
+    answer = run(tessera, 'profile', '--by', by, '--device', str(device), str(path))
+    return {group['name']: group['bytes'] for group in answer['devices'][0]['groups']}
+
+
 def check_groups(tessera, by, entry, old, new):
     """Groups that match by name are those of `profile`."""
-    sides = []
-    for path, side in ((old, entry['old']), (new, entry['new'])):
-        groups = {}
-        if side['device'] is not None:
-            answer = run(tessera, 'profile', '--by', by, '--device', str(side['device']), str(path))
-            groups = {g['name']: g['bytes'] for g in answer['devices'][0]['groups']}
-        sides.append(groups)
+    sides = [{} if side['device'] is None else groups_of(tessera, by, side['device'], path)
+             for path, side in ((old, entry['old']), (new, entry['new']))]
     for change in entry['changes']:
         if not change['moved']:
             got = (change['old_bytes'], change['new_bytes'])

@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 """What `tessera export` writes for other programs says what the answers say. Prints TAP.
 
-usage: formats.py --tessera PATH --work FOLDER
+usage: formats.py --tessera PATH --work FOLDER [--sanitized]
 
-Of the snapshots that tests/cli/fixtures.py makes, and of real ones in ../shared beside the checkout
-(skipped where absent), each form is written and read again, and its sums compared with those of
-`tessera peak` and `tessera at`. Where Go is installed, its pprof reads the profile too; where PyPI and
-npm can be reached, speedscope's published schema is asked about the file for speedscope."""
+Of the snapshots that tests/cli/fixtures.py makes, and of real ones in ../shared next to the
+checkout (skipped where absent), each form is written and read again, and its sums compared with
+those of `tessera peak` and `tessera at`. Where Go is installed, its pprof reads the profile too;
+where PyPI and npm can be reached, the file for speedscope is held against speedscope's published
+schema. Other programs read the same whatever the build, so with --sanitized they are left out."""
 import argparse
 import csv
 import gzip
@@ -17,19 +18,10 @@ import shutil
 import subprocess
 import sys
 
-HERE = pathlib.Path(__file__).resolve().parent
-SHARED = HERE.parents[2] / 'shared' / 'snapshots'
-sys.dont_write_bytecode = True
-sys.path.insert(0, str(HERE.parent / 'cli'))
-import fixtures  # noqa: E402
+from support import SNAPSHOTS, Skip, expect, fixtures, run_tests, skip
 
 REAL = ('train-ctx1024-torch2.11', 'forward-ctx150-torch2.6', 'torch2.0-history-layout-b',
         'two-devices-no-trace', 'train-windows-python-stacks-torch2.11')
-
-
-def expect(what, got, want):
-    if got != want:
-        raise AssertionError(f'{what}: got {got!r:.200}, want {want!r:.200}')
 
 
 class Tessera:
@@ -154,7 +146,7 @@ def test_go_pprof(tessera, path, work):
 
 
 def test_schema(tessera, path, work):
-    """'' or why it was skipped."""
+    """speedscope's own schema, by a program that knows schemas."""
     home = work / 'speedscope'
     schema = home / 'package' / 'dist' / 'release'
     home.mkdir(parents=True, exist_ok=True)
@@ -162,14 +154,14 @@ def test_schema(tessera, path, work):
         packed_name = subprocess.run(['npm', 'pack', '--silent', 'speedscope@1.25.0'], cwd=home,
                                      capture_output=True, text=True, check=False)
         if packed_name.returncode:
-            return 'npm cannot be reached'
+            raise Skip('npm cannot be reached')
         subprocess.run(['tar', 'xzf', packed_name.stdout.split()[-1]], cwd=home, check=True)
     if not (home / 'venv').exists():
         subprocess.run([sys.executable, '-m', 'venv', home / 'venv'], check=True)
     pip = subprocess.run([home / 'venv/bin/pip', 'install', '-q', 'jsonschema==4.26.0'],
                          capture_output=True, check=False)
     if pip.returncode:
-        return 'PyPI cannot be reached'
+        raise Skip('PyPI cannot be reached')
     target = work / 'x.speedscope.json'
     target.write_bytes(tessera.export('speedscope', path))
     check = ('import json, sys, jsonschema\n'
@@ -178,7 +170,6 @@ def test_schema(tessera, path, work):
                            schema / 'file-format-schema.json'], capture_output=True, text=True,
                           check=False)
     expect(f'the schema: {done.stderr[-300:]}', done.returncode, 0)
-    return ''
 
 
 # ---- ranges ----
@@ -267,11 +258,11 @@ def test_formula(tessera, work):
         raise AssertionError('a cell that a spreadsheet would run')
 
 
-def tests(tessera, folder, work):
+def tests(tessera, folder, work, is_sanitized):
     paths = sorted(folder.glob('*.pickle'))
     made = [path for path in paths if path.stem in ('train', 'two-devices', 'oom')]
     expect('fixtures', len(made) >= 2, True)
-    real = [SHARED / f'{name}.pickle' for name in REAL]
+    real = [SNAPSHOTS / f'{name}.pickle' for name in REAL]
     checks = [test_folded, test_speedscope, test_pprof, test_csv, test_perfetto]
     for path in made + real:
         for check in checks:
@@ -279,41 +270,34 @@ def tests(tessera, folder, work):
             if path.exists():
                 yield label, lambda check=check, path=path: check(tessera, path)
             else:
-                yield f'{label} # SKIP no real snapshots beside the checkout', None
+                yield label, skip('no real snapshots beside the checkout')
     for path in made[:1] + real[:1]:
         for check in (test_folded_moment, test_range):
             if path.exists():
                 yield (f'{check.__name__[5:]}: {path.stem}',
                        lambda check=check, path=path: check(tessera, path))
     yield 'formula', lambda: test_formula(tessera, work)
+    if is_sanitized:
+        return
     if shutil.which('go'):
         yield 'go tool pprof', lambda: test_go_pprof(tessera, made[0], work)
     else:
-        yield 'go tool pprof # SKIP Go is not installed', None
+        yield 'go tool pprof', skip('Go is not installed')
     if shutil.which('npm'):
         yield 'schema of speedscope', lambda: test_schema(tessera, made[0], work)
     else:
-        yield 'schema of speedscope # SKIP npm is not installed', None
+        yield 'schema of speedscope', skip('npm is not installed')
 
 
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument('--tessera', required=True)
     parser.add_argument('--work', required=True, type=pathlib.Path)
+    parser.add_argument('--sanitized', action='store_true')
     options = parser.parse_args()
     folder = options.work / 'fixtures'
     fixtures.write_all(folder)
-    number = failed = 0
-    for number, (name, test) in enumerate(tests(Tessera(options.tessera), folder, options.work), 1):
-        try:
-            reason = test() if test else ''
-            print(f'ok {number} - {name}' + (f' # SKIP {reason}' if reason else ''))
-        except Exception as error:  # a test that cannot run is a test that fails
-            failed += 1
-            print(f'not ok {number} - {name}\n# {error}')
-        sys.stdout.flush()
-    print(f'1..{number}')
-    return int(failed > 0)
+    return run_tests(tests(Tessera(options.tessera), folder, options.work, options.sanitized))
 
 
 if __name__ == '__main__':

@@ -21,24 +21,15 @@ import subprocess
 import sys
 import zipfile
 
-sys.dont_write_bytecode = True
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / 'tests' / 'cli'))
-import fixtures  # noqa: E402
+from support import SNAPSHOTS, fixtures, load, run_tests, skip
 
-REAL = ROOT.parent / 'shared' / 'snapshots'
 REAL_NAMES = ('train-ctx100-annotated-torch2.6', 'private-pools-no-trace', 'short-trace',
               'torch2.0-history-layout-a')
 
 
-class DataOnly(pickle.Unpickler):
-    def find_class(self, module, name):
-        raise ValueError(f'refused {module}.{name}')
-
-
 class CppPickler:
-    """PyTorch's C++ pickler: protocol 2, one batch a container, texts written once, and what is shared
-    stored in the memo behind its contents."""
+    """PyTorch's C++ pickler: protocol 2, one batch a container, texts written once, and what is
+    shared stored in the memo after its contents."""
 
     def __init__(self, root):
         self.out, self.memo, self.next = bytearray(b'\x80\x02'), {}, 0
@@ -139,7 +130,7 @@ def forms(snapshot):
         yield f'protocol {protocol}', 'pickle', pickle.dumps(snapshot, protocol)
     yield 'C++ dialect', 'pickle', bytes(CppPickler(snapshot).out)
     yield 'JSON', 'json', json.dumps(snapshot).encode()
-    yield 'indented JSON', 'json', json.dumps(snapshot, indent=4).encode()
+    yield 'spread JSON', 'json', json.dumps(snapshot, separators=(',\n    ', ' : ')).encode()
     yield 'gzip', 'gzip pickle', gzip.compress(plain)
     yield 'gzip JSON', 'gzip json', gzip.compress(json.dumps(snapshot).encode())
     yield 'xz', 'xz pickle', lzma.compress(plain)
@@ -180,28 +171,32 @@ def snapshots(work):
     fixtures.write(work / 'long.pickle', long_run())
     yield 'fixture', work / 'long.pickle'
     for name in REAL_NAMES:
-        if (REAL / f'{name}.pickle').exists():
-            yield name, REAL / f'{name}.pickle'
+        if (SNAPSHOTS / f'{name}.pickle').exists():
+            yield name, SNAPSHOTS / f'{name}.pickle'
+
+
+def check(tessera, copy, told, data, expected):
+    copy.write_bytes(data)
+    got_told, got = answers(tessera, copy)
+    if got != expected:
+        raise AssertionError('the answers differ')
+    if got_told != told:
+        raise AssertionError(f'told as {got_told}, not {told}')
+    if answers(tessera, copy, data)[1] != expected:
+        raise AssertionError('standard input differs')
 
 
 def tests(tessera, work):
-    """(name, None or what is wrong) of every test."""
+    """(name, function) of every test."""
     for name, path in snapshots(work):
-        snapshot = DataOnly(io.BytesIO(path.read_bytes())).load()
         _, expected = answers(tessera, path)
-        for form, told, data in forms(snapshot):
-            copy = work / 'form.bin'
-            copy.write_bytes(data)
-            try:
-                got_told, got = answers(tessera, copy)
-                wrong = None if got == expected else 'the answers differ'
-                if got_told != told:
-                    wrong = f'told as {got_told}, not {told}'
-                if not wrong and answers(tessera, copy, data)[1] != expected:
-                    wrong = 'standard input differs'
-            except AssertionError as error:
-                wrong = error
-            yield f'{name}: {form}', wrong
+        for form, told, data in forms(load(path)):
+            yield f'{name}: {form}', lambda told=told, data=data, expected=expected: check(
+                tessera, work / 'form.bin', told, data, expected)
+    if not SNAPSHOTS.is_dir():
+        yield 'real snapshots', skip('../shared is absent')
+    if not shutil.which('zstd'):
+        yield 'zstd', skip('the zstd program is absent')
 
 
 def main():
@@ -210,19 +205,8 @@ def main():
     parser.add_argument('--work', required=True, type=pathlib.Path)
     arguments = parser.parse_args()
     arguments.work.mkdir(parents=True, exist_ok=True)
-    number = 0
-    for number, (name, wrong) in enumerate(tests(arguments.tessera, arguments.work), 1):
-        name = name.replace('#', '')
-        print(f'not ok {number} - {name}\n# {wrong}' if wrong else f'ok {number} - {name}')
-        sys.stdout.flush()
-    if not REAL.is_dir():
-        number += 1
-        print(f'ok {number} - real snapshots # SKIP ../shared is absent')
-    if not shutil.which('zstd'):
-        number += 1
-        print(f'ok {number} - zstd # SKIP the zstd program is absent')
-    print(f'1..{number}')
+    return run_tests(tests(arguments.tessera, arguments.work))
 
 
 if __name__ == '__main__':
-    main()
+    sys.exit(main())

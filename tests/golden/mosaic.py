@@ -3,10 +3,10 @@
 
 usage: mosaic.py --tessera PATH --work FOLDER
 
-JSON is compared with what Python's json module writes of the same pickle, and annotations with what
-repr() says of them: of odd snapshots made here, in all protocols, and of real ones. Everything else
-is compared with what Mosaic itself printed, of real snapshots. Those, and Mosaic's output, lie in
-../shared beside the checkout; where they are absent, that is skipped."""
+JSON is compared with what Python's json module writes of the same pickle, and annotations with
+what repr() says of them: of odd snapshots made here, in all protocols, and of real ones.
+Everything else is compared with what Mosaic itself printed, of real snapshots. Those, and
+Mosaic's output, are in ../shared next to the checkout; where they are absent, that is skipped."""
 import argparse
 import json
 import pathlib
@@ -16,8 +16,8 @@ import shutil
 import subprocess
 import sys
 
-SHARED = pathlib.Path(__file__).resolve().parents[3] / 'shared'
-SNAPSHOTS = SHARED / 'snapshots'
+from support import SHARED, SNAPSHOTS, load, run_tests, skip
+
 MOSAIC = SHARED / 'expected' / 'mosaic'
 LARGE = 'train-ctx1024-torch2.11.pickle'
 DIFFS = {
@@ -32,16 +32,6 @@ OF_ONE = {
     'peak': [PEAK],
     'stages': [STAGES],
 }
-
-
-class DataOnly(pickle.Unpickler):
-    def find_class(self, module, name):
-        raise pickle.UnpicklingError(f'{module}.{name} is asked for')
-
-
-def load(path):
-    with open(path, 'rb') as file:
-        return DataOnly(file).load()
 
 
 def run(tessera, words, cwd):
@@ -194,6 +184,8 @@ def tests(tessera, work):
     if SHARED.is_dir():
         yield from printed(tessera)
         yield from read_by_python(tessera, work)
+    else:
+        yield 'real snapshots', skip('../shared is absent')
 
 
 def main():
@@ -203,20 +195,8 @@ def main():
     arguments = parser.parse_args()
     shutil.rmtree(arguments.work, ignore_errors=True)
     arguments.work.mkdir(parents=True)
-    number = 0
-    every = tests(arguments.tessera.resolve(), arguments.work.resolve())
-    for number, (name, test) in enumerate(every, 1):
-        try:
-            test()
-            print(f'ok {number} - {name}')
-        except Exception as error:  # a test that cannot run is a test that fails
-            print(f'not ok {number} - {name}\n# {error}')
-        sys.stdout.flush()
-    if not SHARED.is_dir():
-        number += 1
-        print(f'ok {number} - real snapshots # SKIP ../shared is absent')
-    print(f'1..{number}')
+    return run_tests(tests(arguments.tessera.resolve(), arguments.work.resolve()))
 
 
 if __name__ == '__main__':
-    main()
+    sys.exit(main())

@@ -4,8 +4,8 @@ that add up. Prints TAP.
 
 usage: profile.py --tessera PATH
 
-The snapshots and the expected answers lie in ../shared beside the checkout; where they are absent,
-every test is skipped and says so."""
+The snapshots and the expected answers are in ../shared next to the checkout; where they are
+absent, every test is skipped and says so."""
 import argparse
 import json
 import pathlib
@@ -13,8 +13,8 @@ import re
 import subprocess
 import sys
 
-SHARED = pathlib.Path(__file__).resolve().parents[3] / 'shared'
-SNAPSHOTS = SHARED / 'snapshots'
+from support import SHARED, SNAPSHOTS, expect, run_tests
+
 RULES = ('{"attention": "attention|softmax", "ffn": "swiglu|mlp|ffn|silu", '
          '"optim": "optim|adam", "rest": ".*"}')
 # The name of an expected output, and what the command was told.
@@ -32,11 +32,6 @@ GROUPINGS = {
     'profile-compile-context': ['--by', 'compile-context'],
     'profile-custom': ['--rules', RULES],
 }
-
-
-def expect(what, got, want):
-    if got != want:
-        raise AssertionError(f'{what}: got {got}, want {want}')
 
 
 def run(*command):
@@ -57,7 +52,7 @@ def check_printed(tessera, name, out, options):
 
 
 def check_moments(device):
-    """The groups of each moment, and the bands, add up to it; bands lie within their lives."""
+    """The groups of each moment, and the bands, add up to it; bands are within their lives."""
     history = device['history']
     for moment in history['moments']:
         total, event = moment['requested_bytes'], moment['event']
@@ -92,7 +87,7 @@ def check_history(tessera, name, options):
 
 
 def check_page(tessera, name, options):
-    """The page of `tessera view`: whole, of bounded size, opened as it was asked for."""
+    """The page of `tessera view`: whole, of bounded size, opened as requested."""
     done = run(tessera, 'profile', '--ordered', '--html', '/dev/stdout', '-o', '/dev/null', *options,
                name)
     page = done.stdout.decode()
@@ -125,17 +120,9 @@ def main():
     tessera = str(pathlib.Path(parser.parse_args().tessera).resolve())
     if not SHARED.is_dir():
         print('1..0 # SKIP no real snapshots: ../shared is absent')
-        return
-    number = 0
-    for number, (name, test) in enumerate(tests(tessera), 1):
-        try:
-            test()
-            print(f'ok {number} - {name}')
-        except Exception as error:  # a test that cannot run is a test that fails
-            print(f'not ok {number} - {name}\n# {error}')
-        sys.stdout.flush()
-    print(f'1..{number}')
+        return 0
+    return run_tests(tests(tessera))
 
 
 if __name__ == '__main__':
-    main()
+    sys.exit(main())

@@ -11,18 +11,13 @@ import argparse
 import collections
 import json
 import pathlib
-import pickle
 import pickletools
 import subprocess
 import sys
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
+from support import ROOT, expect, load, run_tests
+
 GIB = 1 << 30
-
-
-def expect(what, got, want):
-    if got != want:
-        raise AssertionError(f'{what}: got {got!r}, want {want!r}')
 
 
 def mosaic_size(count):
@@ -47,14 +42,8 @@ def category(frames):
     return 'UNKNOWN'
 
 
-class Refusing(pickle.Unpickler):
-    def find_class(self, module, name):
-        raise AssertionError(f'the snapshot asks for {module}.{name}')
-
-
 def events(path):
-    with open(path, 'rb') as file:
-        return Refusing(file).load()['device_traces'][0]
+    return load(path)['device_traces'][0]
 
 
 def live_at_peak(trace):
@@ -206,8 +195,7 @@ def structure(simulator):
         answer, path = simulator.run('gpt2', *options)
         kinds = {opcode.name for opcode, _, _ in pickletools.genops(path.read_bytes())}
         expect('opcodes the viewer does not know', kinds - OPCODES, set())
-        with open(path, 'rb') as file:
-            snapshot = Refusing(file).load()
+        snapshot = load(path)
         expect('keys', set(snapshot), {'segments', 'device_traces', 'allocator_settings',
                                        'external_annotations'})
         addresses = [segment['address'] for segment in snapshot['segments']]
@@ -247,7 +235,7 @@ def out_of_memory(simulator):
     last = trace[-1]
     expect('last event', last['action'], 'oom')
     expect('size', last['size'], (answer['oom_request_bytes'] + 511) // 512 * 512)
-    reserved = sum(s['total_size'] for s in pickle.load(open(path, 'rb'))['segments'])
+    reserved = sum(s['total_size'] for s in load(path)['segments'])
     expect('device_free', last['device_free'], (4 << 30) - reserved)
     if not any('backward' in frame['name'].lower() for frame in last['frames']):
         raise AssertionError('the stack is not of the backward pass')
@@ -352,18 +340,10 @@ def main():
     options.work.mkdir(parents=True, exist_ok=True)
     simulator = Simulator(options.tessera, options.work)
     tests = (case_1, notebook, figures, case_1_fresh, case_2, replays, structure, out_of_memory, categories)
-    failed = 0
-    print(f'1..{len(tests)}')
-    for number, test in enumerate(tests, 1):
-        try:
-            test(simulator)
-            print(f'ok {number} - {test.__doc__}')
-        except AssertionError as error:
-            failed += 1
-            print(f'not ok {number} - {test.__doc__}\n# {error}')
+    status = run_tests((test.__doc__, lambda test=test: test(simulator)) for test in tests)
     for path in options.work.glob('simulated-*.pickle'):
         path.unlink()
-    return failed > 0
+    return status
 
 
 if __name__ == '__main__':

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """source.py --tessera PATH: stages and source files on real snapshots, as TAP.
 
-What `stages` says at a boundary is what `at --time` says of it, and the peaks inside are those that
-a look at every event finds. Mosaic's per-file analysis prints what Mosaic prints; rows that tie may
-come in any order. The snapshots and Mosaic's output lie in ../shared; where that is absent the tests
-skip."""
+What `stages` says at a boundary is what `at --time` says of it, and the peaks inside are those
+that a look at every event finds. Mosaic's per-file analysis prints what Mosaic prints; rows that
+tie may come in any order. The snapshots and Mosaic's output are in ../shared; where that is
+absent the tests skip."""
 import argparse
 import json
 import subprocess

@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 """`tessera steps` and `leaks` of real and simulated training runs, against their annotations and what was
-planted in them. Prints TAP.
+planted in them, and of runs written here whose loops are known. Prints TAP.
 
 usage: steps.py --tessera PATH --work FOLDER
 
-Steps must end where the annotations of Optimizer.step do, and cover those of ProfilerStep; healthy runs have
-no leaks; 1 KiB a step among thousands of allocations is found, wherever it is made. The real snapshots lie in
-../shared beside the checkout; where they are absent, their tests are skipped."""
+Steps must end where the annotations of Optimizer.step do, and cover those of ProfilerStep;
+healthy runs have no leaks; 1 KiB a step among thousands of allocations is found, wherever it is
+made. The real snapshots are in ../shared next to the checkout; where they are absent, their
+tests are skipped."""
 import argparse
 import json
 import pathlib
@@ -14,7 +15,8 @@ import pickle
 import subprocess
 import sys
 
-SHARED = pathlib.Path(__file__).resolve().parents[3] / 'shared' / 'snapshots'
+from support import SNAPSHOTS, Skip, expect, load, run_tests
+
 STEP = 'Optimizer.step'
 # Annotated by their authors, and the ranges of Optimizer.step in each.
 ANNOTATED = {'train-ctx100-annotated-torch2.6': 3, 'train-ctx200-autocast-annotated-torch2.6': 3,
@@ -32,15 +34,6 @@ LEAK_BYTES = 1024
 PLACES = (0.05, 0.3, 0.55, 0.8, 0.97)
 
 
-class Skip(Exception):
-    """The test cannot run here; says why."""
-
-
-def expect(what, got, want):
-    if got != want:
-        raise AssertionError(f'{what}: got {got}, want {want}')
-
-
 def ask(tessera, command, path):
     done = subprocess.run([tessera, command, '--json', path], capture_output=True, check=True)
     return json.loads(done.stdout)['devices'][0]
@@ -52,22 +45,10 @@ def simulate(tessera, path, steps, words):
 
 
 def real(name):
-    path = SHARED / f'{name}.pickle'
+    path = SNAPSHOTS / f'{name}.pickle'
     if not path.exists():
         raise Skip('../shared/snapshots is not there')
     return path
-
-
-class Inert(pickle.Unpickler):
-    """A snapshot is data: no class of it is looked up."""
-
-    def find_class(self, module, name):
-        raise pickle.UnpicklingError(f'{module}.{name}')
-
-
-def load(path):
-    with open(path, 'rb') as stream:
-        return Inert(stream).load()
 
 
 def ranges_of(snapshot, name):
@@ -86,7 +67,7 @@ def ranges_of(snapshot, name):
 
 def check_against_ranges(snapshot, found, name, count):
     """Each whole step holds one range. An optimizer's step ends where its range does: nothing is
-    allocated behind it."""
+    allocated after it."""
     ranges = ranges_of(snapshot, name)
     expect(f'ranges of {name}', len(ranges), count)
     steps = [step for step in found['steps'] if step['whole']]
@@ -121,7 +102,7 @@ def check_real_leaks(tessera, _, name, steps):
 def check_every_real_file(tessera, _):
     """No file of theirs has a leak, of however few steps."""
     real('train-steady-torch2.11')
-    for path in sorted(SHARED.glob('*.pickle')):
+    for path in sorted(SNAPSHOTS.glob('*.pickle')):
         if path.name != 'synthetic-mosaic-sample.pickle':
             expect(path.name, ask(tessera, 'leaks', path)['leaks'], [])
 
@@ -132,7 +113,7 @@ def check_simulated(tessera, work, steps, words):
     expect_no_leak(tessera, path, steps)
     found = ask(tessera, 'steps', path)
     snapshot = load(path) if steps <= 10 else None
-    # Without momentum SGD allocates nothing: no event lies in its ranges.
+    # Without momentum SGD allocates nothing: no event is in its ranges.
     names = ('ProfilerStep',) if 'sgd' in words else (STEP, 'ProfilerStep')
     for name in names if snapshot else ():
         check_against_ranges(snapshot, found, name, steps)
@@ -142,11 +123,11 @@ def check_simulated(tessera, work, steps, words):
 
 
 def plant(snapshot, steps, place, own_stack):
-    """1 KiB in each step that is never freed, in a segment of its own."""
+    """1 KiB in each step that is never freed, in its own segment."""
     trace = snapshot['device_traces'][0]
     base = max(segment['address'] + segment['total_size'] for segment in snapshot['segments'])
     base = (base // (2 << 20) + 64) * (2 << 20)
-    # Behind the same line in each step: the one that is so far through the last.
+    # After the same line in each step: the one that is so far through the last.
     first, last = steps[-1]['first_event'], steps[-1]['last_event']
     model = first + int(place * (last - first))
     while trace[model]['action'] != 'alloc':
@@ -197,6 +178,257 @@ def check_planted(tessera, work, place, own_stack, words=()):
     path.unlink()
 
 
+# ---- Runs written here, in which loops are known ----
+
+TORCH = '/venv/lib/python3.12/site-packages/torch/'
+CALL = ('_call_impl', TORCH + 'nn/modules/module.py', 1750)
+BASE, SEGMENT = 0x7f0000000000, 1 << 30
+
+
+def at(line, name='run', file='/work/main.py'):
+    return (name, file, line)
+
+
+MAIN = [at(90, '<module>')]
+LAYERS = 26
+# How a model runs its layers: the frames of the line in its forward that calls each, and the layer's own.
+ONE_LINE = [[CALL, at(12, 'forward', '/work/model.py')]]
+LIBRARY = [[CALL, at(12, 'forward', '/work/model.py'), CALL, ('forward', TORCH + 'nn/modules/container.py', 250)]]
+SEQUENTIAL = [[CALL, ('forward', TORCH + 'nn/modules/container.py', 250)]]
+TWO_LINES = [[CALL, at(12, 'forward', '/work/model.py')], [CALL, at(13, 'forward', '/work/model.py')]]
+
+
+class Run:
+    """A trace as its program runs: stacks are lists of frames, outermost first."""
+
+    def __init__(self):
+        self.trace, self.notes, self.next, self.live = [], [], BASE, {}
+
+    def event(self, action, address, size, stack):
+        frames = [{'name': name, 'filename': file, 'line': line} for name, file, line in reversed(stack)]
+        self.trace.append({'action': action, 'addr': address, 'size': size, 'stream': 0,
+                           'time_us': 1000 + 10 * len(self.trace), 'frames': frames})
+
+    def note(self, name, stage):
+        self.notes.append({'name': name, 'stage': stage, 'device': 0,
+                           'time_us': 1000 + 10 * len(self.trace) - 5})
+
+    def take(self, stack, size=64 << 10):
+        address = self.next
+        self.next += size
+        self.live[address] = size
+        self.event('alloc', address, size, stack)
+        return address
+
+    def give(self, address):
+        for action in ('free_requested', 'free_completed'):
+            self.event(action, address, self.live[address], [])
+        del self.live[address]
+
+    def out_of_memory(self, stack):
+        self.event('oom', 4096, 8 << 30, stack)
+
+    def layer(self, stack):
+        kept = []
+        for line in (30, 31, 32):
+            temporary = self.take([*stack, CALL, at(line, 'forward', '/work/layer.py')], 128 << 10)
+            kept.append(self.take([*stack, CALL, at(line, 'forward', '/work/layer.py')]))
+            self.give(temporary)
+        return kept
+
+    def forward(self, caller, layers=LAYERS, style=ONE_LINE, ends=True, keeps=False, dies=False):
+        """One call of a model. `ends`: it has an embedding and a head; `dies`: within its layers."""
+        model, made = [*caller, *style[0][:1]], []
+        if ends:
+            made.append(self.take([*model, at(10, 'forward', '/work/model.py')]))
+        for _ in range(layers):
+            for line in style:
+                new = self.layer([*caller, *line])
+                if not keeps:
+                    for address in made + new[:-1]:
+                        self.give(address)
+                    made = []
+                    new = new[-1:]
+                made += new
+        if dies:
+            self.out_of_memory([*caller, *style[0], CALL, at(31, 'forward', '/work/layer.py')])
+            return made
+        if ends:
+            made.append(self.take([*model, at(20, 'forward', '/work/model.py')]))
+        return made
+
+    def backward(self, caller, made, dies=False):
+        engine = [*caller, ('backward', TORCH + '_tensor.py', 522),
+                  ('torch::autograd::Engine::evaluate_function(torch::autograd::Node*)', '??', 0)]
+        for i, address in enumerate(reversed(made)):
+            if dies and i > len(made) // 2:
+                self.out_of_memory(engine)
+                return
+            self.give(self.take([*engine, ('at::_ops::mm::call', '??', 0)]))
+            self.give(address)
+
+    def optimize(self, caller, count=6):
+        for _ in range(count):
+            self.give(self.take([*caller, ('step', TORCH + 'optim/adamw.py', 220),
+                                 ('_single_tensor_adamw', TORCH + 'optim/adamw.py', 300)]))
+
+    def train(self, line, **words):
+        self.backward([*MAIN, at(line + 1)], self.forward([*MAIN, at(line)], keeps=True, **words))
+        self.optimize([*MAIN, at(line + 2)])
+
+    def write(self, path):
+        blocks, end = [], BASE
+        for address, size in sorted(self.live.items()):
+            if address > end:
+                blocks.append((end, address - end, 'inactive'))
+            blocks.append((address, size, 'active_allocated'))
+            end = address + size
+        blocks.append((end, BASE + SEGMENT - end, 'inactive'))
+        used = sum(self.live.values())
+        segment = {'device': 0, 'address': BASE, 'total_size': SEGMENT, 'allocated_size': used,
+                   'active_size': used, 'requested_size': used, 'stream': 0, 'segment_type': 'large',
+                   'is_expandable': False, 'frames': [],
+                   'blocks': [{'address': address, 'size': size, 'state': state, 'frames': [],
+                               'requested_size': size if state != 'inactive' else 0}
+                              for address, size, state in blocks]}
+        snapshot = {'segments': [segment], 'device_traces': [self.trace],
+                    'external_annotations': self.notes}
+        path.write_bytes(pickle.dumps(snapshot, protocol=4))
+
+
+def forwards(lines, **words):
+    """A call of the model from each of these lines; what one makes is freed after the next."""
+    run, old = Run(), []
+    for line in lines:
+        new = run.forward([*MAIN, at(line)], **words)
+        for address in old:
+            run.give(address)
+        old = new
+    return run
+
+
+def marked(count, caller):
+    """Passes that a profiler marks."""
+    run = Run()
+    for number in range(count):
+        run.note(f'ProfilerStep#{number}', 'START')
+        for address in run.forward(caller):
+            run.give(address)
+        run.note(f'ProfilerStep#{number}', 'END')
+    return run
+
+
+def method(passes):
+    """A model that is no module, of modules."""
+    run = Run()
+    for _ in range(passes):
+        model = [*MAIN, at(40)]
+        made = [run.take([*model, at(5, 'encode', '/work/model.py'), CALL, at(3, 'forward', '/work/embed.py')])]
+        for _ in range(LAYERS):
+            new = run.layer([*model, at(6, 'encode', '/work/model.py')])
+            for address in made:
+                run.give(address)
+            made = new
+        made.append(run.take([*model, at(7, 'encode', '/work/model.py'), CALL,
+                              at(9, 'forward', '/work/head.py')]))
+        for address in made:
+            run.give(address)
+    return run
+
+
+def died(count, **words):
+    run = forwards([40] * count, **words)
+    run.forward([*MAIN, at(40)], layers=5, dies=True, **words)
+    return run
+
+
+def generation(tokens, requests=1, prompt=True):
+    run = Run()
+    for _ in range(requests):
+        caller, cache = [*MAIN, at(50), at(60, 'generate', '/work/generate.py')], []
+        if prompt:
+            cache += run.forward([*caller[:-1], at(58, 'generate', '/work/generate.py')])
+        for _ in range(tokens):
+            old = run.forward(caller)
+            run.give(run.take([*caller[:-1], at(61, 'generate', '/work/generate.py')], 4096))
+            for address in old:
+                run.give(address)
+        run.give(run.take([*MAIN, at(51)], 4096))
+        for address in cache:
+            run.give(address)
+    return run
+
+
+def training(steps, batches=1, dies=None):
+    run = Run()
+    for _ in range(steps):
+        for _ in range(batches - 1):
+            run.backward([*MAIN, at(41)], run.forward([*MAIN, at(40)], layers=4, keeps=True))
+        run.train(40, layers=4)
+    if dies == 'forward':
+        run.forward([*MAIN, at(40)], layers=3, keeps=True, dies=True)
+    if dies == 'backward':
+        run.backward([*MAIN, at(41)], run.forward([*MAIN, at(40)], layers=4, keeps=True), dies=True)
+    return run
+
+
+def two_models(steps, in_turn):
+    run = Run()
+    for _ in range(steps):
+        run.train(40, layers=8)
+        if in_turn:
+            run.train(50, layers=3, style=TWO_LINES)
+    for _ in range(0 if in_turn else steps):
+        run.train(50, layers=3)
+    return run
+
+
+# What is run, the word for it, the whole ones, all.
+LOOPS = {
+    'two forward passes in a loop': (lambda: forwards([40, 40]), 'iteration', 2, 2),
+    'two forward passes on two lines': (lambda: forwards([40, 44]), 'iteration', 2, 2),
+    'two forward passes that keep all for backward':
+        (lambda: forwards([40, 40], keeps=True), 'iteration', 2, 2),
+    'a warm-up, and a loop on another line': (lambda: forwards([30, 40, 40, 40]), 'iteration', 4, 4),
+    'three passes of a model that calls layers on two lines':
+        (lambda: forwards([40] * 3, style=TWO_LINES), 'iteration', 3, 3),
+    'three passes of a model around a container':
+        (lambda: forwards([40] * 3, style=LIBRARY), 'iteration', 3, 3),
+    'two passes of a model that is no module': (lambda: method(2), 'iteration', 2, 2),
+    'one pass of a model that is no module': (lambda: method(1), 'iteration', 0, 0),
+    'passes that a profiler marks': (lambda: marked(5, [*MAIN, at(40)]), 'iteration', 5, 5),
+    'one forward pass': (lambda: forwards([40]), 'iteration', 0, 0),
+    'one forward pass that keeps all': (lambda: forwards([40], keeps=True), 'iteration', 0, 0),
+    'one pass with layers on two lines': (lambda: forwards([40], style=TWO_LINES), 'iteration', 0, 0),
+    'one pass through layers alone': (lambda: forwards([40], ends=False), 'iteration', 0, 0),
+    'one pass through a container': (lambda: forwards([40], ends=False, style=SEQUENTIAL), 'iteration', 0, 0),
+    'a forward that died': (lambda: died(0), 'iteration', 0, 0),
+    'a forward that died, layers on two lines': (lambda: died(0, style=TWO_LINES), 'iteration', 0, 0),
+    'the third forward died': (lambda: died(2), 'iteration', 2, 3),
+    'twelve tokens': (lambda: generation(12, prompt=False), 'iteration', 12, 12),
+    'twelve tokens after a prompt': (lambda: generation(12), 'iteration', 12, 12),
+    'three requests of twelve tokens': (lambda: generation(12, 3), 'iteration', 3, 3),
+    'training': (lambda: training(4), 'step', 4, 4),
+    'training with micro-batches': (lambda: training(4, 3), 'step', 4, 4),
+    'training that died in forward': (lambda: training(3, dies='forward'), 'step', 3, 4),
+    'training that died in backward': (lambda: training(3, dies='backward'), 'step', 3, 4),
+    'the first step died in backward': (lambda: training(0, dies='backward'), 'step', 0, 1),
+    'two models, one after the other': (lambda: two_models(4, False), 'step', 8, 8),
+    'two models in turn': (lambda: two_models(4, True), 'step', 4, 4),
+}
+
+
+def check_loop(tessera, work, make, unit, whole, count):
+    path = work / 'loop.pickle'
+    make().write(path)
+    found = ask(tessera, 'steps', path)
+    expect('the word', found['unit'], unit)
+    expect('whole ones, all', (found['whole_steps'], found['step_count']), (whole, count))
+    leaks = ask(tessera, 'leaks', path)
+    expect('leaks compare', (leaks['unit'], leaks['leaks']), (unit, []))
+    path.unlink()
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument('--tessera', required=True, type=pathlib.Path)
@@ -214,18 +446,10 @@ def main():
                (place, False)) for place in PLACES[1:4]]
     tests += [('a leak while checkpointing computes again', check_planted,
                (0.5, True, ('--checkpoint', 'full')))]
-    failed = 0
-    print(f'1..{len(tests)}')
-    for number, (title, check, given) in enumerate(tests, 1):
-        try:
-            check(options.tessera.resolve(), options.work, *given)
-            print(f'ok {number} - {title}')
-        except Skip as why:
-            print(f'ok {number} - {title} # SKIP {why}')
-        except AssertionError as why:
-            failed += 1
-            print(f'not ok {number} - {title}\n# {why}')
-    return int(failed > 0)
+    tests += [(title, check_loop, given) for title, given in LOOPS.items()]
+    tessera = options.tessera.resolve()
+    return run_tests((title, lambda check=check, given=given: check(tessera, options.work, *given))
+                     for title, check, given in tests)
 
 
 if __name__ == '__main__':

@@ -3,20 +3,16 @@
 
 usage: trim.py --tessera PATH --work FOLDER
 
-Windows are cut out of the snapshots that tests/cli/fixtures.py makes, and out of the real ones in
-../shared beside the checkout; where those are absent, they are skipped."""
+Windows are cut out of the snapshots that tests/cli/fixtures.py makes, and out of the real ones
+in ../shared next to the checkout; where those are absent, they are skipped."""
 import argparse
+import functools
 import json
 import pathlib
-import pickle
 import subprocess
 import sys
 
-HERE = pathlib.Path(__file__).resolve().parent
-SHARED = HERE.parents[2] / 'shared' / 'snapshots'
-sys.dont_write_bytecode = True
-sys.path.insert(0, str(HERE.parent / 'cli'))
-import fixtures  # noqa: E402
+from support import SNAPSHOTS, expect, fixtures, load, run_tests, skip
 
 # Their traces cannot be replayed to their segments; what is left out of one can contradict less.
 CONTRADICTORY = ('hand-edited-trace', 'synthetic-mosaic-sample')
@@ -25,14 +21,13 @@ TOTALS = ('requested_bytes', 'allocated_bytes', 'active_bytes', 'reserved_bytes'
 ACTIVE = ('active_allocated', 'active_pending_free')
 
 
-def expect(what, got, want):
-    if got != want:
-        raise AssertionError(f'{what}: got {got!r:.200}, want {want!r:.200}')
-
-
 class Tessera:
     def __init__(self, binary, work):
         self.binary, self.work, self.count = binary, work, 0
+        # Of the whole file, which several windows ask the same.
+        self.at_whole = functools.cache(self.at)
+        self.codes = functools.cache(lambda path: {
+            warning['code'] for warning in self.ask('info', path)['warnings']})
 
     def run(self, *arguments):
         return subprocess.run([self.binary, *map(str, arguments)], capture_output=True, check=False)
@@ -44,7 +39,7 @@ class Tessera:
         return json.loads(done.stdout)
 
     def trim(self, path, *options):
-        """The window as a file of its own."""
+        """The window as its own file."""
         self.count += 1
         out = self.work / f'trimmed-{self.count}.pickle'
         done = self.run('trim', '-o', out, *options, path)
@@ -65,15 +60,9 @@ class Tessera:
 
 # ---- what is true of a trimmed file ----
 
-class DataOnly(pickle.Unpickler):
-    def find_class(self, module, name):
-        raise pickle.UnpicklingError(f'{module}.{name} is asked for')
-
-
 def check_file(path):
     """CPython reads it; blocks tile their segments and add up to what these say."""
-    with open(path, 'rb') as file:
-        snapshot = DataOnly(file).load()
+    snapshot = load(path)
     for segment in snapshot['segments']:
         at = segment['address']
         for block in segment['blocks']:
@@ -92,8 +81,8 @@ def check_file(path):
 def check_replay(tessera, path, whole):
     """No warning that the whole did not have, and every block where it should be."""
     answer = tessera.ask('info', path)
-    codes = {warning['code'] for warning in tessera.ask('info', whole)['warnings']}
-    expect('new warnings', [w for w in answer['warnings'] if w['code'] not in codes], [])
+    known = tessera.codes(whole)
+    expect('new warnings', [w for w in answer['warnings'] if w['code'] not in known], [])
     for device in answer['devices']:
         replay = device['replay']
         for kind in ('reused', 'final'):
@@ -103,9 +92,10 @@ def check_replay(tessera, path, whole):
 
 
 def stacks_of(answer):
-    """What each stack holds; the order among equals is that of the file. What it is for may be told by
-    what was cut."""
-    return sorted(((stack['bytes'], stack['allocations'], json.dumps(stack['frames'])) for stack in answer['stacks']), reverse=True)
+    """What each stack holds; equal ones are in the order of the file. The category is left out: what was
+    cut away may have decided it."""
+    return sorted(((stack['bytes'], stack['allocations'], json.dumps(stack['frames']))
+                   for stack in answer['stacks']), reverse=True)
 
 
 def check_moments(tessera, whole, part, device, window):
@@ -114,7 +104,7 @@ def check_moments(tessera, whole, part, device, window):
     length = last - first + 1
     inside = {-1, 0, length // 2, length - 1}
     for event in sorted(event for event in inside if -1 <= event < length):
-        want = tessera.at(whole, device, first + event)
+        want = tessera.at_whole(whole, device, first + event)
         got = tessera.at(part, device, event)
         for key in TOTALS:
             if event >= 0 or key != 'time_us':
@@ -154,14 +144,12 @@ def check_devices(tessera, whole):
 
 
 def check_time(tessera, whole):
-    """From the first event that is not before a time to the last that is not behind another."""
-    with open(whole, 'rb') as file:
-        times = [event['time_us'] for event in pickle.load(file)['device_traces'][0]]
+    """From the first event that is not before a time to the last that is not after another."""
+    times = [event['time_us'] for event in load(whole)['device_traces'][0]]
     first, last = len(times) // 4, len(times) // 2
     for low, high in ((times[first], times[last]), (times[first] - 1, times[last] + 1)):
         part = tessera.trim(whole, '--time', f'{low}..{high}')
-        with open(part, 'rb') as file:
-            got = [event['time_us'] for event in pickle.load(file)['device_traces'][0]]
+        got = [event['time_us'] for event in load(part)['device_traces'][0]]
         expect('times', got, times[first:last + 1])
     check_moments(tessera, whole, part, 0, (first, last))
     part = tessera.trim(whole, '--time', f'..{times[last]}')
@@ -175,7 +163,7 @@ def check_empty_window(tessera, whole):
     for window in (('--events', '1000000..1000001'), ('--time', '5..6')):
         done = tessera.run('trim', '-o', out, *window, whole)
         expect('exit status', done.returncode, 2)
-        expect('message', done.stderr.decode().count('the window holds no event'), 1)
+        expect('message', done.stderr.decode().count('the window contains no event'), 1)
         expect('a file is left', out.exists(), False)
 
 
@@ -207,14 +195,13 @@ def window_tests(tessera, path):
 
 
 def tests(tessera, folder):
-    """(name, function) of every test; without a function it is skipped."""
+    """(name, function) of every test."""
     yield from option_tests(tessera, folder)
     for name in ('train', 'two-devices', 'oom'):
         yield from window_tests(tessera, folder / f'{name}.pickle')
-    if not SHARED.is_dir():
-        yield 'real snapshots # SKIP ../shared is absent', None
-        return
-    for path in sorted(SHARED.glob('*.pickle')):
+    if not SNAPSHOTS.is_dir():
+        yield 'real snapshots', skip('../shared is absent')
+    for path in sorted(SNAPSHOTS.glob('*.pickle')):
         if path.stem not in CONTRADICTORY:
             yield from window_tests(tessera, path)
 
@@ -226,19 +213,7 @@ def main():
     options = parser.parse_args()
     folder = options.work / 'fixtures'
     fixtures.write_all(folder)
-    tessera = Tessera(options.tessera, options.work)
-    number = failed = 0
-    for number, (name, test) in enumerate(tests(tessera, folder), 1):
-        try:
-            if test:
-                test()
-            print(f'ok {number} - {name}')
-        except Exception as error:  # a test that cannot run is a test that fails
-            failed += 1
-            print(f'not ok {number} - {name}\n# {error}')
-        sys.stdout.flush()
-    print(f'1..{number}')
-    return int(failed > 0)
+    return run_tests(tests(Tessera(options.tessera, options.work), folder))
 
 
 if __name__ == '__main__':

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""make.py FOLDER: writes the hostile files, what a stranger could send, and prints their names; those
-of which nothing is expected but that they do no harm (run.py) begin with "any-". The same Python
-writes the same files.
+"""make.py [--short] FOLDER: writes the hostile files, what a stranger could send, and prints their names;
+those of which nothing is expected but that they do no harm (run.py) begin with "any-". The same Python
+writes the same files. With --short the longest traces are a tenth as long: their length is for
+finding answers that take too long, not for finding errors in memory.
 
 Whoever executes one of these files creates the file named by CANARY in the current folder."""
 import base64
@@ -25,6 +26,7 @@ from spell import (PROTO, STOP,  # noqa: E402
                    snapshot, text, top)
 
 CANARY = 'was-executed'
+LONGER = 30000  # events of the longest traces
 COMMAND = text(f'touch {CANARY}')
 LINE = f'touch {CANARY}'.encode()
 SYSTEM = text('os') + text('system') + b'\x93'
@@ -274,10 +276,10 @@ def long_traces():
             {'segments': final, 'device_traces': [trace]}, protocol=4), mtime=0)
 
 
-def longer_traces():
-    """In which each event would have to look at all that the others left, were it not looked for
-    in order: 30,000 and more, in an order by chance."""
-    count, step, base = 30000, 2 << 20, 0x7f0000000000
+def longer_traces(count=LONGER):
+    """LONGER events and more, in random order, each of which would have to look at everything that the
+    others left, if that were not kept in order."""
+    step, base = 2 << 20, 0x7f0000000000
     rng = random.Random(20261121)
 
     def shuffled():
@@ -598,20 +600,22 @@ GROUPS = {'exec': (execution_alone, execution_inside), 'structure': (structure, 
           'json': (jsons,)}
 
 
-def cases():
+def cases(is_short):
     """(name, bytes) of every file of which it is known what comes of it."""
     for group, makers in GROUPS.items():
         for maker in makers:
-            for name, data in maker():
+            made = maker(LONGER // 10) if is_short and maker is longer_traces else maker()
+            for name, data in made:
                 yield f'{group}-{name}', data
 
 
 def main(arguments):
-    if len(arguments) != 1:
-        sys.exit('usage: make.py FOLDER')
+    is_short = arguments[:1] == ['--short']
+    if len(arguments) != 1 + is_short:
+        sys.exit('usage: make.py [--short] FOLDER')
     changed = ((f'any-{index:03}-{name}', data) for index, (name, data) in enumerate(mutations()))
-    for name, data in itertools.chain(cases(), changed):
-        (pathlib.Path(arguments[0]) / name).write_bytes(data)
+    for name, data in itertools.chain(cases(is_short), changed):
+        (pathlib.Path(arguments[-1]) / name).write_bytes(data)
         print(name)
 
 

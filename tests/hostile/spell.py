@@ -120,7 +120,7 @@ def small():
 # ---- the C++ pickler's dialect ----
 
 class Cpp:
-    """Protocol 2; containers in one batch, memoized behind their contents and only when they are
+    """Protocol 2; containers in one batch, memoized after their contents and only when they are
     named again; equal texts written once; no tuple but those of pool ids."""
 
     def __init__(self, value):

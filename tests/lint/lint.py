@@ -1,19 +1,21 @@
 #!/usr/bin/env python3
-"""lint.py --library LIBTESSERA.a: the rules of the house that a program can check, as TAP.
+"""lint.py --library LIBTESSERA.a [--accept]: the rules of the house that a program can check, as TAP.
 
 Each check is a function that yields one line per defect and is one test. What the compiler knows
 (who calls malloc, who has writable data) is asked of the compiled library, not guessed from text.
 """
 import argparse
+import os
 import re
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 
-# Who may include whom; every room may include itself and the public headers. See
-# docs/architecture.md.
+# Who may include whom, besides itself. A room may also include the public headers of these rooms, and
+# of those that they may include, and so on. See docs/architecture.md.
 ROOMS = {
     'base': set(),
     'io': {'base'},
@@ -21,12 +23,38 @@ ROOMS = {
     'allocator': {'base'},
     'timeline': {'base', 'snapshot', 'allocator'},
     'attribution': {'base', 'snapshot', 'timeline'},
-    'answers': {'base', 'io', 'snapshot', 'allocator', 'timeline', 'attribution'},
-    'report': {'base', 'answers'},
-    'engine': {'base', 'io', 'allocator', 'snapshot'},
-    'plan': {'base', 'io', 'engine', 'allocator'},
+    'study': {'base', 'snapshot', 'timeline', 'attribution'},
+    'emit': {'base', 'snapshot', 'attribution'},
+    'questions': {'base', 'io', 'snapshot', 'allocator', 'timeline', 'attribution', 'study', 'emit',
+                  'exec'},
+    'mosaic': {'base', 'snapshot', 'timeline', 'attribution', 'study', 'emit', 'questions'},
+    'page': {'base', 'snapshot', 'timeline', 'attribution', 'study', 'emit', 'questions'},
+    'export': {'base', 'snapshot', 'allocator', 'timeline', 'attribution', 'study', 'emit', 'questions'},
+    'kernels': set(),
+    'graph': {'base', 'kernels'},
+    'ops': {'base', 'kernels', 'graph'},
+    'models': {'base', 'kernels', 'graph'},
+    'torch': {'base', 'kernels', 'graph', 'models'},
+    'exec': {'base', 'snapshot', 'allocator', 'kernels', 'graph', 'models', 'torch'},
 }
-FILE_LINES = 800
+# Which room implements which public headers (include/tessera/NAME.h or include/tessera/unstable/NAME.h).
+PUBLIC = {
+    'base': 'category limits options status types version',
+    'snapshot': 'columns export sidecar snapshot',
+    'allocator': 'allocator allocator_state',
+    'timeline': 'timeline',
+    'attribution': 'attribution frames rules',
+    'study': 'query study window',
+    'emit': 'input output',
+    'questions': 'allocations answers causes check params registry source stages steps whatif why',
+    'mosaic': 'mosaic mosaic_file',
+    'page': 'view',
+    'export': 'formats',
+    'models': 'model',
+    'exec': 'simulate simulation',
+}
+# Rooms that include a public header of a room to their right. The list may only shrink.
+PUBLIC_EXCEPTIONS = set()
 FUNCTION_LINES = 60
 # Functions that are longer for a good reason, with their length. The list may only shrink: a
 # length that is no longer true is a defect too.
@@ -59,7 +87,43 @@ def includes(path):
             yield number, match.group(1)
 
 
+def rooms_left_of(room):
+    """The rooms whose public headers `room` may include: those it may include, and theirs."""
+    reached, waiting = {room}, [room]
+    while waiting:
+        for other in ROOMS[waiting.pop()] - reached:
+            reached.add(other)
+            waiting.append(other)
+    return reached
+
+
+def check_rooms(_):
+    """The table of rooms has no circle, and every public header is in one room."""
+    for room in ROOMS:
+        for other in ROOMS[room]:
+            if room in rooms_left_of(other):
+                yield f'{room} and {other} may include each other'
+    listed = [header for headers in PUBLIC.values() for header in headers.split()]
+    there = {path.stem for path in sources('*.h', top=('include',))} - {'tessera', 'unstable'}
+    for header in sorted(set(listed) ^ there):
+        yield f'tessera/{header}.h: {"not there" if header in listed else "in no room"}'
+    for header in sorted({header for header in listed if listed.count(header) > 1}):
+        yield f'tessera/{header}.h: in several rooms'
+
+
+def public_defect(room, header, used):
+    """Why `room` may not include tessera/`header`.h, or None."""
+    owners = [owner for owner, headers in PUBLIC.items() if header in headers.split()]
+    if set(owners) & rooms_left_of(room):
+        return None
+    if (room, header) in PUBLIC_EXCEPTIONS:
+        used.add((room, header))
+        return None
+    return f'{room} may not include "tessera/{header}.h" of {owners[0] if owners else "no room"}'
+
+
 def check_include_directions(_):
+    used = set()
     for path in sources('*.[ch]', top=('src',)):
         room = path.relative_to(ROOT / 'src').parts[0]
         if room not in ROOMS:
@@ -67,20 +131,27 @@ def check_include_directions(_):
             continue
         for number, file in includes(path):
             other = file.split('/')[0]
-            if other not in ROOMS[room] | {room, 'tessera'} or '/' not in file:
-                yield f'{name(path)}:{number}: {room} may not include "{file}"'
+            defect = None
+            if other == 'tessera' and '/' in file:
+                defect = public_defect(room, Path(file).stem, used)
+            elif other not in ROOMS[room] | {room} or '/' not in file:
+                defect = f'{room} may not include "{file}"'
+            if defect:
+                yield f'{name(path)}:{number}: {defect}'
+    for room, headers in PUBLIC.items():
+        for header in headers.split():
+            for path in sources(f'{header}.h', top=('include',)):
+                for number, file in includes(path):
+                    defect = public_defect(room, Path(file).stem, used)
+                    if defect:
+                        yield f'{name(path)}:{number}: {defect}'
+    for room, header in sorted(PUBLIC_EXCEPTIONS - used):
+        yield f'{room} does not include "tessera/{header}.h" any more: take it out of lint.py'
     for path in sources('*.[ch]', top=('include', 'cmd', 'examples')):
         for number, file in includes(path):
-            if not file.startswith('tessera/') and not (path.parent / file).is_file():
+            if not file.startswith('tessera/') and not (path.parent / file).is_file() and not (
+                    path.is_relative_to(ROOT / 'cmd') and (ROOT / 'cmd' / file).is_file()):
                 yield f'{name(path)}:{number}: only public headers here, not "{file}"'
-
-
-def check_file_lengths(_):
-    for path in sources('*.c', '*.h', '*.py', top=('include', 'src', 'cmd', 'python', 'tests',
-                                                   'examples', 'bench')):
-        lines = len(path.read_text().splitlines())
-        if lines > FILE_LINES:
-            yield f'{name(path)}: {lines} lines, more than {FILE_LINES}'
 
 
 def functions(path):
@@ -112,17 +183,99 @@ def check_function_lengths(_):
         yield f'{key} is gone: take it out of lint.py'
 
 
+def compile_errors(text, language='c'):
+    """The first error that the compiler finds in `text`, as a list of one or none."""
+    compiler, standard = {'c': ('cc', 'c17'), 'c++': ('c++', 'c++17')}[language]
+    done = subprocess.run(
+        [compiler, f'-std={standard}', '-x', language, '-fsyntax-only', '-Wall', '-Wextra',
+         '-Wpedantic', '-Werror', '-I', str(ROOT / 'include'), '-I', str(ROOT / 'src'),
+         '-I', str(ROOT / 'cmd'), '-'],
+        input=text, capture_output=True, text=True, check=False)
+    errors = [line for line in done.stderr.splitlines() if 'error' in line]
+    return (errors or [done.stderr])[:1] if done.returncode else []
+
+
+def include_line(path):
+    top = path.relative_to(ROOT).parts[0]
+    return f'#include "{path.relative_to(ROOT / top).as_posix()}"\n'
+
+
+ASSERTIONS = 10  # a thousand lines of a room, at least
+# Rooms that are not there yet. The list may only shrink.
+FEW_ASSERTIONS = {'emit', 'export', 'mosaic', 'ops', 'page', 'questions'}
+
+
+def check_assertions(_):
+    """Says how many assertions each room has in a thousand lines; few are a defect."""
+    for room in ROOMS:
+        text = ''.join(path.read_text() for path in sources('*.[ch]', top=(f'src/{room}',)))
+        text = re.sub(r'/\*.*?\*/', lambda comment: '\n' * comment.group().count('\n'), text,
+                      flags=re.DOTALL)
+        lines = text.count('\n')
+        count = len(re.findall(r'\b(?:static_)?assert\(', text))
+        few = count * 1000 < ASSERTIONS * lines
+        print(f'# {room}: {count} assertions in {lines} lines, '
+              f'{count * 1000 / max(lines, 1):.1f} a thousand')
+        if few and room not in FEW_ASSERTIONS:
+            yield f'src/{room}/: fewer than {ASSERTIONS} assertions a thousand lines'
+        if not few and room in FEW_ASSERTIONS:
+            yield f'src/{room}/ has enough assertions: take it out of lint.py'
+
+
 def check_headers_alone(_):
-    for path in sources('*.h', top=('include',)):
-        for command in (['cc', '-std=c17', '-x', 'c'], ['c++', '-std=c++17', '-x', 'c++']):
-            done = subprocess.run(
-                command + ['-fsyntax-only', '-Wall', '-Wextra', '-Wpedantic', '-Werror',
-                           '-I', str(ROOT / 'include'), '-'],
-                input=f'#include "{path.relative_to(ROOT / "include")}"\n',
-                capture_output=True, text=True, check=False)
-            if done.returncode:
-                errors = [line for line in done.stderr.splitlines() if 'error' in line]
-                yield f'{name(path)} as {command[1][5:]}: {errors[0] if errors else done.stderr}'
+    """Each header compiles with nothing before it; the public ones in C++ as well."""
+    wanted = [(path, 'c') for path in sources('*.h', top=('include', 'src', 'cmd'))]
+    wanted += [(path, 'c++') for path in sources('*.h', top=('include',))]
+    with ThreadPoolExecutor(os.cpu_count()) as threads:
+        found = threads.map(lambda job: compile_errors(include_line(job[0]), job[1]), wanted)
+        for (path, language), errors in zip(wanted, found):
+            for error in errors:
+                yield f'{name(path)} as {language}: {error}'
+
+
+def check_headers_together(_):
+    """Any two headers compile in one file: all of them do, in both orders. A pair that clashes would
+    clash here too, and a header that needs another one first fails check_headers_alone."""
+    headers = [include_line(path) for path in sources('*.h', top=('include', 'src', 'cmd'))]
+    for order, lines in (('first to last', headers), ('last to first', headers[::-1])):
+        for error in compile_errors(''.join(lines)):
+            yield f'all headers, {order}: {error}'
+
+
+def declared_names(text):
+    """The tsr__ types and functions that a file defines."""
+    text = re.sub(r'/\*.*?\*/', '', text, flags=re.DOTALL)
+    patterns = (
+        r'^typedef\b[^;{]*?\b(tsr__\w+);',              # another name for a type, a vector
+        r'^typedef\b[^;{]*?\(?\*?(tsr__\w+)\)?\([^;]*;',  # a function type
+        r'^\} (tsr__\w+);',
+        r'^(?:struct|enum|union) (tsr__\w+) \{',
+        r'^[A-Za-z][\w \*]*?\b(tsr__\w+)\([^;{]*\) \{',  # a function
+    )
+    return {found for pattern in patterns for found in re.findall(pattern, text, re.MULTILINE)}
+
+
+# Two names for one thing, which is clearer than a third: tsr__text makes a cell of a tsr_text.
+NAMES_LIKE_PUBLIC = {'tsr__text'}
+
+
+def check_names(_):
+    """An internal name belongs to one room, and differs from public ones by more than a line."""
+    rooms = {}
+    for path in sources('*.[ch]', top=('src',)):
+        for found in declared_names(path.read_text()):
+            rooms.setdefault(found, set()).add(path.relative_to(ROOT / 'src').parts[0])
+    public = set(re.findall(r'\btsr_\w+', ''.join(
+        path.read_text() for path in sources('*.h', top=('include',)))))
+    if len(rooms) < 500 or len(public) < 100:
+        yield f'{len(rooms)} internal and {len(public)} public names: this check is blind'
+    for found, where in sorted(rooms.items()):
+        if len(where) > 1:
+            yield f'{found} is defined in {" and ".join(sorted(where))}'
+        if found.replace('tsr__', 'tsr_') in public and found not in NAMES_LIKE_PUBLIC:
+            yield f'{found} and tsr_{found[5:]} are two things'
+    for found in NAMES_LIKE_PUBLIC - set(rooms):
+        yield f'{found} is gone: take it out of lint.py'
 
 
 def check_public_functions_documented(_):
@@ -146,6 +299,65 @@ def check_public_functions_documented(_):
             else:
                 above = ''
             statement = ''
+
+
+API = ROOT / 'tests/lint/api.txt'
+
+
+def declared_functions(folder):
+    """The functions that the headers directly in `folder` declare."""
+    found = set()
+    for path in folder.glob('*.h'):
+        text = re.sub(r'/\*.*?\*/', '', path.read_text(), flags=re.DOTALL)
+        found |= set(re.findall(r'^(?!typedef|static|#)[a-z][\w \*]*?\b(tsr_[a-z]\w*)\(', text,
+                                re.MULTILINE))
+    return found
+
+
+def public_interface(library):
+    """The lines of api.txt as they would be, and the symbols that the shared library exports."""
+    shared = Path(library).with_suffix('.so')
+    nm = subprocess.run(['nm', '-D', '--defined-only', str(shared)], capture_output=True,
+                        text=True, check=True)
+    exported = {line.split()[2] for line in nm.stdout.splitlines() if ' T ' in line}
+    stable = declared_functions(ROOT / 'include/tessera')
+    unstable = declared_functions(ROOT / 'include/tessera/unstable')
+    lines = [f'stable {function}' for function in sorted(stable)]
+    return lines + [f'unstable {function}' for function in sorted(unstable)], exported
+
+
+def check_public_interface(library):
+    """Functions are exported if and only if a public header declares them, and api.txt lists them: a change
+    of the interface is a change of that file, to be seen in a review. --accept writes it."""
+    lines, exported = public_interface(library)
+    recorded = API.read_text().splitlines()
+    count = sum(line.startswith('stable') for line in lines)
+    print(f'# {count} stable functions, {len(lines) - count} unstable')
+    declared = {line.split()[1] for line in lines}
+    if len(lines) != len(declared):
+        yield 'a function is declared as stable and as unstable'
+    for function in sorted(exported - declared):
+        yield f'{function} is exported, and no public header declares it: call it tsr__...'
+    for function in sorted(declared - exported):
+        yield f'{function} is declared, and not exported'
+    for line in sorted(set(lines) - set(recorded)):
+        yield f'{line} is new: lint.py --accept if that is intended'
+    for line in sorted(set(recorded) - set(lines)):
+        yield f'{line} is gone: lint.py --accept if that is intended'
+
+
+def check_stable_headers(_):
+    """The stable interface does not depend on the unstable one; tessera.h is all of it."""
+    folder = ROOT / 'include/tessera'
+    for path in sorted(folder.glob('*.h')):
+        for number, file in includes(path):
+            if file.startswith('tessera/unstable/'):
+                yield f'{name(path)}:{number}: a stable header includes "{file}"'
+    for umbrella in (folder / 'tessera.h', folder / 'unstable/unstable.h'):
+        there = {path.relative_to(folder.parent).as_posix()
+                 for path in umbrella.parent.glob('*.h') if path != umbrella}
+        for file in sorted(there - {file for _, file in includes(umbrella)}):
+            yield f'{name(umbrella)} does not include "{file}"'
 
 
 def check_text(_):
@@ -210,6 +422,34 @@ def check_writable_data(library):
             yield f'{member}: {match.group(4)} can be written to'
 
 
+# What only the builder of snapshots may call (src/snapshot/model/event_table.h, tables.h).
+BUILDER_ONLY = (r'\btsr__(events_(push|reserve|release)|trace_append|id_column_(set|spread)'
+                r'|snapshot_warn)\(')
+
+
+def check_snapshots_are_written_by_the_builder(_):
+    """Outside src/snapshot/model a snapshot is const, and nobody writes to what its pointers lead
+    to, which const does not protect."""
+    for path in sources('*.[ch]', top=('src', 'tests')):
+        if (path.is_relative_to(ROOT / 'src/snapshot/model') or
+                name(path) == 'tests/unit/test_builder.c'):  # breaks them on purpose
+            continue
+        text = path.read_text()
+        names = {'snapshot', *re.findall(r'\btsr_snapshot \*(\w+)', text)}
+        table = r'\b(%s)->\w+(\.\w+|\[[^;=]*\])*' % '|'.join(sorted(names))
+        writes = re.compile(r'%s\s*(([-+|&]?=)[^=]|\+\+|--)|(TSR__VECTOR_(PUSH|RESERVE|FREE)|'
+                            r'tsr__intern_put)\(\s*&[\w.>-]*?%s' % (table, table))
+        is_code = path.is_relative_to(ROOT / 'src')
+        for number, line in enumerate(text.splitlines(), 1):
+            place = f'{name(path)}:{number}'
+            if is_code and re.search(r'(?<!const )\btsr_snapshot \*(?!\*)', line):
+                yield f'{place}: a snapshot is const outside the builder'
+            if re.search(BUILDER_ONLY, line):
+                yield f'{place}: for the builder of snapshots alone'
+            if re.search(r'tsr_snapshot|snapshot->', text) and writes.search(line):
+                yield f'{place}: only the builder writes to the tables of a snapshot'
+
+
 def check_links(_):
     """Each relative link of a page names a file that is there."""
     pages = sorted(ROOT.glob('*.md')) + sources('*.md', top=('docs',))
@@ -225,7 +465,13 @@ def check_links(_):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument('--library', required=True, type=Path)
-    library = parser.parse_args().library
+    parser.add_argument('--accept', action='store_true',
+                        help='record the public interface as it is now, and stop')
+    arguments = parser.parse_args()
+    library = arguments.library
+    if arguments.accept:
+        API.write_text('\n'.join(public_interface(library)[0]) + '\n')
+        return 0
     checks = [(key[6:], value) for key, value in globals().items() if key.startswith('check_')]
     failed = False
     print(f'1..{len(checks)}')

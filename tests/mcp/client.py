@@ -12,7 +12,6 @@ import support
 from support import Skip, expect, expect_that
 
 PACKAGE = 'mcp'
-INSTALL_S = 240
 
 
 def client_python(work):
@@ -26,7 +25,7 @@ def client_python(work):
         venv.create(folder, clear=True, with_pip=True)
         subprocess.run([python, '-m', 'pip', 'install', '-q', '--disable-pip-version-check',
                         '--retries', '1', PACKAGE], check=True, capture_output=True,
-                       timeout=INSTALL_S)
+                       timeout=support.HANG_S)
         subprocess.run(has_it, check=True)
     except (OSError, subprocess.SubprocessError):
         return None
@@ -74,7 +73,7 @@ def check_a_session_with_a_handshake(options):
                 expect('name', field(started, 'server_info').name, 'tessera')
                 await session.send_ping()
                 await converse(session, str(options.work / 'fixtures' / 'train.pickle'))
-    asyncio.run(asyncio.wait_for(talk(), support.TIMEOUT_S))
+    asyncio.run(asyncio.wait_for(talk(), support.HANG_S))
 
 
 def talk_as(options, **how):
@@ -88,7 +87,7 @@ def talk_as(options, **how):
         async with Client(stdio_client(parameters(options)), **how) as client:
             await converse(client, str(options.work / 'fixtures' / 'train.pickle'))
             return client.protocol_version
-    return asyncio.run(asyncio.wait_for(talk(), support.TIMEOUT_S))
+    return asyncio.run(asyncio.wait_for(talk(), support.HANG_S))
 
 
 def check_a_client_that_asks_for_the_newest(options):

@@ -1,17 +1,19 @@
 /* oom.c - a countdown in front of the system's allocator.
  *
  * `countdown` is 0 when nothing is to fail; otherwise the allocation that brings it to 0 fails, and
- * only that one: code that goes on after a failure meets a system that has memory again. */
+ * only that one: code that goes on after a failure meets a system that has memory again. Threads of
+ * an operation count together. */
 #include "oom.h"
 
+#include <stdatomic.h>
 #include <stdlib.h>
 
 #include "../unit/test_support.h"
 
 enum { LIMIT = 1000000 };
 
-static unsigned countdown;
-static bool has_failed;
+static atomic_uint countdown;
+static atomic_bool has_failed;
 
 void *__real_malloc(size_t size_bytes);
 void *__real_calloc(size_t count, size_t item_size);
@@ -21,8 +23,11 @@ void *__wrap_calloc(size_t count, size_t item_size);
 void *__wrap_realloc(void *items, size_t size_bytes);
 
 static bool fails_now(void) {
-  if (!countdown || --countdown) return false;
-  return has_failed = true;
+  unsigned left = atomic_load(&countdown);
+  while (left && !atomic_compare_exchange_weak(&countdown, &left, left - 1)) continue;
+  if (left != 1) return false;
+  atomic_store(&has_failed, true);
+  return true;
 }
 
 void *__wrap_malloc(size_t size_bytes) {

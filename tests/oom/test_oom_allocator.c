@@ -3,6 +3,7 @@
 #include "../unit/test_support.h"
 #include "allocator/allocator.h"
 #include "oom.h"
+#include "tessera/unstable/allocator_state.h"
 
 #define MIB (UINT64_C(1) << 20)
 

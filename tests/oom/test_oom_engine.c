@@ -1,10 +1,10 @@
 /* Every allocation of a simulation fails once: an error comes of it, and nothing else. What reads
- * descriptions is a library of its own, whose allocations are not among them. */
+ * descriptions is its own library, whose allocations are not among them. */
 #include <string.h>
 
 #include "../unit/test_support.h"
 #include "oom.h"
-#include "tessera/simulate.h"
+#include "tessera/unstable/simulation.h"
 
 typedef struct question {
   const char *text;

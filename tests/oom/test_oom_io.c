@@ -11,7 +11,7 @@
 
 enum { TEXT_BYTES = 100000, ROOM_BYTES = 200000 };
 
-/* What a form was given, and what it must give back. */
+/* The input of a form, and the expected output. */
 typedef struct wrapped {
   unsigned char *text, *bytes;
   size_t size;

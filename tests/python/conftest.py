@@ -7,7 +7,8 @@ import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 SHARED = ROOT.parent / 'shared'
-COMMAND = os.environ.get('TESSERA_COMMAND')  # the binary, where there is one to compare with
+HANG_S = 1800  # ends what hangs; a busy machine may be slow
+COMMAND = os.environ.get('TESSERA_COMMAND')  # the binary, if there is one to compare with
 
 
 def _fixtures():
@@ -32,7 +33,7 @@ def train(made):
 
 
 def shared(*parts):
-    """A file beside the checkout; the test is skipped where that is absent."""
+    """A file next to the checkout; the test is skipped where that is absent."""
     path = SHARED.joinpath(*parts)
     if not path.exists():
         pytest.skip(f'../shared/{"/".join(parts)} is absent')

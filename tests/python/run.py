@@ -57,7 +57,7 @@ def environment(work):
 
 
 def install(python, work):
-    """Both wheels, built anew."""
+    """Both wheels, built again."""
     wheels = work / 'wheels'
     shutil.rmtree(wheels, ignore_errors=True)
     path = f'{python.parent}{os.pathsep}{os.environ["PATH"]}'
@@ -65,7 +65,7 @@ def install(python, work):
     build = [*pip, 'wheel', '--quiet', '--no-deps', '--no-build-isolation', '--wheel-dir', wheels]
     expect(*build, f'-Cbuild-dir={work / "build"}', '-Csetup-args=-Dwerror=true', ROOT,
            env={**os.environ, 'PATH': path})
-    # setuptools leaves its build folder beside the sources: build from a copy.
+    # setuptools leaves its build folder next to the sources: build from a copy.
     copy = work / 'mosaic'
     shutil.rmtree(copy, ignore_errors=True)
     shutil.copytree(ROOT / 'python' / 'mosaic', copy, ignore=shutil.ignore_patterns('__pycache__'))

@@ -151,7 +151,7 @@ def test_what_does_not_exist(train):
         s.whatif(capacity='much')
     with pytest.raises(FileNotFoundError):
         s.source('/nonexistent/model.py')
-    with pytest.raises(tessera.UnsupportedError, match="cannot answer 'weather'"):
+    with pytest.raises(tessera.UnsupportedError, match="no question 'weather'"):
         s._ask('weather', tessera.Answer)
 
 
@@ -160,7 +160,7 @@ def test_wrong_calls(train):
     for call in (lambda: s.at(), lambda: s.at(1, time_us=2), lambda: s.profile('rules'),
                  lambda: s.peak(device='one'), lambda: s.peak(top='ten'), lambda: s.at('x'),
                  lambda: s.stages([1]), lambda: s._core.ask('diff', {}),
-                 lambda: s._core.ask('at', {}), lambda: s.diff(3)):
+                 lambda: s._core.ask('peak', {'by': 'op'}), lambda: s.diff(3)):
         with pytest.raises(TypeError):
             call()
     for call in (lambda: s.peak(top=-1), lambda: s.peak(device=-1), lambda: s.peak(device=2**40),
@@ -209,20 +209,20 @@ def test_check(train, tmp_path):
     assert s.check(peak) and not s.check(peak - 1)
     assert s.check('1TiB', max_reserved='1TiB') and not s.check(max_reserved=1)
     failed = s.check({'': 1, 'activation': 1})
-    assert failed.failed == 2 and [result.rule for result in failed.results] == ['max-peak', 'max-kind']
+    assert failed.failed == 2 and [result.rule for result in failed.results] == ['max-peak', 'max-category']
     assert 'peak' in failed.results[0].message and '<testsuite' in failed.form('junit')
     text = s.check().lock()
     assert text.startswith('tessera memory lock 1\n') and s.check(lock=text, tolerance=0)
     (tmp_path / 'memory.lock').write_text(text.replace('peak ', 'peak 9'))
     assert not s.check(lock=tmp_path / 'memory.lock', tolerance='0.5%')
-    with pytest.raises(tessera.ArgumentError, match='no kind'):
+    with pytest.raises(tessera.ArgumentError, match='no category'):
         s.check({'weather': 1})
     with pytest.raises(tessera.FormatError):
         s.check(lock='nonsense\n')
     with pytest.raises(TypeError):
         s.check(1, tolerance='1%')
     with pytest.raises(TypeError, match='form'):
-        s.peak()._core.form(0, None)
+        s.peak()._core.form('sarif', None)
 
 
 @needs_command
@@ -249,7 +249,7 @@ def test_simulate():
     assert not tessera.simulate('gpt2', batch=4, capacity='1GiB').fits
     with pytest.raises(tessera.ArgumentError, match='no model'):
         tessera.simulate('unheard of')
-    with pytest.raises(tessera.ArgumentError, match='dtype is one of'):
+    with pytest.raises(tessera.ArgumentError, match='dtype takes fp32'):
         tessera.simulate('gpt2', dtype='int3')
 
 
@@ -258,3 +258,28 @@ def test_simulate_as_the_command():
     run = tessera.simulate('gpt2', batch=2, seq=128, checkpoint='every:3', attention='chunked:32')
     assert run.json() == command('simulate', 'gpt2', '--batch', '2', '--seq', '128', '--checkpoint',
                                  'every:3', '--attention', 'chunked:32', '--json')
+
+
+def test_any_question_by_its_name(train, made):
+    s = tessera.open(train)
+    assert s.ask('peak', top=2) is s.peak(top=2) and isinstance(s.ask('peak'), tessera.answers.Peak)
+    assert s.ask('profile', by='op').to_dict() == s.profile('op').to_dict()
+    assert s.ask('profile', by='compile_context').json() == s.profile('compile-context').json()
+    assert s.ask('diff', made / 'sources.pickle').to_dict() == s.diff(made / 'sources.pickle').to_dict()
+    assert {'peak', 'diff', 'simulate'} <= set(tessera.questions()) <= set(dir(s)) | {'simulate'}
+    with pytest.raises(TypeError, match="'peak' has no parameter 'depth'"):
+        s.ask('peak', depth=3)
+    with pytest.raises(tessera.ArgumentError, match='by takes category, annotation, .* or pool, not'):
+        s.ask('profile', by='colour')
+    with pytest.raises(AttributeError, match='weather'):
+        s.weather
+
+
+def test_verdicts(made):
+    two = tessera.open(made / 'two-devices.pickle').peak()
+    assert [line[:9] for line in two.verdict] == ['Device 0:', 'Device 1:']
+    assert all(line in str(two).splitlines() for line in two.verdict)
+    s = tessera.open(made / 'train.pickle')
+    for answer in (s.info(), s.profile(), s.steps(), s.leaks(), s.whatif(), s.why(), s.stages(), s.diff(s)):
+        assert answer.verdict and answer.verdict[0] in str(answer).splitlines()
+    assert s.check(1).verdict == ['Memory check failed: 1 of 1 check.']

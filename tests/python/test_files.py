@@ -91,7 +91,7 @@ def test_pages(train, tmp_path):
     stream = io.StringIO()
     s.view(stream)
     assert stream.getvalue() == s.view()
-    with pytest.raises(tessera.ArgumentError, match='by is one of'):
+    with pytest.raises(tessera.ArgumentError, match='by takes category'):
         s.view(by='weather')
     for by in ('op', 'module', 'line', 'compile-context', 'compile_context'):
         assert s.view(by=by, blocks=10)

@@ -56,7 +56,7 @@ failed = []
 for word, text in limits:
     kind, _, size = text.rpartition("=")
     if kind not in ("", "activation"):
-        print(f"tessera check: there is no kind '{{kind}}'", file=sys.stderr)
+        print(f"tessera check: no category '{{kind}}'", file=sys.stderr)
         sys.exit(2)
     number, unit = re.fullmatch(r"([0-9.]+)([KMGT]?)i?B?", size).groups()
     allowed = float(number) * 1024 ** " KMGT".index(unit or " ")
@@ -196,7 +196,7 @@ def test_wrong_limits_are_failures_of_the_test(run, mark, message):
 
 def test_a_kind_that_tessera_does_not_know(run):
     result = run(LIMITED.format("1 GiB", ', category="gradients"'))
-    result.stdout.fnmatch_lines(["this test's memory could not be checked: *no kind 'gradients'"])
+    result.stdout.fnmatch_lines(["this test's memory could not be checked: *no category 'gradients'"])
 
 
 # ---- where it cannot be done ----

@@ -8,6 +8,7 @@ import time
 
 import fake_torch
 import pytest
+from conftest import HANG_S
 from record_fixtures import (  # noqa: F401
     answers,
     marks,
@@ -19,7 +20,6 @@ from record_fixtures import (  # noqa: F401
     torch,
     warnings,
 )
-import json
 
 
 def sidecar(folder, reason):
@@ -28,9 +28,8 @@ def sidecar(folder, reason):
     return json.loads((folder / found[0]).read_text())
 
 
-def wait_for(condition, seconds=20):
-    """Whether it comes true; long, for a machine may be busy, and never waited out where it
-    does."""
+def wait_for(condition, seconds=HANG_S):
+    """Whether it comes true in time; a machine may be busy."""
     until = time.monotonic() + seconds
     while not condition():
         if time.monotonic() > until:

@@ -277,7 +277,7 @@ def test_what_a_sidecar_tells(torch, record, tmp_path, monkeypatch):
     assert told_model["buffers"][0]["name"] == "running_mean"
     (told_optimizer,) = document["optimizers"]
     assert told_optimizer["state_bytes_by_key"] == {"exp_avg": 128, "exp_avg_sq": 128}
-    assert told_optimizer["state_bytes"] == 256  # what lies on the CPU is listed, not counted
+    assert told_optimizer["state_bytes"] == 256  # what is on the CPU is listed, not counted
     assert told_optimizer["state"][1] == {
         "parameter": "layer.weight",
         "key": "exp_avg",

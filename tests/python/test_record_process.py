@@ -9,6 +9,7 @@ import textwrap
 
 import fake_torch
 import pytest
+from conftest import HANG_S
 from record_fixtures import names, read
 
 TESTS = os.path.dirname(os.path.abspath(__file__))
@@ -50,7 +51,7 @@ def run(site, code, variable=True, ready=True, **environment):
     if variable:
         variables["TESSERA_RECORD"] = str(site / "out")
     return subprocess.run(
-        [sys.executable, "-c", program], env=variables, capture_output=True, text=True, timeout=120
+        [sys.executable, "-c", program], env=variables, capture_output=True, text=True, timeout=HANG_S
     )
 
 
@@ -72,7 +73,7 @@ def test_the_installed_package_brings_the_hook(site):
     assert os.path.exists(os.path.join(folder, "tessera_record.pth"))
     program = "import torch; torch.fake.use_device()"  # and nothing else: the interpreter does it
     variables = dict(os.environ, PYTHONPATH=str(site / "site"), TESSERA_RECORD=str(site / "out"))
-    subprocess.run([sys.executable, "-c", program], env=variables, check=True, timeout=120)
+    subprocess.run([sys.executable, "-c", program], env=variables, check=True, timeout=HANG_S)
     assert [name.split("_", 3)[3] for name in names(site / "out")] == ["exit.pickle"]
 
 
@@ -189,9 +190,7 @@ def test_a_signal_to_a_program_that_knows_nothing(site):
         import torch, os, signal, time
         torch.fake.use_device()
         os.kill(os.getpid(), signal.SIGUSR2)
-        for _ in range(2000):
-            if os.listdir(os.environ["TESSERA_RECORD"]):
-                break
+        while not os.listdir(os.environ["TESSERA_RECORD"]):
             time.sleep(0.01)
     """
     done = run(site, code, TESSERA_RECORD_AT_END="0")
@@ -244,11 +243,11 @@ def test_a_fork_while_another_thread_writes(site):
         import torch, os, threading, time
         record = fake_torch.load("_capture").record
         torch.fake.use_device()
-        slow = threading.Event()
-        torch.fake.snapshot_hook = lambda: (slow.set(), time.sleep(0.3))
+        writing, forked = threading.Event(), threading.Event()
+        torch.fake.snapshot_hook = lambda: (writing.set(), forked.wait())
         thread = threading.Thread(target=record.dump)
         thread.start()
-        slow.wait()
+        writing.wait()
         child = os.fork()
         if child == 0:
             torch.fake.snapshot_hook = None
@@ -257,6 +256,7 @@ def test_a_fork_while_another_thread_writes(site):
             record.dump("mine")
             os._exit(0)
         _, status = os.waitpid(child, 0)
+        forked.set()
         thread.join()
         print(status)
     """

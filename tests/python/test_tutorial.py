@@ -1,5 +1,5 @@
-"""Code that others wrote for Mosaic, unchanged: PyTorch's tutorial and its notebook, which lie beside
-the checkout, and what Mosaic's README shows, in words of our own.
+"""Code that others wrote for Mosaic, unchanged: PyTorch's tutorial and its notebook, which are next
+to the checkout, and what Mosaic's README shows, in words of our own.
 
 What needs a GPU is left out; what reads the snapshots that it would have made runs on real ones. The
 tutorial is a web page's text and has lost its indentation, which is put back by its layout.

@@ -1,5 +1,5 @@
-/* io_support.h - for tests of streams: makes inputs of every form, feeds them in pieces, and looks
- * at what comes out. */
+/* io_support.h - for tests of streams: makes inputs of every form, feeds them in pieces, and
+ * compares the result. */
 #ifndef TSR_TEST_IO_SUPPORT_H
 #define TSR_TEST_IO_SUPPORT_H
 
@@ -235,7 +235,7 @@ static inline void put_u32(tsr__buffer *out, uint32_t value) {
 /* How a member is written: what its header and descriptor look like. */
 typedef struct zip_style {
   bool deflated, descriptor, unsigned_descriptor, wide, padded;
-  unsigned flags, method; /* besides what follows from the above */
+  unsigned flags, method; /* in addition to what follows from the above */
   uint32_t crc_error;
 } zip_style;
 

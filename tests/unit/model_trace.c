@@ -1,15 +1,16 @@
 /* model_trace.c - driving the allocator model, and writing down what PyTorch would have. See
  * model_trace.h.
  *
- * The sink keeps totals of its own from the events; only the size of a new block is not in them. It
- * is what the allocator's active bytes have grown by, once the call has returned. After every call
- * the totals must be the allocator's. */
+ * The sink keeps its own totals from the events; only the size of a new block is not in them. It is
+ * what the allocator's active bytes have grown by, once the call has returned. After every call the
+ * totals must be the allocator's. */
 #include "model_trace.h"
 
 #include <inttypes.h>
 
 #include "base/buffer.h"
 #include "tessera/export.h"
+#include "tessera/unstable/allocator_state.h"
 
 #define START_US INT64_C(1700000000000000)
 
@@ -57,7 +58,7 @@ static void record(void *context, const tsr_allocator_event *event) {
   assert_true(TSR__VECTOR_PUSH(&m->events, kept));
 }
 
-/* The last event is an alloc, and the allocator's active bytes tell its block's size. */
+/* The last event is an alloc, and the allocator's active bytes give its block's size. */
 static void finish_alloc(model_trace *m) {
   model_event *alloc = &m->events.items[m->events.count - 1];
   assert_int_equal(alloc->event.action, TSR_ACTION_ALLOC);

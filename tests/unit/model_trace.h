@@ -1,6 +1,6 @@
 /* model_trace.h - traces that the allocator model made, and what the model knows of them.
  *
- * A model_trace drives a tsr_allocator and keeps what PyTorch would have recorded, beside what
+ * A model_trace drives a tsr_allocator and keeps what PyTorch would have recorded, next to what
  * PyTorch does not record: the totals after every event, and the true size of every block. Written
  * out as a snapshot and read again, it is a file whose every answer is known.
  *
@@ -15,7 +15,7 @@
 #include "base/map.h"
 #include "base/vector.h"
 #include "tessera/allocator.h"
-#include "tessera/answers.h"
+#include "tessera/unstable/answers.h"
 #include "test_support.h"
 
 #define MODEL_MIB (UINT64_C(1) << 20)
@@ -57,7 +57,7 @@ typedef struct model_program {
   uint32_t operations, live_target; /* 0 = 60 live allocations */
   uint32_t seed;
   uint32_t streams;     /* foreign ones; the default stream is always there */
-  uint32_t wait_one_in; /* so many frees one is of a block that another stream used */
+  uint32_t wait_one_in; /* one of this many frees is of a block that another stream used */
   uint32_t pools;       /* private ones */
   bool ends_pools;      /* now and then they lose their users, so that their memory may go */
   uint32_t capture_one_in, empty_one_in; /* operations */
@@ -98,7 +98,8 @@ void model_release(model_trace *m);
 /* ---- as a snapshot ---- */
 
 typedef struct model_form {
-  uint64_t cut_events;       /* the first so many were lost: a late recording or a full ring */
+  uint64_t cut_events;       /* this many events at the start were lost: a late recording or a full
+                              * ring */
   bool drops_pool_id;        /* of events, as releases before 2.12 do */
   bool drops_settings;       /* as old releases and Ascend do */
   const char *more_segments; /* JSON of further segments, each with a comma before it */

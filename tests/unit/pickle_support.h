@@ -31,7 +31,7 @@ typedef struct pickler {
   size_t text_count;
   pickle_level levels[MOST_LEVELS];
   size_t depth;
-  bool has_empty_batches; /* one more behind full ones, as CPython writes for dicts */
+  bool has_empty_batches; /* one more after full ones, as CPython writes for dicts */
 } pickler;
 
 static inline void pickle_raw(pickler *p, const void *bytes, size_t size) {
@@ -170,7 +170,7 @@ static inline size_t batch_at(const pickle_level *level, size_t position) {
   return left < BATCH_ITEMS ? left : BATCH_ITEMS;
 }
 
-/* What CPython writes behind the item that was the last of its batch. */
+/* What CPython writes after the item that was the last of its batch. */
 static inline void close_batch(pickler *p, const pickle_level *level, size_t position) {
   bool is_dict = level->kind == 'd';
   if (p->protocol == 0 || batch_at(level, position - 1) == 1)

@@ -1,12 +1,14 @@
 /* snapshot_support.h - for tests of the readers: reads bytes whole or through a narrow window, and
- * compares what comes out. */
+ * compares the results. */
 #ifndef TSR_TEST_SNAPSHOT_SUPPORT_H
 #define TSR_TEST_SNAPSHOT_SUPPORT_H
 
 #include <string.h>
 
 #include "io/source.h"
-#include "snapshot/assemble.h"
+#include "snapshot/read/assemble.h"
+#include "snapshot/read/open.h"
+#include "snapshot/read/sidecar.h"
 #include "test_support.h"
 
 /* ---- reading, whole or through a narrow window ---- */
@@ -33,7 +35,7 @@ static inline void slow_close(tsr__stream *stream) {
   (void)stream;
 }
 
-typedef int snapshot_reader(tsr__source *source, tsr__assembler *assembler,
+typedef int snapshot_reader(tsr__input *source, tsr__assembler *assembler,
                             const tsr_open_options *options, uint64_t total_bytes,
                             tsr_error *error);
 
@@ -41,27 +43,38 @@ typedef int snapshot_reader(tsr__source *source, tsr__assembler *assembler,
 static inline int read_in_chunks(snapshot_reader *read, const void *data, size_t size, size_t chunk,
                                  const tsr_limits *limits, tsr_snapshot **out, tsr_error *error) {
   slow_stream slow = {{.read = slow_read, .close = slow_close}, data, size, chunk};
-  tsr__source source;
+  tsr__input source;
   char *copy = tsr__realloc(NULL, size ? size : 1, 1);
   assert_non_null(copy);
   if (size) memcpy(copy, data, size);
   if (chunk)
-    assert_int_equal(tsr__source_open_sized(&source, &slow.base, 2, error), 0);
+    assert_int_equal(tsr__input_open_sized(&source, &slow.base, 2, error), 0);
   else
-    tsr__source_memory(&source, copy, size);
-  tsr_snapshot *snapshot = tsr__snapshot_new();
-  assert_non_null(snapshot);
-  tsr_limits all = tsr__limits_or_default(limits);
+    tsr__input_memory(&source, copy, size);
+  tsr__builder builder;
+  assert_true(tsr__builder_init(&builder, limits));
   tsr__assembler assembler;
-  tsr__assembler_init(&assembler, snapshot, &all);
+  tsr__assembler_init(&assembler, &builder);
   int status = read(&source, &assembler, NULL, size, error);
   tsr__assembler_release(&assembler);
-  tsr__source_close(&source);
+  tsr__input_close(&source);
   tsr__free(copy);
-  if (status)
-    tsr_snapshot_free(snapshot);
-  else
-    *out = snapshot;
+  if (!status) status = tsr__builder_finish(&builder, out, error);
+  if (!status) assert_null(tsr__snapshot_check(*out));
+  tsr__builder_release(&builder);
+  return status;
+}
+
+/* The snapshot in a JSON text, with a sidecar that is a text as well. */
+static inline int read_with_sidecar(const char *json, size_t size_bytes, const char *sidecar,
+                                    tsr_snapshot **out, tsr_error *error) {
+  tsr__builder builder = {0};
+  tsr__input source;
+  tsr__input_memory(&source, json, size_bytes);
+  int status = tsr__snapshot_from_source(&source, size_bytes, "", NULL, &builder, error);
+  if (!status) status = tsr__sidecar_read(&builder, sidecar, strlen(sidecar), error);
+  if (!status) status = tsr__builder_finish(&builder, out, error);
+  tsr__builder_release(&builder);
   return status;
 }
 
@@ -93,14 +106,14 @@ static inline void assert_same_ids(const tsr__intern *a, const tsr__intern *b) {
   }
 }
 
-static inline void assert_same_column(const tsr__id_column *a, const tsr__id_column *b,
+static inline void assert_same_column(const tsr__id_vector *a, const tsr__id_vector *b,
                                       uint64_t count) {
   for (uint64_t row = 0; row < count; row++)
     assert_int_equal(a->values ? a->values[row] : a->uniform,
                      b->values ? b->values[row] : b->uniform);
 }
 
-/* The same rows with the same ids, and the same said of them. */
+/* The same rows with the same ids, and the same warnings. */
 static inline void assert_same(const tsr_snapshot *a, const tsr_snapshot *b) {
   assert_same_ids(&a->strings, &b->strings);
   assert_same_ids(&a->frames, &b->frames);

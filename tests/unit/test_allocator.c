@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "allocator/allocator.h"
+#include "tessera/unstable/allocator_state.h"
 #include "test_support.h"
 
 #define MIB  (UINT64_C(1) << 20)
@@ -227,7 +228,7 @@ static void places_that_are_taken_are_not_used(void **state) {
   script s = {.places = {BASE + MIB, BASE + 2 * MIB, 77, BASE}, .place_count = 4};
   start(&s, "");
   assert_int_equal(get(&s, 10 * MIB), BASE + MIB);
-  assert_int_equal(get(&s, 10 * MIB), BASE + 12 * MIB); /* overlaps: behind the first instead */
+  assert_int_equal(get(&s, 10 * MIB), BASE + 12 * MIB); /* overlaps: after the first instead */
   assert_int_equal(get(&s, 10 * MIB), BASE + 22 * MIB); /* no multiple of 512 */
   assert_int_equal(get(&s, 10 * MIB), BASE + 32 * MIB); /* overlaps */
   finish(&s);
@@ -311,7 +312,7 @@ static void order_of_streams(void **state) {
   finish(&s);
 }
 
-/* A capture looks at no event and records none; what was freed meanwhile waits for its end. */
+/* A capture looks at no event and records none; what is freed during it waits for its end. */
 static void captures_defer(void **state) {
   (void)state;
   script s = {0};
@@ -401,7 +402,7 @@ static void keeps_to_the_limit(void **state) {
   finish(&s);
 }
 
-/* Above the threshold, what is older than the average goes, whoever asks. */
+/* Above the threshold, what is older than the average is released, whatever the request. */
 static void collects_garbage(void **state) {
   (void)state;
   script s = {.options = {.capacity_bytes = 1000 * MIB, .memory_limit_bytes = 100 * MIB}};
@@ -560,7 +561,7 @@ static void prefers_what_cannot_grow(void **state) {
   finish(&s);
 }
 
-/* With the mode turned off, blocks of expandable segments are passed over. */
+/* With the mode turned off, blocks of expandable segments are skipped. */
 static void mode_can_change(void **state) {
   (void)state;
   script s = {.options.capacity_bytes = 100 * MIB};
@@ -757,7 +758,7 @@ static void starts_from_expandable(void **state) {
   expect(&s, "segment_map 40M 40M; alloc 30M 45M");
   get(&s, 110 * MIB); /* 100..200: not wide enough, so elsewhere */
   expect(&s, "segment_map 220M 120M; alloc 220M 110M");
-  get(&s, 20 * MIB); /* the lowest place: behind the first reservation's end */
+  get(&s, 20 * MIB); /* the lowest place: after the first reservation's end */
   expect(&s, "segment_map 100M 20M; alloc 100M 20M");
   expect_state(&s, "[0 120 a115] 30A 45A 5. 20A 20A[210 10 a0] 10.[220 120 a110] 110A 10.");
   finish(&s);

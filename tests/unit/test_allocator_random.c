@@ -1,9 +1,10 @@
-/* Random requests to allocator/, under many settings: after every so many, that the heap is sound,
+/* Random requests to allocator/, under many settings: at regular intervals, that the heap is sound,
  * that totals, events and blocks agree, and that the fast best fit is the one a walk over all
- * blocks would find. The seed is fixed: a failure comes again. */
+ * blocks would find. The seed is fixed: a failure is reproducible. */
 #include <string.h>
 
 #include "allocator/allocator.h"
+#include "tessera/unstable/allocator_state.h"
 #include "test_support.h"
 
 #define MIB  (UINT64_C(1) << 20)

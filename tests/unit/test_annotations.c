@@ -95,7 +95,7 @@ static void without_partners(void **state) {
   expect(START("a", "1") ", " END("a", "2") ", " END("a", "3"), ".a........", "10000");
 }
 
-/* An entry that comes late holds up those behind it; one of no stage or time counts for nothing. */
+/* An entry that comes late holds up those after it; one of no stage or time counts for nothing. */
 static void out_of_order(void **state) {
   (void)state;
   expect(START("a", "6") ", " START("b", "2") ", " END("b", "8") ", " END("a", "9"), "......bba.",

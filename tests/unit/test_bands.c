@@ -1,6 +1,6 @@
-/* Bands say what a naive model says, which keeps every allocation of every band in a list and looks
- * through all of it each time. */
-#include "answers/bands.h"
+/* Bands equal those of a naive model, which keeps every allocation of every band in a list and
+ * looks through all of it each time. */
+#include "questions/profile/bands.h"
 
 #include "test_support.h"
 

@@ -1,12 +1,13 @@
 /* Tests of answers/check.c, check_peaks.c and lock.c: budgets and locks on training runs of which
- * everything is known, and on locks that are none. */
-#include "tessera/check.h"
+ * everything is known, and invalid locks. */
+#include "tessera/unstable/check.h"
 
 #include <stdio.h>
 #include <string.h>
 
 #include "base/buffer.h"
-#include "tessera/answers.h"
+#include "study_support.h"
+#include "tessera/unstable/answers.h"
 #include "training_trace.h"
 
 typedef struct checked {
@@ -16,7 +17,7 @@ typedef struct checked {
 
 static checked check_run(const training *run, const tsr_check_options *how) {
   checked c = {.snapshot = training_snapshot(run)};
-  assert_int_equal(tsr_check_compute(c.snapshot, how, NULL, &c.check, NULL), 0);
+  assert_int_equal(tsr_check_compute(test_study(c.snapshot), how, NULL, &c.check, NULL), 0);
   return c;
 }
 
@@ -55,17 +56,17 @@ static void figures(void **state) {
   checked c = check_run(&checkpointed, &(tsr_check_options){.wants_causes = true});
   const tsr_check_device *d = c.check->devices;
   tsr_peak *peak = NULL;
-  assert_int_equal(tsr_peak_compute(c.snapshot, NULL, &peak, NULL), 0);
+  assert_int_equal(tsr_peak_compute(test_study(c.snapshot), NULL, &peak, NULL), 0);
   assert_int_equal(d->peak.event, peak->devices[0].peak.event);
   assert_int_equal(d->peak.totals.allocated_bytes, peak->devices[0].peak.totals.allocated_bytes);
   assert_int_equal(d->peak_reserved_bytes, peak->devices[0].maxima.reserved_bytes);
   uint64_t kinds = 0, causes = 0;
-  for (int i = 0; i < TSR_KIND_COUNT; i++) {
+  for (int i = 0; i < TSR_CATEGORY_COUNT; i++) {
     uint64_t largest = 0;
     kinds += d->kinds[i].bytes;
     assert_true(d->kinds[i].bytes <= d->kinds[i].peak_bytes);
     for (size_t k = 0; k < d->cause_count; k++)
-      if (d->causes[k].cause.kind == (tsr_kind)i && d->causes[k].cause.bytes > largest)
+      if (d->causes[k].cause.kind == (tsr_category)i && d->causes[k].cause.bytes > largest)
         largest = d->causes[k].cause.bytes;
     assert_true(largest <= d->kinds[i].peak_bytes);
     assert_true(!d->kinds[i].peak_bytes == !largest);
@@ -78,7 +79,7 @@ static void figures(void **state) {
   }
   assert_int_equal(kinds, d->peak.totals.active_bytes);
   assert_int_equal(causes, d->peak.totals.active_bytes);
-  assert_true(d->kinds[TSR_KIND_RECOMPUTED].peak_bytes > 0);
+  assert_true(d->kinds[TSR_CATEGORY_RECOMPUTED].peak_bytes > 0);
   tsr_peak_free(peak);
   end(&c);
 }
@@ -89,11 +90,11 @@ static void budgets(void **state) {
   (void)state;
   checked c = check_run(&small, &(tsr_check_options){.wants_causes = true});
   uint64_t peak = c.check->devices[0].peak.totals.allocated_bytes;
-  uint64_t activation = c.check->devices[0].kinds[TSR_KIND_ACTIVATION].peak_bytes;
+  uint64_t activation = c.check->devices[0].kinds[TSR_CATEGORY_ACTIVATION].peak_bytes;
   uint64_t reserved = c.check->devices[0].peak_reserved_bytes;
   end(&c);
   tsr_check_limit limits[] = {{TSR_CHECK_MAX_RESERVED, 0, reserved},
-                              {TSR_CHECK_MAX_KIND, TSR_KIND_ACTIVATION, activation},
+                              {TSR_CHECK_MAX_KIND, TSR_CATEGORY_ACTIVATION, activation},
                               {TSR_CHECK_MAX_PEAK, 0, peak}};
   tsr_check_options how = {.limits = limits, .limit_count = 3};
   c = check_run(&small, &how);
@@ -111,9 +112,10 @@ static void budgets(void **state) {
   for (size_t i = 0; i < 3; i++) assert_true(c.check->results[i].cause_count > 0);
   const tsr_check_result *kind = &c.check->results[1];
   for (size_t i = 0; i < kind->cause_count; i++)
-    assert_int_equal(c.check->devices[0].causes[kind->causes[i]].cause.kind, TSR_KIND_ACTIVATION);
+    assert_int_equal(c.check->devices[0].causes[kind->causes[i]].cause.kind,
+                     TSR_CATEGORY_ACTIVATION);
   end(&c);
-  /* A budget of the peak alone asks for nothing that costs. */
+  /* A budget for the peak alone computes nothing expensive. */
   c = check_run(&small,
                 &(tsr_check_options){.limits = &(tsr_check_limit){TSR_CHECK_MAX_PEAK, 0, peak},
                                      .limit_count = 1});
@@ -146,7 +148,7 @@ static void matches_itself(void **state) {
 }
 
 static const tsr_check_result *result_of(const tsr_check *check, tsr_check_rule rule,
-                                         tsr_kind kind) {
+                                         tsr_category kind) {
   for (size_t i = 0; i < check->result_count; i++)
     if (check->results[i].rule == rule && check->results[i].kind == kind) return &check->results[i];
   fail_msg("no such result");
@@ -200,6 +202,7 @@ static tsr_lock *lock_from(const char *text) {
 }
 
 /* Devices that one side alone has; and a cause that is gone. */
+/* The lock contains `kind`, as locks once did; it means `category`. */
 static void other_devices(void **state) {
   (void)state;
   tsr_lock *lock = lock_from("tessera memory lock 1\r\n\n# a remark\n  device 7 # seven\npeak 5\n"
@@ -207,7 +210,7 @@ static void other_devices(void **state) {
   assert_int_equal(lock->device_count, 1);
   assert_int_equal(lock->devices[0].device, 7);
   assert_int_equal(lock->devices[0].peak_bytes, 5);
-  assert_int_equal(lock->devices[0].kinds[TSR_KIND_INPUT], 3);
+  assert_int_equal(lock->devices[0].kinds[TSR_CATEGORY_INPUT], 3);
   assert_int_equal(lock->devices[0].cause_count, 1);
   assert_string_equal(lock->devices[0].causes[0].name, "data.py:load");
   assert_int_equal(lock->devices[0].rest_bytes, 2);
@@ -229,7 +232,7 @@ static void other_devices(void **state) {
   tsr_lock_free(lock);
 }
 
-/* ---- what is no lock ---- */
+/* ---- invalid locks ---- */
 
 static void refuses(const char *text, size_t size, tsr_status status, const char *message) {
   tsr_lock *lock = NULL;
@@ -248,29 +251,29 @@ static void broken_locks(void **state) {
     const char *text, *message;
   } cases[] = {
       {"", "line 1 of the lock: the lock is empty"},
-      {"import torch\n", "line 1 of the lock: this is no memory lock"},
-      {"tessera", "line 1 of the lock: this is no memory lock"},
-      {"tessera memory lock 2\n", "line 1 of the lock: a lock of another version"},
-      {"tessera memory lock 1 x\n", "line 1 of the lock: something follows"},
-      {HEAD "peak 5\n", "line 2 of the lock: a device must be named first"},
+      {"import torch\n", "line 1 of the lock: not a memory lock"},
+      {"tessera", "line 1 of the lock: not a memory lock"},
+      {"tessera memory lock 2\n", "line 1 of the lock: unsupported lock version"},
+      {"tessera memory lock 1 x\n", "line 1 of the lock: unexpected text"},
+      {HEAD "peak 5\n", "line 2 of the lock: a device line must come first"},
       {HEAD "device\n", "line 2 of the lock: 'device' takes a number"},
       {HEAD "device x\n", "line 2 of the lock: 'device' takes a number"},
       {HEAD "device 4294967295\n", "line 2 of the lock: 'device' takes a number"},
-      {HEAD "device 0 1\n", "line 2 of the lock: something follows"},
-      {HEAD "device 0\n", "of the lock: the device before it has no peak"},
-      {HEAD "device 0\ndevice 1\n", "line 3 of the lock: the device before it has no peak"},
+      {HEAD "device 0 1\n", "line 2 of the lock: unexpected text"},
+      {HEAD "device 0\n", "of the lock: the previous device has no peak"},
+      {HEAD "device 0\ndevice 1\n", "line 3 of the lock: the previous device has no peak"},
       {HEAD "device 1\npeak 1\ndevice 1\n", "line 4 of the lock: devices must ascend"},
       {HEAD "device 0\npeak\n", "line 3 of the lock: a number of bytes is missing"},
       {HEAD "device 0\npeak 18446744073709551616\n", "a number of bytes is missing"},
       {HEAD "device 0\npeak -1\n", "a number of bytes is missing"},
-      {HEAD "device 0\npeak 1\npeak 1\n", "line 4 of the lock: said already"},
-      {HEAD "device 0\npeak 1\nkind brain 5\n", "line 4 of the lock: there is no such kind"},
-      {HEAD "device 0\npeak 1\nkind input 5\nkind input 5\n", "line 5 of the lock: said already"},
+      {HEAD "device 0\npeak 1\npeak 1\n", "line 4 of the lock: duplicate"},
+      {HEAD "device 0\npeak 1\ncategory brain 5\n", "line 4 of the lock: no such category"},
+      {HEAD "device 0\npeak 1\ncategory input 5\nkind input 5\n", "line 5 of the lock: duplicate"},
       {HEAD "device 0\npeak 1\ncause input 5\n", "line 4 of the lock: the cause has no name"},
-      {HEAD "device 0\npeak 1\ncause input 5 a\ncause input 6 a\n", "said already"},
-      {HEAD "device 0\npeak 1\nkind input 5 6\n", "something follows"},
-      {HEAD "device 0\npeak 1\nshrink 5\n", "begins with none of"},
-      {HEAD "device 0\npeak 1\x1b\n", "line 3 of the lock: it holds a control character"},
+      {HEAD "device 0\npeak 1\ncause input 5 a\ncause input 6 a\n", "duplicate"},
+      {HEAD "device 0\npeak 1\ncategory input 5 6\n", "unexpected text"},
+      {HEAD "device 0\npeak 1\nshrink 5\n", "it must begin with device"},
+      {HEAD "device 0\npeak 1\x1b\n", "line 3 of the lock: it contains a control character"},
   };
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
     refuses(cases[i].text, strlen(cases[i].text), TSR_ERROR_FORMAT, cases[i].message);
@@ -283,7 +286,7 @@ static void large_locks(void **state) {
   tsr__buffer text = {0};
   tsr__buffer_text(&text, HEAD "# ");
   tsr__buffer_fill(&text, 'x', TSR_LOCK_LINE_BYTES);
-  refuses(text.data, text.size, TSR_ERROR_LIMIT, "line 2 of the lock: it is too long");
+  refuses(text.data, text.size, TSR_ERROR_LIMIT, "line 2 of the lock: the line is too long");
   text.size = 0;
   tsr__buffer_text(&text, HEAD "device 0\npeak 1\n");
   for (unsigned i = 0; i <= TSR_LOCK_MAX_CAUSES; i++)
@@ -295,7 +298,7 @@ static void large_locks(void **state) {
     tsr__buffer_printf(&text, "device %u\npeak 1\n", i);
   refuses(text.data, text.size, TSR_ERROR_LIMIT, "too many devices");
   tsr__buffer_fill(&text, '\n', TSR_LOCK_MAX_BYTES);
-  refuses(text.data, text.size, TSR_ERROR_LIMIT, "bytes is not read");
+  refuses(text.data, text.size, TSR_ERROR_LIMIT, "may have at most");
   tsr__buffer_release(&text);
 }
 
@@ -315,7 +318,7 @@ static void names(void **state) {
   tsr_check *check = NULL;
   tsr_check_options how = {.wants_causes = true};
   assert_int_equal(tsr_snapshot_read(text, sizeof text - 1, NULL, &snapshot, NULL), 0);
-  assert_int_equal(tsr_check_compute(snapshot, &how, NULL, &check, NULL), 0);
+  assert_int_equal(tsr_check_compute(test_study(snapshot), &how, NULL, &check, NULL), 0);
   assert_int_equal(check->devices[0].cause_count, 2);
   assert_string_equal(check->devices[0].causes[0].name, "MmBackward0");
   assert_string_equal(check->devices[0].causes[1].name, "m_n.py:a_b???#");

@@ -1,9 +1,11 @@
 /* Tests of answers/diff.c and answers/match.c: on snapshots whose stacks have other ids, addresses
- * and orders but the same texts, what grew, shrank, came and went is told from what stayed. */
+ * and orders but the same texts, what grew, shrank, was added or removed is distinguished from what
+ * stayed. */
 #include <string.h>
 
-#include "answers/match.h"
-#include "tessera/answers.h"
+#include "questions/diff/match.h"
+#include "study_support.h"
+#include "tessera/unstable/answers.h"
 #include "test_support.h"
 
 #define FRAME(name, line) "{\"name\": \"" name "\", \"filename\": \"a.py\", \"line\": " line "}"
@@ -48,7 +50,8 @@ static tsr_snapshot *read_text(const char *text) {
 static tsr_diff *compare(const char *old_text, const char *new_text, const tsr_query *query) {
   tsr_snapshot *a = read_text(old_text), *b = read_text(new_text);
   tsr_diff *diff = NULL;
-  assert_int_equal(tsr_diff_compute(a, b, TSR_DIFF_BY_STACK, query, &diff, NULL), 0);
+  assert_int_equal(
+      tsr_diff_compute(test_study(a), test_study(b), TSR_DIFF_BY_STACK, query, &diff, NULL), 0);
   tsr_snapshot_free(a);
   tsr_snapshot_free(b);
   return diff;
@@ -137,8 +140,9 @@ static void devices_that_neither_has(void **state) {
   tsr_snapshot *a = read_text(before), *b = read_text(after);
   tsr_diff *diff = NULL;
   tsr_error error = {0};
-  assert_int_equal(tsr_diff_compute(a, b, TSR_DIFF_BY_STACK, &query, &diff, &error),
-                   TSR_ERROR_ARGUMENT);
+  assert_int_equal(
+      tsr_diff_compute(test_study(a), test_study(b), TSR_DIFF_BY_STACK, &query, &diff, &error),
+      TSR_ERROR_ARGUMENT);
   assert_non_null(strstr(error.message, "device 5"));
   assert_null(diff);
   tsr_snapshot_free(a);
@@ -190,14 +194,16 @@ static void moved_lines(void **state) {
   for (int by = TSR_DIFF_BY_STACK; by <= TSR_DIFF_BY_LINE; by += TSR_DIFF_BY_LINE) {
     tsr_snapshot *a = read_text(two), *b = read_text(moved), *c = read_text(three);
     tsr_diff *diff = NULL;
-    assert_int_equal(tsr_diff_compute(a, b, (tsr_diff_by)by, NULL, &diff, NULL), 0);
+    assert_int_equal(
+        tsr_diff_compute(test_study(a), test_study(b), (tsr_diff_by)by, NULL, &diff, NULL), 0);
     assert_int_equal(diff->devices[0].moved_stacks, 2);
     assert_int_equal(diff->devices[0].change_count, 2);
     assert_change(&diff->devices[0].changes[0], TSR_CHANGE_GROWN, 200, 300, 1, 1);
     assert_change(&diff->devices[0].changes[1], TSR_CHANGE_GROWN, 1, 10, 1, 1);
     assert_true(diff->devices[0].changes[0].is_moved);
     tsr_diff_free(diff);
-    assert_int_equal(tsr_diff_compute(a, c, (tsr_diff_by)by, NULL, &diff, NULL), 0);
+    assert_int_equal(
+        tsr_diff_compute(test_study(a), test_study(c), (tsr_diff_by)by, NULL, &diff, NULL), 0);
     assert_int_equal(diff->devices[0].moved_stacks, 1);
     assert_int_equal(diff->devices[0].change_count, 1);
     assert_change(&diff->devices[0].changes[0], TSR_CHANGE_GROWN, 203, 310, 2, 3);
@@ -235,7 +241,7 @@ static void a_line_is_to_blame_for_bytes_and_not_for_names(void **state) {
   (void)state;
   tsr_diff *diff = compare(kept, let_go, NULL);
   const tsr_diff_cause *cause = &diff->devices[0].cause;
-  assert_int_equal(cause->kind, TSR_KIND_ACTIVATION);
+  assert_int_equal(cause->kind, TSR_CATEGORY_ACTIVATION);
   assert_true(cause->kind_delta_bytes < -8192);
   assert_non_null(cause->line);
   assert_non_null(strstr(cause->line, "a.py:2"));

@@ -1,9 +1,9 @@
-/* test_emitter.c - both faces of the emitter, the safety of strings, and how failures end. */
+/* test_emitter.c - both formats of the emitter, the safety of strings, and how failures end. */
 #include <stdlib.h>
 #include <string.h>
 
-#include "report/emitter.h"
-#include "report/text.h"
+#include "emit/emitter.h"
+#include "emit/text.h"
 #include "test_support.h"
 
 /* ---- Where the output goes ---- */

@@ -1,9 +1,11 @@
-/* Tests of src/engine: blocks against counts made by hand, whole steps against the published numbers
+/* Tests of the engine (src/graph, models, exec): blocks against counts made by hand, whole steps against the published numbers
  * of a real run, and what must hold of any program. test_ops.c has single ops. */
 #include <stdio.h>
 
-#include "engine/program.h"
+#include "models/program.h"
+#include "study_support.h"
 #include "tessera/tessera.h"
+#include "tessera/unstable/unstable.h"
 #include "test_support.h"
 
 #define MIB (UINT64_C(1) << 20)
@@ -78,7 +80,7 @@ static void bad_descriptions(void **state) {
     int status;
   } bad[] = {
       {"", "not a model description", TSR_ERROR_FORMAT},
-      {"[1]", "no JSON object", TSR_ERROR_FORMAT},
+      {"[1]", "not a JSON object", TSR_ERROR_FORMAT},
       {"{}", "model_type", TSR_ERROR_FORMAT},
       {"{\"model_type\":\"bert\"}", "model_type", TSR_ERROR_UNSUPPORTED},
       {"{\"model_type\":\"gpt2\",\"n_head\":7}", "n_head", TSR_ERROR_FORMAT},
@@ -119,9 +121,10 @@ static void bad_descriptions(void **state) {
 
 /* ---- blocks, by hand ---- */
 
-/* What one more layer keeps for backward: the activations at the loss's backward with one layer
- * more, less those without it. */
-static uint64_t bytes_per_layer(const char *format, tsr_simulate_options options) {
+/* What one more layer keeps for backward: the memory of a category at the loss's backward with one
+ * layer more, less that without it. */
+static uint64_t category_per_layer(const char *format, tsr_simulate_options options,
+                                   tsr_category category) {
   uint64_t bytes[2];
   options.steps = 1;
   options.optimizer = TSR_OPTIMIZER_SGD;
@@ -130,10 +133,14 @@ static uint64_t bytes_per_layer(const char *format, tsr_simulate_options options
     (void)snprintf(text, sizeof text, format, 2 + i);
     tsr_simulation *simulation = simulate(text, &options);
     assert_string_equal(simulation->peak.op, "log-softmax");
-    bytes[i] = simulation->peak.role_bytes[TSR_ROLE_ACTIVATION];
+    bytes[i] = simulation->peak.category_bytes[category];
     tsr_simulation_free(simulation);
   }
   return bytes[1] - bytes[0];
+}
+
+static uint64_t bytes_per_layer(const char *format, tsr_simulate_options options) {
+  return category_per_layer(format, options, TSR_CATEGORY_ACTIVATION);
 }
 
 #define SMALL_GPT2                                                                           \
@@ -174,8 +181,8 @@ static void gpt2_block_autocast(void **state) {
   uint64_t attention = (3 + 2 + 1) * u * 2 + b * heads * t * 4 + 24;
   uint64_t gelu = 3 * b * t * f * 4 + 2 * b * t * f * 2;
   uint64_t weights = (4 * c * c + 2 * c * f) * 2; /* cast, and kept; biases are not */
-  assert_int_equal(bytes_per_layer(SMALL_GPT2, options),
-                   norms + attention + gelu + 2 * u + weights);
+  assert_int_equal(bytes_per_layer(SMALL_GPT2, options), norms + attention + gelu + 2 * u);
+  assert_int_equal(category_per_layer(SMALL_GPT2, options, TSR_CATEGORY_CAST), weights);
 }
 
 #define SMALL_LLAMA                                                                             \
@@ -262,18 +269,18 @@ static void tutorial(void **state) {
   tsr_simulate_options options = {.batch = 4, .sequence = 512, .steps = 5};
   (void)state;
   tsr_simulation *s = simulate("gpt2", &options);
-  assert_int_equal(s->peak.role_bytes[TSR_ROLE_ACTIVATION], 3141832900);
-  assert_int_equal(s->peak.role_bytes[TSR_ROLE_BACKWARD], 823410692);
-  assert_int_equal(s->peak.role_bytes[TSR_ROLE_OPTIMIZER], 995518464);
-  assert_int_equal(s->peak.role_bytes[TSR_ROLE_INPUT], 32768);
-  assert_int_equal(s->peak.role_bytes[TSR_ROLE_GRADIENT], 0);
+  assert_int_equal(s->peak.category_bytes[TSR_CATEGORY_ACTIVATION], 3141832900);
+  assert_int_equal(s->peak.category_bytes[TSR_CATEGORY_TEMPORARY], 823410692);
+  assert_int_equal(s->peak.category_bytes[TSR_CATEGORY_OPTIMIZER_STATE], 995518464);
+  assert_int_equal(s->peak.category_bytes[TSR_CATEGORY_INPUT], 32768);
+  assert_int_equal(s->peak.category_bytes[TSR_CATEGORY_GRADIENT], 0);
   double peak = (double)s->peak.totals.allocated_bytes / (1024.0 * MIB);
   assert_true(peak > 5.13 * 0.997 && peak < 5.13 * 1.003);
   tsr_simulation_free(s);
   options.checkpoint = TSR_CHECKPOINT_FULL;
   s = simulate("gpt2", &options);
-  assert_int_equal(s->peak.role_bytes[TSR_ROLE_ACTIVATION], 914132996);
-  assert_int_equal(s->peak.role_bytes[TSR_ROLE_BACKWARD], 823410692);
+  assert_int_equal(s->peak.category_bytes[TSR_CATEGORY_ACTIVATION], 914132996);
+  assert_int_equal(s->peak.category_bytes[TSR_CATEGORY_TEMPORARY], 823410692);
   double less = (double)s->peak.totals.allocated_bytes / (1024.0 * MIB);
   assert_true(less > 3.04 * 0.997 && less < 3.04 * 1.003);
   assert_int_equal((int)((peak - less) / peak * 1000 + 0.5), 406);
@@ -324,7 +331,7 @@ static void without_recomputation(void **state) {
 /* What is allocated at the end is the same after more steps: nothing leaks, nothing is lost. */
 static uint64_t end_bytes(const tsr_simulation *s, const char *what) {
   tsr_info *info = NULL;
-  assert_int_equal(tsr_info_compute(s->snapshot, NULL, &info, NULL), 0);
+  assert_int_equal(tsr_info_compute(test_study(s->snapshot), NULL, &info, NULL), 0);
   const tsr_replay_check *check = &info->devices[0].replay;
   if (check->reused != check->reused_matched || check->segments_new != check->segments_matched ||
       check->final_blocks != check->final_matched)
@@ -345,7 +352,7 @@ static void check_program(const char *text, tsr_simulate_options options) {
     tsr_simulation *s = simulate(text, &options);
     assert_int_equal(s->steps_done, options.steps);
     uint64_t sum = 0;
-    for (int role = 0; role < TSR_ROLE_COUNT; role++) sum += s->peak.role_bytes[role];
+    for (int role = 0; role < TSR_CATEGORY_COUNT; role++) sum += s->peak.category_bytes[role];
     assert_int_equal(sum, s->peak.totals.requested_bytes);
     ends[i] = end_bytes(s, what);
     tsr_simulation_free(s);
@@ -483,7 +490,7 @@ static void out_of_memory(void **state) {
   tsr_simulation_free(s);
 }
 
-/* ---- what the snapshot says ---- */
+/* ---- the snapshot ---- */
 
 static void categories_and_annotations(void **state) {
   tsr_simulate_options options = {.batch = 1, .sequence = 16, .steps = 2, .categories = true};
@@ -508,6 +515,82 @@ static void categories_and_annotations(void **state) {
   tsr_simulation_free(s);
 }
 
+/* ---- plans ---- */
+
+static void plans_are_values(void **state) {
+  tsr__plan plan, copy;
+  (void)state;
+  assert_true(tsr__plan_init(&plan, 7));
+  assert_false(tsr__plan_has(&plan, TSR__PLAN_RECOMPUTE));
+  tsr__plan_choose_runs(&plan, 0, 7, 3); /* 0-2, 3-5, 6 */
+  assert_int_equal(tsr__plan_segment_end(&plan, 0), 3);
+  assert_int_equal(tsr__plan_segment_end(&plan, 3), 6);
+  assert_int_equal(tsr__plan_segment_end(&plan, 6), 7);
+  tsr__plan_choose(&plan, 3, 4, TSR__PLAN_KEEP); /* 4-5 is its own run now */
+  assert_int_equal(tsr__plan_segment_end(&plan, 3), 4);
+  assert_int_equal(tsr__plan_segment_end(&plan, 4), 6);
+  assert_true(tsr__plan_copy(&copy, &plan));
+  tsr__plan_choose(&plan, 0, 7, TSR__PLAN_RECOMPUTE_ATTENTION);
+  assert_int_equal(tsr__plan_choice_of(&copy, 5), TSR__PLAN_RECOMPUTE_RUN);
+  assert_false(tsr__plan_has(&plan, TSR__PLAN_KEEP));
+  tsr__plan_release(&plan);
+  tsr__plan_release(&copy);
+}
+
+/* Bytes of slots that are allocated when forward ends, and ops recorded for each of 4 blocks until
+ * then. */
+static uint64_t held_by_forward(const tsr_model *model, const tsr__plan *plan, uint32_t ops[4]) {
+  tsr__run_options options = {.batch = 2, .sequence = 16, .no_kv_cache = true};
+  tsr__tape tape;
+  tsr__program program = {0};
+  uint64_t bytes = 0;
+  assert_true(tsr__tape_init(&tape, NULL));
+  assert_int_equal(tsr__program_init(&program, model, &options, plan, &tape, NULL), 0);
+  tsr__program_step(&program);
+  assert_int_equal(tsr__tape_finish(&tape), 0);
+  for (size_t i = 0; i < tape.schedule.count; i++) {
+    const tsr__tape_instr *instr = &tape.schedule.items[i];
+    if (instr->kind == TSR__INSTR_END && instr->subject == TSR__TAPE_PHASE_FORWARD) break;
+    if (instr->kind == TSR__INSTR_NEW) bytes += tape.slots.items[instr->subject].bytes;
+    if (instr->kind == TSR__INSTR_DROP) bytes -= tape.slots.items[instr->subject].bytes;
+    if (instr->kind == TSR__INSTR_OP && tape.ops.items[instr->subject].block != TSR_NONE) {
+      assert_true(tape.ops.items[instr->subject].block < 4);
+      ops[tape.ops.items[instr->subject].block]++;
+    }
+  }
+  tsr__program_release(&program);
+  tsr__tape_release(&tape);
+  return bytes;
+}
+
+/* Each block that is recomputed takes the same from what forward leaves behind, whatever happens to
+ * the others; forward itself is the same ops. */
+static void blocks_are_chosen_one_by_one(void **state) {
+  tsr_model *model = model_of("{\"model_type\":\"gpt2\",\"n_layer\":4,\"n_embd\":64,\"n_head\":4}");
+  tsr__plan plan;
+  uint32_t kept[4] = {0};
+  (void)state;
+  assert_true(tsr__plan_init(&plan, 4));
+  uint64_t all = held_by_forward(model, &plan, kept), each = 0;
+  assert_true(kept[0] > 5 && kept[0] == kept[1] && kept[0] == kept[3]);
+  for (uint64_t set = 1; set < 16; set++) {
+    uint64_t count = 0;
+    uint32_t ops[4] = {0};
+    for (uint64_t i = 0; i < 4; i++) {
+      bool is_recomputed = set >> i & 1;
+      tsr__plan_choose(&plan, i, i + 1, is_recomputed ? TSR__PLAN_RECOMPUTE : TSR__PLAN_KEEP);
+      count += is_recomputed;
+    }
+    uint64_t held = held_by_forward(model, &plan, ops);
+    if (set == 1) each = all - held;
+    assert_true(each > 0);
+    assert_int_equal(held, all - count * each);
+    for (size_t i = 0; i < 4; i++) assert_int_equal(ops[i], kept[i]);
+  }
+  tsr__plan_release(&plan);
+  tsr_model_free(model);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(parameter_counts),
@@ -524,6 +607,8 @@ int main(void) {
       cmocka_unit_test(refusals),
       cmocka_unit_test(out_of_memory),
       cmocka_unit_test(categories_and_annotations),
+      cmocka_unit_test(plans_are_values),
+      cmocka_unit_test(blocks_are_chosen_one_by_one),
   };
   return cmocka_run_group_tests_name("engine", tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
 /* test_frames.c - whose code is a frame? */
-#include "tessera/frames.h"
+#include "tessera/unstable/frames.h"
 
 #include <string.h>
 

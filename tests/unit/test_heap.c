@@ -112,7 +112,7 @@ static void maps_and_unmaps(void **state) {
     assert_int_equal(tsr__heap_reservation(&heap, &large, 160 * MIB, 20 * MIB), r);
     assert_int_equal(tsr__heap_reservation(&heap, &large, 40 * MIB, 20 * MIB), r);
     assert_true(tsr__heap_map(&heap, r, 100 * MIB, 20 * MIB));
-    assert_true(tsr__heap_map(&heap, r, 160 * MIB, 20 * MIB)); /* behind a gap */
+    assert_true(tsr__heap_map(&heap, r, 160 * MIB, 20 * MIB)); /* after a gap */
     assert_true(tsr__heap_map(&heap, r, 40 * MIB, 20 * MIB));  /* before one */
     assert_null(tsr__heap_check(&heap));
     assert_int_equal(heap.segments.items[r].address, 40 * MIB);

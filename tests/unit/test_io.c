@@ -2,7 +2,7 @@
 #include <stdio.h>
 
 #include "io_support.h"
-#include "tessera/snapshot.h"
+#include "tessera/unstable/columns.h"
 
 /* ---- detection ---- */
 
@@ -207,7 +207,7 @@ static void takes_off_four_layers(void **state) {
   assert_whole(&gzip, &text, "gzip xz zip html ");
   tsr__buffer fifth = packed(put_zstd, &gzip);
   assert_fails(&fifth, TSR_ERROR_LIMIT, "more than 4 layers");
-  gzip.size /= 2; /* a cut is told through all layers */
+  gzip.size /= 2; /* a cut is reported through all layers */
   assert_ends(&gzip, &text, TSR__ENDING_CUT);
   tsr__buffer *all[] = {&text, &page, &zip, &xz, &gzip, &fifth};
   for (size_t i = 0; i < 6; i++) tsr__buffer_release(all[i]);

@@ -1,5 +1,5 @@
 /* Tests of snapshot/json.h. */
-#include "snapshot/json.h"
+#include "snapshot/read/json.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -251,7 +251,7 @@ static void any_window_reads_the_same(void **state) {
   }
 }
 
-/* More text than one window holds: stacks are recognised, and read anew where they are cut. */
+/* More text than one window holds: stacks are recognised, and read again where they are cut. */
 static void long_traces_repeat_their_stacks(void **state) {
   (void)state;
   enum { EVENTS = 6000 };
@@ -417,12 +417,12 @@ static void what_is_no_snapshot(void **state) {
   } cases[] = {
       {"{}", "another dict"},
       {"{\"a\": 1}", "another dict"},
-      {"[1]", "a list of other things"},
+      {"[1]", "a list of something else"},
       {"7", "a number"},
       {"-1.5", "a number"},
       {"\"text\"", "a text"},
       {"null", "None"},
-      {"true", "a truth value"},
+      {"true", "a boolean"},
       {"{} []", "another dict"},
       {"18446744073709551616", "a number"},
   };
@@ -452,8 +452,8 @@ static void limits_hold(void **state) {
 
 /* ---- texts that are cut short ---- */
 
-/* Every prefix is answered or refused for a reason; what is answered says that it is cut, and is
- * the beginning of the whole. */
+/* Every prefix is answered or refused for a reason; an answer reports the cut, and is the beginning
+ * of the whole. */
 static void any_prefix_is_answered(void **state) {
   (void)state;
   tsr_snapshot *whole = read_text(small);
@@ -467,7 +467,7 @@ static void any_prefix_is_answered(void **state) {
       if (status) {
         assert_int_equal(status, TSR_ERROR_FORMAT);
         assert_int_equal(error.offset, i);
-        assert_non_null(strstr(error.message, "ends too early"));
+        assert_non_null(strstr(error.message, "is truncated"));
         continue;
       }
       answered++;
@@ -506,7 +506,7 @@ static void incomplete_objects_are_left_out(void **state) {
   tsr_snapshot_free(snapshot);
   static const char *const nothing[] = {"", "  ", "{", "{\"segments\"", "{\"segments\": ", "\"a"};
   for (size_t i = 0; i < sizeof nothing / sizeof *nothing; i++)
-    assert_fails(nothing[i], NULL, TSR_ERROR_FORMAT, strlen(nothing[i]), "ends too early");
+    assert_fails(nothing[i], NULL, TSR_ERROR_FORMAT, strlen(nothing[i]), "is truncated");
 }
 
 /* ---- is it JSON? ---- */

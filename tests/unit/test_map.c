@@ -117,7 +117,7 @@ static void chosen_keys_spread(void **state) {
     seen[home] = true;
     assert_int_equal(*tsr__map_find(&map, key_of_hash(i << 32)), i);
   }
-  assert_true(homes > KEYS / 2); /* about 63 of 100 by chance */
+  assert_true(homes > KEYS / 2); /* about 63 of 100 at random */
   tsr__map_release(&map);
 }
 

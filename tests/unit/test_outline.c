@@ -90,7 +90,7 @@ static void owners(void **state) {
   tsr__outline_release(&outline);
 }
 
-/* Any bytes: definitions nest, and lie inside the source. */
+/* Any bytes: definitions nest, and are inside the source. */
 static void check_nesting(const char *bytes, size_t size) {
   tsr__outline outline;
   assert_int_equal(tsr__outline_read((tsr_text){bytes, size}, &outline, NULL), 0);

@@ -1,5 +1,5 @@
 /* Tests of snapshot/pickle.h: one snapshot in every dialect, and what else pickles are made of. */
-#include "snapshot/pickle.h"
+#include "snapshot/read/pickle.h"
 
 #include "pickle_support.h"
 #include "snapshot_support.h"
@@ -353,7 +353,7 @@ static void any_prefix_is_answered(void **state) {
       if (status) {
         assert_int_equal(status, TSR_ERROR_FORMAT);
         assert_int_equal(error.offset, size);
-        assert_non_null(strstr(error.message, "ends too early"));
+        assert_non_null(strstr(error.message, "is truncated"));
         continue;
       }
       answered++;
@@ -389,16 +389,15 @@ static void what_is_missing_is_said(void **state) {
     size_t size;
     const char *says;
   } cases[] = {
-      CASE("\x80\x02}(" SEGMENTS SEGMENT,
-           "1 segment was read; traces come after them and are missing"),
-      CASE("\x80\x02]" SEGMENT, "1 segment was read; what comes after them is missing"),
+      CASE("\x80\x02}(" SEGMENTS SEGMENT, "1 segment was read; the traces after them are missing"),
+      CASE("\x80\x02]" SEGMENT, "1 segment was read; the rest is missing"),
       CASE("\x80\x02}(" TRACES "(](}(X\6\0\0\0actionX\5\0\0\0allocX\4\0\0\0sizeK\1u",
-           "the trace of device 0 was read up to event 0; segments come after it and are missing"),
+           "the trace of device 0 was read up to event 0; the segments after it are missing"),
       CASE("\x80\x02}(" SEGMENTS TRACES "(](", "no event of a trace was read; all segments were"),
       CASE("\x80\x02}(" SEGMENTS TRACES "X\1\0\0\0a](",
-           "segments and traces were read; what comes after them is missing"),
+           "segments and traces were read; the rest is missing"),
       CASE("\x80\x02}(" TRACES "X\1\0\0\0a](",
-           "traces were read; segments come after them and are missing"),
+           "traces were read; the segments after them are missing"),
   };
 #undef CASE
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -412,7 +411,7 @@ static void what_is_missing_is_said(void **state) {
 
 /* ---- older layouts ---- */
 
-/* PyTorch 1.13 and 2.0: a bare list, and blocks whose history says what they hold. */
+/* PyTorch 1.13 and 2.0: a bare list, and blocks whose history has what they hold. */
 static void histories_stand_for_stacks(void **state) {
   (void)state;
   tsr_snapshot *snapshot = READ(
@@ -497,7 +496,7 @@ static void numbers_of_numpy_are_numbers(void **state) {
   snapshot = READ(LOOSE(SCALAR(DTYPE("b1"), "C\x01\x01")));
   assert_int_equal(loose_of(snapshot).tag, TSR__BOOL);
   tsr_snapshot_free(snapshot);
-  /* The state of a dtype says its byte order; the other one is not decoded. */
+  /* The state of a dtype has its byte order; the other one is not decoded. */
   snapshot = READ(LOOSE(SCALAR(DTYPE("i8") "(K\3X\1\0\0\0<tb", "C\x08\x07\0\0\0\0\0\0\0")));
   assert_true(loose_of(snapshot).i == 7);
   tsr_snapshot_free(snapshot);
@@ -651,7 +650,7 @@ static void loose_values_are_dropped(void **state) {
   tsr_snapshot_free(snapshot);
 }
 
-/* What is no frame does not pile up: room for a few containers is enough for many. */
+/* What is not a frame does not pile up: room for a few containers is enough for many. */
 static void malformed_items_are_let_go(void **state) {
   (void)state;
   tsr__buffer bytes = {0};
@@ -674,7 +673,7 @@ static void malformed_items_are_let_go(void **state) {
   tsr__buffer_release(&bytes);
 }
 
-/* Memory in proportion to the input: empty traces cost more than the bytes that ask for them. */
+/* Memory in proportion to the input: empty traces cost more than the bytes that encode them. */
 static void memory_is_bounded_by_the_input(void **state) {
   (void)state;
   tsr__buffer bytes = {0};

@@ -5,7 +5,7 @@
 
 #include "base/memory.h"
 #include "io/source.h"
-#include "tessera/snapshot.h"
+#include "tessera/unstable/columns.h"
 #include "test_support.h"
 
 enum { SIZE = 3 << 20 };
@@ -37,25 +37,25 @@ static void pieces_close(tsr__stream *stream) {
   tsr__free(stream);
 }
 
-static void open_pieces(tsr__source *source, size_t size, bool fails) {
+static void open_pieces(tsr__input *source, size_t size, bool fails) {
   pieces *p = TSR__NEW(pieces);
   assert_non_null(p);
   *p = (pieces){.base = {.read = pieces_read, .close = pieces_close},
                 .piece = 70001,
                 .size = size,
                 .fails = fails};
-  assert_int_equal(tsr__source_open(source, &p->base, NULL), 0);
-  tsr__source_read_ahead(source, 0);
+  assert_int_equal(tsr__input_open(source, &p->base, NULL), 0);
+  tsr__input_read_ahead(source, 0);
 }
 
 /* Consume `step` bytes at a time, keeping the rest of each window. */
 static void check_all(size_t size, size_t step) {
-  tsr__source source = {0};
+  tsr__input source = {0};
   size_t seen = 0;
   open_pieces(&source, size, false);
   while (!source.at_end || source.size) {
     if (source.size < step && !source.at_end) {
-      assert_int_equal(tsr__source_fill(&source, 0, NULL), 0);
+      assert_int_equal(tsr__input_fill(&source, 0, NULL), 0);
       continue;
     }
     size_t take = source.size < step ? source.size : step;
@@ -63,10 +63,10 @@ static void check_all(size_t size, size_t step) {
     for (size_t i = 0; i < take; i++)
       if (source.data[i] != byte_at(seen + i)) fail_msg("byte %zu is wrong", seen + i);
     seen += take;
-    assert_int_equal(tsr__source_fill(&source, take, NULL), 0);
+    assert_int_equal(tsr__input_fill(&source, take, NULL), 0);
   }
   assert_int_equal(seen, size);
-  tsr__source_close(&source);
+  tsr__input_close(&source);
 }
 
 static void test_every_byte_arrives(void **state) {
@@ -86,30 +86,59 @@ static void test_tokens_longer_than_a_window(void **state) {
 
 static void test_closing_early(void **state) {
   (void)state;
-  tsr__source source = {0};
+  tsr__input source = {0};
   open_pieces(&source, SIZE, false);
-  tsr__source_close(&source);
+  tsr__input_close(&source);
   open_pieces(&source, SIZE, false);
-  assert_int_equal(tsr__source_fill(&source, 0, NULL), 0);
-  tsr__source_settle(&source);
-  tsr__source_close(&source);
+  assert_int_equal(tsr__input_fill(&source, 0, NULL), 0);
+  tsr__input_settle(&source);
+  tsr__input_close(&source);
 }
 
 static void test_a_failing_stream(void **state) {
   (void)state;
-  tsr__source source = {0};
+  tsr__input source = {0};
   tsr_error error = {0};
   int status = 0;
   size_t seen = 0;
   open_pieces(&source, SIZE, true);
   while (!status) {
     seen += source.size;
-    status = tsr__source_fill(&source, source.size, &error);
+    status = tsr__input_fill(&source, source.size, &error);
   }
   assert_int_equal(status, TSR_ERROR_IO);
   assert_string_equal(error.message, "the disk is gone");
   assert_int_equal(seen, SIZE);
-  tsr__source_close(&source);
+  tsr__input_close(&source);
+}
+
+/* Memory that is prepared keeps its bytes, also what its owner frees or moves meanwhile. */
+static void test_preparing_memory(void **state) {
+  (void)state;
+  enum { BYTES = 1 << 20 };
+  tsr__input source = {0};
+  unsigned char *kept = tsr__realloc(NULL, BYTES, 1), *freed = tsr__realloc(NULL, BYTES, 1);
+  assert_non_null(kept);
+  assert_non_null(freed);
+  for (size_t i = 0; i < BYTES; i++) kept[i] = byte_at(i);
+  tsr__region regions[TSR__REGIONS_MAX];
+  for (size_t i = 0; i < TSR__REGIONS_MAX; i++) regions[i] = (tsr__region){kept + i, BYTES - i};
+  regions[1] = (tsr__region){freed, BYTES};
+  regions[2] = (tsr__region){NULL, 0};
+  open_pieces(&source, SIZE, false);
+  while (!source.at_end) {
+    tsr__input_prepare(&source, regions, TSR__REGIONS_MAX);
+    assert_int_equal(tsr__input_fill(&source, source.size, NULL), 0);
+    tsr__free(freed);
+    freed = NULL;
+  }
+  for (size_t i = 0; i < BYTES; i++) assert_int_equal(kept[i], byte_at(i));
+  tsr__input_close(&source);
+  /* Without a thread there is nobody to prepare anything. */
+  tsr__input_memory(&source, kept, BYTES);
+  tsr__input_prepare(&source, regions, 1);
+  tsr__input_close(&source);
+  tsr__free(kept);
 }
 
 static bool count_progress(void *context, uint64_t done_bytes, uint64_t total_bytes) {
@@ -118,7 +147,7 @@ static bool count_progress(void *context, uint64_t done_bytes, uint64_t total_by
   return true;
 }
 
-/* A file large enough to be read ahead, with the progress that is told meanwhile. */
+/* A file large enough to be read ahead, with the progress reported during it. */
 static void test_a_large_file(void **state) {
   (void)state;
   const char *path = "prefetch.json";
@@ -142,7 +171,7 @@ static void test_a_large_file(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_every_byte_arrives), cmocka_unit_test(test_tokens_longer_than_a_window),
-      cmocka_unit_test(test_closing_early), cmocka_unit_test(test_a_failing_stream),
-      cmocka_unit_test(test_a_large_file)};
+      cmocka_unit_test(test_closing_early),      cmocka_unit_test(test_a_failing_stream),
+      cmocka_unit_test(test_preparing_memory),   cmocka_unit_test(test_a_large_file)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

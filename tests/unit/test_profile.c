@@ -5,7 +5,9 @@
 
 #include "base/buffer.h"
 #include "base/vector.h"
+#include "study_support.h"
 #include "tessera/tessera.h"
+#include "tessera/unstable/unstable.h"
 #include "test_support.h"
 
 /* ---- traces ---- */
@@ -84,7 +86,8 @@ static uint64_t live_bytes(const trace *t, int64_t event, uint32_t group) {
 static tsr_profile *ask(const tsr_snapshot *snapshot, const tsr_profile_options *how) {
   tsr_profile *profile = NULL;
   tsr_error error = {0};
-  if (tsr_profile_compute(snapshot, how, NULL, &profile, &error)) fail_msg("%s", error.message);
+  if (tsr_profile_compute(test_study(snapshot), how, NULL, &profile, &error))
+    fail_msg("%s", error.message);
   return profile;
 }
 
@@ -162,8 +165,8 @@ static void random_traces(void **state) {
   }
 }
 
-/* Where every band is told apart: those born and not yet ended, bottom first, and a band that is
- * not the topmost never has a neighbour of its own group. */
+/* Where every band is distinguished: those born and not yet ended, bottom first, and a band that is
+ * not the topmost never has its own neighbour group. */
 static void bands_are_whole(void **state) {
   (void)state;
   trace t;
@@ -192,7 +195,7 @@ static void bands_are_whole(void **state) {
   unmake(&t);
 }
 
-/* Thousands of bands at thousands of moments: what cannot be told apart is put together. */
+/* Thousands of bands at thousands of moments: what cannot be distinguished is put together. */
 static void many_bands_stay_few(void **state) {
   (void)state;
   trace t;
@@ -229,7 +232,7 @@ static void series_and_top(void **state) {
                              .is_ordered = true};
   tsr_query query = {.top = 3};
   tsr_profile *profile = NULL;
-  assert_int_equal(tsr_profile_compute(t.snapshot, &how, &query, &profile, NULL), 0);
+  assert_int_equal(tsr_profile_compute(test_study(t.snapshot), &how, &query, &profile, NULL), 0);
   const tsr_profile_device *device = &profile->devices[0];
   assert_int_equal(device->series_count, 3);
   assert_null(device->series[2].name);
@@ -335,7 +338,7 @@ static void events_without_time(void **state) {
               750, 1, 2);
 }
 
-/* The older allocation has ended: it must not count beside the one that took its place. */
+/* The older allocation has ended: it must not count next to the one that took its place. */
 static void alloc_of_live_address(void **state) {
   (void)state;
   expect_peak(

@@ -1,5 +1,5 @@
 /* Tables as tabulate draws them. */
-#include "report/psql.h"
+#include "emit/psql.h"
 
 #include <math.h>
 #include <string.h>

@@ -87,7 +87,7 @@ static uint32_t begin_of(const tsr__ranges *ranges, uint32_t range) {
                                   : (uint32_t)tsr__ranges_get(ranges, range)->begin;
 }
 
-/* Overlapping and equal ranges, added, moved and removed by chance, against a plain search. */
+/* Overlapping and equal ranges, added, moved and removed at random, against a plain search. */
 static void agrees_with_a_search(void **state) {
   (void)state;
   tsr__ranges ranges;

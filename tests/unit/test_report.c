@@ -3,9 +3,9 @@
 #include <string.h>
 
 #include "base/buffer.h"
-#include "report/text.h"
-#include "tessera/report.h"
-#include "tessera/sidecar.h"
+#include "emit/text.h"
+#include "questions/reports.h"
+#include "tessera/unstable/sidecar.h"
 #include "test_support.h"
 
 /* ---- The snapshot ---- */
@@ -209,7 +209,7 @@ static const char expected_info_text[] =
 static void test_info_text(void **state) {
   (void)state;
   tsr__buffer out = {0};
-  assert_int_equal(tsr_report_info(&input, &info, NULL, collect, &out, NULL), TSR_OK);
+  assert_int_equal(tsr__report_info(&input, &info, NULL, collect, &out, NULL), TSR_OK);
   assert_report(&out, expected_info_text);
 }
 
@@ -275,7 +275,7 @@ static const char expected_info_json[] =
 static void test_info_json(void **state) {
   (void)state;
   tsr__buffer out = {0};
-  assert_int_equal(tsr_report_info(&input, &info, &json, collect, &out, NULL), TSR_OK);
+  assert_int_equal(tsr__report_info(&input, &info, &json, collect, &out, NULL), TSR_OK);
   assert_report(&out, expected_info_json);
 }
 
@@ -285,25 +285,25 @@ static void test_info_json(void **state) {
 #define MIB (UINT64_C(1) << 20)
 
 /* All of one kind. */
-#define SHARE(of_bytes, count, id, of_kind)                                                \
-  {                                                                                        \
-    .bytes = of_bytes, .allocations = count, .stack = id, .kind = of_kind, .kind_bytes = { \
-      [of_kind] = of_bytes                                                                 \
-    }                                                                                      \
+#define SHARE(of_bytes, count, id, of_kind)                                                    \
+  {                                                                                            \
+    .bytes = of_bytes, .allocations = count, .stack = id, .kind = of_kind, .category_bytes = { \
+      [of_kind] = of_bytes                                                                     \
+    }                                                                                          \
   }
 
 static tsr_stack_share shares[] = {
     {.bytes = 5 * GIB,
      .allocations = 12,
      .stack = 0,
-     .kind = TSR_KIND_ACTIVATION,
+     .kind = TSR_CATEGORY_ACTIVATION,
      .phase = TSR_PHASE_FORWARD,
      .evidence = TSR_EVIDENCE_KEPT_FOR_BACKWARD,
-     .kind_bytes = {[TSR_KIND_ACTIVATION] = 4 * GIB, [TSR_KIND_TEMPORARY] = GIB}},
-    SHARE(2 * GIB, 1, 1, TSR_KIND_UNEXPLAINED),
-    SHARE(512 * MIB, 1024, TSR_NONE, TSR_KIND_UNEXPLAINED),
-    SHARE(256 * MIB, 2, 2, TSR_KIND_UNEXPLAINED),
-    SHARE(128 * MIB, 2, 3, TSR_KIND_UNEXPLAINED)};
+     .category_bytes = {[TSR_CATEGORY_ACTIVATION] = 4 * GIB, [TSR_CATEGORY_TEMPORARY] = GIB}},
+    SHARE(2 * GIB, 1, 1, TSR_CATEGORY_UNKNOWN),
+    SHARE(512 * MIB, 1024, TSR_NONE, TSR_CATEGORY_UNKNOWN),
+    SHARE(256 * MIB, 2, 2, TSR_CATEGORY_UNKNOWN),
+    SHARE(128 * MIB, 2, 3, TSR_CATEGORY_UNKNOWN)};
 #define TOTALS \
   { 8 * GIB, 8 * GIB + 4 * MIB, 8 * GIB + 6 * MIB, 12 * GIB }
 #define MOMENT \
@@ -344,7 +344,7 @@ static tsr_peak_device without_peak(uint64_t event_count, uint64_t allocated_byt
 
 static const char expected_peak_text[] =
     "Device 1: peak 8.00 GiB allocated of 12.00 GiB reserved, at event 3,737 of 22,331; 1.50 GiB "
-    "were there before the recording.\n"
+    "date from before the recording.\n"
     "  time of the peak            2026-07-12 14:33:42.365713 UTC\n"
     "  lost to rounding            1.00 MiB\n"
     "  lost to unsplit tails       3.00 MiB\n"
@@ -355,11 +355,11 @@ static const char expected_peak_text[] =
     "\n"
     "  #   share       bytes  allocations  category       allocated at\n"
     "  1  62.5 %    5.00 GiB           12  activation +1  model.py:382 forward\n"
-    "  2  25.0 %    2.00 GiB            1  unexplained    train.py:31 step > mod...g_llama.py:120 "
+    "  2  25.0 %    2.00 GiB            1  unknown        train.py:31 step > mod...g_llama.py:120 "
     "forward\n"
-    "  3   6.3 %  512.00 MiB        1,024  unexplained    (no stack recorded)\n"
-    "  4   3.1 %  256.00 MiB            2  unexplained    ??.py run?[2J?\n"
-    "  5   1.6 %  128.00 MiB            2  unexplained    c10::cuda::CUDACachingAllocator::malloc\n"
+    "  3   6.3 %  512.00 MiB        1,024  unknown        (no stack recorded)\n"
+    "  4   3.1 %  256.00 MiB            2  unknown        ??.py run?[2J?\n"
+    "  5   1.6 %  128.00 MiB            2  unknown        c10::cuda::CUDACachingAllocator::malloc\n"
     "  ... and 1,057 more stacks, 128.00 MiB (--top 0 shows all)\n"
     "\n"
     "#1  5.00 GiB in 12 allocations: activation 4.00 GiB, temporary 1.00 GiB\n"
@@ -369,7 +369,7 @@ static const char expected_peak_text[] =
     "        forward, /home/me/model.py:382\n"
     "          ... 3 frames of torch\n"
     "\n"
-    "#2  2.00 GiB in 1 allocation, unexplained\n"
+    "#2  2.00 GiB in 1 allocation, unknown\n"
     "  <module>, /home/me/train.py:80\n"
     "    step, /home/me/train.py:31\n"
     "      ... 1 frame of torch\n"
@@ -377,10 +377,10 @@ static const char expected_peak_text[] =
     "/opt/lib/python3.11/site-packages/transformers/models/llama/modeling_llama.py:120\n"
     "          ... 3 frames of torch\n"
     "\n"
-    "#4  256.00 MiB in 2 allocations, unexplained\n"
+    "#4  256.00 MiB in 2 allocations, unknown\n"
     "  run?[2J?, /tmp/??.py\n"
     "\n"
-    "#5  128.00 MiB in 2 allocations, unexplained\n"
+    "#5  128.00 MiB in 2 allocations, unknown\n"
     "  ... 2 frames of C++, torch\n"
     "    torch::autograd::Engine::thread_main, engine.cpp:7\n"
     "      at::empty, ??\n"
@@ -399,7 +399,7 @@ static void test_peak_text(void **state) {
   device.warnings = misfits;
   device.warning_count = 1;
   tsr_peak peak = {&device, 1};
-  assert_int_equal(tsr_report_peak(&input, &peak, NULL, collect, &out, NULL), TSR_OK);
+  assert_int_equal(tsr__report_peak(&input, &peak, NULL, collect, &out, NULL), TSR_OK);
   assert_report(&out, expected_peak_text);
 }
 
@@ -444,6 +444,7 @@ static const char expected_peak_json[] =
                       "        \"free_segment_bytes\": 1073741824,\n"
                       "        \"largest_free_bytes\": 268435456\n"
                       "      },\n"
+                      "      \"private_pools\": [],\n"
                       "      \"recorded\": {\n"
                       "        \"event\": 3737,\n"
                       "        \"time_us\": 1783866822365713,\n"
@@ -455,11 +456,11 @@ static const char expected_peak_json[] =
                       "        {\n"
                       "          \"bytes\": 268435456,\n"
                       "          \"allocations\": 2,\n"
-                      "          \"category\": \"unexplained\",\n"
+                      "          \"category\": \"unknown\",\n"
                       "          \"phase\": \"unknown\",\n"
-                      "          \"evidence\": \"nothing explains it\",\n"
+                      "          \"evidence\": \"no rule explains it\",\n"
                       "          \"confidence\": \"none\",\n"
-                      "          \"categories\": {\"unexplained\": 268435456},\n"
+                      "          \"categories\": {\"unknown\": 268435456},\n"
                       "          \"names\": [],\n"
                       "          \"omitted_names\": 0,\n"
                       "          \"frames\": [\n"
@@ -470,11 +471,11 @@ static const char expected_peak_json[] =
                       "        {\n"
                       "          \"bytes\": 536870912,\n"
                       "          \"allocations\": 1024,\n"
-                      "          \"category\": \"unexplained\",\n"
+                      "          \"category\": \"unknown\",\n"
                       "          \"phase\": \"unknown\",\n"
-                      "          \"evidence\": \"nothing explains it\",\n"
+                      "          \"evidence\": \"no rule explains it\",\n"
                       "          \"confidence\": \"none\",\n"
-                      "          \"categories\": {\"unexplained\": 536870912},\n"
+                      "          \"categories\": {\"unknown\": 536870912},\n"
                       "          \"names\": [],\n"
                       "          \"omitted_names\": 0,\n"
                       "          \"frames\": []\n"
@@ -522,6 +523,7 @@ static const char expected_peak_json[] =
                       "        \"free_segment_bytes\": 0,\n"
                       "        \"largest_free_bytes\": 0\n"
                       "      },\n"
+                      "      \"private_pools\": [],\n"
                       "      \"recorded\": {\n"
                       "        \"event\": -1,\n"
                       "        \"time_us\": null,\n"
@@ -543,7 +545,7 @@ static void test_peak_json(void **state) {
   devices[0].stacks = some;
   devices[0].stack_count = 2;
   tsr_peak peak = {devices, 2};
-  assert_int_equal(tsr_report_peak(&input, &peak, &json, collect, &out, NULL), TSR_OK);
+  assert_int_equal(tsr__report_peak(&input, &peak, &json, collect, &out, NULL), TSR_OK);
   assert_report(&out, expected_peak_json);
 }
 
@@ -554,10 +556,10 @@ static void test_peak_options(void **state) {
   tsr_peak peak = {&device, 1};
   tsr_report_options options = {
       .quiet = true, .full_stacks = true, .verbose = true, .color = true, .width = 20};
-  assert_int_equal(tsr_report_peak(&input, &peak, &options, collect, &out, NULL), TSR_OK);
+  assert_int_equal(tsr__report_peak(&input, &peak, &options, collect, &out, NULL), TSR_OK);
   assert_report(
       &out, "\033[1mDevice 0: peak 8.00 GiB allocated of 12.00 GiB reserved, at event 3,737 of "
-            "22,331; 1.50 GiB were there before the recording.\033[0m\n"
+            "22,331; 1.50 GiB date from before the recording.\033[0m\n"
             "  time of the peak            2026-07-12 14:33:42.365713 UTC\n"
             "  lost to rounding            1.00 MiB\n"
             "  lost to unsplit tails       3.00 MiB\n"
@@ -571,7 +573,7 @@ static void test_peak_options(void **state) {
             "\n"
             "\033[1m#1  5.00 GiB in 12 allocations: activation 4.00 GiB, temporary 1.00 "
             "GiB\033[0m\n"
-            "  \033[2mactivation: made in forward and alive when backward began (sure)\033[0m\n"
+            "  \033[2mactivation: allocated in forward and live when backward began (sure)\033[0m\n"
             "  _start, ??\n"
             "    PyEval_EvalCode, /usr/src/Python/ceval.c:1134\n"
             "      <module>, /home/me/train.py:80\n"
@@ -597,12 +599,12 @@ static void test_peak_says_when_there_is_none(void **state) {
     tsr__buffer out = {0};
     tsr_peak_device device = without_peak(cases[i].events, cases[i].allocated_bytes);
     tsr_peak peak = {&device, 1};
-    assert_int_equal(tsr_report_peak(&input, &peak, &quiet, collect, &out, NULL), TSR_OK);
+    assert_int_equal(tsr__report_peak(&input, &peak, &quiet, collect, &out, NULL), TSR_OK);
     assert_report(&out, cases[i].expected);
   }
   tsr__buffer out = {0};
   tsr_peak nothing = {NULL, 0};
-  assert_int_equal(tsr_report_peak(&input, &nothing, &quiet, collect, &out, NULL), TSR_OK);
+  assert_int_equal(tsr__report_peak(&input, &nothing, &quiet, collect, &out, NULL), TSR_OK);
   assert_report(&out, "No device has events or segments.\n");
 }
 
@@ -633,12 +635,12 @@ static const tsr_profile profile = {
 static void test_profile_text(void **state) {
   (void)state;
   tsr__buffer out = {0};
-  assert_int_equal(tsr_report_profile(&input, &profile, &quiet, collect, &out, NULL), TSR_OK);
+  assert_int_equal(tsr__report_profile(&input, &profile, &quiet, collect, &out, NULL), TSR_OK);
   assert_report(
       &out,
       "Device 0: peak 4.00 GiB of recorded memory at event 3,737 of 22,331; 75.0 % is activation.\n"
-      "  time of the peak       2026-07-12 14:33:42.365713 UTC\n"
-      "  allocated in all then  5.00 GiB\n"
+      "  time of the peak         2026-07-12 14:33:42.365713 UTC\n"
+      "  allocated in total then  5.00 GiB\n"
       "\n"
       "  category       bytes   share  allocations\n"
       "  activation  3.00 GiB  75.0 %        1,204\n"
@@ -652,8 +654,8 @@ static void test_profile_of_everything(void **state) {
   (void)state;
   tsr__buffer out = {0};
   static tsr_profile_reason reasons[] = {
-      {TSR_KIND_ACTIVATION, TSR_PHASE_FORWARD, TSR_EVIDENCE_KEPT_FOR_BACKWARD, 2 * GIB, 1200},
-      {TSR_KIND_ACTIVATION, TSR_PHASE_UNKNOWN, TSR_EVIDENCE_OLD_ACTIVATION, GIB, 4}};
+      {TSR_CATEGORY_ACTIVATION, TSR_PHASE_FORWARD, TSR_EVIDENCE_KEPT_FOR_BACKWARD, 2 * GIB, 1200},
+      {TSR_CATEGORY_ACTIVATION, TSR_PHASE_UNKNOWN, TSR_EVIDENCE_OLD_ACTIVATION, GIB, 4}};
   tsr_profile_device device = profile_devices[0];
   device.is_whole = true;
   device.reasons = reasons;
@@ -661,20 +663,20 @@ static void test_profile_of_everything(void **state) {
   device.group_count = 1;
   tsr_profile whole = {.by = TSR_PROFILE_BY_CATEGORY, .devices = &device, .device_count = 1};
   tsr_report_options how = {.quiet = true, .verbose = true, .width = 120};
-  assert_int_equal(tsr_report_profile(&input, &whole, &how, collect, &out, NULL), TSR_OK);
+  assert_int_equal(tsr__report_profile(&input, &whole, &how, collect, &out, NULL), TSR_OK);
   assert_report(
-      &out, "Device 0: peak 5.00 GiB allocated at event 3,737 of 22,331; 75.0 % is activation.\n"
-            "  time of the peak  2026-07-12 14:33:42.365713 UTC\n"
-            "\n"
-            "  category       bytes   share  count    in all  times   largest  mean life\n"
-            "  activation  3.00 GiB  75.0 %  1,204  5.00 GiB  2,000  1.00 GiB     3.5 ms\n"
-            "\n"
-            "  category       bytes  count  made in  because\n"
-            "  activation  2.00 GiB  1,200  forward  made in forward and alive when backward began "
-            "(sure)\n"
-            "  activation  1.00 GiB      4  -        older than the recording and freed as saved "
-            "tensors are "
-            "(likely)\n");
+      &out,
+      "Device 0: peak 5.00 GiB allocated at event 3,737 of 22,331; 75.0 % is activation.\n"
+      "  time of the peak  2026-07-12 14:33:42.365713 UTC\n"
+      "\n"
+      "  category       bytes   share  count  in total  times   largest  mean life\n"
+      "  activation  3.00 GiB  75.0 %  1,204  5.00 GiB  2,000  1.00 GiB     3.5 ms\n"
+      "\n"
+      "  category       bytes  count  phase    because\n"
+      "  activation  2.00 GiB  1,200  forward  allocated in forward and live when backward began "
+      "(sure)\n"
+      "  activation  1.00 GiB      4  -        older than the recording and freed like saved "
+      "tensors (likely)\n");
 }
 
 static const char expected_profile_json[] = JSON_HEAD(
@@ -735,7 +737,7 @@ static const char expected_profile_json[] = JSON_HEAD(
 static void test_profile_json(void **state) {
   (void)state;
   tsr__buffer out = {0};
-  assert_int_equal(tsr_report_profile(&input, &profile, &json, collect, &out, NULL), TSR_OK);
+  assert_int_equal(tsr__report_profile(&input, &profile, &json, collect, &out, NULL), TSR_OK);
   assert_report(&out, expected_profile_json);
 }
 
@@ -748,10 +750,11 @@ static void test_failed_write(void **state) {
   device.warnings = misfits;
   device.warning_count = 1;
   tsr_peak peak = {&device, 1};
-  assert_int_equal(tsr_report_peak(&input, &peak, NULL, refuse, NULL, &error), TSR_ERROR_WRITE);
+  assert_int_equal(tsr__report_peak(&input, &peak, NULL, refuse, NULL, &error), TSR_ERROR_WRITE);
   assert_int_equal(error.status, TSR_ERROR_WRITE);
-  assert_int_equal(tsr_report_info(&input, &info, &json, refuse, NULL, NULL), TSR_ERROR_WRITE);
-  assert_int_equal(tsr_report_profile(&input, &profile, NULL, refuse, NULL, NULL), TSR_ERROR_WRITE);
+  assert_int_equal(tsr__report_info(&input, &info, &json, refuse, NULL, NULL), TSR_ERROR_WRITE);
+  assert_int_equal(tsr__report_profile(&input, &profile, NULL, refuse, NULL, NULL),
+                   TSR_ERROR_WRITE);
 }
 
 int main(void) {

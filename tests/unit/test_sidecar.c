@@ -1,7 +1,7 @@
 /* Sidecars: which blocks they name, what fits nowhere, and files that mean harm. */
 #define _XOPEN_SOURCE 700
 
-#include "snapshot/sidecar.h"
+#include "snapshot/read/sidecar.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,6 +11,7 @@
 
 #include "snapshot_support.h"
 #include "tessera/tessera.h"
+#include "tessera/unstable/unstable.h"
 
 #define HEAD "{\"schema\": \"tessera/capture/1\", "
 /* Device 0: 4096..4608 allocated, ..5120 waiting, ..6144 free; 8192..9216 allocated, of the first
@@ -55,29 +56,23 @@ static const char text[] =
 #define TENSOR(name, device, place) \
   "{\"name\": \"" name "\", \"device\": \"" device "\", " place "}"
 
-static tsr_snapshot *open_text(void) {
-  tsr_snapshot *snapshot = NULL;
-  assert_int_equal(tsr_snapshot_read(text, sizeof text - 1, NULL, &snapshot, NULL), 0);
-  return snapshot;
-}
-
-static int read_into(tsr_snapshot *snapshot, const char *sidecar, tsr_error *error) {
-  return tsr__sidecar_read(snapshot, sidecar, strlen(sidecar), error);
+static int read_named(const char *sidecar, tsr_snapshot **out, tsr_error *error) {
+  return read_with_sidecar(text, sizeof text - 1, sidecar, out, error);
 }
 
 /* "device:block name type kind; ..." of all tensors that a sidecar names, and what it does not. */
 static void expect(const char *sidecar, const char *expected, uint64_t lost) {
-  tsr_snapshot *snapshot = open_text();
+  tsr_snapshot *snapshot = NULL;
   tsr_error error = {0};
   char got[2048] = "";
-  if (read_into(snapshot, sidecar, &error)) fail_msg("%s: %s", sidecar, error.message);
+  if (read_named(sidecar, &snapshot, &error)) fail_msg("%s: %s", sidecar, error.message);
   size_t count;
   const tsr_tensor *tensors = tsr_snapshot_tensors(snapshot, &count);
   for (size_t i = 0; i < count; i++) {
     size_t used = strlen(got), in;
     (void)snprintf(got + used, sizeof got - used, "%u:%u %s|%s|%s; ", tensors[i].device,
                    (unsigned)tensors[i].block_address, tensors[i].name, tensors[i].type,
-                   tsr_kind_name(tensors[i].kind));
+                   tsr_category_name(tensors[i].kind));
     const tsr_tensor *found =
         tsr_snapshot_tensors_in(snapshot, tensors[i].device, tensors[i].block_address, &in);
     assert_true(found <= &tensors[i] && &tensors[i] < found + in);
@@ -128,7 +123,7 @@ static void misfits(void **state) {
   expect(W("cuda:0", AT("4608", "4")), "", 1); /* waits for a stream */
   expect(W("cuda:0", AT("5120", "4")), "", 1); /* free */
   expect(W("cuda:0", AT("6144", "4")), "", 1); /* between segments */
-  expect(W("cuda:0", AT("9216", "4")), "", 1); /* behind the last */
+  expect(W("cuda:0", AT("9216", "4")), "", 1); /* after the last */
   expect(W("cuda:2", AT("4096", "4")), "", 1); /* no such device */
   expect(W("cuda:0", AT("8192", "\"18446744073709551615\"")), "", 1);
   expect(W("cuda:0", AT("\"0xffffffffffffffff\"", "1")), "", 1);
@@ -154,15 +149,15 @@ static void odd_shapes(void **state) {
   expect(HEAD "\"devices\": [{\"device\": -1}, {\"device\": \"x\"}, 4, {\"device\": 4294967295}]}",
          "", 0);
   expect(MODELS(TENSOR("w\\u0000x", "cuda:0", AT("4096", "4"))), "0:4096 w||parameter; ", 0);
-  tsr_snapshot *snapshot = open_text();
+  tsr_snapshot *snapshot = NULL;
   tsr_error error = {0};
-  assert_int_equal(read_into(snapshot, "", &error), TSR_ERROR_FORMAT);
-  assert_int_equal(read_into(snapshot, "[]", &error), TSR_ERROR_FORMAT);
-  assert_int_equal(read_into(snapshot, "{\"schema\": \"tessera/1\"}", &error), TSR_ERROR_FORMAT);
-  assert_int_equal(read_into(snapshot, HEAD "\"x\": [", &error), TSR_ERROR_FORMAT);
-  assert_int_equal(read_into(snapshot, HEAD "\"x\": 99999999999999999999}", &error),
+  assert_int_equal(read_named("", &snapshot, &error), TSR_ERROR_FORMAT);
+  assert_int_equal(read_named("[]", &snapshot, &error), TSR_ERROR_FORMAT);
+  assert_int_equal(read_named("{\"schema\": \"tessera/1\"}", &snapshot, &error), TSR_ERROR_FORMAT);
+  assert_int_equal(read_named(HEAD "\"x\": [", &snapshot, &error), TSR_ERROR_FORMAT);
+  assert_int_equal(read_named(HEAD "\"x\": 99999999999999999999}", &snapshot, &error),
                    TSR_ERROR_FORMAT);
-  assert_int_equal(read_into(snapshot, "{\"schema\": \"tessera/capture/2\"}", &error), 0);
+  assert_int_equal(read_named("{\"schema\": \"tessera/capture/2\"}", &snapshot, &error), 0);
   assert_int_equal(snapshot->tally[TSR__WARN_SIDECAR_SCHEMA], 1);
   tsr_snapshot_free(snapshot);
 }
@@ -173,9 +168,9 @@ static void long_names(void **state) {
   char sidecar[4096] = HEAD "\"models\": [{\"parameters\": [{\"name\": \"x";
   for (int i = 0; i < 400; i++) strcat(sidecar, "\xc3\xa9");
   strcat(sidecar, "\", \"device\": \"cuda:0\", " AT("4096", "4") "}]}]}");
-  tsr_snapshot *snapshot = open_text();
+  tsr_snapshot *snapshot = NULL;
   size_t count;
-  assert_int_equal(read_into(snapshot, sidecar, NULL), 0);
+  assert_int_equal(read_named(sidecar, &snapshot, NULL), 0);
   const tsr_tensor *tensors = tsr_snapshot_tensors(snapshot, &count);
   assert_int_equal(count, 1);
   assert_int_equal(strlen(tensors->name), 511);
@@ -185,11 +180,10 @@ static void long_names(void **state) {
 
 static void cards(void **state) {
   (void)state;
-  tsr_snapshot *snapshot = open_text();
-  assert_int_equal(read_into(snapshot,
-                             HEAD "\"devices\": [{\"device\": 1, \"total_bytes\": 100, "
-                                  "\"free_bytes\": 30, \"outside_pytorch_bytes\": null}]}",
-                             NULL),
+  tsr_snapshot *snapshot = NULL;
+  assert_int_equal(read_named(HEAD "\"devices\": [{\"device\": 1, \"total_bytes\": 100, "
+                                   "\"free_bytes\": 30, \"outside_pytorch_bytes\": null}]}",
+                              &snapshot, NULL),
                    0);
   assert_int_equal(tsr_snapshot_card(snapshot, 1).total_bytes, 100);
   assert_int_equal(tsr_snapshot_card(snapshot, 1).free_bytes, 30);
@@ -242,7 +236,7 @@ static void beside(void **state) {
   expect_beside("a", true);
   expect_beside("b.pickle", false);
   expect_beside("a.b.pickle", false);
-  /* A pipe is not waited for, a folder is none, nor is what begins otherwise. */
+  /* A pipe is not waited for; folders, and files that begin differently, are not sidecars. */
   assert_int_equal(unlink(path), 0);
   assert_int_equal(mkfifo(path, 0600), 0);
   expect_beside("a.pickle", false);
@@ -260,7 +254,7 @@ static void beside(void **state) {
   /* A snapshot is not its own sidecar. */
   assert_int_equal(unlink(path), 0);
   expect_beside("a.json", false);
-  /* One that is broken is told, and nothing else changes. */
+  /* A broken one is reported, and nothing else changes. */
   write_file(path, HEAD);
   snapshot = open_name("a.pickle", NULL);
   assert_int_equal(warned(snapshot, "sidecar-unreadable"), 1);

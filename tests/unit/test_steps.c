@@ -1,9 +1,10 @@
 /* Tests of answers/steps.c and leaks.c, on training runs of a known number of steps. */
-#include "tessera/steps.h"
+#include "tessera/unstable/steps.h"
 
 #include <stdio.h>
 #include <string.h>
 
+#include "study_support.h"
 #include "training_trace.h"
 
 /* ---- steps ---- */
@@ -16,7 +17,7 @@ typedef struct found {
 
 static found find(const training *run) {
   found f = {.snapshot = training_snapshot(run)};
-  assert_int_equal(tsr_steps_compute(f.snapshot, NULL, &f.steps, NULL), 0);
+  assert_int_equal(tsr_steps_compute(test_study(f.snapshot), NULL, &f.steps, NULL), 0);
   assert_int_equal(f.steps->device_count, 1);
   f.device = f.steps->devices;
   return f;
@@ -57,13 +58,14 @@ static void by_phases(void **state) {
   check_annotated((training){.layers = 4, .steps = 1}, TSR_STEPS_PHASES);
 }
 
-/* The same without annotations, or with frames whose names tell nothing, or with none. */
+/* The same without annotations, or with frames whose names are no evidence, or without frames. */
 static void without_markers(void **state) {
   (void)state;
   training run = {.layers = 4, .steps = 7};
   found f = find(&run);
   assert_int_equal(f.device->whole_count, 7);
   assert_int_equal(f.device->annotation_count, 0);
+  assert_int_equal(f.device->unit, TSR_STEPS_UNIT_STEP);
   end(&f);
   run.is_fused = true;
   f = find(&run);
@@ -72,6 +74,7 @@ static void without_markers(void **state) {
   run.is_anonymous = true;
   f = find(&run);
   assert_int_equal(f.device->basis, TSR_STEPS_SEQUENCE);
+  assert_int_equal(f.device->unit, TSR_STEPS_UNIT_ITERATION); /* no frame shows a backward pass */
   assert_in_range(f.device->whole_count, 6, 7);
   end(&f);
   run.is_anonymous = false;
@@ -123,7 +126,7 @@ static void folding(void **state) {
 static tsr_leaks *leaks_of(const training *run, tsr_snapshot **snapshot) {
   tsr_leaks *leaks;
   *snapshot = training_snapshot(run);
-  assert_int_equal(tsr_leaks_compute(*snapshot, NULL, &leaks, NULL), 0);
+  assert_int_equal(tsr_leaks_compute(test_study(*snapshot), NULL, &leaks, NULL), 0);
   assert_int_equal(leaks->device_count, 1);
   return leaks;
 }

@@ -1,7 +1,7 @@
 /* test_support.h - cmocka, with what it needs included before it.
  *
- * Do not use its skip(): as TAP it comes out as a failure. Leave a test that cannot run out of the
- * table instead. */
+ * Do not use its skip(): in TAP it is a failure. Omit a test that cannot run from the table
+ * instead. */
 #ifndef TSR_TEST_SUPPORT_H
 #define TSR_TEST_SUPPORT_H
 

@@ -1,11 +1,13 @@
 /* Tests of timeline/: traces that the allocator model made (model_trace.h), whole and cut, in every
  * feature of the allocator. After every event the timeline must know what the model knew. Then
- * traces broken by hand, and what is said of them. */
+ * traces broken by hand, and the warnings about them. */
 #include "timeline/timeline.h"
 
 #include <stdio.h>
 
 #include "model_trace.h"
+#include "study_support.h"
+#include "tessera/unstable/formats.h"
 #include "timeline/sweep.h"
 
 /* ---- a timeline against the model that made its trace ---- */
@@ -16,7 +18,7 @@ typedef struct check {
   uint64_t cut;            /* events of the model that the trace does not have */
   uint64_t *missing_bytes; /* by initial allocation: what its block has beyond block_bytes */
   uint64_t largest_rest;
-  bool may_miss_bytes; /* the trace is cut, so that some block's size is told nowhere */
+  bool may_miss_bytes; /* the trace is cut, so that some block's size is recorded nowhere */
 } check;
 
 static const model_event *event_of(const check *c, int64_t event) {
@@ -127,7 +129,7 @@ static void check_replay(const check *c) {
   assert_memory_equal(&c->t.end, &last->after, sizeof c->t.end);
 }
 
-/* A sweep says of every event what a question about that event alone says. */
+/* A sweep equals a query about the same event, for every event. */
 static void check_sweep(const check *c, int64_t stride) {
   tsr__sweep sweep;
   size_t live_count = c->t.initial.count;
@@ -151,13 +153,57 @@ static void check_sweep(const check *c, int64_t stride) {
   tsr__sweep_release(&sweep);
 }
 
+#define CHECK_SAME(a, b, column)                                          \
+  do {                                                                    \
+    assert_int_equal((a)->column.count, (b)->column.count);               \
+    if ((a)->column.count)                                                \
+      assert_memory_equal((a)->column.items, (b)->column.items,           \
+                          (a)->column.count * sizeof *(a)->column.items); \
+  } while (0)
+
+/* Threads that help change nothing. */
+static void check_threads(const tsr_snapshot *snapshot, uint32_t device, const tsr__timeline *t) {
+  tsr__thread_pool *pool = tsr__thread_pool_new(3);
+  tsr__timeline helped = {0};
+  assert_int_equal(tsr__timeline_compute(snapshot, device, true, pool, &helped, NULL), 0);
+  CHECK_SAME(&helped, t, birth);
+  CHECK_SAME(&helped, t, death);
+  CHECK_SAME(&helped, t, block_bytes);
+  CHECK_SAME(&helped, t, waits);
+  CHECK_SAME(&helped, t, live_ids);
+  assert_int_equal(helped.initial.count, t->initial.count);
+  for (size_t i = 0; i < t->initial.count; i++) { /* field by field: structs have padding */
+    const tsr__initial *a = &helped.initial.items[i], *b = &t->initial.items[i];
+    assert_int_equal(a->address, b->address);
+    assert_int_equal(a->requested_bytes, b->requested_bytes);
+    assert_int_equal(a->unsplit_bytes, b->unsplit_bytes);
+    assert_int_equal(a->stack, b->stack);
+    assert_int_equal(a->is_waiting, b->is_waiting);
+  }
+  assert_int_equal(helped.spans.count, t->spans.count);
+  for (size_t i = 0; i < t->spans.count; i++) {
+    assert_int_equal(helped.spans.items[i].address, t->spans.items[i].address);
+    assert_int_equal(helped.spans.items[i].size_bytes, t->spans.items[i].size_bytes);
+    assert_int_equal(helped.spans.items[i].birth, t->spans.items[i].birth);
+  }
+  assert_memory_equal(helped.allocation_of, t->allocation_of,
+                      (size_t)t->events.count * sizeof *t->allocation_of);
+  assert_memory_equal(&helped.start, &t->start, sizeof t->start);
+  assert_memory_equal(&helped.maxima, &t->maxima, sizeof t->maxima);
+  assert_memory_equal(helped.misfits, t->misfits, sizeof t->misfits);
+  assert_int_equal(helped.recorded.static_bytes, t->recorded.static_bytes);
+  tsr__timeline_release(&helped);
+  tsr__thread_pool_free(pool);
+}
+
 /* Every so many events; all where `stride` is 1. Whether each alloc is where the model put it is
  * asked only where `is_placed`. */
 static void check_device(const model_trace *m, const tsr_snapshot *snapshot, uint32_t device,
                          uint64_t cut, bool is_placed, int64_t stride) {
   check c = {.m = m, .cut = cut};
   c.largest_rest = m->settings.max_split_bytes ? 20 * MODEL_MIB : MODEL_MIB;
-  assert_int_equal(tsr__timeline_compute(snapshot, device, true, &c.t, NULL), 0);
+  assert_int_equal(tsr__timeline_compute(snapshot, device, true, NULL, &c.t, NULL), 0);
+  check_threads(snapshot, device, &c.t);
   check_replay(&c);
   find_missing(&c);
   for (int64_t event = -1; event < (int64_t)c.t.events.count; event += stride)
@@ -174,16 +220,15 @@ static void check_device(const model_trace *m, const tsr_snapshot *snapshot, uin
   tsr__timeline_release(&c.t);
 }
 
-/* A window of a trace as a snapshot of its own says of each moment what the whole says; sizes, too,
- * are told where no event of the window tells them. */
+/* A window of a trace as its own snapshot gives the same answers about each moment as the whole;
+ * sizes, too, even if no event of the window has them. */
 static void check_trimmed(const model_trace *m, const tsr_snapshot *whole, bool is_placed) {
   int64_t count = (int64_t)m->events.count;
   const tsr_window windows[] = {
       {false, 0, count / 3}, {false, count / 3, 2 * count / 3}, {false, count / 2, count / 2 + 9}};
-  if (m->settings.rounding_extra_bytes) return; /* a window may hold no block that tells of it */
   for (size_t i = 0; i < sizeof windows / sizeof *windows; i++) {
     tsr_snapshot *part = NULL;
-    assert_int_equal(tsr_snapshot_trim(whole, &windows[i], NULL, &part, NULL), 0);
+    assert_int_equal(tsr_snapshot_trim(test_study(whole), &windows[i], NULL, &part, NULL), 0);
     tsr_snapshot *again = model_reread(part);
     assert_int_equal(tsr_snapshot_events(again, 0).count, windows[i].last - windows[i].first + 1);
     check_device(m, again, 0, (uint64_t)windows[i].first, is_placed && i < 2, 7);
@@ -196,11 +241,9 @@ static void check_trimmed(const model_trace *m, const tsr_snapshot *whole, bool 
 static void check_program(const model_program *program) {
   model_trace m;
   model_random(&m, program);
-  /* Nothing says that 32 bytes were added but blocks whose requests were round. */
-  for (int i = 0; program->rounding_extra_bytes && i < 3; i++)
-    (void)model_malloc(&m, 2048, 0, (tsr_pool){0, 0});
   tsr_snapshot *whole = model_snapshot(&m, 1, NULL), *again = model_reread(whole);
-  /* Which of two free blocks could grow further hangs on the device's size, which no file tells. */
+  /* Which of two free blocks could grow further depends on the device's size, which no file
+   * contains. */
   bool is_placed = !(m.settings.expandable_segments && program->capacity_bytes);
   check_device(&m, whole, 0, 0, is_placed, 1);
   check_device(&m, again, 0, 0, is_placed, 97);
@@ -258,6 +301,28 @@ static void several_devices(void **state) {
   for (uint32_t i = 0; i < 3; i++) check_device(&traces[i], snapshot, i, 0, true, 5);
   tsr_snapshot_free(snapshot);
   for (uint32_t i = 0; i < 3; i++) model_release(&traces[i]);
+}
+
+/* Ascend lists its workspace after the normal segments; that allocator adds nothing to a request. */
+static void ascend_workspace(void **state) {
+  (void)state;
+  static const char text[] =
+      "{\"segments\": ["
+      "{\"device\": 0, \"address\": 4096, \"total_size\": 2097152, \"blocks\": ["
+      "{\"address\": 4096, \"size\": 1536, \"requested_size\": 1024, \"state\": "
+      "\"active_allocated\"},"
+      "{\"address\": 5632, \"size\": 2560, \"requested_size\": 2048, \"state\": "
+      "\"active_allocated\"},"
+      "{\"address\": 8192, \"size\": 2093056, \"requested_size\": 0, \"state\": \"inactive\"}]},"
+      "{\"device\": 0, \"address\": 8388608, \"total_size\": 4194304, \"blocks\": ["
+      "{\"address\": 8388608, \"size\": 4194304, \"requested_size\": 4194304, \"state\": "
+      "\"active_allocated\"}]}], \"device_traces\": [[]]}";
+  tsr_snapshot *snapshot = NULL;
+  tsr_allocator_settings settings;
+  assert_int_equal(tsr_snapshot_read(text, sizeof text - 1, NULL, &snapshot, NULL), 0);
+  tsr__timeline_settings(snapshot, 0, &settings);
+  assert_int_equal(settings.rounding_extra_bytes, 32);
+  tsr_snapshot_free(snapshot);
 }
 
 /* Neither settings nor pools of events: releases before 2.2, in all but names. */
@@ -332,7 +397,8 @@ static void insert(broken *x, size_t index, size_t like, tsr_allocator_event cha
 static void break_end(broken *x, const uint64_t misfits[TSR__MISFIT_COUNT], const model_form *form,
                       uint64_t beyond) {
   x->snapshot = model_snapshot(&x->m, 1, form);
-  assert_int_equal(tsr__timeline_compute(x->snapshot, 0, true, &x->t, NULL), 0);
+  assert_int_equal(tsr__timeline_compute(x->snapshot, 0, true, NULL, &x->t, NULL), 0);
+  check_threads(x->snapshot, 0, &x->t);
   for (int i = 0; i < TSR__MISFIT_COUNT; i++)
     if (x->t.misfits[i] != misfits[i])
       fail_msg("misfit %d: %u, not %u", i, (unsigned)x->t.misfits[i], (unsigned)misfits[i]);
@@ -381,7 +447,7 @@ static void freed_twice(void **state) {
   break_release(&x);
 }
 
-/* What nothing tells of before it is freed was there before the window. */
+/* What no event mentions before it is freed existed before the window. */
 static void freed_from_before(void **state) {
   (void)state;
   broken x;
@@ -484,7 +550,7 @@ static void segments_overlap(void **state) {
   break_release(&x);
 }
 
-/* Times are told, never used for order. */
+/* Times are reported, never used for order. */
 static void times_run_backwards(void **state) {
   (void)state;
   broken x;
@@ -512,6 +578,7 @@ int main(void) {
       cmocka_unit_test(expandable_streams),
       cmocka_unit_test(expandable_out_of_memory),
       cmocka_unit_test(several_devices),
+      cmocka_unit_test(ascend_workspace),
       cmocka_unit_test(old_releases),
       cmocka_unit_test(long_trace),
       cmocka_unit_test(allocated_twice),

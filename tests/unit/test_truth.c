@@ -1,13 +1,14 @@
-/* Tests of attribution/ on simulated training runs (tessera/simulate.h), whose trace says of each
- * allocation what it is for: after every event, ninety-nine live bytes in a hundred must be called
- * what they are, those from before the recording included. */
+/* Tests of attribution/ on simulated training runs (tessera/simulate.h), whose trace has each
+ * allocation's true category: after every event, ninety-nine live bytes in a hundred must have it,
+ * those from before the recording included. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "attribution/kind.h"
-#include "tessera/simulate.h"
-#include "tessera/view.h"
+#include "attribution/category.h"
+#include "study_support.h"
+#include "tessera/unstable/simulation.h"
+#include "tessera/unstable/view.h"
 #include "test_support.h"
 
 /* Four layers, so small that any tensor matters. */
@@ -22,26 +23,25 @@
   "\"num_attention_heads\":8,\"num_key_value_heads\":8,\"vocab_size\":9001,\"tie_word_"   \
   "embeddings\":true}"
 
-/* Is this the kind that the simulator's word means? What forward saves it calls activation, whether
- * made for the first time or again. */
-static bool is_said(const char *truth, size_t size, tsr_kind kind) {
-  static const struct {
-    const char *word;
-    tsr_kind kind;
-  } same[] = {{"temporary", TSR_KIND_TEMPORARY},
-              {"backward", TSR_KIND_TEMPORARY},
-              {"parameter", TSR_KIND_PARAMETER},
-              {"buffer", TSR_KIND_PARAMETER},
-              {"input", TSR_KIND_INPUT},
-              {"activation", TSR_KIND_ACTIVATION},
-              {"activation", TSR_KIND_RECOMPUTED},
-              {"gradient", TSR_KIND_GRADIENT},
-              {"optimizer", TSR_KIND_OPTIMIZER_STATE},
-              {"workspace", TSR_KIND_WORKSPACE}};
-  for (size_t i = 0; i < sizeof same / sizeof *same; i++)
-    if (same[i].kind == kind && strlen(same[i].word) == size && !memcmp(truth, same[i].word, size))
-      return true;
-  return false;
+/* Whether `said` may be inferred for memory that is `truth`. A recording does not distinguish
+ * buffers from parameters, nor what a step keeps for its backward pass from what it recomputes. */
+static bool is_said(tsr_category truth, tsr_category said) {
+  if (truth == TSR_CATEGORY_BUFFER) return said == TSR_CATEGORY_PARAMETER;
+  bool is_either = truth == TSR_CATEGORY_ACTIVATION || truth == TSR_CATEGORY_RECOMPUTED;
+  if (is_either && (said == TSR_CATEGORY_ACTIVATION || said == TSR_CATEGORY_RECOMPUTED))
+    return true;
+  return truth == said;
+}
+
+/* The category of a name; fails the test for any other name. */
+static tsr_category category_of(tsr_text name) {
+  for (int i = 0; i < TSR_CATEGORY_COUNT; i++) {
+    const char *known = tsr_category_name((tsr_category)i);
+    if (strlen(known) == name.size_bytes && !memcmp(known, name.data, name.size_bytes))
+      return (tsr_category)i;
+  }
+  fail_msg("no category is called %.*s", (int)name.size_bytes, name.data);
+  return TSR_CATEGORY_UNKNOWN;
 }
 
 typedef struct subject {
@@ -50,7 +50,7 @@ typedef struct subject {
   tsr__roles roles;
   tsr__timeline timeline;
   tsr__phases phases;
-  tsr__kinds kinds;
+  tsr__categories kinds;
 } subject;
 
 /* False for options that do not go together. */
@@ -68,15 +68,15 @@ static bool begin(subject *out, const char *model, const tsr_simulate_options *o
   if (status) fail_msg("%s", error.message);
   const tsr_snapshot *snapshot = s.simulation->snapshot;
   assert_int_equal(tsr__roles_compute(snapshot, &s.roles, NULL), 0);
-  assert_int_equal(tsr__timeline_compute(snapshot, 0, false, &s.timeline, NULL), 0);
+  assert_int_equal(tsr__timeline_compute(snapshot, 0, false, NULL, &s.timeline, NULL), 0);
   assert_int_equal(tsr__phases_compute(snapshot, &s.roles, &s.timeline.events, &s.phases, NULL), 0);
-  assert_int_equal(tsr__kinds_compute(&s.timeline, &s.roles, &s.phases, &s.kinds, NULL), 0);
+  assert_int_equal(tsr__categories_compute(&s.timeline, &s.roles, &s.phases, &s.kinds, NULL), 0);
   *out = s;
   return true;
 }
 
 static void end(subject *s) {
-  tsr__kinds_release(&s->kinds);
+  tsr__categories_release(&s->kinds);
   tsr__phases_release(&s->phases);
   tsr__timeline_release(&s->timeline);
   tsr__roles_release(&s->roles);
@@ -88,28 +88,26 @@ static bool is_right(const subject *s, uint32_t a) {
   uint32_t birth = s->timeline.birth.items[a];
   tsr_text truth =
       tsr_snapshot_string(s->simulation->snapshot, tsr_id_at(s->timeline.events.category, birth));
-  return is_said(truth.data, truth.size_bytes, (tsr_kind)s->kinds.kind[a]);
+  return is_said(category_of(truth), (tsr_category)s->kinds.kind[a]);
 }
 
-/* Bytes from before the recording that are called something else. Which of equal blocks is which
- * cannot be told, so sums are compared. */
+/* Bytes from before the recording that are called something else. Equal blocks cannot be
+ * distinguished, so sums are compared. */
 static uint64_t wrong_at_start(const subject *s) {
-  uint64_t truth[TSR_KIND_COUNT] = {0}, said[TSR_KIND_COUNT] = {0}, wrong = 0;
-  for (int role = 0; role < TSR_ROLE_COUNT; role++) {
-    const char *word = tsr_memory_role_name((tsr_memory_role)role);
+  uint64_t truth[TSR_CATEGORY_COUNT] = {0}, said[TSR_CATEGORY_COUNT] = {0}, wrong = 0;
+  for (int category = 0; category < TSR_CATEGORY_COUNT; category++) {
     int kind = 0;
-    while (kind < TSR_KIND_COUNT && !is_said(word, strlen(word), (tsr_kind)kind)) kind++;
-    assert_true(kind < TSR_KIND_COUNT);
-    truth[kind] += s->simulation->start_role_bytes[role];
+    while (!is_said((tsr_category)category, (tsr_category)kind)) kind++;
+    truth[kind] += s->simulation->start_category_bytes[category];
   }
   for (uint32_t i = 0; i < s->timeline.initial.count; i++)
     said[s->kinds.kind[i]] += s->timeline.initial.items[i].requested_bytes;
-  for (int kind = 0; kind < TSR_KIND_COUNT; kind++)
+  for (int kind = 0; kind < TSR_CATEGORY_COUNT; kind++)
     if (truth[kind] > said[kind]) wrong += truth[kind] - said[kind];
   return wrong;
 }
 
-/* After every event; answers the worst share in a million. */
+/* After every event; returns the worst share in a million. */
 static uint64_t worst_error(const subject *s) {
   uint64_t live = 0, wrong = wrong_at_start(s), worst = 0;
   for (uint32_t a = 0; a < s->timeline.initial.count; a++)
@@ -130,7 +128,7 @@ static uint64_t worst_error(const subject *s) {
   return worst;
 }
 
-static uint64_t allocations_of(const subject *s, tsr_kind kind) {
+static uint64_t allocations_of(const subject *s, tsr_category kind) {
   uint64_t count = 0;
   for (size_t i = 0; i < s->kinds.count; i++) count += s->kinds.kind[i] == kind;
   return count;
@@ -149,7 +147,7 @@ static bool check(const char *model, const tsr_simulate_options *options) {
         (unsigned)options->loss_chunk, (unsigned)options->accumulate, (unsigned)options->steps,
         (unsigned)worst);
   bool again = options->checkpoint != TSR_CHECKPOINT_NONE;
-  assert_int_equal(allocations_of(&s, TSR_KIND_RECOMPUTED) > 0, again);
+  assert_int_equal(allocations_of(&s, TSR_CATEGORY_RECOMPUTED) > 0, again);
   end(&s);
   return true;
 }
@@ -237,7 +235,7 @@ static void losses(void **state) {
   assert_true(checked >= CHECKPOINTS * 4 * 4);
 }
 
-/* Whoever tells categories tells the same: the peak by stack, the profile, and the page. */
+/* All that reports categories agrees: the peak by stack, the profile, and the page. */
 static void one_notion(void **state) {
   (void)state;
   tsr_simulate_options options = combination(0);
@@ -248,26 +246,26 @@ static void one_notion(void **state) {
   tsr_peak *peak = NULL;
   tsr_profile *profile = NULL;
   tsr_view *view = NULL;
-  assert_int_equal(tsr_peak_compute(snapshot, NULL, &peak, NULL), 0);
-  assert_int_equal(tsr_profile_compute(snapshot, NULL, NULL, &profile, NULL), 0);
-  assert_int_equal(tsr_view_compute(snapshot, NULL, NULL, &view, NULL), 0);
-  uint64_t by_stack[TSR_KIND_COUNT] = {0}, by_view[TSR_KIND_COUNT] = {0};
+  assert_int_equal(tsr_peak_compute(test_study(snapshot), NULL, &peak, NULL), 0);
+  assert_int_equal(tsr_profile_compute(test_study(snapshot), NULL, NULL, &profile, NULL), 0);
+  assert_int_equal(tsr_view_compute(test_study(snapshot), NULL, NULL, &view, NULL), 0);
+  uint64_t by_stack[TSR_CATEGORY_COUNT] = {0}, by_view[TSR_CATEGORY_COUNT] = {0};
   for (size_t i = 0; i < peak->devices[0].stack_count; i++)
-    for (int kind = 0; kind < TSR_KIND_COUNT; kind++)
-      by_stack[kind] += peak->devices[0].stacks[i].kind_bytes[kind];
+    for (int kind = 0; kind < TSR_CATEGORY_COUNT; kind++)
+      by_stack[kind] += peak->devices[0].stacks[i].category_bytes[kind];
   const tsr_view_device *d = &view->devices[0];
   for (size_t i = 0; i < d->allocation_count; i++)
     if (d->born[i] <= d->peak && d->died[i] > d->peak)
       by_view[d->groupings[0].group[i]] += d->requested_bytes[i];
   for (size_t i = 0; i < profile->devices[0].group_count; i++) {
     const tsr_profile_group *group = &profile->devices[0].groups[i];
-    for (int kind = 0; kind < TSR_KIND_COUNT; kind++)
-      if (strcmp(tsr_kind_name((tsr_kind)kind), group->name) == 0) {
+    for (int kind = 0; kind < TSR_CATEGORY_COUNT; kind++)
+      if (strcmp(tsr_category_name((tsr_category)kind), group->name) == 0) {
         assert_int_equal(group->bytes, by_stack[kind]);
         assert_int_equal(group->bytes, by_view[kind]);
       }
   }
-  assert_true(by_view[TSR_KIND_ACTIVATION] > 0 && by_view[TSR_KIND_PARAMETER] > 0);
+  assert_true(by_view[TSR_CATEGORY_ACTIVATION] > 0 && by_view[TSR_CATEGORY_PARAMETER] > 0);
   tsr_peak_free(peak);
   tsr_profile_free(profile);
   tsr_view_free(view);

@@ -1,17 +1,19 @@
-/* Tests of answers/view and report/page: what pictures are drawn from, against the model that made
- * the trace. Whatever is told one by one and in sums must add up to what the model knew. */
-#include "tessera/view.h"
+/* Tests of answers/view and report/page: the data of pictures, compared with the model that made
+ * the trace. What is listed individually and in sums must add up to what the model knew. */
+#include "tessera/unstable/view.h"
 
 #include <string.h>
 
 #include "base/buffer.h"
 #include "model_trace.h"
+#include "study_support.h"
 #include "tessera/tessera.h"
+#include "tessera/unstable/unstable.h"
 
 static tsr_view *view_of(const tsr_snapshot *snapshot) {
   tsr_view *view = NULL;
   tsr_error error = {0};
-  assert_int_equal(tsr_view_compute(snapshot, NULL, NULL, &view, &error), 0);
+  assert_int_equal(tsr_view_compute(test_study(snapshot), NULL, NULL, &view, &error), 0);
   assert_int_equal(error.status, 0);
   return view;
 }
@@ -29,7 +31,7 @@ static const tsr_totals *truth_at(const model_trace *m, uint32_t moment) {
   return moment ? &m->events.items[moment - 1].after : &nothing;
 }
 
-/* What the told hold at a moment. */
+/* What the individual allocations hold at a moment. */
 static tsr_totals told_at(const tsr_view_device *d, const tsr_view_cut *cut, uint32_t moment,
                           uint64_t *blocks) {
   tsr_totals totals = {0};
@@ -59,6 +61,49 @@ static void check_order(const tsr_view_device *d) {
   for (size_t i = 1; i < d->time_count; i++) assert_true(d->times_us[i - 1] <= d->times_us[i]);
 }
 
+/* The span that holds a whole block at a moment; the test fails if there is none. */
+static const tsr_view_span *span_of_block(const tsr_view_device *d, size_t block, uint32_t moment) {
+  for (size_t i = 0; i < d->span_count; i++) {
+    const tsr_view_span *span = &d->spans[i];
+    if (span->born > moment || span->died <= moment || d->address[block] < span->address) continue;
+    uint64_t before = d->address[block] - span->address;
+    if (before < span->size_bytes && d->block_bytes[block] <= span->size_bytes - before)
+      return span;
+  }
+  fail_msg("no segment holds all of block %zu at moment %u", block, moment);
+  return NULL;
+}
+
+/* A map of the segments at a moment: mapped ranges of one reservation that touch are one, every
+ * block is in one of them as a whole, and no block overlaps another. */
+static void check_map(const tsr_view_device *d, uint32_t moment) {
+  uint64_t mapped = 0, used = 0;
+  for (size_t i = 0; i < d->span_count; i++) {
+    const tsr_view_span *a = &d->spans[i];
+    if (a->born > moment || a->died <= moment) continue;
+    mapped += a->size_bytes;
+    for (size_t k = 0; k < d->span_count; k++) {
+      const tsr_view_span *b = &d->spans[k];
+      if (b == a || b->born > moment || b->died <= moment) continue;
+      assert_true(a->address >= b->address + b->size_bytes ||
+                  b->address >= a->address + a->size_bytes);
+      bool is_one = a->is_expandable && b->is_expandable && a->stream == b->stream &&
+                    a->pool == b->pool && a->is_large == b->is_large;
+      assert_false(is_one && a->address + a->size_bytes == b->address);
+    }
+  }
+  for (size_t i = 0; i < d->allocation_count; i++) {
+    if (d->born[i] > moment || d->died[i] <= moment) continue;
+    const tsr_view_span *span = span_of_block(d, i, moment);
+    used += d->block_bytes[i];
+    assert_true(used <= mapped);
+    for (size_t k = i + 1; k < d->allocation_count && d->born[k] <= moment; k++)
+      assert_true(d->died[k] <= moment || d->address[k] >= d->address[i] + d->block_bytes[i] ||
+                  d->address[i] >= d->address[k] + d->block_bytes[k]);
+    assert_true(span->size_bytes >= d->block_bytes[i]);
+  }
+}
+
 static void check_all_told(const model_trace *m, const tsr_view_device *d) {
   tsr_view_cut cut = cut_of(d, (tsr_view_stretch){0});
   check_order(d);
@@ -73,11 +118,13 @@ static void check_all_told(const model_trace *m, const tsr_view_device *d) {
     assert_int_equal(got.active_bytes, want->active_bytes);
     assert_int_equal(got.reserved_bytes, want->reserved_bytes);
     if (moment) assert_int_equal(blocks, m->events.items[moment - 1].live_count);
+    if (moment % 5 == 0) check_map(d, moment);
   }
+  check_map(d, (uint32_t)d->event_count);
   tsr_view_cut_release(&cut);
 }
 
-/* One of a bucket's two moments: the told and the rest are everything. */
+/* One of a bucket's two moments: the individual allocations and the rest are everything. */
 static void check_sample(const model_trace *m, const tsr_view_device *d, const tsr_view_cut *cut,
                          size_t bucket, bool is_high) {
   uint32_t moment = is_high ? cut->high[bucket] : cut->low[bucket];
@@ -143,7 +190,7 @@ static void check_program(const model_program *program) {
   model_release(&m);
 }
 
-/* A moment alone is told whole: what a served page's table is made of. */
+/* A single moment is listed in full: the table of a served page. */
 static void one_moment(void **state) {
   (void)state;
   model_trace m = {0};
@@ -180,6 +227,52 @@ static void expandable(void **state) {
   (void)state;
   check_program(&(model_program){
       .operations = 3000, .seed = 5, .conf = "expandable_segments:True", .empty_one_in = 300});
+  /* The large pool too maps 2 MiB then: its class follows from what the mapping continues. */
+  check_program(&(model_program){.operations = 3000,
+                                 .seed = 10,
+                                 .conf = "expandable_segments:True,large_segment_size_mb:2",
+                                 .empty_one_in = 300});
+}
+
+/* A reservation mapped piece by piece is one segment, and one again after a piece in its middle was
+ * unmapped and mapped once more. */
+static void one_reservation(void **state) {
+  (void)state;
+  model_trace m = {0};
+  uint32_t blocks[6];
+  model_start(&m, &(model_program){.conf = "expandable_segments:True"});
+  for (size_t i = 0; i < 6; i++) blocks[i] = model_malloc(&m, 40 * MODEL_MIB, 0, (tsr_pool){0, 0});
+  uint32_t grown = (uint32_t)m.events.count;
+  model_free(&m, blocks[2], 0);
+  model_free(&m, blocks[3], 0);
+  model_empty(&m);
+  uint32_t split = (uint32_t)m.events.count;
+  (void)model_malloc(&m, 80 * MODEL_MIB, 0, (tsr_pool){0, 0});
+  tsr_snapshot *snapshot = model_snapshot(&m, 1, NULL);
+  tsr_view *view = view_of(snapshot);
+  const tsr_view_device *d = view->devices;
+  const struct {
+    uint32_t moment;
+    size_t segments;
+    uint64_t bytes;
+  } want[] = {{grown, 1, 240 * MODEL_MIB},
+              {split, 2, 160 * MODEL_MIB},
+              {(uint32_t)d->event_count, 1, 240 * MODEL_MIB}};
+  for (size_t w = 0; w < sizeof want / sizeof *want; w++) {
+    size_t segments = 0;
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < d->span_count; i++) {
+      if (d->spans[i].born > want[w].moment || d->spans[i].died <= want[w].moment) continue;
+      segments++;
+      bytes += d->spans[i].size_bytes;
+    }
+    assert_int_equal(segments, want[w].segments);
+    assert_int_equal(bytes, want[w].bytes);
+    check_map(d, want[w].moment);
+  }
+  tsr_view_free(view);
+  tsr_snapshot_free(snapshot);
+  model_release(&m);
 }
 
 /* ---- the page ---- */
@@ -235,7 +328,7 @@ static int refuse(void *context, const char *data, size_t size_bytes) {
   return -1;
 }
 
-/* A part says how long its head is, and is for tracks that there are. */
+/* A part contains the length of its head, and exists for existing tracks only. */
 static void parts(void **state) {
   (void)state;
   model_trace m = {0};
@@ -275,7 +368,8 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(defaults),        cmocka_unit_test(streams_and_pools),
       cmocka_unit_test(expandable),      cmocka_unit_test(one_moment),
-      cmocka_unit_test(page_is_bounded), cmocka_unit_test(parts),
+      cmocka_unit_test(one_reservation), cmocka_unit_test(page_is_bounded),
+      cmocka_unit_test(parts),
   };
   return cmocka_run_group_tests_name("view", tests, NULL, NULL);
 }

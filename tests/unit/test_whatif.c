@@ -1,10 +1,12 @@
 /* Tests of answers/whatif.c, on traces that the allocator model made (model_trace.h): the recorded
  * settings must give the recorded segments back, and other settings, or another card, what the
  * model does when it is asked the same under them. */
-#include "tessera/whatif.h"
+#include "tessera/unstable/whatif.h"
 
 #include "allocator/allocator.h"
 #include "model_trace.h"
+#include "study_support.h"
+#include "tessera/unstable/allocator_state.h"
 
 /* ---- the recorded settings ---- */
 
@@ -21,11 +23,18 @@ static tsr_whatif *ask(const model_trace *m, const tsr_allocator_settings *setti
   tsr_whatif_options how = {
       .settings = settings, .setting_count = 1, .capacity_bytes = capacity_bytes};
   tsr_whatif *whatif = NULL;
-  assert_int_equal(tsr_whatif_compute(snapshot, &how, NULL, &whatif, NULL), 0);
+  assert_int_equal(tsr_whatif_compute(test_study(snapshot), &how, NULL, &whatif, NULL), 0);
   assert_int_equal(whatif->device_count, 1);
   assert_int_equal(whatif->devices[0].warning_count, 0);
   tsr_snapshot_free(snapshot); /* stacks are named by its ids; nothing here asks for them */
   return whatif;
+}
+
+static uint64_t failures(const model_trace *m) {
+  uint64_t count = 0;
+  for (size_t i = 0; i < m->events.count; i++)
+    count += m->events.items[i].event.action == TSR_ACTION_OOM;
+  return count;
 }
 
 static void reproduce(const model_program *program) {
@@ -40,7 +49,9 @@ static void reproduce(const model_program *program) {
   assert_int_equal(run->end_reserved_bytes, m.now.after.reserved_bytes);
   assert_int_equal(run->peak.totals.reserved_bytes, device->recorded_peak_reserved_bytes);
   assert_int_equal(run->peak.totals.reserved_bytes, tsr_allocator_peak(m.allocator).reserved_bytes);
-  assert_int_equal(run->oom_count, 0);
+  assert_int_equal(run->oom_count, failures(&m));
+  assert_int_equal(run->is_out_of_memory, failures(&m) > 0);
+  assert_int_equal(device->recorded_oom_count, failures(&m));
   tsr_whatif_free(whatif);
   model_release(&m);
 }
@@ -213,6 +224,42 @@ static void smaller_cards(void **state) {
   }
 }
 
+/* A run that failed: its settings fail again, with the memory that it had and with less. */
+static void failed_run(void **state) {
+  (void)state;
+  model_trace m;
+  model_start(&m, &(model_program){.capacity_bytes = 104 * MODEL_MIB});
+  for (uint32_t i = 0; i < 25; i++)
+    assert_int_not_equal(model_malloc(&m, 4 * MODEL_MIB, 0, (tsr_pool){0, 0}), TSR_NONE);
+  for (uint32_t i = 0; i < 25; i += 2) model_free(&m, i, 0);
+  assert_int_equal(model_malloc(&m, 30 * MODEL_MIB, 0, (tsr_pool){0, 0}), TSR_NONE);
+  const int64_t oom_event = (int64_t)m.events.count - 1;
+  model_free(&m, 1, 0); /* what unwinding frees */
+
+  tsr_whatif *whatif = ask(&m, &m.settings, 0);
+  const tsr_whatif_device *device = &whatif->devices[0];
+  assert_true(device->is_capacity_inferred);
+  assert_int_equal(device->capacity_bytes, 104 * MODEL_MIB);
+  assert_true(device->runs[0].is_recorded && device->runs[0].is_out_of_memory);
+  assert_int_equal(device->runs[0].out_of_memory.event, oom_event);
+  assert_int_equal(device->runs[0].oom_request_bytes, 30 * MODEL_MIB);
+  assert_int_equal(device->segments_reproduced, device->segments_recorded);
+  tsr_whatif_free(whatif);
+
+  /* One more segment would have done, and counts. */
+  whatif = ask(&m, &m.settings, 130 * MODEL_MIB);
+  assert_false(whatif->devices[0].is_capacity_inferred);
+  assert_false(recorded_run(whatif)->is_out_of_memory);
+  assert_int_equal(recorded_run(whatif)->peak.totals.reserved_bytes, 130 * MODEL_MIB);
+  assert_int_equal(recorded_run(whatif)->peak.event, oom_event);
+  assert_int_equal(recorded_run(whatif)->end_reserved_bytes, 130 * MODEL_MIB);
+  tsr_whatif_free(whatif);
+  whatif = ask(&m, &m.settings, 128 * MODEL_MIB);
+  assert_int_equal(recorded_run(whatif)->out_of_memory.event, oom_event);
+  tsr_whatif_free(whatif);
+  model_release(&m);
+}
+
 /* The best configuration comes first: those that fit, by what they reserve. */
 static void best_first(void **state) {
   (void)state;
@@ -221,7 +268,7 @@ static void best_first(void **state) {
   tsr_snapshot *snapshot = model_snapshot(&m, 1, NULL);
   tsr_whatif_options how = {.capacity_bytes = tsr_allocator_peak(m.allocator).reserved_bytes};
   tsr_whatif *whatif = NULL;
-  assert_int_equal(tsr_whatif_compute(snapshot, &how, NULL, &whatif, NULL), 0);
+  assert_int_equal(tsr_whatif_compute(test_study(snapshot), &how, NULL, &whatif, NULL), 0);
   const tsr_whatif_device *device = &whatif->devices[0];
   size_t default_count;
   (void)tsr_whatif_default(&default_count);
@@ -272,6 +319,7 @@ int main(void) {
       cmocka_unit_test(expandable_streams),
       cmocka_unit_test(other_settings),
       cmocka_unit_test(smaller_cards),
+      cmocka_unit_test(failed_run),
       cmocka_unit_test(best_first),
       cmocka_unit_test(fragmentation),
   };

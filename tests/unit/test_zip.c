@@ -19,7 +19,7 @@ static const zip_style STYLES[] = {
 
 enum { STYLE_COUNT = sizeof STYLES / sizeof *STYLES };
 
-/* Every way to write the wanted member, behind every way to write one that is not. */
+/* Every way to write the wanted member, after every way to write one that is not. */
 static void reads_zip_members_however_written(void **state) {
   (void)state;
   tsr__buffer text = sample(SAMPLE_BYTES), nothing = {0};
@@ -52,9 +52,9 @@ static void chooses_zip_members_by_name(void **state) {
       put_member(&bytes, passed[k], &other, STYLES[0]);
     size_t size = bytes.size;
     put_directory(&bytes);
-    assert_fails(&bytes, TSR_ERROR_FORMAT, "holds no .pkl");
+    assert_fails(&bytes, TSR_ERROR_FORMAT, "contains no .pkl");
     bytes.size = size;
-    assert_fails(&bytes, TSR_ERROR_FORMAT, "ends too early");
+    assert_fails(&bytes, TSR_ERROR_FORMAT, "is truncated");
     put_member(&bytes, wanted[i], &text, STYLES[0]);
     assert_whole(&bytes, &text, "zip ");
     tsr__buffer_release(&bytes);
@@ -81,7 +81,7 @@ static void refuses_zip_members(void **state) {
   bytes.size = 0;
   tsr__buffer_append(&bytes, "PK\5\6", 4);
   tsr__buffer_fill(&bytes, 0, 18);
-  assert_fails(&bytes, TSR_ERROR_FORMAT, "holds no .pkl");
+  assert_fails(&bytes, TSR_ERROR_FORMAT, "contains no .pkl");
   tsr__buffer_release(&bytes);
   tsr__buffer_release(&text);
 }
@@ -100,7 +100,7 @@ static void checks_zip_members(void **state) {
   bytes.size = 0;
   put_member(&bytes, "a.txt", &text, STYLES[0]);
   tsr__buffer_text(&bytes, "no header");
-  assert_fails(&bytes, TSR_ERROR_FORMAT, "no member follows");
+  assert_fails(&bytes, TSR_ERROR_FORMAT, "a member is missing");
   bytes.size = 0;
   put_member(&bytes, "a.txt", &text, STYLES[7]);
   bytes.data[bytes.size - 1] ^= 1;
@@ -154,7 +154,7 @@ static void reads_several_payloads(void **state) {
   tsr_error error;
   tsr__stream *stream = new_trickle(&page, 10, SIZE_MAX);
   assert_int_equal(tsr__stream_html_payload(stream, 3, &stream, &error), TSR_ERROR_FORMAT);
-  assert_string_equal(error.message, "the page holds only 3 snapshots");
+  assert_string_equal(error.message, "the page contains only 3 snapshots");
   stream = new_trickle(&page, 10, SIZE_MAX);
   assert_int_equal(tsr__stream_html(stream, &limits, &stream, &error), 0);
   stream->close(stream);
@@ -166,9 +166,9 @@ static void judges_bad_pages(void **state) {
   (void)state;
   tsr__buffer page = {0}, text = bytes_of("hello", 5);
   page_with(&page, "[]");
-  assert_fails(&page, TSR_ERROR_FORMAT, "a page without a snapshot in it");
+  assert_fails(&page, TSR_ERROR_FORMAT, "the page contains no snapshot");
   page_with(&page, "[{\"base64\": 3}]");
-  assert_fails(&page, TSR_ERROR_FORMAT, "a page without a snapshot in it");
+  assert_fails(&page, TSR_ERROR_FORMAT, "the page contains no snapshot");
   page_with(&page, "[{\"base64\": \"\"}]");
   assert_fails(&page, TSR_ERROR_FORMAT, "is empty");
   page_with(&page, "[{\"base64\": \"!!!!\"}]");
@@ -180,7 +180,7 @@ static void judges_bad_pages(void **state) {
   assert_ends(&page, &text, TSR__ENDING_CUT);
   page.size = 0;
   tsr__buffer_text(&page, "<html>\"base64\": \"aGVsbG8=\""); /* of something else */
-  assert_fails(&page, TSR_ERROR_FORMAT, "a page without a snapshot in it");
+  assert_fails(&page, TSR_ERROR_FORMAT, "the page contains no snapshot");
   tsr__buffer_release(&text);
   tsr__buffer_release(&page);
 }

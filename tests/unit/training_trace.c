@@ -21,6 +21,9 @@
   NATIVE("torch::autograd::Node::operator()(std::vector<at::Tensor>&&)")       \
   NATIVE("torch::autograd::Engine::evaluate_function(torch::autograd::Node*)") \
   NATIVE("torch::autograd::Engine::thread_main(torch::autograd::GraphTask const&)")
+#define CAST                                \
+  MALLOC NATIVE("at::_ops::_to_copy::call") \
+      NATIVE("at::autocast::cached_cast(c10::ScalarType, at::Tensor const&, c10::DeviceType)")
 #define RECOMPUTE                                                     \
   "recompute_fn|" TORCH "utils/checkpoint.py|1399;unpack_hook|" TORCH \
   "utils/checkpoint.py|1111;" ENGINE
@@ -128,7 +131,7 @@ static void annotate(writer *w, const char *name, const char *stage) {
 
 typedef struct state {
   uint32_t weight[LAYERS_MAX], gradient[LAYERS_MAX], moment[LAYERS_MAX][2];
-  uint32_t cast[LAYERS_MAX], inner[LAYERS_MAX], output[LAYERS_MAX];
+  uint32_t cast[LAYERS_MAX], bias[LAYERS_MAX], inner[LAYERS_MAX], output[LAYERS_MAX];
   uint32_t input, logits, loss;
   uint32_t cache[STEPS_MAX];
   uint64_t batch; /* bytes of an activation */
@@ -152,12 +155,13 @@ static void noise(writer *w, const char *stack) {
 }
 
 static void forward_layer(writer *w, state *s, uint32_t i) {
-  static const char cast[] = MALLOC NATIVE("at::_ops::_to_copy::call") LAYER("20") TRAIN("40");
+  static const char cast[] = CAST LAYER("21") TRAIN("40");
   static const char mm[] = MALLOC NATIVE("at::_ops::mm::call") LAYER("21") TRAIN("40");
   static const char out[] = MALLOC NATIVE("at::_ops::add_Tensor::call") LAYER("23") TRAIN("40");
   bool keeps = !w->run->checkpoint;
   const char *truth = keeps ? "activation" : "temporary";
-  s->cast[i] = w->run->autocast ? take(w, weight_bytes(i) / 2, truth, cast) : NOTHING;
+  s->cast[i] = w->run->autocast ? take(w, weight_bytes(i) / 2, "cast", cast) : NOTHING;
+  s->bias[i] = w->run->autocast ? take(w, 2 * KIB, "cast", cast) : NOTHING;
   uint32_t temporary = take(w, s->batch * 2, "temporary", mm);
   s->inner[i] = take(w, s->batch, truth, mm);
   give(w, temporary, mm);
@@ -165,13 +169,23 @@ static void forward_layer(writer *w, state *s, uint32_t i) {
   s->output[i] = take(w, s->batch, "activation", out);
   if (keeps) return;
   give(w, s->inner[i], out);
-  if (s->cast[i] != NOTHING) give(w, s->cast[i], out);
+}
+
+/* The cache of casts is cleared: those that backward does not need die. */
+static void leave_autocast(writer *w, state *s) {
+  static const char leave[] =
+      NATIVE("at::autocast::clear_cache()") "__exit__|" TORCH
+                                            "amp/autocast_mode.py|398;" TRAIN("40");
+  for (uint32_t i = 0; i < w->run->layers && w->run->autocast; i++) {
+    give(w, s->bias[i], leave);
+    if (w->run->checkpoint) give(w, s->cast[i], leave);
+  }
 }
 
 static void recompute_layer(writer *w, state *s, uint32_t i) {
-  static const char cast[] = MALLOC NATIVE("at::_ops::_to_copy::call") LAYER("20") RECOMPUTE;
+  static const char cast[] = CAST LAYER("21") RECOMPUTE;
   static const char mm[] = MALLOC NATIVE("at::_ops::mm::call") LAYER("21") RECOMPUTE;
-  if (w->run->autocast) s->cast[i] = take(w, weight_bytes(i) / 2, "recomputed", cast);
+  if (w->run->autocast) s->cast[i] = take(w, weight_bytes(i) / 2, "cast", cast);
   uint32_t temporary = take(w, s->batch * 2, "temporary", mm);
   s->inner[i] = take(w, s->batch, "recomputed", mm);
   give(w, temporary, mm);
@@ -207,6 +221,7 @@ static void run_batch(writer *w, state *s) {
   for (uint32_t i = 0; i < w->run->layers; i++) forward_layer(w, s, i);
   s->logits = take(w, s->batch * 4, "activation", loss);
   s->loss = take(w, 4, "activation", loss);
+  leave_autocast(w, s);
   if (old_loss != NOTHING) give(w, old_loss, loss);
   static const char ones[] = MALLOC "_make_grads|" TORCH "autograd/__init__.py|200;backward|" TORCH
                                     "_tensor.py|522;" TRAIN("42");

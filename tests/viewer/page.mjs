@@ -7,10 +7,12 @@ import { basename, join } from 'node:path';
 const plan = JSON.parse(process.argv[2]);
 const { chromium } = await import(plan.playwright);
 const MOMENTS = 50;
+const HANG_MS = 1800000; // ends what hangs; a busy machine may be slow
 
 const browser = await chromium.launch({
   executablePath: plan.chromium,
   args: ['--no-sandbox', '--disable-gpu'],
+  timeout: HANG_MS,
 });
 
 // ---- helpers ----
@@ -41,6 +43,7 @@ function write(files, ...options) {
 async function open(path, { hash = '', width = 1280, height = 800, scheme = 'light' } = {}) {
   const url = path.startsWith('http:') ? path : `file://${encodeURI(path)}`;
   const context = await browser.newContext({ viewport: { width, height }, colorScheme: scheme, acceptDownloads: true });
+  context.setDefaultTimeout(HANG_MS);
   const page = await context.newPage();
   page.complaints = [];
   page.on('console', (m) => ['error', 'warning'].includes(m.type()) && page.complaints.push(m.text()));
@@ -48,7 +51,7 @@ async function open(path, { hash = '', width = 1280, height = 800, scheme = 'lig
   page.on('dialog', (d) => (page.complaints.push(`dialog: ${d.message()}`), d.dismiss()));
   page.on('request', (r) => /^(file|data|blob):/.test(r.url()) || (url.startsWith('http:') && r.url().startsWith(url)) || page.complaints.push(`request: ${r.url()}`));
   await page.goto(`${url}${hash ? `#${hash}` : ''}`);
-  await page.waitForFunction(() => window.tessera, null, { timeout: 60000 });
+  await page.waitForFunction(() => window.tessera);
   return page;
 }
 
@@ -65,13 +68,13 @@ async function serve(file, options, use) {
   expect('the server ends', code, 0);
 }
 
-/** Wait until what was asked of the server is there. */
+/** Wait until what was asked of the server is there, and drawn. */
 async function arrived(page) {
-  for (let i = 0; i < 200; i++) {
-    await page.waitForTimeout(150); // the wish itself is made while drawing
-    if (!(await page.evaluate('tessera.isWaiting()'))) return settle(page);
+  await settle(page); // the page asks while it draws
+  while (await page.evaluate('tessera.isWaiting()')) {
+    await page.waitForFunction(() => !window.tessera.isWaiting());
+    await settle(page);
   }
-  throw new Error('the server does not answer');
 }
 
 async function close(page) {
@@ -81,8 +84,15 @@ async function close(page) {
 }
 
 const state = (page) => page.evaluate('tessera.state()');
-/** Wait until what was asked for is drawn. */
-const settle = (page) => page.waitForTimeout(350);
+/** Wait until what was asked for is drawn. The page's own clock is used, whose timers end in order however
+ * busy the machine is: the page waits 200 ms at most before it draws, and draws in a frame. */
+const settle = (page) => page.evaluate(() => new Promise((done) => {
+  setTimeout(() => requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(done, 0))), 300);
+}));
+/** Wait until the next frame is drawn. */
+const frame = (page) => page.evaluate(() => new Promise((done) => {
+  requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(done, 0)));
+}));
 
 async function plotBox(page) {
   const box = await page.locator('.raster').first().boundingBox();
@@ -256,7 +266,7 @@ test('what is under the pointer is told, and pinned by a click', async () => {
   const box = await plotBox(page);
   const at = async (y) => {
     await page.mouse.move(box.x + box.width * 0.17, box.y + y);
-    await page.waitForTimeout(60);
+    await frame(page);
     return (await page.locator('.tooltip').innerText()).includes('address');
   };
   let y = box.height - 4;
@@ -284,9 +294,13 @@ test('a stack is copied whole, by keys alone', async () => {
   await settle(page);
   const button = page.getByRole('button', { name: 'copy stack' });
   await button.focus();
+  // The button says so for a second only, so that a look afterwards could come too late.
+  const said = page.evaluate(() => new Promise((done) => {
+    const look = () => [...document.querySelectorAll('button')].some((b) => b.textContent === 'copied') && done();
+    new MutationObserver(look).observe(document.body, { subtree: true, childList: true, characterData: true });
+  }));
   await page.keyboard.press('Enter');
-  await page.waitForTimeout(200);
-  expect('it says so', await button.count() ? await button.innerText() : 'copied', 'copied');
+  await said;
   const lines = (await page.evaluate(() => navigator.clipboard.readText())).split('\n');
   expect('outermost first', lines[0], 'main  /home/me/train.py:3');
   check('down to what allocated', /^(forward|backward|step)  \/home\/me\//.test(lines[1]));
@@ -470,6 +484,84 @@ test('segments hold their blocks', async () => {
   }
   check('reserved is told', peak.reserved_bytes > 0);
   await shoot(page, 'segments');
+  await close(page);
+});
+
+test('expandable segments are drawn as wide as they were mapped', async () => {
+  const file = join(plan.work, 'expandable.pickle');
+  tessera('simulate', '-q', 'gpt2', '--batch', '4', '--seq', '512', '--steps', '2', '--set', 'expandable_segments:True', '--capacity', '5GiB', '-o', file);
+  const peak = JSON.parse(tessera('peak', '--json', file)).devices[0];
+  const page = await open(write(file), { hash: 'tab=3' });
+  await settle(page);
+  const boxes = await page.evaluate('tessera.segments()');
+  const sum = (key) => boxes.reduce((total, box) => total + box[key], 0);
+  expect('all that is reserved is drawn', sum('bytes'), peak.peak.reserved_bytes);
+  expect('every block is drawn, as a whole', sum('used'), peak.peak.active_bytes);
+  check(`a reservation is one segment (${boxes.length})`, boxes.length <= 4 && boxes.every((b) => b.isExpandable));
+  // In pixels: of the largest segment as much is coloured as blocks hold of it.
+  const most = boxes.reduce((a, b) => (b.bytes > a.bytes ? b : a));
+  const coloured = await page.evaluate(({ x, y, width }) => {
+    const canvas = document.querySelector('.segments canvas');
+    const scale = canvas.width / canvas.getBoundingClientRect().width;
+    const row = canvas.getContext('2d').getImageData(Math.round((x + 1) * scale), Math.round(y * scale), Math.round((width - 2) * scale), 1).data;
+    const probe = document.createElement('i');
+    document.body.append(probe);
+    probe.style.color = 'var(--raised)';
+    const empty = getComputedStyle(probe).color.match(/\d+/g).map(Number);
+    probe.remove();
+    let filled = 0;
+    for (let i = 0; i < row.length; i += 4) if (empty.some((c, k) => k < 3 && Math.abs(row[i + k] - c) > 2)) filled++;
+    return filled / (row.length / 4);
+  }, most);
+  check(`coloured ${coloured} of ${most.used / most.bytes}`, Math.abs(coloured - most.used / most.bytes) < 0.05);
+  await shoot(page, 'expandable');
+  await close(page);
+});
+
+test('private pools have an envelope as high as what they keep', async () => {
+  const files = [plan.made.graphs, real('private-pools-no-trace.pickle')].filter((f) => f);
+  for (const file of files) {
+    const path = write(file);
+    const page = await open(path, { hash: 'by=pool', width: 1440, height: 900 });
+    await settle(page);
+    const { events } = await page.evaluate('tessera.devices[0]');
+    for (const event of events ? [-1, 99, 130, 400, 500, 800, events - 1] : [-1]) {
+      const pools = await page.evaluate((e) => tessera.pools(0, e), event);
+      const at = JSON.parse(events ? tessera('at', '--json', '--event', String(event), file) : tessera('peak', '--json', file)).devices[0];
+      for (const { pool, high_water_bytes } of at.private_pools)
+        expect(`what pool ${pool} keeps at ${event}`, pools[`pool (${pool.join(', ')})`][1], high_water_bytes);
+      const kept = Object.values(pools).reduce((sum, [, bytes]) => sum + bytes, 0);
+      expect(`at ${event} nothing else is kept`, kept, at.private_pools.reduce((sum, p) => sum + p.high_water_bytes, 0));
+    }
+    const legend = await page.locator('.legend').innerText();
+    check('the legend has the high-water mark', /high-water mark [0-9.]+ [MG]iB/.test(legend));
+    const name = events ? 'pools' : 'pools-real';
+    await shoot(page, `${name}-1440-light`);
+    if (events) {
+      // Point into an envelope: it says what it is.
+      const box = await plotBox(page);
+      let found = false;
+      for (let y = 4; y < box.height && !found; y += 3) {
+        await page.mouse.move(box.x + box.width * 0.5, box.y + y);
+        await frame(page);
+        found = (await page.locator('.tooltip').innerText()).includes('high-water mark');
+      }
+      check('an envelope is found', found);
+      const tip = await page.locator('.tooltip').innerText();
+      check(`it says in use of how much: ${tip}`, /in use\s+[0-9.]+ [KMG]iB of (20|40|60)\.00 MiB/.test(tip));
+      await shoot(page, 'pools-tip');
+    }
+    await close(page);
+    for (const [width, scheme] of [[1440, 'dark'], [900, 'light'], [900, 'dark']]) {
+      const other = await open(path, { hash: 'by=pool', width, height: 900, scheme });
+      await settle(other);
+      await shoot(other, `${name}-${width}-${scheme}`);
+      await close(other);
+    }
+  }
+  // In the order of allocation blocks of a pool do not lie together: no envelope then.
+  const page = await open(write(plan.made.graphs), { hash: 'by=pool&layout=bands' });
+  await settle(page);
   await close(page);
 });
 

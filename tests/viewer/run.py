@@ -31,7 +31,7 @@ def event(action, address, size, time, frames):
 
 
 def snapshot(events, frames_at_end=()):
-    """A trace that starts from nothing; what it leaves live lies in one segment."""
+    """A trace that starts from nothing; what it leaves live is in one segment."""
     live = {}
     for e in events:
         if e['action'] == 'alloc':
@@ -61,7 +61,7 @@ def snapshot(events, frames_at_end=()):
 
 
 def waves(count, names):
-    """Allocations that come and go in waves, each with a stack of its own kind."""
+    """Allocations that come and go in waves, each with its own kind of stack."""
     events, live, time = [], [], 1700000000000000
     for i in range(count):
         time += 10
@@ -101,10 +101,47 @@ def annotated(count, names):
     return data
 
 
+def graphs():
+    """Waves in the default pool, and a private pool that takes three segments of 20 MiB one after
+    another and gives nothing back, while its blocks come and go."""
+    waving = waves(600, ['forward', 'backward'])
+    data = snapshot(waving)
+    frames = [{'name': 'capture', 'filename': '/home/me/graphs.py', 'line': 7}]
+    events, live, private = [], [], {'stream': 0, 'pool_id': (0, 1)}
+    for i, e in enumerate(waving):
+        events.append({**e, 'pool_id': (0, 0)})
+        at, time = 0x7e0000000000 + (i // 300 << 28), e['time_us']
+        if i % 300 == 100 and i < 900:
+            events.append({**event('segment_alloc', at, 20 << 20, time, frames), **private})
+            for k in range(4):
+                live.append({**event('alloc', at + (k * 5 << 20), 5 << 20, time, frames), **private})
+                events.append(live[-1])
+        if i % 300 == 250 and i < 900:
+            for old in [live.pop(), live.pop(), live.pop()]:
+                for action in ('free_requested', 'free_completed'):
+                    events.append({**old, 'action': action, 'time_us': time})
+    data['device_traces'] = [events]
+    for n in range(3):
+        at = 0x7e0000000000 + (n << 28)
+        there = [e for e in live if e['addr'] >> 28 == at >> 28]
+        blocks = [{'address': e['addr'], 'size': e['size'], 'requested_size': e['size'],
+                   'state': 'active_allocated', 'frames': frames} for e in there]
+        used = sum(b['size'] for b in blocks)
+        if used < 20 << 20:
+            blocks.append({'address': at + used, 'size': (20 << 20) - used, 'requested_size': 0,
+                           'state': 'inactive', 'frames': []})
+        data['segments'].append({**data['segments'][0], 'address': at, 'total_size': 20 << 20,
+                                 'allocated_size': used, 'active_size': used, 'requested_size': used,
+                                 'segment_pool_id': (0, 1), 'is_expandable': False, 'blocks': blocks})
+    data['segments'].sort(key=lambda segment: segment['address'])
+    return data
+
+
 def make(work):
     files = {'hostile': hostile(), 'annotated': annotated(6, 3), 'many': annotated(90, 70),
              'waves': snapshot(waves(3000, ['forward', 'backward', 'step'])),
              'long': snapshot(waves(30000, ['forward', 'backward', 'step'])),
+             'graphs': graphs(),
              'empty': {'segments': [], 'device_traces': [[]]}}
     files['oom'] = snapshot(waves(300, ['forward', 'loss']) + [
         {'action': 'oom', 'addr': 1 << 20, 'size': 1 << 30, 'device_free': 1 << 20, 'stream': 0,

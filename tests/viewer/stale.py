@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Is viewer/page.html made of the sources beside it? Prints TAP.
+"""Is viewer/page.html made of the sources next to it? Prints TAP.
 
 usage: stale.py
 

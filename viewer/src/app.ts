@@ -221,14 +221,18 @@ export class App {
   private most(track: number): number {
     const device = this.devices[track]!;
     const visible = this.visible(track);
-    if (visible.every((v) => v))
-      return Math.max(1, device.head.maxReserved, device.head.peakAllocated, this.head.capacity);
-    const groups = visible.length;
-    const sums = groupsOf(device, this.grouping(track));
+    const grouping = this.grouping(track);
+    const hasEnvelopes = grouping.key === 'pool' && device.pools.size > 0 && this.state.layout === 'grouped';
+    const isAll = visible.every((v) => v);
     let most = 1;
+    if (isAll) most = Math.max(1, device.head.maxReserved, device.head.peakAllocated, this.head.capacity);
+    if (isAll && !hasEnvelopes) return most;
+    const groups = visible.length;
+    const sums = groupsOf(device, grouping);
     for (let b = 0; b < device.high.length; b++) {
       let sum = 0;
-      for (let g = 0; g < groups; g++) if (visible[g]) sum += sums[b * groups + g]!;
+      for (let g = 0; g < groups; g++)
+        if (visible[g]) sum += Math.max(sums[b * groups + g]!, hasEnvelopes ? device.keptAt(grouping, g, device.high[b]!) : 0);
       if (sum > most) most = sum;
     }
     return most;

@@ -106,6 +106,7 @@ export interface View {
   allocated: Float64Array; // there
   low: Float64Array; // least allocated in the column
   reserved: Float64Array; // most in the column
+  kept: Map<number, Float64Array>; // by group, by column: what private pools keep there
   edges: Uint32Array; // the first moment of each column, and one past the last
 }
 
@@ -123,6 +124,7 @@ export function viewOf(device: Device, grouping: Grouping, edges: Edges): View {
     allocated: new Float64Array(columns).fill(-1),
     low: new Float64Array(columns).fill(Infinity),
     reserved: new Float64Array(columns),
+    kept: new Map(),
     edges,
   };
   const from = Math.max(0, Math.floor((edges[0]! - device.from) / device.bucketMoments));
@@ -130,6 +132,7 @@ export function viewOf(device: Device, grouping: Grouping, edges: Edges): View {
   if (to - from > columns * 1.2 && device.bucketMoments > 1) fromBuckets(device, grouping, view, from, to);
   else fromMoments(device, grouping, view);
   fillReserved(device, view);
+  if (grouping.key === 'pool') for (const group of device.pools.keys()) view.kept.set(group, keptOf(device, grouping, group, view.moment));
   return view;
 }
 
@@ -252,6 +255,10 @@ function restMoments(device: Device, from: number, to: number): number[] {
     if (h !== l && Math.max(h, l) > from) out.push(Math.max(h, l));
   }
   return out;
+}
+
+function keptOf(device: Device, grouping: Grouping, group: number, moments: Uint32Array): Float64Array {
+  return Float64Array.from(moments, (m) => device.keptAt(grouping, group, m));
 }
 
 function fillReserved(device: Device, view: View): void {

@@ -20,6 +20,12 @@ export interface Span {
   isExpandable: boolean;
 }
 
+/** What the private pools of one group of the grouping "pool" have taken: it only rises. */
+export interface Marks {
+  moments: Uint32Array;
+  bytes: Float64Array;
+}
+
 /** As tsr_view_range_kind counts them. */
 export const RANGE_KINDS = ['annotation', 'metadata', 'step', 'phase'] as const;
 export type RangeKind = (typeof RANGE_KINDS)[number];
@@ -130,6 +136,7 @@ export class Device {
   readonly spans: Span[];
   readonly ranges: Range[];
   readonly marks: Mark[];
+  readonly pools: Map<number, Marks>; // by group of the grouping "pool"; empty without private pools
   private readonly stations: number[][] = [[]];
   private readonly large = new Map<number, Uint32Array>();
   readonly reservedMoment: Uint32Array; // steps of the reserved bytes
@@ -182,6 +189,7 @@ export class Device {
     this.spans = track?.spans ?? readSpans(columns.reader(`${d}spans`));
     this.ranges = track?.ranges ?? readRanges(columns.reader(`${d}ranges`), names);
     this.marks = track?.marks ?? readMarks(columns.reader(`${d}marks`));
+    this.pools = track?.pools ?? readPools(columns.reader(`${d}pools`));
     [this.reservedMoment, this.reservedBytes] = track ? [track.reservedMoment, track.reservedBytes] : this.reservedSteps();
   }
 
@@ -255,6 +263,14 @@ export class Device {
 
   reservedAt(moment: number): number {
     return this.reservedBytes[Math.max(0, upperBound(this.reservedMoment, moment) - 1)]!;
+  }
+
+  /** What the private pools of a group keep at a moment: the most that they ever took. */
+  keptAt(grouping: Grouping, group: number, moment: number): number {
+    const marks = grouping.key === 'pool' ? this.pools.get(group) : undefined;
+    if (!marks) return 0;
+    const at = upperBound(marks.moments, moment) - 1;
+    return at < 0 ? 0 : marks.bytes[at]!;
   }
 
   /** Allocations there at a moment, in the order in which they were made. What was there when every
@@ -430,6 +446,24 @@ function readMarks(reader: Reader): Mark[] {
     out.push({ moment, isOom, bytes: reader.number(), free: reader.number() });
   }
   return out;
+}
+
+function readPools(reader: Reader): Map<number, Marks> {
+  const steps = new Map<number, [number, number][]>();
+  let moment = 0;
+  while (!reader.ended) {
+    moment += reader.number();
+    const group = reader.number();
+    const bytes = reader.number();
+    let list = steps.get(group);
+    if (!list) steps.set(group, (list = []));
+    if (list.length && list[list.length - 1]![0] === moment) list.pop();
+    list.push([moment, bytes]);
+  }
+  return new Map([...steps].map(([group, list]) => [group, {
+    moments: Uint32Array.from(list, ([m]) => m),
+    bytes: Float64Array.from(list, ([, b]) => b),
+  }]));
 }
 
 function readAddresses(bytes: Uint8Array): BigUint64Array {

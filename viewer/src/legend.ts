@@ -35,11 +35,12 @@ export class Legend {
     const some = !visible.every((v) => v);
     const order = grouping.names.map((_, g) => g).sort((a, b) => sums[b]! - sums[a]! || a - b);
     const used = groupsUsed(app.grouping(place.track));
+    const kept = grouping.names.map((_, g) => device.keptAt(grouping, g, moment));
     const total = sums.reduce((x, y) => x + y, 0);
     replace(
       this.element,
       ...order
-        .filter((g) => used.has(g) || sums[g])
+        .filter((g) => used.has(g) || sums[g] || kept[g])
         .map((g) => {
           const name = grouping.names[g]!;
           const swatch = h('span', { class: 'swatch' });
@@ -53,12 +54,13 @@ export class Legend {
               type: 'button',
               class: some && !visible[g] ? 'group off' : 'group',
               'aria-pressed': String(only.includes(name)),
-              title: `${name}: ${size(sums[g]!)}. Click: this alone; with Shift or Ctrl: one more.`,
+              title: `${name}: ${size(sums[g]!)}${kept[g] ? ` in use, high-water mark ${size(kept[g]!)}` : ''}. Click: this alone; with Shift or Ctrl: one more.`,
               onclick: (e: MouseEvent) => this.toggle(name, e.shiftKey || e.ctrlKey || e.metaKey),
             },
             swatch,
             h('span', { class: 'name' }, name),
             h('span', { class: 'bytes' }, size(sums[g]!)),
+            kept[g]! > 0 && h('span', { class: 'kept' }, `high-water mark ${size(kept[g]!)}`),
             bar,
           );
         }),

@@ -56,6 +56,7 @@ class Page {
   private readonly legend: Legend;
   private readonly summary: Summary;
   private readonly tabs: { draw: () => void; element: HTMLElement }[];
+  readonly segments: Segments;
   private readonly pin: Pin;
   private readonly tabList = h('div', { class: 'tabs', role: 'tablist', 'aria-label': 'Details' });
   private readonly panel = h('div', { class: 'panel', role: 'tabpanel', id: 'panel', 'aria-labelledby': 'tab-1' });
@@ -71,7 +72,8 @@ class Page {
     this.legend = new Legend(app);
     this.summary = new Summary(app);
     this.pin = new Pin(app);
-    this.tabs = [new LiveTab(app), new Flame(app), new Segments(app), new DiffTab(app)];
+    this.segments = new Segments(app);
+    this.tabs = [new LiveTab(app), new Flame(app), this.segments, new DiffTab(app)];
     const table = keyTable(app, this.timeline, {
       focusSearch: () => this.header.search.select(),
       toggleHelp: () => help.toggle(),
@@ -186,6 +188,14 @@ function hook(app: App, page: Page): object {
     columns: (track: number) => page.timeline.tracks[track]!.columns(),
     /** Events at which sums of what is not told one by one are exact. */
     exact: (track: number) => [...app.devices[track]!.high, ...app.devices[track]!.low].map((m) => m - 1),
+    /** By name of a group: in use, and kept by private pools. */
+    pools: (track: number, event: number) => {
+      const device = app.deviceFor(track, event + 1);
+      const grouping = device.grouping('pool');
+      const sums = device.sumsAt(grouping, event + 1);
+      return Object.fromEntries(grouping.names.map((name, g) => [name, [sums[g], device.keptAt(grouping, g, event + 1)]]));
+    },
+    segments: () => page.segments.drawn(),
     drawn: (track: number) => page.timeline.tracks[track]!.drawnHead(),
     isWaiting: () => app.isWaiting,
     frames: () => page.timeline.frameTimes,

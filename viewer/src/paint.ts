@@ -13,7 +13,9 @@ export interface Picture {
   width: number;
   height: number;
   pixels: Uint32Array<ArrayBuffer>;
-  owner: Int32Array; // allocation + 1, or -(group + 1) for a band of small ones, or 0
+  // Allocation + 1; -(group + 1) for a band of small ones; -(groups + group + 1) for what the private
+  // pools of a group keep beside them; 0 for nothing.
+  owner: Int32Array;
 }
 
 export interface How {
@@ -132,6 +134,30 @@ class Painter {
     }
   }
 
+  /** What private pools keep beyond their live blocks: an envelope around these, up to the pools'
+   * high-water mark. Hatched, so that it is not taken for memory in use. */
+  envelope(g: number): void {
+    const kept = this.view.kept.get(g);
+    if (!kept) return;
+    const { height, width, bytesPerPixel, left } = this.how;
+    const groups = this.view.groups;
+    const colour = this.how.colours[g]!;
+    const { pixels, owner } = this.picture;
+    for (let c = 0; c < this.view.columns; c++) {
+      const bytes = kept[c]! - Math.max(0, this.view.sums[c * groups + g]!);
+      if (bytes <= 0) continue;
+      const bottom = Math.round(height - this.top[c]! / bytesPerPixel);
+      this.top[c]! += bytes;
+      const row = Math.max(0, Math.round(height - this.top[c]! / bytesPerPixel));
+      for (let r = row; r < bottom; r++) {
+        const at = r * width + left + c;
+        const isLine = r === row || (left + c + r) % 7 === 0;
+        pixels[at] = r === row ? colour.edge : isLine ? colour.faint[0]! : colour.dim;
+        owner[at] = -(groups + g + 1);
+      }
+    }
+  }
+
   shape(a: number, from: number, to: number): void {
     const { colours, matches } = this.how;
     const kind = this.device.kind[a]!;
@@ -170,6 +196,7 @@ export function paint(device: Device, grouping: Grouping, view: View, how: How):
   for (const g of groups) {
     painter.band(g, small);
     for (const i of members.get(g)!) painter.shape(shapes.ids[i]!, shapes.from[i]!, shapes.to[i]!);
+    painter.envelope(g);
   }
   return painter.picture;
 }

@@ -1,5 +1,7 @@
-// Tab 3: segments and the blocks in them at the chosen moment. One box a segment, as long as it is
-// large; blocks in the colours of the timeline, what is free is empty.
+// Tab 3: segments and the blocks in them at the chosen moment. One box per segment, as long as it is
+// large; blocks in the colours of the timeline, free memory is empty. Of expandable memory each range
+// that is mapped without a gap is one segment (the page's data has it so), so a block that spans
+// several mappings lies in one box.
 
 import type { App } from './app.ts';
 import type { Device, Span } from './device.ts';
@@ -72,26 +74,12 @@ export class Segments {
     this.boxes.sort((a, b) => pool(a).localeCompare(pool(b)) || b.span.bytes - a.span.bytes || a.span.at - b.span.at);
   }
 
-  /** Segments by address; expandable ones that touch are one. */
-  private runs(): { at: number; bytes: number; keepsTails: boolean; blocks: number[] }[] {
-    const out: { at: number; bytes: number; keepsTails: boolean; isExpandable: boolean; blocks: number[] }[] = [];
-    for (const { span, blocks } of [...this.boxes].sort((a, b) => a.span.at - b.span.at)) {
-      const last = out[out.length - 1];
-      if (last?.isExpandable && span.isExpandable && last.at + last.bytes === span.at) {
-        last.bytes += span.bytes;
-        last.blocks = last.blocks.concat(blocks);
-      } else {
-        const keepsTails = span.isLarge && !span.isExpandable;
-        out.push({ at: span.at, bytes: span.bytes, keepsTails, isExpandable: span.isExpandable, blocks });
-      }
-    }
-    return out;
-  }
-
   /** Reserved memory that holds nothing, by cause: the rules are those of `tessera at`. */
   private waste(device: Device): Waste {
     const waste = { lost: 0, inUsed: 0, whole: 0, largest: 0 };
-    for (const { at, bytes, keepsTails, blocks } of this.runs()) {
+    for (const { span, blocks } of this.boxes) {
+      const { at, bytes } = span;
+      const keepsTails = span.isLarge && !span.isExpandable;
       if (!blocks.length) {
         waste.whole += bytes;
         waste.largest = Math.max(waste.largest, bytes);
@@ -133,6 +121,15 @@ export class Segments {
     );
     if (!this.boxes.length) this.tip.textContent = 'There are no segments at this moment.';
     else this.tip.textContent = 'Point at a block; click pins it in the timeline.';
+  }
+
+  /** What is drawn, in pixels of the canvas's box and in bytes; for tests. */
+  drawn(): { x: number; y: number; width: number; bytes: number; isExpandable: boolean; blocks: number; used: number }[] {
+    const { device } = this.app.selection();
+    return this.boxes.map(({ span, x, y, width, blocks }) => ({
+      x, y: y + ROW / 2, width, bytes: span.bytes, isExpandable: span.isExpandable,
+      blocks: blocks.length, used: blocks.reduce((sum, a) => sum + device.block(a), 0),
+    }));
   }
 
   private place(width: number): number {

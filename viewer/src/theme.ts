@@ -12,7 +12,10 @@ const CATEGORY: Record<string, number> = {
   input: 8,
   communication: 9,
   workspace: 6,
-  unexplained: 12,
+  buffer: 7,
+  kv_cache: 10,
+  cast: 5,
+  unknown: 12,
 };
 
 // Hues that stay apart for most kinds of colour vision, of like weight on the page.
@@ -71,7 +74,7 @@ function hash(text: string): number {
   return h >>> 0;
 }
 
-const QUIET = /^\((before|outside|no |none|other|smaller)|^unknown$|^unexplained$/;
+const QUIET = /^\((before|outside|no |none|other|smaller)|^unknown$/;
 
 /** A colour for each group of a grouping. */
 export function palette(key: string, names: string[], theme: Theme): Swatch[] {

@@ -78,7 +78,12 @@ export class Tooltip {
     } else {
       const rows: [string, string][] = [];
       if (device.hasTimes) rows.push(['time', momentClock(device, hit.moment)]);
-      if (hit.group >= 0) rows.push(['here', `small blocks of ${grouping.names[hit.group]!}, together`]);
+      if (hit.isKept) {
+        const kept = device.keptAt(grouping, hit.group, hit.moment);
+        const live = device.sumsAt(grouping, hit.moment)[hit.group]!;
+        rows.push(['here', `up to the high-water mark of ${grouping.names[hit.group]!}`]);
+        rows.push(['in use', `${size(live)} of ${size(kept)}`]);
+      } else if (hit.group >= 0) rows.push(['here', `small blocks of ${grouping.names[hit.group]!}, together`]);
       else rows.push(['reserved', size(device.reservedAt(hit.moment))]);
       replace(this.element, h('strong', {}, momentName(hit.moment)), facts(rows));
     }

@@ -28,7 +28,8 @@ export interface Hit {
   device: Device; // what is drawn there
   moment: number;
   allocation: number; // of that device, or -1
-  group: number; // of a band of small blocks, or -1
+  group: number; // of a band of small blocks, or of an envelope; or -1
+  isKept: boolean; // it is an envelope: what private pools keep beside their blocks
   lane: { title: string; name: string; born: number; died: number } | null;
 }
 
@@ -394,7 +395,7 @@ export class Track {
     if (x < GUTTER || x >= this.width || y < 0 || y > this.height) return null;
     const value = this.range[0] + ((x - GUTTER) / this.plotWidth) * (this.range[1] - this.range[0]);
     const moment = this.app.axis.moment(this.device, value);
-    const hit: Hit = { track: this.index, device: this.drawn, moment, allocation: -1, group: -1, lane: null };
+    const hit: Hit = { track: this.index, device: this.drawn, moment, allocation: -1, group: -1, isKept: false, lane: null };
     if (y < this.lanesHeight) {
       const row = Math.floor((y - (this.app.devices.length > 1 ? 16 : 0)) / LANE);
       const lane = this.lanes[row];
@@ -409,7 +410,10 @@ export class Track {
     if (picture && row >= 0 && row < picture.height && column < picture.width) {
       const owner = picture.owner[row * picture.width + column]!;
       if (owner > 0) hit.allocation = owner - 1;
-      if (owner < 0) hit.group = -owner - 1;
+      if (owner < 0 && view) {
+        hit.isKept = -owner > view.groups;
+        hit.group = hit.isKept ? -owner - 1 - view.groups : -owner - 1;
+      }
       const at = column - this.firstColumn;
       if (view && at >= 0 && at < view.columns) hit.moment = view.moment[at]!;
     }

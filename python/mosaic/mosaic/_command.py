@@ -1,6 +1,6 @@
-"""Mosaic's commands: tessera's own, by their names.
+"""Mosaic's commands: those of tessera with these names.
 
-A Command may be called, as a console script does, or given to click's CliRunner, as tests of Mosaic's
+A Command can be called, as a console script does, or passed to click's CliRunner, as tests of Mosaic's
 commands do.
 """
 import subprocess
@@ -9,7 +9,7 @@ from typing import Any, Optional, Sequence
 
 
 def run(name: str, words: Sequence[str]) -> int:
-    """Run the command in this process, on its own standard streams; answers the exit status."""
+    """Run the command in this process, on its own standard streams; returns the exit status."""
     from tessera.__main__ import main
     return main(list(words), name)
 
@@ -25,8 +25,8 @@ class Command:
 
     def main(self, args: Optional[Sequence[str]] = None, prog_name: Optional[str] = None,
              standalone_mode: bool = True, **_: Any) -> Any:
-        """Run it with these words, or those of the command line, and leave the program with its
-        exit status; with `standalone_mode` false the status is returned."""
+        """Run it with these words, or those of the command line, and exit the program with its
+        status; if `standalone_mode` is false, the status is returned."""
         words = sys.argv[1:] if args is None else list(args)
         status = run(self.name, words) if self._is_direct() else self._run_apart(words)
         if standalone_mode:
@@ -35,14 +35,14 @@ class Command:
 
     @staticmethod
     def _is_direct() -> bool:
-        """Are Python's standard streams the process's?"""
+        """Whether Python's standard streams are those of the process."""
         try:
             return (sys.stdout.fileno(), sys.stderr.fileno()) == (1, 2)
         except (AttributeError, OSError, ValueError):
             return False
 
     def _run_apart(self, words: Sequence[str]) -> int:
-        """In a process of its own, for what has put other streams in the place of the standard ones."""
+        """Runs in a separate process, for callers that have replaced the standard streams."""
         call = f'import sys; from mosaic._command import run; sys.exit(run({self.name!r}, sys.argv[1:]))'
         done = subprocess.run([sys.executable, '-c', call, *words], capture_output=True, text=True,
                               check=False)

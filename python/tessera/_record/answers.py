@@ -1,7 +1,7 @@
-"""Asking tessera about a file that was just written: through the package, else through the command.
+"""Asking tessera about a file that was just written: through the package, or otherwise the command.
 
 Three questions: why memory ran out, as text for a terminal; whether a test is within its budget;
-and the page, for a tracker. Everything here may be missing, and then says so.
+and the page, for a tracker. Any of these may be unavailable, which is reported.
 """
 
 import importlib.util
@@ -13,16 +13,16 @@ import sys
 from .guard import attempt
 
 _SECONDS = 300
-_SECONDS_FOR_WHY = 60  # other ranks may wait for this one
+_SECONDS_FOR_WHY = 60  # other ranks may be waiting for this one
 
 
 class Unavailable(RuntimeError):
-    """Neither the package nor the command can answer; the message says why."""
+    """The package and the command are both unable to answer; the message explains why."""
 
 
 def command():
-    """The beginning of a command line that is tessera's: TESSERA, the package's own, or the one on
-    PATH; None where there is none."""
+    """The beginning of a tessera command line: TESSERA, the package's own command, or the one on
+    PATH; None if there is none."""
     named = os.environ.get("TESSERA")
     if named and os.access(named, os.X_OK):
         return [named]
@@ -57,14 +57,14 @@ def run(*arguments, seconds=_SECONDS):
 
 
 def _open(path):
-    """tessera.open(path), or None where the package has no reader."""
+    """tessera.open(path), or None if the package has no reader."""
     module = sys.modules.get("tessera")
     reader = attempt(lambda: module.open) if module is not None else None
     return None if reader is None else attempt(reader, path)
 
 
 def _as_text(answer):
-    """An answer of the package as a person reads it, or None."""
+    """An answer of the package as text, or None."""
     if isinstance(answer, str):
         return answer
     for name in ("text", "to_text"):
@@ -72,15 +72,15 @@ def _as_text(answer):
         told = attempt(told) if callable(told) else told
         if isinstance(told, str):
             return told
-    # str() of what has no words of its own is an address, of no use to anyone.
+    # The default str() of an object is its address, which is useless.
     if type(answer).__str__ is not object.__str__:
         return attempt(str, answer)
     return None
 
 
 def why(path, capacity_bytes=None):
-    """`tessera why` of a snapshot as text, or None. `capacity_bytes` is what PyTorch could have had
-    of the card, which a snapshot does not tell."""
+    """`tessera why` of a snapshot as text, or None. `capacity_bytes` is the memory of the card that
+    PyTorch could use, which a snapshot does not contain."""
     snapshot = _open(path)
     if snapshot is not None:
         answer = attempt(lambda: snapshot.why(capacity=capacity_bytes))
@@ -96,16 +96,16 @@ def why(path, capacity_bytes=None):
 
 
 def page(path, out):
-    """Writes the page of a snapshot to `out` (.html); True where it did."""
+    """Writes the page of a snapshot to `out` (.html); returns whether it did."""
     finished = attempt(run, "view", path, "-o", out)
     return finished is not None and finished[0] == 0 and os.path.exists(out)
 
 
 def check(path, limits=(), reserved=None, lock=None, update=False, tolerance=None):
-    """`tessera check`: (whether it passed, what it says).
+    """`tessera check`: (whether it passed, its report).
 
-    `limits` are texts as of --max, "18GiB" or "activation=3GiB"; `lock` is a file, which `update`
-    writes. Raises Unavailable where the check could not be made, with what stood in its way."""
+    `limits` are texts as for --max, "18GiB" or "activation=3GiB"; `lock` is a file, which `update`
+    writes. Raises Unavailable, with the reason, if the check could not be made."""
     arguments = [part for limit in limits for part in ("--max", limit)]
     if reserved is not None:
         arguments += ["--max-reserved", reserved]

@@ -10,15 +10,15 @@ The functions are private to PyTorch and their arguments grew with the releases:
     2.11       + skip_actions
     2.14       + record_pinned_host_memory, record_cuda
 
-so what is passed is what the function at hand accepts, by its signature and never by a version. The
+so the arguments passed are those in the function's signature, independent of the version. The
 NPU's takes *args and hides its arguments in _record_memory_history_impl.
 
-Recording never initialises a device: PyTorch itself is asked (`_lazy_call`) to say when a program
-first uses one. So a rank that calls set_device first gets no stray context on device 0, and a
-program may still fork.
+Recording never initialises a device: PyTorch calls us back (`_lazy_call`) when a program
+first uses one. So a rank that calls set_device first gets no extra context on device 0, and a
+program can still fork.
 
-The history belongs to the process, not to a recording: `History` counts who wants it and turns it
-off after the last. One that the program itself turned on is used as it is and left on.
+The history belongs to the process, not to a recording: `History` counts its users and turns it
+off after the last. A history that the program itself turned on is used unchanged and left on.
 """
 
 import inspect
@@ -38,7 +38,7 @@ class Backend:
         self.name = name
         self.module = module
         self.memory = module.memory
-        self.attach = attach  # attaches an out-of-memory observer; None where there is none
+        self.attach = attach  # attaches an out-of-memory observer; None if unsupported
 
     # ---- readiness ----
 
@@ -56,7 +56,7 @@ class Backend:
     # ---- the history ----
 
     def is_recording(self):
-        """Whether the history is on; False where PyTorch cannot tell."""
+        """Whether the history is on; False if PyTorch cannot report it."""
         ask = getattr(_torch_c(), f"_{self.name}_isHistoryEnabled", None)
         return bool(attempt(ask, default=False)) if ask is not None else False
 
@@ -71,7 +71,7 @@ class Backend:
         try:
             function("all", **{name: wanted[name] for name in wanted if name in names})
         except TypeError:
-            # The Python half of some builds accepts what their C++ half does not know.
+            # In some builds the Python half accepts arguments that the C++ half rejects.
             function("all", **{name: wanted[name] for name in _CORE})
 
     def disable(self):
@@ -87,7 +87,7 @@ class Backend:
         return self.module.current_device()
 
     def ask(self, name, *arguments):
-        """What module.NAME(...) answers, or None where that function is missing or fails."""
+        """The result of module.NAME(...), or None if that function is missing or fails."""
         function = getattr(self.module, name, None) or getattr(self.memory, name, None)
         return None if function is None else attempt(function, *arguments)
 
@@ -113,14 +113,14 @@ def _parameters(function, memory):
 def _arguments(settings):
     compiled = settings.compile_context
     if compiled is None:
-        # It costs a string comparison an operator, so only where torch.compile can be in use.
+        # It costs a string comparison per operator, so only if torch.compile can be in use.
         compiled = "torch._dynamo" in sys.modules
     wanted = {
         "context": settings.context,
         "stacks": settings.stacks,
         "max_entries": settings.max_entries,
         "compile_context": compiled,
-        "global_record_annotations": True,  # of all threads, and the program's own too
+        "global_record_annotations": True,  # of all threads, including the program's own annotations
     }
     if settings.skip_actions is not None:
         wanted["skip_actions"] = settings.skip_actions
@@ -128,7 +128,7 @@ def _arguments(settings):
 
 
 def _legacy_arguments(names, settings):
-    """For PyTorch 2.0, whose history keeps one event unless told otherwise."""
+    """For PyTorch 2.0, whose history keeps one event by default."""
     wanted = {
         "record_context": settings.context is not None,
         "trace_alloc_max_entries": settings.max_entries,
@@ -207,12 +207,12 @@ class History:
 
     def reset(self):
         self.lock = threading.Lock()
-        self.users = {}  # backend name: how many
+        self.users = {}  # backend name: number of users
         self.borrowed = set()  # names whose history the program had turned on itself
         self.stacks = {}  # backend name: what the first user asked for
 
     def acquire(self, backend, settings):
-        """True where the history is on afterwards; the caller then owes a release."""
+        """Returns whether the history is on afterwards; if so, the caller must release it."""
         with self.lock:
             if not self.users.get(backend.name):
                 if backend.is_recording():
@@ -262,7 +262,7 @@ history = History()
 
 
 class Observers:
-    """PyTorch's observer cannot be taken off again, so one is attached and asks who listens."""
+    """PyTorch's observer cannot be removed, so a single one is attached and calls the listeners."""
 
     def __init__(self):
         self.reset()
@@ -282,7 +282,7 @@ class Observers:
             )
             return
         if backend.name not in self.attached:
-            self.attached.add(backend.name)  # before: a second try would attach a second one
+            self.attached.add(backend.name)  # set first: a second attempt would attach a second one
             backend.attach(self.notify)
 
     def notify(self, *numbers):

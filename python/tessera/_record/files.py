@@ -1,14 +1,14 @@
 """Where snapshots go and what they are called.
 
     out/rank3_pid4711_step10_oom.pickle        the snapshot
-    out/rank3_pid4711_step10_oom.json          what is known beside it (`sidecar`)
+    out/rank3_pid4711_step10_oom.json          its sidecar (`sidecar`)
 
-`step` counts the steps completed. A file is written under a temporary name that begins with a dot
-and renamed when it is whole, so that a watcher, or a job that is killed, never meets half of one.
-The sidecar is put in place first: where there is a snapshot, its sidecar is there.
+`step` counts completed steps. A file is written under a temporary name that begins with a dot
+and renamed when it is complete, so that nobody sees half of one, even if the job is killed.
+The sidecar is renamed first: if a snapshot exists, so does its sidecar.
 
-Where `out` names a file (it ends in .pickle or .pickle.gz), the snapshot of the end is that file,
-and the others stand beside it under its stem.
+If `out` is a file name (it ends in .pickle or .pickle.gz), the snapshot written at the end has that
+name, and the others are placed next to it with its stem as prefix.
 """
 
 import gzip
@@ -24,7 +24,7 @@ _ENDINGS = (".pickle.gz", ".pkl.gz", ".pickle", ".pkl")
 
 
 def split_ending(path):
-    """("out/a", ".pickle.gz") of "out/a.pickle.gz"; ("out/", "") of a folder."""
+    """("out/a", ".pickle.gz") for "out/a.pickle.gz"; ("out/", "") for a folder."""
     for ending in _ENDINGS:
         if path.endswith(ending):
             return path[: -len(ending)], ending
@@ -36,7 +36,7 @@ def sidecar_path(snapshot_path):
 
 
 def plain(text, limit=60):
-    """Words of a caller as a part of a file name: letters, digits, dots and dashes."""
+    """The caller's words as part of a file name: letters, digits, dots and dashes."""
     return re.sub(r"[^A-Za-z0-9.-]+", "-", str(text)).strip("-.")[:limit] or "dump"
 
 
@@ -57,7 +57,7 @@ class Places:
         """The path for a snapshot; one that does not exist."""
         if self.prefix and reason == "end":
             stem = self.prefix if world_size <= 1 else f"{self.prefix}_rank{rank}"
-            return os.path.join(self.folder, stem + self.ending)  # the name that was asked for
+            return os.path.join(self.folder, stem + self.ending)  # the requested name
         stem = f"rank{rank}_pid{pid}_step{step}_{plain(reason)}"
         if self.prefix:
             stem = f"{self.prefix}_{stem}"
@@ -69,7 +69,7 @@ class Places:
         return path
 
     def keep_last(self, path, count):
-        """Takes a periodic snapshot in and removes the oldest beyond `count`."""
+        """Registers a periodic snapshot and removes the oldest beyond `count`."""
         self.kept.append(path)
         while len(self.kept) > count:
             oldest = self.kept.pop(0)
@@ -83,7 +83,7 @@ def _temporary(path):
 
 
 def _write(path, write):
-    """write(file) into a temporary file beside `path`, which is returned; removed where it
+    """Calls write(file) with a temporary file next to `path`, and returns its path; removes it if that
     fails."""
     if os.path.dirname(path):
         os.makedirs(os.path.dirname(path), exist_ok=True)
@@ -91,7 +91,7 @@ def _write(path, write):
     try:
         with open(temporary, "wb") as file:
             write(file)
-    except BaseException:  # an interrupt too must leave nothing behind
+    except BaseException:  # even an interrupt must not leave the file
         attempt(os.remove, temporary)
         raise
     return temporary
@@ -106,7 +106,7 @@ def _rename(temporary, path):
 
 
 def _write_pickle(file, snapshot, compressed):
-    # Protocol 4: PyTorch's own viewer reads no later one, which Python 3.14 would choose.
+    # Protocol 4, because PyTorch's own viewer cannot read a later one, and Python 3.14 defaults to 5.
     if not compressed:
         pickle.dump(snapshot, file, protocol=4)
         return
@@ -125,15 +125,15 @@ def write_snapshot(path, snapshot, compressed, document=None):
             beside = attempt(_write_sidecar, sidecar_path(path), document)
         _rename(temporary, path)
     except BaseException:
-        attempt(os.remove, temporary)  # gone already where renaming failed
+        attempt(os.remove, temporary)  # already gone if renaming failed
         if beside is not None:
             attempt(os.remove, beside)
         raise
 
 
 def _write_sidecar(path, document):
-    # Not ASCII alone: a lone surrogate, of a file name in an error's text, would be escaped, and no
-    # strict reader takes that.
+    # UTF-8, not ASCII: a lone surrogate, from a file name in an error message, would be escaped, which
+    # strict readers reject.
     text = json.dumps(document, indent=1, default=str, ensure_ascii=False)
     temporary = _write(path, lambda file: file.write(text.encode("utf-8", "replace") + b"\n"))
     _rename(temporary, path)

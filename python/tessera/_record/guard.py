@@ -1,7 +1,7 @@
-"""Nothing that goes wrong here may reach a training loop.
+"""No failure of ours may reach a training loop.
 
-Every function that PyTorch, a signal, a timer or a user's loop calls goes through `guarded`: what
-it raises is logged, once per kind, and its caller gets None. KeyboardInterrupt and SystemExit pass:
+Every function that PyTorch, a signal, a timer or a user's loop calls goes through `guarded`: an
+exception is logged, once per kind, and the caller gets None. KeyboardInterrupt and SystemExit pass:
 the user asked for them.
 """
 
@@ -17,19 +17,19 @@ _lock = threading.Lock()
 
 
 def warn_once(kind, message, *values):
-    """Logs a warning the first time this kind of thing happens in the process."""
+    """Logs a warning the first time this kind of failure happens in the process."""
     with _lock:
         if kind in _said:
             return
         _said.add(kind)
     try:
         logger.warning(message, *values)
-    except Exception:  # a handler of the application that fails is not ours to report
+    except Exception:  # a failing log handler of the application is not our concern
         pass
 
 
 def guarded(kind):
-    """Decorator: what the function raises is logged once under `kind`, and None is returned."""
+    """Decorator: an exception is logged once under `kind`, and None is returned."""
 
     def decorate(function):
         @functools.wraps(function)
@@ -46,7 +46,7 @@ def guarded(kind):
 
 
 def attempt(function, *args, default=None, **kwargs):
-    """function(...), or `default` where it raises: for what is nice to know and no more."""
+    """function(...), or `default` if it raises: for values that are not essential."""
     try:
         return function(*args, **kwargs)
     except Exception:
@@ -54,7 +54,7 @@ def attempt(function, *args, default=None, **kwargs):
 
 
 def say(text):
-    """One line for the person at the terminal; a closed stderr is no reason to fail."""
+    """Prints one line for the user; a closed stderr is not an error."""
     try:
         sys.stderr.write("tessera: " + text + "\n")
         sys.stderr.flush()
@@ -63,12 +63,12 @@ def say(text):
 
 
 def renew_lock():
-    """After a fork: the thread that held the lock may not be here."""
+    """After a fork: the thread that held the lock may not exist in this process."""
     global _lock
     _lock = threading.Lock()
 
 
 def forget():
-    """Forgets what was said, so that it is said again; for tests."""
+    """Forgets which failures were logged, so that they are logged again; for tests."""
     renew_lock()
     _said.clear()

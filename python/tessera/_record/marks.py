@@ -1,8 +1,8 @@
-"""Steps, forward and backward: told by hooks, written into the snapshot as annotations.
+"""Steps, forward and backward: detected by hooks, written into the snapshot as annotations.
 
 A range of `torch.profiler.record_function` that is open while history is recorded becomes a START
-and an END in the snapshot (PyTorch 2.5 and later), which every answer of tessera about stages
-reads:
+and an END in the snapshot (PyTorch 2.5 and later), which tessera's commands about stages
+read:
 
     ProfilerStep#N    from the end of step N-1 to the end of step N; the profiler's own spelling
     forward           the watched model's forward
@@ -10,12 +10,12 @@ reads:
     Optimizer.step#   PyTorch writes these itself, and Optimizer.zero_grad#
 
 A step ends with an optimizer's step. Of several optimizers one leads: the first that is watched,
-else the first that steps. Where the program counts for itself (`record.step()`), hooks no longer
-do.
+or else the first that steps. If the program counts steps itself (`record.step()`), hooks stop
+counting.
 
-Backward is seen by standing in front of torch.autograd.backward, not by hooks on modules: those put
-nodes into the graph and fail on outputs that are changed in place. Everything is taken off when the
-last recording ends. Under torch.compile the hooks are looked through: `is_compiling` is a constant
+Backward is detected by wrapping torch.autograd.backward, not by hooks on modules: those add
+nodes to the graph and fail on outputs that are changed in place. Everything is removed when the
+last recording ends. torch.compile optimizes the hooks away, because `is_compiling` is a constant
 there.
 """
 
@@ -33,12 +33,12 @@ def _never():
     return False
 
 
-# Set when PyTorch is known; a global, which is how torch.compile finds the constant it stands for.
+# Set when PyTorch is known. It must be a global so that torch.compile sees it as a constant.
 is_compiling = _never
 
 
 def _find_is_compiling(torch):
-    """The function that torch.compile knows as a constant; one that says no before it existed."""
+    """The function that torch.compile treats as a constant; in older versions one that returns False."""
     for module in (getattr(torch, "compiler", None), getattr(torch, "_utils", None)):
         function = getattr(module, "is_compiling", None)
         if function is not None:
@@ -47,8 +47,8 @@ def _find_is_compiling(torch):
 
 
 class _Hook:
-    """A hook on a module. A copied or pickled module must not need this package, nor call it: there
-    the hook is a function of the standard library that takes anything and does nothing."""
+    """A hook on a module. A copied or pickled module must not need or call this package: there
+    the hook is a function of the standard library that takes any arguments and does nothing."""
 
     def __init__(self, label, closes):
         self.label = label
@@ -71,7 +71,7 @@ class _AfterForward(_Hook):
 
 
 def _is_another(reference, thing):
-    """Whether a weak reference is to something that lives and is not `thing`."""
+    """Whether a weak reference is to a live object other than `thing`."""
     held = reference()
     return held is not None and held is not thing
 
@@ -96,20 +96,20 @@ class Marks:
         self.lock = threading.RLock()
         self.torch = None
         self.listeners = []  # recordings: step_ended(number)
-        self.annotating = 0  # how many of them want annotations
-        self.handles = []  # hooks to take off
-        self.backward = None  # (what torch had, what stands in front of it)
+        self.annotating = 0  # number of them that want annotations
+        self.handles = []  # hooks to remove
+        self.backward = None  # (torch's function, our wrapper)
         self.models = []  # (name, weak reference)
         self.hooked = weakref.WeakSet()  # models with hooks
-        self.watched = []  # optimizers, weak references, in the order they were given
-        self.seen = weakref.WeakSet()  # optimizers that stepped
+        self.watched = []  # optimizers, weak references, in the order given
+        self.seen = weakref.WeakSet()  # optimizers that have stepped
         self.leader = None  # weak reference
         self.is_explicit = False  # the program counts its steps itself
         self.steps = 0  # steps ended
         self.step_range = None
         self.open = threading.local()  # per thread: {name: [depth, range]}
 
-    # ---- who is there ----
+    # ---- joining and leaving ----
 
     def join(self, torch, listener, annotate):
         global is_compiling
@@ -140,14 +140,14 @@ class Marks:
                 self._close_step()
                 self._unhook_backward()
             elif annotate and self.steps:
-                self._open_step()  # which `settle` closed for the one that leaves
+                self._open_step()  # `settle` closed these for the recording that leaves
             if not self.listeners:
                 for handle in self.handles:
                     attempt(handle.remove)
                 self.handles = []
                 self.hooked.clear()
                 self.is_explicit = False
-                # The next training's first step is not to wait for an optimizer of this one.
+                # The first step of the next training must not wait for an optimizer of this one.
                 self.seen.update(held for held in (ref() for ref in self.watched) if held)
                 self.watched, self.leader = [], None
 
@@ -192,7 +192,7 @@ class Marks:
             attempt(opened.__exit__, None, None, None)
 
     def begin(self, name):
-        """Opens a range in this thread; one inside another of that name only deepens it."""
+        """Opens a range in this thread; one inside another of the same name only increases its depth."""
         table = self.open.__dict__
         if name in table:
             table[name][0] += 1
@@ -227,29 +227,29 @@ class Marks:
 
     @guarded("the mark of the last step")
     def settle(self):
-        """A recording is about to be written and end: the step under way is not one of it."""
+        """A recording is about to be written and to end: the current step does not belong to it."""
         with self.lock:
             self._close_step()
 
     @guarded("the first mark of a step")
     def _touch(self):
-        """Something of a step happens: opens the first one."""
+        """Something in a step happened: opens the first step."""
         if self.step_range is None:
             with self.lock:
                 self._open_step()
 
     def count_by_hand(self):
-        """The program is going to count its steps itself, from the first one on."""
+        """The program counts its steps itself, from the first one on."""
         self.is_explicit = True
 
     @guarded("the end of a step")
     def step(self, number=None, explicit=True):
-        """A step is complete; `number` says which, where the program knows better."""
+        """A step is complete; `number` is its number if the program provides one."""
         with self.lock:
             if explicit:
                 is_first, self.is_explicit = not self.is_explicit, True
                 if is_first and self.steps and number in (None, self.steps):
-                    return  # of this one a hook has told already
+                    return  # a hook has already reported this one
             elif self.is_explicit:
                 return
             self._close_step()
@@ -265,7 +265,7 @@ class Marks:
 
     @guarded("hooks on optimizers")
     def _hook_optimizers(self):
-        # Not by way of torch.optim, which takes the name of this module away.
+        # Not through torch.optim, which deletes the name of this module.
         module = importlib.import_module("torch.optim.optimizer")
         register = getattr(module, "register_optimizer_step_post_hook", None)
         if register is None:
@@ -292,7 +292,7 @@ class Marks:
             return
         label = "forward" if name == "model" else f"forward {name}"
         options = attempt(inspect.signature, model.register_forward_hook)
-        # Where forward raises, the range is closed too; before PyTorch 2.1 by the next forward.
+        # The range is closed even if forward raises; before PyTorch 2.1 by the next forward.
         closes = options is not None and "always_call" in options.parameters
         extra = {"always_call": True} if closes else {}
         self.hooked.add(model)
@@ -337,7 +337,7 @@ class Marks:
         self.backward = None
         if self.torch.autograd.backward is ours:
             self.torch.autograd.backward = original
-        # Else someone stands in front of ours, which now only passes on.
+        # Otherwise someone has wrapped our function, which from now on only forwards calls.
 
     @guarded("the mark of backward")
     def _before_backward(self):

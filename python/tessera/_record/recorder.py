@@ -3,17 +3,17 @@
     armed ──the program first uses a device──► recording ──► stopped
       └──────────────it never does───────────────────────────►┘
 
-Snapshots are asked for from five sides, in whichever thread they come up:
+Snapshots are requested by five sources, each in its own thread:
 
-    the allocator's observer    memory ran out: at once, in the thread that asked for memory
+    the allocator's observer    out of memory: at once, in the thread that requested memory
     the end, an exception       in the thread that leaves the context
     a chosen step               at its end
-    a signal, the clock         at the end of the step under way, where nothing else allocates;
-                                where none ends within `GRACE` seconds, in our own thread
+    a signal, the clock         at the end of the current step, when nothing else allocates;
+                                if none ends within `GRACE` seconds, in our own thread
     dump(reason)                at once
 
-One lock lets one of them write at a time. A signal's handler takes no lock at all: it puts a word
-into a SimpleQueue, which may be done anywhere, and our thread takes it out.
+A lock lets one of them write at a time. A signal handler takes no lock: it puts a word
+into a SimpleQueue, which is safe anywhere, and our thread takes it out.
 """
 
 import atexit
@@ -34,17 +34,17 @@ from .files import Places, write_snapshot
 from .guard import attempt, guarded, logger, say, warn_once
 from .marks import marks
 
-GRACE = 10.0  # seconds that a request waits for a step to end, where steps are seen
+GRACE = 10.0  # seconds that a request waits for a step to end, if there are steps
 
 ARMED, RECORDING, STOPPED = "armed", "recording", "stopped"
 
-active = []  # recordings that are not stopped; the innermost last
-_leaving = set()  # pids of this process and those it was forked from, once they stop at their end
+active = []  # active recordings; the innermost last
+_leaving = set()  # pids of this process and its ancestors, once they are set to stop at exit
 _active_lock = threading.Lock()
 
 
 def is_out_of_memory(error):
-    """Whether an exception, or what it was raised from, says that a device ran out of memory."""
+    """Whether an exception, or one that it was raised from, means that a device ran out of memory."""
     torch = sys.modules.get("torch")
     kinds = tuple(
         kind
@@ -69,7 +69,7 @@ def is_out_of_memory(error):
 
 
 def _told_of_oom(path):
-    """A snapshot tells of an out-of-memory: no other recording need write it again."""
+    """A snapshot of the out-of-memory exists: no other recording needs to write another."""
     if path is not None:
         for recorder in list(active):
             recorder._oom_open = True
@@ -85,8 +85,8 @@ def _human(size_bytes):
 
 @contextlib.contextmanager
 def _without_collector():
-    """A snapshot is millions of dicts without a cycle among them: the collector, which would go
-    through all of them again and again, waits."""
+    """Pauses the garbage collector: a snapshot is millions of dicts without cycles, and the collector
+    would traverse all of them again and again."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:
@@ -97,7 +97,7 @@ def _without_collector():
 
 
 class Recorder:
-    """A recording. `files` lists what it wrote and still has, in order; `step` counts completed
+    """A recording. `files` lists the files it wrote and has not removed, in order; `step` counts completed
     steps."""
 
     def __init__(self, settings):
@@ -113,14 +113,14 @@ class Recorder:
         self.allocated_at_start_bytes = None
         self._fresh_locks()
         self._thread = None
-        self._signals = {}  # number: the handler that was there
-        self._pending = None  # a reason that waits for the end of a step
+        self._signals = {}  # signal number: the previous handler
+        self._pending = None  # a request that waits for the end of a step
         self._oom_dumps = 0
-        self._oom_open = False  # a snapshot tells of an out-of-memory that no step has followed
+        self._oom_open = False  # there is a snapshot of an out-of-memory, and no step since
         self._joined = False
         self._stopping = False
         self.torch = None
-        self._armed = set()  # names of the backends that are waited for
+        self._armed = set()  # names of the backends that we are waiting for
 
     def _fresh_locks(self):
         self._state_lock = threading.RLock()
@@ -130,11 +130,11 @@ class Recorder:
         self._requests = queue.SimpleQueue()
         self._busy = threading.local()
 
-    # ---- life ----
+    # ---- start and stop ----
 
     @guarded("starting the recording")
     def start(self):
-        """Arms the recording. Never raises; where nothing can be recorded, says why, once."""
+        """Arms the recording. Never raises; if nothing can be recorded, logs the reason once."""
         torch = sys.modules.get("torch") or _import_torch()
         if torch is None:
             warn_once("no torch", "PyTorch cannot be imported: no memory is recorded")
@@ -151,7 +151,7 @@ class Recorder:
             warn_once("no backend", "%s", why_none(torch, self.settings.device))
 
     def arm(self):
-        """Waits for each kind of device that is not waited for; False where there is no kind."""
+        """Waits for each kind of device not waited for yet; returns False if there is none."""
         backends = find(self.torch, self.settings.device)
         for backend in backends:
             if backend.name not in self._armed:
@@ -185,7 +185,7 @@ class Recorder:
 
     @guarded("stopping the recording")
     def stop(self, reason="end", error=None):
-        """Writes the last snapshot, as `at_end` says, and takes everything off. Twice is once."""
+        """Writes the last snapshot if `at_end`, and removes all hooks. A second call does nothing."""
         with self._state_lock:
             if self.state == STOPPED or self._stopping:
                 return None
@@ -206,7 +206,7 @@ class Recorder:
         if is_oom and not self.settings.on_oom:
             return None
         if is_oom and self._oom_open:
-            return None  # the observer's snapshot tells of it, from before anything was let go
+            return None  # the observer has already written a snapshot, from before anything was freed
         if is_oom:
             path = self._dump("oom", error=error, urgent=True)
             _told_of_oom(path)
@@ -237,8 +237,8 @@ class Recorder:
         self.backend = None
 
     def abandon(self):
-        """After a fork, in the child: its device is the parent's, and so are the thread and the
-        locks."""
+        """After a fork, in the child: the device, the thread and the locks belong to the
+        parent."""
         self._fresh_locks()
         self._thread = None
         self.files = []
@@ -252,10 +252,10 @@ class Recorder:
             attempt(marks.leave, self, self.settings.annotate)
             self._joined = False
 
-    # ---- what asks for snapshots ----
+    # ---- requests for snapshots ----
 
     def out_of_memory(self, numbers):
-        """The allocator is about to raise. True: taken care of."""
+        """The allocator is about to raise. Returns True if handled."""
         if self.state != RECORDING or self.pid != os.getpid():
             return False
         self._oom_dumps += 1
@@ -283,7 +283,7 @@ class Recorder:
             self._serve(reason)
 
     def dump(self, reason="dump"):
-        """Writes a snapshot now and returns its path; None where nothing is recorded."""
+        """Writes a snapshot now and returns its path; None if nothing is being recorded."""
         if self.state != RECORDING:
             warn_once("not recording", "nothing is recorded yet: dump(%r) writes nothing", reason)
             return None
@@ -297,7 +297,7 @@ class Recorder:
 
     @guarded("writing the snapshot")
     def _dump(self, reason, error=None, numbers=None, urgent=False):
-        """One snapshot and its sidecar. `urgent`: of every rank, whatever `ranks` says."""
+        """One snapshot and its sidecar. `urgent`: written by every rank, regardless of `ranks`."""
         if getattr(self._busy, "is_dumping", False):
             return None  # a hook or a finalizer inside our own writing
         self._busy.is_dumping = True
@@ -317,7 +317,7 @@ class Recorder:
         document = None
         with _without_collector():
             snapshot = backend.snapshot()
-            if self.settings.sidecar:  # before the writing, while it is of the same moment
+            if self.settings.sidecar:  # before writing, so that it is from the same moment
                 facts = self._facts(path, reason, who, error, numbers)
                 document = sidecar.describe(self.torch, backend, self.settings, snapshot, facts)
             write_snapshot(path, snapshot, self.places.is_compressed, document)
@@ -399,7 +399,7 @@ class Recorder:
 
     @guarded("the thread of the recording")
     def _attend(self):
-        """Our thread: waits for requests and for the clock until it is told to end."""
+        """Our thread: waits for requests and for the clock until it is asked to stop."""
         period = None if self.settings.every is None else self.settings.every * 60
         due = None if period is None else time.monotonic() + period
         while self.state == RECORDING:
@@ -414,7 +414,7 @@ class Recorder:
             self._offer(reason)
 
     def _offer(self, reason):
-        """Leaves a request to the end of the step; serves it here where that does not come."""
+        """Leaves a request to the end of the step; serves it here if the step does not end."""
         self._served.clear()
         with self._pending_lock:
             self._pending = reason
@@ -462,7 +462,7 @@ class Recorder:
 
 
 class _WeakCall:
-    """recorder.ready(backend), for as long as the recorder is there."""
+    """recorder.ready(backend), as long as the recorder exists."""
 
     def __init__(self, recorder, backend):
         self.recorder = weakref.ref(recorder)
@@ -475,7 +475,7 @@ class _WeakCall:
 
 
 class _WeakHandler:
-    """A signal's handler: asks for a snapshot, and calls the handler that was there before."""
+    """Signal handler: requests a snapshot, and calls the previous handler."""
 
     def __init__(self, recorder, before):
         self.recorder = weakref.ref(recorder)
@@ -492,7 +492,7 @@ class _WeakHandler:
 def _import_torch():
     try:
         import torch
-    except Exception:  # an installation can be broken in more ways than ImportError
+    except Exception:  # a broken installation can raise more than ImportError
         return None
     return torch
 
@@ -508,7 +508,7 @@ def look_again():
 
 
 def _leave_with_process():
-    """Sees that recordings that nobody stops are stopped before the interpreter goes."""
+    """Makes sure that active recordings are stopped before the interpreter exits."""
     pid = os.getpid()
     if pid in _leaving:
         return
@@ -518,13 +518,13 @@ def _leave_with_process():
     util = sys.modules.get("multiprocessing.util")
     parent = getattr(sys.modules.get("multiprocessing"), "parent_process", None)
     if util is not None and parent is not None and attempt(parent) is not None:
-        # A forked worker leaves by os._exit, which passes atexit by but not this.
+        # A forked worker exits with os._exit, which skips atexit but not this.
         attempt(util.Finalize, None, _at_exit, exitpriority=100)
 
 
 @guarded("the end of the process")
 def _at_exit():
-    # What the interpreter printed last is why it ends, but for a session that went on after it.
+    # The last exception printed is why the interpreter exits, except in an interactive session that continued.
     is_session = hasattr(sys, "ps1") or sys.flags.interactive or hasattr(builtins, "__IPYTHON__")
     error = None if is_session else getattr(sys, "last_value", None)
     for recorder in reversed(list(active)):

@@ -1,10 +1,10 @@
-"""What a recording was asked to do: one table of options for calls and for the environment.
+"""The options of a recording: one table for calls and for the environment.
 
     record("out/", steps=[3, 10], every=10)
     TESSERA_RECORD=out/ TESSERA_RECORD_STEPS=3,10 TESSERA_RECORD_EVERY=10
 
-mean the same. A wrong option is a TypeError or ValueError where it is written: that is a mistake in
-the program, found before the training starts. From the environment it is a warning instead, and the
+mean the same. A wrong option raises TypeError or ValueError at the call: it is a mistake in
+the program, found before training starts. In the environment it is only a warning, and the
 option keeps its default.
 """
 
@@ -18,7 +18,7 @@ DEFAULT_FOLDER = "tessera-record"
 
 
 def _folder(text):
-    """What TESSERA_RECORD names: None where it says no, the default folder where it says yes."""
+    """The folder in TESSERA_RECORD: None if it is off, the default folder if it is just on."""
     word = (text or "").strip().lower()
     if word in ("", "0", "false", "no", "off"):
         return None
@@ -141,7 +141,7 @@ class Settings:
         path = os.fspath(out)
         if not isinstance(path, str):
             raise TypeError("out: a path of text is wanted, not bytes")
-        # Now: a program may change its folder before anything is written.
+        # Resolved now, because the program may change its folder before anything is written.
         self.out = os.path.abspath(path)
         for name, (default, check) in OPTIONS.items():
             value = options.get(name, default)
@@ -149,7 +149,7 @@ class Settings:
 
 
 def _from_text(name, text):
-    """What an environment variable's text means for an option."""
+    """The value of an option from the text of its environment variable."""
     if name in ("steps", "ranks"):
         return [int(part) for part in text.replace(" ", "").split(",") if part]
     if name == "skip_actions":
@@ -169,7 +169,7 @@ def _from_text(name, text):
 
 
 def from_environment(environment=None):
-    """Settings as TESSERA_RECORD and its companions say, or None where it is not set."""
+    """The settings in TESSERA_RECORD and related variables, or None if it is not set."""
     environment = os.environ if environment is None else environment
     out = _folder(environment.get(VARIABLE))
     if out is None:

@@ -1,13 +1,13 @@
-"""The JSON beside a snapshot: what a snapshot does not say and only the process knew.
+"""The JSON file next to a snapshot: what the snapshot lacks and only the process knows.
 
-Which rank it is and where in the mesh; which addresses are parameters, gradients and optimizer
-state, and of what; what the card holds beyond PyTorch's own. The schema is in docs/capture.md;
-fields are only ever added. Each part is gathered on its own: what PyTorch refuses to tell is null,
-and the rest stands.
+Its rank and place in the mesh; which addresses are which parameters, gradients and optimizer
+state; what the card holds besides PyTorch's memory. The schema is in docs/capture.md;
+fields are only ever added. Each part is collected separately: what PyTorch does not report is null,
+and the rest is still written.
 
 Nothing here waits for the GPU: addresses and sizes are known to the CPU, and cudaMemGetInfo, which
-does not synchronise, is asked only for devices on which PyTorch holds memory, so that no device
-gets a context for our sake.
+does not synchronise, is called only for devices on which PyTorch holds memory, so that no device
+gets a context because of us.
 """
 
 import datetime
@@ -47,7 +47,7 @@ def _from_environment(names):
 
 
 def _distributed():
-    """torch.distributed where a process group is up."""
+    """torch.distributed if a process group exists."""
     module = sys.modules.get("torch.distributed")
     if module is None or not attempt(module.is_available, default=False):
         return None
@@ -55,7 +55,7 @@ def _distributed():
 
 
 def ranks():
-    """Who this process is among its fellows: asked anew each time, for groups come up late."""
+    """The rank of this process: queried each time, because process groups may be created late."""
     module = _distributed()
     source, rank, world_size = "none", None, None
     if module is not None:
@@ -114,7 +114,7 @@ def _megatron_mesh():
 
 
 def mesh(models, given):
-    """Names, sizes and this rank's coordinates; `given` by the user comes first."""
+    """Names, sizes and this rank's coordinates; what the user has `given` takes precedence."""
     if given:
         coordinates = [
             value if isinstance(value, int) else attempt(int, value) for value in given.values()
@@ -207,18 +207,18 @@ def allocator(backend):
 
 
 def _local(tensor):
-    """The part of a DTensor that lies on this rank; any other tensor itself."""
+    """The part of a DTensor on this rank; any other tensor itself."""
     local = getattr(tensor, "_local_tensor", None)
     return tensor if local is None else local
 
 
 def _address(pointer):
-    """Above 2**63, where Intel's lie, as text: most readers of JSON have signed integers."""
+    """From 2**63 on (Intel's addresses) as text, because most JSON readers have signed integers."""
     return pointer if pointer < 2**63 else hex(pointer)
 
 
 def place(tensor):
-    """Where a tensor lies: its address and bytes, and its storage's where that is another."""
+    """The address and size of a tensor, and of its storage if that differs."""
     tensor = _local(tensor)
     told = {"data_ptr": None, "nbytes": None}
     pointer = attempt(tensor.data_ptr)
@@ -250,7 +250,7 @@ def _tensor(name, tensor):
 def _parameter(name, parameter):
     told = _tensor(name, parameter)
     told["requires_grad"] = bool(getattr(parameter, "requires_grad", False))
-    # Not `.grad` of a non-leaf: that warns.
+    # Not `.grad` of a non-leaf, which would warn.
     gradient = parameter.grad if attempt(lambda: parameter.is_leaf, default=True) else None
     told["grad"] = None if gradient is None else place(gradient)
     return told
@@ -316,7 +316,7 @@ def _optimizer(optimizer, names):
 
 
 def unnamed(optimizers, watched):
-    """Parameters that an optimizer has and no watched model names: addresses without names."""
+    """Parameters of optimizers that no watched model names: addresses without names."""
     names = _names_by_id(watched)
     rows = []
     for optimizer in optimizers:
@@ -356,8 +356,8 @@ def _exception(error):
 
 
 def _out_of_memory(numbers):
-    """What the allocator told its observer; the names are what the numbers are, not what it calls
-    them."""
+    """What the allocator passed to its observer; named for what the numbers are, which differs from
+    its own names."""
     if not numbers:
         return None
     names = ("device", "segment_bytes", "limit_bytes", "device_free_bytes")
@@ -366,7 +366,7 @@ def _out_of_memory(numbers):
 
 @guarded("the sidecar")
 def describe(torch, backend, settings, snapshot, facts):
-    """The document. `facts` is what the recorder knows of this snapshot
+    """The document. `facts` is what the recorder knows about this snapshot
     (recorder.Recorder._facts)."""
     now = time.time()
     watched, found = facts["models"], facts["optimizers"]

@@ -1,11 +1,11 @@
-"""Numbers and pages to the trackers that a program already runs; none is ever started or imported.
+"""Sends numbers and pages to the trackers that a program already runs; never starts or imports one.
 
-    Weights & Biases    where wandb.run is not None
-    MLflow              where mlflow.active_run() is not None
-    TensorBoard         the SummaryWriter that was given: it has no run of the process to find
+    Weights & Biases    if wandb.run is not None
+    MLflow              if mlflow.active_run() is not None
+    TensorBoard         the SummaryWriter that was given, because it has no current run to find
 
-Memory is told in GiB, which is what their axes can show. PyTorch keeps one peak since it was last
-reset; it is left alone unless `reset_peaks` is asked for, because the program may read it too.
+Memory is reported in GiB, which suits their axes. PyTorch keeps one peak since the last
+reset; it is not reset unless `reset_peaks` is set, because the program may read it too.
 """
 
 import os
@@ -26,7 +26,7 @@ _SCALARS = (
 
 
 def measure(backend, reset_peaks=False):
-    """Peaks and totals of the current device; {} where PyTorch does not tell. Does not
+    """Peaks and totals of the current device; {} if PyTorch does not report them. Does not
     synchronise."""
     statistics = backend.ask("memory_stats")
     if not statistics:
@@ -53,7 +53,7 @@ def _mlflow():
 def _log_wandb(values):
     _, run = _wandb()
     if run is not None:
-        run.log(values, commit=False)  # with the program's next line, whose step it shares
+        run.log(values, commit=False)  # logged with the program's next line, which has the same step
 
 
 @guarded("logging to MLflow")
@@ -75,7 +75,7 @@ def _log_writer(writer, values, step):
 
 
 def log(values, step, writer=None):
-    """Tells every tracker that runs."""
+    """Logs to every active tracker."""
     if not values:
         return
     _log_wandb(values)
@@ -96,8 +96,8 @@ def _page_of(path):
 
 @guarded("sending the page")
 def send_page(path, reason, writer=None):
-    """The page of a snapshot to the trackers that can show it; as text to TensorBoard, which
-    cannot."""
+    """Logs the page of a snapshot to the trackers that can show it; to TensorBoard, which cannot, as
+    text."""
     wandb, run = _wandb()
     mlflow = _mlflow()
     if writer is not None:

@@ -15,7 +15,7 @@ from mosaic.libmosaic.utils.snapshot_utils import find_memory_snapshot_peak_call
 from mosaic.libmosaic.utils.upload_utils import create_paste
 from mosaic.libmosaic.utils.utils import get_printable_memory_event_set
 
-# As Mosaic does, so that the lines it logs are seen.
+# As in Mosaic, so that its log lines are visible.
 logging.getLogger().setLevel(logging.INFO)
 
 _PROFILES = ('categories', 'annotations', 'compile_context', 'custom')
@@ -24,7 +24,7 @@ _NO_TIME = -2**63
 
 @dataclass
 class CustomProfileRule:
-    """A group and the pattern of what belongs to it."""
+    """A group and its pattern."""
     name: str
     pattern: str
     description: Optional[str] = None
@@ -64,7 +64,7 @@ def _deliver(text: str, paste: bool) -> None:
 
 def get_memory_usage(snapshot: str, trace: str, allocation: str, action: str, paste: bool,
                      print_stack: bool) -> MemoryAbstract:
-    """What is live at an allocation."""
+    """What is live at an allocation event."""
     del trace
     action = _action(action)
     abstract = _loaded(snapshot)
@@ -110,7 +110,7 @@ def get_memory_usage_peak(snapshot: str, trace: str, allocation: str, action: st
 
 def get_memory_usage_diff(snapshot_base: str, snapshot_diff: str,
                           paste: bool) -> Dict[int, MemoryEvent]:
-    """The stacks at the second's peak that the first's does not have."""
+    """The stacks of the second peak that the first does not have."""
     both = [_loaded(snapshot).memory_snapshot for snapshot in (snapshot_base, snapshot_diff)]
     for found in both:
         found.analyze_memory_snapshot(opt='memory_peak')
@@ -145,7 +145,7 @@ def _checked_dict(rules: Any) -> Dict[str, str]:
 
 
 def _parse_rules(custom_profile: str) -> Dict[str, str]:
-    """Patterns by name, of a dictionary or of `rules:` with a name and a pattern each."""
+    """Patterns by name, from a dictionary or from `rules:` with a name and a pattern each."""
     try:
         given = json.loads(custom_profile)
     except ValueError:
@@ -175,7 +175,7 @@ def _custom_rules(profile: str, custom_profile: Optional[str]) -> Optional[Dict[
 
 
 def _entries(trace: Any) -> List[int]:
-    """The events that begin an entry of Mosaic's plot: one entry a microsecond."""
+    """The events that start an entry of Mosaic's plot: one entry per microsecond."""
     oom, last, rows = trace.actions.index('oom'), _NO_TIME, []
     for row, (time_us, action) in enumerate(zip(trace.time_us, trace.action)):
         if time_us not in (_NO_TIME, last) and action != oom:
@@ -185,13 +185,13 @@ def _entries(trace: Any) -> List[int]:
 
 
 def _window(trace: Any, start: int, end: int) -> Optional[Tuple[int, int]]:
-    """The events that the page shows at first; None: all."""
+    """The events that the page shows at first; None for all."""
     if (start, end) == (0, sys.maxsize):
         return None
     rows = _entries(trace)
     chosen = rows[start:end]
     if not chosen:
-        logging.warning("the plot's indexes leave nothing of it; all is shown")
+        logging.warning("the plot's indexes select nothing; everything is shown")
         return None
     after = rows.index(chosen[-1]) + 1
     return chosen[0], (rows[after] if after < len(rows) else len(trace)) - 1
@@ -199,7 +199,7 @@ def _window(trace: Any, start: int, end: int) -> Optional[Tuple[int, int]]:
 
 def _write_page(abstract: MemoryAbstract, out_path: str, profile: str,
                 rules: Optional[Dict[str, str]], ordered: bool, start: int, end: int) -> None:
-    """The page is lossless: there is nothing for a sampling rate to leave out."""
+    """The page is lossless, so a sampling rate has no effect."""
     found = abstract.memory_snapshot
     device = found._device()
     events = None if device is None else _window(found.opened.trace(device), start, end)
@@ -226,7 +226,7 @@ def get_memory_profile(snapshot: str, out_path: str, profile: str,
                        custom_profile: Optional[str] = None, sampling_rate: int = 1,
                        start_idx: int = 0, end_idx: int = sys.maxsize,
                        preserve_allocation_order: bool = False) -> MemoryAbstract:
-    """Print what the memory at the peak is, and write a page with a chart. `profile` is annotations,
+    """Print the memory at the peak by group, and write a page with a chart. `profile` is annotations,
     categories, compile_context or custom, which takes rules in JSON or YAML."""
     rules = _custom_rules(profile, custom_profile)
     if profile not in _PROFILES:

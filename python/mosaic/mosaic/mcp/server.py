@@ -1,4 +1,4 @@
-"""The command mosaic_mcp: `tessera mcp`, which has Mosaic's tools and its own."""
+"""The command mosaic_mcp: `tessera mcp`, which has Mosaic's tools and tessera's."""
 from mosaic._command import Command
 
 cli = Command('mosaic_mcp')

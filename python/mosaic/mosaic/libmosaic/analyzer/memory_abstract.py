@@ -1,4 +1,4 @@
-"""MemoryAbstract: where most programs begin."""
+"""MemoryAbstract: the entry point of most programs."""
 import json
 import logging
 from typing import Any, List, Optional
@@ -7,7 +7,7 @@ from mosaic.libmosaic.analyzer.memory_snapshot import MemorySnapshot
 
 
 class MemoryAbstract:
-    """A snapshot to be analyzed. Kineto traces, which Mosaic can load beside it, are not read."""
+    """A snapshot to be analyzed. Kineto traces, which Mosaic can load in addition, are not read."""
 
     def __init__(self, memory_snapshot_file: str, gpu_trace_file: Optional[str] = None) -> None:
         if gpu_trace_file is not None:
@@ -32,5 +32,5 @@ class MemoryAbstract:
             json.dump(self.memory_abstract, file)
 
     def load_memory_abstract(self, filename: str) -> None:
-        """Read `memory_abstract`, of JSON text."""
+        """Read `memory_abstract` from JSON text."""
         self.memory_abstract = json.loads(filename)

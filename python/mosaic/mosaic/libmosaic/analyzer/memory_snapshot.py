@@ -1,7 +1,7 @@
 """MemorySnapshot: Mosaic's analyses of a snapshot, computed by tessera.
 
-What a program reads after analyze_memory_snapshot() is there at once where tessera has it as a number,
-and made when it is read where Mosaic has an object for each event or allocation.
+After analyze_memory_snapshot(), attributes that tessera has as numbers are available at once. Those
+for which Mosaic has an object per event or allocation are built when they are read.
 """
 import json
 import logging
@@ -27,14 +27,12 @@ _BY = {'categories': ('category', 'per_category_alloc_sum'),
        'annotations': ('annotation', 'per_annotation_alloc_sum'),
        'compile_context': ('compile-context', 'per_compile_context_alloc_sum'),
        'custom': ('rules', 'per_custom_alloc_sum')}
-# tessera's number for categories by Mosaic's rules.
-_MOSAIC_CATEGORIES = 8
-# What nothing matches: all is unknown.
+# Matches nothing, so that everything is unknown.
 _NO_RULES = {'unknown': '(?!)'}
 
 
 class _Group(MemoryEvent):
-    """A group whose sizes by address are made when they are asked for."""
+    """A group whose sizes by address are computed on access."""
 
     def __init__(self, sizes: Any, stack: List[Dict[str, Any]], calls: int, size: int) -> None:
         self._make = sizes
@@ -53,16 +51,16 @@ class _Group(MemoryEvent):
 
 
 def _log(lines: bytes) -> None:
-    """Log what tessera says in Mosaic's words, through the logging of Python. Errors are left to who
-    asked."""
+    """Log tessera's messages in Mosaic's format, through Python's logging. The caller handles
+    errors."""
     for line in lines.decode('utf-8', 'replace').splitlines():
         level, _, text = line.partition(':root:')
         if level != 'ERROR':
             logging.log(logging.WARNING if level == 'WARNING' else logging.INFO, '%s', text)
 
 
-# Bytes, allocations, the stack of the first, and the rows of the events that made them; the last has
-# no stack.
+# Bytes, allocations, the stack of the first, and the rows of the events that allocated them; the last
+# group has no stack.
 _Groups = List[Tuple[int, int, Optional[int], List[int]]]
 
 
@@ -73,7 +71,7 @@ class _Moment:
         self.opened, self.device, self.groups = opened, device, groups
 
     def live(self) -> Dict[int, int]:
-        """Rows of the events that made what is live, by address, in the order in which they did."""
+        """Rows of the events that allocated what is live, by address, in order of allocation."""
         rows = sorted(row for group in self.groups for row in group[3])
         if not rows:
             return {}
@@ -81,7 +79,7 @@ class _Moment:
         return {addresses[row]: row for row in rows}
 
     def events(self) -> Dict[int, MemoryEvent]:
-        """The groups as Mosaic has them, by the hash of their stack's files and lines."""
+        """The groups in Mosaic's form, by the hash of their stack's files and lines."""
         found: Dict[int, MemoryEvent] = {}
         for size, calls, stack, rows in self.groups[:-1]:
             frames = [] if stack == _NO_ID else [
@@ -97,7 +95,7 @@ class _Moment:
 
 
 class MemorySnapshot(SnapshotLoader):
-    """A snapshot and what was found in it."""
+    """A snapshot and the results of its analysis."""
 
     def __init__(self, filename: Optional[str]) -> None:
         super().__init__(filename)
@@ -113,7 +111,7 @@ class MemorySnapshot(SnapshotLoader):
         self._history: Optional[Dict[int, BaseMemoryUsage]] = {}
         self._history_of: Tuple[Any, ...] = ()
 
-    # ---- what was found ----
+    # ---- results ----
 
     @property
     def memory_peak(self) -> int:
@@ -137,7 +135,7 @@ class MemorySnapshot(SnapshotLoader):
 
     @property
     def memory_usage_call_stack(self) -> Dict[int, Dict[str, Any]]:
-        """The events that made what is live, as the snapshot has them, by address."""
+        """The events that allocated what is live, as in the snapshot, by address."""
         if self._live_events is None:
             moment = self._moment
             rows = moment.live()
@@ -167,8 +165,8 @@ class MemorySnapshot(SnapshotLoader):
             profile_types: Optional[List[str]] = None,
             custom_rules: Optional[Dict[str, str]] = None, start_time: Optional[int] = None,
             end_time: Optional[int] = None, preserve_allocation_order: bool = False) -> None:
-        """Find the peak ('memory_peak'), the usage at an allocation ('memory_usage'), or what the
-        memory is by group ('alloc_history')."""
+        """Find the peak ('memory_peak'), the usage at an allocation ('memory_usage'), or the
+        memory by group ('alloc_history')."""
         if opt not in ('memory_peak', 'memory_usage', 'alloc_history'):
             logging.error('Invalid option, please check the options')
         elif self._opened is None:
@@ -186,7 +184,7 @@ class MemorySnapshot(SnapshotLoader):
 
     @staticmethod
     def _address(allocation: Allocation) -> Tuple[int, int, int]:
-        """As tessera takes it; what is no address is that of no event."""
+        """The address for tessera; an invalid one is the address of no event."""
         is_address = re.fullmatch('[0-9a-f]{1,16}', allocation.addr)
         return (int(allocation.addr, 16) if is_address else 2**64 - 1, allocation.version,
                 _CODES.get(allocation.action, 255))
@@ -221,13 +219,13 @@ class MemorySnapshot(SnapshotLoader):
         usage.track_allocation_order = ordered
         device = self._device()
         for pattern in (rules or {}).values():
-            AllocationType._matches_custom_pattern([], pattern)  # warns of one that is wrong
+            AllocationType._matches_custom_pattern([], pattern)  # warns about an invalid one
         for kind in kinds if device is not None else ():
             by, sums = _BY[kind]
             patterns = json.dumps(rules or _NO_RULES) if by == 'rules' else None
-            number = _MOSAIC_CATEGORIES if by == 'category' else list(_BY).index(kind)
-            said = self._opened._ask('profile', tessera.Answer, device, 0, by=number,
-                                     rules=patterns, lenient=True)
+            rules_of = 'mosaic' if by == 'category' else None
+            said = self._opened._ask('profile', tessera.Answer, device, 0, by=by,
+                                     categories=rules_of, rules=patterns, lenient=True)
             groups = sorted(said.to_dict()['devices'][0]['groups'],
                             key=lambda group: group['first_event'])
             for group in groups:
@@ -237,12 +235,12 @@ class MemorySnapshot(SnapshotLoader):
         self.max_memory_usage = usage
         self._history, self._history_of = None, (device, tuple(kinds), rules, ordered)
 
-    # ---- one entry an event ----
+    # ---- one entry per event ----
 
     def _replay(self, device: Optional[int], kinds: Tuple[str, ...],
                 rules: Optional[Dict[str, str]],
                 ordered: bool) -> Iterator[Tuple[int, MemoryUsage]]:
-        """(time, usage after it) of each event that has a time, out of memory aside."""
+        """(time, usage after it) of each event that has a time, except out of memory."""
         if device is None:
             return
         trace, usage = self._opened.trace(device), MemoryUsage(True, ordered)
@@ -335,7 +333,7 @@ class _Annotations:
         self._open: List[str] = []
 
     def at(self, time_us: int) -> str:
-        """The name of the range that began last and is open, or the empty text."""
+        """The name of the open range that began last, or ""."""
         while self._next < len(self._rows) and self._rows[self._next][2] is not None \
                 and self._rows[self._next][2] <= time_us:
             name, stage = self._rows[self._next][:2]

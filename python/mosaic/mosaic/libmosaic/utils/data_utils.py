@@ -1,4 +1,4 @@
-"""The values that Mosaic's functions take and give."""
+"""The values that Mosaic's functions take and return."""
 import enum
 import logging
 import re
@@ -13,18 +13,18 @@ logger: logging.Logger = logging.getLogger(__name__)
 
 @dataclass
 class Allocation:
-    """An event by the address it is about, how often that was freed before, and what happens."""
+    """An event, identified by its address, the number of earlier frees there, and its action."""
     action: str
     addr: str
     version: int = 0
 
     def to_str(self) -> str:
-        """As keys of `memory_usage` have it."""
+        """In the form of the keys of `memory_usage`."""
         return f'{self.action}: {self.addr}_{self.version}'
 
     @staticmethod
     def from_str(allocation: str, action: str) -> 'Allocation':
-        """Of ADDRESS_VERSION; the empty text is no allocation."""
+        """From ADDRESS_VERSION; empty text means no allocation."""
         if not allocation:
             return Allocation(action, '')
         addr, version = allocation.split('_')
@@ -54,8 +54,8 @@ class AllocationType(enum.Enum):
 
     @classmethod
     def from_frame_stack(cls, frame_stack: List[Frame]) -> 'AllocationType':
-        """The category: FSDP for any frame of its file, else what the first frame that says
-        something says, innermost first."""
+        """The category: FSDP if any frame is in its file, otherwise that of the first frame that
+        indicates one, innermost first."""
         if any('fully_sharded_data_parallel.py' in frame.filename for frame in frame_stack):
             return cls.FSDP
         for frame in frame_stack:
@@ -68,7 +68,7 @@ class AllocationType(enum.Enum):
     def from_frame_stack_with_custom(
             cls, frame_stack: List[Frame], custom_rules: Optional[Dict[str, str]] = None
     ) -> Tuple['AllocationType', Optional[str]]:
-        """CUSTOM and the name of the first rule whose pattern is found in the stack; else the
+        """CUSTOM and the name of the first rule whose pattern is found in the stack; otherwise the
         category, and None."""
         for name, pattern in (custom_rules or {}).items():
             if cls._matches_custom_pattern(frame_stack, pattern):
@@ -85,7 +85,7 @@ class AllocationType(enum.Enum):
         return any(search(frame.name) or search(frame.filename) for frame in frame_stack)
 
 
-# What a frame's name and file say, in the order in which it is asked.
+# What a frame's name and file indicate, in the order of the checks.
 _TESTS = (
     ('ACTIVATION', lambda name, file: 'forward' in name),
     ('PARAMETER', lambda name, file: 'param' in name),
@@ -103,7 +103,7 @@ _TESTS = (
 
 @dataclass
 class TraceEvent:
-    """An event of a trace, and whose it is."""
+    """An event of a trace, with its group."""
     action: str
     addr: int
     size: int
@@ -117,7 +117,7 @@ class TraceEvent:
     @classmethod
     def from_raw(cls, raw: Dict[str, Any], annotation: str = 'None',
                  custom_rules: Optional[Dict[str, str]] = None) -> 'TraceEvent':
-        """Of an event as the snapshot has it; keys that no field is for are left out."""
+        """From an event of the snapshot; keys without a field are ignored."""
         stack = [Frame(frame['name'], frame['filename'], frame['line'])
                  for frame in raw.get('frames', ())]
         kind, custom = AllocationType.from_frame_stack_with_custom(stack, custom_rules)
@@ -131,7 +131,7 @@ class TraceEvent:
 @dataclass
 class MemoryEvent:
     """Live allocations of one stack. Elements of `call_stack` have a name, filename and line;
-    `mem_size_per_call` is sizes by address."""
+    `mem_size_per_call` has sizes by address."""
     call_stack: List[Union[Dict[str, Any], Frame]]
     num_call: int
     mem_size: float
@@ -141,16 +141,16 @@ class MemoryEvent:
 
 @dataclass
 class CategoryStackElement:
-    """A band: neighbours in the order of allocation that are of one category."""
+    """A band: consecutive allocations of one category."""
     category: str
     total_size: float
     allocation_ids: Set[int]
 
 
 class CategoryStackOrderTracker:
-    """Bands in the order in which memory was taken. An allocation joins the topmost band if that is
-    of its category, else begins a new one; a band ends with its last allocation, and neighbours of
-    one category that then meet become one."""
+    """Bands in the order of allocation. An allocation joins the topmost band if that has
+    its category, otherwise it starts a new band; a band ends with its last allocation, and if two bands
+    of one category then become neighbours, they merge."""
 
     def __init__(self) -> None:
         self.stack: List[CategoryStackElement] = []
@@ -166,7 +166,7 @@ class CategoryStackOrderTracker:
                 for addr, (band, number, size) in self._bands.items()}
 
     def track_allocation(self, evt: TraceEvent, category: str) -> int:
-        """Put an allocation on top; answers its number."""
+        """Put an allocation on top; returns its number."""
         number = self.allocation_counter
         self.allocation_counter += 1
         if not self.stack or self.stack[-1].category != category:
@@ -178,7 +178,7 @@ class CategoryStackOrderTracker:
         return number
 
     def track_deallocation(self, addr: int) -> Optional[int]:
-        """Take the allocation at an address away; answers its number, or None where none is."""
+        """Remove the allocation at an address; returns its number, or None if there is none."""
         if addr not in self._bands:
             return None
         band, number, size = self._bands.pop(addr)
@@ -208,7 +208,7 @@ class CategoryStackOrderTracker:
 
 
 class BaseMemoryUsage:
-    """How much memory is in use, and whose it is."""
+    """How much memory is in use, by group."""
 
     def __init__(self) -> None:
         self.active_alloc_events: Dict[int, TraceEvent] = {}
@@ -259,7 +259,7 @@ class FloatMemoryUsage(BaseMemoryUsage):
         return self.value / other if isinstance(other, (int, float)) else 0
 
 
-# By profile: the sums it fills, and what of an event they are by.
+# By profile: the sums it fills, and the attribute of an event by which it groups.
 _SUMS = {'categories': ('per_category_alloc_sum', 'classification'),
          'annotations': ('per_annotation_alloc_sum', 'annotation'),
          'compile_context': ('per_compile_context_alloc_sum', 'compile_context'),
@@ -267,7 +267,7 @@ _SUMS = {'categories': ('per_category_alloc_sum', 'classification'),
 
 
 class MemoryUsage(BaseMemoryUsage):
-    """Sums by group; with `save_profile` false, totals alone."""
+    """Sums by group; if `save_profile` is false, totals only."""
 
     def __init__(self, save_profile: bool = False, track_allocation_order: bool = False) -> None:
         super().__init__()
@@ -341,7 +341,7 @@ class MemoryUsage(BaseMemoryUsage):
         return other
 
     def partial_copy(self) -> 'MemoryUsage':
-        """The sums, and the bands, without the allocations they are made of."""
+        """The sums, and the bands, without their allocations."""
         other = self._copy_sums(MemoryUsage())
         other.track_allocation_order = self.track_allocation_order
         if self.category_stack_tracker is not None:

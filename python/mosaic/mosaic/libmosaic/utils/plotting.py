@@ -1,4 +1,4 @@
-"""ProfilerPlotter by its older place."""
+"""ProfilerPlotter under its older module name."""
 from mosaic.libmosaic.utils.profiler_plotter import ProfilerPlotter
 
 __all__ = ['ProfilerPlotter']

@@ -14,7 +14,7 @@ _WIDTH, _HEIGHT = 1000, 500
 
 
 class ProfilerPlotter:
-    """Draws usage over events, one area a group; entries of the history are numbered by time, every
+    """Draws usage over events, one area per group; entries of the history are numbered by time, every
     `sampling_rate`th from `start_idx` to `end_idx` is drawn."""
 
     def __init__(self, history: Dict[int, MemoryUsage], profile: str = 'categories',
@@ -28,7 +28,7 @@ class ProfilerPlotter:
         self.preserve_allocation_order = preserve_allocation_order
 
     def plot(self, filename: str) -> None:
-        """Write the chart; nothing is written where there is nothing to draw."""
+        """Write the chart; nothing is written if there is nothing to draw."""
         rows = []
         if self.preserve_allocation_order:
             rows = self._band_rows()
@@ -64,7 +64,7 @@ class ProfilerPlotter:
         return {'event_idx': index / self.sampling_rate, 'sum': round(size / 1024**3, 3), 'cat': name}
 
     def _band_rows(self) -> List[Dict[str, Any]]:
-        """Bands, each named with its place, so that places sort as they lie."""
+        """Bands, each named with its position, so that they sort by position."""
         deepest = max((len(usage.stack_snapshot or ()) for usage in self.history.values()), default=0)
         width = len(str(max(deepest - 1, 0)))
         return [self._row(index, size, f'{place:0{width}d}_{name}')

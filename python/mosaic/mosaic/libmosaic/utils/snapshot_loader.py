@@ -9,15 +9,15 @@ import tessera
 
 
 class _DataOnly(pickle.Unpickler):
-    """tessera wrote what this reads, and writes data alone."""
+    """This reads only what tessera has written, which is plain data."""
 
     def find_class(self, module: str, name: str) -> Any:
         raise pickle.UnpicklingError(f'{module}.{name} is no data')
 
 
 class SnapshotLoader:
-    """A snapshot's file. It is opened by tessera; the dict that Mosaic loads, `snapshot_data`, is made
-    when something asks for it."""
+    """A snapshot's file. It is opened by tessera; the dict that Mosaic loads, `snapshot_data`, is built
+    on access."""
 
     def __init__(self, filename: Optional[str]) -> None:
         self.snapshot_filename = ''
@@ -27,7 +27,7 @@ class SnapshotLoader:
             self.register_memory_snapshot(filename)
 
     def register_memory_snapshot(self, filename: str) -> None:
-        """Say which file it is."""
+        """Log which file it is."""
         self.snapshot_filename = filename
 
     def load_memory_snapshot(self, stream_load: bool = False) -> None:
@@ -47,12 +47,12 @@ class SnapshotLoader:
 
     @property
     def opened(self) -> Optional[tessera.Snapshot]:
-        """The snapshot as tessera has it; None before it is loaded. Not in Mosaic."""
+        """The tessera snapshot; None before it is loaded. Not in Mosaic."""
         return self._opened
 
     @property
     def snapshot_data(self) -> Dict[str, Any]:
-        """The object that the file holds."""
+        """The object in the file."""
         if self._data is None and self._opened is not None:
             self._data = _DataOnly(io.BytesIO(self._opened.export(format='pickle'))).load()
         return {} if self._data is None else self._data

@@ -18,7 +18,7 @@ def _chosen(groups: Dict[int, MemoryEvent], keys: Iterable[int]) -> Dict[int, Me
 def find_memory_snapshot_peak_call_stack_diffs(
         snapshot_base: Dict[int, MemoryEvent],
         snapshot_diff: Dict[int, MemoryEvent]) -> Dict[int, MemoryEvent]:
-    """The groups of the second whose stack the first does not have. Ties stay in the second's order."""
+    """The groups of the second whose stack the first does not have. Ties keep the second's order."""
     return _chosen(snapshot_diff, snapshot_diff.keys() - snapshot_base.keys())
 
 

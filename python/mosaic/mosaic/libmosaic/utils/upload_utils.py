@@ -1,4 +1,4 @@
-"""Services that only Meta has: what would have gone there is printed."""
+"""Services that only Meta has: what would be uploaded is printed instead."""
 import logging
 import os
 
@@ -10,17 +10,17 @@ def create_paste(text: str) -> None:
 
 
 def get_jobname() -> str:
-    """The job's name, where the environment has one."""
+    """The job's name, if the environment has one."""
     return os.environ.get('JOB_NAME', '')
 
 
 def get_upload_folder(jobname: str) -> str:
-    """Where a job's reports would go."""
+    """The place for a job's reports."""
     return jobname
 
 
 def get_upload_file_name(snapshot: str) -> str:
-    """A report's name, of the snapshot it is about."""
+    """The name of a report on a snapshot."""
     return os.path.splitext(os.path.basename(snapshot))[0]
 
 

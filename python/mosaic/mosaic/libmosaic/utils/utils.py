@@ -12,7 +12,7 @@ def _place(frame: Union[Dict[str, Any], Frame]) -> str:
 
 
 def get_printable_stack_trace(stack_trace: List[Union[Dict[str, Any], Frame]]) -> str:
-    """The frames of a stack, outermost first, each two spaces deeper."""
+    """The frames of a stack, outermost first, each indented two spaces more."""
     lines = ['  ' * depth + _place(frame) for depth, frame in enumerate(reversed(stack_trace))]
     return '\n' + '\n'.join(lines) + '\n'
 
@@ -25,7 +25,7 @@ def get_printable_memory_event_set(memory_event_set: Dict[int, MemoryEvent]) -> 
 
 
 def get_memory_peak_event_in_json(memory_event_set: Dict[int, MemoryEvent]) -> str:
-    """The groups as JSON, largest first, with each one's percentage of all."""
+    """The groups as JSON, largest first, each with its percentage of the total."""
     events = sorted(memory_event_set.values(), key=lambda event: event.mem_size, reverse=True)
     total = sum(event.mem_size for event in events)
     stacks = [{'num_of_calls': event.num_call,

@@ -1,0 +1,330 @@
+/* ask.c - asks any question, and prints its answer.
+ *
+ *   parameters ─► checked ─► files that they name, read ─► snapshots, opened ─► tsr_ask ─► written
+ *
+ * In that order, so that errors in the command line are reported before a gigabyte is read. Three
+ * questions do more on the command line than print their answer, and have their own functions
+ * below: profile also writes a page, check writes its lock and exits with a status, simulate writes
+ * a snapshot.
+ */
+#define _XOPEN_SOURCE 700
+
+#include <assert.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <tessera/unstable/check.h>
+#include <unistd.h>
+
+#include "page.h"
+#include "rules.h"
+#include "session.h"
+#include "textfile.h"
+
+/* No description of a model is longer. */
+#define LARGEST_MODEL (1u << 20)
+
+/* ---- Files that parameters name ---- */
+
+/* A whole path is easier to find among the files of a snapshot than how it was typed here. */
+static int set_file(cli_session *session, const tsr_parameter *row, const char *path,
+                    const char *text, size_t size_bytes) {
+  char *whole = realpath(path, NULL);
+  int status = tsr_params_set_file(session->options->own, cli_option_name(row),
+                                   whole ? whole : path, text, size_bytes, &session->error);
+  free(whole);
+  return status;
+}
+
+static int load_file(cli_session *session, const tsr_parameter *row, const char *path) {
+  char *text = NULL;
+  size_t size_bytes = 0;
+  session->path = path;
+  int status = cli_read_text(path, CLI_TEXTFILE_ANY, &text, &size_bytes, &session->error);
+  if (status == 0) status = set_file(session, row, path, text, size_bytes);
+  free(text);
+  return status;
+}
+
+/* A lock that is to be written need not be there yet. One that is there has to be a lock: it may be a
+ * mistyped name, and that file is not written over. */
+static int load_lock(cli_session *session, const tsr_parameter *row, const char *path) {
+  if (access(path, F_OK) == 0 || errno != ENOENT) return load_file(session, row, path);
+  if (tsr_params_flag(session->options->own, "update")) return 0;
+  cli_say(NULL, "%s: no such lock; --update creates it", path);
+  return CLI_INPUT;
+}
+
+static int load_rules(cli_session *session, const tsr_parameter *row, const char *text) {
+  tsr_rules *rules = NULL;
+  const char *name = cli_option_name(row);
+  int status = cli_rules_load(session, name, text, TSR_RULES_STRICT, &rules);
+  if (status) return status;
+  return tsr_params_set_rules(session->options->own, name, rules, &session->error);
+}
+
+static bool is_model_file(const char *operand) {
+  size_t length = strlen(operand);
+  return strchr(operand, '/') || (length > 5 && strcasecmp(operand + length - 5, ".json") == 0);
+}
+
+static int read_model(cli_session *session, const tsr_parameter *row, FILE *stream) {
+  char *text = malloc(LARGEST_MODEL);
+  if (!text) return TSR_ERROR_MEMORY;
+  size_t size = fread(text, 1, LARGEST_MODEL, stream);
+  int status = CLI_INPUT;
+  if (ferror(stream))
+    cli_say(NULL, "%s: %s", session->path, strerror(errno));
+  else if (size == LARGEST_MODEL)
+    cli_say(NULL, "%s: too long for a model description", session->path);
+  else
+    status = set_file(session, row, session->path, text, size);
+  free(text);
+  return status;
+}
+
+static int load_model(cli_session *session, const tsr_parameter *row, const char *operand) {
+  session->path = operand;
+  if (!is_model_file(operand))
+    return tsr_params_set_text(session->options->own, cli_option_name(row), operand,
+                               strlen(operand), &session->error);
+  FILE *stream = fopen(operand, "rb");
+  if (!stream) {
+    cli_say(NULL, "%s: %s", operand, strerror(errno));
+    return CLI_INPUT;
+  }
+  int status = read_model(session, row, stream);
+  fclose(stream);
+  return status;
+}
+
+/* Operands after the snapshots are parameters. */
+static int set_operands(cli_session *session) {
+  const cli_options *options = session->options;
+  const tsr_question *about = &options->command->about;
+  size_t operand = about->subject_count;
+  int status = 0;
+  for (size_t i = 0; status == 0 && i < about->parameter_count; i++) {
+    const tsr_parameter *row = &about->parameters[i];
+    if (!row->is_operand) continue;
+    assert(operand < options->operand_count);
+    status = tsr_params_set_path(options->own, cli_option_name(row), options->operands[operand++],
+                                 &session->error);
+  }
+  return status ? cli_params_error(options->command, status, &session->error) : 0;
+}
+
+static int load_files(cli_session *session) {
+  const cli_options *options = session->options;
+  const tsr_question *about = &options->command->about;
+  int status = 0;
+  for (size_t i = 0; status == 0 && i < about->parameter_count; i++) {
+    const tsr_parameter *row = &about->parameters[i];
+    if (row->hidden_from & TSR_INTERFACE_COMMAND) continue;
+    const char *path =
+        tsr_params_has(options->own, row->name) ? tsr_params_text(options->own, row->name) : NULL;
+    if (!path) continue;
+    if (row->kind == TSR_PARAMETER_FILE) status = load_file(session, row, path);
+    if (row->kind == TSR_PARAMETER_LOCK) status = load_lock(session, row, path);
+    if (row->kind == TSR_PARAMETER_RULES) status = load_rules(session, row, path);
+    if (row->kind == TSR_PARAMETER_MODEL) status = load_model(session, row, path);
+  }
+  return status;
+}
+
+/* ---- Asking ---- */
+
+/* The snapshots: operands, and one that an option names. */
+static int open_subjects(cli_session *session, cli_asking *asking) {
+  const cli_options *options = session->options;
+  const tsr_question *about = &options->command->about;
+  const char *paths[TSR_QUESTION_SUBJECTS];
+  size_t count = 0;
+  assert(about->subject_count <= TSR_QUESTION_SUBJECTS);
+  while (count < about->subject_count) {
+    paths[count] = options->operands[count];
+    count++;
+  }
+  for (size_t i = 0; i < about->parameter_count; i++) {
+    const tsr_parameter *row = &about->parameters[i];
+    const char *path =
+        row->kind == TSR_PARAMETER_SNAPSHOT ? tsr_params_text(options->own, row->name) : NULL;
+    if (!path) continue;
+    assert(count < TSR_QUESTION_SUBJECTS);
+    paths[count++] = path;
+  }
+  return cli_open_all(session, paths, count, asking->inputs, &asking->input_count);
+}
+
+int cli_asking_run(cli_session *session, cli_asking *asking) {
+  const cli_options *options = session->options;
+  const tsr_question *question = tsr_question_find(options->command->about.name);
+  tsr_subject subjects[TSR_QUESTION_SUBJECTS] = {{0}};
+  tsr_error *error = &session->error;
+  int status = set_operands(session);
+  if (status) return status;
+  status = tsr_question_check(question, options->own, error);
+  if (status) return cli_params_error(options->command, status, error);
+  status = load_files(session);
+  if (status == 0) status = open_subjects(session, asking);
+  if (status) return status;
+  for (size_t i = 0; i < asking->input_count; i++)
+    subjects[i] = (tsr_subject){asking->inputs[i].study, asking->inputs[i].heading.path};
+  size_t count = asking->input_count;
+  if (!count) subjects[count++].name = session->path;
+  if (options->verbose && question->verbose_lists_all) session->query.top = 0;
+  status =
+      tsr_ask(question, subjects, count, options->own, &session->query, &asking->answer, error);
+  /* Without a snapshot, only the command line can be wrong. */
+  if (status && status != TSR_ERROR_MEMORY && !question->subject_count)
+    return cli_usage_error(options->command, "%s: %s", session->path, error->message);
+  return status;
+}
+
+void cli_asking_release(cli_asking *asking) {
+  tsr_answer_free(asking->answer);
+  while (asking->input_count) cli_close(&asking->inputs[--asking->input_count]);
+  *asking = (cli_asking){0};
+}
+
+static int print(cli_session *session, const cli_asking *asking) {
+  return tsr_answer_write(asking->answer, &session->report, cli_output_write, &session->output,
+                          &session->error);
+}
+
+int cli_ask(cli_session *session) {
+  cli_asking asking = {0};
+  int status = cli_asking_run(session, &asking);
+  if (status == 0) status = print(session, &asking);
+  if (status == 0 && !tsr_answer_passed(asking.answer)) status = CLI_CHECK_FAILED;
+  cli_asking_release(&asking);
+  return status;
+}
+
+/* Finish a file that was written next to its target, or explain why that fails. */
+static int finish_aside(cli_output *output, int status) {
+  if (status == 0 && cli_output_finish(output) != 0) status = TSR_ERROR_WRITE;
+  if (status == TSR_ERROR_WRITE) {
+    cli_say(NULL, "%s: %s", output->path, strerror(output->error_number));
+    status = CLI_FAULT;
+  }
+  cli_output_abandon(output);
+  return status;
+}
+
+/* ---- profile: and a page ---- */
+
+/* The page of `tessera view`, opened at the grouping of the options. */
+int cli_profile(cli_session *session) {
+  const tsr_params *own = session->options->own;
+  const char *html = tsr_params_text(own, "html");
+  cli_asking asking = {0};
+  int status = cli_asking_run(session, &asking);
+  if (status == 0) status = print(session, &asking);
+  if (status == 0 && html) {
+    const tsr_profile *profile = tsr_answer_value(asking.answer);
+    cli_page_from from = {.inputs = asking.inputs,
+                          .count = 1,
+                          .rules = tsr_params_rules(own, "rules"),
+                          .query = &session->query};
+    from.by = profile->by;
+    from.options.by = cli_page_grouping(profile->by);
+    from.options.is_ordered = profile->is_ordered;
+    status = cli_page_save(session, &from, html);
+  }
+  cli_asking_release(&asking);
+  return status;
+}
+
+/* ---- check: its lock, its formats and its exit status ---- */
+
+/* A truncated file does not pass and cannot become a lock: the run may have held more than it shows. */
+static int refuse_cut(const cli_asking *asking) {
+  cli_say(NULL, "%s: the file is truncated, and the missing part could hold more",
+          asking->inputs[0].heading.path);
+  return CLI_INPUT;
+}
+
+static int write_lock(cli_session *session, const cli_asking *asking) {
+  cli_output output = {.path = tsr_params_text(session->options->own, "lock")};
+  int status = tsr_answer_write_form(asking->answer, "lock", NULL, &session->report,
+                                     cli_output_write, &output, &session->error);
+  return finish_aside(&output, status);
+}
+
+/* The word of --format; NULL for text and JSON, which every answer has. */
+static const char *form_of(cli_session *session) {
+  const cli_command *command = session->options->command;
+  const tsr_params *own = session->options->own;
+  const tsr_parameter *row = cli_option_named(command, "format", strlen("format"));
+  int index = tsr_params_choice(own, "format");
+  const char *word = index < 0 ? "text" : row->choices[index];
+  if (strcmp(word, "json") == 0) session->report.format = TSR_REPORT_JSON;
+  if (strcmp(word, "json") == 0) session->report.color = false;
+  return strcmp(word, "json") == 0 || strcmp(word, "text") == 0 ? NULL : word;
+}
+
+static int report_check(cli_session *session, const cli_asking *asking, const char *form) {
+  char here[4096];
+  const tsr_params *own = session->options->own;
+  const tsr_check *check = tsr_answer_value(asking->answer);
+  const char *root = tsr_params_text(own, "root");
+  bool is_update_alone = tsr_params_flag(own, "update") && !check->result_count;
+  if (form)
+    return tsr_answer_write_form(asking->answer, form, root ? root : getcwd(here, sizeof here),
+                                 &session->report, cli_output_write, &session->output,
+                                 &session->error);
+  if (!is_update_alone || session->report.format == TSR_REPORT_JSON) return print(session, asking);
+  FILE *stream = cli_output_stream(&session->output);
+  if (stream) fprintf(stream, "wrote %s\n", tsr_params_text(own, "lock"));
+  return stream ? 0 : TSR_ERROR_WRITE;
+}
+
+static int finish_check(cli_session *session, const cli_asking *asking, const char *form) {
+  const tsr_check *check = tsr_answer_value(asking->answer);
+  bool is_update = tsr_params_flag(session->options->own, "update");
+  bool is_refused = check->is_cut && !check->failed_count;
+  int status = is_refused && is_update ? refuse_cut(asking) : 0;
+  if (status == 0 && is_update) status = write_lock(session, asking);
+  if (status == 0) status = report_check(session, asking, form);
+  if (status == 0 && is_refused) return refuse_cut(asking);
+  return status == 0 && !tsr_answer_passed(asking->answer) ? CLI_CHECK_FAILED : status;
+}
+
+int cli_check(cli_session *session) {
+  cli_asking asking = {0};
+  if (session->options->json && tsr_params_choice(session->options->own, "format") > 0)
+    return cli_usage_error(session->options->command, "--json and --format are mutually exclusive");
+  const char *form = form_of(session);
+  int status = cli_asking_run(session, &asking);
+  if (status == 0) status = finish_check(session, &asking, form);
+  cli_asking_release(&asking);
+  return status;
+}
+
+/* ---- simulate: the snapshot of the run ---- */
+
+static int write_snapshot(cli_session *session, const tsr_snapshot *snapshot) {
+  const char *path = session->options->output;
+  if (!path) return 0;
+  cli_output output = {.path = path};
+  bool is_json = strlen(path) > 5 && strcasecmp(path + strlen(path) - 5, ".json") == 0;
+  int status = tsr_snapshot_export(snapshot, is_json ? TSR_EXPORT_JSON : TSR_EXPORT_PICKLE,
+                                   cli_output_write, &output, &session->error);
+  return finish_aside(&output, output.error_number ? TSR_ERROR_WRITE : status);
+}
+
+int cli_simulate(cli_session *session) {
+  const cli_options *options = session->options;
+  cli_asking asking = {0};
+  if (options->output && strcmp(options->output, "-") == 0)
+    return cli_usage_error(options->command,
+                           "standard output carries the answer; -o needs a file for the snapshot");
+  int status = cli_asking_run(session, &asking);
+  if (status == 0) status = write_snapshot(session, tsr_answer_snapshot(asking.answer));
+  if (status == 0) status = print(session, &asking);
+  cli_asking_release(&asking);
+  return status;
+}

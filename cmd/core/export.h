@@ -1,0 +1,12 @@
+/* export.h - writing snapshots, for the commands whose answer is one. */
+#ifndef CLI_EXPORT_H
+#define CLI_EXPORT_H
+
+#include "session.h"
+
+/* Whether the requested format and destination fit together: 0, or a usage error. */
+int cli_export_check(const cli_options *options);
+/* Write a snapshot as the options ask. Returns 0 or a negative tsr_status. */
+int cli_export_write(cli_session *session, const tsr_snapshot *snapshot);
+
+#endif

@@ -1,0 +1,33 @@
+/* message.c - one line on standard error.
+ *
+ * A message quotes what the user typed and how files are called. Neither may break the line or
+ * drive the terminal, so control characters become '?'. A message is cut at the size of its
+ * buffer, which leaves room for the longest path.
+ */
+#include "message.h"
+
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+
+void cli_format_line(char text[CLI_MESSAGE_BYTES], const char *format, va_list args) {
+  if (vsnprintf(text, CLI_MESSAGE_BYTES, format, args) < 0) text[0] = '\0';
+  for (char *at = text; *at; at++)
+    if ((unsigned char)*at < ' ' || *at == 0x7f) *at = '?';
+}
+
+void cli_vsay(const char *command, const char *format, va_list args) {
+  char text[CLI_MESSAGE_BYTES];
+  cli_format_line(text, format, args);
+  /* A drop-in is its own program to its users. */
+  bool is_program = command && strncmp(command, "mosaic_", 7) == 0;
+  fprintf(stderr, "%s%s%s: %s\n", is_program ? "" : "tessera", command && !is_program ? " " : "",
+          command ? command : "", text);
+}
+
+void cli_say(const char *command, const char *format, ...) {
+  va_list args;
+  va_start(args, format);
+  cli_vsay(command, format, args);
+  va_end(args);
+}

@@ -1,0 +1,27 @@
+/* message.h - messages on standard error. */
+#ifndef CLI_MESSAGE_H
+#define CLI_MESSAGE_H
+
+#include <stdarg.h>
+
+#if defined(__GNUC__)
+#define CLI_PRINTF(format_index, first_arg) __attribute__((format(printf, format_index, first_arg)))
+#else
+#define CLI_PRINTF(format_index, first_arg)
+#endif
+
+/* Print "tessera: ..." on standard error, or "tessera COMMAND: ..." when `command` is not NULL.
+ * A drop-in's
+ * message begins with its name alone. Always exactly one line, whatever the arguments hold: names given by the user may contain
+ * anything. */
+void cli_say(const char *command, const char *format, ...) CLI_PRINTF(2, 3);
+void cli_vsay(const char *command, const char *format, va_list args) CLI_PRINTF(2, 0);
+
+/* A message is cut at this size. PATH_MAX on Linux is 4096: it may hold a path and some words. */
+#define CLI_MESSAGE_BYTES 6000
+
+/* Make the one line, without its end. */
+void cli_format_line(char text[CLI_MESSAGE_BYTES], const char *format, va_list args)
+    CLI_PRINTF(2, 0);
+
+#endif

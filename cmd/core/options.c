@@ -1,0 +1,276 @@
+/* options.c - the parser of the command line, driven by the rows of commands.h.
+ *
+ * A line is read twice, unless the program's own name is the command, as that of a drop-in's link is.
+ * The first pass only looks for the command: the first word that is neither an option nor an option's
+ * argument. The second pass knows the command, so it can distinguish an option that does not exist
+ * from one that belongs elsewhere, and sets each value by its name (tsr_params), which checks it.
+ * Operands are gathered at the front of argv, whose words there have been read already.
+ *
+ * The forms are those of GNU: --name value, --name=value, -o value, -ovalue, letters together
+ * (-qv), and "--" before operands that start with a dash; "-" alone is an operand. '-' and '_'
+ * inside a name are the same. Abbreviated names are errors with a suggestion, so that an option
+ * added later never changes what a script means.
+ *
+ * The first thing wrong ends the parse, in two lines on standard error.
+ */
+#include "options.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "suggest.h"
+
+/* Where the second pass is. */
+typedef struct parser {
+  char **argv;
+  int argc;
+  int at; /* word being read */
+  cli_options *options;
+} parser;
+
+int cli_usage_error(const cli_command *command, const char *format, ...) {
+  const char *name = command ? command->about.name : NULL;
+  va_list args;
+  va_start(args, format);
+  cli_vsay(name, format, args);
+  va_end(args);
+  if (command && command->is_drop_in)
+    fprintf(stderr, "Try '%s --help'.\n", name);
+  else
+    fprintf(stderr, "Try 'tessera help%s%s'.\n", name ? " " : "", name ? name : "");
+  return CLI_USAGE;
+}
+
+int cli_unknown_command(const char *name) {
+  cli_suggestion nearest = cli_suggestion_start(name, strlen(name));
+  for (size_t i = 0; i < cli_command_count(); i++)
+    cli_suggestion_offer(&nearest, cli_command_at(i).about.name);
+  if (nearest.best)
+    return cli_usage_error(NULL, "unknown command '%s'; did you mean '%s'?", name, nearest.best);
+  if (access(name, F_OK) == 0)
+    return cli_usage_error(NULL, "'%s' is a file, not a command; did you mean 'tessera peak %s'?",
+                           name, name);
+  return cli_usage_error(NULL, "unknown command '%s'", name);
+}
+
+int cli_params_error(const cli_command *command, int status, const tsr_error *error) {
+  if (status == TSR_ERROR_ARGUMENT) return cli_usage_error(command, "%s", error->message);
+  cli_say(NULL, "out of memory");
+  return CLI_FAULT;
+}
+
+/* ---- Options ---- */
+
+static bool is_option(const char *word) {
+  return word[0] == '-' && word[1] != '\0';
+}
+
+static int unknown_option(const cli_command *command, const char *name, size_t length) {
+  const tsr_parameter *row;
+  if (cli_option_named(NULL, name, length))
+    return cli_usage_error(command, "option '--%.*s' does not apply to this command", (int)length,
+                           name);
+  cli_suggestion nearest = cli_suggestion_start(name, length);
+  for (size_t i = 0; (row = cli_option_at(command, i)) != NULL; i++)
+    cli_suggestion_offer(&nearest, cli_option_name(row));
+  if (!nearest.best) return cli_usage_error(command, "unknown option '--%.*s'", (int)length, name);
+  return cli_usage_error(command, "unknown option '--%.*s'; did you mean '--%s'?", (int)length,
+                         name, nearest.best);
+}
+
+/* Files are only named here: the command reads them once all of the line is known to make sense. */
+static bool names_file(const tsr_parameter *row) {
+  switch (row->kind) {
+  case TSR_PARAMETER_RULES:
+  case TSR_PARAMETER_MODEL:
+  case TSR_PARAMETER_LOCK:
+  case TSR_PARAMETER_FILE:
+  case TSR_PARAMETER_PATH:
+  case TSR_PARAMETER_SNAPSHOT: return true;
+  default: return false;
+  }
+}
+
+/* `value` is NULL for an option without an argument. Before the command is known to be missing, its
+ * options have no place to go and are skipped. */
+static int set_value(parser *parse, const tsr_parameter *row, const char *value) {
+  const char *name = cli_option_name(row);
+  tsr_params *params = cli_option_is_shared(row) ? parse->options->shared : parse->options->own;
+  tsr_error error = {.status = TSR_OK};
+  int status;
+  if (!params) return 0;
+  if (!value)
+    status = tsr_params_set_integer(params, name, 1, &error);
+  else if (names_file(row))
+    status = tsr_params_set_path(params, name, value, &error);
+  else
+    status = tsr_params_set_text(params, name, value, strlen(value), &error);
+  return status ? cli_params_error(parse->options->command, status, &error) : 0;
+}
+
+/* ---- Words ---- */
+
+/* Store the option's value: what is attached to it, else the next word. */
+static int take_value(parser *parse, const tsr_parameter *row, const char *attached) {
+  const cli_command *command = parse->options->command;
+  if (!cli_option_has_argument(row)) {
+    if (attached)
+      return cli_usage_error(command, "option '--%s' takes no argument", cli_option_name(row));
+    return set_value(parse, row, NULL);
+  }
+  if (!attached && parse->at + 1 >= parse->argc)
+    return cli_usage_error(command, "option '--%s' needs an argument: %s", cli_option_name(row),
+                           row->argument);
+  return set_value(parse, row, attached ? attached : parse->argv[++parse->at]);
+}
+
+static int take_long(parser *parse, const char *name) {
+  size_t length = strcspn(name, "=");
+  const tsr_parameter *row = cli_option_named(parse->options->command, name, length);
+  if (!row) return unknown_option(parse->options->command, name, length);
+  return take_value(parse, row, name[length] ? name + length + 1 : NULL);
+}
+
+static int take_letters(parser *parse, const char *letters) {
+  const cli_command *command = parse->options->command;
+  for (const char *at = letters; *at; at++) {
+    const tsr_parameter *row = cli_option_lettered(command, *at);
+    if (!row && command && cli_option_lettered(NULL, *at))
+      return cli_usage_error(command, "option '-%c' does not apply to this command", *at);
+    if (!row) return cli_usage_error(command, "unknown option '-%c'", *at);
+    bool takes_rest = cli_option_has_argument(row);
+    int status = take_value(parse, row, takes_rest && at[1] ? at + 1 : NULL);
+    if (status || takes_rest) return status;
+  }
+  return 0;
+}
+
+/* How many words the option in `word` takes, itself included; 0 when no command knows it. */
+static int option_words(const char *word) {
+  if (word[1] != '-') {
+    const tsr_parameter *row = cli_option_lettered(NULL, *++word);
+    while (row && !cli_option_has_argument(row) && word[1])
+      row = cli_option_lettered(NULL, *++word);
+    if (!row) return 0;
+    return cli_option_has_argument(row) && !word[1] ? 2 : 1;
+  }
+  size_t length = strcspn(word + 2, "=");
+  const tsr_parameter *row = cli_option_named(NULL, word + 2, length);
+  if (!row) return 0;
+  return cli_option_has_argument(row) && !word[2 + length] ? 2 : 1;
+}
+
+/* Whether the program was started by the name of a drop-in, which is `*out` then. */
+static bool find_program(const char *path, cli_command *out) {
+  const char *slash = strrchr(path, '/');
+  cli_command command;
+  if (!cli_command_find(slash ? slash + 1 : path, &command) || !command.is_drop_in) return false;
+  *out = command;
+  return true;
+}
+
+/* The command's place in argv; 0 if there is none, or after an unknown option, because what follows
+ * may be its argument. */
+static int find_command(int argc, char **argv) {
+  int words = 1;
+  for (int i = 1; i < argc && words > 0; i += words) {
+    if (!is_option(argv[i])) return i;
+    if (strcmp(argv[i], "--") == 0) return i + 1 < argc ? i + 1 : 0;
+    words = option_words(argv[i]);
+  }
+  return 0;
+}
+
+static int read_words(parser *parse, int command_at) {
+  cli_options *options = parse->options;
+  bool ended = false;
+  int status = 0;
+  for (parse->at = 1; status == 0 && parse->at < parse->argc; parse->at++) {
+    char *word = parse->argv[parse->at];
+    if (parse->at == command_at) continue;
+    if (ended || !is_option(word))
+      options->operands[options->operand_count++] = word;
+    else if (strcmp(word, "--") == 0)
+      ended = true;
+    else if (word[1] == '-')
+      status = take_long(parse, word + 2);
+    else
+      status = take_letters(parse, word + 1);
+  }
+  return status;
+}
+
+static int check_operands(const cli_options *options) {
+  const cli_command *command = options->command;
+  size_t count = options->operand_count;
+  if (count > command->operand_max && command->operand_max == 0)
+    return cli_usage_error(command, "unexpected operand '%s'", options->operands[0]);
+  if (count > command->operand_max)
+    return cli_usage_error(command, "unexpected operand '%s'; the command takes %s",
+                           options->operands[command->operand_max], cli_command_operands(command));
+  if (count >= command->operand_min) return 0;
+  const char *missing = cli_command_operands(command);
+  for (; count > 0; count--) missing += strcspn(missing, " ") + 1;
+  return cli_usage_error(command, "missing %.*s", (int)strcspn(missing, " "), missing);
+}
+
+/* The shared options, for all to read. */
+static void read_shared(cli_options *options) {
+  const tsr_params *shared = options->shared;
+  int color = tsr_params_choice(shared, "color");
+  options->devices = tsr_params_devices(shared, "device", &options->device_count);
+  options->sidecar = tsr_params_text(shared, "sidecar");
+  options->output = tsr_params_text(shared, "output");
+  options->top = tsr_params_count(shared, "top");
+  options->payload = tsr_params_count(shared, "payload");
+  options->color = color < 0 ? CLI_COLOR_AUTO : (cli_color)color;
+  options->json = tsr_params_flag(shared, "json");
+  options->full_stacks = tsr_params_flag(shared, "full_stacks");
+  options->quiet = tsr_params_flag(shared, "quiet");
+  options->verbose = tsr_params_flag(shared, "verbose");
+  options->strict = tsr_params_flag(shared, "strict");
+  options->help = tsr_params_flag(shared, "help");
+  options->version = tsr_params_flag(shared, "version");
+}
+
+/* Values at their defaults, for the shared options and those of the command, if there is one. */
+static int make_params(cli_options *options) {
+  const cli_command *command = options->command;
+  size_t count;
+  tsr_error error;
+  const tsr_parameter *rows = cli_shared_options(&count);
+  int status = tsr_params_new(rows, count, TSR_INTERFACE_COMMAND, &options->shared, &error);
+  if (status == 0 && command)
+    status = tsr_params_new(command->about.parameters, command->about.parameter_count,
+                            TSR_INTERFACE_COMMAND, &options->own, &error);
+  return status ? cli_params_error(command, status, &error) : 0;
+}
+
+int cli_parse(int argc, char **argv, cli_options *options) {
+  *options = (cli_options){.operands = argv};
+  int command_at = 0;
+  if (argc > 0 && find_program(argv[0], &options->row))
+    options->command = &options->row;
+  else
+    command_at = find_command(argc, argv);
+  if (command_at) {
+    if (!cli_command_find(argv[command_at], &options->row))
+      return cli_unknown_command(argv[command_at]);
+    options->command = &options->row;
+  }
+  parser parse = {.argv = argv, .argc = argc, .options = options};
+  int status = make_params(options);
+  if (status == 0) status = read_words(&parse, command_at);
+  if (status) return status;
+  read_shared(options);
+  if (options->help || options->version) return 0;
+  if (options->command) return check_operands(options);
+  fputs("usage: tessera COMMAND [options] FILE\n", stderr);
+  return cli_usage_error(NULL, "no command given");
+}
+
+void cli_options_release(cli_options *options) {
+  tsr_params_free(options->own);
+  tsr_params_free(options->shared);
+}

@@ -1,0 +1,40 @@
+/* page.h - a page of one or more snapshots: what view, serve, and other commands' pages share. */
+#ifndef CLI_PAGE_H
+#define CLI_PAGE_H
+
+#include <tessera/unstable/view.h>
+
+#include "session.h"
+
+/* What a page is made of; a zeroed one is released too. */
+typedef struct cli_page {
+  tsr_view **views;       /* by input */
+  tsr_view_cut **cuts;    /* by input, then by device of its view */
+  tsr_page_input *inputs; /* of these */
+  size_t count;
+  tsr_page *page;
+} cli_page;
+
+/* What it is made from. */
+typedef struct cli_page_from {
+  const cli_input *inputs; /* must outlive the page */
+  size_t count;
+  const tsr_rules *rules; /* or NULL; must outlive the page */
+  const tsr_query *query;
+  uint64_t most_allocations; /* listed individually, of all devices together; 0: the default */
+  tsr_page_options options;
+  tsr_profile_by by; /* a grouping more, as tsr_view_options has it */
+} cli_page_from;
+
+/* Make a page: if it is too large, fewer allocations are listed individually, until it fits.
+ * Returns as a cli_command_fn does; `*page` is released by the function below. */
+int cli_page_make(cli_session *session, const cli_page_from *from, cli_page *page);
+void cli_page_release(cli_page *page);
+
+/* Make a page of one snapshot and write it to `path`, explaining a failure to write there. */
+int cli_page_save(cli_session *session, const cli_page_from *from, const char *path);
+
+/* The key by which a page knows a grouping of `profile`. */
+const char *cli_page_grouping(tsr_profile_by by);
+
+#endif

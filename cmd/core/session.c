@@ -1,0 +1,214 @@
+/* session.c - runs a command: prepares its options, delivers its answer, explains its failure.
+ *
+ * Every failure ends in exactly one line on standard error that names the file it is about and,
+ * where the library knows it, the byte:
+ *
+ *   tessera: snapshot.pickle: unknown opcode 0x07 (at byte 1234)
+ *
+ * A reader that closes the pipe early (`tessera peak f | head`) has what it wanted: no message, and
+ * the question counts as answered. main ignores SIGPIPE, so it arrives here as EPIPE.
+ */
+#define _POSIX_C_SOURCE 200809L
+
+#include "session.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include "help.h"
+#include "message.h"
+#include "progress.h"
+
+/* ---- Before ---- */
+
+static bool wants_color(const cli_options *options, bool to_terminal) {
+  if (options->color != CLI_COLOR_AUTO) return options->color == CLI_COLOR_ALWAYS;
+  const char *no_color = getenv("NO_COLOR");
+  const char *terminal = getenv("TERM");
+  if (no_color && *no_color) return false;
+  return to_terminal && terminal && strcmp(terminal, "dumb") != 0;
+}
+
+/* Columns of the terminal, 0 when unknown. */
+static uint32_t terminal_width(void) {
+  struct winsize size = {0};
+  return ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
+}
+
+static cli_session session_for(const cli_options *options) {
+  bool is_aside = options->command && options->command->writes_aside;
+  const char *path = is_aside ? NULL : options->output;
+  cli_session session = {.options = options, .output.path = path};
+  session.error = (tsr_error){.offset = TSR_OFFSET_NONE};
+  session.query.devices = options->devices;
+  session.query.device_count = options->device_count;
+  session.query.top = options->top > SIZE_MAX ? SIZE_MAX : (size_t)options->top;
+  bool to_terminal = !path && isatty(STDOUT_FILENO);
+  session.report = (tsr_report_options){
+      .format = options->json ? TSR_REPORT_JSON : TSR_REPORT_TEXT,
+      .color = !options->json && wants_color(options, to_terminal),
+      .full_stacks = options->full_stacks,
+      .quiet = options->quiet,
+      .verbose = options->verbose,
+      .width = to_terminal ? terminal_width() : 0,
+  };
+  return session;
+}
+
+/* ---- During ---- */
+
+static const char *shown_path(const cli_session *session) {
+  if (!session->path || strcmp(session->path, "-") == 0) return "standard input";
+  return *session->path ? session->path : "''";
+}
+
+/* With --strict a file with warnings is refused: CLI_INPUT then, or 0. */
+static int check_strict(const cli_session *session, const tsr_snapshot *snapshot) {
+  size_t count;
+  const tsr_warning *warnings = tsr_snapshot_warnings(snapshot, &count);
+  if (!session->options->strict) return 0;
+  for (size_t i = 0; i < count; i++)
+    cli_say(NULL, "%s: %s (%" PRIu64 "): %s", shown_path(session), warnings[i].code,
+            warnings[i].count, warnings[i].message);
+  return count ? CLI_INPUT : 0;
+}
+
+/* From 0; no page has as many as the largest number. */
+static uint32_t payload_of(const cli_options *options) {
+  if (!options->payload) return 0;
+  return options->payload > UINT32_MAX ? UINT32_MAX : (uint32_t)options->payload - 1;
+}
+
+/* A file is that of the first snapshot; "none" is for all. */
+static const char *sidecar_of(const cli_session *session) {
+  const char *given = session->options->sidecar;
+  if (given && strcmp(given, "none") == 0) return "";
+  return session->opened_count ? NULL : given;
+}
+
+/* Take over what was opened, which is freed on failure. */
+static int accept(cli_session *session, const tsr_opening *opened, cli_input *input) {
+  tsr_study *study = NULL;
+  int status = opened->status;
+  session->path = opened->path;
+  if (status) session->error = opened->error;
+  if (!status) status = check_strict(session, opened->snapshot);
+  if (!status) status = tsr_study_new(opened->snapshot, &study, &session->error);
+  if (status) {
+    tsr_snapshot_free(opened->snapshot);
+    return status;
+  }
+  *input = (cli_input){.snapshot = opened->snapshot,
+                       .study = study,
+                       .heading = {.path = opened->path, .snapshot = opened->snapshot}};
+  return 0;
+}
+
+/* The first has the progress bar: of several, it is the one that everything waits for longest, or
+ * nearly. */
+int cli_open_all(cli_session *session, const char *const *paths, size_t count, cli_input *inputs,
+                 size_t *opened) {
+  *opened = 0;
+  if (!count) return 0;
+  tsr_opening *openings = calloc(count, sizeof *openings);
+  if (!openings) return TSR_ERROR_MEMORY;
+  cli_progress progress = cli_progress_start(paths[0], session->options->quiet);
+  for (size_t i = 0; i < count; i++) {
+    openings[i].path = paths[i];
+    openings[i].options =
+        (tsr_open_options){.payload = payload_of(session->options), .sidecar = sidecar_of(session)};
+    session->opened_count++;
+  }
+  openings[0].options.progress = cli_progress_update;
+  openings[0].options.progress_context = &progress;
+  tsr_snapshot_open_all(openings, count);
+  cli_progress_end(&progress);
+  int status = 0;
+  for (size_t i = 0; i < count; i++) {
+    if (status) {
+      tsr_snapshot_free(openings[i].snapshot);
+      continue;
+    }
+    status = accept(session, &openings[i], &inputs[i]);
+    *opened += status == 0;
+  }
+  free(openings);
+  return status;
+}
+
+int cli_open_path(cli_session *session, const char *path, cli_input *input) {
+  size_t opened;
+  return cli_open_all(session, &path, 1, input, &opened);
+}
+
+int cli_open(cli_session *session, size_t index, cli_input *input) {
+  return cli_open_path(session, session->options->operands[index], input);
+}
+
+void cli_close(cli_input *input) {
+  tsr_study_free(input->study);
+  tsr_snapshot_free(input->snapshot);
+  *input = (cli_input){0};
+}
+
+static int print_version(cli_session *session) {
+  FILE *stream = cli_output_stream(&session->output);
+  if (stream) fprintf(stream, "tessera %s\n", tsr_version());
+  return 0;
+}
+
+/* ---- After ---- */
+
+static int explain_write(const cli_session *session) {
+  int reason = session->output.error_number;
+  const char *path = session->output.path;
+  if (reason == EPIPE) return CLI_ANSWERED;
+  cli_say(NULL, "%s: %s", path ? path : "standard output", strerror(reason));
+  return CLI_FAULT;
+}
+
+/* One line about the library's error; returns the exit status. */
+static int explain(const cli_session *session, int status) {
+  const tsr_error *error = &session->error;
+  const cli_command *command = session->options->command;
+  const char *name = command && command->is_drop_in ? command->about.name : NULL;
+  const char *path = shown_path(session);
+  if (status == TSR_ERROR_WRITE && session->output.error_number) return explain_write(session);
+  const char *reason = error->status == status && error->message[0]
+                           ? error->message
+                           : tsr_status_text((tsr_status)status);
+  if (error->offset == TSR_OFFSET_NONE)
+    cli_say(name, "%s: %s", path, reason);
+  else
+    cli_say(name, "%s: %s (at byte %" PRIu64 ")", path, reason, error->offset);
+  switch (status) {
+  case TSR_ERROR_ARGUMENT: return CLI_USAGE;
+  case TSR_ERROR_IO:
+  case TSR_ERROR_FORMAT:
+  case TSR_ERROR_LIMIT:
+  case TSR_ERROR_UNSUPPORTED: return CLI_INPUT;
+  default: return CLI_FAULT;
+  }
+}
+
+int cli_run(const cli_options *options) {
+  cli_session session = session_for(options);
+  int status = 0;
+  /* These two are about tessera, not about a file: -o and other options do not matter. */
+  if (options->help || options->version) session.output.path = NULL;
+  if (options->version)
+    status = print_version(&session);
+  else if (options->help)
+    status = cli_help(&session);
+  else
+    status = options->command->run(&session);
+  bool complete = status == 0 || status == CLI_CHECK_FAILED;
+  if (complete && cli_output_finish(&session.output) != 0) status = TSR_ERROR_WRITE;
+  if (status < 0) status = explain(&session, status);
+  cli_output_abandon(&session.output);
+  return status;
+}

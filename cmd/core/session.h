@@ -1,0 +1,79 @@
+/* session.h - what every command needs around its question: input, output, errors, exit status.
+ *
+ * A command opens its snapshots with cli_open, and stops at the first call that fails, frees what it
+ * got and returns the status; cli_run explains it and turns it into an exit status. Questions all run
+ * through ask.c.
+ */
+#ifndef CLI_SESSION_H
+#define CLI_SESSION_H
+
+#include <tessera/tessera.h>
+#include <tessera/unstable/columns.h>
+#include <tessera/unstable/input.h>
+
+#include "options.h"
+#include "output.h"
+
+typedef struct cli_session {
+  const cli_options *options;
+  const char *path;          /* the input that an error is about; NULL before the first */
+  size_t opened_count;       /* snapshots so far */
+  tsr_query query;           /* from --device and --top */
+  tsr_report_options report; /* from --json, --color, ... and the terminal */
+  cli_output output;         /* for cli_output_write */
+  tsr_error error;
+} cli_session;
+
+/* Run the command line; returns the exit status. */
+int cli_run(const cli_options *options);
+
+/* A snapshot, the study that questions are asked of, and how reports name it. */
+typedef struct cli_input {
+  tsr_snapshot *snapshot;
+  tsr_study *study;
+  tsr_report_input heading;
+} cli_input;
+
+/* Open the operand number `index`, with a progress bar if it takes long. Returns 0 with `*input`
+ * filled, to be given to cli_close; a negative tsr_status; or an exit status, if --strict refuses
+ * the file and has printed why. */
+int cli_open(cli_session *session, size_t index, cli_input *input);
+/* The same for several files, at the same time: `*opened` of `inputs`, the first ones, are filled, all
+ * unless one fails. Fails as cli_open for the first file in order that does. */
+int cli_open_all(cli_session *session, const char *const *paths, size_t count, cli_input *inputs,
+                 size_t *opened);
+/* The same for a file that is no operand; `path` must outlive the session. */
+int cli_open_path(cli_session *session, const char *path, cli_input *input);
+/* Release the study and the snapshot. A zeroed input is fine. */
+void cli_close(cli_input *input);
+
+/* ---- Questions (ask.c) ---- */
+
+/* A question in progress: the snapshots that were opened for it, and the answer. Zeroed means
+ * empty. */
+typedef struct cli_asking {
+  cli_input inputs[TSR_QUESTION_SUBJECTS];
+  size_t input_count;
+  tsr_answer *answer;
+} cli_asking;
+
+/* Ask the command line's question: check the parameters, read the files that they name, open the
+ * snapshots, compute. Returns as a cli_command_fn does; `*asking` is to be released in either
+ * case. */
+int cli_asking_run(cli_session *session, cli_asking *asking);
+void cli_asking_release(cli_asking *asking);
+
+/* ---- The commands ---- */
+
+int cli_ask(cli_session *session); /* any question */
+int cli_check(cli_session *session);
+int cli_profile(cli_session *session);
+int cli_simulate(cli_session *session);
+int cli_export(cli_session *session);
+int cli_help(cli_session *session);
+int cli_mcp(cli_session *session);
+int cli_serve(cli_session *session);
+int cli_trim(cli_session *session);
+int cli_view(cli_session *session);
+
+#endif

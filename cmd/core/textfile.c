@@ -1,0 +1,69 @@
+/* textfile.c - reads a text file that is no snapshot: a source, a list of rules. */
+#define _POSIX_C_SOURCE 200809L
+
+#include "textfile.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* Describe a failure; returns its status. */
+static int fail(tsr_error *error, tsr_status status, const char *message) {
+  *error = (tsr_error){.status = status, .offset = TSR_OFFSET_NONE};
+  (void)snprintf(error->message, sizeof error->message, "%s", message);
+  return status;
+}
+
+static int read_stream(FILE *stream, char **text, size_t *size_bytes, tsr_error *error) {
+  size_t room = 0;
+  for (;;) {
+    if (*size_bytes > CLI_TEXTFILE_MAX)
+      return fail(error, TSR_ERROR_LIMIT, "a text file may have at most 64 MiB");
+    if (*size_bytes == room) {
+      room = room ? 2 * room : 65536;
+      char *larger = realloc(*text, room);
+      if (!larger) return fail(error, TSR_ERROR_MEMORY, "out of memory");
+      *text = larger;
+    }
+    errno = 0;
+    size_t count = fread(*text + *size_bytes, 1, room - *size_bytes, stream);
+    *size_bytes += count;
+    if (!count) return ferror(stream) ? fail(error, TSR_ERROR_IO, strerror(errno)) : 0;
+  }
+}
+
+/* Without waiting for a writer, should it be a pipe. NULL with errno set: 0 where it is no regular
+ * file. */
+static FILE *open_regular(const char *path) {
+  struct stat status;
+  int handle = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+  if (handle < 0) return NULL;
+  bool is_known = fstat(handle, &status) == 0, is_regular = is_known && S_ISREG(status.st_mode);
+  FILE *stream = is_regular ? fdopen(handle, "rb") : NULL;
+  int reason = is_known && !is_regular ? 0 : errno;
+  if (!stream) close(handle);
+  errno = reason;
+  return stream;
+}
+
+int cli_read_text(const char *path, cli_textfile_kind kind, char **text, size_t *size_bytes,
+                  tsr_error *error) {
+  bool is_input = kind == CLI_TEXTFILE_ANY && strcmp(path, "-") == 0;
+  *text = NULL;
+  *size_bytes = 0;
+  FILE *stream = is_input                   ? stdin
+                 : kind == CLI_TEXTFILE_ANY ? fopen(path, "rb")
+                                            : open_regular(path);
+  if (!stream) return fail(error, TSR_ERROR_IO, errno ? strerror(errno) : "not a regular file");
+  int status = read_stream(stream, text, size_bytes, error);
+  if (!is_input) fclose(stream);
+  if (!status) return 0;
+  free(*text);
+  *text = NULL;
+  return status;
+}

@@ -1,0 +1,190 @@
+/* mcp_tools.c - asking a question of the registry.
+ *
+ * A tool's answer is the JSON of the command of that name (docs/json.md), written by the same
+ * report, with stacks folded to the frames of the program and its verdict in words first. What a
+ * report writes is read back into a tree, so that it can be bounded (mcp_bound.c) and put into a
+ * message. A report may contain what jansson rejects: lone surrogates, and integers beyond 63 bits;
+ * the first become U+FFFD, and a report with the second is read once more with all numbers as
+ * reals.
+ */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/textfile.h"
+#include "mcp.h"
+
+/* ---- Reports ---- */
+
+/* What a report wrote, ended by a zero. */
+typedef struct text_buffer {
+  char *data;
+  size_t size, capacity;
+} text_buffer;
+
+static int keep(void *context, const char *data, size_t size_bytes) {
+  text_buffer *out = context;
+  if (out->capacity - out->size <= size_bytes) {
+    size_t larger = 2 * (out->size + size_bytes) + 1;
+    char *moved = realloc(out->data, larger);
+    if (!moved) return -1;
+    out->data = moved;
+    out->capacity = larger;
+  }
+  memcpy(out->data + out->size, data, size_bytes);
+  out->size += size_bytes;
+  out->data[out->size] = '\0';
+  return 0;
+}
+
+/* "\udXXX" without its other half, which no strict reader takes, becomes "\ufffd". */
+static void mend_surrogates(text_buffer *text) {
+  for (size_t i = 0; i + 5 < text->size; i++) {
+    char *at = text->data + i;
+    if (at[0] != '\\') continue;
+    bool is_high = at[1] == 'u' && at[2] == 'd' && strchr("89ab", at[3]) && at[3];
+    bool is_low = at[1] == 'u' && at[2] == 'd' && strchr("cdef", at[3]) && at[3];
+    bool has_low = is_high && i + 11 < text->size && at[6] == '\\' && at[7] == 'u' &&
+                   at[8] == 'd' && strchr("cdef", at[9]);
+    if (has_low)
+      i += 11;
+    else if (is_high || is_low)
+      for (size_t k = 0; k < 4; k++) at[2 + k] = "fffd"[k];
+    else
+      i++;
+  }
+}
+
+static json_t *parse(text_buffer *text) {
+  if (!text->data) return NULL;
+  mend_surrogates(text);
+  json_t *tree = json_loadb(text->data, text->size, JSON_ALLOW_NUL, NULL);
+  return tree ? tree
+              : json_loadb(text->data, text->size, JSON_ALLOW_NUL | JSON_DECODE_INT_AS_REAL, NULL);
+}
+
+/* The lines of the verdict as a list. */
+static json_t *lines_of(const text_buffer *text) {
+  json_t *lines = json_array();
+  for (const char *at = text->data ? text->data : ""; *at;) {
+    size_t size = strcspn(at, "\n");
+    json_array_append_new(lines, mcp_string((tsr_text){at, size}));
+    at += size + (at[size] == '\n');
+  }
+  return lines;
+}
+
+/* An answer as a tree, its verdict first. */
+static json_t *tree_of(mcp_call *call, const tsr_answer *answer) {
+  int64_t frames = mcp_integer(call, "max_frames");
+  tsr_report_options data = {.format = TSR_REPORT_JSON,
+                             .stack_frames = frames == MCP_UNSET ? 0 : (uint32_t)frames};
+  text_buffer words = {0}, values = {0};
+  json_t *tree = NULL, *out = NULL;
+  if (tsr_answer_verdict(answer, keep, &words, &call->error) == 0 &&
+      tsr_answer_write(answer, &data, keep, &values, &call->error) == 0) {
+    tree = parse(&values);
+    out = json_pack("{s:o}", "verdict", lines_of(&words));
+    if (!tree || !out || json_object_update(out, tree)) {
+      mcp_fail(call, "the answer could not be encoded");
+      json_decref(out);
+      out = NULL;
+    }
+  }
+  json_decref(tree);
+  free(words.data);
+  free(values.data);
+  return out;
+}
+
+/* ---- What tools share ---- */
+
+const char *mcp_failure(const mcp_call *call, char *text, size_t size_bytes) {
+  const char *reason = call->error.message;
+  if (!*reason) reason = tsr_status_text(call->error.status);
+  if (*call->message)
+    (void)snprintf(text, size_bytes, "%s", call->message);
+  else if (call->path && call->error.offset != TSR_OFFSET_NONE)
+    (void)snprintf(text, size_bytes, "%s: %s (at byte %" PRIu64 ")", call->path, reason,
+                   call->error.offset);
+  else if (call->path)
+    (void)snprintf(text, size_bytes, "%s: %s", call->path, reason);
+  else
+    (void)snprintf(text, size_bytes, "%s", reason);
+  return text;
+}
+
+bool mcp_open(mcp_call *call, const char *name, tsr_study **out) {
+  call->path = mcp_text(call, name);
+  return mcp_cache_open(call->cache, call->path, &call->how, out, &call->error) == 0;
+}
+
+/* A query by the arguments `device` and `top`; `device` must outlive it. */
+static tsr_query query_of(const mcp_call *call, uint32_t *device) {
+  int64_t number = mcp_integer(call, "device"), top = mcp_integer(call, "top");
+  tsr_query query = {.top = top == MCP_UNSET ? 10 : (size_t)top};
+  if (number == MCP_UNSET) return query;
+  *device = (uint32_t)number;
+  query.devices = device;
+  query.device_count = 1;
+  return query;
+}
+
+/* ---- Files that parameters name ---- */
+
+/* Contents that the client sent, or else those of a regular file here. */
+static bool load_file(mcp_call *call, const tsr_parameter *row) {
+  char path_name[48], text_name[48];
+  (void)snprintf(path_name, sizeof path_name, "%s_path", row->name);
+  (void)snprintf(text_name, sizeof text_name, "%s_text", row->name);
+  const char *path = mcp_text(call, path_name), *text = mcp_text(call, text_name);
+  size_t size_bytes = text ? strlen(text) : 0;
+  char *read = NULL;
+  int status = 0;
+  if (!path && !text) return true;
+  if (!text) {
+    call->path = path;
+    status = cli_read_text(path, CLI_TEXTFILE_REGULAR, &read, &size_bytes, &call->error);
+    text = read;
+  }
+  if (status == 0)
+    status = tsr_params_set_file(call->params, row->name, path ? path : "", text, size_bytes,
+                                 &call->error);
+  free(read);
+  return status == 0;
+}
+
+static bool load_files(mcp_call *call) {
+  const tsr_question *question = call->tool->question;
+  bool ok = true;
+  for (size_t i = 0; ok && i < question->parameter_count; i++) {
+    const tsr_parameter *row = &question->parameters[i];
+    bool is_file = row->kind == TSR_PARAMETER_FILE || row->kind == TSR_PARAMETER_LOCK;
+    if (is_file && !(row->hidden_from & TSR_INTERFACE_MCP)) ok = load_file(call, row);
+  }
+  return ok;
+}
+
+/* ---- Asking ---- */
+
+json_t *mcp_ask(mcp_call *call) {
+  const tsr_question *question = call->tool->question;
+  tsr_subject subjects[TSR_QUESTION_SUBJECTS] = {{0}};
+  tsr_answer *answer = NULL;
+  uint32_t device;
+  tsr_query query = query_of(call, &device);
+  if (!load_files(call)) return NULL;
+  call->path = NULL;
+  if (tsr_question_check(question, call->params, &call->error)) return NULL;
+  for (size_t i = 0; i < question->subject_count; i++) {
+    const char *name = question->subjects[i].name;
+    if (!mcp_open(call, name, &subjects[i].study)) return NULL;
+    subjects[i].name = mcp_text(call, name);
+  }
+  int status = tsr_ask(question, subjects, question->subject_count, call->params, &query, &answer,
+                       &call->error);
+  json_t *out = status ? NULL : tree_of(call, answer);
+  tsr_answer_free(answer);
+  return out;
+}

@@ -1,0 +1,26 @@
+/* mosaic_stages.c - the drop-in that prints memory at each annotation. */
+#define _POSIX_C_SOURCE 200809L
+
+#include <unistd.h>
+
+#include "mosaic.h"
+
+int cli_mosaic_stages(cli_session *session) {
+  const tsr_params *own = session->options->own;
+  size_t annotation_count;
+  const char *const *annotations = tsr_params_texts(own, "annotation", &annotation_count);
+  cli_input input = {0};
+  tsr_mosaic_stages *stages = NULL;
+  tsr_error *error = &session->error;
+  int status = cli_mosaic_open(session, "snapshot", tsr_params_text(own, "snapshot"), &input);
+  if (status == 0)
+    status = tsr_mosaic_stages_compute(input.study, annotations, annotation_count, &stages, error);
+  if (status == 0) status = tsr_mosaic_log_stages(stages, cli_mosaic_log, NULL, error);
+  if (status == 0) cli_mosaic_services(session);
+  if (status == 0)
+    status = tsr_mosaic_print_stages(input.snapshot, stages, isatty(STDOUT_FILENO),
+                                     cli_output_write, &session->output, error);
+  tsr_mosaic_stages_free(stages);
+  cli_close(&input);
+  return status;
+}

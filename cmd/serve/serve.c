@@ -1,0 +1,266 @@
+/* serve.c - `tessera serve FILE...`: serves the page, and the parts that it requests.
+ *
+ *   GET /TOKEN/                             the page, made once
+ *   GET /TOKEN/part?track=T&from=M&to=N     a cut of a range of a track (tessera/unstable/view.h)
+ *
+ * Everything else is refused; see serve_request.h for which requests are allowed. What is served does
+ * not change, so several threads answer requests without locks. All threads block signals, and
+ * the first one waits for those that end the program. */
+#define _GNU_SOURCE
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <tessera/unstable/view.h>
+
+#include "core/view.h"
+#include "http.h"
+#include "serve_request.h"
+
+/* Allocations in a part: more than there are pixels, and few enough for a browser to load at once. */
+enum { PART_ALLOCATIONS = 250000, PART_BUCKETS = 4096, THREADS = 4, CONNECTIONS = 64, IDLE_S = 60 };
+
+/* Headers of every response: do not cache, do not frame, do not embed. The page also has its own
+ * content security policy. */
+static const struct {
+  const char *name, *value;
+} headers[] = {
+    {"Cache-Control", "no-store"},
+    {"Content-Security-Policy", "frame-ancestors 'none'; base-uri 'none'; form-action 'none'"},
+    {"Cross-Origin-Opener-Policy", "same-origin"},
+    {"Cross-Origin-Resource-Policy", "same-origin"},
+    {"Referrer-Policy", "no-referrer"},
+    {"X-Content-Type-Options", "nosniff"},
+    {"X-Frame-Options", "DENY"},
+};
+
+typedef struct body {
+  char *data;
+  size_t size, capacity;
+} body;
+
+typedef struct server {
+  cli_guard guard;
+  const cli_page *page;
+  body document;
+  cli_http http;
+} server;
+
+/* A tsr_write_fn. */
+static int append(void *context, const char *data, size_t size_bytes) {
+  body *out = context;
+  if (size_bytes > out->capacity - out->size) {
+    size_t larger = out->capacity + out->capacity / 2 + size_bytes + 4096;
+    char *moved = realloc(out->data, larger);
+    if (!moved) return -1;
+    out->data = moved;
+    out->capacity = larger;
+  }
+  memcpy(out->data + out->size, data, size_bytes);
+  out->size += size_bytes;
+  return 0;
+}
+
+/* ---- answering ---- */
+
+static enum MHD_Result respond(const server *s, struct MHD_Connection *connection, unsigned status,
+                               const char *type, const body *text,
+                               enum MHD_ResponseMemoryMode mode) {
+  struct MHD_Response *response = s->http.create_response_from_buffer(text->size, text->data, mode);
+  if (!response) {
+    if (mode == MHD_RESPMEM_MUST_FREE) free(text->data);
+    return MHD_NO;
+  }
+  enum MHD_Result ok = s->http.add_response_header(response, "Content-Type", type);
+  for (size_t i = 0; ok == MHD_YES && i < sizeof headers / sizeof *headers; i++)
+    ok = s->http.add_response_header(response, headers[i].name, headers[i].value);
+  if (ok == MHD_YES) ok = s->http.queue_response(connection, status, response);
+  s->http.destroy_response(response);
+  return ok;
+}
+
+static enum MHD_Result refuse(const server *s, struct MHD_Connection *connection, unsigned status) {
+  char text[32];
+  int length = snprintf(text, sizeof text, "%u\n", status);
+  body plain = {.data = text, .size = (size_t)length};
+  return respond(s, connection, status, "text/plain", &plain, MHD_RESPMEM_MUST_COPY);
+}
+
+/* The device of a track, which counts the devices of all inputs; NULL if there is none. */
+static const tsr_view_device *device_of(const cli_page *page, size_t track) {
+  for (size_t i = 0; i < page->count; i++) {
+    if (track < page->views[i]->device_count) return &page->views[i]->devices[track];
+    track -= page->views[i]->device_count;
+  }
+  return NULL;
+}
+
+static bool argument(const server *s, struct MHD_Connection *connection, const char *name,
+                     uint32_t *number) {
+  return cli_request_number(
+      s->http.lookup_connection_value(connection, MHD_GET_ARGUMENT_KIND, name), number);
+}
+
+static enum MHD_Result send_part(const server *s, struct MHD_Connection *connection) {
+  uint32_t track = 0, from = 0, to = 0;
+  if (!argument(s, connection, "track", &track) || !argument(s, connection, "from", &from) ||
+      !argument(s, connection, "to", &to) || from > to)
+    return refuse(s, connection, MHD_HTTP_BAD_REQUEST);
+  const tsr_view_device *device = device_of(s->page, track);
+  if (!device || from > device->event_count) return refuse(s, connection, MHD_HTTP_NOT_FOUND);
+  tsr_view_stretch stretch = {from, to ? to : 1, PART_ALLOCATIONS, PART_BUCKETS};
+  tsr_view_cut cut = {0};
+  body part = {0};
+  int status = tsr_view_cut_compute(device, &stretch, &cut, NULL);
+  if (status == 0) status = tsr_page_write_part(s->page->page, track, &cut, append, &part, NULL);
+  tsr_view_cut_release(&cut);
+  if (status == 0)
+    return respond(s, connection, MHD_HTTP_OK, "application/octet-stream", &part,
+                   MHD_RESPMEM_MUST_FREE);
+  free(part.data);
+  return refuse(s, connection, MHD_HTTP_INTERNAL_SERVER_ERROR);
+}
+
+static enum MHD_Result answer(void *context, struct MHD_Connection *connection, const char *path,
+                              const char *method, const char *version, const char *upload,
+                              size_t *upload_size, void **begun) {
+  static char is_begun;
+  const server *s = context;
+  (void)version, (void)upload;
+  if (*begun != &is_begun) { /* the first call has only the headers */
+    *begun = &is_begun;
+    return MHD_YES;
+  }
+  if (*upload_size) { /* no request has a body */
+    *upload_size = 0;
+    return MHD_YES;
+  }
+  cli_request request = {method, path,
+                         s->http.lookup_connection_value(connection, MHD_HEADER_KIND, "Host"),
+                         s->http.lookup_connection_value(connection, MHD_HEADER_KIND, "Origin")};
+  cli_wanted wanted;
+  int status = cli_request_check(&s->guard, &request, &wanted);
+  if (status) return refuse(s, connection, (unsigned)status);
+  if (wanted == CLI_WANTS_PART) return send_part(s, connection);
+  return respond(s, connection, MHD_HTTP_OK, "text/html; charset=utf-8", &s->document,
+                 MHD_RESPMEM_PERSISTENT);
+}
+
+/* ---- listening ---- */
+
+typedef union address {
+  struct sockaddr any;
+  struct sockaddr_in v4;
+  struct sockaddr_in6 v6;
+} address;
+
+static int read_address(const cli_options *options, cli_guard *guard, address *out) {
+  const char *given = tsr_params_text(options->own, "host");
+  uint64_t port = tsr_params_count(options->own, "port");
+  guard->host = given && strcmp(given, "localhost") != 0 ? given : "127.0.0.1";
+  if (port > UINT16_MAX)
+    return cli_usage_error(options->command, "option '--port' takes a number up to 65535");
+  if (inet_pton(AF_INET, guard->host, &out->v4.sin_addr) == 1) {
+    out->v4.sin_family = AF_INET;
+    out->v4.sin_port = htons((uint16_t)port);
+    guard->is_any = out->v4.sin_addr.s_addr == htonl(INADDR_ANY);
+    return 0;
+  }
+  if (inet_pton(AF_INET6, guard->host, &out->v6.sin6_addr) != 1)
+    return cli_usage_error(options->command,
+                           "option '--host' takes an address such as 127.0.0.1, not '%s'", given);
+  out->v6.sin6_family = AF_INET6;
+  out->v6.sin6_port = htons((uint16_t)port);
+  guard->is_any = IN6_IS_ADDR_UNSPECIFIED(&out->v6.sin6_addr);
+  return 0;
+}
+
+static bool is_loopback(const address *where) {
+  return where->any.sa_family == AF_INET ? ntohl(where->v4.sin_addr.s_addr) >> 24 == 127
+                                         : IN6_IS_ADDR_LOOPBACK(&where->v6.sin6_addr);
+}
+
+/* No valid request needs an escape, so none is decoded. */
+static size_t keep_escapes(void *context, struct MHD_Connection *connection, char *text) {
+  (void)context, (void)connection;
+  return strlen(text);
+}
+
+static struct MHD_Daemon *start(server *s, const address *where) {
+  unsigned flags = MHD_USE_AUTO | MHD_USE_INTERNAL_POLLING_THREAD;
+  if (where->any.sa_family == AF_INET6) flags |= MHD_USE_IPv6;
+  return s->http.start_daemon(flags, 0, NULL, NULL, answer, s, MHD_OPTION_SOCK_ADDR, &where->any,
+                              MHD_OPTION_UNESCAPE_CALLBACK, keep_escapes, NULL,
+                              MHD_OPTION_THREAD_POOL_SIZE, (unsigned)THREADS,
+                              MHD_OPTION_CONNECTION_LIMIT, (unsigned)CONNECTIONS,
+                              MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)IDLE_S, MHD_OPTION_END);
+}
+
+static void tell(cli_session *session, const server *s, struct MHD_Daemon *daemon,
+                 const address *where) {
+  FILE *stream = cli_output_stream(&session->output);
+  unsigned port = s->http.get_daemon_info(daemon, MHD_DAEMON_INFO_BIND_PORT)->port;
+  bool is_v6 = where->any.sa_family == AF_INET6;
+  if (!is_loopback(where) && !session->options->quiet)
+    cli_say(NULL, "other machines can reach this address: everyone who knows it can read the page");
+  if (!stream) return;
+  fprintf(stream, "http://%s%s%s:%u/%s/\n", is_v6 ? "[" : "",
+          s->guard.is_any ? (is_v6 ? "::1" : "127.0.0.1") : s->guard.host, is_v6 ? "]" : "", port,
+          s->guard.token);
+  fflush(stream);
+}
+
+/* Serve until a signal ends it. */
+static int listen_and_wait(cli_session *session, server *s, const address *where) {
+  sigset_t ends, before;
+  int number, status = 0;
+  sigemptyset(&ends);
+  sigaddset(&ends, SIGINT);
+  sigaddset(&ends, SIGTERM);
+  sigaddset(&ends, SIGHUP);
+  pthread_sigmask(SIG_BLOCK, &ends, &before);
+  struct MHD_Daemon *daemon = start(s, where);
+  if (daemon) {
+    tell(session, s, daemon, where);
+    if (!session->options->quiet) cli_say(NULL, "serving; press Ctrl-C to stop");
+    sigwait(&ends, &number);
+    s->http.stop_daemon(daemon);
+  } else {
+    cli_say(NULL, "cannot listen at %s, port %u: %s", s->guard.host,
+            (unsigned)tsr_params_count(session->options->own, "port"), strerror(errno));
+    status = CLI_FAULT;
+  }
+  pthread_sigmask(SIG_SETMASK, &before, NULL);
+  return status;
+}
+
+static int serve(cli_session *session, const cli_page *page) {
+  server s = {.page = page};
+  address where = {0};
+  const char *lacking = NULL;
+  int status = read_address(session->options, &s.guard, &where);
+  if (status) return status;
+  if (!cli_token_make(s.guard.token))
+    lacking = "the system provides no random numbers for a secret address";
+  if (!lacking) lacking = cli_http_load(&s.http);
+  if (lacking) {
+    cli_say(NULL, "cannot serve: %s", lacking);
+    status = CLI_FAULT;
+  } else if (tsr_page_write(page->page, append, &s.document, &session->error)) {
+    status = TSR_ERROR_MEMORY;
+  } else {
+    status = listen_and_wait(session, &s, &where);
+  }
+  cli_http_unload(&s.http);
+  free(s.document.data);
+  return status;
+}
+
+int cli_serve(cli_session *session) {
+  cli_guard guard;
+  address where = {0};
+  int status = read_address(session->options, &guard, &where); /* before files are read */
+  return status ? status : cli_with_page(session, true, serve);
+}

@@ -1,0 +1,76 @@
+/* tessera/model.h - descriptions of models, and the choices that a training run makes.
+ *
+ * A model is known by name or read from its config.json. It is immutable; any number of threads may use
+ * it. tessera/simulate.h says what training it takes.
+ */
+#ifndef TESSERA_MODEL_H
+#define TESSERA_MODEL_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "tessera/status.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- Models ---- */
+
+typedef struct tsr_model tsr_model;
+
+/* A model known by name: gpt2, gpt2-medium, gpt2-large, gpt2-xl, llama-2-7b, llama-2-13b,
+ * llama-2-70b, llama-3-8b, llama-3-70b, llama-3-405b, llama-3.2-1b, mistral-7b, qwen2.5-7b.
+ * Fails with TSR_ERROR_ARGUMENT, listing the known names, or TSR_ERROR_MEMORY. */
+int tsr_model_named(const char *name, tsr_model **out, tsr_error *error);
+/* The names, ended by NULL. */
+const char *const *tsr_model_names(void);
+/* A model from the text of its config.json, in Hugging Face's format: model_type gpt2, llama, mistral
+ * or qwen2; absent keys have the defaults of that class. The key "tessera_modules"
+ * adds modules (docs/simulate.md). Fails with TSR_ERROR_FORMAT if it is not such a description,
+ * TSR_ERROR_UNSUPPORTED for a feature that is not modelled, or TSR_ERROR_MEMORY. */
+int tsr_model_read(const char *json, size_t size_bytes, tsr_model **out, tsr_error *error);
+/* Release it. NULL is fine. */
+void tsr_model_free(tsr_model *model);
+/* The number of elements in model.parameters(), tied weights counted once. */
+uint64_t tsr_model_parameter_count(const tsr_model *model);
+/* Its name, or its model_type if it was read from a description. */
+const char *tsr_model_name(const tsr_model *model);
+
+/* ---- How it is trained ---- */
+
+typedef enum tsr_simulate_optimizer {
+  TSR_OPTIMIZER_ADAMW, /* the default of torch.optim.AdamW: foreach */
+  TSR_OPTIMIZER_ADAMW_FOREACH,
+  TSR_OPTIMIZER_ADAMW_FUSED,
+  TSR_OPTIMIZER_ADAMW_LOOP,
+  TSR_OPTIMIZER_SGD /* without momentum, foreach */
+} tsr_simulate_optimizer;
+
+typedef enum tsr_simulate_dtype {
+  TSR_SIMULATE_FP32,
+  TSR_SIMULATE_BF16, /* the whole model in that type */
+  TSR_SIMULATE_FP16,
+  TSR_SIMULATE_AUTOCAST_BF16, /* fp32 weights under torch.autocast */
+  TSR_SIMULATE_AUTOCAST_FP16  /* ... with a GradScaler */
+} tsr_simulate_dtype;
+
+typedef enum tsr_simulate_attention {
+  TSR_ATTENTION_SDPA, /* what scaled_dot_product_attention chooses on an A100 */
+  TSR_ATTENTION_EAGER,
+  TSR_ATTENTION_FLASH,
+  TSR_ATTENTION_CHUNKED,  /* attention_chunk query rows at a time */
+  TSR_ATTENTION_EFFICIENT /* the memory-efficient kernel, which cards before Ampere use */
+} tsr_simulate_attention;
+
+typedef enum tsr_simulate_checkpoint {
+  TSR_CHECKPOINT_NONE,
+  TSR_CHECKPOINT_FULL,      /* each block */
+  TSR_CHECKPOINT_SELECTIVE, /* the attention of each block, between its projections */
+  TSR_CHECKPOINT_EVERY      /* each run of checkpoint_every blocks */
+} tsr_simulate_checkpoint;
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,26 @@
+/* tessera/query.h - which part of a snapshot a question is about.
+ */
+#ifndef TESSERA_QUERY_H
+#define TESSERA_QUERY_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "tessera/options.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Which devices and how much; NULL means every device and everything (tessera/options.h). */
+typedef struct tsr_query {
+  size_t struct_bytes;
+  const uint32_t *devices; /* the devices to answer for; device_count 0 = all */
+  size_t device_count;
+  size_t top; /* longest list to return, 0 = all; omitted entries are counted */
+} tsr_query;
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,215 @@
+/* tessera/registry.h - every question that the library can answer, as rows to iterate over.
+ *
+ * A program that offers questions to people (a command line, a protocol, a language binding) need
+ * not know any of them: it lists the rows, shows their parameters, sets what its user typed, asks,
+ * and prints the answer. A question added to the library then appears in that program by itself.
+ *
+ *   const tsr_question *question = tsr_question_find("peak");
+ *   tsr_params *params = NULL;
+ *   tsr_answer *answer = NULL;
+ *   tsr_subject subject = {study, "snapshot.pickle"};
+ *   tsr_report_options how = TSR_OPTIONS_INIT(tsr_report_options);
+ *   how.format = TSR_REPORT_JSON;
+ *   int status = tsr_question_params(question, TSR_INTERFACE_COMMAND, &params, &error);
+ *   if (status == 0) status = tsr_ask(question, &subject, 1, params, NULL, &answer, &error);
+ *   if (status == 0) status = tsr_answer_write(answer, &how, write, context, &error);
+ *   out: tsr_answer_free(answer), tsr_params_free(params);
+ *
+ * Rows are constant and live as long as the program. Later versions add fields at the end of the
+ * row structs, whose zero means what the absence of the field meant. A row is handed out by pointer,
+ * so that a program built for an earlier version reads its own fields; rows that a program defines
+ * itself are for the version that it was built for.
+ *
+ * Rows may be read from any thread. A tsr_params or a tsr_answer is used by one thread at a time;
+ * any number of threads may ask the same study.
+ */
+#ifndef TESSERA_REGISTRY_H
+#define TESSERA_REGISTRY_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "tessera/output.h"
+#include "tessera/query.h"
+#include "tessera/rules.h"
+#include "tessera/study.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- Rows ---- */
+
+/* Who is asking: it decides which parameters exist, and how messages spell their names. Bits, for
+ * tsr_parameter.hidden_from. */
+typedef enum tsr_interface {
+  TSR_INTERFACE_COMMAND = 1, /* "--time" */
+  TSR_INTERFACE_MCP = 2,     /* "time_us" */
+  TSR_INTERFACE_PYTHON = 4   /* "time_us" */
+} tsr_interface;
+
+/* What a parameter's value is. */
+typedef enum tsr_parameter_kind {
+  TSR_PARAMETER_FLAG,     /* true or false; an option without an argument */
+  TSR_PARAMETER_TRUTH,    /* the same as an option with one: true, yes, on, ... */
+  TSR_PARAMETER_COUNT,    /* unsigned, 64 bits */
+  TSR_PARAMETER_INTEGER,  /* signed, 64 bits */
+  TSR_PARAMETER_TIME,     /* microseconds since 1970; as text also as reports print times, in UTC */
+  TSR_PARAMETER_BYTES,    /* a size above 0: "18GiB", or a number of bytes */
+  TSR_PARAMETER_CHOICE,   /* one of `choices`, in which '-' and '_' are the same */
+  TSR_PARAMETER_TEXT,     /* a text without zero bytes */
+  TSR_PARAMETER_TEXTS,    /* several of them: each call of a setter adds one */
+  TSR_PARAMETER_DEVICES,  /* device numbers separated by commas, or "all" */
+  TSR_PARAMETER_SETTING,  /* allocator settings, as PYTORCH_CUDA_ALLOC_CONF has them */
+  TSR_PARAMETER_SETTINGS, /* several of those, separated by blanks or semicolons */
+  TSR_PARAMETER_RULES,    /* a text of rules (tessera/rules.h) */
+  TSR_PARAMETER_MODEL,    /* the name of a model, or the text of its config.json */
+  TSR_PARAMETER_LOCK,     /* the text of a lock, as `check --update` writes it */
+  TSR_PARAMETER_FILE,     /* a file's name and its contents */
+  TSR_PARAMETER_PATH,     /* the name of a file or folder that the caller writes or names */
+  TSR_PARAMETER_SNAPSHOT  /* one more snapshot, which the caller opens and adds to the subjects */
+} tsr_parameter_kind;
+
+/* The number that `choices` ask for: "chunked:N" is typed as chunked:64. */
+#define TSR_CHOICE_NUMBER 'N'
+
+typedef struct tsr_parameter {
+  const char *name;   /* in Python, JSON and MCP: "time_us" */
+  const char *option; /* on the command line; NULL: the name */
+  char letter;        /* the option's short form, or 0 */
+  tsr_parameter_kind kind;
+  unsigned hidden_from; /* tsr_interface bits */
+  bool is_operand;      /* required; on the command line an operand after the snapshots */
+  const char *argument; /* how help names the value: "US"; NULL for a flag */
+  const char *help;     /* for people: one or two sentences */
+  const char *advice;   /* for a language model that has to fill it in; NULL: `help` */
+  /* Of a FILE in MCP: its contents can be given in place of its name, and this explains that. */
+  const char *contents_advice;
+  const char *const *choices; /* of a CHOICE; ends at NULL. "word:N" takes a number from 1 on */
+  const char *example;        /* of BYTES: a typical size, for messages; NULL: "40GiB" */
+  int64_t fallback;           /* of COUNT and INTEGER: the value where none is given */
+  int64_t least;              /* of COUNT and INTEGER: in schemas, the smallest value */
+} tsr_parameter;
+
+/* A command line, and what it does. */
+typedef struct tsr_example {
+  const char *command, *text;
+} tsr_example;
+
+#define TSR_QUESTION_SUBJECTS 2
+#define TSR_QUESTION_EXAMPLES 4
+
+/* A snapshot that a question is about. */
+typedef struct tsr_subject_row {
+  const char *argument; /* how help names it: "FILE" */
+  const char *name;     /* in MCP: "path" */
+  const char *advice;   /* for a language model */
+} tsr_subject_row;
+
+typedef struct tsr_question {
+  const char *name;
+  const char *summary;     /* a few words, no full stop */
+  const char *description; /* paragraphs, an empty line between them */
+  tsr_subject_row subjects[TSR_QUESTION_SUBJECTS];
+  size_t subject_count; /* 0, 1 or 2 */
+  const tsr_parameter *parameters;
+  size_t parameter_count;
+  tsr_example examples[TSR_QUESTION_EXAMPLES]; /* ends at a NULL command */
+  /* For language models. A question without a title is not offered to them. */
+  const char *title;
+  const char *advice;     /* when to ask it, and what comes back */
+  const char *ranks;      /* what tsr_query.top counts; NULL: nothing is ranked */
+  bool has_stacks;        /* the answer has stacks to fold */
+  bool verbose_lists_all; /* text: with `verbose`, tsr_query.top should be 0 */
+} tsr_question;
+
+/* The questions, in the order in which help lists them. `index` must be below the count. */
+size_t tsr_question_count(void);
+const tsr_question *tsr_question_at(size_t index);
+/* The question of that name, or NULL. Linear in the number of questions. */
+const tsr_question *tsr_question_find(const char *name);
+/* Its parameter number `index`, below its parameter_count. A program iterates with this instead of
+ * tsr_question.parameters, whose rows may be larger in a later version of the library. */
+const tsr_parameter *tsr_question_parameter(const tsr_question *question, size_t index);
+
+/* ---- Parameters: values by name, typed and checked ---- */
+
+typedef struct tsr_params tsr_params;
+
+/* Values for the parameters of a question, all at their defaults, as `interface` spells their names.
+ * The caller owns `*out` and passes it to tsr_params_free. Fails with TSR_ERROR_MEMORY. */
+int tsr_question_params(const tsr_question *question, tsr_interface interface, tsr_params **out,
+                        tsr_error *error);
+
+/* Release them. NULL is fine. */
+void tsr_params_free(tsr_params *params);
+/* The row of that name or option as the interface spells it, or NULL; '-' and '_' are the same. */
+const tsr_parameter *tsr_params_find(const tsr_params *params, const char *name, size_t length);
+/* Setters. All take the name as the interface spells it, copy what they are given, and fail with
+ * TSR_ERROR_ARGUMENT, whose message is a sentence for the user, if there is no such parameter or
+ * the value is not of its kind; or with TSR_ERROR_MEMORY. A value that is set again is replaced,
+ * but for the kinds that gather several.
+ *
+ * From a text, whatever the kind. For FILE and LOCK the text is the contents, for MODEL a name. */
+int tsr_params_set_text(tsr_params *params, const char *name, const char *text, size_t size_bytes,
+                        tsr_error *error);
+/* From a number: FLAG (0 or 1), TRUTH, COUNT, INTEGER, BYTES. */
+int tsr_params_set_integer(tsr_params *params, const char *name, int64_t number, tsr_error *error);
+/* The name of a file, for PATH and SNAPSHOT; for FILE, LOCK, RULES and MODEL only that it is given:
+ * the caller reads the file and calls one of the functions below before tsr_ask. */
+int tsr_params_set_path(tsr_params *params, const char *name, const char *path, tsr_error *error);
+/* FILE, LOCK and MODEL: what a file holds, and its name. A lock or model that cannot be read fails as
+ * tsr_model_read does: the error is about the file. */
+int tsr_params_set_file(tsr_params *params, const char *name, const char *path, const char *text,
+                        size_t size_bytes, tsr_error *error);
+/* RULES that were parsed already; takes them, also when it fails. */
+int tsr_params_set_rules(tsr_params *params, const char *name, tsr_rules *rules, tsr_error *error);
+
+/* ---- Asking ---- */
+
+/* A snapshot that is asked about, and how the answer names it. */
+typedef struct tsr_subject {
+  tsr_study *study;
+  const char *name; /* copied */
+} tsr_subject;
+
+typedef struct tsr_answer tsr_answer;
+
+/* Check what single values cannot show: parameters that need or exclude one another. Cheap; a caller
+ * does this before it opens files. tsr_ask does it too. TSR_ERROR_ARGUMENT, or 0. */
+int tsr_question_check(const tsr_question *question, const tsr_params *params, tsr_error *error);
+
+/* Ask. `subjects` are the row's subject_count snapshots, and one more where a SNAPSHOT parameter is
+ * given; their studies must outlive the answer. `params` NULL: all defaults. `query` NULL: every
+ * device and everything. Fails as the question's own function does, with TSR_ERROR_MEMORY or
+ * TSR_ERROR_ARGUMENT. `*out` is the caller's, for tsr_answer_free; it needs `params` no longer. */
+int tsr_ask(const tsr_question *question, const tsr_subject *subjects, size_t subject_count,
+            const tsr_params *params, const tsr_query *query, tsr_answer **out, tsr_error *error);
+/* Release it. NULL is fine. */
+void tsr_answer_free(tsr_answer *answer);
+/* The question that it answers. */
+const tsr_question *tsr_answer_question(const tsr_answer *answer);
+/* False for a check that failed; true for all other answers. */
+bool tsr_answer_passed(const tsr_answer *answer);
+/* The snapshot that the answer itself made (of "simulate"), which lives as long as it; or NULL. */
+const tsr_snapshot *tsr_answer_snapshot(const tsr_answer *answer);
+
+/* Write the answer as text or JSON. Fails with TSR_ERROR_MEMORY or TSR_ERROR_WRITE. */
+int tsr_answer_write(const tsr_answer *answer, const tsr_report_options *options,
+                     tsr_write_fn *write, void *context, tsr_error *error);
+/* Write its verdict: the lines of the text that say what was found, one for each device or for the
+ * whole, each ended by a newline. Fails as tsr_answer_write. */
+int tsr_answer_verdict(const tsr_answer *answer, tsr_write_fn *write, void *context,
+                       tsr_error *error);
+/* Write it in its own form for other programs, as `form` names it ("sarif" of "check"). `root` is
+ * the folder that the program was run in, or NULL. Fails as tsr_answer_write, or with
+ * TSR_ERROR_ARGUMENT where the question has no such form. */
+int tsr_answer_write_form(const tsr_answer *answer, const char *form, const char *root,
+                          const tsr_report_options *options, tsr_write_fn *write, void *context,
+                          tsr_error *error);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,32 @@
+/* tessera/unstable/causes.h - memory by category and by the program line that allocated it: how `why` and
+ * `check` report what held the card. */
+#ifndef TESSERA_UNSTABLE_CAUSES_H
+#define TESSERA_UNSTABLE_CAUSES_H
+
+#include "tessera/unstable/attribution.h"
+#include "tessera/unstable/columns.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* What the allocations of one category and one line hold. The line is the program's innermost
+ * frame, or if a stack has none, a library's, torch's or C++'s. */
+typedef struct tsr_cause {
+  tsr_category kind;
+  uint32_t frame; /* frame id of the line, or TSR_NONE: memory whose stack was not recorded */
+  uint32_t layer; /* innermost frame of the library that the line called, or TSR_NONE */
+  uint32_t stack; /* of its largest allocation, or TSR_NONE */
+  uint64_t bytes, allocations;
+} tsr_cause;
+
+/* What all allocations of one category hold. */
+typedef struct tsr_category_share {
+  tsr_category kind;
+  uint64_t bytes, allocations;
+} tsr_category_share;
+
+#ifdef __cplusplus
+}
+#endif
+#endif

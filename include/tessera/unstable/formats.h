@@ -1,0 +1,52 @@
+/* tessera/unstable/formats.h - allocations as files for other programs, and a smaller snapshot.
+ *
+ * Reads the values of tessera/unstable/allocations.h. All functions are thread safe for shared values. */
+#ifndef TESSERA_UNSTABLE_FORMATS_H
+#define TESSERA_UNSTABLE_FORMATS_H
+
+#include "tessera/unstable/allocations.h"
+#include "tessera/unstable/input.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef enum tsr_stacks_format {
+  /* One line per stack, outermost frame first: `main (train.py:40);step (train.py:31) 8804794368`. */
+  TSR_STACKS_FOLDED,
+  TSR_STACKS_SPEEDSCOPE, /* https://www.speedscope.app/file-format-schema.json */
+  TSR_STACKS_PPROF       /* profile.proto, gzipped: a heap profile, with categories as labels */
+} tsr_stacks_format;
+
+/* Write weights in a format that flame graph programs read. Frames of the interpreter, the loader and
+ * the unwinder are omitted unless `full_stacks`; all other options are ignored, and `options` may be
+ * NULL. Fails with TSR_ERROR_MEMORY or _WRITE. */
+int tsr_report_weights(const tsr_report_input *input, const tsr_weights *weights,
+                       tsr_stacks_format format, const tsr_report_options *options,
+                       tsr_write_fn *write, void *context, tsr_error *error);
+
+typedef enum tsr_lives_format {
+  TSR_LIVES_CSV, /* RFC 4180: one row per allocation; `full_stacks`: with all its frames */
+  /* Trace events in JSON, for Perfetto and chrome://tracing, on the trace's own clock (microseconds
+   * since 1970, as in Kineto): counters of the totals and of each category, thinned out to some
+   * 50,000 points that keep every extreme, and the 1,000 largest allocations as slices. */
+  TSR_LIVES_PERFETTO
+} tsr_lives_format;
+
+/* Write the allocations of all devices of `lives`. Fails with TSR_ERROR_MEMORY or _WRITE. */
+int tsr_report_lives(const tsr_report_input *input, const tsr_lives *lives, tsr_lives_format format,
+                     const tsr_report_options *options, tsr_write_fn *write, void *context,
+                     tsr_error *error);
+
+/* A snapshot of that window alone: its events, and as segments and blocks the state after its last
+ * event. Its answers equal those of the whole snapshot at the same moments, except for categories,
+ * which may depend on events outside the window. Devices that the query does not select are omitted.
+ * The caller owns `*out` and passes it to tsr_snapshot_free. A window without events is
+ * TSR_ERROR_ARGUMENT. */
+int tsr_snapshot_trim(tsr_study *study, const tsr_window *window, const tsr_query *query,
+                      tsr_snapshot **out, tsr_error *error);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

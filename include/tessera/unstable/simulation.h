@@ -1,0 +1,54 @@
+/* tessera/unstable/simulation.h - the figures of a simulated run. */
+#ifndef TESSERA_UNSTABLE_SIMULATION_H
+#define TESSERA_UNSTABLE_SIMULATION_H
+
+#include "tessera/category.h"
+#include "tessera/simulate.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* A moment of the simulated run. */
+typedef struct tsr_simulate_moment {
+  int64_t event;     /* number in the snapshot's trace; -1: before the first */
+  uint64_t step;     /* from 1; 0: before the first */
+  const char *phase; /* "forward", "backward", ...; static text */
+  const char *op;    /* the op that is running: static text, or "" */
+  tsr_allocator_totals totals;
+  uint64_t category_bytes[TSR_CATEGORY_COUNT]; /* requested */
+} tsr_simulate_moment;
+
+#define TSR_SIMULATE_NOTES 8
+
+typedef enum tsr_simulate_phase {
+  TSR_SIMULATE_FORWARD,
+  TSR_SIMULATE_BACKWARD,
+  TSR_SIMULATE_OPTIMIZER,
+  TSR_SIMULATE_PHASES
+} tsr_simulate_phase;
+
+struct tsr_simulation {
+  tsr_snapshot *snapshot; /* owned by the simulation */
+  uint64_t parameter_count;
+  uint64_t event_count, steps_done;
+  tsr_simulate_moment peak;                        /* the first at which most is allocated */
+  tsr_simulate_moment phases[TSR_SIMULATE_PHASES]; /* the peak of each; step 0: never reached */
+  uint64_t peak_reserved_bytes;
+  uint64_t start_allocated_bytes;                    /* before the first event */
+  uint64_t start_category_bytes[TSR_CATEGORY_COUNT]; /* by category; requested */
+  bool is_out_of_memory;
+  tsr_simulate_moment out_of_memory;
+  uint64_t oom_request_bytes;
+  uint64_t oom_segment_bytes;     /* what the allocator requested from the driver */
+  uint64_t oom_device_free_bytes; /* what the driver had free */
+  uint64_t step_flops;            /* of one step, including recomputation */
+  uint64_t step_recomputed_flops;
+  const char *notes[TSR_SIMULATE_NOTES]; /* assumptions that matter; static text */
+  size_t note_count;
+};
+
+#ifdef __cplusplus
+}
+#endif
+#endif

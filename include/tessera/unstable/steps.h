@@ -1,0 +1,121 @@
+/* tessera/unstable/steps.h - what repeats and what grows: the steps of a program, found without markers.
+ *
+ * As in tessera/unstable/answers.h, an answer is a struct that owns its arrays, refers to the snapshot's stacks
+ * and strings by id, and is released by its _free function, which accepts NULL. The functions are
+ * thread safe for a shared snapshot, take time linear in events, and fail only with TSR_ERROR_MEMORY
+ * or _ARGUMENT (a device that the snapshot does not have). */
+#ifndef TESSERA_UNSTABLE_STEPS_H
+#define TESSERA_UNSTABLE_STEPS_H
+
+#include "tessera/unstable/answers.h"
+#include "tessera/unstable/attribution.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- steps ---- */
+
+typedef struct tsr_step {
+  uint64_t first_event, last_event; /* inclusive */
+  int64_t first_time_us, last_time_us;
+  uint64_t allocations;
+  uint64_t start_bytes, end_bytes; /* allocated before it, and after it */
+  uint64_t peak_bytes;             /* the most allocated in it */
+  uint64_t peak_event;             /* the first event after which that was so */
+  bool is_whole;                   /* not cut by the recording, and did not end early */
+  bool is_steady;                  /* whole, and past the warm-up */
+} tsr_step;
+
+/* A phase over all steady steps (over all steps if none is steady). */
+typedef struct tsr_step_phase {
+  tsr_phase phase;
+  uint64_t steps;      /* number of steps that have it */
+  uint64_t peak_bytes; /* the most allocated in it */
+  uint64_t peak_event;
+} tsr_step_phase;
+
+/* Annotations of one name compared with the steps found. */
+typedef struct tsr_step_annotations {
+  const char *name; /* "Optimizer.step" or "ProfilerStep" */
+  uint64_t ranges;  /* number of ranges that contain an event */
+  uint64_t
+      matched; /* ranges that agree: the only one in its step, and at its end; a ProfilerStep if
+                       nine tenths of it are in one step and cover two thirds of that step */
+} tsr_step_annotations;
+
+typedef struct tsr_steps_device {
+  uint32_t device;
+  uint64_t event_count;
+  tsr_steps_basis basis;
+  tsr_steps_unit unit; /* ITERATION: nothing runs backward */
+  tsr_step *steps;     /* in order */
+  size_t step_count;
+  uint64_t whole_count, steady_count;
+  uint64_t steady_peak_bytes; /* the highest peak of a steady step, 0 if there is none */
+  uint64_t steady_peak_event;
+  uint64_t steady_low_bytes;     /* the lowest peak of a steady step */
+  uint64_t warmup_peak_bytes;    /* the highest peak of whole steps before the steady ones */
+  uint64_t warmup_surplus_bytes; /* how far that is above the steady peak, 0 if below */
+  uint64_t step_allocations;     /* of a steady step, median */
+  int64_t step_time_us;          /* median, or TSR_TIME_NONE */
+  tsr_step_phase phases[TSR_PHASE_COUNT]; /* those that occur, in the order of tsr_phase */
+  size_t phase_count;
+  tsr_step_annotations annotations[2]; /* those that occur */
+  size_t annotation_count;
+  tsr_warning *warnings;
+  size_t warning_count;
+} tsr_steps_device;
+
+typedef struct tsr_steps {
+  tsr_steps_device *devices;
+  size_t device_count;
+} tsr_steps;
+
+/* Find the steps of each device that the query selects. */
+int tsr_steps_compute(tsr_study *study, const tsr_query *query, tsr_steps **out, tsr_error *error);
+void tsr_steps_free(tsr_steps *steps);
+
+/* ---- leaks ---- */
+
+/* Memory that survives every step and grows with each. */
+typedef struct tsr_leak {
+  uint32_t stack;          /* stack id, or TSR_NONE: allocations without a stack, of one size */
+  uint64_t bytes_per_step; /* requested bytes: the growth divided by the number of steps */
+  uint64_t bytes;          /* leaked until the end of the last step */
+  uint64_t allocations;    /* their number */
+  uint64_t since_step;     /* index of the first step that left something */
+  uint64_t growing_steps;  /* number of steps in which it grew */
+  uint64_t first_event;    /* of the first allocation that was not freed */
+  int64_t first_time_us;
+} tsr_leak;
+
+typedef struct tsr_leaks_device {
+  uint32_t device;
+  uint64_t event_count;
+  tsr_steps_basis basis;
+  tsr_steps_unit unit; /* ITERATION: nothing runs backward */
+  uint64_t step_count; /* whole steps, which were compared */
+  bool is_answered;    /* at least three whole steps, enough to see growth */
+  tsr_leak *leaks;     /* by bytes per step, largest first */
+  size_t leak_count;
+  uint64_t omitted_leaks, omitted_bytes; /* omitted by tsr_query.top; bytes: per step */
+  uint64_t bytes_per_step;               /* of all leaks together */
+  tsr_warning *warnings;
+  size_t warning_count;
+} tsr_leaks_device;
+
+typedef struct tsr_leaks {
+  tsr_leaks_device *devices;
+  size_t device_count;
+} tsr_leaks;
+
+/* Find what grows on each device that the query selects. Memory that is allocated once (parameters,
+ * optimizer state) or stops growing (caches) is not a leak, whatever code allocates it. */
+int tsr_leaks_compute(tsr_study *study, const tsr_query *query, tsr_leaks **out, tsr_error *error);
+void tsr_leaks_free(tsr_leaks *leaks);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

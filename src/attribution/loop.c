@@ -1,0 +1,510 @@
+/* loop.c - steps from the loop in the user's code. See cycle.h.
+ *
+ * Python frames say where a loop is: the outermost function whose lines, as its callees allocate, come again.
+ *
+ *   main:56  profile:11 __init__            one line each, once: no loop in profile
+ *            profile:21 forward:44          the line of a loop is always 21; but forward begins again,
+ *                       forward:47 ...      so line 21 has called it again
+ *                       forward:51
+ *            profile:21 forward:44
+ *            ...
+ *
+ * Allocations are grouped by their outermost frame, then by the next, and so on:
+ *
+ *   - One frame only: look at the next.
+ *   - Frames that come again after others: a loop. In a function of the user each round of it is a step. In
+ *     the forward of a module it may be one over layers, which is no step. It is a further call only if all
+ *     that runs comes again: a loop over layers has something before it or after it that does not.
+ *   - Frames that do not come again: those whose forward is the same are calls of one model (a warm-up on
+ *     one line, a loop on another). If one of them alone runs forward, look into it.
+ *
+ * Nothing inside one call of a module is ever a step, nor are rounds of torch's own containers, nor calls
+ * of a module by a module that does nothing else: those are layers. Only stacks that show a forward pass
+ * have weight, so that loading a checkpoint, parameter by parameter, is no loop. */
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "attribution/cycle.h"
+#include "base/hash.h"
+#include "base/map.h"
+#include "base/memory.h"
+#include "tessera/unstable/frames.h"
+
+enum { DEPTH_MAX = 400 }; /* frames from the outside; no loop of a user is deeper */
+
+#define ALIKE 0.6 /* calls of one model */
+
+/* What a Python frame is. */
+enum { MODULE = 1, CONTAINER = 2, TORCH = 4, PYTHON = 8, FORWARD = 16 };
+
+/* An allocation with Python frames. */
+typedef struct item {
+  uint32_t event, stack;
+} item;
+
+/* Consecutive allocations with the same frame at one depth. */
+typedef struct run {
+  uint32_t symbol;      /* number of the frame among those at this depth */
+  uint32_t first, last; /* items */
+} run;
+
+/* A frame at one depth. */
+typedef struct symbol {
+  uint32_t frame; /* or TSR_NONE: the stack ends before */
+  uint32_t runs, first_run, last_run;
+  uint32_t items;
+  uint64_t weight;
+} symbol;
+
+typedef TSR__VECTOR(run) runs;
+typedef TSR__VECTOR(symbol) symbols;
+
+/* Items first .. last are one round; all of one call, or of one round of a loop. */
+typedef struct round {
+  uint32_t first_event, last_event; /* of allocations */
+  uint32_t line; /* number of the line from which it is called, among those of one function */
+  bool is_whole;
+  tsr__bag bag; /* of its forward pass */
+} round;
+
+typedef TSR__VECTOR(round) rounds;
+
+typedef struct finder {
+  const tsr__timeline *t;
+  const tsr__roles *roles;
+  uint8_t *kind;    /* by frame */
+  uint32_t *frames; /* Python frames of each stack, outermost first, one stack after another */
+  uint32_t *at;     /* by stack: where its frames begin in `frames`; one more at the end */
+  uint64_t *inner;  /* by stack: its frames from the outermost forward on, hashed */
+  item *items;      /* in the order of the trace; places shrink in it */
+} finder;
+
+/* One function, as its allocations show it: items first .. behind - 1 share the frames above `depth`. */
+typedef struct place {
+  uint32_t first, behind, depth;
+  uint32_t modules; /* user's modules above: calls of modules by modules */
+  bool in_module;
+} place;
+
+/* ---- Stacks ---- */
+
+static bool is_text(tsr_text text, const char *what) {
+  return text.size_bytes == strlen(what) && !memcmp(text.data, what, text.size_bytes);
+}
+
+static bool ends_with(tsr_text text, const char *end) {
+  size_t size = strlen(end);
+  return text.size_bytes >= size && !memcmp(text.data + text.size_bytes - size, end, size);
+}
+
+static uint8_t kind_of(const tsr_snapshot *snapshot, uint32_t id) {
+  tsr_frame frame = tsr_snapshot_frame(snapshot, id);
+  tsr_text name = tsr_snapshot_string(snapshot, frame.name);
+  tsr_text file = tsr_snapshot_string(snapshot, frame.file);
+  bool is_python = ends_with(file, ".py") || (file.size_bytes && file.data[0] == '<');
+  if (!is_python) return 0;
+  uint8_t kind = PYTHON;
+  bool is_torch = tsr_frame_origin(name, file) == TSR_ORIGIN_TORCH, is_forward;
+  is_forward = is_text(name, "forward");
+  if (is_torch) kind |= TORCH;
+  if (is_forward) kind |= FORWARD;
+  if (is_forward || tsr__mark_of(name, file) == TSR__MARK_CALL) kind |= MODULE;
+  if (is_torch && ends_with(file, "container.py")) kind |= CONTAINER;
+  return kind;
+}
+
+static uint64_t count_frames(const tsr_snapshot *snapshot, uint32_t stacks) {
+  uint64_t count = 0;
+  for (uint32_t i = 0; i < stacks; i++) count += tsr_snapshot_stack(snapshot, i).depth;
+  return count;
+}
+
+static void read_stack(finder *f, uint32_t i) {
+  tsr_stack stack = tsr_snapshot_stack(f->t->snapshot, i);
+  uint32_t at = f->at[i];
+  uint64_t hash = 0;
+  bool is_inside = false;
+  for (uint32_t k = stack.depth; k-- > 0;) {
+    uint32_t frame = stack.frames[k];
+    if (!(f->kind[frame] & PYTHON)) continue;
+    f->frames[at++] = frame;
+    is_inside |= (f->kind[frame] & FORWARD) != 0;
+    if (is_inside) hash = tsr__mix(hash, frame + 1);
+  }
+  f->at[i + 1] = at;
+  f->inner[i] = hash;
+}
+
+/* False if out of memory. */
+static bool read_stacks(finder *f) {
+  const tsr_snapshot *snapshot = f->t->snapshot;
+  uint32_t stacks = f->roles->count, frame_count = tsr_snapshot_frame_count(snapshot);
+  uint64_t total = count_frames(snapshot, stacks);
+  f->kind = TSR__NEW_ARRAY(uint8_t, frame_count);
+  f->frames = total < UINT32_MAX ? TSR__NEW_ARRAY(uint32_t, (size_t)total) : NULL;
+  f->at = TSR__NEW_ARRAY(uint32_t, (size_t)stacks + 1);
+  f->inner = TSR__NEW_ARRAY(uint64_t, stacks);
+  if (!f->kind || !f->frames || !f->at || !f->inner) return false;
+  for (uint32_t i = 0; i < frame_count; i++) f->kind[i] = kind_of(snapshot, i);
+  for (uint32_t i = 0; i < stacks; i++) read_stack(f, i);
+  return true;
+}
+
+static bool is_forward(const finder *f, const item *at) {
+  return f->roles->stacks[at->stack].phase == TSR_PHASE_FORWARD;
+}
+
+/* Allocations that have Python frames and do not belong to setup. */
+static uint32_t read_items(finder *f, uint64_t *weight) {
+  uint32_t count = 0;
+  for (size_t i = f->t->initial.count; i < f->t->birth.count; i++) {
+    item at = {f->t->birth.items[i], f->t->events.stack[f->t->birth.items[i]]};
+    if (at.stack >= f->roles->count || f->at[at.stack] == f->at[at.stack + 1]) continue;
+    if (f->roles->stacks[at.stack].phase == TSR_PHASE_SETUP) continue;
+    *weight += is_forward(f, &at);
+    f->items[count++] = at;
+  }
+  return count;
+}
+
+static uint32_t frame_at(const finder *f, const item *at, uint32_t depth) {
+  uint32_t first = f->at[at->stack];
+  return depth < f->at[at->stack + 1] - first ? f->frames[first + depth] : TSR_NONE;
+}
+
+/* ---- Runs ---- */
+
+static bool read_runs(const finder *f, const place *p, runs *list, symbols *all) {
+  tsr__map ids = {0};
+  bool ok = true;
+  for (uint32_t i = p->first; ok && i < p->behind; i++) {
+    uint32_t frame = frame_at(f, &f->items[i], p->depth);
+    uint64_t *id = tsr__map_put(&ids, frame, all->count, NULL);
+    ok = id && (*id < all->count || TSR__VECTOR_PUSH(all, (symbol){.frame = frame}));
+    if (!ok) break;
+    symbol *s = &all->items[*id];
+    s->items++;
+    s->weight += is_forward(f, &f->items[i]);
+    if (list->count && list->items[list->count - 1].symbol == *id) {
+      list->items[list->count - 1].last = i;
+      continue;
+    }
+    ok = TSR__VECTOR_PUSH(list, (run){(uint32_t)*id, i, i});
+    if (!s->runs++) s->first_run = (uint32_t)list->count - 1;
+    s->last_run = (uint32_t)list->count - 1;
+  }
+  tsr__map_release(&ids);
+  return ok;
+}
+
+static uint64_t weight_of(const finder *f, uint32_t first, uint32_t behind) {
+  uint64_t weight = 0;
+  for (uint32_t i = first; i < behind; i++) weight += is_forward(f, &f->items[i]);
+  return weight;
+}
+
+/* The weight of a loop that begins with a symbol: of its rounds but the last, and as much for that. */
+static uint64_t reach_of(const finder *f, const runs *list, const symbol *s) {
+  if (s->runs < 2) return 0;
+  uint64_t weight = weight_of(f, list->items[s->first_run].first, list->items[s->last_run].first);
+  return weight * s->runs / (s->runs - 1);
+}
+
+/* Of two symbols that may begin a loop: that whose line comes first, if one function has both; rounds may
+ * begin anywhere in a trace. */
+static bool is_before(const tsr_snapshot *snapshot, const symbol *a, const symbol *b) {
+  if (a->frame != TSR_NONE && b->frame != TSR_NONE) {
+    tsr_frame x = tsr_snapshot_frame(snapshot, a->frame),
+              y = tsr_snapshot_frame(snapshot, b->frame);
+    if (x.name == y.name && x.file == y.file && x.line != y.line) return x.line < y.line;
+  }
+  return a->first_run < b->first_run;
+}
+
+/* The symbol with which a loop begins that has most of the weight; NULL: there is none. In a module the
+ * one that comes least often counts: others come again in its layers. */
+static const symbol *head_of(const finder *f, const runs *list, const symbols *all, uint64_t weight,
+                             bool is_module) {
+  enum { TRIES = 256 }; /* more lines than a loop has */
+  uint64_t most = 0, *reach = TSR__NEW_ARRAY(uint64_t, all->count < TRIES ? all->count : TRIES);
+  const symbol *best = NULL;
+  if (!reach) return NULL;
+  for (size_t i = 0; i < all->count && i < TRIES; i++) {
+    reach[i] = reach_of(f, list, &all->items[i]);
+    if (reach[i] > most) most = reach[i];
+  }
+  for (size_t i = 0; i < all->count && i < TRIES; i++) {
+    const symbol *s = &all->items[i];
+    if (!reach[i] || reach[i] * 10 < most * 8 || most * 2 < weight) continue;
+    bool is_better = !best || (is_module && s->runs != best->runs)
+                         ? !best || s->runs < best->runs
+                         : is_before(f->t->snapshot, s, best);
+    if (is_better) best = s;
+  }
+  tsr__free(reach);
+  return best;
+}
+
+/* Whether all that a module runs comes again: then it was called again. What only the first call makes (a
+ * mask, a buffer) may come once, within the first round. */
+static bool is_called_again(const runs *list, const symbols *all, const symbol *head) {
+  uint32_t second = head->first_run + 1;
+  while (list->items[second].symbol != list->items[head->first_run].symbol) second++;
+  for (uint32_t i = 0; i < list->count; i++) {
+    const symbol *s = &all->items[list->items[i].symbol];
+    if (s->runs == 1 && (i < head->first_run || i > second)) return false;
+  }
+  return true;
+}
+
+/* ---- Rounds ---- */
+
+static void fill_bag(const finder *f, uint32_t first, uint32_t last, tsr__bag *bag) {
+  for (uint32_t i = first; i <= last; i++)
+    if (is_forward(f, &f->items[i])) tsr__bag_add(bag, f->inner[f->items[i].stack]);
+}
+
+static bool add_round(const finder *f, rounds *out, uint32_t first, uint32_t last, bool is_whole) {
+  round r = {f->items[first].event, f->items[last].event, 0, is_whole, {{0}, 0}};
+  fill_bag(f, first, last, &r.bag);
+  return !r.bag.count || TSR__VECTOR_PUSH(out, r);
+}
+
+/* Cut a loop into rounds. The last is whole if it has every line that all before it have, and ends before
+ * a line that none of them has: what follows the loop. */
+static bool cut_rounds(const finder *f, const runs *list, const symbols *all, const symbol *head,
+                       rounds *out) {
+  uint32_t *seen = TSR__NEW_ARRAY(uint32_t, all->count); /* rounds before the last that have it */
+  uint32_t *round_of = TSR__NEW_ARRAY(uint32_t, all->count); /* the last that counted it */
+  uint32_t number = 0, id = list->items[head->first_run].symbol;
+  bool ok = seen && round_of, leads = head->first_run != 0;
+  for (uint32_t i = 0; ok && i < head->first_run; i++)
+    leads &= all->items[list->items[i].symbol].runs > 1;
+  if (ok && leads) /* the recording began within a round */
+    ok = add_round(f, out, list->items[0].first, list->items[head->first_run].first - 1, false);
+  uint32_t begin = head->first_run;
+  for (uint32_t i = begin; ok && i < head->last_run; i++) {
+    uint32_t symbol_id = list->items[i].symbol;
+    if (symbol_id == id) {
+      number++;
+      if (i != begin)
+        ok = add_round(f, out, list->items[begin].first, list->items[i].first - 1, true);
+      begin = i;
+    }
+    if (round_of[symbol_id] != number) seen[symbol_id]++;
+    round_of[symbol_id] = number;
+  }
+  if (ok)
+    ok = add_round(f, out, list->items[begin].first, list->items[head->last_run].first - 1, true);
+  uint32_t end = head->last_run, missing = 0;
+  for (size_t i = 0; ok && i < all->count; i++) missing += seen[i] == number;
+  for (uint32_t i = head->last_run; ok && i < list->count; i++, end = i) {
+    uint32_t symbol_id = list->items[i].symbol;
+    if (!seen[symbol_id]) break;
+    if (round_of[symbol_id] != UINT32_MAX && seen[symbol_id] == number) missing--;
+    round_of[symbol_id] = UINT32_MAX;
+  }
+  assert(!ok || end > head->last_run);
+  if (ok)
+    ok = add_round(f, out, list->items[head->last_run].first, list->items[end - 1].last, !missing);
+  tsr__free(seen);
+  tsr__free(round_of);
+  return ok;
+}
+
+/* ---- Places ---- */
+
+/* Keep the items of a place that have one symbol. */
+static void keep_symbol(finder *f, place *p, const runs *list, uint32_t id) {
+  uint32_t at = p->first;
+  for (uint32_t i = 0; i < list->count; i++) {
+    const run *r = &list->items[i];
+    if (r->symbol != id) continue;
+    memmove(&f->items[at], &f->items[r->first], (r->last - r->first + 1) * sizeof *f->items);
+    at += r->last - r->first + 1;
+  }
+  p->behind = at;
+}
+
+/* Keep what begins in the function in which most begins: not that of other threads. */
+static void keep_root(finder *f, place *p, uint32_t frame) {
+  const tsr_snapshot *snapshot = f->t->snapshot;
+  tsr_frame root = tsr_snapshot_frame(snapshot, frame);
+  uint32_t at = p->first;
+  for (uint32_t i = p->first; i < p->behind; i++) {
+    tsr_frame other = tsr_snapshot_frame(snapshot, frame_at(f, &f->items[i], 0));
+    if (other.name == root.name && other.file == root.file) f->items[at++] = f->items[i];
+  }
+  p->behind = at;
+}
+
+static uint32_t heaviest_of(const symbols *all) {
+  uint32_t best = 0;
+  for (uint32_t i = 1; i < all->count; i++)
+    if (all->items[i].weight > all->items[best].weight) best = i;
+  return best;
+}
+
+/* Go one frame inward, into the only one. False if nothing in it can be a step. */
+static bool enter(const finder *f, place *p, uint32_t frame) {
+  if (frame == TSR_NONE || (f->kind[frame] & CONTAINER)) return false;
+  uint8_t kind = f->kind[frame];
+  p->modules += (kind & FORWARD) && !(kind & TORCH);
+  p->in_module |= (kind & MODULE) != 0;
+  p->depth++;
+  return p->depth < DEPTH_MAX;
+}
+
+static bool find_rounds(finder *f, place p, rounds *out, bool *is_loop);
+
+/* Keep the rounds that run the same forward as the longest of them; none if all of those are of one line,
+ * for that may be the layers of a model, and the other lines what comes before and after them. */
+static void keep_alike(rounds *list) {
+  size_t longest = 0, kept = 0;
+  bool is_of_several = false;
+  if (!list->count) return;
+  for (size_t i = 1; i < list->count; i++)
+    if (list->items[i].bag.count > list->items[longest].bag.count) longest = i;
+  tsr__bag model = list->items[longest].bag;
+  for (size_t i = 0; i < list->count; i++)
+    if (tsr__bag_likeness(&model, &list->items[i].bag) >= ALIKE)
+      list->items[kept++] = list->items[i];
+  for (size_t i = 1; i < kept; i++) is_of_several |= list->items[i].line != list->items[0].line;
+  list->count = is_of_several ? kept : 0;
+}
+
+/* Lines of a user's function, none of which comes again. A loop in what one of them calls is one; else each
+ * that calls the same model is a round. */
+static bool find_in_lines(finder *f, const place *p, const runs *list, const symbols *all,
+                          rounds *out, bool *is_loop) {
+  rounds calls = {0};
+  uint64_t loop_weight = 0;
+  bool ok = true;
+  for (uint32_t i = 0; ok && i < list->count; i++) {
+    const run *r = &list->items[i];
+    const symbol *s = &all->items[r->symbol];
+    if (!s->weight) continue;
+    place inner = *p;
+    rounds found = {0};
+    bool is_inner_loop = false;
+    size_t before = calls.count;
+    ok = add_round(f, &calls, r->first, r->last, true);
+    inner.first = r->first;
+    inner.behind = r->last + 1;
+    if (ok && enter(f, &inner, s->frame)) ok = find_rounds(f, inner, &found, &is_inner_loop);
+    if (ok && is_inner_loop && s->weight > loop_weight) {
+      TSR__VECTOR_FREE(out);
+      *out = found;
+      found = (rounds){0};
+      loop_weight = s->weight;
+      *is_loop = true;
+    } else if (ok && found.count) {
+      calls.count = before; /* it makes several */
+      for (size_t k = 0; ok && k < found.count; k++) ok = TSR__VECTOR_PUSH(&calls, found.items[k]);
+    }
+    for (size_t k = before; k < calls.count; k++) calls.items[k].line = i;
+    TSR__VECTOR_FREE(&found);
+  }
+  uint64_t weight = 0;
+  for (size_t i = 0; i < all->count; i++) weight += all->items[i].weight;
+  if (!ok || loop_weight * 2 >= weight) {
+    TSR__VECTOR_FREE(&calls);
+    return ok;
+  }
+  TSR__VECTOR_FREE(out);
+  keep_alike(&calls);
+  *out = calls;
+  *is_loop = false;
+  return true;
+}
+
+/* The rounds at a place whose runs are known and of several symbols. `is_done` is false if the place
+ * shrank, and is to be looked at again. */
+static bool find_in_runs(finder *f, place *p, const runs *list, const symbols *all, rounds *out,
+                         bool *is_loop, bool *is_done) {
+  uint32_t heaviest = heaviest_of(all), weighty = 0;
+  uint64_t weight = 0;
+  bool recurs = false, is_module = p->in_module;
+  *is_done = true;
+  for (size_t i = 0; i < all->count; i++) {
+    const symbol *s = &all->items[i];
+    weight += s->weight;
+    weighty += s->weight != 0;
+    recurs |= s->weight && s->runs > 1;
+    is_module |= s->weight && s->frame != TSR_NONE && (f->kind[s->frame] & FORWARD);
+  }
+  if (!weight) return true;
+  const symbol *head = head_of(f, list, all, weight, is_module);
+  if (is_module && (!head || p->modules || !is_called_again(list, all, head))) return true;
+  if (head) {
+    *is_loop = !is_module;
+    return cut_rounds(f, list, all, head, out);
+  }
+  if (weighty > 1 && !recurs) return find_in_lines(f, p, list, all, out, is_loop);
+  keep_symbol(f, p, list, heaviest);
+  *is_done = false;
+  return true;
+}
+
+static bool find_rounds(finder *f, place p, rounds *out, bool *is_loop) {
+  bool ok = true, is_done = false;
+  while (ok && !is_done) {
+    runs list = {0};
+    symbols all = {0};
+    ok = read_runs(f, &p, &list, &all);
+    uint32_t before = p.behind;
+    if (ok && !p.depth) keep_root(f, &p, all.items[heaviest_of(&all)].frame);
+    if (ok && p.behind == before) {
+      if (all.count == 1)
+        is_done = !enter(f, &p, all.items[0].frame);
+      else
+        ok = find_in_runs(f, &p, &list, &all, out, is_loop, &is_done);
+    }
+    TSR__VECTOR_FREE(&list);
+    TSR__VECTOR_FREE(&all);
+  }
+  return ok;
+}
+
+/* ---- Steps ---- */
+
+/* Steps follow each other without gaps; the last ends before what is allocated after it. */
+static bool make_steps(const tsr__timeline *t, const rounds *list, tsr__cycle_steps *out) {
+  for (size_t i = 0; i < list->count; i++) {
+    const round *r = &list->items[i];
+    uint32_t behind = (uint32_t)t->events.count;
+    if (i + 1 < list->count) {
+      behind = list->items[i + 1].first_event;
+    } else {
+      for (uint32_t e = r->last_event + 1; e < behind; e++)
+        if (t->events.action[e] == TSR_ACTION_ALLOC) behind = e;
+    }
+    if (behind <= r->first_event) continue;
+    if (!TSR__VECTOR_PUSH(out, (tsr__cycle_step){r->first_event, behind - 1, r->is_whole}))
+      return false;
+  }
+  return true;
+}
+
+bool tsr__loop_find(const tsr__timeline *timeline, const tsr__roles *roles, tsr__cycle_steps *out,
+                    bool *shows_forward) {
+  assert(timeline->birth.count >= timeline->initial.count && !out->count);
+  finder f = {.t = timeline, .roles = roles};
+  uint64_t weight = 0;
+  rounds list = {0};
+  bool is_loop = false;
+  f.items = TSR__NEW_ARRAY(item, timeline->birth.count - timeline->initial.count);
+  bool ok = f.items && read_stacks(&f);
+  uint32_t count = ok ? read_items(&f, &weight) : 0;
+  *shows_forward = weight != 0;
+  if (ok && weight) ok = find_rounds(&f, (place){.behind = count}, &list, &is_loop);
+  if (ok) ok = make_steps(timeline, &list, out);
+  TSR__VECTOR_FREE(&list);
+  tsr__free(f.kind);
+  tsr__free(f.frames);
+  tsr__free(f.at);
+  tsr__free(f.inner);
+  tsr__free(f.items);
+  return ok;
+}

@@ -1,0 +1,204 @@
+/* os_threads.c - pages, threads, processors and processes: the second half of os.h, on POSIX threads.
+ *
+ * Mutexes and conditions are stored inside the caller's struct, in os.h's opaque storage, so that
+ * making one allocates nothing. A static assertion checks that the storage is large enough.
+ *
+ * Threads start with all signals blocked except those that report a fault of the thread itself.
+ * Signals meant for the process, Ctrl-C for example, are then delivered to the program's own
+ * threads, which expect them. */
+#define _GNU_SOURCE /* sched_getaffinity, madvise */
+#include <assert.h>
+#include <errno.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "base/memory.h"
+#include "base/os.h"
+
+static_assert(sizeof(pthread_mutex_t) <= sizeof(tsr__os_mutex), "room for a mutex");
+static_assert(_Alignof(pthread_mutex_t) <= _Alignof(tsr__os_mutex), "alignment of a mutex");
+static_assert(sizeof(pthread_cond_t) <= sizeof(tsr__os_condition), "room for a condition");
+static_assert(_Alignof(pthread_cond_t) <= _Alignof(tsr__os_condition), "alignment of a condition");
+static_assert(sizeof(pthread_t) <= sizeof(uintptr_t), "a thread's identity fits");
+
+/* ---- memory ---- */
+
+void tsr__os_populate(void *data, size_t size_bytes) {
+#ifdef MADV_POPULATE_WRITE /* Linux 5.14; older kernels refuse it, which is fine */
+  long page_bytes = sysconf(_SC_PAGESIZE);
+  if (page_bytes <= 0) return;
+  uintptr_t mask = (uintptr_t)page_bytes - 1;
+  uintptr_t begin = ((uintptr_t)data + mask) & ~mask, end = ((uintptr_t)data + size_bytes) & ~mask;
+  if (begin < end) (void)madvise((void *)begin, end - begin, MADV_POPULATE_WRITE);
+#else
+  (void)data, (void)size_bytes;
+#endif
+}
+
+/* ---- processors and processes ---- */
+
+unsigned tsr__os_processor_count(void) {
+#ifdef __linux__
+  cpu_set_t sets[8]; /* 8,192 processors; the kernel refuses a set that is too small */
+  if (sched_getaffinity(0, sizeof sets, sets) == 0) {
+    int count = CPU_COUNT_S(sizeof sets, sets);
+    if (count > 0) return (unsigned)count;
+  }
+#endif
+  long count = sysconf(_SC_NPROCESSORS_ONLN);
+  return count > 0 ? (unsigned)count : 1;
+}
+
+uint64_t tsr__os_process_id(void) {
+  return (uint64_t)getpid();
+}
+
+/* ---- threads ---- */
+
+struct tsr__os_thread {
+  pthread_t id;
+  void (*run)(void *context);
+  void *context;
+};
+
+static void *run_thread(void *argument) {
+  tsr__os_thread *thread = argument;
+  thread->run(thread->context);
+  return NULL;
+}
+
+static void block_signals(sigset_t *before) {
+  static const int faults[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT};
+  sigset_t blocked;
+  (void)sigfillset(&blocked);
+  for (size_t i = 0; i < sizeof faults / sizeof *faults; i++) (void)sigdelset(&blocked, faults[i]);
+  (void)pthread_sigmask(SIG_SETMASK, &blocked, before);
+}
+
+tsr__os_thread *tsr__os_thread_start(void (*run)(void *context), void *context) {
+  assert(run);
+  tsr__os_thread *thread = TSR__NEW(tsr__os_thread);
+  if (!thread) return NULL;
+  thread->run = run;
+  thread->context = context;
+  sigset_t before;
+  block_signals(&before); /* a new thread inherits the mask of the thread that starts it */
+  int failure = pthread_create(&thread->id, NULL, run_thread, thread);
+  (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
+  if (!failure) return thread;
+  tsr__free(thread);
+  return NULL;
+}
+
+void tsr__os_thread_join(tsr__os_thread *thread) {
+  int failure = pthread_join(thread->id, NULL);
+  assert(!failure);
+  (void)failure;
+  tsr__free(thread);
+}
+
+void tsr__os_thread_forget(tsr__os_thread *thread) {
+  tsr__free(thread);
+}
+
+uintptr_t tsr__os_thread_self(void) {
+  return (uintptr_t)pthread_self();
+}
+
+/* ---- mutexes and conditions ----
+ *
+ * The calls below fail only when they are misused, which debug builds assert. */
+
+static pthread_mutex_t *mutex_of(tsr__os_mutex *mutex) {
+  return (pthread_mutex_t *)(void *)mutex;
+}
+
+static pthread_cond_t *condition_of(tsr__os_condition *condition) {
+  return (pthread_cond_t *)(void *)condition;
+}
+
+static void must_succeed(int failure) {
+  assert(!failure);
+  (void)failure;
+}
+
+bool tsr__os_mutex_init(tsr__os_mutex *mutex) {
+  return pthread_mutex_init(mutex_of(mutex), NULL) == 0;
+}
+
+void tsr__os_mutex_release(tsr__os_mutex *mutex) {
+  must_succeed(pthread_mutex_destroy(mutex_of(mutex)));
+}
+
+void tsr__os_mutex_lock(tsr__os_mutex *mutex) {
+  must_succeed(pthread_mutex_lock(mutex_of(mutex)));
+}
+
+void tsr__os_mutex_unlock(tsr__os_mutex *mutex) {
+  must_succeed(pthread_mutex_unlock(mutex_of(mutex)));
+}
+
+bool tsr__os_condition_init(tsr__os_condition *condition) {
+  return pthread_cond_init(condition_of(condition), NULL) == 0;
+}
+
+void tsr__os_condition_release(tsr__os_condition *condition) {
+  must_succeed(pthread_cond_destroy(condition_of(condition)));
+}
+
+void tsr__os_condition_wait(tsr__os_condition *condition, tsr__os_mutex *mutex) {
+  must_succeed(pthread_cond_wait(condition_of(condition), mutex_of(mutex)));
+}
+
+void tsr__os_condition_wake_one(tsr__os_condition *condition) {
+  must_succeed(pthread_cond_signal(condition_of(condition)));
+}
+
+void tsr__os_condition_wake_all(tsr__os_condition *condition) {
+  must_succeed(pthread_cond_broadcast(condition_of(condition)));
+}
+
+/* ---- semaphores ---- */
+
+struct tsr__os_semaphore {
+  tsr__os_mutex mutex;
+  tsr__os_condition is_positive;
+  unsigned count;
+};
+
+tsr__os_semaphore *tsr__os_semaphore_new(unsigned count) {
+  tsr__os_semaphore *semaphore = TSR__NEW(tsr__os_semaphore);
+  if (!semaphore) return NULL;
+  semaphore->count = count;
+  if (tsr__os_mutex_init(&semaphore->mutex)) {
+    if (tsr__os_condition_init(&semaphore->is_positive)) return semaphore;
+    tsr__os_mutex_release(&semaphore->mutex);
+  }
+  tsr__free(semaphore);
+  return NULL;
+}
+
+void tsr__os_semaphore_post(tsr__os_semaphore *semaphore) {
+  tsr__os_mutex_lock(&semaphore->mutex);
+  semaphore->count++;
+  assert(semaphore->count); /* no wrap-around */
+  tsr__os_condition_wake_one(&semaphore->is_positive);
+  tsr__os_mutex_unlock(&semaphore->mutex);
+}
+
+void tsr__os_semaphore_wait(tsr__os_semaphore *semaphore) {
+  tsr__os_mutex_lock(&semaphore->mutex);
+  while (!semaphore->count) tsr__os_condition_wait(&semaphore->is_positive, &semaphore->mutex);
+  semaphore->count--;
+  tsr__os_mutex_unlock(&semaphore->mutex);
+}
+
+void tsr__os_semaphore_free(tsr__os_semaphore *semaphore) {
+  if (!semaphore) return;
+  tsr__os_condition_release(&semaphore->is_positive);
+  tsr__os_mutex_release(&semaphore->mutex);
+  tsr__free(semaphore);
+}

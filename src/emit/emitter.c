@@ -1,0 +1,410 @@
+/* emitter.c - one description, two output formats. See emitter.h for the use.
+ *
+ * JSON is written immediately: `levels` is the stack of open containers, and each records
+ * whether a comma is due. Text must wait for alignment: fields and table rows are kept as
+ * cells until the block ends, then measured and printed.
+ *
+ *   describe ──► JSON ───────────────────────────────────┐
+ *           └──► text ──► lines ─────────────────────────┤──► out ──► write, 64 KiB at a time
+ *                    └──► cells, row by row ──► layout ──┘
+ *
+ * The texts of cells follow one another in `cell_text`, already cleaned; `cells` holds the rows one
+ * after the other, `column_count` cells each. A block of fields is a table of two columns without a
+ * header, closed by the next call that is not a field.
+ *
+ * Invariants: columns == NULL ? no cells : cells.count is a multiple of column_count between calls;
+ * in text format everything in `out` went through tsr__text_clean or is a constant of this file.
+ * After a failure `out` stays small: it is emptied instead of written.
+ */
+#include "emit/emitter.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+
+#include "base/format.h"
+#include "emit/text.h"
+
+#define FLUSH_BYTES   ((size_t)64 << 10)
+#define ESCAPE_BYTES  ((size_t)4 << 10) /* of a long string, between two checks of FLUSH_BYTES */
+#define DEFAULT_WIDTH 100
+#define BLOCK_INDENT  2  /* of tables and fields */
+#define COLUMN_GAP    2  /* spaces between columns */
+#define ELASTIC_LEAST 16 /* columns; a text cut shorter than this is useless */
+
+static const tsr__column field_columns[] = {{NULL, "", TSR__LEFT}, {NULL, "", TSR__LEFT}};
+
+/* ---- Output ---- */
+
+static bool out_of_memory(const tsr__emitter *emitter) {
+  return emitter->out.failed || emitter->scratch.failed || emitter->cell_text.failed ||
+         emitter->cells_failed;
+}
+
+/* Write and empty `out` if it holds at least `least` bytes. */
+static void flush_from(tsr__emitter *emitter, size_t least) {
+  if (emitter->out.size < least || !emitter->out.size) return;
+  if (!emitter->write_failed && !out_of_memory(emitter) &&
+      emitter->write(emitter->context, emitter->out.data, emitter->out.size))
+    emitter->write_failed = true;
+  emitter->out.size = 0;
+}
+
+void tsr__emitter_init(tsr__emitter *emitter, const tsr_report_options *options,
+                       tsr_write_fn *write, void *context) {
+  *emitter = (tsr__emitter){.write = write, .context = context};
+  if (options) emitter->options = *options;
+}
+
+bool tsr__emitter_is_text(const tsr__emitter *emitter) {
+  return emitter->options.format != TSR_REPORT_JSON;
+}
+
+static bool is_json(const tsr__emitter *emitter) {
+  return emitter->options.format == TSR_REPORT_JSON;
+}
+
+/* Of the text, only lines in the style TSR__VERDICT are shown. */
+static bool is_verdict(const tsr__emitter *emitter) {
+  return emitter->options.format == TSR_REPORT_VERDICT;
+}
+
+size_t tsr__emitter_width(const tsr__emitter *emitter) {
+  return emitter->options.width ? emitter->options.width : DEFAULT_WIDTH;
+}
+
+/* ---- Values ---- */
+
+tsr__cell tsr__string(const char *string) {
+  return tsr__text(tsr__text_of(string));
+}
+
+static void append_json_string(tsr__emitter *emitter, tsr_text text) {
+  tsr__buffer_text(&emitter->out, "\"");
+  for (size_t at = 0; at < text.size_bytes;) {
+    at = tsr__json_escape(&emitter->out, text, at, at + ESCAPE_BYTES);
+    flush_from(emitter, FLUSH_BYTES);
+  }
+  tsr__buffer_text(&emitter->out, "\"");
+}
+
+/* Tenths in integers, because printf's decimal point depends on the locale and JSON's does not. */
+static void append_json_percent(tsr__buffer *out, uint64_t part, uint64_t whole) {
+  double percent = whole ? 100.0 * ((double)part / (double)whole) : 0;
+  uint64_t tenths = percent < 1e15 ? (uint64_t)(percent * 10 + 0.5) : 0;
+  tsr__buffer_printf(out, "%" PRIu64 ".%" PRIu64, tenths / 10, tenths % 10);
+}
+
+static void append_json_value(tsr__emitter *emitter, tsr__cell value) {
+  tsr__buffer *out = &emitter->out;
+  switch (value.kind) {
+  case TSR__CELL_NOTHING: tsr__buffer_text(out, "null"); break;
+  case TSR__CELL_BYTES:
+  case TSR__CELL_COUNT:
+  case TSR__CELL_ADDRESS: tsr__buffer_printf(out, "%" PRIu64, value.number); break;
+  case TSR__CELL_INDEX:
+  case TSR__CELL_TIME: tsr__buffer_printf(out, "%" PRId64, value.integer); break;
+  case TSR__CELL_TEXT: append_json_string(emitter, value.text); break;
+  case TSR__CELL_BOOL: tsr__buffer_text(out, value.number ? "true" : "false"); break;
+  case TSR__CELL_PERCENT: append_json_percent(out, value.number, value.whole); break;
+  }
+}
+
+static const char *text_of_number(tsr__cell value, char text[TSR__FORMAT_BYTES]) {
+  switch (value.kind) {
+  case TSR__CELL_BYTES: return tsr__format_size(value.number, text);
+  case TSR__CELL_COUNT: return tsr__format_count(value.number, text);
+  case TSR__CELL_INDEX:
+    return value.integer < 0 ? "-" : tsr__format_count((uint64_t)value.integer, text);
+  case TSR__CELL_TIME: return tsr__format_time(value.integer, text);
+  case TSR__CELL_BOOL: return value.number ? "yes" : "no";
+  case TSR__CELL_PERCENT: return tsr__format_percent(value.number, value.whole, text);
+  case TSR__CELL_ADDRESS:
+    (void)snprintf(text, TSR__FORMAT_BYTES, "0x%" PRIx64, value.number);
+    return text;
+  case TSR__CELL_NOTHING:
+  case TSR__CELL_TEXT: break;
+  }
+  return "-";
+}
+
+/* Returns the columns it takes. */
+static size_t append_text_value(tsr__buffer *out, tsr__cell value) {
+  if (value.kind == TSR__CELL_TEXT) return tsr__text_clean(out, value.text);
+  char text[TSR__FORMAT_BYTES];
+  size_t columns = tsr__text_clean(out, tsr__text_of(text_of_number(value, text)));
+  if (value.kind != TSR__CELL_TIME) return columns;
+  tsr__buffer_text(out, " UTC");
+  return columns + 4;
+}
+
+/* ---- JSON ---- */
+
+static void break_line(tsr__emitter *emitter) {
+  tsr__buffer_text(&emitter->out, "\n");
+  tsr__buffer_fill(&emitter->out, ' ', 2 * emitter->depth);
+}
+
+/* Comma, line break and key: everything before a value. */
+static void begin_member(tsr__emitter *emitter, tsr_text key) {
+  flush_from(emitter, FLUSH_BYTES);
+  if (emitter->depth) {
+    tsr__emitter_level *level = &emitter->levels[emitter->depth - 1];
+    assert((level->close == '}') == (key.data != NULL));
+    if (level->has_members) tsr__buffer_text(&emitter->out, level->is_inline ? ", " : ",");
+    if (!level->is_inline) break_line(emitter);
+    level->has_members = true;
+  }
+  if (!key.data) return;
+  append_json_string(emitter, key);
+  tsr__buffer_text(&emitter->out, ": ");
+}
+
+static void open_container(tsr__emitter *emitter, const char *key, const char *brackets,
+                           bool is_inline) {
+  if (!is_json(emitter)) return;
+  assert(emitter->depth < TSR__EMITTER_DEPTH);
+  begin_member(emitter, tsr__text_of(key));
+  is_inline = is_inline || (emitter->depth && emitter->levels[emitter->depth - 1].is_inline);
+  emitter->levels[emitter->depth++] =
+      (tsr__emitter_level){.close = brackets[1], .is_inline = is_inline};
+  tsr__buffer_append(&emitter->out, brackets, 1);
+}
+
+void tsr__emit_object(tsr__emitter *emitter, const char *key) {
+  open_container(emitter, key, "{}", false);
+}
+
+void tsr__emit_array(tsr__emitter *emitter, const char *key) {
+  open_container(emitter, key, "[]", false);
+}
+
+void tsr__emit_inline_object(tsr__emitter *emitter, const char *key) {
+  open_container(emitter, key, "{}", true);
+}
+
+void tsr__emit_inline_array(tsr__emitter *emitter, const char *key) {
+  open_container(emitter, key, "[]", true);
+}
+
+void tsr__emit_item(tsr__emitter *emitter, tsr__cell value) {
+  if (!is_json(emitter)) return;
+  begin_member(emitter, (tsr_text){NULL, 0});
+  append_json_value(emitter, value);
+}
+
+void tsr__emit_end(tsr__emitter *emitter) {
+  if (!is_json(emitter)) return;
+  assert(emitter->depth);
+  tsr__emitter_level level = emitter->levels[--emitter->depth];
+  if (level.has_members && !level.is_inline) break_line(emitter);
+  tsr__buffer_append(&emitter->out, &level.close, 1);
+}
+
+void tsr__emit_member(tsr__emitter *emitter, tsr_text key, tsr__cell value) {
+  if (!is_json(emitter)) return;
+  begin_member(emitter, key.data ? key : tsr__text_of(""));
+  append_json_value(emitter, value);
+}
+
+/* ---- Text: lines ---- */
+
+static void begin_text(tsr__emitter *emitter) {
+  if (emitter->wants_space && emitter->has_lines && !is_verdict(emitter))
+    tsr__buffer_text(&emitter->out, "\n");
+  emitter->wants_space = false;
+  emitter->has_lines = true;
+}
+
+static void print_line(tsr__emitter *emitter, tsr__style style, size_t indent, tsr_text text) {
+  static const char *const starts[] = {"", "\033[1m", "\033[2m", "\033[1m"};
+  if (is_verdict(emitter) && style != TSR__VERDICT) return;
+  bool is_styled = emitter->options.color && style != TSR__PLAIN;
+  begin_text(emitter);
+  tsr__buffer_fill(&emitter->out, ' ', indent);
+  if (is_styled) tsr__buffer_text(&emitter->out, starts[style]);
+  (void)tsr__text_clean(&emitter->out, text);
+  tsr__buffer_text(&emitter->out, is_styled ? "\033[0m\n" : "\n");
+  flush_from(emitter, FLUSH_BYTES);
+}
+
+/* ---- Text: cells and their layout ---- */
+
+static void add_cell(tsr__emitter *emitter, tsr__cell value) {
+  tsr__laid_cell cell = {.offset = emitter->cell_text.size};
+  cell.width = append_text_value(&emitter->cell_text, value);
+  cell.size_bytes = emitter->cell_text.size - cell.offset;
+  if (!TSR__VECTOR_PUSH(&emitter->cells, cell)) emitter->cells_failed = true;
+}
+
+static size_t column_width(const tsr__emitter *emitter, size_t column) {
+  const char *title = emitter->columns[column].title;
+  size_t width = emitter->has_header ? tsr__text_of(title).size_bytes : 0;
+  for (size_t i = column; i < emitter->cells.count; i += emitter->column_count)
+    if (emitter->cells.items[i].width > width) width = emitter->cells.items[i].width;
+  return width;
+}
+
+/* Widths of all columns, with the elastic one cut so that the row fits the terminal if possible. */
+static void lay_out(const tsr__emitter *emitter, size_t *widths) {
+  size_t total = BLOCK_INDENT, elastic = emitter->column_count;
+  bool is_first = true;
+  for (size_t i = 0; i < emitter->column_count; i++) {
+    widths[i] = 0;
+    if (!emitter->columns[i].title) continue;
+    widths[i] = column_width(emitter, i);
+    total += widths[i] + (is_first ? 0 : COLUMN_GAP);
+    is_first = false;
+    if (emitter->columns[i].align == TSR__ELASTIC) elastic = i;
+  }
+  size_t room = tsr__emitter_width(emitter);
+  if (elastic == emitter->column_count || total <= room) return;
+  size_t excess = total - room;
+  size_t cut = widths[elastic] > excess ? widths[elastic] - excess : 0;
+  size_t least = widths[elastic] < ELASTIC_LEAST ? widths[elastic] : ELASTIC_LEAST;
+  widths[elastic] = cut > least ? cut : least;
+}
+
+/* One cell, after the `pending` spaces that are due before it; returns those due after it. Spaces
+ * are written late so that no line ends in one. */
+static size_t print_cell(tsr__buffer *out, tsr__align align, size_t columns, tsr_text text,
+                         size_t width, size_t pending) {
+  size_t shown = width < columns ? width : columns, padding = columns - shown;
+  if (!shown) return pending + padding;
+  tsr__buffer_fill(out, ' ', pending + (align == TSR__RIGHT ? padding : 0));
+  tsr__text_shorten(out, text, width, columns);
+  return align == TSR__RIGHT ? 0 : padding;
+}
+
+/* The row that begins at cell `first`; the header when `first` is SIZE_MAX. */
+static void print_row(tsr__emitter *emitter, const size_t *widths, size_t first) {
+  size_t pending = BLOCK_INDENT;
+  begin_text(emitter);
+  for (size_t i = 0; i < emitter->column_count; i++) {
+    const tsr__column *column = &emitter->columns[i];
+    if (!column->title) continue;
+    tsr_text text = tsr__text_of(column->title);
+    size_t width = text.size_bytes;
+    if (first != SIZE_MAX) {
+      tsr__laid_cell cell = emitter->cells.items[first + i];
+      width = cell.width;
+      if (width) text = (tsr_text){emitter->cell_text.data + cell.offset, cell.size_bytes};
+    }
+    pending = print_cell(&emitter->out, column->align, widths[i], text, width, pending);
+    pending += COLUMN_GAP;
+  }
+  tsr__buffer_text(&emitter->out, "\n");
+  flush_from(emitter, FLUSH_BYTES);
+}
+
+/* Print the collected table or fields, if any, and reset for the next. */
+static void print_cells(tsr__emitter *emitter) {
+  if (emitter->columns && emitter->cells.count && !out_of_memory(emitter)) {
+    size_t *widths = TSR__NEW_ARRAY(size_t, emitter->column_count);
+    if (widths) {
+      lay_out(emitter, widths);
+      if (emitter->has_header) print_row(emitter, widths, SIZE_MAX);
+      for (size_t i = 0; i < emitter->cells.count; i += emitter->column_count)
+        print_row(emitter, widths, i);
+    } else {
+      emitter->cells_failed = true;
+    }
+    tsr__free(widths);
+  }
+  emitter->columns = NULL;
+  emitter->cells.count = emitter->cell_text.size = 0;
+}
+
+static void begin_cells(tsr__emitter *emitter, const tsr__column *columns, size_t column_count,
+                        bool has_header) {
+  print_cells(emitter);
+  emitter->columns = columns;
+  emitter->column_count = column_count;
+  emitter->has_header = has_header;
+}
+
+/* ---- Both formats ---- */
+
+void tsr__emit_field(tsr__emitter *emitter, const char *key, const char *title, tsr__cell value) {
+  if (is_json(emitter)) {
+    if (key) tsr__emit_member(emitter, tsr__text_of(key), value);
+    return;
+  }
+  if (!title || is_verdict(emitter)) return;
+  if (emitter->columns != field_columns) begin_cells(emitter, field_columns, 2, false);
+  add_cell(emitter, tsr__string(title));
+  add_cell(emitter, value);
+}
+
+void tsr__emit_table(tsr__emitter *emitter, const char *key, const tsr__column *columns,
+                     size_t column_count) {
+  assert(!emitter->skips_json && column_count);
+  emitter->skips_json = !key;
+  if (key) tsr__emit_array(emitter, key);
+  begin_cells(emitter, columns, column_count, true);
+}
+
+void tsr__emit_row(tsr__emitter *emitter, const tsr__cell *values) {
+  if (is_json(emitter) && emitter->skips_json) return;
+  tsr__emit_object(emitter, NULL);
+  for (size_t i = 0; i < emitter->column_count; i++)
+    if (!is_json(emitter) && !is_verdict(emitter))
+      add_cell(emitter, values[i]);
+    else if (emitter->columns[i].key)
+      tsr__emit_member(emitter, tsr__text_of(emitter->columns[i].key), values[i]);
+}
+
+void tsr__emit_row_end(tsr__emitter *emitter) {
+  if (!emitter->skips_json) tsr__emit_end(emitter);
+}
+
+void tsr__emit_table_end(tsr__emitter *emitter) {
+  print_cells(emitter);
+  if (!emitter->skips_json) tsr__emit_end(emitter);
+  emitter->skips_json = false;
+}
+
+/* ---- Text only ---- */
+
+void tsr__emit_line(tsr__emitter *emitter, tsr__style style, size_t indent) {
+  if (!is_json(emitter)) {
+    print_cells(emitter);
+    print_line(emitter, style, indent, (tsr_text){emitter->scratch.data, emitter->scratch.size});
+  }
+  emitter->scratch.size = 0;
+}
+
+void tsr__emit_printf(tsr__emitter *emitter, tsr__style style, const char *format, ...) {
+  if (is_json(emitter)) return;
+  char text[512];
+  va_list arguments;
+  va_start(arguments, format);
+  int length = vsnprintf(text, sizeof text, format, arguments);
+  va_end(arguments);
+  assert(length >= 0 && (size_t)length < sizeof text);
+  if (length < 0) return;
+  print_cells(emitter);
+  print_line(emitter, style, 0, tsr__text_of(text));
+}
+
+void tsr__emit_space(tsr__emitter *emitter) {
+  if (is_json(emitter)) return;
+  print_cells(emitter);
+  emitter->wants_space = true;
+}
+
+int tsr__emitter_finish(tsr__emitter *emitter, tsr_error *error) {
+  assert(!emitter->depth);
+  print_cells(emitter);
+  if (is_json(emitter)) tsr__buffer_text(&emitter->out, "\n");
+  flush_from(emitter, 1);
+  bool memory_failed = out_of_memory(emitter), write_failed = emitter->write_failed;
+  tsr__buffer_release(&emitter->out);
+  tsr__buffer_release(&emitter->scratch);
+  tsr__buffer_release(&emitter->cell_text);
+  TSR__VECTOR_FREE(&emitter->cells);
+  if (write_failed)
+    return tsr__fail(error, TSR_ERROR_WRITE, TSR_OFFSET_NONE, "the report could not be written");
+  return memory_failed ? tsr__fail_memory(error) : TSR_OK;
+}

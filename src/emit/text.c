@@ -1,0 +1,118 @@
+/* text.c - makes arbitrary bytes safe to print, as JSON or on a terminal.
+ *
+ * Both formats use the decoder of base/utf8.h, which treats lone surrogates as characters.
+ *
+ * A high surrogate followed by a low one becomes two escapes, which a JSON parser joins
+ * into one character; JSON cannot represent them separately.
+ *
+ * Invariant: every function consumes at least one byte per step, so hostile input cannot stall it.
+ */
+#include "emit/text.h"
+
+#include <string.h>
+
+/* Characters that move the cursor, end a line or reorder what follows: C0, DEL and C1 controls, the
+ * line and paragraph separators, and the bidirectional marks that can make text read as another. */
+static bool is_control(uint32_t code) {
+  return code < 0x20 || (code >= 0x7F && code < 0xA0) || code == 0x061C || code == 0x200E ||
+         code == 0x200F || (code >= 0x2028 && code <= 0x202E) || (code >= 0x2066 && code <= 0x2069);
+}
+
+static bool is_surrogate(uint32_t code) {
+  return code >= 0xD800 && code <= 0xDFFF;
+}
+
+/* Number of bytes from `at` on that need no work in either format: printable ASCII except `"` and `\`. */
+static size_t plain_run(tsr_text text, size_t at, size_t until) {
+  size_t end = at;
+  while (end < until && text.data[end] >= ' ' && text.data[end] < 0x7F && text.data[end] != '"' &&
+         text.data[end] != '\\')
+    end++;
+  return end - at;
+}
+
+static void escape_character(tsr__buffer *out, uint32_t code, const char *bytes, size_t length) {
+  static const char names[] = "\"\"\\\\\bb\ff\nn\rr\tt"; /* a character, then its letter */
+  if (code == TSR__CODE_INVALID) {
+    tsr__buffer_text(out, "\xEF\xBF\xBD");
+    return;
+  }
+  for (size_t i = 0; i + 1 < sizeof names; i += 2)
+    if (code == (unsigned char)names[i]) {
+      tsr__buffer_printf(out, "\\%c", names[i + 1]);
+      return;
+    }
+  if (is_control(code) || is_surrogate(code))
+    tsr__buffer_printf(out, "\\u%04x", (unsigned)code);
+  else
+    tsr__buffer_append(out, bytes, length);
+}
+
+size_t tsr__json_escape(tsr__buffer *out, tsr_text text, size_t from, size_t until) {
+  if (until > text.size_bytes) until = text.size_bytes;
+  size_t at = from;
+  while (at < until) {
+    size_t plain = plain_run(text, at, until);
+    if (plain) {
+      tsr__buffer_append(out, text.data + at, plain);
+      at += plain;
+      continue;
+    }
+    uint32_t code;
+    size_t length = tsr__utf8_decode(text.data + at, text.size_bytes - at, &code);
+    escape_character(out, code, text.data + at, length);
+    at += length;
+  }
+  return at;
+}
+
+size_t tsr__text_clean(tsr__buffer *out, tsr_text text) {
+  size_t columns = 0;
+  for (size_t at = 0; at < text.size_bytes;) {
+    size_t plain = plain_run(text, at, text.size_bytes);
+    if (plain) {
+      tsr__buffer_append(out, text.data + at, plain);
+      at += plain, columns += plain;
+      continue;
+    }
+    uint32_t code;
+    size_t length = tsr__utf8_decode(text.data + at, text.size_bytes - at, &code);
+    if (code == TSR__CODE_INVALID || is_control(code) || is_surrogate(code))
+      tsr__buffer_text(out, "?");
+    else
+      tsr__buffer_append(out, text.data + at, length);
+    at += length, columns++;
+  }
+  return columns;
+}
+
+/* Byte position of character number `columns`. */
+static size_t position_of(tsr_text text, size_t columns) {
+  size_t at = 0;
+  uint32_t code;
+  while (columns-- && at < text.size_bytes)
+    at += tsr__utf8_decode(text.data + at, text.size_bytes - at, &code);
+  return at;
+}
+
+void tsr__text_shorten(tsr__buffer *out, tsr_text text, size_t width, size_t columns) {
+  static const char gap[] = "...";
+  const size_t gap_columns = sizeof gap - 1;
+  if (width <= columns) {
+    tsr__buffer_append(out, text.data, text.size_bytes);
+    return;
+  }
+  if (columns <= gap_columns) {
+    tsr__buffer_append(out, gap, columns);
+    return;
+  }
+  size_t tail = (columns - gap_columns) / 2, head = columns - gap_columns - tail;
+  size_t tail_at = position_of(text, width - tail);
+  tsr__buffer_append(out, text.data, position_of(text, head));
+  tsr__buffer_append(out, gap, gap_columns);
+  tsr__buffer_append(out, text.data + tail_at, text.size_bytes - tail_at);
+}
+
+tsr_text tsr__text_of(const char *string) {
+  return (tsr_text){string, string ? strlen(string) : 0};
+}

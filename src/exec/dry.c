@@ -1,0 +1,257 @@
+/* dry.c - the dry executor: no tensor exists, but every byte of it is requested.
+ *
+ * Slots become addresses. Two arrays hold them: where a slot of this step is, and where the step
+ * before left one that was still held when it ended.
+ *
+ *   schedule:  NEW 17 ...... DROP 17        here[17] = 0x7f.. ...... 0
+ *              NEW 42 ...... (end of step)  before[42] = here[42]; here[42] = 0
+ *              ...... DROP_PREV 42          before[42] = 0
+ *
+ * Invariants, between two instructions:
+ *   - a slot that is not carried has no address in `before`
+ *   - a device's category_bytes are the bytes of the slots that have addresses on it
+ *   - NEW meets a slot without an address, DROP one with an address
+ *
+ * A slot of no bytes has address 0 throughout, as in PyTorch. */
+#include "exec/dry.h"
+
+#include <assert.h>
+#include <string.h>
+
+#include "allocator/rules.h"
+#include "tessera/unstable/allocator_state.h"
+
+struct dry;
+
+typedef struct device {
+  struct dry *run;
+  tsr_allocator *allocator;
+  tsr__dry_device *out;
+  uint64_t category_bytes[TSR_CATEGORY_COUNT];
+  uint32_t index;
+} device;
+
+typedef struct dry {
+  const tsr__tape *tape;
+  const tsr__dry_options *options;
+  tsr__dry_observer observer;
+  device *devices;
+  uint32_t device_count;
+  uint64_t *here, *before; /* by slot: address or 0 */
+  uint64_t step;
+  uint32_t slot, op;
+  uint8_t phase;
+  bool is_recording, has_failed;
+} dry;
+
+static const tsr__tape_slot *slot_at(const dry *d, uint32_t slot) {
+  assert(slot && slot < d->tape->slots.count);
+  return &d->tape->slots.items[slot];
+}
+
+static device *device_of(const dry *d, uint32_t slot) {
+  assert(slot_at(d, slot)->device < d->device_count);
+  return &d->devices[slot_at(d, slot)->device];
+}
+
+static void see_event(void *context, const tsr_allocator_event *event) {
+  device *v = context;
+  dry *d = v->run;
+  if (!d->is_recording) return;
+  v->out->event_count++;
+  if (event->action == TSR_ACTION_OOM) v->out->oom_device_free_bytes = event->device_free;
+  if (d->has_failed || !d->observer.event) return;
+  if (!d->observer.event(d->observer.context, v->index, d->slot, event)) d->has_failed = true;
+}
+
+/* ---- moments ---- */
+
+static tsr__dry_moment moment_of(const device *v) {
+  const dry *d = v->run;
+  tsr__dry_moment moment = {.event_count = v->out->event_count,
+                            .step = d->step,
+                            .phase = d->phase,
+                            .op = d->op,
+                            .totals = tsr_allocator_now(v->allocator)};
+  memcpy(moment.category_bytes, v->category_bytes, sizeof moment.category_bytes);
+  return moment;
+}
+
+static void note_peak(device *v) {
+  uint64_t allocated = tsr_allocator_now(v->allocator).allocated_bytes;
+  uint8_t phase = v->run->phase;
+  if (phase < TSR__TAPE_PHASE_COUNT && allocated > v->out->phases[phase].totals.allocated_bytes)
+    v->out->phases[phase] = moment_of(v);
+  if (allocated > v->out->peak.totals.allocated_bytes) v->out->peak = moment_of(v);
+}
+
+static void note_out_of_memory(device *v, uint64_t bytes) {
+  const tsr_allocator_settings *settings = &v->run->options->settings;
+  v->out->is_out_of_memory = true;
+  v->out->oom_request_bytes = bytes;
+  v->out->oom_segment_bytes = tsr__segment_size(settings, tsr__round_request(settings, bytes));
+  v->out->out_of_memory = moment_of(v);
+}
+
+/* ---- memory ---- */
+
+/* 0, TSR_ALLOCATOR_OUT_OF_DEVICE or TSR_ERROR_MEMORY. */
+static int allocate(dry *d, uint32_t slot, uint32_t stack) {
+  const tsr__tape_slot *s = slot_at(d, slot);
+  device *v = device_of(d, slot);
+  assert(!d->here[slot]);
+  d->slot = slot;
+  tsr_allocator_set_owner(v->allocator, stack);
+  int status =
+      tsr_allocator_malloc(v->allocator, s->bytes, s->stream, (tsr_pool){0, 0}, &d->here[slot]);
+  assert(status || !s->bytes || d->here[slot]);
+  if (status == 0) {
+    v->category_bytes[s->category] += s->bytes;
+    if (d->is_recording) note_peak(v);
+  } else if (status == TSR_ALLOCATOR_OUT_OF_DEVICE) {
+    note_out_of_memory(v, s->bytes);
+  }
+  return status;
+}
+
+static void release(dry *d, uint64_t *address, uint32_t slot, uint32_t stack) {
+  const tsr__tape_slot *s = slot_at(d, slot);
+  device *v = device_of(d, slot);
+  if (!*address) return; /* no bytes, or there was no step before */
+  d->slot = slot;
+  tsr_allocator_set_owner(v->allocator, stack);
+  int status = tsr_allocator_free(v->allocator, *address);
+  assert(status != TSR_ERROR_ARGUMENT); /* the allocator knows the address */
+  if (status) d->has_failed = true;
+  assert(v->category_bytes[s->category] >= s->bytes);
+  v->category_bytes[s->category] -= s->bytes;
+  *address = 0;
+}
+
+/* ---- the schedule ---- */
+
+static void enter_phase(dry *d, tsr__tape_phase phase, bool is_start) {
+  assert(phase < TSR__TAPE_PHASE_COUNT);
+  d->phase = (uint8_t)(is_start ? phase : TSR__TAPE_PHASE_STEP);
+  d->op = TSR_NONE;
+  if (d->observer.phase && !d->observer.phase(d->observer.context, phase, d->step, is_start))
+    d->has_failed = true;
+}
+
+static void enter_op(dry *d, uint32_t op) {
+  assert(op < d->tape->ops.count);
+  d->op = op;
+  if (d->observer.op && !d->observer.op(d->observer.context, op)) d->has_failed = true;
+}
+
+static int run_instr(dry *d, const tsr__tape_instr *instr) {
+  uint32_t subject = instr->subject;
+  switch ((tsr__tape_instr_kind)instr->kind) {
+  case TSR__INSTR_NEW: return allocate(d, subject, instr->stack);
+  case TSR__INSTR_NEW_ONCE: return d->here[subject] ? 0 : allocate(d, subject, instr->stack);
+  case TSR__INSTR_DROP: release(d, &d->here[subject], subject, instr->stack); break;
+  case TSR__INSTR_DROP_PREV: release(d, &d->before[subject], subject, instr->stack); break;
+  case TSR__INSTR_RUN: break; /* there is nothing to compute on */
+  case TSR__INSTR_OP: enter_op(d, subject); break;
+  case TSR__INSTR_BEGIN: enter_phase(d, (tsr__tape_phase)subject, true); break;
+  case TSR__INSTR_END: enter_phase(d, (tsr__tape_phase)subject, false); break;
+  }
+  return 0;
+}
+
+static int run_step(dry *d) {
+  const tsr__tape *tape = d->tape;
+  for (size_t i = 0; i < tape->schedule.count; i++) {
+    int status = run_instr(d, &tape->schedule.items[i]);
+    if (status || d->has_failed) return status ? status : TSR_ERROR_MEMORY;
+  }
+  for (size_t i = 0; i < tape->slots.count; i++) {
+    assert(!d->before[i]); /* each carried slot has its DROP_PREV */
+    if (!tape->slots.items[i].is_carried) continue;
+    d->before[i] = d->here[i];
+    d->here[i] = 0;
+  }
+  return 0;
+}
+
+/* What exists before the recording: the model on its way to the device. */
+static int load(dry *d) {
+  for (size_t i = 1; i < d->tape->slots.count; i++) {
+    if (!d->tape->slots.items[i].is_static) continue;
+    int status = allocate(d, (uint32_t)i, TSR_NONE);
+    if (status) return status;
+  }
+  return 0;
+}
+
+static int run(dry *d, uint64_t *steps_done) {
+  uint64_t steps = d->options->steps ? d->options->steps : 1;
+  int status = load(d);
+  for (uint32_t i = 0; i < d->device_count; i++) {
+    d->devices[i].out->start = d->devices[i].out->peak = moment_of(&d->devices[i]);
+    assert(!d->devices[i].out->event_count);
+  }
+  d->is_recording = true;
+  if (status == TSR_ALLOCATOR_OUT_OF_DEVICE) /* once more, for the record */
+    status = allocate(d, d->slot, TSR_NONE);
+  for (d->step = 1; status == 0 && d->step <= steps; d->step++) {
+    status = run_step(d);
+    if (status == 0) ++*steps_done;
+  }
+  for (uint32_t i = 0; i < d->device_count; i++)
+    d->devices[i].out->peak_reserved_bytes =
+        tsr_allocator_peak(d->devices[i].allocator).reserved_bytes;
+  return status == TSR_ALLOCATOR_OUT_OF_DEVICE ? 0 : status;
+}
+
+/* ---- all of it ---- */
+
+static int prepare(dry *d, tsr__dry_device *out, tsr_error *error) {
+  d->here = TSR__NEW_ARRAY(uint64_t, d->tape->slots.count);
+  d->before = TSR__NEW_ARRAY(uint64_t, d->tape->slots.count);
+  d->devices = TSR__NEW_ARRAY(device, d->device_count);
+  if (!d->here || !d->before || !d->devices) return tsr__fail_memory(error);
+  for (uint32_t i = 0; i < d->device_count; i++) {
+    device *v = &d->devices[i];
+    tsr_allocator_options how = {.settings = d->options->settings,
+                                 .capacity_bytes = d->options->capacity_bytes,
+                                 .sink = see_event,
+                                 .sink_context = v};
+    out[i] = (tsr__dry_device){0};
+    *v = (device){.run = d, .out = &out[i], .index = i};
+    int status = tsr_allocator_new(&how, &v->allocator, error);
+    if (status) return status;
+  }
+  return 0;
+}
+
+static int finish(dry *d, tsr_error *error) {
+  int status = 0;
+  for (uint32_t i = 0; d->observer.end && status == 0 && i < d->device_count; i++)
+    status = d->observer.end(d->observer.context, i, d->devices[i].allocator, error);
+  return status;
+}
+
+int tsr__dry_run(const tsr__tape *tape, const tsr__dry_options *options, tsr__dry_device *devices,
+                 uint64_t *steps_done, tsr_error *error) {
+  assert(tape->status == 0 && tape->slots.count);
+  dry d = {.tape = tape,
+           .options = options,
+           .device_count = options->device_count ? options->device_count : 1,
+           .phase = TSR__DRY_LOADING,
+           .op = TSR_NONE};
+  if (options->observer) d.observer = *options->observer;
+  *steps_done = 0;
+  int status = prepare(&d, devices, error);
+  if (status == 0) {
+    status = run(&d, steps_done);
+    if (status) tsr__fail_memory(error);
+  }
+  if (status == 0) status = finish(&d, error);
+  for (uint32_t i = 0; d.devices && i < d.device_count; i++)
+    tsr_allocator_destroy(d.devices[i].allocator);
+  tsr__free(d.devices);
+  tsr__free(d.here);
+  tsr__free(d.before);
+  return status;
+}

@@ -1,0 +1,67 @@
+/* dry.h - executing a schedule without computing: every allocation goes to the allocator model.
+ *
+ * The result is numbers alone: peaks, what they consist of, whether memory ran out. A caller that
+ * needs more (such as a snapshot: record.h) passes an observer; without one no text is made and
+ * nothing is kept per event, so that a search can try many schedules.
+ *
+ * A schedule may use any number of devices, each with its own allocator, and any number of streams
+ * on each: a slot names its own. */
+#ifndef TSR_EXEC_DRY_H
+#define TSR_EXEC_DRY_H
+
+#include "graph/tape.h"
+#include "tessera/allocator.h"
+
+/* Before the first step; other values of a moment's phase are tsr__tape_phase. */
+#define TSR__DRY_LOADING TSR__TAPE_PHASE_COUNT
+
+/* A moment of the run, on one device. */
+typedef struct tsr__dry_moment {
+  uint64_t event_count; /* the device's recorded events before and at it */
+  uint64_t step;        /* from 1; 0: before the first */
+  uint8_t phase;
+  uint32_t op; /* that was running: index into the tape's ops, or TSR_NONE */
+  tsr_allocator_totals totals;
+  uint64_t category_bytes[TSR_CATEGORY_COUNT]; /* requested */
+} tsr__dry_moment;
+
+/* What a device saw. */
+typedef struct tsr__dry_device {
+  tsr__dry_moment start;                         /* before the first event */
+  tsr__dry_moment peak;                          /* the first at which most is allocated */
+  tsr__dry_moment phases[TSR__TAPE_PHASE_COUNT]; /* each one's own peak; step 0: never reached */
+  uint64_t peak_reserved_bytes, event_count;
+  bool is_out_of_memory;
+  tsr__dry_moment out_of_memory;
+  uint64_t oom_request_bytes, oom_segment_bytes; /* requested by the program; from the driver */
+  uint64_t oom_device_free_bytes;                /* that the driver had */
+} tsr__dry_device;
+
+/* Who watches. Any function may be NULL; one that returns false ends the run with TSR_ERROR_MEMORY. */
+typedef struct tsr__dry_observer {
+  void *context;
+  bool (*phase)(void *context, tsr__tape_phase phase, uint64_t step, bool is_start);
+  bool (*op)(void *context, uint32_t op);
+  /* The allocator did something for a slot: see tsr_allocator_sink. `event->cause` is the stack
+   * of the instruction, the tracer's id. Events of loading are not shown. */
+  bool (*event)(void *context, uint32_t device, uint32_t slot, const tsr_allocator_event *event);
+  /* The run is over, with or without running out of memory; once for each device. */
+  int (*end)(void *context, uint32_t device, const tsr_allocator *allocator, tsr_error *error);
+} tsr__dry_observer;
+
+typedef struct tsr__dry_options {
+  tsr_allocator_settings settings;   /* of every device */
+  uint64_t capacity_bytes;           /* of each; 0: unlimited */
+  uint64_t steps;                    /* 0 = 1 */
+  uint32_t device_count;             /* every slot's device is below it; 0 = 1 */
+  const tsr__dry_observer *observer; /* or NULL */
+} tsr__dry_options;
+
+/* Load what exists before the recording, then run the tape's schedule `steps` times. `devices` has room
+ * for device_count results. Running out of a device's memory ends the run and is not an error.
+ * `*steps_done` counts the complete ones. TSR_ERROR_ARGUMENT for settings that make no sense, or
+ * TSR_ERROR_MEMORY. O(instructions * steps), each O(log of the device's blocks). */
+int tsr__dry_run(const tsr__tape *tape, const tsr__dry_options *options, tsr__dry_device *devices,
+                 uint64_t *steps_done, tsr_error *error);
+
+#endif

@@ -1,0 +1,257 @@
+/* simulate.c - tsr_simulate: from a description and options to a tape, from the tape to a result.
+ *
+ *   model, options ─► program ─► tape (one step) ─► dry run ─► numbers
+ *                                                      └─► recorder ─► snapshot */
+#include "exec/simulate.h"
+
+#include <assert.h>
+#include <stdio.h>
+
+#include "base/options.h"
+#include "exec/record.h"
+#include "graph/validate.h"
+#include "models/program.h"
+#include "tessera/unstable/simulation.h"
+#include "torch/torch.h"
+
+static void note(tsr_simulation *out, const char *text) {
+  if (out->note_count < TSR_SIMULATE_NOTES) out->notes[out->note_count++] = text;
+}
+
+/* Assumptions of the result that a reader could not guess. */
+static void add_notes(const tsr__program *p, const tsr_simulate_options *o, tsr_simulation *out) {
+  if (!o->fresh_process)
+    note(out, "assumes that cuBLAS has allocated its two workspaces before the recording begins");
+  if (p->has_attention_mask)
+    note(out, "assumes that the batch has an attention mask; without one, and without a cache, "
+              "transformers creates a mask for every pair of positions");
+  if (p->has_mask && !p->is_eager)
+    note(out, "transformers creates an explicit mask here, which the attention kernel keeps as "
+              "numbers for every layer");
+  if (o->attention == TSR_ATTENTION_CHUNKED)
+    note(out, "chunked attention is tessera's own op, not one of PyTorch's");
+  if (o->loss_chunk)
+    note(out, "the chunked loss is a fused head and cross-entropy: the outputs have no logits");
+  if (tsr__plan_has(&p->plan, TSR__PLAN_RECOMPUTE_ATTENTION) && !p->is_eager)
+    note(out, "the kernel keeps no scores, so selective checkpointing saves almost nothing");
+  if (p->batch * p->sequence > 3072)
+    note(out,
+         "how much the embedding's backward sorts depends on the tokens: the maximum is assumed");
+  if (o->settings.expandable_segments || o->capacity_bytes == 0) return;
+  note(out, "the capacity is what the driver can provide; the CUDA context takes another 0.3 to "
+            "0.8 GiB of the card");
+}
+
+static int too_long(uint64_t steps, uint64_t each, tsr_error *error) {
+  return tsr__fail(error, TSR_ERROR_LIMIT, TSR_OFFSET_NONE,
+                   "%llu steps of %llu instructions each are too long: at most %llu instructions "
+                   "are simulated (memory repeats from the third step on)",
+                   (unsigned long long)steps, (unsigned long long)each,
+                   (unsigned long long)TSR_SIMULATE_MOST_INSTRUCTIONS);
+}
+
+static int explain(const tsr__tape *tape, int status, tsr_error *error) {
+  if (status == TSR_ERROR_LIMIT && tape->is_too_long)
+    return tsr__fail(
+        error, TSR_ERROR_LIMIT, TSR_OFFSET_NONE,
+        "a step takes more than %llu instructions; use fewer micro-batches or larger chunks",
+        (unsigned long long)TSR_SIMULATE_MOST_INSTRUCTIONS);
+  if (status == TSR_ERROR_LIMIT)
+    return tsr__fail(error, TSR_ERROR_LIMIT, TSR_OFFSET_NONE,
+                     "one of the tensors would be larger than 256 TiB");
+  return status ? tsr__fail_memory(error) : 0;
+}
+
+/* ---- from the executor's numbers to the public struct ---- */
+
+static const char *phase_word(uint8_t phase) {
+  static const char *const words[] = {
+      [TSR__TAPE_PHASE_STEP] = "step",           [TSR__TAPE_PHASE_ZERO_GRAD] = "zero_grad",
+      [TSR__TAPE_PHASE_FORWARD] = "forward",     [TSR__TAPE_PHASE_BACKWARD] = "backward",
+      [TSR__TAPE_PHASE_OPTIMIZER] = "optimizer", [TSR__DRY_LOADING] = "loading"};
+  assert(phase < sizeof words / sizeof *words && words[phase]);
+  return words[phase];
+}
+
+static tsr_simulate_moment public_moment(const tsr__tape *tape, const tsr__dry_moment *moment) {
+  tsr_simulate_moment out = {.event = (int64_t)moment->event_count - 1,
+                             .step = moment->step,
+                             .phase = phase_word(moment->phase),
+                             .op = "",
+                             .totals = moment->totals};
+  if (moment->op != TSR_NONE)
+    out.op = tsr__op_row_of(tape->book, (tsr__op_kind)tape->ops.items[moment->op].kind)->name;
+  memcpy(out.category_bytes, moment->category_bytes, sizeof out.category_bytes);
+  return out;
+}
+
+static void put_results(const tsr__tape *tape, const tsr__dry_device *device, tsr_simulation *out) {
+  static const tsr__tape_phase phases[TSR_SIMULATE_PHASES] = {
+      [TSR_SIMULATE_FORWARD] = TSR__TAPE_PHASE_FORWARD,
+      [TSR_SIMULATE_BACKWARD] = TSR__TAPE_PHASE_BACKWARD,
+      [TSR_SIMULATE_OPTIMIZER] = TSR__TAPE_PHASE_OPTIMIZER};
+  out->event_count = device->event_count;
+  out->peak = public_moment(tape, &device->peak);
+  for (size_t i = 0; i < TSR_SIMULATE_PHASES; i++)
+    if (device->phases[phases[i]].step)
+      out->phases[i] = public_moment(tape, &device->phases[phases[i]]);
+  out->peak_reserved_bytes = device->peak_reserved_bytes;
+  out->start_allocated_bytes = device->start.totals.allocated_bytes;
+  memcpy(out->start_category_bytes, device->start.category_bytes, sizeof out->start_category_bytes);
+  out->is_out_of_memory = device->is_out_of_memory;
+  if (device->is_out_of_memory) out->out_of_memory = public_moment(tape, &device->out_of_memory);
+  out->oom_request_bytes = device->oom_request_bytes;
+  out->oom_segment_bytes = device->oom_segment_bytes;
+  out->oom_device_free_bytes = device->oom_device_free_bytes;
+}
+
+/* ---- all of it ---- */
+
+static_assert(TSR_SIMULATE_MOST_INSTRUCTIONS == TSR__TAPE_MOST_INSTRUCTIONS,
+              "a run of one step has its schedule's length");
+
+tsr__run_options tsr__run_options_of(const tsr_simulate_options *options) {
+  return (tsr__run_options){.batch = options->batch,
+                            .sequence = options->sequence,
+                            .steps = options->steps,
+                            .accumulate = options->accumulate,
+                            .optimizer = options->optimizer,
+                            .dtype = options->dtype,
+                            .attention = options->attention,
+                            .attention_chunk = options->attention_chunk,
+                            .checkpoint = options->checkpoint,
+                            .checkpoint_every = options->checkpoint_every,
+                            .loss_chunk = options->loss_chunk,
+                            .gelu_fused = options->gelu_fused,
+                            .no_kv_cache = options->no_kv_cache,
+                            .fresh_process = options->fresh_process};
+}
+
+/* Run the finished tape, and record it. */
+static int execute(const tsr__tape *tape, const tsr_simulate_options *options, tsr_simulation *out,
+                   tsr_error *error) {
+  tsr__recorder *recorder = tsr__recorder_new(
+      tape,
+      &(tsr__record_options){.settings = &options->settings,
+                             .optimizer = options->optimizer == TSR_OPTIMIZER_SGD ? "SGD" : "AdamW",
+                             .has_categories = options->categories});
+  if (!recorder) return tsr__fail_memory(error);
+  tsr__dry_device device;
+  tsr__dry_options how = {.settings = options->settings,
+                          .capacity_bytes = options->capacity_bytes,
+                          .steps = options->steps,
+                          .observer = tsr__recorder_observer(recorder)};
+  int status = tsr__dry_run(tape, &how, &device, &out->steps_done, error);
+  if (status == 0) status = tsr__recorder_finish(recorder, &out->snapshot, error);
+  if (status == 0) put_results(tape, &device, out);
+  tsr__recorder_free(recorder);
+  return status;
+}
+
+/* Debug builds validate every program that is built. */
+static int finish_tape(tsr__tape *tape) {
+  int status = tsr__tape_finish(tape);
+#ifndef NDEBUG
+  tsr__violation violation;
+  if (status == 0) status = tsr__tape_validate(tape, &violation);
+  assert(status != TSR_ERROR_ARGUMENT); /* violation.text describes it */
+#endif
+  return status;
+}
+
+/* Run one step of the program on the tape. */
+static int record_step(tsr__program *program, tsr__tape *tape, tsr_error *error) {
+  uint64_t steps = program->options->steps ? program->options->steps : 1;
+  tsr__program_step(program);
+  int status = explain(tape, finish_tape(tape), error);
+  if (status == 0 && steps > TSR_SIMULATE_MOST_INSTRUCTIONS / tape->schedule.count)
+    status = too_long(steps, tape->schedule.count, error);
+  return status;
+}
+
+static int simulate(const tsr_model *model, const tsr_simulate_options *options,
+                    tsr_simulation *out, tsr_error *error) {
+  tsr__tape tape = {0};
+  tsr__program program = {0};
+  tsr__run_options run = tsr__run_options_of(options);
+  tsr__tracer *tracer = tsr__torch_new(model);
+  int status = tracer && tsr__tape_init(&tape, tracer) ? 0 : tsr__fail_memory(error);
+  if (status == 0) status = tsr__program_init(&program, model, &run, NULL, &tape, error);
+  if (status == 0) status = record_step(&program, &tape, error);
+  if (status == 0) status = execute(&tape, options, out, error);
+  if (status == 0) {
+    for (size_t i = 0; i < tape.parameters.count; i++)
+      out->parameter_count +=
+          tsr__shape_elements(tsr__tensor_shape(&tape, tape.parameters.items[i]));
+    out->step_flops = tape.flops;
+    out->step_recomputed_flops = tape.recomputed_flops;
+    add_notes(&program, options, out);
+  }
+  tsr__program_release(&program);
+  tsr__tape_release(&tape);
+  tsr__torch_free(tracer);
+  return status;
+}
+
+int tsr_simulate(const tsr_model *model, const tsr_simulate_options *options, tsr_simulation **out,
+                 tsr_error *error) {
+  tsr_simulate_options how;
+  int status = tsr__options_read(options, &how, sizeof how, error);
+  if (status) return status;
+  tsr_simulation *simulation = TSR__NEW(tsr_simulation);
+  if (!simulation) return tsr__fail_memory(error);
+  status = simulate(model, &how, simulation, error);
+  if (status) {
+    tsr_simulation_free(simulation);
+    return status;
+  }
+  *out = simulation;
+  return 0;
+}
+
+const tsr_snapshot *tsr_simulation_snapshot(const tsr_simulation *simulation) {
+  return simulation->snapshot;
+}
+
+tsr_allocator_totals tsr_simulation_peak(const tsr_simulation *simulation) {
+  return simulation->peak.totals;
+}
+
+bool tsr_simulation_is_out_of_memory(const tsr_simulation *simulation) {
+  return simulation->is_out_of_memory;
+}
+
+/* As c10's format_size has it. */
+static const char *size_text(uint64_t bytes, char text[32]) {
+  static const char *const units[] = {"KiB", "MiB", "GiB"};
+  double size = (double)bytes / 1024;
+  size_t unit = 0;
+  for (; unit < 2 && size > 1024; unit++) size /= 1024;
+  if (bytes <= 1024)
+    (void)snprintf(text, 32, "%llu bytes", (unsigned long long)bytes);
+  else
+    (void)snprintf(text, 32, "%.2f %s", size, units[unit]);
+  return text;
+}
+
+void tsr_simulation_message(const tsr_simulation *s, uint64_t capacity_bytes, char *text,
+                            size_t size_bytes) {
+  char tried[32], total[32], left[32], allocated[32], unused[32];
+  const tsr_allocator_totals *now = &s->out_of_memory.totals;
+  text[0] = '\0';
+  if (!s->is_out_of_memory) return;
+  (void)snprintf(text, size_bytes,
+                 "CUDA out of memory. Tried to allocate %s. GPU 0 has a total capacity of %s of "
+                 "which %s is free. Of the allocated memory %s is allocated by PyTorch, and %s is "
+                 "reserved by PyTorch but unallocated.",
+                 size_text(s->oom_segment_bytes, tried), size_text(capacity_bytes, total),
+                 size_text(s->oom_device_free_bytes, left),
+                 size_text(now->allocated_bytes, allocated),
+                 size_text(now->reserved_bytes - now->allocated_bytes, unused));
+}
+
+void tsr_simulation_free(tsr_simulation *simulation) {
+  if (!simulation) return;
+  tsr_snapshot_free(simulation->snapshot);
+  tsr__free(simulation);
+}

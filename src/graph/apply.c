@@ -1,0 +1,118 @@
+/* apply.c - running an op forward: autocast, the op's row, and its record on the tape.
+ *
+ * Autocast (aten/src/ATen/autocast_mode.h) casts an op's inputs before the op sees them, each cast
+ * its own op on the tape. Casts of parameters to the 16-bit type are kept until autocast ends, so
+ * that a weight used twice is cast once. */
+#include <assert.h>
+
+#include "graph/table.h"
+
+void tsr__op_save(tsr__op_call *call, uint32_t i, tsr__tensor_id tensor) {
+  assert(i < TSR__OP_SAVED);
+  if (!call->is_recorded || !tensor) return;
+  assert(!call->reg[SAVED(i)]);
+  tsr__tensor_hold(call->tape, tensor);
+  tsr__tensor_set_category(call->tape, tensor, TSR_CATEGORY_ACTIVATION);
+  call->reg[SAVED(i)] = tensor;
+}
+
+/* ---- autocast ---- */
+
+static bool is_real(tsr__dtype dtype) {
+  return dtype == TSR__DTYPE_F32 || tsr__dtype_is_half(dtype);
+}
+
+static tsr__tensor_id cached_cast(const tsr__tape *tape, tsr__tensor_id tensor) {
+  for (size_t i = 0; i < tape->casts.count; i++)
+    if (tape->casts.items[i].from == tensor) return tape->casts.items[i].to;
+  return 0;
+}
+
+/* The input in the type that the op works in; if that is not `tensor` itself, the caller holds it. */
+static tsr__tensor_id cast_input(tsr__tape *tape, tsr__op_autocast policy, tsr__tensor_id tensor) {
+  tsr__dtype from = tsr__tensor_dtype(tape, tensor);
+  tsr__dtype to = policy == TSR__AUTOCAST_LOW ? (tsr__dtype)tape->low_dtype : TSR__DTYPE_F32;
+  if (!tensor || !is_real(from) || from == to) return tensor;
+  tsr__tensor_id root = tsr__tensor_root(tape, tensor);
+  bool is_weight = tsr__tensor_at(tape, root)->is_parameter && to != TSR__DTYPE_F32;
+  tsr__tensor_id cast = is_weight ? cached_cast(tape, root) : 0;
+  if (cast) {
+    tsr__tensor_hold(tape, cast);
+    return cast;
+  }
+  tsr__op_attributes attributes = {.dtype = (uint8_t)to};
+  tsr__trace_enter(tape, TSR__PLACE_AUTOCAST_CAST);
+  cast = tsr__op_apply(tape, TSR__OP_CAST, &attributes, &tensor, 1, NULL);
+  tsr__trace_leave(tape);
+  tsr__tensor_hold(tape, cast);
+  tsr__scope_unbind(tape, cast);
+  if (!is_weight || !cast) return cast;
+  /* Not an activation, although backward may save it: its size does not depend on the batch. */
+  tsr__tensor_set_category(tape, cast, TSR_CATEGORY_CAST);
+  tsr__tensor_hold(tape, cast);
+  if (!TSR__VECTOR_PUSH(&tape->casts, (tsr__tape_cast){root, cast}))
+    tsr__tape_fail(tape, TSR_ERROR_MEMORY);
+  return cast;
+}
+
+/* ---- the op ---- */
+
+/* Record what the op made and saved. */
+static void note_outputs(tsr__tape *tape, const tsr__op_call *call, tsr__op *op) {
+  for (uint32_t i = 0; i < TSR__OP_OUTPUTS; i++) {
+    op->out[i] = call->reg[OUT(i)];
+    if (!op->out[i]) continue;
+    op->output_count = (uint8_t)(i + 1);
+    tsr__tape_tensor *out = tsr__tensor_at(tape, op->out[i]);
+    out->op = call->is_recorded ? call->op : TSR_NONE;
+    out->requires_grad = call->is_recorded && is_real((tsr__dtype)out->dtype);
+    out->base = 0;
+    tsr__scope_bind(tape, op->out[i]);
+  }
+  memcpy(op->saved, &call->reg[SAVED(0)], sizeof op->saved);
+  for (uint32_t i = 0; i < TSR__OP_SAVED; i++)
+    if (op->saved[i]) op->saved_count = (uint8_t)(i + 1);
+}
+
+tsr__tensor_id tsr__op_apply(tsr__tape *tape, tsr__op_kind kind,
+                             const tsr__op_attributes *attributes, const tsr__tensor_id *inputs,
+                             uint32_t input_count, tsr__tensor_id *outputs) {
+  static const tsr__op_attributes none = {0};
+  const tsr__op_row *row = tsr__op_row_of(tape->book, kind);
+  tsr__op_call call = {.tape = tape, .input_count = input_count};
+  tsr__op record = {
+      .kind = (uint8_t)kind, .input_count = (uint8_t)input_count, .block = tape->block};
+  if (outputs) memset(outputs, 0, TSR__OP_OUTPUTS * sizeof *outputs);
+  assert(kind < TSR__OP_KIND_COUNT && row && input_count <= TSR__OP_INPUTS);
+  if (tape->status) return 0;
+  if (tape->tracer) tape->tracer->begin_op(tape->tracer, (uint32_t)kind);
+  assert(input_count <= TSR__OP_INPUTS);
+  call.draws = record.draws = tape->draws;
+  record.attributes = attributes ? *attributes : none;
+  call.attributes = &record.attributes;
+  for (uint32_t i = 0; i < input_count; i++) {
+    bool casts = tape->is_autocast && row->autocast != TSR__AUTOCAST_NONE;
+    tsr__tensor_id in =
+        casts ? cast_input(tape, (tsr__op_autocast)row->autocast, inputs[i]) : inputs[i];
+    record.in[i] = call.reg[IN(i)] = in;
+    call.is_recorded |= tsr__tensor_at(tape, in)->requires_grad;
+  }
+  call.is_recorded = call.is_recorded && tape->grad_enabled && row->node;
+  if (!TSR__VECTOR_PUSH(&tape->ops, record))
+    return (tsr__tensor_id)tsr__tape_fail(tape, TSR_ERROR_MEMORY);
+  call.op = (uint32_t)tape->ops.count - 1;
+  tsr__tape_emit(tape, TSR__INSTR_OP, call.op, TSR_NONE);
+  if (tape->status) return 0; /* an input may be absent, if the tape has failed */
+  if (row->run_forward) {
+    row->run_forward(&call);
+  } else {
+    tsr__op_run_steps(&call, row->forward);
+    tape->draws = call.draws;
+  }
+  if (tape->status) return 0;
+  note_outputs(tape, &call, &tape->ops.items[call.op]);
+  for (uint32_t i = 0; i < input_count; i++)
+    if (record.in[i] != inputs[i]) tsr__tensor_release(tape, record.in[i]);
+  if (outputs) memcpy(outputs, &call.reg[OUT(0)], TSR__OP_OUTPUTS * sizeof *outputs);
+  return call.reg[OUT(0)];
+}

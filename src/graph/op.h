@@ -1,0 +1,288 @@
+/* op.h - the op table: what each op makes, keeps, needs for a moment, and runs.
+ *
+ * An op is declared in one place, its row: two lists of steps, for forward and backward. A step is
+ * one kernel - a multiplication, a softmax, a matrix product - with all tensors that it reads and
+ * writes and all numbers that it needs, in PyTorch's order; around it are the steps that keep a
+ * tensor for backward, or release one. Everything else is derived from the steps:
+ *
+ *   what is allocated, when and for how long    the tape's schedule (tape.h)
+ *   what backward keeps                         the SAVE steps
+ *   operations and bytes moved                  each kernel's rule (kernel.c) on its operands
+ *   what a real executor calls            the tape's runs: kernel, reads, writes, numbers
+ *
+ * Lists are complete: running the kernels of a tape in order, on the tensors they name, computes
+ * the training step. The validator (validate.h) rejects a program for which that is not true.
+ *
+ * Implementations of one function - attention eager, memory-efficient, flash, chunked - are rows of
+ * their own. Types follow from the inputs' types and each step's rule. Rows belong to a rule book:
+ * `torch` has what PyTorch's kernels allocate.
+ *
+ * Steps name tensors by registers:
+ *
+ *   IN(i)        the op's inputs (in backward: their shapes and types alone)
+ *   OUT(i)       what forward returns
+ *   SAVED(i)     what forward keeps; backward has it until it says otherwise
+ *   GRAD_OUT(i)  the gradients that came; GRAD_IN(i): those to hand on
+ *   T(i)         temporaries: each must be released by the op that made it
+ *
+ *   forward of a product     {RUN(MUL), .to = OUT(0), .reads = {IN(0), IN(1)}}, {SAVE(0, IN(0))}, ...
+ *   backward, one gradient   {RUN(MUL), .to = GRAD_IN(0), .reads = {GRAD_OUT(0), SAVED(1)}}
+ *   several results          {MAKE(DROPOUT), .to = OUT(0)}, {MAKE(DROPOUT), .to = OUT(1), BOOL},
+ *                            {RUN(DROPOUT), .reads = {IN(0)}, .writes = {OUT(0), OUT(1)}}
+ *   in place                 {INTO(ADD), .reads = {T(0), T(1)}, .writes = {T(0)}}
+ *   part of a tensor         {VIEW(T(1), IN(0)), .view = rows_of_this_turn}
+ *
+ * A register that is assigned again releases what it held, after the new tensor is there, as a
+ * variable of Python's does. A step whose result is a gradient that nothing needs is omitted.
+ *
+ * A gradient has the layout of its tensor: with dimensions nested in the same order (what PyTorch
+ * calls the gradient layout contract), so that autograd can view them in the shape of what an input
+ * is a view of. */
+#ifndef TSR_GRAPH_OP_H
+#define TSR_GRAPH_OP_H
+
+#include "graph/tape.h"
+#include "kernels/kernel.h"
+
+typedef enum tsr__op_kind {
+  TSR__OP_EMBEDDING,
+  TSR__OP_CONV1D,       /* bias, x, weight (inputs, outputs): GPT-2's linear */
+  TSR__OP_LINEAR,       /* bias, x, weight (outputs, inputs): nn.Linear */
+  TSR__OP_LINEAR_PLAIN, /* x, weight (outputs, inputs): nn.Linear without a bias */
+  TSR__OP_LAYER_NORM,
+  TSR__OP_RMS_NORM,
+  TSR__OP_SPLIT,  /* one tensor as three views along its last dimension */
+  TSR__OP_CACHE,  /* append keys or values to a cache that is empty */
+  TSR__OP_REPEAT, /* keys or values of few heads for many */
+  TSR__OP_ROTARY_TABLE,
+  TSR__OP_ROTARY,
+  TSR__OP_ATTENTION_EFFICIENT, /* one kernel */
+  TSR__OP_ATTENTION_FLASH,
+  TSR__OP_ATTENTION_CHUNKED,
+  TSR__OP_ATTENTION_GPT2, /* eager: matmul, softmax, dropout, matmul */
+  TSR__OP_ATTENTION_LLAMA,
+  TSR__OP_CAUSAL_MASK,
+  TSR__OP_DROPOUT,
+  TSR__OP_ADD,
+  TSR__OP_MUL,
+  TSR__OP_GELU,
+  TSR__OP_GELU_FUSED,
+  TSR__OP_SILU,
+  TSR__OP_CAST,
+  TSR__OP_SHIFT_LABELS,
+  TSR__OP_LOG_SOFTMAX,
+  TSR__OP_NLL_LOSS,
+  TSR__OP_CHUNKED_LOSS, /* head and cross-entropy, some tokens at a time */
+  TSR__OP_SCALE,        /* times a number */
+  TSR__OP_MEAN,
+  TSR__OP_ARANGE,
+  TSR__OP_CHECKPOINT,
+  TSR__OP_ADAMW_STATE, /* the optimizers': of one parameter each */
+  TSR__OP_ADAMW_COUNT,
+  TSR__OP_ADAMW_LOOP,
+  TSR__OP_ADAMW_FOREACH,
+  TSR__OP_ADAMW_FUSED,
+  TSR__OP_SGD,
+  TSR__OP_UNSCALE,
+  TSR__OP_KIND_COUNT
+} tsr__op_kind;
+
+/* What autocast does to an op's inputs. */
+typedef enum tsr__op_autocast {
+  TSR__AUTOCAST_NONE, /* nothing: it works in what it gets */
+  TSR__AUTOCAST_LOW,  /* the 16-bit type */
+  TSR__AUTOCAST_FULL  /* fp32 */
+} tsr__op_autocast;
+
+/* ---- Registers ---- */
+
+enum { TSR__OP_TEMPORARIES = 10, TSR__STEP_DONE = 6 };
+
+enum {
+  TSR__REG_NONE,
+  TSR__REG_IN,
+  TSR__REG_OUT = TSR__REG_IN + TSR__OP_INPUTS,
+  TSR__REG_SAVED = TSR__REG_OUT + TSR__OP_OUTPUTS,
+  TSR__REG_GRAD_OUT = TSR__REG_SAVED + TSR__OP_SAVED,
+  TSR__REG_GRAD_IN = TSR__REG_GRAD_OUT + TSR__OP_OUTPUTS,
+  TSR__REG_T = TSR__REG_GRAD_IN + TSR__OP_INPUTS,
+  TSR__REG_COUNT = TSR__REG_T + TSR__OP_TEMPORARIES
+};
+
+/* An op under way. */
+typedef struct tsr__op_call {
+  tsr__tape *tape;
+  uint32_t op; /* its index; the op moves when others are recorded */
+  const tsr__op_attributes *attributes;
+  uint32_t input_count;
+  tsr__tensor_id reg[TSR__REG_COUNT];
+  bool needs[TSR__OP_INPUTS]; /* a gradient is needed */
+  bool is_recorded;           /* backward will come: what is saved is kept */
+  uint64_t turn, turns;       /* of a loop */
+  uint32_t draws;             /* of random numbers so far; backward counts as its forward did */
+  const char *node;           /* the autograd node whose backward is running */
+} tsr__op_call;
+
+/* ---- Steps ---- */
+
+typedef enum tsr__op_action {
+  TSR__DO_END,   /* of the list */
+  TSR__DO_RUN,   /* allocate `to`, if there is one, and run the kernel */
+  TSR__DO_MAKE,  /* allocate `to`, which a RUN or INTO writes later; the kernel is for the stack */
+  TSR__DO_ONCE,  /* RUN in the first step of training only: what it makes stays */
+  TSR__DO_INTO,  /* run the kernel on tensors that are there; left out where writes[0] is not */
+  TSR__DO_TO,    /* reads[0] in the type that is requested: a cast, or the tensor itself */
+  TSR__DO_DENSE, /* reads[0] with its elements in order: a copy, or the tensor itself */
+  TSR__DO_VIEW,  /* `to` shares the memory of reads[0] */
+  TSR__DO_MOVE,  /* `to` is what reads[0] was, which is empty now */
+  TSR__DO_SAVE,  /* keep reads[0] as `to`, a SAVED register */
+  TSR__DO_PASS,  /* `to` is reads[0] too */
+  TSR__DO_FREE,  /* only release what `done` lists */
+  TSR__DO_LOOP,  /* what follows, `count` times, */
+  TSR__DO_AGAIN  /* up to here */
+} tsr__op_action;
+
+/* The layout of a result's elements. */
+typedef enum tsr__op_lies {
+  TSR__LIES_DENSE,     /* in order; a gradient as its input does */
+  TSR__LIES_LIKE,      /* nested as those of `like`, or of the first operand */
+  TSR__LIES_ROWS_FIRST /* heads as if split off rows: tsr__layout_rows_first */
+} tsr__op_lies;
+
+/* A number that a step needs: a tsr__scalar, or the result of a rule. */
+typedef struct tsr__op_scalar {
+  uint8_t kind; /* tsr__scalar_kind */
+  double number;
+  double (*rule)(const tsr__op_call *call); /* NULL: `number` */
+} tsr__op_scalar;
+
+/* Which type a result has. */
+typedef enum tsr__op_type_rule {
+  TSR__TYPE_LIKE, /* that of `typed`; else of `like`; else of the first operand */
+  TSR__TYPE_F32,
+  TSR__TYPE_I64,
+  TSR__TYPE_F64,
+  TSR__TYPE_BOOL,
+  TSR__TYPE_ASKED,    /* attributes.dtype */
+  TSR__TYPE_WIDE,     /* fp32 under autocast, else as above */
+  TSR__TYPE_PROMOTED, /* in which the first two operands meet */
+} tsr__op_type_rule;
+
+typedef struct tsr__op_step {
+  uint8_t action; /* tsr__op_action */
+  uint8_t kernel; /* tsr__kernel */
+  uint8_t to;     /* what it allocates: of a RUN, writes[0] too */
+  uint8_t reads[TSR__KERNEL_READS];
+  uint8_t writes[TSR__KERNEL_WRITES];   /* without `to` */
+  uint8_t scratch[TSR__KERNEL_SCRATCH]; /* room that the kernel needs while it runs */
+  tsr__op_scalar scalars[TSR__KERNEL_SCALARS];
+  uint8_t transposed;                            /* as tsr__kernel_run has it */
+  uint8_t like;                                  /* whose shape and type; 0: the first operand's */
+  uint8_t typed, type;                           /* another type: a register's, or a rule's */
+  uint8_t lies;                                  /* tsr__op_lies */
+  uint8_t by;                                    /* the kernel that calls this one, for the stack */
+  tsr__shape (*shape)(const tsr__op_call *call); /* another shape */
+  tsr__layout (*view)(const tsr__op_call *call, tsr__layout layout); /* of a VIEW */
+  bool (*when)(const tsr__op_call *call);      /* else the step is left out, `done` with it */
+  uint64_t (*count)(const tsr__op_call *call); /* of a loop */
+  const char *node;                            /* autograd's, from here on */
+  const char *within;                          /* a function of FunctionsManual.cpp */
+  uint8_t done[TSR__STEP_DONE];                /* release afterwards, in this order */
+} tsr__op_step;
+
+typedef struct tsr__op_row {
+  const char *name;                       /* in the project's words */
+  const char *node;                       /* PyTorch's autograd node, or NULL: no gradient passes */
+  uint8_t autocast;                       /* tsr__op_autocast */
+  const tsr__op_step *forward, *backward; /* NULL: nothing happens to memory, or see below */
+  /* Instead of steps, for the one op that runs others: checkpoint. */
+  void (*run_forward)(tsr__op_call *call);
+  void (*run_backward)(tsr__op_call *call);
+} tsr__op_row;
+
+/* Each row stands with its steps: op_linear.c, op_norm.c, op_attention.c, ... */
+extern const tsr__op_row tsr__op_embedding, tsr__op_conv1d, tsr__op_linear,
+    tsr__op_linear_plain;                                      /* op_linear.c */
+extern const tsr__op_row tsr__op_layer_norm, tsr__op_rms_norm; /* op_norm.c */
+extern const tsr__op_row tsr__op_split, tsr__op_cache, tsr__op_repeat, tsr__op_rotary_table,
+    tsr__op_rotary, tsr__op_causal_mask; /* op_heads.c */
+extern const tsr__op_row tsr__op_attention_efficient, tsr__op_attention_flash,
+    tsr__op_attention_chunked;                                            /* op_attention.c */
+extern const tsr__op_row tsr__op_attention_gpt2, tsr__op_attention_llama; /* op_eager.c */
+extern const tsr__op_row tsr__op_dropout, tsr__op_add, tsr__op_mul, tsr__op_gelu,
+    tsr__op_gelu_fused, tsr__op_silu, tsr__op_cast, tsr__op_scale, tsr__op_mean,
+    tsr__op_arange; /* op_pointwise.c */
+extern const tsr__op_row tsr__op_shift_labels, tsr__op_log_softmax, tsr__op_nll_loss,
+    tsr__op_chunked_loss;                    /* op_loss.c */
+extern const tsr__op_row tsr__op_checkpoint; /* checkpoint.c */
+extern const tsr__op_row tsr__op_adamw_state, tsr__op_adamw_count, tsr__op_adamw_loop,
+    tsr__op_adamw_foreach, tsr__op_adamw_fused, tsr__op_sgd, tsr__op_unscale; /* op_optimizer.c */
+
+/* A rule book: how one implementation runs each op. A value, so that a program can be built by
+ * either's rules: `torch`, what PyTorch's kernels allocate. */
+typedef struct tsr__rule_book {
+  const char *name;
+  const tsr__op_row *rows[TSR__OP_KIND_COUNT];
+} tsr__rule_book;
+
+extern const tsr__rule_book tsr__book_torch; /* ops.c */
+
+const tsr__op_row *tsr__op_row_of(const tsr__rule_book *book, tsr__op_kind kind);
+
+/* ---- Running them ---- */
+
+/* Run an op on inputs that the caller holds. Returns the first output, bound to a variable of
+ * the current function; `outputs` (or NULL) gets all. */
+tsr__tensor_id tsr__op_apply(tsr__tape *tape, tsr__op_kind kind,
+                             const tsr__op_attributes *attributes, const tsr__tensor_id *inputs,
+                             uint32_t input_count, tsr__tensor_id *outputs);
+#define TSR__OP_APPLY(tape, kind, ...)                                       \
+  tsr__op_apply((tape), (kind), NULL, (const tsr__tensor_id[]){__VA_ARGS__}, \
+                sizeof((tsr__tensor_id[]){__VA_ARGS__}) / sizeof(tsr__tensor_id), NULL)
+
+/* Run the backward pass from `root`, whose gradient is `grad` (held by the caller, and used up). */
+void tsr__tape_backward(tsr__tape *tape, tsr__tensor_id root, tsr__tensor_id grad);
+
+/* Run a list of steps. What they leave in temporaries is a fault of the list. */
+void tsr__op_run_steps(tsr__op_call *call, const tsr__op_step *steps);
+
+/* A kernel outside of any op, in full: what autograd, the batch and the optimizer's program run. */
+typedef struct tsr__kernel_use {
+  tsr__kernel kernel;
+  tsr__tensor_id reads[TSR__KERNEL_READS], writes[TSR__KERNEL_WRITES];
+  tsr__tensor_id scratch[TSR__KERNEL_SCRATCH];
+  tsr__scalar scalars[TSR__KERNEL_SCALARS];
+  uint8_t transposed;
+  bool is_once;
+  uint32_t op, draw; /* as tsr__kernel_run has them */
+} tsr__kernel_use;
+
+/* Note a run of tensors that are there. */
+void tsr__tape_run(tsr__tape *tape, const tsr__kernel_use *use);
+/* Allocate writes[0] in a layout without gaps, and run. Returns it, held by the caller, or 0. */
+tsr__tensor_id tsr__tape_run_new(tsr__tape *tape, tsr__kernel_use *use, tsr__dtype dtype,
+                                 tsr__layout layout);
+/* Add to a tensor in place. */
+void tsr__tape_run_add(tsr__tape *tape, tsr__tensor_id sum, tsr__tensor_id more);
+
+/* Keep `tensor` for backward as the op's i-th. */
+void tsr__op_save(tsr__op_call *call, uint32_t i, tsr__tensor_id tensor);
+/* The autograd node whose backward runs changes, for the stack. */
+void tsr__op_node(tsr__op_call *call, const char *node);
+
+/* ---- For the lists' rules ---- */
+
+static inline tsr__shape tsr__op_shape(const tsr__op_call *call, uint32_t reg) {
+  return tsr__tensor_shape(call->tape, call->reg[reg]);
+}
+static inline tsr__layout tsr__op_layout(const tsr__op_call *call, uint32_t reg) {
+  return tsr__tensor_layout(call->tape, call->reg[reg]);
+}
+static inline tsr__dtype tsr__op_dtype(const tsr__op_call *call, uint32_t reg) {
+  return tsr__tensor_dtype(call->tape, call->reg[reg]);
+}
+static inline uint64_t tsr__shape_round_up(uint64_t value, uint64_t unit) {
+  return (value + unit - 1) / unit * unit;
+}
+
+#endif

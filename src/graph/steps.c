@@ -1,0 +1,312 @@
+/* steps.c - running a list of steps (op.h): tensors made, kernels noted, tensors let go.
+ *
+ * A kernel with several results is a few MAKE steps and the RUN that writes them, perhaps with
+ * other kernels between. Loops do not nest. What lists may not do - leave a temporary, name a
+ * register that is out of place - is asserted here; whether a program computes is the validator's
+ * part. */
+#include <assert.h>
+
+#include "graph/table.h"
+
+/* ---- what a kernel does, noted ---- */
+
+static uint64_t times(uint64_t a, uint64_t b) {
+  return b && a > UINT64_MAX / b ? UINT64_MAX : a * b;
+}
+
+static uint64_t elements(const tsr__tape *tape, tsr__tensor_id tensor) {
+  return tsr__shape_elements(tsr__tensor_shape(tape, tensor));
+}
+
+/* The first result that something needs. */
+static tsr__tensor_id first_write(const tsr__tape *tape, const tsr__kernel_run *run) {
+  const tsr__tensor_id *writes = tsr__run_writes(tape, run);
+  for (uint32_t i = 0; i < run->write_count; i++)
+    if (writes[i]) return writes[i];
+  return 0;
+}
+
+/* A product does two operations for each element of its first operand and each of its columns: 2 m k
+ * times n. That holds for operands that are transposed or have fewer heads, too. */
+static uint64_t flops_of(const tsr__tape *tape, const tsr__kernel_run *run) {
+  const tsr__kernel_row *row = tsr__kernel_row_of((tsr__kernel)run->kernel);
+  const tsr__tensor_id *reads = tsr__run_reads(tape, run);
+  tsr__tensor_id first = first_write(tape, run);
+  switch ((tsr__kernel_work)row->work) {
+  case TSR__WORK_NONE: break;
+  case TSR__WORK_RESULTS: return times(row->operations, elements(tape, first));
+  case TSR__WORK_READS: return times(row->operations, elements(tape, reads[0]));
+  case TSR__WORK_PRODUCT:
+    return times(2 * elements(tape, reads[0]),
+                 tsr__shape_from_end(tsr__tensor_shape(tape, first), 0));
+  case TSR__WORK_PAIRS: /* q and k are the first operands */
+    return times(row->operations, times(elements(tape, reads[0]),
+                                        tsr__shape_from_end(tsr__tensor_shape(tape, reads[1]), 1)));
+  }
+  return 0;
+}
+
+/* Sums saturate: they are estimates of absurd runs then. */
+static void add_to(uint64_t *sum, uint64_t more) {
+  *sum = *sum > UINT64_MAX - more ? UINT64_MAX : *sum + more;
+}
+
+/* Append tensors, without those that are missing at the end; their number. */
+static uint8_t push_operands(tsr__tape *tape, const tsr__tensor_id *tensors, uint32_t most) {
+  uint8_t count = (uint8_t)most;
+  while (count && !tensors[count - 1]) count--;
+  for (uint32_t i = 0; i < count; i++)
+    if (!TSR__VECTOR_PUSH(&tape->operands, tensors[i])) tsr__tape_fail(tape, TSR_ERROR_MEMORY);
+  return count;
+}
+
+static uint8_t push_scalars(tsr__tape *tape, const tsr__scalar *scalars) {
+  uint8_t count = 0;
+  for (; count < TSR__KERNEL_SCALARS && scalars[count].kind != TSR__SCALAR_NONE; count++)
+    if (!TSR__VECTOR_PUSH(&tape->scalars, scalars[count])) tsr__tape_fail(tape, TSR_ERROR_MEMORY);
+  return count;
+}
+
+void tsr__tape_run(tsr__tape *tape, const tsr__kernel_use *use) {
+  if (tape->status) return;
+  if (tape->operands.count > TSR_NONE - 32 || tape->scalars.count > TSR_NONE - 32) {
+    tsr__tape_fail(tape, TSR_ERROR_LIMIT);
+    return;
+  }
+  tsr__kernel_run run = {.kernel = (uint8_t)use->kernel,
+                         .transposed = use->transposed,
+                         .is_once = use->is_once,
+                         .op = use->op,
+                         .draw = use->draw,
+                         .first_operand = (uint32_t)tape->operands.count,
+                         .first_scalar = (uint32_t)tape->scalars.count};
+  assert(use->kernel > TSR__KERNEL_NONE && use->kernel < TSR__KERNEL_COUNT);
+  assert(use->op == TSR_NONE || use->op < tape->ops.count);
+  run.read_count = push_operands(tape, use->reads, TSR__KERNEL_READS);
+  run.write_count = push_operands(tape, use->writes, TSR__KERNEL_WRITES);
+  run.scratch_count = push_operands(tape, use->scratch, TSR__KERNEL_SCRATCH);
+  run.scalar_count = push_scalars(tape, use->scalars);
+  if (tape->status) return;
+  run.flops = flops_of(tape, &run);
+  const tsr__tensor_id *operands = tsr__run_reads(tape, &run);
+  uint32_t count = (uint32_t)run.read_count + run.write_count + run.scratch_count;
+  for (uint32_t i = 0; i < count; i++) {
+    assert(operands[i] < tape->tensors.count);
+    add_to(&run.bytes_moved, tsr__tensor_bytes(tape, operands[i]));
+  }
+  add_to(&tape->flops, run.flops);
+  if (tape->recomputing) add_to(&tape->recomputed_flops, run.flops);
+  if (run.op != TSR_NONE) {
+    tsr__op *op = &tape->ops.items[run.op];
+    add_to(tape->is_backward ? &op->backward_flops : &op->flops, run.flops);
+    add_to(tape->is_backward ? &op->backward_bytes_moved : &op->bytes_moved, run.bytes_moved);
+  }
+  if (!TSR__VECTOR_PUSH(&tape->runs, run))
+    tsr__tape_fail(tape, TSR_ERROR_MEMORY);
+  else
+    tsr__tape_emit(tape, TSR__INSTR_RUN, (uint32_t)tape->runs.count - 1, TSR_NONE);
+}
+
+tsr__tensor_id tsr__tape_run_new(tsr__tape *tape, tsr__kernel_use *use, tsr__dtype dtype,
+                                 tsr__layout layout) {
+  tsr__tensor_id result = tsr__tensor_new(tape, use->kernel, dtype, layout.shape);
+  if (!result) return 0;
+  assert(layout.offset == 0 && tsr__layout_end(layout) == tsr__shape_elements(layout.shape));
+  tsr__tensor_at(tape, result)->layout = layout;
+  use->writes[0] = result;
+  tsr__tape_run(tape, use);
+  return result;
+}
+
+void tsr__tape_run_add(tsr__tape *tape, tsr__tensor_id sum, tsr__tensor_id more) {
+  tsr__tape_run(
+      tape, &(tsr__kernel_use){
+                .kernel = TSR__KERNEL_ADD, .op = TSR_NONE, .reads = {sum, more}, .writes = {sum}});
+}
+
+/* ---- steps ---- */
+
+static bool is_unwanted(const tsr__op_call *call, uint32_t reg) {
+  return reg >= GRAD_IN(0) && reg < GRAD_IN(TSR__OP_INPUTS) && !call->needs[reg - GRAD_IN(0)];
+}
+
+static void drop(tsr__op_call *call, uint32_t reg) {
+  if (!reg) return;
+  tsr__tensor_release(call->tape, call->reg[reg]);
+  call->reg[reg] = 0;
+}
+
+static void assign(tsr__op_call *call, uint32_t reg, tsr__tensor_id tensor) {
+  tsr__tensor_release(call->tape, call->reg[reg]);
+  call->reg[reg] = tensor;
+}
+
+static uint32_t model_of(const tsr__op_step *step) {
+  return step->like ? step->like : step->reads[0];
+}
+
+static tsr__dtype type_of(const tsr__op_call *call, const tsr__op_step *step) {
+  uint32_t model = step->typed ? step->typed : model_of(step);
+  switch ((tsr__op_type_rule)step->type) {
+  case TSR__TYPE_F32: return TSR__DTYPE_F32;
+  case TSR__TYPE_I64: return TSR__DTYPE_I64;
+  case TSR__TYPE_F64: return TSR__DTYPE_F64;
+  case TSR__TYPE_BOOL: return TSR__DTYPE_BOOL;
+  case TSR__TYPE_ASKED: return (tsr__dtype)call->attributes->dtype;
+  case TSR__TYPE_PROMOTED:
+    return tsr__dtype_promote(tsr__op_dtype(call, step->reads[0]),
+                              tsr__op_dtype(call, step->reads[1]));
+  case TSR__TYPE_WIDE:
+    if (call->tape->is_autocast) return TSR__DTYPE_F32;
+    break;
+  case TSR__TYPE_LIKE: break;
+  }
+  return tsr__op_dtype(call, model);
+}
+
+/* Whose gradient the register is to hold: its input's register, or 0. */
+static uint32_t input_of(uint32_t reg) {
+  return reg >= GRAD_IN(0) && reg < GRAD_IN(TSR__OP_INPUTS) ? reg - GRAD_IN(0) + IN(0) : 0;
+}
+
+static tsr__layout layout_of(const tsr__op_call *call, const tsr__op_step *step, tsr__shape shape) {
+  uint32_t input = input_of(step->to);
+  tsr__layout model = tsr__op_layout(call, input ? input : model_of(step));
+  switch ((tsr__op_lies)step->lies) {
+  case TSR__LIES_ROWS_FIRST: return tsr__layout_rows_first(shape);
+  case TSR__LIES_LIKE: break;
+  case TSR__LIES_DENSE:
+    if (!input) return tsr__layout_dense(shape);
+    break;
+  }
+  return tsr__shape_is_same(model.shape, shape) ? tsr__layout_like(model)
+                                                : tsr__layout_dense(shape);
+}
+
+/* Allocate the step's result. */
+static tsr__tensor_id make(tsr__op_call *call, const tsr__op_step *step) {
+  tsr__kernel kernel = (tsr__kernel)step->kernel;
+  assert(step->shape || model_of(step));
+  tsr__shape shape = step->shape ? step->shape(call) : tsr__op_shape(call, model_of(step));
+  tsr__dtype dtype = type_of(call, step);
+  tsr__tensor_id tensor = step->action == TSR__DO_ONCE
+                              ? tsr__tensor_new_once(call->tape, kernel, dtype, shape)
+                              : tsr__tensor_new(call->tape, kernel, dtype, shape);
+  if (tensor) tsr__tensor_at(call->tape, tensor)->layout = layout_of(call, step, shape);
+  return tensor;
+}
+
+static tsr__scalar scalar_of(const tsr__op_call *call, const tsr__op_scalar *scalar) {
+  assert(scalar->kind < TSR__SCALAR_KIND_COUNT);
+  return (tsr__scalar){scalar->kind, scalar->rule ? scalar->rule(call) : scalar->number};
+}
+
+/* The kernel, on tensors that are there now. */
+static void run(tsr__op_call *call, const tsr__op_step *step) {
+  const tsr__kernel_row *row = tsr__kernel_row_of((tsr__kernel)step->kernel);
+  tsr__tensor_id result = step->to ? make(call, step) : 0;
+  tsr__kernel_use use = {.kernel = (tsr__kernel)step->kernel,
+                         .op = call->op,
+                         .is_once = step->action == TSR__DO_ONCE,
+                         .transposed = step->transposed};
+  assert(!step->to || !step->writes[0]);
+  for (uint32_t i = 0; i < TSR__KERNEL_READS; i++) use.reads[i] = call->reg[step->reads[i]];
+  for (uint32_t i = 0; i < TSR__KERNEL_WRITES; i++) use.writes[i] = call->reg[step->writes[i]];
+  for (uint32_t i = 0; i < TSR__KERNEL_SCRATCH; i++) use.scratch[i] = call->reg[step->scratch[i]];
+  for (uint32_t i = 0; i < TSR__KERNEL_SCALARS; i++)
+    use.scalars[i] = scalar_of(call, &step->scalars[i]);
+  if (result) use.writes[0] = result;
+  if (row->draws) use.draw = ++call->draws;
+  if (row->has_blas) tsr__tape_workspace(call->tape);
+  tsr__tape_run(call->tape, &use);
+  if (step->to) assign(call, step->to, result);
+}
+
+static void run_kernel(tsr__op_call *call, const tsr__op_step *step) {
+  if (step->action == TSR__DO_INTO && !call->reg[step->writes[0]]) return; /* nothing needs it */
+  if (step->node) tsr__op_node(call, step->node);
+  if (call->tape->tracer) call->tape->tracer->begin_step(call->tape->tracer, step);
+  if (step->action == TSR__DO_MAKE)
+    assign(call, step->to, make(call, step));
+  else
+    run(call, step);
+  if (call->tape->tracer) call->tape->tracer->end_step(call->tape->tracer);
+}
+
+static void pass(tsr__op_call *call, const tsr__op_step *step) {
+  tsr__tensor_hold(call->tape, call->reg[step->reads[0]]);
+  assign(call, step->to, call->reg[step->reads[0]]);
+}
+
+/* A tensor as it is needed: itself, or what the kernel makes of it. */
+static void convert(tsr__op_call *call, const tsr__op_step *step, bool is_same) {
+  if (is_same)
+    pass(call, step);
+  else
+    run_kernel(call, step);
+}
+
+static void view(tsr__op_call *call, const tsr__op_step *step) {
+  tsr__tensor_id tensor = call->reg[step->reads[0]];
+  assert(tensor && step->view);
+  tsr__tensor_id made = tsr__tensor_view(call->tape, tensor,
+                                         step->view(call, tsr__tensor_layout(call->tape, tensor)));
+  /* A gradient has no gradient: it is no view to autograd. */
+  if (step->to >= GRAD_IN(0)) tsr__tensor_at(call->tape, made)->base = 0;
+  assign(call, step->to, made);
+}
+
+static void move(tsr__op_call *call, const tsr__op_step *step) {
+  assign(call, step->to, call->reg[step->reads[0]]);
+  call->reg[step->reads[0]] = 0;
+}
+
+static void run_step(tsr__op_call *call, const tsr__op_step *step) {
+  switch ((tsr__op_action)step->action) {
+  case TSR__DO_RUN:
+  case TSR__DO_MAKE:
+  case TSR__DO_ONCE:
+  case TSR__DO_INTO: run_kernel(call, step); break;
+  case TSR__DO_TO:
+    convert(call, step, tsr__op_dtype(call, step->reads[0]) == type_of(call, step));
+    break;
+  case TSR__DO_DENSE:
+    convert(call, step, tsr__layout_is_dense(tsr__op_layout(call, step->reads[0])));
+    break;
+  case TSR__DO_VIEW: view(call, step); break;
+  case TSR__DO_MOVE: move(call, step); break;
+  case TSR__DO_SAVE: tsr__op_save(call, step->to - SAVED(0), call->reg[step->reads[0]]); break;
+  case TSR__DO_PASS: pass(call, step); break;
+  case TSR__DO_FREE:
+  case TSR__DO_LOOP:
+  case TSR__DO_AGAIN:
+  case TSR__DO_END: break;
+  }
+}
+
+/* Skip the step once the tape has failed. */
+static void run_one(tsr__op_call *call, const tsr__op_step *step) {
+  if (call->tape->status || (step->when && !step->when(call))) return;
+  if (!is_unwanted(call, step->to))
+    run_step(call, step);
+  else if (step->action == TSR__DO_MOVE)
+    drop(call, step->reads[0]);
+  for (uint32_t i = 0; i < TSR__STEP_DONE; i++) drop(call, step->done[i]);
+}
+
+void tsr__op_run_steps(tsr__op_call *call, const tsr__op_step *steps) {
+  const tsr__op_step *body = steps;
+  for (const tsr__op_step *step = steps; step->action != TSR__DO_END && !call->tape->status;
+       step++) {
+    if (step->action == TSR__DO_LOOP) {
+      body = step;
+      call->turn = 0;
+      call->turns = step->count(call);
+    } else if (step->action == TSR__DO_AGAIN) {
+      if (++call->turn < call->turns) step = body;
+    } else {
+      run_one(call, step);
+    }
+  }
+  for (uint32_t i = 0; i < TSR__OP_TEMPORARIES; i++) assert(call->tape->status || !call->reg[T(i)]);
+}

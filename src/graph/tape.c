@@ -1,0 +1,342 @@
+/* tape.c - tensors, slots and the schedule. See tape.h; backward.c has the backward pass.
+ *
+ * Arrays only grow while a program runs, so an index stays valid. Tensor 0 stands for "none" and is what
+ * a failed call returns. */
+#include "graph/tape.h"
+
+#include <assert.h>
+
+#include "base/checked.h"
+#include "graph/op.h"
+
+bool tsr__tape_init(tsr__tape *tape, tsr__tracer *tracer) {
+  *tape = (tsr__tape){
+      .book = &tsr__book_torch, .tracer = tracer, .block = TSR_NONE, .grad_enabled = true};
+  tsr__tape_tensor none = {.op = TSR_NONE, .holders = 1};
+  tsr__tape_slot nothing = {.tensors = 1, .is_static = true};
+  for (size_t i = 0; i < TSR__CARRY_COUNT; i++) tape->carry_at[i] = SIZE_MAX;
+  return TSR__VECTOR_PUSH(&tape->slots, nothing) && TSR__VECTOR_PUSH(&tape->tensors, none);
+}
+
+void tsr__tape_release(tsr__tape *tape) {
+  TSR__VECTOR_FREE(&tape->tensors);
+  TSR__VECTOR_FREE(&tape->slots);
+  TSR__VECTOR_FREE(&tape->ops);
+  TSR__VECTOR_FREE(&tape->runs);
+  TSR__VECTOR_FREE(&tape->operands);
+  TSR__VECTOR_FREE(&tape->scalars);
+  TSR__VECTOR_FREE(&tape->schedule);
+  TSR__VECTOR_FREE(&tape->scopes);
+  TSR__VECTOR_FREE(&tape->locals);
+  TSR__VECTOR_FREE(&tape->ready);
+  TSR__VECTOR_FREE(&tape->ready_leaves);
+  TSR__VECTOR_FREE(&tape->search);
+  TSR__VECTOR_FREE(&tape->held);
+  TSR__VECTOR_FREE(&tape->parameters);
+  TSR__VECTOR_FREE(&tape->states);
+  TSR__VECTOR_FREE(&tape->casts);
+}
+
+int tsr__tape_fail(tsr__tape *tape, int status) {
+  if (!tape->status) tape->status = status;
+  return 0;
+}
+
+/* ---- sizes ---- */
+
+static uint64_t times(uint64_t a, uint64_t b) {
+  return b && a > UINT64_MAX / b ? UINT64_MAX : a * b;
+}
+
+uint64_t tsr__tensor_bytes(const tsr__tape *tape, tsr__tensor_id tensor) {
+  const tsr__tape_tensor *t = tsr__tensor_at(tape, tensor);
+  return tensor
+             ? times(tsr__shape_elements(t->layout.shape), tsr__dtype_bytes((tsr__dtype)t->dtype))
+             : 0;
+}
+
+/* ---- the schedule ---- */
+
+void tsr__tape_emit(tsr__tape *tape, tsr__tape_instr_kind kind, uint32_t subject, uint32_t stack) {
+  assert(tape->schedule.count <= TSR__TAPE_MOST_INSTRUCTIONS);
+  tsr__tape_instr instr = {(uint8_t)kind, tape->is_backward, subject, stack};
+  if (tape->schedule.count == TSR__TAPE_MOST_INSTRUCTIONS) {
+    tape->is_too_long |= tape->status == 0;
+    tsr__tape_fail(tape, TSR_ERROR_LIMIT);
+    return;
+  }
+  if (!TSR__VECTOR_PUSH(&tape->schedule, instr)) tsr__tape_fail(tape, TSR_ERROR_MEMORY);
+}
+
+void tsr__tape_begin(tsr__tape *tape, tsr__tape_phase phase) {
+  if (tape->tracer) tape->tracer->begin_phase(tape->tracer, (uint32_t)phase);
+  tsr__tape_emit(tape, TSR__INSTR_BEGIN, (uint32_t)phase, TSR_NONE);
+}
+
+void tsr__tape_end(tsr__tape *tape, tsr__tape_phase phase) {
+  tsr__tape_emit(tape, TSR__INSTR_END, (uint32_t)phase, TSR_NONE);
+}
+
+/* ---- tensors ---- */
+
+static tsr__tensor_id push_tensor(tsr__tape *tape, const tsr__tape_tensor *tensor) {
+  if (tape->tensors.count >= TSR_NONE || !TSR__VECTOR_PUSH(&tape->tensors, *tensor)) {
+    tsr__tape_fail(tape, TSR_ERROR_MEMORY);
+    return 0;
+  }
+  return (tsr__tensor_id)tape->tensors.count - 1;
+}
+
+/* A tensor in a new slot; nothing is scheduled yet. */
+static tsr__tensor_id push_storage(tsr__tape *tape, tsr__dtype dtype, tsr__shape shape,
+                                   tsr_category category) {
+  tsr__tape_slot slot = {.bytes = times(tsr__shape_elements(shape), tsr__dtype_bytes(dtype)),
+                         .tensors = 1,
+                         .category = (uint8_t)category};
+  if (tape->status) return 0;
+  if (slot.bytes > TSR__TENSOR_MOST_BYTES) {
+    tsr__tape_fail(tape, TSR_ERROR_LIMIT);
+    return 0;
+  }
+  if (tape->slots.count >= TSR_NONE || !TSR__VECTOR_PUSH(&tape->slots, slot)) {
+    tsr__tape_fail(tape, TSR_ERROR_MEMORY);
+    return 0;
+  }
+  tsr__tape_tensor tensor = {.layout = tsr__layout_dense(shape),
+                             .slot = (uint32_t)tape->slots.count - 1,
+                             .holders = 1,
+                             .op = TSR_NONE,
+                             .dtype = (uint8_t)dtype};
+  return push_tensor(tape, &tensor);
+}
+
+static tsr__tensor_id allocate(tsr__tape *tape, tsr__tape_instr_kind kind, tsr__kernel kernel,
+                               tsr__dtype dtype, tsr__shape shape) {
+  tsr__tensor_id tensor = push_storage(tape, dtype, shape, TSR_CATEGORY_TEMPORARY);
+  if (tensor)
+    tsr__tape_emit(tape, kind, tsr__tensor_at(tape, tensor)->slot, tsr__trace_stack(tape, kernel));
+  return tensor;
+}
+
+tsr__tensor_id tsr__tensor_new(tsr__tape *tape, tsr__kernel kernel, tsr__dtype dtype,
+                               tsr__shape shape) {
+  return allocate(tape, TSR__INSTR_NEW, kernel, dtype, shape);
+}
+
+tsr__tensor_id tsr__tensor_new_once(tsr__tape *tape, tsr__kernel kernel, tsr__dtype dtype,
+                                    tsr__shape shape) {
+  return allocate(tape, TSR__INSTR_NEW_ONCE, kernel, dtype, shape);
+}
+
+tsr__tensor_id tsr__tensor_declare(tsr__tape *tape, tsr__dtype dtype, tsr__shape shape,
+                                   tsr_category category) {
+  tsr__tensor_id tensor = push_storage(tape, dtype, shape, category);
+  if (!tensor) return 0;
+  tape->slots.items[tsr__tensor_at(tape, tensor)->slot].is_static = true;
+  if (category != TSR_CATEGORY_PARAMETER) return tensor;
+  tsr__tensor_at(tape, tensor)->requires_grad = true;
+  tsr__tensor_at(tape, tensor)->is_parameter = true;
+  if (!TSR__VECTOR_PUSH(&tape->parameters, tensor)) tsr__tape_fail(tape, TSR_ERROR_MEMORY);
+  return tensor;
+}
+
+tsr__tensor_id tsr__tensor_root(const tsr__tape *tape, tsr__tensor_id tensor) {
+  tsr__tensor_id base = tsr__tensor_at(tape, tensor)->base;
+  assert(!base || !tsr__tensor_at(tape, base)->base); /* views of views name the tensor itself */
+  return base ? base : tensor;
+}
+
+tsr__tensor_id tsr__tensor_view(tsr__tape *tape, tsr__tensor_id tensor, tsr__layout layout) {
+  tsr__tape_tensor view = *tsr__tensor_at(tape, tensor);
+  if (!tensor || tape->status) return 0;
+  tsr__tape_slot *slot = &tape->slots.items[view.slot];
+  assert(view.holders && slot->tensors &&
+         tsr__layout_end(layout) <= slot->bytes / tsr__dtype_bytes((tsr__dtype)view.dtype));
+  view.base = tsr__tensor_root(tape, tensor);
+  view.layout = layout;
+  view.holders = 1;
+  view.grad = view.incoming = 0;
+  view.expected = 0;
+  view.is_parameter = false;
+  slot->tensors++;
+  return push_tensor(tape, &view);
+}
+
+tsr__tensor_id tsr__tensor_reshape(tsr__tape *tape, tsr__tensor_id tensor, tsr__shape shape) {
+  tsr__layout layout = tsr__tensor_layout(tape, tensor);
+  if (!tensor || tape->status) return 0;
+  bool is_view = tsr__layout_reshape(layout, shape, &layout);
+  assert(is_view);
+  (void)is_view;
+  return tsr__tensor_view(tape, tensor, layout);
+}
+
+tsr__tensor_id tsr__tensor_heads(tsr__tape *tape, tsr__tensor_id tensor, uint64_t heads) {
+  if (!tensor || tape->status) return 0;
+  return tsr__tensor_view(tape, tensor, tsr__layout_heads(tsr__tensor_layout(tape, tensor), heads));
+}
+
+tsr__tensor_id tsr__tensor_detach(tsr__tape *tape, tsr__tensor_id tensor, bool requires_grad) {
+  tsr__tensor_id detached = tsr__tensor_view(tape, tensor, tsr__tensor_layout(tape, tensor));
+  tsr__tape_tensor *t = tsr__tensor_at(tape, detached);
+  if (!detached) return 0;
+  t->base = 0;
+  t->op = TSR_NONE;
+  t->expected = 0;
+  t->requires_grad = requires_grad;
+  return detached;
+}
+
+void tsr__tensor_hold(tsr__tape *tape, tsr__tensor_id tensor) {
+  if (!tensor) return;
+  assert(tsr__tensor_at(tape, tensor)->holders); /* nothing comes back to life */
+  tsr__tensor_at(tape, tensor)->holders++;
+}
+
+void tsr__tensor_release(tsr__tape *tape, tsr__tensor_id tensor) {
+  if (!tensor || tape->status) return;
+  tsr__tape_tensor *t = tsr__tensor_at(tape, tensor);
+  assert(t->holders);
+  if (--t->holders) return;
+  tsr__tape_slot *slot = &tape->slots.items[t->slot];
+  assert(slot->tensors);
+  if (--slot->tensors || slot->is_static) return;
+  tsr__tape_emit(tape, TSR__INSTR_DROP, t->slot, tsr__trace_stack(tape, TSR__KERNEL_NONE));
+}
+
+void tsr__tensor_set_category(tsr__tape *tape, tsr__tensor_id tensor, tsr_category category) {
+  tsr__tape_slot *slot = &tape->slots.items[tsr__tensor_at(tape, tensor)->slot];
+  if (category == TSR_CATEGORY_ACTIVATION && tape->recomputing) category = TSR_CATEGORY_RECOMPUTED;
+  if (slot->category == TSR_CATEGORY_TEMPORARY) slot->category = (uint8_t)category;
+}
+
+/* ---- functions and variables ---- */
+
+uint32_t tsr__trace_stack(tsr__tape *tape, tsr__kernel kernel) {
+  uint32_t stack = TSR_NONE;
+  if (tape->tracer && !tape->status && !tape->tracer->stack(tape->tracer, kernel, &stack))
+    tsr__tape_fail(tape, TSR_ERROR_MEMORY);
+  return stack;
+}
+
+void tsr__scope_enter(tsr__tape *tape, tsr__program_place place) {
+  tsr__tape_scope scope = {tape->locals.count};
+  if (!TSR__VECTOR_PUSH(&tape->scopes, scope)) tsr__tape_fail(tape, TSR_ERROR_MEMORY);
+  tsr__trace_enter(tape, place);
+}
+
+tsr__tensor_id tsr__scope_bind(tsr__tape *tape, tsr__tensor_id tensor) {
+  if (tensor && !TSR__VECTOR_PUSH(&tape->locals, tensor)) tsr__tape_fail(tape, TSR_ERROR_MEMORY);
+  return tensor;
+}
+
+/* Take one variable out of the current function; false if it has no such variable. */
+static bool take_local(tsr__tape *tape, tsr__tensor_id tensor) {
+  size_t first = tape->scopes.count ? tape->scopes.items[tape->scopes.count - 1].first_local : 0;
+  for (size_t i = tape->locals.count; i > first; i--) {
+    if (tape->locals.items[i - 1] != tensor) continue;
+    memmove(&tape->locals.items[i - 1], &tape->locals.items[i],
+            (tape->locals.count - i) * sizeof *tape->locals.items);
+    tape->locals.count--;
+    return true;
+  }
+  return false;
+}
+
+void tsr__scope_unbind(tsr__tape *tape, tsr__tensor_id tensor) {
+  if (!tensor) return;
+  bool is_local = take_local(tape, tensor);
+  assert(is_local || tape->status);
+  if (is_local) tsr__tensor_release(tape, tensor);
+}
+
+tsr__tensor_id tsr__scope_leave(tsr__tape *tape, tsr__tensor_id result) {
+  assert(tape->scopes.count || tape->status);
+  if (!tape->scopes.count) return result;
+  if (result && !take_local(tape, result)) tsr__tensor_hold(tape, result);
+  tsr__tape_scope scope = tape->scopes.items[tape->scopes.count - 1];
+  assert(scope.first_local <= tape->locals.count);
+  for (size_t i = scope.first_local; i < tape->locals.count; i++)
+    tsr__tensor_release(tape, tape->locals.items[i]);
+  tape->locals.count = scope.first_local;
+  tape->scopes.count--;
+  tsr__trace_leave(tape);
+  return tsr__scope_bind(tape, result);
+}
+
+/* ---- beyond the step ---- */
+
+void tsr__tape_carry_here(tsr__tape *tape, tsr__tape_carry_point point) {
+  assert(point < TSR__CARRY_COUNT);
+  if (tape->carry_at[point] != SIZE_MAX) return;
+  tape->carry_at[point] = tape->schedule.count;
+  tape->carry_stack[point] = tsr__trace_stack(tape, TSR__KERNEL_NONE);
+}
+
+void tsr__tape_hold_until(tsr__tape *tape, tsr__tensor_id tensor, tsr__tape_carry_point point) {
+  if (!tensor) return;
+  if (!TSR__VECTOR_PUSH(&tape->held, (tsr__tape_carried){tensor, point}))
+    tsr__tape_fail(tape, TSR_ERROR_MEMORY);
+}
+
+/* Insert the drops of what is held until `point` where that point is. */
+static bool insert_drops(tsr__tape *tape, tsr__tape_carry_point point) {
+  TSR__VECTOR(tsr__tape_instr) drops = {0};
+  size_t at = tape->carry_at[point];
+  bool ok = true;
+  for (size_t i = 0; ok && at != SIZE_MAX && i < tape->held.count; i++) {
+    const tsr__tape_carried *held = &tape->held.items[i];
+    uint32_t number = tsr__tensor_at(tape, held->tensor)->slot;
+    tsr__tape_slot *slot = &tape->slots.items[number];
+    if (held->until != point || slot->is_carried || slot->is_static) continue;
+    slot->is_carried = true;
+    tsr__tape_instr drop = {TSR__INSTR_DROP_PREV, false, number, tape->carry_stack[point]};
+    ok = TSR__VECTOR_PUSH(&drops, drop);
+  }
+  if (ok && drops.count && TSR__VECTOR_RESERVE(&tape->schedule, drops.count)) {
+    tsr__tape_instr *items = tape->schedule.items;
+    memmove(items + at + drops.count, items + at, (tape->schedule.count - at) * sizeof *items);
+    memcpy(items + at, drops.items, drops.count * sizeof *items);
+    tape->schedule.count += drops.count;
+  } else if (drops.count) {
+    ok = false;
+  }
+  TSR__VECTOR_FREE(&drops);
+  return ok;
+}
+
+int tsr__tape_finish(tsr__tape *tape) {
+  bool done[TSR__CARRY_COUNT] = {false};
+  if (tape->status) return tape->status;
+  for (size_t round = 0; round < TSR__CARRY_COUNT; round++) { /* the last place first */
+    size_t best = TSR__CARRY_COUNT;
+    for (size_t i = 0; i < TSR__CARRY_COUNT; i++)
+      if (!done[i] && (best == TSR__CARRY_COUNT || tape->carry_at[i] > tape->carry_at[best]))
+        best = i;
+    done[best] = true;
+    if (!insert_drops(tape, (tsr__tape_carry_point)best)) return TSR_ERROR_MEMORY;
+  }
+  return tsr__tape_check(tape);
+}
+
+/* ---- autocast ---- */
+
+void tsr__tape_autocast_begin(tsr__tape *tape) {
+  assert(!tape->is_autocast && !tape->casts.count);
+  tape->is_autocast = true;
+}
+
+void tsr__tape_autocast_end(tsr__tape *tape) {
+  tape->is_autocast = false;
+  tsr__trace_enter(tape, TSR__PLACE_AUTOCAST_EXIT);
+  while (tape->casts.count) tsr__tensor_release(tape, tape->casts.items[--tape->casts.count].to);
+  tsr__trace_leave(tape);
+}
+
+void tsr__tape_workspace(tsr__tape *tape) {
+  tsr__tensor_id *workspace = &tape->workspace[tape->is_backward];
+  if (*workspace) return;
+  *workspace = tsr__tensor_new_once(tape, TSR__KERNEL_WORKSPACE, TSR__DTYPE_BOOL,
+                                    TSR__SHAPE(TSR__TAPE_WORKSPACE_BYTES));
+  tsr__tensor_set_category(tape, *workspace, TSR_CATEGORY_WORKSPACE);
+}

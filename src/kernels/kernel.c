@@ -1,0 +1,123 @@
+/* kernel.c - the table of kernels. See kernel.h for what each computes. */
+#include "kernels/kernel.h"
+
+#include <assert.h>
+#include <stddef.h>
+
+/* Work. */
+#define EACH(n)  .work = TSR__WORK_RESULTS, .operations = (n)
+#define READS(n) .work = TSR__WORK_READS, .operations = (n)
+#define PAIRS(n) .work = TSR__WORK_PAIRS, .operations = (n)
+#define PRODUCT  .work = TSR__WORK_PRODUCT, .has_blas = true
+#define MOVES    .work = TSR__WORK_NONE
+
+/* How many operands and results, and which may share memory. */
+#define FROM(least, most) .least_reads = (least), .most_reads = (most)
+#define TO(least, most)   .least_writes = (least), .most_writes = (most)
+#define UNARY             FROM(1, 1), TO(1, 1), .in_place = {1}, .shapes = TSR__SHAPES_EACH
+#define BINARY            FROM(2, 2), TO(1, 1), .in_place = {1}, .shapes = TSR__SHAPES_EACH
+#define WITH_NUMBER       FROM(1, 2), TO(1, 1), .in_place = {1}, .shapes = TSR__SHAPES_EACH, .fills = true
+#define COPY              FROM(1, 1), TO(1, 1), .shapes = TSR__SHAPES_COPY
+#define REDUCE            FROM(1, 1), TO(1, 1), .shapes = TSR__SHAPES_REDUCE
+#define CONSTANT          FROM(0, 0), TO(1, 1)
+#define MATRICES          FROM(2, 3), TO(1, 1), .in_place = {3}, .shapes = TSR__SHAPES_PRODUCT
+#define BATCHES           FROM(2, 3), TO(1, 1), .in_place = {3}, .shapes = TSR__SHAPES_BATCHES
+
+static const tsr__kernel_row rows[TSR__KERNEL_COUNT] = {
+    [TSR__KERNEL_NONE] = {"", MOVES},
+    [TSR__KERNEL_ADD] = {"add", EACH(1), WITH_NUMBER, .more_scalars = 1},
+    [TSR__KERNEL_MUL] = {"mul", EACH(1), WITH_NUMBER, .more_scalars = 1},
+    [TSR__KERNEL_DIV] = {"div", EACH(1), WITH_NUMBER},
+    [TSR__KERNEL_SUB] = {"sub", EACH(1), WITH_NUMBER},
+    [TSR__KERNEL_NEG] = {"neg", EACH(1), UNARY},
+    [TSR__KERNEL_POW] = {"pow", EACH(1), UNARY, .scalars = 1},
+    [TSR__KERNEL_SQRT] = {"sqrt", EACH(1), UNARY},
+    [TSR__KERNEL_RSQRT] = {"rsqrt", EACH(1), UNARY},
+    [TSR__KERNEL_RECIPROCAL] = {"reciprocal", EACH(1), UNARY},
+    [TSR__KERNEL_TANH] = {"tanh", EACH(1), UNARY},
+    [TSR__KERNEL_TANH_BACKWARD] = {"tanh backward", EACH(3), BINARY},
+    [TSR__KERNEL_COS] = {"cos", EACH(1), UNARY},
+    [TSR__KERNEL_SIN] = {"sin", EACH(1), UNARY},
+    [TSR__KERNEL_GELU] = {"gelu", EACH(8), UNARY, .scalars = 1},
+    [TSR__KERNEL_GELU_BACKWARD] = {"gelu backward", EACH(16), BINARY, .scalars = 1},
+    [TSR__KERNEL_SILU] = {"silu", EACH(4), UNARY},
+    [TSR__KERNEL_SILU_BACKWARD] = {"silu backward", EACH(8), BINARY},
+    [TSR__KERNEL_WHERE] = {"where", EACH(1), FROM(1, 3), TO(1, 1), .in_place = {2},
+                           .shapes = TSR__SHAPES_EACH, .fills = true},
+    [TSR__KERNEL_NE] = {"ne", EACH(1), WITH_NUMBER},
+    [TSR__KERNEL_EQ] = {"eq", EACH(1), BINARY},
+    [TSR__KERNEL_AND] = {"and", EACH(1), BINARY},
+    [TSR__KERNEL_NOT] = {"not", EACH(1), UNARY},
+    [TSR__KERNEL_ATTENDS] = {"attends", EACH(1), BINARY, .scalars = 1},
+    [TSR__KERNEL_DROPOUT] = {"dropout", EACH(2), FROM(1, 1), TO(2, 2), .in_place = {1},
+                             .shapes = TSR__SHAPES_EACH, .scalars = 1, .draws = true},
+    [TSR__KERNEL_DROPOUT_BACKWARD] = {"dropout backward", EACH(2), BINARY, .scalars = 1},
+    [TSR__KERNEL_MASKED_FILL] = {"masked fill", MOVES, BINARY, .scalars = 1},
+    [TSR__KERNEL_TO_COPY] = {"to copy", MOVES, COPY},
+    [TSR__KERNEL_CLONE] = {"clone", MOVES, COPY},
+    [TSR__KERNEL_REPEAT] = {"repeat", MOVES, FROM(1, 1), TO(1, 1)},
+    [TSR__KERNEL_CAT] = {"cat", MOVES, FROM(1, TSR__KERNEL_READS), TO(1, 1), .scalars = 1},
+    [TSR__KERNEL_PAD] = {"pad", MOVES, FROM(1, 1), TO(1, 1), .scalars = 1},
+    [TSR__KERNEL_SLICE_BACKWARD] = {"slice backward", MOVES, FROM(1, 1), TO(1, 1), .scalars = 1},
+    [TSR__KERNEL_ZEROS] = {"zeros", MOVES, CONSTANT},
+    [TSR__KERNEL_ZEROS_LIKE] = {"zeros like", MOVES, CONSTANT},
+    [TSR__KERNEL_ONES_LIKE] = {"ones like", MOVES, CONSTANT},
+    [TSR__KERNEL_EMPTY_LIKE] = {"empty like", MOVES},
+    [TSR__KERNEL_FULL] = {"full", MOVES, CONSTANT, .scalars = 1},
+    [TSR__KERNEL_ARANGE] = {"arange", MOVES, CONSTANT, .scalars = 2},
+    [TSR__KERNEL_BATCH] = {"batch", MOVES, CONSTANT, .scalars = 1},
+    [TSR__KERNEL_SUM] = {"sum", READS(1), REDUCE},
+    [TSR__KERNEL_SUM_GROUPS] = {"sum groups", READS(1), FROM(1, 1), TO(1, 1)},
+    [TSR__KERNEL_MEAN] = {"mean", READS(1), REDUCE},
+    [TSR__KERNEL_MEAN_DIM] = {"mean dim", READS(1), REDUCE},
+    [TSR__KERNEL_CUMSUM] = {"cumsum", READS(1), UNARY},
+    [TSR__KERNEL_DIFFERENCES] = {"differences", EACH(1), FROM(1, 1), TO(1, 1),
+                                 .shapes = TSR__SHAPES_EACH},
+    [TSR__KERNEL_SOFTMAX] = {"softmax", EACH(5), UNARY},
+    [TSR__KERNEL_SOFTMAX_BACKWARD] = {"softmax backward", EACH(4), BINARY},
+    [TSR__KERNEL_LOG_SOFTMAX] = {"log softmax", EACH(5), UNARY},
+    [TSR__KERNEL_LOG_SOFTMAX_BACKWARD] = {"log softmax backward", EACH(4), BINARY},
+    [TSR__KERNEL_LAYER_NORM] = {"layer norm", EACH(8), FROM(3, 3), TO(3, 3), .scalars = 1},
+    [TSR__KERNEL_LAYER_NORM_BACKWARD] = {"layer norm backward", EACH(12), FROM(5, 5), TO(0, 3)},
+    [TSR__KERNEL_NLL_LOSS] = {"nll loss", EACH(1), FROM(2, 2), TO(2, 2), .scalars = 1},
+    [TSR__KERNEL_NLL_LOSS_BACKWARD] = {"nll loss backward", EACH(1), FROM(4, 4), TO(1, 1),
+                                       .in_place = {1}, .scalars = 1},
+    [TSR__KERNEL_EMBEDDING] = {"embedding", MOVES, FROM(2, 2), TO(1, 1)},
+    [TSR__KERNEL_EMBEDDING_BACKWARD] = {"embedding backward", READS(1), FROM(2, 2), TO(1, 1),
+                                        .most_scratch = 4},
+    [TSR__KERNEL_ADDMM] = {"addmm", PRODUCT, FROM(3, 3), TO(1, 1), .shapes = TSR__SHAPES_PRODUCT},
+    [TSR__KERNEL_MM] = {"mm", PRODUCT, MATRICES},
+    [TSR__KERNEL_BMM] = {"bmm", PRODUCT, BATCHES},
+    [TSR__KERNEL_EFFICIENT] = {"efficient", PAIRS(4), FROM(3, 4), TO(4, 4), .scalars = 3,
+                               .draws = true},
+    [TSR__KERNEL_EFFICIENT_BACKWARD] = {"efficient backward", PAIRS(10), FROM(8, 10), TO(0, 3),
+                                        .most_scratch = 2, .scalars = 3, .draws = true},
+    [TSR__KERNEL_FLASH] = {"flash", PAIRS(4), FROM(3, 3), TO(4, 4), .scalars = 4, .draws = true},
+    [TSR__KERNEL_FLASH_BACKWARD] = {"flash backward", PAIRS(10), FROM(7, 7), TO(0, 3),
+                                    .most_scratch = 4, .scalars = 4, .draws = true},
+    [TSR__KERNEL_CHUNK_SOFTMAX] = {"chunk softmax", EACH(5), FROM(1, 1), TO(2, 2), .scalars = 4,
+                                   .draws = true},
+    [TSR__KERNEL_CHUNK_WEIGHTS] = {"chunk weights", PRODUCT, FROM(3, 3), TO(1, 1), .scalars = 3},
+    [TSR__KERNEL_CHUNK_BACKWARD] = {"chunk backward", PRODUCT, FROM(4, 4), TO(2, 2),
+                                    .in_place = {0, 4}, .scalars = 2, .draws = true},
+    [TSR__KERNEL_CHUNKED] = {"chunked", MOVES},
+    [TSR__KERNEL_CROSS_ENTROPY] = {"cross entropy", EACH(5), FROM(4, 4), TO(2, 2),
+                                   .in_place = {0, 4}, .scalars = 1},
+    [TSR__KERNEL_LERP] = {"lerp", EACH(3), BINARY, .scalars = 1},
+    [TSR__KERNEL_ADDCMUL] = {"addcmul", EACH(3), FROM(3, 3), TO(1, 1), .in_place = {1},
+                             .shapes = TSR__SHAPES_EACH, .scalars = 1},
+    [TSR__KERNEL_ADDCDIV] = {"addcdiv", EACH(3), FROM(3, 3), TO(1, 1), .in_place = {1},
+                             .shapes = TSR__SHAPES_EACH, .scalars = 1},
+    [TSR__KERNEL_FOREACH_SQRT] = {"foreach sqrt", EACH(1), UNARY},
+    [TSR__KERNEL_FUSED_ADAMW] = {"fused adamw", EACH(14), FROM(5, 5), TO(4, 4),
+                                 .in_place = {1, 3, 4, 5}, .scalars = 5},
+    /* Not counted: a gradient's division is nothing beside its product. */
+    [TSR__KERNEL_UNSCALE] = {"unscale", MOVES, FROM(3, 3), TO(2, 2), .in_place = {1, 3}},
+    [TSR__KERNEL_UPDATE_SCALE] = {"update scale", MOVES, FROM(3, 3), TO(2, 2), .in_place = {1, 2}},
+    [TSR__KERNEL_WORKSPACE] = {"workspace", MOVES},
+};
+
+const tsr__kernel_row *tsr__kernel_row_of(tsr__kernel kernel) {
+  assert((unsigned)kernel < TSR__KERNEL_COUNT && rows[kernel].name);
+  return &rows[kernel];
+}

@@ -1,0 +1,104 @@
+/* layout.h - element types, shapes, and where the elements of a tensor are in its storage.
+ *
+ * A layout is a shape, a stride for each dimension and an offset, all counted in elements. Element
+ * (i, j, k) is at offset + i * stride[0] + j * stride[1] + k * stride[2] of the storage. Views are
+ * other layouts of the same storage:
+ *
+ *   qkv      (batch, rows, 3 * heads * width)   strides (rows * 3hw, 3hw, 1)           offset 0
+ *   keys     (batch, rows, heads * width)       strides (rows * 3hw, 3hw, 1)           offset hw
+ *   by head  (batch, heads, rows, width)        strides (rows * 3hw, width, 3hw, 1)    offset hw
+ *
+ * A layout is dense when its elements are in the order of its shape without gaps. The stride of a
+ * dimension of size 1 has no meaning and is never looked at. A stride of 0 repeats elements.
+ *
+ * All functions are pure, take a few steps for each dimension, and do not allocate. */
+#ifndef TSR_KERNELS_LAYOUT_H
+#define TSR_KERNELS_LAYOUT_H
+
+#include <assert.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+typedef enum tsr__dtype {
+  TSR__DTYPE_F32,
+  TSR__DTYPE_BF16,
+  TSR__DTYPE_F16,
+  TSR__DTYPE_I64,
+  TSR__DTYPE_BOOL,
+  TSR__DTYPE_F64
+} tsr__dtype;
+
+static inline uint64_t tsr__dtype_bytes(tsr__dtype dtype) {
+  static const uint8_t bytes[] = {4, 2, 2, 8, 1, 8};
+  assert((unsigned)dtype < sizeof bytes);
+  return bytes[dtype];
+}
+static inline bool tsr__dtype_is_half(tsr__dtype dtype) {
+  return dtype == TSR__DTYPE_BF16 || dtype == TSR__DTYPE_F16;
+}
+/* The smallest number of a type of real numbers: torch.finfo's min. */
+static inline double tsr__dtype_lowest(tsr__dtype dtype) {
+  return dtype == TSR__DTYPE_F16    ? -65504.0
+         : dtype == TSR__DTYPE_BF16 ? -0x1.FEp127
+                                    : -0x1.FFFFFEp127;
+}
+/* The type in which two types meet. */
+static inline tsr__dtype tsr__dtype_promote(tsr__dtype a, tsr__dtype b) {
+  return a == b ? a : TSR__DTYPE_F32;
+}
+
+enum { TSR__SHAPE_RANK = 4 };
+
+typedef struct tsr__shape {
+  uint64_t dim[TSR__SHAPE_RANK];
+  uint32_t rank; /* 0: a scalar */
+} tsr__shape;
+
+#define TSR__SHAPE(...) \
+  ((tsr__shape){.dim = {__VA_ARGS__}, .rank = sizeof((uint64_t[]){__VA_ARGS__}) / sizeof(uint64_t)})
+#define TSR__SCALAR ((tsr__shape){.rank = 0})
+
+/* Elements; saturates instead of overflowing. */
+uint64_t tsr__shape_elements(tsr__shape shape);
+/* Dimension `back` counted from the last, which is 0; 1 beyond the first. */
+static inline uint64_t tsr__shape_from_end(tsr__shape shape, uint32_t back) {
+  return back < shape.rank ? shape.dim[shape.rank - 1 - back] : 1;
+}
+bool tsr__shape_is_same(tsr__shape a, tsr__shape b);
+
+typedef struct tsr__layout {
+  tsr__shape shape;
+  uint64_t stride[TSR__SHAPE_RANK], offset; /* elements */
+} tsr__layout;
+
+/* In the order of the shape, from the start of the storage. */
+tsr__layout tsr__layout_dense(tsr__shape shape);
+/* Without gaps, with dimensions nested as in `model`, whose shape it has: what PyTorch calls the
+ * preserved format of an element-by-element result. */
+tsr__layout tsr__layout_like(tsr__layout model);
+/* (batch, heads, rows, width) without gaps, where each row has all heads side by side: as if it were
+ * a view of (batch, rows, heads * width). Any other rank: dense. */
+tsr__layout tsr__layout_rows_first(tsr__shape shape);
+bool tsr__layout_is_dense(tsr__layout layout);
+/* One more than the largest index into the storage, or 0 of no elements; saturates. */
+uint64_t tsr__layout_end(tsr__layout layout);
+
+/* ---- Views ---- */
+
+/* The same elements in the same logical order in another shape. False where that needs a copy. */
+bool tsr__layout_reshape(tsr__layout layout, tsr__shape shape, tsr__layout *out);
+/* (batch, rows, heads * width) as (batch, heads, rows, width). */
+tsr__layout tsr__layout_heads(tsr__layout layout, uint64_t heads);
+/* `count` from `first` on along a dimension. */
+tsr__layout tsr__layout_slice(tsr__layout layout, uint32_t dim, uint64_t first, uint64_t count);
+/* Two dimensions exchanged. */
+tsr__layout tsr__layout_swap(tsr__layout layout, uint32_t a, uint32_t b);
+/* Repeated to a larger shape by NumPy's rule: dimensions are aligned at the last, and those that are
+ * missing or 1 are repeated. */
+tsr__layout tsr__layout_broadcast(tsr__layout layout, tsr__shape shape);
+/* `view` is a view of all elements of `root`, and `gradient`, which may be elsewhere, has the
+ * view's shape. Find the layout of the gradient's elements in the root's shape, such that elements
+ * correspond. False if the order of the gradient's elements allows none. */
+bool tsr__layout_unview(tsr__layout view, tsr__layout root, tsr__layout gradient, tsr__layout *out);
+
+#endif

@@ -1,0 +1,41 @@
+/* family.h - model classes and the families they belong to: the one table that knows both.
+ *
+ * A class is a model_type of config.json. Classes of one family share their code and differ in defaults
+ * and biases. A new family is a file with a tsr__model_family, and its classes are rows of the table
+ * in model.c. */
+#ifndef TSR_MODELS_FAMILY_H
+#define TSR_MODELS_FAMILY_H
+
+#include "graph/op.h"
+#include "models/config.h"
+#include "models/model.h"
+
+struct tsr__program;
+
+typedef struct tsr__model_family {
+  /* Read the keys of a description of this family. Failures go to the config. */
+  void (*read)(tsr__config *config, tsr_model *model);
+  /* Declare parameters and buffers, in the order of the modules. */
+  void (*declare)(struct tsr__program *program);
+  /* The model below its head: from token ids (batch, sequence) to hidden states (batch, sequence,
+   * width). */
+  tsr__tensor_id (*body)(struct tsr__program *program, tsr__tensor_id ids);
+  /* One block, from hidden states to hidden states. */
+  tsr__tensor_id (*block)(struct tsr__program *program, uint32_t layer, tsr__tensor_id hidden);
+  tsr__op_kind eager_attention; /* the op that attends when no single kernel does */
+  bool has_position_table;      /* no sequence is longer than model->positions */
+  /* Positions and mask are inputs of a recomputed block; otherwise the block finds them, and the
+   * rotary table, where they are, and they live as long as it does. */
+  bool passes_positions;
+} tsr__model_family;
+
+typedef struct tsr__model_class_row {
+  const char *type; /* model_type */
+  const tsr__model_family *family;
+} tsr__model_class_row;
+
+const tsr__model_class_row *tsr__model_class_row_of(tsr__model_class class);
+
+extern const tsr__model_family tsr__gpt2_family, tsr__llama_family;
+
+#endif

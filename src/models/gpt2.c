@@ -1,0 +1,167 @@
+/* gpt2.c - GPT-2, as transformers/models/gpt2/modeling_gpt2.py has it.
+ *
+ *   ids ─► token embedding + position embedding ─► dropout ─► blocks ─► norm ─► hidden states
+ *
+ *   block:      x + attention(norm_1(x)), then x + mlp(norm_2(x))
+ *   attention:  one projection to q, k and v ─► attend ─► projection ─► dropout
+ *   mlp:        up ─► GELU ─► down ─► dropout
+ *
+ * Each function below is one of PyTorch's: what it binds lives until it returns, or until the name is
+ * bound to something else, which tsr__scope_unbind stands for. */
+#include <assert.h>
+
+#include "models/program.h"
+
+static void read_config(tsr__config *config, tsr_model *model) {
+  model->vocabulary = tsr__config_size(config, "vocab_size", 50257);
+  model->positions = tsr__config_size(config, "n_positions", 1024);
+  model->width = tsr__config_size(config, "n_embd", 768);
+  model->layers = tsr__config_size(config, "n_layer", 12);
+  model->heads = model->kv_heads = tsr__config_size(config, "n_head", 12);
+  model->inner = tsr__config_size(config, "n_inner", 4 * model->width);
+  model->head_width = model->width / model->heads;
+  model->activation = tsr__config_activation(config, "activation_function", "gelu_new");
+  model->embedding_dropout = tsr__config_dropout(config, "embd_pdrop", 0.1);
+  model->residual_dropout = tsr__config_dropout(config, "resid_pdrop", 0.1);
+  model->attention_dropout = tsr__config_dropout(config, "attn_pdrop", 0.1);
+  model->epsilon = tsr__config_epsilon(config, "layer_norm_epsilon", 1e-5);
+  model->is_tied = tsr__config_bool(config, "tie_word_embeddings", true);
+  model->uses_cache = tsr__config_bool(config, "use_cache", true);
+  tsr__config_must_be_off(config, "add_cross_attention");
+  tsr__config_must_be_off(config, "scale_attn_by_inverse_layer_idx");
+  tsr__config_must_be_off(config, "reorder_and_upcast_attn");
+  if (model->width % model->heads)
+    tsr__config_refuse(config, TSR_ERROR_FORMAT, "n_head", "does not divide n_embd");
+}
+
+/* ---- parameters ---- */
+
+static void declare(tsr__program *p) {
+  const tsr_model *m = p->model;
+  p->embedding = tsr__program_parameter(p, TSR__SHAPE(m->vocabulary, m->width));
+  p->position_embedding = tsr__program_parameter(p, TSR__SHAPE(m->positions, m->width));
+  for (uint64_t i = 0; i < m->layers; i++) {
+    tsr__model_layer *layer = &p->layers[i];
+    layer->norm_1 = tsr__program_declare_norm(p, TSR__PLACE_NORM_1, true);
+    layer->qkv = tsr__program_declare_conv1d(p, TSR__PLACE_QKV, m->width, 3 * m->width);
+    layer->out = tsr__program_declare_conv1d(p, TSR__PLACE_OUT, m->width, m->width);
+    /* The causal mask as a table, and the number that it masks with. */
+    layer->causal = tsr__tensor_declare(
+        p->tape, TSR__DTYPE_BOOL, TSR__SHAPE(m->positions, m->positions), TSR_CATEGORY_BUFFER);
+    (void)tsr__tensor_declare(p->tape, TSR__DTYPE_F32, TSR__SCALAR, TSR_CATEGORY_BUFFER);
+    layer->norm_2 = tsr__program_declare_norm(p, TSR__PLACE_NORM_2, true);
+    layer->up = tsr__program_declare_conv1d(p, TSR__PLACE_UP, m->width, m->inner);
+    layer->down = tsr__program_declare_conv1d(p, TSR__PLACE_DOWN, m->inner, m->width);
+  }
+  p->last_norm = tsr__program_declare_norm(p, TSR__PLACE_LAST_NORM, true);
+  p->head = (tsr__model_linear){.features = m->vocabulary, .place = TSR__PLACE_HEAD};
+  p->head.weight =
+      m->is_tied ? p->embedding : tsr__program_parameter(p, TSR__SHAPE(m->vocabulary, m->width));
+}
+
+/* ---- the block ---- */
+
+/* A dropout of probability 0 returns its input. */
+static tsr__tensor_id dropout(tsr__program *p, tsr__tensor_id x, double probability) {
+  tsr__tape *t = p->tape;
+  tsr__op_attributes attributes = {.dropout = probability};
+  tsr__scope_enter(t, TSR__PLACE_DROPOUT);
+  if (probability > 0) x = tsr__op_apply(t, TSR__OP_DROPOUT, &attributes, &x, 1, NULL);
+  return tsr__scope_leave(t, x);
+}
+
+static tsr__tensor_id attention(tsr__program *p, const tsr__model_layer *layer,
+                                tsr__tensor_id hidden) {
+  tsr__tape *t = p->tape;
+  const tsr_model *m = p->model;
+  tsr__tensor_id parts[TSR__OP_OUTPUTS];
+  tsr__scope_enter(t, TSR__PLACE_ATTENTION);
+  tsr__tensor_id qkv = tsr__program_linear(p, &layer->qkv, hidden);
+  (void)tsr__op_apply(t, TSR__OP_SPLIT, NULL, &qkv, 1, parts);
+  tsr__scope_unbind(t, qkv);
+  for (uint32_t i = 0; i < 3; i++) {
+    tsr__tensor_id view = tsr__scope_bind(t, tsr__tensor_heads(t, parts[i], m->heads));
+    tsr__scope_unbind(t, parts[i]);
+    parts[i] = view;
+  }
+  tsr__tensor_id q = parts[0], k = parts[1], v = parts[2];
+  if (p->uses_cache) {
+    k = tsr__program_cache(p, TSR__PLACE_CACHE_KEYS, parts[1]);
+    tsr__scope_unbind(t, parts[1]);
+    v = tsr__program_cache(p, TSR__PLACE_CACHE_VALUES, parts[2]);
+    tsr__scope_unbind(t, parts[2]);
+  }
+  tsr__tensor_id result = tsr__program_attention(p, q, k, v, layer->causal, !p->uses_cache);
+  tsr__tensor_id projected = tsr__program_linear(p, &layer->out, result);
+  tsr__scope_unbind(t, result);
+  tsr__tensor_id dropped = dropout(p, projected, m->residual_dropout);
+  tsr__scope_unbind(t, projected);
+  return tsr__scope_leave(t, dropped);
+}
+
+static tsr__tensor_id activate(tsr__program *p, tsr__tensor_id x) {
+  tsr__tape *t = p->tape;
+  bool is_eager = p->model->activation == TSR__MODEL_GELU_EAGER && !p->options->gelu_fused;
+  tsr__op_kind fused = p->model->activation == TSR__MODEL_SILU ? TSR__OP_SILU : TSR__OP_GELU_FUSED;
+  tsr__op_attributes attributes = {.is_tanh = p->model->activation != TSR__MODEL_GELU};
+  tsr__scope_enter(t, is_eager ? TSR__PLACE_ACTIVATION_EAGER : TSR__PLACE_ACTIVATION);
+  return tsr__scope_leave(
+      t, tsr__op_apply(t, is_eager ? TSR__OP_GELU : fused, &attributes, &x, 1, NULL));
+}
+
+static tsr__tensor_id mlp(tsr__program *p, const tsr__model_layer *layer, tsr__tensor_id hidden) {
+  tsr__tape *t = p->tape;
+  tsr__scope_enter(t, TSR__PLACE_MLP);
+  tsr__tensor_id wide = tsr__program_linear(p, &layer->up, hidden);
+  tsr__tensor_id active = activate(p, wide);
+  tsr__scope_unbind(t, wide);
+  tsr__tensor_id narrow = tsr__program_linear(p, &layer->down, active);
+  tsr__scope_unbind(t, active);
+  tsr__tensor_id dropped = dropout(p, narrow, p->model->residual_dropout);
+  tsr__scope_unbind(t, narrow);
+  return tsr__scope_leave(t, dropped);
+}
+
+static tsr__tensor_id block(tsr__program *p, uint32_t index, tsr__tensor_id hidden) {
+  tsr__tape *t = p->tape;
+  const tsr__model_layer *layer = &p->layers[index];
+  assert(index < p->model->layers);
+  tsr__scope_enter(t, TSR__PLACE_BLOCK);
+  tsr__tensor_id normal = tsr__program_norm(p, &layer->norm_1, hidden);
+  tsr__tensor_id attended = attention(p, layer, normal);
+  tsr__tensor_id residual = TSR__OP_APPLY(t, TSR__OP_ADD, attended, hidden);
+  tsr__scope_unbind(t, normal);
+  normal = tsr__program_norm(p, &layer->norm_2, residual);
+  tsr__tensor_id fed = mlp(p, layer, normal);
+  tsr__tensor_id result = TSR__OP_APPLY(t, TSR__OP_ADD, residual, fed);
+  tsr__scope_unbind(t, normal);
+  return tsr__scope_leave(t, result);
+}
+
+/* ---- the model ---- */
+
+static tsr__tensor_id body(tsr__program *p, tsr__tensor_id ids) {
+  tsr__tape *t = p->tape;
+  tsr__scope_enter(t, TSR__PLACE_BODY);
+  tsr__tensor_id words = tsr__program_embedding(p, TSR__PLACE_TOKEN_EMBEDDING, p->embedding, ids);
+  tsr__program_positions(p);
+  tsr__tensor_id places = tsr__program_embedding(p, TSR__PLACE_POSITION_EMBEDDING,
+                                                 p->position_embedding, p->position_ids);
+  tsr__tensor_id sum = TSR__OP_APPLY(t, TSR__OP_ADD, words, places);
+  tsr__program_mask(p);
+  tsr__tensor_id hidden = dropout(p, sum, p->model->embedding_dropout);
+  tsr__scope_unbind(t, sum);
+  tsr__tensor_id last = tsr__program_blocks(p, hidden);
+  tsr__scope_unbind(t, hidden);
+  tsr__tensor_id normal = tsr__program_norm(p, &p->last_norm, last);
+  tsr__program_note_hidden(p, normal);
+  return tsr__scope_leave(t, normal);
+}
+
+const tsr__model_family tsr__gpt2_family = {.read = read_config,
+                                            .declare = declare,
+                                            .body = body,
+                                            .block = block,
+                                            .eager_attention = TSR__OP_ATTENTION_GPT2,
+                                            .has_position_table = true,
+                                            .passes_positions = true};

@@ -1,0 +1,184 @@
+/* model.c - models by name, and from the text of a config.json.
+ *
+ * A name stands for a short description, one of the lines of `named`: what it leaves out is what the
+ * class takes by default (transformers' configuration_gpt2.py, _llama.py, _mistral.py, _qwen2.py).
+ * So a model that is named and one that is read follow the same rules. What a family's keys mean is
+ * in its own file, gpt2.c or llama.c. */
+#include "models/model.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/memory.h"
+#include "models/family.h"
+
+/* Beyond this nothing trains. */
+enum { MOST_LAYERS = 4096 };
+
+static const struct {
+  const char *name, *config;
+} named[] = {
+    {"gpt2", "{\"model_type\":\"gpt2\"}"},
+    {"gpt2-medium", "{\"model_type\":\"gpt2\",\"n_embd\":1024,\"n_layer\":24,\"n_head\":16}"},
+    {"gpt2-large", "{\"model_type\":\"gpt2\",\"n_embd\":1280,\"n_layer\":36,\"n_head\":20}"},
+    {"gpt2-xl", "{\"model_type\":\"gpt2\",\"n_embd\":1600,\"n_layer\":48,\"n_head\":25}"},
+    {"llama-2-7b", "{\"model_type\":\"llama\",\"max_position_embeddings\":4096}"},
+    {"llama-2-13b",
+     "{\"model_type\":\"llama\",\"max_position_embeddings\":4096,\"hidden_size\":5120,"
+     "\"intermediate_size\":13824,\"num_hidden_layers\":40,\"num_attention_heads\":40}"},
+    {"llama-2-70b",
+     "{\"model_type\":\"llama\",\"max_position_embeddings\":4096,\"hidden_size\":8192,"
+     "\"intermediate_size\":28672,\"num_hidden_layers\":80,\"num_attention_heads\":64,"
+     "\"num_key_value_heads\":8}"},
+    {"llama-3-8b",
+     "{\"model_type\":\"llama\",\"vocab_size\":128256,\"max_position_embeddings\":8192,"
+     "\"intermediate_size\":14336,\"num_key_value_heads\":8}"},
+    {"llama-3-70b",
+     "{\"model_type\":\"llama\",\"vocab_size\":128256,\"max_position_embeddings\":8192,"
+     "\"hidden_size\":8192,\"intermediate_size\":28672,\"num_hidden_layers\":80,"
+     "\"num_attention_heads\":64,\"num_key_value_heads\":8}"},
+    {"llama-3-405b",
+     "{\"model_type\":\"llama\",\"vocab_size\":128256,\"max_position_embeddings\":131072,"
+     "\"hidden_size\":16384,\"intermediate_size\":53248,\"num_hidden_layers\":126,"
+     "\"num_attention_heads\":128,\"num_key_value_heads\":8}"},
+    {"llama-3.2-1b",
+     "{\"model_type\":\"llama\",\"vocab_size\":128256,\"max_position_embeddings\":131072,"
+     "\"hidden_size\":2048,\"intermediate_size\":8192,\"num_hidden_layers\":16,"
+     "\"num_attention_heads\":32,\"num_key_value_heads\":8,\"head_dim\":64,"
+     "\"tie_word_embeddings\":true}"},
+    {"mistral-7b", "{\"model_type\":\"mistral\"}"},
+    {"qwen2.5-7b",
+     "{\"model_type\":\"qwen2\",\"vocab_size\":152064,\"hidden_size\":3584,"
+     "\"intermediate_size\":18944,\"num_hidden_layers\":28,\"num_attention_heads\":28,"
+     "\"num_key_value_heads\":4}"},
+};
+enum { NAMED = sizeof named / sizeof *named };
+
+const char *const *tsr_model_names(void) {
+  static const char *const names[NAMED + 1] = {
+      "gpt2",         "gpt2-medium", "gpt2-large", "gpt2-xl",     "llama-2-7b",
+      "llama-2-13b",  "llama-2-70b", "llama-3-8b", "llama-3-70b", "llama-3-405b",
+      "llama-3.2-1b", "mistral-7b",  "qwen2.5-7b", NULL};
+  return names;
+}
+
+/* ---- classes ---- */
+
+static const tsr__model_class_row classes[TSR__CLASS_COUNT] = {
+    [TSR__CLASS_GPT2] = {"gpt2", &tsr__gpt2_family},
+    [TSR__CLASS_LLAMA] = {"llama", &tsr__llama_family},
+    [TSR__CLASS_MISTRAL] = {"mistral", &tsr__llama_family},
+    [TSR__CLASS_QWEN2] = {"qwen2", &tsr__llama_family},
+};
+
+const tsr__model_class_row *tsr__model_class_row_of(tsr__model_class class) {
+  assert(class < TSR__CLASS_COUNT && classes[class].family);
+  return &classes[class];
+}
+
+/* ---- reading ---- */
+
+static void read_module(tsr__config *config, tsr_model *model, const json_t *value) {
+  static const char *const keys[] = {"name", "kind", "features", "bias"};
+  tsr__config inner = {value, config->error, config->status};
+  assert(model->module_count < TSR__MODEL_MODULES);
+  tsr__model_module *module = &model->modules[model->module_count];
+  const char *name = json_string_value(json_object_get(value, "name"));
+  const char *kind = json_string_value(json_object_get(value, "kind"));
+  const char *key;
+  json_t *unused;
+  json_object_foreach((json_t *)(uintptr_t)value, key, unused) {
+    bool is_known = false;
+    (void)unused;
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) is_known |= strcmp(keys[i], key) == 0;
+    if (!is_known)
+      tsr__config_refuse(&inner, TSR_ERROR_FORMAT, key, "is not a key of tessera_modules");
+  }
+  if (!name || !kind || strcmp(kind, "linear-per-layer") != 0)
+    tsr__config_refuse(&inner, TSR_ERROR_UNSUPPORTED, "tessera_modules",
+                       "may only add modules that have a name and the kind \"linear-per-layer\"");
+  (void)snprintf(module->name, sizeof module->name, "%s", name ? name : "");
+  module->features = tsr__config_size(&inner, "features", 4 * model->width);
+  module->has_bias = tsr__config_bool(&inner, "bias", true);
+  model->module_count++;
+  config->status = inner.status;
+}
+
+static void read_modules(tsr__config *config, tsr_model *model) {
+  const json_t *list = tsr__config_find(config, "tessera_modules");
+  if (!list) return;
+  if (!json_is_array(list) || json_array_size(list) > TSR__MODEL_MODULES)
+    tsr__config_refuse(config, TSR_ERROR_FORMAT, "tessera_modules",
+                       "is not a list of at most 8 modules");
+  for (size_t i = 0; !config->status && i < json_array_size(list); i++)
+    read_module(config, model, json_array_get(list, i));
+}
+
+static void read_model(tsr__config *config, tsr_model *model) {
+  const char *type = json_string_value(json_object_get(config->root, "model_type"));
+  size_t class = 0;
+  while (type && class < TSR__CLASS_COUNT && strcmp(classes[class].type, type) != 0) class ++;
+  if (!type || class == TSR__CLASS_COUNT) {
+    tsr__config_refuse(config, type ? TSR_ERROR_UNSUPPORTED : TSR_ERROR_FORMAT, "model_type",
+                       "is not gpt2, llama, mistral or qwen2");
+    return;
+  }
+  model->class = (tsr__model_class) class;
+  (void)snprintf(model->name, sizeof model->name, "%s", type);
+  classes[class].family->read(config, model);
+  if (model->layers > MOST_LAYERS)
+    tsr__config_refuse(config, TSR_ERROR_LIMIT, "number of layers", "is beyond 4096");
+  read_modules(config, model);
+}
+
+int tsr_model_read(const char *json, size_t size_bytes, tsr_model **out, tsr_error *error) {
+  json_error_t problem;
+  json_t *root = json_loadb(json, size_bytes, JSON_REJECT_DUPLICATES, &problem);
+  if (!root && json_error_code(&problem) == json_error_out_of_memory)
+    return tsr__fail_memory(error);
+  if (!root)
+    return tsr__fail(error, TSR_ERROR_FORMAT,
+                     (uint64_t)(problem.position > 0 ? problem.position : 0),
+                     "not a model description: %s", problem.text);
+  tsr__config config = {root, error, 0};
+  tsr_model *model = TSR__NEW(tsr_model);
+  if (!json_is_object(root))
+    config.status = tsr__fail(error, TSR_ERROR_FORMAT, TSR_OFFSET_NONE,
+                              "not a model description: not a JSON object");
+  else if (model)
+    read_model(&config, model);
+  else
+    config.status = tsr__fail_memory(error);
+  json_decref(root);
+  if (config.status) {
+    tsr_model_free(model);
+    return config.status;
+  }
+  assert(model->layers && model->heads && model->kv_heads && model->heads % model->kv_heads == 0);
+  *out = model;
+  return 0;
+}
+
+int tsr_model_named(const char *name, tsr_model **out, tsr_error *error) {
+  for (size_t i = 0; i < NAMED; i++) {
+    if (strcmp(named[i].name, name) != 0) continue;
+    int status = tsr_model_read(named[i].config, strlen(named[i].config), out, error);
+    if (status == 0) (void)snprintf((*out)->name, sizeof(*out)->name, "%s", name);
+    return status;
+  }
+  return tsr__fail(
+      error, TSR_ERROR_ARGUMENT, TSR_OFFSET_NONE,
+      "no model '%s'; the models are gpt2, gpt2-medium, gpt2-large, gpt2-xl, llama-2-7b, -13b, "
+      "-70b, llama-3-8b, -70b, -405b, llama-3.2-1b, mistral-7b, qwen2.5-7b",
+      name);
+}
+
+void tsr_model_free(tsr_model *model) {
+  tsr__free(model);
+}
+
+const char *tsr_model_name(const tsr_model *model) {
+  return model->name;
+}

@@ -1,0 +1,51 @@
+/* model.h - a model description: its sizes, and the choices of its class.
+ *
+ * Invariants of a model that was read: sizes are at least 1 and at most 2^24, layers at most 4096,
+ * kv_heads divides heads, head_width is even in the Llama family. */
+#ifndef TSR_MODELS_MODEL_H
+#define TSR_MODELS_MODEL_H
+
+#include <stdbool.h>
+
+#include "tessera/model.h"
+
+/* Values of model_type; see family.h for the family of each. */
+typedef enum tsr__model_class {
+  TSR__CLASS_GPT2,
+  TSR__CLASS_LLAMA,
+  TSR__CLASS_MISTRAL,
+  TSR__CLASS_QWEN2,
+  TSR__CLASS_COUNT
+} tsr__model_class;
+
+typedef enum tsr__model_activation {
+  TSR__MODEL_GELU_EAGER, /* gelu_new: eight operations */
+  TSR__MODEL_GELU,       /* one kernel, exact */
+  TSR__MODEL_GELU_TANH,  /* one kernel, approximated as gelu_new does */
+  TSR__MODEL_SILU
+} tsr__model_activation;
+
+/* A module that the description adds around the model: for each layer, a linear on its hidden states,
+ * whose mean is added to the loss. */
+typedef struct tsr__model_module {
+  char name[64];
+  uint64_t features;
+  bool has_bias;
+} tsr__model_module;
+
+enum { TSR__MODEL_MODULES = 8 };
+
+struct tsr_model {
+  char name[64];
+  tsr__model_class class;
+  tsr__model_activation activation;
+  uint64_t vocabulary, width, layers, heads, kv_heads, head_width, inner, positions;
+  uint64_t window; /* of sliding attention; 0: none */
+  bool is_tied, has_qkv_bias, has_out_bias, has_mlp_bias, uses_cache;
+  double embedding_dropout, residual_dropout, attention_dropout; /* probabilities */
+  double epsilon;                                                /* of norms */
+  tsr__model_module modules[TSR__MODEL_MODULES];
+  size_t module_count;
+};
+
+#endif

@@ -1,0 +1,465 @@
+/* program.c - the training loop around a model, and the parts that models share.
+ *
+ *   for batch in dataloader:
+ *       batch = {k: v.to(device) for k, v in batch.items()}   # the last batch goes
+ *       optimizer.zero_grad()                                 # the last gradients go
+ *       outputs = model(**batch)                              # the last outputs go, afterwards
+ *       outputs.loss.backward()
+ *       optimizer.step()
+ *
+ * What the variables hold when a step ends - the batch, gradients, outputs with logits and cached
+ * keys and values - stays in memory while the next step runs, up to the line that binds them again.
+ *
+ * Invariants: `outputs`, `cache` and `hidden` hold each tensor they list, once per entry; while a block
+ * runs, tape->block is its number, and TSR_NONE otherwise. */
+#include "models/program.h"
+
+#include <assert.h>
+#include <string.h>
+
+#include "base/memory.h"
+
+/* ---- pieces of models ---- */
+
+/* Hold a tensor beyond the forward, as the outputs or their graph do. */
+static void output(tsr__program *p, tsr__tensor_id tensor) {
+  if (!tensor) return;
+  tsr__tensor_hold(p->tape, tensor);
+  tsr__tensor_set_category(p->tape, tensor, TSR_CATEGORY_ACTIVATION);
+  if (!TSR__VECTOR_PUSH(&p->outputs, tensor)) tsr__tape_fail(p->tape, TSR_ERROR_MEMORY);
+}
+
+tsr__tensor_id tsr__program_parameter(tsr__program *p, tsr__shape shape) {
+  return tsr__tensor_declare(p->tape, p->dtype, shape, TSR_CATEGORY_PARAMETER);
+}
+
+tsr__model_linear tsr__program_declare_linear(tsr__program *p, tsr__program_place place,
+                                              uint64_t inputs, uint64_t outputs, bool has_bias) {
+  tsr__model_linear linear = {.features = outputs, .place = place};
+  assert(inputs && outputs && place != TSR__PLACE_NONE);
+  linear.weight = tsr__program_parameter(p, TSR__SHAPE(outputs, inputs));
+  if (has_bias) linear.bias = tsr__program_parameter(p, TSR__SHAPE(outputs));
+  return linear;
+}
+
+tsr__model_linear tsr__program_declare_conv1d(tsr__program *p, tsr__program_place place,
+                                              uint64_t inputs, uint64_t outputs) {
+  tsr__model_linear linear = {.features = outputs, .place = place, .is_conv1d = true};
+  linear.weight = tsr__program_parameter(p, TSR__SHAPE(inputs, outputs));
+  linear.bias = tsr__program_parameter(p, TSR__SHAPE(outputs));
+  return linear;
+}
+
+tsr__model_norm tsr__program_declare_norm(tsr__program *p, tsr__program_place place,
+                                          bool has_bias) {
+  tsr__model_norm norm = {.place = place};
+  assert(place != TSR__PLACE_NONE);
+  norm.weight = tsr__program_parameter(p, TSR__SHAPE(p->model->width));
+  if (has_bias) norm.bias = tsr__program_parameter(p, TSR__SHAPE(p->model->width));
+  return norm;
+}
+
+tsr__tensor_id tsr__program_linear(tsr__program *p, const tsr__model_linear *linear,
+                                   tsr__tensor_id x) {
+  tsr__tape *t = p->tape;
+  tsr__op_attributes attributes = {.features = linear->features};
+  tsr__tensor_id with_bias[] = {linear->bias, x, linear->weight};
+  tsr__op_kind kind = linear->is_conv1d ? TSR__OP_CONV1D
+                      : linear->bias    ? TSR__OP_LINEAR
+                                        : TSR__OP_LINEAR_PLAIN;
+  assert(linear->weight && linear->features);
+  tsr__scope_enter(t, linear->place);
+  tsr__tensor_id result = linear->bias
+                              ? tsr__op_apply(t, kind, &attributes, with_bias, 3, NULL)
+                              : tsr__op_apply(t, kind, &attributes, with_bias + 1, 2, NULL);
+  return tsr__scope_leave(t, result);
+}
+
+tsr__tensor_id tsr__program_norm(tsr__program *p, const tsr__model_norm *norm, tsr__tensor_id x) {
+  tsr__tape *t = p->tape;
+  tsr__op_attributes attributes = {.epsilon = p->model->epsilon};
+  tsr__tensor_id inputs[] = {x, norm->weight, norm->bias};
+  tsr__scope_enter(t, norm->place);
+  return tsr__scope_leave(
+      t, norm->bias ? tsr__op_apply(t, TSR__OP_LAYER_NORM, &attributes, inputs, 3, NULL)
+                    : tsr__op_apply(t, TSR__OP_RMS_NORM, &attributes, inputs, 2, NULL));
+}
+
+tsr__tensor_id tsr__program_embedding(tsr__program *p, tsr__program_place place,
+                                      tsr__tensor_id weight, tsr__tensor_id ids) {
+  tsr__scope_enter(p->tape, place);
+  return tsr__scope_leave(p->tape, TSR__OP_APPLY(p->tape, TSR__OP_EMBEDDING, weight, ids));
+}
+
+void tsr__program_positions(tsr__program *p) {
+  assert(p->sequence);
+  tsr__op_attributes attributes = {.features = p->sequence};
+  tsr__tensor_id positions = tsr__op_apply(p->tape, TSR__OP_ARANGE, &attributes, NULL, 0, NULL);
+  p->position_ids =
+      tsr__scope_bind(p->tape, tsr__tensor_reshape(p->tape, positions, TSR__SHAPE(1, p->sequence)));
+}
+
+tsr__tensor_id tsr__program_cache(tsr__program *p, tsr__program_place place,
+                                  tsr__tensor_id states) {
+  tsr__tape *t = p->tape;
+  tsr__trace_enter(t, place);
+  tsr__tensor_id cached = TSR__OP_APPLY(t, TSR__OP_CACHE, states);
+  tsr__trace_leave(t);
+  tsr__tensor_hold(t, cached);
+  tsr__tensor_set_category(t, cached, TSR_CATEGORY_ACTIVATION);
+  if (!TSR__VECTOR_PUSH(&p->cache, cached)) tsr__tape_fail(t, TSR_ERROR_MEMORY);
+  return cached;
+}
+
+void tsr__program_note_hidden(tsr__program *p, tsr__tensor_id hidden) {
+  if (!p->model->module_count) return;
+  tsr__tensor_hold(p->tape, hidden);
+  if (!TSR__VECTOR_PUSH(&p->hidden, hidden)) tsr__tape_fail(p->tape, TSR_ERROR_MEMORY);
+}
+
+void tsr__program_mask(tsr__program *p) {
+  tsr__tape *t = p->tape;
+  tsr__op_attributes attributes = {
+      .features = p->batch, .dtype = TSR__DTYPE_BOOL, .window = p->model->window};
+  p->mask = 0;
+  if (!p->has_mask) return;
+  if (p->is_eager) attributes.dtype = (uint8_t)p->dtype;
+  tsr__trace_enter(t, p->is_eager ? TSR__PLACE_MASK_EAGER : TSR__PLACE_MASK);
+  p->mask = tsr__op_apply(t, TSR__OP_CAUSAL_MASK, &attributes, &p->position_ids, 1, NULL);
+  tsr__trace_leave(t);
+}
+
+/* ---- attention ---- */
+
+enum { ATTENTION_INPUTS = 5 };
+
+static tsr__tensor_id repeat(tsr__program *p, tsr__tensor_id states) {
+  tsr__op_attributes attributes = {.repeats = p->model->heads / p->model->kv_heads};
+  assert(p->model->heads % p->model->kv_heads == 0 && attributes.repeats > 1);
+  tsr__tensor_id repeated = tsr__op_apply(p->tape, TSR__OP_REPEAT, &attributes, &states, 1, NULL);
+  return repeated;
+}
+
+/* inputs: q, k, v, the mask and the layer's causal table, 0 for those that the attention has not;
+ * index: whether q, k and v are of one tensor. */
+static tsr__tensor_id attention_segment(void *context, tsr__tape *t, uint32_t index,
+                                        const tsr__tensor_id *inputs) {
+  tsr__program *p = context;
+  const tsr_model *m = p->model;
+  tsr__op_attributes attributes = {.chunk = p->options->attention_chunk,
+                                   .dropout = m->attention_dropout,
+                                   .window = m->window,
+                                   .is_packed = index != 0};
+  tsr__tensor_id given[ATTENTION_INPUTS];
+  memcpy(given, inputs, sizeof given);
+  tsr__scope_enter(t, p->is_eager ? TSR__PLACE_ATTEND_EAGER : TSR__PLACE_ATTEND);
+  if (p->repeats_heads) {
+    given[1] = repeat(p, given[1]);
+    given[2] = repeat(p, given[2]);
+  }
+  tsr__tensor_id weights[TSR__OP_OUTPUTS] = {0};
+  tsr__tensor_id result =
+      tsr__op_apply(t, p->attention, &attributes, given, ATTENTION_INPUTS, weights);
+  bool holds_weights = p->is_eager && weights[1];
+  if (holds_weights) tsr__tensor_hold(t, weights[1]);
+  result = tsr__scope_leave(t, result);
+  if (holds_weights) tsr__scope_bind(t, weights[1]); /* eager attention returns them as well */
+  return result;
+}
+
+static tsr__tensor_id checkpoint(tsr__program *p, tsr__program_place place,
+                                 tsr__tape_segment_fn *segment, uint32_t index,
+                                 const tsr__tensor_id *inputs, uint32_t count) {
+  tsr__tape *t = p->tape;
+  tsr__op_attributes attributes = {
+      .segment = segment, .program = p, .index = index, .is_autocast = t->is_autocast};
+  tsr__trace_enter(t, place);
+  tsr__tensor_id result = tsr__op_apply(t, TSR__OP_CHECKPOINT, &attributes, inputs, count, NULL);
+  tsr__trace_leave(t);
+  return result;
+}
+
+tsr__tensor_id tsr__program_attention(tsr__program *p, tsr__tensor_id q, tsr__tensor_id k,
+                                      tsr__tensor_id v, tsr__tensor_id causal, bool is_packed) {
+  tsr__tape *t = p->tape;
+  tsr__tensor_id inputs[ATTENTION_INPUTS] = {q, k, v, p->has_mask ? p->mask : 0,
+                                             p->is_eager ? causal : 0};
+  assert(t->status || t->block < p->plan.block_count);
+  if (!t->status && tsr__plan_choice_of(&p->plan, t->block) == TSR__PLAN_RECOMPUTE_ATTENTION)
+    return checkpoint(p, TSR__PLACE_CHECKPOINT, attention_segment, is_packed, inputs,
+                      ATTENTION_INPUTS);
+  return attention_segment(p, t, is_packed, inputs);
+}
+
+/* ---- blocks ---- */
+
+/* Blocks that the plan treats as one, from `index` on. inputs: the hidden state and, in families that
+ * pass them, positions and mask. */
+static tsr__tensor_id block_segment(void *context, tsr__tape *t, uint32_t index,
+                                    const tsr__tensor_id *inputs) {
+  tsr__program *p = context;
+  tsr__tensor_id hidden = inputs[0], mask = p->mask;
+  uint32_t outer = t->block;
+  uint64_t end = tsr__plan_segment_end(&p->plan, index);
+  assert(end <= p->model->layers && hidden);
+  if (p->family->passes_positions && p->has_mask) p->mask = inputs[2];
+  for (uint64_t i = index; i < end && !t->status; i++) {
+    t->block = (uint32_t)i;
+    tsr__tensor_id result = p->family->block(p, (uint32_t)i, hidden);
+    if (i > index) tsr__scope_unbind(t, hidden);
+    hidden = result;
+  }
+  t->block = outer;
+  p->mask = mask;
+  return hidden;
+}
+
+/* A segment, recomputed in backward if the plan chooses that. */
+static tsr__tensor_id call_segment(tsr__program *p, uint32_t first, tsr__tensor_id hidden) {
+  tsr__tensor_id inputs[] = {hidden, p->position_ids, p->mask};
+  uint32_t given = p->family->passes_positions ? (p->has_mask ? 3 : 2) : 1;
+  switch (tsr__plan_choice_of(&p->plan, first)) {
+  case TSR__PLAN_RECOMPUTE:
+    return checkpoint(p, TSR__PLACE_CHECKPOINT_BLOCK, block_segment, first, inputs, given);
+  case TSR__PLAN_RECOMPUTE_RUN:
+    return checkpoint(p, TSR__PLACE_CHECKPOINT, block_segment, first, inputs, given);
+  case TSR__PLAN_KEEP:
+  case TSR__PLAN_RECOMPUTE_ATTENTION:
+  case TSR__PLAN_CHOICE_COUNT: break;
+  }
+  return block_segment(p, p->tape, first, inputs);
+}
+
+tsr__tensor_id tsr__program_blocks(tsr__program *p, tsr__tensor_id hidden) {
+  tsr__tape *t = p->tape;
+  uint64_t layers = p->model->layers;
+  tsr__tensor_id first = hidden;
+  assert(p->plan.block_count == layers);
+  if (tsr__program_recomputes_blocks(p) && !p->family->passes_positions) {
+    output(p, p->mask); /* in the closure of what runs again */
+    output(p, p->cosine);
+    output(p, p->sine);
+    output(p, p->position_ids);
+  }
+  for (uint64_t i = 0, end; i < layers && !t->status; i = end) {
+    end = tsr__plan_segment_end(&p->plan, i);
+    tsr__tensor_id result = call_segment(p, (uint32_t)i, hidden);
+    if (end < layers) tsr__program_note_hidden(p, result);
+    if (hidden != first) tsr__scope_unbind(t, hidden);
+    hidden = result;
+  }
+  return hidden;
+}
+
+/* ---- the head and the loss ---- */
+
+static tsr__tensor_id shift_labels(tsr__program *p) {
+  tsr__tensor_id shifted[TSR__OP_OUTPUTS];
+  return tsr__op_apply(p->tape, TSR__OP_SHIFT_LABELS, NULL, &p->labels, 1, shifted);
+}
+
+static tsr__tensor_id full_loss(tsr__program *p, tsr__tensor_id logits) {
+  tsr__tape *t = p->tape;
+  tsr__shape flat = TSR__SHAPE(p->batch * p->sequence, p->model->vocabulary);
+  tsr__op_attributes wide = {.dtype = TSR__DTYPE_F32};
+  tsr__scope_enter(t, TSR__PLACE_LOSS);
+  if (tsr__tensor_dtype(t, logits) != TSR__DTYPE_F32)
+    logits = tsr__op_apply(t, TSR__OP_CAST, &wide, &logits, 1, NULL);
+  tsr__tensor_id labels = shift_labels(p);
+  tsr__tensor_id rows = tsr__scope_bind(t, tsr__tensor_reshape(t, logits, flat));
+  tsr__scope_enter(t, TSR__PLACE_CROSS_ENTROPY);
+  tsr__tensor_id log_softmax = TSR__OP_APPLY(t, TSR__OP_LOG_SOFTMAX, rows);
+  tsr__tensor_id loss = TSR__OP_APPLY(t, TSR__OP_NLL_LOSS, log_softmax, labels);
+  return tsr__scope_leave(t, tsr__scope_leave(t, loss));
+}
+
+static tsr__tensor_id chunked_loss(tsr__program *p, tsr__tensor_id hidden) {
+  tsr__tape *t = p->tape;
+  tsr__op_attributes attributes = {.chunk = p->options->loss_chunk};
+  tsr__shape flat = TSR__SHAPE(p->batch * p->sequence, p->model->width);
+  tsr__scope_enter(t, TSR__PLACE_CHUNKED_LOSS);
+  tsr__tensor_id labels = shift_labels(p);
+  tsr__tensor_id rows = tsr__scope_bind(t, tsr__tensor_reshape(t, hidden, flat));
+  tsr__tensor_id loss = tsr__op_apply(t, TSR__OP_CHUNKED_LOSS, &attributes,
+                                      (tsr__tensor_id[]){rows, p->head.weight, labels}, 3, NULL);
+  return tsr__scope_leave(t, loss);
+}
+
+/* Body, head and loss; the loss is bound to the calling function. */
+static tsr__tensor_id call_model(tsr__program *p) {
+  tsr__tape *t = p->tape;
+  tsr__tensor_id loss;
+  tsr__scope_enter(t, TSR__PLACE_MODEL);
+  tsr__tensor_id hidden = p->family->body(p, p->ids);
+  if (p->options->loss_chunk) {
+    loss = chunked_loss(p, hidden);
+  } else {
+    tsr__tensor_id logits = tsr__program_linear(p, &p->head, hidden);
+    output(p, logits);
+    loss = full_loss(p, logits);
+  }
+  return tsr__scope_leave(t, loss);
+}
+
+/* ---- added modules ---- */
+
+static tsr__tensor_id scale(tsr__tape *t, tsr__tensor_id x, double factor) {
+  tsr__op_attributes attributes = {.factor = factor};
+  return tsr__op_apply(t, TSR__OP_SCALE, &attributes, &x, 1, NULL);
+}
+
+/* Project every layer's hidden state, and add the means to the loss. */
+static tsr__tensor_id call_added(tsr__program *p, tsr__tensor_id loss) {
+  tsr__tape *t = p->tape;
+  size_t layers = p->model->layers, count = p->model->module_count * layers;
+  TSR__VECTOR(tsr__tensor_id) projected = {0};
+  tsr__tensor_id sum = 0;
+  const tsr__tensor_id *hidden = p->hidden.items;
+  if (t->status || !hidden || p->hidden.count < layers) return loss; /* the tape has failed */
+  for (size_t i = 0; i < count && !t->status; i++) {
+    tsr__tensor_id result = tsr__program_linear(p, &p->added[i], hidden[i % layers]);
+    if (!TSR__VECTOR_PUSH(&projected, result)) tsr__tape_fail(t, TSR_ERROR_MEMORY);
+  }
+  tsr__trace_at(t, TSR__PLACE_ADDED_MEANS);
+  for (size_t i = 0; i < projected.count && !t->status; i++) {
+    tsr__tensor_id mean = TSR__OP_APPLY(t, TSR__OP_MEAN, projected.items[i]);
+    tsr__tensor_id more = i ? TSR__OP_APPLY(t, TSR__OP_ADD, sum, mean) : scale(t, mean, 1);
+    tsr__scope_unbind(t, mean);
+    tsr__scope_unbind(t, sum);
+    sum = more;
+  }
+  TSR__VECTOR_FREE(&projected);
+  tsr__tensor_id term = scale(t, sum, 1);
+  tsr__trace_at(t, TSR__PLACE_ADDED_LOSS);
+  return TSR__OP_APPLY(t, TSR__OP_ADD, loss, term);
+}
+
+/* A wrapper's forward, which returns only the loss and the logits. */
+static tsr__tensor_id call_wrapper(tsr__program *p) {
+  tsr__tape *t = p->tape;
+  size_t cached = p->cache.count;
+  tsr__scope_enter(t, TSR__PLACE_WRAPPER);
+  tsr__tensor_id loss = call_added(p, call_model(p));
+  while (p->cache.count > cached) tsr__tensor_release(t, p->cache.items[--p->cache.count]);
+  while (p->hidden.count) tsr__tensor_release(t, p->hidden.items[--p->hidden.count]);
+  return tsr__scope_leave(t, loss);
+}
+
+/* ---- the step ---- */
+
+/* Which tensor of a batch. */
+enum { BATCH_IDS, BATCH_LABELS, BATCH_ATTENTION_MASK };
+
+static tsr__tensor_id to_device(tsr__program *p, int which) {
+  tsr__kernel_use use = {.kernel = TSR__KERNEL_BATCH,
+                         .op = TSR_NONE,
+                         .scalars = {{TSR__SCALAR_NUMBER, (double)which}}};
+  tsr__tensor_id tensor = tsr__tape_run_new(p->tape, &use, TSR__DTYPE_I64,
+                                            tsr__layout_dense(TSR__SHAPE(p->batch, p->sequence)));
+  tsr__tensor_set_category(p->tape, tensor, TSR_CATEGORY_INPUT);
+  return tensor;
+}
+
+static void load_batch(tsr__program *p) {
+  tsr__tape *t = p->tape;
+  tsr__tensor_id last[] = {p->ids, p->labels, p->attention_mask};
+  tsr__trace_at(t, TSR__PLACE_LOAD_BATCH);
+  p->ids = to_device(p, BATCH_IDS);
+  p->labels = to_device(p, BATCH_LABELS);
+  p->attention_mask = p->has_attention_mask ? to_device(p, BATCH_ATTENTION_MASK) : 0;
+  tsr__tape_carry_here(t, TSR__CARRY_BATCH);
+  for (size_t i = 0; i < sizeof last / sizeof *last; i++) tsr__tensor_release(t, last[i]);
+}
+
+/* Release the first `count` tensors of a list. */
+static void release_first(tsr__tape *t, tsr__tensor_ids *list, size_t count) {
+  assert(count <= list->count);
+  if (t->status || !count) return;
+  for (size_t i = 0; i < count; i++) tsr__tensor_release(t, list->items[i]);
+  list->count -= count;
+  memmove(list->items, list->items + count, list->count * sizeof *list->items);
+}
+
+static void forward(tsr__program *p) {
+  tsr__tape *t = p->tape;
+  size_t outputs = p->outputs.count, cached = p->cache.count; /* of the micro-batch before */
+  tsr__tape_begin(t, TSR__TAPE_PHASE_FORWARD);
+  if (p->is_autocast) tsr__tape_autocast_begin(t);
+  tsr__tensor_id loss = p->model->module_count ? call_wrapper(p) : call_model(p);
+  if (p->is_autocast) tsr__tape_autocast_end(t);
+  tsr__tape_carry_here(t, TSR__CARRY_OUTPUTS);
+  release_first(t, &p->outputs, outputs);
+  release_first(t, &p->cache, cached);
+  output(p, loss);
+  p->loss = loss;
+  tsr__scope_unbind(t, loss);
+  tsr__tape_end(t, TSR__TAPE_PHASE_FORWARD);
+}
+
+static void backward(tsr__program *p) {
+  tsr__tape *t = p->tape;
+  tsr__tensor_id root = p->loss, scaled = 0;
+  tsr__tape_begin(t, TSR__TAPE_PHASE_BACKWARD);
+  if (p->accumulate > 1) root = scaled = scale(t, root, 1 / (double)p->accumulate);
+  if (p->loss_scale) root = TSR__OP_APPLY(t, TSR__OP_SCALE, root, p->loss_scale);
+  tsr__trace_enter(t, TSR__PLACE_BACKWARD);
+  tsr__trace_enter(t, TSR__PLACE_BACKWARD_SEED);
+  tsr__kernel_use ones = {.kernel = TSR__KERNEL_ONES_LIKE, .op = TSR_NONE};
+  tsr__tensor_id grad = tsr__tape_run_new(t, &ones, TSR__DTYPE_F32, tsr__layout_dense(TSR__SCALAR));
+  tsr__trace_leave(t);
+  tsr__trace_enter(t, TSR__PLACE_BACKWARD_ENGINE);
+  tsr__trace_enter(t, TSR__PLACE_BACKWARD_THREAD);
+  tsr__tensor_hold(t, grad); /* Python holds it until the pass is over */
+  tsr__tape_backward(t, root, grad);
+  tsr__trace_leave(t);
+  tsr__tensor_release(t, grad);
+  tsr__trace_leave(t);
+  tsr__trace_leave(t);
+  if (root != scaled && root != p->loss) tsr__scope_unbind(t, root);
+  tsr__scope_unbind(t, scaled);
+  tsr__tape_end(t, TSR__TAPE_PHASE_BACKWARD);
+}
+
+static void optimize(tsr__program *p) {
+  tsr__tape *t = p->tape;
+  tsr__tape_begin(t, TSR__TAPE_PHASE_OPTIMIZER);
+  t->grad_enabled = false;
+  tsr__program_optimizer(p);
+  t->grad_enabled = true;
+  tsr__tape_end(t, TSR__TAPE_PHASE_OPTIMIZER);
+}
+
+void tsr__program_step(tsr__program *p) {
+  tsr__tape *t = p->tape;
+  assert(t->status || (!t->schedule.count && !t->scopes.count)); /* one step per tape */
+  tsr__scope_enter(t, TSR__PLACE_MAIN);
+  tsr__scope_enter(t, TSR__PLACE_TRAIN);
+  tsr__tape_begin(t, TSR__TAPE_PHASE_STEP);
+  for (uint64_t i = 0; i < p->accumulate && !t->status; i++) {
+    load_batch(p);
+    if (i == 0) {
+      tsr__tape_begin(t, TSR__TAPE_PHASE_ZERO_GRAD);
+      tsr__tape_carry_here(t, TSR__CARRY_GRADS);
+      tsr__tape_end(t, TSR__TAPE_PHASE_ZERO_GRAD);
+    }
+    forward(p);
+    backward(p);
+    if (t->schedule.count > TSR__TAPE_MOST_INSTRUCTIONS / p->accumulate) {
+      t->is_too_long |= t->status == 0;
+      tsr__tape_fail(t, TSR_ERROR_LIMIT); /* the other micro-batches take as many */
+    }
+  }
+  optimize(p);
+  tsr__tape_end(t, TSR__TAPE_PHASE_STEP);
+  tsr__tape_hold_until(t, p->ids, TSR__CARRY_BATCH);
+  tsr__tape_hold_until(t, p->labels, TSR__CARRY_BATCH);
+  tsr__tape_hold_until(t, p->attention_mask, TSR__CARRY_BATCH);
+  for (size_t i = 0; i < p->outputs.count; i++)
+    tsr__tape_hold_until(t, p->outputs.items[i], TSR__CARRY_OUTPUTS);
+  for (size_t i = 0; i < p->cache.count; i++)
+    tsr__tape_hold_until(t, p->cache.items[i], TSR__CARRY_OUTPUTS);
+  for (size_t i = 0; i < t->parameters.count; i++)
+    tsr__tape_hold_until(t, tsr__tensor_at(t, t->parameters.items[i])->grad, TSR__CARRY_GRADS);
+  (void)tsr__scope_leave(t, 0);
+  (void)tsr__scope_leave(t, 0);
+}

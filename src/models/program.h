@@ -1,0 +1,129 @@
+/* program.h - a training program: the model of a description, and a loop around it.
+ *
+ * program.c has the loop and what all models share: linear layers, attention, recomputation, the
+ * loss. gpt2.c and llama.c have the modules of the two families, function by function as
+ * transformers has them, because a function's variables decide how long tensors live. The program
+ * tells the tape where it is by places (graph/place.h); PyTorch's names for them are in
+ * src/torch. */
+#ifndef TSR_MODELS_PROGRAM_H
+#define TSR_MODELS_PROGRAM_H
+
+#include "graph/op.h"
+#include "graph/plan.h"
+#include "models/family.h"
+#include "models/model.h"
+#include "models/run.h"
+
+/* Parts of a model: their parameters, and which part they are. */
+typedef struct tsr__model_linear {
+  tsr__tensor_id weight, bias; /* bias 0: none */
+  uint64_t features;           /* of the result */
+  bool is_conv1d;              /* the weight is (inputs, outputs); else (outputs, inputs) */
+  tsr__program_place place;
+} tsr__model_linear;
+
+typedef struct tsr__model_norm {
+  tsr__tensor_id weight, bias;
+  tsr__program_place place;
+} tsr__model_norm;
+
+/* One block; which parts it has depends on the family. */
+typedef struct tsr__model_layer {
+  tsr__model_norm norm_1, norm_2;
+  tsr__model_linear qkv, q, k, v, out; /* qkv: GPT-2's three in one */
+  tsr__model_linear up, gate, down;
+  tsr__tensor_id causal; /* GPT-2's table of what may attend to what */
+} tsr__model_layer;
+
+typedef TSR__VECTOR(tsr__tensor_id) tsr__tensor_ids;
+
+typedef struct tsr__program {
+  const tsr_model *model;
+  const tsr__model_family *family;
+  const tsr__run_options *options;
+  tsr__tape *tape;
+  tsr__model_layer *layers; /* model->layers of them */
+  tsr__model_linear *added; /* modules x layers, in the order of modules */
+  tsr__tensor_id embedding, position_embedding, frequencies;
+  tsr__tensor_id loss_scale, good_steps; /* a GradScaler's */
+  tsr__model_linear head;
+  tsr__model_norm last_norm;
+  uint64_t batch, sequence, accumulate;
+  /* Choices, resolved. */
+  tsr__dtype dtype; /* of parameters */
+  bool is_autocast;
+  bool uses_cache;         /* keys and values go through a cache, which the outputs hold */
+  bool is_eager;           /* attention written out */
+  tsr__op_kind attention;  /* the op that attends */
+  bool has_mask;           /* transformers makes one */
+  bool has_attention_mask; /* the batch brings one, of ones */
+  bool repeats_heads;      /* keys and values are copied for all heads */
+  tsr__plan plan;          /* for each layer */
+  /* Of the forward that runs. */
+  tsr__tensor_id ids, labels, attention_mask, loss, cosine, sine, mask, position_ids;
+  tsr__tensor_ids outputs; /* what the outputs hold, and their graph */
+  tsr__tensor_ids cache;   /* keys and values, which the outputs hold too */
+  tsr__tensor_ids hidden;  /* the hidden states that were requested, held */
+} tsr__program;
+
+/* Resolve the options, check that they suit the model, and declare what exists before the recording:
+ * parameters, buffers, workspaces. `plan` has a choice for each layer; NULL makes the plan that
+ * options->checkpoint names. It is copied; `model`, `options` and `tape` must outlive the program, which must be
+ * released either way. TSR_ERROR_ARGUMENT, TSR_ERROR_UNSUPPORTED, TSR_ERROR_LIMIT or TSR_ERROR_MEMORY,
+ * as tsr_simulate has them. */
+int tsr__program_init(tsr__program *program, const tsr_model *model,
+                      const tsr__run_options *options, const tsr__plan *plan, tsr__tape *tape,
+                      tsr_error *error);
+/* A zeroed program is fine. */
+void tsr__program_release(tsr__program *program);
+/* Run one step on the tape, whose status shows whether it worked. */
+void tsr__program_step(tsr__program *program);
+
+/* Whether the plan recomputes whole blocks. */
+static inline bool tsr__program_recomputes_blocks(const tsr__program *program) {
+  return tsr__plan_has(&program->plan, TSR__PLAN_RECOMPUTE) ||
+         tsr__plan_has(&program->plan, TSR__PLAN_RECOMPUTE_RUN);
+}
+
+/* ---- Declaring parts ---- */
+
+tsr__tensor_id tsr__program_parameter(tsr__program *program, tsr__shape shape);
+tsr__model_linear tsr__program_declare_linear(tsr__program *program, tsr__program_place place,
+                                              uint64_t inputs, uint64_t outputs, bool has_bias);
+/* GPT-2's, which has a bias. */
+tsr__model_linear tsr__program_declare_conv1d(tsr__program *program, tsr__program_place place,
+                                              uint64_t inputs, uint64_t outputs);
+/* A norm over the model's width. */
+tsr__model_norm tsr__program_declare_norm(tsr__program *program, tsr__program_place place,
+                                          bool has_bias);
+
+/* ---- Running them. Results are bound to the calling function. ---- */
+
+/* x (..., inputs) times the layer's weight, plus its bias: (..., features). */
+tsr__tensor_id tsr__program_linear(tsr__program *program, const tsr__model_linear *linear,
+                                   tsr__tensor_id x);
+/* The layer or RMS norm of x: LAYER_NORM for one with a bias. */
+tsr__tensor_id tsr__program_norm(tsr__program *program, const tsr__model_norm *norm,
+                                 tsr__tensor_id x);
+/* Rows of a table. */
+tsr__tensor_id tsr__program_embedding(tsr__program *program, tsr__program_place place,
+                                      tsr__tensor_id weight, tsr__tensor_id ids);
+/* program->position_ids: 0, 1, ... (1, sequence). */
+void tsr__program_positions(tsr__program *program);
+/* Attention on q, k, v (k and v of kv_heads heads), within its function; recomputed on its own if
+ * that is requested. `causal` is the layer's table, if the family has one. (batch, rows, width). */
+tsr__tensor_id tsr__program_attention(tsr__program *program, tsr__tensor_id q, tsr__tensor_id k,
+                                      tsr__tensor_id v, tsr__tensor_id causal, bool is_packed);
+/* All blocks, from the model's body; returns the last one's result. */
+tsr__tensor_id tsr__program_blocks(tsr__program *program, tsr__tensor_id hidden);
+/* Append keys or values to the cache, which holds them. */
+tsr__tensor_id tsr__program_cache(tsr__program *program, tsr__program_place place,
+                                  tsr__tensor_id states);
+/* program->mask, if the attention needs one. */
+void tsr__program_mask(tsr__program *program);
+/* One step of the optimizer, and of a gradient scaler (optimizer.c). */
+void tsr__program_optimizer(tsr__program *program);
+/* Keep a hidden state that the model's caller requested. */
+void tsr__program_note_hidden(tsr__program *program, tsr__tensor_id hidden);
+
+#endif

@@ -1,0 +1,29 @@
+/* run.h - what the caller of a training run decides: sizes, types, kernels, what is recomputed.
+ *
+ * The part of tsr_simulate_options that a program depends on; on which device it runs, and how large that
+ * is, is the executor's business. */
+#ifndef TSR_MODELS_RUN_H
+#define TSR_MODELS_RUN_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "tessera/model.h"
+
+/* A zeroed struct is one step of one token in fp32 with PyTorch's defaults. */
+typedef struct tsr__run_options {
+  uint64_t batch, sequence, steps; /* 0 = 1 */
+  uint64_t accumulate;             /* micro-batches of `batch` per step; 0 = 1 */
+  tsr_simulate_optimizer optimizer;
+  tsr_simulate_dtype dtype;
+  tsr_simulate_attention attention;
+  uint64_t attention_chunk; /* query rows */
+  tsr_simulate_checkpoint checkpoint;
+  uint64_t checkpoint_every; /* blocks */
+  uint64_t loss_chunk;       /* tokens; 0 = the whole loss at once */
+  bool gelu_fused;           /* one kernel instead of the eight operations of the model's class */
+  bool no_kv_cache;          /* use_cache=False */
+  bool fresh_process;        /* cuBLAS allocates its workspaces during the recording, not before */
+} tsr__run_options;
+
+#endif

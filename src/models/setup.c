@@ -1,0 +1,183 @@
+/* setup.c - from options to a program that can run: choices resolved and checked, and everything
+ * declared that exists before the recording.
+ *
+ * The order matters: the plan decides whether there is a cache, the cache which attention needs a mask,
+ * the mask which kernel attends. */
+#include <assert.h>
+
+#include "base/memory.h"
+#include "models/program.h"
+
+#define REFUSE(status, ...) tsr__fail(error, (status), TSR_OFFSET_NONE, __VA_ARGS__)
+
+enum { LARGEST_BATCH = 1 << 20, LARGEST_SEQUENCE = 1 << 24, MOST_STEPS = 1000000 };
+
+static uint64_t or_one(uint64_t value) {
+  return value ? value : 1;
+}
+
+static int check_sizes(const tsr__program *p, tsr_error *error) {
+  const tsr__run_options *o = p->options;
+  const struct {
+    const char *what;
+    uint64_t given, most;
+  } bounds[] = {{"a batch", p->batch, LARGEST_BATCH},
+                {"a sequence", p->sequence, LARGEST_SEQUENCE},
+                {"a number of steps", o->steps, MOST_STEPS},
+                {"a number of micro-batches", p->accumulate, LARGEST_BATCH}};
+  for (size_t i = 0; i < sizeof bounds / sizeof *bounds; i++)
+    if (bounds[i].given > bounds[i].most)
+      return REFUSE(TSR_ERROR_LIMIT, "%s of %llu is too large: at most %llu", bounds[i].what,
+                    (unsigned long long)bounds[i].given, (unsigned long long)bounds[i].most);
+  if (p->family->has_position_table && p->sequence > p->model->positions)
+    return REFUSE(TSR_ERROR_ARGUMENT,
+                  "a sequence of %llu tokens is longer than the model's %llu positions",
+                  (unsigned long long)p->sequence, (unsigned long long)p->model->positions);
+  if (o->attention == TSR_ATTENTION_CHUNKED && !o->attention_chunk)
+    return REFUSE(TSR_ERROR_ARGUMENT, "chunked attention needs a number of query rows");
+  if (o->checkpoint == TSR_CHECKPOINT_EVERY && !o->checkpoint_every)
+    return REFUSE(TSR_ERROR_ARGUMENT, "checkpointing every K blocks needs a K");
+  if (o->gelu_fused && p->model->activation == TSR__MODEL_SILU)
+    return REFUSE(TSR_ERROR_ARGUMENT, "the model's activation function is SiLU: it has no GELU");
+  return 0;
+}
+
+static void choose_types(tsr__program *p) {
+  tsr_simulate_dtype dtype = p->options->dtype;
+  p->is_autocast = dtype == TSR_SIMULATE_AUTOCAST_BF16 || dtype == TSR_SIMULATE_AUTOCAST_FP16;
+  p->dtype = dtype == TSR_SIMULATE_BF16   ? TSR__DTYPE_BF16
+             : dtype == TSR_SIMULATE_FP16 ? TSR__DTYPE_F16
+                                          : TSR__DTYPE_F32;
+  p->tape->low_dtype = dtype == TSR_SIMULATE_AUTOCAST_FP16 ? TSR__DTYPE_F16 : TSR__DTYPE_BF16;
+}
+
+/* Which kernel attends, whether a mask is made for it, and whether heads are copied for it:
+ * transformers/integrations/sdpa_attention.py, masking_utils.py and, in PyTorch,
+ * aten/src/ATen/native/transformers/cuda/sdp_utils.cpp. */
+static int choose_attention(tsr__program *p, tsr_error *error) {
+  const tsr__run_options *o = p->options;
+  const tsr_model *m = p->model;
+  bool is_half = p->is_autocast || p->dtype != TSR__DTYPE_F32, is_grouped = m->kv_heads != m->heads;
+  bool is_windowed = m->window && p->sequence >= m->window;
+  bool has_kernel_mask = (!p->uses_cache && !p->has_attention_mask) || is_windowed;
+  bool is_masked = o->attention == TSR_ATTENTION_SDPA || o->attention == TSR_ATTENTION_EFFICIENT;
+  assert(m->kv_heads && m->heads % m->kv_heads == 0);
+  p->is_eager = o->attention == TSR_ATTENTION_EAGER;
+  p->has_mask = p->is_eager || (is_masked && has_kernel_mask);
+  p->repeats_heads = is_grouped && (p->is_eager || p->has_mask);
+  p->attention = TSR__OP_ATTENTION_FLASH;
+  if (is_masked && (!is_half || p->has_mask || o->attention == TSR_ATTENTION_EFFICIENT))
+    p->attention = TSR__OP_ATTENTION_EFFICIENT;
+  if (o->attention == TSR_ATTENTION_CHUNKED) p->attention = TSR__OP_ATTENTION_CHUNKED;
+  if (p->is_eager) p->attention = p->family->eager_attention;
+  if (o->attention == TSR_ATTENTION_FLASH && !is_half)
+    return REFUSE(TSR_ERROR_ARGUMENT, "flash attention works in fp16 and bf16, not in fp32");
+  if (p->attention == TSR__OP_ATTENTION_FLASH && m->head_width > 256)
+    return REFUSE(TSR_ERROR_UNSUPPORTED, "flash attention takes heads up to 256 wide");
+  if (p->attention == TSR__OP_ATTENTION_EFFICIENT && is_grouped && !p->has_mask)
+    return REFUSE(TSR_ERROR_UNSUPPORTED,
+                  "the memory-efficient kernel, which fp32 needs, does not support grouped "
+                  "queries, and the math kernel that PyTorch would choose is not modelled; use "
+                  "eager or chunked attention, or a 16-bit type");
+  return 0;
+}
+
+/* The plan that --checkpoint names. */
+static void plan_checkpoints(tsr__plan *plan, const tsr__run_options *options) {
+  uint64_t blocks = plan->block_count;
+  switch (options->checkpoint) {
+  case TSR_CHECKPOINT_NONE: break;
+  case TSR_CHECKPOINT_FULL: tsr__plan_choose(plan, 0, blocks, TSR__PLAN_RECOMPUTE); break;
+  case TSR_CHECKPOINT_SELECTIVE:
+    tsr__plan_choose(plan, 0, blocks, TSR__PLAN_RECOMPUTE_ATTENTION);
+    break;
+  case TSR_CHECKPOINT_EVERY:
+    tsr__plan_choose_runs(plan, 0, blocks, options->checkpoint_every);
+    break;
+  }
+}
+
+/* transformers turns the cache off once any block is recomputed. */
+static int choose_plan(tsr__program *p, const tsr__plan *plan, tsr_error *error) {
+  uint64_t layers = p->model->layers;
+  assert(!plan || plan->block_count == layers);
+  if (!(plan ? tsr__plan_copy(&p->plan, plan) : tsr__plan_init(&p->plan, layers)))
+    return tsr__fail_memory(error);
+  if (!plan) plan_checkpoints(&p->plan, p->options);
+  p->uses_cache =
+      p->model->uses_cache && !p->options->no_kv_cache && !tsr__program_recomputes_blocks(p);
+  p->has_attention_mask = p->options->no_kv_cache;
+  if (p->model->module_count && tsr__plan_has(&p->plan, TSR__PLAN_RECOMPUTE_RUN))
+    return REFUSE(
+        TSR_ERROR_UNSUPPORTED,
+        "added modules need every hidden state, which checkpoints of several blocks do not keep");
+  return 0;
+}
+
+static void declare_workspaces(tsr__program *p) {
+  for (size_t i = 0; i < 2 && !p->options->fresh_process; i++)
+    p->tape->workspace[i] = tsr__tensor_declare(
+        p->tape, TSR__DTYPE_BOOL, TSR__SHAPE(TSR__TAPE_WORKSPACE_BYTES), TSR_CATEGORY_WORKSPACE);
+}
+
+static int declare(tsr__program *p, tsr_error *error) {
+  const tsr_model *m = p->model;
+  size_t added = m->module_count * m->layers;
+  assert(m->layers && p->plan.block_count == m->layers);
+  p->layers = TSR__NEW_ARRAY(tsr__model_layer, m->layers);
+  p->added = TSR__NEW_ARRAY(tsr__model_linear, added);
+  if (!p->layers || !p->added) return tsr__fail_memory(error);
+  declare_workspaces(p);
+  p->family->declare(p);
+  for (size_t i = 0; i < added; i++) {
+    const tsr__model_module *module = &m->modules[i / m->layers];
+    p->added[i] = tsr__program_declare_linear(p, TSR__PLACE_ADDED, m->width, module->features,
+                                              module->has_bias);
+  }
+  if (p->options->dtype == TSR_SIMULATE_AUTOCAST_FP16) {
+    p->loss_scale = tsr__tensor_declare(p->tape, TSR__DTYPE_F32, TSR__SCALAR, TSR_CATEGORY_BUFFER);
+    p->good_steps = tsr__tensor_declare(p->tape, TSR__DTYPE_F32, TSR__SCALAR, TSR_CATEGORY_BUFFER);
+  }
+  return p->tape->status ? tsr__fail_memory(error) : 0;
+}
+
+int tsr__program_init(tsr__program *p, const tsr_model *model, const tsr__run_options *options,
+                      const tsr__plan *plan, tsr__tape *tape, tsr_error *error) {
+  *p = (tsr__program){.model = model,
+                      .options = options,
+                      .tape = tape,
+                      .batch = or_one(options->batch),
+                      .sequence = or_one(options->sequence),
+                      .accumulate = or_one(options->accumulate)};
+  p->family = tsr__model_class_row_of(model->class)->family;
+  int status = check_sizes(p, error);
+  choose_types(p);
+  if (status == 0) status = choose_plan(p, plan, error);
+  if (status == 0) status = choose_attention(p, error);
+  if (status == 0) status = declare(p, error);
+  return status;
+}
+
+void tsr__program_release(tsr__program *p) {
+  tsr__plan_release(&p->plan);
+  tsr__free(p->layers);
+  tsr__free(p->added);
+  TSR__VECTOR_FREE(&p->outputs);
+  TSR__VECTOR_FREE(&p->cache);
+  TSR__VECTOR_FREE(&p->hidden);
+}
+
+uint64_t tsr_model_parameter_count(const tsr_model *model) {
+  static const tsr__run_options options = {
+      .batch = 1, .sequence = 1, .attention = TSR_ATTENTION_EAGER};
+  tsr__tape tape;
+  tsr__program program = {0};
+  uint64_t count = 0;
+  bool ok = tsr__tape_init(&tape, NULL) &&
+            tsr__program_init(&program, model, &options, NULL, &tape, NULL) == 0;
+  for (size_t i = 0; ok && i < tape.parameters.count; i++)
+    count += tsr__shape_elements(tsr__tensor_shape(&tape, tape.parameters.items[i]));
+  tsr__program_release(&program);
+  tsr__tape_release(&tape);
+  return count;
+}

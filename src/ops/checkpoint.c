@@ -1,0 +1,87 @@
+/* checkpoint.c - recomputing a segment of the program in backward, as torch.utils.checkpoint does in
+ * its reentrant form.
+ *
+ * Forward runs the segment without recording gradients, and saves only the segment's inputs.
+ * Backward detaches those inputs, runs the segment again with gradients, runs a backward pass
+ * within the backward pass, and passes on the gradients that arrived at the detached inputs. During
+ * that time its Python function holds the inputs, the segment's result and the gradient it was
+ * given (torch/utils/checkpoint.py, CheckpointFunction). */
+#include <assert.h>
+
+#include "graph/table.h"
+
+static void forward(tsr__op_call *call) {
+  tsr__tape *tape = call->tape;
+  bool grad_enabled = tape->grad_enabled;
+  tsr__op_attributes attributes = *call->attributes;
+  assert(attributes.segment && call->input_count);
+  for (uint32_t i = 0; i < call->input_count; i++) tsr__op_save(call, i, call->reg[IN(i)]);
+  tape->grad_enabled = false;
+  tape->ops.items[call->op].attributes.draws = tape->draws;
+  tsr__tensor_id result =
+      attributes.segment(attributes.program, tape, attributes.index, &call->reg[IN(0)]);
+  tape->grad_enabled = grad_enabled;
+  tsr__tensor_hold(tape, result);
+  tsr__scope_unbind(tape, result);
+  call->reg[OUT(0)] = result;
+}
+
+/* Run the segment again; its result is bound to the current function. */
+static tsr__tensor_id recompute(tsr__op_call *call, const tsr__tensor_id *inputs) {
+  tsr__tape *tape = call->tape;
+  const tsr__op_attributes *attributes = call->attributes;
+  bool is_autocast = tape->is_autocast, was_backward = tape->is_backward;
+  bool grad_enabled = tape->grad_enabled;
+  size_t casts = tape->casts.count;
+  uint32_t block = tape->block;
+  uint32_t draws = tape->draws;
+  tape->is_autocast = attributes->is_autocast;
+  tape->is_backward = false;
+  tape->grad_enabled = true;
+  tape->draws = attributes->draws; /* preserve_rng_state: the same masks again */
+  tape->recomputing++;
+  tape->block = tape->ops.items[call->op].block;
+  tsr__tensor_id result = attributes->segment(attributes->program, tape, attributes->index, inputs);
+  assert(tape->recomputing);
+  tape->recomputing--;
+  tape->block = block;
+  tape->draws = draws;
+  tape->grad_enabled = grad_enabled;
+  tape->is_backward = was_backward;
+  tape->is_autocast = is_autocast;
+  if (attributes->is_autocast) tsr__trace_enter(tape, TSR__PLACE_AUTOCAST_EXIT);
+  while (tape->casts.count > casts)
+    tsr__tensor_release(tape, tape->casts.items[--tape->casts.count].to);
+  if (attributes->is_autocast) tsr__trace_leave(tape);
+  return result;
+}
+
+/* The engine runs a backward pass that a node asks for on the thread of that node (engine.cpp). */
+static void run_within(tsr__tape *tape, tsr__tensor_id root, tsr__tensor_id grad) {
+  tsr__trace_enter(tape, TSR__PLACE_RECOMPUTE_BACKWARD);
+  tsr__tape_backward(tape, root, grad);
+  tsr__trace_leave(tape);
+}
+
+static void backward(tsr__op_call *call) {
+  tsr__tape *tape = call->tape;
+  tsr__tensor_id inputs[TSR__OP_INPUTS] = {0};
+  tsr__scope_enter(tape, TSR__PLACE_RECOMPUTE);
+  for (uint32_t i = 0; i < call->input_count; i++)
+    inputs[i] = tsr__scope_bind(tape, tsr__tensor_detach(tape, call->reg[IN(i)], call->needs[i]));
+  tsr__tensor_id result = recompute(call, inputs);
+  tsr__tensor_hold(tape, call->reg[GRAD_OUT(0)]);
+  run_within(tape, result, call->reg[GRAD_OUT(0)]);
+  for (uint32_t i = 0; i < call->input_count; i++) {
+    if (!inputs[i] || tape->status) continue;
+    call->reg[GRAD_IN(i)] = tsr__tensor_at(tape, inputs[i])->grad;
+    tsr__tensor_at(tape, inputs[i])->grad = 0;
+  }
+  (void)tsr__scope_leave(tape, 0);
+}
+
+/* The ops inside the segment count their own work. */
+const tsr__op_row tsr__op_checkpoint = {.name = "checkpoint",
+                                        .node = "CheckpointFunctionBackward",
+                                        .run_forward = forward,
+                                        .run_backward = backward};

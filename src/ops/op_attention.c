@@ -1,0 +1,367 @@
+/* op_attention.c - attention in one kernel: q, k, v and, if there is one, a mask.
+ *
+ * Shapes: q (batch, heads, rows, width), k and v (batch, kv heads, columns, width); the result is
+ * (batch, rows, heads * width), the layout that the output projection needs, and that the kernels
+ * write.
+ *
+ *   memory-efficient  saves q, k, v, out, a log-sum-exp per row (rows rounded up to 32) and the
+ *                     dropout's seed and offset; a mask is a float tensor for it, so that a boolean
+ *                     one is converted, and kept (transformers/attention.cu, attention_backward.cu)
+ *   flash             the same, without masks; its backward accumulates dq in fp32 (flash_api.cpp)
+ *   chunked           our own: scores of `chunk` query rows exist at a time, in both directions
+ *
+ * op_eager.c has attention as four operations. */
+#include <math.h>
+
+#include "graph/table.h"
+
+#define Q       IN(0)
+#define K       IN(1)
+#define V       IN(2)
+#define MASK    IN(3)
+#define SAVED_Q SAVED(0)
+#define SAVED_K SAVED(1)
+#define SAVED_V SAVED(2)
+#define RESULT  SAVED(3)
+#define LSE     SAVED(4)
+
+/* ---- shapes ---- */
+
+static tsr__shape result(const tsr__op_call *call) {
+  tsr__shape q = tsr__op_shape(call, Q);
+  return TSR__SHAPE(q.dim[0], q.dim[2], q.dim[1] * tsr__op_shape(call, V).dim[3]);
+}
+
+static tsr__shape rows(const tsr__op_call *call) {
+  tsr__shape q = tsr__op_shape(call, Q);
+  return TSR__SHAPE(q.dim[0], q.dim[1], q.dim[2]);
+}
+
+static tsr__shape row_sums(const tsr__op_call *call) {
+  tsr__shape q = tsr__op_shape(call, Q);
+  return TSR__SHAPE(q.dim[0], q.dim[1], q.dim[2], 1);
+}
+
+static tsr__shape rows_32(const tsr__op_call *call) {
+  tsr__shape q = tsr__op_shape(call, Q);
+  return TSR__SHAPE(q.dim[0], q.dim[1], tsr__shape_round_up(q.dim[2], 32));
+}
+
+static tsr__shape rows_128(const tsr__op_call *call) {
+  tsr__shape q = tsr__op_shape(call, Q);
+  return TSR__SHAPE(q.dim[0], q.dim[1], tsr__shape_round_up(q.dim[2], 128));
+}
+
+static tsr__shape padded_queries(const tsr__op_call *call) {
+  tsr__shape q = tsr__op_shape(call, Q);
+  return TSR__SHAPE(q.dim[0], tsr__shape_round_up(q.dim[2], 128), q.dim[1],
+                    tsr__shape_round_up(q.dim[3], 32));
+}
+
+/* The mask's rows are whole 16 elements long for the kernel. */
+static tsr__shape padded_mask(const tsr__op_call *call) {
+  tsr__shape shape = tsr__op_shape(call, MASK);
+  shape.dim[3] = tsr__shape_round_up(shape.dim[3], 16);
+  return shape;
+}
+
+static tsr__shape one(const tsr__op_call *call) {
+  (void)call;
+  return TSR__SHAPE(1);
+}
+
+static tsr__shape two(const tsr__op_call *call) {
+  (void)call;
+  return TSR__SHAPE(2);
+}
+
+static tsr__shape scalar(const tsr__op_call *call) {
+  (void)call;
+  return TSR__SCALAR;
+}
+
+/* q, k and v in one, as the gradient of what they are views of. */
+static tsr__shape packed(const tsr__op_call *call) {
+  tsr__shape q = tsr__op_shape(call, Q);
+  return TSR__SHAPE(q.dim[0], q.dim[2], 3, q.dim[1] * q.dim[3]);
+}
+
+static tsr__shape all_heads(const tsr__op_call *call) {
+  tsr__shape k = tsr__op_shape(call, K);
+  k.dim[1] = tsr__op_shape(call, Q).dim[1];
+  return k;
+}
+
+static uint64_t chunks(const tsr__op_call *call) {
+  uint64_t chunk = call->attributes->chunk;
+  return tsr__shape_round_up(tsr__op_shape(call, Q).dim[2], chunk) / chunk;
+}
+
+static tsr__shape scores(const tsr__op_call *call) {
+  tsr__shape q = tsr__op_shape(call, Q);
+  uint64_t chunk = call->attributes->chunk, left = q.dim[2] - call->turn * chunk;
+  return TSR__SHAPE(q.dim[0], q.dim[1], left < chunk ? left : chunk, tsr__op_shape(call, K).dim[2]);
+}
+
+/* ---- numbers ---- */
+
+static double scale(const tsr__op_call *call) {
+  return 1 / sqrt((double)tsr__op_shape(call, Q).dim[3]);
+}
+static double dropout(const tsr__op_call *call) {
+  return call->attributes->dropout;
+}
+/* Causal by itself, unless a mask restricts which positions attend to which. */
+static double is_causal(const tsr__op_call *call) {
+  return !call->reg[MASK];
+}
+static double window(const tsr__op_call *call) {
+  return (double)call->attributes->window;
+}
+static double first_row(const tsr__op_call *call) {
+  return (double)(call->turn * call->attributes->chunk);
+}
+
+/* ---- views ---- */
+
+/* q, k and v, or their gradients, within one tensor (batch, rows, 3, heads * width). */
+static tsr__layout part(const tsr__op_call *call, tsr__layout layout, uint64_t index) {
+  tsr__shape q = tsr__op_shape(call, Q);
+  uint64_t size = q.dim[1] * q.dim[3];
+  assert(layout.shape.rank == 4 && layout.shape.dim[2] == 3 && layout.shape.dim[3] == size);
+  return (tsr__layout){.shape = q,
+                       .stride = {layout.stride[0], q.dim[3], layout.stride[1], 1},
+                       .offset = layout.offset + index * size};
+}
+static tsr__layout part_0(const tsr__op_call *call, tsr__layout layout) {
+  return part(call, layout, 0);
+}
+static tsr__layout part_1(const tsr__op_call *call, tsr__layout layout) {
+  return part(call, layout, 1);
+}
+static tsr__layout part_2(const tsr__op_call *call, tsr__layout layout) {
+  return part(call, layout, 2);
+}
+
+/* The rows of this turn, of anything by head. */
+static tsr__layout chunk_rows(const tsr__op_call *call, tsr__layout layout) {
+  uint64_t first = call->turn * call->attributes->chunk, left = layout.shape.dim[2] - first;
+  uint64_t count = left < call->attributes->chunk ? left : call->attributes->chunk;
+  return tsr__layout_slice(layout, 2, first, count);
+}
+/* ... and of a result or its gradient, in which each row has all heads. */
+static tsr__layout chunk_result(const tsr__op_call *call, tsr__layout layout) {
+  return chunk_rows(call, tsr__layout_heads(layout, tsr__op_shape(call, Q).dim[1]));
+}
+static tsr__layout by_head(const tsr__op_call *call, tsr__layout layout) {
+  return tsr__layout_heads(layout, tsr__op_shape(call, Q).dim[1]);
+}
+
+/* ---- conditions ---- */
+
+static bool has_mask(const tsr__op_call *call) {
+  return call->reg[MASK] != 0;
+}
+static bool has_odd_mask(const tsr__op_call *call) {
+  return has_mask(call) && tsr__op_shape(call, MASK).dim[3] % 16;
+}
+static bool is_packed(const tsr__op_call *call) {
+  return call->attributes->is_packed;
+}
+static bool is_apart(const tsr__op_call *call) {
+  return !is_packed(call);
+}
+static bool is_half(const tsr__op_call *call) {
+  return tsr__dtype_is_half(tsr__op_dtype(call, Q));
+}
+static bool is_full(const tsr__op_call *call) {
+  return !is_half(call);
+}
+static bool is_grouped(const tsr__op_call *call) {
+  return tsr__op_shape(call, K).dim[1] != tsr__op_shape(call, Q).dim[1];
+}
+static bool wants_q(const tsr__op_call *call) {
+  return call->reg[GRAD_IN(0)] != 0;
+}
+static bool is_first_turn(const tsr__op_call *call) {
+  return call->turn == 0;
+}
+static bool is_later_turn(const tsr__op_call *call) {
+  return call->turn > 0;
+}
+
+/* ---- what all have in common ---- */
+
+#define SAVE_QKV_AND_RESULT                                      \
+  {SAVE(0, Q)}, {SAVE(1, K)}, {SAVE(2, V)}, {SAVE(3, OUT(0))}, { \
+    SAVE(4, T(1))                                                \
+  }
+
+/* Gradients of q, k and v: parts of one tensor where these were. */
+#define MAKE_GRADIENTS(name)                                                                \
+  {MAKE(name), .to = T(0), .like = Q, .shape = packed, .when = is_packed},                  \
+      {VIEW(GRAD_IN(0), T(0), part_0), .when = is_packed},                                  \
+      {VIEW(GRAD_IN(1), T(0), part_1), .when = is_packed},                                  \
+      {VIEW(GRAD_IN(2), T(0), part_2), .when = is_packed}, {FREE(T(0)), .when = is_packed}, \
+      {MAKE(name), .to = GRAD_IN(0), .like = Q, ROWS_FIRST, .when = is_apart},              \
+      {MAKE(name), .to = GRAD_IN(1), .like = K, ROWS_FIRST, .when = is_apart}, {            \
+    MAKE(name), .to = GRAD_IN(2), .like = V, ROWS_FIRST, .when = is_apart                   \
+  }
+#define GRADIENTS \
+  { GRAD_IN(0), GRAD_IN(1), GRAD_IN(2) }
+
+/* ---- memory-efficient ---- */
+
+#define SEED   SAVED(5)
+#define OFFSET SAVED(6)
+#define BIAS   SAVED(7)
+#define NUMBERS \
+  { RULE(scale), RULE(dropout), RULE(is_causal) }
+
+static double minus_infinity(const tsr__op_call *call) {
+  (void)call;
+  return -INFINITY;
+}
+
+static const tsr__op_step efficient_forward[] = {
+    {RUN(ZEROS_LIKE), .to = T(0), .like = MASK, .typed = Q, .when = has_mask},
+    {RUN(NOT), .to = T(1), .reads = {MASK}, .when = has_mask},
+    {INTO(MASKED_FILL), .reads = {T(0), T(1)}, .writes = {T(0)}, .scalars = {RULE(minus_infinity)},
+     .done = {T(1)}, .when = has_mask},
+    {RUN(PAD), .to = T(0), .reads = {T(0)}, .scalars = {NUMBER(0)}, .shape = padded_mask,
+     .when = has_odd_mask},
+    {MAKE(EFFICIENT), .to = OUT(0), .like = Q, .shape = result},
+    {MAKE(EFFICIENT), .to = T(1), F32, .shape = rows_32},
+    {MAKE(EFFICIENT), .to = T(2), I64, .shape = one},    /* seed */
+    {MAKE(EFFICIENT), .to = T(3), I64, .shape = scalar}, /* offset */
+    {RUN(EFFICIENT), .reads = {Q, K, V, T(0)}, .writes = {OUT(0), T(1), T(2), T(3)},
+     .scalars = NUMBERS},
+    SAVE_QKV_AND_RESULT,
+    {SAVE(5, T(2))},
+    {SAVE(6, T(3))},
+    {SAVE(7, T(0))},
+    {FREE(T(1), T(2), T(3), T(0))},
+    {.action = TSR__DO_END}};
+/* In fp32 the kernel leaves the row sums of gradient times result to others; in 16 bits it needs room
+ * for them, and to add up dq. */
+#define OPERANDS SAVED_Q, SAVED_K, SAVED_V, GRAD_OUT(0), RESULT, LSE, SEED, OFFSET, BIAS
+static const tsr__op_step efficient_backward[] = {
+    MAKE_GRADIENTS(EFFICIENT_BACKWARD),
+    {RUN(MUL), .to = T(1), .reads = {GRAD_OUT(0), RESULT}, .when = is_full,
+     .by = TSR__KERNEL_EFFICIENT_BACKWARD},
+    {VIEW(T(5), T(1), by_head), .when = is_full},
+    {RUN(SUM), .to = T(2), .reads = {T(5)}, .shape = row_sums, .when = is_full,
+     .by = TSR__KERNEL_EFFICIENT_BACKWARD, .done = {T(5), T(1)}},
+    {RUN(CLONE), .to = T(3), .reads = {T(2)}, .shape = rows, .when = is_full,
+     .by = TSR__KERNEL_EFFICIENT_BACKWARD, .done = {T(2)}},
+    {MAKE(EFFICIENT_BACKWARD), .to = T(3), F32, .shape = rows, .when = is_half},
+    {MAKE(EFFICIENT_BACKWARD), .to = T(4), F32, .shape = result, .when = is_half},
+    {RUN(EFFICIENT_BACKWARD), .reads = {OPERANDS, T(3)}, .writes = GRADIENTS, .scalars = NUMBERS,
+     .when = is_full, .done = {T(3)}},
+    {RUN(EFFICIENT_BACKWARD), .reads = {OPERANDS}, .writes = GRADIENTS, .scratch = {T(3), T(4)},
+     .scalars = NUMBERS, .when = is_half, .done = {T(4), T(3)}},
+    {.action = TSR__DO_END}};
+#undef OPERANDS
+#undef NUMBERS
+const tsr__op_row tsr__op_attention_efficient = {.name = "memory-efficient attention",
+                                                 .node =
+                                                     "ScaledDotProductEfficientAttentionBackward0",
+                                                 .autocast = TSR__AUTOCAST_LOW,
+                                                 .forward = efficient_forward,
+                                                 .backward = efficient_backward};
+
+/* ---- flash ---- */
+
+#define NUMBERS \
+  { RULE(scale), RULE(dropout), RULE(is_causal), RULE(window) }
+
+static const tsr__op_step flash_forward[] = {
+    {MAKE(FLASH), .to = OUT(0), .like = Q, .shape = result},
+    {MAKE(FLASH), .to = T(1), F32, .shape = rows},
+    {MAKE(FLASH), .to = T(2), I64, .shape = two},    /* seed and offset */
+    {MAKE(FLASH), .to = T(3), I64, .shape = scalar}, /* unused */
+    {RUN(FLASH), .reads = {Q, K, V}, .writes = {OUT(0), T(1), T(2), T(3)}, .scalars = NUMBERS},
+    SAVE_QKV_AND_RESULT,
+    {SAVE(5, T(2))},
+    {SAVE(6, T(3))},
+    {FREE(T(1), T(2), T(3))},
+    {.action = TSR__DO_END}};
+/* With fewer keys than queries, gradients of keys and values for all heads, to be summed over those
+ * that share one. */
+static const tsr__op_step flash_backward[] = {
+    MAKE_GRADIENTS(FLASH_BACKWARD),
+    {MAKE(FLASH_BACKWARD), .to = T(1), F32, .shape = rows_128},
+    {MAKE(FLASH_BACKWARD), .to = T(2), F32, .shape = padded_queries},
+    {MAKE(FLASH_BACKWARD), .to = T(3), .like = Q, .shape = all_heads, .when = is_grouped},
+    {MAKE(FLASH_BACKWARD), .to = T(4), .like = Q, .shape = all_heads, .when = is_grouped},
+    {RUN(FLASH_BACKWARD), .reads = {SAVED_Q, SAVED_K, SAVED_V, GRAD_OUT(0), RESULT, LSE, SEED},
+     .writes = GRADIENTS, .scratch = {T(1), T(2), T(3), T(4)}, .scalars = NUMBERS,
+     .done = {T(4), T(3), T(2), T(1)}},
+    {.action = TSR__DO_END}};
+#undef NUMBERS
+const tsr__op_row tsr__op_attention_flash = {.name = "flash attention",
+                                             .node = "ScaledDotProductFlashAttentionBackward0",
+                                             .autocast = TSR__AUTOCAST_LOW,
+                                             .forward = flash_forward,
+                                             .backward = flash_backward};
+
+/* ---- chunked ---- */
+
+#define Q_CHUNK      T(5)
+#define LSE_CHUNK    T(6)
+#define RESULT_CHUNK T(7)
+#define GRAD_CHUNK   T(8)
+#define DQ_CHUNK     T(9)
+
+static const tsr__op_step chunked_forward[] = {
+    {MAKE(EMPTY_LIKE), .to = OUT(0), .like = Q, .shape = result},
+    {MAKE(EMPTY_LIKE), .to = T(1), F32, .shape = rows},
+    {LOOP(chunks)},
+    {VIEW(Q_CHUNK, Q, chunk_rows)},
+    {VIEW(LSE_CHUNK, T(1), chunk_rows)},
+    {VIEW(RESULT_CHUNK, OUT(0), chunk_result)},
+    {RUN(BMM), .to = T(2), .reads = {Q_CHUNK, K}, SECOND_TRANSPOSED, .shape = scores},
+    {MAKE(CHUNK_SOFTMAX), .to = T(3), F32, .like = T(2)},
+    {RUN(CHUNK_SOFTMAX), .reads = {T(2)}, .writes = {T(3), LSE_CHUNK},
+     .scalars = {RULE(scale), RULE(first_row), RULE(dropout), RULE(window)}, .done = {T(2)}},
+    {INTO(BMM), .reads = {T(3), V}, .writes = {RESULT_CHUNK}, .done = {T(3)}},
+    {FREE(RESULT_CHUNK, LSE_CHUNK, Q_CHUNK)},
+    {AGAIN},
+    SAVE_QKV_AND_RESULT,
+    {FREE(T(1))},
+    {.action = TSR__DO_END}};
+/* Of each chunk: the scores again, from which and the log-sum-exp the softmax; then the gradient of
+ * the scores, and what it adds to those of q, k and v. The first chunk writes the gradients of k and
+ * v, the others add to them. */
+static const tsr__op_step chunked_backward[] = {
+    MAKE_GRADIENTS(CHUNKED),
+    {LOOP(chunks)},
+    {VIEW(Q_CHUNK, SAVED_Q, chunk_rows)},
+    {VIEW(LSE_CHUNK, LSE, chunk_rows)},
+    {VIEW(RESULT_CHUNK, RESULT, chunk_result)},
+    {VIEW(GRAD_CHUNK, GRAD_OUT(0), chunk_result)},
+    {VIEW(DQ_CHUNK, GRAD_IN(0), chunk_rows), .when = wants_q},
+    {RUN(CHUNK_WEIGHTS), .to = T(1), .reads = {Q_CHUNK, SAVED_K, LSE_CHUNK},
+     .scalars = {RULE(scale), RULE(first_row), RULE(window)}, F32, .shape = scores,
+     .within = "chunked_attention_backward"},
+    {RUN(CHUNK_BACKWARD), .to = T(2), .reads = {GRAD_CHUNK, SAVED_V, RESULT_CHUNK, T(1)},
+     .writes = {0, T(1)}, .scalars = {RULE(scale), RULE(dropout)}, F32, .shape = scores,
+     .within = "chunked_attention_backward"},
+    {INTO(BMM), .reads = {T(1), GRAD_CHUNK}, FIRST_TRANSPOSED, .writes = {GRAD_IN(2)},
+     .when = is_first_turn},
+    {INTO(BMM), .reads = {T(1), GRAD_CHUNK, GRAD_IN(2)}, FIRST_TRANSPOSED, .writes = {GRAD_IN(2)},
+     .when = is_later_turn},
+    {INTO(BMM), .reads = {T(2), SAVED_K}, .writes = {DQ_CHUNK}},
+    {INTO(BMM), .reads = {T(2), Q_CHUNK}, FIRST_TRANSPOSED, .writes = {GRAD_IN(1)},
+     .when = is_first_turn},
+    {INTO(BMM), .reads = {T(2), Q_CHUNK, GRAD_IN(1)}, FIRST_TRANSPOSED, .writes = {GRAD_IN(1)},
+     .when = is_later_turn},
+    {FREE(T(2), T(1))},
+    {FREE(DQ_CHUNK, GRAD_CHUNK, RESULT_CHUNK, LSE_CHUNK, Q_CHUNK)},
+    {AGAIN},
+    {.action = TSR__DO_END}};
+const tsr__op_row tsr__op_attention_chunked = {.name = "chunked attention",
+                                               .node = "ChunkedAttentionBackward",
+                                               .autocast = TSR__AUTOCAST_LOW,
+                                               .forward = chunked_forward,
+                                               .backward = chunked_backward};

@@ -1,0 +1,214 @@
+/* op_eager.c - attention written out: matmul, scale, mask, softmax, dropout, matmul.
+ *
+ * As transformers' eager_attention_forward has it (modeling_gpt2.py, modeling_llama.py). GPT-2
+ * divides by a tensor, writes the smallest number where its own mask is false and adds the model's
+ * mask; the Llama family multiplies, adds, and takes the softmax in fp32. Kept for backward: q and
+ * k as the matrix product took them, the softmax, the dropout's mask, the weights after it, v.
+ *
+ * matmul needs its operands as batches of matrices, and copies any with another layout. Inputs: q,
+ * k, v (as many heads each), mask and, of GPT-2, its layer's buffer of what may attend to what.
+ * Outputs: the result (batch, rows, heads * width), and the weights, which the caller's function
+ * holds. */
+#include <math.h>
+
+#include "graph/table.h"
+
+#define Q       IN(0)
+#define K       IN(1)
+#define V       IN(2)
+#define MASK    IN(3)
+#define BUFFER  IN(4)
+#define SAVED_Q SAVED(0)
+#define SAVED_K SAVED(1)
+#define SOFTMAX SAVED(2)
+#define WEIGHTS SAVED(3)
+#define SAVED_V SAVED(4)
+#define DROPPED SAVED(5)
+#define CAUSAL  SAVED(6)
+#define SCORES  T(2)
+
+static tsr__shape scores(const tsr__op_call *call) {
+  tsr__shape shape = tsr__op_shape(call, Q);
+  shape.dim[3] = tsr__op_shape(call, K).dim[2];
+  return shape;
+}
+
+static tsr__shape merged(const tsr__op_call *call) {
+  tsr__shape q = tsr__op_shape(call, Q);
+  return TSR__SHAPE(q.dim[0], q.dim[2], q.dim[1] * q.dim[3]);
+}
+
+static tsr__shape scalar(const tsr__op_call *call) {
+  (void)call;
+  return TSR__SCALAR;
+}
+
+static bool has_mask(const tsr__op_call *call) {
+  return call->reg[MASK] != 0;
+}
+static bool has_dropout(const tsr__op_call *call) {
+  return call->attributes->dropout > 0;
+}
+
+static double dropout(const tsr__op_call *call) {
+  return call->attributes->dropout;
+}
+static double kept(const tsr__op_call *call) {
+  return 1 / (1 - dropout(call));
+}
+/* Scores are divided by the root of the heads' width, or multiplied by its reciprocal. */
+static double root_of_width(const tsr__op_call *call) {
+  return sqrt((double)tsr__op_shape(call, Q).dim[3]);
+}
+static double scale(const tsr__op_call *call) {
+  return 1 / root_of_width(call);
+}
+static double lowest(const tsr__op_call *call) {
+  return tsr__dtype_lowest(tsr__op_dtype(call, Q));
+}
+
+/* (batch, rows, heads * width) by head, (batch, heads, rows, width) by row, and the part of the
+ * buffer that belongs to these rows and columns. */
+static tsr__layout by_head(const tsr__op_call *call, tsr__layout layout) {
+  return tsr__layout_heads(layout, tsr__op_shape(call, Q).dim[1]);
+}
+static tsr__layout by_row(const tsr__op_call *call, tsr__layout layout) {
+  (void)call;
+  return tsr__layout_swap(layout, 1, 2);
+}
+static tsr__layout causal_part(const tsr__op_call *call, tsr__layout layout) {
+  uint64_t queries = tsr__op_shape(call, Q).dim[2], keys = tsr__op_shape(call, K).dim[2];
+  return tsr__layout_slice(tsr__layout_slice(layout, 0, keys - queries, queries), 1, 0, keys);
+}
+
+/* The softmax in fp32 converts bf16 to a copy first, and reads fp16 directly. */
+static bool copies_for_llama(const tsr__op_call *call) {
+  return tsr__op_dtype(call, SCORES) != TSR__DTYPE_F32 &&
+         (call->tape->is_autocast || tsr__op_dtype(call, Q) == TSR__DTYPE_BF16);
+}
+static bool copies_for_gpt2(const tsr__op_call *call) {
+  return tsr__op_dtype(call, SCORES) != TSR__DTYPE_F32 && call->tape->is_autocast;
+}
+
+/* GPT-2's softmax is in the type of the model, and so in that of q; in fp32 under autocast. */
+static bool is_autocast(const tsr__op_call *call) {
+  return call->tape->is_autocast;
+}
+static bool is_plain(const tsr__op_call *call) {
+  return !call->tape->is_autocast;
+}
+
+#define PRODUCT_OF_QUERIES_AND_KEYS                                                   \
+  {DENSE(T(0), Q)}, {DENSE(T(1), K)}, {SAVE(0, T(0))}, {SAVE(1, T(1))}, {             \
+    RUN(BMM), .to = SCORES, .reads = {T(0), T(1)}, SECOND_TRANSPOSED, .shape = scores \
+  }
+
+/* From the softmax, in SCORES, to the results. */
+#define WEIGH_VALUES                                                                               \
+  {SAVE(2, SCORES)}, {CAST(SCORES, SCORES), .typed = Q},                                           \
+      {MAKE(DROPOUT), .to = T(3), .like = SCORES, .when = has_dropout},                            \
+      {MAKE(DROPOUT), .to = T(4), .like = SCORES, BOOL, .when = has_dropout},                      \
+      {RUN(DROPOUT), .reads = {SCORES}, .writes = {T(3), T(4)}, .scalars = {RULE(dropout)},        \
+       .when = has_dropout},                                                                       \
+      {SAVE(5, T(4)), .when = has_dropout, .done = {T(4), SCORES}},                                \
+      {MOVE(SCORES, T(3)), .when = has_dropout}, {DENSE(T(5), V)}, {SAVE(3, SCORES)},              \
+      {SAVE(4, T(5))}, {RUN(BMM), .to = T(6), .reads = {SCORES, T(5)}, .like = Q, .done = {T(5)}}, \
+      {VIEW(T(5), T(6), by_row)},                                                                  \
+      {RUN(CLONE), .to = OUT(0), .reads = {T(5)}, .shape = merged, .done = {T(5), T(6)}}, {        \
+    MOVE(OUT(1), SCORES)                                                                           \
+  }
+
+/* From the result's gradient to that of the scores, in T(1). */
+#define WEIGH_VALUES_BACK                                                                       \
+  {VIEW(T(2), GRAD_OUT(0), by_head)},                                                           \
+      {RUN(CLONE),                                                                              \
+       .to = T(0),                                                                              \
+       .reads = {T(2)},                                                                         \
+       .like = Q,                                                                               \
+       .node = "UnsafeViewBackward0",                                                           \
+       .done = {T(2), GRAD_OUT(0)}},                                                            \
+      {RUN(BMM),  .to = T(1),      .reads = {T(0), SAVED_V}, SECOND_TRANSPOSED,                 \
+       .like = Q, .shape = scores, .node = "BmmBackward0",   .within = "bmm_self_backward"},    \
+      {RUN(BMM),                                                                                \
+       .to = GRAD_IN(2),                                                                        \
+       .reads = {WEIGHTS, T(0)},                                                                \
+       FIRST_TRANSPOSED,                                                                        \
+       .like = V,                                                                               \
+       .typed = Q,                                                                              \
+       ROWS_FIRST,                                                                              \
+       .within = "bmm_mat2_backward",                                                           \
+       .done = {T(0), WEIGHTS, SAVED_V}},                                                       \
+      {RUN(DROPOUT_BACKWARD),   .to = T(1),          .reads = {T(1), DROPPED},                  \
+       .scalars = {RULE(kept)}, .when = has_dropout, .node = "NativeDropoutBackward0",          \
+       .done = {DROPPED}},                                                                      \
+      {CAST(T(1), T(1)), .typed = SOFTMAX, .node = "ToCopyBackward0"},                          \
+      {RUN(SOFTMAX_BACKWARD), .to = T(1), .reads = {T(1), SOFTMAX}, .node = "SoftmaxBackward0", \
+       .done = {SOFTMAX}},                                                                      \
+  {                                                                                             \
+    CAST(T(1), T(1)), .typed = Q, .node = "ToCopyBackward0"                                     \
+  }
+
+/* From the gradient of the product to those of q and k. */
+#define PRODUCT_BACK                                                                               \
+  {RUN(BMM),   .to = GRAD_IN(0),       .reads = {T(1), SAVED_K},     .like = Q,                    \
+   ROWS_FIRST, .node = "BmmBackward0", .within = "bmm_self_backward"},                             \
+  {                                                                                                \
+    RUN(BMM), .to = GRAD_IN(1), .reads = {T(1), SAVED_Q}, FIRST_TRANSPOSED, .like = K, ROWS_FIRST, \
+              .typed = Q, .within = "bmm_mat2_backward", .done = {                                 \
+                T(1)                                                                               \
+              }                                                                                    \
+  }
+
+/* ---- GPT-2 ---- */
+
+static const tsr__op_step gpt2_forward[] = {
+    PRODUCT_OF_QUERIES_AND_KEYS,
+    {RUN(FULL), .to = T(3), .like = Q, .shape = scalar, .scalars = {RULE(root_of_width)}},
+    {RUN(DIV), .to = SCORES, .reads = {SCORES, T(3)}, .done = {T(3)}},
+    {RUN(FULL), .to = T(3), .like = Q, .shape = scalar, .scalars = {RULE(lowest)}},
+    {VIEW(T(7), BUFFER, causal_part)},
+    {RUN(WHERE), .to = SCORES, .reads = {T(7), SCORES, T(3)}, .like = SCORES, .done = {T(3)}},
+    {SAVE(6, T(7)), .done = {T(7)}},
+    {RUN(ADD), .to = SCORES, .reads = {SCORES, MASK}, PROMOTED, .when = has_mask},
+    {FREE(T(1), T(0))},
+    {RUN(TO_COPY), .to = SCORES, .reads = {SCORES}, F32, .when = copies_for_gpt2},
+    {RUN(SOFTMAX), .to = SCORES, .reads = {SCORES}, F32, .when = is_autocast},
+    {RUN(SOFTMAX), .to = SCORES, .reads = {SCORES}, .typed = Q, .when = is_plain},
+    WEIGH_VALUES,
+    {.action = TSR__DO_END}};
+static const tsr__op_step gpt2_backward[] = {
+    WEIGH_VALUES_BACK,
+    {RUN(WHERE), .to = T(1), .reads = {CAUSAL, T(1)}, .scalars = {NUMBER(0)}, .like = T(1),
+     .node = "WhereBackward0"},
+    {RUN(DIV), .to = T(1), .reads = {T(1)}, .scalars = {RULE(root_of_width)},
+     .node = "DivBackward0", .within = "div_tensor_self_backward"},
+    PRODUCT_BACK,
+    {.action = TSR__DO_END}};
+const tsr__op_row tsr__op_attention_gpt2 = {.name = "eager attention",
+                                            .node = "CloneBackward0",
+                                            .autocast = TSR__AUTOCAST_LOW,
+                                            .forward = gpt2_forward,
+                                            .backward = gpt2_backward};
+
+/* ---- Llama ---- */
+
+static const tsr__op_step llama_forward[] = {
+    PRODUCT_OF_QUERIES_AND_KEYS,
+    {RUN(MUL), .to = SCORES, .reads = {SCORES}, .scalars = {RULE(scale)}},
+    {RUN(ADD), .to = SCORES, .reads = {SCORES, MASK}, PROMOTED, .when = has_mask},
+    {FREE(T(1), T(0))},
+    {RUN(TO_COPY), .to = SCORES, .reads = {SCORES}, F32, .when = copies_for_llama},
+    {RUN(SOFTMAX), .to = SCORES, .reads = {SCORES}, F32},
+    WEIGH_VALUES,
+    {.action = TSR__DO_END}};
+static const tsr__op_step llama_backward[] = {WEIGH_VALUES_BACK,
+                                              {RUN(MUL), .to = T(1), .reads = {T(1)},
+                                               .scalars = {RULE(scale)}, .node = "MulBackward0",
+                                               .within = "mul_tensor_backward"},
+                                              PRODUCT_BACK,
+                                              {.action = TSR__DO_END}};
+const tsr__op_row tsr__op_attention_llama = {.name = "eager attention",
+                                             .node = "CloneBackward0",
+                                             .autocast = TSR__AUTOCAST_LOW,
+                                             .forward = llama_forward,
+                                             .backward = llama_backward};

@@ -1,0 +1,281 @@
+/* op_heads.c - what comes between projections and attention: splitting, caching, repeating and
+ * turning heads, and the mask.
+ *
+ * Heads are (batch, heads, rows, width), mostly views of (batch, rows, heads * width). */
+#include "graph/table.h"
+
+/* ---- split: one tensor, as three views of its last dimension ---- */
+
+static tsr__layout third(tsr__layout layout, uint64_t index) {
+  uint32_t last = layout.shape.rank - 1;
+  uint64_t size = layout.shape.dim[last] / 3;
+  assert(layout.shape.rank && layout.shape.dim[last] % 3 == 0);
+  return tsr__layout_slice(layout, last, index * size, size);
+}
+#define THIRD(i)                                                               \
+  static tsr__layout third_##i(const tsr__op_call *call, tsr__layout layout) { \
+    (void)call;                                                                \
+    return third(layout, (i));                                                 \
+  }                                                                            \
+  static bool has_##i(const tsr__op_call *call) {                              \
+    return call->reg[GRAD_OUT(i)] != 0;                                        \
+  }                                                                            \
+  static bool lacks_##i(const tsr__op_call *call) {                            \
+    return !has_##i(call);                                                     \
+  }
+THIRD(0)
+THIRD(1)
+THIRD(2)
+#undef THIRD
+
+static const tsr__op_step split_forward[] = {{VIEW(OUT(0), IN(0), third_0)},
+                                             {VIEW(OUT(1), IN(0), third_1)},
+                                             {VIEW(OUT(2), IN(0), third_2)},
+                                             {.action = TSR__DO_END}};
+#define PART_OR_ZEROS(i)                                                                     \
+  {RUN(ZEROS),       .to = T(i), .like = OUT(i), .typed = IN(0), .within = "split_backward", \
+   .when = lacks_##i},                                                                       \
+  {                                                                                          \
+    PASS(T(i), GRAD_OUT(i)), .when = has_##i                                                 \
+  }
+static const tsr__op_step split_backward[] = {
+    PART_OR_ZEROS(0),
+    PART_OR_ZEROS(1),
+    PART_OR_ZEROS(2),
+    {RUN(CAT), .to = GRAD_IN(0), .reads = {T(0), T(1), T(2)}, .scalars = {NUMBER(-1)},
+     .like = IN(0), .within = "split_with_sizes_backward", .done = {T(0), T(1), T(2)}},
+    {.action = TSR__DO_END}};
+const tsr__op_row tsr__op_split = {.name = "split",
+                                   .node = "SplitBackward0",
+                                   .forward = split_forward,
+                                   .backward = split_backward};
+
+/* ---- cache: keys or values, appended to none ---- */
+
+static const tsr__op_step cache_forward[] = {
+    {RUN(CAT), .to = OUT(0), .reads = {IN(0)}, .scalars = {NUMBER(-2)}}, {.action = TSR__DO_END}};
+static const tsr__op_step cache_backward[] = {{PASS(GRAD_IN(0), GRAD_OUT(0))},
+                                              {.action = TSR__DO_END}};
+const tsr__op_row tsr__op_cache = {.name = "key-value cache",
+                                   .node = "CatBackward0",
+                                   .forward = cache_forward,
+                                   .backward = cache_backward};
+
+/* ---- repeat: each head, `repeats` times ---- */
+
+static tsr__shape repeated(const tsr__op_call *call) {
+  tsr__shape shape = tsr__op_shape(call, IN(0));
+  assert(shape.rank == 4 && call->attributes->repeats);
+  shape.dim[1] *= call->attributes->repeats;
+  return shape;
+}
+
+static const tsr__op_step repeat_forward[] = {
+    {RUN(REPEAT), .to = OUT(0), .reads = {IN(0)}, .shape = repeated}, {.action = TSR__DO_END}};
+static const tsr__op_step repeat_backward[] = {{RUN(SUM_GROUPS), .to = GRAD_IN(0),
+                                                .reads = {GRAD_OUT(0)}, .like = IN(0), ROWS_FIRST,
+                                                .within = "expand_backward"},
+                                               {.action = TSR__DO_END}};
+const tsr__op_row tsr__op_repeat = {.name = "repeated heads",
+                                    .node = "ExpandBackward0",
+                                    .forward = repeat_forward,
+                                    .backward = repeat_backward};
+
+/* ---- rotary table: positions, frequencies; `features` is the heads' width ----
+ *
+ * transformers': in fp32, and then in the model's type, `dtype`. */
+
+static tsr__shape position_row(const tsr__op_call *call) {
+  return TSR__SHAPE(1, tsr__shape_elements(tsr__op_shape(call, IN(0))), 1);
+}
+
+static tsr__layout frequency_row(const tsr__op_call *call, tsr__layout layout) {
+  (void)call;
+  return tsr__layout_broadcast(layout, TSR__SHAPE(1, 1, tsr__shape_elements(layout.shape)));
+}
+
+static tsr__shape angles(const tsr__op_call *call) {
+  return TSR__SHAPE(1, tsr__shape_elements(tsr__op_shape(call, IN(0))),
+                    call->attributes->features / 2);
+}
+
+static tsr__shape table(const tsr__op_call *call) {
+  return TSR__SHAPE(1, tsr__shape_elements(tsr__op_shape(call, IN(0))), call->attributes->features);
+}
+
+static const tsr__op_step rotary_table_forward[] = {
+    {RUN(TO_COPY), .to = T(0), .reads = {IN(0)}, F32, .shape = position_row},
+    {VIEW(T(4), IN(1), frequency_row)},
+    {RUN(BMM), .to = T(1), .reads = {T(0), T(4)}, .shape = angles, .done = {T(4)}},
+    {RUN(CAT), .to = T(2), .reads = {T(1), T(1)}, .scalars = {NUMBER(-1)}, .shape = table},
+    {RUN(COS), .to = T(3), .reads = {T(2)}},
+    {RUN(MUL), .to = OUT(0), .reads = {T(3)}, .scalars = {NUMBER(1)}, .done = {T(3)}},
+    {RUN(SIN), .to = T(3), .reads = {T(2)}},
+    {RUN(MUL), .to = OUT(1), .reads = {T(3)}, .scalars = {NUMBER(1)}, .done = {T(3)}},
+    {CAST(OUT(0), OUT(0)), ASKED},
+    {CAST(OUT(1), OUT(1)), ASKED},
+    {FREE(T(2), T(1), T(0))},
+    {.action = TSR__DO_END}};
+const tsr__op_row tsr__op_rotary_table = {.name = "rotary table", .forward = rotary_table_forward};
+
+/* ---- rotary embedding: q, k, cos, sin ----
+ *
+ * x * cos + (- second half of x, first half of x) * sin, for q and then for k. */
+
+#define COSINE SAVED(0)
+#define SINE   SAVED(1)
+
+static tsr__shape half_of(tsr__shape shape) {
+  assert(shape.rank == 4 && shape.dim[3] % 2 == 0);
+  shape.dim[3] /= 2;
+  return shape;
+}
+static tsr__shape half_0(const tsr__op_call *call) {
+  return half_of(tsr__op_shape(call, IN(0)));
+}
+static tsr__shape half_1(const tsr__op_call *call) {
+  return half_of(tsr__op_shape(call, IN(1)));
+}
+static tsr__layout first_half(const tsr__op_call *call, tsr__layout layout) {
+  (void)call;
+  return tsr__layout_slice(layout, 3, 0, layout.shape.dim[3] / 2);
+}
+static tsr__layout second_half(const tsr__op_call *call, tsr__layout layout) {
+  (void)call;
+  return tsr__layout_slice(layout, 3, layout.shape.dim[3] / 2, layout.shape.dim[3] / 2);
+}
+static double half_width(const tsr__op_call *call) {
+  uint64_t half = tsr__op_shape(call, IN(0)).dim[3] / 2;
+  return (double)half;
+}
+
+static bool turns_0(const tsr__op_call *call) {
+  return call->reg[GRAD_OUT(0)] != 0;
+}
+static bool turns_1(const tsr__op_call *call) {
+  return call->reg[GRAD_OUT(1)] != 0;
+}
+
+#define TURN(i)                                                                                  \
+  {RUN(MUL), .to = T(0), .reads = {IN(i), IN(2)}, PROMOTED}, {VIEW(T(4), IN(i), second_half)},   \
+      {RUN(NEG), .to = T(1), .reads = {T(4)}, .shape = half_##i, .done = {T(4)}},                \
+      {VIEW(T(4), IN(i), first_half)},                                                           \
+      {RUN(CAT),      .to = T(2),          .reads = {T(1), T(4)}, .scalars = {NUMBER(-1)},       \
+       .like = IN(i), .done = {T(4), T(1)}},                                                     \
+      {RUN(MUL), .to = T(3), .reads = {T(2), IN(3)}, PROMOTED, .done = {T(2)}}, {                \
+    RUN(ADD), .to = OUT(i), .reads = {T(0), T(3)}, .typed = T(0), .like = IN(i), LIKE, .done = { \
+      T(3),                                                                                      \
+      T(0)                                                                                       \
+    }                                                                                            \
+  }
+static const tsr__op_step rotary_forward[] = {
+    TURN(0), TURN(1), {SAVE(0, IN(2))}, {SAVE(1, IN(3))}, {.action = TSR__DO_END}};
+
+#define TURN_BACK(i)                                                                           \
+  {RUN(MUL),                                                                                   \
+   .to = T(0),                                                                                 \
+   .reads = {GRAD_OUT(i), SINE},                                                               \
+   .within = "mul_tensor_backward",                                                            \
+   .node = "MulBackward0",                                                                     \
+   .when = turns_##i},                                                                         \
+      {CAST(T(0), T(0)), .typed = IN(i), .when = turns_##i},                                   \
+      {VIEW(T(5), T(0), first_half), .when = turns_##i}, {RUN(NEG),                            \
+                                                          .to = T(1),                          \
+                                                          .reads = {T(5)},                     \
+                                                          .shape = half_##i,                   \
+                                                          .node = "NegBackward0",              \
+                                                          .done = {T(5)},                      \
+                                                          .when = turns_##i},                  \
+      {RUN(SLICE_BACKWARD),           .to = T(2),     .reads = {T(1)},                         \
+       .scalars = {RULE(half_width)}, .like = IN(i),  LIKE,                                    \
+       .node = "SliceBackward0",      .done = {T(1)}, .when = turns_##i},                      \
+      {VIEW(T(5), T(0), second_half), .when = turns_##i},                                      \
+      {RUN(SLICE_BACKWARD), .to = T(3),           .reads = {T(5)},  .scalars = {NUMBER(0)},    \
+       .like = IN(i),       .done = {T(5), T(0)}, .when = turns_##i},                          \
+      {INTO(ADD), .reads = {T(2), T(3)}, .writes = {T(2)}, .done = {T(3)}, .when = turns_##i}, \
+      {RUN(MUL),                                                                               \
+       .to = T(4),                                                                             \
+       .reads = {GRAD_OUT(i), COSINE},                                                         \
+       .within = "mul_tensor_backward",                                                        \
+       .node = "MulBackward0",                                                                 \
+       .when = turns_##i},                                                                     \
+      {CAST(T(4), T(4)), .typed = IN(i), .done = {GRAD_OUT(i)}, .when = turns_##i},            \
+      {INTO(ADD), .reads = {T(2), T(4)}, .writes = {T(2)}, .done = {T(4)}}, {                  \
+    MOVE(GRAD_IN(i), T(2))                                                                     \
+  }
+static const tsr__op_step rotary_backward[] = {TURN_BACK(1), TURN_BACK(0), {.action = TSR__DO_END}};
+const tsr__op_row tsr__op_rotary = {.name = "rotary embedding",
+                                    .node = "AddBackward0",
+                                    .forward = rotary_forward,
+                                    .backward = rotary_backward};
+
+/* ---- causal mask: positions; `features` is the batch, `dtype` boolean or an additive mask's ----
+ *
+ * What transformers makes where it does not leave causality to the kernel: which sequence a
+ * position belongs to, compared for all pairs (masking_utils.py). */
+
+static uint64_t row_count(const tsr__op_call *call) {
+  return tsr__shape_elements(tsr__op_shape(call, IN(0)));
+}
+static tsr__shape batch_rows(const tsr__op_call *call) {
+  return TSR__SHAPE(call->attributes->features, row_count(call));
+}
+static tsr__shape columns(const tsr__op_call *call) {
+  return TSR__SHAPE(row_count(call));
+}
+static tsr__shape pairs(const tsr__op_call *call) {
+  return TSR__SHAPE(row_count(call), row_count(call));
+}
+static tsr__shape batch_pairs(const tsr__op_call *call) {
+  return TSR__SHAPE(call->attributes->features, 1, row_count(call), row_count(call));
+}
+
+/* Positions, for each of the batch; a list of numbers as a column; and for each of the batch as
+ * columns and as rows of its pairs. */
+static tsr__layout each_of_batch(const tsr__op_call *call, tsr__layout layout) {
+  return tsr__layout_broadcast(layout, batch_rows(call));
+}
+static tsr__layout as_column(const tsr__op_call *call, tsr__layout layout) {
+  return tsr__layout_swap(tsr__layout_broadcast(layout, TSR__SHAPE(1, row_count(call))), 0, 1);
+}
+static tsr__layout batch_columns(const tsr__op_call *call, tsr__layout layout) {
+  tsr__layout made = {.offset = layout.offset,
+                      .stride = {layout.stride[0], 0, 0, layout.stride[1]}};
+  made.shape = TSR__SHAPE(call->attributes->features, 1, 1, row_count(call));
+  return made;
+}
+static tsr__layout batch_column(const tsr__op_call *call, tsr__layout layout) {
+  return tsr__layout_swap(batch_columns(call, layout), 2, 3);
+}
+
+static double window(const tsr__op_call *call) {
+  return (double)call->attributes->window;
+}
+
+/* What is added to a score that does not count: the smallest number of the type. */
+static double lowest(const tsr__op_call *call) {
+  return tsr__dtype_lowest((tsr__dtype)call->attributes->dtype);
+}
+
+static bool is_additive(const tsr__op_call *call) {
+  return call->attributes->dtype != TSR__DTYPE_BOOL;
+}
+
+static const tsr__op_step causal_mask_forward[] = {
+    {VIEW(T(6), IN(0), each_of_batch)},
+    {RUN(DIFFERENCES), .to = T(0), .reads = {T(6)}, I64, .shape = batch_rows, .done = {T(6)}},
+    {RUN(NE), .to = T(1), .reads = {T(0)}, .scalars = {NUMBER(1)}, BOOL, .shape = batch_rows},
+    {RUN(CUMSUM), .to = T(2), .reads = {T(1)}, I64, .shape = batch_rows, .done = {T(1), T(0)}},
+    {RUN(ARANGE), .to = T(3), I64, .shape = columns, .scalars = {NUMBER(0), NUMBER(1)}},
+    {VIEW(T(6), T(3), as_column)},
+    {RUN(ATTENDS), .to = T(4), .reads = {T(3), T(6)}, .scalars = {RULE(window)}, BOOL,
+     .shape = pairs, .done = {T(6)}},
+    {VIEW(T(6), T(2), batch_columns)},
+    {VIEW(T(7), T(2), batch_column)},
+    {RUN(EQ), .to = T(5), .reads = {T(6), T(7)}, BOOL, .shape = batch_pairs, .done = {T(7), T(6)}},
+    {RUN(AND), .to = OUT(0), .reads = {T(4), T(5)}, .shape = batch_pairs,
+     .done = {T(5), T(4), T(3), T(2)}},
+    {RUN(WHERE), .to = OUT(0), .reads = {OUT(0)}, .scalars = {NUMBER(0), RULE(lowest)}, ASKED,
+     .when = is_additive},
+    {.action = TSR__DO_END}};
+const tsr__op_row tsr__op_causal_mask = {.name = "causal mask", .forward = causal_mask_forward};

@@ -1,0 +1,90 @@
+/* op_optimizer.c - what an optimizer does with one parameter: parameter, gradient, first moment,
+ * second moment and, where the kernel counts, the number of steps (torch/optim/adam.py, sgd.py).
+ * models/optimizer.c has the functions around it.
+ *
+ *   p = p * (1 - lr * decay)
+ *   m = m + (1 - beta 1) * (g - m)          v = beta 2 * v + (1 - beta 2) * g * g
+ *   p = p - lr / (1 - beta 1 ^ t) * m / (root of v / root of (1 - beta 2 ^ t) + epsilon)
+ *
+ * The foreach form of AdamW has, for a moment, a tensor as large as each parameter, all at once: the
+ * root of the second moment, which is its output and stays until its function returns. The loop has
+ * two of one parameter's, the fused kernel none. SGD without momentum adds in place.
+ *
+ * After an overflow a GradScaler skips the optimizer. That is a decision of the executor's, not a step
+ * here: it leaves out the runs of the optimizer's ops if the scaler's flag is set. */
+#include "graph/table.h"
+
+#define PARAMETER IN(0)
+#define GRADIENT  IN(1)
+#define FIRST     IN(2)
+#define SECOND    IN(3)
+#define COUNT     IN(4)
+
+static tsr__shape scalar(const tsr__op_call *call) {
+  (void)call;
+  return TSR__SCALAR;
+}
+
+/* State: a moment and, if the kernel needs it, the number of steps. */
+static const tsr__op_step adamw_state[] = {{ONCE(ZEROS_LIKE), .to = OUT(0), .like = PARAMETER},
+                                           {.action = TSR__DO_END}};
+static const tsr__op_step adamw_count[] = {{ONCE(ZEROS), .to = OUT(0), F32, .shape = scalar},
+                                           {.action = TSR__DO_END}};
+const tsr__op_row tsr__op_adamw_state = {.name = "AdamW's state", .forward = adamw_state};
+const tsr__op_row tsr__op_adamw_count = {.name = "AdamW's state", .forward = adamw_count};
+
+/* Decay, and both moments. */
+#define MOMENTS                                                                                    \
+  {INTO(MUL), .reads = {PARAMETER}, .writes = {PARAMETER}, .scalars = {LATE(KEPT)}},               \
+      {INTO(LERP), .reads = {FIRST, GRADIENT}, .writes = {FIRST}, .scalars = {LATE(BETA_1_REST)}}, \
+      {INTO(MUL), .reads = {SECOND}, .writes = {SECOND}, .scalars = {LATE(BETA_2)}}, {             \
+    INTO(ADDCMUL), .reads = {SECOND, GRADIENT, GRADIENT}, .writes = {SECOND}, .scalars = {         \
+      LATE(BETA_2_REST)                                                                            \
+    }                                                                                              \
+  }
+/* OUT(0) is the denominator, but for epsilon. */
+#define DESCEND                                                                             \
+  {INTO(ADD), .reads = {OUT(0)}, .writes = {OUT(0)}, .scalars = {LATE(ADAM_EPSILON)}}, {    \
+    INTO(ADDCDIV), .reads = {PARAMETER, FIRST, OUT(0)}, .writes = {PARAMETER}, .scalars = { \
+      LATE(ADAM_STEP)                                                                       \
+    }                                                                                       \
+  }
+
+static const tsr__op_step adamw_foreach[] = {
+    MOMENTS,
+    {RUN(FOREACH_SQRT), .to = OUT(0), .reads = {SECOND}, .like = PARAMETER},
+    {INTO(DIV), .reads = {OUT(0)}, .writes = {OUT(0)}, .scalars = {LATE(BETA_2_ROOT)}},
+    DESCEND,
+    {.action = TSR__DO_END}};
+const tsr__op_row tsr__op_adamw_foreach = {.name = "foreach AdamW", .forward = adamw_foreach};
+
+static const tsr__op_step adamw_loop[] = {
+    MOMENTS,
+    {RUN(SQRT), .to = T(0), .reads = {SECOND}, .like = PARAMETER},
+    {RUN(DIV), .to = OUT(0), .reads = {T(0)}, .scalars = {LATE(BETA_2_ROOT)}, .done = {T(0)}},
+    DESCEND,
+    {.action = TSR__DO_END}};
+const tsr__op_row tsr__op_adamw_loop = {.name = "AdamW", .forward = adamw_loop};
+
+static const tsr__op_step adamw_fused[] = {
+    {INTO(FUSED_ADAMW), .reads = {PARAMETER, GRADIENT, FIRST, SECOND, COUNT},
+     .writes = {PARAMETER, FIRST, SECOND, COUNT},
+     .scalars = {LATE(LEARNING_RATE), LATE(BETA_1), LATE(BETA_2), LATE(ADAM_EPSILON),
+                 LATE(WEIGHT_DECAY)}},
+    {.action = TSR__DO_END}};
+const tsr__op_row tsr__op_adamw_fused = {.name = "fused AdamW", .forward = adamw_fused};
+
+static const tsr__op_step sgd[] = {
+    {INTO(ADD), .reads = {PARAMETER, GRADIENT}, .writes = {PARAMETER}, .scalars = {LATE(DESCENT)}},
+    {.action = TSR__DO_END}};
+const tsr__op_row tsr__op_sgd = {.name = "SGD", .forward = sgd};
+
+/* GradScaler.unscale_ of the scale: one over it, taken as a double, and room to note whether any
+ * gradient overflowed (torch/amp/grad_scaler.py). The program runs UNSCALE on each gradient. */
+static const tsr__op_step unscale[] = {
+    {RUN(TO_COPY), .to = T(0), .reads = {IN(0)}, F64},
+    {RUN(RECIPROCAL), .to = T(1), .reads = {T(0)}, .done = {T(0)}},
+    {RUN(TO_COPY), .to = OUT(0), .reads = {T(1)}, F32, .done = {T(1)}},
+    {RUN(FULL), .to = OUT(1), F32, .shape = scalar, .scalars = {NUMBER(0)}},
+    {.action = TSR__DO_END}};
+const tsr__op_row tsr__op_unscale = {.name = "unscale", .forward = unscale};

@@ -1,0 +1,32 @@
+#!/usr/bin/env python3
+"""embed.py PAGE OUT.c: the page in three parts, as C arrays: `head` up to whom it may ask, `rest` up
+to the mark for data, `tail`."""
+import sys
+
+MARK = b'<!--tessera:data-->'
+ASKS = b"connect-src 'none'"
+
+
+def array(name, data):
+    lines = []
+    for at in range(0, len(data), 40):
+        lines.append(','.join(map(str, data[at:at + 40])))
+    body = ',\n'.join(lines)
+    return (f'const unsigned char tsr__template_{name}[] = {{\n{body}}};\n'
+            f'const size_t tsr__template_{name}_size = {len(data)};\n')
+
+
+def main(page, out):
+    with open(page, 'rb') as file:
+        halves = file.read().split(MARK)
+    heads = halves[0].split(ASKS)
+    if len(halves) != 2 or len(heads) != 2:
+        sys.exit(f'{page}: needs one {MARK.decode()} behind one {ASKS.decode()}')
+    with open(out, 'w', encoding='ascii') as file:
+        file.write('/* Made by embed.py from viewer/page.html. */\n#include "page/template.h"\n\n')
+        file.write(array('head', heads[0] + b'connect-src ') + array('rest', heads[1]) +
+                   array('tail', halves[1]))
+
+
+if __name__ == '__main__':
+    main(*sys.argv[1:])

@@ -1,0 +1,122 @@
+/* head.c - the head of a page: describes its columns, and contains everything else. See page.h. */
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "emit/text.h"
+#include "page/page.h"
+#include "tessera/version.h"
+
+static void head_number(tsr__bundle *p, const char *key, uint64_t number) {
+  tsr__buffer_printf(&p->head, ",\"%s\":%" PRIu64, key, number);
+}
+
+static void head_warnings(tsr__bundle *p, const tsr_warning *warnings, size_t count) {
+  tsr__buffer_text(&p->head, ",\"warnings\":[");
+  for (size_t i = 0; i < count; i++) {
+    tsr__buffer_printf(&p->head, "%s{\"code\":", i ? "," : "");
+    tsr__page_quote(&p->head, tsr__text_of(warnings[i].code));
+    tsr__buffer_printf(&p->head, ",\"count\":%" PRIu64 ",\"message\":", warnings[i].count);
+    tsr__page_quote(&p->head, tsr__text_of(warnings[i].message));
+    tsr__buffer_text(&p->head, "}");
+  }
+  tsr__buffer_text(&p->head, "]");
+}
+
+static void head_groupings(tsr__bundle *p, const tsr_view_device *d) {
+  tsr__buffer_text(&p->head, ",\"groupings\":[");
+  for (size_t g = 0; g < d->grouping_count; g++) {
+    const tsr_view_grouping *grouping = &d->groupings[g];
+    tsr__buffer_printf(&p->head, "%s{\"key\":\"%s\",\"title\":\"%s\",\"names\":[", g ? "," : "",
+                       grouping->key, grouping->title);
+    for (size_t i = 0; i < grouping->count; i++) {
+      if (i) tsr__buffer_text(&p->head, ",");
+      tsr__page_quote(&p->head, tsr__page_cut(grouping->names[i], p->names->most_text));
+    }
+    tsr__buffer_text(&p->head, "]}");
+  }
+  tsr__buffer_text(&p->head, "]");
+}
+
+/* Describes a cut; the same in a page and in its parts. */
+static void head_cut(tsr__bundle *p, const tsr_view_cut *cut) {
+  tsr__buffer_printf(&p->head, "\"from\":%" PRIu32, cut->from);
+  head_number(p, "to", cut->to);
+  head_number(p, "allocations", cut->told_count);
+  head_number(p, "restCount", cut->rest_count);
+  head_number(p, "restLargest", cut->rest_largest_bytes);
+  head_number(p, "bucketMoments", cut->bucket_moments);
+  head_number(p, "buckets", cut->bucket_count);
+}
+
+static void head_device(tsr__bundle *p, const tsr__page_track *t) {
+  const tsr_view_device *d = t->device;
+  tsr__buffer_text(&p->head, "{");
+  head_cut(p, t->cut);
+  head_number(p, "input", t->input);
+  head_number(p, "device", d->device);
+  head_number(p, "events", d->event_count);
+  head_number(p, "peak", d->peak);
+  head_number(p, "peakAllocated", d->peak_totals.allocated_bytes);
+  head_number(p, "maxReserved", d->maxima.reserved_bytes);
+  head_number(p, "timeStep", d->time_step);
+  head_number(p, "timeCount", d->time_count);
+  tsr__buffer_printf(&p->head, ",\"firstTime\":%" PRId64, d->time_count ? d->times_us[0] : 0);
+  head_groupings(p, d);
+  head_warnings(p, d->warnings, d->warning_count);
+  tsr__buffer_text(&p->head, "}");
+}
+
+static void head_inputs(tsr__bundle *p, const tsr_page_input *inputs, size_t input_count) {
+  tsr__buffer_text(&p->head, ",\"inputs\":[");
+  for (size_t i = 0; i < input_count; i++) {
+    const tsr_report_input *input = &inputs[i].input;
+    size_t count;
+    tsr__buffer_printf(&p->head, "%s{\"path\":", i ? "," : "");
+    tsr__page_quote(&p->head, tsr__page_cut(tsr__text_of(input->path), p->names->most_text));
+    head_number(p, "bytes", tsr_snapshot_input_bytes(input->snapshot));
+    tsr__buffer_text(&p->head, ",\"format\":");
+    tsr__page_quote(&p->head, tsr__text_of(tsr_snapshot_format(input->snapshot)));
+    const tsr_warning *warnings = tsr_snapshot_warnings(input->snapshot, &count);
+    head_warnings(p, warnings, count);
+    tsr__buffer_text(&p->head, "}");
+  }
+  tsr__buffer_text(&p->head, "]");
+}
+
+static void head_columns(tsr__bundle *p) {
+  tsr__buffer_text(&p->head, ",\"columns\":[");
+  tsr__buffer_append(&p->head, p->directory.data, p->directory.size);
+  tsr__buffer_text(&p->head, "]}");
+  if (p->head.failed || p->directory.failed) p->ok = false;
+}
+
+void tsr__page_head(tsr__bundle *p, const tsr_page_input *inputs, size_t input_count,
+                    const tsr__page_track *tracks, size_t track_count,
+                    const tsr_page_options *options) {
+  tsr__buffer_printf(&p->head,
+                     "{\"schema\":\"tessera-page/1\",\"version\":\"%s\",\"by\":", tsr_version());
+  char by[32];
+  (void)snprintf(by, sizeof by, "%s", options->by ? options->by : "category");
+  for (char *at = by; *at; at++)
+    if (*at == '-') *at = '_'; /* the page's key */
+  tsr__page_quote(&p->head, tsr__text_of(by));
+  head_number(p, "isOrdered", options->is_ordered);
+  head_number(p, "firstEvent", options->first_event);
+  head_number(p, "eventCount", options->event_count);
+  head_number(p, "capacity", options->capacity_bytes);
+  head_number(p, "isServed", options->is_served);
+  head_inputs(p, inputs, input_count);
+  tsr__buffer_text(&p->head, ",\"devices\":[");
+  for (size_t i = 0; i < track_count; i++) {
+    if (i) tsr__buffer_text(&p->head, ",");
+    head_device(p, &tracks[i]);
+  }
+  tsr__buffer_text(&p->head, "]");
+  head_columns(p);
+}
+
+void tsr__part_head(tsr__bundle *p, const tsr__page_track *track) {
+  tsr__buffer_text(&p->head, "{");
+  head_cut(p, track->cut);
+  head_columns(p);
+}

@@ -1,0 +1,48 @@
+/* page.h - shared by the parts of the page's writer.
+ *
+ * A page, and each part that a served page requests, is a *bundle*: a head in JSON, which lists the
+ * columns by name and length before compression, and the columns, as one zlib stream. The encoding of
+ * each column is documented where it is packed, in columns.c; viewer/src/decode.ts decodes it. */
+#ifndef TSR_PAGE_PAGE_H
+#define TSR_PAGE_PAGE_H
+
+#include "page/names.h"
+#include "page/pack.h"
+#include "tessera/unstable/view.h"
+
+typedef struct tsr__bundle {
+  tsr__page_names *names;
+  tsr__pack pack;
+  tsr__buffer head;
+  tsr__buffer directory; /* the head's list of columns */
+  uint64_t column_start;
+  bool ok; /* false: out of memory */
+} tsr__bundle;
+
+/* `level` is zlib's. Fails with TSR_ERROR_MEMORY; released by tsr__bundle_release in any case. */
+int tsr__bundle_open(tsr__bundle *bundle, tsr__page_names *names, int level, size_t most_bytes,
+                     tsr_error *error);
+void tsr__bundle_release(tsr__bundle *bundle);
+
+/* One device, or a range of it. `ids` are those of its file. */
+typedef struct tsr__page_track {
+  const tsr_snapshot *snapshot;
+  tsr__page_ids *ids;
+  size_t input;
+  const tsr_view_device *device;
+  const tsr_view_cut *cut;
+} tsr__page_track;
+
+/* The columns of a track's cut, and of its lanes; `number` is part of their names. */
+void tsr__page_pack_cut(tsr__bundle *p, const tsr__page_track *t, size_t number);
+void tsr__page_pack_lanes(tsr__bundle *p, const tsr__page_track *t, size_t number);
+/* The columns of the names of everything packed before. */
+void tsr__page_pack_names(tsr__bundle *p);
+
+/* The head of a page, and of a part of it. */
+void tsr__page_head(tsr__bundle *p, const tsr_page_input *inputs, size_t input_count,
+                    const tsr__page_track *tracks, size_t track_count,
+                    const tsr_page_options *options);
+void tsr__part_head(tsr__bundle *p, const tsr__page_track *track);
+
+#endif

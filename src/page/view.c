@@ -1,0 +1,144 @@
+/* view.c - the columns from which a trace is drawn. See tessera/unstable/view.h.
+ *
+ * Allocations become rows in the order of the timeline; frees that wait for a stream are filled in
+ * afterwards. Steps and phases use the same timeline, so the trace is replayed once. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "attribution/cycle.h"
+#include "page/view_groups.h"
+#include "page/view_lanes.h"
+#include "questions/shared/query.h"
+#include "questions/shared/shares.h"
+
+/* Shared by all devices of a snapshot. */
+typedef struct viewer {
+  tsr_study *study;
+  tsr__view_shared shared;
+} viewer;
+
+/* Whether the event before a death requests that free. */
+static bool is_requested_before(const tsr__timeline *t, uint32_t allocation, uint32_t death) {
+  return death != TSR_NONE && death && t->events.action[death - 1] == TSR_ACTION_FREE_REQUESTED &&
+         t->allocation_of[death - 1] == allocation;
+}
+
+static bool allocate_columns(tsr_view_device *out, size_t count) {
+  out->born = tsr__realloc(NULL, count, sizeof *out->born);
+  out->died = tsr__realloc(NULL, count, sizeof *out->died);
+  out->released = tsr__realloc(NULL, count, sizeof *out->released);
+  out->address = tsr__realloc(NULL, count, sizeof *out->address);
+  out->requested_bytes = tsr__realloc(NULL, count, sizeof *out->requested_bytes);
+  out->block_bytes = tsr__realloc(NULL, count, sizeof *out->block_bytes);
+  out->stack = tsr__realloc(NULL, count, sizeof *out->stack);
+  return out->born && out->died && out->released && out->address && out->requested_bytes &&
+         out->block_bytes && out->stack;
+}
+
+static bool fill_columns(const tsr__timeline *t, tsr_view_device *out) {
+  out->allocation_count = t->birth.count;
+  if (!allocate_columns(out, t->birth.count)) return false;
+  for (uint32_t a = 0; a < t->birth.count; a++) {
+    uint32_t stack = tsr__timeline_stack(t, a);
+    uint32_t birth = t->birth.items[a], death = t->death.items[a];
+    out->born[a] = birth == TSR_NONE ? 0 : birth + 1;
+    out->died[a] = death == TSR_NONE ? (uint32_t)t->events.count + 1 : death + 1;
+    out->released[a] = out->died[a] - is_requested_before(t, a, death);
+    out->address[a] = tsr__timeline_address(t, a);
+    out->requested_bytes[a] = tsr__timeline_requested(t, a);
+    out->block_bytes[a] = t->block_bytes.items[a];
+    out->stack[a] = tsr_snapshot_stack(t->snapshot, stack).depth ? stack : TSR_NONE;
+  }
+  for (size_t i = 0; i < t->waits.count; i++) {
+    const tsr__wait *wait = &t->waits.items[i];
+    out->released[wait->allocation] = wait->from == TSR_NONE ? 0 : wait->from + 1;
+  }
+  return true;
+}
+
+/* Steps, phases and what each allocation is for. */
+static int find_meaning(const viewer *v, const tsr__timeline *t, tsr_view_device *out,
+                        tsr_error *error) {
+  const tsr__phases *phases;
+  const tsr__cycle *cycle;
+  const tsr__categories *categories;
+  int status = tsr__study_phases(v->study, out->device, &phases, error);
+  if (!status) status = tsr__study_cycle(v->study, out->device, &cycle, error);
+  if (!status && !tsr__view_ranges(t, phases, cycle, out)) status = tsr__fail_memory(error);
+  if (!status) status = tsr__study_categories(v->study, out->device, &categories, error);
+  return status ? status : tsr__view_groupings(t, &v->shared, categories, out, error);
+}
+
+static int fill(const viewer *v, const tsr__timeline *t, tsr_view_device *out, tsr_error *error) {
+  out->event_count = t->events.count;
+  out->peak = (uint32_t)(t->allocated_event + 1);
+  out->peak_totals = t->at_peak;
+  out->maxima = t->maxima;
+  if (!tsr__view_times(t, out) || !tsr__view_spans(t, out) || !tsr__view_marks(t, out) ||
+      !fill_columns(t, out))
+    return tsr__fail_memory(error);
+  int status = find_meaning(v, t, out, error);
+  if (!status && !(out->warnings = tsr__copy_warnings(t, &out->warning_count)))
+    status = tsr__fail_memory(error);
+  return status;
+}
+
+static int describe(const viewer *v, tsr_view_device *out, tsr_error *error) {
+  const tsr__timeline *timeline;
+  int status = tsr__study_timeline(v->study, out->device, &timeline, error);
+  return status ? status : fill(v, timeline, out, error);
+}
+
+int tsr_view_compute(tsr_study *study, const tsr_view_options *options, const tsr_query *query,
+                     tsr_view **out, tsr_error *error) {
+  const tsr_snapshot *snapshot = tsr_study_snapshot(study);
+  const uint32_t *devices;
+  size_t count;
+  viewer v = {.study = study};
+  int status = tsr__query_devices(snapshot, query, &devices, &count, error);
+  if (status) return status;
+  tsr_view *view = TSR__NEW(tsr_view);
+  if (!view) return tsr__fail_memory(error);
+  view->devices = TSR__NEW_ARRAY(tsr_view_device, count);
+  unsigned needs = TSR__NEED_CATEGORIES | TSR__NEED_CYCLE;
+  if (!view->devices) status = tsr__fail_memory(error);
+  if (!status) status = tsr__study_prepare(study, devices, count, needs, error);
+  if (!status) status = tsr__view_shared_init(&v.shared, study, options, error);
+  while (!status && view->device_count < count) {
+    tsr_view_device *device = &view->devices[view->device_count];
+    device->device = devices[view->device_count++];
+    status = describe(&v, device, error);
+  }
+  tsr__view_shared_release(&v.shared);
+  if (status)
+    tsr_view_free(view);
+  else
+    *out = view;
+  return status;
+}
+
+static void release_device(tsr_view_device *device) {
+  for (size_t g = 0; g < device->grouping_count; g++)
+    tsr__view_grouping_release(&device->groupings[g]);
+  void *columns[] = {device->born,
+                     device->died,
+                     device->released,
+                     device->address,
+                     device->requested_bytes,
+                     device->block_bytes,
+                     device->stack,
+                     device->times_us,
+                     device->spans,
+                     device->pool_marks,
+                     device->ranges,
+                     device->marks,
+                     device->warnings};
+  for (size_t i = 0; i < sizeof columns / sizeof *columns; i++) tsr__free(columns[i]);
+}
+
+void tsr_view_free(tsr_view *view) {
+  if (!view) return;
+  for (size_t i = 0; i < view->device_count; i++) release_device(&view->devices[i]);
+  tsr__free(view->devices);
+  tsr__free(view);
+}

@@ -1,0 +1,391 @@
+/* answer.c - compares a run's figures with budgets and a lock. See tessera/unstable/check.h.
+ *
+ * The timeline alone gives allocated and reserved memory. Categories are computed only
+ * if they are needed: for a category's budget, for a lock, or to explain a failure. */
+#include "tessera/unstable/check.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/checked.h"
+#include "base/memory.h"
+#include "questions/check/peaks.h"
+#include "questions/shared/query.h"
+#include "questions/shared/shares.h"
+#include "study/study.h"
+
+/* Causes that explain a failure, unless tsr_query.top is set. */
+#define CAUSES_OF_A_RESULT 5
+
+const char *tsr_check_rule_name(tsr_check_rule rule) {
+  static const char *const names[TSR_CHECK_RULE_COUNT] = {
+      "max-peak", "max-category", "max-reserved", "lock-device", "lock-peak", "lock-category"};
+  return (unsigned)rule < TSR_CHECK_RULE_COUNT ? names[rule] : "max-peak";
+}
+
+typedef TSR__VECTOR(tsr_check_result) result_list;
+
+/* What is the same for all devices. */
+typedef struct checker {
+  tsr_study *study;
+  const tsr_snapshot *snapshot; /* the study's */
+  const tsr_check_options *options;
+  bool names_devices; /* the query names devices: the lock's others may be missing */
+  size_t top;
+  tsr__functions functions;
+  bool has_functions;
+  result_list results;
+} checker;
+
+/* ---- Measuring ---- */
+
+static int compute_functions(checker *c, tsr_error *error) {
+  const tsr__places *places;
+  if (c->has_functions) return 0;
+  int status = tsr__study_places(c->study, &places, error);
+  if (!status) status = tsr__functions_compute(c->snapshot, places, &c->functions, error);
+  c->has_functions = !status;
+  return status;
+}
+
+/* The causes outlive the checker, so their names must too. */
+static int copy_names(tsr_check_device *out, tsr_error *error) {
+  tsr__arena *arena = TSR__NEW(tsr__arena);
+  if (!arena) return tsr__fail_memory(error);
+  tsr__arena_init(arena);
+  out->names = arena;
+  for (size_t i = 0; i < out->cause_count; i++) {
+    const char *name = out->causes[i].name;
+    const char *copy = tsr__arena_copy(arena, name, strlen(name) + 1, 1);
+    if (!copy) return tsr__fail_memory(error);
+    out->causes[i].name = copy;
+  }
+  return 0;
+}
+
+static int measure_causes(checker *c, const tsr__timeline *t, tsr_check_device *out,
+                          tsr_error *error) {
+  const tsr__categories *categories;
+  int status = compute_functions(c, error);
+  if (!status) status = tsr__study_categories(c->study, out->device, &categories, error);
+  if (!status) status = tsr__check_peaks(t, categories, &c->functions, out, error);
+  if (!status) status = copy_names(out, error);
+  out->has_causes = !status;
+  return status;
+}
+
+static void measure(const tsr__timeline *t, tsr_check_device *out) {
+  out->event_count = t->events.count;
+  out->peak.event = t->allocated_event;
+  out->peak.time_us = out->peak.event < 0 ? TSR_TIME_NONE : t->events.time_us[out->peak.event];
+  out->peak.totals = t->at_peak;
+  out->peak_reserved_bytes = t->maxima.reserved_bytes;
+  out->peak_reserved_event = t->reserved_event;
+}
+
+/* Whether anything here depends on categories. */
+static bool needs_causes(const checker *c, const tsr_check_device *device) {
+  const tsr_check_options *o = c->options;
+  bool needs = o->wants_causes || o->lock;
+  for (size_t i = 0; i < o->limit_count && !needs; i++) {
+    const tsr_check_limit *limit = &o->limits[i];
+    needs = limit->rule == TSR_CHECK_MAX_KIND ||
+            (limit->rule == TSR_CHECK_MAX_PEAK ? device->peak.totals.allocated_bytes > limit->bytes
+                                               : device->peak_reserved_bytes > limit->bytes);
+  }
+  return needs;
+}
+
+/* ---- The lock's causes ---- */
+
+static const tsr_lock_device *locked_device(const tsr_lock *lock, uint32_t device) {
+  for (size_t i = 0; lock && i < lock->device_count; i++)
+    if (lock->devices[i].device == device) return &lock->devices[i];
+  return NULL;
+}
+
+static tsr_check_cause *find_cause(tsr_check_device *device, size_t count, tsr_category kind,
+                                   const char *name) {
+  for (size_t i = 0; i < count; i++)
+    if (device->causes[i].cause.kind == kind && strcmp(device->causes[i].name, name) == 0)
+      return &device->causes[i];
+  return NULL;
+}
+
+/* Add the lock's figures to the causes, and append causes of the lock that no longer exist. Locks
+ * list only a few causes, so the quadratic search is fine. */
+static int join_lock(const tsr_lock_device *locked, tsr_check_device *device, tsr_error *error) {
+  size_t count = device->cause_count;
+  tsr_check_cause *grown =
+      tsr__realloc(device->causes, count + locked->cause_count + 1, sizeof *grown);
+  if (!grown) return tsr__fail_memory(error);
+  device->causes = grown;
+  for (size_t i = 0; i < count; i++) grown[i].locked_bytes = locked->rest_bytes;
+  for (size_t i = 0; i < locked->cause_count; i++) {
+    const tsr_lock_cause *cause = &locked->causes[i];
+    tsr_check_cause *found = find_cause(device, count, cause->kind, cause->name);
+    if (!found) {
+      const char *name = tsr__arena_copy(device->names, cause->name, strlen(cause->name) + 1, 1);
+      if (!name) return tsr__fail_memory(error);
+      found = &device->causes[device->cause_count++];
+      *found = (tsr_check_cause){
+          .name = name,
+          .cause = {.kind = cause->kind, .frame = TSR_NONE, .layer = TSR_NONE, .stack = TSR_NONE},
+          .peak_event = -1};
+    }
+    found->is_locked = true;
+    found->locked_bytes = cause->bytes;
+  }
+  return 0;
+}
+
+/* ---- Explaining ---- */
+
+/* A cause's place in a ranking. */
+typedef struct ranked {
+  uint64_t weight;
+  uint32_t cause;
+} ranked;
+
+static int compare_ranked(const void *a, const void *b) {
+  const ranked *x = a, *y = b;
+  if (x->weight != y->weight) return x->weight < y->weight ? 1 : -1;
+  return (x->cause > y->cause) - (x->cause < y->cause);
+}
+
+/* How much of a result a cause explains: its growth (or decrease, if the figure decreased), or what it
+ * holds. A cause that the lock does not list may have held up to the lock's `rest`. For the device's
+ * peak, a cause explains at most what it holds there. */
+static uint64_t weigh(const tsr_check_result *result, const tsr_check_cause *cause,
+                      bool by_change) {
+  bool has_kind = result->rule == TSR_CHECK_MAX_KIND || result->rule == TSR_CHECK_LOCK_KIND;
+  if (has_kind && cause->cause.kind != result->kind) return 0;
+  if (!by_change) return has_kind ? cause->cause.bytes : cause->bytes_at_peak;
+  bool has_shrunk = result->rule >= TSR_CHECK_LOCK_DEVICE && result->bytes < result->limit_bytes;
+  if (has_shrunk)
+    return cause->is_locked ? tsr__drop_u64(cause->locked_bytes, cause->cause.bytes) : 0;
+  uint64_t grown = tsr__drop_u64(cause->cause.bytes, cause->locked_bytes);
+  return has_kind || grown < cause->bytes_at_peak ? grown : cause->bytes_at_peak;
+}
+
+static size_t rank(const tsr_check_result *result, const tsr_check_device *device, bool by_change,
+                   ranked *list) {
+  size_t count = 0;
+  for (size_t i = 0; i < device->cause_count; i++) {
+    uint64_t weight = weigh(result, &device->causes[i], by_change);
+    if (weight) list[count++] = (ranked){weight, (uint32_t)i};
+  }
+  if (count) qsort(list, count, sizeof *list, compare_ranked);
+  return count;
+}
+
+/* Whether the changes explain a result: at least half of what is above a budget. */
+static bool is_telling(const tsr_check_result *result, const ranked *list, size_t count) {
+  uint64_t sum = 0;
+  if (result->rule >= TSR_CHECK_LOCK_DEVICE) return count != 0;
+  for (size_t i = 0; i < count; i++) sum = tsr__sum_u64(sum, list[i].weight);
+  return sum >= tsr__drop_u64(result->bytes, result->limit_bytes) / 2 && count;
+}
+
+/* Ranked by change if there is a lock, otherwise by size. */
+static int explain(const checker *c, const tsr_check_device *device, bool has_lock,
+                   tsr_check_result *result, tsr_error *error) {
+  if (result->is_passed || !device->has_causes) return 0;
+  ranked *list = TSR__NEW_ARRAY(ranked, device->cause_count);
+  if (!list) return tsr__fail_memory(error);
+  size_t count = has_lock ? rank(result, device, true, list) : 0;
+  result->is_change = is_telling(result, list, count);
+  if (!result->is_change) count = rank(result, device, false, list);
+  size_t most = c->top && c->top < CAUSES_OF_A_RESULT ? c->top : CAUSES_OF_A_RESULT;
+  if (count > most) count = most;
+  result->causes = TSR__NEW_ARRAY(uint32_t, count);
+  for (size_t i = 0; result->causes && i < count; i++) result->causes[i] = list[i].cause;
+  result->cause_count = result->causes ? count : 0;
+  tsr__free(list);
+  return result->causes ? 0 : tsr__fail_memory(error);
+}
+
+/* ---- Checking ---- */
+
+static int add_result(checker *c, const tsr_check_device *device, bool has_lock,
+                      tsr_check_result result, tsr_error *error) {
+  result.device = device->device;
+  int status = explain(c, device, has_lock, &result, error);
+  if (!status && !TSR__VECTOR_PUSH(&c->results, result)) status = tsr__fail_memory(error);
+  if (status) tsr__free(result.causes);
+  return status;
+}
+
+static tsr_check_result against_limit(const tsr_check_device *device,
+                                      const tsr_check_limit *limit) {
+  tsr_check_result result = {.rule = limit->rule,
+                             .kind = limit->kind,
+                             .bytes = device->peak.totals.allocated_bytes,
+                             .event = device->peak.event,
+                             .limit_bytes = limit->bytes};
+  if (limit->rule == TSR_CHECK_MAX_KIND) {
+    result.bytes = device->kinds[limit->kind].peak_bytes;
+    result.event = device->kinds[limit->kind].peak_event;
+  } else if (limit->rule == TSR_CHECK_MAX_RESERVED) {
+    result.bytes = device->peak_reserved_bytes;
+    result.event = device->peak_reserved_event;
+  }
+  result.is_passed = result.bytes <= result.limit_bytes;
+  return result;
+}
+
+/* `millionths` of `bytes`, without overflow. */
+static uint64_t millionths(uint64_t bytes, uint32_t parts) {
+  uint64_t whole = bytes / 1000000, rest = bytes % 1000000;
+  if (parts && whole > UINT64_MAX / parts) return UINT64_MAX;
+  return tsr__sum_u64(whole * parts, rest * parts / 1000000);
+}
+
+static uint64_t distance(uint64_t a, uint64_t b) {
+  return a > b ? a - b : b - a;
+}
+
+static int check_limits(checker *c, const tsr_check_device *device, bool has_lock,
+                        tsr_error *error) {
+  int status = 0;
+  for (int rule = TSR_CHECK_MAX_PEAK; rule <= TSR_CHECK_MAX_RESERVED; rule++)
+    for (size_t i = 0; !status && i < c->options->limit_count; i++) {
+      const tsr_check_limit *limit = &c->options->limits[i];
+      if ((int)limit->rule != rule) continue;
+      status = add_result(c, device, has_lock, against_limit(device, limit), error);
+    }
+  return status;
+}
+
+static int check_lock(checker *c, const tsr_check_device *device, const tsr_lock_device *locked,
+                      tsr_error *error) {
+  tsr_check_result missing = {.rule = TSR_CHECK_LOCK_DEVICE,
+                              .bytes = device->peak.totals.allocated_bytes,
+                              .event = device->peak.event};
+  if (!locked) return add_result(c, device, false, missing, error);
+  uint64_t tolerance =
+      tsr__sum_u64(c->options->tolerance_bytes,
+                   millionths(locked->peak_bytes, c->options->tolerance_millionths));
+  tsr_check_result peak = {.rule = TSR_CHECK_LOCK_PEAK,
+                           .bytes = device->peak.totals.allocated_bytes,
+                           .event = device->peak.event,
+                           .limit_bytes = locked->peak_bytes,
+                           .tolerance_bytes = tolerance};
+  peak.is_passed = distance(peak.bytes, peak.limit_bytes) <= tolerance;
+  int status = add_result(c, device, true, peak, error);
+  for (int kind = 0; !status && kind < TSR_CATEGORY_COUNT; kind++) {
+    if (kind == TSR_CATEGORY_UNKNOWN) continue;
+    const tsr_check_category *now = &device->kinds[kind];
+    if (!now->peak_bytes && !locked->kinds[kind]) continue;
+    tsr_check_result result = {.rule = TSR_CHECK_LOCK_KIND,
+                               .kind = (tsr_category)kind,
+                               .bytes = now->peak_bytes,
+                               .event = now->peak_event,
+                               .limit_bytes = locked->kinds[kind],
+                               .tolerance_bytes = tolerance};
+    result.is_passed = distance(result.bytes, result.limit_bytes) <= tolerance;
+    status = add_result(c, device, true, result, error);
+  }
+  return status;
+}
+
+/* Devices in the lock that the snapshot does not have. */
+static int miss_devices(checker *c, const tsr_check *check, tsr_error *error) {
+  const tsr_lock *lock = c->options->lock;
+  for (size_t i = 0; lock && !c->names_devices && i < lock->device_count; i++) {
+    bool is_there = false;
+    for (size_t k = 0; k < check->device_count; k++)
+      is_there |= check->devices[k].device == lock->devices[i].device;
+    if (is_there) continue;
+    tsr_check_device none = {.device = lock->devices[i].device};
+    tsr_check_result missing = {
+        .rule = TSR_CHECK_LOCK_DEVICE, .limit_bytes = lock->devices[i].peak_bytes, .event = -1};
+    int status = add_result(c, &none, false, missing, error);
+    if (status) return status;
+  }
+  return 0;
+}
+
+static int check_device(checker *c, tsr_check_device *out, tsr_error *error) {
+  const tsr__timeline *t;
+  const tsr_lock_device *locked = locked_device(c->options->lock, out->device);
+  int status = tsr__study_timeline(c->study, out->device, &t, error);
+  if (!status) {
+    measure(t, out);
+    if (needs_causes(c, out)) status = measure_causes(c, t, out, error);
+  }
+  if (!status && locked) status = join_lock(locked, out, error);
+  if (!status) status = check_limits(c, out, locked != NULL, error);
+  if (!status && c->options->lock) status = check_lock(c, out, locked, error);
+  if (!status && !(out->warnings = tsr__copy_warnings(t, &out->warning_count)))
+    status = tsr__fail_memory(error);
+  return status;
+}
+
+/* ---- The whole ---- */
+
+static int check_all(checker *c, const uint32_t *devices, size_t count, tsr_check *check,
+                     tsr_error *error) {
+  int status = tsr__study_prepare(c->study, devices, count, TSR__NEED_TIMELINE, error);
+  for (size_t i = 0; !status && i < count; i++) {
+    tsr_check_device *device = &check->devices[check->device_count++];
+    device->device = devices[i];
+    status = check_device(c, device, error);
+  }
+  return status ? status : miss_devices(c, check, error);
+}
+
+/* Whether the file is truncated. */
+static bool is_cut(const tsr_snapshot *snapshot) {
+  size_t count;
+  const tsr_warning *warnings = tsr_snapshot_warnings(snapshot, &count);
+  for (size_t i = 0; i < count; i++)
+    if (strcmp(warnings[i].code, "truncated") == 0) return true;
+  return false;
+}
+
+int tsr_check_compute(tsr_study *study, const tsr_check_options *options, const tsr_query *query,
+                      tsr_check **out, tsr_error *error) {
+  const tsr_snapshot *snapshot = tsr_study_snapshot(study);
+  const uint32_t *devices;
+  size_t count;
+  int status = tsr__query_devices(snapshot, query, &devices, &count, error);
+  if (status) return status;
+  tsr_check *check = TSR__NEW(tsr_check);
+  if (!check) return tsr__fail_memory(error);
+  checker c = {.study = study,
+               .snapshot = snapshot,
+               .options = options,
+               .names_devices = query && query->device_count,
+               .top = query ? query->top : 0};
+  check->has_lock = options->lock != NULL;
+  check->devices = TSR__NEW_ARRAY(tsr_check_device, count);
+  status = check->devices ? check_all(&c, devices, count, check, error) : tsr__fail_memory(error);
+  tsr__functions_release(&c.functions);
+  check->results = c.results.items;
+  check->result_count = c.results.count;
+  for (size_t i = 0; i < check->result_count; i++)
+    check->failed_count += !check->results[i].is_passed;
+  check->is_cut = is_cut(snapshot);
+  check->is_passed = !check->failed_count && check->device_count && !check->is_cut;
+  if (status)
+    tsr_check_free(check);
+  else
+    *out = check;
+  return status;
+}
+
+void tsr_check_free(tsr_check *check) {
+  if (!check) return;
+  for (size_t i = 0; i < check->device_count; i++) {
+    tsr_check_device *device = &check->devices[i];
+    tsr__free(device->causes);
+    tsr__free(device->warnings);
+    if (device->names) tsr__arena_release(device->names);
+    tsr__free(device->names);
+  }
+  for (size_t i = 0; i < check->result_count; i++) tsr__free(check->results[i].causes);
+  tsr__free(check->devices);
+  tsr__free(check->results);
+  tsr__free(check);
+}

@@ -1,0 +1,246 @@
+/* peaks.c - see peaks.h.
+ *
+ * A cause is a function and a category, numbered function * TSR_CATEGORY_COUNT + category. One sweep
+ * over the trace tracks what each holds, and records when that is most:
+ *
+ *   born    accounts[cause] += block, kinds[kind] += block
+ *   died    the same, subtracted; `cause_of` remembers the cause of each allocation */
+#include "questions/check/peaks.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/checked.h"
+#include "base/intern.h"
+#include "base/map.h"
+#include "base/memory.h"
+#include "base/utf8.h"
+#include "tessera/unstable/frames.h"
+#include "timeline/sweep.h"
+
+/* ---- Names ---- */
+
+/* Longer ones are truncated, because people read the lines of a lock. */
+#define NAME_BYTES 160
+
+/* Whether it is a control character for a terminal or a text file. */
+static bool is_unprintable(uint32_t code) {
+  return code < 0x21 || (code >= 0x7f && code <= 0xa0) || (code >= 0x200b && code <= 0x200f) ||
+         (code >= 0x2028 && code <= 0x202e) || (code >= 0x2060 && code <= 0x206f) ||
+         (code >= 0xd800 && code <= 0xdfff) || code == 0xfeff || code == TSR__CODE_INVALID;
+}
+
+/* One printable word of at most NAME_BYTES. */
+static size_t put_word(char out[NAME_BYTES], size_t used, tsr_text text) {
+  for (size_t at = 0; at < text.size_bytes;) {
+    uint32_t code;
+    size_t length = tsr__utf8_decode(text.data + at, text.size_bytes - at, &code);
+    if (used + length > NAME_BYTES) break;
+    if (is_unprintable(code)) {
+      out[used++] = code == ' ' ? '_' : '?';
+    } else {
+      memcpy(out + used, text.data + at, length);
+      used += length;
+    }
+    at += length;
+  }
+  return used;
+}
+
+static size_t put_frame(const tsr_snapshot *snapshot, uint32_t id, char out[NAME_BYTES],
+                        size_t used) {
+  tsr_frame frame = tsr_snapshot_frame(snapshot, id);
+  bool is_node = false;
+  tsr_text title = tsr_frame_title(tsr_snapshot_string(snapshot, frame.name), &is_node);
+  tsr_text file = tsr_base_name(tsr_snapshot_string(snapshot, frame.file));
+  if (!is_node && file.size_bytes && file.data[0] != '?') {
+    used = put_word(out, used, file);
+    used = put_word(out, used, (tsr_text){":", 1});
+  }
+  return put_word(out, used, title);
+}
+
+/* "train.py:main>modeling.py:forward", the layer after the '>'. */
+static size_t put_name(const tsr_snapshot *snapshot, tsr__place place, char out[NAME_BYTES]) {
+  static const char none[] = "(no_stack)";
+  if (place.frame == TSR_NONE) return put_word(out, 0, (tsr_text){none, sizeof none - 1});
+  size_t used = put_frame(snapshot, place.frame, out, 0);
+  if (place.layer == TSR_NONE) return used;
+  used = put_word(out, used, (tsr_text){">", 1});
+  return put_frame(snapshot, place.layer, out, used);
+}
+
+/* Functions are numbered as their names are interned; the first is for memory without a stack. */
+static bool name_functions(const tsr_snapshot *snapshot, const tsr__places *places,
+                           tsr__intern *names, tsr__functions *out) {
+  char name[NAME_BYTES];
+  for (size_t i = 0; i < places->items.count; i++) {
+    size_t size = put_name(snapshot, places->items.items[i], name);
+    out->of_place[i] = tsr__intern_put(names, name, size, NULL);
+    if (out->of_place[i] == TSR__INTERN_FULL) return false;
+  }
+  return true;
+}
+
+static bool keep_names(const tsr__intern *names, tsr__functions *out) {
+  out->count = names->count;
+  out->names = TSR__NEW_ARRAY(const char *, out->count);
+  for (uint32_t i = 0; out->names && i < out->count; i++) {
+    size_t size = names->items[i].size_bytes;
+    char *copy = tsr__arena_alloc(&out->arena, size + 1, 1);
+    if (!copy) return false;
+    memcpy(copy, names->items[i].data, size);
+    copy[size] = '\0';
+    out->names[i] = copy;
+  }
+  return out->names != NULL;
+}
+
+int tsr__functions_compute(const tsr_snapshot *snapshot, const tsr__places *places,
+                           tsr__functions *out, tsr_error *error) {
+  tsr__functions functions = {.places = places};
+  tsr__intern names;
+  tsr__intern_init(&names);
+  tsr__arena_init(&functions.arena);
+  functions.of_place = TSR__NEW_ARRAY(uint32_t, places->items.count);
+  bool ok = functions.of_place && name_functions(snapshot, places, &names, &functions) &&
+            keep_names(&names, &functions);
+  tsr__intern_release(&names);
+  if (!ok) {
+    tsr__functions_release(&functions);
+    return tsr__fail_memory(error);
+  }
+  *out = functions;
+  return 0;
+}
+
+void tsr__functions_release(tsr__functions *functions) {
+  tsr__free(functions->of_place);
+  tsr__free(functions->names);
+  tsr__arena_release(&functions->arena);
+  *functions = (tsr__functions){0};
+}
+
+/* ---- Accounts ---- */
+
+typedef struct account {
+  uint64_t bytes, allocations;
+  uint64_t peak_bytes, peak_allocations, bytes_at_peak;
+  uint64_t largest_bytes; /* of an allocation, */
+  uint32_t largest_stack; /* and its stack */
+  int64_t peak_event;
+} account;
+
+typedef struct book {
+  const tsr__timeline *t;
+  const tsr__categories *kinds;
+  const tsr__functions *functions;
+  account *accounts;  /* by cause */
+  uint32_t *cause_of; /* by allocation */
+  account by_kind[TSR_CATEGORY_COUNT];
+  size_t account_count;
+} book;
+
+static void add(account *a, uint64_t bytes, uint32_t stack, int64_t event) {
+  a->bytes = tsr__sum_u64(a->bytes, bytes);
+  a->allocations++;
+  if (bytes > a->largest_bytes) {
+    a->largest_bytes = bytes;
+    a->largest_stack = stack;
+  }
+  if (a->bytes <= a->peak_bytes) return;
+  a->peak_bytes = a->bytes;
+  a->peak_allocations = a->allocations;
+  a->peak_event = event;
+}
+
+static void drop(account *a, uint64_t bytes) {
+  a->bytes = tsr__drop_u64(a->bytes, bytes);
+  a->allocations--;
+}
+
+static void enter(book *b, uint32_t allocation, int64_t event) {
+  uint32_t stack = tsr__timeline_stack(b->t, allocation);
+  uint64_t bytes = b->t->block_bytes.items[allocation];
+  uint8_t kind = b->kinds->kind[allocation];
+  uint32_t function = b->functions->of_place[tsr__place_of(b->functions->places, stack)];
+  uint32_t cause = function * TSR_CATEGORY_COUNT + kind;
+  b->cause_of[allocation] = cause;
+  add(&b->accounts[cause], bytes, stack, event);
+  add(&b->by_kind[kind], bytes, stack, event);
+}
+
+static void leave(book *b, uint32_t allocation) {
+  uint64_t bytes = b->t->block_bytes.items[allocation];
+  drop(&b->accounts[b->cause_of[allocation]], bytes);
+  drop(&b->by_kind[b->kinds->kind[allocation]], bytes);
+}
+
+static void note_peak(book *b) {
+  for (size_t i = 0; i < b->account_count; i++) b->accounts[i].bytes_at_peak = b->accounts[i].bytes;
+  for (size_t i = 0; i < TSR_CATEGORY_COUNT; i++) b->by_kind[i].bytes_at_peak = b->by_kind[i].bytes;
+}
+
+static int keep_book(book *b, tsr_error *error) {
+  tsr__sweep sweep;
+  int status = tsr__sweep_begin(b->t, &sweep, error);
+  if (status) return status;
+  for (uint32_t i = 0; i < b->t->initial.count; i++) enter(b, i, -1);
+  if (b->t->allocated_event < 0) note_peak(b);
+  while (tsr__sweep_next(&sweep)) {
+    if (sweep.born != TSR_NONE) enter(b, sweep.born, sweep.event);
+    for (size_t i = 0; i < sweep.died_count; i++) leave(b, sweep.died[i]);
+    if (sweep.event == b->t->allocated_event) note_peak(b);
+  }
+  tsr__sweep_release(&sweep);
+  return 0;
+}
+
+/* ---- The answer ---- */
+
+int tsr__compare_check_causes(const void *a, const void *b) {
+  const tsr_check_cause *x = a, *y = b;
+  if (x->cause.bytes != y->cause.bytes) return x->cause.bytes < y->cause.bytes ? 1 : -1;
+  if (x->cause.kind != y->cause.kind) return x->cause.kind < y->cause.kind ? -1 : 1;
+  return strcmp(x->name, y->name);
+}
+
+static bool tell(const book *b, tsr_check_device *device) {
+  const tsr__places *places = b->functions->places;
+  size_t count = 0;
+  for (size_t i = 0; i < b->account_count; i++) count += b->accounts[i].peak_bytes != 0;
+  device->causes = TSR__NEW_ARRAY(tsr_check_cause, count);
+  if (!device->causes) return false;
+  for (size_t i = 0; i < b->account_count; i++) {
+    const account *a = &b->accounts[i];
+    if (!a->peak_bytes) continue;
+    uint32_t place = tsr__place_of(places, a->largest_stack);
+    device->causes[device->cause_count++] = (tsr_check_cause){
+        .name = b->functions->names[i / TSR_CATEGORY_COUNT],
+        .cause = {(tsr_category)(i % TSR_CATEGORY_COUNT), places->items.items[place].frame,
+                  places->items.items[place].layer, place ? a->largest_stack : TSR_NONE,
+                  a->peak_bytes, a->peak_allocations},
+        .peak_event = a->peak_event,
+        .bytes_at_peak = a->bytes_at_peak};
+  }
+  if (count) qsort(device->causes, count, sizeof *device->causes, tsr__compare_check_causes);
+  for (int i = 0; i < TSR_CATEGORY_COUNT; i++) {
+    const account *a = &b->by_kind[i];
+    device->kinds[i] =
+        (tsr_check_category){a->peak_bytes, a->peak_bytes ? a->peak_event : -1, a->bytes_at_peak};
+  }
+  return true;
+}
+
+int tsr__check_peaks(const tsr__timeline *timeline, const tsr__categories *kinds,
+                     const tsr__functions *functions, tsr_check_device *device, tsr_error *error) {
+  book b = {.t = timeline, .kinds = kinds, .functions = functions};
+  b.account_count = (size_t)functions->count * TSR_CATEGORY_COUNT;
+  b.accounts = TSR__NEW_ARRAY(account, b.account_count);
+  b.cause_of = TSR__NEW_ARRAY(uint32_t, timeline->birth.count);
+  int status = b.accounts && b.cause_of ? keep_book(&b, error) : tsr__fail_memory(error);
+  if (!status && !tell(&b, device)) status = tsr__fail_memory(error);
+  tsr__free(b.accounts);
+  tsr__free(b.cause_of);
+  return status;
+}

@@ -1,0 +1,127 @@
+/* words.c - see words.h. */
+#include "questions/check/words.h"
+
+#include <inttypes.h>
+
+#include "base/format.h"
+#include "emit/heading.h"
+#include "emit/text.h"
+
+#define SIZE(bytes) tsr__format_size((bytes), (char[TSR__FORMAT_BYTES]){0})
+
+const char *tsr__check_subject(const tsr_check_result *result) {
+  switch (result->rule) {
+  case TSR_CHECK_MAX_KIND:
+  case TSR_CHECK_LOCK_KIND: return tsr_category_name(result->kind);
+  case TSR_CHECK_MAX_RESERVED: return "reserved";
+  case TSR_CHECK_LOCK_DEVICE: return "device";
+  default: return "peak";
+  }
+}
+
+static bool is_lock(const tsr_check_result *result) {
+  return result->rule >= TSR_CHECK_LOCK_DEVICE;
+}
+
+void tsr__check_allowed(tsr__buffer *out, const tsr_check_result *result) {
+  if (result->rule == TSR_CHECK_LOCK_DEVICE)
+    tsr__buffer_text(out, "as in the lock");
+  else if (is_lock(result))
+    tsr__buffer_printf(out, "%s +- %s", SIZE(result->limit_bytes), SIZE(result->tolerance_bytes));
+  else
+    tsr__buffer_printf(out, "at most %s", SIZE(result->limit_bytes));
+}
+
+void tsr__check_difference(tsr__buffer *out, const tsr_check_result *result) {
+  if (result->rule == TSR_CHECK_LOCK_DEVICE) return;
+  if (result->bytes >= result->limit_bytes)
+    tsr__buffer_printf(out, "+%s", SIZE(result->bytes - result->limit_bytes));
+  else
+    tsr__buffer_printf(out, "-%s", SIZE(result->limit_bytes - result->bytes));
+}
+
+static void append_lock_sentence(tsr__buffer *out, const tsr_check_result *r) {
+  if (r->bytes == r->limit_bytes) {
+    tsr__buffer_printf(out, "is %s, as in the lock", SIZE(r->bytes));
+    return;
+  }
+  if (r->bytes >= r->limit_bytes)
+    tsr__buffer_printf(out, "grew by %s, from %s to %s", SIZE(r->bytes - r->limit_bytes),
+                       SIZE(r->limit_bytes), SIZE(r->bytes));
+  else
+    tsr__buffer_printf(out, "shrank by %s, from %s to %s", SIZE(r->limit_bytes - r->bytes),
+                       SIZE(r->limit_bytes), SIZE(r->bytes));
+  if (r->is_passed)
+    tsr__buffer_printf(out, ", within the lock's %s", SIZE(r->tolerance_bytes));
+  else if (r->bytes < r->limit_bytes)
+    tsr__buffer_text(out, "; update the lock to keep the gain");
+  else
+    tsr__buffer_printf(out, "; the lock allows %s", SIZE(r->tolerance_bytes));
+}
+
+void tsr__check_sentence(tsr__buffer *out, const tsr_check_result *r) {
+  if (r->rule == TSR_CHECK_LOCK_DEVICE) {
+    tsr__buffer_printf(out, "device %" PRIu32 " is in the %s, but not in the %s", r->device,
+                       r->limit_bytes ? "lock" : "snapshot", r->limit_bytes ? "snapshot" : "lock");
+    return;
+  }
+  tsr__buffer_printf(out, "%s memory of device %" PRIu32 " ", tsr__check_subject(r), r->device);
+  if (is_lock(r)) {
+    append_lock_sentence(out, r);
+    return;
+  }
+  tsr__buffer_printf(out, "is %s, ", SIZE(r->bytes));
+  if (r->is_passed)
+    tsr__buffer_printf(out, "within its budget of %s", SIZE(r->limit_bytes));
+  else
+    tsr__buffer_printf(out, "%s above its budget of %s", SIZE(r->bytes - r->limit_bytes),
+                       SIZE(r->limit_bytes));
+}
+
+void tsr__check_append_place(tsr__stack_printer *printer, const tsr_check_cause *cause) {
+  tsr__buffer *out = &printer->emitter->scratch;
+  if (cause->cause.frame != TSR_NONE || !cause->is_locked)
+    tsr__place_append_name(printer, cause->cause.frame, cause->cause.layer);
+  else
+    (void)tsr__text_clean(out, tsr__text_of(cause->name));
+}
+
+void tsr__check_cause_words(tsr__stack_printer *printer, tsr__buffer *out,
+                            const tsr_check_result *result, const tsr_check_cause *cause) {
+  tsr__buffer *scratch = &printer->emitter->scratch;
+  bool is_kind = result->rule == TSR_CHECK_MAX_KIND || result->rule == TSR_CHECK_LOCK_KIND;
+  uint64_t now = result->is_change || is_kind ? cause->cause.bytes : cause->bytes_at_peak;
+  tsr__buffer_printf(out, "%s of %s", SIZE(now), tsr_category_name(cause->cause.kind));
+  if (result->is_change) {
+    uint64_t was = cause->locked_bytes;
+    tsr__buffer_printf(out, ", %s %s than the lock's %s%s", SIZE(now > was ? now - was : was - now),
+                       now > was ? "more" : "less", cause->is_locked ? "" : "at most ", SIZE(was));
+  }
+  tsr__buffer_text(out, ", at ");
+  tsr__check_append_place(printer, cause);
+  (void)tsr__text_clean(out, (tsr_text){scratch->data, scratch->size});
+  scratch->size = 0;
+}
+
+const tsr_check_device *tsr__check_device_of(const tsr_check *check,
+                                             const tsr_check_result *result) {
+  for (size_t i = 0; i < check->device_count; i++)
+    if (check->devices[i].device == result->device) return &check->devices[i];
+  return NULL;
+}
+
+void tsr__check_verdict(tsr__buffer *out, const tsr_check *check) {
+  char count[TSR__FORMAT_BYTES], failed[TSR__FORMAT_BYTES];
+  tsr__format_count(check->result_count, count);
+  if (check->failed_count)
+    tsr__buffer_printf(out, "failed: %s of %s check%s",
+                       tsr__format_count(check->failed_count, failed), count,
+                       tsr__plural(check->result_count));
+  else if (!check->device_count)
+    tsr__buffer_text(out, "failed: no device has memory to check");
+  else if (check->is_cut)
+    tsr__buffer_printf(out, "inconclusive: %s check%s passed, but the file is truncated", count,
+                       tsr__plural(check->result_count));
+  else
+    tsr__buffer_printf(out, "passed: %s check%s", count, tsr__plural(check->result_count));
+}

@@ -1,0 +1,258 @@
+/* answer.c - what survives every step and grows with each.
+ *
+ * Only allocations that outlive the step in which they were made matter; few do. Each is a plus in
+ * its step and, if it dies in a later one, a minus there:
+ *
+ *   step                0     1     2     3
+ *   gradient stack     +G  +G-G  +G-G  +G-G     live at the ends: G G G G       nothing grows
+ *   optimizer state    +S     .     .     .                       S S S S       grows once
+ *   cache of two       +c    +c  +c-c  +c-c                       c 2c 2c 2c    stops
+ *   leak               +l    +l    +l    +l                       l 2l 3l 4l
+ *
+ * Changes are grouped by stack (allocations without one by size) and put in order of step. A group
+ * leaks when, since it last shrank, it has grown in three steps or more, in bytes and in count, and
+ * has not stopped: the time since it last grew is shorter than its longest pause so far. Categories
+ * play no part. */
+#include <stdlib.h>
+
+#include "base/checked.h"
+#include "base/map.h"
+#include "base/memory.h"
+#include "questions/shared/devices.h"
+#include "questions/shared/shares.h"
+#include "questions/shared/stepping.h"
+#include "tessera/unstable/steps.h"
+
+enum { STEPS_NEEDED = 3, GROWTHS_NEEDED = 3 };
+
+/* A surviving allocation comes, or goes. */
+typedef struct change {
+  uint32_t group, step;
+  uint32_t birth;
+  bool is_gone;
+  uint64_t bytes;
+} change;
+
+/* Whole steps, and those between: steps first .. first + count - 1 of the list. */
+typedef struct window {
+  const tsr__cycle_step *steps;
+  uint32_t first, count;
+} window;
+
+typedef struct finder {
+  const tsr__timeline *t;
+  const tsr__roles *roles;
+  window w;
+  tsr__map group_of; /* symbol -> group */
+  uint32_t group_count;
+  TSR__VECTOR(change) changes;
+  TSR__VECTOR(tsr_leak) leaks;
+} finder;
+
+/* ---- Survivors ---- */
+
+static window whole_steps(const tsr__cycle_steps *list) {
+  window w = {0};
+  size_t first = 0, behind = list->count;
+  while (first < behind && !list->items[first].is_whole) first++;
+  while (behind > first && !list->items[behind - 1].is_whole) behind--;
+  if (behind > first)
+    w = (window){&list->items[first], (uint32_t)first, (uint32_t)(behind - first)};
+  return w;
+}
+
+/* The step in which an event lies, given that it is not before the window; `count` after it. */
+static uint32_t step_of(const window *w, uint32_t event) {
+  uint32_t low = 0, high = w->count;
+  while (low < high) {
+    uint32_t middle = low + (high - low) / 2;
+    if (w->steps[middle].last < event)
+      low = middle + 1;
+    else
+      high = middle;
+  }
+  return low;
+}
+
+static bool add_survivor(finder *f, uint32_t allocation, uint32_t step) {
+  uint32_t birth = f->t->birth.items[allocation], death = f->t->death.items[allocation];
+  uint64_t *group =
+      tsr__map_put(&f->group_of, tsr__symbol(f->roles, &f->t->events, birth), f->group_count, NULL);
+  if (!group) return false;
+  if (*group == f->group_count) f->group_count++;
+  change c = {(uint32_t)*group, step, birth, false, f->t->events.size[birth]};
+  if (!TSR__VECTOR_PUSH(&f->changes, c)) return false;
+  uint32_t gone = death == TSR_NONE ? f->w.count : step_of(&f->w, death);
+  if (gone == f->w.count) return true;
+  c.step = gone;
+  c.is_gone = true;
+  return TSR__VECTOR_PUSH(&f->changes, c);
+}
+
+static bool gather(finder *f) {
+  uint32_t step = 0;
+  for (size_t i = f->t->initial.count; i < f->t->birth.count; i++) {
+    uint32_t birth = f->t->birth.items[i];
+    while (step < f->w.count && f->w.steps[step].last < birth) step++;
+    if (step == f->w.count) break;
+    if (birth < f->w.steps[step].first || f->t->death.items[i] <= f->w.steps[step].last) continue;
+    if (!add_survivor(f, (uint32_t)i, step)) return false;
+  }
+  return true;
+}
+
+static int compare_changes(const void *a, const void *b) {
+  const change *x = a, *y = b;
+  if (x->group != y->group) return x->group < y->group ? -1 : 1;
+  if (x->step != y->step) return x->step < y->step ? -1 : 1;
+  return (x->birth > y->birth) - (x->birth < y->birth);
+}
+
+/* ---- Growth ---- */
+
+/* One group as it grows, since it last shrank. */
+typedef struct growth {
+  int64_t bytes, count; /* grown */
+  uint32_t steps;       /* in which it grew */
+  uint32_t first, last, longest_pause;
+  uint32_t birth; /* of the first allocation in the first of those steps */
+} growth;
+
+static int64_t signed_bytes(uint64_t bytes) {
+  return bytes > INT64_MAX / 2 ? INT64_MAX / 2 : (int64_t)bytes;
+}
+
+static void grow(growth *g, uint32_t step, int64_t bytes, int64_t count, uint32_t birth) {
+  if (bytes == 0 && count == 0) return;
+  if (bytes <= 0 || count <= 0) {
+    *g = (growth){0};
+    return;
+  }
+  if (!g->steps) {
+    g->first = g->last = step;
+    g->birth = birth;
+  } else if (step - g->last > g->longest_pause) {
+    g->longest_pause = step - g->last;
+  }
+  g->last = step;
+  g->steps++;
+  g->bytes = g->bytes > INT64_MAX / 2 ? g->bytes : g->bytes + bytes;
+  g->count += count;
+}
+
+static bool is_leak(const finder *f, const growth *g) {
+  if (g->steps < GROWTHS_NEEDED) return false;
+  return f->w.count - 1 - g->last < g->longest_pause;
+}
+
+static bool add_leak(finder *f, const growth *g) {
+  const tsr_events *events = &f->t->events;
+  uint32_t stack = events->stack[g->birth];
+  bool has_frames = stack < f->roles->count && !f->roles->is_empty[stack];
+  uint64_t bytes = (uint64_t)g->bytes;
+  tsr_leak leak = {.stack = has_frames ? stack : TSR_NONE,
+                   .bytes_per_step = bytes / (f->w.count - g->first),
+                   .bytes = bytes,
+                   .allocations = (uint64_t)g->count,
+                   .since_step = f->w.first + g->first,
+                   .growing_steps = g->steps,
+                   .first_event = g->birth,
+                   .first_time_us = events->time_us[g->birth]};
+  return TSR__VECTOR_PUSH(&f->leaks, leak);
+}
+
+static bool judge(finder *f) {
+  growth g = {0};
+  for (size_t i = 0, behind; i < f->changes.count; i = behind) {
+    const change *c = &f->changes.items[i];
+    int64_t bytes = 0, count = 0;
+    for (behind = i; behind < f->changes.count; behind++) {
+      const change *other = &f->changes.items[behind];
+      if (other->group != c->group || other->step != c->step) break;
+      bytes += other->is_gone ? -signed_bytes(other->bytes) : signed_bytes(other->bytes);
+      count += other->is_gone ? -1 : 1;
+    }
+    grow(&g, c->step, bytes, count, c->birth);
+    bool is_last = behind == f->changes.count || f->changes.items[behind].group != c->group;
+    if (is_last && is_leak(f, &g) && !add_leak(f, &g)) return false;
+    if (is_last) g = (growth){0};
+  }
+  return true;
+}
+
+/* ---- One device ---- */
+
+static int compare_leaks(const void *a, const void *b) {
+  const tsr_leak *x = a, *y = b;
+  if (x->bytes_per_step != y->bytes_per_step) return x->bytes_per_step < y->bytes_per_step ? 1 : -1;
+  if (x->bytes != y->bytes) return x->bytes < y->bytes ? 1 : -1;
+  return (x->first_event > y->first_event) - (x->first_event < y->first_event);
+}
+
+static void hand_over(finder *f, size_t top, tsr_leaks_device *out) {
+  for (size_t i = 0; i < f->leaks.count; i++)
+    out->bytes_per_step = tsr__sum_u64(out->bytes_per_step, f->leaks.items[i].bytes_per_step);
+  if (f->leaks.count) qsort(f->leaks.items, f->leaks.count, sizeof *f->leaks.items, compare_leaks);
+  out->leaks = f->leaks.items;
+  out->leak_count = f->leaks.count;
+  if (!top || out->leak_count <= top) return;
+  for (size_t i = top; i < out->leak_count; i++)
+    out->omitted_bytes = tsr__sum_u64(out->omitted_bytes, out->leaks[i].bytes_per_step);
+  out->omitted_leaks = out->leak_count - top;
+  out->leak_count = top;
+}
+
+static int find(const tsr__stepping *s, size_t top, tsr_leaks_device *out, tsr_error *error) {
+  finder f = {.t = s->timeline, .roles = s->roles, .w = whole_steps(&s->cycle->steps)};
+  out->event_count = s->timeline->events.count;
+  out->basis = s->cycle->basis;
+  out->unit = s->cycle->unit;
+  out->step_count = f.w.count;
+  out->is_answered = f.w.count >= STEPS_NEEDED;
+  bool ok = !out->is_answered || gather(&f);
+  if (ok && f.changes.count)
+    qsort(f.changes.items, f.changes.count, sizeof *f.changes.items, compare_changes);
+  ok = ok && judge(&f) && (out->warnings = tsr__copy_warnings(s->timeline, &out->warning_count));
+  tsr__map_release(&f.group_of);
+  TSR__VECTOR_FREE(&f.changes);
+  if (!ok) {
+    TSR__VECTOR_FREE(&f.leaks);
+    return tsr__fail_memory(error);
+  }
+  hand_over(&f, top, out);
+  return 0;
+}
+
+static int describe(const tsr__asking *asking, uint32_t device, void *part, tsr_error *error) {
+  tsr_leaks_device *out = part;
+  tsr__stepping s;
+  out->device = device;
+  int status = tsr__stepping_find(asking->study, device, &s, error);
+  if (!status) status = find(&s, asking->top, out, error);
+  return status;
+}
+
+int tsr_leaks_compute(tsr_study *study, const tsr_query *query, tsr_leaks **out, tsr_error *error) {
+  tsr__parts parts;
+  tsr_leaks *leaks = TSR__NEW(tsr_leaks);
+  if (!leaks) return tsr__fail_memory(error);
+  int status = tsr__ask_devices(study, query, TSR__NEED_CYCLE, describe, sizeof *leaks->devices,
+                                &parts, error);
+  leaks->devices = parts.items;
+  leaks->device_count = parts.count;
+  if (status)
+    tsr_leaks_free(leaks);
+  else
+    *out = leaks;
+  return status;
+}
+
+void tsr_leaks_free(tsr_leaks *leaks) {
+  if (!leaks) return;
+  for (size_t i = 0; i < leaks->device_count; i++) {
+    tsr__free(leaks->devices[i].leaks);
+    tsr__free(leaks->devices[i].warnings);
+  }
+  tsr__free(leaks->devices);
+  tsr__free(leaks);
+}

@@ -1,0 +1,92 @@
+/* answer.c - what holds the memory at the peak? The live set there, summed by stack. */
+#include "base/memory.h"
+#include "questions/shared/devices.h"
+#include "questions/shared/pools.h"
+#include "questions/shared/shares.h"
+
+static uint64_t unsplit_of(const tsr__timeline *timeline, const tsr__live_set *live) {
+  uint64_t bytes = 0;
+  for (size_t i = 0; i < live->count; i++)
+    if (live->items[i] < timeline->initial.count)
+      bytes += timeline->initial.items[live->items[i]].unsplit_bytes;
+  return bytes;
+}
+
+static void copy_totals(const tsr__timeline *timeline, tsr_peak_device *out) {
+  out->event_count = timeline->events.count;
+  out->peak.event = timeline->allocated_event;
+  out->peak.time_us =
+      out->peak.event < 0 ? TSR_TIME_NONE : timeline->events.time_us[out->peak.event];
+  out->peak.totals = timeline->at_peak;
+  out->start = timeline->start;
+  out->end = timeline->end;
+  out->maxima = timeline->maxima;
+  for (size_t i = 0; i < timeline->initial.count; i++)
+    out->start_unsplit_bytes += timeline->initial.items[i].unsplit_bytes;
+}
+
+static int describe_live(const tsr__timeline *timeline, const tsr__categories *categories,
+                         size_t top, tsr_peak_device *out, tsr_error *error) {
+  tsr__live_set live = {0};
+  tsr__shares shares;
+  int status = tsr__timeline_live(timeline, timeline->allocated_event, &live, error);
+  if (!status) status = tsr__shares_of(timeline, &live, categories, top, &shares, error);
+  if (!status) {
+    out->stacks = shares.items;
+    out->stack_count = shares.count;
+    out->tensors = shares.tensors;
+    out->omitted_stacks = shares.omitted_stacks;
+    out->omitted_bytes = shares.omitted_bytes;
+    out->peak_unsplit_bytes = unsplit_of(timeline, &live);
+    status = tsr__timeline_fragmentation(timeline, timeline->allocated_event, &live,
+                                         &out->fragmentation, error);
+    if (!status)
+      status = tsr__private_pools_at(timeline, timeline->allocated_event, &live,
+                                     &out->private_pools, &out->private_pool_count, error);
+  }
+  TSR__VECTOR_FREE(&live);
+  return status;
+}
+
+static int describe(const tsr__asking *asking, uint32_t device, void *part, tsr_error *error) {
+  tsr_peak_device *out = part;
+  const tsr__timeline *timeline;
+  const tsr__categories *categories;
+  out->device = device;
+  int status = tsr__study_timeline(asking->study, device, &timeline, error);
+  if (!status) status = tsr__study_categories(asking->study, device, &categories, error);
+  if (status) return status;
+  out->recorded = timeline->recorded;
+  copy_totals(timeline, out);
+  status = describe_live(timeline, categories, asking->top, out, error);
+  if (!status && !(out->warnings = tsr__copy_warnings(timeline, &out->warning_count)))
+    status = tsr__fail_memory(error);
+  return status;
+}
+
+int tsr_peak_compute(tsr_study *study, const tsr_query *query, tsr_peak **out, tsr_error *error) {
+  tsr__parts parts;
+  tsr_peak *peak = TSR__NEW(tsr_peak);
+  if (!peak) return tsr__fail_memory(error);
+  int status = tsr__ask_devices(study, query, TSR__NEED_CATEGORIES, describe, sizeof *peak->devices,
+                                &parts, error);
+  peak->devices = parts.items;
+  peak->device_count = parts.count;
+  if (status)
+    tsr_peak_free(peak);
+  else
+    *out = peak;
+  return status;
+}
+
+void tsr_peak_free(tsr_peak *peak) {
+  if (!peak) return;
+  for (size_t i = 0; i < peak->device_count; i++) {
+    tsr__free(peak->devices[i].stacks);
+    tsr__free(peak->devices[i].tensors);
+    tsr__free(peak->devices[i].private_pools);
+    tsr__free(peak->devices[i].warnings);
+  }
+  tsr__free(peak->devices);
+  tsr__free(peak);
+}

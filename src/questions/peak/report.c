@@ -1,0 +1,130 @@
+/* report.c - what holds the memory at the peak, as text or JSON.
+ *
+ *   Device 0: peak 22.55 GiB allocated of 23.45 GiB reserved, at event 3,737 of 22,331; 4.75 GiB
+ * ...
+ *
+ *     #   share     bytes  allocations  category    allocated at
+ *     1  46.1 %  8.20 GiB           12  activation  model.py:382 forward
+ *     ... and 57 more stacks, 1.20 GiB (--top 0 shows all)
+ *
+ *   #1  8.20 GiB in 12 allocations, activation
+ *     main, train.py:40
+ *       ...
+ */
+#include <inttypes.h>
+
+#include "base/format.h"
+#include "emit/emitter.h"
+#include "emit/heading.h"
+#include "questions/reports.h"
+#include "questions/shared/moment.h"
+
+static void append_peak(tsr__buffer *out, const tsr_peak_device *device) {
+  char peak[TSR__FORMAT_BYTES], event[TSR__FORMAT_BYTES], count[TSR__FORMAT_BYTES];
+  tsr__buffer_text(out, "peak ");
+  tsr__say_held(out, &device->peak.totals);
+  tsr__buffer_text(out, ", ");
+  if (device->peak.event >= 0)
+    tsr__buffer_printf(out, "at event %s of %s",
+                       tsr__format_count((uint64_t)device->peak.event, event),
+                       tsr__format_count(device->event_count, count));
+  else
+    tsr__buffer_printf(out, "before the first of %s event%s",
+                       tsr__format_count(device->event_count, count),
+                       tsr__plural(device->event_count));
+  if (device->peak.event >= 0 && device->start.allocated_bytes)
+    tsr__buffer_printf(out, "; %s date from before the recording",
+                       tsr__format_size(device->start.allocated_bytes, peak));
+  tsr__buffer_text(out, ".");
+}
+
+/* Without an event there is no peak to show, only the final state. */
+static void append_no_events(tsr__buffer *out, const tsr_peak_device *device) {
+  tsr__buffer_text(out, "no events were recorded; ");
+  tsr__say_held(out, &device->end);
+  tsr__buffer_text(out, ".");
+}
+
+static void print_verdict(tsr__emitter *emitter, const tsr_peak_device *device) {
+  tsr__emit_space(emitter);
+  if (!tsr__emitter_is_text(emitter)) return;
+  tsr__buffer_printf(&emitter->scratch, "Device %" PRIu32 ": ", device->device);
+  if (device->event_count)
+    append_peak(&emitter->scratch, device);
+  else
+    append_no_events(&emitter->scratch, device);
+  tsr__emit_line(emitter, TSR__VERDICT, 0);
+}
+
+static void emit_peak(tsr__emitter *emitter, const tsr_peak_device *device) {
+  tsr__emit_object(emitter, "peak");
+  tsr__emit_field(emitter, "event", NULL, tsr__index(device->peak.event));
+  tsr__emit_field(emitter, "time_us",
+                  device->peak.time_us == TSR_TIME_NONE ? NULL : "time of the peak",
+                  tsr__time(device->peak.time_us));
+  tsr__emit_field(emitter, "requested_bytes", NULL,
+                  tsr__bytes(device->peak.totals.requested_bytes));
+  tsr__emit_field(emitter, "allocated_bytes", NULL,
+                  tsr__bytes(device->peak.totals.allocated_bytes));
+  tsr__emit_field(emitter, "active_bytes", NULL, tsr__bytes(device->peak.totals.active_bytes));
+  tsr__emit_field(emitter, "reserved_bytes", NULL, tsr__bytes(device->peak.totals.reserved_bytes));
+  tsr__emit_field(emitter, "unsplit_bytes", NULL, tsr__bytes(device->peak_unsplit_bytes));
+  tsr__emit_end(emitter);
+  tsr__emit_totals(emitter, "start", &device->start);
+  tsr__emit_field(emitter, "start_unsplit_bytes", NULL, tsr__bytes(device->start_unsplit_bytes));
+  tsr__emit_totals(emitter, "end", &device->end);
+  tsr__emit_totals(emitter, "maxima", &device->maxima);
+  tsr__emit_fragmentation(emitter, &device->fragmentation);
+  tsr__emit_private_pools(emitter, device->private_pools, device->private_pool_count);
+}
+
+static void emit_recorded(tsr__emitter *emitter, const tsr_recorded *recorded) {
+  tsr__emit_object(emitter, "recorded");
+  tsr__emit_field(emitter, "event", NULL, tsr__index(recorded->peak_event));
+  tsr__emit_field(emitter, "time_us", NULL, tsr__time(recorded->peak_time_us));
+  tsr__emit_field(emitter, "dynamic_peak_bytes", NULL, tsr__bytes(recorded->dynamic_peak_bytes));
+  tsr__emit_field(emitter, "static_bytes", NULL, tsr__bytes(recorded->static_bytes));
+  tsr__emit_field(emitter, "overall_bytes", NULL, tsr__bytes(recorded->overall_bytes));
+  tsr__emit_end(emitter);
+}
+
+static void emit_device(tsr__stack_printer *printer, const tsr_peak_device *device) {
+  tsr__emitter *emitter = printer->emitter;
+  tsr__share_list shares = {device->stacks,
+                            device->stack_count,
+                            device->omitted_stacks,
+                            device->omitted_bytes,
+                            device->peak.totals.requested_bytes,
+                            device->tensors};
+  print_verdict(emitter, device);
+  tsr__emit_object(emitter, NULL);
+  tsr__emit_field(emitter, "device", NULL, tsr__count(device->device));
+  tsr__emit_field(emitter, "events", NULL, tsr__count(device->event_count));
+  emit_peak(emitter, device);
+  emit_recorded(emitter, &device->recorded);
+  tsr__emit_shares(printer, &shares);
+  tsr__emit_end(emitter);
+  tsr__print_shares(printer, &shares);
+}
+
+static void gather_warnings(tsr__warning_list *list, const tsr_peak *peak) {
+  for (size_t i = 0; i < peak->device_count; i++)
+    tsr__warnings_add(list, peak->devices[i].warnings, peak->devices[i].warning_count);
+}
+
+int tsr__report_peak(const tsr_report_input *input, const tsr_peak *peak,
+                     const tsr_report_options *options, tsr_write_fn *write, void *context,
+                     tsr_error *error) {
+  tsr__emitter emitter;
+  tsr__stack_printer printer;
+  tsr__emitter_init(&emitter, options, write, context);
+  tsr__stack_printer_init(&printer, &emitter, input->snapshot);
+  tsr__heading_open(&emitter, "peak", input);
+  if (!peak->device_count)
+    tsr__emit_printf(&emitter, TSR__VERDICT, "No device has events or segments.");
+  for (size_t i = 0; i < peak->device_count; i++) emit_device(&printer, &peak->devices[i]);
+  tsr__stack_printer_release(&printer);
+  tsr__warning_list warnings = {0};
+  gather_warnings(&warnings, peak);
+  return tsr__heading_close(&emitter, input, &warnings, error);
+}

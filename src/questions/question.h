@@ -1,0 +1,76 @@
+/* question.h - a question: the row that every interface shows, and the functions that implement it.
+ *
+ * One folder, src/questions/NAME, holds one question:
+ *
+ *   question.c   the row, `const tsr__question_row tsr__question_NAME`
+ *   answer.c     study and parameters -> a value
+ *   report.c     value -> emitter
+ *
+ * and one line in src/questions/meson.build adds it. No interface has a table of questions of its
+ * own: command line, help, manual pages, completions, MCP, Python and serve iterate the registry.
+ */
+#ifndef TSR_QUESTIONS_QUESTION_H
+#define TSR_QUESTIONS_QUESTION_H
+
+#include "questions/reports.h"
+#include "tessera/unstable/params.h"
+
+/* What a question is asked: the first `study_count` studies, as many as the row has subjects, and
+ * one more where its SNAPSHOT parameter is given. `params` is never NULL. */
+typedef struct tsr__asked {
+  tsr_study *const *studies;
+  size_t study_count;
+  const tsr_params *params;
+  const tsr_query *query; /* or NULL: every device and everything */
+} tsr__asked;
+
+/* A value being reported: `inputs` are the subjects, in their order. */
+typedef struct tsr__told {
+  const tsr_report_input *inputs;
+  size_t input_count;
+  const void *value;
+  const tsr_report_options *options;
+  tsr_write_fn *write;
+  void *context;
+} tsr__told;
+
+typedef struct tsr__question_row {
+  tsr_question about;
+  /* Parameters that need or exclude one another: 0, or tsr_params_fail. NULL: nothing to check. */
+  int (*check)(const tsr_params *params, tsr_error *error);
+  /* Compute the value. `*out` is untouched on failure. */
+  int (*ask)(const tsr__asked *asked, void **out, tsr_error *error);
+  /* Write the whole report. */
+  int (*report)(const tsr__told *told, tsr_error *error);
+  /* Release the value; never called with NULL. */
+  void (*free)(void *value);
+  /* The rest is optional. */
+  bool (*passed)(const void *value);
+  const tsr_snapshot *(*snapshot)(const void *value);
+  const char *const *forms; /* names of forms of its own, ends at NULL; and writing one of them */
+  int (*form)(const tsr__told *told, size_t form, const char *root, tsr_error *error);
+} tsr__question_row;
+
+/* The fields of a list of rows. */
+#define TSR__PARAMETERS(rows) .parameters = (rows), .parameter_count = sizeof(rows) / sizeof *(rows)
+
+/* The subject of a question about one snapshot. */
+#define TSR__ONE_SUBJECT                                                                        \
+  .subjects = {{"FILE", "path",                                                                 \
+                "Path of the memory snapshot on the machine of this server: a file of "         \
+                "torch.cuda.memory._dump_snapshot(), also as JSON, as PyTorch's HTML page, or " \
+                "compressed. It is read as data; nothing in it is executed."}},                 \
+  .subject_count = 1
+
+/* `report` and `release` of a question about one snapshot whose value is a tsr_NAME: the names that the
+ * library gives to the parts of most answers. */
+#define TSR__QUESTION_REPORTS(NAME)                                                  \
+  static int report(const tsr__told *told, tsr_error *error) {                       \
+    return tsr__report_##NAME(told->inputs, told->value, told->options, told->write, \
+                              told->context, error);                                 \
+  }                                                                                  \
+  static void release(void *value) {                                                 \
+    tsr_##NAME##_free(value);                                                        \
+  }
+
+#endif

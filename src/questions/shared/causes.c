@@ -1,0 +1,94 @@
+/* causes.c - a live set summed by category and line. See causes.h. */
+#include "questions/shared/causes.h"
+
+#include <assert.h>
+#include <stdlib.h>
+
+#include "base/checked.h"
+#include "base/map.h"
+#include "base/memory.h"
+
+/* Largest first; equal ones by kind, then in the order of the file. */
+static int compare_causes(const void *a, const void *b) {
+  const tsr_cause *x = a, *y = b;
+  if (x->bytes != y->bytes) return x->bytes < y->bytes ? 1 : -1;
+  if (x->kind != y->kind) return x->kind < y->kind ? -1 : 1;
+  if (x->frame != y->frame) return x->frame < y->frame ? -1 : 1;
+  return (x->layer > y->layer) - (x->layer < y->layer);
+}
+
+static int compare_kinds(const void *a, const void *b) {
+  const tsr_category_share *x = a, *y = b;
+  if (x->bytes != y->bytes) return x->bytes < y->bytes ? 1 : -1;
+  return (x->kind > y->kind) - (x->kind < y->kind);
+}
+
+typedef TSR__VECTOR(tsr_cause) cause_list;
+
+typedef struct summer {
+  cause_list causes;
+  tsr__map index_of; /* place and kind -> cause */
+  uint64_t *largest; /* allocation, by cause */
+} summer;
+
+static bool add_to(summer *s, tsr_category kind, uint32_t place, const tsr__place *where,
+                   uint32_t stack, uint64_t bytes) {
+  bool is_new = false;
+  uint64_t key = (uint64_t)place * TSR_CATEGORY_COUNT + kind;
+  const uint64_t *index = tsr__map_put(&s->index_of, key, s->causes.count, &is_new);
+  if (!index) return false;
+  tsr_cause none = {.kind = kind, .frame = where->frame, .layer = where->layer, .stack = TSR_NONE};
+  if (is_new && !TSR__VECTOR_PUSH(&s->causes, none)) return false;
+  tsr_cause *cause = &s->causes.items[*index];
+  if (place && bytes > s->largest[*index]) {
+    cause->stack = stack;
+    s->largest[*index] = bytes;
+  }
+  cause->bytes = tsr__sum_u64(cause->bytes, bytes);
+  cause->allocations++;
+  return true;
+}
+
+static bool sum(const tsr__places *places, const tsr__timeline *timeline,
+                const tsr__categories *kinds, const tsr__live_set *live,
+                tsr_category_share *by_kind, cause_list *causes) {
+  summer s = {.largest = TSR__NEW_ARRAY(uint64_t, live->count)};
+  bool ok = s.largest != NULL;
+  for (size_t i = 0; ok && i < live->count; i++) {
+    uint32_t allocation = live->items[i], stack = tsr__timeline_stack(timeline, allocation);
+    uint32_t place = tsr__place_of(places, stack);
+    uint64_t bytes = timeline->block_bytes.items[allocation];
+    tsr_category kind = (tsr_category)kinds->kind[allocation];
+    by_kind[kind].bytes = tsr__sum_u64(by_kind[kind].bytes, bytes);
+    by_kind[kind].allocations++;
+    ok = add_to(&s, kind, place, &places->items.items[place], stack, bytes);
+  }
+  tsr__free(s.largest);
+  tsr__map_release(&s.index_of);
+  *causes = s.causes;
+  return ok;
+}
+
+int tsr__held_by(const tsr__places *places, const tsr__timeline *timeline,
+                 const tsr__categories *kinds, const tsr__live_set *live, size_t top,
+                 tsr__held_groups *out, tsr_error *error) {
+  tsr__held_groups held = {0};
+  cause_list causes = {0};
+  assert(kinds->count == timeline->birth.count);
+  for (int i = 0; i < TSR_CATEGORY_COUNT; i++) held.kinds[i].kind = (tsr_category)i;
+  if (!sum(places, timeline, kinds, live, held.kinds, &causes)) {
+    TSR__VECTOR_FREE(&causes);
+    return tsr__fail_memory(error);
+  }
+  qsort(held.kinds, TSR_CATEGORY_COUNT, sizeof *held.kinds, compare_kinds);
+  while (held.kind_count < TSR_CATEGORY_COUNT && held.kinds[held.kind_count].allocations)
+    held.kind_count++;
+  if (causes.count) qsort(causes.items, causes.count, sizeof *causes.items, compare_causes);
+  held.causes = causes.items;
+  held.cause_count = top && causes.count > top ? top : causes.count;
+  held.omitted_causes = causes.count - held.cause_count;
+  for (size_t i = held.cause_count; i < causes.count; i++)
+    held.omitted_bytes = tsr__sum_u64(held.omitted_bytes, causes.items[i].bytes);
+  *out = held;
+  return 0;
+}

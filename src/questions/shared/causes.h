@@ -1,0 +1,25 @@
+/* causes.h - a live set by category and by the line that allocated it. */
+#ifndef TSR_QUESTIONS_SHARED_CAUSES_H
+#define TSR_QUESTIONS_SHARED_CAUSES_H
+
+#include "attribution/category.h"
+#include "attribution/places.h"
+#include "tessera/unstable/causes.h"
+#include "timeline/timeline.h"
+
+/* A live set by kind and by cause, both largest first. Released with tsr__free. */
+typedef struct tsr__held_groups {
+  tsr_category_share kinds[TSR_CATEGORY_COUNT]; /* those that occur, `kind_count` of them */
+  size_t kind_count;
+  tsr_cause *causes;
+  size_t cause_count;
+  uint64_t omitted_causes, omitted_bytes; /* what `top` left out */
+} tsr__held_groups;
+
+/* `places` are the snapshot's, `kinds` the timeline's. Bytes are those of blocks, rounding included, so
+ * that they add up to what is active. At most `top` causes, 0 for all. Fails with TSR_ERROR_MEMORY. */
+int tsr__held_by(const tsr__places *places, const tsr__timeline *timeline,
+                 const tsr__categories *kinds, const tsr__live_set *live, size_t top,
+                 tsr__held_groups *out, tsr_error *error);
+
+#endif

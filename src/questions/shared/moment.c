@@ -1,0 +1,285 @@
+/* moment.c - the state at one moment, as text or JSON: see moment.h.
+ *
+ * JSON has each stack complete, in one object. Text has two parts: one row per stack, to compare
+ * them, then each stack in full, numbered like its row. */
+#include "questions/shared/moment.h"
+
+#include <inttypes.h>
+
+#include "base/checked.h"
+#include "base/format.h"
+#include "emit/heading.h"
+#include "questions/shared/categories.h"
+#include "tessera/unstable/sidecar.h"
+
+void tsr__emit_totals(tsr__emitter *emitter, const char *key, const tsr_totals *totals) {
+  tsr__emit_object(emitter, key);
+  tsr__emit_field(emitter, "requested_bytes", NULL, tsr__bytes(totals->requested_bytes));
+  tsr__emit_field(emitter, "allocated_bytes", NULL, tsr__bytes(totals->allocated_bytes));
+  tsr__emit_field(emitter, "active_bytes", NULL, tsr__bytes(totals->active_bytes));
+  tsr__emit_field(emitter, "reserved_bytes", NULL, tsr__bytes(totals->reserved_bytes));
+  tsr__emit_end(emitter);
+}
+
+void tsr__say_held(tsr__buffer *out, const tsr_totals *totals) {
+  char allocated[TSR__FORMAT_BYTES], reserved[TSR__FORMAT_BYTES];
+  bool is_less = totals->reserved_bytes < totals->allocated_bytes;
+  tsr__buffer_printf(
+      out, is_less ? "%s allocated (only %s of segments known)" : "%s allocated of %s reserved",
+      tsr__format_size(totals->allocated_bytes, allocated),
+      tsr__format_size(totals->reserved_bytes, reserved));
+}
+
+/* In text, parts that are 0 are omitted. */
+static void emit_part(tsr__emitter *emitter, const char *key, const char *title, uint64_t bytes) {
+  tsr__emit_field(emitter, key, bytes ? title : NULL, tsr__bytes(bytes));
+}
+
+void tsr__emit_fragmentation(tsr__emitter *emitter, const tsr_fragmentation *fragmentation) {
+  tsr__emit_object(emitter, "fragmentation");
+  emit_part(emitter, "rounding_bytes", "lost to rounding", fragmentation->rounding_bytes);
+  emit_part(emitter, "unsplit_bytes", "lost to unsplit tails", fragmentation->unsplit_bytes);
+  emit_part(emitter, "waiting_bytes", "waiting for another stream", fragmentation->waiting_bytes);
+  emit_part(emitter, "free_block_bytes", "free, in segments in use",
+            fragmentation->free_block_bytes);
+  emit_part(emitter, "free_segment_bytes", "free, whole segments",
+            fragmentation->free_segment_bytes);
+  emit_part(emitter, "largest_free_bytes", "largest free block", fragmentation->largest_free_bytes);
+  tsr__emit_end(emitter);
+  tsr__emit_space(emitter);
+}
+
+/* ---- Private pools ---- */
+
+/* Graphs may be captured one pool each: text shows the largest few and sums up the rest. */
+enum { MOST_POOLS = 8 };
+
+static bool is_same_pool(const tsr_private_pool *a, const tsr_private_pool *b) {
+  return a->pool.first == b->pool.first && a->pool.second == b->pool.second;
+}
+
+/* "private pool (0, 1)", with its stream if the pool has memory of several. Pools are sorted. */
+static void print_pool(tsr__emitter *emitter, const tsr_private_pool *pools, size_t count,
+                       size_t i) {
+  char in_use[TSR__FORMAT_BYTES], kept[TSR__FORMAT_BYTES], most[TSR__FORMAT_BYTES];
+  const tsr_private_pool *pool = &pools[i];
+  bool has_siblings =
+      (i && is_same_pool(pool, pool - 1)) || (i + 1 < count && is_same_pool(pool, pool + 1));
+  tsr__buffer *out = &emitter->scratch;
+  tsr__buffer_printf(out, "private pool (%" PRIu64 ", %" PRIu64 ")", pool->pool.first,
+                     pool->pool.second);
+  if (has_siblings) tsr__buffer_printf(out, ", stream 0x%" PRIx64, pool->stream);
+  tsr__buffer_printf(out, ": %s in use of %s that it keeps",
+                     tsr__format_size(pool->active_bytes, in_use),
+                     tsr__format_size(pool->reserved_bytes, kept));
+  if (pool->high_water_bytes > pool->reserved_bytes)
+    tsr__buffer_printf(out, ", %s at its highest", tsr__format_size(pool->high_water_bytes, most));
+  tsr__emit_line(emitter, TSR__PLAIN, 2);
+}
+
+/* The largest, largest first; of equal ones the first. Returns how many, at most MOST_POOLS. */
+static size_t find_largest(const tsr_private_pool *pools, size_t count, size_t order[MOST_POOLS]) {
+  size_t found = 0;
+  for (size_t i = 0; i < count; i++) {
+    size_t at = found;
+    while (at && pools[order[at - 1]].reserved_bytes < pools[i].reserved_bytes) at--;
+    if (at == MOST_POOLS) continue;
+    if (found < MOST_POOLS) found++;
+    for (size_t k = found - 1; k > at; k--) order[k] = order[k - 1];
+    order[at] = i;
+  }
+  return found;
+}
+
+static void print_pools(tsr__emitter *emitter, const tsr_private_pool *pools, size_t count) {
+  char number[TSR__FORMAT_BYTES], in_use[TSR__FORMAT_BYTES], kept[TSR__FORMAT_BYTES];
+  size_t order[MOST_POOLS], shown = find_largest(pools, count, order);
+  uint64_t active_bytes = 0, reserved_bytes = 0;
+  for (size_t i = 0; i < count; i++) {
+    active_bytes = tsr__sum_u64(active_bytes, pools[i].active_bytes);
+    reserved_bytes = tsr__sum_u64(reserved_bytes, pools[i].reserved_bytes);
+  }
+  for (size_t i = 0; i < shown; i++) {
+    active_bytes = tsr__drop_u64(active_bytes, pools[order[i]].active_bytes);
+    reserved_bytes = tsr__drop_u64(reserved_bytes, pools[order[i]].reserved_bytes);
+    print_pool(emitter, pools, count, order[i]);
+  }
+  if (shown == count) return;
+  tsr__buffer_printf(
+      &emitter->scratch, "... and %s more private pool%s: %s in use of %s that they keep",
+      tsr__format_count(count - shown, number), tsr__plural(count - shown),
+      tsr__format_size(active_bytes, in_use), tsr__format_size(reserved_bytes, kept));
+  tsr__emit_line(emitter, TSR__DIM, 2);
+}
+
+void tsr__emit_private_pools(tsr__emitter *emitter, const tsr_private_pool *pools, size_t count) {
+  if (tsr__emitter_is_text(emitter)) {
+    if (count) print_pools(emitter, pools, count);
+    if (count) tsr__emit_space(emitter);
+    return;
+  }
+  tsr__emit_array(emitter, "private_pools");
+  for (size_t i = 0; i < count; i++) {
+    tsr__emit_inline_object(emitter, NULL);
+    tsr__emit_inline_array(emitter, "pool");
+    tsr__emit_item(emitter, tsr__count(pools[i].pool.first));
+    tsr__emit_item(emitter, tsr__count(pools[i].pool.second));
+    tsr__emit_end(emitter);
+    tsr__emit_field(emitter, "stream", NULL, tsr__count(pools[i].stream));
+    tsr__emit_field(emitter, "active_bytes", NULL, tsr__bytes(pools[i].active_bytes));
+    tsr__emit_field(emitter, "reserved_bytes", NULL, tsr__bytes(pools[i].reserved_bytes));
+    tsr__emit_field(emitter, "high_water_bytes", NULL, tsr__bytes(pools[i].high_water_bytes));
+    tsr__emit_end(emitter);
+  }
+  tsr__emit_end(emitter);
+}
+
+/* ---- Tensors that the program named ---- */
+
+static const tsr_tensor *tensor_of(const tsr__stack_printer *printer, const tsr__share_list *shares,
+                                   const tsr_stack_share *share, size_t i) {
+  size_t count;
+  const tsr_tensor *tensors = tsr_snapshot_tensors(printer->snapshot, &count);
+  return &tensors[shares->tensors[share->first_tensor + i]];
+}
+
+/* JSON: the members "names" and "omitted_names". */
+static void emit_names(tsr__stack_printer *printer, const tsr__share_list *shares,
+                       const tsr_stack_share *share) {
+  tsr__emitter *emitter = printer->emitter;
+  if (tsr__emitter_is_text(emitter)) return;
+  tsr__emit_array(emitter, "names");
+  for (size_t i = 0; shares->tensors && i < share->tensor_count; i++) {
+    const tsr_tensor *tensor = tensor_of(printer, shares, share, i);
+    tsr__emit_inline_object(emitter, NULL);
+    tsr__emit_field(emitter, "name", NULL, tsr__string(tensor->name));
+    tsr__emit_field(emitter, "type", NULL,
+                    *tensor->type ? tsr__string(tensor->type) : tsr__nothing());
+    tsr__emit_field(emitter, "category", NULL, tsr__string(tsr_category_name(tensor->kind)));
+    tsr__emit_field(emitter, "bytes", NULL, tsr__bytes(tensor->size_bytes));
+    tsr__emit_end(emitter);
+  }
+  tsr__emit_end(emitter);
+  tsr__emit_field(emitter, "omitted_names", NULL,
+                  tsr__count(shares->tensors ? share->omitted_tensors : 0));
+}
+
+static void print_names(tsr__stack_printer *printer, const tsr__share_list *shares,
+                        const tsr_stack_share *share) {
+  tsr__emitter *emitter = printer->emitter;
+  char size[TSR__FORMAT_BYTES], count[TSR__FORMAT_BYTES];
+  if (!shares->tensors) return;
+  for (size_t i = 0; i < share->tensor_count; i++) {
+    const tsr_tensor *tensor = tensor_of(printer, shares, share, i);
+    tsr__buffer_printf(&emitter->scratch, "%10s  %s", tsr__format_size(tensor->size_bytes, size),
+                       tensor->name);
+    if (*tensor->type) tsr__buffer_printf(&emitter->scratch, "  %s", tensor->type);
+    tsr__emit_line(emitter, TSR__PLAIN, 2);
+  }
+  if (!share->omitted_tensors) return;
+  tsr__buffer_printf(&emitter->scratch, "... and %s more named tensor%s (--top 0 shows all)",
+                     tsr__format_count(share->omitted_tensors, count),
+                     tsr__plural(share->omitted_tensors));
+  tsr__emit_line(emitter, TSR__DIM, 2);
+}
+
+/* ---- Stacks ---- */
+
+/* What was appended from byte `begin` on. A buffer that nothing was appended to has no data, and
+ * adding even zero to a null pointer is undefined. */
+static tsr_text text_from(const tsr__buffer *buffer, size_t begin) {
+  if (begin == buffer->size) return (tsr_text){"", 0};
+  return (tsr_text){buffer->data + begin, buffer->size - begin};
+}
+
+static void emit_stack(tsr__stack_printer *printer, const tsr__share_list *shares, size_t i) {
+  tsr__emitter *emitter = printer->emitter;
+  const tsr_stack_share *share = &shares->items[i];
+  tsr__buffer *name = &emitter->scratch;
+  size_t place = 0; /* where it begins in what is said of the row */
+  if (tsr__emitter_is_text(emitter)) {
+    tsr__append_category(name, share);
+    place = name->size;
+    tsr__stack_append_name(printer, share->stack);
+  }
+  tsr__cell kind = place ? tsr__text((tsr_text){name->data, place})
+                         : tsr__string(tsr_category_name(share->kind));
+  tsr__emit_row(emitter, (tsr__cell[]){
+                             tsr__count(i + 1),
+                             tsr__percent(share->bytes, shares->whole_bytes),
+                             tsr__bytes(share->bytes),
+                             tsr__count(share->allocations),
+                             tsr__bytes(share->allocations ? share->bytes / share->allocations : 0),
+                             kind,
+                             tsr__text(text_from(name, place)),
+                         });
+  name->size = 0;
+  tsr__emit_categories(emitter, share);
+  emit_names(printer, shares, share);
+  tsr__stack_emit(printer, share->stack);
+  tsr__emit_row_end(emitter);
+}
+
+static void emit_table(tsr__stack_printer *printer, const tsr__share_list *shares) {
+  const tsr__column columns[] = {
+      {NULL, "#", TSR__RIGHT},
+      {NULL, "share", TSR__RIGHT},
+      {"bytes", "bytes", TSR__RIGHT},
+      {"allocations", "allocations", TSR__RIGHT},
+      {NULL, printer->emitter->options.verbose ? "average" : NULL, TSR__RIGHT},
+      {"category", "category", TSR__LEFT},
+      {NULL, "allocated at", TSR__ELASTIC},
+  };
+  tsr__emit_table(printer->emitter, "stacks", columns, sizeof columns / sizeof *columns);
+  for (size_t i = 0; i < shares->count; i++) emit_stack(printer, shares, i);
+  tsr__emit_table_end(printer->emitter);
+}
+
+static void emit_omitted(tsr__emitter *emitter, const tsr__share_list *shares) {
+  tsr__emit_field(emitter, "omitted_stacks", NULL, tsr__count(shares->omitted_stacks));
+  tsr__emit_field(emitter, "omitted_bytes", NULL, tsr__bytes(shares->omitted_bytes));
+  if (!shares->omitted_stacks || !tsr__emitter_is_text(emitter)) return;
+  char count[TSR__FORMAT_BYTES], size[TSR__FORMAT_BYTES];
+  tsr__buffer_printf(&emitter->scratch, "... and %s more stack%s, %s (--top 0 shows all)",
+                     tsr__format_count(shares->omitted_stacks, count),
+                     tsr__plural(shares->omitted_stacks),
+                     tsr__format_size(shares->omitted_bytes, size));
+  tsr__emit_line(emitter, TSR__DIM, 2);
+}
+
+void tsr__emit_shares(tsr__stack_printer *printer, const tsr__share_list *shares) {
+  emit_table(printer, shares);
+  emit_omitted(printer->emitter, shares);
+}
+
+static bool is_mixed(const tsr_stack_share *share) {
+  return share->category_bytes[share->kind] != share->bytes;
+}
+
+/* For memory without a stack the row is enough, unless it has several categories. */
+void tsr__print_shares(tsr__stack_printer *printer, const tsr__share_list *shares) {
+  char rank[TSR__FORMAT_BYTES], size[TSR__FORMAT_BYTES], count[TSR__FORMAT_BYTES];
+  tsr__emitter *emitter = printer->emitter;
+  if (!tsr__emitter_is_text(emitter)) return;
+  for (size_t i = 0; i < shares->count; i++) {
+    const tsr_stack_share *share = &shares->items[i];
+    bool has_stack =
+        share->stack != TSR_NONE && tsr_snapshot_stack(printer->snapshot, share->stack).depth;
+    if (!has_stack && !is_mixed(share) && !emitter->options.verbose) continue;
+    tsr__emit_space(emitter);
+    tsr__buffer_printf(&emitter->scratch, "#%s  %s in %s allocation%s%s ",
+                       tsr__format_count(i + 1, rank), tsr__format_size(share->bytes, size),
+                       tsr__format_count(share->allocations, count),
+                       tsr__plural(share->allocations), is_mixed(share) ? ":" : ",");
+    tsr__append_categories(&emitter->scratch, share);
+    tsr__emit_line(emitter, TSR__BOLD, 0);
+    if (emitter->options.verbose) {
+      if (is_mixed(share))
+        tsr__buffer_printf(&emitter->scratch, "%s: ", tsr_category_name(share->kind));
+      tsr__append_reason(&emitter->scratch, share->evidence);
+      tsr__emit_line(emitter, TSR__DIM, 2);
+      print_names(printer, shares, share);
+    }
+    if (has_stack) tsr__stack_print(printer, share->stack);
+  }
+}

@@ -1,0 +1,37 @@
+/* moment.h - shared by reports of a moment: totals, fragmentation, and which stacks held the
+ * memory. */
+#ifndef TSR_QUESTIONS_SHARED_MOMENT_H
+#define TSR_QUESTIONS_SHARED_MOMENT_H
+
+#include "emit/stacks.h"
+#include "tessera/unstable/answers.h"
+#include "tessera/unstable/timeline.h"
+
+/* The object `key` of the four totals; in JSON only. */
+void tsr__emit_totals(tsr__emitter *emitter, const char *key, const tsr_totals *totals);
+
+/* "3.00 GiB allocated of 4.00 GiB reserved". If a file lacks segments, because it
+ * is truncated or contradicts itself, reserved can seem less than allocated; then the text says so. */
+void tsr__say_held(tsr__buffer *out, const tsr_totals *totals);
+
+/* The object "fragmentation", and in text the fields that are not 0. */
+void tsr__emit_fragmentation(tsr__emitter *emitter, const tsr_fragmentation *fragmentation);
+
+/* The array "private_pools"; in text a line for each of the largest, and nothing if there are none. */
+void tsr__emit_private_pools(tsr__emitter *emitter, const tsr_private_pool *pools, size_t count);
+
+/* A ranked list of stacks. */
+typedef struct tsr__share_list {
+  const tsr_stack_share *items;
+  size_t count;
+  uint64_t omitted_stacks, omitted_bytes;
+  uint64_t whole_bytes;    /* what shares are percentages of */
+  const uint32_t *tensors; /* the rows that shares name, or NULL: none is named */
+} tsr__share_list;
+
+/* JSON: the members "stacks", "omitted_stacks", "omitted_bytes". Text: the table of them. */
+void tsr__emit_shares(tsr__stack_printer *printer, const tsr__share_list *shares);
+/* Text: each stack in full, numbered like its row. */
+void tsr__print_shares(tsr__stack_printer *printer, const tsr__share_list *shares);
+
+#endif

@@ -1,0 +1,41 @@
+/* query.c - see query.h. */
+#include "questions/shared/query.h"
+
+int tsr__query_devices(const tsr_snapshot *snapshot, const tsr_query *query,
+                       const uint32_t **devices, size_t *count, tsr_error *error) {
+  size_t there;
+  const uint32_t *all = tsr_snapshot_devices(snapshot, &there);
+  if (!query || !query->device_count) {
+    *devices = all;
+    *count = there;
+    return 0;
+  }
+  for (size_t i = 0; i < query->device_count; i++) {
+    size_t k = 0;
+    while (k < there && all[k] != query->devices[i]) k++;
+    if (k == there)
+      return tsr__fail(error, TSR_ERROR_ARGUMENT, TSR_OFFSET_NONE,
+                       "the snapshot has no events or segments for device %u",
+                       (unsigned)query->devices[i]);
+  }
+  *devices = query->devices;
+  *count = query->device_count;
+  return 0;
+}
+
+bool tsr__window_find(const tsr_events *events, const tsr_window *window, int64_t *first,
+                      int64_t *last) {
+  *first = window->first < 0 ? 0 : window->first;
+  *last = window->last < (int64_t)events->count ? window->last : (int64_t)events->count - 1;
+  if (window->is_time) {
+    *first = (int64_t)events->count;
+    *last = -1;
+    for (int64_t i = 0; i < (int64_t)events->count; i++) {
+      int64_t time = events->time_us[i];
+      if (time == TSR_TIME_NONE || time < window->first || time > window->last) continue;
+      if (i < *first) *first = i;
+      *last = i;
+    }
+  }
+  return *first <= *last;
+}

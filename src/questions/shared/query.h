@@ -1,0 +1,20 @@
+/* query.h - which devices and which events a query selects. */
+#ifndef TSR_QUESTIONS_SHARED_QUERY_H
+#define TSR_QUESTIONS_SHARED_QUERY_H
+
+#include "base/error.h"
+#include "tessera/unstable/answers.h"
+
+/* The devices that a query selects: those it names, or all of the snapshot, `*count` of them. The array
+ * is the query's or the snapshot's. Fails with TSR_ERROR_ARGUMENT for a device the snapshot lacks.
+ */
+int tsr__query_devices(const tsr_snapshot *snapshot, const tsr_query *query,
+                       const uint32_t **devices, size_t *count, tsr_error *error);
+
+/* The first and last event of a device's trace in the window; false if there is none. A
+ * window of times is from the first event that is not before it to the last that is not after it,
+ * and takes time linear in events. */
+bool tsr__window_find(const tsr_events *events, const tsr_window *window, int64_t *first,
+                      int64_t *last);
+
+#endif

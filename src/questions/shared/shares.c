@@ -1,0 +1,196 @@
+/* shares.c - summing a live set by stack. See shares.h. */
+#include "questions/shared/shares.h"
+
+#include <assert.h>
+#include <stdlib.h>
+
+#include "attribution/named.h"
+#include "base/checked.h"
+#include "base/map.h"
+#include "base/memory.h"
+#include "base/vector.h"
+
+/* Largest first; equal ones by allocations, then in the order of first appearance in the file. */
+static int compare_shares(const void *a, const void *b) {
+  const tsr_stack_share *x = a, *y = b;
+  if (x->bytes != y->bytes) return x->bytes < y->bytes ? 1 : -1;
+  if (x->allocations != y->allocations) return x->allocations < y->allocations ? 1 : -1;
+  return (x->stack > y->stack) - (x->stack < y->stack);
+}
+
+/* A live set on its way. */
+typedef struct summing {
+  const tsr__timeline *timeline;
+  const tsr__live_set *live;
+  const tsr__categories *kinds; /* or NULL */
+  tsr__map share_of;            /* stack -> index of its share */
+  TSR__VECTOR(tsr_stack_share) shares;
+} summing;
+
+static uint32_t stack_of(const summing *s, size_t i) {
+  uint32_t stack = tsr__timeline_stack(s->timeline, s->live->items[i]);
+  return tsr_snapshot_stack(s->timeline->snapshot, stack).depth ? stack : TSR_NONE;
+}
+
+static tsr_category kind_of(const summing *s, size_t i) {
+  return s->kinds ? (tsr_category)s->kinds->kind[s->live->items[i]] : TSR_CATEGORY_UNKNOWN;
+}
+
+/* One share for each stack that holds something, and one for what has none. False when out of
+ * memory. */
+static bool sum_by_stack(summing *s) {
+  for (size_t i = 0; i < s->live->count; i++) {
+    uint32_t stack = stack_of(s, i);
+    bool is_new = false;
+    const uint64_t *index = tsr__map_put(&s->share_of, stack, s->shares.count, &is_new);
+    if (!index || (is_new && !TSR__VECTOR_PUSH(&s->shares, (tsr_stack_share){.stack = stack})))
+      return false;
+    tsr_stack_share *share = &s->shares.items[*index];
+    uint64_t bytes = tsr__timeline_requested(s->timeline, s->live->items[i]);
+    uint64_t *of_kind = &share->category_bytes[kind_of(s, i)];
+    share->bytes = tsr__sum_u64(share->bytes, bytes);
+    *of_kind = tsr__sum_u64(*of_kind, bytes);
+    share->category_allocations[kind_of(s, i)]++;
+    if (s->live->items[i] < s->timeline->initial.count) {
+      share->older_bytes = tsr__sum_u64(share->older_bytes, bytes);
+      share->older_allocations++;
+    }
+    share->allocations++;
+  }
+  return true;
+}
+
+/* The kind of most bytes, and why: as its largest allocation has it. */
+static bool choose_kinds(summing *s) {
+  uint64_t *largest = TSR__NEW_ARRAY(uint64_t, s->shares.count);
+  if (!largest) return false;
+  for (size_t i = 0; i < s->shares.count; i++) {
+    tsr_stack_share *share = &s->shares.items[i];
+    for (int kind = 0; kind < TSR_CATEGORY_COUNT; kind++)
+      if (share->category_bytes[kind] > share->category_bytes[share->kind])
+        share->kind = (tsr_category)kind;
+  }
+  for (size_t i = 0; s->kinds && i < s->live->count; i++) {
+    uint32_t allocation = s->live->items[i];
+    size_t index = (size_t)*tsr__map_find(&s->share_of, stack_of(s, i));
+    tsr_stack_share *share = &s->shares.items[index];
+    uint64_t bytes = tsr__timeline_requested(s->timeline, allocation);
+    if (kind_of(s, i) != share->kind || bytes < largest[index]) continue;
+    if (bytes == largest[index] && bytes) continue;
+    largest[index] = bytes;
+    share->phase = (tsr_phase)s->kinds->phase[allocation];
+    share->evidence = (tsr_evidence)s->kinds->evidence[allocation];
+  }
+  tsr__free(largest);
+  return true;
+}
+
+/* ---- Tensors that the program named ---- */
+
+/* A tensor that lives in a share. */
+typedef struct named {
+  size_t share;
+  uint64_t size_bytes;
+  uint32_t tensor; /* row of tsr_snapshot_tensors */
+} named;
+
+/* By share; the largest first. */
+static int compare_named(const void *a, const void *b) {
+  const named *x = a, *y = b;
+  if (x->share != y->share) return x->share < y->share ? -1 : 1;
+  if (x->size_bytes != y->size_bytes) return x->size_bytes < y->size_bytes ? 1 : -1;
+  return (x->tensor > y->tensor) - (x->tensor < y->tensor);
+}
+
+typedef TSR__VECTOR(named) named_list;
+
+/* Names are of the moment of the snapshot: of allocations that lived until then. */
+static bool list_named(summing *s, named_list *out) {
+  size_t all, count;
+  const tsr__timeline *t = s->timeline;
+  const tsr_tensor *first = tsr_snapshot_tensors(t->snapshot, &all);
+  for (size_t i = 0; all && i < s->live->count; i++) {
+    uint32_t allocation = s->live->items[i];
+    const tsr_tensor *tensors = tsr__named_in(t, allocation, &count);
+    size_t share = count ? (size_t)*tsr__map_find(&s->share_of, stack_of(s, i)) : 0;
+    for (size_t k = 0; k < count; k++)
+      if (!TSR__VECTOR_PUSH(out,
+                            (named){share, tensors[k].size_bytes, (uint32_t)(tensors + k - first)}))
+        return false;
+  }
+  if (out->count) qsort(out->items, out->count, sizeof *out->items, compare_named);
+  return true;
+}
+
+/* Tell each share its rows, `top` at most; to be called while shares are in the order of share_of. */
+static bool name_shares(summing *s, size_t top, uint32_t **tensors) {
+  named_list list = {0};
+  bool ok = list_named(s, &list);
+  if (ok && list.count) *tensors = TSR__NEW_ARRAY(uint32_t, list.count);
+  ok = ok && (!list.count || *tensors);
+  for (size_t i = 0; ok && i < list.count; i++) {
+    tsr_stack_share *share = &s->shares.items[list.items[i].share];
+    bool is_first = !share->tensor_count;
+    (*tensors)[i] = list.items[i].tensor;
+    if (is_first) share->first_tensor = i;
+    if (top && share->tensor_count == top)
+      share->omitted_tensors++;
+    else
+      share->tensor_count++;
+  }
+  TSR__VECTOR_FREE(&list);
+  return ok;
+}
+
+/* Whatever is live is in one share, and in one category of it. */
+static void check_sums(const summing *s) {
+#ifndef NDEBUG
+  uint64_t allocations = 0;
+  for (size_t i = 0; i < s->shares.count; i++) {
+    const tsr_stack_share *share = &s->shares.items[i];
+    uint64_t of_kinds = 0;
+    for (int kind = 0; kind < TSR_CATEGORY_COUNT; kind++)
+      of_kinds += share->category_allocations[kind];
+    assert(share->allocations && of_kinds == share->allocations);
+    assert(share->older_allocations <= share->allocations && share->older_bytes <= share->bytes);
+    allocations += share->allocations;
+  }
+  assert(allocations == s->live->count);
+#else
+  (void)s;
+#endif
+}
+
+static void cut(tsr__shares *shares, size_t top) {
+  if (!top || shares->count <= top) return;
+  for (size_t i = top; i < shares->count; i++)
+    shares->omitted_bytes = tsr__sum_u64(shares->omitted_bytes, shares->items[i].bytes);
+  shares->omitted_stacks = shares->count - top;
+  shares->count = top;
+}
+
+int tsr__shares_of(const tsr__timeline *timeline, const tsr__live_set *live,
+                   const tsr__categories *categories, size_t top, tsr__shares *out,
+                   tsr_error *error) {
+  assert(!categories || categories->count == timeline->birth.count);
+  summing s = {.timeline = timeline, .live = live, .kinds = categories};
+  uint32_t *tensors = NULL;
+  bool ok = sum_by_stack(&s) && choose_kinds(&s) && name_shares(&s, top, &tensors);
+  tsr__map_release(&s.share_of);
+  if (!ok) {
+    TSR__VECTOR_FREE(&s.shares);
+    tsr__free(tensors);
+    return tsr__fail_memory(error);
+  }
+  check_sums(&s);
+  if (s.shares.count) qsort(s.shares.items, s.shares.count, sizeof *s.shares.items, compare_shares);
+  *out = (tsr__shares){.items = s.shares.items, .count = s.shares.count, .tensors = tensors};
+  cut(out, top);
+  return 0;
+}
+
+tsr_warning *tsr__copy_warnings(const tsr__timeline *timeline, size_t *count) {
+  tsr_warning *warnings = TSR__NEW_ARRAY(tsr_warning, TSR__MISFIT_COUNT);
+  *count = warnings ? tsr__timeline_warnings(timeline, warnings) : 0;
+  return warnings;
+}

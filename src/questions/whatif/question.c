@@ -1,0 +1,68 @@
+/* question.c - the row of "whatif": what would other settings, or another card, have done? */
+#include "questions/question.h"
+
+static const tsr_parameter parameters[] = {
+    {.name = "settings",
+     .option = "set",
+     .kind = TSR_PARAMETER_SETTINGS,
+     .argument = "CONF",
+     .help = "Settings to try, as PYTORCH_CUDA_ALLOC_CONF has them; for whatif and why, several "
+             "configurations are separated by blanks or semicolons.",
+     .advice = "Configurations to try, each as PYTORCH_CUDA_ALLOC_CONF has it, such as "
+               "\"expandable_segments:True,max_split_size_mb:128\". Default: the usual ones."},
+    {.name = "capacity",
+     .kind = TSR_PARAMETER_BYTES,
+     .argument = "SIZE",
+     .help = "Memory of the card that PyTorch may have, such as 40GiB (default: unlimited); view "
+             "draws it as a line, and why wants the whole card's.",
+     .advice = "Memory of another card, such as 24GiB, to learn whether the job fits. Default: "
+               "what PyTorch had if it ran out of memory, otherwise unlimited."},
+};
+
+static int ask(const tsr__asked *asked, void **out, tsr_error *error) {
+  tsr_whatif_options how = {.capacity_bytes = tsr_params_count(asked->params, "capacity")};
+  tsr_whatif *whatif = NULL;
+  how.settings = tsr_params_settings(asked->params, "settings", &how.setting_count);
+  int status = tsr_whatif_compute(asked->studies[0], &how, asked->query, &whatif, error);
+  if (status == 0) *out = whatif;
+  return status;
+}
+
+TSR__QUESTION_REPORTS(whatif)
+
+const tsr__question_row tsr__question_whatif = {
+    .about =
+        {.name = "whatif",
+         .summary = "what would other settings, or another card, have done?",
+         .description =
+             "Gives the recorded requests to a model of PyTorch's caching allocator again, under "
+             "other settings of PYTORCH_CUDA_ALLOC_CONF or with the memory of another card, and "
+             "tells how much each configuration reserves at its peak, what of that it does not "
+             "hand out, and the first request that would run out of memory.\n\nWithout --set it "
+             "tries these: defaults; expandable_segments:True; max_split_size_mb of 128, 256 and "
+             "512; roundup_power2_divisions of 4 and 8; garbage_collection_threshold:0.8, alone "
+             "and with max_split_size_mb:128; and expandable_segments:True with "
+             "roundup_power2_divisions:8. The recorded settings are always among them; how well "
+             "they give the recorded segments back tells how far the rest can be trusted. Memory "
+             "from before the recording keeps its place.\n\nIf the recorded run ran out of memory, "
+             "the request that failed is repeated too. Without --capacity the card then has what "
+             "PyTorch had: what it had reserved and what the driver had free.",
+         TSR__ONE_SUBJECT,
+         TSR__PARAMETERS(parameters),
+         .examples = {{"tessera whatif snapshot.pickle", "the usual configurations, best first"},
+                      {"tessera whatif --capacity 24GiB snapshot.pickle",
+                       "does it fit on that card?"},
+                      {"tessera whatif --set expandable_segments:True,max_split_size_mb:128 "
+                       "snapshot.pickle",
+                       "one configuration"}},
+         .title = "What would other allocator settings or another card do?",
+         .advice =
+             "Replay the recorded allocations under other settings of PYTORCH_CUDA_ALLOC_CONF, or "
+             "with the memory of another card: how much each would reserve, what it would save, "
+             "and where it would run out of memory. The tool for fragmentation.",
+         .ranks = "stacks, where it does not fit,",
+         .has_stacks = true},
+    .ask = ask,
+    .report = report,
+    .free = release,
+};

@@ -1,0 +1,334 @@
+/* answer.c - the reason for an out-of-memory. See tessera/unstable/why.h.
+ *
+ * The state at the oom event is the one after everything PyTorch tried: entirely free segments of the
+ * default pool were released in segment_free events before it, so what is still cached could
+ * not be released, or was of no use. Each free block is counted in one account, by whether the request
+ * could have used it:
+ *
+ *   another pool ──► another stream ──► the other size class ──► its own, but too small
+ *
+ * and the reason is the first of these that would have been enough, accumulated from the right. What
+ * blocks hold beyond their requests is the last cause before the tensors themselves. */
+#include "tessera/unstable/why.h"
+
+#include <stdlib.h>
+
+#include "base/checked.h"
+#include "base/memory.h"
+#include "questions/shared/causes.h"
+#include "questions/shared/pools.h"
+#include "questions/shared/query.h"
+#include "questions/shared/rerun.h"
+#include "questions/shared/shares.h"
+#include "questions/why/outlook.h"
+#include "questions/why/trials.h"
+#include "study/study.h"
+#include "tessera/unstable/sidecar.h"
+
+/* What of a card's nominal size PyTorch usually cannot have: the driver's own part, CUDA contexts and
+ * libraries. A 24 GiB card hands out 22.5 to 23.5 GiB. */
+static uint64_t usual_outside(uint64_t capacity_bytes) {
+  return (UINT64_C(1) << 30) + capacity_bytes / 16;
+}
+
+const char *tsr_why_reason_name(tsr_why_reason reason) {
+  static const char *const names[TSR_WHY_REASON_COUNT] = {
+      "not_recorded", "limit",   "fragmented", "cached_elsewhere",
+      "pending",      "rounded", "outside",    "in_use"};
+  return (unsigned)reason < TSR_WHY_REASON_COUNT ? names[reason] : "not_recorded";
+}
+
+const char *tsr_why_cache_name(tsr_why_cache cache) {
+  static const char *const names[TSR_WHY_CACHE_COUNT] = {"own", "other_size", "other_stream",
+                                                         "other_pool"};
+  return (unsigned)cache < TSR_WHY_CACHE_COUNT ? names[cache] : "own";
+}
+
+const char *tsr_why_basis_name(tsr_why_basis basis) {
+  static const char *const names[TSR_WHY_BASIS_COUNT] = {"none", "blocks", "earlier_step"};
+  return (unsigned)basis < TSR_WHY_BASIS_COUNT ? names[basis] : "none";
+}
+
+const char *tsr_why_change_name(tsr_why_change change) {
+  static const char *const names[TSR_WHY_CHANGE_COUNT] = {"settings", "batch", "checkpoint",
+                                                          "growth", "model"};
+  return (unsigned)change < TSR_WHY_CHANGE_COUNT ? names[change] : "settings";
+}
+
+/* What is the same for all devices. */
+typedef struct why_question {
+  const tsr_why_options *options;
+  tsr_study *study;
+  const tsr__places *places;
+  size_t top;
+  uint64_t patience;
+} why_question;
+
+/* ---- Which failure ---- */
+
+typedef TSR__VECTOR(tsr_why_oom) oom_list;
+
+static void reverse(oom_list *ooms) {
+  for (size_t i = 0, k = ooms->count; i + 1 < k; i++) {
+    tsr_why_oom swapped = ooms->items[i];
+    ooms->items[i] = ooms->items[--k];
+    ooms->items[k] = swapped;
+  }
+}
+
+/* From the end, so that later successes are known. */
+static bool list_ooms(const tsr_snapshot *snapshot, const tsr_events *events, oom_list *ooms) {
+  uint32_t stack_count = tsr_snapshot_stack_count(snapshot);
+  bool *is_served = TSR__NEW_ARRAY(bool, stack_count);
+  uint64_t served = 0; /* up to the next failure */
+  bool ok = is_served != NULL;
+  for (uint64_t i = events->count; ok && i-- > 0;) {
+    uint32_t stack = events->stack[i];
+    bool is_told = stack < stack_count && tsr_snapshot_stack(snapshot, stack).depth;
+    if (events->action[i] == TSR_ACTION_ALLOC) {
+      if (is_told) is_served[stack] = true;
+      served = tsr__sum_u64(served, events->size[i]);
+    } else if (events->action[i] == TSR_ACTION_OOM) {
+      bool is_as_much = served && tsr__sum_u64(served, TSR__MIN_BLOCK - 1) >= events->size[i];
+      bool is_recovered = (is_told && is_served[stack]) || is_as_much;
+      ok = TSR__VECTOR_PUSH(ooms, (tsr_why_oom){(int64_t)i, events->time_us[i], events->size[i],
+                                                events->addr[i], is_recovered});
+      served = 0;
+    }
+  }
+  tsr__free(is_served);
+  reverse(ooms);
+  return ok;
+}
+
+/* The one to explain: false if the options name one that does not exist. */
+static bool choose(const tsr_why_options *options, tsr_why_device *out) {
+  if (options->event >= 0) {
+    for (size_t i = 0; i < out->oom_count; i++) {
+      out->chosen = i;
+      if (out->ooms[i].event == options->event) return true;
+    }
+    return false;
+  }
+  for (size_t i = 0; i < out->oom_count; i++)
+    if (!out->ooms[i].is_recovered || out->ooms[out->chosen].is_recovered) out->chosen = i;
+  return true;
+}
+
+/* ---- The state at that moment ---- */
+
+/* An event at which most is reserved: the allocated peak if it is one; otherwise the first,
+ * together with the allocation for which the memory was reserved. */
+static int64_t highest_event(const tsr__timeline *t) {
+  int64_t event = t->reserved_event, next = event;
+  const tsr_events *events = &t->events;
+  if (t->at_peak.reserved_bytes == t->maxima.reserved_bytes) return t->allocated_event;
+  if (event < 0) return event;
+  while (next + 1 < (int64_t)events->count && (events->action[next] == TSR_ACTION_SEGMENT_ALLOC ||
+                                               events->action[next] == TSR_ACTION_SEGMENT_MAP))
+    next++;
+  return events->action[next] == TSR_ACTION_ALLOC ? next : event;
+}
+
+static void describe_request(const tsr__timeline *t, const tsr__places *places,
+                             tsr_why_device *out) {
+  const tsr_why_oom *oom = &out->ooms[out->chosen];
+  const tsr_events *events = &t->events;
+  uint32_t pool = tsr_id_at(events->pool, (uint64_t)oom->event);
+  out->request_bytes = oom->request_bytes;
+  out->device_free_bytes = oom->device_free_bytes;
+  out->needed_bytes = tsr__driver_request(&t->settings, oom->request_bytes);
+  out->missing_bytes = tsr__drop_u64(out->needed_bytes, out->device_free_bytes);
+  out->stream = tsr_snapshot_stream(t->snapshot, tsr_id_at(events->stream, (uint64_t)oom->event));
+  if (pool != TSR_NONE) out->pool = tsr_snapshot_pool(t->snapshot, pool);
+  out->stack = events->stack[oom->event];
+  const tsr__place *place = &places->items.items[tsr__place_of(places, out->stack)];
+  out->frame = place->frame;
+  out->layer = place->layer;
+}
+
+/* For the accounts of free memory. */
+typedef struct accounts {
+  const tsr_snapshot *snapshot;
+  tsr_why_device *out;
+} accounts;
+
+static void book(void *context, const tsr__gap *gap) {
+  accounts *a = context;
+  const tsr__span *span = gap->span;
+  const tsr_why_device *out = a->out;
+  tsr_pool pool = {0, 0};
+  if (span->pool != TSR_NONE) pool = tsr_snapshot_pool(a->snapshot, span->pool);
+  bool is_large = !out->oom_count || tsr__is_large(out->request_bytes);
+  tsr_why_cache cache = TSR_WHY_CACHE_OWN;
+  if (pool.first != out->pool.first || pool.second != out->pool.second)
+    cache = TSR_WHY_CACHE_OTHER_POOL;
+  else if (tsr_snapshot_stream(a->snapshot, span->stream) != out->stream)
+    cache = TSR_WHY_CACHE_OTHER_STREAM;
+  else if (span->is_large != is_large)
+    cache = TSR_WHY_CACHE_OTHER_SIZE;
+  tsr_why_room *room = &a->out->free[cache];
+  room->bytes = tsr__sum_u64(room->bytes, gap->size_bytes);
+  room->blocks++;
+  if (gap->size_bytes > room->largest_bytes) room->largest_bytes = gap->size_bytes;
+  if (gap->is_whole) room->segment_bytes = tsr__sum_u64(room->segment_bytes, gap->size_bytes);
+}
+
+static int describe_moment(const tsr__timeline *t, const why_question *question,
+                           tsr_why_device *out, tsr_error *error) {
+  tsr__live_set live = {0};
+  const tsr__categories *kinds;
+  tsr__held_groups held = {0};
+  int64_t event = out->oom_count ? out->ooms[out->chosen].event : highest_event(t);
+  int status = tsr__timeline_live(t, event, &live, error);
+  if (!status) status = tsr__study_categories(question->study, out->device, &kinds, error);
+  if (!status)
+    status = tsr__held_by(question->places, t, kinds, &live, question->top, &held, error);
+  if (!status) {
+    out->moment.event = event;
+    out->moment.time_us = event < 0 ? TSR_TIME_NONE : t->events.time_us[event];
+    out->moment.totals = tsr__timeline_totals(t, event, &live);
+    for (size_t i = 0; i < TSR_CATEGORY_COUNT; i++) out->kinds[i] = held.kinds[i];
+    out->kind_count = held.kind_count;
+    out->causes = held.causes;
+    out->cause_count = held.cause_count;
+    out->omitted_causes = held.omitted_causes;
+    out->omitted_bytes = held.omitted_bytes;
+    accounts a = {t->snapshot, out};
+    status = tsr__timeline_gaps(t, event, &live, book, &a, &out->fragmentation, error);
+    if (!status)
+      status = tsr__private_pools_at(t, event, &live, &out->private_pools, &out->private_pool_count,
+                                     error);
+  }
+  out->lost_bytes =
+      tsr__sum_u64(out->fragmentation.rounding_bytes, out->fragmentation.unsplit_bytes);
+  TSR__VECTOR_FREE(&live);
+  return status;
+}
+
+/* ---- The reason ---- */
+
+static tsr_why_reason reason_of(const tsr_why_device *d) {
+  if (!d->oom_count) return TSR_WHY_NOT_RECORDED;
+  if (!d->missing_bytes) return TSR_WHY_LIMIT;
+  uint64_t there = tsr__sum_u64(d->device_free_bytes, d->free[TSR_WHY_CACHE_OWN].bytes);
+  if (there >= d->request_bytes) return TSR_WHY_FRAGMENTED;
+  for (int i = TSR_WHY_CACHE_OWN + 1; i < TSR_WHY_CACHE_COUNT; i++)
+    there = tsr__sum_u64(there, d->free[i].bytes);
+  if (there >= d->request_bytes) return TSR_WHY_CACHED_ELSEWHERE;
+  there = tsr__sum_u64(there, d->fragmentation.waiting_bytes);
+  if (there >= d->request_bytes) return TSR_WHY_PENDING;
+  if (tsr__sum_u64(there, d->lost_bytes) >= d->request_bytes) return TSR_WHY_ROUNDED;
+  if (tsr__drop_u64(d->outside_bytes, usual_outside(d->capacity_bytes)) >= d->missing_bytes)
+    return TSR_WHY_OUTSIDE;
+  return TSR_WHY_IN_USE;
+}
+
+/* The card's memory, as given or from the sidecar. What others held is most exact at a failure,
+ * when the allocator queried the driver; without one the sidecar's figure is used. */
+static void describe_card(const tsr_snapshot *snapshot, uint64_t capacity_bytes,
+                          tsr_why_device *out) {
+  tsr_card card = tsr_snapshot_card(snapshot, out->device);
+  out->capacity_bytes = capacity_bytes ? capacity_bytes : card.total_bytes;
+  out->is_capacity_from_sidecar = !capacity_bytes && card.total_bytes;
+  if (!out->oom_count) out->outside_bytes = card.outside_bytes;
+  if (!out->capacity_bytes || !out->oom_count) return;
+  uint64_t known = tsr__sum_u64(out->moment.totals.reserved_bytes, out->device_free_bytes);
+  out->outside_bytes = tsr__drop_u64(out->capacity_bytes, known);
+}
+
+/* ---- A device ---- */
+
+/* `*is_meant` is false if the question is about an event that this device does not have. */
+static int describe(const tsr_snapshot *snapshot, why_question *question, tsr_why_device *out,
+                    bool *is_meant, tsr_error *error) {
+  const tsr__timeline *t;
+  oom_list ooms = {0};
+  int status = tsr__study_timeline(question->study, out->device, &t, error);
+  if (status) return status;
+  if (!list_ooms(snapshot, &t->events, &ooms)) status = tsr__fail_memory(error);
+  out->ooms = ooms.items;
+  out->oom_count = ooms.count;
+  out->event_count = t->events.count;
+  *is_meant = !status && choose(question->options, out);
+  if (!status && *is_meant) {
+    out->frame = out->layer = out->stack = TSR_NONE;
+    out->peak_reserved_bytes = t->maxima.reserved_bytes;
+    out->is_expandable = t->settings.expandable_segments;
+    if (out->oom_count) describe_request(t, question->places, out);
+    status = describe_moment(t, question, out, error);
+    describe_card(snapshot, question->options->capacity_bytes, out);
+    out->reason = reason_of(out);
+  }
+  if (!status && *is_meant && out->oom_count) {
+    tsr__rerun_tail tail = {0};
+    out->trial_capacity_bytes = tsr__capacity_at(t, out->moment.event);
+    status = tsr__why_look_ahead(question->study, t, &question->patience, &tail, out, error);
+    if (!status)
+      status = tsr__why_try(t, question->options, &tail, &question->patience, out, error);
+    if (!status) status = tsr__why_advise(question->study, t, out, error);
+    tsr__free((void *)(uintptr_t)tail.fate);
+  }
+  if (!status && !(out->warnings = tsr__copy_warnings(t, &out->warning_count)))
+    status = tsr__fail_memory(error);
+  return status;
+}
+
+static void release_device(tsr_why_device *device) {
+  tsr__free(device->ooms);
+  tsr__free(device->causes);
+  tsr__free(device->trials);
+  tsr__free(device->private_pools);
+  tsr__free(device->warnings);
+  *device = (tsr_why_device){0};
+}
+
+static int describe_all(const tsr_snapshot *snapshot, const uint32_t *devices, size_t count,
+                        why_question *question, tsr_why *why, tsr_error *error) {
+  int status = 0;
+  for (size_t i = 0; !status && i < count; i++) {
+    tsr_why_device *device = &why->devices[why->device_count++];
+    bool is_meant = false;
+    device->device = devices[i];
+    status = describe(snapshot, question, device, &is_meant, error);
+    if (!status && !is_meant) release_device(&why->devices[--why->device_count]);
+  }
+  if (!status && count && !why->device_count)
+    return tsr__fail(error, TSR_ERROR_ARGUMENT, TSR_OFFSET_NONE,
+                     "event %lld is not an out-of-memory", (long long)question->options->event);
+  return status;
+}
+
+int tsr_why_compute(tsr_study *study, const tsr_why_options *options, const tsr_query *query,
+                    tsr_why **out, tsr_error *error) {
+  const tsr_snapshot *snapshot = tsr_study_snapshot(study);
+  const uint32_t *devices;
+  size_t count;
+  tsr_why_options how = options ? *options : (tsr_why_options){.event = -1};
+  int status = tsr__query_devices(snapshot, query, &devices, &count, error);
+  if (status) return status;
+  tsr_why *why = TSR__NEW(tsr_why);
+  if (!why) return tsr__fail_memory(error);
+  why_question question = {.options = &how,
+                           .study = study,
+                           .top = query ? query->top : 0,
+                           .patience = tsr__rerun_patience(snapshot, devices, count)};
+  why->devices = TSR__NEW_ARRAY(tsr_why_device, count);
+  if (!why->devices) status = tsr__fail_memory(error);
+  unsigned needs = TSR__NEED_CATEGORIES | TSR__NEED_PLACES;
+  if (!status) status = tsr__study_prepare(study, devices, count, needs, error);
+  if (!status) status = tsr__study_places(study, &question.places, error);
+  if (!status) status = describe_all(snapshot, devices, count, &question, why, error);
+  if (status)
+    tsr_why_free(why);
+  else
+    *out = why;
+  return status;
+}
+
+void tsr_why_free(tsr_why *why) {
+  if (!why) return;
+  for (size_t i = 0; i < why->device_count; i++) release_device(&why->devices[i]);
+  tsr__free(why->devices);
+  tsr__free(why);
+}

@@ -1,0 +1,37 @@
+/* outlook.h - what would have come after a failed request, and what would help. */
+#ifndef TSR_QUESTIONS_WHY_OUTLOOK_H
+#define TSR_QUESTIONS_WHY_OUTLOOK_H
+
+#include "questions/shared/rerun.h"
+#include "study/study.h"
+#include "tessera/unstable/why.h"
+
+/* Fill the device's outlook, for its chosen oom event, and the tail that trials add to the request; no
+ * tail if nothing is expected. The caller frees `tail->fate`, also after a failure. Needs the device's moment, categories, request and capacity. `patience` as in
+ * tsr__rerun_options. Time is linear in events. Fails with TSR_ERROR_MEMORY. */
+int tsr__why_look_ahead(tsr_study *study, const tsr__timeline *timeline, uint64_t *patience,
+                        tsr__rerun_tail *tail, tsr_why_device *device, tsr_error *error);
+
+/* The blocks of the forward that ran before the failure, for estimates. */
+typedef struct tsr__why_blocks {
+  uint64_t count; /* 0 if nothing repeats */
+  uint64_t bytes; /* what one keeps */
+} tsr__why_blocks;
+
+/* What the trace up to the failure shows of the program. */
+typedef struct tsr__why_program {
+  bool has_backward, has_optimizer, has_recompute; /* has_optimizer: a whole run of it */
+  tsr__why_blocks blocks;
+  /* What a loss over a vocabulary may need, judged by the largest parameter; 0 if unknown. */
+  uint64_t loss_bytes;
+} tsr__why_program;
+
+/* The program up to the device's failure; after tsr__why_look_ahead. Fails with TSR_ERROR_MEMORY. */
+int tsr__why_program_of(tsr_study *study, const tsr__timeline *timeline,
+                        const tsr_why_device *device, tsr__why_program *out, tsr_error *error);
+
+/* Fill the device's advice, from its outlook and its trials. Fails with TSR_ERROR_MEMORY. */
+int tsr__why_advise(tsr_study *study, const tsr__timeline *timeline, tsr_why_device *device,
+                    tsr_error *error);
+
+#endif

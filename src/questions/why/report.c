@@ -1,0 +1,795 @@
+/* report.c - the reason for an out-of-memory, as text or JSON.
+ *
+ *   Device 0: out of memory at event 4,512 of 4,600, by fragmentation: 2.00 GiB were asked for,
+ * 91.25 MiB were free on the device, and 3.10 GiB ...
+ *
+ *     asked for by  train.py:40 forward
+ *     ...
+ *
+ *   Where the memory was:
+ *        bytes   share  blocks   largest  what
+ *    18.00 GiB  75.0 %                    in use
+ *     3.10 GiB  12.9 %      12  512.00 MiB  cached and free for such requests, in pieces
+ *
+ * then the memory in use, by category and by line, and the settings that would have avoided the failure.
+ * `tessera at` shows the state at its event numbers. */
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "base/checked.h"
+#include "base/format.h"
+#include "emit/heading.h"
+#include "questions/reports.h"
+#include "questions/shared/moment.h"
+
+#define SIZE(bytes)   tsr__format_size((bytes), (char[TSR__FORMAT_BYTES]){0})
+#define COUNT(number) tsr__format_count((number), (char[TSR__FORMAT_BYTES]){0})
+
+/* ---- The verdict ---- */
+
+static uint64_t free_in_all(const tsr_why_device *d) {
+  return tsr__sum_u64(d->fragmentation.free_block_bytes, d->fragmentation.free_segment_bytes);
+}
+
+/* Where most of what is cached elsewhere is. */
+static const char *elsewhere(const tsr_why_device *d) {
+  static const char *const words[TSR_WHY_CACHE_COUNT] = {
+      [TSR_WHY_CACHE_OWN] = "",
+      [TSR_WHY_CACHE_OTHER_SIZE] = "for requests of another size",
+      [TSR_WHY_CACHE_OTHER_STREAM] = "for other streams",
+      [TSR_WHY_CACHE_OTHER_POOL] = "in other pools"};
+  int most = TSR_WHY_CACHE_OTHER_SIZE;
+  for (int i = most; i < TSR_WHY_CACHE_COUNT; i++)
+    if (d->free[i].bytes > d->free[most].bytes) most = i;
+  return words[most];
+}
+
+static void append_reason(tsr__buffer *out, const tsr_why_device *d) {
+  const tsr_why_room *own = &d->free[TSR_WHY_CACHE_OWN];
+  uint64_t others = tsr__drop_u64(free_in_all(d), own->bytes);
+  switch (d->reason) {
+  case TSR_WHY_FRAGMENTED:
+    tsr__buffer_printf(out, "and %s that PyTorch had cached for such requests lay free in pieces",
+                       SIZE(own->bytes));
+    if (own->largest_bytes < d->request_bytes)
+      tsr__buffer_printf(out, " of at most %s", SIZE(own->largest_bytes));
+    else
+      tsr__buffer_text(out, " that max_split_size_mb keeps for larger requests");
+    break;
+  case TSR_WHY_CACHED_ELSEWHERE:
+    tsr__buffer_printf(out, "and %s lay free in PyTorch's cache, but %s, most of it %s",
+                       SIZE(free_in_all(d)), own->bytes ? "of little use here" : "of no use here",
+                       elsewhere(d));
+    break;
+  case TSR_WHY_PENDING:
+    tsr__buffer_printf(out, "and %s that the program had freed still waited for another stream",
+                       SIZE(d->fragmentation.waiting_bytes));
+    break;
+  case TSR_WHY_ROUNDED:
+    tsr__buffer_printf(out, "and blocks in use held %s more than was asked for them",
+                       SIZE(d->lost_bytes));
+    break;
+  case TSR_WHY_OUTSIDE:
+    tsr__buffer_printf(out, "and %s of %s were held outside this PyTorch", SIZE(d->outside_bytes),
+                       SIZE(d->capacity_bytes));
+    break;
+  case TSR_WHY_LIMIT:
+    tsr__buffer_text(
+        out, "which is enough: a limit (set_per_process_memory_fraction), a private pool or "
+             "another process at that moment stood in the way");
+    break;
+  default:
+    tsr__buffer_printf(out, "and of %s reserved, %s were in use",
+                       SIZE(d->moment.totals.reserved_bytes),
+                       SIZE(d->moment.totals.allocated_bytes));
+    if (others > d->missing_bytes / 8)
+      tsr__buffer_printf(out, "; what else was cached would not have been enough");
+  }
+}
+
+static const char *reason_text(const tsr_why_device *d) {
+  static const char *const words[TSR_WHY_REASON_COUNT] = {
+      [TSR_WHY_NOT_RECORDED] = "",
+      [TSR_WHY_LIMIT] = ", although the device had memory",
+      [TSR_WHY_FRAGMENTED] = " by fragmentation",
+      [TSR_WHY_CACHED_ELSEWHERE] = ", with free memory cached elsewhere",
+      [TSR_WHY_PENDING] = ", with freed memory not free yet",
+      [TSR_WHY_ROUNDED] = " by rounding",
+      [TSR_WHY_OUTSIDE] = ", because others held the card",
+      [TSR_WHY_IN_USE] = ": what is in use fills the card"};
+  uint64_t there = tsr__sum_u64(d->moment.totals.reserved_bytes, d->device_free_bytes);
+  bool is_arrangement = d->reason >= TSR_WHY_FRAGMENTED && d->reason <= TSR_WHY_ROUNDED;
+  if (is_arrangement && d->outlook.short_bytes) return ": the step needs more than there was";
+  if (d->reason == TSR_WHY_IN_USE && d->request_bytes > there)
+    return ": this request alone is more than there was";
+  return words[(unsigned)d->reason < TSR_WHY_REASON_COUNT ? d->reason : 0];
+}
+
+static void append_oom(tsr__buffer *out, const tsr_why_device *d) {
+  tsr__buffer_printf(out, "out of memory at event %s of %s%s. ", COUNT((uint64_t)d->moment.event),
+                     COUNT(d->event_count), reason_text(d));
+  tsr__buffer_printf(out, "%s were asked for, %s were free on the device, ", SIZE(d->request_bytes),
+                     SIZE(d->device_free_bytes));
+  append_reason(out, d);
+  if (d->missing_bytes) tsr__buffer_printf(out, "; %s were missing", SIZE(d->missing_bytes));
+  if (d->reason != TSR_WHY_IN_USE)
+    tsr__buffer_printf(out, ", with %s in use", SIZE(d->moment.totals.allocated_bytes));
+  tsr__buffer_text(out, ".");
+}
+
+/* Where in the program it was: " in the forward pass of step 2", or "". */
+static void append_where(tsr__buffer *out, const tsr_why_outlook *outlook) {
+  static const char *const names[TSR_PHASE_COUNT] = {[TSR_PHASE_SETUP] = "the setup",
+                                                     [TSR_PHASE_DATA] = "the loading of a batch",
+                                                     [TSR_PHASE_FORWARD] = "the forward pass",
+                                                     [TSR_PHASE_RECOMPUTE] = "the recomputation",
+                                                     [TSR_PHASE_BACKWARD] = "the backward pass",
+                                                     [TSR_PHASE_OPTIMIZER] = "the optimizer",
+                                                     [TSR_PHASE_ZERO_GRAD] = "zero_grad"};
+  const char *name = names[outlook->phase];
+  if (!name) return;
+  tsr__buffer_printf(out, " in %s", name);
+  if (outlook->step) tsr__buffer_printf(out, " of step %s", COUNT(outlook->step));
+}
+
+static void append_short(tsr__buffer *out, const tsr_why_device *d) {
+  const tsr_why_outlook *outlook = &d->outlook;
+  tsr__buffer_printf(out, " about %s (estimate)", SIZE(outlook->asked_bytes));
+  if (outlook->short_bytes)
+    tsr__buffer_printf(out, ", %s more than there was: no allocator setting lets the step finish",
+                       SIZE(outlook->short_bytes));
+}
+
+/* What would have come after the request, in a sentence or two. */
+static void append_outlook(tsr__buffer *out, const tsr_why_device *d) {
+  const tsr_why_outlook *outlook = &d->outlook;
+  tsr__buffer_text(out, "It failed");
+  append_where(out, outlook);
+  if (outlook->blocks_begun > 1 && outlook->block_bytes) {
+    const char *what = outlook->block_count ? "block" : "repetition";
+    tsr__buffer_printf(out, ", in %s %s", what, COUNT(outlook->blocks_begun));
+    if (outlook->block_count) tsr__buffer_printf(out, " of about %s", COUNT(outlook->block_count));
+    tsr__buffer_printf(out, ", with %s more in use for each", SIZE(outlook->block_bytes));
+  }
+  if (outlook->basis == TSR_WHY_BASIS_BLOCKS) {
+    tsr__buffer_text(out, "; the remaining blocks alone would have taken it to");
+    append_short(out, d);
+    if (!outlook->short_bytes)
+      tsr__buffer_text(out, ", and what comes after them is not in the trace");
+  } else if (outlook->basis == TSR_WHY_BASIS_STEP) {
+    tsr__buffer_text(out, "; going on as the step before did would have taken it to");
+    append_short(out, d);
+  } else {
+    tsr__buffer_text(out, "; what the rest of the run needs is not in the trace");
+  }
+  tsr__buffer_text(out, ".");
+  if (outlook->step_growth_bytes)
+    tsr__buffer_printf(out,
+                       " Memory in use grew by %s from step to step, so any card is full at some "
+                       "time: `tessera leaks` lists what grows.",
+                       SIZE(outlook->step_growth_bytes));
+}
+
+static void say_outlook(tsr__emitter *emitter, const tsr_why_device *d) {
+  if (!tsr__emitter_is_text(emitter) || !d->oom_count) return;
+  if (d->ooms[d->chosen].is_recovered) {
+    tsr__emit_printf(emitter, TSR__VERDICT, "The program recovered from it and went on.");
+    return;
+  }
+  append_outlook(&emitter->scratch, d);
+  tsr__emit_line(emitter, TSR__VERDICT, 0);
+}
+
+/* How close it came. */
+static void append_no_oom(tsr__buffer *out, const tsr_why_device *d) {
+  uint64_t peak = d->moment.totals.reserved_bytes;
+  tsr__buffer_text(out, "no out-of-memory was recorded");
+  if (!d->event_count) {
+    tsr__buffer_printf(out, ", nor any other event. At the end %s are reserved", SIZE(peak));
+  } else {
+    tsr__buffer_printf(out, ". At most %s were reserved", SIZE(peak));
+    if (d->moment.event >= 0)
+      tsr__buffer_printf(out, ", at event %s of %s", COUNT((uint64_t)d->moment.event),
+                         COUNT(d->event_count));
+    else
+      tsr__buffer_text(out, ", before the first event");
+  }
+  if (d->capacity_bytes >= peak && d->capacity_bytes)
+    tsr__buffer_printf(out, ", which leaves %s of %s",
+                       SIZE(tsr__drop_u64(d->capacity_bytes - peak, d->outside_bytes)),
+                       SIZE(d->capacity_bytes));
+  else if (d->capacity_bytes)
+    tsr__buffer_printf(out, ", more than %s", SIZE(d->capacity_bytes));
+  tsr__buffer_printf(out, "; %s of them in use, %s cached and free.",
+                     SIZE(d->moment.totals.active_bytes), SIZE(free_in_all(d)));
+}
+
+static void print_verdict(tsr__emitter *emitter, const tsr_why_device *d) {
+  tsr__emit_space(emitter);
+  if (!tsr__emitter_is_text(emitter)) return;
+  tsr__buffer_printf(&emitter->scratch, "Device %" PRIu32 ": ", d->device);
+  if (d->oom_count)
+    append_oom(&emitter->scratch, d);
+  else
+    append_no_oom(&emitter->scratch, d);
+  tsr__emit_line(emitter, TSR__VERDICT, 0);
+  say_outlook(emitter, d);
+}
+
+/* ---- The failure ---- */
+
+static void emit_ooms(tsr__emitter *emitter, const tsr_why_device *d) {
+  static const tsr__column columns[] = {{"event", NULL, TSR__RIGHT},
+                                        {"time_us", NULL, TSR__LEFT},
+                                        {"request_bytes", NULL, TSR__RIGHT},
+                                        {"device_free_bytes", NULL, TSR__RIGHT},
+                                        {"recovered", NULL, TSR__LEFT}};
+  if (tsr__emitter_is_text(emitter)) return;
+  tsr__emit_table(emitter, "ooms", columns, sizeof columns / sizeof *columns);
+  for (size_t i = 0; i < d->oom_count; i++) {
+    const tsr_why_oom *oom = &d->ooms[i];
+    tsr__cell cells[] = {tsr__index(oom->event), tsr__time(oom->time_us),
+                         tsr__bytes(oom->request_bytes), tsr__bytes(oom->device_free_bytes),
+                         tsr__bool(oom->is_recovered)};
+    tsr__emit_row(emitter, cells);
+    tsr__emit_row_end(emitter);
+  }
+  tsr__emit_table_end(emitter);
+}
+
+static void say_which(tsr__emitter *emitter, const tsr_why_device *d) {
+  size_t recovered = 0, shown = d->oom_count < 8 ? d->oom_count : 8;
+  for (size_t i = 0; i < d->oom_count; i++) recovered += d->ooms[i].is_recovered;
+  if (d->oom_count < 2 || !tsr__emitter_is_text(emitter)) return;
+  tsr__buffer *out = &emitter->scratch;
+  tsr__buffer_printf(out, "It ran out of memory %s times and got over it %s time%s: at events",
+                     COUNT(d->oom_count), COUNT(recovered), tsr__plural(recovered));
+  for (size_t i = 0; i < shown; i++)
+    tsr__buffer_printf(out, "%s %s", i ? "," : "", COUNT((uint64_t)d->ooms[i].event));
+  tsr__buffer_printf(out, "%s. --event N explains another.", d->oom_count > shown ? ", ..." : "");
+  tsr__emit_line(emitter, TSR__PLAIN, 2);
+}
+
+static void emit_asker(tsr__stack_printer *printer, const tsr_why_device *d) {
+  tsr__buffer *name = &printer->emitter->scratch;
+  if (!tsr__emitter_is_text(printer->emitter)) return;
+  tsr__place_append_name(printer, d->frame, d->layer);
+  tsr__emit_field(printer->emitter, NULL, "asked for by",
+                  tsr__text((tsr_text){name->data, name->size}));
+  name->size = 0;
+}
+
+static void emit_request(tsr__stack_printer *printer, const tsr_why_device *d) {
+  tsr__emitter *emitter = printer->emitter;
+  emit_ooms(emitter, d);
+  if (!d->oom_count) {
+    tsr__emit_field(emitter, "request", NULL, tsr__nothing());
+    return;
+  }
+  say_which(emitter, d);
+  tsr__emit_object(emitter, "request");
+  emit_asker(printer, d);
+  tsr__emit_field(emitter, "request_bytes", "asked for, rounded up", tsr__bytes(d->request_bytes));
+  tsr__emit_field(emitter, "needed_bytes",
+                  d->is_expandable ? "pages needed for it, at most" : "segment needed for it",
+                  tsr__bytes(d->needed_bytes));
+  tsr__emit_field(emitter, "device_free_bytes", "free on the device",
+                  tsr__bytes(d->device_free_bytes));
+  tsr__emit_field(emitter, "missing_bytes", d->missing_bytes ? "missing" : NULL,
+                  tsr__bytes(d->missing_bytes));
+  tsr__emit_field(emitter, "stream", NULL, tsr__count(d->stream));
+  tsr__emit_inline_array(emitter, "pool");
+  tsr__emit_item(emitter, tsr__count(d->pool.first));
+  tsr__emit_item(emitter, tsr__count(d->pool.second));
+  tsr__emit_end(emitter);
+  tsr__frame_emit(printer, "frame", d->frame);
+  tsr__frame_emit(printer, "layer", d->layer);
+  tsr__stack_emit(printer, d->stack);
+  tsr__emit_end(emitter);
+}
+
+/* ---- Where the memory was ---- */
+
+/* One row; 0 blocks print no number. Rows of 0 bytes are omitted. */
+static void memory_row(tsr__emitter *emitter, uint64_t bytes, uint64_t whole,
+                       const tsr_why_room *room, const char *what) {
+  if (!bytes) return;
+  tsr__cell cells[] = {tsr__bytes(bytes), tsr__percent(bytes, whole),
+                       room ? tsr__count(room->blocks) : tsr__string(""),
+                       room ? tsr__bytes(room->largest_bytes) : tsr__string(""), tsr__string(what)};
+  tsr__emit_row(emitter, cells);
+  tsr__emit_row_end(emitter);
+}
+
+static const char *cache_text(const tsr_why_device *d, int cache) {
+  static const char *const oom[TSR_WHY_CACHE_COUNT] = {
+      "cached and free for such requests", "cached and free, for requests of another size",
+      "cached and free, for other streams", "cached and free, in other pools"};
+  static const char *const none[TSR_WHY_CACHE_COUNT] = {
+      "cached and free, large pool", "cached and free, small pool",
+      "cached and free, for other streams", "cached and free, in private pools"};
+  return d->oom_count ? oom[cache] : none[cache];
+}
+
+static void print_memory(tsr__emitter *emitter, const tsr_why_device *d) {
+  static const tsr__column columns[] = {{NULL, "bytes", TSR__RIGHT},
+                                        {NULL, "share", TSR__RIGHT},
+                                        {NULL, "blocks", TSR__RIGHT},
+                                        {NULL, "largest", TSR__RIGHT},
+                                        {NULL, "what", TSR__LEFT}};
+  char in_use[2 * TSR__FORMAT_BYTES];
+  uint64_t reserved = d->moment.totals.reserved_bytes;
+  uint64_t whole = tsr__sum_u64(reserved, tsr__sum_u64(d->device_free_bytes, d->outside_bytes));
+  uint64_t told = tsr__sum_u64(d->moment.totals.active_bytes, free_in_all(d));
+  uint64_t others = tsr__sum_u64(reserved, d->outside_bytes);
+  uint64_t unused = !d->oom_count ? tsr__drop_u64(d->capacity_bytes, others) : 0;
+  if (!tsr__emitter_is_text(emitter)) return;
+  if (unused) whole = d->capacity_bytes;
+  tsr__emit_space(emitter);
+  tsr__emit_printf(emitter, TSR__BOLD,
+                   d->oom_count ? "Where the memory was:"
+                                : "Where the memory was when most was reserved:");
+  tsr__emit_table(emitter, NULL, columns, sizeof columns / sizeof *columns);
+  (void)snprintf(in_use, sizeof in_use,
+                 d->lost_bytes ? "in use; of it %s lost to rounding" : "in use",
+                 SIZE(d->lost_bytes));
+  memory_row(emitter, d->moment.totals.allocated_bytes, whole, NULL, in_use);
+  memory_row(emitter, d->fragmentation.waiting_bytes, whole, NULL,
+             "freed, but waiting for another stream");
+  for (int i = 0; i < TSR_WHY_CACHE_COUNT; i++)
+    memory_row(emitter, d->free[i].bytes, whole, &d->free[i], cache_text(d, i));
+  memory_row(emitter, tsr__drop_u64(reserved, told), whole, NULL,
+             "tails of blocks from before the recording");
+  memory_row(emitter, d->device_free_bytes, whole, NULL, "free on the device");
+  memory_row(emitter, d->outside_bytes, whole, NULL,
+             "not PyTorch's: driver, CUDA context, libraries, other processes");
+  memory_row(emitter, unused, whole, NULL, "never reserved");
+  tsr__emit_table_end(emitter);
+  if (d->oom_count && !d->capacity_bytes)
+    tsr__emit_printf(
+        emitter, TSR__DIM,
+        "  What others held of the card is not in a snapshot: say --capacity SIZE, the "
+        "card's memory.");
+  if (d->private_pool_count) {
+    tsr__emit_space(emitter);
+    tsr__emit_private_pools(emitter, d->private_pools, d->private_pool_count);
+  }
+}
+
+static void emit_memory(tsr__emitter *emitter, const tsr_why_device *d) {
+  static const tsr__column columns[] = {{"cache", NULL, TSR__LEFT},
+                                        {"bytes", NULL, TSR__RIGHT},
+                                        {"blocks", NULL, TSR__RIGHT},
+                                        {"largest_bytes", NULL, TSR__RIGHT},
+                                        {"segment_bytes", NULL, TSR__RIGHT}};
+  if (tsr__emitter_is_text(emitter)) return;
+  tsr__emit_field(emitter, "capacity_bytes", NULL,
+                  d->capacity_bytes ? tsr__bytes(d->capacity_bytes) : tsr__nothing());
+  bool is_told = d->capacity_bytes && (d->oom_count || d->outside_bytes);
+  tsr__emit_field(emitter, "capacity_from", NULL,
+                  d->capacity_bytes
+                      ? tsr__string(d->is_capacity_from_sidecar ? "sidecar" : "option")
+                      : tsr__nothing());
+  tsr__emit_field(emitter, "outside_bytes", NULL,
+                  is_told ? tsr__bytes(d->outside_bytes) : tsr__nothing());
+  tsr__emit_field(emitter, "lost_bytes", NULL, tsr__bytes(d->lost_bytes));
+  tsr__emit_table(emitter, "free", columns, sizeof columns / sizeof *columns);
+  for (int i = 0; i < TSR_WHY_CACHE_COUNT; i++) {
+    const tsr_why_room *room = &d->free[i];
+    tsr__cell cells[] = {tsr__string(tsr_why_cache_name((tsr_why_cache)i)), tsr__bytes(room->bytes),
+                         tsr__count(room->blocks), tsr__bytes(room->largest_bytes),
+                         tsr__bytes(room->segment_bytes)};
+    tsr__emit_row(emitter, cells);
+    tsr__emit_row_end(emitter);
+  }
+  tsr__emit_table_end(emitter);
+  tsr__emit_fragmentation(emitter, &d->fragmentation);
+  tsr__emit_private_pools(emitter, d->private_pools, d->private_pool_count);
+}
+
+/* ---- What held it ---- */
+
+static void emit_kinds(tsr__emitter *emitter, const tsr_why_device *d) {
+  static const tsr__column columns[] = {{NULL, "share", TSR__RIGHT},
+                                        {"bytes", "bytes", TSR__RIGHT},
+                                        {"allocations", "allocations", TSR__RIGHT},
+                                        {"category", "in use, by category", TSR__LEFT}};
+  tsr__emit_space(emitter);
+  tsr__emit_table(emitter, "categories", columns, sizeof columns / sizeof *columns);
+  for (size_t i = 0; i < d->kind_count; i++) {
+    const tsr_category_share *share = &d->kinds[i];
+    tsr__cell cells[] = {tsr__percent(share->bytes, d->moment.totals.active_bytes),
+                         tsr__bytes(share->bytes), tsr__count(share->allocations),
+                         tsr__string(tsr_category_name(share->kind))};
+    tsr__emit_row(emitter, cells);
+    tsr__emit_row_end(emitter);
+  }
+  tsr__emit_table_end(emitter);
+}
+
+static bool is_enough(const tsr_why_device *d, uint64_t bytes) {
+  return d->missing_bytes && bytes >= d->missing_bytes;
+}
+
+static void emit_cause(tsr__stack_printer *printer, const tsr_why_device *d, size_t i) {
+  tsr__emitter *emitter = printer->emitter;
+  const tsr_cause *cause = &d->causes[i];
+  tsr__buffer *name = &emitter->scratch;
+  if (tsr__emitter_is_text(emitter)) tsr__place_append_name(printer, cause->frame, cause->layer);
+  tsr__cell cells[] = {tsr__count(i + 1),
+                       tsr__percent(cause->bytes, d->moment.totals.active_bytes),
+                       tsr__bytes(cause->bytes),
+                       tsr__count(cause->allocations),
+                       tsr__bool(is_enough(d, cause->bytes)),
+                       tsr__string(tsr_category_name(cause->kind)),
+                       tsr__text((tsr_text){name->data, name->size})};
+  tsr__emit_row(emitter, cells);
+  name->size = 0;
+  tsr__frame_emit(printer, "frame", cause->frame);
+  tsr__frame_emit(printer, "layer", cause->layer);
+  tsr__stack_emit(printer, cause->stack);
+  tsr__emit_row_end(emitter);
+}
+
+static void emit_causes(tsr__stack_printer *printer, const tsr_why_device *d) {
+  tsr__emitter *emitter = printer->emitter;
+  const tsr__column columns[] = {{NULL, "#", TSR__RIGHT},
+                                 {NULL, "share", TSR__RIGHT},
+                                 {"bytes", "bytes", TSR__RIGHT},
+                                 {"allocations", "allocations", TSR__RIGHT},
+                                 {"covers_missing", NULL, TSR__LEFT},
+                                 {"category", "category", TSR__LEFT},
+                                 {NULL, "in use, by line", TSR__ELASTIC}};
+  tsr__emit_space(emitter);
+  tsr__emit_table(emitter, "causes", columns, sizeof columns / sizeof *columns);
+  for (size_t i = 0; i < d->cause_count; i++) emit_cause(printer, d, i);
+  tsr__emit_table_end(emitter);
+  tsr__emit_field(emitter, "omitted_causes", NULL, tsr__count(d->omitted_causes));
+  tsr__emit_field(emitter, "omitted_bytes", NULL, tsr__bytes(d->omitted_bytes));
+  if (d->omitted_causes)
+    tsr__emit_printf(emitter, TSR__DIM, "  ... and %s more line%s, %s (--top 0 shows all)",
+                     COUNT(d->omitted_causes), tsr__plural(d->omitted_causes),
+                     SIZE(d->omitted_bytes));
+}
+
+/* ---- What would have avoided it ---- */
+
+/* Largest first: those that suffice are the first ones. */
+static void append_causes_that_suffice(tsr__buffer *out, const tsr_why_device *d) {
+  size_t enough = 0;
+  while (enough < d->cause_count && is_enough(d, d->causes[enough].bytes)) enough++;
+  if (!enough)
+    tsr__buffer_text(out, "No single line above holds as much.");
+  else if (enough == 1)
+    tsr__buffer_printf(out, "%s above holds as much.",
+                       d->cause_count > 1 || !d->omitted_causes ? "Only #1" : "#1");
+  else
+    tsr__buffer_printf(out, "Each of the first %s lines above holds as much.", COUNT(enough));
+}
+
+static void say_saving(tsr__emitter *emitter, const tsr_why_device *d) {
+  if (!d->missing_bytes || !tsr__emitter_is_text(emitter)) return;
+  tsr__buffer_printf(&emitter->scratch,
+                     "%s less in use, freed in whole segments, would have been enough for this "
+                     "request. ",
+                     SIZE(d->missing_bytes));
+  append_causes_that_suffice(&emitter->scratch, d);
+  tsr__emit_space(emitter);
+  tsr__emit_line(emitter, TSR__PLAIN, 0);
+}
+
+static const char *fits_text(const tsr_why_device *d, const tsr_why_trial *trial,
+                             char text[2 * TSR__FORMAT_BYTES]) {
+  if (trial->is_given_up) return "given up";
+  if (trial->fits) return "yes";
+  if (trial->failed_event < 0) return "no, from the start";
+  if (trial->failed_event != d->moment.event)
+    (void)snprintf(text, 2 * TSR__FORMAT_BYTES, "no, fails at event %s already",
+                   COUNT((uint64_t)trial->failed_event));
+  else
+    (void)snprintf(text, 2 * TSR__FORMAT_BYTES, "no, %s missing", SIZE(trial->missing_bytes));
+  return text;
+}
+
+/* Whether what would have come next is served too. */
+static const char *rest_text(const tsr_why_trial *trial, char text[2 * TSR__FORMAT_BYTES]) {
+  if (!trial->is_rest_known) return "";
+  if (trial->is_rest_served) return "yes";
+  (void)snprintf(text, 2 * TSR__FORMAT_BYTES, "no, at least %s missing",
+                 SIZE(trial->rest_missing_bytes));
+  return text;
+}
+
+static void emit_trial(tsr__emitter *emitter, const tsr_why_device *d, const tsr_why_trial *trial) {
+  char name[TSR_ALLOCATOR_SETTINGS_TEXT_BYTES], fits[2 * TSR__FORMAT_BYTES],
+      rest[2 * TSR__FORMAT_BYTES];
+  (void)tsr_allocator_settings_text(&trial->settings, name);
+  tsr__cell cells[] = {
+      tsr__string(name[0] ? name : "defaults"), tsr__string(trial->is_recorded ? "recorded" : ""),
+      tsr__bytes(trial->reserved_peak_bytes),   tsr__bytes(trial->reserved_bytes),
+      tsr__string(fits_text(d, trial, fits)),   tsr__string(rest_text(trial, rest))};
+  tsr__emit_row(emitter, cells);
+  tsr__emit_field(emitter, "recorded", NULL, tsr__bool(trial->is_recorded));
+  tsr__emit_field(emitter, "fits", NULL, tsr__bool(trial->fits));
+  tsr__emit_field(emitter, "failed_event", NULL,
+                  trial->fits ? tsr__nothing() : tsr__index(trial->failed_event));
+  tsr__emit_field(emitter, "missing_bytes", NULL, tsr__bytes(trial->missing_bytes));
+  tsr__emit_field(emitter, "given_up", NULL, tsr__bool(trial->is_given_up));
+  tsr__emit_field(emitter, "rest_fits", NULL,
+                  trial->is_rest_known ? tsr__bool(trial->is_rest_served) : tsr__nothing());
+  tsr__emit_field(emitter, "rest_missing_bytes", NULL, tsr__bytes(trial->rest_missing_bytes));
+  tsr__emit_row_end(emitter);
+}
+
+/* The trial of the recorded settings; NULL if nothing was tried. */
+static const tsr_why_trial *recorded_trial(const tsr_why_device *d) {
+  for (size_t i = 0; i < d->trial_count; i++)
+    if (d->trials[i].is_recorded) return &d->trials[i];
+  return NULL;
+}
+
+/* The rows in text: all that fit, the recorded settings, and the best if none fits; -v shows all. */
+static bool is_shown(const tsr__emitter *emitter, const tsr_why_device *d, size_t i) {
+  const tsr_why_trial *trial = &d->trials[i];
+  return !tsr__emitter_is_text(emitter) || emitter->options.verbose || trial->fits ||
+         trial->is_recorded || i == 0;
+}
+
+static void say_hidden(tsr__emitter *emitter, const tsr_why_device *d) {
+  size_t hidden = 0, fitting = 0;
+  for (size_t i = 0; i < d->trial_count; i++) {
+    hidden += !is_shown(emitter, d, i);
+    fitting += d->trials[i].fits;
+  }
+  if (hidden)
+    tsr__emit_printf(emitter, TSR__DIM, "  ... and %s more setting%s that would %s (-v shows all)",
+                     COUNT(hidden), tsr__plural(hidden),
+                     fitting ? "not have served it" : "have done no better");
+}
+
+/* "In the 6.00 GiB there were, other settings would ..." */
+static const char *trials_text(const tsr_why_device *d) {
+  const tsr_why_trial *best = d->trials;
+  bool is_step = d->outlook.basis == TSR_WHY_BASIS_STEP;
+  if (!best->fits) return "no setting tried would have served this request";
+  if (d->ooms[d->chosen].is_recovered) return "other settings would have served this request";
+  if (!best->is_rest_known)
+    return "other settings would have served this request; whether they would have served the "
+           "rest of the run is not known";
+  if (!best->is_rest_served)
+    return is_step
+               ? "other settings would have served this request, but not the rest of the step"
+               : "other settings would have served this request, but not the rest of the forward "
+                 "pass";
+  return is_step ? "other settings would have served this request and steps like the one before"
+                 : "other settings would have served this request and the rest of the forward pass";
+}
+
+/* The table's conclusion; or a note that the model does not fail as the program did. */
+static void say_trials(tsr__emitter *emitter, const tsr_why_device *d, bool agrees) {
+  const tsr_why_trial *recorded = recorded_trial(d);
+  if (!tsr__emitter_is_text(emitter)) return;
+  tsr__emit_space(emitter);
+  if (agrees)
+    tsr__buffer_printf(&emitter->scratch,
+                       "In the %s there were, %s:", SIZE(d->trial_capacity_bytes), trials_text(d));
+  else
+    tsr__buffer_printf(
+        &emitter->scratch,
+        "What other settings would have done cannot be told: under the recorded ones the model of "
+        "the allocator %s%s",
+        recorded && recorded->fits ? "serves this request too" : "fails earlier already",
+        emitter->options.verbose ? ":" : " (-v shows what it says).");
+  tsr__emit_line(emitter, TSR__BOLD, 0);
+}
+
+/* If nothing can help, a sentence replaces the table. */
+static void say_beyond(tsr__emitter *emitter, const tsr_why_device *d) {
+  if (!tsr__emitter_is_text(emitter)) return;
+  tsr__buffer_printf(&emitter->scratch,
+                     "No allocator setting could have served this request: with it %s are "
+                     "asked for, rounding aside, and there were %s.",
+                     SIZE(tsr__sum_u64(d->asked_bytes, d->request_bytes)),
+                     SIZE(d->trial_capacity_bytes));
+  tsr__emit_space(emitter);
+  tsr__emit_line(emitter, TSR__PLAIN, 0);
+}
+
+static void emit_trials(tsr__emitter *emitter, const tsr_why_device *d) {
+  const char *rest =
+      d->outlook.basis == TSR_WHY_BASIS_STEP ? "rest of the step" : "rest of the forward pass";
+  const tsr__column columns[] = {{"settings", "settings", TSR__LEFT},
+                                 {NULL, "", TSR__LEFT},
+                                 {"reserved_peak_bytes", "peak reserved", TSR__RIGHT},
+                                 {"reserved_bytes", "in the end", TSR__RIGHT},
+                                 {NULL, "this request", TSR__LEFT},
+                                 {NULL, d->outlook.basis ? rest : NULL, TSR__LEFT}};
+  const tsr_why_trial *recorded = recorded_trial(d);
+  bool agrees = recorded && recorded->failed_event == d->moment.event;
+  if (!d->oom_count) return;
+  tsr__emit_field(emitter, "trial_capacity_bytes", NULL, tsr__bytes(d->trial_capacity_bytes));
+  tsr__emit_field(emitter, "asked_bytes", NULL, tsr__bytes(d->asked_bytes));
+  tsr__emit_field(emitter, "beyond_settings", NULL, tsr__bool(d->is_beyond_settings));
+  tsr__emit_field(emitter, "model_agrees", NULL, recorded ? tsr__bool(agrees) : tsr__nothing());
+  if (d->is_beyond_settings) say_beyond(emitter, d);
+  if (recorded) say_trials(emitter, d, agrees);
+  if (!agrees && tsr__emitter_is_text(emitter) && !emitter->options.verbose) return;
+  tsr__emit_table(emitter, "trials", columns, sizeof columns / sizeof *columns);
+  for (size_t i = 0; i < d->trial_count; i++)
+    if (is_shown(emitter, d, i)) emit_trial(emitter, d, &d->trials[i]);
+  tsr__emit_table_end(emitter);
+  if (tsr__emitter_is_text(emitter)) say_hidden(emitter, d);
+}
+
+/* ---- What would come next, and what would help ---- */
+
+static tsr__cell known_bytes(uint64_t bytes, bool is_known) {
+  return is_known ? tsr__bytes(bytes) : tsr__nothing();
+}
+
+static void emit_outlook(tsr__emitter *emitter, const tsr_why_device *d) {
+  const tsr_why_outlook *outlook = &d->outlook;
+  bool is_known = outlook->basis != TSR_WHY_BASIS_NONE;
+  if (tsr__emitter_is_text(emitter)) return;
+  tsr__emit_object(emitter, "outlook");
+  tsr__emit_field(emitter, "basis", NULL, tsr__string(tsr_why_basis_name(outlook->basis)));
+  tsr__emit_field(emitter, "phase", NULL, tsr__string(tsr_phase_name(outlook->phase)));
+  tsr__emit_field(emitter, "step", NULL,
+                  outlook->step ? tsr__count(outlook->step) : tsr__nothing());
+  tsr__emit_field(emitter, "like_event", NULL,
+                  outlook->like_event < 0 ? tsr__nothing() : tsr__index(outlook->like_event));
+  tsr__emit_field(emitter, "blocks_begun", NULL,
+                  outlook->blocks_begun ? tsr__count(outlook->blocks_begun) : tsr__nothing());
+  tsr__emit_field(emitter, "block_count", NULL,
+                  outlook->block_count ? tsr__count(outlook->block_count) : tsr__nothing());
+  tsr__emit_field(emitter, "block_bytes", NULL,
+                  known_bytes(outlook->block_bytes, outlook->blocks_begun != 0));
+  tsr__emit_field(emitter, "step_growth_bytes", NULL, tsr__bytes(outlook->step_growth_bytes));
+  tsr__emit_field(emitter, "peak_bytes", NULL, known_bytes(outlook->peak_bytes, is_known));
+  tsr__emit_field(emitter, "asked_bytes", NULL, known_bytes(outlook->asked_bytes, is_known));
+  tsr__emit_field(emitter, "short_bytes", NULL, known_bytes(outlook->short_bytes, is_known));
+  tsr__emit_end(emitter);
+}
+
+static void append_advice(tsr__buffer *out, const tsr_why_device *d, const tsr_why_advice *advice) {
+  char name[TSR_ALLOCATOR_SETTINGS_TEXT_BYTES];
+  switch (advice->change) {
+  case TSR_WHY_CHANGE_SETTINGS:
+    (void)tsr_allocator_settings_text(&advice->settings, name);
+    tsr__buffer_printf(out, "%s%s ", name[0] ? "PYTORCH_CUDA_ALLOC_CONF=" : "",
+                       name[0] ? name : "PyTorch's default settings");
+    if (advice->is_enough)
+      tsr__buffer_text(out, "should let the run finish, if its steps are alike.");
+    else
+      tsr__buffer_text(out, "would have served this request; the run may fail later.");
+    break;
+  case TSR_WHY_CHANGE_BATCH:
+    if (!advice->batch_percent)
+      tsr__buffer_text(out, "A smaller batch; how much smaller is not known.");
+    else
+      tsr__buffer_printf(out, "A batch of at most %s %% of this one: a peak of about %s.",
+                         COUNT(advice->batch_percent), SIZE(advice->peak_bytes));
+    break;
+  case TSR_WHY_CHANGE_CHECKPOINT:
+    tsr__buffer_text(out, "Recomputing each block in backward (activation checkpointing)");
+    if (advice->is_enough)
+      tsr__buffer_printf(out, ": a peak of about %s.", SIZE(advice->peak_bytes));
+    else
+      tsr__buffer_text(out, "; whether that is enough is not known.");
+    break;
+  case TSR_WHY_CHANGE_MODEL:
+    tsr__buffer_printf(
+        out,
+        "A smaller model, a smaller optimizer state or sharding: whatever the batch, "
+        "parameters, gradients and Adam's state take about %s.",
+        SIZE(advice->peak_bytes));
+    break;
+  default:
+    tsr__buffer_printf(out, "Freeing what grows by %s a step.", SIZE(d->outlook.step_growth_bytes));
+  }
+}
+
+static void emit_advice(tsr__emitter *emitter, const tsr_why_device *d) {
+  static const tsr__column columns[] = {{"change", NULL, TSR__LEFT},
+                                        {"enough", NULL, TSR__LEFT},
+                                        {"settings", NULL, TSR__LEFT},
+                                        {"batch_percent", NULL, TSR__RIGHT},
+                                        {"peak_bytes", NULL, TSR__RIGHT}};
+  if (tsr__emitter_is_text(emitter)) {
+    if (!d->advice_count) return;
+    tsr__emit_space(emitter);
+    tsr__emit_printf(emitter, TSR__BOLD, "What would help (estimates):");
+    for (size_t i = 0; i < d->advice_count; i++) {
+      append_advice(&emitter->scratch, d, &d->advice[i]);
+      tsr__emit_line(emitter, TSR__PLAIN, 2);
+    }
+    return;
+  }
+  tsr__emit_table(emitter, "advice", columns, sizeof columns / sizeof *columns);
+  for (size_t i = 0; i < d->advice_count; i++) {
+    const tsr_why_advice *advice = &d->advice[i];
+    char name[TSR_ALLOCATOR_SETTINGS_TEXT_BYTES];
+    bool is_setting = advice->change == TSR_WHY_CHANGE_SETTINGS;
+    (void)tsr_allocator_settings_text(&advice->settings, name);
+    tsr__cell cells[] = {tsr__string(tsr_why_change_name(advice->change)),
+                         advice->is_enough ? tsr__bool(true) : tsr__nothing(),
+                         is_setting ? tsr__string(name[0] ? name : "defaults") : tsr__nothing(),
+                         advice->batch_percent ? tsr__count(advice->batch_percent) : tsr__nothing(),
+                         known_bytes(advice->peak_bytes, advice->peak_bytes != 0)};
+    tsr__emit_row(emitter, cells);
+    tsr__emit_row_end(emitter);
+  }
+  tsr__emit_table_end(emitter);
+}
+
+/* ---- The whole ---- */
+
+static void print_stacks(tsr__stack_printer *printer, const tsr_why_device *d) {
+  tsr__emitter *emitter = printer->emitter;
+  if (!tsr__emitter_is_text(emitter) || !emitter->options.verbose) return;
+  for (size_t i = 0; i < d->cause_count; i++) {
+    const tsr_cause *cause = &d->causes[i];
+    if (cause->stack == TSR_NONE) continue;
+    tsr__emit_space(emitter);
+    tsr__emit_printf(emitter, TSR__BOLD, "#%s  %s in %s allocation%s, %s", COUNT(i + 1),
+                     SIZE(cause->bytes), COUNT(cause->allocations), tsr__plural(cause->allocations),
+                     tsr_category_name(cause->kind));
+    tsr__stack_print(printer, cause->stack);
+  }
+}
+
+/* `is_brief`: another device failed; in text this one is a line. */
+static void emit_device(tsr__stack_printer *printer, const tsr_why_device *d, bool is_brief) {
+  tsr__emitter *emitter = printer->emitter;
+  print_verdict(emitter, d);
+  if (is_brief && tsr__emitter_is_text(emitter)) return;
+  tsr__emit_object(emitter, NULL);
+  tsr__emit_field(emitter, "device", NULL, tsr__count(d->device));
+  tsr__emit_field(emitter, "events", NULL, tsr__count(d->event_count));
+  tsr__emit_field(emitter, "reason", NULL, tsr__string(tsr_why_reason_name(d->reason)));
+  tsr__emit_object(emitter, "moment");
+  tsr__emit_field(emitter, "event", NULL, tsr__index(d->moment.event));
+  tsr__emit_field(emitter, "time_us", NULL, tsr__time(d->moment.time_us));
+  tsr__emit_totals(emitter, "totals", &d->moment.totals);
+  tsr__emit_end(emitter);
+  tsr__emit_field(emitter, "peak_reserved_bytes", NULL, tsr__bytes(d->peak_reserved_bytes));
+  emit_request(printer, d);
+  print_memory(emitter, d);
+  emit_memory(emitter, d);
+  emit_kinds(emitter, d);
+  emit_causes(printer, d);
+  say_saving(emitter, d);
+  emit_trials(emitter, d);
+  if (d->oom_count) emit_outlook(emitter, d);
+  if (d->oom_count) emit_advice(emitter, d);
+  print_stacks(printer, d);
+  tsr__emit_end(emitter);
+}
+
+int tsr__report_why(const tsr_report_input *input, const tsr_why *why,
+                    const tsr_report_options *options, tsr_write_fn *write, void *context,
+                    tsr_error *error) {
+  tsr__emitter emitter;
+  tsr__stack_printer printer;
+  tsr__warning_list warnings = {0};
+  bool has_oom = false;
+  tsr__emitter_init(&emitter, options, write, context);
+  tsr__stack_printer_init(&printer, &emitter, input->snapshot);
+  tsr__heading_open(&emitter, "why", input);
+  if (!why->device_count)
+    tsr__emit_printf(&emitter, TSR__VERDICT, "No device has events or segments.");
+  for (size_t i = 0; i < why->device_count; i++) has_oom |= why->devices[i].oom_count != 0;
+  /* In text, devices that failed come first; JSON keeps their order. */
+  for (int pass = 0; pass < 2; pass++) {
+    for (size_t i = 0; i < why->device_count; i++) {
+      const tsr_why_device *device = &why->devices[i];
+      bool is_late = has_oom && !device->oom_count && tsr__emitter_is_text(&emitter);
+      if (is_late != (pass == 1)) continue;
+      emit_device(&printer, device, has_oom && !device->oom_count);
+    }
+  }
+  for (size_t i = 0; i < why->device_count; i++)
+    tsr__warnings_add(&warnings, why->devices[i].warnings, why->devices[i].warning_count);
+  tsr__stack_printer_release(&printer);
+  return tsr__heading_close(&emitter, input, &warnings, error);
+}

@@ -1,0 +1,264 @@
+#!/usr/bin/env python3
+"""What `tessera why` says of runs that failed, checked by doing it. Prints TAP.
+
+usage: why.py --tessera PATH --work FOLDER
+
+Runs are simulated on cards that are too small. Whatever `why --json` calls enough is then simulated on the
+same card, and has to fit; a setting that it says would not have served the rest has to fail. `why` and
+`whatif` see only the snapshot, as they would of a recorded run."""
+import argparse
+import json
+import pathlib
+import pickle
+import subprocess
+import sys
+
+from support import expect, load, run_tests
+
+GIB, MIB = 1 << 30, 1 << 20
+# A model, its options, and the card's memory in percent of what the run reserves: from the first blocks of
+# the first forward to the last bytes of a step like those before.
+RUNS = [('gpt2', {'batch': 8, 'attention': 'eager'}, (35, 50, 62, 75, 90, 97, 99)),
+        ('gpt2', {'batch': 16, 'seq': 1024, 'dtype': 'bf16'}, (35, 62, 85, 97)),
+        ('gpt2', {'batch': 8, 'dtype': 'autocast-bf16', 'gelu': 'fused'}, (50, 85, 94)),
+        ('gpt2-medium', {'batch': 4, 'attention': 'eager', 'dtype': 'fp16'}, (50, 75, 97)),
+        ('gpt2', {'batch': 8, 'optimizer': 'sgd'}, (50, 75, 94)),
+        ('gpt2', {'batch': 8, 'accumulate': 3}, (50, 85, 97)),
+        ('gpt2-medium', {'batch': 6, 'optimizer': 'adamw-loop', 'set': 'expandable_segments:True'},
+         (50, 90, 98)),
+        ('gpt2', {'batch': 16, 'attention': 'chunked:64'}, (35, 50, 90)),
+        ('llama-3.2-1b', {'batch': 4, 'seq': 1024, 'dtype': 'bf16'}, (35, 50, 90, 98)),
+        ('llama-3.2-1b', {'batch': 4, 'seq': 1024, 'dtype': 'bf16', 'checkpoint': 'full'},
+         (35, 62, 75, 85))]
+
+
+def ask(tessera, *words):
+    done = subprocess.run([tessera, *map(str, words)], capture_output=True, text=True, check=True)
+    return json.loads(done.stdout)['devices']
+
+
+def words_of(options):
+    return [word for key, value in options.items() for word in (f'--{key}', value)]
+
+
+def size(capacity):
+    return f'{capacity}B' if isinstance(capacity, int) else capacity
+
+
+def simulate(tessera, model, options, capacity=None):
+    limit = ['--capacity', size(capacity)] if capacity else []
+    return ask(tessera, 'simulate', model, '--json', *words_of(options), *limit)[0]
+
+
+def fail(tessera, path, model, options, capacity):
+    """The snapshot of a run that does not fit."""
+    subprocess.run([tessera, 'simulate', model, *map(str, words_of(options)), '--capacity',
+                    size(capacity), '-q', '-o', path], stdout=subprocess.DEVNULL, check=True)
+
+
+def follow(advice, options):
+    """The options of a run that does what is advised; None if that leaves no batch."""
+    change = advice['change']
+    if change == 'settings':
+        return {**options, 'set': '' if advice['settings'] == 'defaults' else advice['settings']}
+    if change == 'batch':
+        batch = options['batch'] * advice['batch_percent'] // 100
+        return {**options, 'batch': batch} if batch else None
+    expect('a change', change, 'checkpoint')
+    return {**options, 'checkpoint': 'full'}
+
+
+def check_advice(tessera, path, device, model, options, capacity):
+    """Every change that is called enough is; returns how many were tried."""
+    tried = 0
+    for advice in device['advice']:
+        changed = follow(advice, options) if advice['enough'] else None
+        if not changed:
+            continue
+        tried += 1
+        expect(f'fits with {advice}', simulate(tessera, model, changed, capacity)['fits'], True)
+    return tried
+
+
+def check_run(tessera, work, model, options, percent):
+    path = work / 'oom.pickle'
+    whole = simulate(tessera, model, options)
+    capacity = whole['peak_reserved_bytes'] * percent // 100
+    truth = simulate(tessera, model, options, capacity)
+    expect('fits', truth['fits'], False)
+    fail(tessera, path, model, options, capacity)
+    device = ask(tessera, 'why', '--json', path)[0]
+    outlook = device['outlook']
+    expect('phase', outlook['phase'], truth['out_of_memory']['phase'])
+    if outlook['step'] is not None:
+        expect('step', outlook['step'], truth['out_of_memory']['step'])
+    check_advice(tessera, path, device, model, options, capacity)
+    # What is short is short indeed, and near what the run reaches on a card without limit.
+    if outlook['short_bytes']:
+        expect('no setting helps', [entry for entry in device['trials'] if entry['rest_fits']], [])
+    if outlook['basis'] == 'earlier_step':
+        peak, real = outlook['asked_bytes'], whole['peak']['requested_bytes']
+        if not 0.85 * real < peak < 1.05 * real:
+            raise AssertionError(f'expected to reach {peak}, and reaches {real}')
+    # Another look at the failed request.
+    whatif = ask(tessera, 'whatif', '--json', path)[0]
+    recorded = [run for run in whatif['runs'] if run['recorded']]
+    expect('recorded', [(run['fits'], run['failed_event']) for run in recorded],
+           [(False, device['moment']['event'])])
+    expect('capacity', (whatif['capacity_bytes'], whatif['capacity_from']),
+           (device['trial_capacity_bytes'], 'out_of_memory'))
+    served = {entry['settings'] for entry in device['trials'] if entry['fits']}
+    if device['trials']:
+        expect('served', {run['settings'] for run in whatif['runs'] if run['fits']}, served)
+
+
+def check_readme(tessera, work):
+    """The example of the README, to its end."""
+    path, options = work / 'readme.pickle', {'batch': 8, 'attention': 'eager'}
+    fail(tessera, path, 'gpt2', options, '6GiB')
+    device = ask(tessera, 'why', '--json', path)[0]
+    outlook = device['outlook']
+    expect('basis', outlook['basis'], 'blocks')
+    expect('blocks', (outlook['blocks_begun'], outlook['block_count']), (10, 12))
+    expect('short', outlook['short_bytes'] > GIB // 2, True)
+    expect('rest', {entry['rest_fits'] for entry in device['trials'] if entry['fits']}, {False})
+    for entry in device['trials']:
+        if entry['fits']:
+            changed = {**options, 'set': entry['settings']}
+            expect(entry['settings'], simulate(tessera, 'gpt2', changed, '6GiB')['fits'], False)
+    expect('followed', check_advice(tessera, path, device, 'gpt2', options, '6GiB'), 1)
+
+
+def insert_oom(snapshot, like, free, device=0):
+    """Ends the trace with a failure of the request of an earlier event."""
+    trace = snapshot['device_traces'][device]
+    oom = {key: value for key, value in trace[like].items() if key != 'addr'}
+    trace.append({**oom, 'action': 'oom', 'device_free': free, 'size': -(-oom['size'] // 512) * 512,
+                  'time_us': trace[-1]['time_us'] + 1})
+
+
+def write(path, snapshot):
+    path.write_bytes(pickle.dumps(snapshot, protocol=4))
+
+
+def check_growth(tessera, work):
+    """64 MiB a step that nobody frees: settings only put off the end."""
+    path, cut = work / 'grow.pickle', work / 'cut.pickle'
+    subprocess.run([tessera, 'simulate', 'gpt2', '--batch', '1', '--seq', '64', '--steps', '6', '-q',
+                    '-o', path], stdout=subprocess.DEVNULL, check=True)
+    snapshot, steps = load(path), ask(tessera, 'steps', '--json', path)[0]['steps']
+    trace, segments = snapshot['device_traces'][0], snapshot['segments']
+    address = max(segment['address'] + segment['total_size'] for segment in segments) + GIB
+    firsts = {next(event for event in range(step['first_event'], step['last_event'])
+                   if trace[event]['action'] == 'alloc'): number for number, step in enumerate(steps)}
+    out = []
+    for number, event in enumerate(trace):
+        if number in firsts:
+            leak = {**event, 'addr': address + firsts[number] * 64 * MIB, 'size': 64 * MIB, 'frames': [
+                event['frames'][0], {'name': 'remember', 'filename': '/work/log.py', 'line': 7},
+                *event['frames'][1:]]}
+            out += [{**leak, 'action': 'segment_alloc'}, leak]
+            segments.append({**segments[0], 'address': leak['addr'], 'total_size': leak['size'],
+                             'allocated_size': leak['size'], 'active_size': leak['size'],
+                             'requested_size': leak['size'], 'segment_type': 'large',
+                             'blocks': [{'address': leak['addr'], 'size': leak['size'],
+                                         'requested_size': leak['size'], 'state': 'active_allocated',
+                                         'frames': leak['frames']}]})
+        out.append(event)
+    snapshot['device_traces'][0] = out
+    write(path, snapshot)
+    # In the middle of the last step's forward.
+    begin = ask(tessera, 'steps', '--json', path)[0]['steps'][-1]['first_event']
+    at = begin + 120
+    while out[at]['action'] != 'alloc' or out[at]['size'] < 4096:
+        at += 1
+    subprocess.run([tessera, 'trim', '--events', f'..{at - 1}', '-q', '-o', cut, path],
+                   stdout=subprocess.DEVNULL, check=True)
+    snapshot = load(cut)
+    snapshot['device_traces'][0].append(out[at])
+    insert_oom(snapshot, -1, 0)
+    del snapshot['device_traces'][0][-2]
+    write(cut, snapshot)
+    device = ask(tessera, 'why', '--json', cut)[0]
+    expect('basis', device['outlook']['basis'], 'earlier_step')
+    expect('growth', device['outlook']['step_growth_bytes'], 64 * MIB)
+    changes = {entry['change']: entry['enough'] for entry in device['advice']}
+    expect('advice', changes.get('growth', False), None)
+    expect('enough', [entry for entry in device['advice'] if entry['enough']], [])
+
+
+def check_devices(tessera, work):
+    """Of two devices, the second failed: text says so first."""
+    path = work / 'two.pickle'
+    fail(tessera, path, 'gpt2', {'batch': 8, 'attention': 'eager'}, '6GiB')
+    failed = load(path)
+    subprocess.run([tessera, 'simulate', 'gpt2', '-q', '-o', path], stdout=subprocess.DEVNULL,
+                   check=True)
+    both = load(path)
+    both['device_traces'] = [both['device_traces'][0], failed['device_traces'][0]]
+    both['segments'] += [{**segment, 'device': 1} for segment in failed['segments']]
+    write(path, both)
+    done = subprocess.run([tessera, 'why', path], capture_output=True, text=True, check=True)
+    heads = [line.split(':')[0] for line in done.stdout.splitlines() if line.startswith('Device ')]
+    expect('first', heads, ['Device 1', 'Device 0'])
+    expect('JSON', [entry['device'] for entry in ask(tessera, 'why', '--json', path)], [0, 1])
+
+
+def check_recovered(tessera, work):
+    """A failure that the program got over: the trace itself tells how it went on."""
+    path = work / 'over.pickle'
+    subprocess.run([tessera, 'simulate', 'gpt2', '--batch', '2', '-q', '-o', path],
+                   stdout=subprocess.DEVNULL, check=True)
+    snapshot = load(path)
+    trace = snapshot['device_traces'][0]
+    at = next(i for i, event in enumerate(trace) if i > 500 and event['action'] == 'alloc')
+    tail = trace[at:]
+    del trace[at:]
+    trace.append(tail[0])
+    insert_oom(snapshot, -1, 0)
+    del trace[-2]
+    trace += tail
+    write(path, snapshot)
+    device = ask(tessera, 'why', '--json', path)[0]
+    expect('recovered', [entry['recovered'] for entry in device['ooms']], [True])
+    expect('basis', device['outlook']['basis'], 'none')
+    expect('enough', [entry for entry in device['advice'] if entry['enough']], [])
+    done = subprocess.run([tessera, 'why', path], capture_output=True, text=True, check=True)
+    expect('verdict', 'recovered' in done.stdout.splitlines()[1], True)
+
+
+def check_larger_than_card(tessera, work):
+    """One request that no card of this size can serve."""
+    path = work / 'large.pickle'
+    subprocess.run([tessera, 'simulate', 'gpt2', '-q', '-o', path], stdout=subprocess.DEVNULL,
+                   check=True)
+    snapshot = load(path)
+    insert_oom(snapshot, next(i for i, event in enumerate(snapshot['device_traces'][0])
+                              if event['action'] == 'alloc'), 100 * MIB)
+    snapshot['device_traces'][0][-1]['size'] = 400 * GIB
+    write(path, snapshot)
+    device = ask(tessera, 'why', '--json', path)[0]
+    expect('beyond', device['beyond_settings'], True)
+    expect('settings', [entry for entry in device['advice'] if entry['change'] == 'settings'], [])
+    recorded = [run for run in ask(tessera, 'whatif', '--json', path)[0]['runs'] if run['fits']]
+    expect('fit', recorded, [])
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument('--tessera', required=True, type=pathlib.Path)
+    parser.add_argument('--work', required=True, type=pathlib.Path)
+    options = parser.parse_args()
+    options.work.mkdir(parents=True, exist_ok=True)
+    tests = [('the example of the README', check_readme, ()), ('growth', check_growth, ()),
+             ('two devices', check_devices, ()), ('recovered', check_recovered, ()),
+             ('larger than the card', check_larger_than_card, ())]
+    tests += [(f"{model} {' '.join(map(str, given.values()))}, {percent} %", check_run,
+               (model, given, percent)) for model, given, percents in RUNS for percent in percents]
+    tessera = options.tessera.resolve()
+    return run_tests((title, lambda check=check, given=given: check(tessera, options.work, *given))
+                     for title, check, given in tests)
+
+
+if __name__ == '__main__':
+    sys.exit(main())
