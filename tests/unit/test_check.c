@@ -326,12 +326,61 @@ static void names(void **state) {
   tsr_snapshot_free(snapshot);
 }
 
+/* A function may be called like a comment, or not at all; its line in a lock is read as that name.
+ * Frames without a known file have the function's name alone. */
+static void names_are_read_back(void **state) {
+  (void)state;
+  static const char *const odd[] = {"#x", "", "\\\\", "\\\\#y", "a#b", "C:\\\\run"};
+  tsr__buffer text = {0};
+  tsr__buffer_text(&text, "{\"segments\": [], \"device_traces\": [[");
+  for (unsigned i = 0; i < 6; i++)
+    tsr__buffer_printf(&text,
+                       "%s{\"action\": \"alloc\", \"addr\": %u, \"size\": 512, \"frames\": "
+                       "[{\"name\": \"%s\", \"filename\": \"\", \"line\": 3}]}",
+                       i ? ", " : "", 4096 * (i + 1), odd[i]);
+  tsr__buffer_text(&text, "]]}");
+  tsr_snapshot *snapshot = NULL;
+  tsr_check *check = NULL;
+  tsr_check_options how = {.wants_causes = true};
+  tsr_lock *lock = NULL;
+  tsr_error error = {0};
+  assert_int_equal(tsr_snapshot_read(text.data, text.size, NULL, &snapshot, NULL), 0);
+  assert_int_equal(tsr_check_compute(test_study(snapshot), &how, NULL, &check, NULL), 0);
+  const tsr_check_device *device = &check->devices[0];
+  text.size = 0;
+  assert_int_equal(tsr_lock_write(check, append, &text, NULL), 0);
+  if (tsr_lock_parse(text.data, text.size, &lock, &error)) fail_msg("%s", error.message);
+  assert_int_equal(device->cause_count, 6);
+  assert_int_equal(lock->devices[0].cause_count, 6);
+  for (size_t i = 0; i < 6; i++)
+    assert_string_equal(lock->devices[0].causes[i].name, device->causes[i].name);
+  tsr__buffer_append(&text, "", 1);
+  assert_non_null(strstr(text.data, " \\#x # 512 B\n"));
+  assert_non_null(strstr(text.data, " \\ # 512 B\n"));
+  assert_non_null(strstr(text.data, " C:\\run # 512 B\n")); /* as older locks have it */
+  tsr_check_free(check);
+  /* And the run passes its own lock. */
+  how = (tsr_check_options){.lock = lock};
+  assert_int_equal(tsr_check_compute(test_study(snapshot), &how, NULL, &check, NULL), 0);
+  assert_true(check->is_passed);
+  for (size_t i = 0; i < 6; i++) assert_true(check->devices[0].causes[i].is_locked);
+  tsr_check_free(check);
+  tsr_lock_free(lock);
+  tsr_snapshot_free(snapshot);
+  tsr__buffer_release(&text);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(figures),        cmocka_unit_test(budgets),
-      cmocka_unit_test(matches_itself), cmocka_unit_test(grows_and_shrinks),
-      cmocka_unit_test(other_devices),  cmocka_unit_test(broken_locks),
-      cmocka_unit_test(large_locks),    cmocka_unit_test(names),
+      cmocka_unit_test(figures),
+      cmocka_unit_test(budgets),
+      cmocka_unit_test(matches_itself),
+      cmocka_unit_test(grows_and_shrinks),
+      cmocka_unit_test(other_devices),
+      cmocka_unit_test(broken_locks),
+      cmocka_unit_test(large_locks),
+      cmocka_unit_test(names),
+      cmocka_unit_test(names_are_read_back),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -18,7 +18,8 @@
  * of one category and one function, named by file and function (and, after a '>', by those of the
  * library it called), so that lines and folders do not matter; `rest` is the largest cause that
  * is not listed. A category that is not listed is 0. Text after " # ", empty lines, and lines that
- * begin with '#' are ignored. Older locks have `kind` for `category` and `unexplained` for `unknown`.
+ * begin with '#' are ignored. A name that is backslashes, or none, before a '#' or its end has one more
+ * backslash in the lock: `\#x` for `#x`, `\` for the empty name. Older locks have `kind` for `category` and `unexplained` for `unknown`.
  */
 #ifndef TESSERA_UNSTABLE_CHECK_H
 #define TESSERA_UNSTABLE_CHECK_H
@@ -34,7 +35,7 @@ extern "C" {
 /* ---- Locks ---- */
 
 /* Limits on a lock: size of the text, length of a line, devices, and causes per device. */
-#define TSR_LOCK_MAX_BYTES   (1u << 20)
+#define TSR_LOCK_MAX_BYTES   (16u << 20) /* all devices of a snapshot, with their causes */
 #define TSR_LOCK_LINE_BYTES  1024u
 #define TSR_LOCK_MAX_DEVICES 4096u
 #define TSR_LOCK_MAX_CAUSES  1000u

@@ -92,6 +92,15 @@ static bool read_category(reader *r, tsr_category *out) {
   return false;
 }
 
+/* Whether a name is backslashes, none included, before a '#' or its end. Written as it is it
+ * would be a comment, or nothing, so such names get one more backslash in a lock. All others,
+ * those of older locks included, are written unchanged. */
+static bool is_escaped(const char *name, size_t size_bytes) {
+  size_t at = 0;
+  while (at < size_bytes && name[at] == '\\') at++;
+  return at == size_bytes || name[at] == '#';
+}
+
 /* Only a comment may follow. */
 static int end_line(reader *r) {
   tsr_text word = next_word(r);
@@ -152,9 +161,10 @@ static int read_cause(reader *r) {
   tsr_text name = next_word(r);
   if (!name.size_bytes || name.data[0] == '#') return wrong(r, "the cause has no name");
   if (r->causes.count == TSR_LOCK_MAX_CAUSES) return too_much(r, "too many causes");
+  if (is_escaped(name.data, name.size_bytes)) name.data++, name.size_bytes--;
   char *copy = tsr__arena_alloc(&r->store->arena, name.size_bytes + 1, 1);
   if (!copy) return tsr__fail_memory(r->error);
-  memcpy(copy, name.data, name.size_bytes);
+  if (name.size_bytes) memcpy(copy, name.data, name.size_bytes);
   copy[name.size_bytes] = '\0';
   cause.name = copy;
   for (size_t i = 0; i < r->causes.count; i++)
@@ -244,10 +254,12 @@ void tsr_lock_free(tsr_lock *lock) {
 
 /* ---- Writing ---- */
 
+/* `name` is NULL for figures without one. */
 static void put_figure(tsr__buffer *out, const char *what, uint64_t bytes, const char *name) {
   char size[TSR__FORMAT_BYTES];
-  tsr__buffer_printf(out, "%s %" PRIu64 "%s%s # %s\n", what, bytes, *name ? " " : "", name,
-                     tsr__format_size(bytes, size));
+  tsr__buffer_printf(out, "%s %" PRIu64, what, bytes);
+  if (name) tsr__buffer_printf(out, " %s%s", is_escaped(name, strlen(name)) ? "\\" : "", name);
+  tsr__buffer_printf(out, " # %s\n", tsr__format_size(bytes, size));
 }
 
 /* The categories that held anything, largest first. */
@@ -263,7 +275,7 @@ static void put_categories(tsr__buffer *out, const tsr_check_device *device) {
     if (most < 0) return;
     is_done[most] = true;
     (void)snprintf(what, sizeof what, "category %s", tsr_category_name((tsr_category)most));
-    put_figure(out, what, device->kinds[most].peak_bytes, "");
+    put_figure(out, what, device->kinds[most].peak_bytes, NULL);
   }
 }
 
@@ -272,7 +284,7 @@ static void put_device(tsr__buffer *out, const tsr_check_device *device) {
   size_t count = device->cause_count < TSR_LOCK_CAUSES ? device->cause_count : TSR_LOCK_CAUSES;
   while (count && !device->causes[count - 1].cause.bytes) count--; /* of an older lock */
   tsr__buffer_printf(out, "\ndevice %" PRIu32 "\n", device->device);
-  put_figure(out, "peak", device->peak.totals.allocated_bytes, "");
+  put_figure(out, "peak", device->peak.totals.allocated_bytes, NULL);
   put_categories(out, device);
   for (size_t i = 0; i < count; i++) {
     const tsr_check_cause *cause = &device->causes[i];
@@ -280,7 +292,7 @@ static void put_device(tsr__buffer *out, const tsr_check_device *device) {
     put_figure(out, what, cause->cause.bytes, cause->name);
   }
   if (count < device->cause_count && device->causes[count].cause.bytes)
-    put_figure(out, "rest", device->causes[count].cause.bytes, "");
+    put_figure(out, "rest", device->causes[count].cause.bytes, NULL);
 }
 
 int tsr_lock_write(const tsr_check *check, tsr_write_fn *write, void *context, tsr_error *error) {
