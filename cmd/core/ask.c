@@ -278,7 +278,11 @@ static int report_check(cli_session *session, const cli_asking *asking, const ch
                                  &session->error);
   if (!is_update_alone || session->report.format == TSR_REPORT_JSON) return print(session, asking);
   FILE *stream = cli_output_stream(&session->output);
-  if (stream) fprintf(stream, "wrote %s\n", tsr_params_text(own, "lock"));
+  if (stream) {
+    fputs("wrote ", stream);
+    cli_put_clean(stream, tsr_params_text(own, "lock"));
+    fputs("\n", stream);
+  }
   return stream ? 0 : TSR_ERROR_WRITE;
 }
 

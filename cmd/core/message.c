@@ -1,7 +1,7 @@
 /* message.c - one line on standard error.
  *
- * A message quotes what the user typed and how files are called. Neither may break the line or
- * drive the terminal, so control characters become '?'. A message is cut at the size of its
+ * A message quotes what the user typed, how files are called and what is in them. None of it may break
+ * the line or drive the terminal (tsr_terminal_clean). A message is cut at the size of its
  * buffer, which leaves room for the longest path.
  */
 #include "message.h"
@@ -9,11 +9,17 @@
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
+#include <tessera/unstable/terminal.h>
 
 void cli_format_line(char text[CLI_MESSAGE_BYTES], const char *format, va_list args) {
   if (vsnprintf(text, CLI_MESSAGE_BYTES, format, args) < 0) text[0] = '\0';
-  for (char *at = text; *at; at++)
-    if ((unsigned char)*at < ' ' || *at == 0x7f) *at = '?';
+  text[tsr_terminal_clean(text, strlen(text), false)] = '\0';
+}
+
+void cli_put_clean(FILE *stream, const char *text) {
+  char piece[CLI_MESSAGE_BYTES];
+  (void)snprintf(piece, sizeof piece, "%s", text);
+  (void)fwrite(piece, 1, tsr_terminal_clean(piece, strlen(piece), false), stream);
 }
 
 void cli_vsay(const char *command, const char *format, va_list args) {

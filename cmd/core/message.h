@@ -3,6 +3,7 @@
 #define CLI_MESSAGE_H
 
 #include <stdarg.h>
+#include <stdio.h>
 
 #if defined(__GNUC__)
 #define CLI_PRINTF(format_index, first_arg) __attribute__((format(printf, format_index, first_arg)))
@@ -19,6 +20,9 @@ void cli_vsay(const char *command, const char *format, va_list args) CLI_PRINTF(
 
 /* A message is cut at this size. PATH_MAX on Linux is 4096: it may hold a path and some words. */
 #define CLI_MESSAGE_BYTES 6000
+
+/* Print a text of a user or a file as part of a line, made safe like a message and cut at its size. */
+void cli_put_clean(FILE *stream, const char *text);
 
 /* Make the one line, without its end. */
 void cli_format_line(char text[CLI_MESSAGE_BYTES], const char *format, va_list args)

@@ -14,6 +14,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <tessera/unstable/terminal.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -40,10 +41,10 @@ cli_progress cli_progress_start(const char *path, bool quiet) {
 static void short_path(const char *path, char out[PATH_COLUMNS + 1]) {
   size_t length = strlen(path);
   const char *from = length > PATH_COLUMNS ? path + length - PATH_COLUMNS : path;
-  size_t i = 0;
-  for (; from[i]; i++) out[i] = (unsigned char)from[i] < ' ' || from[i] == 0x7f ? '?' : from[i];
-  out[i] = '\0';
+  size_t size = strlen(from);
+  memcpy(out, from, size);
   if (from != path) memcpy(out, "...", 3);
+  out[tsr_terminal_clean(out, size, false)] = '\0';
 }
 
 static void draw(const cli_progress *progress, uint64_t done_bytes, uint64_t total_bytes) {

@@ -6,9 +6,11 @@
  */
 #include "rules.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <tessera/unstable/terminal.h>
 #include <unistd.h>
 
 #include "message.h"
@@ -52,14 +54,15 @@ static void show_place(const tsr_rule_problem *problem) {
   if (at > length) at = length;
   size_t first = at > SHOWN_BEFORE ? at - SHOWN_BEFORE : 0;
   size_t end = length - at > SHOWN_BEHIND ? at + SHOWN_BEHIND : length;
-  while (first && continues_character(pattern[first])) first--;
-  while (end < length && continues_character(pattern[end])) end++;
-  fputs("  ", stderr);
-  for (size_t i = first; i < end; i++) {
-    unsigned char byte = (unsigned char)pattern[i];
-    fputc(byte < ' ' || byte == 0x7f ? '?' : byte, stderr);
-    column += i < at && !continues_character(pattern[i]);
-  }
+  for (int i = 0; i < 3 && first && continues_character(pattern[first]); i++) first--;
+  for (int i = 0; i < 3 && end < length && continues_character(pattern[end]); i++) end++;
+  char shown[SHOWN_BEFORE + SHOWN_BEHIND + 16];
+  size_t size = end - first;
+  assert(size < sizeof shown);
+  memcpy(shown, pattern + first, size);
+  size = tsr_terminal_clean(shown, size, false);
+  for (size_t i = first; i < at; i++) column += !continues_character(pattern[i]);
+  fprintf(stderr, "  %.*s", (int)size, shown);
   fprintf(stderr, "\n%*s^\n", (int)column + 2, "");
 }
 

@@ -12,6 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <tessera/unstable/terminal.h>
+#include <unistd.h>
 
 #define NOTE                                                                                      \
   "\n\nStandard output is the same as Mosaic's, and so are the INFO lines on standard "           \
@@ -361,6 +363,22 @@ LOG_FUNCTION(cli_mosaic_error, "ERROR")
 int cli_mosaic_log(void *context, const char *data, size_t size_bytes) {
   (void)context;
   return fwrite(data, 1, size_bytes, stderr) == size_bytes ? 0 : -1;
+}
+
+/* ---- the answer ---- */
+
+bool cli_mosaic_is_shown(void) {
+  return isatty(STDOUT_FILENO) == 1;
+}
+
+int cli_mosaic_write(void *context, const char *data, size_t size_bytes) {
+  if (!cli_mosaic_is_shown()) return cli_output_write(context, data, size_bytes);
+  char *copy = malloc(size_bytes + 1);
+  if (!copy) return -1;
+  memcpy(copy, data, size_bytes);
+  int status = cli_output_write(context, copy, tsr_terminal_clean(copy, size_bytes, true));
+  free(copy);
+  return status;
 }
 
 /* ---- shared by several drop-ins ---- */

@@ -35,6 +35,13 @@ void cli_mosaic_error(const char *format, ...) CLI_PRINTF(1, 2);
 /* A tsr_write_fn that writes whole log lines to standard error. */
 int cli_mosaic_log(void *context, const char *data, size_t size_bytes);
 
+/* Whether a terminal shows standard output. What a file calls its functions must not drive that; in a
+ * pipe, the bytes are Mosaic's. */
+bool cli_mosaic_is_shown(void);
+/* A tsr_write_fn for whole lines on standard output, made safe if a terminal shows them;
+ * `context` is the cli_output. */
+int cli_mosaic_write(void *context, const char *data, size_t size_bytes);
+
 /* Open the file given with the option `option` (in Mosaic's spelling). Logs the three lines that
  * Mosaic logs about it, and the reader's warnings. Returns what cli_open does, or a usage error if
  * `path` is NULL. */

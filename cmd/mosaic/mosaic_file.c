@@ -46,10 +46,10 @@ static int analyze(cli_session *session, const tsr_source_file *file) {
   if (status == 0) cli_mosaic_services(session);
   if (status == 0)
     status = tsr_mosaic_print_file(only.input.snapshot, only.peak, only.analysis,
-                                   tsr_params_flag(own, "verbose"), cli_output_write, output,
+                                   tsr_params_flag(own, "verbose"), cli_mosaic_write, output,
                                    &session->error);
   if (status == 0 && tsr_params_flag(own, "augmented_view"))
-    status = tsr_mosaic_print_file_view(only.analysis, cli_output_write, output, &session->error);
+    status = tsr_mosaic_print_file_view(only.analysis, cli_mosaic_write, output, &session->error);
   release(&only);
   return status;
 }
@@ -67,7 +67,7 @@ static int compare(cli_session *session, const tsr_source_file *file) {
         read_side(session, "diff-snapshot", tsr_params_text(own, "diff_snapshot"), file, &newer);
   if (status == 0) cli_mosaic_services(session);
   if (status == 0)
-    status = tsr_mosaic_print_file_comparison(base.analysis, newer.analysis, cli_output_write,
+    status = tsr_mosaic_print_file_comparison(base.analysis, newer.analysis, cli_mosaic_write,
                                               &session->output, &session->error);
   release(&base);
   release(&newer);

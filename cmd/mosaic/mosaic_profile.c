@@ -66,6 +66,8 @@ static void print_groups(FILE *stream, tsr_profile_by by, const tsr_profile_devi
     if (by == TSR_PROFILE_BY_MOSAIC_CATEGORY) {
       fputs("AllocationType.", stream);
       for (; *name; name++) fputc(toupper((unsigned char)*name), stream);
+    } else if (cli_mosaic_is_shown()) {
+      cli_put_clean(stream, name);
     } else {
       fputs(name, stream);
     }

@@ -1,8 +1,4 @@
 /* mosaic_stages.c - the drop-in that prints memory at each annotation. */
-#define _POSIX_C_SOURCE 200809L
-
-#include <unistd.h>
-
 #include "mosaic.h"
 
 int cli_mosaic_stages(cli_session *session) {
@@ -18,7 +14,7 @@ int cli_mosaic_stages(cli_session *session) {
   if (status == 0) status = tsr_mosaic_log_stages(stages, cli_mosaic_log, NULL, error);
   if (status == 0) cli_mosaic_services(session);
   if (status == 0)
-    status = tsr_mosaic_print_stages(input.snapshot, stages, isatty(STDOUT_FILENO),
+    status = tsr_mosaic_print_stages(input.snapshot, stages, cli_mosaic_is_shown(),
                                      cli_output_write, &session->output, error);
   tsr_mosaic_stages_free(stages);
   cli_close(&input);

@@ -3,15 +3,11 @@
  *
  * Windows and moments are used as given, except that a time of 0 means none, as in Mosaic.
  */
-#define _POSIX_C_SOURCE 200809L
-
-#include <unistd.h>
-
 #include "mosaic.h"
 
 static int print_groups(cli_session *session, const tsr_snapshot *snapshot,
                         const tsr_mosaic_groups *groups) {
-  return tsr_mosaic_print_groups(snapshot, groups, isatty(STDOUT_FILENO), cli_output_write,
+  return tsr_mosaic_print_groups(snapshot, groups, cli_mosaic_is_shown(), cli_output_write,
                                  &session->output, &session->error);
 }
 

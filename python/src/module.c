@@ -7,6 +7,7 @@
 
 #include "core/program.h"
 #include <string.h>
+#include <tessera/unstable/terminal.h>
 
 core_types core;
 
@@ -34,6 +35,28 @@ PyObject *core_text(tsr_text text) {
   if (decoded) return decoded;
   PyErr_Clear();
   return PyUnicode_DecodeUTF8(text.data, (Py_ssize_t)text.size_bytes, "replace");
+}
+
+/* A text as a terminal may have it: messages quote paths and names of files. */
+static PyObject *terminal_clean(PyObject *Py_UNUSED(module), PyObject *text) {
+  PyObject *bytes = PyUnicode_AsEncodedString(text, "utf-8", "surrogatepass");
+  if (!bytes) return NULL;
+  char *data = NULL;
+  Py_ssize_t size = 0;
+  PyObject *clean = NULL;
+  char *copy = NULL;
+  if (!PyBytes_AsStringAndSize(bytes, &data, &size)) {
+    copy = PyMem_Malloc((size_t)size + 1);
+    if (!copy) (void)PyErr_NoMemory();
+  }
+  if (copy) {
+    memcpy(copy, data, (size_t)size);
+    size_t used = tsr_terminal_clean(copy, (size_t)size, false);
+    clean = PyUnicode_DecodeUTF8(copy, (Py_ssize_t)used, "strict");
+  }
+  PyMem_Free(copy);
+  Py_DECREF(bytes);
+  return clean;
 }
 
 PyObject *core_refuse_new(PyTypeObject *Py_UNUSED(type), PyObject *Py_UNUSED(arguments),
@@ -203,6 +226,7 @@ static PyMethodDef functions[] = {
     {"rules", parse_rules, METH_VARARGS, "[(name, pattern, description, priority)]."},
     {"ask", core_ask_alone, METH_VARARGS, "(Answer, Snapshot) of a question about no snapshot."},
     {"models", models, METH_NOARGS, "Names of models."},
+    {"terminal_clean", terminal_clean, METH_O, "A text without characters that drive a terminal."},
     {"version", version, METH_NOARGS, "The library's version."},
     {"set_error_maker", set_error_maker, METH_O, "Who makes exceptions."},
     {NULL, NULL, 0, NULL},

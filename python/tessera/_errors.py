@@ -47,7 +47,7 @@ def _of_system(message, path):
     beside = re.match(r'the sidecar (.*): cannot ', message)
     path = beside[1] if beside else path  # the file that it is about
     if number is None or path is None:
-        return ReadError(message if path is None else f'{path}: {message}')
+        return ReadError(_core.terminal_clean(message if path is None else f'{path}: {message}'))
     kind = NotFoundError if number == errno.ENOENT else ReadError
     return kind(number, os.strerror(number), path)
 
@@ -59,7 +59,8 @@ def make_error(status, offset, message, path):
         error = _of_system(message, path)
     else:
         where = f' (at byte {offset})' if offset >= 0 else ''
-        error = kind(f'{path}: {message}{where}' if path else f'{message}{where}')
+        # Tracebacks print it: a file's name must not drive the terminal.
+        error = kind(_core.terminal_clean(f'{path}: {message}{where}' if path else f'{message}{where}'))
     error.offset = offset if offset >= 0 else None
     return error
 

@@ -6,6 +6,12 @@ import tempfile
 from typing import Any, Callable, Optional, Tuple, Union
 
 
+def _readable(name: str) -> str:
+    """A file's name as UTF-8, which the library prints: what it is on disk may be no text, or end
+    early for C."""
+    return name.encode('utf-8', 'replace').decode('utf-8').replace('\0', '?')
+
+
 def data_of(source: Any) -> Optional[Tuple[bytes, str]]:
     """The bytes of a source that is not a path, and its name in answers; None for a path."""
     if isinstance(source, (str, os.PathLike)):
@@ -20,7 +26,7 @@ def data_of(source: Any) -> Optional[Tuple[bytes, str]]:
         if not isinstance(data, bytes):
             raise TypeError('a snapshot is read from a binary file: open it with mode "rb"')
         name = getattr(source, 'name', None)
-        return data, name if isinstance(name, str) else '<file>'
+        return data, _readable(name) if isinstance(name, str) else '<file>'
     try:
         return bytes(memoryview(source)), '<bytes>'
     except TypeError:
@@ -32,8 +38,7 @@ def path_of(path: Union[str, 'os.PathLike[str]']) -> Tuple[bytes, str]:
     """A path for the library, and its name in answers. For the library "-" is standard input; here it
     is a file with that name."""
     raw = os.fsencode(path)
-    name = os.fsdecode(raw).encode('utf-8', 'replace').decode('utf-8')
-    return (b'./-' if raw == b'-' else raw), name
+    return (b'./-' if raw == b'-' else raw), _readable(os.fsdecode(raw))
 
 
 def written(target: Any, write: Callable[[int], Optional[bytes]], is_text: bool = False) -> Any:

@@ -1,11 +1,14 @@
 /* error.c - the only place that writes error messages.
  *
  * Messages may quote names from a hostile file, so every byte that a terminal could interpret is
- * replaced before the caller sees it. */
+ * replaced before the caller sees it (tsr_terminal_clean). */
 #include "base/error.h"
 
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
+
+#include "tessera/unstable/terminal.h"
 
 const char *tsr_status_text(tsr_status status) {
   switch (status) {
@@ -27,8 +30,7 @@ int tsr__fail(tsr_error *error, tsr_status status, uint64_t offset, const char *
   va_start(arguments, format);
   (void)vsnprintf(error->message, sizeof error->message, format, arguments);
   va_end(arguments);
-  for (char *c = error->message; *c; c++)
-    if ((unsigned char)*c < 0x20 || *c == 0x7f) *c = '?';
+  error->message[tsr_terminal_clean(error->message, strlen(error->message), false)] = '\0';
   error->status = status;
   error->offset = offset;
   return status;

@@ -330,7 +330,7 @@ void tsr__python_print(tsr__buffer *out, const char *data, size_t size_bytes, bo
     uint32_t code = (unsigned char)data[at];
     size_t length = code < 0x80 ? 1 : tsr__utf8_decode(data + at, size_bytes - at, &code);
     bool is_bad = code == TSR__CODE_INVALID || (code >= 0xd800 && code < 0xe000) ||
-                  (is_shown && !is_printable(code));
+                  (is_shown && tsr__code_is_unsafe(code));
     if (is_bad) {
       tsr__buffer_append(out, data + kept, at - kept);
       tsr__buffer_text(out, "?");

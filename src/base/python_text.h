@@ -21,7 +21,7 @@ const char *tsr__python_float(double value, char text[TSR__PYTHON_FLOAT_BYTES]);
 void tsr__python_repr(tsr__buffer *out, const char *data, size_t size_bytes);
 
 /* Append what print() would write: the text itself. A lone surrogate, which print() rejects, and an
- * invalid byte sequence become '?'; if `is_shown`, for a terminal, control characters do too. */
+ * invalid byte sequence become '?'; if `is_shown`, for a terminal, every unsafe character does (tsr__code_is_unsafe). */
 void tsr__python_print(tsr__buffer *out, const char *data, size_t size_bytes, bool is_shown);
 
 #endif

@@ -10,9 +10,12 @@
  *   F1..F3      4        80..BF
  *   F4          4        80..8F     (above: past U+10FFFF)
  */
-#include <assert.h>
-
 #include "base/utf8.h"
+
+#include <assert.h>
+#include <string.h>
+
+#include "tessera/unstable/terminal.h"
 
 size_t tsr__utf8_decode(const char *data, size_t size_bytes, uint32_t *code) {
   assert(size_bytes);
@@ -40,6 +43,31 @@ size_t tsr__utf8_encode(uint32_t code, unsigned char out[TSR__UTF8_BYTES]) {
   for (size_t i = length; --i; code >>= 6) out[i] = (unsigned char)(0x80 | (code & 0x3F));
   out[0] = (unsigned char)(lead[length] | code);
   return length;
+}
+
+bool tsr__code_is_unsafe(uint32_t code) {
+  return code < 0x20 || (code >= 0x7F && code < 0xA0) || code == 0x061C || code == 0x200E ||
+         code == 0x200F || (code >= 0x2028 && code <= 0x202E) ||
+         (code >= 0x2066 && code <= 0x2069) || (code >= 0xD800 && code <= 0xDFFF) ||
+         code == TSR__CODE_INVALID;
+}
+
+size_t tsr_terminal_clean(char *text, size_t size_bytes, bool keeps_lines) {
+  size_t used = 0;
+  for (size_t at = 0; at < size_bytes;) {
+    uint32_t code;
+    size_t length = tsr__utf8_decode(text + at, size_bytes - at, &code);
+    bool is_layout = keeps_lines && (code == '\n' || code == '\t');
+    if (tsr__code_is_unsafe(code) && !is_layout) {
+      text[used++] = '?';
+    } else {
+      memmove(text + used, text + at, length);
+      used += length;
+    }
+    at += length;
+  }
+  assert(used <= size_bytes);
+  return used;
 }
 
 uint32_t tsr__hex_code(const unsigned char *digits, size_t size_bytes, size_t count) {

@@ -3,6 +3,7 @@
 #ifndef TSR_BASE_UTF8_H
 #define TSR_BASE_UTF8_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -20,6 +21,12 @@ size_t tsr__utf8_decode(const char *data, size_t size_bytes, uint32_t *code);
 
 /* Write the character `code`, at most U+10FFFF and possibly a surrogate; returns the number of bytes. */
 size_t tsr__utf8_encode(uint32_t code, unsigned char out[TSR__UTF8_BYTES]);
+
+/* Whether a character must not reach a terminal: C0, DEL and C1 controls, which move its cursor and
+ * change its state; the separators of lines and paragraphs; the bidirectional marks, which make a text
+ * read as another; surrogates; and TSR__CODE_INVALID. The only list of such characters;
+ * tsr_terminal_clean and emit/text.h replace them. */
+bool tsr__code_is_unsafe(uint32_t code);
 
 /* Parse `count` (at most 8) hexadecimal digits at `digits`, of which `size_bytes`
  * may be read; TSR__CODE_INVALID if there are fewer, or the number is above U+10FFFF. */

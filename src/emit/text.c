@@ -11,17 +11,6 @@
 
 #include <string.h>
 
-/* Characters that move the cursor, end a line or reorder what follows: C0, DEL and C1 controls, the
- * line and paragraph separators, and the bidirectional marks that can make text read as another. */
-static bool is_control(uint32_t code) {
-  return code < 0x20 || (code >= 0x7F && code < 0xA0) || code == 0x061C || code == 0x200E ||
-         code == 0x200F || (code >= 0x2028 && code <= 0x202E) || (code >= 0x2066 && code <= 0x2069);
-}
-
-static bool is_surrogate(uint32_t code) {
-  return code >= 0xD800 && code <= 0xDFFF;
-}
-
 /* Number of bytes from `at` on that need no work in either format: printable ASCII except `"` and `\`. */
 static size_t plain_run(tsr_text text, size_t at, size_t until) {
   size_t end = at;
@@ -42,7 +31,7 @@ static void escape_character(tsr__buffer *out, uint32_t code, const char *bytes,
       tsr__buffer_printf(out, "\\%c", names[i + 1]);
       return;
     }
-  if (is_control(code) || is_surrogate(code))
+  if (tsr__code_is_unsafe(code))
     tsr__buffer_printf(out, "\\u%04x", (unsigned)code);
   else
     tsr__buffer_append(out, bytes, length);
@@ -77,7 +66,7 @@ size_t tsr__text_clean(tsr__buffer *out, tsr_text text) {
     }
     uint32_t code;
     size_t length = tsr__utf8_decode(text.data + at, text.size_bytes - at, &code);
-    if (code == TSR__CODE_INVALID || is_control(code) || is_surrogate(code))
+    if (tsr__code_is_unsafe(code))
       tsr__buffer_text(out, "?");
     else
       tsr__buffer_append(out, text.data + at, length);

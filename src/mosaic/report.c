@@ -196,7 +196,7 @@ int tsr_mosaic_log_usage(const tsr_snapshot *snapshot, const tsr_mosaic_usage *u
     tsr__buffer_printf(&p.text, "%s\nERROR:root:",
                        usage->first_device == TSR_NONE ? "No device traces found"
                                                        : "Allocation not found!");
-  tsr__buffer_append(&p.text, action.data, action.size_bytes);
+  (void)tsr__text_clean(&p.text, action);
   tsr__buffer_printf(&p.text, ": %" PRIx64 "_%" PRIu64, usage->moment.address,
                      usage->moment.version);
   if (usage->event >= 0) {

@@ -463,6 +463,39 @@ def mosaic_traces():
     }
 
 
+# Moves the cursor, in C0 and in C1; reverses what follows; starts a line.
+DRIVING = '\x1b[2J\x9b31m\u202egnp\nx'
+
+
+def driving():
+    """Every text that a report may print tries to drive the terminal."""
+    frame = (f'f{DRIVING}', f'/work/m{DRIVING}.py', 3)
+    events = [entry('alloc', 0x1000, 1024, 1, frame, compile_context=f'c{DRIVING}'),
+              entry('alloc', 0x2000, 2048, 2, frame, compile_context=f'c{DRIVING}'),
+              entry('free_completed', 0x2000, 2048, 3, frame)]
+    return traces(events, annotations=[{'stage': stage, 'name': f'a{DRIVING}', 'device': 0,
+                                        'time_us': START_US + at}
+                                       for stage, at in (('START', 0), ('END', 4))])
+
+
+# Runs a command with standard output on a terminal, which leaves newlines alone, and copies that.
+ON_TERMINAL = '''\
+import os, pty, subprocess, sys, termios
+master, slave = pty.openpty()
+how = termios.tcgetattr(slave)
+how[1] &= ~termios.OPOST
+termios.tcsetattr(slave, termios.TCSANOW, how)
+with subprocess.Popen(sys.argv[1:], stdout=slave) as process:
+    os.close(slave)
+    try:
+        while piece := os.read(master, 65536):
+            sys.stdout.buffer.write(piece)
+    except OSError:
+        pass  # the terminal is closed
+sys.exit(process.returncode)
+'''
+
+
 def stages():
     """Annotations of every sort: steps with parts, one recorded twice, two that overlap, an END and
     a START without partners, one that is neither."""
@@ -592,6 +625,8 @@ def write_all(folder):
     write(folder / 'oom-rounded.pickle', rounded())
     for name, snapshot in mosaic_traces().items():
         write(folder / f'{name}.pickle', snapshot)
+    write(folder / 'driving.pickle', driving())
+    (folder / 'on_terminal.py').write_text(ON_TERMINAL, encoding='utf-8')
     write(folder / 'stages.pickle', stages())
     write_named(folder)
     write(folder / 'sources.pickle', sources())

@@ -11,8 +11,8 @@ A file NAME.case holds commands and what they must do:
 
 `|` lines are standard output, `!` lines standard error, `=` is the exit status. Commands are run by
 sh, each in the folder of the fixtures (fixtures.py), where only the fixtures are: names in the output
-are the same on every machine. Control characters are written \\xNN, and an output that does not end
-in a newline has a last line `\\ no newline`. How long something took shows as N seconds.
+are the same on every machine. Control characters are written \\xNN or
+\\uNNNN, and an output that does not end in a newline has a last line `\\ no newline`. How long something took shows as N seconds.
 
 --accept rewrites the cases with what the commands do now: read the difference before you commit it.
 A command without a `=` line is one that nobody has accepted yet, and fails.
@@ -30,6 +30,8 @@ import fixtures  # noqa: E402  (its bytecode would land in the source tree)
 
 HERE = Path(__file__).resolve().parent
 HANG_S = 1800  # ends what hangs; a busy machine may be slow
+# What drives a terminal or reorders a line.
+CONTROLS = re.compile('[\x00-\x09\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]')
 # The user's settings that would change what tessera prints.
 UNWANTED = ('NO_COLOR', 'COLUMNS', 'LINES', 'POSIXLY_CORRECT')
 
@@ -65,7 +67,8 @@ def marked(mark, output):
     """The output as lines of a case file."""
     text = output.decode('utf-8', 'backslashreplace').replace('\\', '\\\\')
     text = re.sub(r'(?<= took: )[0-9.e-]+(?= seconds)', 'N', text)
-    text = re.sub(r'[\x00-\x09\x0b-\x1f\x7f]', lambda found: f'\\x{ord(found[0]):02x}', text)
+    text = CONTROLS.sub(lambda found: f'\\x{ord(found[0]):02x}' if found[0] < '\u0100' else
+                        f'\\u{ord(found[0]):04x}', text)
     lines = text.split('\n')
     if lines.pop():
         lines = text.split('\n') + ['\\ no newline']

@@ -39,7 +39,7 @@ ROOMS = {
 }
 # Which room implements which public headers (include/tessera/NAME.h or include/tessera/unstable/NAME.h).
 PUBLIC = {
-    'base': 'category limits options status types version',
+    'base': 'category limits options status terminal types version',
     'snapshot': 'columns export sidecar snapshot',
     'allocator': 'allocator allocator_state',
     'timeline': 'timeline',

@@ -112,6 +112,17 @@ def test_no_snapshot():
     assert caught.value.offset == 0 and isinstance(caught.value, ValueError)
 
 
+@pytest.mark.parametrize('name', ['x\x1b[2J\x9b31m\u202egnp', 'x\udcff', 'a\nb', 'a\0b'])
+def test_a_message_does_not_drive_the_terminal(name):
+    class File(io.BytesIO):
+        pass
+    source = File(b'plain text')
+    source.name = name
+    with pytest.raises(tessera.FormatError) as caught:
+        tessera.open(source)
+    assert str(caught.value).isprintable() and 'not a memory snapshot' in str(caught.value)
+
+
 @pytest.mark.parametrize('source', [None, 3, 1.5, object(), io.StringIO('text')])
 def test_no_source(source):
     with pytest.raises(TypeError):

@@ -27,6 +27,7 @@
 #include "tessera/unstable/source.h"
 #include "tessera/unstable/stages.h"
 #include "tessera/unstable/steps.h"
+#include "tessera/unstable/terminal.h"
 #include "tessera/unstable/timeline.h"
 #include "tessera/unstable/view.h"
 #include "tessera/unstable/whatif.h"

@@ -23,11 +23,10 @@
 /* Longer ones are truncated, because people read the lines of a lock. */
 #define NAME_BYTES 160
 
-/* Whether it is a control character for a terminal or a text file. */
+/* Whether a reader of the lock could not see it, or would take it for the end of the name. */
 static bool is_unprintable(uint32_t code) {
-  return code < 0x21 || (code >= 0x7f && code <= 0xa0) || (code >= 0x200b && code <= 0x200f) ||
-         (code >= 0x2028 && code <= 0x202e) || (code >= 0x2060 && code <= 0x206f) ||
-         (code >= 0xd800 && code <= 0xdfff) || code == 0xfeff || code == TSR__CODE_INVALID;
+  return tsr__code_is_unsafe(code) || code == ' ' || code == 0xa0 ||
+         (code >= 0x200b && code <= 0x200d) || (code >= 0x2060 && code <= 0x206f) || code == 0xfeff;
 }
 
 /* One printable word of at most NAME_BYTES. */
