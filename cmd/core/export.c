@@ -22,8 +22,7 @@ static const tsr_parameter export_parameters[] = {
     {.name = "event",
      .kind = TSR_PARAMETER_INTEGER,
      .argument = "N",
-     .help = "The moment after event N of the device's trace, -1 for before the first; for why, "
-             "the number of an out-of-memory event."},
+     .help = "The moment after event N of the device's trace, -1 for before the first."},
     {.name = "time",
      .kind = TSR_PARAMETER_TEXT,
      .argument = "TIME",

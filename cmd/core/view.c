@@ -35,8 +35,7 @@ static const tsr_parameter view_parameters[] = {
     {.name = "capacity",
      .kind = TSR_PARAMETER_BYTES,
      .argument = "SIZE",
-     .help = "Memory of the card that PyTorch may use, such as 40GiB (default: unlimited); view "
-             "draws it as a line, and why needs the card's total memory."},
+     .help = "Memory of the card that PyTorch may use, such as 40GiB, drawn as a line."},
 };
 
 const cli_command cli_view_row = {
@@ -101,8 +100,7 @@ static const tsr_parameter serve_parameters[] = {
     {.name = "capacity",
      .kind = TSR_PARAMETER_BYTES,
      .argument = "SIZE",
-     .help = "Memory of the card that PyTorch may use, such as 40GiB (default: unlimited); view "
-             "draws it as a line, and why needs the card's total memory."},
+     .help = "Memory of the card that PyTorch may use, such as 40GiB, drawn as a line."},
 };
 
 const cli_command cli_serve_row = {

@@ -168,7 +168,7 @@ def _let_go():
 def pytest_addoption(parser):
     group = parser.getgroup("tessera", "GPU memory (tessera)")
     group.addoption(
-        "--memory-lock", metavar="FILE", help="hold marked tests to the memory told in FILE"
+        "--memory-lock", metavar="FILE", help="check marked tests against the memory recorded in FILE"
     )
     group.addoption(
         "--memory-lock-update",

@@ -16,7 +16,6 @@
  * A step in which memory ran out is not whole, unless what ends a step was still reached. */
 #include "attribution/cycle.h"
 
-#include "attribution/marked.h"
 #include "base/memory.h"
 #include <assert.h>
 
@@ -257,17 +256,14 @@ static bool join_stretches(const stretches *list, tsr_phase by, tsr__cycle_steps
 
 static bool find_by_phases(const tsr__timeline *t, const tsr__roles *roles,
                            const tsr__phases *phases, tsr_phase *by, tsr__cycle_steps *out) {
-  tsr__marked_ranges ranges = {0};
   bounds at = {0};
   stretches list = {0};
-  bool ok = tsr__marked_compute(t->snapshot, &t->events, &ranges, NULL) == 0 &&
-            find_bounds(phases, &ranges, by, &at) && make_stretches(t, phases, &at, &list);
+  bool ok = find_bounds(phases, &phases->marked, by, &at) && make_stretches(t, phases, &at, &list);
   if (ok && list.count) {
     describe_stretches(t, roles, phases, *by, &list);
     drop_tail(&list);
     ok = join_stretches(&list, *by, out);
   }
-  TSR__VECTOR_FREE(&ranges);
   TSR__VECTOR_FREE(&at);
   TSR__VECTOR_FREE(&list);
   return ok;
@@ -278,15 +274,15 @@ static bool find_by_phases(const tsr__timeline *t, const tsr__roles *roles,
 /* Each ProfilerStep begins a step; without them, each optimizer's step ends one. */
 static bool find_by_annotations(const tsr__timeline *t, const tsr__phases *phases,
                                 tsr__cycle_steps *out, bool *has_optimizer) {
-  tsr__marked_ranges ranges = {0};
-  bool ok = tsr__marked_compute(t->snapshot, &t->events, &ranges, NULL) == 0, has_steps = false;
+  const tsr__marked_ranges *ranges = &phases->marked;
+  bool ok = true, has_steps = false;
   uint32_t end = (uint32_t)t->events.count, first = first_event(phases);
-  for (size_t i = 0; ok && i < ranges.count; i++) {
-    has_steps |= ranges.items[i].is_step;
-    *has_optimizer |= ranges.items[i].is_optimizer_step;
+  for (size_t i = 0; i < ranges->count; i++) {
+    has_steps |= ranges->items[i].is_step;
+    *has_optimizer |= ranges->items[i].is_optimizer_step;
   }
-  for (size_t i = 0; ok && i < ranges.count; i++) {
-    const tsr__marked *range = &ranges.items[i];
+  for (size_t i = 0; ok && i < ranges->count; i++) {
+    const tsr__marked *range = &ranges->items[i];
     if (has_steps ? !range->is_step : !range->is_optimizer_step) continue;
     if (has_steps && out->count) out->items[out->count - 1].last = range->first - 1;
     if (has_steps) first = range->first;
@@ -302,7 +298,6 @@ static bool find_by_annotations(const tsr__timeline *t, const tsr__phases *phase
     else
       out->items[out->count - 1].last = end - 1;
   }
-  TSR__VECTOR_FREE(&ranges);
   return ok;
 }
 

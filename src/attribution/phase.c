@@ -17,7 +17,6 @@
 
 #include <assert.h>
 
-#include "attribution/marked.h"
 #include "attribution/reentrant.h"
 #include "base/memory.h"
 
@@ -204,7 +203,6 @@ enum { PHASE_EMPTY = TSR_PHASE_COUNT };
 typedef struct maker {
   const tsr__roles *roles;
   const tsr_events *events;
-  tsr__marked_ranges ranges;
   size_t next_range;                 /* the first that has not begun */
   uint32_t covered[TSR_PHASE_COUNT]; /* by phase: the last event in a range of it, plus 1 */
   tsr_phase annotated;               /* the phase given by annotations, up to this event */
@@ -215,14 +213,14 @@ typedef struct maker {
 /* The phase given by annotations for an event; the narrower of two wins, because they nest. */
 static tsr_phase annotated(maker *m, uint32_t event) {
   if (event < m->annotated_until) return m->annotated;
-  while (m->next_range < m->ranges.count && m->ranges.items[m->next_range].first <= event) {
-    const tsr__marked *range = &m->ranges.items[m->next_range++];
+  while (m->next_range < m->out.marked.count && m->out.marked.items[m->next_range].first <= event) {
+    const tsr__marked *range = &m->out.marked.items[m->next_range++];
     assert(range->phase < TSR_PHASE_COUNT && range->first <= range->last);
     if (m->covered[range->phase] < range->last + 1) m->covered[range->phase] = range->last + 1;
   }
   tsr_phase phase = TSR_PHASE_UNKNOWN;
   m->annotated_until =
-      m->next_range < m->ranges.count ? m->ranges.items[m->next_range].first : UINT32_MAX;
+      m->next_range < m->out.marked.count ? m->out.marked.items[m->next_range].first : UINT32_MAX;
   for (int i = TSR_PHASE_UNKNOWN + 1; i < TSR_PHASE_COUNT; i++) {
     if (m->covered[i] <= event) continue;
     if (m->annotated_until > m->covered[i]) m->annotated_until = m->covered[i];
@@ -237,7 +235,7 @@ static tsr_phase annotated(maker *m, uint32_t event) {
 static int told_by(maker *m, uint32_t event) {
   tsr_action action = (tsr_action)m->events->action[event];
   uint32_t stack = m->events->stack[event];
-  tsr_phase range = m->ranges.count ? annotated(m, event) : TSR_PHASE_UNKNOWN;
+  tsr_phase range = m->out.marked.count ? annotated(m, event) : TSR_PHASE_UNKNOWN;
   if (action != TSR_ACTION_ALLOC) {
     bool may_be_silent = range == TSR_PHASE_OPTIMIZER || range == TSR_PHASE_ZERO_GRAD;
     if (may_be_silent) return (int)range;
@@ -344,11 +342,9 @@ static void join_equal(tsr__phases *phases) {
 int tsr__phases_compute(const tsr_snapshot *snapshot, const tsr__roles *roles,
                         const tsr_events *events, tsr__phases *out, tsr_error *error) {
   maker m = {.roles = roles, .events = events};
-  int status = tsr__marked_compute(snapshot, events, &m.ranges, error);
+  int status = tsr__marked_compute(snapshot, events, &m.out.marked, error);
   if (status) return status;
-  bool ok = make_runs(&m);
-  TSR__VECTOR_FREE(&m.ranges);
-  if (!ok) {
+  if (!make_runs(&m)) {
     tsr__phases_release(&m.out);
     return tsr__fail_memory(error);
   }
@@ -367,4 +363,5 @@ int tsr__phases_compute(const tsr_snapshot *snapshot, const tsr__roles *roles,
 
 void tsr__phases_release(tsr__phases *phases) {
   TSR__VECTOR_FREE(&phases->runs);
+  TSR__VECTOR_FREE(&phases->marked);
 }

@@ -6,6 +6,7 @@
 #ifndef TSR_ATTRIBUTION_PHASE_H
 #define TSR_ATTRIBUTION_PHASE_H
 
+#include "attribution/marked.h"
 #include "attribution/marks.h"
 #include "base/error.h"
 #include "base/vector.h"
@@ -43,9 +44,11 @@ typedef struct tsr__phase_run {
   bool is_told; /* the phase is known from frames or annotations, not from neighbours */
 } tsr__phase_run;
 
-/* Runs ascend, and neighbours differ in phase. Events before the first run allocate nothing. */
+/* Runs ascend, and neighbours differ in phase. Events before the first run allocate nothing. `marked` are
+ * the annotations that name a phase or a step. */
 typedef struct tsr__phases {
   TSR__VECTOR(tsr__phase_run) runs;
+  tsr__marked_ranges marked;
 } tsr__phases;
 
 /* The runs of a device's trace. Time is linear in events and annotations. Fails with

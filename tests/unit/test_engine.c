@@ -2,6 +2,7 @@
  * of a real run, and what must hold of any program. test_ops.c has single ops. */
 #include <stdio.h>
 
+#include "graph/validate.h"
 #include "models/program.h"
 #include "study_support.h"
 #include "tessera/tessera.h"
@@ -543,11 +544,13 @@ static uint64_t held_by_forward(const tsr_model *model, const tsr__plan *plan, u
   tsr__run_options options = {.batch = 2, .sequence = 16, .no_kv_cache = true};
   tsr__tape tape;
   tsr__program program = {0};
+  tsr__violation violation;
   uint64_t bytes = 0;
   assert_true(tsr__tape_init(&tape, NULL));
   assert_int_equal(tsr__program_init(&program, model, &options, plan, &tape, NULL), 0);
   tsr__program_step(&program);
   assert_int_equal(tsr__tape_finish(&tape), 0);
+  if (tsr__tape_validate(&tape, &violation)) fail_msg("%s", violation.text);
   for (size_t i = 0; i < tape.schedule.count; i++) {
     const tsr__tape_instr *instr = &tape.schedule.items[i];
     if (instr->kind == TSR__INSTR_END && instr->subject == TSR__TAPE_PHASE_FORWARD) break;

@@ -1,5 +1,5 @@
 // From the page's two data elements to typed arrays. How each column is coded is said where it is
-// packed, in src/report/page.c; columns are read by name, so that one more does not disturb.
+// packed, in src/page/; columns are read by name, so that one more does not disturb.
 
 export interface Warning {
   code: string;

@@ -3,7 +3,7 @@
 import type { Columns } from './decode.ts';
 import { baseName, clean } from './format.ts';
 
-/** Whose code a frame is, in the order of src/report/frames.h. */
+/** Whose code a frame is, in the order of include/tessera/unstable/frames.h. */
 export const USER = 0;
 export const LIBRARY = 1;
 export const TORCH = 2;
@@ -83,7 +83,7 @@ export class Names {
   }
 
   /** The frames worth showing: the program's own and the layer of a library that it called, else a
-   * library's, else torch's, else all; as the command line shows them (src/report/stacks.c). */
+   * library's, else torch's, else all; as the command line shows them (src/emit/stacks.c). */
   own(node: number): number[] {
     const known = this.shown.get(node);
     if (known) return known;

@@ -58,7 +58,7 @@ typedef struct tsr_steps_device {
   uint64_t warmup_peak_bytes;    /* the highest peak of whole steps before the steady ones */
   uint64_t warmup_surplus_bytes; /* how far that is above the steady peak, 0 if below */
   uint64_t step_allocations;     /* of a steady step, median */
-  int64_t step_time_us;          /* median, or TSR_TIME_NONE */
+  int64_t step_time_us;          /* median from one steady step to the next, or TSR_TIME_NONE */
   tsr_step_phase phases[TSR_PHASE_COUNT]; /* those that occur, in the order of tsr_phase */
   size_t phase_count;
   tsr_step_annotations annotations[2]; /* those that occur */

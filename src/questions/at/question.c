@@ -13,8 +13,7 @@ static const tsr_parameter parameters[] = {
     {.name = "event",
      .kind = TSR_PARAMETER_INTEGER,
      .argument = "N",
-     .help = "The moment after event N of the device's trace, -1 for before the first; for why, "
-             "the number of an out-of-memory event.",
+     .help = "The moment after event N of the device's trace, -1 for before the first.",
      .advice = "The moment after this event of the device's trace, counted from 0; -1 is before "
                "the first.",
      .least = -1},
@@ -23,8 +22,7 @@ static const tsr_parameter parameters[] = {
      .kind = TSR_PARAMETER_TIME,
      .argument = "TIME",
      .help = "A time in microseconds since 1970, or as reports print it ('2026-07-12 16:40:22'), "
-             "meaning the moment after the last event up to it; or a range A..B of them. Trim "
-             "takes a range, at takes a moment, export takes either.",
+             "meaning the moment after the last event up to it.",
      .advice = "Instead of event: a time in microseconds since 1970, as time_us in other answers."},
     {.name = "allocation",
      .option = "alloc",

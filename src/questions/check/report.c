@@ -7,7 +7,7 @@
  *
  *   peak memory of device 0 is 22.55 GiB, 4.55 GiB above its budget of 18.00 GiB
  *     at event 3,737 of 22,331
- *            is  allocations  purpose     line
+ *            is  allocations  category    line
  *      6.00 GiB           24  activation  nn_utils.py:6 softmax
  */
 #include <inttypes.h>
@@ -103,7 +103,7 @@ static void print_text(tsr__stack_printer *printer, const tsr_check *check) {
     const tsr_check_device *d = &check->devices[i];
     tsr__emit_printf(emitter, TSR__DIM,
                      "  device %" PRIu32 " reserved at most %s for %s allocated; reserved memory "
-                                         "depends on earlier allocator activity",
+                     "depends on earlier allocator activity",
                      d->device, SIZE(d->peak_reserved_bytes), SIZE(d->peak.totals.allocated_bytes));
   }
   for (size_t i = 0; i < check->result_count; i++)

@@ -14,13 +14,12 @@ static const tsr_parameter parameters[] = {
      .option = "set",
      .kind = TSR_PARAMETER_SETTING,
      .argument = "CONF",
-     .help = "Settings to try, in the syntax of PYTORCH_CUDA_ALLOC_CONF; for whatif and why, "
-             "separate several configurations by blanks or semicolons."},
+     .help = "Allocator settings of the run, in the syntax of PYTORCH_CUDA_ALLOC_CONF."},
     {.name = "capacity",
      .kind = TSR_PARAMETER_BYTES,
      .argument = "SIZE",
-     .help = "Memory of the card that PyTorch may use, such as 40GiB (default: unlimited); view "
-             "draws it as a line, and why needs the card's total memory."},
+     .help = "Memory of the card that PyTorch may use, such as 40GiB (default: unlimited). The "
+             "run ends where it is not enough."},
     {.name = "batch",
      .kind = TSR_PARAMETER_COUNT,
      .argument = "N",

@@ -5,7 +5,6 @@
  * rest are steady. */
 #include <stdlib.h>
 
-#include "attribution/marked.h"
 #include "base/memory.h"
 #include "questions/shared/devices.h"
 #include "questions/shared/shares.h"
@@ -136,15 +135,23 @@ static void fold_steps(tsr_steps_device *out, uint64_t *scratch) {
     out->warmup_surplus_bytes = out->warmup_peak_bytes - out->steady_peak_bytes;
 }
 
+/* How long a step takes: up to the first event of the next one. The last step has no next one, and counts
+ * only if it is alone; what the program does after its last event is unknown, so that is a lower bound. */
+static bool time_of(const tsr_steps_device *out, size_t index, uint64_t *time_us) {
+  const tsr_step *step = &out->steps[index];
+  bool is_last = index + 1 == out->step_count;
+  if (is_last && out->steady_count > 1) return false;
+  int64_t end = is_last ? step->last_time_us : out->steps[index + 1].first_time_us;
+  if (step->first_time_us == TSR_TIME_NONE || end == TSR_TIME_NONE || end < step->first_time_us)
+    return false;
+  *time_us = (uint64_t)end - (uint64_t)step->first_time_us;
+  return true;
+}
+
 static void fold_times(tsr_steps_device *out, uint64_t *scratch) {
   size_t count = 0;
-  for (size_t i = 0; i < out->step_count; i++) {
-    const tsr_step *step = &out->steps[i];
-    if (!step->is_steady || step->first_time_us == TSR_TIME_NONE ||
-        step->last_time_us < step->first_time_us)
-      continue;
-    scratch[count++] = (uint64_t)step->last_time_us - (uint64_t)step->first_time_us;
-  }
+  for (size_t i = 0; i < out->step_count; i++)
+    if (out->steps[i].is_steady && time_of(out, i, &scratch[count])) count++;
   uint64_t middle = middle_of(scratch, count);
   out->step_time_us = count && middle <= INT64_MAX ? (int64_t)middle : TSR_TIME_NONE;
 }
@@ -206,15 +213,12 @@ static bool is_same_step(const tsr__stepping *s, const tsr__marked *range) {
   return common * 10 >= of_range * 9 && common * 3 >= of_step * 2;
 }
 
-static int compare_annotations(const tsr_snapshot *snapshot, const tsr__stepping *s,
-                               tsr_steps_device *out, tsr_error *error) {
-  tsr__marked_ranges ranges = {0};
-  int status = tsr__marked_compute(snapshot, &s->timeline->events, &ranges, error);
-  if (status) return status;
+static void compare_annotations(const tsr__stepping *s, tsr_steps_device *out) {
+  const tsr__marked_ranges *ranges = &s->phases->marked;
   tsr_step_annotations optimizer = {.name = "Optimizer.step"}, profiler = {.name = "ProfilerStep"};
   const tsr__cycle_step *last_ended = NULL;
-  for (size_t i = 0; i < ranges.count; i++) {
-    const tsr__marked *range = &ranges.items[i];
+  for (size_t i = 0; i < ranges->count; i++) {
+    const tsr__marked *range = &ranges->items[i];
     if (range->is_step) {
       profiler.ranges++;
       profiler.matched += is_same_step(s, range);
@@ -227,8 +231,6 @@ static int compare_annotations(const tsr_snapshot *snapshot, const tsr__stepping
   }
   if (optimizer.ranges) out->annotations[out->annotation_count++] = optimizer;
   if (profiler.ranges) out->annotations[out->annotation_count++] = profiler;
-  TSR__VECTOR_FREE(&ranges);
-  return 0;
 }
 
 /* ---- One device ---- */
@@ -250,8 +252,7 @@ static void list_steps(const tsr__stepping *s, tsr_steps_device *out) {
   }
 }
 
-static int fill(const tsr_snapshot *snapshot, const tsr__stepping *s, tsr_steps_device *out,
-                tsr_error *error) {
+static int fill(const tsr__stepping *s, tsr_steps_device *out, tsr_error *error) {
   size_t count = s->cycle->steps.count;
   meter m = {s, out, TSR__NEW_ARRAY(step_peaks, count)};
   uint64_t *scratch = TSR__NEW_ARRAY(uint64_t, count);
@@ -266,7 +267,7 @@ static int fill(const tsr_snapshot *snapshot, const tsr__stepping *s, tsr_steps_
     fold_steps(out, scratch);
     fold_times(out, scratch);
     fold_phases(&m);
-    if (!status) status = compare_annotations(snapshot, s, out, error);
+    compare_annotations(s, out);
   }
   tsr__free(m.peaks);
   tsr__free(scratch);
@@ -279,7 +280,7 @@ static int describe(const tsr__asking *asking, uint32_t device, void *part, tsr_
   out->device = device;
   out->step_time_us = TSR_TIME_NONE;
   int status = tsr__stepping_find(asking->study, device, &s, error);
-  if (!status) status = fill(asking->snapshot, &s, out, error);
+  if (!status) status = fill(&s, out, error);
   return status;
 }
 

@@ -6,15 +6,15 @@ static const tsr_parameter parameters[] = {
      .option = "set",
      .kind = TSR_PARAMETER_SETTINGS,
      .argument = "CONF",
-     .help = "Settings to try, as PYTORCH_CUDA_ALLOC_CONF has them; for whatif and why, several "
-             "configurations are separated by blanks or semicolons.",
+     .help = "Settings to try, in the syntax of PYTORCH_CUDA_ALLOC_CONF; separate several "
+             "configurations by blanks or semicolons.",
      .advice = "Configurations to try, each as PYTORCH_CUDA_ALLOC_CONF has it, such as "
                "\"expandable_segments:True,max_split_size_mb:128\". Default: the usual ones."},
     {.name = "capacity",
      .kind = TSR_PARAMETER_BYTES,
      .argument = "SIZE",
-     .help = "Memory of the card that PyTorch may have, such as 40GiB (default: unlimited); view "
-             "draws it as a line, and why wants the whole card's.",
+     .help = "Memory of the card that PyTorch may use, such as 40GiB (default: what it had if it "
+             "ran out of memory, otherwise unlimited).",
      .advice = "Memory of another card, such as 24GiB, to learn whether the job fits. Default: "
                "what PyTorch had if it ran out of memory, otherwise unlimited."},
 };

@@ -9,25 +9,24 @@ static const tsr_parameter parameters[] = {
     {.name = "event",
      .kind = TSR_PARAMETER_INTEGER,
      .argument = "N",
-     .help = "The moment after event N of the device's trace, -1 for before the first; for why, an "
-             "out-of-memory event.",
+     .help = "Which out-of-memory to explain, by the number of its event (default: the last that "
+             "the program did not recover from).",
      .advice = "Which out-of-memory to explain, by the number of its event. Default: the last that "
-               "the program did not get over.",
+               "the program did not recover from.",
      .fallback = -1},
     {.name = "settings",
      .option = "set",
      .kind = TSR_PARAMETER_SETTINGS,
      .argument = "CONF",
-     .help = "Settings to try, as PYTORCH_CUDA_ALLOC_CONF has them; for whatif and why, several "
-             "configurations are separated by blanks or semicolons.",
+     .help = "Settings to try, in the syntax of PYTORCH_CUDA_ALLOC_CONF; separate several "
+             "configurations by blanks or semicolons.",
      .advice = "Configurations that might have let it fit, each as PYTORCH_CUDA_ALLOC_CONF has it. "
                "Default: the usual ones, where any could."},
     {.name = "capacity",
      .kind = TSR_PARAMETER_BYTES,
      .argument = "SIZE",
-     .help = "Memory of the card that PyTorch may have, such as 40GiB (default: unlimited); view "
-             "draws it as a line, and why wants the whole card's.",
-     .advice = "Memory of the card, such as 24GiB: tells what others than PyTorch held."},
+     .help = "Memory of the card, all of it, such as 24GiB; shows how much of it others held.",
+     .advice = "Memory of the card, such as 24GiB; shows how much of it others than PyTorch held."},
 };
 
 static int check(const tsr_params *params, tsr_error *error) {
@@ -65,7 +64,7 @@ const tsr__question_row tsr__question_why = {
              "the program ran out of memory several times, the last that it did not get over "
              "is explained, or the one of --event. Where none was recorded, it tells how "
              "close it came, when most was reserved.\n\nA snapshot does not say how much "
-             "memory the card has: with --capacity what others held of it is told too.",
+             "memory the card has: with --capacity, the report also shows what others held of it.",
          TSR__ONE_SUBJECT,
          TSR__PARAMETERS(parameters),
          .examples = {{"tessera why snapshot.pickle", "the verdict, and its evidence"},
