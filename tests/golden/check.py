@@ -30,8 +30,9 @@ def run(tessera, *words, status=0):
 def check_why(tessera, path, _):
     for device in json.loads(run(tessera, 'why', '--json', '--top', 0, path))['devices']:
         totals = device['moment']['totals']
-        lists = [sum(part['bytes'] for part in device[key]) for key in ('categories', 'causes')]
-        assert lists == [totals['active_bytes']] * 2, 'what is in use adds up'
+        for field, total in (('bytes', 'requested_bytes'), ('block_bytes', 'active_bytes')):
+            lists = [sum(part[field] for part in device[key]) for key in ('categories', 'causes')]
+            assert lists == [totals[total]] * 2, f'what is in use adds up: {field}'
         free = sum(room['bytes'] for room in device['free'])
         parts = device['fragmentation']
         assert free == parts['free_block_bytes'] + parts['free_segment_bytes'], 'so does what is free'
@@ -57,7 +58,7 @@ def check_figures(tessera, path, work):
         assert device['peak']['totals']['allocated_bytes'] == peak['peak']['allocated_bytes']
         assert device['reserved']['bytes'] == peak['maxima']['reserved_bytes']
         at_peak = sum(part['bytes'] for part in device['categories'])
-        assert at_peak == device['peak']['totals']['active_bytes'], 'categories add up at the peak'
+        assert at_peak == device['peak']['totals']['requested_bytes'], 'categories add up at the peak'
 
 
 def check_lock(tessera, path, work):

@@ -77,8 +77,8 @@ static void figures(void **state) {
     assert_true(d->causes[k].cause.allocations > 0);
     if (k) assert_true(d->causes[k].cause.bytes <= d->causes[k - 1].cause.bytes);
   }
-  assert_int_equal(kinds, d->peak.totals.active_bytes);
-  assert_int_equal(causes, d->peak.totals.active_bytes);
+  assert_int_equal(kinds, d->peak.totals.requested_bytes);
+  assert_int_equal(causes, d->peak.totals.requested_bytes);
   assert_true(d->kinds[TSR_CATEGORY_RECOMPUTED].peak_bytes > 0);
   tsr_peak_free(peak);
   end(&c);
@@ -129,6 +129,7 @@ static void matches_itself(void **state) {
   (void)state;
   tsr__buffer text = {0};
   tsr_lock *lock = lock_of(&small, &text);
+  assert_int_equal(lock->version, 2);
   assert_int_equal(lock->device_count, 1);
   assert_true(lock->devices[0].cause_count > 0);
   checked c = check_run(&small, &(tsr_check_options){.lock = lock});
@@ -207,6 +208,7 @@ static void other_devices(void **state) {
   (void)state;
   tsr_lock *lock = lock_from("tessera memory lock 1\r\n\n# a remark\n  device 7 # seven\npeak 5\n"
                              "kind input 3 # 3 B\ncause input 3 data.py:load # 3 B\nrest 2\n");
+  assert_int_equal(lock->version, 1);
   assert_int_equal(lock->device_count, 1);
   assert_int_equal(lock->devices[0].device, 7);
   assert_int_equal(lock->devices[0].peak_bytes, 5);
@@ -253,7 +255,10 @@ static void broken_locks(void **state) {
       {"", "line 1 of the lock: the lock is empty"},
       {"import torch\n", "line 1 of the lock: not a memory lock"},
       {"tessera", "line 1 of the lock: not a memory lock"},
-      {"tessera memory lock 2\n", "line 1 of the lock: unsupported lock version"},
+      {"tessera memory lock 3\n", "line 1 of the lock: unsupported lock version"},
+      {"tessera memory lock\n", "line 1 of the lock: unsupported lock version"},
+      {"tessera memory lock 21\n", "line 1 of the lock: unsupported lock version"},
+      {"tessera memory lock 2 x\n", "line 1 of the lock: unexpected text"},
       {"tessera memory lock 1 x\n", "line 1 of the lock: unexpected text"},
       {HEAD "peak 5\n", "line 2 of the lock: a device line must come first"},
       {HEAD "device\n", "line 2 of the lock: 'device' takes a number"},

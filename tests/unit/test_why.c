@@ -41,16 +41,25 @@ static const tsr_why_trial *recorded_trial(const tsr_why_device *d) {
 
 /* What must hold of any answer: nothing is counted twice or forgotten. */
 static void check_sums(const tsr_why_device *d) {
-  uint64_t kinds = 0, causes = 0, free = 0;
-  for (size_t i = 0; i < d->kind_count; i++) kinds += d->kinds[i].bytes;
-  for (size_t i = 0; i < d->cause_count; i++) causes += d->causes[i].bytes;
+  uint64_t kinds = 0, causes = 0, kind_blocks = 0, cause_blocks = 0, free = 0;
+  for (size_t i = 0; i < d->kind_count; i++) {
+    kinds += d->kinds[i].bytes;
+    kind_blocks += d->kinds[i].block_bytes;
+  }
+  for (size_t i = 0; i < d->cause_count; i++) {
+    causes += d->causes[i].bytes;
+    cause_blocks += d->causes[i].block_bytes;
+  }
   for (size_t i = 0; i < TSR_WHY_CACHE_COUNT; i++) {
     free += d->free[i].bytes;
     assert_true(d->free[i].largest_bytes <= d->free[i].bytes);
     assert_true(d->free[i].segment_bytes <= d->free[i].bytes);
   }
-  assert_int_equal(kinds, d->moment.totals.active_bytes);
-  assert_int_equal(causes, d->moment.totals.active_bytes);
+  assert_int_equal(kinds, d->moment.totals.requested_bytes);
+  assert_int_equal(causes, d->moment.totals.requested_bytes);
+  assert_int_equal(kind_blocks, d->moment.totals.active_bytes);
+  assert_int_equal(cause_blocks, d->moment.totals.active_bytes);
+  assert_int_equal(d->lost_bytes, d->fragmentation.rounding_bytes + d->fragmentation.unsplit_bytes);
   assert_int_equal(free, d->fragmentation.free_block_bytes + d->fragmentation.free_segment_bytes);
   assert_int_equal(free + d->moment.totals.active_bytes, d->moment.totals.reserved_bytes);
 }

@@ -17,13 +17,17 @@ typedef struct tsr_cause {
   uint32_t frame; /* frame id of the line, or TSR_NONE: memory whose stack was not recorded */
   uint32_t layer; /* innermost frame of the library that the line called, or TSR_NONE */
   uint32_t stack; /* of its largest allocation, or TSR_NONE */
-  uint64_t bytes, allocations;
+  uint64_t bytes; /* requested bytes, as every question counts what an allocation holds */
+  uint64_t allocations;
+  uint64_t block_bytes; /* the same with rounding and tails */
 } tsr_cause;
 
 /* What all allocations of one category hold. */
 typedef struct tsr_category_share {
   tsr_category kind;
-  uint64_t bytes, allocations;
+  uint64_t bytes; /* as in tsr_cause */
+  uint64_t allocations;
+  uint64_t block_bytes;
 } tsr_category_share;
 
 #ifdef __cplusplus

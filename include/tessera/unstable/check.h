@@ -1,13 +1,13 @@
 /* tessera/unstable/check.h - is a run within its budget? The gate for continuous integration.
  *
  * The measured figures do not depend on what the allocator had cached before: the peak is that of
- * allocated memory; categories and causes count blocks from their allocation until their memory is
- * free. Reserved memory does depend on history; it is reported, and limited only on request.
+ * allocated memory; categories and causes count the requested bytes of allocations, as `profile` does,
+ * until their memory is free. Reserved memory does depend on history; it is reported, and limited only on request.
  *
  * A *lock* is a small text file with the figures of a run, to be kept with the code and reviewed
  * when they change:
  *
- *   tessera memory lock 1
+ *   tessera memory lock 2
  *   device 0
  *   peak 24212045824 # 22.55 GiB
  *   category activation 17653317632 # 16.44 GiB
@@ -19,7 +19,9 @@
  * library it called), so that lines and folders do not matter; `rest` is the largest cause that
  * is not listed. A category that is not listed is 0. Text after " # ", empty lines, and lines that
  * begin with '#' are ignored. A name that is backslashes, or none, before a '#' or its end has one more
- * backslash in the lock: `\#x` for `#x`, `\` for the empty name. Older locks have `kind` for `category` and `unexplained` for `unknown`.
+ * backslash in the lock: `\#x` for `#x`, `\` for the empty name. Older locks have `kind` for `category`
+ * and `unexplained` for `unknown`; in those of version 1, categories and causes count bytes of blocks, and
+ * are compared with such bytes.
  */
 #ifndef TESSERA_UNSTABLE_CHECK_H
 #define TESSERA_UNSTABLE_CHECK_H
@@ -60,6 +62,7 @@ typedef struct tsr_lock_device {
 typedef struct tsr_lock {
   tsr_lock_device *devices; /* ascending */
   size_t device_count;
+  uint32_t version; /* 1: categories and causes are bytes of blocks; 2: requested bytes */
 } tsr_lock;
 
 /* Read a lock. Fails with TSR_ERROR_FORMAT, naming the line, TSR_ERROR_LIMIT if it exceeds a limit
@@ -156,6 +159,7 @@ typedef struct tsr_check {
   bool is_passed; /* nothing failed, there was something to check, and the file is complete */
   bool is_cut;    /* the file is truncated: the run may have held more */
   bool has_lock;
+  bool counts_blocks; /* categories and causes: the lock is of version 1 */
   uint64_t failed_count;
   tsr_check_device *devices;
   size_t device_count;

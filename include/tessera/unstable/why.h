@@ -177,14 +177,15 @@ typedef struct tsr_why_device {
   tsr_private_pool *private_pools; /* then, by pool and stream */
   size_t private_pool_count;
   tsr_why_room free[TSR_WHY_CACHE_COUNT]; /* by tsr_why_cache */
-  uint64_t lost_bytes; /* to rounding and unsplit tails, of what is in use or waits */
+  uint64_t lost_bytes; /* to rounding and unsplit tails: the sum of the two in `fragmentation` */
 
-  /* What is in use or waits, by blocks: they add up to moment.totals.active_bytes. */
+  /* What is in use or waits: `bytes` add up to moment.totals.requested_bytes, `block_bytes` to
+   * active_bytes. */
   tsr_category_share kinds[TSR_CATEGORY_COUNT]; /* largest first */
   size_t kind_count;
   tsr_cause *causes; /* largest first */
   size_t cause_count;
-  uint64_t omitted_causes, omitted_bytes; /* omitted by tsr_query.top */
+  uint64_t omitted_causes, omitted_bytes, omitted_block_bytes; /* omitted by tsr_query.top */
 
   uint64_t trial_capacity_bytes; /* of the trials: what PyTorch could have had at the failure */
   /* Requested bytes of what is in use. If that plus the request is more than was available, no

@@ -68,7 +68,9 @@ static int measure_causes(checker *c, const tsr__timeline *t, tsr_check_device *
   const tsr__categories *categories;
   int status = compute_functions(c, error);
   if (!status) status = tsr__study_categories(c->study, out->device, &categories, error);
-  if (!status) status = tsr__check_peaks(t, categories, &c->functions, out, error);
+  const tsr_lock *lock = c->options->lock;
+  if (!status)
+    status = tsr__check_peaks(t, categories, &c->functions, lock && lock->version == 1, out, error);
   if (!status) status = copy_names(out, error);
   out->has_causes = !status;
   return status;
@@ -359,6 +361,7 @@ int tsr_check_compute(tsr_study *study, const tsr_check_options *options, const 
                .names_devices = query && query->device_count,
                .top = query ? query->top : 0};
   check->has_lock = options->lock != NULL;
+  check->counts_blocks = options->lock && options->lock->version == 1;
   check->devices = TSR__NEW_ARRAY(tsr_check_device, count);
   status = check->devices ? check_all(&c, devices, count, check, error) : tsr__fail_memory(error);
   tsr__functions_release(&c.functions);

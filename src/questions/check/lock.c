@@ -15,7 +15,9 @@
 #include "base/vector.h"
 #include "tessera/unstable/check.h"
 
-static const char first_line[] = "tessera memory lock 1";
+/* The first line, and the version that is written. */
+static const char title[] = "tessera memory lock ";
+enum { VERSION = 2 };
 
 /* ---- Reading ---- */
 
@@ -31,6 +33,7 @@ typedef struct reader {
   TSR__VECTOR(tsr_lock_cause) causes; /* of the last device */
   unsigned seen;                      /* keywords of the last device: a bit each */
   unsigned seen_categories;
+  uint32_t version;
   tsr_text rest; /* of the line */
   unsigned long line;
   tsr_error *error;
@@ -174,20 +177,23 @@ static int read_cause(reader *r) {
   return end_line(r);
 }
 
-static int read_line(reader *r) {
-  if (r->line == 1) {
-    for (const char *at = first_line; *at;) {
-      size_t length = strcspn(at, " ");
-      tsr_text word = next_word(r), want = {at, length};
-      bool is_same =
-          word.size_bytes == want.size_bytes && memcmp(word.data, want.data, length) == 0;
-      if (!is_same && at[length])
-        return wrong(r, "not a memory lock: it must begin with 'tessera memory lock 1'");
-      if (!is_same) return wrong(r, "unsupported lock version: only version 1 can be read");
-      at += length + (at[length] == ' ');
-    }
-    return end_line(r);
+static int read_title(reader *r) {
+  for (const char *at = title; *at;) {
+    size_t length = strcspn(at, " ");
+    tsr_text word = next_word(r);
+    if (word.size_bytes != length || memcmp(word.data, at, length) != 0)
+      return wrong(r, "not a memory lock: it must begin with 'tessera memory lock 2'");
+    at += length + 1;
   }
+  tsr_text version = next_word(r);
+  if (!is_word(version, "1") && !is_word(version, "2"))
+    return wrong(r, "unsupported lock version: only versions 1 and 2 can be read");
+  r->version = (uint32_t)(version.data[0] - '0');
+  return end_line(r);
+}
+
+static int read_line(reader *r) {
+  if (r->line == 1) return read_title(r);
   tsr_text word = next_word(r);
   if (!word.size_bytes || word.data[0] == '#') return 0;
   if (is_word(word, "device")) return read_device(r);
@@ -236,7 +242,7 @@ int tsr_lock_parse(const char *text, size_t size_bytes, tsr_lock **out, tsr_erro
   tsr__arena_init(&r.store->arena);
   int status = read_lines(&r, text, size_bytes);
   TSR__VECTOR_FREE(&r.causes);
-  r.store->lock = (tsr_lock){r.devices.items, r.devices.count};
+  r.store->lock = (tsr_lock){r.devices.items, r.devices.count, r.version};
   if (status)
     tsr_lock_free(&r.store->lock);
   else
@@ -298,9 +304,9 @@ static void put_device(tsr__buffer *out, const tsr_check_device *device) {
 int tsr_lock_write(const tsr_check *check, tsr_write_fn *write, void *context, tsr_error *error) {
   tsr__buffer out = {0};
   tsr__buffer_printf(&out,
-                     "%s\n# Peak GPU memory, in bytes, each figure at its own moment. Written by "
+                     "%s%d\n# Peak GPU memory, in bytes, each figure at its own moment. Written by "
                      "`tessera check --lock FILE --update`.\n",
-                     first_line);
+                     title, VERSION);
   for (size_t i = 0; i < check->device_count; i++) put_device(&out, &check->devices[i]);
   int status = 0;
   if (out.failed)

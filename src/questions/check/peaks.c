@@ -3,7 +3,7 @@
  * A cause is a function and a category, numbered function * TSR_CATEGORY_COUNT + category. One sweep
  * over the trace tracks what each holds, and records when that is most:
  *
- *   born    accounts[cause] += block, kinds[kind] += block
+ *   born    accounts[cause] += bytes, kinds[kind] += bytes
  *   died    the same, subtracted; `cause_of` remembers the cause of each allocation */
 #include "questions/check/peaks.h"
 
@@ -138,6 +138,7 @@ typedef struct book {
   uint32_t *cause_of; /* by allocation */
   account by_kind[TSR_CATEGORY_COUNT];
   size_t account_count;
+  bool counts_blocks;
 } book;
 
 static void add(account *a, uint64_t bytes, uint32_t stack, int64_t event) {
@@ -158,9 +159,14 @@ static void drop(account *a, uint64_t bytes) {
   a->allocations--;
 }
 
+static uint64_t bytes_of(const book *b, uint32_t allocation) {
+  return b->counts_blocks ? b->t->block_bytes.items[allocation]
+                          : tsr__timeline_requested(b->t, allocation);
+}
+
 static void enter(book *b, uint32_t allocation, int64_t event) {
   uint32_t stack = tsr__timeline_stack(b->t, allocation);
-  uint64_t bytes = b->t->block_bytes.items[allocation];
+  uint64_t bytes = bytes_of(b, allocation);
   uint8_t kind = b->kinds->kind[allocation];
   uint32_t function = b->functions->of_place[tsr__place_of(b->functions->places, stack)];
   uint32_t cause = function * TSR_CATEGORY_COUNT + kind;
@@ -170,7 +176,7 @@ static void enter(book *b, uint32_t allocation, int64_t event) {
 }
 
 static void leave(book *b, uint32_t allocation) {
-  uint64_t bytes = b->t->block_bytes.items[allocation];
+  uint64_t bytes = bytes_of(b, allocation);
   drop(&b->accounts[b->cause_of[allocation]], bytes);
   drop(&b->by_kind[b->kinds->kind[allocation]], bytes);
 }
@@ -214,13 +220,16 @@ static bool tell(const book *b, tsr_check_device *device) {
     const account *a = &b->accounts[i];
     if (!a->peak_bytes) continue;
     uint32_t place = tsr__place_of(places, a->largest_stack);
-    device->causes[device->cause_count++] = (tsr_check_cause){
-        .name = b->functions->names[i / TSR_CATEGORY_COUNT],
-        .cause = {(tsr_category)(i % TSR_CATEGORY_COUNT), places->items.items[place].frame,
-                  places->items.items[place].layer, place ? a->largest_stack : TSR_NONE,
-                  a->peak_bytes, a->peak_allocations},
-        .peak_event = a->peak_event,
-        .bytes_at_peak = a->bytes_at_peak};
+    device->causes[device->cause_count++] =
+        (tsr_check_cause){.name = b->functions->names[i / TSR_CATEGORY_COUNT],
+                          .cause = {.kind = (tsr_category)(i % TSR_CATEGORY_COUNT),
+                                    .frame = places->items.items[place].frame,
+                                    .layer = places->items.items[place].layer,
+                                    .stack = place ? a->largest_stack : TSR_NONE,
+                                    .bytes = a->peak_bytes,
+                                    .allocations = a->peak_allocations},
+                          .peak_event = a->peak_event,
+                          .bytes_at_peak = a->bytes_at_peak};
   }
   if (count) qsort(device->causes, count, sizeof *device->causes, tsr__compare_check_causes);
   for (int i = 0; i < TSR_CATEGORY_COUNT; i++) {
@@ -232,8 +241,9 @@ static bool tell(const book *b, tsr_check_device *device) {
 }
 
 int tsr__check_peaks(const tsr__timeline *timeline, const tsr__categories *kinds,
-                     const tsr__functions *functions, tsr_check_device *device, tsr_error *error) {
-  book b = {.t = timeline, .kinds = kinds, .functions = functions};
+                     const tsr__functions *functions, bool counts_blocks, tsr_check_device *device,
+                     tsr_error *error) {
+  book b = {.t = timeline, .kinds = kinds, .functions = functions, .counts_blocks = counts_blocks};
   b.account_count = (size_t)functions->count * TSR_CATEGORY_COUNT;
   b.accounts = TSR__NEW_ARRAY(account, b.account_count);
   b.cause_of = TSR__NEW_ARRAY(uint32_t, timeline->birth.count);

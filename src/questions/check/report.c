@@ -106,6 +106,10 @@ static void print_text(tsr__stack_printer *printer, const tsr_check *check) {
                      "depends on earlier allocator activity",
                      d->device, SIZE(d->peak_reserved_bytes), SIZE(d->peak.totals.allocated_bytes));
   }
+  if (check->counts_blocks)
+    tsr__emit_printf(emitter, TSR__DIM,
+                     "  the lock is of version 1: as in it, categories count rounding and tails; "
+                     "--update writes what `profile` counts");
   for (size_t i = 0; i < check->result_count; i++)
     if (!check->results[i].is_passed) print_failure(printer, check, &check->results[i]);
 }
@@ -197,6 +201,7 @@ static void emit_json(tsr__stack_printer *printer, const tsr_check *check) {
   tsr__emit_field(emitter, "passed", NULL, tsr__bool(check->is_passed));
   tsr__emit_field(emitter, "cut", NULL, tsr__bool(check->is_cut));
   tsr__emit_field(emitter, "failed", NULL, tsr__count(check->failed_count));
+  tsr__emit_field(emitter, "counts_blocks", NULL, tsr__bool(check->counts_blocks));
   tsr__emit_array(emitter, "results");
   for (size_t i = 0; i < check->result_count; i++) emit_result(printer, check, &check->results[i]);
   tsr__emit_end(emitter);

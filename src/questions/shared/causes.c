@@ -20,6 +20,7 @@ static int compare_causes(const void *a, const void *b) {
 static int compare_kinds(const void *a, const void *b) {
   const tsr_category_share *x = a, *y = b;
   if (x->bytes != y->bytes) return x->bytes < y->bytes ? 1 : -1;
+  if (!x->allocations != !y->allocations) return x->allocations ? -1 : 1;
   return (x->kind > y->kind) - (x->kind < y->kind);
 }
 
@@ -32,7 +33,7 @@ typedef struct summer {
 } summer;
 
 static bool add_to(summer *s, tsr_category kind, uint32_t place, const tsr__place *where,
-                   uint32_t stack, uint64_t bytes) {
+                   uint32_t stack, uint64_t bytes, uint64_t block_bytes) {
   bool is_new = false;
   uint64_t key = (uint64_t)place * TSR_CATEGORY_COUNT + kind;
   const uint64_t *index = tsr__map_put(&s->index_of, key, s->causes.count, &is_new);
@@ -45,6 +46,7 @@ static bool add_to(summer *s, tsr_category kind, uint32_t place, const tsr__plac
     s->largest[*index] = bytes;
   }
   cause->bytes = tsr__sum_u64(cause->bytes, bytes);
+  cause->block_bytes = tsr__sum_u64(cause->block_bytes, block_bytes);
   cause->allocations++;
   return true;
 }
@@ -57,11 +59,13 @@ static bool sum(const tsr__places *places, const tsr__timeline *timeline,
   for (size_t i = 0; ok && i < live->count; i++) {
     uint32_t allocation = live->items[i], stack = tsr__timeline_stack(timeline, allocation);
     uint32_t place = tsr__place_of(places, stack);
-    uint64_t bytes = timeline->block_bytes.items[allocation];
+    uint64_t bytes = tsr__timeline_requested(timeline, allocation);
+    uint64_t block_bytes = timeline->block_bytes.items[allocation];
     tsr_category kind = (tsr_category)kinds->kind[allocation];
     by_kind[kind].bytes = tsr__sum_u64(by_kind[kind].bytes, bytes);
+    by_kind[kind].block_bytes = tsr__sum_u64(by_kind[kind].block_bytes, block_bytes);
     by_kind[kind].allocations++;
-    ok = add_to(&s, kind, place, &places->items.items[place], stack, bytes);
+    ok = add_to(&s, kind, place, &places->items.items[place], stack, bytes, block_bytes);
   }
   tsr__free(s.largest);
   tsr__map_release(&s.index_of);
@@ -87,8 +91,10 @@ int tsr__held_by(const tsr__places *places, const tsr__timeline *timeline,
   held.causes = causes.items;
   held.cause_count = top && causes.count > top ? top : causes.count;
   held.omitted_causes = causes.count - held.cause_count;
-  for (size_t i = held.cause_count; i < causes.count; i++)
+  for (size_t i = held.cause_count; i < causes.count; i++) {
     held.omitted_bytes = tsr__sum_u64(held.omitted_bytes, causes.items[i].bytes);
+    held.omitted_block_bytes = tsr__sum_u64(held.omitted_block_bytes, causes.items[i].block_bytes);
+  }
   *out = held;
   return 0;
 }

@@ -13,11 +13,12 @@ typedef struct tsr__held_groups {
   size_t kind_count;
   tsr_cause *causes;
   size_t cause_count;
-  uint64_t omitted_causes, omitted_bytes; /* what `top` left out */
+  uint64_t omitted_causes, omitted_bytes, omitted_block_bytes; /* what `top` left out */
 } tsr__held_groups;
 
-/* `places` are the snapshot's, `kinds` the timeline's. Bytes are those of blocks, rounding included, so
- * that they add up to what is active. At most `top` causes, 0 for all. Fails with TSR_ERROR_MEMORY. */
+/* `places` are the snapshot's, `kinds` the timeline's. Bytes are requested bytes, as in tsr__shares_of:
+ * a category holds the same in every question. Bytes of blocks add up to what is active. At most `top`
+ * causes, 0 for all. Fails with TSR_ERROR_MEMORY. */
 int tsr__held_by(const tsr__places *places, const tsr__timeline *timeline,
                  const tsr__categories *kinds, const tsr__live_set *live, size_t top,
                  tsr__held_groups *out, tsr_error *error);

@@ -67,7 +67,7 @@ static void print_verdict(tsr__emitter *emitter, const char *model, const tsr_si
                   tsr__string(tsr__format_count(s->parameter_count, count)));
 }
 
-/* Categories by size, largest first; those without bytes are left out. */
+/* Shares are of what was requested, as in `profile`. Categories by size, largest first; those without bytes are left out. */
 static size_t sort_categories(const tsr_simulate_moment *moment, tsr_category *categories) {
   size_t count = 0;
   for (int i = 0; i < TSR_CATEGORY_COUNT; i++) {
@@ -88,17 +88,17 @@ static void emit_categories(tsr__emitter *emitter, const tsr_simulate_moment *mo
   };
   tsr_category categories[TSR_CATEGORY_COUNT];
   size_t count = sort_categories(moment, categories);
-  uint64_t allocated = moment->totals.allocated_bytes;
+  uint64_t requested = moment->totals.requested_bytes;
   tsr__emit_table(emitter, "categories", columns, sizeof columns / sizeof *columns);
   for (size_t i = 0; i < count; i++) {
     uint64_t bytes = moment->category_bytes[categories[i]];
     tsr__emit_row(emitter, (tsr__cell[]){tsr__string(tsr_category_name(categories[i])),
-                                         tsr__bytes(bytes), tsr__percent(bytes, allocated)});
+                                         tsr__bytes(bytes), tsr__percent(bytes, requested)});
     tsr__emit_row_end(emitter);
   }
-  uint64_t lost = tsr__drop_u64(allocated, moment->totals.requested_bytes);
-  tsr__emit_row(emitter, (tsr__cell[]){tsr__string("rounding and tails"), tsr__bytes(lost),
-                                       tsr__percent(lost, allocated)});
+  uint64_t lost = tsr__drop_u64(moment->totals.allocated_bytes, requested);
+  tsr__emit_row(
+      emitter, (tsr__cell[]){tsr__string("rounding and tails"), tsr__bytes(lost), tsr__string("")});
   tsr__emit_row_end(emitter);
   tsr__emit_table_end(emitter);
 }

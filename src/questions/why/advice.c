@@ -28,7 +28,7 @@ typedef struct needs {
 
 static void sort_categories(const tsr_why_device *d, needs *n) {
   for (size_t i = 0; i < d->kind_count; i++) {
-    double bytes = (double)d->kinds[i].bytes;
+    double bytes = (double)d->kinds[i].block_bytes;
     switch (d->kinds[i].kind) {
     case TSR_CATEGORY_PARAMETER: n->parameters += bytes; break;
     case TSR_CATEGORY_GRADIENT: n->gradients += bytes; break;

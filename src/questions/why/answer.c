@@ -194,6 +194,7 @@ static int describe_moment(const tsr__timeline *t, const why_question *question,
     out->cause_count = held.cause_count;
     out->omitted_causes = held.omitted_causes;
     out->omitted_bytes = held.omitted_bytes;
+    out->omitted_block_bytes = held.omitted_block_bytes;
     accounts a = {t->snapshot, out};
     status = tsr__timeline_gaps(t, event, &live, book, &a, &out->fragmentation, error);
     if (!status)

@@ -94,7 +94,7 @@ static const char *reason_text(const tsr_why_device *d) {
       [TSR_WHY_FRAGMENTED] = " by fragmentation",
       [TSR_WHY_CACHED_ELSEWHERE] = ", with free memory cached elsewhere",
       [TSR_WHY_PENDING] = ", with freed memory not free yet",
-      [TSR_WHY_ROUNDED] = " by rounding",
+      [TSR_WHY_ROUNDED] = " by rounding and tails",
       [TSR_WHY_OUTSIDE] = ", because others held the card",
       [TSR_WHY_IN_USE] = ": what is in use fills the card"};
   uint64_t there = tsr__sum_u64(d->moment.totals.reserved_bytes, d->device_free_bytes);
@@ -311,16 +311,27 @@ static const char *cache_text(const tsr_why_device *d, int cache) {
   return d->oom_count ? oom[cache] : none[cache];
 }
 
+/* The parts are those of `peak`: what was requested, and what blocks take beyond it. */
+static void print_in_use(tsr__emitter *emitter, const tsr_why_device *d, uint64_t whole) {
+  char requested[2 * TSR__FORMAT_BYTES + 64];
+  uint64_t waiting = d->fragmentation.waiting_bytes;
+  (void)snprintf(requested, sizeof requested,
+                 waiting ? "requested by the program; blocks of %s wait for another stream"
+                         : "requested by the program",
+                 SIZE(waiting));
+  memory_row(emitter, d->moment.totals.requested_bytes, whole, NULL, requested);
+  memory_row(emitter, d->fragmentation.rounding_bytes, whole, NULL, "lost to rounding");
+  memory_row(emitter, d->fragmentation.unsplit_bytes, whole, NULL, "lost to unsplit tails");
+}
+
 static void print_memory(tsr__emitter *emitter, const tsr_why_device *d) {
   static const tsr__column columns[] = {{NULL, "bytes", TSR__RIGHT},
                                         {NULL, "share", TSR__RIGHT},
                                         {NULL, "blocks", TSR__RIGHT},
                                         {NULL, "largest", TSR__RIGHT},
                                         {NULL, "what", TSR__LEFT}};
-  char in_use[2 * TSR__FORMAT_BYTES];
   uint64_t reserved = d->moment.totals.reserved_bytes;
   uint64_t whole = tsr__sum_u64(reserved, tsr__sum_u64(d->device_free_bytes, d->outside_bytes));
-  uint64_t told = tsr__sum_u64(d->moment.totals.active_bytes, free_in_all(d));
   uint64_t others = tsr__sum_u64(reserved, d->outside_bytes);
   uint64_t unused = !d->oom_count ? tsr__drop_u64(d->capacity_bytes, others) : 0;
   if (!tsr__emitter_is_text(emitter)) return;
@@ -330,16 +341,9 @@ static void print_memory(tsr__emitter *emitter, const tsr_why_device *d) {
                    d->oom_count ? "Where the memory was:"
                                 : "Where the memory was when most was reserved:");
   tsr__emit_table(emitter, NULL, columns, sizeof columns / sizeof *columns);
-  (void)snprintf(in_use, sizeof in_use,
-                 d->lost_bytes ? "in use; of it %s lost to rounding" : "in use",
-                 SIZE(d->lost_bytes));
-  memory_row(emitter, d->moment.totals.allocated_bytes, whole, NULL, in_use);
-  memory_row(emitter, d->fragmentation.waiting_bytes, whole, NULL,
-             "freed, but waiting for another stream");
+  print_in_use(emitter, d, whole);
   for (int i = 0; i < TSR_WHY_CACHE_COUNT; i++)
     memory_row(emitter, d->free[i].bytes, whole, &d->free[i], cache_text(d, i));
-  memory_row(emitter, tsr__drop_u64(reserved, told), whole, NULL,
-             "tails of blocks from before the recording");
   memory_row(emitter, d->device_free_bytes, whole, NULL, "free on the device");
   memory_row(emitter, d->outside_bytes, whole, NULL,
              "not PyTorch's: driver, CUDA context, libraries, other processes");
@@ -392,14 +396,16 @@ static void emit_memory(tsr__emitter *emitter, const tsr_why_device *d) {
 static void emit_kinds(tsr__emitter *emitter, const tsr_why_device *d) {
   static const tsr__column columns[] = {{NULL, "share", TSR__RIGHT},
                                         {"bytes", "bytes", TSR__RIGHT},
+                                        {"block_bytes", NULL, TSR__RIGHT},
                                         {"allocations", "allocations", TSR__RIGHT},
-                                        {"category", "in use, by category", TSR__LEFT}};
+                                        {"category", "requested, by category", TSR__LEFT}};
   tsr__emit_space(emitter);
   tsr__emit_table(emitter, "categories", columns, sizeof columns / sizeof *columns);
   for (size_t i = 0; i < d->kind_count; i++) {
     const tsr_category_share *share = &d->kinds[i];
-    tsr__cell cells[] = {tsr__percent(share->bytes, d->moment.totals.active_bytes),
-                         tsr__bytes(share->bytes), tsr__count(share->allocations),
+    tsr__cell cells[] = {tsr__percent(share->bytes, d->moment.totals.requested_bytes),
+                         tsr__bytes(share->bytes), tsr__bytes(share->block_bytes),
+                         tsr__count(share->allocations),
                          tsr__string(tsr_category_name(share->kind))};
     tsr__emit_row(emitter, cells);
     tsr__emit_row_end(emitter);
@@ -417,8 +423,9 @@ static void emit_cause(tsr__stack_printer *printer, const tsr_why_device *d, siz
   tsr__buffer *name = &emitter->scratch;
   if (tsr__emitter_is_text(emitter)) tsr__place_append_name(printer, cause->frame, cause->layer);
   tsr__cell cells[] = {tsr__count(i + 1),
-                       tsr__percent(cause->bytes, d->moment.totals.active_bytes),
+                       tsr__percent(cause->bytes, d->moment.totals.requested_bytes),
                        tsr__bytes(cause->bytes),
+                       tsr__bytes(cause->block_bytes),
                        tsr__count(cause->allocations),
                        tsr__bool(is_enough(d, cause->bytes)),
                        tsr__string(tsr_category_name(cause->kind)),
@@ -436,16 +443,18 @@ static void emit_causes(tsr__stack_printer *printer, const tsr_why_device *d) {
   const tsr__column columns[] = {{NULL, "#", TSR__RIGHT},
                                  {NULL, "share", TSR__RIGHT},
                                  {"bytes", "bytes", TSR__RIGHT},
+                                 {"block_bytes", NULL, TSR__RIGHT},
                                  {"allocations", "allocations", TSR__RIGHT},
                                  {"covers_missing", NULL, TSR__LEFT},
                                  {"category", "category", TSR__LEFT},
-                                 {NULL, "in use, by line", TSR__ELASTIC}};
+                                 {NULL, "requested, by line", TSR__ELASTIC}};
   tsr__emit_space(emitter);
   tsr__emit_table(emitter, "causes", columns, sizeof columns / sizeof *columns);
   for (size_t i = 0; i < d->cause_count; i++) emit_cause(printer, d, i);
   tsr__emit_table_end(emitter);
   tsr__emit_field(emitter, "omitted_causes", NULL, tsr__count(d->omitted_causes));
   tsr__emit_field(emitter, "omitted_bytes", NULL, tsr__bytes(d->omitted_bytes));
+  tsr__emit_field(emitter, "omitted_block_bytes", NULL, tsr__bytes(d->omitted_block_bytes));
   if (d->omitted_causes)
     tsr__emit_printf(emitter, TSR__DIM, "  ... and %s more line%s, %s (--top 0 shows all)",
                      COUNT(d->omitted_causes), tsr__plural(d->omitted_causes),
