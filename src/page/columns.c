@@ -28,7 +28,7 @@ void tsr__bundle_release(tsr__bundle *bundle) {
   tsr__buffer_release(&bundle->directory);
 }
 
-static void begin(tsr__bundle *p, const char *name) {
+void tsr__bundle_column(tsr__bundle *p, const char *name) {
   p->column_start = tsr__pack_size(&p->pack);
   tsr__buffer_printf(&p->directory, "%s[\"%s", p->directory.size ? "," : "", name);
 }
@@ -36,10 +36,10 @@ static void begin(tsr__bundle *p, const char *name) {
 static void column(tsr__bundle *p, const char *name, size_t device) {
   char text[48];
   snprintf(text, sizeof text, "d%zu.%s", device, name);
-  begin(p, text);
+  tsr__bundle_column(p, text);
 }
 
-static void column_end(tsr__bundle *p) {
+void tsr__bundle_column_end(tsr__bundle *p) {
   tsr__buffer_printf(&p->directory, "\",%" PRIu64 "]", tsr__pack_size(&p->pack) - p->column_start);
 }
 
@@ -85,7 +85,7 @@ static void pack_kinds(tsr__bundle *p, const tsr__page_track *t, size_t number) 
     tsr__pack_number(&p->pack, kind_id(p, &kinds, &key, stack == TSR_NONE ? &lone : &last[stack]));
   }
   tsr__free(last);
-  column_end(p);
+  tsr__bundle_column_end(p);
   column(p, "kinds", number);
   for (uint32_t i = 0; p->ok && i < kinds.count; i++) {
     kind key;
@@ -94,7 +94,7 @@ static void pack_kinds(tsr__bundle *p, const tsr__page_track *t, size_t number) 
     tsr__pack_number(&p->pack, key.requested_bytes);
     tsr__pack_number(&p->pack, key.block_bytes);
   }
-  column_end(p);
+  tsr__bundle_column_end(p);
   tsr__intern_release(&kinds);
 }
 
@@ -121,7 +121,7 @@ static void pack_addresses(tsr__bundle *p, const tsr__page_track *t, size_t numb
     *tsr__map_find(&places, distinct.items[i]) = i;
     tsr__pack_bytes(&p->pack, &distinct.items[i], sizeof *distinct.items);
   }
-  column_end(p);
+  tsr__bundle_column_end(p);
   column(p, "address", number);
   uint64_t before = 0;
   for (size_t i = 0; p->ok && i < t->cut->told_count; i++) {
@@ -129,7 +129,7 @@ static void pack_addresses(tsr__bundle *p, const tsr__page_track *t, size_t numb
     tsr__pack_signed(&p->pack, (int64_t)(place - before));
     before = place;
   }
-  column_end(p);
+  tsr__bundle_column_end(p);
   tsr__map_release(&places);
   TSR__VECTOR_FREE(&distinct);
 }
@@ -146,21 +146,21 @@ static void pack_lives(tsr__bundle *p, const tsr__page_track *t, size_t number) 
     tsr__pack_signed(&p->pack, (int64_t)d->born[cut->told[i]] - (int64_t)before);
     before = d->born[cut->told[i]];
   }
-  column_end(p);
+  tsr__bundle_column_end(p);
   column(p, "life", number);
   for (size_t i = 0; i < cut->told_count; i++) {
     uint32_t row = cut->told[i];
     tsr__pack_number(&p->pack, d->died[row] < end ? d->died[row] - d->born[row] : 0);
   }
-  column_end(p);
+  tsr__bundle_column_end(p);
   column(p, "wait", number);
   for (size_t i = 0; i < cut->told_count; i++)
     tsr__pack_number(&p->pack, d->died[cut->told[i]] - d->released[cut->told[i]]);
-  column_end(p);
+  tsr__bundle_column_end(p);
   if (cut->told_count == d->allocation_count) return;
   column(p, "row", number);
   pack_moments(p, cut->told, cut->told_count);
-  column_end(p);
+  tsr__bundle_column_end(p);
 }
 
 static void pack_sums(tsr__bundle *p, const uint64_t *sums, size_t buckets, size_t groups) {
@@ -182,16 +182,16 @@ static void pack_groupings(tsr__bundle *p, const tsr__page_track *t, size_t numb
     column(p, name, number);
     for (size_t i = 0; i < cut->told_count; i++)
       tsr__pack_bytes(&p->pack, &grouping->group[cut->told[i]], 1);
-    column_end(p);
+    tsr__bundle_column_end(p);
     if (!cut->rest[g].high) continue;
     snprintf(name, sizeof name, "rest%zu.high", g);
     column(p, name, number);
     pack_sums(p, cut->rest[g].high, cut->bucket_count, grouping->count);
-    column_end(p);
+    tsr__bundle_column_end(p);
     snprintf(name, sizeof name, "rest%zu.low", g);
     column(p, name, number);
     pack_sums(p, cut->rest[g].low, cut->bucket_count, grouping->count);
-    column_end(p);
+    tsr__bundle_column_end(p);
   }
 }
 
@@ -199,29 +199,29 @@ static void pack_buckets(tsr__bundle *p, const tsr__page_track *t, size_t number
   const tsr_view_cut *d = t->cut;
   column(p, "high", number);
   pack_moments(p, d->high, d->bucket_count);
-  column_end(p);
+  tsr__bundle_column_end(p);
   column(p, "low", number);
   pack_moments(p, d->low, d->bucket_count);
-  column_end(p);
+  tsr__bundle_column_end(p);
   column(p, "allocated.high", number);
   pack_sums(p, d->allocated_high, d->bucket_count, 1);
-  column_end(p);
+  tsr__bundle_column_end(p);
   column(p, "allocated.low", number);
   pack_sums(p, d->allocated_low, d->bucket_count, 1);
-  column_end(p);
+  tsr__bundle_column_end(p);
   if (!d->rest_blocks_high) return;
   column(p, "active.high", number);
   pack_sums(p, d->active_high, d->bucket_count, 1);
-  column_end(p);
+  tsr__bundle_column_end(p);
   column(p, "active.low", number);
   pack_sums(p, d->active_low, d->bucket_count, 1);
-  column_end(p);
+  tsr__bundle_column_end(p);
   column(p, "rest.blocks.high", number);
   pack_moments(p, d->rest_blocks_high, d->bucket_count);
-  column_end(p);
+  tsr__bundle_column_end(p);
   column(p, "rest.blocks.low", number);
   pack_moments(p, d->rest_blocks_low, d->bucket_count);
-  column_end(p);
+  tsr__bundle_column_end(p);
 }
 
 static void pack_times(tsr__bundle *p, const tsr_view_device *d, size_t number) {
@@ -231,7 +231,7 @@ static void pack_times(tsr__bundle *p, const tsr_view_device *d, size_t number) 
     tsr__pack_signed(&p->pack, d->times_us[i] - before);
     before = d->times_us[i];
   }
-  column_end(p);
+  tsr__bundle_column_end(p);
 }
 
 static void pack_spans(tsr__bundle *p, const tsr__page_track *t, size_t number) {
@@ -248,7 +248,7 @@ static void pack_spans(tsr__bundle *p, const tsr__page_track *t, size_t number) 
     tsr__pack_number(&p->pack, pool.second);
     tsr__pack_number(&p->pack, (unsigned)s->is_large | (unsigned)s->is_expandable << 1);
   }
-  column_end(p);
+  tsr__bundle_column_end(p);
 }
 
 static void pack_pools(tsr__bundle *p, const tsr_view_device *d, size_t number) {
@@ -262,7 +262,7 @@ static void pack_pools(tsr__bundle *p, const tsr_view_device *d, size_t number) 
     tsr__pack_number(&p->pack, mark->bytes);
     before = mark->moment;
   }
-  column_end(p);
+  tsr__bundle_column_end(p);
 }
 
 /* kind and certainty in one; the name is a string of the page, or a step's number. */
@@ -285,7 +285,7 @@ void tsr__page_pack_lanes(tsr__bundle *p, const tsr__page_track *t, size_t numbe
   pack_pools(p, d, number);
   column(p, "ranges", number);
   for (size_t i = 0; i < d->range_count; i++) pack_range(p, t, &d->ranges[i]);
-  column_end(p);
+  tsr__bundle_column_end(p);
   column(p, "marks", number);
   for (size_t i = 0; i < d->mark_count; i++) {
     tsr__pack_number(&p->pack, d->marks[i].moment);
@@ -293,7 +293,7 @@ void tsr__page_pack_lanes(tsr__bundle *p, const tsr__page_track *t, size_t numbe
     tsr__pack_number(&p->pack, d->marks[i].size_bytes);
     tsr__pack_number(&p->pack, d->marks[i].free_bytes);
   }
-  column_end(p);
+  tsr__bundle_column_end(p);
 }
 
 /* Stops once the page is too large. */
@@ -307,15 +307,15 @@ void tsr__page_pack_cut(tsr__bundle *p, const tsr__page_track *t, size_t number)
 void tsr__page_pack_names(tsr__bundle *p) {
   const tsr__page_names *names = p->names;
   tsr__buffer text = {0};
-  begin(p, "nodes");
+  tsr__bundle_column(p, "nodes");
   for (uint32_t i = 0; i < names->nodes.count; i++) {
     tsr__page_node node;
     memcpy(&node, names->nodes.items[i].data, sizeof node);
     tsr__pack_number(&p->pack, node.parent == TSR_NONE ? 0 : i - node.parent);
     tsr__pack_number(&p->pack, node.frame);
   }
-  column_end(p);
-  begin(p, "frames");
+  tsr__bundle_column_end(p);
+  tsr__bundle_column(p, "frames");
   for (uint32_t i = 0; i < names->frames.count; i++) {
     tsr__page_frame frame;
     memcpy(&frame, names->frames.items[i].data, sizeof frame);
@@ -324,8 +324,8 @@ void tsr__page_pack_names(tsr__bundle *p) {
     tsr__pack_number(&p->pack, frame.line == TSR_LINE_UNKNOWN ? 0 : tsr__sum_u64(frame.line, 1));
     tsr__pack_number(&p->pack, frame.origin);
   }
-  column_end(p);
-  begin(p, "strings");
+  tsr__bundle_column_end(p);
+  tsr__bundle_column(p, "strings");
   tsr__buffer_text(&text, "[");
   for (uint32_t i = 0; i < names->strings.count; i++) {
     const tsr__interned *item = &names->strings.items[i];
@@ -340,5 +340,5 @@ void tsr__page_pack_names(tsr__bundle *p) {
   if (text.failed) p->ok = false;
   tsr__pack_bytes(&p->pack, text.data, text.size);
   tsr__buffer_release(&text);
-  column_end(p);
+  tsr__bundle_column_end(p);
 }

@@ -69,6 +69,8 @@ static bool pack_all(tsr_page *p, tsr__bundle *bundle) {
     tsr__page_pack_lanes(bundle, &p->tracks[i], i);
   }
   if (bundle->pack.is_full) return false;
+  if (bundle->ok) tsr__page_pack_pairs(bundle, p->inputs, p->ids, p->input_count);
+  if (bundle->pack.is_full) return false;
   if (bundle->ok) tsr__page_pack_names(bundle);
   if (bundle->ok)
     tsr__page_head(bundle, p->inputs, p->input_count, p->tracks, p->track_count, &p->options);

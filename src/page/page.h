@@ -24,6 +24,10 @@ int tsr__bundle_open(tsr__bundle *bundle, tsr__page_names *names, int level, siz
                      tsr_error *error);
 void tsr__bundle_release(tsr__bundle *bundle);
 
+/* Begin a column of the page, and end it. */
+void tsr__bundle_column(tsr__bundle *bundle, const char *name);
+void tsr__bundle_column_end(tsr__bundle *bundle);
+
 /* One device, or a range of it. `ids` are those of its file. */
 typedef struct tsr__page_track {
   const tsr_snapshot *snapshot;
@@ -36,6 +40,12 @@ typedef struct tsr__page_track {
 /* The columns of a track's cut, and of its lanes; `number` is part of their names. */
 void tsr__page_pack_cut(tsr__bundle *p, const tsr__page_track *t, size_t number);
 void tsr__page_pack_lanes(tsr__bundle *p, const tsr__page_track *t, size_t number);
+/* The column `pairs`: which stacks of two files are the same although lines or paths moved, as `tessera
+ * diff` finds it. `ids` are by input; only stacks that have a node count, so names are not added. Nothing
+ * for a single file, or for more than TSR__MOST_PAIRED. */
+#define TSR__MOST_PAIRED 8
+void tsr__page_pack_pairs(tsr__bundle *p, const tsr_page_input *inputs, const tsr__page_ids *ids,
+                          size_t input_count);
 /* The columns of the names of everything packed before. */
 void tsr__page_pack_names(tsr__bundle *p);
 

@@ -472,19 +472,23 @@ test('a view is sent by its address', async () => {
   await close(broken);
 });
 
-test('segments hold their blocks', async () => {
-  const page = await open(write(main), { hash: 'tab=3' });
-  await settle(page);
-  const text = await page.locator('.segments .tab-bar').innerText();
-  const { fragmentation, peak } = JSON.parse(tessera('peak', '--json', main)).devices[0];
-  check('segments are told', /segments/.test(text));
-  if (fragmentation) {
-    const shown = (bytes) => (bytes < 1024 ? `${bytes} B` : null);
-    check('free segments as the command says', !shown(fragmentation.free_segment_bytes) || text.includes(shown(fragmentation.free_segment_bytes)));
+test('what segments hold and waste is what the command says', async () => {
+  const names = ['train-late-recording.pickle', 'private-pools-no-trace.pickle', 'two-devices-no-trace.pickle', 'train-lm-small.pickle', 'synthetic-mosaic-sample.pickle'];
+  for (const file of [main, plan.made.graphs, plan.made.waves, ...names.map(real).filter(Boolean)]) {
+    const page = await open(write(file), { hash: 'tab=3' });
+    await settle(page);
+    const track = (await state(page)).place.track;
+    const { fragmentation, peak } = JSON.parse(tessera('peak', '--json', file)).devices[track];
+    const { rounding_bytes: rounding, unsplit_bytes: tails } = fragmentation;
+    expect(`waste in ${basename(file)}`, await page.evaluate('tessera.waste()'),
+      { lost: rounding + tails, inUsed: fragmentation.free_block_bytes, whole: fragmentation.free_segment_bytes, largest: fragmentation.largest_free_bytes });
+    check('reserved is told', peak.reserved_bytes > 0);
+    const text = await page.locator('.segments .tab-bar').innerText();
+    for (const word of ['segments', 'free, in segments in use', 'free, whole segments', 'lost to rounding and tails', 'largest free block'])
+      check(`${word}, in '${text}'`, text.includes(word));
+    if (file === main) await shoot(page, 'segments');
+    await close(page);
   }
-  check('reserved is told', peak.reserved_bytes > 0);
-  await shoot(page, 'segments');
-  await close(page);
 });
 
 test('expandable segments are drawn as wide as they were mapped', async () => {
@@ -575,6 +579,33 @@ test('two files stand on one axis, and differ', async () => {
   await settle(page);
   await shoot(page, 'two');
   await close(page);
+});
+
+test('a difference is what the command says', async () => {
+  const pairs = [['moved', 'waves'], ['waves', 'shifted'], ['waves', 'oom']].map((names) => names.map((name) => plan.made[name]));
+  for (const names of [['train-ctx100-annotated-torch2.6.pickle', 'train-ctx200-autocast-annotated-torch2.6.pickle'],
+    ['forward-fp32.pickle', 'train-late-recording.pickle'], ['trace-plot-fp32.html', 'trace-plot-bf16.html'],
+    ['forward-ctx150-torch2.6.pickle', 'train-ctx100-annotated-torch2.6.pickle']])
+    if (names.every(real)) pairs.push(names.map(real));
+  let moved = 0;
+  for (const pair of pairs) {
+    const [diff] = JSON.parse(tessera('diff', '--json', '--top', '0', ...pair)).devices;
+    const page = await open(write(pair), { hash: 'tab=4' });
+    await settle(page);
+    const [download] = await Promise.all([page.waitForEvent('download'), page.getByRole('button', { name: 'CSV' }).click()]);
+    const lines = readFileSync(await download.path(), 'utf8').trim().split('\n').slice(1);
+    const rows = lines.map((line) => line.split(',', 3).map(Number)).map(([delta, a, b]) => `${delta} ${a} ${b}`);
+    const name = pair.map((path) => basename(path)).join(' and ');
+    expect(`rows of ${name}`, rows.sort(), diff.changes.map((c) => `${c.delta_bytes} ${c.old_bytes} ${c.new_bytes}`).sort());
+    const said = await page.evaluate(() => [...document.querySelectorAll('.diff .figure, .diff .hint')].map((e) => e.innerText).join(' '));
+    const spelled = (bytes) => (bytes < 1024 ? `${bytes} B` : bytes < 2 ** 20 ? `${(bytes / 1024).toFixed(1)} KiB` : bytes < 2 ** 30 ? `${(bytes / 2 ** 20).toFixed(2)} MiB` : `${(bytes / 2 ** 30).toFixed(2)} GiB`);
+    for (const [bytes, after] of [[diff.delta_bytes, ' allocated'], [diff.rounding_delta_bytes, ' that blocks hold beyond']])
+      if (bytes) check(`${name}: ${bytes}${after}, in '${said}'`, said.includes(`${bytes > 0 ? '+' : '\u2212'}${spelled(Math.abs(bytes))}${after}`));
+    check(`${name}: ${diff.moved_stacks} moved, in '${said}'`, !diff.moved_stacks ? !said.includes('matched by') : said.includes(`${diff.moved_stacks} stack`));
+    moved += diff.moved_stacks;
+    await close(page);
+  }
+  check('some stacks moved', moved > 10);
 });
 
 test('hostile names are text', async () => {

@@ -60,8 +60,9 @@ def snapshot(events, frames_at_end=()):
             'external_annotations': []}
 
 
-def waves(count, names):
-    """Allocations that come and go in waves, each with its own kind of stack."""
+def waves(count, names, line=1, folder='/home/me'):
+    """Allocations that come and go in waves, each with its own kind of stack: seven lines from `line` on of
+    a file for each name."""
     events, live, time = [], [], 1700000000000000
     for i in range(count):
         time += 10
@@ -72,8 +73,8 @@ def waves(count, names):
             events.append(event('free_requested', address, old['size'], time, []))
             events.append(event('free_completed', address, old['size'], time + 1, []))
         name = names[i % len(names)]
-        frames = [{'name': name, 'filename': f'/home/me/{name}.py', 'line': i % 7 + 1},
-                  {'name': 'main', 'filename': '/home/me/train.py', 'line': 3}]
+        frames = [{'name': name, 'filename': f'{folder}/{name}.py', 'line': i % 7 + line},
+                  {'name': 'main', 'filename': f'{folder}/train.py', 'line': 3}]
         size = 700 + (i * 7919) % (900 << 10) if i % 997 else 1 << 20
         live.append(event('alloc', address, size, time + 2, frames))
         events.append(live[-1])
@@ -141,6 +142,8 @@ def make(work):
     files = {'hostile': hostile(), 'annotated': annotated(6, 3), 'many': annotated(90, 70),
              'waves': snapshot(waves(3000, ['forward', 'backward', 'step'])),
              'long': snapshot(waves(30000, ['forward', 'backward', 'step'])),
+             'moved': snapshot(waves(2500, ['forward', 'backward', 'loss'], line=5, folder='/home/you')),
+             'shifted': snapshot(waves(3000, ['forward', 'backward', 'step'], line=3)),
              'graphs': graphs(),
              'empty': {'segments': [], 'device_traces': [[]]}}
     files['oom'] = snapshot(waves(300, ['forward', 'loss']) + [

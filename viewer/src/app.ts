@@ -6,6 +6,7 @@ import type { Head } from './decode.ts';
 import { type Device, type Grouping, upperBound } from './device.ts';
 import { groupingOf } from './groupings.ts';
 import type { Names } from './names.ts';
+import type { Pairs } from './pairs.ts';
 import { Parts } from './parts.ts';
 import { Search } from './search.ts';
 import type { State, Store } from './state.ts';
@@ -34,6 +35,7 @@ export class App {
     readonly head: Head,
     readonly names: Names,
     readonly devices: Device[],
+    readonly pairs: Pairs,
     readonly store: Store,
   ) {
     this.axis = new Axis(store.state.axis, devices);

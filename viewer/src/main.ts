@@ -14,6 +14,7 @@ import { keyTable, listenToKeys } from './keys.ts';
 import { Legend } from './legend.ts';
 import { LiveTab, Summary } from './livetab.ts';
 import { Names } from './names.ts';
+import { Pairs } from './pairs.ts';
 import { Pin } from './pin.ts';
 import { Segments } from './segments.ts';
 import { decode, type State, Store } from './state.ts';
@@ -196,6 +197,7 @@ function hook(app: App, page: Page): object {
       return Object.fromEntries(grouping.names.map((name, g) => [name, [sums[g], device.keptAt(grouping, g, event + 1)]]));
     },
     segments: () => page.segments.drawn(),
+    waste: () => page.segments.waste(),
     drawn: (track: number) => page.timeline.tracks[track]!.drawnHead(),
     isWaiting: () => app.isWaiting,
     frames: () => page.timeline.frameTimes,
@@ -214,7 +216,7 @@ async function main(): Promise<void> {
   const tracks = devices.map((d) => ({ moments: d.moments }));
   const state = decode(location.hash.slice(1), initial, tracks);
   if (!Axis.canBeTime(devices)) state.axis = 'event';
-  const app = new App(head, names, devices, new Store(state, initial));
+  const app = new App(head, names, devices, new Pairs(columns), new Store(state, initial));
   document.title = `${devices[0]!.label.replace(/^.*[\\/]/, '')}${head.inputs.length > 1 ? ' and others' : ''} - tessera`;
   const page = new Page(app);
   addEventListener('hashchange', () => {

@@ -29,7 +29,7 @@ export function labelCell(row: { label: string }): HTMLElement {
 }
 
 /** The key and name by which rows are made. */
-function namer(app: App, device: Device, grouping: Grouping, by: string): (a: number) => string {
+function namer(app: App, device: Device, grouping: Grouping, by: string, moved: Map<number, number> | null): (a: number) => string {
   const { names } = app;
   if (by === 'block') return (a) => `a${a}`;
   if (by === 'group') return (a) => grouping.names[grouping.group[a]!]!;
@@ -38,7 +38,8 @@ function namer(app: App, device: Device, grouping: Grouping, by: string): (a: nu
     const node = device.node(a);
     let key = ofNode.get(node);
     if (key === undefined) {
-      key = String(node);
+      const pair = moved?.get(node);
+      key = pair === undefined ? String(node) : `moved ${pair}`;
       if (by === 'function' && node >= 0) {
         const own = names.own(node);
         const frame = own[own.length - 1]!;
@@ -50,10 +51,11 @@ function namer(app: App, device: Device, grouping: Grouping, by: string): (a: nu
   };
 }
 
-export function sumRows(app: App, device: Device, ids: number[], rest: Float64Array | null, by: string): Row[] {
+/** `moved`: classes of stacks, each of which is one row; see pairs.ts. */
+export function sumRows(app: App, device: Device, ids: number[], rest: Float64Array | null, by: string, moved: Map<number, number> | null = null): Row[] {
   const grouping = app.grouping(device.index, device);
   const colours = app.colours(device.index);
-  const keyOf = namer(app, device, grouping, by);
+  const keyOf = namer(app, device, grouping, by, moved);
   const rows = new Map<string, Row>();
   for (const a of ids) {
     const key = keyOf(a);

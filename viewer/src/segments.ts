@@ -75,8 +75,11 @@ export class Segments {
   }
 
   /** Reserved memory that holds nothing, by cause: the rules are those of `tessera at`. */
-  private waste(device: Device): Waste {
+  waste(): Waste {
+    const { device, moment } = this.app.selection();
     const waste = { lost: 0, inUsed: 0, whole: 0, largest: 0 };
+    // Of all blocks, those included that lie outside the segments that the file has.
+    for (const a of device.live(moment)) waste.lost += Math.max(0, device.block(a) - device.requested(a));
     for (const { span, blocks } of this.boxes) {
       const { at, bytes } = span;
       const keepsTails = span.isLarge && !span.isExpandable;
@@ -98,7 +101,6 @@ export class Segments {
       for (const a of blocks) {
         gap(Number(device.address(a)));
         end = Math.max(end, Number(device.address(a)) + device.block(a));
-        waste.lost += device.block(a) - device.requested(a);
       }
       gap(at + bytes);
     }
@@ -106,17 +108,17 @@ export class Segments {
   }
 
   private drawBar(device: Device, moment: number): void {
-    const waste = this.waste(device);
+    const waste = this.waste();
     const reserved = device.reservedAt(moment);
     const figure = (name: string, bytes: number) =>
       h('span', { class: 'figure' }, h('b', {}, size(bytes)), ` ${name}, ${percent(bytes, reserved)}`);
     replace(
       this.bar,
       h('span', { class: 'figure' }, h('b', {}, count(this.boxes.length)), ' segments'),
-      figure('free beside blocks', waste.inUsed),
-      figure('in free segments', waste.whole),
+      figure('free, in segments in use', waste.inUsed),
+      figure('free, whole segments', waste.whole),
       figure('lost to rounding and tails', waste.lost),
-      h('span', { class: 'figure' }, h('b', {}, size(waste.largest)), ' largest free'),
+      h('span', { class: 'figure' }, h('b', {}, size(waste.largest)), ' largest free block'),
       device.hasRest && h('span', { class: 'muted' }, 'smaller blocks are not drawn: what looks free may hold some'),
     );
     if (!this.boxes.length) this.tip.textContent = 'There are no segments at this moment.';
