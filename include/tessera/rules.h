@@ -18,7 +18,8 @@
  * Patterns are PCRE2's, in UTF mode with Unicode classes, searched for anywhere, and case-sensitive:
  * as in Python's re.search, except for \Z (also matches before a last newline; \z is the very end),
  * {,n} (literal; write {0,n}), \u and \N escapes (write \x{...}), and (?i) in mid-pattern, which PCRE2
- * accepts and Python rejects. A pattern that exceeds the backtracking limit is stopped and reported.
+ * accepts and Python rejects. A pattern that exceeds the backtracking limit is stopped and reported; one that
+ * does so, or comes close, on many texts is not tried on the rest of them.
  */
 #ifndef TESSERA_RULES_H
 #define TESSERA_RULES_H

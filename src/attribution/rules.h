@@ -47,13 +47,17 @@ void tsr__pattern_free(tsr__pattern *pattern);
 typedef struct tsr__rule_stacks {
   uint32_t *stacks; /* rule by stack id, or TSR__RULE_NONE */
   uint32_t count;
-  uint64_t
-      given_up; /* number of times that a pattern exceeded its limit on a text, which counts as not found */
+  /* Lenient rules: how many times a pattern exceeded its limit on a text, which counts as not
+   * found; how many rules were disabled, because all their texts together took too much; and the first
+   * rule of either sort, or TSR__RULE_NONE. */
+  uint64_t given_up, disabled;
+  uint32_t given_up_rule, disabled_rule;
 } tsr__rule_stacks;
 
 /* Each pattern is tried on each distinct text at most once, however many frames, stacks and events
  * share it. A pattern that exceeds its limit is TSR_ERROR_ARGUMENT if the rules were parsed
- * strictly; lenient ones count it. Fails with TSR_ERROR_MEMORY. */
+ * strictly; lenient ones count it, and are disabled when they exceed it often. The work of a rule is linear in
+ * the bytes of the texts, whatever its pattern (see rules_match.c). Fails with TSR_ERROR_MEMORY. */
 int tsr__rules_match(const tsr_rules *rules, const tsr_snapshot *snapshot, tsr__rule_stacks *out,
                      tsr_error *error);
 void tsr__rule_stacks_release(tsr__rule_stacks *stacks);

@@ -4,16 +4,26 @@
  * events contain it: `of_text` stores the first rule found in each text. A frame has the earlier of its
  * two texts' rules, a stack the earliest of its frames'.
  *
- * A pattern is an untrusted program. It is limited by PCRE2's own limits on patterns, a limit on
- * backtracking (which the just-in-time compiler respects), and one on the memory of the matcher.
- * There is no limit on time, so that the same pattern gives the same answer on every machine. */
+ * A pattern is an untrusted program, and so are the texts that it is tried on. One attempt is limited by
+ * PCRE2's own limits on patterns, a limit on backtracking (which the just-in-time compiler respects; it
+ * holds for each place at which a match may begin), and one on the memory of the matcher. All attempts of a
+ * rule together are limited too, since a file may have millions of texts:
+ *
+ *   QUICK_LIMIT    is all that a text gets at first, enough for nearly all;
+ *   SLOW_BYTES     of texts that need more are tried again with MATCH_LIMIT;
+ *   GIVEN_UP_TEXTS that exceed this as well are tolerated (strict rules: none).
+ *
+ * A rule that has used up either is disabled: it matches no text that was not tried before. There
+ * is no limit on time, so that the same pattern gives the same answer on every machine. */
 #include "attribution/rules.h"
 
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
 
 /* Enough for realistic patterns on texts as long as file names; at most some milliseconds per text. */
-enum { MATCH_LIMIT = 200000, HEAP_LIMIT_KIB = 16 * 1024 };
+enum { QUICK_LIMIT = 1000, MATCH_LIMIT = 200000, HEAP_LIMIT_KIB = 16 * 1024 };
+/* For all texts of a rule. */
+enum { SLOW_BYTES = 1 << 20, GIVEN_UP_TEXTS = 16 };
 /* For the compiled code; without it PCRE2 uses 32 KiB of the machine's stack. */
 enum { JIT_STACK_START = 32 * 1024, JIT_STACK_MOST = 1024 * 1024 };
 /* Only this many bytes of a longer text are searched. */
@@ -81,6 +91,12 @@ void tsr__pattern_free(tsr__pattern *pattern) {
 /* Not tried yet. */
 #define UNTRIED (UINT32_MAX - 1)
 
+/* What a rule has used of its limits. */
+typedef struct spent {
+  uint32_t slow_bytes, given_up;
+  bool is_disabled;
+} spent;
+
 typedef struct matcher {
   const tsr_rules *rules;
   const tsr_snapshot *snapshot;
@@ -89,7 +105,7 @@ typedef struct matcher {
   pcre2_jit_stack *stack;
   pcre2_match_data *found;
   uint32_t *of_text, *of_frame;
-  uint64_t given_up;
+  spent *spent; /* by rule */
   tsr_error *error;
 } matcher;
 
@@ -102,8 +118,9 @@ static bool matcher_open(matcher *m) {
   m->stack = pcre2_jit_stack_create(JIT_STACK_START, JIT_STACK_MOST, m->memory);
   m->of_text = TSR__NEW_ARRAY(uint32_t, string_count);
   m->of_frame = TSR__NEW_ARRAY(uint32_t, tsr_snapshot_frame_count(m->snapshot));
-  if (!m->limits || !m->found || !m->stack || !m->of_text || !m->of_frame) return false;
-  (void)pcre2_set_match_limit(m->limits, MATCH_LIMIT);
+  m->spent = TSR__NEW_ARRAY(spent, m->rules->items.count);
+  if (!m->limits || !m->found || !m->stack || !m->of_text || !m->of_frame || !m->spent)
+    return false;
   (void)pcre2_set_heap_limit(m->limits, HEAP_LIMIT_KIB);
   pcre2_jit_stack_assign(m->limits, NULL, m->stack);
   for (uint32_t i = 0; i < string_count; i++) m->of_text[i] = UNTRIED;
@@ -113,26 +130,48 @@ static bool matcher_open(matcher *m) {
 static void matcher_close(matcher *m) {
   tsr__free(m->of_text);
   tsr__free(m->of_frame);
+  tsr__free(m->spent);
   pcre2_match_data_free(m->found);
   pcre2_match_context_free(m->limits);
   pcre2_jit_stack_free(m->stack);
   pcre2_general_context_free(m->memory);
 }
 
-/* 1 found, 0 not found, or a negative tsr_status. */
-static int is_found(matcher *m, size_t rule, tsr_text text) {
-  size_t size = text.size_bytes < TEXT_BYTES ? text.size_bytes : TEXT_BYTES;
-  int code = pcre2_match(m->rules->patterns[rule]->code, (PCRE2_SPTR)text.data, size, 0, 0,
-                         m->found, m->limits);
-  if (code >= 0) return 1;
-  if (code == PCRE2_ERROR_NOMATCH) return 0;
-  if (code == PCRE2_ERROR_NOMEMORY) return tsr__fail_memory(m->error);
-  m->given_up++;
+static int try_text(matcher *m, size_t rule, tsr_text text, uint32_t limit) {
+  (void)pcre2_set_match_limit(m->limits, limit);
+  return pcre2_match(m->rules->patterns[rule]->code, (PCRE2_SPTR)text.data, text.size_bytes, 0, 0,
+                     m->found, m->limits);
+}
+
+/* A text on which a rule exceeded a limit: 0, not found, if the rules are lenient. */
+static int give_up(matcher *m, size_t rule, tsr_text text) {
+  spent *used = &m->spent[rule];
+  int shown = text.size_bytes < 80 ? (int)text.size_bytes : 80;
   if (m->rules->mode == TSR_RULES_LENIENT) return 0;
   return tsr__fail(
       m->error, TSR_ERROR_ARGUMENT, TSR_OFFSET_NONE,
-      "rule '%.60s': the pattern exceeds the backtracking limit on '%.*s'; simplify it",
-      m->rules->items.items[rule].name, size < 80 ? (int)size : 80, text.data);
+      "rule '%.60s': the pattern exceeds the backtracking limit on %s'%.*s'; simplify it",
+      m->rules->items.items[rule].name, used->given_up ? "" : "many texts, at last ", shown,
+      text.data);
+}
+
+/* 1 found, 0 not found, or a negative tsr_status. */
+static int is_found(matcher *m, size_t rule, tsr_text text) {
+  spent *used = &m->spent[rule];
+  if (used->is_disabled) return 0;
+  if (text.size_bytes > TEXT_BYTES) text.size_bytes = TEXT_BYTES;
+  int code = try_text(m, rule, text, QUICK_LIMIT);
+  if (code == PCRE2_ERROR_MATCHLIMIT) {
+    used->slow_bytes += (uint32_t)text.size_bytes;
+    used->is_disabled = used->slow_bytes > SLOW_BYTES;
+    if (used->is_disabled) return give_up(m, rule, text);
+    code = try_text(m, rule, text, MATCH_LIMIT);
+  }
+  if (code >= 0) return 1;
+  if (code == PCRE2_ERROR_NOMATCH) return 0;
+  if (code == PCRE2_ERROR_NOMEMORY) return tsr__fail_memory(m->error);
+  used->is_disabled = ++used->given_up == GIVEN_UP_TEXTS;
+  return give_up(m, rule, text);
 }
 
 static int match_text(matcher *m, uint32_t string, uint32_t *out) {
@@ -174,6 +213,16 @@ static void match_stacks(const matcher *m, tsr__rule_stacks *out) {
   }
 }
 
+static void sum_up(const matcher *m, tsr__rule_stacks *out) {
+  out->given_up_rule = out->disabled_rule = TSR__RULE_NONE;
+  for (size_t i = m->rules->items.count; i-- > 0;) {
+    out->given_up += m->spent[i].given_up;
+    out->disabled += m->spent[i].is_disabled;
+    if (m->spent[i].given_up) out->given_up_rule = (uint32_t)i;
+    if (m->spent[i].is_disabled) out->disabled_rule = (uint32_t)i;
+  }
+}
+
 int tsr__rules_match(const tsr_rules *rules, const tsr_snapshot *snapshot, tsr__rule_stacks *out,
                      tsr_error *error) {
   matcher m = {.rules = rules, .snapshot = snapshot, .error = error};
@@ -183,7 +232,7 @@ int tsr__rules_match(const tsr_rules *rules, const tsr_snapshot *snapshot, tsr__
   int status = is_open ? match_frames(&m) : tsr__fail_memory(error);
   if (is_open && !status) {
     match_stacks(&m, &stacks);
-    stacks.given_up = m.given_up;
+    sum_up(&m, &stacks);
     *out = stacks;
   } else {
     tsr__free(stacks.stacks);

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/buffer.h"
 #include "test_support.h"
 
 static int parse(const char *text, tsr_rules_mode mode, tsr_rules **rules, tsr_error *error) {
@@ -223,11 +224,92 @@ static void catastrophe(void **state) {
   tsr_snapshot_free(snapshot);
 }
 
+/* A trace with one frame per allocation: `count` names that begin with `start` and are otherwise unique and
+ * `name_bytes` long. */
+static tsr_snapshot *with_names(const char *start, size_t name_bytes, unsigned count) {
+  tsr__buffer text = {0};
+  tsr_snapshot *snapshot = NULL;
+  tsr__buffer_text(&text, "{\"segments\": [], \"device_traces\": [[");
+  for (unsigned i = 0; i < count; i++) {
+    tsr__buffer_printf(&text,
+                       "%s{\"action\": \"alloc\", \"addr\": %u, \"size\": 1, \"frames\": "
+                       "[{\"name\": \"%s%04u",
+                       i ? ", " : "", i + 1, start, i);
+    tsr__buffer_fill(&text, 'x', name_bytes - strlen(start) - 4);
+    tsr__buffer_text(&text, "\", \"filename\": \"f\", \"line\": 1}]}");
+  }
+  tsr__buffer_text(&text, "]]}");
+  assert_int_equal(tsr_snapshot_read(text.data, text.size, NULL, &snapshot, NULL), 0);
+  tsr__buffer_release(&text);
+  return snapshot;
+}
+
+#define AS "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa" /* 40 */
+
+/* A rule that meets its limit again and again is disabled; others still match. */
+static void many_catastrophes(void **state) {
+  (void)state;
+  const char *bad = "{\"fine\": \"0099\", \"slow\": \"(?:(?:a+)+)+$\", \"rest\": \"x\"}";
+  tsr_snapshot *snapshot = with_names(AS, 64, 100);
+  tsr_rules *rules = NULL;
+  tsr__rule_stacks stacks = {0};
+  assert_int_equal(parse(bad, TSR_RULES_LENIENT, &rules, NULL), 0);
+  assert_int_equal(tsr__rules_match(rules, snapshot, &stacks, NULL), 0);
+  assert_int_equal(stacks.given_up, 16);
+  assert_int_equal(stacks.given_up_rule, 1);
+  assert_int_equal(stacks.disabled, 1);
+  assert_int_equal(stacks.disabled_rule, 1);
+  tsr_events events = tsr_snapshot_events(snapshot, 0);
+  for (uint64_t i = 0; i < events.count; i++)
+    assert_int_equal(stacks.stacks[events.stack[i]], i == 99 ? 0 : 2);
+  tsr__rule_stacks_release(&stacks);
+  tsr_rules_free(rules);
+  tsr_snapshot_free(snapshot);
+}
+
+/* Nor may it come close to its limit on every text of a large file; strict rules are refused then. */
+static void slow_but_not_catastrophic(void **state) {
+  (void)state;
+  const char *slow = "{\"fine\": \"0000\", \"steep\": \"(?:a|aa)+(b|d)\"}";
+  tsr_rules *rules = NULL;
+  tsr__rule_stacks stacks = {0};
+  tsr_error error = {0};
+  /* A few such texts are fine, */
+  tsr_snapshot *snapshot = with_names("aaaaaaaaaaaaaaaaaaaa", 4096, 20);
+  assert_int_equal(parse(slow, TSR_RULES_STRICT, &rules, NULL), 0);
+  assert_int_equal(tsr__rules_match(rules, snapshot, &stacks, NULL), 0);
+  assert_int_equal(stacks.given_up + stacks.disabled, 0);
+  assert_int_equal(stacks.disabled_rule, TSR__RULE_NONE);
+  tsr__rule_stacks_release(&stacks);
+  tsr_snapshot_free(snapshot);
+  /* more than 1 MiB of them is not. */
+  snapshot = with_names("aaaaaaaaaaaaaaaaaaaa", 4096, 300);
+  assert_int_equal(tsr__rules_match(rules, snapshot, &stacks, &error), TSR_ERROR_ARGUMENT);
+  assert_non_null(strstr(error.message, "rule 'steep': the pattern exceeds the backtracking limit "
+                                        "on many texts, at last 'aaaa"));
+  tsr_rules_free(rules);
+  assert_int_equal(parse(slow, TSR_RULES_LENIENT, &rules, NULL), 0);
+  assert_int_equal(tsr__rules_match(rules, snapshot, &stacks, NULL), 0);
+  assert_int_equal(stacks.given_up, 0);
+  assert_int_equal(stacks.disabled, 1);
+  assert_int_equal(stacks.disabled_rule, 1);
+  tsr__rule_stacks_release(&stacks);
+  tsr_rules_free(rules);
+  tsr_snapshot_free(snapshot);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(forms),    cmocka_unit_test(priorities),  cmocka_unit_test(malformed),
-      cmocka_unit_test(bounds),   cmocka_unit_test(bad_pattern), cmocka_unit_test(lenient),
-      cmocka_unit_test(matching), cmocka_unit_test(catastrophe),
+      cmocka_unit_test(forms),
+      cmocka_unit_test(priorities),
+      cmocka_unit_test(malformed),
+      cmocka_unit_test(bounds),
+      cmocka_unit_test(bad_pattern),
+      cmocka_unit_test(lenient),
+      cmocka_unit_test(matching),
+      cmocka_unit_test(catastrophe),
+      cmocka_unit_test(many_catastrophes),
+      cmocka_unit_test(slow_but_not_catastrophic),
   };
   return cmocka_run_group_tests_name("rules", tests, NULL, NULL);
 }

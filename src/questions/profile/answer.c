@@ -10,6 +10,8 @@
  * is that of `tessera peak`. With the other groupings memory counts from zero at the first
  * event: older memory belongs to no group. Every group with an allocation up to the peak
  * is listed, even if nothing of it is live there. */
+#include <assert.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -19,6 +21,8 @@
 #include "questions/shared/shares.h"
 #include "study/grouping.h"
 
+/* Warnings that name a rule. */
+enum { MESSAGES = 2, MESSAGE_BYTES = 256 };
 enum { DEFAULT_SERIES = 20, MOMENTS_LEAST = 4, MOMENTS_MOST = 20000 };
 
 /* One device on its way. */
@@ -32,6 +36,7 @@ typedef struct work {
   tsr_profile_group *groups; /* by group of the grouping; no trace.allocations: not in this trace */
   uint64_t *now;             /* bytes by group */
   const char **names;        /* by group */
+  char *messages;            /* room for MESSAGES texts of MESSAGE_BYTES, owned by out->names */
   uint32_t *series_of;       /* by group */
   tsr_error *error;
 } work;
@@ -50,14 +55,18 @@ static int find_members(work *w) {
     return tsr__fail_memory(w->error);
   for (size_t i = 0; i < t->birth.count; i++)
     w->members.of[i] = tsr__grouping_of(&w->grouping, (uint32_t)i);
-  size_t text_bytes = 0;
+  size_t text_bytes = (size_t)MESSAGES * MESSAGE_BYTES;
   for (uint32_t i = 0; i < count; i++)
     text_bytes += tsr__grouping_name(&w->grouping, i).size_bytes + 1;
   char *texts = w->out->names = TSR__NEW_ARRAY(char, text_bytes);
   if (!texts) return tsr__fail_memory(w->error);
+  w->messages = texts;
+  texts += (size_t)MESSAGES * MESSAGE_BYTES;
   for (uint32_t i = 0; i < count; i++) {
     tsr_text name = tsr__grouping_name(&w->grouping, i);
     memcpy(texts, name.data, name.size_bytes);
+    for (size_t k = 0; k < name.size_bytes; k++)
+      if (!texts[k]) texts[k] = '?'; /* a zero byte in the file must not cut the name */
     w->names[i] = texts;
     w->groups[i] = (tsr_profile_group){.name = texts,
                                        .first_event = -1,
@@ -366,18 +375,33 @@ static int tell_history(work *w, size_t top) {
   return status ? status : cut_layers(w->out, top, w->error);
 }
 
+/* A warning that names a rule; its text goes to the end of the device's texts. */
+static tsr_warning warn_of_rule(const work *w, unsigned slot, const char *code, uint64_t count,
+                                uint32_t rule, const char *what) {
+  char *text = w->messages + (size_t)slot * MESSAGE_BYTES;
+  assert(slot < MESSAGES);
+  (void)snprintf(text, MESSAGE_BYTES, "rule '%.80s': %s",
+                 tsr_rules_at(w->grouping.grouper->rules, rule).name, what);
+  return (tsr_warning){code, count, text};
+}
+
 static int warn(work *w) {
-  enum { MOST = TSR__MISFIT_COUNT + TSR__ANNOTATION_ODD_COUNT + 1 };
+  enum { MOST = TSR__MISFIT_COUNT + TSR__ANNOTATION_ODD_COUNT + MESSAGES };
   const tsr__grouper *grouper = w->grouping.grouper;
   tsr_warning *list = TSR__NEW_ARRAY(tsr_warning, MOST);
   if (!list) return tsr__fail_memory(w->error);
   size_t count = tsr__timeline_warnings(w->timeline, list);
   if (grouper->by == TSR_PROFILE_BY_ANNOTATION)
     count += tsr__annotations_warnings(w->grouping.annotations, list + count);
-  if (grouper->rule_stacks.given_up)
-    list[count++] = (tsr_warning){
-        "rule-gave-up", grouper->rule_stacks.given_up,
-        "a pattern exceeded the backtracking limit on a text, which counts as no match"};
+  const tsr__rule_stacks *rules = &grouper->rule_stacks;
+  if (rules->given_up)
+    list[count++] = warn_of_rule(
+        w, 0, "rule-gave-up", rules->given_up, rules->given_up_rule,
+        "the pattern exceeded the backtracking limit on a text, which counts as no match");
+  if (rules->disabled)
+    list[count++] = warn_of_rule(w, 1, "rule-disabled", rules->disabled, rules->disabled_rule,
+                                 "the pattern backtracks too much on too many texts, and was not "
+                                 "tried on the rest of them; simplify it");
   w->out->warnings = list;
   w->out->warning_count = count;
   return 0;
