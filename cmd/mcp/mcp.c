@@ -322,12 +322,15 @@ static json_t *answer_request(server *s, const json_t *id, const char *method,
   return error_of(id, METHOD_NOT_FOUND, "no such method");
 }
 
-/* The response to one message, or NULL: notifications have none. */
-static json_t *answer_message(server *s, const json_t *message) {
+/* The response to one message, or NULL: notifications have none. `problem` is what its line
+ * contains that none may, or "". */
+static json_t *answer_message(server *s, const json_t *message, const char *problem) {
   const json_t *id = json_object_get(message, "id"), *params = json_object_get(message, "params");
   const char *method = json_string_value(json_object_get(message, "method"));
   const char *dialect = json_string_value(json_object_get(message, "jsonrpc"));
   bool is_named = json_is_string(id) || json_is_number(id);
+  if (*problem && !method) return error_of(is_named ? id : NULL, PARSE_ERROR, problem);
+  if (*problem) return is_named ? error_of(id, INVALID_PARAMS, problem) : NULL;
   if (!json_is_object(message))
     return error_of(NULL, INVALID_REQUEST, "a message must be an object");
   if (!method && (json_object_get(message, "result") || json_object_get(message, "error")))
@@ -342,7 +345,7 @@ static json_t *answer_message(server *s, const json_t *message) {
   return answer_request(s, id, method, params);
 }
 
-static void answer_batch(server *s, const json_t *batch) {
+static void answer_batch(server *s, const json_t *batch, const char *problem) {
   if (!json_array_size(batch) || s->settled > VERSION_2025_03) {
     send(s, error_of(NULL, INVALID_REQUEST,
                      json_array_size(batch) ? "this version of the protocol has no batches"
@@ -351,7 +354,7 @@ static void answer_batch(server *s, const json_t *batch) {
   }
   json_t *responses = json_array();
   for (size_t i = 0; i < json_array_size(batch); i++) {
-    json_t *response = answer_message(s, json_array_get(batch, i));
+    json_t *response = answer_message(s, json_array_get(batch, i), problem);
     if (response) json_array_append_new(responses, response);
   }
   if (json_array_size(responses))
@@ -361,17 +364,17 @@ static void answer_batch(server *s, const json_t *batch) {
 }
 
 static void answer_line(server *s, const char *line, size_t size_bytes) {
-  json_error_t why;
+  char problem[MCP_PROBLEM_BYTES];
   size_t blank = 0;
   while (blank < size_bytes && strchr(" \t\r", line[blank])) blank++;
   if (blank == size_bytes) return;
-  json_t *message = json_loadb(line, size_bytes, JSON_DECODE_ANY, &why);
+  json_t *message = mcp_parse(line, size_bytes, problem);
   if (!message)
-    send(s, error_of(NULL, PARSE_ERROR, why.text));
+    send(s, error_of(NULL, PARSE_ERROR, problem));
   else if (json_is_array(message))
-    answer_batch(s, message);
+    answer_batch(s, message, problem);
   else
-    send(s, answer_message(s, message));
+    send(s, answer_message(s, message, problem));
   json_decref(message);
 }
 

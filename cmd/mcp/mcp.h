@@ -154,6 +154,16 @@ json_t *mcp_tool_describe(const mcp_tool *tool, bool is_old);
  * have a row go to `call->params`. NULL after mcp_fail or with the call's `error` set. */
 json_t *mcp_arguments_read(mcp_call *call, const json_t *given);
 
+#define MCP_PROBLEM_BYTES 256
+
+/* A line as a tree; the caller owns it. NULL if it is no JSON. `problem` is then what is wrong; it is not
+ * empty either if a text in the tree has a zero byte, or if texts or numbers had to be replaced in order
+ * to read the line: such a message is not to be answered, except with an error. */
+json_t *mcp_parse(const char *line, size_t size_bytes, char problem[MCP_PROBLEM_BYTES]);
+/* In JSON of `size_bytes`, replace escapes of lone surrogates, which no strict reader takes, with
+ * \ufffd, and those of zero bytes if `mends_zeros`. A zero follows the text. */
+void mcp_mend(char *text, size_t size_bytes, bool mends_zeros);
+
 /* A text of a snapshot as a value; '?' replaces what is not UTF-8. */
 json_t *mcp_string(tsr_text text);
 

@@ -4,7 +4,7 @@
  * report, with stacks folded to the frames of the program and its verdict in words first. What a
  * report writes is read back into a tree, so that it can be bounded (mcp_bound.c) and put into a
  * message. A report may contain what jansson rejects: lone surrogates, and integers beyond 63 bits;
- * the first become U+FFFD, and a report with the second is read once more with all numbers as
+ * the first become U+FFFD (mcp_parse.c), and a report with the second is read once more with all numbers as
  * reals.
  */
 #include <inttypes.h>
@@ -38,30 +38,20 @@ static int keep(void *context, const char *data, size_t size_bytes) {
   return 0;
 }
 
-/* "\udXXX" without its other half, which no strict reader takes, becomes "\ufffd". */
-static void mend_surrogates(text_buffer *text) {
-  for (size_t i = 0; i + 5 < text->size; i++) {
-    char *at = text->data + i;
-    if (at[0] != '\\') continue;
-    bool is_high = at[1] == 'u' && at[2] == 'd' && strchr("89ab", at[3]) && at[3];
-    bool is_low = at[1] == 'u' && at[2] == 'd' && strchr("cdef", at[3]) && at[3];
-    bool has_low = is_high && i + 11 < text->size && at[6] == '\\' && at[7] == 'u' &&
-                   at[8] == 'd' && strchr("cdef", at[9]);
-    if (has_low)
-      i += 11;
-    else if (is_high || is_low)
-      for (size_t k = 0; k < 4; k++) at[2 + k] = "fffd"[k];
-    else
-      i++;
-  }
-}
-
-static json_t *parse(text_buffer *text) {
-  if (!text->data) return NULL;
-  mend_surrogates(text);
+static json_t *parse_with(const text_buffer *text) {
   json_t *tree = json_loadb(text->data, text->size, JSON_ALLOW_NUL, NULL);
   return tree ? tree
               : json_loadb(text->data, text->size, JSON_ALLOW_NUL | JSON_DECODE_INT_AS_REAL, NULL);
+}
+
+/* A key may be a name from the file; jansson takes no zero byte there. */
+static json_t *parse(text_buffer *text) {
+  if (!text->data) return NULL;
+  mcp_mend(text->data, text->size, false);
+  json_t *tree = parse_with(text);
+  if (tree) return tree;
+  mcp_mend(text->data, text->size, true);
+  return parse_with(text);
 }
 
 /* The lines of the verdict as a list. */

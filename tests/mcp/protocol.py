@@ -108,6 +108,41 @@ def check_wrong_messages(server, _):
         expect('the next is answered', answers[1], {'jsonrpc': '2.0', 'id': 2, 'result': {}})
 
 
+def check_requests_that_cannot_be_read(server, folder):
+    """Whoever asks gets an answer with the id, also if a text of the request is no text."""
+    path = json.dumps(str(folder / 'train.pickle'))
+    call = '{"jsonrpc":"2.0","id":%s,"method":"tools/call","params":{"name":"tessera_info","arguments":%s}}'
+    odd = ['{"path":"a\\u0000b"}', '{"path":%s,"x\\u0000":1}' % path, '{"path":"\\udcff.pickle"}',
+           '{"path":"\\uD800"}', '{"path":%s,"device":99999999999999999999}' % path,
+           '{"path":["\\u0000"]}']
+    lines = [(call % (number, text)).encode() for number, text in zip(('7', '"s"', '1.5', '-3'), odd)]
+    lines += [(call % ('"a\\u0000b"', text)).encode() for text in odd[4:]]
+    lines += [(call % (8, '{"path":"\xff"}')).encode('latin-1')]
+    ids = [7, 's', 1.5, -3, 'a\x00b', 'a\x00b', 8]
+    ids[4] = 'a\ufffdb'  # read a second time, with what cannot be read replaced
+    for line, want in zip(lines, ids):
+        answers = server.raw(line + b'\r\n{"jsonrpc":"2.0","id":2,"method":"ping"}\n')
+        expect(f'answers to {line}', [answer['id'] for answer in answers], [want, 2])
+        expect(f'code for {line}', answers[0]['error']['code'], -32602)
+    # An id may have a zero byte; the request is like any other.
+    answers = server.raw((call % ('"a\\u0000b"', '{"path":%s}' % path)).encode() + b'\n')
+    expect('an id', [answer['id'] for answer in answers], ['a\x00b'])
+    expect_that('answered', 'result' in answers[0])
+    # A notification has no answer, whatever is in it.
+    answers = server.raw(b'{"jsonrpc":"2.0","method":"x\\u0000"}\n{"jsonrpc":"2.0","id":2,"method":"ping"}\n')
+    expect('a notification', [answer['id'] for answer in answers], [2])
+
+
+def check_keys_with_zero_bytes(server, folder):
+    """A name from the file may be a key of an answer."""
+    path = folder / 'zero.pickle'
+    trace = [{'action': 'a\x00b', 'addr': 4096, 'size': 512, 'stream': 0, 'time_us': 1, 'frames': [],
+              'category': 'c\x00d'}]
+    path.write_bytes(pickle.dumps({'segments': [], 'device_traces': [trace]}, protocol=4))
+    for tool in ('tessera_info', 'tessera_peak', 'tessera_profile'):
+        expect_that(tool, server.answer(tool, path=str(path))['verdict'])
+
+
 def check_lines_too_long(server, _):
     ping = json.dumps(request('ping')).encode()
     for size in ((4 << 20) + 1, 9 << 20, 40 << 20):
