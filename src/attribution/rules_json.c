@@ -1,8 +1,7 @@
 /* rules_json.c - rules in JSON. jansson parses them; this file walks its values. Objects keep the
  * order of the text, and jansson itself limits the depth (2048). */
-#include <jansson.h>
-
 #include "attribution/rules.h"
+#include "base/json_load.h"
 
 typedef struct walk {
   tsr_rules *rules;
@@ -65,14 +64,10 @@ static int take_root(walk *w, json_t *root) {
 int tsr__rules_read_json(const char *text, size_t size_bytes, tsr_rules_mode mode, tsr_rules *rules,
                          tsr_error *error) {
   walk w = {rules, mode, error};
-  json_error_t at;
+  json_t *root = NULL;
   size_t flags = mode == TSR_RULES_STRICT ? JSON_REJECT_DUPLICATES : 0;
-  json_t *root = json_loadb(text, size_bytes, flags, &at);
-  if (!root && json_error_code(&at) == json_error_out_of_memory) return tsr__fail_memory(error);
-  if (!root)
-    return tsr__fail(error, TSR_ERROR_FORMAT, (uint64_t)at.position, "line %d: %s", at.line,
-                     at.text);
-  int status = take_root(&w, root);
+  int status = tsr__json_load(text, size_bytes, flags, NULL, &root, error);
+  if (!status) status = take_root(&w, root);
   json_decref(root);
   return status;
 }

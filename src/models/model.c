@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/json_load.h"
 #include "base/memory.h"
 #include "models/family.h"
 
@@ -134,14 +135,10 @@ static void read_model(tsr__config *config, tsr_model *model) {
 }
 
 int tsr_model_read(const char *json, size_t size_bytes, tsr_model **out, tsr_error *error) {
-  json_error_t problem;
-  json_t *root = json_loadb(json, size_bytes, JSON_REJECT_DUPLICATES, &problem);
-  if (!root && json_error_code(&problem) == json_error_out_of_memory)
-    return tsr__fail_memory(error);
-  if (!root)
-    return tsr__fail(error, TSR_ERROR_FORMAT,
-                     (uint64_t)(problem.position > 0 ? problem.position : 0),
-                     "not a model description: %s", problem.text);
+  json_t *root = NULL;
+  int loaded = tsr__json_load(json, size_bytes, JSON_REJECT_DUPLICATES, "not a model description",
+                              &root, error);
+  if (loaded) return loaded;
   tsr__config config = {root, error, 0};
   tsr_model *model = TSR__NEW(tsr_model);
   if (!json_is_object(root))

@@ -17,11 +17,11 @@
 
 #include <errno.h>
 #include <inttypes.h>
-#include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/buffer.h"
+#include "base/json_load.h"
 #include "base/os.h"
 
 #define SCHEMA_FAMILY "tessera/capture/"
@@ -282,11 +282,10 @@ static int fail_stranger(tsr_error *error) {
 /* Read the text, whose path is `path` or NULL, and give the builder what it holds. */
 static int read_text(tsr__builder *builder, const char *text, size_t size_bytes, const char *path,
                      tsr_error *error) {
-  json_error_t at;
-  json_t *root = json_loadb(text, size_bytes, JSON_ALLOW_NUL, &at);
-  if (!root && json_error_code(&at) == json_error_out_of_memory) return tsr__fail_memory(error);
-  if (!root)
-    return tsr__fail(error, TSR_ERROR_FORMAT, TSR_OFFSET_NONE, "line %d: %s", at.line, at.text);
+  json_t *root = NULL;
+  int loaded = tsr__json_load(text, size_bytes, JSON_ALLOW_NUL, NULL, &root, error);
+  if (loaded && error) error->offset = TSR_OFFSET_NONE; /* the reader's are of the snapshot */
+  if (loaded) return loaded;
   reading r = {.snapshot = builder->snapshot};
   const char *schema = json_string_value(json_object_get(root, "schema"));
   bool is_ours = schema && !strncmp(schema, SCHEMA_FAMILY, strlen(SCHEMA_FAMILY));
