@@ -17,6 +17,8 @@
  * is no limit on time, so that the same pattern gives the same answer on every machine. */
 #include "attribution/rules.h"
 
+#include <assert.h>
+
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
 
@@ -145,8 +147,9 @@ static int try_text(matcher *m, size_t rule, tsr_text text, uint32_t limit) {
 
 /* A text on which a rule exceeded a limit: 0, not found, if the rules are lenient. */
 static int give_up(matcher *m, size_t rule, tsr_text text) {
-  spent *used = &m->spent[rule];
+  const spent *used = &m->spent[rule];
   int shown = text.size_bytes < 80 ? (int)text.size_bytes : 80;
+  assert(used->is_disabled || used->given_up);
   if (m->rules->mode == TSR_RULES_LENIENT) return 0;
   return tsr__fail(
       m->error, TSR_ERROR_ARGUMENT, TSR_OFFSET_NONE,
@@ -157,8 +160,10 @@ static int give_up(matcher *m, size_t rule, tsr_text text) {
 
 /* 1 found, 0 not found, or a negative tsr_status. */
 static int is_found(matcher *m, size_t rule, tsr_text text) {
+  assert(rule < m->rules->items.count);
   spent *used = &m->spent[rule];
   if (used->is_disabled) return 0;
+  assert(used->slow_bytes <= SLOW_BYTES && used->given_up < GIVEN_UP_TEXTS);
   if (text.size_bytes > TEXT_BYTES) text.size_bytes = TEXT_BYTES;
   int code = try_text(m, rule, text, QUICK_LIMIT);
   if (code == PCRE2_ERROR_MATCHLIMIT) {
