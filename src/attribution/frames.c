@@ -4,10 +4,12 @@
  * frame is judged by its function's name and its file's name, in this order:
  *
  *   noise     the unwinder, the process's start, the interpreter's loop (the names and files
- *             that PyTorch's own tools drop), and frames about which nothing is known
+ *             that PyTorch's own tools drop), the rest of the interpreter, and frames about which
+ *             nothing is known
  *   native    file "??", a C or C++ source, an object file or shared library (without debug information the
  *             unwinder names the library and a byte offset)
- *   torch     .../site-packages/torch/, a torch source tree, generated "<eval_with_key>.3"
+ *   torch     .../site-packages/torch/, a torch source tree, generated "<eval_with_key>.3", and
+ *             what torch.compile and Triton write into their caches
  *   library   anything else below site-packages or dist-packages
  *   python    below lib/python3.*, "<frozen ...>", "<string>", the interpreter itself
  *   user      what remains
@@ -20,7 +22,10 @@
  */
 #include "tessera/unstable/frames.h"
 
+#include <assert.h>
 #include <string.h>
+
+#include "attribution/frames.h"
 
 #define COUNT_OF(array) (sizeof(array) / sizeof *(array))
 
@@ -73,6 +78,29 @@ tsr_text tsr_base_name(tsr_text path) {
   return (tsr_text){path.data + at, path.size_bytes - at};
 }
 
+static bool is_identifier(char byte) {
+  return (byte >= 'a' && byte <= 'z') || (byte >= 'A' && byte <= 'Z') ||
+         (byte >= '0' && byte <= '9') || byte == '_';
+}
+
+static bool is_upper(char byte) {
+  return byte >= 'A' && byte <= 'Z';
+}
+
+/* A function of the interpreter, as its C sources name them: PyNumber_Add, _PyEval_Vector, Py_BytesMain.
+ * A library without symbols of its own takes the nearest of these, so any of them may occur. */
+static bool is_interpreter_name(tsr_text name) {
+  size_t at = name.size_bytes && name.data[0] == '_';
+  if (name.size_bytes < at + 3 || !matches_at(name, at, "Py", 2)) return false;
+  if (name.data[at + 2] != '_' && !is_upper(name.data[at + 2])) return false;
+  bool has_underscore = false;
+  for (size_t i = at + 2; i < name.size_bytes; i++) {
+    if (!is_identifier(name.data[i])) return false;
+    has_underscore |= name.data[i] == '_';
+  }
+  return has_underscore;
+}
+
 static bool is_noise_name(tsr_text name) {
   static const char *const parts[] = {"unwind::unwind",  "CapturedTraceback::gather",
                                       "gather_with_cpp", "__libc_start",
@@ -82,7 +110,7 @@ static bool is_noise_name(tsr_text name) {
       "", "??", "_start", "clone", "__clone", "__clone3", "start_thread", "<unwind unsupported>"};
   for (size_t i = 0; i < COUNT_OF(wholes); i++)
     if (equals(name, wholes[i])) return true;
-  return contains_any(name, parts, COUNT_OF(parts));
+  return is_interpreter_name(name) || contains_any(name, parts, COUNT_OF(parts));
 }
 
 static bool is_native_file(tsr_text file) {
@@ -107,7 +135,37 @@ static bool is_noise_file(tsr_text file) {
                                       "pycore_ceval.h",
                                       "cpython/abstract.h",
                                       "Objects/methodobject.c"};
-  return contains_any(file, parts, COUNT_OF(parts));
+  static const char *const folders[] = {"/Objects/", "/Python/"};
+  if (contains_any(file, parts, COUNT_OF(parts))) return true;
+  if (ends_with(file, ".c")) return contains_any(file, folders, COUNT_OF(folders));
+  return ends_with(file, ".h") && contains(file, "Include/internal/pycore_");
+}
+
+/* ---- Generated code ---- */
+
+/* A file of torch.compile's cache by its name alone, wherever the cache is: "hw/chwq7u...b.py", 52
+ * characters of a hash in base 32, below a folder named after two of them. */
+static bool is_inductor_name(tsr_text file) {
+  enum { HASH = 52, NAME = HASH + 3 };
+  tsr_text base = tsr_base_name(file);
+  if (base.size_bytes != NAME || base.data[0] != 'c' || !ends_with(base, ".py")) return false;
+  for (size_t i = 0; i < HASH; i++) {
+    char byte = base.data[i];
+    if (!((byte >= 'a' && byte <= 'z') || (byte >= '2' && byte <= '7'))) return false;
+  }
+  return true;
+}
+
+bool tsr__file_is_generated(tsr_text file) {
+  static const char *const caches[] = {"/torchinductor_",  "/torch_compile_cache/",
+                                       "/inductor_cache/", "/.triton/",
+                                       "/triton_cache/",   "/triton/cache/"};
+  static const char *const names[] = {"<eval_with_key>",     "<string>",         "<frozen",
+                                      "<__array_function__", "<attrs generated", "<lambdify",
+                                      "<decorator-gen",      "<makefun-gen"};
+  for (size_t i = 0; file.size_bytes && file.data[0] == '<' && i < COUNT_OF(names); i++)
+    if (begins_with(file, names[i])) return true;
+  return contains_any(file, caches, COUNT_OF(caches)) || is_inductor_name(file);
 }
 
 /* Byte position of the package's name in the file of an installed package, otherwise 0. */
@@ -153,16 +211,12 @@ tsr_origin tsr_frame_origin(tsr_text name, tsr_text file) {
   if (is_native_file(file)) return TSR_ORIGIN_NATIVE;
   if (package_at(file)) return is_torch_package(file) ? TSR_ORIGIN_TORCH : TSR_ORIGIN_LIBRARY;
   if (is_torch_source(file)) return TSR_ORIGIN_TORCH;
-  return is_python_file(file) ? TSR_ORIGIN_PYTHON : TSR_ORIGIN_USER;
+  if (is_python_file(file)) return TSR_ORIGIN_PYTHON;
+  return tsr__file_is_generated(file) ? TSR_ORIGIN_TORCH : TSR_ORIGIN_USER;
 }
 
 static tsr_text text_of(const char *name) {
   return (tsr_text){name, strlen(name)};
-}
-
-static bool is_identifier(char byte) {
-  return (byte >= 'a' && byte <= 'z') || (byte >= 'A' && byte <= 'Z') ||
-         (byte >= '0' && byte <= '9') || byte == '_';
 }
 
 /* The identifier around byte `at`. */
@@ -203,5 +257,112 @@ tsr_text tsr_frame_package(tsr_origin origin, tsr_text name, tsr_text file) {
   case TSR_ORIGIN_NATIVE:
   case TSR_ORIGIN_NOISE: return text_of(native_package(name, file));
   default: return text_of("program");
+  }
+}
+
+/* ---- Which frame names a stack ---- */
+
+/* Where the arguments of a function begin: not at the parenthesis of "(anonymous namespace)::" or of
+ * "operator()". Text inside template arguments does not count. */
+static size_t arguments_at(tsr_text name) {
+  static const char unnamed[] = "(anonymous namespace)";
+  size_t depth = 0;
+  for (size_t i = 0; i < name.size_bytes; i++) {
+    char byte = name.data[i];
+    if (byte == '<') depth++;
+    if (byte == '>' && depth) depth--;
+    if (byte != '(' || depth) continue;
+    if (matches_at(name, i, unnamed, sizeof unnamed - 1))
+      i += sizeof unnamed - 2;
+    else if (i)
+      return i;
+  }
+  return name.size_bytes;
+}
+
+tsr_text tsr__function_of(tsr_text name) {
+  static const char unnamed[] = "(anonymous namespace)";
+  size_t end = arguments_at(name), begin = 0, depth = 0;
+  for (size_t i = 0; i < end; i++) {
+    if (matches_at(name, i, unnamed, sizeof unnamed - 1)) i += sizeof unnamed - 1;
+    if (i >= end) break;
+    if (name.data[i] == '<') depth++;
+    if (name.data[i] == '>' && depth) depth--;
+    if (name.data[i] == ' ' && !depth) begin = i + 1;
+  }
+  for (size_t i = begin; i < end; i++)
+    if (name.data[i] == '<' && i > begin) end = i;
+  assert(begin <= name.size_bytes && end <= name.size_bytes);
+  return begin < end ? (tsr_text){name.data + begin, end - begin} : name;
+}
+
+/* C++ between an operation and the allocator, and between Python and the operation. */
+static bool is_plumbing(tsr_text name) {
+  static const char *const parts[] = {"c10::",
+                                      "at::detail::",
+                                      "at::empty",
+                                      "at::native::empty",
+                                      "at::(anonymous namespace)::",
+                                      "at::Tensor",
+                                      "torch::",
+                                      "std::",
+                                      "pybind11::",
+                                      "(anonymous namespace)::THP",
+                                      "THP",
+                                      "dynamo_",
+                                      "cudaMalloc",
+                                      "cuMem",
+                                      "execute_native_thread",
+                                      "__libc_",
+                                      "_dl_",
+                                      "__pthread",
+                                      "ffi_call",
+                                      "cfunction_",
+                                      "slot_tp_",
+                                      "type_call",
+                                      "vectorcall_",
+                                      "method_vectorcall",
+                                      "builtin_exec"};
+  tsr_text function = tsr__function_of(name);
+  for (size_t i = 0; i < COUNT_OF(parts); i++)
+    if (begins_with(function, parts[i])) return true;
+  return contains(name, ".so");
+}
+
+static tsr__frame_rank rank_of_native(tsr_text name) {
+  bool is_node = false;
+  (void)tsr_frame_title(name, &is_node);
+  if (is_node) return TSR__RANK_NODE;
+  if (begins_with(name, "at::_ops::")) return TSR__RANK_OPERATOR;
+  return is_plumbing(name) ? TSR__RANK_NOTHING : TSR__RANK_KERNEL;
+}
+
+/* torch's compiler, which runs what it generated. */
+static bool is_compiler_file(tsr_text file) {
+  static const char *const parts[] = {"torch/_inductor/", "torch/_dynamo/", "torch/_functorch/"};
+  return contains_any(file, parts, COUNT_OF(parts));
+}
+
+/* What starts a program, a thread or a process. A program may be a string: `python -c`. */
+static bool is_start_file(tsr_text file) {
+  static const char *const names[] = {"/runpy.py", "/threading.py", "/multiprocessing/spawn.py",
+                                      "/multiprocessing/process.py",
+                                      "/multiprocessing/popen_fork.py"};
+  for (size_t i = 0; i < COUNT_OF(names); i++)
+    if (ends_with(file, names[i])) return true;
+  return !ends_with(file, ".py") && !equals(file, "<string>");
+}
+
+tsr__frame_rank tsr__frame_rank_of(tsr_text name, tsr_text file) {
+  tsr_origin origin = tsr_frame_origin(name, file);
+  switch (origin) {
+  case TSR_ORIGIN_NATIVE: return rank_of_native(name);
+  case TSR_ORIGIN_USER: return TSR__RANK_USER;
+  case TSR_ORIGIN_LIBRARY: return TSR__RANK_LIBRARY;
+  case TSR_ORIGIN_TORCH:
+    return is_compiler_file(file) || tsr__file_is_generated(file) ? TSR__RANK_COMPILED
+                                                                  : TSR__RANK_TORCH;
+  case TSR_ORIGIN_PYTHON: return is_start_file(file) ? TSR__RANK_NOTHING : TSR__RANK_PYTHON;
+  default: return TSR__RANK_NOTHING;
   }
 }

@@ -12,39 +12,30 @@
  * Names of frames are cut to NAME_BYTES, so that a name costs the same however long the file's are. */
 #include "attribution/labels.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <string.h>
 
-#include "attribution/places.h"
-#include "base/buffer.h"
+#include "attribution/frames.h"
 #include "base/hash.h"
-#include "base/map.h"
 #include "base/memory.h"
 #include "tessera/unstable/frames.h"
 
 enum { NAME_BYTES = 120 };
 
-typedef struct namer {
-  const tsr_snapshot *snapshot;
-  const tsr__roles *roles;
-  uint8_t *origin, *mark; /* by frame id */
-  tsr__places places;     /* of lines and stacks */
-  tsr__map
-      files; /* hash of a base name -> string id of the file, TSR_NONE if several files have it */
-  tsr__buffer text;
-} namer;
+#define SEVERAL UINT64_C(0) /* in `files`: no hash, which are odd */
 
 /* ---- Frames ---- */
 
-static tsr_text name_of(const namer *n, uint32_t frame) {
+static tsr_text name_of(const tsr__namer *n, uint32_t frame) {
   return tsr_snapshot_string(n->snapshot, tsr_snapshot_frame(n->snapshot, frame).name);
 }
 
-static tsr_text file_of(const namer *n, uint32_t frame) {
+static tsr_text file_of(const tsr__namer *n, uint32_t frame) {
   return tsr_snapshot_string(n->snapshot, tsr_snapshot_frame(n->snapshot, frame).file);
 }
 
-static bool is_python(const namer *n, uint32_t frame) {
+static bool is_python(const tsr__namer *n, uint32_t frame) {
   return n->origin[frame] != TSR_ORIGIN_NATIVE && n->origin[frame] != TSR_ORIGIN_NOISE;
 }
 
@@ -69,35 +60,34 @@ static size_t find(tsr_text text, const char *part) {
   return SIZE_MAX;
 }
 
-static void append(namer *n, tsr_text text) {
-  tsr__buffer_append(&n->text, text.data,
-                     text.size_bytes < NAME_BYTES ? text.size_bytes : NAME_BYTES);
+static void append(tsr__buffer *out, tsr_text text) {
+  tsr__buffer_append(out, text.data, text.size_bytes < NAME_BYTES ? text.size_bytes : NAME_BYTES);
 }
 
-static uint64_t hash_of_base(const namer *n, tsr_text file) {
-  tsr_text base = tsr_base_name(file);
-  return tsr__hash_bytes(base.data, base.size_bytes, tsr__hash_seed(n));
+static uint64_t hash_of(const tsr__namer *n, tsr_text text) {
+  return tsr__hash_bytes(text.data, text.size_bytes, n->seed);
 }
 
 /* The base name, with its folder if several of the program's own files have it. */
-static void append_file(namer *n, tsr_text file) {
-  const uint64_t *known = tsr__map_find(&n->files, hash_of_base(n, file));
+static void append_file(tsr__namer *n, tsr_text file, tsr__buffer *out) {
   tsr_text base = tsr_base_name(file);
+  const uint64_t *known = tsr__map_find(&n->files, hash_of(n, base));
   size_t at = file.size_bytes - base.size_bytes;
-  if (known && *known == TSR_NONE && at > 1)
+  if (known && *known == SEVERAL && at > 1)
     for (at--; at && file.data[at - 1] != '/' && file.data[at - 1] != '\\';) at--;
-  append(n, (tsr_text){file.data + at, file.size_bytes - at});
+  append(out, (tsr_text){file.data + at, file.size_bytes - at});
 }
 
-static void append_place(namer *n, uint32_t frame) {
+static void append_place(tsr__namer *n, uint32_t frame, tsr__buffer *out) {
+  assert(frame < tsr_snapshot_frame_count(n->snapshot));
   uint64_t line = tsr_snapshot_frame(n->snapshot, frame).line;
-  append_file(n, file_of(n, frame));
-  if (line && line != TSR_LINE_UNKNOWN) tsr__buffer_printf(&n->text, ":%" PRIu64, line);
+  append_file(n, file_of(n, frame), out);
+  if (line && line != TSR_LINE_UNKNOWN) tsr__buffer_printf(out, ":%" PRIu64, line);
 }
 
 /* "torch.nn.functional" of ".../torch/nn/functional.py", "nn.linear" of ".../torch/nn/modules/linear.py";
  * false for another's file. */
-static bool append_torch_module(namer *n, uint32_t frame) {
+static bool append_torch_module(const tsr__namer *n, uint32_t frame, tsr__buffer *out) {
   static const char modules[] = "torch/nn/modules/";
   tsr_text file = file_of(n, frame);
   if (n->origin[frame] != TSR_ORIGIN_TORCH) return false;
@@ -110,31 +100,32 @@ static bool append_torch_module(namer *n, uint32_t frame) {
   if (size > NAME_BYTES) size = NAME_BYTES;
   size_t from = 0;
   if (size > sizeof modules && matches(rest, modules)) {
-    tsr__buffer_text(&n->text, "nn.");
+    tsr__buffer_text(out, "nn.");
     from = sizeof modules - 1;
   }
   for (size_t i = from; i < size; i++) {
     char byte = rest.data[i] == '/' || rest.data[i] == '\\' ? '.' : rest.data[i];
-    tsr__buffer_append(&n->text, &byte, 1);
+    tsr__buffer_append(out, &byte, 1);
   }
   return true;
 }
 
-static int read_frames(namer *n, tsr_error *error) {
+static int read_frames(tsr__namer *n, tsr_error *error) {
   uint32_t count = tsr_snapshot_frame_count(n->snapshot);
+  n->rank = tsr__frame_ranks(n->snapshot);
   n->origin = TSR__NEW_ARRAY(uint8_t, count);
   n->mark = TSR__NEW_ARRAY(uint8_t, count);
-  if (!n->origin || !n->mark) return tsr__fail_memory(error);
+  if (!n->rank || !n->origin || !n->mark) return tsr__fail_memory(error);
   for (uint32_t i = 0; i < count; i++) {
     tsr_text name = name_of(n, i), file = file_of(n, i);
-    uint32_t string = tsr_snapshot_frame(n->snapshot, i).file;
+    uint64_t whole = hash_of(n, file) | 1;
     bool is_new;
     n->origin[i] = (uint8_t)tsr_frame_origin(name, file);
     n->mark[i] = (uint8_t)tsr__mark_of(name, file);
     if (n->origin[i] != TSR_ORIGIN_USER) continue;
-    uint64_t *known = tsr__map_put(&n->files, hash_of_base(n, file), string, &is_new);
+    uint64_t *known = tsr__map_put(&n->files, hash_of(n, tsr_base_name(file)), whole, &is_new);
     if (!known) return tsr__fail_memory(error);
-    if (!is_new && *known != string) *known = TSR_NONE;
+    if (!is_new && *known != whole) *known = SEVERAL;
   }
   return 0;
 }
@@ -160,11 +151,12 @@ static size_t without_overload(const char *name, size_t size) {
 }
 
 /* `at::_ops::mul_Tensor::call(...)` is aten::mul, as torch.profiler has it. */
-static void append_operator(namer *n, tsr_text name) {
+static void append_operator(tsr_text name, tsr__buffer *out) {
+  assert(begins_with(name, "at::_ops::"));
   size_t from = strlen("at::_ops::"), end = from;
   while (end < name.size_bytes && name.data[end] != ':' && name.data[end] != '(') end++;
-  tsr__buffer_text(&n->text, "aten::");
-  append(n, (tsr_text){name.data + from, without_overload(name.data + from, end - from)});
+  tsr__buffer_text(out, "aten::");
+  append(out, (tsr_text){name.data + from, without_overload(name.data + from, end - from)});
 }
 
 /* `torch::autograd::generated::MulBackward0::apply(...)` runs the node MulBackward0. Returns
@@ -181,28 +173,29 @@ static tsr_text node_of(tsr_text name) {
   return (tsr_text){0};
 }
 
-/* C++ functions between an operation and the allocator. */
-static bool is_plumbing(tsr_text name) {
-  static const char *const parts[] = {
-      "c10::", "at::detail::", "at::empty", "at::native::empty",           "torch::",
-      "std::", "at::Tensor",   "THP",       "at::(anonymous namespace)::", "execute_native_thread"};
-  for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
-    if (begins_with(name, parts[i])) return true;
-  return false;
+/* Does torch.compile allocate here itself, for the code that it generated? */
+static bool is_compiler_buffer(const tsr__namer *n, uint32_t frame) {
+  if (n->rank[frame] == TSR__RANK_COMPILED && is_python(n, frame)) {
+    tsr_text file = file_of(n, frame);
+    return tsr__file_is_generated(file) && file.data[0] != '<';
+  }
+  return begins_with(name_of(n, frame), "torch::dynamo::");
 }
 
-/* What the C++ frames inside of all Python frames show. */
+/* What the C++ frames inside of all Python frames show; generated Python does not count. */
 typedef struct native {
   uint32_t op, kernel, python; /* frames; TSR_NONE */
   tsr_text node;
   bool is_compiled; /* torch.compile's own allocation */
 } native;
 
-static native read_native(const namer *n, tsr_stack stack) {
+static native read_native(const tsr__namer *n, tsr_stack stack) {
   native found = {.op = TSR_NONE, .kernel = TSR_NONE, .python = TSR_NONE};
   for (uint32_t i = 0; i < stack.depth; i++) {
     uint32_t frame = stack.frames[i];
+    found.is_compiled |= found.op == TSR_NONE && is_compiler_buffer(n, frame);
     if (is_python(n, frame)) {
+      if (n->rank[frame] >= TSR__RANK_COMPILED) continue;
       found.python = frame;
       break;
     }
@@ -210,154 +203,264 @@ static native read_native(const namer *n, tsr_stack stack) {
     if (found.node.size_bytes || n->origin[frame] == TSR_ORIGIN_NOISE) continue;
     if (begins_with(name, "at::_ops::"))
       found.op = frame;
-    else if ((found.node = node_of(name)).size_bytes)
-      continue;
-    else if (begins_with(name, "torch::dynamo::"))
-      found.is_compiled = true;
-    else if (found.kernel == TSR_NONE && !is_plumbing(name))
+    else if (!(found.node = node_of(name)).size_bytes && found.kernel == TSR_NONE &&
+             n->rank[frame] == TSR__RANK_KERNEL)
       found.kernel = frame;
   }
   return found;
 }
 
-static void append_brackets(namer *n, uint32_t stack) {
-  tsr_phase phase = (tsr_phase)tsr__role_of(n->roles, stack).phase;
-  tsr__buffer_printf(&n->text, "(%s)",
-                     phase == TSR_PHASE_UNKNOWN ? "C++ alone" : tsr_phase_name(phase));
-}
-
-static void append_function(namer *n, uint32_t frame) {
-  if (append_torch_module(n, frame)) {
-    tsr__buffer_text(&n->text, ".");
-  } else {
-    append_file(n, file_of(n, frame));
-    tsr__buffer_text(&n->text, " ");
+/* For a stack that names nothing: what it was doing. */
+static void append_brackets(tsr__namer *n, uint32_t id, tsr__buffer *out) {
+  tsr_stack stack = tsr_snapshot_stack(n->snapshot, id);
+  bool has_python = false;
+  if (!n->roles) {
+    if (tsr__roles_compute(n->snapshot, &n->own_roles, NULL)) {
+      out->failed = true;
+      return;
+    }
+    n->roles = &n->own_roles;
   }
-  append(n, name_of(n, frame));
+  for (uint32_t i = 0; i < stack.depth; i++) has_python |= is_python(n, stack.frames[i]);
+  tsr_phase phase = (tsr_phase)tsr__role_of(n->roles, id).phase;
+  if (phase != TSR_PHASE_UNKNOWN)
+    tsr__buffer_printf(out, "(%s)", tsr_phase_name(phase));
+  else
+    tsr__buffer_text(out, has_python ? "(no line of the program)" : "(C++ alone)");
 }
 
-static void name_op(namer *n, uint32_t id, tsr_stack stack) {
+static void append_function(tsr__namer *n, uint32_t frame, tsr__buffer *out) {
+  if (append_torch_module(n, frame, out)) {
+    tsr__buffer_text(out, ".");
+  } else {
+    append_file(n, file_of(n, frame), out);
+    tsr__buffer_text(out, " ");
+  }
+  append(out, name_of(n, frame));
+}
+
+/* The operation as the C++ frames show it; false if they do not. */
+static bool append_operation(const tsr__namer *n, const native *found, tsr__buffer *out) {
+  if (found->op != TSR_NONE) {
+    append_operator(name_of(n, found->op), out);
+    if (found->node.size_bytes) tsr__buffer_text(out, " in ");
+    append(out, found->node);
+  } else if (found->node.size_bytes) {
+    append(out, found->node);
+  } else if (found->is_compiled) {
+    tsr__buffer_text(out, "torch.compile buffer");
+  } else {
+    return false;
+  }
+  return true;
+}
+
+static void name_op(tsr__namer *n, uint32_t id, tsr_stack stack, tsr__buffer *out) {
   native found = read_native(n, stack);
-  if (found.op != TSR_NONE) {
-    append_operator(n, name_of(n, found.op));
-    if (found.node.size_bytes) tsr__buffer_text(&n->text, " in ");
-    append(n, found.node);
-  } else if (found.node.size_bytes) {
-    append(n, found.node);
-  } else if (found.is_compiled) {
-    tsr__buffer_text(&n->text, "torch.compile buffer");
-  } else if (found.kernel != TSR_NONE) {
-    tsr_text name = name_of(n, found.kernel);
-    size_t end = find(name, "(");
-    append(n, end == SIZE_MAX || !end ? name : (tsr_text){name.data, end});
-  } else if (found.python != TSR_NONE) {
-    append_function(n, found.python);
-  } else {
-    append_brackets(n, id);
-  }
+  if (append_operation(n, &found, out)) return;
+  if (found.kernel != TSR_NONE)
+    append(out, tsr__function_of(name_of(n, found.kernel)));
+  else if (found.python != TSR_NONE)
+    append_function(n, found.python, out);
+  else
+    append_brackets(n, id, out);
 }
 
-/* ---- Modules and lines ---- */
+/* ---- Modules ---- */
+
+static bool is_generated(const tsr__namer *n, uint32_t frame) {
+  return n->rank[frame] == TSR__RANK_COMPILED;
+}
 
 /* The nearest Python frame from `i` on, outwards, that does not itself call modules; or depth. */
-static uint32_t next_python(const namer *n, tsr_stack stack, uint32_t i) {
+static uint32_t next_python(const tsr__namer *n, tsr_stack stack, uint32_t i) {
   while (i < stack.depth &&
-         (!is_python(n, stack.frames[i]) || n->mark[stack.frames[i]] == TSR__MARK_CALL))
+         (!is_python(n, stack.frames[i]) || n->mark[stack.frames[i]] == TSR__MARK_CALL ||
+          is_generated(n, stack.frames[i])))
     i++;
   return i;
 }
 
-static void name_module(namer *n, uint32_t id, tsr_stack stack) {
-  uint32_t callee = TSR_NONE, call = 0;
-  for (; call < stack.depth && n->mark[stack.frames[call]] != TSR__MARK_CALL; call++)
-    if (is_python(n, stack.frames[call])) callee = stack.frames[call];
+/* The innermost call of a module whose code a person wrote; or depth. `callee` becomes the frame that it
+ * calls, or TSR_NONE. */
+static uint32_t find_call(const tsr__namer *n, tsr_stack stack, uint32_t *callee) {
+  *callee = TSR_NONE;
+  for (uint32_t i = 0; i < stack.depth; i++) {
+    uint32_t frame = stack.frames[i];
+    if (n->mark[frame] != TSR__MARK_CALL) {
+      if (is_python(n, frame)) *callee = frame;
+    } else if (*callee == TSR_NONE || !is_generated(n, *callee)) {
+      return i;
+    } else {
+      *callee = TSR_NONE;
+      while (i + 1 < stack.depth && n->mark[stack.frames[i + 1]] == TSR__MARK_CALL) i++;
+    }
+  }
+  return stack.depth;
+}
+
+static void name_module(tsr__namer *n, uint32_t id, tsr_stack stack, tsr__buffer *out) {
+  uint32_t callee, call = find_call(n, stack, &callee);
   if (call == stack.depth || callee == TSR_NONE) {
     if (call < stack.depth || next_python(n, stack, 0) < stack.depth)
-      tsr__buffer_text(&n->text, "(outside modules)");
+      tsr__buffer_text(out, "(outside modules)");
     else
-      append_brackets(n, id);
+      append_brackets(n, id, out);
     return;
   }
+  assert(!is_generated(n, callee));
   uint32_t caller = next_python(n, stack, call);
   bool is_same_file = caller < stack.depth && n->origin[callee] == TSR_ORIGIN_USER &&
                       tsr_snapshot_frame(n->snapshot, callee).file ==
                           tsr_snapshot_frame(n->snapshot, stack.frames[caller]).file;
-  size_t from = n->text.size;
+  size_t from = out->size;
   if (is_same_file)
-    append(n, name_of(n, callee));
+    append(out, name_of(n, callee));
   else
-    append_function(n, callee);
-  if (n->text.size > from + 8 && !memcmp(n->text.data + n->text.size - 8, ".forward", 8))
-    n->text.size -= 8; /* a module's name is enough */
+    append_function(n, callee, out);
+  if (out->size > from + 8 && !memcmp(out->data + out->size - 8, ".forward", 8))
+    out->size -= 8; /* a module's name is enough */
   if (caller == stack.depth) return;
-  tsr__buffer_text(&n->text, " at ");
-  append_place(n, stack.frames[caller]);
+  tsr__buffer_text(out, " at ");
+  append_place(n, stack.frames[caller], out);
 }
 
-/* The place of a stack (places.h). C++ functions that are not autograd nodes are not informative. */
-static void name_line(namer *n, uint32_t id) {
-  const tsr__place *place = &n->places.items.items[tsr__place_of(&n->places, id)];
-  bool is_node = false;
-  tsr_text title = {0};
-  if (place->frame != TSR_NONE) title = tsr_frame_title(name_of(n, place->frame), &is_node);
-  if (place->frame == TSR_NONE || (!is_node && !is_python(n, place->frame))) {
-    append_brackets(n, id);
+/* ---- Lines ---- */
+
+static void append_line(tsr__namer *n, uint32_t frame, tsr__buffer *out) {
+  append_place(n, frame, out);
+  tsr__buffer_text(out, " ");
+  append(out, name_of(n, frame));
+}
+
+/* The place of a stack (places.h). */
+static void name_line(tsr__namer *n, uint32_t id, tsr_stack stack, tsr__buffer *out) {
+  tsr__place place = tsr__place_in(stack, n->rank);
+  assert(place.frame != TSR_NONE);
+  tsr_text name = name_of(n, place.frame);
+  switch ((tsr__frame_rank)n->rank[place.frame]) {
+  case TSR__RANK_NODE:
+    append(out, tsr_frame_title(name, NULL));
+    tsr__buffer_text(out, " (autograd)");
+    break;
+  case TSR__RANK_OPERATOR: append_operator(name, out); break;
+  case TSR__RANK_KERNEL: append(out, tsr__function_of(name)); break;
+  case TSR__RANK_COMPILED:
+  case TSR__RANK_NOTHING: append_brackets(n, id, out); break;
+  default:
+    append_line(n, place.frame, out);
+    if (place.layer == TSR_NONE) return;
+    tsr__buffer_text(out, " > ");
+    append_line(n, place.layer, out);
+  }
+}
+
+/* The line, and in brackets the operation that it called, if the line does not name it already. */
+static void name_stack(tsr__namer *n, uint32_t id, tsr_stack stack, tsr__buffer *out) {
+  tsr__frame_rank rank = (tsr__frame_rank)n->rank[tsr__place_in(stack, n->rank).frame];
+  native found = read_native(n, stack);
+  if (rank == TSR__RANK_NODE && found.op != TSR_NONE) {
+    append_operation(n, &found, out);
     return;
   }
-  if (is_node) {
-    append(n, title);
-    tsr__buffer_text(&n->text, " (autograd)");
+  name_line(n, id, stack, out);
+  if (rank >= TSR__RANK_NODE && rank <= TSR__RANK_KERNEL) return;
+  size_t from = out->size;
+  tsr__buffer_text(out, " (");
+  if (append_operation(n, &found, out))
+    tsr__buffer_text(out, ")");
+  else
+    out->size = from;
+}
+
+/* ---- One stack ---- */
+
+int tsr__namer_init(tsr__namer *namer, const tsr_snapshot *snapshot, const tsr__roles *roles,
+                    tsr_error *error) {
+  *namer = (tsr__namer){.snapshot = snapshot, .roles = roles};
+  namer->seed = tsr__hash_seed(namer);
+  int status = read_frames(namer, error);
+  if (status) tsr__namer_release(namer);
+  return status;
+}
+
+void tsr__namer_release(tsr__namer *namer) {
+  tsr__free(namer->origin);
+  tsr__free(namer->mark);
+  tsr__free(namer->rank);
+  tsr__map_release(&namer->files);
+  tsr__roles_release(&namer->own_roles);
+  *namer = (tsr__namer){0};
+}
+
+void tsr__namer_append(tsr__namer *namer, tsr__label_kind kind, uint32_t id, tsr__buffer *out) {
+  tsr_stack stack = tsr_snapshot_stack(namer->snapshot, id);
+  if (!stack.depth) {
+    tsr__buffer_text(out, "(no stack recorded)");
     return;
   }
-  append_place(n, place->frame);
-  tsr__buffer_text(&n->text, " ");
-  append(n, name_of(n, place->frame));
-  if (place->layer == TSR_NONE) return;
-  tsr__buffer_text(&n->text, " > ");
-  append_place(n, place->layer);
-  tsr__buffer_text(&n->text, " ");
-  append(n, name_of(n, place->layer));
+  switch (kind) {
+  case TSR__LABEL_OP: name_op(namer, id, stack, out); break;
+  case TSR__LABEL_MODULE: name_module(namer, id, stack, out); break;
+  case TSR__LABEL_LINE: name_line(namer, id, stack, out); break;
+  case TSR__LABEL_STACK: name_stack(namer, id, stack, out); break;
+  }
+}
+
+void tsr__namer_append_frame(tsr__namer *namer, uint32_t frame, tsr__buffer *out) {
+  tsr_text name = name_of(namer, frame);
+  switch ((tsr__frame_rank)namer->rank[frame]) {
+  case TSR__RANK_NODE: append(out, tsr_frame_title(name, NULL)); break;
+  case TSR__RANK_OPERATOR: append_operator(name, out); break;
+  case TSR__RANK_KERNEL: append(out, tsr__function_of(name)); break;
+  default: append_place(namer, frame, out);
+  }
 }
 
 /* ---- All stacks ---- */
 
-static void name_stack(namer *n, tsr__label_kind kind, uint32_t id) {
-  tsr_stack stack = tsr_snapshot_stack(n->snapshot, id);
-  n->text.size = 0;
-  if (!stack.depth) {
-    tsr__buffer_text(&n->text, "(no stack recorded)");
-    return;
+static int name_all(tsr__namer *namer, tsr__label_kind kind, tsr__labels *labels,
+                    tsr_error *error) {
+  tsr__buffer text = {0};
+  bool ok = true;
+  for (uint32_t i = 0; ok && i <= labels->count; i++) {
+    text.size = 0;
+    tsr__namer_append(namer, kind, i, &text);
+    labels->of_stack[i] = tsr__intern_put(&labels->names, text.data, text.size, NULL);
+    ok = !text.failed && labels->of_stack[i] != TSR__INTERN_FULL;
   }
-  switch (kind) {
-  case TSR__LABEL_OP: name_op(n, id, stack); break;
-  case TSR__LABEL_MODULE: name_module(n, id, stack); break;
-  case TSR__LABEL_LINE: name_line(n, id); break;
-  case TSR__LABEL_STACK:
-    name_line(n, id);
-    tsr__buffer_printf(&n->text, " #%" PRIu32, id);
-    break;
-  }
+  tsr__buffer_release(&text);
+  return ok ? 0 : tsr__fail_memory(error);
+}
+
+/* Every stack as if all were rows of one table. */
+static int name_rows(tsr__namer *namer, tsr__labels *labels, tsr_error *error) {
+  tsr__row_names names = {0};
+  tsr__named_row *rows = TSR__NEW_ARRAY(tsr__named_row, (size_t)labels->count + 1);
+  for (uint32_t i = 0; rows && i <= labels->count; i++) rows[i] = (tsr__named_row){namer, i};
+  int status = rows ? tsr__row_names_compute(rows, (size_t)labels->count + 1, &names, error)
+                    : tsr__fail_memory(error);
+  tsr__free(rows);
+  if (status) return status;
+  assert(names.names.count <= labels->count + (size_t)1);
+  labels->names = names.names;
+  labels->of_stack = names.of_row;
+  return 0;
 }
 
 int tsr__labels_compute(const tsr_snapshot *snapshot, const tsr__roles *roles, tsr__label_kind kind,
                         tsr__labels *out, tsr_error *error) {
-  namer n = {.snapshot = snapshot, .roles = roles};
+  tsr__namer namer = {0};
   tsr__labels labels = {.count = tsr_snapshot_stack_count(snapshot)};
   tsr__intern_init(&labels.names);
-  labels.of_stack = TSR__NEW_ARRAY(uint32_t, (size_t)labels.count + 1);
-  int status = labels.of_stack ? read_frames(&n, error) : tsr__fail_memory(error);
-  if (!status && (kind == TSR__LABEL_LINE || kind == TSR__LABEL_STACK))
-    status = tsr__places_compute(snapshot, &n.places, error);
-  for (uint32_t i = 0; !status && i <= labels.count; i++) {
-    name_stack(&n, kind, i);
-    labels.of_stack[i] = tsr__intern_put(&labels.names, n.text.data, n.text.size, NULL);
-    if (n.text.failed || labels.of_stack[i] == TSR__INTERN_FULL) status = tsr__fail_memory(error);
+  int status = tsr__namer_init(&namer, snapshot, roles, error);
+  if (!status && kind == TSR__LABEL_STACK) {
+    status = name_rows(&namer, &labels, error);
+  } else if (!status) {
+    labels.of_stack = TSR__NEW_ARRAY(uint32_t, (size_t)labels.count + 1);
+    status = labels.of_stack ? name_all(&namer, kind, &labels, error) : tsr__fail_memory(error);
   }
-  tsr__free(n.origin);
-  tsr__free(n.mark);
-  tsr__places_release(&n.places);
-  tsr__map_release(&n.files);
-  tsr__buffer_release(&n.text);
+  tsr__namer_release(&namer);
   if (status)
     tsr__labels_release(&labels);
   else

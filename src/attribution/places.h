@@ -12,6 +12,12 @@ typedef struct tsr__place {
   uint32_t layer; /* the innermost frame of a library that it called, or TSR_NONE */
 } tsr__place;
 
+/* The rank of every frame (attribution/frames.h), by frame id; NULL when out of memory. The caller frees
+ * it. Linear in the frames' text. */
+uint8_t *tsr__frame_ranks(const tsr_snapshot *snapshot);
+/* The place of one stack. Linear in its depth. */
+tsr__place tsr__place_in(tsr_stack stack, const uint8_t *ranks);
+
 /* Distinct places, the first for no stack, and the place of each stack. */
 typedef struct tsr__places {
   uint32_t *stacks; /* by stack id: index in `items` */

@@ -24,6 +24,7 @@
 #include <stdio.h>
 
 #include "base/format.h"
+#include "base/intern.h"
 #include "emit/text.h"
 
 #define FLUSH_BYTES   ((size_t)64 << 10)
@@ -266,6 +267,43 @@ static void lay_out(const tsr__emitter *emitter, size_t *widths) {
   widths[elastic] = cut > least ? cut : least;
 }
 
+/* Texts that were cut, as they are shown, and for each the cell that it shows. */
+typedef struct cut_texts {
+  tsr__intern shown;
+  TSR__VECTOR(size_t) cells;
+  tsr__buffer text;
+} cut_texts;
+
+static tsr_text text_of_cell(const tsr__emitter *emitter, size_t cell) {
+  const tsr__laid_cell *laid = &emitter->cells.items[cell];
+  if (!laid->size_bytes) return (tsr_text){"", 0};
+  return (tsr_text){emitter->cell_text.data + laid->offset, laid->size_bytes};
+}
+
+/* Cut a cell so that it reads unlike those above it: if the usual cut hides in what they differ, by one that
+ * shows it. Each attempt compares with another row, so a few suffice for any table that people read. */
+static tsr_text cut_cell(tsr__emitter *emitter, cut_texts *cuts, size_t cell, size_t columns) {
+  enum { ATTEMPTS = 8 };
+  tsr_text full = text_of_cell(emitter, cell);
+  size_t width = emitter->cells.items[cell].width, at = 0;
+  for (int attempt = 0; attempt < ATTEMPTS; attempt++) {
+    bool is_new = false;
+    cuts->text.size = 0;
+    tsr__text_shorten_at(&cuts->text, full, width, columns, at);
+    uint32_t id = tsr__intern_put(&cuts->shown, cuts->text.data, cuts->text.size, &is_new);
+    if (id == TSR__INTERN_FULL || (is_new && !TSR__VECTOR_PUSH(&cuts->cells, cell))) {
+      emitter->cells_failed = true;
+      break;
+    }
+    if (is_new) break;
+    tsr_text other = text_of_cell(emitter, cuts->cells.items[id]);
+    size_t difference = tsr__text_difference(full, other);
+    if (difference == at || difference >= width) break; /* the same text, or nothing better */
+    at = difference;
+  }
+  return (tsr_text){cuts->text.data, cuts->text.size};
+}
+
 /* One cell, after the `pending` spaces that are due before it; returns those due after it. Spaces
  * are written late so that no line ends in one. */
 static size_t print_cell(tsr__buffer *out, tsr__align align, size_t columns, tsr_text text,
@@ -278,7 +316,7 @@ static size_t print_cell(tsr__buffer *out, tsr__align align, size_t columns, tsr
 }
 
 /* The row that begins at cell `first`; the header when `first` is SIZE_MAX. */
-static void print_row(tsr__emitter *emitter, const size_t *widths, size_t first) {
+static void print_row(tsr__emitter *emitter, const size_t *widths, size_t first, cut_texts *cuts) {
   size_t pending = BLOCK_INDENT;
   begin_text(emitter);
   for (size_t i = 0; i < emitter->column_count; i++) {
@@ -287,9 +325,12 @@ static void print_row(tsr__emitter *emitter, const size_t *widths, size_t first)
     tsr_text text = tsr__text_of(column->title);
     size_t width = text.size_bytes;
     if (first != SIZE_MAX) {
-      tsr__laid_cell cell = emitter->cells.items[first + i];
-      width = cell.width;
-      if (width) text = (tsr_text){emitter->cell_text.data + cell.offset, cell.size_bytes};
+      width = emitter->cells.items[first + i].width;
+      text = text_of_cell(emitter, first + i);
+      if (width > widths[i]) {
+        text = cut_cell(emitter, cuts, first + i, widths[i]);
+        width = widths[i];
+      }
     }
     pending = print_cell(&emitter->out, column->align, widths[i], text, width, pending);
     pending += COLUMN_GAP;
@@ -298,15 +339,25 @@ static void print_row(tsr__emitter *emitter, const size_t *widths, size_t first)
   flush_from(emitter, FLUSH_BYTES);
 }
 
+static void print_rows(tsr__emitter *emitter, const size_t *widths) {
+  cut_texts cuts = {0};
+  tsr__intern_init(&cuts.shown);
+  if (emitter->has_header) print_row(emitter, widths, SIZE_MAX, &cuts);
+  for (size_t i = 0; i < emitter->cells.count; i += emitter->column_count)
+    print_row(emitter, widths, i, &cuts);
+  if (cuts.text.failed) emitter->cells_failed = true;
+  tsr__intern_release(&cuts.shown);
+  TSR__VECTOR_FREE(&cuts.cells);
+  tsr__buffer_release(&cuts.text);
+}
+
 /* Print the collected table or fields, if any, and reset for the next. */
 static void print_cells(tsr__emitter *emitter) {
   if (emitter->columns && emitter->cells.count && !out_of_memory(emitter)) {
     size_t *widths = TSR__NEW_ARRAY(size_t, emitter->column_count);
     if (widths) {
       lay_out(emitter, widths);
-      if (emitter->has_header) print_row(emitter, widths, SIZE_MAX);
-      for (size_t i = 0; i < emitter->cells.count; i += emitter->column_count)
-        print_row(emitter, widths, i);
+      print_rows(emitter, widths);
     } else {
       emitter->cells_failed = true;
     }

@@ -19,7 +19,9 @@
 #include "emit/stacks.h"
 
 #include <inttypes.h>
+#include <string.h>
 
+#include "attribution/frames.h"
 #include "base/format.h"
 #include "emit/heading.h"
 #include "emit/text.h"
@@ -47,17 +49,24 @@ void tsr__stack_printer_init(tsr__stack_printer *printer, tsr__emitter *emitter,
 
 void tsr__stack_printer_release(tsr__stack_printer *printer) {
   tsr__free(printer->origins);
+  tsr__namer_release(&printer->namer);
   *printer = (tsr__stack_printer){0};
 }
 
 /* ---- Which frames ---- */
 
+/* For choosing frames, the allocator and dispatch count as noise, and what torch.compile generated as
+ * what is least informative above it: they are shown only if a stack has nothing else. */
 static tsr_origin origin_of(tsr__stack_printer *printer, uint32_t id) {
   bool is_kept = id < printer->origin_count;
   if (is_kept && printer->origins[id]) return (tsr_origin)(printer->origins[id] - 1);
   tsr_frame frame = tsr_snapshot_frame(printer->snapshot, id);
-  tsr_origin origin = tsr_frame_origin(tsr_snapshot_string(printer->snapshot, frame.name),
-                                       tsr_snapshot_string(printer->snapshot, frame.file));
+  tsr_text name = tsr_snapshot_string(printer->snapshot, frame.name);
+  tsr_text file = tsr_snapshot_string(printer->snapshot, frame.file);
+  tsr_origin origin = tsr_frame_origin(name, file);
+  tsr__frame_rank rank = tsr__frame_rank_of(name, file);
+  if (rank == TSR__RANK_NOTHING && origin == TSR_ORIGIN_NATIVE) origin = TSR_ORIGIN_NOISE;
+  if (rank == TSR__RANK_COMPILED) origin = TSR_ORIGIN_PYTHON;
   if (is_kept) printer->origins[id] = (uint8_t)(origin + 1);
   return origin;
 }
@@ -103,50 +112,52 @@ static void append_text(tsr__buffer *out, tsr_text text) {
   tsr__buffer_append(out, text.data, text.size_bytes);
 }
 
-/* `model.py:382 `, or nothing if the file is unknown. */
-static void append_file(tsr__stack_printer *printer, tsr_frame frame) {
-  tsr__buffer *out = &printer->emitter->scratch;
-  tsr_text file = tsr_base_name(string_of(printer, frame.file));
-  if (file.size_bytes == 2 && file.data[0] == '?') return;
-  append_text(out, file);
-  if (has_line(frame)) tsr__buffer_printf(out, ":%" PRIu64, frame.line);
-  tsr__buffer_text(out, " ");
-}
+/* ---- Names ---- */
 
-/* `model.py:382 forward`, or the name alone if the file is unknown. */
-static void append_place(tsr__stack_printer *printer, uint32_t id) {
-  tsr_frame frame = tsr_snapshot_frame(printer->snapshot, id);
-  append_file(printer, frame);
-  append_text(&printer->emitter->scratch, string_of(printer, frame.name));
-}
-
-void tsr__place_append_name(tsr__stack_printer *printer, uint32_t frame, uint32_t layer) {
-  tsr__buffer *out = &printer->emitter->scratch;
-  if (frame == TSR_NONE) {
-    tsr__buffer_text(out, "(no stack recorded)");
-    return;
+/* NULL when out of memory, which the emitter then reports. */
+static tsr__namer *namer_of(tsr__stack_printer *printer) {
+  tsr__namer *namer = &printer->namer;
+  if (!namer->snapshot && tsr__namer_init(namer, printer->snapshot, NULL, NULL)) {
+    printer->emitter->scratch.failed = true;
+    return NULL;
   }
-  bool is_node = false;
-  tsr_frame of = tsr_snapshot_frame(printer->snapshot, frame);
-  tsr_text title = tsr_frame_title(string_of(printer, of.name), &is_node);
-  if (!is_node) append_file(printer, of);
-  append_text(out, title);
-  if (is_node) tsr__buffer_text(out, " (autograd)");
-  if (layer == TSR_NONE) return;
-  tsr__buffer_text(out, " > ");
-  append_place(printer, layer);
+  return namer;
 }
 
-void tsr__stack_append_name(tsr__stack_printer *printer, uint32_t stack) {
-  plan made = make_plan(printer, stack);
-  if (!made.stack.depth) {
-    tsr__buffer_text(&printer->emitter->scratch, "(no stack recorded)");
-    return;
+void tsr__stack_append_name(tsr__stack_printer *printer, tsr__label_kind kind, uint32_t stack) {
+  tsr__namer *namer = namer_of(printer);
+  if (namer) tsr__namer_append(namer, kind, stack, &printer->emitter->scratch);
+}
+
+void tsr__stack_names(const tsr__stack_row *rows, size_t count, tsr__row_names *out) {
+  *out = (tsr__row_names){0};
+  if (!count || !tsr__emitter_is_text(rows[0].printer->emitter)) return;
+  tsr__named_row *named = TSR__NEW_ARRAY(tsr__named_row, count);
+  bool ok = named != NULL;
+  for (size_t i = 0; ok && i < count; i++) {
+    named[i] = (tsr__named_row){namer_of(rows[i].printer), rows[i].stack};
+    ok = named[i].namer != NULL;
   }
-  append_place(printer, made.stack.frames[made.innermost]);
-  if (made.layer == TSR_NONE) return;
-  tsr__buffer_text(&printer->emitter->scratch, " > ");
-  append_place(printer, made.stack.frames[made.layer]);
+  if (!ok || tsr__row_names_compute(named, count, out, NULL))
+    rows[0].printer->emitter->scratch.failed = true;
+  tsr__free(named);
+}
+
+void tsr__stack_names_in(tsr__stack_printer *printer, const void *items, size_t count,
+                         size_t item_bytes, size_t stack_at, tsr__row_names *out) {
+  tsr__stack_row *rows = TSR__NEW_ARRAY(tsr__stack_row, count);
+  *out = (tsr__row_names){0};
+  if (!rows) printer->emitter->scratch.failed = true;
+  for (size_t i = 0; rows && i < count; i++) {
+    rows[i].printer = printer;
+    memcpy(&rows[i].stack, (const char *)items + i * item_bytes + stack_at, sizeof rows[i].stack);
+  }
+  if (rows) tsr__stack_names(rows, count, out);
+  tsr__free(rows);
+}
+
+tsr_text tsr__stack_name(const tsr__row_names *names, size_t row) {
+  return names->of_row ? tsr__row_name(names, row) : (tsr_text){"", 0};
 }
 
 /* ---- JSON ---- */
@@ -225,9 +236,9 @@ static void append_packages(tsr__stack_printer *printer, tsr_stack stack, uint32
   size_t count = 0;
   for (uint32_t i = outer + 1; i-- > inner;) {
     tsr_frame frame = tsr_snapshot_frame(printer->snapshot, stack.frames[i]);
-    tsr_text package = tsr_frame_package(origin_of(printer, stack.frames[i]),
-                                         tsr_snapshot_string(printer->snapshot, frame.name),
-                                         tsr_snapshot_string(printer->snapshot, frame.file));
+    tsr_text name = tsr_snapshot_string(printer->snapshot, frame.name);
+    tsr_text file = tsr_snapshot_string(printer->snapshot, frame.file);
+    tsr_text package = tsr_frame_package(tsr_frame_origin(name, file), name, file);
     size_t at = 0;
     while (at < count && !same_text(named[at], package)) at++;
     if (at < count) continue;

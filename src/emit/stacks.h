@@ -2,6 +2,9 @@
 #ifndef TSR_EMIT_STACKS_H
 #define TSR_EMIT_STACKS_H
 
+#include <stddef.h>
+
+#include "attribution/labels.h"
 #include "emit/emitter.h"
 
 /* State shared when printing many stacks of one snapshot. */
@@ -10,6 +13,7 @@ typedef struct tsr__stack_printer {
   const tsr_snapshot *snapshot;
   uint8_t *origins; /* by frame id: 1 + tsr_origin, 0 = not computed yet; NULL: compute each time */
   uint32_t origin_count;
+  tsr__namer namer; /* set up when the first stack is named */
 } tsr__stack_printer;
 
 /* Memory is needed for folding only; if there is none, folding is slower. */
@@ -21,14 +25,26 @@ void tsr__stack_printer_release(tsr__stack_printer *printer);
  * options.stack_frames folded, and followed by the member "folded_frames". */
 void tsr__stack_emit(tsr__stack_printer *printer, uint32_t stack);
 
-/* Append to the emitter's scratch the place a person would look at: `model.py:382 forward`, the
- * program's innermost frame; if that called a library other than torch, also
- * ` > modeling_llama.py:120 forward`, the layer. */
-void tsr__stack_append_name(tsr__stack_printer *printer, uint32_t stack);
+/* Append to the emitter's scratch what attribution/labels.h calls a stack: of TSR__LABEL_STACK the line and
+ * the operation, of TSR__LABEL_LINE the line alone. Rows of a table are named with tsr__stack_names. */
+void tsr__stack_append_name(tsr__stack_printer *printer, tsr__label_kind kind, uint32_t stack);
 
-/* Append a place: `model.py:382 forward`, and ` > modeling.py:120 forward` if `layer` is not
- * TSR_NONE; "(no stack recorded)" if `frame` is TSR_NONE. */
-void tsr__place_append_name(tsr__stack_printer *printer, uint32_t frame, uint32_t layer);
+/* What the rows of a table are called, so that no two read alike; of TSR_NONE "(no stack recorded)". Rows
+ * may be of several printers. When out of memory, which the emitter then reports, or in JSON, names
+ * are empty. The caller releases `out`. */
+typedef struct tsr__stack_row {
+  tsr__stack_printer *printer;
+  uint32_t stack;
+} tsr__stack_row;
+void tsr__stack_names(const tsr__stack_row *rows, size_t count, tsr__row_names *out);
+/* The same for an array of structs that each have a member `stack`. */
+#define TSR__STACK_NAMES(printer, type, items, count, out) \
+  tsr__stack_names_in((printer), (items), (count), sizeof(type), offsetof(type, stack), (out))
+void tsr__stack_names_in(tsr__stack_printer *printer, const void *items, size_t count,
+                         size_t item_bytes, size_t stack_at, tsr__row_names *out);
+/* A row's name; empty text if they could not be made. */
+tsr_text tsr__stack_name(const tsr__row_names *names, size_t row);
+
 /* JSON: the frame as the member `key`, null for TSR_NONE. */
 void tsr__frame_emit(tsr__stack_printer *printer, const char *key, uint32_t frame);
 

@@ -102,6 +102,40 @@ void tsr__text_shorten(tsr__buffer *out, tsr_text text, size_t width, size_t col
   tsr__buffer_append(out, text.data + tail_at, text.size_bytes - tail_at);
 }
 
+void tsr__text_shorten_at(tsr__buffer *out, tsr_text text, size_t width, size_t columns,
+                          size_t at) {
+  static const char gap[] = "...";
+  const size_t gap_columns = sizeof gap - 1, head = columns / 4;
+  if (width <= columns || columns < 4 * gap_columns || at < head) {
+    tsr__text_shorten(out, text, width, columns);
+    return;
+  }
+  size_t room = columns - head - gap_columns, lead = room / 3;
+  size_t from = at - head > lead ? at - lead : head, end = width;
+  if (width - from > room)
+    end = from + room - gap_columns;
+  else
+    from = width - room;
+  size_t from_at = position_of(text, from), end_at = position_of(text, end);
+  tsr__buffer_append(out, text.data, position_of(text, head));
+  tsr__buffer_append(out, gap, gap_columns);
+  tsr__buffer_append(out, text.data + from_at, end_at - from_at);
+  if (end < width) tsr__buffer_append(out, gap, gap_columns);
+}
+
+size_t tsr__text_difference(tsr_text a, tsr_text b) {
+  size_t columns = 0, at = 0;
+  while (at < a.size_bytes && at < b.size_bytes) {
+    uint32_t x, y;
+    size_t length = tsr__utf8_decode(a.data + at, a.size_bytes - at, &x);
+    (void)tsr__utf8_decode(b.data + at, b.size_bytes - at, &y);
+    if (x != y) break;
+    at += length;
+    columns++;
+  }
+  return columns;
+}
+
 tsr_text tsr__text_of(const char *string) {
   return (tsr_text){string, string ? strlen(string) : 0};
 }

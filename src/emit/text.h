@@ -26,6 +26,13 @@ size_t tsr__text_clean(tsr__buffer *out, tsr_text text);
  * wider. */
 void tsr__text_shorten(tsr__buffer *out, tsr_text text, size_t width, size_t columns);
 
+/* The same, but showing what is around column `at` (below `width`) as well as the beginning: "..." comes
+ * after the beginning, and again at the end if the text goes on. For texts that would otherwise read
+ * alike. */
+void tsr__text_shorten_at(tsr__buffer *out, tsr_text text, size_t width, size_t columns, size_t at);
+/* The first column in which two cleaned texts differ; the width of the shorter if it begins the other. */
+size_t tsr__text_difference(tsr_text a, tsr_text b);
+
 /* A zero-terminated string as a tsr_text; NULL is empty. */
 tsr_text tsr__text_of(const char *string);
 

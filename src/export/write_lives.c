@@ -84,7 +84,7 @@ static void put_life(table *t, uint32_t device, const tsr_events *events, const 
   tsr__buffer_text(out, ",");
   size_t from = out->size;
   tsr__buffer *scratch = &t->printer->emitter->scratch;
-  tsr__stack_append_name(t->printer, life->stack);
+  tsr__stack_append_name(t->printer, TSR__LABEL_STACK, life->stack);
   (void)tsr__text_clean(out, (tsr_text){scratch->data, scratch->size});
   out->failed |= scratch->failed;
   scratch->size = 0;
@@ -263,7 +263,7 @@ static size_t find_largest(const tsr_lives *lives, size_t place, slice slices[MO
 
 static void emit_slice(timeline_writer *w, const tsr_life *life, size_t lane) {
   tsr__buffer *scratch = &w->emitter->scratch;
-  tsr__stack_append_name(w->printer, life->stack);
+  tsr__stack_append_name(w->printer, TSR__LABEL_STACK, life->stack);
   begin_event(w, "X", tsr__text((tsr_text){scratch->data, scratch->size}), life->birth);
   scratch->size = 0;
   tsr__emit_field(w->emitter, "dur", NULL,

@@ -81,7 +81,7 @@ void tsr__check_sentence(tsr__buffer *out, const tsr_check_result *r) {
 void tsr__check_append_place(tsr__stack_printer *printer, const tsr_check_cause *cause) {
   tsr__buffer *out = &printer->emitter->scratch;
   if (cause->cause.frame != TSR_NONE || !cause->is_locked)
-    tsr__place_append_name(printer, cause->cause.frame, cause->cause.layer);
+    tsr__stack_append_name(printer, TSR__LABEL_LINE, cause->cause.stack);
   else
     (void)tsr__text_clean(out, tsr__text_of(cause->name));
 }

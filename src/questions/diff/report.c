@@ -60,11 +60,16 @@ static void choose_stack(diff_printer *printer, const tsr_change *change,
   *stack = is_new ? change->new_stack : change->old_stack;
 }
 
-static void append_name(diff_printer *printer, const tsr_change *change) {
-  tsr__stack_printer *stacks;
-  uint32_t stack;
-  choose_stack(printer, change, &stacks, &stack);
-  tsr__stack_append_name(stacks, stack);
+/* Names of the rows by stack; the caller releases them. */
+static void name_changes(diff_printer *printer, const tsr_diff_device *device,
+                         tsr__row_names *names) {
+  tsr__stack_row *rows = TSR__NEW_ARRAY(tsr__stack_row, device->change_count);
+  *names = (tsr__row_names){0};
+  if (!rows) printer->emitter->scratch.failed = true;
+  for (size_t i = 0; rows && i < device->change_count; i++)
+    choose_stack(printer, &device->changes[i], &rows[i].printer, &rows[i].stack);
+  if (rows && printer->by == TSR_DIFF_BY_STACK) tsr__stack_names(rows, device->change_count, names);
+  tsr__free(rows);
 }
 
 /* ---- The verdict ---- */
@@ -184,12 +189,11 @@ static void emit_stack(diff_printer *printer, const tsr_change *change) {
   tsr__stack_emit(stacks, stack);
 }
 
-static void emit_change(diff_printer *printer, const tsr_change *change, size_t number) {
+static void emit_change(diff_printer *printer, const tsr_change *change, size_t number,
+                        tsr_text name) {
   tsr__emitter *emitter = printer->emitter;
-  tsr__buffer *name = &emitter->scratch;
   char delta[DELTA_BYTES], counts[COUNTS_BYTES];
   bool is_stack = printer->by == TSR_DIFF_BY_STACK;
-  if (tsr__emitter_is_text(emitter) && is_stack) append_name(printer, change);
   tsr__cell cells[] = {
       tsr__count(number),
       tsr__string(format_delta(change->delta_bytes, delta)),
@@ -201,10 +205,9 @@ static void emit_change(diff_printer *printer, const tsr_change *change, size_t 
       tsr__count(change->new_allocations),
       tsr__string(tsr_change_status_name(change->status)),
       tsr__string(is_stack ? tsr_category_name(change->kind) : change->name),
-      is_stack ? tsr__text((tsr_text){name->data, name->size}) : tsr__string(change->name),
+      is_stack ? tsr__text(name) : tsr__string(change->name),
   };
   tsr__emit_row(emitter, cells);
-  name->size = 0;
   if (!tsr__emitter_is_text(emitter))
     tsr__emit_field(emitter, "moved", NULL, tsr__bool(change->is_moved));
   if (is_stack) emit_stack(printer, change);
@@ -268,10 +271,13 @@ static void emit_changes(diff_printer *printer, const tsr_diff_device *device) {
       {NULL, titles[printer->by], TSR__ELASTIC},
   };
   tsr__emitter *emitter = printer->emitter;
+  tsr__row_names names;
+  name_changes(printer, device, &names);
   tsr__emit_table(emitter, "changes", columns, sizeof columns / sizeof *columns);
   for (size_t i = 0; i < device->change_count; i++)
-    emit_change(printer, &device->changes[i], i + 1);
+    emit_change(printer, &device->changes[i], i + 1, tsr__stack_name(&names, i));
   tsr__emit_table_end(emitter);
+  tsr__row_names_release(&names);
   emit_omitted(emitter, device);
   emit_rounding(emitter, device);
   say_moved(printer, device);

@@ -48,17 +48,14 @@ static void print_verdict(tsr__emitter *emitter, const tsr_leaks_device *device)
   tsr__emit_space(emitter);
 }
 
-static void emit_leak(tsr__stack_printer *printer, const tsr_leak *leak, size_t rank) {
+static void emit_leak(tsr__stack_printer *printer, const tsr_leak *leak, size_t rank,
+                      tsr_text name) {
   tsr__emitter *emitter = printer->emitter;
-  tsr__buffer *name = &emitter->scratch;
-  if (tsr__emitter_is_text(emitter)) tsr__stack_append_name(printer, leak->stack);
   tsr__emit_row(emitter,
                 (tsr__cell[]){tsr__count(rank), tsr__bytes(leak->bytes_per_step),
                               tsr__bytes(leak->bytes), tsr__count(leak->allocations),
                               tsr__count(leak->since_step), tsr__count(leak->growing_steps),
-                              tsr__count(leak->first_event),
-                              tsr__text((tsr_text){name->data, name->size})});
-  name->size = 0;
+                              tsr__count(leak->first_event), tsr__text(name)});
   tsr__emit_field(emitter, "first_time_us", NULL, tsr__time(leak->first_time_us));
   tsr__stack_emit(printer, leak->stack);
   tsr__emit_row_end(emitter);
@@ -75,9 +72,13 @@ static void emit_leaks(tsr__stack_printer *printer, const tsr_leaks_device *devi
       {"growing_steps", "grew in", TSR__RIGHT},
       {"first_event", "first event", TSR__RIGHT},
       {NULL, "allocated at", TSR__ELASTIC}};
+  tsr__row_names names;
+  TSR__STACK_NAMES(printer, tsr_leak, device->leaks, device->leak_count, &names);
   tsr__emit_table(printer->emitter, "leaks", columns, sizeof columns / sizeof *columns);
-  for (size_t i = 0; i < device->leak_count; i++) emit_leak(printer, &device->leaks[i], i + 1);
+  for (size_t i = 0; i < device->leak_count; i++)
+    emit_leak(printer, &device->leaks[i], i + 1, tsr__stack_name(&names, i));
   tsr__emit_table_end(printer->emitter);
+  tsr__row_names_release(&names);
 }
 
 static void emit_omitted(tsr__emitter *emitter, const tsr_leaks_device *device) {

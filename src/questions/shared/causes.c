@@ -27,21 +27,26 @@ static int compare_kinds(const void *a, const void *b) {
 typedef TSR__VECTOR(tsr_cause) cause_list;
 
 typedef struct summer {
+  const tsr__lines *lines;
   cause_list causes;
-  tsr__map index_of; /* place and kind -> cause */
+  tsr__map index_of; /* line and kind -> cause */
   uint64_t *largest; /* allocation, by cause */
 } summer;
 
-static bool add_to(summer *s, tsr_category kind, uint32_t place, const tsr__place *where,
-                   uint32_t stack, uint64_t bytes, uint64_t block_bytes) {
+/* The largest allocation's stack represents the line, which may be several places of one name. */
+static bool add_to(summer *s, tsr_category kind, uint32_t stack, uint64_t bytes,
+                   uint64_t block_bytes) {
   bool is_new = false;
-  uint64_t key = (uint64_t)place * TSR_CATEGORY_COUNT + kind;
+  uint32_t place = tsr__place_of(s->lines->places, stack);
+  uint64_t key = (uint64_t)tsr__label_of(s->lines->names, stack) * TSR_CATEGORY_COUNT + kind;
   const uint64_t *index = tsr__map_put(&s->index_of, key, s->causes.count, &is_new);
   if (!index) return false;
-  tsr_cause none = {.kind = kind, .frame = where->frame, .layer = where->layer, .stack = TSR_NONE};
+  tsr_cause none = {.kind = kind, .frame = TSR_NONE, .layer = TSR_NONE, .stack = TSR_NONE};
   if (is_new && !TSR__VECTOR_PUSH(&s->causes, none)) return false;
   tsr_cause *cause = &s->causes.items[*index];
-  if (place && bytes > s->largest[*index]) {
+  if (place && (cause->stack == TSR_NONE || bytes > s->largest[*index])) {
+    cause->frame = s->lines->places->items.items[place].frame;
+    cause->layer = s->lines->places->items.items[place].layer;
     cause->stack = stack;
     s->largest[*index] = bytes;
   }
@@ -51,21 +56,20 @@ static bool add_to(summer *s, tsr_category kind, uint32_t place, const tsr__plac
   return true;
 }
 
-static bool sum(const tsr__places *places, const tsr__timeline *timeline,
+static bool sum(const tsr__lines *lines, const tsr__timeline *timeline,
                 const tsr__categories *kinds, const tsr__live_set *live,
                 tsr_category_share *by_kind, cause_list *causes) {
-  summer s = {.largest = TSR__NEW_ARRAY(uint64_t, live->count)};
+  summer s = {.lines = lines, .largest = TSR__NEW_ARRAY(uint64_t, live->count)};
   bool ok = s.largest != NULL;
   for (size_t i = 0; ok && i < live->count; i++) {
     uint32_t allocation = live->items[i], stack = tsr__timeline_stack(timeline, allocation);
-    uint32_t place = tsr__place_of(places, stack);
     uint64_t bytes = tsr__timeline_requested(timeline, allocation);
     uint64_t block_bytes = timeline->block_bytes.items[allocation];
     tsr_category kind = (tsr_category)kinds->kind[allocation];
     by_kind[kind].bytes = tsr__sum_u64(by_kind[kind].bytes, bytes);
     by_kind[kind].block_bytes = tsr__sum_u64(by_kind[kind].block_bytes, block_bytes);
     by_kind[kind].allocations++;
-    ok = add_to(&s, kind, place, &places->items.items[place], stack, bytes, block_bytes);
+    ok = add_to(&s, kind, stack, bytes, block_bytes);
   }
   tsr__free(s.largest);
   tsr__map_release(&s.index_of);
@@ -73,14 +77,14 @@ static bool sum(const tsr__places *places, const tsr__timeline *timeline,
   return ok;
 }
 
-int tsr__held_by(const tsr__places *places, const tsr__timeline *timeline,
+int tsr__held_by(const tsr__lines *lines, const tsr__timeline *timeline,
                  const tsr__categories *kinds, const tsr__live_set *live, size_t top,
                  tsr__held_groups *out, tsr_error *error) {
   tsr__held_groups held = {0};
   cause_list causes = {0};
   assert(kinds->count == timeline->birth.count);
   for (int i = 0; i < TSR_CATEGORY_COUNT; i++) held.kinds[i].kind = (tsr_category)i;
-  if (!sum(places, timeline, kinds, live, held.kinds, &causes)) {
+  if (!sum(lines, timeline, kinds, live, held.kinds, &causes)) {
     TSR__VECTOR_FREE(&causes);
     return tsr__fail_memory(error);
   }

@@ -3,6 +3,7 @@
 #define TSR_QUESTIONS_SHARED_CAUSES_H
 
 #include "attribution/category.h"
+#include "attribution/labels.h"
 #include "attribution/places.h"
 #include "tessera/unstable/causes.h"
 #include "timeline/timeline.h"
@@ -16,10 +17,16 @@ typedef struct tsr__held_groups {
   uint64_t omitted_causes, omitted_bytes, omitted_block_bytes; /* what `top` left out */
 } tsr__held_groups;
 
-/* `places` are the snapshot's, `kinds` the timeline's. Bytes are requested bytes, as in tsr__shares_of:
+/* The lines of a snapshot: their names (TSR__LABEL_LINE), which divide the memory, and their frames. */
+typedef struct tsr__lines {
+  const tsr__labels *names;
+  const tsr__places *places;
+} tsr__lines;
+
+/* `lines` are the snapshot's, `kinds` the timeline's. Bytes are requested bytes, as in tsr__shares_of:
  * a category holds the same in every question. Bytes of blocks add up to what is active. At most `top`
  * causes, 0 for all. Fails with TSR_ERROR_MEMORY. */
-int tsr__held_by(const tsr__places *places, const tsr__timeline *timeline,
+int tsr__held_by(const tsr__lines *lines, const tsr__timeline *timeline,
                  const tsr__categories *kinds, const tsr__live_set *live, size_t top,
                  tsr__held_groups *out, tsr_error *error);
 

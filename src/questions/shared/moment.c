@@ -185,35 +185,25 @@ static void print_names(tsr__stack_printer *printer, const tsr__share_list *shar
 
 /* ---- Stacks ---- */
 
-/* What was appended from byte `begin` on. A buffer that nothing was appended to has no data, and
- * adding even zero to a null pointer is undefined. */
-static tsr_text text_from(const tsr__buffer *buffer, size_t begin) {
-  if (begin == buffer->size) return (tsr_text){"", 0};
-  return (tsr_text){buffer->data + begin, buffer->size - begin};
-}
-
-static void emit_stack(tsr__stack_printer *printer, const tsr__share_list *shares, size_t i) {
+static void emit_stack(tsr__stack_printer *printer, const tsr__share_list *shares,
+                       const tsr__row_names *names, size_t i) {
   tsr__emitter *emitter = printer->emitter;
   const tsr_stack_share *share = &shares->items[i];
-  tsr__buffer *name = &emitter->scratch;
-  size_t place = 0; /* where it begins in what is said of the row */
-  if (tsr__emitter_is_text(emitter)) {
-    tsr__append_category(name, share);
-    place = name->size;
-    tsr__stack_append_name(printer, share->stack);
-  }
-  tsr__cell kind = place ? tsr__text((tsr_text){name->data, place})
-                         : tsr__string(tsr_category_name(share->kind));
+  tsr__buffer *kind = &emitter->scratch;
+  if (tsr__emitter_is_text(emitter))
+    tsr__append_category(kind, share);
+  else
+    tsr__buffer_text(kind, tsr_category_name(share->kind));
   tsr__emit_row(emitter, (tsr__cell[]){
                              tsr__count(i + 1),
                              tsr__percent(share->bytes, shares->whole_bytes),
                              tsr__bytes(share->bytes),
                              tsr__count(share->allocations),
                              tsr__bytes(share->allocations ? share->bytes / share->allocations : 0),
-                             kind,
-                             tsr__text(text_from(name, place)),
+                             tsr__text((tsr_text){kind->data, kind->size}),
+                             tsr__text(tsr__stack_name(names, i)),
                          });
-  name->size = 0;
+  kind->size = 0;
   tsr__emit_categories(emitter, share);
   emit_names(printer, shares, share);
   tsr__stack_emit(printer, share->stack);
@@ -225,14 +215,17 @@ static void emit_table(tsr__stack_printer *printer, const tsr__share_list *share
       {NULL, "#", TSR__RIGHT},
       {NULL, "share", TSR__RIGHT},
       {"bytes", "bytes", TSR__RIGHT},
-      {"allocations", "allocations", TSR__RIGHT},
+      {"allocations", "count", TSR__RIGHT},
       {NULL, printer->emitter->options.verbose ? "average" : NULL, TSR__RIGHT},
       {"category", "category", TSR__LEFT},
       {NULL, "allocated at", TSR__ELASTIC},
   };
+  tsr__row_names names;
+  TSR__STACK_NAMES(printer, tsr_stack_share, shares->items, shares->count, &names);
   tsr__emit_table(printer->emitter, "stacks", columns, sizeof columns / sizeof *columns);
-  for (size_t i = 0; i < shares->count; i++) emit_stack(printer, shares, i);
+  for (size_t i = 0; i < shares->count; i++) emit_stack(printer, shares, &names, i);
   tsr__emit_table_end(printer->emitter);
+  tsr__row_names_release(&names);
 }
 
 static void emit_omitted(tsr__emitter *emitter, const tsr__share_list *shares) {

@@ -59,7 +59,7 @@ const char *tsr_why_change_name(tsr_why_change change) {
 typedef struct why_question {
   const tsr_why_options *options;
   tsr_study *study;
-  const tsr__places *places;
+  tsr__lines lines;
   size_t top;
   uint64_t patience;
 } why_question;
@@ -183,7 +183,7 @@ static int describe_moment(const tsr__timeline *t, const why_question *question,
   int status = tsr__timeline_live(t, event, &live, error);
   if (!status) status = tsr__study_categories(question->study, out->device, &kinds, error);
   if (!status)
-    status = tsr__held_by(question->places, t, kinds, &live, question->top, &held, error);
+    status = tsr__held_by(&question->lines, t, kinds, &live, question->top, &held, error);
   if (!status) {
     out->moment.event = event;
     out->moment.time_us = event < 0 ? TSR_TIME_NONE : t->events.time_us[event];
@@ -256,7 +256,7 @@ static int describe(const tsr_snapshot *snapshot, why_question *question, tsr_wh
     out->frame = out->layer = out->stack = TSR_NONE;
     out->peak_reserved_bytes = t->maxima.reserved_bytes;
     out->is_expandable = t->settings.expandable_segments;
-    if (out->oom_count) describe_request(t, question->places, out);
+    if (out->oom_count) describe_request(t, question->lines.places, out);
     status = describe_moment(t, question, out, error);
     describe_card(snapshot, question->options->capacity_bytes, out);
     out->reason = reason_of(out);
@@ -318,7 +318,8 @@ int tsr_why_compute(tsr_study *study, const tsr_why_options *options, const tsr_
   if (!why->devices) status = tsr__fail_memory(error);
   unsigned needs = TSR__NEED_CATEGORIES | TSR__NEED_PLACES;
   if (!status) status = tsr__study_prepare(study, devices, count, needs, error);
-  if (!status) status = tsr__study_places(study, &question.places, error);
+  if (!status) status = tsr__study_places(study, &question.lines.places, error);
+  if (!status) status = tsr__study_labels(study, TSR__LABEL_LINE, &question.lines.names, error);
   if (!status) status = describe_all(snapshot, devices, count, &question, why, error);
   if (status)
     tsr_why_free(why);

@@ -253,7 +253,7 @@ static void say_which(tsr__emitter *emitter, const tsr_why_device *d) {
 static void emit_asker(tsr__stack_printer *printer, const tsr_why_device *d) {
   tsr__buffer *name = &printer->emitter->scratch;
   if (!tsr__emitter_is_text(printer->emitter)) return;
-  tsr__place_append_name(printer, d->frame, d->layer);
+  tsr__stack_append_name(printer, TSR__LABEL_STACK, d->stack);
   tsr__emit_field(printer->emitter, NULL, "asked for by",
                   tsr__text((tsr_text){name->data, name->size}));
   name->size = 0;
@@ -421,7 +421,7 @@ static void emit_cause(tsr__stack_printer *printer, const tsr_why_device *d, siz
   tsr__emitter *emitter = printer->emitter;
   const tsr_cause *cause = &d->causes[i];
   tsr__buffer *name = &emitter->scratch;
-  if (tsr__emitter_is_text(emitter)) tsr__place_append_name(printer, cause->frame, cause->layer);
+  if (tsr__emitter_is_text(emitter)) tsr__stack_append_name(printer, TSR__LABEL_LINE, cause->stack);
   tsr__cell cells[] = {tsr__count(i + 1),
                        tsr__percent(cause->bytes, d->moment.totals.requested_bytes),
                        tsr__bytes(cause->bytes),

@@ -1,0 +1,124 @@
+#!/usr/bin/env python3
+"""What lists call a stack: no two rows read alike, and none is called after the allocator, the interpreter or
+generated code. Of every real snapshot, in every list of stacks, in a narrow and a wide terminal.
+Prints TAP.
+
+usage: labels.py --tessera PATH
+
+The snapshots are in ../shared next to the checkout; where they are absent, the tests are skipped and say
+so."""
+import argparse
+import fcntl
+import functools
+import itertools
+import os
+import pty
+import re
+import struct
+import subprocess
+import sys
+import termios
+
+from support import SNAPSHOTS, run_tests, skip
+
+# What no row may be called after.
+ALLOCATOR = r'CUDACachingAllocator|c10::|at::detail::|empty_(strided_)?(cuda|generic)|cudaMalloc'
+INTERPRETER = r'\b_?Py[A-Z_]\w*_|\bPy_|_start\b|__libc|runpy|<frozen'
+GENERATED = r'torchinductor|\bc[a-z2-7]{20,}|<eval_with_key>|<string>|\.triton'
+BAD = re.compile('|'.join((ALLOCATOR, INTERPRETER, GENERATED)))
+
+LISTS = [['peak'], ['leaks'], ['why'], *(['profile', '--by', by] for by in ('line', 'op', 'module', 'stack'))]
+COLUMNS = ('80', '100', '140')
+
+
+def rows_of(text):
+    """The rows of each table whose header names a place: (category, name). `why` has a row for each category
+    of a line."""
+    tables, header = [], None
+    for line in text.splitlines():
+        title = re.search(r'allocated at|in use, by line|^  (line|operation|module)\b', line)
+        if title and line.startswith('  '):
+            header, first = line, line.index(title.group(0).strip())
+            tables.append([])
+        elif not line.startswith('  ') or line.startswith('  ...'):
+            header = None
+        elif header:
+            # Two spaces end a name; the columns after it, if any, are numbers.
+            name = re.split(r'  +', line[first:].strip())[0]
+            category = ''
+            if 'category' in header and header.index('category') < first:
+                category = line[header.index('category'):first].split()[0]
+            tables[-1].append((category, name))
+    return [table for table in tables if table]
+
+
+def check(names, what, with_category):
+    keys = names if with_category else [name for _, name in names]
+    twice = {key for key in keys if keys.count(key) > 1}
+    if twice:
+        raise AssertionError(f'{what}: rows that read alike: {sorted(twice)}')
+    bad = [name for _, name in names if BAD.search(name)]
+    if bad:
+        raise AssertionError(f'{what}: named after what is not the program: {bad}')
+
+
+def run(tessera, command, paths, columns):
+    """What the command prints to a terminal of that width."""
+    parent, child = pty.openpty()
+    fcntl.ioctl(child, termios.TIOCSWINSZ, struct.pack('HHHH', 50, int(columns), 0, 0))
+    process = subprocess.Popen([tessera, *command, '-q', '--color', 'never', *map(str, paths)],
+                               stdin=subprocess.DEVNULL, stdout=child, stderr=subprocess.DEVNULL)
+    os.close(child)
+    out = b''
+    while True:
+        try:
+            part = os.read(parent, 1 << 16)
+        except OSError:  # Linux: the other end is closed
+            break
+        if not part:
+            break
+        out += part
+    os.close(parent)
+    process.wait()
+    return out.decode().replace('\r\n', '\n')
+
+
+def check_list(tessera, command, paths):
+    found = 0
+    for columns in COLUMNS:
+        for names in rows_of(run(tessera, command, paths, columns)):
+            check(names, f'{" ".join(command)} {paths[-1].name} {columns}', command[0] == 'why')
+            found += len(names)
+    return found
+
+
+def check_file(tessera, path):
+    found = sum(check_list(tessera, command, [path]) for command in LISTS)
+    assert found or path.name == 'tiny-no-trace.pickle', 'no row was found at all'
+
+
+def check_pair(tessera, old, new):
+    for by in ('stack', 'line', 'op'):
+        check_list(tessera, ['diff', '--by', by], [old, new])
+
+
+def tests(tessera):
+    if not SNAPSHOTS.is_dir():
+        yield 'names in real snapshots', skip(f'{SNAPSHOTS} is absent')
+        return
+    paths = sorted(path for path in SNAPSHOTS.iterdir() if path.suffix in ('.pickle', '.html'))
+    for path in paths:
+        yield f'names in {path.name}', functools.partial(check_file, tessera, path)
+    for old, new in itertools.pairwise([path for path in paths if path.name.startswith('train')]):
+        yield (f'names in what changed from {old.name} to {new.name}',
+               functools.partial(check_pair, tessera, old, new))
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument('--tessera', required=True)
+    return run_tests(tests(parser.parse_args().tessera))
+
+
+if __name__ == '__main__':
+    sys.exit(main())
