@@ -426,6 +426,35 @@ void tsr__emit_line(tsr__emitter *emitter, tsr__style style, size_t indent) {
   emitter->scratch.size = 0;
 }
 
+/* Bytes of a line's text that fit in `room` columns: up to the last space that leaves it short enough, or
+ * up to the first one. A byte is taken for a column, which breaks other scripts early. */
+static size_t fitting(tsr_text text, size_t room) {
+  size_t space = 0;
+  for (size_t i = 1; i < text.size_bytes; i++) {
+    if (i > room && space) break;
+    if (text.data[i] == ' ') space = i;
+  }
+  return text.size_bytes <= room || !space ? text.size_bytes : space;
+}
+
+void tsr__emit_paragraph(tsr__emitter *emitter, tsr__style style, size_t indent) {
+  if (is_json(emitter) || is_verdict(emitter) || out_of_memory(emitter) || !emitter->scratch.size) {
+    tsr__emit_line(emitter, style, indent);
+    return;
+  }
+  print_cells(emitter);
+  tsr_text left = {emitter->scratch.data, emitter->scratch.size};
+  size_t width = tsr__emitter_width(emitter);
+  while (left.size_bytes) {
+    size_t size = fitting(left, width > indent ? width - indent : 1);
+    print_line(emitter, style, indent, (tsr_text){left.data, size});
+    if (left.data == emitter->scratch.data) indent += BLOCK_INDENT;
+    if (size < left.size_bytes) size++; /* the space */
+    left = (tsr_text){left.data + size, left.size_bytes - size};
+  }
+  emitter->scratch.size = 0;
+}
+
 void tsr__emit_printf(tsr__emitter *emitter, tsr__style style, const char *format, ...) {
   if (is_json(emitter)) return;
   char text[512];

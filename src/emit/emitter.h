@@ -202,6 +202,9 @@ void tsr__emit_table_end(tsr__emitter *emitter);
 
 /* Print `scratch` as one line, indented by `indent` spaces, and empty it. Styles need options.color. */
 void tsr__emit_line(tsr__emitter *emitter, tsr__style style, size_t indent);
+/* The same for a sentence that may be longer than the terminal is wide: broken at spaces, with what follows
+ * the first line indented further. Verdicts that are all of the text stay one line. */
+void tsr__emit_paragraph(tsr__emitter *emitter, tsr__style style, size_t indent);
 /* The same for a line from a format string of our own: at most 511 bytes. */
 void tsr__emit_printf(tsr__emitter *emitter, tsr__style style, const char *format, ...)
     TSR__PRINTF(3, 4);

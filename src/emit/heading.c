@@ -59,7 +59,7 @@ static void emit_warning(tsr__emitter *emitter, const tsr_warning *warning) {
   char count[TSR__FORMAT_BYTES];
   tsr__buffer_printf(&emitter->scratch, "warning: %s (%s): %s", warning->code,
                      tsr__format_count(warning->count, count), warning->message);
-  tsr__emit_line(emitter, TSR__PLAIN, 0);
+  tsr__emit_paragraph(emitter, TSR__PLAIN, 0);
 }
 
 void tsr__warnings_add(tsr__warning_list *list, const tsr_warning *warnings, size_t count) {

@@ -129,6 +129,17 @@ void tsr__stack_append_name(tsr__stack_printer *printer, tsr__label_kind kind, u
   if (namer) tsr__namer_append(namer, kind, stack, &printer->emitter->scratch);
 }
 
+size_t tsr__stack_shown(tsr__stack_printer *printer, uint32_t stack, uint32_t *frames) {
+  plan made = make_plan(printer, stack);
+  size_t count = 0;
+  if (made.speaker > TSR_ORIGIN_TORCH) return 0;
+  for (uint32_t i = made.stack.depth; i--;)
+    if (i == made.layer ||
+        (i <= made.last && origin_of(printer, made.stack.frames[i]) == made.speaker))
+      frames[count++] = made.stack.frames[i];
+  return count;
+}
+
 void tsr__stack_names(const tsr__stack_row *rows, size_t count, tsr__row_names *out) {
   *out = (tsr__row_names){0};
   if (!count || !tsr__emitter_is_text(rows[0].printer->emitter)) return;

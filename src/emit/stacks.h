@@ -45,6 +45,9 @@ void tsr__stack_names_in(tsr__stack_printer *printer, const void *items, size_t 
 /* A row's name; empty text if they could not be made. */
 tsr_text tsr__stack_name(const tsr__row_names *names, size_t row);
 
+/* The Python frames of a folded stack, outermost first; returns how many, 0 if C++ or the standard library
+ * represents it. `frames` has room for all of the stack. */
+size_t tsr__stack_shown(tsr__stack_printer *printer, uint32_t stack, uint32_t *frames);
 /* JSON: the frame as the member `key`, null for TSR_NONE. */
 void tsr__frame_emit(tsr__stack_printer *printer, const char *key, uint32_t frame);
 

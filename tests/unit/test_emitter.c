@@ -325,6 +325,70 @@ static void test_shortening(void **state) {
   }
 }
 
+/* Two texts that differ where the usual cut hides it. */
+static void test_shortening_shows_differences(void **state) {
+  (void)state;
+  static const struct {
+    size_t columns, at;
+    const char *expected;
+  } cases[] = {
+      {26, 0, "abcdefghijklmnopqrstuvwxyz"}, {16, 0, "abcdefg...uvwxyz"},
+      {16, 2, "abcdefg...uvwxyz"},           {16, 10, "abcd...hijklm..."},
+      {16, 24, "abcd...rstuvwxyz"},          {8, 10, "abc...yz"},
+  };
+  tsr_text text = tsr__text_of("abcdefghijklmnopqrstuvwxyz");
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    tsr__buffer out = {0};
+    tsr__text_shorten_at(&out, text, 26, cases[i].columns, cases[i].at);
+    tsr__buffer_append(&out, "", 1);
+    assert_string_equal(out.data, cases[i].expected);
+    tsr__buffer_release(&out);
+  }
+  assert_int_equal(tsr__text_difference(text, tsr__text_of("abcd")), 4);
+  assert_int_equal(tsr__text_difference(tsr__text_of("\xC3\xA4 x"), tsr__text_of("\xC3\xA4 y")), 2);
+}
+
+/* Rows that differ stay different when they are cut; equal ones stay equal. */
+static void test_cut_rows_stay_distinct(void **state) {
+  (void)state;
+  static const char *const texts[] = {"aaaaaaaaaaaaaaaaaaaaaaaaaa 1 zzzzzzzzzzzzzzzzzzzzzzzzzz",
+                                      "aaaaaaaaaaaaaaaaaaaaaaaaaa 2 zzzzzzzzzzzzzzzzzzzzzzzzzz",
+                                      "aaaaaaaaaaaaaaaaaaaaaaaaaa 3 zzzzzzzzzzzzzzzzzzzzzzzzzz",
+                                      "aaaaaaaaaaaaaaaaaaaaaaaaaa 3 zzzzzzzzzzzzzzzzzzzzzzzzzz"};
+  static const tsr__column columns[] = {{NULL, "name", TSR__ELASTIC}};
+  sink to = {0};
+  tsr__emitter e;
+  tsr__emitter_init(&e, &(tsr_report_options){.width = 24}, sink_write, &to);
+  tsr__emit_table(&e, NULL, columns, 1);
+  for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+    tsr__emit_row(&e, (tsr__cell[]){tsr__string(texts[i])});
+    tsr__emit_row_end(&e);
+  }
+  tsr__emit_table_end(&e);
+  assert_int_equal(tsr__emitter_finish(&e, NULL), TSR_OK);
+  assert_output(&to, "  name\n"
+                     "  aaaaaaaaaa...zzzzzzzzz\n"
+                     "  aaaaa...aaa 2 zzzzz...\n"
+                     "  aaaaa...aaa 3 zzzzz...\n"
+                     "  aaaaa...aaa 3 zzzzz...\n");
+}
+
+static void test_paragraphs(void **state) {
+  (void)state;
+  sink to = {0};
+  tsr__emitter e;
+  tsr__emitter_init(&e, &(tsr_report_options){.width = 12}, sink_write, &to);
+  tsr__buffer_text(&e.scratch, "short");
+  tsr__emit_paragraph(&e, TSR__PLAIN, 0);
+  tsr__buffer_text(&e.scratch, "twelve signs");
+  tsr__emit_paragraph(&e, TSR__PLAIN, 0);
+  tsr__buffer_text(&e.scratch, "one two three four overlong-word-here end");
+  tsr__emit_paragraph(&e, TSR__VERDICT, 1);
+  assert_int_equal(tsr__emitter_finish(&e, NULL), TSR_OK);
+  assert_output(
+      &to, "short\ntwelve signs\n one two\n   three\n   four\n   overlong-word-here\n   end\n");
+}
+
 /* ---- Large output and failures ---- */
 
 static int emit_much(tsr_report_format format, sink *to, tsr_error *error) {
@@ -423,6 +487,9 @@ int main(void) {
       cmocka_unit_test(test_keys_from_data),
       cmocka_unit_test(test_lines_are_cleaned),
       cmocka_unit_test(test_shortening),
+      cmocka_unit_test(test_shortening_shows_differences),
+      cmocka_unit_test(test_cut_rows_stay_distinct),
+      cmocka_unit_test(test_paragraphs),
       cmocka_unit_test(test_output_goes_out_in_pieces),
       cmocka_unit_test(test_long_strings_go_out_in_pieces),
       cmocka_unit_test(test_failed_write_is_reported_once),

@@ -27,14 +27,23 @@ static void print_verdict(tsr__emitter *emitter, const tsr_at_device *device) {
     else
       tsr__buffer_text(out, "before the first event.");
   }
-  tsr__emit_line(emitter, TSR__VERDICT, 0);
+  tsr__emit_paragraph(emitter, TSR__VERDICT, 0);
 }
 
-static void emit_device(tsr__stack_printer *printer, const tsr_at_device *device) {
+static tsr__share_list shares_of(const tsr_at_device *device) {
+  return (tsr__share_list){device->stacks,
+                           device->stack_count,
+                           device->omitted_stacks,
+                           device->omitted_bytes,
+                           device->moment.totals.requested_bytes,
+                           device->tensors};
+}
+
+static void emit_device(tsr__stack_printer *printer, const tsr_at_device *device,
+                        size_t most_lines) {
   tsr__emitter *emitter = printer->emitter;
   const tsr_totals *totals = &device->moment.totals;
-  tsr__share_list shares = {device->stacks,        device->stack_count,     device->omitted_stacks,
-                            device->omitted_bytes, totals->requested_bytes, device->tensors};
+  tsr__share_list shares = shares_of(device);
   print_verdict(emitter, device);
   if (!device->is_found) return;
   tsr__emit_object(emitter, NULL);
@@ -52,7 +61,7 @@ static void emit_device(tsr__stack_printer *printer, const tsr_at_device *device
   tsr__emit_private_pools(emitter, device->private_pools, device->private_pool_count);
   tsr__emit_shares(printer, &shares);
   tsr__emit_end(emitter);
-  tsr__print_shares(printer, &shares);
+  tsr__print_shares(printer, &shares, most_lines);
 }
 
 int tsr__report_at(const tsr_report_input *input, const tsr_at *at,
@@ -61,13 +70,22 @@ int tsr__report_at(const tsr_report_input *input, const tsr_at *at,
   tsr__emitter emitter;
   tsr__stack_printer printer;
   tsr__warning_list warnings = {0};
+  tsr__screen screen = {0};
+  size_t warning_count;
+  (void)tsr_snapshot_warnings(input->snapshot, &warning_count);
   tsr__emitter_init(&emitter, options, write, context);
   tsr__stack_printer_init(&printer, &emitter, input->snapshot);
   tsr__heading_open(&emitter, "at", input);
   for (size_t i = 0; i < at->device_count; i++) {
-    emit_device(&printer, &at->devices[i]);
-    tsr__warnings_add(&warnings, at->devices[i].warnings, at->devices[i].warning_count);
+    const tsr_at_device *device = &at->devices[i];
+    tsr__share_list shares = shares_of(device);
+    if (device->is_found)
+      tsr__screen_add(&screen, &shares, device->private_pool_count, &device->fragmentation);
+    tsr__warnings_add(&warnings, device->warnings, device->warning_count);
   }
+  size_t most_lines =
+      tsr__screen_left(&screen, emitter.options.quiet ? 0 : warning_count + warnings.count);
+  for (size_t i = 0; i < at->device_count; i++) emit_device(&printer, &at->devices[i], most_lines);
   tsr__stack_printer_release(&printer);
   return tsr__heading_close(&emitter, input, &warnings, error);
 }

@@ -3,13 +3,14 @@
  *   Device 0: peak 22.55 GiB allocated of 23.45 GiB reserved, at event 3,737 of 22,331; 4.75 GiB
  * ...
  *
- *     #   share     bytes  allocations  category    allocated at
- *     1  46.1 %  8.20 GiB           12  activation  model.py:382 forward
+ *     #   share     bytes  count  category    allocated at
+ *     1  46.1 %  8.20 GiB     12  activation  model.py:382 forward (aten::mm)
  *     ... and 57 more stacks, 1.20 GiB (--top 0 shows all)
  *
- *   #1  8.20 GiB in 12 allocations, activation
- *     main, train.py:40
- *       ...
+ *     #     bytes  count  stacks of these rows, below /home/me
+ *     1  8.20 GiB     12  train.py:40 main > model.py:382 forward
+ *
+ * By default that fits on one screen.
  */
 #include <inttypes.h>
 
@@ -53,7 +54,7 @@ static void print_verdict(tsr__emitter *emitter, const tsr_peak_device *device) 
     append_peak(&emitter->scratch, device);
   else
     append_no_events(&emitter->scratch, device);
-  tsr__emit_line(emitter, TSR__VERDICT, 0);
+  tsr__emit_paragraph(emitter, TSR__VERDICT, 0);
 }
 
 static void emit_peak(tsr__emitter *emitter, const tsr_peak_device *device) {
@@ -88,14 +89,19 @@ static void emit_recorded(tsr__emitter *emitter, const tsr_recorded *recorded) {
   tsr__emit_end(emitter);
 }
 
-static void emit_device(tsr__stack_printer *printer, const tsr_peak_device *device) {
+static tsr__share_list shares_of(const tsr_peak_device *device) {
+  return (tsr__share_list){device->stacks,
+                           device->stack_count,
+                           device->omitted_stacks,
+                           device->omitted_bytes,
+                           device->peak.totals.requested_bytes,
+                           device->tensors};
+}
+
+static void emit_device(tsr__stack_printer *printer, const tsr_peak_device *device,
+                        size_t most_lines) {
   tsr__emitter *emitter = printer->emitter;
-  tsr__share_list shares = {device->stacks,
-                            device->stack_count,
-                            device->omitted_stacks,
-                            device->omitted_bytes,
-                            device->peak.totals.requested_bytes,
-                            device->tensors};
+  tsr__share_list shares = shares_of(device);
   print_verdict(emitter, device);
   tsr__emit_object(emitter, NULL);
   tsr__emit_field(emitter, "device", NULL, tsr__count(device->device));
@@ -104,7 +110,7 @@ static void emit_device(tsr__stack_printer *printer, const tsr_peak_device *devi
   emit_recorded(emitter, &device->recorded);
   tsr__emit_shares(printer, &shares);
   tsr__emit_end(emitter);
-  tsr__print_shares(printer, &shares);
+  tsr__print_shares(printer, &shares, most_lines);
 }
 
 static void gather_warnings(tsr__warning_list *list, const tsr_peak *peak) {
@@ -112,19 +118,35 @@ static void gather_warnings(tsr__warning_list *list, const tsr_peak *peak) {
     tsr__warnings_add(list, peak->devices[i].warnings, peak->devices[i].warning_count);
 }
 
+/* How many lines each device's stacks may take. */
+static size_t lines_left(const tsr_report_input *input, const tsr_peak *peak, bool is_quiet,
+                         const tsr__warning_list *more) {
+  tsr__screen screen = {0};
+  size_t warning_count;
+  (void)tsr_snapshot_warnings(input->snapshot, &warning_count);
+  for (size_t i = 0; i < peak->device_count; i++) {
+    tsr__share_list shares = shares_of(&peak->devices[i]);
+    tsr__screen_add(&screen, &shares, peak->devices[i].private_pool_count,
+                    &peak->devices[i].fragmentation);
+  }
+  return tsr__screen_left(&screen, is_quiet ? 0 : warning_count + more->count);
+}
+
 int tsr__report_peak(const tsr_report_input *input, const tsr_peak *peak,
                      const tsr_report_options *options, tsr_write_fn *write, void *context,
                      tsr_error *error) {
   tsr__emitter emitter;
   tsr__stack_printer printer;
+  tsr__warning_list warnings = {0};
   tsr__emitter_init(&emitter, options, write, context);
   tsr__stack_printer_init(&printer, &emitter, input->snapshot);
+  gather_warnings(&warnings, peak);
+  size_t most_lines = lines_left(input, peak, emitter.options.quiet, &warnings);
   tsr__heading_open(&emitter, "peak", input);
   if (!peak->device_count)
     tsr__emit_printf(&emitter, TSR__VERDICT, "No device has events or segments.");
-  for (size_t i = 0; i < peak->device_count; i++) emit_device(&printer, &peak->devices[i]);
+  for (size_t i = 0; i < peak->device_count; i++)
+    emit_device(&printer, &peak->devices[i], most_lines);
   tsr__stack_printer_release(&printer);
-  tsr__warning_list warnings = {0};
-  gather_warnings(&warnings, peak);
   return tsr__heading_close(&emitter, input, &warnings, error);
 }

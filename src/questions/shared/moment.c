@@ -10,6 +10,7 @@
 #include "base/format.h"
 #include "emit/heading.h"
 #include "questions/shared/categories.h"
+#include "questions/shared/stack_tree.h"
 #include "tessera/unstable/sidecar.h"
 
 void tsr__emit_totals(tsr__emitter *emitter, const char *key, const tsr_totals *totals) {
@@ -74,7 +75,7 @@ static void print_pool(tsr__emitter *emitter, const tsr_private_pool *pools, siz
                      tsr__format_size(pool->reserved_bytes, kept));
   if (pool->high_water_bytes > pool->reserved_bytes)
     tsr__buffer_printf(out, ", %s at its highest", tsr__format_size(pool->high_water_bytes, most));
-  tsr__emit_line(emitter, TSR__PLAIN, 2);
+  tsr__emit_paragraph(emitter, TSR__PLAIN, 2);
 }
 
 /* The largest, largest first; of equal ones the first. Returns how many, at most MOST_POOLS. */
@@ -249,11 +250,40 @@ static bool is_mixed(const tsr_stack_share *share) {
   return share->category_bytes[share->kind] != share->bytes;
 }
 
+/* ---- One screen ---- */
+
+enum { ROWS_BY_DEFAULT = 10 };
+
+void tsr__screen_add(tsr__screen *screen, const tsr__share_list *shares, size_t pool_count,
+                     const tsr_fragmentation *fragmentation) {
+  enum { VERDICT = 2, FACTS = 6, HEADER = 1, SPACES = 3 };
+  const uint64_t parts[] = {fragmentation->rounding_bytes,     fragmentation->unsplit_bytes,
+                            fragmentation->waiting_bytes,      fragmentation->free_block_bytes,
+                            fragmentation->free_segment_bytes, fragmentation->largest_free_bytes};
+  size_t lines = VERDICT + FACTS + HEADER + SPACES + shares->count + (shares->omitted_stacks != 0);
+  for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) lines -= parts[i] == 0;
+  lines++; /* the moment's time */
+  if (pool_count) lines += (pool_count < MOST_POOLS ? pool_count : MOST_POOLS + 1) + 1;
+  screen->fixed_lines += lines;
+  screen->devices++;
+  screen->is_long |= shares->count > ROWS_BY_DEFAULT;
+}
+
+size_t tsr__screen_left(const tsr__screen *screen, size_t warning_count) {
+  enum { WARNING = 2 };
+  size_t fixed = screen->fixed_lines + (warning_count ? WARNING * warning_count + 1 : 0);
+  if (screen->is_long || !screen->devices) return 0;
+  if (fixed >= TSR__SCREEN_LINES) return 1;
+  size_t left = (TSR__SCREEN_LINES - fixed) / screen->devices;
+  return left ? left : 1;
+}
+
+/* ---- Each stack in full ---- */
+
 /* For memory without a stack the row is enough, unless it has several categories. */
-void tsr__print_shares(tsr__stack_printer *printer, const tsr__share_list *shares) {
+static void print_each(tsr__stack_printer *printer, const tsr__share_list *shares) {
   char rank[TSR__FORMAT_BYTES], size[TSR__FORMAT_BYTES], count[TSR__FORMAT_BYTES];
   tsr__emitter *emitter = printer->emitter;
-  if (!tsr__emitter_is_text(emitter)) return;
   for (size_t i = 0; i < shares->count; i++) {
     const tsr_stack_share *share = &shares->items[i];
     bool has_stack =
@@ -275,4 +305,43 @@ void tsr__print_shares(tsr__stack_printer *printer, const tsr__share_list *share
     }
     if (has_stack) tsr__stack_print(printer, share->stack);
   }
+}
+
+/* ---- The stacks together ---- */
+
+/* What the rows of several categories hold, in at most `most_lines` lines, 0 for no limit. */
+static void print_mixed(tsr__emitter *emitter, const tsr__share_list *shares, size_t most_lines) {
+  enum { AROUND = 2 };
+  const tsr__column columns[] = {{NULL, "#", TSR__RIGHT}, {NULL, "categories", TSR__ELASTIC}};
+  size_t mixed = 0;
+  tsr__buffer *text = &emitter->scratch;
+  for (size_t i = 0; i < shares->count; i++) mixed += is_mixed(&shares->items[i]);
+  if (most_lines && mixed + AROUND > most_lines)
+    mixed = most_lines > AROUND ? most_lines - AROUND : 0;
+  if (!mixed) return;
+  tsr__emit_space(emitter);
+  tsr__emit_table(emitter, NULL, columns, sizeof columns / sizeof *columns);
+  for (size_t i = 0; i < shares->count && mixed; i++) {
+    if (!is_mixed(&shares->items[i])) continue;
+    tsr__append_categories(text, &shares->items[i]);
+    tsr__emit_row(emitter,
+                  (tsr__cell[]){tsr__count(i + 1), tsr__text((tsr_text){text->data, text->size})});
+    tsr__emit_row_end(emitter);
+    text->size = 0;
+    mixed--;
+  }
+  tsr__emit_table_end(emitter);
+}
+
+void tsr__print_shares(tsr__stack_printer *printer, const tsr__share_list *shares,
+                       size_t most_lines) {
+  tsr__emitter *emitter = printer->emitter;
+  if (!tsr__emitter_is_text(emitter)) return;
+  if (emitter->options.verbose || emitter->options.full_stacks) {
+    print_each(printer, shares);
+    return;
+  }
+  size_t lines = tsr__print_stack_tree(printer, shares, most_lines);
+  if (!most_lines || lines < most_lines)
+    print_mixed(emitter, shares, most_lines ? most_lines - lines : 0);
 }

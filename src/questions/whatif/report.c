@@ -277,7 +277,7 @@ static void emit_device(tsr__stack_printer *printer, const tsr_whatif_device *de
     tsr__emit_printf(emitter, TSR__BOLD, "Held when the best of them ran out:");
   tsr__emit_shares(printer, &shares);
   tsr__emit_end(emitter);
-  tsr__print_shares(printer, &shares);
+  tsr__print_shares(printer, &shares, 0);
 }
 
 int tsr__report_whatif(const tsr_report_input *input, const tsr_whatif *whatif,

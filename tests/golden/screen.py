@@ -1,0 +1,123 @@
+#!/usr/bin/env python3
+"""`peak` fits on a screen: of every real snapshot at most 45 lines of at most 100 columns, whose tree contains
+each row of the table once, and adds up. Prints TAP.
+
+usage: screen.py --tessera PATH
+
+The snapshots are in ../shared next to the checkout; where they are absent, the tests are skipped and say
+so."""
+import argparse
+import functools
+import json
+import re
+import subprocess
+import sys
+
+from support import SNAPSHOTS, expect, run_tests, skip
+
+LINES, COLUMNS = 45, 100
+UNITS = {'B': 1, 'KiB': 1 << 10, 'MiB': 1 << 20, 'GiB': 1 << 30}
+# "4-6  441.71 MiB  3  ...": rows, bytes, allocations, and the indented text.
+LINE = re.compile(r'^  +(?:(\d[\d, -]*?)  +)?([\d.]+) (B|[KMG]iB)  +([\d,]+)  ( *)(\S.*)$')
+
+
+def run(tessera, path, *options):
+    return subprocess.run([tessera, 'peak', *options, path], stdin=subprocess.DEVNULL, check=True,
+                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True).stdout
+
+
+def rows_of(text):
+    """"1, 4-6": {1, 4, 5, 6}."""
+    for part in text.split(', ') if text else []:
+        first, _, last = part.partition('-')
+        yield from range(int(first), int(last or first) + 1)
+
+
+def trees_of(lines):
+    """The lines of each tree: (rows, bytes as printed, allocations, level)."""
+    tree = None
+    for line in lines:
+        if 'stacks of these rows' in line:
+            tree = []
+        elif tree is not None:
+            found = LINE.match(line)
+            if found:
+                rows, number, unit, count, indent, _ = found.groups()
+                tree.append((list(rows_of(rows)), float(number) * UNITS[unit], int(count.replace(',', '')),
+                             len(indent) // 2))
+            else:
+                yield tree
+                tree = None
+    if tree is not None:
+        yield tree
+
+
+def check_sums(tree):
+    """A branch has the allocations of its rows, and its bytes but for what printing rounds."""
+    for i, (rows, size, count, level) in enumerate(tree):
+        if rows:
+            continue
+        below = []
+        for other in tree[i + 1:]:
+            if other[3] <= level:
+                break
+            if other[3] == level + 1:
+                below.append(other)
+        assert len(below) > 1, 'a branch with one way to go'
+        expect('allocations of a branch', sum(other[2] for other in below), count)
+        assert abs(sum(other[1] for other in below) - size) <= 0.01 * size + 1, 'bytes of a branch'
+
+
+def check_file(tessera, path):
+    text = run(tessera, path)
+    lines = text.splitlines()
+    assert len(lines) <= LINES, f'{len(lines)} lines'
+    widest = max(lines, key=len)
+    assert len(widest) <= COLUMNS, f'{len(widest)} columns: {widest}'
+    answer = json.loads(run(tessera, path, '--json', '--top', '10'))
+    devices = [device for device in answer['devices'] if any(stack['frames'] for stack in device['stacks'])]
+    trees = list(trees_of(lines))
+    if len(answer['devices']) > 1:
+        return  # several devices share the lines
+    expect('trees', len(trees), len(devices))
+    for device, tree in zip(devices, trees):
+        rows = sorted(row for line in tree for row in line[0])
+        expect('rows in the tree', rows, list(range(1, len(device['stacks']) + 1)))
+        for line in tree:
+            if len(line[0]) == 1:
+                expect('allocations of a row', line[2], device['stacks'][line[0][0] - 1]['allocations'])
+        check_sums(tree)
+
+
+def check_paths(tessera, path):
+    """No absolute path but the folder that the header names; -v has them, and every stack."""
+    inside = False
+    for line in run(tessera, path).splitlines():
+        if inside and re.search(r'  /\S+/\S+\.py:\d', line):
+            raise AssertionError(f'an absolute path: {line}')
+        inside = inside or 'stacks of these rows' in line
+    text = run(tessera, path, '-v')
+    stacks = json.loads(run(tessera, path, '--json', '--top', '10'))['devices']
+    full = sum(1 for device in stacks for stack in device['stacks'] if stack['frames'])
+    assert len(re.findall(r'^#\d+  ', text, re.M)) >= full, 'a stack is missing in -v'
+
+
+def tests(tessera):
+    if not SNAPSHOTS.is_dir():
+        yield 'peak of real snapshots', skip(f'{SNAPSHOTS} is absent')
+        return
+    for path in sorted(SNAPSHOTS.iterdir()):
+        if path.suffix not in ('.pickle', '.html'):
+            continue
+        yield f'peak of {path.name} fits on a screen', functools.partial(check_file, tessera, path)
+        yield f'paths of {path.name}', functools.partial(check_paths, tessera, path)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument('--tessera', required=True)
+    return run_tests(tests(parser.parse_args().tessera))
+
+
+if __name__ == '__main__':
+    sys.exit(main())
