@@ -514,6 +514,7 @@ class Source(Answer, SourceDevice):
 class CategoryShare(Record):
     category: str
     bytes: int
+    block_bytes: int
     allocations: int
 
 

@@ -215,6 +215,38 @@ def check_stages(tessera, path):
                 expect(f'{part} of {stage["name"]}', totals(stage[part]), totals(at))
 
 
+def check_source(tessera, path):
+    """Of the file that most of the stacks at the peak mention."""
+    stacks = [stack for device in tessera.peak(path).values() for stack in device['stacks']]
+    files = [name for stack in stacks for name in {frame['file'] for frame in stack['frames']}
+             if re.fullmatch(r'[^<>?]*[/\\\\][\w.]+\.py', name)]
+    if not files:
+        return
+    most = max(sorted(set(files)), key=files.count)
+    folder = tessera.work / 'sources' / path.name
+    folder.mkdir(parents=True, exist_ok=True)
+    source = folder / re.split(r'[/\\\\]', most)[-1]
+    source.write_text('\n' * 5000)
+    for number, device in tessera.ask('source', path, source).items():
+        peak = tessera.peak(path)[number]
+        for name in ('event', 'requested_bytes', 'allocated_bytes'):
+            expect(name, device['peak'][name], peak['peak'][name])
+        held = [stack for stack in peak['stacks']
+                if any(frame['file'] == device['file'] for frame in stack['frames'])]
+        for name in ('bytes', 'allocations'):
+            expect(f'{name} of {device["file"]}', device[name], sum(stack[name] for stack in held))
+        expect('lines', sum(line['self_bytes'] for line in device['lines']), device['bytes'])
+
+
+def check_whatif(tessera, path):
+    for number, device in tessera.ask('whatif', '--set', 'expandable_segments:True', path).items():
+        expect('reserved', device['recorded_peak_reserved_bytes'],
+               tessera.peak(path)[number]['maxima']['reserved_bytes'])
+        for one in device['runs']:
+            if not one['given_up']:
+                expect('waste', one['waste_bytes'], one['peak_reserved_bytes'] - one['peak']['allocated_bytes'])
+
+
 def compare(tessera, old, new):
     """What `diff` says of two files is what each says of itself."""
     for by in ('stack', 'category', 'op', 'line'):
@@ -464,7 +496,8 @@ def check_exports(tessera, path):
 
 # ---- mcp and Python ----
 
-MCP = (('peak', {}), ('info', {}), ('why', {}), ('profile', {'by': 'category'}), ('steps', {}))
+MCP = (('peak', {}), ('info', {}), ('why', {}), ('profile', {'by': 'category'}), ('steps', {}), ('leaks', {}),
+       ('stages', {}))
 
 
 def numbers_of(device):
@@ -494,7 +527,7 @@ def check_mcp(tessera, path):
                 if key in full and not key.startswith('omitted_'):
                     expect(f'{key} of {name}', value, numbers_of(full)[key])
             for key in ('categories', 'groups'):
-                if name != 'steps' and isinstance(device.get(key), list):
+                if name in ('why', 'profile') and isinstance(device.get(key), list):
                     by = 'category' if key == 'categories' else 'name'
                     shown = sums(device[key], by)
                     all_of = sums(full[key], by)
@@ -565,7 +598,7 @@ def check_simulate(tessera, path, said):
 # ---- all of them ----
 
 CHECKS = (check_info, check_at, check_profile, check_history, check_why, check_check, check_steps, check_leaks,
-          check_stages, check_itself, check_page, check_exports, check_mcp)
+          check_stages, check_source, check_whatif, check_itself, check_page, check_exports, check_mcp)
 
 
 def check_all(tessera, path):

@@ -316,8 +316,7 @@ static void print_in_use(tsr__emitter *emitter, const tsr_why_device *d, uint64_
   char requested[2 * TSR__FORMAT_BYTES + 64];
   uint64_t waiting = d->fragmentation.waiting_bytes;
   (void)snprintf(requested, sizeof requested,
-                 waiting ? "requested by the program; blocks of %s wait for another stream"
-                         : "requested by the program",
+                 waiting ? "requested; %s wait for a stream" : "requested by the program",
                  SIZE(waiting));
   memory_row(emitter, d->moment.totals.requested_bytes, whole, NULL, requested);
   memory_row(emitter, d->fragmentation.rounding_bytes, whole, NULL, "lost to rounding");
