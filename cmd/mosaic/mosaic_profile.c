@@ -128,6 +128,17 @@ static void warn(const tsr_profile *profile) {
     }
 }
 
+/* Mosaic leaves out events without a time, and prints zeros where none has one. */
+static void warn_of_times(const tsr_snapshot *snapshot, uint32_t device) {
+  const tsr_events events = tsr_snapshot_events(snapshot, device);
+  uint64_t without = 0;
+  for (uint64_t i = 0; i < events.count; i++) without += events.time_us[i] == TSR_TIME_NONE;
+  if (without)
+    cli_mosaic_warn("events without a time: Mosaic leaves them out, tessera counts them "
+                    "(%" PRIu64 " times)",
+                    without);
+}
+
 static void warn_of_rules(const tsr_rules *rules) {
   size_t count;
   const tsr_rule_problem *problems = tsr_rules_skipped(rules, &count);
@@ -197,10 +208,11 @@ static int save_page(cli_session *session, const cli_input *input, const tsr_pro
 static int read_options(const cli_session *session, tsr_profile_options *how, tsr_rules **rules) {
   const tsr_params *own = session->options->own;
   how->by = kinds[tsr_params_has(own, "profile") ? tsr_params_choice(own, "profile") : 0];
-  if ((how->by == TSR_PROFILE_BY_RULES) != (tsr_params_text(own, "custom_profile") != NULL))
+  const bool has_rules = tsr_params_text(own, "custom_profile") != NULL;
+  if ((how->by == TSR_PROFILE_BY_RULES) != has_rules)
     return cli_usage_error(session->options->command,
-                           "--custom-profile is required with, and only valid with, "
-                           "--profile custom");
+                           has_rules ? "--custom-profile only valid with --profile=custom"
+                                     : "--custom-profile required when --profile=custom");
   if (!tsr_params_text(own, "custom_profile")) return 0;
   int status = cli_rules_load(session, "custom-profile", tsr_params_text(own, "custom_profile"),
                               TSR_RULES_LENIENT, rules);
@@ -232,6 +244,7 @@ int cli_mosaic_profile(cli_session *session) {
   }
   if (status == 0) {
     warn(profile);
+    if (query.device_count) warn_of_times(input.snapshot, device);
     status = print(session, profile);
   }
   if (status == 0) status = save_page(session, &input, &how, &query);

@@ -184,7 +184,7 @@ def test_stages(there, capsys):
 
 
 def test_where_mosaic_fails(made):
-    for name in ('device-3', 'oom-inside', 'no-address', 'no-traces', 'empty-trace', 'no-times'):
+    for name in ('device-3', 'oom-inside', 'no-address', 'no-times'):
         found = loaded(made / f'{name}.pickle')
         found.analyze_memory_snapshot()
         assert found.dynamic_memory_peak >= 0 and found.static_memory >= 0
@@ -197,9 +197,107 @@ def test_where_mosaic_fails(made):
     assert found.dynamic_memory_peak > 0
 
 
+# ---- files that are missing or damaged: a gate must not pass on them ----
+
+@pytest.fixture
+def damaged(made, tmp_path):
+    """Paths by what is wrong with them."""
+    whole = (made / 'train.pickle').read_bytes()
+    files = {'cut': whole[:len(whole) // 2], 'last byte': whole[:-1], 'first bytes': whole[:5],
+             'empty': b'', 'text': b'not a pickle'}
+    for name, data in files.items():
+        (tmp_path / f'{name}.pickle').write_bytes(data)
+    (tmp_path / 'cut.json').write_text('{"segments": [], "device_traces": [[')
+    found = {path.name: str(path) for path in tmp_path.iterdir()}
+    return {**found, 'missing': str(tmp_path / 'missing.pickle')}
+
+
+@pytest.mark.parametrize('name', ['cut.pickle', 'last byte.pickle', 'first bytes.pickle',
+                                  'empty.pickle', 'text.pickle'])
+def test_damaged_pickles_raise_what_python_raises(damaged, name):
+    with open(damaged[name], 'rb') as file, pytest.raises(Exception) as want:
+        pickle.load(file)
+    for call in (lambda path: entry_point.get_memory_usage_peak(path, '', '', '', False, True, False),
+                 lambda path: entry_point.get_memory_usage(path, '', '0_0', 'alloc', False, True),
+                 lambda path: entry_point.get_memory_usage_diff(path, path, False),
+                 lambda path: entry_point.get_memory_usage_by_annotation_stage(path, (), False),
+                 lambda path: entry_point.get_memory_profile(path, '', 'categories'),
+                 lambda path: entry_point.get_json_snapshot(path, '', False), loaded):
+        with pytest.raises(want.type) as raised:
+            call(damaged[name])
+        assert raised.type is want.type
+
+
+def test_damaged_json_raises_what_python_raises(damaged):
+    with pytest.raises(json.JSONDecodeError):
+        loaded(damaged['cut.json'])
+
+
+def test_missing_files_fail_as_in_mosaic(damaged, made, tmp_path, capsys):
+    path, good = damaged['missing'], str(made / 'train.pickle')
+    with pytest.raises(KeyError, match='segments'):
+        entry_point.get_memory_usage_peak(path, '', '', '', False, True, False)
+    for pair in ((path, good), (good, path)):
+        with pytest.raises(KeyError, match='segments'):
+            entry_point.get_memory_usage_diff(*pair, False)
+    with pytest.raises(KeyError, match='external_annotations'):
+        entry_point.get_memory_usage_by_annotation_stage(path, 'forward', False)
+    assert entry_point.get_memory_usage_by_annotation_stage(path, (), False) == {}
+    assert capsys.readouterr().out == ''
+    entry_point.get_memory_profile(path, str(tmp_path / 'page.html'), 'categories')
+    assert capsys.readouterr().out == (
+        'Memory Usage At Peak:\nTotal Allocated: 0.0GiB\nCategory Profile:\nAnnotation Profile:\n'
+        'Compile Context Profile:\nCustom Profile:\n')
+    assert not (tmp_path / 'page.html').exists()
+    entry_point.get_json_snapshot(path, str(tmp_path / 'a.json'), False)
+    assert (tmp_path / 'a.json').read_text() == '{}'
+
+
+@pytest.mark.parametrize('name', ['no-traces', 'empty-trace'])
+def test_without_a_trace_there_is_no_peak(made, name, capsys):
+    path = str(made / f'{name}.pickle')
+    with pytest.raises(IndexError):
+        entry_point.get_memory_usage_peak(path, '', '', '', False, True, False)
+    with pytest.raises(IndexError):
+        entry_point.get_memory_usage_by_annotation_stage(path, (), False)
+    entry_point.get_memory_profile(path, '', 'categories')
+    assert 'Total Allocated: 0.0GiB' in capsys.readouterr().out
+
+
+def test_the_gate_of_the_tutorial(damaged, made):
+    """A limit on dynamic_memory_peak + static_memory."""
+    def gate(path):
+        found = loaded(path)
+        found.analyze_memory_snapshot(opt='memory_peak')
+        return found.dynamic_memory_peak + found.static_memory < 2**60
+
+    assert gate(str(made / 'train.pickle'))
+    for path in [*damaged.values(), str(made / 'empty-trace.pickle')]:
+        with pytest.raises(Exception):
+            gate(path)
+
+
+def test_a_failed_load_keeps_no_older_file(damaged, made):
+    found = loaded(made / 'train.pickle')
+    found.register_memory_snapshot(damaged['cut.pickle'])
+    with pytest.raises(pickle.UnpicklingError):
+        found.load_memory_snapshot()
+    with pytest.raises(KeyError):
+        found.analyze_memory_snapshot()
+
+
+def test_events_without_a_time_are_reported(made, caplog):
+    entry_point.get_memory_profile(str(made / 'no-times.pickle'), '', 'categories')
+    assert 'events without a time: Mosaic leaves them out, tessera counts them (2 times)' in caplog.text
+    caplog.clear()
+    entry_point.get_memory_profile(str(made / 'train.pickle'), '', 'categories')
+    assert 'without a time' not in caplog.text
+
+
 def test_mistakes(made, caplog):
     found = MemorySnapshot(None)
-    found.analyze_memory_snapshot()
+    with pytest.raises(KeyError):
+        found.analyze_memory_snapshot()
     assert 'need to load snapshot first' in caplog.text and found.snapshot_data == {}
     found.register_memory_snapshot('/nonexistent.pickle')
     found.load_memory_snapshot()
@@ -225,6 +323,8 @@ def test_given_data(made):
     ('invalid json', 'Failed to parse custom profile'),
     ('"not a dict"', 'Custom profile must be a JSON dictionary'),
     ('{"key": 123}', 'Custom profile dictionary keys and values must be strings'),
+    ('invalid json', 'Invalid custom profile format. Expected JSON dictionary or YAML config. OmegaConf '
+     r'error: Custom profile dictionary keys and values must be strings \(regex patterns\)$'),
     ('', 'configuration required'), (None, 'configuration required')])
 def test_rules_that_are_none(rules, said):
     with pytest.raises(ValueError, match=said):
@@ -407,7 +507,11 @@ def test_commands_from_python(made, capsys, tmp_path):
     assert capsys.readouterr().out.startswith('Memory Usage At Peak:\n')
     with pytest.raises(SystemExit) as ended:
         main(['--snapshot', str(made / 'train.pickle'), '--profile', 'custom'])
-    assert ended.value.code == 2 and '--custom-profile' in capsys.readouterr().err
+    assert ended.value.code == 2
+    assert '--custom-profile required when --profile=custom' in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        main(['--snapshot', str(made / 'train.pickle'), '--custom-profile', '{"a": "b"}'])
+    assert '--custom-profile only valid with --profile=custom' in capsys.readouterr().err
 
 
 def test_under_clicks_runner(made):
@@ -415,3 +519,101 @@ def test_under_clicks_runner(made):
     from mosaic.cmd.get_memory_usage_peak import main
     result = testing.CliRunner().invoke(main, ['--snapshot', str(made / 'train.pickle')])
     assert result.exit_code == 0 and 'Num of Calls' in result.output
+
+
+# ---- per file ----
+
+SOURCE = """import torch
+
+class Net:
+    width = 3
+
+    def forward(self, x):
+        return x * 2
+
+
+def train():
+    pass
+"""
+
+
+@pytest.fixture
+def tables():
+    pytest.importorskip('pandas')
+    pytest.importorskip('tabulate')
+    from mosaic.libmosaic.analyzer import abstract_syntax_analyzer
+    return abstract_syntax_analyzer
+
+
+class Groups:
+    """What the analyzer needs of a MemorySnapshot."""
+
+    def __init__(self, *groups):
+        self.call_stack_hash_set = {number: MemoryEvent(
+            [{'name': name, 'filename': file, 'line': line} for name, file, line in stack], 1, size)
+            for number, (size, stack) in enumerate(groups)}
+        self.asked = []
+
+    def analyze_memory_snapshot(self, **how):
+        self.asked.append(how)
+
+
+NET = ('forward', 'net.py', 7)
+
+
+def test_lines_of_a_source_file(tables, tmp_path, capsys):
+    groups = Groups((2 << 30, [('mul', 'x.py', 3), NET, ('train', '/a/net.py', 11)]),
+                    (1 << 30, [NET, ('train', '/b/net.py', 11)]),
+                    (5 << 30, [('other', 'y.py', 1)]), (1 << 30, [('top', 'net.py', 1)]))
+    (tmp_path / 'net.py').write_text(SOURCE)
+    made = tables.AbstractSyntaxAnalyzer(groups, file_path=str(tmp_path / 'net.py'))
+    given = tables.AbstractSyntaxAnalyzer(groups, file_name='net.py', file_content=SOURCE)
+    assert groups.asked == [{'opt': 'memory_peak', 'allocation': '', 'action': 'alloc'}] * 2
+    assert made.file_name == given.file_name == 'net.py'
+    assert made.classes == given.classes == {
+        'Net': {'name': 'Net', 'start_line': 3, 'end_line': 7,
+                'functions': {'forward': {'name': 'forward', 'start_line': 6, 'end_line': 7}}}}
+    assert made.functions == {'train': {'name': 'train', 'start_line': 10, 'end_line': 11}}
+    assert len(made.memory_events_df) == 3  # the line outside of functions makes no row
+    assert list(made.memory_events_df.columns) == [
+        'line_numbers', 'line_content', 'class_names', 'function_names', 'stack_trace',
+        'memory_utilization']
+    rows = made.with_occurence_memory_event_aggregation_by_lines.to_dict(orient='records')
+    assert rows == [{'line_content': 'return x * 2', 'line_numbers': '7,11', 'class_names': 'Net,_',
+                     'function_names': 'forward,train', 'occurrences': 2,
+                     'total_memory_utilization_gb': 3.0}]
+    others = made.without_occurence_memory_event_aggregation.to_dict(orient='records')
+    assert others == [{'stack_trace': 'other, y.py:1', 'total_memory_utilization': 5 << 30,
+                       'occurrences': 1}]
+    assert '    7 3.000 GiB       |         return x * 2' in made.get_augmented_model_file_view()
+    made.display_parsed_model_info()
+    assert '  Function: forward, Start Line: 6, End Line: 7' in capsys.readouterr().out
+    text = made.get_printable_classification_info([], [], verbose=True)
+    assert text.count('with_occurence_memory_event_aggregation') == 4 and '| Net,_' in text
+    less = tables.AbstractSyntaxAnalyzer(Groups((1 << 30, [NET])), file_name='net.py',
+                                         file_content=SOURCE)
+    joined = made.compare_with_occurence_memory_event_aggregation_by_lines(less)
+    assert 'occurrences_diff' in joined and len([row for row in joined.split('\n') if '|' in row]) == 4
+
+
+def test_sources_given_twice_or_not_at_all(tables):
+    for how in ({}, {'file_name': 'a'}, {'file_path': 'a', 'file_name': 'a', 'file_content': ''}):
+        with pytest.raises(ValueError):
+            tables.AbstractSyntaxAnalyzer(Groups(), **how)
+    empty = tables.AbstractSyntaxAnalyzer(Groups(), file_name='a', file_content='')
+    assert len(empty.memory_events_df) == 0
+    assert list(empty.with_occurence_memory_event_aggregation_by_lines.columns)[-2:] == [
+        'occurrences', 'total_memory_utilization_gb']
+
+
+def test_lines_are_those_that_mosaic_printed(tables, there):
+    want = (EXPECTED / '_per_file' / 'analyze-train-ctx1024.out').read_text()
+    source = (EXPECTED / '_per_file' / 'model.py').read_text()
+    found = tables.AbstractSyntaxAnalyzer(loaded(LARGE), file_name='model.py', file_content=source)
+    title = 'Aggregated Stack Traces by Model References'
+    told = found.get_printable_dataframes(
+        [found.simplified_with_occurence_memory_event_aggregation_by_lines], [title])
+    start = want.index(title)
+    table = want[start:want.index('\n\n', start)].splitlines()
+    # Rows that tie may come in any order.
+    assert sorted(told.strip().splitlines()) == sorted(table)

@@ -155,8 +155,12 @@ def _parse_rules(custom_profile: str) -> Dict[str, str]:
     try:
         rules = tessera._core.rules(custom_profile, True)
     except tessera.Error as error:
-        raise ValueError('Invalid custom profile format. Expected JSON dictionary or YAML config: '
-                         f'{error}') from None
+        # Mosaic reads a text without any structure as a YAML key without a value.
+        is_word = not any(mark in custom_profile for mark in ':[]{}\n')
+        why = 'Custom profile dictionary keys and values must be strings (regex patterns)' \
+            if is_word else error
+        raise ValueError('Invalid custom profile format. Expected JSON dictionary or YAML config. '
+                         f'OmegaConf error: {why}') from None
     return CustomProfile([CustomProfileRule(*rule) for rule in rules]).to_dict()
 
 
@@ -201,6 +205,8 @@ def _write_page(abstract: MemoryAbstract, out_path: str, profile: str,
                 rules: Optional[Dict[str, str]], ordered: bool, start: int, end: int) -> None:
     """The page is lossless, so a sampling rate has no effect."""
     found = abstract.memory_snapshot
+    if found.opened is None:  # nothing to draw, as in Mosaic
+        return
     device = found._device()
     events = None if device is None else _window(found.opened.trace(device), start, end)
     by = {'categories': 'category', 'annotations': 'annotation', 'custom': 'rules'}.get(profile, profile)
@@ -249,7 +255,10 @@ def get_memory_profile(snapshot: str, out_path: str, profile: str,
 def get_json_snapshot(snapshot: str, output_file: str, upload_result: bool) -> None:
     """Write the snapshot as JSON, indented by four spaces."""
     found = _loaded(snapshot).memory_snapshot
-    if output_file:
+    if output_file and found.opened is None:
+        with open(output_file, 'w', encoding='utf-8') as file:
+            json.dump(found.snapshot_data, file, indent=4)  # as Mosaic does: of no file, {}
+    elif output_file:
         found.opened.export(output_file, 'python-json')
     if upload_result:
         logging.warning('There is nowhere to upload to; the answer stays here.')

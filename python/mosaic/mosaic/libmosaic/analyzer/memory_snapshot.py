@@ -170,13 +170,30 @@ class MemorySnapshot(SnapshotLoader):
         if opt not in ('memory_peak', 'memory_usage', 'alloc_history'):
             logging.error('Invalid option, please check the options')
         elif self._opened is None:
-            logging.error('Empty snapshot data, need to load snapshot first.')
+            self._fail_empty('segments' if opt == 'memory_peak' else None)
+            if opt == 'alloc_history':
+                self.max_memory_usage = MemoryUsage()
         elif opt == 'memory_peak':
+            self._require_trace()
             self._find_peak(Allocation.from_str(allocation, action), start_time, end_time)
         elif opt == 'memory_usage':
             self._find_usage(Allocation.from_str(allocation, action))
         else:
             self._profile(profile_types or ['categories'], custom_rules, preserve_allocation_order)
+
+    @staticmethod
+    def _fail_empty(key: Optional[str]) -> None:
+        """No file was loaded: log it, and raise what Mosaic raises when it looks for `key`."""
+        logging.error('Empty snapshot data, need to load snapshot first.')
+        if key is not None:
+            raise KeyError(key)
+
+    def _require_trace(self) -> None:
+        """Raise what Mosaic raises if no device has a trace: nothing is known about the peak, and
+        a program that checks a limit must not take that for 0."""
+        if self._device() is None:
+            logging.error('No device traces found')
+            raise IndexError('list index out of range')
 
     def _at(self, device: Optional[int], groups: _Groups) -> None:
         self._moment = _Moment(self._opened, device, groups)
@@ -232,8 +249,16 @@ class MemorySnapshot(SnapshotLoader):
                 name = group['name']
                 getattr(usage, sums)[AllocationType[name.upper()] if by == 'category' else name] = \
                     float(group['bytes'])
+        self._warn_of_times(device)
         self.max_memory_usage = usage
         self._history, self._history_of = None, (device, tuple(kinds), rules, ordered)
+
+    def _warn_of_times(self, device: Optional[int]) -> None:
+        times = [] if device is None else self._opened.trace(device).time_us
+        without = sum(time_us == _NO_TIME for time_us in times)
+        if without:
+            logging.warning('events without a time: Mosaic leaves them out, tessera counts them '
+                            '(%d times)', without)
 
     # ---- one entry per event ----
 
@@ -311,8 +336,9 @@ class MemorySnapshot(SnapshotLoader):
         """Usage at each annotation whose name contains one of the texts (or at all): the annotation
         and bytes, by NAME_STAGE, with a number for those that come again."""
         if self._opened is None:
-            logging.error('Empty snapshot data, need to load snapshot first.')
+            self._fail_empty('external_annotations' if annotation_substring else None)
             return {}
+        self._require_trace()
         rows, log = self._opened._core.mosaic_stages({'texts': list(annotation_substring) or None})
         _log(log)
         annotations = self.snapshot_data.get('external_annotations', []) if rows else []

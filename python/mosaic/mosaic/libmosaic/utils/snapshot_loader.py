@@ -1,5 +1,6 @@
 """Opens snapshots."""
 import io
+import json
 import logging
 import os
 import pickle
@@ -13,6 +14,14 @@ class _DataOnly(pickle.Unpickler):
 
     def find_class(self, module: str, name: str) -> Any:
         raise pickle.UnpicklingError(f'{module}.{name} is no data')
+
+
+def _as_mosaic_fails(path: str, why: str) -> Exception:
+    """What Python's readers raise for a file that is no pickle, or no JSON, or only the beginning of
+    one. Mosaic decides by the file's name."""
+    if not path.endswith(('.pickle', '.pkl')):
+        return json.JSONDecodeError(why, '', 0)
+    return pickle.UnpicklingError(why) if os.path.getsize(path) else EOFError('Ran out of input')
 
 
 class SnapshotLoader:
@@ -31,7 +40,10 @@ class SnapshotLoader:
         self.snapshot_filename = filename
 
     def load_memory_snapshot(self, stream_load: bool = False) -> None:
-        """Open the file. A pickle is data: nothing in it is executed."""
+        """Open the file. A pickle is data: nothing in it is executed. A missing file is only logged, as
+        in Mosaic; the analyses fail then. A file that is damaged raises what Python's own readers
+        raise: tessera could read the beginning of one that is cut off, but a program that checks a
+        limit must not pass on a part."""
         path = self.snapshot_filename
         if not os.path.exists(path):
             logging.error('Memory snapshot file %s not found, call register_memory_snapshot() to '
@@ -40,9 +52,17 @@ class SnapshotLoader:
         how = 'stream read' if stream_load else 'io read'
         logging.info(f'Loading snapshot {path} using {how}')
         logging.info(f'Loading snapshot {path}, size {os.path.getsize(path) / 1024**2:.2f}MB ...')
-        self._opened, self._data = tessera.open(path), None
+        self._opened = self._data = None
+        try:
+            opened = tessera.open(path)
+        except tessera.FormatError as error:
+            raise _as_mosaic_fails(path, str(error)) from error
+        for warning in opened.warnings:
+            if warning.code == 'truncated':
+                raise _as_mosaic_fails(path, f'{path}: {warning.message}')
+        self._opened = opened
         logging.info('Snapshot loaded successfully.')
-        for warning in self._opened.warnings:
+        for warning in opened.warnings:
             logging.warning(f'{warning.message} ({warning.count} times)')
 
     @property
