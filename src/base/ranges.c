@@ -202,7 +202,31 @@ uint32_t tsr__ranges_overlap(const tsr__ranges *ranges, uint64_t begin, uint64_t
   return TSR__RANGE_NONE;
 }
 
+uint32_t tsr__ranges_ending_after(const tsr__ranges *ranges, uint64_t address) {
+  uint32_t found = TSR__RANGE_NONE, at = ranges->root;
+  while (at != TSR__RANGE_NONE) {
+    const tsr__ranges_item *item = &ITEM(at);
+    bool is_after = item->end > address;
+    assert(found == TSR__RANGE_NONE || item->end <= ITEM(found).begin ||
+           item->begin >= ITEM(found).end || item->begin == item->end);
+    if (is_after) found = at;
+    at = is_after ? item->left : item->right;
+  }
+  return found;
+}
+
 /* ---- checks ---- */
+
+static size_t depth_below(const tsr__ranges *ranges, uint32_t root) {
+  if (root == TSR__RANGE_NONE) return 0;
+  size_t left = depth_below(ranges, ITEM(root).left);
+  size_t right = depth_below(ranges, ITEM(root).right);
+  return 1 + (left > right ? left : right);
+}
+
+size_t tsr__ranges_depth(const tsr__ranges *ranges) {
+  return depth_below(ranges, ranges->root);
+}
 
 static size_t check_tree(const tsr__ranges *ranges, uint32_t root, const char **wrong) {
   if (root == TSR__RANGE_NONE) return 0;

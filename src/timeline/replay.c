@@ -391,9 +391,11 @@ static bool push_mapped(replay *r, const tsr__span *span) {
  * its own span. `*ended` is how many bytes they were. Spans of expandable memory do not overlap, so
  * all but two of them are gone then for good. */
 static bool cut_spans(replay *r, uint64_t event, uint64_t address, uint64_t end, uint64_t *ended) {
-  uint32_t range;
   *ended = 0;
-  while ((range = tsr__ranges_overlap(&r->mapped, address, end)) != TSR__RANGE_NONE) {
+  for (bool is_done = false; !is_done;) {
+    uint32_t range = tsr__ranges_ending_after(&r->mapped, address);
+    if (range == TSR__RANGE_NONE || tsr__ranges_get(&r->mapped, range)->begin >= end) break;
+    is_done = tsr__ranges_get(&r->mapped, range)->end >= end;
     uint32_t index = tsr__ranges_get(&r->mapped, range)->value;
     tsr__span front = r->t->spans.items[index], back = front;
     uint64_t begin = front.address, span_end = begin + front.size_bytes;

@@ -462,12 +462,11 @@ static bool is_alike(const starter *s, uint32_t place, const tsr__span *stretch,
          (stretch->pool == TSR_NONE || range->pool == stretch->pool);
 }
 
-/* Join a range to the ranges that are directly before and after it: of its class, or of the
- * other. */
-static bool join_neighbours(starter *s, const tsr__span *stretch, bool is_large) {
+/* Join a range to those directly before and after it, or TSR__RANGE_NONE, if they are of this
+ * class. */
+static bool join_neighbours(starter *s, const tsr__span *stretch, uint32_t before, uint32_t behind,
+                            bool is_large) {
   uint64_t begin = stretch->address, end = begin + stretch->size_bytes;
-  uint32_t before = begin ? tsr__ranges_around(&s->places, begin - 1) : TSR__RANGE_NONE;
-  uint32_t behind = tsr__ranges_first(&s->places, 0, end);
   bool has_before =
       is_alike(s, before, stretch, is_large) && tsr__ranges_get(&s->places, before)->end == begin;
   bool has_behind =
@@ -487,12 +486,17 @@ static bool join_neighbours(starter *s, const tsr__span *stretch, bool is_large)
 /* What was unmapped continues what is next to it. Its class is only guessed and its pool may be
  * unknown (TSR_NONE): where nothing of that class is there, that of the neighbours is right. */
 static bool range_add(starter *s, tsr__span range) {
-  if (tsr__ranges_overlap(&s->places, range.address, range.address + range.size_bytes) !=
-      TSR__RANGE_NONE) {
+  uint64_t end = range.address + range.size_bytes;
+  uint32_t behind = tsr__ranges_ending_after(&s->places, range.address);
+  if (behind != TSR__RANGE_NONE && tsr__ranges_get(&s->places, behind)->begin < end) {
     s->t->misfits[TSR__MISFIT_SEGMENT]++; /* it was there: then it was not unmapped */
     return true;
   }
-  if (join_neighbours(s, &range, range.is_large) || join_neighbours(s, &range, !range.is_large))
+  uint32_t before =
+      range.address ? tsr__ranges_ending_after(&s->places, range.address - 1) : TSR__RANGE_NONE;
+  if (before == behind) before = TSR__RANGE_NONE;
+  if (join_neighbours(s, &range, before, behind, range.is_large) ||
+      join_neighbours(s, &range, before, behind, !range.is_large))
     return true;
   if (range.pool == TSR_NONE) range.pool = s->t->default_pool;
   return push_range(s, &range);

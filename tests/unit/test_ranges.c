@@ -136,12 +136,35 @@ static void stays_flat(void **state) {
   tsr__ranges_release(&ranges);
 }
 
+/* A million pieces of expandable memory that come and go in no order: every search is a short walk, and
+ * finds what it should. */
+static void is_flat_when_scattered(void **state) {
+  (void)state;
+  enum { COUNT = 1 << 20, STRIDE = 524287 /* odd: all indexes, scattered */ };
+  tsr__ranges ranges;
+  tsr__ranges_init(&ranges);
+  for (uint64_t i = 0; i < COUNT; i++) {
+    uint64_t k = i * STRIDE % COUNT;
+    assert_int_not_equal(tsr__ranges_add(&ranges, 0, 4 * k + 2, 4 * k + 4, (uint32_t)k),
+                         TSR__RANGE_NONE);
+  }
+  assert_true(tsr__ranges_depth(&ranges) <= 4 * 20);
+  for (uint64_t i = 0; i < COUNT; i += 7) {
+    assert_int_equal(value_of(&ranges, tsr__ranges_ending_after(&ranges, 4 * i)), i);
+    assert_int_equal(value_of(&ranges, tsr__ranges_ending_after(&ranges, 4 * i + 3)), i);
+  }
+  assert_int_equal(tsr__ranges_ending_after(&ranges, UINT64_C(4) * COUNT), TSR__RANGE_NONE);
+  for (uint32_t i = 0; i < COUNT; i += 2) tsr__ranges_remove(&ranges, i);
+  assert_true(tsr__ranges_depth(&ranges) <= 4 * 20);
+  assert_null(tsr__ranges_check(&ranges));
+  tsr__ranges_release(&ranges);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(finds_what_lies_where),
-      cmocka_unit_test(keeps_groups_apart),
-      cmocka_unit_test(agrees_with_a_search),
-      cmocka_unit_test(stays_flat),
+      cmocka_unit_test(finds_what_lies_where),  cmocka_unit_test(keeps_groups_apart),
+      cmocka_unit_test(agrees_with_a_search),   cmocka_unit_test(stays_flat),
+      cmocka_unit_test(is_flat_when_scattered),
   };
   return cmocka_run_group_tests_name("ranges", tests, NULL, NULL);
 }
