@@ -4,8 +4,9 @@
  *   GET /TOKEN/part?track=T&from=M&to=N     a cut of a range of a track (tessera/unstable/view.h)
  *
  * Everything else is refused; see serve_request.h for which requests are allowed. What is served does
- * not change, so several threads answer requests without locks. All threads block signals, and
- * the first one waits for those that end the program. */
+ * not change, so several threads answer requests without locks. All threads block signals; the first one
+ * waits for those that end the program, and once a second ends connections that owe their request
+ * (serve_crowd.h). */
 #define _GNU_SOURCE
 
 #include <arpa/inet.h>
@@ -14,13 +15,17 @@
 #include <stdlib.h>
 #include <string.h>
 #include <tessera/unstable/view.h>
+#include <time.h>
 
 #include "core/view.h"
 #include "http.h"
+#include "serve_crowd.h"
 #include "serve_request.h"
 
 /* Allocations in a part: more than there are pixels, and few enough for a browser to load at once. */
-enum { PART_ALLOCATIONS = 250000, PART_BUCKETS = 4096, THREADS = 4, CONNECTIONS = 64, IDLE_S = 60 };
+enum { PART_ALLOCATIONS = 250000, PART_BUCKETS = 4096, THREADS = 4, IDLE_S = 60 };
+/* Each thread has an equal share of the connections, and may get all visitors at once. */
+enum { CONNECTIONS = THREADS * CLI_CROWD_MOST + 4 * THREADS, SWEEP_S = 1 };
 
 /* Headers of every response: do not cache, do not frame, do not embed. The page also has its own
  * content security policy. */
@@ -46,6 +51,7 @@ typedef struct server {
   const cli_page *page;
   body document;
   cli_http http;
+  cli_crowd crowd;
 } server;
 
 /* A tsr_write_fn. */
@@ -61,6 +67,58 @@ static int append(void *context, const char *data, size_t size_bytes) {
   memcpy(out->data + out->size, data, size_bytes);
   out->size += size_bytes;
   return 0;
+}
+
+/* ---- who is connected ---- */
+
+static int64_t now_ms(void) {
+  struct timespec now;
+  if (clock_gettime(CLOCK_MONOTONIC, &now) != 0) return 0;
+  return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+static int handle_of(const server *s, struct MHD_Connection *connection) {
+  const union MHD_ConnectionInfo *info =
+      s->http.get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
+  return info ? info->connect_fd : -1;
+}
+
+/* As 16 bytes; zero if unknown. */
+static void address_of(const server *s, struct MHD_Connection *connection,
+                       unsigned char address[16]) {
+  const union MHD_ConnectionInfo *info =
+      s->http.get_connection_info(connection, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
+  memset(address, 0, 16);
+  if (!info || !info->client_addr) return;
+  const struct sockaddr *from = info->client_addr;
+  if (from->sa_family == AF_INET)
+    memcpy(address, &((const struct sockaddr_in *)(const void *)from)->sin_addr, 4);
+  if (from->sa_family == AF_INET6)
+    memcpy(address, &((const struct sockaddr_in6 *)(const void *)from)->sin6_addr, 16);
+}
+
+/* A connection begins or ends. */
+static void notice(void *context, struct MHD_Connection *connection, void **own,
+                   enum MHD_ConnectionNotificationCode what) {
+  server *s = context;
+  unsigned char address[16];
+  int handle = handle_of(s, connection);
+  (void)own;
+  if (handle < 0) return;
+  if (what == MHD_CONNECTION_NOTIFY_CLOSED) {
+    cli_crowd_leave(&s->crowd, handle);
+    return;
+  }
+  address_of(s, connection, address);
+  cli_crowd_enter(&s->crowd, handle, address, now_ms());
+}
+
+/* An answer is sent, or could not be. */
+static void complete(void *context, struct MHD_Connection *connection, void **begun,
+                     enum MHD_RequestTerminationCode how) {
+  server *s = context;
+  (void)begun, (void)how;
+  cli_crowd_finish(&s->crowd, handle_of(s, connection), now_ms());
 }
 
 /* ---- answering ---- */
@@ -127,7 +185,7 @@ static enum MHD_Result answer(void *context, struct MHD_Connection *connection, 
                               const char *method, const char *version, const char *upload,
                               size_t *upload_size, void **begun) {
   static char is_begun;
-  const server *s = context;
+  server *s = context;
   (void)version, (void)upload;
   if (*begun != &is_begun) { /* the first call has only the headers */
     *begun = &is_begun;
@@ -137,6 +195,7 @@ static enum MHD_Result answer(void *context, struct MHD_Connection *connection, 
     *upload_size = 0;
     return MHD_YES;
   }
+  cli_crowd_ask(&s->crowd, handle_of(s, connection), now_ms());
   cli_request request = {method, path,
                          s->http.lookup_connection_value(connection, MHD_HEADER_KIND, "Host"),
                          s->http.lookup_connection_value(connection, MHD_HEADER_KIND, "Origin")};
@@ -191,11 +250,12 @@ static size_t keep_escapes(void *context, struct MHD_Connection *connection, cha
 static struct MHD_Daemon *start(server *s, const address *where) {
   unsigned flags = MHD_USE_AUTO | MHD_USE_INTERNAL_POLLING_THREAD;
   if (where->any.sa_family == AF_INET6) flags |= MHD_USE_IPv6;
-  return s->http.start_daemon(flags, 0, NULL, NULL, answer, s, MHD_OPTION_SOCK_ADDR, &where->any,
-                              MHD_OPTION_UNESCAPE_CALLBACK, keep_escapes, NULL,
-                              MHD_OPTION_THREAD_POOL_SIZE, (unsigned)THREADS,
-                              MHD_OPTION_CONNECTION_LIMIT, (unsigned)CONNECTIONS,
-                              MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)IDLE_S, MHD_OPTION_END);
+  return s->http.start_daemon(
+      flags, 0, NULL, NULL, answer, s, MHD_OPTION_SOCK_ADDR, &where->any,
+      MHD_OPTION_UNESCAPE_CALLBACK, keep_escapes, NULL, MHD_OPTION_THREAD_POOL_SIZE,
+      (unsigned)THREADS, MHD_OPTION_CONNECTION_LIMIT, (unsigned)CONNECTIONS,
+      MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)IDLE_S, MHD_OPTION_NOTIFY_CONNECTION, notice, s,
+      MHD_OPTION_NOTIFY_COMPLETED, complete, s, MHD_OPTION_END);
 }
 
 static void tell(cli_session *session, const server *s, struct MHD_Daemon *daemon,
@@ -215,7 +275,8 @@ static void tell(cli_session *session, const server *s, struct MHD_Daemon *daemo
 /* Serve until a signal ends it. */
 static int listen_and_wait(cli_session *session, server *s, const address *where) {
   sigset_t ends, before;
-  int number, status = 0;
+  const struct timespec pause = {.tv_sec = SWEEP_S};
+  int status = 0;
   sigemptyset(&ends);
   sigaddset(&ends, SIGINT);
   sigaddset(&ends, SIGTERM);
@@ -225,7 +286,7 @@ static int listen_and_wait(cli_session *session, server *s, const address *where
   if (daemon) {
     tell(session, s, daemon, where);
     if (!session->options->quiet) cli_say(NULL, "serving; press Ctrl-C to stop");
-    sigwait(&ends, &number);
+    while (sigtimedwait(&ends, NULL, &pause) < 0) cli_crowd_sweep(&s->crowd, now_ms());
     s->http.stop_daemon(daemon);
   } else {
     cli_say(NULL, "cannot listen at %s, port %u: %s", s->guard.host,
@@ -237,7 +298,7 @@ static int listen_and_wait(cli_session *session, server *s, const address *where
 }
 
 static int serve(cli_session *session, const cli_page *page) {
-  server s = {.page = page};
+  server s = {.page = page, .crowd.lock = PTHREAD_MUTEX_INITIALIZER};
   address where = {0};
   const char *lacking = NULL;
   int status = read_address(session->options, &s.guard, &where);

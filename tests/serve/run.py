@@ -14,9 +14,12 @@ import pickle
 import re
 import shutil
 import signal
+import socket
 import struct
 import subprocess
 import sys
+import threading
+import time
 import zlib
 
 HANG_S = 1800  # ends what hangs; a busy machine may be slow
@@ -173,6 +176,82 @@ def check_crowd(server):
         expect(f'{stretch}', (code, body == alone[stretch]), (200, True))
 
 
+class Drip:
+    """Connections that never finish their request, but send a byte of it now and then: the library's own
+    limit on idle ones never ends them."""
+
+    def __init__(self, server, count, start=b'GET / HTTP/1.1\r\nX-Slow: '):
+        self.server, self.start, self.sockets, self.ended = server, start, [], 0
+        self.stopped = threading.Event()
+        for _ in range(count):
+            self.add()
+        self.thread = threading.Thread(target=self.run)
+
+    def add(self):
+        one = socket.create_connection((self.server.address, self.server.port), timeout=HANG_S)
+        one.setblocking(False)
+        self.sockets.append(one)
+        self.send(one, self.start)
+
+    def send(self, one, data):
+        try:
+            one.send(data)
+            if one.recv(4096) == b'':
+                raise ConnectionResetError
+        except BlockingIOError:
+            pass
+        except OSError:
+            self.sockets.remove(one)
+            one.close()
+            self.ended += 1
+
+    def run(self):
+        while not self.stopped.wait(0.2):
+            for one in list(self.sockets):
+                self.send(one, b'x')
+
+    def __enter__(self):
+        self.thread.start()
+        return self
+
+    def __exit__(self, *unused):
+        self.stopped.set()
+        self.thread.join()
+        for one in self.sockets:
+            one.close()
+
+
+def check_slow_crowd(server):
+    """Those who never finish their request keep nobody out, however many they are: the server ends them."""
+    for start in (b'', b'GET ', b'GET / HTTP/1.1\r\nX-Slow: ',
+                  b'POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 99999999\r\n\r\n'):
+        with Drip(server, 150, start) as crowd:
+            for _ in range(20):
+                expect(f'in a crowd of {start[:4]}', server.ask()[0], 200)
+            while crowd.ended < 50:
+                time.sleep(0.05)
+
+
+def check_slow_one(server):
+    """Even alone it is ended in the end."""
+    with Drip(server, 1) as alone:
+        while not alone.ended:
+            time.sleep(0.05)
+
+
+def check_flood(server):
+    """Connections that come and go at once leave nothing behind."""
+    def come_and_go(number):
+        with socket.create_connection((server.address, server.port), timeout=HANG_S) as one:
+            if number % 3:
+                one.sendall(b'GET / HTTP/1.1\r\n')
+            if number % 3 == 2:
+                one.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack('ii', 1, 0))
+    with concurrent.futures.ThreadPoolExecutor(16) as pool:
+        list(pool.map(come_and_go, range(2000)))
+    expect('after a flood', server.ask()[0], 200)
+
+
 def check_ends(tessera, path):
     for how in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         with Server(tessera, path) as server:
@@ -213,6 +292,9 @@ def tests(tessera, path):
     yield 'other hosts and origins are refused', served(check_hosts)
     yield 'parts of a trace', served(check_parts)
     yield 'many requests at once', served(check_crowd)
+    yield 'slow connections keep nobody out', served(check_slow_crowd)
+    yield 'a request may not take forever', served(check_slow_one)
+    yield 'a flood of connections', served(check_flood)
     yield 'signals end it', lambda: check_ends(tessera, path)
     yield 'addresses and ports', lambda: check_addresses(tessera, path)
 
