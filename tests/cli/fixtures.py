@@ -478,6 +478,13 @@ def driving():
                                        for stage, at in (('START', 0), ('END', 4))])
 
 
+def injecting():
+    """Names that mean something where reports of other programs go: XML, spreadsheets, Markdown, HTML."""
+    names = ['=1+1', '@SUM(A1)', '-2+3', '"\uffff\ufffe]]></failure>&amp;<b>', '</script><script>|`x`']
+    return traces([entry('alloc', (i + 1) << 20, 4096 << i, i, (name, name, 3))
+                   for i, name in enumerate(names)])
+
+
 # Runs a command with standard output on a terminal, which leaves newlines alone, and copies that.
 ON_TERMINAL = '''\
 import os, pty, subprocess, sys, termios
@@ -626,6 +633,7 @@ def write_all(folder):
     for name, snapshot in mosaic_traces().items():
         write(folder / f'{name}.pickle', snapshot)
     write(folder / 'driving.pickle', driving())
+    write(folder / 'injecting.pickle', injecting())
     (folder / 'on_terminal.py').write_text(ON_TERMINAL, encoding='utf-8')
     write(folder / 'stages.pickle', stages())
     write_named(folder)

@@ -26,7 +26,9 @@ int tsr_report_weights(const tsr_report_input *input, const tsr_weights *weights
                        tsr_write_fn *write, void *context, tsr_error *error);
 
 typedef enum tsr_lives_format {
-  TSR_LIVES_CSV, /* RFC 4180: one row per allocation; `full_stacks`: with all its frames */
+  /* RFC 4180: one row per allocation; `full_stacks`: with all its frames. A text that begins with '=',
+   * '+', '-' or '@' gets an apostrophe before it, because spreadsheet programs would execute it. */
+  TSR_LIVES_CSV,
   /* Trace events in JSON, for Perfetto and chrome://tracing, on the trace's own clock (microseconds
    * since 1970, as in Kineto): counters of the totals and of each category, thinned out to some
    * 50,000 points that keep every extreme, and the 1,000 largest allocations as slices. */

@@ -37,9 +37,22 @@ static void escape_markdown(tsr__buffer *out, char byte) {
     tsr__buffer_printf(out, "\\%c", byte);
 }
 
+/* U+FFFE and U+FFFF are characters of UTF-8 but not of XML, not even escaped: '?' replaces them. */
+static void drop_noncharacters(tsr__buffer *words) {
+  size_t used = 0;
+  for (size_t i = 0; i < words->size;) {
+    const unsigned char *at = (const unsigned char *)words->data + i;
+    bool is_none = words->size - i >= 3 && at[0] == 0xEF && at[1] == 0xBF && at[2] >= 0xBE;
+    words->data[used++] = is_none ? '?' : words->data[i];
+    i += is_none ? 3 : 1;
+  }
+  words->size = used;
+}
+
 /* What is in `words` goes to `out`, escaped; `words` is empty afterwards. Control characters and what
  * is no character have gone before (tsr__text_clean). */
 static void put_xml(tsr__buffer *out, tsr__buffer *words) {
+  drop_noncharacters(words);
   append_escaped(out, (tsr_text){words->data, words->size}, "<>&\"'\n", escape_xml);
   words->size = 0;
 }
