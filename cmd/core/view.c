@@ -3,6 +3,7 @@
 #define _POSIX_C_SOURCE 200809L
 
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "page.h"
@@ -128,6 +129,15 @@ const cli_command cli_serve_row = {
 /* Of a page that can ask, what it holds itself is for a first look. */
 enum { BY_RULES = 3, SERVED_ALLOCATIONS = 250000 };
 
+/* The groupings that a page has only if it is asked for them. */
+static tsr_profile_by optional_grouping(const char *key) {
+  static const tsr_profile_by optional[] = {TSR_PROFILE_BY_OP, TSR_PROFILE_BY_MODULE,
+                                            TSR_PROFILE_BY_LINE};
+  for (size_t i = 0; i < sizeof optional / sizeof *optional; i++)
+    if (strcmp(cli_page_grouping(optional[i]), key) == 0) return optional[i];
+  return TSR_PROFILE_BY_CATEGORY;
+}
+
 static int read_options(cli_session *session, tsr_page_options *how, tsr_rules **rules) {
   const cli_options *options = session->options;
   const char *text = tsr_params_text(options->own, "rules");
@@ -151,6 +161,7 @@ int cli_with_page(cli_session *session, bool is_served, cli_page_fn *show) {
   cli_page page = {0};
   int status = read_options(session, &from.options, &rules);
   if (status) return status;
+  from.by = optional_grouping(from.options.by);
   cli_input *inputs = calloc(count, sizeof *inputs);
   if (!inputs) status = TSR_ERROR_MEMORY;
   if (status == 0)

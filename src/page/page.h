@@ -46,6 +46,9 @@ void tsr__page_pack_lanes(tsr__bundle *p, const tsr__page_track *t, size_t numbe
 #define TSR__MOST_PAIRED 8
 void tsr__page_pack_pairs(tsr__bundle *p, const tsr_page_input *inputs, const tsr__page_ids *ids,
                           size_t input_count);
+/* The column `lines`: the same for lines of code, if the page groups by them. Its names are strings of the
+ * page. Nothing for a single track, or for more than TSR__MOST_PAIRED. */
+void tsr__page_pack_lines(tsr__bundle *p, const tsr__page_track *tracks, size_t track_count);
 /* The columns of the names of everything packed before. */
 void tsr__page_pack_names(tsr__bundle *p);
 

@@ -608,6 +608,25 @@ test('a difference is what the command says', async () => {
   check('some stacks moved', moved > 10);
 });
 
+// Of files with few lines: a page tells 46 apart, and sums up the rest.
+test('lines that moved are paired as the command does', async () => {
+  const pairs = [['moved', 'waves'], ['waves', 'shifted']].map((names) => names.map((name) => plan.made[name]));
+  for (const pair of pairs) {
+    const [diff] = JSON.parse(tessera('diff', '--json', '--top', '0', '--by', 'line', ...pair)).devices;
+    const name = pair.map((path) => basename(path)).join(' and ');
+    check(`lines moved in ${name}`, diff.moved_stacks > 0);
+    const page = await open(write(pair, '--by', 'line'), { hash: 'tab=4&rows=group' });
+    await settle(page);
+    const [download] = await Promise.all([page.waitForEvent('download'), page.getByRole('button', { name: 'CSV' }).click()]);
+    const lines = readFileSync(await download.path(), 'utf8').trim().split('\n').slice(1);
+    const rows = lines.map((line) => line.split(',', 3).map(Number)).map(([delta, a, b]) => `${delta} ${a} ${b}`);
+    expect(`rows of ${name}`, rows.sort(), diff.changes.map((c) => `${c.delta_bytes} ${c.old_bytes} ${c.new_bytes}`).sort());
+    const said = await page.locator('.diff .hint').innerText();
+    check(`${diff.moved_stacks} moved in ${name}, in '${said}'`, said.includes(`${diff.moved_stacks} line`));
+    await close(page);
+  }
+});
+
 test('hostile names are text', async () => {
   const path = write(plan.made.hostile);
   const html = readFileSync(path, 'utf8');

@@ -6,7 +6,7 @@ import type { App } from './app.ts';
 import { h, replace } from './dom.ts';
 import type { Totals } from './device.ts';
 import { count, delta, size } from './format.ts';
-import { groupCell, labelCell, sumRows } from './rows.ts';
+import { groupCell, labelCell, MOVED, sumRows } from './rows.ts';
 import { stackView } from './stackview.ts';
 import type { Place } from './state.ts';
 import { type Column, Table } from './table.ts';
@@ -41,7 +41,7 @@ export class DiffTab {
     const rowsOf = (place: Place, other: Place) => {
       const device = app.deviceFor(place.track, place.moment);
       const { ids, rest } = app.filter(device, device.live(place.moment), place.moment);
-      return sumRows(app, device, ids, rest, by, app.pairs.of(device.head.input, app.devices[other.track]!.head.input));
+      return sumRows(app, device, ids, rest, by, app.pairs.of(app.devices[place.track]!, app.devices[other.track]!));
     };
     const changes = new Map<string, Change>();
     this.moved = 0;
@@ -50,7 +50,7 @@ export class DiffTab {
       const known = changes.get(r.key);
       // A stack is shown as B has it.
       changes.set(r.key, { ...r, a: known?.a ?? 0, b: r.bytes, blocks: (known?.blocks ?? 0) + r.blocks });
-      if (known && r.key.startsWith('moved ')) this.moved++;
+      if (known && r.key.startsWith(MOVED)) this.moved++;
     }
     return [...changes.values()].filter((c) => c.a !== c.b);
   }
@@ -60,8 +60,10 @@ export class DiffTab {
     const parts: string[] = [];
     const rest = b.allocated - b.requested - (a.allocated - a.requested);
     if (rest) parts.push(`and ${delta(rest)} that blocks hold beyond their requests: rounding and tails`);
-    const stacks = `${count(this.moved)} ${this.moved === 1 ? 'stack' : 'stacks'}`;
-    if (this.moved) parts.push(`${stacks} matched by functions and file names only: lines, paths or versions differ`);
+    const isLine = this.app.state.rows === 'group';
+    const what = `${count(this.moved)} ${isLine ? 'line' : 'stack'}${this.moved === 1 ? '' : 's'} matched by`;
+    if (this.moved)
+      parts.push(isLine ? `${what} function and file name only: the line numbers differ` : `${what} functions and file names only: lines, paths or versions differ`);
     return parts.join('. ');
   }
 

@@ -216,7 +216,7 @@ async function main(): Promise<void> {
   const tracks = devices.map((d) => ({ moments: d.moments }));
   const state = decode(location.hash.slice(1), initial, tracks);
   if (!Axis.canBeTime(devices)) state.axis = 'event';
-  const app = new App(head, names, devices, new Pairs(columns), new Store(state, initial));
+  const app = new App(head, names, devices, new Pairs(columns, names), new Store(state, initial));
   document.title = `${devices[0]!.label.replace(/^.*[\\/]/, '')}${head.inputs.length > 1 ? ' and others' : ''} - tessera`;
   const page = new Page(app);
   addEventListener('hashchange', () => {

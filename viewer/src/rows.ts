@@ -3,6 +3,10 @@
 import type { App } from './app.ts';
 import { h } from './dom.ts';
 import type { Device, Grouping } from './device.ts';
+import type { Moved } from './pairs.ts';
+
+/** How keys of rows begin that pair what moved. */
+export const MOVED = '\u0000moved ';
 
 export interface Row {
   key: string;
@@ -29,17 +33,21 @@ export function labelCell(row: { label: string }): HTMLElement {
 }
 
 /** The key and name by which rows are made. */
-function namer(app: App, device: Device, grouping: Grouping, by: string, moved: Map<number, number> | null): (a: number) => string {
+function namer(app: App, device: Device, grouping: Grouping, by: string, moved: Moved | null): (a: number) => string {
   const { names } = app;
   if (by === 'block') return (a) => `a${a}`;
-  if (by === 'group') return (a) => grouping.names[grouping.group[a]!]!;
+  if (by === 'group') {
+    const lines = grouping.key === 'line' ? (moved?.lines ?? null) : null;
+    const keys = grouping.names.map((name) => (lines?.has(name) ? `${MOVED}${lines.get(name)!}` : name));
+    return (a) => keys[grouping.group[a]!]!;
+  }
   const ofNode = new Map<number, string>();
   return (a) => {
     const node = device.node(a);
     let key = ofNode.get(node);
     if (key === undefined) {
-      const pair = moved?.get(node);
-      key = pair === undefined ? String(node) : `moved ${pair}`;
+      const pair = moved?.stacks?.get(node);
+      key = pair === undefined ? String(node) : `${MOVED}${pair}`;
       if (by === 'function' && node >= 0) {
         const own = names.own(node);
         const frame = own[own.length - 1]!;
@@ -51,8 +59,8 @@ function namer(app: App, device: Device, grouping: Grouping, by: string, moved: 
   };
 }
 
-/** `moved`: classes of stacks, each of which is one row; see pairs.ts. */
-export function sumRows(app: App, device: Device, ids: number[], rest: Float64Array | null, by: string, moved: Map<number, number> | null = null): Row[] {
+/** `moved`: stacks and lines that are one row with others; see pairs.ts. */
+export function sumRows(app: App, device: Device, ids: number[], rest: Float64Array | null, by: string, moved: Moved | null = null): Row[] {
   const grouping = app.grouping(device.index, device);
   const colours = app.colours(device.index);
   const keyOf = namer(app, device, grouping, by, moved);
@@ -63,7 +71,7 @@ export function sumRows(app: App, device: Device, ids: number[], rest: Float64Ar
     if (!row) {
       const g = grouping.group[a]!;
       const node = device.node(a);
-      const label = by === 'function' ? (node < 0 ? '(no stack recorded)' : key) : by === 'group' ? key : app.names.label(node);
+      const label = by === 'function' ? (node < 0 ? '(no stack recorded)' : key) : by === 'group' ? grouping.names[g]! : app.names.label(node);
       row = { key, label, bytes: 0, blocks: 0, group: grouping.names[g]!, colour: colours[g]!.css, node, oldest: Infinity, allocation: by === 'block' ? a : -1 };
       rows.set(key, row);
     }

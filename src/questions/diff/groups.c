@@ -12,6 +12,7 @@
 #include "base/memory.h"
 #include "base/vector.h"
 #include "questions/diff/diff.h"
+#include "questions/diff/match.h"
 
 typedef TSR__VECTOR(tsr_change) change_list;
 
@@ -71,63 +72,6 @@ static bool name_rows(grouping *g, tsr_diff_device *out) {
 
 /* ---- Lines that moved ---- */
 
-/* A row that only one side has, and what its name says: "dir/model.py:382 forward", where it called a
- * library "dir/train.py:57 train > activations.py:62 forward". */
-typedef struct mover {
-  const char *base, *function; /* model.py, and what follows the number */
-  size_t base_size;
-  uint64_t line;
-  uint32_t row;
-  uint8_t side;
-} mover;
-
-/* False for a name without a line. */
-static bool parse_name(const char *name, mover *out) {
-  const char *colon = name, *digits;
-  do {
-    colon = strchr(colon, ':');
-    if (!colon) return false;
-    for (digits = ++colon; *digits >= '0' && *digits <= '9';) digits++;
-  } while (digits == colon || *digits != ' ');
-  out->function = digits;
-  out->line = strtoull(colon, NULL, 10);
-  const char *base = colon - 1;
-  while (base > name && base[-1] != '/' && base[-1] != '\\') base--;
-  out->base = base;
-  out->base_size = (size_t)(colon - 1 - base);
-  return true;
-}
-
-/* Text after this character, and after a line number that it introduces, does not count. */
-static const char *pass_line(const char *at) {
-  if (at[0] != ':') return at + (at[0] != '\0');
-  at++;
-  while (*at >= '0' && *at <= '9') at++;
-  return at;
-}
-
-static int compare_functions(const char *x, const char *y) {
-  while (*x && *x == *y) {
-    x = pass_line(x);
-    y = pass_line(y);
-  }
-  return (unsigned char)*x - (unsigned char)*y;
-}
-
-static int compare_places(const mover *x, const mover *y) {
-  if (x->base_size != y->base_size) return x->base_size < y->base_size ? -1 : 1;
-  int order = memcmp(x->base, y->base, x->base_size);
-  return order ? order : compare_functions(x->function, y->function);
-}
-
-static int compare_movers(const void *a, const void *b) {
-  const mover *x = a, *y = b;
-  int order = compare_places(x, y);
-  if (order) return order;
-  if (x->side != y->side) return x->side < y->side ? -1 : 1;
-  return (x->line > y->line) - (x->line < y->line);
-}
-
 /* Put `from` into `to`, which is a new side's row, and empty it. */
 static void merge(tsr_change *to, tsr_change *from) {
   to->old_bytes = tsr__sum_u64(to->old_bytes, from->old_bytes);
@@ -138,33 +82,19 @@ static void merge(tsr_change *to, tsr_change *from) {
   from->old_bytes = from->new_bytes = from->old_allocations = from->new_allocations = 0;
 }
 
-/* Movers of one place: `olds` of the old side, then `news` of the new. */
-static void pair_movers(const mover *movers, size_t olds, size_t news, tsr_change *rows) {
-  for (size_t i = 0; olds == news && i < olds; i++)
-    merge(&rows[movers[olds + i].row], &rows[movers[i].row]);
-  for (size_t i = 0; olds != news && olds && news && i < olds + news; i++)
-    if (i != olds) merge(&rows[movers[olds].row], &rows[movers[i].row]);
-}
-
 static bool match_moved(change_list *rows) {
-  mover *movers = TSR__NEW_ARRAY(mover, rows->count);
-  size_t count = 0;
-  if (!movers) return false;
-  for (uint32_t i = 0; i < rows->count; i++) {
+  tsr__line *lines = TSR__NEW_ARRAY(tsr__line, rows->count);
+  if (!lines) return false;
+  for (size_t i = 0; i < rows->count; i++) {
     const tsr_change *row = &rows->items[i];
-    if (row->old_allocations && row->new_allocations) continue;
-    mover m = {.row = i, .side = row->new_allocations != 0};
-    if (parse_name(row->name, &m)) movers[count++] = m;
+    lines[i].name = row->name;
+    lines[i].sides = (uint8_t)((row->old_allocations ? 1 : 0) | (row->new_allocations ? 2 : 0));
   }
-  if (count) qsort(movers, count, sizeof *movers, compare_movers);
-  for (size_t first = 0, last; first < count; first = last) {
-    size_t olds = 0;
-    for (last = first; last < count && !compare_places(&movers[first], &movers[last]); last++)
-      olds += movers[last].side == 0;
-    pair_movers(&movers[first], olds, last - first - olds, rows->items);
-  }
-  tsr__free(movers);
-  return true;
+  bool ok = !tsr__match_lines(lines, (uint32_t)rows->count, NULL);
+  for (uint32_t i = 0; ok && i < rows->count; i++)
+    if (lines[i].into != i) merge(&rows->items[lines[i].into], &rows->items[i]);
+  tsr__free(lines);
+  return ok;
 }
 
 /* ---- Both sides ---- */

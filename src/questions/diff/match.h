@@ -21,4 +21,16 @@ int tsr__match_compute(const tsr_snapshot *old_snapshot, const tsr_snapshot *new
                        tsr__match *out, tsr_error *error);
 void tsr__match_release(tsr__match *match);
 
+/* A line of code, named as TSR__LABEL_LINE names it. */
+typedef struct tsr__line {
+  const char *name;
+  uint8_t sides; /* 1: the old side has it, 2: the new one, 3: both; 0: neither */
+  uint32_t into; /* out: the line whose row it is in: one of the new side, or itself */
+} tsr__line;
+
+/* Fill `into`. Lines that one side alone has match if file name and functions are the same: in order if
+ * both sides have the same number of them, otherwise all become one row. Time is O(count log count).
+ * Fails with TSR_ERROR_MEMORY. */
+int tsr__match_lines(tsr__line *lines, uint32_t count, tsr_error *error);
+
 #endif
