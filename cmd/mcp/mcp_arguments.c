@@ -65,6 +65,8 @@ static json_t *describe_argument(const mcp_argument *argument) {
   json_t *out =
       json_pack("{s:s, s:s}", "type", types[argument->kind], "description", argument->help);
   if (argument->kind == MCP_INTEGER) describe_integer(argument, out);
+  if (argument->word)
+    json_object_set_new(out, "type", json_pack("[s, s]", types[MCP_INTEGER], types[MCP_TEXT]));
   if (argument->kind == MCP_FLAG)
     json_object_set_new(out, "default", json_boolean(argument->fallback));
   if (argument->kind == MCP_TEXTS)
@@ -162,6 +164,9 @@ static json_t *value_of(mcp_call *call, const mcp_argument *argument, const json
     return mcp_fail(call, "argument '%s' is missing: %s", argument->name, argument->help);
   switch (argument->kind) {
   case MCP_INTEGER:
+    if (is_given && argument->word && json_is_string(given) &&
+        strcmp(json_string_value(given), argument->word) == 0)
+      return json_integer(argument->word_value);
     if (is_given) return value_of_integer(call, argument, given);
     return argument->fallback == MCP_UNSET ? json_null() : json_integer(argument->fallback);
   case MCP_FLAG:

@@ -155,12 +155,14 @@ static void tool_of_question(const tsr_question *question, mcp_tool *out) {
   for (size_t i = 0; i < question->parameter_count; i++)
     add_parameter(out, &question->parameters[i]);
   if (question->subject_count)
-    add(out,
-        (mcp_argument){.name = "device",
-                       .kind = MCP_INTEGER,
-                       .fallback = MCP_UNSET,
-                       .most = UINT32_MAX - 1,
-                       .help = "Device number of the GPU. Default: every device in the file."});
+    add(out, (mcp_argument){.name = "device",
+                            .kind = MCP_INTEGER,
+                            .fallback = MCP_UNSET,
+                            .most = TSR_DEVICE_HOST - 1,
+                            .word = "host",
+                            .word_value = TSR_DEVICE_HOST,
+                            .help = "Device number of the GPU, or \"host\" for pinned CPU memory. "
+                                    "Default: every device in the file."});
   if (question->ranks) {
     (void)snprintf(out->top_help, sizeof out->top_help,
                    "Number of %s to list, largest first. The rest is counted and summed.",

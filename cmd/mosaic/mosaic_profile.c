@@ -105,7 +105,7 @@ static int print(cli_session *session, const tsr_profile *profile) {
  * traces, because their memory is not in the answer. */
 static bool choose_device(const tsr_snapshot *snapshot, uint32_t *device) {
   size_t count, traced = 0;
-  const uint32_t *devices = tsr_snapshot_devices(snapshot, &count);
+  const uint32_t *devices = tsr_snapshot_gpus(snapshot, &count);
   for (size_t i = count; i-- > 0;) {
     if (!tsr_snapshot_events(snapshot, devices[i]).count) continue;
     *device = devices[i];

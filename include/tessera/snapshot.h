@@ -27,6 +27,11 @@ extern "C" {
 
 typedef struct tsr_snapshot tsr_snapshot;
 
+/* The number of the device that stands for pinned host memory (`host_segments` and `host_traces` of the
+ * file). Reports print it as "host". It is the last device of a snapshot that contains any; its
+ * memory is no GPU's. */
+#define TSR_DEVICE_HOST (UINT32_MAX - 1)
+
 /* A frame whose line is unknown (-1 in Python; 18446744073709551615 in the file). */
 #define TSR_LINE_UNKNOWN UINT64_MAX
 
@@ -84,8 +89,11 @@ const tsr_warning *tsr_snapshot_warnings(const tsr_snapshot *snapshot, size_t *c
 
 /* ---- Devices ---- */
 
-/* Devices that have events or segments, ascending; NULL if there are none. */
+/* Devices that have events or segments, ascending, and last TSR_DEVICE_HOST if the file has pinned host
+ * memory; NULL if there are none. */
 const uint32_t *tsr_snapshot_devices(const tsr_snapshot *snapshot, size_t *count);
+/* The same without TSR_DEVICE_HOST. */
+const uint32_t *tsr_snapshot_gpus(const tsr_snapshot *snapshot, size_t *count);
 /* ---- Tables: a column is an array, found by table and name ---- */
 
 /* Rows are in the order of the file, except that blocks are grouped by segment, in address order. */

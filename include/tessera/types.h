@@ -40,6 +40,8 @@ typedef enum tsr_action {
   TSR_ACTION_USER_DEFINED,
   TSR_ACTION_WORKSPACE_SNAPSHOT, /* Ascend */
   TSR_ACTION_MISSING,            /* the entry has no usable action */
+  TSR_ACTION_INTERNAL, /* an alloc or free of the allocator's own, tagged by `internal_metadata`: it is no
+                        * allocation of the program */
   TSR_ACTION_KNOWN_COUNT
 } tsr_action;
 

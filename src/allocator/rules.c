@@ -36,6 +36,12 @@ uint64_t tsr__round_request(const tsr_allocator_settings *settings, uint64_t req
   return round_up(request_bytes, power / divisions ? power / divisions : 1);
 }
 
+uint64_t tsr__round_host_request(uint64_t round_max_bytes, uint64_t request_bytes) {
+  if (request_bytes <= 1 || request_bytes > round_max_bytes) return request_bytes;
+  unsigned log = log2_floor(request_bytes - 1) + 1;
+  return log < 64 ? UINT64_C(1) << log : request_bytes;
+}
+
 uint64_t tsr__segment_size(const tsr_allocator_settings *settings, uint64_t rounded_bytes) {
   if (!tsr__is_large(rounded_bytes)) return TSR__SMALL_SEGMENT;
   uint64_t large =

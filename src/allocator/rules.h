@@ -18,6 +18,10 @@
 /* The size of the block that serves a request; saturates for absurd requests. */
 uint64_t tsr__round_request(const tsr_allocator_settings *settings, uint64_t request_bytes);
 
+/* The same by the allocator of pinned host memory (ATen/core/CachingHostAllocator.h): the next power of
+ * two, for requests up to `round_max_bytes`. */
+uint64_t tsr__round_host_request(uint64_t round_max_bytes, uint64_t request_bytes);
+
 /* Does the large pool serve this rounded size? */
 static inline bool tsr__is_large(uint64_t rounded_bytes) {
   return rounded_bytes > TSR__SMALL_MAX;

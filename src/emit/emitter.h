@@ -95,6 +95,11 @@ static inline tsr__cell tsr__address(uint64_t address) {
   return (tsr__cell){.kind = TSR__CELL_ADDRESS, .number = address};
 }
 
+/* A device: its number, or "host" for pinned host memory. */
+static inline tsr__cell tsr__device(uint32_t device) {
+  return device == TSR_DEVICE_HOST ? tsr__text((tsr_text){"host", 4}) : tsr__count(device);
+}
+
 /* ---- The emitter ---- */
 
 /* Containers open at one time. Reports are shallow; exceeding this is a bug in tessera. */

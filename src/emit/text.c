@@ -9,6 +9,8 @@
  */
 #include "emit/text.h"
 
+#include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 /* Number of bytes from `at` on that need no work in either format: printable ASCII except `"` and `\`. */
@@ -138,4 +140,18 @@ size_t tsr__text_difference(tsr_text a, tsr_text b) {
 
 tsr_text tsr__text_of(const char *string) {
   return (tsr_text){string, string ? strlen(string) : 0};
+}
+
+const char *tsr__device_name(uint32_t device, char text[TSR__FORMAT_BYTES]) {
+  if (device == TSR_DEVICE_HOST)
+    (void)snprintf(text, TSR__FORMAT_BYTES, "pinned host memory");
+  else
+    (void)snprintf(text, TSR__FORMAT_BYTES, "device %" PRIu32, device);
+  return text;
+}
+
+const char *tsr__device_title(uint32_t device, char text[TSR__FORMAT_BYTES]) {
+  tsr__device_name(device, text);
+  text[0] = device == TSR_DEVICE_HOST ? 'P' : 'D';
+  return text;
 }

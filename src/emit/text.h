@@ -8,6 +8,7 @@
 #define TSR_EMIT_TEXT_H
 
 #include "base/buffer.h"
+#include "base/format.h"
 #include "base/utf8.h"
 #include "tessera/unstable/columns.h"
 
@@ -35,5 +36,10 @@ size_t tsr__text_difference(tsr_text a, tsr_text b);
 
 /* A zero-terminated string as a tsr_text; NULL is empty. */
 tsr_text tsr__text_of(const char *string);
+
+/* "device 3", or "pinned host memory" for TSR_DEVICE_HOST, written to `text`, which is returned; the title
+ * begins with a capital letter. */
+const char *tsr__device_name(uint32_t device, char text[TSR__FORMAT_BYTES]);
+const char *tsr__device_title(uint32_t device, char text[TSR__FORMAT_BYTES]);
 
 #endif

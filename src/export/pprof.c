@@ -37,6 +37,7 @@ enum {
   WORD_TIME_UNIT,
   WORD_CATEGORY,
   WORD_DEVICE,
+  WORD_HOST,
   WORD_NO_STACK,
   FIRST_CATEGORY,
   FIRST_STRING = FIRST_CATEGORY + TSR_CATEGORY_COUNT
@@ -106,7 +107,9 @@ static void put_sample(profile *p, const tsr_weights_device *device,
   if (p->weights->what == TSR_WEIGH_WINDOW) put_varint(&p->packed, weight->byte_time);
   put_message(&p->sample, 2, &p->packed);
   put_label(&p->sample, &p->part, WORD_CATEGORY, 2, FIRST_CATEGORY + (uint64_t)weight->kind);
-  put_label(&p->sample, &p->part, WORD_DEVICE, 3, device->device);
+  bool is_host = device->device == TSR_DEVICE_HOST;
+  put_label(&p->sample, &p->part, WORD_DEVICE, is_host ? 2 : 3,
+            is_host ? WORD_HOST : device->device);
   put_message(p->out, 2, &p->sample);
 }
 
@@ -145,6 +148,7 @@ static void put_strings(profile *p) {
       [WORD_TIME_UNIT] = p->weights->is_timed ? "byte_milliseconds" : "byte_events",
       [WORD_CATEGORY] = "category",
       [WORD_DEVICE] = "device",
+      [WORD_HOST] = "host",
       [WORD_NO_STACK] = TSR__NO_STACK,
   };
   for (size_t i = 0; i < FIRST_CATEGORY; i++) put_bytes(p->out, 6, words[i], strlen(words[i]));

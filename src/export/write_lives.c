@@ -70,7 +70,10 @@ static void put_time(tsr__buffer *out, const tsr_events *events, int64_t event) 
 
 static void put_life(table *t, uint32_t device, const tsr_events *events, const tsr_life *life) {
   tsr__buffer *out = &t->out;
-  tsr__buffer_printf(out, "%" PRIu32 ",%" PRId64, device, life->birth);
+  if (device == TSR_DEVICE_HOST)
+    tsr__buffer_printf(out, "host,%" PRId64, life->birth);
+  else
+    tsr__buffer_printf(out, "%" PRIu32 ",%" PRId64, device, life->birth);
   put_time(out, events, life->birth);
   tsr__buffer_text(out, ",");
   if (life->death < (int64_t)events->count) tsr__buffer_printf(out, "%" PRId64, life->death);
@@ -138,6 +141,8 @@ typedef struct timeline_writer {
   size_t place; /* of the device in `lives` */
   tsr_events events;
   uint32_t device;
+  uint32_t
+      process; /* number of the process that stands for it: pinned host memory's is after the GPUs' */
   uint64_t run_length;
   bool has_category[TSR_CATEGORY_COUNT]; /* it holds memory at some time */
   state now, least, most;                /* of the run */
@@ -158,7 +163,7 @@ static void begin_event(timeline_writer *w, const char *phase, tsr__cell name, i
   tsr__emit_inline_object(w->emitter, NULL);
   tsr__emit_field(w->emitter, "ph", NULL, tsr__string(phase));
   tsr__emit_field(w->emitter, "name", NULL, name);
-  tsr__emit_field(w->emitter, "pid", NULL, tsr__count(w->device));
+  tsr__emit_field(w->emitter, "pid", NULL, tsr__count(w->process));
   tsr__emit_field(w->emitter, "ts", NULL, tsr__index(clock_of(w, event)));
 }
 
@@ -308,9 +313,12 @@ static int emit_timeline(timeline_writer *w, tsr_error *error) {
   tsr__emit_inline_object(w->emitter, NULL);
   tsr__emit_field(w->emitter, "ph", NULL, tsr__string("M"));
   tsr__emit_field(w->emitter, "name", NULL, tsr__string("process_name"));
-  tsr__emit_field(w->emitter, "pid", NULL, tsr__count(w->device));
+  tsr__emit_field(w->emitter, "pid", NULL, tsr__count(w->process));
   tsr__emit_inline_object(w->emitter, "args");
-  tsr__buffer_printf(&w->emitter->scratch, "GPU memory, device %" PRIu32, w->device);
+  if (w->device == TSR_DEVICE_HOST)
+    tsr__buffer_text(&w->emitter->scratch, "Pinned host memory");
+  else
+    tsr__buffer_printf(&w->emitter->scratch, "GPU memory, device %" PRIu32, w->device);
   tsr__emit_field(w->emitter, "name", NULL,
                   tsr__text((tsr_text){w->emitter->scratch.data, w->emitter->scratch.size}));
   w->emitter->scratch.size = 0;
@@ -326,7 +334,11 @@ static int report_device(const tsr_report_input *input, const tsr_lives *lives, 
                          tsr_lives_format format, table *t, tsr_error *error) {
   uint32_t device = tsr_lives_device(lives, place);
   if (format == TSR_LIVES_CSV) return put_rows(t, lives, place, error);
-  timeline_writer writer = {.emitter = t->printer->emitter,
+  size_t gpu_count;
+  const uint32_t *gpus = tsr_snapshot_gpus(input->snapshot, &gpu_count);
+  uint32_t after = gpu_count ? gpus[gpu_count - 1] + 1 : 0;
+  timeline_writer writer = {.process = device == TSR_DEVICE_HOST ? after : device,
+                            .emitter = t->printer->emitter,
                             .printer = t->printer,
                             .lives = lives,
                             .place = place,

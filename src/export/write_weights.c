@@ -28,15 +28,16 @@ uint32_t tsr__flame_frames(const tsr__flame *flame, tsr_stack stack, uint32_t *s
 /* "device 0, live at event 3,737": the title of a graph. */
 static void write_title(const tsr_weights *weights, const tsr_weights_device *device, char *title,
                         size_t size) {
-  char first[TSR__FORMAT_BYTES], last[TSR__FORMAT_BYTES];
+  char name[TSR__FORMAT_BYTES], first[TSR__FORMAT_BYTES], last[TSR__FORMAT_BYTES];
+  tsr__device_name(device->device, name);
   if (weights->what == TSR_WEIGH_WINDOW)
-    (void)snprintf(title, size, "device %" PRIu32 ", events %s to %s", device->device,
+    (void)snprintf(title, size, "%s, events %s to %s", name,
                    tsr__format_count((uint64_t)device->first, first),
                    tsr__format_count((uint64_t)device->last, last));
   else if (device->first < 0)
-    (void)snprintf(title, size, "device %" PRIu32 ", live before the first event", device->device);
+    (void)snprintf(title, size, "%s, live before the first event", name);
   else
-    (void)snprintf(title, size, "device %" PRIu32 ", live %s event %s", device->device,
+    (void)snprintf(title, size, "%s, live %s event %s", name,
                    weights->what == TSR_WEIGH_PEAK ? "at its peak," : "at",
                    tsr__format_count((uint64_t)device->first, first));
 }
@@ -70,7 +71,9 @@ static void write_folded(const tsr__flame *flame, uint32_t *shown, tsr__buffer *
     for (size_t i = 0; i < device->stack_count; i++) {
       const tsr_stack_weight *weight = &device->stacks[i];
       tsr_stack stack = tsr_snapshot_stack(flame->snapshot, weight->stack);
-      if (weights->device_count > 1) tsr__buffer_printf(out, "device %" PRIu32 ";", device->device);
+      char name[TSR__FORMAT_BYTES];
+      if (weights->device_count > 1 || device->device == TSR_DEVICE_HOST)
+        tsr__buffer_printf(out, "%s;", tsr__device_name(device->device, name));
       if (!stack.depth) tsr__buffer_text(out, TSR__NO_STACK);
       for (uint32_t f = tsr__flame_frames(flame, stack, shown); f--;) {
         tsr__append_frame(out, flame->snapshot, shown[f]);

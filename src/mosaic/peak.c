@@ -120,7 +120,7 @@ static int sum_static(const tsr__mosaic_trace *trace, uint64_t *bytes, tsr_error
 static int describe_others(const tsr_snapshot *snapshot, const tsr_mosaic_window *window,
                            tsr_mosaic_peak *peak, tsr_error *error) {
   size_t count;
-  const uint32_t *devices = tsr_snapshot_devices(snapshot, &count);
+  const uint32_t *devices = tsr_snapshot_gpus(snapshot, &count);
   peak->others = TSR__NEW_ARRAY(tsr_mosaic_other, count);
   if (!peak->others) return tsr__fail_memory(error);
   for (size_t i = 0; i < count; i++) {

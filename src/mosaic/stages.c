@@ -64,7 +64,7 @@ int tsr_mosaic_stages_of(tsr_study *study, const tsr_mosaic_stages_options *opti
   (void)tsr_snapshot_annotations(snapshot, &count);
   tsr_mosaic_stages *stages = TSR__NEW(tsr_mosaic_stages);
   if (!stages) return tsr__fail_memory(error);
-  const uint32_t *device = tsr_snapshot_devices(snapshot, &devices);
+  const uint32_t *device = tsr_snapshot_gpus(snapshot, &devices);
   for (size_t i = 0; i < devices; i++)
     stages->other_count +=
         device[i] != trace.device && tsr_snapshot_events(snapshot, device[i]).count > 0;

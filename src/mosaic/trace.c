@@ -12,7 +12,7 @@ tsr__mosaic_trace tsr__mosaic_trace_of(const tsr_snapshot *snapshot, uint32_t de
 
 tsr__mosaic_trace tsr__mosaic_trace_first(const tsr_snapshot *snapshot) {
   size_t count;
-  const uint32_t *devices = tsr_snapshot_devices(snapshot, &count);
+  const uint32_t *devices = tsr_snapshot_gpus(snapshot, &count);
   for (size_t i = 0; i < count; i++)
     if (tsr_snapshot_events(snapshot, devices[i]).count)
       return tsr__mosaic_trace_of(snapshot, devices[i]);

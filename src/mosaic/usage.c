@@ -25,7 +25,7 @@ static bool find(const tsr__mosaic_trace *trace, tsr_mosaic_usage *usage) {
 
 static int describe(const tsr_snapshot *snapshot, tsr_mosaic_usage *usage, tsr_error *error) {
   size_t count;
-  const uint32_t *devices = tsr_snapshot_devices(snapshot, &count);
+  const uint32_t *devices = tsr_snapshot_gpus(snapshot, &count);
   usage->first_device = tsr__mosaic_trace_first(snapshot).device;
   usage->device = usage->first_device;
   for (size_t i = 0; i < count; i++) {

@@ -53,7 +53,10 @@ static void head_device(tsr__bundle *p, const tsr__page_track *t) {
   tsr__buffer_text(&p->head, "{");
   head_cut(p, t->cut);
   head_number(p, "input", t->input);
-  head_number(p, "device", d->device);
+  if (d->device == TSR_DEVICE_HOST)
+    tsr__buffer_text(&p->head, ",\"device\":\"host\"");
+  else
+    head_number(p, "device", d->device);
   head_number(p, "events", d->event_count);
   head_number(p, "peak", d->peak);
   head_number(p, "peakAllocated", d->peak_totals.allocated_bytes);

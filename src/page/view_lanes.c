@@ -113,11 +113,12 @@ bool tsr__view_marks(const tsr__timeline *t, tsr_view_device *out) {
 
 typedef TSR__VECTOR(tsr_view_range) ranges;
 
-/* Annotations of the device, or of all devices if the file has only one trace. */
+/* Annotations of the device, or of all devices if the file has only one GPU's memory. Of pinned host
+ * memory they name no device. */
 static bool is_of(const tsr__timeline *t, const tsr_annotation *annotation) {
   size_t count;
-  (void)tsr_snapshot_devices(t->snapshot, &count);
-  return count == 1 || annotation->device == t->device;
+  (void)tsr_snapshot_gpus(t->snapshot, &count);
+  return count <= 1 || t->device == TSR_DEVICE_HOST || annotation->device == t->device;
 }
 
 static bool add_annotations(const tsr__timeline *t, ranges *out) {

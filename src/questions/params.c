@@ -282,19 +282,23 @@ static bool add_device(value *v, uint32_t number) {
   return TSR__VECTOR_PUSH(&v->devices, number);
 }
 
-/* "0,2" or "all". */
+/* "0,2", "0,host" or "all". */
 static int set_devices(const tsr_params *params, const tsr_parameter *row, value *v,
                        const char *text, tsr_error *error) {
   for (const char *at = text;; at++) {
     size_t length = strcspn(at, ",");
     char *end = NULL;
     unsigned long number = *at >= '0' && *at <= '9' && length < 11 ? strtoul(at, &end, 10) : 0;
-    if (length == 3 && memcmp(at, "all", 3) == 0)
+    if (length == 3 && memcmp(at, "all", 3) == 0) {
       v->is_all = true;
-    else if (end != at + length || number >= UINT32_MAX)
-      return fail_value(params, row, error, " needs device numbers or 'all', not '%s'", text);
-    else if (!add_device(v, (uint32_t)number))
+    } else if (length == 4 && memcmp(at, "host", 4) == 0) {
+      if (!add_device(v, TSR_DEVICE_HOST)) return tsr__fail_memory(error);
+    } else if (end != at + length || number >= TSR_DEVICE_HOST) {
+      return fail_value(params, row, error, " needs device numbers, 'host' or 'all', not '%s'",
+                        text);
+    } else if (!add_device(v, (uint32_t)number)) {
       return tsr__fail_memory(error);
+    }
     at += length;
     if (!*at) return 0;
   }

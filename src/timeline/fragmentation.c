@@ -28,8 +28,8 @@ static bool collect_blocks(const tsr__timeline *t, const tsr__live_set *live, ru
     uint32_t allocation = live->items[i];
     uint64_t requested = tsr__timeline_requested(t, allocation);
     uint64_t size = t->block_bytes.items[allocation];
-    uint64_t rounded = tsr__round_request(&t->settings, requested);
-    if (rounded > size) rounded = size;
+    uint64_t rounded = tsr__timeline_round(t, requested);
+    if (rounded > size || t->host_round_max_bytes) rounded = size;
     out->rounding_bytes += tsr__drop_u64(rounded, requested);
     out->unsplit_bytes += size - rounded;
     if (!TSR__VECTOR_PUSH(

@@ -48,6 +48,8 @@ typedef struct replay {
   uint64_t hint_event; /* the free_completed right after a free_requested, and what it frees */
   uint32_t hint_allocation, hint_block;
   bool checks_placement;
+  bool
+      has_wished; /* the next alloc may be inside a free block: the allocator was asked for an address */
   bool is_out_of_memory; /* cutting a block has failed: no block is not the same as no memory */
 } replay;
 
@@ -147,6 +149,14 @@ static bool is_unsplit(const replay *r, const tsr__heap_block *block, uint64_t b
   return bytes <= tsr__largest_rest(&r->t->settings, r->t->block_bytes.items[owner]);
 }
 
+/* The part of a free block from an address on. */
+static uint32_t cut_before(replay *r, uint32_t block, uint64_t address) {
+  const tsr__heap_block *b = &r->heap.blocks.items[block];
+  uint64_t before = address - b->address;
+  assert(before && before < b->size_bytes);
+  return tsr__heap_cut(&r->heap, block, before);
+}
+
 /* An alloc inside a free block: the part from there on. */
 static uint32_t cut_inside(replay *r, uint32_t block, uint64_t address) {
   const tsr__heap_block *b = &r->heap.blocks.items[block];
@@ -158,7 +168,7 @@ static uint32_t cut_inside(replay *r, uint32_t block, uint64_t address) {
     return tsr__heap_widen(&r->heap, previous, before);
   }
   r->t->misfits[TSR__MISFIT_ALLOC_INSIDE]++;
-  return tsr__heap_cut(&r->heap, block, before);
+  return cut_before(r, block, address);
 }
 
 /* The free block to cut an alloc from; TSR_NONE if there is none at its address. */
@@ -169,7 +179,7 @@ static uint32_t block_at(replay *r, uint64_t address) {
   uint32_t segment = tsr__heap_segment_around(&r->heap, address);
   if (segment != TSR_NONE) block = tsr__heap_find_inside(&r->heap, segment, address);
   if (block == TSR_NONE || r->heap.blocks.items[block].use != TSR__BLOCK_FREE) return TSR_NONE;
-  block = cut_inside(r, block, address);
+  block = r->has_wished ? cut_before(r, block, address) : cut_inside(r, block, address);
   r->is_out_of_memory = block == TSR_NONE;
   return block;
 }
@@ -180,7 +190,7 @@ static bool finish_live(replay *r, uint64_t event, uint64_t address);
 static bool apply_alloc(replay *r, uint64_t event) {
   const tsr_events *events = &r->t->events;
   uint64_t address = events->addr[event], request = events->size[event];
-  uint64_t rounded = tsr__round_request(&r->t->settings, request);
+  uint64_t rounded = tsr__timeline_round(r->t, request);
   record_alloc(r, event);
   uint32_t block = tsr__heap_find(&r->heap, address);
   if (block == TSR_NONE || r->heap.blocks.items[block].use != TSR__BLOCK_FREE || r->loose.count) {
@@ -197,15 +207,16 @@ static bool apply_alloc(replay *r, uint64_t event) {
     r->t->misfits[TSR__MISFIT_ALLOC_OUTSIDE]++;
     return alloc_loose(r, event, rounded);
   }
-  if (r->checks_placement && r->heap.candidates < PLACEMENT_CANDIDATES)
+  if (r->checks_placement && !r->has_wished && r->heap.candidates < PLACEMENT_CANDIDATES)
     check_placement(r, event, block, rounded);
   const tsr__heap_block *b = &r->heap.blocks.items[block];
   const tsr__heap_segment *segment = &r->heap.segments.items[b->segment];
   uint64_t size = b->size_bytes;
-  if (rounded > size)
+  bool is_host = r->t->host_round_max_bytes; /* never splits */
+  if ((is_host ? request : rounded) > size)
     r->t->misfits[TSR__MISFIT_ALLOC_TOO_LONG]++;
-  else if (tsr__should_split(&r->t->settings, segment->is_large, segment->is_expandable, size,
-                             rounded))
+  else if (!is_host && tsr__should_split(&r->t->settings, segment->is_large, segment->is_expandable,
+                                         size, rounded))
     size = rounded;
   if (b->segment == r->fresh) r->fresh = TSR_NONE;
   if (!tsr__heap_take(&r->heap, block, size, request)) return false;
@@ -496,7 +507,7 @@ static bool apply_segment_alloc(replay *r, uint64_t event) {
   }
   tsr__heap_segment like = {.stream = tsr_id_at(r->t->events.stream, event),
                             .pool = pool_of(r, event),
-                            .is_large = size != TSR__SMALL_SEGMENT};
+                            .is_large = r->t->host_round_max_bytes || size != TSR__SMALL_SEGMENT};
   r->fresh = tsr__heap_add_segment(&r->heap, address, size, &like);
   r->now.reserved_bytes = tsr__sum_u64(r->now.reserved_bytes, size);
   return r->fresh != TSR_NONE && add_span(r, event, &like);
@@ -575,7 +586,12 @@ static bool apply_unmap(replay *r, uint64_t event) {
 static bool apply(replay *r, uint64_t event) {
   r->t->allocation_of[event] = TSR_NONE;
   switch (r->t->events.action[event]) {
-  case TSR_ACTION_ALLOC: return apply_alloc(r, event);
+  case TSR_ACTION_ALLOC: {
+    bool ok = apply_alloc(r, event);
+    r->has_wished = false;
+    return ok;
+  }
+  case TSR_ACTION_INTERNAL: r->has_wished = true; return true;
   case TSR_ACTION_FREE_REQUESTED:
   case TSR_ACTION_FREE_COMPLETED:
   case TSR_ACTION_FREE: return apply_free(r, event, (tsr_action)r->t->events.action[event]);
@@ -757,9 +773,9 @@ int tsr__timeline_compute(const tsr_snapshot *snapshot, uint32_t device, bool ch
   replay r = {.t = &timeline,
               .fresh = TSR_NONE,
               .hint_event = UINT64_MAX,
-              .checks_placement = checks_placement};
+              .checks_placement = checks_placement && device != TSR_DEVICE_HOST};
   tsr__timeline_settings(snapshot, device, &timeline.settings);
-  tsr__heap_init(&r.heap, &timeline.settings, checks_placement);
+  tsr__heap_init(&r.heap, &timeline.settings, r.checks_placement);
   tsr__ranges_init(&r.mapped);
   r.heap.has_open_ends = true;
   bool ok = timeline.events.count < TSR_NONE;

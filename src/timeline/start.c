@@ -171,6 +171,19 @@ static void read_conf(const tsr_snapshot *snapshot, tsr_allocator_settings *sett
     settings->max_non_split_rounding_bytes = told.max_non_split_rounding_bytes;
 }
 
+/* Requests that pinned host memory rounds: PyTorch before 2.14 has no limits, and -1 is none. */
+static uint64_t host_round_max(const tsr_snapshot *snapshot) {
+  uint64_t max = UINT64_MAX;
+  static const char *const keys[] = {"max_round_threshold", "max_cached_size",
+                                     "pinned_max_round_threshold", "pinned_max_cached_size"};
+  for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+    double value;
+    if (!tsr_snapshot_setting(snapshot, keys[i], NULL, &value) || !(value >= 1)) continue;
+    if (value < (double)(UINT64_C(1) << 62) && (uint64_t)value < max) max = (uint64_t)value;
+  }
+  return max;
+}
+
 void tsr__timeline_settings(const tsr_snapshot *snapshot, uint32_t device,
                             tsr_allocator_settings *settings) {
   static const char *const slots[TSR_ROUNDUP_SLOTS] = {
@@ -178,6 +191,7 @@ void tsr__timeline_settings(const tsr_snapshot *snapshot, uint32_t device,
       "256", "512", "1024", "2048", "4096", "8192", "16384", "32768"};
   double value;
   *settings = (tsr_allocator_settings){0};
+  if (device == TSR_DEVICE_HOST) return; /* none of them apply */
   settings->max_split_bytes = bytes_setting(snapshot, "max_split_size");
   settings->max_non_split_rounding_bytes = bytes_setting(snapshot, "max_non_split_rounding_size");
   if (tsr_snapshot_setting(snapshot, "garbage_collection_threshold", NULL, &value))
@@ -192,6 +206,11 @@ void tsr__timeline_settings(const tsr_snapshot *snapshot, uint32_t device,
       settings->roundup_divisions[i] = (uint32_t)value;
   read_conf(snapshot, settings);
   settings->rounding_extra_bytes = rounding_extra(snapshot, device, settings);
+}
+
+uint64_t tsr__timeline_round(const tsr__timeline *t, uint64_t request_bytes) {
+  return t->host_round_max_bytes ? tsr__round_host_request(t->host_round_max_bytes, request_bytes)
+                                 : tsr__round_request(&t->settings, request_bytes);
 }
 
 /* ---- who was there ---- */
@@ -354,6 +373,9 @@ static bool note_blocks(starter *s) {
                               .requested_bytes = block->requested_bytes,
                               .stack = block->stack,
                               .is_waiting = block->state == TSR_BLOCK_PENDING_FREE};
+      /* PyTorch does not record what of a pinned block was requested. */
+      if (s->t->host_round_max_bytes && !initial.requested_bytes)
+        initial.requested_bytes = block->size_bytes;
       if (!TSR__VECTOR_PUSH(&s->seen.found, initial) ||
           !TSR__VECTOR_PUSH(&s->seen.known_bytes, block->size_bytes))
         return false;
@@ -435,7 +457,8 @@ static bool add_freed_segments(starter *s) {
                       .death = TSR_NONE,
                       .stream = tsr_id_at(events->stream, i),
                       .pool = its_pool == TSR_NONE ? pool : its_pool,
-                      .is_large = events->size[i] != TSR__SMALL_SEGMENT};
+                      .is_large =
+                          s->t->host_round_max_bytes || events->size[i] != TSR__SMALL_SEGMENT};
     if (!add_span(s, &span)) return false;
   }
   return true;
@@ -597,15 +620,15 @@ static int compare_addresses(const void *a, const void *b) {
 /* The bytes an initial block counts with: those of the final block, or the rounded request. */
 static uint64_t counted_bytes(const starter *s, size_t index) {
   uint64_t known = s->seen.known_bytes.items[index];
-  return known ? known
-               : tsr__round_request(&s->t->settings, s->seen.found.items[index].requested_bytes);
+  return known ? known : tsr__timeline_round(s->t, s->seen.found.items[index].requested_bytes);
 }
 
 /* What is after a block of unknown size and must belong to it; `room` bytes are before the next.
  */
 static uint64_t unsplit_bytes(const starter *s, const tsr__span *span, size_t index, uint64_t size,
                               uint64_t room) {
-  bool may_have = !s->seen.known_bytes.items[index] && span->is_large && !span->is_expandable;
+  bool may_have = !s->seen.known_bytes.items[index] && span->is_large && !span->is_expandable &&
+                  !s->t->host_round_max_bytes;
   may_have = may_have && size < room && room - size <= tsr__largest_rest(&s->t->settings, size);
   return may_have ? room - size : 0;
 }
@@ -659,6 +682,7 @@ static bool fill_span(starter *s, const tsr__span *span, const tsr__initial **or
         *next + 1 < count && order[*next + 1]->address < end ? order[*next + 1]->address : end;
     uint64_t room = limit - initial->address;
     uint64_t size = counted_bytes(s, index);
+    if (s->t->host_round_max_bytes && !s->seen.known_bytes.items[index]) size = room;
     if (!room) { /* two at one address: a broken file */
       s->t->misfits[TSR__MISFIT_ALLOC_LIVE]++;
       continue;
@@ -712,6 +736,8 @@ static bool place_all(starter *s) {
 int tsr__timeline_start(tsr__timeline *timeline, tsr__heap *heap, tsr__map *loose,
                         tsr__thread_pool *pool) {
   starter s = {.t = timeline, .heap = heap, .loose = loose};
+  if (timeline->device == TSR_DEVICE_HOST)
+    timeline->host_round_max_bytes = host_round_max(timeline->snapshot);
   tsr__ranges_init(&s.places);
   bool ok = note_told(&s) && scan_all(&s, pool);
   s.freed_count = s.seen.found.count;

@@ -77,6 +77,9 @@ typedef struct tsr__timeline {
   tsr_events events;
   uint32_t device;
   tsr_allocator_settings settings;
+  /* Pinned host memory has another allocator: a block is a whole segment and is never split. Where no
+   * segment is known, a request up to this size is rounded up to a power of two. 0 for GPUs. */
+  uint64_t host_round_max_bytes;
   uint32_t default_pool; /* the snapshot's id of it, or TSR_NONE where no segment is of it */
 
   TSR__VECTOR(tsr__initial) initial;
@@ -155,6 +158,9 @@ int tsr__timeline_gaps(const tsr__timeline *timeline, int64_t event, const tsr__
 
 /* The misfits as warnings: at most TSR__MISFIT_COUNT into `out`; returns how many. */
 size_t tsr__timeline_warnings(const tsr__timeline *timeline, tsr_warning *out);
+
+/* The rounded size of a request. */
+uint64_t tsr__timeline_round(const tsr__timeline *timeline, uint64_t request_bytes);
 
 /* Settings under which the snapshot was taken, as far as it contains them. */
 void tsr__timeline_settings(const tsr_snapshot *snapshot, uint32_t device,

@@ -57,6 +57,18 @@ def long_trace():
     return snapshot
 
 
+def host_memory():
+    """Pinned host memory, in two of its spellings, and an event of the allocator's own."""
+    snapshot = spell.small()
+    trace = snapshot['device_traces'][0]
+    held = [{'address': 4096, 'size': 512, 'allocated': True, 'active': 1, 'pool_id': (0, 1),
+             'frames': [{'name': 'f', 'filename': 'a.py', 'line': 3}]},
+            {'address': 8192, 'size': 512, 'state': 'inactive'}]
+    yield 'host', snapshot['segments'], [trace, trace[:2], []]
+    yield 'host-flat', held, [{**event, 'stream': None, 'internal_metadata': 'x'}
+                              for event in trace]
+
+
 def pickles():
     snapshot = spell.small()
     for protocol in range(6):
@@ -67,6 +79,8 @@ def pickles():
     yield 'odd-types-2', pickle.dumps(odd_types(), protocol=2)
     yield 'long', pickle.dumps(long_trace(), protocol=4)
     yield 'cut', pickle.dumps(snapshot, protocol=4)[:-200]
+    for name, held, traces in host_memory():
+        yield name, pickle.dumps({**snapshot, 'host_segments': held, 'host_traces': traces}, 2)
     yield 'opcodes', spell.top(segments=spell.list_of(), device_traces=spell.list_of(), odd=(
         b'(' + spell.text('a') + b'2' + b'0' + b'1' + b'(I1\nL-2L\nF1.5\nS\'a\\x41\'\nVb\\u0041\nl'
         + b')' + b'\x85' + spell.call('numpy', 'dtype', spell.text('i8')) + b'\x86'))

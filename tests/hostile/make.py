@@ -89,6 +89,12 @@ def execution_inside():
     yield 'settings', snapshot(event(), allocator_settings=dict_of({'a': EVIL}))
     yield 'annotation', snapshot(event(), external_annotations=list_of(EVIL))
     yield 'unknown-key', snapshot(event(), payload=EVIL)
+    yield 'host', snapshot(event(), host_segments=EVIL, host_traces=EVIL)
+    yield 'host-inside', snapshot(
+        event(), host_traces=list_of(list_of(event(), EVIL), EVIL),
+        host_segments=list_of(EVIL, segment(blocks=EVIL), block(state=EVIL),
+                              dict_of({'address': number(4096), 'size': EVIL, 'frames': EVIL})))
+    yield 'internal', snapshot(event(internal_metadata=EVIL), event(internal_metadata=text('x')))
     yield 'top-key', PROTO + dict_of({'segments': list_of(), EVIL: EVIL}) + STOP
     yield 'top-built', top(segments=list_of())[:-1] + dict_of({'x': EVIL}) + b'b.'
     yield 'popped', PROTO + EVIL + b'0' + top(segments=list_of())[2:]

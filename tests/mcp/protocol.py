@@ -220,8 +220,9 @@ def check_the_list_of_tools(server, _):
         expect_that(f'{name} required', set(schema['required']) <= set(schema['properties']))
         for key, value in schema['properties'].items():
             expect_that(f'{name}.{key} has a description', value['description'])
+            kinds = value['type'] if isinstance(value['type'], list) else [value['type']]
             expect_that(f'{name}.{key} type',
-                        value['type'] in ('string', 'integer', 'boolean', 'array'))
+                        set(kinds) <= {'string', 'integer', 'boolean', 'array'})
             if 'default' in value and 'minimum' in value:
                 expect_that(f'{name}.{key} default', value['default'] >= value['minimum'])
     for which, offered in (('mosaic', MOSAIC), ('tessera', set(tools) - MOSAIC)):

@@ -156,8 +156,9 @@ typedef struct tsr_check_device {
 } tsr_check_device;
 
 typedef struct tsr_check {
-  bool is_passed; /* nothing failed, there was something to check, and the file is complete */
-  bool is_cut;    /* the file is truncated: the run may have held more */
+  bool is_passed;   /* nothing failed, there was something to check, and the file is complete */
+  bool is_cut;      /* the file is truncated: the run may have held more */
+  bool leaves_host; /* the file has pinned host memory, which is not among the devices */
   bool has_lock;
   bool counts_blocks; /* categories and causes: the lock is of version 1 */
   uint64_t failed_count;

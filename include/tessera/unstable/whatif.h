@@ -69,6 +69,8 @@ typedef struct tsr_whatif {
   uint64_t capacity_bytes;
   tsr_whatif_device *devices;
   size_t device_count;
+  bool
+      leaves_host; /* the snapshot has pinned host memory too, of which this question is not asked */
 } tsr_whatif;
 
 /* The configurations worth trying, `*count` entries: what PyTorch's documentation and its users

@@ -3,6 +3,7 @@
 #include <inttypes.h>
 
 #include "base/memory.h"
+#include "emit/text.h"
 #include "questions/shared/pools.h"
 #include "questions/shared/query.h"
 #include "questions/shared/shares.h"
@@ -113,14 +114,16 @@ static int fail_unknown(const tsr_snapshot *snapshot, const tsr_at_where *where,
       given_back += events.action[k] == TSR_ACTION_FREE_COMPLETED;
     }
   }
+  char name[TSR__FORMAT_BYTES];
   if (!at->device_count || !longest->event_count)
     return tsr__fail(error, TSR_ERROR_ARGUMENT, TSR_OFFSET_NONE,
                      "the trace has no events; only the final state is available");
   if (where->kind == TSR_AT_EVENT)
     return tsr__fail(error, TSR_ERROR_ARGUMENT, TSR_OFFSET_NONE,
-                     "no event %" PRId64 ": device %" PRIu32 " has events 0 to %" PRIu64
+                     "no event %" PRId64 ": %s has events 0 to %" PRIu64
                      ", and -1 for the state before the first",
-                     where->event, longest->device, longest->event_count - 1);
+                     where->event, tsr__device_name(longest->device, name),
+                     longest->event_count - 1);
   if (where->kind == TSR_AT_TIME)
     return tsr__fail(error, TSR_ERROR_ARGUMENT, TSR_OFFSET_NONE,
                      "no event has a time; use --event");

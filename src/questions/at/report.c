@@ -4,6 +4,7 @@
 #include "base/format.h"
 #include "emit/emitter.h"
 #include "emit/heading.h"
+#include "emit/text.h"
 #include "questions/reports.h"
 #include "questions/shared/moment.h"
 
@@ -12,7 +13,8 @@ static void print_verdict(tsr__emitter *emitter, const tsr_at_device *device) {
   tsr__emit_space(emitter);
   if (!tsr__emitter_is_text(emitter)) return;
   tsr__buffer *out = &emitter->scratch;
-  tsr__buffer_printf(out, "Device %" PRIu32 ": ", device->device);
+  char name[TSR__FORMAT_BYTES];
+  tsr__buffer_printf(out, "%s: ", tsr__device_title(device->device, name));
   if (!device->is_found) {
     tsr__buffer_text(out, "its trace does not have that moment.");
   } else {
@@ -47,7 +49,7 @@ static void emit_device(tsr__stack_printer *printer, const tsr_at_device *device
   print_verdict(emitter, device);
   if (!device->is_found) return;
   tsr__emit_object(emitter, NULL);
-  tsr__emit_field(emitter, "device", NULL, tsr__count(device->device));
+  tsr__emit_field(emitter, "device", NULL, tsr__device(device->device));
   tsr__emit_field(emitter, "events", NULL, tsr__count(device->event_count));
   tsr__emit_field(emitter, "event", NULL, tsr__index(device->moment.event));
   tsr__emit_field(emitter, "time_us", device->moment.time_us == TSR_TIME_NONE ? NULL : "time",

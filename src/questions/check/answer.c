@@ -351,7 +351,10 @@ int tsr_check_compute(tsr_study *study, const tsr_check_options *options, const 
   const tsr_snapshot *snapshot = tsr_study_snapshot(study);
   const uint32_t *devices;
   size_t count;
-  int status = tsr__query_devices(snapshot, query, &devices, &count, error);
+  /* A budget is a GPU's; pinned host memory has one if the query or the lock names it. */
+  bool has_host = locked_device(options->lock, TSR_DEVICE_HOST);
+  int status =
+      (has_host ? tsr__query_devices : tsr__query_gpus)(snapshot, query, &devices, &count, error);
   if (status) return status;
   tsr_check *check = TSR__NEW(tsr_check);
   if (!check) return tsr__fail_memory(error);
@@ -370,6 +373,7 @@ int tsr_check_compute(tsr_study *study, const tsr_check_options *options, const 
   for (size_t i = 0; i < check->result_count; i++)
     check->failed_count += !check->results[i].is_passed;
   check->is_cut = is_cut(snapshot);
+  check->leaves_host = tsr__query_leaves_host(snapshot, devices, count);
   check->is_passed = !check->failed_count && check->device_count && !check->is_cut;
   if (status)
     tsr_check_free(check);

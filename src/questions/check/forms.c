@@ -81,12 +81,11 @@ static void put_causes(const tsr__check_page *page, const tsr_check_result *r, t
 }
 
 static void put_case(const tsr__check_page *page, const tsr_check_result *r) {
+  char name[TSR__FORMAT_BYTES];
   tsr__buffer *out = page->out, words = {0};
   /* Named by what is checked, not by the limit: a case keeps its history when a budget changes. */
-  tsr__buffer_printf(out,
-                     "    <testcase classname=\"tessera.check\" name=\"device %" PRIu32
-                     ": %s %s\" time=\"0\"",
-                     r->device, tsr__check_subject(r),
+  tsr__buffer_printf(out, "    <testcase classname=\"tessera.check\" name=\"%s: %s %s\" time=\"0\"",
+                     tsr__device_name(r->device, name), tsr__check_subject(r),
                      r->rule >= TSR_CHECK_LOCK_DEVICE ? "as locked" : "within budget");
   tsr__check_sentence(&words, r);
   if (r->is_passed) {
@@ -214,9 +213,10 @@ void tsr__check_markdown(const tsr__check_page *page) {
   for (size_t i = 0; i < check->result_count; i++)
     if (!check->results[i].is_passed) put_failure(page, &check->results[i]);
   for (size_t i = 0; i < check->device_count; i++) {
+    char name[TSR__FORMAT_BYTES];
     const tsr_check_device *d = &check->devices[i];
-    tsr__buffer_printf(out, "\nDevice %" PRIu32 " reserved at most %s for %s allocated.\n",
-                       d->device, SIZE(d->peak_reserved_bytes),
+    tsr__buffer_printf(out, "\n%s reserved at most %s for %s allocated.\n",
+                       tsr__device_title(d->device, name), SIZE(d->peak_reserved_bytes),
                        SIZE(d->peak.totals.allocated_bytes));
   }
   for (size_t i = 0; i < page->warnings->count; i++) {

@@ -129,7 +129,14 @@ static int read_device(reader *r) {
   uint64_t number;
   int status = end_device(r);
   if (status) return status;
-  if (!read_number(r, UINT32_MAX - 1, &number)) return wrong(r, "'device' takes a number");
+  tsr_text rest = r->rest;
+  if (is_word(next_word(r), "host")) {
+    number = TSR_DEVICE_HOST;
+  } else {
+    r->rest = rest;
+    if (!read_number(r, TSR_DEVICE_HOST - 1, &number))
+      return wrong(r, "'device' takes a number, or 'host'");
+  }
   if (r->devices.count && r->devices.items[r->devices.count - 1].device >= number)
     return wrong(r, "devices must ascend");
   if (r->devices.count == TSR_LOCK_MAX_DEVICES) return too_much(r, "too many devices");
@@ -289,7 +296,10 @@ static void put_device(tsr__buffer *out, const tsr_check_device *device) {
   char what[64];
   size_t count = device->cause_count < TSR_LOCK_CAUSES ? device->cause_count : TSR_LOCK_CAUSES;
   while (count && !device->causes[count - 1].cause.bytes) count--; /* of an older lock */
-  tsr__buffer_printf(out, "\ndevice %" PRIu32 "\n", device->device);
+  if (device->device == TSR_DEVICE_HOST)
+    tsr__buffer_text(out, "\ndevice host\n");
+  else
+    tsr__buffer_printf(out, "\ndevice %" PRIu32 "\n", device->device);
   put_figure(out, "peak", device->peak.totals.allocated_bytes, NULL);
   put_categories(out, device);
   for (size_t i = 0; i < count; i++) {

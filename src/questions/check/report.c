@@ -14,6 +14,7 @@
 
 #include "base/format.h"
 #include "emit/heading.h"
+#include "emit/text.h"
 #include "questions/check/words.h"
 #include "questions/reports.h"
 #include "questions/shared/moment.h"
@@ -35,7 +36,7 @@ static void print_results(tsr__emitter *emitter, const tsr_check *check) {
     size_t middle = out->size;
     tsr__check_difference(out, r);
     tsr__cell cells[] = {tsr__string(r->is_passed ? "ok" : "FAILED"),
-                         tsr__count(r->device),
+                         tsr__device(r->device),
                          tsr__string(tsr__check_subject(r)),
                          tsr__bytes(r->bytes),
                          tsr__text((tsr_text){out->data, middle}),
@@ -100,11 +101,13 @@ static void print_text(tsr__stack_printer *printer, const tsr_check *check) {
   tsr__emit_line(emitter, TSR__VERDICT, 0);
   print_results(emitter, check);
   for (size_t i = 0; i < check->device_count; i++) {
+    char name[TSR__FORMAT_BYTES];
     const tsr_check_device *d = &check->devices[i];
     tsr__emit_printf(emitter, TSR__DIM,
-                     "  device %" PRIu32 " reserved at most %s for %s allocated; reserved memory "
-                     "depends on earlier allocator activity",
-                     d->device, SIZE(d->peak_reserved_bytes), SIZE(d->peak.totals.allocated_bytes));
+                     "  %s reserved at most %s for %s allocated; reserved memory depends on "
+                     "earlier allocator activity",
+                     tsr__device_name(d->device, name), SIZE(d->peak_reserved_bytes),
+                     SIZE(d->peak.totals.allocated_bytes));
   }
   if (check->counts_blocks)
     tsr__emit_printf(emitter, TSR__DIM,
@@ -142,7 +145,7 @@ static void emit_result(tsr__stack_printer *printer, const tsr_check *check,
   tsr__buffer *words = &emitter->scratch;
   tsr__emit_object(emitter, NULL);
   tsr__emit_field(emitter, "rule", NULL, tsr__string(tsr_check_rule_name(r->rule)));
-  tsr__emit_field(emitter, "device", NULL, tsr__count(r->device));
+  tsr__emit_field(emitter, "device", NULL, tsr__device(r->device));
   tsr__emit_field(emitter, "category", NULL,
                   has_kind ? tsr__string(tsr_category_name(r->kind)) : tsr__nothing());
   tsr__emit_field(emitter, "passed", NULL, tsr__bool(r->is_passed));
@@ -181,7 +184,7 @@ static void emit_kinds(tsr__emitter *emitter, const tsr_check_device *device) {
 
 static void emit_device(tsr__emitter *emitter, const tsr_check_device *device) {
   tsr__emit_object(emitter, NULL);
-  tsr__emit_field(emitter, "device", NULL, tsr__count(device->device));
+  tsr__emit_field(emitter, "device", NULL, tsr__device(device->device));
   tsr__emit_field(emitter, "events", NULL, tsr__count(device->event_count));
   tsr__emit_object(emitter, "peak");
   tsr__emit_field(emitter, "event", NULL, tsr__index(device->peak.event));
@@ -214,6 +217,9 @@ static void emit_json(tsr__stack_printer *printer, const tsr_check *check) {
 static void gather_warnings(tsr__warning_list *list, const tsr_check *check) {
   for (size_t i = 0; i < check->device_count; i++)
     tsr__warnings_add(list, check->devices[i].warnings, check->devices[i].warning_count);
+  static const tsr_warning no_host = {"host-left-out", 1,
+                                      "pinned host memory is not checked; --device host checks it"};
+  if (check->leaves_host) tsr__warnings_add(list, &no_host, 1);
 }
 
 static int report_answer(const tsr_report_input *input, const tsr_check *check,

@@ -60,12 +60,16 @@ static void append_lock_sentence(tsr__buffer *out, const tsr_check_result *r) {
 }
 
 void tsr__check_sentence(tsr__buffer *out, const tsr_check_result *r) {
+  char name[TSR__FORMAT_BYTES];
   if (r->rule == TSR_CHECK_LOCK_DEVICE) {
-    tsr__buffer_printf(out, "device %" PRIu32 " is in the %s, but not in the %s", r->device,
+    tsr__buffer_printf(out, "%s is in the %s, but not in the %s", tsr__device_name(r->device, name),
                        r->limit_bytes ? "lock" : "snapshot", r->limit_bytes ? "snapshot" : "lock");
     return;
   }
-  tsr__buffer_printf(out, "%s memory of device %" PRIu32 " ", tsr__check_subject(r), r->device);
+  if (r->device == TSR_DEVICE_HOST)
+    tsr__buffer_printf(out, "%s pinned host memory ", tsr__check_subject(r));
+  else
+    tsr__buffer_printf(out, "%s memory of device %" PRIu32 " ", tsr__check_subject(r), r->device);
   if (is_lock(r)) {
     append_lock_sentence(out, r);
     return;

@@ -21,6 +21,7 @@
 #include "base/checked.h"
 #include "base/map.h"
 #include "base/memory.h"
+#include "emit/text.h"
 #include "questions/diff/match.h"
 #include "questions/shared/query.h"
 #include "questions/shared/shares.h"
@@ -100,6 +101,7 @@ static bool has_device(const tsr_snapshot *snapshot, uint32_t device) {
 
 static int add_device(const pair *p, uint32_t old_device, uint32_t new_device, tsr_diff *diff,
                       tsr_error *error) {
+  char name[TSR__FORMAT_BYTES];
   tsr_diff_device *device = &diff->devices[diff->device_count];
   device->old_side.device = old_device;
   device->old_side.is_there = has_device(p->snapshots[0], old_device);
@@ -108,18 +110,25 @@ static int add_device(const pair *p, uint32_t old_device, uint32_t new_device, t
   device->device = device->new_side.is_there ? new_device : old_device;
   if (!device->old_side.is_there && !device->new_side.is_there)
     return tsr__fail(error, TSR_ERROR_ARGUMENT, TSR_OFFSET_NONE,
-                     "neither snapshot has events or segments for device %u", (unsigned)new_device);
+                     "neither snapshot has events or segments for %s",
+                     tsr__device_name(new_device, name));
   diff->device_count++;
   return 0;
 }
 
-/* The devices of either snapshot, ascending, by merging the two lists. */
+/* The devices of either snapshot, ascending, by merging the two lists. If each has one GPU, these are
+ * compared, whatever their numbers. */
 static int add_all(const pair *p, tsr_diff *diff, tsr_error *error) {
   size_t counts[2], at[2] = {0, 0};
   const uint32_t *lists[2];
   for (int k = 0; k < 2; k++) lists[k] = tsr_snapshot_devices(p->snapshots[k], &counts[k]);
-  if (counts[0] == 1 && counts[1] == 1) return add_device(p, lists[0][0], lists[1][0], diff, error);
+  size_t gpu_counts[2];
+  for (int k = 0; k < 2; k++) (void)tsr_snapshot_gpus(p->snapshots[k], &gpu_counts[k]);
   int status = 0;
+  if (gpu_counts[0] == 1 && gpu_counts[1] == 1) {
+    status = add_device(p, lists[0][0], lists[1][0], diff, error);
+    at[0] = at[1] = 1;
+  }
   while (!status && (at[0] < counts[0] || at[1] < counts[1])) {
     uint32_t left = at[0] < counts[0] ? lists[0][at[0]] : UINT32_MAX;
     uint32_t right = at[1] < counts[1] ? lists[1][at[1]] : UINT32_MAX;

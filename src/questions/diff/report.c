@@ -21,6 +21,7 @@
 #include "base/format.h"
 #include "emit/emitter.h"
 #include "emit/heading.h"
+#include "emit/text.h"
 #include "questions/reports.h"
 #include "questions/shared/moment.h"
 
@@ -127,7 +128,7 @@ static void print_verdict(diff_printer *printer, const tsr_diff_device *device) 
            after = device->new_side.peak.totals.allocated_bytes;
   char delta[DELTA_BYTES], old_size[TSR__FORMAT_BYTES], new_size[TSR__FORMAT_BYTES];
   int64_t whole = difference(before, after);
-  tsr__buffer_printf(out, "Device %" PRIu32, device->device);
+  tsr__buffer_text(out, tsr__device_title(device->device, old_size));
   if (device->old_side.is_there && device->new_side.is_there &&
       device->old_side.device != device->new_side.device)
     tsr__buffer_printf(out, " (%" PRIu32 " before)", device->old_side.device);
@@ -155,7 +156,7 @@ static void print_verdict(diff_printer *printer, const tsr_diff_device *device) 
 static void emit_side(tsr__emitter *emitter, const char *key, const tsr_diff_side *side) {
   tsr__emit_object(emitter, key);
   tsr__emit_field(emitter, "device", NULL,
-                  side->is_there ? tsr__count(side->device) : tsr__nothing());
+                  side->is_there ? tsr__device(side->device) : tsr__nothing());
   tsr__emit_field(emitter, "events", NULL, tsr__count(side->event_count));
   tsr__emit_field(emitter, "settings", NULL, tsr__string(side->settings));
   tsr__emit_object(emitter, "peak");
@@ -327,7 +328,7 @@ static void emit_device(diff_printer *printer, const tsr_diff_device *device) {
   tsr__emitter *emitter = printer->emitter;
   print_verdict(printer, device);
   tsr__emit_object(emitter, NULL);
-  tsr__emit_field(emitter, "device", NULL, tsr__count(device->device));
+  tsr__emit_field(emitter, "device", NULL, tsr__device(device->device));
   tsr__emit_field(emitter, "by", NULL, tsr__string(names[printer->by]));
   emit_side(emitter, "old", &device->old_side);
   emit_side(emitter, "new", &device->new_side);

@@ -12,6 +12,7 @@
 #include "base/format.h"
 #include "emit/emitter.h"
 #include "emit/heading.h"
+#include "emit/text.h"
 #include "questions/reports.h"
 #include "questions/shared/moment.h"
 
@@ -36,33 +37,43 @@ static const char *format_span(const tsr_info_device *device, char text[TSR__FOR
 
 static void print_file(tsr__emitter *emitter, const tsr_report_input *input, const tsr_info *info) {
   char size[TSR__FORMAT_BYTES], count[TSR__FORMAT_BYTES];
-  uint64_t event_count = 0;
-  for (size_t i = 0; i < info->device_count; i++)
-    event_count = tsr__sum_u64(event_count, info->devices[i].event_count);
+  uint64_t event_count = 0, host_event_count = 0;
+  size_t gpu_count = 0;
+  for (size_t i = 0; i < info->device_count; i++) {
+    const tsr_info_device *device = &info->devices[i];
+    bool is_gpu = device->device != TSR_DEVICE_HOST;
+    gpu_count += is_gpu;
+    uint64_t *sum = is_gpu ? &event_count : &host_event_count;
+    *sum = tsr__sum_u64(*sum, device->event_count);
+  }
   tsr__buffer *out = &emitter->scratch;
   tsr__buffer_printf(out, "%s: %s, %s; ", input->path ? input->path : "",
                      tsr_snapshot_format(input->snapshot),
                      tsr__format_size(tsr_snapshot_input_bytes(input->snapshot), size));
-  if (info->device_count)
-    tsr__buffer_printf(out, "%zu device%s, %s event%s.", info->device_count,
-                       tsr__plural(info->device_count), tsr__format_count(event_count, count),
-                       tsr__plural(event_count));
+  if (gpu_count)
+    tsr__buffer_printf(out, "%zu device%s, %s event%s", gpu_count, tsr__plural(gpu_count),
+                       tsr__format_count(event_count, count), tsr__plural(event_count));
   else
-    tsr__buffer_text(out, "no device has events or segments.");
+    tsr__buffer_text(out, "no device has events or segments");
+  if (gpu_count < info->device_count)
+    tsr__buffer_printf(out, "; pinned host memory, %s event%s",
+                       tsr__format_count(host_event_count, count), tsr__plural(host_event_count));
+  tsr__buffer_text(out, ".");
   tsr__emit_line(emitter, TSR__VERDICT, 0);
 }
 
 static void print_device(tsr__emitter *emitter, const tsr_info_device *device) {
-  char count[TSR__FORMAT_BYTES], span[TSR__FORMAT_BYTES];
+  char name[TSR__FORMAT_BYTES], count[TSR__FORMAT_BYTES], span[TSR__FORMAT_BYTES];
   tsr__emit_space(emitter);
   if (!tsr__emitter_is_text(emitter)) return;
   tsr__buffer *out = &emitter->scratch;
   if (device->event_count)
-    tsr__buffer_printf(out, "Device %" PRIu32 ": %s event%s%s; ", device->device,
+    tsr__buffer_printf(out, "%s: %s event%s%s; ", tsr__device_title(device->device, name),
                        tsr__format_count(device->event_count, count),
                        tsr__plural(device->event_count), format_span(device, span));
   else
-    tsr__buffer_printf(out, "Device %" PRIu32 ": no events were recorded; ", device->device);
+    tsr__buffer_printf(out, "%s: no events were recorded; ",
+                       tsr__device_title(device->device, name));
   if (device->segment_count)
     tsr__say_held(out, &device->end);
   else
@@ -136,7 +147,7 @@ static void emit_device(tsr__emitter *emitter, const tsr_snapshot *snapshot,
   bool has_time = device->first_time_us != TSR_TIME_NONE;
   print_device(emitter, device);
   tsr__emit_object(emitter, NULL);
-  tsr__emit_field(emitter, "device", NULL, tsr__count(device->device));
+  tsr__emit_field(emitter, "device", NULL, tsr__device(device->device));
   tsr__emit_field(emitter, "events", NULL, tsr__count(device->event_count));
   emit_actions(emitter, snapshot, device);
   tsr__emit_field(emitter, "segments", "segments", tsr__count(device->segment_count));

@@ -14,6 +14,7 @@
 #include "emit/emitter.h"
 #include "emit/heading.h"
 #include "emit/stacks.h"
+#include "emit/text.h"
 #include "questions/reports.h"
 
 /* "a step" or, without a backward pass, "an iteration". */
@@ -39,7 +40,8 @@ static void append_answer(tsr__buffer *out, const tsr_leaks_device *device) {
 static void print_verdict(tsr__emitter *emitter, const tsr_leaks_device *device) {
   tsr__emit_space(emitter);
   if (!tsr__emitter_is_text(emitter)) return;
-  tsr__buffer_printf(&emitter->scratch, "Device %" PRIu32 ": ", device->device);
+  char name[TSR__FORMAT_BYTES];
+  tsr__buffer_printf(&emitter->scratch, "%s: ", tsr__device_title(device->device, name));
   if (device->event_count)
     append_answer(&emitter->scratch, device);
   else
@@ -109,7 +111,7 @@ static void emit_device(tsr__stack_printer *printer, const tsr_leaks_device *dev
   tsr__emitter *emitter = printer->emitter;
   print_verdict(emitter, device);
   tsr__emit_object(emitter, NULL);
-  tsr__emit_field(emitter, "device", NULL, tsr__count(device->device));
+  tsr__emit_field(emitter, "device", NULL, tsr__device(device->device));
   tsr__emit_field(emitter, "events", NULL, tsr__count(device->event_count));
   tsr__emit_field(emitter, "basis", NULL, tsr__string(tsr_steps_basis_name(device->basis)));
   tsr__emit_field(emitter, "unit", NULL, tsr__string(tsr_steps_unit_name(device->unit)));

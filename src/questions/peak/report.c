@@ -17,6 +17,7 @@
 #include "base/format.h"
 #include "emit/emitter.h"
 #include "emit/heading.h"
+#include "emit/text.h"
 #include "questions/reports.h"
 #include "questions/shared/moment.h"
 
@@ -49,7 +50,8 @@ static void append_no_events(tsr__buffer *out, const tsr_peak_device *device) {
 static void print_verdict(tsr__emitter *emitter, const tsr_peak_device *device) {
   tsr__emit_space(emitter);
   if (!tsr__emitter_is_text(emitter)) return;
-  tsr__buffer_printf(&emitter->scratch, "Device %" PRIu32 ": ", device->device);
+  char name[TSR__FORMAT_BYTES];
+  tsr__buffer_printf(&emitter->scratch, "%s: ", tsr__device_title(device->device, name));
   if (device->event_count)
     append_peak(&emitter->scratch, device);
   else
@@ -104,7 +106,7 @@ static void emit_device(tsr__stack_printer *printer, const tsr_peak_device *devi
   tsr__share_list shares = shares_of(device);
   print_verdict(emitter, device);
   tsr__emit_object(emitter, NULL);
-  tsr__emit_field(emitter, "device", NULL, tsr__count(device->device));
+  tsr__emit_field(emitter, "device", NULL, tsr__device(device->device));
   tsr__emit_field(emitter, "events", NULL, tsr__count(device->event_count));
   emit_peak(emitter, device);
   emit_recorded(emitter, &device->recorded);

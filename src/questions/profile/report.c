@@ -23,6 +23,7 @@
 #include "emit/emitter.h"
 #include "emit/heading.h"
 #include "emit/stacks.h"
+#include "emit/text.h"
 #include "questions/profile/report.h"
 #include "questions/reports.h"
 #include "questions/shared/categories.h"
@@ -123,7 +124,8 @@ static void say_peak(tsr__buffer *out, const tsr_profile_device *device) {
 void tsr__profile_verdict(tsr__buffer *out, tsr_profile_by by, const tsr_profile_device *device) {
   char peak[TSR__FORMAT_BYTES], event[TSR__FORMAT_BYTES], count[TSR__FORMAT_BYTES],
       share[TSR__FORMAT_BYTES];
-  tsr__buffer_printf(out, "Device %" PRIu32 ": ", device->device);
+  char name[TSR__FORMAT_BYTES];
+  tsr__buffer_printf(out, "%s: ", tsr__device_title(device->device, name));
   if (device->is_whole)
     say_peak(out, device);
   else if (!device->event_count)
@@ -506,7 +508,7 @@ static void emit_device(tsr__stack_printer *printer, const tsr_profile *profile,
   tsr_profile_by by = profile->by;
   print_verdict(emitter, by, device);
   tsr__emit_object(emitter, NULL);
-  tsr__emit_field(emitter, "device", NULL, tsr__count(device->device));
+  tsr__emit_field(emitter, "device", NULL, tsr__device(device->device));
   tsr__emit_field(emitter, "events", NULL, tsr__count(device->event_count));
   tsr__emit_field(emitter, "by", NULL, tsr__string(tsr__profile_by_name(by)));
   emit_peak(emitter, device);

@@ -1,6 +1,8 @@
 /* query.c - see query.h. */
 #include "questions/shared/query.h"
 
+#include "emit/text.h"
+
 int tsr__query_devices(const tsr_snapshot *snapshot, const tsr_query *query,
                        const uint32_t **devices, size_t *count, tsr_error *error) {
   size_t there;
@@ -11,16 +13,33 @@ int tsr__query_devices(const tsr_snapshot *snapshot, const tsr_query *query,
     return 0;
   }
   for (size_t i = 0; i < query->device_count; i++) {
+    char name[TSR__FORMAT_BYTES];
     size_t k = 0;
     while (k < there && all[k] != query->devices[i]) k++;
     if (k == there)
       return tsr__fail(error, TSR_ERROR_ARGUMENT, TSR_OFFSET_NONE,
-                       "the snapshot has no events or segments for device %u",
-                       (unsigned)query->devices[i]);
+                       "the snapshot has no events or segments for %s",
+                       tsr__device_name(query->devices[i], name));
   }
   *devices = query->devices;
   *count = query->device_count;
   return 0;
+}
+
+int tsr__query_gpus(const tsr_snapshot *snapshot, const tsr_query *query, const uint32_t **devices,
+                    size_t *count, tsr_error *error) {
+  int status = tsr__query_devices(snapshot, query, devices, count, error);
+  if (!status && (!query || !query->device_count)) *devices = tsr_snapshot_gpus(snapshot, count);
+  return status;
+}
+
+bool tsr__query_leaves_host(const tsr_snapshot *snapshot, const uint32_t *devices, size_t count) {
+  size_t all_count, gpu_count;
+  bool is_in = false;
+  (void)tsr_snapshot_devices(snapshot, &all_count);
+  (void)tsr_snapshot_gpus(snapshot, &gpu_count);
+  for (size_t i = 0; i < count; i++) is_in = is_in || devices[i] == TSR_DEVICE_HOST;
+  return all_count > gpu_count && !is_in;
 }
 
 bool tsr__window_find(const tsr_events *events, const tsr_window *window, int64_t *first,

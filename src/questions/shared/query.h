@@ -11,6 +11,13 @@
 int tsr__query_devices(const tsr_snapshot *snapshot, const tsr_query *query,
                        const uint32_t **devices, size_t *count, tsr_error *error);
 
+/* The same, where TSR_DEVICE_HOST is only meant if the query names it. */
+int tsr__query_gpus(const tsr_snapshot *snapshot, const tsr_query *query, const uint32_t **devices,
+                    size_t *count, tsr_error *error);
+
+/* Whether these devices leave out pinned host memory that the snapshot has. */
+bool tsr__query_leaves_host(const tsr_snapshot *snapshot, const uint32_t *devices, size_t count);
+
 /* The first and last event of a device's trace in the window; false if there is none. A
  * window of times is from the first event that is not before it to the last that is not after it,
  * and takes time linear in events. */

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "base/memory.h"
+#include "emit/text.h"
 #include "questions/shared/query.h"
 #include "questions/source/source.h"
 
@@ -115,11 +116,12 @@ static int ask(tsr_study *study, const tsr_source_file *file, const tsr_query *q
 
 static int check_devices(const tsr_source_comparison *made, const tsr_query *query,
                          tsr_error *error) {
+  char name[TSR__FORMAT_BYTES];
   for (size_t i = 0; query && i < query->device_count; i++)
     if (!device_of(made->first, query->devices[i]) && !device_of(made->second, query->devices[i]))
       return tsr__fail(error, TSR_ERROR_ARGUMENT, TSR_OFFSET_NONE,
-                       "neither snapshot has events or segments for device %u",
-                       (unsigned)query->devices[i]);
+                       "neither snapshot has events or segments for %s",
+                       tsr__device_name(query->devices[i], name));
   return 0;
 }
 

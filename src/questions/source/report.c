@@ -174,7 +174,8 @@ static void print_verdict(const printer *p, const tsr_source_device *device) {
   tsr__buffer *out = &p->emitter->scratch;
   tsr__emit_space(p->emitter);
   if (!tsr__emitter_is_text(p->emitter)) return;
-  tsr__buffer_printf(out, "Device %" PRIu32 ": ", device->device);
+  char name[TSR__FORMAT_BYTES];
+  tsr__buffer_printf(out, "%s: ", tsr__device_title(device->device, name));
   if (p->source->file == TSR_NONE) {
     tsr__buffer_text(out, "no stack of the snapshot mentions a file of that name.");
   } else {
@@ -372,7 +373,7 @@ static void emit_device(const printer *p, const tsr_source_device *device) {
                                    device->omitted_classes};
   print_verdict(p, device);
   tsr__emit_object(emitter, NULL);
-  tsr__emit_field(emitter, "device", NULL, tsr__count(device->device));
+  tsr__emit_field(emitter, "device", NULL, tsr__device(device->device));
   tsr__emit_field(emitter, "events", NULL, tsr__count(device->event_count));
   emit_peak(emitter, &device->peak);
   tsr__source_emit_match(emitter, p->snapshot, p->source);

@@ -12,6 +12,7 @@
 
 #include "base/format.h"
 #include "emit/heading.h"
+#include "emit/text.h"
 #include "questions/reports.h"
 #include "questions/source/report.h"
 #include "tessera/unstable/frames.h"
@@ -41,7 +42,8 @@ static void print_verdict(const printer *p, const tsr_source_pair *pair) {
   tsr__buffer *out = &p->emitter->scratch;
   tsr__emit_space(p->emitter);
   if (!tsr__emitter_is_text(p->emitter)) return;
-  tsr__buffer_printf(out, "Device %" PRIu32 ": ", pair->device);
+  char name[TSR__FORMAT_BYTES];
+  tsr__buffer_printf(out, "%s: ", tsr__device_title(pair->device, name));
   if (p->source->file == TSR_NONE) {
     tsr__buffer_text(out, "no stack of either snapshot mentions a file of that name.");
   } else {
@@ -148,7 +150,7 @@ static void emit_pair(const printer *p, const tsr_source_pair *pair) {
                                pair->omitted_classes};
   print_verdict(p, pair);
   tsr__emit_object(emitter, NULL);
-  tsr__emit_field(emitter, "device", NULL, tsr__count(pair->device));
+  tsr__emit_field(emitter, "device", NULL, tsr__device(pair->device));
   tsr__source_emit_match(emitter, p->snapshot, p->source);
   tsr__emit_field(emitter, "old_bytes", NULL, tsr__bytes(held(pair->first)));
   tsr__emit_field(emitter, "new_bytes", NULL, tsr__bytes(held(pair->second)));

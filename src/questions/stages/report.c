@@ -18,6 +18,7 @@
 #include "base/format.h"
 #include "emit/emitter.h"
 #include "emit/heading.h"
+#include "emit/text.h"
 #include "questions/reports.h"
 #include "questions/shared/moment.h"
 #include "questions/stages/match.h"
@@ -91,7 +92,8 @@ static void print_verdict(const printer *p, const tsr_stages_device *device) {
   tsr__buffer *out = &p->emitter->scratch;
   tsr__emit_space(p->emitter);
   if (!tsr__emitter_is_text(p->emitter)) return;
-  tsr__buffer_printf(out, "Device %" PRIu32 ": ", device->device);
+  char name[TSR__FORMAT_BYTES];
+  tsr__buffer_printf(out, "%s: ", tsr__device_title(device->device, name));
   if (!p->stages->annotation_count)
     tsr__buffer_printf(out, "no stages: the snapshot has no annotations; the peak is %s allocated",
                        tsr__format_size(device->peak.totals.allocated_bytes, size));
@@ -330,7 +332,7 @@ static void emit_device(const printer *p, const tsr_stages_device *device) {
   bool shows_groups = device->omitted_stages != 0;
   print_verdict(p, device);
   tsr__emit_object(p->emitter, NULL);
-  tsr__emit_field(p->emitter, "device", NULL, tsr__count(device->device));
+  tsr__emit_field(p->emitter, "device", NULL, tsr__device(device->device));
   tsr__emit_field(p->emitter, "events", NULL, tsr__count(device->event_count));
   if (!tsr__emitter_is_text(p->emitter)) emit_moment(p->emitter, "peak", &device->peak);
   emit_path(p, device);

@@ -16,6 +16,7 @@
 #include "base/format.h"
 #include "emit/emitter.h"
 #include "emit/heading.h"
+#include "emit/text.h"
 #include "questions/reports.h"
 
 enum { STEPS_SHOWN = 12 };
@@ -58,7 +59,8 @@ static void append_steps(tsr__buffer *out, const tsr_steps_device *device) {
 static void print_verdict(tsr__emitter *emitter, const tsr_steps_device *device) {
   tsr__emit_space(emitter);
   if (!tsr__emitter_is_text(emitter)) return;
-  tsr__buffer_printf(&emitter->scratch, "Device %" PRIu32 ": ", device->device);
+  char name[TSR__FORMAT_BYTES];
+  tsr__buffer_printf(&emitter->scratch, "%s: ", tsr__device_title(device->device, name));
   if (!device->event_count)
     tsr__buffer_text(&emitter->scratch, "no events were recorded.");
   else if (!device->step_count)
@@ -189,7 +191,7 @@ static void emit_steps(tsr__emitter *emitter, const tsr_steps_device *device) {
 static void emit_device(tsr__emitter *emitter, const tsr_steps_device *device) {
   print_verdict(emitter, device);
   tsr__emit_object(emitter, NULL);
-  tsr__emit_field(emitter, "device", NULL, tsr__count(device->device));
+  tsr__emit_field(emitter, "device", NULL, tsr__device(device->device));
   tsr__emit_field(emitter, "events", NULL, tsr__count(device->event_count));
   emit_fold(emitter, device);
   emit_annotations(emitter, device);

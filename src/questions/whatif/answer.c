@@ -291,13 +291,19 @@ int tsr_whatif_compute(tsr_study *study, const tsr_whatif_options *options, cons
   size_t count;
   tsr_whatif_options how = options ? *options : (tsr_whatif_options){0};
   if (!how.setting_count) how.settings = tsr_whatif_default(&how.setting_count);
-  int status = tsr__query_devices(snapshot, query, &devices, &count, error);
+  int status = tsr__query_gpus(snapshot, query, &devices, &count, error);
   if (status) return status;
+  for (size_t i = 0; i < count; i++)
+    if (devices[i] == TSR_DEVICE_HOST)
+      return tsr__fail(error, TSR_ERROR_ARGUMENT, TSR_OFFSET_NONE,
+                       "this repeats what the GPU's allocator did; pinned host memory has another, "
+                       "to which its settings and rules do not apply");
   tsr_whatif *whatif = TSR__NEW(tsr_whatif);
   if (!whatif) return tsr__fail_memory(error);
   uint64_t patience = tsr__rerun_patience(snapshot, devices, count);
   whatif_question question = {.top = query ? query->top : 0, .patience = &patience};
   whatif->capacity_bytes = how.capacity_bytes;
+  whatif->leaves_host = tsr__query_leaves_host(snapshot, devices, count);
   whatif->devices = TSR__NEW_ARRAY(tsr_whatif_device, count);
   if (!whatif->devices)
     status = tsr__fail_memory(error);

@@ -14,6 +14,7 @@
 #include "base/format.h"
 #include "emit/emitter.h"
 #include "emit/heading.h"
+#include "emit/text.h"
 #include "questions/reports.h"
 #include "questions/shared/moment.h"
 
@@ -106,7 +107,8 @@ static void print_verdict(tsr__emitter *emitter, const tsr_whatif_device *device
   tsr__emit_space(emitter);
   if (!tsr__emitter_is_text(emitter)) return;
   tsr__buffer *out = &emitter->scratch;
-  tsr__buffer_printf(out, "Device %" PRIu32 ": ", device->device);
+  char name[TSR__FORMAT_BYTES];
+  tsr__buffer_printf(out, "%s: ", tsr__device_title(device->device, name));
   if (!device->event_count)
     tsr__buffer_text(out, "no events were recorded, so nothing differs.");
   else if (device->runs[0].is_out_of_memory)
@@ -264,7 +266,7 @@ static void emit_device(tsr__stack_printer *printer, const tsr_whatif_device *de
                             NULL};
   print_verdict(emitter, device);
   tsr__emit_object(emitter, NULL);
-  tsr__emit_field(emitter, "device", NULL, tsr__count(device->device));
+  tsr__emit_field(emitter, "device", NULL, tsr__device(device->device));
   tsr__emit_field(emitter, "events", NULL, tsr__count(device->event_count));
   tsr__emit_field(emitter, "recorded_peak_reserved_bytes", NULL,
                   tsr__bytes(device->recorded_peak_reserved_bytes));
@@ -293,6 +295,10 @@ int tsr__report_whatif(const tsr_report_input *input, const tsr_whatif *whatif,
     emit_device(&printer, &whatif->devices[i]);
     tsr__warnings_add(&warnings, whatif->devices[i].warnings, whatif->devices[i].warning_count);
   }
+  static const tsr_warning no_host = {
+      "host-left-out", 1,
+      "pinned host memory is left out: the GPU's allocator settings do not apply to it"};
+  if (whatif->leaves_host) tsr__warnings_add(&warnings, &no_host, 1);
   tsr__stack_printer_release(&printer);
   return tsr__heading_close(&emitter, input, &warnings, error);
 }

@@ -247,7 +247,8 @@ static int describe(const tsr_snapshot *snapshot, why_question *question, tsr_wh
   oom_list ooms = {0};
   int status = tsr__study_timeline(question->study, out->device, &t, error);
   if (status) return status;
-  if (!list_ooms(snapshot, &t->events, &ooms)) status = tsr__fail_memory(error);
+  bool is_host = out->device == TSR_DEVICE_HOST; /* its allocator records no failure */
+  if (!is_host && !list_ooms(snapshot, &t->events, &ooms)) status = tsr__fail_memory(error);
   out->ooms = ooms.items;
   out->oom_count = ooms.count;
   out->event_count = t->events.count;
@@ -258,7 +259,7 @@ static int describe(const tsr_snapshot *snapshot, why_question *question, tsr_wh
     out->is_expandable = t->settings.expandable_segments;
     if (out->oom_count) describe_request(t, question->lines.places, out);
     status = describe_moment(t, question, out, error);
-    describe_card(snapshot, question->options->capacity_bytes, out);
+    if (!is_host) describe_card(snapshot, question->options->capacity_bytes, out);
     out->reason = reason_of(out);
   }
   if (!status && *is_meant && out->oom_count) {

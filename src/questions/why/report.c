@@ -19,6 +19,7 @@
 #include "base/checked.h"
 #include "base/format.h"
 #include "emit/heading.h"
+#include "emit/text.h"
 #include "questions/reports.h"
 #include "questions/shared/moment.h"
 
@@ -207,7 +208,8 @@ static void append_no_oom(tsr__buffer *out, const tsr_why_device *d) {
 static void print_verdict(tsr__emitter *emitter, const tsr_why_device *d) {
   tsr__emit_space(emitter);
   if (!tsr__emitter_is_text(emitter)) return;
-  tsr__buffer_printf(&emitter->scratch, "Device %" PRIu32 ": ", d->device);
+  char name[TSR__FORMAT_BYTES];
+  tsr__buffer_printf(&emitter->scratch, "%s: ", tsr__device_title(d->device, name));
   if (d->oom_count)
     append_oom(&emitter->scratch, d);
   else
@@ -308,6 +310,7 @@ static const char *cache_text(const tsr_why_device *d, int cache) {
   static const char *const none[TSR_WHY_CACHE_COUNT] = {
       "cached and free, large pool", "cached and free, small pool",
       "cached and free, for other streams", "cached and free, in private pools"};
+  if (d->device == TSR_DEVICE_HOST && cache == TSR_WHY_CACHE_OWN) return "cached and free";
   return d->oom_count ? oom[cache] : none[cache];
 }
 
@@ -752,7 +755,7 @@ static void emit_device(tsr__stack_printer *printer, const tsr_why_device *d, bo
   print_verdict(emitter, d);
   if (is_brief && tsr__emitter_is_text(emitter)) return;
   tsr__emit_object(emitter, NULL);
-  tsr__emit_field(emitter, "device", NULL, tsr__count(d->device));
+  tsr__emit_field(emitter, "device", NULL, tsr__device(d->device));
   tsr__emit_field(emitter, "events", NULL, tsr__count(d->event_count));
   tsr__emit_field(emitter, "reason", NULL, tsr__string(tsr_why_reason_name(d->reason)));
   tsr__emit_object(emitter, "moment");

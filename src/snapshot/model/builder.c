@@ -47,6 +47,7 @@ static tsr_snapshot *new_snapshot(void) {
   tsr__intern_init(&snapshot->orders);
   tsr__intern_init(&snapshot->pools);
   tsr__intern_init(&snapshot->streams);
+  snapshot->host_trace = TSR_NONE;
   for (int name = 0; name < TSR__NAME_COUNT; name++) {
     const char *text = tsr__name_text((tsr__name)name);
     if (tsr__intern_put(&snapshot->strings, text, strlen(text), NULL) != (uint32_t)name) goto out;
@@ -235,13 +236,15 @@ bool tsr__builder_devices(tsr__builder *b, uint32_t count) {
 /* The trace of a device, made if it has none yet; NULL when out of memory. */
 static tsr__trace *trace_of(tsr__builder *b, uint32_t device) {
   tsr_snapshot *s = b->snapshot;
-  if (device >= b->trace_of.count && !tsr__builder_devices(b, device + 1)) return NULL;
-  if (b->trace_of.items[device] == TSR_NONE) {
+  bool is_host = device == TSR_DEVICE_HOST;
+  if (!is_host && device >= b->trace_of.count && !tsr__builder_devices(b, device + 1)) return NULL;
+  uint32_t *index = is_host ? &s->host_trace : &b->trace_of.items[device];
+  if (*index == TSR_NONE) {
     if (!TSR__VECTOR_PUSH(&s->traces, (tsr__trace){0})) return NULL;
-    b->trace_of.items[device] = (uint32_t)s->traces.count - 1;
+    *index = (uint32_t)s->traces.count - 1;
   }
-  assert(b->trace_of.items[device] < s->traces.count);
-  return &s->traces.items[b->trace_of.items[device]];
+  assert(*index < s->traces.count);
+  return &s->traces.items[*index];
 }
 
 /* Append a row to the table, and to the trace of a device. */
@@ -312,12 +315,14 @@ bool tsr__builder_segment(tsr__builder *b, const tsr_segment *segment) {
   (void)tsr__builder_stream(b, segment->stream); /* so that tsr_snapshot_find_stream knows it */
   row.first_block = s->blocks.count;
   row.block_count = row.allocated_bytes = row.active_bytes = row.requested_bytes = 0;
-  tsr__segment_more more = {.shape = SEGMENT_SHAPE |
-                                     (row.pool != TSR_NONE ? TSR__KEY(SEGMENT_POOL_ID) : 0),
+  uint64_t shape = SEGMENT_SHAPE | (row.pool != TSR_NONE ? TSR__KEY(SEGMENT_POOL_ID) : 0);
+  if (row.device == TSR_DEVICE_HOST) shape &= ~TSR__KEY(DEVICE);
+  tsr__segment_more more = {.shape = shape,
                             .type = row.is_large ? TSR__NAME_LARGE : TSR__NAME_SMALL,
                             .origin = (uint32_t)s->segments.count};
   if (b->has_failed || !push_segment(b, &row, &more)) return false;
   s->segment_count = s->segments.count;
+  s->listed_segment_count += row.device != TSR_DEVICE_HOST;
   return true;
 }
 
@@ -480,7 +485,10 @@ bool tsr__builder_copy_names(tsr__builder *b, const tsr_snapshot *from) {
     to->loose_values.items[i] = without_row(to->loose_values.items[i]);
   for (size_t i = 0; ok && i < from->extras.count; i++) {
     tsr__extra extra = from->extras.items[i];
-    if (extra.table != TSR__NULL || is_made_anew(extra.key)) continue;
+    if (extra.table == TSR__NULL && extra.key == TSR__NAME_HOST_TRACES)
+      b->has_flat_host_traces = extra.value.tag == TSR__TRACE;
+    bool is_host = extra.key == TSR__NAME_HOST_SEGMENTS || extra.key == TSR__NAME_HOST_TRACES;
+    if (extra.table != TSR__NULL || is_host || is_made_anew(extra.key)) continue;
     extra.value = without_row(extra.value);
     ok = TSR__VECTOR_PUSH(&to->extras, extra);
   }
@@ -515,11 +523,11 @@ bool tsr__builder_copy_annotation(tsr__builder *b, const tsr_snapshot *from, siz
 
 bool tsr__builder_initial_blocks(tsr__builder *b, uint32_t device, const tsr_block *blocks,
                                  size_t count) {
-  char number[16];
+  char number[TSR__DEVICE_KEY_BYTES];
   tsr_snapshot *s = b->snapshot;
   tsr__loose list = {TSR__LOOSE_LIST, (uint32_t)count, s->loose_values.count};
   assert(blocks || !count);
-  (void)snprintf(number, sizeof number, "%u", (unsigned)device);
+  tsr__device_key(device, number);
   tsr__value name = tsr__builder_text_value(b, number);
   bool ok = !b->has_failed && TSR__VECTOR_RESERVE(&s->loose_values, count + 1);
   for (size_t i = 0; ok && i < count; i++) {
@@ -592,8 +600,15 @@ bool tsr__builder_add_segment(tsr__builder *b, const tsr_segment *segment,
                               const tsr__segment_more *more) {
   assert(segment->first_block + segment->block_count <= b->snapshot->blocks.count);
   if (!push_segment(b, segment, more)) return false;
-  place_blocks(b, segment);
+  if (more->shape & TSR__KEY(BLOCKS)) place_blocks(b, segment);
   return true;
+}
+
+bool tsr__builder_add_host_segment(tsr__builder *b, const tsr_segment *segment) {
+  tsr__segment_more more = {.type = TSR_NONE};
+  assert(segment->device == TSR_DEVICE_HOST);
+  assert(segment->first_block + segment->block_count <= b->snapshot->blocks.count);
+  return push_segment(b, segment, &more);
 }
 
 bool tsr__builder_add_annotation(tsr__builder *b, const tsr_annotation *row,
@@ -643,6 +658,12 @@ bool tsr__builder_add_extra(tsr__builder *b, const tsr__extra *extra) {
 bool tsr__builder_list_trace(tsr__builder *b, uint32_t trace) {
   assert(!b->is_laid_out && (trace == TSR_NONE || trace < b->snapshot->traces.count));
   return note(b, TSR__VECTOR_PUSH(&b->trace_of, trace));
+}
+
+void tsr__builder_list_host_trace(tsr__builder *b, uint32_t trace) {
+  assert(!b->is_laid_out && b->snapshot->host_trace == TSR_NONE);
+  assert(trace == TSR_NONE || trace < b->snapshot->traces.count);
+  b->snapshot->host_trace = trace;
 }
 
 void tsr__builder_add_top_key(tsr__builder *b, tsr__name key) {

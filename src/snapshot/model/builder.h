@@ -50,6 +50,9 @@ typedef struct tsr__builder {
   tsr_limits limits;      /* without zeros */
   TSR__VECTOR(uint32_t) trace_of;  /* by device: an index into snapshot->traces, or TSR_NONE */
   TSR__VECTOR(tsr__value) initial; /* device numbers and lists of blocks, see _initial_blocks */
+  bool has_read_host; /* what the file has of TSR_DEVICE_HOST is among the loose values */
+  bool
+      has_flat_host_traces; /* what is recorded of TSR_DEVICE_HOST is written as one list of events */
   /* Ids of what every recorded event has; TSR_NONE until one is needed. */
   uint32_t no_context, no_metadata, empty_stack;
   bool is_laid_out; /* rows are in their final order; no more may be added */
@@ -111,7 +114,8 @@ typedef struct tsr__trace_event {
 } tsr__trace_event;
 
 /* Append an event to the trace of a device, oldest first. Devices may alternate, but laying
- * out is faster if they do not. The list of traces is as long as the largest device's number. */
+ * out is faster if they do not. The list of traces is as long as the largest device's number. The events of
+ * TSR_DEVICE_HOST are written under the key host_traces, its segments under host_segments. */
 bool tsr__builder_event(tsr__builder *builder, uint32_t device, const tsr__trace_event *event);
 /* Events recorded so far, of all devices. */
 static inline uint64_t tsr__builder_event_count(const tsr__builder *builder) {
@@ -218,6 +222,9 @@ bool tsr__builder_repeat_block(tsr__builder *builder, uint32_t row);
  * the segment's; a sum that is not the segment's size is counted as TSR__WARN_BLOCK_SUMS. */
 bool tsr__builder_add_segment(tsr__builder *builder, const tsr_segment *segment,
                               const tsr__segment_more *more);
+/* A segment of TSR_DEVICE_HOST that stands for one in the file, and so is not written. Its blocks are
+ * rows that exist, perhaps of other segments too. */
+bool tsr__builder_add_host_segment(tsr__builder *builder, const tsr_segment *segment);
 bool tsr__builder_add_annotation(tsr__builder *builder, const tsr_annotation *row,
                                  const tsr__annotation_more *more);
 
@@ -230,12 +237,16 @@ bool tsr__builder_add_extra(tsr__builder *builder, const tsr__extra *extra);
 
 /* The top of the file. Its lists of segments and of annotations: `count` rows, which
  * come first in the table from then on, in that order, and rows that only other values name after
- * them. A row that is listed again is copied. Called once each, when all rows are in; without it,
- * what was recorded is listed and nothing else. O(rows). */
-bool tsr__builder_list_segments(tsr__builder *builder, const uint32_t *rows, size_t count);
+ * them. A row that is listed again is copied. The last `host_count` of the segments are those of
+ * TSR_DEVICE_HOST, which a writer skips: it finds what the file had among the loose values. Called once each, when all rows are in; without it, what was recorded is listed and nothing
+ * else. O(rows). */
+bool tsr__builder_list_segments(tsr__builder *builder, const uint32_t *rows, size_t count,
+                                size_t host_count);
 bool tsr__builder_list_annotations(tsr__builder *builder, const uint32_t *rows, size_t count);
 /* The next device's trace, or TSR_NONE if it has none. */
 bool tsr__builder_list_trace(tsr__builder *builder, uint32_t trace);
+/* The trace of TSR_DEVICE_HOST; once. */
+void tsr__builder_list_host_trace(tsr__builder *builder, uint32_t trace);
 void tsr__builder_add_top_key(tsr__builder *builder, tsr__name key);
 /* The order of the top's keys, and the last of them (a string id or TSR_NONE). */
 void tsr__builder_set_top(tsr__builder *builder, uint32_t order, uint32_t last_key);

@@ -141,12 +141,16 @@ static const char *check_traces(const tsr_snapshot *s) {
     }
     MUST(trace->runs.count <= 1, "a trace is in several runs");
   }
+  MUST(s->host_trace == TSR_NONE || s->host_trace < s->traces.count,
+       "the trace of pinned host memory does not exist");
   for (size_t i = 0; i < s->device_traces.count; i++) {
     tsr__device_trace trace = s->device_traces.items[i];
     MUST(trace.count, "the trace of a device is listed, but empty");
     MUST(trace.first <= s->events.count && trace.count <= s->events.count - trace.first,
          "the trace of a device ends after the events");
-    MUST(trace.device < s->trace_count, "a device with a trace is not among the file's");
+    MUST(trace.device < s->trace_count ||
+             (trace.device == TSR_DEVICE_HOST && s->host_trace != TSR_NONE),
+         "a device with a trace is not among the file's");
     MUST(!i || s->device_traces.items[i - 1].device < trace.device,
          "the traces of devices are not in order");
   }
@@ -176,13 +180,17 @@ static const char *check_blocks(const tsr_snapshot *s) {
 static const char *check_segments(const tsr_snapshot *s) {
   MUST(s->segments.count == s->segments_more.count, "columns of the segments differ in length");
   MUST(s->segment_count <= s->segments.count, "more segments are listed than there are");
+  MUST(s->listed_segment_count <= s->segment_count, "more segments are listed than count");
   for (size_t row = 0; row < s->segments.count; row++) {
     const tsr_segment *segment = &s->segments.items[row];
     const tsr__segment_more *more = &s->segments_more.items[row];
     MUST(segment->first_block <= s->blocks.count &&
              segment->block_count <= s->blocks.count - segment->first_block,
          "a segment's blocks do not exist");
-    MUST(segment->device != TSR_NONE, "a segment is on no device");
+    MUST(row >= s->segment_count || segment->device != TSR_NONE, "a segment is on no device");
+    MUST(row >= s->segment_count ||
+             (segment->device == TSR_DEVICE_HOST) == (row >= s->listed_segment_count),
+         "a segment of pinned host memory is not among those");
     MUST(is_id(&s->stacks, segment->stack), "a segment's stack does not exist");
     MUST(is_id(&s->pools, segment->pool), "a segment's pool does not exist");
     MUST(is_id(&s->strings, more->type), "a segment's type is no string");

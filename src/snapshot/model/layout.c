@@ -77,11 +77,9 @@ static bool is_identity(const uint32_t *rows, size_t count, size_t table_count) 
   return true;
 }
 
-bool tsr__builder_list_segments(tsr__builder *b, const uint32_t *rows, size_t count) {
+static bool order_listed(tsr__builder *b, const uint32_t *rows, size_t count) {
   tsr_snapshot *s = b->snapshot;
   row_order order = {0};
-  assert(!b->is_laid_out && s->segments.count == s->segments_more.count);
-  s->segment_count = count;
   if (is_identity(rows, count, s->segments.count)) return true;
   bool ok = order_rows(s, TSR__SEGMENT, rows, count, s->segments.count, &order) &&
             TSR__VECTOR_RESERVE(&s->segments, order.count) &&
@@ -91,6 +89,17 @@ bool tsr__builder_list_segments(tsr__builder *b, const uint32_t *rows, size_t co
     REORDER(&s->segments_more, &order);
   }
   TSR__VECTOR_FREE(&order);
+  return ok;
+}
+
+bool tsr__builder_list_segments(tsr__builder *b, const uint32_t *rows, size_t count,
+                                size_t host_count) {
+  tsr_snapshot *s = b->snapshot;
+  assert(!b->is_laid_out && s->segments.count == s->segments_more.count && host_count <= count);
+  bool ok = order_listed(b, rows, count);
+  s->segment_count = count;
+  s->listed_segment_count = count - host_count;
+  b->has_read_host = true;
   b->has_failed = b->has_failed || !ok;
   return ok;
 }
@@ -220,7 +229,11 @@ static int lay_out_traces(tsr_snapshot *snapshot, const uint32_t *order, size_t 
                           (tsr__device_trace){device, rows.first, rows.count}))
       return TSR_ERROR_MEMORY;
   }
-  return 0;
+  if (snapshot->host_trace == TSR_NONE) return 0;
+  const tsr__trace *host = &snapshot->traces.items[snapshot->host_trace];
+  if (!host->runs.count) return 0;
+  tsr__device_trace trace = {TSR_DEVICE_HOST, host->runs.items[0].first, host->runs.items[0].count};
+  return TSR__VECTOR_PUSH(&snapshot->device_traces, trace) ? 0 : TSR_ERROR_MEMORY;
 }
 
 static int compare_ids(const void *a, const void *b) {
@@ -314,10 +327,50 @@ static bool push_initial(tsr__builder *b) {
                                 tsr__value_id(TSR__LOOSE, (uint32_t)s->loose.count - 1));
 }
 
+/* A list of `count` consecutive rows, or of one trace, as a kept value. TSR__OPAQUE when out of
+ * memory. */
+static tsr__value list_of(tsr_snapshot *s, tsr__tag tag, size_t first, size_t count) {
+  tsr__loose list = {TSR__LOOSE_LIST, (uint32_t)count, s->loose_values.count};
+  if (!TSR__VECTOR_RESERVE(&s->loose_values, count + 1)) return tsr__value_plain(TSR__OPAQUE);
+  for (size_t i = 0; i < count; i++)
+    s->loose_values.items[s->loose_values.count++] = tsr__value_id(tag, (uint32_t)(first + i));
+  if (!TSR__VECTOR_PUSH(&s->loose, list)) return tsr__value_plain(TSR__OPAQUE);
+  return tsr__value_id(TSR__LOOSE, (uint32_t)s->loose.count - 1);
+}
+
+/* Segments that were recorded of TSR_DEVICE_HOST go after the others. */
+static bool order_host(tsr__builder *b) {
+  tsr_snapshot *s = b->snapshot;
+  uint32_t *rows = TSR__NEW_ARRAY(uint32_t, s->segments.count);
+  size_t kept = 0, host = s->listed_segment_count;
+  if (!rows) return false;
+  for (uint32_t row = 0; row < s->segments.count; row++)
+    rows[s->segments.items[row].device == TSR_DEVICE_HOST ? host++ : kept++] = row;
+  assert(kept == s->listed_segment_count && host == s->segments.count);
+  bool ok = order_listed(b, rows, s->segments.count);
+  tsr__free(rows);
+  return ok;
+}
+
+/* What was recorded of TSR_DEVICE_HOST, under its two keys; what a file had is there already. */
+static bool push_host(tsr__builder *b) {
+  tsr_snapshot *s = b->snapshot;
+  size_t count = s->segment_count - s->listed_segment_count;
+  if (b->has_read_host || (!count && s->host_trace == TSR_NONE)) return true;
+  if (count && !order_host(b)) return false;
+  tsr__value segments = list_of(s, TSR__SEGMENT, s->listed_segment_count, count);
+  tsr__value trace = s->host_trace == TSR_NONE ? list_of(s, TSR__TRACE, 0, 0)
+                     : b->has_flat_host_traces ? tsr__value_id(TSR__TRACE, s->host_trace)
+                                               : list_of(s, TSR__TRACE, s->host_trace, 1);
+  return segments.tag != TSR__OPAQUE && trace.tag != TSR__OPAQUE &&
+         tsr__builder_set_value(b, TSR__NAME_HOST_SEGMENTS, segments) &&
+         tsr__builder_set_value(b, TSR__NAME_HOST_TRACES, trace);
+}
+
 int tsr__builder_lay_out(tsr__builder *b, tsr_error *error) {
   tsr_snapshot *s = b->snapshot;
   assert(!b->is_laid_out);
-  if (b->has_failed || !push_initial(b)) return tsr__fail_memory(error);
+  if (b->has_failed || !push_initial(b) || !push_host(b)) return tsr__fail_memory(error);
   b->is_laid_out = true;
   sort_extras(s);
   if (lay_out_traces(s, b->trace_of.items, b->trace_of.count, &b->limits) || order_segments(s))

@@ -39,6 +39,11 @@
   X(HISTORY, "history")                           \
   X(REAL_SIZE, "real_size")                       \
   X(STAGE, "stage")                               \
+  X(HOST_SEGMENTS, "host_segments")               \
+  X(HOST_TRACES, "host_traces")                   \
+  X(INTERNAL_METADATA, "internal_metadata")       \
+  X(ALLOCATED, "allocated")                       \
+  X(ACTIVE, "active")                             \
   X(SEGMENTS, "segments")                         \
   X(DEVICE_TRACES, "device_traces")               \
   X(ALLOCATOR_SETTINGS, "allocator_settings")     \
@@ -76,7 +81,8 @@ typedef enum tsr__name {
   TSR__LAST_ACTION = TSR__NAME_WORKSPACE_SNAPSHOT
 } tsr__name;
 
-_Static_assert(TSR__KEY_COUNT <= 64, "sets of keys are 64-bit masks");
+_Static_assert(TSR__KEY_COUNT <= 40,
+               "sets of keys are the low bits of a row's shape (key_order.h)");
 _Static_assert(TSR__LAST_ACTION - TSR__FIRST_ACTION == TSR_ACTION_WORKSPACE_SNAPSHOT,
                "actions stand in the order of tsr_action");
 

@@ -24,6 +24,12 @@ const uint32_t *tsr_snapshot_devices(const tsr_snapshot *snapshot, size_t *count
   return snapshot->devices.items;
 }
 
+const uint32_t *tsr_snapshot_gpus(const tsr_snapshot *snapshot, size_t *count) {
+  const uint32_t *devices = tsr_snapshot_devices(snapshot, count);
+  if (*count && devices[*count - 1] == TSR_DEVICE_HOST) --*count;
+  return *count ? devices : NULL;
+}
+
 static tsr_id_column column_from(const tsr__id_vector *column, uint64_t first) {
   return (tsr_id_column){column->values ? column->values + first : NULL, column->uniform};
 }
@@ -120,6 +126,7 @@ tsr_text tsr_snapshot_action_name(const tsr_snapshot *snapshot, uint32_t action)
   if (action <= TSR_ACTION_WORKSPACE_SNAPSHOT)
     return tsr_snapshot_string(snapshot, TSR__FIRST_ACTION + action);
   if (action == TSR_ACTION_MISSING) return (tsr_text){"(missing)", 9};
+  if (action == TSR_ACTION_INTERNAL) return (tsr_text){"(internal)", 10};
   if (action >= tsr_snapshot_action_count(snapshot)) return (tsr_text){"", 0};
   return tsr_snapshot_string(snapshot, snapshot->actions.items[action - TSR_ACTION_KNOWN_COUNT]);
 }
@@ -167,11 +174,18 @@ bool tsr_snapshot_setting(const tsr_snapshot *snapshot, const char *key, const c
   return false;
 }
 
+void tsr__device_key(uint32_t device, char out[TSR__DEVICE_KEY_BYTES]) {
+  if (device == TSR_DEVICE_HOST)
+    (void)snprintf(out, TSR__DEVICE_KEY_BYTES, "host");
+  else
+    (void)snprintf(out, TSR__DEVICE_KEY_BYTES, "%u", (unsigned)device);
+}
+
 const tsr__value *tsr__snapshot_initial_blocks(const tsr_snapshot *snapshot, uint32_t device,
                                                size_t *count) {
-  char number[16];
+  char number[TSR__DEVICE_KEY_BYTES];
   *count = 0;
-  (void)snprintf(number, sizeof number, "%u", (unsigned)device);
+  tsr__device_key(device, number);
   for (size_t i = 0; i < snapshot->extras.count; i++) {
     const tsr__extra *extra = &snapshot->extras.items[i];
     if (extra->table != TSR__NULL || extra->key != TSR__NAME_INITIAL_BLOCKS) continue;

@@ -68,8 +68,10 @@ typedef struct tsr__event {
                 .metadata = TSR_NONE,     \
                 .category = TSR_NONE,     \
                 .action = TSR_ACTION_MISSING})
-/* The shape bit of an event whose pool_id is a list; keys of events end below it. */
-#define TSR__EVENT_POOL_IS_LIST (UINT32_C(1) << 31)
+/* The shape bits of an event whose pool_id is a list, and whose stream is None; keys of events end
+ * below them. */
+#define TSR__EVENT_POOL_IS_LIST   (UINT32_C(1) << 31)
+#define TSR__EVENT_STREAM_IS_NULL (UINT32_C(1) << 30)
 
 /* A run of rows; a trace is one or, in odd files, several. */
 typedef struct tsr__rows {
@@ -177,12 +179,15 @@ struct tsr_snapshot {
   TSR__VECTOR(uint32_t) devices;            /* in ascending order */
   TSR__VECTOR(uint32_t) segments_by_device; /* rows, a device after the other */
   uint32_t default_pool; /* id of (0, 0), or TSR_NONE where no segment of the file is of it */
-  /* The rows that the top of the file lists. Rows after them are named by loose values only (pinned host
-   * memory has segments too). */
+  /* The rows that count: first those that the top of the file lists, then, of segments, those of pinned
+   * host memory, of which a writer finds what the file had among the loose values. Rows after them are
+   * named by loose values only. */
   size_t segment_count, annotation_count;
-  uint32_t trace_count; /* length of device_traces in the file */
-  uint32_t top_order;   /* of the keys of the snapshot itself, see key_order.h */
-  uint64_t top_keys;    /* keys of the snapshot itself; 0 for a bare list of segments */
+  size_t listed_segment_count; /* without pinned host memory */
+  uint32_t host_trace;         /* index into traces of that of TSR_DEVICE_HOST, or TSR_NONE */
+  uint32_t trace_count;        /* length of device_traces in the file */
+  uint32_t top_order;          /* of the keys of the snapshot itself, see key_order.h */
+  uint64_t top_keys;           /* keys of the snapshot itself; 0 for a bare list of segments */
 
   tsr__sidecar sidecar; /* from the file next to the snapshot */
 
@@ -206,6 +211,10 @@ int tsr__extras_compare(const void *a, const void *b);
  * O(log extras). */
 const tsr__extra *tsr__extras_of(const tsr_snapshot *snapshot, uint32_t table, uint64_t first,
                                  uint64_t last, size_t *count);
+
+/* What names a device among the keys of a file's dict: its number in digits, or "host". */
+#define TSR__DEVICE_KEY_BYTES 16
+void tsr__device_key(uint32_t device, char out[TSR__DEVICE_KEY_BYTES]);
 
 /* Blocks that were live before a trimmed trace and are freed in it, as they were before: no event
  * records their size, their stack, or whether they waited for a stream. A trimmed snapshot lists them

@@ -12,6 +12,7 @@
 static int say_traces(const tsr_snapshot *snapshot, char *text, size_t size) {
   if (!snapshot->device_traces.count) return snprintf(text, size, "no event of a trace was read");
   const tsr__device_trace *last = &snapshot->device_traces.items[snapshot->device_traces.count - 1];
+  if (last->device == TSR_DEVICE_HOST && snapshot->device_traces.count > 1) last--;
   return snprintf(text, size, "the trace of device %" PRIu32 " was read up to event %" PRIu64,
                   last->device, last->count - 1);
 }
@@ -29,8 +30,8 @@ static void say_cut(const tsr_snapshot *snapshot, char *text, size_t size) {
   } else if (has_segments && has_traces) {
     (void)snprintf(text, size, "segments and traces were read; the rest is missing");
   } else if (has_segments) {
-    (void)snprintf(text, size, "%zu %s read; %s", snapshot->segment_count,
-                   snapshot->segment_count == 1 ? "segment was" : "segments were",
+    (void)snprintf(text, size, "%zu %s read; %s", snapshot->listed_segment_count,
+                   snapshot->listed_segment_count == 1 ? "segment was" : "segments were",
                    snapshot->top_keys ? "the traces after them are missing"
                                       : "the rest is missing");
   } else {

@@ -113,6 +113,14 @@ void tsr__pin(tsr__assembler *assembler, tsr__value value);
  */
 int tsr__make_row(tsr__assembler *assembler, const tsr__value *pairs, size_t count, tsr__value *out,
                   tsr_error *error);
+/* Row numbers of a table. */
+typedef TSR__VECTOR(uint32_t) tsr__order;
+
+/* Make pinned host memory a device (host.c): `segments` and `traces` are the loose values under
+ * host_segments and host_traces, TSR__NOTHING if absent. Its segments are appended to `rows`. */
+int tsr__read_host(tsr__assembler *assembler, tsr__value segments, tsr__value traces,
+                   tsr__order *rows, tsr_error *error);
+
 /* The whole snapshot is `top`: fill in the rest and lay out the builder's tables. Fails with
  * TSR_ERROR_FORMAT if that is not a snapshot, and as tsr__builder_lay_out does. */
 int tsr__assemble_finish(tsr__assembler *assembler, tsr__value top, tsr_error *error);

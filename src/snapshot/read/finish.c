@@ -9,15 +9,27 @@
 
 #include "snapshot/read/assemble.h"
 
-/* Row numbers of a table. */
-typedef TSR__VECTOR(uint32_t) tsr__order;
-
 typedef struct finish {
   tsr__assembler *assembler;
   tsr__builder *builder;
-  tsr__order segments; /* rows, in the order of the list */
+  tsr__order segments;                   /* rows, in the order of the list */
+  tsr__value host_segments, host_traces; /* loose values, or TSR__NOTHING */
   tsr__order annotations;
 } finish;
+
+/* Is it a segment whose device no GPU can be called? */
+static bool is_on_no_device(const finish *f, tsr__value item) {
+  return item.tag == TSR__SEGMENT &&
+         f->assembler->snapshot->segments.items[item.id].device == TSR_NONE;
+}
+
+/* A GPU's segment has blocks. One of pinned host memory may have none. */
+static void check_blocks(finish *f, uint32_t row) {
+  const tsr_snapshot *snapshot = f->assembler->snapshot;
+  bool has_blocks = snapshot->segments_more.items[row].shape & TSR__KEY(BLOCKS);
+  if (!has_blocks && snapshot->segments.items[row].total_bytes)
+    tsr__builder_warn(f->builder, TSR__WARN_BLOCK_SUMS);
+}
 
 /* The rows of one table that a list names; a list that became a stack (an empty one) is empty. */
 static int collect_rows(finish *f, tsr__value value, tsr__tag wanted, tsr__warning_kind warning,
@@ -30,10 +42,11 @@ static int collect_rows(finish *f, tsr__value value, tsr__tag wanted, tsr__warni
   }
   for (size_t i = 0; i < count; i++) {
     tsr__value item = tsr__current(f->assembler, items[i]);
-    if (item.tag != wanted)
+    if (item.tag != wanted || is_on_no_device(f, item))
       tsr__builder_warn(f->builder, warning);
     else if (!TSR__VECTOR_PUSH(rows, item.id))
       return tsr__fail_memory(error);
+    if (item.tag == TSR__SEGMENT) check_blocks(f, item.id);
   }
   return 0;
 }
@@ -112,6 +125,20 @@ static int collect_list(finish *f, const tsr__value pair[2], tsr_error *error) {
   return status || is_list ? status : collect_extra(f, pair, error);
 }
 
+/* What the file has of pinned host memory is kept, for a writer, and read at the end. */
+static int collect_host(finish *f, const tsr__value pair[2], tsr_error *error) {
+  tsr__value *value = pair[0].id == TSR__NAME_HOST_SEGMENTS ? &f->host_segments : &f->host_traces;
+  int status = tsr__resolve_loose(f->assembler, pair[1], value, error);
+  if (status) return status;
+  tsr__extra extra = {.table = TSR__NULL, .key = pair[0].id, .value = *value};
+  return tsr__builder_add_extra(f->builder, &extra) ? 0 : tsr__fail_memory(error);
+}
+
+static bool is_host_key(tsr__value key) {
+  return key.tag == TSR__STRING &&
+         (key.id == TSR__NAME_HOST_SEGMENTS || key.id == TSR__NAME_HOST_TRACES);
+}
+
 /* The pairs of the top whose values are lists of rows, or all others. */
 static int collect_pairs(finish *f, tsr__value top, bool lists, tsr_error *error) {
   size_t count = tsr__container_of(f->assembler, top)->items.count;
@@ -120,7 +147,9 @@ static int collect_pairs(finish *f, tsr__value top, bool lists, tsr_error *error
     tsr__value *items = tsr__container_of(f->assembler, top)->items.items;
     tsr__value pair[2] = {items[i], tsr__current(f->assembler, items[i + 1])};
     if (is_list_key(pair[0]) != lists) continue;
-    int status = lists ? collect_list(f, pair, error) : collect_extra(f, pair, error);
+    int status = lists                  ? collect_list(f, pair, error)
+                 : is_host_key(pair[0]) ? collect_host(f, pair, error)
+                                        : collect_extra(f, pair, error);
     if (status) return status;
     if (pair[0].tag == TSR__STRING && pair[0].id < TSR__KEY_COUNT)
       tsr__builder_add_top_key(f->builder, (tsr__name)pair[0].id);
@@ -214,14 +243,21 @@ static bool is_snapshot(const tsr__assembler *assembler, tsr__value top) {
 }
 
 int tsr__assemble_finish(tsr__assembler *assembler, tsr__value top, tsr_error *error) {
-  finish f = {.assembler = assembler, .builder = assembler->builder};
+  finish f = {.assembler = assembler,
+              .builder = assembler->builder,
+              .host_segments = tsr__value_plain(TSR__NOTHING),
+              .host_traces = tsr__value_plain(TSR__NOTHING)};
   top = tsr__current(assembler, top);
   if (!is_snapshot(assembler, top)) return fail_not_snapshot(assembler, top, error);
   int status = tsr__container_of(assembler, top)->kind != TSR__DICT
                    ? collect_segments(&f, top, error)
                    : collect_top(&f, top, error);
+  size_t listed = f.segments.count;
+  if (!status)
+    status = tsr__read_host(assembler, f.host_segments, f.host_traces, &f.segments, error);
   if (!status &&
-      (!tsr__builder_list_segments(f.builder, f.segments.items, f.segments.count) ||
+      (!tsr__builder_list_segments(f.builder, f.segments.items, f.segments.count,
+                                   f.segments.count - listed) ||
        !tsr__builder_list_annotations(f.builder, f.annotations.items, f.annotations.count)))
     status = tsr__fail_memory(error);
   if (!status) status = tsr__builder_lay_out(f.builder, error);

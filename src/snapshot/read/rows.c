@@ -103,6 +103,12 @@ static uint32_t string_of(tsr__assembler *assembler, tsr__value value) {
   return TSR_NONE;
 }
 
+static bool is_text(const tsr__assembler *assembler, tsr__value value, const char *text) {
+  if (value.tag != TSR__STRING) return false;
+  tsr_text found = tsr_snapshot_string(assembler->snapshot, value.id);
+  return found.size_bytes == strlen(text) && !memcmp(found.data, text, found.size_bytes);
+}
+
 static bool truth_of(tsr__value value) {
   return (value.tag == TSR__BOOL || value.tag == TSR__INT || value.tag == TSR__UINT) && value.u;
 }
@@ -144,7 +150,7 @@ static bool is_exact(const tsr__assembler *assembler, tsr__value key, tsr__value
   case TSR__NAME_STAGE: return value.tag == TSR__STRING;
   case TSR__NAME_TIME_US: return value.tag == TSR__INT && value.i != TSR_TIME_NONE;
   case TSR__NAME_LINE: return value.tag == TSR__INT || value.tag == TSR__UINT;
-  case TSR__NAME_DEVICE: return is_unsigned(value) && value.u < TSR_NONE;
+  case TSR__NAME_DEVICE: return is_unsigned(value) && value.u < TSR_DEVICE_HOST;
   case TSR__NAME_IS_EXPANDABLE: return value.tag == TSR__BOOL;
   case TSR__NAME_POOL_ID:
   case TSR__NAME_SEGMENT_POOL_ID: return is_pool(assembler, value);
@@ -224,6 +230,10 @@ static int event_field(tsr__assembler *assembler, tsr__event *event, tsr__name k
     break;
   case TSR__NAME_SIZE: event->size = size_of(assembler, value); break;
   case TSR__NAME_STREAM:
+    if (value.tag == TSR__NULL) { /* pinned host memory belongs to none */
+      event->shape |= TSR__EVENT_STREAM_IS_NULL;
+      break;
+    }
     event->stream = tsr__builder_stream(assembler->builder, address_of(assembler, value));
     if (event->stream == TSR_NONE) return tsr__fail_memory(error);
     break;
@@ -242,9 +252,33 @@ static int event_field(tsr__assembler *assembler, tsr__event *event, tsr__name k
 static bool is_exact_in_event(const tsr__assembler *assembler, uint64_t keys,
                               const tsr__value pair[2]) {
   if (pair[0].id == TSR__NAME_DEVICE_FREE && (keys & KEY(ADDR))) return false;
+  if (pair[0].id == TSR__NAME_STREAM && pair[1].tag == TSR__NULL) return true;
   if (pair[0].id == TSR__NAME_ACTION && pair[1].tag == TSR__STRING)
     return tsr__builder_action(assembler->builder, pair[1].id) != TSR_ACTION_MISSING;
   return is_exact(assembler, pair[0], pair[1]);
+}
+
+/* The allocator tags what it allocates and frees for itself, a pair in front of an allocation at a
+ * wished address. Such an event gets an action of its own; the file's is kept as an extra, for a
+ * writer. */
+static int set_internal(tsr__assembler *assembler, tsr__event *event, const tsr__value *pairs,
+                        size_t count, uint64_t row, tsr_error *error) {
+  bool is_tagged = false;
+  tsr__extra extra = {.row = row, .key = TSR__NAME_ACTION, .table = TSR__EVENT};
+  for (size_t i = 0; i < count; i += 2) {
+    if (pairs[i].tag != TSR__STRING || pairs[i + 1].tag != TSR__STRING) continue;
+    if (pairs[i].id == TSR__NAME_ACTION) extra.value = pairs[i + 1];
+    if (pairs[i].id == TSR__NAME_INTERNAL_METADATA)
+      is_tagged = tsr_snapshot_string(assembler->snapshot, pairs[i + 1].id).size_bytes;
+  }
+  if (!is_tagged || event->action > TSR_ACTION_FREE) return 0;
+  if (assembler->snapshot->extras.count >= assembler->limits.loose_values) {
+    tally(assembler,
+          TSR__WARN_VALUES_DROPPED); /* it counts as an allocation, but is written back */
+    return 0;
+  }
+  event->action = TSR_ACTION_INTERNAL;
+  return tsr__builder_add_extra(assembler->builder, &extra) ? 0 : tsr__fail_memory(error);
 }
 
 static int make_event(tsr__assembler *assembler, const tsr__value *pairs, size_t count,
@@ -269,6 +303,8 @@ static int make_event(tsr__assembler *assembler, const tsr__value *pairs, size_t
   }
   assert(row == tsr__builder_event_count(assembler->builder)); /* values made no events */
   if (event.action == TSR_ACTION_MISSING) tally(assembler, TSR__WARN_ACTIONS_MISSING);
+  int status = set_internal(assembler, &event, pairs, count, row, error);
+  if (status) return status;
   if (!tsr__builder_add_event(assembler->builder, &event)) return tsr__fail_memory(error);
   *out = tsr__value_id(TSR__EVENT, (uint32_t)row);
   return 0;
@@ -508,6 +544,7 @@ static int segment_field(tsr__assembler *assembler, tsr_segment *segment, tsr__s
   case TSR__NAME_ACTIVE_SIZE: segment->active_bytes = size_of(assembler, value); break;
   case TSR__NAME_REQUESTED_SIZE: segment->requested_bytes = size_of(assembler, value); break;
   case TSR__NAME_STREAM:
+    if (value.tag == TSR__NULL) break;
     segment->stream = address_of(assembler, value);
     if (tsr__builder_stream(assembler->builder, segment->stream) == TSR_NONE)
       return tsr__fail_memory(error);
@@ -531,26 +568,15 @@ static int segment_field(tsr__assembler *assembler, tsr_segment *segment, tsr__s
    KEY(REQUESTED_SIZE) | KEY(STREAM) | KEY(SEGMENT_TYPE) | KEY(SEGMENT_POOL_ID) |          \
    KEY(IS_EXPANDABLE) | KEY(FRAMES) | KEY(BLOCKS))
 
-/* The segment's device, 0 where it names none; false where no device can be called so. */
-static bool segment_device(tsr__assembler *assembler, const tsr__value *pairs, size_t count,
-                           uint32_t *device) {
+/* The segment's device, 0 where it names none; TSR_NONE where no GPU can be called so. That is no
+ * error among the segments of pinned host memory, which the file lists separately. */
+static uint32_t segment_device(tsr__assembler *assembler, const tsr__value *pairs, size_t count) {
   tsr__value value = tsr__value_int(0);
   for (size_t i = 0; i < count; i += 2)
     if (pairs[i].tag == TSR__STRING && pairs[i].id == TSR__NAME_DEVICE) value = pairs[i + 1];
-  if (!integer_of(assembler, value, &value) || value.u >= TSR_NONE) return false;
-  *device = (uint32_t)value.u;
-  return true;
-}
-
-/* A segment on an impossible device: nothing of it is kept, not even as extras of other rows. */
-static int refuse_segment(tsr__assembler *assembler, const tsr__value *pairs, size_t count,
-                          tsr__value *out, tsr_error *error) {
-  tally(assembler, TSR__WARN_SEGMENTS_MALFORMED);
-  *out = tsr__value_plain(TSR__OPAQUE);
-  int status = 0;
-  for (size_t i = 0; !status && i < count; i += 2)
-    status = tsr__let_go(assembler, pairs[i + 1], error);
-  return status;
+  if (value.tag == TSR__NULL || is_text(assembler, value, "cpu")) return TSR_NONE;
+  if (!integer_of(assembler, value, &value) || value.u >= TSR_DEVICE_HOST) return TSR_NONE;
+  return (uint32_t)value.u;
 }
 
 static int make_segment(tsr__assembler *assembler, const tsr__value *pairs, size_t count,
@@ -559,8 +585,7 @@ static int make_segment(tsr__assembler *assembler, const tsr__value *pairs, size
   tsr_segment segment = {.stack = TSR_NONE, .pool = TSR_NONE};
   tsr__segment_more more = {.shape = row_order(assembler), .type = TSR_NONE};
   tsr__value blocks = tsr__value_plain(TSR__NOTHING);
-  if (!segment_device(assembler, pairs, count, &segment.device))
-    return refuse_segment(assembler, pairs, count, out, error);
+  segment.device = segment_device(assembler, pairs, count);
   for (size_t i = 0; i < count; i += 2) {
     int status = 0;
     bool is_named = is_key_of(SEGMENT_KEYS, pairs[i]);

@@ -71,7 +71,7 @@ static bool device_of(const json_t *object, uint32_t *device) {
   const char *colon = strchr(text, ':');
   unsigned long number = colon ? strtoul(colon + 1, NULL, 10) : 0;
   *device = (uint32_t)number;
-  return number < TSR_NONE;
+  return number < TSR_DEVICE_HOST;
 }
 
 /* ---- Texts ---- */
@@ -177,7 +177,7 @@ static void add_card(reading *r, const json_t *row) {
   tsr_card card = {.total_bytes = number_or_0(row, "total_bytes"),
                    .free_bytes = number_or_0(row, "free_bytes"),
                    .outside_bytes = number_or_0(row, "outside_pytorch_bytes")};
-  if (!number_of(json_object_get(row, "device"), &device) || device >= TSR_NONE) return;
+  if (!number_of(json_object_get(row, "device"), &device) || device >= TSR_DEVICE_HOST) return;
   if (r->out.cards.count >= MOST_CARDS) return;
   if (!TSR__VECTOR_PUSH(&r->out.cards, (tsr__card_of){(uint32_t)device, card})) r->is_failed = true;
 }

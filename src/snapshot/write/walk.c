@@ -288,6 +288,14 @@ static inline uint32_t id_at(const tsr__id_vector *column, uint64_t row) {
   return column->values ? column->values[row] : column->uniform;
 }
 
+static void write_stream(walker *w, uint64_t row) {
+  const tsr__event_table *t = &w->snapshot->events;
+  if (id_at(&t->shape, row) & TSR__EVENT_STREAM_IS_NULL)
+    w->to->null(w->encoder);
+  else
+    write_unsigned(w, tsr_snapshot_stream(w->snapshot, id_at(&t->stream, row)));
+}
+
 static void write_event_fields(walker *w, uint64_t row, const row_keys *keys) {
   const tsr__event_table *t = &w->snapshot->events;
   bool pool_is_list = id_at(&t->shape, row) & TSR__EVENT_POOL_IS_LIST;
@@ -295,8 +303,7 @@ static void write_event_fields(walker *w, uint64_t row, const row_keys *keys) {
   if (write_key(w, keys, TSR__NAME_ADDR)) write_unsigned(w, t->addr[row]);
   if (write_key(w, keys, TSR__NAME_DEVICE_FREE)) write_unsigned(w, t->addr[row]);
   if (write_key(w, keys, TSR__NAME_SIZE)) write_unsigned(w, t->size[row]);
-  if (write_key(w, keys, TSR__NAME_STREAM))
-    write_unsigned(w, tsr_snapshot_stream(w->snapshot, id_at(&t->stream, row)));
+  if (write_key(w, keys, TSR__NAME_STREAM)) write_stream(w, row);
   if (write_key(w, keys, TSR__NAME_TIME_US)) write_signed(w, t->time_us[row]);
   if (write_key(w, keys, TSR__NAME_COMPILE_CONTEXT)) write_string(w, id_at(&t->context, row));
   if (write_key(w, keys, TSR__NAME_USER_METADATA)) write_string(w, id_at(&t->metadata, row));
@@ -309,8 +316,8 @@ static void write_event_fields(walker *w, uint64_t row, const row_keys *keys) {
 static void write_event(walker *w, uint64_t row) {
   uint32_t shape = id_at(&w->snapshot->events.shape, row);
   uint32_t order = (shape & TSR__EVENT_ORDER_BITS) >> TSR__EVENT_ORDER_SHIFT;
-  row_keys keys = begin_row(w, &w->events,
-                            shape & ~(TSR__EVENT_POOL_IS_LIST | TSR__EVENT_ORDER_BITS), order, row);
+  uint64_t plain = keys_of(shape) & ((UINT64_C(1) << TSR__EVENT_ORDER_SHIFT) - 1);
+  row_keys keys = begin_row(w, &w->events, plain, order, row);
   finish_row(w, row, &keys, write_event_fields);
 }
 
@@ -478,7 +485,7 @@ static void write_value(walker *w, tsr__value value) {
 /* ---- the top ---- */
 
 static void write_segments(walker *w) {
-  size_t count = w->snapshot->segment_count;
+  size_t count = w->snapshot->listed_segment_count;
   w->to->begin(w->encoder, TSR__LIST, count, true);
   for (size_t i = 0; i < count && !has_failed(w); i++) write_segment(w, i);
   w->to->end(w->encoder);
