@@ -6,7 +6,7 @@ too: fields are only ever added.
 """
 import json
 import typing
-from typing import Any, Dict, Iterator, List, Optional, Sequence
+from typing import Any, Dict, Iterator, List, Optional, Sequence, Union
 
 __all__ = ['Record', 'Answer']
 
@@ -164,16 +164,16 @@ class Stack(Record):
 
 
 class Device(Record):
-    """An answer about one device."""
-    device: int
+    """An answer about one device; pinned host memory is 'host'."""
+    device: Union[int, str]
     events: int
 
 
 # ---- answers ----
 
 class Answer(Record):
-    """The answer to a question. `devices` has one entry per device; if there is only one device,
-    its fields are also the answer's own. str() is what the command prints."""
+    """The answer to a question. `devices` has one entry per device; if there is only one GPU, or only
+    pinned host memory, its fields are also the answer's own. str() is what the command prints."""
 
     __slots__ = ('_core', '_question')
 
@@ -193,14 +193,17 @@ class Answer(Record):
         if name in self._data:
             return self[name]
         devices = self['devices']
-        if len(devices) == 1:
-            return getattr(devices[0], name)
+        gpus = [device for device in devices if device['device'] != 'host'] or devices
+        if len(gpus) == 1:
+            return getattr(gpus[0], name)
         raise AttributeError(f'{type(self).__name__} has no field {name!r}; the answer is about '
                              f'{len(devices)} devices, see its .devices')
 
     def __dir__(self) -> List[str]:
         names = super().__dir__()
-        return sorted({*names, *self['devices'][0]}) if len(self['devices']) == 1 else names
+        devices = self['devices']
+        gpus = [device for device in devices if device['device'] != 'host'] or devices
+        return sorted({*names, *gpus[0]}) if len(gpus) == 1 else names
 
     def text(self, *, full_stacks: bool = False, verbose: bool = False, quiet: bool = False,
              color: bool = False, width: int = 100) -> str:

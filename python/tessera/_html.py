@@ -53,6 +53,10 @@ def _legend(names: List[Tuple[str, str]]) -> str:
                     f'{escape(name)}</span>' for name, color in names)
 
 
+def _name(device: Any) -> str:
+    return 'Pinned host memory' if device['device'] == 'host' else f'Device {device["device"]}'
+
+
 def snapshot(opened: Any) -> str:
     """Memory over time on each device, by category, and its peak."""
     parts = [f'<div><b>{escape(opened.path)}</b> &middot; {escape(opened.format)}']
@@ -61,7 +65,7 @@ def snapshot(opened: Any) -> str:
     for device in profile['devices']:
         history = device['history']
         names = [group['name'] or 'others' for group in history['groups']]
-        parts.append(f'<p>Device {device["device"]}: {device["events"]:,} events, '
+        parts.append(f'<p>{_name(device)}: {device["events"]:,} events, '
                      f'{size(device["peak"]["allocated_bytes"])} allocated at the peak of what was '
                      'recorded</p>')
         if len(history['moments']) > 1:
@@ -118,7 +122,7 @@ def answer(said: Any) -> str:
     for device in devices:
         rows = _rows(device)[:20]
         if rows:
-            heading = f'<p>Device {device["device"]}</p>' if len(devices) > 1 else ''
+            heading = f'<p>{_name(device)}</p>' if len(devices) > 1 else ''
             parts.append(heading + _bars(rows))
     first, _, rest = text.partition('\n')
     parts.insert(1, f'<p><b>{escape(first)}</b></p>')

@@ -12,7 +12,23 @@ from ._errors import ArgumentError
 __all__ = ['Snapshot', 'open', 'questions']
 
 Path = Union[str, 'os.PathLike[str]']
-Devices = Union[None, int, Iterable[int]]
+Device = Union[int, str]  # a number, or 'host': pinned host memory
+Devices = Union[None, Device, Iterable[Device]]
+_HOST = 2**32 - 2  # TSR_DEVICE_HOST, the number of that in C and in columns
+
+
+def _number(device: Device) -> int:
+    if device == 'host':
+        return _HOST
+    if isinstance(device, str):
+        raise TypeError(f"a device is a number or 'host', not {device!r}")
+    return device
+
+
+def _numbers(devices: Union[Device, Iterable[Device]]) -> List[int]:
+    if isinstance(devices, (int, str)):
+        devices = [devices]
+    return [_number(device) for device in devices]
 Range = Tuple[Optional[int], Optional[int]]
 
 _ENDINGS = {'.speedscope.json': 'speedscope', '.perfetto.json': 'perfetto', '.json': 'json',
@@ -114,7 +130,7 @@ class Snapshot:
             kind, size, name = self._core.input()
         except ValueError:
             return '<tessera Snapshot, closed>'
-        events = ', '.join(f'device {device}: {self._core.event_count(device):,} events'
+        events = ', '.join(f'device {device}: {self._core.event_count(_number(device)):,} events'
                            for device in self.devices) or 'no device'
         return f'<tessera Snapshot of {name!r} ({kind}, {size:,} bytes): {events}>'
 
@@ -140,9 +156,9 @@ class Snapshot:
         return self._core.input()[1]
 
     @property
-    def devices(self) -> List[int]:
-        """Devices that have events or segments."""
-        return self._core.devices()
+    def devices(self) -> List[Device]:
+        """Devices that have events or segments: numbers, and last 'host' for pinned host memory."""
+        return ['host' if device == _HOST else device for device in self._core.devices()]
 
     @property
     def warnings(self) -> List[_answers.Warning]:
@@ -157,7 +173,7 @@ class Snapshot:
              other: Any = None, **options: Any) -> Any:
         """The answer; the same object for the same question."""
         if device is not None:
-            options['devices'] = [device] if isinstance(device, int) else list(device)
+            options['devices'] = _numbers(device)
         options = {name: value for name, value in options.items() if value is not None}
         options['top'] = top
         key = (question, id(other), repr(sorted(options.items())))
@@ -291,19 +307,21 @@ class Snapshot:
     def events(self) -> _tables.Events:
         """The trace of the first device that has one; trace() returns another's."""
         devices = self.devices
-        traced = [device for device in devices if self._core.event_count(device)]
+        traced = [device for device in devices if self._core.event_count(_number(device))]
         return self.trace((traced or devices or [0])[0])
 
-    def trace(self, device: int) -> _tables.Events:
+    def trace(self, device: Device) -> _tables.Events:
         """A device's events, as columns."""
-        if device not in self._events:
+        number = _number(device)
+        if number not in self._events:
             self._core.input()
-            self._events[device] = _tables.Events(self._core, device)
-        return self._events[device]
+            self._events[number] = _tables.Events(self._core, number)
+        return self._events[number]
 
     @property
     def segments(self) -> _tables.Segments:
-        """The segments of all devices when the snapshot was taken, as columns."""
+        """The segments of all devices when the snapshot was taken, as columns. The device of pinned host
+        memory is 4294967294 here."""
         return _tables.Segments(self._core, self._core.segments())
 
     @property
@@ -311,14 +329,14 @@ class Snapshot:
         """The blocks in them, as columns; a segment refers to its rows."""
         return _tables.Blocks(self._core, self._core.blocks())
 
-    def allocations(self, device: Optional[int] = None) -> _tables.Allocations:
+    def allocations(self, device: Optional[Device] = None) -> _tables.Allocations:
         """Every allocation of a device, with its lifetime, as columns."""
-        device = self.events.device if device is None else device
+        device = _number(self.events.device if device is None else device)
         return _tables.Allocations(self._core, self._core.allocations(device))
 
-    def totals(self, device: Optional[int] = None) -> _tables.Totals:
+    def totals(self, device: Optional[Device] = None) -> _tables.Totals:
         """The four totals of a device after each event, as columns."""
-        device = self.events.device if device is None else device
+        device = _number(self.events.device if device is None else device)
         return _tables.Totals(self._core, self._core.totals(device))
 
     def stack(self, number: int) -> List[_answers.Frame]:
@@ -364,7 +382,7 @@ class Snapshot:
                                                    (event, time_us, events, times))):
             raise TypeError('a whole snapshot has all devices and events; trim() cuts parts out')
         if device is not None:
-            options['devices'] = [device] if isinstance(device, int) else list(device)
+            options['devices'] = _numbers(device)
         return _files.written(target, lambda handle: self._core.export(format, options, handle))
 
     def view(self, target: Any = None, *more: 'Snapshot', by: Optional[str] = None,
@@ -389,7 +407,7 @@ class Snapshot:
             options['first_event'] = first
             options['event_count'] = 0 if events[1] is None else events[1] - first + 1
         if device is not None:
-            options['devices'] = [device] if isinstance(device, int) else list(device)
+            options['devices'] = _numbers(device)
         others = [snapshot._core for snapshot in more]
         return _files.written(target, lambda handle: self._core.view(others, options, handle),
                               is_text=True)
@@ -400,5 +418,5 @@ class Snapshot:
         None for an open end."""
         options: Dict[str, Any] = {'events': events, 'times': times}
         if device is not None:
-            options['devices'] = [device] if isinstance(device, int) else list(device)
+            options['devices'] = _numbers(device)
         return Snapshot(self._core.trim(options))

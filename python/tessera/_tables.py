@@ -5,7 +5,7 @@ a copy, and it stays valid when the snapshot is closed. A table is converted to 
 is usable as it is by everything that supports Arrow's PyCapsule interface: pyarrow.table(s.events), polars.DataFrame(
 s.events), duckdb ...
 """
-from typing import Any, Dict, Iterator, List, NamedTuple, Optional
+from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Union
 
 from . import _core
 
@@ -95,7 +95,8 @@ class Events(Table):
              'category')
 
     def __init__(self, core: Any, device: int) -> None:
-        self._core, self.device = core, device
+        self._core, self._number = core, device
+        self.device: Union[int, str] = 'host' if device == 2**32 - 2 else device
         self._columns: Dict[str, Any] = {}
 
     def __getattr__(self, name: str) -> Any:
@@ -103,7 +104,7 @@ class Events(Table):
             raise AttributeError(f'{type(self).__name__} has no column {name!r}; it has '
                                  f'{", ".join(type(self).names)}')
         if name not in self._columns:
-            self._columns[name] = self._core.events(self.device, name)
+            self._columns[name] = self._core.events(self._number, name)
         return self._columns[name]
 
     @property
