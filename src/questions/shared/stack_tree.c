@@ -348,7 +348,10 @@ static void print_tree(tree *t, size_t rows) {
     (void)tsr__text_clean(&t->scratch, (tsr_text){t->folder.data, t->folder.size - 1});
   }
   tsr__buffer_append(&t->scratch, "", 1);
-  if (t->scratch.failed) return;
+  if (t->scratch.failed) {
+    t->failed = true;
+    return;
+  }
   const tsr__column columns[] = {{NULL, "#", TSR__RIGHT},
                                  {NULL, "bytes", TSR__RIGHT},
                                  {NULL, "count", TSR__RIGHT},
