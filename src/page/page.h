@@ -40,6 +40,10 @@ typedef struct tsr__page_track {
 /* The columns of a track's cut, and of its lanes; `number` is part of their names. */
 void tsr__page_pack_cut(tsr__bundle *p, const tsr__page_track *t, size_t number);
 void tsr__page_pack_lanes(tsr__bundle *p, const tsr__page_track *t, size_t number);
+/* The column `labels`: what each stack is called that has a node by now (attribution/labels.h). Adds strings.
+ * `ids` are by input. */
+void tsr__page_pack_labels(tsr__bundle *p, const tsr_page_input *inputs, const tsr__page_ids *ids,
+                           size_t input_count);
 /* The column `pairs`: which stacks of two files are the same although lines or paths moved, as `tessera
  * diff` finds it. `ids` are by input; only stacks that have a node count, so names are not added. Nothing
  * for a single file, or for more than TSR__MOST_PAIRED. */

@@ -11,6 +11,7 @@ import argparse
 import fcntl
 import functools
 import itertools
+import json
 import os
 import pty
 import re
@@ -19,6 +20,7 @@ import subprocess
 import sys
 import termios
 
+from agree import numbers, read_page
 from support import SNAPSHOTS, run_tests, skip
 
 # What no row may be called after.
@@ -102,6 +104,18 @@ def check_pair(tessera, old, new):
         check_list(tessera, ['diff', '--by', by], [old, new])
 
 
+def check_page(tessera, path):
+    """The page's name of each stack that it has."""
+    html = subprocess.run([tessera, 'view', '-q', str(path)], stdin=subprocess.DEVNULL, check=True,
+                          stdout=subprocess.PIPE, stderr=subprocess.DEVNULL).stdout.decode()
+    _, columns, tracks = read_page(html)
+    labels, strings = numbers(columns['labels']), json.loads(columns['strings'])
+    nodes = sorted({node - 1 for track in tracks for node in track.nodes if node})
+    unnamed = [node for node in nodes if not labels[node]]
+    assert not unnamed, f'stacks without a name: {unnamed[:5]}'
+    check([('', strings[labels[node] - 1]) for node in nodes], f'page of {path.name}', False)
+
+
 def tests(tessera):
     if not SNAPSHOTS.is_dir():
         yield 'names in real snapshots', skip(f'{SNAPSHOTS} is absent')
@@ -109,6 +123,7 @@ def tests(tessera):
     paths = sorted(path for path in SNAPSHOTS.iterdir() if path.suffix in ('.pickle', '.html'))
     for path in paths:
         yield f'names in {path.name}', functools.partial(check_file, tessera, path)
+        yield f'names in the page of {path.name}', functools.partial(check_page, tessera, path)
     for old, new in itertools.pairwise([path for path in paths if path.name.startswith('train')]):
         yield (f'names in what changed from {old.name} to {new.name}',
                functools.partial(check_pair, tessera, old, new))

@@ -723,7 +723,8 @@ test('a row names the line of the program and the layer it called', async () => 
   tessera('simulate', 'gpt2', '--batch', '4', '--seq', '512', '--steps', '2', '-o', file);
   const page = await open(write(file));
   const rows = await page.locator('tbody tr td.left:last-child').allInnerTexts();
-  check(`layers: ${rows}`, rows.some((r) => /^train\.py:\d+ train > activations\.py:\d+ forward$/.test(r)));
+  check(`layers: ${rows}`, rows.some((r) => /^train\.py:\d+ train > activations\.py:\d+ forward \(aten::\w+\)$/.test(r)));
+  check(`no two alike: ${rows}`, rows.length > 10 && new Set(rows).size === rows.length);
   check('no top level', !rows.some((r) => r.includes('<module>')));
   await page.locator('tbody tr', { hasText: 'activations.py' }).first().click();
   const frames = await page.locator('.stack .fn').allInnerTexts();

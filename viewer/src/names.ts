@@ -29,6 +29,7 @@ export class Names {
   readonly frameFile: number[] = [];
   readonly frameLine: number[] = [];
   readonly frameOrigin: number[] = [];
+  private readonly labels: number[] = []; // by node: 0, or 1 + the string that the stack ending there is called
   private readonly shown = new Map<number, number[]>();
 
   constructor(columns: Columns) {
@@ -42,6 +43,8 @@ export class Names {
       parents.push(up ? parents.length - up : -1);
       frames.push(nodes.number());
     }
+    const labels = columns.reader('labels');
+    while (!labels.ended) this.labels.push(labels.number());
     this.parent = Int32Array.from(parents);
     this.frame = Uint32Array.from(frames);
     const reader = columns.reader('frames');
@@ -116,28 +119,9 @@ export class Names {
     return [];
   }
 
-  /** One line for a stack: its two innermost own frames, the caller first; a script's top level is
-   * not worth a place. */
+  /** What lists call a stack, as every other report of tessera does (src/attribution/labels.h). */
   label(node: number): string {
-    if (node < 0) return '(no stack recorded)';
-    let inner = this.own(node).slice(-2);
-    if (inner.length > 1 && this.name(inner[0]!) === '<module>') inner = inner.slice(1);
-    return inner.map((f) => `${this.place(f)} ${this.brief(f)}`.trim()).join(' > ') || '(empty stack)';
-  }
-
-  /** The operation that asked for the memory, as far as the stack tells. */
-  op(node: number): string {
-    for (let at = node; at >= 0; at = this.parent[at]!) {
-      const name = this.name(this.frame[at]!);
-      const op = /at::_ops::(\w+)::/.exec(name) ?? /aten::(\w+)/.exec(name);
-      if (op) return op[1]!;
-    }
-    for (let at = node; at >= 0; at = this.parent[at]!) {
-      const frame = this.frame[at]!;
-      const origin = this.frameOrigin[frame]!;
-      if (origin === USER || origin === LIBRARY || origin === TORCH) return this.name(frame);
-    }
-    return '';
+    return node < 0 ? '(no stack recorded)' : (this.strings[this.labels[node]! - 1] ?? '(empty stack)');
   }
 
   /** The whole stack as text, outermost first. */
