@@ -627,6 +627,21 @@ test('lines that moved are paired as the command does', async () => {
   }
 });
 
+test('pinned host memory is a track, and not the one that the page opens at', async () => {
+  const page = await open(write(plan.made.host));
+  expect('devices', await page.evaluate(() => tessera.devices.map((d) => d.device)), [0, 'host']);
+  const host = JSON.parse(tessera('peak', '--json', '--device', 'host', plan.made.host)).devices[0];
+  expect('its events', await page.evaluate(() => tessera.devices[1].events), host.events);
+  expect('the chosen track', (await state(page)).place.track, 0);
+  expect('nothing is compared', (await state(page)).marks, [null, null]);
+  const drawn = await page.evaluate((e) => tessera.at(1, e).totals, host.peak.event);
+  expect('its peak', drawn.allocated, host.peak.allocated_bytes);
+  check('it is named', (await page.locator('body').innerText()).includes('pinned host memory') ||
+    await page.evaluate(() => document.body.innerHTML.includes('pinned host memory')));
+  await shoot(page, 'host');
+  await close(page);
+});
+
 test('hostile names are text', async () => {
   const path = write(plan.made.hostile);
   const html = readFileSync(path, 'utf8');

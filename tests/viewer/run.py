@@ -146,6 +146,12 @@ def make(work):
              'shifted': snapshot(waves(3000, ['forward', 'backward', 'step'], line=3)),
              'graphs': graphs(),
              'empty': {'segments': [], 'device_traces': [[]]}}
+    at = 0x600000000000
+    files['host'] = {**snapshot(waves(300, ['forward', 'loss'])),
+                     'host_segments': [{'address': at, 'size': 1 << 30, 'allocated': True}],
+                     'host_traces': [event(action, at, size, 1700000000000005, [])
+                                     for action, size in (('segment_alloc', 1 << 30),
+                                                          ('alloc', 3 << 28))]}
     files['oom'] = snapshot(waves(300, ['forward', 'loss']) + [
         {'action': 'oom', 'addr': 1 << 20, 'size': 1 << 30, 'device_free': 1 << 20, 'stream': 0,
          'time_us': 1700000000009000, 'frames': []}])

@@ -96,7 +96,9 @@ export class App {
     const device = this.devices[track]!;
     const several = this.devices.filter((d) => d.head.input === device.head.input).length > 1;
     const name = device.label.slice(this.commonPath());
-    return several ? `${name}, device ${device.head.device}` : name;
+    const { device: number } = device.head;
+    if (number === 'host') return `${name}, pinned host memory`;
+    return several ? `${name}, device ${number}` : name;
   }
 
   grouping(track: number, device = this.devices[track]!): Grouping {
@@ -214,9 +216,14 @@ export class App {
     return levels;
   }
 
-  /** The top of all tracks: they have one scale, so that they compare. */
-  top(): number {
-    return Math.max(...this.devices.map((_, i) => this.most(i)));
+  /** The top of all tracks of GPUs, or of pinned host memory: they have one scale, so that they compare. */
+  top(track: number): number {
+    const isHost = this.isHost(track);
+    return Math.max(...this.devices.map((_, i) => (this.isHost(i) === isHost ? this.most(i) : 0)));
+  }
+
+  isHost(track: number): boolean {
+    return this.devices[track]!.head.device === 'host';
   }
 
   /** The most that is ever shown in a track, lines included unless groups are isolated. */
@@ -227,7 +234,7 @@ export class App {
     const hasEnvelopes = grouping.key === 'pool' && device.pools.size > 0 && this.state.layout === 'grouped';
     const isAll = visible.every((v) => v);
     let most = 1;
-    if (isAll) most = Math.max(1, device.head.maxReserved, device.head.peakAllocated, this.head.capacity);
+    if (isAll) most = Math.max(1, device.head.maxReserved, device.head.peakAllocated, this.isHost(track) ? 0 : this.head.capacity);
     if (isAll && !hasEnvelopes) return most;
     const groups = visible.length;
     const sums = groupsOf(device, grouping);

@@ -20,7 +20,7 @@ export interface HeadCut {
 
 export interface HeadDevice extends HeadCut {
   input: number;
-  device: number;
+  device: number | 'host'; // pinned host memory
   events: number;
   peak: number;
   peakAllocated: number;

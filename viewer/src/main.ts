@@ -23,14 +23,16 @@ import { Tooltip } from './tooltip.ts';
 
 const TABS = ['Table', 'Flame graph', 'Segments', 'Difference'];
 
-/** What a page shows when its URL says nothing: the highest peak of its files. */
+/** What a page shows when its URL says nothing: the highest peak of its files' GPUs. */
 function initialState(head: Head, devices: Device[]): State {
   let track = 0;
+  const isGpu = (d: Device) => d.head.device !== 'host';
   devices.forEach((d, i) => {
-    if (d.head.peakAllocated > devices[track]!.head.peakAllocated) track = i;
+    const best = devices[track]!;
+    if (isGpu(d) && (!isGpu(best) || d.head.peakAllocated > best.head.peakAllocated)) track = i;
   });
   const peak = (i: number) => ({ track: i, moment: devices[i]!.head.peak });
-  const isPair = devices.length === 2;
+  const isPair = devices.length === 2 && devices.every((d) => isGpu(d) === isGpu(devices[0]!));
   return {
     axis: 'event',
     by: head.by,

@@ -92,7 +92,7 @@ export class Track {
     this.range = range;
     this.width = width;
     this.height = height;
-    this.yMax = (this.app.top() * 1.06) / this.app.state.zoomY;
+    this.yMax = (this.app.top(this.index) * 1.06) / this.app.state.zoomY;
     this.drawPicture();
     this.drawOver(null);
   }
@@ -255,7 +255,7 @@ export class Track {
     }
     if (this.matched) line(this.matched, colours.accent, [], 2);
     const { capacity } = this.app.head;
-    if (capacity) {
+    if (capacity && !this.app.isHost(this.index)) {
       const y = Math.round(this.yOf(capacity)) + 0.5;
       context.strokeStyle = colours.alarm;
       context.setLineDash([8, 4]);
