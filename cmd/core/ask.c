@@ -283,6 +283,7 @@ static int report_check(cli_session *session, const cli_asking *asking, const ch
     cli_put_clean(stream, tsr_params_text(own, "lock"));
     fputs("\n", stream);
   }
+  cli_warn_of_file(session, &asking->inputs[0]);
   return stream ? 0 : TSR_ERROR_WRITE;
 }
 

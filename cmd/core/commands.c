@@ -243,5 +243,8 @@ const cli_note cli_exits[] = {
 const cli_note cli_environment[] = {
     {"NO_COLOR", "When set and not empty, --color=auto means never."},
     {"TERM", "When it is dumb, --color=auto means never."},
+    {"COLUMNS",
+     "The width to which long names are shortened; the default is the width of the terminal. "
+     "Without it, output to a file or a pipe is never shortened."},
     {NULL, NULL},
 };

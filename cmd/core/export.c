@@ -98,19 +98,15 @@ static bool is_loss(const char *code) {
   return false;
 }
 
-/* A loss that is counted once concerns the whole file and has its own sentence. */
-static void say_loss(const tsr_warning *warning) {
-  if (warning->count == 1)
-    cli_say("export", "the export is incomplete; %s", warning->message);
-  else
-    cli_say("export", "not exported: %s (%" PRIu64 " of them)", warning->message, warning->count);
-}
-
+/* The warnings before this line say what. */
 static void say_losses(const tsr_snapshot *snapshot) {
   size_t count;
   const tsr_warning *warnings = tsr_snapshot_warnings(snapshot, &count);
   for (size_t i = 0; i < count; i++)
-    if (is_loss(warnings[i].code)) say_loss(&warnings[i]);
+    if (is_loss(warnings[i].code)) {
+      cli_say("export", "the export is incomplete; it lacks what could not be read");
+      return;
+    }
 }
 
 /* Names by which --format auto goes; the longest that fits comes first. */
@@ -208,6 +204,7 @@ static int export_whole(cli_session *session) {
     return cli_usage_error(options->command, "export writes all events; use trim for a part");
   int status = cli_open(session, 0, &input);
   if (status == 0) status = cli_export_write(session, input.snapshot);
+  if (status == 0) cli_warn_of_file(session, &input);
   if (status == 0 && !options->quiet) say_losses(input.snapshot);
   cli_close(&input);
   return status;
@@ -250,6 +247,7 @@ static int export_weights(cli_session *session, tsr_stacks_format format) {
   if (status == 0)
     status = tsr_report_weights(&input.heading, weights, format, &session->report, cli_output_write,
                                 &session->output, error);
+  if (status == 0) cli_warn_of_file(session, &input);
   tsr_weights_free(weights);
   cli_close(&input);
   return status;
@@ -270,6 +268,7 @@ static int export_lives(cli_session *session, tsr_lives_format format) {
   if (status == 0)
     status = tsr_report_lives(&input.heading, lives, format, &session->report, cli_output_write,
                               &session->output, &session->error);
+  if (status == 0) cli_warn_of_file(session, &input);
   tsr_lives_free(lives);
   cli_close(&input);
   return status;

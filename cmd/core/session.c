@@ -33,10 +33,44 @@ static bool wants_color(const cli_options *options, bool to_terminal) {
   return to_terminal && terminal && strcmp(terminal, "dumb") != 0;
 }
 
-/* Columns of the terminal, 0 when unknown. */
-static uint32_t terminal_width(void) {
+static const char *path_words(const char *path) {
+  if (!path || strcmp(path, "-") == 0) return "standard input";
+  return *path ? path : "''";
+}
+
+static const char *shown_path(const cli_session *session) {
+  return path_words(session->path);
+}
+
+/* What the user states in COLUMNS, 0 if that is no number of columns. */
+static uint32_t stated_width(void) {
+  const char *text = getenv("COLUMNS");
+  uint64_t columns = 0;
+  if (!text || !*text || strlen(text) > 6) return 0;
+  for (; *text >= '0' && *text <= '9'; text++) columns = columns * 10 + (uint64_t)(*text - '0');
+  return *text ? 0 : (uint32_t)columns;
+}
+
+/* Columns to which text is shortened. 0, unlimited, if the output goes elsewhere than to a terminal: what is
+ * cut there is lost to grep and to a later reader. */
+static uint32_t text_width(bool to_terminal) {
+  uint32_t stated = stated_width();
   struct winsize size = {0};
+  if (stated || !to_terminal) return stated;
   return ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
+}
+
+/* `path` may be NULL. */
+static void say_warning(const char *path, const char *code, uint64_t count, const char *message) {
+  cli_say(NULL, "%s%swarning: %s (%" PRIu64 "): %s", path ? path : "", path ? ": " : "", code,
+          count, message);
+}
+
+/* A tsr_warn_fn: on standard error, after what is on standard output. */
+static void warn(void *context, const char *code, uint64_t count, const char *message) {
+  const cli_session *session = context;
+  if (session->output.stream) fflush(session->output.stream);
+  say_warning(session->opened_count > 1 ? NULL : shown_path(session), code, count, message);
 }
 
 static cli_session session_for(const cli_options *options) {
@@ -54,17 +88,13 @@ static cli_session session_for(const cli_options *options) {
       .full_stacks = options->full_stacks,
       .quiet = options->quiet,
       .verbose = options->verbose,
-      .width = to_terminal ? terminal_width() : 0,
+      .width = text_width(to_terminal),
+      .warn = warn,
   };
   return session;
 }
 
 /* ---- During ---- */
-
-static const char *shown_path(const cli_session *session) {
-  if (!session->path || strcmp(session->path, "-") == 0) return "standard input";
-  return *session->path ? session->path : "''";
-}
 
 /* With --strict a file with warnings is refused: CLI_INPUT then, or 0. */
 static int check_strict(const cli_session *session, const tsr_snapshot *snapshot) {
@@ -149,6 +179,15 @@ int cli_open(cli_session *session, size_t index, cli_input *input) {
   return cli_open_path(session, session->options->operands[index], input);
 }
 
+void cli_warn_of_file(const cli_session *session, const cli_input *input) {
+  size_t count;
+  const tsr_warning *warnings = tsr_snapshot_warnings(input->snapshot, &count);
+  if (session->options->quiet) return;
+  for (size_t i = 0; i < count; i++)
+    say_warning(path_words(input->heading.path), warnings[i].code, warnings[i].count,
+                warnings[i].message);
+}
+
 void cli_close(cli_input *input) {
   tsr_study_free(input->study);
   tsr_snapshot_free(input->snapshot);
@@ -197,6 +236,7 @@ static int explain(const cli_session *session, int status) {
 
 int cli_run(const cli_options *options) {
   cli_session session = session_for(options);
+  session.report.warn_context = &session;
   int status = 0;
   /* These two are about tessera, not about a file: -o and other options do not matter. */
   if (options->help || options->version) session.output.path = NULL;

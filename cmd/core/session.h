@@ -44,6 +44,9 @@ int cli_open_all(cli_session *session, const char *const *paths, size_t count, c
                  size_t *opened);
 /* The same for a file that is no operand; `path` must outlive the session. */
 int cli_open_path(cli_session *session, const char *path, cli_input *input);
+/* Print the snapshot's warnings on standard error, unless the user asked for quiet. For commands whose
+ * output is not an answer; called once that has succeeded, because an error is a single line. */
+void cli_warn_of_file(const cli_session *session, const cli_input *input);
 /* Release the study and the snapshot. A zeroed input is fine. */
 void cli_close(cli_input *input);
 

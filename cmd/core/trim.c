@@ -64,6 +64,7 @@ int cli_trim(cli_session *session) {
   if (status == 0)
     status = tsr_snapshot_trim(input.study, &window, &session->query, &part, &session->error);
   if (status == 0) status = cli_export_write(session, part);
+  if (status == 0) cli_warn_of_file(session, &input);
   tsr_snapshot_free(part);
   cli_close(&input);
   return status;

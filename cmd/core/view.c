@@ -171,6 +171,7 @@ int cli_with_page(cli_session *session, bool is_served, cli_page_fn *show) {
   from.count = opened;
   from.rules = rules;
   if (status == 0) status = cli_page_make(session, &from, &page);
+  for (size_t i = 0; status == 0 && i < opened; i++) cli_warn_of_file(session, &inputs[i]);
   for (size_t i = 0; i < opened;
        i++) { /* the page is all that is requested, however long it is served */
     tsr_study_free(inputs[i].study);

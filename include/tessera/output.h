@@ -18,18 +18,26 @@ typedef enum tsr_report_format {
   TSR_REPORT_VERDICT /* of the text, only the lines that say what was found */
 } tsr_report_format;
 
-/* How to print; the default is plain text at 100 columns (tessera/options.h). */
+/* Receives one warning about the file or the answer: a stable code, how often it was seen, and one
+ * sentence. The texts are those of JSON: not safe to print on a terminal, and valid during the call. */
+typedef void tsr_warn_fn(void *context, const char *code, uint64_t count, const char *message);
+
+/* How to print; the default is plain text in which nothing is shortened (tessera/options.h). */
 typedef struct tsr_report_options {
   size_t struct_bytes;
   tsr_report_format format;
   bool color;       /* ANSI colours, text only */
   bool full_stacks; /* show framework and interpreter frames, text only */
-  bool quiet;       /* omit warnings from text (JSON always has them) */
+  bool quiet;       /* omit warnings, except from JSON, which always has them */
   bool verbose;     /* more columns in text */
   /* JSON: fold stacks as text does, keep at most this many innermost frames of those that text shows,
    * and count the rest in "folded_frames"; 0 = whole stacks. */
   uint32_t stack_frames;
-  uint32_t width; /* columns of the terminal, 0 = 100 */
+  uint32_t width; /* columns of the terminal, to which text is shortened; 0 = unlimited */
+  /* Receives each warning after the answer is written, in any format. NULL: text ends with the
+   * warnings instead, one per line. */
+  tsr_warn_fn *warn;
+  void *warn_context;
 } tsr_report_options;
 
 #ifdef __cplusplus

@@ -206,8 +206,9 @@ class Answer(Record):
         return sorted({*names, *gpus[0]}) if len(gpus) == 1 else names
 
     def text(self, *, full_stacks: bool = False, verbose: bool = False, quiet: bool = False,
-             color: bool = False, width: int = 100) -> str:
-        """What the command prints with these options."""
+             color: bool = False, width: int = 0) -> str:
+        """What the command prints with these options; `width` is the number of columns to which long
+        names are shortened, 0 for no limit."""
         printed = self._core.text(color, full_stacks, verbose, quiet, width)
         return printed.decode('utf-8', 'replace')
 

@@ -29,10 +29,12 @@
 
 #define FLUSH_BYTES   ((size_t)64 << 10)
 #define ESCAPE_BYTES  ((size_t)4 << 10) /* of a long string, between two checks of FLUSH_BYTES */
-#define DEFAULT_WIDTH 100
-#define BLOCK_INDENT  2  /* of tables and fields */
-#define COLUMN_GAP    2  /* spaces between columns */
-#define ELASTIC_LEAST 16 /* columns; a text cut shorter than this is useless */
+#define PAGE_WIDTH    100               /* what layouts are made for if the width is unlimited */
+#define BLOCK_INDENT  2                 /* of tables and fields */
+#define COLUMN_GAP    2                 /* spaces between columns */
+#define ELASTIC_LEAST 16                /* columns; a text cut shorter than this is useless */
+#define ELASTIC_MOST  20 /* columns that must be left even if files and lines are longer */
+#define FOLD_INDENT   5  /* of a cell that has its own line */
 
 static const tsr__column field_columns[] = {{NULL, "", TSR__LEFT}, {NULL, "", TSR__LEFT}};
 
@@ -72,7 +74,7 @@ static bool is_verdict(const tsr__emitter *emitter) {
 }
 
 size_t tsr__emitter_width(const tsr__emitter *emitter) {
-  return emitter->options.width ? emitter->options.width : DEFAULT_WIDTH;
+  return emitter->options.width ? emitter->options.width : PAGE_WIDTH;
 }
 
 /* ---- Values ---- */
@@ -247,26 +249,6 @@ static size_t column_width(const tsr__emitter *emitter, size_t column) {
   return width;
 }
 
-/* Widths of all columns, with the elastic one cut so that the row fits the terminal if possible. */
-static void lay_out(const tsr__emitter *emitter, size_t *widths) {
-  size_t total = BLOCK_INDENT, elastic = emitter->column_count;
-  bool is_first = true;
-  for (size_t i = 0; i < emitter->column_count; i++) {
-    widths[i] = 0;
-    if (!emitter->columns[i].title) continue;
-    widths[i] = column_width(emitter, i);
-    total += widths[i] + (is_first ? 0 : COLUMN_GAP);
-    is_first = false;
-    if (emitter->columns[i].align == TSR__ELASTIC) elastic = i;
-  }
-  size_t room = tsr__emitter_width(emitter);
-  if (elastic == emitter->column_count || total <= room) return;
-  size_t excess = total - room;
-  size_t cut = widths[elastic] > excess ? widths[elastic] - excess : 0;
-  size_t least = widths[elastic] < ELASTIC_LEAST ? widths[elastic] : ELASTIC_LEAST;
-  widths[elastic] = cut > least ? cut : least;
-}
-
 /* Texts that were cut, as they are shown, and for each the cell that it shows. */
 typedef struct cut_texts {
   tsr__intern shown;
@@ -274,94 +256,187 @@ typedef struct cut_texts {
   tsr__buffer text;
 } cut_texts;
 
+/* How the rows of a table are printed. */
+typedef struct layout {
+  size_t *widths;
+  size_t elastic; /* the column that is cut to fit; column_count: none */
+  bool is_folded; /* its cells have lines of their own: above the row if it is first, else below */
+  cut_texts cuts;
+} layout;
+
+/* The narrowest that an elastic cell is worth: the file and line of the longest, within reason. */
+static size_t elastic_least(const tsr__emitter *emitter, const layout *laid) {
+  size_t least = 0;
+  for (size_t i = laid->elastic; i < emitter->cells.count; i += emitter->column_count) {
+    tsr__laid_cell cell = emitter->cells.items[i];
+    if (!cell.size_bytes) continue;
+    size_t place =
+        tsr__place_least((tsr_text){emitter->cell_text.data + cell.offset, cell.size_bytes});
+    if (place > least) least = place;
+  }
+  if (least < ELASTIC_LEAST) least = ELASTIC_LEAST;
+  if (least > ELASTIC_MOST) least = ELASTIC_MOST;
+  return least < laid->widths[laid->elastic] ? least : laid->widths[laid->elastic];
+}
+
+/* Make the row fit the terminal if possible: the elastic column is cut, or gets a line of its own if too little
+ * would be left of it. */
+static void squeeze(const tsr__emitter *emitter, size_t total, layout *laid) {
+  size_t room = emitter->options.width;
+  size_t excess = total - room, *width = &laid->widths[laid->elastic];
+  size_t cut = *width > excess ? *width - excess : 0, least = elastic_least(emitter, laid);
+  laid->is_folded = cut < least && emitter->has_header;
+  if (laid->is_folded) {
+    cut = room > FOLD_INDENT ? room - FOLD_INDENT : 0;
+    if (cut > *width) cut = *width;
+  }
+  *width = cut > least ? cut : least;
+}
+
+/* Widths of all columns. An unlimited width shortens nothing. */
+static void lay_out(const tsr__emitter *emitter, layout *laid) {
+  size_t total = BLOCK_INDENT;
+  bool is_first = true;
+  laid->elastic = emitter->column_count;
+  for (size_t i = 0; i < emitter->column_count; i++) {
+    laid->widths[i] = 0;
+    if (!emitter->columns[i].title) continue;
+    laid->widths[i] = column_width(emitter, i);
+    total += laid->widths[i] + (is_first ? 0 : COLUMN_GAP);
+    is_first = false;
+    if (emitter->columns[i].align == TSR__ELASTIC) laid->elastic = i;
+  }
+  bool fits = !emitter->options.width || total <= emitter->options.width;
+  if (!fits && laid->elastic < emitter->column_count) squeeze(emitter, total, laid);
+}
+
 static tsr_text text_of_cell(const tsr__emitter *emitter, size_t cell) {
   const tsr__laid_cell *laid = &emitter->cells.items[cell];
   if (!laid->size_bytes) return (tsr_text){"", 0};
   return (tsr_text){emitter->cell_text.data + laid->offset, laid->size_bytes};
 }
 
+enum { PLACE_CUTS = 8, PLAIN_CUTS = 16, CUTS = 32 };
+
+/* The next attempt to cut a text to `columns`, showing what is around column `at` if that is not 0: first so that
+ * places survive, then plainly, then anywhere. Returns the columns that it takes. */
+static size_t try_cut(tsr__buffer *out, int attempt, tsr_text full, size_t width, size_t columns,
+                      size_t at) {
+  if (attempt == 0) return tsr__place_shorten(out, full, width, columns);
+  if (attempt < PLACE_CUTS) return tsr__place_shorten_at(out, full, width, columns, at);
+  if (attempt == PLACE_CUTS)
+    tsr__text_shorten(out, full, width, columns);
+  else if (attempt < PLAIN_CUTS)
+    tsr__text_shorten_at(out, full, width, columns, at);
+  else
+    tsr__text_shorten_at(out, full, width, columns,
+                         width / CUTS * (size_t)(attempt - PLAIN_CUTS + 1) * 2);
+  return columns;
+}
+
 /* Cut a cell so that it reads unlike those above it: if the usual cut hides in what they differ, by one that
- * shows it. Each attempt compares with another row, so a few suffice for any table that people read. */
-static tsr_text cut_cell(tsr__emitter *emitter, cut_texts *cuts, size_t cell, size_t columns) {
-  enum { ATTEMPTS = 8 };
+ * shows it. Each attempt compares with another row, so a few suffice for any table that people read.
+ * Returns the columns that the text in `cuts` takes. */
+static size_t cut_cell(tsr__emitter *emitter, cut_texts *cuts, size_t cell, size_t columns) {
   tsr_text full = text_of_cell(emitter, cell);
-  size_t width = emitter->cells.items[cell].width, at = 0;
-  for (int attempt = 0; attempt < ATTEMPTS; attempt++) {
+  size_t width = emitter->cells.items[cell].width, at = 0, taken = 0;
+  for (int attempt = 0; attempt < CUTS; attempt++) {
     bool is_new = false;
     cuts->text.size = 0;
-    tsr__text_shorten_at(&cuts->text, full, width, columns, at);
+    taken = try_cut(&cuts->text, attempt, full, width, columns, at);
     uint32_t id = tsr__intern_put(&cuts->shown, cuts->text.data, cuts->text.size, &is_new);
-    if (id == TSR__INTERN_FULL || (is_new && !TSR__VECTOR_PUSH(&cuts->cells, cell))) {
+    if (id == TSR__INTERN_FULL || (is_new && !TSR__VECTOR_PUSH(&cuts->cells, cell)))
       emitter->cells_failed = true;
-      break;
-    }
-    if (is_new) break;
+    if (is_new || emitter->cells_failed) return taken;
     tsr_text other = text_of_cell(emitter, cuts->cells.items[id]);
     size_t difference = tsr__text_difference(full, other);
-    if (difference == at || difference >= width) break; /* the same text, or nothing better */
-    at = difference;
+    if (difference >= width && other.size_bytes == full.size_bytes) return taken;
+    at = difference < width ? difference : width - 1;
   }
-  return (tsr_text){cuts->text.data, cuts->text.size};
+  return taken;
+}
+
+/* Width of a cell: of the header's when `first` is SIZE_MAX, else in the row that begins at that cell. */
+static size_t cell_width(const tsr__emitter *emitter, size_t first, size_t column) {
+  if (first != SIZE_MAX) return emitter->cells.items[first + column].width;
+  return tsr__text_of(emitter->columns[column].title).size_bytes;
 }
 
 /* One cell, after the `pending` spaces that are due before it; returns those due after it. Spaces
  * are written late so that no line ends in one. */
-static size_t print_cell(tsr__buffer *out, tsr__align align, size_t columns, tsr_text text,
-                         size_t width, size_t pending) {
-  size_t shown = width < columns ? width : columns, padding = columns - shown;
-  if (!shown) return pending + padding;
-  tsr__buffer_fill(out, ' ', pending + (align == TSR__RIGHT ? padding : 0));
-  tsr__text_shorten(out, text, width, columns);
-  return align == TSR__RIGHT ? 0 : padding;
+static size_t print_cell(tsr__emitter *emitter, layout *laid, size_t first, size_t column,
+                         size_t pending) {
+  size_t width = cell_width(emitter, first, column), columns = laid->widths[column];
+  bool is_title = first == SIZE_MAX, is_right = emitter->columns[column].align == TSR__RIGHT;
+  if (!width || !columns) return pending + columns;
+  tsr_text text = is_title ? tsr__text_of(emitter->columns[column].title)
+                           : text_of_cell(emitter, first + column);
+  assert(width <= columns || !is_title || emitter->columns[column].align == TSR__ELASTIC);
+  if (width > columns && is_title) {
+    tsr__buffer_fill(&emitter->out, ' ', pending);
+    tsr__text_shorten(&emitter->out, text, width, columns);
+    return 0;
+  }
+  if (width > columns) {
+    width = cut_cell(emitter, &laid->cuts, first + column, columns);
+    text = (tsr_text){laid->cuts.text.data, laid->cuts.text.size};
+  }
+  size_t padding = columns > width ? columns - width : 0;
+  tsr__buffer_fill(&emitter->out, ' ', pending + (is_right ? padding : 0));
+  tsr__buffer_append(&emitter->out, text.data, text.size_bytes);
+  return is_right ? 0 : padding;
+}
+
+/* The elastic cell on its own line, if it has a text. */
+static void print_elastic(tsr__emitter *emitter, layout *laid, size_t first, size_t indent) {
+  if (!cell_width(emitter, first, laid->elastic)) return;
+  (void)print_cell(emitter, laid, first, laid->elastic, indent);
+  tsr__buffer_text(&emitter->out, "\n");
+}
+
+static size_t first_shown(const tsr__emitter *emitter) {
+  size_t i = 0;
+  while (i < emitter->column_count && !emitter->columns[i].title) i++;
+  return i;
 }
 
 /* The row that begins at cell `first`; the header when `first` is SIZE_MAX. */
-static void print_row(tsr__emitter *emitter, const size_t *widths, size_t first, cut_texts *cuts) {
-  size_t pending = BLOCK_INDENT;
+static void print_row(tsr__emitter *emitter, layout *laid, size_t first) {
+  bool is_above = laid->is_folded && laid->elastic == first_shown(emitter);
+  size_t pending = is_above ? FOLD_INDENT : BLOCK_INDENT;
   begin_text(emitter);
+  if (is_above) print_elastic(emitter, laid, first, BLOCK_INDENT);
   for (size_t i = 0; i < emitter->column_count; i++) {
-    const tsr__column *column = &emitter->columns[i];
-    if (!column->title) continue;
-    tsr_text text = tsr__text_of(column->title);
-    size_t width = text.size_bytes;
-    if (first != SIZE_MAX) {
-      width = emitter->cells.items[first + i].width;
-      text = text_of_cell(emitter, first + i);
-      if (width > widths[i]) {
-        text = cut_cell(emitter, cuts, first + i, widths[i]);
-        width = widths[i];
-      }
-    }
-    pending = print_cell(&emitter->out, column->align, widths[i], text, width, pending);
-    pending += COLUMN_GAP;
+    if (!emitter->columns[i].title || (laid->is_folded && i == laid->elastic)) continue;
+    pending = print_cell(emitter, laid, first, i, pending) + COLUMN_GAP;
   }
   tsr__buffer_text(&emitter->out, "\n");
+  if (laid->is_folded && !is_above) print_elastic(emitter, laid, first, FOLD_INDENT);
   flush_from(emitter, FLUSH_BYTES);
 }
 
-static void print_rows(tsr__emitter *emitter, const size_t *widths) {
-  cut_texts cuts = {0};
-  tsr__intern_init(&cuts.shown);
-  if (emitter->has_header) print_row(emitter, widths, SIZE_MAX, &cuts);
+static void print_rows(tsr__emitter *emitter, layout *laid) {
+  tsr__intern_init(&laid->cuts.shown);
+  if (emitter->has_header) print_row(emitter, laid, SIZE_MAX);
   for (size_t i = 0; i < emitter->cells.count; i += emitter->column_count)
-    print_row(emitter, widths, i, &cuts);
-  if (cuts.text.failed) emitter->cells_failed = true;
-  tsr__intern_release(&cuts.shown);
-  TSR__VECTOR_FREE(&cuts.cells);
-  tsr__buffer_release(&cuts.text);
+    print_row(emitter, laid, i);
+  if (laid->cuts.text.failed) emitter->cells_failed = true;
+  tsr__intern_release(&laid->cuts.shown);
+  TSR__VECTOR_FREE(&laid->cuts.cells);
+  tsr__buffer_release(&laid->cuts.text);
 }
 
 /* Print the collected table or fields, if any, and reset for the next. */
 static void print_cells(tsr__emitter *emitter) {
   if (emitter->columns && emitter->cells.count && !out_of_memory(emitter)) {
-    size_t *widths = TSR__NEW_ARRAY(size_t, emitter->column_count);
-    if (widths) {
-      lay_out(emitter, widths);
-      print_rows(emitter, widths);
+    layout laid = {.widths = TSR__NEW_ARRAY(size_t, emitter->column_count)};
+    if (laid.widths) {
+      lay_out(emitter, &laid);
+      print_rows(emitter, &laid);
     } else {
       emitter->cells_failed = true;
     }
-    tsr__free(widths);
+    tsr__free(laid.widths);
   }
   emitter->columns = NULL;
   emitter->cells.count = emitter->cell_text.size = 0;

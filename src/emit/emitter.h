@@ -108,7 +108,9 @@ static inline tsr__cell tsr__device(uint32_t device) {
 typedef enum tsr__align {
   TSR__RIGHT,  /* numbers */
   TSR__LEFT,   /* words */
-  TSR__ELASTIC /* words, cut in the middle if the table is too wide; at most one per table */
+  TSR__ELASTIC /* words or places (tsr__place_shorten), which give way if the table is too wide for
+                * the terminal: they are cut, or put on a line below the row if the column is the last
+                * and too little would be left. At most one per table */
 } tsr__align;
 
 typedef struct tsr__column {
@@ -171,7 +173,7 @@ int tsr__emitter_finish(tsr__emitter *emitter, tsr_error *error);
 
 /* Whether the format is text, for work that only one format needs. A verdict is part of the text. */
 bool tsr__emitter_is_text(const tsr__emitter *emitter);
-/* Columns of the terminal. */
+/* Columns of the terminal; 100 if the width is unlimited. */
 size_t tsr__emitter_width(const tsr__emitter *emitter);
 
 /* ---- JSON structure: text ignores it. `key` is NULL inside arrays. ---- */

@@ -2,8 +2,9 @@
  *
  *   {"schema", "command", "inputs": [...], "devices": [ <the answer> ], "warnings": [...]}
  *
- * Text has no heading: the answer comes first. Warnings come last, one per line, unless the reader asked
- * for quiet. JSON always has them, so that a program can distinguish a clean file from a repaired one.
+ * Text has no heading: the answer comes first. Warnings come last, unless the reader asked for quiet: one
+ * per line, or passed to the caller, who has another place for them. JSON always has them, so that a
+ * program can distinguish a clean file from a repaired one.
  */
 #include "emit/heading.h"
 
@@ -55,7 +56,7 @@ static void emit_warning(tsr__emitter *emitter, const tsr_warning *warning) {
   tsr__emit_field(emitter, "count", NULL, tsr__count(warning->count));
   tsr__emit_field(emitter, "message", NULL, tsr__string(warning->message));
   tsr__emit_end(emitter);
-  if (!tsr__emitter_is_text(emitter) || emitter->options.quiet) return;
+  if (!tsr__emitter_is_text(emitter) || emitter->options.quiet || emitter->options.warn) return;
   char count[TSR__FORMAT_BYTES];
   tsr__buffer_printf(&emitter->scratch, "warning: %s (%s): %s", warning->code,
                      tsr__format_count(warning->count, count), warning->message);
@@ -73,43 +74,45 @@ void tsr__warnings_add(tsr__warning_list *list, const tsr_warning *warnings, siz
   }
 }
 
-static void emit_warnings(tsr__emitter *emitter, const tsr_warning *warnings, size_t count) {
-  for (size_t i = 0; i < count; i++) emit_warning(emitter, &warnings[i]);
+void tsr__warnings_tell(const tsr_report_options *options, const tsr_warning *warnings,
+                        size_t count) {
+  if (!options || !options->warn || options->quiet) return;
+  for (size_t i = 0; i < count; i++)
+    options->warn(options->warn_context, warnings[i].code, warnings[i].count, warnings[i].message);
 }
 
-static int close_heading(tsr__emitter *emitter, tsr_error *error) {
+/* The emitter's options are its own copy, and outlive tsr__emitter_finish. */
+static int close_with(tsr__emitter *emitter, const tsr__warning_list *list, tsr_error *error) {
   tsr__emit_end(emitter);
-  tsr__emit_end(emitter);
-  return tsr__emitter_finish(emitter, error);
-}
-
-int tsr__heading_close(tsr__emitter *emitter, const tsr_report_input *input,
-                       const tsr__warning_list *more, tsr_error *error) {
-  tsr__emit_end(emitter);
-  size_t count = 0;
-  const tsr_warning *warnings = tsr_snapshot_warnings(input->snapshot, &count);
   tsr__emit_space(emitter);
   tsr__emit_array(emitter, "warnings");
-  emit_warnings(emitter, warnings, count);
-  if (more) emit_warnings(emitter, more->items, more->count);
-  return close_heading(emitter, error);
+  for (size_t i = 0; i < list->count; i++) emit_warning(emitter, &list->items[i]);
+  tsr__emit_end(emitter);
+  tsr__emit_end(emitter);
+  int status = tsr__emitter_finish(emitter, error);
+  if (!status) tsr__warnings_tell(&emitter->options, list->items, list->count);
+  return status;
+}
+
+static void add_of_snapshot(tsr__warning_list *list, const tsr_report_input *input) {
+  size_t count = 0;
+  const tsr_warning *warnings = tsr_snapshot_warnings(input->snapshot, &count);
+  tsr__warnings_add(list, warnings, count);
 }
 
 int tsr__heading_close_pair(tsr__emitter *emitter, const tsr_report_input *first,
                             const tsr_report_input *second, const tsr__warning_list *more,
                             tsr_error *error) {
-  tsr__emit_end(emitter);
   tsr__warning_list all = {0};
-  size_t count = 0;
-  const tsr_warning *warnings = tsr_snapshot_warnings(first->snapshot, &count);
-  tsr__warnings_add(&all, warnings, count);
-  warnings = tsr_snapshot_warnings(second->snapshot, &count);
-  tsr__warnings_add(&all, warnings, count);
-  tsr__warnings_add(&all, more->items, more->count);
-  tsr__emit_space(emitter);
-  tsr__emit_array(emitter, "warnings");
-  emit_warnings(emitter, all.items, all.count);
-  return close_heading(emitter, error);
+  add_of_snapshot(&all, first);
+  if (second) add_of_snapshot(&all, second);
+  if (more) tsr__warnings_add(&all, more->items, more->count);
+  return close_with(emitter, &all, error);
+}
+
+int tsr__heading_close(tsr__emitter *emitter, const tsr_report_input *input,
+                       const tsr__warning_list *more, tsr_error *error) {
+  return tsr__heading_close_pair(emitter, input, NULL, more, error);
 }
 
 const char *tsr__plural(uint64_t count) {

@@ -13,11 +13,14 @@ void tsr__heading_open_pair(tsr__emitter *emitter, const char *command,
                             const tsr_report_input *first, const tsr_report_input *second);
 /* Warnings of an answer, over all its devices; those with the same code are combined. */
 typedef struct tsr__warning_list {
-  tsr_warning items[32];
+  tsr_warning items[64];
   size_t count;
 } tsr__warning_list;
 
 void tsr__warnings_add(tsr__warning_list *list, const tsr_warning *warnings, size_t count);
+/* Pass warnings to the caller's function, if there is one and it is not to be quiet. `options` may be NULL. */
+void tsr__warnings_tell(const tsr_report_options *options, const tsr_warning *warnings,
+                        size_t count);
 
 /* Close both, with the snapshot's warnings and the answer's in between (`more` may be NULL), and
  * finish the emitter: returns the result of tsr__emitter_finish. */

@@ -33,24 +33,47 @@ LISTS = [['peak'], ['leaks'], ['why'], *(['profile', '--by', by] for by in ('lin
 COLUMNS = ('80', '100', '140')
 
 
+TITLE = re.compile(r'allocated at|(?:in use|requested), by line|^  (?:line|operation|module)\b')
+
+
+def named(line, first, header):
+    """(category, name) of a row whose name begins at the column `first`."""
+    # Two spaces end a name; the columns after it, if any, are numbers.
+    name = re.split(r'  +', line[first:].strip())[0]
+    at = header.find('category')
+    return line[at:].split()[0] if 0 <= at < first else '', name
+
+
+def folded_rows(lines, is_above, header):
+    """The same of a table whose names have lines of their own."""
+    pairs = list(zip(lines[::2], lines[1::2]))
+    for name, numbers in pairs if is_above else [pair[::-1] for pair in pairs]:
+        at = header.find('category')
+        yield numbers[at:].split()[0] if at >= 0 else '', name.strip()
+
+
 def rows_of(text):
     """The rows of each table whose header names a place: (category, name). `why` has a row for each category
     of a line."""
-    tables, header = [], None
-    for line in text.splitlines():
-        title = re.search(r'allocated at|in use, by line|^  (line|operation|module)\b', line)
-        if title and line.startswith('  '):
-            header, first = line, line.index(title.group(0).strip())
-            tables.append([])
-        elif not line.startswith('  ') or line.startswith('  ...'):
-            header = None
-        elif header:
-            # Two spaces end a name; the columns after it, if any, are numbers.
-            name = re.split(r'  +', line[first:].strip())[0]
-            category = ''
-            if 'category' in header and header.index('category') < first:
-                category = line[header.index('category'):first].split()[0]
-            tables[-1].append((category, name))
+    lines, tables, number = text.splitlines(), [], 0
+    while number < len(lines):
+        title = TITLE.search(lines[number])
+        number += 1
+        if not title or not lines[number - 1].startswith('  '):
+            continue
+        header = lines[number - 1]
+        is_folded, is_above = header.strip() == title.group(0).strip(), not header.startswith('   ')
+        number += is_folded and is_above
+        end = number
+        while end < len(lines) and lines[end].startswith('  ') and not lines[end].startswith('  ...'):
+            end += 1
+        if is_folded:
+            numbers = '' if is_above else lines[number - 2]
+            tables.append(list(folded_rows(lines[number:end], is_above, numbers)))
+        else:
+            first = header.index(title.group(0).strip())
+            tables.append([named(line, first, header) for line in lines[number:end]])
+        number = end
     return [table for table in tables if table]
 
 

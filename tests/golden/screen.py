@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""`peak` fits on a screen: of every real snapshot at most 45 lines of at most 100 columns, whose tree contains
+"""`peak` fits on a screen of 100 columns: of every real snapshot at most 45 lines of at most 100 columns, whose tree contains
 each row of the table once, and adds up. Prints TAP.
 
 usage: screen.py --tessera PATH
@@ -9,6 +9,7 @@ so."""
 import argparse
 import functools
 import json
+import os
 import re
 import subprocess
 import sys
@@ -23,7 +24,8 @@ LINE = re.compile(r'^  +(?:(\d[\d, -]*?)  +)?([\d.]+) (B|[KMG]iB)  +([\d,]+)  ( 
 
 def run(tessera, path, *options):
     return subprocess.run([tessera, 'peak', *options, path], stdin=subprocess.DEVNULL, check=True,
-                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True).stdout
+                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                          env={**os.environ, 'COLUMNS': str(COLUMNS)}).stdout
 
 
 def rows_of(text):

@@ -389,6 +389,109 @@ static void test_paragraphs(void **state) {
       &to, "short\ntwelve signs\n one two\n   three\n   four\n   overlong-word-here\n   end\n");
 }
 
+/* The name's middle goes first, the file and its line last. */
+static void test_places_are_shortened(void **state) {
+  (void)state;
+  static const struct {
+    const char *text;
+    size_t columns;
+    const char *expected;
+  } cases[] = {
+      {"model.py:382 forward", 20, "model.py:382 forward"},
+      {"model.py:382 forward", 19, "model.py:382 fo...d"},
+      {"model.py:382 forward", 16, "model.py:382 ..."},
+      {"model.py:382 forward", 15, "model.py:382"},
+      {"model.py:382 forward", 12, "model.py:382"},
+      {"model.py:382 forward", 11, "...l.py:382"},
+      {"model.py:382 forward", 4, "...2"},
+      {"model.py:382 forward", 2, ".."},
+      {"model.py:382 forward", 0, ""},
+      {"train.py:31 training_step > linear.py:125 forward", 44,
+       "train.py:31 tra...ep > linear.py:125 forward"},
+      {"train.py:31 training_step > linear.py:125 forward", 40,
+       "train.py:31 t...p > linear.py:125 f...d"},
+      {"train.py:31 training_step > linear.py:125 forward", 35,
+       "train.py:31 ... > linear.py:125 ..."},
+      {"train.py:31 training_step > linear.py:125 forward", 34, "train.py:31 training_step ..."},
+      {"train.py:31 training_step > linear.py:125 forward", 19, "train.py:31 ... ..."},
+      {"train.py:31 training_step > linear.py:125 forward", 18, "train.py:31"},
+      {"a.py:1 f > b.py:2 g > c.py:3 h > d.py:4 i > e.py:5 jjjjjjjjjj", 52,
+       "a.py:1 f > b.py:2 g > c.py:3 h > d.py:4 i ..."},
+      {"    src/a/model.py:382 forward", 28, "    .../model.py:382 forward"},
+      {"    src/a/model.py:382 forward", 24, "    .../model.py:382 ..."},
+      {"    src/a/model.py:382 forward", 18, "    model.py:382"},
+      {"    src/a/model.py:382 forward", 14, "    ....py:382"},
+      {"AddmmBackward0 (autograd)", 12, "Addmm...rad)"},
+      {"10:30 at noon, a stage", 12, "10:30 at...e"},
+      {"time: 12 of a stage", 10, "time...age"},
+      {"\xC3\xA4\xC3\xA4\xC3\xA4\xC3\xA4.py:7 \xC3\xA9t\xC3\xA9\xC3\xA9t\xC3\xA9", 14,
+       "\xC3\xA4\xC3\xA4\xC3\xA4\xC3\xA4.py:7 \xC3\xA9..."},
+      {" > ", 2, " ."},
+      {":1", 1, "."},
+  };
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    tsr__buffer clean = {0}, out = {0};
+    size_t width = tsr__text_clean(&clean, tsr__text_of(cases[i].text));
+    size_t taken =
+        tsr__place_shorten(&out, (tsr_text){clean.data, clean.size}, width, cases[i].columns);
+    tsr__buffer_append(&out, "", 1);
+    assert_string_equal(out.data, cases[i].expected);
+    tsr__buffer again = {0};
+    assert_int_equal(taken, tsr__text_clean(&again, tsr__text_of(out.data)));
+    assert_true(taken <= cases[i].columns);
+    tsr__buffer_release(&again);
+    tsr__buffer_release(&clean);
+    tsr__buffer_release(&out);
+  }
+}
+
+static void assert_table(uint32_t width, bool is_last, const char *expected) {
+  static const tsr__column last[] = {
+      {NULL, "bytes", TSR__RIGHT}, {NULL, "category", TSR__LEFT}, {NULL, "line", TSR__ELASTIC}};
+  static const tsr__column first[] = {
+      {NULL, "line", TSR__ELASTIC}, {NULL, "bytes", TSR__RIGHT}, {NULL, "category", TSR__LEFT}};
+  sink to = {0};
+  tsr__emitter e;
+  tsr_report_options options = {.width = width};
+  tsr__cell bytes = tsr__bytes(512), category = tsr__string("optimizer_state");
+  tsr__cell line = tsr__string("a_long_name_of_a_file.py:123 a_long_name_of_a_function");
+  tsr__emitter_init(&e, &options, sink_write, &to);
+  tsr__emit_table(&e, NULL, is_last ? last : first, 3);
+  if (is_last)
+    tsr__emit_row(&e, (tsr__cell[]){bytes, category, line});
+  else
+    tsr__emit_row(&e, (tsr__cell[]){line, bytes, category});
+  tsr__emit_row_end(&e);
+  tsr__emit_table_end(&e);
+  assert_int_equal(tsr__emitter_finish(&e, NULL), TSR_OK);
+  assert_output(&to, expected);
+}
+
+/* Without a width nothing is cut; where too little would be left of a name, it gets a line. */
+static void test_tables_give_way(void **state) {
+  (void)state;
+  assert_table(
+      0, true,
+      "  bytes  category         line\n"
+      "  512 B  optimizer_state  a_long_name_of_a_file.py:123 a_long_name_of_a_function\n");
+  assert_table(60, true,
+               "  bytes  category         line\n"
+               "  512 B  optimizer_state  a_long_name_of_a_file.py:123 a...n\n");
+  assert_table(46, true,
+               "  bytes  category         line\n"
+               "  512 B  optimizer_state  ..._of_a_file.py:123\n");
+  assert_table(40, true,
+               "  bytes  category\n"
+               "     line\n"
+               "  512 B  optimizer_state\n"
+               "     a_long_name_of_a_file.py:123 a_...n\n");
+  assert_table(40, false,
+               "  line\n"
+               "     bytes  category\n"
+               "  a_long_name_of_a_file.py:123 a_...n\n"
+               "     512 B  optimizer_state\n");
+}
+
 /* ---- Large output and failures ---- */
 
 static int emit_much(tsr_report_format format, sink *to, tsr_error *error) {
@@ -490,6 +593,8 @@ int main(void) {
       cmocka_unit_test(test_shortening_shows_differences),
       cmocka_unit_test(test_cut_rows_stay_distinct),
       cmocka_unit_test(test_paragraphs),
+      cmocka_unit_test(test_places_are_shortened),
+      cmocka_unit_test(test_tables_give_way),
       cmocka_unit_test(test_output_goes_out_in_pieces),
       cmocka_unit_test(test_long_strings_go_out_in_pieces),
       cmocka_unit_test(test_failed_write_is_reported_once),

@@ -583,8 +583,10 @@ static void test_peak_options(void **state) {
             "  free, whole segments        1.00 GiB\n"
             "  largest free block          256.00 MiB\n"
             "\n"
-            "  #   share     bytes  count     average  category       allocated at\n"
-            "  1  62.5 %  5.00 GiB     12  426.67 MiB  activation +1  model.p...orward\n"
+            "  #   share     bytes  count     average  category\n"
+            "     allocated at\n"
+            "  1  62.5 %  5.00 GiB     12  426.67 MiB  activation +1\n"
+            "     model.py:382 ...\n"
             "\n"
             "\033[1m#1  5.00 GiB in 12 allocations: activation 4.00 GiB, temporary 1.00 "
             "GiB\033[0m\n"
@@ -597,6 +599,40 @@ static void test_peak_options(void **state) {
             "          forward, /opt/lib/python3.11/site-packages/torch/nn/modules/linear.py:116\n"
             "          c10::cuda::CUDACachingAllocator::malloc, ??\n"
             "          torch::unwind::unwind(), ??\n");
+}
+
+/* A tsr_warn_fn; `context` is a tsr__buffer. */
+static void keep_warning(void *context, const char *code, uint64_t count, const char *message) {
+  tsr__buffer_printf(context, "%s %llu %s\n", code, (unsigned long long)count, message);
+}
+
+static bool contains(const tsr__buffer *text, const char *part) {
+  size_t length = strlen(part);
+  for (size_t i = 0; i + length <= text->size; i++)
+    if (memcmp(text->data + i, part, length) == 0) return true;
+  return false;
+}
+
+/* Warnings go where the caller wants them, in both formats, and nowhere when it wants quiet. */
+static void test_warnings_are_passed_on(void **state) {
+  (void)state;
+  static const char expected[] =
+      "frees-without-alloc 1438 their allocation is older than the trace.\n";
+  for (int form = 0; form < 3; form++) {
+    tsr__buffer out = {0}, told = {0};
+    tsr_peak_device device = with_peak(0, 1);
+    tsr_peak peak = {&device, 1};
+    tsr_report_options options = {.format = form == 1 ? TSR_REPORT_JSON : TSR_REPORT_TEXT,
+                                  .quiet = form == 2,
+                                  .warn = keep_warning,
+                                  .warn_context = &told};
+    assert_int_equal(tsr__report_peak(&input, &peak, &options, collect, &out, NULL), TSR_OK);
+    assert_int_equal(contains(&out, "frees-without-alloc"), form == 1);
+    assert_int_equal(told.size, form == 2 ? 0 : sizeof expected - 1);
+    if (told.size) assert_memory_equal(told.data, expected, told.size);
+    tsr__buffer_release(&out);
+    tsr__buffer_release(&told);
+  }
 }
 
 static void test_peak_says_when_there_is_none(void **state) {
@@ -774,11 +810,17 @@ static void test_failed_write(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_info_text),    cmocka_unit_test(test_info_json),
-      cmocka_unit_test(test_peak_text),    cmocka_unit_test(test_peak_json),
-      cmocka_unit_test(test_peak_options), cmocka_unit_test(test_peak_says_when_there_is_none),
-      cmocka_unit_test(test_profile_text), cmocka_unit_test(test_profile_of_everything),
-      cmocka_unit_test(test_profile_json), cmocka_unit_test(test_failed_write),
+      cmocka_unit_test(test_info_text),
+      cmocka_unit_test(test_info_json),
+      cmocka_unit_test(test_peak_text),
+      cmocka_unit_test(test_peak_json),
+      cmocka_unit_test(test_peak_options),
+      cmocka_unit_test(test_warnings_are_passed_on),
+      cmocka_unit_test(test_peak_says_when_there_is_none),
+      cmocka_unit_test(test_profile_text),
+      cmocka_unit_test(test_profile_of_everything),
+      cmocka_unit_test(test_profile_json),
+      cmocka_unit_test(test_failed_write),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -242,8 +242,8 @@ static int report_answer(const tsr_report_input *input, const tsr_check *check,
 
 /* The formats for other programs are assembled in memory, because they are short. */
 static int report_page(const tsr_report_input *input, const tsr_check *check,
-                       const tsr_check_face *face, tsr_write_fn *write, void *context,
-                       tsr_error *error) {
+                       const tsr_check_face *face, const tsr_report_options *options,
+                       tsr_write_fn *write, void *context, tsr_error *error) {
   tsr__emitter emitter;
   tsr__stack_printer printer;
   tsr__buffer out = {0};
@@ -268,6 +268,7 @@ static int report_page(const tsr_report_input *input, const tsr_check *check,
   if (!status && write(context, out.data, out.size))
     status = tsr__fail(error, TSR_ERROR_WRITE, TSR_OFFSET_NONE, "the report cannot be written");
   tsr__buffer_release(&out);
+  if (!status) tsr__warnings_tell(options, warnings.items, warnings.count);
   return status;
 }
 
@@ -276,7 +277,7 @@ int tsr__report_check(const tsr_report_input *input, const tsr_check *check,
                       tsr_write_fn *write, void *context, tsr_error *error) {
   tsr_report_options how = options ? *options : (tsr_report_options){0};
   if (face->format != TSR_CHECK_TEXT && face->format != TSR_CHECK_JSON)
-    return report_page(input, check, face, write, context, error);
+    return report_page(input, check, face, &how, write, context, error);
   if (face->format == TSR_CHECK_JSON)
     how.format = TSR_REPORT_JSON;
   else if (how.format == TSR_REPORT_JSON)

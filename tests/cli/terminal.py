@@ -1,0 +1,244 @@
+#!/usr/bin/env python3
+"""terminal.py --tessera PATH --work FOLDER: what depends on where the output goes, as TAP.
+
+Commands run with their output in a pipe and in pseudo-terminals of several widths: what is shortened,
+and where warnings go.
+"""
+import argparse
+import fcntl
+import json
+import os
+import pty
+import re
+import select
+import shutil
+import struct
+import subprocess
+import sys
+import termios
+from pathlib import Path
+
+sys.dont_write_bytecode = True
+import fixtures  # noqa: E402  (its bytecode would land in the source tree)
+
+HANG_S = 1800  # ends what hangs; a busy machine may be slow
+UNWANTED = ('NO_COLOR', 'COLUMNS', 'LINES', 'POSIXLY_CORRECT')
+WIDTHS = (60, 80, 120)
+NAME = 'a_function_whose_name_is_far_too_long_for_any_table_on_a_terminal'
+PLACE = re.compile(r'a_module_with_a_long_name\.py:\d+')
+
+
+def long_names():
+    """Two steps' worth of memory from lines whose labels fit no table of 80 columns, kept in each step."""
+    run = fixtures.Run()
+    device, at = run.devices[0], '/work/a_module_with_a_long_name.py'
+    for number in range(5):
+        run.note(f'{NAME}#{number}', 'START')
+        for line in range(4):
+            device.alloc((line + 2) * fixtures.MIB, run.stacks(
+                ('forward', '/usr/lib/python3/torch/nn/modules/linear.py', 125),
+                ('_call_impl', '/usr/lib/python3/torch/nn/modules/module.py', 1750),
+                (f'{NAME}_{line}', at, 1000 + line)))
+        device.free(device.alloc(fixtures.MIB, run.stacks((NAME, at, 2000))),
+                    run.stacks((NAME, at, 2001)))
+        run.note(f'{NAME}#{number}', 'END')
+    return run.snapshot()
+
+
+class Runner:
+    """Runs tessera in the folder of the fixtures."""
+
+    def __init__(self, tessera, folder):
+        self.tessera, self.folder = tessera, folder
+        kept = {key: value for key, value in os.environ.items() if key not in UNWANTED}
+        self.env = {**kept, 'LC_ALL': 'C', 'TERM': 'xterm-256color'}
+
+    def piped(self, *words, **env):
+        """(status, standard output, standard error)"""
+        done = subprocess.run([self.tessera, *words], cwd=self.folder, env={**self.env, **env},
+                              stdin=subprocess.DEVNULL, capture_output=True, timeout=HANG_S,
+                              check=False)
+        return done.returncode, done.stdout.decode(), done.stderr.decode()
+
+    def shown(self, *words, columns, both=False, **env):
+        """(status, what a terminal of that width receives, standard error). With `both`, standard error
+        is the terminal too."""
+        here, there = pty.openpty()
+        fcntl.ioctl(there, termios.TIOCSWINSZ, struct.pack('HHHH', 24, columns, 0, 0))
+        with subprocess.Popen([self.tessera, *words], cwd=self.folder, env={**self.env, **env},
+                              stdin=subprocess.DEVNULL, stdout=there,
+                              stderr=there if both else subprocess.PIPE) as process:
+            os.close(there)
+            screen = self.drain(here)
+            errors = '' if both else process.stderr.read().decode()
+            status = process.wait(timeout=HANG_S)
+        os.close(here)
+        return status, screen.replace('\r\n', '\n'), errors
+
+    @staticmethod
+    def drain(handle):
+        pieces = []
+        while select.select([handle], [], [], HANG_S)[0]:
+            try:
+                piece = os.read(handle, 1 << 16)
+            except OSError:  # the other side is closed
+                break
+            if not piece:
+                break
+            pieces.append(piece)
+        return b''.join(pieces).decode('utf-8', 'replace')
+
+
+def plain(text):
+    """Without colours."""
+    return re.sub(r'\x1b\[[0-9;]*[mK]', '', text)
+
+
+# What has long names in a table.
+TABLES = (('peak',), ('profile', '--by', 'line'), ('why',), ('at', '--event', '20'), ('leaks',),
+          ('stages',), ('steps',))
+
+
+def table_lines(text):
+    """The lines of tables: all up to the first stack, but the verdict."""
+    lines = plain(text).split('\n\n#1 ')[0].splitlines()
+    return [line for line in lines if not line.startswith(('Device', 'Out of memory'))]
+
+
+def check_a_pipe_shortens_nothing(runner):
+    for words in TABLES:
+        status, text, _ = runner.piped(*words, 'long.pickle')
+        assert status == 0, words
+        cut = [line for line in table_lines(text)
+               if '...' in line and not line.lstrip().startswith('...')]
+        assert not cut, (words, cut)
+
+
+def check_names_survive_in_a_pipe(runner):
+    for words in (('peak',), ('profile', '--by', 'line'), ('leaks',), ('why',)):
+        text = runner.piped(*words, 'long.pickle')[1]
+        assert all(f'{NAME}_{line}' in '\n'.join(table_lines(text)) for line in range(4)), (words, text)
+
+
+def check_a_file_shortens_nothing(runner):
+    status, _, _ = runner.shown('peak', '-o', 'out.txt', 'long.pickle', columns=60)
+    assert status == 0
+    assert (runner.folder / 'out.txt').read_text() == runner.piped('peak', 'long.pickle')[1]
+
+
+def check_a_terminal_shortens(runner):
+    for columns in WIDTHS:
+        for words in TABLES:
+            text = runner.shown(*words, 'long.pickle', columns=columns)[1]
+            wide = [line for line in table_lines(text) if len(line) > columns and NAME[:12] in line]
+            assert not wide, (words, columns, wide)
+
+
+def check_file_and_line_survive(runner):
+    for columns in WIDTHS:
+        for words in (('peak',), ('profile', '--by', 'line'), ('leaks',), ('why',)):
+            text = '\n'.join(table_lines(runner.shown(*words, 'long.pickle', columns=columns)[1]))
+            assert all(f'a_module_with_a_long_name.py:{1000 + line}' in text or
+                       re.search(rf'\.\.\.\S*name\.py:{1000 + line}', text)
+                       for line in range(4)), (words, columns, text)
+
+
+def check_columns_is_honoured(runner):
+    for columns in WIDTHS:
+        for words in TABLES:
+            stated = runner.piped(*words, 'long.pickle', COLUMNS=str(columns))[1]
+            shown = runner.shown(*words, 'long.pickle', columns=columns)[1]
+            assert stated == plain(shown), (words, columns)
+            other = runner.shown(*words, 'long.pickle', columns=columns + 17,
+                                 COLUMNS=str(columns))[1]
+            assert other == shown, (words, columns)
+
+
+def check_columns_must_be_a_number(runner):
+    wanted = runner.piped('peak', 'long.pickle')[1]
+    for value in ('', '0', '-80', '80x', ' 80', '99999999999999999999'):
+        assert runner.piped('peak', 'long.pickle', COLUMNS=value)[1] == wanted, value
+        shown = runner.shown('peak', 'long.pickle', columns=60, COLUMNS=value)[1]
+        assert shown == runner.shown('peak', 'long.pickle', columns=60)[1], value
+
+
+def check_a_terminal_of_unknown_width(runner):
+    shown = runner.shown('peak', 'long.pickle', columns=0)[1]
+    assert plain(shown) == runner.piped('peak', 'long.pickle')[1]
+
+
+# Every command that reads a file and does not answer on standard output alone, and what follows its name.
+COMMANDS = (('info',), ('peak',), ('profile',), ('at', '--event', '3'), ('stages',), ('why',),
+            ('source', 'model.py'), ('leaks',), ('steps',), ('whatif',), ('check', '--max', '1GiB'))
+WRITERS = (('export', '-o', 'out.pickle'), ('export', '-o', 'out.json'),
+           ('export', '--format', 'folded'), ('export', '--format', 'csv'),
+           ('trim', '--events', '2..5', '-o', 'out.pickle'), ('view', '-o', 'out.html'))
+WARNING = 'warning: truncated (1): '
+
+
+def run_on_half(runner, words):
+    name, *rest = words
+    if name == 'source':
+        return runner.piped(name, 'half.pickle', *rest)
+    return runner.piped(name, *rest, 'half.pickle')
+
+
+def check_warnings_go_to_standard_error(runner):
+    for words in COMMANDS + WRITERS:
+        _, text, errors = run_on_half(runner, words)
+        assert WARNING not in text, words
+        assert errors.count(f'tessera: half.pickle: {WARNING}') == 1, (words, errors)
+        _, _, errors = run_on_half(runner, (*words, '-q'))
+        assert 'warning' not in errors, (words, errors)
+
+
+def check_warnings_stay_in_json(runner):
+    for words in COMMANDS:
+        _, text, errors = run_on_half(runner, (*words, '--json'))
+        assert 'truncated' in [warning['code'] for warning in json.loads(text)['warnings']], words
+        assert errors.count(WARNING) == 1, (words, errors)
+
+
+def check_warnings_of_two_files(runner):
+    _, text, errors = runner.piped('diff', 'half.pickle', 'half.pickle')
+    assert 'warning' not in text
+    assert errors.count('tessera: warning: truncated (2): ') == 1, errors
+
+
+def check_warnings_follow_the_answer(runner):
+    _, screen, _ = runner.shown('peak', 'half.pickle', columns=100, both=True)
+    assert screen.index('Device 0') < screen.index('tessera: half.pickle: warning')
+    assert screen.rstrip().splitlines()[-1].startswith('tessera: half.pickle: warning'), screen
+
+
+CHECKS = [value for name, value in sorted(globals().items()) if name.startswith('check_')]
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument('--tessera', required=True, type=Path)
+    parser.add_argument('--work', required=True, type=Path)
+    options = parser.parse_args()
+    folder = options.work.resolve() / 'files'
+    shutil.rmtree(folder, ignore_errors=True)
+    fixtures.write_all(folder)
+    fixtures.write(folder / 'long.pickle', long_names())
+    (folder / 'half.pickle').write_bytes((folder / 'truncated.pickle').read_bytes())
+    runner = Runner(options.tessera.resolve(), folder)
+    failed = 0
+    print(f'1..{len(CHECKS)}')
+    for number, check in enumerate(CHECKS, 1):
+        title = check.__name__[len('check_'):].replace('_', ' ')
+        try:
+            check(runner)
+            print(f'ok {number} - {title}', flush=True)
+        except AssertionError as error:
+            failed += 1
+            print(f'not ok {number} - {title}')
+            for line in str(error).splitlines():
+                print(f'# {line[:2000]}', flush=True)
+    return int(failed > 0)
+
+
+if __name__ == '__main__':
+    sys.exit(main())
