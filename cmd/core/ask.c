@@ -42,6 +42,10 @@ static int load_file(cli_session *session, const tsr_parameter *row, const char 
   char *text = NULL;
   size_t size_bytes = 0;
   session->path = path;
+  /* A source file may be on another machine: the snapshot knows its lines by number. */
+  bool is_file = row->kind == TSR_PARAMETER_FILE && strcmp(path, "-") != 0;
+  if (is_file && access(path, F_OK) != 0 && errno == ENOENT)
+    return set_file(session, row, path, "", 0);
   int status = cli_read_text(path, CLI_TEXTFILE_ANY, &text, &size_bytes, &session->error);
   if (status == 0) status = set_file(session, row, path, text, size_bytes);
   free(text);

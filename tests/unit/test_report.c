@@ -635,14 +635,20 @@ static void test_warnings_are_passed_on(void **state) {
   }
 }
 
+#define NO_TRACE                                                                               \
+  "  The file shows one moment. For a trace, call torch.cuda.memory._record_memory_history() " \
+  "before\n"                                                                                   \
+  "  the model is made and _dump_snapshot() later, or run the job in `with tessera.record():`.\n"
+
 static void test_peak_says_when_there_is_none(void **state) {
   (void)state;
   static const struct {
     uint64_t events, allocated_bytes;
     const char *expected;
   } cases[] = {
-      {0, 512, "Device 2: no events were recorded; 512 B allocated of 1.0 KiB reserved.\n"},
-      {0, 0, "Device 2: no events were recorded; 0 B allocated of 0 B reserved.\n"},
+      {0, 512,
+       "Device 2: no events were recorded; 512 B allocated of 1.0 KiB reserved.\n" NO_TRACE},
+      {0, 0, "Device 2: no events were recorded; 0 B allocated of 0 B reserved.\n" NO_TRACE},
       {1438, GIB,
        "Device 2: peak 1.00 GiB allocated of 2.00 GiB reserved, before the first of 1,438 "
        "events.\n"}};

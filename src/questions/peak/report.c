@@ -59,6 +59,19 @@ static void print_verdict(tsr__emitter *emitter, const tsr_peak_device *device) 
   tsr__emit_paragraph(emitter, TSR__VERDICT, 0);
 }
 
+/* For a file that has segments only, because the history was not recorded. */
+static void explain_recording(tsr__emitter *emitter, const tsr_peak *peak) {
+  uint64_t events = 0;
+  for (size_t i = 0; i < peak->device_count; i++) events |= peak->devices[i].event_count;
+  if (events || !peak->device_count) return;
+  tsr__emit_printf(emitter, TSR__PLAIN,
+                   "  The file shows one moment. For a trace, call "
+                   "torch.cuda.memory._record_memory_history() before");
+  tsr__emit_printf(emitter, TSR__PLAIN,
+                   "  the model is made and _dump_snapshot() later, or run the job in `with "
+                   "tessera.record():`.");
+}
+
 static void emit_peak(tsr__emitter *emitter, const tsr_peak_device *device) {
   tsr__emit_object(emitter, "peak");
   tsr__emit_field(emitter, "event", NULL, tsr__index(device->peak.event));
@@ -100,11 +113,13 @@ static tsr__share_list shares_of(const tsr_peak_device *device) {
                            device->tensors};
 }
 
-static void emit_device(tsr__stack_printer *printer, const tsr_peak_device *device,
+static void emit_device(tsr__stack_printer *printer, const tsr_peak *peak, size_t index,
                         size_t most_lines) {
   tsr__emitter *emitter = printer->emitter;
+  const tsr_peak_device *device = &peak->devices[index];
   tsr__share_list shares = shares_of(device);
   print_verdict(emitter, device);
+  if (index == 0) explain_recording(emitter, peak);
   tsr__emit_object(emitter, NULL);
   tsr__emit_field(emitter, "device", NULL, tsr__device(device->device));
   tsr__emit_field(emitter, "events", NULL, tsr__count(device->event_count));
@@ -147,8 +162,7 @@ int tsr__report_peak(const tsr_report_input *input, const tsr_peak *peak,
   tsr__heading_open(&emitter, "peak", input);
   if (!peak->device_count)
     tsr__emit_printf(&emitter, TSR__VERDICT, "No device has events or segments.");
-  for (size_t i = 0; i < peak->device_count; i++)
-    emit_device(&printer, &peak->devices[i], most_lines);
+  for (size_t i = 0; i < peak->device_count; i++) emit_device(&printer, peak, i, most_lines);
   tsr__stack_printer_release(&printer);
   return tsr__heading_close(&emitter, input, &warnings, error);
 }

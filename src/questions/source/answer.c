@@ -284,6 +284,10 @@ static int fill(inquiry *q, const tsr_source_file *file, const uint32_t *devices
                 tsr_source *out, tsr_error *error) {
   int status = tsr__outline_read((tsr_text){file->text, file->size_bytes}, &q->outline, error);
   if (!status) status = tsr__source_frames_find(q->snapshot, file->path, &q->frames, error);
+  if (!status && !file->size_bytes && q->frames.file == TSR_NONE)
+    status = tsr__fail(error, TSR_ERROR_IO, TSR_OFFSET_NONE,
+                       "'%.200s' has no text here, and no file of the snapshot has its name",
+                       file->path);
   if (!status) status = keep_source(q, file, out, error);
   if (!status && !(out->devices = TSR__NEW_ARRAY(tsr_source_device, count)))
     status = tsr__fail_memory(error);

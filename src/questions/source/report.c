@@ -106,7 +106,11 @@ static void print_elsewhere(tsr__emitter *emitter, const tsr_snapshot *snapshot,
 void tsr__source_print_doubts(tsr__emitter *emitter, const tsr_snapshot *snapshot,
                               const tsr_source *source) {
   if (!tsr__emitter_is_text(emitter)) return;
-  if (source->beyond_lines) print_beyond(emitter, source);
+  if (!source->text_count)
+    tsr__emit_printf(emitter, TSR__VERDICT,
+                     "The source is not here: its lines are listed by number, without their text.");
+  else if (source->beyond_lines)
+    print_beyond(emitter, source);
   if (source->other_lines) print_elsewhere(emitter, snapshot, source);
   if (!source->other_count) return;
   tsr_text file = tsr_snapshot_string(snapshot, source->file);
@@ -125,7 +129,9 @@ void tsr__source_print_doubts(tsr__emitter *emitter, const tsr_snapshot *snapsho
 void tsr__source_warn(const tsr__emitter *emitter, const tsr_source *source,
                       tsr__warning_list *warnings) {
   const tsr_warning all[] = {
-      {"source-lines-beyond", source->beyond_lines,
+      {"source-absent", !source->text_count,
+       "the source is not here; its lines are listed by number, without their text"},
+      {"source-lines-beyond", source->text_count ? source->beyond_lines : 0,
        "lines that the snapshot mentions but the source does not have; another version?"},
       {"source-lines-elsewhere", source->other_lines,
        "lines that are in another function than the snapshot says; another version?"},
