@@ -211,6 +211,38 @@ def check_warnings_follow_the_answer(runner):
     assert screen.rstrip().splitlines()[-1].startswith('tessera: half.pickle: warning'), screen
 
 
+FAILURES = ('oom', 'oom-pieces', 'oom-elsewhere', 'oom-pending', 'oom-rounded')
+
+
+def check_why_opens_with_two_lines(runner):
+    for name in FAILURES:
+        for columns in (None, 80, 120):
+            env = {'COLUMNS': str(columns)} if columns else {}
+            text = runner.piped('why', f'{name}.pickle', **env)[1]
+            head = text.split('\n\n')[0].splitlines()[:2]
+            assert head[0].startswith('Device 0: out of memory') and 'asked for' in head[0], head
+            assert head[1] and all(len(line) <= 100 for line in head), head
+
+
+def check_why_shows_the_request_then_advice_then_memory(runner):
+    for name in FAILURES:
+        text = runner.piped('why', f'{name}.pickle')[1]
+        parts = [text.find(part) for part in ('Asked for at event', 'What would help',
+                                              'Where the memory was')]
+        assert parts[0] > 0 and parts[0] < parts[2], (name, text)
+        assert parts[1] < 0 or parts[0] < parts[1] < parts[2], (name, text)
+        stack = text[parts[0]:].split('\n\n')[0].splitlines()[1:]
+        assert stack and all(re.match(r' +\S+\.py:\d+ \S', line) for line in stack), stack
+        assert not any('/work/' in line for line in stack), stack
+
+
+def check_why_keeps_details_for_verbose(runner):
+    for name in FAILURES:
+        brief, full = (runner.piped('why', *words, f'{name}.pickle')[1] for words in ((), ('-v',)))
+        assert 'asked for, rounded up' in full and 'asked for, rounded up' not in brief, name
+        assert len(brief.splitlines()) <= 40 < len(full.splitlines()), name
+
+
 CHECKS = [value for name, value in sorted(globals().items()) if name.startswith('check_')]
 
 

@@ -106,8 +106,8 @@ static const char *reason_text(const tsr_why_device *d) {
   return words[(unsigned)d->reason < TSR_WHY_REASON_COUNT ? d->reason : 0];
 }
 
-static void append_oom(tsr__buffer *out, const tsr_why_device *d) {
-  tsr__buffer_printf(out, "out of memory at event %s of %s%s. ", COUNT((uint64_t)d->moment.event),
+static void append_story(tsr__buffer *out, const tsr_why_device *d) {
+  tsr__buffer_printf(out, "Out of memory at event %s of %s%s. ", COUNT((uint64_t)d->moment.event),
                      COUNT(d->event_count), reason_text(d));
   tsr__buffer_printf(out, "%s were asked for, %s were free on the device, ", SIZE(d->request_bytes),
                      SIZE(d->device_free_bytes));
@@ -171,14 +171,84 @@ static void append_outlook(tsr__buffer *out, const tsr_why_device *d) {
                        SIZE(outlook->step_growth_bytes));
 }
 
-static void say_outlook(tsr__emitter *emitter, const tsr_why_device *d) {
-  if (!tsr__emitter_is_text(emitter) || !d->oom_count) return;
-  if (d->ooms[d->chosen].is_recovered) {
-    tsr__emit_printf(emitter, TSR__VERDICT, "The program recovered from it and went on.");
+/* The reason, in a line of at most 100 columns. */
+static void append_cause(tsr__buffer *out, const tsr_why_device *d) {
+  const tsr_why_room *own = &d->free[TSR_WHY_CACHE_OWN];
+  uint64_t there = tsr__sum_u64(d->moment.totals.reserved_bytes, d->device_free_bytes);
+  tsr_why_reason reason = d->reason;
+  bool is_arrangement = reason >= TSR_WHY_FRAGMENTED && reason <= TSR_WHY_ROUNDED;
+  if ((is_arrangement || reason == TSR_WHY_IN_USE) && d->outlook.short_bytes) {
+    tsr__buffer_printf(out,
+                       "The step needs about %s (estimate), %s more than there was: settings "
+                       "cannot help.",
+                       SIZE(d->outlook.asked_bytes), SIZE(d->outlook.short_bytes));
     return;
   }
+  switch (reason) {
+  case TSR_WHY_FRAGMENTED:
+    tsr__buffer_printf(out, "Fragmentation: %s cached for such requests lay free",
+                       SIZE(own->bytes));
+    if (own->largest_bytes < d->request_bytes)
+      tsr__buffer_printf(out, " in pieces of at most %s.", SIZE(own->largest_bytes));
+    else
+      tsr__buffer_text(out, ", kept by max_split_size_mb.");
+    break;
+  case TSR_WHY_CACHED_ELSEWHERE:
+    tsr__buffer_printf(out, "%s lay free in PyTorch's cache, but most of it %s.",
+                       SIZE(free_in_all(d)), elsewhere(d));
+    break;
+  case TSR_WHY_PENDING:
+    tsr__buffer_printf(out, "%s that the program had freed still waited for another stream.",
+                       SIZE(d->fragmentation.waiting_bytes));
+    break;
+  case TSR_WHY_ROUNDED:
+    tsr__buffer_printf(out, "Rounding: blocks in use held %s more than was asked for.",
+                       SIZE(d->lost_bytes));
+    break;
+  case TSR_WHY_OUTSIDE:
+    tsr__buffer_printf(out, "Others held the card: %s of %s were outside this PyTorch.",
+                       SIZE(d->outside_bytes), SIZE(d->capacity_bytes));
+    break;
+  case TSR_WHY_LIMIT:
+    tsr__buffer_text(out, "The device had enough: a process limit, a private pool or another "
+                          "process stood in the way.");
+    break;
+  default:
+    if (d->request_bytes > there)
+      tsr__buffer_printf(out, "This request alone is more than the %s there were.", SIZE(there));
+    else
+      tsr__buffer_printf(out, "What is in use fills the card: %s of %s.",
+                         SIZE(d->moment.totals.allocated_bytes), SIZE(there));
+  }
+}
+
+/* What happened, in a line of at most 100 columns. */
+static void append_headline(tsr__buffer *out, const tsr_why_device *d) {
+  tsr__buffer_text(out, "out of memory");
+  append_where(out, &d->outlook);
+  tsr__buffer_printf(out, ": %s asked for, ", SIZE(d->request_bytes));
+  if (d->missing_bytes)
+    tsr__buffer_printf(out, "%s missing.", SIZE(d->missing_bytes));
+  else
+    tsr__buffer_printf(out, "%s free on the device.", SIZE(d->device_free_bytes));
+}
+
+static void say_cause(tsr__emitter *emitter, const tsr_why_device *d) {
+  bool is_recovered = d->ooms[d->chosen].is_recovered;
+  if (is_recovered)
+    tsr__emit_printf(emitter, TSR__VERDICT, "The program recovered from it and went on.");
+  append_cause(&emitter->scratch, d);
+  tsr__emit_line(emitter, is_recovered ? TSR__PLAIN : TSR__VERDICT, 0);
+}
+
+/* The same with all its figures. */
+static void say_story(tsr__emitter *emitter, const tsr_why_device *d) {
+  tsr__emit_space(emitter);
+  append_story(&emitter->scratch, d);
+  tsr__emit_paragraph(emitter, TSR__PLAIN, 0);
+  if (d->ooms[d->chosen].is_recovered) return;
   append_outlook(&emitter->scratch, d);
-  tsr__emit_line(emitter, TSR__VERDICT, 0);
+  tsr__emit_paragraph(emitter, TSR__PLAIN, 0);
 }
 
 /* How close it came. */
@@ -211,11 +281,11 @@ static void print_verdict(tsr__emitter *emitter, const tsr_why_device *d) {
   char name[TSR__FORMAT_BYTES];
   tsr__buffer_printf(&emitter->scratch, "%s: ", tsr__device_title(d->device, name));
   if (d->oom_count)
-    append_oom(&emitter->scratch, d);
+    append_headline(&emitter->scratch, d);
   else
     append_no_oom(&emitter->scratch, d);
   tsr__emit_line(emitter, TSR__VERDICT, 0);
-  say_outlook(emitter, d);
+  if (d->oom_count) say_cause(emitter, d);
 }
 
 /* ---- The failure ---- */
@@ -268,7 +338,6 @@ static void emit_request(tsr__stack_printer *printer, const tsr_why_device *d) {
     tsr__emit_field(emitter, "request", NULL, tsr__nothing());
     return;
   }
-  say_which(emitter, d);
   tsr__emit_object(emitter, "request");
   emit_asker(printer, d);
   tsr__emit_field(emitter, "request_bytes", "asked for, rounded up", tsr__bytes(d->request_bytes));
@@ -749,11 +818,87 @@ static void print_stacks(tsr__stack_printer *printer, const tsr_why_device *d) {
   }
 }
 
+/* Where the request was made: `app/model.py:31 forward`, a line for each frame of the program. */
+static void print_frame(tsr__emitter *emitter, const tsr_snapshot *snapshot, uint32_t id,
+                        size_t indent) {
+  tsr_frame frame = tsr_snapshot_frame(snapshot, id);
+  tsr_text file = tsr_snapshot_string(snapshot, frame.file);
+  tsr_text name = tsr_snapshot_string(snapshot, frame.name);
+  size_t from = file.size_bytes, slashes = 0;
+  while (from) {
+    slashes += file.data[from - 1] == '/' || file.data[from - 1] == '\\';
+    if (slashes == 2) break;
+    from--;
+  }
+  tsr__buffer_append(&emitter->scratch, file.data + from, file.size_bytes - from);
+  if (frame.line && frame.line != TSR_LINE_UNKNOWN)
+    tsr__buffer_printf(&emitter->scratch, ":%" PRIu64, frame.line);
+  tsr__buffer_text(&emitter->scratch, " ");
+  tsr__buffer_append(&emitter->scratch, name.data, name.size_bytes);
+  tsr__emit_line(emitter, TSR__PLAIN, indent);
+}
+
+/* Outermost first; -v has the frames between, and whole paths. */
+static void print_asker(tsr__stack_printer *printer, const tsr_why_device *d) {
+  enum { MOST_FRAMES = 12, DEEPEST = 24 };
+  tsr__emitter *emitter = printer->emitter;
+  if (!tsr__emitter_is_text(emitter) || d->stack == TSR_NONE) return;
+  tsr__emit_space(emitter);
+  tsr__emit_printf(emitter, TSR__BOLD,
+                   "Asked for at event %s of %s:", COUNT((uint64_t)d->moment.event),
+                   COUNT(d->event_count));
+  tsr_stack stack = tsr_snapshot_stack(printer->snapshot, d->stack);
+  uint32_t *frames = TSR__NEW_ARRAY(uint32_t, stack.depth);
+  size_t count = frames ? tsr__stack_shown(printer, d->stack, frames) : 0;
+  if (!frames) emitter->scratch.failed = true;
+  if (emitter->options.verbose || emitter->options.full_stacks || !count) {
+    tsr__stack_print(printer, d->stack);
+  } else {
+    size_t hidden = count > MOST_FRAMES ? count - MOST_FRAMES : 0, indent = 2;
+    if (hidden)
+      tsr__emit_printf(emitter, TSR__DIM, "  ... %s outer frame%s (-v shows all)", COUNT(hidden),
+                       tsr__plural(hidden));
+    for (size_t i = hidden; i < count; i++) {
+      print_frame(emitter, printer->snapshot, frames[i], indent);
+      if (indent < DEEPEST) indent += 2;
+    }
+  }
+  tsr__free(frames);
+}
+
+/* A failure in text: who asked, what would help, what held the memory; -v has the rest. */
+static void print_failure(tsr__stack_printer *printer, const tsr_why_device *d) {
+  enum { NAMED_TRIALS = 3 }; /* so few are those that the user named */
+  tsr__emitter *emitter = printer->emitter;
+  bool is_verbose = emitter->options.verbose;
+  say_which(emitter, d);
+  print_asker(printer, d);
+  emit_advice(emitter, d);
+  if (is_verbose) {
+    say_story(emitter, d);
+    emit_request(printer, d);
+  }
+  print_memory(emitter, d);
+  if (is_verbose) emit_kinds(emitter, d);
+  emit_causes(printer, d);
+  if (is_verbose) say_saving(emitter, d);
+  if (is_verbose || d->trial_count <= NAMED_TRIALS) emit_trials(emitter, d);
+  if (!is_verbose)
+    tsr__emit_printf(emitter, TSR__DIM,
+                     "  -v shows the figures, the settings tried and whole stacks.");
+  print_stacks(printer, d);
+}
+
 /* `is_brief`: another device failed; in text this one is a line. */
 static void emit_device(tsr__stack_printer *printer, const tsr_why_device *d, bool is_brief) {
   tsr__emitter *emitter = printer->emitter;
+  bool is_text = tsr__emitter_is_text(emitter);
   print_verdict(emitter, d);
-  if (is_brief && tsr__emitter_is_text(emitter)) return;
+  if (is_brief && is_text) return;
+  if (d->oom_count && is_text) {
+    print_failure(printer, d);
+    return;
+  }
   tsr__emit_object(emitter, NULL);
   tsr__emit_field(emitter, "device", NULL, tsr__device(d->device));
   tsr__emit_field(emitter, "events", NULL, tsr__count(d->event_count));
@@ -769,7 +914,6 @@ static void emit_device(tsr__stack_printer *printer, const tsr_why_device *d, bo
   emit_memory(emitter, d);
   emit_kinds(emitter, d);
   emit_causes(printer, d);
-  say_saving(emitter, d);
   emit_trials(emitter, d);
   if (d->oom_count) emit_outlook(emitter, d);
   if (d->oom_count) emit_advice(emitter, d);
