@@ -365,3 +365,12 @@ void tsr__phases_release(tsr__phases *phases) {
   TSR__VECTOR_FREE(&phases->runs);
   TSR__VECTOR_FREE(&phases->marked);
 }
+
+bool tsr__phases_train(const tsr__phases *phases) {
+  for (size_t i = 0; i < phases->runs.count; i++) {
+    uint8_t phase = phases->runs.items[i].phase;
+    if (phase == TSR_PHASE_BACKWARD || phase == TSR_PHASE_RECOMPUTE || phase == TSR_PHASE_OPTIMIZER)
+      return true;
+  }
+  return false;
+}

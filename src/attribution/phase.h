@@ -56,5 +56,7 @@ typedef struct tsr__phases {
 int tsr__phases_compute(const tsr_snapshot *snapshot, const tsr__roles *roles,
                         const tsr_events *events, tsr__phases *out, tsr_error *error);
 void tsr__phases_release(tsr__phases *phases);
+/* Whether a backward pass or an optimizer's step is among them. Linear in runs. */
+bool tsr__phases_train(const tsr__phases *phases);
 
 #endif

@@ -140,6 +140,11 @@ size_t tsr__stack_shown(tsr__stack_printer *printer, uint32_t stack, uint32_t *f
   return count;
 }
 
+void tsr__frame_append_name(tsr__stack_printer *printer, uint32_t frame) {
+  tsr__namer *namer = namer_of(printer);
+  if (namer) tsr__namer_append_frame(namer, frame, &printer->emitter->scratch);
+}
+
 void tsr__stack_names(const tsr__stack_row *rows, size_t count, tsr__row_names *out) {
   *out = (tsr__row_names){0};
   if (!count || !tsr__emitter_is_text(rows[0].printer->emitter)) return;

@@ -29,6 +29,9 @@ void tsr__stack_emit(tsr__stack_printer *printer, uint32_t stack);
  * the operation, of TSR__LABEL_LINE the line alone. Rows of a table are named with tsr__stack_names. */
 void tsr__stack_append_name(tsr__stack_printer *printer, tsr__label_kind kind, uint32_t stack);
 
+/* Append a frame's name likewise: `model.py:382`. `frame` is not TSR_NONE. */
+void tsr__frame_append_name(tsr__stack_printer *printer, uint32_t frame);
+
 /* What the rows of a table are called, so that no two read alike; of TSR_NONE "(no stack recorded)". Rows
  * may be of several printers. When out of memory, which the emitter then reports, or in JSON, names
  * are empty. The caller releases `out`. */

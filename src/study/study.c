@@ -41,6 +41,7 @@ typedef enum device_slot {
   SLOT_CYCLE,
   SLOT_CATEGORIES,
   SLOT_ANNOTATIONS,
+  SLOT_FINDINGS,
   DEVICE_SLOTS
 } device_slot;
 
@@ -58,6 +59,7 @@ typedef struct device_study {
   tsr__cycle cycle;
   tsr__categories categories;
   tsr__annotations annotations;
+  tsr__findings findings;
 } device_study;
 
 struct tsr_study {
@@ -86,6 +88,7 @@ static void release_onces(tsr__once *onces, size_t count) {
 }
 
 static void release_device(device_study *d) {
+  tsr__findings_release(&d->findings);
   tsr__annotations_release(&d->annotations);
   tsr__categories_release(&d->categories);
   tsr__cycle_release(&d->cycle);
@@ -365,6 +368,26 @@ int tsr__study_annotations(tsr_study *study, uint32_t device, const tsr__annotat
   device_study *d = device_of(study, device);
   int status = tsr__once_run(&d->once[SLOT_ANNOTATIONS], make_annotations, d, error);
   if (!status) *out = &d->annotations;
+  return status;
+}
+
+static int make_findings(void *context, tsr_error *error) {
+  device_study *d = context;
+  tsr__finding_sources from;
+  from.cycle = NULL;
+  int status = tsr__study_categories(d->study, d->device, &from.categories, error);
+  if (!status) status = tsr__study_timeline(d->study, d->device, &from.timeline, error);
+  if (!status) status = tsr__study_phases(d->study, d->device, &from.phases, error);
+  if (!status && !tsr__phases_train(from.phases))
+    status = tsr__study_cycle(d->study, d->device, &from.cycle, error);
+  return status ? status : tsr__findings_compute(&from, &d->findings, error);
+}
+
+int tsr__study_findings(tsr_study *study, uint32_t device, const tsr__findings **out,
+                        tsr_error *error) {
+  device_study *d = device_of(study, device);
+  int status = tsr__once_run(&d->once[SLOT_FINDINGS], make_findings, d, error);
+  if (!status) *out = &d->findings;
   return status;
 }
 

@@ -5,7 +5,7 @@
  *
  *   snapshot ─┬─► roles ─┬─► labels (by kind)
  *             │          └─► phases of a device ─┬─► cycle of a device
- *             ├─► timeline of a device ──────────┴─► categories of a device
+ *             ├─► timeline of a device ──────────┴─► categories of a device ─► findings of a device
  *             ├─► annotations of a device
  *             └─► places, Mosaic's categories
  *
@@ -25,6 +25,7 @@
 #include "attribution/phase.h"
 #include "attribution/places.h"
 #include "base/pool.h"
+#include "study/findings.h"
 #include "tessera/study.h"
 #include "timeline/timeline.h"
 
@@ -61,6 +62,10 @@ int tsr__study_categories(tsr_study *study, uint32_t device, const tsr__categori
 /* Which annotation each event falls under. */
 int tsr__study_annotations(tsr_study *study, uint32_t device, const tsr__annotations **out,
                            tsr_error *error);
+
+/* Habits of the program that cost memory at the peak. */
+int tsr__study_findings(tsr_study *study, uint32_t device, const tsr__findings **out,
+                        tsr_error *error);
 
 /* ---- many at once ---- */
 

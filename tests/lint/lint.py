@@ -44,7 +44,7 @@ PUBLIC = {
     'allocator': 'allocator allocator_state',
     'timeline': 'timeline',
     'attribution': 'attribution frames rules',
-    'study': 'query study window',
+    'study': 'findings query study window',
     'emit': 'input output',
     'questions': 'allocations answers causes check params registry source stages steps whatif why',
     'mosaic': 'mosaic mosaic_file',

@@ -491,7 +491,8 @@ static const char expected_peak_json[] =
                       "        }\n"
                       "      ],\n"
                       "      \"omitted_stacks\": 0,\n"
-                      "      \"omitted_bytes\": 0\n"
+                      "      \"omitted_bytes\": 0,\n"
+                      "      \"findings\": []\n"
                       "    },\n"
                       "    {\n"
                       "      \"device\": 2,\n"
@@ -542,7 +543,8 @@ static const char expected_peak_json[] =
                       "      },\n"
                       "      \"stacks\": [],\n"
                       "      \"omitted_stacks\": 0,\n"
-                      "      \"omitted_bytes\": 0\n"
+                      "      \"omitted_bytes\": 0,\n"
+                      "      \"findings\": []\n"
                       "    }\n"
                       "  ],\n" JSON_TAIL;
 

@@ -17,6 +17,7 @@
 #include "tessera/study.h"
 #include "tessera/unstable/attribution.h"
 #include "tessera/unstable/columns.h"
+#include "tessera/unstable/findings.h"
 #include "tessera/unstable/timeline.h"
 #include "tessera/unstable/window.h"
 
@@ -94,6 +95,8 @@ typedef struct tsr_peak_device {
   uint32_t *tensors; /* rows of tsr_snapshot_tensors, for tsr_stack_share; NULL without a sidecar */
   uint64_t omitted_stacks; /* omitted by tsr_query.top */
   uint64_t omitted_bytes;
+  tsr_finding *findings; /* what to do, largest saving first; NULL if there are none */
+  size_t finding_count;
   tsr_warning *warnings; /* where trace and segments disagree */
   size_t warning_count;
 } tsr_peak_device;

@@ -1,6 +1,7 @@
 /* answer.c - what holds the memory at the peak? The live set there, summed by stack. */
 #include "base/memory.h"
 #include "questions/shared/devices.h"
+#include "questions/shared/findings.h"
 #include "questions/shared/pools.h"
 #include "questions/shared/shares.h"
 
@@ -59,6 +60,8 @@ static int describe(const tsr__asking *asking, uint32_t device, void *part, tsr_
   out->recorded = timeline->recorded;
   copy_totals(timeline, out);
   status = describe_live(timeline, categories, asking->top, out, error);
+  if (!status)
+    status = tsr__findings_of(asking->study, device, &out->findings, &out->finding_count, error);
   if (!status && !(out->warnings = tsr__copy_warnings(timeline, &out->warning_count)))
     status = tsr__fail_memory(error);
   return status;
@@ -85,6 +88,7 @@ void tsr_peak_free(tsr_peak *peak) {
     tsr__free(peak->devices[i].stacks);
     tsr__free(peak->devices[i].tensors);
     tsr__free(peak->devices[i].private_pools);
+    tsr__free(peak->devices[i].findings);
     tsr__free(peak->devices[i].warnings);
   }
   tsr__free(peak->devices);

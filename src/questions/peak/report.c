@@ -19,6 +19,7 @@
 #include "emit/heading.h"
 #include "emit/text.h"
 #include "questions/reports.h"
+#include "questions/shared/findings.h"
 #include "questions/shared/moment.h"
 
 static void append_peak(tsr__buffer *out, const tsr_peak_device *device) {
@@ -126,7 +127,9 @@ static void emit_device(tsr__stack_printer *printer, const tsr_peak *peak, size_
   emit_peak(emitter, device);
   emit_recorded(emitter, &device->recorded);
   tsr__emit_shares(printer, &shares);
+  tsr__findings_emit(printer, device->findings, device->finding_count);
   tsr__emit_end(emitter);
+  tsr__findings_print(printer, device->findings, device->finding_count);
   tsr__print_shares(printer, &shares, most_lines);
 }
 
@@ -145,6 +148,8 @@ static size_t lines_left(const tsr_report_input *input, const tsr_peak *peak, bo
     tsr__share_list shares = shares_of(&peak->devices[i]);
     tsr__screen_add(&screen, &shares, peak->devices[i].private_pool_count,
                     &peak->devices[i].fragmentation);
+    screen.fixed_lines += tsr__findings_lines(input->snapshot, peak->devices[i].findings,
+                                              peak->devices[i].finding_count);
   }
   return tsr__screen_left(&screen, is_quiet ? 0 : warning_count + more->count);
 }

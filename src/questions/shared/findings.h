@@ -1,0 +1,21 @@
+/* findings.h - what a user can do about the memory, as part of an answer and of its report. */
+#ifndef TSR_QUESTIONS_SHARED_FINDINGS_H
+#define TSR_QUESTIONS_SHARED_FINDINGS_H
+
+#include "emit/stacks.h"
+#include "study/study.h"
+
+/* A device's findings (study/findings.h). The caller frees `*out` with tsr__free; NULL if there are none.
+ * Fails with TSR_ERROR_MEMORY. */
+int tsr__findings_of(tsr_study *study, uint32_t device, tsr_finding **out, size_t *count,
+                     tsr_error *error);
+
+/* The member "findings" in JSON; nothing in text. */
+void tsr__findings_emit(tsr__stack_printer *printer, const tsr_finding *findings, size_t count);
+/* "What to do:" and for each the change, the evidence, and the line of most of it; nothing in JSON, or
+ * without any. */
+void tsr__findings_print(tsr__stack_printer *printer, const tsr_finding *findings, size_t count);
+/* How many lines that takes, with the empty one before it. */
+size_t tsr__findings_lines(const tsr_snapshot *snapshot, const tsr_finding *findings, size_t count);
+
+#endif

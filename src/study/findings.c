@@ -1,0 +1,601 @@
+/* findings.c - see findings.h.
+ *
+ * All rules but one look at the allocations that are live at the peak. What they need of the past is
+ * the number of the forward pass in which each was made:
+ *
+ *   forward | backward | optimizer | forward | backward        a pass begins with the first forward
+ *   pass 1 .......................  pass 2 ..........          after a backward or an optimizer's step;
+ *                                                              without either, with each iteration
+ *
+ * CHECKPOINT finds the blocks of a model by their loop: a stack that allocates in a block allocates in each
+ * of n blocks, mostly once, so n is the number of which most bytes are a multiple, and what these stacks allocate in
+ * a block comes before all that they allocate in the next:
+ *
+ *   block 1          block 2          block 3
+ *   a  b  c  d       a  b  c  d       a  b  c  d         stacks a, b, c, d; n = 3
+ *
+ * The stacks part where the loop calls the block: the innermost frame that they share, as long as it is
+ * neither torch's nor C++. */
+#include "study/findings.h"
+
+#include <assert.h>
+#include <stdlib.h>
+
+#include "base/checked.h"
+#include "base/memory.h"
+#include "tessera/unstable/frames.h"
+
+/* Findings about less than this, or less than a twentieth of the peak, are not worth a change. */
+#define LEAST_BYTES (UINT64_C(16) << 20)
+#define LEAST_SHARE 20
+
+/* So many allocations are a graph, and not only outputs that the program keeps. */
+#define GRAPH_ALLOCATIONS 10
+
+typedef struct finder {
+  const tsr__timeline *t;
+  const tsr__phases *phases;
+  const tsr__cycle *cycle;
+  const uint8_t *category; /* by allocation */
+  tsr__live_set live;      /* at the peak */
+  uint64_t peak_bytes;
+  bool has_backward;            /* a backward pass or an optimizer's step is in the trace */
+  uint64_t released_bytes;      /* of activations from before the recording: released during it */
+  TSR__VECTOR(uint32_t) passes; /* first events, ascending */
+  tsr__findings *out;
+} finder;
+
+static bool is_worth_it(const finder *f, uint64_t bytes) {
+  return bytes >= LEAST_BYTES && bytes >= f->peak_bytes / LEAST_SHARE;
+}
+
+static bool add(finder *f, tsr_finding finding) {
+  assert(finding.saved_bytes && (unsigned)finding.rule < TSR_FINDING_RULE_COUNT);
+  return TSR__VECTOR_PUSH(&f->out->items, finding);
+}
+
+/* The event that made an allocation of the trace; of one from before it, TSR_NONE. */
+static uint32_t birth_of(const finder *f, uint32_t allocation) {
+  return f->t->birth.items[allocation];
+}
+
+/* ---- Passes ---- */
+
+static bool begins_pass(uint8_t phase) {
+  return phase == TSR_PHASE_FORWARD || phase == TSR_PHASE_DATA;
+}
+
+static bool ends_pass(uint8_t phase) {
+  return phase == TSR_PHASE_BACKWARD || phase == TSR_PHASE_OPTIMIZER;
+}
+
+static bool find_passes(finder *f) {
+  bool is_open = false;
+  f->has_backward = tsr__phases_train(f->phases);
+  for (size_t i = 0; i < f->phases->runs.count; i++) {
+    const tsr__phase_run *run = &f->phases->runs.items[i];
+    if (ends_pass(run->phase)) is_open = false;
+    if (is_open || !begins_pass(run->phase)) continue;
+    if (!TSR__VECTOR_PUSH(&f->passes, run->first)) return false;
+    is_open = true;
+  }
+  if (f->has_backward || !f->cycle || !f->cycle->steps.count) return true;
+  f->passes.count = 0;
+  for (size_t i = 0; i < f->cycle->steps.count; i++)
+    if (!TSR__VECTOR_PUSH(&f->passes, f->cycle->steps.items[i].first)) return false;
+  return true;
+}
+
+/* The pass of an event, from 1; 0 before the first. */
+static size_t pass_of(const finder *f, uint32_t event) {
+  size_t low = 0, high = f->passes.count;
+  while (low < high) {
+    size_t middle = low + (high - low) / 2;
+    if (f->passes.items[middle] <= event)
+      low = middle + 1;
+    else
+      high = middle;
+  }
+  return low;
+}
+
+/* ---- NO_GRAD ---- */
+
+/* A pass without a backward pass, and what is left when its last allocation has been made. */
+typedef struct forward {
+  uint32_t first, last; /* events */
+  uint64_t made, kept,
+      freed; /* allocations of activations; those that live on; those freed later */
+  uint64_t kept_bytes, largest_bytes;
+  uint64_t quarters[4]; /* of the kept: by when in the pass they were made */
+  uint32_t stack;       /* of the largest kept one */
+} forward;
+
+/* The last allocation of a forward phase from event `first` to `end` - 1; UINT32_MAX if there is none. */
+static uint32_t last_forward_alloc(const finder *f, uint32_t first, uint32_t end) {
+  uint32_t last = UINT32_MAX;
+  for (size_t i = 0; i < f->phases->runs.count; i++) {
+    const tsr__phase_run *run = &f->phases->runs.items[i];
+    if (run->phase != TSR_PHASE_FORWARD || run->last_alloc < first || run->first >= end) continue;
+    last = run->last_alloc;
+    if (last < end) continue;
+    last = end - 1;
+    while (last > first && f->t->events.action[last] != TSR_ACTION_ALLOC) last--;
+  }
+  return last;
+}
+
+/* Where nothing runs backward, what a finished pass makes is temporary, for however long it is kept. */
+static bool is_of_graph(const finder *f, uint32_t allocation) {
+  return f->category[allocation] == TSR_CATEGORY_ACTIVATION ||
+         (!f->has_backward && f->category[allocation] == TSR_CATEGORY_TEMPORARY);
+}
+
+static void weigh_forward(const finder *f, forward *pass) {
+  for (uint32_t event = pass->first; event <= pass->last; event++) {
+    uint32_t a = f->t->allocation_of[event];
+    if (f->t->events.action[event] != TSR_ACTION_ALLOC || a == TSR_NONE) continue;
+    if (!is_of_graph(f, a)) continue;
+    uint64_t bytes = f->t->events.size[event];
+    uint32_t death = f->t->death.items[a];
+    pass->made++;
+    if (death != TSR_NONE && death <= pass->last) continue;
+    pass->kept++;
+    pass->freed += death != TSR_NONE;
+    pass->kept_bytes = tsr__sum_u64(pass->kept_bytes, bytes);
+    pass->quarters[(uint64_t)(event - pass->first) * 4 /
+                   ((uint64_t)(pass->last - pass->first) + 1)]++;
+    if (bytes < pass->largest_bytes) continue;
+    pass->largest_bytes = bytes;
+    pass->stack = f->t->events.stack[event];
+  }
+}
+
+/* A graph was released without a backward pass: this one, or one as large from before the recording, whose
+ * place in the program's variables it took. */
+static bool is_released(const finder *f, const forward *pass) {
+  return pass->freed * 10 >= pass->kept * 9 || f->released_bytes >= pass->kept_bytes / 2;
+}
+
+/* Autograd keeps something of every layer and lets all of it go at once, when the output is dropped. A
+ * program under no_grad keeps outputs, a cache, or a hidden state of each layer: a few of what it makes. */
+static bool keeps_graph(const finder *f, const forward *pass) {
+  for (int i = 0; i < 4; i++)
+    if (!pass->quarters[i]) return false;
+  return pass->kept >= GRAPH_ALLOCATIONS && pass->kept * 10 >= pass->made * 3 &&
+         is_released(f, pass) && pass->largest_bytes < pass->kept_bytes / 2;
+}
+
+static bool find_no_grad(finder *f) {
+  forward worst = {0};
+  if (f->has_backward) return true;
+  for (uint32_t a = 0; a < f->t->initial.count; a++)
+    if (f->category[a] == TSR_CATEGORY_ACTIVATION && f->t->death.items[a] != TSR_NONE)
+      f->released_bytes = tsr__sum_u64(f->released_bytes, tsr__timeline_requested(f->t, a));
+  for (size_t i = 0; i < f->passes.count; i++) {
+    uint32_t end = i + 1 < f->passes.count ? f->passes.items[i + 1] : (uint32_t)f->t->events.count;
+    forward pass = {.first = f->passes.items[i], .stack = TSR_NONE};
+    pass.last = last_forward_alloc(f, pass.first, end);
+    if (pass.last == UINT32_MAX || pass.last <= pass.first) continue;
+    weigh_forward(f, &pass);
+    if (keeps_graph(f, &pass) && pass.kept_bytes > worst.kept_bytes) worst = pass;
+  }
+  if (!is_worth_it(f, worst.kept_bytes)) return true;
+  return add(f, (tsr_finding){.rule = TSR_FINDING_NO_GRAD,
+                              .bytes = worst.kept_bytes,
+                              .saved_bytes = worst.kept_bytes - worst.largest_bytes,
+                              .count = worst.kept,
+                              .event = worst.last,
+                              .frame = TSR_NONE,
+                              .stack = worst.stack});
+}
+
+/* ---- TWO_FORWARDS ---- */
+
+/* What one pass holds at the peak. */
+typedef struct pass_share {
+  uint64_t bytes, allocations, largest_bytes;
+  uint32_t stack;
+} pass_share;
+
+/* The event by which most activations from before the recording are gone; 0 if they stay. Those of a pass
+ * that the recording cuts go together with the rest of it, or later, since backward begins at the end. */
+static uint32_t old_ones_gone(const finder *f) {
+  uint64_t count = 0, gone = 0;
+  uint32_t last = 0;
+  for (uint32_t a = 0; a < f->t->initial.count; a++) {
+    if (f->category[a] != TSR_CATEGORY_ACTIVATION) continue;
+    uint32_t death = f->t->death.items[a];
+    count++;
+    gone += death != TSR_NONE;
+    if (death != TSR_NONE && death > last) last = death;
+  }
+  return gone * 10 >= count * 9 ? last : 0;
+}
+
+/* Pass 0 is what is older than the recording, if it is gone before the others. */
+static void weigh_passes(const finder *f, pass_share *shares) {
+  uint32_t gone = old_ones_gone(f);
+  uint64_t newer = 0, outlived = 0;
+  for (size_t i = 0; i < f->live.count; i++) {
+    uint32_t a = f->live.items[i];
+    if (!is_of_graph(f, a) || birth_of(f, a) == TSR_NONE) continue;
+    newer++;
+    outlived += f->t->death.items[a] == TSR_NONE || f->t->death.items[a] > gone;
+  }
+  bool is_older = gone && outlived * 10 >= newer * 9;
+  for (size_t i = 0; i < f->live.count; i++) {
+    uint32_t a = f->live.items[i], birth = birth_of(f, a);
+    if (!is_of_graph(f, a) || (birth == TSR_NONE && !is_older)) continue;
+    pass_share *share = &shares[birth == TSR_NONE ? 0 : pass_of(f, birth)];
+    uint64_t bytes = tsr__timeline_requested(f->t, a);
+    share->allocations++;
+    share->bytes = tsr__sum_u64(share->bytes, bytes);
+    if (bytes <= share->largest_bytes) continue;
+    share->largest_bytes = bytes;
+    share->stack = tsr__timeline_stack(f->t, a);
+  }
+}
+
+static bool is_graph(const pass_share *share) {
+  return share->allocations >= GRAPH_ALLOCATIONS && share->largest_bytes < share->bytes / 2;
+}
+
+static bool find_two_forwards(finder *f) {
+  pass_share *shares = TSR__NEW_ARRAY(pass_share, f->passes.count + 1), earlier = {0};
+  if (!shares) return false;
+  weigh_passes(f, shares);
+  size_t latest = f->passes.count;
+  while (latest && !shares[latest].allocations) latest--;
+  uint64_t alive = 1;
+  for (size_t i = 0; i < latest; i++) {
+    if (!is_graph(&shares[i]) || shares[i].bytes < shares[latest].bytes / 3) continue;
+    alive++;
+    earlier.bytes = tsr__sum_u64(earlier.bytes, shares[i].bytes);
+    if (shares[i].largest_bytes <= earlier.largest_bytes) continue;
+    earlier.largest_bytes = shares[i].largest_bytes;
+    earlier.stack = shares[i].stack;
+  }
+  bool is_found = alive > 1 && is_graph(&shares[latest]) && is_worth_it(f, earlier.bytes);
+  tsr__free(shares);
+  if (!is_found) return true;
+  return add(f, (tsr_finding){.rule = TSR_FINDING_TWO_FORWARDS,
+                              .bytes = earlier.bytes,
+                              .saved_bytes = earlier.bytes,
+                              .count = alive,
+                              .event = f->t->allocated_event,
+                              .frame = TSR_NONE,
+                              .stack = earlier.stack});
+}
+
+/* ---- OLD_GRADIENTS ---- */
+
+/* The event at which the latest model was created: of the parameters made after a gradient, the first.
+ * TSR_NONE if all are older than every gradient. */
+static uint32_t latest_model(const finder *f, uint32_t first_gradient) {
+  uint32_t first = TSR_NONE;
+  uint64_t newer = 0, all = 0;
+  for (size_t i = 0; i < f->live.count; i++) {
+    uint32_t a = f->live.items[i], birth = birth_of(f, a);
+    if (f->category[a] != TSR_CATEGORY_PARAMETER) continue;
+    uint64_t bytes = tsr__timeline_requested(f->t, a);
+    all = tsr__sum_u64(all, bytes);
+    if (birth == TSR_NONE || birth < first_gradient) continue;
+    newer = tsr__sum_u64(newer, bytes);
+    if (birth < first) first = birth;
+  }
+  return newer >= all / 4 ? first : TSR_NONE;
+}
+
+/* A copy of the model's parameters (an average of weights) is also made after gradients. But then no new
+ * gradients follow, or all are new: so there must be gradients of both ages, in comparable numbers. */
+static bool find_old_gradients(finder *f) {
+  uint32_t first = TSR_NONE, stack = TSR_NONE;
+  uint64_t old = 0, old_count = 0, new_count = 0, largest = 0;
+  for (size_t i = 0; i < f->live.count; i++)
+    if (f->category[f->live.items[i]] == TSR_CATEGORY_GRADIENT) {
+      uint32_t birth = birth_of(f, f->live.items[i]);
+      first = birth == TSR_NONE ? 0 : birth < first ? birth : first;
+    }
+  uint32_t model = first == TSR_NONE ? TSR_NONE : latest_model(f, first);
+  if (model == TSR_NONE) return true;
+  for (size_t i = 0; i < f->live.count; i++) {
+    uint32_t a = f->live.items[i], birth = birth_of(f, a);
+    if (f->category[a] != TSR_CATEGORY_GRADIENT) continue;
+    bool is_old = birth == TSR_NONE || birth < model;
+    new_count += !is_old;
+    if (!is_old) continue;
+    uint64_t bytes = tsr__timeline_requested(f->t, a);
+    old_count++;
+    old = tsr__sum_u64(old, bytes);
+    if (bytes <= largest) continue;
+    largest = bytes;
+    stack = tsr__timeline_stack(f->t, a);
+  }
+  if (new_count < 3 || old_count < 3 || !is_worth_it(f, old)) return true;
+  return add(f, (tsr_finding){.rule = TSR_FINDING_OLD_GRADIENTS,
+                              .bytes = old,
+                              .saved_bytes = old,
+                              .count = old_count,
+                              .event = f->t->allocated_event,
+                              .frame = TSR_NONE,
+                              .stack = stack});
+}
+
+/* ---- CACHED ---- */
+
+static bool find_cached(finder *f, tsr_error *error) {
+  tsr_fragmentation lost;
+  if (tsr__timeline_fragmentation(f->t, f->t->allocated_event, &f->live, &lost, error))
+    return false;
+  uint64_t bytes = lost.free_segment_bytes;
+  if (!is_worth_it(f, bytes) || bytes < f->t->at_peak.reserved_bytes / 10) return true;
+  return add(f, (tsr_finding){.rule = TSR_FINDING_CACHED,
+                              .bytes = bytes,
+                              .saved_bytes = bytes,
+                              .event = f->t->allocated_event,
+                              .frame = TSR_NONE,
+                              .stack = TSR_NONE});
+}
+
+/* ---- CHECKPOINT ---- */
+
+/* An activation of the pass in which the peak is. */
+typedef struct kept {
+  uint32_t stack, birth;
+  uint64_t bytes;
+} kept;
+
+/* The kept allocations of one stack: items first .. first + count - 1, by birth. */
+typedef struct kept_group {
+  size_t first;
+  uint64_t count, bytes;
+} kept_group;
+
+/* Blocks of a model. */
+typedef struct blocks {
+  kept *kept; /* by stack, then by birth */
+  size_t kept_count;
+  kept_group *groups;
+  size_t group_count;
+  uint64_t count;        /* of blocks */
+  uint64_t bytes;        /* of all blocks */
+  uint64_t output_bytes; /* of the last allocation in each */
+} blocks;
+
+static int compare_kept(const void *left, const void *right) {
+  const kept *a = left, *b = right;
+  if (a->stack != b->stack) return a->stack < b->stack ? -1 : 1;
+  return (a->birth > b->birth) - (a->birth < b->birth);
+}
+
+static bool list_kept(const finder *f, blocks *b) {
+  int64_t peak = f->t->allocated_event;
+  size_t last = peak < 0 ? 0 : pass_of(f, (uint32_t)peak);
+  b->kept = TSR__NEW_ARRAY(kept, f->live.count + 1);
+  b->groups = TSR__NEW_ARRAY(kept_group, f->live.count + 1);
+  if (!b->kept || !b->groups) return false;
+  for (size_t i = 0; i < f->live.count; i++) {
+    uint32_t a = f->live.items[i], birth = birth_of(f, a);
+    if (birth == TSR_NONE || f->category[a] != TSR_CATEGORY_ACTIVATION) continue;
+    uint32_t stack = tsr__timeline_stack(f->t, a);
+    if (stack == TSR_NONE || !tsr_snapshot_stack(f->t->snapshot, stack).depth) continue;
+    if (pass_of(f, birth) == last)
+      b->kept[b->kept_count++] = (kept){stack, birth, tsr__timeline_requested(f->t, a)};
+  }
+  if (b->kept_count) qsort(b->kept, b->kept_count, sizeof *b->kept, compare_kept);
+  for (size_t i = 0; i < b->kept_count; i++) {
+    if (!i || b->kept[i].stack != b->kept[i - 1].stack)
+      b->groups[b->group_count++] = (kept_group){.first = i};
+    kept_group *group = &b->groups[b->group_count - 1];
+    group->count++;
+    group->bytes = tsr__sum_u64(group->bytes, b->kept[i].bytes);
+  }
+  return true;
+}
+
+static int compare_groups(const void *left, const void *right) {
+  const kept_group *a = left, *b = right;
+  if (a->count != b->count) return a->count < b->count ? -1 : 1;
+  return (a->first > b->first) - (a->first < b->first);
+}
+
+/* Whether a stack that allocates `count` times may do so in each of `of` blocks: the peak may be within one more
+ * block, which has begun. */
+static bool is_multiple(uint64_t count, uint64_t of) {
+  return count >= of && count % of <= count / of;
+}
+
+/* Bytes of the stacks that allocate in each of `count` blocks. */
+static uint64_t bytes_covered(const blocks *b, uint64_t count) {
+  uint64_t bytes = 0;
+  for (size_t i = 0; i < b->group_count; i++)
+    if (is_multiple(b->groups[i].count, count)) bytes = tsr__sum_u64(bytes, b->groups[i].bytes);
+  return bytes;
+}
+
+/* The number of blocks that most bytes agree on: the largest that covers nearly as many as any does. 0 if no
+ * stack allocated three times. Sorts the groups by their number of allocations. Linear in groups times the
+ * square root of allocations, since so many numbers can differ. */
+static uint64_t number_of_blocks(blocks *b) {
+  uint64_t best = 0, most = 0;
+  if (b->group_count) qsort(b->groups, b->group_count, sizeof *b->groups, compare_groups);
+  for (int round = 0; round < 2; round++)
+    for (size_t i = 0; i < b->group_count; i++) {
+      uint64_t count = b->groups[i].count;
+      if (count < 3 || (i && count == b->groups[i - 1].count)) continue;
+      uint64_t bytes = bytes_covered(b, count);
+      if (bytes > most) most = bytes;
+      if (round && bytes >= most / 4 * 3) best = count;
+    }
+  return best;
+}
+
+/* Drop the groups that do not allocate alike in each block: once, or some number of times. The last block may
+ * still be at work, with temporaries besides. */
+static void keep_regular(blocks *b) {
+  size_t regular = 0;
+  for (size_t i = 0; i < b->group_count; i++) {
+    kept_group group = b->groups[i];
+    uint64_t times = group.count / b->count;
+    bool is_regular = is_multiple(group.count, b->count);
+    group.count = times * b->count;
+    group.bytes = 0;
+    for (uint64_t k = 0; is_regular && k < group.count; k++) {
+      const kept *item = &b->kept[group.first + k];
+      group.bytes = tsr__sum_u64(group.bytes, item->bytes);
+      is_regular = k < times || k + times >= group.count || item->bytes == (item - times)->bytes;
+    }
+    if (is_regular) b->groups[regular++] = group;
+  }
+  b->group_count = regular;
+}
+
+/* Do the blocks follow each other? Also notes the output of a block: what it allocates last. */
+static bool is_loop(blocks *b) {
+  uint32_t end = 0;
+  for (uint64_t k = 0; k < b->count; k++) {
+    uint32_t first = UINT32_MAX, last = 0;
+    for (size_t i = 0; i < b->group_count; i++) {
+      uint64_t times = b->groups[i].count / b->count;
+      const kept *items = &b->kept[b->groups[i].first + k * times];
+      if (items[0].birth < first) first = items[0].birth;
+      if (items[times - 1].birth < last) continue;
+      last = items[times - 1].birth;
+      b->output_bytes = items[times - 1].bytes;
+    }
+    if (k && first <= end) return false;
+    end = last;
+  }
+  return true;
+}
+
+/* Whether a frame is Python code of the program or of a library that builds on torch. Between such frames,
+ * C++ and torch's own differ by how the interpreter happened to make the call. */
+static bool is_code(const tsr_snapshot *snapshot, uint32_t id) {
+  tsr_frame frame = tsr_snapshot_frame(snapshot, id);
+  tsr_origin origin = tsr_frame_origin(tsr_snapshot_string(snapshot, frame.name),
+                                       tsr_snapshot_string(snapshot, frame.file));
+  return origin == TSR_ORIGIN_USER || origin == TSR_ORIGIN_LIBRARY;
+}
+
+/* The frames of a stack that are code, outermost first. `out` has room for its depth. */
+static uint32_t list_code(const tsr_snapshot *snapshot, uint32_t stack, uint32_t *out) {
+  tsr_stack frames = tsr_snapshot_stack(snapshot, stack);
+  uint32_t count = 0;
+  for (uint32_t i = frames.depth; i-- > 0;)
+    if (is_code(snapshot, frames.frames[i])) out[count++] = frames.frames[i];
+  return count;
+}
+
+/* The line that calls the blocks: the innermost that all stacks have in common; TSR_NONE if there is none. */
+static bool calling_frame(const finder *f, const blocks *b, uint32_t *out) {
+  const tsr_snapshot *snapshot = f->t->snapshot;
+  uint32_t deepest = 0, shared = 0;
+  for (size_t i = 0; i < b->group_count; i++) {
+    uint32_t depth = tsr_snapshot_stack(snapshot, b->kept[b->groups[i].first].stack).depth;
+    if (depth > deepest) deepest = depth;
+  }
+  uint32_t *common = TSR__NEW_ARRAY(uint32_t, (size_t)deepest * 2 + 1), *other = common + deepest;
+  if (!common) return false;
+  for (size_t i = 0; i < b->group_count; i++) {
+    uint32_t stack = b->kept[b->groups[i].first].stack, same = 0;
+    uint32_t count = list_code(snapshot, stack, i ? other : common);
+    if (!i) shared = count;
+    while (i && same < shared && same < count && other[same] == common[same]) same++;
+    if (i) shared = same;
+  }
+  *out = shared ? common[shared - 1] : TSR_NONE;
+  tsr__free(common);
+  return true;
+}
+
+/* Checkpointed, a block keeps its input, which is the output of the one before; and while one runs
+ * backward, all of its own. */
+static uint64_t saved_by_checkpoints(const blocks *b) {
+  uint64_t block = b->bytes / b->count;
+  if (block <= b->output_bytes) return 0;
+  return (block - b->output_bytes) * (b->count - 1);
+}
+
+static bool add_checkpoint(finder *f, const blocks *b) {
+  uint64_t saved = saved_by_checkpoints(b), largest = 0;
+  uint32_t frame = TSR_NONE, stack = TSR_NONE;
+  if (!calling_frame(f, b, &frame)) return false;
+  if (frame == TSR_NONE || !is_worth_it(f, saved) || saved < f->peak_bytes / 10) return true;
+  for (size_t i = 0; i < b->group_count; i++) {
+    if (b->groups[i].bytes <= largest) continue;
+    largest = b->groups[i].bytes;
+    stack = b->kept[b->groups[i].first].stack;
+  }
+  return add(f, (tsr_finding){.rule = TSR_FINDING_CHECKPOINT,
+                              .bytes = b->bytes / b->count,
+                              .saved_bytes = saved,
+                              .count = b->count,
+                              .has_backward = f->has_backward,
+                              .event = f->t->allocated_event,
+                              .frame = frame,
+                              .stack = stack});
+}
+
+static uint64_t count_kept(const blocks *b) {
+  uint64_t count = 0;
+  for (size_t i = 0; i < b->group_count; i++) count += b->groups[i].count;
+  return count / b->count;
+}
+
+/* Blocks that keep two tensors each are checkpointed already, or a cache of keys and values. */
+static bool find_checkpoint(finder *f) {
+  blocks b = {0};
+  bool ok = f->out->items.count && f->out->items.items[0].rule == TSR_FINDING_NO_GRAD;
+  if (ok) return true; /* no backward pass: nothing to recompute */
+  ok = list_kept(f, &b);
+  if (ok && (b.count = number_of_blocks(&b))) {
+    keep_regular(&b);
+    for (size_t i = 0; i < b.group_count; i++) b.bytes = tsr__sum_u64(b.bytes, b.groups[i].bytes);
+    if (count_kept(&b) > 2 && is_loop(&b)) ok = add_checkpoint(f, &b);
+  }
+  tsr__free(b.kept);
+  tsr__free(b.groups);
+  return ok;
+}
+
+/* ---- All rules ---- */
+
+/* What is cached does not count at the peak: last. */
+static int compare_findings(const void *left, const void *right) {
+  const tsr_finding *a = left, *b = right;
+  bool is_cached = a->rule == TSR_FINDING_CACHED;
+  if (is_cached != (b->rule == TSR_FINDING_CACHED)) return is_cached ? 1 : -1;
+  if (a->saved_bytes != b->saved_bytes) return a->saved_bytes > b->saved_bytes ? -1 : 1;
+  return (a->rule > b->rule) - (a->rule < b->rule);
+}
+
+int tsr__findings_compute(const tsr__finding_sources *from, tsr__findings *out, tsr_error *error) {
+  finder f = {.t = from->timeline,
+              .phases = from->phases,
+              .cycle = from->cycle,
+              .category = from->categories->kind,
+              .peak_bytes = from->timeline->at_peak.allocated_bytes};
+  tsr__findings made = {0};
+  f.out = &made;
+  assert(from->categories->count == from->timeline->birth.count);
+  int status = tsr__timeline_live(f.t, f.t->allocated_event, &f.live, error);
+  if (status) return status;
+  bool ok = find_passes(&f) && find_no_grad(&f) && find_checkpoint(&f) && find_two_forwards(&f) &&
+            find_old_gradients(&f) && find_cached(&f, error);
+  if (ok && made.items.count)
+    qsort(made.items.items, made.items.count, sizeof *made.items.items, compare_findings);
+  TSR__VECTOR_FREE(&f.live);
+  TSR__VECTOR_FREE(&f.passes);
+  if (!ok) {
+    tsr__findings_release(&made);
+    return tsr__fail_memory(error);
+  }
+  *out = made;
+  return 0;
+}
+
+void tsr__findings_release(tsr__findings *findings) {
+  TSR__VECTOR_FREE(&findings->items);
+}
