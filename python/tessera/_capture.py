@@ -21,6 +21,7 @@ import inspect
 
 from ._record import recorder as _recorder
 from ._record.guard import guarded as _guarded
+from ._record.guard import warn as _warn
 from ._record.marks import marks as _marks
 from ._record.settings import Settings as _Settings
 from ._record.settings import from_environment as _from_environment
@@ -53,7 +54,13 @@ class Recording:
         return False
 
     def __call__(self, function):
-        """Decorates a function, a generator or a coroutine function: each call is a recording."""
+        """Decorates a function, a generator, a coroutine function or an asynchronous generator: each
+        call is a recording."""
+        if isinstance(function, type):
+            raise TypeError(
+                f"record(...) decorates a function, not the class {function.__name__}: decorate a "
+                "method, or use `with` for a block"
+            )
         if not callable(function):
             raise TypeError("record(...) decorates a function; use `with` for a block")
         if inspect.iscoroutinefunction(function):
@@ -62,6 +69,28 @@ class Recording:
             async def wrapper(*args, **kwargs):
                 with Recording(self.settings):
                     return await function(*args, **kwargs)
+
+        elif inspect.isasyncgenfunction(function):
+
+            @functools.wraps(function)
+            async def wrapper(*args, **kwargs):
+                with Recording(self.settings):
+                    relay = function(*args, **kwargs)
+                    step = relay.__anext__()
+                    while True:  # `yield from` has no asynchronous form
+                        try:
+                            item = await step
+                        except StopAsyncIteration:
+                            return
+                        try:
+                            sent = yield item
+                        except GeneratorExit:
+                            await relay.aclose()
+                            raise
+                        except BaseException as error:
+                            step = relay.athrow(error)
+                        else:
+                            step = relay.asend(sent)
 
         elif inspect.isgeneratorfunction(function):
 
@@ -116,6 +145,24 @@ class Recording:
             self._open[-1].listeners.append(listener)
 
 
+def warn_of_ignored(running, asked, out):
+    """A recording that is under way continues; reports what the second one asked for in addition."""
+    ignored = []
+    if out is not None and asked.out != running.out:
+        ignored.append(f"out={asked.out!r}")
+    ignored += [
+        f"{name}={value!r}"
+        for name, value in asked.given.items()
+        if getattr(asked, name) != getattr(running, name)
+    ]
+    if ignored:
+        _warn(
+            "a recording to %s is under way and continues: %s ignored",
+            running.out,
+            ", ".join(ignored) + (" is" if len(ignored) == 1 else " are"),
+        )
+
+
 class _Record:
     """The object `tessera.record`; one per process."""
 
@@ -141,6 +188,8 @@ class _Record:
         if self._started is None or not self._started._is_under_way:
             self._started = Recording(settings)
             self._started.__enter__()
+        else:
+            warn_of_ignored(self._started.settings, settings, out)
         return self._started
 
     def stop(self):

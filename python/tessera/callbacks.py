@@ -23,6 +23,10 @@ it on. The classes for trainers are created on first use, from the base class th
 installed.
 """
 
+import functools
+import sys
+import weakref
+
 from . import _capture
 from ._record import recorder as _recorder
 from ._record import trackers as _trackers
@@ -44,7 +48,7 @@ class _Recording:
             )
         self.own = own
         self.out, self.options = out, options
-        _capture._Settings(out, **options)  # a wrong option raises here
+        self.settings = _capture._Settings(out, **options)  # a wrong option raises here
         self.recorder = None
         self.is_ours = False
         self.begin()
@@ -62,6 +66,8 @@ class _Recording:
         if not _recorder.active:
             _capture.record.start(self.out, **self.options)
             self.is_ours = True
+        else:
+            _capture.warn_of_ignored(_recorder.active[-1].settings, self.settings, self.out)
         self.recorder = _recorder.active[-1] if _recorder.active else None
         if self.recorder is not None and self.own["page"]:
             self.recorder.listeners.append(self.written)
@@ -135,13 +141,16 @@ def _make_trainer_callback():
 
     class TrainerCallback(base):
         """Records a transformers.Trainer: steps by its own count, scalars and pages to its
-        trackers."""
+        trackers. If train() raises, the recording ends with the exception: Trainer has no event for
+        that, so its train() is wrapped."""
 
         def __init__(self, out=None, **options):
             super().__init__()
             self._recording = _Recording(out, options)
+            _wrap_train()
 
         def on_train_begin(self, args, state, control, model=None, optimizer=None, **kwargs):
+            _training.add(self._recording)
             self._recording.begin()
             self._recording.watch(model, optimizer)
 
@@ -149,9 +158,43 @@ def _make_trainer_callback():
             self._recording.step(state.global_step)
 
         def on_train_end(self, args, state, control, **kwargs):
+            _training.discard(self._recording)
             self._recording.finish()
 
     return TrainerCallback
+
+
+_training = weakref.WeakSet()  # recordings of callbacks between the beginning and the end of training
+
+
+def _recordings_of(trainer):
+    """The recordings of a trainer's callbacks, which may not have begun to train."""
+    attached = getattr(getattr(trainer, "callback_handler", None), "callbacks", None) or ()
+    found = (getattr(callback, "_recording", None) for callback in list(attached))
+    return {recording for recording in found if isinstance(recording, _Recording)}
+
+
+@_guarded("watching for exceptions of a Trainer")
+def _wrap_train():
+    """Makes Trainer.train end the recordings that began inside it when it raises."""
+    trainer = getattr(sys.modules.get("transformers"), "Trainer", None)
+    train = getattr(trainer, "train", None)
+    if train is None or getattr(train, "_is_tesseras", False):
+        return
+
+    @functools.wraps(train)
+    def wrapper(self, *args, **kwargs):
+        others = set(_training)
+        try:
+            return train(self, *args, **kwargs)
+        except BaseException as error:
+            for recording in (set(_training) - others) | _recordings_of(self):
+                _training.discard(recording)
+                recording.finish(error)
+            raise
+
+    wrapper._is_tesseras = True
+    trainer.train = wrapper
 
 
 # ---- Lightning ----

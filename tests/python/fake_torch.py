@@ -147,6 +147,7 @@ class Fake:
         self.snapshot_hook = None
         self.compiling = False
         self.annotations = True
+        self.metadata = ""
 
     def called(self, name):
         return [call for call in self.calls if call[0] == name]
@@ -230,7 +231,24 @@ def _memory(fake, kind, version):
 
     memory._record_memory_history = _record_memory_history
     memory._snapshot = _snapshot
+    if version == "2.14":
+        _add_names(fake, memory)
     return memory
+
+
+def _add_names(fake, memory):
+    """What 2.14 has for names of memory."""
+
+    def _annotate_tensor(tensor, text):
+        fake.call("annotate", tensor=tensor, text=text)
+
+    def _set_memory_metadata(metadata):
+        fake.call("metadata", metadata=metadata)
+        fake.metadata = metadata
+
+    memory._annotate_tensor = _annotate_tensor
+    memory._set_memory_metadata = _set_memory_metadata
+    memory._get_memory_metadata = lambda: fake.metadata
 
 
 def _device_module(fake, kind, version, name):

@@ -38,15 +38,18 @@ def process(monkeypatch, caplog):
         "LOCAL_RANK",
         "SLURM_PROCID",
         "SLURM_NTASKS",
+        "SLURM_JOB_ID",
+        "TORCHELASTIC_RUN_ID",
         "TESSERA_RECORD",
     ):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(answers, "why", lambda path, capacity=None: None)
     monkeypatch.setattr(answers, "page", lambda path, out: False)
-    before = signal.getsignal(signal.SIGUSR2)
+    before = {number: signal.getsignal(number) for number in (signal.SIGUSR2, signal.SIGTERM)}
     yield
     clean()
-    signal.signal(signal.SIGUSR2, before)
+    for number, handler in before.items():
+        signal.signal(number, handler)
 
 
 @pytest.fixture

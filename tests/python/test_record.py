@@ -68,6 +68,74 @@ def test_coroutines_and_generators_are_recorded_while_they_run(torch, record, tm
     assert reasons(tmp_path / "a") == reasons(tmp_path / "b") == ["end"]
 
 
+def test_asynchronous_generators_are_recorded_while_they_run(torch, record, tmp_path):
+    events = []
+
+    @record(tmp_path, at_end=False)
+    async def batches():
+        try:
+            while True:
+                events.append((torch.fake.recording, (yield len(events))))
+        except KeyError as error:
+            events.append(type(error))
+            yield "after"
+        finally:
+            events.append("closed")
+
+    async def use():
+        made = batches()
+        assert await made.__anext__() == 0 and await made.asend("sent") == 1
+        assert await made.athrow(KeyError()) == "after"
+        await made.aclose()
+        assert not torch.fake.recording
+        assert [item async for item in counted()] == [0, 1]
+
+    @record(tmp_path)
+    async def counted():
+        for number in range(2):
+            await asyncio.sleep(0)
+            yield number
+        assert torch.fake.recording
+
+    asyncio.run(use())
+    assert events == [(True, "sent"), KeyError, "closed"]
+    assert reasons(tmp_path) == ["end"]
+
+
+def test_classes_are_refused(record, tmp_path):
+    with pytest.raises(TypeError, match="not the class Net: decorate a method"):
+
+        @record(tmp_path)
+        class Net:
+            pass
+
+    with pytest.raises(TypeError, match="not the class"):
+        record(dict)
+
+
+def test_a_second_start_reports_what_it_ignores(torch, record, tmp_path, caplog):
+    record.start(tmp_path, keep=2)
+    record.start()
+    record.start(tmp_path, keep=2)
+    assert warnings(caplog) == []
+    record.start(tmp_path / "other", steps=[3], keep=2)
+    assert warnings(caplog) == [
+        f"a recording to {tmp_path} is under way and continues: out='{tmp_path}/other', steps=[3] "
+        "are ignored"
+    ]
+
+
+def test_pinned_memory_where_pytorch_can(record, tmp_path, caplog):
+    torch = fake_torch.install("2.14")
+    with record(tmp_path, pinned=True):
+        assert enabled(torch)["record_pinned_host_memory"] is True
+    assert warnings(caplog) == []
+    torch = fake_torch.install("2.11")
+    with record(tmp_path, pinned=True):
+        assert "record_pinned_host_memory" not in enabled(torch)
+    assert warnings(caplog) == ["this PyTorch cannot record pinned memory: that needs 2.14 or later"]
+
+
 def test_start_and_stop(torch, record, tmp_path):
     recording = record.start(tmp_path)
     assert record.start(tmp_path / "other") is recording  # goes on with the first
@@ -279,6 +347,17 @@ def test_other_stacks_inside_are_refused_aloud(torch, record, tmp_path, caplog):
         with record(tmp_path, stacks="all"):
             pass
     assert "stacks='all' of the one inside it is ignored" in warnings(caplog)[0]
+
+
+@pytest.mark.parametrize(
+    "option, value", [("max_entries", 7), ("context", None), ("pinned", True)]
+)
+def test_other_options_of_the_history_too(torch, record, tmp_path, caplog, option, value):
+    with record(tmp_path):
+        with record(tmp_path, **{option: value}):
+            pass
+    (said,) = warnings(caplog)
+    assert said.endswith(f"{option}={value!r} of the one inside it is ignored")
 
 
 def test_a_history_the_program_turned_on_is_left_on(torch, record, tmp_path):

@@ -173,6 +173,76 @@ def test_hugging_faces_trainer(torch, record, tmp_path, transformers, statistics
     callback.on_train_end(None, state, None)
 
 
+def trainer_of(transformers, callback, fails_in):
+    """A Trainer like Hugging Face's, whose train() raises at some point."""
+
+    class Trainer:
+        def __init__(self):
+            self.callback_handler = types.SimpleNamespace(callbacks=[callback])
+            self.state = types.SimpleNamespace(global_step=0)
+
+        def train(self, resume=None):
+            "Trains."
+            if fails_in == "preparing":
+                raise ValueError("no data")
+            for one in self.callback_handler.callbacks:
+                one.on_train_begin(None, self.state, None)
+            if fails_in == "training":
+                raise ValueError("wrong shape")
+            for one in self.callback_handler.callbacks:
+                one.on_train_end(None, self.state, None)
+            return "trained"
+
+    transformers.Trainer = Trainer
+    return Trainer
+
+
+@pytest.mark.parametrize("fails_in", ["preparing", "training"])
+def test_an_exception_in_hugging_faces_trainer(torch, record, tmp_path, transformers, fails_in):
+    made = []
+    trainer = trainer_of(transformers, None, fails_in)
+    for _ in range(2):  # the wrapper is put on once
+        made.append(callbacks.TrainerCallback(tmp_path))
+    assert trainer.train.__doc__ == "Trains." and torch.fake.recording
+    running = trainer()
+    running.callback_handler.callbacks = made[:1]
+    with pytest.raises(ValueError):
+        running.train()
+    assert not torch.fake.recording and reasons(tmp_path) == ["exception"]
+
+
+def test_hugging_faces_trainer_trains_as_before(torch, record, tmp_path, transformers):
+    trainer = trainer_of(transformers, None, None)
+    callback = callbacks.TrainerCallback(tmp_path)
+    running = trainer()
+    running.callback_handler.callbacks = [callback]
+    assert running.train(resume=True) == "trained" and not torch.fake.recording
+    assert reasons(tmp_path) == ["end"]
+
+
+def test_a_recording_that_was_joined_survives_an_exception(torch, record, tmp_path, transformers):
+    trainer = trainer_of(transformers, None, "training")
+    with record(tmp_path):
+        running = trainer()
+        running.callback_handler.callbacks = [callbacks.TrainerCallback(tmp_path)]
+        with pytest.raises(ValueError):
+            running.train()
+        assert torch.fake.recording
+    assert reasons(tmp_path) == ["end"]
+
+
+def test_a_callback_that_joins_reports_what_it_ignores(torch, record, tmp_path, caplog):
+    with record(tmp_path):
+        with callbacks.TrainingLoop(tmp_path / "other", steps=[3]):
+            pass
+        with callbacks.TrainingLoop():
+            pass
+    assert warnings(caplog) == [
+        f"a recording to {tmp_path} is under way and continues: out='{tmp_path}/other', steps=[3] "
+        "are ignored"
+    ]
+
+
 def test_without_the_library_it_says_so(monkeypatch):
     monkeypatch.setitem(sys.modules, "transformers", None)
     with pytest.raises(ImportError, match="needs transformers"):

@@ -433,6 +433,71 @@ def test_hooks_look_away_under_compile(torch, record, tmp_path):
     assert torch.fake.ranges == [] and marks.marks.steps == 0
 
 
+def test_names_are_in_the_snapshot_where_pytorch_can(record, tmp_path):
+    torch = fake_torch.install("2.14")
+    model = torch.nn.Module()
+    optimizer = torch.optim.Optimizer(model.parameters())
+    with record(tmp_path) as recording:
+        record.watch(model, optimizer)
+        optimizer.step()
+        recording.dump()
+        recording.dump()
+    told = [(call[1]["tensor"].data_ptr(), call[1]["text"]) for call in torch.fake.called("annotate")]
+    assert told == [  # once, and nothing that is on the CPU
+        (0x7F0000000000, "parameter: layer.weight"),
+        (0x7F0000000400, "gradient: layer.weight.grad"),
+        (0x7F0000000800, "parameter: running_mean"),
+        (0x7F0000010000, "optimizer_state: exp_avg of layer.weight"),
+        (0x7F0000020000, "optimizer_state: exp_avg_sq of layer.weight"),
+    ]
+    order = [name for name, _ in torch.fake.calls if name in ("annotate", "_snapshot")]
+    assert order == ["annotate"] * 5 + ["_snapshot"] * 3
+
+
+def test_names_are_written_again_once_the_history_has_lost_some(record, tmp_path):
+    torch = fake_torch.install("2.14")
+    model = torch.nn.Module()
+    with record(tmp_path, max_entries=3, at_end=False) as recording:
+        record.watch(model)
+        recording.dump()
+        recording.dump()
+    assert len(torch.fake.called("annotate")) == 6
+
+
+@pytest.mark.parametrize("failing", ["annotate", "metadata"])
+def test_names_that_pytorch_refuses_cost_nothing(record, tmp_path, failing):
+    torch = fake_torch.install("2.14")
+    torch.fake.fail.add(failing)
+    with record(tmp_path) as recording:
+        record.watch(torch.nn.Module())
+        with recording.phase("evaluation"):
+            pass
+    assert len(recording.files) == 1
+
+
+def test_annotate_false_names_nothing(record, tmp_path):
+    torch = fake_torch.install("2.14")
+    with record(tmp_path, annotate=False) as recording:
+        record.watch(torch.nn.Module())
+        with recording.phase("evaluation"):
+            pass
+    assert not torch.fake.called("annotate") and not torch.fake.called("metadata")
+
+
+def test_memory_of_a_phase_has_its_name(record, tmp_path):
+    torch = fake_torch.install("2.14")
+    with record(tmp_path) as recording:
+        with recording.phase("evaluation"):
+            assert torch.fake.metadata == {"name": "evaluation", "phase": "evaluation"}
+            with recording.phase("inner"):
+                assert torch.fake.metadata["phase"] == "evaluation"
+        assert torch.fake.metadata == ""
+        torch.fake.metadata = "the program's own"
+        with recording.phase("evaluation"):
+            assert torch.fake.metadata == "the program's own"
+        assert torch.fake.metadata == "the program's own"
+
+
 def test_phases_have_names_of_the_program(torch, record, tmp_path):
     with record.phase("before any recording"):
         pass
@@ -516,6 +581,42 @@ def test_a_handler_of_the_program_is_left_alone(torch, record, tmp_path):
         os.kill(os.getpid(), signal.SIGUSR2)
         assert wait_for(lambda: recording.files) and calls == [signal.SIGUSR2]
     assert signal.getsignal(signal.SIGUSR2) is mine
+
+
+@pytest.mark.parametrize("leaves_at_once", [False, True])
+def test_a_handler_of_the_program_runs_after_the_snapshot(
+    torch, record, tmp_path, no_grace, leaves_at_once
+):
+    seen = []
+    mine = lambda number, frame: seen.append((number, reasons(tmp_path)))  # noqa: E731
+    signal.signal(signal.SIGTERM, mine)
+    with record(tmp_path, at_end=False, signal="SIGTERM") as recording:
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert wait_for(lambda: leaves_at_once or seen)
+        assert leaves_at_once or recording.files
+    assert wait_for(lambda: seen)
+    if not leaves_at_once:
+        assert seen == [(signal.SIGTERM, ["signal"])]
+    assert len(seen) == 1 and signal.getsignal(signal.SIGTERM) is mine
+
+
+def test_nested_recordings_both_write_before_the_handler(torch, record, tmp_path, no_grace):
+    seen = []
+    signal.signal(signal.SIGTERM, lambda number, frame: seen.append(number))
+    with record(tmp_path / "outer", at_end=False, signal="TERM") as outer:
+        with record(tmp_path / "inner", at_end=False, signal="TERM") as inner:
+            os.kill(os.getpid(), signal.SIGTERM)
+            assert wait_for(lambda: seen)
+            assert len(inner.files) == len(outer.files) == 1
+    assert seen == [signal.SIGTERM]
+
+
+def test_an_ignored_signal_stays_ignored(torch, record, tmp_path, no_grace):
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    with record(tmp_path, at_end=False, signal=["TERM", "USR2"]) as recording:
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert wait_for(lambda: recording.files and not recorder.active[0]._to_send)
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_IGN
 
 
 def test_a_handler_that_came_later_is_left_alone(torch, record, tmp_path):

@@ -6,12 +6,21 @@ import os
 import pickle
 import pickletools
 import socket
+import subprocess
 import sys
 import types
 
 import fake_torch
 import pytest
-from record_fixtures import names, process, record, torch, warnings  # noqa: F401
+from record_fixtures import (  # noqa: F401
+    names,
+    process,
+    read,
+    record,
+    recorder,
+    torch,
+    warnings,
+)
 
 files = fake_torch.load("_record.files")
 settings = fake_torch.load("_record.settings")
@@ -95,11 +104,88 @@ def test_sidecar_false(torch, record, tmp_path):
     assert len(names(tmp_path, "")) == 1
 
 
-def test_a_folder_that_cannot_be_made(torch, record, tmp_path, caplog):
+def test_a_folder_that_cannot_be_written_to(torch, record, tmp_path, caplog, monkeypatch):
     (tmp_path / "out").write_text("a file")
-    with record(tmp_path / "out"):
+    monkeypatch.setattr(files.tempfile, "tempdir", str(tmp_path / "other"))
+    (tmp_path / "other").mkdir()
+    with record(tmp_path / "out", steps=[1]) as recording:
+        assert warnings(caplog) == [
+            f"snapshots cannot be written to {tmp_path}/out is not a folder: they will be in "
+            f"{files.other_folder()}"
+        ]
+        record.step()
+    assert [os.path.dirname(path) for path in recording.files] == [files.other_folder()] * 2
+    assert all(read(path)["segments"] for path in recording.files)
+    wanted = f"{tmp_path}/out/rank0_pid{os.getpid()}_step1_step.pickle"
+    assert warnings(caplog)[1:] == [
+        f"{wanted} cannot be written (File exists): the snapshot is in {recording.files[0]}"
+    ]
+    assert told(recording.files[0])["snapshot"] == os.path.basename(recording.files[0])
+
+
+def test_a_full_disk_sends_snapshots_elsewhere(torch, record, tmp_path, monkeypatch, caplog, capfd):
+    whole = files._write
+
+    def full(path, write):
+        if path.startswith(str(tmp_path / "out")):
+            raise OSError(28, "No space left on device")
+        return whole(path, write)
+
+    monkeypatch.setattr(files, "_write", full)
+    monkeypatch.setattr(files.tempfile, "tempdir", str(tmp_path))
+    with record(tmp_path / "out", at_end=False) as recording:
+        with pytest.raises(torch.OutOfMemoryError):
+            torch.fake.run_out_of_memory()
+    (path,) = recording.files
+    assert path.startswith(files.other_folder()) and path.endswith("_oom.pickle")
+    assert "(No space left on device): the snapshot is in " + path in warnings(caplog)[0]
+    assert f"tessera: wrote {path} (" in capfd.readouterr().err
+
+
+def test_each_recording_reports_its_own_failures(torch, record, tmp_path, caplog, capfd):
+    torch.fake.fail.add("_snapshot")
+    for _ in range(2):
+        with record(tmp_path, steps=[1, 2]):
+            record.step()
+            record.step()
+    assert warnings(caplog) == [
+        "writing the snapshot failed: RuntimeError: _snapshot was told to fail"
+    ] * 2
+    assert capfd.readouterr().err.count("3 snapshots of this recording could not be written") == 2
+
+
+def test_failures_are_reported_again_after_a_while(torch, record, tmp_path, caplog, monkeypatch):
+    monkeypatch.setattr(recorder, "QUIET", 0)
+    torch.fake.fail.add("_snapshot")
+    with record(tmp_path, at_end=False) as recording:
+        recording.dump()
+        recording.dump()
+    assert len(warnings(caplog)) == 2
+
+
+def test_what_killed_processes_left_is_removed(torch, record, tmp_path):
+    host = files._host()
+    gone = subprocess.Popen([sys.executable, "-c", ""])
+    gone.wait()
+    left = [f".rank0_pid{gone.pid}_step0_end.pickle.{host}.{gone.pid}.7.tmp"]
+    kept = [
+        f".a.pickle.{host}.{os.getpid()}.7.tmp",  # of a process that lives
+        f".a.pickle.elsewhere.{gone.pid}.7.tmp",  # of another machine, which may be writing
+        f".a.pickle.{gone.pid}.tmp",  # not ours
+        f"a.pickle.{host}.{gone.pid}.7.tmp",
+    ]
+    old = ".b.pickle.elsewhere.4711.7.tmp"
+    for name in [*left, *kept, old]:
+        (tmp_path / name).write_text("")
+    os.utime(tmp_path / old, (0, 0))
+    with record(tmp_path, at_end=False):
         pass
-    assert "writing the snapshot failed" in warnings(caplog)[0]
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(kept)
+
+
+def test_names_of_files_being_written_are_those_that_are_cleaned(tmp_path):
+    match = files._TEMPORARY.fullmatch(os.path.basename(files._temporary("out/a.b_c.pickle.gz")))
+    assert match and (match[1], match[2]) == (files._host(), str(os.getpid()))
 
 
 def test_words_of_a_caller_are_no_path():
@@ -423,7 +509,7 @@ def test_the_environment_is_read_as_calls_are():
     assert read_settings.out == os.path.abspath("out") and read_settings.steps == {3, 10}
     assert (read_settings.every, read_settings.keep, read_settings.stacks) == (2.5, 7, "all")
     assert read_settings.gzip is True and read_settings.at_end is False
-    assert read_settings.signal.name == "SIGUSR1" and read_settings.context is None
+    assert [one.name for one in read_settings.signal] == ["SIGUSR1"] and read_settings.context is None
     assert read_settings.ranks == {0} and read_settings.max_entries == 500
     for text in ("", "0", "off"):
         assert settings.from_environment({"TESSERA_RECORD": text}) is None
@@ -440,6 +526,28 @@ def test_a_wrong_variable_is_left_out_aloud(caplog, name, text):
     )
     assert getattr(read_settings, name.lower()) == settings.OPTIONS[name.lower()][0]
     assert f"TESSERA_RECORD_{name}={text} is left out" in warnings(caplog)[0]
+
+
+@pytest.mark.parametrize(
+    "name, hint",
+    [
+        ("STEP", "did you mean TESSERA_RECORD_STEPS?"),
+        ("MAX_ENTRYS", "did you mean TESSERA_RECORD_MAX_ENTRIES?"),
+        ("WEATHER_TODAY", "docs/capture.md lists the options"),
+        ("MESH", "mesh= can only be given in a call"),
+    ],
+)
+def test_a_misspelt_variable_is_reported(caplog, name, hint):
+    assert settings.from_environment({"TESSERA_RECORD": "out", f"TESSERA_RECORD_{name}": "3"})
+    (said,) = warnings(caplog)
+    assert said.startswith(f"TESSERA_RECORD_{name} is ") and said.endswith(hint)
+
+
+def test_several_signals_in_a_variable():
+    read_settings = settings.from_environment(
+        {"TESSERA_RECORD": "out", "TESSERA_RECORD_SIGNAL": "TERM, USR2"}
+    )
+    assert [one.name for one in read_settings.signal] == ["SIGTERM", "SIGUSR2"]
 
 
 def test_a_call_without_a_place_takes_the_variables(torch, record, tmp_path, monkeypatch):

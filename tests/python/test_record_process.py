@@ -198,6 +198,51 @@ def test_a_signal_to_a_program_that_knows_nothing(site):
     assert [name.split("_", 3)[3] for name in names(site / "out")] == ["signal.pickle"]
 
 
+ENDED = """
+    import torch, os, signal, time
+    torch.fake.use_device()
+    {before}
+    os.kill(os.getpid(), signal.SIGTERM)
+    for _ in range(3000):
+        time.sleep(0.01)
+    print("still there")
+"""
+
+
+@pytest.mark.parametrize(
+    "variables",
+    [{"TESSERA_RECORD_SIGNAL": "SIGTERM"}, {"TORCHELASTIC_RUN_ID": "7"}, {"SLURM_JOB_ID": "7"}],
+)
+def test_a_signal_that_ends_the_process_ends_it_after_the_snapshot(site, variables):
+    done = run(site, ENDED.format(before=""), TESSERA_RECORD_AT_END="0", **variables)
+    assert (done.returncode, done.stdout) == (-signal.SIGTERM, ""), done.stderr
+    assert [name.split("_", 3)[3] for name in names(site / "out")] == ["signal.pickle"]
+    assert names(site / "out", ".tmp") == []
+
+
+def test_a_snapshot_that_fails_does_not_keep_the_process_alive(site):
+    code = ENDED.format(before='torch.fake.fail.add("_snapshot")')
+    done = run(site, code, TESSERA_RECORD_SIGNAL="TERM")
+    assert (done.returncode, done.stdout) == (-signal.SIGTERM, ""), done.stderr
+    assert names(site / "out") == []
+
+
+def test_a_signal_that_arrives_twice_does_not_wait(site):
+    code = ENDED.format(
+        before="""torch.fake.snapshot_hook = lambda: time.sleep(600)
+    threading = __import__("threading")
+    threading.Timer(0.5, lambda: os.kill(os.getpid(), signal.SIGTERM)).start()"""
+    )
+    done = run(site, code, TESSERA_RECORD_SIGNAL="TERM")
+    assert (done.returncode, done.stdout) == (-signal.SIGTERM, ""), done.stderr
+
+
+def test_outside_of_a_launcher_sigterm_is_left_alone(site):
+    code = "import torch, signal; torch.fake.use_device(); print(signal.getsignal(signal.SIGTERM))"
+    assert run(site, code).stdout == f"{signal.SIG_DFL}\n"
+    assert "_WeakHandler" in run(site, code, TORCHELASTIC_RUN_ID="7").stdout
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
 def test_a_forked_child_writes_nothing_of_its_parents(site):
     code = """

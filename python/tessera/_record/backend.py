@@ -29,6 +29,8 @@ from .guard import attempt, guarded, logger, warn_once
 
 # The arguments that every release since 2.1 has.
 _CORE = ("context", "stacks", "max_entries")
+# The options that concern the history, which all recordings of a process share.
+_HISTORY_OPTIONS = (*_CORE, "compile_context", "skip_actions", "pinned")
 
 
 class Backend:
@@ -68,10 +70,14 @@ class Backend:
             function(True, **_legacy_arguments(names, settings))
             return
         wanted = _arguments(settings)
+        if settings.pinned and "record_pinned_host_memory" not in names:
+            warn_once("pinned", "this PyTorch cannot record pinned memory: that needs 2.14 or later")
         try:
             function("all", **{name: wanted[name] for name in wanted if name in names})
         except TypeError:
             # In some builds the Python half accepts arguments that the C++ half rejects.
+            if settings.pinned:
+                warn_once("pinned", "this build of PyTorch refuses to record pinned memory")
             function("all", **{name: wanted[name] for name in _CORE})
 
     def disable(self):
@@ -80,6 +86,28 @@ class Backend:
 
     def snapshot(self):
         return self.memory._snapshot()
+
+    # ---- what the program calls things, from PyTorch 2.14 on ----
+
+    def annotate(self, tensor, text):
+        """Writes a name of a tensor's allocation into the history; False if PyTorch cannot."""
+        function = getattr(self.memory, "_annotate_tensor", None)
+        if function is None:
+            return False
+        function(tensor, text)
+        return True
+
+    def can_annotate(self):
+        return hasattr(self.memory, "_annotate_tensor")
+
+    def metadata(self):
+        """What this thread's allocations are marked with; None if PyTorch cannot mark them."""
+        if not hasattr(self.memory, "_set_memory_metadata"):
+            return None
+        return attempt(getattr(self.memory, "_get_memory_metadata", None), default="") or ""
+
+    def set_metadata(self, value):
+        attempt(self.memory._set_memory_metadata, value)
 
     # ---- numbers; none of these waits for the device ----
 
@@ -124,6 +152,8 @@ def _arguments(settings):
     }
     if settings.skip_actions is not None:
         wanted["skip_actions"] = settings.skip_actions
+    if settings.pinned:
+        wanted["record_pinned_host_memory"] = True
     return wanted
 
 
@@ -209,7 +239,7 @@ class History:
         self.lock = threading.Lock()
         self.users = {}  # backend name: number of users
         self.borrowed = set()  # names whose history the program had turned on itself
-        self.stacks = {}  # backend name: what the first user asked for
+        self.asked = {}  # backend name: the settings of the first user
 
     def acquire(self, backend, settings):
         """Returns whether the history is on afterwards; if so, the caller must release it."""
@@ -230,17 +260,26 @@ class History:
                             error,
                         )
                         return False
-                    self.stacks[backend.name] = settings.stacks
-            elif self.stacks.get(backend.name, settings.stacks) != settings.stacks:
-                warn_once(
-                    "nested stacks",
-                    "a recording with stacks=%r is under way: "
-                    "stacks=%r of the one inside it is ignored",
-                    self.stacks[backend.name],
-                    settings.stacks,
-                )
+                    self.asked[backend.name] = settings
+            elif backend.name in self.asked:
+                self._warn_of_ignored(self.asked[backend.name], settings)
             self.users[backend.name] = self.users.get(backend.name, 0) + 1
             return True
+
+    @staticmethod
+    def _warn_of_ignored(running, settings):
+        """The history is the process's: what the first recording asked for holds for all."""
+        for name in _HISTORY_OPTIONS:
+            first, asked = getattr(running, name), getattr(settings, name)
+            if first != asked:
+                warn_once(
+                    f"nested {name} {asked!r}",
+                    "a recording with %s=%r is under way: %s=%r of the one inside it is ignored",
+                    name,
+                    first,
+                    name,
+                    asked,
+                )
 
     @guarded("turning memory history off")
     def release(self, backend):
@@ -248,7 +287,7 @@ class History:
             self.users[backend.name] = max(0, self.users.get(backend.name, 0) - 1)
             if self.users[backend.name]:
                 return
-            self.stacks.pop(backend.name, None)
+            self.asked.pop(backend.name, None)
             if backend.name in self.borrowed:
                 self.borrowed.discard(backend.name)
             else:

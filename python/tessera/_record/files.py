@@ -4,7 +4,8 @@
     out/rank3_pid4711_step10_oom.json          its sidecar (`sidecar`)
 
 `step` counts completed steps. A file is written under a temporary name that begins with a dot
-and renamed when it is complete, so that nobody sees half of one, even if the job is killed.
+and renamed when it is complete, so that nobody sees half of one, even if the job is killed. What killed
+jobs left of this kind is removed at the next start (`clean`).
 The sidecar is renamed first: if a snapshot exists, so does its sidecar.
 
 If `out` is a file name (it ends in .pickle or .pickle.gz), the snapshot written at the end has that
@@ -16,7 +17,10 @@ import json
 import os
 import pickle
 import re
+import socket
+import tempfile
 import threading
+import time
 
 from .guard import attempt
 
@@ -40,10 +44,66 @@ def plain(text, limit=60):
     return re.sub(r"[^A-Za-z0-9.-]+", "-", str(text)).strip("-.")[:limit] or "dump"
 
 
+def _host():
+    return plain(attempt(socket.gethostname, default="") or "host", 40)
+
+
+_TEMPORARY = re.compile(r"\..+\.([A-Za-z0-9-][A-Za-z0-9.-]*)\.(\d+)\.\d+\.tmp")
+_OLD = 86400.0  # seconds: what another host has left is abandoned
+
+
+def _is_abandoned(path, match):
+    """Whether the process that was writing a temporary file is gone."""
+    if match[1] != _host():
+        return time.time() - os.stat(path).st_mtime > _OLD
+    try:
+        os.kill(int(match[2]), 0)
+    except ProcessLookupError:
+        return True
+    except (OSError, OverflowError):
+        pass
+    return False
+
+
+def clean(folder):
+    """Removes temporary files of processes that were killed while they wrote; returns their names."""
+    removed = []
+    for name in attempt(os.listdir, folder, default=[]):
+        match = _TEMPORARY.fullmatch(name)
+        path = os.path.join(folder, name)
+        if match and attempt(_is_abandoned, path, match, default=False):
+            if attempt(lambda p=path: os.remove(p) or True):
+                removed.append(name)
+    return removed
+
+
+def why_not_writable(folder):
+    """Why no file can be written to a folder, or None. Creates no folder: of one that is absent, the
+    nearest that exists is looked at."""
+    while not os.path.lexists(folder):
+        parent = os.path.dirname(folder)
+        if not parent or parent == folder:
+            break
+        folder = parent
+    if not os.path.isdir(folder):
+        return f"{folder} is not a folder"
+    try:
+        with tempfile.TemporaryFile(dir=folder):
+            return None
+    except OSError as error:
+        return f"{folder}: {error.strerror or error}"
+
+
+def other_folder():
+    """Where snapshots go that cannot be written to their place."""
+    user = getattr(os, "getuid", lambda: "user")()
+    return os.path.join(tempfile.gettempdir(), f"tessera-record-{user}")
+
+
 class Places:
     """Names for the snapshots of one recording."""
 
-    def __init__(self, settings):
+    def __init__(self, settings, folder=None):
         stem, ending = split_ending(settings.out)
         self.ending = ending or (".pickle.gz" if settings.gzip else ".pickle")
         self.is_compressed = self.ending.endswith(".gz")
@@ -51,6 +111,8 @@ class Places:
             self.folder, self.prefix = os.path.dirname(stem), os.path.basename(stem)
         else:
             self.folder, self.prefix = settings.out, ""
+        if folder is not None:
+            self.folder = folder
         self.kept = []  # paths of the periodic snapshots, oldest first
 
     def name(self, rank, world_size, pid, step, reason):
@@ -79,7 +141,7 @@ class Places:
 
 def _temporary(path):
     folder, name = os.path.split(path)
-    return os.path.join(folder, f".{name}.{os.getpid()}.{threading.get_ident()}.tmp")
+    return os.path.join(folder, f".{name}.{_host()}.{os.getpid()}.{threading.get_ident()}.tmp")
 
 
 def _write(path, write):

@@ -28,6 +28,14 @@ def warn_once(kind, message, *values):
         pass
 
 
+def warn(message, *values):
+    """Logs a warning each time; the caller limits how often."""
+    try:
+        logger.warning(message, *values)
+    except Exception:  # as above
+        pass
+
+
 def guarded(kind):
     """Decorator: an exception is logged once under `kind`, and None is returned."""
 

@@ -210,10 +210,22 @@ class Marks:
     @contextlib.contextmanager
     def phase(self, name):
         opened = self._range(name) if self.annotating else None
+        marked = self._mark_memory(name) if self.annotating else []
         try:
             yield
         finally:
+            for backend in marked:
+                attempt(backend.set_metadata, "")
             self._close(opened)
+
+    def _mark_memory(self, name):
+        """Marks what this thread allocates with the phase, where PyTorch can (2.10), unless the program
+        or an outer phase marks it already. Returns the backends where it did."""
+        backends = {listener.backend for listener in list(self.listeners)} - {None}
+        marked = [backend for backend in backends if backend.metadata() == ""]
+        for backend in marked:
+            attempt(backend.set_metadata, {"name": name, "phase": name})
+        return marked
 
     # ---- steps ----
 

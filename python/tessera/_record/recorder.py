@@ -9,11 +9,14 @@ Snapshots are requested by five sources, each in its own thread:
     the end, an exception       in the thread that leaves the context
     a chosen step               at its end
     a signal, the clock         at the end of the current step, when nothing else allocates;
-                                if none ends within `GRACE` seconds, in our own thread
+                                if none ends within `GRACE` seconds, in our own thread. A signal that
+                                ends processes is sent again after the snapshot, and then does that
     dump(reason)                at once
 
 A lock lets one of them write at a time. A signal handler takes no lock: it puts a word
 into a SimpleQueue, which is safe anywhere, and our thread takes it out.
+
+A snapshot that cannot be written to its folder goes to a temporary one (`files.other_folder`).
 """
 
 import atexit
@@ -30,11 +33,22 @@ import weakref
 
 from . import answers, guard, sidecar
 from .backend import find, history, observers, why_none
-from .files import Places, write_snapshot
-from .guard import attempt, guarded, logger, say, warn_once
+from .files import Places, clean, other_folder, why_not_writable, write_snapshot
+from .guard import attempt, guarded, logger, say, warn, warn_once
 from .marks import marks
 
 GRACE = 10.0  # seconds that a request waits for a step to end, if there are steps
+ENDING_GRACE = 3.0  # the same after a signal that ends the process: schedulers don't wait long
+QUIET = 60.0  # seconds between two reports of a recording's failures
+
+# Signals whose meaning is that the process should end.
+ENDING = frozenset(
+    getattr(_signal, name)
+    for name in ("SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT", "SIGXCPU")
+    if hasattr(_signal, name)
+)
+# Set by launchers and schedulers that end a job by SIGTERM, and kill it some seconds later.
+_LAUNCHERS = ("TORCHELASTIC_RUN_ID", "SLURM_JOB_ID")
 
 ARMED, RECORDING, STOPPED = "armed", "recording", "stopped"
 
@@ -114,6 +128,12 @@ class Recorder:
         self._fresh_locks()
         self._thread = None
         self._signals = {}  # signal number: the previous handler
+        self._ended_by = set()  # signals that end the process, and have arrived
+        self._to_send = set()  # those of them to be sent again after the snapshot
+        self._failures = 0  # snapshots that could not be written
+        self._unreported = 0
+        self._reported_at = None
+        self._annotated = set()  # (address, text) of names that are in the history
         self._pending = None  # a request that waits for the end of a step
         self._oom_dumps = 0
         self._oom_open = False  # there is a snapshot of an out-of-memory, and no step since
@@ -147,8 +167,20 @@ class Recorder:
         with _active_lock:
             active.append(self)
         self.torch = torch
+        self._look_at_folder()
         if not self.arm():
             warn_once("no backend", "%s", why_none(torch, self.settings.device))
+
+    @guarded("looking at the folder")
+    def _look_at_folder(self):
+        """Removes what killed processes left there; says at once if nothing can be written there."""
+        folder = self.places.folder
+        removed = clean(folder)
+        if removed:
+            logger.info("removed %d unfinished files of killed processes from %s", len(removed), folder)
+        problem = why_not_writable(folder)
+        if problem is not None:
+            warn("snapshots cannot be written to %s: they will be in %s", problem, other_folder())
 
     def arm(self):
         """Waits for each kind of device not waited for yet; returns False if there is none."""
@@ -223,6 +255,8 @@ class Recorder:
         with self._state_lock:
             was, self.state = self.state, STOPPED
             self._stopping = False
+        if self._failures > 1:
+            say(f"{self._failures} snapshots of this recording could not be written")
         with _active_lock:
             if self in active:
                 active.remove(self)
@@ -235,6 +269,8 @@ class Recorder:
         if was == RECORDING and self.backend is not None:
             history.release(self.backend)
         self.backend = None
+        for number in list(self._to_send):  # arrived during the last snapshot
+            self._send_again(number)
 
     def abandon(self):
         """After a fork, in the child: the device, the thread and the locks belong to the
@@ -307,24 +343,77 @@ class Recorder:
                 if backend is None or self.pid != os.getpid() or not self._writes_here(who, urgent):
                     return None
                 path = self._write(backend, who, reason, error, numbers)
+        except Exception as problem:
+            self._report_failure(problem)
+            return None
         finally:
             self._busy.is_dumping = False
         self._announce(path, reason, who, numbers)
         return path
 
     def _write(self, backend, who, reason, error, numbers):
-        path = self.places.name(who["rank"], who["world_size"], self.pid, self.step, reason)
+        place = (who["rank"], who["world_size"], self.pid, self.step, reason)
+        path = self.places.name(*place)
         document = None
         with _without_collector():
+            if self.settings.annotate:
+                self._name_tensors(backend)
             snapshot = backend.snapshot()
             if self.settings.sidecar:  # before writing, so that it is from the same moment
                 facts = self._facts(path, reason, who, error, numbers)
                 document = sidecar.describe(self.torch, backend, self.settings, snapshot, facts)
-            write_snapshot(path, snapshot, self.places.is_compressed, document)
+            try:
+                write_snapshot(path, snapshot, self.places.is_compressed, document)
+            except OSError as problem:  # a full disk, most likely; the snapshot itself is there
+                path = self._write_elsewhere(place, snapshot, document, path, problem)
             self._warn_if_full(snapshot)
             del snapshot
         self.files.append(path)
         return path
+
+    def _write_elsewhere(self, place, snapshot, document, wanted, problem):
+        """Writes to the temporary folder; if that fails too, raises the first problem."""
+        places = Places(self.settings, other_folder())
+        path = places.name(*place)
+        if document is not None:
+            document["snapshot"] = os.path.basename(path)
+        try:
+            write_snapshot(path, snapshot, places.is_compressed, document)
+        except OSError:
+            attempt(os.rmdir, places.folder)
+            raise problem from None
+        self._report(
+            "%s cannot be written (%s): the snapshot is in %s", wanted, _reason(problem), path
+        )
+        return path
+
+    @guarded("naming tensors in the snapshot")
+    def _name_tensors(self, backend):
+        """Names of watched tensors as events of the history, where PyTorch can (2.14)."""
+        if not backend.can_annotate():
+            return
+        models, optimizers = marks.living_models(), marks.living_optimizers()
+        for tensor, text in sidecar.named_tensors(models, optimizers, backend.name):
+            key = (attempt(tensor.data_ptr), text)
+            if key not in self._annotated:
+                self._annotated.add(key)
+                attempt(backend.annotate, tensor, text)
+
+    def _report_failure(self, problem):
+        self._failures += 1
+        self._report("writing the snapshot failed: %s: %s", type(problem).__name__, problem)
+
+    def _report(self, message, *values):
+        """A warning about this recording; at most one in `QUIET` seconds, the others are counted."""
+        now = time.monotonic()
+        if self._reported_at is not None and now - self._reported_at < QUIET:
+            self._unreported += 1
+            logger.info(message, *values)
+            return
+        more, self._unreported, self._reported_at = self._unreported, 0, now
+        if more:
+            message, values = message + " (and %d more problems since the last report)", (*values, more)
+        warn(message, *values)
 
     def _facts(self, path, reason, who, error, numbers):
         return {
@@ -343,6 +432,7 @@ class Recorder:
     def _warn_if_full(self, snapshot):
         traces = snapshot.get("device_traces", []) if isinstance(snapshot, dict) else []
         if any(len(trace) >= self.settings.max_entries for trace in traces):
+            self._annotated.clear()  # the events with names may be among the lost ones
             warn_once(
                 "history full",
                 "the history holds its limit of %d events: the oldest are lost. More: max_entries=",
@@ -411,15 +501,32 @@ class Recorder:
                 due = time.monotonic() + period
             if reason is None or self.state != RECORDING:
                 return
-            self._offer(reason)
+            if not isinstance(reason, int):
+                self._offer(reason, GRACE)
+                continue
+            try:
+                self._offer("signal", ENDING_GRACE)
+            finally:
+                self._send_again(reason)
 
-    def _offer(self, reason):
+    def _send_again(self, number):
+        """The snapshot that a signal asked for is written, or could not be: now it ends the process, or
+        does whatever the program's own handler does."""
+        with self._pending_lock:
+            if number not in self._to_send:
+                return
+            self._to_send.discard(number)
+        with self._dump_lock:  # written by another thread, perhaps not completely
+            pass
+        os.kill(os.getpid(), number)
+
+    def _offer(self, reason, grace):
         """Leaves a request to the end of the step; serves it here if the step does not end."""
         self._served.clear()
         with self._pending_lock:
             self._pending = reason
         if self.step:
-            self._served.wait(GRACE)
+            self._served.wait(grace)
         if self.state != RECORDING:
             return
         taken = self._take_pending()
@@ -427,12 +534,13 @@ class Recorder:
             self._serve(taken)
 
     def _install_signal(self):
-        chosen = self.settings.signal
-        number = getattr(_signal, "SIGUSR2", None) if chosen == "auto" else chosen
-        if number is None:
-            return
+        is_auto = self.settings.signal == "auto"
+        for number in _usual_signals() if is_auto else self.settings.signal or ():
+            self._listen(number, is_auto)
+
+    def _listen(self, number, is_auto):
         if threading.current_thread() is not threading.main_thread():
-            if chosen != "auto":
+            if not is_auto:
                 warn_once(
                     "signal thread",
                     "signals reach the main thread only: %s is left alone",
@@ -440,7 +548,7 @@ class Recorder:
                 )
             return
         before = attempt(_signal.getsignal, number)
-        if chosen == "auto" and before is not _signal.SIG_DFL:
+        if is_auto and before is not _signal.SIG_DFL:
             return  # the program uses it itself
         try:
             _signal.signal(number, _WeakHandler(self, before))
@@ -457,8 +565,20 @@ class Recorder:
                 if threading.current_thread() is threading.main_thread():
                     attempt(_signal.signal, number, _signal.SIG_DFL if before is None else before)
 
-    def signalled(self):
-        self._requests.put("signal")
+    def signalled(self, number):
+        """A signal has arrived, in the main thread. Returns whether it has to wait for the snapshot: it
+        is sent again afterwards. One that arrives twice does not wait."""
+        if self.state != RECORDING or self.pid != os.getpid():
+            return False
+        if number not in ENDING:
+            self._requests.put("signal")
+            return False
+        if number in self._ended_by:
+            return False
+        self._ended_by.add(number)
+        self._to_send.add(number)
+        self._requests.put(int(number))
+        return True
 
 
 class _WeakCall:
@@ -474,8 +594,21 @@ class _WeakCall:
             recorder.ready(self.backend)
 
 
+def _reason(problem):
+    return getattr(problem, "strerror", None) or str(problem)
+
+
+def _usual_signals():
+    """Which signals ask for a snapshot unless the program says otherwise."""
+    names = ["SIGUSR2"]
+    if any(os.environ.get(name) for name in _LAUNCHERS):
+        names.append("SIGTERM")
+    return [getattr(_signal, name) for name in names if hasattr(_signal, name)]
+
+
 class _WeakHandler:
-    """Signal handler: requests a snapshot, and calls the previous handler."""
+    """Signal handler: requests a snapshot, and does what was done about the signal before: at once, or
+    after the snapshot if it ends the process."""
 
     def __init__(self, recorder, before):
         self.recorder = weakref.ref(recorder)
@@ -483,10 +616,13 @@ class _WeakHandler:
 
     def __call__(self, number, frame):
         recorder = self.recorder()
-        if recorder is not None and recorder.state == RECORDING:
-            recorder.signalled()
+        if recorder is not None and recorder.signalled(number):
+            return
         if callable(self.before):
             self.before(number, frame)
+        elif number in ENDING and self.before is not _signal.SIG_IGN:
+            _signal.signal(number, _signal.SIG_DFL)
+            os.kill(os.getpid(), number)
 
 
 def _import_torch():

@@ -8,6 +8,7 @@ the program, found before training starts. In the environment it is only a warni
 option keeps its default.
 """
 
+import difflib
 import os
 import signal as _signal
 
@@ -73,9 +74,7 @@ def _whole_numbers(name, value):
 
 
 def _signal_number(name, value):
-    """None, a signal's number or its name; True is SIGUSR2, which only Unix has."""
-    if value is None or value is False:
-        return None
+    """A signal's number or its name; True is SIGUSR2, which only Unix has."""
     if value is True:
         value = "SIGUSR2"
     if isinstance(value, str):
@@ -87,6 +86,18 @@ def _signal_number(name, value):
         return _signal.Signals(value)
     except (ValueError, TypeError):
         raise ValueError(f"{name}: not a signal: {value!r}") from None
+
+
+def _signals(name, value):
+    """None, "auto", or a tuple of signals: of one or several, also as a text with commas."""
+    if value is None or value is False:
+        return None
+    if value == "auto":
+        return value
+    if isinstance(value, str):
+        value = [part for part in value.replace(" ", "").split(",") if part]
+    several = value if isinstance(value, (list, tuple, set, frozenset)) else [value]
+    return tuple(_signal_number(name, one) for one in several) or None
 
 
 def _actions(name, value):
@@ -108,13 +119,11 @@ OPTIONS = {
     "max_entries": (1000000, _whole(1)),
     "compile_context": (None, _optional(_flag)),
     "skip_actions": (None, _optional(_actions)),
+    "pinned": (False, _flag),
     "steps": (frozenset(), _whole_numbers),
     "every": (None, _optional(_number(0.001))),  # minutes
     "keep": (3, _whole(1)),
-    "signal": (
-        "auto",
-        lambda name, value: value if value == "auto" else _signal_number(name, value),
-    ),
+    "signal": ("auto", _signals),
     "on_oom": (True, _flag),
     "oom_limit": (3, _whole(1)),
     "at_end": (True, _flag),
@@ -141,6 +150,7 @@ class Settings:
         path = os.fspath(out)
         if not isinstance(path, str):
             raise TypeError("out: a path of text is wanted, not bytes")
+        self.given = dict(options)  # to report those that a running recording ignores
         # Resolved now, because the program may change its folder before anything is written.
         self.out = os.path.abspath(path)
         for name, (default, check) in OPTIONS.items():
@@ -168,6 +178,21 @@ def _from_text(name, text):
     return text
 
 
+def _warn_of_unknown(environment):
+    """Names of variables that begin like ours and are none, most likely misspelt."""
+    known = {f"{VARIABLE}_{name.upper()}": name for name in OPTIONS}
+    for variable in sorted(environment):
+        if not variable.startswith(VARIABLE + "_"):
+            continue
+        if known.get(variable) == "mesh":
+            warn_once("mesh variable", "%s is left out: mesh= can only be given in a call", variable)
+        elif variable not in known:
+            word = variable[len(VARIABLE) + 1 :].lower()
+            near = difflib.get_close_matches(word, OPTIONS, 1)
+            hint = f"did you mean {VARIABLE}_{near[0].upper()}?" if near else "docs/capture.md lists the options"
+            warn_once("variable " + variable, "%s is no option of tessera.record; %s", variable, hint)
+
+
 def from_environment(environment=None):
     """The settings in TESSERA_RECORD and related variables, or None if it is not set."""
     environment = os.environ if environment is None else environment
@@ -175,6 +200,7 @@ def from_environment(environment=None):
     if out is None:
         return None
     options = {}
+    _warn_of_unknown(environment)
     for name in OPTIONS:
         text = environment.get(f"{VARIABLE}_{name.upper()}")
         if name == "mesh" or not text:

@@ -337,6 +337,37 @@ def optimizers(found, watched):
     return [row for row in (attempt(_optimizer, optimizer, names) for optimizer in found) if row]
 
 
+# ---- names in the snapshot itself ----
+
+
+def named_tensors(watched, found, device):
+    """(tensor, text) of what watched models and optimizers have on a kind of device. The texts name a
+    category, which tessera reads."""
+
+    def on_device(tensor):
+        return str(attempt(lambda: tensor.device, default="")).startswith(device)
+
+    rows = []
+    for _, model in watched:
+        for name, parameter in attempt(lambda m=model: list(m.named_parameters()), default=[]):
+            rows.append((parameter, f"parameter: {name}"))
+            is_leaf = attempt(lambda p=parameter: p.is_leaf, default=True)
+            gradient = parameter.grad if is_leaf else None
+            if gradient is not None:
+                rows.append((gradient, f"gradient: {name}.grad"))
+        for name, buffer in attempt(lambda m=model: list(m.named_buffers()), default=[]):
+            rows.append((buffer, f"parameter: {name}"))
+    names = _names_by_id(watched)
+    for optimizer in found:
+        state = attempt(lambda o=optimizer: list(o.state.items()), default=[])
+        for index, (parameter, entry) in enumerate(state):
+            name = names.get(id(parameter), f"parameter {index}")
+            for key, value in entry.items() if isinstance(entry, dict) else ():
+                if _is_tensor(value):
+                    rows.append((value, f"optimizer_state: {key} of {name}"))
+    return [(_local(tensor), text) for tensor, text in rows if on_device(_local(tensor))]
+
+
 # ---- the document ----
 
 
