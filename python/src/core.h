@@ -80,6 +80,8 @@ PyObject *core_sink_finish(core_sink *sink, int status, const tsr_error *error);
 
 /* ---- options.c: keyword arguments, as a dict; absent or None leaves `*out` alone ---- */
 
+PyObject *core_size(PyObject *module, PyObject *value);
+
 /* Each returns false with an exception set for a value of the wrong kind. */
 bool core_option_integer(PyObject *options, const char *key, long long *out);
 bool core_option_count(PyObject *options, const char *key, uint64_t *out);

@@ -227,6 +227,7 @@ static PyMethodDef functions[] = {
     {"ask", core_ask_alone, METH_VARARGS, "(Answer, Snapshot) of a question about no snapshot."},
     {"models", models, METH_NOARGS, "Names of models."},
     {"terminal_clean", terminal_clean, METH_O, "A text without characters that drive a terminal."},
+    {"size", core_size, METH_O, "Bytes, of a number or a text such as '40GiB'."},
     {"version", version, METH_NOARGS, "The library's version."},
     {"set_error_maker", set_error_maker, METH_O, "Who makes exceptions."},
     {NULL, NULL, 0, NULL},

@@ -5,6 +5,7 @@
 #include "core.h"
 
 #include <string.h>
+#include <tessera/unstable/params.h>
 
 /* A borrowed value, or NULL where it is absent or None. */
 static PyObject *find(PyObject *options, const char *key) {
@@ -316,6 +317,33 @@ static bool set_value(tsr_params *params, const tsr_parameter *row, PyObject *op
   case TSR_PARAMETER_SETTING: break;
   }
   return set_text(params, row, value, keep, &error);
+}
+
+/* size(value): bytes, of a number or a text such as '40GiB' as the library reads it; None of None. */
+PyObject *core_size(PyObject *Py_UNUSED(module), PyObject *value) {
+  static const char name[] = "capacity"; /* whose kind is BYTES, in the question "whatif" */
+  const tsr_question *question = tsr_question_find("whatif");
+  tsr_error error = {.offset = TSR_OFFSET_NONE};
+  tsr_params *params = NULL;
+  PyObject *keep = PyList_New(0), *options = NULL, *out = NULL;
+  if (value == Py_None) {
+    Py_XDECREF(keep);
+    Py_RETURN_NONE;
+  }
+  if (!keep || !question) goto done;
+  if (tsr_question_params(question, TSR_INTERFACE_PYTHON, &params, &error)) {
+    PyErr_NoMemory();
+    goto done;
+  }
+  options = PyDict_New();
+  if (options &&
+      set_value(params, tsr_params_find(params, name, strlen(name)), options, value, keep))
+    out = PyLong_FromUnsignedLongLong(tsr_params_count(params, name));
+done:
+  tsr_params_free(params);
+  Py_XDECREF(options);
+  Py_XDECREF(keep);
+  return out;
 }
 
 /* Keys that are no parameters: those of every question, and how rules are read. */

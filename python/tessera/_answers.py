@@ -4,6 +4,7 @@ A Record wraps a dict of the JSON, and wraps nested values on access. The classe
 fields, for people and for type checkers. Fields that this version does not list are accessible
 too: fields are only ever added.
 """
+import copy
 import json
 import typing
 from typing import Any, Dict, Iterator, List, Optional, Sequence, Union
@@ -64,8 +65,8 @@ class Record:
         return self._data.keys()
 
     def to_dict(self) -> Dict[str, Any]:
-        """The fields as plain dicts, lists and numbers, as in the JSON."""
-        return self._data
+        """The fields as plain dicts, lists and numbers, as in the JSON: a copy, free to be changed."""
+        return copy.deepcopy(self._data)
 
 
 def _brief(value: Any) -> str:
@@ -96,7 +97,7 @@ def _wrap(value: Any, kind: Optional[type]) -> Any:
         return (kind or Record)(value)
     if isinstance(value, list) and value and isinstance(value[0], (dict, list)):
         return [_wrap(item, kind) for item in value]
-    return value
+    return list(value) if isinstance(value, list) else value
 
 
 # ---- shared ----
@@ -172,10 +173,10 @@ class Device(Record):
 # ---- answers ----
 
 class Answer(Record):
-    """The answer to a question. `devices` has one entry per device; if there is only one GPU, or only
-    pinned host memory, its fields are also the answer's own. str() is what the command prints."""
+    """The answer to a question. `devices` has one entry per device; if there is only one GPU, or
+    only pinned host memory, its fields are also the answer's own. str() is what the command prints, repr() its verdict."""
 
-    __slots__ = ('_core', '_question')
+    __slots__ = ('_core', '_question', '__weakref__')
 
     schema: str
     command: str
@@ -223,6 +224,9 @@ class Answer(Record):
 
     def __str__(self) -> str:
         return self.text().rstrip('\n')
+
+    def __repr__(self) -> str:
+        return '\n'.join(self.verdict) or super().__repr__()
 
     def _repr_html_(self) -> str:
         from . import _html

@@ -58,7 +58,10 @@ def written(target: Any, write: Callable[[int], Optional[bytes]], is_text: bool 
         with open(path, 'wb', buffering=0) as file:  # a pipe, a device
             write(file.fileno())
         return None
-    handle, temporary = tempfile.mkstemp(dir=folder, prefix='.tessera-')
+    try:
+        handle, temporary = tempfile.mkstemp(dir=folder, prefix='.tessera-')
+    except OSError as error:  # it is about the file that was asked for, not about ours
+        raise type(error)(error.errno, os.strerror(error.errno), path) from None
     try:
         try:
             write(handle)
@@ -68,7 +71,9 @@ def written(target: Any, write: Callable[[int], Optional[bytes]], is_text: bool 
         finally:
             os.close(handle)
         os.replace(temporary, os.path.realpath(path))
-    except BaseException:
+    except BaseException as error:
         os.unlink(temporary)
+        if isinstance(error, OSError) and error.errno is not None and error.filename in (None, temporary):
+            raise type(error)(error.errno, error.strerror, path) from None
         raise
     return None

@@ -1,14 +1,23 @@
-"""What a notebook shows: a chart as inline SVG, and the text of the command."""
-from html import escape
-from typing import Any, List, Tuple
+"""What a notebook shows: a chart as inline SVG, and the text of the command.
 
-# By category, so that a colour has the same meaning in every chart.
-_COLORS = {'parameter': '#4e79a7', 'activation': '#f28e2b', 'backward': '#e15759',
-           'optimizer': '#76b7b2', 'net': '#59a14f', 'unknown': '#9c9c9c', 'net_setup': '#edc948',
-           'stats': '#b07aa1', 'fsdp': '#ff9da7', 'added': '#e15759', 'grown': '#f28e2b',
-           'removed': '#59a14f', 'shrunk': '#76b7b2'}
-_OTHERS = ('#4e79a7', '#f28e2b', '#e15759', '#76b7b2', '#59a14f', '#edc948', '#b07aa1', '#ff9da7')
-_WIDTH, _HEIGHT = 640, 160
+Colours are those of the page (viewer/src/theme.ts, from which a test compares them): categories have
+their own, other groups go by their name.
+"""
+import math
+import re
+from html import escape
+from typing import Any, Dict, List, Tuple
+
+_HUES = ('#4878a8', '#e09438', '#5a9e57', '#8a6cb0', '#3c9d9b', '#d0719c', '#a3765a', '#9a9a3c',
+         '#6fa8d6', '#c4534c', '#6a6fc0', '#7f9482', '#a4abb5', '#d9b36a', '#8cc084', '#b9a0d0')
+_CATEGORY = {'parameter': 0, 'activation': 1, 'gradient': 2, 'optimizer_state': 3, 'temporary': 4,
+             'recomputed': 13, 'input': 8, 'communication': 9, 'workspace': 6, 'buffer': 7,
+             'kv_cache': 10, 'cast': 5, 'unknown': 12}
+_QUIET = re.compile(r'\((before|outside|no |none|other|smaller)|unknown$|others$')
+# Of a diff: more memory is red, less is green.
+_STATUS = {'added': 9, 'grown': 1, 'removed': 2, 'shrunk': 14}
+_BEFORE = '#d0d3d8'  # memory from before the recording
+_LEFT, _WIDTH, _HEIGHT, _BELOW = 64, 640, 180, 34
 
 
 def size(count: float) -> str:
@@ -21,31 +30,91 @@ def size(count: float) -> str:
     return f'{sign}{count:.2f} TiB'
 
 
-def _color(name: str, index: int) -> str:
-    return _COLORS.get(name, _OTHERS[index % len(_OTHERS)])
+def _hash(text: str) -> int:
+    units = text.encode('utf-16-le', 'surrogatepass')
+    value = 2166136261
+    for at in range(0, len(units), 2):
+        value = (value ^ int.from_bytes(units[at:at + 2], 'little')) * 16777619 & 0xFFFFFFFF
+    return value
 
 
-def _area(moments: List[Any], names: List[str]) -> str:
+def palette(names: List[str]) -> List[str]:
+    """A colour for each group, as the page chooses them."""
+    taken: Dict[int, str] = {}
+    chosen = []
+    for name in names:
+        at = _CATEGORY.get(name, _STATUS.get(name)) if name != 'unknown' else None
+        if at is None and _QUIET.match(name):
+            at = 11 if 12 in taken else 12
+        if at is None:
+            at = _hash(name) % 12
+            for _ in range(16):  # of more groups than colours, some share one
+                if at not in taken and at != 12:
+                    break
+                at = (at + 1) % 16
+        taken[at] = name
+        chosen.append(_HUES[at])
+    return chosen
+
+
+def _ticks(top: float) -> List[float]:
+    """Round sizes from 0 to at most `top`, about four of them."""
+    unit = 1024.0 ** max(0, min(4, int(math.log(top, 1024)))) if top >= 1 else 1.0
+    raw = top / unit / 4
+    power = 10.0 ** math.floor(math.log10(raw)) if raw > 0 else 1.0
+    step = next(factor * power for factor in (1, 2, 2.5, 5, 10) if factor * power >= raw) * unit
+    step = max(step, 1.0)
+    return [step * number for number in range(int(top / step + 1e-9) + 1)]
+
+
+def _tick_label(count: float) -> str:
+    """'2.5 GiB', '0'."""
+    number, _, unit = size(count).partition(' ')
+    return '0' if not count else f'{float(number):g} {unit}'
+
+
+def _text(x: float, y: float, words: str, anchor: str = 'start') -> str:
+    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{escape(words)}</text>'
+
+
+def _axes(top: float, moments: List[Any]) -> str:
+    """Sizes at the left, with lines across; the first and last event below."""
+    parts = []
+    for tick in _ticks(top):
+        y = _HEIGHT * (1 - tick / top)
+        parts.append(f'<line x1="{_LEFT}" x2="{_LEFT + _WIDTH}" y1="{y:.1f}" y2="{y:.1f}" '
+                     'stroke="currentColor" stroke-opacity="0.18"/>'
+                     + _text(_LEFT - 6, y + 4, _tick_label(tick), 'end'))
+    first, last = moments[0]['event'], moments[-1]['event']
+    parts.append(_text(_LEFT, _HEIGHT + 16, f'event {first:,}')
+                 + _text(_LEFT + _WIDTH, _HEIGHT + 16, f'event {last:,}', 'end'))
+    return ''.join(parts)
+
+
+def _area(moments: List[Any], names: List[str], colors: List[str]) -> str:
     """Bands over the moments of a history, memory from before the recording at the bottom."""
     first, last = moments[0]['event'], moments[-1]['event']
     top = max(m['requested_bytes'] + m['older_bytes'] for m in moments) or 1
-    across = [_WIDTH * (m['event'] - first) / ((last - first) or 1) for m in moments]
+    across = [_LEFT + _WIDTH * (m['event'] - first) / ((last - first) or 1) for m in moments]
     low = [0.0] * len(moments)
     bands = []
+    shares = [dict(moment['groups']) for moment in moments]
     for index in range(-1, len(names)):
-        high = []
-        for at, moment in enumerate(moments):
-            share = moment['older_bytes'] if index < 0 else dict(moment['groups']).get(index, 0)
-            high.append(low[at] + share)
+        high = [below + (moment['older_bytes'] if index < 0 else share.get(index, 0))
+                for below, moment, share in zip(low, moments, shares)]
         edge = [f'{x:.1f},{_HEIGHT * (1 - y / top):.1f}' for x, y in zip(across, high)]
         back = [f'{x:.1f},{_HEIGHT * (1 - y / top):.1f}' for x, y in zip(across, low)][::-1]
         name = 'before the recording' if index < 0 else names[index]
-        color = '#d0d0d0' if index < 0 else _color(names[index], index)
+        most = max(y - x for x, y in zip(low, high))
+        color = _BEFORE if index < 0 else colors[index]
         bands.append(f'<polygon fill="{color}" points="{" ".join(edge + back)}">'
-                     f'<title>{escape(name)}</title></polygon>')
+                     f'<title>{escape(name)}: at most {size(most)}</title></polygon>')
         low = high
-    return (f'<svg viewBox="0 0 {_WIDTH} {_HEIGHT}" width="{_WIDTH}" height="{_HEIGHT}" '
-            f'role="img" style="max-width:100%;background:#fafafa">{"".join(bands)}</svg>')
+    width, height = _LEFT + _WIDTH + 8, _HEIGHT + _BELOW
+    return (f'<svg viewBox="0 -8 {width} {height + 8}" width="{width}" height="{height + 8}" role="img" '
+            'aria-label="requested memory over the events of the trace" '
+            'style="max-width:100%" font-size="11" font-family="sans-serif" fill="currentColor">'
+            f'{"".join(bands)}{_axes(top, moments)}</svg>')
 
 
 def _legend(names: List[Tuple[str, str]]) -> str:
@@ -61,7 +130,7 @@ def snapshot(opened: Any) -> str:
     """Memory over time on each device, by category, and its peak."""
     parts = [f'<div><b>{escape(opened.path)}</b> &middot; {escape(opened.format)}']
     # Two pixels per moment are enough for the eye.
-    profile = opened.profile(over_time=_WIDTH // 2, top=0).to_dict()
+    profile = opened.profile(over_time=_WIDTH // 2, top=0)._data
     for device in profile['devices']:
         history = device['history']
         names = [group['name'] or 'others' for group in history['groups']]
@@ -69,10 +138,11 @@ def snapshot(opened: Any) -> str:
                      f'{size(device["peak"]["allocated_bytes"])} allocated at the peak of what was '
                      'recorded</p>')
         if len(history['moments']) > 1:
-            parts.append(_area(history['moments'], names))
-            parts.append('<p>' + _legend(
-                [('before the recording', '#d0d0d0'),
-                 *((name, _color(name, index)) for index, name in enumerate(names))]) + '</p>')
+            colors = palette(names)
+            parts.append('<p>Requested memory by category, over the events of the trace</p>')
+            parts.append(_area(history['moments'], names, colors))
+            parts.append('<p>' + _legend([('before the recording', _BEFORE), *zip(names, colors)])
+                         + '</p>')
     warnings = opened.warnings
     parts += [f'<p>&#9888; {escape(w.message)} ({w.count:,})</p>' for w in warnings]
     return ''.join(parts) + '</div>'
@@ -90,14 +160,17 @@ def _place(frames: List[Any]) -> str:
 
 def _rows(device: Any) -> List[Tuple[str, int, str]]:
     """(label, bytes, colour) of the entries of an answer that lists something."""
-    rows = []
     lists = (device.get(name) for name in ('changes', 'causes', 'leaks', 'groups', 'stacks'))
-    for index, row in enumerate(next((one for one in lists if one and isinstance(one, list)), [])):
-        if 'bytes' not in row and 'delta_bytes' not in row:
-            return []
-        kind = row.get('status') or row.get('category') or ''
+    found = next((one for one in lists if one and isinstance(one, list)), [])
+    if any('bytes' not in row and 'delta_bytes' not in row for row in found):
+        return []
+    kinds = [row.get('status') or row.get('category') or row.get('name') or '' for row in found]
+    shown = list(dict.fromkeys(kinds))
+    colors = dict(zip(shown, palette(shown)))
+    rows = []
+    for row, kind in zip(found, kinds):
         label = row['name'] if 'name' in row else f'{kind}  {_place(row.get("frames") or [])}'
-        rows.append((label, row.get('bytes', row.get('delta_bytes')), _color(kind, index)))
+        rows.append((label, row.get('bytes', row.get('delta_bytes')), colors[kind]))
     return rows
 
 
@@ -118,7 +191,7 @@ def answer(said: Any) -> str:
     """The verdict, bars, and the complete text, folded."""
     text = str(said)
     parts = ['<div>']
-    devices = said.to_dict()['devices']
+    devices = said._data['devices']
     for device in devices:
         rows = _rows(device)[:20]
         if rows:

@@ -1,7 +1,7 @@
 """simulate(): what a training run will need, before anything has run."""
 import json
 import os
-from typing import Any, List, Mapping, Sequence, Union
+from typing import Any, List, Mapping, Optional, Sequence, Union
 
 from . import _core
 from ._answers import Answer, Device, Moment
@@ -41,16 +41,18 @@ def _description(model: Any) -> 'tuple[Any, str]':
     return name, name
 
 
-def simulate(model: Any, *, batch: int = 1, seq: int = 512, steps: int = 3, accumulate: int = 1,
-             optimizer: str = 'adamw', dtype: str = 'fp32', attention: str = 'sdpa',
-             checkpoint: str = 'none', loss: str = 'full', gelu: str = 'eager',
-             settings: str = '', capacity: Union[None, int, str] = None, kv_cache: bool = True,
-             fresh_process: bool = False, categories: bool = False) -> Simulation:
+def simulate(model: Any, *, batch: Optional[int] = None, seq: Optional[int] = None,
+             steps: Optional[int] = None, accumulate: Optional[int] = None,
+             optimizer: Optional[str] = None, dtype: Optional[str] = None,
+             attention: Optional[str] = None, checkpoint: Optional[str] = None,
+             loss: Optional[str] = None, gelu: Optional[str] = None,
+             settings: Optional[str] = None, capacity: Union[None, int, str] = None,
+             kv_cache: bool = True, fresh_process: bool = False, categories: bool = False,
+             **more: Any) -> Simulation:
     """Run training steps on the model of PyTorch's allocator, and return what they need.
 
-    `model` is a name (see models()), the path of a config.json, or its content. `attention` is
-    sdpa, eager, flash, efficient or chunked:N, `checkpoint` none, full, selective or every:K, `loss`
-    full or chunked:N; `tessera help simulate` explains each.
+    `model` is a name (see models()), the path of a config.json, or its content. What is not given has
+    the command's default.
     """
     described, name = _description(model)
     core, snapshot = _core.ask('simulate', {
@@ -58,5 +60,11 @@ def simulate(model: Any, *, batch: int = 1, seq: int = 512, steps: int = 3, accu
         'optimizer': optimizer, 'dtype': dtype, 'attention': attention, 'checkpoint': checkpoint,
         'loss': loss, 'gelu': gelu, 'settings': settings or None, 'capacity': capacity or None,
         'no_kv_cache': not kv_cache, 'fresh_process': fresh_process, 'categories': categories,
+        **more,
     }, name)
     return Simulation(core, Snapshot(snapshot))
+
+
+simulate.__doc__ += '\n' + '\n'.join(
+    f'    {name}: {text}' + (f' One of {", ".join(choices)}.' if choices else '')
+    for name, text, choices in _core.question('simulate')[2] if name != 'model') + '\n'

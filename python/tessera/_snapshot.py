@@ -2,8 +2,10 @@
 import functools
 import json
 import os
-import re
+import threading
+import weakref
 from builtins import open as io_open
+from collections import OrderedDict
 from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple, Union
 
 from . import _answers, _core, _files, _tables
@@ -25,10 +27,14 @@ def _number(device: Device) -> int:
     return device
 
 
-def _numbers(devices: Union[Device, Iterable[Device]]) -> List[int]:
-    if isinstance(devices, (int, str)):
-        devices = [devices]
-    return [_number(device) for device in devices]
+def _devices(devices: Union[None, Device, Iterable[Device]]) -> Optional[List[int]]:
+    """Each device once, in the order given; None for all."""
+    if devices is None:
+        return None
+    given = [devices] if isinstance(devices, (int, str)) else devices
+    return list(dict.fromkeys(_number(device) for device in given))
+
+
 Range = Tuple[Optional[int], Optional[int]]
 
 _ENDINGS = {'.speedscope.json': 'speedscope', '.perfetto.json': 'perfetto', '.json': 'json',
@@ -66,14 +72,11 @@ def questions() -> List[str]:
     return sorted(_core.questions())
 
 
-def size_of(value: Union[None, int, str]) -> Optional[int]:
-    """Bytes, from a number or a text such as '40GiB'."""
-    if not isinstance(value, str):
-        return value
-    match = re.fullmatch(r'\s*(\d+(?:\.\d*)?)\s*((?:[KMGT]i?)?B|[KMGT]i?)\s*', value, re.IGNORECASE)
-    if not match:
-        raise ArgumentError(f"a size such as '40GiB', not {value!r}")
-    return int(float(match[1]) * 1024 ** 'BKMGT'.index(match[2][0].upper()))
+def _only_one(**given: Any) -> None:
+    """Raise if more than one of these is given."""
+    names = [name for name, value in given.items() if value is not None]
+    if len(names) > 1:
+        raise TypeError(f'at most one of {", ".join(given)}; given are {" and ".join(names)}')
 
 
 def _rules(rules: Any) -> Any:
@@ -91,8 +94,8 @@ def _rules(rules: Any) -> Any:
 def _budgets(budget: Any) -> List[str]:
     """Budgets as the command line takes them: SIZE, or CATEGORY=SIZE."""
     items = budget.items() if isinstance(budget, Mapping) else [('', budget)]
-    texts = [(category, f'{size}B' if isinstance(size, int) else size) for category, size in items
-             if size is not None]
+    texts = [(category, f'{size}B' if isinstance(size, int) and not isinstance(size, bool) else size)
+             for category, size in items if size is not None]
     return [f'{category}={size}' if category else str(size) for category, size in texts]
 
 
@@ -104,12 +107,48 @@ def _lock(lock: Any) -> Any:
         return file.read()
 
 
+class _Cache:
+    """Answers that were given before, so that the same question is computed once: the latest of this
+    snapshot. An answer about two keeps the other open, so it is found only while the program holds it."""
+
+    LIMIT = 32
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._own: 'OrderedDict[Any, Any]' = OrderedDict()
+        self._of_two: 'weakref.WeakKeyDictionary[Any, Any]' = weakref.WeakKeyDictionary()
+
+    def find(self, other: Any, key: Any) -> Any:
+        with self._lock:
+            if other is not None:
+                return self._of_two.get(other, {}).get(key)
+            if key in self._own:
+                self._own.move_to_end(key)
+            return self._own.get(key)
+
+    def keep(self, other: Any, key: Any, answer: Any) -> Any:
+        """The answer; of two threads that computed it, the first one's."""
+        with self._lock:
+            if other is not None:
+                of_other = self._of_two.setdefault(other, weakref.WeakValueDictionary())
+                return of_other.setdefault(key, answer)
+            answer = self._own.setdefault(key, answer)
+            while len(self._own) > self.LIMIT:
+                self._own.popitem(last=False)
+            return answer
+
+    def clear(self) -> None:
+        with self._lock:
+            self._own.clear()
+            self._of_two.clear()
+
+
 class Snapshot:
     """An open snapshot. It never changes, and any number of threads may use it at once."""
 
     def __init__(self, core: Any) -> None:
         self._core = core
-        self._answers: Dict[Any, Any] = {}
+        self._answers = _Cache()
         self._events: Dict[int, _tables.Events] = {}
 
     def close(self) -> None:
@@ -172,16 +211,14 @@ class Snapshot:
     def _ask(self, question: str, kind: type, device: Devices = None, top: int = 0,
              other: Any = None, **options: Any) -> Any:
         """The answer; the same object for the same question."""
-        if device is not None:
-            options['devices'] = _numbers(device)
         options = {name: value for name, value in options.items() if value is not None}
-        options['top'] = top
-        key = (question, id(other), repr(sorted(options.items())))
-        if key not in self._answers:
+        options.update(devices=_devices(device), top=top)
+        key = (question, repr(sorted(options.items())))
+        answer = self._answers.find(other, key)
+        if answer is None:
             core = self._core.ask(question, options, *([other._core] if other else []))
-            # `other` is kept, so that its id stays its own.
-            self._answers[key] = other, kind(core)
-        return self._answers[key][1]
+            answer = self._answers.keep(other, key, kind(core))
+        return answer
 
     def ask(self, question: str, other: Any = None, *, device: Devices = None, top: int = 10,
             **parameters: Any) -> _answers.Answer:
@@ -202,64 +239,70 @@ class Snapshot:
     def __dir__(self) -> List[str]:
         return sorted({*super().__dir__(), *_core.questions()})
 
-    def info(self, *, device: Devices = None) -> _answers.Info:
-        """What is in this file?"""
-        return self._ask('info', _answers.Info, device)
+    # Each method passes on further parameters by their names (`more`), so that what the library learns
+    # can be asked here as well. Their texts are added to the documentation by _document.
 
-    def peak(self, *, device: Devices = None, top: int = 10) -> _answers.Peak:
+    def info(self, *, device: Devices = None, **more: Any) -> _answers.Info:
+        """What is in this file?"""
+        return self._ask('info', _answers.Info, device, **more)
+
+    def peak(self, *, device: Devices = None, top: int = 10, **more: Any) -> _answers.Peak:
         """What holds the memory at its peak? `top` is the number of stacks to list, 0 for all."""
-        return self._ask('peak', _answers.Peak, device, top)
+        return self._ask('peak', _answers.Peak, device, top, **more)
 
     def at(self, event: Optional[int] = None, *, time_us: Optional[int] = None,
-           allocation: Optional[str] = None, action: str = 'alloc', device: Devices = None,
-           top: int = 10) -> _answers.At:
+           allocation: Optional[str] = None, action: Optional[str] = None, device: Devices = None,
+           top: int = 10, **more: Any) -> _answers.At:
         """What held the memory at another moment: after an event (-1: before the first), at a time,
         or when a block was allocated or freed: 'cd1000000_1' is its address and the number of
         earlier frees there, and `action` is alloc, free_requested or free_completed."""
         if (event is not None) + (time_us is not None) + (allocation is not None) != 1:
             raise TypeError('say one of event, time_us and allocation')
         return self._ask('at', _answers.At, device, top, event=event, time_us=time_us,
-                         allocation=allocation, action=None if allocation is None else action)
+                         allocation=allocation, action=None if allocation is None else action, **more)
 
-    def profile(self, by: Optional[str] = None, *, rules: Any = None, ordered: bool = False,
-                over_time: Union[bool, int] = False, device: Devices = None,
-                top: int = 10) -> _answers.Profile:
-        """What is the memory for? `by` is 'category', 'op', 'module', 'line', 'stack',
-        'annotation', 'compile-context', 'rules' or 'mosaic-category' (Mosaic's);
-        `rules` a dict of names and patterns, a list of rules, a text or a file of them. `over_time`
-        adds a history of 200 moments, or of the given number."""
+    def profile(self, by: Optional[str] = None, *, categories: Optional[str] = None,
+                rules: Any = None, ordered: bool = False, over_time: Union[bool, int] = False,
+                samples: Optional[int] = None, device: Devices = None, top: int = 10,
+                **more: Any) -> _answers.Profile:
+        """What is the memory for? `by` can also be 'mosaic-category', which is categories='mosaic'.
+        `rules` are a dict of names and patterns, a list of rules, a text or a file of them.
+        `over_time` adds a history of 200 moments, or of the given number, which is also `samples`."""
         by = by or ('rules' if rules is not None else 'category')
         if (by == 'rules') != (rules is not None):
             raise TypeError("by='rules' and rules=... go together")
-        mosaic = by.replace('_', '-') == 'mosaic-category'
-        samples = None if over_time is True else int(over_time) or None
-        return self._ask('profile', _answers.Profile, device, top, by=None if mosaic else by,
-                         categories='mosaic' if mosaic else None,
+        if by.replace('_', '-') == 'mosaic-category':
+            by, categories = 'category', 'mosaic'
+        if over_time is not True and over_time:
+            samples = int(over_time)
+        return self._ask('profile', _answers.Profile, device, top,
+                         by=None if by == 'category' else by, categories=categories,
                          rules=None if rules is None else _rules(rules), ordered=ordered or None,
-                         over_time=bool(over_time) or None, samples=samples)
+                         over_time=bool(over_time) or None, samples=samples, **more)
 
-    def diff(self, other: Any, *, device: Devices = None, top: int = 10) -> _answers.Diff:
+    def diff(self, other: Any, *, by: Optional[str] = None, device: Devices = None, top: int = 10,
+             **more: Any) -> _answers.Diff:
         """What changed from this snapshot to `other`, a Snapshot or anything that open() takes?"""
         other = other if isinstance(other, Snapshot) else open(other)
-        return self._ask('diff', _answers.Diff, device, top, other)
+        return self._ask('diff', _answers.Diff, device, top, other, by=by, **more)
 
     def stages(self, match: Union[str, Sequence[str]] = (), *, device: Devices = None,
-               top: int = 10) -> _answers.Stages:
+               top: int = 10, **more: Any) -> _answers.Stages:
         """How high did memory go in each annotated stage, of those whose name contains one of the
         texts of `match`?"""
         texts = [match] if isinstance(match, str) else list(match)
-        return self._ask('stages', _answers.Stages, device, top, match=texts or None)
+        return self._ask('stages', _answers.Stages, device, top, match=texts or None, **more)
 
-    def steps(self, *, device: Devices = None, top: int = 10) -> _answers.Steps:
+    def steps(self, *, device: Devices = None, top: int = 10, **more: Any) -> _answers.Steps:
         """Where do steps begin, and what does one need?"""
-        return self._ask('steps', _answers.Steps, device, top)
+        return self._ask('steps', _answers.Steps, device, top, **more)
 
-    def leaks(self, *, device: Devices = None, top: int = 10) -> _answers.Leaks:
+    def leaks(self, *, device: Devices = None, top: int = 10, **more: Any) -> _answers.Leaks:
         """What grows from step to step?"""
-        return self._ask('leaks', _answers.Leaks, device, top)
+        return self._ask('leaks', _answers.Leaks, device, top, **more)
 
     def source(self, path: Path, *, text: Union[None, str, bytes] = None, compare: Any = None,
-               device: Devices = None, top: int = 10) -> _answers.Source:
+               device: Devices = None, top: int = 10, **more: Any) -> _answers.Source:
         """Which lines of a source file cost what? Its text is read from `path` unless given;
         with `compare`, another snapshot, also what changed from this one to that one."""
         if text is None:
@@ -269,27 +312,27 @@ class Snapshot:
         if compare is not None and not isinstance(compare, Snapshot):
             compare = open(compare)
         return self._ask('source', _answers.Source, device, top, compare,
-                         source=(os.fspath(path), text))
+                         source=(os.fspath(path), text), **more)
 
     def whatif(self, *settings: str, capacity: Union[None, int, str] = None,
-               device: Devices = None, top: int = 10) -> _answers.Whatif:
+               device: Devices = None, top: int = 10, **more: Any) -> _answers.Whatif:
         """What would other allocator settings ('expandable_segments:True'), or a card with another
         `capacity` (bytes, or '24GiB'), have done?"""
         return self._ask('whatif', _answers.Whatif, device, top, settings=list(settings) or None,
-                         capacity=capacity or None)
+                         capacity=capacity or None, **more)
 
     def why(self, *settings: str, event: Optional[int] = None,
             capacity: Union[None, int, str] = None, device: Devices = None,
-            top: int = 10) -> _answers.Why:
+            top: int = 10, **more: Any) -> _answers.Why:
         """Why did it run out of memory, at its last failure or at that of the oom `event`? Tries
         `settings`, or the usual ones; `capacity` is the card's memory."""
         return self._ask('why', _answers.Why, device, top, event=event,
-                         settings=list(settings) or None, capacity=capacity or None)
+                         settings=list(settings) or None, capacity=capacity or None, **more)
 
     def check(self, max: Union[None, int, str, Mapping[str, Union[int, str]]] = None, *,
               max_reserved: Union[None, int, str] = None, lock: Any = None,
-              tolerance: Union[None, int, str] = None, device: Devices = None,
-              top: int = 10) -> _answers.Check:
+              tolerance: Union[None, int, str] = None, causes: bool = True, device: Devices = None,
+              top: int = 10, **more: Any) -> _answers.Check:
         """Is it within its budget, and no worse than before? `max` limits allocated memory ('18GiB'), or,
         as a dict, categories ({'activation': '3GiB'}, and '' for all); `lock` is a file that
         Check.lock() was written to, or its text; `tolerance` is how far a figure may differ from the
@@ -297,9 +340,9 @@ class Snapshot:
         or lock nothing is checked, but Check.lock() has the measured figures."""
         if lock is None and tolerance is not None:
             raise TypeError('tolerance goes with lock')
-        return self._ask('check', _answers.Check, device, top, causes=True, max=_budgets(max),
+        return self._ask('check', _answers.Check, device, top, causes=causes, max=_budgets(max),
                          max_reserved=max_reserved, lock=None if lock is None else _lock(lock),
-                         tolerance=None if tolerance is None else str(tolerance))
+                         tolerance=None if tolerance is None else str(tolerance), **more)
 
     # ---- columns ----
 
@@ -366,6 +409,7 @@ class Snapshot:
         """Write the snapshot in another format: 'pickle', 'json', 'folded', 'speedscope', 'pprof',
         'perfetto' or 'csv', as given or by the extension of the path. `target` is a path, a binary file
         object, or None for bytes. Flame graphs show the peak, or the given moment or range."""
+        _only_one(event=event, time_us=time_us, events=events, times=times)
         if format is None:
             name = os.fspath(target) if isinstance(target, (str, os.PathLike)) else ''
             format = next((kind for ending, kind in _ENDINGS.items()
@@ -381,8 +425,7 @@ class Snapshot:
         if is_whole and (device is not None or any(value is not None for value in
                                                    (event, time_us, events, times))):
             raise TypeError('a whole snapshot has all devices and events; trim() cuts parts out')
-        if device is not None:
-            options['devices'] = _numbers(device)
+        options['devices'] = _devices(device)
         return _files.written(target, lambda handle: self._core.export(format, options, handle))
 
     def view(self, target: Any = None, *more: 'Snapshot', by: Optional[str] = None,
@@ -390,9 +433,7 @@ class Snapshot:
              capacity: Union[None, int, str] = None, blocks: Optional[int] = None,
              device: Devices = None) -> Optional[str]:
         """A picture of the trace as one HTML page, of this snapshot and `more`: written to `target`,
-        a path or file object, or returned. It opens with groups `by` category, annotation,
-        compile-context, rules, op, module, line, metadata, stream, pool, stack, function or size,
-        `ordered` by allocation, at `events` (first, last); `rules` are those of profile(), `capacity` draws
+        a path or file object, or returned. It opens with groups `by`, `ordered` by allocation, at `events` (first, last); `rules` are those of profile(), `capacity` draws
         the card's memory, `blocks` limits the number of allocations shown individually."""
         by = (by or ('rules' if rules is not None else 'category')).replace('_', '-')
         if by not in _core.groupings():
@@ -400,14 +441,13 @@ class Snapshot:
         if by == 'rules' and rules is None:
             raise TypeError("by='rules' needs rules=...")
         options: Dict[str, Any] = {'by': by, 'ordered': ordered, 'blocks': blocks,
-                                   'capacity_bytes': size_of(capacity),
+                                   'capacity_bytes': _core.size(capacity),
                                    'rules': None if rules is None else _rules(rules)}
         if events is not None:
             first = events[0] or 0
             options['first_event'] = first
             options['event_count'] = 0 if events[1] is None else events[1] - first + 1
-        if device is not None:
-            options['devices'] = _numbers(device)
+        options['devices'] = _devices(device)
         others = [snapshot._core for snapshot in more]
         return _files.written(target, lambda handle: self._core.view(others, options, handle),
                               is_text=True)
@@ -416,7 +456,22 @@ class Snapshot:
              device: Devices = None) -> 'Snapshot':
         """A snapshot of a part of the trace: events (first, last), or times in microseconds, inclusive;
         None for an open end."""
-        options: Dict[str, Any] = {'events': events, 'times': times}
-        if device is not None:
-            options['devices'] = _numbers(device)
-        return Snapshot(self._core.trim(options))
+        _only_one(events=events, times=times)
+        return Snapshot(self._core.trim({'events': events, 'times': times,
+                                         'devices': _devices(device)}))
+
+
+def _document(owner: Any) -> None:
+    """Add the library's own texts about parameters to the methods' documentation."""
+    for question in _core.questions():
+        method = vars(owner).get(question)
+        rows = _core.question(question)[2]
+        if method is None or not rows:
+            continue
+        lines = [f'{name}: {text}' + (f' One of {", ".join(choices)}.' if choices else '')
+                 for name, text, choices in rows]
+        method.__doc__ = f'{method.__doc__}\n\n        ' + '\n        '.join(lines)
+    owner.view.__doc__ += f'\n\n        by: {", ".join(_core.groupings())}'
+
+
+_document(Snapshot)

@@ -1,11 +1,17 @@
 """Answers: those of the command, to the letter; as objects; and what cannot be answered."""
+import errno
+import gc
+import inspect
 import json
+import re
 import subprocess
+import weakref
 
 import pytest
 
 import tessera
-from conftest import COMMAND
+from conftest import COMMAND, ROOT
+from tessera import _core, _html
 
 needs_command = pytest.mark.skipif(not COMMAND, reason='no binary to compare with (TESSERA_COMMAND)')
 FILES = ['train', 'two-devices', 'loop', 'leaky', 'empty-trace', 'oom', 'stages', 'sources', 'truncated',
@@ -114,6 +120,134 @@ def test_a_question_is_computed_once(train):
     assert s.diff(s).to_dict()['devices'][0]['changes'] == []
 
 
+def test_copies_are_free_to_be_changed(train):
+    s = tessera.open(train)
+    s.peak().to_dict()['devices'][0]['stacks'].clear()
+    s.peak().stacks.clear()
+    s.peak().peak.to_dict()['event'] = -5
+    again = tessera.open(train).peak()
+    assert s.peak().to_dict() == again.to_dict() and s.peak().json() == again.json()
+
+
+def test_the_cache_is_bounded(train):
+    s = tessera.open(train)
+    first = weakref.ref(s.peak(top=1000))
+    for top in range(1, 100):
+        s.peak(top=top)
+    gc.collect()
+    assert first() is None and len(s._answers._own) <= s._answers.LIMIT
+    assert s.peak(top=99) is s.peak(top=99)
+
+
+def test_other_snapshots_are_not_kept(train, made):
+    s, other = tessera.open(train), tessera.open(made / 'sources.pickle')
+    answer = s.diff(other)
+    assert s.diff(other) is answer
+    core, held = weakref.ref(other), weakref.ref(answer)
+    del other, answer
+    gc.collect()
+    assert core() is None and held() is None and not s._answers._of_two
+    for _ in range(5):  # another object may get the same address
+        other = tessera.open(train)
+        assert s.diff(other).to_dict()['devices'][0]['changes'] == []
+        other = tessera.open(made / 'sources.pickle')
+        assert s.diff(other).to_dict()['devices'][0]['changes'] != []
+
+
+# What the method names differently, and why.
+OTHER_NAMES = {('source', 'source'): 'path',  # with its text
+               ('simulate', 'no_kv_cache'): 'kv_cache'}
+
+
+@pytest.mark.parametrize('question', tessera.questions())
+def test_methods_have_the_parameters_of_the_questions(question):
+    owner = tessera if question == 'simulate' else tessera.Snapshot
+    method = vars(owner).get(question)
+    if method is None:
+        pytest.skip('asked through the registry alone')
+    known = inspect.signature(method).parameters
+    summary, subjects, rows = _core.question(question)
+    for name, text, _ in rows:
+        assert OTHER_NAMES.get((question, name), name) in known, (question, name)
+        assert question == 'simulate' and name == 'model' or text in method.__doc__
+    assert any(one.kind is inspect.Parameter.VAR_KEYWORD for one in known.values())
+
+
+def test_methods_pass_parameters_on(train, made):
+    s, other = tessera.open(train), tessera.open(made / 'sources.pickle')
+    assert s.diff(other, by='line').json() == s.ask('diff', other, by='line').json()
+    assert s.diff(other, by='line').json() != s.diff(other).json()
+    assert s.profile(categories='mosaic').json() == s.ask('profile', categories='mosaic').json()
+    assert s.profile('mosaic-category').json() == s.profile(categories='mosaic').json()
+    assert (s.profile(over_time=True, samples=7).json() == s.profile(over_time=7).json()
+            == s.ask('profile', over_time=True, samples=7).json())
+    for question in set(tessera.questions()) - {'simulate'}:
+        arguments = {'at': [0], 'diff': [other], 'source': [made / 'model.py']}.get(question, [])
+        with pytest.raises(TypeError, match="has no parameter 'nonsense'"):
+            getattr(s, question)(*arguments, nonsense=1)
+    with pytest.raises(TypeError, match="has no parameter 'nonsense'"):
+        tessera.simulate('gpt2', nonsense=1)
+
+
+def test_a_device_counts_once(made):
+    s = tessera.open(made / 'two-devices.pickle')
+    assert [device.device for device in s.peak(device=[1, 1, 0, 1]).devices] == [1, 0]
+    assert s.export(format='folded', device=[0, 0]) == s.export(format='folded', device=0)
+    assert s.trim(device=[1, 1]).devices == [1]
+
+
+@pytest.mark.parametrize('size', [-1, 0, 10**30, 2**64, '99999999999999999999GiB', '-3GiB', '1e30'])
+def test_sizes_that_are_none(train, size):
+    s = tessera.open(train)
+    for ask in (lambda: s.check(size), lambda: s.check({'activation': size}),
+                lambda: s.check(max_reserved=size or -1), lambda: s.whatif(capacity=size or -1),
+                lambda: s.view(capacity=size)):
+        with pytest.raises(tessera.ArgumentError):
+            ask()
+
+
+def test_sizes_are_read_by_the_library():
+    assert [_core.size(size) for size in (None, 5, '5B', '1.5GiB', '2 KiB', 2**64 - 1)] == [
+        None, 5, 5, 3 * 2**29, 2048, 2**64 - 1]
+    with pytest.raises(tessera.ArgumentError):
+        _core.size('5')
+
+
+def test_what_excludes_each_other(train):
+    s = tessera.open(train)
+    for given in ({'event': 3, 'events': (0, 5)}, {'event': 3, 'time_us': 5},
+                  {'events': (0, 5), 'times': (0, 5)}):
+        with pytest.raises(TypeError, match='at most one of .* given are'):
+            s.export(format='folded', **given)
+    with pytest.raises(TypeError, match='given are events and times'):
+        s.trim(events=(0, 5), times=(0, 5))
+
+
+def test_errors_name_the_file_that_was_asked_for(train, tmp_path):
+    s = tessera.open(train)
+    target = str(tmp_path / 'absent' / 'a.json')
+    with pytest.raises(FileNotFoundError) as absent:
+        s.export(target)
+    assert absent.value.filename == target
+
+    def full(handle):
+        raise OSError(errno.ENOSPC, 'No space left on device')
+
+    target = str(tmp_path / 'a.json')
+    with pytest.raises(OSError) as raised:
+        tessera._files.written(target, full)
+    assert (raised.value.filename, raised.value.errno) == (target, errno.ENOSPC)
+    assert list(tmp_path.iterdir()) == []
+    with pytest.raises(tessera.ArgumentError, match='.unknown'):
+        s.export(str(tmp_path / 'a.unknown'))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_repr_is_the_verdict(made):
+    two = tessera.open(made / 'two-devices.pickle').peak()
+    assert repr(two).splitlines() == two.verdict and len(two.verdict) == 2
+
+
 def test_moments(real):
     s = tessera.open(real)
     # PyTorch's viewer writes a 'b' before some addresses.
@@ -193,6 +327,42 @@ def test_html(made):
     html = tessera.open(made / 'train.pickle')._repr_html_()
     assert '<svg' in html and '<polygon' in html
     assert '<rect' in tessera.open(made / 'train.pickle').peak()._repr_html_()
+
+
+def test_colours_of_the_page():
+    """One table of colours: the page's."""
+    text = (ROOT / 'viewer' / 'src' / 'theme.ts').read_text()
+    light = re.search(r'const LIGHT = \[(.*?)\]', text, re.DOTALL)[1]
+    assert tuple(re.findall(r"'(#\w{6})'", light)) == _html._HUES
+    category = re.search(r'const CATEGORY[^{]*{(.*?)}', text, re.DOTALL)[1]
+    assert {name: int(at) for name, at in re.findall(r'(\w+): (\d+)', category)} == _html._CATEGORY
+    assert set(_html._CATEGORY) == set(_core.categories())
+
+
+def test_bands_have_different_colours():
+    colors = _html.palette(_core.categories())
+    assert len(set(colors)) == len(colors)
+    for names in (['(none)', 'unknown'], ['conv', 'linear', 'attention', 'norm', 'gelu', '(other)'],
+                  [f'layer {number}' for number in range(13)]):
+        assert len(set(_html.palette(names))) == len(names), names
+    assert len(_html.palette([str(number) for number in range(40)])) == 40  # more than colours
+
+
+def test_a_chart_has_axes_a_scale_and_a_legend(made):
+    html = tessera.open(made / 'train.pickle')._repr_html_()
+    assert html.count('<line ') >= 3 and '>0</text>' in html and 'event 0</text>' in html
+    assert re.search(r'>[\d.]+ (KiB|MiB|B)</text>', html) and 'at most' in html
+    fills = re.findall(r'<polygon fill="(#\w+)"', html)
+    assert len(fills) == len(set(fills)) > 1
+    assert all(f'color:{color}' in html for color in fills)
+
+
+@pytest.mark.parametrize('top', [1, 3, 1000, 1024, 5 * 2**20, 80 * 2**30, 3 * 2**50, 2**63])
+def test_scales(top):
+    ticks = _html._ticks(top)
+    assert 2 <= len(ticks) <= 6 and ticks[0] == 0 and ticks[-1] <= top * 1.0001
+    assert _html._tick_label(ticks[0]) == '0'
+    assert len({_html._tick_label(tick) for tick in ticks}) == len(ticks)
 
 
 def test_names_in_html_are_escaped():
