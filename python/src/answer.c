@@ -121,11 +121,17 @@ static int compute(core_request *asked, PyObject *options) {
     return 1;
   }
   if (!core_option_params(options, asked->question, asked->params) || !set_other(asked)) return 1;
-  Py_BEGIN_ALLOW_THREADS;
+  core_call now = {.progress = NULL};
+  asked->query.progress = core_call_continues;
+  asked->query.progress_context = &now;
+  now.thread = PyEval_SaveThread();
   status = tsr_ask(asked->question, asked->subjects, asked->subject_count, asked->params,
                    &asked->query, &asked->value, &asked->error);
-  Py_END_ALLOW_THREADS;
-  return status;
+  PyEval_RestoreThread(now.thread);
+  if (!PyErr_Occurred()) return status;
+  tsr_answer_free(asked->value); /* Ctrl-C, perhaps at the very end */
+  asked->value = NULL;
+  return 1;
 }
 
 static void release_request(core_request *asked) {

@@ -78,6 +78,18 @@ int core_sink_write(void *context, const char *data, size_t size_bytes);
  * exception for a status other than 0. Releases the sink. */
 PyObject *core_sink_finish(core_sink *sink, int status, const tsr_error *error);
 
+/* ---- module.c: long calls ---- */
+
+/* A call without the interpreter's lock, which is taken now and then. */
+typedef struct core_call {
+  PyThreadState *thread;
+  PyObject *progress; /* called with what is done and in all, or NULL */
+} core_call;
+
+/* A tsr_progress_fn for a core_call whose thread has been set: false once Ctrl-C was pressed or `progress` raised;
+ * the exception is set then. */
+bool core_call_continues(void *context, uint64_t done_units, uint64_t total_units);
+
 /* ---- options.c: keyword arguments, as a dict; absent or None leaves `*out` alone ---- */
 
 PyObject *core_size(PyObject *module, PyObject *value);

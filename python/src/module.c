@@ -75,19 +75,13 @@ static PyObject *set_error_maker(PyObject *Py_UNUSED(module), PyObject *maker) {
 
 /* ---- opening ---- */
 
-/* Reading, with the interpreter's lock released. */
-typedef struct reading {
-  PyThreadState *thread;
-  PyObject *progress; /* called with bytes done and in all, or NULL */
-} reading;
-
-static bool keep_reading(void *context, uint64_t done_bytes, uint64_t total_bytes) {
-  reading *now = context;
+bool core_call_continues(void *context, uint64_t done_units, uint64_t total_units) {
+  core_call *now = context;
   PyEval_RestoreThread(now->thread);
   bool is_wanted = PyErr_CheckSignals() == 0;
   if (is_wanted && now->progress) {
-    PyObject *answer = PyObject_CallFunction(now->progress, "KK", (unsigned long long)done_bytes,
-                                             (unsigned long long)total_bytes);
+    PyObject *answer = PyObject_CallFunction(now->progress, "KK", (unsigned long long)done_units,
+                                             (unsigned long long)total_units);
     is_wanted = answer != NULL;
     Py_XDECREF(answer);
   }
@@ -100,8 +94,9 @@ static PyObject *read_snapshot(const char *path, const char *data, Py_ssize_t si
                                const char *name, const char *sidecar, PyObject *progress) {
   tsr_error error = {.offset = TSR_OFFSET_NONE};
   tsr_snapshot *snapshot = NULL;
-  reading now = {.progress = progress == Py_None ? NULL : progress};
-  tsr_open_options how = {.progress = keep_reading, .progress_context = &now, .sidecar = sidecar};
+  core_call now = {.progress = progress == Py_None ? NULL : progress};
+  tsr_open_options how = {
+      .progress = core_call_continues, .progress_context = &now, .sidecar = sidecar};
   now.thread = PyEval_SaveThread();
   int status = path ? tsr_snapshot_open(path, &how, &snapshot, &error)
                     : tsr_snapshot_read(data, (size_t)size_bytes, &how, &snapshot, &error);

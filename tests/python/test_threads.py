@@ -1,9 +1,11 @@
 """Threads: many that ask one snapshot; and that others run meanwhile."""
 import concurrent.futures
+import signal
 import sys
 import threading
 
 import numpy
+import pytest
 
 import tessera
 
@@ -68,3 +70,28 @@ def test_the_lock_is_free_while_c_works(real):
         sys.setswitchinterval(interval)
     thread.join()
     assert was_free
+
+
+def test_signals_are_handled_during_long_questions():
+    """Handlers run while the library computes, not only after it; what they raise stops it."""
+    snapshot = tessera.simulate('gpt2', batch=4, seq=512, steps=15, capacity='5GiB').snapshot
+    seen = []
+
+    def handler(number, frame):
+        if frame.f_code.co_name == '_ask':  # which calls the library
+            seen.append(number)
+        if len(seen) == 3:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGALRM, handler)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.002, 0.002)
+        with pytest.raises(KeyboardInterrupt):
+            for top in range(1, 50):
+                snapshot.whatif(top=top)
+                del seen[:]
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    assert snapshot.whatif().verdict

@@ -285,6 +285,43 @@ static void best_first(void **state) {
 }
 
 /* The parts of what is reserved at the peak add up. */
+typedef struct watcher {
+  unsigned calls, stop_at; /* 0: never */
+} watcher;
+
+static bool watch(void *context, uint64_t done_units, uint64_t total_units) {
+  watcher *w = context;
+  assert_true(done_units > 0 && total_units == 0);
+  return ++w->calls != w->stop_at;
+}
+
+/* The query's hook sees every rerun, and stops whichever it is called in. */
+static void stopped(void **state) {
+  (void)state;
+  model_trace m;
+  model_random(&m, &programs[0]);
+  tsr_snapshot *snapshot = model_snapshot(&m, 1, NULL);
+  tsr_study *study = test_study(snapshot);
+  watcher all = {0};
+  tsr_query query = {.progress = watch, .progress_context = &all};
+  tsr_whatif *whatif = NULL;
+  assert_int_equal(tsr_whatif_compute(study, NULL, &query, &whatif, NULL), 0);
+  assert_true(all.calls >= 2 * whatif->devices[0].run_count);
+  tsr_whatif_free(whatif);
+  for (unsigned at = 1; at <= all.calls; at++) {
+    watcher some = {.stop_at = at};
+    tsr_error error = {0};
+    whatif = NULL;
+    query.progress_context = &some;
+    assert_int_equal(tsr_whatif_compute(study, NULL, &query, &whatif, &error), TSR_ERROR_IO);
+    assert_string_equal(error.message, "stopped");
+    assert_null(whatif);
+    assert_int_equal(some.calls, at);
+  }
+  tsr_snapshot_free(snapshot);
+  model_release(&m);
+}
+
 static void fragmentation(void **state) {
   (void)state;
   for (size_t i = 0; i < COUNT(programs); i++) {
@@ -321,6 +358,7 @@ int main(void) {
       cmocka_unit_test(smaller_cards),
       cmocka_unit_test(failed_run),
       cmocka_unit_test(best_first),
+      cmocka_unit_test(stopped),
       cmocka_unit_test(fragmentation),
   };
   return cmocka_run_group_tests_name("whatif", tests, NULL, NULL);

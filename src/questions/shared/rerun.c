@@ -43,6 +43,8 @@ typedef struct driver {
   tsr__map next_of_size;                  /* size -> place of the next segment of that size */
 } driver;
 
+enum { EVENTS_AT_ONCE = 4096 }; /* between two looks at whether to stop */
+
 typedef struct rerun {
   const tsr__timeline *t;
   tsr_allocator *allocator;
@@ -52,6 +54,7 @@ typedef struct rerun {
   uint32_t *pool;      /* by event: see find_pools; or NULL where events tell */
   uint64_t capacity_bytes;
   uint64_t patience;
+  tsr__work *work; /* or NULL */
   bool asks_failed;
   bool has_private_pools;
   bool is_releasing; /* inside a run of events that give segments back */
@@ -363,6 +366,8 @@ static int run_events(rerun *r, int64_t until, tsr_error *error) {
     }
   }
   for (uint64_t i = 0; i < r->t->events.count && (int64_t)i <= until; i++) {
+    if (i % EVENTS_AT_ONCE == 0 && !tsr__work_advance(r->work, EVENTS_AT_ONCE))
+      return tsr__work_stopped(error);
     int status = apply(r, i);
     if (status) return tsr__fail_memory(error);
     if (tsr__allocator_steps(r->allocator) > r->patience) {
@@ -464,6 +469,10 @@ static int run_tail(rerun *r, const tsr__rerun_tail *tail, uint64_t until, copie
     bool is_served = true;
     /* Between two repetitions comes the request itself. */
     assert(repeat == 1 || made->address.count == (uint64_t)(repeat - 1) * tail->lag);
+    if (!tsr__work_advance(r->work, EVENTS_AT_ONCE)) {
+      r->run->is_given_up = true; /* the next rerun, or the caller, stops */
+      return 0;
+    }
     if (repeat > 1) status = copy_malloc(r, until, made, out, &is_served);
     if (status || !is_served) return status;
     for (int64_t e = tail->first; e <= tail->last; e++) {
@@ -511,7 +520,8 @@ static int run_whole(const tsr__timeline *timeline, const tsr__rerun_options *op
   rerun r = {.t = timeline,
              .run = run,
              .capacity_bytes = options->capacity_bytes,
-             .patience = options->patience ? *options->patience : UINT64_MAX,
+             .patience = options->patience ? options->patience->steps : UINT64_MAX,
+             .work = options->patience ? &options->patience->work : NULL,
              .asks_failed = options->asks_failed,
              .driver = {.events = &timeline->events}};
   run->settings = options->settings;
@@ -531,7 +541,8 @@ static int run_whole(const tsr__timeline *timeline, const tsr__rerun_options *op
     return status;
   }
   if (options->patience)
-    *options->patience = tsr__drop_u64(*options->patience, tsr__allocator_steps(r.allocator));
+    options->patience->steps =
+        tsr__drop_u64(options->patience->steps, tsr__allocator_steps(r.allocator));
   r.allocator->options.segment_address = NULL; /* what is asked of it yet has no recorded place */
   *out_allocator = r.allocator;
   return 0;
@@ -580,9 +591,12 @@ uint64_t tsr__capacity_at(const tsr__timeline *t, int64_t oom_event) {
   return most ? most : 1; /* to a rerun, 0 is unlimited */
 }
 
-uint64_t tsr__rerun_patience(const tsr_snapshot *snapshot, const uint32_t *devices, size_t count) {
+void tsr__rerun_begin(tsr__patience *patience, const tsr_snapshot *snapshot,
+                      const uint32_t *devices, size_t count, const tsr_query *query) {
   enum { ALWAYS = 10000000, AN_EVENT = 32 };
   uint64_t events = 0;
   for (size_t i = 0; i < count; i++) events += tsr_snapshot_events(snapshot, devices[i]).count;
-  return ALWAYS + AN_EVENT * events;
+  patience->steps = ALWAYS + AN_EVENT * events;
+  tsr__work_init(&patience->work, NULL, query ? query->progress : NULL,
+                 query ? query->progress_context : NULL, 0);
 }

@@ -2,6 +2,7 @@
 #ifndef TSR_QUESTIONS_SHARED_RERUN_H
 #define TSR_QUESTIONS_SHARED_RERUN_H
 
+#include "base/pool.h"
 #include "tessera/unstable/whatif.h"
 #include "timeline/timeline.h"
 
@@ -25,14 +26,19 @@ typedef struct tsr__rerun_tail {
   int64_t drop_event; /* of the copied ones: where what is stale is freed; -1: nowhere */
 } tsr__rerun_tail;
 
+/* What the reruns of a question may take together. */
+typedef struct tsr__patience {
+  uint64_t steps; /* of searches of the allocator; a rerun that needs more is given up */
+  tsr__work work; /* stops all reruns when it is cancelled */
+} tsr__patience;
+
 /* Options of a rerun. */
 typedef struct tsr__rerun_options {
   tsr_allocator_settings settings;
   uint64_t capacity_bytes;
   int64_t until; /* stop after this event; INT64_MAX for all */
-  /* Steps that searches of the allocator may take, those of other reruns included; the run is given
-   * up then. What it took is subtracted. NULL for any number. */
-  uint64_t *patience;
+  /* Shared with other reruns; what this one took is subtracted. NULL: unlimited, and never stopped. */
+  tsr__patience *patience;
   /* Also make the requests of oom events, and free what they get at once: what the program would have
    * done with it is not in the trace. */
   bool asks_failed;
@@ -52,7 +58,7 @@ typedef struct tsr__rerun_end {
 
 /* Run the events of `timeline` through a new allocator. Fills the run's peak, end and out-of-memory
  * parts; `*out_allocator` is in its state after `until`; the caller owns it and may continue with it. Fails with
- * TSR_ERROR_MEMORY or as tsr_allocator_new does. */
+ * TSR_ERROR_MEMORY, as tsr_allocator_new does, or as tsr__work_stopped when the work is cancelled. */
 int tsr__rerun(const tsr__timeline *timeline, const tsr__rerun_options *options,
                tsr_whatif_run *run, tsr_allocator **out_allocator, tsr_error *error);
 
@@ -72,8 +78,9 @@ uint64_t tsr__driver_request(const tsr_allocator_settings *settings, uint64_t re
  * driver, CUDA contexts and other processes take. Never 0. Time is linear in events. */
 uint64_t tsr__capacity_at(const tsr__timeline *timeline, int64_t oom_event);
 
-/* Steps that searches of the allocator may take in total, for reruns of these devices. Real traces
- * take a few per event; in a crafted one each event may search through everything. */
-uint64_t tsr__rerun_patience(const tsr_snapshot *snapshot, const uint32_t *devices, size_t count);
+/* Begin the reruns of these devices, which the query's hook may stop; in the thread that runs them. Real
+ * traces take a few steps per event; in a crafted one each event may search through everything. */
+void tsr__rerun_begin(tsr__patience *patience, const tsr_snapshot *snapshot,
+                      const uint32_t *devices, size_t count, const tsr_query *query);
 
 #endif

@@ -157,8 +157,8 @@ static int compare_runs(const void *a, const void *b) {
 }
 
 /* Another card would have changed the recording, so the check assumes unlimited memory. */
-static int check_model(const tsr__timeline *timeline, uint64_t *patience, tsr_whatif_device *out,
-                       tsr_error *error) {
+static int check_model(const tsr__timeline *timeline, tsr__patience *patience,
+                       tsr_whatif_device *out, tsr_error *error) {
   tsr__rerun_options how = {
       .settings = timeline->settings, .until = INT64_MAX, .patience = patience};
   tsr_whatif_run ignored = {.is_recorded = true};
@@ -195,7 +195,7 @@ static int insist_on_failure(const tsr__timeline *timeline, const tsr_whatif_dev
 }
 
 static int run_all(const tsr__timeline *timeline, const tsr_whatif_options *options,
-                   uint64_t *patience, tsr_whatif_device *out, tsr_error *error) {
+                   tsr__patience *patience, tsr_whatif_device *out, tsr_error *error) {
   tsr__rerun_options how = {.settings = timeline->settings,
                             .capacity_bytes = out->capacity_bytes,
                             .until = INT64_MAX,
@@ -263,7 +263,7 @@ static void note_recorded_oom(const tsr__timeline *timeline, tsr_whatif_device *
 /* What is the same for all devices. */
 typedef struct whatif_question {
   size_t top;
-  uint64_t *patience;
+  tsr__patience *patience;
 } whatif_question;
 
 static int describe(tsr_study *study, const tsr_whatif_options *options,
@@ -300,7 +300,8 @@ int tsr_whatif_compute(tsr_study *study, const tsr_whatif_options *options, cons
                        "to which its settings and rules do not apply");
   tsr_whatif *whatif = TSR__NEW(tsr_whatif);
   if (!whatif) return tsr__fail_memory(error);
-  uint64_t patience = tsr__rerun_patience(snapshot, devices, count);
+  tsr__patience patience;
+  tsr__rerun_begin(&patience, snapshot, devices, count, query);
   whatif_question question = {.top = query ? query->top : 0, .patience = &patience};
   whatif->capacity_bytes = how.capacity_bytes;
   whatif->leaves_host = tsr__query_leaves_host(snapshot, devices, count);

@@ -61,7 +61,7 @@ typedef struct why_question {
   tsr_study *study;
   tsr__lines lines;
   size_t top;
-  uint64_t patience;
+  tsr__patience patience;
 } why_question;
 
 /* ---- Which failure ---- */
@@ -311,10 +311,8 @@ int tsr_why_compute(tsr_study *study, const tsr_why_options *options, const tsr_
   if (status) return status;
   tsr_why *why = TSR__NEW(tsr_why);
   if (!why) return tsr__fail_memory(error);
-  why_question question = {.options = &how,
-                           .study = study,
-                           .top = query ? query->top : 0,
-                           .patience = tsr__rerun_patience(snapshot, devices, count)};
+  why_question question = {.options = &how, .study = study, .top = query ? query->top : 0};
+  tsr__rerun_begin(&question.patience, snapshot, devices, count, query);
   why->devices = TSR__NEW_ARRAY(tsr_why_device, count);
   if (!why->devices) status = tsr__fail_memory(error);
   unsigned needs = TSR__NEED_CATEGORIES | TSR__NEED_PLACES;

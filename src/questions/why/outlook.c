@@ -392,7 +392,7 @@ static int find_earlier(tsr_study *study, look *l, uint64_t now, tsr__rerun_tail
 }
 
 /* The most that is allocated from the request on, if nothing fails. */
-static int measure_rest(const look *l, uint64_t *patience, tsr__rerun_tail *tail,
+static int measure_rest(const look *l, tsr__patience *patience, tsr__rerun_tail *tail,
                         const tsr_why_device *device, tsr_why_outlook *out, tsr_error *error) {
   tsr__rerun_options how = {
       .settings = l->t->settings, .until = l->oom, .patience = patience, .tail = *tail};
@@ -435,7 +435,7 @@ static int begin_look(tsr_study *study, const tsr__timeline *t, const tsr_why_de
   return 0;
 }
 
-int tsr__why_look_ahead(tsr_study *study, const tsr__timeline *timeline, uint64_t *patience,
+int tsr__why_look_ahead(tsr_study *study, const tsr__timeline *timeline, tsr__patience *patience,
                         tsr__rerun_tail *tail, tsr_why_device *device, tsr_error *error) {
   tsr_why_outlook *out = &device->outlook;
   look l;

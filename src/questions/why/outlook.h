@@ -9,7 +9,7 @@
 /* Fill the device's outlook, for its chosen oom event, and the tail that trials add to the request; no
  * tail if nothing is expected. The caller frees `tail->fate`, also after a failure. Needs the device's moment, categories, request and capacity. `patience` as in
  * tsr__rerun_options. Time is linear in events. Fails with TSR_ERROR_MEMORY. */
-int tsr__why_look_ahead(tsr_study *study, const tsr__timeline *timeline, uint64_t *patience,
+int tsr__why_look_ahead(tsr_study *study, const tsr__timeline *timeline, tsr__patience *patience,
                         tsr__rerun_tail *tail, tsr_why_device *device, tsr_error *error);
 
 /* The blocks of the forward that ran before the failure, for estimates. */

@@ -83,7 +83,7 @@ static void weigh_chances(const tsr__timeline *t, tsr_why_device *device) {
 }
 
 int tsr__why_try(const tsr__timeline *timeline, const tsr_why_options *options,
-                 const tsr__rerun_tail *tail, uint64_t *patience, tsr_why_device *device,
+                 const tsr__rerun_tail *tail, tsr__patience *patience, tsr_why_device *device,
                  tsr_error *error) {
   const tsr_allocator_settings *list = options->settings;
   size_t count = options->setting_count;

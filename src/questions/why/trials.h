@@ -11,7 +11,7 @@
  * tsr__rerun_options. Needs the device's request, capacity and outlook. Fails with
  * TSR_ERROR_MEMORY. */
 int tsr__why_try(const tsr__timeline *timeline, const tsr_why_options *options,
-                 const tsr__rerun_tail *tail, uint64_t *patience, tsr_why_device *device,
+                 const tsr__rerun_tail *tail, tsr__patience *patience, tsr_why_device *device,
                  tsr_error *error);
 
 #endif
