@@ -174,7 +174,8 @@ class Device(Record):
 
 class Answer(Record):
     """The answer to a question. `devices` has one entry per device; if there is only one GPU, or
-    only pinned host memory, its fields are also the answer's own. str() is what the command prints, repr() its verdict."""
+    only pinned host memory, its fields are also the answer's own. Of several GPUs, their lists are joined: `stacks` has the records of
+    all, each with the number of its `device`. str() is what the command prints, repr() its verdict."""
 
     __slots__ = ('_core', '_question', '__weakref__')
 
@@ -193,17 +194,32 @@ class Answer(Record):
             raise AttributeError(name)
         if name in self._data:
             return self[name]
-        devices = self['devices']
-        gpus = [device for device in devices if device['device'] != 'host'] or devices
+        devices, gpus = self['devices'], self._gpus()
         if len(gpus) == 1:
             return getattr(gpus[0], name)
+        if gpus and all(isinstance(device._data.get(name), list) for device in gpus):
+            return self._joined(gpus, name)
         raise AttributeError(f'{type(self).__name__} has no field {name!r}; the answer is about '
                              f'{len(devices)} devices, see its .devices')
 
+    def _gpus(self) -> Sequence[Device]:
+        """All devices but pinned host memory; or that alone."""
+        devices = self['devices']
+        return [device for device in devices if device['device'] != 'host'] or devices
+
+    @staticmethod
+    def _joined(gpus: Sequence[Device], name: str) -> List[Any]:
+        """The lists of several devices as one; each record has its device's number as `device`."""
+        rows = []
+        for device in gpus:
+            for row in device[name]:
+                number = {'device': device['device']}
+                rows.append(type(row)({**number, **row._data}) if isinstance(row, Record) else row)
+        return rows
+
     def __dir__(self) -> List[str]:
         names = super().__dir__()
-        devices = self['devices']
-        gpus = [device for device in devices if device['device'] != 'host'] or devices
+        gpus = self._gpus()
         return sorted({*names, *gpus[0]}) if len(gpus) == 1 else names
 
     def text(self, *, full_stacks: bool = False, verbose: bool = False, quiet: bool = False,

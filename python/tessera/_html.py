@@ -99,7 +99,8 @@ def _area(moments: List[Any], names: List[str], colors: List[str]) -> str:
     low = [0.0] * len(moments)
     bands = []
     shares = [dict(moment['groups']) for moment in moments]
-    for index in range(-1, len(names)):
+    has_older = any(moment['older_bytes'] for moment in moments)
+    for index in range(-1 if has_older else 0, len(names)):
         high = [below + (moment['older_bytes'] if index < 0 else share.get(index, 0))
                 for below, moment, share in zip(low, moments, shares)]
         edge = [f'{x:.1f},{_HEIGHT * (1 - y / top):.1f}' for x, y in zip(across, high)]
@@ -141,8 +142,9 @@ def snapshot(opened: Any) -> str:
             colors = palette(names)
             parts.append('<p>Requested memory by category, over the events of the trace</p>')
             parts.append(_area(history['moments'], names, colors))
-            parts.append('<p>' + _legend([('before the recording', _BEFORE), *zip(names, colors)])
-                         + '</p>')
+            before = [('before the recording', _BEFORE)] \
+                if any(moment['older_bytes'] for moment in history['moments']) else []
+            parts.append('<p>' + _legend([*before, *zip(names, colors)]) + '</p>')
     warnings = opened.warnings
     parts += [f'<p>&#9888; {escape(w.message)} ({w.count:,})</p>' for w in warnings]
     return ''.join(parts) + '</div>'
@@ -197,8 +199,8 @@ def answer(said: Any) -> str:
         if rows:
             heading = f'<p>{_name(device)}</p>' if len(devices) > 1 else ''
             parts.append(heading + _bars(rows))
-    first, _, rest = text.partition('\n')
-    parts.insert(1, f'<p><b>{escape(first)}</b></p>')
-    if rest:
+    verdict = said.verdict or text.splitlines()[:1]
+    parts.insert(1, f'<p><b>{"<br>".join(map(escape, verdict))}</b></p>')
+    if text.splitlines() != verdict:
         parts.append(f'<details><summary>all of it</summary><pre>{escape(text)}</pre></details>')
     return ''.join(parts) + '</div>'

@@ -107,8 +107,13 @@ def test_fields(train):
 def test_more_devices_than_one(made):
     peak = tessera.open(made / 'two-devices.pickle').peak()
     assert [device.device for device in peak.devices] == [0, 1]
+    # Lists are joined, with a device in each record; other fields are each device's own.
+    assert [stack.device for stack in peak.stacks] == [
+        device.device for device in peak.devices for _ in device.stacks]
+    assert isinstance(peak.stacks[0], tessera.answers.Stack) and peak.stacks[0].bytes > 0
+    assert 'device' not in peak.devices[0].stacks[0]
     with pytest.raises(AttributeError, match='2 devices'):
-        peak.stacks
+        peak.peak
     one = tessera.open(made / 'two-devices.pickle').peak(device=1)
     assert one.device == 1 and one.stacks
     assert len(tessera.open(made / 'two-devices.pickle').peak(device=[0, 1]).devices) == 2
@@ -241,6 +246,15 @@ def test_errors_name_the_file_that_was_asked_for(train, tmp_path):
     with pytest.raises(tessera.ArgumentError, match='.unknown'):
         s.export(str(tmp_path / 'a.unknown'))
     assert list(tmp_path.iterdir()) == []
+
+
+def test_html_begins_with_the_whole_verdict(made):
+    from html import escape
+    for name in ('two-devices', 'train', 'oom'):
+        s = tessera.open(made / f'{name}.pickle')
+        for answer in (s.peak(), s.why(), s.check(1), s.info()):
+            html = answer._repr_html_()
+            assert '<br>'.join(map(escape, answer.verdict)) in html and '<pre>' in html
 
 
 def test_repr_is_the_verdict(made):
