@@ -22,10 +22,12 @@
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "base/format.h"
 #include "base/intern.h"
 #include "emit/text.h"
+#include "tessera/category.h"
 
 #define FLUSH_BYTES   ((size_t)64 << 10)
 #define ESCAPE_BYTES  ((size_t)4 << 10) /* of a long string, between two checks of FLUSH_BYTES */
@@ -220,9 +222,13 @@ static void begin_text(tsr__emitter *emitter) {
   emitter->has_lines = true;
 }
 
+static bool is_verdict_style(tsr__style style) {
+  return style == TSR__VERDICT || style == TSR__ALARM;
+}
+
 static void print_line(tsr__emitter *emitter, tsr__style style, size_t indent, tsr_text text) {
-  static const char *const starts[] = {"", "\033[1m", "\033[2m", "\033[1m"};
-  if (is_verdict(emitter) && style != TSR__VERDICT) return;
+  static const char *const starts[] = {"", "\033[1m", "\033[2m", "\033[1;31m", "\033[1m"};
+  if (is_verdict(emitter) && !is_verdict_style(style)) return;
   bool is_styled = emitter->options.color && style != TSR__PLAIN;
   begin_text(emitter);
   tsr__buffer_fill(&emitter->out, ' ', indent);
@@ -362,6 +368,27 @@ static size_t cell_width(const tsr__emitter *emitter, size_t first, size_t colum
   return tsr__text_of(emitter->columns[column].title).size_bytes;
 }
 
+/* The colour of the category that a text begins with, as the page shows it: the nearest of the 256 that
+ * terminals have. 0 if it begins with none. */
+static unsigned category_color(tsr_text text) {
+  static const uint8_t colors[TSR_CATEGORY_COUNT] = {
+      [TSR_CATEGORY_PARAMETER] = 67,  [TSR_CATEGORY_ACTIVATION] = 173,
+      [TSR_CATEGORY_GRADIENT] = 71,   [TSR_CATEGORY_OPTIMIZER_STATE] = 97,
+      [TSR_CATEGORY_TEMPORARY] = 72,  [TSR_CATEGORY_RECOMPUTED] = 179,
+      [TSR_CATEGORY_INPUT] = 74,      [TSR_CATEGORY_COMMUNICATION] = 167,
+      [TSR_CATEGORY_WORKSPACE] = 137, [TSR_CATEGORY_BUFFER] = 101,
+      [TSR_CATEGORY_KV_CACHE] = 61,   [TSR_CATEGORY_CAST] = 169,
+      [TSR_CATEGORY_UNKNOWN] = 145,
+  };
+  size_t length = 0;
+  while (length < text.size_bytes && text.data[length] != ' ') length++;
+  for (int i = 0; i < TSR_CATEGORY_COUNT; i++) {
+    tsr_text name = tsr__text_of(tsr_category_name((tsr_category)i));
+    if (name.size_bytes == length && memcmp(name.data, text.data, length) == 0) return colors[i];
+  }
+  return 0;
+}
+
 /* One cell, after the `pending` spaces that are due before it; returns those due after it. Spaces
  * are written late so that no line ends in one. */
 static size_t print_cell(tsr__emitter *emitter, layout *laid, size_t first, size_t column,
@@ -383,7 +410,11 @@ static size_t print_cell(tsr__emitter *emitter, layout *laid, size_t first, size
   }
   size_t padding = columns > width ? columns - width : 0;
   tsr__buffer_fill(&emitter->out, ' ', pending + (is_right ? padding : 0));
+  bool is_category = !is_title && emitter->columns[column].align == TSR__CATEGORY;
+  unsigned color = is_category && emitter->options.color ? category_color(text) : 0;
+  if (color) tsr__buffer_printf(&emitter->out, "\033[38;5;%um", color);
   tsr__buffer_append(&emitter->out, text.data, text.size_bytes);
+  if (color) tsr__buffer_text(&emitter->out, "\033[0m");
   return is_right ? 0 : padding;
 }
 

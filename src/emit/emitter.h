@@ -106,8 +106,9 @@ static inline tsr__cell tsr__device(uint32_t device) {
 #define TSR__EMITTER_DEPTH 16
 
 typedef enum tsr__align {
-  TSR__RIGHT,  /* numbers */
-  TSR__LEFT,   /* words */
+  TSR__RIGHT,    /* numbers */
+  TSR__LEFT,     /* words */
+  TSR__CATEGORY, /* words of which the first is a category's name, in its colour */
   TSR__ELASTIC /* words or places (tsr__place_shorten), which give way if the table is too wide for
                 * the terminal: they are cut, or put on a line below the row if the column is the last
                 * and too little would be left. At most one per table */
@@ -123,6 +124,7 @@ typedef enum tsr__style {
   TSR__PLAIN,
   TSR__BOLD,
   TSR__DIM,
+  TSR__ALARM,  /* a verdict that reports a failure: red */
   TSR__VERDICT /* bold; a line that says what was found, for a device or the whole. It is all that
                 * is left of the text where the verdict alone is requested (TSR_REPORT_VERDICT) */
 } tsr__style;

@@ -243,6 +243,22 @@ def check_why_keeps_details_for_verbose(runner):
         assert len(brief.splitlines()) <= 40 < len(full.splitlines()), name
 
 
+def check_colors_mean_something(runner):
+    for words, color in ((('why', 'oom.pickle'), '\x1b[1;31mDevice 0: out of memory'),
+                         (('why', 'oom.pickle'), '\x1b[38;5;'), (('peak', 'train.pickle'), '\x1b[38;5;')):
+        assert color in runner.shown(*words, columns=100)[1], (words, color)
+        assert color in runner.piped(*words, '--color=always')[1], (words, color)
+        for text in (runner.piped(*words)[1], runner.shown(*words, '--color=never', columns=100)[1],
+                     runner.shown(*words, columns=100, NO_COLOR='1')[1]):
+            assert '\x1b' not in text, words
+
+
+def check_colors_change_no_column(runner):
+    for words in (('peak', 'train.pickle'), ('why', 'oom.pickle'), ('why', '-v', 'oom.pickle')):
+        text = runner.piped(*words, '--color=always')[1]
+        assert plain(text) == runner.piped(*words)[1], words
+
+
 CHECKS = [value for name, value in sorted(globals().items()) if name.startswith('check_')]
 
 

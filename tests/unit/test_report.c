@@ -587,7 +587,7 @@ static void test_peak_options(void **state) {
             "\n"
             "  #   share     bytes  count     average  category\n"
             "     allocated at\n"
-            "  1  62.5 %  5.00 GiB     12  426.67 MiB  activation +1\n"
+            "  1  62.5 %  5.00 GiB     12  426.67 MiB  \033[38;5;173mactivation +1\033[0m\n"
             "     model.py:382 ...\n"
             "\n"
             "\033[1m#1  5.00 GiB in 12 allocations: activation 4.00 GiB, temporary 1.00 "

@@ -78,7 +78,7 @@ static void print_failure(tsr__stack_printer *printer, const tsr_check *check,
   const tsr__column columns[] = {{NULL, change, TSR__RIGHT},
                                  {NULL, was, TSR__RIGHT},
                                  {NULL, "is", TSR__RIGHT},
-                                 {NULL, "category", TSR__LEFT},
+                                 {NULL, "category", TSR__CATEGORY},
                                  {NULL, "line", TSR__ELASTIC}};
   tsr__emit_space(emitter);
   tsr__check_sentence(&emitter->scratch, r);

@@ -274,7 +274,7 @@ static void emit_groups(tsr__stack_printer *printer, tsr_profile_by by,
 
 static void print_reasons(tsr__emitter *emitter, const tsr_profile_device *device) {
   if (!tsr__emitter_is_text(emitter) || !device->reason_count) return;
-  const tsr__column columns[] = {{NULL, "category", TSR__LEFT},
+  const tsr__column columns[] = {{NULL, "category", TSR__CATEGORY},
                                  {NULL, "bytes", TSR__RIGHT},
                                  {NULL, "count", TSR__RIGHT},
                                  {NULL, "phase", TSR__LEFT},

@@ -218,7 +218,7 @@ static void emit_table(tsr__stack_printer *printer, const tsr__share_list *share
       {"bytes", "bytes", TSR__RIGHT},
       {"allocations", "count", TSR__RIGHT},
       {NULL, printer->emitter->options.verbose ? "average" : NULL, TSR__RIGHT},
-      {"category", "category", TSR__LEFT},
+      {"category", "category", TSR__CATEGORY},
       {NULL, "allocated at", TSR__ELASTIC},
   };
   tsr__row_names names;

@@ -82,7 +82,7 @@ static size_t sort_categories(const tsr_simulate_moment *moment, tsr_category *c
 
 static void emit_categories(tsr__emitter *emitter, const tsr_simulate_moment *moment) {
   static const tsr__column columns[] = {
-      {"name", "what", TSR__LEFT},
+      {"name", "what", TSR__CATEGORY},
       {"bytes", "bytes", TSR__RIGHT},
       {NULL, "share", TSR__RIGHT},
   };

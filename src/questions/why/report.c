@@ -284,7 +284,7 @@ static void print_verdict(tsr__emitter *emitter, const tsr_why_device *d) {
     append_headline(&emitter->scratch, d);
   else
     append_no_oom(&emitter->scratch, d);
-  tsr__emit_line(emitter, TSR__VERDICT, 0);
+  tsr__emit_line(emitter, d->oom_count ? TSR__ALARM : TSR__VERDICT, 0);
   if (d->oom_count) say_cause(emitter, d);
 }
 
@@ -469,7 +469,7 @@ static void emit_kinds(tsr__emitter *emitter, const tsr_why_device *d) {
                                         {"bytes", "bytes", TSR__RIGHT},
                                         {"block_bytes", NULL, TSR__RIGHT},
                                         {"allocations", "allocations", TSR__RIGHT},
-                                        {"category", "requested, by category", TSR__LEFT}};
+                                        {"category", "requested, by category", TSR__CATEGORY}};
   tsr__emit_space(emitter);
   tsr__emit_table(emitter, "categories", columns, sizeof columns / sizeof *columns);
   for (size_t i = 0; i < d->kind_count; i++) {
@@ -517,7 +517,7 @@ static void emit_causes(tsr__stack_printer *printer, const tsr_why_device *d) {
                                  {"block_bytes", NULL, TSR__RIGHT},
                                  {"allocations", "allocations", TSR__RIGHT},
                                  {"covers_missing", NULL, TSR__LEFT},
-                                 {"category", "category", TSR__LEFT},
+                                 {"category", "category", TSR__CATEGORY},
                                  {NULL, "requested, by line", TSR__ELASTIC}};
   tsr__emit_space(emitter);
   tsr__emit_table(emitter, "causes", columns, sizeof columns / sizeof *columns);
