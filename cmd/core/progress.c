@@ -2,7 +2,7 @@
  *
  *   reading snapshot.pickle [############            ]  51 %  612 of 1200 MiB
  *
- * Most files are read before anyone wonders, so nothing is drawn in the first second. After that
+ * Most files are read before anyone wonders, so nothing is drawn in the first half second. After that
  * the line is redrawn ten times a second at most and removed at the end: it leaves no trace in the
  * scrollback. A terminal gets it, a log never does. When the size is not known (a pipe), the line
  * holds the bytes so far only.
@@ -18,7 +18,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define PATIENCE_MS 1000
+#define PATIENCE_MS 500
 #define REDRAW_MS   100
 #define BAR_COLUMNS 24
 /* Of a longer path, the end is shown: that is where the name is. */
