@@ -3,6 +3,7 @@ import errno
 import gc
 import inspect
 import json
+import os
 import re
 import subprocess
 import weakref
@@ -41,7 +42,9 @@ QUESTIONS = {
 
 
 def command(*words, ok=True):
-    done = subprocess.run([COMMAND, *words], capture_output=True, text=True, check=False)
+    # An explicit environment: readline, which pytest loads, sets COLUMNS where only C programs see it.
+    done = subprocess.run([COMMAND, *words], capture_output=True, text=True, check=False,
+                          env=dict(os.environ))
     assert not ok or done.returncode == 0, done.stderr
     return done.stdout
 
@@ -60,7 +63,14 @@ def test_as_the_command(made, file, question):
         return
     assert answer.json() == command(*words, '--json', path)
     assert answer.to_dict() == json.loads(answer.json())
-    assert str(answer) + '\n' == command(*words, path)
+    # The command prints warnings on standard error, a text has them at its end.
+    out, rest = command(*words, path), ''
+    text = str(answer) + '\n'
+    if text != out:
+        assert text.startswith(out) and answer.warnings
+        rest = text[len(out):]
+        assert rest.strip().startswith('warning: ')
+    assert rest.count('warning: ') in (0, len(answer.warnings))
 
 
 @needs_command
