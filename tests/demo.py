@@ -21,7 +21,8 @@ def main(tutorial, tessera, folder):
     shutil.rmtree(folder, ignore_errors=True)
     done = subprocess.run([tutorial, tessera, folder], capture_output=True, text=True, check=False)
     print(done.stdout + done.stderr)
-    assert done.returncode == 0 and not done.stderr, done.returncode
+    assert done.returncode == 0, done.returncode
+    assert all(': wrote ' in line for line in done.stderr.splitlines()), done.stderr
     at = 0
     for line in LINES:
         found = done.stdout.find(line, at)

@@ -69,7 +69,7 @@ static int load_rules(cli_session *session, const tsr_parameter *row, const char
   return tsr_params_set_rules(session->options->own, name, rules, &session->error);
 }
 
-static bool is_model_file(const char *operand) {
+bool cli_is_model_file(const char *operand) {
   size_t length = strlen(operand);
   return strchr(operand, '/') || (length > 5 && strcasecmp(operand + length - 5, ".json") == 0);
 }
@@ -91,7 +91,7 @@ static int read_model(cli_session *session, const tsr_parameter *row, FILE *stre
 
 static int load_model(cli_session *session, const tsr_parameter *row, const char *operand) {
   session->path = operand;
-  if (!is_model_file(operand))
+  if (!cli_is_model_file(operand))
     return tsr_params_set_text(session->options->own, cli_option_name(row), operand,
                                strlen(operand), &session->error);
   FILE *stream = fopen(operand, "rb");
@@ -207,17 +207,6 @@ int cli_ask(cli_session *session) {
   return status;
 }
 
-/* Finish a file that was written next to its target, or explain why that fails. */
-static int finish_aside(cli_output *output, int status) {
-  if (status == 0 && cli_output_finish(output) != 0) status = TSR_ERROR_WRITE;
-  if (status == TSR_ERROR_WRITE) {
-    cli_say(NULL, "%s: %s", output->path, strerror(output->error_number));
-    status = CLI_FAULT;
-  }
-  cli_output_abandon(output);
-  return status;
-}
-
 /* ---- profile: and a page ---- */
 
 /* The page of `tessera view`, opened at the grouping of the options. */
@@ -255,7 +244,7 @@ static int write_lock(cli_session *session, const cli_asking *asking) {
   cli_output output = {.path = tsr_params_text(session->options->own, "lock")};
   int status = tsr_answer_write_form(asking->answer, "lock", NULL, &session->report,
                                      cli_output_write, &output, &session->error);
-  return finish_aside(&output, status);
+  return cli_finish_aside(session, &output, status);
 }
 
 /* The word of --format; NULL for text and JSON, which every answer has. */
@@ -281,14 +270,8 @@ static int report_check(cli_session *session, const cli_asking *asking, const ch
                                  &session->report, cli_output_write, &session->output,
                                  &session->error);
   if (!is_update_alone || session->report.format == TSR_REPORT_JSON) return print(session, asking);
-  FILE *stream = cli_output_stream(&session->output);
-  if (stream) {
-    fputs("wrote ", stream);
-    cli_put_clean(stream, tsr_params_text(own, "lock"));
-    fputs("\n", stream);
-  }
   cli_warn_of_file(session, &asking->inputs[0]);
-  return stream ? 0 : TSR_ERROR_WRITE;
+  return 0;
 }
 
 static int finish_check(cli_session *session, const cli_asking *asking, const char *form) {
@@ -322,7 +305,7 @@ static int write_snapshot(cli_session *session, const tsr_snapshot *snapshot) {
   bool is_json = strlen(path) > 5 && strcasecmp(path + strlen(path) - 5, ".json") == 0;
   int status = tsr_snapshot_export(snapshot, is_json ? TSR_EXPORT_JSON : TSR_EXPORT_PICKLE,
                                    cli_output_write, &output, &session->error);
-  return finish_aside(&output, output.error_number ? TSR_ERROR_WRITE : status);
+  return cli_finish_aside(session, &output, output.error_number ? TSR_ERROR_WRITE : status);
 }
 
 int cli_simulate(cli_session *session) {

@@ -80,7 +80,7 @@ static int unknown_option(const cli_command *command, const char *name, size_t l
 }
 
 /* Files are only named here: the command reads them once all of the line is known to make sense. */
-static bool names_file(const tsr_parameter *row) {
+bool cli_option_names_file(const tsr_parameter *row) {
   switch (row->kind) {
   case TSR_PARAMETER_RULES:
   case TSR_PARAMETER_MODEL:
@@ -102,7 +102,7 @@ static int set_value(parser *parse, const tsr_parameter *row, const char *value)
   if (!params) return 0;
   if (!value)
     status = tsr_params_set_integer(params, name, 1, &error);
-  else if (names_file(row))
+  else if (cli_option_names_file(row))
     status = tsr_params_set_path(params, name, value, &error);
   else
     status = tsr_params_set_text(params, name, value, strlen(value), &error);

@@ -36,6 +36,9 @@ typedef struct cli_options {
 int cli_parse(int argc, char **argv, cli_options *options);
 void cli_options_release(cli_options *options);
 
+/* Whether the option's value is the name of a file or folder. */
+bool cli_option_names_file(const tsr_parameter *row);
+
 /* Explain what is wrong with the command line and which help text helps; returns CLI_USAGE. */
 int cli_usage_error(const cli_command *command, const char *format, ...) CLI_PRINTF(2, 3);
 /* The same for what a tsr_params function refused: CLI_FAULT when memory ran out. */

@@ -1,66 +1,226 @@
 /* output.c - output files that are either complete or absent.
  *
- * With -o the answer is written to a temporary file next to the target and renamed over it at the
- * end, so a reader of the target never sees half an answer, and a full disk leaves the old one. A
- * link is followed first: it stays a link. What is not a regular file (a terminal, /dev/null, a
- * named pipe) is written to directly: it must not be replaced.
+ * With -o the answer is written to a file without a name, in the folder of the target, which gets its
+ * name in the end. So a reader of the target never sees half an answer, a full disk leaves the old
+ * one, and a program that is killed leaves nothing. A link is followed first, as cp does: it stays a
+ * link, and the file it names is replaced or created. What is not a regular file (a terminal,
+ * /dev/null, a named pipe) is written to directly: it must not be replaced.
+ *
+ *   nameless ──► linked at the target                                  a new file
+ *            └─► linked next to the target ──► renamed over the target an old one; link() replaces nothing
+ *   named    ──► renamed over the target                               no O_TMPFILE or no /proc here
+ *
+ * While a file has a temporary name, signals that would end the program wait. Between the link and
+ * the rename that is no time. With a file system that cannot make nameless files it is the whole
+ * time of writing, so each write looks for such a signal, removes the file and lets the signal in.
  *
  * Nothing is opened before the first byte, so a command that fails leaves nothing behind. Every
  * failure is noticed at the latest by cli_output_finish: buffered bytes meet a full disk only
  * there.
  */
-#define _XOPEN_SOURCE 700 /* realpath */
+#define _GNU_SOURCE /* O_TMPFILE, realpath, getrandom */
 
 #include "output.h"
 
+#include <assert.h>
 #include <errno.h>
-#include <stdbool.h>
+#include <fcntl.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 #include <sys/stat.h>
+#include <tessera/unstable/params.h>
 #include <unistd.h>
+
+#include "message.h"
+
+enum { LINKS_MOST = 40, NAMES_TRIED = 100, DESCRIPTOR_BYTES = 32, SIZE_TEXT_BYTES = 32 };
 
 static int fail(cli_output *output) {
   if (!output->error_number) output->error_number = errno ? errno : EIO;
   return -1;
 }
 
-/* What the user's umask leaves of rw-rw-rw-, as for any file that a program creates. */
-static mode_t new_file_mode(void) {
-  mode_t mask = umask(0);
-  umask(mask);
-  return 0666 & ~mask;
+/* ---- Signals ---- */
+
+/* Those that end a program which does nothing about them; ones that are ignored (nohup) do not. */
+static void find_ending_signals(sigset_t *ending) {
+  static const int signals[] = {SIGHUP,  SIGINT,  SIGQUIT, SIGTERM,
+                                SIGALRM, SIGUSR1, SIGUSR2, SIGXCPU};
+  struct sigaction action;
+  sigemptyset(ending);
+  for (size_t i = 0; i < sizeof signals / sizeof *signals; i++)
+    if (sigaction(signals[i], NULL, &action) == 0 && action.sa_handler != SIG_IGN)
+      sigaddset(ending, signals[i]);
 }
 
-/* Open a temporary file next to the target, with the permissions that the target has or would have
- * got. */
-static FILE *open_beside(cli_output *output, mode_t mode) {
-  static const char suffix[] = ".XXXXXX";
-  char *target = realpath(output->path, NULL);
-  if (!target) target = strdup(output->path);
-  size_t length = target ? strlen(target) : 0;
-  char *temporary = target ? malloc(length + sizeof suffix) : NULL;
-  if (!temporary) {
-    free(target);
+/* Other threads block them always (src/base/os_threads.c), so this thread's mask is enough. False
+ * with errno set when memory runs out. */
+static bool hold_signals(cli_output *output) {
+  sigset_t ending;
+  if (output->held) return true;
+  output->held = malloc(sizeof(sigset_t));
+  if (!output->held) return false;
+  find_ending_signals(&ending);
+  pthread_sigmask(SIG_BLOCK, &ending, output->held);
+  return true;
+}
+
+/* One that has waited ends the program here. */
+static void release_signals(cli_output *output) {
+  if (!output->held) return;
+  sigset_t mask;
+  memcpy(&mask, output->held, sizeof mask);
+  free(output->held);
+  output->held = NULL;
+  pthread_sigmask(SIG_SETMASK, &mask, NULL);
+}
+
+static bool is_signal_waiting(const cli_output *output) {
+  sigset_t ending, waiting;
+  if (!output->held || sigpending(&waiting) != 0) return false;
+  find_ending_signals(&ending);
+  for (int i = 1; i < NSIG; i++)
+    if (sigismember(&ending, i) == 1 && sigismember(&waiting, i) == 1 &&
+        sigismember(output->held, i) == 0)
+      return true;
+  return false;
+}
+
+/* ---- Names ---- */
+
+/* `name` in the folder of `path`, or as it is if it begins at the root. */
+static char *beside(const char *path, const char *name) {
+  const char *slash = *name == '/' ? NULL : strrchr(path, '/');
+  size_t folder = slash ? (size_t)(slash - path) + 1 : 0;
+  char *joined = malloc(folder + strlen(name) + 1);
+  if (!joined) return NULL;
+  memcpy(joined, path, folder);
+  memcpy(joined + folder, name, strlen(name) + 1);
+  return joined;
+}
+
+/* What the link at `path` names; NULL with errno EINVAL if there is a file, but no link. */
+static char *read_link(const char *path) {
+  char name[4096];
+  ssize_t length = readlink(path, name, sizeof name);
+  if (length < 0) return NULL;
+  if ((size_t)length == sizeof name) {
+    errno = ENAMETOOLONG;
     return NULL;
   }
-  snprintf(temporary, length + sizeof suffix, "%s%s", target, suffix);
-  int handle = mkstemp(temporary);
-  FILE *stream = handle < 0 ? NULL : fdopen(handle, "w");
-  if (!stream || fchmod(handle, mode) != 0) {
+  name[length] = '\0';
+  return beside(path, name);
+}
+
+/* The path with its folder resolved; the file itself need not exist. */
+static char *resolve_folder(const char *path) {
+  const char *slash = strrchr(path, '/');
+  char *folder = slash ? strndup(path, (size_t)(slash - path) + 1) : strdup(".");
+  char *real = folder ? realpath(folder, NULL) : NULL;
+  const char *name = slash ? slash + 1 : path;
+  char *resolved = real ? malloc(strlen(real) + strlen(name) + 2) : NULL;
+  bool is_root = real && strcmp(real, "/") == 0;
+  if (resolved) sprintf(resolved, "%s/%s", is_root ? "" : real, name);
+  int reason = errno;
+  free(folder);
+  free(real);
+  errno = reason;
+  return resolved;
+}
+
+char *cli_output_target(const char *path) {
+  char *real = realpath(path, NULL);
+  if (real || errno != ENOENT) return real;
+  char *at = strdup(path);
+  for (int links = 0; at; links++) {
+    char *next = links < LINKS_MOST ? read_link(at) : NULL;
+    if (links == LINKS_MOST) errno = ELOOP;
+    if (!next) break;
+    free(at);
+    at = next;
+  }
+  char *target = at && errno == ENOENT ? resolve_folder(at) : NULL;
+  int reason = errno;
+  free(at);
+  errno = reason;
+  return target;
+}
+
+/* Another name next to the target at each call. */
+static char *temporary_name(const char *target) {
+  static const char digits[] = "abcdefghijklmnopqrstuvwxyz012345";
+  unsigned char random[8];
+  size_t length = strlen(target);
+  char *name = malloc(length + sizeof random + 2);
+  if (!name) return NULL;
+  if (getrandom(random, sizeof random, 0) != (ssize_t)sizeof random) {
+    free(name);
+    errno = EIO;
+    return NULL;
+  }
+  memcpy(name, target, length);
+  name[length] = '.';
+  for (size_t i = 0; i < sizeof random; i++) name[length + 1 + i] = digits[random[i] % 32];
+  name[length + 1 + sizeof random] = '\0';
+  return name;
+}
+
+/* ---- Opening ---- */
+
+/* A file without a name in the folder of the target; -1 where the system has none, and with errno
+ * set to something else than 0 for another failure. */
+static int open_nameless(const char *target) {
+  char name[DESCRIPTOR_BYTES];
+  char *folder = strdup(target);
+  if (!folder) return -1;
+  char *slash = strrchr(folder, '/');
+  assert(slash); /* a target is a full path */
+  slash[slash == folder] = '\0';
+  int handle = open(folder, O_TMPFILE | O_WRONLY | O_CLOEXEC, 0666);
+  int reason = errno;
+  free(folder);
+  errno = reason;
+  if (handle < 0 && (errno == EOPNOTSUPP || errno == EISDIR || errno == EINVAL)) errno = 0;
+  if (handle < 0) return -1;
+  snprintf(name, sizeof name, "/proc/self/fd/%d", handle);
+  if (access(name, F_OK) == 0) return handle;
+  close(handle);
+  errno = 0;
+  return -1;
+}
+
+/* A file with a temporary name. Signals wait from here on. */
+static int open_named(cli_output *output) {
+  if (!hold_signals(output)) return -1;
+  for (int i = 0; i < NAMES_TRIED; i++) {
+    char *name = temporary_name(output->target);
+    if (!name) return -1;
+    int handle = open(name, O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0666);
+    if (handle >= 0) {
+      output->temporary = name;
+      return handle;
+    }
     int reason = errno;
-    if (handle >= 0) unlink(temporary);
-    if (stream)
-      fclose(stream);
-    else if (handle >= 0)
-      close(handle);
-    free(temporary);
-    free(target);
+    free(name);
     errno = reason;
-    return NULL;
+    if (reason != EEXIST) return -1;
   }
-  output->target = target;
-  output->temporary = temporary;
+  return -1;
+}
+
+/* Open an unfinished file, which gets the permissions `mode`; 0: those of any new file. */
+static FILE *open_unfinished(cli_output *output, mode_t mode) {
+  output->target = cli_output_target(output->path);
+  if (!output->target) return NULL;
+  int handle = open_nameless(output->target);
+  if (handle < 0 && errno == 0) handle = open_named(output);
+  if (handle < 0) return NULL;
+  FILE *stream = mode == 0 || fchmod(handle, mode) == 0 ? fdopen(handle, "w") : NULL;
+  int reason = errno;
+  if (!stream) close(handle);
+  errno = reason;
   return stream;
 }
 
@@ -70,45 +230,107 @@ FILE *cli_output_stream(cli_output *output) {
   if (!output->path || strcmp(output->path, "-") == 0)
     output->stream = stdout;
   else if (stat(output->path, &existing) != 0)
-    output->stream = open_beside(output, new_file_mode());
+    output->stream = open_unfinished(output, 0);
   else if (S_ISREG(existing.st_mode))
-    output->stream = open_beside(output, existing.st_mode & 0777);
+    output->stream = open_unfinished(output, existing.st_mode & 0777);
   else
     output->stream = fopen(output->path, "w");
   if (!output->stream) fail(output);
   return output->stream;
 }
 
+/* ---- Writing ---- */
+
 int cli_output_write(void *context, const char *data, size_t size_bytes) {
   cli_output *output = context;
   FILE *stream = cli_output_stream(output);
   if (!stream) return -1;
+  if (is_signal_waiting(output)) {
+    const char *path = output->path;
+    cli_output_abandon(output); /* and the signal ends the program, unless somebody handles it */
+    *output = (cli_output){.path = path, .error_number = EINTR};
+    return -1;
+  }
   errno = 0;
-  return fwrite(data, 1, size_bytes, stream) == size_bytes ? 0 : fail(output);
+  if (fwrite(data, 1, size_bytes, stream) != size_bytes) return fail(output);
+  output->size_bytes += size_bytes;
+  return 0;
 }
 
-int cli_output_finish(cli_output *output) {
+/* ---- Finishing ---- */
+
+/* Give the nameless file `handle` its name. */
+static int link_in_place(cli_output *output, int handle) {
+  char from[DESCRIPTOR_BYTES];
+  snprintf(from, sizeof from, "/proc/self/fd/%d", handle);
+  if (linkat(AT_FDCWD, from, AT_FDCWD, output->target, AT_SYMLINK_FOLLOW) == 0) return 0;
+  for (int i = 0; errno == EEXIST && i < NAMES_TRIED; i++) {
+    char *name = temporary_name(output->target);
+    if (!name) return -1;
+    if (!hold_signals(output)) {
+      free(name);
+      return -1;
+    }
+    if (linkat(AT_FDCWD, from, AT_FDCWD, name, AT_SYMLINK_FOLLOW) == 0) {
+      output->temporary = name;
+      return rename(name, output->target);
+    }
+    int reason = errno;
+    free(name);
+    errno = reason;
+  }
+  return -1;
+}
+
+/* Close the stream, which may only now meet a full disk, and put a complete file in its place. */
+static void close_stream(cli_output *output) {
   FILE *stream = output->stream;
-  if (output->error_number) return -1;
-  if (!stream) return 0;
-  errno = 0;
-  bool written = fflush(stream) == 0 && !ferror(stream);
-  if (!written) fail(output);
   output->stream = NULL;
-  if (fclose(stream) != 0 || !written) fail(output);
-  if (output->temporary && !output->error_number && rename(output->temporary, output->target) != 0)
+  errno = 0;
+  if (fflush(stream) != 0 || ferror(stream)) fail(output);
+  bool is_nameless = output->target && !output->temporary;
+  int handle = is_nameless ? dup(fileno(stream)) : -1;
+  if (is_nameless && handle < 0) fail(output);
+  if (fclose(stream) != 0) fail(output);
+  if (!output->error_number && output->temporary && rename(output->temporary, output->target) != 0)
     fail(output);
+  else if (!output->error_number && is_nameless && link_in_place(output, handle) != 0)
+    fail(output);
+  if (handle >= 0) close(handle);
+}
+
+/* Forget the unfinished file, of which nothing remains if the output failed. */
+static void release(cli_output *output) {
   if (output->temporary && output->error_number) unlink(output->temporary);
+  if (output->stream && output->stream != stdout) fclose(output->stream);
   free(output->temporary);
   free(output->target);
   output->temporary = output->target = NULL;
+  output->stream = NULL;
+  release_signals(output);
+}
+
+int cli_output_finish(cli_output *output) {
+  if (output->error_number) return -1;
+  if (!output->stream) return 0;
+  struct stat written;
+  bool is_file = output->target != NULL;
+  if (is_file && fflush(output->stream) == 0 && fstat(fileno(output->stream), &written) == 0)
+    output->size_bytes = (uint64_t)written.st_size;
+  close_stream(output);
+  output->is_in_place = is_file && !output->error_number;
+  release(output);
   return output->error_number ? -1 : 0;
 }
 
 void cli_output_abandon(cli_output *output) {
-  if (output->stream && output->stream != stdout) fclose(output->stream);
-  if (output->temporary) unlink(output->temporary);
-  free(output->temporary);
-  free(output->target);
-  *output = (cli_output){.path = output->path, .error_number = output->error_number};
+  if (!output->error_number && output->stream) output->error_number = ECANCELED;
+  release(output);
+}
+
+void cli_output_say(const cli_output *output, const char *command) {
+  char size[SIZE_TEXT_BYTES];
+  if (!output->is_in_place) return;
+  cli_say(command, "wrote %s, %s", output->path,
+          tsr_size_text(output->size_bytes, size, sizeof size));
 }

@@ -2,16 +2,21 @@
 #ifndef CLI_OUTPUT_H
 #define CLI_OUTPUT_H
 
+#include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <stdio.h>
 
 /* A zeroed struct writes to standard output; set `path` for a file. */
 typedef struct cli_output {
-  const char *path; /* as the user named it; NULL or "-": standard output */
-  FILE *stream;     /* NULL until something is written */
-  char *target;     /* the file to replace in the end */
-  char *temporary;  /* the temporary file; NULL if writing goes directly to the file */
-  int error_number; /* errno of the first failure, or 0 */
+  const char *path;    /* as the user named it; NULL or "-": standard output */
+  FILE *stream;        /* NULL until something is written */
+  char *target;        /* the file to put in place in the end, links followed; NULL: none is */
+  char *temporary;     /* the name of the unfinished file; NULL while it has none */
+  void *held;          /* while signals wait: the mask of signals that were blocked before */
+  uint64_t size_bytes; /* written so far */
+  int error_number;    /* errno of the first failure, or 0 */
+  bool is_in_place;    /* finished, and `path` is a regular file with this output */
 } cli_output;
 
 /* The stream to print to, opened at the first call; NULL when that fails. */
@@ -23,5 +28,12 @@ int cli_output_write(void *context, const char *data, size_t size_bytes);
 int cli_output_finish(cli_output *output);
 /* Give up what was written; does nothing after cli_output_finish. */
 void cli_output_abandon(cli_output *output);
+/* On standard error, what was written and its size; nothing unless a file was put in its place. */
+void cli_output_say(const cli_output *output, const char *command);
+
+/* The path of the file that writing to `path` creates or replaces, without links: those of folders
+ * resolved, and a link at its end followed, also one whose file does not exist yet. The caller frees
+ * it. NULL with errno set: no such file can be written. */
+char *cli_output_target(const char *path);
 
 #endif

@@ -99,12 +99,7 @@ int cli_page_save(cli_session *session, const cli_page_from *from, const char *p
   cli_output output = {.path = path};
   int status = cli_page_make(session, from, &page);
   if (status == 0) status = tsr_page_write(page.page, cli_output_write, &output, &session->error);
-  if (status == 0 && cli_output_finish(&output) != 0) status = TSR_ERROR_WRITE;
-  if (status == TSR_ERROR_WRITE) {
-    cli_say(NULL, "%s: %s", path, strerror(output.error_number));
-    status = CLI_FAULT;
-  }
-  cli_output_abandon(&output);
+  status = cli_finish_aside(session, &output, status);
   cli_page_release(&page);
   return status;
 }

@@ -17,8 +17,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <tessera/unstable/sidecar.h>
 #include <unistd.h>
 
+#include "guard.h"
 #include "help.h"
 #include "message.h"
 #include "progress.h"
@@ -127,6 +129,9 @@ static int accept(cli_session *session, const tsr_opening *opened, cli_input *in
   session->path = opened->path;
   if (status) session->error = opened->error;
   if (!status) status = check_strict(session, opened->snapshot);
+  if (!status)
+    status =
+        cli_keep_sidecar(session->options, tsr_snapshot_sidecar(opened->snapshot), opened->path);
   if (!status) status = tsr_study_new(opened->snapshot, &study, &session->error);
   if (status) {
     tsr_snapshot_free(opened->snapshot);
@@ -234,21 +239,41 @@ static int explain(const cli_session *session, int status) {
   }
 }
 
+static int run(cli_session *session) {
+  const cli_options *options = session->options;
+  /* These two are about tessera, not about a file: -o and other options do not matter. */
+  if (options->help || options->version) session->output.path = NULL;
+  if (options->version) return print_version(session);
+  if (options->help) return cli_help(session);
+  int status = cli_keep_inputs(options);
+  return status ? status : options->command->run(session);
+}
+
+static void say_written(const cli_session *session, const cli_output *output) {
+  const cli_command *command = session->options->command;
+  if (session->options->quiet || !command || command->is_drop_in) return;
+  cli_output_say(output, command->about.name);
+}
+
+int cli_finish_aside(cli_session *session, cli_output *output, int status) {
+  if (status == 0 && cli_output_finish(output) != 0) status = TSR_ERROR_WRITE;
+  if (status == TSR_ERROR_WRITE) {
+    cli_say(NULL, "%s: %s", output->path, strerror(output->error_number));
+    status = CLI_FAULT;
+  }
+  say_written(session, output);
+  cli_output_abandon(output);
+  return status;
+}
+
 int cli_run(const cli_options *options) {
   cli_session session = session_for(options);
   session.report.warn_context = &session;
-  int status = 0;
-  /* These two are about tessera, not about a file: -o and other options do not matter. */
-  if (options->help || options->version) session.output.path = NULL;
-  if (options->version)
-    status = print_version(&session);
-  else if (options->help)
-    status = cli_help(&session);
-  else
-    status = options->command->run(&session);
+  int status = run(&session);
   bool complete = status == 0 || status == CLI_CHECK_FAILED;
   if (complete && cli_output_finish(&session.output) != 0) status = TSR_ERROR_WRITE;
   if (status < 0) status = explain(&session, status);
+  say_written(&session, &session.output);
   cli_output_abandon(&session.output);
   return status;
 }

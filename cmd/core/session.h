@@ -27,6 +27,10 @@ typedef struct cli_session {
 /* Run the command line; returns the exit status. */
 int cli_run(const cli_options *options);
 
+/* Finish a file that was written in addition to the answer, unless `status` is a failure, and say what
+ * was written or why it failed. Returns the status, CLI_FAULT if the file could not be written. */
+int cli_finish_aside(cli_session *session, cli_output *output, int status);
+
 /* A snapshot, the study that questions are asked of, and how reports name it. */
 typedef struct cli_input {
   tsr_snapshot *snapshot;
@@ -65,6 +69,9 @@ typedef struct cli_asking {
  * case. */
 int cli_asking_run(cli_session *session, cli_asking *asking);
 void cli_asking_release(cli_asking *asking);
+
+/* Whether an operand that names a model names a file, a config.json, and not a model by name. */
+bool cli_is_model_file(const char *operand);
 
 /* ---- The commands ---- */
 

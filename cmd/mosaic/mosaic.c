@@ -80,6 +80,7 @@ static const tsr_parameter get_json_snapshot_options[] = {
     {.name = "output_file",
      .option = "output-file",
      .kind = TSR_PARAMETER_PATH,
+     .is_written = true,
      .argument = "FILE",
      .help = "The file to write (default: /tmp/snapshot.json). It changes only once the JSON is "
              "complete; '-' is standard output."},
@@ -91,6 +92,7 @@ static const tsr_parameter get_memory_profile_options[] = {
     {.name = "out_path",
      .option = "out-path",
      .kind = TSR_PARAMETER_PATH,
+     .is_written = true,
      .argument = "FILE",
      .help = "Write a page with a chart to FILE (default: snapshot_graph.html, in the current "
              "folder); '' for none."},

@@ -81,6 +81,7 @@ typedef struct tsr_parameter {
   tsr_parameter_kind kind;
   unsigned hidden_from; /* tsr_interface bits */
   bool is_operand;      /* required; on the command line an operand after the snapshots */
+  bool is_written;      /* of a PATH: the caller writes this file */
   const char *argument; /* how help names the value: "US"; NULL for a flag */
   const char *help;     /* for people: one or two sentences */
   const char *advice;   /* for a language model that has to fill it in; NULL: `help` */

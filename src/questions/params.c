@@ -230,6 +230,12 @@ static bool read_integer(const char *text, int64_t *out) {
   return true;
 }
 
+const char *tsr_size_text(uint64_t bytes, char *text, size_t room_bytes) {
+  char whole[TSR__FORMAT_BYTES];
+  (void)snprintf(text, room_bytes, "%s", tsr__format_size(bytes, whole));
+  return text;
+}
+
 bool tsr_time_parse(const char *text, int64_t *time_us) {
   int64_t time = 0;
   if (!read_integer(text, &time) && !tsr__read_time(text, &time)) return false;

@@ -89,7 +89,7 @@ class Simulator:
         """The answer and the snapshot's file."""
         self.count += 1
         out = self.work / f'simulated-{self.count}.pickle'
-        done = subprocess.run([self.binary, 'simulate', '--json', '--batch', '4', '--seq', '512',
+        done = subprocess.run([self.binary, 'simulate', '-q', '--json', '--batch', '4', '--seq', '512',
                                *options, '-o', out, model], capture_output=True, check=False)
         expect('exit status', (done.returncode, done.stderr), (0, b''))
         return json.loads(done.stdout)['devices'][0], out

@@ -42,7 +42,7 @@ class Tessera:
         """The window as its own file."""
         self.count += 1
         out = self.work / f'trimmed-{self.count}.pickle'
-        done = self.run('trim', '-o', out, *options, path)
+        done = self.run('trim', '-q', '-o', out, *options, path)
         expect('exit status', (done.returncode, done.stderr), (0, b''))
         return out
 

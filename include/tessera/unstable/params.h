@@ -78,6 +78,9 @@ int tsr_params_fail(const tsr_params *params, tsr_error *error, const char *form
  * sizes that are not above 0. A number needs its unit: "3" typed for "3GiB" would be a budget that
  * every run exceeds. */
 bool tsr_size_parse(const char *text, uint64_t *bytes);
+/* The size as reports print it, "5.3 KiB", truncated to `room_bytes`, of which 16 are enough. Returns
+ * `text`. */
+const char *tsr_size_text(uint64_t bytes, char *text, size_t room_bytes);
 
 /* Parse a time: microseconds since 1970, or as reports print it, in UTC ("2026-07-12
  * 16:40:22.365713", also with 'T', "Z" or " UTC", and fewer digits of the fraction). False for

@@ -44,6 +44,7 @@ static const tsr_parameter parameters[] = {
      .help = "With --over-time: at most N moments (default: 200), always including the peak."},
     {.name = "html",
      .kind = TSR_PARAMETER_PATH,
+     .is_written = true,
      .hidden_from = TSR_INTERFACE_MCP | TSR_INTERFACE_PYTHON,
      .argument = "FILE",
      .help = "Also write the page of 'tessera view' to FILE, with this grouping."},

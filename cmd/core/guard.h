@@ -1,0 +1,19 @@
+/* guard.h - no command writes over a file that it reads. */
+#ifndef CLI_GUARD_H
+#define CLI_GUARD_H
+
+#include "options.h"
+
+/* Compare each file that the command line writes with each other file that it names, by device and
+ * inode, so that links do not hide that two are the same. Returns 0, or the status to exit with
+ * after explaining on standard error. */
+int cli_keep_inputs(const cli_options *options);
+
+/* The same for a file to be written that no option names. */
+int cli_keep_inputs_from(const cli_options *options, const char *path);
+
+/* The same for a file that was read and that the command line does not name: the sidecar `path` of
+ * the snapshot `owner`. */
+int cli_keep_sidecar(const cli_options *options, const char *path, const char *owner);
+
+#endif
