@@ -18,6 +18,9 @@
 #include <tessera/unstable/check.h>
 #include <unistd.h>
 
+#include <tessera/unstable/formats.h>
+
+#include "export.h"
 #include "page.h"
 #include "rules.h"
 #include "session.h"
@@ -214,7 +217,8 @@ int cli_profile(cli_session *session) {
   const tsr_params *own = session->options->own;
   const char *html = tsr_params_text(own, "html");
   cli_asking asking = {0};
-  int status = cli_asking_run(session, &asking);
+  int status = html ? cli_page_check_name(session->options, html) : 0;
+  if (status == 0) status = cli_asking_run(session, &asking);
   if (status == 0) status = print(session, &asking);
   if (status == 0 && html) {
     const tsr_profile *profile = tsr_answer_value(asking.answer);
@@ -298,13 +302,21 @@ int cli_check(cli_session *session) {
 
 /* ---- simulate: the snapshot of the run ---- */
 
-static int write_snapshot(cli_session *session, const tsr_snapshot *snapshot) {
-  const char *path = session->options->output;
-  if (!path) return 0;
-  cli_output output = {.path = path};
-  bool is_json = strlen(path) > 5 && strcasecmp(path + strlen(path) - 5, ".json") == 0;
-  int status = tsr_snapshot_export(snapshot, is_json ? TSR_EXPORT_JSON : TSR_EXPORT_PICKLE,
-                                   cli_output_write, &output, &session->error);
+/* The format of the snapshot, by its file's name. Returns 0 or a usage error. */
+static int find_format(const cli_options *options, const tsr_format **format) {
+  const char *ending = "";
+  *format = tsr_format_for(options->output ? options->output : "", &ending);
+  if (*format && (*format)->content == TSR_FORMAT_SNAPSHOT) return 0;
+  return cli_usage_error(options->command,
+                         "simulate writes a snapshot, as .pickle or .json, not '%s'",
+                         *format ? (*format)->endings[0] : ending);
+}
+
+static int write_snapshot(cli_session *session, const tsr_snapshot *snapshot,
+                          const tsr_format *format) {
+  cli_output output = {.path = session->options->output};
+  if (!output.path) return 0;
+  int status = cli_export_snapshot(session, snapshot, format, &output);
   return cli_finish_aside(session, &output, output.error_number ? TSR_ERROR_WRITE : status);
 }
 
@@ -314,8 +326,10 @@ int cli_simulate(cli_session *session) {
   if (options->output && strcmp(options->output, "-") == 0)
     return cli_usage_error(options->command,
                            "standard output carries the answer; -o needs a file for the snapshot");
-  int status = cli_asking_run(session, &asking);
-  if (status == 0) status = write_snapshot(session, tsr_answer_snapshot(asking.answer));
+  const tsr_format *format;
+  int status = find_format(options, &format);
+  if (status == 0) status = cli_asking_run(session, &asking);
+  if (status == 0) status = write_snapshot(session, tsr_answer_snapshot(asking.answer), format);
   if (status == 0) status = print(session, &asking);
   cli_asking_release(&asking);
   return status;

@@ -8,9 +8,8 @@
 #define _POSIX_C_SOURCE 200809L
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
-#include <strings.h>
-#include <tessera/unstable/allocations.h>
 #include <tessera/unstable/formats.h>
 #include <unistd.h>
 
@@ -37,8 +36,7 @@ static const tsr_parameter export_parameters[] = {
      .argument = "FORMAT",
      .help = "The output format, as described above; auto (default) follows the name of the "
              "output. For trim, pickle or json.",
-     .choices = (const char *const[]){"auto", "pickle", "json", "folded", "speedscope", "pprof",
-                                      "perfetto", "csv", NULL}},
+     .choices = tsr_format_words},
 };
 
 const cli_command cli_export_row = {
@@ -74,18 +72,6 @@ const cli_command cli_export_row = {
     .run = cli_export,
 };
 
-/* In the order of --format's words. */
-typedef enum cli_format {
-  CLI_FORMAT_AUTO,
-  CLI_FORMAT_PICKLE,
-  CLI_FORMAT_JSON,
-  CLI_FORMAT_FOLDED,
-  CLI_FORMAT_SPEEDSCOPE,
-  CLI_FORMAT_PPROF,
-  CLI_FORMAT_PERFETTO,
-  CLI_FORMAT_CSV
-} cli_format;
-
 /* Warnings about parts of the file that no export can have. */
 static const char *const losses[] = {
     "truncated",        "globals-ignored",  "events-malformed",      "segments-malformed",
@@ -109,83 +95,94 @@ static void say_losses(const tsr_snapshot *snapshot) {
     }
 }
 
-/* Names by which --format auto goes; the longest that fits comes first. */
-static const struct {
-  const char *ending;
-  cli_format format;
-} endings[] = {
-    {".speedscope.json", CLI_FORMAT_SPEEDSCOPE},
-    {".perfetto.json", CLI_FORMAT_PERFETTO},
-    {".json", CLI_FORMAT_JSON},
-    {".folded", CLI_FORMAT_FOLDED},
-    {".pb.gz", CLI_FORMAT_PPROF},
-    {".pprof", CLI_FORMAT_PPROF},
-    {".csv", CLI_FORMAT_CSV},
-    {".pickle", CLI_FORMAT_PICKLE},
-    {".pkl", CLI_FORMAT_PICKLE},
-    {".pt", CLI_FORMAT_PICKLE},
-    {".bin", CLI_FORMAT_PICKLE},
-};
-
-static bool ends_in(const char *path, const char *ending) {
-  size_t length = strlen(path), of_ending = strlen(ending);
-  return length > of_ending && strcasecmp(path + length - of_ending, ending) == 0;
+/* The format that the options ask for; NULL for the name of an output that no format has: writing a
+ * pickle under the name of a picture helps nobody. */
+static const tsr_format *format_of(const cli_options *options, const char **ending) {
+  int word = tsr_params_choice(options->own, "format");
+  bool is_auto = word < 0 || strcmp(tsr_format_words[word], "auto") == 0;
+  if (!is_auto) return tsr_format_named(tsr_format_words[word]);
+  if (options->json) return tsr_format_named("json");
+  return tsr_format_for(options->output ? options->output : "", ending);
 }
 
-static cli_format format_of(const cli_options *options) {
-  int format = tsr_params_choice(options->own, "format");
-  if (format > CLI_FORMAT_AUTO) return (cli_format)format;
-  if (options->json) return CLI_FORMAT_JSON;
-  for (size_t i = 0; options->output && i < sizeof endings / sizeof *endings; i++)
-    if (ends_in(options->output, endings[i].ending)) return endings[i].format;
-  return CLI_FORMAT_PICKLE;
-}
-
-/* The ending of a name that no form has, with its dot; NULL if there is none: "out", "dir.d/out",
- * ".hidden" and /dev/stdout are fine. Writing a pickle under the name of a picture helps nobody. */
-static const char *unknown_ending(const cli_options *options) {
-  if (!options->output || tsr_params_choice(options->own, "format") > CLI_FORMAT_AUTO ||
-      options->json)
-    return NULL;
-  const char *slash = strrchr(options->output, '/');
-  const char *name = slash ? slash + 1 : options->output;
-  const char *dot = *name ? strrchr(name + 1, '.') : NULL;
-  for (size_t i = 0; dot && i < sizeof endings / sizeof *endings; i++)
-    if (ends_in(name, endings[i].ending)) return NULL;
-  return dot && dot[1] ? dot : NULL;
-}
-
-static bool is_whole(cli_format format) {
-  return format == CLI_FORMAT_PICKLE || format == CLI_FORMAT_JSON;
+static int refuse_ending(const cli_options *options, const char *ending) {
+  char known[256] = "";
+  size_t used = 0;
+  const tsr_format *format;
+  for (size_t i = 0; (format = tsr_format_at(i)) != NULL; i++)
+    if (format->endings[0] && used < sizeof known)
+      used += (size_t)snprintf(known + used, sizeof known - used, "%s%s", i ? ", " : "",
+                               format->endings[0]);
+  return cli_usage_error(options->command,
+                         "no format of export ends in '%s'; use one of %s, or choose a format with "
+                         "--format",
+                         ending, known);
 }
 
 /* What the shared options mean nothing for, or contradict; 0 when all is well. */
 int cli_export_check(const cli_options *options) {
-  cli_format format = format_of(options);
+  const char *ending = "";
+  const tsr_format *format = format_of(options, &ending);
   bool to_stdout = !options->output || strcmp(options->output, "-") == 0;
-  bool is_binary = format == CLI_FORMAT_PICKLE || format == CLI_FORMAT_PPROF;
-  const char *unknown = unknown_ending(options);
-  if (unknown)
-    return cli_usage_error(options->command,
-                           "no format of export ends in '%s'; use .pickle, .json, .folded, "
-                           ".speedscope.json, .pb.gz, .perfetto.json or .csv, or choose one with "
-                           "--format",
-                           unknown);
-  if (options->json && format != CLI_FORMAT_JSON)
+  if (!format) return refuse_ending(options, ending);
+  if (options->json && format != tsr_format_named("json"))
     return cli_usage_error(options->command, "--json contradicts --format");
-  if (options->command->run == cli_trim && !is_whole(format))
+  if (options->command->run == cli_trim && format->content != TSR_FORMAT_SNAPSHOT)
     return cli_usage_error(options->command, "trim writes a snapshot, as pickle or json");
-  if (is_binary && to_stdout && isatty(STDOUT_FILENO))
+  if (format->is_binary && to_stdout && isatty(STDOUT_FILENO))
     return cli_usage_error(
         options->command,
         "a terminal cannot show binary output; use -o FILE, or another --format such as json");
   return 0;
 }
 
+/* Outputs of which people should know before they are written. */
+enum { LARGE_MIB = 128, LARGE_TIMES = 10 };
+
+/* Warn of an output that is very large compared with the input; returns its estimated size. */
+static uint64_t warn_of_size(const cli_session *session, const tsr_snapshot *snapshot,
+                             const tsr_format *format) {
+  char size[32];
+  bool is_snapshot = format->content == TSR_FORMAT_SNAPSHOT;
+  uint64_t bytes = tsr_format_estimate(format, snapshot, session->options->full_stacks);
+  uint64_t input = tsr_snapshot_input_bytes(snapshot);
+  bool is_large = bytes >> 20 >= LARGE_MIB && (!input || bytes / input >= LARGE_TIMES);
+  if (!is_large || session->options->quiet) return bytes;
+  cli_say(session->options->command->about.name,
+          "the output will be about %s, because %s repeats the stack of every %s; %s",
+          tsr_size_text(bytes, size, sizeof size), format->name,
+          is_snapshot ? "event" : "allocation",
+          is_snapshot ? "a .pickle is far smaller, and 'tessera trim --events A..B' writes "
+                        "a part"
+                      : "without --full-stacks it is much smaller");
+  return bytes;
+}
+
+/* Before a large output: warn, and show how far it is. */
+static void expect_output(cli_session *session, const tsr_snapshot *snapshot,
+                          const tsr_format *format, cli_output *output, cli_progress *progress) {
+  const char *path = output->path;
+  output->expected_bytes = warn_of_size(session, snapshot, format);
+  *progress = cli_progress_start("writing", path ? path : "standard output",
+                                 session->options->quiet || !path);
+  output->progress = progress;
+}
+
+int cli_export_snapshot(cli_session *session, const tsr_snapshot *snapshot,
+                        const tsr_format *format, cli_output *output) {
+  cli_progress progress;
+  expect_output(session, snapshot, format, output, &progress);
+  int status = tsr_snapshot_export(snapshot, (tsr_export_format)format->form, cli_output_write,
+                                   output, &session->error);
+  output->progress = NULL;
+  cli_progress_end(&progress);
+  return status;
+}
+
 int cli_export_write(cli_session *session, const tsr_snapshot *snapshot) {
-  tsr_export_format format =
-      format_of(session->options) == CLI_FORMAT_JSON ? TSR_EXPORT_JSON : TSR_EXPORT_PICKLE;
-  return tsr_snapshot_export(snapshot, format, cli_output_write, &session->output, &session->error);
+  const char *ending;
+  return cli_export_snapshot(session, snapshot, format_of(session->options, &ending),
+                             &session->output);
 }
 
 static bool has_moment(const cli_options *options) {
@@ -235,57 +232,36 @@ static int read_weigh(const cli_options *options, tsr_weigh_options *out) {
                          time);
 }
 
-static int export_weights(cli_session *session, tsr_stacks_format format) {
-  cli_input input = {0};
-  tsr_weights *weights = NULL;
-  tsr_weigh_options how;
-  tsr_error *error = &session->error;
-  int status = read_weigh(session->options, &how);
-  if (status == 0) status = cli_open(session, 0, &input);
-  if (status == 0)
-    status = tsr_weights_compute(input.study, &how, &session->query, &weights, error);
-  if (status == 0)
-    status = tsr_report_weights(&input.heading, weights, format, &session->report, cli_output_write,
-                                &session->output, error);
-  if (status == 0) cli_warn_of_file(session, &input);
-  tsr_weights_free(weights);
-  cli_close(&input);
-  return status;
-}
+/* ---- formats of other programs ---- */
 
-/* ---- time lines and tables ---- */
-
-static int export_lives(cli_session *session, tsr_lives_format format) {
+static int export_other(cli_session *session, const tsr_format *format) {
   const cli_options *options = session->options;
+  tsr_format_options how = {.query = session->query, .report = session->report};
   cli_input input = {0};
-  tsr_lives *lives = NULL;
-  if (has_moment(options))
-    return cli_usage_error(options->command,
-                           "this format contains all events; use trim for a part");
-  int status = cli_open(session, 0, &input);
-  if (status == 0)
-    status = tsr_lives_compute(input.study, &session->query, &lives, &session->error);
-  if (status == 0)
-    status = tsr_report_lives(&input.heading, lives, format, &session->report, cli_output_write,
+  int status = 0;
+  if (format->content == TSR_FORMAT_STACKS) status = read_weigh(options, &how.weigh);
+  if (format->content == TSR_FORMAT_LIVES && has_moment(options))
+    status =
+        cli_usage_error(options->command, "this format contains all events; use trim for a part");
+  if (status == 0) status = cli_open(session, 0, &input);
+  if (status == 0) {
+    cli_progress progress;
+    expect_output(session, input.snapshot, format, &session->output, &progress);
+    status = tsr_format_write(format, input.study, input.heading.path, &how, cli_output_write,
                               &session->output, &session->error);
+    session->output.progress = NULL;
+    cli_progress_end(&progress);
+  }
   if (status == 0) cli_warn_of_file(session, &input);
-  tsr_lives_free(lives);
   cli_close(&input);
   return status;
 }
 
 int cli_export(cli_session *session) {
+  const char *ending;
   int status = cli_export_check(session->options);
   if (status) return status;
-  switch (format_of(session->options)) {
-  case CLI_FORMAT_FOLDED: return export_weights(session, TSR_STACKS_FOLDED);
-  case CLI_FORMAT_SPEEDSCOPE: return export_weights(session, TSR_STACKS_SPEEDSCOPE);
-  case CLI_FORMAT_PPROF: return export_weights(session, TSR_STACKS_PPROF);
-  case CLI_FORMAT_CSV: return export_lives(session, TSR_LIVES_CSV);
-  case CLI_FORMAT_PERFETTO: return export_lives(session, TSR_LIVES_PERFETTO);
-  case CLI_FORMAT_AUTO:
-  case CLI_FORMAT_PICKLE:
-  case CLI_FORMAT_JSON: break;
-  }
-  return export_whole(session);
+  const tsr_format *format = format_of(session->options, &ending);
+  return format->content == TSR_FORMAT_SNAPSHOT ? export_whole(session)
+                                                : export_other(session, format);
 }

@@ -2,11 +2,16 @@
 #ifndef CLI_EXPORT_H
 #define CLI_EXPORT_H
 
+#include <tessera/unstable/formats.h>
+
 #include "session.h"
 
 /* Whether the requested format and destination fit together: 0, or a usage error. */
 int cli_export_check(const cli_options *options);
 /* Write a snapshot as the options ask. Returns 0 or a negative tsr_status. */
 int cli_export_write(cli_session *session, const tsr_snapshot *snapshot);
+/* The same in a given format, of a snapshot itself, to `output`. */
+int cli_export_snapshot(cli_session *session, const tsr_snapshot *snapshot,
+                        const tsr_format *format, cli_output *output);
 
 #endif

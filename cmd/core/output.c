@@ -254,6 +254,8 @@ int cli_output_write(void *context, const char *data, size_t size_bytes) {
   errno = 0;
   if (fwrite(data, 1, size_bytes, stream) != size_bytes) return fail(output);
   output->size_bytes += size_bytes;
+  if (output->progress)
+    cli_progress_update(output->progress, output->size_bytes, output->expected_bytes);
   return 0;
 }
 

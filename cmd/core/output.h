@@ -7,16 +7,20 @@
 #include <stdint.h>
 #include <stdio.h>
 
+#include "progress.h"
+
 /* A zeroed struct writes to standard output; set `path` for a file. */
 typedef struct cli_output {
-  const char *path;    /* as the user named it; NULL or "-": standard output */
-  FILE *stream;        /* NULL until something is written */
-  char *target;        /* the file to put in place in the end, links followed; NULL: none is */
-  char *temporary;     /* the name of the unfinished file; NULL while it has none */
-  void *held;          /* while signals wait: the mask of signals that were blocked before */
-  uint64_t size_bytes; /* written so far */
-  int error_number;    /* errno of the first failure, or 0 */
-  bool is_in_place;    /* finished, and `path` is a regular file with this output */
+  const char *path;        /* as the user named it; NULL or "-": standard output */
+  FILE *stream;            /* NULL until something is written */
+  char *target;            /* the file to put in place in the end, links followed; NULL: none is */
+  char *temporary;         /* the name of the unfinished file; NULL while it has none */
+  void *held;              /* while signals wait: the mask of signals that were blocked before */
+  uint64_t size_bytes;     /* written so far */
+  int error_number;        /* errno of the first failure, or 0 */
+  cli_progress *progress;  /* told of each write; NULL: nobody is */
+  uint64_t expected_bytes; /* for it: about how many will be written */
+  bool is_in_place;        /* finished, and `path` is a regular file with this output */
 } cli_output;
 
 /* The stream to print to, opened at the first call; NULL when that fails. */

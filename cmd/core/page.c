@@ -4,6 +4,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 enum { MOST_ALLOCATIONS = 1500000, FEWEST_ALLOCATIONS = 1000 };
 
@@ -21,6 +22,15 @@ const char *cli_page_grouping(tsr_profile_by by) {
   case TSR_PROFILE_BY_MOSAIC_CATEGORY: break; /* the page has true categories alone */
   }
   return "category";
+}
+
+int cli_page_check_name(const cli_options *options, const char *path) {
+  const char *slash = strrchr(path, '/');
+  const char *name = slash ? slash + 1 : path;
+  const char *dot = *name ? strrchr(name + 1, '.') : NULL;
+  if (!dot || !dot[1] || strcasecmp(dot, ".html") == 0 || strcasecmp(dot, ".htm") == 0) return 0;
+  return cli_usage_error(options->command, "a page is HTML; use a name such as page.html, not '%s'",
+                         path);
 }
 
 static void release_cuts(cli_page *page, size_t input) {

@@ -1,4 +1,4 @@
-/* progress.c - shows the progress of reading.
+/* progress.c - shows the progress of reading and writing.
  *
  *   reading snapshot.pickle [############            ]  51 %  612 of 1200 MiB
  *
@@ -30,8 +30,8 @@ static int64_t now_ms(void) {
   return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
-cli_progress cli_progress_start(const char *path, bool quiet) {
-  cli_progress progress = {.path = strcmp(path, "-") == 0 ? "standard input" : path};
+cli_progress cli_progress_start(const char *verb, const char *path, bool quiet) {
+  cli_progress progress = {.verb = verb, .path = strcmp(path, "-") == 0 ? "standard input" : path};
   progress.enabled = !quiet && isatty(STDERR_FILENO);
   if (progress.enabled) progress.start_ms = now_ms();
   return progress;
@@ -54,15 +54,15 @@ static void draw(const cli_progress *progress, uint64_t done_bytes, uint64_t tot
   uint64_t total_mib = total_bytes >> 20;
   short_path(progress->path, path);
   if (total_mib == 0) {
-    fprintf(stderr, "\r\033[Kreading %s  %" PRIu64 " MiB", path, done_mib);
+    fprintf(stderr, "\r\033[K%s %s  %" PRIu64 " MiB", progress->verb, path, done_mib);
   } else {
     if (done_mib > total_mib) done_mib = total_mib;
     size_t filled = (size_t)((double)done_mib / (double)total_mib * BAR_COLUMNS);
     memset(bar, ' ', BAR_COLUMNS);
     memset(bar, '#', filled);
     bar[BAR_COLUMNS] = '\0';
-    fprintf(stderr, "\r\033[Kreading %s [%s] %3.0f %%  %" PRIu64 " of %" PRIu64 " MiB", path, bar,
-            (double)done_mib / (double)total_mib * 100, done_mib, total_mib);
+    fprintf(stderr, "\r\033[K%s %s [%s] %3.0f %%  %" PRIu64 " of %" PRIu64 " MiB", progress->verb,
+            path, bar, (double)done_mib / (double)total_mib * 100, done_mib, total_mib);
   }
   fflush(stderr);
 }

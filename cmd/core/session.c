@@ -151,7 +151,7 @@ int cli_open_all(cli_session *session, const char *const *paths, size_t count, c
   if (!count) return 0;
   tsr_opening *openings = calloc(count, sizeof *openings);
   if (!openings) return TSR_ERROR_MEMORY;
-  cli_progress progress = cli_progress_start(paths[0], session->options->quiet);
+  cli_progress progress = cli_progress_start("reading", paths[0], session->options->quiet);
   for (size_t i = 0; i < count; i++) {
     openings[i].path = paths[i];
     openings[i].options =

@@ -24,8 +24,7 @@ static const tsr_parameter trim_parameters[] = {
      .argument = "FORMAT",
      .help = "The output format, as described above; auto (default) follows the name of the "
              "output. For trim, pickle or json.",
-     .choices = (const char *const[]){"auto", "pickle", "json", "folded", "speedscope", "pprof",
-                                      "perfetto", "csv", NULL}},
+     .choices = tsr_format_words},
 };
 
 const cli_command cli_trim_row = {

@@ -193,5 +193,9 @@ int cli_view(cli_session *session) {
   if (!session->options->output && isatty(STDOUT_FILENO))
     return cli_usage_error(session->options->command,
                            "a terminal cannot show a page; use -o page.html");
+  int status = session->options->output
+                   ? cli_page_check_name(session->options, session->options->output)
+                   : 0;
+  if (status) return status;
   return cli_with_page(session, false, save);
 }

@@ -39,7 +39,7 @@ static const tsr_question *find_question(const char *name) {
   return NULL;
 }
 
-static PyObject *words_of(const char *const *words) {
+PyObject *core_words(const char *const *words) {
   PyObject *list = PyList_New(0);
   for (; list && words && *words; words++) {
     PyObject *word = PyUnicode_FromString(*words);
@@ -50,12 +50,12 @@ static PyObject *words_of(const char *const *words) {
 }
 
 PyObject *core_groupings(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(nothing)) {
-  return words_of(tsr_page_groupings);
+  return core_words(tsr_page_groupings);
 }
 
 /* (name, help, choices) of a parameter. */
 static bool add_parameter(PyObject *list, const tsr_parameter *row) {
-  PyObject *choices = words_of(row->choices);
+  PyObject *choices = core_words(row->choices);
   PyObject *one = choices ? Py_BuildValue("(ssO)", row->name, row->help, choices) : NULL;
   bool ok = one && PyList_Append(list, one) == 0;
   Py_XDECREF(choices);

@@ -170,6 +170,10 @@ PyObject *core_blocks(PyObject *self, PyObject *nothing);
 PyObject *core_allocations(PyObject *self, PyObject *arguments);
 PyObject *core_totals(PyObject *self, PyObject *arguments);
 PyObject *core_export(PyObject *self, PyObject *arguments);
+PyObject *core_formats(PyObject *module, PyObject *nothing);
+PyObject *core_format_for(PyObject *module, PyObject *path);
+/* A list of str, of an array that ends at NULL; a new reference, or NULL with an exception. */
+PyObject *core_words(const char *const *words);
 PyObject *core_trim(PyObject *self, PyObject *arguments);
 PyObject *core_view(PyObject *self, PyObject *arguments);
 PyObject *core_mosaic_peak(PyObject *self, PyObject *arguments);

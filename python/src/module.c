@@ -213,6 +213,8 @@ static PyObject *parse_rules(PyObject *Py_UNUSED(module), PyObject *arguments) {
 static PyMethodDef functions[] = {
     {"open", open_path, METH_VARARGS, "Open the snapshot in a file."},
     {"read", read_bytes, METH_VARARGS, "Read a snapshot out of bytes."},
+    {"formats", core_formats, METH_NOARGS, "Formats of export, by name, with their endings."},
+    {"format_for", core_format_for, METH_O, "The format for a path, by its ending, or None."},
     {"groupings", core_groupings, METH_NOARGS, "What a page can open with."},
     {"questions", core_questions, METH_NOARGS, "What Snapshot.ask understands."},
     {"question", core_question, METH_O, "(summary, snapshots, [(name, help, choices), ...])."},

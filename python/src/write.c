@@ -65,60 +65,6 @@ PyObject *core_sink_finish(core_sink *sink, int status, const tsr_error *error) 
 
 /* ---- exports ---- */
 
-typedef struct export_request {
-  core_file *file;
-  tsr_query query;
-  tsr_weigh_options weigh;
-  tsr_report_options report;
-  core_sink sink;
-  tsr_error error;
-} export_request;
-
-typedef int export_fn(export_request *request, int variant);
-
-static int export_whole(export_request *request, int variant) {
-  return tsr_snapshot_export(request->file->snapshot, (tsr_export_format)variant, core_sink_write,
-                             &request->sink, &request->error);
-}
-
-static int export_stacks(export_request *request, int variant) {
-  tsr_report_input input = {.path = request->file->name, .snapshot = request->file->snapshot};
-  tsr_weights *weights = NULL;
-  int status = tsr_weights_compute(request->file->study, &request->weigh, &request->query, &weights,
-                                   &request->error);
-  if (!status)
-    status = tsr_report_weights(&input, weights, (tsr_stacks_format)variant, &request->report,
-                                core_sink_write, &request->sink, &request->error);
-  tsr_weights_free(weights);
-  return status;
-}
-
-static int export_lives(export_request *request, int variant) {
-  tsr_report_input input = {.path = request->file->name, .snapshot = request->file->snapshot};
-  tsr_lives *lives = NULL;
-  int status = tsr_lives_compute(request->file->study, &request->query, &lives, &request->error);
-  if (!status)
-    status = tsr_report_lives(&input, lives, (tsr_lives_format)variant, &request->report,
-                              core_sink_write, &request->sink, &request->error);
-  tsr_lives_free(lives);
-  return status;
-}
-
-static const struct {
-  const char *name;
-  export_fn *run;
-  int variant;
-} formats[] = {
-    {"pickle", export_whole, TSR_EXPORT_PICKLE},
-    {"json", export_whole, TSR_EXPORT_JSON},
-    {"python-json", export_whole, TSR_EXPORT_PYTHON_JSON},
-    {"folded", export_stacks, TSR_STACKS_FOLDED},
-    {"speedscope", export_stacks, TSR_STACKS_SPEEDSCOPE},
-    {"pprof", export_stacks, TSR_STACKS_PPROF},
-    {"csv", export_lives, TSR_LIVES_CSV},
-    {"perfetto", export_lives, TSR_LIVES_PERFETTO},
-};
-
 static bool read_weigh(PyObject *options, tsr_weigh_options *out) {
   bool has_window, has_moment;
   if (!core_option_window(options, &out->window, &has_window) ||
@@ -128,33 +74,58 @@ static bool read_weigh(PyObject *options, tsr_weigh_options *out) {
   return true;
 }
 
+/* formats(): [(name, [ending, ...], whether it is the snapshot itself), ...]. */
+PyObject *core_formats(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(nothing)) {
+  PyObject *list = PyList_New(0);
+  const tsr_format *format;
+  for (size_t i = 0; list && (format = tsr_format_at(i)) != NULL; i++) {
+    const char *endings[TSR_FORMAT_ENDINGS + 1] = {NULL};
+    memcpy(endings, format->endings, sizeof format->endings);
+    PyObject *words = core_words(endings);
+    PyObject *is_whole = format->content == TSR_FORMAT_SNAPSHOT ? Py_True : Py_False;
+    PyObject *row = words ? Py_BuildValue("(sOO)", format->name, words, is_whole) : NULL;
+    if (!row || PyList_Append(list, row)) Py_CLEAR(list);
+    Py_XDECREF(words);
+    Py_XDECREF(row);
+  }
+  return list;
+}
+
+/* format_for(path): the name of a format, or None if the path has another's ending. */
+PyObject *core_format_for(PyObject *Py_UNUSED(module), PyObject *path) {
+  const char *ending, *text = PyBytes_AsString(path);
+  const tsr_format *format = text ? tsr_format_for(text, &ending) : NULL;
+  if (!text) return NULL;
+  return Py_BuildValue("z", format ? format->name : NULL);
+}
+
 /* export(format, options, handle): bytes where the handle is -1, else None. */
 PyObject *core_export(PyObject *self, PyObject *arguments) {
-  export_request request = {.file = core_open_file(self), .error = {.offset = TSR_OFFSET_NONE}};
-  const char *format;
+  core_file *file = core_open_file(self);
+  tsr_format_options how = {0};
+  tsr_error error = {.offset = TSR_OFFSET_NONE};
+  core_sink sink = {0};
+  const char *name;
   PyObject *options;
   uint32_t *devices = NULL;
-  size_t row = 0;
-  int status;
-  if (!request.file ||
-      !PyArg_ParseTuple(arguments, "sO!i", &format, &PyDict_Type, &options, &request.sink.handle))
+  if (!file || !PyArg_ParseTuple(arguments, "sO!i", &name, &PyDict_Type, &options, &sink.handle))
     return NULL;
-  while (row < sizeof formats / sizeof *formats && strcmp(formats[row].name, format) != 0) row++;
-  if (row == sizeof formats / sizeof *formats)
-    return PyErr_Format(PyExc_ValueError, "no such format: '%s'", format);
-  if (!core_option_query(options, &request.query, &devices) ||
-      !core_option_flag(options, "full_stacks", &request.report.full_stacks) ||
-      !read_weigh(options, &request.weigh)) {
+  const tsr_format *format = tsr_format_named(name);
+  if (!format) return PyErr_Format(PyExc_ValueError, "no such format: '%s'", name);
+  if (!core_option_query(options, &how.query, &devices) ||
+      !core_option_flag(options, "full_stacks", &how.report.full_stacks) ||
+      !read_weigh(options, &how.weigh)) {
     PyMem_Free(devices);
     return NULL;
   }
-  core_owner_take(&request.file->owner);
+  int status;
+  core_owner_take(&file->owner);
   Py_BEGIN_ALLOW_THREADS;
-  status = formats[row].run(&request, formats[row].variant);
+  status = tsr_format_write(format, file->study, file->name, &how, core_sink_write, &sink, &error);
   Py_END_ALLOW_THREADS;
-  core_owner_drop(&request.file->owner);
+  core_owner_drop(&file->owner);
   PyMem_Free(devices);
-  return core_sink_finish(&request.sink, status, &request.error);
+  return core_sink_finish(&sink, status, &error);
 }
 
 /* trim(options): a Snapshot of the window alone. */

@@ -37,11 +37,6 @@ def _devices(devices: Union[None, Device, Iterable[Device]]) -> Optional[List[in
 
 Range = Tuple[Optional[int], Optional[int]]
 
-_ENDINGS = {'.speedscope.json': 'speedscope', '.perfetto.json': 'perfetto', '.json': 'json',
-            '.folded': 'folded', '.pb.gz': 'pprof', '.pprof': 'pprof', '.csv': 'csv', '.pickle': 'pickle',
-            '.pkl': 'pickle', '.pt': 'pickle', '.bin': 'pickle'}
-
-
 def _sidecar(given: Union[None, bool, Path]) -> Optional[bytes]:
     """The path for the library: None selects the one next to the snapshot, "" none."""
     if given is None or given is True:
@@ -411,17 +406,15 @@ class Snapshot:
         object, or None for bytes. Flame graphs show the peak, or the given moment or range."""
         _only_one(event=event, time_us=time_us, events=events, times=times)
         if format is None:
-            name = os.fspath(target) if isinstance(target, (str, os.PathLike)) else ''
-            format = next((kind for ending, kind in _ENDINGS.items()
-                           if str(name).lower().endswith(ending)), None)
-            ending = os.path.splitext(str(name))[1]
-            if format is None and ending:
-                raise ArgumentError(f'no format of export ends in {ending!r}; use one of '
-                                    f"{', '.join(_ENDINGS)}, or choose one with format=")
-            format = format or 'pickle'
+            path = os.fsencode(target) if isinstance(target, (str, os.PathLike)) else b''
+            format = _core.format_for(path)
+            if format is None:
+                endings = [ending for _, row, _ in _core.formats() for ending in row]
+                raise ArgumentError(f'no format of export ends in {os.path.splitext(os.fsdecode(path))[1]!r}; '
+                                    f"use one of {', '.join(endings)}, or choose one with format=")
         options: Dict[str, Any] = {'event': event, 'time_us': time_us, 'events': events,
                                    'times': times, 'full_stacks': full_stacks}
-        is_whole = format in ('pickle', 'json', 'python-json')
+        is_whole = any(name == format and whole for name, _, whole in _core.formats())
         if is_whole and (device is not None or any(value is not None for value in
                                                    (event, time_us, events, times))):
             raise TypeError('a whole snapshot has all devices and events; trim() cuts parts out')

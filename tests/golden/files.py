@@ -11,12 +11,17 @@ import argparse
 import ctypes
 import os
 import pathlib
+import pickle
 import platform
+import pty
+import re
+import select
 import shutil
 import signal
 import struct
 import subprocess
 import sys
+import time
 
 from support import Skip, expect, fixtures, run_tests
 
@@ -319,6 +324,69 @@ def check_words(place):
             expect(f'{title}: no file', b'wrote' in done.stderr, False)
 
 
+LONG_STACK = [{'name': f'function_{i}', 'filename': f'/home/somebody/{"long/" * 40}package_{i}.py',
+               'line': i} for i in range(40)]
+
+
+def write_large(folder):
+    """A small file whose events share one long stack."""
+    events = [{'action': ('alloc', 'free_completed')[i % 2], 'addr': 1 << 30, 'size': 512,
+               'stream': 0, 'time_us': i, 'frames': LONG_STACK} for i in range(30000)]
+    path = folder / 'large.pickle'
+    path.write_bytes(pickle.dumps({'segments': [], 'device_traces': [events]}, protocol=4))
+    return path
+
+
+def check_size(place):
+    """Before an output that is much larger than the input, a warning with about its size."""
+    path = write_large(place.folder)
+    for words, advice in ((['--format', 'json'], b'tessera trim'),
+                          (['--format', 'csv', '--full-stacks'], b'--full-stacks')):
+        with subprocess.Popen([place.binary, 'export', *words, path], stdout=subprocess.PIPE,
+                              stderr=subprocess.PIPE) as child:
+            size = sum(map(len, iter(lambda: child.stdout.read(1 << 20), b'')))
+            warning = child.stderr.read()
+        expect('exit status', child.returncode, 0)
+        expect(f'{words}: advice', advice in warning, True)
+        number, unit = re.search(rb'will be about ([0-9.]+) (MiB|GiB),', warning).groups()
+        estimate = float(number) * {b'MiB': 1 << 20, b'GiB': 1 << 30}[unit]
+        expect(f'{words}: {estimate} of {size}', 0.85 < estimate / size < 1.15, True)
+        expect('quiet', place.run('export', '-q', *words, '-o', '/dev/null', path).stderr, b'')
+    for words in ['--format', 'csv'], ['--format', 'pickle'], ['--format', 'perfetto']:
+        expect(f'{words}: no warning', place.run('export', *words, '-o', '/dev/null', path).stderr, b'')
+    done = place.run('export', '--format', 'json', '-o', '/dev/null', 'train.pickle')
+    expect('a small one: no warning', done.stderr, b'')
+
+
+def check_progress(place):
+    """A terminal shows how far a long write is, and nothing of it in the end."""
+    path = write_large(place.folder)
+    os.mkfifo(place.folder / 'slow')
+    primary, secondary = pty.openpty()
+    with subprocess.Popen([place.binary, 'export', '--format', 'json', '-o', 'slow', path],
+                          cwd=place.folder, stderr=secondary) as child:
+        os.close(secondary)
+        shown = b''
+        with open(place.folder / 'slow', 'rb') as pipe:
+            while b'writing slow [' not in shown:  # it is drawn once the writing takes long
+                if not pipe.read(1 << 20):
+                    break
+                time.sleep(0.05)
+                if select.select([primary], [], [], 0)[0]:
+                    shown += os.read(primary, 1 << 16)
+            while pipe.read(1 << 20):
+                pass
+        while True:
+            try:
+                shown += os.read(primary, 1 << 16)
+            except OSError:  # the command has ended
+                break
+    os.close(primary)
+    expect('exit status', child.returncode, 0)
+    expect('a bar', b'writing slow [' in shown, True)
+    expect('it is removed', shown.endswith(b'\r\x1b[K'), True)
+
+
 def tests(binary, work):
     places = iter(range(1000))
 
@@ -354,6 +422,8 @@ def tests(binary, work):
     yield ('an ignored signal, without nameless files',
            filtered(check_ignored, without_nameless_files))
     yield 'what was written is said', at(check_words)
+    yield 'a large output is announced', at(check_size)
+    yield 'the progress of writing', at(check_progress)
 
 
 def main():

@@ -4,6 +4,7 @@
 #ifndef TESSERA_UNSTABLE_FORMATS_H
 #define TESSERA_UNSTABLE_FORMATS_H
 
+#include "tessera/export.h"
 #include "tessera/unstable/allocations.h"
 #include "tessera/unstable/input.h"
 
@@ -39,6 +40,55 @@ typedef enum tsr_lives_format {
 int tsr_report_lives(const tsr_report_input *input, const tsr_lives *lives, tsr_lives_format format,
                      const tsr_report_options *options, tsr_write_fn *write, void *context,
                      tsr_error *error);
+
+/* ---- all formats ---- */
+
+typedef enum tsr_format_content {
+  TSR_FORMAT_SNAPSHOT, /* everything: `form` is a tsr_export_format */
+  TSR_FORMAT_STACKS,   /* what each stack holds: a tsr_stacks_format */
+  TSR_FORMAT_LIVES     /* every allocation: a tsr_lives_format */
+} tsr_format_content;
+
+#define TSR_FORMAT_ENDINGS 4
+
+typedef struct tsr_format {
+  const char *name; /* "pprof" */
+  const char
+      *endings[TSR_FORMAT_ENDINGS]; /* of file names, ".pb.gz"; the usual one first, then NULL */
+  tsr_format_content content;
+  int form;
+  bool is_binary;
+} tsr_format;
+
+/* The formats, in the order of help; NULL for an index beyond the last. */
+const tsr_format *tsr_format_at(size_t index);
+/* The format of that name, or NULL. */
+const tsr_format *tsr_format_named(const char *name);
+/* The format for a file by its name: a pickle if the name has no ending. NULL if no format has its
+ * ending, which `*ending` is then. */
+const tsr_format *tsr_format_for(const char *path, const char **ending);
+/* "auto", which stands for tsr_format_for, and the names that a user can choose; ends at NULL. */
+extern const char *const tsr_format_words[];
+
+/* A zeroed struct is the default. */
+typedef struct tsr_format_options {
+  tsr_weigh_options weigh;   /* of stacks: at the peak, at a moment, or over a range */
+  tsr_query query;           /* of stacks and allocations: the devices */
+  tsr_report_options report; /* of stacks and allocations: `full_stacks` */
+} tsr_format_options;
+
+/* Write the study's snapshot in a format; `name` is what the file is called in it. Fails as the
+ * functions for its content do. */
+int tsr_format_write(const tsr_format *format, tsr_study *study, const char *name,
+                     const tsr_format_options *options, tsr_write_fn *write, void *context,
+                     tsr_error *error);
+
+/* About how many bytes that would write; 0 for a format whose size is near the input's, or when out of
+ * memory. Linear in events and in distinct stacks' depth. */
+uint64_t tsr_format_estimate(const tsr_format *format, const tsr_snapshot *snapshot,
+                             bool full_stacks);
+
+/* ---- a smaller snapshot ---- */
 
 /* A snapshot of that window alone: its events, and as segments and blocks the state after its last
  * event. Its answers equal those of the whole snapshot at the same moments, except for categories,

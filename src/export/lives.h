@@ -1,0 +1,13 @@
+/* lives.h - shared by the writers of allocations. */
+#ifndef TSR_EXPORT_LIVES_H
+#define TSR_EXPORT_LIVES_H
+
+#include "emit/stacks.h"
+#include "tessera/unstable/formats.h"
+
+/* Emit the trace events of the device at `place` of `lives` into the array that is open. Fails with
+ * TSR_ERROR_MEMORY. */
+int tsr__perfetto_emit(tsr__stack_printer *printer, const tsr_lives *lives, size_t place,
+                       bool is_full, tsr_error *error);
+
+#endif
