@@ -52,9 +52,11 @@ const cli_command cli_export_row = {
              "speedscope, and pprof (go tool pprof). With a range, --events A..B or --time A..B, "
              "each allocation counts with its bytes times its lifetime in the range, in "
              "milliseconds. Time lines and tables: perfetto is trace events in JSON on the trace's "
-             "own clock, to open in Perfetto next to a trace of kernels, with counters by category "
-             "and the largest allocations as slices; csv has one row per allocation, with its "
-             "lifetime.\n\nThe format follows the name given with -o: .json, .folded, "
+             "own clock, to open in Perfetto next to a trace of kernels, with counters, phases and "
+             "annotations, and the largest allocations of each category as slices; csv has one row "
+             "per allocation, with its lifetime.\n\nStacks show the program's own frames and the "
+             "operation that asked for the memory, as the page does; with --full-stacks every frame, "
+             "also of the allocator and the interpreter (csv: a column with all frames).\n\nThe format follows the name given with -o: .json, .folded, "
              ".speedscope.json, .pb.gz, .perfetto.json, .csv, or .pickle (also .pkl, .pt and .bin, "
              "and names without an ending). Binary output is not written to a terminal.",
          .parameters = export_parameters,

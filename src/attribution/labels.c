@@ -255,6 +255,11 @@ static bool append_operation(const tsr__namer *n, const native *found, tsr__buff
   return true;
 }
 
+bool tsr__namer_append_op(const tsr__namer *namer, uint32_t stack, tsr__buffer *out) {
+  native found = read_native(namer, tsr_snapshot_stack(namer->snapshot, stack));
+  return append_operation(namer, &found, out);
+}
+
 static void name_op(tsr__namer *n, uint32_t id, tsr_stack stack, tsr__buffer *out) {
   native found = read_native(n, stack);
   if (append_operation(n, &found, out)) return;

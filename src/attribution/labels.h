@@ -55,6 +55,10 @@ void tsr__namer_release(tsr__namer *namer);
  * stack's depth. */
 void tsr__namer_append(tsr__namer *namer, tsr__label_kind kind, uint32_t stack, tsr__buffer *out);
 
+/* Append the operation that a stack's C++ frames show, `aten::mul` or `aten::mul in MulBackward0`; false, and
+ * nothing, if they show none. Linear in the stack's depth. */
+bool tsr__namer_append_op(const tsr__namer *namer, uint32_t stack, tsr__buffer *out);
+
 /* Append one frame, as briefly as a reader can find it: `model.py:39`, `aten::mul`, `MulBackward0`. */
 void tsr__namer_append_frame(tsr__namer *namer, uint32_t frame, tsr__buffer *out);
 

@@ -3,11 +3,12 @@
 #define TSR_EXPORT_LIVES_H
 
 #include "emit/stacks.h"
+#include "export/shown.h"
 #include "tessera/unstable/formats.h"
 
-/* Emit the trace events of the device at `place` of `lives` into the array that is open. Fails with
- * TSR_ERROR_MEMORY. */
-int tsr__perfetto_emit(tsr__stack_printer *printer, const tsr_lives *lives, size_t place,
-                       bool is_full, tsr_error *error);
+/* Emit the trace events of the device at `place` of `lives` into the array that is open; their stacks
+ * are those of `shown`. Fails with TSR_ERROR_MEMORY. */
+int tsr__perfetto_emit(tsr__stack_printer *printer, tsr__shown *shown, const tsr_lives *lives,
+                       size_t place, tsr_error *error);
 
 #endif

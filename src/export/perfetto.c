@@ -29,7 +29,6 @@
 #include "base/memory.h"
 #include "base/vector.h"
 #include "emit/emitter.h"
-#include "export/flame.h"
 #include "export/lives.h"
 
 /* TRIED bounds the search for slices, which is quadratic in it. */
@@ -54,7 +53,7 @@ typedef struct timeline_writer {
   tsr_events events;
   uint32_t device;
   uint32_t process; /* that stands for it: pinned host memory's is after the GPUs' */
-  bool is_full;     /* with all frames of the stacks */
+  tsr__shown *shown;
   uint64_t run_length;
   bool has_category[TSR_CATEGORY_COUNT]; /* it holds memory at some time */
   state now, least, most;                /* of the run */
@@ -337,11 +336,8 @@ static void emit_slice(timeline_writer *w, unsigned track, const slice *shown) {
   tsr__emit_field(w->emitter, "address", NULL, tsr__address(life.address));
   tsr__emit_field(w->emitter, "birth_event", NULL, tsr__index(life.birth));
   tsr__emit_field(w->emitter, "death_event", NULL, tsr__index(life.death));
-  tsr_stack stack = tsr_snapshot_stack(w->printer->snapshot, life.stack);
-  for (uint32_t f = stack.depth; f--;) {
-    tsr__append_frame(scratch, w->printer->snapshot, stack.frames[f]);
-    if (f) tsr__buffer_text(scratch, ";");
-  }
+  scratch->failed |= !tsr__shown_take(w->shown, life.stack);
+  if (!scratch->failed) tsr__shown_append(w->shown, scratch);
   emit_scratch(w->emitter, "stack");
   tsr__emit_end(w->emitter);
   tsr__emit_end(w->emitter);
@@ -382,8 +378,8 @@ static bool emit_category(timeline_writer *w, tsr_category category) {
   return ok;
 }
 
-int tsr__perfetto_emit(tsr__stack_printer *printer, const tsr_lives *lives, size_t place,
-                       bool is_full, tsr_error *error) {
+int tsr__perfetto_emit(tsr__stack_printer *printer, tsr__shown *shown, const tsr_lives *lives,
+                       size_t place, tsr_error *error) {
   uint32_t device = tsr_lives_device(lives, place);
   size_t gpu_count;
   const uint32_t *gpus = tsr_snapshot_gpus(printer->snapshot, &gpu_count);
@@ -395,7 +391,7 @@ int tsr__perfetto_emit(tsr__stack_printer *printer, const tsr_lives *lives, size
                        .place = place,
                        .events = tsr_snapshot_events(printer->snapshot, device),
                        .device = device,
-                       .is_full = is_full};
+                       .shown = shown};
   bool ok = true;
   name_process(&w);
   int status = emit_counters(&w, error);

@@ -10,8 +10,8 @@
  *   Line      1 function_id  2 line    Function  1 id  2 name  4 filename
  *
  * A name is an index into the strings. String 0 is empty; then come the format's own words, then
- * the snapshot's strings. There is one location and one function for each frame, numbered
- * from 1; the last one represents memory without a stack.
+ * the names and files of what is shown. There is one location and one function for each frame or
+ * operation that is shown (shown.h), numbered from 1.
  *
  * Five small messages that are written and never read do not justify a code generator in the build.
  * zlib does the gzip. */
@@ -38,7 +38,6 @@ enum {
   WORD_CATEGORY,
   WORD_DEVICE,
   WORD_HOST,
-  WORD_NO_STACK,
   FIRST_CATEGORY,
   FIRST_STRING = FIRST_CATEGORY + TSR_CATEGORY_COUNT
 };
@@ -88,19 +87,18 @@ static void put_label(tsr__buffer *out, tsr__buffer *scratch, uint64_t key, unsi
 
 typedef struct profile {
   const tsr__flame *flame;
-  const tsr_snapshot *snapshot;
   const tsr_weights *weights;
-  uint32_t *shown;
+  tsr__shown *shown;
+  tsr__intern strings; /* after the format's own */
   tsr__buffer *out;
   tsr__buffer sample, part, packed;
 } profile;
 
 static void put_sample(profile *p, const tsr_weights_device *device,
                        const tsr_stack_weight *weight) {
-  tsr_stack stack = tsr_snapshot_stack(p->snapshot, weight->stack);
-  uint32_t depth = tsr__flame_frames(p->flame, stack, p->shown);
-  for (uint32_t i = 0; i < depth; i++) put_varint(&p->packed, (uint64_t)p->shown[i] + 1);
-  if (!stack.depth) put_varint(&p->packed, (uint64_t)tsr_snapshot_frame_count(p->snapshot) + 1);
+  p->out->failed |= !tsr__shown_take(p->shown, weight->stack);
+  for (size_t i = 0; i < p->shown->frames.count; i++)
+    put_varint(&p->packed, (uint64_t)p->shown->frames.items[i] + 1);
   put_message(&p->sample, 1, &p->packed);
   put_varint(&p->packed, weight->allocations);
   put_varint(&p->packed, weight->bytes);
@@ -125,15 +123,23 @@ static void put_place(profile *p, uint64_t id, uint64_t name, uint64_t file, uin
   put_message(p->out, 5, &p->part);
 }
 
+/* The index of a string; that of an empty one is 0. pprof's readers reject invalid UTF-8. */
+static uint64_t string_of(profile *p, tsr_text text) {
+  if (!text.size_bytes) return WORD_EMPTY;
+  p->part.size = 0;
+  (void)tsr__text_clean(&p->part, text);
+  uint32_t id = tsr__intern_put(&p->strings, p->part.data, p->part.size, NULL);
+  p->out->failed |= p->part.failed || id == TSR__INTERN_FULL;
+  p->part.size = 0;
+  return (uint64_t)id + FIRST_STRING;
+}
+
 static void put_places(profile *p) {
-  uint32_t count = tsr_snapshot_frame_count(p->snapshot);
-  for (uint32_t i = 0; i < count; i++) {
-    tsr_frame frame = tsr_snapshot_frame(p->snapshot, i);
-    bool has_line = frame.line <= INT64_MAX;
-    put_place(p, (uint64_t)i + 1, (uint64_t)frame.name + FIRST_STRING,
-              (uint64_t)frame.file + FIRST_STRING, has_line ? frame.line : 0);
+  for (uint32_t i = 0; i < p->shown->entries.count; i++) {
+    tsr__shown_name name = tsr__shown_name_of(p->shown, i);
+    uint64_t function = string_of(p, name.name), file = string_of(p, name.file);
+    put_place(p, (uint64_t)i + 1, function, file, name.line <= INT64_MAX ? name.line : 0);
   }
-  put_place(p, (uint64_t)count + 1, WORD_NO_STACK, WORD_EMPTY, 0);
 }
 
 static void put_strings(profile *p) {
@@ -149,18 +155,14 @@ static void put_strings(profile *p) {
       [WORD_CATEGORY] = "category",
       [WORD_DEVICE] = "device",
       [WORD_HOST] = "host",
-      [WORD_NO_STACK] = TSR__NO_STACK,
   };
   for (size_t i = 0; i < FIRST_CATEGORY; i++) put_bytes(p->out, 6, words[i], strlen(words[i]));
   for (int i = 0; i < TSR_CATEGORY_COUNT; i++) {
     const char *name = tsr_category_name((tsr_category)i);
     put_bytes(p->out, 6, name, strlen(name));
   }
-  for (uint32_t i = 0; i < tsr_snapshot_string_count(p->snapshot); i++) {
-    tsr_text text = tsr_snapshot_string(p->snapshot, i);
-    (void)tsr__text_clean(&p->part, text); /* pprof readers reject invalid UTF-8 */
-    put_message(p->out, 6, &p->part);
-  }
+  for (uint32_t i = 0; i < p->strings.count; i++)
+    put_bytes(p->out, 6, p->strings.items[i].data, p->strings.items[i].size_bytes);
 }
 
 static void put_profile(profile *p) {
@@ -202,15 +204,13 @@ static void append_gzip(tsr__buffer *out, const tsr__buffer *plain) {
   out->failed |= status != Z_STREAM_END || plain->failed;
 }
 
-void tsr__flame_pprof(const tsr__flame *flame, uint32_t *shown, tsr__buffer *out) {
+void tsr__flame_pprof(const tsr__flame *flame, tsr__buffer *out) {
   tsr__buffer plain = {0};
-  profile p = {.flame = flame,
-               .snapshot = flame->snapshot,
-               .weights = flame->weights,
-               .shown = shown,
-               .out = &plain};
+  profile p = {.flame = flame, .weights = flame->weights, .shown = flame->shown, .out = &plain};
+  tsr__intern_init(&p.strings);
   put_profile(&p);
   append_gzip(out, &plain);
+  tsr__intern_release(&p.strings);
   tsr__buffer_release(&p.sample);
   tsr__buffer_release(&p.part);
   tsr__buffer_release(&p.packed);

@@ -6,7 +6,6 @@
 #include "emit/emitter.h"
 #include "emit/stacks.h"
 #include "emit/text.h"
-#include "export/flame.h"
 #include "export/lives.h"
 
 enum { LINE_ROOM = 64 << 10 };
@@ -15,6 +14,7 @@ enum { LINE_ROOM = 64 << 10 };
 
 typedef struct table {
   tsr__stack_printer *printer;
+  tsr__shown *shown;
   tsr__buffer out; /* what is not yet written */
   const tsr_report_options *options;
   tsr_write_fn *write;
@@ -42,15 +42,12 @@ static void put_cell(tsr__buffer *out, size_t from) {
 }
 
 static void put_stack(table *t, uint32_t id) {
-  const tsr_snapshot *snapshot = t->printer->snapshot;
   tsr__buffer *out = &t->out;
-  tsr_stack stack = tsr_snapshot_stack(snapshot, id);
   tsr__buffer_text(out, ",");
   size_t from = out->size;
-  for (uint32_t f = stack.depth; f--;) {
-    tsr__append_frame(out, snapshot, stack.frames[f]);
-    if (f) tsr__buffer_text(out, ";");
-  }
+  if (id == TSR_NONE || !tsr_snapshot_stack(t->shown->snapshot, id).depth) return;
+  out->failed |= !tsr__shown_take(t->shown, id);
+  if (!out->failed) tsr__shown_append(t->shown, out);
   put_cell(out, from);
 }
 
@@ -124,8 +121,7 @@ static void put_header(table *t) {
 static int report_device(const tsr_lives *lives, size_t place, tsr_lives_format format, table *t,
                          tsr_error *error) {
   if (format == TSR_LIVES_CSV) return put_rows(t, lives, place, error);
-  bool is_full = t->options && t->options->full_stacks;
-  return tsr__perfetto_emit(t->printer, lives, place, is_full, error);
+  return tsr__perfetto_emit(t->printer, t->shown, lives, place, error);
 }
 
 int tsr_report_lives(const tsr_report_input *input, const tsr_lives *lives, tsr_lives_format format,
@@ -134,10 +130,17 @@ int tsr_report_lives(const tsr_report_input *input, const tsr_lives *lives, tsr_
   const tsr_report_options json = {.format = TSR_REPORT_JSON};
   tsr__emitter emitter;
   tsr__stack_printer printer;
+  tsr__shown shown;
   bool is_json = format == TSR_LIVES_PERFETTO;
+  int status = tsr__shown_init(&shown, input->snapshot, options && options->full_stacks, error);
+  if (status) {
+    tsr__shown_release(&shown);
+    return status;
+  }
   tsr__emitter_init(&emitter, is_json ? &json : NULL, write, context);
   tsr__stack_printer_init(&printer, &emitter, input->snapshot);
-  table t = {.printer = &printer, .options = options, .write = write, .context = context};
+  table t = {
+      .printer = &printer, .shown = &shown, .options = options, .write = write, .context = context};
   if (is_json) {
     tsr__emit_object(&emitter, NULL);
     tsr__emit_field(&emitter, "displayTimeUnit", NULL, tsr__string("ms"));
@@ -145,7 +148,6 @@ int tsr_report_lives(const tsr_report_input *input, const tsr_lives *lives, tsr_
   } else {
     put_header(&t);
   }
-  int status = 0;
   for (size_t i = 0; !status && i < tsr_lives_device_count(lives); i++)
     status = report_device(lives, i, format, &t, error);
   if (is_json) {
@@ -156,6 +158,7 @@ int tsr_report_lives(const tsr_report_input *input, const tsr_lives *lives, tsr_
   }
   tsr__buffer_release(&t.out);
   tsr__stack_printer_release(&printer);
+  tsr__shown_release(&shown);
   int finished = tsr__emitter_finish(&emitter, status ? NULL : error);
   return status ? status : finished;
 }

@@ -9,11 +9,13 @@ those of `tessera peak` and `tessera at`. Where Go is installed, its pprof reads
 where PyPI and npm can be reached, the file for speedscope is held against speedscope's published
 schema. Other programs read the same whatever the build, so with --sanitized they are left out."""
 import argparse
+import collections
 import csv
 import gzip
 import io
 import json
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -136,6 +138,153 @@ def test_pprof(tessera, path):
            sum(stack['allocations'] for device in devices for stack in device['stacks']))
 
 
+# ---- which frames ----
+
+# The allocator, the interpreter, how threads and programs start, and generated code.
+HIDDEN = re.compile(r'CachingAllocator|_PyEval|PyEval_|PyObject_|_PyObject|PyRun_|Py_BytesMain|'
+                    r'\b_start\b|__libc_start|start_thread|torchinductor_|eval_with_key|empty_cuda|'
+                    r'at::detail::|c10::|frozen importlib|unwind')
+
+
+def read_folded(data):
+    """Stacks, each the texts of its frames from the outermost, and their bytes."""
+    stacks = collections.Counter()
+    for line in data.decode().splitlines():
+        stack, _, weight = line.rpartition(' ')
+        stacks[tuple(stack.split(';'))] += int(weight)
+    return stacks
+
+
+def frame_text(name, file, line):
+    file = '' if file == '??' else file
+    return (name + (f' ({file}{f":{line}" if line else ""})' if file else '')).replace(';', ':')
+
+
+def read_speedscope(data):
+    data, stacks = json.loads(data), collections.Counter()
+    frames = [frame_text(frame['name'], frame.get('file', ''), frame.get('line'))
+              for frame in data['shared']['frames']]
+    for number, profile in enumerate(data['profiles']):
+        device = [profile['name'].split(',')[0]] if len(data['profiles']) > 1 else []
+        for sample, weight in zip(profile['samples'], profile['weights']):
+            stacks[(*device, *(frames[frame] for frame in sample))] += weight
+    return stacks, frames
+
+
+def read_pprof(data):
+    profile = list(fields(gzip.decompress(data)))
+    strings = [value.decode() for number, value in profile if number == 6]
+    functions = {}
+    for number, value in profile:
+        if number == 5:
+            function = dict(fields(value))
+            functions[function[1]] = strings[function.get(2, 0)], strings[function.get(4, 0)]
+    places = {}
+    for number, value in profile:
+        if number == 4:
+            place = dict(fields(value))
+            line = dict(fields(place[4]))
+            places[place[1]] = frame_text(*functions[line[1]], line.get(2, 0))
+    stacks, devices = collections.Counter(), set()
+    for number, value in profile:
+        if number == 2:
+            sample = list(fields(value))
+            labels = [dict(fields(label)) for key, label in sample if key == 3]
+            device = next(label.get(3, 0) for label in labels if strings[label[1]] == 'device')
+            stack = tuple(places[place] for place in reversed(packed(dict(sample)[1])))
+            stacks[device, stack] += packed(dict(sample)[2])[1]
+            devices.add(device)
+    return collections.Counter({((f'device {device}',) if len(devices) > 1 else ()) + stack: size
+                                for (device, stack), size in stacks.items()}), strings
+
+
+def cleaned(text):
+    """Control characters cannot be in a folded line."""
+    return re.sub(r'[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ufffd]|\\x..', '?', text)
+
+
+def live_stacks(tessera, path):
+    """All frames of what is live at the peak, as an answer has them."""
+    stacks = collections.Counter()
+    devices = [device for device in tessera.devices('peak', path) if device.get('stacks')]
+    for device in devices:
+        for stack in device['stacks']:
+            frames = [frame_text(frame['name'], frame['file'], frame['line'])
+                      for frame in reversed(stack['frames'])] or ['(no stack recorded)']
+            first = [f'device {device["device"]}'] if len(devices) > 1 else []
+            stacks[tuple(cleaned(text) for text in first + frames)] += stack['bytes']
+    return stacks
+
+
+def tidy(stacks):
+    out = collections.Counter()
+    for stack, size in stacks.items():
+        out[tuple(map(cleaned, stack))] += size
+    return out
+
+
+def test_frames(tessera, path):
+    """By default what the page shows, the same in each format; with --full-stacks every frame."""
+    for options in (), ('--full-stacks',):
+        folded = read_folded(tessera.export('folded', path, *options))
+        speedscope, frames = read_speedscope(tessera.export('speedscope', path, *options))
+        pprof, strings = read_pprof(tessera.export('pprof', path, *options))
+        expect(f'speedscope {options}', tidy(speedscope), tidy(folded))
+        expect(f'pprof {options}', tidy(pprof), tidy(folded))
+        if options:
+            expect('all frames', tidy(folded), live_stacks(tessera, path))
+            continue
+        hidden = [text for text in frames + strings if HIDDEN.search(text)]
+        expect('frames that nobody asked for', hidden, [])
+        if any(not stack for stack in folded):
+            raise AssertionError('a stack without frames')
+
+
+def test_shown(tessera, work):
+    """Hand-made stacks: which of their frames are shown."""
+    stacks = fixtures.Stacks()
+    malloc = ('c10::cuda::CUDACachingAllocator::Native::DeviceCachingAllocator::malloc(int)',
+              '/pytorch/c10/cuda/CUDACachingAllocator.cpp', 2817)
+    interpreter = ('_PyEval_EvalFrameDefault', '/usr/src/python3.11/Python/ceval.c', 5231)
+    mul = ('at::_ops::mul_Tensor::call(at::Tensor const&, at::Tensor const&)', '??', 0)
+    torch = ('forward', '/usr/lib/python3/site-packages/torch/nn/modules/linear.py', 125)
+    library = ('forward', '/usr/lib/python3/site-packages/transformers/activations.py', 62)
+    program = ('step', '/work/train.py', 31), ('<module>', '/work/train.py', 97)
+    generated = ('call', '/tmp/torchinductor_me/ab/c' + 'a' * 51 + '.py', 53)
+    compiler = ('run', '/usr/lib/python3/site-packages/torch/_inductor/utils.py', 2000)
+    node = ('torch::autograd::generated::MulBackward0::apply(std::vector<at::Tensor>&&)', '??', 0)
+    thread = ('start_thread', '??', 0)
+    wanted = [
+        ((malloc, mul, torch, interpreter, *program),
+         ['<module> (/work/train.py:97)', 'step (/work/train.py:31)', 'aten::mul']),
+        ((malloc, torch, library, interpreter, *program),
+         ['<module> (/work/train.py:97)', 'step (/work/train.py:31)',
+          f'forward ({library[1]}:62)', 'nn.linear.forward']),
+        ((malloc, mul, generated, compiler, ('fused', '/work/train.py', 45), program[1]),
+         ['<module> (/work/train.py:97)', 'fused (/work/train.py:45)', 'aten::mul']),
+        ((malloc, mul, torch, library), [f'forward ({library[1]}:62)', f'forward ({torch[1]}:125)',
+                                         'aten::mul']),
+        ((torch, *program),
+         ['<module> (/work/train.py:97)', 'step (/work/train.py:31)', 'nn.linear.forward']),
+        ((malloc, mul, node, thread), ['aten::mul in MulBackward0']),
+        ((malloc, thread), ['(C++ alone)']),
+        ((), ['(no stack recorded)']),
+    ]
+    events = [{'action': 'alloc', 'addr': (i + 1) << 21, 'size': 512 << i, 'stream': 0, 'time_us': i,
+               'frames': [stacks.frame(*frame) for frame in frames]}
+              for i, (frames, _) in enumerate(wanted)]
+    path = work / 'shown.pickle'
+    fixtures.write(path, {'segments': [], 'device_traces': [events]})
+    folded = read_folded(tessera.export('folded', path))
+    for i, (frames, texts) in enumerate(wanted):
+        expect(f'stack {i}', [list(stack) for stack, size in folded.items() if size == 512 << i],
+               [texts])
+    full = read_folded(tessera.export('folded', path, '--full-stacks'))
+    for i, (frames, _) in enumerate(wanted):
+        [stack] = [stack for stack, size in full.items() if size == 512 << i]
+        expect(f'all frames of stack {i}', len(stack), len(frames) or 1)
+
+
 def test_go_pprof(tessera, path, work):
     target = work / 'go.pb.gz'
     target.write_bytes(tessera.export('pprof', path))
@@ -233,12 +382,41 @@ def test_perfetto(tessera, path):
         expect('one sum a state', len(sums), len(counters))
         if device['peak']['requested_bytes'] not in sums:
             raise AssertionError('the peak is no state of the categories')
-        lanes = {}
-        for event in own:
-            if event['ph'] == 'X':
-                if event['ts'] < lanes.get(event['tid'], 0):
-                    raise AssertionError(f'slices of lane {event["tid"]} overlap')
-                lanes[event['tid']] = event['ts'] + event['dur']
+        check_tracks(own)
+        stacks = [event['args']['stack'] for event in own if event['ph'] == 'X' and 'args' in event]
+        expect('frames that nobody asked for', [text for text in stacks if HIDDEN.search(text)], [])
+    full = json.loads(tessera.export('perfetto', path, '--full-stacks'))['traceEvents']
+    depth = [event['args']['stack'].count(';') for event in events if event.get('args', {}).get('stack')]
+    deeper = [event['args']['stack'].count(';') for event in full if event.get('args', {}).get('stack')]
+    expect('the same slices', len(depth), len(deeper))
+    expect('more frames', sum(depth) <= sum(deeper), True)
+
+
+def check_tracks(own):
+    """Few, each with a name and a place; slices of one nest."""
+    named = {event['tid']: event['args']['name'] for event in own
+             if event['ph'] == 'M' and event['name'] == 'thread_name'}
+    order = {event['tid']: event['args']['sort_index'] for event in own
+             if event['ph'] == 'M' and event['name'] == 'thread_sort_index'}
+    used = {event['tid'] for event in own if 'tid' in event and event['ph'] != 'M'}
+    expect('names', set(named), used)
+    expect('order', set(order), used)
+    expect('each another', len(set(order.values())), len(used))
+    expect('each named once', len(set(named.values())), len(used))
+    expect('few', len(used) <= 2 + 3 * 13, True)
+    expect('the process', [event['args'] for event in own if event['name'] == 'process_name'],
+           [{'name': f'GPU {own[0]["pid"]} memory'}])
+    open_slices = collections.defaultdict(list)
+    for event in own:
+        if event['ph'] != 'X':
+            continue
+        outer, until = open_slices[event['tid']], event['ts'] + event['dur']
+        while outer and outer[-1] <= event['ts']:
+            outer.pop()
+        if outer and outer[-1] < until:
+            raise AssertionError(f'slices of {named[event["tid"]]} cross')
+        outer.append(until)
+        expect('depth', len(outer) <= 8, True)
 
 
 def test_formula(tessera, work):
@@ -263,7 +441,7 @@ def tests(tessera, folder, work, is_sanitized):
     made = [path for path in paths if path.stem in ('train', 'two-devices', 'oom')]
     expect('fixtures', len(made) >= 2, True)
     real = [SNAPSHOTS / f'{name}.pickle' for name in REAL]
-    checks = [test_folded, test_speedscope, test_pprof, test_csv, test_perfetto]
+    checks = [test_folded, test_frames, test_speedscope, test_pprof, test_csv, test_perfetto]
     for path in made + real:
         for check in checks:
             label = f'{check.__name__[5:]}: {path.stem}'
@@ -277,6 +455,7 @@ def tests(tessera, folder, work, is_sanitized):
                 yield (f'{check.__name__[5:]}: {path.stem}',
                        lambda check=check, path=path: check(tessera, path))
     yield 'formula', lambda: test_formula(tessera, work)
+    yield 'shown', lambda: test_shown(tessera, work)
     if is_sanitized:
         return
     if shutil.which('go'):

@@ -19,9 +19,9 @@ typedef enum tsr_stacks_format {
   TSR_STACKS_PPROF       /* profile.proto, gzipped: a heap profile, with categories as labels */
 } tsr_stacks_format;
 
-/* Write weights in a format that flame graph programs read. Frames of the interpreter, the loader and
- * the unwinder are omitted unless `full_stacks`; all other options are ignored, and `options` may be
- * NULL. Fails with TSR_ERROR_MEMORY or _WRITE. */
+/* Write weights in a format that flame graph programs read. Stacks show what the page shows: the program's
+ * frames, the library's that they called, and the operation, `aten::mul`; with `full_stacks` every
+ * frame. All other options are ignored, and `options` may be NULL. Fails with TSR_ERROR_MEMORY or _WRITE. */
 int tsr_report_weights(const tsr_report_input *input, const tsr_weights *weights,
                        tsr_stacks_format format, const tsr_report_options *options,
                        tsr_write_fn *write, void *context, tsr_error *error);
@@ -31,8 +31,10 @@ typedef enum tsr_lives_format {
    * '+', '-' or '@' gets an apostrophe before it, because spreadsheet programs would execute it. */
   TSR_LIVES_CSV,
   /* Trace events in JSON, for Perfetto and chrome://tracing, on the trace's own clock (microseconds
-   * since 1970, as in Kineto): counters of the totals and of each category, thinned out to some
-   * 50,000 points that keep every extreme, and the 1,000 largest allocations as slices. */
+   * since 1970, as in Kineto). One process for each device, with counters of the totals and of each
+   * category, thinned out to some 50,000 points that keep every extreme; out-of-memory events; and
+   * tracks for annotations, phases, and the largest allocations of each category, as nested slices.
+   * Their stacks are those of the flame graphs; `full_stacks`: with every frame. */
   TSR_LIVES_PERFETTO
 } tsr_lives_format;
 
