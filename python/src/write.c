@@ -82,10 +82,11 @@ PyObject *core_formats(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(nothing)
     const char *endings[TSR_FORMAT_ENDINGS + 1] = {NULL};
     memcpy(endings, format->endings, sizeof format->endings);
     PyObject *words = core_words(endings);
-    PyObject *is_whole = format->content == TSR_FORMAT_SNAPSHOT ? Py_True : Py_False;
+    PyObject *is_whole = PyBool_FromLong(format->content == TSR_FORMAT_SNAPSHOT);
     PyObject *row = words ? Py_BuildValue("(sOO)", format->name, words, is_whole) : NULL;
     if (!row || PyList_Append(list, row)) Py_CLEAR(list);
     Py_XDECREF(words);
+    Py_XDECREF(is_whole);
     Py_XDECREF(row);
   }
   return list;
