@@ -12,7 +12,8 @@ A file NAME.case holds commands and what they must do:
 `|` lines are standard output, `!` lines standard error, `=` is the exit status. Commands are run by
 sh, each in the folder of the fixtures (fixtures.py), where only the fixtures are: names in the output
 are the same on every machine. Control characters are written \\xNN or
-\\uNNNN, and an output that does not end in a newline has a last line `\\ no newline`. How long something took shows as N seconds.
+\\uNNNN, and an output that does not end in a newline has a last line `\\ no newline`. How long something took shows as N seconds, and how large a
+written file is as SIZE (it depends on zlib and on the page's template; tests/golden/files.py checks it).
 
 --accept rewrites the cases with what the commands do now: read the difference before you commit it.
 A command without a `=` line is one that nobody has accepted yet, and fails.
@@ -67,6 +68,7 @@ def marked(mark, output):
     """The output as lines of a case file."""
     text = output.decode('utf-8', 'backslashreplace').replace('\\', '\\\\')
     text = re.sub(r'(?<= took: )[0-9.e-]+(?= seconds)', 'N', text)
+    text = re.sub(r'(: wrote [^\n]*), [0-9.]+ (?:[KMG]i)?B$', r'\1, SIZE', text, flags=re.MULTILINE)
     text = CONTROLS.sub(lambda found: f'\\x{ord(found[0]):02x}' if found[0] < '\u0100' else
                         f'\\u{ord(found[0]):04x}', text)
     lines = text.split('\n')
