@@ -6,6 +6,7 @@
 #include "base/checked.h"
 #include "base/format.h"
 #include "emit/emitter.h"
+#include "emit/text.h"
 #include "export/flame.h"
 
 uint64_t tsr__flame_weight(const tsr__flame *flame, const tsr_stack_weight *weight) {
