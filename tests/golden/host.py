@@ -257,7 +257,8 @@ class Host:
                              for line in folded.splitlines()), 3)
         trace = json.loads(self.run('export', '--format', 'perfetto', path).stdout)
         expect('Perfetto', {e['args']['name']: e['pid'] for e in trace['traceEvents']
-                            if e['ph'] == 'M'}, {'GPU memory, device 0': 0, 'Pinned host memory': 1})
+                            if e['name'] == 'process_name'},
+               {'GPU 0 memory': 0, 'Pinned host memory': 1})
         names = json.loads(self.run('export', '--format', 'speedscope', path).stdout)['profiles']
         expect('speedscope', names[1]['name'].startswith('pinned host memory, '), True)
 
