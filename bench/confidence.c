@@ -22,9 +22,9 @@ static int compute(subject *s) {
   if (!status) status = tsr__timeline_compute(s->snapshot, 0, false, NULL, &s->timeline, NULL);
   if (!status)
     status = tsr__phases_compute(s->snapshot, &s->roles, &s->timeline.events, &s->phases, NULL);
-  return status
-             ? status
-             : tsr__categories_compute(&s->timeline, &s->roles, &s->phases, &s->categories, NULL);
+  return status ? status
+                : tsr__categories_compute(&s->timeline, &s->roles, &s->phases, NULL, &s->categories,
+                                          NULL);
 }
 
 int main(int argc, char **argv) {

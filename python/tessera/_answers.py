@@ -141,12 +141,15 @@ class Moment(Totals):
     time_us: Optional[int]
 
 
-class Tensor(Record):
-    """A tensor that the program named in the sidecar: "h.0.attn.weight", "float32 [768, 768]"."""
+class Name(Record):
+    """What the program called memory: "h.0.attn.weight", "float32 [768, 768]". `source` is "sidecar",
+    "annotation" or "metadata"; `category` is None if the name gives none."""
     name: str
     type: Optional[str]
-    category: str
+    category: Optional[str]
     bytes: int
+    allocations: int
+    source: str
 
 
 class Stack(Record):
@@ -159,7 +162,7 @@ class Stack(Record):
     evidence: str
     confidence: str
     categories: Record
-    names: List[Tensor]
+    names: List[Name]
     omitted_names: int
     frames: List[Frame]
 
@@ -383,6 +386,8 @@ class Change(Record):
     new_allocations: int
     status: str
     category: str
+    names: List[Name]
+    omitted_names: int
     frames: List[Frame]
 
 
@@ -459,6 +464,8 @@ class Leak(Record):
     bytes_per_step: int
     bytes: int
     allocations: int
+    names: List[Name]
+    omitted_names: int
     frames: List[Frame]
 
 

@@ -26,12 +26,11 @@
  * the batch. It is freed with autocast's cache, or it is as large as a live parameter in the other type
  * (find_casts). Module._apply moves a gradient right after its parameter (find_moved_gradients).
  *
- * What the program itself named (tessera/unstable/sidecar.h) takes precedence over all of this. */
+ * What the program itself named (attribution/named.h) takes precedence over all of this. */
 #include "attribution/category.h"
 
 #include <assert.h>
 
-#include "attribution/named.h"
 #include "base/checked.h"
 #include "base/map.h"
 #include "base/memory.h"
@@ -69,6 +68,7 @@ typedef struct judge {
   const tsr__timeline *t;
   const tsr__roles *roles;
   const tsr__phases *phases;
+  const tsr__names *names; /* or NULL */
   tsr__categories out;
   after *after;             /* by run */
   uint32_t *span;           /* by run: the number of the backward pass that it is in or follows */
@@ -750,33 +750,12 @@ static bool judge_old_rest(judge *j) {
 /* What the program itself named. */
 static bool judge_named(const judge *j, uint32_t allocation, verdict *out) {
   out->evidence = TSR_EVIDENCE_NAMED;
-  return tsr__named_kind(j->t, allocation, &out->kind);
+  return j->names && tsr__names_category(j->names, allocation, &out->kind);
 }
 
-/* Allocations during which the thread's user_metadata was the name of a category. Most have the same
- * text as the one before. */
-static void take_metadata(judge *j) {
-  const tsr_id_column *metadata = &j->t->events.metadata;
-  verdict v = {TSR_CATEGORY_UNKNOWN, TSR_EVIDENCE_NAMED};
-  uint32_t last = TSR_NONE;
-  bool names_category = false;
-  if (!metadata->values && metadata->uniform == TSR_NONE) return;
-  for (size_t i = j->t->initial.count; i < j->out.count; i++) {
-    uint32_t id = tsr_id_at(*metadata, j->t->birth.items[i]);
-    if (id != last)
-      names_category = id != TSR_NONE &&
-                       tsr__category_from_text(tsr_snapshot_string(j->t->snapshot, id), &v.kind);
-    last = id;
-    if (names_category) put(j, (uint32_t)i, v);
-  }
-}
-
-/* The sidecar's names, which are of the moment of the snapshot, before those of the metadata. */
 static void take_names(judge *j) {
   verdict v;
-  size_t tensors;
-  take_metadata(j);
-  if (!tsr_snapshot_tensors(j->t->snapshot, &tensors)) return; /* most snapshots have no names */
+  if (!j->names || !tsr__names_any(j->names)) return; /* most snapshots have no names */
   for (uint32_t i = 0; i < (uint32_t)j->out.count; i++)
     if (judge_named(j, i, &v)) put(j, i, v);
 }
@@ -1045,8 +1024,14 @@ static bool find_casts(judge *j) {
 /* ---- All together ---- */
 
 int tsr__categories_compute(const tsr__timeline *timeline, const tsr__roles *roles,
-                            const tsr__phases *phases, tsr__categories *out, tsr_error *error) {
-  judge j = {.t = timeline, .roles = roles, .phases = phases, .out.count = timeline->birth.count};
+                            const tsr__phases *phases, const tsr__names *names,
+                            tsr__categories *out, tsr_error *error) {
+  assert(!names || names->timeline == timeline);
+  judge j = {.t = timeline,
+             .roles = roles,
+             .phases = phases,
+             .names = names,
+             .out.count = timeline->birth.count};
   j.out.kind = TSR__NEW_ARRAY(uint8_t, j.out.count);
   j.out.evidence = TSR__NEW_ARRAY(uint8_t, j.out.count);
   j.out.phase = TSR__NEW_ARRAY(uint8_t, j.out.count);

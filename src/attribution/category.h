@@ -2,6 +2,7 @@
 #ifndef TSR_ATTRIBUTION_CATEGORY_H
 #define TSR_ATTRIBUTION_CATEGORY_H
 
+#include "attribution/named.h"
 #include "attribution/phase.h"
 #include "timeline/timeline.h"
 
@@ -14,10 +15,11 @@ typedef struct tsr__categories {
   size_t count;
 } tsr__categories;
 
-/* `phases` are the timeline's. Time is linear in allocations and runs, memory 3 bytes an allocation
+/* `phases` and `names` are the timeline's; `names` may be NULL: nothing is named. Time is linear in allocations and runs, memory 3 bytes an allocation
  * and what the gradients of a step take. Fails with TSR_ERROR_MEMORY. */
 int tsr__categories_compute(const tsr__timeline *timeline, const tsr__roles *roles,
-                            const tsr__phases *phases, tsr__categories *out, tsr_error *error);
+                            const tsr__phases *phases, const tsr__names *names,
+                            tsr__categories *out, tsr_error *error);
 void tsr__categories_release(tsr__categories *kinds);
 
 #endif

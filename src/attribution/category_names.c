@@ -1,5 +1,11 @@
 /* category_names.c - phases, kinds, reasons and how far to believe them, in words. */
 #include "tessera/unstable/attribution.h"
+#include "tessera/unstable/names.h"
+
+const char *tsr_name_source_name(tsr_name_source source) {
+  static const char *const names[TSR_NAME_SOURCE_COUNT] = {"sidecar", "annotation", "metadata"};
+  return (unsigned)source < TSR_NAME_SOURCE_COUNT ? names[source] : "unknown";
+}
 
 const char *tsr_phase_name(tsr_phase phase) {
   static const char *const names[TSR_PHASE_COUNT] = {

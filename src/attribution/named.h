@@ -1,21 +1,64 @@
-/* named.h - allocations that the program itself named, in the sidecar of the snapshot. */
+/* named.h - allocations that the program itself named.
+ *
+ * There are three sources, the most telling first:
+ *
+ *   sidecar     tensors that were in the allocation when the snapshot was taken; what died before has none
+ *   annotation  `annotate` events: attached to the one allocation that was live at their address,
+ *               often long after it was made. They accumulate
+ *   metadata    the `user_metadata` of the event that made it: the text that the thread had set then,
+ *               and so shared by all that the thread allocated while it was set
+ *
+ * What an annotation says is true of the allocation at any time, also before it was annotated. */
 #ifndef TSR_ATTRIBUTION_NAMED_H
 #define TSR_ATTRIBUTION_NAMED_H
 
+#include "attribution/remark.h"
+#include "tessera/unstable/names.h"
 #include "tessera/unstable/sidecar.h"
 #include "timeline/timeline.h"
 
-/* The tensors in an allocation; NULL and 0 for one that died before the snapshot, or without a
- * sidecar. O(log tensors). */
-const tsr_tensor *tsr__named_in(const tsr__timeline *timeline, uint32_t allocation, size_t *count);
+/* An annotation of an allocation. */
+typedef struct tsr__note_remark {
+  uint32_t allocation, remark;
+} tsr__note_remark;
 
-/* Their category. If several share one block, as flat parameters do, the one with the most bytes.
- * False, and `*kind` untouched, if there is no named tensor. */
-bool tsr__named_kind(const tsr__timeline *timeline, uint32_t allocation, tsr_category *kind);
+/* Invariants: `own`, if not NULL, has a row per allocation: index in remarks plus 1, or 0; `notes`
+ * are by allocation, then by event, and each remark once per allocation. */
+typedef struct tsr__names {
+  const tsr__timeline *timeline; /* not owned */
+  tsr__arena texts;
+  TSR__VECTOR(tsr__remark) remarks; /* one for each text that is not empty */
+  TSR__VECTOR(tsr__note_remark) notes;
+  uint32_t *own;    /* NULL: no event has metadata */
+  bool has_tensors; /* there is a sidecar that names some */
+} tsr__names;
 
-/* The category that a text names: one of tsr_category_name's words, in any case, with blanks or dashes
- * for underscores ("KV cache"). False, and `*category` untouched, for any other text; "unknown" names
- * none. */
-bool tsr__category_from_text(tsr_text text, tsr_category *category);
+/* `out` is released by tsr__names_release, also when zeroed. Time is linear in events and in the
+ * distinct texts. Fails with TSR_ERROR_MEMORY. */
+int tsr__names_compute(const tsr__timeline *timeline, tsr__names *out, tsr_error *error);
+void tsr__names_release(tsr__names *names);
+
+/* Is anything named at all? */
+bool tsr__names_any(const tsr__names *names);
+
+/* One name of an allocation. */
+typedef struct tsr__given_name {
+  tsr_text text;         /* never empty */
+  const char *type;      /* of a tensor: "float32 [768]"; "" if unknown */
+  uint64_t identity;     /* equal for equal names of one source that are not tensors' */
+  uint64_t size_bytes;   /* of the tensor, or of the whole allocation */
+  tsr_category category; /* UNKNOWN: it names none */
+  tsr_name_source source;
+} tsr__given_name;
+
+/* The number of names of an allocation, and the one at `index` below it: tensors, then annotations in
+ * their order, then the metadata. O(log names). */
+size_t tsr__names_count(const tsr__names *names, uint32_t allocation);
+tsr__given_name tsr__names_at(const tsr__names *names, uint32_t allocation, size_t index);
+
+/* The category that they give: the tensors' with the most bytes, if several share one block, as
+ * flat parameters do; or else that of the last annotation that names one; or else that of the
+ * metadata. False, and `*category` untouched, if none does. */
+bool tsr__names_category(const tsr__names *names, uint32_t allocation, tsr_category *category);
 
 #endif

@@ -39,6 +39,7 @@ typedef enum device_slot {
   SLOT_CHECK,
   SLOT_PHASES,
   SLOT_CYCLE,
+  SLOT_NAMES,
   SLOT_CATEGORIES,
   SLOT_ANNOTATIONS,
   SLOT_FINDINGS,
@@ -57,6 +58,7 @@ typedef struct device_study {
   tsr_replay_check check;
   tsr__phases phases;
   tsr__cycle cycle;
+  tsr__names names;
   tsr__categories categories;
   tsr__annotations annotations;
   tsr__findings findings;
@@ -91,6 +93,7 @@ static void release_device(device_study *d) {
   tsr__findings_release(&d->findings);
   tsr__annotations_release(&d->annotations);
   tsr__categories_release(&d->categories);
+  tsr__names_release(&d->names);
   tsr__cycle_release(&d->cycle);
   tsr__phases_release(&d->phases);
   tsr__timeline_release(&d->timeline);
@@ -337,12 +340,29 @@ int tsr__study_cycle(tsr_study *study, uint32_t device, const tsr__cycle **out, 
   return status;
 }
 
+static int make_names(void *context, tsr_error *error) {
+  device_study *d = context;
+  const tsr__timeline *timeline;
+  int status = tsr__study_timeline(d->study, d->device, &timeline, error);
+  return status ? status : tsr__names_compute(timeline, &d->names, error);
+}
+
+int tsr__study_names(tsr_study *study, uint32_t device, const tsr__names **out, tsr_error *error) {
+  device_study *d = device_of(study, device);
+  int status = tsr__once_run(&d->once[SLOT_NAMES], make_names, d, error);
+  if (!status) *out = &d->names;
+  return status;
+}
+
 static int make_categories(void *context, tsr_error *error) {
   device_study *d = context;
+  const tsr__names *names;
   sources from;
   int status = ask_sources(d, &from, error);
+  if (!status) status = tsr__study_names(d->study, d->device, &names, error);
   if (!status)
-    status = tsr__categories_compute(from.timeline, from.roles, from.phases, &d->categories, error);
+    status = tsr__categories_compute(from.timeline, from.roles, from.phases, names, &d->categories,
+                                     error);
   assert(status || d->categories.count == from.timeline->birth.count);
   return status;
 }

@@ -5,7 +5,8 @@
  *
  *   snapshot ─┬─► roles ─┬─► labels (by kind)
  *             │          └─► phases of a device ─┬─► cycle of a device
- *             ├─► timeline of a device ──────────┴─► categories of a device ─► findings of a device
+ *             ├─► timeline of a device ─┬────────┴─► categories of a device
+ *             │                         └─► names of a device ─┘
  *             ├─► annotations of a device
  *             └─► places, Mosaic's categories
  *
@@ -22,6 +23,7 @@
 #include "attribution/cycle.h"
 #include "attribution/labels.h"
 #include "attribution/mosaic_category.h"
+#include "attribution/named.h"
 #include "attribution/phase.h"
 #include "attribution/places.h"
 #include "base/pool.h"
@@ -56,6 +58,8 @@ int tsr__study_replay_check(tsr_study *study, uint32_t device, tsr_replay_check 
 int tsr__study_phases(tsr_study *study, uint32_t device, const tsr__phases **out, tsr_error *error);
 /* The steps of the program. */
 int tsr__study_cycle(tsr_study *study, uint32_t device, const tsr__cycle **out, tsr_error *error);
+/* What the program itself called its allocations. */
+int tsr__study_names(tsr_study *study, uint32_t device, const tsr__names **out, tsr_error *error);
 /* What each allocation of the timeline is for. */
 int tsr__study_categories(tsr_study *study, uint32_t device, const tsr__categories **out,
                           tsr_error *error);

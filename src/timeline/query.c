@@ -126,6 +126,7 @@ size_t tsr__timeline_warnings(const tsr__timeline *t, tsr_warning *out) {
       {"segments-contradict-trace", 0, "segment events that contradict the segments"},
       {"end-contradicts-trace", 0,
        "blocks live at the end that differ between the trace and the segments"},
+      {"annotations-of-unknown", 0, "annotations of memory that was not in use; they name nothing"},
   };
   size_t count = 0;
   for (size_t i = 0; i < TSR__MISFIT_COUNT; i++) {

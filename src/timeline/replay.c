@@ -340,6 +340,31 @@ static bool apply_free(replay *r, uint64_t event, tsr_action action) {
   return request_free(r, event, allocation, block);
 }
 
+/* ---- annotate ---- */
+
+/* What is live at an address or, if it points into memory, around it. */
+static uint32_t live_around(replay *r, uint64_t address) {
+  uint32_t block, allocation = live_at(r, address, &block);
+  if (allocation != TSR_NONE) return allocation;
+  uint32_t segment = tsr__heap_segment_around(&r->heap, address);
+  if (segment == TSR_NONE) return TSR_NONE;
+  block = tsr__heap_find_inside(&r->heap, segment, address);
+  if (block == TSR_NONE) return TSR_NONE;
+  const tsr__heap_block *b = &r->heap.blocks.items[block];
+  bool is_live = b->use == TSR__BLOCK_TAKEN || b->use == TSR__BLOCK_WAITING;
+  return is_live ? b->owner : TSR_NONE;
+}
+
+static bool apply_annotate(replay *r, uint64_t event) {
+  uint32_t allocation = live_around(r, r->t->events.addr[event]);
+  if (allocation == TSR_NONE) {
+    r->t->misfits[TSR__MISFIT_ANNOTATE]++;
+    return true;
+  }
+  assert(allocation < r->t->birth.count);
+  return TSR__VECTOR_PUSH(&r->t->notes, (tsr__note){(uint32_t)event, allocation});
+}
+
 /* ---- segments ---- */
 
 static int compare_ranges(const void *a, const void *b) {
@@ -599,6 +624,7 @@ static bool apply(replay *r, uint64_t event) {
   case TSR_ACTION_SEGMENT_FREE: return apply_segment_free(r, event);
   case TSR_ACTION_SEGMENT_MAP: return apply_map(r, event);
   case TSR_ACTION_SEGMENT_UNMAP: return apply_unmap(r, event);
+  case TSR_ACTION_ANNOTATE: return apply_annotate(r, event);
   default: return true;
   }
 }
@@ -804,6 +830,7 @@ void tsr__timeline_release(tsr__timeline *timeline) {
   tsr__free(timeline->allocation_of);
   TSR__VECTOR_FREE(&timeline->spans);
   TSR__VECTOR_FREE(&timeline->waits);
+  TSR__VECTOR_FREE(&timeline->notes);
   TSR__VECTOR_FREE(&timeline->checkpoints);
   TSR__VECTOR_FREE(&timeline->live_ids);
   *timeline = (tsr__timeline){0};

@@ -35,8 +35,9 @@ typedef enum tsr__misfit {
   TSR__MISFIT_ALLOC_TOO_LONG, /* alloc larger than the free block at its address */
   TSR__MISFIT_FREE_UNKNOWN,   /* free of what is not live */
   TSR__MISFIT_SEGMENT,        /* a segment event that contradicts the segments */
-  TSR__MISFIT_FINAL, /* live at the end of the trace, but not among the final blocks, or the
+  TSR__MISFIT_FINAL,    /* live at the end of the trace, but not among the final blocks, or the
                         other way round */
+  TSR__MISFIT_ANNOTATE, /* an annotation of what is not live */
   TSR__MISFIT_COUNT
 } tsr__misfit;
 
@@ -66,6 +67,11 @@ typedef struct tsr__wait {
   uint32_t allocation, from, until;
 } tsr__wait;
 
+/* An `annotate` event, and the allocation that was live at its address. */
+typedef struct tsr__note {
+  uint32_t event, allocation;
+} tsr__note;
+
 /* The live set at one event, to start from when another is requested. */
 typedef struct tsr__checkpoint {
   int64_t event;
@@ -88,6 +94,7 @@ typedef struct tsr__timeline {
   uint32_t *allocation_of; /* by event: the allocation it makes or frees, or TSR_NONE */
   TSR__VECTOR(tsr__span) spans;
   TSR__VECTOR(tsr__wait) waits; /* but not those that end with the event after their begin */
+  TSR__VECTOR(tsr__note) notes; /* by event */
 
   tsr_totals start, end, maxima;
   int64_t requested_event, allocated_event, active_event, reserved_event; /* of the maxima */

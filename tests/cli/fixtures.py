@@ -74,13 +74,20 @@ class Device:
     def __init__(self, number, clock):
         self.number, self.clock = number, clock
         self.trace, self.segments, self.recording = [], [], True
+        self.metadata = ''  # what torch.cuda.memory._set_memory_metadata was called with
 
     def event(self, action, address, size, frames):
         if self.recording:
             where = {'device_free': address} if action == 'oom' else {'addr': address}
             self.trace.append({'action': action, **where, 'size': size, 'stream': 0,
                                'time_us': self.clock(), 'compile_context': 'N/A',
-                               'user_metadata': '', 'pool_id': (0, 0), 'frames': frames})
+                               'user_metadata': self.metadata, 'pool_id': (0, 0), 'frames': frames})
+
+    def annotate(self, address, text, frames):
+        """torch.cuda.memory._annotate_tensor: the text is of this event alone."""
+        before, self.metadata = self.metadata, text
+        self.event('annotate', address, 0, frames)
+        self.metadata = before
 
     def grow(self, size, frames):
         """A new segment with room for a block of `size` bytes."""
@@ -389,6 +396,50 @@ def named():
         optimizers=[{'class': 'AdamW', 'state': state}])
 
 
+def noted():
+    """What the program said in the snapshot itself: of memory from before the trace, by the thread's
+    metadata, afterwards and more than once, of nothing, and with what a terminal would obey. The
+    trace ends out of memory."""
+    run = Run()
+    device = run.devices[0]
+    device.recording = False
+    table = device.alloc(3 * MIB, [])
+    device.recording = True
+    at = run.stacks(('remember', '/work/train.py', 70))
+    cache = run.stacks(('append', '/work/cache.py', 12))
+    for layer in range(3):
+        device.metadata = f'KV cache: layer {layer}'
+        device.alloc((4 + layer) * MIB, cache)
+    device.metadata = '{"layer":3,"name":"scratch of the mixer","who":{"rank":[0,1]}}'
+    device.alloc(2 * MIB, run.stacks(('mix', '/work/model.py', 41)))
+    device.metadata = ''
+    packed = device.alloc(8 * MIB, run.stacks(('forward', '/work/model.py', 31)))
+    moment = device.alloc(MIB, run.stacks(('scratch', '/work/train.py', 61)))
+    device.alloc(MIB // 2, run.stacks(('scratch', '/work/train.py', 62)))
+    device.annotate(table, '{"category":"parameter","name":"embed.weight"}', at)
+    device.annotate(packed, 'packed into\x1b[1m the \u202egraph', at)
+    device.annotate(packed + 512, 'activation/block 7', at)
+    device.annotate(packed, 'packed into\x1b[1m the \u202egraph', at)
+    device.annotate(moment, 'exp_avg of embed.weight', at)
+    device.annotate(0x1000, 'nothing', at)
+    device.event('oom', MIB, 64 * MIB, at)
+    return run.snapshot()
+
+
+def growing_notes():
+    """Five steps, each of which leaves a loss that it names."""
+    run = Run()
+    device, state = run.devices[0], []
+    run.model(device, recorded=True)
+    log = run.stacks(('log', '/work/log.py', 12))
+    for number in range(5):
+        run.step(device, number, state)
+        device.metadata = f'loss of step {number}'
+        device.alloc(1024 + 512 * number, log)
+        device.metadata = ''
+    return run.snapshot()
+
+
 def write_named(folder):
     snapshot, told = named()
     parameters = told['models'][0]['parameters']
@@ -637,6 +688,8 @@ def write_all(folder):
     (folder / 'on_terminal.py').write_text(ON_TERMINAL, encoding='utf-8')
     write(folder / 'stages.pickle', stages())
     write_named(folder)
+    write(folder / 'noted.pickle', noted())
+    write(folder / 'growing-notes.pickle', growing_notes())
     write(folder / 'sources.pickle', sources())
     (folder / 'model.py').write_text(MODEL, encoding='utf-8')
     (folder / 'short.py').write_text('x = 1\n', encoding='utf-8')

@@ -43,7 +43,7 @@ PUBLIC = {
     'snapshot': 'columns export sidecar snapshot',
     'allocator': 'allocator allocator_state',
     'timeline': 'timeline',
-    'attribution': 'attribution frames rules',
+    'attribution': 'attribution frames names rules',
     'study': 'findings query study window',
     'emit': 'input output',
     'questions': 'allocations answers causes check params registry source stages steps whatif why',

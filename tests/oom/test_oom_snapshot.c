@@ -116,7 +116,7 @@ static int name_tensors(void *context) {
   assert_int_equal(count, 2);
   status = new_study(named, &error);
   if (!status) status = tsr_at_compute(study, &start, NULL, &answer, &error);
-  if (!status) assert_int_equal(answer->devices->stacks->tensor_count, 2);
+  if (!status) assert_int_equal(answer->devices->stacks->names.count, 2);
   tsr_at_free(answer);
   tsr_study_free(study);
   study = NULL;

@@ -114,11 +114,13 @@ static void check(const happening *list, size_t count) {
   tsr__roles roles;
   tsr__timeline timeline;
   tsr__phases phases;
+  tsr__names names;
   tsr__categories found;
   assert_int_equal(tsr__roles_compute(snapshot, &roles, NULL), 0);
   assert_int_equal(tsr__timeline_compute(snapshot, 0, false, NULL, &timeline, NULL), 0);
   assert_int_equal(tsr__phases_compute(snapshot, &roles, &timeline.events, &phases, NULL), 0);
-  assert_int_equal(tsr__categories_compute(&timeline, &roles, &phases, &found, NULL), 0);
+  assert_int_equal(tsr__names_compute(&timeline, &names, NULL), 0);
+  assert_int_equal(tsr__categories_compute(&timeline, &roles, &phases, &names, &found, NULL), 0);
   uint32_t allocation = (uint32_t)timeline.initial.count;
   assert_int_equal(allocation, 0);
   for (size_t i = 0; i < count; i++) {
@@ -131,6 +133,7 @@ static void check(const happening *list, size_t count) {
   }
   assert_int_equal(allocation, found.count);
   tsr__categories_release(&found);
+  tsr__names_release(&names);
   tsr__phases_release(&phases);
   tsr__timeline_release(&timeline);
   tsr__roles_release(&roles);

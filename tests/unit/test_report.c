@@ -121,12 +121,6 @@ const char *tsr_snapshot_sidecar(const tsr_snapshot *from) {
   return NULL;
 }
 
-const tsr_tensor *tsr_snapshot_tensors(const tsr_snapshot *from, size_t *count) {
-  (void)from;
-  *count = 0;
-  return NULL;
-}
-
 tsr_text tsr_snapshot_action_name(const tsr_snapshot *from, uint32_t action) {
   (void)from;
   return tsr__text_of(action == TSR_ACTION_ALLOC ? "alloc" : "od\"d\x1b");

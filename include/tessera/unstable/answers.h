@@ -18,6 +18,7 @@
 #include "tessera/unstable/attribution.h"
 #include "tessera/unstable/columns.h"
 #include "tessera/unstable/findings.h"
+#include "tessera/unstable/names.h"
 #include "tessera/unstable/timeline.h"
 #include "tessera/unstable/window.h"
 
@@ -72,8 +73,7 @@ typedef struct tsr_stack_share {
   uint64_t category_bytes[TSR_CATEGORY_COUNT]; /* add up to bytes */
   uint64_t category_allocations[TSR_CATEGORY_COUNT];
   uint64_t older_bytes, older_allocations; /* of these, memory from before the recording */
-  size_t first_tensor, tensor_count;       /* rows of `tensors`: its largest named tensors */
-  uint64_t omitted_tensors;                /* omitted by tsr_query.top */
+  tsr_name_range names;                    /* what the program called it */
 } tsr_stack_share;
 
 typedef struct tsr_peak_device {
@@ -92,7 +92,7 @@ typedef struct tsr_peak_device {
   tsr_recorded recorded;
   tsr_stack_share *stacks; /* live at the peak, largest first */
   size_t stack_count;
-  uint32_t *tensors; /* rows of tsr_snapshot_tensors, for tsr_stack_share; NULL without a sidecar */
+  tsr_named *names;        /* of all stacks; NULL if the program named nothing */
   uint64_t omitted_stacks; /* omitted by tsr_query.top */
   uint64_t omitted_bytes;
   tsr_finding *findings; /* what to do, largest saving first; NULL if there are none */
@@ -136,7 +136,7 @@ typedef struct tsr_at_device {
   size_t private_pool_count;
   tsr_stack_share *stacks; /* as in tsr_peak_device */
   size_t stack_count;
-  uint32_t *tensors;
+  tsr_named *names;
   uint64_t omitted_stacks, omitted_bytes;
   tsr_warning *warnings;
   size_t warning_count;
@@ -331,7 +331,9 @@ typedef struct tsr_change {
                                     not have it, and for memory without a recorded stack */
   tsr_category kind; /* BY_STACK: of most bytes, from the new snapshot if it has the stack */
   const char *name;  /* of the group; NULL BY_STACK. Owned by the answer */
-  bool is_moved;     /* the match ignores lines, paths and versions */
+  tsr_name_range
+      names;     /* BY_STACK: what the program called it, in the snapshot whose stack is shown */
+  bool is_moved; /* the match ignores lines, paths and versions */
   tsr_change_status status;
 } tsr_change;
 
@@ -359,6 +361,7 @@ typedef struct tsr_diff_device {
   tsr_diff_side old_side, new_side;
   tsr_change *changes; /* by absolute delta, largest first */
   size_t change_count;
+  tsr_named *named; /* of all changes; NULL if the programs named nothing */
   tsr_diff_cause cause;
   uint64_t unchanged_stacks; /* or groups: hold the same in both */
   uint64_t moved_stacks;     /* or groups: the match ignores lines, paths and versions */

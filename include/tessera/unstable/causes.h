@@ -5,6 +5,7 @@
 
 #include "tessera/unstable/attribution.h"
 #include "tessera/unstable/columns.h"
+#include "tessera/unstable/names.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -20,6 +21,7 @@ typedef struct tsr_cause {
   uint64_t bytes; /* requested bytes, as every question counts what an allocation holds */
   uint64_t allocations;
   uint64_t block_bytes; /* the same with rounding and tails */
+  tsr_name_range names; /* what the program called it */
 } tsr_cause;
 
 /* What all allocations of one category hold. */

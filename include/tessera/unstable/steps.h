@@ -88,6 +88,7 @@ typedef struct tsr_leak {
   uint64_t growing_steps;  /* number of steps in which it grew */
   uint64_t first_event;    /* of the first allocation that was not freed */
   int64_t first_time_us;
+  tsr_name_range names; /* what the program called the leaked allocations */
 } tsr_leak;
 
 typedef struct tsr_leaks_device {
@@ -99,6 +100,7 @@ typedef struct tsr_leaks_device {
   bool is_answered;    /* at least three whole steps, enough to see growth */
   tsr_leak *leaks;     /* by bytes per step, largest first */
   size_t leak_count;
+  tsr_named *names;                      /* of all leaks; NULL if the program named nothing */
   uint64_t omitted_leaks, omitted_bytes; /* omitted by tsr_query.top; bytes: per step */
   uint64_t bytes_per_step;               /* of all leaks together */
   tsr_warning *warnings;

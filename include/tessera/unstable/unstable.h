@@ -22,6 +22,7 @@
 #include "tessera/unstable/input.h"
 #include "tessera/unstable/mosaic.h"
 #include "tessera/unstable/mosaic_file.h"
+#include "tessera/unstable/names.h"
 #include "tessera/unstable/params.h"
 #include "tessera/unstable/sidecar.h"
 #include "tessera/unstable/simulation.h"

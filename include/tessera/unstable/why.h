@@ -185,6 +185,7 @@ typedef struct tsr_why_device {
   size_t kind_count;
   tsr_cause *causes; /* largest first */
   size_t cause_count;
+  tsr_named *names; /* of all causes; NULL if the program named nothing */
   uint64_t omitted_causes, omitted_bytes, omitted_block_bytes; /* omitted by tsr_query.top */
 
   uint64_t trial_capacity_bytes; /* of the trials: what PyTorch could have had at the failure */

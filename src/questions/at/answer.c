@@ -47,16 +47,17 @@ static bool find_moment(const tsr_events *events, const tsr_at_where *where, int
 }
 
 static int describe_live(const tsr__timeline *timeline, const tsr__categories *categories,
-                         size_t top, tsr_at_device *out, tsr_error *error) {
+                         const tsr__names *names, size_t top, tsr_at_device *out,
+                         tsr_error *error) {
   tsr__live_set live = {0};
   tsr__shares shares;
   int64_t event = out->moment.event;
   int status = tsr__timeline_live(timeline, event, &live, error);
-  if (!status) status = tsr__shares_of(timeline, &live, categories, top, &shares, error);
+  if (!status) status = tsr__shares_of(timeline, &live, categories, names, top, &shares, error);
   if (!status) {
     out->stacks = shares.items;
     out->stack_count = shares.count;
-    out->tensors = shares.tensors;
+    out->names = shares.names;
     out->omitted_stacks = shares.omitted_stacks;
     out->omitted_bytes = shares.omitted_bytes;
     out->live_allocations = live.count;
@@ -73,9 +74,11 @@ static int describe_live(const tsr__timeline *timeline, const tsr__categories *c
 static int describe(tsr_study *study, size_t top, tsr_at_device *out, tsr_error *error) {
   const tsr__timeline *timeline;
   const tsr__categories *categories;
+  const tsr__names *names;
   int status = tsr__study_timeline(study, out->device, &timeline, error);
   if (!status) status = tsr__study_categories(study, out->device, &categories, error);
-  if (!status) status = describe_live(timeline, categories, top, out, error);
+  if (!status) status = tsr__study_names(study, out->device, &names, error);
+  if (!status) status = describe_live(timeline, categories, names, top, out, error);
   if (!status && !(out->warnings = tsr__copy_warnings(timeline, &out->warning_count)))
     status = tsr__fail_memory(error);
   return status;
@@ -163,7 +166,7 @@ void tsr_at_free(tsr_at *at) {
   if (!at) return;
   for (size_t i = 0; i < at->device_count; i++) {
     tsr__free(at->devices[i].stacks);
-    tsr__free(at->devices[i].tensors);
+    tsr__free(at->devices[i].names);
     tsr__free(at->devices[i].private_pools);
     tsr__free(at->devices[i].warnings);
   }

@@ -38,7 +38,7 @@ static tsr__share_list shares_of(const tsr_at_device *device) {
                            device->omitted_stacks,
                            device->omitted_bytes,
                            device->moment.totals.requested_bytes,
-                           device->tensors};
+                           device->names};
 }
 
 static void emit_device(tsr__stack_printer *printer, const tsr_at_device *device,

@@ -23,11 +23,17 @@
 #include "base/memory.h"
 #include "emit/text.h"
 #include "questions/diff/match.h"
+#include "questions/shared/names.h"
 #include "questions/shared/query.h"
 #include "questions/shared/shares.h"
 #include "study/study.h"
 
 _Static_assert(TSR_DIFF_SETTINGS_BYTES == TSR_ALLOCATOR_SETTINGS_TEXT_BYTES, "one text, one size");
+
+/* Of the two names that a row has: one per side. */
+static uint32_t name_entry(uint32_t class, int side) {
+  return 2 * class + (uint32_t)side;
+}
 
 /* What the stacks of a class held. */
 typedef struct row {
@@ -163,12 +169,16 @@ static const tsr_peak_device *peak_of(const tsr_peak *peak, const tsr_diff_side 
   return NULL;
 }
 
+static uint32_t class_of(const pair *p, int which, uint32_t stack) {
+  const uint32_t *classes = which ? p->match.new_class : p->match.old_class;
+  return stack == TSR_NONE ? p->match.class_count : classes[stack];
+}
+
 /* Add one side's shares to the rows of their classes. */
 static void fill_rows(pair *p, int which, const tsr_peak_device *peak) {
-  const uint32_t *classes = which ? p->match.new_class : p->match.old_class;
   for (size_t i = 0; i < peak->stack_count; i++) {
     const tsr_stack_share *share = &peak->stacks[i];
-    uint32_t class = share->stack == TSR_NONE ? p->match.class_count : classes[share->stack];
+    uint32_t class = class_of(p, which, share->stack);
     row *r = &p->rows[class];
     tsr_change *change = &r->change;
     if (!r->is_used)
@@ -187,6 +197,26 @@ static void fill_rows(pair *p, int which, const tsr_peak_device *peak) {
       grow(&r->kind_delta[kind], which ? tsr__diff_delta(0, share->category_bytes[kind])
                                        : tsr__diff_delta(share->category_bytes[kind], 0));
   }
+}
+
+/* What the programs called the memory of each class, into `ranges` by name_entry. */
+static int name_rows(const pair *p, const tsr_peak_device *const peaks[2], size_t top,
+                     tsr_name_range *ranges, tsr_named **out, tsr_error *error) {
+  tsr__name_sums sums;
+  bool ok = true;
+  tsr__name_sums_init(&sums);
+  for (int k = 0; k < 2; k++)
+    for (size_t i = 0; ok && peaks[k] && i < peaks[k]->stack_count; i++) {
+      const tsr_stack_share *share = &peaks[k]->stacks[i];
+      for (size_t n = 0; ok && n < share->names.count; n++)
+        ok = tsr__name_sums_put(&sums, name_entry(class_of(p, k, share->stack), k),
+                                &peaks[k]->names[share->names.first + n]);
+    }
+  int status = ok ? tsr__name_sums_take(&sums, top, 2 * ((size_t)p->match.class_count + 1), ranges,
+                                        out, error)
+                  : tsr__fail_memory(error);
+  tsr__name_sums_release(&sums);
+  return status;
 }
 
 static void judge(tsr_change *change) {
@@ -294,7 +324,8 @@ static int find_cause(const pair *p, tsr_diff_device *out, tsr_error *error) {
 /* ---- The list ---- */
 
 /* Move the contents out of the rows, and clear them. */
-static int take_rows(pair *p, tsr_change **list, size_t *count, tsr_error *error) {
+static int take_rows(pair *p, const tsr_name_range *names, tsr_change **list, size_t *count,
+                     tsr_error *error) {
   size_t used = 0;
   for (uint32_t i = 0; i <= p->match.class_count; i++) used += p->rows[i].is_used;
   *list = TSR__NEW_ARRAY(tsr_change, used);
@@ -303,7 +334,9 @@ static int take_rows(pair *p, tsr_change **list, size_t *count, tsr_error *error
   for (uint32_t i = 0; i <= p->match.class_count; i++) {
     row *r = &p->rows[i];
     if (!r->is_used) continue;
-    r->change.kind = r->kinds[r->change.new_allocations ? 1 : 0];
+    int side = r->change.new_allocations ? 1 : 0;
+    r->change.kind = r->kinds[side];
+    r->change.names = names[name_entry(i, side)];
     (*list)[(*count)++] = r->change;
     r->is_used = false;
   }
@@ -363,8 +396,12 @@ static int describe(pair *p, tsr_diff_by by, size_t top, tsr_diff_device *out, t
   const tsr_peak_device *peaks[] = {describe_side(p, 0, &out->old_side),
                                     describe_side(p, 1, &out->new_side)};
   size_t count = 0;
-  int status = find_cause(p, out, error);
-  if (!status) status = take_rows(p, &out->changes, &count, error);
+  tsr_name_range *names = TSR__NEW_ARRAY(tsr_name_range, 2 * ((size_t)p->match.class_count + 1));
+  int status = names ? find_cause(p, out, error) : tsr__fail_memory(error);
+  if (!status && by == TSR_DIFF_BY_STACK)
+    status = name_rows(p, peaks, top, names, &out->named, error);
+  if (!status) status = take_rows(p, names, &out->changes, &count, error);
+  tsr__free(names);
   if (!status && by != TSR_DIFF_BY_STACK) {
     tsr__free(out->changes);
     out->changes = NULL;
@@ -455,6 +492,7 @@ void tsr_diff_free(tsr_diff *diff) {
   if (!diff) return;
   for (size_t i = 0; i < diff->device_count; i++) {
     tsr__free(diff->devices[i].changes);
+    tsr__free(diff->devices[i].named);
     tsr__free(diff->devices[i].warnings);
     for (int k = 0; k < 2; k++) tsr__free(diff->devices[i].names[k]);
   }

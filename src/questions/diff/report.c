@@ -24,6 +24,7 @@
 #include "emit/text.h"
 #include "questions/reports.h"
 #include "questions/shared/moment.h"
+#include "questions/shared/names.h"
 
 /* The emitter, with a printer for the stacks of either snapshot. */
 typedef struct diff_printer {
@@ -190,11 +191,12 @@ static void emit_stack(diff_printer *printer, const tsr_change *change) {
   tsr__stack_emit(stacks, stack);
 }
 
-static void emit_change(diff_printer *printer, const tsr_change *change, size_t number,
-                        tsr_text name) {
+static void emit_change(diff_printer *printer, const tsr_named *names, const tsr_change *change,
+                        size_t number, tsr_text name) {
   tsr__emitter *emitter = printer->emitter;
   char delta[DELTA_BYTES], counts[COUNTS_BYTES];
   bool is_stack = printer->by == TSR_DIFF_BY_STACK;
+  if (is_stack) name = tsr__with_names(emitter, name, names, &change->names);
   tsr__cell cells[] = {
       tsr__count(number),
       tsr__string(format_delta(change->delta_bytes, delta)),
@@ -209,8 +211,10 @@ static void emit_change(diff_printer *printer, const tsr_change *change, size_t 
       is_stack ? tsr__text(name) : tsr__string(change->name),
   };
   tsr__emit_row(emitter, cells);
+  emitter->scratch.size = 0;
   if (!tsr__emitter_is_text(emitter))
     tsr__emit_field(emitter, "moved", NULL, tsr__bool(change->is_moved));
+  if (is_stack) tsr__emit_names(emitter, names, &change->names);
   if (is_stack) emit_stack(printer, change);
   tsr__emit_row_end(emitter);
 }
@@ -276,7 +280,7 @@ static void emit_changes(diff_printer *printer, const tsr_diff_device *device) {
   name_changes(printer, device, &names);
   tsr__emit_table(emitter, "changes", columns, sizeof columns / sizeof *columns);
   for (size_t i = 0; i < device->change_count; i++)
-    emit_change(printer, &device->changes[i], i + 1, tsr__stack_name(&names, i));
+    emit_change(printer, device->named, &device->changes[i], i + 1, tsr__stack_name(&names, i));
   tsr__emit_table_end(emitter);
   tsr__row_names_release(&names);
   emit_omitted(emitter, device);

@@ -19,6 +19,7 @@
 #include "base/map.h"
 #include "base/memory.h"
 #include "questions/shared/devices.h"
+#include "questions/shared/names.h"
 #include "questions/shared/shares.h"
 #include "questions/shared/stepping.h"
 #include "tessera/unstable/steps.h"
@@ -47,6 +48,7 @@ typedef struct finder {
   uint32_t group_count;
   TSR__VECTOR(change) changes;
   TSR__VECTOR(tsr_leak) leaks;
+  TSR__VECTOR(uint32_t) groups; /* by leak */
 } finder;
 
 /* ---- Survivors ---- */
@@ -145,7 +147,7 @@ static bool is_leak(const finder *f, const growth *g) {
   return f->w.count - 1 - g->last < g->longest_pause;
 }
 
-static bool add_leak(finder *f, const growth *g) {
+static bool add_leak(finder *f, const growth *g, uint32_t group) {
   const tsr_events *events = &f->t->events;
   uint32_t stack = events->stack[g->birth];
   bool has_frames = stack < f->roles->count && !f->roles->is_empty[stack];
@@ -158,7 +160,7 @@ static bool add_leak(finder *f, const growth *g) {
                    .growing_steps = g->steps,
                    .first_event = g->birth,
                    .first_time_us = events->time_us[g->birth]};
-  return TSR__VECTOR_PUSH(&f->leaks, leak);
+  return TSR__VECTOR_PUSH(&f->leaks, leak) && TSR__VECTOR_PUSH(&f->groups, group);
 }
 
 static bool judge(finder *f) {
@@ -174,10 +176,42 @@ static bool judge(finder *f) {
     }
     grow(&g, c->step, bytes, count, c->birth);
     bool is_last = behind == f->changes.count || f->changes.items[behind].group != c->group;
-    if (is_last && is_leak(f, &g) && !add_leak(f, &g)) return false;
+    if (is_last && is_leak(f, &g) && !add_leak(f, &g, c->group)) return false;
     if (is_last) g = (growth){0};
   }
   return true;
+}
+
+/* ---- Names ---- */
+
+/* Whether an allocation of a leak is among what leaked: made since, and not freed. */
+static bool has_leaked(const finder *f, const change *c, const tsr_leak *leak) {
+  uint32_t death = f->t->death.items[f->t->allocation_of[c->birth]];
+  uint64_t end = f->w.steps[f->w.count - 1].last;
+  return !c->is_gone && c->birth >= leak->first_event && (death == TSR_NONE || death > end);
+}
+
+/* Give each leak its names; before leaks are sorted. */
+static bool name_leaks(finder *f, const tsr__names *names, size_t top, tsr_named **out) {
+  if (!f->leaks.count || !tsr__names_any(names)) return true;
+  tsr__name_sums sums;
+  tsr__name_sums_init(&sums);
+  tsr_name_range *ranges = TSR__NEW_ARRAY(tsr_name_range, f->leaks.count);
+  uint32_t *leak_of = TSR__NEW_ARRAY(uint32_t, f->group_count); /* by group, plus 1 */
+  bool ok = ranges && leak_of;
+  for (uint32_t i = 0; ok && i < f->leaks.count; i++) leak_of[f->groups.items[i]] = i + 1;
+  for (size_t i = 0; ok && i < f->changes.count; i++) {
+    const change *c = &f->changes.items[i];
+    uint32_t leak = leak_of[c->group];
+    if (leak && has_leaked(f, c, &f->leaks.items[leak - 1]))
+      ok = tsr__name_sums_add(&sums, leak - 1, names, f->t->allocation_of[c->birth]);
+  }
+  ok = ok && !tsr__name_sums_take(&sums, top, f->leaks.count, ranges, out, NULL);
+  for (size_t i = 0; ok && i < f->leaks.count; i++) f->leaks.items[i].names = ranges[i];
+  tsr__free(ranges);
+  tsr__free(leak_of);
+  tsr__name_sums_release(&sums);
+  return ok;
 }
 
 /* ---- One device ---- */
@@ -202,7 +236,8 @@ static void hand_over(finder *f, size_t top, tsr_leaks_device *out) {
   out->leak_count = top;
 }
 
-static int find(const tsr__stepping *s, size_t top, tsr_leaks_device *out, tsr_error *error) {
+static int find(const tsr__stepping *s, const tsr__names *names, size_t top, tsr_leaks_device *out,
+                tsr_error *error) {
   finder f = {.t = s->timeline, .roles = s->roles, .w = whole_steps(&s->cycle->steps)};
   out->event_count = s->timeline->events.count;
   out->basis = s->cycle->basis;
@@ -212,9 +247,11 @@ static int find(const tsr__stepping *s, size_t top, tsr_leaks_device *out, tsr_e
   bool ok = !out->is_answered || gather(&f);
   if (ok && f.changes.count)
     qsort(f.changes.items, f.changes.count, sizeof *f.changes.items, compare_changes);
-  ok = ok && judge(&f) && (out->warnings = tsr__copy_warnings(s->timeline, &out->warning_count));
+  ok = ok && judge(&f) && name_leaks(&f, names, top, &out->names) &&
+       (out->warnings = tsr__copy_warnings(s->timeline, &out->warning_count));
   tsr__map_release(&f.group_of);
   TSR__VECTOR_FREE(&f.changes);
+  TSR__VECTOR_FREE(&f.groups);
   if (!ok) {
     TSR__VECTOR_FREE(&f.leaks);
     return tsr__fail_memory(error);
@@ -225,10 +262,12 @@ static int find(const tsr__stepping *s, size_t top, tsr_leaks_device *out, tsr_e
 
 static int describe(const tsr__asking *asking, uint32_t device, void *part, tsr_error *error) {
   tsr_leaks_device *out = part;
+  const tsr__names *names;
   tsr__stepping s;
   out->device = device;
   int status = tsr__stepping_find(asking->study, device, &s, error);
-  if (!status) status = find(&s, asking->top, out, error);
+  if (!status) status = tsr__study_names(asking->study, device, &names, error);
+  if (!status) status = find(&s, names, asking->top, out, error);
   return status;
 }
 
@@ -251,6 +290,7 @@ void tsr_leaks_free(tsr_leaks *leaks) {
   if (!leaks) return;
   for (size_t i = 0; i < leaks->device_count; i++) {
     tsr__free(leaks->devices[i].leaks);
+    tsr__free(leaks->devices[i].names);
     tsr__free(leaks->devices[i].warnings);
   }
   tsr__free(leaks->devices);

@@ -16,6 +16,7 @@
 #include "emit/stacks.h"
 #include "emit/text.h"
 #include "questions/reports.h"
+#include "questions/shared/names.h"
 
 /* "a step" or, without a backward pass, "an iteration". */
 static const char *each(const tsr_leaks_device *device) {
@@ -50,15 +51,18 @@ static void print_verdict(tsr__emitter *emitter, const tsr_leaks_device *device)
   tsr__emit_space(emitter);
 }
 
-static void emit_leak(tsr__stack_printer *printer, const tsr_leak *leak, size_t rank,
-                      tsr_text name) {
+static void emit_leak(tsr__stack_printer *printer, const tsr_named *names, const tsr_leak *leak,
+                      size_t rank, tsr_text name) {
   tsr__emitter *emitter = printer->emitter;
+  name = tsr__with_names(emitter, name, names, &leak->names);
   tsr__emit_row(emitter,
                 (tsr__cell[]){tsr__count(rank), tsr__bytes(leak->bytes_per_step),
                               tsr__bytes(leak->bytes), tsr__count(leak->allocations),
                               tsr__count(leak->since_step), tsr__count(leak->growing_steps),
                               tsr__count(leak->first_event), tsr__text(name)});
+  emitter->scratch.size = 0;
   tsr__emit_field(emitter, "first_time_us", NULL, tsr__time(leak->first_time_us));
+  tsr__emit_names(emitter, names, &leak->names);
   tsr__stack_emit(printer, leak->stack);
   tsr__emit_row_end(emitter);
 }
@@ -78,7 +82,7 @@ static void emit_leaks(tsr__stack_printer *printer, const tsr_leaks_device *devi
   TSR__STACK_NAMES(printer, tsr_leak, device->leaks, device->leak_count, &names);
   tsr__emit_table(printer->emitter, "leaks", columns, sizeof columns / sizeof *columns);
   for (size_t i = 0; i < device->leak_count; i++)
-    emit_leak(printer, &device->leaks[i], i + 1, tsr__stack_name(&names, i));
+    emit_leak(printer, device->names, &device->leaks[i], i + 1, tsr__stack_name(&names, i));
   tsr__emit_table_end(printer->emitter);
   tsr__row_names_release(&names);
 }
@@ -103,6 +107,8 @@ static void print_stacks(tsr__stack_printer *printer, const tsr_leaks_device *de
                      tsr__format_count(i + 1, rank), tsr__format_size(leak->bytes_per_step, size),
                      each(device), tsr_steps_unit_name(device->unit),
                      tsr__format_count(leak->since_step, step));
+    if (printer->emitter->options.verbose)
+      tsr__print_names(printer->emitter, device->names, &leak->names);
     tsr__stack_print(printer, leak->stack);
   }
 }

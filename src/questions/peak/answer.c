@@ -27,15 +27,16 @@ static void copy_totals(const tsr__timeline *timeline, tsr_peak_device *out) {
 }
 
 static int describe_live(const tsr__timeline *timeline, const tsr__categories *categories,
-                         size_t top, tsr_peak_device *out, tsr_error *error) {
+                         const tsr__names *names, size_t top, tsr_peak_device *out,
+                         tsr_error *error) {
   tsr__live_set live = {0};
   tsr__shares shares;
   int status = tsr__timeline_live(timeline, timeline->allocated_event, &live, error);
-  if (!status) status = tsr__shares_of(timeline, &live, categories, top, &shares, error);
+  if (!status) status = tsr__shares_of(timeline, &live, categories, names, top, &shares, error);
   if (!status) {
     out->stacks = shares.items;
     out->stack_count = shares.count;
-    out->tensors = shares.tensors;
+    out->names = shares.names;
     out->omitted_stacks = shares.omitted_stacks;
     out->omitted_bytes = shares.omitted_bytes;
     out->peak_unsplit_bytes = unsplit_of(timeline, &live);
@@ -53,13 +54,15 @@ static int describe(const tsr__asking *asking, uint32_t device, void *part, tsr_
   tsr_peak_device *out = part;
   const tsr__timeline *timeline;
   const tsr__categories *categories;
+  const tsr__names *names;
   out->device = device;
   int status = tsr__study_timeline(asking->study, device, &timeline, error);
   if (!status) status = tsr__study_categories(asking->study, device, &categories, error);
+  if (!status) status = tsr__study_names(asking->study, device, &names, error);
   if (status) return status;
   out->recorded = timeline->recorded;
   copy_totals(timeline, out);
-  status = describe_live(timeline, categories, asking->top, out, error);
+  status = describe_live(timeline, categories, names, asking->top, out, error);
   if (!status)
     status = tsr__findings_of(asking->study, device, &out->findings, &out->finding_count, error);
   if (!status && !(out->warnings = tsr__copy_warnings(timeline, &out->warning_count)))
@@ -86,7 +89,7 @@ void tsr_peak_free(tsr_peak *peak) {
   if (!peak) return;
   for (size_t i = 0; i < peak->device_count; i++) {
     tsr__free(peak->devices[i].stacks);
-    tsr__free(peak->devices[i].tensors);
+    tsr__free(peak->devices[i].names);
     tsr__free(peak->devices[i].private_pools);
     tsr__free(peak->devices[i].findings);
     tsr__free(peak->devices[i].warnings);

@@ -111,7 +111,7 @@ static tsr__share_list shares_of(const tsr_peak_device *device) {
                            device->omitted_stacks,
                            device->omitted_bytes,
                            device->peak.totals.requested_bytes,
-                           device->tensors};
+                           device->names};
 }
 
 static void emit_device(tsr__stack_printer *printer, const tsr_peak *peak, size_t index,

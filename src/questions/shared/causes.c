@@ -7,6 +7,7 @@
 #include "base/checked.h"
 #include "base/map.h"
 #include "base/memory.h"
+#include "questions/shared/names.h"
 
 /* Largest first; equal ones by kind, then in the order of the file. */
 static int compare_causes(const void *a, const void *b) {
@@ -31,11 +32,13 @@ typedef struct summer {
   cause_list causes;
   tsr__map index_of; /* line and kind -> cause */
   uint64_t *largest; /* allocation, by cause */
+  tsr__name_sums named;
 } summer;
 
-/* The largest allocation's stack represents the line, which may be several places of one name. */
+/* The largest allocation's stack represents the line, which may be several places of one name. `*row`:
+ * the index of the cause. */
 static bool add_to(summer *s, tsr_category kind, uint32_t stack, uint64_t bytes,
-                   uint64_t block_bytes) {
+                   uint64_t block_bytes, uint32_t *row) {
   bool is_new = false;
   uint32_t place = tsr__place_of(s->lines->places, stack);
   uint64_t key = (uint64_t)tsr__label_of(s->lines->names, stack) * TSR_CATEGORY_COUNT + kind;
@@ -44,6 +47,7 @@ static bool add_to(summer *s, tsr_category kind, uint32_t stack, uint64_t bytes,
   tsr_cause none = {.kind = kind, .frame = TSR_NONE, .layer = TSR_NONE, .stack = TSR_NONE};
   if (is_new && !TSR__VECTOR_PUSH(&s->causes, none)) return false;
   tsr_cause *cause = &s->causes.items[*index];
+  *row = (uint32_t)*index;
   if (place && (cause->stack == TSR_NONE || bytes > s->largest[*index])) {
     cause->frame = s->lines->places->items.items[place].frame;
     cause->layer = s->lines->places->items.items[place].layer;
@@ -56,11 +60,22 @@ static bool add_to(summer *s, tsr_category kind, uint32_t stack, uint64_t bytes,
   return true;
 }
 
+/* Give each cause its names, `top` at most; while causes are in the order in which they were added. */
+static bool name_causes(summer *s, size_t top, tsr_named **out) {
+  tsr_name_range *ranges = TSR__NEW_ARRAY(tsr_name_range, s->causes.count);
+  bool ok = ranges && !tsr__name_sums_take(&s->named, top, s->causes.count, ranges, out, NULL);
+  for (size_t i = 0; ok && i < s->causes.count; i++) s->causes.items[i].names = ranges[i];
+  tsr__free(ranges);
+  return ok;
+}
+
 static bool sum(const tsr__lines *lines, const tsr__timeline *timeline,
-                const tsr__categories *kinds, const tsr__live_set *live,
-                tsr_category_share *by_kind, cause_list *causes) {
+                const tsr__categories *kinds, const tsr__names *names, const tsr__live_set *live,
+                size_t top, tsr__held_groups *out, cause_list *causes) {
   summer s = {.lines = lines, .largest = TSR__NEW_ARRAY(uint64_t, live->count)};
+  tsr_category_share *by_kind = out->kinds;
   bool ok = s.largest != NULL;
+  tsr__name_sums_init(&s.named);
   for (size_t i = 0; ok && i < live->count; i++) {
     uint32_t allocation = live->items[i], stack = tsr__timeline_stack(timeline, allocation);
     uint64_t bytes = tsr__timeline_requested(timeline, allocation);
@@ -69,8 +84,12 @@ static bool sum(const tsr__lines *lines, const tsr__timeline *timeline,
     by_kind[kind].bytes = tsr__sum_u64(by_kind[kind].bytes, bytes);
     by_kind[kind].block_bytes = tsr__sum_u64(by_kind[kind].block_bytes, block_bytes);
     by_kind[kind].allocations++;
-    ok = add_to(&s, kind, stack, bytes, block_bytes);
+    uint32_t row = 0;
+    ok = add_to(&s, kind, stack, bytes, block_bytes, &row) &&
+         tsr__name_sums_add(&s.named, row, names, allocation);
   }
+  ok = ok && name_causes(&s, top, &out->names);
+  tsr__name_sums_release(&s.named);
   tsr__free(s.largest);
   tsr__map_release(&s.index_of);
   *causes = s.causes;
@@ -78,13 +97,13 @@ static bool sum(const tsr__lines *lines, const tsr__timeline *timeline,
 }
 
 int tsr__held_by(const tsr__lines *lines, const tsr__timeline *timeline,
-                 const tsr__categories *kinds, const tsr__live_set *live, size_t top,
-                 tsr__held_groups *out, tsr_error *error) {
+                 const tsr__categories *kinds, const tsr__names *names, const tsr__live_set *live,
+                 size_t top, tsr__held_groups *out, tsr_error *error) {
   tsr__held_groups held = {0};
   cause_list causes = {0};
   assert(kinds->count == timeline->birth.count);
   for (int i = 0; i < TSR_CATEGORY_COUNT; i++) held.kinds[i].kind = (tsr_category)i;
-  if (!sum(lines, timeline, kinds, live, held.kinds, &causes)) {
+  if (!sum(lines, timeline, kinds, names, live, top, &held, &causes)) {
     TSR__VECTOR_FREE(&causes);
     return tsr__fail_memory(error);
   }

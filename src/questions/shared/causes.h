@@ -14,6 +14,7 @@ typedef struct tsr__held_groups {
   size_t kind_count;
   tsr_cause *causes;
   size_t cause_count;
+  tsr_named *names;                                            /* of all causes, or NULL */
   uint64_t omitted_causes, omitted_bytes, omitted_block_bytes; /* what `top` left out */
 } tsr__held_groups;
 
@@ -23,11 +24,11 @@ typedef struct tsr__lines {
   const tsr__places *places;
 } tsr__lines;
 
-/* `lines` are the snapshot's, `kinds` the timeline's. Bytes are requested bytes, as in tsr__shares_of:
+/* `lines` are the snapshot's, `kinds` and `names` the timeline's; `names` may be NULL. Bytes are requested bytes, as in tsr__shares_of:
  * a category holds the same in every question. Bytes of blocks add up to what is active. At most `top`
  * causes, 0 for all. Fails with TSR_ERROR_MEMORY. */
 int tsr__held_by(const tsr__lines *lines, const tsr__timeline *timeline,
-                 const tsr__categories *kinds, const tsr__live_set *live, size_t top,
-                 tsr__held_groups *out, tsr_error *error);
+                 const tsr__categories *kinds, const tsr__names *names, const tsr__live_set *live,
+                 size_t top, tsr__held_groups *out, tsr_error *error);
 
 #endif

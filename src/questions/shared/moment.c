@@ -10,8 +10,8 @@
 #include "base/format.h"
 #include "emit/heading.h"
 #include "questions/shared/categories.h"
+#include "questions/shared/names.h"
 #include "questions/shared/stack_tree.h"
-#include "tessera/unstable/sidecar.h"
 
 void tsr__emit_totals(tsr__emitter *emitter, const char *key, const tsr_totals *totals) {
   tsr__emit_object(emitter, key);
@@ -135,55 +135,6 @@ void tsr__emit_private_pools(tsr__emitter *emitter, const tsr_private_pool *pool
   tsr__emit_end(emitter);
 }
 
-/* ---- Tensors that the program named ---- */
-
-static const tsr_tensor *tensor_of(const tsr__stack_printer *printer, const tsr__share_list *shares,
-                                   const tsr_stack_share *share, size_t i) {
-  size_t count;
-  const tsr_tensor *tensors = tsr_snapshot_tensors(printer->snapshot, &count);
-  return &tensors[shares->tensors[share->first_tensor + i]];
-}
-
-/* JSON: the members "names" and "omitted_names". */
-static void emit_names(tsr__stack_printer *printer, const tsr__share_list *shares,
-                       const tsr_stack_share *share) {
-  tsr__emitter *emitter = printer->emitter;
-  if (tsr__emitter_is_text(emitter)) return;
-  tsr__emit_array(emitter, "names");
-  for (size_t i = 0; shares->tensors && i < share->tensor_count; i++) {
-    const tsr_tensor *tensor = tensor_of(printer, shares, share, i);
-    tsr__emit_inline_object(emitter, NULL);
-    tsr__emit_field(emitter, "name", NULL, tsr__string(tensor->name));
-    tsr__emit_field(emitter, "type", NULL,
-                    *tensor->type ? tsr__string(tensor->type) : tsr__nothing());
-    tsr__emit_field(emitter, "category", NULL, tsr__string(tsr_category_name(tensor->kind)));
-    tsr__emit_field(emitter, "bytes", NULL, tsr__bytes(tensor->size_bytes));
-    tsr__emit_end(emitter);
-  }
-  tsr__emit_end(emitter);
-  tsr__emit_field(emitter, "omitted_names", NULL,
-                  tsr__count(shares->tensors ? share->omitted_tensors : 0));
-}
-
-static void print_names(tsr__stack_printer *printer, const tsr__share_list *shares,
-                        const tsr_stack_share *share) {
-  tsr__emitter *emitter = printer->emitter;
-  char size[TSR__FORMAT_BYTES], count[TSR__FORMAT_BYTES];
-  if (!shares->tensors) return;
-  for (size_t i = 0; i < share->tensor_count; i++) {
-    const tsr_tensor *tensor = tensor_of(printer, shares, share, i);
-    tsr__buffer_printf(&emitter->scratch, "%10s  %s", tsr__format_size(tensor->size_bytes, size),
-                       tensor->name);
-    if (*tensor->type) tsr__buffer_printf(&emitter->scratch, "  %s", tensor->type);
-    tsr__emit_line(emitter, TSR__PLAIN, 2);
-  }
-  if (!share->omitted_tensors) return;
-  tsr__buffer_printf(&emitter->scratch, "... and %s more named tensor%s (--top 0 shows all)",
-                     tsr__format_count(share->omitted_tensors, count),
-                     tsr__plural(share->omitted_tensors));
-  tsr__emit_line(emitter, TSR__DIM, 2);
-}
-
 /* ---- Stacks ---- */
 
 static void emit_stack(tsr__stack_printer *printer, const tsr__share_list *shares,
@@ -195,18 +146,20 @@ static void emit_stack(tsr__stack_printer *printer, const tsr__share_list *share
     tsr__append_category(kind, share);
   else
     tsr__buffer_text(kind, tsr_category_name(share->kind));
+  size_t kind_bytes = kind->size;
+  tsr_text name = tsr__with_names(emitter, tsr__stack_name(names, i), shares->names, &share->names);
   tsr__emit_row(emitter, (tsr__cell[]){
                              tsr__count(i + 1),
                              tsr__percent(share->bytes, shares->whole_bytes),
                              tsr__bytes(share->bytes),
                              tsr__count(share->allocations),
                              tsr__bytes(share->allocations ? share->bytes / share->allocations : 0),
-                             tsr__text((tsr_text){kind->data, kind->size}),
-                             tsr__text(tsr__stack_name(names, i)),
+                             tsr__text((tsr_text){kind->data, kind_bytes}),
+                             tsr__text(name),
                          });
   kind->size = 0;
   tsr__emit_categories(emitter, share);
-  emit_names(printer, shares, share);
+  tsr__emit_names(emitter, shares->names, &share->names);
   tsr__stack_emit(printer, share->stack);
   tsr__emit_row_end(emitter);
 }
@@ -301,7 +254,7 @@ static void print_each(tsr__stack_printer *printer, const tsr__share_list *share
         tsr__buffer_printf(&emitter->scratch, "%s: ", tsr_category_name(share->kind));
       tsr__append_reason(&emitter->scratch, share->evidence);
       tsr__emit_line(emitter, TSR__DIM, 2);
-      print_names(printer, shares, share);
+      tsr__print_names(emitter, shares->names, &share->names);
     }
     if (has_stack) tsr__stack_print(printer, share->stack);
   }

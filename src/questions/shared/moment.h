@@ -25,8 +25,8 @@ typedef struct tsr__share_list {
   const tsr_stack_share *items;
   size_t count;
   uint64_t omitted_stacks, omitted_bytes;
-  uint64_t whole_bytes;    /* what shares are percentages of */
-  const uint32_t *tensors; /* the rows that shares name, or NULL: none is named */
+  uint64_t whole_bytes;   /* what shares are percentages of */
+  const tsr_named *names; /* of the shares, or NULL: none is named */
 } tsr__share_list;
 
 /* JSON: the members "stacks", "omitted_stacks", "omitted_bytes". Text: the table of them. */

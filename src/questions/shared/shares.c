@@ -4,11 +4,11 @@
 #include <assert.h>
 #include <stdlib.h>
 
-#include "attribution/named.h"
 #include "base/checked.h"
 #include "base/map.h"
 #include "base/memory.h"
 #include "base/vector.h"
+#include "questions/shared/names.h"
 
 /* Largest first; equal ones by allocations, then in the order of first appearance in the file. */
 static int compare_shares(const void *a, const void *b) {
@@ -85,60 +85,23 @@ static bool choose_kinds(summing *s) {
   return true;
 }
 
-/* ---- Tensors that the program named ---- */
+/* ---- What the program named ---- */
 
-/* A tensor that lives in a share. */
-typedef struct named {
-  size_t share;
-  uint64_t size_bytes;
-  uint32_t tensor; /* row of tsr_snapshot_tensors */
-} named;
-
-/* By share; the largest first. */
-static int compare_named(const void *a, const void *b) {
-  const named *x = a, *y = b;
-  if (x->share != y->share) return x->share < y->share ? -1 : 1;
-  if (x->size_bytes != y->size_bytes) return x->size_bytes < y->size_bytes ? 1 : -1;
-  return (x->tensor > y->tensor) - (x->tensor < y->tensor);
-}
-
-typedef TSR__VECTOR(named) named_list;
-
-/* Names are of the moment of the snapshot: of allocations that lived until then. */
-static bool list_named(summing *s, named_list *out) {
-  size_t all, count;
-  const tsr__timeline *t = s->timeline;
-  const tsr_tensor *first = tsr_snapshot_tensors(t->snapshot, &all);
-  for (size_t i = 0; all && i < s->live->count; i++) {
-    uint32_t allocation = s->live->items[i];
-    const tsr_tensor *tensors = tsr__named_in(t, allocation, &count);
-    size_t share = count ? (size_t)*tsr__map_find(&s->share_of, stack_of(s, i)) : 0;
-    for (size_t k = 0; k < count; k++)
-      if (!TSR__VECTOR_PUSH(out,
-                            (named){share, tensors[k].size_bytes, (uint32_t)(tensors + k - first)}))
-        return false;
+/* Give each share its names, `top` at most; to be called while shares are in the order of share_of. */
+static bool name_shares(summing *s, const tsr__names *names, size_t top, tsr_named **out) {
+  tsr__name_sums sums;
+  if (!names || !tsr__names_any(names)) return true;
+  tsr__name_sums_init(&sums);
+  tsr_name_range *ranges = TSR__NEW_ARRAY(tsr_name_range, s->shares.count);
+  bool ok = ranges != NULL;
+  for (size_t i = 0; ok && i < s->live->count; i++) {
+    uint32_t share = (uint32_t)*tsr__map_find(&s->share_of, stack_of(s, i));
+    ok = tsr__name_sums_add(&sums, share, names, s->live->items[i]);
   }
-  if (out->count) qsort(out->items, out->count, sizeof *out->items, compare_named);
-  return true;
-}
-
-/* Tell each share its rows, `top` at most; to be called while shares are in the order of share_of. */
-static bool name_shares(summing *s, size_t top, uint32_t **tensors) {
-  named_list list = {0};
-  bool ok = list_named(s, &list);
-  if (ok && list.count) *tensors = TSR__NEW_ARRAY(uint32_t, list.count);
-  ok = ok && (!list.count || *tensors);
-  for (size_t i = 0; ok && i < list.count; i++) {
-    tsr_stack_share *share = &s->shares.items[list.items[i].share];
-    bool is_first = !share->tensor_count;
-    (*tensors)[i] = list.items[i].tensor;
-    if (is_first) share->first_tensor = i;
-    if (top && share->tensor_count == top)
-      share->omitted_tensors++;
-    else
-      share->tensor_count++;
-  }
-  TSR__VECTOR_FREE(&list);
+  ok = ok && !tsr__name_sums_take(&sums, top, s->shares.count, ranges, out, NULL);
+  for (size_t i = 0; ok && i < s->shares.count; i++) s->shares.items[i].names = ranges[i];
+  tsr__free(ranges);
+  tsr__name_sums_release(&sums);
   return ok;
 }
 
@@ -170,21 +133,21 @@ static void cut(tsr__shares *shares, size_t top) {
 }
 
 int tsr__shares_of(const tsr__timeline *timeline, const tsr__live_set *live,
-                   const tsr__categories *categories, size_t top, tsr__shares *out,
-                   tsr_error *error) {
+                   const tsr__categories *categories, const tsr__names *names, size_t top,
+                   tsr__shares *out, tsr_error *error) {
   assert(!categories || categories->count == timeline->birth.count);
   summing s = {.timeline = timeline, .live = live, .kinds = categories};
-  uint32_t *tensors = NULL;
-  bool ok = sum_by_stack(&s) && choose_kinds(&s) && name_shares(&s, top, &tensors);
+  tsr_named *named = NULL;
+  bool ok = sum_by_stack(&s) && choose_kinds(&s) && name_shares(&s, names, top, &named);
   tsr__map_release(&s.share_of);
   if (!ok) {
     TSR__VECTOR_FREE(&s.shares);
-    tsr__free(tensors);
+    tsr__free(named);
     return tsr__fail_memory(error);
   }
   check_sums(&s);
   if (s.shares.count) qsort(s.shares.items, s.shares.count, sizeof *s.shares.items, compare_shares);
-  *out = (tsr__shares){.items = s.shares.items, .count = s.shares.count, .tensors = tensors};
+  *out = (tsr__shares){.items = s.shares.items, .count = s.shares.count, .names = named};
   cut(out, top);
   return 0;
 }

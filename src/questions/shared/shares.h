@@ -10,16 +10,17 @@
 typedef struct tsr__shares {
   tsr_stack_share *items; /* largest first */
   size_t count;
-  uint32_t *tensors;                      /* released with tsr__free; NULL where nothing is named */
+  tsr_named *names;                       /* released with tsr__free; NULL where nothing is named */
   uint64_t omitted_stacks, omitted_bytes; /* what `top` left out */
 } tsr__shares;
 
 /* One share for each stack, of requested bytes; memory without a stack, or with an empty one, is one
- * share. `categories` are the timeline's; if NULL, everything is unknown. At most `top` shares,
+ * share. `categories` and `names` are the timeline's; if NULL, everything is
+ * unknown, and nothing is named. At most `top` shares,
  * 0 for all. The shares add up to the live set. Fails with TSR_ERROR_MEMORY. */
 int tsr__shares_of(const tsr__timeline *timeline, const tsr__live_set *live,
-                   const tsr__categories *categories, size_t top, tsr__shares *out,
-                   tsr_error *error);
+                   const tsr__categories *categories, const tsr__names *names, size_t top,
+                   tsr__shares *out, tsr_error *error);
 
 /* The misfits of a timeline as warnings of an answer, allocated; `*count` may be 0. NULL when out
  * of memory. */

@@ -208,12 +208,11 @@ static int describe(const inquiry *q, tsr_source_device *out, tsr_error *error) 
   out->peak = (tsr_moment){event, event < 0 ? TSR_TIME_NONE : timeline->events.time_us[event],
                            timeline->at_peak};
   status = tsr__timeline_live(timeline, event, &live, error);
-  if (!status) status = tsr__shares_of(timeline, &live, NULL, 0, &shares, error);
+  if (!status) status = tsr__shares_of(timeline, &live, NULL, NULL, 0, &shares, error);
   if (!status && !(sum(q, &shares, out) &&
                    (out->warnings = tsr__copy_warnings(timeline, &out->warning_count))))
     status = tsr__fail_memory(error);
   tsr__free(shares.items);
-  tsr__free(shares.tensors);
   TSR__VECTOR_FREE(&live);
   return status;
 }

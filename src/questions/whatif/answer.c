@@ -230,14 +230,13 @@ static int list_holders(tsr_study *study, const tsr__timeline *timeline, size_t 
   int64_t before = out->runs[0].out_of_memory.event - 1;
   int status = tsr__study_categories(study, out->device, &categories, error);
   if (!status) status = tsr__timeline_live(timeline, before < -1 ? -1 : before, &live, error);
-  if (!status) status = tsr__shares_of(timeline, &live, categories, top, &shares, error);
+  if (!status) status = tsr__shares_of(timeline, &live, categories, NULL, top, &shares, error);
   if (!status) {
     out->stacks = shares.items;
     out->stack_count = shares.count;
     out->omitted_stacks = shares.omitted_stacks;
     out->omitted_bytes = shares.omitted_bytes;
   }
-  tsr__free(shares.tensors);
   TSR__VECTOR_FREE(&live);
   return status;
 }

@@ -178,12 +178,14 @@ static int describe_moment(const tsr__timeline *t, const why_question *question,
                            tsr_why_device *out, tsr_error *error) {
   tsr__live_set live = {0};
   const tsr__categories *kinds;
+  const tsr__names *names;
   tsr__held_groups held = {0};
   int64_t event = out->oom_count ? out->ooms[out->chosen].event : highest_event(t);
   int status = tsr__timeline_live(t, event, &live, error);
   if (!status) status = tsr__study_categories(question->study, out->device, &kinds, error);
+  if (!status) status = tsr__study_names(question->study, out->device, &names, error);
   if (!status)
-    status = tsr__held_by(&question->lines, t, kinds, &live, question->top, &held, error);
+    status = tsr__held_by(&question->lines, t, kinds, names, &live, question->top, &held, error);
   if (!status) {
     out->moment.event = event;
     out->moment.time_us = event < 0 ? TSR_TIME_NONE : t->events.time_us[event];
@@ -192,6 +194,7 @@ static int describe_moment(const tsr__timeline *t, const why_question *question,
     out->kind_count = held.kind_count;
     out->causes = held.causes;
     out->cause_count = held.cause_count;
+    out->names = held.names;
     out->omitted_causes = held.omitted_causes;
     out->omitted_bytes = held.omitted_bytes;
     out->omitted_block_bytes = held.omitted_block_bytes;
@@ -279,6 +282,7 @@ static int describe(const tsr_snapshot *snapshot, why_question *question, tsr_wh
 static void release_device(tsr_why_device *device) {
   tsr__free(device->ooms);
   tsr__free(device->causes);
+  tsr__free(device->names);
   tsr__free(device->trials);
   tsr__free(device->private_pools);
   tsr__free(device->warnings);

@@ -22,6 +22,7 @@
 #include "emit/text.h"
 #include "questions/reports.h"
 #include "questions/shared/moment.h"
+#include "questions/shared/names.h"
 
 #define SIZE(bytes)   tsr__format_size((bytes), (char[TSR__FORMAT_BYTES]){0})
 #define COUNT(number) tsr__format_count((number), (char[TSR__FORMAT_BYTES]){0})
@@ -493,6 +494,7 @@ static void emit_cause(tsr__stack_printer *printer, const tsr_why_device *d, siz
   const tsr_cause *cause = &d->causes[i];
   tsr__buffer *name = &emitter->scratch;
   if (tsr__emitter_is_text(emitter)) tsr__stack_append_name(printer, TSR__LABEL_LINE, cause->stack);
+  tsr__append_names(emitter, d->names, &cause->names);
   tsr__cell cells[] = {tsr__count(i + 1),
                        tsr__percent(cause->bytes, d->moment.totals.requested_bytes),
                        tsr__bytes(cause->bytes),
@@ -505,6 +507,7 @@ static void emit_cause(tsr__stack_printer *printer, const tsr_why_device *d, siz
   name->size = 0;
   tsr__frame_emit(printer, "frame", cause->frame);
   tsr__frame_emit(printer, "layer", cause->layer);
+  tsr__emit_names(emitter, d->names, &cause->names);
   tsr__stack_emit(printer, cause->stack);
   tsr__emit_row_end(emitter);
 }
