@@ -227,6 +227,7 @@ int cli_profile(cli_session *session) {
                           .rules = tsr_params_rules(own, "rules"),
                           .query = &session->query};
     from.by = profile->by;
+    from.key = profile->key;
     from.options.by = cli_page_grouping(profile->by);
     from.options.is_ordered = profile->is_ordered;
     status = cli_page_save(session, &from, html);

@@ -18,6 +18,7 @@ const char *cli_page_grouping(tsr_profile_by by) {
   case TSR_PROFILE_BY_LINE: return "line";
   case TSR_PROFILE_BY_STACK: return "stack";
   case TSR_PROFILE_BY_POOL: return "pool";
+  case TSR_PROFILE_BY_METADATA: return "metadata";
   case TSR_PROFILE_BY_CATEGORY:
   case TSR_PROFILE_BY_MOSAIC_CATEGORY: break; /* the page has true categories alone */
   }
@@ -55,7 +56,7 @@ void cli_page_release(cli_page *page) {
 /* Views of all files; how many devices they have. */
 static int view_all(cli_session *session, const cli_page_from *from, cli_page *page,
                     size_t *devices) {
-  tsr_view_options how = {.rules = from->rules, .by = from->by};
+  tsr_view_options how = {.rules = from->rules, .by = from->by, .key = from->key};
   page->views = calloc(from->count, sizeof(tsr_view *));
   page->cuts = calloc(from->count, sizeof(tsr_view_cut *));
   page->inputs = calloc(from->count, sizeof(tsr_page_input));

@@ -24,6 +24,7 @@ typedef struct cli_page_from {
   uint64_t most_allocations; /* listed individually, of all devices together; 0: the default */
   tsr_page_options options;
   tsr_profile_by by; /* a grouping more, as tsr_view_options has it */
+  const char *key;   /* of metadata, likewise */
 } cli_page_from;
 
 /* Make a page: if it is too large, fewer allocations are listed individually, until it fits.

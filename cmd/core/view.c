@@ -23,10 +23,11 @@ static const tsr_parameter view_parameters[] = {
     {.name = "by",
      .kind = TSR_PARAMETER_CHOICE,
      .argument = "GROUPING",
-     .help = "The initial grouping of the page (default: category, or rules if given).",
+     .help = "The initial grouping of the page (default: category, or rules if given). "
+             "metadata:KEY groups by a key of the program's metadata.",
      .choices = (const char *const[]){"category", "annotation", "compile-context", "rules", "op",
                                       "module", "line", "metadata", "stream", "pool", "stack",
-                                      "function", "size", NULL}},
+                                      "function", "size", "metadata:KEY", NULL}},
     {.name = "blocks",
      .kind = TSR_PARAMETER_COUNT,
      .argument = "N",
@@ -80,10 +81,11 @@ static const tsr_parameter serve_parameters[] = {
     {.name = "by",
      .kind = TSR_PARAMETER_CHOICE,
      .argument = "GROUPING",
-     .help = "The initial grouping of the page (default: category, or rules if given).",
+     .help = "The initial grouping of the page (default: category, or rules if given). "
+             "metadata:KEY groups by a key of the program's metadata.",
      .choices = (const char *const[]){"category", "annotation", "compile-context", "rules", "op",
                                       "module", "line", "metadata", "stream", "pool", "stack",
-                                      "function", "size", NULL}},
+                                      "function", "size", "metadata:KEY", NULL}},
     {.name = "blocks",
      .kind = TSR_PARAMETER_COUNT,
      .argument = "N",
@@ -127,7 +129,7 @@ const cli_command cli_serve_row = {
 };
 
 /* Of a page that can ask, what it holds itself is for a first look. */
-enum { BY_RULES = 3, SERVED_ALLOCATIONS = 250000 };
+enum { BY_RULES = 3, BY_METADATA = 7, SERVED_ALLOCATIONS = 250000 };
 
 /* The groupings that a page has only if it is asked for them. */
 static tsr_profile_by optional_grouping(const char *key) {
@@ -146,6 +148,7 @@ static int read_options(cli_session *session, tsr_page_options *how, tsr_rules *
   if (by == BY_RULES && !text)
     return cli_usage_error(options->command, "--by rules needs --rules FILE-OR-TEXT");
   if (options->json) return cli_usage_error(options->command, "a page is HTML, not JSON");
+  if (tsr_params_choice_key(options->own, "by")) by = BY_METADATA;
   how->by = tsr_page_groupings[by >= 0 ? by : text ? BY_RULES : 0];
   how->is_ordered = tsr_params_flag(options->own, "ordered");
   return text ? cli_rules_load(session, "rules", text, TSR_RULES_STRICT, rules) : 0;
@@ -155,6 +158,7 @@ int cli_with_page(cli_session *session, bool is_served, cli_page_fn *show) {
   size_t count = session->options->operand_count, opened = 0;
   cli_page_from from = {.query = &session->query,
                         .most_allocations = tsr_params_count(session->options->own, "blocks"),
+                        .key = tsr_params_choice_key(session->options->own, "by"),
                         .options = {.is_served = is_served}};
   if (is_served && !from.most_allocations) from.most_allocations = SERVED_ALLOCATIONS;
   tsr_rules *rules = NULL;

@@ -37,7 +37,7 @@ bool mcp_flag(const mcp_call *call, const char *name) {
 
 /* ---- The schema ---- */
 
-/* A choice with a number ("chunked:N") does not fit an enumeration: then any text may be sent, and
+/* A choice with a number or a text ("chunked:N", "metadata:KEY") does not fit an enumeration: then any text may be sent, and
  * the help describes it. */
 static json_t *choices_of(const tsr_parameter *row) {
   json_t *list = json_array();

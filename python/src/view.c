@@ -22,6 +22,7 @@ typedef struct pages {
   tsr_page_input *inputs;
   tsr_page *page;
   tsr_rules *rules;
+  const char *key; /* of the metadata, or NULL */
   tsr_query query;
   tsr_page_options how;
   core_sink sink;
@@ -35,7 +36,7 @@ static void release_cuts(leaf *one) {
 
 /* Views of all files; how many devices they have. */
 static int view_all(pages *p, size_t *devices) {
-  tsr_view_options how = {.rules = p->rules};
+  tsr_view_options how = {.rules = p->rules, .key = p->key};
   for (size_t i = 0; i < p->count; i++) {
     leaf *one = &p->leaves[i];
     int status = tsr_view_compute(one->file->study, &how, &p->query, &one->view, &p->error);
@@ -112,6 +113,7 @@ static bool read_options(pages *p, PyObject *options, PyObject *keep, uint32_t *
                          uint64_t *most) {
   return core_option_query(options, &p->query, devices) &&
          core_option_text(options, "by", keep, &p->how.by, NULL) &&
+         core_option_text(options, "key", keep, &p->key, NULL) &&
          core_option_flag(options, "ordered", &p->how.is_ordered) &&
          core_option_count(options, "first_event", &p->how.first_event) &&
          core_option_count(options, "event_count", &p->how.event_count) &&

@@ -426,14 +426,16 @@ class Snapshot:
              capacity: Union[None, int, str] = None, blocks: Optional[int] = None,
              device: Devices = None) -> Optional[str]:
         """A picture of the trace as one HTML page, of this snapshot and `more`: written to `target`,
-        a path or file object, or returned. It opens with groups `by`, `ordered` by allocation, at `events` (first, last); `rules` are those of profile(), `capacity` draws
+        a path or file object, or returned. It opens with groups `by` (also metadata:KEY), `ordered` by allocation, at `events` (first, last); `rules` are those of profile(), `capacity` draws
         the card's memory, `blocks` limits the number of allocations shown individually."""
-        by = (by or ('rules' if rules is not None else 'category')).replace('_', '-')
-        if by not in _core.groupings():
-            raise ArgumentError(f'by takes {", ".join(_core.groupings())}, not {by!r}')
+        by, _, key = (by or ('rules' if rules is not None else 'category')).partition(':')
+        by = by.replace('_', '-')
+        if by not in _core.groupings() or key and by != 'metadata':
+            raise ArgumentError(f'by takes {", ".join(_core.groupings())} or metadata:KEY, not '
+                                f'{by + (key and ":" + key)!r}')
         if by == 'rules' and rules is None:
             raise TypeError("by='rules' needs rules=...")
-        options: Dict[str, Any] = {'by': by, 'ordered': ordered, 'blocks': blocks,
+        options: Dict[str, Any] = {'by': by, 'key': key or None, 'ordered': ordered, 'blocks': blocks,
                                    'capacity_bytes': _core.size(capacity),
                                    'rules': None if rules is None else _rules(rules)}
         if events is not None:

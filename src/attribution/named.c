@@ -114,8 +114,8 @@ static bool read_notes(reading *r) {
   }
   if (ok) count = drop_repeats(list, count);
   for (size_t i = 0; ok && i < count; i++)
-    ok = TSR__VECTOR_PUSH(&r->out->notes,
-                          (tsr__note_remark){list[i].note.allocation, list[i].remark});
+    ok = TSR__VECTOR_PUSH(&r->out->notes, (tsr__note_remark){list[i].note.allocation,
+                                                             list[i].remark, list[i].note.event});
   tsr__free(list);
   return ok;
 }
@@ -150,9 +150,13 @@ bool tsr__names_any(const tsr__names *names) {
 
 /* ---- Names ---- */
 
-/* The annotations of an allocation. */
-static const tsr__note_remark *notes_of(const tsr__names *names, uint32_t allocation,
-                                        size_t *count) {
+uint32_t tsr__names_metadata(const tsr__names *names, uint32_t allocation) {
+  assert(allocation < names->timeline->birth.count);
+  return names->own && names->own[allocation] ? names->own[allocation] - 1 : TSR_NONE;
+}
+
+const tsr__note_remark *tsr__names_notes(const tsr__names *names, uint32_t allocation,
+                                         size_t *count) {
   size_t low = 0, high = names->notes.count;
   while (low < high) {
     size_t middle = low + (high - low) / 2;
@@ -167,13 +171,14 @@ static const tsr__note_remark *notes_of(const tsr__names *names, uint32_t alloca
   return first;
 }
 
-/* The metadata, unless an annotation repeats it: index in remarks plus 1, or 0. */
+/* The metadata, unless an annotation repeats it. */
 static uint32_t own_of(const tsr__names *names, uint32_t allocation) {
   size_t count;
-  uint32_t own = names->own ? names->own[allocation] : 0;
-  const tsr__note_remark *notes = own ? notes_of(names, allocation, &count) : NULL;
-  for (size_t i = 0; own && i < count; i++)
-    if (notes[i].remark == own - 1) return 0;
+  uint32_t own = tsr__names_metadata(names, allocation);
+  if (own == TSR_NONE) return own;
+  const tsr__note_remark *notes = tsr__names_notes(names, allocation, &count);
+  for (size_t i = 0; i < count; i++)
+    if (notes[i].remark == own) return TSR_NONE;
   return own;
 }
 
@@ -182,8 +187,8 @@ size_t tsr__names_count(const tsr__names *names, uint32_t allocation) {
   assert(allocation < names->timeline->birth.count);
   if (!tsr__names_any(names)) return 0;
   if (names->has_tensors) (void)tensors_in(names->timeline, allocation, &tensors);
-  (void)notes_of(names, allocation, &notes);
-  return tensors + notes + (own_of(names, allocation) != 0);
+  (void)tsr__names_notes(names, allocation, &notes);
+  return tensors + notes + (own_of(names, allocation) != TSR_NONE);
 }
 
 static tsr_text text_of(const char *string) {
@@ -201,11 +206,12 @@ tsr__given_name tsr__names_at(const tsr__names *names, uint32_t allocation, size
                              .type = tensors[index].type,
                              .size_bytes = tensors[index].size_bytes,
                              .category = tensors[index].kind,
+                             .event = TSR_NONE,
                              .source = TSR_NAME_SIDECAR};
   index -= tensor_count;
-  const tsr__note_remark *notes = notes_of(names, allocation, &note_count);
+  const tsr__note_remark *notes = tsr__names_notes(names, allocation, &note_count);
   bool is_note = index < note_count;
-  uint32_t remark = is_note ? notes[index].remark : own_of(names, allocation) - 1;
+  uint32_t remark = is_note ? notes[index].remark : own_of(names, allocation);
   assert(remark < names->remarks.count && (is_note || index == note_count));
   const tsr__remark *said = &names->remarks.items[remark];
   return (tsr__given_name){.text = said->name,
@@ -213,6 +219,8 @@ tsr__given_name tsr__names_at(const tsr__names *names, uint32_t allocation, size
                            .identity = (uint64_t)remark + 1,
                            .size_bytes = tsr__timeline_requested(names->timeline, allocation),
                            .category = said->category,
+                           .event = is_note ? notes[index].event
+                                            : names->timeline->birth.items[allocation],
                            .source = is_note ? TSR_NAME_ANNOTATION : TSR_NAME_METADATA};
 }
 
@@ -238,15 +246,15 @@ bool tsr__names_category(const tsr__names *names, uint32_t allocation, tsr_categ
   size_t count;
   assert(allocation < names->timeline->birth.count);
   if (names->has_tensors && category_of_tensors(names, allocation, category)) return true;
-  const tsr__note_remark *notes = notes_of(names, allocation, &count);
+  const tsr__note_remark *notes = tsr__names_notes(names, allocation, &count);
   for (size_t i = count; i--;) {
     tsr_category said = names->remarks.items[notes[i].remark].category;
     if (said == TSR_CATEGORY_UNKNOWN) continue;
     *category = said;
     return true;
   }
-  uint32_t own = names->own ? names->own[allocation] : 0;
-  if (!own || names->remarks.items[own - 1].category == TSR_CATEGORY_UNKNOWN) return false;
-  *category = names->remarks.items[own - 1].category;
+  uint32_t own = tsr__names_metadata(names, allocation);
+  if (own == TSR_NONE || names->remarks.items[own].category == TSR_CATEGORY_UNKNOWN) return false;
+  *category = names->remarks.items[own].category;
   return true;
 }

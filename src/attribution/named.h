@@ -20,6 +20,7 @@
 /* An annotation of an allocation. */
 typedef struct tsr__note_remark {
   uint32_t allocation, remark;
+  uint32_t event; /* the last that says so */
 } tsr__note_remark;
 
 /* Invariants: `own`, if not NULL, has a row per allocation: index in remarks plus 1, or 0; `notes`
@@ -41,6 +42,12 @@ void tsr__names_release(tsr__names *names);
 /* Is anything named at all? */
 bool tsr__names_any(const tsr__names *names);
 
+/* What the snapshot itself says of an allocation, as rows of `remarks`: its metadata, TSR_NONE without;
+ * and its annotations, `*count` of them, in their order. O(1), and O(log annotations). */
+uint32_t tsr__names_metadata(const tsr__names *names, uint32_t allocation);
+const tsr__note_remark *tsr__names_notes(const tsr__names *names, uint32_t allocation,
+                                         size_t *count);
+
 /* One name of an allocation. */
 typedef struct tsr__given_name {
   tsr_text text;         /* never empty */
@@ -49,6 +56,7 @@ typedef struct tsr__given_name {
   uint64_t size_bytes;   /* of the tensor, or of the whole allocation */
   tsr_category category; /* UNKNOWN: it names none */
   tsr_name_source source;
+  uint32_t event; /* that says so; TSR_NONE for a tensor */
 } tsr__given_name;
 
 /* The number of names of an allocation, and the one at `index` below it: tensors, then annotations in

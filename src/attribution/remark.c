@@ -78,8 +78,8 @@ static tsr_category category_of_name(tsr_text name) {
 
 /* ---- Names ---- */
 
-/* At most TSR__REMARK_NAME_BYTES of it, not within a character: its later bytes begin with the bits 10. */
-static tsr_text cut(tsr_text text) {
+/* The later bytes of a character begin with the bits 10. */
+tsr_text tsr__remark_cut(tsr_text text) {
   if (text.size_bytes <= TSR__REMARK_NAME_BYTES) return text;
   size_t size = TSR__REMARK_NAME_BYTES;
   while (size && ((unsigned char)text.data[size] & 0xc0) == 0x80) size--;
@@ -90,7 +90,7 @@ static tsr_text cut(tsr_text text) {
 static void read_words(tsr_text text, tsr__remark *out) {
   tsr_text rest = {"", 0};
   bool has_category = take_category(text, &out->category, &rest);
-  out->name = cut(rest.size_bytes ? rest : text);
+  out->name = tsr__remark_cut(rest.size_bytes ? rest : text);
   if (!has_category) out->category = category_of_name(text);
   assert(out->category < TSR_CATEGORY_COUNT && out->name.size_bytes <= TSR__REMARK_NAME_BYTES);
 }
@@ -116,15 +116,15 @@ static tsr_text string_at(const json_t *object, const char *key) {
 
 bool tsr__remark_read(tsr_text text, tsr__arena *texts, tsr__remark *out) {
   bool is_lost;
-  tsr__remark remark = {.category = TSR_CATEGORY_UNKNOWN};
   text = trim(text);
+  tsr__remark remark = {.text = text, .category = TSR_CATEGORY_UNKNOWN};
   json_t *root = parse(text, &is_lost);
   if (is_lost) return false;
   tsr_text category = string_at(root, "category"), name = string_at(root, "name"), rest = {"", 0};
   if (root) {
     if (!take_category(category, &remark.category, &rest)) remark.category = category_of_name(name);
     if (!name.size_bytes) name = rest;
-    remark.name = cut(name.size_bytes ? name : text);
+    remark.name = tsr__remark_cut(name.size_bytes ? name : text);
     const char *copy = name.size_bytes
                            ? tsr__arena_copy(texts, remark.name.data, remark.name.size_bytes, 1)
                            : remark.name.data;
@@ -156,6 +156,6 @@ bool tsr__remark_member(tsr_text text, const char *key, tsr__buffer *out, bool *
     is_lost = json_dump_callback(value, append, out, JSON_COMPACT | JSON_ENCODE_ANY) != 0;
   json_decref(root);
   if (!out->failed && out->size > from)
-    out->size = from + cut((tsr_text){out->data + from, out->size - from}).size_bytes;
+    out->size = from + tsr__remark_cut((tsr_text){out->data + from, out->size - from}).size_bytes;
   return !is_lost && !out->failed;
 }

@@ -25,6 +25,7 @@
 #define TSR__REMARK_JSON_BYTES (64u << 10)
 
 typedef struct tsr__remark {
+  tsr_text text;         /* the whole text, without blanks around it */
   tsr_text name;         /* what to call the memory; empty only for an empty text */
   tsr_category category; /* UNKNOWN: it names none */
 } tsr__remark;
@@ -37,6 +38,9 @@ bool tsr__category_from_text(tsr_text text, tsr_category *category);
 /* Read a text. `out->name` points into it, or to a copy in `texts`, which must outlive its use. False when
  * out of memory. Linear in the text. */
 bool tsr__remark_read(tsr_text text, tsr__arena *texts, tsr__remark *out);
+
+/* At most TSR__REMARK_NAME_BYTES of a text, not within a character. */
+tsr_text tsr__remark_cut(tsr_text text);
 
 /* Append what a JSON object says for `key`: a string as it is, other values as compact JSON. The name
  * limit applies. `*is_there`: the text is an object that has the key. False when out of memory. */

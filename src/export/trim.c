@@ -5,11 +5,17 @@
  * before the window, exactly as if PyTorch had written a snapshot at that moment.
  *
  * Names, frames, stacks and settings are taken over whole, so that ids mean the same in both;
- * writing the snapshot out leaves behind what no row names. */
+ * writing the snapshot out leaves behind what no row names. What the program said is kept: in the events,
+ * and as a sidecar of the part what else it said of
+ * the blocks that are live at the end of the window. */
 #include <stdlib.h>
+#include <string.h>
 
+#include "attribution/named.h"
+#include "emit/text.h"
 #include "questions/shared/query.h"
 #include "snapshot/model/builder.h"
+#include "snapshot/read/sidecar.h"
 #include "study/study.h"
 #include "tessera/unstable/formats.h"
 
@@ -20,7 +26,9 @@ typedef struct trimmer {
   const tsr_window *window;
   /* Times of the first and last event that is kept; first above last if none has a time. */
   int64_t first_us, last_us;
-  tsr__map waiting; /* see note_waiting */
+  int64_t first, last;  /* events that are kept, of the device that is being copied */
+  tsr__map waiting;     /* see note_waiting */
+  tsr__sidecar sidecar; /* names of what is live at the end of the window, and the cards */
 } trimmer;
 
 /* ---- events ---- */
@@ -85,6 +93,58 @@ static bool note_initial(trimmer *t, const tsr__timeline *timeline, int64_t firs
   return ok;
 }
 
+/* ---- names ---- */
+
+static bool push_tensor(trimmer *t, tsr_tensor tensor, tsr_text name, const char *type) {
+  char *text = tsr__arena_alloc(&t->sidecar.texts, name.size_bytes + 1, 1);
+  tensor.name = text;
+  tensor.type = tsr__arena_copy(&t->sidecar.texts, type, strlen(type) + 1, 1);
+  if (!text || !tensor.type) return false;
+  memcpy(text, name.data, name.size_bytes);
+  text[name.size_bytes] = '\0';
+  return TSR__VECTOR_PUSH(&t->sidecar.tensors, tensor);
+}
+
+/* What the program said of a block outside the window. */
+static bool copy_remarks(trimmer *t, const tsr__names *names, uint32_t allocation,
+                         const tsr_block *block) {
+  for (size_t i = 0; i < tsr__names_count(names, allocation); i++) {
+    tsr__given_name name = tsr__names_at(names, allocation, i);
+    bool is_inside = (int64_t)name.event >= t->first && (int64_t)name.event <= t->last;
+    if (name.source == TSR_NAME_SIDECAR || is_inside ||
+        memchr(name.text.data, 0, name.text.size_bytes))
+      continue;
+    tsr_tensor tensor = {.address = block->address,
+                         .size_bytes = block->requested_bytes < block->size_bytes
+                                           ? block->requested_bytes
+                                           : block->size_bytes,
+                         .block_address = block->address,
+                         .device = names->timeline->device,
+                         .kind = name.category};
+    if (!push_tensor(t, tensor, name.text, "")) return false;
+  }
+  return true;
+}
+
+/* The tensors of a block, if the sidecar, which is of the moment of the snapshot, names any: the block must
+ * have lived until then. */
+static bool copy_tensors(trimmer *t, const tsr__timeline *timeline, uint32_t allocation) {
+  size_t count = 0;
+  const tsr_tensor *tensors = NULL;
+  if (timeline->death.items[allocation] == TSR_NONE)
+    tensors = tsr_snapshot_tensors_in(t->from, timeline->device,
+                                      tsr__timeline_address(timeline, allocation), &count);
+  for (size_t i = 0; i < count; i++)
+    if (!push_tensor(t, tensors[i], tsr__text_of(tensors[i].name), tensors[i].type)) return false;
+  return true;
+}
+
+static bool copy_cards(trimmer *t) {
+  for (size_t i = 0; i < t->from->sidecar.cards.count; i++)
+    if (!TSR__VECTOR_PUSH(&t->sidecar.cards, t->from->sidecar.cards.items[i])) return false;
+  return true;
+}
+
 /* ---- segments ---- */
 
 /* The free block from `address` to `end`, if that is not empty. */
@@ -114,6 +174,7 @@ static int compare_spans(const void *a, const void *b) {
 
 typedef struct state {
   const tsr__timeline *timeline;
+  const tsr__names *names;
   int64_t event;
   TSR__VECTOR(placed) live;     /* by address */
   TSR__VECTOR(tsr__span) spans; /* by address */
@@ -153,6 +214,10 @@ static bool add_segment(trimmer *t, const state *s, const tsr__span *span, size_
     tsr_block block = block_of(t, s->timeline, s->live.items[*next].allocation);
     if (block.address < at || block.size_bytes > end - block.address) continue;
     if (!add_free(t, at, block.address) || !tsr__builder_block(&t->to, &block)) return false;
+    if (block.state == TSR_BLOCK_ALLOCATED &&
+        !(copy_remarks(t, s->names, s->live.items[*next].allocation, &block) &&
+          copy_tensors(t, s->timeline, s->live.items[*next].allocation)))
+      return false;
     at = block.address + block.size_bytes;
   }
   return add_free(t, at, end);
@@ -161,10 +226,14 @@ static bool add_segment(trimmer *t, const state *s, const tsr__span *span, size_
 static int trim_device(trimmer *t, uint32_t device, tsr_error *error) {
   const tsr__timeline *timeline;
   int64_t first, last;
+  state s = {.timeline = NULL};
   int status = tsr__study_timeline(t->study, device, &timeline, error);
+  if (!status) status = tsr__study_names(t->study, device, &s.names, error);
   if (status) return status;
-  state s = {.timeline = timeline};
+  s.timeline = timeline;
   bool has_events = tsr__window_find(&timeline->events, t->window, &first, &last);
+  t->first = has_events ? first : 0;
+  t->last = has_events ? last : -1;
   /* A device without events in the window keeps its state at that time. */
   s.event = has_events || !timeline->events.count ? last : (int64_t)timeline->events.count - 1;
   bool ok = (!has_events ||
@@ -192,7 +261,11 @@ static bool copy_annotations(trimmer *t) {
 static int finish(trimmer *t, tsr_snapshot **out, tsr_error *error) {
   if (!tsr__builder_event_count(&t->to))
     return tsr__fail(error, TSR_ERROR_ARGUMENT, TSR_OFFSET_NONE, "the window contains no event");
-  if (!copy_annotations(t)) return tsr__fail_memory(error);
+  if (!copy_annotations(t) || !copy_cards(t)) return tsr__fail_memory(error);
+  int status = tsr__builder_lay_out(&t->to, error);
+  if (!status) status = tsr__sidecar_embed(&t->to, &t->sidecar, error);
+  if (status) return status;
+  tsr__builder_take_sidecar(&t->to, &t->sidecar);
   return tsr__builder_finish(&t->to, out, error);
 }
 
@@ -215,6 +288,7 @@ int tsr_snapshot_trim(tsr_study *study, const tsr_window *window, const tsr_quer
   for (size_t i = 0; !status && i < count; i++) status = trim_device(&t, devices[i], error);
   if (!status) status = finish(&t, out, error);
   tsr__map_release(&t.waiting);
+  tsr__sidecar_release(&t.sidecar);
   tsr__builder_release(&t.to);
   return status;
 }

@@ -52,10 +52,11 @@ static void pack_moments(tsr__bundle *p, const uint32_t *moments, size_t count) 
   }
 }
 
-/* What allocations have in common: a stack and sizes. No padding. */
+/* What allocations have in common: a stack, sizes, and what the program called them. No padding. */
 typedef struct kind {
   uint64_t node; /* plus 1; 0 if there is none */
   uint64_t requested_bytes, block_bytes;
+  uint64_t said; /* index of the text plus 1; 0 if there is none */
 } kind;
 
 /* A kind's number. Most stacks request one size, so the last kind of the same stack (its number plus 1
@@ -70,6 +71,25 @@ static uint32_t kind_id(tsr__bundle *p, tsr__intern *kinds, const kind *key, uin
   return id;
 }
 
+static uint64_t said_of(const tsr_view_device *d, uint32_t row) {
+  return d->said && d->said[row] != TSR_NONE ? (uint64_t)d->said[row] + 1 : 0;
+}
+
+/* By kind: the string of the page plus 1, or 0. Absent if the program named nothing. */
+static void pack_said(tsr__bundle *p, const tsr_view_device *d, const tsr__intern *kinds,
+                      size_t number) {
+  if (!d->said) return;
+  column(p, "said", number);
+  for (uint32_t i = 0; p->ok && i < kinds->count; i++) {
+    kind key;
+    memcpy(&key, kinds->items[i].data, sizeof key);
+    uint64_t string =
+        key.said ? (uint64_t)tsr__page_text(p->names, d->texts[key.said - 1], &p->ok) + 1 : 0;
+    tsr__pack_number(&p->pack, string);
+  }
+  tsr__bundle_column_end(p);
+}
+
 static void pack_kinds(tsr__bundle *p, const tsr__page_track *t, size_t number) {
   const tsr_view_device *d = t->device;
   uint32_t *last = TSR__NEW_ARRAY(uint32_t, tsr_snapshot_stack_count(t->snapshot)), lone = 0;
@@ -81,7 +101,7 @@ static void pack_kinds(tsr__bundle *p, const tsr__page_track *t, size_t number) 
     uint32_t row = t->cut->told[i], stack = d->stack[row];
     uint32_t node = tsr__page_stack(p->names, t->ids, t->snapshot, stack, &p->ok);
     kind key = {node == TSR_NONE ? 0 : (uint64_t)node + 1, d->requested_bytes[row],
-                d->block_bytes[row]};
+                d->block_bytes[row], said_of(d, row)};
     tsr__pack_number(&p->pack, kind_id(p, &kinds, &key, stack == TSR_NONE ? &lone : &last[stack]));
   }
   tsr__free(last);
@@ -95,6 +115,7 @@ static void pack_kinds(tsr__bundle *p, const tsr__page_track *t, size_t number) 
     tsr__pack_number(&p->pack, key.block_bytes);
   }
   tsr__bundle_column_end(p);
+  pack_said(p, d, &kinds, number);
   tsr__intern_release(&kinds);
 }
 

@@ -49,13 +49,15 @@ static int find_tracks(tsr_page *p, tsr_error *error) {
   return 0;
 }
 
-/* Every stack that a part may refer to. */
+/* Every stack and every name of the program's that a part may refer to. */
 static bool name_all(tsr_page *p) {
   bool ok = true;
   for (size_t i = 0; i < p->track_count; i++) {
     const tsr__page_track *t = &p->tracks[i];
     for (size_t a = 0; ok && a < t->device->allocation_count; a++)
       (void)tsr__page_stack(&p->names, t->ids, t->snapshot, t->device->stack[a], &ok);
+    for (size_t s = 0; ok && s < t->device->text_count; s++)
+      (void)tsr__page_text(&p->names, t->device->texts[s], &ok);
   }
   return ok;
 }

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "attribution/cycle.h"
+#include "base/intern.h"
 #include "page/view_groups.h"
 #include "page/view_lanes.h"
 #include "questions/shared/query.h"
@@ -56,16 +57,66 @@ static bool fill_columns(const tsr__timeline *t, tsr_view_device *out) {
   return true;
 }
 
+/* ---- what the program called it ---- */
+
+/* Of an allocation with more names the first are shown. */
+enum { NAMES_SHOWN = 4 };
+
+static void join_names(const tsr__names *names, uint32_t a, size_t count, tsr__buffer *out) {
+  out->size = 0;
+  for (size_t i = 0; i < count && i < NAMES_SHOWN; i++) {
+    tsr__given_name name = tsr__names_at(names, a, i);
+    if (i) tsr__buffer_text(out, "; ");
+    tsr__buffer_append(out, name.text.data, name.text.size_bytes);
+  }
+  if (count > NAMES_SHOWN) tsr__buffer_printf(out, "; and %zu more", count - NAMES_SHOWN);
+}
+
+/* The texts outlive the study, as the view does: the table that makes them distinct owns them. */
+static bool list_texts(tsr__intern *table, tsr_view_device *out) {
+  out->texts = TSR__NEW_ARRAY(tsr_text, table->count);
+  for (uint32_t i = 0; out->texts && i < table->count; i++)
+    out->texts[i] = (tsr_text){(const char *)table->items[i].data, table->items[i].size_bytes};
+  out->text_count = out->texts ? table->count : 0;
+  return out->texts != NULL;
+}
+
+static bool fill_names(const tsr__names *names, tsr_view_device *out) {
+  tsr__buffer text = {0};
+  if (!tsr__names_any(names)) return true;
+  tsr__intern *table = out->said_memory = TSR__NEW(tsr__intern);
+  if (!table) return false;
+  tsr__intern_init(table);
+  out->said = tsr__realloc(NULL, out->allocation_count, sizeof *out->said);
+  bool ok = out->said != NULL;
+  for (uint32_t a = 0; ok && a < out->allocation_count; a++) {
+    size_t count = tsr__names_count(names, a);
+    out->said[a] = TSR_NONE;
+    if (!count) continue;
+    join_names(names, a, count, &text);
+    out->said[a] =
+        text.failed ? TSR__INTERN_FULL : tsr__intern_put(table, text.data, text.size, NULL);
+    ok = !text.failed && out->said[a] != TSR__INTERN_FULL;
+  }
+  tsr__buffer_release(&text);
+  return ok && list_texts(table, out);
+}
+
+/* ---- a device ---- */
+
 /* Steps, phases and what each allocation is for. */
 static int find_meaning(const viewer *v, const tsr__timeline *t, tsr_view_device *out,
                         tsr_error *error) {
   const tsr__phases *phases;
   const tsr__cycle *cycle;
   const tsr__categories *categories;
+  const tsr__names *names;
   int status = tsr__study_phases(v->study, out->device, &phases, error);
   if (!status) status = tsr__study_cycle(v->study, out->device, &cycle, error);
   if (!status && !tsr__view_ranges(t, phases, cycle, out)) status = tsr__fail_memory(error);
   if (!status) status = tsr__study_categories(v->study, out->device, &categories, error);
+  if (!status) status = tsr__study_names(v->study, out->device, &names, error);
+  if (!status && !fill_names(names, out)) status = tsr__fail_memory(error);
   return status ? status : tsr__view_groupings(t, &v->shared, categories, out, error);
 }
 
@@ -120,6 +171,7 @@ int tsr_view_compute(tsr_study *study, const tsr_view_options *options, const ts
 static void release_device(tsr_view_device *device) {
   for (size_t g = 0; g < device->grouping_count; g++)
     tsr__view_grouping_release(&device->groupings[g]);
+  if (device->said_memory) tsr__intern_release(device->said_memory);
   void *columns[] = {device->born,
                      device->died,
                      device->released,
@@ -127,6 +179,9 @@ static void release_device(tsr_view_device *device) {
                      device->requested_bytes,
                      device->block_bytes,
                      device->stack,
+                     device->said,
+                     device->texts,
+                     device->said_memory,
                      device->times_us,
                      device->spans,
                      device->pool_marks,

@@ -194,6 +194,10 @@ static tsr_text none_of(tsr_profile_by by, tsr_text name) {
   bool is_none = !name.size_bytes || (name.size_bytes == 3 && memcmp(name.data, "N/A", 3) == 0);
   if (by == TSR_PROFILE_BY_ANNOTATION && !name.size_bytes) return text_of("(outside annotations)");
   if (by == TSR_PROFILE_BY_COMPILE_CONTEXT && is_none) return text_of("(no compiled region)");
+  static const char *const unsaid[] = {TSR__NO_METADATA, TSR__OTHER_METADATA, TSR__LABEL_BEFORE};
+  for (size_t i = 0; by == TSR_PROFILE_BY_METADATA && i < sizeof unsaid / sizeof *unsaid; i++)
+    if (name.size_bytes == strlen(unsaid[i]) && !memcmp(name.data, unsaid[i], name.size_bytes))
+      return name;
   return (tsr_text){0};
 }
 
@@ -324,20 +328,8 @@ static bool by_line(maker *m) {
 }
 
 static bool by_metadata(maker *m) {
-  const tsr__timeline *t = m->timeline;
-  uint32_t before = TSR_NONE;
-  bool is_none = true;
-  for (size_t a = 0; a < t->birth.count; a++) {
-    uint32_t birth = t->birth.items[a];
-    uint32_t name = birth == TSR_NONE ? TSR_NONE : tsr_id_at(t->events.metadata, birth);
-    if (name != before) is_none = !tsr_snapshot_string(t->snapshot, name).size_bytes;
-    before = name;
-    if (is_none) name = TSR_NONE;
-    m->out->group[a] = group_of(m, name,
-                                name == TSR_NONE ? text_of("(no metadata)")
-                                                 : tsr_snapshot_string(t->snapshot, name));
-  }
-  return true;
+  m->is_bare = true;
+  return by_grouper(m, &m->shared->metadata);
 }
 
 /* ---- all of them ---- */
@@ -354,7 +346,7 @@ static const struct {
     {"op", "operation", by_op},
     {"module", "module", by_module},
     {"line", "line", by_line},
-    {"metadata", "user metadata", by_metadata},
+    {"metadata", "metadata", by_metadata},
     {"stream", "stream", by_stream},
     {"pool", "pool", by_pool},
 };
@@ -422,6 +414,7 @@ int tsr__view_shared_init(tsr__view_shared *shared, tsr_study *study,
         tsr__grouper_init(&shared->contexts, study, TSR_PROFILE_BY_COMPILE_CONTEXT, NULL, error);
   if (!status && options->rules)
     status = tsr__grouper_init(&shared->rules, study, TSR_PROFILE_BY_RULES, options->rules, error);
+  if (!status) tsr__grouper_by_metadata(&shared->metadata, study, options->key);
   if (!status && has_labels) status = tsr__grouper_init(&shared->labels, study, by, NULL, error);
   return status;
 }
@@ -431,4 +424,5 @@ void tsr__view_shared_release(tsr__view_shared *shared) {
   tsr__grouper_release(&shared->contexts);
   tsr__grouper_release(&shared->rules);
   tsr__grouper_release(&shared->labels);
+  tsr__grouper_release(&shared->metadata);
 }

@@ -11,6 +11,7 @@
 typedef struct tsr__view_shared {
   tsr__grouper annotations, contexts, rules; /* rules: without rules if none were given */
   tsr__grouper labels;                       /* without a study if not asked for */
+  tsr__grouper metadata;
 } tsr__view_shared;
 
 /* `options` may be NULL; their rules must outlive it. Fails as tsr__grouper_init does. */

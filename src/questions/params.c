@@ -58,11 +58,15 @@ struct tsr_params {
 
 /* ---- Names ---- */
 
-bool tsr_word_is(const char *typed, size_t length, const char *name) {
-  if (strlen(name) != length) return false;
+/* Whether the first `length` bytes of both are the same word. */
+static bool is_word(const char *typed, const char *name, size_t length) {
   for (size_t i = 0; i < length; i++)
     if ((typed[i] == '_' ? '-' : typed[i]) != (name[i] == '_' ? '-' : name[i])) return false;
   return true;
+}
+
+bool tsr_word_is(const char *typed, size_t length, const char *name) {
+  return strlen(name) == length && is_word(typed, name, length);
 }
 
 const char *tsr_parameter_spelling(const tsr_parameter *parameter, tsr_interface interface) {
@@ -254,11 +258,19 @@ static bool read_truth(const char *text, int64_t *out) {
   return false;
 }
 
-/* Whether `text` is the choice `word`; of "chunked:N" also the number, from 1 on. */
+/* The length of `word` up to its ":KEY", for which users write a text of their own; 0 if it has none. */
+static size_t key_at(const char *word) {
+  const char *colon = strstr(word, ":KEY");
+  return colon && !colon[4] ? (size_t)(colon - word) : 0;
+}
+
+/* Whether `text` is the choice `word`; of "chunked:N" also the number, from 1 on; of "metadata:KEY" with any
+ * text that is not empty after the colon. */
 static bool read_choice(const char *text, const char *word, uint64_t *number) {
-  size_t length = strlen(word);
+  size_t length = strlen(word), key = key_at(word);
   bool has_number = length > 2 && word[length - 2] == ':';
   *number = 0;
+  if (key) return strlen(text) > key + 1 && text[key] == ':' && is_word(text, word, key);
   if (!has_number) return tsr_word_is(text, strlen(text), word);
   length--;
   return strncmp(text, word, length) == 0 && text[length] >= '1' && text[length] <= '9' &&
@@ -586,6 +598,14 @@ uint64_t tsr_params_choice_number(const tsr_params *params, const char *name) {
   const value *v = value_of(params, name);
   assert(row_of(params, v)->kind == TSR_PARAMETER_CHOICE);
   return v->is_given ? v->count : 0;
+}
+
+const char *tsr_params_choice_key(const tsr_params *params, const char *name) {
+  const value *v = value_of(params, name);
+  const tsr_parameter *row = row_of(params, v);
+  assert(row->kind == TSR_PARAMETER_CHOICE);
+  size_t key = v->is_given ? key_at(row->choices[v->choice]) : 0;
+  return key ? v->text + key + 1 : NULL;
 }
 
 const char *tsr_params_text(const tsr_params *params, const char *name) {

@@ -10,7 +10,8 @@
 
 bool tsr__grouping_is_whole(tsr_profile_by by) {
   return by == TSR_PROFILE_BY_CATEGORY || by == TSR_PROFILE_BY_OP || by == TSR_PROFILE_BY_MODULE ||
-         by == TSR_PROFILE_BY_LINE || by == TSR_PROFILE_BY_STACK || by == TSR_PROFILE_BY_POOL;
+         by == TSR_PROFILE_BY_LINE || by == TSR_PROFILE_BY_STACK || by == TSR_PROFILE_BY_POOL ||
+         by == TSR_PROFILE_BY_METADATA;
 }
 
 static tsr__label_kind place_of(tsr_profile_by by) {
@@ -34,12 +35,20 @@ int tsr__grouper_init(tsr__grouper *grouper, tsr_study *study, tsr_profile_by by
   case TSR_PROFILE_BY_CATEGORY:
   case TSR_PROFILE_BY_ANNOTATION:
   case TSR_PROFILE_BY_COMPILE_CONTEXT:
-  case TSR_PROFILE_BY_POOL: return 0;
+  case TSR_PROFILE_BY_POOL:
+  case TSR_PROFILE_BY_METADATA: return 0;
   case TSR_PROFILE_BY_RULES:
     if (rules) return tsr__rules_match(rules, grouper->snapshot, &grouper->rule_stacks, error);
     return tsr__fail(error, TSR_ERROR_ARGUMENT, TSR_OFFSET_NONE, "grouping by rules needs rules");
   }
   return tsr__fail(error, TSR_ERROR_ARGUMENT, TSR_OFFSET_NONE, "no such grouping");
+}
+
+void tsr__grouper_by_metadata(tsr__grouper *grouper, tsr_study *study, const char *key) {
+  *grouper = (tsr__grouper){.study = study,
+                            .snapshot = tsr_study_snapshot(study),
+                            .by = TSR_PROFILE_BY_METADATA,
+                            .key = key};
 }
 
 void tsr__grouper_release(tsr__grouper *grouper) {
@@ -149,6 +158,66 @@ static bool name_pools(tsr__grouping *g) {
   return ok;
 }
 
+/* ---- what the program said ---- */
+
+enum { NO_GROUP = UINT32_MAX };
+
+/* The group of each remark: its text, or the value of the key; NO_GROUP without that. False when out of
+ * memory. */
+static bool name_remarks(tsr__grouping *g, const tsr__names *names, uint32_t *of_remark) {
+  tsr__buffer value = {0};
+  bool ok = true;
+  for (size_t i = 0; ok && i < names->remarks.count; i++) {
+    tsr_text text = names->remarks.items[i].text;
+    bool is_there = true;
+    of_remark[i] = NO_GROUP;
+    value.size = 0;
+    if (g->grouper->key)
+      ok = tsr__remark_member(text, g->grouper->key, &value, &is_there);
+    else
+      tsr__buffer_append(&value, text.data, tsr__remark_cut(text).size_bytes);
+    ok = ok && !value.failed;
+    if (ok && is_there) ok = put(g, value.data ? value.data : "", value.size, &of_remark[i]);
+  }
+  tsr__buffer_release(&value);
+  return ok;
+}
+
+/* The metadata comes before annotations, of which the last counts; with a key, the first of these
+ * that has it. */
+static uint32_t group_of_remarks(const tsr__names *names, const uint32_t *of_remark, uint32_t a,
+                                 bool *is_silent) {
+  size_t count;
+  uint32_t own = tsr__names_metadata(names, a);
+  const tsr__note_remark *notes = tsr__names_notes(names, a, &count);
+  *is_silent = own == TSR_NONE && !count;
+  if (own != TSR_NONE && of_remark[own] != NO_GROUP) return of_remark[own];
+  for (size_t i = count; i--;)
+    if (of_remark[notes[i].remark] != NO_GROUP) return of_remark[notes[i].remark];
+  return NO_GROUP;
+}
+
+static bool name_metadata(tsr__grouping *g) {
+  static const char before[] = TSR__LABEL_BEFORE, none[] = TSR__NO_METADATA,
+                    other[] = TSR__OTHER_METADATA;
+  uint32_t of_before, of_none, of_other = 0;
+  const tsr__names *names = g->said;
+  uint32_t *of_remark = TSR__NEW_ARRAY(uint32_t, names->remarks.count);
+  g->of_allocation = TSR__NEW_ARRAY(uint32_t, g->timeline->birth.count);
+  bool ok = of_remark && g->of_allocation && name_remarks(g, names, of_remark) &&
+            put(g, before, sizeof before - 1, &of_before) &&
+            put(g, none, sizeof none - 1, &of_none) && put(g, other, sizeof other - 1, &of_other);
+  for (uint32_t a = 0; ok && a < g->timeline->birth.count; a++) {
+    bool is_silent;
+    uint32_t group = group_of_remarks(names, of_remark, a, &is_silent);
+    bool is_older = a < g->timeline->initial.count;
+    if (group == NO_GROUP) group = !is_silent ? of_other : is_older ? of_before : of_none;
+    g->of_allocation[a] = group;
+  }
+  tsr__free(of_remark);
+  return ok;
+}
+
 static int find_sources(tsr__grouping *g, uint32_t device, tsr_error *error) {
   tsr_study *study = g->grouper->study;
   int status = tsr__study_timeline(study, device, &g->timeline, error);
@@ -156,6 +225,8 @@ static int find_sources(tsr__grouping *g, uint32_t device, tsr_error *error) {
     status = tsr__study_categories(study, device, &g->kinds, error);
   if (!status && g->grouper->by == TSR_PROFILE_BY_ANNOTATION)
     status = tsr__study_annotations(study, device, &g->annotations, error);
+  if (!status && g->grouper->by == TSR_PROFILE_BY_METADATA)
+    status = tsr__study_names(study, device, &g->said, error);
   return status;
 }
 
@@ -177,6 +248,7 @@ int tsr__grouping_init(tsr__grouping *out, const tsr__grouper *grouper, uint32_t
   case TSR_PROFILE_BY_COMPILE_CONTEXT: ok = name_contexts(out); break;
   case TSR_PROFILE_BY_ANNOTATION: ok = name_spans(out); break;
   case TSR_PROFILE_BY_POOL: ok = name_pools(out); break;
+  case TSR_PROFILE_BY_METADATA: ok = name_metadata(out); break;
   }
   return ok ? 0 : tsr__fail_memory(error);
 }
@@ -218,7 +290,8 @@ uint32_t tsr__grouping_of(const tsr__grouping *g, uint32_t allocation) {
   case TSR_PROFILE_BY_MOSAIC_CATEGORY:
     return g->of_key[tsr__mosaic_category_of(g->grouper->categories, events->stack[event])];
   case TSR_PROFILE_BY_RULES: return tsr__grouping_of_stack(g, events->stack[event]);
-  case TSR_PROFILE_BY_POOL: return g->of_allocation[allocation];
+  case TSR_PROFILE_BY_POOL:
+  case TSR_PROFILE_BY_METADATA: return g->of_allocation[allocation];
   case TSR_PROFILE_BY_ANNOTATION: return g->of_span[tsr__annotations_span(g->annotations, event)];
   case TSR_PROFILE_BY_COMPILE_CONTEXT: {
     uint32_t string = tsr_id_at(events->context, event);

@@ -1,8 +1,8 @@
 /* grouping.h - the group that each allocation of one device falls into, by any of a few rules.
  *
  * Groups are numbered by the grouping, in no order that a reader should rely on, and each has a
- * name of its own: two rules of one name are one group. By category, operation, module, line, stack and
- * pool what was there before the recording has a group too; by the others it has none. */
+ * name of its own: two rules of one name are one group. By category, operation, module, line, stack,
+ * pool and metadata what was there before the recording has a group too; by the others it has none. */
 #ifndef TSR_STUDY_GROUPING_H
 #define TSR_STUDY_GROUPING_H
 
@@ -16,6 +16,7 @@
 typedef struct tsr__grouper {
   tsr_study *study; /* neither is owned */
   const tsr_rules *rules;
+  const char *key;              /* BY_METADATA, or NULL */
   const tsr_snapshot *snapshot; /* the study's */
   tsr_profile_by by;
   const tsr__mosaic_categories *categories; /* BY_MOSAIC_CATEGORY, else NULL */
@@ -27,6 +28,8 @@ typedef struct tsr__grouper {
  * also with TSR_ERROR_MEMORY, and as tsr__rules_match does. */
 int tsr__grouper_init(tsr__grouper *grouper, tsr_study *study, tsr_profile_by by,
                       const tsr_rules *rules, tsr_error *error);
+/* By metadata, or by the values that `key` has in it, unless that is NULL; it must outlive the grouper. */
+void tsr__grouper_by_metadata(tsr__grouper *grouper, tsr_study *study, const char *key);
 /* A zeroed one is fine. */
 void tsr__grouper_release(tsr__grouper *grouper);
 
@@ -38,9 +41,14 @@ typedef struct tsr__grouping {
   uint32_t before;            /* by place: of memory from before the recording, without a stack */
   const tsr__categories *kinds;        /* BY_CATEGORY, else NULL */
   const tsr__annotations *annotations; /* BY_ANNOTATION, else NULL */
+  const tsr__names *said;              /* BY_METADATA, else NULL */
   uint32_t *of_span;                   /* group by span */
-  uint32_t *of_allocation;             /* BY_POOL: group by allocation */
+  uint32_t *of_allocation;             /* BY_POOL, BY_METADATA: group by allocation */
 } tsr__grouping;
+
+/* What memory without metadata is called, and memory whose metadata lacks the key. */
+#define TSR__NO_METADATA    "(no metadata)"
+#define TSR__OTHER_METADATA "(other metadata)"
 
 /* Does every allocation count that is live, and not only what the recording saw being made? */
 bool tsr__grouping_is_whole(tsr_profile_by by);

@@ -264,6 +264,8 @@ def check_answers_are_those_of_the_commands(server, folder):
              ('tessera_whatif', {'path': one, 'settings': ['expandable_segments:True']},
               ('whatif', one, '--set', 'expandable_segments:True')),
              ('tessera_profile', {'path': one, 'by': 'op'}, ('profile', one, '--by', 'op')),
+             ('tessera_profile', {'path': one, 'by': 'metadata:layer'},
+              ('profile', one, '--by', 'metadata:layer')),
              ('tessera_profile', {'path': one, 'by': 'stack'}, ('profile', one, '--by', 'stack')),
              ('tessera_why', {'path': one}, ('why', one)),
              ('tessera_why', {'path': oom, 'capacity': '16GiB', 'top': 1},

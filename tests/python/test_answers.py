@@ -454,6 +454,21 @@ def test_simulate_as_the_command():
                                  'every:3', '--attention', 'chunked:32', '--json')
 
 
+@needs_command
+def test_what_the_program_said(made):
+    s = tessera.open(made / 'noted.pickle')
+    assert s.profile('metadata').json() == command('profile', made / 'noted.pickle', '--by', 'metadata',
+                                                   '--json')
+    groups = {group.name: group.bytes for group in s.profile('metadata:layer').groups}
+    assert groups == {'(other metadata)': 27 << 20, '3': 2 << 20, '(no metadata)': 1 << 19}
+    names = [(name.name, name.category, name.source) for name in s.peak().stacks[1].names]
+    assert names == [('block 7', 'activation', 'annotation'),
+                     ('packed into\x1b[1m the \u202egraph', None, 'annotation')]
+    assert '"title":"metadata"' in s.view(by='metadata:layer')
+    with pytest.raises(tessera.ArgumentError, match='metadata:KEY'):
+        s.view(by='line:layer')
+
+
 def test_any_question_by_its_name(train, made):
     s = tessera.open(train)
     assert s.ask('peak', top=2) is s.peak(top=2) and isinstance(s.ask('peak'), tessera.answers.Peak)
@@ -463,7 +478,7 @@ def test_any_question_by_its_name(train, made):
     assert {'peak', 'diff', 'simulate'} <= set(tessera.questions()) <= set(dir(s)) | {'simulate'}
     with pytest.raises(TypeError, match="'peak' has no parameter 'depth'"):
         s.ask('peak', depth=3)
-    with pytest.raises(tessera.ArgumentError, match='by takes category, annotation, .* or pool, not'):
+    with pytest.raises(tessera.ArgumentError, match='by takes category, .* or metadata:KEY, not'):
         s.ask('profile', by='colour')
     with pytest.raises(AttributeError, match='weather'):
         s.weather

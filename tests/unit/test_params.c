@@ -14,7 +14,7 @@ static const tsr_parameter rows[] = {
     {.name = "capacity", .kind = TSR_PARAMETER_BYTES, .example = "24GiB"},
     {.name = "attention",
      .kind = TSR_PARAMETER_CHOICE,
-     .choices = (const char *const[]){"eager", "compile-context", "chunked:N", NULL}},
+     .choices = (const char *const[]){"eager", "compile-context", "chunked:N", "tag:KEY", NULL}},
     {.name = "match", .kind = TSR_PARAMETER_TEXTS},
     {.name = "device", .kind = TSR_PARAMETER_DEVICES},
     {.name = "settings", .option = "set", .kind = TSR_PARAMETER_SETTINGS},
@@ -75,7 +75,11 @@ static void test_values(void **state) {
   assert_int_equal(tsr_params_integer(params, "time_us"), -5);
   assert_true(tsr_params_count(params, "capacity") == UINT64_C(3) << 29);
   assert_int_equal(tsr_params_choice(params, "attention"), 1);
+  assert_int_equal(set(params, "attention", "tag:a b:c", NULL), 0);
+  assert_int_equal(tsr_params_choice(params, "attention"), 3);
+  assert_string_equal(tsr_params_choice_key(params, "attention"), "a b:c");
   assert_int_equal(set(params, "attention", "chunked:64", NULL), 0);
+  assert_null(tsr_params_choice_key(params, "attention"));
   assert_int_equal(tsr_params_choice(params, "attention"), 2);
   assert_int_equal(tsr_params_choice_number(params, "attention"), 64);
   for (int i = 0; i < 2; i++) assert_int_equal(set(params, "match", i ? "b" : "a", NULL), 0);
@@ -125,13 +129,14 @@ static void test_wrong_values(void **state) {
                    "option '--capacity' takes a size such as 24GiB, not '%s'", *wrong);
     refused(params, "capacity", *wrong, message);
   }
-  for (const char *const *wrong =
-           (const char *const[]){"chunked", "chunked:", "chunked:0", "chunked:N", "Eager", NULL};
+  for (const char *const *wrong = (const char *const[]){"chunked", "chunked:", "chunked:0",
+                                                        "chunked:N", "Eager", "tag:", "tag", NULL};
        *wrong; wrong++) {
     char message[128];
-    (void)snprintf(message, sizeof message,
-                   "option '--attention' takes eager, compile-context or chunked:N, not '%s'",
-                   *wrong);
+    (void)snprintf(
+        message, sizeof message,
+        "option '--attention' takes eager, compile-context, chunked:N or tag:KEY, not '%s'",
+        *wrong);
     refused(params, "attention", *wrong, message);
   }
   refused(params, "device", "0,,1",

@@ -307,6 +307,33 @@ test('a stack is copied whole, by keys alone', async () => {
   await close(page);
 });
 
+test('what the program called its memory is found, shown and grouped by', async () => {
+  const page = await open(write(plan.made.noted, '--by', 'metadata:layer'), { hash: 'layout=bands' });
+  const names = (await page.locator('.legend').innerText()).split('\n');
+  check('groups are the values of the key', ['0', '3', '(no metadata)'].every((n) => names.includes(n)));
+  await page.keyboard.press('/');
+  await page.keyboard.type('kv LAYER</b> 3');
+  await settle(page);
+  const { blocks } = await page.evaluate('tessera.selection()');
+  check('search finds names', blocks > 0 && (await page.locator('.figure.match').innerText()).includes(`${blocks} matching`));
+  await page.fill('#search', 'kv of backward');
+  await settle(page);
+  const rows = await page.locator('tbody tr td.left:last-child').allInnerTexts();
+  check('some words of the name, some of the stack', rows.length > 0 && rows.every((r) => r.includes('backward')));
+  await page.fill('#search', '');
+  await settle(page);
+  const box = await plotBox(page);
+  let tip = '';
+  for (let y = box.height - 4; y > 4 && !tip.includes('kv of'); y -= 3) {
+    await page.mouse.move(box.x + box.width * 0.4, box.y + y);
+    await frame(page);
+    tip = await page.locator('.tooltip').innerText();
+  }
+  check('the tooltip has the name, as text', /name\s+kv of <b>layer<\/b> \d/.test(tip));
+  await shoot(page, 'noted');
+  await close(page);
+});
+
 test('search shows what matches, and says how much that is', async () => {
   const page = await open(write(plan.made.waves));
   await page.keyboard.press('/');

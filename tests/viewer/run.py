@@ -102,6 +102,20 @@ def annotated(count, names):
     return data
 
 
+def noted():
+    """Waves whose memory the program names: by metadata, and one block afterwards."""
+    events = waves(600, ['forward', 'backward'])
+    for i, e in enumerate(events):
+        if i % 3 == 0:
+            e['user_metadata'] = json.dumps({'layer': i % 4, 'name': f'kv of <b>layer</b> {i % 4}',
+                                             'category': 'kv_cache'})
+    last = next(e for e in reversed(events) if e['action'] == 'alloc')
+    at = len(events) - events[::-1].index(last)
+    events.insert(at, {**last, 'action': 'annotate', 'size': 0,
+                       'user_metadata': 'packed \u202einto the graph'})
+    return snapshot(events)
+
+
 def graphs():
     """Waves in the default pool, and a private pool that takes three segments of 20 MiB one after
     another and gives nothing back, while its blocks come and go."""
@@ -144,7 +158,7 @@ def make(work):
              'long': snapshot(waves(30000, ['forward', 'backward', 'step'])),
              'moved': snapshot(waves(2500, ['forward', 'backward', 'loss'], line=5, folder='/home/you')),
              'shifted': snapshot(waves(3000, ['forward', 'backward', 'step'], line=3)),
-             'graphs': graphs(),
+             'graphs': graphs(), 'noted': noted(),
              'empty': {'segments': [], 'device_traces': [[]]}}
     at = 0x600000000000
     files['host'] = {**snapshot(waves(300, ['forward', 'loss'])),

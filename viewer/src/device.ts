@@ -113,6 +113,7 @@ export class Device {
   readonly kindNode: Int32Array;
   readonly kindRequested: Float64Array;
   readonly kindBlock: Float64Array;
+  readonly kindSaid: (string | null)[]; // what the program called them
   readonly byDeath: Uint32Array;
   readonly byRelease: Uint32Array;
   readonly addressId: Uint32Array;
@@ -171,6 +172,8 @@ export class Device {
     [this.kindNode, this.kindRequested, this.kindBlock] = readKinds(columns, `${d}kinds`);
     this.byDeath = orderBy(died);
     this.byRelease = orderBy(released);
+    const said = columns.has(`${d}said`) ? columns.numbers(`${d}said`, this.kindNode.length) : null;
+    this.kindSaid = Array.from(this.kindNode, (_, k) => (said?.[k] ? clean(names.strings[said[k]! - 1]!) : null));
     this.addresses = readAddresses(columns.bytes(`${d}addresses`));
     this.addressId = columns.differences(`${d}address`, n);
     this.bucketMoments = head.bucketMoments;
@@ -251,6 +254,11 @@ export class Device {
 
   node(a: number): number {
     return this.kindNode[this.kind[a]!]!;
+  }
+
+  /** What the program called it. */
+  said(a: number): string | null {
+    return this.kindSaid[this.kind[a]!]!;
   }
 
   address(a: number): bigint {

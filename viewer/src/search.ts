@@ -1,5 +1,5 @@
-// Search: words, all of which must be found in an allocation's stack (names of functions and files),
-// in its category's name, or as its address.
+// Search: words, all of which must be found in an allocation's stack (names of functions and files) or
+// in what the program called it; or its category's name, or its address.
 
 import { sample } from './curves.ts';
 import type { Device } from './device.ts';
@@ -39,6 +39,18 @@ export class Search {
     return hit;
   }
 
+  /** Words may be found in the name, in the stack, or some here and some there. */
+  private findSaid(device: Device, query: string, kinds: Uint8Array): void {
+    const words = query.toLowerCase().split(/\s+/).filter(Boolean);
+    const nodes = words.map((word) => this.nodesWith(word));
+    device.kindSaid.forEach((said, k) => {
+      if (said === null || kinds[k]) return;
+      const text = said.toLowerCase();
+      const node = device.kindNode[k]!;
+      if (words.every((word, i) => text.includes(word) || (node >= 0 && nodes[i]![node]))) kinds[k] = 1;
+    });
+  }
+
   /** By kind, whether it matches; NULL when nothing is searched for. */
   kinds(device: Device, query: string): Uint8Array | null {
     const text = query.trim();
@@ -47,6 +59,7 @@ export class Search {
     if (known?.query === text) return known.kinds;
     const hit = this.nodes(text);
     const kinds = Uint8Array.from(device.kindNode, (n) => hit[n < 0 ? hit.length - 1 : n]!);
+    if (device.kindSaid.some((s) => s !== null)) this.findSaid(device, text, kinds);
     const first = device.groupings[0]!;
     const group = first.names.findIndex((n) => n.toLowerCase() === text.toLowerCase());
     if (group >= 0)

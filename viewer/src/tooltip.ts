@@ -42,6 +42,8 @@ export function blockFacts(app: App, device: Device, a: number): [string, string
   ];
   if (device.died[a]! > device.released[a]! + 1)
     rows.push(['given back', `${momentName(device.released[a]!)}, then waiting for a stream`]);
+  const said = device.said(a);
+  if (said !== null) rows.push(['name', said]);
   const node = device.node(a);
   if (node >= 0) rows.push(['allocated at', app.names.label(node)]);
   return rows;

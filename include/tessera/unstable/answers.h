@@ -159,6 +159,7 @@ void tsr_at_free(tsr_at *at);
 typedef struct tsr_profile_options {
   tsr_profile_by by;
   const tsr_rules *rules; /* for TSR_PROFILE_BY_RULES; needed during the call only */
+  const char *key; /* for TSR_PROFILE_BY_METADATA: a key of JSON metadata; NULL: the whole text */
   /* Show memory as bands in the order of allocation: an allocation joins the topmost band if that has
    * its group, otherwise it starts a new band on top; a band ends with its last allocation, and if two
    * bands of one group then become neighbours, they merge. */
@@ -288,6 +289,7 @@ typedef struct tsr_profile_device {
 
 typedef struct tsr_profile {
   tsr_profile_by by;
+  char *key;                    /* as in the options */
   bool is_ordered, has_history; /* as in the options */
   tsr_profile_device *devices;
   size_t device_count;

@@ -139,6 +139,7 @@ typedef enum tsr_profile_by {
   TSR_PROFILE_BY_LINE,   /* the program's innermost line */
   TSR_PROFILE_BY_STACK,
   TSR_PROFILE_BY_POOL,           /* "default pool"; a private pool by its id, and by stream */
+  TSR_PROFILE_BY_METADATA,       /* what the program said of it, or the value of a key of that */
   TSR_PROFILE_BY_MOSAIC_CATEGORY /* tsr_mosaic_category_name of the stack: Mosaic's rules */
 } tsr_profile_by;
 

@@ -44,6 +44,8 @@ int64_t tsr_params_integer(const tsr_params *params, const char *name);
 int tsr_params_choice(const tsr_params *params, const char *name);
 /* CHOICE: the number of "word:N"; 0 for other words. */
 uint64_t tsr_params_choice_number(const tsr_params *params, const char *name);
+/* CHOICE: the text that was given for the KEY of "word:KEY"; NULL for other words. */
+const char *tsr_params_choice_key(const tsr_params *params, const char *name);
 /* TEXT, PATH and SNAPSHOT, and the path of FILE, LOCK, RULES and MODEL; NULL where not given. */
 const char *tsr_params_text(const tsr_params *params, const char *name);
 /* TEXTS. */

@@ -24,6 +24,9 @@ extern "C" {
 typedef struct tsr_view_options {
   const tsr_rules *rules; /* an additional grouping; used during the call only. NULL: none */
   tsr_profile_by by;      /* an additional grouping: BY_OP, _MODULE or _LINE; others: none */
+  const char
+      *key; /* the grouping by metadata is by this key of it; used during the call only. NULL:
+                      by the whole text */
 } tsr_view_options;
 
 /* A way of dividing memory into groups: by category, stream, ... Every allocation is in one. */
@@ -92,6 +95,11 @@ typedef struct tsr_view_device {
                          wait for a stream */
   uint64_t *address, *requested_bytes, *block_bytes;
   uint32_t *stack; /* stack id; TSR_NONE if none was recorded, or it is empty */
+  uint32_t
+      *said; /* index in `texts` of what the program called it, or TSR_NONE; NULL: it named none */
+  tsr_text *texts; /* distinct; names are separated by "; ". Owned by the view, as its memory is */
+  size_t text_count;
+  void *said_memory;
 
   tsr_view_grouping groupings[TSR_VIEW_GROUPINGS_MAX];
   size_t grouping_count; /* the first is by category */

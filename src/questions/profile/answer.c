@@ -447,6 +447,12 @@ static int describe_device(const tsr__grouper *grouper, const tsr_profile_option
   return status;
 }
 
+static char *copy_text(const char *text) {
+  size_t size = strlen(text) + 1;
+  char *copy = TSR__NEW_ARRAY(char, size);
+  return copy ? memcpy(copy, text, size) : NULL;
+}
+
 int tsr_profile_compute(tsr_study *study, const tsr_profile_options *options,
                         const tsr_query *query, tsr_profile **out, tsr_error *error) {
   const tsr_snapshot *snapshot = tsr_study_snapshot(study);
@@ -465,6 +471,11 @@ int tsr_profile_compute(tsr_study *study, const tsr_profile_options *options,
   profile->devices = TSR__NEW_ARRAY(tsr_profile_device, count);
   status = profile->devices ? tsr__grouper_init(&grouper, study, options->by, options->rules, error)
                             : tsr__fail_memory(error);
+  if (!status && options->key && options->by == TSR_PROFILE_BY_METADATA) {
+    tsr__grouper_by_metadata(&grouper, study, options->key);
+    profile->key = copy_text(options->key);
+    status = profile->key ? 0 : tsr__fail_memory(error);
+  }
   unsigned needs = TSR__NEED_TIMELINE;
   if (options->by == TSR_PROFILE_BY_CATEGORY) needs |= TSR__NEED_CATEGORIES;
   if (!status) status = tsr__study_prepare(study, devices, count, needs, error);
@@ -502,5 +513,6 @@ void tsr_profile_free(tsr_profile *profile) {
     tsr__free(device->names);
   }
   tsr__free(profile->devices);
+  tsr__free(profile->key);
   tsr__free(profile);
 }

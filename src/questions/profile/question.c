@@ -6,12 +6,17 @@ static const tsr_parameter parameters[] = {
      .kind = TSR_PARAMETER_CHOICE,
      .argument = "GROUPING",
      .help = "What to group the memory by: category (default), annotation, compile-context, rules, "
-             "op, module, line, stack or pool.",
+             "op, module, line, stack, pool, or metadata: what the program said of it, or "
+             "metadata:KEY, "
+             "a key of that.",
      .advice = "What to group by: category (default), the open record_function range, the compiled "
                "region, your own rules, the operation or kernel, the nn.Module, the line of the "
-               "program, the stack, or the allocator's pool.",
-     .choices = (const char *const[]){"category", "annotation", "compile-context", "rules", "op",
-                                      "module", "line", "stack", "pool", NULL}},
+               "program, the stack, the allocator's pool, or metadata: the "
+               "text that the program attached (_set_memory_metadata, _annotate_tensor), or "
+               "metadata:KEY, the value of a key if that text is JSON.",
+     .choices =
+         (const char *const[]){"category", "annotation", "compile-context", "rules", "op", "module",
+                               "line", "stack", "pool", "metadata", "metadata:KEY", NULL}},
     {.name = "categories",
      .kind = TSR_PARAMETER_CHOICE,
      .hidden_from = TSR_INTERFACE_MCP,
@@ -54,7 +59,7 @@ _Static_assert(TSR_PROFILE_BY_CATEGORY == 0 && TSR_PROFILE_BY_ANNOTATION == 1 &&
                    TSR_PROFILE_BY_COMPILE_CONTEXT == 2 && TSR_PROFILE_BY_RULES == 3 &&
                    TSR_PROFILE_BY_OP == 4 && TSR_PROFILE_BY_MODULE == 5 &&
                    TSR_PROFILE_BY_LINE == 6 && TSR_PROFILE_BY_STACK == 7 &&
-                   TSR_PROFILE_BY_POOL == 8,
+                   TSR_PROFILE_BY_POOL == 8 && TSR_PROFILE_BY_METADATA == 9,
                "the words of `by` are in the order of tsr_profile_by");
 
 enum { DEFAULT_SAMPLES = 200, MOSAIC_CATEGORIES = 1 };
@@ -63,6 +68,7 @@ enum { DEFAULT_SAMPLES = 200, MOSAIC_CATEGORIES = 1 };
 static tsr_profile_by by_of(const tsr_params *params) {
   int by = tsr_params_choice(params, "by");
   if (by < 0 && tsr_params_has(params, "rules")) return TSR_PROFILE_BY_RULES;
+  if (tsr_params_choice_key(params, "by")) return TSR_PROFILE_BY_METADATA;
   return by < 0 ? TSR_PROFILE_BY_CATEGORY : (tsr_profile_by)by;
 }
 
@@ -84,6 +90,7 @@ static int ask(const tsr__asked *asked, void **out, tsr_error *error) {
   uint64_t samples = tsr_params_count(asked->params, "samples");
   tsr_profile_options how = {.by = by_of(asked->params),
                              .rules = tsr_params_rules(asked->params, "rules"),
+                             .key = tsr_params_choice_key(asked->params, "by"),
                              .is_ordered = tsr_params_flag(asked->params, "ordered")};
   tsr_profile *profile = NULL;
   if (tsr_params_choice(asked->params, "categories") == MOSAIC_CATEGORIES)
@@ -110,7 +117,11 @@ const tsr__question_row tsr__question_profile = {
              "lifetime and stack; -v shows why, and how certain that is. The rest is unknown. By "
              "op, it belongs to the operation or kernel that allocated it, by module to the "
              "nn.Module that was called, by line to the program's innermost line. All of these "
-             "include memory from before the recording.\n\nBy annotation, memory belongs to the "
+             "include memory from before the recording. So does metadata, the text that the "
+             "program set "
+             "for what a thread allocates or attached to one tensor (PyTorch 2.10 and later); "
+             "metadata:KEY is the value of a key, if that text is JSON.\n\nBy annotation, memory "
+             "belongs to the "
              "innermost record_function range that was open; by compile-context, to the region "
              "that torch.compile made. These, rules, and --categories mosaic count from zero at "
              "the first event, and have their own peak.\n\nRules are names and patterns: "

@@ -41,6 +41,7 @@ const char *tsr__profile_by_name(tsr_profile_by by) {
   case TSR_PROFILE_BY_LINE: return "line";
   case TSR_PROFILE_BY_STACK: return "stack";
   case TSR_PROFILE_BY_POOL: return "pool";
+  case TSR_PROFILE_BY_METADATA: return "metadata";
   case TSR_PROFILE_BY_MOSAIC_CATEGORY: return "mosaic-category";
   }
   return "unknown";
@@ -94,6 +95,12 @@ static void say_most(tsr__buffer *out, tsr_profile_by by, const char *name) {
     tsr__buffer_text(out, "was taken at ");
   else if (by == TSR_PROFILE_BY_POOL && *name != '(')
     tsr__buffer_text(out, !strncmp(name, "pool", 4) ? "is in private " : "is in the ");
+  else if (by == TSR_PROFILE_BY_METADATA && !strcmp(name, "(no metadata)"))
+    name = "has no metadata";
+  else if (by == TSR_PROFILE_BY_METADATA && !strcmp(name, "(other metadata)"))
+    name = "has metadata without that key";
+  else if (by == TSR_PROFILE_BY_METADATA && *name != '(')
+    tsr__buffer_text(out, "has the metadata ");
   else if (!strcmp(name, "(before the recording)"))
     name = "is older than the recording, and its stacks are unknown";
   else if (!strcmp(name, "(no stack recorded)"))
@@ -502,6 +509,16 @@ static void print_over_time(tsr__emitter *emitter, tsr_profile_by by,
 
 /* ---- the report ---- */
 
+/* As users type it: "category", "metadata:layer". */
+static void emit_by(tsr__emitter *emitter, const tsr_profile *profile) {
+  tsr__buffer *by = &emitter->scratch;
+  if (tsr__emitter_is_text(emitter)) return;
+  tsr__buffer_text(by, tsr__profile_by_name(profile->by));
+  if (profile->key) tsr__buffer_printf(by, ":%s", profile->key);
+  tsr__emit_field(emitter, "by", NULL, tsr__text((tsr_text){by->data, by->size}));
+  by->size = 0;
+}
+
 static void emit_device(tsr__stack_printer *printer, const tsr_profile *profile,
                         const tsr_profile_device *device) {
   tsr__emitter *emitter = printer->emitter;
@@ -510,7 +527,7 @@ static void emit_device(tsr__stack_printer *printer, const tsr_profile *profile,
   tsr__emit_object(emitter, NULL);
   tsr__emit_field(emitter, "device", NULL, tsr__device(device->device));
   tsr__emit_field(emitter, "events", NULL, tsr__count(device->event_count));
-  tsr__emit_field(emitter, "by", NULL, tsr__string(tsr__profile_by_name(by)));
+  emit_by(emitter, profile);
   emit_peak(emitter, device);
   emit_groups(printer, by, device);
   if (by == TSR_PROFILE_BY_CATEGORY && emitter->options.verbose) print_reasons(emitter, device);

@@ -467,7 +467,8 @@ static bool copy_frame_extras(const tsr__intern *from, tsr__intern *to) {
 /* The keys of the top dict that a part sets itself. */
 static bool is_made_anew(uint32_t key) {
   return key == TSR__NAME_SEGMENTS || key == TSR__NAME_DEVICE_TRACES ||
-         key == TSR__NAME_EXTERNAL_ANNOTATIONS || key == TSR__NAME_INITIAL_BLOCKS;
+         key == TSR__NAME_EXTERNAL_ANNOTATIONS || key == TSR__NAME_INITIAL_BLOCKS ||
+         key == TSR__NAME_SIDECAR;
 }
 
 bool tsr__builder_copy_names(tsr__builder *b, const tsr_snapshot *from) {
@@ -689,6 +690,11 @@ void tsr__builder_describe(tsr__builder *b, const char *wrapping, const char *re
   tsr_snapshot *s = b->snapshot;
   (void)snprintf(s->format, sizeof s->format, "%s%s", wrapping, reader);
   s->input_bytes = input_bytes;
+}
+
+void tsr__builder_embedded_sidecar(tsr__builder *b, uint32_t string) {
+  assert(string >= TSR__NAME_COUNT && is_id_of(&b->snapshot->strings, string));
+  b->snapshot->sidecar.string = string;
 }
 
 void tsr__builder_take_sidecar(tsr__builder *b, tsr__sidecar *sidecar) {

@@ -95,7 +95,7 @@ const char *const *tsr_table_columns(tsr_table table) {
 
 /* A column of a device's events. */
 static tsr_column_view event_column(const tsr_snapshot *snapshot, uint32_t device,
-                               const column_row *row) {
+                                    const column_row *row) {
   tsr_column_view column = {.stride_bytes = item_bytes[row->type], .type = row->type};
   const char *place = (const char *)&snapshot->events + row->offset;
   for (size_t i = 0; i < snapshot->device_traces.count; i++) {
@@ -120,15 +120,16 @@ static tsr_column_view event_column(const tsr_snapshot *snapshot, uint32_t devic
   return column;
 }
 
-static tsr_column_view member(const void *rows, size_t count, size_t row_bytes, const column_row *row) {
+static tsr_column_view member(const void *rows, size_t count, size_t row_bytes,
+                              const column_row *row) {
   return (tsr_column_view){.data = count ? (const char *)rows + row->offset : NULL,
-                      .count = count,
-                      .stride_bytes = row_bytes,
-                      .type = row->type};
+                           .count = count,
+                           .stride_bytes = row_bytes,
+                           .type = row->type};
 }
 
 static tsr_column_view column_of(const tsr_snapshot *s, tsr_table table, uint32_t device,
-                            const column_row *row) {
+                                 const column_row *row) {
   switch (table) {
   case TSR_TABLE_SEGMENTS:
     return member(s->segments.items, s->segment_count, sizeof(tsr_segment), row);

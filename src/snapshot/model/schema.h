@@ -49,6 +49,7 @@
   X(ALLOCATOR_SETTINGS, "allocator_settings")     \
   X(EXTERNAL_ANNOTATIONS, "external_annotations") \
   X(INITIAL_BLOCKS, "tessera_initial_blocks")     \
+  X(SIDECAR, "tessera_sidecar")                   \
   X(ALLOC, "alloc")                               \
   X(FREE_REQUESTED, "free_requested")             \
   X(FREE_COMPLETED, "free_completed")             \

@@ -148,7 +148,10 @@ typedef struct tsr__card_of {
  * empty. */
 typedef struct tsr__sidecar {
   tsr__arena texts;
-  const char *path;                /* in texts, or NULL */
+  const char *path; /* in texts, or NULL */
+  /* String that contains all of it as a sidecar's text, which goes where the snapshot goes: the value of
+   * the key "tessera_sidecar" of its top. 0, which is a name of the schema: none. */
+  uint32_t string;
   TSR__VECTOR(tsr_tensor) tensors; /* by device, block and address */
   TSR__VECTOR(tsr__card_of) cards;
 } tsr__sidecar;
@@ -189,7 +192,7 @@ struct tsr_snapshot {
   uint32_t top_order;          /* of the keys of the snapshot itself, see key_order.h */
   uint64_t top_keys;           /* keys of the snapshot itself; 0 for a bare list of segments */
 
-  tsr__sidecar sidecar; /* from the file next to the snapshot */
+  tsr__sidecar sidecar; /* from the file next to the snapshot, or from itself */
 
   uint64_t tally[TSR__WARNING_COUNT];
   tsr_warning warnings[TSR__WARNING_COUNT];

@@ -102,9 +102,15 @@ static int collect_extra(finish *f, const tsr__value pair[2], tsr_error *error) 
   tsr__extra extra = {.table = TSR__NULL, .key = pair[0].id};
   if (!is_list_key(pair[0]) &&
       !(pair[0].tag == TSR__STRING &&
-        (pair[0].id == TSR__NAME_ALLOCATOR_SETTINGS || pair[0].id == TSR__NAME_INITIAL_BLOCKS)))
+        (pair[0].id == TSR__NAME_ALLOCATOR_SETTINGS || pair[0].id == TSR__NAME_INITIAL_BLOCKS ||
+         pair[0].id == TSR__NAME_SIDECAR)))
     tsr__builder_warn(f->builder, TSR__WARN_KEYS_UNKNOWN);
   if (pair[0].tag != TSR__STRING) return 0;
+  if (pair[0].id == TSR__NAME_SIDECAR && pair[1].tag == TSR__STRING &&
+      pair[1].id >= TSR__NAME_COUNT) {
+    tsr__builder_embedded_sidecar(f->builder, pair[1].id);
+    return 0;
+  }
   int status = tsr__resolve_loose(f->assembler, pair[1], &extra.value, error);
   if (status) return status;
   return tsr__builder_add_extra(f->builder, &extra) ? 0 : tsr__fail_memory(error);

@@ -182,6 +182,25 @@ static void add_card(reading *r, const json_t *row) {
   if (!TSR__VECTOR_PUSH(&r->out.cards, (tsr__card_of){(uint32_t)device, card})) r->is_failed = true;
 }
 
+/* Tensors as tsr__sidecar_embed writes them: with their category, whatever it is. */
+static void add_plain(reading *r, const json_t *list) {
+  for (size_t i = 0; !r->is_failed && i < json_array_size(list); i++) {
+    const json_t *row = json_array_get(list, i);
+    const char *name = json_string_value(json_object_get(row, "name"));
+    const char *type = json_string_value(json_object_get(row, "type"));
+    const char *category = json_string_value(json_object_get(row, "category"));
+    tsr_category kind = TSR_CATEGORY_UNKNOWN;
+    uint32_t device;
+    if (!device_of(row, &device)) continue;
+    for (int k = 0; category && k < TSR_CATEGORY_COUNT; k++)
+      if (!strcmp(category, tsr_category_name((tsr_category)k))) kind = (tsr_category)k;
+    tsr__buffer_text(&r->scratch, type ? type : "");
+    const char *kept = keep(r);
+    tsr__buffer_text(&r->scratch, name && *name ? name : "(unnamed)");
+    add_tensor(r, row, device, kind, kept);
+  }
+}
+
 static void take_root(reading *r, const json_t *root) {
   const json_t *models = json_object_get(root, "models");
   const json_t *optimizers = json_object_get(root, "optimizers");
@@ -194,6 +213,7 @@ static void take_root(reading *r, const json_t *root) {
     add_list(r, json_object_get(model, "buffers"), name);
   }
   add_list(r, json_object_get(root, "other_parameters"), NULL);
+  add_plain(r, json_object_get(root, "tensors"));
   for (size_t i = 0; i < json_array_size(optimizers); i++)
     add_state(r, json_object_get(json_array_get(optimizers, i), "state"));
   for (size_t i = 0; i < json_array_size(devices); i++) add_card(r, json_array_get(devices, i));
@@ -272,6 +292,52 @@ static void place_all(reading *r) {
   TSR__VECTOR_FREE(&blocks);
 }
 
+/* ---- A text of one's own ---- */
+
+static json_t *tensor_of(const tsr_tensor *tensor) {
+  char device[24], address[24];
+  (void)snprintf(device, sizeof device, "cuda:%" PRIu32, tensor->device);
+  (void)snprintf(address, sizeof address, "0x%" PRIx64, tensor->address);
+  return json_pack("{s:s, s:s, s:s, s:s, s:s, s:I}", "name", tensor->name, "type", tensor->type,
+                   "category", tsr_category_name(tensor->kind), "device", device, "data_ptr",
+                   address, "nbytes", (json_int_t)(tensor->size_bytes & INT64_MAX));
+}
+
+static json_t *card_of(const tsr__card_of *of) {
+  return json_pack("{s:I, s:I, s:I, s:I}", "device", (json_int_t)of->device, "total_bytes",
+                   (json_int_t)(of->card.total_bytes & INT64_MAX), "free_bytes",
+                   (json_int_t)(of->card.free_bytes & INT64_MAX), "outside_pytorch_bytes",
+                   (json_int_t)(of->card.outside_bytes & INT64_MAX));
+}
+
+static char *text_of(const tsr__sidecar *sidecar) {
+  json_t *tensors = json_array(), *cards = json_array();
+  bool ok = tensors && cards;
+  for (size_t i = 0; ok && i < sidecar->tensors.count; i++)
+    ok = !json_array_append_new(tensors, tensor_of(&sidecar->tensors.items[i]));
+  for (size_t i = 0; ok && i < sidecar->cards.count; i++)
+    ok = !json_array_append_new(cards, card_of(&sidecar->cards.items[i]));
+  json_t *root =
+      ok ? json_pack("{s:s, s:O, s:O}", "schema", SCHEMA, "devices", cards, "tensors", tensors)
+         : NULL;
+  char *text = root ? json_dumps(root, JSON_COMPACT) : NULL;
+  json_decref(root);
+  json_decref(tensors);
+  json_decref(cards);
+  return text;
+}
+
+int tsr__sidecar_embed(tsr__builder *builder, tsr__sidecar *sidecar, tsr_error *error) {
+  sidecar->string = 0;
+  if (!sidecar->tensors.count && !sidecar->cards.count) return 0;
+  char *text = text_of(sidecar);
+  if (!text) return tsr__fail_memory(error);
+  if (strlen(text) <= TSR__SIDECAR_BYTES) sidecar->string = tsr__builder_text(builder, text);
+  bool ok = sidecar->string != TSR_NONE;
+  free(text);
+  return ok ? 0 : tsr__fail_memory(error);
+}
+
 /* ---- A text ---- */
 
 static int fail_stranger(tsr_error *error) {
@@ -300,6 +366,9 @@ static int read_text(tsr__builder *builder, const char *text, size_t size_bytes,
   if (!status) {
     tsr__builder_set_warning(builder, TSR__WARN_SIDECAR_SCHEMA, !is_known);
     tsr__builder_set_warning(builder, TSR__WARN_SIDECAR_MISFITS, r.lost);
+    status = tsr__sidecar_embed(builder, &r.out, error);
+  }
+  if (!status) {
     tsr__builder_take_sidecar(builder, &r.out);
   }
   tsr__sidecar_release(&r.out);
@@ -376,10 +445,25 @@ static int read_chosen(tsr__builder *builder, const char *path, tsr_error *error
   return tsr__fail(error, (tsr_status)status, why.offset, "the sidecar %s: %s", path, why.message);
 }
 
+/* The text in the snapshot itself, unless a file has been read. */
+static int read_embedded(tsr__builder *builder, uint32_t string, tsr_error *error) {
+  tsr_text text = tsr_snapshot_string(builder->snapshot, string);
+  tsr_error ignored = {.offset = TSR_OFFSET_NONE};
+  if (!string || builder->snapshot->sidecar.path) return 0;
+  int status = text.size_bytes > TSR__SIDECAR_BYTES
+                   ? TSR_ERROR_LIMIT
+                   : read_text(builder, text.data, text.size_bytes, NULL, &ignored);
+  if (status == TSR_ERROR_MEMORY) return tsr__fail_memory(error);
+  if (status) tsr__builder_set_warning(builder, TSR__WARN_SIDECAR_UNREADABLE, true);
+  return 0;
+}
+
 int tsr__sidecar_find(tsr__builder *builder, const char *path, const char *choice,
                       tsr_error *error) {
   int status = 0;
+  uint32_t embedded = builder->snapshot->sidecar.string;
   assert(builder->is_laid_out);
+  builder->snapshot->sidecar.string = 0;
   if (choice && *choice) {
     status = read_chosen(builder, choice, error);
   } else if (!choice && path && strcmp(path, "-") != 0) {
@@ -395,5 +479,5 @@ int tsr__sidecar_find(tsr__builder *builder, const char *path, const char *choic
     tsr__builder_set_warning(builder, TSR__WARN_SIDECAR_UNREADABLE, status && is_sidecar);
     status = 0;
   }
-  return status;
+  return status || choice ? status : read_embedded(builder, embedded, error);
 }

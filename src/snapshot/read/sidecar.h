@@ -1,4 +1,5 @@
-/* sidecar.h - reading the JSON that tessera.record writes next to a snapshot. */
+/* sidecar.h - reading the JSON that tessera.record writes next to a snapshot, and keeping it in snapshots
+ * that tessera writes. */
 #ifndef TSR_SNAPSHOT_READ_SIDECAR_H
 #define TSR_SNAPSHOT_READ_SIDECAR_H
 
@@ -17,5 +18,10 @@ int tsr__sidecar_find(tsr__builder *builder, const char *path, const char *choic
 
 /* The same for a text in memory: TSR_ERROR_FORMAT or _MEMORY, and no sidecar then. */
 int tsr__sidecar_read(tsr__builder *builder, const char *text, size_t size_bytes, tsr_error *error);
+
+/* Set `sidecar->string` to a text with everything in it, which is written with the snapshot and read
+ * again where there is no file next to it. One that is larger than TSR__SIDECAR_BYTES is not. Fails with
+ * TSR_ERROR_MEMORY. */
+int tsr__sidecar_embed(tsr__builder *builder, tsr__sidecar *sidecar, tsr_error *error);
 
 #endif
