@@ -426,6 +426,20 @@ def noted():
     return run.snapshot()
 
 
+def noted_dicts():
+    """As other programs write it: metadata that is a dict, an integer, and too deep a dict."""
+    run = Run()
+    device = run.devices[0]
+    deep = {}
+    for _ in range(40):
+        deep = {'a': deep}
+    for metadata in ({'category': 'KV cache', 'name': 'a "dict"', 'layer': 7, 'more': [1.5, None, True]},
+                     7, deep):
+        device.metadata = metadata
+        device.alloc(4 * MIB, run.stacks(('append', '/work/cache.py', 12)))
+    return run.snapshot()
+
+
 def growing_notes():
     """Five steps, each of which leaves a loss that it names."""
     run = Run()
@@ -689,6 +703,7 @@ def write_all(folder):
     write(folder / 'stages.pickle', stages())
     write_named(folder)
     write(folder / 'noted.pickle', noted())
+    write(folder / 'noted-dicts.pickle', noted_dicts())
     write(folder / 'growing-notes.pickle', growing_notes())
     write(folder / 'sources.pickle', sources())
     (folder / 'model.py').write_text(MODEL, encoding='utf-8')

@@ -178,6 +178,10 @@ def deep():
     yield 'deep-frames', snapshot(event(frames=b']' * 100000 + b'a' * 99999))
     yield 'deep-setting', snapshot(event(), deep=b']' * 100000 + b'a' * 99999)
     yield 'deep-metadata', snapshot(event(user_metadata=b'N' + b'\x85' * 50000))
+    yield 'deep-metadata-dict', snapshot(event(user_metadata=(b'}' + text('a')) * 50000 + b'N' + b's' * 50000))
+    yield 'deep-metadata-text', snapshot(event(user_metadata=text('{"a":' * 50000)))
+    yield 'long-metadata', snapshot(event(user_metadata=text('{"name":"' + '\x1b[2J\u202e' * 20000 + '"}')))
+    yield 'annotate-nothing', snapshot(event(action=text('annotate'), user_metadata=list_of()))
     yield 'deep-below-limit', snapshot(event(), deep=b']' * 900 + b'a' * 899)
     memo = b'\x94'
     yield 'self-list', PROTO + b']' + memo + b'h\x00a.'

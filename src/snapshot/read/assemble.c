@@ -26,6 +26,7 @@ void tsr__assembler_release(tsr__assembler *assembler) {
   tsr__free(assembler->memo);
   TSR__VECTOR_FREE(&assembler->boxed);
   TSR__VECTOR_FREE(&assembler->frame_ids);
+  tsr__map_release(&assembler->texts);
 }
 
 /* ---- what all this holds ---- */

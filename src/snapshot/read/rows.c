@@ -23,6 +23,7 @@
 #include <string.h>
 
 #include "snapshot/model/key_order.h"
+#include "snapshot/read/value_text.h"
 
 #define KEY TSR__KEY
 
@@ -281,6 +282,24 @@ static int set_internal(tsr__assembler *assembler, tsr__event *event, const tsr_
   return tsr__builder_add_extra(assembler->builder, &extra) ? 0 : tsr__fail_memory(error);
 }
 
+/* The text of metadata that is not one: a dict as JSON, once for each. The value is the last that was
+ * kept. */
+static int metadata_text(tsr__assembler *assembler, uint64_t row, uint32_t *string,
+                         tsr_error *error) {
+  const tsr_snapshot *s = assembler->snapshot;
+  const tsr__extra *kept = s->extras.count ? &s->extras.items[s->extras.count - 1] : NULL;
+  bool is_new = false;
+  if (!kept || kept->row != row || kept->key != TSR__NAME_USER_METADATA) return 0;
+  tsr__value value = kept->value;
+  if (value.tag != TSR__LOOSE) return 0;
+  uint64_t *place = tsr__map_put(&assembler->texts, value.id, TSR_NONE, &is_new);
+  if (!place || (is_new && !tsr__value_text(assembler->builder, value, string)))
+    return tsr__fail_memory(error);
+  if (is_new) *place = *string;
+  *string = (uint32_t)*place;
+  return 0;
+}
+
 static int make_event(tsr__assembler *assembler, const tsr__value *pairs, size_t count,
                       uint64_t keys, tsr__value *out, tsr_error *error) {
   tsr__event event = TSR__EVENT_EMPTY;
@@ -298,6 +317,8 @@ static int make_event(tsr__assembler *assembler, const tsr__value *pairs, size_t
       status = event_field(assembler, &event, (tsr__name)pairs[i].id, pairs[i + 1], error);
     }
     if (!status && !exact) status = keep_extra(assembler, TSR__EVENT, row, &pairs[i], error);
+    if (!status && is_named && !exact && pairs[i].id == TSR__NAME_USER_METADATA)
+      status = metadata_text(assembler, row, &event.metadata, error);
     if (status) return status;
     if (is_named) event.shape |= (uint32_t)1 << pairs[i].id;
   }
