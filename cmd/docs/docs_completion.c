@@ -18,7 +18,7 @@ static bool takes_file(const tsr_parameter *row) {
   }
 }
 
-/* Of a choice with a number or a text ("chunked:N") what stands before it. */
+/* Of a choice with a number ("chunked:N") what stands before the number. */
 static int choice_length(const char *choice) {
   size_t length = strcspn(choice, ":");
   return (int)(choice[length] ? length + 1 : length);
