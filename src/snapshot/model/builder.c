@@ -693,7 +693,7 @@ void tsr__builder_describe(tsr__builder *b, const char *wrapping, const char *re
 }
 
 void tsr__builder_embedded_sidecar(tsr__builder *b, uint32_t string) {
-  assert(string >= TSR__NAME_COUNT && is_id_of(&b->snapshot->strings, string));
+  assert(!string || (string >= TSR__NAME_COUNT && is_id_of(&b->snapshot->strings, string)));
   b->snapshot->sidecar.string = string;
 }
 

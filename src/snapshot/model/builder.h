@@ -271,7 +271,8 @@ static inline void tsr__builder_set_warning(tsr__builder *builder, tsr__warning_
                                             uint64_t count) {
   builder->snapshot->tally[warning] = count;
 }
-/* The value of the key "tessera_sidecar", a string: what tsr__sidecar_find reads if there is no file. */
+/* The value of the key "tessera_sidecar", a string: what tsr__sidecar_find reads if there is no
+ * file. 0: none. */
 void tsr__builder_embedded_sidecar(tsr__builder *builder, uint32_t string);
 /* Take over what the sidecar holds: its tensors are in the order of device and block, and are in
  * blocks of the snapshot. `*sidecar` is empty afterwards. */

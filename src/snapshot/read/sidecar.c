@@ -310,7 +310,13 @@ static json_t *card_of(const tsr__card_of *of) {
                    (json_int_t)(of->card.outside_bytes & INT64_MAX));
 }
 
-static char *text_of(const tsr__sidecar *sidecar) {
+static int append(const char *data, size_t size, void *out) {
+  tsr__buffer_append(out, data, size);
+  return ((const tsr__buffer *)out)->failed ? -1 : 0;
+}
+
+/* False when out of memory. */
+static bool append_text(const tsr__sidecar *sidecar, tsr__buffer *out) {
   json_t *tensors = json_array(), *cards = json_array();
   bool ok = tensors && cards;
   for (size_t i = 0; ok && i < sidecar->tensors.count; i++)
@@ -320,22 +326,24 @@ static char *text_of(const tsr__sidecar *sidecar) {
   json_t *root =
       ok ? json_pack("{s:s, s:O, s:O}", "schema", SCHEMA, "devices", cards, "tensors", tensors)
          : NULL;
-  char *text = root ? json_dumps(root, JSON_COMPACT) : NULL;
+  ok = root && !json_dump_callback(root, append, out, JSON_COMPACT);
   json_decref(root);
   json_decref(tensors);
   json_decref(cards);
-  return text;
+  return ok;
 }
 
 int tsr__sidecar_embed(tsr__builder *builder, tsr__sidecar *sidecar, tsr_error *error) {
   sidecar->string = 0;
   if (!sidecar->tensors.count && !sidecar->cards.count) return 0;
-  char *text = text_of(sidecar);
-  if (!text) return tsr__fail_memory(error);
-  if (strlen(text) <= TSR__SIDECAR_BYTES) sidecar->string = tsr__builder_text(builder, text);
-  bool ok = sidecar->string != TSR_NONE;
-  free(text);
-  return ok ? 0 : tsr__fail_memory(error);
+  tsr__buffer text = {0};
+  bool ok = append_text(sidecar, &text);
+  tsr__buffer_append(&text, "", 1);
+  ok = ok && !text.failed;
+  if (ok && text.size <= TSR__SIDECAR_BYTES)
+    sidecar->string = tsr__builder_text(builder, text.data);
+  tsr__buffer_release(&text);
+  return ok && sidecar->string != TSR_NONE ? 0 : tsr__fail_memory(error);
 }
 
 /* ---- A text ---- */
@@ -463,7 +471,7 @@ int tsr__sidecar_find(tsr__builder *builder, const char *path, const char *choic
   int status = 0;
   uint32_t embedded = builder->snapshot->sidecar.string;
   assert(builder->is_laid_out);
-  builder->snapshot->sidecar.string = 0;
+  tsr__builder_embedded_sidecar(builder, 0);
   if (choice && *choice) {
     status = read_chosen(builder, choice, error);
   } else if (!choice && path && strcmp(path, "-") != 0) {

@@ -6,7 +6,8 @@
 
 #include <assert.h>
 #include <jansson.h>
-#include <stdlib.h>
+
+#include "base/buffer.h"
 
 enum { MOST_DEPTH = 16, MOST_VALUES = 1000 };
 
@@ -67,6 +68,11 @@ static json_t *json_of(spelling *s, tsr__value value, uint32_t depth) {
   }
 }
 
+static int append(const char *data, size_t size, void *out) {
+  tsr__buffer_append(out, data, size);
+  return ((const tsr__buffer *)out)->failed ? -1 : 0;
+}
+
 bool tsr__value_text(tsr__builder *builder, tsr__value value, uint32_t *string) {
   spelling s = {.snapshot = builder->snapshot};
   *string = TSR_NONE;
@@ -74,10 +80,12 @@ bool tsr__value_text(tsr__builder *builder, tsr__value value, uint32_t *string) 
     return true;
   json_t *root = json_of(&s, value, 0);
   if (!root) return true;
-  char *text = json_dumps(root, JSON_COMPACT);
+  tsr__buffer text = {0};
+  bool ok = !json_dump_callback(root, append, &text, JSON_COMPACT);
+  tsr__buffer_append(&text, "", 1);
   json_decref(root);
-  if (!text) return true;
-  *string = tsr__builder_text(builder, text);
-  free(text);
-  return *string != TSR_NONE;
+  ok = ok && !text.failed;
+  if (ok) *string = tsr__builder_text(builder, text.data);
+  tsr__buffer_release(&text);
+  return ok && *string != TSR_NONE;
 }
