@@ -13,6 +13,7 @@
 #include "tessera/unstable/answers.h"
 #include "tessera/unstable/attribution.h"
 #include "tessera/unstable/causes.h"
+#include "tessera/unstable/findings.h"
 #include "tessera/unstable/whatif.h"
 
 #ifdef __cplusplus
@@ -196,6 +197,8 @@ typedef struct tsr_why_device {
   tsr_why_outlook outlook; /* basis NONE if the program recovered: the trace shows how it went on */
   tsr_why_advice advice[TSR_WHY_CHANGE_COUNT]; /* those that are enough first */
   size_t advice_count;
+  tsr_finding *findings; /* what the program does at the peak that costs memory; NULL without any */
+  size_t finding_count;
   tsr_why_trial *trials; /* those that fit first, by reserved bytes; none without oom */
   size_t trial_count;
   tsr_warning *warnings;

@@ -12,9 +12,10 @@ int tsr__findings_of(tsr_study *study, uint32_t device, tsr_finding **out, size_
 
 /* The member "findings" in JSON; nothing in text. */
 void tsr__findings_emit(tsr__stack_printer *printer, const tsr_finding *findings, size_t count);
-/* "What to do:" and for each the change, the evidence, and the line of most of it; nothing in JSON, or
- * without any. */
-void tsr__findings_print(tsr__stack_printer *printer, const tsr_finding *findings, size_t count);
+/* The heading and for each the change, the evidence, and the line of most of it; nothing in JSON, or without
+ * any. */
+void tsr__findings_print(tsr__stack_printer *printer, const char *heading,
+                         const tsr_finding *findings, size_t count);
 /* How many lines that takes, with the empty one before it. */
 size_t tsr__findings_lines(const tsr_snapshot *snapshot, const tsr_finding *findings, size_t count);
 

@@ -98,11 +98,12 @@ size_t tsr__findings_lines(const tsr_snapshot *snapshot, const tsr_finding *find
   return lines;
 }
 
-void tsr__findings_print(tsr__stack_printer *printer, const tsr_finding *findings, size_t count) {
+void tsr__findings_print(tsr__stack_printer *printer, const char *heading,
+                         const tsr_finding *findings, size_t count) {
   tsr__emitter *emitter = printer->emitter;
   if (!tsr__emitter_is_text(emitter) || !count) return;
   tsr__emit_space(emitter);
-  tsr__emit_printf(emitter, TSR__BOLD, "What to do:");
+  tsr__emit_printf(emitter, TSR__BOLD, "%s", heading);
   for (size_t i = 0; i < count; i++) {
     append_change(printer, &findings[i]);
     tsr__emit_line(emitter, TSR__PLAIN, 2);

@@ -16,6 +16,7 @@
 #include "base/checked.h"
 #include "base/memory.h"
 #include "questions/shared/causes.h"
+#include "questions/shared/findings.h"
 #include "questions/shared/pools.h"
 #include "questions/shared/query.h"
 #include "questions/shared/rerun.h"
@@ -274,6 +275,9 @@ static int describe(const tsr_snapshot *snapshot, why_question *question, tsr_wh
     if (!status) status = tsr__why_advise(question->study, t, out, error);
     tsr__free((void *)(uintptr_t)tail.fate);
   }
+  if (!status && *is_meant)
+    status =
+        tsr__findings_of(question->study, out->device, &out->findings, &out->finding_count, error);
   if (!status && !(out->warnings = tsr__copy_warnings(t, &out->warning_count)))
     status = tsr__fail_memory(error);
   return status;
@@ -286,6 +290,7 @@ static void release_device(tsr_why_device *device) {
   tsr__free(device->trials);
   tsr__free(device->private_pools);
   tsr__free(device->warnings);
+  tsr__free(device->findings);
   *device = (tsr_why_device){0};
 }
 

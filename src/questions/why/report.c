@@ -21,6 +21,7 @@
 #include "emit/heading.h"
 #include "emit/text.h"
 #include "questions/reports.h"
+#include "questions/shared/findings.h"
 #include "questions/shared/moment.h"
 #include "questions/shared/names.h"
 
@@ -877,6 +878,7 @@ static void print_failure(tsr__stack_printer *printer, const tsr_why_device *d) 
   say_which(emitter, d);
   print_asker(printer, d);
   emit_advice(emitter, d);
+  tsr__findings_print(printer, "In the program:", d->findings, d->finding_count);
   if (is_verbose) {
     say_story(emitter, d);
     emit_request(printer, d);
@@ -920,6 +922,8 @@ static void emit_device(tsr__stack_printer *printer, const tsr_why_device *d, bo
   emit_trials(emitter, d);
   if (d->oom_count) emit_outlook(emitter, d);
   if (d->oom_count) emit_advice(emitter, d);
+  tsr__findings_emit(printer, d->findings, d->finding_count);
+  tsr__findings_print(printer, "What to do:", d->findings, d->finding_count);
   print_stacks(printer, d);
   tsr__emit_end(emitter);
 }
