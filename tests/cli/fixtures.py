@@ -550,6 +550,17 @@ def injecting():
                    for i, name in enumerate(names)])
 
 
+def zeros():
+    """Names that would end early where a text ends with a zero byte."""
+    names = ['a\0b', 'a\0c']
+    events = [entry('alloc', (i + 1) << 20, 4096, 4 * i + 1, (name, name, 3), compile_context=name)
+              for i, name in enumerate(names)]
+    return traces(events, annotations=[{'stage': stage, 'name': name, 'device': 0,
+                                        'time_us': START_US + 4 * i + at}
+                                       for i, name in enumerate(names)
+                                       for stage, at in (('START', 0), ('END', 2))])
+
+
 # Runs a command with standard output on a terminal, which leaves newlines alone, and copies that.
 ON_TERMINAL = '''\
 import os, pty, subprocess, sys, termios
@@ -699,6 +710,7 @@ def write_all(folder):
         write(folder / f'{name}.pickle', snapshot)
     write(folder / 'driving.pickle', driving())
     write(folder / 'injecting.pickle', injecting())
+    write(folder / 'zeros.pickle', zeros())
     (folder / 'on_terminal.py').write_text(ON_TERMINAL, encoding='utf-8')
     write(folder / 'stages.pickle', stages())
     write_named(folder)
