@@ -62,7 +62,7 @@ static void assert_heap(tsr__heap *heap) {
   if (++heap->changes < heap->next_check) return;
   heap->next_check = heap->changes + heap->blocks.count / 4;
   const char *wrong = tsr__heap_check(heap);
-  assert(!wrong || has_overlaps(heap));
+  assert(!wrong || heap->has_doubles || has_overlaps(heap));
 #else
   (void)heap;
 #endif
@@ -304,9 +304,11 @@ static uint32_t new_block(tsr__heap *heap, const tsr__heap_block *block) {
     if (heap->blocks.count >= TSR_NONE || !TSR__VECTOR_RESERVE(&heap->blocks, 1)) return TSR_NONE;
     index = (uint32_t)heap->blocks.count;
   }
+  bool is_alone;
   if ((heap->has_insides && !tsr__ranges_reserve(&heap->insides, 1)) ||
-      !tsr__map_put(&heap->by_address, block->address, index, NULL))
+      !tsr__map_put(&heap->by_address, block->address, index, &is_alone))
     return TSR_NONE;
+  if (!is_alone) heap->has_doubles = true;
   if (index == heap->blocks.count)
     heap->blocks.count++;
   else
@@ -321,7 +323,8 @@ static uint32_t new_block(tsr__heap *heap, const tsr__heap_block *block) {
 /* Take a block out of the map and make its index reusable; links are the caller's. */
 static void drop_block(tsr__heap *heap, uint32_t block) {
   assert(block < heap->blocks.count && block != heap->free_block_index);
-  tsr__map_remove(&heap->by_address, BLOCK(block).address);
+  if (!heap->has_doubles || tsr__heap_find(heap, BLOCK(block).address) == block)
+    tsr__map_remove(&heap->by_address, BLOCK(block).address);
   if (heap->has_insides) tsr__ranges_remove(&heap->insides, BLOCK(block).inside);
   BLOCK(block).next = heap->free_block_index;
   heap->free_block_index = block;

@@ -71,6 +71,8 @@ typedef struct tsr__heap {
   uint64_t steps;                                /* gone along blocks in search of an address */
   uint64_t candidates;                           /* that searches for a best fit looked at */
   bool has_insides;
+  bool has_doubles; /* two blocks have started at one address, as in a broken file's overlapping
+                     * segments: by_address has one of them, and some are not found by their start */
   TSR__VECTOR(tsr__free_set) free_sets; /* in pairs: free, unmapped */
   tsr__map set_of;                      /* pool and size class -> its pair */
   uint64_t seed;                        /* of the shape of the free sets */

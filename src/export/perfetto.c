@@ -60,6 +60,13 @@ typedef struct timeline_writer {
   bool has_run;
 } timeline_writer;
 
+/* Times of a broken file may go backwards, and further apart than a number holds. */
+static int64_t duration(int64_t begin, int64_t end) {
+  if (end <= begin) return 0;
+  uint64_t length = (uint64_t)end - (uint64_t)begin;
+  return length > INT64_MAX ? INT64_MAX : (int64_t)length;
+}
+
 /* Time of an event in microseconds. The state before the first event has the first event's time; events
  * without a time are a microsecond apart. */
 static int64_t clock_of(const timeline_writer *w, int64_t event) {
@@ -193,7 +200,7 @@ static int emit_counters(timeline_writer *w, tsr_error *error) {
 static void emit_range(timeline_writer *w, unsigned track, const char *name, int64_t from,
                        int64_t until) {
   begin_event(w, "X", tsr__string(name), from);
-  tsr__emit_field(w->emitter, "dur", NULL, tsr__index(until > from ? until - from : 0));
+  tsr__emit_field(w->emitter, "dur", NULL, tsr__index(duration(from, until)));
   tsr__emit_field(w->emitter, "tid", NULL, tsr__count(thread_of(w, track)));
   tsr__emit_end(w->emitter);
 }
@@ -328,7 +335,7 @@ static void emit_slice(timeline_writer *w, unsigned track, const slice *shown) {
   tsr__stack_append_name(w->printer, TSR__LABEL_STACK, life.stack);
   begin_event(w, "X", tsr__text((tsr_text){scratch->data, scratch->size}), shown->from);
   scratch->size = 0;
-  tsr__emit_field(w->emitter, "dur", NULL, tsr__index(shown->until - shown->from));
+  tsr__emit_field(w->emitter, "dur", NULL, tsr__index(duration(shown->from, shown->until)));
   tsr__emit_field(w->emitter, "tid", NULL, tsr__count(thread_of(w, track)));
   tsr__emit_inline_object(w->emitter, "args");
   tsr__emit_field(w->emitter, "requested_bytes", NULL, tsr__bytes(life.requested_bytes));

@@ -179,6 +179,8 @@ static uint32_t block_at(replay *r, uint64_t address) {
   uint32_t segment = tsr__heap_segment_around(&r->heap, address);
   if (segment != TSR_NONE) block = tsr__heap_find_inside(&r->heap, segment, address);
   if (block == TSR_NONE || r->heap.blocks.items[block].use != TSR__BLOCK_FREE) return TSR_NONE;
+  /* It starts there, but is not found by its start: a segment on top of its own has come and gone. */
+  if (r->heap.blocks.items[block].address == address) return TSR_NONE;
   block = r->has_wished ? cut_before(r, block, address) : cut_inside(r, block, address);
   r->is_out_of_memory = block == TSR_NONE;
   return block;

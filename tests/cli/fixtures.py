@@ -561,6 +561,15 @@ def zeros():
                                        for stage, at in (('START', 0), ('END', 2))])
 
 
+def apart():
+    """Times at both ends of what a number holds, and backwards."""
+    events = [entry('alloc', 1 << 20, 4096, 0, A, time_us=-5),
+              entry('free_completed', 1 << 20, 4096, 0, A, time_us=(1 << 63) - 1),
+              entry('alloc', 2 << 20, 4096, 0, A, time_us=9),
+              entry('free_completed', 2 << 20, 4096, 0, A, time_us=3)]
+    return traces(events)
+
+
 # Runs a command with standard output on a terminal, which leaves newlines alone, and copies that.
 ON_TERMINAL = '''\
 import os, pty, subprocess, sys, termios
@@ -711,6 +720,7 @@ def write_all(folder):
     write(folder / 'driving.pickle', driving())
     write(folder / 'injecting.pickle', injecting())
     write(folder / 'zeros.pickle', zeros())
+    write(folder / 'apart.pickle', apart())
     (folder / 'on_terminal.py').write_text(ON_TERMINAL, encoding='utf-8')
     write(folder / 'stages.pickle', stages())
     write_named(folder)

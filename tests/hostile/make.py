@@ -425,6 +425,13 @@ def contents():
     yield 'blocks-overflow', snapshot(event(), segments=[segment(*[
         block(size=number((1 << 64) - 1), requested_size=number((1 << 64) - 1))] * 5)])
     yield 'segments-overlap', snapshot(event(), segments=[segment(block())] * 50)
+    above = (16 << 20) + (2 << 20)
+    yield 'segment-on-another', snapshot(*[
+        event(action=text(action), addr=number(address), size=number(size << 20))
+        for action, address, size in (('segment_alloc', 16 << 20, 20), ('alloc', 16 << 20, 2),
+                                      ('segment_alloc', above, 4), ('segment_free', above, 4),
+                                      ('alloc', above, 1), ('free_requested', above, 1),
+                                      ('free_completed', above, 1), ('alloc', above, 3))])
     yield 'segment-wraps', snapshot(event(addr=number((1 << 64) - 512)), segments=[
         segment(block(address=number((1 << 64) - 512)), address=number((1 << 64) - 512))])
     yield 'alloc-again', snapshot(*[event()] * 20)
