@@ -118,11 +118,11 @@ static bool find_bounds(const tsr__phases *phases, const tsr__marked_ranges *ran
     optimizers += list.items[i].has_optimizer;
     zero_grads += list.items[i].has_zero_grad;
   }
-  bool is_told = zero_grads || optimizers > 1 || list.count == 1;
+  bool shows_end = zero_grads || optimizers > 1 || list.count == 1;
   bool is_everywhere = optimizers != 0; /* every step ends with an optimizer */
   for (size_t i = 0; ok && i < list.count; i++) {
     const gap *g = &list.items[i];
-    if (is_told && !g->has_optimizer && !g->has_zero_grad) continue;
+    if (shows_end && !g->has_optimizer && !g->has_zero_grad) continue;
     uint32_t bound = bound_in(g, ranges);
     if (bound) ok = TSR__VECTOR_PUSH(out, bound);
     if (!g->has_optimizer) is_everywhere = false;

@@ -232,7 +232,7 @@ static tsr_phase annotated(maker *m, uint32_t event) {
 }
 
 /* The phase of one event; UNKNOWN for an allocation without evidence, -1 for an event that does not count. */
-static int told_by(maker *m, uint32_t event) {
+static int phase_shown(maker *m, uint32_t event) {
   tsr_action action = (tsr_action)m->events->action[event];
   uint32_t stack = m->events->stack[event];
   tsr_phase range = m->out.marked.count ? annotated(m, event) : TSR_PHASE_UNKNOWN;
@@ -254,13 +254,13 @@ static bool make_runs(maker *m) {
   int phase = -1;
   uint32_t count = events->count < UINT32_MAX ? (uint32_t)events->count : UINT32_MAX - 1;
   for (uint32_t i = 0; i < count; i++) {
-    int told = told_by(m, i);
-    if (told < 0) continue;
-    assert(told <= PHASE_EMPTY);
-    if (told != phase) {
-      phase = told;
-      bool is_told = phase != TSR_PHASE_UNKNOWN && phase != PHASE_EMPTY;
-      if (!TSR__VECTOR_PUSH(&m->out.runs, (tsr__phase_run){i, i, (uint8_t)phase, is_told}))
+    int shown = phase_shown(m, i);
+    if (shown < 0) continue;
+    assert(shown <= PHASE_EMPTY);
+    if (shown != phase) {
+      phase = shown;
+      bool is_known = phase != TSR_PHASE_UNKNOWN && phase != PHASE_EMPTY;
+      if (!TSR__VECTOR_PUSH(&m->out.runs, (tsr__phase_run){i, i, (uint8_t)phase, is_known}))
         return false;
     }
     if (events->action[i] == TSR_ACTION_ALLOC)
@@ -330,7 +330,7 @@ static void join_equal(tsr__phases *phases) {
     tsr__phase_run *last = kept ? &phases->runs.items[kept - 1] : NULL;
     if (last && last->phase == run.phase) {
       last->last_alloc = run.last_alloc;
-      last->is_told |= run.is_told;
+      last->is_known |= run.is_known;
     } else {
       phases->runs.items[kept++] = run;
     }

@@ -41,7 +41,7 @@ static inline tsr__role tsr__role_of(const tsr__roles *roles, uint32_t stack) {
 typedef struct tsr__phase_run {
   uint32_t first, last_alloc; /* events; last_alloc: the last that allocates, or first */
   uint8_t phase;
-  bool is_told; /* the phase is known from frames or annotations, not from neighbours */
+  bool is_known; /* the phase is known from frames or annotations, not from neighbours */
 } tsr__phase_run;
 
 /* Runs ascend, and neighbours differ in phase. Events before the first run allocate nothing. `marked` are

@@ -38,7 +38,7 @@ static bool is_sound(const tsr__plan *plan) {
 #endif
 
 /* A run that was cut in two begins again at `block`. */
-static void mend(tsr__plan *plan, uint64_t block) {
+static void begin_run(tsr__plan *plan, uint64_t block) {
   if (block < plan->block_count && plan->blocks[block].choice == TSR__PLAN_RECOMPUTE_RUN)
     plan->blocks[block].begins_run = true;
   assert(is_sound(plan));
@@ -49,14 +49,14 @@ void tsr__plan_choose(tsr__plan *plan, uint64_t first, uint64_t end, tsr__plan_c
   assert(choice < TSR__PLAN_CHOICE_COUNT && choice != TSR__PLAN_RECOMPUTE_RUN);
   for (uint64_t i = first; i < end; i++)
     plan->blocks[i] = (tsr__plan_block){(uint8_t)choice, false};
-  mend(plan, end);
+  begin_run(plan, end);
 }
 
 void tsr__plan_choose_runs(tsr__plan *plan, uint64_t first, uint64_t end, uint64_t length) {
   assert(first <= end && end <= plan->block_count && length);
   for (uint64_t i = first; i < end; i++)
     plan->blocks[i] = (tsr__plan_block){TSR__PLAN_RECOMPUTE_RUN, (i - first) % length == 0};
-  mend(plan, end);
+  begin_run(plan, end);
 }
 
 bool tsr__plan_has(const tsr__plan *plan, tsr__plan_choice choice) {

@@ -97,8 +97,8 @@ static void pack_kinds(tsr__bundle *p, const tsr__page_track *t, size_t number) 
   tsr__intern_init(&kinds);
   if (!last) p->ok = false;
   column(p, "kind", number);
-  for (size_t i = 0; p->ok && !p->pack.is_full && i < t->cut->told_count; i++) {
-    uint32_t row = t->cut->told[i], stack = d->stack[row];
+  for (size_t i = 0; p->ok && !p->pack.is_full && i < t->cut->listed_count; i++) {
+    uint32_t row = t->cut->listed[i], stack = d->stack[row];
     uint32_t node = tsr__page_stack(p->names, t->ids, t->snapshot, stack, &p->ok);
     kind key = {node == TSR_NONE ? 0 : (uint64_t)node + 1, d->requested_bytes[row],
                 d->block_bytes[row], said_of(d, row)};
@@ -129,8 +129,8 @@ static int compare_u64(const void *a, const void *b) {
 static void pack_addresses(tsr__bundle *p, const tsr__page_track *t, size_t number) {
   tsr__map places = {0};
   TSR__VECTOR(uint64_t) distinct = {0};
-  for (size_t i = 0; p->ok && i < t->cut->told_count; i++) {
-    uint64_t address = t->device->address[t->cut->told[i]];
+  for (size_t i = 0; p->ok && i < t->cut->listed_count; i++) {
+    uint64_t address = t->device->address[t->cut->listed[i]];
     bool is_new;
     p->ok = tsr__map_put(&places, address, 0, &is_new) &&
             (!is_new || TSR__VECTOR_PUSH(&distinct, address));
@@ -145,8 +145,8 @@ static void pack_addresses(tsr__bundle *p, const tsr__page_track *t, size_t numb
   tsr__bundle_column_end(p);
   column(p, "address", number);
   uint64_t before = 0;
-  for (size_t i = 0; p->ok && i < t->cut->told_count; i++) {
-    uint64_t place = *tsr__map_find(&places, t->device->address[t->cut->told[i]]);
+  for (size_t i = 0; p->ok && i < t->cut->listed_count; i++) {
+    uint64_t place = *tsr__map_find(&places, t->device->address[t->cut->listed[i]]);
     tsr__pack_signed(&p->pack, (int64_t)(place - before));
     before = place;
   }
@@ -163,24 +163,24 @@ static void pack_lives(tsr__bundle *p, const tsr__page_track *t, size_t number) 
   uint64_t end = d->event_count + 1;
   uint32_t before = 0;
   column(p, "born", number);
-  for (size_t i = 0; i < cut->told_count; i++) {
-    tsr__pack_signed(&p->pack, (int64_t)d->born[cut->told[i]] - (int64_t)before);
-    before = d->born[cut->told[i]];
+  for (size_t i = 0; i < cut->listed_count; i++) {
+    tsr__pack_signed(&p->pack, (int64_t)d->born[cut->listed[i]] - (int64_t)before);
+    before = d->born[cut->listed[i]];
   }
   tsr__bundle_column_end(p);
   column(p, "life", number);
-  for (size_t i = 0; i < cut->told_count; i++) {
-    uint32_t row = cut->told[i];
+  for (size_t i = 0; i < cut->listed_count; i++) {
+    uint32_t row = cut->listed[i];
     tsr__pack_number(&p->pack, d->died[row] < end ? d->died[row] - d->born[row] : 0);
   }
   tsr__bundle_column_end(p);
   column(p, "wait", number);
-  for (size_t i = 0; i < cut->told_count; i++)
-    tsr__pack_number(&p->pack, d->died[cut->told[i]] - d->released[cut->told[i]]);
+  for (size_t i = 0; i < cut->listed_count; i++)
+    tsr__pack_number(&p->pack, d->died[cut->listed[i]] - d->released[cut->listed[i]]);
   tsr__bundle_column_end(p);
-  if (cut->told_count == d->allocation_count) return;
+  if (cut->listed_count == d->allocation_count) return;
   column(p, "row", number);
-  pack_moments(p, cut->told, cut->told_count);
+  pack_moments(p, cut->listed, cut->listed_count);
   tsr__bundle_column_end(p);
 }
 
@@ -201,8 +201,8 @@ static void pack_groupings(tsr__bundle *p, const tsr__page_track *t, size_t numb
     const tsr_view_grouping *grouping = &t->device->groupings[g];
     snprintf(name, sizeof name, "group%zu", g);
     column(p, name, number);
-    for (size_t i = 0; i < cut->told_count; i++)
-      tsr__pack_bytes(&p->pack, &grouping->group[cut->told[i]], 1);
+    for (size_t i = 0; i < cut->listed_count; i++)
+      tsr__pack_bytes(&p->pack, &grouping->group[cut->listed[i]], 1);
     tsr__bundle_column_end(p);
     if (!cut->rest[g].high) continue;
     snprintf(name, sizeof name, "rest%zu.high", g);

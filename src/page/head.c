@@ -41,7 +41,7 @@ static void head_groupings(tsr__bundle *p, const tsr_view_device *d) {
 static void head_cut(tsr__bundle *p, const tsr_view_cut *cut) {
   tsr__buffer_printf(&p->head, "\"from\":%" PRIu32, cut->from);
   head_number(p, "to", cut->to);
-  head_number(p, "allocations", cut->told_count);
+  head_number(p, "allocations", cut->listed_count);
   head_number(p, "restCount", cut->rest_count);
   head_number(p, "restLargest", cut->rest_largest_bytes);
   head_number(p, "bucketMoments", cut->bucket_moments);

@@ -83,7 +83,7 @@ static bool pack_all(tsr_page *p, tsr__bundle *bundle) {
 
 static bool is_long(const tsr_page *p) {
   size_t allocations = 0;
-  for (size_t i = 0; i < p->track_count; i++) allocations += p->tracks[i].cut->told_count;
+  for (size_t i = 0; i < p->track_count; i++) allocations += p->tracks[i].cut->listed_count;
   return allocations > QUICK_ALLOCATIONS;
 }
 

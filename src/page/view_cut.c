@@ -25,7 +25,7 @@ typedef struct cutter {
   const tsr_view_device *d;
   tsr_view_cut *out;
   size_t row_count; /* rows born by the end of the range */
-  uint8_t *is_told; /* by row; NULL if all in the range are included */
+  uint8_t *is_listed; /* by row; NULL if all in the range are included */
 } cutter;
 
 static bool is_within(const cutter *c, size_t row) {
@@ -61,25 +61,25 @@ static unsigned lowest_class(const uint64_t *histogram, uint64_t room, uint64_t 
   return lowest;
 }
 
-static bool list_told(cutter *c, size_t count) {
-  c->out->told = tsr__realloc(NULL, count, sizeof *c->out->told);
-  if (!c->out->told) return false;
+static bool list_rows(cutter *c, size_t count) {
+  c->out->listed = tsr__realloc(NULL, count, sizeof *c->out->listed);
+  if (!c->out->listed) return false;
   for (size_t row = 0; row < c->row_count; row++)
-    if (c->is_told ? c->is_told[row] : is_within(c, row))
-      c->out->told[c->out->told_count++] = (uint32_t)row;
+    if (c->is_listed ? c->is_listed[row] : is_within(c, row))
+      c->out->listed[c->out->listed_count++] = (uint32_t)row;
   return true;
 }
 
 static bool choose(cutter *c, uint64_t most) {
-  uint64_t sizes[SIZE_CLASSES] = {0}, lives[SIZE_CLASSES] = {0}, room, more, count = 0, told = 0;
+  uint64_t sizes[SIZE_CLASSES] = {0}, lives[SIZE_CLASSES] = {0}, room, more, count = 0, listed = 0;
   for (size_t row = 0; row < c->row_count; row++) {
     if (!is_within(c, row)) continue;
     count++;
     sizes[class_of(c, row, false)]++;
   }
-  if (count <= most) return list_told(c, (size_t)count);
-  c->is_told = TSR__NEW_ARRAY(uint8_t, c->row_count);
-  if (!c->is_told) return false;
+  if (count <= most) return list_rows(c, (size_t)count);
+  c->is_listed = TSR__NEW_ARRAY(uint8_t, c->row_count);
+  if (!c->is_listed) return false;
   unsigned all_from = lowest_class(sizes, most, &room);
   uint64_t start = class_start(all_from); /* all of this size or more are included; 0: none */
   for (size_t row = 0; row < c->row_count; row++)
@@ -89,18 +89,18 @@ static bool choose(cutter *c, uint64_t most) {
   unsigned long_from = lowest_class(lives, room, &more);
   for (size_t row = 0; row < c->row_count; row++) {
     if (!is_within(c, row)) continue;
-    bool is_told = start && c->d->requested_bytes[row] >= start;
-    if (!is_told && class_of(c, row, false) + 1 == all_from) {
+    bool is_listed = start && c->d->requested_bytes[row] >= start;
+    if (!is_listed && class_of(c, row, false) + 1 == all_from) {
       unsigned life = class_of(c, row, true);
-      is_told = life >= long_from || (life + 1 == long_from && more && more--);
+      is_listed = life >= long_from || (life + 1 == long_from && more && more--);
     }
-    c->is_told[row] = is_told;
-    told += is_told;
+    c->is_listed[row] = is_listed;
+    listed += is_listed;
     uint64_t bytes = c->d->requested_bytes[row];
-    if (!is_told && bytes > c->out->rest_largest_bytes) c->out->rest_largest_bytes = bytes;
+    if (!is_listed && bytes > c->out->rest_largest_bytes) c->out->rest_largest_bytes = bytes;
   }
-  c->out->rest_count = count - told;
-  return list_told(c, (size_t)told);
+  c->out->rest_count = count - listed;
+  return list_rows(c, (size_t)listed);
 }
 
 /* ---- the highest and the lowest moments ---- */
@@ -191,7 +191,7 @@ static bool sums_init(sums *s, const cutter *c) {
   s->active = TSR__NEW_ARRAY(uint64_t, samples);
   s->blocks = TSR__NEW_ARRAY(uint64_t, samples);
   bool ok = s->active && s->blocks;
-  for (size_t g = 0; ok && c->is_told && g < c->d->grouping_count; g++)
+  for (size_t g = 0; ok && c->is_listed && g < c->d->grouping_count; g++)
     ok = (s->groups[g] = TSR__NEW_ARRAY(uint64_t, samples * c->d->groupings[g].count)) != NULL;
   return ok;
 }
@@ -204,7 +204,7 @@ static void add_changes(sums *s, const cutter *c) {
     if (from == to) continue;
     s->active[from] += d->block_bytes[row];
     s->active[to] -= d->block_bytes[row];
-    if (!c->is_told || c->is_told[row]) continue;
+    if (!c->is_listed || c->is_listed[row]) continue;
     s->blocks[from]++;
     s->blocks[to]--;
     for (size_t g = 0; g < d->grouping_count; g++) {
@@ -260,7 +260,7 @@ static bool sum(const cutter *c) {
       out->active_high[b] = s.active[sample_of(out, b, true)];
       out->active_low[b] = s.active[sample_of(out, b, false)];
     }
-    ok = !c->is_told || take_rest(&s, c);
+    ok = !c->is_listed || take_rest(&s, c);
   }
   sums_release(&s);
   return ok;
@@ -291,7 +291,7 @@ int tsr_view_cut_compute(const tsr_view_device *device, const tsr_view_stretch *
   cutter c = {.d = device, .out = &cut, .row_count = rows_by(device, cut.to)};
   bool ok = choose(&c, how.most_allocations ? how.most_allocations : MOST_ALLOCATIONS) &&
             find_buckets(&c, how.most_buckets ? how.most_buckets : MOST_BUCKETS) && sum(&c);
-  tsr__free(c.is_told);
+  tsr__free(c.is_listed);
   if (ok) {
     *out = cut;
     return 0;
@@ -301,7 +301,7 @@ int tsr_view_cut_compute(const tsr_view_device *device, const tsr_view_stretch *
 }
 
 void tsr_view_cut_release(tsr_view_cut *cut) {
-  void *columns[] = {cut->told,           cut->high,        cut->low,        cut->allocated_high,
+  void *columns[] = {cut->listed,           cut->high,        cut->low,        cut->allocated_high,
                      cut->allocated_low,  cut->active_high, cut->active_low, cut->rest_blocks_high,
                      cut->rest_blocks_low};
   for (size_t i = 0; i < sizeof columns / sizeof *columns; i++) tsr__free(columns[i]);

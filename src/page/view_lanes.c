@@ -187,7 +187,7 @@ static bool add_phases(const tsr__timeline *t, const tsr__phases *phases, ranges
     bool is_last = i + 1 == phases->runs.count;
     uint32_t end = is_last ? (uint32_t)t->events.count : phases->runs.items[i + 1].first;
     ok = TSR__VECTOR_PUSH(
-        out, (tsr_view_range){TSR_VIEW_PHASE, run->is_told, run->phase, run->first + 1, end + 1});
+        out, (tsr_view_range){TSR_VIEW_PHASE, run->is_known, run->phase, run->first + 1, end + 1});
   }
   return ok;
 }

@@ -25,14 +25,14 @@ typedef struct tsr__asked {
 } tsr__asked;
 
 /* A value being reported: `inputs` are the subjects, in their order. */
-typedef struct tsr__told {
+typedef struct tsr__report_call {
   const tsr_report_input *inputs;
   size_t input_count;
   const void *value;
   const tsr_report_options *options;
   tsr_write_fn *write;
   void *context;
-} tsr__told;
+} tsr__report_call;
 
 typedef struct tsr__question_row {
   tsr_question about;
@@ -41,14 +41,14 @@ typedef struct tsr__question_row {
   /* Compute the value. `*out` is untouched on failure. */
   int (*ask)(const tsr__asked *asked, void **out, tsr_error *error);
   /* Write the whole report. */
-  int (*report)(const tsr__told *told, tsr_error *error);
+  int (*report)(const tsr__report_call *call, tsr_error *error);
   /* Release the value; never called with NULL. */
   void (*free)(void *value);
   /* The rest is optional. */
   bool (*passed)(const void *value);
   const tsr_snapshot *(*snapshot)(const void *value);
   const char *const *forms; /* names of forms of its own, ends at NULL; and writing one of them */
-  int (*form)(const tsr__told *told, size_t form, const char *root, tsr_error *error);
+  int (*form)(const tsr__report_call *call, size_t form, const char *root, tsr_error *error);
 } tsr__question_row;
 
 /* The fields of a list of rows. */
@@ -65,9 +65,9 @@ typedef struct tsr__question_row {
 /* `report` and `release` of a question about one snapshot whose value is a tsr_NAME: the names that the
  * library gives to the parts of most answers. */
 #define TSR__QUESTION_REPORTS(NAME)                                                  \
-  static int report(const tsr__told *told, tsr_error *error) {                       \
-    return tsr__report_##NAME(told->inputs, told->value, told->options, told->write, \
-                              told->context, error);                                 \
+  static int report(const tsr__report_call *call, tsr_error *error) {                       \
+    return tsr__report_##NAME(call->inputs, call->value, call->options, call->write, \
+                              call->context, error);                                 \
   }                                                                                  \
   static void release(void *value) {                                                 \
     tsr_##NAME##_free(value);                                                        \

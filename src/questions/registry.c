@@ -187,8 +187,8 @@ int tsr_answer_write(const tsr_answer *answer, const tsr_report_options *options
                      tsr_write_fn *write, void *context, tsr_error *error) {
   tsr_report_options how;
   int status = tsr__options_read(options, &how, sizeof how, error);
-  tsr__told told = {answer->inputs, answer->input_count, answer->value, &how, write, context};
-  return status ? status : answer->question->report(&told, error);
+  tsr__report_call call = {answer->inputs, answer->input_count, answer->value, &how, write, context};
+  return status ? status : answer->question->report(&call, error);
 }
 
 int tsr_answer_verdict(const tsr_answer *answer, tsr_write_fn *write, void *context,
@@ -204,9 +204,9 @@ int tsr_answer_write_form(const tsr_answer *answer, const char *form, const char
   tsr_report_options how;
   int status = tsr__options_read(options, &how, sizeof how, error);
   if (status) return status;
-  tsr__told told = {answer->inputs, answer->input_count, answer->value, &how, write, context};
+  tsr__report_call call = {answer->inputs, answer->input_count, answer->value, &how, write, context};
   for (size_t i = 0; row->forms && row->forms[i]; i++)
-    if (tsr_word_is(form, strlen(form), row->forms[i])) return row->form(&told, i, root, error);
+    if (tsr_word_is(form, strlen(form), row->forms[i])) return row->form(&call, i, root, error);
   return tsr__fail(error, TSR_ERROR_ARGUMENT, TSR_OFFSET_NONE, "'%s' has no format '%.60s'",
                    row->about.name, form);
 }

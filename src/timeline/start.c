@@ -7,7 +7,7 @@
  *
  * The size of a block that is freed inside the window is not written anywhere. It is the rounded
  * request, plus what PyTorch did not split off: in the large pool, outside expandable segments, no
- * free block is ever as small as 1 MiB, so a gap up to that behind a block belongs to it. Behind
+ * free block is ever as small as 1 MiB, so a gap up to that after a block belongs to it. After
  * others the replay sees what was not split off when the free memory there is first used.
  *
  * Finding each address's first event takes as long as a sixth of the replay, and it needs nothing but
@@ -46,7 +46,7 @@ typedef struct starter {
   size_t freed_count;
   TSR__VECTOR(tsr__span) ranges; /* expandable memory before the window */
   tsr__ranges places;            /* where they lie, by index; without empty ones */
-  tsr__map told;                 /* address -> row of a block that a trimmed file tells */
+  tsr__map recorded;                 /* address -> row of a block that a trimmed file lists */
   scan parts[MOST_PARTS];        /* while they are scanned; the first becomes `seen` */
 } starter;
 
@@ -159,16 +159,16 @@ static bool has_expandable(const tsr_snapshot *snapshot, uint32_t device) {
 /* What PyTorch writes among its settings only as the text that they were given as. */
 static void read_conf(const tsr_snapshot *snapshot, tsr_allocator_settings *settings) {
   char conf[TSR_ALLOCATOR_SETTINGS_TEXT_BYTES];
-  tsr_allocator_settings told;
+  tsr_allocator_settings recorded;
   tsr_error ignored;
   tsr_text text = tsr__snapshot_setting_text(snapshot, "PYTORCH_CUDA_ALLOC_CONF");
   if (!text.size_bytes || text.size_bytes >= sizeof conf) return;
   memcpy(conf, text.data, text.size_bytes);
   conf[text.size_bytes] = '\0';
-  if (tsr_allocator_settings_parse(conf, &told, &ignored)) return;
-  settings->large_segment_bytes = told.large_segment_bytes;
+  if (tsr_allocator_settings_parse(conf, &recorded, &ignored)) return;
+  settings->large_segment_bytes = recorded.large_segment_bytes;
   if (!settings->max_non_split_rounding_bytes)
-    settings->max_non_split_rounding_bytes = told.max_non_split_rounding_bytes;
+    settings->max_non_split_rounding_bytes = recorded.max_non_split_rounding_bytes;
 }
 
 /* Requests that pinned host memory rounds: PyTorch before 2.14 has no limits, and -1 is none. */
@@ -222,14 +222,14 @@ static bool is_waiting_request(const tsr_events *events, uint64_t i) {
   return events->action[i] == TSR_ACTION_FREE_REQUESTED && !is_complete;
 }
 
-/* `told` is only read: several threads look at it. */
-static bool note_event(scan *s, const tsr__timeline *t, tsr__map *told, uint64_t i) {
+/* `recorded` is only read: several threads look at it. */
+static bool note_event(scan *s, const tsr__timeline *t, tsr__map *recorded, uint64_t i) {
   const tsr_events *events = &t->events;
   bool added, is_request = is_waiting_request(events, i);
   switch (events->action[i]) {
   case TSR_ACTION_FREE_REQUESTED: s->has_requests = true; break;
   case TSR_ACTION_FREE_COMPLETED:
-    /* Mostly right behind its request, which was noted: here, or at the end of the part before. */
+    /* Mostly right after its request, which was noted: here, or at the end of the part before. */
     if (i && events->action[i - 1] == TSR_ACTION_FREE_REQUESTED &&
         events->addr[i - 1] == events->addr[i])
       return true;
@@ -250,7 +250,7 @@ static bool note_event(scan *s, const tsr__timeline *t, tsr__map *told, uint64_t
                           .requested_bytes = events->size[i],
                           .stack = TSR_NONE,
                           .is_waiting = events->action[i] == TSR_ACTION_FREE_COMPLETED};
-  const uint64_t *row = told->count ? tsr__map_find(told, initial.address) : NULL;
+  const uint64_t *row = recorded->count ? tsr__map_find(recorded, initial.address) : NULL;
   const tsr_block *block = row ? &t->snapshot->blocks.items[*row] : NULL;
   if (block) {
     initial.stack = block->stack;
@@ -264,7 +264,7 @@ static int scan_part(void *context, size_t index, tsr_error *error) {
   starter *s = context;
   scan *part = &s->parts[index];
   for (uint64_t i = part->first; i < part->end; i++)
-    if (!note_event(part, s->t, &s->told, i)) return tsr__fail_memory(error);
+    if (!note_event(part, s->t, &s->recorded, i)) return tsr__fail_memory(error);
   assert(part->found.count == part->known_bytes.count);
   return 0;
 }
@@ -339,13 +339,13 @@ static bool scan_all(starter *s, tsr__thread_pool *pool) {
   return ok;
 }
 
-static bool note_told(starter *s) {
+static bool note_recorded(starter *s) {
   size_t count;
-  const tsr__value *told = tsr__snapshot_initial_blocks(s->t->snapshot, s->t->device, &count);
+  const tsr__value *recorded = tsr__snapshot_initial_blocks(s->t->snapshot, s->t->device, &count);
   for (size_t i = 0; i < count; i++) {
-    if (told[i].tag != TSR__BLOCK) continue;
-    uint64_t address = s->t->snapshot->blocks.items[told[i].id].address;
-    if (!tsr__map_put(&s->told, address, told[i].id, NULL)) return false;
+    if (recorded[i].tag != TSR__BLOCK) continue;
+    uint64_t address = s->t->snapshot->blocks.items[recorded[i].id].address;
+    if (!tsr__map_put(&s->recorded, address, recorded[i].id, NULL)) return false;
   }
   return true;
 }
@@ -487,39 +487,39 @@ static bool is_alike(const starter *s, uint32_t place, const tsr__span *stretch,
 
 /* Join a range to those directly before and after it, or TSR__RANGE_NONE, if they are of this
  * class. */
-static bool join_neighbours(starter *s, const tsr__span *stretch, uint32_t before, uint32_t behind,
+static bool join_neighbours(starter *s, const tsr__span *stretch, uint32_t before, uint32_t after,
                             bool is_large) {
   uint64_t begin = stretch->address, end = begin + stretch->size_bytes;
   bool has_before =
       is_alike(s, before, stretch, is_large) && tsr__ranges_get(&s->places, before)->end == begin;
-  bool has_behind =
-      is_alike(s, behind, stretch, is_large) && tsr__ranges_get(&s->places, behind)->begin == end;
-  if (has_before && has_behind) {
-    uint64_t whole_end = tsr__ranges_get(&s->places, behind)->end;
-    set_range(s, behind, whole_end, whole_end);
+  bool has_after =
+      is_alike(s, after, stretch, is_large) && tsr__ranges_get(&s->places, after)->begin == end;
+  if (has_before && has_after) {
+    uint64_t whole_end = tsr__ranges_get(&s->places, after)->end;
+    set_range(s, after, whole_end, whole_end);
     set_range(s, before, tsr__ranges_get(&s->places, before)->begin, whole_end);
   } else if (has_before) {
     set_range(s, before, tsr__ranges_get(&s->places, before)->begin, end);
-  } else if (has_behind) {
-    set_range(s, behind, begin, tsr__ranges_get(&s->places, behind)->end);
+  } else if (has_after) {
+    set_range(s, after, begin, tsr__ranges_get(&s->places, after)->end);
   }
-  return has_before || has_behind;
+  return has_before || has_after;
 }
 
 /* What was unmapped continues what is next to it. Its class is only guessed and its pool may be
  * unknown (TSR_NONE): where nothing of that class is there, that of the neighbours is right. */
 static bool range_add(starter *s, tsr__span range) {
   uint64_t end = range.address + range.size_bytes;
-  uint32_t behind = tsr__ranges_ending_after(&s->places, range.address);
-  if (behind != TSR__RANGE_NONE && tsr__ranges_get(&s->places, behind)->begin < end) {
+  uint32_t after = tsr__ranges_ending_after(&s->places, range.address);
+  if (after != TSR__RANGE_NONE && tsr__ranges_get(&s->places, after)->begin < end) {
     s->t->misfits[TSR__MISFIT_SEGMENT]++; /* it was there: then it was not unmapped */
     return true;
   }
   uint32_t before =
       range.address ? tsr__ranges_ending_after(&s->places, range.address - 1) : TSR__RANGE_NONE;
-  if (before == behind) before = TSR__RANGE_NONE;
-  if (join_neighbours(s, &range, before, behind, range.is_large) ||
-      join_neighbours(s, &range, before, behind, !range.is_large))
+  if (before == after) before = TSR__RANGE_NONE;
+  if (join_neighbours(s, &range, before, after, range.is_large) ||
+      join_neighbours(s, &range, before, after, !range.is_large))
     return true;
   if (range.pool == TSR_NONE) range.pool = s->t->default_pool;
   return push_range(s, &range);
@@ -534,14 +534,14 @@ static bool range_remove(starter *s, uint64_t address, uint64_t size_bytes) {
       s->t->misfits[TSR__MISFIT_SEGMENT]++;
       return true;
     }
-    tsr__span behind = s->ranges.items[index_of(s, place)];
-    uint64_t begin = behind.address, range_end = begin + behind.size_bytes;
+    tsr__span after = s->ranges.items[index_of(s, place)];
+    uint64_t begin = after.address, range_end = begin + after.size_bytes;
     uint64_t stop = end < range_end ? end : range_end;
     assert(begin <= address && address < range_end);
-    behind.address = stop;
-    behind.size_bytes = range_end - stop;
+    after.address = stop;
+    after.size_bytes = range_end - stop;
     set_range(s, place, begin, address);
-    if (behind.size_bytes && !push_range(s, &behind)) return false;
+    if (after.size_bytes && !push_range(s, &after)) return false;
     address = stop;
   }
   return true;
@@ -739,7 +739,7 @@ int tsr__timeline_start(tsr__timeline *timeline, tsr__heap *heap, tsr__map *loos
   if (timeline->device == TSR_DEVICE_HOST)
     timeline->host_round_max_bytes = host_round_max(timeline->snapshot);
   tsr__ranges_init(&s.places);
-  bool ok = note_told(&s) && scan_all(&s, pool);
+  bool ok = note_recorded(&s) && scan_all(&s, pool);
   s.freed_count = s.seen.found.count;
   ok = ok && note_blocks(&s) && add_final_segments(&s) && add_freed_segments(&s) &&
        undo_ranges(&s) && add_ranges(&s);
@@ -749,7 +749,7 @@ int tsr__timeline_start(tsr__timeline *timeline, tsr__heap *heap, tsr__map *loos
       s.seen.found.items[i].is_waiting = false;
   ok = ok && place_all(&s);
   release_scan(&s.seen);
-  tsr__map_release(&s.told);
+  tsr__map_release(&s.recorded);
   TSR__VECTOR_FREE(&s.ranges);
   tsr__ranges_release(&s.places);
   return ok ? 0 : TSR_ERROR_MEMORY;

@@ -36,8 +36,8 @@ static tsr_totals told_at(const tsr_view_device *d, const tsr_view_cut *cut, uin
                           uint64_t *blocks) {
   tsr_totals totals = {0};
   *blocks = 0;
-  for (size_t k = 0; k < cut->told_count; k++) {
-    size_t i = cut->told[k];
+  for (size_t k = 0; k < cut->listed_count; k++) {
+    size_t i = cut->listed[k];
     if (d->born[i] > moment || d->died[i] <= moment) continue;
     ++*blocks;
     totals.requested_bytes += d->requested_bytes[i];
@@ -108,7 +108,7 @@ static void check_all_told(const model_trace *m, const tsr_view_device *d) {
   tsr_view_cut cut = cut_of(d, (tsr_view_stretch){0});
   check_order(d);
   assert_int_equal(cut.rest_count, 0);
-  assert_int_equal(cut.told_count, d->allocation_count);
+  assert_int_equal(cut.listed_count, d->allocation_count);
   for (uint32_t moment = 0; moment <= d->event_count; moment += 7) {
     uint64_t blocks;
     tsr_totals got = told_at(d, &cut, moment, &blocks);
@@ -149,10 +149,10 @@ static void check_sample(const model_trace *m, const tsr_view_device *d, const t
 
 static void check_cut(const model_trace *m, const tsr_view_device *d, tsr_view_stretch stretch) {
   tsr_view_cut cut = cut_of(d, stretch);
-  assert_true(cut.told_count <= stretch.most_allocations);
-  for (size_t k = 1; k < cut.told_count; k++) assert_true(cut.told[k - 1] < cut.told[k]);
-  for (size_t k = 0; k < cut.told_count; k++)
-    assert_true(d->born[cut.told[k]] <= cut.to && d->died[cut.told[k]] > cut.from);
+  assert_true(cut.listed_count <= stretch.most_allocations);
+  for (size_t k = 1; k < cut.listed_count; k++) assert_true(cut.listed[k - 1] < cut.listed[k]);
+  for (size_t k = 0; k < cut.listed_count; k++)
+    assert_true(d->born[cut.listed[k]] <= cut.to && d->died[cut.listed[k]] > cut.from);
   for (size_t i = 0; i < cut.bucket_count; i++) {
     check_sample(m, d, &cut, i, true);
     check_sample(m, d, &cut, i, false);
@@ -203,7 +203,7 @@ static void one_moment(void **state) {
     uint64_t blocks;
     tsr_totals got = told_at(d, &cut, moment, &blocks);
     assert_int_equal(blocks, m.events.items[moment - 1].live_count);
-    assert_int_equal(blocks, cut.told_count);
+    assert_int_equal(blocks, cut.listed_count);
     assert_int_equal(got.requested_bytes, truth_at(&m, moment)->requested_bytes);
     tsr_view_cut_release(&cut);
   }

@@ -149,8 +149,8 @@ typedef struct tsr_view_sums {
 
 typedef struct tsr_view_cut {
   uint32_t from, to;
-  uint32_t *told; /* rows of the device's columns that are included, ascending */
-  size_t told_count;
+  uint32_t *listed; /* rows of the device's columns that are included, ascending */
+  size_t listed_count;
   uint64_t rest_count, rest_largest_bytes; /* of the others in the range */
   uint32_t bucket_moments;                 /* bucket b begins at moment from + b * bucket_moments */
   size_t bucket_count;

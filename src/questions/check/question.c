@@ -169,22 +169,22 @@ static int ask(const tsr__asked *asked, void **out, tsr_error *error) {
 
 /* ---- The report, and the formats for other programs ---- */
 
-static int report(const tsr__told *told, tsr_error *error) {
-  bool is_json = told->options && told->options->format == TSR_REPORT_JSON;
+static int report(const tsr__report_call *call, tsr_error *error) {
+  bool is_json = call->options && call->options->format == TSR_REPORT_JSON;
   tsr_check_face face = {.format = is_json ? TSR_CHECK_JSON : TSR_CHECK_TEXT};
-  return tsr__report_check(told->inputs, told->value, &face, told->options, told->write,
-                           told->context, error);
+  return tsr__report_check(call->inputs, call->value, &face, call->options, call->write,
+                           call->context, error);
 }
 
 /* Those of `format`, and the lock. */
 static const char *const forms[] = {"junit", "sarif", "markdown", "lock", NULL};
 
-static int form(const tsr__told *told, size_t number, const char *root, tsr_error *error) {
+static int form(const tsr__report_call *call, size_t number, const char *root, tsr_error *error) {
   static const tsr_check_format formats[] = {TSR_CHECK_JUNIT, TSR_CHECK_SARIF, TSR_CHECK_MARKDOWN};
-  if (number == 3) return tsr_lock_write(told->value, told->write, told->context, error);
+  if (number == 3) return tsr_lock_write(call->value, call->write, call->context, error);
   tsr_check_face face = {.format = formats[number], .root = root};
-  return tsr__report_check(told->inputs, told->value, &face, told->options, told->write,
-                           told->context, error);
+  return tsr__report_check(call->inputs, call->value, &face, call->options, call->write,
+                           call->context, error);
 }
 
 static bool passed(const void *value) {

@@ -30,9 +30,9 @@ static int ask(const tsr__asked *asked, void **out, tsr_error *error) {
   return status;
 }
 
-static int report(const tsr__told *told, tsr_error *error) {
-  return tsr__report_diff(&told->inputs[0], &told->inputs[1], told->value, told->options,
-                          told->write, told->context, error);
+static int report(const tsr__report_call *call, tsr_error *error) {
+  return tsr__report_diff(&call->inputs[0], &call->inputs[1], call->value, call->options,
+                          call->write, call->context, error);
 }
 
 static void release(void *value) {

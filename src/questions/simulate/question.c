@@ -175,10 +175,10 @@ static int ask(const tsr__asked *asked, void **out, tsr_error *error) {
   return status;
 }
 
-static int report(const tsr__told *told, tsr_error *error) {
-  const simulated *run = told->value;
-  return tsr__report_simulate(told->inputs, run->simulation, run->capacity_bytes, told->options,
-                              told->write, told->context, error);
+static int report(const tsr__report_call *call, tsr_error *error) {
+  const simulated *run = call->value;
+  return tsr__report_simulate(call->inputs, run->simulation, run->capacity_bytes, call->options,
+                              call->write, call->context, error);
 }
 
 static const tsr_snapshot *snapshot(const void *value) {

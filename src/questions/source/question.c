@@ -54,12 +54,12 @@ static int ask(const tsr__asked *asked, void **out, tsr_error *error) {
   return status;
 }
 
-static int report(const tsr__told *told, tsr_error *error) {
-  const sourced *is = told->value;
+static int report(const tsr__report_call *call, tsr_error *error) {
+  const sourced *is = call->value;
   if (is->comparison)
-    return tsr__report_source_comparison(&told->inputs[0], &told->inputs[1], is->comparison,
-                                         told->options, told->write, told->context, error);
-  return tsr__report_source(told->inputs, is->source, told->options, told->write, told->context,
+    return tsr__report_source_comparison(&call->inputs[0], &call->inputs[1], is->comparison,
+                                         call->options, call->write, call->context, error);
+  return tsr__report_source(call->inputs, is->source, call->options, call->write, call->context,
                             error);
 }
 

@@ -29,8 +29,8 @@ static int ask(const tsr__asked *asked, void **out, tsr_error *error) {
   return status;
 }
 
-static int report(const tsr__told *told, tsr_error *error) {
-  return tsr__toy_report(told->inputs, told->value, told->options, told->write, told->context,
+static int report(const tsr__report_call *call, tsr_error *error) {
+  return tsr__toy_report(call->inputs, call->value, call->options, call->write, call->context,
                          error);
 }
 
