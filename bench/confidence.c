@@ -36,7 +36,7 @@ int main(int argc, char **argv) {
     printf("%" PRIi64 "\t%" PRIu64 "\t%" PRIu64 "\t%s\t%s\t%s\n",
            is_old ? -1 : (int64_t)s.timeline.birth.items[i], tsr__timeline_address(&s.timeline, i),
            tsr__timeline_requested(&s.timeline, i),
-           tsr_category_name((tsr_category)s.categories.kind[i]),
+           tsr_category_name((tsr_category)s.categories.category[i]),
            tsr_confidence_name(tsr_evidence_confidence(evidence)), tsr_evidence_text(evidence));
   }
   tsr__categories_release(&s.categories);

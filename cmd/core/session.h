@@ -84,6 +84,7 @@ int cli_help(cli_session *session);
 int cli_mcp(cli_session *session);
 int cli_serve(cli_session *session);
 int cli_trim(cli_session *session);
+int cli_report(cli_session *session);
 int cli_view(cli_session *session);
 
 #endif

@@ -106,7 +106,7 @@ static void copy_lives(const tsr_lives *lives, size_t count, core_block **blocks
     ((uint64_t *)(void *)blocks[4]->data)[i] = life.block_bytes;
     ((uint32_t *)(void *)blocks[5]->data)[i] = life.stack;
     ((uint32_t *)(void *)blocks[6]->data)[i] = life.stream;
-    blocks[7]->data[i] = (unsigned char)life.kind;
+    blocks[7]->data[i] = (unsigned char)life.category;
   }
 }
 

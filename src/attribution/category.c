@@ -382,7 +382,7 @@ static void put(judge *j, uint32_t allocation, verdict v) {
   assert(allocation < j->out.count);
   assert(v.kind < TSR_CATEGORY_COUNT && v.evidence < TSR_EVIDENCE_COUNT);
   assert((v.kind == TSR_CATEGORY_UNKNOWN) == (v.evidence == TSR_EVIDENCE_NONE));
-  j->out.kind[allocation] = (uint8_t)v.kind;
+  j->out.category[allocation] = (uint8_t)v.kind;
   j->out.evidence[allocation] = (uint8_t)v.evidence;
 }
 
@@ -461,7 +461,7 @@ static bool sizes_of_fullest(const judge *j, tsr_category kind, bool (*is_of)(ui
   for (int round = 0; ok && round < 2; round++) {
     size_t r = 0, runs = j->phases->runs.count;
     for (size_t i = j->t->initial.count; ok && i < j->out.count; i++) {
-      if (j->out.kind[i] != kind) continue;
+      if (j->out.category[i] != kind) continue;
       uint32_t birth = j->t->birth.items[i];
       while (r + 1 < runs && j->phases->runs.items[r + 1].first <= birth) r++;
       if (!is_of(j->phases->runs.items[r].phase)) continue;
@@ -729,13 +729,13 @@ static bool judge_old_rest(judge *j) {
     if (j->t->death.items[i] != NEVER) continue;
     if (j->out.evidence[i] == TSR_EVIDENCE_OLD_PARAMETER)
       known_bytes = tsr__sum_u64(known_bytes, size);
-    if (j->out.kind[i] != TSR_CATEGORY_UNKNOWN) continue;
+    if (j->out.category[i] != TSR_CATEGORY_UNKNOWN) continue;
     rest_bytes = tsr__sum_u64(rest_bytes, size);
     ok = add_to(&rest, size);
   }
   bool is_frozen = known_bytes && rest_bytes / 2 > known_bytes;
   for (size_t i = 0; ok && i < j->t->initial.count; i++) {
-    if (j->out.kind[i] != TSR_CATEGORY_UNKNOWN || j->t->death.items[i] != NEVER) continue;
+    if (j->out.category[i] != TSR_CATEGORY_UNKNOWN || j->t->death.items[i] != NEVER) continue;
     uint64_t count = count_of(&rest, j->t->initial.items[i].requested_bytes);
     bool is_buffer = layers >= FEWEST_LAYERS && count % layers == 0;
     if (is_buffer || is_frozen)
@@ -776,11 +776,11 @@ static bool judge_old(judge *j) {
     put(j, i, v);
   }
   for (uint32_t i = 0; i < count; i++)
-    if (j->out.kind[i] == TSR_CATEGORY_UNKNOWN && j->t->death.items[i] == NEVER)
+    if (j->out.category[i] == TSR_CATEGORY_UNKNOWN && j->t->death.items[i] == NEVER)
       put(j, i, judge_old_live(j, i, &left));
   for (uint32_t i = 0; i < count; i++) {
     uint32_t death = j->t->death.items[i];
-    if (j->out.kind[i] == TSR_CATEGORY_UNKNOWN && death != NEVER)
+    if (j->out.category[i] == TSR_CATEGORY_UNKNOWN && death != NEVER)
       put(j, i, judge_old_dead(j, i, run_at(j->phases, death), &left));
   }
   tsr__map_release(&left.parameters);
@@ -809,7 +809,7 @@ static bool replace_in_run(judge *j, replacer *r, uint32_t first, uint32_t behin
   for (uint32_t e = first; e < behind; e++) {
     uint32_t allocation = j->t->allocation_of[e];
     if (allocation == NEVER) continue;
-    uint8_t *kind = &j->out.kind[allocation];
+    uint8_t *kind = &j->out.category[allocation];
     bool is_born = j->t->birth.items[allocation] == e;
     if (is_born && *kind == TSR_CATEGORY_OPTIMIZER_STATE) {
       uint64_t *top = tsr__map_put(&r->top, j->t->events.size[e], 0, NULL);
@@ -832,7 +832,7 @@ static bool replace_in_run(judge *j, replacer *r, uint32_t first, uint32_t behin
 static bool needs_replacing(const judge *j) {
   for (size_t i = 0; i < j->out.count; i++) {
     uint32_t death = j->t->death.items[i];
-    if (j->out.kind[i] != TSR_CATEGORY_PARAMETER || death == NEVER) continue;
+    if (j->out.category[i] != TSR_CATEGORY_PARAMETER || death == NEVER) continue;
     const tsr__phase_run *run = run_at(j->phases, death);
     if (run && run->phase == TSR_PHASE_OPTIMIZER) return true;
   }
@@ -909,7 +909,7 @@ static void find_moved_gradients(judge *j) {
     last_line = line;
     last_size = size;
     uint32_t old = line ? replaced_by(j, (uint32_t)i) : NEVER;
-    if (old != NEVER && j->out.kind[old] == TSR_CATEGORY_GRADIENT) put(j, (uint32_t)i, moved);
+    if (old != NEVER && j->out.category[old] == TSR_CATEGORY_GRADIENT) put(j, (uint32_t)i, moved);
   }
   for (size_t i = j->t->initial.count; i < j->out.count; i++) {
     uint64_t line = apply_line_of(j, (uint32_t)i);
@@ -926,7 +926,7 @@ typedef struct live_sizes {
 } live_sizes;
 
 static bool may_be_cast(const judge *j, uint32_t allocation) {
-  uint8_t kind = j->out.kind[allocation];
+  uint8_t kind = j->out.category[allocation];
   return kind == TSR_CATEGORY_ACTIVATION || kind == TSR_CATEGORY_RECOMPUTED ||
          kind == TSR_CATEGORY_TEMPORARY;
 }
@@ -955,7 +955,7 @@ static tsr__role made_by(const judge *j, uint32_t allocation) {
 /* Whether it can be a weight's copy that backward needs, as far as lifetime and size show. Without C++
  * frames the last allocation of an operation is its result. */
 static bool fits_weight(const judge *j, uint32_t allocation, live_sizes *live) {
-  return may_be_cast(j, allocation) && j->out.kind[allocation] != TSR_CATEGORY_TEMPORARY &&
+  return may_be_cast(j, allocation) && j->out.category[allocation] != TSR_CATEGORY_TEMPORARY &&
          (made_by(j, allocation).has_native || has_next_alike(j, allocation)) &&
          weights_of(live, tsr__timeline_requested(j->t, allocation)) != 0;
 }
@@ -977,8 +977,9 @@ static verdict judge_cast(const judge *j, uint32_t allocation, live_sizes *live)
                      role.has_native ? TSR_EVIDENCE_WEIGHT_CAST : TSR_EVIDENCE_CAST_SIZE};
   /* The size fits, but something else was taken for the copy: then nothing is sure. */
   bool may_be_either = !role.has_native || role.hint == TSR__MARK_AUTOCAST;
-  return may_be_either ? (verdict){(tsr_category)j->out.kind[allocation], TSR_EVIDENCE_KEPT_OR_CAST}
-                       : unknown;
+  return may_be_either
+             ? (verdict){(tsr_category)j->out.category[allocation], TSR_EVIDENCE_KEPT_OR_CAST}
+             : unknown;
 }
 
 /* Some memory is freed with autocast's cache. */
@@ -994,9 +995,9 @@ static bool note_birth(judge *j, live_sizes *live, uint32_t allocation, bool is_
     verdict v = judge_cast(j, allocation, live);
     if (v.kind != TSR_CATEGORY_UNKNOWN) put(j, allocation, v);
   }
-  if (j->out.kind[allocation] == TSR_CATEGORY_CAST && size <= UINT64_MAX / 2)
+  if (j->out.category[allocation] == TSR_CATEGORY_CAST && size <= UINT64_MAX / 2)
     return add_to(&live->casts, 2 * size);
-  return j->out.kind[allocation] != TSR_CATEGORY_PARAMETER || add_to(&live->parameters, size);
+  return j->out.category[allocation] != TSR_CATEGORY_PARAMETER || add_to(&live->parameters, size);
 }
 
 static bool find_casts(judge *j) {
@@ -1012,8 +1013,8 @@ static bool find_casts(judge *j) {
       ok = note_birth(j, &live, allocation, true);
     } else if (j->t->death.items[allocation] == e) {
       uint64_t size = tsr__timeline_requested(j->t, allocation);
-      if (j->out.kind[allocation] == TSR_CATEGORY_PARAMETER) take(&live.parameters, size);
-      if (j->out.kind[allocation] == TSR_CATEGORY_CAST) take(&live.casts, 2 * size);
+      if (j->out.category[allocation] == TSR_CATEGORY_PARAMETER) take(&live.parameters, size);
+      if (j->out.category[allocation] == TSR_CATEGORY_CAST) take(&live.casts, 2 * size);
     }
   }
   tsr__map_release(&live.parameters);
@@ -1032,10 +1033,10 @@ int tsr__categories_compute(const tsr__timeline *timeline, const tsr__roles *rol
              .phases = phases,
              .names = names,
              .out.count = timeline->birth.count};
-  j.out.kind = TSR__NEW_ARRAY(uint8_t, j.out.count);
+  j.out.category = TSR__NEW_ARRAY(uint8_t, j.out.count);
   j.out.evidence = TSR__NEW_ARRAY(uint8_t, j.out.count);
   j.out.phase = TSR__NEW_ARRAY(uint8_t, j.out.count);
-  bool ok = j.out.kind && j.out.evidence && j.out.phase && look_ahead(&j);
+  bool ok = j.out.category && j.out.evidence && j.out.phase && look_ahead(&j);
   if (ok) {
     j.ends_elsewhere = has_moved_on(&j);
     ok = find_gradient_stacks(&j) && learn_fates(&j);
@@ -1065,9 +1066,9 @@ int tsr__categories_compute(const tsr__timeline *timeline, const tsr__roles *rol
   return 0;
 }
 
-void tsr__categories_release(tsr__categories *kinds) {
-  tsr__free(kinds->kind);
-  tsr__free(kinds->evidence);
-  tsr__free(kinds->phase);
-  *kinds = (tsr__categories){0};
+void tsr__categories_release(tsr__categories *categories) {
+  tsr__free(categories->category);
+  tsr__free(categories->evidence);
+  tsr__free(categories->phase);
+  *categories = (tsr__categories){0};
 }

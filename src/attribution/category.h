@@ -8,7 +8,7 @@
 
 /* By allocation of the timeline, including those from before the recording. */
 typedef struct tsr__categories {
-  uint8_t *kind;     /* tsr_category */
+  uint8_t *category; /* tsr_category */
   uint8_t *evidence; /* tsr_evidence */
   uint8_t *phase;    /* tsr_phase of its allocation; UNKNOWN for one from before the recording,
                         unless its stack shows it */
@@ -20,6 +20,6 @@ typedef struct tsr__categories {
 int tsr__categories_compute(const tsr__timeline *timeline, const tsr__roles *roles,
                             const tsr__phases *phases, const tsr__names *names,
                             tsr__categories *out, tsr_error *error);
-void tsr__categories_release(tsr__categories *kinds);
+void tsr__categories_release(tsr__categories *categories);
 
 #endif

@@ -1,4 +1,4 @@
-/* category_names.c - phases, kinds, reasons and how far to believe them, in words. */
+/* category_names.c - phases, categories, reasons and how far to believe them, in words. */
 #include "tessera/unstable/attribution.h"
 #include "tessera/unstable/names.h"
 

@@ -205,7 +205,7 @@ tsr__given_name tsr__names_at(const tsr__names *names, uint32_t allocation, size
     return (tsr__given_name){.text = text_of(tensors[index].name),
                              .type = tensors[index].type,
                              .size_bytes = tensors[index].size_bytes,
-                             .category = tensors[index].kind,
+                             .category = tensors[index].category,
                              .event = TSR_NONE,
                              .source = TSR_NAME_SIDECAR};
   index -= tensor_count;
@@ -233,11 +233,11 @@ static bool category_of_tensors(const tsr__names *names, uint32_t allocation,
   const tsr_tensor *tensors = tensors_in(names->timeline, allocation, &count);
   for (size_t i = 0; i < count; i++) {
     assert(tensors[i].kind < TSR_CATEGORY_COUNT);
-    uint64_t *of_kind = &bytes[tensors[i].kind];
+    uint64_t *of_kind = &bytes[tensors[i].category];
     *of_kind = tsr__sum_u64(*of_kind, tensors[i].size_bytes);
-    if (tensors[i].kind == TSR_CATEGORY_UNKNOWN || *of_kind <= most) continue;
+    if (tensors[i].category == TSR_CATEGORY_UNKNOWN || *of_kind <= most) continue;
     most = *of_kind;
-    *category = tensors[i].kind;
+    *category = tensors[i].category;
   }
   return most;
 }

@@ -170,11 +170,11 @@ static int take_turn(void *context, const tsr_turn *turn) {
   w->now.totals = turn->totals;
   if (turn->born != TSR_NONE) {
     tsr_life life = tsr_lives_at(w->lives, w->place, turn->born);
-    w->now.categories[life.kind] += life.requested_bytes;
+    w->now.categories[life.category] += life.requested_bytes;
   }
   for (size_t i = 0; i < turn->died_count; i++) {
     tsr_life life = tsr_lives_at(w->lives, w->place, turn->died[i]);
-    w->now.categories[life.kind] -= life.requested_bytes;
+    w->now.categories[life.category] -= life.requested_bytes;
   }
   uint64_t allocated = turn->totals.allocated_bytes;
   if (!w->has_run || allocated < w->least.totals.allocated_bytes) w->least = w->now;
@@ -187,8 +187,8 @@ static int emit_counters(timeline_writer *w, tsr_error *error) {
   w->run_length = w->events.count / MOST_RUNS + 1;
   for (size_t i = 0; i < tsr_lives_count(w->lives, w->place); i++) {
     tsr_life life = tsr_lives_at(w->lives, w->place, i);
-    w->has_category[life.kind] = true;
-    if (life.birth < 0) w->now.categories[life.kind] += life.requested_bytes;
+    w->has_category[life.category] = true;
+    if (life.birth < 0) w->now.categories[life.category] += life.requested_bytes;
   }
   int status = tsr_lives_walk(w->lives, w->place, take_turn, w, error);
   end_run(w);
@@ -318,7 +318,7 @@ static bool find_slices(const timeline_writer *w, tsr_category category, slices 
   bool ok = true;
   for (size_t i = 0; ok && i < tsr_lives_count(w->lives, w->place); i++) {
     tsr_life life = tsr_lives_at(w->lives, w->place, i);
-    if (life.kind != category) continue;
+    if (life.category != category) continue;
     slice one = {.bytes = life.requested_bytes,
                  .index = i,
                  .from = clock_of(w, life.birth),
@@ -339,7 +339,7 @@ static void emit_slice(timeline_writer *w, unsigned track, const slice *shown) {
   tsr__emit_field(w->emitter, "tid", NULL, tsr__count(thread_of(w, track)));
   tsr__emit_inline_object(w->emitter, "args");
   tsr__emit_field(w->emitter, "requested_bytes", NULL, tsr__bytes(life.requested_bytes));
-  tsr__emit_field(w->emitter, "category", NULL, tsr__string(tsr_category_name(life.kind)));
+  tsr__emit_field(w->emitter, "category", NULL, tsr__string(tsr_category_name(life.category)));
   tsr__emit_field(w->emitter, "address", NULL, tsr__address(life.address));
   tsr__emit_field(w->emitter, "birth_event", NULL, tsr__index(life.birth));
   tsr__emit_field(w->emitter, "death_event", NULL, tsr__index(life.death));

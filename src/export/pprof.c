@@ -104,7 +104,7 @@ static void put_sample(profile *p, const tsr_weights_device *device,
   put_varint(&p->packed, weight->bytes);
   if (p->weights->what == TSR_WEIGH_WINDOW) put_varint(&p->packed, weight->byte_time);
   put_message(&p->sample, 2, &p->packed);
-  put_label(&p->sample, &p->part, WORD_CATEGORY, 2, FIRST_CATEGORY + (uint64_t)weight->kind);
+  put_label(&p->sample, &p->part, WORD_CATEGORY, 2, FIRST_CATEGORY + (uint64_t)weight->category);
   bool is_host = device->device == TSR_DEVICE_HOST;
   put_label(&p->sample, &p->part, WORD_DEVICE, is_host ? 2 : 3,
             is_host ? WORD_HOST : device->device);

@@ -120,7 +120,7 @@ static bool copy_remarks(trimmer *t, const tsr__names *names, uint32_t allocatio
                                            : block->size_bytes,
                          .block_address = block->address,
                          .device = names->timeline->device,
-                         .kind = name.category};
+                         .category = name.category};
     if (!push_tensor(t, tensor, name.text, "")) return false;
   }
   return true;

@@ -72,7 +72,7 @@ static void put_life(table *t, uint32_t device, const tsr_events *events, const 
                      life->requested_bytes, life->block_bytes);
   if (life->stream != TSR_NONE)
     tsr__buffer_printf(out, "%" PRIu64, tsr_snapshot_stream(t->printer->snapshot, life->stream));
-  tsr__buffer_printf(out, ",%s,", tsr_category_name(life->kind));
+  tsr__buffer_printf(out, ",%s,", tsr_category_name(life->category));
   if (life->stack != TSR_NONE) tsr__buffer_printf(out, "%" PRIu32, life->stack);
   tsr__buffer_text(out, ",");
   size_t from = out->size;

@@ -143,11 +143,11 @@ typedef enum tsr__op_action {
 } tsr__op_action;
 
 /* The layout of a result's elements. */
-typedef enum tsr__op_layout {
+typedef enum tsr__op_nesting {
   TSR__LIES_DENSE,     /* in order; a gradient as its input does */
   TSR__LIES_LIKE,      /* nested as those of `like`, or of the first operand */
   TSR__LIES_ROWS_FIRST /* heads as if split off rows: tsr__layout_rows_first */
-} tsr__op_layout;
+} tsr__op_nesting;
 
 /* A number that a step needs: a tsr__scalar, or the result of a rule. */
 typedef struct tsr__op_scalar {
@@ -179,7 +179,7 @@ typedef struct tsr__op_step {
   uint8_t transposed;                            /* as tsr__kernel_run has it */
   uint8_t like;                                  /* whose shape and type; 0: the first operand's */
   uint8_t typed, type;                           /* another type: a register's, or a rule's */
-  uint8_t lies;                                  /* tsr__op_layout */
+  uint8_t lies;                                  /* tsr__op_nesting */
   uint8_t by;                                    /* the kernel that calls this one, for the stack */
   tsr__shape (*shape)(const tsr__op_call *call); /* another shape */
   tsr__layout (*view)(const tsr__op_call *call, tsr__layout layout); /* of a VIEW */

@@ -172,7 +172,7 @@ static uint32_t input_of(uint32_t reg) {
 static tsr__layout layout_of(const tsr__op_call *call, const tsr__op_step *step, tsr__shape shape) {
   uint32_t input = input_of(step->to);
   tsr__layout model = tsr__op_layout(call, input ? input : model_of(step));
-  switch ((tsr__op_layout)step->lies) {
+  switch ((tsr__op_nesting)step->lies) {
   case TSR__LIES_ROWS_FIRST: return tsr__layout_rows_first(shape);
   case TSR__LIES_LIKE: break;
   case TSR__LIES_DENSE:

@@ -73,7 +73,7 @@ static void spell_done(tsr_view_grouping *out, size_t group) {
 static bool by_category(maker *m) {
   for (int i = 0; i < TSR_CATEGORY_COUNT; i++)
     (void)group_of(m, (uint64_t)i, text_of(tsr_category_name((tsr_category)i)));
-  memcpy(m->out->group, m->kinds->kind, m->timeline->birth.count);
+  memcpy(m->out->group, m->kinds->category, m->timeline->birth.count);
   return true;
 }
 

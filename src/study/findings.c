@@ -575,7 +575,7 @@ int tsr__findings_compute(const tsr__finding_sources *from, tsr__findings *out, 
   finder f = {.t = from->timeline,
               .phases = from->phases,
               .cycle = from->cycle,
-              .category = from->categories->kind,
+              .category = from->categories->category,
               .peak_bytes = from->timeline->at_peak.allocated_bytes};
   tsr__findings made = {0};
   f.out = &made;

@@ -160,7 +160,7 @@ static bool name_pools(tsr__grouping *g) {
 
 /* ---- what the program said ---- */
 
-enum { NO_GROUP = UINT32_MAX };
+#define NO_GROUP UINT32_MAX
 
 /* The group of each remark: its text, or the value of the key; NO_GROUP without that. False when out of
  * memory. */
@@ -222,7 +222,7 @@ static int find_sources(tsr__grouping *g, uint32_t device, tsr_error *error) {
   tsr_study *study = g->grouper->study;
   int status = tsr__study_timeline(study, device, &g->timeline, error);
   if (!status && g->grouper->by == TSR_PROFILE_BY_CATEGORY)
-    status = tsr__study_categories(study, device, &g->kinds, error);
+    status = tsr__study_categories(study, device, &g->categories, error);
   if (!status && g->grouper->by == TSR_PROFILE_BY_ANNOTATION)
     status = tsr__study_annotations(study, device, &g->annotations, error);
   if (!status && g->grouper->by == TSR_PROFILE_BY_METADATA)
@@ -282,7 +282,7 @@ uint32_t tsr__grouping_of(const tsr__grouping *g, uint32_t allocation) {
   bool is_whole = tsr__grouping_is_whole(g->grouper->by);
   if (event == TSR_NONE && !is_whole) return TSR_NONE;
   switch (g->grouper->by) {
-  case TSR_PROFILE_BY_CATEGORY: return g->of_key[g->kinds->kind[allocation]];
+  case TSR_PROFILE_BY_CATEGORY: return g->of_key[g->categories->category[allocation]];
   case TSR_PROFILE_BY_OP:
   case TSR_PROFILE_BY_MODULE:
   case TSR_PROFILE_BY_LINE:

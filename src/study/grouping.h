@@ -39,7 +39,7 @@ typedef struct tsr__grouping {
   tsr__intern names;             /* of groups, by id */
   uint32_t *of_rule, *of_key; /* group by rule (the last: none); by category, string or place id */
   uint32_t before;            /* by place: of memory from before the recording, without a stack */
-  const tsr__categories *kinds;        /* BY_CATEGORY, else NULL */
+  const tsr__categories *categories;   /* BY_CATEGORY, else NULL */
   const tsr__annotations *annotations; /* BY_ANNOTATION, else NULL */
   const tsr__names *said;              /* BY_METADATA, else NULL */
   uint32_t *of_span;                   /* group by span */

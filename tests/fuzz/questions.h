@@ -268,7 +268,7 @@ static inline void fuzz_profiles(const tsr_snapshot *snapshot) {
 /* A run is within its own lock, and every form can be written whatever names hold. */
 static inline void fuzz_check(const tsr_snapshot *snapshot) {
   tsr_check_limit limits[] = {{TSR_CHECK_MAX_PEAK, TSR_CATEGORY_UNKNOWN, 1},
-                              {TSR_CHECK_MAX_KIND, TSR_CATEGORY_ACTIVATION, 1}};
+                              {TSR_CHECK_MAX_CATEGORY, TSR_CATEGORY_ACTIVATION, 1}};
   tsr_check_options how = {.wants_causes = true};
   tsr_report_input heading = {"file", snapshot};
   tsr__buffer text = {0};

@@ -168,7 +168,7 @@ static const char lock_text[] =
 static int ask_check(void *context) {
   (void)context;
   static const tsr_check_limit limits[] = {{TSR_CHECK_MAX_PEAK, 0, 1},
-                                           {TSR_CHECK_MAX_KIND, TSR_CATEGORY_ACTIVATION, 1}};
+                                           {TSR_CHECK_MAX_CATEGORY, TSR_CATEGORY_ACTIVATION, 1}};
   tsr_lock *lock = NULL;
   tsr_check *check = NULL;
   tsr_error error = {0};

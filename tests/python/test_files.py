@@ -103,6 +103,8 @@ def test_pages(train, tmp_path):
 
 
 def run(*words, **options):
+    # An explicit environment: readline, which pytest loads, sets COLUMNS where only C programs see it.
+    options.setdefault('env', dict(os.environ))
     return subprocess.run([sys.executable, '-m', 'tessera', *map(str, words)], capture_output=True,
                           text=True, check=False, **options)
 

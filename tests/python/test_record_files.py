@@ -414,7 +414,7 @@ def test_what_the_library_reads_of_it(torch, record, tmp_path):
     assert peak.to_dict()["inputs"][0]["sidecar"] == files.sidecar_path(path)
     (stack,) = peak.stacks
     names = {row.name: (row.category, row.bytes, row.type) for row in stack.names}
-    assert all(isinstance(row, tessera.answers.Tensor) for row in stack.names)
+    assert all(isinstance(row, tessera.answers.Name) for row in stack.names)
     assert names["layer.weight"] == ("parameter", 128, "float32 [4, 8]")
     assert names["layer.weight.grad"] == ("gradient", 128, "float32 [4, 8]")
     assert (stack.categories["parameter"], stack.categories["gradient"]) == (512, 512)

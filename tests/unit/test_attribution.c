@@ -38,7 +38,7 @@ static void end(subject *s) {
 static bool is_true(const subject *s, uint32_t allocation) {
   uint32_t birth = s->timeline.birth.items[allocation];
   tsr_text truth = tsr_snapshot_string(s->snapshot, tsr_id_at(s->timeline.events.category, birth));
-  const char *said = tsr_category_name((tsr_category)s->kinds.kind[allocation]);
+  const char *said = tsr_category_name((tsr_category)s->kinds.category[allocation]);
   return truth.size_bytes == strlen(said) && !memcmp(truth.data, said, truth.size_bytes);
 }
 
@@ -67,7 +67,7 @@ static uint64_t bytes_of(const subject *s, tsr_category kind, bool at_start) {
   for (uint32_t a = 0; a < s->kinds.count; a++) {
     bool is_there =
         at_start ? a < s->timeline.initial.count : s->timeline.death.items[a] == TSR_NONE;
-    if (is_there && s->kinds.kind[a] == kind) bytes += tsr__timeline_requested(&s->timeline, a);
+    if (is_there && s->kinds.category[a] == kind) bytes += tsr__timeline_requested(&s->timeline, a);
   }
   return bytes;
 }
@@ -134,7 +134,7 @@ static void nothing_to_go_by(void **state) {
   (void)state;
   subject s = begin(&(training){.layers = 6, .steps = 3, .has_no_frames = true});
   for (uint32_t a = 0; a < s.kinds.count; a++) {
-    assert_int_equal(s.kinds.kind[a], TSR_CATEGORY_UNKNOWN);
+    assert_int_equal(s.kinds.category[a], TSR_CATEGORY_UNKNOWN);
     assert_int_equal(tsr_evidence_confidence((tsr_evidence)s.kinds.evidence[a]),
                      TSR_CONFIDENCE_NONE);
   }

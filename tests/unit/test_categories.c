@@ -125,7 +125,7 @@ static void check(const happening *list, size_t count) {
   assert_int_equal(allocation, 0);
   for (size_t i = 0; i < count; i++) {
     if (!list[i].category) continue;
-    const char *said = tsr_category_name((tsr_category)found.kind[allocation]);
+    const char *said = tsr_category_name((tsr_category)found.category[allocation]);
     if (strcmp(said, list[i].category))
       fail_msg("row %zu is %s, not %s: %s", i, said, list[i].category,
                tsr_evidence_text((tsr_evidence)found.evidence[allocation]));

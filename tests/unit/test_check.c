@@ -63,13 +63,13 @@ static void figures(void **state) {
   uint64_t kinds = 0, causes = 0;
   for (int i = 0; i < TSR_CATEGORY_COUNT; i++) {
     uint64_t largest = 0;
-    kinds += d->kinds[i].bytes;
-    assert_true(d->kinds[i].bytes <= d->kinds[i].peak_bytes);
+    kinds += d->categories[i].bytes;
+    assert_true(d->categories[i].bytes <= d->categories[i].peak_bytes);
     for (size_t k = 0; k < d->cause_count; k++)
-      if (d->causes[k].cause.kind == (tsr_category)i && d->causes[k].cause.bytes > largest)
+      if (d->causes[k].cause.category == (tsr_category)i && d->causes[k].cause.bytes > largest)
         largest = d->causes[k].cause.bytes;
-    assert_true(largest <= d->kinds[i].peak_bytes);
-    assert_true(!d->kinds[i].peak_bytes == !largest);
+    assert_true(largest <= d->categories[i].peak_bytes);
+    assert_true(!d->categories[i].peak_bytes == !largest);
   }
   for (size_t k = 0; k < d->cause_count; k++) {
     causes += d->causes[k].bytes_at_peak;
@@ -79,7 +79,7 @@ static void figures(void **state) {
   }
   assert_int_equal(kinds, d->peak.totals.requested_bytes);
   assert_int_equal(causes, d->peak.totals.requested_bytes);
-  assert_true(d->kinds[TSR_CATEGORY_RECOMPUTED].peak_bytes > 0);
+  assert_true(d->categories[TSR_CATEGORY_RECOMPUTED].peak_bytes > 0);
   tsr_peak_free(peak);
   end(&c);
 }
@@ -90,18 +90,18 @@ static void budgets(void **state) {
   (void)state;
   checked c = check_run(&small, &(tsr_check_options){.wants_causes = true});
   uint64_t peak = c.check->devices[0].peak.totals.allocated_bytes;
-  uint64_t activation = c.check->devices[0].kinds[TSR_CATEGORY_ACTIVATION].peak_bytes;
+  uint64_t activation = c.check->devices[0].categories[TSR_CATEGORY_ACTIVATION].peak_bytes;
   uint64_t reserved = c.check->devices[0].peak_reserved_bytes;
   end(&c);
   tsr_check_limit limits[] = {{TSR_CHECK_MAX_RESERVED, 0, reserved},
-                              {TSR_CHECK_MAX_KIND, TSR_CATEGORY_ACTIVATION, activation},
+                              {TSR_CHECK_MAX_CATEGORY, TSR_CATEGORY_ACTIVATION, activation},
                               {TSR_CHECK_MAX_PEAK, 0, peak}};
   tsr_check_options how = {.limits = limits, .limit_count = 3};
   c = check_run(&small, &how);
   assert_true(c.check->is_passed);
   assert_int_equal(c.check->result_count, 3);
   assert_int_equal(c.check->results[0].rule, TSR_CHECK_MAX_PEAK);
-  assert_int_equal(c.check->results[1].rule, TSR_CHECK_MAX_KIND);
+  assert_int_equal(c.check->results[1].rule, TSR_CHECK_MAX_CATEGORY);
   assert_int_equal(c.check->results[2].rule, TSR_CHECK_MAX_RESERVED);
   for (size_t i = 0; i < 3; i++) assert_int_equal(c.check->results[i].cause_count, 0);
   end(&c);
@@ -112,7 +112,7 @@ static void budgets(void **state) {
   for (size_t i = 0; i < 3; i++) assert_true(c.check->results[i].cause_count > 0);
   const tsr_check_result *kind = &c.check->results[1];
   for (size_t i = 0; i < kind->cause_count; i++)
-    assert_int_equal(c.check->devices[0].causes[kind->causes[i]].cause.kind,
+    assert_int_equal(c.check->devices[0].causes[kind->causes[i]].cause.category,
                      TSR_CATEGORY_ACTIVATION);
   end(&c);
   /* A budget for the peak alone computes nothing expensive. */
@@ -151,7 +151,8 @@ static void matches_itself(void **state) {
 static const tsr_check_result *result_of(const tsr_check *check, tsr_check_rule rule,
                                          tsr_category kind) {
   for (size_t i = 0; i < check->result_count; i++)
-    if (check->results[i].rule == rule && check->results[i].kind == kind) return &check->results[i];
+    if (check->results[i].rule == rule && check->results[i].category == kind)
+      return &check->results[i];
   fail_msg("no such result");
   return NULL;
 }
@@ -212,7 +213,7 @@ static void other_devices(void **state) {
   assert_int_equal(lock->device_count, 1);
   assert_int_equal(lock->devices[0].device, 7);
   assert_int_equal(lock->devices[0].peak_bytes, 5);
-  assert_int_equal(lock->devices[0].kinds[TSR_CATEGORY_INPUT], 3);
+  assert_int_equal(lock->devices[0].categories[TSR_CATEGORY_INPUT], 3);
   assert_int_equal(lock->devices[0].cause_count, 1);
   assert_string_equal(lock->devices[0].causes[0].name, "data.py:load");
   assert_int_equal(lock->devices[0].rest_bytes, 2);

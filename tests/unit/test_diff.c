@@ -241,7 +241,7 @@ static void a_line_is_to_blame_for_bytes_and_not_for_names(void **state) {
   (void)state;
   tsr_diff *diff = compare(kept, let_go, NULL);
   const tsr_diff_cause *cause = &diff->devices[0].cause;
-  assert_int_equal(cause->kind, TSR_CATEGORY_ACTIVATION);
+  assert_int_equal(cause->category, TSR_CATEGORY_ACTIVATION);
   assert_true(cause->kind_delta_bytes < -8192);
   assert_non_null(cause->line);
   assert_non_null(strstr(cause->line, "a.py:2"));

@@ -301,18 +301,18 @@ static void test_info_json(void **state) {
 #define MIB (UINT64_C(1) << 20)
 
 /* All of one kind. */
-#define SHARE(of_bytes, count, id, of_kind)                                                    \
-  {                                                                                            \
-    .bytes = of_bytes, .allocations = count, .stack = id, .kind = of_kind, .category_bytes = { \
-      [of_kind] = of_bytes                                                                     \
-    }                                                                                          \
+#define SHARE(of_bytes, count, id, of_kind)                                                        \
+  {                                                                                                \
+    .bytes = of_bytes, .allocations = count, .stack = id, .category = of_kind, .category_bytes = { \
+      [of_kind] = of_bytes                                                                         \
+    }                                                                                              \
   }
 
 static tsr_stack_share shares[] = {
     {.bytes = 5 * GIB,
      .allocations = 12,
      .stack = 0,
-     .kind = TSR_CATEGORY_ACTIVATION,
+     .category = TSR_CATEGORY_ACTIVATION,
      .phase = TSR_PHASE_FORWARD,
      .evidence = TSR_EVIDENCE_KEPT_FOR_BACKWARD,
      .category_bytes = {[TSR_CATEGORY_ACTIVATION] = 4 * GIB, [TSR_CATEGORY_TEMPORARY] = GIB}},

@@ -72,7 +72,7 @@ static void expect(const char *sidecar, const char *expected, uint64_t lost) {
     size_t used = strlen(got), in;
     (void)snprintf(got + used, sizeof got - used, "%u:%u %s|%s|%s; ", tensors[i].device,
                    (unsigned)tensors[i].block_address, tensors[i].name, tensors[i].type,
-                   tsr_category_name(tensors[i].kind));
+                   tsr_category_name(tensors[i].category));
     const tsr_tensor *found =
         tsr_snapshot_tensors_in(snapshot, tensors[i].device, tensors[i].block_address, &in);
     assert_true(found <= &tensors[i] && &tensors[i] < found + in);

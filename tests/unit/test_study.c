@@ -36,7 +36,7 @@ static tsr_snapshot *short_run(void) {
 static const tsr_at_where third_event = {.kind = TSR_AT_EVENT, .event = 3};
 static const tsr_weigh_options first_events = {.what = TSR_WEIGH_WINDOW,
                                                .window = {.first = 0, .last = 20}};
-static const tsr_check_limit limits[] = {{TSR_CHECK_MAX_KIND, TSR_CATEGORY_ACTIVATION, 1}};
+static const tsr_check_limit limits[] = {{TSR_CHECK_MAX_CATEGORY, TSR_CATEGORY_ACTIVATION, 1}};
 static const tsr_check_options budget = {.limits = limits, .limit_count = 1};
 static const tsr_source_file source_file = {"train.py", "def f():\n  pass\n", 17};
 static const tsr_profile_options by_annotation = {.by = TSR_PROFILE_BY_ANNOTATION};
@@ -223,7 +223,7 @@ static void a_pool_makes_the_same(void **state) {
   assert_int_equal(tsr__study_categories(pooled, 0, &a, NULL), 0);
   assert_int_equal(tsr__study_categories(alone, 0, &b, NULL), 0);
   assert_int_equal(a->count, b->count);
-  assert_memory_equal(a->kind, b->kind, a->count);
+  assert_memory_equal(a->category, b->category, a->count);
   assert_memory_equal(a->evidence, b->evidence, a->count);
   assert_int_equal(tsr__study_cycle(pooled, 0, &with, NULL), 0);
   assert_int_equal(tsr__study_cycle(alone, 0, &without, NULL), 0);

@@ -89,7 +89,7 @@ static bool is_right(const subject *s, uint32_t a) {
   uint32_t birth = s->timeline.birth.items[a];
   tsr_text truth =
       tsr_snapshot_string(s->simulation->snapshot, tsr_id_at(s->timeline.events.category, birth));
-  return is_said(category_of(truth), (tsr_category)s->kinds.kind[a]);
+  return is_said(category_of(truth), (tsr_category)s->kinds.category[a]);
 }
 
 /* Bytes from before the recording that are called something else. Equal blocks cannot be
@@ -102,7 +102,7 @@ static uint64_t wrong_at_start(const subject *s) {
     truth[kind] += s->simulation->start_category_bytes[category];
   }
   for (uint32_t i = 0; i < s->timeline.initial.count; i++)
-    said[s->kinds.kind[i]] += s->timeline.initial.items[i].requested_bytes;
+    said[s->kinds.category[i]] += s->timeline.initial.items[i].requested_bytes;
   for (int kind = 0; kind < TSR_CATEGORY_COUNT; kind++)
     if (truth[kind] > said[kind]) wrong += truth[kind] - said[kind];
   return wrong;
@@ -131,7 +131,7 @@ static uint64_t worst_error(const subject *s) {
 
 static uint64_t allocations_of(const subject *s, tsr_category kind) {
   uint64_t count = 0;
-  for (size_t i = 0; i < s->kinds.count; i++) count += s->kinds.kind[i] == kind;
+  for (size_t i = 0; i < s->kinds.count; i++) count += s->kinds.category[i] == kind;
   return count;
 }
 

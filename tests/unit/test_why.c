@@ -42,9 +42,9 @@ static const tsr_why_trial *recorded_trial(const tsr_why_device *d) {
 /* What must hold of any answer: nothing is counted twice or forgotten. */
 static void check_sums(const tsr_why_device *d) {
   uint64_t kinds = 0, causes = 0, kind_blocks = 0, cause_blocks = 0, free = 0;
-  for (size_t i = 0; i < d->kind_count; i++) {
-    kinds += d->kinds[i].bytes;
-    kind_blocks += d->kinds[i].block_bytes;
+  for (size_t i = 0; i < d->category_count; i++) {
+    kinds += d->categories[i].bytes;
+    kind_blocks += d->categories[i].block_bytes;
   }
   for (size_t i = 0; i < d->cause_count; i++) {
     causes += d->causes[i].bytes;

@@ -33,8 +33,8 @@ typedef struct tsr_weigh_options {
 } tsr_weigh_options;
 
 typedef struct tsr_stack_weight {
-  uint32_t stack;    /* stack id, or TSR_NONE: memory whose stack was not recorded */
-  tsr_category kind; /* a stack with several categories has one row for each */
+  uint32_t stack;        /* stack id, or TSR_NONE: memory whose stack was not recorded */
+  tsr_category category; /* a stack with several categories has one row for each */
   uint64_t allocations;
   uint64_t bytes; /* requested, of all of them together */
   /* TSR_WEIGH_WINDOW: the sum of requested bytes x milliseconds within the window. If events have no
@@ -72,7 +72,7 @@ typedef struct tsr_life {
   uint64_t requested_bytes, block_bytes; /* the request, and the block that served it */
   uint32_t stack;                        /* or TSR_NONE */
   uint32_t stream; /* id for tsr_snapshot_stream, TSR_NONE for memory from before the first event */
-  tsr_category kind;
+  tsr_category category;
   tsr_phase phase; /* in which it was allocated, if known */
   tsr_evidence evidence;
 } tsr_life;

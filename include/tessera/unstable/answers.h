@@ -66,8 +66,9 @@ void tsr_info_free(tsr_info *info);
 typedef struct tsr_stack_share {
   uint64_t bytes; /* requested bytes */
   uint64_t allocations;
-  uint32_t stack;    /* stack id, or TSR_NONE: memory whose stack was not recorded */
-  tsr_category kind; /* the category of most bytes; the next two are from its largest allocation */
+  uint32_t stack; /* stack id, or TSR_NONE: memory whose stack was not recorded */
+  tsr_category
+      category; /* the category of most bytes; the next two are from its largest allocation */
   tsr_phase phase;
   tsr_evidence evidence;
   uint64_t category_bytes[TSR_CATEGORY_COUNT]; /* add up to bytes */
@@ -192,7 +193,7 @@ typedef struct tsr_profile_group {
 
 /* BY_CATEGORY: why memory that is live at the peak is in its group. */
 typedef struct tsr_profile_reason {
-  tsr_category kind;
+  tsr_category category;
   tsr_phase phase; /* in which it was allocated */
   tsr_evidence evidence;
   uint64_t bytes, allocations;
@@ -331,8 +332,8 @@ typedef struct tsr_change {
   uint64_t old_allocations, new_allocations;
   uint32_t old_stack, new_stack; /* stack ids, each of its snapshot; TSR_NONE if that snapshot does
                                     not have it, and for memory without a recorded stack */
-  tsr_category kind; /* BY_STACK: of most bytes, from the new snapshot if it has the stack */
-  const char *name;  /* of the group; NULL BY_STACK. Owned by the answer */
+  tsr_category category; /* BY_STACK: of most bytes, from the new snapshot if it has the stack */
+  const char *name;      /* of the group; NULL BY_STACK. Owned by the answer */
   tsr_name_range
       names;     /* BY_STACK: what the program called it, in the snapshot whose stack is shown */
   bool is_moved; /* the match ignores lines, paths and versions */
@@ -343,7 +344,7 @@ typedef struct tsr_change {
  * total, and the line of code at which most of that change happened, among the lines whose total
  * changed in the same direction. */
 typedef struct tsr_diff_cause {
-  tsr_category kind;
+  tsr_category category;
   int64_t kind_delta_bytes; /* of the whole category; 0: nothing changed */
   const char *line;         /* named as in TSR_PROFILE_BY_LINE; NULL: none. Owned by the answer */
   int64_t line_delta_bytes; /* of the category at that line */

@@ -14,7 +14,7 @@ extern "C" {
 /* What the allocations of one category and one line hold. The line is the program's innermost
  * frame, or if a stack has none, a library's, torch's or C++'s. */
 typedef struct tsr_cause {
-  tsr_category kind;
+  tsr_category category;
   uint32_t frame; /* frame id of the line, or TSR_NONE: memory whose stack was not recorded */
   uint32_t layer; /* innermost frame of the library that the line called, or TSR_NONE */
   uint32_t stack; /* of its largest allocation, or TSR_NONE */
@@ -26,7 +26,7 @@ typedef struct tsr_cause {
 
 /* What all allocations of one category hold. */
 typedef struct tsr_category_share {
-  tsr_category kind;
+  tsr_category category;
   uint64_t bytes; /* as in tsr_cause */
   uint64_t allocations;
   uint64_t block_bytes;

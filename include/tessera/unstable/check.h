@@ -45,7 +45,7 @@ extern "C" {
 #define TSR_LOCK_CAUSES 12u
 
 typedef struct tsr_lock_cause {
-  tsr_category kind;
+  tsr_category category;
   uint64_t bytes;
   const char *name; /* as in tsr_check_cause */
 } tsr_lock_cause;
@@ -53,7 +53,7 @@ typedef struct tsr_lock_cause {
 typedef struct tsr_lock_device {
   uint32_t device;
   uint64_t peak_bytes;
-  uint64_t kinds[TSR_CATEGORY_COUNT];
+  uint64_t categories[TSR_CATEGORY_COUNT];
   tsr_lock_cause *causes;
   size_t cause_count;
   uint64_t rest_bytes;
@@ -75,22 +75,22 @@ void tsr_lock_free(tsr_lock *lock);
 /* ---- Checks ---- */
 
 typedef enum tsr_check_rule {
-  TSR_CHECK_MAX_PEAK,     /* allocated memory is within its budget */
-  TSR_CHECK_MAX_KIND,     /* a category is within its budget */
-  TSR_CHECK_MAX_RESERVED, /* reserved memory is within its budget */
-  TSR_CHECK_LOCK_DEVICE,  /* the lock and the snapshot have the same devices */
-  TSR_CHECK_LOCK_PEAK,    /* allocated memory matches the lock */
-  TSR_CHECK_LOCK_KIND,    /* a category matches; unknown memory counts in the peak only */
+  TSR_CHECK_MAX_PEAK,      /* allocated memory is within its budget */
+  TSR_CHECK_MAX_CATEGORY,  /* a category is within its budget */
+  TSR_CHECK_MAX_RESERVED,  /* reserved memory is within its budget */
+  TSR_CHECK_LOCK_DEVICE,   /* the lock and the snapshot have the same devices */
+  TSR_CHECK_LOCK_PEAK,     /* allocated memory matches the lock */
+  TSR_CHECK_LOCK_CATEGORY, /* a category matches; unknown memory counts in the peak only */
   TSR_CHECK_RULE_COUNT
 } tsr_check_rule;
 
 /* "max-peak", "lock-category", ...; static text, never NULL. */
 const char *tsr_check_rule_name(tsr_check_rule rule);
 
-/* A budget: MAX_PEAK, MAX_KIND (of `kind`) or MAX_RESERVED. */
+/* A budget: MAX_PEAK, MAX_CATEGORY (of `category`) or MAX_RESERVED. */
 typedef struct tsr_check_limit {
   tsr_check_rule rule;
-  tsr_category kind;
+  tsr_category category;
   uint64_t bytes;
 } tsr_check_limit;
 
@@ -128,7 +128,7 @@ typedef struct tsr_check_cause {
 typedef struct tsr_check_result {
   tsr_check_rule rule;
   uint32_t device;
-  tsr_category kind; /* of the KIND rules */
+  tsr_category category; /* of the CATEGORY rules */
   bool is_passed;
   uint64_t bytes;           /* measured */
   uint64_t limit_bytes;     /* the budget, or the lock's figure */
@@ -147,8 +147,8 @@ typedef struct tsr_check_device {
   uint64_t peak_reserved_bytes;
   int64_t peak_reserved_event;
   bool has_causes;
-  tsr_check_category kinds[TSR_CATEGORY_COUNT]; /* by tsr_category */
-  tsr_check_cause *causes;                      /* by their maximum, largest first */
+  tsr_check_category categories[TSR_CATEGORY_COUNT]; /* by tsr_category */
+  tsr_check_cause *causes;                           /* by their maximum, largest first */
   size_t cause_count;
   tsr_warning *warnings;
   size_t warning_count;

@@ -27,7 +27,7 @@ typedef struct tsr_tensor {
   uint64_t address, size_bytes;
   uint64_t block_address; /* of the block that holds it */
   uint32_t device;
-  tsr_category kind; /* PARAMETER (buffers too), GRADIENT or OPTIMIZER_STATE */
+  tsr_category category; /* PARAMETER (buffers too), GRADIENT or OPTIMIZER_STATE */
 } tsr_tensor;
 
 /* A card as the process saw it when the snapshot was taken. 0: unknown. */

@@ -182,8 +182,8 @@ typedef struct tsr_why_device {
 
   /* What is in use or waits: `bytes` add up to moment.totals.requested_bytes, `block_bytes` to
    * active_bytes. */
-  tsr_category_share kinds[TSR_CATEGORY_COUNT]; /* largest first */
-  size_t kind_count;
+  tsr_category_share categories[TSR_CATEGORY_COUNT]; /* largest first */
+  size_t category_count;
   tsr_cause *causes; /* largest first */
   size_t cause_count;
   tsr_named *names; /* of all causes; NULL if the program named nothing */

@@ -91,7 +91,7 @@ static bool needs_causes(const checker *c, const tsr_check_device *device) {
   bool needs = o->wants_causes || o->lock;
   for (size_t i = 0; i < o->limit_count && !needs; i++) {
     const tsr_check_limit *limit = &o->limits[i];
-    needs = limit->rule == TSR_CHECK_MAX_KIND ||
+    needs = limit->rule == TSR_CHECK_MAX_CATEGORY ||
             (limit->rule == TSR_CHECK_MAX_PEAK ? device->peak.totals.allocated_bytes > limit->bytes
                                                : device->peak_reserved_bytes > limit->bytes);
   }
@@ -109,7 +109,7 @@ static const tsr_lock_device *locked_device(const tsr_lock *lock, uint32_t devic
 static tsr_check_cause *find_cause(tsr_check_device *device, size_t count, tsr_category kind,
                                    const char *name) {
   for (size_t i = 0; i < count; i++)
-    if (device->causes[i].cause.kind == kind && strcmp(device->causes[i].name, name) == 0)
+    if (device->causes[i].cause.category == kind && strcmp(device->causes[i].name, name) == 0)
       return &device->causes[i];
   return NULL;
 }
@@ -125,15 +125,17 @@ static int join_lock(const tsr_lock_device *locked, tsr_check_device *device, ts
   for (size_t i = 0; i < count; i++) grown[i].locked_bytes = locked->rest_bytes;
   for (size_t i = 0; i < locked->cause_count; i++) {
     const tsr_lock_cause *cause = &locked->causes[i];
-    tsr_check_cause *found = find_cause(device, count, cause->kind, cause->name);
+    tsr_check_cause *found = find_cause(device, count, cause->category, cause->name);
     if (!found) {
       const char *name = tsr__arena_copy(device->names, cause->name, strlen(cause->name) + 1, 1);
       if (!name) return tsr__fail_memory(error);
       found = &device->causes[device->cause_count++];
-      *found = (tsr_check_cause){
-          .name = name,
-          .cause = {.kind = cause->kind, .frame = TSR_NONE, .layer = TSR_NONE, .stack = TSR_NONE},
-          .peak_event = -1};
+      *found = (tsr_check_cause){.name = name,
+                                 .cause = {.category = cause->category,
+                                           .frame = TSR_NONE,
+                                           .layer = TSR_NONE,
+                                           .stack = TSR_NONE},
+                                 .peak_event = -1};
     }
     found->is_locked = true;
     found->locked_bytes = cause->bytes;
@@ -160,8 +162,8 @@ static int compare_ranked(const void *a, const void *b) {
  * peak, a cause explains at most what it holds there. */
 static uint64_t weigh(const tsr_check_result *result, const tsr_check_cause *cause,
                       bool by_change) {
-  bool has_kind = result->rule == TSR_CHECK_MAX_KIND || result->rule == TSR_CHECK_LOCK_KIND;
-  if (has_kind && cause->cause.kind != result->kind) return 0;
+  bool has_kind = result->rule == TSR_CHECK_MAX_CATEGORY || result->rule == TSR_CHECK_LOCK_CATEGORY;
+  if (has_kind && cause->cause.category != result->category) return 0;
   if (!by_change) return has_kind ? cause->cause.bytes : cause->bytes_at_peak;
   bool has_shrunk = result->rule >= TSR_CHECK_LOCK_DEVICE && result->bytes < result->limit_bytes;
   if (has_shrunk)
@@ -221,13 +223,13 @@ static int add_result(checker *c, const tsr_check_device *device, bool has_lock,
 static tsr_check_result against_limit(const tsr_check_device *device,
                                       const tsr_check_limit *limit) {
   tsr_check_result result = {.rule = limit->rule,
-                             .kind = limit->kind,
+                             .category = limit->category,
                              .bytes = device->peak.totals.allocated_bytes,
                              .event = device->peak.event,
                              .limit_bytes = limit->bytes};
-  if (limit->rule == TSR_CHECK_MAX_KIND) {
-    result.bytes = device->kinds[limit->kind].peak_bytes;
-    result.event = device->kinds[limit->kind].peak_event;
+  if (limit->rule == TSR_CHECK_MAX_CATEGORY) {
+    result.bytes = device->categories[limit->category].peak_bytes;
+    result.event = device->categories[limit->category].peak_event;
   } else if (limit->rule == TSR_CHECK_MAX_RESERVED) {
     result.bytes = device->peak_reserved_bytes;
     result.event = device->peak_reserved_event;
@@ -277,13 +279,13 @@ static int check_lock(checker *c, const tsr_check_device *device, const tsr_lock
   int status = add_result(c, device, true, peak, error);
   for (int kind = 0; !status && kind < TSR_CATEGORY_COUNT; kind++) {
     if (kind == TSR_CATEGORY_UNKNOWN) continue;
-    const tsr_check_category *now = &device->kinds[kind];
-    if (!now->peak_bytes && !locked->kinds[kind]) continue;
-    tsr_check_result result = {.rule = TSR_CHECK_LOCK_KIND,
-                               .kind = (tsr_category)kind,
+    const tsr_check_category *now = &device->categories[kind];
+    if (!now->peak_bytes && !locked->categories[kind]) continue;
+    tsr_check_result result = {.rule = TSR_CHECK_LOCK_CATEGORY,
+                               .category = (tsr_category)kind,
                                .bytes = now->peak_bytes,
                                .event = now->peak_event,
-                               .limit_bytes = locked->kinds[kind],
+                               .limit_bytes = locked->categories[kind],
                                .tolerance_bytes = tolerance};
     result.is_passed = distance(result.bytes, result.limit_bytes) <= tolerance;
     status = add_result(c, device, true, result, error);

@@ -163,7 +163,7 @@ static void put_row(const tsr__check_page *page, const tsr_check_result *r) {
 static void put_cause_row(const tsr__check_page *page, const tsr_check_result *r,
                           const tsr_check_cause *cause) {
   tsr__buffer *out = page->out, words = {0}, *scratch = &page->printer->emitter->scratch;
-  bool is_kind = r->rule == TSR_CHECK_MAX_KIND || r->rule == TSR_CHECK_LOCK_KIND;
+  bool is_kind = r->rule == TSR_CHECK_MAX_CATEGORY || r->rule == TSR_CHECK_LOCK_CATEGORY;
   uint64_t now = r->is_change || is_kind ? cause->cause.bytes : cause->bytes_at_peak;
   uint64_t was = cause->locked_bytes;
   if (r->is_change)
@@ -171,7 +171,7 @@ static void put_cause_row(const tsr__check_page *page, const tsr_check_result *r
                        SIZE(now >= was ? now - was : was - now),
                        cause->is_locked || !was ? "" : "at most ", SIZE(was));
   tsr__buffer_printf(out, "| %s | ", SIZE(now));
-  tsr__buffer_text(&words, tsr_category_name(cause->cause.kind));
+  tsr__buffer_text(&words, tsr_category_name(cause->cause.category));
   put_markdown(out, &words);
   tsr__buffer_text(out, " | ");
   tsr__check_append_place(page->printer, cause);

@@ -159,14 +159,14 @@ static int read_category_line(reader *r, tsr_lock_device *device) {
   if (!read_category(r, &kind)) return wrong(r, "no such category of memory");
   if (r->seen_categories & (1u << kind)) return wrong(r, "duplicate for this device");
   r->seen_categories |= 1u << kind;
-  if (!read_number(r, UINT64_MAX, &device->kinds[kind]))
+  if (!read_number(r, UINT64_MAX, &device->categories[kind]))
     return wrong(r, "a number of bytes is missing");
   return end_line(r);
 }
 
 static int read_cause(reader *r) {
   tsr_lock_cause cause = {.bytes = 0};
-  if (!read_category(r, &cause.kind)) return wrong(r, "no such category of memory");
+  if (!read_category(r, &cause.category)) return wrong(r, "no such category of memory");
   if (!read_number(r, UINT64_MAX, &cause.bytes)) return wrong(r, "a number of bytes is missing");
   tsr_text name = next_word(r);
   if (!name.size_bytes || name.data[0] == '#') return wrong(r, "the cause has no name");
@@ -178,7 +178,7 @@ static int read_cause(reader *r) {
   copy[name.size_bytes] = '\0';
   cause.name = copy;
   for (size_t i = 0; i < r->causes.count; i++)
-    if (r->causes.items[i].kind == cause.kind && strcmp(r->causes.items[i].name, copy) == 0)
+    if (r->causes.items[i].category == cause.category && strcmp(r->causes.items[i].name, copy) == 0)
       return wrong(r, "duplicate for this device");
   if (!TSR__VECTOR_PUSH(&r->causes, cause)) return tsr__fail_memory(r->error);
   return end_line(r);
@@ -282,13 +282,13 @@ static void put_categories(tsr__buffer *out, const tsr_check_device *device) {
   for (;;) {
     int most = -1;
     for (int i = 0; i < TSR_CATEGORY_COUNT; i++)
-      if (!is_done[i] && device->kinds[i].peak_bytes &&
-          (most < 0 || device->kinds[i].peak_bytes > device->kinds[most].peak_bytes))
+      if (!is_done[i] && device->categories[i].peak_bytes &&
+          (most < 0 || device->categories[i].peak_bytes > device->categories[most].peak_bytes))
         most = i;
     if (most < 0) return;
     is_done[most] = true;
     (void)snprintf(what, sizeof what, "category %s", tsr_category_name((tsr_category)most));
-    put_figure(out, what, device->kinds[most].peak_bytes, NULL);
+    put_figure(out, what, device->categories[most].peak_bytes, NULL);
   }
 }
 
@@ -304,7 +304,7 @@ static void put_device(tsr__buffer *out, const tsr_check_device *device) {
   put_categories(out, device);
   for (size_t i = 0; i < count; i++) {
     const tsr_check_cause *cause = &device->causes[i];
-    (void)snprintf(what, sizeof what, "cause %s", tsr_category_name(cause->cause.kind));
+    (void)snprintf(what, sizeof what, "cause %s", tsr_category_name(cause->cause.category));
     put_figure(out, what, cause->cause.bytes, cause->name);
   }
   if (count < device->cause_count && device->causes[count].cause.bytes)

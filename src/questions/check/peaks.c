@@ -3,7 +3,7 @@
  * A cause is a function and a category, numbered function * TSR_CATEGORY_COUNT + category. One sweep
  * over the trace tracks what each holds, and records when that is most:
  *
- *   born    accounts[cause] += bytes, kinds[kind] += bytes
+ *   born    accounts[cause] += bytes, categories[kind] += bytes
  *   died    the same, subtracted; `cause_of` remembers the cause of each allocation */
 #include "questions/check/peaks.h"
 
@@ -132,7 +132,7 @@ typedef struct account {
 
 typedef struct book {
   const tsr__timeline *t;
-  const tsr__categories *kinds;
+  const tsr__categories *categories;
   const tsr__functions *functions;
   account *accounts;  /* by cause */
   uint32_t *cause_of; /* by allocation */
@@ -167,7 +167,7 @@ static uint64_t bytes_of(const book *b, uint32_t allocation) {
 static void enter(book *b, uint32_t allocation, int64_t event) {
   uint32_t stack = tsr__timeline_stack(b->t, allocation);
   uint64_t bytes = bytes_of(b, allocation);
-  uint8_t kind = b->kinds->kind[allocation];
+  uint8_t kind = b->categories->category[allocation];
   uint32_t function = b->functions->of_place[tsr__place_of(b->functions->places, stack)];
   uint32_t cause = function * TSR_CATEGORY_COUNT + kind;
   b->cause_of[allocation] = cause;
@@ -178,7 +178,7 @@ static void enter(book *b, uint32_t allocation, int64_t event) {
 static void leave(book *b, uint32_t allocation) {
   uint64_t bytes = bytes_of(b, allocation);
   drop(&b->accounts[b->cause_of[allocation]], bytes);
-  drop(&b->by_kind[b->kinds->kind[allocation]], bytes);
+  drop(&b->by_kind[b->categories->category[allocation]], bytes);
 }
 
 static void note_peak(book *b) {
@@ -206,7 +206,7 @@ static int keep_book(book *b, tsr_error *error) {
 int tsr__compare_check_causes(const void *a, const void *b) {
   const tsr_check_cause *x = a, *y = b;
   if (x->cause.bytes != y->cause.bytes) return x->cause.bytes < y->cause.bytes ? 1 : -1;
-  if (x->cause.kind != y->cause.kind) return x->cause.kind < y->cause.kind ? -1 : 1;
+  if (x->cause.category != y->cause.category) return x->cause.category < y->cause.category ? -1 : 1;
   return strcmp(x->name, y->name);
 }
 
@@ -222,7 +222,7 @@ static bool tell(const book *b, tsr_check_device *device) {
     uint32_t place = tsr__place_of(places, a->largest_stack);
     device->causes[device->cause_count++] =
         (tsr_check_cause){.name = b->functions->names[i / TSR_CATEGORY_COUNT],
-                          .cause = {.kind = (tsr_category)(i % TSR_CATEGORY_COUNT),
+                          .cause = {.category = (tsr_category)(i % TSR_CATEGORY_COUNT),
                                     .frame = places->items.items[place].frame,
                                     .layer = places->items.items[place].layer,
                                     .stack = place ? a->largest_stack : TSR_NONE,
@@ -234,16 +234,19 @@ static bool tell(const book *b, tsr_check_device *device) {
   if (count) qsort(device->causes, count, sizeof *device->causes, tsr__compare_check_causes);
   for (int i = 0; i < TSR_CATEGORY_COUNT; i++) {
     const account *a = &b->by_kind[i];
-    device->kinds[i] =
+    device->categories[i] =
         (tsr_check_category){a->peak_bytes, a->peak_bytes ? a->peak_event : -1, a->bytes_at_peak};
   }
   return true;
 }
 
-int tsr__check_peaks(const tsr__timeline *timeline, const tsr__categories *kinds,
+int tsr__check_peaks(const tsr__timeline *timeline, const tsr__categories *categories,
                      const tsr__functions *functions, bool counts_blocks, tsr_check_device *device,
                      tsr_error *error) {
-  book b = {.t = timeline, .kinds = kinds, .functions = functions, .counts_blocks = counts_blocks};
+  book b = {.t = timeline,
+            .categories = categories,
+            .functions = functions,
+            .counts_blocks = counts_blocks};
   b.account_count = (size_t)functions->count * TSR_CATEGORY_COUNT;
   b.accounts = TSR__NEW_ARRAY(account, b.account_count);
   b.cause_of = TSR__NEW_ARRAY(uint32_t, timeline->birth.count);

@@ -22,9 +22,9 @@ int tsr__functions_compute(const tsr_snapshot *snapshot, const tsr__places *plac
                            tsr__functions *out, tsr_error *error);
 void tsr__functions_release(tsr__functions *functions);
 
-/* Fill kinds and causes of `device` (names are the functions' own), in requested bytes, or if
+/* Fill categories and causes of `device` (names are the functions' own), in requested bytes, or if
  * `counts_blocks` in bytes of blocks. Time is linear in events. Fails with TSR_ERROR_MEMORY. */
-int tsr__check_peaks(const tsr__timeline *timeline, const tsr__categories *kinds,
+int tsr__check_peaks(const tsr__timeline *timeline, const tsr__categories *categories,
                      const tsr__functions *functions, bool counts_blocks, tsr_check_device *device,
                      tsr_error *error);
 

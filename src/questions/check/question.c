@@ -84,7 +84,8 @@ static int read_limit(const tsr_params *params, const char *text, tsr_check_limi
     return tsr_params_fail(params, error, "{=max}: no category '%.*s'; the categories are %s",
                            length < 60 ? (int)length : 60, text, list);
   }
-  if (equals) *limit = (tsr_check_limit){.rule = TSR_CHECK_MAX_KIND, .kind = (tsr_category)kind};
+  if (equals)
+    *limit = (tsr_check_limit){.rule = TSR_CHECK_MAX_CATEGORY, .category = (tsr_category)kind};
   const char *size = equals ? equals + 1 : text;
   if (tsr_size_parse(size, &limit->bytes)) return 0;
   if (strspn(size, "0123456789.") == strlen(size) && strspn(size, "0.") != strlen(size))

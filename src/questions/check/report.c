@@ -51,7 +51,7 @@ static void print_results(tsr__emitter *emitter, const tsr_check *check) {
 static void print_cause(tsr__stack_printer *printer, const tsr_check_result *r,
                         const tsr_check_cause *cause) {
   tsr__emitter *emitter = printer->emitter;
-  bool is_kind = r->rule == TSR_CHECK_MAX_KIND || r->rule == TSR_CHECK_LOCK_KIND;
+  bool is_kind = r->rule == TSR_CHECK_MAX_CATEGORY || r->rule == TSR_CHECK_LOCK_CATEGORY;
   uint64_t now = r->is_change || is_kind ? cause->cause.bytes : cause->bytes_at_peak;
   tsr__buffer *out = &emitter->scratch;
   uint64_t was = cause->locked_bytes;
@@ -62,7 +62,7 @@ static void print_cause(tsr__stack_printer *printer, const tsr_check_result *r,
   tsr__check_append_place(printer, cause);
   tsr__cell cells[] = {tsr__text((tsr_text){out->data, first}),
                        tsr__text((tsr_text){out->data + first, second - first}), tsr__bytes(now),
-                       tsr__string(tsr_category_name(cause->cause.kind)),
+                       tsr__string(tsr_category_name(cause->cause.category)),
                        tsr__text((tsr_text){out->data + second, out->size - second})};
   tsr__emit_row(emitter, cells);
   out->size = 0;
@@ -123,7 +123,7 @@ static void emit_cause(tsr__stack_printer *printer, const tsr_check_cause *cause
   tsr__emitter *emitter = printer->emitter;
   tsr__emit_object(emitter, NULL);
   tsr__emit_field(emitter, "name", NULL, tsr__string(cause->name));
-  tsr__emit_field(emitter, "category", NULL, tsr__string(tsr_category_name(cause->cause.kind)));
+  tsr__emit_field(emitter, "category", NULL, tsr__string(tsr_category_name(cause->cause.category)));
   tsr__emit_field(emitter, "peak_bytes", NULL, tsr__bytes(cause->cause.bytes));
   tsr__emit_field(emitter, "allocations", NULL, tsr__count(cause->cause.allocations));
   tsr__emit_field(emitter, "peak_event", NULL, tsr__index(cause->peak_event));
@@ -141,13 +141,13 @@ static void emit_result(tsr__stack_printer *printer, const tsr_check *check,
                         const tsr_check_result *r) {
   tsr__emitter *emitter = printer->emitter;
   const tsr_check_device *device = tsr__check_device_of(check, r);
-  bool has_kind = r->rule == TSR_CHECK_MAX_KIND || r->rule == TSR_CHECK_LOCK_KIND;
+  bool has_kind = r->rule == TSR_CHECK_MAX_CATEGORY || r->rule == TSR_CHECK_LOCK_CATEGORY;
   tsr__buffer *words = &emitter->scratch;
   tsr__emit_object(emitter, NULL);
   tsr__emit_field(emitter, "rule", NULL, tsr__string(tsr_check_rule_name(r->rule)));
   tsr__emit_field(emitter, "device", NULL, tsr__device(r->device));
   tsr__emit_field(emitter, "category", NULL,
-                  has_kind ? tsr__string(tsr_category_name(r->kind)) : tsr__nothing());
+                  has_kind ? tsr__string(tsr_category_name(r->category)) : tsr__nothing());
   tsr__emit_field(emitter, "passed", NULL, tsr__bool(r->is_passed));
   tsr__emit_field(emitter, "bytes", NULL, tsr__bytes(r->bytes));
   tsr__emit_field(emitter, "limit_bytes", NULL, tsr__bytes(r->limit_bytes));
@@ -171,7 +171,7 @@ static void emit_kinds(tsr__emitter *emitter, const tsr_check_device *device) {
                                         {"bytes", NULL, TSR__RIGHT}};
   tsr__emit_table(emitter, "categories", columns, sizeof columns / sizeof *columns);
   for (int i = 0; device->has_causes && i < TSR_CATEGORY_COUNT; i++) {
-    const tsr_check_category *kind = &device->kinds[i];
+    const tsr_check_category *kind = &device->categories[i];
     if (!kind->peak_bytes) continue;
     tsr__cell cells[] = {tsr__string(tsr_category_name((tsr_category)i)),
                          tsr__bytes(kind->peak_bytes), tsr__index(kind->peak_event),

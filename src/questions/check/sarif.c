@@ -15,11 +15,12 @@ static const struct {
   const char *id, *text;
 } rules[TSR_CHECK_RULE_COUNT] = {
     [TSR_CHECK_MAX_PEAK] = {"max-peak", "Allocated GPU memory stays within its budget."},
-    [TSR_CHECK_MAX_KIND] = {"max-category", "Each category of GPU memory stays within its budget."},
+    [TSR_CHECK_MAX_CATEGORY] = {"max-category",
+                                "Each category of GPU memory stays within its budget."},
     [TSR_CHECK_MAX_RESERVED] = {"max-reserved", "Reserved GPU memory stays within its budget."},
     [TSR_CHECK_LOCK_DEVICE] = {"lock-device", "The lock and the snapshot have the same devices."},
     [TSR_CHECK_LOCK_PEAK] = {"lock-peak", "Allocated GPU memory matches the lock."},
-    [TSR_CHECK_LOCK_KIND] = {"lock-category", "Each category of GPU memory matches the lock."},
+    [TSR_CHECK_LOCK_CATEGORY] = {"lock-category", "Each category of GPU memory matches the lock."},
 };
 
 /* ---- Where ---- */

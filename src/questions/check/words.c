@@ -11,8 +11,8 @@
 
 const char *tsr__check_subject(const tsr_check_result *result) {
   switch (result->rule) {
-  case TSR_CHECK_MAX_KIND:
-  case TSR_CHECK_LOCK_KIND: return tsr_category_name(result->kind);
+  case TSR_CHECK_MAX_CATEGORY:
+  case TSR_CHECK_LOCK_CATEGORY: return tsr_category_name(result->category);
   case TSR_CHECK_MAX_RESERVED: return "reserved";
   case TSR_CHECK_LOCK_DEVICE: return "device";
   default: return "peak";
@@ -93,9 +93,9 @@ void tsr__check_append_place(tsr__stack_printer *printer, const tsr_check_cause 
 void tsr__check_cause_words(tsr__stack_printer *printer, tsr__buffer *out,
                             const tsr_check_result *result, const tsr_check_cause *cause) {
   tsr__buffer *scratch = &printer->emitter->scratch;
-  bool is_kind = result->rule == TSR_CHECK_MAX_KIND || result->rule == TSR_CHECK_LOCK_KIND;
+  bool is_kind = result->rule == TSR_CHECK_MAX_CATEGORY || result->rule == TSR_CHECK_LOCK_CATEGORY;
   uint64_t now = result->is_change || is_kind ? cause->cause.bytes : cause->bytes_at_peak;
-  tsr__buffer_printf(out, "%s of %s", SIZE(now), tsr_category_name(cause->cause.kind));
+  tsr__buffer_printf(out, "%s of %s", SIZE(now), tsr_category_name(cause->cause.category));
   if (result->is_change) {
     uint64_t was = cause->locked_bytes;
     tsr__buffer_printf(out, ", %s %s than the lock's %s%s", SIZE(now > was ? now - was : was - now),

@@ -39,7 +39,7 @@ static uint32_t name_entry(uint32_t class, int side) {
 typedef struct row {
   tsr_change change;
   uint64_t largest[2];                    /* bytes of the stack that represents a side */
-  tsr_category kinds[2];                  /* that stack's */
+  tsr_category categories[2];             /* that stack's */
   int64_t kind_delta[TSR_CATEGORY_COUNT]; /* new less old */
   bool is_used;
 } row;
@@ -189,7 +189,7 @@ static void fill_rows(pair *p, int which, const tsr_peak_device *peak) {
     if (!*allocations || share->bytes > r->largest[which]) {
       *(which ? &change->new_stack : &change->old_stack) = share->stack;
       r->largest[which] = share->bytes;
-      r->kinds[which] = share->kind;
+      r->categories[which] = share->category;
     }
     *bytes = tsr__sum_u64(*bytes, share->bytes);
     *allocations = tsr__sum_u64(*allocations, share->allocations);
@@ -286,12 +286,12 @@ static bool choose_cause(causes *c, tsr_diff_device *out) {
   sign = whole < 0 ? -1 : 1;
   for (int kind = 0; whole && kind < TSR_CATEGORY_COUNT; kind++) {
     if (sign * c->of_kind[kind] <= sign * out->cause.kind_delta_bytes) continue;
-    out->cause.kind = (tsr_category)kind;
+    out->cause.category = (tsr_category)kind;
     out->cause.kind_delta_bytes = c->of_kind[kind];
   }
   uint32_t best = TSR_NONE;
   for (uint32_t name = 0; out->cause.kind_delta_bytes && name < c->names.count; name++) {
-    int64_t delta = sign * change_at(c, name, (int)out->cause.kind), all = 0;
+    int64_t delta = sign * change_at(c, name, (int)out->cause.category), all = 0;
     if (delta <= most) continue;
     for (int kind = 0; kind < TSR_CATEGORY_COUNT; kind++) grow(&all, change_at(c, name, kind));
     if (sign * all <= 0) continue; /* the same memory in another category */
@@ -335,7 +335,7 @@ static int take_rows(pair *p, const tsr_name_range *names, tsr_change **list, si
     row *r = &p->rows[i];
     if (!r->is_used) continue;
     int side = r->change.new_allocations ? 1 : 0;
-    r->change.kind = r->kinds[side];
+    r->change.category = r->categories[side];
     r->change.names = names[name_entry(i, side)];
     (*list)[(*count)++] = r->change;
     r->is_used = false;

@@ -103,7 +103,7 @@ static void append_cause(tsr__buffer *out, const tsr_diff_cause *cause, int64_t 
                                                : line >= kind / 2 && line <= kind);
   tsr__buffer_text(out, "; ");
   append_part(out, is_one_line ? cause->line_delta_bytes : cause->kind_delta_bytes, whole);
-  tsr__buffer_text(out, tsr_category_name(cause->kind));
+  tsr__buffer_text(out, tsr_category_name(cause->category));
   if (!cause->line) return;
   tsr__buffer_text(out, is_one_line ? " " : ", most ");
   append_line(out, cause->line);
@@ -207,7 +207,7 @@ static void emit_change(diff_printer *printer, const tsr_named *names, const tsr
       tsr__count(change->old_allocations),
       tsr__count(change->new_allocations),
       tsr__string(tsr_change_status_name(change->status)),
-      tsr__string(is_stack ? tsr_category_name(change->kind) : change->name),
+      tsr__string(is_stack ? tsr_category_name(change->category) : change->name),
       is_stack ? tsr__text(name) : tsr__string(change->name),
   };
   tsr__emit_row(emitter, cells);
@@ -310,7 +310,7 @@ static void print_stack(diff_printer *printer, const tsr_change *change, size_t 
     tsr__buffer_printf(&emitter->scratch, " from %s to %s",
                        tsr__format_size(change->old_bytes, before),
                        tsr__format_size(change->new_bytes, after));
-  tsr__buffer_printf(&emitter->scratch, ", %s", tsr_category_name(change->kind));
+  tsr__buffer_printf(&emitter->scratch, ", %s", tsr_category_name(change->category));
   tsr__emit_line(emitter, TSR__BOLD, 0);
   tsr__stack_print(stacks, stack);
 }
@@ -320,7 +320,7 @@ static void emit_cause(tsr__emitter *emitter, const tsr_diff_cause *cause) {
   bool is_known = cause->kind_delta_bytes != 0;
   tsr__emit_object(emitter, "cause");
   tsr__emit_field(emitter, "category", NULL,
-                  is_known ? tsr__string(tsr_category_name(cause->kind)) : tsr__nothing());
+                  is_known ? tsr__string(tsr_category_name(cause->category)) : tsr__nothing());
   tsr__emit_field(emitter, "delta_bytes", NULL, tsr__index(cause->kind_delta_bytes));
   tsr__emit_field(emitter, "line", NULL, cause->line ? tsr__string(cause->line) : tsr__nothing());
   tsr__emit_field(emitter, "line_delta_bytes", NULL, tsr__index(cause->line_delta_bytes));

@@ -87,7 +87,7 @@ tsr_life tsr_lives_at(const tsr_lives *lives, size_t place, size_t index) {
       .block_bytes = t->block_bytes.items[index],
       .stack = stack,
       .stream = is_initial ? TSR_NONE : tsr_id_at(t->events.stream, birth),
-      .kind = (tsr_category)p->categories->kind[index],
+      .category = (tsr_category)p->categories->category[index],
       .phase = (tsr_phase)p->categories->phase[index],
       .evidence = (tsr_evidence)p->categories->evidence[index],
   };

@@ -176,7 +176,7 @@ static int tally_lives(work *w) {
 
 static int by_kind(const void *a, const void *b) {
   const tsr_profile_reason *x = a, *y = b;
-  if (x->kind != y->kind) return x->kind < y->kind ? -1 : 1;
+  if (x->category != y->category) return x->category < y->category ? -1 : 1;
   if (x->bytes != y->bytes) return x->bytes < y->bytes ? 1 : -1;
   return (x->evidence > y->evidence) - (x->evidence < y->evidence);
 }
@@ -185,16 +185,17 @@ static int by_kind(const void *a, const void *b) {
  * determine the category, so few rows are used. */
 static int list_reasons(work *w, const tsr__live_set *live) {
   enum { PHASES = TSR_PHASE_COUNT, REASONS = TSR_EVIDENCE_COUNT, KINDS = TSR_CATEGORY_COUNT };
-  const tsr__categories *kinds = w->grouping.kinds;
+  const tsr__categories *categories = w->grouping.categories;
   tsr_profile_reason *rows = TSR__NEW_ARRAY(tsr_profile_reason, (size_t)PHASES * REASONS * KINDS);
   if (!rows) return tsr__fail_memory(w->error);
   for (size_t i = 0; i < live->count; i++) {
     uint32_t a = live->items[i];
-    size_t row = ((size_t)kinds->kind[a] * PHASES + kinds->phase[a]) * REASONS + kinds->evidence[a];
+    size_t row = ((size_t)categories->category[a] * PHASES + categories->phase[a]) * REASONS +
+                 categories->evidence[a];
     tsr_profile_reason *reason = &rows[row];
-    reason->kind = (tsr_category)kinds->kind[a];
-    reason->phase = (tsr_phase)kinds->phase[a];
-    reason->evidence = (tsr_evidence)kinds->evidence[a];
+    reason->category = (tsr_category)categories->category[a];
+    reason->phase = (tsr_phase)categories->phase[a];
+    reason->evidence = (tsr_evidence)categories->evidence[a];
     reason->bytes = tsr__sum_u64(reason->bytes, tsr__timeline_requested(w->timeline, a));
     reason->allocations++;
   }

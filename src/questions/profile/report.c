@@ -210,7 +210,7 @@ static void emit_reasons(tsr__emitter *emitter, const tsr_profile_device *device
   tsr__emit_array(emitter, "reasons");
   for (size_t i = 0; i < device->reason_count; i++) {
     const tsr_profile_reason *reason = &device->reasons[i];
-    if (strcmp(tsr_category_name(reason->kind), name) != 0) continue;
+    if (strcmp(tsr_category_name(reason->category), name) != 0) continue;
     tsr__emit_inline_object(emitter, NULL);
     tsr__emit_reason(emitter, reason->phase, reason->evidence);
     tsr__emit_field(emitter, "bytes", NULL, tsr__bytes(reason->bytes));
@@ -294,7 +294,7 @@ static void print_reasons(tsr__emitter *emitter, const tsr_profile_device *devic
     bool is_known = reason->phase != TSR_PHASE_UNKNOWN;
     tsr__append_reason(why, reason->evidence);
     tsr__emit_row(emitter,
-                  (tsr__cell[]){tsr__string(tsr_category_name(reason->kind)),
+                  (tsr__cell[]){tsr__string(tsr_category_name(reason->category)),
                                 tsr__bytes(reason->bytes), tsr__count(reason->allocations),
                                 tsr__string(is_known ? tsr_phase_name(reason->phase) : "-"),
                                 tsr__text((tsr_text){why->data, why->size})});

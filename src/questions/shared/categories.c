@@ -11,7 +11,7 @@ static int count_kinds(const tsr_stack_share *share) {
 
 void tsr__append_category(tsr__buffer *out, const tsr_stack_share *share) {
   int count = count_kinds(share);
-  tsr__buffer_text(out, tsr_category_name(share->kind));
+  tsr__buffer_text(out, tsr_category_name(share->category));
   if (count > 1) tsr__buffer_printf(out, " +%d", count - 1);
 }
 
@@ -19,7 +19,7 @@ void tsr__append_categories(tsr__buffer *out, const tsr_stack_share *share) {
   char size[TSR__FORMAT_BYTES];
   bool is_said[TSR_CATEGORY_COUNT] = {false};
   if (count_kinds(share) <= 1) {
-    tsr__buffer_text(out, tsr_category_name(share->kind));
+    tsr__buffer_text(out, tsr_category_name(share->category));
     return;
   }
   for (int said = 0; said < count_kinds(share); said++) {

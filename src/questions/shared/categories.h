@@ -1,6 +1,6 @@
 /* categories.h - categories in the reports that list stacks. */
-#ifndef TSR_QUESTIONS_SHARED_KINDS_H
-#define TSR_QUESTIONS_SHARED_KINDS_H
+#ifndef TSR_QUESTIONS_SHARED_CATEGORIES_H
+#define TSR_QUESTIONS_SHARED_CATEGORIES_H
 
 #include "emit/emitter.h"
 #include "tessera/unstable/answers.h"

@@ -13,7 +13,7 @@
 static int compare_causes(const void *a, const void *b) {
   const tsr_cause *x = a, *y = b;
   if (x->bytes != y->bytes) return x->bytes < y->bytes ? 1 : -1;
-  if (x->kind != y->kind) return x->kind < y->kind ? -1 : 1;
+  if (x->category != y->category) return x->category < y->category ? -1 : 1;
   if (x->frame != y->frame) return x->frame < y->frame ? -1 : 1;
   return (x->layer > y->layer) - (x->layer < y->layer);
 }
@@ -22,7 +22,7 @@ static int compare_kinds(const void *a, const void *b) {
   const tsr_category_share *x = a, *y = b;
   if (x->bytes != y->bytes) return x->bytes < y->bytes ? 1 : -1;
   if (!x->allocations != !y->allocations) return x->allocations ? -1 : 1;
-  return (x->kind > y->kind) - (x->kind < y->kind);
+  return (x->category > y->category) - (x->category < y->category);
 }
 
 typedef TSR__VECTOR(tsr_cause) cause_list;
@@ -44,7 +44,7 @@ static bool add_to(summer *s, tsr_category kind, uint32_t stack, uint64_t bytes,
   uint64_t key = (uint64_t)tsr__label_of(s->lines->names, stack) * TSR_CATEGORY_COUNT + kind;
   const uint64_t *index = tsr__map_put(&s->index_of, key, s->causes.count, &is_new);
   if (!index) return false;
-  tsr_cause none = {.kind = kind, .frame = TSR_NONE, .layer = TSR_NONE, .stack = TSR_NONE};
+  tsr_cause none = {.category = kind, .frame = TSR_NONE, .layer = TSR_NONE, .stack = TSR_NONE};
   if (is_new && !TSR__VECTOR_PUSH(&s->causes, none)) return false;
   tsr_cause *cause = &s->causes.items[*index];
   *row = (uint32_t)*index;
@@ -70,17 +70,17 @@ static bool name_causes(summer *s, size_t top, tsr_named **out) {
 }
 
 static bool sum(const tsr__lines *lines, const tsr__timeline *timeline,
-                const tsr__categories *kinds, const tsr__names *names, const tsr__live_set *live,
-                size_t top, tsr__held_groups *out, cause_list *causes) {
+                const tsr__categories *categories, const tsr__names *names,
+                const tsr__live_set *live, size_t top, tsr__held_groups *out, cause_list *causes) {
   summer s = {.lines = lines, .largest = TSR__NEW_ARRAY(uint64_t, live->count)};
-  tsr_category_share *by_kind = out->kinds;
+  tsr_category_share *by_kind = out->categories;
   bool ok = s.largest != NULL;
   tsr__name_sums_init(&s.named);
   for (size_t i = 0; ok && i < live->count; i++) {
     uint32_t allocation = live->items[i], stack = tsr__timeline_stack(timeline, allocation);
     uint64_t bytes = tsr__timeline_requested(timeline, allocation);
     uint64_t block_bytes = timeline->block_bytes.items[allocation];
-    tsr_category kind = (tsr_category)kinds->kind[allocation];
+    tsr_category kind = (tsr_category)categories->category[allocation];
     by_kind[kind].bytes = tsr__sum_u64(by_kind[kind].bytes, bytes);
     by_kind[kind].block_bytes = tsr__sum_u64(by_kind[kind].block_bytes, block_bytes);
     by_kind[kind].allocations++;
@@ -97,19 +97,20 @@ static bool sum(const tsr__lines *lines, const tsr__timeline *timeline,
 }
 
 int tsr__held_by(const tsr__lines *lines, const tsr__timeline *timeline,
-                 const tsr__categories *kinds, const tsr__names *names, const tsr__live_set *live,
-                 size_t top, tsr__held_groups *out, tsr_error *error) {
+                 const tsr__categories *categories, const tsr__names *names,
+                 const tsr__live_set *live, size_t top, tsr__held_groups *out, tsr_error *error) {
   tsr__held_groups held = {0};
   cause_list causes = {0};
-  assert(kinds->count == timeline->birth.count);
-  for (int i = 0; i < TSR_CATEGORY_COUNT; i++) held.kinds[i].kind = (tsr_category)i;
-  if (!sum(lines, timeline, kinds, names, live, top, &held, &causes)) {
+  assert(categories->count == timeline->birth.count);
+  for (int i = 0; i < TSR_CATEGORY_COUNT; i++) held.categories[i].category = (tsr_category)i;
+  if (!sum(lines, timeline, categories, names, live, top, &held, &causes)) {
     TSR__VECTOR_FREE(&causes);
     return tsr__fail_memory(error);
   }
-  qsort(held.kinds, TSR_CATEGORY_COUNT, sizeof *held.kinds, compare_kinds);
-  while (held.kind_count < TSR_CATEGORY_COUNT && held.kinds[held.kind_count].allocations)
-    held.kind_count++;
+  qsort(held.categories, TSR_CATEGORY_COUNT, sizeof *held.categories, compare_kinds);
+  while (held.category_count < TSR_CATEGORY_COUNT &&
+         held.categories[held.category_count].allocations)
+    held.category_count++;
   if (causes.count) qsort(causes.items, causes.count, sizeof *causes.items, compare_causes);
   held.causes = causes.items;
   held.cause_count = top && causes.count > top ? top : causes.count;

@@ -10,8 +10,9 @@
 
 /* A live set by kind and by cause, both largest first. Released with tsr__free. */
 typedef struct tsr__held_groups {
-  tsr_category_share kinds[TSR_CATEGORY_COUNT]; /* those that occur, `kind_count` of them */
-  size_t kind_count;
+  tsr_category_share
+      categories[TSR_CATEGORY_COUNT]; /* those that occur, `category_count` of them */
+  size_t category_count;
   tsr_cause *causes;
   size_t cause_count;
   tsr_named *names;                                            /* of all causes, or NULL */
@@ -24,11 +25,11 @@ typedef struct tsr__lines {
   const tsr__places *places;
 } tsr__lines;
 
-/* `lines` are the snapshot's, `kinds` and `names` the timeline's; `names` may be NULL. Bytes are requested bytes, as in tsr__shares_of:
+/* `lines` are the snapshot's, `categories` and `names` the timeline's; `names` may be NULL. Bytes are requested bytes, as in tsr__shares_of:
  * a category holds the same in every question. Bytes of blocks add up to what is active. At most `top`
  * causes, 0 for all. Fails with TSR_ERROR_MEMORY. */
 int tsr__held_by(const tsr__lines *lines, const tsr__timeline *timeline,
-                 const tsr__categories *kinds, const tsr__names *names, const tsr__live_set *live,
-                 size_t top, tsr__held_groups *out, tsr_error *error);
+                 const tsr__categories *categories, const tsr__names *names,
+                 const tsr__live_set *live, size_t top, tsr__held_groups *out, tsr_error *error);
 
 #endif

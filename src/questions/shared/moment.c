@@ -145,7 +145,7 @@ static void emit_stack(tsr__stack_printer *printer, const tsr__share_list *share
   if (tsr__emitter_is_text(emitter))
     tsr__append_category(kind, share);
   else
-    tsr__buffer_text(kind, tsr_category_name(share->kind));
+    tsr__buffer_text(kind, tsr_category_name(share->category));
   size_t kind_bytes = kind->size;
   tsr_text name = tsr__with_names(emitter, tsr__stack_name(names, i), shares->names, &share->names);
   tsr__emit_row(emitter, (tsr__cell[]){
@@ -200,7 +200,7 @@ void tsr__emit_shares(tsr__stack_printer *printer, const tsr__share_list *shares
 }
 
 static bool is_mixed(const tsr_stack_share *share) {
-  return share->category_bytes[share->kind] != share->bytes;
+  return share->category_bytes[share->category] != share->bytes;
 }
 
 /* ---- One screen ---- */
@@ -251,7 +251,7 @@ static void print_each(tsr__stack_printer *printer, const tsr__share_list *share
     tsr__emit_line(emitter, TSR__BOLD, 0);
     if (emitter->options.verbose) {
       if (is_mixed(share))
-        tsr__buffer_printf(&emitter->scratch, "%s: ", tsr_category_name(share->kind));
+        tsr__buffer_printf(&emitter->scratch, "%s: ", tsr_category_name(share->category));
       tsr__append_reason(&emitter->scratch, share->evidence);
       tsr__emit_line(emitter, TSR__DIM, 2);
       tsr__print_names(emitter, shares->names, &share->names);

@@ -22,8 +22,8 @@ static int compare_shares(const void *a, const void *b) {
 typedef struct summing {
   const tsr__timeline *timeline;
   const tsr__live_set *live;
-  const tsr__categories *kinds; /* or NULL */
-  tsr__map share_of;            /* stack -> index of its share */
+  const tsr__categories *categories; /* or NULL */
+  tsr__map share_of;                 /* stack -> index of its share */
   TSR__VECTOR(tsr_stack_share) shares;
 } summing;
 
@@ -33,7 +33,8 @@ static uint32_t stack_of(const summing *s, size_t i) {
 }
 
 static tsr_category kind_of(const summing *s, size_t i) {
-  return s->kinds ? (tsr_category)s->kinds->kind[s->live->items[i]] : TSR_CATEGORY_UNKNOWN;
+  return s->categories ? (tsr_category)s->categories->category[s->live->items[i]]
+                       : TSR_CATEGORY_UNKNOWN;
 }
 
 /* One share for each stack that holds something, and one for what has none. False when out of
@@ -67,19 +68,19 @@ static bool choose_kinds(summing *s) {
   for (size_t i = 0; i < s->shares.count; i++) {
     tsr_stack_share *share = &s->shares.items[i];
     for (int kind = 0; kind < TSR_CATEGORY_COUNT; kind++)
-      if (share->category_bytes[kind] > share->category_bytes[share->kind])
-        share->kind = (tsr_category)kind;
+      if (share->category_bytes[kind] > share->category_bytes[share->category])
+        share->category = (tsr_category)kind;
   }
-  for (size_t i = 0; s->kinds && i < s->live->count; i++) {
+  for (size_t i = 0; s->categories && i < s->live->count; i++) {
     uint32_t allocation = s->live->items[i];
     size_t index = (size_t)*tsr__map_find(&s->share_of, stack_of(s, i));
     tsr_stack_share *share = &s->shares.items[index];
     uint64_t bytes = tsr__timeline_requested(s->timeline, allocation);
-    if (kind_of(s, i) != share->kind || bytes < largest[index]) continue;
+    if (kind_of(s, i) != share->category || bytes < largest[index]) continue;
     if (bytes == largest[index] && bytes) continue;
     largest[index] = bytes;
-    share->phase = (tsr_phase)s->kinds->phase[allocation];
-    share->evidence = (tsr_evidence)s->kinds->evidence[allocation];
+    share->phase = (tsr_phase)s->categories->phase[allocation];
+    share->evidence = (tsr_evidence)s->categories->evidence[allocation];
   }
   tsr__free(largest);
   return true;
@@ -136,7 +137,7 @@ int tsr__shares_of(const tsr__timeline *timeline, const tsr__live_set *live,
                    const tsr__categories *categories, const tsr__names *names, size_t top,
                    tsr__shares *out, tsr_error *error) {
   assert(!categories || categories->count == timeline->birth.count);
-  summing s = {.timeline = timeline, .live = live, .kinds = categories};
+  summing s = {.timeline = timeline, .live = live, .categories = categories};
   tsr_named *named = NULL;
   bool ok = sum_by_stack(&s) && choose_kinds(&s) && name_shares(&s, names, top, &named);
   tsr__map_release(&s.share_of);

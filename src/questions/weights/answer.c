@@ -20,7 +20,7 @@ static int compare_weights(const void *a, const void *b) {
   if (x->byte_time != y->byte_time) return x->byte_time < y->byte_time ? 1 : -1;
   if (x->bytes != y->bytes) return x->bytes < y->bytes ? 1 : -1;
   if (x->stack != y->stack) return x->stack < y->stack ? -1 : 1;
-  return (x->kind > y->kind) - (x->kind < y->kind);
+  return (x->category > y->category) - (x->category < y->category);
 }
 
 /* ---- a moment ---- */
@@ -38,7 +38,7 @@ static int copy_stacks(const tsr_stack_share *shares, size_t count, tsr_weights_
       if (shares[i].category_allocations[kind])
         out->stacks[out->stack_count++] =
             (tsr_stack_weight){.stack = shares[i].stack,
-                               .kind = (tsr_category)kind,
+                               .category = (tsr_category)kind,
                                .allocations = shares[i].category_allocations[kind],
                                .bytes = shares[i].category_bytes[kind]};
   if (out->stack_count) qsort(out->stacks, out->stack_count, sizeof *out->stacks, compare_weights);
@@ -117,7 +117,7 @@ static void weigh_allocation(const tsr__timeline *t, const tsr_weights_device *w
   weight->byte_time = tsr__sum_u64(weight->byte_time, times(bytes, time, is_timed));
 }
 
-/* No more than stacks and kinds, nor than allocations. */
+/* No more than stacks and categories, nor than allocations. */
 static size_t most_rows(const tsr__timeline *t) {
   size_t most = ((size_t)tsr_snapshot_stack_count(t->snapshot) + 1) * TSR_CATEGORY_COUNT;
   return most < t->birth.count ? most : t->birth.count;
@@ -130,11 +130,12 @@ static tsr_stack_weight *row_of(tsr_weights_device *out, tsr__map *rows, uint32_
   uint64_t key = (uint64_t)stack * TSR_CATEGORY_COUNT + (uint64_t)kind;
   const uint64_t *row = tsr__map_put(rows, key, out->stack_count, &is_new);
   if (!row) return NULL;
-  if (is_new) out->stacks[out->stack_count++] = (tsr_stack_weight){.stack = stack, .kind = kind};
+  if (is_new)
+    out->stacks[out->stack_count++] = (tsr_stack_weight){.stack = stack, .category = kind};
   return &out->stacks[*row];
 }
 
-static int weigh_lives(const tsr__timeline *t, const tsr__categories *kinds, bool is_timed,
+static int weigh_lives(const tsr__timeline *t, const tsr__categories *categories, bool is_timed,
                        tsr_weights_device *out, tsr_error *error) {
   tsr__map rows = {0};
   bool ok = true;
@@ -147,7 +148,7 @@ static int weigh_lives(const tsr__timeline *t, const tsr__categories *kinds, boo
     uint32_t stack = tsr__timeline_stack(t, (uint32_t)i);
     bool has_frames = tsr_snapshot_stack(t->snapshot, stack).depth > 0;
     tsr_stack_weight *weight =
-        row_of(out, &rows, has_frames ? stack : TSR_NONE, (tsr_category)kinds->kind[i]);
+        row_of(out, &rows, has_frames ? stack : TSR_NONE, (tsr_category)categories->category[i]);
     if ((ok = weight != NULL)) weigh_allocation(t, out, (uint32_t)i, is_timed, weight);
   }
   tsr__map_release(&rows);

@@ -27,9 +27,9 @@ typedef struct needs {
 } needs;
 
 static void sort_categories(const tsr_why_device *d, needs *n) {
-  for (size_t i = 0; i < d->kind_count; i++) {
-    double bytes = (double)d->kinds[i].block_bytes;
-    switch (d->kinds[i].kind) {
+  for (size_t i = 0; i < d->category_count; i++) {
+    double bytes = (double)d->categories[i].block_bytes;
+    switch (d->categories[i].category) {
     case TSR_CATEGORY_PARAMETER: n->parameters += bytes; break;
     case TSR_CATEGORY_GRADIENT: n->gradients += bytes; break;
     case TSR_CATEGORY_OPTIMIZER_STATE: n->states += bytes; break;

@@ -178,21 +178,22 @@ static void book(void *context, const tsr__gap *gap) {
 static int describe_moment(const tsr__timeline *t, const why_question *question,
                            tsr_why_device *out, tsr_error *error) {
   tsr__live_set live = {0};
-  const tsr__categories *kinds;
+  const tsr__categories *categories;
   const tsr__names *names;
   tsr__held_groups held = {0};
   int64_t event = out->oom_count ? out->ooms[out->chosen].event : highest_event(t);
   int status = tsr__timeline_live(t, event, &live, error);
-  if (!status) status = tsr__study_categories(question->study, out->device, &kinds, error);
+  if (!status) status = tsr__study_categories(question->study, out->device, &categories, error);
   if (!status) status = tsr__study_names(question->study, out->device, &names, error);
   if (!status)
-    status = tsr__held_by(&question->lines, t, kinds, names, &live, question->top, &held, error);
+    status =
+        tsr__held_by(&question->lines, t, categories, names, &live, question->top, &held, error);
   if (!status) {
     out->moment.event = event;
     out->moment.time_us = event < 0 ? TSR_TIME_NONE : t->events.time_us[event];
     out->moment.totals = tsr__timeline_totals(t, event, &live);
-    for (size_t i = 0; i < TSR_CATEGORY_COUNT; i++) out->kinds[i] = held.kinds[i];
-    out->kind_count = held.kind_count;
+    for (size_t i = 0; i < TSR_CATEGORY_COUNT; i++) out->categories[i] = held.categories[i];
+    out->category_count = held.category_count;
     out->causes = held.causes;
     out->cause_count = held.cause_count;
     out->names = held.names;

@@ -225,7 +225,7 @@ static int shapes_of(tsr_study *study, const look *l, tsr_category category, uin
   if (!sizes || !*shapes) status = tsr__fail_memory(error);
   for (size_t i = 0; !status && i < live.count; i++) {
     uint64_t bytes = tsr__timeline_requested(l->t, live.items[i]);
-    if (categories->kind[live.items[i]] == category && bytes >= least) sizes[count++] = bytes;
+    if (categories->category[live.items[i]] == category && bytes >= least) sizes[count++] = bytes;
   }
   if (count) qsort(sizes, count, sizeof *sizes, compare_u64);
   if (!status) *shape_count = group_shapes(sizes, count, *shapes);
@@ -339,8 +339,9 @@ static int decide_fates(tsr_study *study, const look *l, tsr__rerun_tail *tail, 
   for (uint32_t a = l->first; a < l->end; a++) {
     uint32_t death = l->t->death.items[a];
     bool is_there = death == TSR_NONE || (int64_t)death > l->oom;
-    if (is_there && categories->kind[a] == TSR_CATEGORY_OPTIMIZER_STATE) fate[a] = TSR__FATE_ONCE;
-    if (is_there && a < l->begin && is_passing((tsr_category)categories->kind[a]))
+    if (is_there && categories->category[a] == TSR_CATEGORY_OPTIMIZER_STATE)
+      fate[a] = TSR__FATE_ONCE;
+    if (is_there && a < l->begin && is_passing((tsr_category)categories->category[a]))
       fate[a] = TSR__FATE_STALE;
   }
   tail->fate = fate;

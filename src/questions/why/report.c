@@ -474,12 +474,12 @@ static void emit_kinds(tsr__emitter *emitter, const tsr_why_device *d) {
                                         {"category", "requested, by category", TSR__CATEGORY}};
   tsr__emit_space(emitter);
   tsr__emit_table(emitter, "categories", columns, sizeof columns / sizeof *columns);
-  for (size_t i = 0; i < d->kind_count; i++) {
-    const tsr_category_share *share = &d->kinds[i];
+  for (size_t i = 0; i < d->category_count; i++) {
+    const tsr_category_share *share = &d->categories[i];
     tsr__cell cells[] = {tsr__percent(share->bytes, d->moment.totals.requested_bytes),
                          tsr__bytes(share->bytes), tsr__bytes(share->block_bytes),
                          tsr__count(share->allocations),
-                         tsr__string(tsr_category_name(share->kind))};
+                         tsr__string(tsr_category_name(share->category))};
     tsr__emit_row(emitter, cells);
     tsr__emit_row_end(emitter);
   }
@@ -502,7 +502,7 @@ static void emit_cause(tsr__stack_printer *printer, const tsr_why_device *d, siz
                        tsr__bytes(cause->block_bytes),
                        tsr__count(cause->allocations),
                        tsr__bool(is_enough(d, cause->bytes)),
-                       tsr__string(tsr_category_name(cause->kind)),
+                       tsr__string(tsr_category_name(cause->category)),
                        tsr__text((tsr_text){name->data, name->size})};
   tsr__emit_row(emitter, cells);
   name->size = 0;
@@ -817,7 +817,7 @@ static void print_stacks(tsr__stack_printer *printer, const tsr_why_device *d) {
     tsr__emit_space(emitter);
     tsr__emit_printf(emitter, TSR__BOLD, "#%s  %s in %s allocation%s, %s", COUNT(i + 1),
                      SIZE(cause->bytes), COUNT(cause->allocations), tsr__plural(cause->allocations),
-                     tsr_category_name(cause->kind));
+                     tsr_category_name(cause->category));
     tsr__stack_print(printer, cause->stack);
   }
 }

@@ -112,7 +112,7 @@ static const char *type_of(reading *r, const json_t *tensor) {
 /* A tensor at the place that `place` holds; its name is in scratch. Tensors of no bytes are nowhere. */
 static void add_tensor(reading *r, const json_t *place, uint32_t device, tsr_category kind,
                        const char *type) {
-  tsr_tensor tensor = {.type = type, .device = device, .kind = kind};
+  tsr_tensor tensor = {.type = type, .device = device, .category = kind};
   uint64_t storage;
   bool is_there = number_of(json_object_get(place, "data_ptr"), &tensor.address) &&
                   number_of(json_object_get(place, "nbytes"), &tensor.size_bytes);
@@ -236,7 +236,7 @@ static int compare_tensors(const void *a, const void *b) {
   const tsr_tensor *x = a, *y = b;
   if (x->device != y->device) return x->device < y->device ? -1 : 1;
   if (x->address != y->address) return x->address < y->address ? -1 : 1;
-  if (x->kind != y->kind) return x->kind < y->kind ? -1 : 1;
+  if (x->category != y->category) return x->category < y->category ? -1 : 1;
   return strcmp(x->name, y->name);
 }
 
@@ -299,7 +299,7 @@ static json_t *tensor_of(const tsr_tensor *tensor) {
   (void)snprintf(device, sizeof device, "cuda:%" PRIu32, tensor->device);
   (void)snprintf(address, sizeof address, "0x%" PRIx64, tensor->address);
   return json_pack("{s:s, s:s, s:s, s:s, s:s, s:I}", "name", tensor->name, "type", tensor->type,
-                   "category", tsr_category_name(tensor->kind), "device", device, "data_ptr",
+                   "category", tsr_category_name(tensor->category), "device", device, "data_ptr",
                    address, "nbytes", (json_int_t)(tensor->size_bytes & INT64_MAX));
 }
 

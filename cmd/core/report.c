@@ -1,0 +1,250 @@
+/* report.c - `tessera report FILE`: what a bug report needs, on one page of Markdown or HTML.
+ *
+ * The page is made of the texts that the questions print, in the order in which a reader asks them: the
+ * verdict, why it ran out of memory if it did, what held the memory at the peak and what to do, the steps,
+ * and what the file is. Nothing on the page refers to anything outside of it.
+ */
+#define _POSIX_C_SOURCE 200809L
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <tessera/unstable/terminal.h>
+#include <tessera/unstable/why.h>
+
+#include "session.h"
+
+enum { PAGE_AUTO, PAGE_MARKDOWN, PAGE_HTML };
+
+static const tsr_parameter report_parameters[] = {
+    {.name = "format",
+     .kind = TSR_PARAMETER_CHOICE,
+     .argument = "FORMAT",
+     .help = "auto (default): HTML if the output's name ends in .html or .htm, else Markdown.",
+     .choices = (const char *const[]){"auto", "markdown", "html", NULL}},
+};
+
+const cli_command cli_report_row = {
+    .about = {.name = "report",
+              .summary = "one page to attach to a bug report",
+              .description = "Writes one page of Markdown or HTML with the verdict, why the run "
+                             "ran out of memory if "
+                             "it did, what held the memory at the peak and what to do about it, "
+                             "the steps, and what "
+                             "the file is. It is what the commands why, peak, steps and info "
+                             "print, at 100 columns.",
+              .parameters = report_parameters,
+              .parameter_count = sizeof report_parameters / sizeof *report_parameters,
+              .examples = {{"tessera report snapshot.pickle", "Markdown, to paste into an issue"},
+                           {"tessera report -o report.html snapshot.pickle", "a page to attach"}}},
+    .operands = "FILE",
+    .operand_min = 1,
+    .operand_max = 1,
+    .reads_files = true,
+    .lacks = "json color",
+    .run = cli_report,
+};
+
+/* ---- A page ---- */
+
+typedef struct page {
+  cli_session *session;
+  bool is_html;
+} page;
+
+/* A text in memory; a tsr_write_fn appends to it. */
+typedef struct text {
+  char *data;
+  size_t size;
+  FILE *stream;
+} text;
+
+static int append(void *context, const char *data, size_t size_bytes) {
+  const text *to = context;
+  return fwrite(data, 1, size_bytes, to->stream) == size_bytes ? 0 : -1;
+}
+
+static int put_bytes(const page *p, const char *data, size_t size_bytes) {
+  return cli_output_write(&p->session->output, data, size_bytes) ? TSR_ERROR_WRITE : 0;
+}
+
+static int put(const page *p, const char *data) {
+  return put_bytes(p, data, strlen(data));
+}
+
+/* Text that HTML would read as markup. */
+static int put_escaped(const page *p, const char *data, size_t size_bytes) {
+  int status = 0;
+  for (size_t i = 0; status == 0 && i < size_bytes; i++) {
+    const char *entity = data[i] == '&'   ? "&amp;"
+                         : data[i] == '<' ? "&lt;"
+                         : data[i] == '>' ? "&gt;"
+                                          : NULL;
+    status = entity ? put(p, entity) : put_bytes(p, &data[i], 1);
+  }
+  return status;
+}
+
+/* The longest run of backticks: a fence has to be longer. */
+static size_t longest_fence(const text *body) {
+  size_t longest = 2, run = 0;
+  for (size_t i = 0; i < body->size; i++) {
+    run = body->data[i] == '`' ? run + 1 : 0;
+    if (run > longest) longest = run;
+  }
+  return longest;
+}
+
+static int put_heading(const page *p, const char *title) {
+  int status = put(p, p->is_html ? "<h2>" : "\n## ");
+  if (status == 0) status = put(p, title);
+  return status ? status : put(p, p->is_html ? "</h2>\n" : "\n\n");
+}
+
+static int put_fence(const page *p, size_t length) {
+  int status = 0;
+  for (size_t i = 0; status == 0 && i <= length; i++) status = put(p, "`");
+  return status ? status : put(p, "\n");
+}
+
+static int put_body(const page *p, const text *body) {
+  if (p->is_html) {
+    int status = put(p, "<pre>");
+    if (status == 0) status = put_escaped(p, body->data, body->size);
+    return status ? status : put(p, "</pre>\n");
+  }
+  size_t fence = longest_fence(body);
+  int status = put_fence(p, fence);
+  if (status == 0) status = put_bytes(p, body->data, body->size);
+  return status ? status : put_fence(p, fence);
+}
+
+static int put_head(const page *p, const char *name) {
+  static const char before[] =
+      "<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n"
+      "<meta name=\"viewport\" content=\"width=device-width\">\n"
+      "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src "
+      "'unsafe-inline'\">\n<title>tessera report</title>\n<style>\n"
+      ":root { color-scheme: light dark; font: 15px/1.5 system-ui, sans-serif }\n"
+      "body { max-width: 62rem; margin: 2rem auto; padding: 0 1rem }\n"
+      "h1 { font-size: 1.3rem } h2 { font-size: 1.05rem; margin-top: 2rem }\n"
+      "pre { overflow-x: auto; padding: .8rem 1rem; border: 1px solid color-mix(in srgb, "
+      "CanvasText 20%, Canvas); border-radius: 6px; font: 12.5px/1.45 ui-monospace, monospace }\n"
+      "</style>\n<h1>";
+  int status = put(p, p->is_html ? before : "# ");
+  if (status == 0) status = put_escaped(p, name, strlen(name));
+  return status ? status : put(p, p->is_html ? "</h1>\n" : "\n");
+}
+
+/* ---- The answers ---- */
+
+static int ask(const page *p, const cli_input *input, const char *question, tsr_answer **answer) {
+  const tsr_subject subject = {input->study, input->heading.path};
+  return tsr_ask(tsr_question_find(question), &subject, 1, NULL, &p->session->query, answer,
+                 &p->session->error);
+}
+
+/* The whole text of an answer, or its verdict. The caller frees body->data. */
+static int text_of(const page *p, const tsr_answer *answer, bool is_verdict, text *body) {
+  tsr_report_options how = p->session->report;
+  enum { WIDTH = 100 };
+  how.format = TSR_REPORT_TEXT;
+  how.color = false;
+  how.quiet = true; /* warnings have a section of their own */
+  how.width = WIDTH;
+  *body = (text){0};
+  body->stream = open_memstream(&body->data, &body->size);
+  if (!body->stream) return TSR_ERROR_MEMORY;
+  int status = is_verdict ? tsr_answer_verdict(answer, append, body, &p->session->error)
+                          : tsr_answer_write(answer, &how, append, body, &p->session->error);
+  if (fclose(body->stream) && status == 0) status = TSR_ERROR_MEMORY;
+  return status;
+}
+
+static int put_answer(const page *p, const tsr_answer *answer, const char *title, bool is_verdict) {
+  text body;
+  int status = text_of(p, answer, is_verdict, &body);
+  if (status == 0) status = put_heading(p, title);
+  if (status == 0) status = put_body(p, &body);
+  free(body.data);
+  return status;
+}
+
+static bool ran_out(const tsr_answer *answer) {
+  const tsr_why *why = tsr_answer_value(answer);
+  for (size_t i = 0; i < why->device_count; i++)
+    if (why->devices[i].oom_count) return true;
+  return false;
+}
+
+/* The verdict is that of the failure if there was one, else that of the peak. */
+static int put_verdict(const page *p, const cli_input *input) {
+  tsr_answer *why = NULL, *peak = NULL;
+  int status = ask(p, input, "why", &why);
+  if (status == 0) status = ask(p, input, "peak", &peak);
+  if (status == 0) status = put_answer(p, ran_out(why) ? why : peak, "Verdict", true);
+  if (status == 0 && ran_out(why)) status = put_answer(p, why, "Why it ran out of memory", false);
+  if (status == 0) status = put_answer(p, peak, "What held the memory, and what to do", false);
+  tsr_answer_free(why);
+  tsr_answer_free(peak);
+  return status;
+}
+
+/* A message may quote the file. */
+static int put_message(const page *p, const char *message) {
+  char *clean = strdup(message);
+  if (!clean) return TSR_ERROR_MEMORY;
+  int status = put_escaped(p, clean, tsr_terminal_clean(clean, strlen(clean), false));
+  free(clean);
+  return status;
+}
+
+static int put_warnings(const page *p, const cli_input *input) {
+  size_t count;
+  const tsr_warning *warnings = tsr_snapshot_warnings(input->snapshot, &count);
+  int status = count ? put_heading(p, "Warnings") : 0;
+  for (size_t i = 0; status == 0 && i < count; i++) {
+    char times[32];
+    (void)snprintf(times, sizeof times, " (%llu)\n", (unsigned long long)warnings[i].count);
+    status = put(p, p->is_html ? "<p>" : "- ");
+    if (status == 0) status = put_message(p, warnings[i].message);
+    if (status == 0) status = put(p, times);
+  }
+  return status;
+}
+
+/* info is asked first, because the one replay that then serves all can also check itself. */
+static int put_page(const page *p, const cli_input *input) {
+  tsr_answer *info = NULL, *steps = NULL;
+  int status = ask(p, input, "info", &info);
+  if (status == 0) status = put_head(p, input->heading.path);
+  if (status == 0) status = put_verdict(p, input);
+  if (status == 0) status = ask(p, input, "steps", &steps);
+  if (status == 0) status = put_answer(p, steps, "Steps", false);
+  if (status == 0) status = put_answer(p, info, "The file", false);
+  if (status == 0) status = put_warnings(p, input);
+  if (status == 0) status = put(p, p->is_html ? "<p>tessera " : "\ntessera ");
+  if (status == 0) status = put(p, tsr_version());
+  if (status == 0) status = put(p, p->is_html ? "</p>\n" : "\n");
+  tsr_answer_free(info);
+  tsr_answer_free(steps);
+  return status;
+}
+
+static bool ends_in(const char *name, const char *ending) {
+  size_t length = strlen(name), tail = strlen(ending);
+  return length > tail && strcasecmp(name + length - tail, ending) == 0;
+}
+
+int cli_report(cli_session *session) {
+  const char *name = session->options->output;
+  int format = tsr_params_choice(session->options->own, "format");
+  page p = {session, format == PAGE_HTML};
+  if (format <= PAGE_AUTO && name) p.is_html = ends_in(name, ".html") || ends_in(name, ".htm");
+  cli_input input = {0};
+  int status = cli_open(session, 0, &input);
+  if (status == 0) status = put_page(&p, &input);
+  cli_close(&input);
+  return status;
+}
