@@ -232,7 +232,7 @@ static bool category_of_tensors(const tsr__names *names, uint32_t allocation,
   size_t count;
   const tsr_tensor *tensors = tensors_in(names->timeline, allocation, &count);
   for (size_t i = 0; i < count; i++) {
-    assert(tensors[i].kind < TSR_CATEGORY_COUNT);
+    assert(tensors[i].category < TSR_CATEGORY_COUNT);
     uint64_t *of_kind = &bytes[tensors[i].category];
     *of_kind = tsr__sum_u64(*of_kind, tensors[i].size_bytes);
     if (tensors[i].category == TSR_CATEGORY_UNKNOWN || *of_kind <= most) continue;
