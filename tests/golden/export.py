@@ -486,7 +486,7 @@ def test_losses(exporter):
     said = exporter.run(path)[1]
     expect('the export is incomplete' in said and 'entries of a trace' in said, f'said: {said}')
     path.write_bytes(pickle.dumps(snapshot([event(), 5, 6])))
-    expect('not exported: entries of a trace' in exporter.run(path)[1], 'the number is not said')
+    expect('(2): entries of a trace' in exporter.run(path)[1], 'the number is not said')
     expect(not exporter.run('-q', path)[1], '--quiet is not quiet')
 
 

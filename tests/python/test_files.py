@@ -117,7 +117,8 @@ def test_the_command(train, made):
     assert run('peak', '/nonexistent').returncode == 3
     assert run('nonsense').returncode == 2
     script = os.path.join(os.path.dirname(sys.executable), 'tessera')
-    done = subprocess.run([script, 'peak', train], capture_output=True, text=True, check=False)
+    done = subprocess.run([script, 'peak', train], capture_output=True, text=True, check=False,
+                          env=dict(os.environ))
     assert done.stdout == tessera.open(train).peak().text()
 
 
