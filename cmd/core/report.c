@@ -148,11 +148,10 @@ static int ask(const page *p, const cli_input *input, const char *question, tsr_
 /* The whole text of an answer, or its verdict. The caller frees body->data. */
 static int text_of(const page *p, const tsr_answer *answer, bool is_verdict, text *body) {
   tsr_report_options how = p->session->report;
-  enum { WIDTH = 100 };
   how.format = TSR_REPORT_TEXT;
   how.color = false;
   how.quiet = true; /* warnings have a section of their own */
-  how.width = WIDTH;
+  how.width = 0;    /* nothing is shortened */
   *body = (text){0};
   body->stream = open_memstream(&body->data, &body->size);
   if (!body->stream) return TSR_ERROR_MEMORY;

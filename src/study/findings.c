@@ -324,11 +324,24 @@ static bool find_old_gradients(finder *f) {
 
 /* ---- CACHED ---- */
 
+typedef struct free_segments {
+  const tsr__timeline *t;
+  uint64_t bytes;
+} free_segments;
+
+/* Adds up entirely free segments that empty_cache() releases: not those of private pools. */
+static void add_free(void *context, const tsr__gap *gap) {
+  free_segments *found = context;
+  bool is_default = gap->span->pool == TSR_NONE || gap->span->pool == found->t->default_pool;
+  if (gap->is_whole && is_default) found->bytes = tsr__sum_u64(found->bytes, gap->size_bytes);
+}
+
 static bool find_cached(finder *f, tsr_error *error) {
   tsr_fragmentation lost;
-  if (tsr__timeline_fragmentation(f->t, f->t->allocated_event, &f->live, &lost, error))
+  free_segments found = {f->t, 0};
+  if (tsr__timeline_gaps(f->t, f->t->allocated_event, &f->live, add_free, &found, &lost, error))
     return false;
-  uint64_t bytes = lost.free_segment_bytes;
+  uint64_t bytes = found.bytes;
   if (!is_worth_it(f, bytes) || bytes < f->t->at_peak.reserved_bytes / 10) return true;
   return add(f, (tsr_finding){.rule = TSR_FINDING_CACHED,
                               .bytes = bytes,

@@ -180,10 +180,10 @@ static void append_cause(tsr__buffer *out, const tsr_why_device *d) {
   tsr_why_reason reason = d->reason;
   bool is_arrangement = reason >= TSR_WHY_FRAGMENTED && reason <= TSR_WHY_ROUNDED;
   if ((is_arrangement || reason == TSR_WHY_IN_USE) && d->outlook.short_bytes) {
-    tsr__buffer_printf(out,
-                       "The step needs about %s (estimate), %s more than there was: settings "
-                       "cannot help.",
-                       SIZE(d->outlook.asked_bytes), SIZE(d->outlook.short_bytes));
+    bool is_whole = d->outlook.basis == TSR_WHY_BASIS_STEP;
+    tsr__buffer_printf(out, "The %s needs about %s, %s more than there was: settings cannot help.",
+                       is_whole ? "step" : "forward pass alone", SIZE(d->outlook.asked_bytes),
+                       SIZE(d->outlook.short_bytes));
     return;
   }
   switch (reason) {
