@@ -226,7 +226,6 @@ int cli_profile(cli_session *session) {
                           .count = 1,
                           .rules = tsr_params_rules(own, "rules"),
                           .query = &session->query};
-    from.by = profile->by;
     from.key = profile->key;
     from.options.by = cli_page_grouping(profile->by);
     from.options.is_ordered = profile->is_ordered;

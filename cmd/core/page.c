@@ -9,20 +9,8 @@
 enum { MOST_ALLOCATIONS = 1500000, FEWEST_ALLOCATIONS = 1000 };
 
 const char *cli_page_grouping(tsr_profile_by by) {
-  switch (by) {
-  case TSR_PROFILE_BY_ANNOTATION: return "annotation";
-  case TSR_PROFILE_BY_COMPILE_CONTEXT: return "compile_context";
-  case TSR_PROFILE_BY_RULES: return "rules";
-  case TSR_PROFILE_BY_OP: return "op";
-  case TSR_PROFILE_BY_MODULE: return "module";
-  case TSR_PROFILE_BY_LINE: return "line";
-  case TSR_PROFILE_BY_STACK: return "stack";
-  case TSR_PROFILE_BY_POOL: return "pool";
-  case TSR_PROFILE_BY_METADATA: return "metadata";
-  case TSR_PROFILE_BY_CATEGORY:
-  case TSR_PROFILE_BY_MOSAIC_CATEGORY: break; /* the page has true categories alone */
-  }
-  return "category";
+  /* The page has true categories alone. */
+  return tsr_profile_by_name(by == TSR_PROFILE_BY_MOSAIC_CATEGORY ? TSR_PROFILE_BY_CATEGORY : by);
 }
 
 int cli_page_check_name(const cli_options *options, const char *path) {
@@ -56,7 +44,7 @@ void cli_page_release(cli_page *page) {
 /* Views of all files; how many devices they have. */
 static int view_all(cli_session *session, const cli_page_from *from, cli_page *page,
                     size_t *devices) {
-  tsr_view_options how = {.rules = from->rules, .by = from->by, .key = from->key};
+  tsr_view_options how = {.rules = from->rules, .by = from->options.by, .key = from->key};
   page->views = calloc(from->count, sizeof(tsr_view *));
   page->cuts = calloc(from->count, sizeof(tsr_view_cut *));
   page->inputs = calloc(from->count, sizeof(tsr_page_input));

@@ -23,8 +23,7 @@ typedef struct cli_page_from {
   const tsr_query *query;
   uint64_t most_allocations; /* listed individually, of all devices together; 0: the default */
   tsr_page_options options;
-  tsr_profile_by by; /* a grouping more, as tsr_view_options has it */
-  const char *key;   /* of metadata, likewise */
+  const char *key; /* of the metadata to group by, or NULL */
 } cli_page_from;
 
 /* Make a page: if it is too large, fewer allocations are listed individually, until it fits.
@@ -38,7 +37,7 @@ int cli_page_save(cli_session *session, const cli_page_from *from, const char *p
 /* Refuse the name of a file that is not for HTML, such as snapshot.pickle. Returns 0 or a usage error. */
 int cli_page_check_name(const cli_options *options, const char *path);
 
-/* The key by which a page knows a grouping of `profile`. */
+/* The grouping of the page that shows what a profile is grouped by. */
 const char *cli_page_grouping(tsr_profile_by by);
 
 #endif

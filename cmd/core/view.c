@@ -25,9 +25,7 @@ static const tsr_parameter view_parameters[] = {
      .argument = "GROUPING",
      .help = "The initial grouping of the page (default: category, or rules if given). "
              "metadata:KEY groups by a key of the program's metadata.",
-     .choices = (const char *const[]){"category", "annotation", "compile-context", "rules", "op",
-                                      "module", "line", "metadata", "stream", "pool", "stack",
-                                      "function", "size", "metadata:KEY", NULL}},
+     .choices = tsr_page_groupings},
     {.name = "blocks",
      .kind = TSR_PARAMETER_COUNT,
      .argument = "N",
@@ -83,9 +81,7 @@ static const tsr_parameter serve_parameters[] = {
      .argument = "GROUPING",
      .help = "The initial grouping of the page (default: category, or rules if given). "
              "metadata:KEY groups by a key of the program's metadata.",
-     .choices = (const char *const[]){"category", "annotation", "compile-context", "rules", "op",
-                                      "module", "line", "metadata", "stream", "pool", "stack",
-                                      "function", "size", "metadata:KEY", NULL}},
+     .choices = tsr_page_groupings},
     {.name = "blocks",
      .kind = TSR_PARAMETER_COUNT,
      .argument = "N",
@@ -129,27 +125,24 @@ const cli_command cli_serve_row = {
 };
 
 /* Of a page that can ask, what it holds itself is for a first look. */
-enum { BY_RULES = 3, BY_METADATA = 7, SERVED_ALLOCATIONS = 250000 };
+enum { SERVED_ALLOCATIONS = 250000 };
 
-/* The groupings that a page has only if it is asked for them. */
-static tsr_profile_by optional_grouping(const char *key) {
-  static const tsr_profile_by optional[] = {TSR_PROFILE_BY_OP, TSR_PROFILE_BY_MODULE,
-                                            TSR_PROFILE_BY_LINE};
-  for (size_t i = 0; i < sizeof optional / sizeof *optional; i++)
-    if (strcmp(cli_page_grouping(optional[i]), key) == 0) return optional[i];
-  return TSR_PROFILE_BY_CATEGORY;
+/* The grouping that the options ask for; rules alone mean "by rules". */
+static const char *grouping_of(const tsr_params *own) {
+  int by = tsr_params_choice(own, "by");
+  if (tsr_params_choice_key(own, "by")) return TSR_BY_METADATA;
+  if (by >= 0) return tsr_page_groupings[by];
+  return tsr_params_has(own, "rules") ? TSR_BY_RULES : TSR_BY_CATEGORY;
 }
 
 static int read_options(cli_session *session, tsr_page_options *how, tsr_rules **rules) {
   const cli_options *options = session->options;
   const char *text = tsr_params_text(options->own, "rules");
-  int by = tsr_params_choice(options->own, "by");
+  how->by = grouping_of(options->own);
   how->capacity_bytes = tsr_params_count(options->own, "capacity");
-  if (by == BY_RULES && !text)
+  if (strcmp(how->by, TSR_BY_RULES) == 0 && !text)
     return cli_usage_error(options->command, "--by rules needs --rules FILE-OR-TEXT");
   if (options->json) return cli_usage_error(options->command, "a page is HTML, not JSON");
-  if (tsr_params_choice_key(options->own, "by")) by = BY_METADATA;
-  how->by = tsr_page_groupings[by >= 0 ? by : text ? BY_RULES : 0];
   how->is_ordered = tsr_params_flag(options->own, "ordered");
   return text ? cli_rules_load(session, "rules", text, TSR_RULES_STRICT, rules) : 0;
 }
@@ -165,7 +158,6 @@ int cli_with_page(cli_session *session, bool is_served, cli_page_fn *show) {
   cli_page page = {0};
   int status = read_options(session, &from.options, &rules);
   if (status) return status;
-  from.by = optional_grouping(from.options.by);
   cli_input *inputs = calloc(count, sizeof *inputs);
   if (!inputs) status = TSR_ERROR_MEMORY;
   if (status == 0)

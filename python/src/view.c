@@ -36,7 +36,7 @@ static void release_cuts(leaf *one) {
 
 /* Views of all files; how many devices they have. */
 static int view_all(pages *p, size_t *devices) {
-  tsr_view_options how = {.rules = p->rules, .key = p->key};
+  tsr_view_options how = {.rules = p->rules, .by = p->how.by, .key = p->key};
   for (size_t i = 0; i < p->count; i++) {
     leaf *one = &p->leaves[i];
     int status = tsr_view_compute(one->file->study, &how, &p->query, &one->view, &p->error);

@@ -430,8 +430,9 @@ class Snapshot:
         the card's memory, `blocks` limits the number of allocations shown individually."""
         by, _, key = (by or ('rules' if rules is not None else 'category')).partition(':')
         by = by.replace('_', '-')
-        if by not in _core.groupings() or key and by != 'metadata':
-            raise ArgumentError(f'by takes {", ".join(_core.groupings())} or metadata:KEY, not '
+        *groupings, last = _core.groupings()
+        if by not in groupings or key and by != 'metadata':
+            raise ArgumentError(f'by takes {", ".join(groupings)} or {last}, not '
                                 f'{by + (key and ":" + key)!r}')
         if by == 'rules' and rules is None:
             raise TypeError("by='rules' needs rules=...")

@@ -23,6 +23,23 @@ const char *tsr_steps_unit_name(tsr_steps_unit unit) {
   return unit == TSR_STEPS_UNIT_ITERATION ? "iteration" : "step";
 }
 
+const char *tsr_profile_by_name(tsr_profile_by by) {
+  static const char *const words[] = {
+      [TSR_PROFILE_BY_CATEGORY] = TSR_BY_CATEGORY,
+      [TSR_PROFILE_BY_ANNOTATION] = TSR_BY_ANNOTATION,
+      [TSR_PROFILE_BY_COMPILE_CONTEXT] = TSR_BY_COMPILE_CONTEXT,
+      [TSR_PROFILE_BY_RULES] = TSR_BY_RULES,
+      [TSR_PROFILE_BY_OP] = TSR_BY_OP,
+      [TSR_PROFILE_BY_MODULE] = TSR_BY_MODULE,
+      [TSR_PROFILE_BY_LINE] = TSR_BY_LINE,
+      [TSR_PROFILE_BY_STACK] = TSR_BY_STACK,
+      [TSR_PROFILE_BY_POOL] = TSR_BY_POOL,
+      [TSR_PROFILE_BY_METADATA] = TSR_BY_METADATA,
+      [TSR_PROFILE_BY_MOSAIC_CATEGORY] = "mosaic-category",
+  };
+  return (size_t)by < sizeof words / sizeof *words ? words[by] : "unknown";
+}
+
 const char *tsr_confidence_name(tsr_confidence confidence) {
   static const char *const names[] = {"none", "guess", "likely", "sure"};
   return (unsigned)confidence < 4 ? names[confidence] : "none";

@@ -22,12 +22,22 @@ static void head_warnings(tsr__bundle *p, const tsr_warning *warnings, size_t co
   tsr__buffer_text(&p->head, "]");
 }
 
+/* The page's own spelling of a grouping: "compile_context". */
+static void head_key(tsr__bundle *p, const char *word) {
+  char key[32];
+  (void)snprintf(key, sizeof key, "%s", word);
+  for (char *at = key; *at; at++)
+    if (*at == '-') *at = '_';
+  tsr__page_quote(&p->head, tsr__text_of(key));
+}
+
 static void head_groupings(tsr__bundle *p, const tsr_view_device *d) {
   tsr__buffer_text(&p->head, ",\"groupings\":[");
   for (size_t g = 0; g < d->grouping_count; g++) {
     const tsr_view_grouping *grouping = &d->groupings[g];
-    tsr__buffer_printf(&p->head, "%s{\"key\":\"%s\",\"title\":\"%s\",\"names\":[", g ? "," : "",
-                       grouping->key, grouping->title);
+    tsr__buffer_text(&p->head, g ? ",{\"key\":" : "{\"key\":");
+    head_key(p, grouping->key);
+    tsr__buffer_printf(&p->head, ",\"title\":\"%s\",\"names\":[", grouping->title);
     for (size_t i = 0; i < grouping->count; i++) {
       if (i) tsr__buffer_text(&p->head, ",");
       tsr__page_quote(&p->head, tsr__page_cut(grouping->names[i], p->names->most_text));
@@ -98,11 +108,7 @@ void tsr__page_head(tsr__bundle *p, const tsr_page_input *inputs, size_t input_c
                     const tsr_page_options *options) {
   tsr__buffer_printf(&p->head,
                      "{\"schema\":\"tessera-page/1\",\"version\":\"%s\",\"by\":", tsr_version());
-  char by[32];
-  (void)snprintf(by, sizeof by, "%s", options->by ? options->by : "category");
-  for (char *at = by; *at; at++)
-    if (*at == '-') *at = '_'; /* the page's key */
-  tsr__page_quote(&p->head, tsr__text_of(by));
+  head_key(p, options->by ? options->by : TSR_BY_CATEGORY);
   head_number(p, "isOrdered", options->is_ordered);
   head_number(p, "firstEvent", options->first_event);
   head_number(p, "eventCount", options->event_count);

@@ -63,7 +63,7 @@ void tsr__page_pack_pairs(tsr__bundle *p, const tsr_page_input *inputs, const ts
 
 static const tsr_view_grouping *grouping_by_line(const tsr_view_device *d) {
   for (size_t i = 0; i < d->grouping_count; i++)
-    if (!strcmp(d->groupings[i].key, "line")) return &d->groupings[i];
+    if (!strcmp(d->groupings[i].key, TSR_BY_LINE)) return &d->groupings[i];
   return NULL;
 }
 

@@ -18,10 +18,15 @@
 
 enum { NAME_BYTES = TSR__POOL_NAME_BYTES };
 
+#define BY_STREAM "stream" /* a grouping of pages alone, as those by function and size */
+
 /* In the order in which messages list them; the page has a key for each (viewer/src). */
 const char *const tsr_page_groupings[] = {
-    "category", "annotation", "compile-context", "rules",    "op",   "module", "line", "metadata",
-    "stream",   "pool",       "stack",           "function", "size", NULL};
+    TSR_BY_CATEGORY, TSR_BY_ANNOTATION,   TSR_BY_COMPILE_CONTEXT,
+    TSR_BY_RULES,    TSR_BY_OP,           TSR_BY_MODULE,
+    TSR_BY_LINE,     TSR_BY_METADATA,     BY_STREAM,
+    TSR_BY_POOL,     TSR_BY_STACK,        "function",
+    "size",          TSR_BY_METADATA_KEY, NULL};
 
 /* Groups that study/grouping.h does not have: what was there before the recording, and what is not
  * distinguished. */
@@ -311,7 +316,10 @@ static bool by_rules(maker *m) {
   return !m->shared->rules.rules || by_grouper(m, &m->shared->rules);
 }
 
-/* The optional grouping by operation, module or line. */
+/* The groupings that are only made if a page opens with them. */
+static const tsr_profile_by optional[] = {TSR_PROFILE_BY_OP, TSR_PROFILE_BY_MODULE,
+                                          TSR_PROFILE_BY_LINE};
+
 static bool by_label(maker *m, tsr_profile_by by) {
   const tsr__grouper *labels = &m->shared->labels;
   return !labels->study || labels->by != by || by_grouper(m, labels);
@@ -339,16 +347,16 @@ static const struct {
   const char *key, *title;
   bool (*make)(maker *);
 } makers[] = {
-    {"category", "category", by_category},
-    {"annotation", "annotation", by_annotation},
-    {"compile_context", "compiled region", by_context},
-    {"rules", "rule", by_rules},
-    {"op", "operation", by_op},
-    {"module", "module", by_module},
-    {"line", "line", by_line},
-    {"metadata", "metadata", by_metadata},
-    {"stream", "stream", by_stream},
-    {"pool", "pool", by_pool},
+    {TSR_BY_CATEGORY, "category", by_category},
+    {TSR_BY_ANNOTATION, "annotation", by_annotation},
+    {TSR_BY_COMPILE_CONTEXT, "compiled region", by_context},
+    {TSR_BY_RULES, "rule", by_rules},
+    {TSR_BY_OP, "operation", by_op},
+    {TSR_BY_MODULE, "module", by_module},
+    {TSR_BY_LINE, "line", by_line},
+    {TSR_BY_METADATA, "metadata", by_metadata},
+    {BY_STREAM, "stream", by_stream},
+    {TSR_BY_POOL, "pool", by_pool},
 };
 _Static_assert(sizeof makers / sizeof *makers <= TSR_VIEW_GROUPINGS_MAX, "room for all of them");
 
@@ -403,9 +411,6 @@ int tsr__view_shared_init(tsr__view_shared *shared, tsr_study *study,
                           const tsr_view_options *options, tsr_error *error) {
   static const tsr_view_options plain = {.rules = NULL};
   if (!options) options = &plain;
-  tsr_profile_by by = options->by;
-  bool has_labels =
-      by == TSR_PROFILE_BY_OP || by == TSR_PROFILE_BY_MODULE || by == TSR_PROFILE_BY_LINE;
   *shared = (tsr__view_shared){0};
   int status =
       tsr__grouper_init(&shared->annotations, study, TSR_PROFILE_BY_ANNOTATION, NULL, error);
@@ -415,7 +420,9 @@ int tsr__view_shared_init(tsr__view_shared *shared, tsr_study *study,
   if (!status && options->rules)
     status = tsr__grouper_init(&shared->rules, study, TSR_PROFILE_BY_RULES, options->rules, error);
   if (!status) tsr__grouper_by_metadata(&shared->metadata, study, options->key);
-  if (!status && has_labels) status = tsr__grouper_init(&shared->labels, study, by, NULL, error);
+  for (size_t i = 0; !status && options->by && i < sizeof optional / sizeof *optional; i++)
+    if (!strcmp(options->by, tsr_profile_by_name(optional[i])))
+      status = tsr__grouper_init(&shared->labels, study, optional[i], NULL, error);
   return status;
 }
 

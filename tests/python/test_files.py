@@ -95,6 +95,9 @@ def test_pages(train, tmp_path):
         s.view(by='weather')
     for by in ('op', 'module', 'line', 'compile-context', 'compile_context'):
         assert s.view(by=by, blocks=10)
+    for by in ('op', 'line'):
+        made = f'{{"key":"{by}"'
+        assert made in s.view(by=by) and made not in s.view()
     assert s.view(rules={'a': 'forward'}, events=(2, 9), ordered=True) != s.view()
     with pytest.raises(TypeError, match='rules'):
         s.view(by='rules')

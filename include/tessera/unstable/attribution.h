@@ -143,6 +143,23 @@ typedef enum tsr_profile_by {
   TSR_PROFILE_BY_MOSAIC_CATEGORY /* tsr_mosaic_category_name of the stack: Mosaic's rules */
 } tsr_profile_by;
 
+/* The words for groupings: what users type after --by, what JSON contains, and what a page calls them. They
+ * are spelled here alone; lists of choices are made of them. */
+#define TSR_BY_CATEGORY        "category"
+#define TSR_BY_ANNOTATION      "annotation"
+#define TSR_BY_COMPILE_CONTEXT "compile-context"
+#define TSR_BY_RULES           "rules"
+#define TSR_BY_OP              "op"
+#define TSR_BY_MODULE          "module"
+#define TSR_BY_LINE            "line"
+#define TSR_BY_STACK           "stack"
+#define TSR_BY_POOL            "pool"
+#define TSR_BY_METADATA        "metadata"
+#define TSR_BY_METADATA_KEY    "metadata:KEY" /* a choice for which users type metadata:layer */
+
+/* The word for it, and "mosaic-category"; static text, never NULL. */
+const char *tsr_profile_by_name(tsr_profile_by by);
+
 #ifdef __cplusplus
 }
 #endif

@@ -23,10 +23,11 @@ extern "C" {
 /* A zeroed struct, or NULL, is the default. */
 typedef struct tsr_view_options {
   const tsr_rules *rules; /* an additional grouping; used during the call only. NULL: none */
-  tsr_profile_by by;      /* an additional grouping: BY_OP, _MODULE or _LINE; others: none */
-  const char
-      *key; /* the grouping by metadata is by this key of it; used during the call only. NULL:
-                      by the whole text */
+  /* The grouping that a page will open with, one of tsr_page_groupings: those by operation, module and line
+   * are only made if it is theirs. NULL: none of them. */
+  const char *by;
+  /* The key of the metadata that its grouping is by; used during the call only. NULL: the whole text. */
+  const char *key;
 } tsr_view_options;
 
 /* A way of dividing memory into groups: by category, stream, ... Every allocation is in one. */
@@ -178,13 +179,14 @@ typedef struct tsr_page_input {
   const tsr_view_cut *cuts; /* by device of the view, each of the whole trace */
 } tsr_page_input;
 
-/* The groupings that a page can open with, as users type them ("compile-context"); ends at NULL. */
+/* The groupings that a page can open with, as users type them ("compile-context"). The last one is "metadata:KEY",
+ * for which tsr_view_options has a key; ends at NULL. */
 extern const char *const tsr_page_groupings[];
 
 /* The page's initial settings; a zeroed struct is the default. */
 typedef struct tsr_page_options {
   size_t struct_bytes;     /* tessera/options.h */
-  const char *by;          /* one of them, '-' and '_' being the same; NULL = category */
+  const char *by;          /* one of them but the last; NULL = category */
   bool is_ordered;         /* as bands in allocation order, not group by group */
   uint64_t first_event;    /* the range shown at first: its first event, */
   uint64_t event_count;    /* and its number of events; 0: everything */

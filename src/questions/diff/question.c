@@ -13,7 +13,7 @@ static const tsr_parameter parameters[] = {
              "same total in each.",
      .advice =
          "What to compare: stacks (default), categories, operations, or lines of the program.",
-     .choices = (const char *const[]){"stack", "category", "op", "line", NULL}},
+     .choices = (const char *const[]){TSR_BY_STACK, TSR_BY_CATEGORY, TSR_BY_OP, TSR_BY_LINE, NULL}},
 };
 
 _Static_assert(TSR_DIFF_BY_STACK == 0 && TSR_DIFF_BY_CATEGORY == 1 && TSR_DIFF_BY_OP == 2 &&

@@ -328,12 +328,15 @@ static void emit_cause(tsr__emitter *emitter, const tsr_diff_cause *cause) {
 }
 
 static void emit_device(diff_printer *printer, const tsr_diff_device *device) {
-  static const char *const names[] = {"stack", "category", "op", "line"};
+  static const char *const words[] = {[TSR_DIFF_BY_STACK] = TSR_BY_STACK,
+                                      [TSR_DIFF_BY_CATEGORY] = TSR_BY_CATEGORY,
+                                      [TSR_DIFF_BY_OP] = TSR_BY_OP,
+                                      [TSR_DIFF_BY_LINE] = TSR_BY_LINE};
   tsr__emitter *emitter = printer->emitter;
   print_verdict(printer, device);
   tsr__emit_object(emitter, NULL);
   tsr__emit_field(emitter, "device", NULL, tsr__device(device->device));
-  tsr__emit_field(emitter, "by", NULL, tsr__string(names[printer->by]));
+  tsr__emit_field(emitter, "by", NULL, tsr__string(words[printer->by]));
   emit_side(emitter, "old", &device->old_side);
   emit_side(emitter, "new", &device->new_side);
   tsr__emit_field(emitter, "delta_bytes", NULL,

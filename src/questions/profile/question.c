@@ -15,8 +15,9 @@ static const tsr_parameter parameters[] = {
                "text that the program attached (_set_memory_metadata, _annotate_tensor), or "
                "metadata:KEY, the value of a key if that text is JSON.",
      .choices =
-         (const char *const[]){"category", "annotation", "compile-context", "rules", "op", "module",
-                               "line", "stack", "pool", "metadata", "metadata:KEY", NULL}},
+         (const char *const[]){TSR_BY_CATEGORY, TSR_BY_ANNOTATION, TSR_BY_COMPILE_CONTEXT,
+                               TSR_BY_RULES, TSR_BY_OP, TSR_BY_MODULE, TSR_BY_LINE, TSR_BY_STACK,
+                               TSR_BY_POOL, TSR_BY_METADATA, TSR_BY_METADATA_KEY, NULL}},
     {.name = "categories",
      .kind = TSR_PARAMETER_CHOICE,
      .hidden_from = TSR_INTERFACE_MCP,

@@ -30,23 +30,6 @@
 
 enum { SPARK_COLUMNS = 40 };
 
-const char *tsr__profile_by_name(tsr_profile_by by) {
-  switch (by) {
-  case TSR_PROFILE_BY_CATEGORY: return "category";
-  case TSR_PROFILE_BY_ANNOTATION: return "annotation";
-  case TSR_PROFILE_BY_COMPILE_CONTEXT: return "compile-context";
-  case TSR_PROFILE_BY_RULES: return "rules";
-  case TSR_PROFILE_BY_OP: return "op";
-  case TSR_PROFILE_BY_MODULE: return "module";
-  case TSR_PROFILE_BY_LINE: return "line";
-  case TSR_PROFILE_BY_STACK: return "stack";
-  case TSR_PROFILE_BY_POOL: return "pool";
-  case TSR_PROFILE_BY_METADATA: return "metadata";
-  case TSR_PROFILE_BY_MOSAIC_CATEGORY: return "mosaic-category";
-  }
-  return "unknown";
-}
-
 const char *tsr__profile_column(tsr_profile_by by) {
   switch (by) {
   case TSR_PROFILE_BY_COMPILE_CONTEXT: return "compiled region";
@@ -54,7 +37,7 @@ const char *tsr__profile_column(tsr_profile_by by) {
   case TSR_PROFILE_BY_OP: return "operation";
   case TSR_PROFILE_BY_STACK: return "allocated at";
   case TSR_PROFILE_BY_MOSAIC_CATEGORY: return "category";
-  default: return tsr__profile_by_name(by);
+  default: return tsr_profile_by_name(by);
   }
 }
 
@@ -513,7 +496,7 @@ static void print_over_time(tsr__emitter *emitter, tsr_profile_by by,
 static void emit_by(tsr__emitter *emitter, const tsr_profile *profile) {
   tsr__buffer *by = &emitter->scratch;
   if (tsr__emitter_is_text(emitter)) return;
-  tsr__buffer_text(by, tsr__profile_by_name(profile->by));
+  tsr__buffer_text(by, tsr_profile_by_name(profile->by));
   if (profile->key) tsr__buffer_printf(by, ":%s", profile->key);
   tsr__emit_field(emitter, "by", NULL, tsr__text((tsr_text){by->data, by->size}));
   by->size = 0;

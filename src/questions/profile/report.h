@@ -5,8 +5,7 @@
 #include "base/buffer.h"
 #include "tessera/unstable/answers.h"
 
-/* "category", as in --by; and as a column's title. */
-const char *tsr__profile_by_name(tsr_profile_by by);
+/* The title of a column of groups. */
 const char *tsr__profile_column(tsr_profile_by by);
 /* A group's name for people; NULL is the series that combines several groups. */
 const char *tsr__profile_group_name(tsr_profile_by by, const char *name);
