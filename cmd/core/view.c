@@ -10,7 +10,9 @@
 #include "rules.h"
 #include "view.h"
 
-static const tsr_parameter view_parameters[] = {
+/* Those of `view`, then those that `serve` has besides. */
+enum { VIEW_PARAMETERS = 5 };
+static const tsr_parameter parameters[] = {
     {.name = "rules",
      .kind = TSR_PARAMETER_RULES,
      .argument = "FILE-OR-TEXT",
@@ -36,6 +38,14 @@ static const tsr_parameter view_parameters[] = {
      .kind = TSR_PARAMETER_BYTES,
      .argument = "SIZE",
      .help = "Memory of the card that PyTorch may use, such as 40GiB, drawn as a line."},
+    {.name = "host",
+     .kind = TSR_PARAMETER_TEXT,
+     .argument = "ADDRESS",
+     .help = "The address to listen on (default: 127.0.0.1, which other machines cannot reach)."},
+    {.name = "port",
+     .kind = TSR_PARAMETER_COUNT,
+     .argument = "N",
+     .help = "The port to listen on (default: 0, any free port)."},
 };
 
 const cli_command cli_view_row = {
@@ -50,8 +60,8 @@ const cli_command cli_view_row = {
                   "needs no network, and is at most 20 MB. For a trace too long for that it "
                   "contains the largest allocations individually and aggregates the rest, exactly "
                   "at the highest and lowest moment of each of 8192 parts of the trace.",
-              .parameters = view_parameters,
-              .parameter_count = sizeof view_parameters / sizeof *view_parameters,
+              .parameters = parameters,
+              .parameter_count = VIEW_PARAMETERS,
               .examples =
                   {{"tessera view -o page.html snapshot.pickle", "a page of the snapshot"},
                    {"tessera view --by stream --capacity 80GiB -o page.html snapshot.pickle",
@@ -66,42 +76,6 @@ const cli_command cli_view_row = {
     .run = cli_view,
 };
 
-static const tsr_parameter serve_parameters[] = {
-    {.name = "rules",
-     .kind = TSR_PARAMETER_RULES,
-     .argument = "FILE-OR-TEXT",
-     .help =
-         "Group by your own rules: names and patterns in JSON or YAML, as a file or as text. The "
-         "first rule whose pattern is found in a function or file name of the stack counts."},
-    {.name = "ordered",
-     .kind = TSR_PARAMETER_FLAG,
-     .help = "Show memory in allocation order, as stacked bands."},
-    {.name = "by",
-     .kind = TSR_PARAMETER_CHOICE,
-     .argument = "GROUPING",
-     .help = "The initial grouping of the page (default: category, or rules if given). "
-             "metadata:KEY groups by a key of the program's metadata.",
-     .choices = tsr_page_groupings},
-    {.name = "blocks",
-     .kind = TSR_PARAMETER_COUNT,
-     .argument = "N",
-     .help = "Include the N largest allocations individually and aggregate the rest (default: "
-             "1500000, fewer if the page would be too large; for serve 250000, because its page "
-             "can request more)."},
-    {.name = "host",
-     .kind = TSR_PARAMETER_TEXT,
-     .argument = "ADDRESS",
-     .help = "The address to listen on (default: 127.0.0.1, which other machines cannot reach)."},
-    {.name = "port",
-     .kind = TSR_PARAMETER_COUNT,
-     .argument = "N",
-     .help = "The port to listen on (default: 0, any free port)."},
-    {.name = "capacity",
-     .kind = TSR_PARAMETER_BYTES,
-     .argument = "SIZE",
-     .help = "Memory of the card that PyTorch may use, such as 40GiB, drawn as a line."},
-};
-
 const cli_command cli_serve_row = {
     .about = {.name = "serve",
               .summary = "show it in a browser, however large it is",
@@ -111,8 +85,8 @@ const cli_command cli_serve_row = {
                   "stops it.\n\nBy default it listens on an address that other machines cannot "
                   "reach (--host changes that). The printed address contains a secret, new each "
                   "time; requests without it, and from pages of other sites, are refused.",
-              .parameters = serve_parameters,
-              .parameter_count = sizeof serve_parameters / sizeof *serve_parameters,
+              .parameters = parameters,
+              .parameter_count = sizeof parameters / sizeof *parameters,
               .examples = {{"tessera serve snapshot.pickle", "prints the address to open"},
                            {"tessera serve --port 8321 old.pickle new.pickle",
                             "two files, on a chosen port"}}},

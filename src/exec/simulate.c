@@ -110,6 +110,14 @@ static void put_results(const tsr__tape *tape, const tsr__dry_device *device, ts
 static_assert(TSR_SIMULATE_MOST_INSTRUCTIONS == TSR__TAPE_MOST_INSTRUCTIONS,
               "a run of one step has its schedule's length");
 
+/* Fields are in the same order on both sides: one that is added on one side only, or not copied below, does
+ * not compile. */
+#define FROM_BATCH(field) \
+  (offsetof(tsr_simulate_options, field) - offsetof(tsr_simulate_options, batch))
+#define SAME_PLACE(field) FROM_BATCH(field) == offsetof(tsr__run_options, field)
+static_assert(SAME_PLACE(fresh_process) && SAME_PLACE(loss_chunk) && SAME_PLACE(checkpoint_every),
+              "a program's options are those of a simulation, but for the device's");
+
 tsr__run_options tsr__run_options_of(const tsr_simulate_options *options) {
   return (tsr__run_options){.batch = options->batch,
                             .sequence = options->sequence,

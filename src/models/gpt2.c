@@ -54,9 +54,7 @@ static void declare(tsr__program *p) {
     layer->down = tsr__program_declare_conv1d(p, TSR__PLACE_DOWN, m->inner, m->width);
   }
   p->last_norm = tsr__program_declare_norm(p, TSR__PLACE_LAST_NORM, true);
-  p->head = (tsr__model_linear){.features = m->vocabulary, .place = TSR__PLACE_HEAD};
-  p->head.weight =
-      m->is_tied ? p->embedding : tsr__program_parameter(p, TSR__SHAPE(m->vocabulary, m->width));
+  tsr__program_declare_head(p);
 }
 
 /* ---- the block ---- */

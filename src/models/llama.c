@@ -89,9 +89,7 @@ static void declare(tsr__program *p) {
   /* Rotary frequencies. */
   p->frequencies = tsr__tensor_declare(p->tape, TSR__DTYPE_F32, TSR__SHAPE(m->head_width / 2),
                                        TSR_CATEGORY_BUFFER);
-  p->head = (tsr__model_linear){.features = m->vocabulary, .place = TSR__PLACE_HEAD};
-  p->head.weight =
-      m->is_tied ? p->embedding : tsr__program_parameter(p, TSR__SHAPE(m->vocabulary, width));
+  tsr__program_declare_head(p);
 }
 
 /* ---- the block ---- */

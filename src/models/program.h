@@ -97,6 +97,9 @@ tsr__model_linear tsr__program_declare_conv1d(tsr__program *program, tsr__progra
 tsr__model_norm tsr__program_declare_norm(tsr__program *program, tsr__program_place place,
                                           bool has_bias);
 
+/* program->head, whose weight is the embedding's if the model ties them. */
+void tsr__program_declare_head(tsr__program *program);
+
 /* ---- Running them. Results are bound to the calling function. ---- */
 
 /* x (..., inputs) times the layer's weight, plus its bias: (..., features). */

@@ -2,14 +2,9 @@
 #include "questions/question.h"
 
 static const tsr_parameter parameters[] = {
-    {.name = "settings",
-     .option = "set",
-     .kind = TSR_PARAMETER_SETTINGS,
-     .argument = "CONF",
-     .help = "Settings to try, in the syntax of PYTORCH_CUDA_ALLOC_CONF; separate several "
-             "configurations by blanks or semicolons.",
-     .advice = "Configurations to try, each as PYTORCH_CUDA_ALLOC_CONF has it, such as "
-               "\"expandable_segments:True,max_split_size_mb:128\". Default: the usual ones."},
+    TSR__SETTINGS_TO_TRY(
+        "Configurations to try, each as PYTORCH_CUDA_ALLOC_CONF has it, such as "
+        "\"expandable_segments:True,max_split_size_mb:128\". Default: the usual ones."),
     {.name = "capacity",
      .kind = TSR_PARAMETER_BYTES,
      .argument = "SIZE",

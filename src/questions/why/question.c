@@ -14,14 +14,9 @@ static const tsr_parameter parameters[] = {
      .advice = "Which out-of-memory to explain, by the number of its event. Default: the last that "
                "the program did not recover from.",
      .fallback = -1},
-    {.name = "settings",
-     .option = "set",
-     .kind = TSR_PARAMETER_SETTINGS,
-     .argument = "CONF",
-     .help = "Settings to try, in the syntax of PYTORCH_CUDA_ALLOC_CONF; separate several "
-             "configurations by blanks or semicolons.",
-     .advice = "Configurations that might have let it fit, each as PYTORCH_CUDA_ALLOC_CONF has it. "
-               "Default: the usual ones, where any could."},
+    TSR__SETTINGS_TO_TRY(
+        "Configurations that might have let it fit, each as PYTORCH_CUDA_ALLOC_CONF has "
+        "it. Default: the usual ones, where any could."),
     {.name = "capacity",
      .kind = TSR_PARAMETER_BYTES,
      .argument = "SIZE",
