@@ -46,15 +46,17 @@ PUBLIC = {
     'attribution': 'attribution frames names rules',
     'study': 'findings query study window',
     'emit': 'input output',
-    'questions': 'allocations answers causes check params registry source stages steps whatif why',
+    'questions': 'answers causes check params registry source stages steps whatif why',
     'mosaic': 'mosaic mosaic_file',
     'page': 'view',
-    'export': 'formats',
+    'export': 'allocations formats',
     'models': 'model',
     'exec': 'simulate simulation',
 }
 # Rooms that include a public header of a room to their right. The list may only shrink.
 PUBLIC_EXCEPTIONS = set()
+# Folders that use the library as any program does: public headers, their own, and these.
+OUTSIDE = {'include': (), 'cmd': (), 'examples': (), 'python': ('core/program.h',)}
 FUNCTION_LINES = 60
 # Functions that are longer for a good reason, with their length. The list may only shrink: a
 # length that is no longer true is a defect too.
@@ -80,11 +82,11 @@ def name(path):
 
 
 def includes(path):
-    """(line number, included file) of each #include with quotes."""
+    """(line number, included file) of each #include with quotes, or of a public header."""
     for number, line in enumerate(path.read_text().splitlines(), 1):
-        match = re.match(r'\s*#\s*include\s+"([^"]+)"', line)
+        match = re.match(r'\s*#\s*include\s+(?:"([^"]+)"|<(tessera/[^>]+)>)', line)
         if match:
-            yield number, match.group(1)
+            yield number, match.group(1) or match.group(2)
 
 
 def rooms_left_of(room):
@@ -147,10 +149,13 @@ def check_include_directions(_):
                         yield f'{name(path)}:{number}: {defect}'
     for room, header in sorted(PUBLIC_EXCEPTIONS - used):
         yield f'{room} does not include "tessera/{header}.h" any more: take it out of lint.py'
-    for path in sources('*.[ch]', top=('include', 'cmd', 'examples')):
+    for path in sources('*.[ch]', top=tuple(OUTSIDE)):
+        folder = path.relative_to(ROOT).parts[0]
         for number, file in includes(path):
-            if not file.startswith('tessera/') and not (path.parent / file).is_file() and not (
-                    path.is_relative_to(ROOT / 'cmd') and (ROOT / 'cmd' / file).is_file()):
+            is_neighbour = (path.parent / file).resolve().is_relative_to(ROOT / folder)
+            if not file.startswith('tessera/') and file not in OUTSIDE[folder] and not (
+                    is_neighbour and (path.parent / file).is_file()) and not (
+                    folder == 'cmd' and (ROOT / 'cmd' / file).is_file()):
                 yield f'{name(path)}:{number}: only public headers here, not "{file}"'
 
 
@@ -448,6 +453,21 @@ def check_snapshots_are_written_by_the_builder(_):
                 yield f'{place}: for the builder of snapshots alone'
             if re.search(r'tsr_snapshot|snapshot->', text) and writes.search(line):
                 yield f'{place}: only the builder writes to the tables of a snapshot'
+
+
+def check_decisions(_):
+    """Each decision has a number of its own, and begins with it."""
+    taken = {}
+    for path in sorted((ROOT / 'docs/decisions').iterdir()):
+        match = re.fullmatch(r'(\d{3})-[a-z0-9-]+\.md', path.name)
+        if not match:
+            yield f'{name(path)}: decisions are called NNN-title.md'
+            continue
+        if match.group(1) in taken:
+            yield f'{name(path)}: {taken[match.group(1)]} has that number'
+        taken[match.group(1)] = path.name
+        if not path.read_text().startswith(f'# {match.group(1)}: '):
+            yield f'{name(path)}: does not begin with "# {match.group(1)}: "'
 
 
 def check_links(_):

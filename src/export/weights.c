@@ -1,4 +1,4 @@
-/* answer.c - what each stack held at a moment, or over a range.
+/* weights.c - what each stack held at a moment, or over a range.
  *
  * A moment is the peak's or `at`'s answer with every stack in it. A window is one pass over all
  * allocations: each adds its bytes times the part of its lifetime that is in the window. */

@@ -1,5 +1,6 @@
-/* answer.c - every allocation with its lifetime: a public interface to the columns of the timelines.
- * Nothing is copied; an answer is a list of devices whose timelines and categories exist. */
+/* lives.c - every allocation with its lifetime: a public interface to the columns of the timelines.
+ * Nothing is copied; an answer is a list of devices whose timelines and categories exist.
+ * See tessera/unstable/allocations.h; the writers of tables and time lines read it. */
 #include <assert.h>
 
 #include "base/memory.h"
