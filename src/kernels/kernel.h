@@ -165,12 +165,15 @@ typedef struct tsr__kernel_args {
   tsr__kernel_tensor reads[TSR__KERNEL_READS], writes[TSR__KERNEL_WRITES];
   tsr__kernel_tensor scratch[TSR__KERNEL_SCRATCH]; /* memory of no meaning before or afterwards */
   double scalars[TSR__KERNEL_SCALARS];
+  uint32_t scalar_count; /* how many numbers are given */
   bool is_transposed[2]; /* a product's r0 and r1 */
   uint64_t key;          /* of random numbers: the same key gives the same numbers */
+  const int64_t *batch;  /* of BATCH: what it copies; NULL: ones */
 } tsr__kernel_args;
 
-/* Compute. 0, or TSR_ERROR_MEMORY. */
-typedef int tsr__kernel_fn(const tsr__kernel_args *args);
+/* Compute. Operands are as the validator wants them; with results the function writes nothing else.
+ * It allocates nothing, and cannot fail. Any thread may call it. */
+typedef void tsr__kernel_fn(const tsr__kernel_args *args);
 
 typedef struct tsr__kernel_row {
   const char *name;                  /* for messages; src/torch has PyTorch's names */
@@ -185,7 +188,8 @@ typedef struct tsr__kernel_row {
   bool fills;                           /* a number stands for each operand that is missing */
   bool draws;                           /* needs random numbers */
   bool has_blas;                        /* takes cuBLAS's workspace */
-  tsr__kernel_fn *reference, *fast;     /* NULL: not written yet */
+  tsr__kernel_fn *reference;            /* plain C; NULL of a kernel that is never run */
+  tsr__kernel_fn *fast;                 /* the same in less time, or NULL */
 } tsr__kernel_row;
 
 const tsr__kernel_row *tsr__kernel_row_of(tsr__kernel kernel);

@@ -1,0 +1,72 @@
+/* ref_optimizer.c - reference kernels of the fused optimizer and of loss scaling. */
+#include <assert.h>
+#include <math.h>
+
+#include "kernels/reference.h"
+
+/* torch/optim's fused AdamW: the step counts first, then each element is updated. */
+void tsr__reference_fused_adamw(const tsr__kernel_args *args) {
+  tsr__strided p = tsr__strided_of(&args->reads[0]), g = tsr__strided_of(&args->reads[1]);
+  tsr__strided m = tsr__strided_of(&args->reads[2]), v = tsr__strided_of(&args->reads[3]);
+  tsr__strided to_p = tsr__strided_of(&args->writes[0]), to_m = tsr__strided_of(&args->writes[1]);
+  tsr__strided to_v = tsr__strided_of(&args->writes[2]);
+  const double *s = args->scalars;
+  double rate = s[0], beta_1 = s[1], beta_2 = s[2], epsilon = s[3], decay = s[4];
+  double step = tsr__number_of(&args->reads[4]) + 1;
+  double rest_1 = 1 - pow(beta_1, step), rest_2 = 1 - pow(beta_2, step);
+  double a[TSR__TILE], b[TSR__TILE], c[TSR__TILE], d[TSR__TILE];
+  assert(step >= 1);
+  for (uint64_t row = 0; row < tsr__strided_rows(&p); row++) {
+    TSR__EACH_TILE(column, count, p.dim[3]) {
+      tsr__strided_load_row(&p, tsr__strided_row(&p, row), column, count, a);
+      tsr__strided_load_row(&g, tsr__strided_row(&g, row), column, count, b);
+      tsr__strided_load_row(&m, tsr__strided_row(&m, row), column, count, c);
+      tsr__strided_load_row(&v, tsr__strided_row(&v, row), column, count, d);
+      for (size_t i = 0; i < count; i++) {
+        c[i] += (1 - beta_1) * (b[i] - c[i]);
+        d[i] = beta_2 * d[i] + (1 - beta_2) * b[i] * b[i];
+        a[i] *= 1 - rate * decay;
+        a[i] -= rate / rest_1 * c[i] / (sqrt(d[i]) / sqrt(rest_2) + epsilon);
+      }
+      tsr__strided_store_row(&to_p, tsr__strided_row(&to_p, row), column, count, a);
+      tsr__strided_store_row(&to_m, tsr__strided_row(&to_m, row), column, count, c);
+      tsr__strided_store_row(&to_v, tsr__strided_row(&to_v, row), column, count, d);
+    }
+  }
+  tsr__put_number(&args->writes[3], step);
+}
+
+void tsr__reference_unscale(const tsr__kernel_args *args) {
+  tsr__strided g = tsr__strided_of(&args->reads[0]), to = tsr__strided_of(&args->writes[0]);
+  double factor = tsr__number_of(&args->reads[1]), overflowed = tsr__number_of(&args->reads[2]);
+  double numbers[TSR__TILE];
+  for (uint64_t row = 0; row < tsr__strided_rows(&g); row++) {
+    TSR__EACH_TILE(column, count, g.dim[3]) {
+      tsr__strided_load_row(&g, tsr__strided_row(&g, row), column, count, numbers);
+      for (size_t i = 0; i < count; i++) {
+        if (!isfinite(numbers[i])) overflowed = 1;
+        numbers[i] *= factor;
+      }
+      tsr__strided_store_row(&to, tsr__strided_row(&to, row), column, count, numbers);
+    }
+  }
+  tsr__put_number(&args->writes[1], overflowed);
+}
+
+/* As a GradScaler has it: doubled after 2000 good steps in a row, halved after an overflow
+ * (aten/src/ATen/native/cuda/AmpKernels.cu, amp_update_scale_cuda_kernel). */
+void tsr__reference_update_scale(const tsr__kernel_args *args) {
+  const double interval = 2000;
+  double scale = tsr__number_of(&args->reads[0]), good = tsr__number_of(&args->reads[1]);
+  assert(scale > 0 && good >= 0);
+  if (tsr__number_of(&args->reads[2]) != 0) {
+    scale *= 0.5;
+    good = 0;
+  } else if (++good == interval) {
+    double grown = scale * 2;
+    if (grown <= 0x1.FFFFFEp127) scale = grown;
+    good = 0;
+  }
+  tsr__put_number(&args->writes[0], scale);
+  tsr__put_number(&args->writes[1], good);
+}

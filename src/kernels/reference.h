@@ -1,0 +1,115 @@
+/* reference.h - the reference kernels: plain C, one function for each row of kernel.h, for all types
+ * and layouts.
+ *
+ * They are what other kernels are compared with. All numbers are read as doubles, computed with as
+ * doubles, and rounded once, to the type of the result: so a kernel has one code path for fp32, both
+ * 16-bit types and fp64, and fp64 operands give gradients that central differences confirm. Sums are
+ * in the order of the elements. Nothing is allocated: rows go through tiles on the stack.
+ *
+ * The first half of this header is how the files ref_*.c get at elements; the second half is the
+ * functions, which kernel.c puts into the rows. */
+#ifndef TSR_KERNELS_REFERENCE_H
+#define TSR_KERNELS_REFERENCE_H
+
+#include <stddef.h>
+
+#include "kernels/kernel.h"
+
+/* ---- elements ---- */
+
+/* Numbers that go through the stack at a time. */
+enum { TSR__TILE = 256 };
+
+/* A tensor with four dimensions, missing ones in front. */
+typedef struct tsr__strided {
+  void *data;
+  tsr__dtype dtype;
+  uint64_t dim[TSR__SHAPE_RANK], stride[TSR__SHAPE_RANK], offset;
+} tsr__strided;
+
+tsr__strided tsr__strided_of(const tsr__kernel_tensor *tensor);
+/* With another layout of the same storage. */
+tsr__strided tsr__strided_with(const tsr__kernel_tensor *tensor, tsr__layout layout);
+/* Repeated to the dimensions of `model` by NumPy's rule. */
+tsr__strided tsr__strided_repeated(const tsr__kernel_tensor *tensor, const tsr__strided *model);
+
+/* Where an element is in the storage. */
+static inline uint64_t tsr__strided_at(const tsr__strided *v, uint64_t a, uint64_t b, uint64_t c,
+                                       uint64_t d) {
+  return v->offset + a * v->stride[0] + b * v->stride[1] + c * v->stride[2] + d * v->stride[3];
+}
+/* Where row `row` of all leading dimensions begins. */
+static inline uint64_t tsr__strided_row(const tsr__strided *v, uint64_t row) {
+  uint64_t c = row % v->dim[2], b = row / v->dim[2];
+  return tsr__strided_at(v, b / v->dim[1], b % v->dim[1], c, 0);
+}
+static inline uint64_t tsr__strided_rows(const tsr__strided *v) {
+  return v->dim[0] * v->dim[1] * v->dim[2];
+}
+static inline uint64_t tsr__strided_elements(const tsr__strided *v) {
+  return tsr__strided_rows(v) * v->dim[3];
+}
+
+/* `count` numbers from element `at` of the storage on, `stride` apart. */
+void tsr__strided_load(const tsr__strided *v, uint64_t at, uint64_t stride, size_t count,
+                       double *out);
+void tsr__strided_store(const tsr__strided *v, uint64_t at, uint64_t stride, size_t count,
+                        const double *in);
+double tsr__strided_get(const tsr__strided *v, uint64_t at);
+void tsr__strided_put(const tsr__strided *v, uint64_t at, double number);
+/* Part of a row, whose first element is at `at`: numbers `first` to `first` + `count` - 1. */
+static inline void tsr__strided_load_row(const tsr__strided *v, uint64_t at, uint64_t first,
+                                         size_t count, double *out) {
+  tsr__strided_load(v, at + first * v->stride[3], v->stride[3], count, out);
+}
+static inline void tsr__strided_store_row(const tsr__strided *v, uint64_t at, uint64_t first,
+                                          size_t count, const double *in) {
+  tsr__strided_store(v, at + first * v->stride[3], v->stride[3], count, in);
+}
+/* A scalar operand, or the first element of any. */
+double tsr__number_of(const tsr__kernel_tensor *tensor);
+void tsr__put_number(const tsr__kernel_tensor *tensor, double number);
+
+/* How many of `left` go into one tile. */
+static inline size_t tsr__tile_size(uint64_t left) {
+  return left < TSR__TILE ? (size_t)left : TSR__TILE;
+}
+/* For each tile of `total` numbers: `first` and `count`. */
+#define TSR__EACH_TILE(first, count, total)                                \
+  for (uint64_t first = 0, count = tsr__tile_size(total); first < (total); \
+       first += count, count = tsr__tile_size((total)-first))
+
+/* ---- one function for each row ---- */
+
+/* ref_each.c */
+tsr__kernel_fn tsr__reference_add, tsr__reference_mul, tsr__reference_div, tsr__reference_sub,
+    tsr__reference_neg, tsr__reference_pow, tsr__reference_sqrt, tsr__reference_rsqrt,
+    tsr__reference_reciprocal, tsr__reference_tanh, tsr__reference_tanh_backward,
+    tsr__reference_cos, tsr__reference_sin, tsr__reference_gelu, tsr__reference_gelu_backward,
+    tsr__reference_silu, tsr__reference_silu_backward, tsr__reference_where, tsr__reference_ne,
+    tsr__reference_eq, tsr__reference_and, tsr__reference_not, tsr__reference_attends,
+    tsr__reference_dropout, tsr__reference_dropout_backward, tsr__reference_masked_fill,
+    tsr__reference_lerp, tsr__reference_addcmul, tsr__reference_addcdiv;
+/* ref_copy.c */
+tsr__kernel_fn tsr__reference_copy, tsr__reference_repeat, tsr__reference_cat, tsr__reference_pad,
+    tsr__reference_slice_backward, tsr__reference_zeros, tsr__reference_ones, tsr__reference_full,
+    tsr__reference_arange, tsr__reference_batch;
+/* ref_rows.c */
+tsr__kernel_fn tsr__reference_sum, tsr__reference_sum_groups, tsr__reference_mean,
+    tsr__reference_cumsum, tsr__reference_differences, tsr__reference_softmax,
+    tsr__reference_softmax_backward, tsr__reference_log_softmax,
+    tsr__reference_log_softmax_backward, tsr__reference_layer_norm,
+    tsr__reference_layer_norm_backward;
+/* ref_product.c */
+tsr__kernel_fn tsr__reference_product, tsr__reference_products;
+/* ref_attention.c */
+tsr__kernel_fn tsr__reference_efficient, tsr__reference_efficient_backward, tsr__reference_flash,
+    tsr__reference_flash_backward, tsr__reference_chunk_softmax, tsr__reference_chunk_weights,
+    tsr__reference_chunk_backward;
+/* ref_loss.c */
+tsr__kernel_fn tsr__reference_nll_loss, tsr__reference_nll_loss_backward,
+    tsr__reference_cross_entropy, tsr__reference_embedding, tsr__reference_embedding_backward;
+/* ref_optimizer.c */
+tsr__kernel_fn tsr__reference_fused_adamw, tsr__reference_unscale, tsr__reference_update_scale;
+
+#endif
