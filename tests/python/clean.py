@@ -1,0 +1,115 @@
+"""clean.py [--nothing-else]: what installed wheels do, with the standard library alone.
+
+Run by python/wheel.py, with the Python of an environment that has the wheels of tessera and mosaic and
+nothing else. With --nothing-else, the machine has no compiler, no headers, and none of the C libraries
+that only tessera uses.
+"""
+import glob
+import importlib.metadata
+import lzma
+import os
+import pathlib
+import pickle
+import shutil
+import subprocess
+import sys
+import tempfile
+
+BIN = pathlib.Path(sys.executable).parent
+BUNDLED = ('jansson', 'yaml', 'pcre2', 'zstd', 'lzma')
+
+
+def run(*words):
+    """Standard output of a command that must succeed."""
+    done = subprocess.run([str(word) for word in words], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, (words, done.returncode, done.stderr)
+    return done.stdout
+
+
+def nothing_else():
+    """The machine is as bare as it should be, or this test shows nothing."""
+    for program in ('cc', 'gcc', 'clang', 'meson', 'ninja', 'pkg-config'):
+        assert shutil.which(program) is None, f'{program} is here'
+    for header in ('zlib.h', 'jansson.h', 'Python.h'):
+        assert not glob.glob(f'/usr/include/**/{header}', recursive=True), f'{header} is here'
+    for library in ('jansson', 'yaml'):
+        assert not glob.glob(f'/usr/lib/*/lib{library}*'), f'lib{library} is here'
+
+
+def loaded():
+    """Shared libraries of this process that tessera brought; that none of these is the machine's is
+    checked. Python's own module lzma, which this test uses, loads the machine's liblzma."""
+    with open('/proc/self/maps', encoding='utf-8') as file:
+        paths = {line.split()[-1] for line in file if '.so' in line}
+    paths = {path for path in paths if any(f'lib{name}' in path for name in BUNDLED)}
+    own = sorted(path for path in paths if 'tessera.libs' in path)
+    strangers = [path for path in paths.difference(own) if 'liblzma' not in path]
+    assert not strangers and len(own) == len(BUNDLED), (own, strangers)
+    return own
+
+
+def metadata():
+    for name in ('tessera', 'mosaic'):
+        about = importlib.metadata.metadata(name)
+        assert about['Name'] == name and about['Summary'] and about['Requires-Python'] == '>=3.9'
+    files = [str(file) for file in importlib.metadata.files('tessera')]
+    for library in BUNDLED:
+        assert any(f'lib{library}' in file and '.libs/' in file for file in files), library
+        assert any('licenses/bundled/' in file and library in file.replace('libyaml', 'yaml')
+                   for file in files), f'no licence of {library}'
+    assert 'tessera/py.typed' in files
+
+
+def answers(folder):
+    """The package: simulates, writes, reads, answers; and the same through commands."""
+    import tessera
+
+    path = os.path.join(folder, 'run.pickle')
+    simulated = tessera.simulate('gpt2', batch=1, seq=64, steps=1)
+    simulated.snapshot.export(path)
+    opened = tessera.open(path)
+    peak = opened.peak()
+    assert peak.peak.allocated_bytes == simulated.peak.allocated_bytes > 2**30
+    assert len(opened.events.action) == peak.events > 1000
+    assert peak.text().splitlines()[0] in run(BIN / 'tessera', 'peak', path)
+    assert run(BIN / 'tessera', 'peak', path) == run(sys.executable, '-m', 'tessera', 'peak', path)
+    # What each bundled library is for: JSON, YAML with patterns, and what snapshots are wrapped in.
+    assert opened.profile(rules='rules:\n  - name: mine\n    pattern: "for.ard"\n').groups
+    assert tessera.open(opened.export(format='python-json')).peak().peak == peak.peak
+    with open(path, 'rb') as file:
+        packed = lzma.compress(file.read())
+    assert tessera.open(packed).peak().peak == peak.peak
+    return path
+
+
+def drop_in(path):
+    """Mosaic's interface, as a package and as commands."""
+    from mosaic.libmosaic.analyzer.memory_abstract import MemoryAbstract
+
+    abstract = MemoryAbstract(memory_snapshot_file=path)
+    abstract.load_memory_snapshot()
+    abstract.memory_snapshot.analyze_memory_snapshot(opt='memory_peak')
+    assert abstract.memory_snapshot.dynamic_memory_peak > 0
+    said = run(BIN / 'mosaic_get_memory_profile', '--snapshot', path, '--out-path', path + '.html',
+               '--profile', 'categories')
+    assert said.startswith('Memory Usage At Peak:\nTotal Allocated: ')
+    assert os.path.getsize(path + '.html') > 10000
+
+
+def main():
+    bare = '--nothing-else' in sys.argv[1:]
+    if bare:
+        nothing_else()
+    metadata()
+    with tempfile.TemporaryDirectory() as folder:
+        path = answers(folder)
+        drop_in(path)
+        with open(path, 'rb') as file:
+            assert pickle.load(file)['device_traces']
+    system = 'a bare system' if bare else 'this system'
+    print(f'wheel: works on {system} with Python {sys.version.split()[0]}: '
+          f'{len(loaded())} libraries of its own')
+
+
+if __name__ == '__main__':
+    main()
