@@ -99,18 +99,18 @@ const uint32_t *tsr_snapshot_gpus(const tsr_snapshot *snapshot, size_t *count);
 /* Rows are in the order of the file, except that blocks are grouped by segment, in address order. */
 typedef enum tsr_table {
   /* One device's trace, oldest event first:
-   *   action   U8    tsr_action
-   *   addr     U64   device address; of TSR_ACTION_OOM the driver's free bytes
-   *   size     U64   bytes, see tsr_action
-   *   time_us  TIME
-   *   stack    ID    for tsr_snapshot_stack; a stack may be empty
-   *   stream   ID    for tsr_snapshot_stream; 0 is the default stream
-   *   pool     ID    for tsr_snapshot_pool
+   *   action      U8    tsr_action
+   *   address     U64   device address; of TSR_ACTION_OOM the driver's free bytes
+   *   size_bytes  U64   see tsr_action
+   *   time_us     TIME
+   *   stack       ID    for tsr_snapshot_stack; a stack may be empty
+   *   stream      ID    for tsr_snapshot_stream; 0 is the default stream
+   *   pool        ID    for tsr_snapshot_pool
    *   context, metadata, category   ID of a string: compile_context, user_metadata, category */
   TSR_TABLE_EVENTS,
   /* Segments of all devices:
    *   device   U32
-   *   address, total_bytes, allocated_bytes, active_bytes, requested_bytes   U64, as in the file
+   *   address, size_bytes, allocated_bytes, active_bytes, requested_bytes   U64, as in the file
    *   stream   U64   raw handle, 0 is the default stream
    *   first_block, block_count   U64   its rows in the table of blocks
    *   stack    ID    of the cudaMalloc

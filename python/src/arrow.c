@@ -295,20 +295,12 @@ static PyObject *arrow_stream(PyObject *self, PyObject *Py_UNUSED(requested)) {
 
 /* ---- making a table: Table([(name, column, format, texts or None), ...]) ---- */
 
-static bool is_absent(const core_column *column, Py_ssize_t row) {
-  switch (column->absent) {
-  case CORE_ABSENT_ID: return core_column_at(column, row) == TSR_NONE;
-  case CORE_ABSENT_TIME: return (int64_t)core_column_at(column, row) == TSR_TIME_NONE;
-  default: return false;
-  }
-}
-
 /* A bitmap of the items that are there; none is made where all are. */
 static bool mark_absent(field *one, const core_column *column) {
   core_block *bits = NULL;
   unsigned char *bytes = NULL;
   for (Py_ssize_t i = 0; column->absent != CORE_ABSENT_NONE && i < column->count; i++) {
-    if (!is_absent(column, i)) continue;
+    if (!core_column_is_absent(column, i)) continue;
     if (!bits) {
       size_t size = (size_t)column->count / 8 + 1;
       bits = core_block_new(size, 1);

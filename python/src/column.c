@@ -45,6 +45,7 @@ PyObject *core_column_new(core_owner *owner, const void *data, size_t count, siz
   column->format[0] = format;
   column->format[1] = '\0';
   column->absent = absent;
+  column->names = NULL;
   return (PyObject *)column;
 }
 
@@ -65,6 +66,13 @@ uint64_t core_column_at(const core_column *column, Py_ssize_t row) {
   case 4: memcpy(&narrow, at, sizeof narrow); return narrow;
   default: memcpy(&wide, at, sizeof wide); return wide;
   }
+}
+
+bool core_column_is_absent(const core_column *column, Py_ssize_t row) {
+  if (column->absent == CORE_ABSENT_NONE) return false;
+  uint64_t value = core_column_at(column, row);
+  if (column->absent == CORE_ABSENT_TIME) return (int64_t)value == TSR_TIME_NONE;
+  return value == (column->size == 1 ? UINT8_MAX : column->size == 4 ? UINT32_MAX : UINT64_MAX);
 }
 
 /* ---- the buffer protocol ---- */
@@ -101,6 +109,7 @@ static int get_buffer(PyObject *self, void *out, int flags) {
 static void dealloc(PyObject *self) {
   PyTypeObject *type = Py_TYPE(self);
   core_owner_drop(((core_column *)self)->owner);
+  Py_XDECREF(((core_column *)self)->names);
   PyObject_Free(self);
   Py_DECREF(type);
 }
@@ -123,17 +132,14 @@ static PyObject *item(PyObject *self, Py_ssize_t row) {
   }
 }
 
-/* One row, or a memoryview of a slice. */
+/* One row, or a column of some. */
 static PyObject *subscript(PyObject *self, PyObject *key) {
-  if (PyIndex_Check(key)) {
+  if (PyIndex_Check(key) && !PyObject_HasAttrString(key, "__len__")) {
     Py_ssize_t row = PyNumber_AsSsize_t(key, PyExc_IndexError);
     if (row == -1 && PyErr_Occurred()) return NULL;
     return item(self, row < 0 ? row + length(self) : row);
   }
-  PyObject *view = PyMemoryView_FromObject(self);
-  PyObject *part = view ? PyObject_GetItem(view, key) : NULL;
-  Py_XDECREF(view);
-  return part;
+  return core_column_part(self, key);
 }
 
 static PyObject *tolist(PyObject *self, PyObject *Py_UNUSED(nothing)) {
@@ -143,15 +149,86 @@ static PyObject *tolist(PyObject *self, PyObject *Py_UNUSED(nothing)) {
   return list;
 }
 
+static const char *type_name(const core_column *column) {
+  switch (column->format[0]) {
+  case 'B': return "uint8";
+  case 'I': return "uint32";
+  case 'q': return "int64";
+  case '?': return "bool";
+  default: return "uint64";
+  }
+}
+
+enum { SHOWN_ROWS = 8 };
+
 static PyObject *repr(PyObject *self) {
   const core_column *column = (core_column *)self;
-  return PyUnicode_FromFormat("<tessera column of %zd, format '%s'>", column->count,
-                              column->format);
+  PyObject *items = PyList_New(0);
+  for (Py_ssize_t i = 0; items && i < column->count && i < SHOWN_ROWS; i++) {
+    PyObject *value = NULL;
+    if (core_column_is_absent(column, i)) {
+      value = PyUnicode_FromString("None");
+    } else if (column->names && core_column_at(column, i) < (uint64_t)PyList_Size(column->names)) {
+      value = PyList_GetItem(column->names, (Py_ssize_t)core_column_at(column, i));
+      Py_XINCREF(value);
+    } else {
+      PyObject *row = item(self, i);
+      value = row ? PyObject_Str(row) : NULL;
+      Py_XDECREF(row);
+    }
+    if (!value || PyList_Append(items, value)) Py_CLEAR(items);
+    Py_XDECREF(value);
+  }
+  PyObject *comma = PyUnicode_FromString(", ");
+  PyObject *joined = items && comma ? PyUnicode_Join(comma, items) : NULL;
+  PyObject *text = NULL;
+  if (joined)
+    text =
+        PyUnicode_FromFormat("<tessera column of %zd, %s: %U%s>", column->count, type_name(column),
+                             joined, column->count > SHOWN_ROWS ? ", ..." : "");
+  Py_XDECREF(items);
+  Py_XDECREF(comma);
+  Py_XDECREF(joined);
+  return text;
+}
+
+/* ---- numpy ---- */
+
+static PyObject *to_numpy(PyObject *self, PyObject *Py_UNUSED(nothing)) {
+  PyObject *numpy = PyImport_ImportModule("numpy");
+  PyObject *array = numpy ? PyObject_CallMethod(numpy, "asarray", "O", self) : NULL;
+  Py_XDECREF(numpy);
+  return array;
+}
+
+static PyObject *get_dtype(PyObject *self, void *Py_UNUSED(closure)) {
+  PyObject *numpy = PyImport_ImportModule("numpy");
+  PyObject *type =
+      numpy ? PyObject_CallMethod(numpy, "dtype", "s", type_name((core_column *)self)) : NULL;
+  Py_XDECREF(numpy);
+  return type;
+}
+
+static PyObject *get_names(PyObject *self, void *Py_UNUSED(closure)) {
+  PyObject *names = ((core_column *)self)->names;
+  if (!names) Py_RETURN_NONE;
+  return PyList_GetSlice(names, 0, PyList_Size(names));
+}
+
+/* named(names): the same items, as codes of texts. */
+static PyObject *named(PyObject *self, PyObject *names) {
+  const core_column *column = (core_column *)self;
+  if (!PyList_Check(names)) return PyErr_Format(PyExc_TypeError, "a list of str");
+  PyObject *copy = core_column_new(column->owner, column->data, (size_t)column->count,
+                                   (size_t)column->stride, column->format[0], column->absent);
+  if (copy) ((core_column *)copy)->names = PyList_GetSlice(names, 0, PyList_Size(names));
+  if (copy && !((core_column *)copy)->names) Py_CLEAR(copy);
+  return copy;
 }
 
 /* ---- new columns from old ones ---- */
 
-/* lookup(values): a column of values[id] for each id of this one, 0 if there is none. */
+/* lookup(values): a column of values[id] for each id of this one, absent if there is none. */
 static PyObject *lookup(PyObject *self, PyObject *values) {
   const core_column *column = (core_column *)self;
   Py_ssize_t known = PySequence_Size(values);
@@ -166,12 +243,12 @@ static PyObject *lookup(PyObject *self, PyObject *values) {
   Py_BEGIN_ALLOW_THREADS;
   for (Py_ssize_t i = 0; block && i < column->count; i++) {
     uint64_t id = core_column_at(column, i);
-    ((uint64_t *)(void *)block->data)[i] = id < (uint64_t)known ? table[id] : 0;
+    ((uint64_t *)(void *)block->data)[i] = id < (uint64_t)known ? table[id] : UINT64_MAX;
   }
   Py_END_ALLOW_THREADS;
   PyMem_Free(table);
   if (PyErr_Occurred()) return NULL;
-  return core_column_of(block, (size_t)column->count, 'Q', CORE_ABSENT_NONE);
+  return core_column_of(block, (size_t)column->count, 'Q', CORE_ABSENT_MAX);
 }
 
 /* Number the distinct ids of a column, those below `limit`, in the order in which they occur. */
@@ -205,7 +282,7 @@ static PyObject *factorize(PyObject *self, PyObject *argument) {
     count = number_ids(column, limit, numbers, (uint32_t *)(void *)block->data, distinct);
     Py_END_ALLOW_THREADS;
     ids = PyList_New((Py_ssize_t)count);
-    codes = core_column_of(block, (size_t)column->count, 'I', CORE_ABSENT_ID);
+    codes = core_column_of(block, (size_t)column->count, 'I', CORE_ABSENT_MAX);
     for (uint32_t i = 0; ids && i < count; i++) {
       PyObject *id = PyLong_FromUnsignedLong(distinct[i]);
       if (!id || PyList_SetItem(ids, (Py_ssize_t)i, id)) Py_CLEAR(ids);
@@ -224,24 +301,43 @@ static PyObject *factorize(PyObject *self, PyObject *argument) {
 
 static PyMethodDef methods[] = {
     {"tolist", tolist, METH_NOARGS, "All items as a list of int."},
+    {"to_numpy", to_numpy, METH_NOARGS, "A numpy array of the same memory, read only."},
+    {"is_null", core_column_is_null, METH_NOARGS, "A mask of the rows that have no value."},
     {"_lookup", lookup, METH_O, "A column of values[id]."},
     {"_factorize", factorize, METH_O, "(codes, distinct ids)."},
+    {"_named", named, METH_O, "The same, as codes of a list of texts."},
     {NULL, NULL, 0, NULL},
 };
 
+static PyGetSetDef attributes[] = {
+    {"dtype", get_dtype, NULL, "The numpy type of an item.", NULL},
+    {"names", get_names, NULL, "The texts that the items are codes of; None for numbers.", NULL},
+    {NULL, NULL, NULL, NULL, NULL},
+};
+
 bool core_column_ready(PyObject *module) {
-  static char doc[] =
-      "An array of a snapshot; numpy.asarray() and memoryview() take it as it lies.";
+  static char doc[] = "An array of a snapshot, read only. numpy.asarray() and memoryview() take it "
+                      "as it is in memory. "
+                      "Comparing it gives a mask, and column[mask] the rows that the mask selects; "
+                      "a slice is a view.";
   static PyType_Slot slots[] = {
       {Py_tp_new, (void *)core_refuse_new},
       {Py_tp_dealloc, (void *)dealloc},
       {Py_tp_repr, (void *)repr},
+      {Py_tp_hash, (void *)PyObject_HashNotImplemented},
+      {Py_tp_richcompare, (void *)core_column_compare},
       {Py_tp_methods, methods},
+      {Py_tp_getset, attributes},
       {Py_tp_doc, doc},
       {Py_sq_length, (void *)length},
       {Py_sq_item, (void *)item},
       {Py_mp_length, (void *)length},
       {Py_mp_subscript, (void *)subscript},
+      {Py_nb_bool, (void *)core_column_truth},
+      {Py_nb_and, (void *)core_column_and},
+      {Py_nb_or, (void *)core_column_or},
+      {Py_nb_xor, (void *)core_column_xor},
+      {Py_nb_invert, (void *)core_column_invert},
       {SLOT_GETBUFFER, (void *)get_buffer},
       {0, NULL},
   };

@@ -5,6 +5,7 @@
  *   answer.c    the type Answer, and asking questions                arrow.c   the type Table, for Arrow
  *   options.c   values out of a dict of keyword arguments            tables.c  events, blocks, allocations
  *   write.c     exports, trimmed snapshots                           mosaic.c  Mosaic's questions
+ *   select.c    comparing columns, choosing rows                     stacks.c  stacks and frames
  *   view.c      the page
  *
  * Built on the stable ABI of CPython 3.9, so that one build serves every later version. Nothing here
@@ -124,8 +125,9 @@ typedef struct core_snapshot {
   PyObject_HEAD core_file *file;
 } core_snapshot;
 
-/* `value` of an item that stands for nothing. */
-typedef enum core_absent { CORE_ABSENT_NONE, CORE_ABSENT_ID, CORE_ABSENT_TIME } core_absent;
+/* Which value of an item stands for nothing: none, the largest (TSR_NONE, TSR_LINE_UNKNOWN), or
+ * TSR_TIME_NONE. */
+typedef enum core_absent { CORE_ABSENT_NONE, CORE_ABSENT_MAX, CORE_ABSENT_TIME } core_absent;
 
 typedef struct core_column {
   PyObject_HEAD core_owner *owner;
@@ -133,6 +135,7 @@ typedef struct core_column {
   Py_ssize_t count, stride, size; /* stride: from one item to the next; size: of an item */
   char format[2];                 /* of struct: B, I, q, Q, ? */
   core_absent absent;
+  PyObject *names; /* a list of str of which the items are indexes, or NULL */
 } core_column;
 
 typedef struct core_types {
@@ -160,6 +163,24 @@ PyObject *core_column_of(core_block *block, size_t count, char format, core_abse
 size_t core_format_size(char format);
 /* Its value in a row: of an unsigned format, or a signed one as its bits. */
 uint64_t core_column_at(const core_column *column, Py_ssize_t row);
+/* Whether there is no value in that row. */
+bool core_column_is_absent(const core_column *column, Py_ssize_t row);
+
+/* ---- select.c: slots and methods of Column ---- */
+
+PyObject *core_column_compare(PyObject *self, PyObject *other, int operation);
+PyObject *core_column_is_null(PyObject *self, PyObject *nothing);
+PyObject *core_column_and(PyObject *left, PyObject *right);
+PyObject *core_column_or(PyObject *left, PyObject *right);
+PyObject *core_column_xor(PyObject *left, PyObject *right);
+PyObject *core_column_invert(PyObject *self);
+int core_column_truth(PyObject *self); /* there is none: ValueError */
+/* The part that a slice, a mask or numbers of rows choose: a view for a slice, else a copy. */
+PyObject *core_column_part(PyObject *self, PyObject *key);
+/* The rows that a key chooses of `count`, as a column of int64. */
+PyObject *core_rows(PyObject *key, Py_ssize_t count);
+PyObject *core_chosen_rows(PyObject *module, PyObject *arguments);
+PyObject *core_range(PyObject *module, PyObject *arguments);
 
 /* ---- methods of Snapshot that live elsewhere; as PyCFunctions ---- */
 
@@ -169,6 +190,8 @@ PyObject *core_segments(PyObject *self, PyObject *nothing);
 PyObject *core_blocks(PyObject *self, PyObject *nothing);
 PyObject *core_allocations(PyObject *self, PyObject *arguments);
 PyObject *core_totals(PyObject *self, PyObject *arguments);
+PyObject *core_stacks(PyObject *self, PyObject *nothing);
+PyObject *core_frames(PyObject *self, PyObject *nothing);
 PyObject *core_export(PyObject *self, PyObject *arguments);
 PyObject *core_formats(PyObject *module, PyObject *nothing);
 PyObject *core_format_for(PyObject *module, PyObject *path);
@@ -179,6 +202,9 @@ PyObject *core_view(PyObject *self, PyObject *arguments);
 PyObject *core_mosaic_peak(PyObject *self, PyObject *arguments);
 PyObject *core_mosaic_usage(PyObject *self, PyObject *arguments);
 PyObject *core_mosaic_stages(PyObject *self, PyObject *arguments);
+
+/* Put an object into a dict and take it; false where it is NULL, with an exception. */
+bool core_put(PyObject *dict, const char *name, PyObject *object);
 
 /* ---- functions of the module that live in answer.c ---- */
 

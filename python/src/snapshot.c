@@ -207,6 +207,8 @@ static PyMethodDef methods[] = {
     {"segments", core_segments, METH_NOARGS, "Columns of all segments."},
     {"blocks", core_blocks, METH_NOARGS, "Columns of all blocks."},
     {"allocations", core_allocations, METH_VARARGS, "Columns of a device's allocations."},
+    {"stacks", core_stacks, METH_NOARGS, "Columns of stacks, and the names of their places."},
+    {"frames", core_frames, METH_NOARGS, "Columns of the frames of all stacks."},
     {"totals", core_totals, METH_VARARGS, "Columns of totals after each event."},
     {"export", core_export, METH_VARARGS, "export(format, options, handle or -1)."},
     {"trim", core_trim, METH_VARARGS, "A Snapshot of a window."},

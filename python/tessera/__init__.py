@@ -5,7 +5,7 @@
     s = tessera.open("snapshot.pickle")     # a path, bytes, a file object, or the dict of _snapshot()
     print(s.peak())                         # what `tessera peak snapshot.pickle` prints
     s.peak().peak.allocated_bytes           # the same, for a program
-    numpy.asarray(s.events.size)            # columns, without a copy
+    s.events.size_bytes.to_numpy()          # columns, without a copy
 
 A snapshot is data: nothing in it is executed. Answers are those of the command, from the same
 library. See docs/python.md.
@@ -16,15 +16,15 @@ from ._errors import (ArgumentError, Error, FormatError, LimitError, NotFoundErr
 from ._answers import Answer, Frame, Record, Warning
 from ._simulate import Simulation, models, simulate
 from ._snapshot import Snapshot, open, questions
-from ._tables import Allocations, Events, Segments, Blocks, Table, Totals
+from ._tables import Allocations, Blocks, Column, Events, Frames, Segments, Stacks, Table, Totals
 from ._core import version as _version
 
 __version__ = _version()
 
 __all__ = [
-    'Allocations', 'Answer', 'ArgumentError', 'Blocks', 'Error', 'Events', 'FormatError', 'Frame',
-    'LimitError', 'NotFoundError', 'ReadError', 'Record', 'Segments', 'Simulation', 'Snapshot',
-    'Table', 'Totals', 'UnsupportedError', 'Warning', 'answers', 'models', 'open', 'questions', 'record',
+    'Allocations', 'Answer', 'ArgumentError', 'Blocks', 'Column', 'Error', 'Events', 'FormatError',
+    'Frame', 'Frames', 'LimitError', 'NotFoundError', 'ReadError', 'Record', 'Segments', 'Simulation',
+    'Snapshot', 'Stacks', 'Table', 'Totals', 'UnsupportedError', 'Warning', 'answers', 'models', 'open', 'questions', 'record',
     'simulate',
 ]
 

@@ -6,7 +6,7 @@ their own, other groups go by their name.
 import math
 import re
 from html import escape
-from typing import Any, Dict, List, Tuple
+from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 _HUES = ('#4878a8', '#e09438', '#5a9e57', '#8a6cb0', '#3c9d9b', '#d0719c', '#a3765a', '#9a9a3c',
          '#6fa8d6', '#c4534c', '#6a6fc0', '#7f9482', '#a4abb5', '#d9b36a', '#8cc084', '#b9a0d0')
@@ -116,6 +116,23 @@ def _area(moments: List[Any], names: List[str], colors: List[str]) -> str:
             'aria-label="requested memory over the events of the trace" '
             'style="max-width:100%" font-size="11" font-family="sans-serif" fill="currentColor">'
             f'{"".join(bands)}{_axes(top, moments)}</svg>')
+
+
+_CELL = 'padding:2px 8px;white-space:nowrap;text-align:'
+
+
+def table(header: Sequence[str], rows: Sequence[Optional[Sequence[str]]], is_left: Sequence[bool],
+          caption: str) -> str:
+    """A table of texts; a row of None is a gap. Columns are aligned right unless `is_left` says so."""
+    sides = ['left' if left else 'right' for left in is_left]
+
+    def line(cells: Sequence[str], tag: str) -> str:
+        return '<tr>' + ''.join(f'<{tag} style="{_CELL}{side}">{escape(cell)}</{tag}>'
+                                for cell, side in zip(cells, sides)) + '</tr>'
+    gap = ['\u2026'] * len(header)
+    body = ''.join(line(gap if row is None else row, 'td') for row in rows)
+    return (f'<div style="overflow-x:auto"><p>{escape(caption)}</p><table style="border-collapse:collapse">'
+            f'<thead>{line(header, "th")}</thead><tbody>{body}</tbody></table></div>')
 
 
 def _legend(names: List[Tuple[str, str]]) -> str:

@@ -6,7 +6,7 @@ import threading
 import weakref
 from builtins import open as io_open
 from collections import OrderedDict
-from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple, Union
+from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple, Union, cast
 
 from . import _answers, _core, _files, _tables
 from ._errors import ArgumentError
@@ -144,14 +144,14 @@ class Snapshot:
     def __init__(self, core: Any) -> None:
         self._core = core
         self._answers = _Cache()
-        self._events: Dict[int, _tables.Events] = {}
+        self._tables: Dict[Any, _tables.Table] = {}
 
     def close(self) -> None:
         """Release the memory. Existing answers and columns stay valid; later questions raise
         ValueError. Closing is optional: a snapshot is released with its last reference."""
         self._core.close()
         self._answers.clear()
-        self._events.clear()
+        self._tables.clear()
 
     def __enter__(self) -> 'Snapshot':
         return self
@@ -341,41 +341,74 @@ class Snapshot:
 
     # ---- columns ----
 
+    def _table(self, name: Any, make: Callable[[], Any]) -> Any:
+        """A table that is made once."""
+        self._core.input()  # raises if the snapshot is closed
+        if name not in self._tables:
+            self._tables[name] = make()
+        return self._tables[name]
+
     @property
     def events(self) -> _tables.Events:
-        """The trace of the first device that has one; trace() returns another's."""
+        """The trace of the first device that has one, as a table; trace() returns another's."""
         devices = self.devices
         traced = [device for device in devices if self._core.event_count(_number(device))]
         return self.trace((traced or devices or [0])[0])
 
     def trace(self, device: Device) -> _tables.Events:
-        """A device's events, as columns."""
+        """A device's events, as a table."""
         number = _number(device)
-        if number not in self._events:
-            self._core.input()
-            self._events[number] = _tables.Events(self._core, number)
-        return self._events[number]
+        events: _tables.Events = self._table(number, lambda: _tables.Events(self._core, number))
+        return events
 
     @property
     def segments(self) -> _tables.Segments:
-        """The segments of all devices when the snapshot was taken, as columns. The device of pinned host
+        """The segments of all devices when the snapshot was taken, as a table. The device of pinned host
         memory is 4294967294 here."""
-        return _tables.Segments(self._core, self._core.segments())
+        segments: _tables.Segments = self._table('segments', lambda: _tables.Segments(self._core))
+        return segments
 
     @property
     def blocks(self) -> _tables.Blocks:
-        """The blocks in them, as columns; a segment refers to its rows."""
-        return _tables.Blocks(self._core, self._core.blocks())
+        """The blocks in them, as a table; a segment refers to its rows."""
+        blocks: _tables.Blocks = self._table('blocks', lambda: _tables.Blocks(self._core))
+        return blocks
 
-    def allocations(self, device: Optional[Device] = None) -> _tables.Allocations:
-        """Every allocation of a device, with its lifetime, as columns."""
-        device = _number(self.events.device if device is None else device)
-        return _tables.Allocations(self._core, self._core.allocations(device))
+    @property
+    def stacks(self) -> _tables.Stacks:
+        """The distinct stacks, each with the line that stands for it in lists. Its column `stack` is that
+        of other tables: s.live().to_pandas().merge(s.stacks.to_pandas(), on='stack')."""
+        stacks: _tables.Stacks = self._table('stacks', lambda: _tables.Stacks(self._core))
+        return stacks
+
+    @property
+    def frames(self) -> _tables.Frames:
+        """Every frame of every stack, as a table, innermost first."""
+        frames: _tables.Frames = self._table('frames', lambda: _tables.Frames(self._core))
+        return frames
+
+    def allocations(self, device: Devices = None) -> _tables.Allocations:
+        """Every allocation with its lifetime, of all devices or of the given ones, as a table."""
+        return _tables.Allocations(self._core, _devices(device))
+
+    def live(self, event: Optional[int] = None, *, device: Devices = None) -> _tables.Allocations:
+        """The allocations that were live at the peak of each device, or after an event, as a table."""
+        if event is not None:
+            self.at(event, device=device, top=1)  # raises if there is none
+            return self.allocations(device).live(event)
+        allocations = self.allocations(device)
+        chosen: Optional[_tables.Column] = None
+        for one in self.peak(device=device, top=1).devices:
+            mask = ((allocations.device == _number(one.device))
+                    & (allocations.birth_event <= one.peak.event)
+                    & (allocations.death_event > one.peak.event))
+            chosen = mask if chosen is None else chosen | mask
+        return allocations if chosen is None else cast(_tables.Allocations, allocations[chosen])
 
     def totals(self, device: Optional[Device] = None) -> _tables.Totals:
-        """The four totals of a device after each event, as columns."""
-        device = _number(self.events.device if device is None else device)
-        return _tables.Totals(self._core, self._core.totals(device))
+        """The four totals after each event of a device, the first one that has a trace if none is given,
+        as a table."""
+        return _tables.Totals(self._core, _number(self.events.device if device is None else device))
 
     def stack(self, number: int) -> List[_answers.Frame]:
         """The frames of a stack id in a column, innermost first; none for 4294967295."""
@@ -383,10 +416,6 @@ class Snapshot:
             return []
         return [_answers.Frame({'name': name, 'file': file, 'line': line})
                 for name, file, line in self._core.stack(number, False)]
-
-    def string(self, number: int) -> Optional[str]:
-        """The text of an id in a column; None for 4294967295."""
-        return None if number in (0xFFFFFFFF, -1) else self._core.string(number)
 
     @property
     def annotations(self) -> List[_answers.Record]:

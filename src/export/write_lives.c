@@ -111,7 +111,7 @@ static int put_rows(table *t, const tsr_lives *lives, size_t place, tsr_error *e
 static void put_header(table *t) {
   tsr__buffer *out = &t->out;
   tsr__buffer_text(out, "device,birth_event,birth_time_us,death_event,death_time_us,address,"
-                        "requested_bytes,block_bytes,stream,category,stack_id,allocated_at");
+                        "requested_bytes,size_bytes,stream,category,stack_id,allocated_at");
   if (t->options && t->options->full_stacks) tsr__buffer_text(out, ",stack");
   tsr__buffer_text(out, "\r\n");
 }

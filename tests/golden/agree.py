@@ -483,7 +483,7 @@ def check_exports(tessera, path):
                 and (not row['death_event'] or int(row['death_event']) > event)]
         expect('csv', sums(({'name': row['category'], 'bytes': int(row['requested_bytes'])} for row in live),
                            'name'), categories_of(device['stacks']))
-        expect('blocks in csv', sum(int(row['block_bytes']) for row in live), device['peak']['active_bytes'])
+        expect('blocks in csv', sum(int(row['size_bytes']) for row in live), device['peak']['active_bytes'])
         own = [e for e in events if e['pid'] == number]
         memory = [e['args'] for e in own if e['name'] == 'memory']
         groups = [e['args'] for e in own if e['name'] == 'requested by category']

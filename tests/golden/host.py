@@ -251,7 +251,7 @@ class Host:
         rows = list(csv.DictReader(io.StringIO(
             self.run('export', '--format', 'csv', path).stdout)))
         expect('CSV', [r['device'] for r in rows], ['0'] + ['host'] * 4)
-        expect('blocks in CSV', [int(r['block_bytes']) // MIB for r in rows[1:]], [2, 4, 1, 4])
+        expect('blocks in CSV', [int(r['size_bytes']) // MIB for r in rows[1:]], [2, 4, 1, 4])
         folded = self.run('export', '--format', 'folded', path).stdout
         expect('folded', sum(line.startswith('pinned host memory;')
                              for line in folded.splitlines()), 3)

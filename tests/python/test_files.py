@@ -73,7 +73,7 @@ def test_trim(train):
     s = tessera.open(train)
     part = s.trim(events=(2, 9))
     assert len(part.events) == 8
-    assert part.events.addr.tolist() == s.events.addr[2:10].tolist()
+    assert part.events.address.tolist() == s.events.address[2:10].tolist()
     assert len(s.trim(events=(None, 4)).events) == 5
     assert len(s.trim().events) == len(s.events)
     times = s.events.time_us

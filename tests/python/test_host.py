@@ -47,8 +47,8 @@ def test_columns(pinned, train):
     assert s.events.device == 0 and len(s.events) == len(tessera.open(train).events)
     events = s.trace('host')
     assert events.device == 'host' and s.trace('host') is events
-    assert events.size.tolist() == [4 * MIB, 3 * MIB]
-    assert s.allocations('host').block_bytes.tolist() == [4 * MIB]
+    assert events.size_bytes.tolist() == [4 * MIB, 3 * MIB]
+    assert s.allocations('host').size_bytes.tolist() == [4 * MIB]
     assert s.totals('host').allocated_bytes.tolist() == [0, 0, 4 * MIB]
     assert s.segments.device.tolist()[-1] == 2**32 - 2
 

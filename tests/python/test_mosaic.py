@@ -386,7 +386,7 @@ def test_the_library_has_the_same_categories(real):
     lives = s.allocations()
     device = s.profile('mosaic-category', top=0).devices[0]
     sums = {}
-    for birth, death, size, stack in zip(lives.birth, lives.death, lives.requested_bytes, lives.stack):
+    for birth, death, size, stack in zip(lives.birth_event, lives.death_event, lives.requested_bytes, lives.stack):
         if 0 <= birth <= device.peak.event < death:
             frames = [Frame(frame.name, frame.file, frame.line or 0) for frame in s.stack(stack)]
             name = AllocationType.from_frame_stack(frames).name.lower()

@@ -37,6 +37,10 @@ _PyArg_ParseTuple_SizeT _PyObject_CallFunction_SizeT _PyObject_CallMethod_SizeT 
 _Py_BuildValue_SizeT _Py_Dealloc _Py_NoneStruct
 _PyArg_ParseTuple _PyObject_CallFunction _PyObject_CallMethod _Py_BuildValue PyArg_ParseTuple
 PyObject_CallFunction PyObject_CallMethod Py_BuildValue Py_IncRef Py_DecRef
+PyBool_Type PyFloat_AsDouble PyFloat_Type PyImport_ImportModule PyList_GetSlice PyLong_AsDouble
+PyLong_AsLongLongAndOverflow PyLong_FromDouble PyObject_HasAttrString PyObject_HashNotImplemented
+PySequence_List PySlice_AdjustIndices PySlice_Type PySlice_Unpack PyType_IsSubtype PyUnicode_Compare
+PyUnicode_Join _Py_NotImplementedStruct _Py_TrueStruct
 """
 
 
@@ -181,12 +185,12 @@ def test_ctrl_c_ends_the_reading(tmp_path):
 def test_closing(train):
     with tessera.open(train) as s:
         peak = s.peak()
-        sizes = s.events.size
+        sizes = s.events.size_bytes
         trace = s.events
     assert peak.peak.event >= 0 and len(sizes) == len(sizes.tolist())
     assert str(peak)
     assert repr(s) == '<tessera Snapshot, closed>'
-    for ask in (s.peak, lambda: s.devices, lambda: s.events, lambda: s.stack(0), lambda: trace.addr,
+    for ask in (s.peak, lambda: s.devices, lambda: s.events, lambda: s.stack(0), lambda: trace.address,
                 lambda: s.export(), lambda: s.trim(), lambda: s.allocations(0)):
         with pytest.raises(ValueError, match='closed'):
             ask()

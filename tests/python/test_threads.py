@@ -13,13 +13,13 @@ import tessera
 def test_one_snapshot_many_threads(real):
     want = tessera.open(real)
     expected = [want.peak().json(), want.profile().json(), want.steps().json(),
-                want.at(100).json(), sum(want.events.size), len(want.allocations()), want.export()]
+                want.at(100).json(), sum(want.events.size_bytes), len(want.allocations()), want.export()]
     shared = tessera.open(real)
 
     def ask(number):
         asks = [lambda: shared.peak().json(), lambda: shared.profile().json(),
                 lambda: shared.steps().json(), lambda: shared.at(100).json(),
-                lambda: sum(shared.events.size), lambda: len(shared.allocations()), shared.export]
+                lambda: sum(shared.events.size_bytes), lambda: len(shared.allocations()), shared.export]
         return number % len(asks), asks[number % len(asks)]()
     with concurrent.futures.ThreadPoolExecutor(8) as pool:
         for number, got in pool.map(ask, range(56)):
@@ -29,7 +29,7 @@ def test_one_snapshot_many_threads(real):
 def test_closed_while_asked(real):
     for _ in range(5):
         s = tessera.open(real)
-        column = s.events.size
+        column = s.events.size_bytes
         failures = []
 
         def ask():

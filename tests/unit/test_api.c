@@ -188,7 +188,7 @@ static void test_columns(void **state) {
   (void)state;
   tsr_snapshot *snapshot = open_text(NULL);
   tsr_events events = tsr_snapshot_events(snapshot, 1);
-  tsr_column_view size = column(snapshot, TSR_TABLE_EVENTS, 1, "size");
+  tsr_column_view size = column(snapshot, TSR_TABLE_EVENTS, 1, "size_bytes");
   assert_int_equal(size.count, 2);
   assert_ptr_equal(size.data, events.size);
   assert_int_equal(tsr_column_at(&size, 1), 500);
@@ -202,10 +202,10 @@ static void test_columns(void **state) {
   tsr_column_view stream = column(snapshot, TSR_TABLE_EVENTS, 1, "stream");
   assert_int_equal(stream.stride_bytes, 0);
   assert_int_equal(tsr_snapshot_stream(snapshot, (uint32_t)tsr_column_at(&stream, 1)), 0);
-  assert_int_equal(column(snapshot, TSR_TABLE_EVENTS, 0, "size").count, 0);
+  assert_int_equal(column(snapshot, TSR_TABLE_EVENTS, 0, "size_bytes").count, 0);
   assert_null(column(snapshot, TSR_TABLE_EVENTS, 7, "pool").data);
 
-  tsr_column_view total = column(snapshot, TSR_TABLE_SEGMENTS, 0, "total_bytes");
+  tsr_column_view total = column(snapshot, TSR_TABLE_SEGMENTS, 0, "size_bytes");
   assert_int_equal(total.count, 1);
   assert_int_equal(tsr_column_at(&total, 0), 1024);
   tsr_column_view large = column(snapshot, TSR_TABLE_SEGMENTS, 0, "is_large");
@@ -234,7 +234,7 @@ static void test_column_names(void **state) {
     assert_int_equal(untouched.count, 77);
   }
   tsr_column_view none;
-  assert_int_equal(tsr_snapshot_column(snapshot, TSR_TABLE_COUNT, 1, "size", &none, &error),
+  assert_int_equal(tsr_snapshot_column(snapshot, TSR_TABLE_COUNT, 1, "size_bytes", &none, &error),
                    TSR_ERROR_ARGUMENT);
   tsr_snapshot_free(snapshot);
 }

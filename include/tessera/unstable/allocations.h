@@ -3,6 +3,7 @@
  *
  *   tsr_weights   what each stack held at a moment, or over a range: flame graphs
  *   tsr_lives     every allocation with its lifetime, and the totals in between: tables, time lines
+ *   tsr_stack_place   the line that stands for a stack
  *
  * Both are released by their _free function, which accepts NULL, and refer to stacks by the ids of
  * the snapshot, which must outlive their use. The computing functions fail with TSR_ERROR_MEMORY,
@@ -61,6 +62,21 @@ typedef struct tsr_weights {
 int tsr_weights_compute(tsr_study *study, const tsr_weigh_options *options, const tsr_query *query,
                         tsr_weights **out, tsr_error *error);
 void tsr_weights_free(tsr_weights *weights);
+
+/* ---- places ---- */
+
+/* The program's line that stands for a stack in lists. */
+typedef struct tsr_stack_place {
+  uint32_t frame; /* a frame id; TSR_NONE if no frame was recorded */
+  uint32_t
+      number; /* stacks have one number if and only if they have one text; below their count + 1 */
+  tsr_text
+      text; /* the name of its group in a profile by line, "model.py:39 forward"; the study's */
+} tsr_stack_place;
+
+/* The place of a stack; of TSR_NONE that of an absent one. The first call takes time linear in the frames'
+ * text and the stacks' depth, later ones O(1). Thread safe. Fails with TSR_ERROR_MEMORY. */
+int tsr_stack_place_find(tsr_study *study, uint32_t stack, tsr_stack_place *out, tsr_error *error);
 
 /* ---- lives ---- */
 

@@ -19,22 +19,30 @@ typedef struct column_row {
   bool is_ids;
 } column_row;
 
-#define ARRAY(name, type) \
-  { #name, offsetof(tsr__event_table, name), TSR_COLUMN_##type, false }
+#define ARRAY(name, member, type) \
+  { name, offsetof(tsr__event_table, member), TSR_COLUMN_##type, false }
 #define IDS(name) \
   { #name, offsetof(tsr__event_table, name), TSR_COLUMN_ID, true }
-static const column_row event_columns[] = {
-    ARRAY(action, U8), ARRAY(addr, U64), ARRAY(size, U64), ARRAY(time_us, TIME), ARRAY(stack, ID),
-    IDS(stream),       IDS(pool),        IDS(context),     IDS(metadata),        IDS(category)};
+static const column_row event_columns[] = {ARRAY("action", action, U8),
+                                           ARRAY("address", addr, U64),
+                                           ARRAY("size_bytes", size, U64),
+                                           ARRAY("time_us", time_us, TIME),
+                                           ARRAY("stack", stack, ID),
+                                           IDS(stream),
+                                           IDS(pool),
+                                           IDS(context),
+                                           IDS(metadata),
+                                           IDS(category)};
 #undef ARRAY
 #undef IDS
 
-#define SEGMENT(name, type) \
-  { #name, offsetof(tsr_segment, name), TSR_COLUMN_##type, false }
+#define SEGMENT(name, type) SEGMENT_AS(#name, name, type)
+#define SEGMENT_AS(name, member, type) \
+  { name, offsetof(tsr_segment, member), TSR_COLUMN_##type, false }
 static const column_row segment_columns[] = {
     SEGMENT(device, U32),
     SEGMENT(address, U64),
-    SEGMENT(total_bytes, U64),
+    SEGMENT_AS("size_bytes", total_bytes, U64),
     SEGMENT(allocated_bytes, U64),
     SEGMENT(active_bytes, U64),
     SEGMENT(requested_bytes, U64),
@@ -47,6 +55,7 @@ static const column_row segment_columns[] = {
     SEGMENT(is_expandable, BOOL),
 };
 #undef SEGMENT
+#undef SEGMENT_AS
 
 #define BLOCK(name, type) \
   { #name, offsetof(tsr_block, name), TSR_COLUMN_##type, false }
@@ -82,9 +91,9 @@ static_assert(sizeof(bool) == 1, "a column of type BOOL has one byte a row");
 
 const char *const *tsr_table_columns(tsr_table table) {
   static const char *const names[TSR_TABLE_COUNT][16] = {
-      [TSR_TABLE_EVENTS] = {"action", "addr", "size", "time_us", "stack", "stream", "pool",
+      [TSR_TABLE_EVENTS] = {"action", "address", "size_bytes", "time_us", "stack", "stream", "pool",
                             "context", "metadata", "category"},
-      [TSR_TABLE_SEGMENTS] = {"device", "address", "total_bytes", "allocated_bytes", "active_bytes",
+      [TSR_TABLE_SEGMENTS] = {"device", "address", "size_bytes", "allocated_bytes", "active_bytes",
                               "requested_bytes", "stream", "first_block", "block_count", "stack",
                               "pool", "is_large", "is_expandable"},
       [TSR_TABLE_BLOCKS] = {"address", "size_bytes", "requested_bytes", "stack", "state"},

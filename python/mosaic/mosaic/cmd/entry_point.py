@@ -180,7 +180,7 @@ def _custom_rules(profile: str, custom_profile: Optional[str]) -> Optional[Dict[
 
 def _entries(trace: Any) -> List[int]:
     """The events that start an entry of Mosaic's plot: one entry per microsecond."""
-    oom, last, rows = trace.actions.index('oom'), _NO_TIME, []
+    oom, last, rows = trace.action.names.index('oom'), _NO_TIME, []
     for row, (time_us, action) in enumerate(zip(trace.time_us, trace.action)):
         if time_us not in (_NO_TIME, last) and action != oom:
             last = time_us

@@ -75,7 +75,7 @@ class _Moment:
         rows = sorted(row for group in self.groups for row in group[3])
         if not rows:
             return {}
-        addresses = self.opened.trace(self.device).addr
+        addresses = self.opened.trace(self.device).address
         return {addresses[row]: row for row in rows}
 
     def events(self) -> Dict[int, MemoryEvent]:
@@ -91,7 +91,7 @@ class _Moment:
 
     def _sizes(self, rows: List[int]) -> Dict[int, float]:
         trace = self.opened.trace(self.device)
-        return {trace.addr[row]: trace.size[row] for row in rows}
+        return {trace.address[row]: trace.size_bytes[row] for row in rows}
 
 
 class MemorySnapshot(SnapshotLoader):
@@ -214,8 +214,8 @@ class MemorySnapshot(SnapshotLoader):
         self.max_allocation_info = Allocation('', '', 0)
         if event >= 0:
             trace = self._opened.trace(device)
-            self.max_allocation_info = Allocation(trace.actions[trace.action[event]],
-                                                  f'{trace.addr[event]:x}', version)
+            self.max_allocation_info = Allocation(trace.action.names[trace.action[event]],
+                                                  f'{trace.address[event]:x}', version)
         self._at(device, groups)
         _log(log)
 
@@ -269,19 +269,17 @@ class MemorySnapshot(SnapshotLoader):
         if device is None:
             return
         trace, usage = self._opened.trace(device), MemoryUsage(True, ordered)
-        names, types = trace.actions, self._types(rules)
+        names, types = trace.action.names, self._types(rules)
         annotations = _Annotations(self._opened if 'annotations' in kinds else None)
-        contexts = {}
+        contexts = {_NO_ID: 'N/A', **dict(enumerate(trace.context.names))}
         strangers = 0
-        columns = (trace.action, trace.addr, trace.size, trace.time_us, trace.stack, trace.context)
+        columns = (trace.action, trace.address, trace.size_bytes, trace.time_us, trace.stack, trace.context)
         for action, addr, size, time_us, stack, context in zip(*(c.tolist() for c in columns)):
             if time_us == _NO_TIME:
                 continue
             annotation = annotations.at(time_us)
             if names[action] == 'oom':
                 continue
-            if context not in contexts:
-                contexts[context] = 'N/A' if context == _NO_ID else self._opened.string(context)
             kind, custom = types(stack)
             if action == _CODES['free_completed'] and addr not in usage.active_alloc_events:
                 strangers += 1
@@ -316,7 +314,7 @@ class MemorySnapshot(SnapshotLoader):
         stacks: Dict[int, str] = {_NO_ID: ''}
         history: Dict[int, BaseMemoryUsage] = {}
         total, highest, self.call_stack = 0, 0.0, {}
-        columns = (trace.action, trace.size, trace.time_us, trace.stack)
+        columns = (trace.action, trace.size_bytes, trace.time_us, trace.stack)
         for action, size, time_us, stack in zip(*(column.tolist() for column in columns)):
             if time_us == _NO_TIME or not (start < 0 and end < 0 or start <= time_us <= end):
                 continue
