@@ -82,7 +82,7 @@ void tsr__strided_store(const tsr__strided *v, uint64_t at, uint64_t stride, siz
 #undef CASE
 
 double tsr__strided_get(const tsr__strided *v, uint64_t at) {
-  double number;
+  double number = 0; /* compilers do not see that one element is loaded */
   tsr__strided_load(v, at, 1, 1, &number);
   return number;
 }
