@@ -41,6 +41,15 @@ void cli_page_release(cli_page *page) {
   *page = (cli_page){0};
 }
 
+/* A page of nothing would only puzzle whoever opens it. */
+static int refuse_empty(const cli_session *session) {
+  cli_say(NULL,
+          "%s: the snapshot is empty: no device has events or segments. Take it after the program "
+          "has used the GPU.",
+          session->path);
+  return CLI_INPUT;
+}
+
 /* Views of all files; how many devices they have. */
 static int view_all(cli_session *session, const cli_page_from *from, cli_page *page,
                     size_t *devices) {
@@ -55,6 +64,7 @@ static int view_all(cli_session *session, const cli_page_from *from, cli_page *p
     int status = tsr_view_compute(from->inputs[i].study, &how, from->query, &page->views[i],
                                   &session->error);
     if (status) return status;
+    if (!page->views[i]->device_count) return refuse_empty(session);
     *devices += page->views[i]->device_count;
     page->cuts[i] = calloc(page->views[i]->device_count + 1, sizeof **page->cuts);
     if (!page->cuts[i]) return TSR_ERROR_MEMORY;

@@ -114,8 +114,7 @@ static void append_text(tsr__buffer *out, tsr_text text) {
 
 /* ---- Names ---- */
 
-/* NULL when out of memory, which the emitter then reports. */
-static tsr__namer *namer_of(tsr__stack_printer *printer) {
+tsr__namer *tsr__stack_namer(tsr__stack_printer *printer) {
   tsr__namer *namer = &printer->namer;
   if (!namer->snapshot && tsr__namer_init(namer, printer->snapshot, NULL, NULL)) {
     printer->emitter->scratch.failed = true;
@@ -125,7 +124,7 @@ static tsr__namer *namer_of(tsr__stack_printer *printer) {
 }
 
 void tsr__stack_append_name(tsr__stack_printer *printer, tsr__label_kind kind, uint32_t stack) {
-  tsr__namer *namer = namer_of(printer);
+  tsr__namer *namer = tsr__stack_namer(printer);
   if (namer) tsr__namer_append(namer, kind, stack, &printer->emitter->scratch);
 }
 
@@ -141,7 +140,7 @@ size_t tsr__stack_shown(tsr__stack_printer *printer, uint32_t stack, uint32_t *f
 }
 
 void tsr__frame_append_name(tsr__stack_printer *printer, uint32_t frame) {
-  tsr__namer *namer = namer_of(printer);
+  tsr__namer *namer = tsr__stack_namer(printer);
   if (namer) tsr__namer_append_frame(namer, frame, &printer->emitter->scratch);
 }
 
@@ -151,7 +150,7 @@ void tsr__stack_names(const tsr__stack_row *rows, size_t count, tsr__row_names *
   tsr__named_row *named = TSR__NEW_ARRAY(tsr__named_row, count);
   bool ok = named != NULL;
   for (size_t i = 0; ok && i < count; i++) {
-    named[i] = (tsr__named_row){namer_of(rows[i].printer), rows[i].stack};
+    named[i] = (tsr__named_row){tsr__stack_namer(rows[i].printer), rows[i].stack};
     ok = named[i].namer != NULL;
   }
   if (!ok || tsr__row_names_compute(named, count, out, NULL))

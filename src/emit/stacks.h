@@ -21,6 +21,9 @@ void tsr__stack_printer_init(tsr__stack_printer *printer, tsr__emitter *emitter,
                              const tsr_snapshot *snapshot);
 void tsr__stack_printer_release(tsr__stack_printer *printer);
 
+/* What names stacks; NULL when out of memory, which the emitter then reports. */
+tsr__namer *tsr__stack_namer(tsr__stack_printer *printer);
+
 /* JSON: the member "frames", innermost first, one frame per line; [] for TSR_NONE. With
  * options.stack_frames folded, and followed by the member "folded_frames". */
 void tsr__stack_emit(tsr__stack_printer *printer, uint32_t stack);

@@ -286,6 +286,17 @@ static void pack_pools(tsr__bundle *p, const tsr_view_device *d, size_t number) 
   tsr__bundle_column_end(p);
 }
 
+/* The allocations that each finding is about, by their rows. */
+static void pack_findings(tsr__bundle *p, const tsr_view_device *d, size_t number) {
+  for (size_t i = 0; i < d->finding_count; i++) {
+    char name[32];
+    snprintf(name, sizeof name, "finding.%s", tsr_finding_rule_name(d->findings[i].rule));
+    column(p, name, number);
+    pack_moments(p, d->findings[i].rows, d->findings[i].row_count);
+    tsr__bundle_column_end(p);
+  }
+}
+
 /* kind and certainty in one; the name is a string of the page, or a step's number. */
 static void pack_range(tsr__bundle *p, const tsr__page_track *t, const tsr_view_range *range) {
   uint32_t name = range->name;
@@ -304,6 +315,7 @@ void tsr__page_pack_lanes(tsr__bundle *p, const tsr__page_track *t, size_t numbe
   pack_times(p, d, number);
   pack_spans(p, t, number);
   pack_pools(p, d, number);
+  pack_findings(p, d, number);
   column(p, "ranges", number);
   for (size_t i = 0; i < d->range_count; i++) pack_range(p, t, &d->ranges[i]);
   tsr__bundle_column_end(p);

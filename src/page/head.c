@@ -4,6 +4,7 @@
 
 #include "emit/text.h"
 #include "page/page.h"
+#include "questions/shared/findings.h"
 #include "tessera/version.h"
 
 static void head_number(tsr__bundle *p, const char *key, uint64_t number) {
@@ -58,6 +59,40 @@ static void head_cut(tsr__bundle *p, const tsr_view_cut *cut) {
   head_number(p, "buckets", cut->bucket_count);
 }
 
+static void head_findings(tsr__bundle *p, const tsr_view_device *d) {
+  tsr__buffer_text(&p->head, ",\"findings\":[");
+  for (size_t i = 0; i < d->finding_count; i++) {
+    const tsr_view_finding *finding = &d->findings[i];
+    const char *const evidence[] = {finding->evidence, finding->place};
+    tsr__buffer_printf(&p->head, "%s{\"rule\":\"%s\",\"change\":", i ? "," : "",
+                       tsr_finding_rule_name(finding->rule));
+    tsr__page_quote(&p->head, tsr__text_of(finding->change));
+    tsr__buffer_text(&p->head, ",\"evidence\":[");
+    for (size_t k = 0; k < sizeof evidence / sizeof *evidence && *evidence[k]; k++) {
+      if (k) tsr__buffer_text(&p->head, ",");
+      tsr__page_quote(&p->head, tsr__text_of(evidence[k]));
+    }
+    tsr__buffer_text(&p->head, "]");
+    head_number(p, "moment", finding->moment);
+    head_number(p, "blocks", finding->row_count);
+    tsr__buffer_text(&p->head, "}");
+  }
+  tsr__buffer_text(&p->head, "]");
+}
+
+/* For files without a trace: what to do to get one. */
+static void head_how_to_record(tsr__bundle *p, const tsr__page_track *tracks, size_t track_count) {
+  uint64_t events = 0;
+  tsr__buffer text = {0};
+  for (size_t i = 0; i < track_count; i++) events |= tracks[i].device->event_count;
+  for (size_t i = 0; !events && tsr__how_to_record[i]; i++)
+    tsr__buffer_printf(&text, "%s%s", i ? " " : "", tsr__how_to_record[i]);
+  tsr__buffer_text(&p->head, ",\"howToRecord\":");
+  tsr__page_quote(&p->head, (tsr_text){text.data, text.size});
+  if (text.failed) p->ok = false;
+  tsr__buffer_release(&text);
+}
+
 static void head_device(tsr__bundle *p, const tsr__page_track *t) {
   const tsr_view_device *d = t->device;
   tsr__buffer_text(&p->head, "{");
@@ -76,6 +111,7 @@ static void head_device(tsr__bundle *p, const tsr__page_track *t) {
   tsr__buffer_printf(&p->head, ",\"firstTime\":%" PRId64, d->time_count ? d->times_us[0] : 0);
   head_groupings(p, d);
   head_warnings(p, d->warnings, d->warning_count);
+  head_findings(p, d);
   tsr__buffer_text(&p->head, "}");
 }
 
@@ -114,6 +150,7 @@ void tsr__page_head(tsr__bundle *p, const tsr_page_input *inputs, size_t input_c
   head_number(p, "eventCount", options->event_count);
   head_number(p, "capacity", options->capacity_bytes);
   head_number(p, "isServed", options->is_served);
+  head_how_to_record(p, tracks, track_count);
   head_inputs(p, inputs, input_count);
   tsr__buffer_text(&p->head, ",\"devices\":[");
   for (size_t i = 0; i < track_count; i++) {

@@ -7,6 +7,7 @@
 
 #include "attribution/cycle.h"
 #include "base/intern.h"
+#include "page/view_findings.h"
 #include "page/view_groups.h"
 #include "page/view_lanes.h"
 #include "questions/shared/query.h"
@@ -129,6 +130,7 @@ static int fill(const viewer *v, const tsr__timeline *t, tsr_view_device *out, t
       !fill_columns(t, out))
     return tsr__fail_memory(error);
   int status = find_meaning(v, t, out, error);
+  if (!status) status = tsr__view_findings(v->study, out, error);
   if (!status && !(out->warnings = tsr__copy_warnings(t, &out->warning_count)))
     status = tsr__fail_memory(error);
   return status;
@@ -171,6 +173,7 @@ int tsr_view_compute(tsr_study *study, const tsr_view_options *options, const ts
 static void release_device(tsr_view_device *device) {
   for (size_t g = 0; g < device->grouping_count; g++)
     tsr__view_grouping_release(&device->groupings[g]);
+  tsr__view_findings_release(device);
   if (device->said_memory) tsr__intern_release(device->said_memory);
   void *columns[] = {device->born,
                      device->died,

@@ -54,6 +54,12 @@ static bool add(finder *f, tsr_finding finding) {
   return TSR__VECTOR_PUSH(&f->out->items, finding);
 }
 
+/* Note an allocation that the finding of a rule is about. */
+static bool note(finder *f, tsr_finding_rule rule, uint32_t allocation) {
+  assert((unsigned)rule < TSR_FINDING_RULE_COUNT && allocation < f->t->birth.count);
+  return TSR__VECTOR_PUSH(&f->out->allocations[rule], allocation);
+}
+
 /* The event that made an allocation of the trace; of one from before it, TSR_NONE. */
 static uint32_t birth_of(const finder *f, uint32_t allocation) {
   return f->t->birth.items[allocation];
@@ -131,11 +137,27 @@ static bool is_of_graph(const finder *f, uint32_t allocation) {
          (!f->has_backward && f->category[allocation] == TSR_CATEGORY_TEMPORARY);
 }
 
+/* The allocation that an event makes of a graph, or TSR_NONE. */
+static uint32_t graph_alloc(const finder *f, uint32_t event) {
+  uint32_t a = f->t->allocation_of[event];
+  if (f->t->events.action[event] != TSR_ACTION_ALLOC || a == TSR_NONE) return TSR_NONE;
+  return is_of_graph(f, a) ? a : TSR_NONE;
+}
+
+/* Note what the pass keeps. */
+static bool note_forward(finder *f, const forward *pass) {
+  bool ok = true;
+  for (uint32_t event = pass->first; ok && event <= pass->last; event++) {
+    uint32_t a = graph_alloc(f, event);
+    if (a != TSR_NONE && f->t->death.items[a] > pass->last) ok = note(f, TSR_FINDING_NO_GRAD, a);
+  }
+  return ok;
+}
+
 static void weigh_forward(const finder *f, forward *pass) {
   for (uint32_t event = pass->first; event <= pass->last; event++) {
-    uint32_t a = f->t->allocation_of[event];
-    if (f->t->events.action[event] != TSR_ACTION_ALLOC || a == TSR_NONE) continue;
-    if (!is_of_graph(f, a)) continue;
+    uint32_t a = graph_alloc(f, event);
+    if (a == TSR_NONE) continue;
     uint64_t bytes = f->t->events.size[event];
     uint32_t death = f->t->death.items[a];
     pass->made++;
@@ -181,6 +203,7 @@ static bool find_no_grad(finder *f) {
     if (keeps_graph(f, &pass) && pass.kept_bytes > worst.kept_bytes) worst = pass;
   }
   if (!is_worth_it(f, worst.kept_bytes)) return true;
+  if (!note_forward(f, &worst)) return false;
   return add(f, (tsr_finding){.rule = TSR_FINDING_NO_GRAD,
                               .bytes = worst.kept_bytes,
                               .saved_bytes = worst.kept_bytes - worst.largest_bytes,
@@ -196,6 +219,7 @@ static bool find_no_grad(finder *f) {
 typedef struct pass_share {
   uint64_t bytes, allocations, largest_bytes;
   uint32_t stack;
+  bool is_earlier; /* a pass that should be gone */
 } pass_share;
 
 /* The event by which most activations from before the recording are gone; 0 if they stay. Those of a pass
@@ -213,8 +237,8 @@ static uint32_t old_ones_gone(const finder *f) {
   return gone * 10 >= count * 9 ? last : 0;
 }
 
-/* Pass 0 is what is older than the recording, if it is gone before the others. */
-static void weigh_passes(const finder *f, pass_share *shares) {
+/* Are the activations from before the recording a pass that is older than those of the recording? */
+static bool has_older_pass(const finder *f) {
   uint32_t gone = old_ones_gone(f);
   uint64_t newer = 0, outlived = 0;
   for (size_t i = 0; i < f->live.count; i++) {
@@ -223,11 +247,21 @@ static void weigh_passes(const finder *f, pass_share *shares) {
     newer++;
     outlived += f->t->death.items[a] == TSR_NONE || f->t->death.items[a] > gone;
   }
-  bool is_older = gone && outlived * 10 >= newer * 9;
+  return gone && outlived * 10 >= newer * 9;
+}
+
+/* The share that an allocation belongs to, or NULL. Pass 0 is what is older than the recording. */
+static pass_share *share_of(const finder *f, pass_share *shares, bool is_older, uint32_t a) {
+  uint32_t birth = birth_of(f, a);
+  if (!is_of_graph(f, a) || (birth == TSR_NONE && !is_older)) return NULL;
+  return &shares[birth == TSR_NONE ? 0 : pass_of(f, birth)];
+}
+
+static void weigh_passes(const finder *f, bool is_older, pass_share *shares) {
   for (size_t i = 0; i < f->live.count; i++) {
-    uint32_t a = f->live.items[i], birth = birth_of(f, a);
-    if (!is_of_graph(f, a) || (birth == TSR_NONE && !is_older)) continue;
-    pass_share *share = &shares[birth == TSR_NONE ? 0 : pass_of(f, birth)];
+    uint32_t a = f->live.items[i];
+    pass_share *share = share_of(f, shares, is_older, a);
+    if (!share) continue;
     uint64_t bytes = tsr__timeline_requested(f->t, a);
     share->allocations++;
     share->bytes = tsr__sum_u64(share->bytes, bytes);
@@ -241,24 +275,36 @@ static bool is_graph(const pass_share *share) {
   return share->allocations >= GRAPH_ALLOCATIONS && share->largest_bytes < share->bytes / 2;
 }
 
+static bool note_earlier(finder *f, bool is_older, pass_share *shares) {
+  bool ok = true;
+  for (size_t i = 0; ok && i < f->live.count; i++) {
+    const pass_share *share = share_of(f, shares, is_older, f->live.items[i]);
+    if (share && share->is_earlier) ok = note(f, TSR_FINDING_TWO_FORWARDS, f->live.items[i]);
+  }
+  return ok;
+}
+
 static bool find_two_forwards(finder *f) {
   pass_share *shares = TSR__NEW_ARRAY(pass_share, f->passes.count + 1), earlier = {0};
   if (!shares) return false;
-  weigh_passes(f, shares);
+  bool is_older = has_older_pass(f);
+  weigh_passes(f, is_older, shares);
   size_t latest = f->passes.count;
   while (latest && !shares[latest].allocations) latest--;
   uint64_t alive = 1;
   for (size_t i = 0; i < latest; i++) {
     if (!is_graph(&shares[i]) || shares[i].bytes < shares[latest].bytes / 3) continue;
     alive++;
+    shares[i].is_earlier = true;
     earlier.bytes = tsr__sum_u64(earlier.bytes, shares[i].bytes);
     if (shares[i].largest_bytes <= earlier.largest_bytes) continue;
     earlier.largest_bytes = shares[i].largest_bytes;
     earlier.stack = shares[i].stack;
   }
   bool is_found = alive > 1 && is_graph(&shares[latest]) && is_worth_it(f, earlier.bytes);
+  bool ok = !is_found || note_earlier(f, is_older, shares);
   tsr__free(shares);
-  if (!is_found) return true;
+  if (!is_found || !ok) return ok;
   return add(f, (tsr_finding){.rule = TSR_FINDING_TWO_FORWARDS,
                               .bytes = earlier.bytes,
                               .saved_bytes = earlier.bytes,
@@ -287,6 +333,22 @@ static uint32_t latest_model(const finder *f, uint32_t first_gradient) {
   return newer >= all / 4 ? first : TSR_NONE;
 }
 
+/* Was an allocation made before the event at which a model was created? */
+static bool is_old(const finder *f, uint32_t allocation, uint32_t model) {
+  uint32_t birth = birth_of(f, allocation);
+  return birth == TSR_NONE || birth < model;
+}
+
+static bool note_old_gradients(finder *f, uint32_t model) {
+  bool ok = true;
+  for (size_t i = 0; ok && i < f->live.count; i++) {
+    uint32_t a = f->live.items[i];
+    if (f->category[a] == TSR_CATEGORY_GRADIENT && is_old(f, a, model))
+      ok = note(f, TSR_FINDING_OLD_GRADIENTS, a);
+  }
+  return ok;
+}
+
 /* A copy of the model's parameters (an average of weights) is also made after gradients. But then no new
  * gradients follow, or all are new: so there must be gradients of both ages, in comparable numbers. */
 static bool find_old_gradients(finder *f) {
@@ -300,11 +362,10 @@ static bool find_old_gradients(finder *f) {
   uint32_t model = first == TSR_NONE ? TSR_NONE : latest_model(f, first);
   if (model == TSR_NONE) return true;
   for (size_t i = 0; i < f->live.count; i++) {
-    uint32_t a = f->live.items[i], birth = birth_of(f, a);
+    uint32_t a = f->live.items[i];
     if (f->category[a] != TSR_CATEGORY_GRADIENT) continue;
-    bool is_old = birth == TSR_NONE || birth < model;
-    new_count += !is_old;
-    if (!is_old) continue;
+    new_count += !is_old(f, a, model);
+    if (!is_old(f, a, model)) continue;
     uint64_t bytes = tsr__timeline_requested(f->t, a);
     old_count++;
     old = tsr__sum_u64(old, bytes);
@@ -313,6 +374,7 @@ static bool find_old_gradients(finder *f) {
     stack = tsr__timeline_stack(f->t, a);
   }
   if (new_count < 3 || old_count < 3 || !is_worth_it(f, old)) return true;
+  if (!note_old_gradients(f, model)) return false;
   return add(f, (tsr_finding){.rule = TSR_FINDING_OLD_GRADIENTS,
                               .bytes = old,
                               .saved_bytes = old,
@@ -355,7 +417,7 @@ static bool find_cached(finder *f, tsr_error *error) {
 
 /* An activation of the pass in which the peak is. */
 typedef struct kept {
-  uint32_t stack, birth;
+  uint32_t stack, birth, allocation;
   uint64_t bytes;
 } kept;
 
@@ -394,7 +456,7 @@ static bool list_kept(const finder *f, blocks *b) {
     uint32_t stack = tsr__timeline_stack(f->t, a);
     if (stack == TSR_NONE || !tsr_snapshot_stack(f->t->snapshot, stack).depth) continue;
     if (pass_of(f, birth) == last)
-      b->kept[b->kept_count++] = (kept){stack, birth, tsr__timeline_requested(f->t, a)};
+      b->kept[b->kept_count++] = (kept){stack, birth, a, tsr__timeline_requested(f->t, a)};
   }
   if (b->kept_count) qsort(b->kept, b->kept_count, sizeof *b->kept, compare_kept);
   for (size_t i = 0; i < b->kept_count; i++) {
@@ -531,11 +593,20 @@ static uint64_t saved_by_checkpoints(const blocks *b) {
   return (block - b->output_bytes) * (b->count - 1);
 }
 
+static bool note_blocks(finder *f, const blocks *b) {
+  bool ok = true;
+  for (size_t i = 0; i < b->group_count; i++)
+    for (uint64_t k = 0; ok && k < b->groups[i].count; k++)
+      ok = note(f, TSR_FINDING_CHECKPOINT, b->kept[b->groups[i].first + k].allocation);
+  return ok;
+}
+
 static bool add_checkpoint(finder *f, const blocks *b) {
   uint64_t saved = saved_by_checkpoints(b), largest = 0;
   uint32_t frame = TSR_NONE, stack = TSR_NONE;
   if (!calling_frame(f, b, &frame)) return false;
   if (frame == TSR_NONE || !is_worth_it(f, saved) || saved < f->peak_bytes / 10) return true;
+  if (!note_blocks(f, b)) return false;
   for (size_t i = 0; i < b->group_count; i++) {
     if (b->groups[i].bytes <= largest) continue;
     largest = b->groups[i].bytes;
@@ -611,4 +682,5 @@ int tsr__findings_compute(const tsr__finding_sources *from, tsr__findings *out, 
 
 void tsr__findings_release(tsr__findings *findings) {
   TSR__VECTOR_FREE(&findings->items);
+  for (size_t i = 0; i < TSR_FINDING_RULE_COUNT; i++) TSR__VECTOR_FREE(&findings->allocations[i]);
 }

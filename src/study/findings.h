@@ -10,6 +10,8 @@
 /* Of one device, by saved_bytes, largest first, CACHED last; at most one of each rule. */
 typedef struct tsr__findings {
   TSR__VECTOR(tsr_finding) items;
+  /* By rule, the allocations that its finding is about, of the timeline; empty without a finding, and of CACHED. */
+  TSR__VECTOR(uint32_t) allocations[TSR_FINDING_RULE_COUNT];
 } tsr__findings;
 
 /* What the rules read of a device; all of the same timeline. */

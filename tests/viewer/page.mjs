@@ -1,7 +1,7 @@
 // The tests themselves; see run.py. Each is a function that throws where something is wrong.
-import { execFileSync, spawn } from 'node:child_process';
+import { execFileSync, spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdirSync, readFileSync, statSync } from 'node:fs';
+import { existsSync, mkdirSync, readFileSync, statSync } from 'node:fs';
 import { basename, join } from 'node:path';
 
 const plan = JSON.parse(process.argv[2]);
@@ -579,7 +579,7 @@ test('private pools have an envelope as high as what they keep', async () => {
       }
       check('an envelope is found', found);
       const tip = await page.locator('.tooltip').innerText();
-      check(`it says in use of how much: ${tip}`, /in use\s+[0-9.]+ [KMG]iB of (20|40|60)\.00 MiB/.test(tip));
+      check(`it says in use of how much: ${tip}`, /in use\s+[0-9.]+ [KMG]iB \([0-9,]+ bytes\) of (20|40|60)\.00 MiB/.test(tip));
       await shoot(page, 'pools-tip');
     }
     await close(page);
@@ -693,14 +693,264 @@ test('hostile names are text', async () => {
   await close(page);
 });
 
-test('files without a trace, or without anything, open', async () => {
-  const page = await open(write(real('tiny-no-trace.pickle') ?? plan.made.waves));
-  check('blocks are told', (await page.evaluate('tessera.selection()')).blocks > 0);
+test('a file without a trace opens on its segments, and explains how to record one', async () => {
+  for (const file of [plan.made.still, real('tiny-no-trace.pickle'), real('two-devices-no-trace.pickle')].filter(Boolean)) {
+    const page = await open(write(file), { width: 1440, height: 900 });
+    await settle(page);
+    expect('the tab', (await state(page)).tab, 3);
+    check('blocks are told', (await page.evaluate('tessera.selection()')).blocks > 0);
+    check('segments are drawn', (await page.evaluate('tessera.segments()')).length > 0);
+    const words = (text) => text.replace(/\s+/g, ' ').trim();
+    const said = words(await page.locator('.record').innerText());
+    check(`it explains: ${said}`, said.includes('_record_memory_history()') && words(tessera('peak', file)).includes(said));
+    check('it names the moment', (await page.locator('.summary').innerText()).includes('when the snapshot was taken'));
+    check('there is nothing to move along', !(await page.locator('.axis').isVisible()));
+    await shoot(page, 'still');
+    await close(page);
+  }
+  const traced = await open(write(plan.made.waves));
+  expect('a trace opens on its table', (await state(traced)).tab, 1);
+  check('a trace needs no explanation', !(await traced.locator('.record').isVisible()));
+  await close(traced);
+});
+
+test('a file without anything is an error', async () => {
+  const path = join(plan.work, 'nothing.html');
+  const { status, stderr } = spawnSync(plan.tessera, ['view', '-o', path, plan.made.empty], { encoding: 'utf8' });
+  expect('the exit status', status, 3);
+  check(`a sentence: ${stderr}`, /^tessera: \S*empty\.pickle: the snapshot is empty: no device has events or segments\./.test(stderr));
+  check('no page', !existsSync(path));
+});
+
+/** A file in which the blocks of a model keep what could be recomputed. */
+function checkpointable() {
+  const file = join(plan.work, 'checkpoint.pickle');
+  if (!existsSync(file)) tessera('simulate', '-q', 'gpt2', '--batch', '8', '--seq', '512', '--steps', '2', '-o', file);
+  return file;
+}
+
+test('what to do is shown at the peak, and shows its blocks', async () => {
+  const file = checkpointable();
+  const [finding] = JSON.parse(tessera('peak', '--json', file)).devices[0].findings;
+  const page = await open(write(file), { width: 1440, height: 900 });
+  await settle(page);
+  const said = await page.locator('.finding').first().innerText();
+  const text = tessera('peak', file);
+  for (const line of said.split('\n')) check(`the command prints '${line}'`, text.includes(line));
+  check('it names the change', said.startsWith('Checkpoint the block called at modeling_gpt2.py:'));
+  await page.evaluate(() => tessera.set({ place: { track: 0, moment: 3 }, view: [0, 20], tab: 4 }));
+  await page.locator('.finding').first().focus();
+  await page.keyboard.press('Enter');
+  await settle(page);
+  const now = await state(page);
+  expect('the moment', now.place.moment - 1, finding.event);
+  check('the moment is in view, in the table', now.view === null && now.tab === 1);
+  const bytes = Number(/\(([0-9,]+) bytes\)/.exec(await page.locator('.figure.match').getAttribute('title'))[1].replaceAll(',', ''));
+  check(`its blocks: ${bytes} of ${finding.count} times ${finding.bytes}`, Math.abs(bytes - finding.count * finding.bytes) < finding.count);
+  const groups = await page.locator('tbody .in-group').allInnerTexts();
+  check('they are activations', groups.length > 0 && groups.every((g) => g.trim() === 'activation'));
+  expect('the address of the page has it', await page.evaluate(() => new URLSearchParams(location.hash.slice(1)).get('finding')), '0~checkpoint');
+  await shoot(page, 'finding');
+  await page.keyboard.press('Escape');
+  await settle(page);
+  expect('Escape shows everything', (await state(page)).finding, null);
   await close(page);
-  const path = write(plan.made.oom);
-  const oom = await open(path);
-  await shoot(oom, 'oom');
-  await close(oom);
+  const other = await open(write(plan.made.waves));
+  check('without a finding there is no panel', !(await other.locator('.findings').isVisible()));
+  await close(other);
+});
+
+test('a finding shows the same blocks in a page of parts', async () => {
+  const file = checkpointable();
+  const blocks = async (page) => {
+    await page.locator('.finding').first().click();
+    await arrived(page);
+    return (await page.evaluate('tessera.selection()')).blocks;
+  };
+  const page = await open(write(file));
+  const all = await blocks(page);
+  await close(page);
+  await serve(file, ['--blocks', '20'], async (url) => {
+    const served = await open(url);
+    await arrived(served);
+    expect('blocks', await blocks(served), all);
+    await close(served);
+  });
+});
+
+test('running out of memory is the first thing to see', async () => {
+  const page = await open(write(plan.made.oom), { width: 1440, height: 900 });
+  const first = page.locator('.finding').first();
+  check('it says what was asked for', (await first.innerText()).startsWith('Out of memory: 1.00 GiB asked for, 1.00 MiB free'));
+  await first.click();
+  await settle(page);
+  expect('its moment', (await state(page)).place.moment, await page.evaluate('tessera.devices[0].events'));
+  await shoot(page, 'oom');
+  await close(page);
+});
+
+test('what is written over the picture stays in it', async () => {
+  for (const [file, width] of [[plan.made.oom, 1280], [plan.made.oom, 380], [plan.made.graphs, 900], [plan.made.devices, 900]]) {
+    const page = await open(write(file, '--capacity', '66MiB'), { width, height: 700 });
+    const { events, peak } = await page.evaluate('tessera.devices[0]');
+    let seen = 0;
+    for (const zoomY of [1, 3, 40])
+      for (const view of [null, [peak - 1, peak + 40], [peak - 40, peak + 3], [events - 30, events + 1], [0, 5]]) {
+        await page.evaluate((s) => tessera.set({ axis: 'event', ...s }), { zoomY, view });
+        await frame(page);
+        for (const track of await page.evaluate(() => tessera.devices.map((_, i) => tessera.labels(i))))
+          for (const { text, box } of track.written) {
+            const [left, right, top, bottom] = track.plot;
+            check(`'${text}' at ${box} is in ${track.plot}, of ${JSON.stringify(view)}`, box[0] >= left && box[1] <= right && box[2] >= top && box[3] <= bottom);
+            seen += text.startsWith('peak') ? 1 : 0;
+          }
+      }
+    check(`peaks are named (${seen})`, seen >= 6);
+    await close(page);
+  }
+});
+
+test('several devices share one axis of time', async () => {
+  const page = await open(write(plan.made.devices), { width: 1440, height: 900 });
+  await settle(page);
+  expect('the axis', (await state(page)).axis, 'time');
+  const places = await page.evaluate(() => [0, 400, 800].map((event) => [tessera.placeOf(0, event), tessera.placeOf(1, event)]));
+  const [first] = places;
+  check(`the second device begins later: ${first}`, first[1] > first[0] + 100);
+  for (const [a, b] of places) check(`and stays so: ${a}, ${b}`, Math.abs(b - a - (first[1] - first[0])) < 0.01);
+  const { width } = await plotBox(page);
+  expect('what did not change is drawn all along', (await page.evaluate('tessera.columns(2)')).moments.length, Math.round(width));
+  expect('nothing is compared', (await state(page)).marks, [null, null]);
+  expect('by event', await page.evaluate(() => (tessera.set({ axis: 'event' }), tessera.placeOf(0, 400) === tessera.placeOf(1, 400))), true);
+  await page.evaluate(() => tessera.set({ axis: 'time' }));
+  await settle(page);
+  await shoot(page, 'devices');
+  await close(page);
+  // Two files that were not recorded at the same time begin at the left, each with its own clock.
+  const both = await open(write([plan.made.devices, plan.made.annotated]), { hash: 'axis=time' });
+  const starts = await both.evaluate(() => [0, 1, 3].map((track) => tessera.placeOf(track, 0)));
+  check(`files and devices: ${starts}`, Math.abs(starts[0] - starts[2]) < 1 && starts[1] > starts[0] + 50);
+  await close(both);
+});
+
+test('two files open on their difference', async () => {
+  const page = await open(write([plan.made.waves, plan.made.oom]));
+  const { tab, marks } = await state(page);
+  expect('the tab', tab, 4);
+  expect('the marks', marks, await page.evaluate(() => tessera.devices.map((d, track) => ({ track, moment: d.peak + 1 }))));
+  await page.locator('.timeline').focus();
+  await page.getByRole('button', { name: 'clear' }).click();
+  await settle(page);
+  const hash = await page.evaluate(() => location.hash.slice(1));
+  await close(page);
+  const cleared = await open(write([plan.made.waves, plan.made.oom]), { hash });
+  expect('cleared marks are sent', (await state(cleared)).marks, [null, null]);
+  await close(cleared);
+  const devices = await open(write([plan.made.devices, plan.made.waves]));
+  expect('of several devices the same one', (await state(devices)).marks.map((m) => m.track), [0, 3]);
+  await close(devices);
+});
+
+test('a range offers to compare its ends', async () => {
+  const page = await open(write(plan.made.waves));
+  const box = await plotBox(page);
+  await page.mouse.move(box.x + box.width * 0.3, box.y + 30);
+  await page.mouse.down();
+  await page.mouse.move(box.x + box.width * 0.45, box.y + 40, { steps: 4 });
+  await page.mouse.up();
+  await settle(page);
+  const { range } = await state(page);
+  await page.getByRole('button', { name: 'compare its ends' }).click();
+  await settle(page);
+  const { marks, tab } = await state(page);
+  expect('the tab', tab, 4);
+  expect('the marks', marks.map((m) => m.moment), [range.from, range.to]);
+  check('there are changes', (await page.locator('tbody tr').count()) > 1);
+  await close(page);
+});
+
+test('search takes alternatives, lines of code and annotations', async () => {
+  const page = await open(write(plan.made.annotated), { hash: 'rows=block' });
+  const found = async (search) => {
+    await page.evaluate((s) => tessera.set({ search: s }), search);
+    await settle(page);
+    return (await page.evaluate('tessera.selection()')).blocks;
+  };
+  const all = await found('');
+  const [forward, backward, step] = [await found('forward'), await found('backward'), await found('step.py')];
+  expect('all together', forward + backward + step, all);
+  expect('either', await found('forward|backward'), forward + backward);
+  expect('either, with spaces', await found(' Forward | backward.py backward |'), forward + backward);
+  expect('words within an alternative', await found('forward backward | step.py'), step);
+  const line = await found('forward.py:3');
+  check(`a line (${line})`, line > 0 && line < forward);
+  expect('no part of a number', await found('forward.py:33'), 0);
+  // By the annotation that was open when it was allocated, as the grouping has it.
+  const { event } = JSON.parse(tessera('peak', '--json', plan.made.annotated)).devices[0].peak;
+  const { groups } = JSON.parse(tessera('profile', '--json', '--by', 'annotation', '--top', '0', plan.made.annotated)).devices[0];
+  const named = groups.filter((g) => g.name && g.bytes > 1024);
+  check('annotations hold memory at the peak', named.length > 0);
+  for (const { name, bytes } of named) {
+    await page.evaluate(([e, s]) => tessera.set({ search: s, place: { track: 0, moment: e + 1 } }), [event, name]);
+    await settle(page);
+    const title = await page.locator('.figure.match').getAttribute('title');
+    check(`${name}: ${bytes} in '${title}'`, title.includes(`(${String(bytes).replace(/\B(?=(\d{3})+$)/g, ',')} bytes)`));
+  }
+  await close(page);
+});
+
+test('tooltips have bytes, and the annotation', async () => {
+  const page = await open(write(plan.made.annotated), { hash: 'layout=bands&q=part' });
+  const box = await plotBox(page);
+  const exactBytes = /[0-9.]+ [KMG]iB \([0-9,]{5,} bytes\)/;
+  const tips = [];
+  for (let x = 0.05; x < 1; x += 0.15)
+    for (let y = box.height - 6; y > 4; y -= 12) {
+      await page.mouse.move(box.x + box.width * x, box.y + y);
+      await frame(page);
+      tips.push(await page.locator('.tooltip').innerText());
+    }
+  const blocks = tips.filter((t) => t.includes('address'));
+  check('blocks have them', blocks.length > 3 && blocks.every((t) => exactBytes.test(t)));
+  check('blocks have the annotation they were made in', blocks.some((t) => /annotation\s+part \d/.test(t)));
+  const free = tips.filter((t) => t.includes('reserved'));
+  check('empty places have them', free.length > 0 && free.every((t) => exactBytes.test(t)));
+  await page.mouse.move(box.x + box.width * 0.1, box.y - 6); // the lane of annotations
+  await frame(page);
+  const lane = await page.locator('.tooltip').innerText();
+  check(`lanes have them: ${lane}`, /peak in it/.test(lane) && exactBytes.test(lane));
+  for (const name of ['.legend .group', '.summary .figure', 'td .size'])
+    check(`${name} has them`, exactBytes.test(await page.locator(name).first().getAttribute('title')));
+  await page.keyboard.press('2');
+  await page.mouse.move(box.x + 100, 640);
+  await settle(page);
+  const flame = await page.locator('.flame canvas').boundingBox();
+  await page.mouse.move(flame.x + 20, flame.y + 8);
+  check('the flame graph has them', exactBytes.test(await page.locator('.flame-tip').innerText()));
+  await page.keyboard.press('3');
+  await settle(page);
+  const map = await page.locator('.segments canvas').boundingBox();
+  await page.mouse.move(map.x + map.width - 12, map.y + 28);
+  check('segments have them', exactBytes.test(await page.locator('.segment-tip').innerText()));
+  await close(page);
+});
+
+test('steps are numbers in their lane', async () => {
+  const page = await open(write(checkpointable()));
+  const texts = await page.evaluate(() => new Promise((done) => {
+    const all = [];
+    const draw = CanvasRenderingContext2D.prototype.fillText;
+    CanvasRenderingContext2D.prototype.fillText = function (text, ...rest) {
+      all.push(text);
+      return draw.call(this, text, ...rest);
+    };
+    tessera.set({ zoomY: 1.01 });
+    setTimeout(() => requestAnimationFrame(() => requestAnimationFrame(() => done(all))), 300);
+  }));
+  const steps = (await page.evaluate('tessera.lanes(0)')).filter((l) => l.kind === 'step').flatMap((l) => l.ranges);
+  check('there are steps', steps.length > 1);
+  check(`numbers in ${texts}`, ['0', '1'].every((n) => texts.includes(n)) && !texts.some((t) => /^step \d/.test(t)));
+  await close(page);
 });
 
 test('what is only told in sums is exact where it says so', async () => {

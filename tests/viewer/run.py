@@ -166,6 +166,14 @@ def make(work):
                      'host_traces': [event(action, at, size, 1700000000000005, [])
                                      for action, size in (('segment_alloc', 1 << 30),
                                                           ('alloc', 3 << 28))]}
+    # Three GPUs: the second does what the first does 8 ms later, the third recorded nothing.
+    one, two, three = (snapshot(waves(900, ['forward', 'backward'])) for _ in range(3))
+    for device, data in enumerate((one, two, three)):
+        data['segments'][0]['device'] = device
+    two['device_traces'] = [[{**e, 'time_us': e['time_us'] + 8000} for e in two['device_traces'][0]]]
+    files['devices'] = {**one, 'segments': [data['segments'][0] for data in (one, two, three)],
+                        'device_traces': [one['device_traces'][0], two['device_traces'][0], []]}
+    files['still'] = {**three, 'device_traces': [[], [], []]}
     files['oom'] = snapshot(waves(300, ['forward', 'loss']) + [
         {'action': 'oom', 'addr': 1 << 20, 'size': 1 << 30, 'device_free': 1 << 20, 'stream': 0,
          'time_us': 1700000000009000, 'frames': []}])

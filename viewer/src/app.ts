@@ -95,10 +95,11 @@ export class App {
   title(track: number): string {
     const device = this.devices[track]!;
     const several = this.devices.filter((d) => d.head.input === device.head.input).length > 1;
-    const name = device.label.slice(this.commonPath());
     const { device: number } = device.head;
-    if (number === 'host') return `${name}, pinned host memory`;
-    return several ? `${name}, device ${number}` : name;
+    const part = number === 'host' ? 'pinned host memory' : several ? `device ${number}` : '';
+    // The header names the file, if there is only one.
+    const file = this.head.inputs.length > 1 || !part ? device.label.slice(this.commonPath()) : '';
+    return [file, part].filter(Boolean).join(', ');
   }
 
   grouping(track: number, device = this.devices[track]!): Grouping {
@@ -120,9 +121,10 @@ export class App {
     return names.map((n) => !some || only.includes(n));
   }
 
-  /** Kinds that the search matches, or NULL where nothing is searched for. */
+  /** By allocation, whether it is of the chosen finding and found by the search; NULL if neither is set. */
   matches(device: Device): Uint8Array | null {
-    return this.search.kinds(device, this.state.search);
+    const { search, finding } = this.state;
+    return this.search.matches(device, search, finding?.track === device.index ? finding.rule : '');
   }
 
   /** The moment at which most is allocated in a stretch. */
@@ -132,8 +134,8 @@ export class App {
 
   /** What the place or range that is chosen holds, as isolated groups and the search leave it. */
   selection(): Selection {
-    const { place, range, rangeMode, only, by, search } = this.state;
-    const key = JSON.stringify([place, range, rangeMode, only, by, search]);
+    const { place, range, rangeMode, only, by, search, finding } = this.state;
+    const key = JSON.stringify([place, range, rangeMode, only, by, search, finding]);
     if (this.selected?.key === key) return this.selected.value;
     const value = this.select(place.track);
     this.selected = { key, value };
@@ -179,7 +181,7 @@ export class App {
     const kept =
       visible.every((v) => v) && !matches
         ? ids
-        : ids.filter((a) => visible[grouping.group[a]!] && (!matches || matches[device.kind[a]!]));
+        : ids.filter((a) => visible[grouping.group[a]!] && (!matches || matches[a]));
     if (restMoment < 0 || !device.hasRest || matches) return { grouping, ids: kept, rest: null };
     const rest = device.restAt(grouping, restMoment).map((bytes, g) => (visible[g] ? bytes : 0));
     return { grouping, ids: kept, rest };

@@ -1,7 +1,8 @@
 // The horizontal axis, shared by all tracks: event numbers, or microseconds.
 //
-// On the axis of events, moment m takes the place from m to m + 1. On that of time, devices whose
-// recordings overlap stand by the clock, others all from their own start.
+// On the axis of events, moment m takes the place from m to m + 1. On that of time, the devices of a file are
+// placed by their clock. Files that all overlap share the clock too; others all begin at the left. A device
+// without events has one moment, which takes the whole axis.
 
 import type { Device } from './device.ts';
 import { count, duration } from './format.ts';
@@ -20,33 +21,44 @@ export class Axis {
       this.extent = [0, Math.max(1, ...devices.map((d) => d.moments))];
       return;
     }
-    const starts = devices.map((d) => d.head.firstTime);
-    const lengths = devices.map((d) => d.times[d.times.length - 1] ?? 0);
-    const first = Math.min(...starts);
-    const overlap = devices.every((_, i) => starts[i]! <= Math.min(...starts.map((s, k) => s + lengths[k]!)));
-    this.offsets = starts.map((s) => (overlap ? s - first : 0));
-    const most = Math.max(...lengths.map((l, i) => l + this.offsets[i]!));
+    const files = new Map<number, [number, number]>(); // first and last time of each
+    const length = (d: Device) => d.times[d.times.length - 1] ?? 0;
+    const timed = devices.filter((d) => d.hasTimes);
+    for (const d of timed) {
+      const [from, to] = files.get(d.head.input) ?? [Infinity, -Infinity];
+      files.set(d.head.input, [Math.min(from, d.head.firstTime), Math.max(to, d.head.firstTime + length(d))]);
+    }
+    const spans = [...files.values()];
+    const first = Math.min(...spans.map(([from]) => from));
+    const end = Math.min(...spans.map(([, to]) => to));
+    const overlap = spans.every(([from]) => from <= end);
+    this.offsets = devices.map((d) => (d.hasTimes ? d.head.firstTime - (overlap ? first : files.get(d.head.input)![0]) : 0));
+    const most = Math.max(0, ...timed.map((d) => length(d) + this.offsets[d.index]!));
     this.extent = [0, most + Math.max(1, most * 0.002)];
   }
 
+  /** Whether all traces have times, and there is one. */
   static canBeTime(devices: Device[]): boolean {
-    return devices.every((d) => d.hasTimes);
+    return devices.some((d) => d.hasTimes) && devices.every((d) => d.hasTimes || d.isStill);
   }
 
-  /** Where a moment stands. */
+  /** Where a moment is placed. */
   x(device: Device, moment: number): number {
+    if (device.isStill) return 0;
     if (this.kind === 'event') return moment;
     return device.timeOf(moment) + this.offsets[device.index]!;
   }
 
   /** The moment that holds at a place, within the device's own. */
   moment(device: Device, x: number): number {
+    if (device.isStill) return 0;
     const at = this.kind === 'event' ? Math.floor(x) : device.momentOf(x - this.offsets[device.index]!);
     return Math.max(0, Math.min(device.moments - 1, at));
   }
 
   /** Where the device's trace begins and ends. */
   span(device: Device): [number, number] {
+    if (device.isStill) return this.extent;
     if (this.kind === 'event') return [0, device.moments];
     const from = this.offsets[device.index]!;
     const to = from + (device.times[device.times.length - 1] ?? 0);

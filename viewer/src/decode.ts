@@ -7,6 +7,15 @@ export interface Warning {
   message: string;
 }
 
+/** What a user can do, as `tessera peak` lists it. */
+export interface Finding {
+  rule: string;
+  change: string;
+  evidence: string[];
+  moment: number;
+  blocks: number; // in the column finding.RULE; 0 if it is not about single blocks
+}
+
 /** What is told of a stretch of a device, in a page and in the parts of a served one. */
 export interface HeadCut {
   from: number;
@@ -30,6 +39,7 @@ export interface HeadDevice extends HeadCut {
   firstTime: number;
   groupings: { key: string; title: string; names: string[] }[];
   warnings: Warning[];
+  findings: Finding[];
 }
 
 export interface Head {
@@ -40,6 +50,7 @@ export interface Head {
   firstEvent: number;
   eventCount: number;
   capacity: number;
+  howToRecord: string; // '' if a device has events
   isServed: number;
   inputs: { path: string; bytes: number; format: string; warnings: Warning[] }[];
   devices: HeadDevice[];

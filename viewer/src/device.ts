@@ -32,6 +32,7 @@ export type RangeKind = (typeof RANGE_KINDS)[number];
 
 export interface Range {
   name: string;
+  short: string; // of a step its number, else the name
   born: number;
   died: number;
   kind: RangeKind;
@@ -137,6 +138,7 @@ export class Device {
   readonly spans: Span[];
   readonly ranges: Range[];
   readonly marks: Mark[];
+  readonly findings: Map<string, Uint32Array>; // by rule: what it is about, by number in the trace
   readonly pools: Map<number, Marks>; // by group of the grouping "pool"; empty without private pools
   private readonly stations: number[][] = [[]];
   private readonly large = new Map<number, Uint32Array>();
@@ -192,6 +194,7 @@ export class Device {
     this.spans = track?.spans ?? readSpans(columns.reader(`${d}spans`));
     this.ranges = track?.ranges ?? readRanges(columns.reader(`${d}ranges`), names);
     this.marks = track?.marks ?? readMarks(columns.reader(`${d}marks`));
+    this.findings = track?.findings ?? readFindings(columns, d, head);
     this.pools = track?.pools ?? readPools(columns.reader(`${d}pools`));
     [this.reservedMoment, this.reservedBytes] = track ? [track.reservedMoment, track.reservedBytes] : this.reservedSteps();
   }
@@ -204,6 +207,24 @@ export class Device {
   /** The number of an allocation in the trace, by which it is known to all parts. */
   row(a: number): number {
     return this.rows ? this.rows[a]! : a;
+  }
+
+  /** The allocations that were made at moments from `born` to before `died`: the first, and one past the last. */
+  madeIn(born: number, died: number): [number, number] {
+    const end = died > 0 ? upperBound(this.born, died - 1) : 0;
+    return [Math.min(end, born > 0 ? upperBound(this.born, born - 1) : 0), end];
+  }
+
+  /** The allocations, by their number in the trace, that a finding is about; NULL if it has none. */
+  findingRows(rule: string): Uint32Array | null {
+    return rule ? (this.findings.get(rule) ?? null) : null;
+  }
+
+  /** Names of the annotations or of the metadata under which an allocation was made, outer ones first. */
+  rangesAt(a: number, kind: RangeKind): string[] {
+    const moment = this.born[a]!;
+    const seen = new Set(this.ranges.filter((r) => r.kind === kind && r.born <= moment && r.died > moment).map((r) => r.name));
+    return [...seen];
   }
 
   /** The allocation with such a number, or -1. */
@@ -371,6 +392,11 @@ export class Device {
     return totals;
   }
 
+  /** No event was recorded: there is one moment, that of the snapshot. */
+  get isStill(): boolean {
+    return this.moments === 1;
+  }
+
   get hasTimes(): boolean {
     return this.times.length > 0;
   }
@@ -441,7 +467,8 @@ function readRanges(reader: Reader, names: Names): Range[] {
     const flags = reader.number();
     const kind = RANGE_KINDS[flags >>> 1] ?? 'annotation';
     const [name, born, length] = [reader.number(), reader.number(), reader.number()];
-    out.push({ name: kind === 'step' ? `step ${name}` : (names.strings[name] ?? ''), born, died: born + length, kind, isCertain: (flags & 1) !== 0 });
+    const text = kind === 'step' ? `step ${name}` : (names.strings[name] ?? '');
+    out.push({ name: text, short: kind === 'step' ? String(name) : text, born, died: born + length, kind, isCertain: (flags & 1) !== 0 });
   }
   return out;
 }
@@ -454,6 +481,10 @@ function readMarks(reader: Reader): Mark[] {
     out.push({ moment, isOom, bytes: reader.number(), free: reader.number() });
   }
   return out;
+}
+
+function readFindings(columns: Columns, d: string, head: HeadDevice): Map<string, Uint32Array> {
+  return new Map(head.findings.filter((f) => f.blocks).map((f) => [f.rule, columns.differences(`${d}finding.${f.rule}`, f.blocks)]));
 }
 
 function readPools(reader: Reader): Map<number, Marks> {

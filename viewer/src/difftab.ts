@@ -6,7 +6,7 @@ import type { App } from './app.ts';
 import { h, replace } from './dom.ts';
 import type { Totals } from './device.ts';
 import { count, delta, size } from './format.ts';
-import { groupCell, labelCell, MOVED, sumRows } from './rows.ts';
+import { groupCell, labelCell, MOVED, sizeCell, sumRows } from './rows.ts';
 import { stackView } from './stackview.ts';
 import type { Place } from './state.ts';
 import { type Column, Table } from './table.ts';
@@ -74,9 +74,9 @@ export class DiffTab {
   private placeName(place: Place): string {
     const { devices } = this.app;
     const device = this.app.deviceFor(place.track, place.moment);
-    const peak = place.moment === device.head.peak ? 'peak, ' : '';
-    const file = devices.length > 1 ? `${this.app.title(place.track)}, ` : '';
-    return `${file}${peak}${momentName(place.moment)}, ${size(device.totalsAt(place.moment).allocated)} allocated`;
+    const peak = place.moment === device.head.peak && !device.isStill ? 'at the peak, ' : '';
+    const file = devices.length > 1 ? `, ${this.app.title(place.track)}` : '';
+    return `${size(device.totalsAt(place.moment).allocated)} ${peak}${momentName(device, place.moment)}${file}`;
   }
 
   draw(): void {
@@ -89,9 +89,9 @@ export class DiffTab {
       return;
     }
     const columns: Column<Change>[] = [
-      { title: 'change', key: 'change', align: 'right', text: (r) => delta(r.b - r.a), value: (r) => r.b - r.a, rank: (r) => Math.abs(r.b - r.a), cell: (r) => h('span', { class: r.b > r.a ? 'more' : 'less' }, delta(r.b - r.a)) },
-      { title: 'A requested', key: 'a', align: 'right', text: (r) => size(r.a), value: (r) => r.a },
-      { title: 'B requested', key: 'b', align: 'right', text: (r) => size(r.b), value: (r) => r.b },
+      { title: 'change', key: 'change', align: 'right', text: (r) => delta(r.b - r.a), value: (r) => r.b - r.a, rank: (r) => Math.abs(r.b - r.a), cell: (r) => h('span', { class: r.b > r.a ? 'more' : 'less', title: `${count(r.b - r.a)} bytes` }, delta(r.b - r.a)) },
+      { title: 'A requested', key: 'a', align: 'right', text: (r) => size(r.a), value: (r) => r.a, cell: (r) => sizeCell({ bytes: r.a }) },
+      { title: 'B requested', key: 'b', align: 'right', text: (r) => size(r.b), value: (r) => r.b, cell: (r) => sizeCell({ bytes: r.b }) },
       { title: 'blocks', key: 'blocks', align: 'right', text: (r) => (r.blocks > 0 ? `+${count(r.blocks)}` : `−${count(-r.blocks)}`).replace('−0', '0'), value: (r) => r.blocks },
       { title: this.app.grouping(b.track).title, key: 'group', align: 'left', text: (r) => r.group, value: (r) => r.group, cell: groupCell },
       { title: 'allocated at', key: 'label', align: 'left', text: (r) => r.label, value: (r) => r.label, cell: labelCell },

@@ -3,7 +3,7 @@
 
 import type { App } from './app.ts';
 import { cutText, fitCanvas, h, replace } from './dom.ts';
-import { count, percent, size } from './format.ts';
+import { count, exact, percent, size } from './format.ts';
 import { ink } from './theme.ts';
 
 const ROW = 19;
@@ -168,7 +168,7 @@ export class Flame {
   }
 
   private say(node: Node): string {
-    return `${this.title(node)}: ${size(node.bytes)}, ${percent(node.bytes, this.root.bytes)}, ${count(node.blocks)} blocks`;
+    return `${this.title(node)}: ${exact(node.bytes)}, ${percent(node.bytes, this.root.bytes)}, ${count(node.blocks)} blocks`;
   }
 
   private at(e: MouseEvent): Box | undefined {

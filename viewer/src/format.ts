@@ -20,6 +20,11 @@ export function size(bytes: number): string {
   return `${value.toFixed(unit === 0 ? 1 : 2)} ${UNITS[unit]}`;
 }
 
+/** The size and, where that is rounded, the bytes: "17.80 GiB (19,112,345,600 bytes)". */
+export function exact(bytes: number): string {
+  return Math.abs(bytes) < 1024 ? size(bytes) : `${size(bytes)} (${count(bytes)} bytes)`;
+}
+
 /** A size with its sign: "+1.50 GiB". */
 export function delta(bytes: number): string {
   return `${bytes > 0 ? '+' : bytes < 0 ? '−' : ''}${size(Math.abs(bytes))}`;

@@ -67,8 +67,9 @@ export function keyTable(app: App, timeline: Timeline, actions: Actions): Key[] 
   };
   const escape = () => {
     if (actions.closeHelp()) return;
-    const { search, range, pin, only } = app.state;
+    const { search, range, pin, only, finding } = app.state;
     if (search) store.set({ search: '' });
+    else if (finding) store.set({ finding: null });
     else if (range) store.set({ range: null });
     else if (pin) store.set({ pin: null });
     else if (only.length) store.set({ only: [] });
@@ -111,8 +112,8 @@ export function keyTable(app: App, timeline: Timeline, actions: Actions): Key[] 
     { keys: ['p', 'P'], shown: 'P', help: 'to the peak', run: () => go(device().head.peak, false) },
     { keys: ['f', 'F'], shown: 'F', help: 'zoom to what is chosen; again: everything', run: focus },
     { keys: ['m', 'M'], shown: 'M', help: 'set mark A, then mark B: their difference is tab 4', run: setMark },
-    { keys: ['/'], shown: '/', help: 'search', run: () => actions.focusSearch() },
-    { keys: ['Escape'], shown: 'Esc', help: 'let go: search, range, pin, isolated groups, zoom', run: escape },
+    { keys: ['/'], shown: '/', help: 'search: words that all must be found; a | b finds either', run: () => actions.focusSearch() },
+    { keys: ['Escape'], shown: 'Esc', help: 'let go: search, finding, range, pin, isolated groups, zoom', run: escape },
     { keys: ['1'], shown: '1 2 3 4', help: 'table, flame graph, segments, difference', run: () => store.set({ tab: 1 }) },
     ...['2', '3', '4'].map((k) => ({ keys: [k], shown: '', help: '', run: () => store.set({ tab: Number(k) }) })),
     { keys: ['g'], shown: 'G', help: 'colour by the next grouping; with Shift: the previous', run: () => cycleBy(1) },

@@ -3,7 +3,7 @@
 import type { App } from './app.ts';
 import type { Grouping } from './device.ts';
 import { h, replace } from './dom.ts';
-import { size } from './format.ts';
+import { exact, size } from './format.ts';
 
 const usedGroups = new WeakMap<Grouping, Set<number>>();
 
@@ -54,7 +54,7 @@ export class Legend {
               type: 'button',
               class: some && !visible[g] ? 'group off' : 'group',
               'aria-pressed': String(only.includes(name)),
-              title: `${name}: ${size(sums[g]!)}${kept[g] ? ` in use, high-water mark ${size(kept[g]!)}` : ''}. Click: this alone; with Shift or Ctrl: one more.`,
+              title: `${name}: ${exact(sums[g]!)}${kept[g] ? ` in use, high-water mark ${exact(kept[g]!)}` : ''}. Click: this alone; with Shift or Ctrl: one more.`,
               onclick: (e: MouseEvent) => this.toggle(name, e.shiftKey || e.ctrlKey || e.metaKey),
             },
             swatch,

@@ -2,13 +2,12 @@
 
 import type { App } from './app.ts';
 import { h, replace } from './dom.ts';
-import { count, duration, hex, percent, size } from './format.ts';
-import { momentClock } from './tooltip.ts';
-import { groupCell, labelCell, type Row, sumRows } from './rows.ts';
+import { count, duration, exact, hex, percent, size } from './format.ts';
+import { groupCell, labelCell, sizeCell, type Row, sumRows } from './rows.ts';
 import { copyButton, stackView } from './stackview.ts';
 import type { Rows } from './state.ts';
 import { type Column, Table } from './table.ts';
-import { blockFacts, facts } from './tooltip.ts';
+import { blockFacts, facts, momentClock, momentName } from './tooltip.ts';
 
 const BY: [Rows, string][] = [
   ['stack', 'stacks'],
@@ -58,7 +57,7 @@ export class LiveTab {
       return Number.isNaN(time) ? `${count(age(r))} ev` : duration(time);
     };
     const columns: Column<Row>[] = [
-      { title: 'bytes', key: 'bytes', align: 'right', text: (r) => size(r.bytes), value: (r) => r.bytes },
+      { title: 'bytes', key: 'bytes', align: 'right', text: (r) => size(r.bytes), value: (r) => r.bytes, cell: sizeCell },
       { title: 'share', key: 'share', align: 'right', text: (r) => percent(r.bytes, total), value: (r) => r.bytes / Math.max(1, total) },
       { title: 'blocks', key: 'blocks', align: 'right', text: (r) => (r.blocks ? count(r.blocks) : ''), value: (r) => r.blocks },
       { title: 'oldest', key: 'age', align: 'right', text: ageText, value: age },
@@ -99,25 +98,26 @@ export class Summary {
 
   draw(): void {
     const { app } = this;
-    const { range, rangeMode, search } = app.state;
+    const { range, rangeMode, search, finding } = app.state;
     const { device, moment, ids } = app.selection();
     const totals = device.totalsAt(moment);
-    const isPeak = moment === device.head.peak;
-    const value = (name: string, bytes: string, strong = false) =>
-      h('span', { class: strong ? 'figure strong' : 'figure' }, h('b', {}, bytes), ` ${name}`);
+    const isPeak = moment === device.head.peak && !device.isStill;
+    const value = (name: string, bytes: number, strong = false) =>
+      h('span', { class: strong ? 'figure strong' : 'figure', title: exact(bytes) }, h('b', {}, size(bytes)), ` ${name}`);
     const time = device.hasTimes ? momentClock(device, moment) : '';
-    const what = moment ? `after event ${count(moment - 1)}` : 'before the first event';
+    const what = momentName(device, moment);
     const parts: (Node | false)[] = [
       h('span', { class: 'moment' }, isPeak ? `peak, ${what}` : what),
       !!time && h('span', { class: 'muted time' }, time),
-      value('allocated', size(totals.allocated), true),
-      value('reserved', size(totals.reserved)),
-      value('requested', size(totals.requested)),
-      value(totals.blocks === 1 ? 'block' : 'blocks', count(totals.blocks)),
+      value('allocated', totals.allocated, true),
+      value('reserved', totals.reserved),
+      value('requested', totals.requested),
+      h('span', { class: 'figure' }, h('b', {}, count(totals.blocks)), totals.blocks === 1 ? ' block' : ' blocks'),
     ];
-    if (search.trim()) {
+    const isFinding = finding?.track === device.index && !!device.findingRows(finding.rule);
+    if (search.trim() || isFinding) {
       const bytes = ids.reduce((sum, a) => sum + device.requested(a), 0);
-      parts.push(h('span', { class: 'figure match' }, h('b', {}, size(bytes)), ` in ${count(ids.length)} matching`));
+      parts.push(h('span', { class: 'figure match', title: exact(bytes) }, h('b', {}, size(bytes)), ` in ${count(ids.length)} matching`));
     }
     replace(this.element, ...parts, range && this.rangePart(range, rangeMode), this.restPart());
   }
@@ -130,6 +130,10 @@ export class Summary {
         ([key, title]) => h('option', { value: key!, selected: key === mode }, title!)));
     const time = device.hasTimes ? `, ${duration(device.timeOf(range.to) - device.timeOf(range.from))}` : '';
     return h('span', { class: 'range' }, `range of ${count(range.to - range.from + 1)} moments${time}: `, select,
+      h('button', { type: 'button', title: 'what changed from its first moment to its last', onclick: () => {
+        const at = (moment: number) => ({ track: app.state.place.track, moment });
+        app.store.set({ marks: [at(range.from), at(range.to)], tab: 4 });
+      } }, 'compare its ends'),
       h('button', { type: 'button', 'aria-label': 'Leave the range', onclick: () => app.store.set({ range: null }) }, '×'));
   }
 

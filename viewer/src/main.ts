@@ -7,6 +7,7 @@ import { decodePage, type Head } from './decode.ts';
 import { Device } from './device.ts';
 import { DiffTab } from './difftab.ts';
 import { h, replace } from './dom.ts';
+import { Findings } from './findings.ts';
 import { Flame } from './flame.ts';
 import { Header } from './header.ts';
 import { Help } from './help.ts';
@@ -23,18 +24,30 @@ import { Tooltip } from './tooltip.ts';
 
 const TABS = ['Table', 'Flame graph', 'Segments', 'Difference'];
 
+/** The tracks that are compared at first: of two files, the first one's highest and the same device of the other. */
+function comparedOf(head: Head, devices: Device[], highest: (some: Device[]) => Device): [number, number] | null {
+  if (head.inputs.length !== 2) return null;
+  const [one, two] = [0, 1].map((input) => devices.filter((d) => d.head.input === input)) as [Device[], Device[]];
+  if (!one.length || !two.length) return null;
+  const first = highest(one);
+  const second = two.find((d) => d.head.device === first.head.device) ?? highest(two);
+  const isSame = (first.head.device === 'host') === (second.head.device === 'host');
+  return isSame ? [first.index, second.index] : null;
+}
+
 /** What a page shows when its URL says nothing: the highest peak of its files' GPUs. */
 function initialState(head: Head, devices: Device[]): State {
-  let track = 0;
   const isGpu = (d: Device) => d.head.device !== 'host';
-  devices.forEach((d, i) => {
-    const best = devices[track]!;
-    if (isGpu(d) && (!isGpu(best) || d.head.peakAllocated > best.head.peakAllocated)) track = i;
-  });
+  /** The track with the highest peak, of a GPU if there is one. */
+  const highest = (some: Device[]): Device => some.reduce((best, d) =>
+    (isGpu(d) !== isGpu(best) ? isGpu(d) : d.head.peakAllocated > best.head.peakAllocated) ? d : best);
+  const track = highest(devices).index;
   const peak = (i: number) => ({ track: i, moment: devices[i]!.head.peak });
-  const isPair = devices.length === 2 && devices.every((d) => isGpu(d) === isGpu(devices[0]!));
+  const pair = comparedOf(head, devices, highest);
+  // Events of several devices do not correspond, but their times do.
+  const isByTime = head.inputs.length === 1 && devices.filter((d) => !d.isStill).length > 1 && !head.eventCount && Axis.canBeTime(devices);
   return {
-    axis: 'event',
+    axis: isByTime ? 'time' : 'event',
     by: head.by,
     layout: head.isOrdered ? 'bands' : 'grouped',
     view: head.eventCount ? [head.firstEvent, head.firstEvent + head.eventCount] : null,
@@ -42,10 +55,11 @@ function initialState(head: Head, devices: Device[]): State {
     place: peak(track),
     range: null,
     rangeMode: 'peak',
-    marks: isPair ? [peak(0), peak(1)] : [null, null],
+    marks: pair ? [peak(pair[0]), peak(pair[1])] : [null, null],
     search: '',
+    finding: null,
     only: [],
-    tab: 1,
+    tab: pair ? 4 : devices.every((d) => d.isStill) ? 3 : 1,
     rows: 'stack',
     allFrames: false,
     pin: null,
@@ -61,6 +75,7 @@ class Page {
   private readonly tabs: { draw: () => void; element: HTMLElement }[];
   readonly segments: Segments;
   private readonly pin: Pin;
+  private readonly findings: Findings;
   private readonly tabList = h('div', { class: 'tabs', role: 'tablist', 'aria-label': 'Details' });
   private readonly panel = h('div', { class: 'panel', role: 'tabpanel', id: 'panel', 'aria-labelledby': 'tab-1' });
   private pending = 0;
@@ -75,6 +90,7 @@ class Page {
     this.legend = new Legend(app);
     this.summary = new Summary(app);
     this.pin = new Pin(app);
+    this.findings = new Findings(app);
     this.segments = new Segments(app);
     this.tabs = [new LiveTab(app), new Flame(app), this.segments, new DiffTab(app)];
     const table = keyTable(app, this.timeline, {
@@ -84,7 +100,7 @@ class Page {
     });
     help.fill(table);
     listenToKeys(table);
-    const lower = h('div', { class: 'lower' }, this.tabList, this.panel, this.pin.element);
+    const lower = h('div', { class: 'lower' }, this.tabList, this.panel, h('div', { class: 'side' }, this.pin.element, this.findings.element));
     replace(document.body, this.header.element, h('main', {}, h('div', { class: 'upper' }, this.timeline.element, this.legend.element), this.splitter(), this.summary.element, lower), tooltip.element, help.element);
     app.store.on((_, changed) => this.changed(changed));
     app.onArrival = () => this.redrawAll();
@@ -98,7 +114,7 @@ class Page {
 
   private redrawAll(): void {
     document.documentElement.dataset.theme = this.app.theme;
-    for (const part of ['timeline', 'legend', 'summary', 'tab', 'pin', 'header']) this.dirty.add(part);
+    for (const part of ['timeline', 'legend', 'summary', 'tab', 'pin', 'header', 'findings']) this.dirty.add(part);
     this.schedule();
   }
 
@@ -106,9 +122,10 @@ class Page {
     const has = (...keys: (keyof State)[]) => keys.some((k) => changed.has(k));
     if (has('theme')) return this.redrawAll();
     if (has('axis')) this.app.axis = new Axis(this.app.state.axis, this.app.devices);
-    if (has('view', 'zoomY', 'axis', 'by', 'layout', 'search', 'only')) this.dirty.add('timeline');
+    if (has('view', 'zoomY', 'axis', 'by', 'layout', 'search', 'finding', 'only')) this.dirty.add('timeline');
     else if (has('place', 'range', 'rangeMode', 'marks', 'pin')) this.dirty.add('over');
-    if (has('place', 'range', 'rangeMode', 'by', 'only', 'search')) ['legend', 'summary', 'tab'].forEach((p) => this.dirty.add(p));
+    if (has('place', 'finding')) this.dirty.add('findings');
+    if (has('place', 'range', 'rangeMode', 'by', 'only', 'search', 'finding')) ['legend', 'summary', 'tab'].forEach((p) => this.dirty.add(p));
     if (has('tab', 'rows', 'allFrames', 'marks')) this.dirty.add('tab');
     if (has('pin') && this.app.state.tab === 3) this.dirty.add('tab');
     if (has('pin', 'by')) this.dirty.add('pin');
@@ -132,6 +149,7 @@ class Page {
       if (dirty.has('summary')) this.summary.draw();
       if (dirty.has('tab')) this.drawTab();
       if (dirty.has('pin')) this.pin.draw();
+      if (dirty.has('findings')) this.findings.draw();
     }, 0);
   }
 
@@ -184,6 +202,8 @@ function hook(app: App, page: Page): object {
       const sums = device.sumsAt(grouping, event + 1);
       return grouping.names.map((name, g) => [name, sums[g]]);
     },
+    labels: (track: number) => page.timeline.tracks[track]!.labels(),
+    placeOf: (track: number, event: number) => page.timeline.tracks[track]!.placeOf(event + 1),
     lanes: (track: number) => page.timeline.tracks[track]!.lanes,
     state: () => app.state,
     set: (patch: Partial<State>) => app.store.set(patch),
@@ -213,12 +233,18 @@ async function main(): Promise<void> {
   const names = new Names(columns);
   const devices = head.devices.map((_, i) => new Device(i, head, columns, names));
   devices.forEach(fillRest);
-  if (!devices.length) throw new Error('the file has neither events nor segments');
   const initial = initialState(head, devices);
   const tracks = devices.map((d) => ({ moments: d.moments }));
   const state = decode(location.hash.slice(1), initial, tracks);
   if (!Axis.canBeTime(devices)) state.axis = 'event';
   const app = new App(head, names, devices, new Pairs(columns, names), new Store(state, initial));
+  const { classList } = document.documentElement;
+  const isStill = devices.every((d) => d.isStill);
+  const narrow = matchMedia('(max-width: 1100px)');
+  const layOut = () => classList.toggle('strip', isStill || narrow.matches); // what to do: above the tabs, not next to them
+  classList.toggle('still', isStill);
+  narrow.addEventListener('change', layOut);
+  layOut();
   document.title = `${devices[0]!.label.replace(/^.*[\\/]/, '')}${head.inputs.length > 1 ? ' and others' : ''} - tessera`;
   const page = new Page(app);
   addEventListener('hashchange', () => {

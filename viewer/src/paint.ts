@@ -27,7 +27,7 @@ export interface How {
   order: number[]; // of groups, from the bottom
   visible: boolean[]; // by group
   colours: Swatch[];
-  matches: Uint8Array | null; // by kind; NULL: all do
+  matches: Uint8Array | null; // by allocation; NULL: all do
 }
 
 interface Shapes {
@@ -162,7 +162,7 @@ class Painter {
     const { colours, matches } = this.how;
     const kind = this.device.kind[a]!;
     const colour = colours[this.grouping.group[a]!]!;
-    const isDim = matches !== null && !matches[kind];
+    const isDim = matches !== null && !matches[a];
     const variant = (Math.imul(this.device.kindNode[kind]! + 2, 2654435761) >>> 7) % 5;
     const shade = isDim ? colour.dim : colour.shades[variant]!;
     const faint = isDim ? colour.dim : colour.faint[variant]!;

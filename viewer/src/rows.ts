@@ -3,6 +3,7 @@
 import type { App } from './app.ts';
 import { h } from './dom.ts';
 import type { Device, Grouping } from './device.ts';
+import { exact, size } from './format.ts';
 import type { Moved } from './pairs.ts';
 
 /** How keys of rows begin that pair what moved. */
@@ -25,6 +26,11 @@ export function groupCell(row: { group: string; colour: string }): HTMLElement {
   const swatch = h('span', { class: 'swatch' });
   swatch.style.background = row.group === 'several' ? 'var(--line)' : row.colour;
   return h('span', { class: 'in-group', title: row.group }, swatch, h('span', { class: 'name' }, row.group));
+}
+
+/** A size, with its bytes for the pointer. */
+export function sizeCell(row: { bytes: number }): HTMLElement {
+  return h('span', { class: 'size', title: exact(row.bytes) }, size(row.bytes));
 }
 
 /** Where it was allocated, cut where a name is endless. */

@@ -1,91 +1,96 @@
-// Search: words, all of which must be found in an allocation's stack (names of functions and files) or
-// in what the program called it; or its category's name, or its address.
+// Search: words, all of which must be found in an allocation's stack (names of functions and files, or
+// "file.py:12"), in what the program called it, or in the annotations and metadata around it; or its category's
+// name, or its address. A | between words separates alternatives: "softmax | norm forward".
 
 import { sample } from './curves.ts';
 import type { Device } from './device.ts';
 import type { Names } from './names.ts';
 
+const NO_STACK = '(no stack recorded)';
+
+/** Alternatives, each a list of words. */
+function alternatives(query: string): string[][] {
+  return query.toLowerCase().split('|').map((part) => part.split(/\s+/).filter(Boolean)).filter((words) => words.length);
+}
+
 export class Search {
-  private frames: { query: string; hit: Uint8Array } | null = null;
-  private readonly cache = new WeakMap<Device, { query: string; kinds: Uint8Array }>();
+  private readonly wordNodes = new Map<string, Uint8Array>();
+  private readonly cache = new WeakMap<Device, { key: string; found: Uint8Array | null }>();
 
   constructor(private readonly names: Names) {}
 
-  /** For each word, the nodes whose frame, or one above it, contains it. */
+  /** The nodes whose frame, or one above it, contains a word. */
   private nodesWith(word: string): Uint8Array {
+    const known = this.wordNodes.get(word);
+    if (known) return known;
     const { names } = this;
     const strings = names.strings.map((s) => s.toLowerCase().includes(word));
+    const isPlace = /[^:]:\d+$/.test(word);
+    const frames = Uint8Array.from(names.frameName, (name, f) =>
+      strings[name] || strings[names.frameFile[f]!] || (isPlace && names.place(f).toLowerCase().endsWith(word)) ? 1 : 0);
     const nodes = new Uint8Array(names.parent.length);
     for (let n = 0; n < nodes.length; n++) {
-      const frame = names.frame[n]!;
       const up = names.parent[n]!;
-      const own = strings[names.frameName[frame]!] || strings[names.frameFile[frame]!];
-      nodes[n] = own || (up >= 0 && nodes[up]) ? 1 : 0;
+      nodes[n] = frames[names.frame[n]!] || (up >= 0 && nodes[up]) ? 1 : 0;
     }
+    if (this.wordNodes.size > 20) this.wordNodes.clear();
+    this.wordNodes.set(word, nodes);
     return nodes;
   }
 
-  /** By node, whether all words are in its stack; the last entry is for no stack at all. */
-  private nodes(query: string): Uint8Array {
-    if (this.frames?.query === query) return this.frames.hit;
-    const words = query.toLowerCase().split(/\s+/).filter(Boolean);
-    const hit = new Uint8Array(this.names.parent.length + 1).fill(1);
-    for (const word of words) {
-      const nodes = this.nodesWith(word);
-      for (let n = 0; n < nodes.length; n++) if (!nodes[n]) hit[n] = 0;
-      if (!'(no stack recorded)'.includes(word)) hit[nodes.length] = 0;
-    }
-    this.frames = { query, hit };
-    return hit;
+  /** By allocation, whether a word is found. */
+  private withWord(device: Device, word: string): Uint8Array {
+    const nodes = this.nodesWith(word);
+    const isBare = NO_STACK.includes(word);
+    const kinds = Uint8Array.from(device.kindNode, (node, k) =>
+      (node < 0 ? isBare : nodes[node]) || device.kindSaid[k]?.toLowerCase().includes(word) ? 1 : 0);
+    const found = Uint8Array.from(device.kind, (kind) => kinds[kind]!);
+    for (const range of device.ranges)
+      if ((range.kind === 'annotation' || range.kind === 'metadata') && range.name.toLowerCase().includes(word)) {
+        const [from, to] = device.madeIn(range.born, range.died);
+        found.fill(1, from, to);
+      }
+    return found;
   }
 
-  /** Words may be found in the name, in the stack, or some here and some there. */
-  private findSaid(device: Device, query: string, kinds: Uint8Array): void {
-    const words = query.toLowerCase().split(/\s+/).filter(Boolean);
-    const nodes = words.map((word) => this.nodesWith(word));
-    device.kindSaid.forEach((said, k) => {
-      if (said === null || kinds[k]) return;
-      const text = said.toLowerCase();
-      const node = device.kindNode[k]!;
-      if (words.every((word, i) => text.includes(word) || (node >= 0 && nodes[i]![node]))) kinds[k] = 1;
-    });
+  private find(device: Device, words: string[], found: Uint8Array): void {
+    const all = words.map((word) => this.withWord(device, word));
+    const category = device.groupings[0]!;
+    const group = category.names.findIndex((n) => n.toLowerCase() === words.join(' '));
+    const address = words.length === 1 && /^0x[0-9a-f]+$/.test(words[0]!) ? device.addresses.indexOf(BigInt(words[0]!)) : -1;
+    for (let a = 0; a < device.count; a++)
+      if (category.group[a] === group || device.addressId[a] === address || all.every((hit) => hit[a])) found[a] = 1;
   }
 
-  /** By kind, whether it matches; NULL when nothing is searched for. */
-  kinds(device: Device, query: string): Uint8Array | null {
-    const text = query.trim();
-    if (!text) return null;
+  /** By allocation, whether it is found, and is of the finding with such a rule unless that is ''. NULL if nothing
+   * is asked for. */
+  matches(device: Device, query: string, rule: string): Uint8Array | null {
+    const key = `${rule} ${query.trim()}`;
     const known = this.cache.get(device);
-    if (known?.query === text) return known.kinds;
-    const hit = this.nodes(text);
-    const kinds = Uint8Array.from(device.kindNode, (n) => hit[n < 0 ? hit.length - 1 : n]!);
-    if (device.kindSaid.some((s) => s !== null)) this.findSaid(device, text, kinds);
-    const first = device.groupings[0]!;
-    const group = first.names.findIndex((n) => n.toLowerCase() === text.toLowerCase());
-    if (group >= 0)
-      for (let a = 0; a < device.count; a++)
-        if (first.group[a] === group) kinds[device.kind[a]!] = 1;
-    if (/^0x[0-9a-f]+$/i.test(text)) {
-      const address = BigInt(text);
-      const id = device.addresses.indexOf(address);
-      for (let a = 0; id >= 0 && a < device.count; a++)
-        if (device.addressId[a] === id) kinds[device.kind[a]!] = 1;
+    if (known?.key === key) return known.found;
+    const wanted = alternatives(query);
+    let found: Uint8Array | null = null;
+    if (wanted.length) {
+      found = new Uint8Array(device.count);
+      for (const words of wanted) this.find(device, words, found);
     }
-    this.cache.set(device, { query: text, kinds });
-    return kinds;
+    const finding = device.findingRows(rule);
+    if (finding) {
+      const all = found;
+      found = new Uint8Array(device.count);
+      for (const row of finding) {
+        const a = device.indexOf(row);
+        if (a >= 0 && (!all || all[a])) found[a] = 1;
+      }
+    }
+    this.cache.set(device, { key, found });
+    return found;
   }
 }
 
-const matchGroups = new WeakMap<Uint8Array, Uint8Array>();
-
-/** Bytes of matching kinds at ascending moments. */
-export function matching(device: Device, kinds: Uint8Array, moments: ArrayLike<number>): Float64Array {
-  let group = matchGroups.get(kinds);
-  if (!group) {
-    matchGroups.set(kinds, (group = new Uint8Array(device.count)));
-    for (let a = 0; a < device.count; a++) group[a] = kinds[device.kind[a]!]!;
-  }
-  const both = sample(device, group, 2, moments);
+/** Bytes of matching allocations at ascending moments. */
+export function matching(device: Device, matches: Uint8Array, moments: ArrayLike<number>): Float64Array {
+  const both = sample(device, matches, 2, moments);
   const out = new Float64Array(moments.length);
   for (let i = 0; i < out.length; i++) out[i] = both[i * 2 + 1]!;
   return out;

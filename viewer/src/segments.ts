@@ -6,7 +6,7 @@
 import type { App } from './app.ts';
 import type { Device, Span } from './device.ts';
 import { fitCanvas, h, replace } from './dom.ts';
-import { count, hex, percent, size } from './format.ts';
+import { count, exact, hex, percent, size } from './format.ts';
 import type { State } from './state.ts';
 import { ink } from './theme.ts';
 import { blockFacts, facts } from './tooltip.ts';
@@ -111,7 +111,7 @@ export class Segments {
     const waste = this.waste();
     const reserved = device.reservedAt(moment);
     const figure = (name: string, bytes: number) =>
-      h('span', { class: 'figure' }, h('b', {}, size(bytes)), ` ${name}, ${percent(bytes, reserved)}`);
+      h('span', { class: 'figure', title: exact(bytes) }, h('b', {}, size(bytes)), ` ${name}, ${percent(bytes, reserved)}`);
     replace(
       this.bar,
       h('span', { class: 'figure' }, h('b', {}, count(this.boxes.length)), ' segments'),
@@ -184,7 +184,7 @@ export class Segments {
       const scale = box.width / box.span.bytes;
       for (const a of box.blocks) {
         const g = grouping.group[a]!;
-        const seen = visible[g] && (!matches || matches[device.kind[a]!]);
+        const seen = visible[g] && (!matches || matches[a]);
         const x = box.x + (Number(device.address(a)) - box.span.at) * scale;
         const w = Math.min(device.block(a) * scale, box.x + box.width - x);
         const isPinned = pin?.track === track && pin.allocation === device.row(a);
@@ -214,7 +214,7 @@ export class Segments {
     }
     this.canvas.style.cursor = a >= 0 ? 'pointer' : 'default';
     if (a >= 0) replace(this.tip, facts(blockFacts(this.app, device, a)));
-    else if (box) this.tip.textContent = `segment ${hex(box.span.address)}, ${size(box.span.bytes)}, ${count(box.blocks.length)} blocks hold ${size(box.blocks.reduce((s, b) => s + device.block(b), 0))}`;
+    else if (box) this.tip.textContent = `segment ${hex(box.span.address)}, ${exact(box.span.bytes)}, ${count(box.blocks.length)} ${box.blocks.length === 1 ? 'block holds' : 'blocks hold'} ${exact(box.blocks.reduce((s, b) => s + device.block(b), 0))}`;
     else this.tip.textContent = '';
   }
 

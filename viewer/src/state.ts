@@ -21,6 +21,7 @@ export interface State {
   rangeMode: RangeMode;
   marks: [Place | null, Place | null];
   search: string;
+  finding: { track: number; rule: string } | null; // what it is about is shown alone
   only: string[]; // names of groups; empty: all
   tab: number; // 1 to 4
   rows: Rows;
@@ -87,10 +88,12 @@ export function encode(s: State, initial: State): string {
   put('mode', s.rangeMode, 'peak');
   s.marks.forEach((m, i) => {
     if (m) out.set('ab'[i]!, `${m.track}~${m.moment}`);
+    else if (initial.marks[i]) out.set('ab'[i]!, 'none');
   });
   put('q', s.search, '');
+  if (s.finding) out.set('finding', `${s.finding.track}~${s.finding.rule}`);
   for (const name of s.only) out.append('only', name);
-  put('tab', s.tab, 1);
+  put('tab', s.tab, initial.tab);
   put('rows', s.rows, 'stack');
   if (s.allFrames) out.set('frames', 'all');
   if (s.pin) out.set('pin', `${s.pin.track}~${s.pin.allocation}~${s.pin.born}`);
@@ -135,8 +138,11 @@ export function decode(text: string, initial: State, tracks: { moments: number }
   if (range && range[0] >= 0 && range[1] >= range[0] && range[1] <= last)
     state.range = { from: Math.floor(range[0]), to: Math.floor(range[1]) };
   state.rangeMode = oneOf('mode', MODES, 'peak');
-  state.marks = [placeOf('a') ?? initial.marks[0], placeOf('b') ?? initial.marks[1]];
+  const markOf = (key: string, plain: Place | null) => (q.get(key) === 'none' ? null : (placeOf(key) ?? plain));
+  state.marks = [markOf('a', initial.marks[0]), markOf('b', initial.marks[1])];
   state.search = q.get('q') ?? '';
+  const [of, rule] = (q.get('finding') ?? '').split('~');
+  if (rule && tracks[Number(of)]) state.finding = { track: Number(of), rule };
   state.only = q.getAll('only');
   const tab = Number(q.get('tab'));
   if (tab >= 1 && tab <= 4) state.tab = Math.floor(tab);

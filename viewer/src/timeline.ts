@@ -83,7 +83,10 @@ export class Timeline {
   private drawAll(): void {
     const box = this.element.getBoundingClientRect();
     this.width = Math.max(120, Math.floor(box.width));
-    const room = Math.max(60, box.height - OVERVIEW - AXIS);
+    // Without events there is nothing to move along.
+    const isStill = this.tracks.every((t) => t.device.isStill);
+    this.overview.hidden = this.axisCanvas.hidden = isStill;
+    const room = Math.max(60, box.height - (isStill ? 0 : OVERVIEW + AXIS));
     const each = Math.max(90, Math.floor(room / this.tracks.length));
     this.heights = this.tracks.map((t) => Math.max(each, t.lanesHeight + 60));
     this.tracks.forEach((t, i) => {

@@ -3,11 +3,12 @@
 import type { App } from './app.ts';
 import type { Device } from './device.ts';
 import { h, replace } from './dom.ts';
-import { clock, count, duration, hex, size } from './format.ts';
+import { clock, count, duration, exact, hex, size } from './format.ts';
 import type { Hit } from './track.ts';
 
 /** "after event 3,737", "before the first event". */
-export function momentName(moment: number): string {
+export function momentName(device: Device, moment: number): string {
+  if (device.isStill) return 'when the snapshot was taken';
   return moment ? `after event ${count(moment - 1)}` : 'before the first event';
 }
 
@@ -35,15 +36,20 @@ export function facts(rows: [string, string][]): HTMLElement {
 export function blockFacts(app: App, device: Device, a: number): [string, string][] {
   const grouping = app.grouping(device.index, device);
   const rows: [string, string][] = [
-    ['size', `${size(device.requested(a))} asked, ${size(device.block(a))} block`],
+    ['size', exact(device.requested(a))],
+    ['block', device.block(a) === device.requested(a) ? 'the same' : exact(device.block(a))],
     ['address', hex(device.address(a))],
     ['life', lifeOf(device, a)],
     [grouping.title, grouping.names[grouping.group[a]!]!],
   ];
   if (device.died[a]! > device.released[a]! + 1)
-    rows.push(['given back', `${momentName(device.released[a]!)}, then waiting for a stream`]);
+    rows.push(['given back', `${momentName(device, device.released[a]!)}, then waiting for a stream`]);
   const said = device.said(a);
   if (said !== null) rows.push(['name', said]);
+  for (const kind of ['annotation', 'metadata'] as const) {
+    const names = device.rangesAt(a, kind).filter((name) => name !== said);
+    if (names.length && grouping.key !== kind) rows.push([kind, names.join(' > ')]);
+  }
   const node = device.node(a);
   if (node >= 0) rows.push(['allocated at', app.names.label(node)]);
   return rows;
@@ -52,7 +58,19 @@ export function blockFacts(app: App, device: Device, a: number): [string, string
 export class Tooltip {
   readonly element = h('div', { class: 'tooltip', role: 'tooltip', hidden: true });
 
+  private peak = { key: '', text: '' }; // of the range that was shown last
+
   constructor(private readonly app: App) {}
+
+  /** The most that is allocated from a moment to before another. */
+  private peakIn(device: Device, born: number, died: number): string {
+    const key = `${device.index} ${device.count} ${born} ${died}`;
+    if (this.peak.key !== key) {
+      const at = this.app.peakOf(device, born, Math.max(born, Math.min(died, device.moments) - 1));
+      this.peak = { key, text: exact(device.totalsAt(at).allocated) };
+    }
+    return this.peak.text;
+  }
 
   show(hit: Hit | null, event: PointerEvent | null): void {
     if (!hit || !event) {
@@ -64,7 +82,8 @@ export class Tooltip {
     const grouping = app.grouping(hit.track, device);
     if (hit.lane) {
       replace(this.element, h('strong', {}, hit.lane.name || '(no name)'), facts([
-        [hit.lane.title, `events ${count(hit.lane.born)} to ${count(hit.lane.died - 1)}`],
+        [hit.lane.title, `events ${count(hit.lane.born - 1)} to ${count(hit.lane.died - 2)}`],
+        ['peak in it', this.peakIn(device, hit.lane.born, hit.lane.died)],
         ...(device.hasTimes ? [['time', duration(device.timeOf(hit.lane.died) - device.timeOf(hit.lane.born))] as [string, string]] : []),
       ]));
     } else if (hit.allocation >= 0) {
@@ -84,10 +103,11 @@ export class Tooltip {
         const kept = device.keptAt(grouping, hit.group, hit.moment);
         const live = device.sumsAt(grouping, hit.moment)[hit.group]!;
         rows.push(['here', `up to the high-water mark of ${grouping.names[hit.group]!}`]);
-        rows.push(['in use', `${size(live)} of ${size(kept)}`]);
+        rows.push(['in use', `${exact(live)} of ${exact(kept)}`]);
       } else if (hit.group >= 0) rows.push(['here', `small blocks of ${grouping.names[hit.group]!}, together`]);
-      else rows.push(['reserved', size(device.reservedAt(hit.moment))]);
-      replace(this.element, h('strong', {}, momentName(hit.moment)), facts(rows));
+      const totals = device.totalsAt(hit.moment);
+      rows.push(['allocated', exact(totals.allocated)], ['reserved', exact(totals.reserved)]);
+      replace(this.element, h('strong', {}, momentName(device, hit.moment)), facts(rows));
     }
     this.element.hidden = false;
     const box = this.element.getBoundingClientRect();

@@ -7,7 +7,7 @@ import type { HeadCut } from './decode.ts';
 import type { Device } from './device.ts';
 import { cutText, fitCanvas, fitText, h, pixelRatio } from './dom.ts';
 import { count, roundSize, size } from './format.ts';
-import { ASIDE, Labels, LIMIT, MARK, PEAK } from './labels.ts';
+import { ASIDE, type Box, Labels, LIMIT, MARK, PEAK } from './labels.ts';
 import { type Lane, lanesOf } from './lanes.ts';
 import { paint, type Picture } from './paint.ts';
 import { matching } from './search.ts';
@@ -47,6 +47,7 @@ export class Track {
   private range: [number, number] = [0, 1];
   private drawn: Device; // the track, or a part of it
   private yMax = 1;
+  private written: { text: string; box: Box }[] = [];
 
   constructor(
     private readonly app: App,
@@ -81,6 +82,11 @@ export class Track {
 
   xOfMoment(moment: number): number {
     return this.xOf(this.app.axis.x(this.device, moment));
+  }
+
+  /** Where the picture is: what is written in it stays within. */
+  private plotBox(): Box {
+    return [GUTTER, this.width, this.lanesHeight, this.lanesHeight + this.plotHeight];
   }
 
   private yOf(bytes: number): number {
@@ -127,8 +133,8 @@ export class Track {
     const grouping = app.grouping(this.index, drawn);
     this.drawn = drawn;
     this.view = viewOf(drawn, grouping, edges);
-    const kinds = app.matches(drawn);
-    this.matched = kinds ? matching(drawn, kinds, this.view.moment) : null;
+    const matches = app.matches(drawn);
+    this.matched = matches ? matching(drawn, matches, this.view.moment) : null;
     this.picture = paint(drawn, grouping, this.view, {
       layout: app.state.layout,
       bytesPerPixel: this.yMax / height,
@@ -138,7 +144,7 @@ export class Track {
       order: app.order(this.index),
       visible: app.visible(this.index),
       colours: app.colours(this.index),
-      matches: kinds,
+      matches,
     });
     const bytes = new Uint8ClampedArray(this.picture.pixels.buffer);
     context.putImageData(new ImageData(bytes, width, height), 0, 0);
@@ -159,10 +165,10 @@ export class Track {
     const labels = new Labels();
     this.drawLines(context, colours, labels);
     this.drawMarks(context, colours, labels);
-    labels.draw(context, colours.paper);
     this.drawOwner(context, colours, hit);
     context.restore();
     this.drawSelection(context, colours, hit);
+    this.written = labels.draw(context, colours.paper, this.plotBox());
   }
 
   private drawGrid(context: CanvasRenderingContext2D, colours: ReturnType<typeof ink>): void {
@@ -210,9 +216,12 @@ export class Track {
         const phase = lane.kind === 'phase' ? PHASES.indexOf(range.name) : -1;
         context.fillStyle = shades[phase >= 0 ? phase : i % 2 ? 0 : 6]!;
         context.fillRect(x0, y + 1, Math.max(1, x1 - x0 - 0.5), LANE - 2);
-        if (x1 - x0 < 24) return;
+        if (x1 - x0 < 8) return;
         context.fillStyle = colours.ink;
-        context.fillText(cutText(context, range.name, x1 - x0 - 8), x0 + 4, y + LANE / 2);
+        // Part of a number is another number: a step is named in full or not at all.
+        const { short } = range;
+        if (short === range.name) context.fillText(x1 - x0 < 24 ? '' : cutText(context, short, x1 - x0 - 8), x0 + 4, y + LANE / 2);
+        else if (context.measureText(short).width + 4 <= x1 - x0) context.fillText(short, x0 + Math.min(4, (x1 - x0) / 4), y + LANE / 2);
       });
     });
   }
@@ -301,14 +310,16 @@ export class Track {
     const x = this.xOfMoment(device.head.peak);
     if (x < GUTTER || x > this.width) return;
     const y = Math.max(top + 8, this.yOf(device.head.peakAllocated));
+    const text = `${device.isStill ? 'allocated' : 'peak'} ${size(device.head.peakAllocated)}`;
+    labels.add(text, beside(text, x, 8), y - 7, colours.ink, PEAK);
+    if (device.isStill) return;
+    const tip = Math.max(GUTTER + 4, Math.min(this.width - 4, x));
     context.fillStyle = colours.ink;
     context.beginPath();
     context.moveTo(x, y - 1);
-    context.lineTo(x - 4, y - 8);
-    context.lineTo(x + 4, y - 8);
+    context.lineTo(tip - 4, y - 8);
+    context.lineTo(tip + 4, y - 8);
     context.fill();
-    const text = `peak ${size(device.head.peakAllocated)}`;
-    labels.add(text, beside(text, x, 8), y - 7, colours.ink, PEAK);
   }
 
   /** The shape under the pointer, and the one that is pinned. */
@@ -348,8 +359,8 @@ export class Track {
 
   private drawSelection(context: CanvasRenderingContext2D, colours: ReturnType<typeof ink>, hit: Hit | null): void {
     const { place, range, marks } = this.app.state;
-    const vertical = (moment: number, style: string, dash: number[], width = 1) => {
-      const x = Math.round(this.xOfMoment(moment)) + 0.5;
+    const verticalAt = (at: number, style: string, dash: number[], width = 1) => {
+      const x = Math.round(at) + 0.5;
       if (x < GUTTER - 1 || x > this.width + 1) return -1;
       context.strokeStyle = style;
       context.lineWidth = width;
@@ -362,6 +373,7 @@ export class Track {
       context.lineWidth = 1;
       return x;
     };
+    const vertical = (moment: number, style: string, dash: number[], width = 1) => verticalAt(this.xOfMoment(moment), style, dash, width);
     if (place.track === this.index) {
       if (range) {
         const x0 = Math.max(GUTTER, this.xOfMoment(range.from));
@@ -375,7 +387,11 @@ export class Track {
           vertical(range.to, colours.accent, []);
         }
       }
-      vertical(this.app.selection().moment, colours.accent, range ? [3, 3] : [], 1.5);
+      if (!this.device.isStill) vertical(this.app.selection().moment, colours.accent, range ? [3, 3] : [], 1.5);
+    } else if (this.app.axis.kind === 'time' && !this.app.devices[place.track]!.isStill) {
+      // The same time on another device.
+      const x = this.xOf(this.app.axis.x(this.app.devices[place.track]!, this.app.selection().moment));
+      verticalAt(x, colours.accent, [1, 4]);
     }
     marks.forEach((mark, i) => {
       if (!mark || mark.track !== this.index) return;
@@ -387,7 +403,8 @@ export class Track {
       context.textAlign = 'center';
       context.fillText('AB'[i]!, x + 7.5, this.height - 8);
     });
-    if (hit && hit.track === this.index) vertical(hit.moment, colours.muted, [1, 3]);
+    if (hit && (hit.track === this.index || this.app.axis.kind === 'time'))
+      verticalAt(this.xOf(this.app.axis.x(this.app.devices[hit.track]!, hit.moment)), colours.muted, [1, 3]);
   }
 
   /** What is at a place of the track, in pixels from its upper left corner. */
@@ -423,6 +440,16 @@ export class Track {
   /** The moments that the columns stand for, and what is allocated there; for tests. */
   columns(): { moments: number[]; allocated: number[] } {
     return { moments: [...(this.view?.moment ?? [])], allocated: [...(this.view?.allocated ?? [])] };
+  }
+
+  /** What is written over the picture, and the box that it must stay in; for tests. */
+  labels(): { written: { text: string; box: Box }[]; plot: Box } {
+    return { written: this.written, plot: this.plotBox() };
+  }
+
+  /** Where a moment is drawn, in pixels of the track; for tests. */
+  placeOf(moment: number): number {
+    return this.xOfMoment(moment);
   }
 
   /** What is told of what is drawn; for tests. */

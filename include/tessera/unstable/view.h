@@ -14,6 +14,7 @@
 #define TESSERA_UNSTABLE_VIEW_H
 
 #include "tessera/unstable/answers.h"
+#include "tessera/unstable/findings.h"
 #include "tessera/unstable/input.h"
 
 #ifdef __cplusplus
@@ -82,6 +83,16 @@ typedef struct tsr_view_mark {
   uint64_t size_bytes, free_bytes; /* for an OOM: the request, and the driver's free memory */
 } tsr_view_mark;
 
+/* What the user can do, as `tessera peak` prints it: the change, its evidence, and where most of the memory
+ * comes from, or "". UTF-8 apart from names of the snapshot's. */
+typedef struct tsr_view_finding {
+  tsr_finding_rule rule;
+  char *change, *evidence, *place;
+  uint32_t moment; /* at which the memory is in use */
+  uint32_t *rows;  /* the allocations that it is about; NULL if they are not single ones */
+  size_t row_count;
+} tsr_view_finding;
+
 typedef struct tsr_view_device {
   uint32_t device;
   uint64_t event_count;
@@ -117,6 +128,8 @@ typedef struct tsr_view_device {
   size_t range_count;
   tsr_view_mark *marks;
   size_t mark_count;
+  tsr_view_finding *findings; /* most saved first; at most one of each rule */
+  size_t finding_count;
   tsr_warning *warnings;
   size_t warning_count;
 } tsr_view_device;

@@ -65,12 +65,8 @@ static void explain_recording(tsr__emitter *emitter, const tsr_peak *peak) {
   uint64_t events = 0;
   for (size_t i = 0; i < peak->device_count; i++) events |= peak->devices[i].event_count;
   if (events || !peak->device_count) return;
-  tsr__emit_printf(emitter, TSR__PLAIN,
-                   "  The file shows one moment. For a trace, call "
-                   "torch.cuda.memory._record_memory_history() before");
-  tsr__emit_printf(emitter, TSR__PLAIN,
-                   "  the model is made and _dump_snapshot() later, or run the job in `with "
-                   "tessera.record():`.");
+  for (size_t i = 0; tsr__how_to_record[i]; i++)
+    tsr__emit_printf(emitter, TSR__PLAIN, "  %s", tsr__how_to_record[i]);
 }
 
 static void emit_peak(tsr__emitter *emitter, const tsr_peak_device *device) {

@@ -10,6 +10,15 @@
 int tsr__findings_of(tsr_study *study, uint32_t device, tsr_finding **out, size_t *count,
                      tsr_error *error);
 
+/* The change that a finding advises, as a sentence; its evidence; and where most of its memory is allocated, or
+ * nothing. The namer is of the finding's snapshot. Out of memory marks the buffer. */
+void tsr__finding_append_change(tsr__namer *namer, const tsr_finding *finding, tsr__buffer *out);
+void tsr__finding_append_evidence(const tsr_finding *finding, tsr__buffer *out);
+void tsr__finding_append_place(tsr__namer *namer, const tsr_finding *finding, tsr__buffer *out);
+
+/* How to get a trace, for a file without events, in lines; ends at NULL. */
+extern const char *const tsr__how_to_record[];
+
 /* The member "findings" in JSON; nothing in text. */
 void tsr__findings_emit(tsr__stack_printer *printer, const tsr_finding *findings, size_t count);
 /* The heading and for each the change, the evidence, and the line of most of it; nothing in JSON, or without

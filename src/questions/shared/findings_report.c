@@ -34,8 +34,13 @@ void tsr__findings_emit(tsr__stack_printer *printer, const tsr_finding *findings
 
 /* ---- Text ---- */
 
-static void append_change(tsr__stack_printer *printer, const tsr_finding *finding) {
-  tsr__buffer *out = &printer->emitter->scratch;
+const char *const tsr__how_to_record[] = {
+    "The file shows one moment. For a trace, call torch.cuda.memory._record_memory_history() "
+    "before",
+    "the model is made and _dump_snapshot() later, or run the job in `with tessera.record():`.",
+    NULL};
+
+void tsr__finding_append_change(tsr__namer *namer, const tsr_finding *finding, tsr__buffer *out) {
   char saved[TSR__FORMAT_BYTES];
   switch (finding->rule) {
   case TSR_FINDING_NO_GRAD:
@@ -43,7 +48,7 @@ static void append_change(tsr__stack_printer *printer, const tsr_finding *findin
     break;
   case TSR_FINDING_CHECKPOINT:
     tsr__buffer_text(out, "Checkpoint the block called at ");
-    tsr__frame_append_name(printer, finding->frame);
+    tsr__namer_append_frame(namer, finding->frame, out);
     break;
   case TSR_FINDING_TWO_FORWARDS:
     tsr__buffer_text(out, "Release a forward pass before the next (del outputs, loss.item())");
@@ -59,7 +64,7 @@ static void append_change(tsr__stack_printer *printer, const tsr_finding *findin
   tsr__buffer_printf(out, ": saves about %s.", tsr__format_size(finding->saved_bytes, saved));
 }
 
-static void append_evidence(tsr__buffer *out, const tsr_finding *finding) {
+void tsr__finding_append_evidence(const tsr_finding *finding, tsr__buffer *out) {
   char size[TSR__FORMAT_BYTES], number[TSR__FORMAT_BYTES];
   (void)tsr__format_size(finding->bytes, size);
   (void)tsr__format_count(finding->count, number);
@@ -89,6 +94,12 @@ static bool has_frames(const tsr_snapshot *snapshot, uint32_t stack) {
   return stack != TSR_NONE && tsr_snapshot_stack(snapshot, stack).depth;
 }
 
+void tsr__finding_append_place(tsr__namer *namer, const tsr_finding *finding, tsr__buffer *out) {
+  if (!has_frames(namer->snapshot, finding->stack)) return;
+  tsr__buffer_text(out, "Most of it: ");
+  tsr__namer_append(namer, TSR__LABEL_LINE, finding->stack, out);
+}
+
 size_t tsr__findings_lines(const tsr_snapshot *snapshot, const tsr_finding *findings,
                            size_t count) {
   enum { HEADING = 2, CHANGE_AND_EVIDENCE = 2 };
@@ -104,14 +115,14 @@ void tsr__findings_print(tsr__stack_printer *printer, const char *heading,
   if (!tsr__emitter_is_text(emitter) || !count) return;
   tsr__emit_space(emitter);
   tsr__emit_printf(emitter, TSR__BOLD, "%s", heading);
-  for (size_t i = 0; i < count; i++) {
-    append_change(printer, &findings[i]);
+  tsr__namer *namer = tsr__stack_namer(printer);
+  for (size_t i = 0; namer && i < count; i++) {
+    tsr__finding_append_change(namer, &findings[i], &emitter->scratch);
     tsr__emit_line(emitter, TSR__PLAIN, 2);
-    append_evidence(&emitter->scratch, &findings[i]);
+    tsr__finding_append_evidence(&findings[i], &emitter->scratch);
     tsr__emit_line(emitter, TSR__PLAIN, 4);
     if (!has_frames(printer->snapshot, findings[i].stack)) continue;
-    tsr__buffer_text(&emitter->scratch, "Most of it: ");
-    tsr__stack_append_name(printer, TSR__LABEL_LINE, findings[i].stack);
+    tsr__finding_append_place(namer, &findings[i], &emitter->scratch);
     tsr__emit_line(emitter, TSR__PLAIN, 4);
   }
 }
