@@ -31,6 +31,16 @@ void tsr__os_close(int handle);
  * Does nothing on systems that cannot. */
 void tsr__os_populate(void *data, size_t size_bytes);
 
+/* Reserve addresses: no memory is taken, and touching it is a fault. NULL if there is no room; else
+ * released with tsr__os_unreserve. Sizes and offsets are multiples of 2 MiB in all of these. */
+void *tsr__os_reserve(size_t size_bytes);
+void tsr__os_unreserve(void *base, size_t size_bytes);
+/* Make part of a reservation usable, filled with zeros; pages are taken when they are touched. False
+ * if the system refuses. */
+bool tsr__os_commit(void *base, size_t offset_bytes, size_t size_bytes);
+/* Give the memory back to the system; the addresses stay reserved. */
+void tsr__os_decommit(void *base, size_t offset_bytes, size_t size_bytes);
+
 /* ---- processors and processes ---- */
 
 /* How many processors this process may run on (its affinity mask), at least 1. A container's quota

@@ -6,7 +6,7 @@
  * Threads start with all signals blocked except those that report a fault of the thread itself.
  * Signals meant for the process, Ctrl-C for example, are then delivered to the program's own
  * threads, which expect them. */
-#define _GNU_SOURCE /* sched_getaffinity, madvise */
+#define _GNU_SOURCE /* sched_getaffinity, madvise, mmap's flags */
 #include <assert.h>
 #include <errno.h>
 #include <pthread.h>
@@ -36,6 +36,28 @@ void tsr__os_populate(void *data, size_t size_bytes) {
 #else
   (void)data, (void)size_bytes;
 #endif
+}
+
+void *tsr__os_reserve(size_t size_bytes) {
+  void *base =
+      mmap(NULL, size_bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  return base == MAP_FAILED ? NULL : base;
+}
+
+void tsr__os_unreserve(void *base, size_t size_bytes) {
+  if (base) (void)munmap(base, size_bytes);
+}
+
+bool tsr__os_commit(void *base, size_t offset_bytes, size_t size_bytes) {
+  assert(base && size_bytes);
+  return mprotect((char *)base + offset_bytes, size_bytes, PROT_READ | PROT_WRITE) == 0;
+}
+
+/* New pages in place of the old ones give these back at once, and read as zeros afterwards. */
+void tsr__os_decommit(void *base, size_t offset_bytes, size_t size_bytes) {
+  assert(base && size_bytes);
+  (void)mmap((char *)base + offset_bytes, size_bytes, PROT_NONE,
+             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
 }
 
 /* ---- processors and processes ---- */

@@ -57,6 +57,9 @@ static device *device_of(const dry *d, uint32_t slot) {
 static void see_event(void *context, const tsr_allocator_event *event) {
   device *v = context;
   dry *d = v->run;
+  if (!d->has_failed && d->observer.memory &&
+      !d->observer.memory(d->observer.context, v->index, event))
+    d->has_failed = true;
   if (!d->is_recording) return;
   v->out->event_count++;
   if (event->action == TSR_ACTION_OOM) v->out->oom_device_free_bytes = event->device_free;
@@ -144,6 +147,12 @@ static void enter_op(dry *d, uint32_t op) {
   if (d->observer.op && !d->observer.op(d->observer.context, op)) d->has_failed = true;
 }
 
+static void enter_run(dry *d, uint32_t run) {
+  assert(run < d->tape->runs.count);
+  if (d->observer.run && !d->observer.run(d->observer.context, run, d->step, d->here))
+    d->has_failed = true;
+}
+
 static int run_instr(dry *d, const tsr__tape_instr *instr) {
   uint32_t subject = instr->subject;
   switch ((tsr__tape_instr_kind)instr->kind) {
@@ -151,7 +160,7 @@ static int run_instr(dry *d, const tsr__tape_instr *instr) {
   case TSR__INSTR_NEW_ONCE: return d->here[subject] ? 0 : allocate(d, subject, instr->stack);
   case TSR__INSTR_DROP: release(d, &d->here[subject], subject, instr->stack); break;
   case TSR__INSTR_DROP_PREV: release(d, &d->before[subject], subject, instr->stack); break;
-  case TSR__INSTR_RUN: break; /* there is nothing to compute on */
+  case TSR__INSTR_RUN: enter_run(d, subject); break;
   case TSR__INSTR_OP: enter_op(d, subject); break;
   case TSR__INSTR_BEGIN: enter_phase(d, (tsr__tape_phase)subject, true); break;
   case TSR__INSTR_END: enter_phase(d, (tsr__tape_phase)subject, false); break;
@@ -165,6 +174,8 @@ static int run_step(dry *d) {
     int status = run_instr(d, &tape->schedule.items[i]);
     if (status || d->has_failed) return status ? status : TSR_ERROR_MEMORY;
   }
+  if (d->observer.step && !d->observer.step(d->observer.context, d->step, d->here))
+    return TSR_ERROR_MEMORY;
   for (size_t i = 0; i < tape->slots.count; i++) {
     assert(!d->before[i]); /* each carried slot has its DROP_PREV */
     if (!tape->slots.items[i].is_carried) continue;
@@ -184,6 +195,12 @@ static int load(dry *d) {
   return 0;
 }
 
+static int finish_loading(dry *d) {
+  if (d->has_failed) return TSR_ERROR_MEMORY;
+  bool ok = !d->observer.loaded || d->observer.loaded(d->observer.context, d->here);
+  return ok ? 0 : TSR_ERROR_MEMORY;
+}
+
 static int run(dry *d, uint64_t *steps_done) {
   uint64_t steps = d->options->steps ? d->options->steps : 1;
   int status = load(d);
@@ -194,9 +211,12 @@ static int run(dry *d, uint64_t *steps_done) {
   d->is_recording = true;
   if (status == TSR_ALLOCATOR_OUT_OF_DEVICE) /* once more, for the record */
     status = allocate(d, d->slot, TSR_NONE);
+  if (status == 0) status = finish_loading(d);
   for (d->step = 1; status == 0 && d->step <= steps; d->step++) {
     status = run_step(d);
-    if (status == 0) ++*steps_done;
+    if (status) break;
+    ++*steps_done;
+    if (d->observer.is_done && d->observer.is_done(d->observer.context, d->step)) break;
   }
   for (uint32_t i = 0; i < d->device_count; i++)
     d->devices[i].out->peak_reserved_bytes =

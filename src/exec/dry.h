@@ -1,8 +1,8 @@
-/* dry.h - executing a schedule without computing: every allocation goes to the allocator model.
+/* dry.h - walking a schedule: every allocation goes to the allocator model, nothing is computed.
  *
  * The result is numbers alone: peaks, what they consist of, whether memory ran out. A caller that
- * needs more (such as a snapshot: record.h) passes an observer; without one no text is made and
- * nothing is kept per event, so that a search can try many schedules.
+ * needs more (such as a snapshot: record.h; or to compute: run.h) passes an observer; without one no
+ * text is made and nothing is kept per event, so that a search can try many schedules.
  *
  * A schedule may use any number of devices, each with its own allocator, and any number of streams
  * on each: a slot names its own. */
@@ -45,6 +45,17 @@ typedef struct tsr__dry_observer {
   /* The allocator did something for a slot: see tsr_allocator_sink. `event->cause` is the stack
    * of the instruction, the tracer's id. Events of loading are not shown. */
   bool (*event)(void *context, uint32_t device, uint32_t slot, const tsr_allocator_event *event);
+  /* The same, those of loading included. */
+  bool (*memory)(void *context, uint32_t device, const tsr_allocator_event *event);
+  /* Static slots have been loaded. `addresses`, here and below: each slot's, 0 of one that is absent
+   * or has no bytes. */
+  bool (*loaded)(void *context, const uint64_t *addresses);
+  /* A kernel is to run; all its tensors are there. Index into the tape's runs. */
+  bool (*run)(void *context, uint32_t run, uint64_t step, const uint64_t *addresses);
+  /* A step is complete; what it carries into the next one is still there. */
+  bool (*step)(void *context, uint64_t step, const uint64_t *addresses);
+  /* Whether to end the run after a complete step, without an error. */
+  bool (*is_done)(void *context, uint64_t step);
   /* The run is over, with or without running out of memory; once for each device. */
   int (*end)(void *context, uint32_t device, const tsr_allocator *allocator, tsr_error *error);
 } tsr__dry_observer;

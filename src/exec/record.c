@@ -208,7 +208,11 @@ tsr__recorder *tsr__recorder_new(const tsr__tape *tape, const tsr__record_option
   r->tape = tape;
   r->options = *options;
   r->time_us = START_TIME_US;
-  r->observer = (tsr__dry_observer){r, record_phase, record_op, record_event, record_end};
+  r->observer = (tsr__dry_observer){.context = r,
+                                    .phase = record_phase,
+                                    .op = record_op,
+                                    .event = record_event,
+                                    .end = record_end};
   if (!tsr__builder_init(&r->builder, NULL) || !tsr__builder_devices(&r->builder, 1) ||
       !name_categories(r)) {
     tsr__recorder_free(r);

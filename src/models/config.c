@@ -60,6 +60,17 @@ double tsr__config_epsilon(tsr__config *config, const char *key, double fallback
   return epsilon;
 }
 
+double tsr__config_number(tsr__config *config, const char *key, double fallback) {
+  const json_t *value = tsr__config_find(config, key);
+  if (!value) return fallback;
+  double number = json_number_value(value);
+  if (!json_is_number(value) || !(number > 0)) {
+    tsr__config_refuse(config, TSR_ERROR_FORMAT, key, "is not a number above 0");
+    return fallback;
+  }
+  return number;
+}
+
 void tsr__config_must_be_off(tsr__config *config, const char *key) {
   if (tsr__config_bool(config, key, false))
     tsr__config_refuse(config, TSR_ERROR_UNSUPPORTED, key, "is not modelled");

@@ -28,6 +28,8 @@ bool tsr__config_bool(tsr__config *config, const char *key, bool fallback);
 double tsr__config_dropout(tsr__config *config, const char *key, double fallback);
 /* A small number that keeps a division from failing: more than 0, at most 1. */
 double tsr__config_epsilon(tsr__config *config, const char *key, double fallback);
+/* A number above 0. */
+double tsr__config_number(tsr__config *config, const char *key, double fallback);
 /* TSR_ERROR_UNSUPPORTED if the key is true. */
 void tsr__config_must_be_off(tsr__config *config, const char *key);
 tsr__model_activation tsr__config_activation(tsr__config *config, const char *key,

@@ -33,25 +33,25 @@ static const struct {
      "{\"model_type\":\"llama\",\"max_position_embeddings\":4096,\"hidden_size\":8192,"
      "\"intermediate_size\":28672,\"num_hidden_layers\":80,\"num_attention_heads\":64,"
      "\"num_key_value_heads\":8}"},
-    {"llama-3-8b",
-     "{\"model_type\":\"llama\",\"vocab_size\":128256,\"max_position_embeddings\":8192,"
-     "\"intermediate_size\":14336,\"num_key_value_heads\":8}"},
-    {"llama-3-70b",
-     "{\"model_type\":\"llama\",\"vocab_size\":128256,\"max_position_embeddings\":8192,"
-     "\"hidden_size\":8192,\"intermediate_size\":28672,\"num_hidden_layers\":80,"
-     "\"num_attention_heads\":64,\"num_key_value_heads\":8}"},
-    {"llama-3-405b",
-     "{\"model_type\":\"llama\",\"vocab_size\":128256,\"max_position_embeddings\":131072,"
-     "\"hidden_size\":16384,\"intermediate_size\":53248,\"num_hidden_layers\":126,"
-     "\"num_attention_heads\":128,\"num_key_value_heads\":8}"},
-    {"llama-3.2-1b",
-     "{\"model_type\":\"llama\",\"vocab_size\":128256,\"max_position_embeddings\":131072,"
-     "\"hidden_size\":2048,\"intermediate_size\":8192,\"num_hidden_layers\":16,"
-     "\"num_attention_heads\":32,\"num_key_value_heads\":8,\"head_dim\":64,"
-     "\"tie_word_embeddings\":true}"},
+    {"llama-3-8b", "{\"model_type\":\"llama\",\"rope_theta\":500000,\"vocab_size\":128256,\"max_"
+                   "position_embeddings\":8192,"
+                   "\"intermediate_size\":14336,\"num_key_value_heads\":8}"},
+    {"llama-3-70b", "{\"model_type\":\"llama\",\"rope_theta\":500000,\"vocab_size\":128256,\"max_"
+                    "position_embeddings\":8192,"
+                    "\"hidden_size\":8192,\"intermediate_size\":28672,\"num_hidden_layers\":80,"
+                    "\"num_attention_heads\":64,\"num_key_value_heads\":8}"},
+    {"llama-3-405b", "{\"model_type\":\"llama\",\"rope_theta\":500000,\"vocab_size\":128256,\"max_"
+                     "position_embeddings\":131072,"
+                     "\"hidden_size\":16384,\"intermediate_size\":53248,\"num_hidden_layers\":126,"
+                     "\"num_attention_heads\":128,\"num_key_value_heads\":8}"},
+    {"llama-3.2-1b", "{\"model_type\":\"llama\",\"rope_theta\":500000,\"vocab_size\":128256,\"max_"
+                     "position_embeddings\":131072,"
+                     "\"hidden_size\":2048,\"intermediate_size\":8192,\"num_hidden_layers\":16,"
+                     "\"num_attention_heads\":32,\"num_key_value_heads\":8,\"head_dim\":64,"
+                     "\"tie_word_embeddings\":true,\"rope_scaling\":{\"rope_type\":\"llama3\"}}"},
     {"mistral-7b", "{\"model_type\":\"mistral\"}"},
     {"qwen2.5-7b",
-     "{\"model_type\":\"qwen2\",\"vocab_size\":152064,\"hidden_size\":3584,"
+     "{\"model_type\":\"qwen2\",\"rope_theta\":1000000,\"vocab_size\":152064,\"hidden_size\":3584,"
      "\"intermediate_size\":18944,\"num_hidden_layers\":28,\"num_attention_heads\":28,"
      "\"num_key_value_heads\":4}"},
 };
@@ -128,6 +128,7 @@ static void read_model(tsr__config *config, tsr_model *model) {
   }
   model->class = (tsr__model_class) class;
   (void)snprintf(model->name, sizeof model->name, "%s", type);
+  model->initial_deviation = tsr__config_number(config, "initializer_range", 0.02);
   classes[class].family->read(config, model);
   if (model->layers > MOST_LAYERS)
     tsr__config_refuse(config, TSR_ERROR_LIMIT, "number of layers", "is beyond 4096");

@@ -44,6 +44,9 @@ struct tsr_model {
   bool is_tied, has_qkv_bias, has_out_bias, has_mlp_bias, uses_cache;
   double embedding_dropout, residual_dropout, attention_dropout; /* probabilities */
   double epsilon;                                                /* of norms */
+  double initial_deviation;                                      /* of weights before training */
+  double rotary_base;                                            /* the Llama family's rope_theta */
+  bool scales_rotary; /* by rope_scaling, which memory does not depend on */
   tsr__model_module modules[TSR__MODEL_MODULES];
   size_t module_count;
 };

@@ -400,6 +400,7 @@ static void forward(tsr__program *p) {
   release_first(t, &p->cache, cached);
   output(p, loss);
   p->loss = loss;
+  if (!TSR__VECTOR_PUSH(&p->losses, loss)) tsr__tape_fail(t, TSR_ERROR_MEMORY);
   tsr__scope_unbind(t, loss);
   tsr__tape_end(t, TSR__TAPE_PHASE_FORWARD);
 }

@@ -64,6 +64,7 @@ typedef struct tsr__program {
   tsr__tensor_ids outputs; /* what the outputs hold, and their graph */
   tsr__tensor_ids cache;   /* keys and values, which the outputs hold too */
   tsr__tensor_ids hidden;  /* the hidden states that were requested, held */
+  tsr__tensor_ids losses;  /* of each micro-batch, in their order; most are gone at the end */
 } tsr__program;
 
 /* Resolve the options, check that they suit the model, and declare what exists before the recording:
@@ -84,6 +85,23 @@ static inline bool tsr__program_recomputes_blocks(const tsr__program *program) {
   return tsr__plan_has(&program->plan, TSR__PLAN_RECOMPUTE) ||
          tsr__plan_has(&program->plan, TSR__PLAN_RECOMPUTE_RUN);
 }
+
+/* ---- What is in memory before the first step ---- */
+
+typedef enum tsr__initial_kind {
+  TSR__INITIAL_CONSTANT, /* `number` everywhere */
+  TSR__INITIAL_NORMAL,   /* random, of mean 0; `number` is the standard deviation */
+  TSR__INITIAL_UNIFORM,  /* random, between -number and number */
+  TSR__INITIAL_CAUSAL,   /* true for columns up to the row */
+  TSR__INITIAL_ROTARY    /* number to the power of -i / elements */
+} tsr__initial_kind;
+
+/* Call `set` for each parameter, and each buffer that is read, with what transformers fills it with.
+ * Tied weights are one. */
+void tsr__program_initials(const tsr__program *program,
+                           void (*set)(void *context, tsr__tensor_id tensor, tsr__initial_kind kind,
+                                       double number),
+                           void *context);
 
 /* ---- Declaring parts ---- */
 

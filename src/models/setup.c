@@ -165,6 +165,7 @@ void tsr__program_release(tsr__program *p) {
   TSR__VECTOR_FREE(&p->outputs);
   TSR__VECTOR_FREE(&p->cache);
   TSR__VECTOR_FREE(&p->hidden);
+  TSR__VECTOR_FREE(&p->losses);
 }
 
 uint64_t tsr_model_parameter_count(const tsr_model *model) {

@@ -1,0 +1,71 @@
+/* run.h - executing a schedule: the walk of the dry executor, on real memory.
+ *
+ * What is allocated, when and where is decided by exactly the code that predicts it (dry.h); this
+ * executor watches, keeps memory at the addresses (arena.h), and calls each kernel. So a run's memory
+ * is the predicted one by construction, and the arena's own account shows that it is.
+ *
+ * The caller fills the static tensors when they are there, supplies the tokens of each batch, and sees
+ * each finished step, with its loss. */
+#ifndef TSR_EXEC_RUN_H
+#define TSR_EXEC_RUN_H
+
+#include "exec/arena.h"
+#include "exec/dry.h"
+
+/* An optimizer's settings; those that it does not have are ignored. */
+typedef struct tsr__optimizer_numbers {
+  double learning_rate, beta_1, beta_2, epsilon, decay;
+} tsr__optimizer_numbers;
+
+typedef struct tsr__executor tsr__executor;
+
+/* A finished step. */
+typedef struct tsr__executed_step {
+  uint64_t step;   /* from 1 */
+  double loss;     /* the mean of its micro-batches */
+  bool is_skipped; /* gradients overflowed, and a loss scaler left the parameters as they were */
+  uint64_t block_bytes; /* allocated now */
+} tsr__executed_step;
+
+typedef struct tsr__execute_options {
+  tsr_allocator_settings settings;
+  uint64_t capacity_bytes;        /* 0: unlimited */
+  uint64_t steps;                 /* 0 = 1 */
+  uint64_t seed;                  /* of dropout */
+  tsr__optimizer_numbers numbers; /* of the first step */
+  const tsr__tensor_id *losses;   /* the loss of each micro-batch */
+  size_t loss_count;
+  bool uses_reference;               /* even where there is a fast kernel */
+  const tsr__dry_observer *observer; /* sees the same run, or NULL; its run, memory and loaded are
+                                      * not called */
+  void *context;                     /* of the functions below */
+  /* Fill static tensors (tsr__executor_tensor). 0, or a failure that ends the run. */
+  int (*load)(void *context, const tsr__executor *executor, tsr_error *error);
+  /* The tokens of a micro-batch, which stay until the next call: of kind 0 (ids) and 1 (labels). NULL
+   * for kind 2, an attention mask of ones. Tokens are below the vocabulary. */
+  const int64_t *(*batch)(void *context, uint64_t step, uint64_t micro_batch, uint32_t which);
+  /* A step is done. False ends the run, without an error. May be NULL. */
+  bool (*step)(void *context, const tsr__executor *executor, const tsr__executed_step *step);
+} tsr__execute_options;
+
+typedef struct tsr__execution {
+  uint64_t steps_done;
+  tsr__dry_device predicted; /* of the same steps without running them */
+  tsr__dry_device executed;
+  uint64_t usable_peak_bytes; /* the arena's account: of segments, */
+  uint64_t block_peak_bytes;  /* and of requested bytes */
+} tsr__execution;
+
+/* Run. Running out of the capacity ends the run and is not an error: see `executed`. Fails with
+ * TSR_ERROR_MEMORY, TSR_ERROR_ARGUMENT for settings that make no sense, or what `load` returned. */
+int tsr__execute(const tsr__tape *tape, const tsr__execute_options *options, tsr__execution *out,
+                 tsr_error *error);
+
+/* ---- For the caller's functions ---- */
+
+/* A tensor that is there now; no data if it is not. */
+tsr__kernel_tensor tsr__executor_tensor(const tsr__executor *executor, tsr__tensor_id tensor);
+/* The settings of the next step, which `step` may change. */
+tsr__optimizer_numbers *tsr__executor_numbers(const tsr__executor *executor);
+
+#endif
