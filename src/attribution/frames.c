@@ -219,21 +219,50 @@ static tsr_text text_of(const char *name) {
   return (tsr_text){name, strlen(name)};
 }
 
-/* The identifier around byte `at`. */
-static tsr_text identifier_at(tsr_text name, size_t at) {
-  size_t begin = at, end = at;
+/* Where the arguments of a function begin: not at the parenthesis of "(anonymous namespace)::" or of
+ * "operator()". Text inside template arguments does not count. */
+static size_t arguments_at(tsr_text name) {
+  static const char unnamed[] = "(anonymous namespace)";
+  size_t depth = 0;
+  for (size_t i = 0; i < name.size_bytes; i++) {
+    char byte = name.data[i];
+    if (byte == '<') depth++;
+    if (byte == '>' && depth) depth--;
+    if (byte != '(' || depth) continue;
+    if (matches_at(name, i, unnamed, sizeof unnamed - 1))
+      i += sizeof unnamed - 2;
+    else if (i)
+      return i;
+  }
+  return name.size_bytes;
+}
+
+/* The last identifier before byte `end`: MyScale of "torch::autograd::CppNode<(anonymous
+ * namespace)::MyScale>". */
+static tsr_text identifier_before(tsr_text name, size_t end) {
+  while (end && !is_identifier(name.data[end - 1])) end--;
+  size_t begin = end;
   while (begin && is_identifier(name.data[begin - 1])) begin--;
-  while (end < name.size_bytes && is_identifier(name.data[end])) end++;
   return (tsr_text){name.data + begin, end - begin};
 }
 
+/* The linker folds functions with equal code into one, under the name of any of them: what calls itself
+ * SubBackward0_apply_functional may run for AddBackward0. A virtual function X::apply contains the type
+ * and is never shared. */
+tsr_text tsr__node_of(tsr_text name) {
+  static const char apply[] = "::apply";
+  tsr_text function = {name.data, arguments_at(name)};
+  if (!ends_with(function, apply)) return (tsr_text){0};
+  tsr_text node = identifier_before(function, function.size_bytes - (sizeof apply - 1));
+  bool is_node = begins_with(function, "torch::autograd::") || contains(node, "Backward");
+  return is_node ? node : (tsr_text){0};
+}
+
 tsr_text tsr_frame_title(tsr_text name, bool *is_node) {
-  size_t node = behind(name, "Backward");
-  bool is_cpp = contains(name, "::");
-  if (!node) node = behind(name, "AccumulateGrad");
-  if (is_node) *is_node = is_cpp && node;
-  if (!is_cpp) return name;
-  if (node) return identifier_at(name, node - 1);
+  tsr_text node = tsr__node_of(name);
+  if (is_node) *is_node = node.size_bytes != 0;
+  if (node.size_bytes) return node;
+  if (!contains(name, "::")) return name;
   for (size_t i = 1; i < name.size_bytes; i++)
     if (name.data[i] == '(' && is_identifier(name.data[i - 1])) return (tsr_text){name.data, i};
   return name;
@@ -261,24 +290,6 @@ tsr_text tsr_frame_package(tsr_origin origin, tsr_text name, tsr_text file) {
 }
 
 /* ---- Which frame names a stack ---- */
-
-/* Where the arguments of a function begin: not at the parenthesis of "(anonymous namespace)::" or of
- * "operator()". Text inside template arguments does not count. */
-static size_t arguments_at(tsr_text name) {
-  static const char unnamed[] = "(anonymous namespace)";
-  size_t depth = 0;
-  for (size_t i = 0; i < name.size_bytes; i++) {
-    char byte = name.data[i];
-    if (byte == '<') depth++;
-    if (byte == '>' && depth) depth--;
-    if (byte != '(' || depth) continue;
-    if (matches_at(name, i, unnamed, sizeof unnamed - 1))
-      i += sizeof unnamed - 2;
-    else if (i)
-      return i;
-  }
-  return name.size_bytes;
-}
 
 tsr_text tsr__function_of(tsr_text name) {
   static const char unnamed[] = "(anonymous namespace)";
@@ -330,9 +341,7 @@ static bool is_plumbing(tsr_text name) {
 }
 
 static tsr__frame_rank rank_of_native(tsr_text name) {
-  bool is_node = false;
-  (void)tsr_frame_title(name, &is_node);
-  if (is_node) return TSR__RANK_NODE;
+  if (tsr__node_of(name).size_bytes) return TSR__RANK_NODE;
   if (begins_with(name, "at::_ops::")) return TSR__RANK_OPERATOR;
   return is_plumbing(name) ? TSR__RANK_NOTHING : TSR__RANK_KERNEL;
 }

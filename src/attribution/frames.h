@@ -26,6 +26,10 @@ tsr__frame_rank tsr__frame_rank_of(tsr_text name, tsr_text file);
  * "<string>", "<frozen importlib>"? Linear. */
 bool tsr__file_is_generated(tsr_text file);
 
+/* The node of autograd that a C++ function runs: `torch::autograd::generated::MulBackward0::apply(...)` runs
+ * MulBackward0. Points into `name`; empty if it runs none. Linear. */
+tsr_text tsr__node_of(tsr_text name);
+
 /* A C++ function without its return type, arguments and template arguments: "at::native::copy_" of
  * "void at::native::copy_<float>(at::Tensor&)". Points into `name`; all of it if nothing would be left.
  * Linear. */

@@ -159,20 +159,6 @@ static void append_operator(tsr_text name, tsr__buffer *out) {
   append(out, (tsr_text){name.data + from, without_overload(name.data + from, end - from)});
 }
 
-/* `torch::autograd::generated::MulBackward0::apply(...)` runs the node MulBackward0. Returns
- * empty text if the function is not a node. */
-static tsr_text node_of(tsr_text name) {
-  static const char *const rooms[] = {"torch::autograd::generated::", "torch::autograd::"};
-  if (find(name, "::apply") == SIZE_MAX) return (tsr_text){0};
-  for (size_t i = 0; i < sizeof rooms / sizeof *rooms; i++) {
-    if (!begins_with(name, rooms[i])) continue;
-    size_t from = strlen(rooms[i]), end = from;
-    while (end < name.size_bytes && name.data[end] != ':') end++;
-    return (tsr_text){name.data + from, end - from};
-  }
-  return (tsr_text){0};
-}
-
 /* Does torch.compile allocate here itself, for the code that it generated? */
 static bool is_compiler_buffer(const tsr__namer *n, uint32_t frame) {
   if (n->rank[frame] == TSR__RANK_COMPILED && is_python(n, frame)) {
@@ -203,7 +189,7 @@ static native read_native(const tsr__namer *n, tsr_stack stack) {
     if (found.node.size_bytes || n->origin[frame] == TSR_ORIGIN_NOISE) continue;
     if (begins_with(name, "at::_ops::"))
       found.op = frame;
-    else if (!(found.node = node_of(name)).size_bytes && found.kernel == TSR_NONE &&
+    else if (!(found.node = tsr__node_of(name)).size_bytes && found.kernel == TSR_NONE &&
              n->rank[frame] == TSR__RANK_KERNEL)
       found.kernel = frame;
   }
@@ -345,7 +331,7 @@ static void name_line(tsr__namer *n, uint32_t id, tsr_stack stack, tsr__buffer *
   tsr_text name = name_of(n, place.frame);
   switch ((tsr__frame_rank)n->rank[place.frame]) {
   case TSR__RANK_NODE:
-    append(out, tsr_frame_title(name, NULL));
+    append(out, tsr__node_of(name));
     tsr__buffer_text(out, " (autograd)");
     break;
   case TSR__RANK_OPERATOR: append_operator(name, out); break;
@@ -415,7 +401,7 @@ void tsr__namer_append(tsr__namer *namer, tsr__label_kind kind, uint32_t id, tsr
 void tsr__namer_append_frame(tsr__namer *namer, uint32_t frame, tsr__buffer *out) {
   tsr_text name = name_of(namer, frame);
   switch ((tsr__frame_rank)namer->rank[frame]) {
-  case TSR__RANK_NODE: append(out, tsr_frame_title(name, NULL)); break;
+  case TSR__RANK_NODE: append(out, tsr__node_of(name)); break;
   case TSR__RANK_OPERATOR: append_operator(name, out); break;
   case TSR__RANK_KERNEL: append(out, tsr__function_of(name)); break;
   default: append_place(namer, frame, out);

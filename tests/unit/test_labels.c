@@ -136,6 +136,28 @@ static void test_autograd(void **state) {
   assert_label(&node, TSR__LABEL_LINE, "DivBackward0 (autograd)");
 }
 
+/* Equal functions of several nodes are one function with one of their names; ::apply has the right one. */
+static void test_autograd_of_folded_functions(void **state) {
+  (void)state;
+#define FOLDED \
+  {"torch::autograd::generated::SubBackward0_apply_functional(int)", "Functions.cpp", 3}
+#define APPLY(type) \
+  { "torch::autograd::" type "::apply(std::vector<at::Tensor>&&)", "Functions.cpp", 7 }
+  made_stack with_op = {{ALLOCATOR, OP("neg"), FOLDED, APPLY("generated::AddBackward0"), START}};
+  assert_label(&with_op, TSR__LABEL_STACK, "aten::neg in AddBackward0");
+  assert_label(&with_op, TSR__LABEL_OP, "aten::neg in AddBackward0");
+  assert_label(&with_op, TSR__LABEL_LINE, "AddBackward0 (autograd)");
+  made_stack alone = {{ALLOCATOR, FOLDED, APPLY("generated::AddBackward0"), START}};
+  assert_label(&alone, TSR__LABEL_STACK, "AddBackward0 (autograd)");
+  made_stack own = {{ALLOCATOR, APPLY("CppNode<(anonymous namespace)::MyScale>"), START}};
+  assert_label(&own, TSR__LABEL_LINE, "MyScale (autograd)");
+  made_stack kernel = {
+      {ALLOCATOR, {"void at::native::LayerNormBackwardKernelImpl<float>(int)", "a.cu", 7}, START}};
+  assert_label(&kernel, TSR__LABEL_LINE, "at::native::LayerNormBackwardKernelImpl");
+#undef FOLDED
+#undef APPLY
+}
+
 static void test_generated_code(void **state) {
   (void)state;
   static const char *const files[] = {COMPILED, MOVED, "/home/me/.triton/cache/ab/launcher.py"};
@@ -289,6 +311,7 @@ int main(void) {
       cmocka_unit_test(test_line_and_operation),
       cmocka_unit_test(test_never_the_allocator_nor_the_interpreter),
       cmocka_unit_test(test_autograd),
+      cmocka_unit_test(test_autograd_of_folded_functions),
       cmocka_unit_test(test_generated_code),
       cmocka_unit_test(test_own_files_are_not_generated),
       cmocka_unit_test(test_rows_differ_by_operation),
