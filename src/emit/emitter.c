@@ -26,6 +26,7 @@
 
 #include "base/format.h"
 #include "base/intern.h"
+#include "emit/cut.h"
 #include "emit/text.h"
 #include "tessera/category.h"
 
@@ -35,7 +36,7 @@
 #define BLOCK_INDENT  2                 /* of tables and fields */
 #define COLUMN_GAP    2                 /* spaces between columns */
 #define ELASTIC_LEAST 16                /* columns; a text cut shorter than this is useless */
-#define ELASTIC_MOST  20 /* columns that must be left even if files and lines are longer */
+#define ELASTIC_MOST  36 /* columns that must be left even if files and lines are longer */
 #define FOLD_INDENT   5  /* of a cell that has its own line */
 
 static const tsr__column field_columns[] = {{NULL, "", TSR__LEFT}, {NULL, "", TSR__LEFT}};
@@ -262,15 +263,22 @@ typedef struct cut_texts {
   tsr__buffer text;
 } cut_texts;
 
+static bool is_elastic(const tsr__emitter *emitter, size_t column) {
+  tsr__align align = emitter->columns[column].align;
+  return align == TSR__ELASTIC || align == TSR__CHAIN;
+}
+
 /* How the rows of a table are printed. */
 typedef struct layout {
   size_t *widths;
   size_t elastic; /* the column that is cut to fit; column_count: none */
   bool is_folded; /* its cells have lines of their own: above the row if it is first, else below */
+  bool is_cut;    /* the elastic column is narrower than its widest cell */
   cut_texts cuts;
 } layout;
 
-/* The narrowest that an elastic cell is worth: the file and line of the longest, within reason. */
+/* The narrowest that an elastic cell is worth: the file and line of the longest and some of what follows,
+ * within reason. */
 static size_t elastic_least(const tsr__emitter *emitter, const layout *laid) {
   size_t least = 0;
   for (size_t i = laid->elastic; i < emitter->cells.count; i += emitter->column_count) {
@@ -278,25 +286,31 @@ static size_t elastic_least(const tsr__emitter *emitter, const layout *laid) {
     if (!cell.size_bytes) continue;
     size_t place =
         tsr__place_least((tsr_text){emitter->cell_text.data + cell.offset, cell.size_bytes});
-    if (place > least) least = place;
+    if (place > least) least = place < cell.width ? place : cell.width;
   }
   if (least < ELASTIC_LEAST) least = ELASTIC_LEAST;
   if (least > ELASTIC_MOST) least = ELASTIC_MOST;
   return least < laid->widths[laid->elastic] ? least : laid->widths[laid->elastic];
 }
 
+/* Give the elastic cells, which would take `natural` columns, lines of their own. */
+static void fold(const tsr__emitter *emitter, size_t natural, layout *laid) {
+  size_t room = emitter->options.width, width = room > FOLD_INDENT ? room - FOLD_INDENT : 0;
+  if (width < ELASTIC_LEAST) width = ELASTIC_LEAST;
+  laid->is_folded = true;
+  laid->widths[laid->elastic] = width < natural ? width : natural;
+}
+
 /* Make the row fit the terminal if possible: the elastic column is cut, or gets a line of its own if too little
  * would be left of it. */
 static void squeeze(const tsr__emitter *emitter, size_t total, layout *laid) {
-  size_t room = emitter->options.width;
-  size_t excess = total - room, *width = &laid->widths[laid->elastic];
-  size_t cut = *width > excess ? *width - excess : 0, least = elastic_least(emitter, laid);
-  laid->is_folded = cut < least && emitter->has_header;
-  if (laid->is_folded) {
-    cut = room > FOLD_INDENT ? room - FOLD_INDENT : 0;
-    if (cut > *width) cut = *width;
-  }
-  *width = cut > least ? cut : least;
+  size_t excess = total - emitter->options.width, natural = laid->widths[laid->elastic];
+  size_t cut = natural > excess ? natural - excess : 0, least = elastic_least(emitter, laid);
+  laid->is_cut = true;
+  if (cut < least && emitter->has_header)
+    fold(emitter, natural, laid);
+  else
+    laid->widths[laid->elastic] = cut > least ? cut : least;
 }
 
 /* Widths of all columns. An unlimited width shortens nothing. */
@@ -310,7 +324,7 @@ static void lay_out(const tsr__emitter *emitter, layout *laid) {
     laid->widths[i] = column_width(emitter, i);
     total += laid->widths[i] + (is_first ? 0 : COLUMN_GAP);
     is_first = false;
-    if (emitter->columns[i].align == TSR__ELASTIC) laid->elastic = i;
+    if (is_elastic(emitter, i)) laid->elastic = i;
   }
   bool fits = !emitter->options.width || total <= emitter->options.width;
   if (!fits && laid->elastic < emitter->column_count) squeeze(emitter, total, laid);
@@ -322,14 +336,15 @@ static tsr_text text_of_cell(const tsr__emitter *emitter, size_t cell) {
   return (tsr_text){emitter->cell_text.data + laid->offset, laid->size_bytes};
 }
 
-enum { PLACE_CUTS = 8, PLAIN_CUTS = 16, CUTS = 32 };
+enum { PIECE_CUTS = 4, PLACE_CUTS = 12, PLAIN_CUTS = 18, CUTS = 34 };
 
 /* The next attempt to cut a text to `columns`, showing what is around column `at` if that is not 0: first so that
  * places survive, then plainly, then anywhere. Returns the columns that it takes. */
 static size_t try_cut(tsr__buffer *out, int attempt, tsr_text full, size_t width, size_t columns,
-                      size_t at) {
-  if (attempt == 0) return tsr__place_shorten(out, full, width, columns);
-  if (attempt < PLACE_CUTS) return tsr__place_shorten_at(out, full, width, columns, at);
+                      size_t at, bool is_chain) {
+  if (attempt == 0) return tsr__place_shorten(out, full, width, columns, is_chain);
+  if (attempt < PLACE_CUTS)
+    return tsr__place_shorten_at(out, full, width, columns, at, attempt < PIECE_CUTS);
   if (attempt == PLACE_CUTS)
     tsr__text_shorten(out, full, width, columns);
   else if (attempt < PLAIN_CUTS)
@@ -342,14 +357,18 @@ static size_t try_cut(tsr__buffer *out, int attempt, tsr_text full, size_t width
 
 /* Cut a cell so that it reads unlike those above it: if the usual cut hides in what they differ, by one that
  * shows it. Each attempt compares with another row, so a few suffice for any table that people read.
- * Returns the columns that the text in `cuts` takes. */
-static size_t cut_cell(tsr__emitter *emitter, cut_texts *cuts, size_t cell, size_t columns) {
+ * Returns the columns that the text in `cuts` takes; `*keeps_place` becomes whether a place kept its line. */
+static size_t cut_cell(tsr__emitter *emitter, cut_texts *cuts, size_t cell, size_t columns,
+                       bool *keeps_place) {
   tsr_text full = text_of_cell(emitter, cell);
+  bool is_chain = emitter->columns[cell % emitter->column_count].align == TSR__CHAIN;
   size_t width = emitter->cells.items[cell].width, at = 0, taken = 0;
+  *keeps_place = true;
   for (int attempt = 0; attempt < CUTS; attempt++) {
     bool is_new = false;
+    *keeps_place = attempt < PLACE_CUTS;
     cuts->text.size = 0;
-    taken = try_cut(&cuts->text, attempt, full, width, columns, at);
+    taken = try_cut(&cuts->text, attempt, full, width, columns, at, is_chain);
     uint32_t id = tsr__intern_put(&cuts->shown, cuts->text.data, cuts->text.size, &is_new);
     if (id == TSR__INTERN_FULL || (is_new && !TSR__VECTOR_PUSH(&cuts->cells, cell)))
       emitter->cells_failed = true;
@@ -398,14 +417,15 @@ static size_t print_cell(tsr__emitter *emitter, layout *laid, size_t first, size
   if (!width || !columns) return pending + columns;
   tsr_text text = is_title ? tsr__text_of(emitter->columns[column].title)
                            : text_of_cell(emitter, first + column);
-  assert(width <= columns || !is_title || emitter->columns[column].align == TSR__ELASTIC);
+  assert(width <= columns || !is_title || is_elastic(emitter, column));
   if (width > columns && is_title) {
     tsr__buffer_fill(&emitter->out, ' ', pending);
     tsr__text_shorten(&emitter->out, text, width, columns);
     return 0;
   }
   if (width > columns) {
-    width = cut_cell(emitter, &laid->cuts, first + column, columns);
+    bool keeps_place;
+    width = cut_cell(emitter, &laid->cuts, first + column, columns, &keeps_place);
     text = (tsr_text){laid->cuts.text.data, laid->cuts.text.size};
   }
   size_t padding = columns > width ? columns - width : 0;
@@ -446,15 +466,34 @@ static void print_row(tsr__emitter *emitter, layout *laid, size_t first) {
   flush_from(emitter, FLUSH_BYTES);
 }
 
+static void release_cuts(cut_texts *cuts) {
+  tsr__intern_release(&cuts->shown);
+  TSR__VECTOR_FREE(&cuts->cells);
+  tsr__buffer_release(&cuts->text);
+}
+
 static void print_rows(tsr__emitter *emitter, layout *laid) {
   tsr__intern_init(&laid->cuts.shown);
   if (emitter->has_header) print_row(emitter, laid, SIZE_MAX);
   for (size_t i = 0; i < emitter->cells.count; i += emitter->column_count)
     print_row(emitter, laid, i);
   if (laid->cuts.text.failed) emitter->cells_failed = true;
-  tsr__intern_release(&laid->cuts.shown);
-  TSR__VECTOR_FREE(&laid->cuts.cells);
-  tsr__buffer_release(&laid->cuts.text);
+  release_cuts(&laid->cuts);
+}
+
+/* Can the rows not be distinguished without giving up the lines of places? */
+static bool loses_places(tsr__emitter *emitter, const layout *laid) {
+  size_t columns = laid->widths[laid->elastic];
+  cut_texts cuts = {0};
+  bool keeps_place = true;
+  tsr__intern_init(&cuts.shown);
+  for (size_t i = laid->elastic; keeps_place && i < emitter->cells.count;
+       i += emitter->column_count)
+    if (emitter->cells.items[i].width > columns && tsr__place_least(text_of_cell(emitter, i)))
+      (void)cut_cell(emitter, &cuts, i, columns, &keeps_place);
+  emitter->cells_failed |= cuts.text.failed;
+  release_cuts(&cuts);
+  return !keeps_place;
 }
 
 /* Print the collected table or fields, if any, and reset for the next. */
@@ -463,6 +502,8 @@ static void print_cells(tsr__emitter *emitter) {
     layout laid = {.widths = TSR__NEW_ARRAY(size_t, emitter->column_count)};
     if (laid.widths) {
       lay_out(emitter, &laid);
+      if (laid.is_cut && !laid.is_folded && emitter->has_header && loses_places(emitter, &laid))
+        fold(emitter, column_width(emitter, laid.elastic), &laid);
       print_rows(emitter, &laid);
     } else {
       emitter->cells_failed = true;
@@ -524,12 +565,20 @@ void tsr__emit_table_end(tsr__emitter *emitter) {
 
 /* ---- Text only ---- */
 
-void tsr__emit_line(tsr__emitter *emitter, tsr__style style, size_t indent) {
+static void print_scratch(tsr__emitter *emitter, tsr__style style, size_t indent) {
   if (!is_json(emitter)) {
     print_cells(emitter);
     print_line(emitter, style, indent, (tsr_text){emitter->scratch.data, emitter->scratch.size});
   }
   emitter->scratch.size = 0;
+}
+
+/* Whether byte `at` is the space of "4.75 GiB" or "99.5 %". */
+static bool is_before_unit(tsr_text text, size_t at) {
+  assert(at && at < text.size_bytes);
+  char before = text.data[at - 1], unit = at + 1 < text.size_bytes ? text.data[at + 1] : 0;
+  bool is_binary = at + 3 < text.size_bytes && memcmp(text.data + at + 2, "iB", 2) == 0;
+  return before >= '0' && before <= '9' && (unit == '%' || is_binary);
 }
 
 /* Bytes of a line's text that fit in `room` columns: up to the last space that leaves it short enough, or
@@ -538,14 +587,14 @@ static size_t fitting(tsr_text text, size_t room) {
   size_t space = 0;
   for (size_t i = 1; i < text.size_bytes; i++) {
     if (i > room && space) break;
-    if (text.data[i] == ' ') space = i;
+    if (text.data[i] == ' ' && !is_before_unit(text, i)) space = i;
   }
   return text.size_bytes <= room || !space ? text.size_bytes : space;
 }
 
 void tsr__emit_paragraph(tsr__emitter *emitter, tsr__style style, size_t indent) {
   if (is_json(emitter) || is_verdict(emitter) || out_of_memory(emitter) || !emitter->scratch.size) {
-    tsr__emit_line(emitter, style, indent);
+    print_scratch(emitter, style, indent);
     return;
   }
   print_cells(emitter);
@@ -559,6 +608,14 @@ void tsr__emit_paragraph(tsr__emitter *emitter, tsr__style style, size_t indent)
     left = (tsr_text){left.data + size, left.size_bytes - size};
   }
   emitter->scratch.size = 0;
+}
+
+/* A finding is a sentence, which a terminal would break anywhere. */
+void tsr__emit_line(tsr__emitter *emitter, tsr__style style, size_t indent) {
+  if (emitter->options.width && is_verdict_style(style))
+    tsr__emit_paragraph(emitter, style, indent);
+  else
+    print_scratch(emitter, style, indent);
 }
 
 void tsr__emit_printf(tsr__emitter *emitter, tsr__style style, const char *format, ...) {

@@ -109,9 +109,10 @@ typedef enum tsr__align {
   TSR__RIGHT,    /* numbers */
   TSR__LEFT,     /* words */
   TSR__CATEGORY, /* words of which the first is a category's name, in its colour */
-  TSR__ELASTIC /* words or places (tsr__place_shorten), which give way if the table is too wide for
-                * the terminal: they are cut, or put on a line below the row if the column is the last
-                * and too little would be left. At most one per table */
+  TSR__ELASTIC, /* words or places (tsr__place_shorten), which give way if the table is too wide for
+                 * the terminal: they are cut, or put on a line below the row if the column is the last
+                 * and too little would be left. At most one per table */
+  TSR__CHAIN    /* the same for calls of one stack, joined by " > " */
 } tsr__align;
 
 typedef struct tsr__column {
@@ -209,7 +210,8 @@ void tsr__emit_table_end(tsr__emitter *emitter);
 
 /* ---- Text only: JSON ignores it ---- */
 
-/* Print `scratch` as one line, indented by `indent` spaces, and empty it. Styles need options.color. */
+/* Print `scratch` as one line, indented by `indent` spaces, and empty it. Styles need options.color. A verdict is
+ * a paragraph if the width is limited. */
 void tsr__emit_line(tsr__emitter *emitter, tsr__style style, size_t indent);
 /* The same for a sentence that may be longer than the terminal is wide: broken at spaces, with what follows
  * the first line indented further. Verdicts that are all of the text stay one line. */

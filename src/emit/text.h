@@ -23,28 +23,6 @@ size_t tsr__json_escape(tsr__buffer *out, tsr_text text, size_t from, size_t unt
  * right for the scripts in which code is written and too small for wide ones. */
 size_t tsr__text_clean(tsr__buffer *out, tsr_text text);
 
-/* Append a cleaned text of `width` columns, cut to `columns` with "..." in the middle if it is
- * wider. */
-void tsr__text_shorten(tsr__buffer *out, tsr_text text, size_t width, size_t columns);
-
-/* The same, but showing what is around column `at` (below `width`) as well as the beginning: "..." comes
- * after the beginning, and again at the end if the text goes on. For texts that would otherwise read
- * alike. */
-void tsr__text_shorten_at(tsr__buffer *out, tsr_text text, size_t width, size_t columns, size_t at);
-/* The first column in which two cleaned texts differ; the width of the shorter if it begins the other. */
-size_t tsr__text_difference(tsr_text a, tsr_text b);
-
-/* tsr__text_shorten for a text that may name places, `folder/file:line name`, several joined by " > ", after
- * blanks that indent it. What is worth least goes first: the middle of the longest names, then folders, then the
- * places after the first, then the first name, and last the beginning of the file. A text without a line
- * is cut in the middle. Returns the columns it takes, which may be fewer. */
-size_t tsr__place_shorten(tsr__buffer *out, tsr_text text, size_t width, size_t columns);
-/* tsr__text_shorten_at for such a text: the file and line it begins with stay if there is room for more. */
-size_t tsr__place_shorten_at(tsr__buffer *out, tsr_text text, size_t width, size_t columns,
-                             size_t at);
-/* The columns of the file and line that `text` begins with, or 0. */
-size_t tsr__place_least(tsr_text text);
-
 /* A zero-terminated string as a tsr_text; NULL is empty. */
 tsr_text tsr__text_of(const char *string);
 

@@ -100,9 +100,15 @@ TABLES = (('peak',), ('profile', '--by', 'line'), ('why',), ('at', '--event', '2
 
 
 def table_lines(text):
-    """The lines of tables: all up to the first stack, but the verdict."""
+    """The lines of tables: all up to the first stack, but the verdict and the lines on which it goes on."""
     lines = plain(text).split('\n\n#1 ')[0].splitlines()
-    return [line for line in lines if not line.startswith(('Device', 'Out of memory'))]
+    kept, in_verdict = [], False
+    for line in lines:
+        is_verdict = line.startswith(('Device', 'Out of memory'))
+        in_verdict = is_verdict or (in_verdict and re.match(r'  \S+( \S+)*$', line) is not None)
+        if not in_verdict:
+            kept.append(line)
+    return kept
 
 
 def check_a_pipe_shortens_nothing(runner):

@@ -30,10 +30,12 @@ GENERATED = r'torchinductor|\bc[a-z2-7]{20,}|<eval_with_key>|<string>|\.triton'
 BAD = re.compile('|'.join((ALLOCATOR, INTERPRETER, GENERATED)))
 
 LISTS = [['peak'], ['leaks'], ['why'], *(['profile', '--by', by] for by in ('line', 'op', 'module', 'stack'))]
-COLUMNS = ('80', '100', '140')
+COLUMNS = (60, 80, 100, 120)
 
 
-TITLE = re.compile(r'allocated at|(?:in use|requested), by line|^  (?:line|operation|module)\b')
+# Their rows are of one category each.
+WITH_CATEGORY = ('why', 'check')
+TITLE = re.compile(r'allocated at|(?:in use|requested), by line|^  (?:line|operation|module)(?:  |$)')
 
 
 def named(line, first, header):
@@ -65,7 +67,7 @@ def rows_of(text):
         is_folded, is_above = header.strip() == title.group(0).strip(), not header.startswith('   ')
         number += is_folded and is_above
         end = number
-        while end < len(lines) and lines[end].startswith('  ') and not lines[end].startswith('  ...'):
+        while end < len(lines) and lines[end].startswith('  ') and not lines[end].startswith('  ... and '):
             end += 1
         if is_folded:
             numbers = '' if is_above else lines[number - 2]
@@ -87,12 +89,26 @@ def check(names, what, with_category):
         raise AssertionError(f'{what}: named after what is not the program: {bad}')
 
 
-def run(tessera, command, paths, columns):
-    """What the command prints to a terminal of that width."""
+def check_lines(names, whole, what):
+    """A row that names a line of the program names it however narrow the terminal is."""
+    assert len(names) == len(whole), f'{what}: {len(names)} rows instead of {len(whole)}'
+    for (_, name), (_, full) in zip(names, whole):
+        line = re.match(r'\S+(:\d+)(?= |$)', full)
+        if line and not re.search(re.escape(line.group(1)) + r'(?= |,|$)', name):
+            raise AssertionError(f'{what}: {full!r} lost its line: {name!r}')
+
+
+def run(tessera, command, paths, columns=None):
+    """What the command prints to a terminal of that width; without one, to a pipe."""
+    words = [tessera, *command, '-q', '--color', 'never', *map(str, paths)]
+    env = {name: value for name, value in os.environ.items() if name != 'COLUMNS'}
+    if columns is None:
+        return subprocess.run(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                              stderr=subprocess.DEVNULL, env=env, check=False).stdout.decode()
     parent, child = pty.openpty()
-    fcntl.ioctl(child, termios.TIOCSWINSZ, struct.pack('HHHH', 50, int(columns), 0, 0))
-    process = subprocess.Popen([tessera, *command, '-q', '--color', 'never', *map(str, paths)],
-                               stdin=subprocess.DEVNULL, stdout=child, stderr=subprocess.DEVNULL)
+    fcntl.ioctl(child, termios.TIOCSWINSZ, struct.pack('HHHH', 50, columns, 0, 0))
+    process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=child, stderr=subprocess.DEVNULL,
+                               env=env)
     os.close(child)
     out = b''
     while True:
@@ -109,12 +125,17 @@ def run(tessera, command, paths, columns):
 
 
 def check_list(tessera, command, paths):
-    found = 0
+    what = f'{" ".join(command)} {paths[-1].name}'
+    whole = rows_of(run(tessera, command, paths))
+    for names in whole:
+        check(names, f'{what}, in a pipe', command[0] in WITH_CATEGORY)
     for columns in COLUMNS:
-        for names in rows_of(run(tessera, command, paths, columns)):
-            check(names, f'{" ".join(command)} {paths[-1].name} {columns}', command[0] == 'why')
-            found += len(names)
-    return found
+        tables = rows_of(run(tessera, command, paths, columns))
+        assert len(tables) == len(whole), f'{what}, {columns} columns: {len(tables)} tables'
+        for names, full in zip(tables, whole):
+            check(names, f'{what}, {columns} columns', command[0] in WITH_CATEGORY)
+            check_lines(names, full, f'{what}, {columns} columns')
+    return sum(map(len, whole))
 
 
 def check_file(tessera, path):

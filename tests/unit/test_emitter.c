@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "emit/cut.h"
 #include "emit/emitter.h"
 #include "emit/text.h"
 #include "test_support.h"
@@ -389,60 +390,122 @@ static void test_paragraphs(void **state) {
       &to, "short\ntwelve signs\n one two\n   three\n   four\n   overlong-word-here\n   end\n");
 }
 
-/* The name's middle goes first, the file and its line last. */
+static const struct {
+  const char *text;
+  size_t columns;
+  const char *expected;
+} place_cases[] = {
+    {"model.py:382 forward", 20, "model.py:382 forward"},
+    {"model.py:382 forward", 19, "model.py:382 ..."},
+    {"model.py:382 forward", 12, "model.py:382"},
+    {"model.py:382 forward", 11, "...l.py:382"},
+    {"model.py:382 forward", 4, "...2"},
+    {"model.py:382 forward", 2, ".."},
+    {"model.py:382 forward", 0, ""},
+    {"model.py:382 training_step", 22, "model.py:382 tra...tep"},
+    {"model.py:382 training_step", 20, "model.py:382 ..."},
+    {"model.py:382 forward (aten::mul)", 31, "model.py:382 forward (mul)"},
+    {"model.py:382 forward (aten::mul)", 25, "model.py:382 forward ..."},
+    {"model.py:382 forward (aten::mul), from train.py:9", 47,
+     "model.py:382 forward (mul), from train.py:9"},
+    {"model.py:382 forward (aten::mul), from train.py:9", 42, "model.py:382 forward (mul) ..."},
+    {"model.py:382 forward (aten::mul), from train.py:9", 29, "model.py:382 forward ..."},
+    {"model.py:382 forward (aten::mul), from train.py:9", 23, "model.py:382 ..."},
+    {"model.py:39 forward > einsum.py:291 einsum (aten::einsum)", 51,
+     "model.py:39 forward > einsum.py:291 einsum (einsum)"},
+    {"model.py:39 forward > einsum.py:291 einsum (aten::einsum)", 50,
+     "model.py:39 forward (einsum) ..."},
+    {"train.py:31 training_step > linear.py:125 forward", 48, "train.py:31 training_step ..."},
+    {"train.py:31 training_step > linear.py:125 forward", 28, "train.py:31 train...step ..."},
+    {"train.py:31 training_step > linear.py:125 forward", 18, "train.py:31 ..."},
+    {"train.py:31 training_step > linear.py:125 forward", 13, "train.py:31"},
+    {"a.py:1 f > b.py:2 g > c.py:3 h > d.py:4 i > e.py:5 jjjjjjjjjj", 52,
+     "a.py:1 f > b.py:2 g > c.py:3 h > d.py:4 i ..."},
+    {"    src/a/model.py:382 forward", 28, "    .../model.py:382 forward"},
+    {"    src/a/model.py:382 forward", 24, "    .../model.py:382 ..."},
+    {"    src/a/model.py:382 forward", 18, "    model.py:382"},
+    {"    src/a/model.py:382 forward", 14, "    ....py:382"},
+    {"work/b/c/model.py:382 forward", 27, ".../c/model.py:382 forward"},
+    {"AddmmBackward0 (autograd)", 12, "Addmm...rad)"},
+    {"parameter 1.58 GiB, workspace 16.25 MiB, unknown 5 B", 51,
+     "parameter 1.58 GiB, workspace 16.25 MiB, ..."},
+    {"parameter 1.58 GiB, workspace 16.25 MiB, unknown 5 B", 22, "parameter ...known 5 B"},
+    {"10:30 at noon, a stage", 12, "10:30...tage"},
+    {"time: 12 of a stage", 10, "time...age"},
+    {"\xC3\xA4\xC3\xA4\xC3\xA4\xC3\xA4.py:7 \xC3\xA9t\xC3\xA9\xC3\xA9t\xC3\xA9", 14,
+     "\xC3\xA4\xC3\xA4\xC3\xA4\xC3\xA4.py:7 ..."},
+    {" > ", 2, " ."},
+    {":1", 1, "."},
+};
+
+/* The callers go first, the file and its line last. */
 static void test_places_are_shortened(void **state) {
   (void)state;
-  static const struct {
-    const char *text;
-    size_t columns;
-    const char *expected;
-  } cases[] = {
-      {"model.py:382 forward", 20, "model.py:382 forward"},
-      {"model.py:382 forward", 19, "model.py:382 fo...d"},
-      {"model.py:382 forward", 16, "model.py:382 ..."},
-      {"model.py:382 forward", 15, "model.py:382"},
-      {"model.py:382 forward", 12, "model.py:382"},
-      {"model.py:382 forward", 11, "...l.py:382"},
-      {"model.py:382 forward", 4, "...2"},
-      {"model.py:382 forward", 2, ".."},
-      {"model.py:382 forward", 0, ""},
-      {"train.py:31 training_step > linear.py:125 forward", 44,
-       "train.py:31 tra...ep > linear.py:125 forward"},
-      {"train.py:31 training_step > linear.py:125 forward", 40,
-       "train.py:31 t...p > linear.py:125 f...d"},
-      {"train.py:31 training_step > linear.py:125 forward", 35,
-       "train.py:31 ... > linear.py:125 ..."},
-      {"train.py:31 training_step > linear.py:125 forward", 34, "train.py:31 training_step ..."},
-      {"train.py:31 training_step > linear.py:125 forward", 19, "train.py:31 ... ..."},
-      {"train.py:31 training_step > linear.py:125 forward", 18, "train.py:31"},
-      {"a.py:1 f > b.py:2 g > c.py:3 h > d.py:4 i > e.py:5 jjjjjjjjjj", 52,
-       "a.py:1 f > b.py:2 g > c.py:3 h > d.py:4 i ..."},
-      {"    src/a/model.py:382 forward", 28, "    .../model.py:382 forward"},
-      {"    src/a/model.py:382 forward", 24, "    .../model.py:382 ..."},
-      {"    src/a/model.py:382 forward", 18, "    model.py:382"},
-      {"    src/a/model.py:382 forward", 14, "    ....py:382"},
-      {"AddmmBackward0 (autograd)", 12, "Addmm...rad)"},
-      {"10:30 at noon, a stage", 12, "10:30 at...e"},
-      {"time: 12 of a stage", 10, "time...age"},
-      {"\xC3\xA4\xC3\xA4\xC3\xA4\xC3\xA4.py:7 \xC3\xA9t\xC3\xA9\xC3\xA9t\xC3\xA9", 14,
-       "\xC3\xA4\xC3\xA4\xC3\xA4\xC3\xA4.py:7 \xC3\xA9..."},
-      {" > ", 2, " ."},
-      {":1", 1, "."},
-  };
-  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+  for (size_t i = 0; i < sizeof place_cases / sizeof *place_cases; i++) {
     tsr__buffer clean = {0}, out = {0};
-    size_t width = tsr__text_clean(&clean, tsr__text_of(cases[i].text));
-    size_t taken =
-        tsr__place_shorten(&out, (tsr_text){clean.data, clean.size}, width, cases[i].columns);
+    size_t width = tsr__text_clean(&clean, tsr__text_of(place_cases[i].text));
+    size_t taken = tsr__place_shorten(&out, (tsr_text){clean.data, clean.size}, width,
+                                      place_cases[i].columns, false);
     tsr__buffer_append(&out, "", 1);
-    assert_string_equal(out.data, cases[i].expected);
+    assert_string_equal(out.data, place_cases[i].expected);
     tsr__buffer again = {0};
     assert_int_equal(taken, tsr__text_clean(&again, tsr__text_of(out.data)));
-    assert_true(taken <= cases[i].columns);
+    assert_true(taken <= place_cases[i].columns);
     tsr__buffer_release(&again);
     tsr__buffer_release(&clean);
     tsr__buffer_release(&out);
   }
+}
+
+/* A chain of calls keeps its lines longer than its names. */
+static void test_chains_are_shortened(void **state) {
+  (void)state;
+  static const struct {
+    size_t columns;
+    const char *expected;
+  } cases[] = {
+      {59, "source/train.py:31 training_step > source/lib/m.py:5 step"},
+      {56, "source/train.py:31 training_step > .../lib/m.py:5 step"},
+      {50, ".../train.py:31 training_step > .../m.py:5 step"},
+      {44, ".../train.py:31 trai...tep > .../m.py:5 step"},
+      {38, ".../train.py:31 > .../m.py:5"},
+      {24, ".../train.py:31 ..."},
+  };
+  tsr_text text = tsr__text_of("source/train.py:31 training_step > source/lib/m.py:5 step");
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    tsr__buffer out = {0};
+    size_t taken = tsr__place_shorten(&out, text, text.size_bytes, cases[i].columns, true);
+    assert_int_equal(taken, out.size);
+    tsr__buffer_append(&out, "", 1);
+    assert_string_equal(out.data, cases[i].expected);
+    tsr__buffer_release(&out);
+  }
+}
+
+/* Of rows that would read alike, each shows the caller or the operation in which it differs. */
+static void test_cut_rows_show_what_differs(void **state) {
+  (void)state;
+  static const char *const texts[] = {
+      "model.py:382 forward (aten::multiply), from trainer.py:9",
+      "model.py:382 forward (aten::multiply), from trainer.py:10, from train.py:2",
+      "model.py:382 forward (aten::divide), from trainer.py:9",
+      "model.py:382 forward > linear.py:7 call (aten::multiply)"};
+  static const tsr__column columns[] = {{NULL, "name", TSR__ELASTIC}};
+  sink to = {0};
+  tsr__emitter e;
+  tsr__emitter_init(&e, &(tsr_report_options){.width = 28}, sink_write, &to);
+  tsr__emit_table(&e, NULL, columns, 1);
+  for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+    tsr__emit_row(&e, (tsr__cell[]){tsr__string(texts[i])});
+    tsr__emit_row_end(&e);
+  }
+  tsr__emit_table_end(&e);
+  assert_int_equal(tsr__emitter_finish(&e, NULL), TSR_OK);
+  assert_output(&to, "  name\n"
+                     "  model.py:382 forward ...\n"
+                     "  model.py:382, from...py:10\n"
+                     "  model.py:382 (divide)\n"
+                     "  model.py:382 > linear.py:7\n");
 }
 
 static void assert_table(uint32_t width, bool is_last, const char *expected) {
@@ -474,21 +537,23 @@ static void test_tables_give_way(void **state) {
       0, true,
       "  bytes  category         line\n"
       "  512 B  optimizer_state  a_long_name_of_a_file.py:123 a_long_name_of_a_function\n");
+  assert_table(64, true,
+               "  bytes  category         line\n"
+               "  512 B  optimizer_state  a_long_name_of_a_file.py:123 a_l...ion\n");
   assert_table(60, true,
-               "  bytes  category         line\n"
-               "  512 B  optimizer_state  a_long_name_of_a_file.py:123 a...n\n");
-  assert_table(46, true,
-               "  bytes  category         line\n"
-               "  512 B  optimizer_state  ..._of_a_file.py:123\n");
+               "  bytes  category\n"
+               "     line\n"
+               "  512 B  optimizer_state\n"
+               "     a_long_name_of_a_file.py:123 a_long_name_of_a_function\n");
   assert_table(40, true,
                "  bytes  category\n"
                "     line\n"
                "  512 B  optimizer_state\n"
-               "     a_long_name_of_a_file.py:123 a_...n\n");
+               "     a_long_name_of_a_file.py:123 ...\n");
   assert_table(40, false,
                "  line\n"
                "     bytes  category\n"
-               "  a_long_name_of_a_file.py:123 a_...n\n"
+               "  a_long_name_of_a_file.py:123 ...\n"
                "     512 B  optimizer_state\n");
 }
 
@@ -594,6 +659,8 @@ int main(void) {
       cmocka_unit_test(test_cut_rows_stay_distinct),
       cmocka_unit_test(test_paragraphs),
       cmocka_unit_test(test_places_are_shortened),
+      cmocka_unit_test(test_chains_are_shortened),
+      cmocka_unit_test(test_cut_rows_show_what_differs),
       cmocka_unit_test(test_tables_give_way),
       cmocka_unit_test(test_output_goes_out_in_pieces),
       cmocka_unit_test(test_long_strings_go_out_in_pieces),

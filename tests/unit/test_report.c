@@ -563,9 +563,9 @@ static void test_peak_options(void **state) {
       .quiet = true, .full_stacks = true, .verbose = true, .color = true, .width = 20};
   assert_int_equal(tsr__report_peak(&input, &peak, &options, collect, &out, NULL), TSR_OK);
   assert_report(
-      &out, "\033[1mDevice 0: peak 8.00\033[0m\n"
-            "  \033[1mGiB allocated of\033[0m\n"
-            "  \033[1m12.00 GiB\033[0m\n"
+      &out, "\033[1mDevice 0: peak\033[0m\n"
+            "  \033[1m8.00 GiB allocated\033[0m\n"
+            "  \033[1mof 12.00 GiB\033[0m\n"
             "  \033[1mreserved, at event\033[0m\n"
             "  \033[1m3,737 of 22,331;\033[0m\n"
             "  \033[1m1.50 GiB date from\033[0m\n"

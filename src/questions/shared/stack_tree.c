@@ -355,7 +355,7 @@ static void print_tree(tree *t, size_t rows) {
   const tsr__column columns[] = {{NULL, "#", TSR__RIGHT},
                                  {NULL, "bytes", TSR__RIGHT},
                                  {NULL, "count", TSR__RIGHT},
-                                 {NULL, t->scratch.data, TSR__ELASTIC}};
+                                 {NULL, t->scratch.data, TSR__CHAIN}};
   tsr__emit_space(emitter);
   tsr__emit_table(emitter, NULL, columns, sizeof columns / sizeof *columns);
   for (uint32_t at = t->nodes.items[0].first, end; at != TSR_NONE; at = next_chain(t, end)) {
