@@ -22,6 +22,7 @@
 
 #include "export.h"
 #include "page.h"
+#include "progress.h"
 #include "rules.h"
 #include "session.h"
 #include "textfile.h"
@@ -182,8 +183,12 @@ int cli_asking_run(cli_session *session, cli_asking *asking) {
   size_t count = asking->input_count;
   if (!count) subjects[count++].name = session->path;
   if (options->verbose && question->verbose_lists_all) session->query.top = 0;
+  cli_clock clock;
+  cli_clock_start(&clock, "working on",
+                  session->path ? session->path : options->command->about.name, options->quiet);
   status =
       tsr_ask(question, subjects, count, options->own, &session->query, &asking->answer, error);
+  cli_clock_stop(&clock);
   /* Without a snapshot, only the command line can be wrong. */
   if (status && status != TSR_ERROR_MEMORY && !question->subject_count)
     return cli_usage_error(options->command, "%s: %s", session->path, error->message);

@@ -2,9 +2,12 @@
  * be too large. */
 #include "page.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+
+#include "progress.h"
 
 enum { MOST_ALLOCATIONS = 1500000, FEWEST_ALLOCATIONS = 1000 };
 
@@ -42,12 +45,13 @@ void cli_page_release(cli_page *page) {
 }
 
 /* A page of nothing would only puzzle whoever opens it. */
-static int refuse_empty(const cli_session *session) {
-  cli_say(NULL,
-          "%s: the snapshot is empty: no device has events or segments. Take it after the program "
-          "has used the GPU.",
-          session->path);
-  return CLI_INPUT;
+static int refuse_empty(cli_session *session) {
+  tsr_error *error = &session->error;
+  *error = (tsr_error){.status = TSR_ERROR_FORMAT, .offset = TSR_OFFSET_NONE};
+  (void)snprintf(error->message, sizeof error->message,
+                 "the snapshot is empty: no device has events or segments. Take it after the "
+                 "program has used the GPU.");
+  return error->status;
 }
 
 /* Views of all files; how many devices they have. */
@@ -106,8 +110,12 @@ int cli_page_make(cli_session *session, const cli_page_from *from, cli_page *pag
 int cli_page_save(cli_session *session, const cli_page_from *from, const char *path) {
   cli_page page = {0};
   cli_output output = {.path = path};
+  cli_clock clock;
+  cli_clock_start(&clock, "making the page of", from->inputs[0].heading.path,
+                  session->options->quiet);
   int status = cli_page_make(session, from, &page);
   if (status == 0) status = tsr_page_write(page.page, cli_output_write, &output, &session->error);
+  cli_clock_stop(&clock);
   status = cli_finish_aside(session, &output, status);
   cli_page_release(&page);
   return status;

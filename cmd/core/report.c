@@ -12,7 +12,9 @@
 #include <strings.h>
 #include <tessera/unstable/terminal.h>
 #include <tessera/unstable/why.h>
+#include <unistd.h>
 
+#include "progress.h"
 #include "session.h"
 
 enum { PAGE_AUTO, PAGE_MARKDOWN, PAGE_HTML };
@@ -243,7 +245,12 @@ int cli_report(cli_session *session) {
   if (format <= PAGE_AUTO && name) p.is_html = ends_in(name, ".html") || ends_in(name, ".htm");
   cli_input input = {0};
   int status = cli_open(session, 0, &input);
+  /* On a terminal that gets the report, nothing else may be on the line. */
+  bool is_quiet = session->options->quiet || (!name && isatty(STDOUT_FILENO));
+  cli_clock clock;
+  cli_clock_start(&clock, "reporting on", session->options->operands[0], is_quiet);
   if (status == 0) status = put_page(&p, &input);
+  cli_clock_stop(&clock);
   cli_close(&input);
   return status;
 }

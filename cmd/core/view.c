@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "page.h"
+#include "progress.h"
 #include "rules.h"
 #include "view.h"
 
@@ -121,6 +122,10 @@ static int read_options(cli_session *session, tsr_page_options *how, tsr_rules *
   return text ? cli_rules_load(session, "rules", text, TSR_RULES_STRICT, rules) : 0;
 }
 
+static void warn_of_files(const cli_session *session, const cli_input *inputs, size_t count) {
+  for (size_t i = 0; i < count; i++) cli_warn_of_file(session, &inputs[i]);
+}
+
 int cli_with_page(cli_session *session, bool is_served, cli_page_fn *show) {
   size_t count = session->options->operand_count, opened = 0;
   cli_page_from from = {.query = &session->query,
@@ -140,14 +145,20 @@ int cli_with_page(cli_session *session, bool is_served, cli_page_fn *show) {
   from.inputs = inputs;
   from.count = opened;
   from.rules = rules;
+  cli_clock clock;
+  cli_clock_start(&clock, "making the page of", session->options->operands[0],
+                  session->options->quiet);
   if (status == 0) status = cli_page_make(session, &from, &page);
-  for (size_t i = 0; status == 0 && i < opened; i++) cli_warn_of_file(session, &inputs[i]);
   for (size_t i = 0; i < opened;
        i++) { /* the page is all that is requested, however long it is served */
     tsr_study_free(inputs[i].study);
     inputs[i].study = NULL;
   }
+  if (is_served) cli_clock_stop(&clock);
+  if (is_served && status == 0) warn_of_files(session, inputs, opened);
   if (status == 0) status = show(session, &page);
+  if (!is_served) cli_clock_stop(&clock);
+  if (!is_served && status == 0) warn_of_files(session, inputs, opened);
   cli_page_release(&page);
   while (opened) cli_close(&inputs[--opened]);
   free(inputs);

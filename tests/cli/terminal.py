@@ -5,6 +5,7 @@ Commands run with their output in a pipe and in pseudo-terminals of several widt
 and where warnings go.
 """
 import argparse
+import contextlib
 import fcntl
 import json
 import os
@@ -12,10 +13,12 @@ import pty
 import re
 import select
 import shutil
+import signal
 import struct
 import subprocess
 import sys
 import termios
+import time
 from pathlib import Path
 
 sys.dont_write_bytecode = True
@@ -215,6 +218,62 @@ def check_warnings_follow_the_answer(runner):
     _, screen, _ = runner.shown('peak', 'half.pickle', columns=100, both=True)
     assert screen.index('Device 0') < screen.index('tessera: half.pickle: warning')
     assert screen.rstrip().splitlines()[-1].startswith('tessera: half.pickle: warning'), screen
+
+
+def read_until(handle, text):
+    """What a terminal receives up to a text, or to its end."""
+    seen = b''
+    while text not in seen and select.select([handle], [], [], HANG_S)[0]:
+        try:
+            seen += os.read(handle, 1 << 16)
+        except OSError:  # the other side is closed
+            break
+    return seen
+
+
+def check_a_page_in_the_making_has_a_clock(runner):
+    for words, shows in (((), True), (('-q',), False)):
+        here, there = pty.openpty()
+        reading, writing = os.pipe()
+        # A full pipe keeps the command from finishing.
+        os.set_blocking(writing, False)
+        with contextlib.suppress(BlockingIOError):
+            while os.write(writing, bytes(4096)):
+                pass
+        os.set_blocking(writing, True)
+        with subprocess.Popen([runner.tessera, 'view', *words, 'long.pickle'], cwd=runner.folder,
+                              env=runner.env, stdin=subprocess.DEVNULL, stdout=writing,
+                              stderr=there) as process:
+            os.close(there)
+            os.close(writing)
+            line = read_until(here, b'making the page of long.pickle') if shows else b''
+            with os.fdopen(reading, 'rb') as page:
+                assert b'<!doctype html>' in page.read()
+            assert process.wait(timeout=HANG_S) == 0
+        rest = Runner.drain(here)
+        os.close(here)
+        assert line.endswith(b'making the page of long.pickle') == shows, line
+        assert rest.endswith('\r\x1b[K') == shows, rest
+
+
+def check_a_long_answer_has_a_clock(runner):
+    here, there = pty.openpty()
+    with subprocess.Popen([runner.tessera, 'simulate', 'gpt2', '--steps', '2000'], cwd=runner.folder,
+                          env=runner.env, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                          stderr=there) as process:
+        os.close(there)
+        seen = b''
+        while b'working on gpt2' not in seen and process.poll() is None:
+            # Slow the command down, so that it takes long on any machine.
+            process.send_signal(signal.SIGSTOP)
+            time.sleep(0.05)
+            process.send_signal(signal.SIGCONT)
+            time.sleep(0.002)
+            if select.select([here], [], [], 0)[0]:
+                seen += os.read(here, 1 << 16)
+        process.kill()
+    os.close(here)
+    assert b'working on gpt2' in seen, seen
 
 
 FAILURES = ('oom', 'oom-pieces', 'oom-elsewhere', 'oom-pending', 'oom-rounded')
