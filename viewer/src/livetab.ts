@@ -104,7 +104,7 @@ export class Summary {
     const isPeak = moment === device.head.peak && !device.isStill;
     const value = (name: string, bytes: number, strong = false) =>
       h('span', { class: strong ? 'figure strong' : 'figure', title: exact(bytes) }, h('b', {}, size(bytes)), ` ${name}`);
-    const time = device.hasTimes ? momentClock(device, moment) : '';
+    const time = device.hasTimes && !range ? momentClock(device, moment) : '';
     const what = momentName(device, moment);
     const parts: (Node | false)[] = [
       h('span', { class: 'moment' }, isPeak ? `peak, ${what}` : what),
