@@ -5,6 +5,8 @@ It does not import torch, and imports tessera only after torch: a program withou
 for a check at each import. A failure prints a line on stderr and never affects the program.
 """
 
+from __future__ import annotations
+
 import importlib.util
 import os
 import sys
@@ -12,7 +14,7 @@ import sys
 _WATCHED = ("torch", "torch_npu")
 
 
-def _started():
+def _started() -> None:
     """torch, or a plug-in that brings another kind of device, has been imported."""
     try:
         from tessera import _capture
@@ -26,10 +28,10 @@ class _Finder:
     """Is first in sys.meta_path: finds nothing itself, but sees what is about to be
     imported."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.looking = False
 
-    def find_spec(self, name, path=None, target=None):
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
         if self.looking or name not in _WATCHED:
             return None
         self.looking = True
@@ -44,7 +46,7 @@ class _Finder:
         if execute is None:
             return None
 
-        def exec_module(module):
+        def exec_module(module: Any) -> None:
             del loader.exec_module  # the loader is unchanged
             execute(module)
             _started()
@@ -56,7 +58,7 @@ class _Finder:
         return spec
 
 
-def install():
+def install() -> None:
     if os.environ.get("TESSERA_RECORD", "").strip().lower() in ("", "0", "false", "no", "off"):
         return
     if "torch" in sys.modules:

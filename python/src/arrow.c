@@ -423,7 +423,10 @@ static PyMethodDef methods[] = {
 };
 
 bool core_table_ready(PyObject *module) {
+  static char doc[] =
+      "Columns for Arrow: (name, column, Arrow's format, texts of a dictionary or None).";
   static PyType_Slot slots[] = {
+      {Py_tp_doc, doc},
       {Py_tp_new, (void *)new_table},
       {Py_tp_dealloc, (void *)dealloc},
       {Py_tp_methods, methods},

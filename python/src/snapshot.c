@@ -220,7 +220,9 @@ static PyMethodDef methods[] = {
 };
 
 bool core_snapshot_ready(PyObject *module) {
+  static char doc[] = "A snapshot in the library's memory.";
   static PyType_Slot slots[] = {
+      {Py_tp_doc, doc},
       {Py_tp_new, (void *)core_refuse_new},
       {Py_tp_dealloc, (void *)dealloc},
       {Py_tp_methods, methods},

@@ -10,6 +10,8 @@
 A snapshot is data: nothing in it is executed. Answers are those of the command, from the same
 library. See docs/python.md.
 """
+from typing import TYPE_CHECKING, Any, List
+
 from . import _answers as answers
 from ._errors import (ArgumentError, Error, FormatError, LimitError, NotFoundError, ReadError,
                       UnsupportedError)
@@ -18,6 +20,9 @@ from ._simulate import Simulation, models, simulate
 from ._snapshot import Snapshot, open, questions
 from ._tables import Allocations, Blocks, Column, Events, Frames, Segments, Stacks, Table, Totals
 from ._core import version as _version
+
+if TYPE_CHECKING:
+    from ._capture import record
 
 __version__ = _version()
 
@@ -29,14 +34,15 @@ __all__ = [
 ]
 
 
-def __getattr__(name):
-    """Imports `tessera.record` on first use: programs that only read snapshots don't need it."""
-    if name == 'record':
-        from ._capture import record
-        globals()['record'] = record
-        return record
-    raise AttributeError(f"module 'tessera' has no attribute {name!r}")
+if not TYPE_CHECKING:  # a misspelt name is an error to type checkers
+    def __getattr__(name: str) -> Any:
+        """Imports `tessera.record` on first use: programs that only read snapshots don't need it."""
+        if name == 'record':
+            from ._capture import record
+            globals()['record'] = record
+            return record
+        raise AttributeError(f"module 'tessera' has no attribute {name!r}")
 
 
-def __dir__():
+def __dir__() -> List[str]:
     return sorted(set(globals()) | set(__all__))

@@ -7,7 +7,10 @@ too: fields are only ever added.
 import copy
 import json
 import typing
-from typing import Any, Dict, Iterator, List, Optional, Sequence, Union
+from typing import TYPE_CHECKING, Any, Dict, Iterator, KeysView, List, Optional, Sequence, Union
+
+if TYPE_CHECKING:
+    from . import _core
 
 __all__ = ['Record', 'Answer']
 
@@ -21,14 +24,15 @@ class Record:
         self._data = data
         self._wrapped: Dict[str, Any] = {}
 
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith('__'):
-            raise AttributeError(name)
-        try:
-            return self[name]
-        except KeyError:
-            raise AttributeError(f'{type(self).__name__} has no field {name!r}; it has '
-                                 f'{", ".join(self._data)}') from None
+    if not TYPE_CHECKING:  # the fields are declared below: to a type checker, others are mistakes
+        def __getattr__(self, name: str) -> Any:
+            if name.startswith('__'):
+                raise AttributeError(name)
+            try:
+                return self[name]
+            except KeyError:
+                raise AttributeError(f'{type(self).__name__} has no field {name!r}; it has '
+                                     f'{", ".join(self._data)}') from None
 
     def __getitem__(self, name: str) -> Any:
         try:
@@ -60,7 +64,7 @@ class Record:
         fields = ', '.join(f'{name}={_brief(value)}' for name, value in self._data.items())
         return f'{type(self).__name__}({fields})'
 
-    def keys(self):
+    def keys(self) -> KeysView[str]:
         """Names of the fields."""
         return self._data.keys()
 
@@ -127,6 +131,10 @@ class Frame(Record):
         return f'{self.file}:{"?" if self.line is None else self.line} {self.name}'
 
 
+class Counts(Record):
+    """Numbers by name; the names depend on the file."""
+
+
 class Totals(Record):
     """PyTorch's four totals, in bytes."""
     requested_bytes: int
@@ -161,10 +169,30 @@ class Stack(Record):
     phase: str
     evidence: str
     confidence: str
-    categories: Record
+    categories: Counts
     names: List[Name]
     omitted_names: int
     frames: List[Frame]
+
+
+class Finding(Record):
+    """What the program can change, and what that saves (docs/findings.md)."""
+    rule: str
+    bytes: int
+    saved_bytes: int
+    count: Optional[int]
+    event: int
+    frame: Optional[Frame]
+    frames: List[Frame]
+
+
+class PrivatePool(Record):
+    """What the pool of a CUDA graph or a MemPool keeps on a stream."""
+    pool: List[int]
+    stream: int
+    active_bytes: int
+    reserved_bytes: int
+    high_water_bytes: int
 
 
 class Device(Record):
@@ -188,26 +216,27 @@ class Answer(Record):
     devices: Sequence[Device]
     warnings: List[Warning]
 
-    def __init__(self, core: Any) -> None:
+    def __init__(self, core: '_core.Answer') -> None:
         super().__init__(json.loads(core.json()))
         self._core = core
 
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith('__'):
-            raise AttributeError(name)
-        if name in self._data:
-            return self[name]
-        devices, gpus = self['devices'], self._gpus()
-        if len(gpus) == 1:
-            return getattr(gpus[0], name)
-        if gpus and all(isinstance(device._data.get(name), list) for device in gpus):
-            return self._joined(gpus, name)
-        raise AttributeError(f'{type(self).__name__} has no field {name!r}; the answer is about '
-                             f'{len(devices)} devices, see its .devices')
+    if not TYPE_CHECKING:
+        def __getattr__(self, name: str) -> Any:
+            if name.startswith('__'):
+                raise AttributeError(name)
+            if name in self._data:
+                return self[name]
+            devices, gpus = self['devices'], self._gpus()
+            if len(gpus) == 1:
+                return getattr(gpus[0], name)
+            if gpus and all(isinstance(device._data.get(name), list) for device in gpus):
+                return self._joined(gpus, name)
+            raise AttributeError(f'{type(self).__name__} has no field {name!r}; the answer is about '
+                                 f'{len(devices)} devices, see its .devices')
 
     def _gpus(self) -> Sequence[Device]:
         """All devices but pinned host memory; or that alone."""
-        devices = self['devices']
+        devices: List[Device] = self['devices']
         return [device for device in devices if device['device'] != 'host'] or devices
 
     @staticmethod
@@ -253,6 +282,7 @@ class Answer(Record):
 
 
 class ReplayCheck(Record):
+    """How well the replay agrees with the file; the numbers of a pair are equal if it does."""
     reused: int
     reused_matched: int
     segments_new: int
@@ -262,7 +292,8 @@ class ReplayCheck(Record):
 
 
 class InfoDevice(Device):
-    actions: Dict[str, int]
+    """What a device's trace contains."""
+    actions: Counts
     segments: int
     blocks: int
     stacks: int
@@ -275,14 +306,17 @@ class InfoDevice(Device):
 
 
 class Info(Answer, InfoDevice):
+    """What is in a file."""
     devices: Sequence[InfoDevice]
 
 
 class PeakMoment(Moment):
+    """The highest moment."""
     unsplit_bytes: int
 
 
 class Fragmentation(Record):
+    """Reserved memory that holds no requested byte, by cause."""
     rounding_bytes: int
     unsplit_bytes: int
     waiting_bytes: int
@@ -301,23 +335,28 @@ class Recorded(Record):
 
 
 class PeakDevice(Device):
+    """What held the memory of a device at its peak."""
     peak: PeakMoment
     start: Totals
     end: Totals
     start_unsplit_bytes: int
     maxima: Totals
     fragmentation: Fragmentation
+    private_pools: List[PrivatePool]
     recorded: Recorded
+    findings: List[Finding]
     stacks: List[Stack]
     omitted_stacks: int
     omitted_bytes: int
 
 
 class Peak(Answer, PeakDevice):
+    """What held the memory at its peak."""
     devices: Sequence[PeakDevice]
 
 
 class AtDevice(Device):
+    """What held the memory of a device at a moment."""
     event: int
     time_us: Optional[int]
     requested_bytes: int
@@ -326,79 +365,162 @@ class AtDevice(Device):
     reserved_bytes: int
     live_allocations: int
     fragmentation: Fragmentation
+    private_pools: List[PrivatePool]
     stacks: List[Stack]
     omitted_stacks: int
     omitted_bytes: int
 
 
 class At(Answer, AtDevice):
+    """What held the memory at a moment."""
     devices: Sequence[AtDevice]
 
 
 class ProfilePeak(Record):
+    """The moment for which groups are listed."""
     event: int
     time_us: Optional[int]
     requested_bytes: int
     allocated_bytes: int
 
 
+class GroupTrace(Record):
+    """A group over the whole trace."""
+    allocations: int
+    bytes: int
+    largest_bytes: int
+    freed: int
+    mean_life_events: Optional[int]
+    mean_life_us: Optional[int]
+
+
+class Reason(Record):
+    """Why memory is in its category."""
+    phase: str
+    evidence: str
+    confidence: str
+    bytes: int
+    allocations: int
+
+
 class Group(Record):
+    """A group of allocations, at the peak and at its own highest."""
     name: str
     bytes: int
     allocations: int
     peak_bytes: int
     peak_event: int
     first_event: int
+    trace: GroupTrace
+    reasons: List[Reason]
+    frames: List[Frame]
 
 
 class Layer(Record):
+    """A band of allocations of one group, one after another."""
     name: str
     bytes: int
     allocations: int
     birth_event: int
 
 
+class HistoryGroup(Record):
+    """A group of a history; the last combines those that are not listed, and has no name."""
+    name: Optional[str]
+    groups: int
+    peak_bytes: int
+    peak_event: int
+
+
+class HistoryBand(Record):
+    """A band, to which moments refer by its position."""
+    group: int
+    birth_event: int
+    death_event: Optional[int]
+    peak_bytes: int
+
+
+class HistoryMoment(Record):
+    """What is held after an event: pairs of a group's position and bytes, and with `ordered` those of bands."""
+    event: int
+    time_us: Optional[int]
+    requested_bytes: int
+    older_bytes: int
+    groups: List[List[int]]
+    bands: List[List[int]]
+
+
+class History(Record):
+    """Memory over time."""
+    groups: List[HistoryGroup]
+    bands: List[HistoryBand]
+    moments: List[HistoryMoment]
+
+
 class ProfileDevice(Device):
+    """A device's memory by group."""
     by: str
     peak: ProfilePeak
     groups: List[Group]
     omitted_groups: int
     omitted_bytes: int
     layers: List[Layer]
-    history: Record
+    omitted_layers: int
+    omitted_layer_bytes: int
+    history: History
 
 
 class Profile(Answer, ProfileDevice):
+    """Memory by group."""
     devices: Sequence[ProfileDevice]
 
 
 class DiffSide(Record):
+    """One of the two files."""
     device: Optional[int]
     events: int
+    settings: str
     peak: Moment
 
 
 class Change(Record):
+    """What a stack, or another group, holds in one file and the other."""
     delta_bytes: int
     old_bytes: int
     new_bytes: int
     old_allocations: int
     new_allocations: int
     status: str
+    moved: bool
+    name: str  # of a group, with `by`
     category: str
     names: List[Name]
     omitted_names: int
     frames: List[Frame]
 
 
+class DiffCause(Record):
+    """What most of the difference is made of."""
+    category: Optional[str]
+    delta_bytes: int
+    line: Optional[str]
+    line_delta_bytes: int
+
+
 class DiffDevice(Device):
+    """What changed on a device."""
+    by: str
     old: DiffSide
     new: DiffSide
     delta_bytes: int
+    requested_delta_bytes: int
+    rounding_delta_bytes: int
+    cause: DiffCause
     changes: List[Change]
     omitted_changes: int
     omitted_delta_bytes: int
     unchanged_stacks: int
+    moved_stacks: int
     added_bytes: int
     removed_bytes: int
     grown_bytes: int
@@ -406,16 +528,19 @@ class DiffDevice(Device):
 
 
 class Diff(Answer, DiffDevice):
+    """What changed from one file to the other."""
     devices: Sequence[DiffDevice]
 
 
 class StagePlace(Record):
+    """A stage, by its number and name."""
     id: int
     name: str
     repetition: int
 
 
 class Stage(Record):
+    """An annotated range, and the highest moment in it."""
     name: str
     id: int
     parent: Optional[int]
@@ -432,6 +557,7 @@ class Stage(Record):
 
 
 class StageGroup(Record):
+    """Stages of one name."""
     name: str
     stages: int
     depth: int
@@ -439,6 +565,7 @@ class StageGroup(Record):
 
 
 class StagesDevice(Device):
+    """How high a device's memory went in each stage."""
     peak: Moment
     peak_stages: List[StagePlace]
     stages: List[Stage]
@@ -448,51 +575,146 @@ class StagesDevice(Device):
 
 
 class Stages(Answer, StagesDevice):
+    """How high memory went in each stage."""
     devices: Sequence[StagesDevice]
 
 
+class Step(Record):
+    """A step; both its events are part of it."""
+    first_event: int
+    last_event: int
+    first_time_us: Optional[int]
+    last_time_us: Optional[int]
+    allocations: int
+    start_bytes: int
+    end_bytes: int
+    peak_bytes: int
+    peak_event: int
+    whole: bool
+    steady: bool
+
+
+class Steady(Record):
+    """The peaks of steps past the warm-up."""
+    peak_bytes: int
+    peak_event: Optional[int]
+    lowest_peak_bytes: int
+
+
+class Warmup(Record):
+    """The peaks of steps before those."""
+    peak_bytes: int
+    surplus_bytes: int
+
+
+class StepAnnotations(Record):
+    """How many ranges of a name match a step."""
+    name: str
+    ranges: int
+    matched: int
+
+
+class StepPhase(Record):
+    """The peak of a phase, of all steady steps."""
+    phase: str
+    steps: int
+    peak_bytes: int
+    peak_event: int
+
+
 class StepsDevice(Device):
+    """The steps of a device's trace."""
     basis: str
-    steps: List[Record]
+    unit: str
+    step_count: int
+    whole_steps: int
+    steady_steps: int
+    step_allocations: int
+    step_time_us: Optional[int]
+    steady: Steady
+    warmup: Warmup
+    annotations: List[StepAnnotations]
+    phases: List[StepPhase]
+    steps: List[Step]
 
 
 class Steps(Answer, StepsDevice):
+    """Where steps begin, and what one needs."""
     devices: Sequence[StepsDevice]
 
 
 class Leak(Record):
+    """A stack that holds more after each step."""
     bytes_per_step: int
     bytes: int
     allocations: int
+    since_step: int
+    growing_steps: int
+    first_event: int
+    first_time_us: Optional[int]
     names: List[Name]
     omitted_names: int
     frames: List[Frame]
 
 
 class LeaksDevice(Device):
+    """What grows on a device."""
     basis: str
+    unit: str
+    whole_steps: int
+    answered: bool
+    bytes_per_step: int
     leaks: List[Leak]
+    omitted_leaks: int
+    omitted_bytes_per_step: int
 
 
 class Leaks(Answer, LeaksDevice):
+    """What grows from step to step."""
     devices: Sequence[LeaksDevice]
 
 
+class RunEnd(Record):
+    """After the last event."""
+    reserved_bytes: int
+    segments: int
+
+
+class RunOutOfMemory(Moment):
+    """The first request that could not be served."""
+    request_bytes: int
+
+
+class RecordedOutOfMemory(Record):
+    """The first oom event of the trace, and the number of them."""
+    event: int
+    request_bytes: int
+    count: int
+
+
 class Run(Record):
+    """The trace on an allocator with other settings."""
     settings: str
     recorded: bool
+    fits: Optional[bool]
+    failed_event: int  # if it does not fit
     peak_reserved_bytes: int
     waste_bytes: int
     peak: Moment
     fragmentation: Fragmentation
-    end: Record
+    end: RunEnd
     cache_flushes: int
     out_of_memory_count: int
+    out_of_memory: RunOutOfMemory  # if there were any
     given_up: bool
 
 
 class WhatifDevice(Device):
+    """What other settings would have done on a device."""
+    capacity_bytes: Optional[int]
+    capacity_from: Optional[str]
     recorded_peak_reserved_bytes: int
+    recorded_out_of_memory: RecordedOutOfMemory  # if the trace has any
     runs: List[Run]
     segments_recorded: int
     segments_reproduced: int
@@ -502,19 +724,40 @@ class WhatifDevice(Device):
 
 
 class Whatif(Answer, WhatifDevice):
+    """What other settings, or another card, would have done."""
     devices: Sequence[WhatifDevice]
 
 
-class SourceLine(Record):
-    line: int
-    text: Optional[str]
+class SourceCost(Record):
+    """What a place of the source holds in one of two files."""
     self_bytes: int
     self_allocations: int
     inclusive_bytes: int
     inclusive_allocations: int
 
 
+class SourceFile(Record):
+    """Another file of the same name."""
+    file: str
+
+
+class SourceLine(Record):
+    """A line of the source, and what it holds."""
+    line: int
+    text: Optional[str]
+    self_bytes: int
+    self_allocations: int
+    inclusive_bytes: int
+    inclusive_allocations: int
+    # of two files, instead of the four numbers:
+    old: SourceCost
+    new: SourceCost
+    self_delta_bytes: int
+    inclusive_delta_bytes: int
+
+
 class SourceDefinition(Record):
+    """A function or class of the source, and what it holds."""
     name: str
     first_line: int
     last_line: int
@@ -522,11 +765,18 @@ class SourceDefinition(Record):
     self_allocations: int
     inclusive_bytes: int
     inclusive_allocations: int
+    # of two files, instead of the four numbers:
+    old: SourceCost
+    new: SourceCost
+    self_delta_bytes: int
+    inclusive_delta_bytes: int
 
 
 class SourceDevice(Device):
+    """What the lines of the source hold on a device."""
     peak: ProfilePeak
     file: Optional[str]
+    other_files: List[SourceFile]
     source_lines: int
     mentioned_lines: int
     lines_beyond: int
@@ -536,46 +786,207 @@ class SourceDevice(Device):
     lines: List[SourceLine]
     functions: List[SourceDefinition]
     classes: List[SourceDefinition]
+    omitted_lines: int
+    omitted_functions: int
+    omitted_classes: int
+    # of two files, instead of bytes and allocations:
+    old_bytes: int
+    new_bytes: int
 
 
 class Source(Answer, SourceDevice):
+    """Which lines of a source file cost what."""
     devices: Sequence[SourceDevice]
 
 
 class CategoryShare(Record):
+    """What a category holds when memory runs out."""
     category: str
     bytes: int
     block_bytes: int
     allocations: int
 
 
+class OutOfMemory(Record):
+    """A request that PyTorch could not serve; `recovered`: something was allocated afterwards."""
+    event: int
+    time_us: Optional[int]
+    request_bytes: int
+    device_free_bytes: int
+    recovered: bool
+
+
+class Request(Record):
+    """The request that failed, and what it needed."""
+    request_bytes: int
+    needed_bytes: int
+    missing_bytes: Optional[int]
+    device_free_bytes: Optional[int]
+    stream: int
+    pool: List[int]
+    frame: Optional[Frame]
+    layer: Optional[Frame]
+    frames: List[Frame]
+
+
+class FreeMemory(Record):
+    """What was free in PyTorch's cache, and could not serve the request."""
+    cache: str
+    bytes: int
+    blocks: int
+    largest_bytes: int
+    segment_bytes: int
+
+
+class Cause(Record):
+    """A stack that held memory when it ran out."""
+    category: str
+    bytes: int
+    block_bytes: int
+    allocations: int
+    covers_missing: bool
+    frame: Optional[Frame]
+    layer: Optional[Frame]
+    names: List[Name]
+    omitted_names: int
+    frames: List[Frame]
+
+
+class Trial(Record):
+    """The trace with other settings, as far as the failure and beyond."""
+    settings: str
+    recorded: bool
+    fits: bool
+    failed_event: Optional[int]
+    missing_bytes: int
+    reserved_bytes: int
+    reserved_peak_bytes: int
+    rest_fits: Optional[bool]
+    rest_missing_bytes: Optional[int]
+    given_up: bool
+
+
+class Advice(Record):
+    """A change that helps, and whether it is enough."""
+    change: str
+    settings: Optional[str]
+    batch_percent: Optional[int]
+    peak_bytes: Optional[int]
+    enough: Optional[bool]
+
+
+class Outlook(Record):
+    """What the step would have needed beyond the failure."""
+    basis: str
+    step: Optional[int]
+    phase: Optional[str]
+    like_event: Optional[int]
+    peak_bytes: Optional[int]
+    asked_bytes: Optional[int]
+    short_bytes: Optional[int]
+    step_growth_bytes: Optional[int]
+    block_bytes: Optional[int]
+    block_count: Optional[int]
+    blocks_begun: Optional[int]
+
+
+class WhyMoment(Record):
+    """The moment that the answer is about."""
+    event: int
+    time_us: Optional[int]
+    totals: Totals
+
+
 class WhyDevice(Device):
+    """Why a device ran out of memory."""
     reason: str
     capacity_bytes: Optional[int]
     capacity_from: Optional[str]
     outside_bytes: Optional[int]
     peak_reserved_bytes: int
-    ooms: List[Record]
-    request: Optional[Record]
+    moment: WhyMoment
+    ooms: List[OutOfMemory]
+    request: Optional[Request]
+    asked_bytes: Optional[int]
+    lost_bytes: int
+    beyond_settings: bool
+    model_agrees: Optional[bool]
     fragmentation: Fragmentation
-    free: List[Record]
+    private_pools: List[PrivatePool]
+    free: List[FreeMemory]
     categories: List[CategoryShare]
-    causes: List[Record]
+    causes: List[Cause]
+    omitted_causes: int
+    omitted_bytes: int
+    omitted_block_bytes: int
+    findings: List[Finding]
+    trial_capacity_bytes: Optional[int]
+    trials: List[Trial]
+    outlook: Outlook
+    advice: List[Advice]
 
 
 class Why(Answer, WhyDevice):
+    """Why it ran out of memory."""
     devices: Sequence[WhyDevice]
 
 
+class CheckCause(Record):
+    """What most likely made a rule fail."""
+    name: str
+    category: str
+    peak_bytes: int
+    peak_event: int
+    allocations: int
+    bytes: int
+    locked: Optional[bool]
+    locked_bytes: Optional[int]
+    frame: Optional[Frame]
+    layer: Optional[Frame]
+    frames: List[Frame]
+
+
 class CheckResult(Record):
+    """A rule, and what it found."""
     rule: str
-    device: int
+    device: Union[int, str]
     category: Optional[str]
     passed: bool
     bytes: int
+    event: int
     limit_bytes: int
+    tolerance_bytes: int
     message: str
-    causes: List[Record]
+    by_change: bool
+    causes: List[CheckCause]
+
+
+class CheckMoment(Record):
+    """The peak."""
+    event: int
+    time_us: Optional[int]
+    totals: Totals
+
+
+class CheckReserved(Record):
+    """The most that was reserved."""
+    event: int
+    bytes: int
+
+
+class CheckCategory(Record):
+    """A category when it held most, and at the peak."""
+    category: str
+    peak_bytes: int
+    peak_event: int
+    bytes: int
+
+
+class CheckDevice(Device):
+    """What was measured on a device."""
+    peak: CheckMoment
+    reserved: CheckReserved
+    categories: List[CheckCategory]
 
 
 class Check(Answer):
@@ -583,7 +994,10 @@ class Check(Answer):
 
     passed: bool
     failed: int
+    cut: bool
+    counts_blocks: bool
     results: List[CheckResult]
+    devices: Sequence[CheckDevice]
 
     def __bool__(self) -> bool:
         return not self['failed']

@@ -16,15 +16,29 @@ is written when memory runs out, at chosen steps, on a signal, periodically, at 
 `record.dump()` is called. Nothing here raises into a training loop; wrong options do, at once.
 """
 
+from __future__ import annotations
+
 import functools
 import inspect
+from contextlib import AbstractContextManager
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Callable, Literal, TypeVar, cast, overload
 
 from ._record import recorder as _recorder
 from ._record.guard import guarded as _guarded
 from ._record.guard import warn as _warn
 from ._record.marks import marks as _marks
+from ._record.settings import OPTIONS as _OPTIONS
+from ._record.settings import Options as _Options
 from ._record.settings import Settings as _Settings
 from ._record.settings import from_environment as _from_environment
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from ._record.settings import Path
+
+_F = TypeVar("_F", bound=Callable[..., Any])
 
 __all__ = ["Recording", "record"]
 
@@ -36,24 +50,31 @@ class Recording:
     Inside the block, `step`, `watch` and `dump` are those of `record`; `files` lists what was
     written."""
 
-    def __init__(self, settings):
+    def __init__(self, settings: _Settings) -> None:
         self.settings = settings
-        self._open = []  # recorders of the entries that have not been left
-        self._last = None
+        self._open: list[_recorder.Recorder] = (
+            []
+        )  # recorders of the entries that have not been left
+        self._last: _recorder.Recorder | None = None
 
-    def __enter__(self):
+    def __enter__(self) -> Recording:
         recorder = _recorder.Recorder(self.settings)
         self._open.append(recorder)
         self._last = recorder
         recorder.start()
         return self
 
-    def __exit__(self, kind, error, traceback):
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> Literal[False]:
         if self._open:
             self._open.pop().stop("end", error)
         return False
 
-    def __call__(self, function):
+    def __call__(self, function: _F) -> _F:
         """Decorates a function, a generator, a coroutine function or an asynchronous generator: each
         call is a recording."""
         if isinstance(function, type):
@@ -66,14 +87,14 @@ class Recording:
         if inspect.iscoroutinefunction(function):
 
             @functools.wraps(function)
-            async def wrapper(*args, **kwargs):
+            async def wrapper(*args: Any, **kwargs: Any) -> Any:
                 with Recording(self.settings):
                     return await function(*args, **kwargs)
 
         elif inspect.isasyncgenfunction(function):
 
             @functools.wraps(function)
-            async def wrapper(*args, **kwargs):
+            async def wrapper(*args: Any, **kwargs: Any) -> Any:
                 with Recording(self.settings):
                     relay = function(*args, **kwargs)
                     step = relay.__anext__()
@@ -95,57 +116,57 @@ class Recording:
         elif inspect.isgeneratorfunction(function):
 
             @functools.wraps(function)
-            def wrapper(*args, **kwargs):
+            def wrapper(*args: Any, **kwargs: Any) -> Any:
                 with Recording(self.settings):
                     return (yield from function(*args, **kwargs))
 
         else:
 
             @functools.wraps(function)
-            def wrapper(*args, **kwargs):
+            def wrapper(*args: Any, **kwargs: Any) -> Any:
                 with Recording(self.settings):
                     return function(*args, **kwargs)
 
-        return wrapper
+        return cast(_F, wrapper)
 
     @property
-    def _is_under_way(self):
+    def _is_under_way(self) -> bool:
         """Whether an entry is recording, or waits for the device."""
         return bool(self._open) and self._open[-1].state != _recorder.STOPPED
 
     @property
-    def files(self):
+    def files(self) -> list[str]:
         """Paths of the snapshots of the latest entry, in the order in which they were written."""
         return list(self._last.files) if self._last is not None else []
 
     @property
-    def is_recording(self):
+    def is_recording(self) -> bool:
         """Whether memory is being recorded: a device is in use, and history is on."""
         return bool(self._open) and self._open[-1].state == _recorder.RECORDING
 
-    def dump(self, reason="dump"):
+    def dump(self, reason: str = "dump") -> str | None:
         """Writes a snapshot now; returns its path, or None if nothing is being recorded."""
         return self._open[-1].dump(reason) if self._open else None
 
-    def step(self, number=None):
+    def step(self, number: int | None = None) -> None:
         """As `record.step`."""
         record.step(number)
 
-    def watch(self, model=None, optimizer=None, name=None):
+    def watch(self, model: Any = None, optimizer: Any = None, name: str | None = None) -> None:
         """As `record.watch`."""
         record.watch(model, optimizer, name)
 
-    def phase(self, name):
+    def phase(self, name: str) -> AbstractContextManager[None]:
         """As `record.phase`."""
         return record.phase(name)
 
-    def on_dump(self, listener):
+    def on_dump(self, listener: Any) -> None:
         """Calls listener(path, reason) after each snapshot of this entry."""
         if self._open:
             self._open[-1].listeners.append(listener)
 
 
-def warn_of_ignored(running, asked, out):
+def warn_of_ignored(running: _Settings, asked: _Settings, out: Path) -> None:
     """A recording that is under way continues; reports what the second one asked for in addition."""
     ignored = []
     if out is not None and asked.out != running.out:
@@ -166,22 +187,28 @@ def warn_of_ignored(running, asked, out):
 class _Record:
     """The object `tessera.record`; one per process."""
 
-    def __init__(self):
-        self._started = None
+    def __init__(self) -> None:
+        self._started: Recording | None = None
 
-    def __call__(self, out=None, **options):
+    @overload
+    def __call__(self, out: _F) -> _F: ...
+
+    @overload
+    def __call__(self, out: Path = None, **options: Unpack[_Options]) -> Recording: ...
+
+    def __call__(self, out: Any = None, **options: Unpack[_Options]) -> Any:
         """record("out/", steps=[3], ...) is a Recording; @record alone decorates with the
         defaults."""
         if callable(out) and not options and not hasattr(out, "__fspath__"):
             return Recording(_Settings())(out)
         return Recording(_Settings(out, **options))
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return f"<tessera.record: {'recording' if self.is_recording else 'not recording'}>"
 
     # ---- on and off ----
 
-    def start(self, out=None, **options):
+    def start(self, out: Path = None, **options: Unpack[_Options]) -> Recording:
         """Records from here until `stop()` or the end of the process. Starting twice continues
         the first. Returns the Recording."""
         settings = _Settings(out, **options)
@@ -192,7 +219,7 @@ class _Record:
             warn_of_ignored(self._started.settings, settings, out)
         return self._started
 
-    def stop(self):
+    def stop(self) -> str | None:
         """Ends what `start` began and writes the last snapshot; returns its path, or None."""
         started, self._started = self._started, None
         if started is None or not started._is_under_way:
@@ -200,46 +227,63 @@ class _Record:
         return started._open.pop().stop("end")
 
     @property
-    def is_recording(self):
+    def is_recording(self) -> bool:
         """Whether any recording is active and a device in use."""
         return any(recorder.state == _recorder.RECORDING for recorder in list(_recorder.active))
 
     @property
-    def files(self):
+    def files(self) -> list[str]:
         """Paths of all snapshots of the active recordings."""
         return [path for recorder in list(_recorder.active) for path in recorder.files]
 
     # ---- during a recording ----
 
-    def dump(self, reason="dump"):
+    def dump(self, reason: str = "dump") -> str | None:
         """Writes a snapshot of the innermost recording now; returns its path, or None if there is
         no recording."""
         running = list(_recorder.active)
         return running[-1].dump(reason) if running else None
 
-    def step(self, number=None):
+    def step(self, number: int | None = None) -> None:
         """Marks the end of a step, with its number: for loops without a PyTorch optimizer,
         or with several. From then on only these calls count steps."""
         _marks.step(number)
 
     @_guarded("watching a model")
-    def watch(self, model=None, optimizer=None, name=None):
+    def watch(self, model: Any = None, optimizer: Any = None, name: str | None = None) -> None:
         """Marks forward and backward of a model, and writes names, shapes and addresses of its
         parameters and the optimizer's state next to each snapshot. Both are held weakly;
         call it at any time, and again for another model. The steps of the first optimizer are
         counted."""
         _marks.watch(model, optimizer, name)
 
-    def phase(self, name):
+    def phase(self, name: str) -> AbstractContextManager[None]:
         """with record.phase("evaluation"): a part of the program with a name in the snapshot."""
         return _marks.phase(str(name))
 
+
+def _with_options(method: Any) -> None:
+    """Makes help() and completion show the options, of which the table in `_record.settings` is the only list."""
+    method.__doc__ = f"{method.__doc__}\n\n        " + "\n        ".join(
+        line.strip() for line in (_Options.__doc__ or "").splitlines()[2:]
+    )
+    signature = inspect.signature(method)
+    fixed = [one for one in signature.parameters.values() if one.kind is not one.VAR_KEYWORD]
+    named = [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default)
+        for name, (default, _) in _OPTIONS.items()
+    ]
+    method.__signature__ = signature.replace(parameters=[*fixed, *named])
+
+
+_with_options(_Record.__call__)
+_with_options(_Record.start)
 
 record = _Record()
 
 
 @_guarded("recording as the environment says")
-def start_from_environment():
+def start_from_environment() -> None:
     """Starts the recording that TESSERA_RECORD configures, once per process; called when torch has
     been imported."""
     settings = _from_environment()

@@ -2,6 +2,7 @@
 import errno
 import os
 import re
+from typing import Optional
 
 from . import _core
 
@@ -10,7 +11,7 @@ class Error(Exception):
     """Something that tessera could not do. `offset` is the byte of the input that it is about, or
     None."""
 
-    offset = None
+    offset: Optional[int] = None
 
 
 class ReadError(Error, OSError):
@@ -41,7 +42,7 @@ _BY_STATUS = {-2: ReadError, -3: FormatError, -4: LimitError, -5: UnsupportedErr
               -6: ArgumentError}
 
 
-def _of_system(message, path):
+def _of_system(message: str, path: Optional[str]) -> Error:
     """The library's message ends with the system's error text; Python programs expect errno."""
     number = next((number for number in sorted(errno.errorcode) if message.endswith(os.strerror(number))), None)
     beside = re.match(r'the sidecar (.*): cannot ', message)
@@ -52,7 +53,7 @@ def _of_system(message, path):
     return kind(number, os.strerror(number), path)
 
 
-def make_error(status, offset, message, path):
+def make_error(status: int, offset: int, message: str, path: Optional[str]) -> Error:
     """The exception for a failed call; the extension calls this."""
     kind = _BY_STATUS.get(status, Error)
     if kind is ReadError:

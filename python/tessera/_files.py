@@ -61,7 +61,7 @@ def written(target: Any, write: Callable[[int], Optional[bytes]], is_text: bool 
     try:
         handle, temporary = tempfile.mkstemp(dir=folder, prefix='.tessera-')
     except OSError as error:  # it is about the file that was asked for, not about ours
-        raise type(error)(error.errno, os.strerror(error.errno), path) from None
+        raise type(error)(error.errno, os.strerror(error.errno or 0), path) from None
     try:
         try:
             write(handle)

@@ -4,12 +4,51 @@ import os
 from typing import Any, List, Mapping, Optional, Sequence, Union
 
 from . import _core
-from ._answers import Answer, Device, Moment
+from ._answers import Answer, Device, Moment, Record
 from ._snapshot import Snapshot
 
 
+class SimulatedMoment(Moment):
+    """The totals after an event, and where in a step that is."""
+    step: int
+    phase: str
+    op: str
+
+
+class SimulatedCategory(Record):
+    """What a category holds at the peak."""
+    name: str
+    bytes: int
+
+
+class SimulatedPhase(Record):
+    """The highest moment of a phase."""
+    name: str
+    step: int
+    op: str
+    requested_bytes: int
+    allocated_bytes: int
+
+
+class Note(Record):
+    """What the simulation assumes."""
+    message: str
+
+
 class SimulationDevice(Device):
-    peak: Moment
+    """What the run needs of a device."""
+    peak: SimulatedMoment
+    parameters: int
+    steps: int
+    step_flops: int
+    step_recomputed_flops: int
+    start_allocated_bytes: int
+    peak_reserved_bytes: int
+    capacity_bytes: Optional[int]
+    fits: bool
+    categories: List[SimulatedCategory]
+    phases: List[SimulatedPhase]
+    notes: List[Note]
 
 
 class Simulation(Answer, SimulationDevice):
@@ -65,6 +104,6 @@ def simulate(model: Any, *, batch: Optional[int] = None, seq: Optional[int] = No
     return Simulation(core, Snapshot(snapshot))
 
 
-simulate.__doc__ += '\n' + '\n'.join(
+simulate.__doc__ = (simulate.__doc__ or '') + '\n' + '\n'.join(
     f'    {name}: {text}' + (f' One of {", ".join(choices)}.' if choices else '')
     for name, text, choices in _core.question('simulate')[2] if name != 'model') + '\n'

@@ -6,7 +6,8 @@ import threading
 import weakref
 from builtins import open as io_open
 from collections import OrderedDict
-from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple, Union, cast
+from typing import (TYPE_CHECKING, Any, Callable, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple,
+                    Type, TypeVar, Union, cast)
 
 from . import _answers, _core, _files, _tables
 from ._errors import ArgumentError
@@ -36,6 +37,8 @@ def _devices(devices: Union[None, Device, Iterable[Device]]) -> Optional[List[in
 
 
 Range = Tuple[Optional[int], Optional[int]]
+_A = TypeVar('_A', bound=_answers.Answer)
+
 
 def _sidecar(given: Union[None, bool, Path]) -> Optional[bytes]:
     """The path for the library: None selects the one next to the snapshot, "" none."""
@@ -141,7 +144,7 @@ class _Cache:
 class Snapshot:
     """An open snapshot. It never changes, and any number of threads may use it at once."""
 
-    def __init__(self, core: Any) -> None:
+    def __init__(self, core: _core.Snapshot) -> None:
         self._core = core
         self._answers = _Cache()
         self._tables: Dict[Any, _tables.Table] = {}
@@ -203,16 +206,17 @@ class Snapshot:
 
     # ---- questions ----
 
-    def _ask(self, question: str, kind: type, device: Devices = None, top: int = 0,
-             other: Any = None, **options: Any) -> Any:
+    def _ask(self, question: str, kind: Type[_A], device: Devices = None, top: int = 0,
+             other: 'Optional[Snapshot]' = None, **options: Any) -> _A:
         """The answer; the same object for the same question."""
         options = {name: value for name, value in options.items() if value is not None}
         options.update(devices=_devices(device), top=top)
         key = (question, repr(sorted(options.items())))
-        answer = self._answers.find(other, key)
+        answer: Optional[_A] = self._answers.find(other, key)
         if answer is None:
             core = self._core.ask(question, options, *([other._core] if other else []))
-            answer = self._answers.keep(other, key, kind(core))
+            kept: _A = self._answers.keep(other, key, kind(core))
+            return kept
         return answer
 
     def ask(self, question: str, other: Any = None, *, device: Devices = None, top: int = 10,
@@ -222,14 +226,15 @@ class Snapshot:
         two. A question is a method too: snapshot.ask('peak') is snapshot.peak()."""
         if other is not None and not isinstance(other, Snapshot):
             other = open(other)
-        return self._ask(question, _answers.KINDS.get(question, _answers.Answer), device, top, other,
-                         **parameters)
+        kind: Type[_answers.Answer] = _answers.KINDS.get(question, _answers.Answer)
+        return self._ask(question, kind, device, top, other, **parameters)
 
-    def __getattr__(self, name: str) -> Any:
-        """A question that has no method below."""
-        if name.startswith('_') or name not in _core.questions():
-            raise AttributeError(f'{type(self).__name__!r} has no attribute {name!r}')
-        return functools.partial(self.ask, name)
+    if not TYPE_CHECKING:  # which would take a misspelt name for one of these; ask() has a type
+        def __getattr__(self, name: str) -> Any:
+            """A question that has no method below."""
+            if name.startswith('_') or name not in _core.questions():
+                raise AttributeError(f'{type(self).__name__!r} has no attribute {name!r}')
+            return functools.partial(self.ask, name)
 
     def __dir__(self) -> List[str]:
         return sorted({*super().__dir__(), *_core.questions()})
@@ -448,7 +453,9 @@ class Snapshot:
                                                    (event, time_us, events, times))):
             raise TypeError('a whole snapshot has all devices and events; trim() cuts parts out')
         options['devices'] = _devices(device)
-        return _files.written(target, lambda handle: self._core.export(format, options, handle))
+        written: Optional[bytes] = _files.written(
+            target, lambda handle: self._core.export(format, options, handle))
+        return written
 
     def view(self, target: Any = None, *more: 'Snapshot', by: Optional[str] = None,
              rules: Any = None, ordered: bool = False, events: Optional[Range] = None,
@@ -474,8 +481,9 @@ class Snapshot:
             options['event_count'] = 0 if events[1] is None else events[1] - first + 1
         options['devices'] = _devices(device)
         others = [snapshot._core for snapshot in more]
-        return _files.written(target, lambda handle: self._core.view(others, options, handle),
-                              is_text=True)
+        written: Optional[str] = _files.written(
+            target, lambda handle: self._core.view(others, options, handle), is_text=True)
+        return written
 
     def trim(self, *, events: Optional[Range] = None, times: Optional[Range] = None,
              device: Devices = None) -> 'Snapshot':

@@ -23,46 +23,75 @@ it on. The classes for trainers are created on first use, from the base class th
 installed.
 """
 
+from __future__ import annotations
+
 import functools
 import sys
 import weakref
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Callable, Literal
 
 from . import _capture
 from ._record import recorder as _recorder
 from ._record import trackers as _trackers
 from ._record.guard import guarded as _guarded
+from ._record.marks import marks as _marks
+from ._record.settings import Options as _Options
+from ._record.settings import Settings as _Settings
+
+if TYPE_CHECKING:
+    from lightning.pytorch import Callback as _LightningBase
+    from transformers import TrainerCallback as _TrainerBase
+    from typing_extensions import Unpack
+
+    from ._record.settings import Path
 
 __all__ = ["LightningCallback", "TrainerCallback", "TrainingLoop"]
 
-_OWN = {"scalars": True, "log_every": 10, "reset_peaks": False, "page": True, "writer": None}
+
+class CallbackOptions(_Options, total=False):
+    """The options of `tessera.record`, and those of callbacks."""
+
+    scalars: bool
+    log_every: int
+    reset_peaks: bool
+    page: bool
+    writer: Any
+
+
+_OWN: dict[str, Any] = {
+    "scalars": True,
+    "log_every": 10,
+    "reset_peaks": False,
+    "page": True,
+    "writer": None,
+}
 
 
 class _Recording:
     """Shared by the callbacks: a recording that is joined or started, steps, and the trackers."""
 
-    def __init__(self, out, options):
+    def __init__(self, out: Path, options: dict[str, Any]) -> None:
         own = {name: options.pop(name, default) for name, default in _OWN.items()}
         if not isinstance(own["log_every"], int) or own["log_every"] < 1:
-            raise ValueError(
-                f"log_every: a whole number of at least 1, not {own['log_every']!r}"
-            )
+            raise ValueError(f"log_every: a whole number of at least 1, not {own['log_every']!r}")
         self.own = own
         self.out, self.options = out, options
-        self.settings = _capture._Settings(out, **options)  # a wrong option raises here
-        self.recorder = None
+        self.settings = _Settings(out, **options)  # a wrong option raises here
+        self.recorder: _recorder.Recorder | None = None
         self.is_ours = False
         self.begin()
 
-    def __getstate__(self):
+    def __getstate__(self) -> dict[str, Any]:
         """Trainers pass callbacks to the processes they spawn, where a new recording begins."""
         return dict(self.__dict__, recorder=None, is_ours=False)
 
     @_guarded("a callback")
-    def begin(self):
+    def begin(self) -> None:
         """Joins the active recording, or starts one. Calling it again is harmless."""
         if self.recorder is not None and self.recorder.state != _recorder.STOPPED:
             return
-        _capture._marks.count_by_hand()
+        _marks.count_by_hand()
         if not _recorder.active:
             _capture.record.start(self.out, **self.options)
             self.is_ours = True
@@ -73,12 +102,14 @@ class _Recording:
             self.recorder.listeners.append(self.written)
 
     @_guarded("a callback")
-    def watch(self, model=None, optimizer=None):
+    def watch(self, model: Any = None, optimizer: Any = None) -> None:
         if model is not None or optimizer is not None:
             _capture.record.watch(model, optimizer)
 
     @_guarded("a callback")
-    def step(self, number=None, log=None):
+    def step(
+        self, number: int | None = None, log: Callable[[dict[str, float], int], Any] | None = None
+    ) -> None:
         _capture.record.step(number)
         recorder = self.recorder
         if not self.own["scalars"] or recorder is None or recorder.backend is None:
@@ -87,14 +118,14 @@ class _Recording:
             values = _trackers.measure(recorder.backend, self.own["reset_peaks"])
             (log or self.log)(values, recorder.step)
 
-    def log(self, values, step):
+    def log(self, values: dict[str, float], step: int) -> None:
         _trackers.log(values, step, self.own["writer"])
 
-    def written(self, path, reason):
+    def written(self, path: str, reason: str) -> None:
         _trackers.send_page(path, reason, self.own["writer"])
 
     @_guarded("a callback")
-    def finish(self, error=None):
+    def finish(self, error: BaseException | None = None) -> None:
         """Ends a recording that we started; one that we joined continues."""
         recorder, self.recorder = self.recorder, None
         if recorder is None:
@@ -109,23 +140,34 @@ class _Recording:
 class TrainingLoop:
     """For a hand-written loop: a context manager whose `step()` is called once per step."""
 
-    def __init__(self, out=None, model=None, optimizer=None, **options):
-        self._recording = _Recording(out, options)
+    def __init__(
+        self,
+        out: Path = None,
+        model: Any = None,
+        optimizer: Any = None,
+        **options: Unpack[CallbackOptions],
+    ) -> None:
+        self._recording = _Recording(out, dict(options))
         self._recording.watch(model, optimizer)
 
-    def __enter__(self):
+    def __enter__(self) -> TrainingLoop:
         self._recording.begin()
         return self
 
-    def __exit__(self, kind, error, traceback):
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> Literal[False]:
         self._recording.finish(error)
         return False
 
-    def watch(self, model=None, optimizer=None):
+    def watch(self, model: Any = None, optimizer: Any = None) -> None:
         """As `tessera.record.watch`."""
         self._recording.watch(model, optimizer)
 
-    def step(self, number=None):
+    def step(self, number: int | None = None) -> None:
         """A step is complete."""
         self._recording.step(number)
 
@@ -133,41 +175,51 @@ class TrainingLoop:
 # ---- Hugging Face ----
 
 
-def _make_trainer_callback():
+def _make_trainer_callback() -> Any:
     try:
         from transformers import TrainerCallback as base
     except ImportError as error:
         raise ImportError("tessera.callbacks.TrainerCallback needs transformers") from error
 
-    class TrainerCallback(base):
+    class TrainerCallback(base):  # type: ignore[misc, unused-ignore]
         """Records a transformers.Trainer: steps by its own count, scalars and pages to its
         trackers. If train() raises, the recording ends with the exception: Trainer has no event for
         that, so its train() is wrapped."""
 
-        def __init__(self, out=None, **options):
+        def __init__(self, out: Path = None, **options: Unpack[CallbackOptions]) -> None:
             super().__init__()
-            self._recording = _Recording(out, options)
+            self._recording = _Recording(out, dict(options))
             _wrap_train()
 
-        def on_train_begin(self, args, state, control, model=None, optimizer=None, **kwargs):
+        def on_train_begin(
+            self,
+            args: Any,
+            state: Any,
+            control: Any,
+            model: Any = None,
+            optimizer: Any = None,
+            **kwargs: Any,
+        ) -> None:
             _training.add(self._recording)
             self._recording.begin()
             self._recording.watch(model, optimizer)
 
-        def on_step_end(self, args, state, control, **kwargs):
+        def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
             self._recording.step(state.global_step)
 
-        def on_train_end(self, args, state, control, **kwargs):
+        def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
             _training.discard(self._recording)
             self._recording.finish()
 
     return TrainerCallback
 
 
-_training = weakref.WeakSet()  # recordings of callbacks between the beginning and the end of training
+_training: weakref.WeakSet[_Recording] = (
+    weakref.WeakSet()
+)  # recordings of callbacks between the beginning and the end of training
 
 
-def _recordings_of(trainer):
+def _recordings_of(trainer: Any) -> set[_Recording]:
     """The recordings of a trainer's callbacks, which may not have begun to train."""
     attached = getattr(getattr(trainer, "callback_handler", None), "callbacks", None) or ()
     found = (getattr(callback, "_recording", None) for callback in list(attached))
@@ -175,7 +227,7 @@ def _recordings_of(trainer):
 
 
 @_guarded("watching for exceptions of a Trainer")
-def _wrap_train():
+def _wrap_train() -> None:
     """Makes Trainer.train end the recordings that began inside it when it raises."""
     trainer = getattr(sys.modules.get("transformers"), "Trainer", None)
     train = getattr(trainer, "train", None)
@@ -183,7 +235,7 @@ def _wrap_train():
         return
 
     @functools.wraps(train)
-    def wrapper(self, *args, **kwargs):
+    def wrapper(self: Any, *args: Any, **kwargs: Any) -> Any:
         others = set(_training)
         try:
             return train(self, *args, **kwargs)
@@ -193,14 +245,14 @@ def _wrap_train():
                 recording.finish(error)
             raise
 
-    wrapper._is_tesseras = True
-    trainer.train = wrapper
+    setattr(wrapper, "_is_tesseras", True)
+    setattr(trainer, "train", wrapper)
 
 
 # ---- Lightning ----
 
 
-def _lightning_base():
+def _lightning_base() -> Any:
     for name in ("lightning.pytorch", "pytorch_lightning"):
         try:
             return __import__(name, fromlist=["Callback"]).Callback
@@ -209,18 +261,18 @@ def _lightning_base():
     raise ImportError("tessera.callbacks.LightningCallback needs lightning or pytorch_lightning")
 
 
-def _make_lightning_callback():
-    class LightningCallback(_lightning_base()):
+def _make_lightning_callback() -> Any:
+    class LightningCallback(_lightning_base()):  # type: ignore[misc]
         """Records a lightning.Trainer: steps by its own count, scalars to its loggers, pages to the
         trackers that run. `forward` is training_step, which forward hooks do not see."""
 
-        def __init__(self, out=None, **options):
+        def __init__(self, out: Path = None, **options: Unpack[CallbackOptions]) -> None:
             super().__init__()
-            self._recording = _Recording(out, options)
-            self._trainer = None
+            self._recording = _Recording(out, dict(options))
+            self._trainer: Any = None
             self._steps = 0
 
-        def _log(self, values, step):
+        def _log(self, values: dict[str, float], step: int) -> None:
             loggers = list(getattr(self._trainer, "loggers", None) or [])
             for logger in loggers:
                 _guarded("logging to a logger of Lightning")(logger.log_metrics)(values, step=step)
@@ -228,7 +280,7 @@ def _make_lightning_callback():
                 self._recording.log(values, step)
 
         @_guarded("a callback")
-        def on_train_start(self, trainer, pl_module):
+        def on_train_start(self, trainer: Any, pl_module: Any) -> None:
             self._recording.begin()
             self._trainer = trainer
             self._steps = trainer.global_step
@@ -237,43 +289,64 @@ def _make_lightning_callback():
             self._recording.watch(pl_module)
 
         @_guarded("a callback")
-        def on_train_batch_start(self, trainer, pl_module, batch, batch_idx):
-            if _capture._marks.annotating:
-                _capture._marks.before_forward("forward", True)
+        def on_train_batch_start(
+            self, trainer: Any, pl_module: Any, batch: Any, batch_idx: int
+        ) -> None:
+            if _marks.annotating:
+                _marks.before_forward("forward", True)
 
         @_guarded("a callback")
-        def on_before_backward(self, trainer, pl_module, loss):
-            _capture._marks.after_forward("forward")
+        def on_before_backward(self, trainer: Any, pl_module: Any, loss: Any) -> None:
+            _marks.after_forward("forward")
 
         @_guarded("a callback")
-        def on_train_batch_end(self, trainer, pl_module, outputs, batch, batch_idx):
-            _capture._marks.after_forward("forward")  # of a step without a backward
-            if trainer.global_step != self._steps:  # otherwise gradients are still being accumulated
+        def on_train_batch_end(
+            self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int
+        ) -> None:
+            _marks.after_forward("forward")  # of a step without a backward
+            if (
+                trainer.global_step != self._steps
+            ):  # otherwise gradients are still being accumulated
                 self._steps = trainer.global_step
                 self._recording.step(self._steps, self._log)
 
-        def on_exception(self, trainer, pl_module, exception):
+        def on_exception(self, trainer: Any, pl_module: Any, exception: BaseException) -> None:
             self._recording.finish(exception)
 
-        def on_fit_end(self, trainer, pl_module):
+        def on_fit_end(self, trainer: Any, pl_module: Any) -> None:
             self._trainer = None
             self._recording.finish()
 
     return LightningCallback
 
 
+if TYPE_CHECKING:  # what the makers make
+
+    class TrainerCallback(_TrainerBase):  # type: ignore[misc, unused-ignore]
+        """Records a transformers.Trainer."""
+
+        def __init__(self, out: Path = None, **options: Unpack[CallbackOptions]) -> None: ...
+
+    class LightningCallback(_LightningBase):  # type: ignore[misc, unused-ignore]
+        """Records a lightning.Trainer."""
+
+        def __init__(self, out: Path = None, **options: Unpack[CallbackOptions]) -> None: ...
+
+
 _MAKERS = {"TrainerCallback": _make_trainer_callback, "LightningCallback": _make_lightning_callback}
 
 
-def __getattr__(name):
-    maker = _MAKERS.get(name)
-    if maker is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    made = maker()
-    made.__module__, made.__qualname__ = __name__, name
-    globals()[name] = made
-    return made
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any:
+        maker = _MAKERS.get(name)
+        if maker is None:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        made = maker()
+        made.__module__, made.__qualname__ = __name__, name
+        globals()[name] = made
+        return made
 
 
-def __dir__():
+def __dir__() -> list[str]:
     return sorted(set(globals()) | set(_MAKERS))

@@ -17,6 +17,8 @@ The lock file has one lock of `tessera check` for each test, under the test's na
 brackets.
 """
 
+from __future__ import annotations
+
 import gc
 import os
 import re
@@ -25,6 +27,7 @@ import sys
 import tempfile
 
 import pytest
+from typing import Any, Generator, Sequence
 
 MARKERS = ("limit_gpu_memory", "gpu_memory")
 
@@ -37,7 +40,7 @@ _HEAD = "# Peak GPU memory of tests. Written by `pytest --memory-lock FILE --mem
 # ---- limits ----
 
 
-def _size(value):
+def _size(value: Any) -> str:
     """A size for `tessera check`: "18 GiB", "512MiB", or a number of bytes."""
     if isinstance(value, int) and not isinstance(value, bool) and value > 0:
         return f"{value}B"
@@ -46,7 +49,7 @@ def _size(value):
     raise ValueError(f"not a size: {value!r}; as in '18 GiB', '512 MiB' or a number of bytes")
 
 
-def _limit(size, category=None, reserved=False):
+def _limit(size: Any, category: str | None = None, reserved: bool = False) -> tuple[str, str]:
     """("max" or "reserved", text) of one marker's arguments."""
     if category is not None and reserved:
         raise ValueError("memory is reserved for no category")
@@ -57,7 +60,7 @@ def _limit(size, category=None, reserved=False):
     return "max", _size(size) if category is None else f"{category}={_size(size)}"
 
 
-def limits_of(item):
+def limits_of(item: pytest.Item) -> tuple[list[str], str | None]:
     """Limits of a test, including those of its class and module: texts for --max, and one for --max-reserved or
     None."""
     found = [_limit(*mark.args, **mark.kwargs) for mark in item.iter_markers("limit_gpu_memory")]
@@ -73,14 +76,14 @@ def limits_of(item):
 class Locks:
     """A file of locks: [name of a test], and the lock's own text below it."""
 
-    def __init__(self, path):
+    def __init__(self, path: str) -> None:
         self.path = path
         self.texts = {}
         if os.path.exists(path):
             with open(path, encoding="utf-8") as file:
                 self.texts = _split(file.read(), path)
 
-    def write(self, updates):
+    def write(self, updates: dict[str, str]) -> None:
         """Inserts new locks; tests that did not run keep theirs."""
         texts = dict(self.texts, **updates)
         temporary = f"{self.path}.{os.getpid()}.tmp"
@@ -91,7 +94,7 @@ class Locks:
         os.replace(temporary, self.path)
 
 
-def _split(text, path):
+def _split(text: str, path: str) -> dict[str, str]:
     texts, name = {}, None
     for line in text.splitlines():
         if line.startswith("[") and line.endswith("]"):
@@ -107,7 +110,9 @@ def _split(text, path):
 # ---- tessera ----
 
 
-def _check(path, limits, reserved, lock, tolerance):
+def _check(
+    path: str, limits: Sequence[str], reserved: str | None, lock: str | None, tolerance: str | None
+) -> tuple[bool, str]:
     """(whether a snapshot is within limits and lock, tessera's report); raises
     answers.Unavailable. The only place that knows how tessera is called."""
     from tessera._record import answers
@@ -123,7 +128,7 @@ def _check(path, limits, reserved, lock, tolerance):
         return answers.check(path, limits, reserved, lock=file, tolerance=tolerance)
 
 
-def _make_lock(path):
+def _make_lock(path: str) -> str:
     """The text of a lock for a snapshot."""
     from tessera._record import answers
 
@@ -136,7 +141,7 @@ def _make_lock(path):
     return "\n".join(line for line in lines if line and not line.startswith("#")) + "\n"
 
 
-def _why_not():
+def _why_not() -> str | None:
     """Why no test can be measured here, in a few words; None if they can."""
     try:
         import torch
@@ -152,7 +157,7 @@ def _why_not():
     return None
 
 
-def _let_go():
+def _let_go() -> None:
     """Releases what earlier tests left, so that the peak is this test's."""
     gc.collect()
     torch = sys.modules.get("torch")
@@ -165,10 +170,12 @@ def _let_go():
 # ---- the plugin ----
 
 
-def pytest_addoption(parser):
+def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("tessera", "GPU memory (tessera)")
     group.addoption(
-        "--memory-lock", metavar="FILE", help="check marked tests against the memory recorded in FILE"
+        "--memory-lock",
+        metavar="FILE",
+        help="check marked tests against the memory recorded in FILE",
     )
     group.addoption(
         "--memory-lock-update",
@@ -183,7 +190,7 @@ def pytest_addoption(parser):
     group.addoption("--memory-dir", metavar="DIR", help="keep the snapshots of marked tests in DIR")
 
 
-def pytest_configure(config):
+def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
         "markers",
         "limit_gpu_memory(size, category=None, reserved=False): fail the test when more GPU memory "
@@ -198,14 +205,16 @@ def pytest_configure(config):
 
 
 class _Plugin:
-    def __init__(self, config):
+    """Records marked tests, judges them, and collects locks."""
+
+    def __init__(self, config: pytest.Config) -> None:
         self.config = config
         self.folder = config.getoption("--memory-dir")
         self.tolerance = config.getoption("--memory-tolerance")
         self.is_updating = config.getoption("--memory-lock-update")
-        self.updates = {}
-        self.locks = None
-        self.obstacle = ...  # not looked for yet
+        self.updates: dict[str, str] = {}
+        self.locks: Locks | None = None
+        self.obstacles: list[str | None] = []  # not looked for yet
         path = config.getoption("--memory-lock")
         if path:
             try:
@@ -214,7 +223,7 @@ class _Plugin:
                 raise pytest.UsageError(f"--memory-lock: {error}") from None
 
     @pytest.hookimpl(hookwrapper=True)
-    def pytest_runtest_call(self, item):
+    def pytest_runtest_call(self, item: pytest.Item) -> Generator[None, Any, None]:
         if not any(item.get_closest_marker(name) for name in MARKERS):
             yield
             return
@@ -222,10 +231,10 @@ class _Plugin:
             limits, reserved = limits_of(item)
         except (TypeError, ValueError) as error:
             pytest.fail(f"limit_gpu_memory: {error}", pytrace=False)
-        if self.obstacle is ...:
-            self.obstacle = _why_not()
-        if self.obstacle is not None:
-            pytest.skip(self.obstacle)
+        if not self.obstacles:
+            self.obstacles.append(_why_not())
+        if self.obstacles[0] is not None:
+            pytest.skip(self.obstacles[0])
         folder = self._folder(item)
         try:
             _let_go()
@@ -240,14 +249,16 @@ class _Plugin:
             if self.folder is None:
                 shutil.rmtree(folder, ignore_errors=True)
 
-    def _folder(self, item):
+    def _folder(self, item: pytest.Item) -> str:
         if self.folder is None:
             return tempfile.mkdtemp(prefix="tessera-")
         folder = os.path.join(self.folder, re.sub(r"[^A-Za-z0-9._-]+", "-", item.nodeid).strip("-"))
         shutil.rmtree(folder, ignore_errors=True)  # of an earlier run
         return folder
 
-    def _judge(self, item, path, limits, reserved):
+    def _judge(
+        self, item: pytest.Item, path: str, limits: Sequence[str], reserved: str | None
+    ) -> None:
         from tessera._record import answers
 
         if not os.path.exists(path):
@@ -264,7 +275,7 @@ class _Plugin:
             kept = "" if self.folder is None else f"\nThe snapshot: {path}"
             pytest.fail(told.rstrip() + kept, pytrace=False)
 
-    def _lock(self, item):
+    def _lock(self, item: pytest.Item) -> str | None:
         """The lock to compare a test with, or None."""
         if self.locks is None or self.is_updating:
             return None
@@ -277,21 +288,21 @@ class _Plugin:
 
     # ---- the end, and workers of pytest-xdist ----
 
-    def pytest_sessionfinish(self, session):
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
         if not self.updates:
             return
         output = getattr(self.config, "workeroutput", None)
         if output is not None:
             output["tessera_memory_locks"] = self.updates
-        else:
+        elif self.locks is not None:
             self.locks.write(self.updates)
 
     @pytest.hookimpl(optionalhook=True)
-    def pytest_testnodedown(self, node, error):
+    def pytest_testnodedown(self, node: Any, error: Any) -> None:
         self.updates.update(getattr(node, "workeroutput", {}).get("tessera_memory_locks", {}))
 
 
-def _recorded(path):
+def _recorded(path: str) -> Generator[None, Any, Any]:
     """Lets the test run with its memory recorded, to `path`."""
     from tessera import _capture
 
@@ -300,14 +311,14 @@ def _recorded(path):
     return outcome
 
 
-def _fail_with(outcome, failure):
+def _fail_with(outcome: Any, failure: BaseException) -> None:
     """Makes a failure the test's outcome, as far as this version of pluggy can."""
     if not hasattr(outcome, "force_exception"):
         raise failure
     outcome.force_exception(failure)
 
 
-def _used_a_device():
+def _used_a_device() -> bool:
     import torch
 
     from tessera._record.backend import find

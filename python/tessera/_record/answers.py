@@ -4,11 +4,14 @@ Three questions: why memory ran out, as text for a terminal; whether a test is w
 and the page, for a tracker. Any of these may be unavailable, which is reported.
 """
 
+from __future__ import annotations
+
 import importlib.util
 import os
 import shutil
 import subprocess
 import sys
+from typing import Any, Sequence
 
 from .guard import attempt
 
@@ -20,7 +23,7 @@ class Unavailable(RuntimeError):
     """The package and the command are both unable to answer; the message explains why."""
 
 
-def command():
+def command() -> list[str] | None:
     """The beginning of a tessera command line: TESSERA, the package's own command, or the one on
     PATH; None if there is none."""
     named = os.environ.get("TESSERA")
@@ -32,7 +35,7 @@ def command():
     return [found] if found else None
 
 
-def run(*arguments, seconds=_SECONDS):
+def run(*arguments: Any, seconds: float = _SECONDS) -> tuple[int, str, str]:
     """(exit status, standard output, standard error) of `tessera ARGUMENTS`; raises Unavailable."""
     program = command()
     if program is None:
@@ -52,18 +55,18 @@ def run(*arguments, seconds=_SECONDS):
         )
     except (OSError, subprocess.SubprocessError) as error:
         raise Unavailable(f"{' '.join(program)}: {error}") from error
-    told = (text.decode("utf-8", "replace") for text in (finished.stdout, finished.stderr))
-    return (finished.returncode, *told)
+    output, said = (text.decode("utf-8", "replace") for text in (finished.stdout, finished.stderr))
+    return finished.returncode, output, said
 
 
-def _open(path):
+def _open(path: str) -> Any:
     """tessera.open(path), or None if the package has no reader."""
     module = sys.modules.get("tessera")
     reader = attempt(lambda: module.open) if module is not None else None
     return None if reader is None else attempt(reader, path)
 
 
-def _as_text(answer):
+def _as_text(answer: Any) -> str | None:
     """An answer of the package as text, or None."""
     if isinstance(answer, str):
         return answer
@@ -73,12 +76,13 @@ def _as_text(answer):
         if isinstance(told, str):
             return told
     # The default str() of an object is its address, which is useless.
-    if type(answer).__str__ is not object.__str__:
-        return attempt(str, answer)
+    if getattr(type(answer), "__str__") != object.__str__:
+        text: str | None = attempt(str, answer)
+        return text
     return None
 
 
-def why(path, capacity_bytes=None):
+def why(path: str, capacity_bytes: int | None = None) -> str | None:
     """`tessera why` of a snapshot as text, or None. `capacity_bytes` is the memory of the card that
     PyTorch could use, which a snapshot does not contain."""
     snapshot = _open(path)
@@ -95,13 +99,20 @@ def why(path, capacity_bytes=None):
     return finished[1] if finished is not None and finished[0] == 0 else None
 
 
-def page(path, out):
+def page(path: str, out: str) -> bool:
     """Writes the page of a snapshot to `out` (.html); returns whether it did."""
     finished = attempt(run, "view", path, "-o", out)
     return finished is not None and finished[0] == 0 and os.path.exists(out)
 
 
-def check(path, limits=(), reserved=None, lock=None, update=False, tolerance=None):
+def check(
+    path: str,
+    limits: Sequence[str] = (),
+    reserved: str | None = None,
+    lock: str | None = None,
+    update: bool = False,
+    tolerance: str | None = None,
+) -> tuple[bool, str]:
     """`tessera check`: (whether it passed, its report).
 
     `limits` are texts as for --max, "18GiB" or "activation=3GiB"; `lock` is a file, which `update`

@@ -21,11 +21,20 @@ The history belongs to the process, not to a recording: `History` counts its use
 off after the last. A history that the program itself turned on is used unchanged and left on.
 """
 
+from __future__ import annotations
+
 import inspect
 import sys
 import threading
+from typing import TYPE_CHECKING, Any, Callable, Optional, Tuple
 
 from .guard import attempt, guarded, logger, warn_once
+
+if TYPE_CHECKING:
+    from .settings import Settings
+
+# What an out-of-memory observer is told: device, requested, total and free bytes.
+Numbers = Optional[Tuple[int, ...]]
 
 # The arguments that every release since 2.1 has.
 _CORE = ("context", "stacks", "max_entries")
@@ -36,7 +45,7 @@ _HISTORY_OPTIONS = (*_CORE, "compile_context", "skip_actions", "pinned")
 class Backend:
     """One kind of device. `module` is torch.cuda, torch.xpu or torch_npu.npu."""
 
-    def __init__(self, name, module, attach):
+    def __init__(self, name: str, module: Any, attach: Any) -> None:
         self.name = name
         self.module = module
         self.memory = module.memory
@@ -44,10 +53,10 @@ class Backend:
 
     # ---- readiness ----
 
-    def is_initialized(self):
+    def is_initialized(self) -> bool:
         return bool(attempt(self.module.is_initialized, default=False))
 
-    def when_ready(self, function):
+    def when_ready(self, function: Callable[..., Any]) -> None:
         """Calls function() once the device is in use: now, or when the program first uses it."""
         lazy_call = getattr(self.module, "_lazy_call", None)
         if lazy_call is not None:
@@ -57,12 +66,12 @@ class Backend:
 
     # ---- the history ----
 
-    def is_recording(self):
+    def is_recording(self) -> bool:
         """Whether the history is on; False if PyTorch cannot report it."""
         ask = getattr(_torch_c(), f"_{self.name}_isHistoryEnabled", None)
         return bool(attempt(ask, default=False)) if ask is not None else False
 
-    def enable(self, settings):
+    def enable(self, settings: Settings) -> None:
         """Turns the history on. Raises what PyTorch raises."""
         function = self.memory._record_memory_history
         names = _parameters(function, self.memory)
@@ -71,7 +80,9 @@ class Backend:
             return
         wanted = _arguments(settings)
         if settings.pinned and "record_pinned_host_memory" not in names:
-            warn_once("pinned", "this PyTorch cannot record pinned memory: that needs 2.14 or later")
+            warn_once(
+                "pinned", "this PyTorch cannot record pinned memory: that needs 2.14 or later"
+            )
         try:
             function("all", **{name: wanted[name] for name in wanted if name in names})
         except TypeError:
@@ -80,16 +91,16 @@ class Backend:
                 warn_once("pinned", "this build of PyTorch refuses to record pinned memory")
             function("all", **{name: wanted[name] for name in _CORE})
 
-    def disable(self):
+    def disable(self) -> None:
         names = _parameters(self.memory._record_memory_history, self.memory)
         self.memory._record_memory_history(None if "max_entries" in names else False)
 
-    def snapshot(self):
+    def snapshot(self) -> Any:
         return self.memory._snapshot()
 
     # ---- what the program calls things, from PyTorch 2.14 on ----
 
-    def annotate(self, tensor, text):
+    def annotate(self, tensor: Any, text: str) -> bool:
         """Writes a name of a tensor's allocation into the history; False if PyTorch cannot."""
         function = getattr(self.memory, "_annotate_tensor", None)
         if function is None:
@@ -97,34 +108,34 @@ class Backend:
         function(tensor, text)
         return True
 
-    def can_annotate(self):
+    def can_annotate(self) -> bool:
         return hasattr(self.memory, "_annotate_tensor")
 
-    def metadata(self):
+    def metadata(self) -> Any:
         """What this thread's allocations are marked with; None if PyTorch cannot mark them."""
         if not hasattr(self.memory, "_set_memory_metadata"):
             return None
         return attempt(getattr(self.memory, "_get_memory_metadata", None), default="") or ""
 
-    def set_metadata(self, value):
+    def set_metadata(self, value: Any) -> None:
         attempt(self.memory._set_memory_metadata, value)
 
     # ---- numbers; none of these waits for the device ----
 
-    def current_device(self):
+    def current_device(self) -> Any:
         return self.module.current_device()
 
-    def ask(self, name, *arguments):
+    def ask(self, name: str, *arguments: Any) -> Any:
         """The result of module.NAME(...), or None if that function is missing or fails."""
         function = getattr(self.module, name, None) or getattr(self.memory, name, None)
         return None if function is None else attempt(function, *arguments)
 
 
-def _torch_c():
+def _torch_c() -> Any:
     return getattr(sys.modules.get("torch"), "_C", None)
 
 
-def _parameters(function, memory):
+def _parameters(function: Callable[..., Any], memory: Any) -> set[str]:
     """The names of the arguments that a _record_memory_history takes."""
     for candidate in (function, getattr(memory, "_record_memory_history_impl", None)):
         if candidate is None:
@@ -138,12 +149,12 @@ def _parameters(function, memory):
     return {"enabled", *_CORE}
 
 
-def _arguments(settings):
+def _arguments(settings: Settings) -> dict[str, Any]:
     compiled = settings.compile_context
     if compiled is None:
         # It costs a string comparison per operator, so only if torch.compile can be in use.
         compiled = "torch._dynamo" in sys.modules
-    wanted = {
+    wanted: dict[str, Any] = {
         "context": settings.context,
         "stacks": settings.stacks,
         "max_entries": settings.max_entries,
@@ -157,7 +168,7 @@ def _arguments(settings):
     return wanted
 
 
-def _legacy_arguments(names, settings):
+def _legacy_arguments(names: set[str], settings: Settings) -> dict[str, Any]:
     """For PyTorch 2.0, whose history keeps one event by default."""
     wanted = {
         "record_context": settings.context is not None,
@@ -171,7 +182,7 @@ def _legacy_arguments(names, settings):
 # ---- which devices this PyTorch knows ----
 
 
-def _is_built(name, torch, module):
+def _is_built(name: str, torch: Any, module: Any) -> bool:
     version = getattr(torch, "version", None)
     if name == "cuda":
         return bool(getattr(version, "cuda", None) or getattr(version, "hip", None))
@@ -180,7 +191,7 @@ def _is_built(name, torch, module):
     return True
 
 
-def _modules(torch):
+def _modules(torch: Any) -> list[tuple[str, Any, Any]]:
     """(name, module, the module that has the observer) of every kind of device PyTorch could
     have."""
     torch_npu = sys.modules.get("torch_npu")
@@ -192,7 +203,7 @@ def _modules(torch):
     return [row for row in rows if row[1] is not None and _is_built(row[0], torch, row[1])]
 
 
-def find(torch, only=None):
+def find(torch: Any, only: str | None = None) -> list[Backend]:
     """The backends of this PyTorch that can be recorded; warns of those that cannot."""
     found = []
     version = getattr(torch, "__version__", "of unknown version")
@@ -213,7 +224,7 @@ def find(torch, only=None):
     return found
 
 
-def why_none(torch, only):
+def why_none(torch: Any, only: str | None) -> str:
     """One sentence for people: why `find` found nothing."""
     version = getattr(torch, "__version__", "of unknown version")
     if only is not None:
@@ -232,16 +243,16 @@ def why_none(torch, only):
 class History:
     """Counts the recordings that want a backend's history; on with the first, off with the last."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.reset()
 
-    def reset(self):
+    def reset(self) -> None:
         self.lock = threading.Lock()
-        self.users = {}  # backend name: number of users
-        self.borrowed = set()  # names whose history the program had turned on itself
-        self.asked = {}  # backend name: the settings of the first user
+        self.users: dict[str, int] = {}  # backend name: number of users
+        self.borrowed: set[str] = set()  # names whose history the program had turned on itself
+        self.asked: dict[str, Settings] = {}  # backend name: the settings of the first user
 
-    def acquire(self, backend, settings):
+    def acquire(self, backend: Backend, settings: Settings) -> bool:
         """Returns whether the history is on afterwards; if so, the caller must release it."""
         with self.lock:
             if not self.users.get(backend.name):
@@ -267,7 +278,7 @@ class History:
             return True
 
     @staticmethod
-    def _warn_of_ignored(running, settings):
+    def _warn_of_ignored(running: Settings, settings: Settings) -> None:
         """The history is the process's: what the first recording asked for holds for all."""
         for name in _HISTORY_OPTIONS:
             first, asked = getattr(running, name), getattr(settings, name)
@@ -282,7 +293,7 @@ class History:
                 )
 
     @guarded("turning memory history off")
-    def release(self, backend):
+    def release(self, backend: Backend) -> None:
         with self.lock:
             self.users[backend.name] = max(0, self.users.get(backend.name, 0) - 1)
             if self.users[backend.name]:
@@ -303,15 +314,15 @@ history = History()
 class Observers:
     """PyTorch's observer cannot be removed, so a single one is attached and calls the listeners."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.reset()
 
-    def reset(self):
-        self.listeners = []  # the innermost recording is last
-        self.attached = set()
+    def reset(self) -> None:
+        self.listeners: list[Callable[[Numbers], bool]] = []  # the innermost recording is last
+        self.attached: set[str] = set()
 
     @guarded("attaching the out-of-memory observer")
-    def attach(self, backend):
+    def attach(self, backend: Backend) -> None:
         if backend.attach is None:
             warn_once(
                 "no observer " + backend.name,
@@ -324,12 +335,12 @@ class Observers:
             self.attached.add(backend.name)  # set first: a second attempt would attach a second one
             backend.attach(self.notify)
 
-    def notify(self, *numbers):
+    def notify(self, *numbers: int) -> None:
         """Called by the allocator, in whichever thread asked for memory, before it raises."""
         self._notify(numbers)
 
     @guarded("the out-of-memory observer")
-    def _notify(self, numbers):
+    def _notify(self, numbers: Numbers) -> None:
         for listener in reversed(list(self.listeners)):
             if listener(numbers):
                 return

@@ -12,6 +12,8 @@ If `out` is a file name (it ends in .pickle or .pickle.gz), the snapshot written
 name, and the others are placed next to it with its stem as prefix.
 """
 
+from __future__ import annotations
+
 import gzip
 import json
 import os
@@ -21,13 +23,17 @@ import socket
 import tempfile
 import threading
 import time
+from typing import IO, TYPE_CHECKING, Any, Callable
 
 from .guard import attempt
+
+if TYPE_CHECKING:
+    from .settings import Settings
 
 _ENDINGS = (".pickle.gz", ".pkl.gz", ".pickle", ".pkl")
 
 
-def split_ending(path):
+def split_ending(path: str) -> tuple[str, str]:
     """("out/a", ".pickle.gz") for "out/a.pickle.gz"; ("out/", "") for a folder."""
     for ending in _ENDINGS:
         if path.endswith(ending):
@@ -35,16 +41,16 @@ def split_ending(path):
     return path, ""
 
 
-def sidecar_path(snapshot_path):
+def sidecar_path(snapshot_path: str) -> str:
     return split_ending(snapshot_path)[0] + ".json"
 
 
-def plain(text, limit=60):
+def plain(text: Any, limit: int = 60) -> str:
     """The caller's words as part of a file name: letters, digits, dots and dashes."""
     return re.sub(r"[^A-Za-z0-9.-]+", "-", str(text)).strip("-.")[:limit] or "dump"
 
 
-def _host():
+def _host() -> str:
     return plain(attempt(socket.gethostname, default="") or "host", 40)
 
 
@@ -52,7 +58,7 @@ _TEMPORARY = re.compile(r"\..+\.([A-Za-z0-9-][A-Za-z0-9.-]*)\.(\d+)\.\d+\.tmp")
 _OLD = 86400.0  # seconds: what another host has left is abandoned
 
 
-def _is_abandoned(path, match):
+def _is_abandoned(path: str, match: re.Match[str]) -> bool:
     """Whether the process that was writing a temporary file is gone."""
     if match[1] != _host():
         return time.time() - os.stat(path).st_mtime > _OLD
@@ -65,19 +71,24 @@ def _is_abandoned(path, match):
     return False
 
 
-def clean(folder):
+def _removed(path: str) -> bool:
+    os.remove(path)
+    return True
+
+
+def clean(folder: str) -> list[str]:
     """Removes temporary files of processes that were killed while they wrote; returns their names."""
     removed = []
     for name in attempt(os.listdir, folder, default=[]):
         match = _TEMPORARY.fullmatch(name)
         path = os.path.join(folder, name)
         if match and attempt(_is_abandoned, path, match, default=False):
-            if attempt(lambda p=path: os.remove(p) or True):
+            if attempt(_removed, path):
                 removed.append(name)
     return removed
 
 
-def why_not_writable(folder):
+def why_not_writable(folder: str) -> str | None:
     """Why no file can be written to a folder, or None. Creates no folder: of one that is absent, the
     nearest that exists is looked at."""
     while not os.path.lexists(folder):
@@ -94,7 +105,7 @@ def why_not_writable(folder):
         return f"{folder}: {error.strerror or error}"
 
 
-def other_folder():
+def other_folder() -> str:
     """Where snapshots go that cannot be written to their place."""
     user = getattr(os, "getuid", lambda: "user")()
     return os.path.join(tempfile.gettempdir(), f"tessera-record-{user}")
@@ -103,7 +114,7 @@ def other_folder():
 class Places:
     """Names for the snapshots of one recording."""
 
-    def __init__(self, settings, folder=None):
+    def __init__(self, settings: Settings, folder: str | None = None) -> None:
         stem, ending = split_ending(settings.out)
         self.ending = ending or (".pickle.gz" if settings.gzip else ".pickle")
         self.is_compressed = self.ending.endswith(".gz")
@@ -113,9 +124,9 @@ class Places:
             self.folder, self.prefix = settings.out, ""
         if folder is not None:
             self.folder = folder
-        self.kept = []  # paths of the periodic snapshots, oldest first
+        self.kept: list[str] = []  # paths of the periodic snapshots, oldest first
 
-    def name(self, rank, world_size, pid, step, reason):
+    def name(self, rank: int, world_size: int, pid: int, step: int, reason: str) -> str:
         """The path for a snapshot; one that does not exist."""
         if self.prefix and reason == "end":
             stem = self.prefix if world_size <= 1 else f"{self.prefix}_rank{rank}"
@@ -130,7 +141,7 @@ class Places:
             number += 1
         return path
 
-    def keep_last(self, path, count):
+    def keep_last(self, path: str, count: int) -> None:
         """Registers a periodic snapshot and removes the oldest beyond `count`."""
         self.kept.append(path)
         while len(self.kept) > count:
@@ -139,12 +150,12 @@ class Places:
                 attempt(os.remove, victim)
 
 
-def _temporary(path):
+def _temporary(path: str) -> str:
     folder, name = os.path.split(path)
     return os.path.join(folder, f".{name}.{_host()}.{os.getpid()}.{threading.get_ident()}.tmp")
 
 
-def _write(path, write):
+def _write(path: str, write: Callable[[IO[bytes]], Any]) -> str:
     """Calls write(file) with a temporary file next to `path`, and returns its path; removes it if that
     fails."""
     if os.path.dirname(path):
@@ -159,7 +170,7 @@ def _write(path, write):
     return temporary
 
 
-def _rename(temporary, path):
+def _rename(temporary: str, path: str) -> None:
     try:
         os.replace(temporary, path)
     except BaseException:
@@ -167,7 +178,7 @@ def _rename(temporary, path):
         raise
 
 
-def _write_pickle(file, snapshot, compressed):
+def _write_pickle(file: IO[bytes], snapshot: Any, compressed: bool) -> None:
     # Protocol 4, because PyTorch's own viewer cannot read a later one, and Python 3.14 defaults to 5.
     if not compressed:
         pickle.dump(snapshot, file, protocol=4)
@@ -176,7 +187,9 @@ def _write_pickle(file, snapshot, compressed):
         pickle.dump(snapshot, stream, protocol=4)
 
 
-def write_snapshot(path, snapshot, compressed, document=None):
+def write_snapshot(
+    path: str, snapshot: Any, compressed: bool, document: dict[str, Any] | None = None
+) -> None:
     """Writes a snapshot to `path` and a document, unless that is None, to its sidecar, with the
     size of the snapshot's file. A sidecar that cannot be written costs only itself."""
     temporary = _write(path, lambda file: _write_pickle(file, snapshot, compressed))
@@ -193,7 +206,7 @@ def write_snapshot(path, snapshot, compressed, document=None):
         raise
 
 
-def _write_sidecar(path, document):
+def _write_sidecar(path: str, document: dict[str, Any]) -> str:
     # UTF-8, not ASCII: a lone surrogate, from a file name in an error message, would be escaped, which
     # strict readers reject.
     text = json.dumps(document, indent=1, default=str, ensure_ascii=False)

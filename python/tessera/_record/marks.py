@@ -19,17 +19,24 @@ last recording ends. torch.compile optimizes the hooks away, because `is_compili
 there.
 """
 
+from __future__ import annotations
+
 import contextlib
 import functools
 import importlib
 import inspect
 import threading
 import weakref
+from typing import TYPE_CHECKING, Any, Callable, Iterator
 
 from .guard import attempt, guarded, warn_once
 
+if TYPE_CHECKING:
+    from .backend import Backend
+    from .sidecar import Watched
 
-def _never():
+
+def _never() -> bool:
     return False
 
 
@@ -37,10 +44,10 @@ def _never():
 is_compiling = _never
 
 
-def _find_is_compiling(torch):
+def _find_is_compiling(torch: Any) -> Callable[[], bool]:
     """The function that torch.compile treats as a constant; in older versions one that returns False."""
     for module in (getattr(torch, "compiler", None), getattr(torch, "_utils", None)):
-        function = getattr(module, "is_compiling", None)
+        function: Callable[[], bool] | None = getattr(module, "is_compiling", None)
         if function is not None:
             return function
     return _never
@@ -50,33 +57,33 @@ class _Hook:
     """A hook on a module. A copied or pickled module must not need or call this package: there
     the hook is a function of the standard library that takes any arguments and does nothing."""
 
-    def __init__(self, label, closes):
+    def __init__(self, label: str, closes: bool) -> None:
         self.label = label
         self.closes = closes
 
-    def __reduce__(self):
+    def __reduce__(self) -> tuple[Any, ...]:
         return getattr, (contextlib.nullcontext(), "__exit__")
 
 
 class _BeforeForward(_Hook):
-    def __call__(self, module, args):
+    def __call__(self, module: Any, args: Any) -> None:
         if not is_compiling():
             marks.before_forward(self.label, self.closes)
 
 
 class _AfterForward(_Hook):
-    def __call__(self, module, args, output):
+    def __call__(self, module: Any, args: Any, output: Any) -> None:
         if not is_compiling():
             marks.after_forward(self.label)
 
 
-def _is_another(reference, thing):
+def _is_another(reference: weakref.ref[Any], thing: Any) -> bool:
     """Whether a weak reference is to a live object other than `thing`."""
     held = reference()
     return held is not None and held is not thing
 
 
-def innermost(optimizer):
+def innermost(optimizer: Any) -> Any:
     """The optimizer inside the wrappers of libraries, whose step() has the hooks."""
     for _ in range(8):
         inner = getattr(optimizer, "optimizer", None)
@@ -89,29 +96,29 @@ def innermost(optimizer):
 class Marks:
     """The hooks of the process. Recordings join and leave; watched objects are held weakly."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.reset()
 
-    def reset(self):
+    def reset(self) -> None:
         self.lock = threading.RLock()
-        self.torch = None
-        self.listeners = []  # recordings: step_ended(number)
+        self.torch: Any = None
+        self.listeners: list[Any] = []  # recordings: step_ended(number)
         self.annotating = 0  # number of them that want annotations
-        self.handles = []  # hooks to remove
-        self.backward = None  # (torch's function, our wrapper)
-        self.models = []  # (name, weak reference)
-        self.hooked = weakref.WeakSet()  # models with hooks
-        self.watched = []  # optimizers, weak references, in the order given
-        self.seen = weakref.WeakSet()  # optimizers that have stepped
-        self.leader = None  # weak reference
+        self.handles: list[Any] = []  # hooks to remove
+        self.backward: tuple[Any, Any] | None = None  # (torch's function, our wrapper)
+        self.models: list[tuple[str, weakref.ref[Any]]] = []  # (name, weak reference)
+        self.hooked: weakref.WeakSet[Any] = weakref.WeakSet()  # models with hooks
+        self.watched: list[weakref.ref[Any]] = []  # optimizers, weak references, in the order given
+        self.seen: weakref.WeakSet[Any] = weakref.WeakSet()  # optimizers that have stepped
+        self.leader: weakref.ref[Any] | None = None  # weak reference
         self.is_explicit = False  # the program counts its steps itself
         self.steps = 0  # steps ended
-        self.step_range = None
+        self.step_range: Any = None
         self.open = threading.local()  # per thread: {name: [depth, range]}
 
     # ---- joining and leaving ----
 
-    def join(self, torch, listener, annotate):
+    def join(self, torch: Any, listener: Any, annotate: bool) -> None:
         global is_compiling
         with self.lock:
             self.torch = torch
@@ -129,7 +136,7 @@ class Marks:
                     for name, reference in list(self.models):
                         self._hook_model(name, reference())
 
-    def leave(self, listener, annotate):
+    def leave(self, listener: Any, annotate: bool) -> None:
         with self.lock:
             if listener not in self.listeners:
                 return
@@ -151,7 +158,7 @@ class Marks:
                 self.seen.update(held for held in (ref() for ref in self.watched) if held)
                 self.watched, self.leader = [], None
 
-    def watch(self, model, optimizer, name):
+    def watch(self, model: Any, optimizer: Any, name: str | None) -> None:
         with self.lock:
             if model is not None:
                 self.models = [row for row in self.models if _is_another(row[1], model)]
@@ -165,12 +172,12 @@ class Marks:
                 self.watched.append(weakref.ref(optimizer))
                 self.leader = self.watched[0]
 
-    def living_models(self):
+    def living_models(self) -> Watched:
         with self.lock:
             rows = [(name, reference()) for name, reference in self.models]
         return [row for row in rows if row[1] is not None]
 
-    def living_optimizers(self):
+    def living_optimizers(self) -> list[Any]:
         with self.lock:
             found = [reference() for reference in self.watched]
             found += list(self.seen)
@@ -179,7 +186,7 @@ class Marks:
 
     # ---- ranges ----
 
-    def _range(self, name):
+    def _range(self, name: str) -> Any:
         """An open range, or None."""
         opened = attempt(self.torch.profiler.record_function, name)
         if opened is None:
@@ -187,11 +194,11 @@ class Marks:
         return opened if attempt(opened.__enter__) is not None else None
 
     @staticmethod
-    def _close(opened):
+    def _close(opened: Any) -> None:
         if opened is not None:
             attempt(opened.__exit__, None, None, None)
 
-    def begin(self, name):
+    def begin(self, name: str) -> None:
         """Opens a range in this thread; one inside another of the same name only increases its depth."""
         table = self.open.__dict__
         if name in table:
@@ -199,7 +206,7 @@ class Marks:
         else:
             table[name] = [1, self._range(name)]
 
-    def end(self, name):
+    def end(self, name: str) -> None:
         table = self.open.__dict__
         if name not in table:
             return
@@ -208,7 +215,7 @@ class Marks:
             self._close(table.pop(name)[1])
 
     @contextlib.contextmanager
-    def phase(self, name):
+    def phase(self, name: str) -> Iterator[None]:
         opened = self._range(name) if self.annotating else None
         marked = self._mark_memory(name) if self.annotating else []
         try:
@@ -218,7 +225,7 @@ class Marks:
                 attempt(backend.set_metadata, "")
             self._close(opened)
 
-    def _mark_memory(self, name):
+    def _mark_memory(self, name: str) -> list[Backend]:
         """Marks what this thread allocates with the phase, where PyTorch can (2.10), unless the program
         or an outer phase marks it already. Returns the backends where it did."""
         backends = {listener.backend for listener in list(self.listeners)} - {None}
@@ -229,33 +236,33 @@ class Marks:
 
     # ---- steps ----
 
-    def _open_step(self):
+    def _open_step(self) -> None:
         if self.annotating and self.step_range is None:
             self.step_range = self._range(f"ProfilerStep#{self.steps + 1}")
 
-    def _close_step(self):
+    def _close_step(self) -> None:
         opened, self.step_range = self.step_range, None
         self._close(opened)
 
     @guarded("the mark of the last step")
-    def settle(self):
+    def settle(self) -> None:
         """A recording is about to be written and to end: the current step does not belong to it."""
         with self.lock:
             self._close_step()
 
     @guarded("the first mark of a step")
-    def _touch(self):
+    def _touch(self) -> None:
         """Something in a step happened: opens the first step."""
         if self.step_range is None:
             with self.lock:
                 self._open_step()
 
-    def count_by_hand(self):
+    def count_by_hand(self) -> None:
         """The program counts its steps itself, from the first one on."""
         self.is_explicit = True
 
     @guarded("the end of a step")
-    def step(self, number=None, explicit=True):
+    def step(self, number: int | None = None, explicit: bool = True) -> None:
         """A step is complete; `number` is its number if the program provides one."""
         with self.lock:
             if explicit:
@@ -276,7 +283,7 @@ class Marks:
     # ---- hooks ----
 
     @guarded("hooks on optimizers")
-    def _hook_optimizers(self):
+    def _hook_optimizers(self) -> None:
         # Not through torch.optim, which deletes the name of this module.
         module = importlib.import_module("torch.optim.optimizer")
         register = getattr(module, "register_optimizer_step_post_hook", None)
@@ -289,7 +296,7 @@ class Marks:
         self.handles.append(register(_after_step))
 
     @guarded("the hook after an optimizer's step")
-    def after_optimizer(self, optimizer):
+    def after_optimizer(self, optimizer: Any) -> None:
         with self.lock:
             self.seen.add(optimizer)
             leader = self.leader() if self.leader is not None else None
@@ -299,7 +306,7 @@ class Marks:
             self.step(explicit=False)
 
     @guarded("hooks on a model")
-    def _hook_model(self, name, model):
+    def _hook_model(self, name: str, model: Any) -> None:
         if model is None or model in self.hooked:
             return
         label = "forward" if name == "model" else f"forward {name}"
@@ -312,7 +319,7 @@ class Marks:
         self.handles.append(model.register_forward_hook(_AfterForward(label, closes), **extra))
 
     @guarded("the hook before forward")
-    def before_forward(self, label, closes):
+    def before_forward(self, label: str, closes: bool) -> None:
         if not self.annotating:
             return
         if not closes and label in self.open.__dict__:
@@ -321,16 +328,16 @@ class Marks:
         self.begin(label)
 
     @guarded("the hook after forward")
-    def after_forward(self, label):
+    def after_forward(self, label: str) -> None:
         self.end(label)
 
     @guarded("the mark of backward")
-    def _hook_backward(self):
+    def _hook_backward(self) -> None:
         original = self.torch.autograd.backward
         owner = self
 
         @functools.wraps(original)
-        def backward(*args, **kwargs):
+        def backward(*args: Any, **kwargs: Any) -> Any:
             if is_compiling() or not owner.annotating:
                 return original(*args, **kwargs)
             owner._before_backward()
@@ -342,7 +349,7 @@ class Marks:
         self.torch.autograd.backward = backward
         self.backward = (original, backward)
 
-    def _unhook_backward(self):
+    def _unhook_backward(self) -> None:
         if self.backward is None:
             return
         original, ours = self.backward
@@ -352,18 +359,18 @@ class Marks:
         # Otherwise someone has wrapped our function, which from now on only forwards calls.
 
     @guarded("the mark of backward")
-    def _before_backward(self):
+    def _before_backward(self) -> None:
         self._touch()
         self.begin("backward")
 
     @guarded("the mark of backward")
-    def _after_backward(self):
+    def _after_backward(self) -> None:
         self.end("backward")
 
 
 marks = Marks()
 
 
-def _after_step(optimizer, args, kwargs):
+def _after_step(optimizer: Any, args: Any, kwargs: Any) -> None:
     if not is_compiling():
         marks.after_optimizer(optimizer)

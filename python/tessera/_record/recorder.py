@@ -19,6 +19,8 @@ into a SimpleQueue, which is safe anywhere, and our thread takes it out.
 A snapshot that cannot be written to its folder goes to a temporary one (`files.other_folder`).
 """
 
+from __future__ import annotations
+
 import atexit
 import builtins
 import contextlib
@@ -30,12 +32,18 @@ import sys
 import threading
 import time
 import weakref
+from types import FrameType
+from typing import TYPE_CHECKING, Any, Callable, Iterator
 
 from . import answers, guard, sidecar
 from .backend import find, history, observers, why_none
 from .files import Places, clean, other_folder, why_not_writable, write_snapshot
 from .guard import attempt, guarded, logger, say, warn, warn_once
 from .marks import marks
+
+if TYPE_CHECKING:
+    from .backend import Backend, Numbers
+    from .settings import Settings
 
 GRACE = 10.0  # seconds that a request waits for a step to end, if there are steps
 ENDING_GRACE = 3.0  # the same after a signal that ends the process: schedulers don't wait long
@@ -52,12 +60,14 @@ _LAUNCHERS = ("TORCHELASTIC_RUN_ID", "SLURM_JOB_ID")
 
 ARMED, RECORDING, STOPPED = "armed", "recording", "stopped"
 
-active = []  # active recordings; the innermost last
-_leaving = set()  # pids of this process and its ancestors, once they are set to stop at exit
+active: list[Recorder] = []  # active recordings; the innermost last
+_leaving: set[int] = (
+    set()
+)  # pids of this process and its ancestors, once they are set to stop at exit
 _active_lock = threading.Lock()
 
 
-def is_out_of_memory(error):
+def is_out_of_memory(error: BaseException | None) -> bool:
     """Whether an exception, or one that it was raised from, means that a device ran out of memory."""
     torch = sys.modules.get("torch")
     kinds = tuple(
@@ -82,14 +92,14 @@ def is_out_of_memory(error):
     return False
 
 
-def _told_of_oom(path):
+def _told_of_oom(path: str | None) -> None:
     """A snapshot of the out-of-memory exists: no other recording needs to write another."""
     if path is not None:
         for recorder in list(active):
             recorder._oom_open = True
 
 
-def _human(size_bytes):
+def _human(size_bytes: float) -> str:
     size, units = float(size_bytes), ["B", "KiB", "MiB", "GiB", "TiB"]
     while size >= 1024 and len(units) > 1:
         size /= 1024
@@ -98,7 +108,7 @@ def _human(size_bytes):
 
 
 @contextlib.contextmanager
-def _without_collector():
+def _without_collector() -> Iterator[None]:
     """Pauses the garbage collector: a snapshot is millions of dicts without cycles, and the collector
     would traverse all of them again and again."""
     was_enabled = gc.isenabled()
@@ -114,46 +124,48 @@ class Recorder:
     """A recording. `files` lists the files it wrote and has not removed, in order; `step` counts completed
     steps."""
 
-    def __init__(self, settings):
+    def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self.places = Places(settings)
         self.state = STOPPED
-        self.backend = None
+        self.backend: Backend | None = None
         self.step = 0
-        self.files = []
-        self.listeners = []  # called with each path written
+        self.files: list[str] = []
+        self.listeners: list[Callable[[str, str], Any]] = []  # called with each path written
         self.pid = os.getpid()
-        self.started_us = None
-        self.allocated_at_start_bytes = None
+        self.started_us: int | None = None
+        self.allocated_at_start_bytes: int | None = None
         self._fresh_locks()
-        self._thread = None
-        self._signals = {}  # signal number: the previous handler
-        self._ended_by = set()  # signals that end the process, and have arrived
-        self._to_send = set()  # those of them to be sent again after the snapshot
+        self._thread: threading.Thread | None = None
+        self._signals: dict[_signal.Signals, Any] = {}  # signal number: the previous handler
+        self._ended_by: set[int] = set()  # signals that end the process, and have arrived
+        self._to_send: set[int] = set()  # those of them to be sent again after the snapshot
         self._failures = 0  # snapshots that could not be written
         self._unreported = 0
-        self._reported_at = None
-        self._annotated = set()  # (address, text) of names that are in the history
-        self._pending = None  # a request that waits for the end of a step
+        self._reported_at: float | None = None
+        self._annotated: set[tuple[Any, str]] = (
+            set()
+        )  # (address, text) of names that are in the history
+        self._pending: str | None = None  # a request that waits for the end of a step
         self._oom_dumps = 0
         self._oom_open = False  # there is a snapshot of an out-of-memory, and no step since
         self._joined = False
         self._stopping = False
-        self.torch = None
-        self._armed = set()  # names of the backends that we are waiting for
+        self.torch: Any = None
+        self._armed: set[str] = set()  # names of the backends that we are waiting for
 
-    def _fresh_locks(self):
+    def _fresh_locks(self) -> None:
         self._state_lock = threading.RLock()
         self._dump_lock = threading.RLock()
         self._pending_lock = threading.Lock()
         self._served = threading.Event()
-        self._requests = queue.SimpleQueue()
+        self._requests: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._busy = threading.local()
 
     # ---- start and stop ----
 
     @guarded("starting the recording")
-    def start(self):
+    def start(self) -> None:
         """Arms the recording. Never raises; if nothing can be recorded, logs the reason once."""
         torch = sys.modules.get("torch") or _import_torch()
         if torch is None:
@@ -172,17 +184,19 @@ class Recorder:
             warn_once("no backend", "%s", why_none(torch, self.settings.device))
 
     @guarded("looking at the folder")
-    def _look_at_folder(self):
+    def _look_at_folder(self) -> None:
         """Removes what killed processes left there; says at once if nothing can be written there."""
         folder = self.places.folder
         removed = clean(folder)
         if removed:
-            logger.info("removed %d unfinished files of killed processes from %s", len(removed), folder)
+            logger.info(
+                "removed %d unfinished files of killed processes from %s", len(removed), folder
+            )
         problem = why_not_writable(folder)
         if problem is not None:
             warn("snapshots cannot be written to %s: they will be in %s", problem, other_folder())
 
-    def arm(self):
+    def arm(self) -> bool:
         """Waits for each kind of device not waited for yet; returns False if there is none."""
         backends = find(self.torch, self.settings.device)
         for backend in backends:
@@ -193,7 +207,7 @@ class Recorder:
         return bool(backends)
 
     @guarded("starting the recording")
-    def ready(self, backend):
+    def ready(self, backend: Backend) -> None:
         """The program uses a device: from here on, memory is recorded."""
         with self._state_lock:
             if self.state != ARMED or self.backend is not None:
@@ -216,7 +230,7 @@ class Recorder:
         _leave_with_process()
 
     @guarded("stopping the recording")
-    def stop(self, reason="end", error=None):
+    def stop(self, reason: str = "end", error: BaseException | None = None) -> str | None:
         """Writes the last snapshot if `at_end`, and removes all hooks. A second call does nothing."""
         with self._state_lock:
             if self.state == STOPPED or self._stopping:
@@ -233,12 +247,14 @@ class Recorder:
             self._take_off()
         return path
 
-    def _last_dump(self, reason, error):
+    def _last_dump(self, reason: str, error: BaseException | None) -> str | None:
         is_oom = error is not None and is_out_of_memory(error)
         if is_oom and not self.settings.on_oom:
             return None
         if is_oom and self._oom_open:
-            return None  # the observer has already written a snapshot, from before anything was freed
+            return (
+                None  # the observer has already written a snapshot, from before anything was freed
+            )
         if is_oom:
             path = self._dump("oom", error=error, urgent=True)
             _told_of_oom(path)
@@ -251,7 +267,7 @@ class Recorder:
             reason = "interrupt" if isinstance(error, KeyboardInterrupt) else "exception"
         return self._dump(reason, error=error, urgent=reason == "exception")
 
-    def _take_off(self):
+    def _take_off(self) -> None:
         with self._state_lock:
             was, self.state = self.state, STOPPED
             self._stopping = False
@@ -272,7 +288,7 @@ class Recorder:
         for number in list(self._to_send):  # arrived during the last snapshot
             self._send_again(number)
 
-    def abandon(self):
+    def abandon(self) -> None:
         """After a fork, in the child: the device, the thread and the locks belong to the
         parent."""
         self._fresh_locks()
@@ -290,7 +306,7 @@ class Recorder:
 
     # ---- requests for snapshots ----
 
-    def out_of_memory(self, numbers):
+    def out_of_memory(self, numbers: Numbers) -> bool:
         """The allocator is about to raise. Returns True if handled."""
         if self.state != RECORDING or self.pid != os.getpid():
             return False
@@ -308,7 +324,7 @@ class Recorder:
         _told_of_oom(path)
         return True
 
-    def step_ended(self, number):
+    def step_ended(self, number: int | None) -> None:
         """Called at the end of each step, by hooks or by the program."""
         self.step = self.step + 1 if number is None else int(number)
         self._oom_open = False
@@ -318,7 +334,7 @@ class Recorder:
         if reason is not None:
             self._serve(reason)
 
-    def dump(self, reason="dump"):
+    def dump(self, reason: str = "dump") -> str | None:
         """Writes a snapshot now and returns its path; None if nothing is being recorded."""
         if self.state != RECORDING:
             warn_once("not recording", "nothing is recorded yet: dump(%r) writes nothing", reason)
@@ -327,12 +343,18 @@ class Recorder:
 
     # ---- writing ----
 
-    def _writes_here(self, who, urgent):
+    def _writes_here(self, who: dict[str, Any], urgent: bool) -> bool:
         chosen = self.settings.ranks
         return urgent or chosen is None or who["rank"] in chosen
 
     @guarded("writing the snapshot")
-    def _dump(self, reason, error=None, numbers=None, urgent=False):
+    def _dump(
+        self,
+        reason: str,
+        error: BaseException | None = None,
+        numbers: Numbers | None = None,
+        urgent: bool = False,
+    ) -> str | None:
         """One snapshot and its sidecar. `urgent`: written by every rank, regardless of `ranks`."""
         if getattr(self._busy, "is_dumping", False):
             return None  # a hook or a finalizer inside our own writing
@@ -351,7 +373,14 @@ class Recorder:
         self._announce(path, reason, who, numbers)
         return path
 
-    def _write(self, backend, who, reason, error, numbers):
+    def _write(
+        self,
+        backend: Backend,
+        who: dict[str, Any],
+        reason: str,
+        error: BaseException | None,
+        numbers: Numbers,
+    ) -> str:
         place = (who["rank"], who["world_size"], self.pid, self.step, reason)
         path = self.places.name(*place)
         document = None
@@ -371,7 +400,14 @@ class Recorder:
         self.files.append(path)
         return path
 
-    def _write_elsewhere(self, place, snapshot, document, wanted, problem):
+    def _write_elsewhere(
+        self,
+        place: tuple[Any, ...],
+        snapshot: Any,
+        document: dict[str, Any] | None,
+        wanted: str,
+        problem: OSError,
+    ) -> str:
         """Writes to the temporary folder; if that fails too, raises the first problem."""
         places = Places(self.settings, other_folder())
         path = places.name(*place)
@@ -388,7 +424,7 @@ class Recorder:
         return path
 
     @guarded("naming tensors in the snapshot")
-    def _name_tensors(self, backend):
+    def _name_tensors(self, backend: Backend) -> None:
         """Names of watched tensors as events of the history, where PyTorch can (2.14)."""
         if not backend.can_annotate():
             return
@@ -399,11 +435,11 @@ class Recorder:
                 self._annotated.add(key)
                 attempt(backend.annotate, tensor, text)
 
-    def _report_failure(self, problem):
+    def _report_failure(self, problem: BaseException) -> None:
         self._failures += 1
         self._report("writing the snapshot failed: %s: %s", type(problem).__name__, problem)
 
-    def _report(self, message, *values):
+    def _report(self, message: str, *values: Any) -> None:
         """A warning about this recording; at most one in `QUIET` seconds, the others are counted."""
         now = time.monotonic()
         if self._reported_at is not None and now - self._reported_at < QUIET:
@@ -412,10 +448,20 @@ class Recorder:
             return
         more, self._unreported, self._reported_at = self._unreported, 0, now
         if more:
-            message, values = message + " (and %d more problems since the last report)", (*values, more)
+            message, values = message + " (and %d more problems since the last report)", (
+                *values,
+                more,
+            )
         warn(message, *values)
 
-    def _facts(self, path, reason, who, error, numbers):
+    def _facts(
+        self,
+        path: str,
+        reason: str,
+        who: dict[str, Any],
+        error: BaseException | None,
+        numbers: Numbers,
+    ) -> dict[str, Any]:
         return {
             "snapshot": os.path.basename(path),
             "reason": reason,
@@ -429,7 +475,7 @@ class Recorder:
             "optimizers": marks.living_optimizers(),
         }
 
-    def _warn_if_full(self, snapshot):
+    def _warn_if_full(self, snapshot: Any) -> None:
         traces = snapshot.get("device_traces", []) if isinstance(snapshot, dict) else []
         if any(len(trace) >= self.settings.max_entries for trace in traces):
             self._annotated.clear()  # the events with names may be among the lost ones
@@ -440,7 +486,9 @@ class Recorder:
             )
 
     @guarded("telling of a snapshot")
-    def _announce(self, path, reason, who, numbers):
+    def _announce(
+        self, path: str | None, reason: str, who: dict[str, Any], numbers: Numbers
+    ) -> None:
         if path is None:
             return
         size = attempt(lambda: _human(os.stat(path).st_size), default="?")
@@ -459,26 +507,26 @@ class Recorder:
 
     # ---- signals and the clock ----
 
-    def _serve(self, reason):
+    def _serve(self, reason: str) -> None:
         path = self._dump(reason, urgent=reason == "signal")
         if reason == "periodic" and path is not None:
             self.places.keep_last(path, self.settings.keep)
             self.files = [file for file in self.files if os.path.exists(file)]
 
-    def _take_pending(self):
+    def _take_pending(self) -> str | None:
         with self._pending_lock:
             reason, self._pending = self._pending, None
         if reason is not None:
             self._served.set()
         return reason
 
-    def _start_thread(self):
+    def _start_thread(self) -> None:
         if self._thread is not None:
             return
         self._thread = threading.Thread(target=self._attend, name="tessera-record", daemon=True)
         self._thread.start()
 
-    def _stop_thread(self):
+    def _stop_thread(self) -> None:
         thread, self._thread = self._thread, None
         if thread is None or not thread.is_alive():
             return
@@ -488,7 +536,7 @@ class Recorder:
             thread.join(timeout=30)
 
     @guarded("the thread of the recording")
-    def _attend(self):
+    def _attend(self) -> None:
         """Our thread: waits for requests and for the clock until it is asked to stop."""
         period = None if self.settings.every is None else self.settings.every * 60
         due = None if period is None else time.monotonic() + period
@@ -498,7 +546,7 @@ class Recorder:
                 reason = self._requests.get(timeout=wait)
             except queue.Empty:
                 reason = "periodic"
-                due = time.monotonic() + period
+                due = None if period is None else time.monotonic() + period
             if reason is None or self.state != RECORDING:
                 return
             if not isinstance(reason, int):
@@ -509,7 +557,7 @@ class Recorder:
             finally:
                 self._send_again(reason)
 
-    def _send_again(self, number):
+    def _send_again(self, number: int) -> None:
         """The snapshot that a signal asked for is written, or could not be: now it ends the process, or
         does whatever the program's own handler does."""
         with self._pending_lock:
@@ -520,7 +568,7 @@ class Recorder:
             pass
         os.kill(os.getpid(), number)
 
-    def _offer(self, reason, grace):
+    def _offer(self, reason: str, grace: float) -> None:
         """Leaves a request to the end of the step; serves it here if the step does not end."""
         self._served.clear()
         with self._pending_lock:
@@ -533,12 +581,12 @@ class Recorder:
         if taken is not None:
             self._serve(taken)
 
-    def _install_signal(self):
+    def _install_signal(self) -> None:
         is_auto = self.settings.signal == "auto"
         for number in _usual_signals() if is_auto else self.settings.signal or ():
             self._listen(number, is_auto)
 
-    def _listen(self, number, is_auto):
+    def _listen(self, number: _signal.Signals, is_auto: bool) -> None:
         if threading.current_thread() is not threading.main_thread():
             if not is_auto:
                 warn_once(
@@ -557,7 +605,7 @@ class Recorder:
             return
         self._signals[number] = before
 
-    def _restore_signals(self):
+    def _restore_signals(self) -> None:
         signals, self._signals = self._signals, {}
         for number, before in signals.items():
             handler = attempt(_signal.getsignal, number)
@@ -565,7 +613,7 @@ class Recorder:
                 if threading.current_thread() is threading.main_thread():
                     attempt(_signal.signal, number, _signal.SIG_DFL if before is None else before)
 
-    def signalled(self, number):
+    def signalled(self, number: int) -> bool:
         """A signal has arrived, in the main thread. Returns whether it has to wait for the snapshot: it
         is sent again afterwards. One that arrives twice does not wait."""
         if self.state != RECORDING or self.pid != os.getpid():
@@ -584,21 +632,21 @@ class Recorder:
 class _WeakCall:
     """recorder.ready(backend), as long as the recorder exists."""
 
-    def __init__(self, recorder, backend):
+    def __init__(self, recorder: Recorder, backend: Backend) -> None:
         self.recorder = weakref.ref(recorder)
         self.backend = backend
 
-    def __call__(self):
+    def __call__(self) -> None:
         recorder = self.recorder()
         if recorder is not None:
             recorder.ready(self.backend)
 
 
-def _reason(problem):
+def _reason(problem: BaseException) -> str:
     return getattr(problem, "strerror", None) or str(problem)
 
 
-def _usual_signals():
+def _usual_signals() -> list[_signal.Signals]:
     """Which signals ask for a snapshot unless the program says otherwise."""
     names = ["SIGUSR2"]
     if any(os.environ.get(name) for name in _LAUNCHERS):
@@ -610,11 +658,11 @@ class _WeakHandler:
     """Signal handler: requests a snapshot, and does what was done about the signal before: at once, or
     after the snapshot if it ends the process."""
 
-    def __init__(self, recorder, before):
+    def __init__(self, recorder: Recorder, before: Any) -> None:
         self.recorder = weakref.ref(recorder)
         self.before = before
 
-    def __call__(self, number, frame):
+    def __call__(self, number: int, frame: FrameType | None) -> None:
         recorder = self.recorder()
         if recorder is not None and recorder.signalled(number):
             return
@@ -625,7 +673,7 @@ class _WeakHandler:
             os.kill(os.getpid(), number)
 
 
-def _import_torch():
+def _import_torch() -> Any:
     try:
         import torch
     except Exception:  # a broken installation can raise more than ImportError
@@ -633,7 +681,7 @@ def _import_torch():
     return torch
 
 
-def look_again():
+def look_again() -> None:
     """A plug-in that brings another kind of device has been imported."""
     for recorder in list(active):
         if recorder.state == ARMED:
@@ -643,7 +691,7 @@ def look_again():
 # ---- the end of the process, and its children ----
 
 
-def _leave_with_process():
+def _leave_with_process() -> None:
     """Makes sure that active recordings are stopped before the interpreter exits."""
     pid = os.getpid()
     if pid in _leaving:
@@ -659,7 +707,7 @@ def _leave_with_process():
 
 
 @guarded("the end of the process")
-def _at_exit():
+def _at_exit() -> None:
     # The last exception printed is why the interpreter exits, except in an interactive session that continued.
     is_session = hasattr(sys, "ps1") or sys.flags.interactive or hasattr(builtins, "__IPYTHON__")
     error = None if is_session else getattr(sys, "last_value", None)
@@ -668,7 +716,7 @@ def _at_exit():
             recorder.stop("exit", error if isinstance(error, BaseException) else None)
 
 
-def _after_fork():
+def _after_fork() -> None:
     global _active_lock
     _active_lock = threading.Lock()
     guard.renew_lock()

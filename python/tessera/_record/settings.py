@@ -8,17 +8,23 @@ the program, found before training starts. In the environment it is only a warni
 option keeps its default.
 """
 
+from __future__ import annotations
+
 import difflib
 import os
 import signal as _signal
+from typing import AbstractSet, Any, Callable, List, Mapping, Optional, Sequence, TypedDict, Union
 
 from .guard import warn_once
 
 VARIABLE = "TESSERA_RECORD"
 DEFAULT_FOLDER = "tessera-record"
+Check = Callable[
+    [str, Any], Any
+]  # a check takes an option's name and value, and answers the value to use
 
 
-def _folder(text):
+def _folder(text: str | None) -> str | None:
     """The folder in TESSERA_RECORD: None if it is off, the default folder if it is just on."""
     word = (text or "").strip().lower()
     if word in ("", "0", "false", "no", "off"):
@@ -26,8 +32,8 @@ def _folder(text):
     return DEFAULT_FOLDER if word in ("1", "true", "yes", "on") else text
 
 
-def _number(minimum):
-    def read(name, value):
+def _number(minimum: float) -> Check:
+    def read(name: str, value: Any) -> float:
         if isinstance(value, bool) or not isinstance(value, (int, float)) or value < minimum:
             raise ValueError(f"{name}: a number of at least {minimum} is wanted, not {value!r}")
         return value
@@ -35,8 +41,8 @@ def _number(minimum):
     return read
 
 
-def _whole(minimum):
-    def read(name, value):
+def _whole(minimum: int) -> Check:
+    def read(name: str, value: Any) -> int:
         if isinstance(value, bool) or not isinstance(value, int) or value < minimum:
             raise ValueError(
                 f"{name}: a whole number of at least {minimum} is wanted, not {value!r}"
@@ -46,14 +52,14 @@ def _whole(minimum):
     return read
 
 
-def _flag(name, value):
+def _flag(name: str, value: Any) -> bool:
     if not isinstance(value, bool):
         raise ValueError(f"{name}: True or False is wanted, not {value!r}")
     return value
 
 
-def _one_of(*choices):
-    def read(name, value):
+def _one_of(*choices: Any) -> Check:
+    def read(name: str, value: Any) -> Any:
         if value not in choices:
             wanted = " or ".join(repr(choice) for choice in choices)
             raise ValueError(f"{name}: {wanted} is wanted, not {value!r}")
@@ -62,18 +68,18 @@ def _one_of(*choices):
     return read
 
 
-def _optional(read):
+def _optional(read: Check) -> Check:
     return lambda name, value: None if value is None else read(name, value)
 
 
-def _whole_numbers(name, value):
+def _whole_numbers(name: str, value: Any) -> frozenset[int]:
     numbers = {value} if isinstance(value, int) and not isinstance(value, bool) else set(value)
     for number in numbers:
         _whole(0)(name, number)
     return frozenset(numbers)
 
 
-def _signal_number(name, value):
+def _signal_number(name: str, value: Any) -> _signal.Signals:
     """A signal's number or its name; True is SIGUSR2, which only Unix has."""
     if value is True:
         value = "SIGUSR2"
@@ -88,7 +94,7 @@ def _signal_number(name, value):
         raise ValueError(f"{name}: not a signal: {value!r}") from None
 
 
-def _signals(name, value):
+def _signals(name: str, value: Any) -> Any:
     """None, "auto", or a tuple of signals: of one or several, also as a text with commas."""
     if value is None or value is False:
         return None
@@ -100,13 +106,13 @@ def _signals(name, value):
     return tuple(_signal_number(name, one) for one in several) or None
 
 
-def _actions(name, value):
+def _actions(name: str, value: Any) -> list[Any]:
     if isinstance(value, str):
         raise ValueError(f"{name}: a list of actions is wanted, not {value!r}")
     return list(value)
 
 
-def _mesh(name, value):
+def _mesh(name: str, value: Any) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise ValueError(f"{name}: a dictionary is wanted, as in {{'dp': 3, 'tp': 0}}")
     return {str(key): value[key] for key in value}
@@ -138,10 +144,85 @@ OPTIONS = {
 }
 
 
+Path = Union[None, str, "os.PathLike[str]"]
+_Numbers = Union[int, Sequence[int], AbstractSet[int]]
+_Signals = Union[None, bool, int, str, Sequence[Union[int, str]]]
+
+
+class Options(TypedDict, total=False):
+    """The options of a recording; docs/capture.md explains them.
+
+    stacks: "python", or "all" for native frames too
+    context: whose stacks: None, "state", "alloc" or "all"
+    max_entries: events that the history holds
+    compile_context: whether compiled regions are named; None: if torch._dynamo is loaded
+    skip_actions: actions that are not recorded (PyTorch 2.11)
+    pinned: pinned host memory too (PyTorch 2.14)
+    steps: steps at whose end a snapshot is written
+    every: minutes between periodic snapshots
+    keep: how many of these are kept
+    signal: signals that ask for one: names, numbers, None, or "auto"
+    on_oom: whether one is written when memory runs out
+    oom_limit: how many of these, at most
+    at_end: whether one is written at the end
+    ranks: which ranks write what is not urgent; None: all
+    annotate: marks of steps, forward and backward, and names of tensors
+    sidecar: a JSON file beside each snapshot
+    explain: whether `tessera why` is printed when memory runs out
+    gzip: compressed snapshots
+    quiet: no line about each snapshot
+    mesh: this process's place, such as {"dp": 3, "tp": 0}
+    device: "cuda", "xpu" or "npu"; None: the one that is used"""
+
+    stacks: str
+    context: Optional[str]
+    max_entries: int
+    compile_context: Optional[bool]
+    skip_actions: Optional[Sequence[str]]
+    pinned: bool
+    steps: _Numbers
+    every: Optional[float]
+    keep: int
+    signal: _Signals
+    on_oom: bool
+    oom_limit: int
+    at_end: bool
+    ranks: Optional[_Numbers]
+    annotate: bool
+    sidecar: bool
+    explain: bool
+    gzip: bool
+    quiet: bool
+    mesh: Optional[Mapping[str, Any]]
+    device: Optional[str]
+
+
 class Settings:
     """The options as attributes, and `out`: where the files go."""
 
-    def __init__(self, out=None, **options):
+    stacks: str
+    context: Optional[str]
+    max_entries: int
+    compile_context: Optional[bool]
+    skip_actions: Optional[List[str]]
+    pinned: bool
+    steps: frozenset[int]
+    every: Optional[float]
+    keep: int
+    signal: Any  # None, "auto", or a tuple of signals
+    on_oom: bool
+    oom_limit: int
+    at_end: bool
+    ranks: Optional[frozenset[int]]
+    annotate: bool
+    sidecar: bool
+    explain: bool
+    gzip: bool
+    quiet: bool
+    mesh: Optional[dict[str, Any]]
+    device: Optional[str]
+
+    def __init__(self, out: Path = None, **options: Any) -> None:
         unknown = sorted(set(options) - set(OPTIONS))
         if unknown:
             raise TypeError(f"record has no option {', '.join(unknown)}")
@@ -158,7 +239,7 @@ class Settings:
             setattr(self, name, check(name, value) if name in options else default)
 
 
-def _from_text(name, text):
+def _from_text(name: str, text: str) -> Any:
     """The value of an option from the text of its environment variable."""
     if name in ("steps", "ranks"):
         return [int(part) for part in text.replace(" ", "").split(",") if part]
@@ -178,22 +259,30 @@ def _from_text(name, text):
     return text
 
 
-def _warn_of_unknown(environment):
+def _warn_of_unknown(environment: Mapping[str, str]) -> None:
     """Names of variables that begin like ours and are none, most likely misspelt."""
     known = {f"{VARIABLE}_{name.upper()}": name for name in OPTIONS}
     for variable in sorted(environment):
         if not variable.startswith(VARIABLE + "_"):
             continue
         if known.get(variable) == "mesh":
-            warn_once("mesh variable", "%s is left out: mesh= can only be given in a call", variable)
+            warn_once(
+                "mesh variable", "%s is left out: mesh= can only be given in a call", variable
+            )
         elif variable not in known:
             word = variable[len(VARIABLE) + 1 :].lower()
             near = difflib.get_close_matches(word, OPTIONS, 1)
-            hint = f"did you mean {VARIABLE}_{near[0].upper()}?" if near else "docs/capture.md lists the options"
-            warn_once("variable " + variable, "%s is no option of tessera.record; %s", variable, hint)
+            hint = (
+                f"did you mean {VARIABLE}_{near[0].upper()}?"
+                if near
+                else "docs/capture.md lists the options"
+            )
+            warn_once(
+                "variable " + variable, "%s is no option of tessera.record; %s", variable, hint
+            )
 
 
-def from_environment(environment=None):
+def from_environment(environment: Mapping[str, str] | None = None) -> Settings | None:
     """The settings in TESSERA_RECORD and related variables, or None if it is not set."""
     environment = os.environ if environment is None else environment
     out = _folder(environment.get(VARIABLE))

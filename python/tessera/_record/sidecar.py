@@ -10,6 +10,8 @@ does not synchronise, is called only for devices on which PyTorch holds memory, 
 gets a context because of us.
 """
 
+from __future__ import annotations
+
 import datetime
 import os
 import platform
@@ -17,10 +19,16 @@ import re
 import socket
 import sys
 import time
+from typing import TYPE_CHECKING, Any, List, Sequence, Tuple
 
 from .guard import attempt, guarded
 
+if TYPE_CHECKING:
+    from .backend import Backend, Numbers
+    from .settings import Settings
+
 SCHEMA = "tessera/capture/1"
+Watched = List[Tuple[str, Any]]  # names and modules
 
 _RANK = ("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK")
 _WORLD = ("WORLD_SIZE", "SLURM_NTASKS", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE")
@@ -38,15 +46,15 @@ _ALLOCATOR = (
 # ---- ranks ----
 
 
-def _from_environment(names):
+def _from_environment(names: Sequence[str]) -> int | None:
     for name in names:
-        value = attempt(int, os.environ.get(name, ""))
+        value: int | None = attempt(int, os.environ.get(name, ""))
         if value is not None and value >= 0:
             return value
     return None
 
 
-def _distributed():
+def _distributed() -> Any:
     """torch.distributed if a process group exists."""
     module = sys.modules.get("torch.distributed")
     if module is None or not attempt(module.is_available, default=False):
@@ -54,7 +62,7 @@ def _distributed():
     return module if attempt(module.is_initialized, default=False) else None
 
 
-def ranks():
+def ranks() -> dict[str, Any]:
     """The rank of this process: queried each time, because process groups may be created late."""
     module = _distributed()
     source, rank, world_size = "none", None, None
@@ -73,7 +81,7 @@ def ranks():
     }
 
 
-def _device_mesh(models):
+def _device_mesh(models: Watched) -> dict[str, Any] | None:
     """The device mesh of the first parameter that is a DTensor."""
     for _, model in models:
         for parameter in attempt(lambda m=model: list(m.parameters()), default=[]):
@@ -98,7 +106,7 @@ _MEGATRON = (
 )
 
 
-def _megatron_mesh():
+def _megatron_mesh() -> dict[str, Any] | None:
     state = sys.modules.get("megatron.core.parallel_state")
     if state is None:
         return None
@@ -113,7 +121,7 @@ def _megatron_mesh():
     return {"names": names, "sizes": sizes, "coordinates": coordinates, "source": "Megatron"}
 
 
-def mesh(models, given):
+def mesh(models: Watched, given: dict[str, Any] | None) -> Any:
     """Names, sizes and this rank's coordinates; what the user has `given` takes precedence."""
     if given:
         coordinates = [
@@ -126,7 +134,7 @@ def mesh(models, given):
 # ---- versions, devices, allocator ----
 
 
-def _driver_version():
+def _driver_version() -> str | None:
     """Of NVIDIA's kernel driver, from the file it keeps; no library is loaded for it."""
     try:
         with open("/proc/driver/nvidia/version", encoding="ascii", errors="replace") as file:
@@ -136,7 +144,7 @@ def _driver_version():
         return None
 
 
-def versions(torch):
+def versions(torch: Any) -> dict[str, str | None]:
     version = getattr(torch, "version", None)
     told = {
         "tessera": getattr(sys.modules.get("tessera"), "__version__", None),
@@ -159,7 +167,7 @@ def versions(torch):
     return {name: None if value is None else str(value) for name, value in told.items()}
 
 
-def _devices_in(snapshot):
+def _devices_in(snapshot: Any) -> list[int]:
     """Devices on which a snapshot has memory, in order."""
     segments = snapshot.get("segments", []) if isinstance(snapshot, dict) else []
     return sorted(
@@ -167,14 +175,14 @@ def _devices_in(snapshot):
     )
 
 
-def _one_device(backend, index):
+def _one_device(backend: Backend, index: int) -> dict[str, Any]:
     free_total = backend.ask("mem_get_info", index)
     free, total = (
         free_total if isinstance(free_total, tuple) and len(free_total) == 2 else (None, None)
     )
     reserved = backend.ask("memory_reserved", index)
     outside = None
-    if None not in (free, total, reserved):
+    if free is not None and total is not None and reserved is not None:
         outside = max(0, total - free - reserved)
     properties = backend.ask("get_device_properties", index)
     return {
@@ -190,7 +198,7 @@ def _one_device(backend, index):
     }
 
 
-def devices(backend, snapshot):
+def devices(backend: Backend, snapshot: Any) -> list[dict[str, Any]]:
     indices = attempt(_devices_in, snapshot, default=[])
     current = attempt(backend.current_device)
     if not indices and isinstance(current, int):
@@ -198,7 +206,7 @@ def devices(backend, snapshot):
     return [_one_device(backend, index) for index in indices]
 
 
-def allocator(backend):
+def allocator(backend: Backend) -> dict[str, Any]:
     told = {name: os.environ.get(name) for name in _ALLOCATOR}
     return {"environment": told, "backend": backend.ask("get_allocator_backend")}
 
@@ -206,21 +214,21 @@ def allocator(backend):
 # ---- tensors ----
 
 
-def _local(tensor):
+def _local(tensor: Any) -> Any:
     """The part of a DTensor on this rank; any other tensor itself."""
     local = getattr(tensor, "_local_tensor", None)
     return tensor if local is None else local
 
 
-def _address(pointer):
+def _address(pointer: int) -> int | str:
     """From 2**63 on (Intel's addresses) as text, because most JSON readers have signed integers."""
     return pointer if pointer < 2**63 else hex(pointer)
 
 
-def place(tensor):
+def place(tensor: Any) -> dict[str, Any]:
     """The address and size of a tensor, and of its storage if that differs."""
     tensor = _local(tensor)
-    told = {"data_ptr": None, "nbytes": None}
+    told: dict[str, Any] = {"data_ptr": None, "nbytes": None}
     pointer = attempt(tensor.data_ptr)
     size = attempt(lambda: tensor.numel() * tensor.element_size())
     if isinstance(pointer, int):
@@ -236,7 +244,7 @@ def place(tensor):
     return told
 
 
-def _tensor(name, tensor):
+def _tensor(name: str | None, tensor: Any) -> dict[str, Any]:
     told = {
         "name": name,
         "shape": attempt(lambda: [int(size) for size in tensor.shape]),
@@ -247,7 +255,7 @@ def _tensor(name, tensor):
     return told
 
 
-def _parameter(name, parameter):
+def _parameter(name: str | None, parameter: Any) -> dict[str, Any]:
     told = _tensor(name, parameter)
     told["requires_grad"] = bool(getattr(parameter, "requires_grad", False))
     # Not `.grad` of a non-leaf, which would warn.
@@ -256,7 +264,7 @@ def _parameter(name, parameter):
     return told
 
 
-def models(watched):
+def models(watched: Watched) -> list[dict[str, Any]]:
     """Parameters and buffers of (name, module) pairs."""
     told = []
     for name, model in watched:
@@ -275,20 +283,22 @@ def models(watched):
     return told
 
 
-def _is_tensor(value):
+def _is_tensor(value: Any) -> bool:
     return hasattr(value, "data_ptr") and hasattr(value, "element_size")
 
 
-def _names_by_id(watched):
-    names = {}
+def _names_by_id(watched: Watched) -> dict[int, str]:
+    names: dict[int, str] = {}
     for _, model in watched:
         for name, parameter in attempt(lambda m=model: list(m.named_parameters()), default=[]):
             names.setdefault(id(parameter), name)
     return names
 
 
-def _optimizer(optimizer, names):
-    parameters, state, totals = [], [], {}
+def _optimizer(optimizer: Any, names: dict[int, str]) -> dict[str, Any]:
+    parameters: list[tuple[str | None, Any]] = []
+    state: list[dict[str, Any]] = []
+    totals: dict[str, int] = {}
     for group in getattr(optimizer, "param_groups", []):
         told_names = group.get("param_names") or []
         for i, parameter in enumerate(group.get("params", [])):
@@ -300,12 +310,13 @@ def _optimizer(optimizer, names):
         for key, value in entry.items() if isinstance(entry, dict) else ():
             if not _is_tensor(value):
                 continue
-            row = {"parameter": name if name is not None else index, "key": str(key)}
+            kind = str(key)
+            row: dict[str, Any] = {"parameter": name if name is not None else index, "key": kind}
             row.update(place(value))
             row["device"] = attempt(lambda v=value: str(v.device))
             state.append(row)
             if not str(row["device"]).startswith("cpu"):
-                totals[row["key"]] = totals.get(row["key"], 0) + (row["nbytes"] or 0)
+                totals[kind] = totals.get(kind, 0) + (row["nbytes"] or 0)
     return {
         "class": type(optimizer).__name__,
         "parameters": len(parameters),
@@ -315,7 +326,7 @@ def _optimizer(optimizer, names):
     }
 
 
-def unnamed(optimizers, watched):
+def unnamed(optimizers: list[Any], watched: Watched) -> list[dict[str, Any]]:
     """Parameters of optimizers that no watched model names: addresses without names."""
     names = _names_by_id(watched)
     rows = []
@@ -332,7 +343,7 @@ def unnamed(optimizers, watched):
     return rows
 
 
-def optimizers(found, watched):
+def optimizers(found: list[Any], watched: Watched) -> list[dict[str, Any]]:
     names = _names_by_id(watched)
     return [row for row in (attempt(_optimizer, optimizer, names) for optimizer in found) if row]
 
@@ -340,11 +351,11 @@ def optimizers(found, watched):
 # ---- names in the snapshot itself ----
 
 
-def named_tensors(watched, found, device):
+def named_tensors(watched: Watched, found: list[Any], device: str) -> list[tuple[Any, str]]:
     """(tensor, text) of what watched models and optimizers have on a kind of device. The texts name a
     category, which tessera reads."""
 
-    def on_device(tensor):
+    def on_device(tensor: Any) -> bool:
         return str(attempt(lambda: tensor.device, default="")).startswith(device)
 
     rows = []
@@ -371,7 +382,7 @@ def named_tensors(watched, found, device):
 # ---- the document ----
 
 
-def _events(snapshot, max_entries):
+def _events(snapshot: Any, max_entries: int) -> Any:
     traces = snapshot.get("device_traces", []) if isinstance(snapshot, dict) else []
     return [
         {"device": device, "events": len(trace), "is_full": len(trace) >= max_entries}
@@ -380,13 +391,13 @@ def _events(snapshot, max_entries):
     ]
 
 
-def _exception(error):
+def _exception(error: BaseException | None) -> dict[str, Any] | None:
     if error is None:
         return None
     return {"class": type(error).__name__, "message": str(error)[:4000]}
 
 
-def _out_of_memory(numbers):
+def _out_of_memory(numbers: Numbers) -> dict[str, Any] | None:
     """What the allocator passed to its observer; named for what the numbers are, which differs from
     its own names."""
     if not numbers:
@@ -396,7 +407,9 @@ def _out_of_memory(numbers):
 
 
 @guarded("the sidecar")
-def describe(torch, backend, settings, snapshot, facts):
+def describe(
+    torch: Any, backend: Backend, settings: Settings, snapshot: Any, facts: dict[str, Any]
+) -> dict[str, Any]:
     """The document. `facts` is what the recorder knows about this snapshot
     (recorder.Recorder._facts)."""
     now = time.time()

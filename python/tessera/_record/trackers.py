@@ -8,12 +8,18 @@ Memory is reported in GiB, which suits their axes. PyTorch keeps one peak since 
 reset; it is not reset unless `reset_peaks` is set, because the program may read it too.
 """
 
+from __future__ import annotations
+
 import os
 import sys
 import tempfile
+from typing import TYPE_CHECKING, Any
 
 from . import answers
 from .guard import attempt, guarded
+
+if TYPE_CHECKING:
+    from .backend import Backend
 
 _GIB = 2.0**30
 
@@ -25,7 +31,7 @@ _SCALARS = (
 )
 
 
-def measure(backend, reset_peaks=False):
+def measure(backend: Backend, reset_peaks: bool = False) -> dict[str, float]:
     """Peaks and totals of the current device; {} if PyTorch does not report them. Does not
     synchronise."""
     statistics = backend.ask("memory_stats")
@@ -36,13 +42,13 @@ def measure(backend, reset_peaks=False):
     return {name: statistics[key] / _GIB for name, key in _SCALARS if key in statistics}
 
 
-def _wandb():
+def _wandb() -> tuple[Any, Any]:
     module = sys.modules.get("wandb")
     run = getattr(module, "run", None)
     return (module, run) if run is not None else (None, None)
 
 
-def _mlflow():
+def _mlflow() -> Any:
     module = sys.modules.get("mlflow")
     if module is None or attempt(module.active_run) is None:
         return None
@@ -50,14 +56,16 @@ def _mlflow():
 
 
 @guarded("logging to Weights & Biases")
-def _log_wandb(values):
+def _log_wandb(values: dict[str, float]) -> None:
     _, run = _wandb()
     if run is not None:
-        run.log(values, commit=False)  # logged with the program's next line, which has the same step
+        run.log(
+            values, commit=False
+        )  # logged with the program's next line, which has the same step
 
 
 @guarded("logging to MLflow")
-def _log_mlflow(values, step):
+def _log_mlflow(values: dict[str, float], step: int) -> None:
     module = _mlflow()
     if module is None:
         return
@@ -69,12 +77,12 @@ def _log_mlflow(values, step):
 
 
 @guarded("logging to TensorBoard")
-def _log_writer(writer, values, step):
+def _log_writer(writer: Any, values: dict[str, float], step: int) -> None:
     for name, value in values.items():
         writer.add_scalar(name, value, step)
 
 
-def log(values, step, writer=None):
+def log(values: dict[str, float], step: int, writer: Any = None) -> None:
     """Logs to every active tracker."""
     if not values:
         return
@@ -84,7 +92,7 @@ def log(values, step, writer=None):
         _log_writer(writer, values, step)
 
 
-def _page_of(path):
+def _page_of(path: str) -> str | None:
     """A page of a snapshot in a temporary file, or None."""
     handle, out = tempfile.mkstemp(prefix="tessera-", suffix=".html")
     os.close(handle)
@@ -95,7 +103,7 @@ def _page_of(path):
 
 
 @guarded("sending the page")
-def send_page(path, reason, writer=None):
+def send_page(path: str, reason: str, writer: Any = None) -> None:
     """Logs the page of a snapshot to the trackers that can show it; to TensorBoard, which cannot, as
     text."""
     wandb, run = _wandb()
@@ -119,6 +127,6 @@ def send_page(path, reason, writer=None):
         attempt(os.remove, page)
 
 
-def _html_to_wandb(wandb, run, page, reason):
+def _html_to_wandb(wandb: Any, run: Any, page: str, reason: str) -> None:
     with open(page, encoding="utf-8") as file:
         run.log({f"tessera/{reason}": wandb.Html(file.read(), inject=False)}, commit=False)
