@@ -17,8 +17,8 @@
 
 #define NOTE                                                                                      \
   "\n\nStandard output is the same as Mosaic's, and so are the INFO lines on standard "           \
-  "error. Where Mosaic fails, tessera answers; where Mosaic's output hides something, a WARNING " \
-  "line reports it. Options may be spelled with '-' or '_'."
+  "error. Where Mosaic fails although the data is there, tessera answers; where Mosaic's output " \
+  "hides something, a WARNING line reports it. Options may be spelled with '-' or '_'."
 
 /* ---- Options that several have ---- */
 
@@ -73,6 +73,13 @@ static const char *const action_words[] = {
     .help = "Accepted, but there is no upload service outside Meta: the answer stays local." \
   }
 
+#define ALLOW_TRUNCATED                                                                          \
+  {                                                                                              \
+    .name = "allow_truncated", .option = "allow-truncated", .kind = TSR_PARAMETER_FLAG,          \
+    .help = "Answer from the beginning of a truncated file, with a warning. Without this, such " \
+            "a file is an error, as in Mosaic: the missing part could hold more."                \
+  }
+
 /* ---- Options of each ---- */
 
 static const tsr_parameter get_json_snapshot_options[] = {
@@ -85,6 +92,7 @@ static const tsr_parameter get_json_snapshot_options[] = {
      .help = "The file to write (default: /tmp/snapshot.json). It changes only once the JSON is "
              "complete; '-' is standard output."},
     UPLOAD_RESULT,
+    ALLOW_TRUNCATED,
 };
 
 static const tsr_parameter get_memory_profile_options[] = {
@@ -129,10 +137,11 @@ static const tsr_parameter get_memory_profile_options[] = {
      .kind = TSR_PARAMETER_INTEGER,
      .argument = "N",
      .help = "Where it ends, before this entry. Zooming out shows the rest."},
+    ALLOW_TRUNCATED,
 };
 
 static const tsr_parameter get_memory_usage_options[] = {
-    SNAPSHOT, TRACE, ALLOCATION, ACTION, PRINT_STACK, PASTE,
+    SNAPSHOT, TRACE, ALLOCATION, ACTION, PRINT_STACK, PASTE, ALLOW_TRUNCATED,
 };
 
 static const tsr_parameter get_memory_usage_by_annotation_stage_options[] = {
@@ -143,6 +152,7 @@ static const tsr_parameter get_memory_usage_by_annotation_stage_options[] = {
      .help = "Only annotations whose name contains TEXT. May be repeated: one of the texts is "
              "enough (default: all annotations)."},
     PASTE,
+    ALLOW_TRUNCATED,
 };
 
 static const tsr_parameter get_memory_usage_diff_options[] = {
@@ -157,6 +167,7 @@ static const tsr_parameter get_memory_usage_diff_options[] = {
      .argument = "FILE",
      .help = "The snapshot whose stacks are printed."},
     PASTE,
+    ALLOW_TRUNCATED,
 };
 
 static const tsr_parameter get_memory_usage_peak_options[] = {
@@ -178,6 +189,7 @@ static const tsr_parameter get_memory_usage_peak_options[] = {
     PRINT_STACK,
     PASTE,
     UPLOAD_RESULT,
+    ALLOW_TRUNCATED,
 };
 
 static const tsr_parameter per_file_memory_snapshot_analysis_options[] = {
@@ -217,6 +229,7 @@ static const tsr_parameter per_file_memory_snapshot_analysis_options[] = {
     {.name = "verbose",
      .kind = TSR_PARAMETER_FLAG,
      .help = "With analyze: print five tables, by lines, functions, classes and stacks."},
+    ALLOW_TRUNCATED,
 };
 
 /* ---- The drop-ins ---- */
@@ -393,6 +406,27 @@ static void say_warnings(const tsr_snapshot *snapshot) {
     cli_mosaic_warn("%s (%" PRIu64 ")", warnings[i].message, warnings[i].count);
 }
 
+/* Whether a flag is set that not every drop-in has. */
+static bool is_set(const cli_session *session, const char *name) {
+  const tsr_params *own = session->options->own;
+  return tsr_params_find(own, name, strlen(name)) && tsr_params_flag(own, name);
+}
+
+/* Mosaic fails on a truncated file, and scripts compare its numbers with a limit: the missing part could
+ * hold the peak. */
+static int refuse_truncated(const cli_session *session, const char *path,
+                            const tsr_snapshot *snapshot) {
+  size_t count;
+  const tsr_warning *warnings = tsr_snapshot_warnings(snapshot, &count);
+  for (size_t i = 0; i < count && !is_set(session, "allow_truncated"); i++) {
+    if (strcmp(warnings[i].code, "truncated") != 0) continue;
+    cli_say(session->options->command->about.name,
+            "%s: %s; --allow_truncated answers from what is left", path, warnings[i].message);
+    return CLI_INPUT;
+  }
+  return 0;
+}
+
 int cli_mosaic_open(cli_session *session, const char *option, const char *path, cli_input *input) {
   struct stat file;
   if (!path) return cli_usage_error(session->options->command, "missing --%s FILE", option);
@@ -400,6 +434,7 @@ int cli_mosaic_open(cli_session *session, const char *option, const char *path, 
   if (stat(path, &file) == 0)
     cli_mosaic_info("Loading snapshot %s, size %.2fMB ...", path, (double)file.st_size / (1 << 20));
   int status = cli_open_path(session, path, input);
+  if (status == 0) status = refuse_truncated(session, path, input->snapshot);
   if (status) return status;
   cli_mosaic_info("Snapshot loaded successfully.");
   say_warnings(input->snapshot);
@@ -430,12 +465,6 @@ int cli_mosaic_moment(const cli_session *session, tsr_mosaic_moment *moment) {
   moment->version = strtoull(version, NULL, 10);
   moment->action = actions[action];
   return 0;
-}
-
-/* Whether a flag is set that not every drop-in has. */
-static bool is_set(const cli_session *session, const char *name) {
-  const tsr_params *own = session->options->own;
-  return tsr_params_find(own, name, strlen(name)) && tsr_params_flag(own, name);
 }
 
 void cli_mosaic_services(const cli_session *session) {

@@ -43,8 +43,8 @@ bool cli_mosaic_is_shown(void);
 int cli_mosaic_write(void *context, const char *data, size_t size_bytes);
 
 /* Open the file given with the option `option` (in Mosaic's spelling). Logs the three lines that
- * Mosaic logs about it, and the reader's warnings. Returns what cli_open does, or a usage error if
- * `path` is NULL. */
+ * Mosaic logs about it, and the reader's warnings. Returns what cli_open does, a usage error if `path` is
+ * NULL, or CLI_INPUT, having said so, if the file is truncated and --allow_truncated is not given. */
 int cli_mosaic_open(cli_session *session, const char *option, const char *path, cli_input *input);
 
 /* The moment given by --allocation (required) and --action: 0, or a usage error. Logs, as Mosaic

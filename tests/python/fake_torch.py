@@ -144,6 +144,7 @@ class Fake:
         self.ranges = []  # ("START" or "END", name)
         self.synchronized = 0
         self.events = 3
+        self.padding = None  # something more in each snapshot
         self.snapshot_hook = None
         self.compiling = False
         self.annotations = True
@@ -204,7 +205,8 @@ class Fake:
             "frames": [],
             "blocks": blocks,
         }
-        return {"segments": [segment], "device_traces": [trace], "allocator_settings": {}}
+        more = {} if self.padding is None else {"padding": self.padding}
+        return {"segments": [segment], "device_traces": [trace], "allocator_settings": {}, **more}
 
 
 # ---- devices ----

@@ -2,6 +2,8 @@
 
 import json
 import os
+import pickle
+import shutil
 import signal
 import subprocess
 import sys
@@ -41,8 +43,9 @@ site.addsitedir({package!r})        # runs tessera_record.pth as the interpreter
 """
 
 
-def run(site, code, variable=True, ready=True, **environment):
-    """Runs a program whose interpreter has tessera's .pth file; the finished process."""
+def run(site, code, variable=True, ready=True, before=(), **environment):
+    """Runs a program whose interpreter has tessera's .pth file; the finished process. `before` are the
+    words of a command that runs it."""
     program = PREFIX.format(tests=TESTS, package=PACKAGE, ready=ready) + textwrap.dedent(code)
     variables = {
         name: value for name, value in os.environ.items() if not name.startswith("TESSERA")
@@ -51,7 +54,7 @@ def run(site, code, variable=True, ready=True, **environment):
     if variable:
         variables["TESSERA_RECORD"] = str(site / "out")
     return subprocess.run(
-        [sys.executable, "-c", program], env=variables, capture_output=True, text=True, timeout=HANG_S
+        [*before, sys.executable, "-c", program], env=variables, capture_output=True, text=True, timeout=HANG_S
     )
 
 
@@ -319,3 +322,81 @@ def test_an_interpreter_that_is_killed_leaves_no_half_a_file(site):
     """
     done = run(site, code)
     assert done.returncode == 9 and names(site / "out") == []
+
+
+# ---- places that cannot be written to ----
+
+
+USES = """
+    import torch
+    torch.fake.use_device()
+    {more}
+    print("trained")
+"""
+
+
+def mounted(place, options):
+    """The words before a command that see a file system of their own at `place`; skips where the system
+    does not allow that."""
+    words = ["unshare", "--mount", *(["--map-root-user"] if os.geteuid() else [])]
+    script = f'mount {options} "$0" && exec "$@"'
+    words += ["/bin/sh", "-c", script, str(place)]
+    if shutil.which("unshare") is None or subprocess.run([*words, "true"], capture_output=True).returncode:
+        pytest.skip("no file system can be mounted here")
+    return words
+
+
+def test_a_full_file_system(site):
+    small = mounted(site / "out", "-t tmpfs -o size=64k none")
+    code = USES.format(more="torch.fake.padding = b'x' * 1000000")
+    done = run(site, code, before=small, TMPDIR=str(site))
+    assert (done.returncode, done.stdout) == (0, "trained\n"), done.stderr
+    other = site / f"tessera-record-{os.getuid()}"
+    (path,) = names(other)
+    assert done.stderr.count("No space left on device") == 1 and str(other / path) in done.stderr
+    with open(other / path, "rb") as file:
+        assert len(pickle.load(file)["padding"]) == 1000000
+    assert names(other, ".tmp") == [] and names(site / "out", ".tmp") == []
+
+
+def test_a_limit_of_the_size_of_files(site):
+    # Wherever it is written: there is no snapshot, the program does not notice, and nothing is left.
+    code = USES.format(more="torch.fake.padding = b'x' * 1000000")
+    code = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 16, 1 << 16))\n" + textwrap.dedent(code)
+    done = run(site, code, TMPDIR=str(site))
+    assert (done.returncode, done.stdout) == (0, "trained\n"), done.stderr
+    assert done.stderr.count("writing the snapshot failed") == 1 and "File too large" in done.stderr
+    assert os.listdir(site / "out") == [] and not any(site.glob("tessera-record-*/*"))
+
+
+def test_a_file_system_that_is_read_only(site):
+    here = mounted(site / "out", f'--bind -o ro "{site / "out"}"')
+    done = run(site, USES.format(more=""), before=here, TMPDIR=str(site))
+    assert (done.returncode, done.stdout) == (0, "trained\n"), done.stderr
+    other = site / f"tessera-record-{os.getuid()}"
+    # Said at the start, and which file it is when it is written.
+    assert done.stderr.count("Read-only file system") == 2 and str(other) in done.stderr
+    assert len(names(other)) == 1 and names(site / "out") == []
+
+
+def test_a_process_that_is_killed_while_it_writes(site):
+    code = USES.format(
+        more="""
+    import os, signal
+    torch.fake.padding, torch.fake.events = Killer(), 20000
+    fake_torch.load("_capture").record.dump()"""
+    )
+    killer = """
+class Killer:  # pickling it ends the process, after some of the file has been written
+    def __reduce__(self):
+        import os, signal
+        os.kill(os.getpid(), signal.SIGKILL)
+"""
+    done = run(site, killer + textwrap.dedent(code))
+    assert done.returncode == -signal.SIGKILL
+    (left,) = os.listdir(site / "out")
+    assert left.startswith(".") and left.endswith(".tmp") and os.path.getsize(site / "out" / left) > 0
+    # No snapshot is there, and the next process clears up.
+    done = run(site, USES.format(more=""))
+    assert done.returncode == 0 and left not in os.listdir(site / "out")
+    assert names(site / "out", ".tmp") == [] and len(names(site / "out")) == 1

@@ -6,6 +6,7 @@ tutorial is a web page's text and has lost its indentation, which is put back by
 """
 import json
 import os
+import pickle
 import re
 import shlex
 import shutil
@@ -117,6 +118,94 @@ def test_the_commands_of_the_notebook(names):
     for command in commands:
         done = subprocess.run(shlex.split(command), capture_output=True, text=True, check=False)
         assert done.returncode == 0 and 'Category Profile:' in done.stdout, done.stderr
+
+
+# ---- files that are not whole ----
+
+def spoil(path, how):
+    """Leaves a snapshot as a job that was killed, or a disk that was full, leaves it."""
+    if how == 'missing':
+        path.unlink()
+    elif how == 'empty':
+        path.write_bytes(b'')
+    else:
+        path.write_bytes(path.read_bytes()[:-1 if how == 'last byte' else path.stat().st_size // 2])
+
+
+# What Mosaic raises: its reader is pickle.load, and without a file its data is an empty dict.
+DAMAGE = [('missing', KeyError), ('half', pickle.UnpicklingError), ('last byte', pickle.UnpicklingError),
+          ('empty', EOFError)]
+
+
+@pytest.mark.parametrize('how, error', DAMAGE)
+def test_the_tutorial_does_not_pass_on_less(tutorial, how, error, train, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv('PATH', os.path.dirname(sys.executable) + os.pathsep + os.environ['PATH'])
+    path = tmp_path / 'training_snapshot.pickle'
+    for name in ('training_snapshot', 'snapshot_baseline', 'snapshot_with_ac',
+                 'snapshot_debug_baseline', 'snapshot_with_bug'):
+        shutil.copy(train, tmp_path / f'{name}.pickle')
+        spoil(tmp_path / f'{name}.pickle', how)
+    if how != 'missing':
+        with open(path, 'rb') as file, pytest.raises(error):
+            pickle.load(file)
+    found = {'HAS_CUDA': True, 'HAS_MOSAIC_CLI': True, 'pipeline_snapshot_path': path.name, 'json': json}
+    exec('import subprocess\n'
+         'from mosaic.libmosaic.analyzer.memory_abstract import MemoryAbstract\n', found)
+    with pytest.raises(error):
+        exec(code_after(tutorial, 'Mosaic Memory Analysis via Python API#', 'Reusable'), found)
+    exec(block(section(tutorial, 'def analyze_training_memory', 'if HAS_CUDA')), found)
+    with pytest.raises(error):
+        found['analyze_training_memory'](path.name)
+    assert 'passed' not in capsys.readouterr().out
+    for heading, last in (('Analyze the Baseline (Clean) Snapshot#', 'Analyze the Buggy'),
+                          ('Analyze the Buggy Snapshot#', 'Analyzing The')):
+        exec(code_after(tutorial, heading, last), found)
+        assert found['result'].returncode != 0 and 'Num of Calls' not in found['result'].stdout
+
+
+@pytest.mark.parametrize('how, error', DAMAGE)
+def test_the_readme_does_not_pass_on_less(how, error, made, tmp_path, capsys):
+    from mosaic.cmd.entry_point import get_memory_profile, get_memory_usage_by_annotation_stage
+    from mosaic.libmosaic.analyzer.memory_abstract import MemoryAbstract
+    path = tmp_path / 'run.pickle'
+    shutil.copy(made / 'stages.pickle', path)
+    spoil(path, how)
+
+    def peak():
+        abstract = MemoryAbstract(memory_snapshot_file=str(path))
+        abstract.load_memory_snapshot()
+        abstract.memory_snapshot.analyze_memory_snapshot(opt='memory_peak')
+
+    def stages():
+        get_memory_usage_by_annotation_stage(snapshot=str(path), annotation=('forward',), paste=False)
+
+    for call in (peak, stages):
+        with pytest.raises(error):
+            call()
+    if how == 'missing':  # Mosaic's profile of no file is that of no events
+        get_memory_profile(snapshot=str(path), out_path='', profile='categories')
+        assert 'Total Allocated: 0.0GiB' in capsys.readouterr().out
+    else:
+        with pytest.raises(error):
+            get_memory_profile(snapshot=str(path), out_path='', profile='categories')
+
+
+@pytest.mark.parametrize('how', [how for how, _ in DAMAGE])
+@pytest.mark.parametrize('command', ['get_memory_usage_peak', 'get_memory_profile',
+                                     'get_memory_usage_by_annotation_stage', 'get_json_snapshot'])
+def test_commands_do_not_pass_on_less(command, how, made, tmp_path):
+    path, bin_folder = tmp_path / 'run.pickle', os.path.dirname(sys.executable)
+    shutil.copy(made / 'stages.pickle', path)
+    spoil(path, how)
+    words = [os.path.join(bin_folder, f'mosaic_{command}'), '--snapshot', str(path)]
+    out = {'get_memory_profile': ['--out_path', ''], 'get_json_snapshot': ['--output_file', '-']}
+    done = subprocess.run([*words, *out.get(command, [])], capture_output=True, text=True, check=False)
+    assert done.returncode == 3 and done.stdout == '', done.stderr
+    if how == 'half':
+        done = subprocess.run([*words, *out.get(command, []), '--allow_truncated'], capture_output=True,
+                              text=True, check=False)
+        assert done.returncode == 0 and done.stdout and 'WARNING:root:the file is truncated' in done.stderr
 
 
 # ---- what the README shows ----
