@@ -35,8 +35,9 @@ def test_the_package_is_strict(cache):
 
 
 def test_what_is_declared_is_what_runs():
-    status, said = run('mypy.stubtest', 'tessera', '--concise', '--mypy-config-file', CONFIG, '--allowlist',
-                       ROOT / 'tests' / 'python' / 'stubtest.txt')
+    status, said = run('mypy.stubtest', 'tessera', '--concise', '--ignore-unused-allowlist',
+                       '--mypy-config-file', CONFIG,
+                       '--allowlist', ROOT / 'tests' / 'python' / 'stubtest.txt')
     assert status == 0, said
 
 
@@ -114,7 +115,7 @@ def test_mistakes_are_found(line, error, cache, tmp_path):
         {line}
         ''', cache, tmp_path)
     assert status == 1 and error in said, said
-    assert said.count('error:') == 1, said
+    assert {found.split(':')[1] for found in said.splitlines() if ' error: ' in found} == {'7'}, said
 
 
 # ---- fields of answers ----

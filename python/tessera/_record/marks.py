@@ -66,12 +66,16 @@ class _Hook:
 
 
 class _BeforeForward(_Hook):
+    """Before a module's forward: opens its range."""
+
     def __call__(self, module: Any, args: Any) -> None:
         if not is_compiling():
             marks.before_forward(self.label, self.closes)
 
 
 class _AfterForward(_Hook):
+    """After it: closes its range."""
+
     def __call__(self, module: Any, args: Any, output: Any) -> None:
         if not is_compiling():
             marks.after_forward(self.label)
