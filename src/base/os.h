@@ -19,6 +19,16 @@ int tsr__os_open(const char *path, int *handle, uint64_t *size_bytes, tsr_error 
 /* The same for a file next to the input. Anything but a regular file is an error, and opening a
  * pipe does not block. */
 int tsr__os_open_regular(const char *path, int *handle, tsr_error *error);
+/* The same, with the file's size. */
+int tsr__os_open_sized(const char *path, int *handle, uint64_t *size_bytes, tsr_error *error);
+/* Read up to `size` bytes from `offset` on into `buffer`, which moves nothing for other readers of the file.
+ * Returns how many, 0 at the end, or a negative tsr_status. Any thread. */
+ptrdiff_t tsr__os_read_at(int handle, uint64_t offset, void *buffer, size_t size, tsr_error *error);
+/* The same for exactly `size` bytes. Fails with TSR_ERROR_FORMAT besides, if the file ends before. */
+int tsr__os_read_exactly(int handle, uint64_t offset, void *buffer, size_t size, tsr_error *error);
+/* Whether there is something at `path`; whether it is a folder. */
+bool tsr__os_is_there(const char *path);
+bool tsr__os_is_folder(const char *path);
 /* Read up to `size` bytes into `buffer`. Returns how many, 0 at the end, or a negative tsr_status. */
 ptrdiff_t tsr__os_read(int handle, void *buffer, size_t size, tsr_error *error);
 void tsr__os_close(int handle);

@@ -205,6 +205,34 @@ def sidecars():
     yield 'deep', '{"schema": "tessera/capture/1", "models": ' + '[' * 3000
 
 
+def safetensors():
+    def file(header, data_bytes):
+        text = json.dumps(header).encode()
+        return struct.pack('<Q', len(text)) + text + bytes(data_bytes)
+
+    def array(dtype, shape, begin, end):
+        return {'dtype': dtype, 'shape': shape, 'data_offsets': [begin, end]}
+
+    yield 'two', file({'b': array('BF16', [2, 3], 4, 16), 'a': array('F32', [], 0, 4),
+                       '__metadata__': {'format': 'pt'}}, 16)
+    yield 'none', file({}, 0)
+    yield 'empty-array', file({'a': array('I64', [0, 7], 0, 0), 'b': array('U8', [1], 0, 1)}, 1)
+    yield 'overlap', file({'a': array('U8', [2], 0, 2), 'b': array('U8', [2], 1, 3)}, 3)
+    yield 'huge', file({'a': array('F64', [1 << 62, 4], 0, 0)}, 0)
+    yield 'long-header', struct.pack('<Q', 1 << 60) + b'{}'
+
+
+def tokens():
+    def header(magic, version, count):
+        return struct.pack('<256I', magic, version, count, *[0] * 253)
+
+    yield 'text', b'to be or not to be'
+    yield 'llm-c-16', header(20240520, 1, 3) + struct.pack('<3H', 1, 2, 50256)
+    yield 'llm-c-32', header(20240801, 7, 2) + struct.pack('<2I', 1, 70000)
+    yield 'newer', header(20240520, 9, 3) + struct.pack('<3H', 1, 2, 3)
+    yield 'cut', header(20240520, 1, 3)[:12]
+
+
 def write(folder, seeds, prefix=b''):
     folder.mkdir(parents=True, exist_ok=True)
     for name, data in seeds:
@@ -222,6 +250,8 @@ def main(arguments):
     write(folder / 'model', models())
     write(folder / 'lock', locks())
     write(folder / 'sidecar', sidecars())
+    write(folder / 'safetensors', safetensors())
+    write(folder / 'tokens', tokens())
 
 
 if __name__ == '__main__':

@@ -36,6 +36,7 @@ ROOMS = {
     'models': {'base', 'kernels', 'graph'},
     'torch': {'base', 'kernels', 'graph', 'models'},
     'exec': {'base', 'snapshot', 'allocator', 'kernels', 'graph', 'models', 'torch'},
+    'train': {'base', 'kernels', 'graph', 'models', 'exec'},
 }
 # Which room implements which public headers (include/tessera/NAME.h or include/tessera/unstable/NAME.h).
 PUBLIC = {

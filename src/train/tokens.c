@@ -1,0 +1,145 @@
+/* tokens.c - see tokens.h. */
+#include "train/tokens.h"
+
+#include <assert.h>
+#include <string.h>
+
+#include "base/os.h"
+
+enum { HEADER_NUMBERS = 256, HEADER_BYTES = 4 * HEADER_NUMBERS, PIECE_BYTES = 1 << 14 };
+
+/* llm.c's headers. */
+static const struct {
+  uint32_t magic, version;
+  tsr__token_format format;
+} headers[] = {{20240520, 1, TSR__TOKENS_U16}, {20240801, 7, TSR__TOKENS_U32}};
+
+static uint32_t number_at(const unsigned char *bytes) {
+  return (uint32_t)bytes[0] | (uint32_t)bytes[1] << 8 | (uint32_t)bytes[2] << 16 |
+         (uint32_t)bytes[3] << 24;
+}
+
+static uint64_t token_bytes(tsr__token_format format) {
+  assert(format != TSR__TOKENS_AUTO);
+  return format == TSR__TOKENS_BYTES ? 1 : format == TSR__TOKENS_U16 ? 2 : 4;
+}
+
+static int read_header(tsr__tokens *tokens, size_t index, const unsigned char *header,
+                       uint64_t file_bytes, tsr_error *error) {
+  uint64_t count = number_at(header + 8);
+  if (number_at(header + 4) != headers[index].version)
+    return tsr__fail(error, TSR_ERROR_UNSUPPORTED, 4,
+                     "a token file of llm.c in version %u; tessera reads version %u",
+                     (unsigned)number_at(header + 4), (unsigned)headers[index].version);
+  tokens->format = headers[index].format;
+  tokens->start_bytes = HEADER_BYTES;
+  if (file_bytes < HEADER_BYTES || count * token_bytes(tokens->format) != file_bytes - HEADER_BYTES)
+    return tsr__fail(error, TSR_ERROR_FORMAT, 8,
+                     "the header announces %llu tokens, but the file has another length",
+                     (unsigned long long)count);
+  tokens->count = count;
+  return 0;
+}
+
+static int measure(tsr__tokens *tokens, uint64_t file_bytes, tsr_error *error) {
+  uint64_t each = token_bytes(tokens->format);
+  if (file_bytes % each)
+    return tsr__fail(error, TSR_ERROR_FORMAT, TSR_OFFSET_NONE,
+                     "%llu bytes are no whole number of %llu-byte tokens",
+                     (unsigned long long)file_bytes, (unsigned long long)each);
+  tokens->count = file_bytes / each;
+  return 0;
+}
+
+static bool ends_with(const char *text, const char *end) {
+  size_t length = strlen(text), wanted = strlen(end);
+  return length >= wanted && strcmp(text + length - wanted, end) == 0;
+}
+
+/* Find out where the tokens begin and how many there are. */
+static int examine(tsr__tokens *tokens, const char *path, uint64_t file_bytes, tsr_error *error) {
+  unsigned char header[12] = {0};
+  size_t known = sizeof headers / sizeof *headers, index = known;
+  if (tokens->format != TSR__TOKENS_BYTES && file_bytes >= sizeof header) {
+    int status = tsr__os_read_exactly(tokens->handle, 0, header, sizeof header, error);
+    if (status) return status;
+    for (index = 0; index < known && headers[index].magic != number_at(header);) index++;
+  }
+  bool has_header = index < known &&
+                    (tokens->format == TSR__TOKENS_AUTO || tokens->format == headers[index].format);
+  if (has_header) return read_header(tokens, index, header, file_bytes, error);
+  if (tokens->format == TSR__TOKENS_AUTO)
+    tokens->format = ends_with(path, ".bin") ? TSR__TOKENS_U16 : TSR__TOKENS_BYTES;
+  return measure(tokens, file_bytes, error);
+}
+
+int tsr__tokens_open(const char *path, tsr__token_format format, uint64_t vocabulary,
+                     tsr__tokens *out, tsr_error *error) {
+  tsr__tokens tokens = {.handle = -1, .format = format, .vocabulary = vocabulary};
+  uint64_t file_bytes;
+  int status = tsr__os_open_sized(path, &tokens.handle, &file_bytes, error);
+  if (status) return status;
+  status = examine(&tokens, path, file_bytes, error);
+  if (!status && tokens.count < 2)
+    status = tsr__fail(error, TSR_ERROR_FORMAT, TSR_OFFSET_NONE,
+                       "%llu tokens are too few to train on", (unsigned long long)tokens.count);
+  if (status)
+    tsr__tokens_release(&tokens);
+  else
+    *out = tokens;
+  return status;
+}
+
+static int64_t token_at(tsr__token_format format, const unsigned char *bytes) {
+  if (format == TSR__TOKENS_BYTES) return bytes[0];
+  if (format == TSR__TOKENS_U16) return bytes[0] | bytes[1] << 8;
+  return number_at(bytes);
+}
+
+/* Without going round: all of it is in the file. */
+static int read_run(const tsr__tokens *tokens, uint64_t first, size_t count, int64_t *out,
+                    tsr_error *error) {
+  unsigned char piece[PIECE_BYTES];
+  uint64_t each = token_bytes(tokens->format);
+  assert(first <= tokens->count && count <= tokens->count - first);
+  while (count) {
+    size_t here = count < PIECE_BYTES / each ? count : (size_t)(PIECE_BYTES / each);
+    int status = tsr__os_read_exactly(tokens->handle, tokens->start_bytes + first * each, piece,
+                                      (size_t)(here * each), error);
+    if (status) return status;
+    for (size_t i = 0; i < here; i++) {
+      out[i] = token_at(tokens->format, piece + i * each);
+      if ((uint64_t)out[i] >= tokens->vocabulary)
+        return tsr__fail(
+            error, TSR_ERROR_FORMAT, tokens->start_bytes + (first + i) * each,
+            "token %lld, number %llu of the file, is not among the %llu that the model knows",
+            (long long)out[i], (unsigned long long)(first + i),
+            (unsigned long long)tokens->vocabulary);
+    }
+    out += here;
+    first += here;
+    count -= here;
+  }
+  return 0;
+}
+
+int tsr__tokens_read(const tsr__tokens *tokens, uint64_t first, size_t count, int64_t *out,
+                     tsr_error *error) {
+  assert(tokens->handle >= 0 && tokens->count);
+  first %= tokens->count;
+  while (count) {
+    uint64_t left = tokens->count - first;
+    size_t here = count < left ? count : (size_t)left;
+    int status = read_run(tokens, first, here, out, error);
+    if (status) return status;
+    out += here;
+    count -= here;
+    first = 0;
+  }
+  return 0;
+}
+
+void tsr__tokens_release(tsr__tokens *tokens) {
+  if (tokens->handle >= 0) tsr__os_close(tokens->handle);
+  *tokens = (tsr__tokens){.handle = -1};
+}

@@ -1,0 +1,49 @@
+/* tokens.h - what a model trains on: a file of tokens, read where it is asked for.
+ *
+ * Three kinds of file:
+ *   bytes   any file; each byte is a token, so a vocabulary of 256 is enough
+ *   u16     little-endian 16-bit numbers, as nanoGPT's prepare.py writes them
+ *   u32     the same with 32 bits
+ * llm.c's files are the last two after a header of 256 32-bit numbers: a magic number, a version, how many
+ * tokens follow. Rule: llm.c, dev/data/data_common.py, write_datafile (GPT-2: 20240520, version 1, 16 bits;
+ * Llama 3: 20240801, version 7, 32 bits).
+ *
+ * Files are read piece by piece, not mapped: a mapped file that somebody shortens ends the process. */
+#ifndef TSR_TRAIN_TOKENS_H
+#define TSR_TRAIN_TOKENS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/error.h"
+
+typedef enum tsr__token_format {
+  TSR__TOKENS_AUTO, /* llm.c's header if there is one; else .bin is u16; else bytes */
+  TSR__TOKENS_BYTES,
+  TSR__TOKENS_U16,
+  TSR__TOKENS_U32
+} tsr__token_format;
+
+typedef struct tsr__tokens {
+  int handle;               /* owned; -1 if there is none */
+  tsr__token_format format; /* never AUTO */
+  uint64_t start_bytes;     /* where the tokens begin in the file */
+  uint64_t count;
+  uint64_t vocabulary; /* every token that was read is smaller */
+} tsr__tokens;
+
+/* Open a file of tokens for a model whose vocabulary has this many. At least 2 tokens must be there, because
+ * each is to be predicted from those before. The caller releases `*out`. Fails with TSR_ERROR_IO;
+ * TSR_ERROR_FORMAT (a damaged header, a number of bytes that is no whole number of tokens, too few);
+ * TSR_ERROR_UNSUPPORTED (a version of llm.c's header that is not known). Reads at most the header. */
+int tsr__tokens_open(const char *path, tsr__token_format format, uint64_t vocabulary,
+                     tsr__tokens *out, tsr_error *error);
+/* Tokens `first` to `first + count`, counted modulo the file's length: after the last comes the first.
+ * Fails with TSR_ERROR_IO, or TSR_ERROR_FORMAT for a token outside the vocabulary, which the message
+ * names with its position; `out` is undefined then. Any thread. O(count). */
+int tsr__tokens_read(const tsr__tokens *tokens, uint64_t first, size_t count, int64_t *out,
+                     tsr_error *error);
+/* Zeroed by this function; an open that failed needs none. */
+void tsr__tokens_release(tsr__tokens *tokens);
+
+#endif

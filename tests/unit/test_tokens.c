@@ -1,0 +1,180 @@
+/* Files of tokens: bytes, 16 and 32 bits, llm.c's headers, and what is none of them. */
+#define _XOPEN_SOURCE 700
+
+#include "train/tokens.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "test_support.h"
+
+enum { GPT2 = 50257, HEADER = 1024 };
+
+typedef struct place {
+  char folder[64], path[128];
+} place;
+
+static int setup(void **state) {
+  static place p;
+  strcpy(p.folder, "/tmp/tessera-tokens-XXXXXX");
+  if (!mkdtemp(p.folder)) return 1;
+  *state = &p;
+  return 0;
+}
+
+static int teardown(void **state) {
+  place *p = *state;
+  (void)unlink(p->path);
+  return rmdir(p->folder);
+}
+
+static const char *put(void **state, const char *name, const void *data, size_t size_bytes) {
+  place *p = *state;
+  (void)unlink(p->path);
+  (void)snprintf(p->path, sizeof p->path, "%s/%s", p->folder, name);
+  FILE *file = fopen(p->path, "wb");
+  assert_non_null(file);
+  assert_int_equal(fwrite(data, 1, size_bytes, file), size_bytes);
+  assert_int_equal(fclose(file), 0);
+  return p->path;
+}
+
+static void test_any_file_is_bytes(void **state) {
+  tsr__tokens tokens;
+  int64_t out[7];
+  const char *path = put(state, "text", "ab\xff", 3);
+  assert_int_equal(tsr__tokens_open(path, TSR__TOKENS_AUTO, 256, &tokens, NULL), 0);
+  assert_int_equal(tokens.count, 3);
+  assert_int_equal(tsr__tokens_read(&tokens, 4, 7, out, NULL), 0); /* goes round twice */
+  static const int64_t expected[] = {'b', 255, 'a', 'b', 255, 'a', 'b'};
+  assert_memory_equal(out, expected, sizeof out);
+  tsr__tokens_release(&tokens);
+}
+
+static void test_names_a_token_out_of_range(void **state) {
+  tsr__tokens tokens;
+  int64_t out[3];
+  tsr_error error = {0};
+  const char *path = put(state, "text", "ab\xff", 3);
+  assert_int_equal(tsr__tokens_open(path, TSR__TOKENS_AUTO, 128, &tokens, NULL), 0);
+  assert_int_equal(tsr__tokens_read(&tokens, 0, 2, out, NULL), 0);
+  assert_int_equal(tsr__tokens_read(&tokens, 0, 3, out, &error), TSR_ERROR_FORMAT);
+  assert_string_equal(error.message,
+                      "token 255, number 2 of the file, is not among the 128 that the model knows");
+  tsr__tokens_release(&tokens);
+}
+
+static void test_numbers(void **state) {
+  static const unsigned char bytes[] = {1, 2, 0, 0, 0xff, 0xff, 1, 0};
+  tsr__tokens tokens;
+  int64_t out[4];
+  const char *path = put(state, "train.bin", bytes, sizeof bytes);
+  assert_int_equal(tsr__tokens_open(path, TSR__TOKENS_AUTO, 1 << 17, &tokens, NULL), 0);
+  assert_int_equal(tokens.count, 4);
+  assert_int_equal(tsr__tokens_read(&tokens, 0, 4, out, NULL), 0);
+  assert_int_equal(out[0], 513);
+  assert_int_equal(out[2], 65535);
+  tsr__tokens_release(&tokens);
+  assert_int_equal(tsr__tokens_open(path, TSR__TOKENS_U32, 1 << 18, &tokens, NULL), 0);
+  assert_int_equal(tokens.count, 2);
+  assert_int_equal(tsr__tokens_read(&tokens, 1, 1, out, NULL), 0);
+  assert_int_equal(out[0], 0x1ffff);
+  tsr__tokens_release(&tokens);
+}
+
+/* Longer than a piece that is read at once. */
+static void test_many(void **state) {
+  enum { MANY = 50000 };
+  static unsigned char bytes[2 * MANY];
+  static int64_t out[MANY];
+  tsr__tokens tokens;
+  for (int i = 0; i < MANY; i++) {
+    bytes[2 * i] = (unsigned char)i;
+    bytes[2 * i + 1] = (unsigned char)(i >> 8);
+  }
+  const char *path = put(state, "many.bin", bytes, sizeof bytes);
+  assert_int_equal(tsr__tokens_open(path, TSR__TOKENS_AUTO, GPT2, &tokens, NULL), 0);
+  assert_int_equal(tsr__tokens_read(&tokens, 10, MANY, out, NULL), 0);
+  for (int i = 0; i < MANY; i++) assert_int_equal(out[i], (i + 10) % MANY);
+  tsr__tokens_release(&tokens);
+}
+
+static void set(unsigned char *bytes, size_t index, uint32_t number) {
+  for (unsigned i = 0; i < 4; i++) bytes[4 * index + i] = (unsigned char)(number >> (8 * i));
+}
+
+static void test_headers_of_llm_c(void **state) {
+  unsigned char bytes[HEADER + 12] = {0};
+  tsr__tokens tokens;
+  int64_t out[3];
+  tsr_error error = {0};
+  set(bytes, 0, 20240520);
+  set(bytes, 1, 1);
+  set(bytes, 2, 6);
+  bytes[HEADER] = 7;
+  const char *path = put(state, "tiny_val.bin", bytes, sizeof bytes);
+  assert_int_equal(tsr__tokens_open(path, TSR__TOKENS_AUTO, GPT2, &tokens, NULL), 0);
+  assert_int_equal(tokens.format, TSR__TOKENS_U16);
+  assert_int_equal(tokens.count, 6);
+  assert_int_equal(tsr__tokens_read(&tokens, 0, 2, out, NULL), 0);
+  assert_int_equal(out[0], 7);
+  tsr__tokens_release(&tokens);
+  set(bytes, 0, 20240801);
+  set(bytes, 1, 7);
+  set(bytes, 2, 3);
+  path = put(state, "llama3", bytes, sizeof bytes);
+  assert_int_equal(tsr__tokens_open(path, TSR__TOKENS_AUTO, 128256, &tokens, NULL), 0);
+  assert_int_equal(tokens.format, TSR__TOKENS_U32);
+  assert_int_equal(tokens.count, 3);
+  tsr__tokens_release(&tokens);
+  /* As bytes, whatever they say. */
+  assert_int_equal(tsr__tokens_open(path, TSR__TOKENS_BYTES, 256, &tokens, NULL), 0);
+  assert_int_equal(tokens.count, sizeof bytes);
+  tsr__tokens_release(&tokens);
+  path = put(state, "cut", bytes, sizeof bytes - 4);
+  assert_int_equal(tsr__tokens_open(path, TSR__TOKENS_AUTO, GPT2, &tokens, &error),
+                   TSR_ERROR_FORMAT);
+  assert_non_null(strstr(error.message, "announces 3 tokens"));
+  path = put(state, "short", bytes, 12);
+  assert_int_equal(tsr__tokens_open(path, TSR__TOKENS_AUTO, GPT2, &tokens, NULL), TSR_ERROR_FORMAT);
+  set(bytes, 1, 8);
+  path = put(state, "newer", bytes, sizeof bytes);
+  assert_int_equal(tsr__tokens_open(path, TSR__TOKENS_AUTO, GPT2, &tokens, NULL),
+                   TSR_ERROR_UNSUPPORTED);
+}
+
+static void test_refuses_what_is_no_tokens(void **state) {
+  tsr__tokens tokens;
+  const char *path = put(state, "odd.bin", "abc", 3);
+  assert_int_equal(tsr__tokens_open(path, TSR__TOKENS_AUTO, GPT2, &tokens, NULL), TSR_ERROR_FORMAT);
+  path = put(state, "one", "a", 1);
+  assert_int_equal(tsr__tokens_open(path, TSR__TOKENS_AUTO, GPT2, &tokens, NULL), TSR_ERROR_FORMAT);
+  path = put(state, "none", "", 0);
+  assert_int_equal(tsr__tokens_open(path, TSR__TOKENS_AUTO, GPT2, &tokens, NULL), TSR_ERROR_FORMAT);
+  assert_int_equal(tsr__tokens_open("/tmp", TSR__TOKENS_AUTO, GPT2, &tokens, NULL), TSR_ERROR_IO);
+}
+
+static void test_a_file_that_shrinks(void **state) {
+  tsr__tokens tokens;
+  int64_t out[3];
+  const char *path = put(state, "text", "abc", 3);
+  assert_int_equal(tsr__tokens_open(path, TSR__TOKENS_AUTO, GPT2, &tokens, NULL), 0);
+  assert_int_equal(truncate(path, 1), 0);
+  assert_int_equal(tsr__tokens_read(&tokens, 0, 3, out, NULL), TSR_ERROR_FORMAT);
+  tsr__tokens_release(&tokens);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_any_file_is_bytes),
+      cmocka_unit_test(test_names_a_token_out_of_range),
+      cmocka_unit_test(test_numbers),
+      cmocka_unit_test(test_many),
+      cmocka_unit_test(test_headers_of_llm_c),
+      cmocka_unit_test(test_refuses_what_is_no_tokens),
+      cmocka_unit_test(test_a_file_that_shrinks),
+  };
+  return cmocka_run_group_tests(tests, setup, teardown);
+}
