@@ -13,7 +13,9 @@
  * Without a backward pass, annotations of steps decide; else the loop in the user's Python (loop.c); else, if
  * no stack shows a forward pass, what repeats in the sequence of allocations (sequence.c).
  *
- * A step in which memory ran out is not whole, unless what ends a step was still reached. */
+ * A step in which memory ran out is not whole, unless what ends a step was still reached. The steps before it
+ * are: a forward pass that begins after an optimizer's step begins a new one even if it dies at its first
+ * request, and if the profiler's mark around it never ends. */
 #include "attribution/cycle.h"
 
 #include "base/memory.h"
@@ -51,6 +53,11 @@ static bool is_backward(uint8_t phase) {
   return phase == TSR_PHASE_BACKWARD || phase == TSR_PHASE_RECOMPUTE;
 }
 
+/* Whether what a program does in a phase is part of a step. */
+static bool is_of_step(uint8_t phase) {
+  return phase != TSR_PHASE_UNKNOWN && phase != TSR_PHASE_SETUP;
+}
+
 static bool has_phase(const tsr__phases *phases, tsr_phase phase) {
   for (size_t i = 0; i < phases->runs.count; i++)
     if (phases->runs.items[i].phase == phase) return true;
@@ -59,6 +66,7 @@ static bool has_phase(const tsr__phases *phases, tsr_phase phase) {
 
 /* The gap between one backward pass and the next, or after the last. */
 typedef struct gap {
+  uint32_t backward;        /* the event at which the backward pass before it begins */
   uint32_t after_backward;  /* the event at which another phase begins; 0: none does */
   uint32_t after_optimizer; /* the same after the optimizer's last run in it; 0: there is none */
   uint32_t next_backward;   /* where it ends; UINT32_MAX: with the trace */
@@ -74,7 +82,8 @@ static bool find_gaps(const tsr__phases *phases, gaps *out) {
     bool follows_backward = i && is_backward(phases->runs.items[i - 1].phase);
     if (is_backward(run->phase)) {
       if (g && !follows_backward) g->next_backward = run->first;
-      if (!follows_backward && !TSR__VECTOR_PUSH(out, (gap){.next_backward = UINT32_MAX}))
+      if (!follows_backward &&
+          !TSR__VECTOR_PUSH(out, (gap){.backward = run->first, .next_backward = UINT32_MAX}))
         return false;
       g = &out->items[out->count - 1];
       continue;
@@ -92,25 +101,58 @@ static bool find_gaps(const tsr__phases *phases, gaps *out) {
   return true;
 }
 
+static bool shows_end(const gap *g) {
+  return g->has_optimizer || g->has_zero_grad;
+}
+
+/* Whether the profiler's marks have a step that goes on at the event `bound`, at which phases would end one.
+ * They are not believed if the step is open, has several ends in it, or memory runs out later in it: then it
+ * was closed by the exception, or stands for the whole run. */
+static bool goes_on(const gap *g, uint32_t bound, const tsr__marked_ranges *ranges,
+                    const tsr__failure *stop) {
+  for (size_t i = 0; i < ranges->count; i++) {
+    const tsr__marked *range = &ranges->items[i];
+    if (!range->is_step || range->first > g->backward || range->last < bound) continue;
+    if (!shows_end(g)) return true;
+    bool is_one = range->last < g->next_backward;
+    bool died = stop && stop->event >= bound && stop->event <= range->last;
+    if (is_one && !range->is_open && !died) return true;
+  }
+  return false;
+}
+
 /* Where a step ends in a gap that ends one. The profiler's own marks decide if there are any; 0: the
- * gap belongs to the last step. */
-static uint32_t bound_in(const gap *g, const tsr__marked_ranges *ranges) {
-  bool has_steps = false;
+ * gap belongs to the last step. `stop`: where memory ran out for good, or NULL. */
+static uint32_t bound_in(const gap *g, const tsr__marked_ranges *ranges, const tsr__failure *stop) {
   for (size_t i = 0; i < ranges->count; i++) {
     if (!ranges->items[i].is_step) continue;
-    has_steps = true;
     uint32_t first = ranges->items[i].first;
     if (g->after_backward && first >= g->after_backward && first < g->next_backward) return first;
   }
-  if (has_steps && g->next_backward == UINT32_MAX) return 0;
-  return g->has_optimizer ? g->after_optimizer : g->after_backward;
+  uint32_t bound = g->has_optimizer ? g->after_optimizer : g->after_backward;
+  return bound && goes_on(g, bound, ranges, stop) ? 0 : bound;
+}
+
+static bool has_marked_steps(const tsr__marked_ranges *ranges) {
+  for (size_t i = 0; i < ranges->count; i++)
+    if (ranges->items[i].is_step) return true;
+  return false;
+}
+
+/* How many backward passes a step has, if all that shows is one optimizer's step, the first, because only that
+ * allocates: as many as came before it. */
+static size_t backwards_a_step(const gaps *list) {
+  for (size_t i = 0; i < list->count; i++)
+    if (list->items[i].has_optimizer) return i + 1;
+  return 1;
 }
 
 /* Which gaps end a step: those with an optimizer's step or a zero_grad in them, because others belong
  * to gradient accumulation. But an optimizer that allocates in its first step only is not visible
  * later, and if neither is visible, each gap ends a step. */
-static bool find_bounds(const tsr__phases *phases, const tsr__marked_ranges *ranges, tsr_phase *by,
-                        bounds *out) {
+static bool find_bounds(const tsr__phases *phases, const tsr__failure *stop, tsr_phase *by,
+                        tsr__cycle *cycle, bounds *out) {
+  const tsr__marked_ranges *ranges = &phases->marked;
   gaps list = {0};
   bool ok = find_gaps(phases, &list);
   size_t optimizers = 0, zero_grads = 0;
@@ -118,12 +160,15 @@ static bool find_bounds(const tsr__phases *phases, const tsr__marked_ranges *ran
     optimizers += list.items[i].has_optimizer;
     zero_grads += list.items[i].has_zero_grad;
   }
-  bool shows_end = zero_grads || optimizers > 1 || list.count == 1;
+  bool is_shown = zero_grads || optimizers > 1 || list.count == 1;
   bool is_everywhere = optimizers != 0; /* every step ends with an optimizer */
+  size_t backwards = is_shown ? 1 : backwards_a_step(&list);
+  cycle->counts_backwards = !optimizers && !zero_grads && !has_marked_steps(ranges);
   for (size_t i = 0; ok && i < list.count; i++) {
     const gap *g = &list.items[i];
-    if (shows_end && !g->has_optimizer && !g->has_zero_grad) continue;
-    uint32_t bound = bound_in(g, ranges);
+    if (is_shown && !shows_end(g)) continue;
+    if ((i + 1) % backwards) continue;
+    uint32_t bound = bound_in(g, ranges, stop);
     if (bound) ok = TSR__VECTOR_PUSH(out, bound);
     if (!g->has_optimizer) is_everywhere = false;
   }
@@ -191,9 +236,13 @@ static void describe_stretches(const tsr__timeline *t, const tsr__roles *roles,
   }
 }
 
-/* A range without forward and backward is the rest after the last step, and belongs to it. */
-static void drop_tail(stretches *list) {
-  while (list->count > 1 && !list->items[list->count - 1].core_count) {
+/* A range without forward and backward is the rest after the last step, and belongs to it, unless memory ran
+ * out in it: what has begun after an end is a step that died early. */
+static void drop_tail(stretches *list, const tsr__failure *stop) {
+  while (list->count > 1) {
+    const stretch *last = &list->items[list->count - 1];
+    bool died = stop && is_of_step(stop->phase) && stop->event >= last->step.first;
+    if (last->core_count || last->has_forward || last->has_backward || died) return;
     list->items[list->count - 2].step.last = list->items[list->count - 1].step.last;
     list->count--;
   }
@@ -255,14 +304,15 @@ static bool join_stretches(const stretches *list, tsr_phase by, tsr__cycle_steps
 }
 
 static bool find_by_phases(const tsr__timeline *t, const tsr__roles *roles,
-                           const tsr__phases *phases, tsr_phase *by, tsr__cycle_steps *out) {
+                           const tsr__phases *phases, const tsr__failure *stop, tsr_phase *by,
+                           tsr__cycle *cycle) {
   bounds at = {0};
   stretches list = {0};
-  bool ok = find_bounds(phases, &phases->marked, by, &at) && make_stretches(t, phases, &at, &list);
+  bool ok = find_bounds(phases, stop, by, cycle, &at) && make_stretches(t, phases, &at, &list);
   if (ok && list.count) {
     describe_stretches(t, roles, phases, *by, &list);
-    drop_tail(&list);
-    ok = join_stretches(&list, *by, out);
+    drop_tail(&list, stop);
+    ok = join_stretches(&list, *by, &cycle->steps);
   }
   TSR__VECTOR_FREE(&at);
   TSR__VECTOR_FREE(&list);
@@ -287,12 +337,13 @@ static bool find_by_annotations(const tsr__timeline *t, const tsr__phases *phase
     if (has_steps && out->count) out->items[out->count - 1].last = range->first - 1;
     if (has_steps) first = range->first;
     if (range->last < first || (out->count && first <= out->items[out->count - 1].first)) continue;
-    ok = TSR__VECTOR_PUSH(out, (tsr__cycle_step){first, range->last, true});
+    ok = TSR__VECTOR_PUSH(out, (tsr__cycle_step){first, range->last, !range->is_open});
     first = range->last + 1;
   }
   if (ok && out->count && !has_steps && first < end) {
     bool allocates = false;
-    for (uint32_t e = first; e < end; e++) allocates |= t->events.action[e] == TSR_ACTION_ALLOC;
+    for (uint32_t e = first; e < end; e++)
+      allocates |= t->events.action[e] == TSR_ACTION_ALLOC || t->events.action[e] == TSR_ACTION_OOM;
     if (allocates)
       ok = TSR__VECTOR_PUSH(out, (tsr__cycle_step){first, end - 1, false});
     else
@@ -322,25 +373,35 @@ static bool ends_after(const tsr__timeline *t, const tsr__phases *phases, tsr_ph
 
 /* The last step, if memory ran out in it. `by` is UNKNOWN if nothing runs backward. */
 static void mark_dead(const tsr__timeline *t, const tsr__phases *phases, tsr_phase by,
-                      tsr__cycle_steps *steps) {
-  if (!steps->count) return;
-  tsr__cycle_step *step = &steps->items[steps->count - 1];
-  for (uint32_t e = step->last + 1; e-- > step->first;) {
-    if (t->events.action[e] != TSR_ACTION_OOM) continue;
-    if (by == TSR_PHASE_UNKNOWN || !ends_after(t, phases, by, e, step->last))
-      step->is_whole = false;
+                      tsr__cycle *cycle) {
+  if (!cycle->steps.count || !cycle->failures.count) return;
+  tsr__cycle_step *step = &cycle->steps.items[cycle->steps.count - 1];
+  size_t last = cycle->failures.count;
+  while (last && cycle->failures.items[last - 1].event > step->last) last--;
+  tsr__failure *failure = last ? &cycle->failures.items[last - 1] : NULL;
+  if (!failure || failure->event < step->first) return;
+  if (by != TSR_PHASE_UNKNOWN && ends_after(t, phases, by, failure->event, step->last)) {
+    failure->is_recovered = true;
     return;
   }
+  bool was_done = by == TSR_PHASE_OPTIMIZER && step->is_whole && !is_of_step(failure->phase);
+  if (was_done && failure->event > step->first) {
+    if (!failure->is_recovered) step->last = failure->event - 1; /* it came after the step */
+    return;
+  }
+  step->is_whole = false;
 }
 
 static bool by_annotations_or_repetition(const tsr__timeline *t, const tsr__roles *roles,
-                                         const tsr__phases *phases, tsr__cycle *out) {
+                                         const tsr__phases *phases, const tsr__failure *stop,
+                                         tsr__cycle *out) {
   bool has_optimizer = false, shows_forward = false;
   if (!find_by_annotations(t, phases, &out->steps, &has_optimizer)) return false;
-  out->unit = has_optimizer ? TSR_STEPS_UNIT_STEP : TSR_STEPS_UNIT_ITERATION;
+  bool trains = has_optimizer || phases->is_training_marked;
+  out->unit = trains ? TSR_STEPS_UNIT_STEP : TSR_STEPS_UNIT_ITERATION;
   out->basis = TSR_STEPS_ANNOTATIONS;
   if (out->steps.count) return true;
-  if (!tsr__loop_find(t, roles, &out->steps, &shows_forward)) return false;
+  if (!tsr__loop_find(t, roles, stop, &out->steps, &shows_forward)) return false;
   out->basis = TSR_STEPS_LOOP;
   if (shows_forward) return true;
   out->basis = TSR_STEPS_SEQUENCE;
@@ -352,8 +413,13 @@ int tsr__cycle_compute(const tsr__timeline *timeline, const tsr__roles *roles,
   tsr__cycle cycle = {0};
   bool trains = has_phase(phases, TSR_PHASE_BACKWARD) || has_phase(phases, TSR_PHASE_RECOMPUTE);
   tsr_phase by = TSR_PHASE_UNKNOWN;
-  bool ok = trains ? find_by_phases(timeline, roles, phases, &by, &cycle.steps)
-                   : by_annotations_or_repetition(timeline, roles, phases, &cycle);
+  bool ok = tsr__failures_find(timeline, phases, &cycle);
+  const tsr__failure *stop = ok ? tsr__cycle_stop(&cycle) : NULL;
+  if (ok)
+    ok = trains ? find_by_phases(timeline, roles, phases, stop, &by, &cycle)
+                : by_annotations_or_repetition(timeline, roles, phases, stop, &cycle);
+  if (ok) mark_dead(timeline, phases, by, &cycle);
+  if (ok) ok = tsr__passes_find(phases, &cycle);
   if (!ok) {
     tsr__cycle_release(&cycle);
     return tsr__fail_memory(error);
@@ -364,11 +430,13 @@ int tsr__cycle_compute(const tsr__timeline *timeline, const tsr__roles *roles,
   }
   if (trains) cycle.basis = TSR_STEPS_PHASES;
   if (!cycle.steps.count) cycle.basis = TSR_STEPS_NONE;
-  mark_dead(timeline, phases, by, &cycle.steps);
+  tsr__failures_place(timeline, roles, &cycle);
   *out = cycle;
   return 0;
 }
 
 void tsr__cycle_release(tsr__cycle *cycle) {
   TSR__VECTOR_FREE(&cycle->steps);
+  TSR__VECTOR_FREE(&cycle->passes);
+  TSR__VECTOR_FREE(&cycle->failures);
 }

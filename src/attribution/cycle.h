@@ -1,4 +1,5 @@
-/* cycle.h - where the steps of a trace begin and end, found without markers. */
+/* cycle.h - where the steps and the forward passes of a trace begin and end, found without markers, and where
+ * it ran out of memory. Everything that numbers a step or a pass does so by this. */
 #ifndef TSR_ATTRIBUTION_CYCLE_H
 #define TSR_ATTRIBUTION_CYCLE_H
 
@@ -13,14 +14,32 @@ typedef struct tsr__cycle_step {
   bool is_whole;
 } tsr__cycle_step;
 
+/* An oom event. The program recovered from it if the same stack is served later, or as many bytes in total
+ * before the next failure, or if its step still reached its end. */
+typedef struct tsr__failure {
+  uint32_t event;
+  bool is_recovered;
+  uint8_t phase; /* tsr_phase of the request */
+  uint32_t step; /* the step it is in, from 1; 0: in none, or the trace does not show which */
+  uint32_t pass; /* forward passes that had begun */
+} tsr__failure;
+
 typedef TSR__VECTOR(tsr__cycle_step) tsr__cycle_steps;
 
 /* Steps follow each other without gaps. The events before the first and after the last are start-up and
- * shut-down. */
+ * shut-down.
+ *
+ * A pass begins with the first forward, or loading of data, after a backward or an optimizer's step; if
+ * nothing trains, with each iteration. So a step that accumulates gradients has several. */
 typedef struct tsr__cycle {
   tsr_steps_basis basis; /* NONE: there are no steps */
   tsr_steps_unit unit;   /* ITERATION: nothing runs backward */
   tsr__cycle_steps steps;
+  /* Each backward pass ends a step for want of better evidence: no optimizer, zero_grad or mark is
+   * visible. If gradients accumulate, these are parts of steps. */
+  bool counts_backwards;
+  TSR__VECTOR(uint32_t) passes;       /* first events, ascending */
+  TSR__VECTOR(tsr__failure) failures; /* by event */
 } tsr__cycle;
 
 /* `phases` are the timeline's. Time is linear in events, memory 25 bytes an allocation at most.
@@ -28,8 +47,21 @@ typedef struct tsr__cycle {
 int tsr__cycle_compute(const tsr__timeline *timeline, const tsr__roles *roles,
                        const tsr__phases *phases, tsr__cycle *out, tsr_error *error);
 void tsr__cycle_release(tsr__cycle *cycle);
+/* The forward passes that have begun by an event, counting one that begins with it. O(log passes). */
+size_t tsr__cycle_passes_by(const tsr__cycle *cycle, uint32_t event);
+/* The last failure from which the program did not recover; NULL if there is none. */
+const tsr__failure *tsr__cycle_stop(const tsr__cycle *cycle);
+/* A failure in the words that the answers share; `event` -1 if `failure` is NULL. `allocated_bytes` is left 0. */
+tsr_step_stop tsr__cycle_stop_of(const tsr__failure *failure);
 
 /* ---- between the files of the room ---- */
+
+/* The failures of a trace, without steps and passes. False if out of memory. */
+bool tsr__failures_find(const tsr__timeline *timeline, const tsr__phases *phases, tsr__cycle *out);
+/* The passes of a trace whose steps are known. False if out of memory. */
+bool tsr__passes_find(const tsr__phases *phases, tsr__cycle *out);
+/* Give each failure its step and pass. */
+void tsr__failures_place(const tsr__timeline *timeline, const tsr__roles *roles, tsr__cycle *cycle);
 
 /* The content of a range of allocations: the number of each stack (or size, without a stack),
  * hashed into a few slots. Similar ranges have similar bags. */
@@ -48,10 +80,10 @@ double tsr__bag_likeness(const tsr__bag *a, const tsr__bag *b);
 uint64_t tsr__symbol(const tsr__roles *roles, const tsr_events *events, uint64_t event);
 
 /* The steps of a trace without a backward pass, from the loops in its Python frames. Leaves `out` empty if
- * there are none. `shows_forward` is whether stacks show a forward pass: if so, the answer is final. Time
+ * there are none. `stop`: where memory ran out for good, or NULL. `shows_forward` is whether stacks show a forward pass: if so, the answer is final. Time
  * is linear in events times the depth of the loop. False if out of memory. */
-bool tsr__loop_find(const tsr__timeline *timeline, const tsr__roles *roles, tsr__cycle_steps *out,
-                    bool *shows_forward);
+bool tsr__loop_find(const tsr__timeline *timeline, const tsr__roles *roles,
+                    const tsr__failure *stop, tsr__cycle_steps *out, bool *shows_forward);
 
 /* The steps of a trace without known phases, from the sequence of its allocations alone. Leaves
  * `out` empty if nothing repeats. False if out of memory. */

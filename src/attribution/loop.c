@@ -469,26 +469,60 @@ static bool find_rounds(finder *f, place p, rounds *out, bool *is_loop) {
 
 /* ---- Steps ---- */
 
-/* Steps follow each other without gaps; the last ends before what is allocated after it. */
-static bool make_steps(const tsr__timeline *t, const rounds *list, tsr__cycle_steps *out) {
+/* The allocations of a stack in first .. last. */
+static uint32_t count_of(const tsr__timeline *t, uint32_t first, uint32_t last, uint32_t stack) {
+  uint32_t count = 0;
+  for (uint32_t e = first; e <= last; e++)
+    count += t->events.action[e] == TSR_ACTION_ALLOC && t->events.stack[e] == stack;
+  return count;
+}
+
+/* Where memory ran out after the last round, which has all its lines: a round may have begun with that
+ * request. It has if rounds make that request, and the last one made it as often as the one before. */
+static bool begins_round(const tsr__timeline *t, const rounds *list, uint32_t stop) {
+  const round *last = &list->items[list->count - 1];
+  const round *before = list->count > 1 ? last - 1 : last;
+  uint32_t stack = t->events.stack[stop];
+  uint32_t made = count_of(t, last->first_event, last->last_event, stack);
+  return made && made >= count_of(t, before->first_event, before->last_event, stack);
+}
+
+/* Whether the failure at the event `stop` is the first request after the last round. */
+static bool follows(const tsr__timeline *t, const rounds *list, uint32_t stop) {
+  uint32_t last = list->items[list->count - 1].last_event;
+  if (stop <= last) return false;
+  for (uint32_t e = last + 1; e < stop; e++)
+    if (t->events.action[e] == TSR_ACTION_ALLOC) return false;
+  return true;
+}
+
+/* Steps follow each other without gaps; the last ends before what is allocated after it. One that memory
+ * ended (`stop`, or NULL) is one even if that was its first request. */
+static bool make_steps(const tsr__timeline *t, const rounds *list, const tsr__failure *stop,
+                       tsr__cycle_steps *out) {
+  uint32_t end = (uint32_t)t->events.count;
+  bool has_died = stop && list->count && follows(t, list, stop->event);
   for (size_t i = 0; i < list->count; i++) {
     const round *r = &list->items[i];
-    uint32_t behind = (uint32_t)t->events.count;
+    uint32_t behind = end;
     if (i + 1 < list->count) {
       behind = list->items[i + 1].first_event;
     } else {
       for (uint32_t e = r->last_event + 1; e < behind; e++)
         if (t->events.action[e] == TSR_ACTION_ALLOC) behind = e;
+      if (has_died && r->is_whole) behind = stop->event;
     }
     if (behind <= r->first_event) continue;
     if (!TSR__VECTOR_PUSH(out, (tsr__cycle_step){r->first_event, behind - 1, r->is_whole}))
       return false;
   }
-  return true;
+  if (!has_died || !list->items[list->count - 1].is_whole) return true;
+  if (!begins_round(t, list, stop->event)) return true;
+  return TSR__VECTOR_PUSH(out, (tsr__cycle_step){stop->event, end - 1, false});
 }
 
-bool tsr__loop_find(const tsr__timeline *timeline, const tsr__roles *roles, tsr__cycle_steps *out,
-                    bool *shows_forward) {
+bool tsr__loop_find(const tsr__timeline *timeline, const tsr__roles *roles,
+                    const tsr__failure *stop, tsr__cycle_steps *out, bool *shows_forward) {
   assert(timeline->birth.count >= timeline->initial.count && !out->count);
   finder f = {.t = timeline, .roles = roles};
   uint64_t weight = 0;
@@ -499,7 +533,7 @@ bool tsr__loop_find(const tsr__timeline *timeline, const tsr__roles *roles, tsr_
   uint32_t count = ok ? read_items(&f, &weight) : 0;
   *shows_forward = weight != 0;
   if (ok && weight) ok = find_rounds(&f, (place){.behind = count}, &list, &is_loop);
-  if (ok) ok = make_steps(timeline, &list, out);
+  if (ok) ok = make_steps(timeline, &list, stop, out);
   TSR__VECTOR_FREE(&list);
   tsr__free(f.kind);
   tsr__free(f.frames);

@@ -84,8 +84,13 @@ static bool add_range(const tsr_events *events, tsr__marked range, int64_t start
   return TSR__VECTOR_PUSH(out, range);
 }
 
+static bool means_training(uint8_t phase) {
+  return phase == TSR_PHASE_ZERO_GRAD || phase == TSR_PHASE_OPTIMIZER ||
+         phase == TSR_PHASE_BACKWARD;
+}
+
 static bool pair_up(const tsr_snapshot *snapshot, const tsr_events *events, tsr__map *open,
-                    tsr__marked_ranges *out) {
+                    tsr__marks_read *out) {
   size_t count;
   const tsr_annotation *annotations = tsr_snapshot_annotations(snapshot, &count);
   for (size_t i = 0; i < count; i++) {
@@ -94,6 +99,7 @@ static bool pair_up(const tsr_snapshot *snapshot, const tsr_events *events, tsr_
     if (a->time_us == TSR_TIME_NONE || (!a->is_start && !a->is_end) ||
         !read_name(tsr_snapshot_string(snapshot, a->name), &range))
       continue;
+    out->shows_training |= means_training(range.phase);
     if (a->is_start) {
       /* 0 marks a closed one; the doubled START of a range changes nothing */
       uint64_t *since = tsr__map_put(open, a->name, 0, NULL);
@@ -106,24 +112,56 @@ static bool pair_up(const tsr_snapshot *snapshot, const tsr_events *events, tsr_
     assert(*since <= i && annotations[*since - 1].is_start);
     int64_t start_us = annotations[*since - 1].time_us;
     *since = 0;
-    if (!add_range(events, range, start_us, a->time_us, out)) return false;
+    if (!add_range(events, range, start_us, a->time_us, &out->ranges)) return false;
   }
   return true;
 }
 
+/* Steps that are still open at the end. Other ranges without an END are a slip of the program more often than
+ * not, and would cover all that follows. */
+static bool add_open(const tsr_snapshot *snapshot, const tsr_events *events, tsr__map *open,
+                     tsr__marked_ranges *out) {
+  size_t count;
+  const tsr_annotation *annotations = tsr_snapshot_annotations(snapshot, &count);
+  for (size_t i = 0; i < count; i++) {
+    const tsr_annotation *a = &annotations[i];
+    tsr__marked range = {.name = a->name, .is_open = true};
+    const uint64_t *since = a->is_start ? tsr__map_find(open, a->name) : NULL;
+    if (!since || *since != i + 1 || a->time_us == TSR_TIME_NONE) continue;
+    if (!read_name(tsr_snapshot_string(snapshot, a->name), &range) || !range.is_step) continue;
+    if (!add_range(events, range, a->time_us, INT64_MAX, out)) return false;
+  }
+  return true;
+}
+
+/* An open step ends where the next one begins. `ranges` are sorted. */
+static void end_open(tsr__marked_ranges *ranges) {
+  uint32_t next = UINT32_MAX; /* the first event of the step after */
+  for (size_t i = ranges->count; i-- > 0;) {
+    tsr__marked *range = &ranges->items[i];
+    if (!range->is_step) continue;
+    if (range->is_open && next <= range->last && next > range->first) range->last = next - 1;
+    next = range->first;
+  }
+}
+
 int tsr__marked_compute(const tsr_snapshot *snapshot, const tsr_events *events,
-                        tsr__marked_ranges *out, tsr_error *error) {
+                        tsr__marks_read *out, tsr_error *error) {
   size_t count;
   tsr__map open = {0};
-  tsr__marked_ranges ranges = {0};
+  tsr__marks_read read = {0};
   tsr_snapshot_annotations(snapshot, &count);
-  bool ok = !count || !times_ascend(events) || pair_up(snapshot, events, &open, &ranges);
+  bool ok =
+      !count || !times_ascend(events) ||
+      (pair_up(snapshot, events, &open, &read) && add_open(snapshot, events, &open, &read.ranges));
   tsr__map_release(&open);
   if (!ok) {
-    TSR__VECTOR_FREE(&ranges);
+    TSR__VECTOR_FREE(&read.ranges);
     return tsr__fail_memory(error);
   }
-  if (ranges.count) qsort(ranges.items, ranges.count, sizeof *ranges.items, compare_ranges);
-  *out = ranges;
+  tsr__marked_ranges *ranges = &read.ranges;
+  if (ranges->count) qsort(ranges->items, ranges->count, sizeof *ranges->items, compare_ranges);
+  end_open(ranges);
+  *out = read;
   return 0;
 }

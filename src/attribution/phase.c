@@ -236,7 +236,7 @@ static int phase_shown(maker *m, uint32_t event) {
   tsr_action action = (tsr_action)m->events->action[event];
   uint32_t stack = m->events->stack[event];
   tsr_phase range = m->out.marked.count ? annotated(m, event) : TSR_PHASE_UNKNOWN;
-  if (action != TSR_ACTION_ALLOC) {
+  if (action != TSR_ACTION_ALLOC && action != TSR_ACTION_OOM) {
     bool may_be_silent = range == TSR_PHASE_OPTIMIZER || range == TSR_PHASE_ZERO_GRAD;
     if (may_be_silent) return (int)range;
     if (action != TSR_ACTION_FREE_REQUESTED) return -1;
@@ -342,8 +342,11 @@ static void join_equal(tsr__phases *phases) {
 int tsr__phases_compute(const tsr_snapshot *snapshot, const tsr__roles *roles,
                         const tsr_events *events, tsr__phases *out, tsr_error *error) {
   maker m = {.roles = roles, .events = events};
-  int status = tsr__marked_compute(snapshot, events, &m.out.marked, error);
+  tsr__marks_read read;
+  int status = tsr__marked_compute(snapshot, events, &read, error);
   if (status) return status;
+  m.out.marked = read.ranges;
+  m.out.is_training_marked = read.shows_training;
   if (!make_runs(&m)) {
     tsr__phases_release(&m.out);
     return tsr__fail_memory(error);
@@ -373,4 +376,16 @@ bool tsr__phases_train(const tsr__phases *phases) {
       return true;
   }
   return false;
+}
+
+tsr_phase tsr__phases_at(const tsr__phases *phases, uint32_t event) {
+  size_t low = 0, high = phases->runs.count;
+  while (low < high) {
+    size_t middle = low + (high - low) / 2;
+    if (phases->runs.items[middle].first <= event)
+      low = middle + 1;
+    else
+      high = middle;
+  }
+  return low ? (tsr_phase)phases->runs.items[low - 1].phase : TSR_PHASE_UNKNOWN;
 }

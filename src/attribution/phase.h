@@ -44,11 +44,13 @@ typedef struct tsr__phase_run {
   bool is_known; /* the phase is known from frames or annotations, not from neighbours */
 } tsr__phase_run;
 
-/* Runs ascend, and neighbours differ in phase. Events before the first run allocate nothing. `marked` are
- * the annotations that name a phase or a step. */
+/* Runs ascend, and neighbours differ in phase. Events before the first run allocate nothing. A request that
+ * failed counts like one that was served: it shows what the program was doing. `marked` are
+ * the annotations that name a phase or a step; `is_training_marked` is whether any means training. */
 typedef struct tsr__phases {
   TSR__VECTOR(tsr__phase_run) runs;
   tsr__marked_ranges marked;
+  bool is_training_marked;
 } tsr__phases;
 
 /* The runs of a device's trace. Time is linear in events and annotations. Fails with
@@ -58,5 +60,7 @@ int tsr__phases_compute(const tsr_snapshot *snapshot, const tsr__roles *roles,
 void tsr__phases_release(tsr__phases *phases);
 /* Whether a backward pass or an optimizer's step is among them. Linear in runs. */
 bool tsr__phases_train(const tsr__phases *phases);
+/* The phase at an event; UNKNOWN before the first run. O(log runs). */
+tsr_phase tsr__phases_at(const tsr__phases *phases, uint32_t event);
 
 #endif

@@ -174,7 +174,7 @@ static bool add_steps(const tsr__cycle *cycle, ranges *out) {
   bool ok = true;
   for (size_t i = 0; ok && i < cycle->steps.count && i < MOST_RANGES; i++) {
     const tsr__cycle_step *step = &cycle->steps.items[i];
-    ok = TSR__VECTOR_PUSH(out, (tsr_view_range){TSR_VIEW_STEP, step->is_whole, (uint32_t)i,
+    ok = TSR__VECTOR_PUSH(out, (tsr_view_range){TSR_VIEW_STEP, step->is_whole, (uint32_t)i + 1,
                                                 step->first + 1, step->last + 2});
   }
   return ok;

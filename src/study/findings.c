@@ -1,11 +1,7 @@
 /* findings.c - see findings.h.
  *
  * All rules but one look at the allocations that are live at the peak. What they need of the past is
- * the number of the forward pass in which each was made:
- *
- *   forward | backward | optimizer | forward | backward        a pass begins with the first forward
- *   pass 1 .......................  pass 2 ..........          after a backward or an optimizer's step;
- *                                                              without either, with each iteration
+ * the number of the forward pass in which each was made (attribution/cycle.h).
  *
  * CHECKPOINT finds the blocks of a model by their loop: a stack that allocates in a block allocates in each
  * of n blocks, mostly once, so n is the number of which most bytes are a multiple, and what these stacks allocate in
@@ -39,9 +35,8 @@ typedef struct finder {
   const uint8_t *category; /* by allocation */
   tsr__live_set live;      /* at the peak */
   uint64_t peak_bytes;
-  bool has_backward;            /* a backward pass or an optimizer's step is in the trace */
-  uint64_t released_bytes;      /* of activations from before the recording: released during it */
-  TSR__VECTOR(uint32_t) passes; /* first events, ascending */
+  bool has_backward;       /* a backward pass or an optimizer's step is in the trace */
+  uint64_t released_bytes; /* of activations from before the recording: released during it */
   tsr__findings *out;
 } finder;
 
@@ -63,46 +58,6 @@ static bool note(finder *f, tsr_finding_rule rule, uint32_t allocation) {
 /* The event that made an allocation of the trace; of one from before it, TSR_NONE. */
 static uint32_t birth_of(const finder *f, uint32_t allocation) {
   return f->t->birth.items[allocation];
-}
-
-/* ---- Passes ---- */
-
-static bool begins_pass(uint8_t phase) {
-  return phase == TSR_PHASE_FORWARD || phase == TSR_PHASE_DATA;
-}
-
-static bool ends_pass(uint8_t phase) {
-  return phase == TSR_PHASE_BACKWARD || phase == TSR_PHASE_OPTIMIZER;
-}
-
-static bool find_passes(finder *f) {
-  bool is_open = false;
-  f->has_backward = tsr__phases_train(f->phases);
-  for (size_t i = 0; i < f->phases->runs.count; i++) {
-    const tsr__phase_run *run = &f->phases->runs.items[i];
-    if (ends_pass(run->phase)) is_open = false;
-    if (is_open || !begins_pass(run->phase)) continue;
-    if (!TSR__VECTOR_PUSH(&f->passes, run->first)) return false;
-    is_open = true;
-  }
-  if (f->has_backward || !f->cycle || !f->cycle->steps.count) return true;
-  f->passes.count = 0;
-  for (size_t i = 0; i < f->cycle->steps.count; i++)
-    if (!TSR__VECTOR_PUSH(&f->passes, f->cycle->steps.items[i].first)) return false;
-  return true;
-}
-
-/* The pass of an event, from 1; 0 before the first. */
-static size_t pass_of(const finder *f, uint32_t event) {
-  size_t low = 0, high = f->passes.count;
-  while (low < high) {
-    size_t middle = low + (high - low) / 2;
-    if (f->passes.items[middle] <= event)
-      low = middle + 1;
-    else
-      high = middle;
-  }
-  return low;
 }
 
 /* ---- NO_GRAD ---- */
@@ -194,9 +149,10 @@ static bool find_no_grad(finder *f) {
   for (uint32_t a = 0; a < f->t->initial.count; a++)
     if (f->category[a] == TSR_CATEGORY_ACTIVATION && f->t->death.items[a] != TSR_NONE)
       f->released_bytes = tsr__sum_u64(f->released_bytes, tsr__timeline_requested(f->t, a));
-  for (size_t i = 0; i < f->passes.count; i++) {
-    uint32_t end = i + 1 < f->passes.count ? f->passes.items[i + 1] : (uint32_t)f->t->events.count;
-    forward pass = {.first = f->passes.items[i], .stack = TSR_NONE};
+  for (size_t i = 0; i < f->cycle->passes.count; i++) {
+    uint32_t end = i + 1 < f->cycle->passes.count ? f->cycle->passes.items[i + 1]
+                                                  : (uint32_t)f->t->events.count;
+    forward pass = {.first = f->cycle->passes.items[i], .stack = TSR_NONE};
     pass.last = last_forward_alloc(f, pass.first, end);
     if (pass.last == UINT32_MAX || pass.last <= pass.first) continue;
     weigh_forward(f, &pass);
@@ -254,7 +210,7 @@ static bool has_older_pass(const finder *f) {
 static pass_share *share_of(const finder *f, pass_share *shares, bool is_older, uint32_t a) {
   uint32_t birth = birth_of(f, a);
   if (!is_of_graph(f, a) || (birth == TSR_NONE && !is_older)) return NULL;
-  return &shares[birth == TSR_NONE ? 0 : pass_of(f, birth)];
+  return &shares[birth == TSR_NONE ? 0 : tsr__cycle_passes_by(f->cycle, birth)];
 }
 
 static void weigh_passes(const finder *f, bool is_older, pass_share *shares) {
@@ -285,11 +241,11 @@ static bool note_earlier(finder *f, bool is_older, pass_share *shares) {
 }
 
 static bool find_two_forwards(finder *f) {
-  pass_share *shares = TSR__NEW_ARRAY(pass_share, f->passes.count + 1), earlier = {0};
+  pass_share *shares = TSR__NEW_ARRAY(pass_share, f->cycle->passes.count + 1), earlier = {0};
   if (!shares) return false;
   bool is_older = has_older_pass(f);
   weigh_passes(f, is_older, shares);
-  size_t latest = f->passes.count;
+  size_t latest = f->cycle->passes.count;
   while (latest && !shares[latest].allocations) latest--;
   uint64_t alive = 1;
   for (size_t i = 0; i < latest; i++) {
@@ -446,7 +402,7 @@ static int compare_kept(const void *left, const void *right) {
 
 static bool list_kept(const finder *f, blocks *b) {
   int64_t peak = f->t->allocated_event;
-  size_t last = peak < 0 ? 0 : pass_of(f, (uint32_t)peak);
+  size_t last = peak < 0 ? 0 : tsr__cycle_passes_by(f->cycle, (uint32_t)peak);
   b->kept = TSR__NEW_ARRAY(kept, f->live.count + 1);
   b->groups = TSR__NEW_ARRAY(kept_group, f->live.count + 1);
   if (!b->kept || !b->groups) return false;
@@ -455,7 +411,7 @@ static bool list_kept(const finder *f, blocks *b) {
     if (birth == TSR_NONE || f->category[a] != TSR_CATEGORY_ACTIVATION) continue;
     uint32_t stack = tsr__timeline_stack(f->t, a);
     if (stack == TSR_NONE || !tsr_snapshot_stack(f->t->snapshot, stack).depth) continue;
-    if (pass_of(f, birth) == last)
+    if (tsr__cycle_passes_by(f->cycle, birth) == last)
       b->kept[b->kept_count++] = (kept){stack, birth, a, tsr__timeline_requested(f->t, a)};
   }
   if (b->kept_count) qsort(b->kept, b->kept_count, sizeof *b->kept, compare_kept);
@@ -659,6 +615,7 @@ int tsr__findings_compute(const tsr__finding_sources *from, tsr__findings *out, 
   finder f = {.t = from->timeline,
               .phases = from->phases,
               .cycle = from->cycle,
+              .has_backward = tsr__phases_train(from->phases),
               .category = from->categories->category,
               .peak_bytes = from->timeline->at_peak.allocated_bytes};
   tsr__findings made = {0};
@@ -666,12 +623,11 @@ int tsr__findings_compute(const tsr__finding_sources *from, tsr__findings *out, 
   assert(from->categories->count == from->timeline->birth.count);
   int status = tsr__timeline_live(f.t, f.t->allocated_event, &f.live, error);
   if (status) return status;
-  bool ok = find_passes(&f) && find_no_grad(&f) && find_checkpoint(&f) && find_two_forwards(&f) &&
+  bool ok = find_no_grad(&f) && find_checkpoint(&f) && find_two_forwards(&f) &&
             find_old_gradients(&f) && find_cached(&f, error);
   if (ok && made.items.count)
     qsort(made.items.items, made.items.count, sizeof *made.items.items, compare_findings);
   TSR__VECTOR_FREE(&f.live);
-  TSR__VECTOR_FREE(&f.passes);
   if (!ok) {
     tsr__findings_release(&made);
     return tsr__fail_memory(error);

@@ -18,8 +18,7 @@ typedef struct tsr__findings {
 typedef struct tsr__finding_sources {
   const tsr__timeline *timeline;
   const tsr__phases *phases;
-  const tsr__cycle
-      *cycle; /* read only if nothing trains (tsr__phases_train); may be NULL otherwise */
+  const tsr__cycle *cycle;
   const tsr__categories *categories;
 } tsr__finding_sources;
 

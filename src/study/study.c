@@ -394,12 +394,10 @@ int tsr__study_annotations(tsr_study *study, uint32_t device, const tsr__annotat
 static int make_findings(void *context, tsr_error *error) {
   device_study *d = context;
   tsr__finding_sources from;
-  from.cycle = NULL;
   int status = tsr__study_categories(d->study, d->device, &from.categories, error);
   if (!status) status = tsr__study_timeline(d->study, d->device, &from.timeline, error);
   if (!status) status = tsr__study_phases(d->study, d->device, &from.phases, error);
-  if (!status && !tsr__phases_train(from.phases))
-    status = tsr__study_cycle(d->study, d->device, &from.cycle, error);
+  if (!status) status = tsr__study_cycle(d->study, d->device, &from.cycle, error);
   return status ? status : tsr__findings_compute(&from, &d->findings, error);
 }
 

@@ -179,9 +179,9 @@ static void planted_leaks(void **state) {
   assert_int_equal(leak.bytes_per_step, 1024);
   assert_int_equal(leak.allocations, 40);
   assert_int_equal(leak.bytes, 40 * 1024);
-  assert_int_equal(leak.since_step, 0);
+  assert_int_equal(leak.since_step, 1);
   leak = only_leak(&(training){.layers = 4, .steps = 20, .leak_bytes = 1024, .leak_from = 9});
-  assert_int_equal(leak.since_step, 9);
+  assert_int_equal(leak.since_step, 10);
   assert_int_equal(leak.allocations, 11);
   leak = only_leak(&(training){.layers = 4, .steps = 40, .leak_bytes = 4096, .leak_every = 4});
   assert_int_equal(leak.bytes_per_step, 1024);

@@ -1005,7 +1005,7 @@ test('steps, phases and annotations are lanes', async () => {
   const { steps } = JSON.parse(tessera('steps', '--json', file)).devices[0];
   const shown = await lanes(write(file));
   const of = (kind) => shown.filter((l) => l.kind === kind).flatMap((l) => l.ranges);
-  expect('steps', of('step').map((r) => [r.born - 1, r.died - 2]), steps.map((s) => [s.first_event, s.last_event]));
+  expect('steps', of('step').map((r) => [r.name, r.born - 1, r.died - 2]), steps.map((s) => [`step ${s.step}`, s.first_event, s.last_event]));
   check('annotations', of('annotation').length > 0);
   if (real('train-ctx100-annotated-torch2.6.pickle')) check('phases', ['forward', 'backward', 'optimizer'].every((n) => of('phase').some((r) => r.name === n)));
 });

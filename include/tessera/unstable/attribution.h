@@ -5,6 +5,8 @@
 #ifndef TESSERA_UNSTABLE_ATTRIBUTION_H
 #define TESSERA_UNSTABLE_ATTRIBUTION_H
 
+#include <stdint.h>
+
 #include "tessera/category.h"
 
 #ifdef __cplusplus
@@ -26,6 +28,16 @@ typedef enum tsr_phase {
 
 /* "forward", "zero_grad", ...; static text, never NULL. */
 const char *tsr_phase_name(tsr_phase phase);
+
+/* Where the program ran out of memory for good: the last failure from which it did not recover. */
+typedef struct tsr_step_stop {
+  int64_t event; /* the oom event; -1: there is none, and the other fields are 0 */
+  tsr_phase phase;
+  uint64_t
+      step; /* the step or iteration in which it was, from 1; 0: in none that the trace shows */
+  uint64_t pass;            /* forward passes that had begun, this one included */
+  uint64_t allocated_bytes; /* at that event */
+} tsr_step_stop;
 
 /* How certain a category is. */
 typedef enum tsr_confidence {

@@ -24,7 +24,8 @@ typedef struct tsr_step {
   uint64_t peak_bytes;             /* the most allocated in it */
   uint64_t peak_event;             /* the first event after which that was so */
   bool is_whole;                   /* not cut by the recording, and did not end early */
-  bool is_steady;                  /* whole, and past the warm-up */
+  bool is_dead;   /* memory ran out in it for good: it is tsr_steps_device.stop's */
+  bool is_steady; /* whole, and past the warm-up */
 } tsr_step;
 
 /* A phase over all steady steps (over all steps if none is steady). */
@@ -49,7 +50,10 @@ typedef struct tsr_steps_device {
   uint64_t event_count;
   tsr_steps_basis basis;
   tsr_steps_unit unit; /* ITERATION: nothing runs backward */
-  tsr_step *steps;     /* in order */
+  /* No optimizer's step, zero_grad or mark of a step is visible: each backward pass counts as a step, even if
+   * gradients accumulate over several. */
+  bool counts_backwards;
+  tsr_step *steps; /* in order */
   size_t step_count;
   uint64_t whole_count, steady_count;
   uint64_t steady_peak_bytes; /* the highest peak of a steady step, 0 if there is none */
@@ -63,6 +67,7 @@ typedef struct tsr_steps_device {
   size_t phase_count;
   tsr_step_annotations annotations[2]; /* those that occur */
   size_t annotation_count;
+  tsr_step_stop stop; /* where memory ran out for good; `why` explains it */
   tsr_warning *warnings;
   size_t warning_count;
 } tsr_steps_device;
@@ -84,7 +89,7 @@ typedef struct tsr_leak {
   uint64_t bytes_per_step; /* requested bytes: the growth divided by the number of steps */
   uint64_t bytes;          /* leaked until the end of the last step */
   uint64_t allocations;    /* their number */
-  uint64_t since_step;     /* index of the first step that left something */
+  uint64_t since_step;     /* the first step that left something, from 1, as `steps` counts */
   uint64_t growing_steps;  /* number of steps in which it grew */
   uint64_t first_event;    /* of the first allocation that was not freed */
   int64_t first_time_us;
@@ -103,6 +108,7 @@ typedef struct tsr_leaks_device {
   tsr_named *names;                      /* of all leaks; NULL if the program named nothing */
   uint64_t omitted_leaks, omitted_bytes; /* omitted by tsr_query.top; bytes: per step */
   uint64_t bytes_per_step;               /* of all leaks together */
+  tsr_step_stop stop;                    /* as in tsr_steps_device */
   tsr_warning *warnings;
   size_t warning_count;
 } tsr_leaks_device;

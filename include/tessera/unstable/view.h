@@ -72,7 +72,7 @@ typedef enum tsr_view_range_kind {
 typedef struct tsr_view_range {
   uint8_t kind;        /* tsr_view_range_kind */
   bool is_certain;     /* a whole step; a phase known from frames or annotations; otherwise true */
-  uint32_t name;       /* string id; for a step its number, from 0; for a phase the tsr_phase */
+  uint32_t name;       /* string id; for a step its number, from 1; for a phase the tsr_phase */
   uint32_t born, died; /* moments */
 } tsr_view_range;
 

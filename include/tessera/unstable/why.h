@@ -68,7 +68,7 @@ typedef struct tsr_why_oom {
   uint64_t request_bytes; /* rounded, as recorded */
   uint64_t device_free_bytes;
   /* The program recovered: the same stack is served later, or as many bytes in total before the next
-   * failure. */
+   * failure, or its step still reached its end. */
   bool is_recovered;
 } tsr_why_oom;
 
@@ -107,9 +107,11 @@ const char *tsr_why_basis_name(tsr_why_basis basis);
  * previous blocks of this forward. */
 typedef struct tsr_why_outlook {
   tsr_why_basis basis;
-  tsr_phase phase;    /* at the failure */
-  uint64_t step;      /* of the recording, from 1; 0 if the trace shows no steps */
-  int64_t like_event; /* the earlier request; -1 if there is none */
+  tsr_phase phase; /* at the failure */
+  uint64_t
+      step; /* of the recording, from 1, as `tessera steps` counts; 0 if it is in none that the trace shows */
+  tsr_steps_unit unit; /* ITERATION: nothing runs backward */
+  int64_t like_event;  /* the earlier request; -1 if there is none */
   /* Repeated blocks of this forward that had begun, and their total by the number of equal
    * parameters; 0 if unknown. `block_bytes` is what each keeps. */
   uint64_t blocks_begun, block_count, block_bytes;

@@ -156,7 +156,7 @@ static bool add_leak(finder *f, const growth *g, uint32_t group) {
                    .bytes_per_step = bytes / (f->w.count - g->first),
                    .bytes = bytes,
                    .allocations = (uint64_t)g->count,
-                   .since_step = f->w.first + g->first,
+                   .since_step = (uint64_t)f->w.first + g->first + 1,
                    .growing_steps = g->steps,
                    .first_event = g->birth,
                    .first_time_us = events->time_us[g->birth]};
@@ -267,6 +267,7 @@ static int describe(const tsr__asking *asking, uint32_t device, void *part, tsr_
   out->device = device;
   int status = tsr__stepping_find(asking->study, device, &s, error);
   if (!status) status = tsr__study_names(asking->study, device, &names, error);
+  if (!status) status = tsr__stepping_stop(&s, &out->stop, error);
   if (!status) status = find(&s, names, asking->top, out, error);
   return status;
 }

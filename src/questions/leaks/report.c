@@ -17,6 +17,7 @@
 #include "emit/text.h"
 #include "questions/reports.h"
 #include "questions/shared/names.h"
+#include "questions/shared/stepping.h"
 
 /* "a step" or, without a backward pass, "an iteration". */
 static const char *each(const tsr_leaks_device *device) {
@@ -48,6 +49,7 @@ static void print_verdict(tsr__emitter *emitter, const tsr_leaks_device *device)
   else
     tsr__buffer_text(&emitter->scratch, "no events were recorded.");
   tsr__emit_line(emitter, TSR__VERDICT, 0);
+  tsr__emit_stop(emitter, &device->stop, device->unit);
   tsr__emit_space(emitter);
 }
 
@@ -123,6 +125,7 @@ static void emit_device(tsr__stack_printer *printer, const tsr_leaks_device *dev
   tsr__emit_field(emitter, "unit", NULL, tsr__string(tsr_steps_unit_name(device->unit)));
   tsr__emit_field(emitter, "whole_steps", NULL, tsr__count(device->step_count));
   tsr__emit_field(emitter, "answered", NULL, tsr__bool(device->is_answered));
+  tsr__emit_stop_fields(emitter, &device->stop);
   tsr__emit_field(emitter, "bytes_per_step", NULL, tsr__bytes(device->bytes_per_step));
   emit_leaks(printer, device);
   emit_omitted(emitter, device);

@@ -219,6 +219,7 @@ static void compare_annotations(const tsr__stepping *s, tsr_steps_device *out) {
   const tsr__cycle_step *last_ended = NULL;
   for (size_t i = 0; i < ranges->count; i++) {
     const tsr__marked *range = &ranges->items[i];
+    if (range->is_open) continue; /* where it ends is not known */
     if (range->is_step) {
       profiler.ranges++;
       profiler.matched += is_same_step(s, range);
@@ -239,6 +240,7 @@ static void list_steps(const tsr__stepping *s, tsr_steps_device *out) {
   const tsr_events *events = &s->timeline->events;
   out->basis = s->cycle->basis;
   out->unit = s->cycle->unit;
+  out->counts_backwards = s->cycle->counts_backwards;
   out->event_count = events->count;
   out->step_count = s->cycle->steps.count;
   for (size_t i = 0; i < out->step_count; i++) {
@@ -247,7 +249,9 @@ static void list_steps(const tsr__stepping *s, tsr_steps_device *out) {
                                .last_event = step->last,
                                .first_time_us = events->time_us[step->first],
                                .last_time_us = events->time_us[step->last],
-                               .is_whole = step->is_whole};
+                               .is_whole = step->is_whole,
+                               .is_dead = !step->is_whole && out->stop.event >= step->first &&
+                                          out->stop.event <= step->last};
     out->whole_count += step->is_whole;
   }
 }
@@ -260,7 +264,8 @@ static int fill(const tsr__stepping *s, tsr_steps_device *out, tsr_error *error)
   out->warnings = tsr__copy_warnings(s->timeline, &out->warning_count);
   bool ok = m.peaks && scratch && out->steps && out->warnings;
   int status = 0;
-  if (ok) {
+  if (ok) status = tsr__stepping_stop(s, &out->stop, error);
+  if (ok && !status) {
     list_steps(s, out);
     status = measure(&m, error);
     part_warmup(out, scratch);

@@ -18,6 +18,7 @@
 #include "emit/heading.h"
 #include "emit/text.h"
 #include "questions/reports.h"
+#include "questions/shared/stepping.h"
 
 enum { STEPS_SHOWN = 12 };
 
@@ -29,18 +30,8 @@ static const char *of_unit(const tsr_steps_device *device, const char *step,
   return device->unit == TSR_STEPS_UNIT_ITERATION ? iteration : step;
 }
 
-static void append_steps(tsr__buffer *out, const tsr_steps_device *device) {
-  char count[TSR__FORMAT_BYTES], peak[TSR__FORMAT_BYTES], surplus[TSR__FORMAT_BYTES];
-  uint64_t cut = device->step_count - device->whole_count;
-  if (!device->whole_count) {
-    tsr__buffer_printf(
-        out, cut == 1 ? "%s %s%s, which is not whole." : "%s %s%s, none of them whole.",
-        tsr__format_count(cut, count), tsr_steps_unit_name(device->unit), tsr__plural(cut));
-    return;
-  }
-  tsr__buffer_printf(out, "%s whole %s%s", tsr__format_count(device->whole_count, count),
-                     tsr_steps_unit_name(device->unit), tsr__plural(device->whole_count));
-  if (cut) tsr__buffer_printf(out, " and %s cut", tsr__format_count(cut, count));
+static void append_peaks(tsr__buffer *out, const tsr_steps_device *device) {
+  char peak[TSR__FORMAT_BYTES], surplus[TSR__FORMAT_BYTES];
   if (device->whole_count == 1) {
     tsr__buffer_printf(out, "; it peaks at %s.", tsr__format_size(device->steady_peak_bytes, peak));
     return;
@@ -56,6 +47,26 @@ static void append_steps(tsr__buffer *out, const tsr_steps_device *device) {
     tsr__buffer_text(out, "warm-up is no higher.");
 }
 
+/* How many are whole, and how many are not for another reason than memory. */
+static void append_steps(tsr__buffer *out, const tsr_steps_device *device) {
+  char count[TSR__FORMAT_BYTES];
+  const char *unit = tsr_steps_unit_name(device->unit);
+  uint64_t cut = device->step_count - device->whole_count;
+  for (size_t i = 0; i < device->step_count; i++) cut -= device->steps[i].is_dead;
+  if (!device->whole_count && !cut) {
+    tsr__buffer_printf(out, "no whole %s.", unit);
+  } else if (!device->whole_count) {
+    tsr__buffer_printf(out,
+                       cut == 1 ? "%s %s%s, which is not whole." : "%s %s%s, none of them whole.",
+                       tsr__format_count(cut, count), unit, tsr__plural(cut));
+  } else {
+    tsr__buffer_printf(out, "%s whole %s%s", tsr__format_count(device->whole_count, count), unit,
+                       tsr__plural(device->whole_count));
+    if (cut) tsr__buffer_printf(out, " and %s cut", tsr__format_count(cut, count));
+    append_peaks(out, device);
+  }
+}
+
 static void print_verdict(tsr__emitter *emitter, const tsr_steps_device *device) {
   tsr__emit_space(emitter);
   if (!tsr__emitter_is_text(emitter)) return;
@@ -69,6 +80,12 @@ static void print_verdict(tsr__emitter *emitter, const tsr_steps_device *device)
   else
     append_steps(&emitter->scratch, device);
   tsr__emit_line(emitter, TSR__VERDICT, 0);
+  tsr__emit_stop(emitter, &device->stop, device->unit);
+  bool may_be_parts = device->step_count > 1 || (device->stop.event >= 0 && !device->stop.step);
+  if (device->counts_backwards && device->step_count && may_be_parts)
+    tsr__emit_printf(emitter, TSR__PLAIN,
+                     "No optimizer's step or zero_grad is visible: each backward pass counts as a "
+                     "step, even if gradients accumulate.");
 }
 
 /* Fields that make no sense for a trace without steps are omitted from text. */
@@ -77,6 +94,7 @@ static void emit_fold(tsr__emitter *emitter, const tsr_steps_device *device) {
   tsr__emit_field(emitter, "basis", has_steps ? "found by" : NULL,
                   tsr__string(tsr_steps_basis_name(device->basis)));
   tsr__emit_field(emitter, "unit", NULL, tsr__string(tsr_steps_unit_name(device->unit)));
+  tsr__emit_field(emitter, "counts_backwards", NULL, tsr__bool(device->counts_backwards));
   tsr__emit_field(emitter, "step_count", NULL, tsr__count(device->step_count));
   tsr__emit_field(emitter, "whole_steps", NULL, tsr__count(device->whole_count));
   tsr__emit_field(emitter, "steady_steps",
@@ -149,11 +167,14 @@ static void emit_phases(tsr__emitter *emitter, const tsr_steps_device *device) {
 }
 
 static const char *note_on(const tsr_step *step) {
-  return step->is_steady ? "" : step->is_whole ? "warm-up" : "cut";
+  return step->is_steady  ? ""
+         : step->is_whole ? "warm-up"
+         : step->is_dead  ? "out of memory"
+                          : "cut";
 }
 
 static void emit_steps(tsr__emitter *emitter, const tsr_steps_device *device) {
-  const tsr__column columns[] = {{NULL, tsr_steps_unit_name(device->unit), TSR__RIGHT},
+  const tsr__column columns[] = {{"step", tsr_steps_unit_name(device->unit), TSR__RIGHT},
                                  {"first_event", "first event", TSR__RIGHT},
                                  {"last_event", "last event", TSR__RIGHT},
                                  {"allocations", "allocations", TSR__RIGHT},
@@ -169,7 +190,7 @@ static void emit_steps(tsr__emitter *emitter, const tsr_steps_device *device) {
   for (size_t i = 0; i < shown; i++) {
     const tsr_step *step = &device->steps[i];
     tsr__emit_row(emitter,
-                  (tsr__cell[]){tsr__count(i), tsr__count(step->first_event),
+                  (tsr__cell[]){tsr__count(i + 1), tsr__count(step->first_event),
                                 tsr__count(step->last_event), tsr__count(step->allocations),
                                 tsr__bytes(step->start_bytes), tsr__bytes(step->peak_bytes),
                                 tsr__count(step->peak_event), tsr__bytes(step->end_bytes),
@@ -194,6 +215,7 @@ static void emit_device(tsr__emitter *emitter, const tsr_steps_device *device) {
   tsr__emit_field(emitter, "device", NULL, tsr__device(device->device));
   tsr__emit_field(emitter, "events", NULL, tsr__count(device->event_count));
   emit_fold(emitter, device);
+  tsr__emit_stop_fields(emitter, &device->stop);
   emit_annotations(emitter, device);
   emit_phases(emitter, device);
   emit_steps(emitter, device);

@@ -170,7 +170,9 @@ int tsr__why_advise(tsr_study *study, const tsr__timeline *timeline, tsr_why_dev
     add(device, (tsr_why_advice){.change = TSR_WHY_CHANGE_GROWTH});
   /* A first forward may be that of a training run; one that is repeated without a backward is not. */
   const tsr_why_outlook *outlook = &device->outlook;
-  bool trains = program.has_backward || outlook->block_count || !outlook->blocks_begun;
+  bool iterates = outlook->unit == TSR_STEPS_UNIT_ITERATION && outlook->step > 1;
+  bool may_train = !iterates && (outlook->block_count || !outlook->blocks_begun);
+  bool trains = program.has_backward || may_train;
   estimate(device, highest_before(timeline, device), &program, trains, &n);
   advise_batch(device, &n, trains);
   if (trains) advise_checkpoint(device, &n, &program);

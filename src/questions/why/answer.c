@@ -67,39 +67,20 @@ typedef struct why_question {
 
 /* ---- Which failure ---- */
 
-typedef TSR__VECTOR(tsr_why_oom) oom_list;
-
-static void reverse(oom_list *ooms) {
-  for (size_t i = 0, k = ooms->count; i + 1 < k; i++) {
-    tsr_why_oom swapped = ooms->items[i];
-    ooms->items[i] = ooms->items[--k];
-    ooms->items[k] = swapped;
+/* A snapshot's oom events and whether the program recovered: as its steps have them. */
+static bool list_ooms(const tsr_events *events, const tsr__cycle *cycle, tsr_why_device *out) {
+  out->ooms = TSR__NEW_ARRAY(tsr_why_oom, cycle->failures.count);
+  if (!out->ooms) return false;
+  for (size_t i = 0; i < cycle->failures.count; i++) {
+    const tsr__failure *failure = &cycle->failures.items[i];
+    out->ooms[i] = (tsr_why_oom){.event = failure->event,
+                                 .time_us = events->time_us[failure->event],
+                                 .request_bytes = events->size[failure->event],
+                                 .device_free_bytes = events->addr[failure->event],
+                                 .is_recovered = failure->is_recovered};
   }
-}
-
-/* From the end, so that later successes are known. */
-static bool list_ooms(const tsr_snapshot *snapshot, const tsr_events *events, oom_list *ooms) {
-  uint32_t stack_count = tsr_snapshot_stack_count(snapshot);
-  bool *is_served = TSR__NEW_ARRAY(bool, stack_count);
-  uint64_t served = 0; /* up to the next failure */
-  bool ok = is_served != NULL;
-  for (uint64_t i = events->count; ok && i-- > 0;) {
-    uint32_t stack = events->stack[i];
-    bool is_told = stack < stack_count && tsr_snapshot_stack(snapshot, stack).depth;
-    if (events->action[i] == TSR_ACTION_ALLOC) {
-      if (is_told) is_served[stack] = true;
-      served = tsr__sum_u64(served, events->size[i]);
-    } else if (events->action[i] == TSR_ACTION_OOM) {
-      bool is_as_much = served && tsr__sum_u64(served, TSR__MIN_BLOCK - 1) >= events->size[i];
-      bool is_recovered = (is_told && is_served[stack]) || is_as_much;
-      ok = TSR__VECTOR_PUSH(ooms, (tsr_why_oom){(int64_t)i, events->time_us[i], events->size[i],
-                                                events->addr[i], is_recovered});
-      served = 0;
-    }
-  }
-  tsr__free(is_served);
-  reverse(ooms);
-  return ok;
+  out->oom_count = cycle->failures.count;
+  return true;
 }
 
 /* The one to explain: false if the options name one that does not exist. */
@@ -249,13 +230,12 @@ static void describe_card(const tsr_snapshot *snapshot, uint64_t capacity_bytes,
 static int describe(const tsr_snapshot *snapshot, why_question *question, tsr_why_device *out,
                     bool *is_meant, tsr_error *error) {
   const tsr__timeline *t;
-  oom_list ooms = {0};
+  const tsr__cycle *cycle;
   int status = tsr__study_timeline(question->study, out->device, &t, error);
+  if (!status) status = tsr__study_cycle(question->study, out->device, &cycle, error);
   if (status) return status;
   bool is_host = out->device == TSR_DEVICE_HOST; /* its allocator records no failure */
-  if (!is_host && !list_ooms(snapshot, &t->events, &ooms)) status = tsr__fail_memory(error);
-  out->ooms = ooms.items;
-  out->oom_count = ooms.count;
+  if (!is_host && !list_ooms(&t->events, cycle, out)) status = tsr__fail_memory(error);
   out->event_count = t->events.count;
   *is_meant = !status && choose(question->options, out);
   if (!status && *is_meant) {
@@ -325,7 +305,7 @@ int tsr_why_compute(tsr_study *study, const tsr_why_options *options, const tsr_
   tsr__rerun_begin(&question.patience, snapshot, devices, count, query);
   why->devices = TSR__NEW_ARRAY(tsr_why_device, count);
   if (!why->devices) status = tsr__fail_memory(error);
-  unsigned needs = TSR__NEED_CATEGORIES | TSR__NEED_PLACES;
+  unsigned needs = TSR__NEED_CATEGORIES | TSR__NEED_PLACES | TSR__NEED_CYCLE;
   if (!status) status = tsr__study_prepare(study, devices, count, needs, error);
   if (!status) status = tsr__study_places(study, &question.lines.places, error);
   if (!status) status = tsr__study_labels(study, TSR__LABEL_LINE, &question.lines.names, error);

@@ -127,33 +127,15 @@ static uint32_t first_from(const tsr__timeline *t, int64_t event) {
   return (uint32_t)low;
 }
 
-/* The phase and the step, and where the iteration began: the first forward after a backward. */
-static void locate(look *l, const tsr__phases *phases, tsr_why_outlook *out) {
-  int64_t begin = 0;
-  uint64_t optimized = 0, iterations = 0;
-  bool has_backward = false, has_optimizer = false;
-  out->phase = TSR_PHASE_UNKNOWN;
-  tsr_phase asked = (tsr_phase)tsr__role_of(l->roles, l->t->events.stack[l->oom]).phase;
-  for (size_t i = 0; i <= phases->runs.count; i++) {
-    bool is_failure = i == phases->runs.count || phases->runs.items[i].first > l->oom;
-    int64_t first = is_failure ? l->oom : (int64_t)phases->runs.items[i].first;
-    tsr_phase phase = is_failure ? asked : (tsr_phase)phases->runs.items[i].phase;
-    if (is_failure && asked == TSR_PHASE_UNKNOWN) break;
-    bool is_new = phase == TSR_PHASE_FORWARD || phase == TSR_PHASE_DATA;
-    if (is_new && (has_backward || has_optimizer)) {
-      begin = first;
-      iterations++;
-      optimized += has_optimizer;
-      has_backward = has_optimizer = false;
-    }
-    has_backward |= phase == TSR_PHASE_BACKWARD;
-    has_optimizer |= phase == TSR_PHASE_OPTIMIZER;
-    out->phase = phase;
-    if (is_failure) break;
-  }
-  /* Without an optimizer's step, iterations may be parts of one step. */
-  if (phases->runs.count && (optimized || !iterations)) out->step = 1 + optimized;
-  l->begin = first_from(l->t, begin);
+/* The phase and the step, and where the pass that failed began. What comes before the first pass is part of it,
+ * so that nothing is an earlier one. */
+static void locate(look *l, const tsr__cycle *cycle, const tsr__failure *failure,
+                   tsr_why_outlook *out) {
+  out->phase = (tsr_phase)failure->phase;
+  out->step = failure->step;
+  out->unit = cycle->unit;
+  bool is_first = failure->pass <= 1;
+  l->begin = first_from(l->t, is_first ? 0 : (int64_t)cycle->passes.items[failure->pass - 1]);
 }
 
 /* ---- How many blocks ---- */
@@ -417,10 +399,10 @@ static int measure_rest(const look *l, tsr__patience *patience, tsr__rerun_tail 
 
 static int begin_look(tsr_study *study, const tsr__timeline *t, const tsr_why_device *device,
                       look *l, tsr_why_outlook *out, tsr_error *error) {
-  const tsr__phases *phases;
+  const tsr__cycle *cycle;
   const tsr__roles *roles;
   int status = tsr__study_roles(study, &roles, error);
-  if (!status) status = tsr__study_phases(study, device->device, &phases, error);
+  if (!status) status = tsr__study_cycle(study, device->device, &cycle, error);
   if (status) return status;
   int64_t oom = device->moment.event;
   assert(oom >= 0 && t->events.action[oom] == TSR_ACTION_OOM);
@@ -430,7 +412,9 @@ static int begin_look(tsr_study *study, const tsr__timeline *t, const tsr_why_de
               .end = first_from(t, oom),
               .oom = oom};
   *out = (tsr_why_outlook){.like_event = -1};
-  locate(l, phases, out);
+  assert(cycle->failures.count == device->oom_count);
+  assert(cycle->failures.items[device->chosen].event == oom);
+  locate(l, cycle, &cycle->failures.items[device->chosen], out);
   assert(l->begin >= l->first);
   if (l->begin > l->end) l->begin = l->end;
   return 0;

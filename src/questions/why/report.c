@@ -24,6 +24,7 @@
 #include "questions/shared/findings.h"
 #include "questions/shared/moment.h"
 #include "questions/shared/names.h"
+#include "questions/shared/stepping.h"
 
 #define SIZE(bytes)   tsr__format_size((bytes), (char[TSR__FORMAT_BYTES]){0})
 #define COUNT(number) tsr__format_count((number), (char[TSR__FORMAT_BYTES]){0})
@@ -90,6 +91,11 @@ static void append_reason(tsr__buffer *out, const tsr_why_device *d) {
   }
 }
 
+/* What the outlook covers: a step or an iteration, or the forward pass that failed. */
+static const char *covered(const tsr_why_outlook *outlook) {
+  return outlook->basis == TSR_WHY_BASIS_STEP ? tsr_steps_unit_name(outlook->unit) : "forward pass";
+}
+
 static const char *reason_text(const tsr_why_device *d) {
   static const char *const words[TSR_WHY_REASON_COUNT] = {
       [TSR_WHY_NOT_RECORDED] = "",
@@ -102,7 +108,7 @@ static const char *reason_text(const tsr_why_device *d) {
       [TSR_WHY_IN_USE] = ": what is in use fills the card"};
   uint64_t there = tsr__sum_u64(d->moment.totals.reserved_bytes, d->device_free_bytes);
   bool is_arrangement = d->reason >= TSR_WHY_FRAGMENTED && d->reason <= TSR_WHY_ROUNDED;
-  if (is_arrangement && d->outlook.short_bytes) return ": the step needs more than there was";
+  if (is_arrangement && d->outlook.short_bytes) return ": it needs more than there was";
   if (d->reason == TSR_WHY_IN_USE && d->request_bytes > there)
     return ": this request alone is more than there was";
   return words[(unsigned)d->reason < TSR_WHY_REASON_COUNT ? d->reason : 0];
@@ -122,25 +128,19 @@ static void append_story(tsr__buffer *out, const tsr_why_device *d) {
 
 /* Where in the program it was: " in the forward pass of step 2", or "". */
 static void append_where(tsr__buffer *out, const tsr_why_outlook *outlook) {
-  static const char *const names[TSR_PHASE_COUNT] = {[TSR_PHASE_SETUP] = "the setup",
-                                                     [TSR_PHASE_DATA] = "the loading of a batch",
-                                                     [TSR_PHASE_FORWARD] = "the forward pass",
-                                                     [TSR_PHASE_RECOMPUTE] = "the recomputation",
-                                                     [TSR_PHASE_BACKWARD] = "the backward pass",
-                                                     [TSR_PHASE_OPTIMIZER] = "the optimizer",
-                                                     [TSR_PHASE_ZERO_GRAD] = "zero_grad"};
-  const char *name = names[outlook->phase];
-  if (!name) return;
-  tsr__buffer_printf(out, " in %s", name);
-  if (outlook->step) tsr__buffer_printf(out, " of step %s", COUNT(outlook->step));
+  const char *name = tsr__phase_words(outlook->phase);
+  if (name) tsr__buffer_printf(out, " in %s", name);
+  if (outlook->step)
+    tsr__buffer_printf(out, "%s %s %s", name ? " of" : " in", tsr_steps_unit_name(outlook->unit),
+                       COUNT(outlook->step));
 }
 
 static void append_short(tsr__buffer *out, const tsr_why_device *d) {
   const tsr_why_outlook *outlook = &d->outlook;
   tsr__buffer_printf(out, " about %s (estimate)", SIZE(outlook->asked_bytes));
   if (outlook->short_bytes)
-    tsr__buffer_printf(out, ", %s more than there was: no allocator setting lets the step finish",
-                       SIZE(outlook->short_bytes));
+    tsr__buffer_printf(out, ", %s more than there was: no allocator setting lets the %s finish",
+                       SIZE(outlook->short_bytes), covered(outlook));
 }
 
 /* What would have come after the request, in a sentence or two. */
@@ -160,7 +160,8 @@ static void append_outlook(tsr__buffer *out, const tsr_why_device *d) {
     if (!outlook->short_bytes)
       tsr__buffer_text(out, ", and what comes after them is not in the trace");
   } else if (outlook->basis == TSR_WHY_BASIS_STEP) {
-    tsr__buffer_text(out, "; going on as the step before did would have taken it to");
+    tsr__buffer_printf(out, "; going on as the %s before did would have taken it to",
+                       covered(outlook));
     append_short(out, d);
   } else {
     tsr__buffer_text(out, "; what the rest of the run needs is not in the trace");
@@ -168,9 +169,10 @@ static void append_outlook(tsr__buffer *out, const tsr_why_device *d) {
   tsr__buffer_text(out, ".");
   if (outlook->step_growth_bytes)
     tsr__buffer_printf(out,
-                       " Memory in use grew by %s from step to step, so any card is full at some "
+                       " Memory in use grew by %s from %s to %s, so any card is full at some "
                        "time: `tessera leaks` lists what grows.",
-                       SIZE(outlook->step_growth_bytes));
+                       SIZE(outlook->step_growth_bytes), tsr_steps_unit_name(outlook->unit),
+                       tsr_steps_unit_name(outlook->unit));
 }
 
 /* The reason, in a line of at most 100 columns. */
@@ -182,8 +184,8 @@ static void append_cause(tsr__buffer *out, const tsr_why_device *d) {
   if ((is_arrangement || reason == TSR_WHY_IN_USE) && d->outlook.short_bytes) {
     bool is_whole = d->outlook.basis == TSR_WHY_BASIS_STEP;
     tsr__buffer_printf(out, "The %s needs about %s, %s more than there was: settings cannot help.",
-                       is_whole ? "step" : "forward pass alone", SIZE(d->outlook.asked_bytes),
-                       SIZE(d->outlook.short_bytes));
+                       is_whole ? covered(&d->outlook) : "forward pass alone",
+                       SIZE(d->outlook.asked_bytes), SIZE(d->outlook.short_bytes));
     return;
   }
   switch (reason) {
@@ -635,6 +637,7 @@ static void say_hidden(tsr__emitter *emitter, const tsr_why_device *d) {
 static const char *trials_text(const tsr_why_device *d) {
   const tsr_why_trial *best = d->trials;
   bool is_step = d->outlook.basis == TSR_WHY_BASIS_STEP;
+  bool is_iteration = d->outlook.unit == TSR_STEPS_UNIT_ITERATION;
   if (!best->fits) return "no setting tried would have served this request";
   if (d->ooms[d->chosen].is_recovered) return "other settings would have served this request";
   if (!best->is_rest_known)
@@ -642,11 +645,18 @@ static const char *trials_text(const tsr_why_device *d) {
            "rest of the run is not known";
   if (!best->is_rest_served)
     return is_step
-               ? "other settings would have served this request, but not the rest of the step"
+               ? is_iteration
+                     ? "other settings would have served this request, but not the rest of the "
+                       "iteration"
+                     : "other settings would have served this request, but not the rest of the step"
                : "other settings would have served this request, but not the rest of the forward "
                  "pass";
-  return is_step ? "other settings would have served this request and steps like the one before"
-                 : "other settings would have served this request and the rest of the forward pass";
+  return is_step
+             ? is_iteration
+                   ? "other settings would have served this request and iterations like the one "
+                     "before"
+                   : "other settings would have served this request and steps like the one before"
+             : "other settings would have served this request and the rest of the forward pass";
 }
 
 /* The table's conclusion; or a note that the model does not fail as the program did. */
@@ -680,8 +690,9 @@ static void say_beyond(tsr__emitter *emitter, const tsr_why_device *d) {
 }
 
 static void emit_trials(tsr__emitter *emitter, const tsr_why_device *d) {
-  const char *rest =
-      d->outlook.basis == TSR_WHY_BASIS_STEP ? "rest of the step" : "rest of the forward pass";
+  const char *rest = d->outlook.basis != TSR_WHY_BASIS_STEP        ? "rest of the forward pass"
+                     : d->outlook.unit == TSR_STEPS_UNIT_ITERATION ? "rest of the iteration"
+                                                                   : "rest of the step";
   const tsr__column columns[] = {{"settings", "settings", TSR__LEFT},
                                  {NULL, "", TSR__LEFT},
                                  {"reserved_peak_bytes", "peak reserved", TSR__RIGHT},
@@ -720,6 +731,7 @@ static void emit_outlook(tsr__emitter *emitter, const tsr_why_device *d) {
   tsr__emit_field(emitter, "phase", NULL, tsr__string(tsr_phase_name(outlook->phase)));
   tsr__emit_field(emitter, "step", NULL,
                   outlook->step ? tsr__count(outlook->step) : tsr__nothing());
+  tsr__emit_field(emitter, "unit", NULL, tsr__string(tsr_steps_unit_name(outlook->unit)));
   tsr__emit_field(emitter, "like_event", NULL,
                   outlook->like_event < 0 ? tsr__nothing() : tsr__index(outlook->like_event));
   tsr__emit_field(emitter, "blocks_begun", NULL,
@@ -769,7 +781,8 @@ static void append_advice(tsr__buffer *out, const tsr_why_device *d, const tsr_w
         SIZE(advice->peak_bytes));
     break;
   default:
-    tsr__buffer_printf(out, "Freeing what grows by %s a step.", SIZE(d->outlook.step_growth_bytes));
+    tsr__buffer_printf(out, "Freeing what grows by %s in each %s.",
+                       SIZE(d->outlook.step_growth_bytes), tsr_steps_unit_name(d->outlook.unit));
   }
 }
 
