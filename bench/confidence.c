@@ -23,8 +23,8 @@ static int compute(subject *s) {
   if (!status)
     status = tsr__phases_compute(s->snapshot, &s->roles, &s->timeline.events, &s->phases, NULL);
   return status ? status
-                : tsr__categories_compute(&s->timeline, &s->roles, &s->phases, NULL, &s->categories,
-                                          NULL);
+                : tsr__categories_compute(&s->timeline, &s->roles, &s->phases, NULL, NULL,
+                                          &s->categories, NULL);
 }
 
 int main(int argc, char **argv) {

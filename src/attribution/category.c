@@ -31,6 +31,7 @@
 
 #include <assert.h>
 
+#include "attribution/iterations.h"
 #include "base/checked.h"
 #include "base/map.h"
 #include "base/memory.h"
@@ -69,6 +70,7 @@ typedef struct judge {
   const tsr__roles *roles;
   const tsr__phases *phases;
   const tsr__names *names; /* or NULL */
+  tsr__iterations iterations;
   tsr__categories out;
   after *after;             /* by run */
   uint32_t *span;           /* by run: the number of the backward pass that it is in or follows */
@@ -222,8 +224,12 @@ static verdict judge_forward(const judge *j, uint32_t allocation, size_t r, tsr_
   uint32_t stack = j->t->events.stack[birth];
   if (stack < j->roles->count && j->is_gradient_stack[stack])
     return (verdict){TSR_CATEGORY_GRADIENT, TSR_EVIDENCE_FREED_BY_ZERO_GRAD};
-  if (!is_kept(j, allocation, backward != NEVER ? backward : j->after[r].any, run))
-    return temporary;
+  bool is_iteration = false;
+  bool lives = backward == NEVER &&
+               tsr__outlives_iteration(&j->iterations, allocation, run->last_alloc, &is_iteration);
+  if (!is_iteration)
+    lives = is_kept(j, allocation, backward != NEVER ? backward : j->after[r].any, run);
+  if (!lives) return temporary;
   if (backward == NEVER) return (verdict){TSR_CATEGORY_ACTIVATION, TSR_EVIDENCE_OUTLIVES_FORWARD};
   uint32_t end = j->after[r].end_of_backward;
   return (verdict){TSR_CATEGORY_ACTIVATION, end != NEVER && is_kept_on(j, allocation, end)
@@ -1025,8 +1031,8 @@ static bool find_casts(judge *j) {
 /* ---- All together ---- */
 
 int tsr__categories_compute(const tsr__timeline *timeline, const tsr__roles *roles,
-                            const tsr__phases *phases, const tsr__names *names,
-                            tsr__categories *out, tsr_error *error) {
+                            const tsr__phases *phases, const tsr__cycle *cycle,
+                            const tsr__names *names, tsr__categories *out, tsr_error *error) {
   assert(!names || names->timeline == timeline);
   judge j = {.t = timeline,
              .roles = roles,
@@ -1036,7 +1042,8 @@ int tsr__categories_compute(const tsr__timeline *timeline, const tsr__roles *rol
   j.out.category = TSR__NEW_ARRAY(uint8_t, j.out.count);
   j.out.evidence = TSR__NEW_ARRAY(uint8_t, j.out.count);
   j.out.phase = TSR__NEW_ARRAY(uint8_t, j.out.count);
-  bool ok = j.out.category && j.out.evidence && j.out.phase && look_ahead(&j);
+  bool ok = j.out.category && j.out.evidence && j.out.phase && look_ahead(&j) &&
+            tsr__iterations_find(timeline, cycle, roles->count, &j.iterations);
   if (ok) {
     j.ends_elsewhere = has_moved_on(&j);
     ok = find_gradient_stacks(&j) && learn_fates(&j);
@@ -1058,6 +1065,7 @@ int tsr__categories_compute(const tsr__timeline *timeline, const tsr__roles *rol
   TSR__VECTOR_FREE(&j.seen);
   tsr__map_release(&j.unclaimed);
   tsr__free(j.is_gradient_stack);
+  tsr__iterations_release(&j.iterations);
   if (!ok) {
     tsr__categories_release(&j.out);
     return tsr__fail_memory(error);

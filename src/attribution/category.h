@@ -2,6 +2,7 @@
 #ifndef TSR_ATTRIBUTION_CATEGORY_H
 #define TSR_ATTRIBUTION_CATEGORY_H
 
+#include "attribution/cycle.h"
 #include "attribution/named.h"
 #include "attribution/phase.h"
 #include "timeline/timeline.h"
@@ -15,11 +16,12 @@ typedef struct tsr__categories {
   size_t count;
 } tsr__categories;
 
-/* `phases` and `names` are the timeline's; `names` may be NULL: nothing is named. Time is linear in allocations and runs, memory 3 bytes an allocation
+/* `phases`, `cycle` and `names` are the timeline's. `cycle` may be NULL: a loop without a backward pass is
+ * one run; `names` may be NULL: nothing is named. Time is linear in allocations and runs, memory 3 bytes an allocation
  * and what the gradients of a step take. Fails with TSR_ERROR_MEMORY. */
 int tsr__categories_compute(const tsr__timeline *timeline, const tsr__roles *roles,
-                            const tsr__phases *phases, const tsr__names *names,
-                            tsr__categories *out, tsr_error *error);
+                            const tsr__phases *phases, const tsr__cycle *cycle,
+                            const tsr__names *names, tsr__categories *out, tsr_error *error);
 void tsr__categories_release(tsr__categories *categories);
 
 #endif

@@ -18,6 +18,9 @@
  *   - Frames that do not come again: those whose forward is the same are calls of one model (a warm-up on
  *     one line, a loop on another). If one of them alone runs forward, look into it.
  *
+ * A forward that torch.compile has translated runs generated code, whose lines are in no layer: if all of them
+ * come again, the model was called again.
+ *
  * Nothing inside one call of a module is ever a step, nor are rounds of torch's own containers, nor calls
  * of a module by a module that does nothing else: those are layers. Only stacks that show a forward pass
  * have weight, so that loading a checkpoint, parameter by parameter, is no loop. */
@@ -36,7 +39,7 @@ enum { DEPTH_MAX = 400 }; /* frames from the outside; no loop of a user is deepe
 #define ALIKE 0.6 /* calls of one model */
 
 /* What a Python frame is. */
-enum { MODULE = 1, CONTAINER = 2, TORCH = 4, PYTHON = 8, FORWARD = 16 };
+enum { MODULE = 1, CONTAINER = 2, TORCH = 4, PYTHON = 8, FORWARD = 16, DYNAMO = 32 };
 
 /* An allocation with Python frames. */
 typedef struct item {
@@ -111,6 +114,7 @@ static uint8_t kind_of(const tsr_snapshot *snapshot, uint32_t id) {
   if (is_forward) kind |= FORWARD;
   if (is_forward || tsr__mark_of(name, file) == TSR__MARK_CALL) kind |= MODULE;
   if (is_torch && ends_with(file, "container.py")) kind |= CONTAINER;
+  if (is_torch && ends_with(file, "_dynamo/eval_frame.py")) kind |= DYNAMO;
   return kind;
 }
 
@@ -222,6 +226,11 @@ static bool is_before(const tsr_snapshot *snapshot, const symbol *a, const symbo
   return a->first_run < b->first_run;
 }
 
+/* Whether two symbols come equally often: the recording may begin or end between them. */
+static bool is_as_often(const symbol *a, const symbol *b) {
+  return a->runs <= b->runs + 1 && b->runs <= a->runs + 1;
+}
+
 /* The symbol with which a loop begins that has most of the weight; NULL: there is none. In a module the
  * one that comes least often counts: others come again in its layers. */
 static const symbol *head_of(const finder *f, const runs *list, const symbols *all, uint64_t weight,
@@ -237,7 +246,7 @@ static const symbol *head_of(const finder *f, const runs *list, const symbols *a
   for (size_t i = 0; i < all->count && i < TRIES; i++) {
     const symbol *s = &all->items[i];
     if (!reach[i] || reach[i] * 10 < most * 8 || most * 2 < weight) continue;
-    bool is_better = !best || (is_module && s->runs != best->runs)
+    bool is_better = !best || (is_module && !is_as_often(s, best))
                          ? !best || s->runs < best->runs
                          : is_before(f->t->snapshot, s, best);
     if (is_better) best = s;
@@ -346,11 +355,21 @@ static uint32_t heaviest_of(const symbols *all) {
   return best;
 }
 
+/* Whether a frame at some depth of a stack is one that torch.compile has translated: it calls nothing but
+ * torch and the code that was generated for it. Such a frame runs all of what is below it in one call. */
+static bool is_compiled(const finder *f, uint32_t stack, uint32_t depth) {
+  uint32_t end = f->at[stack + 1], at = f->at[stack] + depth + 1;
+  if (at >= end || !(f->kind[f->frames[at]] & DYNAMO)) return false;
+  while (at < end && (f->kind[f->frames[at]] & TORCH)) at++;
+  return at == end;
+}
+
 /* Go one frame inward, into the only one. False if nothing in it can be a step. */
 static bool enter(const finder *f, place *p, uint32_t frame) {
   if (frame == TSR_NONE || (f->kind[frame] & CONTAINER)) return false;
   uint8_t kind = f->kind[frame];
-  p->modules += (kind & FORWARD) && !(kind & TORCH);
+  bool is_call = (kind & FORWARD) && !(kind & TORCH);
+  p->modules += is_call && !is_compiled(f, f->items[p->first].stack, p->depth);
   p->in_module |= (kind & MODULE) != 0;
   p->depth++;
   return p->depth < DEPTH_MAX;

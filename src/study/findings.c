@@ -572,7 +572,7 @@ static bool add_checkpoint(finder *f, const blocks *b) {
                               .bytes = b->bytes / b->count,
                               .saved_bytes = saved,
                               .count = b->count,
-                              .has_backward = f->has_backward,
+                              .has_backward = f->has_backward || f->phases->is_training_marked,
                               .event = f->t->allocated_event,
                               .frame = frame,
                               .stack = stack});

@@ -357,12 +357,16 @@ int tsr__study_names(tsr_study *study, uint32_t device, const tsr__names **out, 
 static int make_categories(void *context, tsr_error *error) {
   device_study *d = context;
   const tsr__names *names;
+  const tsr__cycle *cycle = NULL;
   sources from;
   int status = ask_sources(d, &from, error);
   if (!status) status = tsr__study_names(d->study, d->device, &names, error);
+  /* Iterations matter only if nothing trains; otherwise both can be made at the same time. */
+  if (!status && !tsr__phases_train(from.phases))
+    status = tsr__study_cycle(d->study, d->device, &cycle, error);
   if (!status)
-    status = tsr__categories_compute(from.timeline, from.roles, from.phases, names, &d->categories,
-                                     error);
+    status = tsr__categories_compute(from.timeline, from.roles, from.phases, cycle, names,
+                                     &d->categories, error);
   assert(status || d->categories.count == from.timeline->birth.count);
   return status;
 }

@@ -11,6 +11,7 @@ import argparse
 import json
 import pathlib
 import pickle
+import re
 import subprocess
 import sys
 
@@ -69,6 +70,8 @@ def text_agrees(tessera, path, step, phase):
     for command, before in (('why', 'out of memory '), ('steps', 'Memory ran out '), ('leaks', 'Memory ran out ')):
         done = subprocess.run([tessera, command, '-q', path], capture_output=True, check=True, text=True)
         expect(f'{command} names it', before + where in done.stdout, True)
+        advice = re.findall('Checkpoint the block|Recomputing each block', done.stdout)
+        expect(f'{command} says it once', len(advice) <= 1, True)
         expect(f'{command} claims a step', ' of step ' in done.stdout.split(before, 1)[1][:40], bool(step))
 
 

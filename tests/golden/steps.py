@@ -9,13 +9,15 @@ healthy runs have no leaks; 1 KiB a step among thousands of allocations is found
 made. The real snapshots are in ../shared next to the checkout; where they are absent, their
 tests are skipped."""
 import argparse
+import collections
+import csv
 import json
 import pathlib
 import pickle
 import subprocess
 import sys
 
-from runs import CALL, LAYERS, LIBRARY, MAIN, SEQUENTIAL, TWO_LINES, Run, at
+from runs import CALL, LAYERS, LIBRARY, MAIN, SEQUENTIAL, TORCH, TWO_LINES, Run, at
 from support import SNAPSHOTS, Skip, expect, load, run_tests
 
 STEP = 'Optimizer.step'
@@ -244,6 +246,42 @@ def generation(tokens, requests=1, prompt=True):
     return run
 
 
+DYNAMO = ('_fn', TORCH + '_dynamo/eval_frame.py', 850)
+COMPILED = [('compile_wrapper', TORCH + '_dynamo/eval_frame.py', 736)]
+GENERATED = [DYNAMO, ('forward', TORCH + '_functorch/aot_autograd.py', 1130),
+             ('__call__', TORCH + '_inductor/output_code.py', 460)]
+
+
+def compiled(passes, layers=None, forward=True):
+    """A model that torch.compile has translated, called from one line; or its layers, each on its own."""
+    run, old = Run(), []
+    own = [at(10, 'forward', '/work/model.py')] if forward else []
+    for _ in range(passes):
+        caller, made = [*MAIN, at(40), CALL], []
+        if layers:
+            caller += [at(12, 'forward', '/work/outer.py'), CALL]
+        for _ in range(layers or 1):
+            for line in range(100, 160, 7):
+                made.append(run.take([*caller, *COMPILED, *own, *GENERATED,
+                                      ('call', '/tmp/torchinductor_me/ab/cab.py', line)]))
+                if len(made) > 2:
+                    run.give(made.pop(0))
+        for address in old:
+            run.give(address)
+        old = made
+    return run
+
+
+def growing(passes):
+    """Equal passes, of each of which the program keeps something."""
+    run = Run()
+    for _ in range(passes):
+        for address in run.forward([*MAIN, at(40)], layers=4):
+            run.give(address)
+        run.take([*MAIN, at(41, 'remember')], 8 * run.unit)
+    return run
+
+
 def training(steps, batches=1, dies=None):
     run = Run()
     for _ in range(steps):
@@ -254,6 +292,17 @@ def training(steps, batches=1, dies=None):
         run.forward([*MAIN, at(40)], layers=3, keeps=True, dies=True)
     if dies == 'backward':
         run.backward([*MAIN, at(41)], run.forward([*MAIN, at(40)], layers=4, keeps=True), dies=True)
+    return run
+
+
+def stateful(steps):
+    """Training whose optimizer makes its state in its first step."""
+    run = Run()
+    for number in range(steps):
+        run.train(40, layers=4)
+        for _ in range(0 if number else 40):
+            run.take([*MAIN, at(42), ('step', TORCH + 'optim/adamw.py', 220),
+                      ('_init_group', TORCH + 'optim/adamw.py', 150)])
     return run
 
 
@@ -293,6 +342,11 @@ LOOPS = {
     'twelve tokens': (lambda: generation(12, prompt=False), 'iteration', 12, 12),
     'twelve tokens after a prompt': (lambda: generation(12), 'iteration', 12, 12),
     'three requests of twelve tokens': (lambda: generation(12, 3), 'iteration', 3, 3),
+    'a compiled model in a loop': (lambda: compiled(5), 'iteration', 5, 5),
+    'a compiled model whose forward is not in its stacks':
+        (lambda: compiled(5, forward=False), 'iteration', 5, 5),
+    'one call of a compiled model': (lambda: compiled(1), 'iteration', 0, 0),
+    'one call of a model whose layers are compiled': (lambda: compiled(1, layers=12), 'iteration', 0, 0),
     'training': (lambda: training(4), 'step', 4, 4),
     'training with micro-batches': (lambda: training(4, 3), 'step', 4, 4),
     'training that died in forward': (lambda: training(3, dies='forward'), 'step', 3, 4),
@@ -314,6 +368,33 @@ def check_loop(tessera, work, make, unit, whole, count):
     path.unlink()
 
 
+def check_warmup(tessera, work, make, steady, whole):
+    path = work / 'warm.pickle'
+    make().write(path)
+    found = ask(tessera, 'steps', path)
+    expect('steady and whole', (found['steady_steps'], found['whole_steps']), (steady, whole))
+    path.unlink()
+
+
+def check_categories(tessera, work, make):
+    """What a line makes is for the same in every iteration."""
+    path, table = work / 'loop.pickle', work / 'loop.csv'
+    make().write(path)
+    steps = ask(tessera, 'steps', path)['steps']
+    subprocess.run([tessera, 'export', '-q', '-o', table, path], check=True)
+    found = [collections.Counter() for _ in steps]
+    for row in csv.DictReader(table.read_text(encoding='utf-8').splitlines()):
+        for number, step in enumerate(steps):
+            if step['whole'] and step['first_event'] <= int(row['birth_event']) <= step['last_event']:
+                found[number][row['allocated_at'], row['category']] += 1
+    whole = [count for count, step in zip(found, steps, strict=True) if step['whole']]
+    expect('iterations', len(whole) > 1, True)
+    for count in whole:
+        expect('categories', count, whole[0])
+    path.unlink()
+    table.unlink()
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument('--tessera', required=True, type=pathlib.Path)
@@ -332,6 +413,15 @@ def main():
     tests += [('a leak while checkpointing computes again', check_planted,
                (0.5, True, ('--checkpoint', 'full')))]
     tests += [(title, check_loop, given) for title, given in LOOPS.items()]
+    tests += [('equal passes whose memory grows are no warm-up', check_warmup, (lambda: growing(10), 10, 10)),
+              ('the first step makes the state of the optimizer', check_warmup,
+               (lambda: stateful(6), 5, 6))]
+    tests += [(f'categories of {title}', check_categories, (make,))
+              for title, make in (('passes', lambda: forwards([40] * 6)),
+                                  ('passes that keep all', lambda: forwards([40] * 6, keeps=True)),
+                                  ('passes of which the last died', lambda: died(4)),
+                                  ('tokens', lambda: generation(8, prompt=False)),
+                                  ('a compiled model', lambda: compiled(5)))]
     tessera = options.tessera.resolve()
     return run_tests((title, lambda check=check, given=given: check(tessera, options.work, *given))
                      for title, check, given in tests)

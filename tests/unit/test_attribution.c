@@ -22,8 +22,8 @@ static subject begin(const training *run) {
   assert_int_equal(tsr__timeline_compute(s.snapshot, 0, false, NULL, &s.timeline, NULL), 0);
   assert_int_equal(tsr__phases_compute(s.snapshot, &s.roles, &s.timeline.events, &s.phases, NULL),
                    0);
-  assert_int_equal(tsr__categories_compute(&s.timeline, &s.roles, &s.phases, NULL, &s.kinds, NULL),
-                   0);
+  assert_int_equal(
+      tsr__categories_compute(&s.timeline, &s.roles, &s.phases, NULL, NULL, &s.kinds, NULL), 0);
   return s;
 }
 

@@ -120,7 +120,8 @@ static void check(const happening *list, size_t count) {
   assert_int_equal(tsr__timeline_compute(snapshot, 0, false, NULL, &timeline, NULL), 0);
   assert_int_equal(tsr__phases_compute(snapshot, &roles, &timeline.events, &phases, NULL), 0);
   assert_int_equal(tsr__names_compute(&timeline, &names, NULL), 0);
-  assert_int_equal(tsr__categories_compute(&timeline, &roles, &phases, &names, &found, NULL), 0);
+  assert_int_equal(tsr__categories_compute(&timeline, &roles, &phases, NULL, &names, &found, NULL),
+                   0);
   uint32_t allocation = (uint32_t)timeline.initial.count;
   assert_int_equal(allocation, 0);
   for (size_t i = 0; i < count; i++) {

@@ -70,8 +70,8 @@ static bool begin(subject *out, const char *model, const tsr_simulate_options *o
   assert_int_equal(tsr__roles_compute(snapshot, &s.roles, NULL), 0);
   assert_int_equal(tsr__timeline_compute(snapshot, 0, false, NULL, &s.timeline, NULL), 0);
   assert_int_equal(tsr__phases_compute(snapshot, &s.roles, &s.timeline.events, &s.phases, NULL), 0);
-  assert_int_equal(tsr__categories_compute(&s.timeline, &s.roles, &s.phases, NULL, &s.kinds, NULL),
-                   0);
+  assert_int_equal(
+      tsr__categories_compute(&s.timeline, &s.roles, &s.phases, NULL, NULL, &s.kinds, NULL), 0);
   *out = s;
   return true;
 }

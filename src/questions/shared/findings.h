@@ -21,7 +21,9 @@ extern const char *const tsr__how_to_record[];
 
 /* The member "findings" in JSON; nothing in text. */
 void tsr__findings_emit(tsr__stack_printer *printer, const tsr_finding *findings, size_t count);
-/* The heading and for each the change, the evidence, and the line of most of it; nothing in JSON, or without
+/* The evidence and the line of most of one finding, below its change; nothing in JSON. */
+void tsr__finding_print_evidence(tsr__stack_printer *printer, const tsr_finding *finding);
+/* The heading, unless it is NULL, and for each the change, the evidence, and the line of most of it; nothing in JSON, or without
  * any. */
 void tsr__findings_print(tsr__stack_printer *printer, const char *heading,
                          const tsr_finding *findings, size_t count);

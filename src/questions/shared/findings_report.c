@@ -109,20 +109,29 @@ size_t tsr__findings_lines(const tsr_snapshot *snapshot, const tsr_finding *find
   return lines;
 }
 
+void tsr__finding_print_evidence(tsr__stack_printer *printer, const tsr_finding *finding) {
+  tsr__emitter *emitter = printer->emitter;
+  tsr__namer *namer = tsr__stack_namer(printer);
+  if (!tsr__emitter_is_text(emitter) || !namer) return;
+  tsr__finding_append_evidence(finding, &emitter->scratch);
+  tsr__emit_line(emitter, TSR__PLAIN, 4);
+  if (!has_frames(printer->snapshot, finding->stack)) return;
+  tsr__finding_append_place(namer, finding, &emitter->scratch);
+  tsr__emit_line(emitter, TSR__PLAIN, 4);
+}
+
 void tsr__findings_print(tsr__stack_printer *printer, const char *heading,
                          const tsr_finding *findings, size_t count) {
   tsr__emitter *emitter = printer->emitter;
   if (!tsr__emitter_is_text(emitter) || !count) return;
-  tsr__emit_space(emitter);
-  tsr__emit_printf(emitter, TSR__BOLD, "%s", heading);
+  if (heading) {
+    tsr__emit_space(emitter);
+    tsr__emit_printf(emitter, TSR__BOLD, "%s", heading);
+  }
   tsr__namer *namer = tsr__stack_namer(printer);
   for (size_t i = 0; namer && i < count; i++) {
     tsr__finding_append_change(namer, &findings[i], &emitter->scratch);
     tsr__emit_line(emitter, TSR__PLAIN, 2);
-    tsr__finding_append_evidence(&findings[i], &emitter->scratch);
-    tsr__emit_line(emitter, TSR__PLAIN, 4);
-    if (!has_frames(printer->snapshot, findings[i].stack)) continue;
-    tsr__finding_append_place(namer, &findings[i], &emitter->scratch);
-    tsr__emit_line(emitter, TSR__PLAIN, 4);
+    tsr__finding_print_evidence(printer, &findings[i]);
   }
 }

@@ -1,16 +1,21 @@
 /* answer.c - the steps of a program, and the peaks of a steady one.
  *
  * One sweep over the trace measures every step and every phase in it. The warm-up is the first whole
- * steps, at most half of them, whose peak differs by more than 1 % from that of the later half; the
- * rest are steady. */
+ * steps, at most half of them, that do something else than the later half: their allocations differ, by
+ * stack or much in size, and their peak differs by more than 1 %. Memory that grows is not enough, since equal
+ * steps then have different peaks. The rest are steady. */
 #include <stdlib.h>
 
+#include "base/checked.h"
 #include "base/memory.h"
 #include "questions/shared/devices.h"
 #include "questions/shared/shares.h"
 #include "questions/shared/stepping.h"
 #include "tessera/unstable/steps.h"
 #include "timeline/sweep.h"
+
+#define SAME_WORK    0.98 /* as likeness of bags */
+#define TIMES_LARGER 4
 
 /* ---- Measuring ---- */
 
@@ -25,10 +30,17 @@ typedef struct step_peaks {
   phase_peak of[TSR_PHASE_COUNT];
 } step_peaks;
 
+/* What a step allocates. */
+typedef struct work {
+  tsr__bag bag;
+  uint64_t bytes;
+} work;
+
 typedef struct meter {
   const tsr__stepping *s;
   tsr_steps_device *out;
   step_peaks *peaks; /* by step */
+  work *works;       /* by step */
 } meter;
 
 static void begin_step(const meter *m, size_t step, const tsr__sweep *sweep, uint64_t before) {
@@ -102,13 +114,54 @@ static bool is_near(uint64_t bytes, uint64_t usual) {
   return off <= usual / 100;
 }
 
-static void part_warmup(tsr_steps_device *out, uint64_t *scratch) {
+static void weigh_work(const meter *m) {
+  const tsr__timeline *t = m->s->timeline;
+  const tsr__cycle_steps *steps = &m->s->cycle->steps;
+  size_t step = 0;
+  for (size_t i = t->initial.count; i < t->birth.count; i++) {
+    uint32_t birth = t->birth.items[i];
+    while (step < steps->count && steps->items[step].last < birth) step++;
+    if (step == steps->count) break;
+    if (birth < steps->items[step].first) continue;
+    tsr__bag_add(&m->works[step].bag, tsr__symbol(m->s->roles, &t->events, birth));
+    m->works[step].bytes = tsr__sum_u64(m->works[step].bytes, t->events.size[birth]);
+  }
+}
+
+/* Whether a step does what most of the whole steps in the later half do; some of them, evenly chosen, are
+ * compared. */
+static bool does_usual(const meter *m, size_t step) {
+  enum { COMPARED = 16 };
+  const tsr_steps_device *out = m->out;
+  uint64_t later = out->whole_count / 2, number = 0, compared = 0, alike = 0;
+  uint64_t stride = (out->whole_count - later + COMPARED - 1) / COMPARED;
+  for (size_t i = 0; i < out->step_count; i++) {
+    if (!out->steps[i].is_whole || number++ < later || (number - later) % stride) continue;
+    compared++;
+    alike += tsr__bag_likeness(&m->works[step].bag, &m->works[i].bag) >= SAME_WORK;
+  }
+  return compared && alike * 2 >= compared;
+}
+
+/* Sizes may grow from step to step, but not many times over: a prompt is not like a token. */
+static bool is_as_large_as_next(const meter *m, size_t step) {
+  size_t next = step + 1;
+  while (next < m->out->step_count && !m->out->steps[next].is_whole) next++;
+  if (next == m->out->step_count) return true;
+  uint64_t a = m->works[step].bytes, b = m->works[next].bytes;
+  return a / TIMES_LARGER <= b && b / TIMES_LARGER <= a;
+}
+
+static void part_warmup(const meter *m, uint64_t *scratch) {
+  tsr_steps_device *out = m->out;
   uint64_t usual = usual_peak(out, scratch), passed = 0;
   bool is_warm = false;
   for (size_t i = 0; i < out->step_count; i++) {
     tsr_step *step = &out->steps[i];
     if (!step->is_whole) continue;
-    is_warm |= is_near(step->peak_bytes, usual) || passed >= out->whole_count / 2;
+    if (!is_warm)
+      is_warm = is_near(step->peak_bytes, usual) || passed >= out->whole_count / 2 ||
+                (does_usual(m, i) && is_as_large_as_next(m, i));
     step->is_steady = is_warm;
     passed++;
   }
@@ -258,23 +311,25 @@ static void list_steps(const tsr__stepping *s, tsr_steps_device *out) {
 
 static int fill(const tsr__stepping *s, tsr_steps_device *out, tsr_error *error) {
   size_t count = s->cycle->steps.count;
-  meter m = {s, out, TSR__NEW_ARRAY(step_peaks, count)};
+  meter m = {s, out, TSR__NEW_ARRAY(step_peaks, count), TSR__NEW_ARRAY(work, count)};
   uint64_t *scratch = TSR__NEW_ARRAY(uint64_t, count);
   out->steps = TSR__NEW_ARRAY(tsr_step, count);
   out->warnings = tsr__copy_warnings(s->timeline, &out->warning_count);
-  bool ok = m.peaks && scratch && out->steps && out->warnings;
+  bool ok = m.peaks && m.works && scratch && out->steps && out->warnings;
   int status = 0;
   if (ok) status = tsr__stepping_stop(s, &out->stop, error);
   if (ok && !status) {
     list_steps(s, out);
     status = measure(&m, error);
-    part_warmup(out, scratch);
+    weigh_work(&m);
+    part_warmup(&m, scratch);
     fold_steps(out, scratch);
     fold_times(out, scratch);
     fold_phases(&m);
     compare_annotations(s, out);
   }
   tsr__free(m.peaks);
+  tsr__free(m.works);
   tsr__free(scratch);
   return ok ? status : tsr__fail_memory(error);
 }

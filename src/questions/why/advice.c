@@ -171,6 +171,8 @@ int tsr__why_advise(tsr_study *study, const tsr__timeline *timeline, tsr_why_dev
   /* A first forward may be that of a training run; one that is repeated without a backward is not. */
   const tsr_why_outlook *outlook = &device->outlook;
   bool iterates = outlook->unit == TSR_STEPS_UNIT_ITERATION && outlook->step > 1;
+  for (size_t i = 0; i < device->finding_count; i++)
+    iterates |= device->findings[i].rule == TSR_FINDING_NO_GRAD;
   bool may_train = !iterates && (outlook->block_count || !outlook->blocks_begun);
   bool trains = program.has_backward || may_train;
   estimate(device, highest_before(timeline, device), &program, trains, &n);

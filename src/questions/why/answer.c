@@ -253,10 +253,13 @@ static int describe(const tsr_snapshot *snapshot, why_question *question, tsr_wh
     status = tsr__why_look_ahead(question->study, t, &question->patience, &tail, out, error);
     if (!status)
       status = tsr__why_try(t, question->options, &tail, &question->patience, out, error);
+    if (!status)
+      status = tsr__findings_of(question->study, out->device, &out->findings, &out->finding_count,
+                                error);
     if (!status) status = tsr__why_advise(question->study, t, out, error);
     tsr__free((void *)(uintptr_t)tail.fate);
   }
-  if (!status && *is_meant)
+  if (!status && *is_meant && !out->oom_count)
     status =
         tsr__findings_of(question->study, out->device, &out->findings, &out->finding_count, error);
   if (!status && !(out->warnings = tsr__copy_warnings(t, &out->warning_count)))

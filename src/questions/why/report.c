@@ -747,6 +747,20 @@ static void emit_outlook(tsr__emitter *emitter, const tsr_why_device *d) {
   tsr__emit_end(emitter);
 }
 
+/* `saved_bytes` is 0 if no finding says how much. */
+static void append_checkpoint_peak(tsr__buffer *out, const tsr_why_device *d,
+                                   const tsr_why_advice *advice, uint64_t saved_bytes) {
+  bool is_too_much = advice->peak_bytes > d->trial_capacity_bytes;
+  if (advice->is_enough || is_too_much)
+    tsr__buffer_printf(out, ": a peak of about %s%s.", SIZE(advice->peak_bytes),
+                       is_too_much ? ", which alone is still too much" : "");
+  else if (saved_bytes)
+    tsr__buffer_printf(out, ": saves about %s; whether that is enough is not known.",
+                       SIZE(saved_bytes));
+  else
+    tsr__buffer_text(out, "; whether that is enough is not known.");
+}
+
 static void append_advice(tsr__buffer *out, const tsr_why_device *d, const tsr_why_advice *advice) {
   char name[TSR_ALLOCATOR_SETTINGS_TEXT_BYTES];
   switch (advice->change) {
@@ -768,10 +782,7 @@ static void append_advice(tsr__buffer *out, const tsr_why_device *d, const tsr_w
     break;
   case TSR_WHY_CHANGE_CHECKPOINT:
     tsr__buffer_text(out, "Recomputing each block in backward (activation checkpointing)");
-    if (advice->is_enough)
-      tsr__buffer_printf(out, ": a peak of about %s.", SIZE(advice->peak_bytes));
-    else
-      tsr__buffer_text(out, "; whether that is enough is not known.");
+    append_checkpoint_peak(out, d, advice, 0);
     break;
   case TSR_WHY_CHANGE_MODEL:
     tsr__buffer_printf(
@@ -786,31 +797,91 @@ static void append_advice(tsr__buffer *out, const tsr_why_device *d, const tsr_w
   }
 }
 
+static bool is_setting(const tsr_why_advice *advice) {
+  return advice->change == TSR_WHY_CHANGE_SETTINGS;
+}
+
+/* The finding that names the block which an advice to checkpoint is about; NULL if none does. */
+static const tsr_finding *blocks_found(const tsr_why_device *d) {
+  for (size_t i = 0; i < d->finding_count; i++)
+    if (d->findings[i].rule == TSR_FINDING_CHECKPOINT) return &d->findings[i];
+  return NULL;
+}
+
+static void print_settings(tsr__emitter *emitter, const tsr_why_device *d) {
+  bool has_heading = false;
+  for (size_t i = 0; i < d->advice_count; i++) {
+    if (!is_setting(&d->advice[i])) continue;
+    if (!has_heading) {
+      tsr__emit_space(emitter);
+      tsr__emit_printf(emitter, TSR__BOLD, "What would help, as a setting (estimates):");
+    }
+    has_heading = true;
+    append_advice(&emitter->scratch, d, &d->advice[i]);
+    tsr__emit_line(emitter, TSR__PLAIN, 2);
+  }
+}
+
+/* One advice, with the line and the evidence of a finding that says the same. */
+static void print_change(tsr__stack_printer *printer, const tsr_why_device *d,
+                         const tsr_why_advice *advice) {
+  tsr__emitter *emitter = printer->emitter;
+  bool is_checkpoint = advice->change == TSR_WHY_CHANGE_CHECKPOINT;
+  const tsr_finding *found = is_checkpoint ? blocks_found(d) : NULL;
+  tsr__namer *namer = found ? tsr__stack_namer(printer) : NULL;
+  append_advice(&emitter->scratch, d, advice);
+  if (namer) {
+    emitter->scratch.size = 0;
+    tsr__buffer_text(&emitter->scratch, "Checkpoint the block called at ");
+    tsr__namer_append_frame(namer, found->frame, &emitter->scratch);
+    append_checkpoint_peak(&emitter->scratch, d, advice, found->saved_bytes);
+  }
+  tsr__emit_line(emitter, TSR__PLAIN, 2);
+  if (namer) tsr__finding_print_evidence(printer, found);
+}
+
+/* What the program can change: the estimates of what is left to do, then the habits that were found, each
+ * once. */
+static void print_changes(tsr__stack_printer *printer, const tsr_why_device *d) {
+  tsr__emitter *emitter = printer->emitter;
+  const tsr_finding *shown = NULL;
+  bool has_heading = false;
+  for (size_t i = 0; i < d->advice_count; i++) {
+    const tsr_why_advice *advice = &d->advice[i];
+    if (is_setting(advice)) continue;
+    if (!has_heading) {
+      tsr__emit_space(emitter);
+      tsr__emit_printf(emitter, TSR__BOLD, "What would help, in the program (estimates):");
+    }
+    has_heading = true;
+    if (advice->change == TSR_WHY_CHANGE_CHECKPOINT) shown = blocks_found(d);
+    print_change(printer, d, advice);
+  }
+  for (size_t i = 0; i < d->finding_count; i++) {
+    if (&d->findings[i] == shown) continue;
+    tsr__findings_print(
+        printer,
+        has_heading ? NULL : "What would help, in the program (estimates):", &d->findings[i], 1);
+    has_heading = true;
+  }
+}
+
 static void emit_advice(tsr__emitter *emitter, const tsr_why_device *d) {
   static const tsr__column columns[] = {{"change", NULL, TSR__LEFT},
                                         {"enough", NULL, TSR__LEFT},
                                         {"settings", NULL, TSR__LEFT},
                                         {"batch_percent", NULL, TSR__RIGHT},
                                         {"peak_bytes", NULL, TSR__RIGHT}};
-  if (tsr__emitter_is_text(emitter)) {
-    if (!d->advice_count) return;
-    tsr__emit_space(emitter);
-    tsr__emit_printf(emitter, TSR__BOLD, "What would help (estimates):");
-    for (size_t i = 0; i < d->advice_count; i++) {
-      append_advice(&emitter->scratch, d, &d->advice[i]);
-      tsr__emit_line(emitter, TSR__PLAIN, 2);
-    }
-    return;
-  }
+  if (tsr__emitter_is_text(emitter)) return;
   tsr__emit_table(emitter, "advice", columns, sizeof columns / sizeof *columns);
   for (size_t i = 0; i < d->advice_count; i++) {
     const tsr_why_advice *advice = &d->advice[i];
     char name[TSR_ALLOCATOR_SETTINGS_TEXT_BYTES];
-    bool is_setting = advice->change == TSR_WHY_CHANGE_SETTINGS;
     (void)tsr_allocator_settings_text(&advice->settings, name);
     tsr__cell cells[] = {tsr__string(tsr_why_change_name(advice->change)),
                          advice->is_enough ? tsr__bool(true) : tsr__nothing(),
-                         is_setting ? tsr__string(name[0] ? name : "defaults") : tsr__nothing(),
+                         is_setting(advice) ? tsr__string(name[0] ? name : "defaults")
+                                            : tsr__nothing(),
                          advice->batch_percent ? tsr__count(advice->batch_percent) : tsr__nothing(),
                          known_bytes(advice->peak_bytes, advice->peak_bytes != 0)};
     tsr__emit_row(emitter, cells);
@@ -890,8 +961,8 @@ static void print_failure(tsr__stack_printer *printer, const tsr_why_device *d) 
   bool is_verbose = emitter->options.verbose;
   say_which(emitter, d);
   print_asker(printer, d);
-  emit_advice(emitter, d);
-  tsr__findings_print(printer, "In the program:", d->findings, d->finding_count);
+  print_settings(emitter, d);
+  print_changes(printer, d);
   if (is_verbose) {
     say_story(emitter, d);
     emit_request(printer, d);
