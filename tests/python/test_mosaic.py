@@ -264,6 +264,15 @@ def test_without_a_trace_there_is_no_peak(made, name, capsys):
     assert 'Total Allocated: 0.0GiB' in capsys.readouterr().out
 
 
+def test_pinned_host_memory_is_no_device_of_mosaics():
+    event = {'action': 'alloc', 'addr': 4096, 'size': 512, 'stream': 0, 'time_us': 1, 'frames': []}
+    found = MemorySnapshot(None)
+    found.snapshot_data = {'segments': [], 'device_traces': [[]], 'host_segments': [],
+                           'host_traces': [[event]]}
+    with pytest.raises(IndexError):
+        found.analyze_memory_snapshot()
+
+
 def test_the_gate_of_the_tutorial(damaged, made):
     """A limit on dynamic_memory_peak + static_memory."""
     def gate(path):

@@ -34,6 +34,12 @@ def test_the_package_is_strict(cache):
     assert status == 0, said
 
 
+def test_the_drop_in_is_strict(cache):
+    pytest.importorskip('mosaic')
+    status, said = run('mypy', '--config-file', CONFIG, '--cache-dir', cache, ROOT / 'python' / 'mosaic' / 'mosaic')
+    assert status == 0, said
+
+
 def test_what_is_declared_is_what_runs():
     status, said = run('mypy.stubtest', 'tessera', '--concise', '--ignore-unused-allowlist',
                        '--mypy-config-file', CONFIG,

@@ -255,10 +255,11 @@ def get_memory_profile(snapshot: str, out_path: str, profile: str,
 def get_json_snapshot(snapshot: str, output_file: str, upload_result: bool) -> None:
     """Write the snapshot as JSON, indented by four spaces."""
     found = _loaded(snapshot).memory_snapshot
-    if output_file and found.opened is None:
+    opened = found.opened
+    if output_file and opened is None:
         with open(output_file, 'w', encoding='utf-8') as file:
             json.dump(found.snapshot_data, file, indent=4)  # as Mosaic does: of no file, {}
-    elif output_file:
-        found.opened.export(output_file, 'python-json')
+    elif output_file and opened is not None:
+        opened.export(output_file, 'python-json')
     if upload_result:
         logging.warning('There is nowhere to upload to; the answer stays here.')

@@ -43,13 +43,13 @@ class ASTCodeParser:
             raise ValueError('one of model_path and source_content is needed')
         self.model_path = model_path
         self.file_name = file_name or (_base_name(model_path) if model_path else None)
-        if source_content is None:
+        if model_path is not None:
             with open(model_path, 'r') as file:  # pylint: disable=unspecified-encoding
                 source_content = file.read()
-        self.source_code = source_content
-        self.lines = source_content.splitlines()
+        self.source_code = source_content or ''
+        self.lines = self.source_code.splitlines()
         self.line_to_context: Dict[int, CodeContext] = {}
-        for node in ast.parse(source_content).body:
+        for node in ast.parse(self.source_code).body:
             if isinstance(node, ast.ClassDef):
                 self._mark(node, node.name, None)
                 for inner in node.body:
@@ -184,7 +184,8 @@ class AbstractSyntaxAnalyzer:
         number = str(line_number)
         is_there = [isinstance(text, str) and text.split(',')[0] == number
                     for text in df['line_numbers']]
-        return df[is_there]['memory_utilization'].sum()
+        size: float = df[is_there]['memory_utilization'].sum()
+        return size
 
     # ---- printing ----
 
@@ -247,4 +248,5 @@ class AbstractSyntaxAnalyzer:
 
 
 def _psql(df: 'pandas.DataFrame') -> str:
-    return tabulate(df.to_dict(orient='records'), headers='keys', tablefmt='psql')
+    text: str = tabulate(df.to_dict(orient='records'), headers='keys', tablefmt='psql')
+    return text

@@ -3,10 +3,11 @@
 After analyze_memory_snapshot(), attributes that tessera has as numbers are available at once. Those
 for which Mosaic has an object per event or allocation are built when they are read.
 """
+import functools
 import json
 import logging
 import re
-from typing import Any, Dict, Iterator, List, Optional, Set, Tuple
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Set, Tuple, cast
 
 import tessera
 
@@ -34,9 +35,11 @@ _NO_RULES = {'unknown': '(?!)'}
 class _Group(MemoryEvent):
     """A group whose sizes by address are computed on access."""
 
-    def __init__(self, sizes: Any, stack: List[Dict[str, Any]], calls: int, size: int) -> None:
+    def __init__(self, sizes: Callable[[], Dict[int, float]], stack: List[Dict[str, Any]], calls: int,
+                 size: int) -> None:
         self._make = sizes
-        super().__init__(call_stack=stack, num_call=calls, mem_size=size)
+        self._sizes: Optional[Dict[int, float]] = None
+        super().__init__(call_stack=list(stack), num_call=calls, mem_size=size)
 
     @property
     def mem_size_per_call(self) -> Dict[int, float]:
@@ -48,6 +51,11 @@ class _Group(MemoryEvent):
     @mem_size_per_call.setter
     def mem_size_per_call(self, sizes: Dict[int, float]) -> None:
         self._sizes = sizes or None
+
+
+def _names(trace: tessera.Events) -> List[str]:
+    """Names of the codes of actions."""
+    return trace.action.names or []
 
 
 def _log(lines: bytes) -> None:
@@ -68,7 +76,8 @@ class _Moment:
     """Where an analysis ended: an event of a device, and the groups that are live there."""
 
     def __init__(self, opened: tessera.Snapshot, device: Optional[int], groups: _Groups) -> None:
-        self.opened, self.device, self.groups = opened, device, groups
+        # Without a device there are no groups.
+        self.opened, self.device, self.groups = opened, device or 0, groups
 
     def live(self) -> Dict[int, int]:
         """Rows of the events that allocated what is live, by address, in order of allocation."""
@@ -82,11 +91,11 @@ class _Moment:
         """The groups in Mosaic's form, by the hash of their stack's files and lines."""
         found: Dict[int, MemoryEvent] = {}
         for size, calls, stack, rows in self.groups[:-1]:
-            frames = [] if stack == _NO_ID else [
+            frames = [] if stack is None or stack == _NO_ID else [
                 {'line': line, 'name': name, 'filename': file}
                 for name, file, line in self.opened._core.stack(stack, True)]
             key = hash(''.join(f'{frame["filename"]}{frame["line"]}' for frame in frames))
-            found[key] = _Group(lambda rows=rows: self._sizes(rows), frames, calls, size)
+            found[key] = _Group(functools.partial(self._sizes, rows), frames, calls, size)
         return found
 
     def _sizes(self, rows: List[int]) -> Dict[int, float]:
@@ -126,7 +135,7 @@ class MemorySnapshot(SnapshotLoader):
     def call_stack_hash_set(self) -> Dict[int, MemoryEvent]:
         """What is live, by the hash of its stack, largest first."""
         if self._groups is None:
-            self._groups = self._moment.events()
+            self._groups = self._found.events()
         return self._groups
 
     @call_stack_hash_set.setter
@@ -137,7 +146,7 @@ class MemorySnapshot(SnapshotLoader):
     def memory_usage_call_stack(self) -> Dict[int, Dict[str, Any]]:
         """The events that allocated what is live, as in the snapshot, by address."""
         if self._live_events is None:
-            moment = self._moment
+            moment = self._found
             rows = moment.live()
             traces = self.snapshot_data['device_traces'] if rows else []
             self._live_events = {addr: traces[moment.device][row] for addr, row in rows.items()}
@@ -195,8 +204,13 @@ class MemorySnapshot(SnapshotLoader):
             logging.error('No device traces found')
             raise IndexError('list index out of range')
 
+    @property
+    def _found(self) -> _Moment:
+        assert self._moment is not None
+        return self._moment
+
     def _at(self, device: Optional[int], groups: _Groups) -> None:
-        self._moment = _Moment(self._opened, device, groups)
+        self._moment = _Moment(self._file, device, groups)
         self._groups = self._live_events = None
 
     @staticmethod
@@ -208,28 +222,29 @@ class MemorySnapshot(SnapshotLoader):
 
     def _find_peak(self, until: Allocation, start: Optional[int], end: Optional[int]) -> None:
         stop = self._address(until) if until.addr else None
-        device, event, version, size, static, groups, log = self._opened._core.mosaic_peak(
+        device, event, version, size, static, groups, log = self._file._core.mosaic_peak(
             start or None, end or None, stop)
         self.dynamic_memory_peak, self.static_memory = size, static
         self.max_allocation_info = Allocation('', '', 0)
         if event >= 0:
-            trace = self._opened.trace(device)
-            self.max_allocation_info = Allocation(trace.action.names[trace.action[event]],
+            trace = self._file.trace(device or 0)
+            self.max_allocation_info = Allocation(_names(trace)[trace.action[event]],
                                                   f'{trace.address[event]:x}', version)
         self._at(device, groups)
         _log(log)
 
     def _find_usage(self, where: Allocation) -> None:
-        device, event, size, groups, log = self._opened._core.mosaic_usage(*self._address(where))
+        device, event, size, groups, log = self._file._core.mosaic_usage(*self._address(where))
         if event >= 0:
             self.memory_usage[where.to_str()] = size
         self._at(device, groups)
         _log(log)
 
     def _device(self) -> Optional[int]:
-        """The first device that has a trace."""
-        core = self._opened._core
-        return next((device for device in self._opened.devices if core.event_count(device)), None)
+        """The first GPU that has a trace; Mosaic does not know pinned host memory."""
+        core = self._file._core
+        return next((device for device in self._file.devices
+                     if isinstance(device, int) and core.event_count(device)), None)
 
     def _profile(self, kinds: List[str], rules: Optional[Dict[str, str]], ordered: bool) -> None:
         usage = MemoryUsage(save_profile=True)
@@ -241,8 +256,8 @@ class MemorySnapshot(SnapshotLoader):
             by, sums = _BY[kind]
             patterns = json.dumps(rules or _NO_RULES) if by == 'rules' else None
             rules_of = 'mosaic' if by == 'category' else None
-            said = self._opened._ask('profile', tessera.Answer, device, 0, by=by,
-                                     categories=rules_of, rules=patterns, lenient=True)
+            said = self._file._ask('profile', tessera.Answer, device, 0, by=by,
+                                   categories=rules_of, rules=patterns, lenient=True)
             groups = sorted(said.to_dict()['devices'][0]['groups'],
                             key=lambda group: group['first_event'])
             for group in groups:
@@ -254,7 +269,7 @@ class MemorySnapshot(SnapshotLoader):
         self._history, self._history_of = None, (device, tuple(kinds), rules, ordered)
 
     def _warn_of_times(self, device: Optional[int]) -> None:
-        times = [] if device is None else self._opened.trace(device).time_us
+        times: Iterable[int] = [] if device is None else self._file.trace(device).time_us
         without = sum(time_us == _NO_TIME for time_us in times)
         if without:
             logging.warning('events without a time: Mosaic leaves them out, tessera counts them '
@@ -268,10 +283,10 @@ class MemorySnapshot(SnapshotLoader):
         """(time, usage after it) of each event that has a time, except out of memory."""
         if device is None:
             return
-        trace, usage = self._opened.trace(device), MemoryUsage(True, ordered)
-        names, types = trace.action.names, self._types(rules)
+        trace, usage = self._file.trace(device), MemoryUsage(True, ordered)
+        names, types = _names(trace), self._types(rules)
         annotations = _Annotations(self._opened if 'annotations' in kinds else None)
-        contexts = {_NO_ID: 'N/A', **dict(enumerate(trace.context.names))}
+        contexts = {_NO_ID: 'N/A', **dict(enumerate(trace.context.names or []))}
         strangers = 0
         columns = (trace.action, trace.address, trace.size_bytes, trace.time_us, trace.stack, trace.context)
         for action, addr, size, time_us, stack, context in zip(*(c.tolist() for c in columns)):
@@ -296,8 +311,9 @@ class MemorySnapshot(SnapshotLoader):
 
         def types(stack: int) -> Tuple[AllocationType, str]:
             if stack not in known:
-                frames = [Frame(*frame) for frame in self._opened._core.stack(stack, True)] \
-                    if stack != _NO_ID else []
+                frames = [] if stack == _NO_ID else [
+                    Frame(name, file, cast(int, line))  # as in Mosaic, also where it is None
+                    for name, file, line in self._file._core.stack(stack, True)]
                 kind, custom = AllocationType.from_frame_stack_with_custom(frames, rules)
                 known[stack] = kind, custom or 'unknown'
             return known[stack]
@@ -310,7 +326,7 @@ class MemorySnapshot(SnapshotLoader):
         if self._opened is None:
             logging.error('Empty snapshot data, need to load snapshot first.')
             return
-        trace = self._opened.trace(device_idx)
+        trace = self._file.trace(device_idx)
         stacks: Dict[int, str] = {_NO_ID: ''}
         history: Dict[int, BaseMemoryUsage] = {}
         total, highest, self.call_stack = 0, 0.0, {}
@@ -322,7 +338,7 @@ class MemorySnapshot(SnapshotLoader):
             highest = max(highest, total)
             if stack not in stacks:
                 stacks[stack] = ''.join(f'{file}: {line}<br>' for _, file, line in
-                                        self._opened._core.stack(stack, True))
+                                        self._file._core.stack(stack, True))
             self.call_stack[time_us] = stacks[stack]
             history[time_us] = FloatMemoryUsage(total)
         self._history, self.max_memory_usage = history, FloatMemoryUsage(highest)
@@ -337,10 +353,10 @@ class MemorySnapshot(SnapshotLoader):
             self._fail_empty('external_annotations' if annotation_substring else None)
             return {}
         self._require_trace()
-        rows, log = self._opened._core.mosaic_stages({'texts': list(annotation_substring) or None})
+        rows, log = self._file._core.mosaic_stages({'texts': list(annotation_substring) or None})
         _log(log)
         annotations = self.snapshot_data.get('external_annotations', []) if rows else []
-        found = {}
+        found: Dict[str, Tuple[Dict[str, Any], float]] = {}
         for index, repeat, size in rows:
             annotation = annotations[index]
             key = f'{annotation["name"]}_{annotation["stage"]}' + (f'({repeat})' if repeat else '')
@@ -358,9 +374,11 @@ class _Annotations:
 
     def at(self, time_us: int) -> str:
         """The name of the open range that began last, or ""."""
-        while self._next < len(self._rows) and self._rows[self._next][2] is not None \
-                and self._rows[self._next][2] <= time_us:
-            name, stage = self._rows[self._next][:2]
+        while self._next < len(self._rows):
+            name, stage, at_us, _ = self._rows[self._next]
+            if at_us is None or at_us > time_us:
+                break
+            name = name or ''
             self._next += 1
             if stage == 'START':
                 self._open.append(name)

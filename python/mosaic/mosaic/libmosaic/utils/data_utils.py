@@ -357,7 +357,8 @@ class MemoryUsage(BaseMemoryUsage):
             return self.alloc_usage
         for sums, _ in _SUMS.values():
             if getattr(self, sums):
-                return sum(getattr(self, sums).values())
+                groups: Dict[Any, float] = getattr(self, sums)
+                return sum(groups.values())
         return sum(evt.size for evt in self.active_alloc_events.values())
 
     @property

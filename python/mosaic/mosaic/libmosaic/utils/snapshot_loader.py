@@ -71,10 +71,16 @@ class SnapshotLoader:
         return self._opened
 
     @property
+    def _file(self) -> tessera.Snapshot:
+        """The same, where a file is loaded."""
+        assert self._opened is not None
+        return self._opened
+
+    @property
     def snapshot_data(self) -> Dict[str, Any]:
         """The object in the file."""
         if self._data is None and self._opened is not None:
-            self._data = _DataOnly(io.BytesIO(self._opened.export(format='pickle'))).load()
+            self._data = _DataOnly(io.BytesIO(self._opened.export(format='pickle') or b'')).load()
         return {} if self._data is None else self._data
 
     @snapshot_data.setter
