@@ -51,7 +51,8 @@ def environment(work):
     status, output = call(*pip, *TOOLS)
     if status:
         raise Unreachable(output.strip().splitlines()[-1] if output.strip() else 'pip failed')
-    call(*pip, '--only-binary', ':all:', *EXTRAS)
+    for extra in EXTRAS:  # one that is not made for this Python costs only itself
+        call(*pip, '--only-binary', ':all:', extra)
     stamp.write_text(wanted)
     return python
 
