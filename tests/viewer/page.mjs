@@ -724,7 +724,7 @@ test('a file without anything is an error', async () => {
 
 /** A file in which the blocks of a model keep what could be recomputed. */
 function checkpointable() {
-  const file = join(plan.work, 'checkpoint.pickle');
+  const file = join(plan.work, 'gpt2-blocks.pickle');
   if (!existsSync(file)) tessera('simulate', '-q', 'gpt2', '--batch', '8', '--seq', '512', '--steps', '2', '-o', file);
   return file;
 }
@@ -758,6 +758,37 @@ test('what to do is shown at the peak, and shows its blocks', async () => {
   const other = await open(write(plan.made.waves));
   check('without a finding there is no panel', !(await other.locator('.findings').isVisible()));
   await close(other);
+});
+
+test('every finding shows as many bytes as it is about', async () => {
+  const seen = new Set();
+  for (const file of [...Object.values(plan.habits), ...plan.real]) {
+    const { findings, peak } = JSON.parse(tessera('peak', '--json', file)).devices.at(-1);
+    if (!findings.length) continue;
+    const page = await open(write(file));
+    const track = (await page.evaluate('tessera.devices.length')) - 1;
+    await page.evaluate((t) => tessera.set({ place: { track: t, moment: 0 } }), track);
+    await settle(page);
+    for (const { rule, event, bytes, count, frame } of findings) {
+      const name = `${rule} of ${basename(file)}`;
+      await page.locator('.finding:not(.is-alarm)').nth(findings.findIndex((f) => f.rule === rule)).click();
+      await settle(page);
+      const { place, tab } = await state(page);
+      expect(`moment of ${name}`, place.moment - 1, event);
+      seen.add(rule);
+      if (rule === 'cached') {
+        expect('what is cached is in segments', tab, 3);
+        continue;
+      }
+      const title = await page.locator('.figure.match').getAttribute('title');
+      const shown = Number((/\(([0-9,]+) bytes\)/.exec(title)?.[1] ?? title.replace(' B', '')).replaceAll(',', ''));
+      const wanted = frame ? bytes * count : bytes; // of a checkpoint, the bytes of one block, rounded down
+      check(`bytes of ${name}: ${shown}, not ${wanted}`, shown >= wanted && shown - wanted < (frame ? count : 1));
+      check(`they are live at the peak`, rule === 'no_grad' || shown <= peak.requested_bytes);
+    }
+    await close(page);
+  }
+  expect('rules', [...seen].sort(), Object.keys(plan.habits).sort());
 });
 
 test('a finding shows the same blocks in a page of parts', async () => {

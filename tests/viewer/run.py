@@ -15,6 +15,10 @@ import subprocess
 import sys
 
 HERE = pathlib.Path(__file__).resolve().parent
+sys.dont_write_bytecode = True
+sys.path.insert(0, str(HERE.parent / 'golden'))
+import findings  # noqa: E402  (programs with the habits that it looks for)
+
 VIEWER = HERE.parents[1] / 'viewer'
 SHARED = HERE.parents[2] / 'shared/snapshots'
 
@@ -185,6 +189,16 @@ def make(work):
     return paths
 
 
+def habits(work):
+    """A file for each rule of docs/findings.md."""
+    programs = {'no_grad': findings.forwards(3), 'two_forwards': findings.forwards(4, held=2),
+                'checkpoint': findings.training(4, kept_of_last=8),
+                'old_gradients': findings.retrained(True), 'cached': findings.caching(16 << 30)}
+    for rule, program in programs.items():
+        program.write(work / f'{rule}.pickle')
+    return {rule: str(work / f'{rule}.pickle') for rule in programs}
+
+
 def missing():
     if not shutil.which('chromium'):
         return 'no chromium'
@@ -213,6 +227,7 @@ def main():
         if SHARED.is_dir() else []
     plan = {'tessera': str(pathlib.Path(arguments.tessera).resolve()), 'work': str(arguments.work),
             'shots': arguments.shots, 'only': arguments.only, 'made': make(arguments.work), 'real': real,
+            'habits': habits(arguments.work),
             'playwright': str(VIEWER / 'node_modules/playwright-core/index.mjs'),
             'chromium': shutil.which('chromium')}
     return subprocess.run(['node', HERE / 'page.mjs', json.dumps(plan)], check=False).returncode

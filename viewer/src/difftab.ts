@@ -97,7 +97,7 @@ export class DiffTab {
       { title: 'allocated at', key: 'label', align: 'left', text: (r) => r.label, value: (r) => r.label, cell: labelCell },
     ];
     this.table.set(columns, this.changes(a, b));
-    const isAll = !this.app.state.search.trim() && !this.app.state.only.length;
+    const isAll = !this.app.state.search.trim() && !this.app.state.only.length && !this.app.state.finding;
     this.hint.textContent = isAll ? this.restOf(this.totals(a), this.totals(b)) : '';
     this.hint.hidden = !this.hint.textContent;
   }

@@ -62,9 +62,10 @@ export class Tooltip {
 
   constructor(private readonly app: App) {}
 
-  /** The most that is allocated from a moment to before another. */
-  private peakIn(device: Device, born: number, died: number): string {
-    const key = `${device.index} ${device.count} ${born} ${died}`;
+  /** The most that is allocated from a moment to before another. The page's own data has it, also of a served page. */
+  private peakIn(track: number, born: number, died: number): string {
+    const device = this.app.devices[track]!;
+    const key = `${track} ${born} ${died}`;
     if (this.peak.key !== key) {
       const at = this.app.peakOf(device, born, Math.max(born, Math.min(died, device.moments) - 1));
       this.peak = { key, text: exact(device.totalsAt(at).allocated) };
@@ -83,7 +84,7 @@ export class Tooltip {
     if (hit.lane) {
       replace(this.element, h('strong', {}, hit.lane.name || '(no name)'), facts([
         [hit.lane.title, `events ${count(hit.lane.born - 1)} to ${count(hit.lane.died - 2)}`],
-        ['peak in it', this.peakIn(device, hit.lane.born, hit.lane.died)],
+        ['peak in it', this.peakIn(hit.track, hit.lane.born, hit.lane.died)],
         ...(device.hasTimes ? [['time', duration(device.timeOf(hit.lane.died) - device.timeOf(hit.lane.born))] as [string, string]] : []),
       ]));
     } else if (hit.allocation >= 0) {

@@ -403,8 +403,9 @@ export class Track {
       context.textAlign = 'center';
       context.fillText('AB'[i]!, x + 7.5, this.height - 8);
     });
-    if (hit && (hit.track === this.index || this.app.axis.kind === 'time'))
-      verticalAt(this.xOf(this.app.axis.x(this.app.devices[hit.track]!, hit.moment)), colours.muted, [1, 3]);
+    const pointed = hit && this.app.devices[hit.track]!;
+    if (pointed && !pointed.isStill && (hit.track === this.index || this.app.axis.kind === 'time'))
+      verticalAt(this.xOf(this.app.axis.x(pointed, hit.moment)), colours.muted, [1, 3]);
   }
 
   /** What is at a place of the track, in pixels from its upper left corner. */
