@@ -306,6 +306,19 @@ def stateful(steps):
     return run
 
 
+def replacing(steps):
+    """Training whose optimizer makes its state anew in each step, as one written by hand may."""
+    run, state = Run(), None
+    for _ in range(steps):
+        run.train(40, layers=4)
+        new = run.take([*MAIN, at(42), ('step', TORCH + 'optim/optimizer.py', 220),
+                        at(30, 'step', '/work/adam.py')], 16 * run.unit)
+        if state is not None:
+            run.give(state)
+        state = new
+    return run
+
+
 def two_models(steps, in_turn):
     run = Run()
     for _ in range(steps):
@@ -415,7 +428,9 @@ def main():
     tests += [(title, check_loop, given) for title, given in LOOPS.items()]
     tests += [('equal passes whose memory grows are no warm-up', check_warmup, (lambda: growing(10), 10, 10)),
               ('the first step makes the state of the optimizer', check_warmup,
-               (lambda: stateful(6), 5, 6))]
+               (lambda: stateful(6), 5, 6)),
+              ('the first step leaves the state that others replace', check_warmup,
+               (lambda: replacing(6), 5, 6))]
     tests += [(f'categories of {title}', check_categories, (make,))
               for title, make in (('passes', lambda: forwards([40] * 6)),
                                   ('passes that keep all', lambda: forwards([40] * 6, keeps=True)),

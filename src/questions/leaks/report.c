@@ -29,7 +29,9 @@ static void append_answer(tsr__buffer *out, const tsr_leaks_device *device) {
   uint64_t leaks = device->leak_count + device->omitted_leaks;
   const char *unit = tsr_steps_unit_name(device->unit);
   tsr__format_count(device->step_count, steps);
-  if (!device->is_answered)
+  if (device->basis == TSR_STEPS_NONE)
+    tsr__buffer_text(out, "no steps to compare; three whole ones are needed.");
+  else if (!device->is_answered)
     tsr__buffer_printf(out, "too few %ss: %s whole, but three are needed.", unit, steps);
   else if (!leaks)
     tsr__buffer_printf(out, "nothing grows over %s %ss.", steps, unit);

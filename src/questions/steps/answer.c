@@ -2,8 +2,9 @@
  *
  * One sweep over the trace measures every step and every phase in it. The warm-up is the first whole
  * steps, at most half of them, that do something else than the later half: their allocations differ, by
- * stack or much in size, and their peak differs by more than 1 %. Memory that grows is not enough, since equal
- * steps then have different peaks. The rest are steady. */
+ * stack or much in size, or they leave more behind (the state of an optimizer), and their peak differs by more
+ * than 1 %. Memory that grows by as much in each is not enough, since equal steps then have different peaks. The
+ * rest are steady. */
 #include <stdlib.h>
 
 #include "base/checked.h"
@@ -128,6 +129,14 @@ static void weigh_work(const meter *m) {
   }
 }
 
+/* Whether two steps leave as much behind, but for a twentieth of their peak. */
+static bool grow_alike(const tsr_step *a, const tsr_step *b) {
+  uint64_t peak = a->peak_bytes > b->peak_bytes ? a->peak_bytes : b->peak_bytes;
+  uint64_t x = tsr__sum_u64(a->end_bytes, b->start_bytes);
+  uint64_t y = tsr__sum_u64(b->end_bytes, a->start_bytes);
+  return (x > y ? x - y : y - x) <= peak / 20;
+}
+
 /* Whether a step does what most of the whole steps in the later half do; some of them, evenly chosen, are
  * compared. */
 static bool does_usual(const meter *m, size_t step) {
@@ -138,7 +147,8 @@ static bool does_usual(const meter *m, size_t step) {
   for (size_t i = 0; i < out->step_count; i++) {
     if (!out->steps[i].is_whole || number++ < later || (number - later) % stride) continue;
     compared++;
-    alike += tsr__bag_likeness(&m->works[step].bag, &m->works[i].bag) >= SAME_WORK;
+    alike += tsr__bag_likeness(&m->works[step].bag, &m->works[i].bag) >= SAME_WORK &&
+             grow_alike(&out->steps[step], &out->steps[i]);
   }
   return compared && alike * 2 >= compared;
 }

@@ -91,6 +91,7 @@ static void print_verdict(tsr__emitter *emitter, const tsr_steps_device *device)
 /* Fields that make no sense for a trace without steps are omitted from text. */
 static void emit_fold(tsr__emitter *emitter, const tsr_steps_device *device) {
   bool has_steps = device->step_count != 0, has_steady = device->steady_count != 0;
+  bool is_alone = device->whole_count == 1; /* then "steady" would say too much */
   tsr__emit_field(emitter, "basis", has_steps ? "found by" : NULL,
                   tsr__string(tsr_steps_basis_name(device->basis)));
   tsr__emit_field(emitter, "unit", NULL, tsr__string(tsr_steps_unit_name(device->unit)));
@@ -98,7 +99,8 @@ static void emit_fold(tsr__emitter *emitter, const tsr_steps_device *device) {
   tsr__emit_field(emitter, "step_count", NULL, tsr__count(device->step_count));
   tsr__emit_field(emitter, "whole_steps", NULL, tsr__count(device->whole_count));
   tsr__emit_field(emitter, "steady_steps",
-                  has_steady ? of_unit(device, "steady steps", "steady iterations") : NULL,
+                  has_steady && !is_alone ? of_unit(device, "steady steps", "steady iterations")
+                                          : NULL,
                   tsr__count(device->steady_count));
   tsr__emit_field(emitter, "step_allocations",
                   has_steady ? of_unit(device, "allocations a step", "allocations an iteration")
@@ -112,7 +114,10 @@ static void emit_fold(tsr__emitter *emitter, const tsr_steps_device *device) {
                     tsr__count((uint64_t)device->step_time_us));
   tsr__emit_object(emitter, "steady");
   tsr__emit_field(emitter, "peak_bytes", NULL, tsr__bytes(device->steady_peak_bytes));
-  tsr__emit_field(emitter, "peak_event", has_steady ? "event of the steady peak" : NULL,
+  tsr__emit_field(emitter, "peak_event",
+                  !has_steady ? NULL
+                  : is_alone  ? "event of the peak"
+                              : "event of the steady peak",
                   has_steady ? tsr__count(device->steady_peak_event) : tsr__nothing());
   bool varies = device->steady_low_bytes != device->steady_peak_bytes;
   tsr__emit_field(emitter, "lowest_peak_bytes", varies ? "lowest steady peak" : NULL,
