@@ -268,12 +268,16 @@ def _with_options(method: Any) -> None:
         line.strip() for line in (_Options.__doc__ or "").splitlines()[2:]
     )
     signature = inspect.signature(method)
-    fixed = [one for one in signature.parameters.values() if one.kind is not one.VAR_KEYWORD]
+    fixed = [
+        one.replace(annotation=inspect.Parameter.empty)
+        for one in signature.parameters.values()
+        if one.kind is not one.VAR_KEYWORD
+    ]
     named = [
         inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default)
         for name, (default, _) in _OPTIONS.items()
     ]
-    method.__signature__ = signature.replace(parameters=[*fixed, *named])
+    method.__signature__ = inspect.Signature([*fixed, *named])
 
 
 _with_options(_Record.__call__)

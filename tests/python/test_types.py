@@ -202,6 +202,7 @@ def test_record_shows_its_options():
         parameters = inspect.signature(function).parameters
         assert list(parameters) == ['out', *OPTIONS]
         assert parameters['keep'].default == 3 and parameters['signal'].default == 'auto'
+        assert str(inspect.signature(function)).startswith("(out=None, *, stacks='python', ")
     documented = inspect.getdoc(type(tessera.record).__call__)
     assert all(f'\n{name}: ' in documented for name in OPTIONS)
 
