@@ -142,6 +142,11 @@ static int load_files(cli_session *session) {
   return status;
 }
 
+int cli_read_parameters(cli_session *session) {
+  int status = set_operands(session);
+  return status ? status : load_files(session);
+}
+
 /* ---- Asking ---- */
 
 /* The snapshots: operands, and one that an option names. */

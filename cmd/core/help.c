@@ -10,8 +10,12 @@
  *
  * The width is fixed, so that help reads the same in a terminal, a pipe and a test.
  */
+#define _POSIX_C_SOURCE 200809L
+
 #include "help.h"
 
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "options.h"
@@ -146,6 +150,24 @@ const cli_command cli_help_row = {
     .run = cli_help,
 };
 
+/* As one piece: a stream that fails in the middle of many small ones forgets why. */
+static int write_help(cli_session *session, const cli_command *about) {
+  char *text = NULL;
+  size_t size = 0;
+  FILE *stream = open_memstream(&text, &size);
+  if (!stream) return TSR_ERROR_MEMORY;
+  if (about)
+    cli_help_command(stream, about);
+  else
+    cli_help_overview(stream);
+  bool is_whole = fclose(stream) == 0;
+  int status = !is_whole                                        ? TSR_ERROR_MEMORY
+               : cli_output_write(&session->output, text, size) ? TSR_ERROR_WRITE
+                                                                : 0;
+  free(text);
+  return status;
+}
+
 /* `tessera help [COMMAND]`, `tessera [COMMAND] --help`. */
 int cli_help(cli_session *session) {
   const cli_options *options = session->options;
@@ -157,11 +179,5 @@ int cli_help(cli_session *session) {
       return cli_unknown_command(options->operands[0]);
     about = &named;
   }
-  FILE *stream = cli_output_stream(&session->output);
-  if (!stream) return TSR_ERROR_WRITE;
-  if (about)
-    cli_help_command(stream, about);
-  else
-    cli_help_overview(stream);
-  return 0;
+  return write_help(session, about);
 }

@@ -70,6 +70,10 @@ typedef struct cli_asking {
 int cli_asking_run(cli_session *session, cli_asking *asking);
 void cli_asking_release(cli_asking *asking);
 
+/* Take the operands that are parameters, and read the files that parameters name. Returns as a
+ * cli_command_fn does. */
+int cli_read_parameters(cli_session *session);
+
 /* Whether an operand that names a model names a file, a config.json, and not a model by name. */
 bool cli_is_model_file(const char *operand);
 
@@ -85,6 +89,7 @@ int cli_mcp(cli_session *session);
 int cli_serve(cli_session *session);
 int cli_trim(cli_session *session);
 int cli_report(cli_session *session);
+int cli_train(cli_session *session);
 int cli_view(cli_session *session);
 
 #endif

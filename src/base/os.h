@@ -51,6 +51,9 @@ bool tsr__os_commit(void *base, size_t offset_bytes, size_t size_bytes);
 /* Give the memory back to the system; the addresses stay reserved. */
 void tsr__os_decommit(void *base, size_t offset_bytes, size_t size_bytes);
 
+/* The machine's memory; 0 if that is unknown. A container's limit is not considered. */
+uint64_t tsr__os_memory_bytes(void);
+
 /* ---- processors and processes ---- */
 
 /* How many processors this process may run on (its affinity mask), at least 1. A container's quota

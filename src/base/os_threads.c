@@ -38,6 +38,11 @@ void tsr__os_populate(void *data, size_t size_bytes) {
 #endif
 }
 
+uint64_t tsr__os_memory_bytes(void) {
+  long pages = sysconf(_SC_PHYS_PAGES), page_bytes = sysconf(_SC_PAGESIZE);
+  return pages > 0 && page_bytes > 0 ? (uint64_t)pages * (uint64_t)page_bytes : 0;
+}
+
 void *tsr__os_reserve(size_t size_bytes) {
   void *base =
       mmap(NULL, size_bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);

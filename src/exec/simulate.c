@@ -167,13 +167,13 @@ static int finish_tape(tsr__tape *tape) {
   return status;
 }
 
-/* Run one step of the program on the tape. */
-static int record_step(tsr__program *program, tsr__tape *tape, tsr_error *error) {
+int tsr__program_record(tsr__program *program, bool is_recorded, tsr_error *error) {
+  tsr__tape *tape = program->tape;
   uint64_t steps = program->options->steps ? program->options->steps : 1;
   tsr__program_step(program);
   int status = explain(tape, finish_tape(tape), error);
-  if (status == 0 && steps > TSR_SIMULATE_MOST_INSTRUCTIONS / tape->schedule.count)
-    status = too_long(steps, tape->schedule.count, error);
+  bool is_long = status == 0 && steps > TSR_SIMULATE_MOST_INSTRUCTIONS / tape->schedule.count;
+  if (is_recorded && is_long) status = too_long(steps, tape->schedule.count, error);
   return status;
 }
 
@@ -185,7 +185,7 @@ static int simulate(const tsr_model *model, const tsr_simulate_options *options,
   tsr__tracer *tracer = tsr__torch_new(model);
   int status = tracer && tsr__tape_init(&tape, tracer) ? 0 : tsr__fail_memory(error);
   if (status == 0) status = tsr__program_init(&program, model, &run, NULL, &tape, error);
-  if (status == 0) status = record_step(&program, &tape, error);
+  if (status == 0) status = tsr__program_record(&program, true, error);
   if (status == 0) status = execute(&tape, options, out, error);
   if (status == 0) {
     for (size_t i = 0; i < tape.parameters.count; i++)

@@ -52,7 +52,7 @@ PUBLIC = {
     'page': 'view',
     'export': 'allocations formats',
     'models': 'model',
-    'exec': 'simulate simulation',
+    'exec': 'simulate simulation training',
 }
 # Rooms that include a public header of a room to their right. The list may only shrink.
 PUBLIC_EXCEPTIONS = set()

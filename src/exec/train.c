@@ -1,0 +1,275 @@
+/* train.c - tsr_train: a model, a text and options become a run of the executor.
+ *
+ *   model, options ─► program ─► tape (one step) ─► executor ─► steps
+ *   text ─► batches ──────────────────────────────────┘ └─► recorder ─► snapshot
+ *
+ * A batch is sequences from random places of the text. Labels are the same tokens: the model shifts
+ * them. Each use of random numbers - weights, places, dropout - has keys of its own, made from the
+ * seed, so that changing one does not change the others. */
+#include <assert.h>
+#include <math.h>
+#include <string.h>
+
+#include "base/format.h"
+#include "base/memory.h"
+#include "base/options.h"
+#include "base/os.h"
+#include "exec/record.h"
+#include "exec/run.h"
+#include "exec/simulate.h"
+#include "kernels/random.h"
+#include "models/program.h"
+#include "tessera/unstable/training.h"
+#include "torch/torch.h"
+
+/* Uses of the seed; steps have their own numbers, from 1 on. */
+#define KEY_WEIGHTS UINT64_MAX
+#define KEY_PLACES  (UINT64_MAX - 1)
+
+typedef struct training {
+  const tsr_simulate_options *run;
+  const tsr_train_options *options;
+  tsr__tape tape;
+  tsr__program program;
+  tsr__recorder *recorder;
+  int64_t *tokens; /* of a micro-batch */
+  uint64_t weights_key, places_key;
+  uint64_t tensors_filled;
+  uint64_t predicted_peak_bytes;
+  tsr_training out;
+} training;
+
+/* ---- weights ---- */
+
+static double uniform_part(double uniform, double bound) {
+  return (2 * uniform - 1) * bound;
+}
+
+/* Some elements of an initial tensor, in the order of its shape. */
+static void make_initial(const tsr__kernel_tensor *t, tsr__initial_kind kind, double number,
+                         uint64_t key, uint64_t first, size_t count, double *out) {
+  uint64_t columns = tsr__shape_from_end(t->layout.shape, 0);
+  double total = (double)tsr__shape_elements(t->layout.shape);
+  if (kind == TSR__INITIAL_NORMAL) tsr__random_normal(key, first, count, out);
+  if (kind == TSR__INITIAL_UNIFORM) tsr__random_uniform(key, first, count, out);
+  for (size_t i = 0; i < count; i++) {
+    uint64_t at = first + i;
+    switch (kind) {
+    case TSR__INITIAL_CONSTANT: out[i] = number; break;
+    case TSR__INITIAL_NORMAL: out[i] *= number; break;
+    case TSR__INITIAL_UNIFORM: out[i] = uniform_part(out[i], number); break;
+    case TSR__INITIAL_CAUSAL: out[i] = at % columns <= at / columns; break;
+    case TSR__INITIAL_ROTARY: out[i] = pow(number, -(double)at / total); break;
+    }
+  }
+}
+
+typedef struct filler {
+  training *t;
+  const tsr__executor *executor;
+} filler;
+
+static void fill(void *context, tsr__tensor_id tensor, tsr__initial_kind kind, double number) {
+  const filler *f = context;
+  tsr__kernel_tensor to = tsr__executor_tensor(f->executor, tensor);
+  uint64_t total = tsr__shape_elements(to.layout.shape);
+  uint64_t key = tsr__random_key(f->t->weights_key, ++f->t->tensors_filled);
+  double numbers[1024];
+  assert(to.data && tsr__layout_is_dense(to.layout));
+  for (uint64_t first = 0; first < total;) {
+    size_t count = total - first < 1024 ? (size_t)(total - first) : 1024;
+    make_initial(&to, kind, number, key, first, count, numbers);
+    tsr__kernel_tensor from = {
+        .data = numbers, .dtype = TSR__DTYPE_F64, .layout = tsr__layout_dense(TSR__SHAPE(count))};
+    tsr__kernel_args copy = {.reads = {from}, .writes = {to}};
+    copy.writes[0].layout = tsr__layout_dense(TSR__SHAPE(count));
+    copy.writes[0].layout.offset = to.layout.offset + first;
+    tsr__kernel_row_of(TSR__KERNEL_TO_COPY)->reference(&copy);
+    first += count;
+  }
+}
+
+static int load(void *context, const tsr__executor *executor, tsr_error *error) {
+  filler f = {context, executor};
+  (void)error;
+  tsr__program_initials(&f.t->program, fill, &f);
+  return 0;
+}
+
+/* ---- data ---- */
+
+static const int64_t *batch(void *context, uint64_t step, uint64_t micro_batch, uint32_t which) {
+  training *t = context;
+  const tsr__program *p = &t->program;
+  const unsigned char *text = (const unsigned char *)t->options->text;
+  uint64_t first = ((step - 1) * p->accumulate + micro_batch) * p->batch;
+  if (which == 2) return NULL;
+  for (uint64_t row = 0; which == 0 && row < p->batch; row++) {
+    double place;
+    tsr__random_uniform(t->places_key, first + row, 1, &place);
+    size_t room = t->options->text_bytes - (size_t)p->sequence;
+    size_t at = (size_t)(place * ((double)room + 1));
+    assert(at <= room);
+    for (uint64_t i = 0; i < p->sequence; i++) t->tokens[row * p->sequence + i] = text[at + i];
+  }
+  return t->tokens;
+}
+
+static uint64_t tokens_of_step(const training *t) {
+  return t->program.batch * t->program.sequence * t->program.accumulate;
+}
+
+static bool see_step(void *context, const tsr__executor *executor, const tsr__executed_step *step) {
+  training *t = context;
+  (void)executor;
+  if (step->step == 1) t->out.first_loss = step->loss;
+  t->out.last_loss = step->loss;
+  t->out.token_count += tokens_of_step(t);
+  t->out.is_diverged = !isfinite(step->loss);
+  tsr_train_step seen = {.step = step->step,
+                         .steps = t->run->steps ? t->run->steps : 1,
+                         .loss = step->loss,
+                         .is_skipped = step->is_skipped,
+                         .token_count = tokens_of_step(t),
+                         .allocated_bytes = step->block_bytes,
+                         .parameter_count = t->out.parameter_count,
+                         .predicted_peak_bytes = t->predicted_peak_bytes};
+  bool goes_on = !t->options->step || t->options->step(t->options->context, &seen);
+  return goes_on && !t->out.is_diverged;
+}
+
+/* ---- what is refused ---- */
+
+static int check_text(const training *t, tsr_error *error) {
+  const tsr_train_options *o = t->options;
+  uint64_t vocabulary = t->program.model->vocabulary;
+  if (t->program.sequence < 2)
+    return tsr__fail(error, TSR_ERROR_ARGUMENT, TSR_OFFSET_NONE,
+                     "a sequence of one token has nothing to predict: at least 2 are needed");
+  if (o->text_bytes < t->program.sequence)
+    return tsr__fail(error, TSR_ERROR_ARGUMENT, TSR_OFFSET_NONE,
+                     "the text has %zu bytes, fewer than a sequence of %llu", o->text_bytes,
+                     (unsigned long long)t->program.sequence);
+  for (size_t i = 0; i < o->text_bytes; i++)
+    if ((unsigned char)o->text[i] >= vocabulary)
+      return tsr__fail(error, TSR_ERROR_ARGUMENT, i,
+                       "the text has the byte %d, and the model's vocabulary %llu tokens",
+                       (unsigned char)o->text[i], (unsigned long long)vocabulary);
+  return 0;
+}
+
+static int check_model(const tsr_model *model, tsr_error *error) {
+  if (!model->scales_rotary) return 0;
+  return tsr__fail(error, TSR_ERROR_UNSUPPORTED, TSR_OFFSET_NONE,
+                   "scaled rotary positions (rope_scaling) are not computed yet");
+}
+
+/* The most that the run will take; a machine that has less would not end it well. */
+static int predict(training *t, tsr_error *error) {
+  tsr__dry_device device;
+  uint64_t done, here = tsr__os_memory_bytes(), most = 4;
+  tsr__dry_options dry = {.settings = t->run->settings,
+                          .capacity_bytes = t->run->capacity_bytes,
+                          .steps = t->run->steps < most ? t->run->steps : most};
+  int status = tsr__dry_run(&t->tape, &dry, &device, &done, error);
+  if (status) return status;
+  t->predicted_peak_bytes = device.peak.totals.allocated_bytes;
+  t->out.predicted_peak_bytes = device.peak.totals.allocated_bytes;
+  t->out.predicted_reserved_bytes = device.peak_reserved_bytes;
+  if (!here || device.peak_reserved_bytes <= here) return 0;
+  char needed[TSR__FORMAT_BYTES], has[TSR__FORMAT_BYTES];
+  return tsr__fail(error, TSR_ERROR_LIMIT, TSR_OFFSET_NONE,
+                   "the run needs %s of memory, and this machine has %s",
+                   tsr__format_size(device.peak_reserved_bytes, needed),
+                   tsr__format_size(here, has));
+}
+
+/* ---- all of it ---- */
+
+static int prepare(training *t, tsr_error *error) {
+  t->weights_key = tsr__random_key(t->options->seed, KEY_WEIGHTS);
+  t->places_key = tsr__random_key(t->options->seed, KEY_PLACES);
+  t->tokens = TSR__NEW_ARRAY(int64_t, t->program.batch * t->program.sequence);
+  if (!t->tokens) return tsr__fail_memory(error);
+  for (size_t i = 0; i < t->tape.parameters.count; i++)
+    t->out.parameter_count +=
+        tsr__shape_elements(tsr__tensor_shape(&t->tape, t->tape.parameters.items[i]));
+  t->out.step_flops = t->tape.flops;
+  if (!t->options->is_recorded) return 0;
+  t->recorder = tsr__recorder_new(
+      &t->tape,
+      &(tsr__record_options){.settings = &t->run->settings,
+                             .optimizer = t->run->optimizer == TSR_OPTIMIZER_SGD ? "SGD" : "AdamW",
+                             .has_categories = t->run->categories});
+  return t->recorder ? 0 : tsr__fail_memory(error);
+}
+
+static int execute(training *t, tsr_error *error) {
+  const tsr_train_options *o = t->options;
+  double decay = o->weight_decay < 0 ? 0 : o->weight_decay > 0 ? o->weight_decay : 0.01;
+  tsr__execution done;
+  tsr__execute_options how = {
+      .settings = t->run->settings,
+      .capacity_bytes = t->run->capacity_bytes,
+      .steps = t->run->steps,
+      .seed = o->seed,
+      .numbers = {.learning_rate = o->learning_rate > 0 ? o->learning_rate : 1e-3,
+                  .beta_1 = 0.9,
+                  .beta_2 = 0.999,
+                  .epsilon = 1e-8,
+                  .decay = decay},
+      .losses = t->program.losses.items,
+      .loss_count = t->program.losses.count,
+      .observer = t->recorder ? tsr__recorder_observer(t->recorder) : NULL,
+      .context = t,
+      .load = load,
+      .batch = batch,
+      .step = see_step};
+  int status = tsr__execute(&t->tape, &how, &done, error);
+  if (status) return status;
+  t->out.steps_done = done.steps_done;
+  t->out.is_out_of_memory = done.executed.is_out_of_memory;
+  t->out.peak_bytes = done.executed.peak.totals.allocated_bytes;
+  t->out.reserved_bytes = done.usable_peak_bytes;
+  return t->recorder ? tsr__recorder_finish(t->recorder, &t->out.snapshot, error) : 0;
+}
+
+static int train(training *t, const tsr_model *model, tsr_error *error) {
+  tsr__run_options run = tsr__run_options_of(t->run);
+  tsr__tracer *tracer = t->options->is_recorded ? tsr__torch_new(model) : NULL;
+  bool has_tracer = tracer || !t->options->is_recorded;
+  int status = tsr__tape_init(&t->tape, tracer) && has_tracer ? 0 : tsr__fail_memory(error);
+  if (status == 0) status = check_model(model, error);
+  if (status == 0) status = tsr__program_init(&t->program, model, &run, NULL, &t->tape, error);
+  if (status == 0) status = check_text(t, error);
+  if (status == 0) status = tsr__program_record(&t->program, t->options->is_recorded, error);
+  if (status == 0) status = predict(t, error);
+  if (status == 0) status = prepare(t, error);
+  if (status == 0) status = execute(t, error);
+  tsr__recorder_free(t->recorder);
+  tsr__free(t->tokens);
+  tsr__program_release(&t->program);
+  tsr__tape_release(&t->tape);
+  tsr__torch_free(tracer);
+  return status;
+}
+
+int tsr_train(const tsr_model *model, const tsr_simulate_options *run,
+              const tsr_train_options *options, tsr_training *out, tsr_error *error) {
+  tsr_simulate_options own_run;
+  tsr_train_options own;
+  int status = tsr__options_read(run, &own_run, sizeof own_run, error);
+  if (status == 0) status = tsr__options_read(options, &own, sizeof own, error);
+  if (status) return status;
+  if (!own_run.steps) own_run.steps = 1;
+  if (!own.text)
+    return tsr__fail(error, TSR_ERROR_ARGUMENT, TSR_OFFSET_NONE, "there is no text to train on");
+  training *t = TSR__NEW(training);
+  if (!t) return tsr__fail_memory(error);
+  t->run = &own_run;
+  t->options = &own;
+  status = train(t, model, error);
+  if (status == 0) *out = t->out;
+  tsr__free(t);
+  return status;
+}
