@@ -864,6 +864,24 @@ test('several devices share one axis of time', async () => {
   await close(both);
 });
 
+test('the overview goes on to the end of the trace', async () => {
+  const page = await open(write(plan.made.single));
+  await settle(page);
+  const [left, right] = await page.evaluate(() => {
+    const canvas = document.querySelector('.overview');
+    const { width, height } = canvas;
+    const row = canvas.getContext('2d').getImageData(0, Math.floor(height * 0.6), width, 1).data;
+    const drawn = (from, to) => {
+      let count = 0;
+      for (let x = Math.floor(from * width); x < Math.floor(to * width); x++) count += row[4 * x + 3] > 0 ? 1 : 0;
+      return count / Math.floor((to - from) * width);
+    };
+    return [drawn(0.15, 0.45), drawn(0.6, 0.95)];
+  });
+  check(`nothing before the allocation, and all after it: ${left}, ${right}`, left < 0.1 && right > 0.95);
+  await close(page);
+});
+
 test('two files open on their difference', async () => {
   const page = await open(write([plan.made.waves, plan.made.oom]));
   const { tab, marks } = await state(page);

@@ -177,6 +177,7 @@ def make(work):
     two['device_traces'] = [[{**e, 'time_us': e['time_us'] + 8000} for e in two['device_traces'][0]]]
     files['devices'] = {**one, 'segments': [data['segments'][0] for data in (one, two, three)],
                         'device_traces': [one['device_traces'][0], two['device_traces'][0], []]}
+    files['single'] = snapshot(waves(1, ['forward']))
     files['still'] = {**three, 'device_traces': [[], [], []]}
     files['oom'] = snapshot(waves(300, ['forward', 'loss']) + [
         {'action': 'oom', 'addr': 1 << 20, 'size': 1 << 30, 'device_free': 1 << 20, 'stream': 0,

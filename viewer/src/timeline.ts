@@ -117,6 +117,10 @@ export class Timeline {
       const k = at(device.low[b]!);
       low[k] = Math.min(low[k]!, device.allocatedLow[b]!);
     }
+    // After the last change everything stays as it is, to the end of the trace.
+    const stop = Math.min(high.length, Math.floor(((app.axis.span(device)[1] - from) / (to - from)) * plot));
+    const end = device.totalsAt(device.moments - 1).allocated;
+    for (let i = last + 1; i < stop; i++) high[i] = Math.max(high[i]!, end);
     const most = Math.max(1, device.head.peakAllocated) * 1.08;
     for (let i = 0; i < high.length; i++) {
       const y = 2 + (OVERVIEW - 4) * (1 - high[i]! / most);
