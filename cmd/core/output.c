@@ -294,9 +294,9 @@ static void close_stream(cli_output *output) {
   int handle = is_nameless ? dup(fileno(stream)) : -1;
   if (is_nameless && handle < 0) fail(output);
   if (fclose(stream) != 0) fail(output);
-  if (!output->error_number && output->temporary && rename(output->temporary, output->target) != 0)
-    fail(output);
-  else if (!output->error_number && is_nameless && link_in_place(output, handle) != 0)
+  if (!output->error_number && output->target &&
+      (is_nameless ? link_in_place(output, handle) : rename(output->temporary, output->target)) !=
+          0)
     fail(output);
   if (handle >= 0) close(handle);
 }

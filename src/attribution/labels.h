@@ -51,9 +51,9 @@ int tsr__namer_init(tsr__namer *namer, const tsr_snapshot *snapshot, const tsr__
 /* A zeroed one is fine. */
 void tsr__namer_release(tsr__namer *namer);
 
-/* Append the name of a stack; TSR_NONE is an absent one. Out of memory marks the buffer. Linear in the
+/* Append the name of stack `id`; TSR_NONE is an absent one. Out of memory marks the buffer. Linear in the
  * stack's depth. */
-void tsr__namer_append(tsr__namer *namer, tsr__label_kind kind, uint32_t stack, tsr__buffer *out);
+void tsr__namer_append(tsr__namer *namer, tsr__label_kind kind, uint32_t id, tsr__buffer *out);
 
 /* Append the operation that a stack's C++ frames show, `aten::mul` or `aten::mul in MulBackward0`; false, and
  * nothing, if they show none. Linear in the stack's depth. */

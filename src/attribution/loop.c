@@ -473,6 +473,7 @@ static bool find_rounds(finder *f, place p, rounds *out, bool *is_loop) {
     symbols all = {0};
     ok = read_runs(f, &p, &list, &all);
     uint32_t before = p.behind;
+    assert(!ok || all.count); /* a place has items, and so symbols */
     if (ok && !p.depth) keep_root(f, &p, all.items[heaviest_of(&all)].frame);
     if (ok && p.behind == before) {
       if (all.count == 1)

@@ -107,6 +107,7 @@ static void put_results(const tsr__tape *tape, const tsr__dry_device *device, ts
 
 /* ---- all of it ---- */
 
+/* NOLINTNEXTLINE(misc-redundant-expression): equal on purpose, but defined in two rooms */
 static_assert(TSR_SIMULATE_MOST_INSTRUCTIONS == TSR__TAPE_MOST_INSTRUCTIONS,
               "a run of one step has its schedule's length");
 

@@ -379,16 +379,17 @@ static void finish_slot(validator *v, uint32_t number) {
   state->presence = GONE;
 }
 
+static void begin_slot(validator *v, const tsr__tape_instr *instr) {
+  assert(instr->subject < v->tape->slots.count);
+  slot_state *state = &v->slots[instr->subject];
+  state->presence = THERE;
+  state->is_once = instr->kind == TSR__INSTR_NEW_ONCE;
+}
+
 static void walk(validator *v, const tsr__tape_instr *instr) {
-  slot_state *state = &v->slots[0];
   switch ((tsr__tape_instr_kind)instr->kind) {
   case TSR__INSTR_NEW:
-  case TSR__INSTR_NEW_ONCE:
-    assert(instr->subject < v->tape->slots.count);
-    state = &v->slots[instr->subject];
-    state->presence = THERE;
-    state->is_once = instr->kind == TSR__INSTR_NEW_ONCE;
-    break;
+  case TSR__INSTR_NEW_ONCE: begin_slot(v, instr); break;
   case TSR__INSTR_DROP: finish_slot(v, instr->subject); break;
   case TSR__INSTR_RUN: check_run(v, instr); break;
   case TSR__INSTR_DROP_PREV: /* of the step before: not this one's data */

@@ -25,8 +25,8 @@ int tsr__bundle_open(tsr__bundle *bundle, tsr__page_names *names, int level, siz
 void tsr__bundle_release(tsr__bundle *bundle);
 
 /* Begin a column of the page, and end it. */
-void tsr__bundle_column(tsr__bundle *bundle, const char *name);
-void tsr__bundle_column_end(tsr__bundle *bundle);
+void tsr__bundle_column(tsr__bundle *p, const char *name);
+void tsr__bundle_column_end(tsr__bundle *p);
 
 /* One device, or a range of it. `ids` are those of its file. */
 typedef struct tsr__page_track {
