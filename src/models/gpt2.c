@@ -6,8 +6,9 @@
  *   attention:  one projection to q, k and v ─► attend ─► projection ─► dropout
  *   mlp:        up ─► GELU ─► down ─► dropout
  *
- * Each function below is one of PyTorch's: what it binds lives until it returns, or until the name is
- * bound to something else, which tsr__scope_unbind stands for. */
+ * Each function below is a forward() of that file, with the same variables, because these decide how long
+ * tensors live: a variable holds its tensor until the function returns, or until something else is
+ * assigned to its name. tsr__scope_unbind stands for that assignment. */
 #include <assert.h>
 
 #include "models/program.h"
@@ -68,11 +69,12 @@ static tsr__tensor_id dropout(tsr__program *p, tsr__tensor_id x, double probabil
   return tsr__scope_leave(t, x);
 }
 
+/* hidden (batch, rows, width) attends to itself, and to nothing that comes later. */
 static tsr__tensor_id attention(tsr__program *p, const tsr__model_layer *layer,
                                 tsr__tensor_id hidden) {
   tsr__tape *t = p->tape;
   const tsr_model *m = p->model;
-  tsr__tensor_id parts[TSR__OP_OUTPUTS];
+  tsr__tensor_id parts[TSR__OP_OUTPUTS]; /* q, k, v: first side by side, then as heads */
   tsr__scope_enter(t, TSR__PLACE_ATTENTION);
   tsr__tensor_id qkv = tsr__program_linear(p, &layer->qkv, hidden);
   (void)tsr__op_apply(t, TSR__OP_SPLIT, NULL, &qkv, 1, parts);
@@ -97,6 +99,7 @@ static tsr__tensor_id attention(tsr__program *p, const tsr__model_layer *layer,
   return tsr__scope_leave(t, dropped);
 }
 
+/* GELU, as one kernel or written out as the eight operations of the model's class. */
 static tsr__tensor_id activate(tsr__program *p, tsr__tensor_id x) {
   tsr__tape *t = p->tape;
   bool is_eager = p->model->activation == TSR__MODEL_GELU_EAGER && !p->options->gelu_fused;
@@ -120,6 +123,7 @@ static tsr__tensor_id mlp(tsr__program *p, const tsr__model_layer *layer, tsr__t
   return tsr__scope_leave(t, dropped);
 }
 
+/* residual = hidden + attention(norm_1(hidden)); result = residual + mlp(norm_2(residual)) */
 static tsr__tensor_id block(tsr__program *p, uint32_t index, tsr__tensor_id hidden) {
   tsr__tape *t = p->tape;
   const tsr__model_layer *layer = &p->layers[index];
@@ -143,9 +147,9 @@ static tsr__tensor_id body(tsr__program *p, tsr__tensor_id ids) {
   tsr__scope_enter(t, TSR__PLACE_BODY);
   tsr__tensor_id words = tsr__program_embedding(p, TSR__PLACE_TOKEN_EMBEDDING, p->embedding, ids);
   tsr__program_positions(p);
-  tsr__tensor_id places = tsr__program_embedding(p, TSR__PLACE_POSITION_EMBEDDING,
-                                                 p->position_embedding, p->position_ids);
-  tsr__tensor_id sum = TSR__OP_APPLY(t, TSR__OP_ADD, words, places);
+  tsr__tensor_id positions = tsr__program_embedding(p, TSR__PLACE_POSITION_EMBEDDING,
+                                                    p->position_embedding, p->position_ids);
+  tsr__tensor_id sum = TSR__OP_APPLY(t, TSR__OP_ADD, words, positions);
   tsr__program_mask(p);
   tsr__tensor_id hidden = dropout(p, sum, p->model->embedding_dropout);
   tsr__scope_unbind(t, sum);
