@@ -86,7 +86,7 @@ enum { SHARED = sizeof shared / sizeof *shared };
 /* By row of `shared`. */
 static const takers shared_takers[] = {FILES, FILES, FILES, ANSWERS, ANSWERS, ANSWERS, ANSWERS,
                                        FILES, FILES, FILES, FILES,   ALL,     ALL};
-_Static_assert(sizeof shared_takers / sizeof *shared_takers == SHARED, "a taker for each option");
+static_assert(sizeof shared_takers / sizeof *shared_takers == SHARED, "a taker for each option");
 
 /* Whether `word` is one of the words of `list`. */
 static bool has_word(const char *list, const char *word) {

@@ -61,6 +61,7 @@ void tsr__text_shorten_at(tsr__buffer *out, tsr_text text, size_t width, size_t 
     end = from + room - gap_columns;
   else
     from = width - room;
+  assert(head <= from && from < end && end <= width);
   size_t from_at = position_of(text, from), end_at = position_of(text, end);
   tsr__buffer_append(out, text.data, position_of(text, head));
   tsr__buffer_append(out, gap, gap_columns);
@@ -270,6 +271,7 @@ static bool leaves_out(const place *from, place_cut cut) {
 }
 
 static size_t cut_columns(const place *from, place_cut cut) {
+  assert(cut.parts && cut.parts <= from->count && from->count <= PLACE_PARTS);
   size_t columns = from->indent + (cut.parts - 1) * SEPARATOR_COLUMNS;
   for (size_t i = 0; i < cut.parts; i++) {
     const place_part *part = &from->parts[i];

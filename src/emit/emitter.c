@@ -59,6 +59,7 @@ static void flush_from(tsr__emitter *emitter, size_t least) {
 
 void tsr__emitter_init(tsr__emitter *emitter, const tsr_report_options *options,
                        tsr_write_fn *write, void *context) {
+  assert(write);
   *emitter = (tsr__emitter){.write = write, .context = context};
   if (options) emitter->options = *options;
 }
@@ -196,6 +197,7 @@ void tsr__emit_inline_array(tsr__emitter *emitter, const char *key) {
 
 void tsr__emit_item(tsr__emitter *emitter, tsr__cell value) {
   if (!is_json(emitter)) return;
+  assert(emitter->depth);
   begin_member(emitter, (tsr_text){NULL, 0});
   append_json_value(emitter, value);
 }
@@ -210,6 +212,7 @@ void tsr__emit_end(tsr__emitter *emitter) {
 
 void tsr__emit_member(tsr__emitter *emitter, tsr_text key, tsr__cell value) {
   if (!is_json(emitter)) return;
+  assert(emitter->depth);
   begin_member(emitter, key.data ? key : tsr__text_of(""));
   append_json_value(emitter, value);
 }
@@ -229,6 +232,7 @@ static bool is_verdict_style(tsr__style style) {
 
 static void print_line(tsr__emitter *emitter, tsr__style style, size_t indent, tsr_text text) {
   static const char *const starts[] = {"", "\033[1m", "\033[2m", "\033[1;31m", "\033[1m"};
+  assert((size_t)style < sizeof starts / sizeof *starts);
   if (is_verdict(emitter) && !is_verdict_style(style)) return;
   bool is_styled = emitter->options.color && style != TSR__PLAIN;
   begin_text(emitter);
@@ -245,6 +249,7 @@ static void add_cell(tsr__emitter *emitter, tsr__cell value) {
   tsr__laid_cell cell = {.offset = emitter->cell_text.size};
   cell.width = append_text_value(&emitter->cell_text, value);
   cell.size_bytes = emitter->cell_text.size - cell.offset;
+  assert(emitter->columns && (cell.width <= cell.size_bytes || emitter->cell_text.failed));
   if (!TSR__VECTOR_PUSH(&emitter->cells, cell)) emitter->cells_failed = true;
 }
 
@@ -304,6 +309,7 @@ static void fold(const tsr__emitter *emitter, size_t natural, layout *laid) {
 /* Make the row fit the terminal if possible: the elastic column is cut, or gets a line of its own if too little
  * would be left of it. */
 static void squeeze(const tsr__emitter *emitter, size_t total, layout *laid) {
+  assert(emitter->options.width && total > emitter->options.width);
   size_t excess = total - emitter->options.width, natural = laid->widths[laid->elastic];
   size_t cut = natural > excess ? natural - excess : 0, least = elastic_least(emitter, laid);
   laid->is_cut = true;
@@ -324,7 +330,9 @@ static void lay_out(const tsr__emitter *emitter, layout *laid) {
     laid->widths[i] = column_width(emitter, i);
     total += laid->widths[i] + (is_first ? 0 : COLUMN_GAP);
     is_first = false;
-    if (is_elastic(emitter, i)) laid->elastic = i;
+    if (!is_elastic(emitter, i)) continue;
+    assert(laid->elastic == emitter->column_count); /* one column gives way */
+    laid->elastic = i;
   }
   bool fits = !emitter->options.width || total <= emitter->options.width;
   if (!fits && laid->elastic < emitter->column_count) squeeze(emitter, total, laid);
@@ -332,6 +340,8 @@ static void lay_out(const tsr__emitter *emitter, layout *laid) {
 
 static tsr_text text_of_cell(const tsr__emitter *emitter, size_t cell) {
   const tsr__laid_cell *laid = &emitter->cells.items[cell];
+  assert(cell < emitter->cells.count);
+  assert(laid->offset + laid->size_bytes <= emitter->cell_text.size);
   if (!laid->size_bytes) return (tsr_text){"", 0};
   return (tsr_text){emitter->cell_text.data + laid->offset, laid->size_bytes};
 }
@@ -498,6 +508,9 @@ static bool loses_places(tsr__emitter *emitter, const layout *laid) {
 
 /* Print the collected table or fields, if any, and reset for the next. */
 static void print_cells(tsr__emitter *emitter) {
+  assert(emitter->columns
+             ? out_of_memory(emitter) || emitter->cells.count % emitter->column_count == 0
+             : !emitter->cells.count);
   if (emitter->columns && emitter->cells.count && !out_of_memory(emitter)) {
     layout laid = {.widths = TSR__NEW_ARRAY(size_t, emitter->column_count)};
     if (laid.widths) {
@@ -544,6 +557,7 @@ void tsr__emit_table(tsr__emitter *emitter, const char *key, const tsr__column *
 }
 
 void tsr__emit_row(tsr__emitter *emitter, const tsr__cell *values) {
+  assert(emitter->columns && emitter->columns != field_columns);
   if (is_json(emitter) && emitter->skips_json) return;
   tsr__emit_object(emitter, NULL);
   for (size_t i = 0; i < emitter->column_count; i++)
@@ -558,6 +572,7 @@ void tsr__emit_row_end(tsr__emitter *emitter) {
 }
 
 void tsr__emit_table_end(tsr__emitter *emitter) {
+  assert(emitter->columns && emitter->columns != field_columns);
   print_cells(emitter);
   if (!emitter->skips_json) tsr__emit_end(emitter);
   emitter->skips_json = false;
@@ -638,7 +653,7 @@ void tsr__emit_space(tsr__emitter *emitter) {
 }
 
 int tsr__emitter_finish(tsr__emitter *emitter, tsr_error *error) {
-  assert(!emitter->depth);
+  assert(!emitter->depth && !emitter->skips_json);
   print_cells(emitter);
   if (is_json(emitter)) tsr__buffer_text(&emitter->out, "\n");
   flush_from(emitter, 1);

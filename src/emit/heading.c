@@ -8,6 +8,7 @@
  */
 #include "emit/heading.h"
 
+#include <assert.h>
 #include <string.h>
 
 #include "base/format.h"
@@ -27,6 +28,7 @@ static void emit_input(tsr__emitter *emitter, const tsr_report_input *input) {
 
 static void begin(tsr__emitter *emitter, const char *command, const tsr_report_input *first,
                   const tsr_report_input *second) {
+  assert(!emitter->depth);
   tsr__emit_object(emitter, NULL);
   tsr__emit_field(emitter, "schema", NULL, tsr__string(SCHEMA));
   tsr__emit_field(emitter, "command", NULL, tsr__string(command));
@@ -64,6 +66,7 @@ static void emit_warning(tsr__emitter *emitter, const tsr_warning *warning) {
 }
 
 void tsr__warnings_add(tsr__warning_list *list, const tsr_warning *warnings, size_t count) {
+  assert(list->count <= sizeof list->items / sizeof *list->items);
   for (size_t i = 0; i < count; i++) {
     size_t k = 0;
     while (k < list->count && strcmp(list->items[k].code, warnings[i].code) != 0) k++;
@@ -83,6 +86,8 @@ void tsr__warnings_tell(const tsr_report_options *options, const tsr_warning *wa
 
 /* The emitter's options are its own copy, and outlive tsr__emitter_finish. */
 static int close_with(tsr__emitter *emitter, const tsr__warning_list *list, tsr_error *error) {
+  /* The whole, and the answer in it. */
+  assert(emitter->options.format != TSR_REPORT_JSON || emitter->depth == 2);
   tsr__emit_end(emitter);
   tsr__emit_space(emitter);
   tsr__emit_array(emitter, "warnings");

@@ -6,6 +6,7 @@
  * integers among them are padded as if their point came last. */
 #include "emit/psql.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -146,6 +147,7 @@ static bool is_number(const column *of) {
 /* `size` bytes at `data`, which are `width` characters, and `after` blanks after them. */
 static void put(const column *to, const char *data, size_t size, size_t width, size_t behind,
                 tsr__buffer *out) {
+  assert(width + behind <= to->width);
   size_t gap = to->width - width - behind;
   tsr__buffer_text(out, "| ");
   if (is_number(to)) tsr__buffer_fill(out, ' ', gap);
@@ -189,6 +191,8 @@ void tsr__psql_print(const tsr__psql *table, tsr__buffer *out) {
   column columns[TSR__PSQL_COLUMNS];
   if (table->failed) out->failed = true;
   if (!table->cells.count || out->failed) return;
+  assert(table->column_count && table->column_count <= TSR__PSQL_COLUMNS);
+  assert(table->cells.count % table->column_count == 0);
   measure_columns(table, columns);
   rule(table, columns, '+', out);
   tsr__buffer_text(out, "\n");

@@ -18,6 +18,7 @@
  */
 #include "emit/stacks.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <string.h>
 
@@ -87,6 +88,7 @@ static plan make_plan(tsr__stack_printer *printer, uint32_t stack_id) {
     if (origin == TSR_ORIGIN_USER || seen < INNERMOST_SHOWN) made.last = i;
     seen++;
   }
+  assert(made.innermost <= made.last && (!made.stack.depth || made.last < made.stack.depth));
   if (made.speaker == TSR_ORIGIN_USER && first_library < made.innermost) made.layer = first_library;
   return made;
 }
@@ -220,6 +222,7 @@ void tsr__stack_emit(tsr__stack_printer *printer, uint32_t stack) {
   if (most) shown = emit_folded(printer, stack, most);
   for (uint32_t i = 0; !most && i < frames.depth; i++) emit_frame(printer, NULL, frames.frames[i]);
   tsr__emit_end(emitter);
+  assert(shown <= frames.depth);
   if (most) tsr__emit_field(emitter, "folded_frames", NULL, tsr__count(frames.depth - shown));
 }
 
@@ -269,6 +272,7 @@ static void append_packages(tsr__stack_printer *printer, tsr_stack stack, uint32
 
 static void print_fold(tsr__stack_printer *printer, tsr_stack stack, uint32_t outer, uint32_t inner,
                        size_t indent) {
+  assert(inner <= outer && outer < stack.depth);
   uint32_t hidden = outer - inner + 1;
   char count[TSR__FORMAT_BYTES];
   tsr__buffer_printf(&printer->emitter->scratch, "... %s frame%s", tsr__format_count(hidden, count),

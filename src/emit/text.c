@@ -9,6 +9,7 @@
  */
 #include "emit/text.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -42,6 +43,7 @@ static void escape_character(tsr__buffer *out, uint32_t code, const char *bytes,
 size_t tsr__json_escape(tsr__buffer *out, tsr_text text, size_t from, size_t until) {
   if (until > text.size_bytes) until = text.size_bytes;
   size_t at = from;
+  assert(from <= text.size_bytes);
   while (at < until) {
     size_t plain = plain_run(text, at, until);
     if (plain) {
@@ -51,6 +53,7 @@ size_t tsr__json_escape(tsr__buffer *out, tsr_text text, size_t from, size_t unt
     }
     uint32_t code;
     size_t length = tsr__utf8_decode(text.data + at, text.size_bytes - at, &code);
+    assert(length && length <= text.size_bytes - at);
     escape_character(out, code, text.data + at, length);
     at += length;
   }

@@ -4,6 +4,8 @@
  * frames with each allocation. A snapshot shares equal stacks, so these can be thousands of times
  * larger than the file they come from. The estimate adds up the lengths of the texts. Escapes other
  * than those of bytes beyond ASCII, and values that no column holds, are not counted. */
+#include <assert.h>
+
 #include "base/checked.h"
 #include "base/memory.h"
 #include "tessera/unstable/formats.h"
@@ -35,8 +37,10 @@ static uint64_t *measure_stacks(const tsr_snapshot *snapshot, const costs *each)
   }
   for (uint32_t i = 0; frames && stacks && i < stack_count; i++) {
     tsr_stack stack = tsr_snapshot_stack(snapshot, i);
-    for (uint32_t f = 0; f < stack.depth; f++)
+    for (uint32_t f = 0; f < stack.depth; f++) {
+      assert(stack.frames[f] < frame_count);
       stacks[i] = tsr__sum_u64(stacks[i], frames[stack.frames[f]]);
+    }
   }
   if (!frames) {
     tsr__free(stacks);

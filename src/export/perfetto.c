@@ -78,6 +78,7 @@ static int64_t clock_of(const timeline_writer *w, int64_t event) {
 }
 
 static uint64_t thread_of(const timeline_writer *w, unsigned track) {
+  assert(track < TRACKS);
   return (uint64_t)w->process * TRACKS + track + 1;
 }
 
@@ -157,6 +158,7 @@ static void emit_state(timeline_writer *w, const state *s) {
 
 static void end_run(timeline_writer *w) {
   if (!w->has_run) return;
+  assert(w->least.totals.allocated_bytes <= w->most.totals.allocated_bytes);
   bool is_least_first = w->least.event < w->most.event;
   emit_state(w, is_least_first ? &w->least : &w->most);
   if (w->least.event != w->most.event) emit_state(w, is_least_first ? &w->most : &w->least);
@@ -325,6 +327,7 @@ static bool find_slices(const timeline_writer *w, tsr_category category, slices 
                  .until = clock_of(w, life.death)};
     if (one.until > one.from) ok = TSR__VECTOR_PUSH(found, one);
   }
+  assert(found->count <= tsr_lives_count(w->lives, w->place));
   if (found->count) qsort(found->items, found->count, sizeof *found->items, compare_sizes);
   return ok;
 }
@@ -357,7 +360,12 @@ static void emit_lane(timeline_writer *w, tsr_category category, unsigned lane, 
   (void)snprintf(name, sizeof name, lane ? "%s %u" : "%s", tsr_category_name(category), lane + 1);
   name_track(w, number, name);
   qsort(track->items, track->count, sizeof *track->items, compare_openings);
-  for (size_t i = 0; i < track->count; i++) emit_slice(w, number, &track->items[i]);
+  for (size_t i = 0; i < track->count; i++) {
+    const slice *one = &track->items[i];
+    assert(one->depth < DEEPEST && (!i || one[-1].until <= one->from || contains(&one[-1], one) ||
+                                    one->depth <= one[-1].depth));
+    emit_slice(w, number, one);
+  }
 }
 
 /* What is live at the end would fill every track from side to side. */

@@ -15,6 +15,7 @@
  *
  * Five small messages that are written and never read do not justify a code generator in the build.
  * zlib does the gzip. */
+#include <assert.h>
 #include <limits.h>
 #include <string.h>
 #include <zlib.h>
@@ -50,6 +51,7 @@ static void put_varint(tsr__buffer *out, uint64_t value) {
     value >>= 7;
     if (value) bytes[size] |= 0x80;
     size++;
+    assert(size <= sizeof bytes);
   } while (value);
   tsr__buffer_append(out, bytes, size);
 }
@@ -96,6 +98,7 @@ typedef struct profile {
 
 static void put_sample(profile *p, const tsr_weights_device *device,
                        const tsr_stack_weight *weight) {
+  assert(!p->sample.size && !p->part.size && !p->packed.size);
   p->out->failed |= !tsr__shown_take(p->shown, weight->stack);
   for (size_t i = 0; i < p->shown->frames.count; i++)
     put_varint(&p->packed, (uint64_t)p->shown->frames.items[i] + 1);
@@ -112,6 +115,7 @@ static void put_sample(profile *p, const tsr_weights_device *device,
 }
 
 static void put_place(profile *p, uint64_t id, uint64_t name, uint64_t file, uint64_t line) {
+  assert(id && !p->sample.size && !p->part.size);
   put_number(&p->part, 1, id);
   put_number(&p->part, 2, line);
   put_number(&p->sample, 1, id);
@@ -156,6 +160,7 @@ static void put_strings(profile *p) {
       [WORD_DEVICE] = "device",
       [WORD_HOST] = "host",
   };
+  for (size_t i = 0; i < FIRST_CATEGORY; i++) assert(words[i]);
   for (size_t i = 0; i < FIRST_CATEGORY; i++) put_bytes(p->out, 6, words[i], strlen(words[i]));
   for (int i = 0; i < TSR_CATEGORY_COUNT; i++) {
     const char *name = tsr_category_name((tsr_category)i);

@@ -29,6 +29,7 @@ void tsr__shown_release(tsr__shown *shown) {
 }
 
 static bool show_frame(tsr__shown *s, uint32_t frame) {
+  assert(frame < tsr_snapshot_frame_count(s->snapshot));
   if (!s->of_frame[frame]) {
     if (!TSR__VECTOR_PUSH(&s->entries, (tsr__shown_entry){frame, TSR_NONE})) return false;
     s->of_frame[frame] = (uint32_t)s->entries.count;
@@ -118,12 +119,15 @@ bool tsr__shown_take(tsr__shown *shown, uint32_t id) {
   }
   if (shown->is_full) return show_all(shown, stack);
   tsr__frame_rank worst = worst_shown(shown, stack);
-  return show_operation(shown, id, stack, worst) && show_python(shown, stack, worst);
+  bool ok = show_operation(shown, id, stack, worst) && show_python(shown, stack, worst);
+  assert(!ok || shown->frames.count); /* every stack has something to show */
+  return ok;
 }
 
 tsr__shown_name tsr__shown_name_of(const tsr__shown *shown, uint32_t id) {
   assert(id < shown->entries.count);
   tsr__shown_entry entry = shown->entries.items[id];
+  assert((entry.frame == TSR_NONE) != (entry.text == TSR_NONE));
   if (entry.frame == TSR_NONE) {
     const tsr__interned *text = &shown->texts.items[entry.text];
     return (tsr__shown_name){.name = {(const char *)text->data, text->size_bytes}};

@@ -8,6 +8,7 @@
  * writing the snapshot out leaves behind what no row names. What the program said is kept: in the events,
  * and as a sidecar of the part what else it said of
  * the blocks that are live at the end of the window. */
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -42,6 +43,7 @@ static uint64_t first_row_of(const tsr_snapshot *snapshot, uint32_t device) {
 
 static bool copy_events(trimmer *t, uint32_t device, int64_t first, int64_t last) {
   uint64_t base = first_row_of(t->from, device);
+  assert(first >= 0 && first <= last);
   for (int64_t i = first; i <= last; i++) {
     int64_t time_us = t->from->events.time_us[base + (uint64_t)i];
     if (!tsr__builder_copy_event(&t->to, device, t->from, base + (uint64_t)i)) return false;
@@ -212,6 +214,7 @@ static bool add_segment(trimmer *t, const state *s, const tsr__span *span, size_
   while (*next < s->live.count && s->live.items[*next].address < at) ++*next;
   for (; *next < s->live.count && s->live.items[*next].address < end; ++*next) {
     tsr_block block = block_of(t, s->timeline, s->live.items[*next].allocation);
+    assert(at <= end && block.address < end);
     if (block.address < at || block.size_bytes > end - block.address) continue;
     if (!add_free(t, at, block.address) || !tsr__builder_block(&t->to, &block)) return false;
     if (block.state == TSR_BLOCK_ALLOCATED &&
@@ -232,6 +235,7 @@ static int trim_device(trimmer *t, uint32_t device, tsr_error *error) {
   if (status) return status;
   s.timeline = timeline;
   bool has_events = tsr__window_find(&timeline->events, t->window, &first, &last);
+  assert(!has_events || (first <= last && last < (int64_t)timeline->events.count));
   t->first = has_events ? first : 0;
   t->last = has_events ? last : -1;
   /* A device without events in the window keeps its state at that time. */

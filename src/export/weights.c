@@ -2,6 +2,7 @@
  *
  * A moment is the peak's or `at`'s answer with every stack in it. A window is one pass over all
  * allocations: each adds its bytes times the part of its lifetime that is in the window. */
+#include <assert.h>
 #include <stdlib.h>
 
 #include "attribution/category.h"
@@ -41,6 +42,7 @@ static int copy_stacks(const tsr_stack_share *shares, size_t count, tsr_weights_
                                .category = (tsr_category)kind,
                                .allocations = shares[i].category_allocations[kind],
                                .bytes = shares[i].category_bytes[kind]};
+  assert(out->stack_count == rows);
   if (out->stack_count) qsort(out->stacks, out->stack_count, sizeof *out->stacks, compare_weights);
   return 0;
 }
@@ -91,6 +93,7 @@ static uint64_t time_in(const tsr__timeline *t, const tsr_weights_device *window
                         int64_t death, bool is_timed) {
   int64_t from = birth < window->first ? window->first : birth;
   int64_t until = death > window->last ? window->last : death;
+  assert(window->first <= from && from <= until && until <= window->last);
   if (!is_timed) return (uint64_t)(until - from);
   int64_t from_us = t->events.time_us[from], until_us = t->events.time_us[until];
   return until_us > from_us ? (uint64_t)until_us - (uint64_t)from_us : 0;
@@ -152,6 +155,7 @@ static int weigh_lives(const tsr__timeline *t, const tsr__categories *categories
     if ((ok = weight != NULL)) weigh_allocation(t, out, (uint32_t)i, is_timed, weight);
   }
   tsr__map_release(&rows);
+  assert(out->stack_count <= most_rows(t));
   if (!ok) return tsr__fail_memory(error);
   if (out->stack_count) qsort(out->stacks, out->stack_count, sizeof *out->stacks, compare_weights);
   return 0;
@@ -174,6 +178,7 @@ static bool find_windows(const tsr_snapshot *snapshot, const tsr_window *window,
     tsr_events events = tsr_snapshot_events(snapshot, devices[i]);
     tsr_weights_device device = {.device = devices[i]};
     if (!tsr__window_find(&events, window, &device.first, &device.last)) continue;
+    assert(device.first >= 0 && device.first <= device.last && device.last < (int64_t)events.count);
     device.first_us = events.time_us[device.first];
     device.last_us = events.time_us[device.last];
     is_timed &= device.first_us != TSR_TIME_NONE && device.last_us != TSR_TIME_NONE;

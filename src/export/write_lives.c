@@ -1,5 +1,6 @@
 /* write_lives.c - allocations for other programs: a table (CSV) here, a time line (trace events in JSON) in
  * perfetto.c. */
+#include <assert.h>
 #include <inttypes.h>
 #include <string.h>
 
@@ -39,6 +40,7 @@ static void put_cell(tsr__buffer *out, size_t from) {
   }
   if (is_formula) *--to = '\'';
   *--to = '"';
+  assert(to == out->data + from);
 }
 
 static void put_stack(table *t, uint32_t id) {

@@ -1,5 +1,6 @@
 /* write_weights.c - weights of stacks in the formats of flame graph programs: folded lines and speedscope here,
  * pprof in pprof.c. */
+#include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
 
@@ -121,6 +122,7 @@ static int write_speedscope(const tsr__flame *flame, tsr_write_fn *write, void *
   tsr__emitter emitter;
   bool ok = true;
   if (!find_entries(flame)) return tsr__fail_memory(error);
+  size_t entries = flame->shown->entries.count;
   tsr__emitter_init(&emitter, &options, write, context);
   tsr__emit_object(&emitter, NULL);
   tsr__emit_field(&emitter, "$schema", NULL,
@@ -133,6 +135,8 @@ static int write_speedscope(const tsr__flame *flame, tsr_write_fn *write, void *
     ok = emit_profile(&emitter, flame, &flame->weights->devices[i]);
   tsr__emit_end(&emitter);
   tsr__emit_end(&emitter);
+  assert(flame->shown->entries.count == entries); /* the frames that were listed first are all */
+  (void)entries;
   int status = tsr__emitter_finish(&emitter, error);
   return status || ok ? status : tsr__fail_memory(error);
 }

@@ -4,6 +4,7 @@
  * from them and the source. */
 #include "tessera/unstable/mosaic_file.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -112,6 +113,7 @@ static size_t read_stack(analyzer *a, uint32_t stack_id, uint64_t *first, uint64
 
 /* Store the texts of a row one after the other, in memory that begins at `content`. */
 static bool fill_row(const analyzer *a, uint64_t known, tsr_mosaic_file_row *row) {
+  assert(known && known <= a->outline.lines.count);
   tsr_text content = stripped(a->outline.lines.items[known - 1]);
   const tsr_text texts[] = {content,
                             {a->lines.data, a->lines.size},
@@ -142,6 +144,7 @@ static bool add_group(analyzer *a, const tsr_mosaic_group *group) {
   if (!known) return true;
   uint32_t index = tsr__intern_put(&a->keys, a->lines.data, a->lines.size, &added);
   if (index == TSR__INTERN_FULL) return false;
+  assert(added ? index == out->row_count : index < out->row_count);
   tsr_mosaic_file_row *row = &out->rows[index];
   if (added) {
     *row = (tsr_mosaic_file_row){.number = index};
@@ -177,6 +180,7 @@ static bool sort_rows(tsr_mosaic_file *out) {
   if (!places) return false;
   if (out->row_count) qsort(out->rows, out->row_count, sizeof *out->rows, compare_rows);
   for (size_t i = 0; i < out->row_count; i++) places[out->rows[i].number] = i;
+  for (size_t i = 0; i < out->stack_count; i++) assert(out->stacks[i].row < out->row_count);
   for (size_t i = 0; i < out->stack_count; i++) out->stacks[i].row = places[out->stacks[i].row];
   tsr__free(places);
   return true;
@@ -198,6 +202,7 @@ static bool analyze(analyzer *a, const tsr_mosaic_groups *groups) {
   a->out->stacks = TSR__NEW_ARRAY(tsr_mosaic_file_stack, groups->count);
   bool ok = a->out->rows && a->out->others && a->out->stacks && keep_source(a);
   for (size_t i = 0; ok && i < groups->count; i++) ok = add_group(a, &groups->items[i]);
+  assert(a->out->other_count + a->out->stack_count <= groups->count);
   return ok && sort_rows(a->out);
 }
 

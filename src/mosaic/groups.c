@@ -10,6 +10,7 @@
  * and the content of `live` at the end, in the order of places, is grouped. A group is identified by
  * the text of its frames' files and lines; function names do not count. Distinct stacks are few, so
  * each stack's text is made once. */
+#include <assert.h>
 #include <inttypes.h>
 #include <stdlib.h>
 
@@ -53,6 +54,7 @@ static bool find_live(grouping *g, int64_t event) {
     uint8_t action = events->action[i];
     if (action != TSR_ACTION_ALLOC && action != TSR_ACTION_FREE_COMPLETED) continue;
     const uint64_t *place = tsr__map_find(&count.live, events->addr[i]);
+    assert(!place || *place < g->places.count);
     if (place) g->places.items[*place] = i * 2 + (action == TSR_ACTION_FREE_COMPLETED ? FREED : 0);
     if (!place && action == TSR_ACTION_ALLOC) is_good = TSR__VECTOR_PUSH(&g->places, i * 2);
     is_good = is_good && tsr__mosaic_count_event(&count, g->trace, i, g->places.count - 1);
@@ -78,6 +80,7 @@ static uint32_t group_of(grouping *g, uint32_t stack) {
  * memory. */
 static tsr_mosaic_group *group_at(grouping *g, size_t place) {
   uint64_t event = g->places.items[place] / 2;
+  assert(event < g->trace->events.count);
   if (g->places.items[place] % 2 == FREED) return NULL;
   uint32_t stack = g->trace->events.stack[event];
   if (stack == TSR_NONE) return &g->rest;
@@ -109,10 +112,12 @@ static bool list_live(grouping *g) {
     first += groups[i].allocations;
   }
   g->rest.first = first;
+  assert(first + g->rest.allocations <= g->places.count);
   for (size_t i = 0; i < g->places.count; i++) {
     tsr_mosaic_group *group = group_at(g, i);
     if (group) g->events[group->first++] = g->places.items[i] / 2;
   }
+  assert(g->groups.count == count || !groups); /* what is live was grouped before */
   for (size_t i = 0; i < count; i++) groups[i].first -= groups[i].allocations;
   g->rest.first -= g->rest.allocations;
   return true;
@@ -136,7 +141,10 @@ static bool sort(tsr_mosaic_group *groups, size_t count) {
   if (!all) return false;
   for (size_t i = 0; i < count; i++) all[i] = (ranked){groups[i], i};
   qsort(all, count, sizeof *all, compare_ranked);
-  for (size_t i = 0; i < count; i++) groups[i] = all[i].group;
+  for (size_t i = 0; i < count; i++) {
+    assert(!i || all[i - 1].group.bytes >= all[i].group.bytes);
+    groups[i] = all[i].group;
+  }
   tsr__free(all);
   return true;
 }

@@ -8,6 +8,8 @@
  * all frees of the address in the window, and again those before the peak. Mosaic also identifies the
  * event to stop at by such versions, so its second reading may stop too early and print
  * nothing; that bug is not reproduced here. */
+#include <assert.h>
+
 #include "base/checked.h"
 #include "base/memory.h"
 #include "mosaic/trace.h"
@@ -60,6 +62,7 @@ static bool read_trace(const tsr__mosaic_trace *trace, const tsr_mosaic_window *
     version += trace->events.addr[i] == window->stop.address &&
                trace->events.action[i] == TSR_ACTION_FREE_COMPLETED;
   }
+  assert(out->peak_bytes >= 0 && out->peak_event < (int64_t)i);
   out->end = i;
   out->end_version_excess = is_stopped;
   tsr__map_release(&count.live);
@@ -71,6 +74,7 @@ static uint64_t count_frees(const tsr__mosaic_trace *trace, const tsr_mosaic_win
                             uint64_t address, uint64_t end) {
   gate g = {.window = window, .time_us = TSR_TIME_NONE};
   uint64_t frees = 0;
+  assert(end <= trace->events.count);
   for (uint64_t i = 0; i < end; i++) {
     (void)is_past(&g, trace->events.time_us[i]);
     frees += trace->events.action[i] == TSR_ACTION_FREE_COMPLETED &&
@@ -185,9 +189,10 @@ static bool put_keys(const tsr_snapshot *snapshot, const tsr_mosaic_groups *grou
   for (size_t i = 0; i < groups->count; i++) {
     text->size = 0;
     tsr__mosaic_key(text, snapshot, groups->items[i].stack);
-    /* Groups of one snapshot have different keys, so ids are positions. */
-    if (text->failed || tsr__intern_put(keys, text->data, text->size, NULL) == TSR__INTERN_FULL)
-      return false;
+    if (text->failed) return false;
+    uint32_t id = tsr__intern_put(keys, text->data, text->size, NULL);
+    if (id == TSR__INTERN_FULL) return false;
+    assert(id == i); /* groups of one snapshot have different keys, so ids are positions */
   }
   return true;
 }
@@ -208,7 +213,10 @@ static int compare(const tsr_snapshot *base_snapshot, const tsr_mosaic_peak *bas
     uint32_t id = is_good ? tsr__intern_find(&keys, text.data, text.size) : TSR__INTERN_FULL;
     if (id == TSR__INTERN_FULL) {
       diff->groups.items[diff->groups.count++] = *group;
-    } else if (group->bytes > base->groups.items[id].bytes) {
+      continue;
+    }
+    assert(id < base->groups.count);
+    if (group->bytes > base->groups.items[id].bytes) {
       diff->grown_count++;
       diff->grown_bytes =
           tsr__sum_u64(diff->grown_bytes, group->bytes - base->groups.items[id].bytes);

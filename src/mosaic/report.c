@@ -2,6 +2,7 @@
  *
  * This does not use the emitter: there is only one format, and Mosaic defines it.
  * Text is collected in a buffer and written in pieces. */
+#include <assert.h>
 #include <inttypes.h>
 
 #include "base/buffer.h"
@@ -101,6 +102,7 @@ int tsr_mosaic_print_stages(const tsr_snapshot *snapshot, const tsr_mosaic_stage
   int status = 0;
   for (size_t i = 0; i < stages->count && !status; i++) {
     const tsr_mosaic_stage *stage = &stages->items[i];
+    assert(stage->annotation < count);
     print_string(&p, annotations[stage->annotation].name);
     tsr__buffer_text(&p.text, "_");
     print_string(&p, annotations[stage->annotation].stage);
@@ -128,6 +130,7 @@ static void log_event(printer *p, const tsr_mosaic_peak *peak) {
   if (peak->event < 0) return;
   tsr_events events = tsr_snapshot_events(p->snapshot, peak->device);
   size_t event = (size_t)peak->event;
+  assert(event < events.count);
   tsr_text action = tsr_snapshot_action_name(p->snapshot, events.action[event]);
   tsr__buffer_printf(&p->text, " at %" PRIx64 "_%" PRIu64 " (", events.addr[event], peak->version);
   (void)tsr__text_clean(&p->text, action);

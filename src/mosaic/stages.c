@@ -3,6 +3,7 @@
  * Annotations are visited in file order; for each, events are processed up to the first that is later
  * than the annotation. As in Mosaic, this never goes back for an annotation that is out of order. An
  * event without a time is processed with the previous one. */
+#include <assert.h>
 #include <string.h>
 
 #include "base/memory.h"
@@ -50,6 +51,7 @@ static bool fill(const tsr__mosaic_trace *trace, const tsr_mosaic_stages_options
     *stage = (tsr_mosaic_stage){.annotation = i, .bytes = count.bytes};
     is_good = is_good && count_repeat(&seen, &annotations[i], &stage->repeat);
   }
+  assert(out->count <= annotation_count);
   tsr__map_release(&count.live);
   tsr__map_release(&seen);
   return is_good;

@@ -1,6 +1,8 @@
 /* trace.c - see trace.h. */
 #include "mosaic/trace.h"
 
+#include <assert.h>
+
 tsr__mosaic_trace tsr__mosaic_trace_of(const tsr_snapshot *snapshot, uint32_t device) {
   tsr__mosaic_trace trace = {.snapshot = snapshot, .device = device};
   trace.events = tsr_snapshot_events(snapshot, device);
@@ -21,6 +23,7 @@ tsr__mosaic_trace tsr__mosaic_trace_first(const tsr_snapshot *snapshot) {
 
 bool tsr__mosaic_counts(const tsr__mosaic_trace *trace, uint64_t event) {
   const tsr__id_vector *shapes = &trace->snapshot->events.shape;
+  assert(event < trace->events.count);
   uint32_t shape = shapes->values ? shapes->values[trace->first_row + event] : shapes->uniform;
   return shape & TSR__KEY(ADDR);
 }
@@ -35,6 +38,7 @@ static int64_t add(int64_t bytes, uint64_t size, bool is_negative) {
 bool tsr__mosaic_count_event(tsr__mosaic_count *count, const tsr__mosaic_trace *trace,
                              uint64_t event, uint64_t value) {
   const tsr_events *events = &trace->events;
+  assert(tsr__mosaic_counts(trace, event)); /* it has an address */
   uint64_t address = events->addr[event];
   if (events->action[event] == TSR_ACTION_ALLOC) {
     count->bytes = add(count->bytes, events->size[event], false);

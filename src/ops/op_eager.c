@@ -9,6 +9,7 @@
  * k, v (as many heads each), mask and, of GPT-2, its layer's buffer of what may attend to what.
  * Outputs: the result (batch, rows, heads * width), and the weights, which the caller's function
  * holds. */
+#include <assert.h>
 #include <math.h>
 
 #include "graph/table.h"
@@ -35,6 +36,7 @@ static tsr__shape scores(const tsr__op_call *call) {
 
 static tsr__shape merged(const tsr__op_call *call) {
   tsr__shape q = tsr__op_shape(call, Q);
+  assert(q.rank == 4);
   return TSR__SHAPE(q.dim[0], q.dim[2], q.dim[1] * q.dim[3]);
 }
 
@@ -54,6 +56,7 @@ static double dropout(const tsr__op_call *call) {
   return call->attributes->dropout;
 }
 static double kept(const tsr__op_call *call) {
+  assert(dropout(call) < 1);
   return 1 / (1 - dropout(call));
 }
 /* Scores are divided by the root of the heads' width, or multiplied by its reciprocal. */
@@ -78,6 +81,7 @@ static tsr__layout by_row(const tsr__op_call *call, tsr__layout layout) {
 }
 static tsr__layout causal_part(const tsr__op_call *call, tsr__layout layout) {
   uint64_t queries = tsr__op_shape(call, Q).dim[2], keys = tsr__op_shape(call, K).dim[2];
+  assert(queries && queries <= keys);
   return tsr__layout_slice(tsr__layout_slice(layout, 0, keys - queries, queries), 1, 0, keys);
 }
 

@@ -40,6 +40,7 @@ static void column(tsr__bundle *p, const char *name, size_t device) {
 }
 
 void tsr__bundle_column_end(tsr__bundle *p) {
+  assert(tsr__pack_size(&p->pack) >= p->column_start);
   tsr__buffer_printf(&p->directory, "\",%" PRIu64 "]", tsr__pack_size(&p->pack) - p->column_start);
 }
 
@@ -58,6 +59,7 @@ typedef struct kind {
   uint64_t requested_bytes, block_bytes;
   uint64_t said; /* index of the text plus 1; 0 if there is none */
 } kind;
+static_assert(sizeof(kind) == 4 * sizeof(uint64_t), "kinds are compared byte by byte");
 
 /* A kind's number. Most stacks request one size, so the last kind of the same stack (its number plus 1
  * is in `last`) is tried first. */
@@ -83,6 +85,7 @@ static void pack_said(tsr__bundle *p, const tsr_view_device *d, const tsr__inter
   for (uint32_t i = 0; p->ok && i < kinds->count; i++) {
     kind key;
     memcpy(&key, kinds->items[i].data, sizeof key);
+    assert(key.said <= d->text_count);
     uint64_t string =
         key.said ? (uint64_t)tsr__page_text(p->names, d->texts[key.said - 1], &p->ok) + 1 : 0;
     tsr__pack_number(&p->pack, string);
@@ -99,6 +102,8 @@ static void pack_kinds(tsr__bundle *p, const tsr__page_track *t, size_t number) 
   column(p, "kind", number);
   for (size_t i = 0; p->ok && !p->pack.is_full && i < t->cut->listed_count; i++) {
     uint32_t row = t->cut->listed[i], stack = d->stack[row];
+    assert(row < d->allocation_count);
+    assert(stack == TSR_NONE || stack < tsr_snapshot_stack_count(t->snapshot));
     uint32_t node = tsr__page_stack(p->names, t->ids, t->snapshot, stack, &p->ok);
     kind key = {node == TSR_NONE ? 0 : (uint64_t)node + 1, d->requested_bytes[row],
                 d->block_bytes[row], said_of(d, row)};
@@ -139,6 +144,7 @@ static void pack_addresses(tsr__bundle *p, const tsr__page_track *t, size_t numb
     qsort(distinct.items, distinct.count, sizeof *distinct.items, compare_u64);
   column(p, "addresses", number);
   for (size_t i = 0; p->ok && i < distinct.count; i++) {
+    assert(!i || distinct.items[i - 1] < distinct.items[i]);
     *tsr__map_find(&places, distinct.items[i]) = i;
     tsr__pack_bytes(&p->pack, &distinct.items[i], sizeof *distinct.items);
   }
@@ -201,8 +207,10 @@ static void pack_groupings(tsr__bundle *p, const tsr__page_track *t, size_t numb
     const tsr_view_grouping *grouping = &t->device->groupings[g];
     snprintf(name, sizeof name, "group%zu", g);
     column(p, name, number);
-    for (size_t i = 0; i < cut->listed_count; i++)
+    for (size_t i = 0; i < cut->listed_count; i++) {
+      assert(grouping->group[cut->listed[i]] < grouping->count);
       tsr__pack_bytes(&p->pack, &grouping->group[cut->listed[i]], 1);
+    }
     tsr__bundle_column_end(p);
     if (!cut->rest[g].high) continue;
     snprintf(name, sizeof name, "rest%zu.high", g);
@@ -277,7 +285,7 @@ static void pack_pools(tsr__bundle *p, const tsr_view_device *d, size_t number) 
   column(p, "pools", number);
   for (size_t i = 0; i < d->pool_mark_count; i++) {
     const tsr_view_pool_mark *mark = &d->pool_marks[i];
-    assert(mark->moment >= before);
+    assert(mark->moment >= before && mark->group < TSR_VIEW_GROUPS_MAX);
     tsr__pack_number(&p->pack, mark->moment - before);
     tsr__pack_number(&p->pack, mark->group);
     tsr__pack_number(&p->pack, mark->bytes);
@@ -344,6 +352,7 @@ void tsr__page_pack_names(tsr__bundle *p) {
   for (uint32_t i = 0; i < names->nodes.count; i++) {
     tsr__page_node node;
     memcpy(&node, names->nodes.items[i].data, sizeof node);
+    assert((node.parent == TSR_NONE || node.parent < i) && node.frame < names->frames.count);
     tsr__pack_number(&p->pack, node.parent == TSR_NONE ? 0 : i - node.parent);
     tsr__pack_number(&p->pack, node.frame);
   }
@@ -352,6 +361,7 @@ void tsr__page_pack_names(tsr__bundle *p) {
   for (uint32_t i = 0; i < names->frames.count; i++) {
     tsr__page_frame frame;
     memcpy(&frame, names->frames.items[i].data, sizeof frame);
+    assert(frame.name < names->strings.count && frame.file < names->strings.count);
     tsr__pack_number(&p->pack, frame.name);
     tsr__pack_number(&p->pack, frame.file);
     tsr__pack_number(&p->pack, frame.line == TSR_LINE_UNKNOWN ? 0 : tsr__sum_u64(frame.line, 1));

@@ -1,6 +1,8 @@
 /* names.c - one table of names for all files of a page. See names.h. */
 #include "page/names.h"
 
+#include <assert.h>
+
 #include "base/utf8.h"
 #include "emit/text.h"
 #include "tessera/unstable/frames.h"
@@ -61,6 +63,7 @@ uint32_t tsr__page_string(tsr__page_names *names, tsr__page_ids *ids, const tsr_
 
 static uint32_t frame_id(tsr__page_names *names, tsr__page_ids *ids, const tsr_snapshot *snapshot,
                          uint32_t frame, bool *ok) {
+  assert(frame < tsr_snapshot_frame_count(snapshot));
   if (ids->frames[frame]) return ids->frames[frame] - 1;
   tsr_frame f = tsr_snapshot_frame(snapshot, frame);
   tsr_origin origin = tsr_frame_origin(tsr_snapshot_string(snapshot, f.name),
@@ -77,6 +80,7 @@ static uint32_t frame_id(tsr__page_names *names, tsr__page_ids *ids, const tsr_s
 uint32_t tsr__page_stack(tsr__page_names *names, tsr__page_ids *ids, const tsr_snapshot *snapshot,
                          uint32_t stack, bool *ok) {
   if (stack == TSR_NONE) return TSR_NONE;
+  assert(stack < tsr_snapshot_stack_count(snapshot));
   if (ids->nodes[stack]) return ids->nodes[stack] - 1;
   tsr_stack frames = tsr_snapshot_stack(snapshot, stack);
   tsr__page_node node = {TSR_NONE, 0};

@@ -4,6 +4,7 @@
  * exceeds its limit, nothing more is compressed. */
 #include "page/pack.h"
 
+#include <assert.h>
 #include <string.h>
 
 #include "base/memory.h"
@@ -48,6 +49,7 @@ static void compress_room(tsr__pack *pack, int how) {
     if (pack->out.failed) pack->is_failed = true;
     if (pack->out.size > pack->most_bytes) pack->is_full = true;
   } while (pack->zip.avail_out == 0 && !pack->is_failed && !pack->is_full);
+  assert(!pack->zip.avail_in || pack->is_failed || pack->is_full);
 }
 
 void tsr__pack_flush(tsr__pack *pack) {
@@ -57,6 +59,7 @@ void tsr__pack_flush(tsr__pack *pack) {
 void tsr__pack_bytes(tsr__pack *pack, const void *data, size_t size_bytes) {
   const unsigned char *bytes = data;
   while (size_bytes) {
+    assert(pack->used < TSR__PACK_ROOM);
     size_t room = TSR__PACK_ROOM - pack->used, piece = size_bytes < room ? size_bytes : room;
     memcpy(pack->room + pack->used, bytes, piece);
     pack->used += piece;

@@ -14,8 +14,10 @@
  * names. A page that is too large because of its names is packed again with shorter ones; if that does
  * not help, the caller must provide smaller cuts. */
 #include "page/page.h"
-#include "base/options.h"
 
+#include <assert.h>
+
+#include "base/options.h"
 #include "page/template.h"
 
 enum { MOST_BYTES = 20000000, HEAD_ROOM = 65536, QUICK_ALLOCATIONS = 200000 };
@@ -46,6 +48,7 @@ static int find_tracks(tsr_page *p, tsr_error *error) {
       p->tracks[p->track_count++] = (tsr__page_track){input->input.snapshot, &p->ids[i], i,
                                                       &input->view->devices[d], &input->cuts[d]};
   }
+  assert(p->track_count == count);
   return 0;
 }
 
@@ -186,6 +189,7 @@ static void put_base64(writer *w, const unsigned char *data, size_t size) {
       used = 0;
     }
   }
+  assert(used % 4 == 0 && used <= sizeof line);
   put(w, line, used);
 }
 
@@ -228,6 +232,8 @@ int tsr_page_write_part(const tsr_page *page, size_t track, const tsr_view_cut *
     tsr__part_head(bundle, &part);
     status = finish(bundle, &head, &data, error);
   }
+  assert(names.nodes.count == page->names.nodes.count);
+  assert(names.strings.count == page->names.strings.count);
   tsr__bundle_release(bundle);
   tsr__free(bundle);
   if (!status) {

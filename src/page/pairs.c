@@ -13,6 +13,7 @@
 #include "page/page.h"
 #include "questions/diff/match.h"
 
+#include <assert.h>
 #include <string.h>
 
 #include "emit/text.h"
@@ -73,6 +74,7 @@ static bool add_lines(const tsr_view_device *d, uint8_t side, tsr__arena *arena,
                       uint32_t *count) {
   const tsr_view_grouping *grouping = grouping_by_line(d);
   bool is_live[TSR_VIEW_GROUPS_MAX] = {false};
+  assert(grouping && grouping->count <= TSR_VIEW_GROUPS_MAX);
   for (size_t a = 0; a < d->allocation_count; a++)
     if (d->born[a] <= d->peak && d->peak < d->died[a]) is_live[grouping->group[a]] = true;
   for (size_t g = 0; g < grouping->count; g++) {
@@ -84,6 +86,7 @@ static bool add_lines(const tsr_view_device *d, uint8_t side, tsr__arena *arena,
     copy[name.size_bytes] = '\0';
     uint32_t at = 0;
     while (at < *count && strcmp(lines[at].name, copy) != 0) at++;
+    assert(at < 2 * TSR_VIEW_GROUPS_MAX);
     if (at == *count) lines[(*count)++] = (tsr__line){.name = copy};
     lines[at].sides |= side;
   }
@@ -103,6 +106,7 @@ static void pack_lines_of(tsr__bundle *p, const tsr__line *lines, uint32_t count
   tsr__pack_number(&p->pack, moved);
   for (uint32_t i = 0; i < count; i++) {
     if (lines[i].sides != side || !has_moved(lines, count, i)) continue;
+    assert(lines[i].into < count);
     const char *of = lines[lines[i].into].name;
     tsr__pack_number(&p->pack, tsr__page_text(p->names, tsr__text_of(lines[i].name), &p->ok));
     tsr__pack_number(&p->pack, tsr__page_text(p->names, tsr__text_of(of), &p->ok));

@@ -2,6 +2,7 @@
  *
  * Allocations become rows in the order of the timeline; frees that wait for a stream are filled in
  * afterwards. Steps and phases use the same timeline, so the trace is replayed once. */
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -50,10 +51,12 @@ static bool fill_columns(const tsr__timeline *t, tsr_view_device *out) {
     out->requested_bytes[a] = tsr__timeline_requested(t, a);
     out->block_bytes[a] = t->block_bytes.items[a];
     out->stack[a] = tsr_snapshot_stack(t->snapshot, stack).depth ? stack : TSR_NONE;
+    assert(out->born[a] < out->died[a] && (!a || out->born[a - 1] <= out->born[a]));
   }
   for (size_t i = 0; i < t->waits.count; i++) {
     const tsr__wait *wait = &t->waits.items[i];
     out->released[wait->allocation] = wait->from == TSR_NONE ? 0 : wait->from + 1;
+    assert(out->released[wait->allocation] <= out->died[wait->allocation]);
   }
   return true;
 }

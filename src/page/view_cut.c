@@ -13,6 +13,7 @@
  * that is not before its end; most live between two samples and count at none. So sums are arrays
  * of changes too, one entry per sample. With the absurd sizes of a hostile file, sums wrap around,
  * and return to correct values later. */
+#include <assert.h>
 #include <string.h>
 
 #include "base/error.h"
@@ -24,7 +25,7 @@ enum { MOST_ALLOCATIONS = 1500000, MOST_BUCKETS = 8192, SIZE_CLASSES = 64 * 16 }
 typedef struct cutter {
   const tsr_view_device *d;
   tsr_view_cut *out;
-  size_t row_count; /* rows born by the end of the range */
+  size_t row_count;   /* rows born by the end of the range */
   uint8_t *is_listed; /* by row; NULL if all in the range are included */
 } cutter;
 
@@ -67,6 +68,7 @@ static bool list_rows(cutter *c, size_t count) {
   for (size_t row = 0; row < c->row_count; row++)
     if (c->is_listed ? c->is_listed[row] : is_within(c, row))
       c->out->listed[c->out->listed_count++] = (uint32_t)row;
+  assert(c->out->listed_count == count);
   return true;
 }
 
@@ -99,6 +101,7 @@ static bool choose(cutter *c, uint64_t most) {
     uint64_t bytes = c->d->requested_bytes[row];
     if (!is_listed && bytes > c->out->rest_largest_bytes) c->out->rest_largest_bytes = bytes;
   }
+  assert(listed <= most && most < count);
   c->out->rest_count = count - listed;
   return list_rows(c, (size_t)listed);
 }
@@ -123,6 +126,7 @@ static bool find_buckets(cutter *c, uint32_t most) {
   size_t moments = (size_t)out->to - out->from + 1;
   out->bucket_moments = (uint32_t)((moments + most - 1) / most);
   out->bucket_count = (moments + out->bucket_moments - 1) / out->bucket_moments;
+  assert(out->bucket_count && out->bucket_count <= most);
   uint64_t *change = TSR__NEW_ARRAY(uint64_t, moments), bytes = 0;
   if (!change || !allocate_buckets(out)) {
     tsr__free(change);
@@ -201,6 +205,7 @@ static void add_changes(sums *s, const cutter *c) {
   for (size_t row = 0; row < c->row_count; row++) {
     if (!is_within(c, row)) continue;
     size_t from = sample_from(c->out, d->born[row]), to = sample_from(c->out, d->died[row]);
+    assert(from <= to && to <= 2 * c->out->bucket_count);
     if (from == to) continue;
     s->active[from] += d->block_bytes[row];
     s->active[to] -= d->block_bytes[row];
@@ -278,6 +283,8 @@ static size_t rows_by(const tsr_view_device *d, uint32_t moment) {
     else
       high = middle;
   }
+  assert((!low || d->born[low - 1] <= moment) &&
+         (low == d->allocation_count || d->born[low] > moment));
   return low;
 }
 
@@ -301,7 +308,7 @@ int tsr_view_cut_compute(const tsr_view_device *device, const tsr_view_stretch *
 }
 
 void tsr_view_cut_release(tsr_view_cut *cut) {
-  void *columns[] = {cut->listed,           cut->high,        cut->low,        cut->allocated_high,
+  void *columns[] = {cut->listed,         cut->high,        cut->low,        cut->allocated_high,
                      cut->allocated_low,  cut->active_high, cut->active_low, cut->rest_blocks_high,
                      cut->rest_blocks_low};
   for (size_t i = 0; i < sizeof columns / sizeof *columns; i++) tsr__free(columns[i]);

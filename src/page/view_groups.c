@@ -54,6 +54,7 @@ static uint8_t group_of(maker *m, uint64_t key, tsr_text text) {
     if (m->keys[i] == key) return m->last = (uint8_t)i;
   if (out->count == TSR_VIEW_GROUPS_MAX) return TSR_VIEW_GROUPS_MAX - 1;
   if (out->count == TSR_VIEW_GROUPS_MAX - 1) text = (tsr_text){"(others)", 8};
+  assert(out->count < TSR_VIEW_GROUPS_MAX);
   m->keys[out->count] = key;
   out->names[out->count] = text;
   m->last = (uint8_t)out->count++;
@@ -78,6 +79,7 @@ static void spell_done(tsr_view_grouping *out, size_t group) {
 static bool by_category(maker *m) {
   for (int i = 0; i < TSR_CATEGORY_COUNT; i++)
     (void)group_of(m, (uint64_t)i, text_of(tsr_category_name((tsr_category)i)));
+  assert(m->kinds->count == m->timeline->birth.count && m->out->count == TSR_CATEGORY_COUNT);
   memcpy(m->out->group, m->kinds->category, m->timeline->birth.count);
   return true;
 }
@@ -244,6 +246,7 @@ static bool merge_least(const tsr__timeline *t, uint32_t *of, uint32_t count) {
   for (uint32_t g = 0; ok && g < count; g++) order[g].group = g;
   for (uint32_t a = 0; ok && a < t->birth.count; a++) {
     if (of[a] == GROUP_OLDER) continue;
+    assert(of[a] < count);
     double end = t->death.items[a] == TSR_NONE ? (double)t->events.count : t->death.items[a];
     double begin = t->birth.items[a] == TSR_NONE ? 0 : t->birth.items[a];
     order[of[a]].weight += (double)tsr__timeline_requested(t, a) * (end - begin + 1);
@@ -358,7 +361,7 @@ static const struct {
     {BY_STREAM, "stream", by_stream},
     {TSR_BY_POOL, "pool", by_pool},
 };
-_Static_assert(sizeof makers / sizeof *makers <= TSR_VIEW_GROUPINGS_MAX, "room for all of them");
+static_assert(sizeof makers / sizeof *makers <= TSR_VIEW_GROUPINGS_MAX, "room for all of them");
 
 void tsr__view_grouping_release(tsr_view_grouping *grouping) {
   tsr__free(grouping->names);
@@ -395,6 +398,7 @@ int tsr__view_groupings(const tsr__timeline *timeline, const tsr__view_shared *s
   m.spans_of = tsr__timeline_spans_of(timeline);
   bool ok = m.spans_of != NULL;
   for (size_t row = 0; ok && row < sizeof makers / sizeof *makers; row++) {
+    assert(out->grouping_count < TSR_VIEW_GROUPINGS_MAX);
     tsr_view_grouping *grouping = &out->groupings[out->grouping_count];
     ok = make(&m, row, grouping);
     if (!ok || m.is_bare || grouping->count < least_of(&m, row))

@@ -6,6 +6,7 @@
  * least the previous one. */
 #include "page/view_lanes.h"
 
+#include <assert.h>
 #include <stdlib.h>
 
 #include "base/memory.h"
@@ -81,6 +82,7 @@ bool tsr__view_spans(const tsr__timeline *t, tsr_view_device *out) {
                         .pool = span->pool,
                         .is_large = span->is_large,
                         .is_expandable = span->is_expandable};
+    assert(out->spans[out->span_count - 1].born < out->spans[out->span_count - 1].died);
   }
   if (out->span_count > MOST_SPANS) {
     qsort(out->spans, out->span_count, sizeof *out->spans, compare_spans);
@@ -186,6 +188,7 @@ static bool add_phases(const tsr__timeline *t, const tsr__phases *phases, ranges
     const tsr__phase_run *run = &phases->runs.items[i];
     bool is_last = i + 1 == phases->runs.count;
     uint32_t end = is_last ? (uint32_t)t->events.count : phases->runs.items[i + 1].first;
+    assert(run->first < end && end <= t->events.count);
     ok = TSR__VECTOR_PUSH(
         out, (tsr_view_range){TSR_VIEW_PHASE, run->is_known, run->phase, run->first + 1, end + 1});
   }

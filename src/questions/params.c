@@ -140,6 +140,7 @@ static void expand(const tsr_params *params, const char *format, char *out, size
       out[used++] = *format++;
     }
   }
+  assert(used < room);
   out[used] = '\0';
 }
 
@@ -196,6 +197,7 @@ bool tsr_size_parse(const char *text, uint64_t *bytes) {
     *bytes = exact;
     return true;
   }
+  assert(length < sizeof digits);
   memcpy(digits, text, length);
   digits[length] = '\0';
   if (!tsr__read_real(digits, &number) || !(number > 0)) return false;
@@ -280,6 +282,7 @@ static bool read_choice(const char *text, const char *word, uint64_t *number) {
 static int set_choice(const tsr_params *params, const tsr_parameter *row, value *v,
                       const char *text, tsr_error *error) {
   char list[256] = "";
+  assert(row->choices && row->choices[0]);
   for (int i = 0; row->choices[i]; i++) {
     uint64_t number;
     if (read_choice(text, row->choices[i], &number)) {
@@ -646,15 +649,21 @@ const tsr_allocator_settings *tsr_params_settings(const tsr_params *params, cons
 }
 
 const tsr_rules *tsr_params_rules(const tsr_params *params, const char *name) {
-  return value_of(params, name)->rules;
+  const value *v = value_of(params, name);
+  assert(row_of(params, v)->kind == TSR_PARAMETER_RULES);
+  return v->rules;
 }
 
 const tsr_lock *tsr_params_lock(const tsr_params *params, const char *name) {
-  return value_of(params, name)->lock;
+  const value *v = value_of(params, name);
+  assert(row_of(params, v)->kind == TSR_PARAMETER_LOCK);
+  return v->lock;
 }
 
 const tsr_model *tsr_params_model(const tsr_params *params, const char *name) {
-  return value_of(params, name)->model;
+  const value *v = value_of(params, name);
+  assert(row_of(params, v)->kind == TSR_PARAMETER_MODEL);
+  return v->model;
 }
 
 /* ---- The whole ---- */

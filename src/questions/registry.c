@@ -102,6 +102,7 @@ static tsr_answer *answer_new(const tsr__question_row *question, const tsr_subje
     tsr__free(at);
     return NULL;
   }
+  assert(subject_count <= TSR_QUESTION_SUBJECTS);
   *answer = (tsr_answer){.question = question, .input_count = subject_count, .names = at};
   for (size_t i = 0; i < subject_count; i++) {
     size_t length = strlen(subjects[i].name) + 1;
@@ -110,6 +111,7 @@ static tsr_answer *answer_new(const tsr__question_row *question, const tsr_subje
     answer->inputs[i] = (tsr_report_input){at, study ? tsr_study_snapshot(study) : NULL};
     at += length;
   }
+  assert(at + 1 == answer->names + size);
   return answer;
 }
 
@@ -187,7 +189,8 @@ int tsr_answer_write(const tsr_answer *answer, const tsr_report_options *options
                      tsr_write_fn *write, void *context, tsr_error *error) {
   tsr_report_options how;
   int status = tsr__options_read(options, &how, sizeof how, error);
-  tsr__report_call call = {answer->inputs, answer->input_count, answer->value, &how, write, context};
+  tsr__report_call call = {answer->inputs, answer->input_count, answer->value, &how, write,
+                           context};
   return status ? status : answer->question->report(&call, error);
 }
 
@@ -204,7 +207,8 @@ int tsr_answer_write_form(const tsr_answer *answer, const char *form, const char
   tsr_report_options how;
   int status = tsr__options_read(options, &how, sizeof how, error);
   if (status) return status;
-  tsr__report_call call = {answer->inputs, answer->input_count, answer->value, &how, write, context};
+  tsr__report_call call = {answer->inputs, answer->input_count, answer->value, &how, write,
+                           context};
   for (size_t i = 0; row->forms && row->forms[i]; i++)
     if (tsr_word_is(form, strlen(form), row->forms[i])) return row->form(&call, i, root, error);
   return tsr__fail(error, TSR_ERROR_ARGUMENT, TSR_OFFSET_NONE, "'%s' has no format '%.60s'",

@@ -17,6 +17,7 @@
 #ifndef TSR_TORCH_LISTING_H
 #define TSR_TORCH_LISTING_H
 
+#include <assert.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -59,8 +60,8 @@ typedef struct tsr__listed_class {
 } tsr__listed_class;
 
 enum { TSR__LISTED_OP = 0x100, TSR__LISTED_PHASE = 0x200 };
-_Static_assert(TSR__PLACE_COUNT <= (int)TSR__LISTED_OP, "events share one number space");
-_Static_assert(TSR__OP_KIND_COUNT <= (int)TSR__LISTED_PHASE - (int)TSR__LISTED_OP, "as above");
+static_assert(TSR__PLACE_COUNT <= (int)TSR__LISTED_OP, "events share one number space");
+static_assert(TSR__OP_KIND_COUNT <= (int)TSR__LISTED_PHASE - (int)TSR__LISTED_OP, "as above");
 
 extern const tsr__listing tsr__listings[TSR__PLACE_COUNT]; /* common.c */
 extern const tsr__listed_class tsr__listed_gpt2;           /* gpt2.c */

@@ -1,5 +1,6 @@
 /* answer.c - what was live at another moment? A moment is an event's number, a time, or the event at
  * which an address was allocated or freed for the n-th time. */
+#include <assert.h>
 #include <inttypes.h>
 
 #include "base/memory.h"
@@ -52,6 +53,7 @@ static int describe_live(const tsr__timeline *timeline, const tsr__categories *c
   tsr__live_set live = {0};
   tsr__shares shares;
   int64_t event = out->moment.event;
+  assert(event >= -1 && event < (int64_t)timeline->events.count);
   int status = tsr__timeline_live(timeline, event, &live, error);
   if (!status) status = tsr__shares_of(timeline, &live, categories, names, top, &shares, error);
   if (!status) {

@@ -4,6 +4,7 @@
  * if they are needed: for a category's budget, for a lock, or to explain a failure. */
 #include "tessera/unstable/check.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -72,6 +73,8 @@ static int measure_causes(checker *c, const tsr__timeline *t, tsr_check_device *
   if (!status)
     status = tsr__check_peaks(t, categories, &c->functions, lock && lock->version == 1, out, error);
   if (!status) status = copy_names(out, error);
+  for (size_t i = 1; !status && i < out->cause_count; i++)
+    assert(tsr__compare_check_causes(&out->causes[i - 1], &out->causes[i]) <= 0);
   out->has_causes = !status;
   return status;
 }
@@ -140,6 +143,7 @@ static int join_lock(const tsr_lock_device *locked, tsr_check_device *device, ts
     found->is_locked = true;
     found->locked_bytes = cause->bytes;
   }
+  assert(device->cause_count <= count + locked->cause_count);
   return 0;
 }
 
@@ -200,6 +204,7 @@ static int explain(const checker *c, const tsr_check_device *device, bool has_lo
   size_t count = has_lock ? rank(result, device, true, list) : 0;
   result->is_change = is_telling(result, list, count);
   if (!result->is_change) count = rank(result, device, false, list);
+  assert(count <= device->cause_count);
   size_t most = c->top && c->top < CAUSES_OF_A_RESULT ? c->top : CAUSES_OF_A_RESULT;
   if (count > most) count = most;
   result->causes = TSR__NEW_ARRAY(uint32_t, count);
@@ -228,6 +233,7 @@ static tsr_check_result against_limit(const tsr_check_device *device,
                              .event = device->peak.event,
                              .limit_bytes = limit->bytes};
   if (limit->rule == TSR_CHECK_MAX_CATEGORY) {
+    assert(limit->category < TSR_CATEGORY_COUNT);
     result.bytes = device->categories[limit->category].peak_bytes;
     result.event = device->categories[limit->category].peak_event;
   } else if (limit->rule == TSR_CHECK_MAX_RESERVED) {
@@ -374,6 +380,7 @@ int tsr_check_compute(tsr_study *study, const tsr_check_options *options, const 
   check->result_count = c.results.count;
   for (size_t i = 0; i < check->result_count; i++)
     check->failed_count += !check->results[i].is_passed;
+  assert(status || check->device_count == count);
   check->is_cut = is_cut(snapshot);
   check->leaves_host = tsr__query_leaves_host(snapshot, devices, count);
   check->is_passed = !check->failed_count && check->device_count && !check->is_cut;

@@ -2,6 +2,7 @@
  *
  * A lock is an untrusted file: it is read line by line, each a keyword and its words, in any order
  * within a device, but without duplicates. The first error ends reading and names its line. */
+#include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -116,6 +117,7 @@ static int end_device(reader *r) {
   if (!r->devices.count) return 0;
   tsr_lock_device *device = &r->devices.items[r->devices.count - 1];
   if (!(r->seen & SEEN_PEAK)) return wrong(r, "the previous device has no peak");
+  assert(r->causes.count <= TSR_LOCK_MAX_CAUSES);
   size_t size = r->causes.count * sizeof *device->causes;
   device->causes = tsr__arena_alloc(&r->store->arena, size, _Alignof(tsr_lock_cause));
   if (!device->causes) return tsr__fail_memory(r->error);
@@ -157,6 +159,7 @@ static int read_total(reader *r, unsigned bit, uint64_t *out) {
 static int read_category_line(reader *r, tsr_lock_device *device) {
   tsr_category kind;
   if (!read_category(r, &kind)) return wrong(r, "no such category of memory");
+  assert(kind < TSR_CATEGORY_COUNT);
   if (r->seen_categories & (1u << kind)) return wrong(r, "duplicate for this device");
   r->seen_categories |= 1u << kind;
   if (!read_number(r, UINT64_MAX, &device->categories[kind]))
@@ -230,6 +233,7 @@ static int read_lines(reader *r, const char *text, size_t size_bytes) {
     size_t length = end ? (size_t)(end - text) - at : size_bytes - at;
     size_t next = at + length + 1;
     if (length && text[at + length - 1] == '\r') length--;
+    assert(next > at && at + length <= size_bytes);
     r->rest = (tsr_text){text + at, length};
     at = next;
     status = check_line(r);
@@ -295,6 +299,9 @@ static void put_categories(tsr__buffer *out, const tsr_check_device *device) {
 static void put_device(tsr__buffer *out, const tsr_check_device *device) {
   char what[64];
   size_t count = device->cause_count < TSR_LOCK_CAUSES ? device->cause_count : TSR_LOCK_CAUSES;
+  for (size_t i = 1; i < count; i++)
+    assert(device->causes[i - 1].cause.bytes >= device->causes[i].cause.bytes ||
+           device->causes[i].is_locked);
   while (count && !device->causes[count - 1].cause.bytes) count--; /* of an older lock */
   if (device->device == TSR_DEVICE_HOST)
     tsr__buffer_text(out, "\ndevice host\n");

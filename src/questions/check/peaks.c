@@ -7,6 +7,7 @@
  *   died    the same, subtracted; `cause_of` remembers the cause of each allocation */
 #include "questions/check/peaks.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -34,6 +35,7 @@ static size_t put_word(char out[NAME_BYTES], size_t used, tsr_text text) {
   for (size_t at = 0; at < text.size_bytes;) {
     uint32_t code;
     size_t length = tsr__utf8_decode(text.data + at, text.size_bytes - at, &code);
+    assert(length && used <= NAME_BYTES);
     if (used + length > NAME_BYTES) break;
     if (is_unprintable(code)) {
       out[used++] = code == ' ' ? '_' : '?';
@@ -77,6 +79,7 @@ static bool name_functions(const tsr_snapshot *snapshot, const tsr__places *plac
     size_t size = put_name(snapshot, places->items.items[i], name);
     out->of_place[i] = tsr__intern_put(names, name, size, NULL);
     if (out->of_place[i] == TSR__INTERN_FULL) return false;
+    assert(out->of_place[i] <= i); /* numbered as they come, the first 0 */
   }
   return true;
 }
@@ -155,6 +158,7 @@ static void add(account *a, uint64_t bytes, uint32_t stack, int64_t event) {
 }
 
 static void drop(account *a, uint64_t bytes) {
+  assert(a->allocations && a->bytes <= a->peak_bytes);
   a->bytes = tsr__drop_u64(a->bytes, bytes);
   a->allocations--;
 }
@@ -170,6 +174,7 @@ static void enter(book *b, uint32_t allocation, int64_t event) {
   uint8_t kind = b->categories->category[allocation];
   uint32_t function = b->functions->of_place[tsr__place_of(b->functions->places, stack)];
   uint32_t cause = function * TSR_CATEGORY_COUNT + kind;
+  assert(kind < TSR_CATEGORY_COUNT && cause < b->account_count);
   b->cause_of[allocation] = cause;
   add(&b->accounts[cause], bytes, stack, event);
   add(&b->by_kind[kind], bytes, stack, event);
@@ -231,6 +236,7 @@ static bool tell(const book *b, tsr_check_device *device) {
                           .peak_event = a->peak_event,
                           .bytes_at_peak = a->bytes_at_peak};
   }
+  assert(device->cause_count == count);
   if (count) qsort(device->causes, count, sizeof *device->causes, tsr__compare_check_causes);
   for (int i = 0; i < TSR_CATEGORY_COUNT; i++) {
     const account *a = &b->by_kind[i];

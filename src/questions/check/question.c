@@ -4,6 +4,7 @@
  * contains what an earlier run held. The caller writes the lock
  * (tsr_answer_write_form, "lock").
  */
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -107,6 +108,7 @@ static int read_limits(const tsr_params *params, tsr_check_limit *limits, size_t
     if (status) return status;
     ++*count;
   }
+  assert(*count < LIMITS_MOST);
   if (tsr_params_has(params, "max_reserved"))
     limits[(*count)++] = (tsr_check_limit){.rule = TSR_CHECK_MAX_RESERVED,
                                            .bytes = tsr_params_count(params, "max_reserved")};

@@ -14,6 +14,7 @@
  */
 #include "questions/diff/diff.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -28,7 +29,7 @@
 #include "questions/shared/shares.h"
 #include "study/study.h"
 
-_Static_assert(TSR_DIFF_SETTINGS_BYTES == TSR_ALLOCATOR_SETTINGS_TEXT_BYTES, "one text, one size");
+static_assert(TSR_DIFF_SETTINGS_BYTES == TSR_ALLOCATOR_SETTINGS_TEXT_BYTES, "one text, one size");
 
 /* Of the two names that a row has: one per side. */
 static uint32_t name_entry(uint32_t class, int side) {
@@ -171,6 +172,7 @@ static const tsr_peak_device *peak_of(const tsr_peak *peak, const tsr_diff_side 
 
 static uint32_t class_of(const pair *p, int which, uint32_t stack) {
   const uint32_t *classes = which ? p->match.new_class : p->match.old_class;
+  assert(stack == TSR_NONE || classes[stack] < p->match.class_count);
   return stack == TSR_NONE ? p->match.class_count : classes[stack];
 }
 
@@ -220,6 +222,7 @@ static int name_rows(const pair *p, const tsr_peak_device *const peaks[2], size_
 }
 
 static void judge(tsr_change *change) {
+  assert(change->old_allocations || change->new_allocations);
   change->delta_bytes = tsr__diff_delta(change->old_bytes, change->new_bytes);
   if (!change->old_allocations)
     change->status = TSR_CHANGE_ADDED;
@@ -236,6 +239,8 @@ static void tally(tsr_diff_device *out, const tsr_change *change) {
       [TSR_CHANGE_GROWN] = &out->grown_bytes,
       [TSR_CHANGE_SHRUNK] = &out->shrunk_bytes,
   };
+  assert((change->status == TSR_CHANGE_REMOVED || change->status == TSR_CHANGE_SHRUNK) ==
+         (change->delta_bytes < 0));
   uint64_t *sum = sums[change->status];
   *sum = tsr__sum_u64(*sum, size_of(change->delta_bytes));
 }
@@ -299,6 +304,7 @@ static bool choose_cause(causes *c, tsr_diff_device *out) {
     best = name;
   }
   if (best == TSR_NONE) return true;
+  assert(most > 0 && best < c->names.count);
   const tsr__interned *name = &c->names.items[best];
   char *text = TSR__NEW_ARRAY(char, (size_t)name->size_bytes + 1);
   if (!text) return false;
@@ -340,6 +346,7 @@ static int take_rows(pair *p, const tsr_name_range *names, tsr_change **list, si
     (*list)[(*count)++] = r->change;
     r->is_used = false;
   }
+  assert(*count == used);
   return 0;
 }
 
@@ -355,6 +362,7 @@ static void judge_all(tsr_diff_device *out, size_t row_count, size_t top) {
     out->change_count += change->delta_bytes != 0;
     if (change->delta_bytes) tally(out, change);
   }
+  assert(out->change_count + out->unchanged_stacks <= row_count);
   if (out->change_count)
     qsort(out->changes, out->change_count, sizeof *out->changes, compare_changes);
   if (!top || out->change_count <= top) return;

@@ -4,6 +4,7 @@
  * when code above them changes, so lines that only one side has are compared again by function and file
  * name. If both sides have the same number of them, they are paired in order of lines; if
  * the numbers differ, they are combined into one row. */
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -27,6 +28,7 @@ static bool add(grouping *g, int side, tsr_text name, uint64_t bytes, uint64_t a
   uint32_t id = tsr__intern_put(&g->names, name.data, name.size_bytes, &is_new);
   tsr_change added = {.old_stack = TSR_NONE, .new_stack = TSR_NONE};
   if (id == TSR__INTERN_FULL || (is_new && !TSR__VECTOR_PUSH(&g->rows, added))) return false;
+  assert(id < g->rows.count);
   tsr_change *row = &g->rows.items[id];
   uint64_t *bytes_there = side ? &row->new_bytes : &row->old_bytes;
   uint64_t *count_there = side ? &row->new_allocations : &row->old_allocations;
@@ -51,6 +53,7 @@ static bool add_place(grouping *g, int side, const tsr__labels *places,
   tsr_text name = tsr__label_name(places, tsr__label_of(places, share->stack));
   tsr_text before = {TSR__LABEL_BEFORE, sizeof TSR__LABEL_BEFORE - 1};
   if (share->stack != TSR_NONE) return add(g, side, name, share->bytes, share->allocations);
+  assert(share->older_bytes <= share->bytes && share->older_allocations <= share->allocations);
   return add(g, side, before, share->older_bytes, share->older_allocations) &&
          add(g, side, name, share->bytes - share->older_bytes,
              share->allocations - share->older_allocations);
@@ -59,6 +62,7 @@ static bool add_place(grouping *g, int side, const tsr__labels *places,
 /* Texts of the rows' names, ended by zeros, one after the other. */
 static bool name_rows(grouping *g, tsr_diff_device *out) {
   size_t bytes = 0;
+  assert(g->names.count == g->rows.count);
   for (uint32_t i = 0; i < g->names.count; i++) bytes += g->names.items[i].size_bytes + (size_t)1;
   char *text = out->names[0] = TSR__NEW_ARRAY(char, bytes);
   if (!text) return false;
@@ -74,6 +78,7 @@ static bool name_rows(grouping *g, tsr_diff_device *out) {
 
 /* Put `from` into `to`, which is a new side's row, and empty it. */
 static void merge(tsr_change *to, tsr_change *from) {
+  assert(to->new_allocations && !from->is_moved);
   to->old_bytes = tsr__sum_u64(to->old_bytes, from->old_bytes);
   to->new_bytes = tsr__sum_u64(to->new_bytes, from->new_bytes);
   to->old_allocations = tsr__sum_u64(to->old_allocations, from->old_allocations);

@@ -90,8 +90,10 @@ int tsr__match_lines(tsr__line *lines, uint32_t count, tsr_error *error) {
     size_t olds = 0;
     for (last = first; last < mover_count && !compare_places(&movers[first], &movers[last]); last++)
       olds += movers[last].side == 0;
+    assert(last > first && olds <= last - first);
     pair_movers(&movers[first], olds, last - first - olds, lines);
   }
+  for (uint32_t i = 0; i < count; i++) assert(lines[lines[i].into].into == lines[i].into);
   tsr__free(movers);
   return 0;
 }

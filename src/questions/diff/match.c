@@ -19,6 +19,7 @@
  */
 #include "questions/diff/match.h"
 
+#include <assert.h>
 #include <string.h>
 
 #include "attribution/marks.h"
@@ -68,6 +69,7 @@ static bool classify(table *t, const void *data, size_t size_bytes, uint32_t *cl
       *class = i;
       return true;
     }
+  assert(is_new == (*first == TSR_NONE));
   row added = {data, size_bytes, (uint32_t)*first};
   *class = (uint32_t)t->rows.count;
   *first = *class;
@@ -115,6 +117,7 @@ static bool classify_stacks(table *t, side *s) {
     if (!classify(t, &s->words[at], stack.depth * sizeof *s->words, &s->stacks[i])) return false;
     at += stack.depth;
   }
+  assert(at == total);
   return true;
 }
 
@@ -227,6 +230,7 @@ static bool find_outlines(outliner *o) {
     o->keys[which] = TSR__NEW_ARRAY(uint64_t, o->counts[which]);
     if (!o->keys[which] || !outline_frames(o, which)) return false;
     for (uint32_t i = 0; i < o->counts[which]; i++) {
+      assert(o->sides[o->classes[which][i]] & 1 << which);
       if (o->sides[o->classes[which][i]] == 3) continue;
       uint64_t key = o->keys[which][i] = outline_of(o, which, i);
       bool is_new;
@@ -249,8 +253,10 @@ static bool join(outliner *o, bool *is_moved) {
       if (!o->keys[which][i]) continue;
       uint32_t at = (uint32_t)*tsr__map_find(&o->of_key, o->keys[which][i]);
       const outline *item = &o->items.items[at];
+      assert(at < o->items.count && item->counts[which]);
       if (!item->counts[0] || !item->counts[1]) continue;
       uint32_t number = item->counts[0] == item->counts[1] ? seen[at]++ : 0;
+      assert(number < item->counts[which]);
       uint64_t place = (uint64_t)at << 32 | number;
       const uint64_t *class = tsr__map_put(&class_of, place, o->classes[which][i], NULL);
       if (!(ok = class != NULL)) break;
@@ -292,6 +298,8 @@ int tsr__match_compute(const tsr_snapshot *old_snapshot, const tsr_snapshot *new
   bool *is_moved = ok ? TSR__NEW_ARRAY(bool, count) : NULL;
   ok = is_moved && match_outlines(sides, count, is_moved);
   if (ok) {
+    assert(count ||
+           (!tsr_snapshot_stack_count(old_snapshot) && !tsr_snapshot_stack_count(new_snapshot)));
     *out = (tsr__match){sides[0].stacks, sides[1].stacks, count, is_moved};
     sides[0].stacks = sides[1].stacks = NULL;
   } else {

@@ -3,6 +3,8 @@
  * The question after a change that made memory grow, and between a rank that died and one that did
  * not.
  */
+#include <assert.h>
+
 #include "questions/question.h"
 
 static const tsr_parameter parameters[] = {
@@ -16,9 +18,9 @@ static const tsr_parameter parameters[] = {
      .choices = (const char *const[]){TSR_BY_STACK, TSR_BY_CATEGORY, TSR_BY_OP, TSR_BY_LINE, NULL}},
 };
 
-_Static_assert(TSR_DIFF_BY_STACK == 0 && TSR_DIFF_BY_CATEGORY == 1 && TSR_DIFF_BY_OP == 2 &&
-                   TSR_DIFF_BY_LINE == 3,
-               "the words of `by` are in the order of tsr_diff_by");
+static_assert(TSR_DIFF_BY_STACK == 0 && TSR_DIFF_BY_CATEGORY == 1 && TSR_DIFF_BY_OP == 2 &&
+                  TSR_DIFF_BY_LINE == 3,
+              "the words of `by` are in the order of tsr_diff_by");
 
 static int ask(const tsr__asked *asked, void **out, tsr_error *error) {
   int by = tsr_params_choice(asked->params, "by");

@@ -14,6 +14,7 @@
  * A change's stack is shown from the new snapshot if it has it. With category, operation and line
  * the last column is the group, and no stacks follow.
  */
+#include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -333,6 +334,7 @@ static void emit_device(diff_printer *printer, const tsr_diff_device *device) {
                                       [TSR_DIFF_BY_OP] = TSR_BY_OP,
                                       [TSR_DIFF_BY_LINE] = TSR_BY_LINE};
   tsr__emitter *emitter = printer->emitter;
+  assert((size_t)printer->by < sizeof words / sizeof *words);
   print_verdict(printer, device);
   tsr__emit_object(emitter, NULL);
   tsr__emit_field(emitter, "device", NULL, tsr__device(device->device));

@@ -1,4 +1,6 @@
 /* answer.c - what is in this file? Counts per device, and the state at the moment of the snapshot. */
+#include <assert.h>
+
 #include "base/memory.h"
 #include "questions/shared/query.h"
 #include "questions/shared/shares.h"
@@ -49,6 +51,7 @@ static void find_times(const tsr_events *events, tsr_info_device *out) {
     if (out->first_time_us == TSR_TIME_NONE || time < out->first_time_us) out->first_time_us = time;
     if (time > out->last_time_us) out->last_time_us = time;
   }
+  assert(out->first_time_us <= out->last_time_us);
 }
 
 static void count_segments(const tsr_snapshot *snapshot, tsr_info_device *out) {

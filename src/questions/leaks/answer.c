@@ -13,6 +13,7 @@
  * leaks when, since it last shrank, it has grown in three steps or more, in bytes and in count, and
  * has not stopped: the time since it last grew is shorter than its longest pause so far. Categories
  * play no part. */
+#include <assert.h>
 #include <stdlib.h>
 
 #include "base/checked.h"
@@ -58,6 +59,7 @@ static window whole_steps(const tsr__cycle_steps *list) {
   size_t first = 0, behind = list->count;
   while (first < behind && !list->items[first].is_whole) first++;
   while (behind > first && !list->items[behind - 1].is_whole) behind--;
+  assert(first <= behind);
   if (behind > first)
     w = (window){&list->items[first], (uint32_t)first, (uint32_t)(behind - first)};
   return w;
@@ -81,6 +83,7 @@ static bool add_survivor(finder *f, uint32_t allocation, uint32_t step) {
   uint64_t *group =
       tsr__map_put(&f->group_of, tsr__symbol(f->roles, &f->t->events, birth), f->group_count, NULL);
   if (!group) return false;
+  assert(*group <= f->group_count && step < f->w.count);
   if (*group == f->group_count) f->group_count++;
   change c = {(uint32_t)*group, step, birth, false, f->t->events.size[birth]};
   if (!TSR__VECTOR_PUSH(&f->changes, c)) return false;
@@ -125,6 +128,7 @@ static int64_t signed_bytes(uint64_t bytes) {
 }
 
 static void grow(growth *g, uint32_t step, int64_t bytes, int64_t count, uint32_t birth) {
+  assert(!g->steps || step > g->last);
   if (bytes == 0 && count == 0) return;
   if (bytes <= 0 || count <= 0) {
     *g = (growth){0};
@@ -151,6 +155,7 @@ static bool add_leak(finder *f, const growth *g, uint32_t group) {
   const tsr_events *events = &f->t->events;
   uint32_t stack = events->stack[g->birth];
   bool has_frames = stack < f->roles->count && !f->roles->is_empty[stack];
+  assert(g->bytes > 0 && g->count > 0 && g->first < g->last && g->last < f->w.count);
   uint64_t bytes = (uint64_t)g->bytes;
   tsr_leak leak = {.stack = has_frames ? stack : TSR_NONE,
                    .bytes_per_step = bytes / (f->w.count - g->first),
@@ -203,6 +208,7 @@ static bool name_leaks(finder *f, const tsr__names *names, size_t top, tsr_named
   for (size_t i = 0; ok && i < f->changes.count; i++) {
     const change *c = &f->changes.items[i];
     uint32_t leak = leak_of[c->group];
+    assert(leak <= f->leaks.count);
     if (leak && has_leaked(f, c, &f->leaks.items[leak - 1]))
       ok = tsr__name_sums_add(&sums, leak - 1, names, f->t->allocation_of[c->birth]);
   }

@@ -1,4 +1,6 @@
 /* answer.c - what holds the memory at the peak? The live set there, summed by stack. */
+#include <assert.h>
+
 #include "base/memory.h"
 #include "questions/shared/devices.h"
 #include "questions/shared/findings.h"
@@ -19,6 +21,7 @@ static void copy_totals(const tsr__timeline *timeline, tsr_peak_device *out) {
   out->peak.time_us =
       out->peak.event < 0 ? TSR_TIME_NONE : timeline->events.time_us[out->peak.event];
   out->peak.totals = timeline->at_peak;
+  assert(out->peak.event < (int64_t)timeline->events.count);
   out->start = timeline->start;
   out->end = timeline->end;
   out->maxima = timeline->maxima;
@@ -34,6 +37,7 @@ static int describe_live(const tsr__timeline *timeline, const tsr__categories *c
   int status = tsr__timeline_live(timeline, timeline->allocated_event, &live, error);
   if (!status) status = tsr__shares_of(timeline, &live, categories, names, top, &shares, error);
   if (!status) {
+    assert((top && shares.omitted_stacks) || !shares.omitted_bytes);
     out->stacks = shares.items;
     out->stack_count = shares.count;
     out->names = shares.names;

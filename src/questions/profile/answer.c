@@ -76,11 +76,13 @@ static int find_members(work *w) {
                                        .trace.mean_life_us = -1};
     texts += name.size_bytes + 1;
   }
+  assert(texts == (char *)w->out->names + text_bytes);
   return 0;
 }
 
 static void tally_birth(work *w, uint32_t allocation, int64_t event) {
   uint32_t kind = w->members.of[allocation];
+  assert(kind < w->members.count);
   tsr_profile_group *group = &w->groups[kind];
   w->now[kind] = tsr__sum_u64(w->now[kind], tsr__timeline_requested(w->timeline, allocation));
   if (!group->peak_bytes && group->peak_event < 0) group->first_event = event;
@@ -186,12 +188,14 @@ static int by_kind(const void *a, const void *b) {
 static int list_reasons(work *w, const tsr__live_set *live) {
   enum { PHASES = TSR_PHASE_COUNT, REASONS = TSR_EVIDENCE_COUNT, KINDS = TSR_CATEGORY_COUNT };
   const tsr__categories *categories = w->grouping.categories;
+  assert(categories && categories->count == w->timeline->birth.count);
   tsr_profile_reason *rows = TSR__NEW_ARRAY(tsr_profile_reason, (size_t)PHASES * REASONS * KINDS);
   if (!rows) return tsr__fail_memory(w->error);
   for (size_t i = 0; i < live->count; i++) {
     uint32_t a = live->items[i];
     size_t row = ((size_t)categories->category[a] * PHASES + categories->phase[a]) * REASONS +
                  categories->evidence[a];
+    assert(row < (size_t)PHASES * REASONS * KINDS);
     tsr_profile_reason *reason = &rows[row];
     reason->category = (tsr_category)categories->category[a];
     reason->phase = (tsr_phase)categories->phase[a];
@@ -255,6 +259,8 @@ static int list_groups(work *w, size_t top) {
   if (!out->groups || !out->later_groups) return tsr__fail_memory(w->error);
   for (uint32_t i = 0; i < w->members.count; i++) {
     tsr_profile_group group = w->groups[i];
+    assert(group.bytes <= group.peak_bytes && group.allocations <= group.trace.allocations);
+    assert(group.first_event <= group.peak_event && group.trace.freed <= group.trace.allocations);
     if (!group.trace.allocations) continue;
     if (group.peak_event >= 0) group.peak_time_us = w->timeline->events.time_us[group.peak_event];
     if (group.first_event <= out->peak_event)
@@ -302,6 +308,7 @@ static int choose_series(work *w) {
   if (count) qsort(order, count, sizeof *order, by_rank);
   for (size_t i = 0; i < count; i++) {
     size_t series = i < most ? i : most;
+    assert(series <= out->series_count);
     w->series_of[order[i].kind] = (uint32_t)series;
     if (series == out->series_count)
       out->series[out->series_count++] =
@@ -340,6 +347,7 @@ static int cut_layers(tsr_profile_device *out, size_t top, tsr_error *error) {
       out->omitted_layer_bytes = tsr__sum_u64(out->omitted_layer_bytes, bytes);
     }
   }
+  assert(kept == top && kept + out->omitted_layers == out->layer_count);
   out->layer_count = kept;
   tsr__free(sizes);
   return 0;
@@ -403,6 +411,7 @@ static int warn(work *w) {
     list[count++] = warn_of_rule(w, 1, "rule-disabled", rules->disabled, rules->disabled_rule,
                                  "the pattern backtracks too much on too many texts, and was not "
                                  "tried on the rest of them; simplify it");
+  assert(count <= MOST);
   w->out->warnings = list;
   w->out->warning_count = count;
   return 0;

@@ -10,10 +10,13 @@
  * spares at once, and new bands are made of those. So memory does not grow with the trace. */
 #include "questions/profile/bands.h"
 
+#include <assert.h>
+
 #include "base/checked.h"
 
 static uint32_t find_root(tsr__bands *bands, uint32_t band) {
   tsr__band *items = bands->items.items;
+  assert(band < bands->items.count);
   while (items[band].parent != band) {
     items[band].parent = items[items[band].parent].parent;
     band = items[band].parent;
@@ -77,6 +80,7 @@ static void unlink_band(tsr__bands *bands, uint32_t band) {
 /* Merge the upper neighbour into the lower one. */
 static void merge(tsr__bands *bands, uint32_t lower, uint32_t upper, int64_t event) {
   tsr__band *into = &bands->items.items[lower], *part = &bands->items.items[upper];
+  assert(into->group == part->group && into->above == upper && part->below == lower);
   say_end(bands, part, event);
   unlink_band(bands, upper);
   into->bytes = tsr__sum_u64(into->bytes, part->bytes);
@@ -90,6 +94,7 @@ static void merge(tsr__bands *bands, uint32_t lower, uint32_t upper, int64_t eve
 static void end_band(tsr__bands *bands, uint32_t band, int64_t event) {
   tsr__band *ended = &bands->items.items[band];
   uint32_t below = ended->below, above = ended->above;
+  assert(!ended->bytes && !ended->allocations);
   say_end(bands, ended, event);
   unlink_band(bands, band);
   bands->items.items[ended->last_part].next_part = bands->spare;
@@ -102,6 +107,7 @@ static void end_band(tsr__bands *bands, uint32_t band, int64_t event) {
 void tsr__bands_free(tsr__bands *bands, uint32_t ticket, uint64_t bytes, int64_t event) {
   uint32_t band = find_root(bands, ticket);
   tsr__band *b = &bands->items.items[band];
+  assert(b->allocations && b->parent == band);
   b->bytes = tsr__drop_u64(b->bytes, bytes);
   if (--b->allocations == 0) end_band(bands, band, event);
 }

@@ -10,6 +10,7 @@
  * more. */
 #include "questions/profile/history.h"
 
+#include <assert.h>
 #include <stdlib.h>
 
 #include "base/checked.h"
@@ -34,6 +35,7 @@ bool tsr__picker_init(tsr__picker *picker, uint64_t first_event, uint64_t event_
 
 /* a * b / c for b < c, without overflow: numbers of events and of moments are far below 2^32. */
 static size_t stretch_of(const tsr__picker *picker, uint64_t offset) {
+  assert(offset < picker->event_count);
   return (size_t)(offset * picker->stretch_count / picker->event_count);
 }
 
@@ -66,6 +68,7 @@ void tsr__picker_finish(tsr__picker *picker) {
     pick(picker, rises ? s->most_event : s->least_event);
   }
   pick(picker, (int64_t)(picker->first_event + picker->event_count - 1));
+  assert(picker->count <= 2 * picker->stretch_count + 2);
 }
 
 void tsr__picker_release(tsr__picker *picker) {
@@ -91,12 +94,14 @@ typedef struct history {
 
 /* Where an allocation's series is not to be distinguished, it is the last one. */
 static uint32_t series_of(const history *h, uint32_t group) {
+  assert(group < h->plan->members->count && h->plan->series_of[group] < h->plan->series_count);
   return h->plan->series_of[group];
 }
 
 static void band_ended(void *context, const tsr__band *band, int64_t event) {
   history *h = context;
   if (band->mark == TSR_NONE) return;
+  assert(band->mark < h->rows.count);
   h->rows.items[band->mark].death_event = event;
   h->rows.items[band->mark].peak_bytes = band->peak_bytes;
 }
@@ -174,7 +179,7 @@ static bool drop_unnamed_bands(history *h) {
 /* Twice as coarse: cells only ever move down the table. */
 static bool coarsen(history *h) {
   h->thin_bytes = h->thin_bytes > UINT64_MAX / 2 ? UINT64_MAX : 2 * h->thin_bytes;
-  size_t from = 0;
+  size_t from = 0, had = h->cells.count;
   h->cells.count = 0;
   for (size_t i = 0; i < h->moments.count; i++) {
     tsr_profile_moment *moment = &h->moments.items[i];
@@ -184,6 +189,8 @@ static bool coarsen(history *h) {
     moment->first_cell = first;
     moment->cell_count = h->cells.count - first;
   }
+  assert(from == had && h->cells.count <= had);
+  (void)had;
   return drop_unnamed_bands(h);
 }
 
@@ -215,6 +222,7 @@ static bool add_moment(history *h, int64_t event) {
                                .older_bytes = h->older_bytes,
                                .first_share = h->shares.count,
                                .first_cell = h->cells.count};
+  assert(!h->moments.count || h->moments.items[h->moments.count - 1].event < event);
   if (!add_shares(h) || !add_bands(h, moment.first_cell)) return false;
   moment.share_count = h->shares.count - moment.first_share;
   moment.cell_count = h->cells.count - moment.first_cell;
@@ -236,6 +244,7 @@ static bool note_layers(history *h, const char *const *names, tsr_profile_device
     out->layers[out->layer_count++] =
         (tsr_profile_layer){names[band->group], band->bytes, band->allocations, band->birth_event};
   }
+  assert(out->layer_count == count);
   return true;
 }
 
@@ -278,6 +287,7 @@ static bool play(history *h, tsr__sweep *sweep, const char *const *names, tsr_pr
     if (h->plan->is_ordered && sweep->event == h->plan->peak_event && !note_layers(h, names, out))
       return false;
   }
+  assert(next == h->plan->event_count);
   for (uint32_t b = h->bands.bottom; b != TSR_NONE; b = h->bands.items.items[b].above) {
     const tsr__band *band = &h->bands.items.items[b];
     if (band->mark != TSR_NONE) h->rows.items[band->mark].peak_bytes = band->peak_bytes;

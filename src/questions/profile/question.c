@@ -1,4 +1,6 @@
 /* question.c - the row of "profile": what is the memory at the peak for? */
+#include <assert.h>
+
 #include "questions/question.h"
 
 static const tsr_parameter parameters[] = {
@@ -56,12 +58,12 @@ static const tsr_parameter parameters[] = {
      .help = "Also write the page of 'tessera view' to FILE, with this grouping."},
 };
 
-_Static_assert(TSR_PROFILE_BY_CATEGORY == 0 && TSR_PROFILE_BY_ANNOTATION == 1 &&
-                   TSR_PROFILE_BY_COMPILE_CONTEXT == 2 && TSR_PROFILE_BY_RULES == 3 &&
-                   TSR_PROFILE_BY_OP == 4 && TSR_PROFILE_BY_MODULE == 5 &&
-                   TSR_PROFILE_BY_LINE == 6 && TSR_PROFILE_BY_STACK == 7 &&
-                   TSR_PROFILE_BY_POOL == 8 && TSR_PROFILE_BY_METADATA == 9,
-               "the words of `by` are in the order of tsr_profile_by");
+static_assert(TSR_PROFILE_BY_CATEGORY == 0 && TSR_PROFILE_BY_ANNOTATION == 1 &&
+                  TSR_PROFILE_BY_COMPILE_CONTEXT == 2 && TSR_PROFILE_BY_RULES == 3 &&
+                  TSR_PROFILE_BY_OP == 4 && TSR_PROFILE_BY_MODULE == 5 &&
+                  TSR_PROFILE_BY_LINE == 6 && TSR_PROFILE_BY_STACK == 7 &&
+                  TSR_PROFILE_BY_POOL == 8 && TSR_PROFILE_BY_METADATA == 9,
+              "the words of `by` are in the order of tsr_profile_by");
 
 enum { DEFAULT_SAMPLES = 200, MOSAIC_CATEGORIES = 1 };
 

@@ -1,6 +1,8 @@
 /* categories.c - see categories.h. */
 #include "questions/shared/categories.h"
 
+#include <assert.h>
+
 #include "base/format.h"
 
 static int count_kinds(const tsr_stack_share *share) {
@@ -28,6 +30,7 @@ void tsr__append_categories(tsr__buffer *out, const tsr_stack_share *share) {
       if (!is_said[i] && share->category_bytes[i] &&
           (most < 0 || share->category_bytes[i] > share->category_bytes[most]))
         most = i;
+    assert(most >= 0);
     is_said[most] = true;
     tsr__buffer_printf(out, "%s%s %s", said ? ", " : "", tsr_category_name((tsr_category)most),
                        tsr__format_size(share->category_bytes[most], size));

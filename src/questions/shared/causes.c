@@ -47,6 +47,7 @@ static bool add_to(summer *s, tsr_category kind, uint32_t stack, uint64_t bytes,
   tsr_cause none = {.category = kind, .frame = TSR_NONE, .layer = TSR_NONE, .stack = TSR_NONE};
   if (is_new && !TSR__VECTOR_PUSH(&s->causes, none)) return false;
   tsr_cause *cause = &s->causes.items[*index];
+  assert(*index < s->causes.count && cause->category == kind);
   *row = (uint32_t)*index;
   if (place && (cause->stack == TSR_NONE || bytes > s->largest[*index])) {
     cause->frame = s->lines->places->items.items[place].frame;
@@ -119,6 +120,7 @@ int tsr__held_by(const tsr__lines *lines, const tsr__timeline *timeline,
     held.omitted_bytes = tsr__sum_u64(held.omitted_bytes, causes.items[i].bytes);
     held.omitted_block_bytes = tsr__sum_u64(held.omitted_block_bytes, causes.items[i].block_bytes);
   }
+  assert(held.cause_count + held.omitted_causes == causes.count);
   *out = held;
   return 0;
 }

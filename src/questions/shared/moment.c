@@ -4,6 +4,7 @@
  * them, then each stack in full, numbered like its row. */
 #include "questions/shared/moment.h"
 
+#include <assert.h>
 #include <inttypes.h>
 
 #include "base/checked.h"
@@ -89,6 +90,8 @@ static size_t find_largest(const tsr_private_pool *pools, size_t count, size_t o
     for (size_t k = found - 1; k > at; k--) order[k] = order[k - 1];
     order[at] = i;
   }
+  for (size_t k = 1; k < found; k++)
+    assert(pools[order[k - 1]].reserved_bytes >= pools[order[k]].reserved_bytes);
   return found;
 }
 
@@ -283,6 +286,7 @@ static void print_mixed(tsr__emitter *emitter, const tsr__share_list *shares, si
     text->size = 0;
     mixed--;
   }
+  assert(!mixed);
   tsr__emit_table_end(emitter);
 }
 

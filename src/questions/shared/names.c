@@ -14,7 +14,7 @@
 typedef struct name_key {
   uint32_t entry, text, type, source, category;
 } name_key;
-_Static_assert(sizeof(name_key) == 5 * sizeof(uint32_t), "no padding");
+static_assert(sizeof(name_key) == 5 * sizeof(uint32_t), "no padding");
 
 void tsr__name_sums_init(tsr__name_sums *sums) {
   *sums = (tsr__name_sums){0};
@@ -32,6 +32,7 @@ bool tsr__name_sums_put(tsr__name_sums *sums, uint32_t entry, const tsr_named *n
   if (row == TSR__INTERN_FULL) return false;
   if (is_new && (!TSR__VECTOR_PUSH(&sums->bytes, 0) || !TSR__VECTOR_PUSH(&sums->allocations, 0)))
     return false;
+  assert(row < sums->bytes.count && sums->bytes.count == sums->allocations.count);
   uint64_t *bytes = &sums->bytes.items[row], *allocations = &sums->allocations.items[row];
   *bytes = tsr__sum_u64(*bytes, name->bytes);
   *allocations = tsr__sum_u64(*allocations, name->allocations);
@@ -128,6 +129,7 @@ static tsr_named *copy_rows(const tsr__name_sums *sums, const ranked *list, cons
     *texts++ = '\0';
     row++;
   }
+  assert(!rows || (row == rows + kept && texts == (char *)(rows + kept) + room));
   return rows;
 }
 
@@ -150,6 +152,7 @@ int tsr__name_sums_take(const tsr__name_sums *sums, size_t top, size_t entry_cou
     if (!range->count) range->first = kept;
     range->count++;
     kept++;
+    assert(range->first + range->count == kept); /* the names of an entry are next to each other */
   }
   if (list && is_kept) *out = copy_rows(sums, list, is_kept, kept);
   tsr__free(list);

@@ -84,6 +84,7 @@ static uint64_t place_segment(void *context, uint64_t size_bytes) {
   driver *d = context;
   uint64_t *next = tsr__map_find(&d->next_of_size, size_bytes);
   if (!next || *next == d->segments.count) return 0;
+  assert(*next < d->segments.count);
   const recorded_segment *segment = &d->segments.items[*next];
   if (segment->size_bytes != size_bytes) return 0;
   ++*next;
@@ -265,6 +266,7 @@ static int ask_failed(rerun *r, uint64_t event) {
 }
 
 static int ask_free(rerun *r, uint32_t allocation) {
+  assert(allocation < r->t->birth.count);
   uint64_t address = r->address[allocation];
   if (!address) return 0;
   int status = 0;
@@ -277,6 +279,7 @@ static int ask_free(rerun *r, uint32_t allocation) {
 
 /* The recorded free completes; the model may have completed it already, when it was short of memory. */
 static void complete(rerun *r, uint32_t allocation) {
+  assert(r->is_waiting[allocation]);
   uint32_t block = tsr__heap_find(&r->allocator->heap, r->address[allocation]);
   if (block != TSR_NONE && tsr__block_of(r->allocator, block)->owner == allocation)
     (void)tsr_allocator_complete_block(r->allocator, r->address[allocation]);
@@ -318,6 +321,7 @@ static int apply(rerun *r, uint64_t event) {
   r->is_releasing = false;
   if (action == TSR_ACTION_OOM) return r->asks_failed ? ask_failed(r, event) : 0;
   if (allocation == TSR_NONE) return 0;
+  assert(allocation < r->t->birth.count);
   switch (action) {
   case TSR_ACTION_ALLOC: return ask_malloc(r, event, &r->address[allocation], allocation);
   case TSR_ACTION_FREE_REQUESTED:
@@ -376,6 +380,7 @@ static int run_events(rerun *r, int64_t until, tsr_error *error) {
     }
     note_peak(r, i);
   }
+  assert(!r->capacity_bytes || run->peak.totals.reserved_bytes <= r->capacity_bytes);
   run->end_reserved_bytes = tsr_allocator_now(r->allocator).reserved_bytes;
   return 0;
 }
@@ -398,6 +403,7 @@ static uint32_t born_after(const tsr__timeline *t, int64_t event) {
     else
       high = middle;
   }
+  assert(low == t->birth.count || (int64_t)t->birth.items[low] > event);
   return (uint32_t)low;
 }
 
@@ -438,6 +444,7 @@ static bool is_alike(const tsr__timeline *t, uint32_t a, uint32_t b) {
 /* A copied free: of what stands for the allocation now. */
 static int copy_free(rerun *r, uint32_t allocation, uint64_t shift, copies *made) {
   const tsr__timeline *t = r->t;
+  assert(allocation < t->birth.count);
   if (allocation < t->initial.count) return 0; /* it was there once, and not again */
   uint64_t now = allocation + shift;
   uint64_t *address = NULL;
@@ -455,6 +462,7 @@ static int copy_free(rerun *r, uint32_t allocation, uint64_t shift, copies *made
 /* What stands now for a stale allocation: in the first repetition itself, later its copy before. */
 static int drop_stale(rerun *r, const tsr__rerun_tail *tail, uint32_t repeat, copies *made) {
   int status = 0;
+  assert(tail->fate && repeat && repeat <= tail->repeats);
   for (uint32_t a = (uint32_t)r->t->initial.count; !status && a < made->first; a++)
     if (tail->fate[a] == TSR__FATE_STALE)
       status = copy_free(r, a, (uint64_t)(repeat - 1) * tail->lag, made);
@@ -475,6 +483,7 @@ static int run_tail(rerun *r, const tsr__rerun_tail *tail, uint64_t until, copie
     }
     if (repeat > 1) status = copy_malloc(r, until, made, out, &is_served);
     if (status || !is_served) return status;
+    assert(tail->first >= 0 && tail->first <= tail->last);
     for (int64_t e = tail->first; e <= tail->last; e++) {
       uint32_t allocation = r->t->allocation_of[e];
       tsr_action action = (tsr_action)events->action[e];

@@ -46,6 +46,7 @@ static bool sum_by_stack(summing *s) {
     const uint64_t *index = tsr__map_put(&s->share_of, stack, s->shares.count, &is_new);
     if (!index || (is_new && !TSR__VECTOR_PUSH(&s->shares, (tsr_stack_share){.stack = stack})))
       return false;
+    assert(*index < s->shares.count && s->shares.items[*index].stack == stack);
     tsr_stack_share *share = &s->shares.items[*index];
     uint64_t bytes = tsr__timeline_requested(s->timeline, s->live->items[i]);
     uint64_t *of_kind = &share->category_bytes[kind_of(s, i)];
@@ -75,6 +76,7 @@ static bool choose_kinds(summing *s) {
     uint32_t allocation = s->live->items[i];
     size_t index = (size_t)*tsr__map_find(&s->share_of, stack_of(s, i));
     tsr_stack_share *share = &s->shares.items[index];
+    assert(share->category_allocations[kind_of(s, i)]);
     uint64_t bytes = tsr__timeline_requested(s->timeline, allocation);
     if (kind_of(s, i) != share->category || bytes < largest[index]) continue;
     if (bytes == largest[index] && bytes) continue;

@@ -150,6 +150,7 @@ static uint32_t text_of_frame(tree *t, uint32_t id, size_t *path_bytes) {
 
 /* The child of `parent` with the text of `like`, added if new. */
 static uint32_t child_of(tree *t, uint32_t parent, node like) {
+  assert(parent < t->nodes.count);
   uint32_t at = t->nodes.items[parent].first, fresh = (uint32_t)t->nodes.count;
   while (at != TSR_NONE && t->nodes.items[at].text != like.text) at = t->nodes.items[at].next;
   if (at != TSR_NONE) return at;
@@ -248,6 +249,7 @@ static uint32_t end_of_chain(tree *t, uint32_t at) {
   while (!n->rows && n->first != TSR_NONE && n->first == n->last) {
     at = n->first;
     n = &t->nodes.items[at];
+    assert(at < t->nodes.count && n->parent < at);
     n->level = level;
   }
   return at;
@@ -289,6 +291,7 @@ static void append_rows(const tree *t, uint32_t at, size_t rows, tsr__buffer *ou
     is_first = false;
     i = last;
   }
+  assert(!is_first); /* called for nodes with rows */
 }
 
 /* A node after another of its chain; in the same file, the line and the function are enough. */
@@ -306,6 +309,7 @@ static void append_next(const tree *t, uint32_t before, uint32_t at, tsr__buffer
 static void print_chain(tree *t, uint32_t begin, uint32_t end, size_t rows) {
   tsr__buffer *out = &t->printer->emitter->scratch;
   const node *first = &t->nodes.items[begin], *last = &t->nodes.items[end];
+  assert(first->bytes == last->bytes && first->allocations == last->allocations);
   if (last->rows && !is_fork(last)) append_rows(t, end, rows, out);
   size_t name = out->size;
   tsr__buffer_fill(out, ' ', (size_t)2 * first->level);

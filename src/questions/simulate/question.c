@@ -1,7 +1,9 @@
 /* question.c - the row of "simulate": what will a training run take, before anything has run? */
-#include "questions/question.h"
+#include <assert.h>
+
 #include "base/error.h"
 #include "base/memory.h"
+#include "questions/question.h"
 #include "tessera/unstable/simulation.h"
 
 static const tsr_parameter parameters[] = {
@@ -92,16 +94,16 @@ static const tsr_parameter parameters[] = {
      .help = "Write the true category of each allocation into the snapshot."},
 };
 
-_Static_assert(TSR_OPTIMIZER_ADAMW == 0 && TSR_OPTIMIZER_ADAMW_FOREACH == 1 &&
-                   TSR_OPTIMIZER_ADAMW_FUSED == 2 && TSR_OPTIMIZER_ADAMW_LOOP == 3 &&
-                   TSR_OPTIMIZER_SGD == 4,
-               "the words of `optimizer` are in the order of its enum");
-_Static_assert(TSR_SIMULATE_FP32 == 0 && TSR_SIMULATE_BF16 == 1 && TSR_SIMULATE_FP16 == 2 &&
-                   TSR_SIMULATE_AUTOCAST_BF16 == 3 && TSR_SIMULATE_AUTOCAST_FP16 == 4,
-               "the words of `dtype` are in the order of its enum");
-_Static_assert(TSR_CHECKPOINT_NONE == 0 && TSR_CHECKPOINT_FULL == 1 &&
-                   TSR_CHECKPOINT_SELECTIVE == 2 && TSR_CHECKPOINT_EVERY == 3,
-               "the words of `checkpoint` are in the order of its enum");
+static_assert(TSR_OPTIMIZER_ADAMW == 0 && TSR_OPTIMIZER_ADAMW_FOREACH == 1 &&
+                  TSR_OPTIMIZER_ADAMW_FUSED == 2 && TSR_OPTIMIZER_ADAMW_LOOP == 3 &&
+                  TSR_OPTIMIZER_SGD == 4,
+              "the words of `optimizer` are in the order of its enum");
+static_assert(TSR_SIMULATE_FP32 == 0 && TSR_SIMULATE_BF16 == 1 && TSR_SIMULATE_FP16 == 2 &&
+                  TSR_SIMULATE_AUTOCAST_BF16 == 3 && TSR_SIMULATE_AUTOCAST_FP16 == 4,
+              "the words of `dtype` are in the order of its enum");
+static_assert(TSR_CHECKPOINT_NONE == 0 && TSR_CHECKPOINT_FULL == 1 &&
+                  TSR_CHECKPOINT_SELECTIVE == 2 && TSR_CHECKPOINT_EVERY == 3,
+              "the words of `checkpoint` are in the order of its enum");
 
 /* In the order of the words of `attention`. */
 static const tsr_simulate_attention attentions[] = {TSR_ATTENTION_SDPA, TSR_ATTENTION_EAGER,

@@ -6,6 +6,7 @@
  * stores the stack in which that was, so recursion counts once and nothing needs to be cleared. */
 #include "questions/source/source.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -65,6 +66,7 @@ static tally *tally_of(summing *s, uint32_t line) {
   uint64_t *index = tsr__map_put(&s->place, line, s->lines.count, &added);
   tally made = {.line = line};
   if (!index || (added && !TSR__VECTOR_PUSH(&s->lines, made))) return NULL;
+  assert(*index < s->lines.count && s->lines.items[*index].line == line);
   return &s->lines.items[*index];
 }
 
@@ -131,6 +133,7 @@ static uint32_t *order(rank *ranks, size_t count, size_t top, size_t *kept, uint
   if (!indexes) return NULL;
   if (count) qsort(ranks, count, sizeof *ranks, compare_ranks);
   *kept = top && top < count ? top : count;
+  assert(*kept <= count);
   *omitted = count - *kept;
   for (size_t i = 0; i < *kept; i++) indexes[i] = ranks[i].index;
   return indexes;
@@ -145,6 +148,8 @@ static bool list_lines(summing *s) {
   bool ok = ranks && out->lines;
   for (uint32_t i = 0; ok && i < count; i++) {
     const tally *from = &s->lines.items[i];
+    assert(from->use.self_bytes <= from->use.inclusive_bytes);
+    assert(!i || from[-1].line < from->line);
     out->lines[out->line_count++] =
         (tsr_source_line){from->line, tsr__outline_at(&s->q->outline, from->line), from->use};
     ranks[i] = (rank){from->use.self_bytes, from->use.inclusive_bytes, i};
@@ -162,6 +167,8 @@ static uint32_t *list_definitions(const summing *s, bool classes, size_t *kept, 
   if (!ranks) return NULL;
   for (uint32_t i = 0; i < s->q->outline.definitions.count; i++) {
     const tsr_source_use *use = &s->definitions[i].use;
+    assert(use->self_bytes <= use->inclusive_bytes &&
+           use->self_allocations <= use->inclusive_allocations);
     if (use->inclusive_allocations && s->q->outline.definitions.items[i].is_class == classes)
       ranks[count++] = (rank){use->self_bytes, use->inclusive_bytes, i};
   }
@@ -222,6 +229,7 @@ static int describe(const inquiry *q, tsr_source_device *out, tsr_error *error) 
 static const char *copy_name(const tsr_source *source, const tsr__outline *outline,
                              uint32_t index) {
   const tsr__definition *own = &outline->definitions.items[index];
+  assert(own->parent == TSR_NONE || own->parent < index);
   const char *around = own->parent == TSR_NONE ? "" : source->definitions[own->parent].name;
   if (strlen(around) > AROUND_MAX) around = "..";
   size_t before = strlen(around) + (own->parent != TSR_NONE), size;
@@ -261,6 +269,8 @@ static bool copy_text(const tsr__outline *outline, const tsr_source_file *file, 
   out->text_count = outline->lines.count;
   for (size_t i = 0; i < out->text_count; i++) {
     tsr_text line = outline->lines.items[i];
+    assert(!line.size_bytes ||
+           (size_t)(line.data - file->text) <= file->size_bytes - line.size_bytes);
     out->text[i] = (tsr_text){bytes + (line.data - file->text), line.size_bytes};
   }
   return true;

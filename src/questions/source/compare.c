@@ -1,5 +1,6 @@
 /* compare.c - what a source file holds in two snapshots. Both sides are computed separately, with the
  * same text, so lines and definitions have the same numbers on both; lists are joined on those. */
+#include <assert.h>
 #include <stdlib.h>
 
 #include "base/memory.h"
@@ -134,11 +135,13 @@ static bool pair_up(tsr_source_comparison *made, size_t top) {
   for (size_t i = 0; ok && i < right; i++) numbers[count++] = made->second->devices[i].device;
   if (count) qsort(numbers, count, sizeof *numbers, compare_numbers);
   for (size_t i = 0; ok && i < count; i++) {
+    assert(!i || numbers[i - 1] <= numbers[i]);
     if (i && numbers[i] == numbers[i - 1]) continue;
     tsr_source_pair *pair = &made->devices[made->device_count++];
     pair->device = numbers[i];
     pair->first = device_of(made->first, numbers[i]);
     pair->second = device_of(made->second, numbers[i]);
+    assert(pair->first || pair->second);
     ok = join(made->first, pair, top);
   }
   tsr__free(numbers);

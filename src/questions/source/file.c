@@ -6,6 +6,7 @@
  * installed package, and among those the one with the most frames. */
 #include "questions/source/file.h"
 
+#include <assert.h>
 #include <string.h>
 
 #include "base/map.h"
@@ -118,6 +119,7 @@ int tsr__source_frames_find(const tsr_snapshot *snapshot, const char *path, tsr_
     else
       out->other[out->other_count++] = found.items[i].file;
   }
+  assert(!ok || out->other_count + (out->file != TSR_NONE) == found.count);
   TSR__VECTOR_FREE(&found);
   ok = ok && note_lines(snapshot, out);
   return ok ? 0 : tsr__fail_memory(error);
@@ -161,6 +163,7 @@ int tsr__source_check(const tsr_snapshot *snapshot, const tsr__source_frames *fr
     uint64_t *is_other = tsr__map_put(&seen, line, 0, &added);
     ok = is_other != NULL;
     if (!ok) break;
+    assert(line <= frames->last_line);
     bool is_beyond = line > outline->lines.count;
     out->mentioned_lines += added;
     out->beyond_lines += added && is_beyond;

@@ -8,6 +8,7 @@
  * the earlier, has with each stage all those around it. */
 #include "tessera/unstable/stages.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -55,6 +56,7 @@ static bool make_plan(plan *p) {
     if (list->ends_us[i] != TSR_TIME_NONE)
       p->boundaries[p->boundary_count++] = (boundary){list->ends_us[i], i, true};
   }
+  assert(p->boundary_count <= 2 * list->count);
   if (p->boundary_count)
     qsort(p->boundaries, p->boundary_count, sizeof *p->boundaries, compare_boundaries);
   return true;
@@ -72,6 +74,7 @@ static void place_stages(const plan *p, const tsr_events *events, tsr_stage *sta
   }
   for (size_t i = 0; i < p->boundary_count; i++) {
     const boundary *at = &p->boundaries[i];
+    assert(at->stage < p->list.count && (!i || at[-1].time_us >= at->time_us));
     while (event >= 0 &&
            (events->time_us[event] == TSR_TIME_NONE || events->time_us[event] > at->time_us))
       event--;
@@ -92,11 +95,13 @@ static void measure_stages(const plan *p, const tsr_events *events, const tsr_to
     tsr_stage *stage = &stages[i];
     int64_t last = stage->end.event;
     if (last < stage->start.event) last = stage->start.event; /* times that run backwards */
+    assert(stage->start.event >= -1 && last < (int64_t)events->count);
     size_t highest =
         tsr__peak_tree_highest(ranges, (size_t)(stage->start.event + 1), (size_t)(last + 1));
     stage->start.totals = series[stage->start.event + 1];
     stage->end.totals = series[stage->end.event + 1];
     fill_moment(series, events, (int64_t)highest - 1, &stage->peak);
+    assert(stage->peak.event >= stage->start.event && stage->peak.event <= last);
   }
 }
 
@@ -115,6 +120,7 @@ static bool find_path(const plan *p, const tsr_stage *stages, tsr_stages_device 
   out->path_count = count;
   for (uint32_t id = innermost; id != TSR_STAGE_NONE; id = stages[id].parent)
     out->path[--count] = stages[id];
+  assert(!count); /* a stage's depth is how many are around it */
   return true;
 }
 
@@ -139,6 +145,7 @@ typedef struct grouping {
 /* Hang a new group, node `index`, under the node `around`. */
 static void add_node(grouping *g, uint32_t index, uint32_t around, const tsr_stage *stage) {
   group_node *node = &g->nodes[index];
+  assert(index == g->node_count + 1 && around < index);
   uint32_t depth = around ? g->nodes[around].group.depth + 1 : 0;
   *node = (group_node){.group = {.name = stage->name, .depth = depth, .largest = *stage},
                        .around = around};
@@ -152,6 +159,7 @@ static void add_node(grouping *g, uint32_t index, uint32_t around, const tsr_sta
 
 static bool group_stage(grouping *g, const tsr_stage *stage) {
   uint32_t around = stage->parent == TSR_STAGE_NONE ? 0 : g->group_of[stage->parent];
+  assert(stage->parent == TSR_STAGE_NONE || (stage->parent < stage->id && around));
   bool added;
   g->pattern.size = 0;
   tsr__buffer_append(&g->pattern, &around, sizeof around);
@@ -182,6 +190,7 @@ static void list_groups(const grouping *g, tsr_stages_device *out) {
     }
     at = next;
   }
+  assert(out->group_count == g->node_count);
 }
 
 static bool group_stages(const plan *p, const tsr_stage *stages, tsr_stages_device *out) {
@@ -221,6 +230,7 @@ static int compare_indexes(const void *a, const void *b) {
 
 /* Sort so that the `top` highest come first, in their old order. */
 static void choose(rank *ranks, size_t count, size_t top) {
+  assert(top < count);
   qsort(ranks, count, sizeof *ranks, compare_ranks);
   qsort(ranks, top, sizeof *ranks, compare_indexes);
 }
@@ -284,6 +294,7 @@ static tsr_totals *make_series(const tsr__timeline *timeline) {
   }
   series[0] = sweep.totals;
   while (tsr__sweep_next(&sweep)) series[sweep.event + 1] = sweep.totals;
+  assert(sweep.event + 1 == (int64_t)timeline->events.count);
   tsr__sweep_release(&sweep);
   return series;
 }

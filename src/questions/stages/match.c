@@ -14,6 +14,7 @@
  * same microsecond. */
 #include "questions/stages/match.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -64,6 +65,7 @@ static bool is_meant(const matcher *m, const tsr_annotation *annotation) {
 
 static bool open_range(matcher *m, const tsr_annotation *annotation) {
   uint32_t index = (uint32_t)m->ranges.count;
+  assert(index < NO_RANGE && (m->innermost == NO_RANGE || m->innermost < index));
   uint64_t *latest = tsr__map_put(&m->latest, annotation->name, NO_RANGE, NULL);
   if (!latest) return false;
   range made = {.first = m->place,
@@ -87,6 +89,7 @@ static bool open_range(matcher *m, const tsr_annotation *annotation) {
 /* Remove a range from the list; what was inside it is now inside the range around it. */
 static void unlink_range(matcher *m, uint32_t index) {
   const range *closed = &m->ranges.items[index];
+  assert(closed->inside != NO_RANGE || m->innermost == index);
   if (closed->inside == NO_RANGE)
     m->innermost = closed->around;
   else
@@ -111,6 +114,7 @@ static bool close_range(matcher *m, const tsr_annotation *annotation) {
   }
   uint32_t index = (uint32_t)*latest;
   range *closed = &m->ranges.items[index];
+  assert(!closed->has_end && closed->name == annotation->name && closed->first < m->place);
   *latest = closed->same_name;
   closed->last = m->place;
   closed->end_us = annotation->time_us;
@@ -164,6 +168,7 @@ static void mark_copies(matcher *m) {
     range *inner = &m->ranges.items[i];
     if (!inner->has_start || !inner->has_end || inner->began_in == NO_RANGE) continue;
     const range *outer = &m->ranges.items[inner->began_in];
+    assert(inner->began_in < i);
     inner->is_copy = outer->name == inner->name && outer->has_end &&
                      outer->first + 1 == inner->first && inner->last + 1 == outer->last &&
                      is_close(outer->start_us, inner->start_us) &&
@@ -214,6 +219,8 @@ static void nest(matcher *m) {
       m->list->oddities[TSR__STAGE_OVERLAP] += ranges[top].last > ranges[i].first;
       top = ranges[top].around;
     }
+    assert(top == NO_RANGE ||
+           (ranges[top].first <= ranges[i].first && ranges[i].last <= ranges[top].last));
     ranges[i].around = top;
     tsr_stage *stage = &m->list->stages[i];
     stage->parent = top == NO_RANGE ? TSR_STAGE_NONE : top;

@@ -5,6 +5,7 @@
  * stack or much in size, or they leave more behind (the state of an optimizer), and their peak differs by more
  * than 1 %. Memory that grows by as much in each is not enough, since equal steps then have different peaks. The
  * rest are steady. */
+#include <assert.h>
 #include <stdlib.h>
 
 #include "base/checked.h"
@@ -45,6 +46,7 @@ typedef struct meter {
 } meter;
 
 static void begin_step(const meter *m, size_t step, const tsr__sweep *sweep, uint64_t before) {
+  assert(step < m->out->step_count);
   tsr_step *at = &m->out->steps[step];
   at->start_bytes = before;
   at->peak_bytes = sweep->totals.allocated_bytes;
@@ -54,6 +56,7 @@ static void begin_step(const meter *m, size_t step, const tsr__sweep *sweep, uin
 static void measure_event(const meter *m, size_t step, tsr_phase phase, const tsr__sweep *sweep) {
   tsr_step *at = &m->out->steps[step];
   uint64_t bytes = sweep->totals.allocated_bytes;
+  assert(phase < TSR_PHASE_COUNT);
   at->allocations += sweep->born != TSR_NONE;
   at->end_bytes = bytes;
   if (bytes > at->peak_bytes) {
@@ -107,6 +110,7 @@ static uint64_t usual_peak(const tsr_steps_device *out, uint64_t *scratch) {
     if (!out->steps[i].is_whole) continue;
     if (passed++ >= out->whole_count / 2) scratch[count++] = out->steps[i].peak_bytes;
   }
+  assert(passed == out->whole_count && count <= passed);
   return middle_of(scratch, count);
 }
 
@@ -193,6 +197,7 @@ static void fold_steps(tsr_steps_device *out, uint64_t *scratch) {
     out->steady_count++;
     scratch[count++] = step->allocations;
   }
+  assert(out->steady_count == count && count <= out->whole_count);
   out->step_allocations = middle_of(scratch, count);
   if (out->warmup_peak_bytes > out->steady_peak_bytes)
     out->warmup_surplus_bytes = out->warmup_peak_bytes - out->steady_peak_bytes;
@@ -231,6 +236,7 @@ static void fold_phases(const meter *m) {
         phase.peak_event = peak->event;
       }
     }
+    assert(phase.steps <= out->step_count);
     if (phase.steps) out->phases[out->phase_count++] = phase;
   }
 }
@@ -308,6 +314,8 @@ static void list_steps(const tsr__stepping *s, tsr_steps_device *out) {
   out->step_count = s->cycle->steps.count;
   for (size_t i = 0; i < out->step_count; i++) {
     const tsr__cycle_step *step = &s->cycle->steps.items[i];
+    assert(step->first <= step->last && step->last < events->count);
+    assert(!i || step[-1].last < step->first);
     out->steps[i] = (tsr_step){.first_event = step->first,
                                .last_event = step->last,
                                .first_time_us = events->time_us[step->first],

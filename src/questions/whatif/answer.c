@@ -6,6 +6,7 @@
  */
 #include "tessera/unstable/whatif.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -48,6 +49,7 @@ typedef struct survey {
 } survey;
 
 static void close_segment(survey *s) {
+  assert(s->segment_free <= s->segment_total);
   if (s->segment_total && s->segment_free == s->segment_total)
     s->parts.free_segment_bytes += s->segment_free;
   else
@@ -70,6 +72,7 @@ static void survey_block(void *context, const tsr_allocator_block *block) {
       s->parts.largest_free_bytes = block->size_bytes;
     return;
   }
+  assert(s->segment_total);
   uint64_t rounded = tsr__round_request(s->settings, block->requested_bytes);
   if (rounded > block->size_bytes) rounded = block->size_bytes;
   s->parts.rounding_bytes += tsr__drop_u64(rounded, block->requested_bytes);
@@ -112,6 +115,7 @@ static int compare_segments(const tsr_snapshot *snapshot, const tsr_allocator *a
   }
   tsr_allocator_visitor visitor = {compare_segment, NULL, &c};
   if (!status) status = tsr_allocator_visit(allocator, &visitor, error);
+  assert(status || c.matched <= out->segments_recorded);
   out->segments_reproduced = c.matched;
   tsr__map_release(&c.recorded);
   return status;
@@ -181,6 +185,7 @@ static bool same_settings(const tsr_allocator_settings *a, const tsr_allocator_s
 static int insist_on_failure(const tsr__timeline *timeline, const tsr_whatif_device *device,
                              tsr_whatif_run *run, tsr_error *error) {
   tsr__live_set live = {0};
+  assert(run->is_recorded && device->recorded_oom_event >= 0);
   if (run->is_out_of_memory || run->is_given_up) return 0;
   int status = tsr__timeline_live(timeline, device->recorded_oom_event, &live, error);
   if (status) return status;
@@ -216,6 +221,7 @@ static int run_all(const tsr__timeline *timeline, const tsr_whatif_options *opti
     if (same_settings(&how.settings, &timeline->settings)) continue;
     status = run_one(timeline, &how, out, &out->runs[out->run_count++], error);
   }
+  assert(out->run_count <= options->setting_count + 1);
   if (!status) qsort(out->runs, out->run_count, sizeof *out->runs, compare_runs);
   return status;
 }
@@ -228,6 +234,7 @@ static int list_holders(tsr_study *study, const tsr__timeline *timeline, size_t 
   tsr__shares shares = {0};
   if (!out->runs[0].is_out_of_memory) return 0;
   int64_t before = out->runs[0].out_of_memory.event - 1;
+  assert(before < (int64_t)out->event_count);
   int status = tsr__study_categories(study, out->device, &categories, error);
   if (!status) status = tsr__timeline_live(timeline, before < -1 ? -1 : before, &live, error);
   if (!status) status = tsr__shares_of(timeline, &live, categories, NULL, top, &shares, error);

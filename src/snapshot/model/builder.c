@@ -9,13 +9,14 @@
  * leaves them equally long. */
 #include "snapshot/model/builder.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/decimal.h"
 #include "snapshot/model/key_order.h"
 
-_Static_assert(TSR__INTERN_FULL == TSR_NONE, "what interning returns for want of memory is no id");
+static_assert(TSR__INTERN_FULL == TSR_NONE, "what interning returns for want of memory is no id");
 
 static const char NO_CONTEXT[] = "N/A";
 

@@ -6,6 +6,8 @@
 #ifndef TSR_SNAPSHOT_MODEL_SCHEMA_H
 #define TSR_SNAPSHOT_MODEL_SCHEMA_H
 
+#include <assert.h>
+
 #include "tessera/unstable/columns.h"
 
 /* Keys, then actions in the order of tsr_action, then other values. At most 64 keys: sets of keys
@@ -82,10 +84,9 @@ typedef enum tsr__name {
   TSR__LAST_ACTION = TSR__NAME_WORKSPACE_SNAPSHOT
 } tsr__name;
 
-_Static_assert(TSR__KEY_COUNT <= 40,
-               "sets of keys are the low bits of a row's shape (key_order.h)");
-_Static_assert(TSR__LAST_ACTION - TSR__FIRST_ACTION == TSR_ACTION_WORKSPACE_SNAPSHOT,
-               "actions stand in the order of tsr_action");
+static_assert(TSR__KEY_COUNT <= 40, "sets of keys are the low bits of a row's shape (key_order.h)");
+static_assert(TSR__LAST_ACTION - TSR__FIRST_ACTION == TSR_ACTION_WORKSPACE_SNAPSHOT,
+              "actions stand in the order of tsr_action");
 
 /* The set that holds one key. */
 #define TSR__KEY(symbol) (UINT64_C(1) << TSR__NAME_##symbol)
