@@ -9,7 +9,7 @@
     try        in a Debian of its own for each suite, which has Python and nothing to compile with
 
 A Debian of one's own is made by debootstrap, which needs root and a mirror; it is kept in the work
-folder. Without one, the wheels are tried in an environment on this machine, and a line says so.
+folder. Without one, the wheels are tried in an environment on this machine, which a line of output states.
 """
 import argparse
 import contextlib
@@ -67,7 +67,7 @@ def build(programs, work):
            '--no-build-isolation', '--wheel-dir', raw]
     say('building tessera')
     call(*pip, f'-Cbuild-dir={work / "build"}', ROOT, env=path)
-    # setuptools leaves its build folder beside the sources: from a copy.
+    # setuptools leaves its build folder next to the sources: from a copy.
     copy = work / 'mosaic'
     shutil.rmtree(copy, ignore_errors=True)
     shutil.copytree(HERE / 'mosaic', copy, ignore=shutil.ignore_patterns('__pycache__'))

@@ -8,7 +8,7 @@ running. Then follows the output of each test that failed, and last the line
 
     N passed, N failed, N skipped
 
-without the skipped ones if there are none. A subtest counts as one. A test that fails without naming
+without the skipped ones if none were skipped. A subtest counts as one. A test that fails without naming
 a subtest (it crashed, leaked, or hung) counts as one failure, and so does a folder that could not be
 built (--not-built) or whose tests did not run.
 """

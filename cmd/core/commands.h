@@ -61,7 +61,7 @@ size_t cli_command_count(void);
 cli_command cli_command_at(size_t index);
 size_t cli_drop_in_count(void);
 cli_command cli_drop_in_at(size_t index);
-/* The command of that name, drop-ins included; false if there is none. */
+/* The command of that name, drop-ins included; false if absent. */
 bool cli_command_find(const char *name, cli_command *out);
 /* Its operands as in the usage line. */
 const char *cli_command_operands(const cli_command *command);
@@ -75,7 +75,7 @@ const tsr_parameter *cli_shared_options(size_t *count);
 /* The options of a command, its own first; of NULL, those that commands share. NULL at the end. */
 const tsr_parameter *cli_option_at(const cli_command *command, size_t index);
 /* An option by its name (of `length` bytes, '-' and '_' being the same) or by its letter. With a
- * NULL command, one that any of tessera's own commands takes. NULL if there is none. */
+ * NULL command, one that any of tessera's own commands takes. NULL if absent. */
 const tsr_parameter *cli_option_named(const cli_command *command, const char *name, size_t length);
 const tsr_parameter *cli_option_lettered(const cli_command *command, char letter);
 /* How the option is typed, without its dashes. */

@@ -170,7 +170,7 @@ static bool find_program(const char *path, cli_command *out) {
   return true;
 }
 
-/* The command's place in argv; 0 if there is none, or after an unknown option, because what follows
+/* The command's place in argv; 0 if absent, or after an unknown option, because what follows
  * may be its argument. */
 static int find_command(int argc, char **argv) {
   int words = 1;

@@ -14,7 +14,7 @@
  * the rename that is no time. With a file system that cannot make nameless files it is the whole
  * time of writing, so each write looks for such a signal, removes the file and lets the signal in.
  *
- * Nothing is opened before the first byte, so a command that fails leaves nothing behind. Every
+ * Nothing is opened before the first byte, so a command that fails leaves no file. Every
  * failure is noticed at the latest by cli_output_finish: buffered bytes meet a full disk only
  * there.
  */

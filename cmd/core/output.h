@@ -18,7 +18,7 @@ typedef struct cli_output {
   void *held;              /* while signals wait: the mask of signals that were blocked before */
   uint64_t size_bytes;     /* written so far */
   int error_number;        /* errno of the first failure, or 0 */
-  cli_progress *progress;  /* told of each write; NULL: nobody is */
+  cli_progress *progress;  /* called for each write; NULL: none */
   uint64_t expected_bytes; /* for it: about how many will be written */
   bool is_in_place;        /* finished, and `path` is a regular file with this output */
 } cli_output;

@@ -44,7 +44,7 @@ void cli_page_release(cli_page *page) {
   *page = (cli_page){0};
 }
 
-/* A page of nothing would only puzzle whoever opens it. */
+/* An empty page would only puzzle its reader. */
 static int refuse_empty(cli_session *session) {
   tsr_error *error = &session->error;
   *error = (tsr_error){.status = TSR_ERROR_FORMAT, .offset = TSR_OFFSET_NONE};

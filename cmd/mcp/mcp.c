@@ -11,7 +11,7 @@
  * lists the versions. What a version does not have, its clients do not see.
  *
  * One message is answered after the other. While a file is read, what has arrived is looked at for
- * a cancellation (mcp_input_cancels), and the client is told how far reading has come if it asked.
+ * a cancellation (mcp_input_cancels), and reports how far reading has come to a client that asked.
  * Nothing that a client sends ends the server but the end of its input.
  *
  * The protocol is at https://modelcontextprotocol.io/specification.

@@ -122,7 +122,7 @@ typedef struct mcp_tool {
 } mcp_tool;
 
 /* The tools: those of questions, then Mosaic's. `out` must stay where it is: it points into itself.
- * False if there is none of that index or name. */
+ * False if no tool has that index or name. */
 bool mcp_tool_at(size_t index, mcp_tool *out);
 bool mcp_tool_find(const char *name, mcp_tool *out);
 

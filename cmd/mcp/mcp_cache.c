@@ -63,7 +63,7 @@ static uint64_t all_bytes(const mcp_cache *cache) {
   return bytes;
 }
 
-/* The least recently used file, except those of this call; NULL if there is none. */
+/* The least recently used file, except those of this call; NULL if absent. */
 static mcp_cached *oldest(mcp_cache *cache) {
   mcp_cached *found = NULL;
   for (size_t i = 0; i < MCP_CACHE_FILES; i++) {

@@ -1,7 +1,7 @@
 /* mcp_input.c - lines of standard input, bounded, and what arrives while a question is answered.
  *
  * One buffer holds what was read and not used. It grows to two messages of the largest size; what
- * does not fit waits in the pipe. A line that is too long is thrown away as it comes, up to its
+ * does not fit waits in the pipe. A line that is too long is discarded while it is read, up to its
  * end.
  */
 #define _XOPEN_SOURCE 700

@@ -309,9 +309,9 @@ json_t *mcp_mosaic_categories(mcp_call *call) {
 /* ---- Annotations ---- */
 
 static json_t *stage_name(const json_t *name, const json_t *stage, uint64_t repeat) {
-  const char *before = json_string_value(name), *behind = json_string_value(stage);
-  json_t *out = repeat ? json_sprintf("%s_%s(%" PRIu64 ")", before, behind, repeat)
-                       : json_sprintf("%s_%s", before, behind);
+  const char *before = json_string_value(name), *after = json_string_value(stage);
+  json_t *out = repeat ? json_sprintf("%s_%s(%" PRIu64 ")", before, after, repeat)
+                       : json_sprintf("%s_%s", before, after);
   return out ? out : json_string("");
 }
 
@@ -354,7 +354,7 @@ typedef struct both {
   trace traces[2];
   uint8_t *categories[2]; /* by stack id */
   tsr_diff *diff;
-  const tsr_diff_device *device; /* NULL when there is none */
+  const tsr_diff_device *device; /* NULL if absent */
 } both;
 
 static bool open_both(mcp_call *call, both *b) {

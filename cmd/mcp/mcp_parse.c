@@ -1,9 +1,9 @@
 /* mcp_parse.c - lines as trees, also of messages that jansson rejects for what is in their texts.
  *
- * Whoever sends a request waits for a response with its id. So a line that is JSON but for a \u0000, a
+ * A client that sends a request waits for a response with its id. So a line that is JSON but for a \u0000, a
  * lone surrogate, bytes that are no UTF-8, or an integer beyond 63 bits is read once more with these
  * replaced. The result serves only to find the id: the request itself is refused. What the
- * tools get therefore contains no zero byte, which would cut a path or a name where it stands.
+ * tools get therefore contains no zero byte, which would cut a path or a name at that place.
  */
 #include <math.h>
 #include <stdlib.h>

@@ -102,7 +102,7 @@ static int print(cli_session *session, const tsr_profile *profile) {
 
 /* ---- which device ---- */
 
-/* The first that has a trace, otherwise the first; false if there is none. Logs which others have
+/* The first that has a trace, otherwise the first; false without devices. Logs which others have
  * traces, because their memory is not in the answer. */
 static bool choose_device(const tsr_snapshot *snapshot, uint32_t *device) {
   size_t count, traced = 0;

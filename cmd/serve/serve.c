@@ -146,7 +146,7 @@ static enum MHD_Result refuse(const server *s, struct MHD_Connection *connection
   return respond(s, connection, status, "text/plain", &plain, MHD_RESPMEM_MUST_COPY);
 }
 
-/* The device of a track, which counts the devices of all inputs; NULL if there is none. */
+/* The device of a track, which counts the devices of all inputs; NULL if absent. */
 static const tsr_view_device *device_of(const cli_page *page, size_t track) {
   for (size_t i = 0; i < page->count; i++) {
     if (track < page->views[i]->device_count) return &page->views[i]->devices[track];

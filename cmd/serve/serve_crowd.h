@@ -26,7 +26,7 @@ typedef struct cli_visitor {
   unsigned char address[16];
   int64_t since_ms; /* when it came, asked, or had its last answer */
   bool is_answered; /* its request is complete, and the answer is under way */
-  bool is_ended;    /* told to go, but the library has not closed it yet */
+  bool is_ended;    /* asked to close, but the library has not closed it yet */
 } cli_visitor;
 
 /* Zeroed but for the lock, nobody is there. Thread safe. Invariant: no two visitors have one handle. */
@@ -36,7 +36,7 @@ typedef struct cli_crowd {
   size_t count;
 } cli_crowd;
 
-/* A socket was accepted. Whoever has to go for it is shut down, perhaps itself. */
+/* A socket was accepted. If that is one too many, one is shut down, perhaps this one. */
 void cli_crowd_enter(cli_crowd *crowd, int handle, const unsigned char address[16], int64_t now_ms);
 /* Its request is complete; its answer is. */
 void cli_crowd_ask(cli_crowd *crowd, int handle, int64_t now_ms);

@@ -90,7 +90,7 @@ const tsr_warning *tsr_snapshot_warnings(const tsr_snapshot *snapshot, size_t *c
 /* ---- Devices ---- */
 
 /* Devices that have events or segments, ascending, and last TSR_DEVICE_HOST if the file has pinned host
- * memory; NULL if there are none. */
+ * memory; NULL if none. */
 const uint32_t *tsr_snapshot_devices(const tsr_snapshot *snapshot, size_t *count);
 /* The same without TSR_DEVICE_HOST. */
 const uint32_t *tsr_snapshot_gpus(const tsr_snapshot *snapshot, size_t *count);

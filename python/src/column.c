@@ -228,7 +228,7 @@ static PyObject *named(PyObject *self, PyObject *names) {
 
 /* ---- new columns from old ones ---- */
 
-/* lookup(values): a column of values[id] for each id of this one, absent if there is none. */
+/* lookup(values): a column of values[id] for each id of this one, absent if absent. */
 static PyObject *lookup(PyObject *self, PyObject *values) {
   const core_column *column = (core_column *)self;
   Py_ssize_t known = PySequence_Size(values);

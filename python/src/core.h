@@ -174,7 +174,7 @@ PyObject *core_column_and(PyObject *left, PyObject *right);
 PyObject *core_column_or(PyObject *left, PyObject *right);
 PyObject *core_column_xor(PyObject *left, PyObject *right);
 PyObject *core_column_invert(PyObject *self);
-int core_column_truth(PyObject *self); /* there is none: ValueError */
+int core_column_truth(PyObject *self); /* always ValueError */
 /* The part that a slice, a mask or numbers of rows choose: a view for a slice, else a copy. */
 PyObject *core_column_part(PyObject *self, PyObject *key);
 /* The rows that a key chooses of `count`, as a column of int64. */
@@ -213,7 +213,7 @@ PyObject *core_question(PyObject *module, PyObject *name);
 PyObject *core_groupings(PyObject *module, PyObject *nothing);
 PyObject *core_ask_alone(PyObject *module, PyObject *arguments);
 
-/* Zeroed memory for PyMem_Free; NULL if there is none. PyMem_Calloc is in the stable ABI, but not
+/* Zeroed memory for PyMem_Free; NULL if absent. PyMem_Calloc is in the stable ABI, but not
  * in the headers of 3.9 and 3.10. */
 void *core_zeroed(size_t count, size_t size_bytes);
 

@@ -123,7 +123,7 @@ _CELL = 'padding:2px 8px;white-space:nowrap;text-align:'
 
 def table(header: Sequence[str], rows: Sequence[Optional[Sequence[str]]], is_left: Sequence[bool],
           caption: str) -> str:
-    """A table of texts; a row of None is a gap. Columns are aligned right unless `is_left` says so."""
+    """A table of texts; a row of None is a gap. Columns are aligned right, or left where `is_left` is true."""
     sides = ['left' if left else 'right' for left in is_left]
 
     def line(cells: Sequence[str], tag: str) -> str:

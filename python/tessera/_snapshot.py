@@ -399,7 +399,7 @@ class Snapshot:
     def live(self, event: Optional[int] = None, *, device: Devices = None) -> _tables.Allocations:
         """The allocations that were live at the peak of each device, or after an event, as a table."""
         if event is not None:
-            self.at(event, device=device, top=1)  # raises if there is none
+            self.at(event, device=device, top=1)  # raises if absent
             return self.allocations(device).live(event)
         allocations = self.allocations(device)
         chosen: Optional[_tables.Column] = None

@@ -120,7 +120,7 @@ uint32_t tsr__heap_give_back(tsr__heap *heap, uint32_t block, tsr__block_use use
 
 /* The free block PyTorch's best fit finds for a rounded size: the first in order that is large
  * enough, of the same stream. In expandable mode a later one is preferred while it could grow to
- * less; in the other mode blocks of expandable segments are skipped. TSR_NONE when there is none or
+ * less; in the other mode blocks of expandable segments are skipped. TSR_NONE if absent, or
  * it may not serve. O(log n) a candidate, needs free sets. */
 uint32_t tsr__heap_best_fit(tsr__heap *heap, uint32_t pool, bool is_large, uint32_t stream,
                             uint64_t rounded_bytes);

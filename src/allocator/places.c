@@ -62,14 +62,14 @@ uint32_t tsr__heap_reservation(tsr__heap *heap, const tsr__heap_segment *like, u
   uint32_t around = tsr__heap_segment_around(heap, address);
   if (is_reservation(heap, around, like)) return around;
   uint32_t before = segment_of(heap, tsr__ranges_last(&heap->places, 0, address));
-  uint32_t behind = segment_of(heap, tsr__ranges_first(&heap->places, 0, address));
+  uint32_t after = segment_of(heap, tsr__ranges_first(&heap->places, 0, address));
   bool has_before = is_reservation(heap, before, like);
-  bool has_behind = is_reservation(heap, behind, like);
-  if (has_before && has_behind) /* the nearer */
+  bool has_after = is_reservation(heap, after, like);
+  if (has_before && has_after) /* the nearer */
     has_before = tsr__drop_u64(address, end_of(heap, before)) <=
-                 tsr__drop_u64(SEGMENT(behind).address, address + size_bytes);
+                 tsr__drop_u64(SEGMENT(after).address, address + size_bytes);
   if (has_before) return before;
-  if (has_behind) return behind;
+  if (has_after) return after;
   return tsr__heap_add_reservation(heap, address, size_bytes, like);
 }
 

@@ -68,7 +68,7 @@ static bool has_phase(const tsr__phases *phases, tsr_phase phase) {
 typedef struct gap {
   uint32_t backward;        /* the event at which the backward pass before it begins */
   uint32_t after_backward;  /* the event at which another phase begins; 0: none does */
-  uint32_t after_optimizer; /* the same after the optimizer's last run in it; 0: there is none */
+  uint32_t after_optimizer; /* the same after the optimizer's last run in it; 0: absent */
   uint32_t next_backward;   /* where it ends; UINT32_MAX: with the trace */
   bool has_optimizer, has_zero_grad;
 } gap;
@@ -199,11 +199,11 @@ static bool make_stretches(const tsr__timeline *t, const tsr__phases *phases, co
                            stretches *out) {
   uint32_t first = first_event(phases), end = (uint32_t)t->events.count;
   for (size_t i = 0; i <= at->count; i++) {
-    uint32_t behind = i < at->count ? at->items[i] : end;
-    if (behind <= first) continue;
-    stretch s = {.step = {.first = first, .last = behind - 1}};
+    uint32_t past = i < at->count ? at->items[i] : end;
+    if (past <= first) continue;
+    stretch s = {.step = {.first = first, .last = past - 1}};
     if (!TSR__VECTOR_PUSH(out, s)) return false;
-    first = behind;
+    first = past;
   }
   return true;
 }
@@ -293,10 +293,10 @@ static bool is_whole(const stretch *s, tsr_phase by, uint32_t usual) {
 static bool join_stretches(const stretches *list, tsr_phase by, tsr__cycle_steps *out) {
   size_t n = stretches_a_step(list);
   for (size_t i = 0; i < list->count; i += n) {
-    size_t behind = i + n < list->count ? i + n : list->count;
-    tsr__cycle_step step = {list->items[i].step.first, list->items[behind - 1].step.last,
-                            behind - i == n};
-    for (size_t k = i; k < behind; k++)
+    size_t past = i + n < list->count ? i + n : list->count;
+    tsr__cycle_step step = {list->items[i].step.first, list->items[past - 1].step.last,
+                            past - i == n};
+    for (size_t k = i; k < past; k++)
       step.is_whole &= is_whole(&list->items[k], by, n == 1 ? usual_count(list, k) : 0);
     if (!TSR__VECTOR_PUSH(out, step)) return false;
   }

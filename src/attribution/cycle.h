@@ -80,8 +80,8 @@ double tsr__bag_likeness(const tsr__bag *a, const tsr__bag *b);
 uint64_t tsr__symbol(const tsr__roles *roles, const tsr_events *events, uint64_t event);
 
 /* The steps of a trace without a backward pass, from the loops in its Python frames. Leaves `out` empty if
- * there are none. `stop`: where memory ran out for good, or NULL. `shows_forward` is whether stacks show a forward pass: if so, the answer is final. Time
- * is linear in events times the depth of the loop. False if out of memory. */
+ * no loop repeats. `stop`: where memory ran out for good, or NULL. `shows_forward` is whether stacks show a
+ * forward pass: if so, the answer is final. Time is linear in events times the depth of the loop. False if out of memory. */
 bool tsr__loop_find(const tsr__timeline *timeline, const tsr__roles *roles,
                     const tsr__failure *stop, tsr__cycle_steps *out, bool *shows_forward);
 

@@ -52,8 +52,8 @@ static bool ends_with(tsr_text text, const char *part) {
   return size <= text.size_bytes && matches_at(text, text.size_bytes - size, part, size);
 }
 
-/* Byte position after the last occurrence of `part`, 0 if there is none. */
-static size_t behind(tsr_text text, const char *part) {
+/* Byte position after the last occurrence of `part`, 0 if absent. */
+static size_t after_part(tsr_text text, const char *part) {
   size_t size = strlen(part);
   for (size_t end = text.size_bytes; end >= size; end--)
     if (text.data[end - 1] == part[size - 1] || part[size - 1] == '/')
@@ -62,7 +62,7 @@ static size_t behind(tsr_text text, const char *part) {
 }
 
 static bool contains(tsr_text text, const char *part) {
-  return behind(text, part) != 0;
+  return after_part(text, part) != 0;
 }
 
 static bool contains_any(tsr_text text, const char *const *parts, size_t count) {
@@ -170,8 +170,8 @@ bool tsr__file_is_generated(tsr_text file) {
 
 /* Byte position of the package's name in the file of an installed package, otherwise 0. */
 static size_t package_at(tsr_text file) {
-  size_t at = behind(file, "site-packages/");
-  return at ? at : behind(file, "dist-packages/");
+  size_t at = after_part(file, "site-packages/");
+  return at ? at : after_part(file, "dist-packages/");
 }
 
 static tsr_text package_of(tsr_text file) {
@@ -193,7 +193,7 @@ static bool is_torch_source(tsr_text file) {
                                       "torch/csrc/",  "torch/distributed/", "torch/fx/",
                                       "torch/_",      "torch/functional.py"};
   for (size_t i = 0; i < COUNT_OF(parts); i++) {
-    size_t end = behind(file, parts[i]), size = strlen(parts[i]);
+    size_t end = after_part(file, parts[i]), size = strlen(parts[i]);
     if (end == size || (end && strchr("/\\", file.data[end - size - 1]))) return true;
   }
   return begins_with(file, "<eval_with_key>");

@@ -83,9 +83,9 @@ typedef struct finder {
   item *items;      /* in the order of the trace; places shrink in it */
 } finder;
 
-/* One function, as its allocations show it: items first .. behind - 1 share the frames above `depth`. */
+/* One function, as its allocations show it: items first .. past - 1 share the frames above `depth`. */
 typedef struct place {
-  uint32_t first, behind, depth;
+  uint32_t first, past, depth;
   uint32_t modules; /* user's modules above: calls of modules by modules */
   bool in_module;
 } place;
@@ -182,7 +182,7 @@ static uint32_t frame_at(const finder *f, const item *at, uint32_t depth) {
 static bool read_runs(const finder *f, const place *p, runs *list, symbols *all) {
   tsr__map ids = {0};
   bool ok = true;
-  for (uint32_t i = p->first; ok && i < p->behind; i++) {
+  for (uint32_t i = p->first; ok && i < p->past; i++) {
     uint32_t frame = frame_at(f, &f->items[i], p->depth);
     uint64_t *id = tsr__map_put(&ids, frame, all->count, NULL);
     ok = id && (*id < all->count || TSR__VECTOR_PUSH(all, (symbol){.frame = frame}));
@@ -202,9 +202,9 @@ static bool read_runs(const finder *f, const place *p, runs *list, symbols *all)
   return ok;
 }
 
-static uint64_t weight_of(const finder *f, uint32_t first, uint32_t behind) {
+static uint64_t weight_of(const finder *f, uint32_t first, uint32_t past) {
   uint64_t weight = 0;
-  for (uint32_t i = first; i < behind; i++) weight += is_forward(f, &f->items[i]);
+  for (uint32_t i = first; i < past; i++) weight += is_forward(f, &f->items[i]);
   return weight;
 }
 
@@ -231,7 +231,7 @@ static bool is_as_often(const symbol *a, const symbol *b) {
   return a->runs <= b->runs + 1 && b->runs <= a->runs + 1;
 }
 
-/* The symbol with which a loop begins that has most of the weight; NULL: there is none. In a module the
+/* The symbol with which a loop begins that has most of the weight; NULL if absent. In a module the
  * one that comes least often counts: others come again in its layers. */
 static const symbol *head_of(const finder *f, const runs *list, const symbols *all, uint64_t weight,
                              bool is_module) {
@@ -333,7 +333,7 @@ static void keep_symbol(finder *f, place *p, const runs *list, uint32_t id) {
     memmove(&f->items[at], &f->items[r->first], (r->last - r->first + 1) * sizeof *f->items);
     at += r->last - r->first + 1;
   }
-  p->behind = at;
+  p->past = at;
 }
 
 /* Keep what begins in the function in which most begins: not that of other threads. */
@@ -341,11 +341,11 @@ static void keep_root(finder *f, place *p, uint32_t frame) {
   const tsr_snapshot *snapshot = f->t->snapshot;
   tsr_frame root = tsr_snapshot_frame(snapshot, frame);
   uint32_t at = p->first;
-  for (uint32_t i = p->first; i < p->behind; i++) {
+  for (uint32_t i = p->first; i < p->past; i++) {
     tsr_frame other = tsr_snapshot_frame(snapshot, frame_at(f, &f->items[i], 0));
     if (other.name == root.name && other.file == root.file) f->items[at++] = f->items[i];
   }
-  p->behind = at;
+  p->past = at;
 }
 
 static uint32_t heaviest_of(const symbols *all) {
@@ -410,7 +410,7 @@ static bool find_in_lines(finder *f, const place *p, const runs *list, const sym
     size_t before = calls.count;
     ok = add_round(f, &calls, r->first, r->last, true);
     inner.first = r->first;
-    inner.behind = r->last + 1;
+    inner.past = r->last + 1;
     if (ok && enter(f, &inner, s->frame)) ok = find_rounds(f, inner, &found, &is_inner_loop);
     if (ok && is_inner_loop && s->weight > loop_weight) {
       TSR__VECTOR_FREE(out);
@@ -472,10 +472,10 @@ static bool find_rounds(finder *f, place p, rounds *out, bool *is_loop) {
     runs list = {0};
     symbols all = {0};
     ok = read_runs(f, &p, &list, &all);
-    uint32_t before = p.behind;
+    uint32_t before = p.past;
     assert(!ok || all.count); /* a place has items, and so symbols */
     if (ok && !p.depth) keep_root(f, &p, all.items[heaviest_of(&all)].frame);
-    if (ok && p.behind == before) {
+    if (ok && p.past == before) {
       if (all.count == 1)
         is_done = !enter(f, &p, all.items[0].frame);
       else
@@ -524,16 +524,16 @@ static bool make_steps(const tsr__timeline *t, const rounds *list, const tsr__fa
   bool has_died = stop && list->count && follows(t, list, stop->event);
   for (size_t i = 0; i < list->count; i++) {
     const round *r = &list->items[i];
-    uint32_t behind = end;
+    uint32_t past = end;
     if (i + 1 < list->count) {
-      behind = list->items[i + 1].first_event;
+      past = list->items[i + 1].first_event;
     } else {
-      for (uint32_t e = r->last_event + 1; e < behind; e++)
-        if (t->events.action[e] == TSR_ACTION_ALLOC) behind = e;
-      if (has_died && r->is_whole) behind = stop->event;
+      for (uint32_t e = r->last_event + 1; e < past; e++)
+        if (t->events.action[e] == TSR_ACTION_ALLOC) past = e;
+      if (has_died && r->is_whole) past = stop->event;
     }
-    if (behind <= r->first_event) continue;
-    if (!TSR__VECTOR_PUSH(out, (tsr__cycle_step){r->first_event, behind - 1, r->is_whole}))
+    if (past <= r->first_event) continue;
+    if (!TSR__VECTOR_PUSH(out, (tsr__cycle_step){r->first_event, past - 1, r->is_whole}))
       return false;
   }
   if (!has_died || !list->items[list->count - 1].is_whole) return true;
@@ -552,7 +552,7 @@ bool tsr__loop_find(const tsr__timeline *timeline, const tsr__roles *roles,
   bool ok = f.items && read_stacks(&f);
   uint32_t count = ok ? read_items(&f, &weight) : 0;
   *shows_forward = weight != 0;
-  if (ok && weight) ok = find_rounds(&f, (place){.behind = count}, &list, &is_loop);
+  if (ok && weight) ok = find_rounds(&f, (place){.past = count}, &list, &is_loop);
   if (ok) ok = make_steps(timeline, &list, stop, out);
   TSR__VECTOR_FREE(&list);
   tsr__free(f.kind);

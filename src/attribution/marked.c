@@ -76,10 +76,10 @@ static int compare_ranges(const void *a, const void *b) {
 static bool add_range(const tsr_events *events, tsr__marked range, int64_t start_us, int64_t end_us,
                       tsr__marked_ranges *out) {
   uint64_t first = event_at(events, start_us);
-  uint64_t behind = end_us == INT64_MAX ? events->count : event_at(events, end_us + 1);
-  if (first >= behind) return true;
+  uint64_t past = end_us == INT64_MAX ? events->count : event_at(events, end_us + 1);
+  if (first >= past) return true;
   range.first = (uint32_t)first;
-  range.last = (uint32_t)(behind - 1);
+  range.last = (uint32_t)(past - 1);
   assert(range.first <= range.last && range.last < events->count);
   return TSR__VECTOR_PUSH(out, range);
 }

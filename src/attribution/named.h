@@ -20,7 +20,7 @@
 /* An annotation of an allocation. */
 typedef struct tsr__note_remark {
   uint32_t allocation, remark;
-  uint32_t event; /* the last that says so */
+  uint32_t event; /* the last that gives it */
 } tsr__note_remark;
 
 /* Invariants: `own`, if not NULL, has a row per allocation: index in remarks plus 1, or 0; `notes`
@@ -56,7 +56,7 @@ typedef struct tsr__given_name {
   uint64_t size_bytes;   /* of the tensor, or of the whole allocation */
   tsr_category category; /* UNKNOWN: it names none */
   tsr_name_source source;
-  uint32_t event; /* that says so; TSR_NONE for a tensor */
+  uint32_t event; /* that gives it; TSR_NONE for a tensor */
 } tsr__given_name;
 
 /* The number of names of an allocation, and the one at `index` below it: tensors, then annotations in

@@ -42,7 +42,7 @@ static char peek(const scanner *s, size_t ahead) {
   return ahead < (size_t)(s->end - s->at) ? s->at[ahead] : '\0';
 }
 
-/* The length of the end of line here, 0 if there is none. */
+/* The length of the end of line here, 0 if absent. */
 static size_t newline(const scanner *s) {
   char c = peek(s, 0);
   if (s->at == s->end || (c != '\n' && c != '\r')) return 0;

@@ -48,9 +48,9 @@ static bool find_depths(const tsr_snapshot *snapshot, const uint8_t *mark_of_fra
 }
 
 /* A range of events of one place has ended, between two others. */
-static void vote(const tsr_events *events, uint32_t count, uint64_t first, uint64_t behind,
+static void vote(const tsr_events *events, uint32_t count, uint64_t first, uint64_t past,
                  bool is_again, int64_t *votes) {
-  for (uint64_t i = first; i < behind; i++)
+  for (uint64_t i = first; i < past; i++)
     if (events->stack[i] < count) votes[events->stack[i]] += is_again ? 1 : -1;
 }
 

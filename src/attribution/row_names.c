@@ -1,7 +1,7 @@
 /* row_names.c - names for the rows of one table, no two of which read alike. See labels.h.
  *
  * All rows begin with the name of their stack. Then come passes, each of which looks at the rows that
- * still read alike and appends what tells them apart, until nothing does:
+ * still read alike and appends what distinguishes them, until nothing does:
  *
  *   a caller of the same rank     model.py:39 forward (aten::mm), from model.py:382
  *   any Python caller             ..., from trainer.py:88
@@ -150,7 +150,7 @@ static int compare_walkers(const void *a, const void *b) {
   return (x->row > y->row) - (x->row < y->row);
 }
 
-/* One pass over the rows that read alike; `*is_done` becomes whether there are none. */
+/* One pass over the rows that read alike; `*is_done` becomes whether no rows do. */
 static bool run_pass(maker *m, pass by, bool *is_done) {
   *is_done = true;
   if (m->count) qsort(m->walkers, m->count, sizeof *m->walkers, compare_walkers);

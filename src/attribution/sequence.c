@@ -179,10 +179,9 @@ static bool make_groups(finder *f) {
       ok = TSR__VECTOR_PUSH(&list, (even){s->count, (s->last - s->first) / (s->count - 1), i});
   }
   if (list.count) qsort(list.items, list.count, sizeof *list.items, compare_even);
-  for (size_t i = 0, behind; ok && i < list.count; i = behind) {
-    for (behind = i; behind < list.count && list.items[behind].count == list.items[i].count;)
-      behind++;
-    ok = TSR__VECTOR_PUSH(&f->groups, densest(f, &list.items[i], behind - i));
+  for (size_t i = 0, past; ok && i < list.count; i = past) {
+    for (past = i; past < list.count && list.items[past].count == list.items[i].count;) past++;
+    ok = TSR__VECTOR_PUSH(&f->groups, densest(f, &list.items[i], past - i));
   }
   TSR__VECTOR_FREE(&list);
   if (f->groups.count)
@@ -305,9 +304,9 @@ static uint32_t best_start(finder *f, const group *g) {
   return best;
 }
 
-static bool add_step(tsr__cycle_steps *out, uint32_t first, uint32_t behind, bool is_whole) {
+static bool add_step(tsr__cycle_steps *out, uint32_t first, uint32_t past, bool is_whole) {
   assert(!out->count || out->items[out->count - 1].last < first); /* without overlap */
-  return behind <= first || TSR__VECTOR_PUSH(out, (tsr__cycle_step){first, behind - 1, is_whole});
+  return past <= first || TSR__VECTOR_PUSH(out, (tsr__cycle_step){first, past - 1, is_whole});
 }
 
 static bool make_steps(finder *f, const group *g, positions *at, tsr__cycle_steps *out) {

@@ -68,7 +68,7 @@ static int64_t days_of(int64_t year, int month, int day) {
   return era * 146097 + of_era * 365 + of_era / 4 - of_era / 100 + of_year - 719468;
 }
 
-/* A number of exactly `digits` digits at `*at`, which moves past it; -1 if there is none. */
+/* A number of exactly `digits` digits at `*at`, which moves past it; -1 if absent. */
 static int read_digits(const char **at, int digits) {
   int number = 0;
   for (int i = 0; i < digits; i++, (*at)++) {

@@ -5,7 +5,7 @@
  *   if (status) return status;
  *   use(&study->roles);
  *
- * One thread runs `make`; others that need the value meanwhile sleep until it is done. Success is
+ * One thread runs `make`; others that need the value sleep until it is done. Success is
  * remembered. A failure is returned to the thread that ran `make` and forgotten: the next thread
  * tries again, so that running out of memory or a cancelled call does not spoil the value for good.
  *

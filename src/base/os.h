@@ -37,7 +37,7 @@ void tsr__os_close(int handle);
 
 /* Have the system back the whole pages among these bytes now, not when they are first written to:
  * that saves the thread which will write them from stopping at each. No byte changes, so other threads
- * may use the memory meanwhile, or have freed it; addresses that are not mapped are passed over.
+ * may use the memory at the same time, or have freed it; addresses that are not mapped are skipped.
  * Does nothing on systems that cannot. */
 void tsr__os_populate(void *data, size_t size_bytes);
 

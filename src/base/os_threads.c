@@ -3,7 +3,7 @@
  * Mutexes and conditions are stored inside the caller's struct, in os.h's opaque storage, so that
  * making one allocates nothing. A static assertion checks that the storage is large enough.
  *
- * Threads start with all signals blocked except those that report a fault of the thread itself.
+ * Threads start with all signals blocked except those that report an error of the thread itself.
  * Signals meant for the process, Ctrl-C for example, are then delivered to the program's own
  * threads, which expect them. */
 #define _GNU_SOURCE /* sched_getaffinity, madvise, mmap's flags */

@@ -156,7 +156,7 @@ static void record_failure(tsr__group *group, uint64_t number, int status, const
   group->error = *error;
 }
 
-/* Take a task of the group and run it. The mutex is held on entry and on return, not meanwhile. */
+/* Take a task of the group and run it. The mutex is held on entry and on return, not in between. */
 static void run_next(tsr__group *group) {
   tsr__thread_pool *pool = group->pool;
   tsr__task *task = take_task(group);

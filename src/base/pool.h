@@ -1,4 +1,4 @@
-/* pool.h - threads that share work and sleep when there is none; stopping and watching long work.
+/* pool.h - threads that share work and sleep when idle; stopping and watching long work.
  *
  *   tsr__thread_pool *pool = tsr__thread_pool_new(0);                       one worker fewer than processors
  *   status = tsr__thread_pool_each(pool, NULL, device_count, replay_device, context, error);
@@ -12,8 +12,8 @@
  *   tsr__group_submit(&group, &tasks[1], read_rules, &rules);
  *   status = tsr__group_wait(&group, error);                  always, also after other errors
  *
- * The thread that waits for a group runs the group's tasks meanwhile, and no other tasks. Hence:
- *  - Tasks may submit groups of their own and wait for them, to any depth: whoever waits can always
+ * The thread that waits for a group runs the group's tasks, and no others, until then. Hence:
+ *  - Tasks may submit groups of their own and wait for them, to any depth: a waiting thread can always
  *    run what it waits for. The same holds for a task that needs a tsr__once (base/once.h).
  *  - Threads are never needed. Without them (one processor, none could be started, a NULL pool, a
  *    child after fork) tasks run in tsr__group_wait, in the order in which they were submitted.
@@ -115,7 +115,7 @@ void tsr__group_init(tsr__group *group, tsr__thread_pool *pool, tsr__work *work)
 /* Queue `run(context, error)`, using `task` as storage. Called by the thread that initialised the
  * group or by a task of the group. Constant time. */
 void tsr__group_submit(tsr__group *group, tsr__task *task, tsr__task_run *run, void *context);
-/* Work on the group until all its tasks have ended, those included that tasks submitted meanwhile.
+/* Work on the group until all its tasks have ended, including those that its tasks submitted.
  * Returns 0, the failure of the first task in order of submission that failed, or
  * tsr__work_stopped. After a failure, later tasks that have not begun are skipped; earlier ones
  * still run. The group is empty afterwards and may be used again. */

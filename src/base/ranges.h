@@ -53,7 +53,7 @@ static inline const tsr__ranges_item *tsr__ranges_get(const tsr__ranges *ranges,
 }
 
 /* The last range of a group that begins at or before an address; the first that begins at or after
- * it; TSR__RANGE_NONE if there is none. */
+ * it; TSR__RANGE_NONE if absent. */
 uint32_t tsr__ranges_last(const tsr__ranges *ranges, uint64_t group, uint64_t address);
 uint32_t tsr__ranges_first(const tsr__ranges *ranges, uint64_t group, uint64_t address);
 /* Of the ranges that contain an address, the one that begins last; TSR__RANGE_NONE where none does.

@@ -193,7 +193,7 @@ void tsr__emit_end(tsr__emitter *emitter);
 /* A member whose key is data, not a literal. */
 void tsr__emit_member(tsr__emitter *emitter, tsr_text key, tsr__cell value);
 
-/* ---- Both faces ---- */
+/* ---- Both formats ---- */
 
 /* JSON: `"key": value`. Text: a row of the block that consecutive fields form. */
 void tsr__emit_field(tsr__emitter *emitter, const char *key, const char *title, tsr__cell value);

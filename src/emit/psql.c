@@ -145,14 +145,14 @@ static bool is_number(const column *of) {
 }
 
 /* `size` bytes at `data`, which are `width` characters, and `after` blanks after them. */
-static void put(const column *to, const char *data, size_t size, size_t width, size_t behind,
+static void put(const column *to, const char *data, size_t size, size_t width, size_t after,
                 tsr__buffer *out) {
-  assert(width + behind <= to->width);
-  size_t gap = to->width - width - behind;
+  assert(width + after <= to->width);
+  size_t gap = to->width - width - after;
   tsr__buffer_text(out, "| ");
   if (is_number(to)) tsr__buffer_fill(out, ' ', gap);
   tsr__buffer_append(out, data, size);
-  tsr__buffer_fill(out, ' ', behind + (is_number(to) ? 0 : gap) + 1);
+  tsr__buffer_fill(out, ' ', after + (is_number(to) ? 0 : gap) + 1);
 }
 
 static void put_headers(const tsr__psql *table, const column *columns, tsr__buffer *out) {
@@ -179,8 +179,8 @@ static void put_row(const tsr__psql *table, const column *columns, const tsr__ps
       size_t left = row[c].size - begins[c];
       const char *newline = left ? memchr(at, '\n', left) : NULL;
       size_t size = newline ? (size_t)(newline - at) : left;
-      size_t behind = columns[c].kind == TSR__PSQL_FLOAT ? columns[c].after - row[c].after : 0;
-      put(&columns[c], at, size, characters(at, size), behind, out);
+      size_t after = columns[c].kind == TSR__PSQL_FLOAT ? columns[c].after - row[c].after : 0;
+      put(&columns[c], at, size, characters(at, size), after, out);
       begins[c] += size + 1;
     }
     tsr__buffer_text(out, "|\n");

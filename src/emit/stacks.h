@@ -16,7 +16,7 @@ typedef struct tsr__stack_printer {
   tsr__namer namer; /* set up when the first stack is named */
 } tsr__stack_printer;
 
-/* Memory is needed for folding only; if there is none, folding is slower. */
+/* Memory is needed for folding only; without it, folding is slower. */
 void tsr__stack_printer_init(tsr__stack_printer *printer, tsr__emitter *emitter,
                              const tsr_snapshot *snapshot);
 void tsr__stack_printer_release(tsr__stack_printer *printer);

@@ -38,7 +38,7 @@ int tsr__shown_init(tsr__shown *out, const tsr_snapshot *snapshot, bool is_full,
 /* A zeroed one is fine. */
 void tsr__shown_release(tsr__shown *shown);
 
-/* Fill `frames` with the entries of a stack; of TSR_NONE with one that says so. Linear in its depth. False
+/* Fill `frames` with the entries of a stack; of TSR_NONE with "(no stack recorded)". Linear in its depth. False
  * when out of memory. */
 bool tsr__shown_take(tsr__shown *shown, uint32_t stack);
 

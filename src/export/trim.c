@@ -5,7 +5,7 @@
  * before the window, exactly as if PyTorch had written a snapshot at that moment.
  *
  * Names, frames, stacks and settings are taken over whole, so that ids mean the same in both;
- * writing the snapshot out leaves behind what no row names. What the program said is kept: in the events,
+ * writing the snapshot leaves out what no row names. What the program said is kept: in the events,
  * and as a sidecar of the part what else it said of
  * the blocks that are live at the end of the window. */
 #include <assert.h>

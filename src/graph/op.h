@@ -243,7 +243,7 @@ tsr__tensor_id tsr__op_apply(tsr__tape *tape, tsr__op_kind kind,
 /* Run the backward pass from `root`, whose gradient is `grad` (held by the caller, and used up). */
 void tsr__tape_backward(tsr__tape *tape, tsr__tensor_id root, tsr__tensor_id grad);
 
-/* Run a list of steps. What they leave in temporaries is a fault of the list. */
+/* Run a list of steps. A list that leaves something in temporaries is wrong. */
 void tsr__op_run_steps(tsr__op_call *call, const tsr__op_step *steps);
 
 /* A kernel outside of any op, in full: what autograd, the batch and the optimizer's program run. */

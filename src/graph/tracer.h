@@ -5,7 +5,7 @@
  *
  *   program, tape, ops ──enter, leave, at, begin_op, node──► tracer
  *   tape, when memory changes ────────────stack────────────► tracer ──► id
- *   whoever writes a snapshot ────────────parent───────────► tracer ──► frames
+ *   the writer of a snapshot ────────────parent───────────► tracer ──► frames
  *
  * Calls nest: each enter is followed by its leave, unless the tracer ran out of memory. After that
  * it does nothing, and `stack` returns false. */

@@ -39,7 +39,7 @@ static void consume(tsr__input *source, size_t size) {
 
 /* ---- finding ---- */
 
-/* Move the window past the next `text`: 0, 1 if there is none, or a negative tsr_status. */
+/* Move the window past the next `text`: 0, 1 if absent, or a negative tsr_status. */
 static int find(tsr__input *source, const char *text, tsr_error *error) {
   size_t length = strlen(text);
   for (;;) {

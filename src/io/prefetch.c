@@ -6,7 +6,7 @@
  * The thread fills a ring of chunks. When the parser asks for more, the tail it has not consumed (less
  * than one token) is copied into the room in front of the next chunk, and that is the new window: no
  * byte of the chunk is moved. A tail longer than the room goes, with the chunk, into a buffer of its
- * own. Either way the chunk of the old window goes back to the thread. One chunk lies between the two
+ * own. Either way the chunk of the old window goes back to the thread. One chunk is between the two
  * sides, so that neither waits for the other because of a chunk that took it longer than usual.
  *
  * Two semaphores count the chunks that the thread may fill (`empty`) and those that the parser may take
@@ -55,7 +55,7 @@ struct tsr__prefetch {
   chunk chunks[CHUNKS_HELD];
   size_t chunk_bytes;
   atomic_bool stop;
-  /* The parser's: the next chunk to take, the one that the window lies in (or NULL), and a window that
+  /* The parser's: the next chunk to take, the one that the window is in (or NULL), and a window that
    * did not fit in one (or NULL). */
   size_t next;
   chunk *window;
@@ -214,7 +214,7 @@ int tsr__prefetch_fill(tsr__input *source, tsr_error *error) {
   source->size += size;
   if (is_last) {
     end_thread(p);
-    c->size = 0; /* if reading failed after these bytes, the next call says so */
+    c->size = 0; /* if reading failed after these bytes, the next call reports it */
   } else {
     p->next = (p->next + 1) % CHUNKS_HELD;
   }

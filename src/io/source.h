@@ -91,7 +91,7 @@ int tsr__input_open_sized(tsr__input *source, tsr__stream *stream, size_t window
  * `input_bytes` is the approximate size of the input. */
 void tsr__input_read_ahead(tsr__input *source, uint64_t input_bytes);
 /* Memory that a parser is going to fill, while it works on the next window or two: the thread that
- * reads ahead, if there is one, has the system back it with pages meanwhile. Advice only, taken with
+ * reads ahead, if there is one, has the system back it with pages at the same time. Advice only, taken with
  * the next tsr__input_fill; `count` is at most TSR__REGIONS_MAX. The parser need not keep the
  * memory where it is: to prepare what has been freed or moved does nothing (tsr__os_populate). */
 typedef struct tsr__region {

@@ -1,7 +1,7 @@
 /* stream.c - what all streams share, and the two that hold bytes themselves.
  *
  * A memory stream is the bottom of a stack over the caller's bytes: it copies pieces out, so that
- * decoders need not know where their input lies. (A plain pickle in memory takes a shorter way:
+ * decoders need not know where their input is. (A plain pickle in memory takes a shorter way:
  * tsr__input_memory, without any copy.)
  *
  * An ahead stream reads the first bytes of the stream below when it is opened, shows them to

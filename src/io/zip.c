@@ -163,7 +163,7 @@ static bool sizes_fit(const member *m, const unsigned char *p, size_t width) {
   return u32(p) == (uint32_t)m->taken_bytes && u32(p + 4) == (uint32_t)m->made_bytes;
 }
 
-/* Bytes of the descriptor at the window, 0 if there is none. Its signature is optional, its
+/* Bytes of the descriptor at the window, 0 if absent. Its signature is optional, its
  * sizes have 4 or 8 bytes, and nothing says which: they must fit, and a header or the end must
  * follow. */
 static size_t descriptor_size(const tsr__input *source, const member *m) {

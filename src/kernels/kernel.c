@@ -129,7 +129,7 @@ static const tsr__kernel_row rows[TSR__KERNEL_COUNT] = {
     [TSR__KERNEL_FOREACH_SQRT] = {"foreach sqrt", RUNS(sqrt), EACH(1), UNARY},
     [TSR__KERNEL_FUSED_ADAMW] = {"fused adamw", RUNS(fused_adamw), EACH(14), FROM(5, 5), TO(4, 4),
                                  .in_place = {1, 3, 4, 5}, .scalars = 5},
-    /* Not counted: a gradient's division is nothing beside its product. */
+    /* Not counted: a gradient's division is negligible next to its product. */
     [TSR__KERNEL_UNSCALE] = {"unscale", RUNS(unscale), MOVES, FROM(3, 3), TO(2, 2),
                              .in_place = {1, 3}},
     [TSR__KERNEL_UPDATE_SCALE] = {"update scale", RUNS(update_scale), MOVES, FROM(3, 3), TO(2, 2),

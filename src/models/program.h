@@ -3,7 +3,7 @@
  * program.c has the loop and what all models share: linear layers, attention, recomputation, the
  * loss. gpt2.c and llama.c have the modules of the two families, function by function as
  * transformers has them, because a function's variables decide how long tensors live. The program
- * tells the tape where it is by places (graph/place.h); PyTorch's names for them are in
+ * reports to the tape where it is, as places (graph/place.h); PyTorch's names for them are in
  * src/torch. */
 #ifndef TSR_MODELS_PROGRAM_H
 #define TSR_MODELS_PROGRAM_H

@@ -55,9 +55,9 @@ static void pack_moments(tsr__bundle *p, const uint32_t *moments, size_t count) 
 
 /* What allocations have in common: a stack, sizes, and what the program called them. No padding. */
 typedef struct kind {
-  uint64_t node; /* plus 1; 0 if there is none */
+  uint64_t node; /* plus 1; 0 if absent */
   uint64_t requested_bytes, block_bytes;
-  uint64_t said; /* index of the text plus 1; 0 if there is none */
+  uint64_t said; /* index of the text plus 1; 0 if absent */
 } kind;
 static_assert(sizeof(kind) == 4 * sizeof(uint64_t), "kinds are compared byte by byte");
 

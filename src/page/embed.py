@@ -21,7 +21,7 @@ def main(page, out):
         halves = file.read().split(MARK)
     heads = halves[0].split(ASKS)
     if len(halves) != 2 or len(heads) != 2:
-        sys.exit(f'{page}: needs one {MARK.decode()} behind one {ASKS.decode()}')
+        sys.exit(f'{page}: needs one {MARK.decode()} after one {ASKS.decode()}')
     with open(out, 'w', encoding='ascii') as file:
         file.write('/* Made by embed.py from viewer/page.html. */\n#include "page/template.h"\n\n')
         file.write(array('head', heads[0] + b'connect-src ') + array('rest', heads[1]) +

@@ -108,7 +108,7 @@ static bool by_stream(maker *m) {
 }
 
 /* Keys: of the default pool its id times two, plus 1 for large blocks; of private pools this bit and the
- * number of the use (timeline/pools.h), whatever the size, because what a pool keeps is not told apart
+ * number of the use (timeline/pools.h), whatever the size, because what a pool keeps is not distinguished
  * by size. */
 #define PRIVATE (UINT64_C(1) << 40)
 

@@ -459,7 +459,7 @@ static int from_integer(tsr_params *params, const tsr_parameter *row, value *v, 
 
 /* ---- Setters ---- */
 
-/* The value with this name; NULL with `*status` set if there is none. */
+/* The value with this name; NULL with `*status` set if absent. */
 static value *open_value(tsr_params *params, const char *name, int *status, tsr_error *error) {
   const tsr_parameter *row = tsr_params_find(params, name, strlen(name));
   if (row) return &params->values[row - params->rows];

@@ -72,7 +72,7 @@ typedef struct forward {
   uint32_t stack;       /* of the largest kept one */
 } forward;
 
-/* The last allocation of a forward phase from event `first` to `end` - 1; UINT32_MAX if there is none. */
+/* The last allocation of a forward phase from event `first` to `end` - 1; UINT32_MAX if absent. */
 static uint32_t last_forward_alloc(const finder *f, uint32_t first, uint32_t end) {
   uint32_t last = UINT32_MAX;
   for (size_t i = 0; i < f->phases->runs.count; i++) {
@@ -519,7 +519,7 @@ static uint32_t list_code(const tsr_snapshot *snapshot, uint32_t stack, uint32_t
   return count;
 }
 
-/* The line that calls the blocks: the innermost that all stacks have in common; TSR_NONE if there is none. */
+/* The line that calls the blocks: the innermost that all stacks have in common; TSR_NONE if absent. */
 static bool calling_frame(const finder *f, const blocks *b, uint32_t *out) {
   const tsr_snapshot *snapshot = f->t->snapshot;
   uint32_t deepest = 0, shared = 0;

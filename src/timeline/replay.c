@@ -171,7 +171,7 @@ static uint32_t cut_inside(replay *r, uint32_t block, uint64_t address) {
   return cut_before(r, block, address);
 }
 
-/* The free block to cut an alloc from; TSR_NONE if there is none at its address. */
+/* The free block to cut an alloc from; TSR_NONE if no free block is at its address. */
 static uint32_t block_at(replay *r, uint64_t address) {
   uint32_t block = tsr__heap_find(&r->heap, address);
   if (block != TSR_NONE)

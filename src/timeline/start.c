@@ -46,7 +46,7 @@ typedef struct starter {
   size_t freed_count;
   TSR__VECTOR(tsr__span) ranges; /* expandable memory before the window */
   tsr__ranges places;            /* where they lie, by index; without empty ones */
-  tsr__map recorded;                 /* address -> row of a block that a trimmed file lists */
+  tsr__map recorded;             /* address -> row of a block that a trimmed file lists */
   scan parts[MOST_PARTS];        /* while they are scanned; the first becomes `seen` */
 } starter;
 
@@ -146,7 +146,7 @@ static uint64_t rounding_extra(const tsr_snapshot *snapshot, uint32_t device,
              : 0;
 }
 
-/* Files without settings tell the mode by what it leaves. */
+/* In files without settings, the mode shows in what it leaves. */
 static bool has_expandable(const tsr_snapshot *snapshot, uint32_t device) {
   tsr_events events = tsr_snapshot_events(snapshot, device);
   size_t count;

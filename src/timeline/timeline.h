@@ -126,7 +126,7 @@ uint32_t tsr__timeline_stack(const tsr__timeline *timeline, uint32_t allocation)
 
 typedef TSR__VECTOR(uint32_t) tsr__live_set;
 /* The allocations live at an event, in the order in which they were made. Time is linear in the
- * answer and independent of where in the trace the event lies. `out` is the caller's to free. */
+ * answer and independent of where in the trace the event is. `out` is the caller's to free. */
 int tsr__timeline_live(const tsr__timeline *timeline, int64_t event, tsr__live_set *out,
                        tsr_error *error);
 /* The totals at an event, of its live set. */

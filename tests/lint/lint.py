@@ -466,6 +466,37 @@ def check_decisions(_):
             yield f'{name(path)}: does not begin with "# {match.group(1)}: "'
 
 
+# What docs/words.md replaces, as far as a program can recognize it. Comments, messages and pages are read.
+WORDS = re.compile(
+    r'\b(there (is|are) none|in vain|by chance|lets? go of|handed on|so many of the|left aside|passed over|'
+    r'whoever|anew|meanwhile|wholly|as a whole|comes? out as|as it comes|mend(s|ed)?|'
+    r'says so|is said|fault of tessera)\b', re.IGNORECASE)
+
+
+def prose(path):
+    """(line number, text) of what people read in a file: all of a page, comments and strings of code."""
+    text = path.read_text()
+    if path.suffix == '.md':
+        yield from enumerate(text.splitlines(), 1)
+        return
+    read = {'.py': r'#[^\n]*|"""(?s:.*?)"""|\'[^\'\n]*\'|"[^"\n]*"',
+            '.c': r'/\*(?s:.*?)\*/|"(?:[^"\\\n]|\\.)*"'}['.py' if path.suffix == '.py' else '.c']
+    for match in re.finditer(read, text):
+        first = text.count('\n', 0, match.start()) + 1
+        yield from enumerate(match.group().splitlines(), first)
+
+
+def check_words(_):
+    """Nothing is called by a word or phrase that docs/words.md replaces."""
+    pages = [path for path in sorted(ROOT.glob('*.md')) + sources('*.md', top=('docs',))
+             if path.name != 'words.md']
+    for path in sources('*.[ch]', '*.py', top=('include', 'src', 'cmd', 'python', 'examples')) + pages:
+        for number, line in prose(path):
+            found = WORDS.search(line)
+            if found:
+                yield f'{name(path)}:{number}: "{found.group()}": see docs/words.md'
+
+
 def check_links(_):
     """Each relative link of a page names a file that is there."""
     pages = sorted(ROOT.glob('*.md')) + sources('*.md', top=('docs',))

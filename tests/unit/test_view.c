@@ -61,7 +61,7 @@ static void check_order(const tsr_view_device *d) {
   for (size_t i = 1; i < d->time_count; i++) assert_true(d->times_us[i - 1] <= d->times_us[i]);
 }
 
-/* The span that holds a whole block at a moment; the test fails if there is none. */
+/* The span that holds a whole block at a moment; the test fails without one. */
 static const tsr_view_span *span_of_block(const tsr_view_device *d, size_t block, uint32_t moment) {
   for (size_t i = 0; i < d->span_count; i++) {
     const tsr_view_span *span = &d->spans[i];

@@ -96,7 +96,7 @@ typedef struct tsr_peak_device {
   tsr_named *names;        /* of all stacks; NULL if the program named nothing */
   uint64_t omitted_stacks; /* omitted by tsr_query.top */
   uint64_t omitted_bytes;
-  tsr_finding *findings; /* what to do, largest saving first; NULL if there are none */
+  tsr_finding *findings; /* what to do, largest saving first; NULL if none */
   size_t finding_count;
   tsr_warning *warnings; /* where trace and segments disagree */
   size_t warning_count;
@@ -175,7 +175,7 @@ typedef struct tsr_profile_options {
 typedef struct tsr_profile_trace {
   uint64_t allocations, bytes, largest_bytes; /* requested bytes; `bytes` is their sum */
   uint64_t freed; /* those both allocated and freed within the trace, whose lifetime is known */
-  uint64_t mean_life_events; /* of these; 0 if there are none */
+  uint64_t mean_life_events; /* of these; 0 if none */
   int64_t mean_life_us;      /* of these; -1 if no event has a time */
 } tsr_profile_trace;
 

@@ -105,10 +105,10 @@ tsr_confidence tsr_evidence_confidence(tsr_evidence evidence);
 
 /* How the steps were found. */
 typedef enum tsr_steps_basis {
-  TSR_STEPS_NONE,     /* none were found */
-  TSR_STEPS_PHASES,   /* each ends with the optimizer's step, or with backward if there is none */
-  TSR_STEPS_SEQUENCE, /* the same stacks and sizes repeat */
-  TSR_STEPS_LOOP,     /* the outermost loop in Python repeats */
+  TSR_STEPS_NONE,        /* none were found */
+  TSR_STEPS_PHASES,      /* each ends with the optimizer's step, or, without one, with backward */
+  TSR_STEPS_SEQUENCE,    /* the same stacks and sizes repeat */
+  TSR_STEPS_LOOP,        /* the outermost loop in Python repeats */
   TSR_STEPS_ANNOTATIONS, /* ProfilerStep or Optimizer.step say so, without stacks that show phases */
   TSR_STEPS_BASIS_COUNT
 } tsr_steps_basis;

@@ -39,7 +39,7 @@ typedef struct tsr_card {
 
 /* The path of the sidecar that was read; NULL if none was. */
 const char *tsr_snapshot_sidecar(const tsr_snapshot *snapshot);
-/* All named tensors, sorted by device, block and address; NULL if there are none. */
+/* All named tensors, sorted by device, block and address; NULL if none. */
 const tsr_tensor *tsr_snapshot_tensors(const tsr_snapshot *snapshot, size_t *count);
 /* The tensors of one block: a pointer into the array above, `*count` long. O(log tensors). */
 const tsr_tensor *tsr_snapshot_tensors_in(const tsr_snapshot *snapshot, uint32_t device,

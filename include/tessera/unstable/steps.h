@@ -56,7 +56,7 @@ typedef struct tsr_steps_device {
   tsr_step *steps; /* in order */
   size_t step_count;
   uint64_t whole_count, steady_count;
-  uint64_t steady_peak_bytes; /* the highest peak of a steady step, 0 if there is none */
+  uint64_t steady_peak_bytes; /* the highest peak of a steady step, 0 if absent */
   uint64_t steady_peak_event;
   uint64_t steady_low_bytes;     /* the lowest peak of a steady step */
   uint64_t warmup_peak_bytes;    /* the highest peak of whole steps before the steady ones */

@@ -111,7 +111,7 @@ typedef struct tsr_why_outlook {
   uint64_t
       step; /* of the recording, from 1, as `tessera steps` counts; 0 if it is in none that the trace shows */
   tsr_steps_unit unit; /* ITERATION: nothing runs backward */
-  int64_t like_event;  /* the earlier request; -1 if there is none */
+  int64_t like_event;  /* the earlier request; -1 if absent */
   /* Repeated blocks of this forward that had begun, and their total by the number of equal
    * parameters; 0 if unknown. `block_bytes` is what each keeps. */
   uint64_t blocks_begun, block_count, block_bytes;

@@ -25,7 +25,7 @@ class Unavailable(RuntimeError):
 
 def command() -> list[str] | None:
     """The beginning of a tessera command line: TESSERA, the package's own command, or the one on
-    PATH; None if there is none."""
+    PATH; None if absent."""
     named = os.environ.get("TESSERA")
     if named and os.access(named, os.X_OK):
         return [named]

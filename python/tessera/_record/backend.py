@@ -33,7 +33,7 @@ from .guard import attempt, guarded, logger, warn_once
 if TYPE_CHECKING:
     from .settings import Settings
 
-# What an out-of-memory observer is told: device, requested, total and free bytes.
+# What an out-of-memory observer is given: device, requested, total and free bytes.
 Numbers = Optional[Tuple[int, ...]]
 
 # The arguments that every release since 2.1 has.

@@ -197,7 +197,7 @@ class Recorder:
             warn("snapshots cannot be written to %s: they will be in %s", problem, other_folder())
 
     def arm(self) -> bool:
-        """Waits for each kind of device not waited for yet; returns False if there is none."""
+        """Waits for each kind of device not waited for yet; returns False if every kind was."""
         backends = find(self.torch, self.settings.device)
         for backend in backends:
             if backend.name not in self._armed:

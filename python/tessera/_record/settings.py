@@ -167,7 +167,7 @@ class Options(TypedDict, total=False):
     at_end: whether one is written at the end
     ranks: which ranks write what is not urgent; None: all
     annotate: marks of steps, forward and backward, and names of tensors
-    sidecar: a JSON file beside each snapshot
+    sidecar: a JSON file next to each snapshot
     explain: whether `tessera why` is printed when memory runs out
     gzip: compressed snapshots
     quiet: no line about each snapshot

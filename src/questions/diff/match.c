@@ -206,7 +206,7 @@ static bool outline_frames(outliner *o, int which) {
 }
 
 /* The outermost operation inside of all else, then the frames outwards, to the outermost call of a
- * module: who calls the model is another matter. 0: there are none. */
+ * module: who calls the model is another matter. 0: none. */
 static uint64_t outline_of(const outliner *o, int which, uint32_t id) {
   tsr_stack stack = tsr_snapshot_stack(o->snapshots[which], id);
   uint64_t key = 0, operation = 0, in_model = 0;

@@ -56,16 +56,15 @@ typedef struct finder {
 
 static window whole_steps(const tsr__cycle_steps *list) {
   window w = {0};
-  size_t first = 0, behind = list->count;
-  while (first < behind && !list->items[first].is_whole) first++;
-  while (behind > first && !list->items[behind - 1].is_whole) behind--;
-  assert(first <= behind);
-  if (behind > first)
-    w = (window){&list->items[first], (uint32_t)first, (uint32_t)(behind - first)};
+  size_t first = 0, past = list->count;
+  while (first < past && !list->items[first].is_whole) first++;
+  while (past > first && !list->items[past - 1].is_whole) past--;
+  assert(first <= past);
+  if (past > first) w = (window){&list->items[first], (uint32_t)first, (uint32_t)(past - first)};
   return w;
 }
 
-/* The step in which an event lies, given that it is not before the window; `count` after it. */
+/* The step that an event is in, given that it is not before the window; `count` after it. */
 static uint32_t step_of(const window *w, uint32_t event) {
   uint32_t low = 0, high = w->count;
   while (low < high) {
@@ -170,17 +169,17 @@ static bool add_leak(finder *f, const growth *g, uint32_t group) {
 
 static bool judge(finder *f) {
   growth g = {0};
-  for (size_t i = 0, behind; i < f->changes.count; i = behind) {
+  for (size_t i = 0, past; i < f->changes.count; i = past) {
     const change *c = &f->changes.items[i];
     int64_t bytes = 0, count = 0;
-    for (behind = i; behind < f->changes.count; behind++) {
-      const change *other = &f->changes.items[behind];
+    for (past = i; past < f->changes.count; past++) {
+      const change *other = &f->changes.items[past];
       if (other->group != c->group || other->step != c->step) break;
       bytes += other->is_gone ? -signed_bytes(other->bytes) : signed_bytes(other->bytes);
       count += other->is_gone ? -1 : 1;
     }
     grow(&g, c->step, bytes, count, c->birth);
-    bool is_last = behind == f->changes.count || f->changes.items[behind].group != c->group;
+    bool is_last = past == f->changes.count || f->changes.items[past].group != c->group;
     if (is_last && is_leak(f, &g) && !add_leak(f, &g, c->group)) return false;
     if (is_last) g = (growth){0};
   }

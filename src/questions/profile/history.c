@@ -152,7 +152,7 @@ static bool note_band(history *h, tsr__band *band) {
                                                        -1, band->peak_bytes});
 }
 
-/* Rows that cells still name stay, in their order; their bands are told the new numbers. */
+/* Rows that cells still name stay, in their order; their bands get the new numbers. */
 static bool drop_unnamed_bands(history *h) {
   uint32_t *place = TSR__NEW_ARRAY(uint32_t, h->rows.count);
   if (!place) return false;

@@ -9,7 +9,7 @@
 const char *tsr__profile_column(tsr_profile_by by);
 /* A group's name for people; NULL is the series that combines several groups. */
 const char *tsr__profile_group_name(tsr_profile_by by, const char *name);
-/* "498.2 ms", of a time after the first event; "-" if there is none. */
+/* "498.2 ms", of a time after the first event; "-" if absent. */
 void tsr__profile_since(tsr__buffer *out, int64_t time_us, int64_t first_us);
 /* One sentence: the peak, and its largest part. */
 void tsr__profile_verdict(tsr__buffer *out, tsr_profile_by by, const tsr_profile_device *device);

@@ -5,7 +5,7 @@
 #include "emit/stacks.h"
 #include "study/study.h"
 
-/* A device's findings (study/findings.h). The caller frees `*out` with tsr__free; NULL if there are none.
+/* A device's findings (study/findings.h). The caller frees `*out` with tsr__free; NULL if none.
  * Fails with TSR_ERROR_MEMORY. */
 int tsr__findings_of(tsr_study *study, uint32_t device, tsr_finding **out, size_t *count,
                      tsr_error *error);

@@ -11,13 +11,13 @@
 void tsr__emit_totals(tsr__emitter *emitter, const char *key, const tsr_totals *totals);
 
 /* "3.00 GiB allocated of 4.00 GiB reserved". If a file lacks segments, because it
- * is truncated or contradicts itself, reserved can seem less than allocated; then the text says so. */
+ * is truncated or contradicts itself, reserved can seem less than allocated; then the text states it. */
 void tsr__say_held(tsr__buffer *out, const tsr_totals *totals);
 
 /* The object "fragmentation", and in text the fields that are not 0. */
 void tsr__emit_fragmentation(tsr__emitter *emitter, const tsr_fragmentation *fragmentation);
 
-/* The array "private_pools"; in text a line for each of the largest, and nothing if there are none. */
+/* The array "private_pools"; in text a line for each of the largest, and nothing if none. */
 void tsr__emit_private_pools(tsr__emitter *emitter, const tsr_private_pool *pools, size_t count);
 
 /* A ranked list of stacks. */

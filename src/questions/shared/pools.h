@@ -6,7 +6,7 @@
 #include "timeline/timeline.h"
 
 /* The private pools of a device at an event; `live` is its live set. The caller frees `*out` with
- * tsr__free; NULL if there are none. Fails with TSR_ERROR_MEMORY. */
+ * tsr__free; NULL if none. Fails with TSR_ERROR_MEMORY. */
 int tsr__private_pools_at(const tsr__timeline *timeline, int64_t event, const tsr__live_set *live,
                           tsr_private_pool **out, size_t *count, tsr_error *error);
 

@@ -18,7 +18,7 @@ int tsr__query_gpus(const tsr_snapshot *snapshot, const tsr_query *query, const 
 /* Whether these devices leave out pinned host memory that the snapshot has. */
 bool tsr__query_leaves_host(const tsr_snapshot *snapshot, const uint32_t *devices, size_t count);
 
-/* The first and last event of a device's trace in the window; false if there is none. A
+/* The first and last event of a device's trace in the window; false if absent. A
  * window of times is from the first event that is not before it to the last that is not after it,
  * and takes time linear in events. */
 bool tsr__window_find(const tsr_events *events, const tsr_window *window, int64_t *first,

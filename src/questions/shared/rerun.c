@@ -51,7 +51,7 @@ typedef struct rerun {
   driver driver;
   uint64_t *address;   /* by allocation: where the model put it, 0 where it did not */
   uint8_t *is_waiting; /* by allocation: does its free complete later than it is requested? */
-  uint32_t *pool;      /* by event: see find_pools; or NULL where events tell */
+  uint32_t *pool;      /* by event: see find_pools; or NULL where events contain it */
   uint64_t capacity_bytes;
   uint64_t patience;
   tsr__work *work; /* or NULL */

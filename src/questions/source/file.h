@@ -24,7 +24,7 @@ int tsr__source_frames_find(const tsr_snapshot *snapshot, const char *path, tsr_
                             tsr_error *error);
 void tsr__source_frames_release(tsr__source_frames *frames);
 
-/* Does the text fit what the snapshot says? Fills the members of `out` that tell. Fails with
+/* Does the text fit the snapshot? Fills the members of `out` for that. Fails with
  * TSR_ERROR_MEMORY. */
 int tsr__source_check(const tsr_snapshot *snapshot, const tsr__source_frames *frames,
                       const tsr__outline *outline, tsr_source *out, tsr_error *error);

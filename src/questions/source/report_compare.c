@@ -5,7 +5,7 @@
  *        change     before      after  inclusive change  line  in                 source
  *     -4.02 GiB   6.02 GiB   2.00 GiB         -4.02 GiB   432  Attention.forward  scores = ...
  *
- * Bytes are self bytes where nothing else is said; `delta` is the second less the first.
+ * Bytes are self bytes unless stated otherwise; `delta` is the second less the first.
  */
 #include <inttypes.h>
 #include <stdio.h>

@@ -5,7 +5,7 @@
  *
  *   open    step#1 <-> forward <-> step#1         latest["step#1"] --> third --> first
  *
- * Then the ranges are sorted by where they begin, longer ones first, and one sweep tells each the
+ * Then the ranges are sorted by where they begin, longer ones first, and one sweep gives each the
  * innermost around it: a stack holds the ranges that may still enclose something. A range that ends
  * before the next one does never will again: all that is yet to come and is in it is in the later
  * one too, or ends after it. So each range is pushed and popped once.

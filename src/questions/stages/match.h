@@ -8,7 +8,7 @@
 #include "base/vector.h"
 #include "tessera/unstable/stages.h"
 
-/* What is said of annotations that do not add up. */
+/* What is reported about annotations that do not match. */
 typedef enum tsr__stage_oddity {
   TSR__STAGE_ODD,      /* neither START nor END, or without a time */
   TSR__STAGE_NO_END,   /* START without END */

@@ -29,7 +29,7 @@
 #include "base/checked.h"
 #include "base/memory.h"
 
-/* Comparisons in total, and the longest agreement that is told from a longer one. */
+/* Comparisons in total, and the longest agreement that is distinguished from a longer one. */
 #define MOST_COMPARED (UINT64_C(1) << 24)
 #define LONG_ENOUGH   65536
 

@@ -670,7 +670,7 @@ static void say_trials(tsr__emitter *emitter, const tsr_why_device *d, bool agre
   else
     tsr__buffer_printf(
         &emitter->scratch,
-        "What other settings would have done cannot be told: under the recorded ones the model of "
+        "What other settings would have done is unknown: under the recorded ones the model of "
         "the allocator %s%s",
         recorded && recorded->fits ? "serves this request too" : "fails earlier already",
         emitter->options.verbose ? ":" : " (-v shows what it says).");

@@ -1,7 +1,7 @@
 /* check.c - is the snapshot what tables.h promises? One function per table, one sentence per
  * defect.
  *
- * The builder asserts what it can see of each row as it comes. This checks the finished snapshot,
+ * The builder asserts what it can see of each row when it is added. This checks the finished snapshot,
  * so that code which reads a snapshot needs no checks of its own: ids index their tables, ranges of
  * rows are in their tables, and what is searched by bisection is sorted. Nothing here depends on
  * what a sensible file would hold; a hostile one passes as well. */

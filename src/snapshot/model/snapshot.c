@@ -212,17 +212,17 @@ const tsr_tensor *tsr_snapshot_tensors(const tsr_snapshot *snapshot, size_t *cou
 const tsr_tensor *tsr_snapshot_tensors_in(const tsr_snapshot *snapshot, uint32_t device,
                                           uint64_t block_address, size_t *count) {
   const tsr_tensor *items = snapshot->sidecar.tensors.items;
-  size_t first = 0, behind = snapshot->sidecar.tensors.count;
-  size_t end = behind;
-  while (first < behind) {
-    size_t middle = first + (behind - first) / 2;
+  size_t first = 0, past = snapshot->sidecar.tensors.count;
+  size_t end = past;
+  while (first < past) {
+    size_t middle = first + (past - first) / 2;
     const tsr_tensor *tensor = &items[middle];
     bool is_before =
         tensor->device != device ? tensor->device < device : tensor->block_address < block_address;
     if (is_before)
       first = middle + 1;
     else
-      behind = middle;
+      past = middle;
   }
   size_t last = first;
   while (last < end && items[last].device == device && items[last].block_address == block_address)

@@ -20,7 +20,7 @@
  *
  * A row's `shape` is the set of keys that its dict had in the file, and their order (key_order.h). A
  * value that its column cannot hold exactly (a size with a fraction, an address as text) is kept as
- * an extra besides, so that a writer can give back what was there. Extras belong to a row's origin:
+ * an extra besides, so that a writer can restore what was there. Extras belong to a row's origin:
  * the row's number before it was copied or the table was put in order. */
 #ifndef TSR_SNAPSHOT_MODEL_TABLES_H
 #define TSR_SNAPSHOT_MODEL_TABLES_H

@@ -49,7 +49,7 @@ typedef struct tsr__json {
 
   uint32_t next_key[TSR__KEY_COUNT + 1]; /* the key that followed this one last; [KEY_COUNT]: the
                                             first of an object */
-  uint32_t last_text[TSR__KEY_COUNT];    /* the text that stood under this key last, or TSR_NONE */
+  uint32_t last_text[TSR__KEY_COUNT];    /* the last text of this key, or TSR_NONE */
 
   tsr__intern texts; /* lists of frames, by their bytes */
   TSR__VECTOR(tsr__json_seen) seen;

@@ -14,7 +14,7 @@
  *
  * A text is remembered before it is read, and counts once it was read as nothing but frames, with
  * no warning and nothing kept next to them: those must be the same however often it is met. It must
- * be in the window as a whole; longer ones, and lists inside a list that is being read, are read as
+ * be entirely in the window; longer ones, and lists inside a list that is being read, are read as
  * any other value. When the texts fill SEEN_BYTES, all are forgotten and learnt again. */
 #include "snapshot/read/json.h"
 

@@ -70,7 +70,7 @@ static bool tell_stored(void *context, uint64_t done_bytes, uint64_t total_bytes
 /* ---- the end ---- */
 
 /* A reader stops where the snapshot does. Ask for what follows, so that the stream comes to its
- * end, checks its sum and can tell how it ended. What follows is no part of the snapshot, so a
+ * end, checks its sum and knows how it ended. What follows is no part of the snapshot, so a
  * failure to read it is none of its. */
 static void reach_end(tsr__input *source) {
   tsr_error ignored;

@@ -309,7 +309,7 @@ static int fill_one(tsr__pickle *m, size_t size) {
   return status;
 }
 
-/* Before a dict is opened: an event that lies right above the mark of a list joins the list's
+/* Before a dict is opened: an event directly above the mark of a list joins the list's
  * trace, so that batches of any length need no stack; then events in the usual form are read in one
  * go. */
 static int open_dict(tsr__pickle *m) {

@@ -61,7 +61,7 @@ static inline uint32_t load_u32(const unsigned char *p) {
 
 /* ---- memo ---- */
 
-/* The slot a BINGET or LONG_BINGET at the cursor names; 0 (unset) if there is none. */
+/* The slot a BINGET or LONG_BINGET at the cursor names; 0 (unset) if absent. */
 static inline uint32_t get_slot(cursor *c) {
   size_t index;
   if (c->p[0] == 'h') {

@@ -11,7 +11,7 @@
  *
  * A list that has lines begins each item on a new one; everything else is written without blanks.
  *
- * Every text comes out as valid JSON: what is not ASCII as \uXXXX, characters beyond U+FFFF as two
+ * Every text becomes valid JSON: what is not ASCII as \uXXXX, characters beyond U+FFFF as two
  * surrogates, lone surrogates as \uXXXX too (Python reads them), bytes that are not UTF-8 as
  * U+FFFD. Most texts need no escapes; `plain` remembers which, so that they are checked once and
  * then copied.

@@ -1,4 +1,4 @@
-"""The functions behind Mosaic's commands."""
+"""The functions of Mosaic's commands."""
 import json
 import logging
 import re

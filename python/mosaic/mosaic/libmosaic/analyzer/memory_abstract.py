@@ -12,7 +12,7 @@ class MemoryAbstract:
     def __init__(self, memory_snapshot_file: str, gpu_trace_file: Optional[str] = None) -> None:
         if gpu_trace_file is not None:
             raise NotImplementedError('traces of kernels are not read; tessera export --format '
-                                      'perfetto puts memory beside them')
+                                      'perfetto puts memory next to them')
         self.memory_snapshot = MemorySnapshot(filename=memory_snapshot_file)
         self.memory_abstract: Any = None
         self.global_rank: Optional[int] = None

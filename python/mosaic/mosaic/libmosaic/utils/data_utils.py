@@ -178,7 +178,7 @@ class CategoryStackOrderTracker:
         return number
 
     def track_deallocation(self, addr: int) -> Optional[int]:
-        """Remove the allocation at an address; returns its number, or None if there is none."""
+        """Remove the allocation at an address; returns its number, or None if absent."""
         if addr not in self._bands:
             return None
         band, number, size = self._bands.pop(addr)
