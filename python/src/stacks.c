@@ -92,7 +92,7 @@ PyObject *core_stacks(PyObject *self, PyObject *Py_UNUSED(nothing)) {
     status = fill_stacks(file, count, blocks, places, &error);
   Py_END_ALLOW_THREADS;
   PyObject *dict = dict_of(stack_rows, STACK_COLUMNS, count, blocks, status, &error);
-  PyObject *names = dict ? place_names(places, (size_t)count + 1) : NULL;
+  PyObject *names = dict && places ? place_names(places, (size_t)count + 1) : NULL;
   PyObject *pair = names ? PyTuple_Pack(2, dict, names) : NULL;
   core_owner_drop(&file->owner); /* the texts are its study's */
   PyMem_Free(places);

@@ -49,7 +49,7 @@ int tsr__cycle_compute(const tsr__timeline *timeline, const tsr__roles *roles,
 void tsr__cycle_release(tsr__cycle *cycle);
 /* The forward passes that have begun by an event, counting one that begins with it. O(log passes). */
 size_t tsr__cycle_passes_by(const tsr__cycle *cycle, uint32_t event);
-/* The last failure from which the program did not recover; NULL if there is none. */
+/* The last failure from which the program did not recover; NULL if absent. */
 const tsr__failure *tsr__cycle_stop(const tsr__cycle *cycle);
 /* A failure in the words that the answers share; `event` -1 if `failure` is NULL. `allocated_bytes` is left 0. */
 tsr_step_stop tsr__cycle_stop_of(const tsr__failure *failure);

@@ -25,7 +25,7 @@ typedef enum tsr__token_format {
 } tsr__token_format;
 
 typedef struct tsr__tokens {
-  int handle;               /* owned; -1 if there is none */
+  int handle;               /* owned; -1 if absent */
   tsr__token_format format; /* never AUTO */
   uint64_t start_bytes;     /* where the tokens begin in the file */
   uint64_t count;

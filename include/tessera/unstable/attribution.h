@@ -31,7 +31,7 @@ const char *tsr_phase_name(tsr_phase phase);
 
 /* Where the program ran out of memory for good: the last failure from which it did not recover. */
 typedef struct tsr_step_stop {
-  int64_t event; /* the oom event; -1: there is none, and the other fields are 0 */
+  int64_t event; /* the oom event; -1: no failure, and the other fields are 0 */
   tsr_phase phase;
   uint64_t
       step; /* the step or iteration in which it was, from 1; 0: in none that the trace shows */

@@ -17,9 +17,9 @@ typedef struct tsr__stepping {
 int tsr__stepping_stop(const tsr__stepping *s, tsr_step_stop *out, tsr_error *error);
 
 /* Print a line on it, in text: "Memory ran out in the forward pass of step 2, at event 3,910, with 10.62 GiB
- * allocated; `tessera why` explains it." Nothing if there is none. */
+ * allocated; `tessera why` explains it." Nothing if absent. */
 void tsr__emit_stop(tsr__emitter *emitter, const tsr_step_stop *stop, tsr_steps_unit unit);
-/* The field `out_of_memory` in JSON, null if there is none. */
+/* The field `out_of_memory` in JSON, null if absent. */
 void tsr__emit_stop_fields(tsr__emitter *emitter, const tsr_step_stop *stop);
 /* "the forward pass", ...; NULL if the phase is not known. */
 const char *tsr__phase_words(tsr_phase phase);
