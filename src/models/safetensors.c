@@ -1,6 +1,6 @@
 /* safetensors.c - see safetensors.h.
  *
- * The header is read by jansson as a whole. Everything in it is then checked once, in one pass over the
+ * The header is read by jansson at once. Everything in it is then checked once, in one pass over the
  * arrays sorted by offset; after that a file needs no more checks, except that it may shrink. */
 #include "models/safetensors.h"
 
@@ -197,14 +197,14 @@ static int open_handle(int handle, uint64_t file_bytes, tsr__safetensors *out, t
   unsigned char length[LENGTH_BYTES] = {0};
   uint64_t end = 0;
   int status = file_bytes < LENGTH_BYTES
-                   ? 0 /* header_end says so */
+                   ? 0 /* header_end reports it */
                    : tsr__os_read_exactly(handle, 0, length, LENGTH_BYTES, error);
   if (!status) status = tsr__safetensors_header_end(length, file_bytes, &end, error);
   if (status) return status;
   unsigned char *header = tsr__realloc(NULL, (size_t)end, 1);
   if (!header) return tsr__fail_memory(error);
   status = tsr__os_read_exactly(handle, 0, header, (size_t)end, error);
-  /* The length is read again with the rest: whoever writes to the file meanwhile must not fool us. */
+  /* The length is read again with the rest: a program that writes to the file at this moment must not fool us. */
   if (!status && memcmp(header, length, LENGTH_BYTES) != 0)
     status = tsr__fail(error, TSR_ERROR_FORMAT, 0, "the file changes while it is read");
   if (!status) status = tsr__safetensors_parse(header, (size_t)end, file_bytes, out, error);

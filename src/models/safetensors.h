@@ -85,7 +85,7 @@ int tsr__safetensors_open(const char *path, tsr__safetensors *out, tsr_error *er
 /* The array of this name, or NULL. O(log n). */
 const tsr__array *tsr__safetensors_find(const tsr__safetensors *file, const char *name);
 /* Read `size_bytes` of an array from its byte `first` on. Both lie within the array. Any thread. Fails with
- * TSR_ERROR_IO, or TSR_ERROR_FORMAT if the file has become shorter meanwhile. */
+ * TSR_ERROR_IO, or TSR_ERROR_FORMAT if the file has become shorter since. */
 int tsr__safetensors_read(const tsr__safetensors *file, const tsr__array *array, uint64_t first,
                           void *buffer, size_t size_bytes, tsr_error *error);
 /* Zeroed is fine, and what it is afterwards. */
