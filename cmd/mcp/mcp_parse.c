@@ -33,7 +33,7 @@ void mcp_mend(char *text, size_t size_bytes, bool mends_zeros) {
     if (has_low)
       i += 11;
     else if (is_high || is_low || (mends_zeros && is_escape(at, "0000")))
-      memcpy(at + 2, "fffd", 4);
+      for (size_t k = 0; k < 4; k++) at[2 + k] = "fffd"[k];
     else
       i++;
   }

@@ -176,7 +176,7 @@ PyObject *core_ask(PyObject *self, PyObject *arguments) {
     answer = answer_new(asked.value, &files[0]->owner, files[1] ? &files[1]->owner : NULL);
   else if (status < 0)
     core_raise(status, &asked.error, files[0]->name);
-  for (size_t i = 0; i < asked.subject_count; i++) core_owner_drop(&files[i]->owner);
+  for (size_t i = 0; i < 2 && files[i]; i++) core_owner_drop(&files[i]->owner);
   release_request(&asked);
   return answer;
 }

@@ -108,15 +108,16 @@ static PyObject *compare_float(const core_column *column, double value, int oper
   if (value > beyond) return compare_number(column, none, LESS, operation);
   if (value < -beyond) return compare_number(column, none, GREATER, operation);
   PyObject *whole = PyLong_FromDouble(value); /* towards 0 */
-  double rest = whole ? value - PyLong_AsDouble(whole) : 0;
+  if (!whole) return NULL;
+  double rest = value - PyLong_AsDouble(whole);
   if (rest != 0 && (operation == Py_EQ || operation == Py_NE)) {
     Py_DECREF(whole);
     return compare_number(column, none, LESS, operation);
   }
   if (rest > 0) operation = operation == Py_LT ? Py_LE : operation == Py_GE ? Py_GT : operation;
   if (rest < 0) operation = operation == Py_LE ? Py_LT : operation == Py_GT ? Py_GE : operation;
-  PyObject *mask = whole ? compare_integer(column, whole, operation) : NULL;
-  Py_XDECREF(whole);
+  PyObject *mask = compare_integer(column, whole, operation);
+  Py_DECREF(whole);
   return mask;
 }
 

@@ -96,11 +96,11 @@ typedef enum tsr__initial_kind {
   TSR__INITIAL_ROTARY    /* number to the power of -i / elements */
 } tsr__initial_kind;
 
-/* Call `set` for each parameter, and each buffer that is read, with what transformers fills it with.
+/* Call `call` for each parameter, and each buffer that is read, with what transformers fills it with.
  * Tied weights are one. */
 void tsr__program_initials(const tsr__program *program,
-                           void (*set)(void *context, tsr__tensor_id tensor, tsr__initial_kind kind,
-                                       double number),
+                           void (*call)(void *context, tsr__tensor_id tensor,
+                                        tsr__initial_kind kind, double number),
                            void *context);
 
 /* ---- Declaring parts ---- */

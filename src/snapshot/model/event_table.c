@@ -51,8 +51,9 @@ bool tsr__events_reserve(tsr__event_table *t, uint64_t extra) {
 
 size_t tsr__events_regions(const tsr__event_table *t, uint64_t first, uint64_t count,
                            tsr__region *out) {
-  const tsr__id_vector *ids[] = {&t->stream,   &t->pool,     &t->context,
-                                 &t->metadata, &t->category, &t->shape};
+  enum { IDS = 6 };
+  const tsr__id_vector *ids[IDS] = {&t->stream,   &t->pool,     &t->context,
+                                    &t->metadata, &t->category, &t->shape};
   assert(first <= t->capacity && count <= t->capacity - first);
   size_t regions = 0;
 #define REGION(column) \
@@ -62,7 +63,7 @@ size_t tsr__events_regions(const tsr__event_table *t, uint64_t first, uint64_t c
   REGION(t->size);
   REGION(t->time_us);
   REGION(t->stack);
-  for (size_t i = 0; i < sizeof ids / sizeof *ids; i++)
+  for (size_t i = 0; i < IDS; i++)
     if (ids[i]->values) REGION(ids[i]->values);
 #undef REGION
   assert(regions <= TSR__REGIONS_MAX);

@@ -19,7 +19,7 @@ bool tsr__id_vector_spread(tsr__id_vector *column, uint64_t row, uint64_t capaci
 
 /* Where `count` rows from `first` on lie, or will lie: a region for each column, into `out`, which has
  * room for TSR__REGIONS_MAX. Returns how many. The table has that capacity. */
-size_t tsr__events_regions(const tsr__event_table *events, uint64_t first, uint64_t count,
+size_t tsr__events_regions(const tsr__event_table *t, uint64_t first, uint64_t count,
                            tsr__region *out);
 
 /* Set a column at the newest row. */
