@@ -103,6 +103,10 @@ static const tsr_parameter train_parameters[] = {
      .option = "no-kv-cache",
      .kind = TSR_PARAMETER_FLAG,
      .help = "Do not keep keys and values in a cache, as transformers does even in training."},
+    {.name = "threads",
+     .kind = TSR_PARAMETER_COUNT,
+     .argument = "N",
+     .help = "Threads that compute (default: one for each processor). No number depends on it."},
     {.name = "capacity",
      .kind = TSR_PARAMETER_BYTES,
      .argument = "SIZE",
@@ -389,6 +393,8 @@ int cli_train(cli_session *session) {
   if (status) return status;
   how.text = text;
   how.seed = tsr_params_count(options->own, "seed");
+  uint64_t threads = tsr_params_count(options->own, "threads");
+  how.threads = threads > 1024 ? 1024 : (unsigned)threads;
   how.is_recorded = tsr_params_has(options->own, "snapshot");
   how.step = see_step;
   how.context = &r;

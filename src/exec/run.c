@@ -136,7 +136,7 @@ static bool execute_run(void *context, uint32_t index, uint64_t step, const uint
   tsr__executor *e = context;
   const tsr__kernel_run *run = &e->tape->runs.items[index];
   const tsr__kernel_row *row = tsr__kernel_row_of((tsr__kernel)run->kernel);
-  tsr__kernel_args args = {.key = 0};
+  tsr__kernel_args args = {.pool = e->options->pool};
   if ((run->is_once && step > 1) || (e->has_overflowed && is_update(e->tape, run))) return true;
   e->addresses = addresses;
   fill_args(e, run, &args);

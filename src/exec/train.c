@@ -14,6 +14,7 @@
 #include "base/memory.h"
 #include "base/options.h"
 #include "base/os.h"
+#include "base/pool.h"
 #include "exec/record.h"
 #include "exec/run.h"
 #include "exec/simulate.h"
@@ -32,6 +33,7 @@ typedef struct training {
   tsr__tape tape;
   tsr__program program;
   tsr__recorder *recorder;
+  tsr__thread_pool *pool;
   int64_t *tokens; /* of a micro-batch */
   uint64_t weights_key, places_key;
   uint64_t tensors_filled;
@@ -195,6 +197,7 @@ static int prepare(training *t, tsr_error *error) {
     t->out.parameter_count +=
         tsr__shape_elements(tsr__tensor_shape(&t->tape, t->tape.parameters.items[i]));
   t->out.step_flops = t->tape.flops;
+  t->pool = tsr__thread_pool_new(t->options->threads); /* NULL does, too */
   if (!t->options->is_recorded) return 0;
   t->recorder = tsr__recorder_new(
       &t->tape,
@@ -220,6 +223,7 @@ static int execute(training *t, tsr_error *error) {
                   .decay = decay},
       .losses = t->program.losses.items,
       .loss_count = t->program.losses.count,
+      .pool = t->pool,
       .observer = t->recorder ? tsr__recorder_observer(t->recorder) : NULL,
       .context = t,
       .load = load,
@@ -246,6 +250,7 @@ static int train(training *t, const tsr_model *model, tsr_error *error) {
   if (status == 0) status = predict(t, error);
   if (status == 0) status = prepare(t, error);
   if (status == 0) status = execute(t, error);
+  tsr__thread_pool_free(t->pool);
   tsr__recorder_free(t->recorder);
   tsr__free(t->tokens);
   tsr__program_release(&t->program);

@@ -160,15 +160,18 @@ typedef struct tsr__kernel_tensor {
   tsr__layout layout;
 } tsr__kernel_tensor;
 
+struct tsr__thread_pool; /* base/pool.h */
+
 /* A call. Absent operands, unwanted results and unused numbers are zeroed. */
 typedef struct tsr__kernel_args {
   tsr__kernel_tensor reads[TSR__KERNEL_READS], writes[TSR__KERNEL_WRITES];
   tsr__kernel_tensor scratch[TSR__KERNEL_SCRATCH]; /* memory of no meaning before or afterwards */
   double scalars[TSR__KERNEL_SCALARS];
-  uint32_t scalar_count; /* how many numbers are given */
-  bool is_transposed[2]; /* a product's r0 and r1 */
-  uint64_t key;          /* of random numbers: the same key gives the same numbers */
-  const int64_t *batch;  /* of BATCH: what it copies; NULL: ones */
+  uint32_t scalar_count;         /* how many numbers are given */
+  bool is_transposed[2];         /* a product's r0 and r1 */
+  uint64_t key;                  /* of random numbers: the same key gives the same numbers */
+  const int64_t *batch;          /* of BATCH: what it copies; NULL: ones */
+  struct tsr__thread_pool *pool; /* threads that may help, or NULL: no result depends on them */
 } tsr__kernel_args;
 
 /* Compute. Operands are as the validator wants them; with results the function writes nothing else.

@@ -63,6 +63,7 @@ def repeats(t):
     first = losses(t)
     expect('the same seed', losses(t), first)
     expect('another seed', losses(t, '--seed', 7) == first, False)
+    expect('threads', (losses(t, '--threads', 1), losses(t, '--threads', 3)), (first, first))
     expect('recomputed', losses(t, '--checkpoint', 'full'), losses(t, '--no-kv-cache'))
 
 

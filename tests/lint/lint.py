@@ -30,7 +30,7 @@ ROOMS = {
     'mosaic': {'base', 'snapshot', 'timeline', 'attribution', 'study', 'emit', 'questions'},
     'page': {'base', 'snapshot', 'timeline', 'attribution', 'study', 'emit', 'questions'},
     'export': {'base', 'snapshot', 'allocator', 'timeline', 'attribution', 'study', 'emit', 'questions'},
-    'kernels': set(),
+    'kernels': {'base'},
     'graph': {'base', 'kernels'},
     'ops': {'base', 'kernels', 'graph'},
     'models': {'base', 'kernels', 'graph'},

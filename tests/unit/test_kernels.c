@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/pool.h"
+#include "kernels/fast.h"
 #include "kernels/half.h"
 #include "kernels/kernel.h"
 #include "kernels/random.h"
@@ -898,6 +900,99 @@ static void in_place(void **state) {
   }
 }
 
+/* ---- fast kernels ---- */
+
+typedef struct product_case {
+  tsr__shape a, b, more, to; /* more of rank 0: nothing is added */
+  uint8_t transposed;
+  bool is_in_place; /* what is added is the result */
+} product_case;
+
+static const product_case products[] = {
+    {S(37, 300), S(300, 70), {.rank = 0}, S(37, 70), 0, false},
+    {S(3, 90, 257), S(257, 515), S(515), S(3, 90, 515), 0, false},
+    {S(2, 130, 40), S(600, 40), S(600), S(2, 130, 600), 2, false},
+    {S(2, 300, 70), S(2, 300, 33), {.rank = 0}, S(70, 33), 1, false},
+    {S(513, 20), S(513, 530), S(20, 530), S(20, 530), 1, true},
+    {S(1, 1), S(1, 1), {.rank = 0}, S(1, 1), 0, false},
+};
+
+static stored store_shape(const tsr__shape *shape, bool is_scattered, uint64_t key) {
+  operand o = {ANY, *shape};
+  return store(&o, TSR__DTYPE_F32, is_scattered, key);
+}
+
+static void free_stored(stored *s) {
+  free(s->tensor.data);
+  free(s->values.v);
+}
+
+/* One product with one set of instructions: close to the reference, and the same with any number of
+ * threads. */
+static void check_product(const product_case *c, tsr__isa isa, bool is_scattered) {
+  stored a = store_shape(&c->a, is_scattered, 1), b = store_shape(&c->b, is_scattered, 2);
+  stored more = store_shape(&c->more, is_scattered, 3);
+  stored want = store_shape(&c->to, is_scattered, 3), got = store_shape(&c->to, is_scattered, 3);
+  tsr__kernel_args args = {.reads = {a.tensor, b.tensor},
+                           .writes = {want.tensor},
+                           .is_transposed = {c->transposed & 1, c->transposed >> 1}};
+  if (c->more.rank) args.reads[2] = c->is_in_place ? want.tensor : more.tensor;
+  tsr__kernel_row_of(TSR__KERNEL_MM)->reference(&args);
+  void *first = malloc(got.bytes), *start = malloc(got.bytes);
+  memcpy(start, got.tensor.data, got.bytes);
+  for (unsigned width = 1; width <= 3; width++) {
+    tsr__thread_pool *pool = tsr__thread_pool_new(width);
+    memcpy(got.tensor.data, start, got.bytes);
+    args.writes[0] = got.tensor;
+    if (c->is_in_place) args.reads[2] = got.tensor;
+    args.pool = pool;
+    tsr__fast_product_with(&args, isa);
+    for (uint64_t i = 0; i < got.values.count; i++) {
+      uint64_t at = place_of(&got.tensor.layout, i);
+      double x = read_element(&got.tensor, at), y = read_element(&want.tensor, at);
+      if (!(fabs(x - y) <= 1e-5 * (fabs(y) + 1)))
+        fail_msg("set %d, element %llu: %g and not %g", (int)isa, (unsigned long long)i, x, y);
+    }
+    if (width == 1) memcpy(first, got.tensor.data, got.bytes);
+    assert_memory_equal(first, got.tensor.data, got.bytes); /* gaps included */
+    tsr__thread_pool_free(pool);
+  }
+  free(first);
+  free(start);
+  stored *all[] = {&a, &b, &more, &want, &got};
+  for (size_t i = 0; i < 5; i++) free_stored(all[i]);
+}
+
+static void fast_products(void **state) {
+  (void)state;
+  for (int isa = 0; isa <= (int)tsr__isa_best(); isa++)
+    for (size_t i = 0; i < sizeof products / sizeof *products; i++)
+      for (int is_scattered = 0; is_scattered < 2; is_scattered++)
+        check_product(&products[i], (tsr__isa)isa, is_scattered != 0);
+}
+
+/* Rows do not depend on the rows beside them, and a weight's gradient is a sum of 256 tokens after
+ * another: so micro-batches of 256 tokens give the gradient of the whole batch. */
+static void panels(void **state) {
+  static const tsr__shape tokens = S(512, 40), gradients = S(512, 30), weight = S(40, 30);
+  stored x = store_shape(&tokens, false, 1), g = store_shape(&gradients, false, 2);
+  stored whole = store_shape(&weight, false, 3), parts = store_shape(&weight, false, 4);
+  tsr__kernel_args args = {
+      .reads = {x.tensor, g.tensor}, .writes = {whole.tensor}, .is_transposed = {true, false}};
+  (void)state;
+  tsr__kernel_row_of(TSR__KERNEL_MM)->fast(&args);
+  args.writes[0] = parts.tensor;
+  for (uint64_t first = 0; first < 512; first += 256) {
+    args.reads[0].layout = tsr__layout_slice(x.tensor.layout, 0, first, 256);
+    args.reads[1].layout = tsr__layout_slice(g.tensor.layout, 0, first, 256);
+    if (first) args.reads[2] = parts.tensor;
+    tsr__kernel_row_of(TSR__KERNEL_MM)->fast(&args);
+  }
+  assert_memory_equal(parts.tensor.data, whole.tensor.data, whole.bytes);
+  stored *all[] = {&x, &g, &whole, &parts};
+  for (size_t i = 0; i < 4; i++) free_stored(all[i]);
+}
+
 /* ---- what has no formula ---- */
 
 static void dropout(void **state) {
@@ -1008,6 +1103,8 @@ int main(void) {
                                      cmocka_unit_test(dropout),
                                      cmocka_unit_test(batches),
                                      cmocka_unit_test(half_types),
-                                     cmocka_unit_test(random_numbers)};
+                                     cmocka_unit_test(random_numbers),
+                                     cmocka_unit_test(fast_products),
+                                     cmocka_unit_test(panels)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

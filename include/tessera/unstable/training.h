@@ -40,7 +40,8 @@ typedef struct tsr_train_options {
   uint64_t seed;        /* of weights, batches and dropout */
   double learning_rate; /* (0.001) */
   double weight_decay;  /* of AdamW; negative: none (0.01) */
-  bool is_recorded;     /* keep the run's events, for tsr_training.snapshot */
+  unsigned threads; /* that compute (as many as there are processors); no result depends on it */
+  bool is_recorded; /* keep the run's events, for tsr_training.snapshot */
   /* After each step, in the caller's thread. False ends the run, without an error. May be NULL. */
   bool (*step)(void *context, const tsr_train_step *step);
   void *context;
