@@ -271,7 +271,7 @@ static void dealloc(PyObject *self) {
 /* As text or JSON, or in the form of that name. */
 static PyObject *print(const core_answer *answer, const tsr_report_options *options,
                        const char *form, const char *root) {
-  core_sink sink = {.handle = -1};
+  core_sink sink = {0};
   tsr_error error = {.offset = TSR_OFFSET_NONE};
   int status;
   Py_BEGIN_ALLOW_THREADS;

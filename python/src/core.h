@@ -24,6 +24,7 @@
 #include <tessera/unstable/columns.h>
 #include <tessera/unstable/formats.h>
 #include <tessera/unstable/mosaic.h>
+#include <tessera/unstable/sidecar.h>
 #include <tessera/unstable/view.h>
 
 /* ---- owner.c: memory that Python objects and Arrow arrays share ---- */
@@ -64,19 +65,28 @@ PyObject *core_raise(int status, const tsr_error *error, const char *path);
 /* A text of a snapshot as a str; lone surrogates pass, bytes that are no UTF-8 are replaced. */
 PyObject *core_text(tsr_text text);
 
-/* ---- what is written: into memory, or to a file descriptor ---- */
+/* ---- what is written: into memory, or to a file, as the command writes its files ---- */
+
+struct cli_output;
 
 typedef struct core_sink {
-  int handle; /* -1: into memory */
+  PyObject *path;            /* bytes, borrowed; NULL: into memory */
+  struct cli_output *output; /* of a path */
+  bool gathers;              /* into memory first, because a signal has interrupted the writing */
   int error_number;
   char *data;
   size_t size_bytes, room_bytes;
 } core_sink;
 
+/* Prepare a sink for a path as bytes, or for None, which is memory. False with an exception set. */
+bool core_sink_init(core_sink *sink, PyObject *target);
 /* A tsr_write_fn; `context` is the core_sink. */
 int core_sink_write(void *context, const char *data, size_t size_bytes);
+/* Whether a signal whose handler raised nothing stopped the writing, which then has to be repeated: the
+ * sink is as new. Call it with the status of the writing before core_sink_finish. */
+bool core_sink_restarts(core_sink *sink, int status);
 /* The end of a call that wrote: bytes for a sink in memory, None for one to a file, or NULL with an
- * exception for a status other than 0. Releases the sink. */
+ * exception for a status other than 0; the file is then as it was. Releases the sink. */
 PyObject *core_sink_finish(core_sink *sink, int status, const tsr_error *error);
 
 /* ---- module.c: long calls ---- */

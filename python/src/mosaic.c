@@ -60,7 +60,7 @@ PyObject *core_mosaic_peak(PyObject *self, PyObject *arguments) {
   tsr_mosaic_window window = {0};
   tsr_mosaic_peak *peak = NULL;
   tsr_error error = {.offset = TSR_OFFSET_NONE};
-  core_sink sink = {.handle = -1};
+  core_sink sink = {0};
   int status;
   if (!file || !PyArg_ParseTuple(arguments, "OOO", &first, &last, &stop) ||
       !read_time(first, &window.has_first, &window.first_us) ||
@@ -92,7 +92,7 @@ PyObject *core_mosaic_usage(PyObject *self, PyObject *arguments) {
   tsr_mosaic_moment moment;
   tsr_mosaic_usage *usage = NULL;
   tsr_error error = {.offset = TSR_OFFSET_NONE};
-  core_sink sink = {.handle = -1};
+  core_sink sink = {0};
   int status;
   if (!file || !read_moment(arguments, &moment)) return NULL;
   core_owner_take(&file->owner);
@@ -129,7 +129,7 @@ PyObject *core_mosaic_stages(PyObject *self, PyObject *arguments) {
   size_t count = 0;
   tsr_mosaic_stages *stages = NULL;
   tsr_error error = {.offset = TSR_OFFSET_NONE};
-  core_sink sink = {.handle = -1};
+  core_sink sink = {0};
   int status;
   if (!file || !PyArg_ParseTuple(arguments, "O!", &PyDict_Type, &options) ||
       !(keep = PyList_New(0)))

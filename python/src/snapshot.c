@@ -46,6 +46,13 @@ static PyObject *input(PyObject *self, PyObject *Py_UNUSED(nothing)) {
                        (unsigned long long)tsr_snapshot_input_bytes(file->snapshot), file->name);
 }
 
+/* The path of the sidecar that was read, in bytes, or None. */
+static PyObject *sidecar(PyObject *self, PyObject *Py_UNUSED(nothing)) {
+  const core_file *file = core_open_file(self);
+  if (!file) return NULL;
+  return Py_BuildValue("y", tsr_snapshot_sidecar(file->snapshot));
+}
+
 static PyObject *devices(PyObject *self, PyObject *Py_UNUSED(nothing)) {
   const core_file *file = core_open_file(self);
   size_t count;
@@ -192,6 +199,7 @@ static PyObject *annotations(PyObject *self, PyObject *Py_UNUSED(nothing)) {
 static PyMethodDef methods[] = {
     {"close", close_file, METH_NOARGS, "Give the file up; arrays taken from it stay."},
     {"input", input, METH_NOARGS, "(format, bytes, name)."},
+    {"sidecar", sidecar, METH_NOARGS, "The path of the sidecar, or None."},
     {"devices", devices, METH_NOARGS, "Devices with events or segments."},
     {"event_count", event_count, METH_O, "Events in a device's trace."},
     {"warnings", warnings, METH_NOARGS, "[(code, count, message)]."},
@@ -210,9 +218,9 @@ static PyMethodDef methods[] = {
     {"stacks", core_stacks, METH_NOARGS, "Columns of stacks, and the names of their places."},
     {"frames", core_frames, METH_NOARGS, "Columns of the frames of all stacks."},
     {"totals", core_totals, METH_VARARGS, "Columns of totals after each event."},
-    {"export", core_export, METH_VARARGS, "export(format, options, handle or -1)."},
+    {"export", core_export, METH_VARARGS, "export(format, options, path or None)."},
     {"trim", core_trim, METH_VARARGS, "A Snapshot of a window."},
-    {"view", core_view, METH_VARARGS, "view([more snapshots], options, handle or -1)."},
+    {"view", core_view, METH_VARARGS, "view([more snapshots], options, path or None)."},
     {"mosaic_peak", core_mosaic_peak, METH_VARARGS, "Mosaic's peak."},
     {"mosaic_usage", core_mosaic_usage, METH_VARARGS, "Mosaic's usage at an event."},
     {"mosaic_stages", core_mosaic_stages, METH_VARARGS, "Mosaic's stages."},

@@ -64,6 +64,7 @@ static int cut_all(pages *p, uint64_t most) {
 
 static int write_page(pages *p, uint64_t most) {
   size_t devices = 0;
+  if (p->page) return tsr_page_write(p->page, core_sink_write, &p->sink, &p->error);
   int status = view_all(p, &devices);
   if (status) return status;
   if (devices) most = (most + devices - 1) / devices;
@@ -121,20 +122,23 @@ static bool read_options(pages *p, PyObject *options, PyObject *keep, uint32_t *
          core_option_count(options, "blocks", most) && core_option_rules(options, keep, &p->rules);
 }
 
-/* view(others, options, handle): bytes where the handle is -1, else None. */
+/* view(others, options, path or None): bytes for None. */
 PyObject *core_view(PyObject *self, PyObject *arguments) {
   pages p = {.error = {.offset = TSR_OFFSET_NONE}};
-  PyObject *others, *options, *result = NULL, *keep = PyList_New(0);
+  PyObject *others, *options, *target, *result = NULL, *keep = PyList_New(0);
   uint32_t *devices = NULL;
   uint64_t most = MOST_ALLOCATIONS;
   int status;
   if (keep &&
-      PyArg_ParseTuple(arguments, "O!O!i", &PyList_Type, &others, &PyDict_Type, &options,
-                       &p.sink.handle) &&
-      read_options(&p, options, keep, &devices, &most) && take_files(&p, self, others)) {
-    Py_BEGIN_ALLOW_THREADS;
-    status = write_page(&p, most);
-    Py_END_ALLOW_THREADS;
+      PyArg_ParseTuple(arguments, "O!O!O", &PyList_Type, &others, &PyDict_Type, &options,
+                       &target) &&
+      read_options(&p, options, keep, &devices, &most) && take_files(&p, self, others) &&
+      core_sink_init(&p.sink, target)) {
+    do {
+      Py_BEGIN_ALLOW_THREADS;
+      status = write_page(&p, most);
+      Py_END_ALLOW_THREADS;
+    } while (core_sink_restarts(&p.sink, status));
     result = core_sink_finish(&p.sink, status, &p.error);
   }
   release(&p);

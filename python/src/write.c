@@ -1,6 +1,7 @@
 /* write.c - snapshots written out: whole, in part, or in the formats of other programs. */
 #include "core.h"
 
+#include "core/output.h"
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,38 +29,87 @@ static int keep_in_memory(core_sink *sink, const char *data, size_t size_bytes) 
   return 0;
 }
 
+bool core_sink_init(core_sink *sink, PyObject *target) {
+  char *path = NULL;
+  *sink = (core_sink){0};
+  if (target == Py_None) return true;
+  if (PyBytes_AsStringAndSize(target, &path, NULL)) return false;
+  sink->path = target;
+  sink->output = calloc(1, sizeof *sink->output);
+  if (sink->output) sink->output->path = path;
+  return sink->output || PyErr_NoMemory();
+}
+
 int core_sink_write(void *context, const char *data, size_t size_bytes) {
   core_sink *sink = context;
-  if (sink->handle < 0) return keep_in_memory(sink, data, size_bytes);
-  while (size_bytes) {
-    ssize_t count = write(sink->handle, data, size_bytes);
-    if (count < 0 && errno == EINTR) continue;
-    if (count < 0) {
-      sink->error_number = errno;
-      return 1;
-    }
-    data += count;
-    size_bytes -= (size_t)count;
-  }
-  return 0;
+  if (!sink->output || sink->gathers) return keep_in_memory(sink, data, size_bytes);
+  return cli_output_write(sink->output, data, size_bytes);
+}
+
+/* The command gives way to a signal that would end it. Here the signal's handler, if there is one,
+ * decides; the file starts again if it does not raise. A timer may send signals all the time, so
+ * from then on everything is written at once. */
+static bool is_interrupted(core_sink *sink) {
+  if (!sink->output || sink->output->error_number != EINTR || PyErr_CheckSignals()) return false;
+  *sink->output = (cli_output){.path = sink->output->path};
+  return true;
+}
+
+bool core_sink_restarts(core_sink *sink, int status) {
+  if (status != TSR_ERROR_WRITE || !is_interrupted(sink)) return false;
+  sink->gathers = true;
+  return true;
+}
+
+static int write_gathered(core_sink *sink) {
+  int status;
+  do {
+    Py_BEGIN_ALLOW_THREADS;
+    status = cli_output_write(sink->output, sink->data ? sink->data : "", sink->size_bytes);
+    Py_END_ALLOW_THREADS;
+  } while (status && is_interrupted(sink));
+  return status ? TSR_ERROR_WRITE : 0;
+}
+
+/* Put the file in its place, also an empty one; if the writing failed, forget it. */
+static int finish_file(cli_output *output, int status) {
+  if (status)
+    cli_output_abandon(output);
+  else if (!cli_output_stream(output) || cli_output_finish(output))
+    return TSR_ERROR_WRITE;
+  return status;
 }
 
 PyObject *core_sink_finish(core_sink *sink, int status, const tsr_error *error) {
   PyObject *result = NULL;
-  if (status == TSR_ERROR_WRITE && sink->error_number == ENOMEM) {
+  int error_number = sink->error_number;
+  if (!status && sink->gathers) status = write_gathered(sink);
+  if (sink->output) {
+    /* What is abandoned has a number of its own. */
+    int failed = sink->output->error_number;
+    Py_BEGIN_ALLOW_THREADS;
+    status = finish_file(sink->output, status);
+    Py_END_ALLOW_THREADS;
+    error_number = failed ? failed : sink->output->error_number;
+  }
+  if (PyErr_Occurred()) {
+    ;
+  } else if (status == TSR_ERROR_WRITE && error_number == ENOMEM) {
     PyErr_NoMemory();
-  } else if (status == TSR_ERROR_WRITE && sink->error_number) {
-    errno = sink->error_number;
+  } else if (status == TSR_ERROR_WRITE && error_number) {
+    errno = error_number;
     PyErr_SetFromErrno(PyExc_OSError);
   } else if (status) {
     core_raise(status, error, NULL);
-  } else if (sink->handle < 0) {
+  } else if (!sink->output) {
     result = PyBytes_FromStringAndSize(sink->data ? sink->data : "", (Py_ssize_t)sink->size_bytes);
   } else {
     Py_INCREF(Py_None);
     result = Py_None;
   }
+  free(sink->output);
   free(sink->data);
+  *sink = (core_sink){0};
   return result;
 }
 
@@ -100,30 +150,33 @@ PyObject *core_format_for(PyObject *Py_UNUSED(module), PyObject *path) {
   return Py_BuildValue("z", format ? format->name : NULL);
 }
 
-/* export(format, options, handle): bytes where the handle is -1, else None. */
+/* export(format, options, path or None): bytes for None. */
 PyObject *core_export(PyObject *self, PyObject *arguments) {
   core_file *file = core_open_file(self);
   tsr_format_options how = {0};
   tsr_error error = {.offset = TSR_OFFSET_NONE};
-  core_sink sink = {0};
+  core_sink sink;
   const char *name;
-  PyObject *options;
+  PyObject *options, *target;
   uint32_t *devices = NULL;
-  if (!file || !PyArg_ParseTuple(arguments, "sO!i", &name, &PyDict_Type, &options, &sink.handle))
+  if (!file || !PyArg_ParseTuple(arguments, "sO!O", &name, &PyDict_Type, &options, &target))
     return NULL;
   const tsr_format *format = tsr_format_named(name);
   if (!format) return PyErr_Format(PyExc_ValueError, "no such format: '%s'", name);
   if (!core_option_query(options, &how.query, &devices) ||
       !core_option_flag(options, "full_stacks", &how.report.full_stacks) ||
-      !read_weigh(options, &how.weigh)) {
+      !read_weigh(options, &how.weigh) || !core_sink_init(&sink, target)) {
     PyMem_Free(devices);
     return NULL;
   }
   int status;
   core_owner_take(&file->owner);
-  Py_BEGIN_ALLOW_THREADS;
-  status = tsr_format_write(format, file->study, file->name, &how, core_sink_write, &sink, &error);
-  Py_END_ALLOW_THREADS;
+  do {
+    Py_BEGIN_ALLOW_THREADS;
+    status =
+        tsr_format_write(format, file->study, file->name, &how, core_sink_write, &sink, &error);
+    Py_END_ALLOW_THREADS;
+  } while (core_sink_restarts(&sink, status));
   core_owner_drop(&file->owner);
   PyMem_Free(devices);
   return core_sink_finish(&sink, status, &error);

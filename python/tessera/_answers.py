@@ -7,7 +7,10 @@ too: fields are only ever added.
 import copy
 import json
 import typing
-from typing import TYPE_CHECKING, Any, Dict, Iterator, KeysView, List, Optional, Sequence, Union
+import zlib
+from typing import TYPE_CHECKING, Any, ClassVar, Dict, Iterator, KeysView, List, Optional, Sequence, Tuple, Union
+
+from ._errors import UnsupportedError
 
 if TYPE_CHECKING:
     from . import _core
@@ -63,6 +66,9 @@ class Record:
     def __repr__(self) -> str:
         fields = ', '.join(f'{name}={_brief(value)}' for name, value in self._data.items())
         return f'{type(self).__name__}({fields})'
+
+    def __reduce__(self) -> Tuple[Any, ...]:
+        return type(self), (self._data,)
 
     def keys(self) -> KeysView[str]:
         """Names of the fields."""
@@ -203,12 +209,54 @@ class Device(Record):
 
 # ---- answers ----
 
+class _Kept:
+    """What an answer says, without the library's own value: what is left of it in a pickle."""
+
+    _FLAGS = [(full, verbose, quiet) for full in (False, True) for verbose in (False, True)
+              for quiet in (False, True)]
+
+    def __init__(self, json: bytes, verdict: bytes, texts: List[bytes], forms: Dict[str, bytes]) -> None:
+        self._parts = (json, verdict, texts, forms)
+
+    @classmethod
+    def of(cls, said: 'Answer') -> '_Kept':
+        """Everything that `said` can print, compressed."""
+        core = said._core
+        if isinstance(core, cls):
+            return core
+        texts = [zlib.compress(core.text(False, *flags, 0)) for flags in cls._FLAGS]
+        forms = {name: zlib.compress(core.form(name, None)) for name in said._FORMS}
+        return cls(zlib.compress(core.json()), core.verdict(), texts, forms)
+
+    def __reduce__(self) -> Tuple[Any, ...]:
+        return type(self), self._parts
+
+    def json(self) -> bytes:
+        return zlib.decompress(self._parts[0])
+
+    def verdict(self) -> bytes:
+        return self._parts[1]
+
+    def text(self, color: bool, full_stacks: bool, verbose: bool, quiet: bool, width: int) -> bytes:
+        if color or width:
+            raise UnsupportedError('an answer that was pickled has no colours and no width')
+        return zlib.decompress(self._parts[2][self._FLAGS.index((bool(full_stacks), bool(verbose), bool(quiet)))])
+
+    def form(self, name: str, root: Optional[str]) -> bytes:
+        if root is not None:
+            raise UnsupportedError('an answer that was pickled takes no root')
+        if name not in self._parts[3]:
+            raise TypeError(f'the answer has no form {name!r}')
+        return zlib.decompress(self._parts[3][name])
+
+
 class Answer(Record):
     """The answer to a question. `devices` has one entry per device; if there is only one GPU, or
     only pinned host memory, its fields are also the answer's own. Of several GPUs, their lists are joined: `stacks` has the records of
     all, each with the number of its `device`. str() is what the command prints, repr() its verdict."""
 
-    __slots__ = ('_core', '_question', '__weakref__')
+    __slots__ = ('_core', '__weakref__')
+    _FORMS: ClassVar[Tuple[str, ...]] = ()
 
     schema: str
     command: str
@@ -248,6 +296,9 @@ class Answer(Record):
                 number = {'device': device['device']}
                 rows.append(type(row)({**number, **row._data}) if isinstance(row, Record) else row)
         return rows
+
+    def __reduce__(self) -> Tuple[Any, ...]:
+        return type(self), (_Kept.of(self),)
 
     def __dir__(self) -> List[str]:
         names = super().__dir__()
@@ -991,6 +1042,9 @@ class CheckDevice(Device):
 
 class Check(Answer):
     """A check; true if nothing failed."""
+
+    __slots__ = ()
+    _FORMS = ('lock', 'junit', 'sarif', 'markdown')
 
     passed: bool
     failed: int

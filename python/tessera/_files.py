@@ -2,8 +2,10 @@
 import io
 import os
 import pickle
-import tempfile
-from typing import Any, Callable, Optional, Tuple, Union
+import stat
+from typing import Any, Callable, Iterable, Optional, Tuple, Union
+
+from ._errors import ArgumentError
 
 
 def _readable(name: str) -> str:
@@ -41,39 +43,45 @@ def path_of(path: Union[str, 'os.PathLike[str]']) -> Tuple[bytes, str]:
     return (b'./-' if raw == b'-' else raw), _readable(os.fsdecode(raw))
 
 
-def written(target: Any, write: Callable[[int], Optional[bytes]], is_text: bool = False) -> Any:
-    """Call `write` with a file descriptor, or with -1 for bytes, and deliver its output to the
-    target: a path (which is replaced only after everything is written), a file object, or, for None,
-    the returned bytes or str."""
+def inputs_of(path: Optional[bytes], sidecar: Optional[bytes]) -> Tuple[bytes, ...]:
+    """The full paths of what was read, which no output may replace."""
+    return tuple(os.path.abspath(one) for one in (path, sidecar) if one is not None)
+
+
+def _refuse_inputs(path: bytes, inputs: Iterable[bytes]) -> None:
+    """Raise if writing to the path would replace one of the inputs: links do not hide that they are the
+    same."""
+    for one in inputs:
+        try:
+            target, read = os.stat(path), os.stat(one)
+        except OSError:
+            continue
+        if stat.S_ISREG(read.st_mode) and os.path.samestat(target, read):
+            name, other = _readable(os.fsdecode(path)), _readable(os.fsdecode(one))
+            same = os.path.abspath(path) == one
+            raise ArgumentError(f"the output '{name}' is " + ('also an input' if same else
+                                                              f"the same file as the input '{other}'")
+                                + '; write to another file')
+
+
+def written(target: Any, write: Callable[[Optional[bytes]], Optional[bytes]], *,
+            inputs: Iterable[bytes] = (), is_text: bool = False) -> Any:
+    """Call `write` with the path of a file, or with None for bytes, and deliver its output to the target: a
+    path, which is replaced only after everything is written and must be none of the `inputs`; a file object;
+    or, for None, the returned bytes or str."""
     if target is None:
-        data = write(-1)
+        data = write(None)
         return (data or b'').decode('utf-8', 'replace') if is_text else data
     if hasattr(target, 'write'):
-        data = write(-1) or b''
+        data = write(None) or b''
         target.write(data.decode('utf-8') if isinstance(target, io.TextIOBase) else data)
         return None
-    path = os.fsdecode(target)
-    folder = os.path.dirname(os.path.realpath(path))
-    if os.path.exists(path) and not os.path.isfile(path):
-        with open(path, 'wb', buffering=0) as file:  # a pipe, a device
-            write(file.fileno())
-        return None
+    path = os.fsencode(target)
+    _refuse_inputs(path, inputs)
     try:
-        handle, temporary = tempfile.mkstemp(dir=folder, prefix='.tessera-')
-    except OSError as error:  # it is about the file that was asked for, not about ours
-        raise type(error)(error.errno, os.strerror(error.errno or 0), path) from None
-    try:
-        try:
-            write(handle)
-            mask = os.umask(0)
-            os.umask(mask)
-            os.fchmod(handle, 0o666 & ~mask)
-        finally:
-            os.close(handle)
-        os.replace(temporary, os.path.realpath(path))
-    except BaseException as error:
-        os.unlink(temporary)
-        if isinstance(error, OSError) and error.errno is not None and error.filename in (None, temporary):
-            raise type(error)(error.errno, error.strerror, path) from None
-        raise
+        write(b'./-' if path == b'-' else path)  # "-" is standard output for the library
+    except OSError as error:
+        if error.errno is None or error.filename is not None:
+            raise
+        raise type(error)(error.errno, error.strerror, os.fsdecode(target)) from None
     return None

@@ -1,8 +1,9 @@
-"""What a notebook shows: a chart as inline SVG, and the text of the command.
+"""What a notebook shows: tables, a chart as inline SVG, and the text of the command.
 
 Colours are those of the page (viewer/src/theme.ts, from which a test compares them): categories have
 their own, other groups go by their name.
 """
+import datetime
 import math
 import re
 from html import escape
@@ -122,17 +123,22 @@ _CELL = 'padding:2px 8px;white-space:nowrap;text-align:'
 
 
 def table(header: Sequence[str], rows: Sequence[Optional[Sequence[str]]], is_left: Sequence[bool],
-          caption: str) -> str:
-    """A table of texts; a row of None is a gap. Columns are aligned right, or left where `is_left` is true."""
+          caption: str = '', bars: Sequence[Tuple[float, str]] = ()) -> str:
+    """A table of texts; a row of None is a gap. Columns are aligned right, or left where `is_left` is true. With
+    `bars`, each row begins with a bar: its length, up to 1, and colour."""
     sides = ['left' if left else 'right' for left in is_left]
 
-    def line(cells: Sequence[str], tag: str) -> str:
-        return '<tr>' + ''.join(f'<{tag} style="{_CELL}{side}">{escape(cell)}</{tag}>'
-                                for cell, side in zip(cells, sides)) + '</tr>'
+    def line(cells: Sequence[str], tag: str, before: str) -> str:
+        return '<tr>' + before + ''.join(f'<{tag} style="{_CELL}{side}">{escape(cell)}</{tag}>'
+                                         for cell, side in zip(cells, sides)) + '</tr>'
     gap = ['\u2026'] * len(header)
-    body = ''.join(line(gap if row is None else row, 'td') for row in rows)
-    return (f'<div style="overflow-x:auto"><p>{escape(caption)}</p><table style="border-collapse:collapse">'
-            f'<thead>{line(header, "th")}</thead><tbody>{body}</tbody></table></div>')
+    drawn = [f'<td style="{_CELL}left"><div style="width:{160 * length:.1f}px;height:0.9em;'
+             f'background:{color}"></div></td>' for length, color in bars] or [''] * len(rows)
+    body = ''.join(line(gap if row is None else row, 'td', bar) for row, bar in zip(rows, drawn))
+    head = line(header, 'th', '<th></th>' if bars else '')
+    above = f'<p>{escape(caption)}</p>' if caption else ''
+    return (f'<div style="overflow-x:auto">{above}<table style="border-collapse:collapse">'
+            f'<thead>{head}</thead><tbody>{body}</tbody></table></div>')
 
 
 def _legend(names: List[Tuple[str, str]]) -> str:
@@ -144,26 +150,44 @@ def _name(device: Any) -> str:
     return 'Pinned host memory' if device['device'] == 'host' else f'Device {device["device"]}'
 
 
+def _history(device: Any) -> str:
+    """Memory over time, in bands, with a legend."""
+    history = device['history']
+    if len(history['moments']) < 2:
+        return ''
+    names = [group['name'] or 'others' for group in history['groups']]
+    colors = palette(names)
+    before = [('before the recording', _BEFORE)] \
+        if any(moment['older_bytes'] for moment in history['moments']) else []
+    return (f'<p>Requested memory by {escape(device["by"].replace("_", " "))}, over the events of the trace</p>'
+            + _area(history['moments'], names, colors)
+            + '<p>' + _legend([*before, *zip(names, colors)]) + '</p>')
+
+
 def snapshot(opened: Any) -> str:
-    """Memory over time on each device, by category, and its peak."""
-    parts = [f'<div><b>{escape(opened.path)}</b> &middot; {escape(opened.format)}']
+    """What is on each device, and its memory over time, by category."""
+    verdict = opened.info().verdict
+    parts = [f'<div><p><b>{"<br>".join(map(escape, verdict))}</b></p>']
     # Two pixels per moment are enough for the eye.
     profile = opened.profile(over_time=_WIDTH // 2, top=0)._data
+    peaks = {device['device']: device['peak'] for device in profile['devices']}
+    devices = opened.info()._data['devices']
+    if devices:
+        names = ['device', 'events', 'peak', 'at event', 'allocated at the end', 'reserved at the end', 'segments',
+                 'blocks', 'stacks']
+        rows = []
+        for device in devices:
+            peak = peaks.get(device['device'])
+            rows.append([_name(device), f'{device["events"]:,}', size(peak['allocated_bytes']) if peak else '',
+                         f'{peak["event"]:,}' if peak else '', size(device['end']['allocated_bytes']),
+                         size(device['end']['reserved_bytes']),
+                         *(f'{device[name]:,}' for name in names[-3:])])
+        parts.append(table(names, rows, [True] + [False] * (len(names) - 1)))
     for device in profile['devices']:
-        history = device['history']
-        names = [group['name'] or 'others' for group in history['groups']]
-        parts.append(f'<p>{_name(device)}: {device["events"]:,} events, '
-                     f'{size(device["peak"]["allocated_bytes"])} allocated at the peak of what was '
-                     'recorded</p>')
-        if len(history['moments']) > 1:
-            colors = palette(names)
-            parts.append('<p>Requested memory by category, over the events of the trace</p>')
-            parts.append(_area(history['moments'], names, colors))
-            before = [('before the recording', _BEFORE)] \
-                if any(moment['older_bytes'] for moment in history['moments']) else []
-            parts.append('<p>' + _legend([*before, *zip(names, colors)]) + '</p>')
-    warnings = opened.warnings
-    parts += [f'<p>&#9888; {escape(w.message)} ({w.count:,})</p>' for w in warnings]
+        heading = f'<p>{_name(device)}</p>' if len(profile['devices']) > 1 else ''
+        drawn = _history(device)
+        parts.append(heading + drawn if drawn else '')
+    parts += [f'<p>&#9888; {escape(w.message)} ({w.count:,})</p>' for w in opened.warnings]
     return ''.join(parts) + '</div>'
 
 
@@ -174,50 +198,128 @@ def _place(frames: List[Any]) -> str:
     own = (frame for frame in frames
            if frame['file'].endswith('.py') and 'site-packages' not in frame['file'])
     frame = next(own, frames[0])
-    return f'{frame["file"].replace(chr(92), "/").rpartition("/")[2]}:{frame["line"]} {frame["name"]}'
+    file = frame['file'].replace('\\', '/').rpartition('/')[2]
+    where = f'{file}:{frame["line"]} ' if file not in ('', '??') else ''
+    return where + frame['name'][:_MOST_TEXT]
 
 
-def _rows(device: Any) -> List[Tuple[str, int, str]]:
-    """(label, bytes, colour) of the entries of an answer that lists something."""
-    lists = (device.get(name) for name in ('changes', 'causes', 'leaks', 'groups', 'stacks'))
-    found = next((one for one in lists if one and isinstance(one, list)), [])
-    if any('bytes' not in row and 'delta_bytes' not in row for row in found):
-        return []
-    kinds = [row.get('status') or row.get('category') or row.get('name') or '' for row in found]
-    shown = list(dict.fromkeys(kinds))
-    colors = dict(zip(shown, palette(shown)))
-    rows = []
-    for row, kind in zip(found, kinds):
-        label = row['name'] if 'name' in row else f'{kind}  {_place(row.get("frames") or [])}'
-        rows.append((label, row.get('bytes', row.get('delta_bytes')), colors[kind]))
-    return rows
+# The lists of an answer that a table may show, best first, and their columns; of other lists, all that are
+# no lists.
+_LISTS: Dict[str, Tuple[str, ...]] = {
+    'results': ('passed', 'rule', 'device', 'category', 'bytes', 'limit_bytes'),
+    'changes': ('delta_bytes', 'old_bytes', 'new_bytes', 'status', 'category', 'names', 'frames'),
+    'causes': ('bytes', 'allocations', 'category', 'names', 'frames'),
+    'leaks': ('bytes_per_step', 'bytes', 'allocations', 'names', 'frames'),
+    'runs': ('peak_reserved_bytes', 'waste_bytes', 'peak', 'settings', 'recorded', 'fits'),
+    'stages': ('peak', 'start', 'end', 'name', 'repetition'),
+    'groups': ('bytes', 'allocations', 'peak_bytes', 'name'),
+    'stacks': ('bytes', 'allocations', 'category', 'phase', 'names', 'frames'),
+    'steps': ('peak_bytes', 'end_bytes', 'allocations', 'first_event', 'last_event', 'whole', 'steady'),
+    'lines': ('self_bytes', 'inclusive_bytes', 'line', 'text'),
+    'categories': (),
+}
+_MOST_ROWS, _MOST_TEXT = 20, 90
 
 
-def _bars(rows: List[Tuple[str, int, str]]) -> str:
-    widest = max(abs(value) for _, value, _ in rows) or 1
-    lines = []
-    for index, (label, value, color) in enumerate(rows):
-        y = index * 18
-        lines.append(f'<rect x="90" y="{y + 2}" width="{180 * abs(value) / widest:.1f}" height="13" '
-                     f'fill="{color}"/><text x="84" y="{y + 13}" text-anchor="end">'
-                     f'{escape(size(value))}</text><text x="278" y="{y + 13}">{escape(label[:70])}'
-                     '</text>')
-    return (f'<svg width="760" height="{len(rows) * 18}" role="img" style="max-width:100%" '
-            f'font-size="11" font-family="sans-serif" fill="currentColor">{"".join(lines)}</svg>')
+def _value(name: str, value: Any) -> str:
+    """A field of a record as text."""
+    if value is None:
+        return ''
+    if isinstance(value, bool):
+        return 'yes' if value else 'no'
+    if name == 'frames':
+        return _place(value)
+    if name == 'names':
+        more = f' and {len(value) - 1} more' if len(value) > 1 else ''
+        return value[0]['name'][:_MOST_TEXT] + more if value else ''
+    if isinstance(value, dict):
+        return size(value['allocated_bytes']) if 'allocated_bytes' in value else ''
+    if isinstance(value, int):
+        is_size = name.split('_')[-1] == 'bytes' or '_bytes_' in f'_{name}_'
+        is_time = name.endswith('time_us')
+        return size(value) if is_size else _time(value) if is_time else f'{value:,}'
+    return str(value)[:_MOST_TEXT]
+
+
+def _time(time_us: int) -> str:
+    """A time as reports print it; a number if no calendar has it."""
+    try:
+        return str(datetime.datetime(1970, 1, 1) + datetime.timedelta(microseconds=time_us)) + ' UTC'
+    except OverflowError:
+        return str(time_us)
+
+
+def _heading(name: str) -> str:
+    """A field's name as a heading; sizes have their units in their cells."""
+    words = {'frames': 'where', 'names': 'what', 'allocations': 'count', 'bytes': 'bytes'}
+    return words.get(name) or name.replace('_bytes', '').replace('_', ' ')
+
+
+def _measure(row: Any, name: str) -> float:
+    value = row.get(name)
+    return abs(value['allocated_bytes'] if isinstance(value, dict) else value or 0)
+
+
+def _records(rows: List[Any], columns: Tuple[str, ...], omitted: int) -> str:
+    """A table of the records of a list, with bars for their first column."""
+    present = [name for name in columns or rows[0] if any(name in row for row in rows)]
+    if not columns:
+        present = [name for name in present if not isinstance(rows[0][name], (list, dict))]
+    present = [name for name in present if name != 'names' or any(row.get('names') for row in rows)]
+    shown = rows[:_MOST_ROWS]
+    kinds = [row.get('status') or row.get('category') or row.get('name') or '' for row in shown]
+    colors = dict(zip(dict.fromkeys(kinds), palette(list(dict.fromkeys(kinds)))))
+    sized = next((name for name in present if 'bytes' in name or isinstance(rows[0].get(name), dict)), None)
+    widest = max((_measure(row, sized) for row in shown), default=0) if sized else 0
+    bars = [(_measure(row, sized) / widest, colors[kind]) for row, kind in zip(shown, kinds)] \
+        if sized and widest else []
+    cells = [[_value(name, row.get(name)) for name in present] for row in shown]
+    is_left = [any(isinstance(row.get(name), (str, list)) for row in rows) for name in present]
+    omitted += len(rows) - len(shown)
+    return (table([_heading(name) for name in present], cells, is_left, '', bars)
+            + (f'<p>&hellip; and {omitted:,} more</p>' if omitted else ''))
+
+
+def _fields(devices: List[Any]) -> str:
+    """A table of the fields of devices, for an answer without a list; what they contain by its path."""
+    flat = []
+    for device in devices:
+        fields = {}
+        for name, value in device.items():
+            inner = value if isinstance(value, dict) else {}
+            fields.update({f'{name} {key}': item for key, item in inner.items()})
+            fields[name] = value
+        flat.append({name: _value(name, value) for name, value in fields.items()
+                     if name != 'device' and not isinstance(value, (dict, list))})
+    rows = [[_heading(name), *(fields.get(name, '') for fields in flat)] for name in (flat[0] if flat else ())]
+    header = ['', *(_name(device) for device in devices)]
+    return table(header, rows, [True] + [False] * len(devices)) if rows else ''
+
+
+def _list_of(part: Any) -> Optional[str]:
+    """The list that a table shows."""
+    return next((name for name in _LISTS if isinstance(part.get(name), list) and part[name]
+                 and isinstance(part[name][0], dict)), None)
 
 
 def answer(said: Any) -> str:
-    """The verdict, bars, and the complete text, folded."""
+    """The verdict, a table of what is listed, and the complete text, folded."""
     text = str(said)
-    parts = ['<div>']
-    devices = said._data['devices']
-    for device in devices:
-        rows = _rows(device)[:20]
-        if rows:
-            heading = f'<p>{_name(device)}</p>' if len(devices) > 1 else ''
-            parts.append(heading + _bars(rows))
+    data, devices = said._data, said._data['devices']
     verdict = said.verdict or text.splitlines()[:1]
-    parts.insert(1, f'<p><b>{"<br>".join(map(escape, verdict))}</b></p>')
+    parts = [f'<div><p><b>{"<br>".join(map(escape, verdict))}</b></p>']
+    whole = _list_of(data)
+    if whole:
+        parts.append(_records(data[whole], _LISTS[whole], 0))
+    elif not any(_list_of(device) for device in devices):
+        parts.append(_fields(devices))
+    for device in [] if whole else devices:
+        name = _list_of(device)
+        parts.append(f'<p>{_name(device)}</p>' if name and len(devices) > 1 else '')
+        if isinstance(device.get('history'), dict):
+            parts.append(_history(device))
+        if name:
+            parts.append(_records(device[name], _LISTS[name], device.get(f'omitted_{name}', 0)))
     if text.splitlines() != verdict:
         parts.append(f'<details><summary>all of it</summary><pre>{escape(text)}</pre></details>')
     return ''.join(parts) + '</div>'

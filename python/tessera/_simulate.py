@@ -1,10 +1,10 @@
 """simulate(): what a training run will need, before anything has run."""
 import json
 import os
-from typing import Any, List, Mapping, Optional, Sequence, Union
+from typing import Any, List, Mapping, Optional, Sequence, Tuple, Union
 
 from . import _core
-from ._answers import Answer, Device, Moment, Record
+from ._answers import Answer, Device, Moment, Record, _Kept
 from ._snapshot import Snapshot
 
 
@@ -61,6 +61,9 @@ class Simulation(Answer, SimulationDevice):
     def __init__(self, core: Any, snapshot: Snapshot) -> None:
         super().__init__(core)
         self.snapshot = snapshot
+
+    def __reduce__(self) -> Tuple[Any, ...]:
+        return type(self), (_Kept.of(self), self.snapshot)
 
 
 def models() -> List[str]:

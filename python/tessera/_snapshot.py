@@ -61,8 +61,14 @@ def open(source: Any, *, progress: Optional[Callable[[int, int], Any]] = None,
     """
     data = _files.data_of(source)
     if data is None:
-        return Snapshot(_core.open(*_files.path_of(source), progress, _sidecar(sidecar)))
-    return Snapshot(_core.read(*data, progress, _sidecar(sidecar)))
+        core = _core.open(*_files.path_of(source), progress, _sidecar(sidecar))
+        return Snapshot(core, _files.inputs_of(os.fsencode(source), core.sidecar()))
+    core = _core.read(*data, progress, _sidecar(sidecar))
+    return Snapshot(core, _files.inputs_of(None, core.sidecar()))
+
+
+def _unpickled(data: bytes, name: str, inputs: Tuple[bytes, ...]) -> 'Snapshot':
+    return Snapshot(_core.read(data, name, None, b''), inputs)
 
 
 def questions() -> List[str]:
@@ -144,8 +150,9 @@ class _Cache:
 class Snapshot:
     """An open snapshot. It never changes, and any number of threads may use it at once."""
 
-    def __init__(self, core: _core.Snapshot) -> None:
+    def __init__(self, core: _core.Snapshot, inputs: Tuple[bytes, ...] = ()) -> None:
         self._core = core
+        self._inputs = inputs
         self._answers = _Cache()
         self._tables: Dict[Any, _tables.Table] = {}
 
@@ -164,12 +171,16 @@ class Snapshot:
 
     def __repr__(self) -> str:
         try:
-            kind, size, name = self._core.input()
+            self._core.input()
         except ValueError:
             return '<tessera Snapshot, closed>'
-        events = ', '.join(f'device {device}: {self._core.event_count(_number(device)):,} events'
-                           for device in self.devices) or 'no device'
-        return f'<tessera Snapshot of {name!r} ({kind}, {size:,} bytes): {events}>'
+        return '\n'.join(self.info().verdict)
+
+    def __reduce__(self) -> Tuple[Any, ...]:
+        """A snapshot is pickled with all that it holds, names of tensors included; its format is then
+        'pickle'."""
+        data = self._core.export('pickle', {}, None)
+        return _unpickled, (data, self.path, self._inputs)
 
     def _repr_html_(self) -> str:
         from . import _html
@@ -453,8 +464,9 @@ class Snapshot:
                                                    (event, time_us, events, times))):
             raise TypeError('a whole snapshot has all devices and events; trim() cuts parts out')
         options['devices'] = _devices(device)
+        chosen = format
         written: Optional[bytes] = _files.written(
-            target, lambda handle: self._core.export(format, options, handle))
+            target, lambda path: self._core.export(chosen, options, path), inputs=self._inputs)
         return written
 
     def view(self, target: Any = None, *more: 'Snapshot', by: Optional[str] = None,
@@ -481,8 +493,9 @@ class Snapshot:
             options['event_count'] = 0 if events[1] is None else events[1] - first + 1
         options['devices'] = _devices(device)
         others = [snapshot._core for snapshot in more]
+        inputs = [path for snapshot in (self, *more) for path in snapshot._inputs]
         written: Optional[str] = _files.written(
-            target, lambda handle: self._core.view(others, options, handle), is_text=True)
+            target, lambda path: self._core.view(others, options, path), inputs=inputs, is_text=True)
         return written
 
     def trim(self, *, events: Optional[Range] = None, times: Optional[Range] = None,
@@ -491,7 +504,7 @@ class Snapshot:
         None for an open end."""
         _only_one(events=events, times=times)
         return Snapshot(self._core.trim({'events': events, 'times': times,
-                                         'devices': _devices(device)}))
+                                         'devices': _devices(device)}), self._inputs)
 
 
 def _document(owner: Any) -> None:

@@ -181,6 +181,10 @@ class Table:
         rows = _core.rows(key, len(self))
         return self._part(lambda name: self._column(name)[rows])
 
+    def __reduce__(self) -> Any:
+        raise TypeError(f'{type(self).__name__} cannot be pickled; to_pandas() and to_arrow() can, and so can '
+                        'its snapshot')
+
     def _part(self, source: Source) -> 'Table':
         part = type(self).__new__(type(self))
         part.__dict__.update(self.__dict__)

@@ -5,8 +5,10 @@ import inspect
 import json
 import os
 import re
+import resource
 import subprocess
 import weakref
+from html import escape
 
 import pytest
 
@@ -245,13 +247,15 @@ def test_errors_name_the_file_that_was_asked_for(train, tmp_path):
         s.export(target)
     assert absent.value.filename == target
 
-    def full(handle):
-        raise OSError(errno.ENOSPC, 'No space left on device')
-
     target = str(tmp_path / 'a.json')
-    with pytest.raises(OSError) as raised:
-        tessera._files.written(target, full)
-    assert (raised.value.filename, raised.value.errno) == (target, errno.ENOSPC)
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100, hard))  # the signal of that is ignored by Python
+    try:
+        with pytest.raises(OSError) as raised:
+            s.export(target)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert (raised.value.filename, raised.value.errno) == (target, errno.EFBIG)
     assert list(tmp_path.iterdir()) == []
     with pytest.raises(tessera.ArgumentError, match='.unknown'):
         s.export(str(tmp_path / 'a.unknown'))
@@ -259,12 +263,21 @@ def test_errors_name_the_file_that_was_asked_for(train, tmp_path):
 
 
 def test_html_begins_with_the_whole_verdict(made):
-    from html import escape
     for name in ('two-devices', 'train', 'oom'):
         s = tessera.open(made / f'{name}.pickle')
         for answer in (s.peak(), s.why(), s.check(1), s.info()):
             html = answer._repr_html_()
             assert '<br>'.join(map(escape, answer.verdict)) in html and '<pre>' in html
+
+
+def test_repr_of_a_snapshot_is_its_verdict(made):
+    for name in ('two-devices', 'empty-trace', 'train'):
+        s = tessera.open(made / f'{name}.pickle')
+        assert repr(s).splitlines() == s.info().verdict
+        assert f'{name}.pickle: pickle' in repr(s)
+        assert s._repr_html_().startswith('<div><p><b>' + escape(s.info().verdict[0]))
+        s.close()
+        assert repr(s) == '<tessera Snapshot, closed>'
 
 
 def test_repr_is_the_verdict(made):
@@ -350,7 +363,30 @@ def test_html(made):
             assert answer._repr_html_().count('<div>') == 1
     html = tessera.open(made / 'train.pickle')._repr_html_()
     assert '<svg' in html and '<polygon' in html
-    assert '<rect' in tessera.open(made / 'train.pickle').peak()._repr_html_()
+
+
+def test_html_has_a_table(made, train):
+    s = tessera.open(made / 'sources.pickle')
+    answers = [s.peak(), s.profile(), s.info(), s.steps(), s.diff(train), s.whatif(), s.why(), s.leaks(), s.stages(),
+               s.check(1), s.check(), s.at(3), s.source(made / 'model.py'), tessera.simulate('gpt2', batch=1, seq=64)]
+    for shown in (*answers, s, tessera.open(made / 'two-devices.pickle')):
+        html = shown._repr_html_()
+        assert html.count('<table') >= 1 and html.count('<th ') > 1, shown
+        assert html.count('<td') >= html.count('<th ') and 'None' not in html.partition('<pre>')[0]
+    peak = s.peak(top=0)._repr_html_().partition('<details>')[0]
+    assert peak.count('<tr>') == 1 + len(s.peak(top=0).stacks) and 'model.py:' in peak
+    assert peak.count('width:160.0px') == 1 and 'GiB' in peak or 'MiB' in peak
+    many = s.profile('stack', top=0)
+    assert len(many.groups) > 3
+    html = tessera.open(made / 'two-devices.pickle').peak()._repr_html_()
+    assert html.count('<table') == 2 and '<p>Device 1</p>' in html
+
+
+def test_html_of_a_history_has_a_chart(train):
+    s = tessera.open(train)
+    assert '<polygon' in s.profile('line', over_time=True)._repr_html_()
+    assert 'Requested memory by line' in s.profile('line', over_time=True)._repr_html_()
+    assert '<polygon' not in s.profile('line')._repr_html_()
 
 
 def test_colours_of_the_page():

@@ -1,4 +1,5 @@
 """What is written: exports, parts, pages; and the command inside the package."""
+import importlib.util
 import io
 import json
 import os
@@ -10,7 +11,7 @@ import sys
 import pytest
 
 import tessera
-from conftest import COMMAND
+from conftest import COMMAND, ROOT
 
 
 def test_exports_say_the_same(train, tmp_path):
@@ -69,6 +70,108 @@ def test_a_file_changes_only_when_all_is_written(train, tmp_path):
             s.export('/dev/full', 'json')
 
 
+def test_no_output_replaces_an_input(made, tmp_path, monkeypatch):
+    for name in ('told.pickle', 'told.json'):
+        (tmp_path / name).write_bytes((made / name).read_bytes())
+    monkeypatch.chdir(tmp_path)
+    s = tessera.open('told.pickle')
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    os.symlink('told.pickle', 'link.pickle')
+    os.link('told.pickle', 'hard.pickle')
+    (tmp_path / 'below').mkdir()
+    monkeypatch.chdir(tmp_path / 'below')
+    for target in ('../told.pickle', tmp_path / 'told.pickle', '../link.pickle', '../hard.pickle', '../told.json',
+                   os.fsencode(tmp_path / 'told.json')):
+        for write in (s.export, s.trim(events=(0, 3)).export, s.view, pickle.loads(pickle.dumps(s)).export):
+            with pytest.raises(tessera.ArgumentError, match='input'):
+                write(target) if write == s.view else write(target, 'json')
+    with pytest.raises(tessera.ArgumentError, match='input'):
+        tessera.open(made / 'train.pickle').view('../told.pickle', s)
+    monkeypatch.chdir(tmp_path)
+    assert {name: (tmp_path / name).read_bytes() for name in before} == before
+    s.export('other.pickle')
+    s.export('other.pickle')
+    with open('told.pickle', 'rb') as file:
+        tessera.open(file).export('told.json', 'json')  # that file was not opened by its name
+
+
+def test_links_stay_links(train, tmp_path):
+    s = tessera.open(train)
+    for name, target in (('old', 'old.json'), ('new', 'new.json')):
+        os.symlink(target, tmp_path / name)
+    (tmp_path / 'old.json').write_text('before')
+    os.chmod(tmp_path / 'old.json', 0o600)
+    for name in ('old', 'new'):
+        s.export(tmp_path / name, 'json')
+        assert (tmp_path / name).is_symlink()
+        assert (tmp_path / f'{name}.json').read_bytes() == s.export(format='json')
+    assert stat.S_IMODE((tmp_path / 'old.json').stat().st_mode) == 0o600
+    assert len(list(tmp_path.iterdir())) == 4
+
+
+def test_what_is_empty_is_written_too(tmp_path):
+    s = tessera.open({'segments': [], 'device_traces': []})
+    s.export(tmp_path / 'empty.folded')
+    assert (tmp_path / 'empty.folded').read_bytes() == s.export(format='folded') == b''
+
+
+SIGNALLED = """
+import os, signal, sys
+import tessera
+source, target = sys.argv[1:]
+s = tessera.open(source)
+seen = []
+
+def handler(number, frame):
+    seen.append(number)
+
+signal.signal(signal.SIGALRM, handler)
+signal.setitimer(signal.ITIMER_REAL, 0.001, 0.001)
+for _ in range(20):
+    s.export(target, 'python-json')
+signal.setitimer(signal.ITIMER_REAL, 0)
+assert seen
+with open(target, 'rb') as file:
+    assert file.read() == s.export(format='python-json')
+
+def stop(number, frame):
+    raise KeyboardInterrupt
+
+signal.signal(signal.SIGALRM, stop)
+with open(target, 'w') as file:
+    file.write('before')
+for _ in range(200):
+    signal.setitimer(signal.ITIMER_REAL, 0.002)
+    try:
+        s.export(target, 'python-json')
+        signal.setitimer(signal.ITIMER_REAL, 0)
+    except KeyboardInterrupt:
+        break
+else:
+    sys.exit('never interrupted')
+assert os.listdir(os.path.dirname(target)) == [os.path.basename(target)], os.listdir(os.path.dirname(target))
+"""
+
+
+@pytest.mark.parametrize('nameless', [True, False])
+def test_signals_during_writing(made, tmp_path, nameless):
+    """A handler runs and the file is complete; one that raises leaves nothing behind. Also where the file
+    system has no files without names, so that one with a temporary name is being written."""
+    spec = importlib.util.spec_from_file_location('files', ROOT / 'tests' / 'golden' / 'files.py')
+    sys.path.insert(0, str(ROOT / 'tests' / 'golden'))
+    try:
+        files = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(files)
+    finally:
+        sys.path.pop(0)
+    if not nameless and not files.is_filter_possible():
+        pytest.skip('no filter of system calls here')
+    done = subprocess.run([sys.executable, '-c', SIGNALLED, made / 'loop.pickle', tmp_path / 'out'],
+                          preexec_fn=None if nameless else files.without_nameless_files,
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+    assert done.returncode == 0, done.stdout
+
+
 def test_trim(train):
     s = tessera.open(train)
     part = s.trim(events=(2, 9))
@@ -102,7 +205,7 @@ def test_pages(train, tmp_path):
     with pytest.raises(TypeError, match='rules'):
         s.view(by='rules')
     with pytest.raises(TypeError, match='snapshots'):
-        s._core.view([3], {}, -1)
+        s._core.view([3], {}, None)
 
 
 def run(*words, **options):

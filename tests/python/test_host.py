@@ -31,7 +31,7 @@ def test_it_is_a_device(pinned):
     host = s.peak(device='host')
     assert host.peak.allocated_bytes == 4 * MIB and host.peak.requested_bytes == 3 * MIB
     assert [d.device for d in s.info(device=['host', 0]).devices] == ['host', 0]
-    assert 'device host: 2 events' in repr(s) and 'Pinned host memory' in s._repr_html_()
+    assert 'Pinned host memory: 2 events' in repr(s) and 'Pinned host memory' in s._repr_html_()
     assert 'Pinned host memory: peak 4.00 MiB' in str(host)
 
 

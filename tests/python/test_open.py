@@ -82,7 +82,7 @@ def test_what_it_says_of_the_file(train):
     s = tessera.open(train)
     assert (s.path, s.format, s.input_bytes) == (str(train), 'pickle', train.stat().st_size)
     assert s.devices == [0] and s.warnings == []
-    assert repr(s).startswith(f'<tessera Snapshot of {str(train)!r} (pickle, ')
+    assert repr(s).startswith(f'{train}: pickle, ')
 
 
 def test_a_file_called_dash_is_a_file(train, tmp_path, monkeypatch):
