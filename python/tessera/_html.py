@@ -227,9 +227,9 @@ def _value(name: str, value: Any) -> str:
         return ''
     if isinstance(value, bool):
         return 'yes' if value else 'no'
-    if name == 'frames':
+    if name == 'frames' and isinstance(value, list):
         return _place(value)
-    if name == 'names':
+    if name == 'names' and isinstance(value, list):
         more = f' and {len(value) - 1} more' if len(value) > 1 else ''
         return value[0]['name'][:_MOST_TEXT] + more if value else ''
     if isinstance(value, dict):

@@ -68,7 +68,7 @@ def open(source: Any, *, progress: Optional[Callable[[int, int], Any]] = None,
 
 
 def _unpickled(data: bytes, name: str, inputs: Tuple[bytes, ...]) -> 'Snapshot':
-    return Snapshot(_core.read(data, name, None, b''), inputs)
+    return Snapshot(_core.read(data, name, None, None), inputs)
 
 
 def questions() -> List[str]:

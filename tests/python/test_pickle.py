@@ -8,7 +8,7 @@ import pytest
 
 import tessera
 
-QUESTIONS = ['info', 'peak', 'profile', 'stages', 'steps', 'leaks', 'whatif', 'why', 'check']
+QUESTIONS = ['info', 'peak', 'profile', 'stages', 'steps', 'leaks', 'whatif', 'why']
 PROTOCOLS = range(2, pickle.HIGHEST_PROTOCOL + 1)
 
 
@@ -28,7 +28,7 @@ def test_a_snapshot(made, protocol):
 def test_an_answer(made, protocol):
     s = tessera.open(made / 'sources.pickle')
     answers = [s.ask(question) for question in QUESTIONS]
-    answers += [s.diff(made / 'train.pickle'), tessera.open(made / 'two-devices.pickle').peak()]
+    answers += [s.check(1), s.diff(made / 'train.pickle'), tessera.open(made / 'two-devices.pickle').peak()]
     for answer in answers:
         again = pickle.loads(pickle.dumps(answer, protocol))
         twice = pickle.loads(pickle.dumps(again, protocol))
