@@ -7,6 +7,7 @@
 
 #include "core/program.h"
 #include <string.h>
+#include <tessera/unstable/params.h>
 #include <tessera/unstable/terminal.h>
 
 core_types core;
@@ -210,6 +211,14 @@ static PyObject *parse_rules(PyObject *Py_UNUSED(module), PyObject *arguments) {
   return list;
 }
 
+/* size_text(bytes): a size as reports print it. */
+static PyObject *size_text(PyObject *Py_UNUSED(module), PyObject *bytes) {
+  char text[32];
+  unsigned long long size_bytes = PyLong_AsUnsignedLongLong(bytes);
+  if (PyErr_Occurred()) return NULL;
+  return PyUnicode_FromString(tsr_size_text(size_bytes, text, sizeof text));
+}
+
 static PyMethodDef functions[] = {
     {"open", open_path, METH_VARARGS, "Open the snapshot in a file."},
     {"read", read_bytes, METH_VARARGS, "Read a snapshot out of bytes."},
@@ -228,6 +237,7 @@ static PyMethodDef functions[] = {
      "Numbers of the rows that a key chooses, as a column."},
     {"range", core_range, METH_VARARGS, "A column of a number and those after it."},
     {"size", core_size, METH_O, "Bytes, of a number or a text such as '40GiB'."},
+    {"size_text", size_text, METH_O, "A size as reports print it."},
     {"version", version, METH_NOARGS, "The library's version."},
     {"set_error_maker", set_error_maker, METH_O, "Who makes exceptions."},
     {NULL, NULL, 0, NULL},

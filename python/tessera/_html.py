@@ -5,9 +5,12 @@ their own, other groups go by their name.
 """
 import datetime
 import math
+import pickle
 import re
 from html import escape
 from typing import Any, Dict, List, Optional, Sequence, Tuple
+
+from . import _core
 
 _HUES = ('#4878a8', '#e09438', '#5a9e57', '#8a6cb0', '#3c9d9b', '#d0719c', '#a3765a', '#9a9a3c',
          '#6fa8d6', '#c4534c', '#6a6fc0', '#7f9482', '#a4abb5', '#d9b36a', '#8cc084', '#b9a0d0')
@@ -22,13 +25,8 @@ _LEFT, _WIDTH, _HEIGHT, _BELOW = 64, 640, 180, 34
 
 
 def size(count: float) -> str:
-    """Bytes for people: '17.80 GiB'."""
-    sign, count = ('-' if count < 0 else ''), abs(count)
-    for unit in ('B', 'KiB', 'MiB', 'GiB'):
-        if count < 1024:
-            return f'{sign}{count:.0f} B' if unit == 'B' else f'{sign}{count:.2f} {unit}'
-        count /= 1024
-    return f'{sign}{count:.2f} TiB'
+    """Bytes as reports print them: '17.80 GiB', '-3 B'."""
+    return ('-' if count < 0 else '') + _core.size_text(int(abs(count)))
 
 
 def _hash(text: str) -> int:
@@ -119,7 +117,8 @@ def _area(moments: List[Any], names: List[str], colors: List[str]) -> str:
             f'{"".join(bands)}{_axes(top, moments)}</svg>')
 
 
-_CELL = 'padding:2px 8px;white-space:nowrap;text-align:'
+_CELL = ('padding:2px 8px;white-space:nowrap;max-width:36em;overflow:hidden;text-overflow:ellipsis;'
+         'text-align:')
 
 
 def table(header: Sequence[str], rows: Sequence[Optional[Sequence[str]]], is_left: Sequence[bool],
@@ -191,16 +190,17 @@ def snapshot(opened: Any) -> str:
     return ''.join(parts) + '</div>'
 
 
-def _place(frames: List[Any]) -> str:
-    """The program's innermost frame, as far as names show it."""
-    if not frames:
-        return '(no stack recorded)'
-    own = (frame for frame in frames
-           if frame['file'].endswith('.py') and 'site-packages' not in frame['file'])
-    frame = next(own, frames[0])
-    file = frame['file'].replace('\\', '/').rpartition('/')[2]
-    where = f'{file}:{frame["line"]} ' if file not in ('', '??') else ''
-    return where + frame['name'][:_MOST_TEXT]
+def _places(stacks: List[Any]) -> List[str]:
+    """What the library calls stacks in lists of lines: read from a snapshot that consists of them."""
+    def frame(one: Any) -> Dict[str, Any]:
+        line = 2**64 - 1 if one['line'] is None else one['line']
+        return {'name': one['name'], 'filename': one['file'], 'line': line}
+    events = [{'action': 'alloc', 'addr': 512 * row, 'size': 512, 'stream': 0, 'frames': list(map(frame, frames))}
+              for row, frames in enumerate(stacks, 1)]
+    data = pickle.dumps({'segments': [], 'device_traces': [events]}, protocol=4)
+    core = _core.read(data, '', None, b'')
+    columns, names = core.stacks()
+    return [names[columns['place'][number]] for number in core.events(0, 'stack')]
 
 
 # The lists of an answer that a table may show, best first, and their columns; of other lists, all that are
@@ -227,8 +227,6 @@ def _value(name: str, value: Any) -> str:
         return ''
     if isinstance(value, bool):
         return 'yes' if value else 'no'
-    if name == 'frames' and isinstance(value, list):
-        return _place(value)
     if name == 'names' and isinstance(value, list):
         more = f' and {len(value) - 1} more' if len(value) > 1 else ''
         return value[0]['name'][:_MOST_TEXT] + more if value else ''
@@ -251,8 +249,7 @@ def _time(time_us: int) -> str:
 
 def _heading(name: str) -> str:
     """A field's name as a heading; sizes have their units in their cells."""
-    words = {'frames': 'where', 'names': 'what', 'allocations': 'count', 'bytes': 'bytes'}
-    return words.get(name) or name.replace('_bytes', '').replace('_', ' ')
+    return name.replace('_bytes', '').replace('time_us', 'time').replace('_', ' ')
 
 
 def _measure(row: Any, name: str) -> float:
@@ -271,12 +268,16 @@ def _records(rows: List[Any], columns: Tuple[str, ...], omitted: int) -> str:
     colors = dict(zip(dict.fromkeys(kinds), palette(list(dict.fromkeys(kinds)))))
     sized = next((name for name in present if 'bytes' in name or isinstance(rows[0].get(name), dict)), None)
     widest = max((_measure(row, sized) for row in shown), default=0) if sized else 0
+    if 'frames' in present:
+        places = _places([row['frames'] for row in shown])
+        shown = [{**row, 'frames': place} for row, place in zip(shown, places)]
     bars = [(_measure(row, sized) / widest, colors[kind]) for row, kind in zip(shown, kinds)] \
         if sized and widest else []
     cells = [[_value(name, row.get(name)) for name in present] for row in shown]
     is_left = [any(isinstance(row.get(name), (str, list)) for row in rows) for name in present]
     omitted += len(rows) - len(shown)
-    return (table([_heading(name) for name in present], cells, is_left, '', bars)
+    words = {'frames': 'where', 'names': 'what', 'allocations': 'count'}
+    return (table([words.get(name) or _heading(name) for name in present], cells, is_left, '', bars)
             + (f'<p>&hellip; and {omitted:,} more</p>' if omitted else ''))
 
 
