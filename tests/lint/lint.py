@@ -57,7 +57,7 @@ PUBLIC = {
 # Rooms that include a public header of a room to their right. The list may only shrink.
 PUBLIC_EXCEPTIONS = set()
 # Folders that use the library as any program does: public headers, their own, and these.
-OUTSIDE = {'include': (), 'cmd': (), 'examples': (), 'python': ('core/program.h',)}
+OUTSIDE = {'include': (), 'cmd': (), 'examples': (), 'python': ('core/program.h', 'core/output.h')}
 FUNCTION_LINES = 60
 # Functions that are longer for a good reason, with their length. The list may only shrink: a
 # length that is no longer true is a defect too.
