@@ -1,4 +1,4 @@
-/* arrow.c - the type Table: named columns that Arrow's consumers take through PyCapsules.
+/* arrow.c - the type Table: named columns that Arrow's consumers take through PyCapsules; and one column.
  *
  * https://arrow.apache.org/docs/format/CDataInterface/PyCapsuleInterface.html: __arrow_c_schema__,
  * __arrow_c_array__ and __arrow_c_stream__ of a table, which is one struct array, and its schema. A
@@ -226,11 +226,12 @@ static void end_stream(PyObject *capsule) {
   free(stream);
 }
 
-static PyObject *schema_capsule(fields *all) {
+/* Of a table, or of its only column by itself. */
+static PyObject *schema_capsule(fields *all, bool is_column) {
   struct ArrowSchema *schema = calloc(1, sizeof *schema);
   if (!schema) return PyErr_NoMemory();
   PyObject *capsule = NULL;
-  if (make_schema(all, schema))
+  if (is_column ? describe_field(schema, &all->items[0]) : make_schema(all, schema))
     capsule = PyCapsule_New(schema, "arrow_schema", end_schema);
   else
     PyErr_NoMemory();
@@ -241,11 +242,11 @@ static PyObject *schema_capsule(fields *all) {
   return capsule;
 }
 
-static PyObject *array_capsule(fields *all) {
+static PyObject *array_capsule(fields *all, bool is_column) {
   struct ArrowArray *array = calloc(1, sizeof *array);
   if (!array) return PyErr_NoMemory();
   PyObject *capsule = NULL;
-  if (make_array(all, array))
+  if (is_column ? fill_field(array, all, &all->items[0]) : make_array(all, array))
     capsule = PyCapsule_New(array, "arrow_array", end_array);
   else
     PyErr_NoMemory();
@@ -256,17 +257,21 @@ static PyObject *array_capsule(fields *all) {
   return capsule;
 }
 
-static PyObject *arrow_schema(PyObject *self, PyObject *Py_UNUSED(nothing)) {
-  return schema_capsule(((core_table *)self)->fields);
-}
-
-static PyObject *arrow_array(PyObject *self, PyObject *Py_UNUSED(requested)) {
-  PyObject *schema = schema_capsule(((core_table *)self)->fields);
-  PyObject *array = schema ? array_capsule(((core_table *)self)->fields) : NULL;
+static PyObject *pair_of(fields *all, bool is_column) {
+  PyObject *schema = schema_capsule(all, is_column);
+  PyObject *array = schema ? array_capsule(all, is_column) : NULL;
   PyObject *pair = array ? PyTuple_Pack(2, schema, array) : NULL;
   Py_XDECREF(schema);
   Py_XDECREF(array);
   return pair;
+}
+
+static PyObject *arrow_schema(PyObject *self, PyObject *Py_UNUSED(nothing)) {
+  return schema_capsule(((core_table *)self)->fields, false);
+}
+
+static PyObject *arrow_array(PyObject *self, PyObject *Py_UNUSED(requested)) {
+  return pair_of(((core_table *)self)->fields, false);
 }
 
 static PyObject *arrow_stream(PyObject *self, PyObject *Py_UNUSED(requested)) {
@@ -383,15 +388,81 @@ static bool read_field(field *one, PyObject *item) {
   return ok && (texts == Py_None || place_texts(one, texts));
 }
 
+/* ---- a column by itself ---- */
+
+static const char *arrow_format(const core_column *column) {
+  if (column->absent == CORE_ABSENT_TIME) return "tsu:UTC";
+  switch (column->format[0]) {
+  case 'B': return "C";
+  case 'I': return "I";
+  case 'q': return "l";
+  case '?': return "b";
+  default: return "L";
+  }
+}
+
+/* The names of a column as a list of bytes, or None. */
+static PyObject *texts_of(const core_column *column) {
+  if (!column->names) Py_RETURN_NONE;
+  Py_ssize_t count = PyList_Size(column->names);
+  PyObject *texts = PyList_New(count);
+  for (Py_ssize_t i = 0; texts && i < count; i++) {
+    PyObject *text =
+        PyUnicode_AsEncodedString(PyList_GetItem(column->names, i), "utf-8", "replace");
+    if (!text || PyList_SetItem(texts, i, text)) Py_CLEAR(texts);
+  }
+  return texts;
+}
+
+static fields *fields_new(size_t count) {
+  fields *all = calloc(1, sizeof *all + count * sizeof *all->items);
+  if (!all) {
+    PyErr_NoMemory();
+    return NULL;
+  }
+  all->owner.end = end_fields;
+  atomic_init(&all->owner.uses, 1);
+  all->count = count;
+  return all;
+}
+
+static fields *fields_of_column(PyObject *column) {
+  PyObject *texts = texts_of((core_column *)column);
+  PyObject *item =
+      texts ? Py_BuildValue("(sOsO)", "", column, arrow_format((core_column *)column), texts)
+            : NULL;
+  fields *all = item ? fields_new(1) : NULL;
+  if (all && !read_field(&all->items[0], item)) {
+    core_owner_drop(&all->owner);
+    all = NULL;
+  }
+  Py_XDECREF(texts);
+  Py_XDECREF(item);
+  return all;
+}
+
+PyObject *core_column_arrow_schema(PyObject *self, PyObject *Py_UNUSED(nothing)) {
+  fields *all = fields_of_column(self);
+  PyObject *capsule = all ? schema_capsule(all, true) : NULL;
+  if (all) core_owner_drop(&all->owner);
+  return capsule;
+}
+
+PyObject *core_column_arrow_array(PyObject *self, PyObject *Py_UNUSED(requested)) {
+  fields *all = fields_of_column(self);
+  PyObject *pair = all ? pair_of(all, true) : NULL;
+  if (all) core_owner_drop(&all->owner);
+  return pair;
+}
+
+/* ---- a table ---- */
+
 static PyObject *new_table(PyTypeObject *type, PyObject *arguments, PyObject *Py_UNUSED(keywords)) {
   PyObject *items;
   if (!PyArg_ParseTuple(arguments, "O!", &PyList_Type, &items)) return NULL;
   size_t count = (size_t)PyList_Size(items);
-  fields *all = calloc(1, sizeof *all + count * sizeof *all->items);
-  if (!all) return PyErr_NoMemory();
-  all->owner.end = end_fields;
-  atomic_init(&all->owner.uses, 1);
-  all->count = count;
+  fields *all = fields_new(count);
+  if (!all) return NULL;
   bool ok = true;
   for (size_t i = 0; ok && i < count; i++) {
     ok = read_field(&all->items[i], PyList_GetItem(items, (Py_ssize_t)i));

@@ -201,6 +201,26 @@ static PyObject *to_numpy(PyObject *self, PyObject *Py_UNUSED(nothing)) {
   return array;
 }
 
+/* __array__(dtype=None, copy=None): for those who do not know that numpy takes a column as it is. */
+static PyObject *as_array(PyObject *self, PyObject *arguments, PyObject *keywords) {
+  static char dtype_name[] = "dtype", copy_name[] = "copy";
+  static char *names[] = {dtype_name, copy_name, NULL};
+  PyObject *type = Py_None, *copy = Py_None;
+  if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "|OO", names, &type, &copy)) return NULL;
+  PyObject *array = to_numpy(self, NULL);
+  if (array && type != Py_None) {
+    PyObject *converted = PyObject_CallMethod(array, "astype", "O", type);
+    Py_DECREF(array);
+    return converted;
+  }
+  if (array && copy == Py_True) {
+    PyObject *copied = PyObject_CallMethod(array, "copy", NULL);
+    Py_DECREF(array);
+    return copied;
+  }
+  return array;
+}
+
 static PyObject *get_dtype(PyObject *self, void *Py_UNUSED(closure)) {
   PyObject *numpy = PyImport_ImportModule("numpy");
   PyObject *type =
@@ -303,6 +323,10 @@ static PyMethodDef methods[] = {
     {"tolist", tolist, METH_NOARGS, "All items as a list of int."},
     {"to_numpy", to_numpy, METH_NOARGS, "A numpy array of the same memory, read only."},
     {"is_null", core_column_is_null, METH_NOARGS, "A mask of the rows that have no value."},
+    {"__array__", (PyCFunction)(void (*)(void))as_array, METH_VARARGS | METH_KEYWORDS,
+     "A numpy array."},
+    {"__arrow_c_schema__", core_column_arrow_schema, METH_NOARGS, "Arrow's PyCapsule interface."},
+    {"__arrow_c_array__", core_column_arrow_array, METH_VARARGS, "Arrow's PyCapsule interface."},
     {"_lookup", lookup, METH_O, "A column of values[id]."},
     {"_factorize", factorize, METH_O, "(codes, distinct ids)."},
     {"_named", named, METH_O, "The same, as codes of a list of texts."},
@@ -326,6 +350,7 @@ bool core_column_ready(PyObject *module) {
       {Py_tp_repr, (void *)repr},
       {Py_tp_hash, (void *)PyObject_HashNotImplemented},
       {Py_tp_richcompare, (void *)core_column_compare},
+      {Py_tp_iter, (void *)PySeqIter_New},
       {Py_tp_methods, methods},
       {Py_tp_getset, attributes},
       {Py_tp_doc, doc},

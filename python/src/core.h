@@ -192,6 +192,11 @@ PyObject *core_rows(PyObject *key, Py_ssize_t count);
 PyObject *core_chosen_rows(PyObject *module, PyObject *arguments);
 PyObject *core_range(PyObject *module, PyObject *arguments);
 
+/* ---- arrow.c: methods of Column ---- */
+
+PyObject *core_column_arrow_schema(PyObject *self, PyObject *nothing);
+PyObject *core_column_arrow_array(PyObject *self, PyObject *requested);
+
 /* ---- methods of Snapshot that live elsewhere; as PyCFunctions ---- */
 
 PyObject *core_ask(PyObject *self, PyObject *arguments);

@@ -8,7 +8,8 @@ import copy
 import json
 import typing
 import zlib
-from typing import TYPE_CHECKING, Any, ClassVar, Dict, Iterator, KeysView, List, Optional, Sequence, Tuple, Union
+from typing import (TYPE_CHECKING, Any, ClassVar, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple,
+                    Union)
 
 from ._errors import UnsupportedError
 
@@ -18,8 +19,9 @@ if TYPE_CHECKING:
 __all__ = ['Record', 'Answer']
 
 
-class Record:
-    """A part of an answer: fields as attributes, and as items."""
+class Record(Mapping[str, Any]):
+    """A part of an answer: fields as attributes, and as items of a mapping. A list of records is a table for
+    pandas.DataFrame()."""
 
     __slots__ = ('_data', '_wrapped')
 
@@ -69,10 +71,6 @@ class Record:
 
     def __reduce__(self) -> Tuple[Any, ...]:
         return type(self), (self._data,)
-
-    def keys(self) -> KeysView[str]:
-        """Names of the fields."""
-        return self._data.keys()
 
     def to_dict(self) -> Dict[str, Any]:
         """The fields as plain dicts, lists and numbers, as in the JSON: a copy, free to be changed."""

@@ -275,6 +275,32 @@ def test_without_a_copy(real):
     assert numpy.shares_memory(frame['size_bytes'].to_numpy(), events.size_bytes.to_numpy())
 
 
+def test_a_column_by_itself(made, real):
+    pandas, pyarrow = pytest.importorskip('pandas'), pytest.importorskip('pyarrow')
+    for path in (real, made / 'no-times.pickle', made / 'empty-trace.pickle'):
+        events = tessera.open(path).events
+        for name in events.columns:
+            array = pyarrow.array(events[name])
+            array.validate(full=True)
+            assert array.equals(events.to_arrow()[name].combine_chunks()) or not len(array)
+            assert pandas.Series(events[name]).tolist() == events[name].tolist()
+        assert events.size_bytes.__array__('float64').dtype == 'float64'
+        assert events.size_bytes.__array__(copy=True).flags.writeable
+    mask = events.size_bytes > 5
+    assert pyarrow.array(mask).type == pyarrow.bool_()
+
+
+def test_lists_of_answers_are_tables(made, real):
+    pandas = pytest.importorskip('pandas')
+    peak = tessera.open(real).peak(top=0)
+    frame = pandas.DataFrame(peak.stacks)
+    assert list(frame.columns) == list(peak.stacks[0]) and len(frame) == len(peak.stacks)
+    assert frame.groupby('category')['bytes'].sum().sum() == peak.peak.requested_bytes
+    two = pandas.DataFrame(tessera.open(made / 'two-devices.pickle').peak().stacks)
+    assert set(two['device']) == {0, 1}
+    assert dict(peak.peak) == peak.peak.to_dict() and peak.peak.get('no such field') is None
+
+
 @pytest.mark.parametrize('name', TABLES)
 def test_how_a_table_looks(real, made, name):
     for path in (real, made / 'empty-trace.pickle'):
