@@ -275,11 +275,47 @@ static PyObject *rows_of_list(PyObject *list, Py_ssize_t count) {
   return NULL;
 }
 
+/* The bytes of a buffer as a column of its own; NULL without an exception where columns have no such type. */
+static PyObject *column_of_buffer(PyObject *key) {
+  PyObject *view = PyMemoryView_FromObject(key), *result = NULL;
+  if (!view) {
+    PyErr_Clear();
+    return NULL;
+  }
+  PyObject *bytes = PyObject_CallMethod(view, "tobytes", NULL);
+  PyObject *format = PyObject_GetAttrString(view, "format");
+  char *data = NULL;
+  Py_ssize_t size_bytes = 0;
+  if (bytes && format && !PyBytes_AsStringAndSize(bytes, &data, &size_bytes)) {
+    /* "l" and "L" are numpy's 64 bits where C's long has them. */
+    char type = PyUnicode_CompareWithASCIIString(format, "?") == 0                             ? '?'
+                : PyUnicode_CompareWithASCIIString(format, sizeof(long) == 8 ? "l" : "q") == 0 ? 'q'
+                                                                                               : 0;
+    size_t item_bytes = type ? core_format_size(type) : 1;
+    core_block *block = type ? core_block_new((size_t)size_bytes / item_bytes, item_bytes) : NULL;
+    if (block) {
+      memcpy(block->data, data, (size_t)size_bytes);
+      result = core_column_of(block, (size_t)size_bytes / item_bytes, type, CORE_ABSENT_NONE);
+    }
+  }
+  Py_XDECREF(bytes);
+  Py_XDECREF(format);
+  Py_DECREF(view);
+  PyErr_Clear();
+  return result;
+}
+
 PyObject *core_rows(PyObject *key, Py_ssize_t count) {
   if (Py_TYPE(key) == (PyTypeObject *)core.column) return rows_of_column((core_column *)key, count);
   if (PyUnicode_Check(key) || PyBytes_Check(key) || !PyObject_HasAttrString(key, "__iter__"))
     return PyErr_Format(PyExc_TypeError, "rows are chosen by a number, a slice, a mask or a list");
-  /* The arrays of numpy and the like give a list of their own. */
+  PyObject *column = column_of_buffer(key);
+  if (column) {
+    PyObject *rows = rows_of_column((core_column *)column, count);
+    Py_DECREF(column);
+    return rows;
+  }
+  /* Other arrays give a list of their own. */
   bool has_list = PyObject_HasAttrString(key, "tolist");
   PyObject *list = has_list ? PyObject_CallMethod(key, "tolist", NULL) : PySequence_List(key);
   PyObject *rows = NULL;

@@ -141,8 +141,8 @@ signal.signal(signal.SIGALRM, stop)
 with open(target, 'w') as file:
     file.write('before')
 for _ in range(200):
-    signal.setitimer(signal.ITIMER_REAL, 0.002)
     try:
+        signal.setitimer(signal.ITIMER_REAL, 0.002)
         s.export(target, 'python-json')
         signal.setitimer(signal.ITIMER_REAL, 0)
     except KeyboardInterrupt:

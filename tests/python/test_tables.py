@@ -113,7 +113,10 @@ def test_parts_of_a_column(train):
     for key in (mask, mask.to_numpy(), mask.tolist()):
         assert sizes[key].tolist() == array[mask.to_numpy()].tolist()
     assert sizes[[0, 2, -1]].tolist() == [values[0], values[2], values[-1]]
-    assert sizes[array.argsort()].tolist() == sorted(values)
+    for rows in (array.argsort(), array.argsort().astype('int32'), array.argsort().astype('uint8')):
+        assert sizes[rows].tolist() == sorted(values)
+    assert sizes[mask.to_numpy()[::-1]].tolist() == array[mask.to_numpy()[::-1]].tolist()
+    assert sizes[numpy.array([], dtype=bool)[:0].astype('int64')].tolist() == []
     part = sizes[2:9:3]
     assert part.tolist() == values[2:9:3] and part[1:].tolist() == values[2:9:3][1:]
     assert numpy.shares_memory(part.to_numpy(), array)
@@ -288,6 +291,14 @@ def test_a_column_by_itself(made, real):
         assert events.size_bytes.__array__(copy=True).flags.writeable
     mask = events.size_bytes > 5
     assert pyarrow.array(mask).type == pyarrow.bool_()
+
+
+def test_masks_of_pandas(real):
+    pytest.importorskip('pandas')
+    events = tessera.open(real).events
+    mask = events.to_pandas()['size_bytes'] > 2**20
+    assert events[mask].to_dict() == events[events.size_bytes > 2**20].to_dict()
+    assert events.to_pandas()[(events.size_bytes > 2**20).to_numpy()].shape == events[mask].shape
 
 
 def test_lists_of_answers_are_tables(made, real):
