@@ -316,7 +316,7 @@ def _pool_name(core: _core.Snapshot, number: int) -> str:
 class Events(Table):
     """A device's trace, oldest event first. `address` and `size_bytes` of an action "oom" are the driver's free
     bytes and those requested. `stack` has ids, for Snapshot.stack() and the tables stacks and frames;
-    `context` is torch.compile's, `metadata` what the program said; `category` is Mosaic's."""
+    `context`, `metadata` and `category` are texts of the file: compile_context, user_metadata, category."""
 
     event = _event()
     action = _text('uint8')
