@@ -448,7 +448,8 @@ PyObject *core_column_arrow_schema(PyObject *self, PyObject *Py_UNUSED(nothing))
   return capsule;
 }
 
-PyObject *core_column_arrow_array(PyObject *self, PyObject *Py_UNUSED(requested)) {
+PyObject *core_column_arrow_array(PyObject *self, PyObject *Py_UNUSED(requested),
+                                  PyObject *Py_UNUSED(keywords)) {
   fields *all = fields_of_column(self);
   PyObject *pair = all ? pair_of(all, true) : NULL;
   if (all) core_owner_drop(&all->owner);

@@ -195,7 +195,7 @@ PyObject *core_range(PyObject *module, PyObject *arguments);
 /* ---- arrow.c: methods of Column ---- */
 
 PyObject *core_column_arrow_schema(PyObject *self, PyObject *nothing);
-PyObject *core_column_arrow_array(PyObject *self, PyObject *requested);
+PyObject *core_column_arrow_array(PyObject *self, PyObject *requested, PyObject *keywords);
 
 /* ---- methods of Snapshot that live elsewhere; as PyCFunctions ---- */
 

@@ -254,7 +254,7 @@ def _heading(name: str) -> str:
 
 def _measure(row: Any, name: str) -> float:
     value = row.get(name)
-    return abs(value['allocated_bytes'] if isinstance(value, dict) else value or 0)
+    return float(abs(value['allocated_bytes'] if isinstance(value, dict) else value or 0))
 
 
 def _records(rows: List[Any], columns: Tuple[str, ...], omitted: int) -> str:
