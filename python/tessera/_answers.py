@@ -630,6 +630,7 @@ class Stages(Answer, StagesDevice):
 
 class Step(Record):
     """A step; both its events are part of it."""
+    step: int
     first_event: int
     last_event: int
     first_time_us: Optional[int]
@@ -671,10 +672,22 @@ class StepPhase(Record):
     peak_event: int
 
 
+class StepsOutOfMemory(Record):
+    """Where memory ran out for good. Its field "pass", the forward passes that had begun, is an item only: the
+    word is a keyword."""
+    event: int
+    phase: str
+    step: Optional[int]
+    steps: int
+    allocated_bytes: int
+
+
 class StepsDevice(Device):
     """The steps of a device's trace."""
     basis: str
     unit: str
+    counts_backwards: bool
+    out_of_memory: Optional[StepsOutOfMemory]
     step_count: int
     whole_steps: int
     steady_steps: int
@@ -710,6 +723,7 @@ class LeaksDevice(Device):
     """What grows on a device."""
     basis: str
     unit: str
+    out_of_memory: Optional[StepsOutOfMemory]
     whole_steps: int
     answered: bool
     bytes_per_step: int
@@ -928,6 +942,7 @@ class Outlook(Record):
     """What the step would have needed beyond the failure."""
     basis: str
     step: Optional[int]
+    unit: str
     phase: Optional[str]
     like_event: Optional[int]
     peak_bytes: Optional[int]

@@ -1,6 +1,7 @@
 """Types: the package's own, what a type checker makes of programs that use it, and what help shows."""
 import importlib
 import inspect
+import keyword
 import pkgutil
 import subprocess
 import sys
@@ -130,7 +131,7 @@ def _undeclared(kind, data, where):
     """Fields of a part of an answer that its class does not declare, or declares as another type."""
     hints = typing.get_type_hints(kind)
     for name, value in data.items():
-        if name == 'in':  # a keyword: only an item
+        if keyword.iskeyword(name):  # only an item
             continue
         if name not in hints:
             yield f'{where}.{name}'
