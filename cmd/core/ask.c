@@ -20,6 +20,7 @@
 
 #include <tessera/unstable/formats.h>
 
+#include "endings.h"
 #include "export.h"
 #include "page.h"
 #include "progress.h"
@@ -147,6 +148,44 @@ int cli_read_parameters(cli_session *session) {
   return status ? status : load_files(session);
 }
 
+/* ---- The name of the output ---- */
+
+enum { ANSWER_TEXT, ANSWER_JSON, ANSWER_JUNIT, ANSWER_SARIF, ANSWER_MARKDOWN };
+
+/* Those after the first four are formats of check alone. */
+static const cli_ending endings[] = {
+    {".txt", ANSWER_TEXT},    {".log", ANSWER_TEXT},         {".out", ANSWER_TEXT},
+    {".json", ANSWER_JSON},   {".xml", ANSWER_JUNIT},        {".sarif", ANSWER_SARIF},
+    {".md", ANSWER_MARKDOWN}, {".sarif.json", ANSWER_SARIF}, {".markdown", ANSWER_MARKDOWN}};
+enum { ANSWER_ENDINGS = 4, CHECK_ENDINGS = sizeof endings / sizeof *endings };
+
+/* The format by the output's name: an ANSWER_ value, or -1 after explaining which endings there are. */
+static int format_by_name(const cli_options *options) {
+  bool is_check = options->command->run == cli_check;
+  size_t count = is_check ? CHECK_ENDINGS : ANSWER_ENDINGS;
+  const char *path = options->command->writes_aside ? NULL : options->output;
+  if (!path || !*cli_ending_of(path)) return ANSWER_TEXT;
+  const cli_ending *found = cli_ending_find(endings, count, path);
+  if (found) return found->format;
+  (void)cli_ending_refuse(options,
+                          is_check ? "an answer is text, JSON, JUnit's XML, SARIF or Markdown"
+                                   : "an answer is text or JSON",
+                          endings, count, path);
+  return -1;
+}
+
+/* Let the output's name choose the format, unless an option does. Returns 0 or a usage error. */
+static int choose_format(cli_session *session) {
+  int format = format_by_name(session->options);
+  if (format < 0) return CLI_USAGE;
+  bool is_check = session->options->command->run == cli_check;
+  bool is_chosen = is_check && tsr_params_choice(session->options->own, "format") >= 0;
+  if (format != ANSWER_JSON || is_chosen) return 0;
+  session->report.format = TSR_REPORT_JSON;
+  session->report.color = false;
+  return 0;
+}
+
 /* ---- Asking ---- */
 
 /* The snapshots: operands, and one that an option names. */
@@ -176,7 +215,8 @@ int cli_asking_run(cli_session *session, cli_asking *asking) {
   const tsr_question *question = tsr_question_find(options->command->about.name);
   tsr_subject subjects[TSR_QUESTION_SUBJECTS] = {{0}};
   tsr_error *error = &session->error;
-  int status = set_operands(session);
+  int status = choose_format(session);
+  if (status == 0) status = set_operands(session);
   if (status) return status;
   status = tsr_question_check(question, options->own, error);
   if (status) return cli_params_error(options->command, status, error);
@@ -261,13 +301,14 @@ static int write_lock(cli_session *session, const cli_asking *asking) {
   return cli_finish_aside(session, &output, status);
 }
 
-/* The word of --format; NULL for text and JSON, which every answer has. */
+/* The word of --format or for the output's name; NULL for text and JSON, which every answer has. */
 static const char *form_of(cli_session *session) {
-  const cli_command *command = session->options->command;
-  const tsr_params *own = session->options->own;
-  const tsr_parameter *row = cli_option_named(command, "format", strlen("format"));
-  int index = tsr_params_choice(own, "format");
-  const char *word = index < 0 ? "text" : row->choices[index];
+  static const char *const words[] = {"text", "json", "junit", "sarif", "markdown"};
+  const cli_options *options = session->options;
+  const tsr_parameter *row = cli_option_named(options->command, "format", strlen("format"));
+  int index = tsr_params_choice(options->own, "format");
+  const char *word = index < 0 ? words[options->json ? ANSWER_JSON : format_by_name(options)]
+                               : row->choices[index];
   if (strcmp(word, "json") == 0) session->report.format = TSR_REPORT_JSON;
   if (strcmp(word, "json") == 0) session->report.color = false;
   return strcmp(word, "json") == 0 || strcmp(word, "text") == 0 ? NULL : word;
@@ -303,24 +344,13 @@ int cli_check(cli_session *session) {
   cli_asking asking = {0};
   if (session->options->json && tsr_params_choice(session->options->own, "format") > 0)
     return cli_usage_error(session->options->command, "--json and --format are mutually exclusive");
-  const char *form = form_of(session);
   int status = cli_asking_run(session, &asking);
-  if (status == 0) status = finish_check(session, &asking, form);
+  if (status == 0) status = finish_check(session, &asking, form_of(session));
   cli_asking_release(&asking);
   return status;
 }
 
 /* ---- simulate: the snapshot of the run ---- */
-
-/* The format of the snapshot, by its file's name. Returns 0 or a usage error. */
-static int find_format(const cli_options *options, const tsr_format **format) {
-  const char *ending = "";
-  *format = tsr_format_for(options->output ? options->output : "", &ending);
-  if (*format && (*format)->content == TSR_FORMAT_SNAPSHOT) return 0;
-  return cli_usage_error(options->command,
-                         "simulate writes a snapshot, as .pickle or .json, not '%s'",
-                         *format ? (*format)->endings[0] : ending);
-}
 
 static int write_snapshot(cli_session *session, const tsr_snapshot *snapshot,
                           const tsr_format *format) {
@@ -336,9 +366,9 @@ int cli_simulate(cli_session *session) {
   if (options->output && strcmp(options->output, "-") == 0)
     return cli_usage_error(options->command,
                            "standard output carries the answer; -o needs a file for the snapshot");
-  const tsr_format *format;
-  int status = find_format(options, &format);
-  if (status == 0) status = cli_asking_run(session, &asking);
+  const tsr_format *format = cli_format_for_name(options);
+  if (!format) return CLI_USAGE;
+  int status = cli_asking_run(session, &asking);
   if (status == 0) status = write_snapshot(session, tsr_answer_snapshot(asking.answer), format);
   if (status == 0) status = print(session, &asking);
   cli_asking_release(&asking);

@@ -53,8 +53,10 @@ static const tsr_parameter shared[] = {
      .kind = TSR_PARAMETER_PATH,
      .is_written = true,
      .argument = "FILE",
-     .help = "Write the answer to FILE instead of standard output; for simulate, the snapshot. "
-             "FILE is replaced only when the output is complete, and must not be an input."},
+     .help =
+         "Write the answer to FILE instead of standard output; for simulate, the snapshot. "
+         "FILE is replaced only when the output is complete, and must not be an input. A name that "
+         "ends in .json selects JSON; names of other formats are refused."},
     {.name = "color",
      .kind = TSR_PARAMETER_CHOICE,
      .argument = "WHEN",

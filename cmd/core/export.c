@@ -13,6 +13,7 @@
 #include <tessera/unstable/formats.h>
 #include <unistd.h>
 
+#include "endings.h"
 #include "export.h"
 #include "session.h"
 #include "when.h"
@@ -27,16 +28,8 @@ static const tsr_parameter export_parameters[] = {
      .argument = "TIME",
      .help = "The moment after the last event up to a time, or a range A..B of times. A time is "
              "microseconds since 1970, or as reports print it, '2026-07-12 16:40:22'."},
-    {.name = "events",
-     .kind = TSR_PARAMETER_TEXT,
-     .argument = "A..B",
-     .help = "The events from A to B, inclusive; either may be omitted."},
-    {.name = "format",
-     .kind = TSR_PARAMETER_CHOICE,
-     .argument = "FORMAT",
-     .help = "The output format, as described above; auto (default) follows the name of the "
-             "output. For trim, pickle or json.",
-     .choices = tsr_format_words},
+    CLI_EVENTS_PARAMETER,
+    CLI_FORMAT_PARAMETER(tsr_format_words),
 };
 
 const cli_command cli_export_row = {
@@ -55,8 +48,10 @@ const cli_command cli_export_row = {
              "own clock, to open in Perfetto next to a trace of kernels, with counters, phases and "
              "annotations, and the largest allocations of each category as slices; csv has one row "
              "per allocation, with its lifetime.\n\nStacks show the program's own frames and the "
-             "operation that asked for the memory, as the page does; with --full-stacks every frame, "
-             "also of the allocator and the interpreter (csv: a column with all frames).\n\nThe format follows the name given with -o: .json, .folded, "
+             "operation that asked for the memory, as the page does; with --full-stacks every "
+             "frame, "
+             "also of the allocator and the interpreter (csv: a column with all frames).\n\nThe "
+             "format follows the name given with -o: .json, .folded, "
              ".speedscope.json, .pb.gz, .perfetto.json, .csv, or .pickle (also .pkl, .pt and .bin, "
              "and names without an ending). Binary output is not written to a terminal.",
          .parameters = export_parameters,
@@ -97,40 +92,50 @@ static void say_losses(const tsr_snapshot *snapshot) {
     }
 }
 
-/* The format that the options ask for; NULL for the name of an output that no format has: writing a
- * pickle under the name of a picture helps nobody. */
-static const tsr_format *format_of(const cli_options *options, const char **ending) {
-  int word = tsr_params_choice(options->own, "format");
-  bool is_auto = word < 0 || strcmp(tsr_format_words[word], "auto") == 0;
-  if (!is_auto) return tsr_format_named(tsr_format_words[word]);
-  if (options->json) return tsr_format_named("json");
-  return tsr_format_for(options->output ? options->output : "", ending);
+/* Whether a command writes a format: export all of them, others a snapshot. */
+static bool is_written(const cli_options *options, const tsr_format *format) {
+  return options->command->run == cli_export || format->content == TSR_FORMAT_SNAPSHOT;
 }
 
-static int refuse_ending(const cli_options *options, const char *ending) {
-  char known[256] = "";
-  size_t used = 0;
+static const tsr_format *refuse_name(const cli_options *options) {
+  cli_ending endings[16];
+  size_t count = 0;
   const tsr_format *format;
+  char what[80];
   for (size_t i = 0; (format = tsr_format_at(i)) != NULL; i++)
-    if (format->endings[0] && used < sizeof known)
-      used += (size_t)snprintf(known + used, sizeof known - used, "%s%s", i ? ", " : "",
-                               format->endings[0]);
-  return cli_usage_error(options->command,
-                         "no format of export ends in '%s'; use one of %s, or choose a format with "
-                         "--format",
-                         ending, known);
+    if (format->endings[0] && is_written(options, format) &&
+        count < sizeof endings / sizeof *endings)
+      endings[count++] = (cli_ending){format->endings[0], format->form};
+  bool is_export = options->command->run == cli_export;
+  snprintf(what, sizeof what, "%s%s", is_export ? "" : options->command->about.name,
+           is_export ? "no format has this name" : " writes a snapshot");
+  cli_ending_refuse(options, what, endings, count, options->output);
+  return NULL;
+}
+
+const tsr_format *cli_format_for_name(const cli_options *options) {
+  const char *ending;
+  const tsr_format *format = tsr_format_for(options->output ? options->output : "", &ending);
+  return format && is_written(options, format) ? format : refuse_name(options);
+}
+
+/* The format that the options ask for; NULL after explaining what is wrong: writing a pickle under the name of a
+ * picture helps nobody. */
+static const tsr_format *format_of(const cli_options *options) {
+  const tsr_parameter *row = cli_option_named(options->command, "format", strlen("format"));
+  int word = tsr_params_choice(options->own, "format");
+  bool is_auto = word < 0 || strcmp(row->choices[word], "auto") == 0;
+  if (!is_auto) return tsr_format_named(row->choices[word]);
+  return options->json ? tsr_format_named("json") : cli_format_for_name(options);
 }
 
 /* What the shared options mean nothing for, or contradict; 0 when all is well. */
 int cli_export_check(const cli_options *options) {
-  const char *ending = "";
-  const tsr_format *format = format_of(options, &ending);
+  const tsr_format *format = format_of(options);
   bool to_stdout = !options->output || strcmp(options->output, "-") == 0;
-  if (!format) return refuse_ending(options, ending);
+  if (!format) return CLI_USAGE;
   if (options->json && format != tsr_format_named("json"))
     return cli_usage_error(options->command, "--json contradicts --format");
-  if (options->command->run == cli_trim && format->content != TSR_FORMAT_SNAPSHOT)
-    return cli_usage_error(options->command, "trim writes a snapshot, as pickle or json");
   if (format->is_binary && to_stdout && isatty(STDOUT_FILENO))
     return cli_usage_error(
         options->command,
@@ -182,9 +187,7 @@ int cli_export_snapshot(cli_session *session, const tsr_snapshot *snapshot,
 }
 
 int cli_export_write(cli_session *session, const tsr_snapshot *snapshot) {
-  const char *ending;
-  return cli_export_snapshot(session, snapshot, format_of(session->options, &ending),
-                             &session->output);
+  return cli_export_snapshot(session, snapshot, format_of(session->options), &session->output);
 }
 
 static bool has_moment(const cli_options *options) {
@@ -260,10 +263,9 @@ static int export_other(cli_session *session, const tsr_format *format) {
 }
 
 int cli_export(cli_session *session) {
-  const char *ending;
   int status = cli_export_check(session->options);
   if (status) return status;
-  const tsr_format *format = format_of(session->options, &ending);
+  const tsr_format *format = format_of(session->options);
   return format->content == TSR_FORMAT_SNAPSHOT ? export_whole(session)
                                                 : export_other(session, format);
 }

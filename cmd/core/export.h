@@ -6,6 +6,17 @@
 
 #include "session.h"
 
+/* The option --format, of `words`, the formats that a command has. */
+#define CLI_FORMAT_PARAMETER(words)                                              \
+  {                                                                              \
+    .name = "format", .kind = TSR_PARAMETER_CHOICE, .argument = "FORMAT",        \
+    .help = "The output format; auto (default) follows the name of the output.", \
+    .choices = (words)                                                           \
+  }
+
+/* The format for the output's name, of those that the command writes; a pickle for a name without an ending. NULL
+ * after explaining which endings there are. */
+const tsr_format *cli_format_for_name(const cli_options *options);
 /* Whether the requested format and destination fit together: 0, or a usage error. */
 int cli_export_check(const cli_options *options);
 /* Write a snapshot as the options ask. Returns 0 or a negative tsr_status. */

@@ -4,9 +4,8 @@
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
-#include <strings.h>
 
+#include "endings.h"
 #include "progress.h"
 
 enum { MOST_ALLOCATIONS = 1500000, FEWEST_ALLOCATIONS = 1000 };
@@ -17,12 +16,10 @@ const char *cli_page_grouping(tsr_profile_by by) {
 }
 
 int cli_page_check_name(const cli_options *options, const char *path) {
-  const char *slash = strrchr(path, '/');
-  const char *name = slash ? slash + 1 : path;
-  const char *dot = *name ? strrchr(name + 1, '.') : NULL;
-  if (!dot || !dot[1] || strcasecmp(dot, ".html") == 0 || strcasecmp(dot, ".htm") == 0) return 0;
-  return cli_usage_error(options->command, "a page is HTML; use a name such as page.html, not '%s'",
-                         path);
+  static const cli_ending html[] = {{".html", 0}, {".htm", 0}};
+  const size_t count = sizeof html / sizeof *html;
+  if (!*cli_ending_of(path) || cli_ending_find(html, count, path)) return 0;
+  return cli_ending_refuse(options, "a page is HTML", html, count, path);
 }
 
 static void release_cuts(cli_page *page, size_t input) {

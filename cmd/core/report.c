@@ -9,11 +9,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 #include <tessera/unstable/terminal.h>
 #include <tessera/unstable/why.h>
 #include <unistd.h>
 
+#include "endings.h"
 #include "progress.h"
 #include "session.h"
 
@@ -233,20 +233,31 @@ static int put_page(const page *p, const cli_input *input) {
   return status;
 }
 
-static bool ends_in(const char *name, const char *ending) {
-  size_t length = strlen(name), tail = strlen(ending);
-  return length > tail && strcasecmp(name + length - tail, ending) == 0;
+/* The format of --format or else of the output's name, PAGE_AUTO if its ending is unknown. */
+static int choose_format(const cli_options *options) {
+  static const cli_ending endings[] = {{".md", PAGE_MARKDOWN},
+                                       {".markdown", PAGE_MARKDOWN},
+                                       {".txt", PAGE_MARKDOWN},
+                                       {".html", PAGE_HTML},
+                                       {".htm", PAGE_HTML}};
+  const size_t count = sizeof endings / sizeof *endings;
+  int format = tsr_params_choice(options->own, "format");
+  if (format > PAGE_AUTO) return format;
+  if (!options->output || !*cli_ending_of(options->output)) return PAGE_MARKDOWN;
+  const cli_ending *found = cli_ending_find(endings, count, options->output);
+  if (found) return found->format;
+  (void)cli_ending_refuse(options, "a report is Markdown or HTML", endings, count, options->output);
+  return PAGE_AUTO;
 }
 
 int cli_report(cli_session *session) {
-  const char *name = session->options->output;
-  int format = tsr_params_choice(session->options->own, "format");
+  int format = choose_format(session->options);
+  if (format == PAGE_AUTO) return CLI_USAGE;
   page p = {session, format == PAGE_HTML};
-  if (format <= PAGE_AUTO && name) p.is_html = ends_in(name, ".html") || ends_in(name, ".htm");
   cli_input input = {0};
   int status = cli_open(session, 0, &input);
   /* On a terminal that gets the report, nothing else may be on the line. */
-  bool is_quiet = session->options->quiet || (!name && isatty(STDOUT_FILENO));
+  bool is_quiet = session->options->quiet || (!session->options->output && isatty(STDOUT_FILENO));
   cli_clock clock;
   cli_clock_start(&clock, "reporting on", session->options->operands[0], is_quiet);
   if (status == 0) status = put_page(&p, &input);

@@ -15,16 +15,8 @@ static const tsr_parameter trim_parameters[] = {
      .argument = "A..B",
      .help = "The events between two times, both included; either may be left out. A time is "
              "microseconds since 1970, or as reports print it, '2026-07-12 16:40:22'."},
-    {.name = "events",
-     .kind = TSR_PARAMETER_TEXT,
-     .argument = "A..B",
-     .help = "The events from A to B, inclusive; either may be omitted."},
-    {.name = "format",
-     .kind = TSR_PARAMETER_CHOICE,
-     .argument = "FORMAT",
-     .help = "The output format, as described above; auto (default) follows the name of the "
-             "output. For trim, pickle or json.",
-     .choices = tsr_format_words},
+    CLI_EVENTS_PARAMETER,
+    CLI_FORMAT_PARAMETER(tsr_snapshot_format_words),
 };
 
 const cli_command cli_trim_row = {
@@ -36,7 +28,10 @@ const cli_command cli_trim_row = {
              "a small snapshot that PyTorch's own viewer can open, for example one step of a trace "
              "that is too large for it. tessera's answers about a moment are the same for the part "
              "and the whole.\n\nWith --device the other devices are omitted. A device without "
-             "events in the window is written in its state at the end of the trace.",
+             "events in the window is written in its state at the end of the trace.\n\nThe format "
+             "follows the name given with -o: .json, or .pickle (also .pkl, .pt and .bin, and "
+             "names "
+             "without an ending).",
          .parameters = trim_parameters,
          .parameter_count = sizeof trim_parameters / sizeof *trim_parameters,
          .examples = {{"tessera trim --events 3000..4000 -o step.pickle snapshot.pickle",

@@ -39,8 +39,11 @@ static const tsr_format formats[] = {
     {.name = "python-json", .content = TSR_FORMAT_SNAPSHOT, .form = TSR_EXPORT_PYTHON_JSON},
 };
 
-const char *const tsr_format_words[] = {"auto",  "pickle",   "json", "folded", "speedscope",
-                                        "pprof", "perfetto", "csv",  NULL};
+/* In the order of the table, without what has no ending. */
+#define SNAPSHOT_WORDS "auto", "pickle", "json"
+const char *const tsr_snapshot_format_words[] = {SNAPSHOT_WORDS, NULL};
+const char *const tsr_format_words[] = {SNAPSHOT_WORDS, "folded", "speedscope", "pprof",
+                                        "perfetto",     "csv",    NULL};
 
 const tsr_format *tsr_format_at(size_t index) {
   return index < COUNT_OF(formats) ? &formats[index] : NULL;

@@ -69,8 +69,10 @@ const tsr_format *tsr_format_named(const char *name);
 /* The format for a file by its name: a pickle if the name has no ending. NULL if no format has its
  * ending, which `*ending` is then. */
 const tsr_format *tsr_format_for(const char *path, const char **ending);
-/* "auto", which stands for tsr_format_for, and the names that a user can choose; ends at NULL. */
+/* "auto", which stands for tsr_format_for, and the names that a user can choose: of all formats, and of those
+ * that are a snapshot. Each ends at NULL. */
 extern const char *const tsr_format_words[];
+extern const char *const tsr_snapshot_format_words[];
 
 /* A zeroed struct is the default. */
 typedef struct tsr_format_options {
