@@ -465,6 +465,15 @@ class Group(Record):
     frames: List[Frame]
 
 
+class LaterGroup(Record):
+    """A group that holds nothing up to the peak."""
+    name: str
+    peak_bytes: int
+    peak_event: int
+    first_event: int
+    trace: GroupTrace
+
+
 class Layer(Record):
     """A band of allocations of one group, one after another."""
     name: str
@@ -513,6 +522,8 @@ class ProfileDevice(Device):
     groups: List[Group]
     omitted_groups: int
     omitted_bytes: int
+    later_groups: List[LaterGroup]
+    omitted_later_groups: int
     layers: List[Layer]
     omitted_layers: int
     omitted_layer_bytes: int
@@ -1007,6 +1018,8 @@ class CheckCause(Record):
     locked_bytes: Optional[int]
     frame: Optional[Frame]
     layer: Optional[Frame]
+    names: List[Name]
+    omitted_names: int
     frames: List[Frame]
 
 
@@ -1023,6 +1036,8 @@ class CheckResult(Record):
     message: str
     by_change: bool
     causes: List[CheckCause]
+    omitted_causes: int
+    omitted_bytes: int
 
 
 class CheckMoment(Record):

@@ -769,7 +769,9 @@ static const char expected_profile_json[] = JSON_HEAD(
                "        }\n"
                "      ],\n"
                "      \"omitted_groups\": 0,\n"
-               "      \"omitted_bytes\": 0\n"
+               "      \"omitted_bytes\": 0,\n"
+               "      \"later_groups\": [],\n"
+               "      \"omitted_later_groups\": 0\n"
                "    },\n"
                "    {\n"
                "      \"device\": 1,\n"
@@ -783,7 +785,9 @@ static const char expected_profile_json[] = JSON_HEAD(
                "      },\n"
                "      \"groups\": [],\n"
                "      \"omitted_groups\": 0,\n"
-               "      \"omitted_bytes\": 0\n"
+               "      \"omitted_bytes\": 0,\n"
+               "      \"later_groups\": [],\n"
+               "      \"omitted_later_groups\": 0\n"
                "    }\n"
                "  ],\n" JSON_TAIL;
 

@@ -263,8 +263,10 @@ typedef struct tsr_profile_device {
   tsr_profile_reason *reasons; /* by kind, then largest first */
   size_t reason_count;
   uint64_t omitted_groups, omitted_bytes; /* omitted by tsr_query.top */
-  tsr_profile_group *later_groups;        /* those that occur only after it, largest first */
+  tsr_profile_group
+      *later_groups; /* those that occur only after it, by their maximum, largest first */
   size_t later_group_count;
+  uint64_t omitted_later_groups; /* omitted by tsr_query.top */
 
   tsr_profile_layer *layers; /* is_ordered: at the peak, bottom first; with `top`, the largest */
   size_t layer_count;

@@ -117,7 +117,7 @@ typedef struct tsr_check_cause {
   const char *name; /* "nn_utils.py:softmax", in printable characters; owned by the answer */
   tsr_cause
       cause; /* bytes and allocations are those at its maximum; the line is that of its largest
-                       allocation */
+              * allocation. Only causes of a failure have names, those at its maximum */
   int64_t peak_event;
   uint64_t bytes_at_peak; /* at the device's peak */
   bool is_locked;         /* the lock lists it */
@@ -137,6 +137,7 @@ typedef struct tsr_check_result {
   uint32_t *causes;         /* of a failure: indexes of the device's causes that explain it, most
                                important first */
   size_t cause_count;
+  uint64_t omitted_causes, omitted_bytes; /* omitted by tsr_query.top; bytes: as they are ranked */
   bool is_change; /* causes are ranked by their change from the lock, not by size */
 } tsr_check_result;
 
@@ -150,6 +151,7 @@ typedef struct tsr_check_device {
   tsr_check_category categories[TSR_CATEGORY_COUNT]; /* by tsr_category */
   tsr_check_cause *causes;                           /* by their maximum, largest first */
   size_t cause_count;
+  tsr_named *named; /* what the program called the memory of causes */
   tsr_warning *warnings;
   size_t warning_count;
   void *names; /* owns the texts */

@@ -11,12 +11,10 @@
 #include "base/checked.h"
 #include "base/memory.h"
 #include "questions/check/peaks.h"
+#include "questions/shared/names.h"
 #include "questions/shared/query.h"
 #include "questions/shared/shares.h"
 #include "study/study.h"
-
-/* Causes that explain a failure, unless tsr_query.top is set. */
-#define CAUSES_OF_A_RESULT 5
 
 const char *tsr_check_rule_name(tsr_check_rule rule) {
   static const char *const names[TSR_CHECK_RULE_COUNT] = {
@@ -205,13 +203,67 @@ static int explain(const checker *c, const tsr_check_device *device, bool has_lo
   result->is_change = is_telling(result, list, count);
   if (!result->is_change) count = rank(result, device, false, list);
   assert(count <= device->cause_count);
-  size_t most = c->top && c->top < CAUSES_OF_A_RESULT ? c->top : CAUSES_OF_A_RESULT;
-  if (count > most) count = most;
+  size_t shown = c->top && count > c->top ? c->top : count;
+  result->omitted_causes = count - shown;
+  for (size_t i = shown; i < count; i++)
+    result->omitted_bytes = tsr__sum_u64(result->omitted_bytes, list[i].weight);
+  count = shown;
   result->causes = TSR__NEW_ARRAY(uint32_t, count);
   for (size_t i = 0; result->causes && i < count; i++) result->causes[i] = list[i].cause;
   result->cause_count = result->causes ? count : 0;
   tsr__free(list);
   return result->causes ? 0 : tsr__fail_memory(error);
+}
+
+/* ---- What the program called it ---- */
+
+/* The names of what a cause holds when it holds most. */
+static int add_names(checker *c, const tsr__timeline *t, const tsr__categories *categories,
+                     const tsr__names *names, const tsr_check_cause *cause, uint32_t entry,
+                     tsr__name_sums *sums, tsr_error *error) {
+  tsr__live_set live = {0};
+  int status = tsr__timeline_live(t, cause->peak_event, &live, error);
+  for (size_t i = 0; !status && i < live.count; i++) {
+    uint32_t allocation = live.items[i];
+    uint32_t place = tsr__place_of(c->functions.places, tsr__timeline_stack(t, allocation));
+    const char *function = c->functions.names[c->functions.of_place[place]];
+    if (categories->category[allocation] != cause->cause.category) continue;
+    if (strcmp(function, cause->name) != 0) continue;
+    if (!tsr__name_sums_add(sums, entry, names, allocation)) status = tsr__fail_memory(error);
+  }
+  TSR__VECTOR_FREE(&live);
+  return status;
+}
+
+/* Give names to the causes of the device's failures, which are results from `first` on. */
+static int name_causes(checker *c, const tsr__timeline *t, tsr_check_device *device, size_t first,
+                       tsr_error *error) {
+  const tsr__names *names;
+  const tsr__categories *categories;
+  tsr__name_sums sums;
+  int status = tsr__study_names(c->study, device->device, &names, error);
+  if (status || !device->has_causes || !tsr__names_any(names)) return status;
+  status = tsr__study_categories(c->study, device->device, &categories, error);
+  if (status) return status;
+  bool *is_named = TSR__NEW_ARRAY(bool, device->cause_count);
+  tsr_name_range *ranges = TSR__NEW_ARRAY(tsr_name_range, device->cause_count);
+  tsr__name_sums_init(&sums);
+  if (!is_named || !ranges) status = tsr__fail_memory(error);
+  for (size_t i = first; i < c->results.count; i++)
+    for (size_t k = 0; !status && k < c->results.items[i].cause_count; k++) {
+      uint32_t cause = c->results.items[i].causes[k];
+      if (is_named[cause] || !device->causes[cause].cause.bytes) continue;
+      is_named[cause] = true;
+      status = add_names(c, t, categories, names, &device->causes[cause], cause, &sums, error);
+    }
+  if (!status)
+    status = tsr__name_sums_take(&sums, c->top, device->cause_count, ranges, &device->named, error);
+  for (size_t i = 0; !status && i < device->cause_count; i++)
+    device->causes[i].cause.names = ranges[i];
+  tsr__name_sums_release(&sums);
+  tsr__free(is_named);
+  tsr__free(ranges);
+  return status;
 }
 
 /* ---- Checking ---- */
@@ -319,6 +371,7 @@ static int miss_devices(checker *c, const tsr_check *check, tsr_error *error) {
 static int check_device(checker *c, tsr_check_device *out, tsr_error *error) {
   const tsr__timeline *t;
   const tsr_lock_device *locked = locked_device(c->options->lock, out->device);
+  size_t first = c->results.count;
   int status = tsr__study_timeline(c->study, out->device, &t, error);
   if (!status) {
     measure(t, out);
@@ -327,6 +380,7 @@ static int check_device(checker *c, tsr_check_device *out, tsr_error *error) {
   if (!status && locked) status = join_lock(locked, out, error);
   if (!status) status = check_limits(c, out, locked != NULL, error);
   if (!status && c->options->lock) status = check_lock(c, out, locked, error);
+  if (!status) status = name_causes(c, t, out, first, error);
   if (!status && !(out->warnings = tsr__copy_warnings(t, &out->warning_count)))
     status = tsr__fail_memory(error);
   return status;
@@ -396,6 +450,7 @@ void tsr_check_free(tsr_check *check) {
   for (size_t i = 0; i < check->device_count; i++) {
     tsr_check_device *device = &check->devices[i];
     tsr__free(device->causes);
+    tsr__free(device->named);
     tsr__free(device->warnings);
     if (device->names) tsr__arena_release(device->names);
     tsr__free(device->names);

@@ -74,7 +74,12 @@ static void say_warning(tsr__buffer *words, const tsr_warning *warning) {
 static void put_causes(const tsr__check_page *page, const tsr_check_result *r, tsr__buffer *words) {
   const tsr_check_device *device = tsr__check_device_of(page->check, r);
   for (size_t i = 0; device && i < r->cause_count; i++) {
-    tsr__check_cause_words(page->printer, words, r, &device->causes[r->causes[i]]);
+    tsr__check_cause_words(page->printer, words, device, r, &device->causes[r->causes[i]]);
+    put_xml(page->out, words);
+    tsr__buffer_text(page->out, "\n");
+  }
+  tsr__check_omitted(words, r);
+  if (words->size) {
     put_xml(page->out, words);
     tsr__buffer_text(page->out, "\n");
   }
@@ -160,8 +165,8 @@ static void put_row(const tsr__check_page *page, const tsr_check_result *r) {
   tsr__buffer_release(&words);
 }
 
-static void put_cause_row(const tsr__check_page *page, const tsr_check_result *r,
-                          const tsr_check_cause *cause) {
+static void put_cause_row(const tsr__check_page *page, const tsr_check_device *device,
+                          const tsr_check_result *r, const tsr_check_cause *cause) {
   tsr__buffer *out = page->out, words = {0}, *scratch = &page->printer->emitter->scratch;
   bool is_kind = r->rule == TSR_CHECK_MAX_CATEGORY || r->rule == TSR_CHECK_LOCK_CATEGORY;
   uint64_t now = r->is_change || is_kind ? cause->cause.bytes : cause->bytes_at_peak;
@@ -174,7 +179,7 @@ static void put_cause_row(const tsr__check_page *page, const tsr_check_result *r
   tsr__buffer_text(&words, tsr_category_name(cause->cause.category));
   put_markdown(out, &words);
   tsr__buffer_text(out, " | ");
-  tsr__check_append_place(page->printer, cause);
+  tsr__check_append_place(page->printer, device, cause);
   (void)tsr__text_clean(&words, (tsr_text){scratch->data, scratch->size});
   scratch->size = 0;
   put_markdown(out, &words);
@@ -191,11 +196,17 @@ static void put_failure(const tsr__check_page *page, const tsr_check_result *r) 
   put_markdown(out, &words);
   tsr__buffer_text(out, "**\n");
   if (device && r->cause_count)
-    tsr__buffer_text(out, r->is_change ? "\n| change | was | is | category | line |\n"
+    tsr__buffer_text(out, r->is_change ? "\n| change | was | is | category | function |\n"
                                          "|---:|---:|---:|---|---|\n"
-                                       : "\n| is | category | line |\n|---:|---|---|\n");
+                                       : "\n| is | category | function |\n|---:|---|---|\n");
   for (size_t i = 0; device && i < r->cause_count; i++)
-    put_cause_row(page, r, &device->causes[r->causes[i]]);
+    put_cause_row(page, device, r, &device->causes[r->causes[i]]);
+  tsr__check_omitted(&words, r);
+  if (words.size) {
+    tsr__buffer_text(out, "\n");
+    put_markdown(out, &words);
+    tsr__buffer_text(out, "\n");
+  }
   out->failed |= words.failed;
   tsr__buffer_release(&words);
 }

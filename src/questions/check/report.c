@@ -7,8 +7,8 @@
  *
  *   peak memory of device 0 is 22.55 GiB, 4.55 GiB above its budget of 18.00 GiB
  *     at event 3,737 of 22,331
- *            is  allocations  category    line
- *      6.00 GiB           24  activation  nn_utils.py:6 softmax
+ *            is  category    function
+ *      6.00 GiB  activation  nn_utils.py:6 softmax
  */
 #include <inttypes.h>
 
@@ -18,6 +18,7 @@
 #include "questions/check/words.h"
 #include "questions/reports.h"
 #include "questions/shared/moment.h"
+#include "questions/shared/names.h"
 
 #define SIZE(bytes)   tsr__format_size((bytes), (char[TSR__FORMAT_BYTES]){0})
 #define COUNT(number) tsr__format_count((number), (char[TSR__FORMAT_BYTES]){0})
@@ -48,8 +49,8 @@ static void print_results(tsr__emitter *emitter, const tsr_check *check) {
   tsr__emit_table_end(emitter);
 }
 
-static void print_cause(tsr__stack_printer *printer, const tsr_check_result *r,
-                        const tsr_check_cause *cause) {
+static void print_cause(tsr__stack_printer *printer, const tsr_check_device *device,
+                        const tsr_check_result *r, const tsr_check_cause *cause) {
   tsr__emitter *emitter = printer->emitter;
   bool is_kind = r->rule == TSR_CHECK_MAX_CATEGORY || r->rule == TSR_CHECK_LOCK_CATEGORY;
   uint64_t now = r->is_change || is_kind ? cause->cause.bytes : cause->bytes_at_peak;
@@ -59,7 +60,7 @@ static void print_cause(tsr__stack_printer *printer, const tsr_check_result *r,
   size_t first = out->size;
   tsr__buffer_printf(out, "%s%s", cause->is_locked || !was ? "" : "at most ", SIZE(was));
   size_t second = out->size;
-  tsr__check_append_place(printer, cause);
+  tsr__check_append_place(printer, device, cause);
   tsr__cell cells[] = {tsr__text((tsr_text){out->data, first}),
                        tsr__text((tsr_text){out->data + first, second - first}), tsr__bytes(now),
                        tsr__string(tsr_category_name(cause->cause.category)),
@@ -79,7 +80,7 @@ static void print_failure(tsr__stack_printer *printer, const tsr_check *check,
                                  {NULL, was, TSR__RIGHT},
                                  {NULL, "is", TSR__RIGHT},
                                  {NULL, "category", TSR__CATEGORY},
-                                 {NULL, "line", TSR__ELASTIC}};
+                                 {NULL, "function", TSR__ELASTIC}};
   tsr__emit_space(emitter);
   tsr__check_sentence(&emitter->scratch, r);
   if (device && r->event >= 0)
@@ -89,8 +90,18 @@ static void print_failure(tsr__stack_printer *printer, const tsr_check *check,
   tsr__emit_line(emitter, TSR__BOLD, 0);
   tsr__emit_table(emitter, NULL, columns, sizeof columns / sizeof *columns);
   for (size_t i = 0; device && i < r->cause_count; i++)
-    print_cause(printer, r, &device->causes[r->causes[i]]);
+    print_cause(printer, device, r, &device->causes[r->causes[i]]);
   tsr__emit_table_end(emitter);
+  tsr__check_omitted(&emitter->scratch, r);
+  if (emitter->scratch.size) tsr__emit_line(emitter, TSR__DIM, 2);
+}
+
+/* The scratch as a line, broken at spaces only where a terminal would break it. */
+static void print_remark(tsr__emitter *emitter) {
+  if (emitter->options.width)
+    tsr__emit_paragraph(emitter, TSR__DIM, 2);
+  else
+    tsr__emit_line(emitter, TSR__DIM, 2);
 }
 
 static void print_text(tsr__stack_printer *printer, const tsr_check *check) {
@@ -103,23 +114,27 @@ static void print_text(tsr__stack_printer *printer, const tsr_check *check) {
   for (size_t i = 0; i < check->device_count; i++) {
     char name[TSR__FORMAT_BYTES];
     const tsr_check_device *d = &check->devices[i];
-    tsr__emit_printf(emitter, TSR__DIM,
-                     "  %s reserved at most %s for %s allocated; reserved memory depends on "
-                     "earlier allocator activity",
-                     tsr__device_name(d->device, name), SIZE(d->peak_reserved_bytes),
-                     SIZE(d->peak.totals.allocated_bytes));
+    tsr__buffer_printf(&emitter->scratch,
+                       "%s reserved at most %s for %s allocated; reserved memory depends on "
+                       "earlier allocator activity",
+                       tsr__device_name(d->device, name), SIZE(d->peak_reserved_bytes),
+                       SIZE(d->peak.totals.allocated_bytes));
+    print_remark(emitter);
   }
-  if (check->counts_blocks)
-    tsr__emit_printf(emitter, TSR__DIM,
-                     "  the lock is of version 1: as in it, categories count rounding and tails; "
+  if (check->counts_blocks) {
+    tsr__buffer_text(&emitter->scratch,
+                     "the lock is of version 1: as in it, categories count rounding and tails; "
                      "--update writes what `profile` counts");
+    print_remark(emitter);
+  }
   for (size_t i = 0; i < check->result_count; i++)
     if (!check->results[i].is_passed) print_failure(printer, check, &check->results[i]);
 }
 
 /* ---- JSON ---- */
 
-static void emit_cause(tsr__stack_printer *printer, const tsr_check_cause *cause, bool has_lock) {
+static void emit_cause(tsr__stack_printer *printer, const tsr_check_device *device,
+                       const tsr_check_cause *cause, bool has_lock) {
   tsr__emitter *emitter = printer->emitter;
   tsr__emit_object(emitter, NULL);
   tsr__emit_field(emitter, "name", NULL, tsr__string(cause->name));
@@ -133,6 +148,7 @@ static void emit_cause(tsr__stack_printer *printer, const tsr_check_cause *cause
                   has_lock ? tsr__bytes(cause->locked_bytes) : tsr__nothing());
   tsr__frame_emit(printer, "frame", cause->cause.frame);
   tsr__frame_emit(printer, "layer", cause->cause.layer);
+  tsr__emit_names(emitter, device->named, &cause->cause.names);
   tsr__stack_emit(printer, cause->cause.stack);
   tsr__emit_end(emitter);
 }
@@ -159,8 +175,10 @@ static void emit_result(tsr__stack_printer *printer, const tsr_check *check,
   tsr__emit_field(emitter, "by_change", NULL, tsr__bool(r->is_change));
   tsr__emit_array(emitter, "causes");
   for (size_t i = 0; device && i < r->cause_count; i++)
-    emit_cause(printer, &device->causes[r->causes[i]], check->has_lock);
+    emit_cause(printer, device, &device->causes[r->causes[i]], check->has_lock);
   tsr__emit_end(emitter);
+  tsr__emit_field(emitter, "omitted_causes", NULL, tsr__count(r->omitted_causes));
+  tsr__emit_field(emitter, "omitted_bytes", NULL, tsr__bytes(r->omitted_bytes));
   tsr__emit_end(emitter);
 }
 

@@ -73,7 +73,8 @@ static bool has_location(const tsr__check_page *page, const tsr_check_cause *cau
 }
 
 static void emit_location(tsr__emitter *emitter, const tsr__check_page *page,
-                          const tsr_check_result *r, const tsr_check_cause *cause) {
+                          const tsr_check_device *device, const tsr_check_result *r,
+                          const tsr_check_cause *cause) {
   tsr_frame frame = tsr_snapshot_frame(page->input->snapshot, cause->cause.frame);
   tsr_text file = tsr_snapshot_string(page->input->snapshot, frame.file);
   tsr__buffer *words = &emitter->scratch;
@@ -89,7 +90,7 @@ static void emit_location(tsr__emitter *emitter, const tsr__check_page *page,
   tsr__emit_end(emitter);
   tsr__emit_end(emitter);
   tsr__emit_object(emitter, "message");
-  tsr__check_cause_words(page->printer, words, r, cause);
+  tsr__check_cause_words(page->printer, words, device, r, cause);
   tsr__emit_field(emitter, "text", NULL, tsr__text((tsr_text){words->data, words->size}));
   words->size = 0;
   tsr__emit_end(emitter);
@@ -125,7 +126,7 @@ static void emit_message(tsr__emitter *emitter, const tsr__check_page *page,
   tsr__buffer_text(words, ".");
   for (size_t i = 0; device && i < r->cause_count; i++) {
     tsr__buffer_text(words, i ? "; " : " Most of it: ");
-    tsr__check_cause_words(page->printer, words, r, &device->causes[r->causes[i]]);
+    tsr__check_cause_words(page->printer, words, device, r, &device->causes[r->causes[i]]);
   }
   if (device && r->cause_count) tsr__buffer_text(words, ".");
   tsr__emit_field(emitter, "text", NULL, tsr__text((tsr_text){words->data, words->size}));
@@ -144,7 +145,7 @@ static void emit_locations(tsr__emitter *emitter, const tsr__check_page *page,
       if (told) tsr__emit_end(emitter);
       tsr__emit_array(emitter, told ? "relatedLocations" : "locations");
     }
-    emit_location(emitter, page, r, cause);
+    emit_location(emitter, page, device, r, cause);
     told++;
   }
   if (told) tsr__emit_end(emitter);

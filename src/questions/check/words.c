@@ -1,6 +1,8 @@
 /* words.c - see words.h. */
 #include "questions/check/words.h"
 
+#include "questions/shared/names.h"
+
 #include <inttypes.h>
 
 #include "base/format.h"
@@ -82,16 +84,27 @@ void tsr__check_sentence(tsr__buffer *out, const tsr_check_result *r) {
                        SIZE(r->limit_bytes));
 }
 
-void tsr__check_append_place(tsr__stack_printer *printer, const tsr_check_cause *cause) {
+void tsr__check_append_place(tsr__stack_printer *printer, const tsr_check_device *device,
+                             const tsr_check_cause *cause) {
   tsr__buffer *out = &printer->emitter->scratch;
   if (cause->cause.frame != TSR_NONE || !cause->is_locked)
     tsr__stack_append_name(printer, TSR__LABEL_LINE, cause->cause.stack);
   else
     (void)tsr__text_clean(out, tsr__text_of(cause->name));
+  tsr__append_names(printer->emitter, device->named, &cause->cause.names);
+}
+
+void tsr__check_omitted(tsr__buffer *out, const tsr_check_result *result) {
+  char count[TSR__FORMAT_BYTES];
+  if (!result->omitted_causes) return;
+  tsr__buffer_printf(out, "... and %s more function%s, %s (--top 0 shows all)",
+                     tsr__format_count(result->omitted_causes, count),
+                     tsr__plural(result->omitted_causes), SIZE(result->omitted_bytes));
 }
 
 void tsr__check_cause_words(tsr__stack_printer *printer, tsr__buffer *out,
-                            const tsr_check_result *result, const tsr_check_cause *cause) {
+                            const tsr_check_device *device, const tsr_check_result *result,
+                            const tsr_check_cause *cause) {
   tsr__buffer *scratch = &printer->emitter->scratch;
   bool is_kind = result->rule == TSR_CHECK_MAX_CATEGORY || result->rule == TSR_CHECK_LOCK_CATEGORY;
   uint64_t now = result->is_change || is_kind ? cause->cause.bytes : cause->bytes_at_peak;
@@ -101,8 +114,8 @@ void tsr__check_cause_words(tsr__stack_printer *printer, tsr__buffer *out,
     tsr__buffer_printf(out, ", %s %s than the lock's %s%s", SIZE(now > was ? now - was : was - now),
                        now > was ? "more" : "less", cause->is_locked ? "" : "at most ", SIZE(was));
   }
-  tsr__buffer_text(out, ", at ");
-  tsr__check_append_place(printer, cause);
+  tsr__buffer_text(out, result->is_change ? ", in " : " in ");
+  tsr__check_append_place(printer, device, cause);
   (void)tsr__text_clean(out, (tsr_text){scratch->data, scratch->size});
   scratch->size = 0;
 }

@@ -15,13 +15,18 @@ void tsr__check_difference(tsr__buffer *out, const tsr_check_result *result);
 /* One sentence without a full stop: "peak memory of device 0 is 22.55 GiB, 4.55 GiB above its budget
  * of 18.00 GiB". */
 void tsr__check_sentence(tsr__buffer *out, const tsr_check_result *result);
-/* Where to look, without a newline: "6.00 GiB of activation, 3.00 GiB more than before, at
+/* Where to look, without a newline: "6.00 GiB of activation, 3.00 GiB more than the lock's 3.00 GiB, in
  * nn_utils.py:6 softmax". */
 void tsr__check_cause_words(tsr__stack_printer *printer, tsr__buffer *out,
-                            const tsr_check_result *result, const tsr_check_cause *cause);
-/* `nn_utils.py:6 softmax`, or the lock's name if the snapshot does not have it. Appends to the
+                            const tsr_check_device *device, const tsr_check_result *result,
+                            const tsr_check_cause *cause);
+/* The function, by the line of its largest allocation, and what the program called the memory:
+ * `nn_utils.py:6 softmax: "scores"`; or the lock's name if the snapshot does not have it. Appends to the
  * emitter's scratch. */
-void tsr__check_append_place(tsr__stack_printer *printer, const tsr_check_cause *cause);
+void tsr__check_append_place(tsr__stack_printer *printer, const tsr_check_device *device,
+                             const tsr_check_cause *cause);
+/* "... and 3 more functions, 1.20 GiB (--top 0 shows all)", or nothing if none were omitted. */
+void tsr__check_omitted(tsr__buffer *out, const tsr_check_result *result);
 
 /* The device of a result, or NULL if only the lock has it. */
 const tsr_check_device *tsr__check_device_of(const tsr_check *check,

@@ -244,6 +244,10 @@ static int by_peak(const void *a, const void *b) {
 }
 
 static void cut_groups(tsr_profile_device *out, size_t top) {
+  if (top && out->later_group_count > top) {
+    out->omitted_later_groups = out->later_group_count - top;
+    out->later_group_count = top;
+  }
   if (!top || out->group_count <= top) return;
   for (size_t i = top; i < out->group_count; i++)
     out->omitted_bytes = tsr__sum_u64(out->omitted_bytes, out->groups[i].bytes);

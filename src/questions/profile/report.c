@@ -16,6 +16,7 @@
  * Groups of 0 bytes were live at other moments only; they are listed so that two reports of one job have
  * the same rows. */
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/format.h"
@@ -260,6 +261,55 @@ static void emit_groups(tsr__stack_printer *printer, tsr_profile_by by,
   print_omitted(emitter, "group", device->omitted_groups, device->omitted_bytes);
 }
 
+/* The rows of groups that hold nothing up to the peak. */
+static void emit_later_rows(tsr__emitter *emitter, tsr_profile_by by,
+                            const tsr_profile_device *device) {
+  bool is_shown = emitter->options.verbose && device->later_group_count;
+  const tsr__column columns[] = {{"name", NULL, TSR__LEFT},
+                                 {NULL, tsr__profile_column(by), TSR__ELASTIC},
+                                 {"peak_bytes", "peak", TSR__RIGHT},
+                                 {"peak_event", "at event", TSR__RIGHT},
+                                 {"first_event", "since event", TSR__RIGHT}};
+  if (is_shown) {
+    tsr__emit_space(emitter);
+    tsr__emit_printf(emitter, TSR__PLAIN, "  Only after the peak:");
+  }
+  tsr__emit_table(emitter, "later_groups", columns, sizeof columns / sizeof *columns);
+  for (size_t i = 0; i < device->later_group_count; i++) {
+    const tsr_profile_group *group = &device->later_groups[i];
+    if (tsr__emitter_is_text(emitter) && !is_shown) break;
+    tsr__emit_row(emitter,
+                  (tsr__cell[]){tsr__string(group->name),
+                                tsr__string(tsr__profile_group_name(by, group->name)),
+                                tsr__bytes(group->peak_bytes), tsr__index(group->peak_event),
+                                tsr__index(group->first_event)});
+    emit_trace(emitter, &group->trace);
+    tsr__emit_row_end(emitter);
+  }
+  tsr__emit_table_end(emitter);
+}
+
+static void emit_later_groups(tsr__emitter *emitter, tsr_profile_by by,
+                              const tsr_profile_device *device) {
+  char count[TSR__FORMAT_BYTES], size[TSR__FORMAT_BYTES];
+  bool is_listed = emitter->options.verbose && device->later_group_count;
+  uint64_t all = device->omitted_later_groups + device->later_group_count;
+  uint64_t left = is_listed ? device->omitted_later_groups : all;
+  emit_later_rows(emitter, by, device);
+  tsr__emit_field(emitter, "omitted_later_groups", NULL, tsr__count(device->omitted_later_groups));
+  if (!left || !tsr__emitter_is_text(emitter)) return;
+  tsr__buffer_printf(&emitter->scratch, "... and %s more group%s", tsr__format_count(left, count),
+                     tsr__plural(left));
+  if (is_listed)
+    tsr__buffer_text(&emitter->scratch, " (--top 0 shows all)");
+  else
+    tsr__buffer_printf(&emitter->scratch, " only after the peak, %s%s (-v shows %s)",
+                       left > 1 ? "the largest " : "",
+                       tsr__format_size(device->later_groups[0].peak_bytes, size),
+                       left > 1 ? "them" : "it");
+  tsr__emit_line(emitter, TSR__DIM, 2);
+}
+
 /* ---- why, and where: text ---- */
 
 static void print_reasons(tsr__emitter *emitter, const tsr_profile_device *device) {
@@ -459,7 +509,13 @@ static void append_spark(tsr__buffer *out, const tsr_profile_device *device,
 static void print_over_time_row(tsr__emitter *emitter, const tsr_profile_device *device,
                                 const char *name, const uint32_t *series) {
   const tsr_profile_series *s = series ? &device->series[*series] : NULL;
+  char words[TSR__FORMAT_BYTES + 16], count[TSR__FORMAT_BYTES];
   tsr__buffer *out = &emitter->scratch;
+  if (s && !s->name) {
+    (void)snprintf(words, sizeof words, "(%s other%s)", tsr__format_count(s->group_count, count),
+                   tsr__plural(s->group_count));
+    name = words;
+  }
   tsr__profile_since(out, s ? s->peak_time_us : device->peak_time_us, device->first_time_us);
   size_t spark = out->size;
   append_spark(out, device, series);
@@ -513,6 +569,7 @@ static void emit_device(tsr__stack_printer *printer, const tsr_profile *profile,
   emit_by(emitter, profile);
   emit_peak(emitter, device);
   emit_groups(printer, by, device);
+  emit_later_groups(emitter, by, device);
   if (by == TSR_PROFILE_BY_CATEGORY && emitter->options.verbose) print_reasons(emitter, device);
   if (profile->is_ordered) emit_layers(emitter, by, device);
   if (profile->has_history) {
