@@ -18,10 +18,12 @@ import re
 import struct
 import subprocess
 import sys
+import tempfile
 import termios
+from pathlib import Path
 
 from agree import numbers, read_page
-from support import SNAPSHOTS, run_tests, skip
+from support import SNAPSHOTS, Skip, run_tests, skip
 
 # What no row may be called after.
 ALLOCATOR = r'CUDACachingAllocator|c10::|at::detail::|empty_(strided_)?(cuda|generic)|cudaMalloc'
@@ -29,13 +31,14 @@ INTERPRETER = r'\b_?Py[A-Z_]\w*_|\bPy_|_start\b|__libc|runpy|<frozen'
 GENERATED = r'torchinductor|\bc[a-z2-7]{20,}|<eval_with_key>|<string>|\.triton'
 BAD = re.compile('|'.join((ALLOCATOR, INTERPRETER, GENERATED)))
 
-LISTS = [['peak'], ['leaks'], ['why'], *(['profile', '--by', by] for by in ('line', 'op', 'module', 'stack'))]
+LISTS = [['peak'], ['leaks'], ['why'], ['check', '--max', '1KiB', '--top', '0'],
+         ['whatif', '--set', 'expandable_segments:True'], *(['profile', '--by', by] for by in ('line', 'op', 'module', 'stack'))]
 COLUMNS = (60, 80, 100, 120)
 
 
 # Their rows are of one category each.
 WITH_CATEGORY = ('why', 'check')
-TITLE = re.compile(r'allocated at|(?:in use|requested), by line|^  (?:line|operation|module)(?:  |$)')
+TITLE = re.compile(r'allocated at|(?:in use|requested), by line|(?:^| )function$|^  (?:line|operation|module)(?:  |$)')
 
 
 def named(line, first, header):
@@ -160,13 +163,44 @@ def check_page(tessera, path):
     check([('', strings[labels[node] - 1]) for node in nodes], f'page of {path.name}', False)
 
 
+def check_window(tessera, path):
+    """Rows of a part of a trace: stacks that are left may have lost what told them apart."""
+    events = [trace['events'] for trace in
+              json.loads(run(tessera, ['info', '--json'], [path]))['devices']]
+    if not events or max(events) < 100:
+        raise Skip('too few events')
+    with tempfile.TemporaryDirectory() as folder:
+        part = Path(folder) / f'part-of-{path.stem}.pickle'
+        middle = max(events) // 2
+        run(tessera, ['trim', '--events', f'{middle - 40}..{middle + 40}', '-o', str(part)], [path])
+        for command in LISTS[:1] + LISTS[-4:]:
+            check_list(tessera, command, [part])
+
+
+# What is simulated: models and plans whose blocks allocate at the same lines.
+SIMULATED = (['gpt2', '--batch', '2', '--seq', '64', '--steps', '2'],
+             ['llama-3.2-1b', '--seq', '64', '--checkpoint', 'full', '--accumulate', '2', '--steps', '1'])
+
+
+def check_simulated(tessera, options):
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / f'simulated-{options[0]}.pickle'
+        run(tessera, ['simulate', *options, '-o', str(path)], [])
+        assert path.exists(), f'nothing was simulated with {options}'
+        found = sum(check_list(tessera, command, [path]) for command in LISTS)
+        assert found, 'no row was found at all'
+
+
 def tests(tessera):
+    for options in SIMULATED:
+        yield f'names in simulated {" ".join(options)}', functools.partial(check_simulated, tessera, options)
     if not SNAPSHOTS.is_dir():
         yield 'names in real snapshots', skip(f'{SNAPSHOTS} is absent')
         return
     paths = sorted(path for path in SNAPSHOTS.iterdir() if path.suffix in ('.pickle', '.html'))
     for path in paths:
         yield f'names in {path.name}', functools.partial(check_file, tessera, path)
+        yield f'names in a part of {path.name}', functools.partial(check_window, tessera, path)
         yield f'names in the page of {path.name}', functools.partial(check_page, tessera, path)
     for old, new in itertools.pairwise([path for path in paths if path.name.startswith('train')]):
         yield (f'names in what changed from {old.name} to {new.name}',
