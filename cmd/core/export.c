@@ -50,7 +50,10 @@ const cli_command cli_export_row = {
              "per allocation, with its lifetime.\n\nStacks show the program's own frames and the "
              "operation that asked for the memory, as the page does; with --full-stacks every "
              "frame, "
-             "also of the allocator and the interpreter (csv: a column with all frames).\n\nThe "
+             "also of the allocator and the interpreter (csv: a column with all frames). What "
+             "the program called its memory is a column of csv, an argument in perfetto, a label "
+             "in "
+             "pprof, and the innermost frame of other flame graphs.\n\nThe "
              "format follows the name given with -o: .json, .folded, "
              ".speedscope.json, .pb.gz, .perfetto.json, .csv, or .pickle (also .pkl, .pt and .bin, "
              "and names without an ending). Binary output is not written to a terminal.",

@@ -224,6 +224,17 @@ tsr__given_name tsr__names_at(const tsr__names *names, uint32_t allocation, size
                            .source = is_note ? TSR_NAME_ANNOTATION : TSR_NAME_METADATA};
 }
 
+void tsr__names_append(const tsr__names *names, uint32_t allocation, tsr__buffer *out) {
+  enum { MOST = 8 };
+  size_t count = tsr__names_count(names, allocation);
+  for (size_t i = 0; i < count && i < MOST; i++) {
+    tsr_text text = tsr__names_at(names, allocation, i).text;
+    if (i) tsr__buffer_text(out, ", ");
+    tsr__buffer_append(out, text.data, text.size_bytes);
+  }
+  if (count > MOST) tsr__buffer_printf(out, " and %zu more", count - MOST);
+}
+
 /* ---- Categories ---- */
 
 static bool category_of_tensors(const tsr__names *names, uint32_t allocation,

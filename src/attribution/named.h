@@ -13,6 +13,7 @@
 #define TSR_ATTRIBUTION_NAMED_H
 
 #include "attribution/remark.h"
+#include "base/buffer.h"
 #include "tessera/unstable/names.h"
 #include "tessera/unstable/sidecar.h"
 #include "timeline/timeline.h"
@@ -63,6 +64,9 @@ typedef struct tsr__given_name {
  * their order, then the metadata. O(log names). */
 size_t tsr__names_count(const tsr__names *names, uint32_t allocation);
 tsr__given_name tsr__names_at(const tsr__names *names, uint32_t allocation, size_t index);
+
+/* Append the names of an allocation, the first ones of many: `layer 2, scores`; nothing if it has none. */
+void tsr__names_append(const tsr__names *names, uint32_t allocation, tsr__buffer *out);
 
 /* The category that they give: the tensors' with the most bytes, if several share one block, as
  * flat parameters do; or else that of the last annotation that names one; or else that of the

@@ -3,7 +3,9 @@
  * See tessera/unstable/allocations.h; the writers of tables and time lines read it. */
 #include <assert.h>
 
+#include "attribution/named.h"
 #include "base/memory.h"
+#include "export/lives.h"
 #include "questions/shared/query.h"
 #include "study/study.h"
 #include "tessera/unstable/allocations.h"
@@ -13,6 +15,7 @@
 typedef struct part {
   const tsr__timeline *timeline;
   const tsr__categories *categories;
+  const tsr__names *names;
 } part;
 
 struct tsr_lives {
@@ -28,6 +31,7 @@ static int fill(tsr_study *study, const uint32_t *devices, size_t count, tsr_liv
     uint32_t device = devices[lives->count++];
     status = tsr__study_timeline(study, device, &p->timeline, error);
     if (!status) status = tsr__study_categories(study, device, &p->categories, error);
+    if (!status) status = tsr__study_names(study, device, &p->names, error);
   }
   return status;
 }
@@ -105,4 +109,10 @@ int tsr_lives_walk(const tsr_lives *lives, size_t place, tsr_turn_fn *turn, void
   } while (!status && tsr__sweep_next(&sweep));
   tsr__sweep_release(&sweep);
   return status;
+}
+
+void tsr__lives_append_names(const tsr_lives *lives, size_t place, size_t index, tsr__buffer *out) {
+  const part *p = part_at(lives, place);
+  assert(index < p->timeline->birth.count);
+  tsr__names_append(p->names, (uint32_t)index, out);
 }

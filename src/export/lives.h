@@ -11,4 +11,7 @@
 int tsr__perfetto_emit(tsr__stack_printer *printer, tsr__shown *shown, const tsr_lives *lives,
                        size_t place, tsr_error *error);
 
+/* Append what the program called allocation `index`, as tsr__names_append does. */
+void tsr__lives_append_names(const tsr_lives *lives, size_t place, size_t index, tsr__buffer *out);
+
 #endif

@@ -343,6 +343,8 @@ static void emit_slice(timeline_writer *w, unsigned track, const slice *shown) {
   tsr__emit_inline_object(w->emitter, "args");
   tsr__emit_field(w->emitter, "requested_bytes", NULL, tsr__bytes(life.requested_bytes));
   tsr__emit_field(w->emitter, "category", NULL, tsr__string(tsr_category_name(life.category)));
+  tsr__lives_append_names(w->lives, w->place, shown->index, scratch);
+  if (scratch->size) emit_scratch(w->emitter, "names");
   tsr__emit_field(w->emitter, "address", NULL, tsr__address(life.address));
   tsr__emit_field(w->emitter, "birth_event", NULL, tsr__index(life.birth));
   tsr__emit_field(w->emitter, "death_event", NULL, tsr__index(life.death));

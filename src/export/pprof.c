@@ -39,6 +39,7 @@ enum {
   WORD_CATEGORY,
   WORD_DEVICE,
   WORD_HOST,
+  WORD_NAME,
   FIRST_CATEGORY,
   FIRST_STRING = FIRST_CATEGORY + TSR_CATEGORY_COUNT
 };
@@ -96,6 +97,17 @@ typedef struct profile {
   tsr__buffer sample, part, packed;
 } profile;
 
+/* The index of a string; that of an empty one is 0. pprof's readers reject invalid UTF-8. */
+static uint64_t string_of(profile *p, tsr_text text) {
+  if (!text.size_bytes) return WORD_EMPTY;
+  p->part.size = 0;
+  (void)tsr__text_clean(&p->part, text);
+  uint32_t id = tsr__intern_put(&p->strings, p->part.data, p->part.size, NULL);
+  p->out->failed |= p->part.failed || id == TSR__INTERN_FULL;
+  p->part.size = 0;
+  return (uint64_t)id + FIRST_STRING;
+}
+
 static void put_sample(profile *p, const tsr_weights_device *device,
                        const tsr_stack_weight *weight) {
   assert(!p->sample.size && !p->part.size && !p->packed.size);
@@ -111,6 +123,8 @@ static void put_sample(profile *p, const tsr_weights_device *device,
   bool is_host = device->device == TSR_DEVICE_HOST;
   put_label(&p->sample, &p->part, WORD_DEVICE, is_host ? 2 : 3,
             is_host ? WORD_HOST : device->device);
+  uint64_t name = string_of(p, weight->name);
+  if (name != WORD_EMPTY) put_label(&p->sample, &p->part, WORD_NAME, 2, name);
   put_message(p->out, 2, &p->sample);
 }
 
@@ -125,17 +139,6 @@ static void put_place(profile *p, uint64_t id, uint64_t name, uint64_t file, uin
   put_number(&p->part, 2, name);
   put_number(&p->part, 4, file);
   put_message(p->out, 5, &p->part);
-}
-
-/* The index of a string; that of an empty one is 0. pprof's readers reject invalid UTF-8. */
-static uint64_t string_of(profile *p, tsr_text text) {
-  if (!text.size_bytes) return WORD_EMPTY;
-  p->part.size = 0;
-  (void)tsr__text_clean(&p->part, text);
-  uint32_t id = tsr__intern_put(&p->strings, p->part.data, p->part.size, NULL);
-  p->out->failed |= p->part.failed || id == TSR__INTERN_FULL;
-  p->part.size = 0;
-  return (uint64_t)id + FIRST_STRING;
 }
 
 static void put_places(profile *p) {
@@ -159,6 +162,7 @@ static void put_strings(profile *p) {
       [WORD_CATEGORY] = "category",
       [WORD_DEVICE] = "device",
       [WORD_HOST] = "host",
+      [WORD_NAME] = "name",
   };
   for (size_t i = 0; i < FIRST_CATEGORY; i++) assert(words[i]);
   for (size_t i = 0; i < FIRST_CATEGORY; i++) put_bytes(p->out, 6, words[i], strlen(words[i]));

@@ -124,6 +124,21 @@ bool tsr__shown_take(tsr__shown *shown, uint32_t id) {
   return ok;
 }
 
+bool tsr__shown_take_named(tsr__shown *shown, uint32_t stack, tsr_text name) {
+  if (!tsr__shown_take(shown, stack)) return false;
+  if (!name.size_bytes) return true;
+  shown->scratch.size = 0;
+  tsr__buffer_text(&shown->scratch, "\"");
+  tsr__buffer_append(&shown->scratch, name.data, name.size_bytes);
+  tsr__buffer_text(&shown->scratch, "\"");
+  if (!show_text(shown)) return false;
+  size_t last = shown->frames.count - 1;
+  uint32_t entry = shown->frames.items[last];
+  memmove(&shown->frames.items[1], &shown->frames.items[0], last * sizeof entry);
+  shown->frames.items[0] = entry;
+  return true;
+}
+
 tsr__shown_name tsr__shown_name_of(const tsr__shown *shown, uint32_t id) {
   assert(id < shown->entries.count);
   tsr__shown_entry entry = shown->entries.items[id];

@@ -42,6 +42,9 @@ void tsr__shown_release(tsr__shown *shown);
  * when out of memory. */
 bool tsr__shown_take(tsr__shown *shown, uint32_t stack);
 
+/* The same, and if `name` is not empty an innermost entry that is it in quotes. */
+bool tsr__shown_take_named(tsr__shown *shown, uint32_t stack, tsr_text name);
+
 /* What an entry is called; `file` is empty and `line` 0 if unknown. The texts live as long as `shown`. */
 typedef struct tsr__shown_name {
   tsr_text name, file;

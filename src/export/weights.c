@@ -4,9 +4,12 @@
  * allocations: each adds its bytes times the part of its lifetime that is in the window. */
 #include <assert.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "attribution/category.h"
+#include "attribution/named.h"
 #include "base/checked.h"
+#include "base/intern.h"
 #include "base/map.h"
 #include "base/memory.h"
 #include "questions/shared/query.h"
@@ -21,52 +24,117 @@ static int compare_weights(const void *a, const void *b) {
   if (x->byte_time != y->byte_time) return x->byte_time < y->byte_time ? 1 : -1;
   if (x->bytes != y->bytes) return x->bytes < y->bytes ? 1 : -1;
   if (x->stack != y->stack) return x->stack < y->stack ? -1 : 1;
-  return (x->category > y->category) - (x->category < y->category);
+  if (x->category != y->category) return x->category < y->category ? -1 : 1;
+  size_t common = x->name.size_bytes < y->name.size_bytes ? x->name.size_bytes : y->name.size_bytes;
+  int order = common ? memcmp(x->name.data, y->name.data, common) : 0;
+  return order ? order
+               : (x->name.size_bytes > y->name.size_bytes) -
+                     (x->name.size_bytes < y->name.size_bytes);
+}
+
+/* ---- rows ---- */
+
+/* The rows of a device, while they are made. */
+typedef struct rows {
+  const tsr__timeline *timeline;
+  const tsr__categories *categories;
+  const tsr__names *names;
+  tsr_weights_device *out;
+  tsr__map row_of; /* stack, category and name -> row */
+  tsr__intern *texts;
+  tsr__buffer scratch;
+} rows;
+
+enum { NAME_BITS = 28 }; /* with a stack and a category in a map's key */
+
+/* Room for `most` rows. Fails with TSR_ERROR_MEMORY; rows_end in any case. */
+static int rows_begin(tsr_study *study, tsr_weights_device *out, size_t most, rows *r,
+                      tsr_error *error) {
+  *r = (rows){.out = out};
+  int status = tsr__study_timeline(study, out->device, &r->timeline, error);
+  if (!status) status = tsr__study_categories(study, out->device, &r->categories, error);
+  if (!status) status = tsr__study_names(study, out->device, &r->names, error);
+  if (status) return status;
+  if (!most) most = r->timeline->birth.count;
+  out->stacks = TSR__NEW_ARRAY(tsr_stack_weight, most);
+  out->names = r->texts = TSR__NEW(tsr__intern);
+  if (r->texts) tsr__intern_init(r->texts);
+  return out->stacks && r->texts ? 0 : tsr__fail_memory(error);
+}
+
+/* The id of an allocation's name, plus 1; 0 if it has none. False when out of memory. */
+static bool find_name(rows *r, uint32_t allocation, uint32_t *name) {
+  r->scratch.size = 0;
+  *name = 0;
+  tsr__names_append(r->names, allocation, &r->scratch);
+  if (!r->scratch.size) return !r->scratch.failed;
+  *name = tsr__intern_put(r->texts, r->scratch.data, r->scratch.size, NULL) + 1;
+  return !r->scratch.failed && *name && *name < UINT32_C(1) << NAME_BITS;
+}
+
+/* The row that an allocation belongs to, in the order in which they are met; NULL when out of memory. */
+static tsr_stack_weight *row_of(rows *r, uint32_t allocation) {
+  bool is_new;
+  uint32_t name, stack = tsr__timeline_stack(r->timeline, allocation);
+  tsr_category kind = (tsr_category)r->categories->category[allocation];
+  if (!tsr_snapshot_stack(r->timeline->snapshot, stack).depth) stack = TSR_NONE;
+  if (!find_name(r, allocation, &name)) return NULL;
+  uint64_t key = ((uint64_t)stack * TSR_CATEGORY_COUNT + (uint64_t)kind) << NAME_BITS | name;
+  const uint64_t *row = tsr__map_put(&r->row_of, key, r->out->stack_count, &is_new);
+  if (!row) return NULL;
+  assert(*row <= r->out->stack_count && r->out->stack_count <= r->timeline->birth.count);
+  if (is_new) {
+    tsr_stack_weight *added = &r->out->stacks[r->out->stack_count++];
+    *added = (tsr_stack_weight){.stack = stack, .category = kind};
+    const tsr__interned *text = name ? &r->texts->items[name - 1] : NULL;
+    if (text) added->name = (tsr_text){(const char *)text->data, text->size_bytes};
+  }
+  return &r->out->stacks[*row];
+}
+
+static void rows_end(rows *r) {
+  tsr_weights_device *out = r->out;
+  if (out->stack_count) qsort(out->stacks, out->stack_count, sizeof *out->stacks, compare_weights);
+  tsr__map_release(&r->row_of);
+  tsr__buffer_release(&r->scratch);
 }
 
 /* ---- a moment ---- */
 
-static int copy_stacks(const tsr_stack_share *shares, size_t count, tsr_weights_device *out,
-                       tsr_error *error) {
-  size_t rows = 0;
-  for (size_t i = 0; i < count; i++)
-    for (int kind = 0; kind < TSR_CATEGORY_COUNT; kind++)
-      rows += shares[i].category_allocations[kind] != 0;
-  out->stacks = TSR__NEW_ARRAY(tsr_stack_weight, rows);
-  if (!out->stacks) return tsr__fail_memory(error);
-  for (size_t i = 0; i < count; i++)
-    for (int kind = 0; kind < TSR_CATEGORY_COUNT; kind++)
-      if (shares[i].category_allocations[kind])
-        out->stacks[out->stack_count++] =
-            (tsr_stack_weight){.stack = shares[i].stack,
-                               .category = (tsr_category)kind,
-                               .allocations = shares[i].category_allocations[kind],
-                               .bytes = shares[i].category_bytes[kind]};
-  assert(out->stack_count == rows);
-  if (out->stack_count) qsort(out->stacks, out->stack_count, sizeof *out->stacks, compare_weights);
-  return 0;
-}
-
-static tsr_weights_device *add_moment(tsr_weights *weights, uint32_t device,
-                                      const tsr_moment *moment) {
+static int weigh_live(tsr_study *study, uint32_t device, const tsr_moment *moment,
+                      tsr_weights *weights, tsr_error *error) {
+  const tsr__timeline *timeline;
+  tsr__live_set live = {0};
+  rows r = {0};
   tsr_weights_device *out = &weights->devices[weights->device_count++];
   *out = (tsr_weights_device){.device = device,
                               .first = moment->event,
                               .last = moment->event,
                               .first_us = moment->time_us,
                               .last_us = moment->time_us};
-  return out;
+  int status = tsr__study_timeline(study, device, &timeline, error);
+  if (!status) status = tsr__timeline_live(timeline, moment->event, &live, error);
+  if (!status) {
+    status = rows_begin(study, out, live.count, &r, error);
+    for (size_t i = 0; !status && i < live.count; i++) {
+      tsr_stack_weight *weight = row_of(&r, live.items[i]);
+      if (!weight) status = tsr__fail_memory(error);
+      if (status) break;
+      weight->allocations++;
+      weight->bytes = tsr__sum_u64(weight->bytes, tsr__timeline_requested(timeline, live.items[i]));
+    }
+    rows_end(&r);
+  }
+  TSR__VECTOR_FREE(&live);
+  return status;
 }
 
 static int weigh_peak(tsr_study *study, const tsr_query *query, tsr_weights *weights,
                       tsr_error *error) {
   tsr_peak *peak = NULL;
   int status = tsr_peak_compute(study, query, &peak, error);
-  for (size_t i = 0; !status && i < peak->device_count; i++) {
-    const tsr_peak_device *device = &peak->devices[i];
-    status = copy_stacks(device->stacks, device->stack_count,
-                         add_moment(weights, device->device, &device->peak), error);
-  }
+  for (size_t i = 0; !status && i < peak->device_count; i++)
+    status = weigh_live(study, peak->devices[i].device, &peak->devices[i].peak, weights, error);
   tsr_peak_free(peak);
   return status;
 }
@@ -75,12 +143,9 @@ static int weigh_moment(tsr_study *study, const tsr_at_where *where, const tsr_q
                         tsr_weights *weights, tsr_error *error) {
   tsr_at *at = NULL;
   int status = tsr_at_compute(study, where, query, &at, error);
-  for (size_t i = 0; !status && i < at->device_count; i++) {
-    const tsr_at_device *device = &at->devices[i];
-    if (!device->is_found) continue;
-    status = copy_stacks(device->stacks, device->stack_count,
-                         add_moment(weights, device->device, &device->moment), error);
-  }
+  for (size_t i = 0; !status && i < at->device_count; i++)
+    if (at->devices[i].is_found)
+      status = weigh_live(study, at->devices[i].device, &at->devices[i].moment, weights, error);
   tsr_at_free(at);
   return status;
 }
@@ -120,54 +185,23 @@ static void weigh_allocation(const tsr__timeline *t, const tsr_weights_device *w
   weight->byte_time = tsr__sum_u64(weight->byte_time, times(bytes, time, is_timed));
 }
 
-/* No more than stacks and categories, nor than allocations. */
-static size_t most_rows(const tsr__timeline *t) {
-  size_t most = ((size_t)tsr_snapshot_stack_count(t->snapshot) + 1) * TSR_CATEGORY_COUNT;
-  return most < t->birth.count ? most : t->birth.count;
-}
-
-/* A row for each stack and kind, in the order in which they are met. */
-static tsr_stack_weight *row_of(tsr_weights_device *out, tsr__map *rows, uint32_t stack,
-                                tsr_category kind) {
-  bool is_new;
-  uint64_t key = (uint64_t)stack * TSR_CATEGORY_COUNT + (uint64_t)kind;
-  const uint64_t *row = tsr__map_put(rows, key, out->stack_count, &is_new);
-  if (!row) return NULL;
-  if (is_new)
-    out->stacks[out->stack_count++] = (tsr_stack_weight){.stack = stack, .category = kind};
-  return &out->stacks[*row];
-}
-
-static int weigh_lives(const tsr__timeline *t, const tsr__categories *categories, bool is_timed,
-                       tsr_weights_device *out, tsr_error *error) {
-  tsr__map rows = {0};
-  bool ok = true;
-  out->stacks = TSR__NEW_ARRAY(tsr_stack_weight, most_rows(t));
-  if (!out->stacks) return tsr__fail_memory(error);
-  for (size_t i = 0; ok && i < t->birth.count; i++) {
+static int weigh_device(tsr_study *study, bool is_timed, tsr_weights_device *out,
+                        tsr_error *error) {
+  rows r;
+  int status = rows_begin(study, out, 0, &r, error);
+  const tsr__timeline *t = r.timeline;
+  for (uint32_t i = 0; !status && i < t->birth.count; i++) {
     bool is_later = i >= t->initial.count && (int64_t)t->birth.items[i] > out->last;
     bool is_over = t->death.items[i] != TSR_NONE && (int64_t)t->death.items[i] <= out->first;
     if (is_later || is_over) continue;
-    uint32_t stack = tsr__timeline_stack(t, (uint32_t)i);
-    bool has_frames = tsr_snapshot_stack(t->snapshot, stack).depth > 0;
-    tsr_stack_weight *weight =
-        row_of(out, &rows, has_frames ? stack : TSR_NONE, (tsr_category)categories->category[i]);
-    if ((ok = weight != NULL)) weigh_allocation(t, out, (uint32_t)i, is_timed, weight);
+    tsr_stack_weight *weight = row_of(&r, i);
+    if (weight)
+      weigh_allocation(t, out, i, is_timed, weight);
+    else
+      status = tsr__fail_memory(error);
   }
-  tsr__map_release(&rows);
-  assert(out->stack_count <= most_rows(t));
-  if (!ok) return tsr__fail_memory(error);
-  if (out->stack_count) qsort(out->stacks, out->stack_count, sizeof *out->stacks, compare_weights);
-  return 0;
-}
-
-static int weigh_device(tsr_study *study, bool is_timed, tsr_weights_device *out,
-                        tsr_error *error) {
-  const tsr__timeline *timeline;
-  const tsr__categories *categories;
-  int status = tsr__study_timeline(study, out->device, &timeline, error);
-  if (!status) status = tsr__study_categories(study, out->device, &categories, error);
-  return status ? status : weigh_lives(timeline, categories, is_timed, out, error);
+  rows_end(&r);
+  return status;
 }
 
 /* Fill in the devices that have an event in the window; false where no event of one has a time. */
@@ -232,8 +266,11 @@ int tsr_weights_compute(tsr_study *study, const tsr_weigh_options *options, cons
 
 void tsr_weights_free(tsr_weights *weights) {
   if (!weights) return;
-  for (size_t i = 0; weights->devices && i < weights->device_count; i++)
+  for (size_t i = 0; weights->devices && i < weights->device_count; i++) {
     tsr__free(weights->devices[i].stacks);
+    if (weights->devices[i].names) tsr__intern_release(weights->devices[i].names);
+    tsr__free(weights->devices[i].names);
+  }
   tsr__free(weights->devices);
   tsr__free(weights);
 }

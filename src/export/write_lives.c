@@ -60,7 +60,22 @@ static void put_time(tsr__buffer *out, const tsr_events *events, int64_t event) 
   if (!has_time) tsr__buffer_text(out, ",");
 }
 
-static void put_life(table *t, uint32_t device, const tsr_events *events, const tsr_life *life) {
+/* What the program called it. */
+static void put_names(table *t, const tsr_lives *lives, size_t place, size_t index) {
+  tsr__buffer *out = &t->out, *scratch = &t->printer->emitter->scratch;
+  tsr__buffer_text(out, ",");
+  size_t from = out->size;
+  tsr__lives_append_names(lives, place, index, scratch);
+  if (scratch->size) (void)tsr__text_clean(out, (tsr_text){scratch->data, scratch->size});
+  if (scratch->size) put_cell(out, from);
+  out->failed |= scratch->failed;
+  scratch->size = 0;
+}
+
+static void put_life(table *t, const tsr_lives *lives, size_t place, size_t index,
+                     const tsr_events *events) {
+  uint32_t device = tsr_lives_device(lives, place);
+  const tsr_life one = tsr_lives_at(lives, place, index), *life = &one;
   tsr__buffer *out = &t->out;
   if (device == TSR_DEVICE_HOST)
     tsr__buffer_printf(out, "host,%" PRId64, life->birth);
@@ -84,6 +99,7 @@ static void put_life(table *t, uint32_t device, const tsr_events *events, const 
   out->failed |= scratch->failed;
   scratch->size = 0;
   put_cell(out, from);
+  put_names(t, lives, place, index);
   if (t->options && t->options->full_stacks) put_stack(t, life->stack);
   tsr__buffer_text(out, "\r\n");
 }
@@ -103,8 +119,7 @@ static int put_rows(table *t, const tsr_lives *lives, size_t place, tsr_error *e
   tsr_events events = tsr_snapshot_events(t->printer->snapshot, device);
   int status = 0;
   for (size_t i = 0; !status && i < tsr_lives_count(lives, place); i++) {
-    tsr_life life = tsr_lives_at(lives, place, i);
-    put_life(t, device, &events, &life);
+    put_life(t, lives, place, i, &events);
     status = pass_on(t, LINE_ROOM, error);
   }
   return status;
@@ -113,7 +128,7 @@ static int put_rows(table *t, const tsr_lives *lives, size_t place, tsr_error *e
 static void put_header(table *t) {
   tsr__buffer *out = &t->out;
   tsr__buffer_text(out, "device,birth_event,birth_time_us,death_event,death_time_us,address,"
-                        "requested_bytes,size_bytes,stream,category,stack_id,allocated_at");
+                        "requested_bytes,size_bytes,stream,category,stack_id,allocated_at,names");
   if (t->options && t->options->full_stacks) tsr__buffer_text(out, ",stack");
   tsr__buffer_text(out, "\r\n");
 }

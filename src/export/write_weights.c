@@ -40,7 +40,7 @@ static void write_folded(const tsr__flame *flame, tsr__buffer *out) {
     for (size_t i = 0; i < device->stack_count; i++) {
       const tsr_stack_weight *weight = &device->stacks[i];
       char name[TSR__FORMAT_BYTES];
-      out->failed |= !tsr__shown_take(flame->shown, weight->stack);
+      out->failed |= !tsr__shown_take_named(flame->shown, weight->stack, weight->name);
       if (out->failed) return;
       if (weights->device_count > 1 || device->device == TSR_DEVICE_HOST)
         tsr__buffer_printf(out, "%s;", tsr__device_name(device->device, name));
@@ -56,8 +56,10 @@ static void write_folded(const tsr__flame *flame, tsr__buffer *out) {
 static bool find_entries(const tsr__flame *flame) {
   bool ok = true;
   for (size_t d = 0; d < flame->weights->device_count; d++)
-    for (size_t i = 0; ok && i < flame->weights->devices[d].stack_count; i++)
-      ok = tsr__shown_take(flame->shown, flame->weights->devices[d].stacks[i].stack);
+    for (size_t i = 0; ok && i < flame->weights->devices[d].stack_count; i++) {
+      const tsr_stack_weight *weight = &flame->weights->devices[d].stacks[i];
+      ok = tsr__shown_take_named(flame->shown, weight->stack, weight->name);
+    }
   return ok;
 }
 
@@ -82,7 +84,7 @@ static bool emit_samples(tsr__emitter *emitter, const tsr__flame *flame,
   bool ok = true;
   tsr__emit_array(emitter, "samples");
   for (size_t i = 0; ok && i < device->stack_count; i++) {
-    ok = tsr__shown_take(flame->shown, device->stacks[i].stack);
+    ok = tsr__shown_take_named(flame->shown, device->stacks[i].stack, device->stacks[i].name);
     tsr__emit_inline_array(emitter, NULL);
     for (size_t f = flame->shown->frames.count; ok && f--;)
       tsr__emit_item(emitter, tsr__count(flame->shown->frames.items[f]));

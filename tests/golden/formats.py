@@ -431,7 +431,7 @@ def test_formula(tessera, work):
     fixtures.write(path, snapshot)
     rows = list(csv.reader(io.StringIO(tessera.export('csv', path, '--full-stacks').decode(),
                                        newline='')))
-    expect('cells', {len(row) for row in rows}, {13})
+    expect('cells', {len(row) for row in rows}, {14})
     if any(cell[:1] in '=+@' and cell for row in rows for cell in row):
         raise AssertionError('a cell that a spreadsheet would run')
 

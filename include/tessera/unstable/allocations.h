@@ -35,7 +35,8 @@ typedef struct tsr_weigh_options {
 
 typedef struct tsr_stack_weight {
   uint32_t stack;        /* stack id, or TSR_NONE: memory whose stack was not recorded */
-  tsr_category category; /* a stack with several categories has one row for each */
+  tsr_category category; /* a stack with several categories or names has one row for each */
+  tsr_text name;         /* what the program called it; empty if nothing. Owned by the weights */
   uint64_t allocations;
   uint64_t bytes; /* requested, of all of them together */
   /* TSR_WEIGH_WINDOW: the sum of requested bytes x milliseconds within the window. If events have no
@@ -49,6 +50,7 @@ typedef struct tsr_weights_device {
   int64_t first_us, last_us; /* their times, or TSR_TIME_NONE */
   tsr_stack_weight *stacks;  /* largest byte_time, then bytes, first */
   size_t stack_count;
+  void *names; /* owns the texts */
 } tsr_weights_device;
 
 typedef struct tsr_weights {
