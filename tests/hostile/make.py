@@ -424,6 +424,25 @@ def contents():
                                                 size=number((1 << 64) - 1)) for k in range(9)])
     yield 'blocks-overflow', snapshot(event(), segments=[segment(*[
         block(size=number((1 << 64) - 1), requested_size=number((1 << 64) - 1))] * 5)])
+    largest, ones = number(1 << 57), number((1 << 64) - 1)  # the largest size that is believed
+    yield 'largest-sizes-overflow', snapshot(*[event(addr=number(k * 512), size=largest)
+                                               for k in range(200)])
+    yield 'largest-blocks-overflow', snapshot(event(), segments=[segment(*[
+        block(size=largest, requested_size=largest)] * 200)])
+    yield 'largest-maps', snapshot(*[
+        event(action=text(action), addr=number(address), size=largest)
+        for address in (0, (1 << 57) - 1, (1 << 64) - (1 << 57) - 1, (1 << 64) - (1 << 57))
+        for action in ('segment_map', 'alloc', 'segment_unmap', 'segment_map')])
+    for action in ('segment_map', 'segment_unmap', 'segment_alloc', 'segment_free', 'oom'):
+        yield f'{action}-of-all-ones', snapshot(event(action=text(action), addr=number(0),
+                                                      size=ones), event())
+    for expandable in (False, True):
+        whole = segment(block(address=number(0), size=ones, requested_size=ones),
+                        address=number(0), total_size=ones, is_expandable=b'\x88' if expandable else b'\x89')
+        yield f'segment-of-all-ones-{expandable}', snapshot(event(), segments=[whole])
+        yield f'host-of-all-ones-{expandable}', snapshot(
+            event(), host_segments=list_of(whole), host_traces=list_of(list_of(event(
+                action=text('segment_alloc'), addr=number(0), size=ones))))
     yield 'segments-overlap', snapshot(event(), segments=[segment(block())] * 50)
     above = (16 << 20) + (2 << 20)
     yield 'segment-on-another', snapshot(*[

@@ -74,11 +74,15 @@ static bool integer_of(tsr__assembler *assembler, tsr__value value, tsr__value *
   return ok;
 }
 
-/* A size: negative or unreadable ones count as 0. */
+/* No address space has more bytes: a larger size is a broken file's, mostly a negative number. */
+#define MOST_BYTES (UINT64_C(1) << 57)
+
+/* A size: negative, impossible and unreadable ones count as 0. */
 static uint64_t size_of(tsr__assembler *assembler, tsr__value value) {
   tsr__value integer;
   if (!integer_of(assembler, value, &integer)) return 0;
-  if (integer.tag == TSR__INT && integer.i < 0) {
+  bool is_negative = integer.tag == TSR__INT && integer.i < 0;
+  if (is_negative || integer.u > MOST_BYTES) {
     tally(assembler, TSR__WARN_VALUES_UNREADABLE);
     return 0;
   }
@@ -158,6 +162,13 @@ static bool is_exact(const tsr__assembler *assembler, tsr__value key, tsr__value
   case TSR__NAME_FRAMES:
   case TSR__NAME_BLOCKS:
   case TSR__NAME_HISTORY: return is_list(assembler, value);
+  case TSR__NAME_DEVICE_FREE:
+  case TSR__NAME_SIZE:
+  case TSR__NAME_REQUESTED_SIZE:
+  case TSR__NAME_REAL_SIZE:
+  case TSR__NAME_TOTAL_SIZE:
+  case TSR__NAME_ALLOCATED_SIZE:
+  case TSR__NAME_ACTIVE_SIZE: return is_unsigned(value) && value.u <= MOST_BYTES;
   default: return is_unsigned(value);
   }
 }
