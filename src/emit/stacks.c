@@ -45,7 +45,9 @@ void tsr__stack_printer_init(tsr__stack_printer *printer, tsr__emitter *emitter,
   if (!tsr__emitter_is_text(emitter) && !emitter->options.stack_frames) return;
   printer->origin_count = tsr_snapshot_frame_count(snapshot);
   printer->origins = TSR__NEW_ARRAY(uint8_t, printer->origin_count);
-  if (!printer->origins) printer->origin_count = 0;
+  if (printer->origins) return;
+  printer->origin_count = 0;
+  emitter->scratch.failed = true; /* the report fails, as for any other allocation */
 }
 
 void tsr__stack_printer_release(tsr__stack_printer *printer) {

@@ -11,12 +11,12 @@
 typedef struct tsr__stack_printer {
   tsr__emitter *emitter;
   const tsr_snapshot *snapshot;
-  uint8_t *origins; /* by frame id: 1 + tsr_origin, 0 = not computed yet; NULL: compute each time */
+  uint8_t *origins; /* by frame id: 1 + tsr_origin, 0 = not computed yet; NULL: not kept */
   uint32_t origin_count;
   tsr__namer namer; /* set up when the first stack is named */
 } tsr__stack_printer;
 
-/* Memory is needed for folding only; without it, folding is slower. */
+/* Without memory for it the emitter fails, as its close reports. */
 void tsr__stack_printer_init(tsr__stack_printer *printer, tsr__emitter *emitter,
                              const tsr_snapshot *snapshot);
 void tsr__stack_printer_release(tsr__stack_printer *printer);

@@ -404,9 +404,9 @@ static int make_page(void *context) {
 /* ---- tests ---- */
 
 /* Allocations that can be done without: what json_seen.c remembers, places in the memo of values
- * that are found elsewhere (tsr__resolve), what report/stacks.c knows of frames, and what PCRE2
- * compiles patterns with beyond what it interprets them with. */
-enum { SEEN_STACKS = 4, MEMO_PLACES = 1, FRAME_ORIGINS = 1, JIT_PLACES = 6 };
+ * that are found elsewhere (tsr__resolve), and what PCRE2 compiles patterns with beyond what it
+ * interprets them with. */
+enum { SEEN_STACKS = 4, MEMO_PLACES = 1, JIT_PLACES = 6 };
 
 static void opening(void **state) {
   (void)state;
@@ -453,14 +453,13 @@ static void naming(void **state) {
 static void answers(void **state) {
   (void)state;
   tsr_test_oom(ask_info, NULL, 10);
-  tsr_test_oom_sparing(ask_peak, NULL, 10, FRAME_ORIGINS);
-  tsr_test_oom_sparing(ask_at, NULL, 10, FRAME_ORIGINS);
-  tsr_test_oom_sparing(ask_whatif, NULL, 10, FRAME_ORIGINS);
-  tsr_test_oom_sparing(ask_why, NULL, 60, FRAME_ORIGINS);
-  /* The text, and three forms of files that do not show stacks but have the printer. */
-  tsr_test_oom_sparing(ask_check, NULL, 60, 4 * FRAME_ORIGINS);
-  tsr_test_oom_sparing(ask_diff, NULL, 10, 2 * FRAME_ORIGINS);
-  tsr_test_oom_sparing(ask_registry, NULL, 20, 2 * FRAME_ORIGINS + JIT_PLACES);
+  tsr_test_oom(ask_peak, NULL, 10);
+  tsr_test_oom(ask_at, NULL, 10);
+  tsr_test_oom(ask_whatif, NULL, 10);
+  tsr_test_oom(ask_why, NULL, 60);
+  tsr_test_oom(ask_check, NULL, 60);
+  tsr_test_oom(ask_diff, NULL, 10);
+  tsr_test_oom_sparing(ask_registry, NULL, 20, JIT_PLACES);
 }
 
 static void profiles(void **state) {
@@ -472,10 +471,10 @@ static void profiles(void **state) {
   for (int by = TSR_PROFILE_BY_CATEGORY; by <= TSR_PROFILE_BY_MOSAIC_CATEGORY; by++) {
     tsr_profile_options how = {.by = (tsr_profile_by)by, .rules = rules};
     profile_how = &how;
-    tsr_test_oom_sparing(ask_profile, NULL, 5, FRAME_ORIGINS);
+    tsr_test_oom(ask_profile, NULL, 5);
     how.moment_count = 8;
     how.is_ordered = by != TSR_PROFILE_BY_ANNOTATION;
-    tsr_test_oom_sparing(ask_profile, NULL, 10, FRAME_ORIGINS);
+    tsr_test_oom(ask_profile, NULL, 10);
   }
   tsr_rules_free(rules);
   tsr_test_oom_sparing(parse_rules, json_rules, 5, JIT_PLACES);
@@ -511,7 +510,7 @@ static void writing_for_others(void **state) {
   for (how.what = TSR_WEIGH_PEAK; how.what <= TSR_WEIGH_WINDOW; how.what++)
     tsr_test_oom(weigh, &how, 10);
   for (tsr_lives_format format = TSR_LIVES_CSV; format <= TSR_LIVES_PERFETTO; format++)
-    tsr_test_oom_sparing(list_lives, &format, 10, FRAME_ORIGINS);
+    tsr_test_oom(list_lives, &format, 10);
 }
 
 static void drawing(void **state) {
