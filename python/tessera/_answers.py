@@ -787,6 +787,7 @@ class WhatifDevice(Device):
     """What other settings would have done on a device."""
     capacity_bytes: Optional[int]
     capacity_from: Optional[str]
+    not_comparable: Optional[str]
     recorded_peak_reserved_bytes: int
     recorded_out_of_memory: RecordedOutOfMemory  # if the trace has any
     runs: List[Run]

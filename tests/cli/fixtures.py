@@ -239,6 +239,29 @@ def train():
     return run.snapshot()
 
 
+def late():
+    """A step like the one before the recording, which reserved all that both need."""
+    run = Run()
+    device, state = run.devices[0], []
+    run.model(device, recorded=False)
+    device.recording = False
+    run.step(device, 0, state)
+    device.recording = True
+    run.step(device, 1, state)
+    return run.snapshot()
+
+
+def kept_whole(setting):
+    """A free block of 40 MiB, too large to serve a smaller request where max_split_size_mb says so."""
+    run = Run()
+    device, at = run.devices[0], run.stacks(('forward', '/work/model.py', 31))
+    device.free(device.alloc(40 * MIB, at), at)
+    device.event('oom', MIB, 20 * MIB, at)
+    snapshot = run.snapshot()
+    snapshot['allocator_settings'].update(setting)
+    return snapshot
+
+
 def loop(leaks):
     """Five steps, the model recorded too; the log of each step may hold on to its loss."""
     run = Run()
@@ -706,6 +729,9 @@ def write_all(folder):
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     write(folder / 'train.pickle', train())
+    write(folder / 'late.pickle', late())
+    write(folder / 'oom-kept.pickle', kept_whole({'max_split_size': 30 * MIB}))
+    write(folder / 'oom-unused.pickle', kept_whole({}))
     write(folder / 'two-devices.pickle', two_devices())
     write(folder / 'loop.pickle', loop(leaks=False))
     write(folder / 'leaky.pickle', loop(leaks=True))

@@ -42,10 +42,24 @@ typedef struct tsr_whatif_run {
                                  this run cover only its first events */
 } tsr_whatif_run;
 
+/* Why the runs' reserved memory cannot be compared with that of the recording. */
+typedef enum tsr_whatif_doubt {
+  TSR_WHATIF_COMPARABLE,       /* it can */
+  TSR_WHATIF_NO_EVENTS,        /* there is nothing to repeat */
+  TSR_WHATIF_RESERVED_BEFORE,  /* most was reserved before the first event, where that is unknown */
+  TSR_WHATIF_RESERVED_UNKNOWN, /* more is in use than the file has segments for */
+  TSR_WHATIF_DOUBT_COUNT
+} tsr_whatif_doubt;
+
+/* "comparable", "no_events", "reserved_before", "reserved_unknown"; static text, never NULL. */
+const char *tsr_whatif_doubt_name(tsr_whatif_doubt doubt);
+
 typedef struct tsr_whatif_device {
   uint32_t device;
   uint64_t event_count;
+  tsr_whatif_doubt doubt;
   uint64_t recorded_peak_reserved_bytes; /* the peak in the trace itself */
+  tsr_moment recorded_peak;              /* the event after which most is allocated */
   int64_t recorded_oom_event;            /* its first oom event, or -1; */
   uint64_t recorded_oom_request_bytes; /* the size of that request; and the number of oom events */
   uint64_t recorded_oom_count;

@@ -34,6 +34,7 @@ typedef enum tsr_why_reason {
                       usually take (1 GiB and a sixteenth), by at least the missing bytes; found only
                       if the capacity is known */
   TSR_WHY_IN_USE,  /* what is in use leaves too little in any arrangement */
+  TSR_WHY_UNKNOWN, /* more is in use than the file has segments for, so what was cached is unknown */
   TSR_WHY_REASON_COUNT
 } tsr_why_reason;
 
@@ -166,7 +167,9 @@ typedef struct tsr_why_device {
   uint64_t stream;            /* raw handle */
   tsr_pool pool;
   bool is_expandable; /* the setting, as far as it is in the snapshot */
-  uint32_t frame;     /* the line that asked, and layer, as in tsr_cause */
+  /* max_split_size_mb keeps a free block that is large enough for larger requests. */
+  bool is_kept_whole;
+  uint32_t frame; /* the line that asked, and layer, as in tsr_cause */
   uint32_t layer;
   uint32_t stack;
 

@@ -39,6 +39,12 @@ const tsr_allocator_settings *tsr_whatif_default(size_t *count) {
   return list;
 }
 
+const char *tsr_whatif_doubt_name(tsr_whatif_doubt doubt) {
+  static const char *const names[TSR_WHATIF_DOUBT_COUNT] = {"comparable", "no_events",
+                                                            "reserved_before", "reserved_unknown"};
+  return (unsigned)doubt < TSR_WHATIF_DOUBT_COUNT ? names[doubt] : "comparable";
+}
+
 /* ---- fragmentation of the model's state ---- */
 
 typedef struct survey {
@@ -266,6 +272,12 @@ static void note_recorded_oom(const tsr__timeline *timeline, tsr_whatif_device *
     out->recorded_capacity_bytes = timeline->maxima.reserved_bytes;
 }
 
+static tsr_whatif_doubt doubt_of(const tsr__timeline *t) {
+  if (!t->events.count) return TSR_WHATIF_NO_EVENTS;
+  if (t->at_peak.allocated_bytes > t->at_peak.reserved_bytes) return TSR_WHATIF_RESERVED_UNKNOWN;
+  return t->reserved_event < 0 ? TSR_WHATIF_RESERVED_BEFORE : TSR_WHATIF_COMPARABLE;
+}
+
 /* What is the same for all devices. */
 typedef struct whatif_question {
   size_t top;
@@ -278,7 +290,13 @@ static int describe(tsr_study *study, const tsr_whatif_options *options,
   int status = tsr__study_timeline(study, out->device, &timeline, error);
   if (status) return status;
   out->event_count = timeline->events.count;
+  out->doubt = doubt_of(timeline);
   out->recorded_peak_reserved_bytes = timeline->maxima.reserved_bytes;
+  out->recorded_peak =
+      (tsr_moment){.event = timeline->allocated_event, .totals = timeline->at_peak};
+  out->recorded_peak.time_us = timeline->allocated_event < 0
+                                   ? TSR_TIME_NONE
+                                   : timeline->events.time_us[timeline->allocated_event];
   note_recorded_oom(timeline, out);
   out->capacity_bytes = options->capacity_bytes;
   out->is_capacity_inferred = !options->capacity_bytes && out->recorded_oom_count;

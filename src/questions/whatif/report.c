@@ -31,17 +31,44 @@ static uint64_t waste_of(const tsr_whatif_run *run) {
   return tsr__drop_u64(run->peak.totals.reserved_bytes, run->peak.totals.allocated_bytes);
 }
 
+/* Why nothing can be said of what settings save: a sentence. */
+static void append_doubt(tsr__buffer *out, const tsr_whatif_device *device) {
+  char reserved[TSR__FORMAT_BYTES], allocated[TSR__FORMAT_BYTES];
+  const tsr_totals *peak = &device->recorded_peak.totals;
+  switch (device->doubt) {
+  case TSR_WHATIF_NO_EVENTS:
+    tsr__buffer_printf(out,
+                       "no events were recorded, so there is nothing to repeat; %s are reserved.",
+                       tsr__format_size(device->recorded_peak_reserved_bytes, reserved));
+    break;
+  case TSR_WHATIF_RESERVED_BEFORE:
+    tsr__buffer_printf(out,
+                       "what other settings would save cannot be judged: %s were reserved already "
+                       "when the recording began, never more later, and the requests that led to it "
+                       "are not in the trace.",
+                       tsr__format_size(device->recorded_peak_reserved_bytes, reserved));
+    break;
+  case TSR_WHATIF_RESERVED_UNKNOWN:
+    tsr__buffer_printf(
+        out,
+        "what other settings would save cannot be judged: how much was reserved is not "
+        "known, since %s were allocated at the peak, and the file has segments of %s.",
+        tsr__format_size(peak->allocated_bytes, allocated),
+        tsr__format_size(peak->reserved_bytes, reserved));
+    break;
+  case TSR_WHATIF_COMPARABLE:
+  case TSR_WHATIF_DOUBT_COUNT: break;
+  }
+}
+
 static void append_best(tsr__buffer *out, const tsr_whatif_device *device) {
   const tsr_whatif_run *best = &device->runs[0];
   char name[TSR_ALLOCATOR_SETTINGS_TEXT_BYTES], peak[TSR__FORMAT_BYTES], saved[TSR__FORMAT_BYTES],
       recorded[TSR__FORMAT_BYTES];
   uint64_t before = device->recorded_peak_reserved_bytes;
   uint64_t after = best->peak.totals.reserved_bytes;
-  if (best->peak.event < 0) {
-    tsr__buffer_printf(out,
-                       "%s were reserved before the recording began and never more since; on that "
-                       "other settings cannot be judged.",
-                       tsr__format_size(before, recorded));
+  if (device->doubt != TSR_WHATIF_COMPARABLE) {
+    append_doubt(out, device);
     return;
   }
   if (best->is_recorded || after >= before) {
@@ -54,13 +81,20 @@ static void append_best(tsr__buffer *out, const tsr_whatif_device *device) {
                      tsr__format_size(before - after, saved), tsr__format_size(before, recorded));
 }
 
+/* Whether the runs answer anything: without events nothing differs; if it is not known what was
+ * reserved, nor is what other settings would have; and otherwise they may still fit or not. */
+static bool is_answered(const tsr_whatif_device *device) {
+  return device->doubt == TSR_WHATIF_COMPARABLE ||
+         (device->doubt == TSR_WHATIF_RESERVED_BEFORE && device->capacity_bytes);
+}
+
 static void append_out_of_memory(tsr__buffer *out, const tsr_whatif_device *device,
                                  uint64_t capacity) {
   const tsr_whatif_run *best = &device->runs[0];
   char size[TSR__FORMAT_BYTES], event[TSR__FORMAT_BYTES], request[TSR__FORMAT_BYTES],
       held[TSR__FORMAT_BYTES], name[TSR_ALLOCATOR_SETTINGS_TEXT_BYTES];
   if (best->out_of_memory.event < 0) {
-    tsr__buffer_printf(out, "%s were reserved before the recording began, more than %s.",
+    tsr__buffer_printf(out, "%s were reserved already when the recording began, more than %s.",
                        tsr__format_size(best->out_of_memory.totals.reserved_bytes, held),
                        tsr__format_size(capacity, size));
     return;
@@ -109,8 +143,8 @@ static void print_verdict(tsr__emitter *emitter, const tsr_whatif_device *device
   tsr__buffer *out = &emitter->scratch;
   char name[TSR__FORMAT_BYTES];
   tsr__buffer_printf(out, "%s: ", tsr__device_title(device->device, name));
-  if (!device->event_count)
-    tsr__buffer_text(out, "no events were recorded, so nothing differs.");
+  if (!is_answered(device))
+    append_doubt(out, device);
   else if (device->runs[0].is_out_of_memory)
     append_out_of_memory(out, device, capacity);
   else if (device->recorded_oom_count)
@@ -177,7 +211,7 @@ static void emit_run(tsr__emitter *emitter, const tsr_whatif_device *device,
                   : run->is_recorded ? "recorded"
                                      : ""),
       tsr__bytes(reserved),
-      run->is_out_of_memory || run->is_given_up
+      run->is_out_of_memory || run->is_given_up || device->doubt != TSR_WHATIF_COMPARABLE
           ? tsr__string("")
           : tsr__bytes(tsr__drop_u64(device->recorded_peak_reserved_bytes, reserved)),
       tsr__bytes(waste_of(run)),
@@ -194,11 +228,12 @@ static void emit_runs(tsr__emitter *emitter, const tsr_whatif_device *device, bo
       {"settings", "settings", TSR__LEFT},
       {NULL, "", TSR__LEFT},
       {"peak_reserved_bytes", "peak reserved", TSR__RIGHT},
-      {NULL, "saved", TSR__RIGHT},
+      {NULL, device->doubt == TSR_WHATIF_COMPARABLE ? "saved" : NULL, TSR__RIGHT},
       {"waste_bytes", NULL, TSR__RIGHT},
       {NULL, "free there", TSR__RIGHT},
       {NULL, has_capacity ? "fits" : NULL, TSR__LEFT},
   };
+  if (tsr__emitter_is_text(emitter) && !is_answered(device)) return;
   tsr__emit_table(emitter, "runs", columns, sizeof columns / sizeof *columns);
   for (size_t i = 0; i < device->run_count; i++)
     emit_run(emitter, device, &device->runs[i], has_capacity);
@@ -210,7 +245,7 @@ static void emit_reproduction(tsr__emitter *emitter, const tsr_whatif_device *de
   char first[TSR__FORMAT_BYTES], second[TSR__FORMAT_BYTES];
   tsr__emit_field(emitter, "segments_recorded", NULL, tsr__count(device->segments_recorded));
   tsr__emit_field(emitter, "segments_reproduced", NULL, tsr__count(device->segments_reproduced));
-  if (!device->event_count || !tsr__emitter_is_text(emitter)) return;
+  if (!is_answered(device) || !tsr__emitter_is_text(emitter)) return;
   tsr__buffer_printf(&emitter->scratch,
                      "Under the recorded settings the model ends with %s of the %s recorded "
                      "segments.",
@@ -229,7 +264,7 @@ static void emit_recorded_oom(tsr__emitter *emitter, const tsr_whatif_device *de
   tsr__emit_field(emitter, "request_bytes", NULL, tsr__bytes(device->recorded_oom_request_bytes));
   tsr__emit_field(emitter, "count", NULL, tsr__count(device->recorded_oom_count));
   tsr__emit_end(emitter);
-  if (!tsr__emitter_is_text(emitter)) return;
+  if (!tsr__emitter_is_text(emitter) || !is_answered(device)) return;
   tsr__buffer_printf(&emitter->scratch,
                      "The recorded run itself ran out of memory at event %s, asking for %s",
                      tsr__format_count((uint64_t)device->recorded_oom_event, event),
@@ -268,15 +303,21 @@ static void emit_device(tsr__stack_printer *printer, const tsr_whatif_device *de
   tsr__emit_object(emitter, NULL);
   tsr__emit_field(emitter, "device", NULL, tsr__device(device->device));
   tsr__emit_field(emitter, "events", NULL, tsr__count(device->event_count));
+  tsr__emit_field(emitter, "not_comparable", NULL,
+                  device->doubt == TSR_WHATIF_COMPARABLE
+                      ? tsr__nothing()
+                      : tsr__string(tsr_whatif_doubt_name(device->doubt)));
   tsr__emit_field(emitter, "recorded_peak_reserved_bytes", NULL,
                   tsr__bytes(device->recorded_peak_reserved_bytes));
   emit_capacity(emitter, device);
   emit_runs(emitter, device, device->capacity_bytes != 0);
   emit_reproduction(emitter, device);
   emit_recorded_oom(emitter, device);
-  if (device->stack_count) tsr__emit_space(emitter);
-  if (device->stack_count)
+  if (tsr__emitter_is_text(emitter) && !is_answered(device)) return;
+  if (device->stack_count) {
+    tsr__emit_space(emitter);
     tsr__emit_printf(emitter, TSR__BOLD, "Held when the best of them ran out:");
+  }
   tsr__emit_shares(printer, &shares);
   tsr__emit_end(emitter);
   tsr__print_shares(printer, &shares, 0);

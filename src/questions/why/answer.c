@@ -34,8 +34,8 @@ static uint64_t usual_outside(uint64_t capacity_bytes) {
 
 const char *tsr_why_reason_name(tsr_why_reason reason) {
   static const char *const names[TSR_WHY_REASON_COUNT] = {
-      "not_recorded", "limit",   "fragmented", "cached_elsewhere",
-      "pending",      "rounded", "outside",    "in_use"};
+      "not_recorded", "limit",   "fragmented", "cached_elsewhere", "pending",
+      "rounded",      "outside", "in_use",     "unknown"};
   return (unsigned)reason < TSR_WHY_REASON_COUNT ? names[reason] : "not_recorded";
 }
 
@@ -198,6 +198,7 @@ static int describe_moment(const tsr__timeline *t, const why_question *question,
 static tsr_why_reason reason_of(const tsr_why_device *d) {
   if (!d->oom_count) return TSR_WHY_NOT_RECORDED;
   if (!d->missing_bytes) return TSR_WHY_LIMIT;
+  if (d->moment.totals.reserved_bytes < d->moment.totals.active_bytes) return TSR_WHY_UNKNOWN;
   uint64_t there = tsr__sum_u64(d->device_free_bytes, d->free[TSR_WHY_CACHE_OWN].bytes);
   if (there >= d->request_bytes) return TSR_WHY_FRAGMENTED;
   for (int i = TSR_WHY_CACHE_OWN + 1; i < TSR_WHY_CACHE_COUNT; i++)
@@ -209,6 +210,12 @@ static tsr_why_reason reason_of(const tsr_why_device *d) {
   if (tsr__drop_u64(d->outside_bytes, usual_outside(d->capacity_bytes)) >= d->missing_bytes)
     return TSR_WHY_OUTSIDE;
   return TSR_WHY_IN_USE;
+}
+
+/* PyTorch serves no request below max_split_size_mb from a block of that size or more. */
+static bool is_kept_whole(const tsr_allocator_settings *settings, const tsr_why_device *d) {
+  uint64_t most = settings->max_split_bytes, largest = d->free[TSR_WHY_CACHE_OWN].largest_bytes;
+  return d->oom_count && most && d->request_bytes < most && largest >= most;
 }
 
 /* The card's memory, as given or from the sidecar. What others held is most exact at a failure,
@@ -246,8 +253,9 @@ static int describe(const tsr_snapshot *snapshot, why_question *question, tsr_wh
     status = describe_moment(t, question, out, error);
     if (!is_host) describe_card(snapshot, question->options->capacity_bytes, out);
     out->reason = reason_of(out);
+    out->is_kept_whole = is_kept_whole(&t->settings, out);
   }
-  if (!status && *is_meant && out->oom_count) {
+  if (!status && *is_meant && out->oom_count && out->reason != TSR_WHY_UNKNOWN) {
     tsr__rerun_tail tail = {0};
     out->trial_capacity_bytes = tsr__capacity_at(t, out->moment.event);
     status = tsr__why_look_ahead(question->study, t, &question->patience, &tail, out, error);

@@ -53,12 +53,15 @@ static void append_reason(tsr__buffer *out, const tsr_why_device *d) {
   uint64_t others = tsr__drop_u64(free_in_all(d), own->bytes);
   switch (d->reason) {
   case TSR_WHY_FRAGMENTED:
-    tsr__buffer_printf(out, "and %s that PyTorch had cached for such requests lay free in pieces",
+    tsr__buffer_printf(out, "and %s that PyTorch had cached for such requests lay free",
                        SIZE(own->bytes));
     if (own->largest_bytes < d->request_bytes)
-      tsr__buffer_printf(out, " of at most %s", SIZE(own->largest_bytes));
+      tsr__buffer_printf(out, " in pieces of at most %s", SIZE(own->largest_bytes));
+    else if (d->is_kept_whole)
+      tsr__buffer_text(out, ", kept whole by max_split_size_mb for larger requests");
     else
-      tsr__buffer_text(out, " that max_split_size_mb keeps for larger requests");
+      tsr__buffer_printf(out, ", %s of it in one piece (why that was not used is not recorded)",
+                         SIZE(own->largest_bytes));
     break;
   case TSR_WHY_CACHED_ELSEWHERE:
     tsr__buffer_printf(out, "and %s lay free in PyTorch's cache, but %s, most of it %s",
@@ -76,6 +79,12 @@ static void append_reason(tsr__buffer *out, const tsr_why_device *d) {
   case TSR_WHY_OUTSIDE:
     tsr__buffer_printf(out, "and %s of %s were held outside this PyTorch", SIZE(d->outside_bytes),
                        SIZE(d->capacity_bytes));
+    break;
+  case TSR_WHY_UNKNOWN:
+    tsr__buffer_printf(out,
+                       "and %s were in use; how much was cached is not known, since the file has "
+                       "segments of %s",
+                       SIZE(d->moment.totals.active_bytes), SIZE(d->moment.totals.reserved_bytes));
     break;
   case TSR_WHY_LIMIT:
     tsr__buffer_text(
@@ -105,10 +114,13 @@ static const char *reason_text(const tsr_why_device *d) {
       [TSR_WHY_PENDING] = ", with freed memory not free yet",
       [TSR_WHY_ROUNDED] = " by rounding and tails",
       [TSR_WHY_OUTSIDE] = ", because others held the card",
-      [TSR_WHY_IN_USE] = ": what is in use fills the card"};
+      [TSR_WHY_IN_USE] = ": what is in use fills the card",
+      [TSR_WHY_UNKNOWN] = ""};
   uint64_t there = tsr__sum_u64(d->moment.totals.reserved_bytes, d->device_free_bytes);
   bool is_arrangement = d->reason >= TSR_WHY_FRAGMENTED && d->reason <= TSR_WHY_ROUNDED;
   if (is_arrangement && d->outlook.short_bytes) return ": it needs more than there was";
+  bool is_unused = d->free[TSR_WHY_CACHE_OWN].largest_bytes >= d->request_bytes;
+  if (d->reason == TSR_WHY_FRAGMENTED && is_unused && !d->is_kept_whole) return "";
   if (d->reason == TSR_WHY_IN_USE && d->request_bytes > there)
     return ": this request alone is more than there was";
   return words[(unsigned)d->reason < TSR_WHY_REASON_COUNT ? d->reason : 0];
@@ -121,7 +133,7 @@ static void append_story(tsr__buffer *out, const tsr_why_device *d) {
                      SIZE(d->device_free_bytes));
   append_reason(out, d);
   if (d->missing_bytes) tsr__buffer_printf(out, "; %s were missing", SIZE(d->missing_bytes));
-  if (d->reason != TSR_WHY_IN_USE)
+  if (d->reason != TSR_WHY_IN_USE && d->reason != TSR_WHY_UNKNOWN)
     tsr__buffer_printf(out, ", with %s in use", SIZE(d->moment.totals.allocated_bytes));
   tsr__buffer_text(out, ".");
 }
@@ -190,12 +202,18 @@ static void append_cause(tsr__buffer *out, const tsr_why_device *d) {
   }
   switch (reason) {
   case TSR_WHY_FRAGMENTED:
+    if (own->largest_bytes >= d->request_bytes && !d->is_kept_whole) {
+      tsr__buffer_printf(
+          out, "A piece of %s was free for such requests; why it was not used is not recorded.",
+          SIZE(own->largest_bytes));
+      break;
+    }
     tsr__buffer_printf(out, "Fragmentation: %s cached for such requests lay free",
                        SIZE(own->bytes));
     if (own->largest_bytes < d->request_bytes)
       tsr__buffer_printf(out, " in pieces of at most %s.", SIZE(own->largest_bytes));
     else
-      tsr__buffer_text(out, ", kept by max_split_size_mb.");
+      tsr__buffer_text(out, ", kept whole by max_split_size_mb.");
     break;
   case TSR_WHY_CACHED_ELSEWHERE:
     tsr__buffer_printf(out, "%s lay free in PyTorch's cache, but most of it %s.",
@@ -212,6 +230,11 @@ static void append_cause(tsr__buffer *out, const tsr_why_device *d) {
   case TSR_WHY_OUTSIDE:
     tsr__buffer_printf(out, "Others held the card: %s of %s were outside this PyTorch.",
                        SIZE(d->outside_bytes), SIZE(d->capacity_bytes));
+    break;
+  case TSR_WHY_UNKNOWN:
+    tsr__buffer_printf(
+        out, "What was cached is not known: %s were in use, and the file has segments of %s.",
+        SIZE(d->moment.totals.active_bytes), SIZE(d->moment.totals.reserved_bytes));
     break;
   case TSR_WHY_LIMIT:
     tsr__buffer_text(out, "The device had enough: a process limit, a private pool or another "
@@ -255,20 +278,37 @@ static void say_story(tsr__emitter *emitter, const tsr_why_device *d) {
   tsr__emit_paragraph(emitter, TSR__PLAIN, 0);
 }
 
+/* Less is reserved than in use where the file lacks segments: then shares of it mean nothing. */
+static bool knows_reserved(const tsr_why_device *d) {
+  return d->moment.totals.reserved_bytes >= d->moment.totals.active_bytes;
+}
+
+static void append_when(tsr__buffer *out, const tsr_why_device *d) {
+  if (!d->event_count)
+    tsr__buffer_text(out, "at the end");
+  else if (d->moment.event >= 0)
+    tsr__buffer_printf(out, "at event %s of %s", COUNT((uint64_t)d->moment.event),
+                       COUNT(d->event_count));
+  else
+    tsr__buffer_text(out, "before the first event");
+}
+
 /* How close it came. */
 static void append_no_oom(tsr__buffer *out, const tsr_why_device *d) {
   uint64_t peak = d->moment.totals.reserved_bytes;
-  tsr__buffer_text(out, "no out-of-memory was recorded");
-  if (!d->event_count) {
-    tsr__buffer_printf(out, ", nor any other event. At the end %s are reserved", SIZE(peak));
-  } else {
-    tsr__buffer_printf(out, ". At most %s were reserved", SIZE(peak));
-    if (d->moment.event >= 0)
-      tsr__buffer_printf(out, ", at event %s of %s", COUNT((uint64_t)d->moment.event),
-                         COUNT(d->event_count));
-    else
-      tsr__buffer_text(out, ", before the first event");
+  tsr__buffer_printf(out, "no out-of-memory was recorded%s",
+                     d->event_count ? "" : ", nor any other event");
+  if (!knows_reserved(d)) {
+    tsr__buffer_text(out, ". How much was reserved is not known: ");
+    append_when(out, d);
+    tsr__buffer_printf(out, " %s were in use, and the file has segments of %s.",
+                       SIZE(d->moment.totals.active_bytes), SIZE(peak));
+    return;
   }
+  tsr__buffer_printf(
+      out, d->event_count ? ". At most %s were reserved, " : ". At the end %s are reserved",
+      SIZE(peak));
+  if (d->event_count) append_when(out, d);
   if (d->capacity_bytes >= peak && d->capacity_bytes)
     tsr__buffer_printf(out, ", which leaves %s of %s",
                        SIZE(tsr__drop_u64(d->capacity_bytes - peak, d->outside_bytes)),
@@ -400,11 +440,11 @@ static void print_in_use(tsr__emitter *emitter, const tsr_why_device *d, uint64_
 }
 
 static void print_memory(tsr__emitter *emitter, const tsr_why_device *d) {
-  static const tsr__column columns[] = {{NULL, "bytes", TSR__RIGHT},
-                                        {NULL, "share", TSR__RIGHT},
-                                        {NULL, "blocks", TSR__RIGHT},
-                                        {NULL, "largest", TSR__RIGHT},
-                                        {NULL, "what", TSR__LEFT}};
+  const tsr__column columns[] = {{NULL, "bytes", TSR__RIGHT},
+                                 {NULL, knows_reserved(d) ? "share" : NULL, TSR__RIGHT},
+                                 {NULL, "blocks", TSR__RIGHT},
+                                 {NULL, "largest", TSR__RIGHT},
+                                 {NULL, "what", TSR__LEFT}};
   uint64_t reserved = d->moment.totals.reserved_bytes;
   uint64_t whole = tsr__sum_u64(reserved, tsr__sum_u64(d->device_free_bytes, d->outside_bytes));
   uint64_t others = tsr__sum_u64(reserved, d->outside_bytes);
@@ -413,8 +453,9 @@ static void print_memory(tsr__emitter *emitter, const tsr_why_device *d) {
   if (unused) whole = d->capacity_bytes;
   tsr__emit_space(emitter);
   tsr__emit_printf(emitter, TSR__BOLD,
-                   d->oom_count ? "Where the memory was:"
-                                : "Where the memory was when most was reserved:");
+                   !knows_reserved(d) ? "Where the memory was, as far as it is known:"
+                   : d->oom_count     ? "Where the memory was:"
+                                      : "Where the memory was when most was reserved:");
   tsr__emit_table(emitter, NULL, columns, sizeof columns / sizeof *columns);
   print_in_use(emitter, d, whole);
   for (int i = 0; i < TSR_WHY_CACHE_COUNT; i++)
@@ -554,7 +595,7 @@ static void append_causes_that_suffice(tsr__buffer *out, const tsr_why_device *d
 }
 
 static void say_saving(tsr__emitter *emitter, const tsr_why_device *d) {
-  if (!d->missing_bytes || !tsr__emitter_is_text(emitter)) return;
+  if (!d->missing_bytes || !knows_reserved(d) || !tsr__emitter_is_text(emitter)) return;
   tsr__buffer_printf(&emitter->scratch,
                      "%s less in use, freed in whole segments, would have been enough for this "
                      "request. ",
@@ -939,7 +980,9 @@ static void print_asker(tsr__stack_printer *printer, const tsr_why_device *d) {
   uint32_t *frames = TSR__NEW_ARRAY(uint32_t, stack.depth);
   size_t count = frames ? tsr__stack_shown(printer, d->stack, frames) : 0;
   if (!frames) emitter->scratch.failed = true;
-  if (emitter->options.verbose || emitter->options.full_stacks || !count) {
+  if (!stack.depth) {
+    tsr__emit_printf(emitter, TSR__PLAIN, "  (no stack recorded)");
+  } else if (emitter->options.verbose || emitter->options.full_stacks || !count) {
     tsr__stack_print(printer, d->stack);
   } else {
     size_t hidden = count > MOST_FRAMES ? count - MOST_FRAMES : 0, indent = 2;
