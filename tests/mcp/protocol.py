@@ -421,9 +421,9 @@ def check_files_that_are_no_snapshot(server, folder):
 def check_texts_of_a_stranger(server, folder):
     """Lone surrogates, broken and very long names, and sums beyond 63 bits come through."""
     names = ['\ud800', 'a\udc00b', '\ud83d\ude00', '\x00\x1b[2J', 'x' * 100000, '\\ud800', 'ü' * 999]
-    trace = [{'action': 'alloc', 'addr': (i + 1) << 40, 'size': 2**63 - 512, 'stream': 0,
+    trace = [{'action': 'alloc', 'addr': (i + 1) << 40, 'size': 1 << 57, 'stream': 0,
               'time_us': i, 'frames': [{'name': name, 'filename': name, 'line': 2**64 - 1}]}
-             for i, name in enumerate(names)]
+             for i, name in enumerate(names * 20)]
     path = folder / 'stranger.pickle'
     path.write_bytes(pickle.dumps({'segments': [], 'device_traces': [trace]}, protocol=4))
     for tool in ('tessera_info', 'tessera_peak', 'tessera_whatif', 'tessera_profile'):
@@ -437,11 +437,12 @@ def check_texts_of_a_stranger(server, folder):
 def check_numbers_beyond_those_of_json(server, folder):
     """Sums that no integer of a message holds are the largest that one does."""
     path = str(folder / 'vast.json')
-    trace = [{'action': 'alloc', 'addr': 4096 << i, 'size': 2**63 + i, 'stream': 0, 'time_us': i}
-             for i in range(3)]
-    block = {'size': 2**64 - 1, 'state': 'active_allocated', 'address': 1 << 40}
-    segment = {'device': 0, 'address': 1 << 40, 'total_size': 2**64 - 1, 'blocks': [block]}
-    note = {'name': 'x', 'stage': 'START', 'device': 0, 'time_us': 9}
+    trace = [{'action': 'alloc', 'addr': 4096 * i, 'size': 1 << 57, 'stream': 0, 'time_us': i}
+             for i in range(70)]
+    blocks = [{'size': 1 << 57, 'state': 'active_allocated', 'address': (1 << 40) + 512 * i}
+              for i in range(70)]
+    segment = {'device': 0, 'address': 1 << 40, 'total_size': 1 << 57, 'blocks': blocks}
+    note = {'name': 'x', 'stage': 'START', 'device': 0, 'time_us': 99}
     (folder / 'vast.json').write_text(json.dumps(
         {'segments': [segment], 'device_traces': [trace], 'external_annotations': [note]}))
     summary = server.answer('peak_memory_analysis', snapshot_path=path)['summary']
