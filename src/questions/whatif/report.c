@@ -42,11 +42,12 @@ static void append_doubt(tsr__buffer *out, const tsr_whatif_device *device) {
                        tsr__format_size(device->recorded_peak_reserved_bytes, reserved));
     break;
   case TSR_WHATIF_RESERVED_BEFORE:
-    tsr__buffer_printf(out,
-                       "what other settings would save cannot be judged: %s were reserved already "
-                       "when the recording began, never more later, and the requests that led to it "
-                       "are not in the trace.",
-                       tsr__format_size(device->recorded_peak_reserved_bytes, reserved));
+    tsr__buffer_printf(
+        out,
+        "what other settings would save cannot be judged: %s were reserved already "
+        "when the recording began, never more later, and the requests that led to it "
+        "are not in the trace.",
+        tsr__format_size(device->recorded_peak_reserved_bytes, reserved));
     break;
   case TSR_WHATIF_RESERVED_UNKNOWN:
     tsr__buffer_printf(
