@@ -50,6 +50,10 @@
 /* With fewer layers, equally many blocks of one size are a coincidence. */
 #define FEWEST_LAYERS 4
 
+/* What a forward pass may keep without saving anything for a backward pass: its output, and what it is
+ * about to use. */
+#define FEWEST_SAVED 16
+
 #define NEVER UINT32_MAX /* as TSR_NONE in `death` */
 
 /* Events at which something begins after a run; NEVER if it does not. */
@@ -87,7 +91,9 @@ typedef struct judge {
   bool has_autocast; /* some memory is freed with autocast's cache */
   bool may_cast;     /* some stack is of autocast, or of forward without C++ frames */
   bool moves;        /* some stack is of Module._apply */
-  bool trains;       /* some stack is of a backward pass or of an optimizer */
+  bool trains;       /* some stack is of a backward pass, an optimizer or a loop of training */
+  uint32_t *updates; /* by run: what it added to caches of keys and values, and kept */
+  uint32_t *saved;   /* by run: what else it kept */
   /* Old blocks of the size of Hopper's workspace are as many as a model has layers: a handle on a stream
    * has one workspace. */
   bool has_hopper_layers;
@@ -158,7 +164,9 @@ static bool look_ahead(judge *j) {
   for (uint32_t i = 0; i < j->roles->count; i++) {
     tsr__role role = j->roles->stacks[i];
     bool is_python = !role.has_native && !j->roles->is_empty[i];
-    j->trains |= is_backward(role.phase) || role.phase == TSR_PHASE_OPTIMIZER;
+    j->trains |= is_backward(role.phase) || role.phase == TSR_PHASE_OPTIMIZER ||
+                 role.phase == TSR_PHASE_ZERO_GRAD || role.hint == TSR__MARK_OPTIMIZER_SETUP ||
+                 j->roles->purpose[i] == TSR__MARK_TRAINING;
     j->may_cast |= role.hint == TSR__MARK_AUTOCAST || role.hint == TSR__MARK_AUTOCAST_EXIT ||
                    (is_python && role.phase == TSR_PHASE_FORWARD);
     j->moves |= j->roles->apply_line[i] != 0;
@@ -212,16 +220,48 @@ static tsr__role freed_by(const judge *j, uint32_t allocation) {
   return tsr__role_of(j->roles, j->t->events.stack[death]);
 }
 
+/* How much each forward pass that no backward follows has kept. */
+static bool count_kept(judge *j) {
+  size_t r = 0, runs = j->phases->runs.count;
+  j->updates = TSR__NEW_ARRAY(uint32_t, runs);
+  j->saved = TSR__NEW_ARRAY(uint32_t, runs);
+  if (!j->updates || !j->saved) return false;
+  for (size_t i = j->t->initial.count; i < j->out.count; i++) {
+    uint32_t birth = j->t->birth.items[i];
+    while (r + 1 < runs && j->phases->runs.items[r + 1].first <= birth) r++;
+    if (r >= runs || j->phases->runs.items[r].phase != TSR_PHASE_FORWARD) continue;
+    if (!is_kept(j, (uint32_t)i, j->after[r].any, &j->phases->runs.items[r])) continue;
+    bool is_update = tsr__role_of(j->roles, j->t->events.stack[birth]).hint == TSR__MARK_KV_CACHE;
+    ++*(is_update ? &j->updates[r] : &j->saved[r]);
+  }
+  return true;
+}
+
+/* Whether what a stack adds to a cache of keys and values is kept for a backward pass that is not in the
+ * trace: training has such caches too. */
+static bool is_of_training(const judge *j, uint32_t stack) {
+  uint8_t purpose = stack < j->roles->count ? j->roles->purpose[stack] : (uint8_t)TSR__MARK_NONE;
+  return purpose != TSR__MARK_NONE ? purpose == TSR__MARK_TRAINING : j->trains;
+}
+
+/* The same for a forward pass: one that keeps more than the cache keeps what autograd saves. */
+static bool is_training_pass(const judge *j, uint32_t stack, size_t r) {
+  bool saves = j->saved[r] >= FEWEST_SAVED && j->saved[r] >= j->updates[r];
+  bool infers = stack < j->roles->count && j->roles->purpose[stack] == TSR__MARK_INFERENCE;
+  return !infers && (saves || is_of_training(j, stack));
+}
+
 static verdict judge_forward(const judge *j, uint32_t allocation, size_t r, tsr__role role) {
   const tsr__phase_run *run = &j->phases->runs.items[r];
   assert(run->phase == TSR_PHASE_FORWARD);
   if (freed_by(j, allocation).hint == TSR__MARK_RELEASE)
     return (verdict){TSR_CATEGORY_ACTIVATION, TSR_EVIDENCE_RELEASED_BY_AUTOGRAD};
   uint32_t backward = j->after[r].backward, birth = j->t->birth.items[allocation];
-  if (role.hint == TSR__MARK_KV_CACHE &&
-      (backward == NEVER || j->t->death.items[allocation] < backward))
-    return (verdict){TSR_CATEGORY_KV_CACHE, TSR_EVIDENCE_KV_CACHE_UPDATE};
   uint32_t stack = j->t->events.stack[birth];
+  if (role.hint == TSR__MARK_KV_CACHE &&
+      (backward == NEVER ? !is_training_pass(j, stack, r)
+                         : j->t->death.items[allocation] < backward))
+    return (verdict){TSR_CATEGORY_KV_CACHE, TSR_EVIDENCE_KV_CACHE_UPDATE};
   if (stack < j->roles->count && j->is_gradient_stack[stack])
     return (verdict){TSR_CATEGORY_GRADIENT, TSR_EVIDENCE_FREED_BY_ZERO_GRAD};
   bool is_iteration = false;
@@ -275,6 +315,13 @@ static verdict judge_backward(judge *j, uint32_t allocation, size_t r, tsr__role
   return (verdict){TSR_CATEGORY_GRADIENT, TSR_EVIDENCE_OUTLIVES_BACKWARD};
 }
 
+/* Megatron's constructor of buffers allocates the one for gradients last. It makes none for parameters
+ * unless the optimizer is distributed. */
+static bool is_gradient_buffer(const judge *j, uint32_t stack) {
+  uint64_t line = stack < j->roles->count ? j->roles->buffer_line[stack] : 0;
+  return line && line == j->roles->last_buffer_line;
+}
+
 static verdict judge_setup(const judge *j, uint32_t allocation, size_t r, tsr__role role) {
   const tsr__phase_run *run = &j->phases->runs.items[r];
   bool is_optimizer = role.hint == TSR__MARK_OPTIMIZER_SETUP;
@@ -284,6 +331,8 @@ static verdict judge_setup(const judge *j, uint32_t allocation, size_t r, tsr__r
   if (role.hint == TSR__MARK_KV_CACHE)
     return (verdict){TSR_CATEGORY_KV_CACHE, TSR_EVIDENCE_KV_CACHE_FRAME};
   if (is_optimizer) return (verdict){TSR_CATEGORY_OPTIMIZER_STATE, TSR_EVIDENCE_OPTIMIZER_BUILT};
+  if (is_gradient_buffer(j, j->t->events.stack[j->t->birth.items[allocation]]))
+    return (verdict){TSR_CATEGORY_GRADIENT, TSR_EVIDENCE_GRADIENT_BUFFER};
   return (verdict){TSR_CATEGORY_PARAMETER, role.hint == TSR__MARK_MODULE_SETUP
                                                ? TSR_EVIDENCE_MODULE_BUILT
                                                : TSR_EVIDENCE_CONSTRUCTOR};
@@ -601,12 +650,16 @@ typedef struct quota {
 /* Evidence from its own stack, if the file has it. */
 static verdict judge_old_stack(const judge *j, uint32_t allocation) {
   assert(allocation < j->t->initial.count);
-  tsr__role role = tsr__role_of(j->roles, j->t->initial.items[allocation].stack);
+  const tsr__initial *initial = &j->t->initial.items[allocation];
+  tsr__role role = tsr__role_of(j->roles, initial->stack);
+  bool is_workspace = initial->requested_bytes == CUBLAS_WORKSPACE_BYTES &&
+                      role.phase == TSR_PHASE_FORWARD && j->t->death.items[allocation] == NEVER;
   if (role.hint == TSR__MARK_WORKSPACE)
     return (verdict){TSR_CATEGORY_WORKSPACE, TSR_EVIDENCE_WORKSPACE_FRAME};
+  if (is_workspace) return (verdict){TSR_CATEGORY_WORKSPACE, TSR_EVIDENCE_WORKSPACE_SIZE};
   if (role.hint == TSR__MARK_KV_CACHE && role.phase == TSR_PHASE_SETUP)
     return (verdict){TSR_CATEGORY_KV_CACHE, TSR_EVIDENCE_KV_CACHE_FRAME};
-  if (role.hint == TSR__MARK_KV_CACHE && !j->trains)
+  if (role.hint == TSR__MARK_KV_CACHE && !is_of_training(j, initial->stack))
     return (verdict){TSR_CATEGORY_KV_CACHE, TSR_EVIDENCE_KV_CACHE_UPDATE};
   if (role.hint == TSR__MARK_REPLICA)
     return (verdict){TSR_CATEGORY_PARAMETER, TSR_EVIDENCE_REPLICA};
@@ -617,6 +670,8 @@ static verdict judge_old_stack(const judge *j, uint32_t allocation) {
     return (verdict){TSR_CATEGORY_OPTIMIZER_STATE, TSR_EVIDENCE_OPTIMIZER_BUILT};
   if (role.hint == TSR__MARK_ACCUMULATE)
     return (verdict){TSR_CATEGORY_GRADIENT, TSR_EVIDENCE_ACCUMULATE_FRAME};
+  if (role.phase == TSR_PHASE_SETUP && is_gradient_buffer(j, initial->stack))
+    return (verdict){TSR_CATEGORY_GRADIENT, TSR_EVIDENCE_GRADIENT_BUFFER};
   switch ((tsr_phase)role.phase) {
   case TSR_PHASE_SETUP:
     return (verdict){TSR_CATEGORY_PARAMETER, role.hint == TSR__MARK_MODULE_SETUP
@@ -929,6 +984,8 @@ static void find_moved_gradients(judge *j) {
 /* Live memory by size, during a pass over the events. */
 typedef struct live_sizes {
   tsr__map parameters, casts; /* size -> count */
+  /* size -> count of what the recording allocated, and the most that were live together */
+  tsr__map new_casts, most_casts, activations, most_activations;
 } live_sizes;
 
 static bool may_be_cast(const judge *j, uint32_t allocation) {
@@ -995,15 +1052,56 @@ static bool sees_autocast(const judge *j) {
   return false;
 }
 
+/* One more of a size is live; `most` is the most that were. */
+static bool add_live(tsr__map *now, tsr__map *most, uint64_t size) {
+  if (!add_to(now, size)) return false;
+  uint64_t *highest = tsr__map_put(most, size, 0, NULL);
+  if (highest && count_of(now, size) > *highest) *highest = count_of(now, size);
+  return highest != NULL;
+}
+
 static bool note_birth(judge *j, live_sizes *live, uint32_t allocation, bool is_recorded) {
   uint64_t size = tsr__timeline_requested(j->t, allocation);
   if (is_recorded && may_be_cast(j, allocation)) {
     verdict v = judge_cast(j, allocation, live);
     if (v.kind != TSR_CATEGORY_UNKNOWN) put(j, allocation, v);
   }
+  if (is_recorded && j->out.category[allocation] == TSR_CATEGORY_ACTIVATION)
+    return add_live(&live->activations, &live->most_activations, size);
   if (j->out.category[allocation] == TSR_CATEGORY_CAST && size <= UINT64_MAX / 2)
-    return add_to(&live->casts, 2 * size);
+    return add_to(&live->casts, 2 * size) && add_live(&live->new_casts, &live->most_casts, size);
   return j->out.category[allocation] != TSR_CATEGORY_PARAMETER || add_to(&live->parameters, size);
+}
+
+/* Of several forward passes under autocast, one from before the recording kept copies of weights as the
+ * recorded ones did. What is as large as a recorded copy was one; if activations are as large too, it is
+ * in the same proportion. */
+static bool find_old_casts(judge *j, live_sizes *live) {
+  tsr__map left = {0}; /* size -> the number of old copies not found yet */
+  tsr__map old = {0};
+  bool ok = true;
+  for (size_t i = 0; ok && live->most_casts.count && i < j->t->initial.count; i++)
+    if (j->out.evidence[i] == TSR_EVIDENCE_OLD_ACTIVATION)
+      ok = add_to(&old, j->t->initial.items[i].requested_bytes);
+  for (size_t i = 0; ok && old.count && i < j->t->initial.count; i++) {
+    uint64_t size = j->t->initial.items[i].requested_bytes;
+    uint64_t casts = count_of(&live->most_casts, size);
+    uint64_t others = count_of(&live->most_activations, size);
+    if (!casts || j->out.evidence[i] != TSR_EVIDENCE_OLD_ACTIVATION) continue;
+    bool is_new;
+    uint64_t *count = tsr__map_put(&left, size, 0, &is_new);
+    ok = count != NULL;
+    if (!ok) break;
+    double share = (double)casts / ((double)casts + (double)others);
+    if (is_new) *count = (uint64_t)(share * (double)count_of(&old, size) + 0.5);
+    verdict v = {*count ? TSR_CATEGORY_CAST : TSR_CATEGORY_ACTIVATION,
+                 others ? TSR_EVIDENCE_KEPT_OR_CAST : TSR_EVIDENCE_OLD_CAST};
+    *count -= *count != 0;
+    put(j, (uint32_t)i, v);
+  }
+  tsr__map_release(&left);
+  tsr__map_release(&old);
+  return ok;
 }
 
 static bool find_casts(judge *j) {
@@ -1020,11 +1118,20 @@ static bool find_casts(judge *j) {
     } else if (j->t->death.items[allocation] == e) {
       uint64_t size = tsr__timeline_requested(j->t, allocation);
       if (j->out.category[allocation] == TSR_CATEGORY_PARAMETER) take(&live.parameters, size);
-      if (j->out.category[allocation] == TSR_CATEGORY_CAST) take(&live.casts, 2 * size);
+      bool is_recorded = allocation >= j->t->initial.count;
+      uint8_t kind = j->out.category[allocation];
+      if (kind == TSR_CATEGORY_CAST) take(&live.casts, 2 * size);
+      if (kind == TSR_CATEGORY_CAST) take(&live.new_casts, size);
+      if (is_recorded && kind == TSR_CATEGORY_ACTIVATION) take(&live.activations, size);
     }
   }
+  ok = ok && find_old_casts(j, &live);
   tsr__map_release(&live.parameters);
   tsr__map_release(&live.casts);
+  tsr__map_release(&live.new_casts);
+  tsr__map_release(&live.most_casts);
+  tsr__map_release(&live.activations);
+  tsr__map_release(&live.most_activations);
   return ok;
 }
 
@@ -1043,7 +1150,7 @@ int tsr__categories_compute(const tsr__timeline *timeline, const tsr__roles *rol
   j.out.evidence = TSR__NEW_ARRAY(uint8_t, j.out.count);
   j.out.phase = TSR__NEW_ARRAY(uint8_t, j.out.count);
   bool ok = j.out.category && j.out.evidence && j.out.phase && look_ahead(&j) &&
-            tsr__iterations_find(timeline, cycle, roles->count, &j.iterations);
+            tsr__iterations_find(timeline, cycle, roles->count, &j.iterations) && count_kept(&j);
   if (ok) {
     j.ends_elsewhere = has_moved_on(&j);
     ok = find_gradient_stacks(&j) && learn_fates(&j);
@@ -1059,6 +1166,8 @@ int tsr__categories_compute(const tsr__timeline *timeline, const tsr__roles *rol
   tsr__free(j.after);
   tsr__free(j.span);
   tsr__free(j.optimizer_pass);
+  tsr__free(j.updates);
+  tsr__free(j.saved);
   tsr__map_release(&j.gradients);
   tsr__map_release(&j.states);
   tsr__map_release(&j.fates);

@@ -134,6 +134,12 @@ static const struct {
     [TSR_EVIDENCE_FLATTENED] = {"allocated and freed by DataParallel as it copies to other devices",
                                 TSR_CONFIDENCE_SURE},
     [TSR_EVIDENCE_NAMED] = {"named by the program", TSR_CONFIDENCE_SURE},
+    [TSR_EVIDENCE_OLD_CAST] =
+        {"older than the recording, freed like saved tensors, and as large as "
+         "a weight's copy in another type",
+         TSR_CONFIDENCE_LIKELY},
+    [TSR_EVIDENCE_GRADIENT_BUFFER] = {"allocated by Megatron for the gradients of many parameters",
+                                      TSR_CONFIDENCE_LIKELY},
     [TSR_EVIDENCE_OLD_ACTIVATION] = {"older than the recording and freed like saved tensors",
                                      TSR_CONFIDENCE_LIKELY},
 };

@@ -59,7 +59,7 @@ static const rule python_rules[] = {
     {"cache_engine.py", KV_CACHE_FUNCTIONS, TSR__MARK_KV_CACHE},
     {"kv_cache.py", KV_CACHE_FUNCTIONS, TSR__MARK_KV_CACHE},
     {"kvcache.py", KV_CACHE_FUNCTIONS, TSR__MARK_KV_CACHE},
-    {"cache_utils.py", KV_CACHE_FUNCTIONS, TSR__MARK_KV_CACHE},
+    {"cache_utils", KV_CACHE_FUNCTIONS, TSR__MARK_KV_CACHE},
     {"static_cache.py", KV_CACHE_FUNCTIONS, TSR__MARK_KV_CACHE},
     {"mem_cache/memory_pool", KV_CACHE_FUNCTIONS, TSR__MARK_KV_CACHE},
     {"torch/utils/data/", "*", TSR__MARK_DATA},
@@ -81,7 +81,16 @@ static const rule python_rules[] = {
     {"torch/nn/functional.py", "multi_head_attention_forward", TSR__MARK_FORWARD}, /* linear too */
     {"", "*attention_forward scaled_dot_product_attention softmax", TSR__MARK_ATTENTION},
     {"", "forward forward_* *_forward", TSR__MARK_FORWARD},
+    {"param_and_grad_buffer.py", "__init__", TSR__MARK_GRAD_BUFFER},
     {"", "__init__", TSR__MARK_CONSTRUCTOR},
+    {"",
+     "generate generate_* _generate* evaluate evaluate_* evaluation_* predict prediction_step "
+     "inference infer infer_* rollout* generate_sequences *_search",
+     TSR__MARK_INFERENCE},
+    {"",
+     "train train_* _train* *_train training_* _training_* *_training_loop fit fit_* _fit* "
+     "finetune* fine_tune* pretrain*",
+     TSR__MARK_TRAINING},
 };
 
 static const rule native_rules[] = {

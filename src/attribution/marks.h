@@ -35,6 +35,9 @@ typedef enum tsr__mark {
   TSR__MARK_AUTOCAST_EXIT, /* autocast ends, and releases the casts that it cached */
   TSR__MARK_SAVES_OUTPUT,  /* C++: an operation whose backward needs its own result */
   TSR__MARK_ATTENTION,     /* Python that ends in such an operation */
+  TSR__MARK_TRAINING,      /* a loop or a step of training */
+  TSR__MARK_INFERENCE,     /* a loop that generates or evaluates */
+  TSR__MARK_GRAD_BUFFER, /* Megatron allocates one buffer of all parameters, one of all gradients */
   TSR__MARK_COUNT
 } tsr__mark;
 

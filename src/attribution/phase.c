@@ -36,6 +36,10 @@ static marks find_marks(tsr_stack stack, const uint8_t *mark_of_frame) {
     if (found.at[mark] == UINT32_MAX) found.at[mark] = i;
     if (mark == TSR__MARK_APPLY && found.at[TSR__MARK_MODULE_SETUP] == UINT32_MAX)
       found.at[TSR__MARK_MODULE_SETUP] = i;
+    if (mark == TSR__MARK_GRAD_BUFFER && found.at[TSR__MARK_CONSTRUCTOR] == UINT32_MAX)
+      found.at[TSR__MARK_CONSTRUCTOR] = i;
+    bool is_plain = mark == TSR__MARK_TRAINING || mark == TSR__MARK_INFERENCE;
+    if (is_plain && found.at[TSR__MARK_PYTHON] == UINT32_MAX) found.at[TSR__MARK_PYTHON] = i;
     bool is_forward = mark == TSR__MARK_CALL || mark == TSR__MARK_ATTENTION;
     if (is_forward && found.at[TSR__MARK_FORWARD] == UINT32_MAX) found.at[TSR__MARK_FORWARD] = i;
   }
@@ -144,7 +148,19 @@ static bool is_python_mark(uint8_t mark) {
   return mark == TSR__MARK_PYTHON || mark == TSR__MARK_FORWARD || mark == TSR__MARK_CALL ||
          mark == TSR__MARK_OPTIMIZER || mark == TSR__MARK_BACKWARD ||
          mark == TSR__MARK_CONSTRUCTOR || mark == TSR__MARK_ATTENTION || mark == TSR__MARK_APPLY ||
-         mark == TSR__MARK_KV_CACHE;
+         mark == TSR__MARK_KV_CACHE || mark == TSR__MARK_TRAINING || mark == TSR__MARK_INFERENCE ||
+         mark == TSR__MARK_GRAD_BUFFER;
+}
+
+/* The line of the innermost frame with a mark; 0 if there is none. */
+static uint64_t line_of(const tsr_snapshot *snapshot, tsr_stack stack, const marks *m,
+                        tsr__mark mark) {
+  return has(m, mark) ? tsr_snapshot_frame(snapshot, stack.frames[m->at[mark]]).line : 0;
+}
+
+static tsr__mark purpose_of(const marks *m) {
+  if (inside(m, TSR__MARK_TRAINING, TSR__MARK_INFERENCE)) return TSR__MARK_TRAINING;
+  return has(m, TSR__MARK_INFERENCE) ? TSR__MARK_INFERENCE : TSR__MARK_NONE;
 }
 
 static void read_stacks(const tsr_snapshot *snapshot, const uint8_t *mark_of_frame,
@@ -154,8 +170,11 @@ static void read_stacks(const tsr_snapshot *snapshot, const uint8_t *mark_of_fra
     marks m = find_marks(stack, mark_of_frame);
     tsr_phase phase = phase_of(&m);
     roles->is_empty[i] = stack.depth == 0;
-    if (has(&m, TSR__MARK_APPLY))
-      roles->apply_line[i] = tsr_snapshot_frame(snapshot, stack.frames[m.at[TSR__MARK_APPLY]]).line;
+    roles->apply_line[i] = line_of(snapshot, stack, &m, TSR__MARK_APPLY);
+    roles->buffer_line[i] = line_of(snapshot, stack, &m, TSR__MARK_GRAD_BUFFER);
+    if (roles->buffer_line[i] > roles->last_buffer_line)
+      roles->last_buffer_line = roles->buffer_line[i];
+    roles->purpose[i] = (uint8_t)purpose_of(&m);
     roles->stacks[i] =
         (tsr__role){(uint8_t)phase, (uint8_t)hint_of(&m, phase), has(&m, TSR__MARK_NONE)};
   }
@@ -170,7 +189,10 @@ int tsr__roles_compute(const tsr_snapshot *snapshot, tsr__roles *out, tsr_error 
   roles.stacks = TSR__NEW_ARRAY(tsr__role, (size_t)roles.count + 1);
   roles.is_empty = TSR__NEW_ARRAY(bool, (size_t)roles.count + 1);
   roles.apply_line = TSR__NEW_ARRAY(uint64_t, (size_t)roles.count + 1);
-  bool ok = mark_of_frame && roles.stacks && roles.is_empty && roles.apply_line;
+  roles.purpose = TSR__NEW_ARRAY(uint8_t, (size_t)roles.count + 1);
+  roles.buffer_line = TSR__NEW_ARRAY(uint64_t, (size_t)roles.count + 1);
+  bool ok = mark_of_frame && roles.stacks && roles.is_empty && roles.apply_line && roles.purpose &&
+            roles.buffer_line;
   for (uint32_t i = 0; ok && i < frame_count; i++) {
     tsr_frame frame = tsr_snapshot_frame(snapshot, i);
     mark_of_frame[i] = (uint8_t)tsr__mark_of(tsr_snapshot_string(snapshot, frame.name),
@@ -192,6 +214,8 @@ void tsr__roles_release(tsr__roles *roles) {
   tsr__free(roles->stacks);
   tsr__free(roles->is_empty);
   tsr__free(roles->apply_line);
+  tsr__free(roles->purpose);
+  tsr__free(roles->buffer_line);
   *roles = (tsr__roles){0};
 }
 

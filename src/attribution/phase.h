@@ -24,6 +24,9 @@ typedef struct tsr__roles {
   tsr__role *stacks;
   bool *is_empty;       /* has no frames */
   uint64_t *apply_line; /* the line of its innermost Module._apply; 0 if it has none */
+  uint8_t *purpose;     /* its innermost frame of a loop: TSR__MARK_TRAINING, _INFERENCE or _NONE */
+  uint64_t *buffer_line;     /* the line of Megatron's constructor of buffers; 0 if it has none */
+  uint64_t last_buffer_line; /* the largest of these */
   uint32_t count;
   bool has_python; /* some stack has Python frames */
 } tsr__roles;

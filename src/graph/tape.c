@@ -130,7 +130,9 @@ tsr__tensor_id tsr__tensor_new_once(tsr__tape *tape, tsr__kernel kernel, tsr__dt
 
 tsr__tensor_id tsr__tensor_declare(tsr__tape *tape, tsr__dtype dtype, tsr__shape shape,
                                    tsr_category category) {
-  tsr__tensor_id tensor = push_storage(tape, dtype, shape, category);
+  /* A snapshot does not distinguish buffers, so their memory counts as everywhere else. */
+  tsr_category counted = category == TSR_CATEGORY_BUFFER ? TSR_CATEGORY_PARAMETER : category;
+  tsr__tensor_id tensor = push_storage(tape, dtype, shape, counted);
   if (!tensor) return 0;
   tape->slots.items[tsr__tensor_at(tape, tensor)->slot].is_static = true;
   if (category != TSR_CATEGORY_PARAMETER) return tensor;

@@ -86,9 +86,16 @@ static uint32_t last_forward_alloc(const finder *f, uint32_t first, uint32_t end
   return last;
 }
 
+/* What a graph from before the recording keeps: also copies of weights, since autocast's cache of them is
+ * gone. */
+static bool is_of_old_graph(const finder *f, uint32_t allocation) {
+  return allocation < f->t->initial.count && (f->category[allocation] == TSR_CATEGORY_ACTIVATION ||
+                                              f->category[allocation] == TSR_CATEGORY_CAST);
+}
+
 /* Where nothing runs backward, what a finished pass makes is temporary, for however long it is kept. */
 static bool is_of_graph(const finder *f, uint32_t allocation) {
-  return f->category[allocation] == TSR_CATEGORY_ACTIVATION ||
+  return f->category[allocation] == TSR_CATEGORY_ACTIVATION || is_of_old_graph(f, allocation) ||
          (!f->has_backward && f->category[allocation] == TSR_CATEGORY_TEMPORARY);
 }
 
@@ -147,7 +154,7 @@ static bool find_no_grad(finder *f) {
   forward worst = {0};
   if (f->has_backward) return true;
   for (uint32_t a = 0; a < f->t->initial.count; a++)
-    if (f->category[a] == TSR_CATEGORY_ACTIVATION && f->t->death.items[a] != TSR_NONE)
+    if (is_of_old_graph(f, a) && f->t->death.items[a] != TSR_NONE)
       f->released_bytes = tsr__sum_u64(f->released_bytes, tsr__timeline_requested(f->t, a));
   for (size_t i = 0; i < f->cycle->passes.count; i++) {
     uint32_t end = i + 1 < f->cycle->passes.count ? f->cycle->passes.items[i + 1]
@@ -184,7 +191,7 @@ static uint32_t old_ones_gone(const finder *f) {
   uint64_t count = 0, gone = 0;
   uint32_t last = 0;
   for (uint32_t a = 0; a < f->t->initial.count; a++) {
-    if (f->category[a] != TSR_CATEGORY_ACTIVATION) continue;
+    if (!is_of_old_graph(f, a)) continue;
     uint32_t death = f->t->death.items[a];
     count++;
     gone += death != TSR_NONE;

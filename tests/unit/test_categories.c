@@ -28,7 +28,8 @@
 
 enum { BLOCKS = 24, MIB = 1 << 20 };
 
-/* Allocate (category set) or free (not set) the block `id`. */
+/* Allocate (category set) or free (not set) the block `id`; without a stack it is there before the
+ * recording. These come first, by id. */
 typedef struct happening {
   uint32_t id, size;
   const char *stack, *category, *metadata;
@@ -78,6 +79,7 @@ static tsr_snapshot *snapshot_of(const happening *list, size_t count) {
     assert_true(list[i].id < BLOCKS && w.is_live[list[i].id] != (list[i].category != NULL));
     w.is_live[list[i].id] = list[i].category != NULL;
     if (list[i].category) w.size[list[i].id] = list[i].size;
+    if (!list[i].stack) continue;
     put_event(&w, list[i].category ? "alloc" : "free_requested", &list[i]);
     if (!list[i].category) put_event(&w, "free_completed", &list[i]);
   }
@@ -122,8 +124,10 @@ static void check(const happening *list, size_t count) {
   assert_int_equal(tsr__names_compute(&timeline, &names, NULL), 0);
   assert_int_equal(tsr__categories_compute(&timeline, &roles, &phases, NULL, &names, &found, NULL),
                    0);
-  uint32_t allocation = (uint32_t)timeline.initial.count;
-  assert_int_equal(allocation, 0);
+  uint32_t allocation = 0;
+  for (size_t i = 0; i < count; i++) allocation += !list[i].stack;
+  assert_int_equal(allocation, timeline.initial.count);
+  allocation = 0;
   for (size_t i = 0; i < count; i++) {
     if (!list[i].category) continue;
     const char *said = tsr_category_name((tsr_category)found.category[allocation]);
@@ -330,6 +334,94 @@ static void key_value_caches(void **state) {
   CHECK(training);
 }
 
+/* A training run that ends in its first forward pass has no backward pass to show that it trains. */
+static void training_that_dies_in_forward(void **state) {
+  (void)state;
+#define CACHED(caller)                                                                             \
+  MALLOC "update|/venv/lib/python3.12/site-packages/transformers/cache_utils.py|120;forward|/"     \
+         "venv/lib/python3.12/site-packages/transformers/models/llama/modeling_llama.py|251;" CALL \
+             caller MAIN("20")
+  static const happening loop[] = {
+      {0, 8 * MIB, BUILD, "parameter", NULL},
+      {1, 1 * MIB, CACHED("train|/work/run.py|20;"), "activation", NULL},
+      {2, 2 * MIB, FORWARD, "activation", NULL},
+  };
+  static const happening optimizer[] = {
+      {0, 8 * MIB, BUILD, "parameter", NULL},
+      {1, 8 * MIB, MALLOC "__init__|/work/optim/adam.py|9;" MAIN("9"), "optimizer_state", NULL},
+      {2, 1 * MIB, CACHED(""), "activation", NULL},
+  };
+  static const happening script[] = {
+      {0, 8 * MIB, BUILD, "parameter", NULL},        {1, 1 * MIB, CACHED(""), "activation", NULL},
+      {2, 2 * MIB, FORWARD, "activation", NULL},     {3, 2 * MIB, FORWARD, "activation", NULL},
+      {4, 2 * MIB, FORWARD, "activation", NULL},     {5, 2 * MIB, FORWARD, "activation", NULL},
+      {6, 2 * MIB, FORWARD, "activation", NULL},     {7, 2 * MIB, FORWARD, "activation", NULL},
+      {8, 2 * MIB, FORWARD, "activation", NULL},     {9, 2 * MIB, FORWARD, "activation", NULL},
+      {10, 1 * MIB, CACHED(""), "activation", NULL}, {11, 2 * MIB, FORWARD, "activation", NULL},
+      {12, 2 * MIB, FORWARD, "activation", NULL},    {13, 2 * MIB, FORWARD, "activation", NULL},
+      {14, 2 * MIB, FORWARD, "activation", NULL},    {15, 2 * MIB, FORWARD, "activation", NULL},
+      {16, 2 * MIB, FORWARD, "activation", NULL},    {17, 2 * MIB, FORWARD, "activation", NULL},
+      {18, 2 * MIB, FORWARD, "activation", NULL},
+  };
+  /* The same where nothing shows training, and within training where it generates. */
+  static const happening inference[] = {
+      {0, 8 * MIB, BUILD, "parameter", NULL},
+      {1, 1 * MIB, CACHED(""), "kv_cache", NULL},
+      {2, 2 * MIB, FORWARD, "activation", NULL},
+  };
+  static const happening rollout[] = {
+      {0, 8 * MIB, BUILD, "parameter", NULL},
+      {1, 1 * MIB, CACHED("generate|/work/run.py|9;train|/work/run.py|20;"), "kv_cache", NULL},
+      {2, 2 * MIB, FORWARD, "activation", NULL},
+  };
+  CHECK(loop);
+  CHECK(optimizer);
+  CHECK(script);
+  CHECK(inference);
+  CHECK(rollout);
+}
+
+/* Megatron keeps all gradients in a few buffers, and parameters too if the optimizer is distributed; its
+ * constructor allocates the parameters' first. */
+static void megatron_buffers(void **state) {
+  (void)state;
+#define BUFFERS(line)                                                                           \
+  MALLOC "__init__|/work/megatron/core/distributed/param_and_grad_buffer.py|" line ";__init__|" \
+         "/work/megatron/core/distributed/distributed_data_parallel.py|246;" MAIN("4")
+  static const happening distributed[] = {
+      {0, 8 * MIB, BUFFERS("586"), "parameter", NULL},
+      {1, 16 * MIB, BUFFERS("592"), "gradient", NULL},
+      {2, 4 * MIB, BUFFERS("586"), "parameter", NULL},
+      {3, 8 * MIB, BUFFERS("592"), "gradient", NULL},
+      {4, 1 * MIB, FORWARD, "activation", NULL},
+  };
+  static const happening plain[] = {
+      {0, 8 * MIB, BUILD, "parameter", NULL},
+      {1, 16 * MIB, BUFFERS("311"), "gradient", NULL},
+      {2, 1 * MIB, FORWARD, "activation", NULL},
+  };
+  CHECK(distributed);
+  CHECK(plain);
+}
+
+/* A forward pass from before the recording that is still held kept copies of weights too. */
+static void casts_from_before(void **state) {
+  (void)state;
+  static const happening list[] = {
+      {0, 3 * MIB, NULL, "activation", NULL},
+      {1, 4 * MIB, NULL, "cast", NULL},
+      {2, 5 * MIB, NULL, "activation", NULL},
+      {3, 8 * MIB, BUILD, "parameter", NULL},
+      {4, 4 * MIB, CAST, "cast", NULL},
+      {5, 3 * MIB, FORWARD, "activation", NULL},
+      {6, 5 * MIB, FORWARD, "activation", NULL},
+      {0, 0, RELEASE, NULL, NULL},
+      {1, 0, RELEASE, NULL, NULL},
+      {2, 0, RELEASE, NULL, NULL},
+  };
+  CHECK(list);
+}
+
 /* Since PyTorch 2.10 a program can say itself what it allocates. */
 static void named_by_metadata(void **state) {
   (void)state;
@@ -346,9 +438,15 @@ static void named_by_metadata(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(halved_model),      cmocka_unit_test(moved_model),
-      cmocka_unit_test(autocast),          cmocka_unit_test(data_parallel),
-      cmocka_unit_test(workspaces),        cmocka_unit_test(key_value_caches),
+      cmocka_unit_test(halved_model),
+      cmocka_unit_test(moved_model),
+      cmocka_unit_test(autocast),
+      cmocka_unit_test(data_parallel),
+      cmocka_unit_test(workspaces),
+      cmocka_unit_test(key_value_caches),
+      cmocka_unit_test(training_that_dies_in_forward),
+      cmocka_unit_test(megatron_buffers),
+      cmocka_unit_test(casts_from_before),
       cmocka_unit_test(named_by_metadata),
   };
   return cmocka_run_group_tests_name("categories", tests, NULL, NULL);

@@ -115,9 +115,10 @@ const tsr__question_row tsr__question_profile = {
          .description =
              "Divides the memory that is live at the peak into groups and prints their sizes, "
              "largest first, and how much they allocated over the whole trace.\n\nBy category, "
-             "each allocation is a parameter, gradient, optimizer_state, activation, recomputed "
-             "activation, temporary, input, communication or workspace, inferred from its phase, "
-             "lifetime and stack; -v shows why, and how certain that is. The rest is unknown. By "
+             "each allocation is a parameter (or buffer), gradient, optimizer_state, activation, "
+             "recomputed activation, temporary, input, communication, workspace, kv_cache or cast "
+             "(a weight's copy in another type), inferred from its phase, lifetime and stack, or "
+             "named by the program; -v shows why, and how certain that is. The rest is unknown. By "
              "op, it belongs to the operation or kernel that allocated it, by module to the "
              "nn.Module that was called, by line to the program's innermost line. All of these "
              "include memory from before the recording. So does metadata, the text that the "
@@ -145,7 +146,8 @@ const tsr__question_row tsr__question_profile = {
          .title = "What is the memory at the peak for?",
          .advice = "Divide the memory that is live at the peak into parameters, gradients, "
                    "optimizer_state, activations, recomputed activations, temporaries, inputs, "
-                   "communication and workspaces, each with the evidence for it; what nothing "
+                   "communication, workspaces, KV caches and casts of weights, each with the "
+                   "evidence for it; what nothing "
                    "explains is unknown. Tells which technique would help: activation "
                    "checkpointing, sharding, another optimizer."},
     .check = check,
