@@ -10,9 +10,11 @@
 
 #include <assert.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/checked.h"
 #include "base/memory.h"
+#include "snapshot/read/sidecar.h"
 
 static const tsr_tensor *tensors_in(const tsr__timeline *timeline, uint32_t allocation,
                                     size_t *count) {
@@ -20,6 +22,10 @@ static const tsr_tensor *tensors_in(const tsr__timeline *timeline, uint32_t allo
   if (timeline->death.items[allocation] != TSR_NONE) return NULL;
   return tsr_snapshot_tensors_in(timeline->snapshot, timeline->device,
                                  tsr__timeline_address(timeline, allocation), count);
+}
+
+static bool is_said(const tsr_tensor *tensor) {
+  return !strcmp(tensor->type, TSR__SIDECAR_SAID);
 }
 
 /* ---- Reading ---- */
@@ -48,6 +54,13 @@ static bool remark_of(reading *r, uint32_t string, uint32_t *remark) {
   return true;
 }
 
+static bool set_own(reading *r, size_t allocation, uint32_t remark) {
+  if (!r->out->own) r->out->own = TSR__NEW_ARRAY(uint32_t, r->out->timeline->birth.count);
+  if (!r->out->own) return false;
+  r->out->own[allocation] = remark;
+  return true;
+}
+
 /* The metadata of the events that made something. */
 static bool read_own(reading *r) {
   const tsr__timeline *t = r->out->timeline;
@@ -58,10 +71,33 @@ static bool read_own(reading *r) {
     uint32_t string = tsr_id_at(*metadata, t->birth.items[i]);
     if (string != last && !remark_of(r, string, &remark)) return false;
     last = string;
-    if (!remark) continue;
-    if (!r->out->own) r->out->own = TSR__NEW_ARRAY(uint32_t, t->birth.count);
-    if (!r->out->own) return false;
-    r->out->own[i] = remark;
+    if (remark && !set_own(r, i, remark)) return false;
+  }
+  return true;
+}
+
+/* What a sidecar has of the program's words on an allocation. Mostly, neighbours have the same. */
+static bool read_said(reading *r) {
+  const tsr__timeline *t = r->out->timeline;
+  const tsr_tensor *last = NULL;
+  uint32_t remark = 0;
+  for (uint32_t i = 0; r->out->has_tensors && i < (uint32_t)t->birth.count; i++) {
+    size_t count;
+    const tsr_tensor *tensors = tensors_in(t, i, &count);
+    for (size_t k = 0; k < count; k++) {
+      if (!is_said(&tensors[k])) continue;
+      r->out->has_said = true;
+      if (r->out->own && r->out->own[i]) continue;
+      if (!last || strcmp(last->name, tensors[k].name) != 0) {
+        tsr__remark read;
+        tsr_text text = {tensors[k].name, strlen(tensors[k].name)};
+        if (!tsr__remark_read(text, &r->out->texts, &read)) return false;
+        if (read.name.size_bytes && !TSR__VECTOR_PUSH(&r->out->remarks, read)) return false;
+        remark = read.name.size_bytes ? (uint32_t)r->out->remarks.count : 0;
+        last = &tensors[k];
+      }
+      if (remark && !set_own(r, i, remark)) return false;
+    }
   }
   return true;
 }
@@ -127,7 +163,7 @@ int tsr__names_compute(const tsr__timeline *timeline, tsr__names *out, tsr_error
   reading r = {.out = &names};
   tsr__arena_init(&names.texts);
   names.has_tensors = tsr_snapshot_tensors(timeline->snapshot, &tensors) != NULL;
-  bool ok = read_own(&r) && read_notes(&r);
+  bool ok = read_own(&r) && read_said(&r) && read_notes(&r);
   tsr__map_release(&r.of_string);
   if (ok)
     *out = names;
@@ -171,11 +207,41 @@ const tsr__note_remark *tsr__names_notes(const tsr__names *names, uint32_t alloc
   return first;
 }
 
-/* The metadata, unless an annotation repeats it. */
-static uint32_t own_of(const tsr__names *names, uint32_t allocation) {
+static tsr_text text_of(const char *string) {
+  return (tsr_text){string, strlen(string)};
+}
+
+static bool is_same(tsr_text a, tsr_text b) {
+  return a.size_bytes == b.size_bytes && !memcmp(a.data, b.data, a.size_bytes);
+}
+
+/* The tensors of an allocation: `*count` rows, of which `*shown` are tensors. */
+static const tsr_tensor *tensors_of(const tsr__names *names, uint32_t allocation, size_t *count,
+                                    size_t *shown) {
+  *count = *shown = 0;
+  const tsr_tensor *tensors =
+      names->has_tensors ? tensors_in(names->timeline, allocation, count) : NULL;
+  for (size_t i = 0; names->has_said && i < *count; i++) *shown += !is_said(&tensors[i]);
+  if (!names->has_said) *shown = *count;
+  return tensors;
+}
+
+/* Whether a tensor has the name already. */
+static bool is_repeated(const tsr__names *names, const tsr_tensor *tensors, size_t count,
+                        uint32_t remark) {
+  for (size_t i = 0; i < count; i++)
+    if (!is_said(&tensors[i]) &&
+        is_same(text_of(tensors[i].name), names->remarks.items[remark].name))
+      return true;
+  return false;
+}
+
+/* The metadata, unless an annotation or a tensor repeats it. */
+static uint32_t own_of(const tsr__names *names, uint32_t allocation, const tsr_tensor *tensors,
+                       size_t tensor_count) {
   size_t count;
   uint32_t own = tsr__names_metadata(names, allocation);
-  if (own == TSR_NONE) return own;
+  if (own == TSR_NONE || is_repeated(names, tensors, tensor_count, own)) return TSR_NONE;
   const tsr__note_remark *notes = tsr__names_notes(names, allocation, &count);
   for (size_t i = 0; i < count; i++)
     if (notes[i].remark == own) return TSR_NONE;
@@ -183,45 +249,47 @@ static uint32_t own_of(const tsr__names *names, uint32_t allocation) {
 }
 
 size_t tsr__names_count(const tsr__names *names, uint32_t allocation) {
-  size_t tensors = 0, notes = 0;
+  size_t tensor_count, shown, note_count;
   assert(allocation < names->timeline->birth.count);
   if (!tsr__names_any(names)) return 0;
-  if (names->has_tensors) (void)tensors_in(names->timeline, allocation, &tensors);
-  (void)tsr__names_notes(names, allocation, &notes);
-  return tensors + notes + (own_of(names, allocation) != TSR_NONE);
+  const tsr_tensor *tensors = tensors_of(names, allocation, &tensor_count, &shown);
+  const tsr__note_remark *notes = tsr__names_notes(names, allocation, &note_count);
+  size_t count = shown + (own_of(names, allocation, tensors, tensor_count) != TSR_NONE);
+  for (size_t i = 0; i < note_count; i++)
+    count += !is_repeated(names, tensors, tensor_count, notes[i].remark);
+  return count;
 }
 
-static tsr_text text_of(const char *string) {
-  size_t size = 0;
-  while (string[size]) size++;
-  return (tsr_text){string, size};
+static tsr__given_name name_of_tensor(const tsr_tensor *tensor) {
+  return (tsr__given_name){.text = text_of(tensor->name),
+                           .type = tensor->type,
+                           .size_bytes = tensor->size_bytes,
+                           .category = tensor->category,
+                           .event = TSR_NONE,
+                           .source = TSR_NAME_SIDECAR};
 }
 
 tsr__given_name tsr__names_at(const tsr__names *names, uint32_t allocation, size_t index) {
-  size_t tensor_count = 0, note_count;
-  const tsr_tensor *tensors =
-      names->has_tensors ? tensors_in(names->timeline, allocation, &tensor_count) : NULL;
-  if (index < tensor_count)
-    return (tsr__given_name){.text = text_of(tensors[index].name),
-                             .type = tensors[index].type,
-                             .size_bytes = tensors[index].size_bytes,
-                             .category = tensors[index].category,
-                             .event = TSR_NONE,
-                             .source = TSR_NAME_SIDECAR};
-  index -= tensor_count;
-  const tsr__note_remark *notes = tsr__names_notes(names, allocation, &note_count);
-  bool is_note = index < note_count;
-  uint32_t remark = is_note ? notes[index].remark : own_of(names, allocation);
-  assert(remark < names->remarks.count && (is_note || index == note_count));
+  size_t tensor_count, shown, note_count, at = 0;
+  const tsr_tensor *tensors = tensors_of(names, allocation, &tensor_count, &shown);
+  if (index < shown && shown == tensor_count) return name_of_tensor(&tensors[index]);
+  for (size_t i = 0; index < shown && i < tensor_count; i++)
+    if (!is_said(&tensors[i]) && at++ == index) return name_of_tensor(&tensors[i]);
+  const tsr__note_remark *notes = tsr__names_notes(names, allocation, &note_count), *note = NULL;
+  at = shown;
+  for (size_t i = 0; !note && i < note_count; i++)
+    if (!is_repeated(names, tensors, tensor_count, notes[i].remark) && at++ == index)
+      note = &notes[i];
+  uint32_t remark = note ? note->remark : own_of(names, allocation, tensors, tensor_count);
+  assert(remark < names->remarks.count);
   const tsr__remark *said = &names->remarks.items[remark];
   return (tsr__given_name){.text = said->name,
                            .type = "",
                            .identity = (uint64_t)remark + 1,
                            .size_bytes = tsr__timeline_requested(names->timeline, allocation),
                            .category = said->category,
-                           .event = is_note ? notes[index].event
-                                            : names->timeline->birth.items[allocation],
-                           .source = is_note ? TSR_NAME_ANNOTATION : TSR_NAME_METADATA};
+                           .event = note ? note->event : names->timeline->birth.items[allocation],
+                           .source = note ? TSR_NAME_ANNOTATION : TSR_NAME_METADATA};
 }
 
 void tsr__names_append(const tsr__names *names, uint32_t allocation, tsr__buffer *out) {
@@ -244,6 +312,7 @@ static bool category_of_tensors(const tsr__names *names, uint32_t allocation,
   const tsr_tensor *tensors = tensors_in(names->timeline, allocation, &count);
   for (size_t i = 0; i < count; i++) {
     assert(tensors[i].category < TSR_CATEGORY_COUNT);
+    if (is_said(&tensors[i])) continue;
     uint64_t *of_kind = &bytes[tensors[i].category];
     *of_kind = tsr__sum_u64(*of_kind, tensors[i].size_bytes);
     if (tensors[i].category == TSR_CATEGORY_UNKNOWN || *of_kind <= most) continue;

@@ -31,8 +31,9 @@ typedef struct tsr__names {
   tsr__arena texts;
   TSR__VECTOR(tsr__remark) remarks; /* one for each text that is not empty */
   TSR__VECTOR(tsr__note_remark) notes;
-  uint32_t *own;    /* NULL: no event has metadata */
+  uint32_t *own;    /* NULL: nothing has metadata */
   bool has_tensors; /* there is a sidecar that names some */
+  bool has_said;    /* some of its rows are TSR__SIDECAR_SAID: these are in `own` */
 } tsr__names;
 
 /* `out` is released by tsr__names_release, also when zeroed. Time is linear in events and in the
@@ -61,7 +62,8 @@ typedef struct tsr__given_name {
 } tsr__given_name;
 
 /* The number of names of an allocation, and the one at `index` below it: tensors, then annotations in
- * their order, then the metadata. O(log names). */
+ * their order, then the metadata; one that several sources give, once. O(log names), and linear in the names
+ * of the allocation if it has of both kinds. */
 size_t tsr__names_count(const tsr__names *names, uint32_t allocation);
 tsr__given_name tsr__names_at(const tsr__names *names, uint32_t allocation, size_t index);
 

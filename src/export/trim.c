@@ -107,9 +107,24 @@ static bool push_tensor(trimmer *t, tsr_tensor tensor, tsr_text name, const char
   return TSR__VECTOR_PUSH(&t->sidecar.tensors, tensor);
 }
 
+/* The text that groups an allocation by metadata: its own, or else its last annotation; TSR_NONE if the
+ * window has it. */
+static uint32_t governing(const trimmer *t, const tsr__names *names, uint32_t allocation) {
+  size_t count;
+  uint32_t own = tsr__names_metadata(names, allocation);
+  uint32_t birth = names->timeline->birth.items[allocation];
+  bool is_inside = (int64_t)birth >= t->first && (int64_t)birth <= t->last;
+  if (own != TSR_NONE) return is_inside ? TSR_NONE : own;
+  const tsr__note_remark *notes = tsr__names_notes(names, allocation, &count);
+  if (!count) return TSR_NONE;
+  int64_t event = (int64_t)notes[count - 1].event;
+  return event >= t->first && event <= t->last ? TSR_NONE : notes[count - 1].remark;
+}
+
 /* What the program said of a block outside the window. */
 static bool copy_remarks(trimmer *t, const tsr__names *names, uint32_t allocation,
                          const tsr_block *block) {
+  uint32_t first = governing(t, names, allocation);
   for (size_t i = 0; i < tsr__names_count(names, allocation); i++) {
     tsr__given_name name = tsr__names_at(names, allocation, i);
     bool is_inside = (int64_t)name.event >= t->first && (int64_t)name.event <= t->last;
@@ -123,7 +138,10 @@ static bool copy_remarks(trimmer *t, const tsr__names *names, uint32_t allocatio
                          .block_address = block->address,
                          .device = names->timeline->device,
                          .category = name.category};
-    if (!push_tensor(t, tensor, name.text, "")) return false;
+    bool is_first = name.identity == (uint64_t)first + 1;
+    tsr_text text = is_first ? names->remarks.items[first].text : name.text;
+    if (memchr(text.data, 0, text.size_bytes)) text = name.text;
+    if (!push_tensor(t, tensor, text, is_first ? TSR__SIDECAR_SAID : "")) return false;
   }
   return true;
 }
@@ -137,7 +155,9 @@ static bool copy_tensors(trimmer *t, const tsr__timeline *timeline, uint32_t all
     tensors = tsr_snapshot_tensors_in(t->from, timeline->device,
                                       tsr__timeline_address(timeline, allocation), &count);
   for (size_t i = 0; i < count; i++)
-    if (!push_tensor(t, tensors[i], tsr__text_of(tensors[i].name), tensors[i].type)) return false;
+    if (strcmp(tensors[i].type, TSR__SIDECAR_SAID) != 0 &&
+        !push_tensor(t, tensors[i], tsr__text_of(tensors[i].name), tensors[i].type))
+      return false;
   return true;
 }
 

@@ -495,6 +495,14 @@ def write_named(folder):
             'outside_pytorch_bytes': 3 * MIB}
     (folder / 'oom-told.json').write_text(json.dumps(sidecar(devices=[card])),
                                           encoding='utf-8')
+    run = Run()
+    twice = run.devices[0].alloc(MIB, run.stacks(('build', '/work/model.py', 7)))
+    run.devices[0].annotate(twice, 'embed.weight', run.stacks(('remember', '/work/train.py', 70)))
+    run.devices[0].annotate(twice, 'parameter: tied to the head', [])
+    write(folder / 'told-twice.pickle', run.snapshot())
+    (folder / 'told-twice.json').write_text(json.dumps(sidecar(models=[
+        {'name': 'Net', 'parameters': [tensor('embed.weight', twice, [512, 512])]}])),
+                                            encoding='utf-8')
     for name, text in (('torn', json.dumps(told)[:2000]),
                        ('newer', json.dumps({**told, 'schema': 'tessera/capture/9'})),
                        ('neighbour', json.dumps({'loss': [3.2, 2.9]}))):

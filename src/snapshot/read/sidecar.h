@@ -5,6 +5,10 @@
 
 #include "snapshot/model/builder.h"
 
+/* The type of a row that is not a tensor: its name is what the program said of the whole block, as
+ * metadata or in an annotation that `trim` left behind. */
+#define TSR__SIDECAR_SAID "metadata"
+
 /* A larger file is not read: that of a hundred thousand tensors is half of it. */
 #define TSR__SIDECAR_BYTES ((size_t)64 << 20)
 
