@@ -88,12 +88,14 @@ typedef struct judge {
   bool *is_gradient_stack; /* by stack: made in forward, freed by zero_grad */
   bool has_old_gradients;  /* backward leaves no new ones, but adds to existing ones */
   bool has_forward;
-  bool has_autocast; /* some memory is freed with autocast's cache */
-  bool may_cast;     /* some stack is of autocast, or of forward without C++ frames */
-  bool moves;        /* some stack is of Module._apply */
-  bool trains;       /* some stack is of a backward pass, an optimizer or a loop of training */
-  uint32_t *updates; /* by run: what it added to caches of keys and values, and kept */
-  uint32_t *saved;   /* by run: what else it kept */
+  bool has_autocast;     /* some memory is freed with autocast's cache */
+  bool may_cast;         /* some stack is of autocast, or of forward without C++ frames */
+  bool moves;            /* some stack is of Module._apply */
+  bool trains;           /* some stack is of a backward pass, an optimizer or a loop of training */
+  bool has_state_frames; /* some stack is of an optimizer that allocates its state */
+  uint32_t failed;       /* the last event of running out of memory, or NEVER */
+  uint32_t *updates;     /* by run: what it added to caches of keys and values, and kept */
+  uint32_t *saved;       /* by run: what else it kept */
   /* Old blocks of the size of Hopper's workspace are as many as a model has layers: a handle on a stream
    * has one workspace. */
   bool has_hopper_layers;
@@ -170,7 +172,11 @@ static bool look_ahead(judge *j) {
     j->may_cast |= role.hint == TSR__MARK_AUTOCAST || role.hint == TSR__MARK_AUTOCAST_EXIT ||
                    (is_python && role.phase == TSR_PHASE_FORWARD);
     j->moves |= j->roles->apply_line[i] != 0;
+    j->has_state_frames |= role.hint == TSR__MARK_STATE;
   }
+  j->failed = NEVER;
+  for (uint32_t i = (uint32_t)j->t->events.count; i-- > 0 && j->failed == NEVER;)
+    if (j->t->events.action[i] == TSR_ACTION_OOM) j->failed = i;
   return true;
 }
 
@@ -338,12 +344,20 @@ static verdict judge_setup(const judge *j, uint32_t allocation, size_t r, tsr__r
                                                : TSR_EVIDENCE_CONSTRUCTOR};
 }
 
+/* Whether the program ran out of memory in the last run, and did nothing after it. */
+static bool ends_in_failure(const judge *j, size_t r) {
+  return j->after[r].any == NEVER && j->failed != NEVER &&
+         j->failed > j->phases->runs.items[r].last_alloc;
+}
+
 static verdict judge_optimizer(const judge *j, uint32_t allocation, size_t r, tsr__role role) {
   assert(j->phases->runs.items[r].phase == TSR_PHASE_OPTIMIZER);
   if (role.hint == TSR__MARK_STATE)
     return (verdict){TSR_CATEGORY_OPTIMIZER_STATE, TSR_EVIDENCE_STATE_FRAME};
   if (!is_kept_on(j, allocation, j->after[r].any)) return temporary;
   if (role.hint == TSR__MARK_GRADIENT_TOOL) return unknown;
+  if (ends_in_failure(j, r) && j->has_state_frames)
+    return (verdict){TSR_CATEGORY_TEMPORARY, TSR_EVIDENCE_UNFINISHED_OPTIMIZER};
   return (verdict){TSR_CATEGORY_OPTIMIZER_STATE, TSR_EVIDENCE_OUTLIVES_OPTIMIZER};
 }
 
@@ -627,6 +641,8 @@ static bool find_forward_gradients(judge *j) {
     if (backward == NEVER || !is_kept_on(j, (uint32_t)i, end)) continue;
     uint64_t size = j->t->events.size[birth];
     if (size < FORWARD_GRADIENT_BYTES) continue;
+    tsr__role role = tsr__role_of(j->roles, j->t->events.stack[birth]);
+    if (role.hint == TSR__MARK_KV_CACHE) continue; /* held by the cache, which the output has */
     if (count_of(&old, size)) /* also where the end of backward is not seen: not sure */
       put(j, (uint32_t)i, (verdict){TSR_CATEGORY_ACTIVATION, TSR_EVIDENCE_HELD_OUTPUT});
     if (parameters_by_state(j, &old, copies, size) <= count_of(&j->gradients, size)) continue;

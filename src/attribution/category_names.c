@@ -138,6 +138,9 @@ static const struct {
         {"older than the recording, freed like saved tensors, and as large as "
          "a weight's copy in another type",
          TSR_CONFIDENCE_LIKELY},
+    [TSR_EVIDENCE_UNFINISHED_OPTIMIZER] =
+        {"allocated in the optimizer's step that ran out of memory, and not for its state",
+         TSR_CONFIDENCE_LIKELY},
     [TSR_EVIDENCE_GRADIENT_BUFFER] = {"allocated by Megatron for the gradients of many parameters",
                                       TSR_CONFIDENCE_LIKELY},
     [TSR_EVIDENCE_OLD_ACTIVATION] = {"older than the recording and freed like saved tensors",

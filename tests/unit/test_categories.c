@@ -29,7 +29,9 @@
 enum { BLOCKS = 24, MIB = 1 << 20 };
 
 /* Allocate (category set) or free (not set) the block `id`; without a stack it is there before the
- * recording. These come first, by id. */
+ * recording. These come first, by id. With the category OOM the request fails. */
+#define OOM "out of memory"
+
 typedef struct happening {
   uint32_t id, size;
   const char *stack, *category, *metadata;
@@ -76,6 +78,10 @@ static tsr_snapshot *snapshot_of(const happening *list, size_t count) {
   tsr_error error = {0};
   tsr__buffer_text(&w.text, "{\"device_traces\": [[");
   for (size_t i = 0; i < count; i++) {
+    if (list[i].category && !strcmp(list[i].category, OOM)) {
+      put_event(&w, "oom", &list[i]);
+      continue;
+    }
     assert_true(list[i].id < BLOCKS && w.is_live[list[i].id] != (list[i].category != NULL));
     w.is_live[list[i].id] = list[i].category != NULL;
     if (list[i].category) w.size[list[i].id] = list[i].size;
@@ -129,7 +135,7 @@ static void check(const happening *list, size_t count) {
   assert_int_equal(allocation, timeline.initial.count);
   allocation = 0;
   for (size_t i = 0; i < count; i++) {
-    if (!list[i].category) continue;
+    if (!list[i].category || !strcmp(list[i].category, OOM)) continue;
     const char *said = tsr_category_name((tsr_category)found.category[allocation]);
     if (strcmp(said, list[i].category))
       fail_msg("row %zu is %s, not %s: %s", i, said, list[i].category,
@@ -381,6 +387,28 @@ static void training_that_dies_in_forward(void **state) {
   CHECK(rollout);
 }
 
+/* An optimizer's step that runs out of memory holds temporaries, which are neither state nor evidence of
+ * parameters that have no gradient. */
+static void optimizer_that_dies(void **state) {
+  (void)state;
+#define INIT_GROUP \
+  MALLOC "_init_group|" TORCH "optim/adamw.py|180;step|" TORCH "optim/adamw.py|215;" MAIN("25")
+#define FOREACH                                                        \
+  MALLOC "_multi_tensor_adamw|" TORCH "optim/adamw.py|500;step|" TORCH \
+         "optim/adamw.py|243;" MAIN("25")
+  static const happening list[] = {
+      {0, 8 * MIB, NULL, "parameter", NULL},
+      {1, 8 * MIB, CACHED("train|/work/run.py|20;"), "activation", NULL},
+      {2, 8 * MIB, ACCUMULATE, "gradient", NULL},
+      {3, 8 * MIB, INIT_GROUP, "optimizer_state", NULL},
+      {4, 8 * MIB, INIT_GROUP, "optimizer_state", NULL},
+      {5, 8 * MIB, FOREACH, "temporary", NULL},
+      {6, 8 * MIB, FOREACH, "temporary", NULL},
+      {7, 8 * MIB, FOREACH, OOM, NULL},
+  };
+  CHECK(list);
+}
+
 /* Megatron keeps all gradients in a few buffers, and parameters too if the optimizer is distributed; its
  * constructor allocates the parameters' first. */
 static void megatron_buffers(void **state) {
@@ -445,6 +473,7 @@ int main(void) {
       cmocka_unit_test(workspaces),
       cmocka_unit_test(key_value_caches),
       cmocka_unit_test(training_that_dies_in_forward),
+      cmocka_unit_test(optimizer_that_dies),
       cmocka_unit_test(megatron_buffers),
       cmocka_unit_test(casts_from_before),
       cmocka_unit_test(named_by_metadata),
