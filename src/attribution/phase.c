@@ -270,6 +270,7 @@ static int phase_shown(maker *m, uint32_t event) {
   if (phase != TSR_PHASE_UNKNOWN) return (int)phase;
   if (range != TSR_PHASE_UNKNOWN) return (int)range;
   bool is_empty = m->roles->is_empty[stack < m->roles->count ? stack : m->roles->count];
+  if (is_empty && action == TSR_ACTION_OOM) return -1; /* any thread's */
   return is_empty && m->roles->has_python ? PHASE_EMPTY : TSR_PHASE_UNKNOWN;
 }
 
