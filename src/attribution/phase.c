@@ -152,7 +152,7 @@ static bool is_python_mark(uint8_t mark) {
          mark == TSR__MARK_GRAD_BUFFER;
 }
 
-/* The line of the innermost frame with a mark; 0 if there is none. */
+/* The line of the innermost frame with a mark; 0 without one. */
 static uint64_t line_of(const tsr_snapshot *snapshot, tsr_stack stack, const marks *m,
                         tsr__mark mark) {
   return has(m, mark) ? tsr_snapshot_frame(snapshot, stack.frames[m->at[mark]]).line : 0;
