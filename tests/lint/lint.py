@@ -37,6 +37,7 @@ ROOMS = {
     'torch': {'base', 'kernels', 'graph', 'models'},
     'exec': {'base', 'snapshot', 'allocator', 'kernels', 'graph', 'models', 'torch'},
     'train': {'base', 'kernels', 'graph', 'models', 'exec'},
+    'plan': {'base'},
 }
 # Which room implements which public headers (include/tessera/NAME.h or include/tessera/unstable/NAME.h).
 PUBLIC = {

@@ -1,0 +1,271 @@
+/* chain.c - see chain.h.
+ *
+ * T[a][b][m] is the least time to train blocks a to b with m slots, for everything but x[a]: the gradient of
+ * x[b + 1] included. A table of (a, b) is a row of m, rows of short parts are made before those of longer
+ * ones, and each candidate runs along m, so that the inner loop is a sum and a comparison.
+ *
+ * Invariant: a row does not increase with m, because more memory forbids nothing. */
+#include "plan/chain.h"
+
+#include <assert.h>
+#include <math.h>
+#include <string.h>
+
+#include "base/checked.h"
+#include "base/memory.h"
+#include "base/vector.h"
+
+/* What is done first: with an option of block a, or pass up to a block. 0 is nothing at all. */
+enum { CHOICE_NONE = 0, CHOICE_NOW = 1, CHOICE_LATER = 1 + TSR__CHAIN_OPTIONS };
+
+#define LARGEST_TABLE (UINT64_C(4) << 30)
+
+typedef struct solver {
+  const tsr__chain *chain;
+  uint64_t slot_bytes;
+  uint32_t slots;             /* of the budget, rounded down */
+  uint64_t *inputs;           /* slots of x[0..count] */
+  uint64_t *gradients_before; /* slots of the parameter gradients of blocks 0 to i - 1 */
+  double *pass_before;        /* time to pass them */
+  double *time;               /* (a, b, m) */
+  uint16_t *choice;
+  TSR__VECTOR(tsr__chain_step) steps;
+} solver;
+
+/* Rounded up; more slots than there are stay more, whatever is added. */
+static uint64_t slots_of(const solver *s, uint64_t bytes) {
+  uint64_t slots = bytes / s->slot_bytes + (bytes % s->slot_bytes != 0);
+  return slots < UINT32_MAX ? slots : UINT32_MAX;
+}
+
+static size_t row_of(const solver *s, size_t a, size_t b) {
+  size_t n = s->chain->count;
+  assert(a <= b && b < n);
+  /* Rows (0, 0) to (0, n - 1), then (1, 1) to (1, n - 1), and so on. */
+  size_t before = a * n - (a ? a * (a - 1) / 2 : 0);
+  return (before + b - a) * ((size_t)s->slots + 1);
+}
+
+static uint64_t gradients(const solver *s, size_t a, size_t b) {
+  return s->gradients_before[b + 1] - s->gradients_before[a];
+}
+
+/* A candidate for each m from `least` on: time + first[m - minus_first] + second[m - minus_second].
+ * NULL is a part that there is none of. */
+typedef struct candidate {
+  uint64_t least;
+  double time_s;
+  const double *first, *second;
+  uint64_t minus_first, minus_second;
+  uint16_t choice;
+} candidate;
+
+static void consider(const solver *s, size_t row, candidate c) {
+  double *time = s->time + row;
+  uint16_t *choice = s->choice + row;
+  if (c.first && c.minus_first > c.least) c.least = c.minus_first;
+  if (c.second && c.minus_second > c.least) c.least = c.minus_second;
+  for (uint64_t m = c.least; m <= s->slots; m++) {
+    double sum = c.time_s;
+    if (c.first) sum += c.first[m - c.minus_first];
+    if (c.second) sum += c.second[m - c.minus_second];
+    if (sum < time[m]) {
+      time[m] = sum;
+      choice[m] = c.choice;
+    }
+  }
+}
+
+/* Run a with an option, train the rest, a's backward. */
+static void consider_now(const solver *s, size_t a, size_t b) {
+  const tsr__chain_block *block = &s->chain->blocks[a];
+  uint64_t last_gradient = s->inputs[b + 1], output = s->inputs[a + 1];
+  for (size_t k = 0; k < block->option_count; k++) {
+    const tsr__chain_option *option = &block->options[k];
+    uint64_t saved = slots_of(s, option->saved_bytes);
+    uint64_t forward = last_gradient + saved + output + slots_of(s, block->forward_extra_bytes);
+    uint64_t backward = saved + output + s->inputs[a] + slots_of(s, block->backward_extra_bytes) +
+                        gradients(s, a, b);
+    candidate c = {.least = forward > backward ? forward : backward,
+                   .time_s = option->forward_s + option->backward_s,
+                   .choice = (uint16_t)(CHOICE_NOW + k)};
+    if (a < b) {
+      c.first = s->time + row_of(s, a + 1, b);
+      c.minus_first = saved + output;
+    }
+    consider(s, row_of(s, a, b), c);
+  }
+}
+
+/* Pass a to j - 1, train j to b, then a to j - 1. */
+static void consider_later(const solver *s, size_t a, size_t b) {
+  uint64_t last_gradient = s->inputs[b + 1], sweep = 0;
+  for (size_t j = a + 1; j <= b; j++) {
+    uint64_t passing = last_gradient + (j - 1 > a ? s->inputs[j - 1] : 0) + s->inputs[j] +
+                       slots_of(s, s->chain->blocks[j - 1].forward_extra_bytes);
+    if (passing > sweep) sweep = passing;
+    consider(s, row_of(s, a, b),
+             (candidate){.least = sweep,
+                         .time_s = s->pass_before[j] - s->pass_before[a],
+                         .first = s->time + row_of(s, j, b),
+                         .minus_first = s->inputs[j],
+                         .second = s->time + row_of(s, a, j - 1),
+                         .minus_second = gradients(s, j, b),
+                         .choice = (uint16_t)(CHOICE_LATER + j)});
+  }
+}
+
+static void fill(solver *s) {
+  size_t n = s->chain->count, cells = (n * (n + 1) / 2) * ((size_t)s->slots + 1);
+  for (size_t i = 0; i < cells; i++) s->time[i] = INFINITY;
+  for (size_t length = 1; length <= n; length++)
+    for (size_t a = 0; a + length <= n; a++) {
+      consider_now(s, a, a + length - 1);
+      consider_later(s, a, a + length - 1);
+    }
+}
+
+/* ---- the schedule ---- */
+
+static bool push(solver *s, size_t block, tsr__chain_kind kind, size_t option, bool keeps_input) {
+  return TSR__VECTOR_PUSH(&s->steps, (tsr__chain_step){.block = (uint16_t)block,
+                                                       .kind = (uint8_t)kind,
+                                                       .option = (uint8_t)option,
+                                                       .keeps_input = keeps_input});
+}
+
+/* Depth is at most the number of blocks: each call is for fewer of them. */
+static bool follow(solver *s, size_t a, size_t b, uint64_t m) {
+  uint16_t choice = s->choice[row_of(s, a, b) + m];
+  assert(m <= s->slots && choice != CHOICE_NONE);
+  if (choice < CHOICE_LATER) {
+    size_t option = (size_t)choice - CHOICE_NOW;
+    uint64_t kept = slots_of(s, s->chain->blocks[a].options[option].saved_bytes) + s->inputs[a + 1];
+    return push(s, a, TSR__CHAIN_RUN, option, true) && (a == b || follow(s, a + 1, b, m - kept)) &&
+           push(s, a, TSR__CHAIN_BACKWARD, option, false);
+  }
+  size_t j = (size_t)choice - CHOICE_LATER;
+  bool ok = true;
+  for (size_t i = a; ok && i < j; i++) ok = push(s, i, TSR__CHAIN_PASS, 0, i == a);
+  return ok && follow(s, j, b, m - s->inputs[j]) && follow(s, a, j - 1, m - gradients(s, j, b));
+}
+
+typedef struct live {
+  uint64_t bytes, peak_bytes;
+} live;
+
+static void touch(live *l, uint64_t extra_bytes) {
+  uint64_t now = tsr__sum_u64(l->bytes, extra_bytes);
+  if (now > l->peak_bytes) l->peak_bytes = now;
+}
+
+static uint64_t bytes_of(const tsr__chain *chain, size_t boundary) {
+  return boundary < chain->count ? chain->blocks[boundary].input_bytes : chain->output_bytes;
+}
+
+/* x[i] counts from when it is made until it is dropped, at the latest when block i's backward is done: then
+ * nobody needs it. x[0] never counts. */
+void tsr__chain_measure(const tsr__chain *chain, const tsr__chain_step *steps, size_t count,
+                        uint64_t *peak_bytes, double *time_s) {
+  bool has[TSR__CHAIN_BLOCKS + 1] = {false};
+  live l = {.bytes = chain->output_bytes}; /* its gradient */
+  double time = 0;
+  touch(&l, 0);
+  for (size_t i = 0; i < count; i++) {
+    size_t at = steps[i].block;
+    const tsr__chain_block *block = &chain->blocks[at];
+    const tsr__chain_option *option = &block->options[steps[i].option];
+    uint64_t output = bytes_of(chain, at + 1), input = at ? block->input_bytes : 0;
+    assert(at < chain->count && steps[i].option < block->option_count);
+    if (steps[i].kind == TSR__CHAIN_BACKWARD) {
+      if (has[at + 1]) l.bytes -= output;
+      has[at + 1] = false;
+      l.bytes += block->input_bytes + block->gradient_bytes;
+      touch(&l, block->backward_extra_bytes);
+      l.bytes -= option->saved_bytes + output; /* the gradient of x[i + 1] */
+      if (at && has[at]) l.bytes -= input;
+      has[at] = false;
+      time += option->backward_s;
+      continue;
+    }
+    bool saves = steps[i].kind == TSR__CHAIN_RUN;
+    assert(at == 0 || has[at]);
+    if (!has[at + 1]) l.bytes += output;
+    has[at + 1] = true;
+    if (saves) l.bytes += option->saved_bytes;
+    touch(&l, block->forward_extra_bytes);
+    time += saves ? option->forward_s : block->pass_s;
+    if (!saves && !steps[i].keeps_input && at) {
+      l.bytes -= input;
+      has[at] = false;
+    }
+  }
+  *peak_bytes = l.peak_bytes;
+  *time_s = time;
+}
+
+/* ---- all together ---- */
+
+static void release(solver *s) {
+  tsr__free(s->inputs);
+  tsr__free(s->gradients_before);
+  tsr__free(s->pass_before);
+  tsr__free(s->time);
+  tsr__free(s->choice);
+  TSR__VECTOR_FREE(&s->steps);
+}
+
+static bool begin(solver *s) {
+  const tsr__chain *chain = s->chain;
+  size_t n = chain->count, cells = (n * (n + 1) / 2) * ((size_t)s->slots + 1);
+  s->inputs = TSR__NEW_ARRAY(uint64_t, n + 1);
+  s->gradients_before = TSR__NEW_ARRAY(uint64_t, n + 1);
+  s->pass_before = TSR__NEW_ARRAY(double, n + 1);
+  s->time = tsr__realloc(NULL, cells, sizeof *s->time);
+  s->choice = TSR__NEW_ARRAY(uint16_t, cells);
+  if (!s->inputs || !s->gradients_before || !s->pass_before || !s->time || !s->choice) return false;
+  s->inputs[n] = slots_of(s, chain->output_bytes);
+  for (size_t i = 0; i < n; i++) {
+    const tsr__chain_block *block = &chain->blocks[i];
+    assert(block->option_count && block->option_count <= TSR__CHAIN_OPTIONS && block->pass_s >= 0);
+    s->inputs[i] = slots_of(s, block->input_bytes);
+    s->gradients_before[i + 1] = s->gradients_before[i] + slots_of(s, block->gradient_bytes);
+    s->pass_before[i + 1] = s->pass_before[i] + block->pass_s;
+  }
+  return true;
+}
+
+int tsr__chain_solve(const tsr__chain *chain, uint64_t budget_bytes, uint32_t slots,
+                     tsr__chain_answer *answer, tsr__chain_plan *out, tsr_error *error) {
+  solver s = {.chain = chain};
+  size_t n = chain->count;
+  assert(n && n <= TSR__CHAIN_BLOCKS && slots && slots <= UINT16_MAX);
+  s.slot_bytes = budget_bytes / slots + (budget_bytes % slots != 0);
+  if (!s.slot_bytes) s.slot_bytes = 1;
+  s.slots = (uint32_t)(budget_bytes / s.slot_bytes);
+  if ((uint64_t)n * (n + 1) / 2 * ((uint64_t)s.slots + 1) >
+      LARGEST_TABLE / (sizeof *s.time + sizeof *s.choice))
+    return tsr__fail(error, TSR_ERROR_LIMIT, TSR_OFFSET_NONE,
+                     "a plan for so many blocks needs fewer slots");
+  bool ok = begin(&s);
+  if (ok) fill(&s);
+  *answer = TSR__CHAIN_TOO_LARGE;
+  if (ok && s.choice[row_of(&s, 0, n - 1) + s.slots] != CHOICE_NONE) {
+    ok = follow(&s, 0, n - 1, s.slots);
+    if (ok) {
+      tsr__chain_plan plan = {.steps = s.steps.items, .count = s.steps.count};
+      s.steps.items = NULL;
+      tsr__chain_measure(chain, plan.steps, plan.count, &plan.peak_bytes, &plan.time_s);
+      assert(plan.peak_bytes <= budget_bytes);
+      *answer = TSR__CHAIN_FITS;
+      *out = plan;
+    }
+  }
+  release(&s);
+  return ok ? 0 : tsr__fail_memory(error);
+}
+
+void tsr__chain_plan_release(tsr__chain_plan *plan) {
+  tsr__free(plan->steps);
+  *plan = (tsr__chain_plan){0};
+}
