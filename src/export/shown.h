@@ -50,7 +50,7 @@ typedef struct tsr__shown_name {
   tsr_text name, file;
   uint64_t line;
 } tsr__shown_name;
-tsr__shown_name tsr__shown_name_of(const tsr__shown *shown, uint32_t entry);
+tsr__shown_name tsr__shown_name_of(const tsr__shown *shown, uint32_t id);
 
 /* Append the last stack, outermost first: `main (train.py:40);step (train.py:31);aten::mul`. */
 void tsr__shown_append(const tsr__shown *shown, tsr__buffer *out);

@@ -106,6 +106,7 @@ static bool lengthen(tsr__coverage *set, uint64_t period) {
 static bool align(tsr__coverage *a, tsr__coverage *b) {
   uint64_t period = a->period > b->period ? a->period : b->period;
   uint64_t shorter = a->period < b->period ? a->period : b->period;
+  assert(shorter);
   if (period % shorter) period = a->elements;
   return lengthen(a, period) && lengthen(b, period);
 }

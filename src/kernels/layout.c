@@ -46,6 +46,7 @@ tsr__layout tsr__layout_dense(tsr__shape shape) {
 tsr__layout tsr__layout_like(tsr__layout model) {
   uint32_t order[TSR__SHAPE_RANK] = {0, 1, 2, 3};
   const uint64_t *stride = model.stride;
+  assert(model.shape.rank <= TSR__SHAPE_RANK);
   for (uint32_t i = 1; i < model.shape.rank; i++) /* an insertion sort: equal strides keep order */
     for (uint32_t j = i; j > 0; j--) {
       uint32_t a = order[j - 1], b = order[j];
