@@ -111,6 +111,11 @@ bool tsr__layout_reshape(tsr__layout layout, tsr__shape shape, tsr__layout *out)
   uint32_t run = 0;
   uint64_t taken = 1; /* elements of the run that inner dimensions have */
   if (tsr__shape_elements(shape) != tsr__shape_elements(layout.shape)) return false;
+  if (!tsr__shape_elements(shape)) { /* no element is anywhere */
+    *out = tsr__layout_dense(shape);
+    out->offset = layout.offset;
+    return true;
+  }
   for (uint32_t i = shape.rank; i-- > 0;) {
     if (shape.dim[i] == 1) {
       made.stride[i] = 1;

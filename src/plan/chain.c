@@ -51,7 +51,7 @@ static uint64_t gradients(const solver *s, size_t a, size_t b) {
 }
 
 /* A candidate for each m from `least` on: time + first[m - minus_first] + second[m - minus_second].
- * NULL is a part that there is none of. */
+ * A NULL part is left out. */
 typedef struct candidate {
   uint64_t least;
   double time_s;

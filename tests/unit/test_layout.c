@@ -64,6 +64,8 @@ static void by_hand(void **state) {
   assert_false(tsr__layout_reshape(keys, TSR__SHAPE(80), &out)); /* there are gaps */
   assert_true(tsr__layout_reshape(keys, TSR__SHAPE(10, 2, 4), &out));
   assert_int_equal(out.stride[0], 24);
+  assert_true(tsr__layout_reshape(tsr__layout_dense(TSR__SHAPE(3, 0)), TSR__SHAPE(0, 5), &out));
+  assert_int_equal(tsr__layout_end(out), 0);
   assert_true(tsr__layout_is_dense(tsr__layout_dense(TSR__SCALAR)));
   assert_int_equal(tsr__layout_end(tsr__layout_dense(TSR__SCALAR)), 1);
   tsr__layout row = tsr__layout_broadcast(tsr__layout_dense(TSR__SHAPE(1, 7)), TSR__SHAPE(3, 7));
