@@ -459,6 +459,26 @@ static size_t append_cut_piece(tsr__buffer *out, const place *kept, size_t colum
   return taken + room;
 }
 
+/* The second of two places alone, "> linear.py:125 forward", where both do not fit: the first is what rows that
+ * would read alike have in common. Returns the columns, 0 if it does not fit either. */
+static size_t append_callee(tsr__buffer *out, const place *kept, size_t columns) {
+  static const char arrow[] = "> ";
+  const place_part *part = &kept->parts[1];
+  place_cut cut = {.most_name = UNCUT, .folders = NO_FOLDER};
+  if (kept->count < 2 || !part->anchor.columns) return 0;
+  for (int round = 0; round < 2; round++, cut.has_no_names = true) {
+    size_t name = name_columns(part, cut);
+    size_t taken = kept->indent + sizeof arrow - 1 + folder_columns(part, cut) +
+                   part->anchor.columns + (name ? name + 1 : 0);
+    if (taken > columns) continue;
+    tsr__buffer_fill(out, ' ', kept->indent);
+    tsr__buffer_text(out, arrow);
+    append_part(out, part, cut);
+    return taken;
+  }
+  return 0;
+}
+
 static size_t show_column(tsr__buffer *out, const place *from, tsr_text text, size_t width,
                           size_t columns, size_t at) {
   const place_part *first = &from->parts[0];
@@ -495,6 +515,7 @@ size_t tsr__place_shorten_at(tsr__buffer *out, tsr_text text, size_t width, size
   if (keeps_pieces && from.parts[0].anchor.columns && keep_piece(&from, width, at, &kept)) {
     taken = append_first(out, &kept, CUTS(cuts), kept.count, columns);
     if (!taken) taken = append_cut_piece(out, &kept, columns);
+    if (!taken) taken = append_callee(out, &kept, columns);
   }
   return taken ? taken : show_column(out, &from, text, width, columns, at);
 }

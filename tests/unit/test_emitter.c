@@ -482,30 +482,49 @@ static void test_chains_are_shortened(void **state) {
   }
 }
 
-/* Of rows that would read alike, each shows the caller or the operation in which it differs. */
-static void test_cut_rows_show_what_differs(void **state) {
-  (void)state;
-  static const char *const texts[] = {
-      "model.py:382 forward (aten::multiply), from trainer.py:9",
-      "model.py:382 forward (aten::multiply), from trainer.py:10, from train.py:2",
-      "model.py:382 forward (aten::divide), from trainer.py:9",
-      "model.py:382 forward > linear.py:7 call (aten::multiply)"};
+static void assert_rows(const char *const *texts, size_t count, uint32_t width,
+                        const char *expected) {
   static const tsr__column columns[] = {{NULL, "name", TSR__ELASTIC}};
   sink to = {0};
   tsr__emitter e;
-  tsr__emitter_init(&e, &(tsr_report_options){.width = 28}, sink_write, &to);
+  tsr__emitter_init(&e, &(tsr_report_options){.width = width}, sink_write, &to);
   tsr__emit_table(&e, NULL, columns, 1);
-  for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+  for (size_t i = 0; i < count; i++) {
     tsr__emit_row(&e, (tsr__cell[]){tsr__string(texts[i])});
     tsr__emit_row_end(&e);
   }
   tsr__emit_table_end(&e);
   assert_int_equal(tsr__emitter_finish(&e, NULL), TSR_OK);
-  assert_output(&to, "  name\n"
-                     "  model.py:382 forward ...\n"
-                     "  model.py:382, from...py:10\n"
-                     "  model.py:382 (divide)\n"
-                     "  model.py:382 > linear.py:7\n");
+  assert_output(&to, expected);
+}
+
+/* Of rows that would read alike, each shows the caller or the operation in which it differs. */
+static void test_cut_rows_show_what_differs(void **state) {
+  static const char *const texts[] = {
+      "model.py:382 forward (aten::multiply), from trainer.py:9",
+      "model.py:382 forward (aten::multiply), from trainer.py:10, from train.py:2",
+      "model.py:382 forward (aten::divide), from trainer.py:9",
+      "model.py:382 forward > linear.py:7 call (aten::multiply)"};
+  (void)state;
+  assert_rows(texts, sizeof texts / sizeof *texts, 28,
+              "  name\n"
+              "  model.py:382 forward ...\n"
+              "  model.py:382, from...py:10\n"
+              "  model.py:382 (divide)\n"
+              "  model.py:382 > linear.py:7\n");
+}
+
+/* If there is no room for the line that they have in common, the other one is shown alone. */
+static void test_cut_rows_show_the_line_that_differs(void **state) {
+  static const char *const texts[] = {"train.py:57 train > modeling_gpt2.py:1092 forward",
+                                      "train.py:57 train > modeling_gpt2.py:412 forward",
+                                      "train.py:57 train > lib/short.py:4 go"};
+  (void)state;
+  assert_rows(texts, sizeof texts / sizeof *texts, 28,
+              "  name\n"
+              "  train.py:57 train ...\n"
+              "  > modeling_gpt2.py:412\n"
+              "  > lib/short.py:4 go\n");
 }
 
 static void assert_table(uint32_t width, bool is_last, const char *expected) {
@@ -661,6 +680,7 @@ int main(void) {
       cmocka_unit_test(test_places_are_shortened),
       cmocka_unit_test(test_chains_are_shortened),
       cmocka_unit_test(test_cut_rows_show_what_differs),
+      cmocka_unit_test(test_cut_rows_show_the_line_that_differs),
       cmocka_unit_test(test_tables_give_way),
       cmocka_unit_test(test_output_goes_out_in_pieces),
       cmocka_unit_test(test_long_strings_go_out_in_pieces),
