@@ -38,7 +38,7 @@ COLUMNS = (60, 80, 100, 120)
 
 # Their rows are of one category each.
 WITH_CATEGORY = ('why', 'check')
-TITLE = re.compile(r'allocated at|(?:in use|requested), by line|(?:^| )function$|^  (?:line|operation|module)(?:  |$)')
+TITLE = re.compile(r'allocated at(?:  |$)|(?:in use|requested), by line|(?:^| )function$|^  (?:line|operation|module)(?:  |$)')
 
 
 def named(line, first, header):
@@ -93,11 +93,14 @@ def check(names, what, with_category):
 
 
 def check_lines(names, whole, what):
-    """A row that names a line of the program names it however narrow the terminal is."""
+    """A row that names a line names it however narrow the terminal is; of two places, rows that share the
+    first may name the second, after '> '."""
     assert len(names) == len(whole), f'{what}: {len(names)} rows instead of {len(whole)}'
     for (_, name), (_, full) in zip(names, whole):
-        line = re.match(r'\S+(:\d+)(?= |$)', full)
-        if line and not re.search(re.escape(line.group(1)) + r'(?= |,|$)', name):
+        lines = [line.group(1) for line in
+                 (re.match(r'\S+(:\d+)(?= |,|$)', part) for part in full.split(' > ')) if line]
+        shown = lines[1:] if name.startswith('> ') else lines[:1]
+        if lines and not any(re.search(re.escape(line) + r'(?= |,|$)', name) for line in shown):
             raise AssertionError(f'{what}: {full!r} lost its line: {name!r}')
 
 

@@ -47,7 +47,7 @@ def environment(work):
         return python
     shutil.rmtree(folder, ignore_errors=True)
     expect(sys.executable, '-m', 'venv', folder)
-    pip = [python, '-m', 'pip', 'install', '--quiet', '--disable-pip-version-check', '--prefer-binary']
+    pip = [python, '-m', 'pip', 'install', '--quiet', '--no-compile', '--disable-pip-version-check', '--prefer-binary']
     status, output = call(*pip, *TOOLS)
     if status:
         raise Unreachable(output.strip().splitlines()[-1] if output.strip() else 'pip failed')
