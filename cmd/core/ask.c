@@ -307,8 +307,9 @@ static const char *form_of(cli_session *session) {
   const cli_options *options = session->options;
   const tsr_parameter *row = cli_option_named(options->command, "format", strlen("format"));
   int index = tsr_params_choice(options->own, "format");
-  const char *word = index < 0 ? words[options->json ? ANSWER_JSON : format_by_name(options)]
-                               : row->choices[index];
+  int by_name = index < 0 && !options->json ? format_by_name(options) : ANSWER_JSON;
+  if (by_name < 0) by_name = ANSWER_TEXT; /* refused before the file was read */
+  const char *word = index < 0 ? words[by_name] : row->choices[index];
   if (strcmp(word, "json") == 0) session->report.format = TSR_REPORT_JSON;
   if (strcmp(word, "json") == 0) session->report.color = false;
   return strcmp(word, "json") == 0 || strcmp(word, "text") == 0 ? NULL : word;

@@ -100,7 +100,7 @@ static void draw_clock(cli_progress *progress) {
   progress->shown = true;
 }
 
-/* Wait for the end, but no longer than so many milliseconds. The lock is held. */
+/* Wait for the end, for at most `milliseconds`. The lock is held. */
 static void wait_for_end(cli_clock *clock, int64_t most_ms) {
   struct timespec until = {0};
   if (clock_gettime(CLOCK_REALTIME, &until) != 0) return;

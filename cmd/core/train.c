@@ -17,6 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <tessera/unstable/params.h>
+#include <tessera/unstable/runs.h>
 #include <tessera/unstable/training.h>
 #include <time.h>
 
@@ -54,12 +55,6 @@ static const tsr_parameter train_parameters[] = {
      .help = "Tokens per sequence (default: 64).",
      .fallback = 64,
      .least = 2},
-    {.name = "accumulate",
-     .kind = TSR_PARAMETER_COUNT,
-     .argument = "K",
-     .help = "Batches per step, whose gradients are accumulated (default: 1).",
-     .fallback = 1,
-     .least = 1},
     {.name = "lr",
      .kind = TSR_PARAMETER_TEXT,
      .argument = "RATE",
@@ -69,40 +64,7 @@ static const tsr_parameter train_parameters[] = {
      .argument = "N",
      .help = "What weights, batches and dropout are drawn from (default: 0). The same seed gives "
              "the same run."},
-    {.name = "optimizer",
-     .kind = TSR_PARAMETER_CHOICE,
-     .argument = "NAME",
-     .help = "adamw (default), with betas 0.9 and 0.999 and decay 0.01, which is adamw-foreach; "
-             "adamw-fused, which takes less memory; adamw-loop; or sgd, without momentum.",
-     .choices =
-         (const char *const[]){"adamw", "adamw-foreach", "adamw-fused", "adamw-loop", "sgd", NULL}},
-    {.name = "dtype",
-     .kind = TSR_PARAMETER_CHOICE,
-     .argument = "TYPE",
-     .help = "fp32 (default), bf16, fp16; autocast-bf16, autocast-fp16: fp32 under autocast.",
-     .choices =
-         (const char *const[]){"fp32", "bf16", "fp16", "autocast-bf16", "autocast-fp16", NULL}},
-    {.name = "attention",
-     .kind = TSR_PARAMETER_CHOICE,
-     .argument = "KERNEL",
-     .help = "sdpa (default): what scaled_dot_product_attention chooses on an A100; eager; flash; "
-             "efficient; or chunked:N, N query rows at a time.",
-     .choices = (const char *const[]){"sdpa", "eager", "flash", "efficient", "chunked:N", NULL}},
-    {.name = "checkpoint",
-     .kind = TSR_PARAMETER_CHOICE,
-     .argument = "WHAT",
-     .help = "What is recomputed in backward: none (default); full, each block; selective, each "
-             "attention; or every:K, K blocks at a time. It changes no number.",
-     .choices = (const char *const[]){"none", "full", "selective", "every:K", NULL}},
-    {.name = "loss",
-     .kind = TSR_PARAMETER_CHOICE,
-     .argument = "FORM",
-     .help = "full (default), or chunked:N, head and cross-entropy of N tokens at a time.",
-     .choices = (const char *const[]){"full", "chunked:N", NULL}},
-    {.name = "no_kv_cache",
-     .option = "no-kv-cache",
-     .kind = TSR_PARAMETER_FLAG,
-     .help = "Do not keep keys and values in a cache, as transformers does even in training."},
+    TSR_RUN_PARAMETERS,
     {.name = "threads",
      .kind = TSR_PARAMETER_COUNT,
      .argument = "N",
@@ -304,32 +266,6 @@ static int explain_end(const tsr_training *t, const cli_command *command) {
 
 /* ---- The command ---- */
 
-/* The index of the word, 0 unless one was given: the first word is the default. */
-static int choice(const tsr_params *params, const char *name) {
-  int index = tsr_params_choice(params, name);
-  return index < 0 ? 0 : index;
-}
-
-static tsr_simulate_options run_options(const tsr_params *params) {
-  static const tsr_simulate_attention attentions[] = {TSR_ATTENTION_SDPA, TSR_ATTENTION_EAGER,
-                                                      TSR_ATTENTION_FLASH, TSR_ATTENTION_EFFICIENT,
-                                                      TSR_ATTENTION_CHUNKED};
-  return (tsr_simulate_options){.struct_bytes = sizeof(tsr_simulate_options),
-                                .batch = tsr_params_count(params, "batch"),
-                                .sequence = tsr_params_count(params, "seq"),
-                                .steps = tsr_params_count(params, "steps"),
-                                .accumulate = tsr_params_count(params, "accumulate"),
-                                .optimizer = (tsr_simulate_optimizer)choice(params, "optimizer"),
-                                .dtype = (tsr_simulate_dtype)choice(params, "dtype"),
-                                .attention = attentions[choice(params, "attention")],
-                                .attention_chunk = tsr_params_choice_number(params, "attention"),
-                                .checkpoint = (tsr_simulate_checkpoint)choice(params, "checkpoint"),
-                                .checkpoint_every = tsr_params_choice_number(params, "checkpoint"),
-                                .loss_chunk = tsr_params_choice_number(params, "loss"),
-                                .no_kv_cache = tsr_params_flag(params, "no_kv_cache"),
-                                .capacity_bytes = tsr_params_count(params, "capacity")};
-}
-
 static int check(const cli_options *options, double *rate, const tsr_format **format) {
   const tsr_params *own = options->own;
   const char *lr = tsr_params_text(own, "lr"), *ending = "",
@@ -362,8 +298,9 @@ static int write_snapshot(cli_session *session, const tsr_snapshot *snapshot,
 /* Train, and print what comes of it. */
 static int train(cli_session *session, const tsr_train_options *how, run *r, tsr_training *out) {
   const tsr_params *own = session->options->own;
-  tsr_simulate_options options = run_options(own);
+  tsr_simulate_options options;
   struct sigaction before;
+  tsr_simulate_options_of(own, &options);
   watch_interrupts(&before);
   r->started_s = r->last_s = now_s();
   int status = tsr_train(tsr_params_model(own, "model"), &options, how, out, &session->error);

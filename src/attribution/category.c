@@ -80,9 +80,10 @@ typedef struct judge {
   uint32_t *span;           /* by run: the number of the backward pass that it is in or follows */
   uint32_t *optimizer_pass; /* the same for optimizer runs */
   uint32_t span_count, optimizer_count;
-  tsr__map gradients; /* size -> gradients of it in the fullest backward pass */
-  tsr__map states;    /* size -> state made in the fullest optimizer run */
-  tsr__map fates;     /* stack and size -> index in seen, see learn_fates */
+  tsr__map gradients;     /* size -> gradients of it in the fullest backward pass */
+  tsr__map states;        /* size -> state made in the fullest optimizer run */
+  tsr__map hopper_stacks; /* stack -> allocations of a workspace's size on Hopper */
+  tsr__map fates;         /* stack and size -> index in seen, see learn_fates */
   TSR__VECTOR(fate) seen;
   tsr__map unclaimed;      /* size -> parameters without a gradient, see learn_fates */
   bool *is_gradient_stack; /* by stack: made in forward, freed by zero_grad */
@@ -415,7 +416,7 @@ static verdict judge_parallel(const judge *j, uint32_t allocation, tsr__role rol
 
 /* cuBLAS's workspaces are never freed. Hopper's size is a round number, which an output that the program
  * keeps may have too: it must also survive into a later forward pass, as the only one of its stack. */
-static bool is_workspace_size(const judge *j, uint32_t allocation, size_t r) {
+static bool is_workspace_size(judge *j, uint32_t allocation, size_t r) {
   const tsr_events *events = &j->t->events;
   uint32_t birth = j->t->birth.items[allocation];
   if (j->t->death.items[allocation] != NEVER) return false;
@@ -423,13 +424,7 @@ static bool is_workspace_size(const judge *j, uint32_t allocation, size_t r) {
   if (events->size[birth] != HOPPER_WORKSPACE_BYTES) return false;
   if (j->phases->runs.items[r].phase != TSR_PHASE_FORWARD || j->after[r].forward == NEVER)
     return false;
-  for (size_t i = j->t->initial.count; i < j->out.count; i++) {
-    uint32_t other = j->t->birth.items[i];
-    bool is_alike = events->stack[other] == events->stack[birth] &&
-                    events->size[other] == HOPPER_WORKSPACE_BYTES;
-    if (is_alike && i != allocation) return false;
-  }
-  return true;
+  return count_of(&j->hopper_stacks, events->stack[birth]) == 1;
 }
 
 static verdict judge_one(judge *j, uint32_t allocation, size_t r) {
@@ -456,13 +451,15 @@ static void put(judge *j, uint32_t allocation, verdict v) {
 }
 
 /* Gradients that forward makes (a loss that computes its own) look like activations until zero_grad
- * frees them. */
-static bool find_gradient_stacks(judge *j) {
+ * frees them. And how often each stack asks for what may be a workspace. */
+static bool look_at_stacks(judge *j) {
   const tsr_events *events = &j->t->events;
   j->is_gradient_stack = TSR__NEW_ARRAY(bool, (size_t)j->roles->count + 1);
   if (!j->is_gradient_stack) return false;
   for (size_t i = j->t->initial.count; i < j->out.count; i++) {
-    uint32_t stack = events->stack[j->t->birth.items[i]];
+    uint32_t birth = j->t->birth.items[i], stack = events->stack[birth];
+    if (events->size[birth] == HOPPER_WORKSPACE_BYTES && !add_to(&j->hopper_stacks, stack))
+      return false;
     if (freed_by(j, (uint32_t)i).phase == TSR_PHASE_ZERO_GRAD && stack < j->roles->count)
       j->is_gradient_stack[stack] = true;
   }
@@ -765,20 +762,6 @@ static bool set_quotas(judge *j, quota *left) {
   return true;
 }
 
-static const tsr__phase_run *run_at(const tsr__phases *phases, uint32_t event) {
-  size_t low = 0, high = phases->runs.count;
-  while (low < high) {
-    size_t middle = low + (high - low) / 2;
-    if (phases->runs.items[middle].first <= event)
-      low = middle + 1;
-    else
-      high = middle;
-  }
-  assert(!low || phases->runs.items[low - 1].first <= event);
-  assert(low == phases->runs.count || phases->runs.items[low].first > event);
-  return low ? &phases->runs.items[low - 1] : NULL;
-}
-
 /* The number of layers of the model: the largest count that at least two sizes of gradients have in
  * common; 0 if none do. */
 static bool find_layers(const judge *j, uint64_t *layers) {
@@ -858,7 +841,7 @@ static bool judge_old(judge *j) {
   for (uint32_t i = 0; i < count; i++) {
     uint32_t death = j->t->death.items[i];
     if (j->out.category[i] == TSR_CATEGORY_UNKNOWN && death != NEVER)
-      put(j, i, judge_old_dead(j, i, run_at(j->phases, death), &left));
+      put(j, i, judge_old_dead(j, i, tsr__phases_run_at(j->phases, death), &left));
   }
   tsr__map_release(&left.parameters);
   tsr__map_release(&left.gradients);
@@ -910,7 +893,7 @@ static bool needs_replacing(const judge *j) {
   for (size_t i = 0; i < j->out.count; i++) {
     uint32_t death = j->t->death.items[i];
     if (j->out.category[i] != TSR_CATEGORY_PARAMETER || death == NEVER) continue;
-    const tsr__phase_run *run = run_at(j->phases, death);
+    const tsr__phase_run *run = tsr__phases_run_at(j->phases, death);
     if (run && run->phase == TSR_PHASE_OPTIMIZER) return true;
   }
   return false;
@@ -1169,7 +1152,7 @@ int tsr__categories_compute(const tsr__timeline *timeline, const tsr__roles *rol
             tsr__iterations_find(timeline, cycle, roles->count, &j.iterations) && count_kept(&j);
   if (ok) {
     j.ends_elsewhere = has_moved_on(&j);
-    ok = find_gradient_stacks(&j) && learn_fates(&j);
+    ok = look_at_stacks(&j) && learn_fates(&j);
   }
   if (ok) {
     judge_recorded(&j);
@@ -1185,6 +1168,7 @@ int tsr__categories_compute(const tsr__timeline *timeline, const tsr__roles *rol
   tsr__free(j.updates);
   tsr__free(j.saved);
   tsr__map_release(&j.gradients);
+  tsr__map_release(&j.hopper_stacks);
   tsr__map_release(&j.states);
   tsr__map_release(&j.fates);
   TSR__VECTOR_FREE(&j.seen);

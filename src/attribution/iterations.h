@@ -1,7 +1,7 @@
 /* iterations.h - what outlives the iteration of a loop in which it is made, where nothing runs backward.
  *
  * All iterations of an inference loop are one run of the phase forward, which ends with the last of them. What
- * outlives its own iteration (an output, a cache) is told by the steps of the trace. */
+ * outlives its own iteration (an output, a cache) is found from the steps of the trace. */
 #ifndef TSR_ATTRIBUTION_ITERATIONS_H
 #define TSR_ATTRIBUTION_ITERATIONS_H
 

@@ -403,7 +403,7 @@ bool tsr__phases_train(const tsr__phases *phases) {
   return false;
 }
 
-tsr_phase tsr__phases_at(const tsr__phases *phases, uint32_t event) {
+const tsr__phase_run *tsr__phases_run_at(const tsr__phases *phases, uint32_t event) {
   size_t low = 0, high = phases->runs.count;
   while (low < high) {
     size_t middle = low + (high - low) / 2;
@@ -412,5 +412,12 @@ tsr_phase tsr__phases_at(const tsr__phases *phases, uint32_t event) {
     else
       high = middle;
   }
-  return low ? (tsr_phase)phases->runs.items[low - 1].phase : TSR_PHASE_UNKNOWN;
+  assert(!low || phases->runs.items[low - 1].first <= event);
+  assert(low == phases->runs.count || phases->runs.items[low].first > event);
+  return low ? &phases->runs.items[low - 1] : NULL;
+}
+
+tsr_phase tsr__phases_at(const tsr__phases *phases, uint32_t event) {
+  const tsr__phase_run *run = tsr__phases_run_at(phases, event);
+  return run ? (tsr_phase)run->phase : TSR_PHASE_UNKNOWN;
 }

@@ -63,7 +63,9 @@ int tsr__phases_compute(const tsr_snapshot *snapshot, const tsr__roles *roles,
 void tsr__phases_release(tsr__phases *phases);
 /* Whether a backward pass or an optimizer's step is among them. Linear in runs. */
 bool tsr__phases_train(const tsr__phases *phases);
-/* The phase at an event; UNKNOWN before the first run. O(log runs). */
+/* The run that an event belongs to; NULL before the first. O(log runs). */
+const tsr__phase_run *tsr__phases_run_at(const tsr__phases *phases, uint32_t event);
+/* Its phase; UNKNOWN before the first run. O(log runs). */
 tsr_phase tsr__phases_at(const tsr__phases *phases, uint32_t event);
 
 #endif

@@ -142,7 +142,7 @@ static bool has_at(tsr_text text, size_t at, const char *part) {
 }
 
 /* Size of the path and line that `part` begins with: up to a colon and digits before a blank or the end. A
- * time, 10:30, is none. */
+ * time such as 10:30 does not count. */
 static size_t path_size(tsr_text part) {
   bool is_number = true;
   for (size_t at = 0; at < part.size_bytes; at++) {
@@ -334,7 +334,7 @@ static size_t append_anchor_end(tsr__buffer *out, const piece *anchor, size_t co
   return columns;
 }
 
-/* As many items of a list, "a 1 GiB, b 2 MiB", as fit. Returns the columns, 0 if it is none or the first
+/* As many items of a list, "a 1 GiB, b 2 MiB", as fit. Returns the columns, 0 if it is no list or the first
  * does not fit. */
 static size_t append_items(tsr__buffer *out, tsr_text text, size_t columns) {
   static const char rest[] = ", ...";

@@ -94,7 +94,7 @@ static tsr_stack_weight *row_of(rows *r, uint32_t allocation) {
 
 static void rows_end(rows *r) {
   tsr_weights_device *out = r->out;
-  if (out->stack_count) qsort(out->stacks, out->stack_count, sizeof *out->stacks, compare_weights);
+  if (out->stacks) qsort(out->stacks, out->stack_count, sizeof *out->stacks, compare_weights);
   tsr__map_release(&r->row_of);
   tsr__buffer_release(&r->scratch);
 }

@@ -117,7 +117,7 @@ bool tsr__layout_reshape(tsr__layout layout, tsr__shape shape, tsr__layout *out)
     return true;
   }
   for (uint32_t i = shape.rank; i-- > 0;) {
-    if (shape.dim[i] == 1) {
+    if (shape.dim[i] <= 1) {
       made.stride[i] = 1;
       continue;
     }

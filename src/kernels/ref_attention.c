@@ -84,9 +84,13 @@ static void scores_of(const attention *a, uint64_t b, uint64_t h, uint64_t i, ui
 static void keeps_of(const attention *a, uint64_t b, uint64_t h, uint64_t i, uint64_t first,
                      size_t count, double *out) {
   uint64_t row = (b * a->q.dim[1] + h) * a->q.dim[2] + i;
-  if (a->dropout > 0) tsr__random_uniform(a->key, row * a->k.dim[2] + first, count, out);
-  for (size_t j = 0; j < count; j++)
-    out[j] = a->dropout == 0 ? 1 : out[j] >= a->dropout ? 1 / (1 - a->dropout) : 0;
+  if (a->dropout == 0) {
+    for (size_t j = 0; j < count; j++) out[j] = 1;
+    return;
+  }
+  assert(a->dropout > 0 && a->dropout < 1);
+  tsr__random_uniform(a->key, row * a->k.dim[2] + first, count, out);
+  for (size_t j = 0; j < count; j++) out[j] = out[j] >= a->dropout ? 1 / (1 - a->dropout) : 0;
 }
 
 /* For each tile of columns `from` a range. */

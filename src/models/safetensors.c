@@ -459,9 +459,8 @@ static void put_array(tsr__buffer *out, const tsr__array *array) {
   tsr__buffer_printf(out, ":{\"dtype\":\"%s\",\"shape\":[", tsr__array_type_name(array->type));
   for (uint32_t i = 0; i < array->rank; i++)
     tsr__buffer_printf(out, "%s%llu", i ? "," : "", (unsigned long long)array->dim[i]);
-  tsr__buffer_printf(out, "],\"data_offsets\":[%llu,%llu]}",
-                     (unsigned long long)array->offset_bytes,
-                     (unsigned long long)(array->offset_bytes + array->size_bytes));
+  unsigned long long begin = array->offset_bytes, size = array->size_bytes;
+  tsr__buffer_printf(out, "],\"data_offsets\":[%llu,%llu]}", begin, begin + size);
 }
 
 int tsr__safetensors_write_header(tsr__array *arrays, size_t count, const char *const *metadata,

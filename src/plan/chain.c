@@ -246,7 +246,7 @@ int tsr__chain_solve(const tsr__chain *chain, uint64_t budget_bytes, uint32_t sl
   if ((uint64_t)n * (n + 1) / 2 * ((uint64_t)s.slots + 1) >
       LARGEST_TABLE / (sizeof *s.time + sizeof *s.choice))
     return tsr__fail(error, TSR_ERROR_LIMIT, TSR_OFFSET_NONE,
-                     "a plan for so many blocks needs fewer slots");
+                     "too many blocks for this number of slots: use fewer slots");
   bool ok = begin(&s);
   if (ok) fill(&s);
   *answer = TSR__CHAIN_TOO_LARGE;

@@ -108,13 +108,13 @@ static int read_run(const tsr__tokens *tokens, uint64_t first, size_t count, int
                                       (size_t)(here * each), error);
     if (status) return status;
     for (size_t i = 0; i < here; i++) {
+      unsigned long long number = first + i;
       out[i] = token_at(tokens->format, piece + i * each);
       if ((uint64_t)out[i] >= tokens->vocabulary)
         return tsr__fail(
             error, TSR_ERROR_FORMAT, tokens->start_bytes + (first + i) * each,
             "token %lld, number %llu of the file, is not among the %llu that the model knows",
-            (long long)out[i], (unsigned long long)(first + i),
-            (unsigned long long)tokens->vocabulary);
+            (long long)out[i], number, (unsigned long long)tokens->vocabulary);
     }
     out += here;
     first += here;

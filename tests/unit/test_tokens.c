@@ -1,4 +1,4 @@
-/* Files of tokens: bytes, 16 and 32 bits, llm.c's headers, and what is none of them. */
+/* Files of tokens: bytes, 16 and 32 bits, llm.c's headers, and files that hold no tokens. */
 #define _XOPEN_SOURCE 700
 
 #include "train/tokens.h"

@@ -21,7 +21,7 @@ VARIABLE = "TESSERA_RECORD"
 DEFAULT_FOLDER = "tessera-record"
 Check = Callable[
     [str, Any], Any
-]  # a check takes an option's name and value, and answers the value to use
+]  # a check takes an option's name and value, and returns the value to use
 
 
 def _folder(text: str | None) -> str | None:

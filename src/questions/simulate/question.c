@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "questions/question.h"
+#include "tessera/unstable/runs.h"
 #include "tessera/unstable/simulation.h"
 
 static const tsr_parameter parameters[] = {
@@ -40,51 +41,7 @@ static const tsr_parameter parameters[] = {
      .help = "Optimizer steps (default: 3; the first has no optimizer state yet).",
      .fallback = 3,
      .least = 1},
-    {.name = "accumulate",
-     .kind = TSR_PARAMETER_COUNT,
-     .argument = "K",
-     .help = "Batches per step, whose gradients are accumulated (default: 1).",
-     .fallback = 1,
-     .least = 1},
-    {.name = "optimizer",
-     .kind = TSR_PARAMETER_CHOICE,
-     .argument = "NAME",
-     .help = "adamw (default): torch.optim.AdamW with its defaults, which is adamw-foreach; "
-             "adamw-fused; adamw-loop, parameter by parameter; or sgd, without momentum.",
-     .choices =
-         (const char *const[]){"adamw", "adamw-foreach", "adamw-fused", "adamw-loop", "sgd", NULL}},
-    {.name = "dtype",
-     .kind = TSR_PARAMETER_CHOICE,
-     .argument = "TYPE",
-     .help = "fp32 (default), bf16, fp16; autocast-bf16, autocast-fp16: fp32 under autocast.",
-     .choices =
-         (const char *const[]){"fp32", "bf16", "fp16", "autocast-bf16", "autocast-fp16", NULL}},
-    {.name = "attention",
-     .kind = TSR_PARAMETER_CHOICE,
-     .argument = "KERNEL",
-     .help = "sdpa (default): what scaled_dot_product_attention chooses on an A100; eager; flash; "
-             "efficient, the kernel of cards before Ampere; or chunked:N, N query rows at a time.",
-     .choices = (const char *const[]){"sdpa", "eager", "flash", "efficient", "chunked:N", NULL}},
-    {.name = "gelu",
-     .kind = TSR_PARAMETER_CHOICE,
-     .argument = "FORM",
-     .help = "eager (default): eight operations, if the class has them; fused: one kernel.",
-     .choices = (const char *const[]){"eager", "fused", NULL}},
-    {.name = "checkpoint",
-     .kind = TSR_PARAMETER_CHOICE,
-     .argument = "WHAT",
-     .help = "What is recomputed in backward: none (default); full, each block; selective, each "
-             "attention; or every:K, K blocks at a time.",
-     .choices = (const char *const[]){"none", "full", "selective", "every:K", NULL}},
-    {.name = "loss",
-     .kind = TSR_PARAMETER_CHOICE,
-     .argument = "FORM",
-     .help = "full (default), or chunked:N, head and cross-entropy of N tokens at a time.",
-     .choices = (const char *const[]){"full", "chunked:N", NULL}},
-    {.name = "no_kv_cache",
-     .option = "no-kv-cache",
-     .kind = TSR_PARAMETER_FLAG,
-     .help = "Do not keep keys and values in a cache, as transformers does even in training."},
+    TSR_RUN_PARAMETERS,
     {.name = "fresh_process",
      .option = "fresh-process",
      .kind = TSR_PARAMETER_FLAG,
@@ -129,9 +86,9 @@ static int check(const tsr_params *params, tsr_error *error) {
                          "{batch}, {seq}, {steps} and {accumulate} must be at least 1");
 }
 
-static tsr_simulate_options options_of(const tsr_params *params) {
-  size_t settings;
-  tsr_simulate_options how = {
+void tsr_simulate_options_of(const tsr_params *params, tsr_simulate_options *out) {
+  *out = (tsr_simulate_options){
+      .struct_bytes = sizeof *out,
       .batch = tsr_params_count(params, "batch"),
       .sequence = tsr_params_count(params, "seq"),
       .steps = tsr_params_count(params, "steps"),
@@ -145,10 +102,16 @@ static tsr_simulate_options options_of(const tsr_params *params) {
       .loss_chunk = tsr_params_choice_number(params, "loss"),
       .gelu_fused = choice(params, "gelu") == 1,
       .no_kv_cache = tsr_params_flag(params, "no_kv_cache"),
-      .fresh_process = tsr_params_flag(params, "fresh_process"),
-      .categories = tsr_params_flag(params, "categories"),
       .capacity_bytes = tsr_params_count(params, "capacity"),
   };
+}
+
+static tsr_simulate_options options_of(const tsr_params *params) {
+  size_t settings;
+  tsr_simulate_options how;
+  tsr_simulate_options_of(params, &how);
+  how.fresh_process = tsr_params_flag(params, "fresh_process");
+  how.categories = tsr_params_flag(params, "categories");
   const tsr_allocator_settings *given = tsr_params_settings(params, "settings", &settings);
   if (settings) how.settings = *given;
   return how;

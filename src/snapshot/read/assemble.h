@@ -55,7 +55,7 @@ typedef struct tsr__assembler {
   TSR__VECTOR(uint32_t) frame_ids; /* scratch: the stack being made */
   uint32_t key_order;              /* of the dict that is becoming a row */
   tsr__map texts; /* id of a kept dict that is metadata -> string that spells it, or TSR_NONE */
-  uint32_t first_global;           /* string id of the first program name that a pickle requested */
+  uint32_t first_global; /* string id of the first program name that a pickle requested */
   uint64_t first_global_offset;
 } tsr__assembler;
 

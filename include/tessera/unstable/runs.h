@@ -1,0 +1,73 @@
+/* tessera/unstable/runs.h - a training run as users describe it: what `simulate` predicts and `train` runs.
+ *
+ * The parameters that both have, spelled once, and the options that they stand for. */
+#ifndef TESSERA_UNSTABLE_RUNS_H
+#define TESSERA_UNSTABLE_RUNS_H
+
+#include "tessera/simulate.h"
+#include "tessera/unstable/params.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Rows of an array of tsr_parameter (C only). The words of a choice are in the order of its enum, except for
+ * `attention`. */
+#define TSR_RUN_PARAMETERS                                                                         \
+  {.name = "accumulate",                                                                           \
+   .kind = TSR_PARAMETER_COUNT,                                                                    \
+   .argument = "K",                                                                                \
+   .help = "Batches per step, whose gradients are accumulated (default: 1).",                      \
+   .fallback = 1,                                                                                  \
+   .least = 1},                                                                                    \
+      {.name = "optimizer",                                                                        \
+       .kind = TSR_PARAMETER_CHOICE,                                                               \
+       .argument = "NAME",                                                                         \
+       .help = "adamw (default): torch.optim.AdamW with its defaults, which is adamw-foreach; "    \
+               "adamw-fused; adamw-loop, parameter by parameter; or sgd, without momentum.",       \
+       .choices = (const char *const[]){"adamw", "adamw-foreach", "adamw-fused", "adamw-loop",     \
+                                        "sgd", NULL}},                                             \
+      {.name = "dtype",                                                                            \
+       .kind = TSR_PARAMETER_CHOICE,                                                               \
+       .argument = "TYPE",                                                                         \
+       .help = "fp32 (default), bf16, fp16; autocast-bf16, autocast-fp16: fp32 under autocast.",   \
+       .choices =                                                                                  \
+           (const char *const[]){"fp32", "bf16", "fp16", "autocast-bf16", "autocast-fp16", NULL}}, \
+      {.name = "attention",                                                                        \
+       .kind = TSR_PARAMETER_CHOICE,                                                               \
+       .argument = "KERNEL",                                                                       \
+       .help =                                                                                     \
+           "sdpa (default): what scaled_dot_product_attention chooses on an A100; eager; flash; "  \
+           "efficient, the kernel of cards before Ampere; or chunked:N, N query rows at a time.",  \
+       .choices =                                                                                  \
+           (const char *const[]){"sdpa", "eager", "flash", "efficient", "chunked:N", NULL}},       \
+      {.name = "gelu",                                                                             \
+       .kind = TSR_PARAMETER_CHOICE,                                                               \
+       .argument = "FORM",                                                                         \
+       .help = "eager (default): eight operations, if the class has them; fused: one kernel.",     \
+       .choices = (const char *const[]){"eager", "fused", NULL}},                                  \
+      {.name = "checkpoint",                                                                       \
+       .kind = TSR_PARAMETER_CHOICE,                                                               \
+       .argument = "WHAT",                                                                         \
+       .help =                                                                                     \
+           "What is recomputed in backward: none (default); full, each block; selective, each "    \
+           "attention; or every:K, K blocks at a time.",                                           \
+       .choices = (const char *const[]){"none", "full", "selective", "every:K", NULL}},            \
+      {.name = "loss",                                                                             \
+       .kind = TSR_PARAMETER_CHOICE,                                                               \
+       .argument = "FORM",                                                                         \
+       .help = "full (default), or chunked:N, head and cross-entropy of N tokens at a time.",      \
+       .choices = (const char *const[]){"full", "chunked:N", NULL}},                               \
+  {                                                                                                \
+    .name = "no_kv_cache", .option = "no-kv-cache", .kind = TSR_PARAMETER_FLAG,                    \
+    .help = "Do not keep keys and values in a cache, as transformers does even in training."       \
+  }
+
+/* What these parameters, and `batch`, `seq`, `steps` and `capacity`, which each command has with defaults of
+ * its own, come to. All of them must be among the rows of `params`. O(1). */
+void tsr_simulate_options_of(const tsr_params *params, tsr_simulate_options *out);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
