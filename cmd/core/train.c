@@ -16,6 +16,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <tessera/unstable/params.h>
 #include <tessera/unstable/runs.h>
 #include <tessera/unstable/training.h>
@@ -36,7 +37,14 @@ static const tsr_parameter train_parameters[] = {
     {.name = "data",
      .kind = TSR_PARAMETER_PATH,
      .argument = "FILE",
-     .help = "The text to learn, at most 64 MiB; each byte is a token. '-' is standard input."},
+     .help = "What to learn: any text, whose bytes are the tokens, or a file of tokens. '-' is "
+             "standard input, for texts up to 64 MiB."},
+    {.name = "tokens",
+     .kind = TSR_PARAMETER_CHOICE,
+     .argument = "TYPE",
+     .help = "What FILE holds: bytes, u16 or u32 (little-endian numbers), or auto (default): what "
+             "llm.c's header says, else u16 if its name ends in .bin, else bytes.",
+     .choices = (const char *const[]){"auto", "bytes", "u16", "u32", NULL}},
     {.name = "steps",
      .kind = TSR_PARAMETER_COUNT,
      .argument = "N",
@@ -315,27 +323,47 @@ static int train(cli_session *session, const tsr_train_options *how, run *r, tsr
   return r->has_failed ? TSR_ERROR_WRITE : 0;
 }
 
+/* Standard input and pipes are read here; files by the library, while it trains. */
+static int find_data(cli_session *session, tsr_train_options *how, char **text) {
+  const tsr_params *own = session->options->own;
+  const char *path = tsr_params_text(own, "data");
+  int tokens = tsr_params_choice(own, "tokens");
+  struct stat found;
+  how->data = path;
+  how->tokens = tokens < 0 ? TSR_TRAIN_TOKENS_AUTO : (tsr_train_tokens)tokens;
+  bool is_stream = strcmp(path, "-") == 0 || (stat(path, &found) == 0 && S_ISFIFO(found.st_mode));
+  session->path = path;
+  if (!is_stream) return 0;
+  if (how->tokens > TSR_TRAIN_TOKENS_BYTES)
+    return cli_usage_error(session->options->command, "--tokens needs a file: a stream is bytes");
+  int status = cli_read_text(path, CLI_TEXTFILE_ANY, text, &how->text_bytes, &session->error);
+  how->data = NULL;
+  how->text = *text;
+  return status;
+}
+
 int cli_train(cli_session *session) {
   const cli_options *options = session->options;
   tsr_training out = {0};
   tsr_train_options how = {.struct_bytes = sizeof how};
   const tsr_format *format = NULL;
+  const char *subject = NULL;
   char *text = NULL;
   int status = check(options, &how.learning_rate, &format);
   if (status == 0) status = cli_read_parameters(session);
   if (status) return status;
   run r = {.session = session, .is_json = options->json, .model = session->path};
-  session->path = tsr_params_text(options->own, "data");
-  status = cli_read_text(session->path, CLI_TEXTFILE_ANY, &text, &how.text_bytes, &session->error);
+  status = find_data(session, &how, &text);
   if (status) return status;
-  how.text = text;
   how.seed = tsr_params_count(options->own, "seed");
   uint64_t threads = tsr_params_count(options->own, "threads");
   how.threads = threads > 1024 ? 1024 : (unsigned)threads;
   how.is_recorded = tsr_params_has(options->own, "snapshot");
   how.step = see_step;
   how.context = &r;
+  how.subject = &subject;
   status = train(session, &how, &r, &out);
+  if (subject) session->path = subject;
   free(text);
   if (status == 0) status = write_snapshot(session, out.snapshot, format);
   if (status == 0) status = explain_end(&out, options->command);

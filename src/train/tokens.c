@@ -73,6 +73,24 @@ static int examine(tsr__tokens *tokens, const char *path, uint64_t file_bytes, t
   return measure(tokens, file_bytes, error);
 }
 
+static int check_count(const tsr__tokens *tokens, tsr_error *error) {
+  if (tokens->count >= 2) return 0;
+  return tsr__fail(error, TSR_ERROR_FORMAT, TSR_OFFSET_NONE, "%llu tokens are too few to train on",
+                   (unsigned long long)tokens->count);
+}
+
+int tsr__tokens_of_text(const char *text, size_t size_bytes, uint64_t vocabulary, tsr__tokens *out,
+                        tsr_error *error) {
+  tsr__tokens tokens = {.handle = -1,
+                        .text = (const unsigned char *)text,
+                        .format = TSR__TOKENS_BYTES,
+                        .count = size_bytes,
+                        .vocabulary = vocabulary};
+  int status = check_count(&tokens, error);
+  if (!status) *out = tokens;
+  return status;
+}
+
 int tsr__tokens_open(const char *path, tsr__token_format format, uint64_t vocabulary,
                      tsr__tokens *out, tsr_error *error) {
   tsr__tokens tokens = {.handle = -1, .format = format, .vocabulary = vocabulary};
@@ -80,9 +98,7 @@ int tsr__tokens_open(const char *path, tsr__token_format format, uint64_t vocabu
   int status = tsr__os_open_sized(path, &tokens.handle, &file_bytes, error);
   if (status) return status;
   status = examine(&tokens, path, file_bytes, error);
-  if (!status && tokens.count < 2)
-    status = tsr__fail(error, TSR_ERROR_FORMAT, TSR_OFFSET_NONE,
-                       "%llu tokens are too few to train on", (unsigned long long)tokens.count);
+  if (!status) status = check_count(&tokens, error);
   if (status)
     tsr__tokens_release(&tokens);
   else
@@ -96,6 +112,14 @@ static int64_t token_at(tsr__token_format format, const unsigned char *bytes) {
   return number_at(bytes);
 }
 
+/* `size_bytes` of the tokens, from the byte `first` of the file or text on. */
+static int read_bytes(const tsr__tokens *tokens, uint64_t first, unsigned char *out,
+                      size_t size_bytes, tsr_error *error) {
+  if (!tokens->text) return tsr__os_read_exactly(tokens->handle, first, out, size_bytes, error);
+  memcpy(out, tokens->text + first, size_bytes);
+  return 0;
+}
+
 /* Without going round: all of it is in the file. */
 static int read_run(const tsr__tokens *tokens, uint64_t first, size_t count, int64_t *out,
                     tsr_error *error) {
@@ -104,8 +128,8 @@ static int read_run(const tsr__tokens *tokens, uint64_t first, size_t count, int
   assert(first <= tokens->count && count <= tokens->count - first);
   while (count) {
     size_t here = count < PIECE_BYTES / each ? count : (size_t)(PIECE_BYTES / each);
-    int status = tsr__os_read_exactly(tokens->handle, tokens->start_bytes + first * each, piece,
-                                      (size_t)(here * each), error);
+    int status =
+        read_bytes(tokens, tokens->start_bytes + first * each, piece, (size_t)(here * each), error);
     if (status) return status;
     for (size_t i = 0; i < here; i++) {
       unsigned long long number = first + i;
@@ -113,7 +137,7 @@ static int read_run(const tsr__tokens *tokens, uint64_t first, size_t count, int
       if ((uint64_t)out[i] >= tokens->vocabulary)
         return tsr__fail(
             error, TSR_ERROR_FORMAT, tokens->start_bytes + (first + i) * each,
-            "token %lld, number %llu of the file, is not among the %llu that the model knows",
+            "token %lld at position %llu is not in the model's vocabulary of %llu tokens",
             (long long)out[i], number, (unsigned long long)tokens->vocabulary);
     }
     out += here;
@@ -125,7 +149,7 @@ static int read_run(const tsr__tokens *tokens, uint64_t first, size_t count, int
 
 int tsr__tokens_read(const tsr__tokens *tokens, uint64_t first, size_t count, int64_t *out,
                      tsr_error *error) {
-  assert(tokens->handle >= 0 && tokens->count);
+  assert((tokens->handle >= 0 || tokens->text) && tokens->count);
   first %= tokens->count;
   while (count) {
     uint64_t left = tokens->count - first;
@@ -135,6 +159,20 @@ int tsr__tokens_read(const tsr__tokens *tokens, uint64_t first, size_t count, in
     out += here;
     count -= here;
     first = 0;
+  }
+  return 0;
+}
+
+int tsr__tokens_check(const tsr__tokens *tokens, uint64_t most, tsr_error *error) {
+  uint64_t each = token_bytes(tokens->format), left = tokens->count < most ? tokens->count : most;
+  int64_t numbers[1024];
+  if (each < sizeof tokens->vocabulary && tokens->vocabulary >> (8 * each))
+    return 0; /* none can be */
+  for (uint64_t first = 0; first < left;) {
+    size_t count = left - first < 1024 ? (size_t)(left - first) : 1024;
+    int status = read_run(tokens, first, count, numbers, error);
+    if (status) return status;
+    first += count;
   }
   return 0;
 }

@@ -25,9 +25,10 @@ typedef enum tsr__token_format {
 } tsr__token_format;
 
 typedef struct tsr__tokens {
-  int handle;               /* owned; -1 if absent */
-  tsr__token_format format; /* never AUTO */
-  uint64_t start_bytes;     /* where the tokens begin in the file */
+  int handle;                /* owned; -1 if absent */
+  const unsigned char *text; /* instead of a file: not owned */
+  tsr__token_format format;  /* never AUTO */
+  uint64_t start_bytes;      /* where the tokens begin in the file */
   uint64_t count;
   uint64_t vocabulary; /* every token that was read is smaller */
 } tsr__tokens;
@@ -38,6 +39,12 @@ typedef struct tsr__tokens {
  * TSR_ERROR_UNSUPPORTED (a version of llm.c's header that is not known). Reads at most the header. */
 int tsr__tokens_open(const char *path, tsr__token_format format, uint64_t vocabulary,
                      tsr__tokens *out, tsr_error *error);
+/* The bytes of a text in memory, which must outlive `*out`. TSR_ERROR_FORMAT for fewer than 2. */
+int tsr__tokens_of_text(const char *text, size_t size_bytes, uint64_t vocabulary, tsr__tokens *out,
+                        tsr_error *error);
+/* Look for a token outside the vocabulary among the first `most`. Fails as tsr__tokens_read does. At once
+ * if the format has no such token, else O(most). */
+int tsr__tokens_check(const tsr__tokens *tokens, uint64_t most, tsr_error *error);
 /* Tokens `first` to `first + count`, counted modulo the file's length: after the last comes the first.
  * Fails with TSR_ERROR_IO, or TSR_ERROR_FORMAT for a token outside the vocabulary, which the message
  * names with its position; `out` is undefined then. Any thread. O(count). */

@@ -3,6 +3,7 @@
 
 usage: train.py --tessera PATH --work FOLDER"""
 import argparse
+import array
 import functools
 import json
 import math
@@ -85,6 +86,41 @@ def as_predicted(t):
                    (t.work / 'wanted.pickle').read_bytes())
 
 
+def token_files(t):
+    """The same tokens give the same run, whatever file they are in."""
+    common = ('--steps', 5)
+    expected = [step['loss'] for step in t.train('gpt2', *common)[0]]
+    tokens = array.array('H', list(TEXT.encode()))
+    wide = array.array('I', list(TEXT.encode()))
+    header = array.array('I', [20240520, 1, len(tokens)] + [0] * 253)
+    for path, data, options in (
+            ('a.bin', tokens.tobytes(), ()),
+            ('a.dat', tokens.tobytes(), ('--tokens', 'u16')),
+            ('b.bin', wide.tobytes(), ('--tokens', 'u32')),
+            ('llmc.data', header.tobytes() + tokens.tobytes(), ()),
+            ('a.txt', TEXT.encode(), ('--tokens', 'bytes'))):
+        (t.work / path).write_bytes(data)
+        steps = t.train('gpt2', *common, '--data', t.work / path, *options)[0]
+        expect(path, [step['loss'] for step in steps], expected)
+    with open(t.text, encoding='utf-8') as text:
+        done = subprocess.run([t.binary, 'train', t.models['gpt2'], '--data', '-', '--json',
+                               '--batch', '2', '--seq', '16', '--steps', '5'], stdin=text,
+                              capture_output=True, text=True, check=False)
+    expect('standard input', [json.loads(line)['loss'] for line in done.stdout.splitlines()[:-1]],
+           expected)
+    large = t.work / 'large.bin'
+    with large.open('wb') as file:
+        file.truncate(3 << 30)  # more than memory should hold; its tokens are 0
+    done = t.run('train', t.models['gpt2'], '--data', large, '--steps', 1, '--seq', 16, '--json')
+    large.unlink()
+    expect('a large file', (done.returncode, done.stderr), (0, ''))
+    (t.work / 'bad.bin').write_bytes(array.array('H', [1, 2, 300, 4] * 10).tobytes())
+    done = t.run('train', t.models['gpt2'], '--data', t.work / 'bad.bin', '--seq', 16)
+    expect('a token beyond the vocabulary', (done.returncode, done.stderr),
+           (3, f'tessera: {t.work / "bad.bin"}: token 300 at position 2 is not in the model\'s '
+               'vocabulary of 256 tokens (at byte 4)\n'))
+
+
 def ends(t):
     common = ('train', t.models['gpt2'], '--data', t.text, '--seq', 16)
     done = t.run(*common, '--steps', 3, '--lr', '1e30')
@@ -113,7 +149,10 @@ def refuses(t):
     small = t.work / 'small.json'
     small.write_text(json.dumps(GPT2 | {'vocab_size': 100}))
     done = t.run('train', small, '--data', t.text)
-    expect('vocabulary', (done.returncode, "the text has the byte" in done.stderr), (2, True))
+    at = next(i for i, byte in enumerate(TEXT.encode()) if byte >= 100)
+    expect('vocabulary', (done.returncode, done.stderr),
+           (3, f'tessera: {t.text}: token {ord(TEXT[at])} at position {at} is not in the model\'s '
+               f'vocabulary of 100 tokens (at byte {at})\n'))
     short = t.work / 'short.txt'
     short.write_text('short')
     done = t.run(*common, '--data', short, '--seq', 16)
@@ -132,7 +171,7 @@ def main():
     options.work.mkdir(parents=True, exist_ok=True)
     t = Tessera(options.tessera, options.work)
     return run_tests((check.__name__, functools.partial(check, t))
-                     for check in (learns, repeats, as_predicted, ends, refuses))
+                     for check in (learns, repeats, as_predicted, token_files, ends, refuses))
 
 
 if __name__ == '__main__':

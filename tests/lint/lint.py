@@ -36,7 +36,7 @@ ROOMS = {
     'models': {'base', 'kernels', 'graph'},
     'torch': {'base', 'kernels', 'graph', 'models'},
     'exec': {'base', 'snapshot', 'allocator', 'kernels', 'graph', 'models', 'torch'},
-    'train': {'base', 'kernels', 'graph', 'models', 'exec'},
+    'train': {'base', 'kernels', 'graph', 'models', 'torch', 'exec'},
     'plan': {'base'},
 }
 # Which room implements which public headers (include/tessera/NAME.h or include/tessera/unstable/NAME.h).
@@ -53,7 +53,8 @@ PUBLIC = {
     'page': 'view',
     'export': 'allocations formats',
     'models': 'model',
-    'exec': 'simulate simulation training',
+    'exec': 'simulate simulation',
+    'train': 'training',
 }
 # Rooms that include a public header of a room to their right. The list may only shrink.
 PUBLIC_EXCEPTIONS = set()

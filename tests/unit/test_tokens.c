@@ -1,7 +1,7 @@
 /* Files of tokens: bytes, 16 and 32 bits, llm.c's headers, and files that hold no tokens. */
 #define _XOPEN_SOURCE 700
 
-#include "train/tokens.h"
+#include "train/batches.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -62,8 +62,57 @@ static void test_names_a_token_out_of_range(void **state) {
   assert_int_equal(tsr__tokens_read(&tokens, 0, 2, out, NULL), 0);
   assert_int_equal(tsr__tokens_read(&tokens, 0, 3, out, &error), TSR_ERROR_FORMAT);
   assert_string_equal(error.message,
-                      "token 255, number 2 of the file, is not among the 128 that the model knows");
+                      "token 255 at position 2 is not in the model's vocabulary of 128 tokens");
+  assert_int_equal(error.offset, 2);
+  assert_int_equal(tsr__tokens_check(&tokens, 2, &error), 0);
+  assert_int_equal(tsr__tokens_check(&tokens, 3, &error), TSR_ERROR_FORMAT);
   tsr__tokens_release(&tokens);
+}
+
+static void test_a_text_in_memory(void **state) {
+  tsr__tokens tokens;
+  int64_t out[5];
+  static const int64_t expected[] = {'c', 'a', 'b', 'c', 'a'};
+  (void)state;
+  assert_int_equal(tsr__tokens_of_text("abc", 3, 256, &tokens, NULL), 0);
+  assert_int_equal(tsr__tokens_read(&tokens, 2, 5, out, NULL), 0);
+  assert_memory_equal(out, expected, sizeof out);
+  tsr__tokens_release(&tokens);
+  assert_int_equal(tsr__tokens_of_text("a", 1, 256, &tokens, NULL), TSR_ERROR_FORMAT);
+}
+
+/* Every place of the data is reached, none beyond it, and a step reads the same whenever it is read. */
+static void test_batches(void **state) {
+  enum { ROWS = 6, SEQUENCE = 3, STEPS = 40 };
+  static const char text[] = "abcdefg";
+  int64_t seen[STEPS][ROWS * SEQUENCE];
+  bool is_seen[256] = {false};
+  tsr__batches b = {.sequence = SEQUENCE, .batch = ROWS / 2, .accumulate = 2, .key = 5};
+  (void)state;
+  assert_int_equal(tsr__tokens_of_text(text, 7, 256, &b.tokens, NULL), 0);
+  assert_int_equal(tsr__batches_init(&b, NULL), 0);
+  for (uint64_t step = 1; step <= STEPS; step++) {
+    assert_int_equal(tsr__batches_read(&b, step, NULL), 0);
+    memcpy(seen[step - 1], b.ids, sizeof seen[0]);
+    assert_ptr_equal(tsr__batches_at(&b, 1), b.ids + ROWS / 2 * SEQUENCE);
+    for (size_t row = 0; row < ROWS; row++) {
+      const int64_t *ids = b.ids + row * SEQUENCE;
+      assert_true(ids[0] >= 'a' && ids[0] <= 'e' && ids[1] == ids[0] + 1 && ids[2] == ids[0] + 2);
+      is_seen[ids[0]] = true;
+    }
+  }
+  for (int c = 'a'; c <= 'e'; c++) assert_true(is_seen[c]);
+  for (uint64_t step = STEPS; step; step--) {
+    assert_int_equal(tsr__batches_read(&b, step, NULL), 0);
+    assert_memory_equal(b.ids, seen[step - 1], sizeof seen[0]);
+  }
+  tsr__batches_release(&b);
+  tsr_error error = {0};
+  tsr__batches longer = {.sequence = 8, .batch = 1, .accumulate = 1};
+  assert_int_equal(tsr__tokens_of_text(text, 7, 256, &longer.tokens, NULL), 0);
+  assert_int_equal(tsr__batches_init(&longer, &error), TSR_ERROR_ARGUMENT);
+  assert_string_equal(error.message, "the data has 7 tokens, fewer than a sequence of 8");
+  tsr__batches_release(&longer);
 }
 
 static void test_numbers(void **state) {
@@ -170,6 +219,8 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_any_file_is_bytes),
       cmocka_unit_test(test_names_a_token_out_of_range),
+      cmocka_unit_test(test_a_text_in_memory),
+      cmocka_unit_test(test_batches),
       cmocka_unit_test(test_numbers),
       cmocka_unit_test(test_many),
       cmocka_unit_test(test_headers_of_llm_c),

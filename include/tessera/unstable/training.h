@@ -1,14 +1,14 @@
 /* tessera/unstable/training.h - run the training that tsr_simulate predicts, on the CPU.
  *
  * The same model, the same options and the same schedule: each step allocates what was predicted, and
- * each kernel computes. Data is a text, whose bytes are the tokens; weights begin random, as
- * transformers initialises them. The learning rate is constant.
+ * each kernel computes. Data is a text, whose bytes are the tokens, or a file of tokens; weights begin
+ * random, as transformers initialises them. The learning rate is constant.
  *
  *   tsr_training training;
  *   tsr_simulate_options run = TSR_OPTIONS_INIT(tsr_simulate_options);
  *   tsr_train_options train = TSR_OPTIONS_INIT(tsr_train_options);
  *   run.batch = 4, run.sequence = 64, run.steps = 100;
- *   train.text = text, train.text_bytes = size;
+ *   train.data = "book.txt";
  *   int status = tsr_train(model, &run, &train, &training, &error);
  *
  * Equal inputs give equal results, bit for bit, on one machine. */
@@ -30,12 +30,23 @@ typedef struct tsr_train_step {
   uint64_t allocated_bytes; /* now: requested, and live */
   uint64_t parameter_count;
   uint64_t predicted_peak_bytes; /* of the whole run: allocated */
+  bool is_last;                  /* the run ends here, whatever the caller returns */
 } tsr_train_step;
 
-/* The default trains nothing: it has no text. Zeros stand for the values in parentheses. */
+/* What a file of data holds. */
+typedef enum tsr_train_tokens {
+  TSR_TRAIN_TOKENS_AUTO, /* what llm.c's header says; without one, U16 in files named .bin, else BYTES */
+  TSR_TRAIN_TOKENS_BYTES, /* each byte is a token */
+  TSR_TRAIN_TOKENS_U16,   /* little-endian numbers of 16 */
+  TSR_TRAIN_TOKENS_U32    /* or 32 bits */
+} tsr_train_tokens;
+
+/* The default trains nothing: it has no data. Zeros stand for the values in parentheses. */
 typedef struct tsr_train_options {
   size_t struct_bytes;
-  const char *text; /* borrowed during the call; at least one sequence long */
+  const char *data; /* the name of a file of any size, at least one sequence long; read as needed */
+  tsr_train_tokens tokens; /* what it holds */
+  const char *text;        /* instead of a file: bytes, borrowed during the call */
   size_t text_bytes;
   uint64_t seed;        /* of weights, batches and dropout */
   double learning_rate; /* (0.001) */
@@ -45,6 +56,8 @@ typedef struct tsr_train_options {
   /* After each step, in the caller's thread. False ends the run, without an error. May be NULL. */
   bool (*step)(void *context, const tsr_train_step *step);
   void *context;
+  const char *
+      *subject; /* receives the name of the file that a failure is about, or NULL; or is NULL */
 } tsr_train_options;
 
 /* What came of it. Bytes were measured while it ran, but for those called predicted. */
@@ -59,10 +72,11 @@ typedef struct tsr_training {
   tsr_snapshot *snapshot; /* if it was recorded: as PyTorch would have written it; the caller's */
 } tsr_training;
 
-/* Train. `run` NULL means its default. Fails as tsr_simulate does, and with TSR_ERROR_ARGUMENT for a
- * text that is too short or has bytes beyond the model's vocabulary, TSR_ERROR_UNSUPPORTED for
- * features that are predicted but not computed, or TSR_ERROR_LIMIT for a run that needs more memory
- * than this machine has. `*out` is untouched then. */
+/* Train. `run` NULL means its default. Fails as tsr_simulate does, and with TSR_ERROR_ARGUMENT for
+ * data that is too short, TSR_ERROR_IO or TSR_ERROR_FORMAT for data that cannot be read or has tokens beyond
+ * the model's vocabulary (before the step that would read them), TSR_ERROR_UNSUPPORTED for features that
+ * are predicted but not computed, or TSR_ERROR_LIMIT for a run that needs more memory than this machine
+ * has. `*out` is untouched then. */
 int tsr_train(const tsr_model *model, const tsr_simulate_options *run,
               const tsr_train_options *options, tsr_training *out, tsr_error *error);
 

@@ -1,10 +1,9 @@
 /* train.c - tsr_train: a model, a text and options become a run of the executor.
  *
  *   model, options ─► program ─► tape (one step) ─► executor ─► steps
- *   text ─► batches ──────────────────────────────────┘ └─► recorder ─► snapshot
+ *   data ─► batches ──────────────────────────────────┘ └─► recorder ─► snapshot
  *
- * A batch is sequences from random places of the text. Labels are the same tokens: the model shifts
- * them. Each use of random numbers - weights, places, dropout - has keys of its own, made from the
+ * Each use of random numbers - weights, places, dropout - has keys of its own, made from the
  * seed, so that changing one does not change the others. */
 #include <assert.h>
 #include <math.h>
@@ -22,6 +21,7 @@
 #include "models/program.h"
 #include "tessera/unstable/training.h"
 #include "torch/torch.h"
+#include "train/batches.h"
 
 /* Uses of the seed; steps have their own numbers, from 1 on. */
 #define KEY_WEIGHTS UINT64_MAX
@@ -34,8 +34,10 @@ typedef struct training {
   tsr__program program;
   tsr__recorder *recorder;
   tsr__thread_pool *pool;
-  int64_t *tokens; /* of a micro-batch */
-  uint64_t weights_key, places_key;
+  tsr__batches batches;
+  int data_status; /* of the next step's tokens */
+  tsr_error data_error;
+  uint64_t weights_key;
   uint64_t tensors_filled;
   uint64_t predicted_peak_bytes;
   tsr_training out;
@@ -100,21 +102,40 @@ static int load(void *context, const tsr__executor *executor, tsr_error *error) 
 
 /* ---- data ---- */
 
+/* What it fails about, for the caller's message. */
+static void blame(const training *t, const char *path) {
+  if (t->options->subject) *t->options->subject = path;
+}
+
+static int open_data(training *t, tsr_error *error) {
+  const tsr_train_options *o = t->options;
+  tsr__batches *b = &t->batches;
+  uint64_t vocabulary = t->program.model->vocabulary;
+  *b = (tsr__batches){.sequence = t->program.sequence,
+                      .batch = t->program.batch,
+                      .accumulate = t->program.accumulate,
+                      .key = tsr__random_key(o->seed, KEY_PLACES)};
+  blame(t, o->data);
+  int status = o->data ? tsr__tokens_open(o->data, (tsr__token_format)o->tokens, vocabulary,
+                                          &b->tokens, error)
+                       : tsr__tokens_of_text(o->text, o->text_bytes, vocabulary, &b->tokens, error);
+  if (status == 0) status = tsr__batches_init(b, error);
+  if (status == 0) status = tsr__batches_read(b, 1, error);
+  if (status == 0) blame(t, NULL);
+  return status;
+}
+
 static const int64_t *batch(void *context, uint64_t step, uint64_t micro_batch, uint32_t which) {
-  training *t = context;
-  const tsr__program *p = &t->program;
-  const unsigned char *text = (const unsigned char *)t->options->text;
-  uint64_t first = ((step - 1) * p->accumulate + micro_batch) * p->batch;
-  if (which == 2) return NULL;
-  for (uint64_t row = 0; which == 0 && row < p->batch; row++) {
-    double place;
-    tsr__random_uniform(t->places_key, first + row, 1, &place);
-    size_t room = t->options->text_bytes - (size_t)p->sequence;
-    size_t at = (size_t)(place * ((double)room + 1));
-    assert(at <= room);
-    for (uint64_t i = 0; i < p->sequence; i++) t->tokens[row * p->sequence + i] = text[at + i];
-  }
-  return t->tokens;
+  const training *t = context;
+  (void)step;
+  return which == 2 ? NULL : tsr__batches_at(&t->batches, micro_batch);
+}
+
+/* Read the next step's tokens, so that a file which fails ends the run between two steps. */
+static void read_ahead(training *t, uint64_t step) {
+  if (step == t->run->steps) return;
+  t->data_status = tsr__batches_read(&t->batches, step + 1, &t->data_error);
+  if (t->data_status) blame(t, t->options->data);
 }
 
 static uint64_t tokens_of_step(const training *t) {
@@ -128,37 +149,22 @@ static bool see_step(void *context, const tsr__executor *executor, const tsr__ex
   t->out.last_loss = step->loss;
   t->out.token_count += tokens_of_step(t);
   t->out.is_diverged = !isfinite(step->loss);
+  if (!t->out.is_diverged) read_ahead(t, step->step);
   tsr_train_step seen = {.step = step->step,
-                         .steps = t->run->steps ? t->run->steps : 1,
+                         .steps = t->run->steps,
                          .loss = step->loss,
                          .is_skipped = step->is_skipped,
                          .token_count = tokens_of_step(t),
                          .allocated_bytes = step->block_bytes,
                          .parameter_count = t->out.parameter_count,
-                         .predicted_peak_bytes = t->predicted_peak_bytes};
+                         .predicted_peak_bytes = t->predicted_peak_bytes,
+                         .is_last =
+                             step->step == t->run->steps || t->out.is_diverged || t->data_status};
   bool goes_on = !t->options->step || t->options->step(t->options->context, &seen);
-  return goes_on && !t->out.is_diverged;
+  return goes_on && !t->out.is_diverged && !t->data_status;
 }
 
 /* ---- what is refused ---- */
-
-static int check_text(const training *t, tsr_error *error) {
-  const tsr_train_options *o = t->options;
-  uint64_t vocabulary = t->program.model->vocabulary;
-  if (t->program.sequence < 2)
-    return tsr__fail(error, TSR_ERROR_ARGUMENT, TSR_OFFSET_NONE,
-                     "a sequence of one token has nothing to predict: at least 2 are needed");
-  if (o->text_bytes < t->program.sequence)
-    return tsr__fail(error, TSR_ERROR_ARGUMENT, TSR_OFFSET_NONE,
-                     "the text has %zu bytes, fewer than a sequence of %llu", o->text_bytes,
-                     (unsigned long long)t->program.sequence);
-  for (size_t i = 0; i < o->text_bytes; i++)
-    if ((unsigned char)o->text[i] >= vocabulary)
-      return tsr__fail(error, TSR_ERROR_ARGUMENT, i,
-                       "the text has the byte %d, and the model's vocabulary %llu tokens",
-                       (unsigned char)o->text[i], (unsigned long long)vocabulary);
-  return 0;
-}
 
 static int check_model(const tsr_model *model, tsr_error *error) {
   if (!model->scales_rotary) return 0;
@@ -190,9 +196,6 @@ static int predict(training *t, tsr_error *error) {
 
 static int prepare(training *t, tsr_error *error) {
   t->weights_key = tsr__random_key(t->options->seed, KEY_WEIGHTS);
-  t->places_key = tsr__random_key(t->options->seed, KEY_PLACES);
-  t->tokens = TSR__NEW_ARRAY(int64_t, t->program.batch * t->program.sequence);
-  if (!t->tokens) return tsr__fail_memory(error);
   for (size_t i = 0; i < t->tape.parameters.count; i++)
     t->out.parameter_count +=
         tsr__shape_elements(tsr__tensor_shape(&t->tape, t->tape.parameters.items[i]));
@@ -230,7 +233,8 @@ static int execute(training *t, tsr_error *error) {
       .batch = batch,
       .step = see_step};
   int status = tsr__execute(&t->tape, &how, &done, error);
-  if (status) return status;
+  if (t->data_status && error) *error = t->data_error;
+  if (status || t->data_status) return status ? status : t->data_status;
   t->out.steps_done = done.steps_done;
   t->out.is_out_of_memory = done.executed.is_out_of_memory;
   t->out.peak_bytes = done.executed.peak.totals.allocated_bytes;
@@ -245,14 +249,14 @@ static int train(training *t, const tsr_model *model, tsr_error *error) {
   int status = tsr__tape_init(&t->tape, tracer) && has_tracer ? 0 : tsr__fail_memory(error);
   if (status == 0) status = check_model(model, error);
   if (status == 0) status = tsr__program_init(&t->program, model, &run, NULL, &t->tape, error);
-  if (status == 0) status = check_text(t, error);
+  if (status == 0) status = open_data(t, error);
   if (status == 0) status = tsr__program_record(&t->program, t->options->is_recorded, error);
   if (status == 0) status = predict(t, error);
   if (status == 0) status = prepare(t, error);
   if (status == 0) status = execute(t, error);
   tsr__thread_pool_free(t->pool);
   tsr__recorder_free(t->recorder);
-  tsr__free(t->tokens);
+  tsr__batches_release(&t->batches);
   tsr__program_release(&t->program);
   tsr__tape_release(&t->tape);
   tsr__torch_free(tracer);
@@ -267,12 +271,13 @@ int tsr_train(const tsr_model *model, const tsr_simulate_options *run,
   if (status == 0) status = tsr__options_read(options, &own, sizeof own, error);
   if (status) return status;
   if (!own_run.steps) own_run.steps = 1;
-  if (!own.text)
-    return tsr__fail(error, TSR_ERROR_ARGUMENT, TSR_OFFSET_NONE, "there is no text to train on");
+  if (!own.text && !own.data)
+    return tsr__fail(error, TSR_ERROR_ARGUMENT, TSR_OFFSET_NONE, "there is no data to train on");
   training *t = TSR__NEW(training);
   if (!t) return tsr__fail_memory(error);
   t->run = &own_run;
   t->options = &own;
+  t->batches.tokens.handle = -1;
   status = train(t, model, error);
   if (status == 0) *out = t->out;
   tsr__free(t);

@@ -1,0 +1,60 @@
+/* batches.c - see batches.h. */
+#include "train/batches.h"
+
+#include <assert.h>
+
+#include "base/memory.h"
+#include "kernels/random.h"
+
+/* Tokens that are checked before the run; later ones are checked when they are read. */
+#define CHECKED_TOKENS (UINT64_C(1) << 28)
+
+static int check(const tsr__batches *b, tsr_error *error) {
+  unsigned long long count = b->tokens.count, sequence = b->sequence;
+  if (sequence < 2)
+    return tsr__fail(error, TSR_ERROR_ARGUMENT, TSR_OFFSET_NONE,
+                     "a sequence of one token has nothing to predict: at least 2 are needed");
+  if (count < sequence)
+    return tsr__fail(error, TSR_ERROR_ARGUMENT, TSR_OFFSET_NONE,
+                     "the data has %llu tokens, fewer than a sequence of %llu", count, sequence);
+  return tsr__tokens_check(&b->tokens, CHECKED_TOKENS, error);
+}
+
+int tsr__batches_init(tsr__batches *b, tsr_error *error) {
+  assert(b->batch && b->sequence && b->accumulate && !b->ids);
+  int status = check(b, error);
+  if (status) return status;
+  b->ids = TSR__NEW_ARRAY(int64_t, b->accumulate * b->batch * b->sequence);
+  return b->ids ? 0 : tsr__fail_memory(error);
+}
+
+/* Where sequence `number` of the run begins. A random number has 32 bits; two reach any place. */
+static uint64_t place_of(const tsr__batches *b, uint64_t number) {
+  double random[2];
+  uint64_t places = b->tokens.count - b->sequence + 1;
+  tsr__random_uniform(b->key, 2 * number, 2, random);
+  uint64_t place = (uint64_t)((random[0] + random[1] * 0x1p-32) * (double)places);
+  return place < places ? place : places - 1; /* rounding, if there are more than 2^53 */
+}
+
+int tsr__batches_read(tsr__batches *b, uint64_t step, tsr_error *error) {
+  uint64_t rows = b->accumulate * b->batch;
+  assert(step && b->ids);
+  for (uint64_t row = 0; row < rows; row++) {
+    int status = tsr__tokens_read(&b->tokens, place_of(b, (step - 1) * rows + row),
+                                  (size_t)b->sequence, b->ids + row * b->sequence, error);
+    if (status) return status;
+  }
+  return 0;
+}
+
+const int64_t *tsr__batches_at(const tsr__batches *b, uint64_t micro_batch) {
+  assert(b->ids && micro_batch < b->accumulate);
+  return b->ids + micro_batch * b->batch * b->sequence;
+}
+
+void tsr__batches_release(tsr__batches *b) {
+  tsr__tokens_release(&b->tokens);
+  tsr__free(b->ids);
+  b->ids = NULL;
+}
