@@ -90,7 +90,9 @@ typedef struct judge {
   bool has_old_gradients;  /* backward leaves no new ones, but adds to existing ones */
   bool has_forward;
   bool has_autocast;     /* some memory is freed with autocast's cache */
-  bool may_cast;         /* some stack is of autocast, or of forward without C++ frames */
+  bool has_cast_stacks;  /* some stack is of autocast */
+  bool may_cast;         /* that, or some stack is of forward without C++ frames */
+  bool has_cache_stacks; /* some stack adds to a cache of keys and values */
   bool moves;            /* some stack is of Module._apply */
   bool trains;           /* some stack is of a backward pass, an optimizer or a loop of training */
   bool has_state_frames; /* some stack is of an optimizer that allocates its state */
@@ -170,14 +172,16 @@ static bool look_ahead(judge *j) {
     j->trains |= is_backward(role.phase) || role.phase == TSR_PHASE_OPTIMIZER ||
                  role.phase == TSR_PHASE_ZERO_GRAD || role.hint == TSR__MARK_OPTIMIZER_SETUP ||
                  j->roles->purpose[i] == TSR__MARK_TRAINING;
-    j->may_cast |= role.hint == TSR__MARK_AUTOCAST || role.hint == TSR__MARK_AUTOCAST_EXIT ||
-                   (is_python && role.phase == TSR_PHASE_FORWARD);
+    j->has_cast_stacks |= role.hint == TSR__MARK_AUTOCAST || role.hint == TSR__MARK_AUTOCAST_EXIT;
+    j->may_cast |= j->has_cast_stacks || (is_python && role.phase == TSR_PHASE_FORWARD);
+    j->has_cache_stacks |= role.hint == TSR__MARK_KV_CACHE;
     j->moves |= j->roles->apply_line[i] != 0;
     j->has_state_frames |= role.hint == TSR__MARK_STATE;
   }
   j->failed = NEVER;
-  for (uint32_t i = (uint32_t)j->t->events.count; i-- > 0 && j->failed == NEVER;)
-    if (j->t->events.action[i] == TSR_ACTION_OOM) j->failed = i;
+  const tsr_events *events = &j->t->events;
+  for (uint64_t i = 0; (i = tsr__next_action(events, TSR_ACTION_OOM, i)) < events->count; i++)
+    j->failed = (uint32_t)i;
   return true;
 }
 
@@ -233,6 +237,7 @@ static bool count_kept(judge *j) {
   j->updates = TSR__NEW_ARRAY(uint32_t, runs);
   j->saved = TSR__NEW_ARRAY(uint32_t, runs);
   if (!j->updates || !j->saved) return false;
+  if (!j->has_cache_stacks) return true; /* then nobody asks: judge_forward */
   for (size_t i = j->t->initial.count; i < j->out.count; i++) {
     uint32_t birth = j->t->birth.items[i];
     while (r + 1 < runs && j->phases->runs.items[r + 1].first <= birth) r++;
@@ -517,30 +522,36 @@ static void judge_recorded(judge *j) {
 
 /* ---- Sizes of gradients and states ---- */
 
+/* An allocation in a numbered pass. */
+typedef struct pass_size {
+  uint32_t pass;
+  uint64_t size_bytes;
+} pass_size;
+
 /* The passes of one phase are numbered. The one that allocated the most bytes of a category is the
  * reference: others may be cut, or only add to existing memory. */
 static bool sizes_of_fullest(const judge *j, tsr_category kind, bool (*is_of)(uint8_t phase),
                              const uint32_t *pass_of_run, uint32_t pass_count, tsr__map *sizes) {
+  TSR__VECTOR(pass_size) found = {0};
   uint64_t *bytes = TSR__NEW_ARRAY(uint64_t, (size_t)pass_count + 1);
   uint32_t fullest = 0;
   bool ok = bytes != NULL;
-  for (int round = 0; ok && round < 2; round++) {
-    size_t r = 0, runs = j->phases->runs.count;
-    for (size_t i = j->t->initial.count; ok && i < j->out.count; i++) {
-      if (j->out.category[i] != kind) continue;
-      uint32_t birth = j->t->birth.items[i];
-      while (r + 1 < runs && j->phases->runs.items[r + 1].first <= birth) r++;
-      if (!is_of(j->phases->runs.items[r].phase)) continue;
-      uint64_t size = j->t->events.size[birth], *sum = &bytes[pass_of_run[r]];
-      assert(pass_of_run[r] <= pass_count);
-      if (!round)
-        *sum = tsr__sum_u64(*sum, size);
-      else if (pass_of_run[r] == fullest)
-        ok = add_to(sizes, size);
-    }
-    for (uint32_t s = 1; s <= pass_count; s++)
-      if (bytes[s] > bytes[fullest]) fullest = s;
+  size_t r = 0, runs = j->phases->runs.count;
+  for (size_t i = j->t->initial.count; ok && i < j->out.count; i++) {
+    if (j->out.category[i] != kind) continue;
+    uint32_t birth = j->t->birth.items[i];
+    while (r + 1 < runs && j->phases->runs.items[r + 1].first <= birth) r++;
+    if (!is_of(j->phases->runs.items[r].phase)) continue;
+    pass_size one = {pass_of_run[r], j->t->events.size[birth]};
+    assert(one.pass <= pass_count);
+    bytes[one.pass] = tsr__sum_u64(bytes[one.pass], one.size_bytes);
+    ok = TSR__VECTOR_PUSH(&found, one);
   }
+  for (uint32_t s = 1; ok && s <= pass_count; s++)
+    if (bytes[s] > bytes[fullest]) fullest = s;
+  for (size_t i = 0; ok && i < found.count; i++)
+    if (found.items[i].pass == fullest) ok = add_to(sizes, found.items[i].size_bytes);
+  TSR__VECTOR_FREE(&found);
   tsr__free(bytes);
   return ok;
 }
@@ -982,6 +993,7 @@ static void find_moved_gradients(judge *j) {
 
 /* Live memory by size, during a pass over the events. */
 typedef struct live_sizes {
+  bool counts_activations;    /* there may be copies, to which they are compared */
   tsr__map parameters, casts; /* size -> count */
   /* size -> count of what the recording allocated, and the most that were live together */
   tsr__map new_casts, most_casts, activations, most_activations;
@@ -1059,17 +1071,36 @@ static bool add_live(tsr__map *now, tsr__map *most, uint64_t size) {
   return highest != NULL;
 }
 
+/* Whether judge_cast may say anything of it. Most allocations have C++ frames, which would name autocast. */
+static bool can_judge_cast(const judge *j, uint32_t allocation) {
+  return may_be_cast(j, allocation) && (j->has_cast_stacks || !made_by(j, allocation).has_native);
+}
+
 static bool note_birth(judge *j, live_sizes *live, uint32_t allocation, bool is_recorded) {
-  uint64_t size = tsr__timeline_requested(j->t, allocation);
-  if (is_recorded && may_be_cast(j, allocation)) {
+  if (is_recorded && can_judge_cast(j, allocation)) {
     verdict v = judge_cast(j, allocation, live);
     if (v.kind != TSR_CATEGORY_UNKNOWN) put(j, allocation, v);
   }
-  if (is_recorded && j->out.category[allocation] == TSR_CATEGORY_ACTIVATION)
-    return add_live(&live->activations, &live->most_activations, size);
-  if (j->out.category[allocation] == TSR_CATEGORY_CAST && size <= UINT64_MAX / 2)
-    return add_to(&live->casts, 2 * size) && add_live(&live->new_casts, &live->most_casts, size);
-  return j->out.category[allocation] != TSR_CATEGORY_PARAMETER || add_to(&live->parameters, size);
+  uint8_t kind = j->out.category[allocation];
+  bool is_counted = is_recorded && live->counts_activations && kind == TSR_CATEGORY_ACTIVATION;
+  if (!is_counted && kind != TSR_CATEGORY_CAST && kind != TSR_CATEGORY_PARAMETER) return true;
+  uint64_t size = tsr__timeline_requested(j->t, allocation);
+  if (is_counted) return add_live(&live->activations, &live->most_activations, size);
+  if (kind == TSR_CATEGORY_PARAMETER) return add_to(&live->parameters, size);
+  return size > UINT64_MAX / 2 ||
+         (add_to(&live->casts, 2 * size) && add_live(&live->new_casts, &live->most_casts, size));
+}
+
+static void note_death(judge *j, live_sizes *live, uint32_t allocation) {
+  uint8_t kind = j->out.category[allocation];
+  bool is_recorded = allocation >= j->t->initial.count;
+  bool is_counted = is_recorded && live->counts_activations && kind == TSR_CATEGORY_ACTIVATION;
+  if (!is_counted && kind != TSR_CATEGORY_CAST && kind != TSR_CATEGORY_PARAMETER) return;
+  uint64_t size = tsr__timeline_requested(j->t, allocation);
+  if (is_counted) take(&live->activations, size);
+  if (kind == TSR_CATEGORY_PARAMETER) take(&live->parameters, size);
+  if (kind == TSR_CATEGORY_CAST) take(&live->casts, 2 * size);
+  if (kind == TSR_CATEGORY_CAST) take(&live->new_casts, size);
 }
 
 /* Of several forward passes under autocast, one from before the recording kept copies of weights as the
@@ -1106,7 +1137,8 @@ static bool find_old_casts(judge *j, live_sizes *live) {
 static bool find_casts(judge *j) {
   live_sizes live = {0};
   bool ok = true;
-  j->has_autocast = sees_autocast(j);
+  j->has_autocast = j->has_cast_stacks && sees_autocast(j);
+  live.counts_activations = j->has_cast_stacks; /* what judge_cast needs to be sure */
   for (size_t i = 0; ok && i < j->t->initial.count; i++)
     ok = note_birth(j, &live, (uint32_t)i, false);
   for (uint32_t e = 0; ok && e < j->t->events.count; e++) {
@@ -1115,13 +1147,7 @@ static bool find_casts(judge *j) {
     if (allocation >= j->t->initial.count && j->t->birth.items[allocation] == e) {
       ok = note_birth(j, &live, allocation, true);
     } else if (j->t->death.items[allocation] == e) {
-      uint64_t size = tsr__timeline_requested(j->t, allocation);
-      if (j->out.category[allocation] == TSR_CATEGORY_PARAMETER) take(&live.parameters, size);
-      bool is_recorded = allocation >= j->t->initial.count;
-      uint8_t kind = j->out.category[allocation];
-      if (kind == TSR_CATEGORY_CAST) take(&live.casts, 2 * size);
-      if (kind == TSR_CATEGORY_CAST) take(&live.new_casts, size);
-      if (is_recorded && kind == TSR_CATEGORY_ACTIVATION) take(&live.activations, size);
+      note_death(j, &live, allocation);
     }
   }
   ok = ok && find_old_casts(j, &live);

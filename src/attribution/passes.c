@@ -65,6 +65,7 @@ static void reverse(tsr__cycle *out) {
 /* From the end, so that later successes are known. */
 bool tsr__failures_find(const tsr__timeline *timeline, const tsr__phases *phases, tsr__cycle *out) {
   const tsr_events *events = &timeline->events;
+  if (tsr__next_action(events, TSR_ACTION_OOM, 0) == events->count) return true;
   uint32_t stack_count = tsr_snapshot_stack_count(timeline->snapshot);
   bool *is_served = TSR__NEW_ARRAY(bool, stack_count);
   uint64_t served = 0; /* up to the next failure */

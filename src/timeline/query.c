@@ -5,6 +5,7 @@
  * trace. */
 #include <assert.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/checked.h"
 #include "timeline/timeline.h"
@@ -59,6 +60,13 @@ static uint64_t reserved_at(const tsr__timeline *t, int64_t event) {
 static bool is_live(const tsr__timeline *t, uint32_t allocation, int64_t event) {
   uint32_t death = t->death.items[allocation];
   return death == TSR_NONE || (int64_t)death > event;
+}
+
+uint64_t tsr__next_action(const tsr_events *events, tsr_action action, uint64_t from) {
+  assert(from <= events->count && (unsigned)action <= UINT8_MAX);
+  size_t left = (size_t)(events->count - from);
+  const uint8_t *found = left ? memchr(events->action + from, (int)action, left) : NULL;
+  return found ? (uint64_t)(found - events->action) : events->count;
 }
 
 int tsr__timeline_live(const tsr__timeline *t, int64_t event, tsr__live_set *out,

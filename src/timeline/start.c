@@ -153,7 +153,7 @@ static bool has_expandable(const tsr_snapshot *snapshot, uint32_t device) {
   const uint32_t *rows = tsr__snapshot_segments_of(snapshot, device, &count);
   for (size_t i = 0; i < count; i++)
     if (snapshot->segments.items[rows[i]].is_expandable) return true;
-  return events.count && memchr(events.action, TSR_ACTION_SEGMENT_MAP, (size_t)events.count);
+  return tsr__next_action(&events, TSR_ACTION_SEGMENT_MAP, 0) < events.count;
 }
 
 /* What PyTorch writes among its settings only as the text that they were given as. */
@@ -447,8 +447,9 @@ static bool add_final_segments(starter *s) {
 static bool add_freed_segments(starter *s) {
   const tsr_events *events = &s->t->events;
   uint32_t pool = s->t->default_pool;
-  for (uint64_t i = 0; i < events->count; i++) {
-    if (events->action[i] != TSR_ACTION_SEGMENT_FREE || !events->size[i]) continue;
+  for (uint64_t i = 0; (i = tsr__next_action(events, TSR_ACTION_SEGMENT_FREE, i)) < events->count;
+       i++) {
+    if (!events->size[i]) continue;
     if (*tsr__map_find(&s->seen.first_segment_event, events->addr[i]) != i + 1) continue;
     uint32_t its_pool = tsr_id_at(events->pool, i);
     tsr__span span = {.address = events->addr[i],
@@ -549,8 +550,13 @@ static bool range_remove(starter *s, uint64_t address, uint64_t size_bytes) {
 
 static bool undo_ranges(starter *s) {
   const tsr_events *events = &s->t->events;
-  for (uint64_t i = events->count; i--;) {
+  bool has_any = tsr__next_action(events, TSR_ACTION_SEGMENT_MAP, 0) < events->count ||
+                 tsr__next_action(events, TSR_ACTION_SEGMENT_UNMAP, 0) < events->count;
+  for (uint64_t i = has_any ? events->count : 0; i--;) {
     bool ok = true;
+    if (events->action[i] != TSR_ACTION_SEGMENT_MAP &&
+        events->action[i] != TSR_ACTION_SEGMENT_UNMAP)
+      continue;
     if (!events->size[i] || events->addr[i] > UINT64_MAX - events->size[i]) continue;
     if (events->action[i] == TSR_ACTION_SEGMENT_MAP)
       ok = range_remove(s, events->addr[i], events->size[i]);

@@ -119,6 +119,10 @@ int tsr__timeline_compute(const tsr_snapshot *snapshot, uint32_t device, bool ch
                           tsr__thread_pool *pool, tsr__timeline *out, tsr_error *error);
 void tsr__timeline_release(tsr__timeline *timeline);
 
+/* The first event from `from` on with this action; the number of events if absent. Linear, but far
+ * faster than a loop over events: for actions that few events have. */
+uint64_t tsr__next_action(const tsr_events *events, tsr_action action, uint64_t from);
+
 /* What is true of an allocation, whenever it was made. */
 uint64_t tsr__timeline_requested(const tsr__timeline *timeline, uint32_t allocation);
 uint64_t tsr__timeline_address(const tsr__timeline *timeline, uint32_t allocation);

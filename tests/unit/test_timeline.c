@@ -119,6 +119,20 @@ static void check_maxima(const check *c) {
   assert_memory_equal(&t->at_peak, &event_of(c, t->allocated_event)->after, sizeof t->at_peak);
 }
 
+/* Looking for an action jumps from event to event as a plain loop does. */
+static void check_actions(const check *c) {
+  const tsr_events *events = &c->t.events;
+  for (int action = 0; action < TSR_ACTION_KNOWN_COUNT; action++) {
+    uint64_t next = tsr__next_action(events, (tsr_action)action, 0);
+    for (uint64_t i = 0; i < events->count; i++) {
+      if (events->action[i] != action) continue;
+      assert_int_equal(next, i);
+      next = tsr__next_action(events, (tsr_action)action, i + 1);
+    }
+    assert_int_equal(next, events->count);
+  }
+}
+
 static void check_replay(const check *c) {
   const tsr_replay_check *r = &c->t.check;
   for (int i = 0; i < TSR__MISFIT_COUNT; i++)
@@ -204,6 +218,7 @@ static void check_device(const model_trace *m, const tsr_snapshot *snapshot, uin
   c.largest_rest = m->settings.max_split_bytes ? 20 * MODEL_MIB : MODEL_MIB;
   assert_int_equal(tsr__timeline_compute(snapshot, device, true, NULL, &c.t, NULL), 0);
   check_threads(snapshot, device, &c.t);
+  check_actions(&c);
   check_replay(&c);
   find_missing(&c);
   for (int64_t event = -1; event < (int64_t)c.t.events.count; event += stride)

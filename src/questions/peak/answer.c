@@ -78,8 +78,8 @@ int tsr_peak_compute(tsr_study *study, const tsr_query *query, tsr_peak **out, t
   tsr__parts parts;
   tsr_peak *peak = TSR__NEW(tsr_peak);
   if (!peak) return tsr__fail_memory(error);
-  int status = tsr__ask_devices(study, query, TSR__NEED_CATEGORIES, describe, sizeof *peak->devices,
-                                &parts, error);
+  int status = tsr__ask_devices(study, query, TSR__NEED_CATEGORIES | TSR__NEED_CYCLE, describe,
+                                sizeof *peak->devices, &parts, error);
   peak->devices = parts.items;
   peak->device_count = parts.count;
   if (status)

@@ -96,6 +96,8 @@ static inline bool put_slot(cursor *c, uint32_t slot) {
 
 /* ---- values ---- */
 
+/* A branch for each form: a wrong guess now and then costs less than if the place of the next key had
+ * to wait for this number's size every time. */
 static inline bool read_integer(cursor *c, uint64_t *out, bool *negative) {
   const unsigned char *p = c->p;
   *negative = false;
@@ -320,25 +322,67 @@ static inline bool read_action(tsr__pickle *m, cursor *c) {
   return c->event.action != TSR_ACTION_MISSING;
 }
 
-static inline bool read_value(tsr__pickle *m, cursor *c, tsr__name key) {
+static inline bool read_time(cursor *c) {
   bool negative;
   uint64_t integer;
-  switch (key) {
-  case TSR__NAME_ACTION: return read_action(m, c);
-  case TSR__NAME_ADDR: return read_unsigned(c, &c->event.addr);
-  case TSR__NAME_SIZE: return read_unsigned(c, &c->event.size);
-  case TSR__NAME_STREAM: return read_stream(m, c);
-  case TSR__NAME_TIME_US:
-    if (!read_integer(c, &integer, &negative)) return false;
-    c->event.time_us = (int64_t)integer;
-    return true;
-  case TSR__NAME_COMPILE_CONTEXT: return read_string(m, c, &c->event.context);
-  case TSR__NAME_USER_METADATA: return read_string(m, c, &c->event.metadata);
-  case TSR__NAME_CATEGORY: return read_string(m, c, &c->event.category);
-  case TSR__NAME_POOL_ID: return read_pool(m, c);
-  case TSR__NAME_FRAMES: return read_stack(m, c);
-  default: return false;
+  if (!read_integer(c, &integer, &negative)) return false;
+  c->event.time_us = (int64_t)integer;
+  return true;
+}
+
+/* The keys of an event in the order in which they were read. */
+typedef struct key_list {
+  uint32_t keys[TSR__KEY_COUNT];
+  size_t count;
+  bool is_ascending; /* each comes after the ones before it in schema.h */
+} key_list;
+
+enum { NO_MORE_KEYS = TSR__KEY_COUNT + 1 };
+
+/* The key at the cursor, TSR__KEY_COUNT if it is not a known key or the window may end within it and
+ * its value, NO_MORE_KEYS at SETITEMS. */
+static inline int next_key(cursor *c) {
+  if (*c->p == 'u') return NO_MORE_KEYS;
+  return c->end - c->p < MARGIN ? TSR__KEY_COUNT : (int)read_key(c);
+}
+
+/* Note a key that has been read with its value. False if the event has it twice. */
+static inline bool note_key(cursor *c, key_list *list, tsr__name key) {
+  if (c->event.shape >> key) {
+    if (c->event.shape >> key & 1) return false;
+    list->is_ascending = false;
   }
+  list->keys[list->count++] = (uint32_t)key;
+  c->event.shape |= UINT32_C(1) << key;
+  return true;
+}
+
+/* Read the keys and values up to SETITEMS. Each turn reads the keys that come in PyTorch's order, as
+ * a straight line of code: no jump through a table follows each key, which processors often predict
+ * wrongly. Keys in another order take more turns. */
+static inline bool read_keys(tsr__pickle *m, cursor *c, key_list *list) {
+  int key = next_key(c);
+  while (key != NO_MORE_KEYS) {
+    size_t before = list->count;
+#define READ_IF_NEXT(symbol, reading)                                       \
+  if (key == (int)TSR__NAME_##symbol) {                                     \
+    if (!(reading) || !note_key(c, list, TSR__NAME_##symbol)) return false; \
+    key = next_key(c);                                                      \
+  }
+    READ_IF_NEXT(ACTION, read_action(m, c))
+    READ_IF_NEXT(ADDR, read_unsigned(c, &c->event.addr))
+    READ_IF_NEXT(SIZE, read_unsigned(c, &c->event.size))
+    READ_IF_NEXT(STREAM, read_stream(m, c))
+    READ_IF_NEXT(TIME_US, read_time(c))
+    READ_IF_NEXT(COMPILE_CONTEXT, read_string(m, c, &c->event.context))
+    READ_IF_NEXT(USER_METADATA, read_string(m, c, &c->event.metadata))
+    READ_IF_NEXT(POOL_ID, read_pool(m, c))
+    READ_IF_NEXT(FRAMES, read_stack(m, c))
+    READ_IF_NEXT(CATEGORY, read_string(m, c, &c->event.category))
+#undef READ_IF_NEXT
+    if (list->count == before) return false; /* an unknown key, or one of other rows */
+  }
+  return true;
 }
 
 static inline bool read_event(tsr__pickle *m, cursor *c, uint64_t row) {
@@ -346,21 +390,13 @@ static inline bool read_event(tsr__pickle *m, cursor *c, uint64_t row) {
       row < TSR__MEMO_ID_LIMIT ? TSR__MEMO_SLOT(TSR__MEMO_EVENT, row) : TSR__MEMO_UNSET;
   if (*c->p++ != '}' || !put_slot(c, dict_slot) || *c->p++ != '(') return false;
   c->event = TSR__EVENT_EMPTY;
-  uint32_t keys[TSR__KEY_COUNT];
-  size_t count = 0;
-  bool is_ascending = true;
-  while (*c->p != 'u') {
-    if (c->end - c->p < MARGIN) return false;
-    tsr__name key = read_key(c);
-    if (key == TSR__KEY_COUNT || !read_value(m, c, key)) return false;
-    if (c->event.shape >> key & 1) return false;
-    is_ascending = is_ascending && c->event.shape >> key == 0;
-    keys[count++] = (uint32_t)key;
-    c->event.shape |= UINT32_C(1) << key;
-  }
+  key_list list; /* its array is not worth clearing */
+  list.count = 0;
+  list.is_ascending = true;
+  if (!read_keys(m, c, &list)) return false;
   c->p++;
-  if (!is_ascending) {
-    uint32_t order = tsr__builder_key_order_of_ids(m->assembler->builder, keys, count);
+  if (!list.is_ascending) {
+    uint32_t order = tsr__builder_key_order_of_ids(m->assembler->builder, list.keys, list.count);
     if (order == TSR_NONE) return false;
     c->event.shape |= order << TSR__EVENT_ORDER_SHIFT;
   }
