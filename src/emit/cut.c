@@ -12,7 +12,8 @@
  *   the operation's "aten::", the callers, all but the last folder, the parts after the first, the middle of
  *   the name, the folder, the operation, the name, the beginning of the file's name
  *
- * A chain of calls keeps all of its parts for as long as it can, and gives up their names first. */
+ * A chain of calls keeps all of its parts for as long as it can, and gives up their names first. Of a row whose first part
+ * most rows share, the parts after it are kept instead. */
 #include "emit/cut.h"
 
 #include <assert.h>
@@ -157,9 +158,13 @@ static size_t path_size(tsr_text part) {
   return 0;
 }
 
+static bool is_slash(char byte) {
+  return byte == '/' || byte == '\\';
+}
+
 static place_part part_of(tsr_text text) {
   size_t size = path_size(text), blank = size && size < text.size_bytes, file = size;
-  while (file && text.data[file - 1] != '/') file--;
+  while (file && !is_slash(text.data[file - 1])) file--;
   return (place_part){.folder = piece_of(text.data, file),
                       .anchor = piece_of(text.data + file, size - file),
                       .name = piece_of(text.data + size + blank, text.size_bytes - size - blank)};
@@ -239,7 +244,7 @@ static void append_op(tsr__buffer *out, const place *from) {
 static tsr_text last_folder(tsr_text folder) {
   size_t at = folder.size_bytes;
   if (at) at--;
-  while (at && folder.data[at - 1] != '/') at--;
+  while (at && !is_slash(folder.data[at - 1])) at--;
   return (tsr_text){folder.data + at, folder.size_bytes - at};
 }
 
@@ -288,7 +293,10 @@ static void append_part(tsr__buffer *out, const place_part *part, place_cut cut)
   bool is_cut;
   tsr_text folder = shown_folder(part, cut, &is_cut);
   size_t name = name_columns(part, cut);
-  if (is_cut) tsr__buffer_text(out, ".../");
+  if (is_cut) {
+    tsr__buffer_text(out, "...");
+    tsr__buffer_append(out, part->folder.text.data + part->folder.text.size_bytes - 1, 1);
+  }
   append_text(out, folder);
   append_text(out, part->anchor.text);
   if (part->anchor.columns && name) tsr__buffer_text(out, " ");
@@ -405,6 +413,52 @@ size_t tsr__place_shorten(tsr__buffer *out, tsr_text text, size_t width, size_t 
   size_t indent = least_of(from.indent, columns);
   tsr__buffer_fill(out, ' ', indent);
   return indent + append_anchor_end(out, anchor, columns - indent);
+}
+
+/* What follows a place that many rows share. The operation tells rows of one line apart, so names go first. */
+static const place_cut after_shared[] = {
+    {.most_name = UNCUT},
+    {.most_name = UNCUT, .has_no_callers = true, .folders = LAST_FOLDER},
+    {.most_name = NAME_WANTED, .has_no_callers = true, .folders = NO_FOLDER},
+    {.most_name = NAME_LEAST, .has_no_callers = true, .folders = NO_FOLDER},
+    {.has_no_names = true, .has_no_callers = true, .folders = NO_FOLDER},
+    {.most_name = NAME_LEAST, .has_no_callers = true, .folders = NO_FOLDER, .has_no_op = true},
+    {.has_no_names = true, .has_no_callers = true, .folders = NO_FOLDER, .has_no_op = true},
+};
+
+size_t tsr__place_shorten_rest(tsr__buffer *out, tsr_text text, size_t width, size_t columns) {
+  static const char arrow[] = "> ";
+  const size_t arrow_columns = sizeof arrow - 1, begin = out->size;
+  place from;
+  if (width <= columns) {
+    append_text(out, text);
+    return width;
+  }
+  split_place(text, &from);
+  if (!from.parts[0].anchor.columns || from.count < 2 || !from.parts[1].anchor.columns) return 0;
+  size_t taken = append_first(out, &from, CUTS(gentle), from.count, columns);
+  if (taken || columns <= from.indent + arrow_columns) return taken;
+  columns -= from.indent + arrow_columns;
+  tsr__buffer_fill(out, ' ', from.indent);
+  tsr__buffer_text(out, arrow);
+  place rest = from;
+  rest.indent = 0;
+  rest.count = from.count - 1;
+  memmove(rest.parts, rest.parts + 1, rest.count * sizeof *rest.parts);
+  taken = append_first(out, &rest, CUTS(after_shared), rest.count, columns);
+  if (taken) return from.indent + arrow_columns + taken;
+  if (!out->failed) out->size = begin;
+  return 0;
+}
+
+tsr_text tsr__place_first(tsr_text text) {
+  place from;
+  split_place(text, &from);
+  const place_part *first = &from.parts[0];
+  if (!first->anchor.columns || from.count < 2 || !from.parts[1].anchor.columns)
+    return (tsr_text){"", 0};
+  return (tsr_text){text.data + from.indent,
+                    first->folder.text.size_bytes + first->anchor.text.size_bytes};
 }
 
 /* ---- What differs ---- */

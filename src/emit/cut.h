@@ -30,6 +30,12 @@ size_t tsr__place_shorten(tsr__buffer *out, tsr_text text, size_t width, size_t 
  * `keeps_pieces`, the caller, operation or place that contains column `at` follows, in full if possible. */
 size_t tsr__place_shorten_at(tsr__buffer *out, tsr_text text, size_t width, size_t columns,
                              size_t at, bool keeps_pieces);
+/* tsr__place_shorten for a row whose first place many rows share: if not all of its places fit, only those after the
+ * first, after "> ": "> linear.py:125 forward (mm)". Returns the columns it takes; 0, with nothing appended, if there
+ * are none, or they do not fit with their lines. */
+size_t tsr__place_shorten_rest(tsr__buffer *out, tsr_text text, size_t width, size_t columns);
+/* The file and line that a text names first, with the folder; empty if no other place follows. */
+tsr_text tsr__place_first(tsr_text text);
 /* The columns that a text needs to show the file and line that it names first, and in what it differs from
  * others with the same line; 0 if it names none. It may be shorter than that. */
 size_t tsr__place_least(tsr_text text);

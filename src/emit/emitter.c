@@ -266,6 +266,7 @@ typedef struct cut_texts {
   tsr__intern shown;
   TSR__VECTOR(size_t) cells;
   tsr__buffer text;
+  tsr_text shared; /* the file and line that most cells name first; empty: none */
 } cut_texts;
 
 static bool is_elastic(const tsr__emitter *emitter, size_t column) {
@@ -338,6 +339,10 @@ static void lay_out(const tsr__emitter *emitter, layout *laid) {
   if (!fits && laid->elastic < emitter->column_count) squeeze(emitter, total, laid);
 }
 
+static bool is_same_text(tsr_text a, tsr_text b) {
+  return a.size_bytes == b.size_bytes && memcmp(a.data, b.data, a.size_bytes) == 0;
+}
+
 static tsr_text text_of_cell(const tsr__emitter *emitter, size_t cell) {
   const tsr__laid_cell *laid = &emitter->cells.items[cell];
   assert(cell < emitter->cells.count);
@@ -346,7 +351,35 @@ static tsr_text text_of_cell(const tsr__emitter *emitter, size_t cell) {
   return (tsr_text){emitter->cell_text.data + laid->offset, laid->size_bytes};
 }
 
+/* The file and line that three cells or more of the elastic column, and more than half of those that name a place,
+ * name before another one: what rows have in common tells readers nothing. Empty if none is. The only text
+ * that can be so frequent is the one left over when different ones are set off against each other. */
+static tsr_text find_shared(const tsr__emitter *emitter, const layout *laid) {
+  enum { LEAST = 3 };
+  tsr_text candidate = {"", 0};
+  size_t votes = 0, same = 0, places = 0;
+  for (size_t i = laid->elastic; i < emitter->cells.count; i += emitter->column_count) {
+    tsr_text first = tsr__place_first(text_of_cell(emitter, i));
+    if (!first.size_bytes) continue;
+    if (!votes) candidate = first;
+    votes += is_same_text(first, candidate) ? 1 : (size_t)-1;
+  }
+  for (size_t i = laid->elastic; i < emitter->cells.count; i += emitter->column_count) {
+    tsr_text text = text_of_cell(emitter, i), first = tsr__place_first(text);
+    places += tsr__place_least(text) != 0;
+    same += first.size_bytes && is_same_text(first, candidate);
+  }
+  assert(same <= places);
+  return same >= LEAST && same > places / 2 ? candidate : (tsr_text){"", 0};
+}
+
 enum { PIECE_CUTS = 4, PLACE_CUTS = 12, PLAIN_CUTS = 18, CUTS = 34 };
+
+/* Cut a row whose first place is the one that most rows share. Returns 0 if it is not, or that does not do. */
+static size_t cut_shared(cut_texts *cuts, tsr_text full, size_t width, size_t columns) {
+  if (!cuts->shared.size_bytes || !is_same_text(tsr__place_first(full), cuts->shared)) return 0;
+  return tsr__place_shorten_rest(&cuts->text, full, width, columns);
+}
 
 /* The next attempt to cut a text to `columns`, showing what is around column `at` if that is not 0: first so that
  * places survive, then plainly, then anywhere. Returns the columns that it takes. */
@@ -374,11 +407,13 @@ static size_t cut_cell(tsr__emitter *emitter, cut_texts *cuts, size_t cell, size
   bool is_chain = emitter->columns[cell % emitter->column_count].align == TSR__CHAIN;
   size_t width = emitter->cells.items[cell].width, at = 0, taken = 0;
   *keeps_place = true;
-  for (int attempt = 0; attempt < CUTS; attempt++) {
+  for (int attempt = is_chain ? 0 : -1; attempt < CUTS; attempt++) {
     bool is_new = false;
     *keeps_place = attempt < PLACE_CUTS;
     cuts->text.size = 0;
-    taken = try_cut(&cuts->text, attempt, full, width, columns, at, is_chain);
+    taken = attempt < 0 ? cut_shared(cuts, full, width, columns)
+                        : try_cut(&cuts->text, attempt, full, width, columns, at, is_chain);
+    if (attempt < 0 && !taken) continue;
     uint32_t id = tsr__intern_put(&cuts->shown, cuts->text.data, cuts->text.size, &is_new);
     if (id == TSR__INTERN_FULL || (is_new && !TSR__VECTOR_PUSH(&cuts->cells, cell)))
       emitter->cells_failed = true;
@@ -484,6 +519,7 @@ static void release_cuts(cut_texts *cuts) {
 
 static void print_rows(tsr__emitter *emitter, layout *laid) {
   tsr__intern_init(&laid->cuts.shown);
+  if (laid->is_cut) laid->cuts.shared = find_shared(emitter, laid);
   if (emitter->has_header) print_row(emitter, laid, SIZE_MAX);
   for (size_t i = 0; i < emitter->cells.count; i += emitter->column_count)
     print_row(emitter, laid, i);
@@ -494,7 +530,7 @@ static void print_rows(tsr__emitter *emitter, layout *laid) {
 /* Can the rows not be distinguished without giving up the lines of places? */
 static bool loses_places(tsr__emitter *emitter, const layout *laid) {
   size_t columns = laid->widths[laid->elastic];
-  cut_texts cuts = {0};
+  cut_texts cuts = {.shared = find_shared(emitter, laid)};
   bool keeps_place = true;
   tsr__intern_init(&cuts.shown);
   for (size_t i = laid->elastic; keeps_place && i < emitter->cells.count;

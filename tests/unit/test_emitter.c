@@ -480,6 +480,12 @@ static void test_chains_are_shortened(void **state) {
     assert_string_equal(out.data, cases[i].expected);
     tsr__buffer_release(&out);
   }
+  tsr__buffer windows = {0};
+  text = tsr__text_of("source\\lib\\train.py:31 training_step");
+  (void)tsr__place_shorten(&windows, text, text.size_bytes, 34, true);
+  tsr__buffer_append(&windows, "", 1);
+  assert_string_equal(windows.data, "...\\lib\\train.py:31 training_step");
+  tsr__buffer_release(&windows);
 }
 
 static void assert_rows(const char *const *texts, size_t count, uint32_t width,
@@ -514,17 +520,29 @@ static void test_cut_rows_show_what_differs(void **state) {
               "  model.py:382 > linear.py:7\n");
 }
 
-/* If there is no room for the line that they have in common, the other one is shown alone. */
+/* If there is no room for the line that most have in common, the other one is shown alone, with the operation for
+ * as long as that fits; in the first row as in the others, and in those that the operation would tell apart. */
 static void test_cut_rows_show_the_line_that_differs(void **state) {
+  static const char *const operations[] = {
+      "train.py:57 train > modeling_llama.py:191 eager_attention_forward (aten::_softmax)",
+      "train.py:57 train > modeling_llama.py:155 forward (aten::mul), via module.py:1773",
+      "train.py:9 main > modeling_llama.py:155 forward (aten::mul)",
+      "train.py:57 train > modeling_llama.py:191 eager_attention_forward (aten::_to_copy)"};
   static const char *const texts[] = {"train.py:57 train > modeling_gpt2.py:1092 forward",
                                       "train.py:57 train > modeling_gpt2.py:412 forward",
                                       "train.py:57 train > lib/short.py:4 go"};
   (void)state;
   assert_rows(texts, sizeof texts / sizeof *texts, 28,
               "  name\n"
-              "  train.py:57 train ...\n"
+              "  > modeling_gpt2.py:1092\n"
               "  > modeling_gpt2.py:412\n"
               "  > lib/short.py:4 go\n");
+  assert_rows(operations, sizeof operations / sizeof *operations, 52,
+              "  name\n"
+              "  > modeling_llama.py:191 eager_...orward (_softmax)\n"
+              "  > modeling_llama.py:155 forward (mul) ...\n"
+              "  train.py:9 main (mul) ...\n"
+              "  > modeling_llama.py:191 eager_...orward (_to_copy)\n");
 }
 
 static void assert_table(uint32_t width, bool is_last, const char *expected) {
