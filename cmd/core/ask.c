@@ -15,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <sys/stat.h>
 #include <tessera/unstable/check.h>
 #include <unistd.h>
 
@@ -74,9 +75,18 @@ static int load_rules(cli_session *session, const tsr_parameter *row, const char
   return tsr_params_set_rules(session->options->own, name, rules, &session->error);
 }
 
+static bool is_folder(const char *path) {
+  struct stat found;
+  return stat(path, &found) == 0 && S_ISDIR(found.st_mode);
+}
+
 bool cli_is_model_file(const char *operand) {
   size_t length = strlen(operand);
-  return strchr(operand, '/') || (length > 5 && strcasecmp(operand + length - 5, ".json") == 0);
+  if (strchr(operand, '/') || (length > 5 && strcasecmp(operand + length - 5, ".json") == 0))
+    return true;
+  for (const char *const *name = tsr_model_names(); *name; name++)
+    if (strcmp(*name, operand) == 0) return false;
+  return is_folder(operand);
 }
 
 static int read_model(cli_session *session, const tsr_parameter *row, FILE *stream) {
@@ -96,6 +106,13 @@ static int read_model(cli_session *session, const tsr_parameter *row, FILE *stre
 
 static int load_model(cli_session *session, const tsr_parameter *row, const char *operand) {
   session->path = operand;
+  if (is_folder(operand) && cli_is_model_file(operand)) {
+    free(session->model_path);
+    session->model_path = malloc(strlen(operand) + sizeof "/config.json");
+    if (!session->model_path) return TSR_ERROR_MEMORY;
+    (void)sprintf(session->model_path, "%s/config.json", operand);
+    operand = session->path = session->model_path;
+  }
   if (!cli_is_model_file(operand))
     return tsr_params_set_text(session->options->own, cli_option_name(row), operand,
                                strlen(operand), &session->error);
@@ -117,8 +134,7 @@ static int set_operands(cli_session *session) {
   int status = 0;
   for (size_t i = 0; status == 0 && i < about->parameter_count; i++) {
     const tsr_parameter *row = &about->parameters[i];
-    if (!row->is_operand) continue;
-    assert(operand < options->operand_count);
+    if (!row->is_operand || operand >= options->operand_count) continue;
     status = tsr_params_set_path(options->own, cli_option_name(row), options->operands[operand++],
                                  &session->error);
   }

@@ -275,5 +275,6 @@ int cli_run(const cli_options *options) {
   if (status < 0) status = explain(&session, status);
   say_written(&session, &session.output);
   cli_output_abandon(&session.output);
+  free(session.model_path);
   return status;
 }

@@ -21,6 +21,7 @@ typedef struct cli_session {
   tsr_query query;           /* from --device and --top */
   tsr_report_options report; /* from --json, --color, ... and the terminal */
   cli_output output;         /* for cli_output_write */
+  char *model_path;          /* of a model's folder: its config.json; owned */
   tsr_error error;
 } cli_session;
 

@@ -1,12 +1,12 @@
 /* train.c - `tessera train MODEL --data FILE`: the training that `simulate` predicts, run on the CPU.
  *
- *   gpt2: 124,439,808 parameters, at most 3.02 GiB predicted.
- *   step 1/100  loss 10.9512  312 tokens/s  1.4 GiB
+ *   gpt2: 124,439,808 parameters, random; a peak of 3.02 GiB is predicted.
+ *   step 1/100  loss 10.9512  312 tokens/s  1.4 GiB, peak 2.9 GiB (97 %)
  *   ...
  *   100 steps: loss from 10.9512 to 6.2034. Peak 3.02 GiB, as predicted.
  *
  * Lines are printed for the first and the last step, for about twenty between, and at least every ten
- * seconds; --json prints each step. Ctrl-C ends the run after the step that is running.
+ * seconds; --json prints each step. Ctrl-C ends the run after the step that is running, and saves it.
  */
 #define _POSIX_C_SOURCE 200809L
 
@@ -23,6 +23,7 @@
 #include <time.h>
 
 #include "export.h"
+#include "folder.h"
 #include "session.h"
 #include "textfile.h"
 
@@ -33,7 +34,7 @@ static const tsr_parameter train_parameters[] = {
      .is_operand = true,
      .kind = TSR_PARAMETER_MODEL,
      .argument = "MODEL",
-     .help = "A model's name, or its config.json."},
+     .help = "A model's name, its config.json, or its folder."},
     {.name = "data",
      .kind = TSR_PARAMETER_PATH,
      .argument = "FILE",
@@ -45,10 +46,26 @@ static const tsr_parameter train_parameters[] = {
      .help = "What FILE holds: bytes, u16 or u32 (little-endian numbers), or auto (default): what "
              "llm.c's header says, else u16 if its name ends in .bin, else bytes.",
      .choices = (const char *const[]){"auto", "bytes", "u16", "u32", NULL}},
+    {.name = "save",
+     .kind = TSR_PARAMETER_PATH,
+     .is_written = true,
+     .argument = "DIR",
+     .help = "Save the model to the folder DIR at the end and at Ctrl-C, as transformers loads it, "
+             "with what --resume needs. With --resume, that folder unless another is given."},
+    {.name = "save_every",
+     .option = "save-every",
+     .kind = TSR_PARAMETER_COUNT,
+     .argument = "N",
+     .help = "Also save after every N steps."},
+    {.name = "resume",
+     .kind = TSR_PARAMETER_PATH,
+     .argument = "DIR",
+     .help = "Go on with the run that was saved in DIR, with the options that it had unless they "
+             "are given again. The result is, bit for bit, that of a run without a break."},
     {.name = "steps",
      .kind = TSR_PARAMETER_COUNT,
      .argument = "N",
-     .help = "Optimizer steps (default: 100).",
+     .help = "Optimizer steps, those before --resume included (default: 100).",
      .fallback = 100,
      .least = 1},
     {.name = "batch",
@@ -66,7 +83,16 @@ static const tsr_parameter train_parameters[] = {
     {.name = "lr",
      .kind = TSR_PARAMETER_TEXT,
      .argument = "RATE",
-     .help = "The learning rate, which stays the same (default: 0.001)."},
+     .help = "The learning rate (default: 0.001)."},
+    {.name = "schedule",
+     .kind = TSR_PARAMETER_CHOICE,
+     .argument = "FORM",
+     .help = "constant (default); cosine or linear: the rate falls to 0 until the last step.",
+     .choices = (const char *const[]){"constant", "cosine", "linear", NULL}},
+    {.name = "warmup",
+     .kind = TSR_PARAMETER_COUNT,
+     .argument = "N",
+     .help = "Steps in which the rate grows to --lr (default: 0)."},
     {.name = "seed",
      .kind = TSR_PARAMETER_COUNT,
      .argument = "N",
@@ -78,10 +104,12 @@ static const tsr_parameter train_parameters[] = {
      .argument = "N",
      .help = "Threads that compute (default: one for each processor). No number depends on it."},
     {.name = "capacity",
+     .option = "budget",
      .kind = TSR_PARAMETER_BYTES,
      .argument = "SIZE",
+     .example = "4GiB",
      .help = "Memory that the run may use, such as 4GiB (default: unlimited). A run that needs "
-             "more ends where it was predicted to."},
+             "more ends where it was predicted to, and tells what the memory was used for."},
     {.name = "snapshot",
      .kind = TSR_PARAMETER_PATH,
      .is_written = true,
@@ -95,20 +123,24 @@ const cli_command cli_train_row = {
         {.name = "train",
          .summary = "run the training that simulate predicts, on the CPU",
          .description =
-             "Trains a model on a text, from random weights, in C and without a GPU. Each step "
-             "allocates exactly what simulate predicts for it, and prints the loss, the speed "
-             "and the memory in use.\n\nMODEL is the config.json of a GPT-2, Llama, Mistral "
-             "or Qwen2 model with a vocabulary of at least 256, or a name that simulate "
-             "knows. Ctrl-C ends the run after the current step. The exit status is 1 if the "
-             "loss became infinite or memory did not suffice.",
+             "Trains a model on a text, in C and without a GPU. Each step allocates exactly what "
+             "simulate predicts for it, and prints the loss, the speed and the memory in "
+             "use.\n\nMODEL is the config.json of a GPT-2, Llama, Mistral or Qwen2 model, or a "
+             "name that simulate knows: weights begin random. Or it is a folder with a "
+             "config.json and weights in safetensors files, as transformers saves them: these are "
+             "trained further. With --resume, MODEL can be left out.\n\nCtrl-C ends the run after "
+             "the current step, and saves it if --save is given. The exit status is 1 if a loss "
+             "or gradient became infinite or memory did not suffice; then the state before that "
+             "step is saved.",
          .parameters = train_parameters,
          .parameter_count = sizeof train_parameters / sizeof *train_parameters,
-         .examples = {{"tessera train config.json --data book.txt --steps 500",
+         .examples = {{"tessera train config.json --data book.txt --steps 500 --save run",
                        "learn to predict a book's next byte"},
+                      {"tessera train --resume run", "go on with it after Ctrl-C"},
                       {"tessera train gpt2 --data book.txt --steps 3 --snapshot run.pickle",
                        "three steps, and a snapshot of their memory"}}},
-    .operands = "MODEL",
-    .operand_min = 1,
+    .operands = "[MODEL]",
+    .operand_min = 0,
     .operand_max = 1,
     .answers = true,
     .lacks = "output color",
@@ -119,17 +151,27 @@ const cli_command cli_train_row = {
 
 static volatile sig_atomic_t is_interrupted;
 
+static const int ending_signals[] = {SIGINT, SIGTERM, SIGHUP};
+enum { ENDING_SIGNALS = sizeof ending_signals / sizeof *ending_signals };
+
 /* The second one ends the program. */
 static void interrupt(int signal) {
   (void)signal;
   is_interrupted = 1;
 }
 
-static void watch_interrupts(struct sigaction *before) {
+static void watch_interrupts(struct sigaction before[ENDING_SIGNALS]) {
   struct sigaction action = {.sa_handler = interrupt, .sa_flags = (int)(SA_RESETHAND | SA_RESTART)};
   sigemptyset(&action.sa_mask);
   is_interrupted = 0;
-  sigaction(SIGINT, &action, before);
+  for (size_t i = 0; i < ENDING_SIGNALS; i++) {
+    sigaction(ending_signals[i], NULL, &before[i]);
+    if (before[i].sa_handler != SIG_IGN) sigaction(ending_signals[i], &action, NULL);
+  }
+}
+
+static void unwatch_interrupts(const struct sigaction before[ENDING_SIGNALS]) {
+  for (size_t i = 0; i < ENDING_SIGNALS; i++) sigaction(ending_signals[i], &before[i], NULL);
 }
 
 /* ---- Progress ---- */
@@ -137,8 +179,11 @@ static void watch_interrupts(struct sigaction *before) {
 typedef struct run {
   cli_session *session;
   const char *model;
+  cli_folder folder;
+  uint64_t save_every;
   double started_s, printed_s, last_s; /* seconds of the monotonic clock */
-  bool is_json, has_failed;
+  bool is_json, has_failed, is_begun, has_weights, is_over;
+  int save_status;
 } run;
 
 static double now_s(void) {
@@ -181,66 +226,83 @@ static const char *loss_text(double loss, char text[SIZE_BYTES]) {
 }
 
 static void put_heading(run *r, const tsr_train_step *step) {
-  char line[256], count[SIZE_BYTES], size[SIZE_BYTES];
-  (void)snprintf(line, sizeof line, "%s: %s parameters; a peak of %s is predicted.\n", r->model,
-                 count_text(step->parameter_count, count),
+  char line[512], count[SIZE_BYTES], size[SIZE_BYTES];
+  (void)snprintf(line, sizeof line, "%.200s: %s parameters%s; a peak of %s is predicted.\n",
+                 r->model, count_text(step->parameter_count, count),
+                 r->has_weights ? "" : ", random",
                  tsr_size_text(step->predicted_peak_bytes, size, sizeof size));
   put(r, line);
 }
 
 static void put_step(run *r, const tsr_train_step *step, double seconds) {
-  char line[256], count[SIZE_BYTES], size[SIZE_BYTES], loss[SIZE_BYTES];
+  char line[256], count[SIZE_BYTES], size[SIZE_BYTES], loss[SIZE_BYTES], peak[SIZE_BYTES];
   double speed = seconds > 0 ? (double)step->token_count / seconds : 0;
-  (void)snprintf(line, sizeof line, "step %" PRIu64 "/%" PRIu64 "  loss %s  %s tokens/s  %s%s\n",
+  (void)snprintf(line, sizeof line,
+                 "step %" PRIu64 "/%" PRIu64 "  loss %s  %s tokens/s  %s, peak %s (%.0f %%)%s\n",
                  step->step, step->steps, loss_text(step->loss, loss),
                  count_text((uint64_t)speed, count),
                  tsr_size_text(step->allocated_bytes, size, sizeof size),
+                 tsr_size_text(step->peak_bytes, peak, sizeof peak),
+                 100 * (double)step->peak_bytes / (double)step->predicted_peak_bytes,
                  step->is_skipped ? "  (overflow: step skipped)" : "");
   put(r, line);
 }
 
 static void put_json_step(run *r, const tsr_train_step *step, double seconds) {
-  char line[384], loss[SIZE_BYTES], time[SIZE_BYTES];
+  char line[512], loss[SIZE_BYTES], time[SIZE_BYTES], rate[SIZE_BYTES];
   (void)snprintf(line, sizeof line,
-                 "{\"step\":%" PRIu64 ",\"loss\":%s,\"skipped\":%s,\"tokens\":%" PRIu64
-                 ",\"seconds\":%s,\"allocated_bytes\":%" PRIu64 "}\n",
-                 step->step, json_number(step->loss, loss), step->is_skipped ? "true" : "false",
-                 step->token_count, json_number(seconds, time), step->allocated_bytes);
+                 "{\"step\":%" PRIu64 ",\"loss\":%s,\"learning_rate\":%s,\"skipped\":%s"
+                 ",\"tokens\":%" PRIu64 ",\"seconds\":%s,\"allocated_bytes\":%" PRIu64
+                 ",\"peak_bytes\":%" PRIu64 "}\n",
+                 step->step, json_number(step->loss, loss), json_number(step->learning_rate, rate),
+                 step->is_skipped ? "true" : "false", step->token_count, json_number(seconds, time),
+                 step->allocated_bytes, step->peak_bytes);
   put(r, line);
 }
 
-static bool see_step(void *context, const tsr_train_step *step) {
-  run *r = context;
+static void put_any_step(run *r, const tsr_train_step *step) {
   double now = now_s(), seconds = now - r->last_s;
   uint64_t every = step->steps / LINES + 1;
-  bool is_due = step->step == 1 || step->step == step->steps || step->step % every == 0 ||
-                step->is_skipped || now - r->printed_s >= QUIET_SECONDS || !isfinite(step->loss);
-  if (step->step == 1 && !r->is_json) put_heading(r, step);
+  bool is_due = !r->is_begun || step->is_last || step->step % every == 0 || step->is_skipped ||
+                now - r->printed_s >= QUIET_SECONDS;
+  if (!r->is_begun && !r->is_json) put_heading(r, step);
+  r->is_begun = true;
   if (r->is_json)
     put_json_step(r, step, seconds);
   else if (is_due)
     put_step(r, step, seconds);
   if (is_due) r->printed_s = now;
-  r->last_s = now;
-  return !is_interrupted && !r->has_failed;
+}
+
+static bool see_step(void *context, const tsr_train_step *step) {
+  run *r = context;
+  put_any_step(r, step);
+  bool is_end = step->is_last || is_interrupted || r->has_failed;
+  bool is_due = r->save_every && step->step % r->save_every == 0;
+  if (is_end || is_due) r->save_status = cli_folder_save(&r->folder, step->state);
+  r->is_over = step->step == step->steps && !step->is_diverged;
+  r->last_s = now_s(); /* the time of a save is no step's */
+  return !is_end && !r->save_status;
 }
 
 /* ---- The end ---- */
 
 static void put_json_end(run *r, const tsr_training *t) {
-  char line[768], first[SIZE_BYTES], last[SIZE_BYTES], time[SIZE_BYTES];
+  char line[1024], first[SIZE_BYTES], last[SIZE_BYTES], time[SIZE_BYTES];
   (void)snprintf(
       line, sizeof line,
-      "{\"steps_done\":%" PRIu64 ",\"parameters\":%" PRIu64 ",\"tokens\":%" PRIu64
-      ",\"seconds\":%s,\"step_flops\":%" PRIu64
+      "{\"steps_done\":%" PRIu64 ",\"steps_before\":%" PRIu64 ",\"parameters\":%" PRIu64
+      ",\"tokens\":%" PRIu64 ",\"seconds\":%s,\"step_flops\":%" PRIu64
       ",\"first_loss\":%s,\"last_loss\":%s,\"diverged\":%s,\"out_of_memory\":%s,"
-      "\"interrupted\":%s,\"peak_bytes\":%" PRIu64 ",\"predicted_peak_bytes\":%" PRIu64
+      "\"interrupted\":%s,\"saved\":%s,\"peak_bytes\":%" PRIu64 ",\"predicted_peak_bytes\":%" PRIu64
       ",\"reserved_bytes\":%" PRIu64 ",\"predicted_reserved_bytes\":%" PRIu64 "}\n",
-      t->steps_done, t->parameter_count, t->token_count, json_number(now_s() - r->started_s, time),
-      t->step_flops, json_number(t->steps_done ? t->first_loss : NAN, first),
+      t->steps_done, t->steps_before, t->parameter_count, t->token_count,
+      json_number(now_s() - r->started_s, time), t->step_flops,
+      json_number(t->steps_done ? t->first_loss : NAN, first),
       json_number(t->steps_done ? t->last_loss : NAN, last), t->is_diverged ? "true" : "false",
-      t->is_out_of_memory ? "true" : "false", is_interrupted ? "true" : "false", t->peak_bytes,
-      t->predicted_peak_bytes, t->reserved_bytes, t->predicted_reserved_bytes);
+      t->is_out_of_memory ? "true" : "false", is_interrupted ? "true" : "false",
+      r->folder.is_saved ? "true" : "false", t->peak_bytes, t->predicted_peak_bytes,
+      t->reserved_bytes, t->predicted_reserved_bytes);
   put(r, line);
 }
 
@@ -261,14 +323,16 @@ static void put_end(run *r, const tsr_training *t) {
 
 static int explain_end(const tsr_training *t, const cli_command *command) {
   char size[SIZE_BYTES];
+  uint64_t done = t->steps_before + t->steps_done;
   if (t->is_diverged)
     cli_say(command->about.name,
-            "the loss of step %" PRIu64 " is not a finite number; a smaller --lr may help",
-            t->steps_done);
+            "the loss or a gradient of step %" PRIu64
+            " is not a finite number; a smaller --lr may help",
+            done + 1);
   else if (t->is_out_of_memory)
     cli_say(command->about.name,
-            "out of memory after %" PRIu64 " steps, with %s allocated: --capacity is too small",
-            t->steps_done, tsr_size_text(t->peak_bytes, size, sizeof size));
+            "out of memory after %" PRIu64 " steps, with %s allocated: --budget is too small", done,
+            tsr_size_text(t->peak_bytes, size, sizeof size));
   return t->is_diverged || t->is_out_of_memory ? CLI_CHECK_FAILED : 0;
 }
 
@@ -282,6 +346,8 @@ static int check(const cli_options *options, double *rate, const tsr_format **fo
   *rate = lr ? strtod(lr, &end) : 0;
   if (lr && (*end || end == lr || !(*rate > 0) || !isfinite(*rate)))
     return cli_usage_error(options->command, "--lr needs a number above 0, not '%s'", lr);
+  if (!tsr_params_has(own, "model"))
+    return cli_usage_error(options->command, "MODEL is missing; --resume would know it");
   if (!tsr_params_has(own, "data"))
     return cli_usage_error(options->command, "--data is missing: the text to train on");
   if (!tsr_params_count(own, "steps") || !tsr_params_count(own, "batch") ||
@@ -307,15 +373,18 @@ static int write_snapshot(cli_session *session, const tsr_snapshot *snapshot,
 static int train(cli_session *session, const tsr_train_options *how, run *r, tsr_training *out) {
   const tsr_params *own = session->options->own;
   tsr_simulate_options options;
-  struct sigaction before;
+  struct sigaction before[ENDING_SIGNALS];
   tsr_simulate_options_of(own, &options);
-  watch_interrupts(&before);
+  watch_interrupts(before);
   r->started_s = r->last_s = now_s();
   int status = tsr_train(tsr_params_model(own, "model"), &options, how, out, &session->error);
-  sigaction(SIGINT, &before, NULL);
-  if (status == TSR_ERROR_ARGUMENT || status == TSR_ERROR_UNSUPPORTED || status == TSR_ERROR_LIMIT)
+  unwatch_interrupts(before);
+  bool is_of_options =
+      status == TSR_ERROR_ARGUMENT || status == TSR_ERROR_UNSUPPORTED || status == TSR_ERROR_LIMIT;
+  if (is_of_options && !*how->subject)
     return cli_usage_error(session->options->command, "%s", session->error.message);
-  if (status) return status;
+  cli_folder_say(&r->folder, r->is_over);
+  if (status || r->save_status) return status ? status : r->save_status;
   if (r->is_json)
     put_json_end(r, out);
   else
@@ -342,31 +411,70 @@ static int find_data(cli_session *session, tsr_train_options *how, char **text) 
   return status;
 }
 
+/* What the weights begin with, and where they are saved. */
+static int find_folders(cli_session *session, tsr_train_options *how, run *r) {
+  const tsr_params *own = session->options->own;
+  const char *model = tsr_params_text(own, "model"), *save = tsr_params_text(own, "save");
+  if (session->options->operand_count) model = session->options->operands[0];
+  r->model = model;
+  how->resume = tsr_params_text(own, "resume");
+  if (!session->options->operand_count) r->model = how->resume;
+  r->save_every = tsr_params_count(own, "save_every");
+  if (!how->resume && session->model_path && cli_folder_has_weights(model)) how->weights = model;
+  r->has_weights = how->resume || how->weights;
+  if (!save) save = how->resume;
+  if (r->save_every && !save)
+    return cli_usage_error(session->options->command, "--save-every needs --save");
+  return save ? cli_folder_open(&r->folder, session, save, how->resume) : 0;
+}
+
+/* The saved options first: they may be all there is. */
+static int read_options(cli_session *session) {
+  const char *resume = tsr_params_text(session->options->own, "resume");
+  if (!resume) return 0;
+  int status = cli_folder_resume(session, resume);
+  if (status || session->options->operand_count) return status;
+  return tsr_params_set_path(session->options->own, "model", resume, &session->error);
+}
+
+static void read_numbers(const cli_options *options, tsr_train_options *how) {
+  const tsr_params *own = options->own;
+  uint64_t threads = tsr_params_count(own, "threads");
+  int schedule = tsr_params_choice(own, "schedule");
+  how->seed = tsr_params_count(own, "seed");
+  how->threads = threads > 1024 ? 1024 : (unsigned)threads;
+  how->is_recorded = tsr_params_has(own, "snapshot");
+  how->warmup_steps = tsr_params_count(own, "warmup");
+  how->schedule = schedule < 0 ? TSR_TRAIN_CONSTANT : (tsr_train_schedule)schedule;
+}
+
+static int finish(cli_session *session, const tsr_training *out, const tsr_format *format) {
+  int status = write_snapshot(session, out->snapshot, format);
+  return status ? status : explain_end(out, session->options->command);
+}
+
 int cli_train(cli_session *session) {
   const cli_options *options = session->options;
   tsr_training out = {0};
-  tsr_train_options how = {.struct_bytes = sizeof how};
-  const tsr_format *format = NULL;
+  run r = {.session = session, .is_json = options->json};
   const char *subject = NULL;
+  tsr_train_options how = {
+      .struct_bytes = sizeof how, .step = see_step, .context = &r, .subject = &subject};
+  const tsr_format *format = NULL;
   char *text = NULL;
-  int status = check(options, &how.learning_rate, &format);
+  int status = read_options(session);
+  if (status == 0 && options->operand_count)
+    status = tsr_params_set_path(options->own, "model", options->operands[0], &session->error);
+  if (status == 0) status = check(options, &how.learning_rate, &format);
   if (status == 0) status = cli_read_parameters(session);
-  if (status) return status;
-  run r = {.session = session, .is_json = options->json, .model = session->path};
-  status = find_data(session, &how, &text);
-  if (status) return status;
-  how.seed = tsr_params_count(options->own, "seed");
-  uint64_t threads = tsr_params_count(options->own, "threads");
-  how.threads = threads > 1024 ? 1024 : (unsigned)threads;
-  how.is_recorded = tsr_params_has(options->own, "snapshot");
-  how.step = see_step;
-  how.context = &r;
-  how.subject = &subject;
-  status = train(session, &how, &r, &out);
+  if (status == 0) read_numbers(options, &how);
+  if (status == 0) status = find_data(session, &how, &text);
+  if (status == 0) status = find_folders(session, &how, &r);
+  if (status == 0) status = train(session, &how, &r, &out);
   if (subject) session->path = subject;
+  if (status == 0) status = finish(session, &out, format);
   free(text);
-  if (status == 0) status = write_snapshot(session, out.snapshot, format);
-  if (status == 0) status = explain_end(&out, options->command);
+  cli_folder_release(&r.folder);
   tsr_snapshot_free(out.snapshot);
   return status;
 }

@@ -34,6 +34,9 @@ int tsr_model_read(const char *json, size_t size_bytes, tsr_model **out, tsr_err
 void tsr_model_free(tsr_model *model);
 /* The number of elements in model.parameters(), tied weights counted once. */
 uint64_t tsr_model_parameter_count(const tsr_model *model);
+/* The text of a config.json that describes it: what it was read from, with "architectures". Lives as long
+ * as the model. */
+const char *tsr_model_config(const tsr_model *model);
 /* Its name, or its model_type if it was read from a description. */
 const char *tsr_model_name(const tsr_model *model);
 

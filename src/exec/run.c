@@ -30,8 +30,9 @@ struct tsr__executor {
   uint64_t micro_batch; /* 1 + the one that runs; 0 before the first */
   size_t losses_seen;
   double loss, last_loss; /* of micro-batches before the last, and of the last */
-  bool has_overflowed, is_done;
-  int status; /* why it ended, if not for memory */
+  bool has_overflowed, has_diverged, is_checked, is_done;
+  const tsr__dry_device *device; /* where the run is */
+  int status;                    /* why it ended, if not for memory */
 };
 
 tsr__kernel_tensor tsr__executor_tensor(const tsr__executor *e, tsr__tensor_id tensor) {
@@ -132,19 +133,73 @@ static void note_results(tsr__executor *e, const tsr__kernel_run *run,
   }
 }
 
+/* Numbers whose exponent is all ones are infinite or none. */
+static bool is_finite_32(const uint32_t *bits, uint64_t count, uint32_t exponent) {
+  uint32_t found = 0;
+  for (uint64_t i = 0; i < count; i++) found |= (bits[i] & exponent) == exponent;
+  return !found;
+}
+
+static bool is_finite_16(const uint16_t *bits, uint64_t count, uint32_t exponent) {
+  uint32_t found = 0;
+  for (uint64_t i = 0; i < count; i++) found |= (bits[i] & exponent) == exponent;
+  return !found;
+}
+
+static bool is_finite(const tsr__kernel_tensor *t) {
+  uint64_t count = tsr__layout_end(t->layout) - t->layout.offset;
+  const void *data = (const char *)t->data + t->layout.offset * tsr__dtype_bytes(t->dtype);
+  if (count != tsr__shape_elements(t->layout.shape)) return true; /* gaps may hold anything */
+  switch (t->dtype) {
+  case TSR__DTYPE_F32: return is_finite_32(data, count, 0x7f800000);
+  case TSR__DTYPE_BF16: return is_finite_16(data, count, 0x7f80);
+  case TSR__DTYPE_F16: return is_finite_16(data, count, 0x7c00);
+  default: return true;
+  }
+}
+
+/* Before the first update of a step: a loss or a gradient that is no finite number must not reach the
+ * parameters. */
+static void check_gradients(tsr__executor *e) {
+  const tsr__tape *tape = e->tape;
+  e->is_checked = true;
+  e->has_diverged = !isfinite(e->loss + e->last_loss);
+  for (size_t i = 0; i < tape->parameters.count && !e->has_diverged; i++) {
+    tsr__kernel_tensor gradient =
+        tsr__executor_tensor(e, tsr__tensor_at(tape, tape->parameters.items[i])->grad);
+    if (gradient.data && !is_finite(&gradient)) e->has_diverged = true;
+  }
+}
+
+static bool may_update(tsr__executor *e) {
+  if (!e->is_checked && !e->has_overflowed) check_gradients(e);
+  return !e->has_overflowed && !e->has_diverged;
+}
+
+/* What an op has made of state may be replaced by what was saved. */
+static bool restore(tsr__executor *e, const tsr__kernel_run *run) {
+  const tsr__execute_options *o = e->options;
+  const tsr__tensor_id *writes = tsr__run_writes(e->tape, run);
+  if (!run->is_once || !o->restore) return true;
+  for (uint32_t i = 0; i < run->write_count && e->status == 0; i++)
+    if (writes[i]) e->status = o->restore(o->context, e, writes[i], &e->failure);
+  return e->status == 0;
+}
+
 static bool execute_run(void *context, uint32_t index, uint64_t step, const uint64_t *addresses) {
   tsr__executor *e = context;
   const tsr__kernel_run *run = &e->tape->runs.items[index];
   const tsr__kernel_row *row = tsr__kernel_row_of((tsr__kernel)run->kernel);
   tsr__kernel_args args = {.pool = e->options->pool};
-  if ((run->is_once && step > 1) || (e->has_overflowed && is_update(e->tape, run))) return true;
   e->addresses = addresses;
+  if ((run->is_once && step > 1) || (is_update(e->tape, run) && !may_update(e))) return true;
   fill_args(e, run, &args);
   if (run->kernel == TSR__KERNEL_BATCH) {
     uint32_t which = (uint32_t)args.scalars[0];
     if (which == 0) e->micro_batch++;
     assert(e->micro_batch && e->options->batch);
-    args.batch = e->options->batch(e->options->context, step, e->micro_batch - 1, which);
+    args.batch = e->options->batch(e->options->context, e->options->steps_before + step,
+                                   e->micro_batch - 1, which);
   }
   assert(row->reference);
   if (row->fast && !e->options->uses_reference)
@@ -152,17 +207,17 @@ static bool execute_run(void *context, uint32_t index, uint64_t step, const uint
   else
     row->reference(&args);
   note_results(e, run, &args);
-  return true;
+  return restore(e, run);
 }
 
 /* ---- the walk ---- */
 
 static void begin_step(tsr__executor *e, uint64_t step) {
-  e->step_key = tsr__random_key(e->options->seed, step);
+  e->step_key = tsr__random_key(e->options->seed, e->options->steps_before + step);
   e->micro_batch = 0;
   e->losses_seen = 0;
   e->loss = e->last_loss = 0;
-  e->has_overflowed = false;
+  e->has_overflowed = e->has_diverged = e->is_checked = false;
 }
 
 static bool execute_memory(void *context, uint32_t device, const tsr_allocator_event *event) {
@@ -183,14 +238,18 @@ static bool execute_loaded(void *context, const uint64_t *addresses) {
 static bool execute_step(void *context, uint64_t step, const uint64_t *addresses) {
   tsr__executor *e = context;
   const tsr__execute_options *o = e->options;
-  tsr__executed_step done = {.step = step,
-                             .loss = (e->loss + e->last_loss) /
-                                     (double)(o->loss_count ? o->loss_count : 1),
-                             .is_skipped = e->has_overflowed,
-                             .block_bytes = e->arena.block_bytes};
+  double loss = (e->loss + e->last_loss) / (double)(o->loss_count ? o->loss_count : 1);
   assert(e->losses_seen == o->loss_count);
   e->addresses = addresses;
-  if (!e->has_overflowed) e->updates++;
+  if (!isfinite(loss)) e->has_diverged = true; /* the scaler may have noticed first */
+  if (!e->has_overflowed && !e->has_diverged) e->updates++;
+  tsr__executed_step done = {.step = o->steps_before + step,
+                             .loss = loss,
+                             .is_skipped = e->has_overflowed,
+                             .is_diverged = e->has_diverged,
+                             .block_bytes = e->arena.block_bytes,
+                             .peak_bytes = e->device->peak.totals.allocated_bytes,
+                             .updates = e->updates};
   if (o->step && !o->step(o->context, e, &done)) e->is_done = true;
   begin_step(e, step + 1);
   return true;
@@ -272,8 +331,13 @@ int tsr__execute(const tsr__tape *tape, const tsr__execute_options *options, tsr
                  tsr_error *error) {
   tsr__optimizer_numbers numbers = options->numbers;
   char nothing[8] = {0};
-  tsr__executor e = {
-      .tape = tape, .options = options, .numbers = &numbers, .error = error, .nothing = nothing};
+  tsr__executor e = {.tape = tape,
+                     .options = options,
+                     .numbers = &numbers,
+                     .error = error,
+                     .nothing = nothing,
+                     .device = &out->executed,
+                     .updates = options->updates_before};
   tsr__dry_observer observer = {.context = &e,
                                 .memory = execute_memory,
                                 .loaded = execute_loaded,

@@ -21,16 +21,23 @@ typedef struct tsr__executor tsr__executor;
 
 /* A finished step. */
 typedef struct tsr__executed_step {
-  uint64_t step;   /* from 1 */
+  uint64_t step;   /* from 1, or what follows steps_before */
   double loss;     /* the mean of its micro-batches */
   bool is_skipped; /* gradients overflowed, and a loss scaler left the parameters as they were */
-  uint64_t block_bytes; /* allocated now */
+  /* The loss or a gradient is not a finite number: the optimizer did not run, and parameters and its
+   * state are as they were before the step. */
+  bool is_diverged;
+  uint64_t block_bytes; /* allocated now: requested */
+  uint64_t peak_bytes;  /* so far: allocated, as the prediction counts */
+  uint64_t updates;     /* steps so far in which the optimizer ran, those before the run included */
 } tsr__executed_step;
 
 typedef struct tsr__execute_options {
   tsr_allocator_settings settings;
   uint64_t capacity_bytes;        /* 0: unlimited */
   uint64_t steps;                 /* 0 = 1 */
+  uint64_t steps_before;          /* of a run that goes on: steps are counted from there, */
+  uint64_t updates_before;        /* and those in which the optimizer ran */
   uint64_t seed;                  /* of dropout */
   tsr__optimizer_numbers numbers; /* of the first step */
   const tsr__tensor_id *losses;   /* the loss of each micro-batch */
@@ -42,6 +49,10 @@ typedef struct tsr__execute_options {
   void *context;                     /* of the functions below */
   /* Fill static tensors (tsr__executor_tensor). 0, or a failure that ends the run. */
   int (*load)(void *context, const tsr__executor *executor, tsr_error *error);
+  /* A tensor of state has got its first value, in the run's first step, and may be given another. Fails
+   * as `load`. May be NULL. */
+  int (*restore)(void *context, const tsr__executor *executor, tsr__tensor_id tensor,
+                 tsr_error *error);
   /* The tokens of a micro-batch, which stay until the next call: of kind 0 (ids) and 1 (labels). NULL
    * for kind 2, an attention mask of ones. Tokens are below the vocabulary. */
   const int64_t *(*batch)(void *context, uint64_t step, uint64_t micro_batch, uint32_t which);

@@ -30,7 +30,8 @@ typedef struct tsr__model_family {
 } tsr__model_family;
 
 typedef struct tsr__model_class_row {
-  const char *type; /* model_type */
+  const char *type;         /* model_type */
+  const char *architecture; /* transformers' class of it with a head for language */
   const tsr__model_family *family;
 } tsr__model_class_row;
 

@@ -68,10 +68,10 @@ const char *const *tsr_model_names(void) {
 /* ---- classes ---- */
 
 static const tsr__model_class_row classes[TSR__CLASS_COUNT] = {
-    [TSR__CLASS_GPT2] = {"gpt2", &tsr__gpt2_family},
-    [TSR__CLASS_LLAMA] = {"llama", &tsr__llama_family},
-    [TSR__CLASS_MISTRAL] = {"mistral", &tsr__llama_family},
-    [TSR__CLASS_QWEN2] = {"qwen2", &tsr__llama_family},
+    [TSR__CLASS_GPT2] = {"gpt2", "GPT2LMHeadModel", &tsr__gpt2_family},
+    [TSR__CLASS_LLAMA] = {"llama", "LlamaForCausalLM", &tsr__llama_family},
+    [TSR__CLASS_MISTRAL] = {"mistral", "MistralForCausalLM", &tsr__llama_family},
+    [TSR__CLASS_QWEN2] = {"qwen2", "Qwen2ForCausalLM", &tsr__llama_family},
 };
 
 const tsr__model_class_row *tsr__model_class_row_of(tsr__model_class class) {
@@ -135,6 +135,21 @@ static void read_model(tsr__config *config, tsr_model *model) {
   read_modules(config, model);
 }
 
+/* The description as it was read, with the class's name that transformers looks for. */
+static int keep_config(json_t *root, tsr_model *model, tsr_error *error) {
+  const size_t flags = JSON_INDENT(2) | JSON_ENSURE_ASCII;
+  const char *architecture = tsr__model_class_row_of(model->class)->architecture;
+  if (!json_object_get(root, "architectures") &&
+      json_object_set_new(root, "architectures", json_pack("[s]", architecture)))
+    return tsr__fail_memory(error);
+  size_t size = json_dumpb(root, NULL, 0, flags);
+  model->config = size ? tsr__realloc(NULL, size + 2, 1) : NULL;
+  if (!model->config || json_dumpb(root, model->config, size, flags) != size)
+    return tsr__fail_memory(error);
+  memcpy(model->config + size, "\n", 2);
+  return 0;
+}
+
 int tsr_model_read(const char *json, size_t size_bytes, tsr_model **out, tsr_error *error) {
   json_t *root = NULL;
   int loaded = tsr__json_load(json, size_bytes, JSON_REJECT_DUPLICATES, "not a model description",
@@ -149,6 +164,7 @@ int tsr_model_read(const char *json, size_t size_bytes, tsr_model **out, tsr_err
     read_model(&config, model);
   else
     config.status = tsr__fail_memory(error);
+  if (!config.status) config.status = keep_config(root, model, error);
   json_decref(root);
   if (config.status) {
     tsr_model_free(model);
@@ -174,7 +190,12 @@ int tsr_model_named(const char *name, tsr_model **out, tsr_error *error) {
 }
 
 void tsr_model_free(tsr_model *model) {
+  if (model) tsr__free(model->config);
   tsr__free(model);
+}
+
+const char *tsr_model_config(const tsr_model *model) {
+  return model->config;
 }
 
 const char *tsr_model_name(const tsr_model *model) {

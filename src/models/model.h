@@ -37,6 +37,7 @@ enum { TSR__MODEL_MODULES = 8 };
 
 struct tsr_model {
   char name[64];
+  char *config; /* the text of its config.json; owned */
   tsr__model_class class;
   tsr__model_activation activation;
   uint64_t vocabulary, width, layers, heads, kv_heads, head_width, inner, positions;

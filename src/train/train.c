@@ -22,6 +22,7 @@
 #include "tessera/unstable/training.h"
 #include "torch/torch.h"
 #include "train/batches.h"
+#include "train/state.h"
 
 /* Uses of the seed; steps have their own numbers, from 1 on. */
 #define KEY_WEIGHTS UINT64_MAX
@@ -37,11 +38,38 @@ typedef struct training {
   tsr__batches batches;
   int data_status; /* of the next step's tokens */
   tsr_error data_error;
+  tsr__weight_list weights;
+  tsr__saved saved; /* what it begins with */
+  tsr_train_state state;
   uint64_t weights_key;
   uint64_t tensors_filled;
   uint64_t predicted_peak_bytes;
   tsr_training out;
 } training;
+
+/* The learning rate of a step. */
+static double rate_of(const training *t, uint64_t step) {
+  const tsr_train_options *o = t->options;
+  double full = o->learning_rate > 0 ? o->learning_rate : 1e-3, pi = 3.14159265358979323846;
+  uint64_t warm = o->warmup_steps, steps = t->run->steps;
+  if (step <= warm) return full * (double)step / (double)warm;
+  double done = (double)(step - warm - 1) / (double)(steps > warm ? steps - warm : 1);
+  switch (o->schedule) {
+  case TSR_TRAIN_CONSTANT: break;
+  case TSR_TRAIN_COSINE: return full * 0.5 * (1 + cos(pi * done));
+  case TSR_TRAIN_LINEAR: return full * (1 - done);
+  }
+  return full;
+}
+
+/* What it fails about, for the caller's message. */
+static void blame(const training *t, const char *path) {
+  if (t->options->subject) *t->options->subject = path;
+}
+
+static const char *path_of_weights(const training *t) {
+  return t->options->resume ? t->options->resume : t->options->weights;
+}
 
 /* ---- weights ---- */
 
@@ -75,10 +103,13 @@ typedef struct filler {
 
 static void fill(void *context, tsr__tensor_id tensor, tsr__initial_kind kind, double number) {
   const filler *f = context;
+  bool is_read =
+      f->t->saved.weights.file_count && tsr__tensor_at(&f->t->tape, tensor)->is_parameter;
   tsr__kernel_tensor to = tsr__executor_tensor(f->executor, tensor);
   uint64_t total = tsr__shape_elements(to.layout.shape);
   uint64_t key = tsr__random_key(f->t->weights_key, ++f->t->tensors_filled);
   double numbers[1024];
+  if (is_read) return; /* from a file */
   assert(to.data && tsr__layout_is_dense(to.layout));
   for (uint64_t first = 0; first < total;) {
     size_t count = total - first < 1024 ? (size_t)(total - first) : 1024;
@@ -94,18 +125,51 @@ static void fill(void *context, tsr__tensor_id tensor, tsr__initial_kind kind, d
 }
 
 static int load(void *context, const tsr__executor *executor, tsr_error *error) {
-  filler f = {context, executor};
-  (void)error;
-  tsr__program_initials(&f.t->program, fill, &f);
-  return 0;
+  training *t = context;
+  filler f = {t, executor};
+  tsr__program_initials(&t->program, fill, &f);
+  int status = tsr__saved_load(&t->saved, &t->program, &t->weights, executor, error);
+  if (status) blame(t, path_of_weights(t));
+  return status;
+}
+
+static int restore(void *context, const tsr__executor *executor, tsr__tensor_id tensor,
+                   tsr_error *error) {
+  training *t = context;
+  int status = tsr__saved_restore(&t->saved, &t->program, &t->weights, executor, tensor, error);
+  if (status) blame(t, path_of_weights(t));
+  return status;
+}
+
+/* Open what it begins with. */
+static int open_saved(training *t, tsr_error *error) {
+  const tsr_train_options *o = t->options;
+  int status = 0;
+  blame(t, path_of_weights(t));
+  if (o->resume)
+    status = tsr__saved_open(o->resume, &t->saved, error);
+  else if (o->weights)
+    status = tsr__saved_open_weights(o->weights, &t->saved, error);
+  t->out.steps_before = t->saved.steps;
+  if (status == 0 && t->saved.steps >= t->run->steps)
+    status =
+        tsr__fail(error, TSR_ERROR_ARGUMENT, TSR_OFFSET_NONE,
+                  "the run in %.200s has made %llu steps, and %llu are asked for in all", o->resume,
+                  (unsigned long long)t->saved.steps, (unsigned long long)t->run->steps);
+  if (status == 0) blame(t, NULL);
+  return status;
+}
+
+/* Before the run: the names of the weights, and whether the files have them. */
+static int check_saved(training *t, tsr_error *error) {
+  int status = tsr__weights_list(&t->program, &t->weights, error);
+  if (status) return status;
+  status = tsr__saved_check(&t->saved, &t->program, &t->weights, error);
+  if (status) blame(t, path_of_weights(t));
+  return status;
 }
 
 /* ---- data ---- */
-
-/* What it fails about, for the caller's message. */
-static void blame(const training *t, const char *path) {
-  if (t->options->subject) *t->options->subject = path;
-}
 
 static int open_data(training *t, tsr_error *error) {
   const tsr_train_options *o = t->options;
@@ -120,7 +184,7 @@ static int open_data(training *t, tsr_error *error) {
                                           &b->tokens, error)
                        : tsr__tokens_of_text(o->text, o->text_bytes, vocabulary, &b->tokens, error);
   if (status == 0) status = tsr__batches_init(b, error);
-  if (status == 0) status = tsr__batches_read(b, 1, error);
+  if (status == 0) status = tsr__batches_read(b, t->saved.steps + 1, error);
   if (status == 0) blame(t, NULL);
   return status;
 }
@@ -142,26 +206,39 @@ static uint64_t tokens_of_step(const training *t) {
   return t->program.batch * t->program.sequence * t->program.accumulate;
 }
 
-static bool see_step(void *context, const tsr__executor *executor, const tsr__executed_step *step) {
-  training *t = context;
-  (void)executor;
-  if (step->step == 1) t->out.first_loss = step->loss;
+static void note_step(training *t, const tsr__executed_step *step) {
+  if (!t->out.steps_done++) t->out.first_loss = step->loss;
   t->out.last_loss = step->loss;
   t->out.token_count += tokens_of_step(t);
-  t->out.is_diverged = !isfinite(step->loss);
-  if (!t->out.is_diverged) read_ahead(t, step->step);
+  read_ahead(t, step->step);
+}
+
+static bool see_step(void *context, const tsr__executor *executor, const tsr__executed_step *step) {
+  training *t = context;
+  t->out.is_diverged = step->is_diverged;
+  t->state = (tsr_train_state){.program = &t->program,
+                               .weights = &t->weights,
+                               .executor = executor,
+                               .steps = step->step - step->is_diverged,
+                               .updates = step->updates};
+  if (!step->is_diverged) note_step(t, step);
   tsr_train_step seen = {.step = step->step,
                          .steps = t->run->steps,
                          .loss = step->loss,
                          .is_skipped = step->is_skipped,
                          .token_count = tokens_of_step(t),
+                         .is_diverged = step->is_diverged,
+                         .learning_rate = rate_of(t, step->step),
                          .allocated_bytes = step->block_bytes,
+                         .peak_bytes = step->peak_bytes,
                          .parameter_count = t->out.parameter_count,
                          .predicted_peak_bytes = t->predicted_peak_bytes,
+                         .state = &t->state,
                          .is_last =
-                             step->step == t->run->steps || t->out.is_diverged || t->data_status};
+                             step->step == t->run->steps || step->is_diverged || t->data_status};
   bool goes_on = !t->options->step || t->options->step(t->options->context, &seen);
-  return goes_on && !t->out.is_diverged && !t->data_status;
+  tsr__executor_numbers(executor)->learning_rate = rate_of(t, step->step + 1);
+  return goes_on && !step->is_diverged && !t->data_status;
 }
 
 /* ---- what is refused ---- */
@@ -172,13 +249,18 @@ static int check_model(const tsr_model *model, tsr_error *error) {
                    "scaled rotary positions (rope_scaling) are not computed yet");
 }
 
+static uint64_t steps_to_do(const training *t) {
+  assert(t->saved.steps < t->run->steps);
+  return t->run->steps - t->saved.steps;
+}
+
 /* The most that the run will take; a machine that has less would not end it well. */
 static int predict(training *t, tsr_error *error) {
   tsr__dry_device device;
   uint64_t done, here = tsr__os_memory_bytes(), most = 4;
   tsr__dry_options dry = {.settings = t->run->settings,
                           .capacity_bytes = t->run->capacity_bytes,
-                          .steps = t->run->steps < most ? t->run->steps : most};
+                          .steps = steps_to_do(t) < most ? steps_to_do(t) : most};
   int status = tsr__dry_run(&t->tape, &dry, &device, &done, error);
   if (status) return status;
   t->predicted_peak_bytes = device.peak.totals.allocated_bytes;
@@ -214,28 +296,29 @@ static int execute(training *t, tsr_error *error) {
   const tsr_train_options *o = t->options;
   double decay = o->weight_decay < 0 ? 0 : o->weight_decay > 0 ? o->weight_decay : 0.01;
   tsr__execution done;
-  tsr__execute_options how = {
-      .settings = t->run->settings,
-      .capacity_bytes = t->run->capacity_bytes,
-      .steps = t->run->steps,
-      .seed = o->seed,
-      .numbers = {.learning_rate = o->learning_rate > 0 ? o->learning_rate : 1e-3,
-                  .beta_1 = 0.9,
-                  .beta_2 = 0.999,
-                  .epsilon = 1e-8,
-                  .decay = decay},
-      .losses = t->program.losses.items,
-      .loss_count = t->program.losses.count,
-      .pool = t->pool,
-      .observer = t->recorder ? tsr__recorder_observer(t->recorder) : NULL,
-      .context = t,
-      .load = load,
-      .batch = batch,
-      .step = see_step};
+  tsr__execute_options how = {.settings = t->run->settings,
+                              .capacity_bytes = t->run->capacity_bytes,
+                              .steps = steps_to_do(t),
+                              .steps_before = t->saved.steps,
+                              .updates_before = t->saved.updates,
+                              .seed = o->seed,
+                              .numbers = {.learning_rate = rate_of(t, t->saved.steps + 1),
+                                          .beta_1 = 0.9,
+                                          .beta_2 = 0.999,
+                                          .epsilon = 1e-8,
+                                          .decay = decay},
+                              .losses = t->program.losses.items,
+                              .loss_count = t->program.losses.count,
+                              .pool = t->pool,
+                              .observer = t->recorder ? tsr__recorder_observer(t->recorder) : NULL,
+                              .context = t,
+                              .load = load,
+                              .restore = t->saved.training_path ? restore : NULL,
+                              .batch = batch,
+                              .step = see_step};
   int status = tsr__execute(&t->tape, &how, &done, error);
   if (t->data_status && error) *error = t->data_error;
   if (status || t->data_status) return status ? status : t->data_status;
-  t->out.steps_done = done.steps_done;
   t->out.is_out_of_memory = done.executed.is_out_of_memory;
   t->out.peak_bytes = done.executed.peak.totals.allocated_bytes;
   t->out.reserved_bytes = done.usable_peak_bytes;
@@ -249,14 +332,18 @@ static int train(training *t, const tsr_model *model, tsr_error *error) {
   int status = tsr__tape_init(&t->tape, tracer) && has_tracer ? 0 : tsr__fail_memory(error);
   if (status == 0) status = check_model(model, error);
   if (status == 0) status = tsr__program_init(&t->program, model, &run, NULL, &t->tape, error);
+  if (status == 0) status = open_saved(t, error);
   if (status == 0) status = open_data(t, error);
   if (status == 0) status = tsr__program_record(&t->program, t->options->is_recorded, error);
+  if (status == 0) status = check_saved(t, error);
   if (status == 0) status = predict(t, error);
   if (status == 0) status = prepare(t, error);
   if (status == 0) status = execute(t, error);
   tsr__thread_pool_free(t->pool);
   tsr__recorder_free(t->recorder);
   tsr__batches_release(&t->batches);
+  tsr__saved_release(&t->saved);
+  TSR__VECTOR_FREE(&t->weights);
   tsr__program_release(&t->program);
   tsr__tape_release(&t->tape);
   tsr__torch_free(tracer);
@@ -278,6 +365,7 @@ int tsr_train(const tsr_model *model, const tsr_simulate_options *run,
   t->run = &own_run;
   t->options = &own;
   t->batches.tokens.handle = -1;
+  t->saved.training.handle = -1;
   status = train(t, model, error);
   if (status == 0) *out = t->out;
   tsr__free(t);

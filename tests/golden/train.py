@@ -8,7 +8,9 @@ import functools
 import json
 import math
 import pathlib
+import shutil
 import signal
+import struct
 import subprocess
 import sys
 
@@ -121,12 +123,262 @@ def token_files(t):
                'vocabulary of 256 tokens (at byte 4)\n'))
 
 
+def read_safetensors(path):
+    """{name: (type, shape, bytes)}, and the metadata."""
+    data = path.read_bytes()
+    length = struct.unpack('<Q', data[:8])[0]
+    header = json.loads(data[8:8 + length])
+    notes = header.pop('__metadata__', {})
+    rest = data[8 + length:]
+    return {name: (array['dtype'], array['shape'], rest[slice(*array['data_offsets'])])
+            for name, array in header.items()}, notes
+
+
+def write_safetensors(path, arrays, notes=None):
+    header, at = {'__metadata__': notes or {}}, 0
+    for name, (kind, shape, data) in arrays.items():
+        header[name] = {'dtype': kind, 'shape': shape, 'data_offsets': [at, at + len(data)]}
+        at += len(data)
+    text = json.dumps(header).encode()
+    path.write_bytes(struct.pack('<Q', len(text)) + text +
+                     b''.join(data for _, _, data in arrays.values()))
+
+
+def names(config):
+    """What transformers calls the parameters, with their shapes."""
+    if config['model_type'] == 'gpt2':
+        width, vocabulary = config['n_embd'], config['vocab_size']
+        block = {'ln_1.weight': [width], 'ln_1.bias': [width],
+                 'attn.c_attn.weight': [width, 3 * width], 'attn.c_attn.bias': [3 * width],
+                 'attn.c_proj.weight': [width, width], 'attn.c_proj.bias': [width],
+                 'ln_2.weight': [width], 'ln_2.bias': [width],
+                 'mlp.c_fc.weight': [width, 4 * width], 'mlp.c_fc.bias': [4 * width],
+                 'mlp.c_proj.weight': [4 * width, width], 'mlp.c_proj.bias': [width]}
+        return {'transformer.wte.weight': [vocabulary, width],
+                'transformer.wpe.weight': [config['n_positions'], width],
+                'transformer.ln_f.weight': [width], 'transformer.ln_f.bias': [width],
+                **{f'transformer.h.{i}.{name}': shape for i in range(config['n_layer'])
+                   for name, shape in block.items()}}
+    width, vocabulary, inner = (config[key] for key in ('hidden_size', 'vocab_size',
+                                                        'intermediate_size'))
+    block = {f'self_attn.{name}_proj.weight': [width, width] for name in 'qkvo'} | {
+        'mlp.gate_proj.weight': [inner, width], 'mlp.up_proj.weight': [inner, width],
+        'mlp.down_proj.weight': [width, inner], 'input_layernorm.weight': [width],
+        'post_attention_layernorm.weight': [width]}
+    return {'model.embed_tokens.weight': [vocabulary, width], 'model.norm.weight': [width],
+            'lm_head.weight': [vocabulary, width],
+            **{f'model.layers.{i}.{name}': shape for i in range(config['num_hidden_layers'])
+               for name, shape in block.items()}}
+
+
+def fresh(t, name):
+    """A folder that is not there."""
+    shutil.rmtree(t.work / name, ignore_errors=True)
+    return t.work / name
+
+
+def saves(t):
+    """A folder has the files of transformers, and training it again begins with its weights."""
+    for model, config in (('gpt2', GPT2), ('llama', LLAMA)):
+        folder = fresh(t, f'saved-{model}')
+        t.train(model, '--steps', 3, '--save', folder, '-q')
+        arrays, notes = read_safetensors(folder / 'model.safetensors')
+        expect('names and shapes', {name: array[1] for name, array in arrays.items()},
+               names(config))
+        expect('metadata', notes, {'format': 'pt', 'tessera_training': 'training-3.safetensors'})
+        saved = json.loads((folder / 'config.json').read_text())
+        expect('config.json', {key: saved.get(key) for key in config}, config)
+        expect('files', sorted(path.name for path in folder.iterdir()),
+               ['config.json', 'model.safetensors', 'training-3.safetensors'])
+        again = ['--data', t.text, '--json', '--batch', 2, '--seq', 16, '--lr', '1e-9', '--steps']
+        done = t.run('train', folder, *again, 1)
+        first = json.loads(done.stdout.splitlines()[0])['loss']
+        expect('its loss is the trained one', first < t.train(model, '--steps', 1)[0][0]['loss'],
+               True)
+        # The same weights without the model's prefix, in two files, and of another type.
+        parts = fresh(t, 'parts')
+        parts.mkdir()
+        shutil.copy(folder / 'config.json', parts)
+        bare = {name.split('.', 1)[1] if name != 'lm_head.weight' else name: array
+                for name, array in arrays.items()}
+        cut = dict(list(bare.items())[:5])
+        wide = {name: ('F64', shape, array_of('d', array_of('f', data)).tobytes())
+                for name, (_, shape, data) in bare.items() if name not in cut}
+        write_safetensors(parts / 'a.safetensors', cut)
+        write_safetensors(parts / 'b.safetensors', wide)
+        (parts / 'model.safetensors.index.json').write_text(json.dumps({'weight_map': {
+            **dict.fromkeys(cut, 'a.safetensors'), **dict.fromkeys(wide, 'b.safetensors')}}))
+        done = t.run('train', parts, *again, 1)
+        expect('an index', (done.stderr, json.loads(done.stdout.splitlines()[0])['loss']),
+               ('', first))
+    done = t.run('train', t.models['gpt2'], '--data', t.text, '--save', t.work / 'saved-gpt2')
+    expect('a folder with weights is kept', (done.returncode, 'has weights already' in done.stderr),
+           (2, True))
+
+
+def array_of(kind, data):
+    if isinstance(data, bytes):
+        out = array.array(kind)
+        out.frombytes(data)
+        return out
+    return array.array(kind, list(data))
+
+
+def wrong_weights(t):
+    """One sentence for each thing that can be wrong with weights."""
+    folder = fresh(t, 'wrong')
+    t.train('gpt2', '--steps', 1, '--save', folder, '-q')
+    file = folder / 'model.safetensors'
+    good, arrays = file.read_bytes(), read_safetensors(file)[0]
+    name = 'transformer.h.1.mlp.c_fc.weight'
+    kind, shape, data = arrays[name]
+
+    def refuses_arrays(changed, text):
+        write_safetensors(file, changed)
+        refuses_file(text)
+
+    def refuses_file(text):
+        done = t.run('train', folder, '--data', t.text, '--seq', 16, '--steps', 1)
+        expect(text, (done.returncode, done.stdout, done.stderr.splitlines()[0]),
+               (3, '', f'tessera: {folder}: {text}'))
+
+    refuses_arrays({key: value for key, value in arrays.items() if key != name},
+                   f'there is no array "{name}", which the model needs')
+    refuses_arrays(arrays | {'transformer.h.2.ln_1.bias': ('F32', [0], b'')},
+                   'array "transformer.h.2.ln_1.bias" is no part of the model')
+    refuses_arrays(arrays | {name: (kind, shape[::-1], data)},
+                   f'array "{name}" has the shape [128, 32], and the model needs [32, 128]')
+    refuses_arrays(arrays | {name: ('I32', shape, data)},
+                   f'array "{name}" is of type I32; weights can be F32, BF16, F16 or F64')
+    file.write_bytes(good[:-7])
+    refuses_file('model.safetensors: the file is cut off: array '
+                 '"transformer.wte.weight" ends 7 bytes after the end of the file')
+    file.write_bytes(struct.pack('<Q', 1 << 40) + good[8:])
+    refuses_file('model.safetensors: not a safetensors file, or cut off: its header would be longer '
+                 'than the file (at byte 0)')
+    file.write_bytes(good)
+    done = t.run('train', '--resume', t.work / 'absent', '--data', t.text)
+    expect('no folder', (done.returncode, len(done.stderr.splitlines())), (3, 1))
+    write_safetensors(file, arrays)
+    done = t.run('train', '--resume', folder)
+    expect('weights of another program',
+           (done.returncode, 'were not saved by a training that could go on' in done.stderr),
+           (3, True))
+
+
+def resumed(t, whole, *options):
+    """Run in three parts, and compare with the whole."""
+    parts = fresh(t, 'parts-of-a-run')
+    lines = t.train('gpt2', '--steps', 2, '--save', parts, '-q', *options)[0]
+    for steps in (3, 6):
+        done = t.run('train', '--resume', parts, '--steps', steps, '--json', '-q')
+        expect('resumed', (done.returncode, done.stderr), (0, ''))
+        lines += [json.loads(line) for line in done.stdout.splitlines()[:-1]]
+    steps = t.train('gpt2', '--steps', 6, '--save', whole, '-q', *options)[0]
+    keys = ('step', 'loss', 'learning_rate', 'skipped', 'allocated_bytes')
+    expect(f'steps {options}', [[line[key] for key in keys] for line in lines],
+           [[line[key] for key in keys] for line in steps])
+    for file in ('model.safetensors', 'training-6.safetensors'):
+        expect(f'{file} {options}', read_safetensors(parts / file)[0],
+               read_safetensors(whole / file)[0])
+
+
+def resumes(t):
+    """Six steps are three and three, bit for bit."""
+    for options in ([], ['--optimizer', 'adamw-fused', '--accumulate', 2, '--seed', 3],
+                    ['--optimizer', 'sgd', '--lr', '0.1', '--checkpoint', 'every:2'],
+                    ['--dtype', 'autocast-fp16', '--attention', 'chunked:4'],
+                    ['--dtype', 'bf16', '--no-kv-cache']):
+        resumed(t, fresh(t, 'whole'), *options)
+    done = t.run('train', '--resume', t.work / 'whole')
+    expect('nothing left to do', (done.returncode, 'has made 6 steps' in done.stderr), (2, True))
+    done = t.run('train', '--resume', t.work / 'whole', '--steps', 7, '--optimizer', 'adamw-fused')
+    expect('another optimizer',
+           (done.returncode, 'has no array "transformer.wte.weight.step"' in done.stderr), (3, True))
+
+
+def schedules(t):
+    def rates(*options):
+        return [step['learning_rate'] for step in t.train('gpt2', '--steps', 8, '--lr', '0.8',
+                                                          *options)[0]]
+    expect('constant', rates(), [0.8] * 8)
+    warm = ['--warmup', 4]
+    expect('warmup', rates(*warm), [0.2, 0.4, 0.6, 0.8, 0.8, 0.8, 0.8, 0.8])
+    for form, expected in (('linear', [0.8, 0.6, 0.4, 0.2]),
+                           ('cosine', [0.4 * (1 + math.cos(math.pi * i / 4)) for i in range(4)])):
+        found = rates('--schedule', form, *warm)
+        expect(form, [round(rate, 6) for rate in found],
+               [round(rate, 6) for rate in [0.2, 0.4, 0.6, 0.8, *expected][:8]])
+
+
+def start(t, *options):
+    return subprocess.Popen([t.binary, 'train', *map(str, options), '--json'],
+                            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def goes_on(t):
+    """A run that was interrupted, terminated or killed goes on where it was saved, and ends as if nothing
+    had happened."""
+    common = [t.models['gpt2'], '--data', t.text, '--batch', 2, '--seq', 16, '--steps', 40,
+              '--schedule', 'cosine', '--warmup', 5, '--save-every', 3]
+    whole, parts = fresh(t, 'whole'), fresh(t, 'parts-of-a-run')
+    expect('whole', t.run('train', *common, '--save', whole, '-q').returncode, 0)
+    for end in (signal.SIGINT, signal.SIGKILL, signal.SIGTERM, signal.SIGKILL, signal.SIGHUP):
+        if (parts / 'model.safetensors').exists():
+            process = start(t, '--resume', parts, '--save-every', 3)
+        else:
+            process = start(t, *common, '--save', parts)
+        for _ in range(5):
+            process.stdout.readline()
+        process.send_signal(end)
+        out, err = process.communicate()
+        if end == signal.SIGKILL:
+            continue
+        summary = json.loads(out.splitlines()[-1])
+        expect(f'{end}', (process.returncode, summary['interrupted'] or summary['saved']), (0, True))
+        expect('says so', err.startswith(f'tessera train: saved {parts} after step '), True)
+    done = t.run('train', '--resume', parts, '-q')
+    expect('the rest', (done.returncode, done.stderr), (0, ''))
+    for file in ('model.safetensors', 'training-40.safetensors'):
+        expect(file, read_safetensors(parts / file)[0], read_safetensors(whole / file)[0])
+    expect('nothing is left behind', sorted(path.name for path in parts.iterdir()),
+           ['config.json', 'model.safetensors', 'training-40.safetensors'])
+
+
+def keeps_the_last_good_state(t):
+    """A loss that is no number ends the run, and what is saved is the state before it; a file of tokens that
+    becomes shorter does too."""
+    folder, whole = fresh(t, 'diverged'), fresh(t, 'whole')
+    done = t.run('train', t.models['gpt2'], '--data', t.text, '--batch', 2, '--seq', 16, '--lr',
+                 '1e30', '--steps', 9, '--save', folder)
+    expect('diverged', (done.returncode, done.stderr.splitlines()),
+           (1, [f'tessera train: saved {folder} after step 1; go on with: tessera train --resume '
+                f'{folder}',
+                'tessera train: the loss or a gradient of step 2 is not a finite number; a smaller '
+                '--lr may help']))
+    t.train('gpt2', '--steps', 1, '--lr', '1e30', '--save', whole, '-q')
+    for file in ('model.safetensors', 'training-1.safetensors'):
+        expect(file, read_safetensors(folder / file)[0], read_safetensors(whole / file)[0])
+    data, folder = t.work / 'shrinking.txt', fresh(t, 'shrunk')
+    data.write_text(TEXT)
+    process = start(t, t.models['gpt2'], '--data', data, '--seq', 16, '--steps', 900000, '--save',
+                    folder)
+    process.stdout.readline()
+    data.write_text('')
+    out, err = process.communicate()
+    steps = [json.loads(line)['step'] for line in out.splitlines()]
+    saved, why = err.splitlines()
+    expect('shrunk', (process.returncode, saved, why.split(' (at byte')[0]),
+           (3, f'tessera train: saved {folder} after step {steps[-1]}; go on with: tessera train '
+               f'--resume {folder}', f'tessera: {data}: the file has become shorter while it is read'))
+
+
 def ends(t):
     common = ('train', t.models['gpt2'], '--data', t.text, '--seq', 16)
     done = t.run(*common, '--steps', 3, '--lr', '1e30')
     expect('a loss that is no number', (done.returncode, 'not a finite number' in done.stderr),
            (1, True))
-    done = t.run(*common, '--capacity', '18MiB')
+    done = t.run(*common, '--budget', '18MiB')
     expect('too little memory', (done.returncode, 'out of memory' in done.stderr), (1, True))
     process = subprocess.Popen([t.binary, *map(str, common), '--steps', '900000', '--json'],
                                stdout=subprocess.PIPE, text=True)
@@ -171,7 +423,8 @@ def main():
     options.work.mkdir(parents=True, exist_ok=True)
     t = Tessera(options.tessera, options.work)
     return run_tests((check.__name__, functools.partial(check, t))
-                     for check in (learns, repeats, as_predicted, token_files, ends, refuses))
+                     for check in (learns, repeats, as_predicted, token_files, saves, wrong_weights, resumes,
+                                    schedules, goes_on, keeps_the_last_good_state, ends, refuses))
 
 
 if __name__ == '__main__':

@@ -21,15 +21,54 @@
 extern "C" {
 #endif
 
+/* ---- A run in a folder ---- */
+
+/* A moment between two steps, at which the run can be written to files. In a folder with the model's
+ * config.json, the weights are what transformers loads, and with the training file, whose name they
+ * contain, tsr_train goes on as if it had never ended (tsr_train_options.resume). Write the training first:
+ * the folder is saved when model.safetensors is replaced. */
+typedef struct tsr_train_state tsr_train_state;
+
+/* The steps that it comes after. */
+uint64_t tsr_train_state_steps(const tsr_train_state *state);
+/* Write the contents of model.safetensors. `training` is the name of the file below, without a folder. Fails
+ * with TSR_ERROR_WRITE or TSR_ERROR_MEMORY. */
+int tsr_train_write_weights(const tsr_train_state *state, const char *training, tsr_write_fn *write,
+                            void *context, tsr_error *error);
+/* Write what else is needed to go on: the optimizer's state and the number of the step. `notes`, a text, is
+ * kept with it. Fails as above. */
+int tsr_train_write_training(const tsr_train_state *state, const char *notes, tsr_write_fn *write,
+                             void *context, tsr_error *error);
+
+/* What was saved in a folder. */
+typedef struct tsr_train_saved tsr_train_saved;
+
+/* Open it. The caller frees `*out`. Fails with TSR_ERROR_IO, TSR_ERROR_FORMAT if the files are damaged or no
+ * training was saved there, TSR_ERROR_UNSUPPORTED, TSR_ERROR_LIMIT or TSR_ERROR_MEMORY. */
+int tsr_train_saved_open(const char *folder, tsr_train_saved **out, tsr_error *error);
+uint64_t tsr_train_saved_steps(const tsr_train_saved *saved);
+/* The text that was written with it; lives as long as it. */
+const char *tsr_train_saved_notes(const tsr_train_saved *saved);
+/* NULL is fine. */
+void tsr_train_saved_free(tsr_train_saved *saved);
+
+/* ---- Training ---- */
+
 /* A finished step. */
 typedef struct tsr_train_step {
-  uint64_t step, steps;     /* from 1; how many there will be */
-  double loss;              /* the mean over its tokens, before its update */
-  bool is_skipped;          /* scaled gradients overflowed: no update (autocast-fp16) */
-  uint64_t token_count;     /* of this step */
+  uint64_t step,
+      steps;       /* from 1, those before a run that goes on included; the last one's number */
+  double loss;     /* the mean over its tokens, before its update */
+  bool is_skipped; /* scaled gradients overflowed: no update (autocast-fp16) */
+  uint64_t token_count; /* of this step */
+  /* The loss or a gradient is not a finite number. It was not used: weights are as before this step. */
+  bool is_diverged;
+  double learning_rate;     /* of this step */
   uint64_t allocated_bytes; /* now: requested, and live */
+  uint64_t peak_bytes;      /* so far: allocated */
   uint64_t parameter_count;
   uint64_t predicted_peak_bytes; /* of the whole run: allocated */
+  const tsr_train_state *state;  /* during the call; of step - 1 if this one diverged */
   bool is_last;                  /* the run ends here, whatever the caller returns */
 } tsr_train_step;
 
@@ -41,6 +80,14 @@ typedef enum tsr_train_tokens {
   TSR_TRAIN_TOKENS_U32    /* or 32 bits */
 } tsr_train_tokens;
 
+/* How the learning rate changes. It grows from 0 for `warmup_steps`, reaches its full value with the last
+ * of them, and then: */
+typedef enum tsr_train_schedule {
+  TSR_TRAIN_CONSTANT,
+  TSR_TRAIN_COSINE, /* falls to 0 as half a cosine does, which it would reach after the last step */
+  TSR_TRAIN_LINEAR  /* falls to 0 in a line */
+} tsr_train_schedule;
+
 /* The default trains nothing: it has no data. Zeros stand for the values in parentheses. */
 typedef struct tsr_train_options {
   size_t struct_bytes;
@@ -50,9 +97,16 @@ typedef struct tsr_train_options {
   size_t text_bytes;
   uint64_t seed;        /* of weights, batches and dropout */
   double learning_rate; /* (0.001) */
-  double weight_decay;  /* of AdamW; negative: none (0.01) */
-  unsigned threads; /* that compute (as many as there are processors); no result depends on it */
-  bool is_recorded; /* keep the run's events, for tsr_training.snapshot */
+  tsr_train_schedule schedule;
+  uint64_t warmup_steps;
+  double weight_decay; /* of AdamW; negative: none (0.01) */
+  unsigned threads;    /* that compute (as many as there are processors); no result depends on it */
+  bool is_recorded;    /* keep the run's events, for tsr_training.snapshot */
+  const char *
+      weights; /* a safetensors file, or a folder with one or an index, to begin with; NULL: random */
+  /* A folder to go on from, instead: with the same model, data and options, and `steps` of the whole run, the
+   * result is bit for bit that of a run without a break. */
+  const char *resume;
   /* After each step, in the caller's thread. False ends the run, without an error. May be NULL. */
   bool (*step)(void *context, const tsr_train_step *step);
   void *context;
@@ -62,10 +116,13 @@ typedef struct tsr_train_options {
 
 /* What came of it. Bytes were measured while it ran, but for those called predicted. */
 typedef struct tsr_training {
-  uint64_t steps_done, parameter_count, token_count;
+  uint64_t steps_before; /* of a run that went on */
+  uint64_t steps_done, parameter_count,
+      token_count;     /* of this run; steps that diverged are not done */
   uint64_t step_flops; /* floating-point operations of one step */
   double first_loss, last_loss;
-  bool is_diverged;      /* the loss of the last step is not a finite number: it ended there */
+  bool
+      is_diverged; /* the loss or a gradient of the next step is no finite number: it ended there */
   bool is_out_of_memory; /* the capacity was too small: it ended there, as predicted */
   uint64_t predicted_peak_bytes, peak_bytes;         /* allocated */
   uint64_t predicted_reserved_bytes, reserved_bytes; /* memory that was taken from the system */
@@ -73,7 +130,8 @@ typedef struct tsr_training {
 } tsr_training;
 
 /* Train. `run` NULL means its default. Fails as tsr_simulate does, and with TSR_ERROR_ARGUMENT for
- * data that is too short, TSR_ERROR_IO or TSR_ERROR_FORMAT for data that cannot be read or has tokens beyond
+ * data that is too short, TSR_ERROR_IO or TSR_ERROR_FORMAT for files that cannot be read or do not fit the
+ * model, and for data that cannot be read or has tokens beyond
  * the model's vocabulary (before the step that would read them), TSR_ERROR_UNSUPPORTED for features that
  * are predicted but not computed, or TSR_ERROR_LIMIT for a run that needs more memory than this machine
  * has. `*out` is untouched then. */

@@ -1,0 +1,262 @@
+/* folder.c - see folder.h.
+ *
+ *   config.json                 the model
+ *   model.safetensors           its weights, for transformers, for sample, and for --resume
+ *   training-300.safetensors    the rest of what --resume needs, after step 300
+ *
+ * Each file is complete or absent (output.h). model.safetensors is written last, and names the training that
+ * belongs to it, so a run that is killed at any moment leaves a folder to go on from. Then the training
+ * of the save before is removed. */
+#define _XOPEN_SOURCE 700
+
+#include "folder.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "guard.h"
+#include "message.h"
+
+enum { NAME_BYTES = 64 };
+
+/* Options that belong to one invocation, not to the run. */
+static const char *const unsaved[] = {"model",   "save",     "save_every", "resume",
+                                      "threads", "snapshot", NULL};
+
+/* ---- the options of a run ---- */
+
+static bool is_saved_option(const char *name) {
+  for (size_t i = 0; unsaved[i]; i++)
+    if (strcmp(unsaved[i], name) == 0) return false;
+  return true;
+}
+
+static void put_choice(FILE *out, const tsr_params *own, const tsr_parameter *row) {
+  const char *word = row->choices[tsr_params_choice(own, row->name)];
+  const char *colon = strchr(word, ':');
+  if (colon)
+    fprintf(out, "%.*s:%" PRIu64, (int)(colon - word), word,
+            tsr_params_choice_number(own, row->name));
+  else
+    fputs(word, out);
+}
+
+/* A path is saved whole: the run may go on in another folder. */
+static void put_path(FILE *out, const char *path) {
+  char *whole = realpath(path, NULL);
+  fputs(whole ? whole : path, out);
+  free(whole);
+}
+
+static void put_value(FILE *out, const tsr_params *own, const tsr_parameter *row) {
+  switch (row->kind) {
+  case TSR_PARAMETER_COUNT: fprintf(out, "%" PRIu64, tsr_params_count(own, row->name)); break;
+  case TSR_PARAMETER_BYTES: fprintf(out, "%" PRIu64 "B", tsr_params_count(own, row->name)); break;
+  case TSR_PARAMETER_CHOICE: put_choice(out, own, row); break;
+  case TSR_PARAMETER_PATH: put_path(out, tsr_params_text(own, row->name)); break;
+  case TSR_PARAMETER_TEXT: fputs(tsr_params_text(own, row->name), out); break;
+  default: fputs("1", out); break;
+  }
+}
+
+/* A line for each option: "seed=7". NULL when out of memory. */
+static char *options_text(const cli_options *options) {
+  char *text = NULL;
+  size_t size = 0;
+  const tsr_question *about = &options->command->about;
+  FILE *out = open_memstream(&text, &size);
+  if (!out) return NULL;
+  for (size_t i = 0; i < about->parameter_count; i++) {
+    const tsr_parameter *row = &about->parameters[i];
+    if (!is_saved_option(row->name) || !tsr_params_has(options->own, row->name)) continue;
+    fprintf(out, "%s=", row->name);
+    put_value(out, options->own, row);
+    fputc('\n', out);
+  }
+  if (fclose(out) == 0) return text;
+  free(text);
+  return NULL;
+}
+
+static int take_option(cli_session *session, const char *name, const char *value) {
+  const cli_options *options = session->options;
+  const tsr_question *about = &options->command->about;
+  const tsr_parameter *row = NULL;
+  for (size_t i = 0; i < about->parameter_count && !row; i++)
+    if (strcmp(about->parameters[i].name, name) == 0) row = &about->parameters[i];
+  if (!row || !is_saved_option(name)) {
+    cli_say(options->command->about.name, "%s was saved with the option '%s', which does not exist",
+            session->path, name);
+    return CLI_INPUT;
+  }
+  if (tsr_params_has(options->own, name)) return 0; /* the command line decides */
+  const char *option = cli_option_name(row);
+  if (row->kind == TSR_PARAMETER_FLAG)
+    return tsr_params_set_integer(options->own, option, 1, &session->error);
+  if (row->kind == TSR_PARAMETER_PATH)
+    return tsr_params_set_path(options->own, option, value, &session->error);
+  return tsr_params_set_text(options->own, option, value, strlen(value), &session->error);
+}
+
+static int take_options(cli_session *session, char *text) {
+  int status = 0;
+  for (char *line = text, *next; status == 0 && *line; line = next) {
+    char *end = strchr(line, '\n'), *value;
+    next = end ? end + 1 : line + strlen(line);
+    if (end) *end = '\0';
+    if (!(value = strchr(line, '='))) continue;
+    *value++ = '\0';
+    status = take_option(session, line, value);
+  }
+  return status;
+}
+
+int cli_folder_resume(cli_session *session, const char *path) {
+  tsr_train_saved *saved = NULL;
+  session->path = path;
+  int status = tsr_train_saved_open(path, &saved, &session->error);
+  if (status) return status;
+  char *text = strdup(tsr_train_saved_notes(saved));
+  tsr_train_saved_free(saved);
+  if (!text) return TSR_ERROR_MEMORY;
+  status = take_options(session, text);
+  free(text);
+  return status ? status : cli_keep_inputs(session->options);
+}
+
+/* ---- saving ---- */
+
+static char *join(const char *folder, const char *name) {
+  char *path = malloc(strlen(folder) + strlen(name) + 2);
+  if (path) (void)sprintf(path, "%s/%s", folder, name);
+  return path;
+}
+
+static bool has_file(const char *folder, const char *name) {
+  char *path = join(folder, name);
+  bool is_there = path && access(path, F_OK) == 0;
+  free(path);
+  return is_there;
+}
+
+bool cli_folder_has_weights(const char *path) {
+  return has_file(path, "model.safetensors") || has_file(path, "model.safetensors.index.json");
+}
+
+static bool is_same_folder(const char *a, const char *b) {
+  struct stat x, y;
+  return stat(a, &x) == 0 && stat(b, &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
+}
+
+int cli_folder_open(cli_folder *folder, cli_session *session, const char *path,
+                    const char *resumed) {
+  *folder = (cli_folder){.session = session, .path = path};
+  const cli_command *command = session->options->command;
+  struct stat found;
+  folder->is_new = mkdir(path, 0777) == 0;
+  if (!folder->is_new && errno != EEXIST) {
+    cli_say(command->about.name, "%s: %s", path, strerror(errno));
+    return CLI_FAULT;
+  }
+  if (stat(path, &found) != 0 || !S_ISDIR(found.st_mode)) {
+    cli_say(command->about.name, "%s: not a folder", path);
+    return CLI_FAULT;
+  }
+  bool is_resumed = resumed && is_same_folder(path, resumed);
+  if (!is_resumed && cli_folder_has_weights(path))
+    return cli_usage_error(command,
+                           "'%s' has weights already: go on from them with --resume %s, or save to "
+                           "another folder",
+                           path, path);
+  folder->options = options_text(session->options);
+  return folder->options ? 0 : TSR_ERROR_MEMORY;
+}
+
+/* What goes into a file of the folder. */
+typedef struct content {
+  const char *text; /* or, of tensors: */
+  const tsr_train_state *state;
+  const char *options, *training; /* one of them */
+} content;
+
+static int write_content(const content *c, cli_output *output, tsr_error *error) {
+  if (c->text) return cli_output_write(output, c->text, strlen(c->text)) ? TSR_ERROR_WRITE : 0;
+  if (c->options)
+    return tsr_train_write_training(c->state, c->options, cli_output_write, output, error);
+  return tsr_train_write_weights(c->state, c->training, cli_output_write, output, error);
+}
+
+/* Returns 0, or an exit status after saying why. */
+static int write_file(const cli_folder *folder, const char *name, const content *c) {
+  char *path = join(folder->path, name);
+  cli_output output = {.path = path};
+  tsr_error error = {.offset = TSR_OFFSET_NONE};
+  int status = path ? write_content(c, &output, &error) : TSR_ERROR_MEMORY;
+  if (status == 0 && cli_output_finish(&output) != 0) status = TSR_ERROR_WRITE;
+  if (status)
+    cli_say(folder->session->options->command->about.name, "%s: %s", path ? path : folder->path,
+            output.error_number ? strerror(output.error_number)
+                                : tsr_status_text((tsr_status)status));
+  cli_output_abandon(&output);
+  free(path);
+  return status ? CLI_FAULT : 0;
+}
+
+static bool is_training(const char *name) {
+  size_t length = strlen(name), digits = strspn(name + (length < 9 ? length : 9), "0123456789");
+  return strncmp(name, "training-", 9) == 0 && digits &&
+         strcmp(name + 9 + digits, ".safetensors") == 0;
+}
+
+/* Those of earlier saves. What cannot be removed does no harm. */
+static void remove_others(const char *folder, const char *training) {
+  DIR *list = opendir(folder);
+  struct dirent *entry;
+  while (list && (entry = readdir(list)) != NULL) {
+    if (!is_training(entry->d_name) || strcmp(entry->d_name, training) == 0) continue;
+    char *path = join(folder, entry->d_name);
+    if (path) (void)unlink(path);
+    free(path);
+  }
+  if (list) closedir(list);
+}
+
+int cli_folder_save(cli_folder *folder, const tsr_train_state *state) {
+  char training[NAME_BYTES];
+  uint64_t steps = tsr_train_state_steps(state);
+  if (!folder->path || (folder->is_saved && folder->saved_steps == steps)) return 0;
+  (void)snprintf(training, sizeof training, "training-%" PRIu64 ".safetensors", steps);
+  const tsr_model *model = tsr_params_model(folder->session->options->own, "model");
+  int status = write_file(folder, "config.json", &(content){.text = tsr_model_config(model)});
+  if (!status)
+    status = write_file(folder, training, &(content){.state = state, .options = folder->options});
+  if (!status)
+    status =
+        write_file(folder, "model.safetensors", &(content){.state = state, .training = training});
+  if (status) return status;
+  remove_others(folder->path, training);
+  folder->is_saved = true;
+  folder->saved_steps = steps;
+  return 0;
+}
+
+void cli_folder_say(const cli_folder *folder, bool is_over) {
+  const cli_options *options = folder->session->options;
+  if (!folder->is_saved || options->quiet) return;
+  cli_say(options->command->about.name, "saved %s after step %" PRIu64 "%s%s", folder->path,
+          folder->saved_steps, is_over ? "" : "; go on with: tessera train --resume ",
+          is_over ? "" : folder->path);
+}
+
+void cli_folder_release(cli_folder *folder) {
+  if (folder->is_new && !folder->is_saved)
+    (void)rmdir(folder->path); /* unless it has files by now */
+  free(folder->options);
+  *folder = (cli_folder){0};
+}

@@ -1,0 +1,55 @@
+/* state.h - a run's weights and the optimizer's state, from files and to files.
+ *
+ *   model.safetensors           the weights, under the names that transformers has
+ *   training-300.safetensors    after step 300: two moments of each weight ("NAME.exp_avg", "NAME.exp_avg_sq"),
+ *                               for a fused optimizer its count of steps ("NAME.step"), a loss scaler's two
+ *                               numbers, and in its metadata the step and the caller's text
+ *
+ * The weights' metadata names the file of the training that they belong to. So a folder is saved at the
+ * moment at which model.safetensors is replaced: before it, both old files are there, and after it both
+ * new ones. */
+#ifndef TSR_TRAIN_STATE_H
+#define TSR_TRAIN_STATE_H
+
+#include "exec/run.h"
+#include "models/weights.h"
+#include "tessera/unstable/training.h"
+
+/* What a run begins with. */
+typedef struct tsr__saved {
+  tsr__weight_files weights; /* no files: weights are random */
+  tsr__safetensors training; /* if a run goes on */
+  char *training_path;       /* of it; owned */
+  uint64_t steps, updates;   /* that were made; optimizer steps that ran among them */
+} tsr__saved;
+
+/* Open the weights of a file or folder. Fails as tsr__weight_files_open does. */
+int tsr__saved_open_weights(const char *path, tsr__saved *out, tsr_error *error);
+/* Open a folder to go on from. Fails as above, and with TSR_ERROR_FORMAT if no run was saved there. */
+int tsr__saved_open(const char *folder, tsr__saved *out, tsr_error *error);
+/* The text that was saved with it, which lives as long as `saved`, or "". */
+const char *tsr__saved_notes(const tsr__saved *saved);
+/* A zeroed one is fine. */
+void tsr__saved_release(tsr__saved *saved);
+
+/* Check that the files have what the program needs, before it runs. */
+int tsr__saved_check(const tsr__saved *saved, const tsr__program *program,
+                     const tsr__weight_list *weights, tsr_error *error);
+/* Fill the program's parameters, and a scaler's numbers, which are there. */
+int tsr__saved_load(const tsr__saved *saved, const tsr__program *program,
+                    const tsr__weight_list *weights, const tsr__executor *executor,
+                    tsr_error *error);
+/* Fill a tensor of the optimizer's state, if it is one. */
+int tsr__saved_restore(const tsr__saved *saved, const tsr__program *program,
+                       const tsr__weight_list *weights, const tsr__executor *executor,
+                       tsr__tensor_id tensor, tsr_error *error);
+
+/* A moment between two steps, at which everything may be written. */
+struct tsr_train_state {
+  const tsr__program *program;
+  const tsr__weight_list *weights;
+  const tsr__executor *executor;
+  uint64_t steps, updates;
+};
+
+#endif
