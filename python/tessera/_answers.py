@@ -947,6 +947,8 @@ class Advice(Record):
     settings: Optional[str]
     batch_percent: Optional[int]
     peak_bytes: Optional[int]
+    update_bytes: Optional[int]
+    assumes: Optional[str]
     enough: Optional[bool]
 
 

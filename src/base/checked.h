@@ -25,6 +25,11 @@ static inline uint64_t tsr__sum_u64(uint64_t a, uint64_t b) {
 }
 
 /* A difference that stops at zero. */
+/* a * b, at most UINT64_MAX. */
+static inline uint64_t tsr__product_u64(uint64_t a, uint64_t b) {
+  return b && a > UINT64_MAX / b ? UINT64_MAX : a * b;
+}
+
 static inline uint64_t tsr__drop_u64(uint64_t a, uint64_t b) {
   return a > b ? a - b : 0;
 }

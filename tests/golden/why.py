@@ -13,7 +13,7 @@ import pickle
 import subprocess
 import sys
 
-from support import expect, load, run_tests
+from support import HERE, expect, load, run_tests
 
 GIB, MIB = 1 << 30, 1 << 20
 # A model, its options, and the card's memory in percent of what the run reserves: from the first blocks of
@@ -24,6 +24,16 @@ RUNS = [('gpt2', {'batch': 8, 'attention': 'eager'}, (35, 50, 62, 75, 90, 97, 99
         ('gpt2-medium', {'batch': 4, 'attention': 'eager', 'dtype': 'fp16'}, (50, 75, 97)),
         ('gpt2', {'batch': 8, 'optimizer': 'sgd'}, (50, 75, 94)),
         ('gpt2', {'batch': 8, 'accumulate': 3}, (50, 85, 97)),
+        ('gpt2', {'batch': 2, 'seq': 256, 'dtype': 'autocast-bf16', 'attention': 'eager',
+                  'optimizer': 'adamw-loop', 'accumulate': 2}, (70, 90)),
+        ('llama-3.2-1b', {'batch': 1, 'seq': 1024, 'dtype': 'bf16', 'optimizer': 'adamw-fused',
+                          'accumulate': 2}, (70, 97)),
+        ('gpt2', {'batch': 4, 'seq': 256, 'attention': 'eager', 'optimizer': 'sgd', 'accumulate': 2},
+         (80, 98)),
+        ('gpt2', {'batch': 16, 'seq': 1024, 'attention': 'eager', 'optimizer': 'adamw-loop',
+                  'checkpoint': 'full'}, (80,)),
+        ('gpt2-xl', {'batch': 1, 'seq': 1024, 'dtype': 'autocast-bf16', 'attention': 'eager',
+                     'optimizer': 'sgd'}, (99,)),
         ('gpt2-medium', {'batch': 6, 'optimizer': 'adamw-loop', 'set': 'expandable_segments:True'},
          (50, 90, 98)),
         ('gpt2', {'batch': 16, 'attention': 'chunked:64'}, (35, 50, 90)),
@@ -93,9 +103,15 @@ def check_run(tessera, work, model, options, percent):
     if outlook['step'] is not None:
         expect('step', outlook['step'], truth['out_of_memory']['step'])
     check_advice(tessera, path, device, model, options, capacity)
+    expect('growth', outlook['step_growth_bytes'], 0)
     # What is short is short indeed, and near what the run reaches on a card without limit.
     if outlook['short_bytes']:
         expect('no setting helps', [entry for entry in device['trials'] if entry['rest_fits']], [])
+        expandable = {**options, 'set': 'expandable_segments:True'}
+        expect('nor this', simulate(tessera, model, expandable, capacity)['fits'], False)
+    models = [entry for entry in device['advice'] if entry['change'] == 'model']
+    if models and options.get('optimizer') == 'sgd':
+        expect('assumed', [entry['assumes'] for entry in models], ['adam'])
     if outlook['basis'] == 'earlier_step':
         peak, real = outlook['asked_bytes'], whole['peak']['requested_bytes']
         if not 0.85 * real < peak < 1.05 * real:
@@ -127,6 +143,23 @@ def check_readme(tessera, work):
             changed = {**options, 'set': entry['settings']}
             expect(entry['settings'], simulate(tessera, 'gpt2', changed, '6GiB')['fits'], False)
     expect('followed', check_advice(tessera, path, device, 'gpt2', options, '6GiB'), 1)
+    check_shown(tessera, work)
+
+
+def check_shown(tessera, work):
+    """What the README shows of it is what is printed; "..." stands for lines that it leaves out."""
+    example = next(part for part in (HERE.parent.parent / 'README.md').read_text().split('```')
+                   if '$ tessera why ' in part)
+    commands = [part.splitlines() for part in example.split('$ ')[1:]]
+    expect('commands', [lines[0].split()[:2] for lines in commands],
+           [['tessera', 'simulate'], ['tessera', 'why'], ['tessera', 'simulate']])
+    for first, *shown in commands:
+        done = subprocess.run([tessera, *first.split()[1:]], capture_output=True, text=True, check=True,
+                              cwd=work)
+        printed = iter(done.stdout.splitlines())
+        for line in shown:
+            if line.strip() != '...' and line not in printed:
+                raise AssertionError(f'{first}: not printed here: {line}')
 
 
 def insert_oom(snapshot, like, free, device=0):
@@ -244,6 +277,32 @@ def check_larger_than_card(tessera, work):
     expect('fit', recorded, [])
 
 
+def check_states(tessera, work):
+    """The optimizer's state does not fit: that comes before how the memory lay."""
+    path, options = work / 'states.pickle', {'dtype': 'bf16', 'seq': 128}
+    fail(tessera, path, 'llama-3-8b', options, '50GiB')
+    device = ask(tessera, 'why', '--json', path)[0]
+    outlook = device['outlook']
+    expect('phase', outlook['phase'], 'optimizer')
+    expect('basis', outlook['basis'], 'optimizer_state')
+    parameters = simulate(tessera, 'llama-3-8b', options)['parameters']
+    expect('asked', outlook['asked_bytes'] // MIB, 4 * 2 * parameters // MIB)
+    expect('advice', [entry['change'] for entry in device['advice']], ['model'])
+    expect('assumes', device['advice'][0]['assumes'], None)
+    text = subprocess.run([tessera, 'why', path], capture_output=True, text=True, check=True).stdout
+    expect('verdict', text.splitlines()[1].startswith('Parameters, gradients and optimizer state alone are '), True)
+
+
+def check_whole_steps(tessera, work):
+    """Whole steps show what an optimizer without state needs."""
+    path, options = work / 'sgd.pickle', {'batch': 4, 'seq': 1024, 'optimizer': 'sgd'}
+    whole = simulate(tessera, 'gpt2', options)
+    fail(tessera, path, 'gpt2', options, whole['peak_reserved_bytes'] * 95 // 100)
+    device = ask(tessera, 'why', '--json', path)[0]
+    expect('step', device['outlook']['step'], 2)
+    expect('no model', [entry for entry in device['advice'] if entry['change'] == 'model'], [])
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument('--tessera', required=True, type=pathlib.Path)
@@ -252,7 +311,8 @@ def main():
     options.work.mkdir(parents=True, exist_ok=True)
     tests = [('the example of the README', check_readme, ()), ('growth', check_growth, ()),
              ('two devices', check_devices, ()), ('recovered', check_recovered, ()),
-             ('larger than the card', check_larger_than_card, ())]
+             ('larger than the card', check_larger_than_card, ()),
+             ('optimizer state', check_states, ()), ('whole steps', check_whole_steps, ())]
     tests += [(f"{model} {' '.join(map(str, given.values()))}, {percent} %", check_run,
                (model, given, percent)) for model, given, percents in RUNS for percent in percents]
     tessera = options.tessera.resolve()

@@ -97,10 +97,11 @@ typedef enum tsr_why_basis {
   TSR_WHY_BASIS_NONE,   /* nothing in the trace shows what would have come */
   TSR_WHY_BASIS_BLOCKS, /* earlier blocks of the same forward, and the number of blocks */
   TSR_WHY_BASIS_STEP,   /* an earlier step, from the same request on */
+  TSR_WHY_BASIS_STATES, /* the state that the optimizer makes in its first step: it does not fit */
   TSR_WHY_BASIS_COUNT
 } tsr_why_basis;
 
-/* "none", "blocks", "earlier_step"; static text, never NULL. */
+/* "none", "blocks", "earlier_step", "optimizer_state"; static text, never NULL. */
 const char *tsr_why_basis_name(tsr_why_basis basis);
 
 /* How the run would have gone on if the request had been served. The trace ends soon after a failure,
@@ -144,7 +145,14 @@ typedef struct tsr_why_advice {
   bool is_enough;                  /* the run should finish (an estimate); false: not known */
   tsr_allocator_settings settings; /* SETTINGS */
   uint32_t batch_percent;          /* BATCH: of the recorded one, at most; 0 if unknown */
-  uint64_t peak_bytes;             /* allocated with this change, about; 0 if unknown */
+  /* Allocated with this change, at most about so much; 0 if unknown. MODEL: what parameters, gradients and the
+   * optimizer's state take. */
+  uint64_t peak_bytes;
+  /* MODEL: what the optimizer's step may take in addition: PyTorch's default copies all parameters, fused=True
+   * and foreach=False do not. */
+  uint64_t update_bytes;
+  /* MODEL: the optimizer is taken for Adam, since the trace shows no whole step of it. */
+  bool is_adam_assumed;
 } tsr_why_advice;
 
 typedef struct tsr_why_device {

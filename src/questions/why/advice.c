@@ -5,11 +5,13 @@
  * In a first step the rest is estimated, on the careful side:
  *
  *   gradients           as large as the parameters
- *   optimizer state     twice the parameters, as Adam has it; once more while its step runs
+ *   optimizer state     twice the parameters, as Adam has it; once more while its step runs. After a whole
+ *                       step of the optimizer, what it has
  *   loss                by the sizes of the embedding and of hidden states
  *   backward            something more; without an idea of the loss, twice the forward
  *
- * A change is called enough only if its estimate leaves a twentieth of the memory free, for fragmentation. */
+ * A change is called enough only if its estimate leaves as much of the memory free as fragmentation took at the
+ * failure, and a twentieth at least. */
 #include <assert.h>
 #include <string.h>
 
@@ -20,9 +22,10 @@
 typedef struct needs {
   double parameters, gradients, states, other; /* whatever the batch; now */
   double fixed;                                /* whatever the batch, at the peak */
+  double update;                               /* what the optimizer's step takes beyond it */
   double scaling;                              /* with the batch, at the peak */
   double peak;                                 /* allocated at the peak, as far as known */
-  double capacity;                             /* less a twentieth */
+  double capacity;                             /* less what fragmentation may take */
   bool is_peak_known;
 } needs;
 
@@ -63,14 +66,19 @@ static void estimate(const tsr_why_device *d, uint64_t highest, const tsr__why_p
                      bool trains, needs *n) {
   const tsr_why_outlook *outlook = &d->outlook;
   uint64_t asked = tsr__sum_u64(d->moment.totals.allocated_bytes, d->request_bytes);
-  *n = (needs){.capacity = 0.95 * (double)d->trial_capacity_bytes};
+  double there = (double)d->trial_capacity_bytes;
+  double lost = d->reason == TSR_WHY_FRAGMENTED ? (double)d->free[TSR_WHY_CACHE_OWN].bytes : 0;
+  *n = (needs){.capacity = at_least(there - at_least(lost, there / 20), 0)};
   sort_categories(d, n);
-  n->is_peak_known = outlook->basis == TSR_WHY_BASIS_STEP && (!trains || program->has_optimizer);
+  n->is_peak_known = outlook->basis == TSR_WHY_BASIS_STEP &&
+                     (!trains || program->has_optimizer || program->has_whole_step);
   n->peak = outlook->basis ? (double)outlook->peak_bytes : (double)asked;
   double now = n->parameters + n->gradients + n->states + n->other;
   if (outlook->phase == TSR_PHASE_OPTIMIZER && !n->is_peak_known) {
     n->peak = (double)highest;
     now = n->parameters + n->other;
+  } else if (outlook->phase == TSR_PHASE_OPTIMIZER) {
+    n->peak = (double)program->work_peak_bytes;
   }
   bool is_forward = outlook->phase == TSR_PHASE_FORWARD || outlook->phase == TSR_PHASE_UNKNOWN;
   double loss = trains && is_forward && !n->is_peak_known ? (double)program->loss_bytes : 0;
@@ -78,8 +86,11 @@ static void estimate(const tsr_why_device *d, uint64_t highest, const tsr__why_p
   n->scaling *= margin_of(outlook, n->is_peak_known, loss > 0, trains);
   n->fixed = now;
   if (!trains) return;
-  n->fixed = n->parameters + n->other + at_least(n->gradients, n->parameters);
-  n->fixed += n->is_peak_known ? n->states : at_least(n->states, 2 * n->parameters);
+  bool is_known = program->has_optimizer || program->has_whole_step;
+  double trained = is_known && n->states > 0 ? n->states / 2 : n->parameters;
+  n->fixed = n->parameters + n->other + at_least(n->gradients, trained);
+  n->fixed += is_known ? n->states : at_least(n->states, 2 * n->parameters);
+  n->update = is_known ? at_least((double)program->update_peak_bytes - n->fixed, 0) : n->parameters;
 }
 
 /* ---- The changes ---- */
@@ -110,18 +121,26 @@ static void advise_settings(tsr_why_device *d, const tsr__why_program *program) 
   if (best->is_rest_known && !best->is_rest_served) return;
   bool is_step = d->outlook.basis == TSR_WHY_BASIS_STEP && best->is_rest_served &&
                  (!program->has_backward || program->has_optimizer);
+  /* Steps are alike, but not to the byte. */
+  bool leaves_room =
+      (double)d->outlook.peak_bytes <= (1 - 1.0 / 32) * (double)d->trial_capacity_bytes;
   add(d, (tsr_why_advice){.change = TSR_WHY_CHANGE_SETTINGS,
-                          .is_enough = is_step && !d->outlook.step_growth_bytes,
+                          .is_enough = is_step && !d->outlook.step_growth_bytes && leaves_room,
                           .settings = best->settings,
                           .peak_bytes = d->outlook.peak_bytes});
 }
 
-static void advise_batch(tsr_why_device *d, const needs *n, bool trains) {
+static void advise_batch(tsr_why_device *d, const needs *n, const tsr__why_program *program,
+                         bool trains) {
   tsr_why_advice advice = {.change = TSR_WHY_CHANGE_BATCH};
-  /* While the optimizer runs, the batch's memory is free, and Adam's temporaries are not. */
-  double model = n->fixed + (trains && !n->is_peak_known ? n->parameters : 0);
-  if (n->parameters > 0 && model > n->capacity) {
-    add(d, (tsr_why_advice){.change = TSR_WHY_CHANGE_MODEL, .peak_bytes = (uint64_t)model});
+  /* While the optimizer runs, the batch's memory is free, and what its step makes is not. */
+  if (n->parameters > 0 && n->fixed + n->update > (double)d->trial_capacity_bytes) {
+    add(d, (tsr_why_advice){.change = TSR_WHY_CHANGE_MODEL,
+                            .peak_bytes = (uint64_t)n->fixed,
+                            .update_bytes = (uint64_t)n->update,
+                            .is_adam_assumed = trains && !program->has_optimizer &&
+                                               !program->has_whole_step &&
+                                               d->outlook.basis != TSR_WHY_BASIS_STATES});
     return;
   }
   if (n->scaling < (n->fixed + n->scaling) / 8) return; /* it is the model */
@@ -133,7 +152,7 @@ static void advise_batch(tsr_why_device *d, const needs *n, bool trains) {
   if (factor < 0.01) return;
   if (factor > 0.9) factor = 0.9;
   advice.batch_percent = (uint32_t)(factor * 100);
-  advice.is_enough = !d->outlook.step_growth_bytes;
+  advice.is_enough = !d->outlook.step_growth_bytes && n->fixed + n->update <= n->capacity;
   advice.peak_bytes = (uint64_t)(n->fixed + n->scaling * advice.batch_percent / 100);
   add(d, advice);
 }
@@ -145,7 +164,7 @@ static void advise_checkpoint(tsr_why_device *d, const needs *n, const tsr__why_
   if (program->has_recompute || kept < n->peak / 4 || program->blocks.count < 3) return;
   double peak = n->fixed + n->scaling - kept + kept / 8 + 1.5 * block;
   if (peak < n->fixed || peak > n->fixed + n->scaling) return;
-  bool is_enough = peak <= n->capacity && n->fixed + n->parameters <= n->capacity;
+  bool is_enough = peak <= n->capacity && n->fixed + n->update <= n->capacity;
   add(d, (tsr_why_advice){.change = TSR_WHY_CHANGE_CHECKPOINT,
                           .is_enough = is_enough && !d->outlook.step_growth_bytes,
                           .peak_bytes = n->is_peak_known || is_enough ? (uint64_t)peak : 0});
@@ -176,7 +195,7 @@ int tsr__why_advise(tsr_study *study, const tsr__timeline *timeline, tsr_why_dev
   bool may_train = !iterates && (outlook->block_count || !outlook->blocks_begun);
   bool trains = program.has_backward || may_train;
   estimate(device, highest_before(timeline, device), &program, trains, &n);
-  advise_batch(device, &n, trains);
+  advise_batch(device, &n, &program, trains);
   if (trains) advise_checkpoint(device, &n, &program);
   return 0;
 }

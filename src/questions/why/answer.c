@@ -46,7 +46,8 @@ const char *tsr_why_cache_name(tsr_why_cache cache) {
 }
 
 const char *tsr_why_basis_name(tsr_why_basis basis) {
-  static const char *const names[TSR_WHY_BASIS_COUNT] = {"none", "blocks", "earlier_step"};
+  static const char *const names[TSR_WHY_BASIS_COUNT] = {"none", "blocks", "earlier_step",
+                                                         "optimizer_state"};
   return (unsigned)basis < TSR_WHY_BASIS_COUNT ? names[basis] : "none";
 }
 

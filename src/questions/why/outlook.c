@@ -16,7 +16,9 @@
  *
  * The earlier request is the one whose preceding allocations agree longest with those before the
  * failure: same stack, or without frames same size. An earlier step is preferred, because it shows all of a step;
- * blocks show only the rest of the forward.
+ * blocks show only the rest of the forward. If a step has several forward passes (it accumulates gradients), the
+ * one of the same number in its step counts: others have as much memory less or more as the gradients take.
+ * In a first step no other pass is like the one that failed.
  *
  * The number of blocks comes from the parameters: a model of 12 equal blocks has 12, 24 or 36 of each
  * large shape. */
@@ -28,6 +30,7 @@
 #include "allocator/rules.h"
 #include "base/checked.h"
 #include "base/memory.h"
+#include "timeline/sweep.h"
 
 /* Comparisons in total, and the longest agreement that is distinguished from a longer one. */
 #define MOST_COMPARED (UINT64_C(1) << 24)
@@ -42,7 +45,9 @@ typedef struct look {
   const tsr__roles *roles;
   uint32_t first, end; /* allocations of the trace before the failure */
   int64_t oom;         /* event */
-  uint32_t begin;      /* the first allocation of the iteration that failed */
+  uint32_t begin;      /* the first allocation of the pass that failed */
+  const tsr__cycle *cycle;
+  const tsr__failure *failure;
   uint64_t compared;
 } look;
 
@@ -103,11 +108,11 @@ static match find_block(look *l, uint32_t at, uint32_t low) {
   return m;
 }
 
-static int allocated_before(const look *l, uint32_t allocation, uint64_t *out, tsr_error *error) {
+static int totals_before(const look *l, uint32_t allocation, tsr_totals *out, tsr_error *error) {
   int64_t event = (int64_t)l->t->birth.items[allocation] - 1;
   tsr__live_set live = {0};
   int status = tsr__timeline_live(l->t, event, &live, error);
-  if (!status) *out = tsr__timeline_totals(l->t, event, &live).allocated_bytes;
+  if (!status) *out = tsr__timeline_totals(l->t, event, &live);
   TSR__VECTOR_FREE(&live);
   return status;
 }
@@ -129,13 +134,13 @@ static uint32_t first_from(const tsr__timeline *t, int64_t event) {
 
 /* The phase and the step, and where the pass that failed began. What comes before the first pass is part of it,
  * so that nothing is an earlier one. */
-static void locate(look *l, const tsr__cycle *cycle, const tsr__failure *failure,
-                   tsr_why_outlook *out) {
+static void locate(look *l, tsr_why_outlook *out) {
+  const tsr__failure *failure = l->failure;
   out->phase = (tsr_phase)failure->phase;
   out->step = failure->step;
-  out->unit = cycle->unit;
+  out->unit = l->cycle->unit;
   bool is_first = failure->pass <= 1;
-  l->begin = first_from(l->t, is_first ? 0 : (int64_t)cycle->passes.items[failure->pass - 1]);
+  l->begin = first_from(l->t, is_first ? 0 : (int64_t)l->cycle->passes.items[failure->pass - 1]);
 }
 
 /* ---- How many blocks ---- */
@@ -276,16 +281,18 @@ static void set_tail(const look *l, const match *m, uint64_t repeats, tsr__rerun
 }
 
 /* Does memory grow from step to step? Three differences or two, all of a kind. Between a first step and
- * a second it grows anyway, by the optimizer's state. */
+ * a second it grows anyway, by the optimizer's state. What was requested counts: tails of blocks differ from
+ * step to step. `now`: requested at the failure. */
 static int measure_growth(look *l, const match *step, uint64_t now, tsr_why_outlook *out,
                           tsr_error *error) {
   uint32_t at = step->place, lag = l->end - step->place;
   uint64_t least = UINT64_MAX, most = 0, later = now;
   int measured = 0;
   while (measured < 3) {
-    uint64_t before = 0;
-    int status = allocated_before(l, at, &before, error);
+    tsr_totals totals;
+    int status = totals_before(l, at, &totals, error);
     if (status) return status;
+    uint64_t before = totals.requested_bytes;
     if (before >= later) return 0;
     uint64_t grown = later - before;
     if (grown < least) least = grown;
@@ -346,10 +353,10 @@ static int expect_step(tsr_study *study, look *l, const match *m, uint64_t now,
 
 static int expect_blocks(tsr_study *study, look *l, const match *m, uint64_t now,
                          tsr__rerun_tail *tail, tsr_why_outlook *out, tsr_error *error) {
-  uint64_t before = 0;
-  int status = allocated_before(l, m->place, &before, error);
+  tsr_totals before = {0};
+  int status = totals_before(l, m->place, &before, error);
   out->blocks_begun = m->length / (l->end - m->place) + 2;
-  out->block_bytes = tsr__drop_u64(now, before);
+  out->block_bytes = tsr__drop_u64(now, before.allocated_bytes);
   if (!status) status = count_blocks(study, l, out->blocks_begun, &out->block_count, error);
   if (status || !out->block_count || !out->block_bytes) return status;
   if (out->block_count == out->blocks_begun) return 0;
@@ -358,11 +365,42 @@ static int expect_blocks(tsr_study *study, look *l, const match *m, uint64_t now
   return 0;
 }
 
-static int find_earlier(tsr_study *study, look *l, uint64_t now, tsr__rerun_tail *tail,
+/* The number of passes that begin before an event. */
+static size_t passes_before(const tsr__cycle *cycle, uint32_t event) {
+  return event ? tsr__cycle_passes_by(cycle, event - 1) : 0;
+}
+
+/* The same request in the pass of the same number of an earlier step, the last step first; if the trace does
+ * not show which step the failure is in, in any earlier pass. It agrees for at least half of what its pass
+ * has allocated. */
+static match find_in_steps(look *l) {
+  const tsr__cycle *cycle = l->cycle;
+  uint32_t since = l->end - l->begin, wanted = since ? since : 1;
+  if (!l->failure->step || !l->failure->pass) {
+    match m = find_like(l, l->end, l->first, l->begin, wanted);
+    return (uint64_t)m.length * 2 >= since ? m : (match){TSR_NONE, 0};
+  }
+  assert(l->failure->step <= cycle->steps.count && l->failure->pass <= cycle->passes.count);
+  size_t step = l->failure->step - 1;
+  size_t number = l->failure->pass - passes_before(cycle, cycle->steps.items[step].first);
+  while (step-- > 0) {
+    size_t pass = passes_before(cycle, cycle->steps.items[step].first) + (number ? number - 1 : 0);
+    if (pass >= cycle->passes.count || cycle->passes.items[pass] > cycle->steps.items[step].last)
+      continue;
+    size_t next = pass + 1;
+    uint32_t from = first_from(l->t, cycle->passes.items[pass]);
+    uint32_t to =
+        next < cycle->passes.count ? first_from(l->t, cycle->passes.items[next]) : l->begin;
+    match m = find_like(l, l->end, from, to < l->begin ? to : l->begin, wanted);
+    if (m.place != TSR_NONE && (uint64_t)m.length * 2 >= since) return m;
+  }
+  return (match){TSR_NONE, 0};
+}
+
+static int find_earlier(tsr_study *study, look *l, const tsr_totals *now, tsr__rerun_tail *tail,
                         tsr_why_outlook *out, tsr_error *error) {
-  uint32_t since = l->end - l->begin;
-  match m = find_like(l, l->end, l->first, l->begin, since ? since : 1);
-  bool is_step = m.place != TSR_NONE && (uint64_t)m.length * 2 >= since;
+  match m = find_in_steps(l);
+  bool is_step = m.place != TSR_NONE;
   if (!is_step) {
     bool is_forward = out->phase == TSR_PHASE_FORWARD || out->phase == TSR_PHASE_UNKNOWN;
     if (!is_forward) return 0;
@@ -370,8 +408,8 @@ static int find_earlier(tsr_study *study, look *l, uint64_t now, tsr__rerun_tail
     if (m.place == TSR_NONE) return 0;
   }
   out->like_event = (int64_t)l->t->birth.items[m.place];
-  return is_step ? expect_step(study, l, &m, now, tail, out, error)
-                 : expect_blocks(study, l, &m, now, tail, out, error);
+  return is_step ? expect_step(study, l, &m, now->requested_bytes, tail, out, error)
+                 : expect_blocks(study, l, &m, now->allocated_bytes, tail, out, error);
 }
 
 /* The most that is allocated from the request on, if nothing fails. */
@@ -395,6 +433,82 @@ static int measure_rest(const look *l, tsr__patience *patience, tsr__rerun_tail 
   return 0;
 }
 
+/* ---- An optimizer's first step ---- */
+
+/* Smaller states are counters of steps. */
+#define LEAST_STATE_BYTES 512
+
+static uint64_t common_divisor(uint64_t a, uint64_t b) {
+  while (b) {
+    uint64_t rest = a % b;
+    a = b;
+    b = rest;
+  }
+  return a;
+}
+
+/* How many states a parameter has. An optimizer makes all states of one parameter and goes on to the next, so
+ * the lengths of runs of equal sizes are multiples of it; the last run may be cut. 0 if there are too few to say. */
+static uint64_t states_each(const look *l, const tsr__categories *categories) {
+  enum { FEWEST_RUNS = 8 };
+  uint64_t each = 0, runs = 0, length = 0, last = 0;
+  for (uint32_t a = l->first; a < l->end; a++) {
+    uint64_t bytes = tsr__timeline_requested(l->t, a);
+    bool is_state = categories->category[a] == TSR_CATEGORY_OPTIMIZER_STATE;
+    if (!is_state || bytes < LEAST_STATE_BYTES) continue;
+    if (bytes != last && length) {
+      each = common_divisor(each, length);
+      runs++;
+      length = 0;
+    }
+    last = bytes;
+    length++;
+  }
+  return runs < FEWEST_RUNS ? 0 : each;
+}
+
+static uint64_t bytes_of(const shape *shapes, size_t count) {
+  uint64_t sum = 0;
+  for (size_t i = 0; i < count; i++)
+    sum = tsr__sum_u64(sum, tsr__product_u64(shapes[i].bytes, shapes[i].count));
+  return sum;
+}
+
+/* It failed while the optimizer makes its state: what that will be when every gradient has its share. Smaller
+ * than the truth, since the step itself needs memory too. */
+static int expect_states(tsr_study *study, const look *l, const tsr_why_device *device,
+                         tsr_why_outlook *out, tsr_error *error) {
+  const tsr__categories *categories;
+  shape *gradients = NULL, *states = NULL;
+  size_t gradient_count = 0, state_count = 0;
+  int status = tsr__study_categories(study, l->t->device, &categories, error);
+  if (!status)
+    status = shapes_of(study, l, TSR_CATEGORY_GRADIENT, LEAST_STATE_BYTES, &gradients,
+                       &gradient_count, error);
+  if (!status)
+    status = shapes_of(study, l, TSR_CATEGORY_OPTIMIZER_STATE, LEAST_STATE_BYTES, &states,
+                       &state_count, error);
+  if (!status) {
+    uint64_t all =
+        tsr__product_u64(bytes_of(gradients, gradient_count), states_each(l, categories));
+    uint64_t asked = tsr__drop_u64(all, bytes_of(states, state_count)); /* what is still to come */
+    for (size_t i = 0; i < device->category_count; i++) {
+      tsr_category category = device->categories[i].category;
+      if (category == TSR_CATEGORY_PARAMETER || category == TSR_CATEGORY_GRADIENT ||
+          category == TSR_CATEGORY_OPTIMIZER_STATE)
+        asked = tsr__sum_u64(asked, device->categories[i].bytes);
+    }
+    if (all && asked > device->trial_capacity_bytes) {
+      out->basis = TSR_WHY_BASIS_STATES;
+      out->peak_bytes = out->asked_bytes = asked;
+      out->short_bytes = asked - device->trial_capacity_bytes;
+    }
+  }
+  tsr__free(gradients);
+  tsr__free(states);
+  return status;
+}
+
 /* ---- The whole ---- */
 
 static int begin_look(tsr_study *study, const tsr__timeline *t, const tsr_why_device *device,
@@ -410,11 +524,13 @@ static int begin_look(tsr_study *study, const tsr__timeline *t, const tsr_why_de
               .roles = roles,
               .first = (uint32_t)t->initial.count,
               .end = first_from(t, oom),
-              .oom = oom};
+              .oom = oom,
+              .cycle = cycle,
+              .failure = &cycle->failures.items[device->chosen]};
   *out = (tsr_why_outlook){.like_event = -1};
   assert(cycle->failures.count == device->oom_count);
-  assert(cycle->failures.items[device->chosen].event == oom);
-  locate(l, cycle, &cycle->failures.items[device->chosen], out);
+  assert(l->failure->event == oom);
+  locate(l, out);
   assert(l->begin >= l->first);
   if (l->begin > l->end) l->begin = l->end;
   return 0;
@@ -427,11 +543,11 @@ int tsr__why_look_ahead(tsr_study *study, const tsr__timeline *timeline, tsr__pa
   *tail = (tsr__rerun_tail){0};
   int status = begin_look(study, timeline, device, &l, out, error);
   if (status || device->ooms[device->chosen].is_recovered) return status;
-  uint64_t now = device->moment.totals.allocated_bytes;
-  status = find_earlier(study, &l, now, tail, out, error);
+  status = find_earlier(study, &l, &device->moment.totals, tail, out, error);
   if (!status && !tail->repeats) out->basis = TSR_WHY_BASIS_NONE;
-  if (status || !tail->repeats) return status;
-  return measure_rest(&l, patience, tail, device, out, error);
+  if (!status && tail->repeats) status = measure_rest(&l, patience, tail, device, out, error);
+  bool is_update = !out->basis && out->phase == TSR_PHASE_OPTIMIZER;
+  return status || !is_update ? status : expect_states(study, &l, device, out, error);
 }
 
 /* The blocks of the forward in which or after which it failed: tried from a few places of it. */
@@ -447,13 +563,30 @@ static int find_blocks(tsr_study *study, look *l, tsr__why_blocks *out, tsr_erro
     best_at = at;
   }
   if (best.place == TSR_NONE) return 0;
-  uint64_t before = 0, after = 0, begun = best.length / (best_at - best.place) + 2;
-  int status = allocated_before(l, best.place, &before, error);
-  if (!status) status = allocated_before(l, best_at, &after, error);
+  uint64_t begun = best.length / (best_at - best.place) + 2;
+  tsr_totals before = {0}, after = {0};
+  int status = totals_before(l, best.place, &before, error);
+  if (!status) status = totals_before(l, best_at, &after, error);
   if (!status) status = count_blocks(study, l, begun, &out->count, error);
-  out->bytes = tsr__drop_u64(after, before);
+  out->bytes = tsr__drop_u64(after.allocated_bytes, before.allocated_bytes);
   if (!out->count) out->count = begun;
   return status;
+}
+
+static int measure_peaks(const look *l, const tsr__phases *phases, tsr__why_program *out,
+                         tsr_error *error) {
+  tsr__sweep sweep;
+  size_t r = 0, runs = phases->runs.count;
+  int status = tsr__sweep_begin(l->t, &sweep, error);
+  if (status) return status;
+  while (tsr__sweep_next(&sweep) && sweep.event < l->oom) {
+    while (r + 1 < runs && (int64_t)phases->runs.items[r + 1].first <= sweep.event) r++;
+    bool is_update = r < runs && phases->runs.items[r].phase == TSR_PHASE_OPTIMIZER;
+    uint64_t *most = is_update ? &out->update_peak_bytes : &out->work_peak_bytes;
+    if (sweep.totals.allocated_bytes > *most) *most = sweep.totals.allocated_bytes;
+  }
+  tsr__sweep_release(&sweep);
+  return 0;
 }
 
 int tsr__why_program_of(tsr_study *study, const tsr__timeline *timeline,
@@ -466,6 +599,8 @@ int tsr__why_program_of(tsr_study *study, const tsr__timeline *timeline,
   int status = begin_look(study, timeline, device, &l, &ignored, error);
   if (!status) status = tsr__study_phases(study, device->device, &phases, error);
   if (status) return status;
+  uint32_t step = l.failure->step;
+  out->has_whole_step = step > 1 && l.cycle->steps.items[step - 2].is_whole;
   for (size_t i = 0; i < phases->runs.count && phases->runs.items[i].first <= l.oom; i++) {
     tsr_phase phase = (tsr_phase)phases->runs.items[i].phase;
     bool is_last = i + 1 == phases->runs.count || (int64_t)phases->runs.items[i + 1].first > l.oom;
@@ -475,6 +610,7 @@ int tsr__why_program_of(tsr_study *study, const tsr__timeline *timeline,
     out->has_recompute |= phase == TSR_PHASE_RECOMPUTE;
   }
   status = judge_loss(study, &l, &out->loss_bytes, error);
+  if (!status) status = measure_peaks(&l, phases, out, error);
   if (status) return status;
   if (known->blocks_begun) {
     uint64_t count = known->block_count ? known->block_count : known->blocks_begun;

@@ -21,9 +21,13 @@ typedef struct tsr__why_blocks {
 /* What the trace up to the failure shows of the program. */
 typedef struct tsr__why_program {
   bool has_backward, has_optimizer, has_recompute; /* has_optimizer: a whole run of it */
+  bool
+      has_whole_step; /* a step before the one that failed: also if its optimizer allocates nothing */
   tsr__why_blocks blocks;
   /* What a loss over a vocabulary may need, judged by the largest parameter; 0 if unknown. */
   uint64_t loss_bytes;
+  /* The most that was allocated while the optimizer ran, and while anything else did. */
+  uint64_t update_peak_bytes, work_peak_bytes;
 } tsr__why_program;
 
 /* The program up to the device's failure; after tsr__why_look_ahead. Fails with TSR_ERROR_MEMORY. */

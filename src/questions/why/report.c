@@ -102,7 +102,8 @@ static void append_reason(tsr__buffer *out, const tsr_why_device *d) {
 
 /* What the outlook covers: a step or an iteration, or the forward pass that failed. */
 static const char *covered(const tsr_why_outlook *outlook) {
-  return outlook->basis == TSR_WHY_BASIS_STEP ? tsr_steps_unit_name(outlook->unit) : "forward pass";
+  return outlook->basis == TSR_WHY_BASIS_BLOCKS ? "forward pass"
+                                                : tsr_steps_unit_name(outlook->unit);
 }
 
 static const char *reason_text(const tsr_why_device *d) {
@@ -149,7 +150,9 @@ static void append_where(tsr__buffer *out, const tsr_why_outlook *outlook) {
 
 static void append_short(tsr__buffer *out, const tsr_why_device *d) {
   const tsr_why_outlook *outlook = &d->outlook;
-  tsr__buffer_printf(out, " about %s (estimate)", SIZE(outlook->asked_bytes));
+  bool is_all = outlook->basis == TSR_WHY_BASIS_STEP;
+  tsr__buffer_printf(out, " %s %s (estimate)", is_all ? "about" : "at least",
+                     SIZE(outlook->asked_bytes));
   if (outlook->short_bytes)
     tsr__buffer_printf(out, ", %s more than there was: no allocator setting lets the %s finish",
                        SIZE(outlook->short_bytes), covered(outlook));
@@ -175,6 +178,11 @@ static void append_outlook(tsr__buffer *out, const tsr_why_device *d) {
     tsr__buffer_printf(out, "; going on as the %s before did would have taken it to",
                        covered(outlook));
     append_short(out, d);
+  } else if (outlook->basis == TSR_WHY_BASIS_STATES) {
+    tsr__buffer_text(out,
+                     "; parameters, gradients and the rest of the optimizer's state would have "
+                     "taken it to");
+    append_short(out, d);
   } else {
     tsr__buffer_text(out, "; what the rest of the run needs is not in the trace");
   }
@@ -187,6 +195,21 @@ static void append_outlook(tsr__buffer *out, const tsr_why_device *d) {
                        tsr_steps_unit_name(outlook->unit));
 }
 
+/* What the run needs, where that is more than there was. */
+static void append_need(tsr__buffer *out, const tsr_why_device *d) {
+  static const char *const needs[TSR_WHY_BASIS_COUNT] = {
+      [TSR_WHY_BASIS_BLOCKS] = "The forward pass alone needs at least",
+      [TSR_WHY_BASIS_STATES] = "Parameters, gradients and optimizer state alone are",
+  };
+  const char *text = needs[d->outlook.basis];
+  if (text)
+    tsr__buffer_text(out, text);
+  else
+    tsr__buffer_printf(out, "The %s needs about", covered(&d->outlook));
+  tsr__buffer_printf(out, " %s, %s more than there was: settings cannot help.",
+                     SIZE(d->outlook.asked_bytes), SIZE(d->outlook.short_bytes));
+}
+
 /* The reason, in a line of at most 100 columns. */
 static void append_cause(tsr__buffer *out, const tsr_why_device *d) {
   const tsr_why_room *own = &d->free[TSR_WHY_CACHE_OWN];
@@ -194,10 +217,7 @@ static void append_cause(tsr__buffer *out, const tsr_why_device *d) {
   tsr_why_reason reason = d->reason;
   bool is_arrangement = reason >= TSR_WHY_FRAGMENTED && reason <= TSR_WHY_ROUNDED;
   if ((is_arrangement || reason == TSR_WHY_IN_USE) && d->outlook.short_bytes) {
-    bool is_whole = d->outlook.basis == TSR_WHY_BASIS_STEP;
-    tsr__buffer_printf(out, "The %s needs about %s, %s more than there was: settings cannot help.",
-                       is_whole ? covered(&d->outlook) : "forward pass alone",
-                       SIZE(d->outlook.asked_bytes), SIZE(d->outlook.short_bytes));
+    append_need(out, d);
     return;
   }
   switch (reason) {
@@ -677,7 +697,7 @@ static void say_hidden(tsr__emitter *emitter, const tsr_why_device *d) {
 /* "In the 6.00 GiB there were, other settings would ..." */
 static const char *trials_text(const tsr_why_device *d) {
   const tsr_why_trial *best = d->trials;
-  bool is_step = d->outlook.basis == TSR_WHY_BASIS_STEP;
+  bool is_step = d->outlook.basis >= TSR_WHY_BASIS_STEP;
   bool is_iteration = d->outlook.unit == TSR_STEPS_UNIT_ITERATION;
   if (!best->fits) return "no setting tried would have served this request";
   if (d->ooms[d->chosen].is_recovered) return "other settings would have served this request";
@@ -731,7 +751,7 @@ static void say_beyond(tsr__emitter *emitter, const tsr_why_device *d) {
 }
 
 static void emit_trials(tsr__emitter *emitter, const tsr_why_device *d) {
-  const char *rest = d->outlook.basis != TSR_WHY_BASIS_STEP        ? "rest of the forward pass"
+  const char *rest = d->outlook.basis < TSR_WHY_BASIS_STEP         ? "rest of the forward pass"
                      : d->outlook.unit == TSR_STEPS_UNIT_ITERATION ? "rest of the iteration"
                                                                    : "rest of the step";
   const tsr__column columns[] = {{"settings", "settings", TSR__LEFT},
@@ -802,6 +822,21 @@ static void append_checkpoint_peak(tsr__buffer *out, const tsr_why_device *d,
     tsr__buffer_text(out, "; whether that is enough is not known.");
 }
 
+/* What takes too much whatever the batch. */
+static void append_model(tsr__buffer *out, const tsr_why_device *d, const tsr_why_advice *advice) {
+  bool may_fit = advice->peak_bytes <= d->trial_capacity_bytes; /* but for the optimizer's step */
+  tsr__buffer_text(out, may_fit ? "An optimizer with fused=True, a smaller model or sharding"
+                                : "A smaller model, a smaller optimizer state or sharding");
+  tsr__buffer_printf(out,
+                     ": whatever the batch, %sparameters, gradients and %s state take about %s",
+                     advice->is_adam_assumed ? "with Adam " : "",
+                     advice->is_adam_assumed ? "its" : "the optimizer's", SIZE(advice->peak_bytes));
+  if (may_fit)
+    tsr__buffer_printf(out, ", and PyTorch's default step up to %s more",
+                       SIZE(advice->update_bytes));
+  tsr__buffer_text(out, ".");
+}
+
 static void append_advice(tsr__buffer *out, const tsr_why_device *d, const tsr_why_advice *advice) {
   char name[TSR_ALLOCATOR_SETTINGS_TEXT_BYTES];
   switch (advice->change) {
@@ -818,20 +853,14 @@ static void append_advice(tsr__buffer *out, const tsr_why_device *d, const tsr_w
     if (!advice->batch_percent)
       tsr__buffer_text(out, "A smaller batch; how much smaller is not known.");
     else
-      tsr__buffer_printf(out, "A batch of at most %s %% of this one: a peak of about %s.",
+      tsr__buffer_printf(out, "A batch of at most %s %% of this one: a peak of at most about %s.",
                          COUNT(advice->batch_percent), SIZE(advice->peak_bytes));
     break;
   case TSR_WHY_CHANGE_CHECKPOINT:
     tsr__buffer_text(out, "Recomputing each block in backward (activation checkpointing)");
     append_checkpoint_peak(out, d, advice, 0);
     break;
-  case TSR_WHY_CHANGE_MODEL:
-    tsr__buffer_printf(
-        out,
-        "A smaller model, a smaller optimizer state or sharding: whatever the batch, "
-        "parameters, gradients and Adam's state take about %s.",
-        SIZE(advice->peak_bytes));
-    break;
+  case TSR_WHY_CHANGE_MODEL: append_model(out, d, advice); break;
   default:
     tsr__buffer_printf(out, "Freeing what grows by %s in each %s.",
                        SIZE(d->outlook.step_growth_bytes), tsr_steps_unit_name(d->outlook.unit));
@@ -908,11 +937,11 @@ static void print_changes(tsr__stack_printer *printer, const tsr_why_device *d) 
 }
 
 static void emit_advice(tsr__emitter *emitter, const tsr_why_device *d) {
-  static const tsr__column columns[] = {{"change", NULL, TSR__LEFT},
-                                        {"enough", NULL, TSR__LEFT},
-                                        {"settings", NULL, TSR__LEFT},
-                                        {"batch_percent", NULL, TSR__RIGHT},
-                                        {"peak_bytes", NULL, TSR__RIGHT}};
+  static const tsr__column columns[] = {
+      {"change", NULL, TSR__LEFT},      {"enough", NULL, TSR__LEFT},
+      {"settings", NULL, TSR__LEFT},    {"batch_percent", NULL, TSR__RIGHT},
+      {"peak_bytes", NULL, TSR__RIGHT}, {"update_bytes", NULL, TSR__RIGHT},
+      {"assumes", NULL, TSR__LEFT}};
   if (tsr__emitter_is_text(emitter)) return;
   tsr__emit_table(emitter, "advice", columns, sizeof columns / sizeof *columns);
   for (size_t i = 0; i < d->advice_count; i++) {
@@ -924,7 +953,9 @@ static void emit_advice(tsr__emitter *emitter, const tsr_why_device *d) {
                          is_setting(advice) ? tsr__string(name[0] ? name : "defaults")
                                             : tsr__nothing(),
                          advice->batch_percent ? tsr__count(advice->batch_percent) : tsr__nothing(),
-                         known_bytes(advice->peak_bytes, advice->peak_bytes != 0)};
+                         known_bytes(advice->peak_bytes, advice->peak_bytes != 0),
+                         known_bytes(advice->update_bytes, advice->change == TSR_WHY_CHANGE_MODEL),
+                         advice->is_adam_assumed ? tsr__string("adam") : tsr__nothing()};
     tsr__emit_row(emitter, cells);
     tsr__emit_row_end(emitter);
   }

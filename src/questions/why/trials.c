@@ -45,6 +45,9 @@ static int try_one(const tsr__timeline *t, const tsr_why_device *device,
     trial->is_rest_known = true;
     trial->is_rest_served = end.is_tail_served;
     if (!end.is_tail_served) trial->rest_missing_bytes = missing;
+  } else if (device->outlook.basis == TSR_WHY_BASIS_STATES) {
+    trial->is_rest_known = true; /* more is asked for than there is, whatever the settings */
+    trial->rest_missing_bytes = device->outlook.short_bytes;
   }
   return 0;
 }
