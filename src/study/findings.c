@@ -18,8 +18,10 @@
 #include <stdlib.h>
 
 #include "base/checked.h"
+#include "base/map.h"
 #include "base/memory.h"
 #include "tessera/unstable/frames.h"
+#include "timeline/sweep.h"
 
 /* Findings about less than this, or less than a twentieth of the peak, are not worth a change. */
 #define LEAST_BYTES (UINT64_C(16) << 20)
@@ -556,6 +558,43 @@ static uint64_t saved_by_checkpoints(const blocks *b) {
   return (block - b->output_bytes) * (b->count - 1);
 }
 
+/* Whether one of the stacks of the blocks made this activation. */
+static bool is_of_blocks(const finder *f, tsr__map *stacks, uint32_t allocation) {
+  if (allocation == TSR_NONE || f->category[allocation] != TSR_CATEGORY_ACTIVATION) return false;
+  return birth_of(f, allocation) != TSR_NONE &&
+         tsr__map_find(stacks, tsr__timeline_stack(f->t, allocation));
+}
+
+/* The peak if the blocks were checkpointed in every pass, as if they saved the same share of what they keep at
+ * any moment. It may be another moment than now: an optimizer's step keeps nothing of them. */
+static int peak_without(const finder *f, const blocks *b, uint64_t saved, uint64_t *out,
+                        tsr_error *error) {
+  tsr__map stacks = {0};
+  tsr__sweep sweep;
+  double share = (double)saved / (double)b->bytes, most = 0;
+  uint64_t now = 0; /* kept of the blocks */
+  int status = 0;
+  for (size_t i = 0; !status && i < b->group_count; i++)
+    if (!tsr__map_put(&stacks, b->kept[b->groups[i].first].stack, 0, NULL))
+      status = tsr__fail_memory(error);
+  if (!status) status = tsr__sweep_begin(f->t, &sweep, error);
+  if (!status) {
+    do {
+      if (is_of_blocks(f, &stacks, sweep.born)) now += tsr__timeline_requested(f->t, sweep.born);
+      for (size_t i = 0; i < sweep.died_count; i++)
+        if (is_of_blocks(f, &stacks, sweep.died[i]))
+          now -= tsr__timeline_requested(f->t, sweep.died[i]);
+      double left = (double)sweep.totals.allocated_bytes - share * (double)now;
+      if (left > most) most = left;
+    } while (tsr__sweep_next(&sweep));
+    tsr__sweep_release(&sweep);
+    assert(most <= (double)f->peak_bytes);
+    *out = (uint64_t)most;
+  }
+  tsr__map_release(&stacks);
+  return status;
+}
+
 static bool note_blocks(finder *f, const blocks *b) {
   bool ok = true;
   for (size_t i = 0; i < b->group_count; i++)
@@ -564,11 +603,15 @@ static bool note_blocks(finder *f, const blocks *b) {
   return ok;
 }
 
-static bool add_checkpoint(finder *f, const blocks *b) {
-  uint64_t saved = saved_by_checkpoints(b), largest = 0;
+static bool add_checkpoint(finder *f, const blocks *b, tsr_error *error) {
+  uint64_t saved = saved_by_checkpoints(b), largest = 0, left = 0;
   uint32_t frame = TSR_NONE, stack = TSR_NONE;
   if (!calling_frame(f, b, &frame)) return false;
-  if (frame == TSR_NONE || !is_worth_it(f, saved) || saved < f->peak_bytes / 10) return true;
+  if (frame == TSR_NONE || !is_worth_it(f, saved)) return true;
+  if (peak_without(f, b, saved, &left, error)) return false;
+  uint64_t lower = tsr__drop_u64(f->peak_bytes, left);
+  if (lower < saved) saved = lower;
+  if (!is_worth_it(f, saved) || saved < f->peak_bytes / 10) return true;
   if (!note_blocks(f, b)) return false;
   for (size_t i = 0; i < b->group_count; i++) {
     if (b->groups[i].bytes <= largest) continue;
@@ -592,7 +635,7 @@ static uint64_t count_kept(const blocks *b) {
 }
 
 /* Blocks that keep two tensors each are checkpointed already, or a cache of keys and values. */
-static bool find_checkpoint(finder *f) {
+static bool find_checkpoint(finder *f, tsr_error *error) {
   blocks b = {0};
   bool ok = f->out->items.count && f->out->items.items[0].rule == TSR_FINDING_NO_GRAD;
   if (ok) return true; /* no backward pass: nothing to recompute */
@@ -600,7 +643,7 @@ static bool find_checkpoint(finder *f) {
   if (ok && (b.count = number_of_blocks(&b))) {
     keep_regular(&b);
     for (size_t i = 0; i < b.group_count; i++) b.bytes = tsr__sum_u64(b.bytes, b.groups[i].bytes);
-    if (count_kept(&b) > 2 && is_loop(&b)) ok = add_checkpoint(f, &b);
+    if (count_kept(&b) > 2 && is_loop(&b)) ok = add_checkpoint(f, &b, error);
   }
   tsr__free(b.kept);
   tsr__free(b.groups);
@@ -630,7 +673,7 @@ int tsr__findings_compute(const tsr__finding_sources *from, tsr__findings *out, 
   assert(from->categories->count == from->timeline->birth.count);
   int status = tsr__timeline_live(f.t, f.t->allocated_event, &f.live, error);
   if (status) return status;
-  bool ok = find_no_grad(&f) && find_checkpoint(&f) && find_two_forwards(&f) &&
+  bool ok = find_no_grad(&f) && find_checkpoint(&f, error) && find_two_forwards(&f) &&
             find_old_gradients(&f) && find_cached(&f, error);
   if (ok && made.items.count)
     qsort(made.items.items, made.items.count, sizeof *made.items.items, compare_findings);

@@ -189,8 +189,11 @@ def check_forecast(tessera, work, model, words):
                        stdout=subprocess.DEVNULL, check=True)
     peaks = [json.loads(ask(tessera, path, '--json'))['devices'][0]['peak']['allocated_bytes']
              for path in (plain, checkpointed)]
-    found = findings(tessera, plain)['checkpoint']
+    found = findings(tessera, plain).get('checkpoint')
     saved = peaks[0] - peaks[1]
+    if saved < peaks[0] // 20:
+        expect('advice that helps little', found, None)
+        return
     if not 0.8 * saved <= found['saved_bytes'] <= 1.25 * saved:
         raise AssertionError(f'forecast {found["saved_bytes"]:,}, saved {saved:,}')
     expect('no advice to do it again', 'checkpoint' in findings(tessera, checkpointed), False)
@@ -200,7 +203,12 @@ def check_forecast(tessera, work, model, words):
 
 FORECASTS = (('gpt2', ('--batch', '8', '--seq', '512')),
              ('gpt2', ('--batch', '16', '--seq', '256', '--dtype', 'autocast-bf16')),
-             ('llama-3.2-1b', ('--batch', '8', '--seq', '1024', '--dtype', 'bf16')))
+             ('llama-3.2-1b', ('--batch', '8', '--seq', '1024', '--dtype', 'bf16')),
+             # Without activations, the optimizer's step or the loss has the peak.
+             ('gpt2', ('--batch', '4', '--seq', '256', '--dtype', 'autocast-bf16', '--optimizer', 'adamw-loop',
+                       '--loss', 'chunked:128')),
+             ('gpt2-xl', ('--batch', '2', '--seq', '512', '--optimizer', 'adamw-loop')),
+             ('gpt2-xl', ('--batch', '1', '--seq', '512', '--dtype', 'autocast-bf16', '--optimizer', 'sgd')))
 
 
 def main():
