@@ -237,6 +237,21 @@ static const char let_go[] = TRACES("[" ALLOC("4096", "8192", IN_FORWARD("1")) "
                                                  "8192") ", " ALLOC("20480", "512",
                                                                     IN_BACKWARD) "]");
 
+/* Line 1 kept 8192 bytes for backward; now it has 4096 and frees them. */
+static const char half[] = TRACES("[" ALLOC("4096", "4096", IN_FORWARD("1")) ", " FREE(
+    "free_requested", "4096", "4096") ", " FREE("free_completed", "4096",
+                                                "4096") ", " ALLOC("20480", "512",
+                                                                   IN_BACKWARD) "]");
+
+static void a_change_has_the_category_of_what_changed(void **state) {
+  (void)state;
+  tsr_diff *diff = compare(kept, half, NULL);
+  const tsr_change *change = &diff->devices[0].changes[0];
+  assert_change(change, TSR_CHANGE_SHRUNK, -4096, 8192, 1, 1);
+  assert_int_equal(change->category, TSR_CATEGORY_ACTIVATION);
+  tsr_diff_free(diff);
+}
+
 static void a_line_is_to_blame_for_bytes_and_not_for_names(void **state) {
   (void)state;
   tsr_diff *diff = compare(kept, let_go, NULL);
@@ -266,6 +281,7 @@ int main(void) {
       cmocka_unit_test(devices_that_neither_has),
       cmocka_unit_test(stacks_match),
       cmocka_unit_test(moved_lines),
+      cmocka_unit_test(a_change_has_the_category_of_what_changed),
       cmocka_unit_test(a_line_is_to_blame_for_bytes_and_not_for_names),
       cmocka_unit_test(names_of_statuses),
   };

@@ -329,6 +329,22 @@ static int find_cause(const pair *p, tsr_diff_device *out, tsr_error *error) {
 
 /* ---- The list ---- */
 
+/* The category that changed most, in the direction of the whole: what was freed had another one than what is
+ * left, if a line's copies of weights are gone and its temporary is not. Without a change, that of the new side. */
+static tsr_category changed_category(const row *r) {
+  uint64_t delta = 0, most = 0;
+  bool grows = r->change.new_bytes > r->change.old_bytes;
+  tsr_category category = r->categories[r->change.new_allocations ? 1 : 0];
+  for (int kind = 0; kind < TSR_CATEGORY_COUNT; kind++) {
+    if ((r->kind_delta[kind] > 0) != grows) continue;
+    delta = size_of(r->kind_delta[kind]);
+    if (delta <= most) continue;
+    most = delta;
+    category = (tsr_category)kind;
+  }
+  return category;
+}
+
 /* Move the contents out of the rows, and clear them. */
 static int take_rows(pair *p, const tsr_name_range *names, tsr_change **list, size_t *count,
                      tsr_error *error) {
@@ -341,7 +357,7 @@ static int take_rows(pair *p, const tsr_name_range *names, tsr_change **list, si
     row *r = &p->rows[i];
     if (!r->is_used) continue;
     int side = r->change.new_allocations ? 1 : 0;
-    r->change.category = r->categories[side];
+    r->change.category = changed_category(r);
     r->change.names = names[name_entry(i, side)];
     (*list)[(*count)++] = r->change;
     r->is_used = false;

@@ -11,7 +11,7 @@
  *   #1  +1.48 GiB, grown from 1.50 GiB to 2.98 GiB, activation
  *     main, train.py:40
  *
- * A change's stack is shown from the new snapshot if it has it. With category, operation and line
+ * Stacks are shown with -v or --full-stacks. A change's stack is shown from the new snapshot if it has it. With category, operation and line
  * the last column is the group, and no stacks follow.
  */
 #include <assert.h>
@@ -350,8 +350,12 @@ static void emit_device(diff_printer *printer, const tsr_diff_device *device) {
   emit_cause(emitter, &device->cause);
   emit_changes(printer, device);
   tsr__emit_end(emitter);
-  for (size_t i = 0; printer->by == TSR_DIFF_BY_STACK && i < device->change_count; i++)
+  if (printer->by != TSR_DIFF_BY_STACK || !tsr__emitter_is_text(emitter)) return;
+  bool shows_stacks = emitter->options.verbose || emitter->options.full_stacks;
+  for (size_t i = 0; shows_stacks && i < device->change_count; i++)
     print_stack(printer, &device->changes[i], i + 1);
+  if (!shows_stacks && device->change_count)
+    tsr__emit_printf(emitter, TSR__DIM, "  -v shows whole stacks.");
 }
 
 int tsr__report_diff(const tsr_report_input *old_input, const tsr_report_input *new_input,
