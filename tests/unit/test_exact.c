@@ -1,0 +1,542 @@
+/* What was predicted is what is executed, to the byte: random models with random plans under random
+ * settings of the allocator, and attacks on that claim.
+ *
+ * The seed is fixed, so a failure is reproducible. */
+#define _DEFAULT_SOURCE /* mincore */
+#include "exec/run.h"
+
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "graph/validate.h"
+#include "models/program.h"
+#include "test_support.h"
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define IS_SANITIZED 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer) || \
+    __has_feature(memory_sanitizer)
+#define IS_SANITIZED 1
+#endif
+#endif
+#ifndef IS_SANITIZED
+#define IS_SANITIZED 0
+#endif
+
+enum { TRIALS = IS_SANITIZED ? 60 : 1000, MOST_TOKENS = 4 * 24 };
+
+/* ---- random models and plans ---- */
+
+typedef struct trial {
+  uint64_t random;
+  char json[640];
+  uint64_t layers;
+  tsr__run_options run;
+  tsr_allocator_settings settings;
+  uint64_t steps;
+} trial;
+
+static uint64_t below(trial *t, uint64_t bound) {
+  uint64_t z = t->random += UINT64_C(0x9e3779b97f4a7c15);
+  z = (z ^ z >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
+  z = (z ^ z >> 27) * UINT64_C(0x94d049bb133111eb);
+  return (z ^ z >> 31) % bound;
+}
+
+static bool flip(trial *t) {
+  return below(t, 2);
+}
+
+static void choose_model(trial *t) {
+  static const char *const families[] = {"gpt2", "llama", "mistral", "qwen2"};
+  uint64_t family = below(t, 4), heads = 1 + below(t, 4), width = 4 * (1 + below(t, 3));
+  uint64_t groups = flip(t) ? heads : 1, vocabulary = 5 + below(t, 60);
+  const char *tied = flip(t) ? "true" : "false";
+  t->layers = 1 + below(t, 4);
+  if (family == 0)
+    snprintf(t->json, sizeof t->json,
+             "{\"model_type\":\"gpt2\",\"vocab_size\":%" PRIu64
+             ",\"n_positions\":24,\"n_embd\":%" PRIu64 ",\"n_layer\":%" PRIu64
+             ",\"n_head\":%" PRIu64 ",\"n_inner\":%" PRIu64
+             ",\"tie_word_embeddings\":%s,\"resid_pdrop\":%s,\"attn_pdrop\":%s}",
+             vocabulary, heads * width, t->layers, heads, 1 + below(t, 70), tied,
+             flip(t) ? "0.1" : "0", flip(t) ? "0.1" : "0");
+  else
+    snprintf(t->json, sizeof t->json,
+             "{\"model_type\":\"%s\",\"vocab_size\":%" PRIu64 ",\"hidden_size\":%" PRIu64
+             ",\"num_hidden_layers\":%" PRIu64 ",\"num_attention_heads\":%" PRIu64
+             ",\"num_key_value_heads\":%" PRIu64 ",\"head_dim\":%" PRIu64
+             ",\"intermediate_size\":%" PRIu64 ",\"tie_word_embeddings\":%s}",
+             families[family], vocabulary, heads * width, t->layers, heads, groups, width,
+             1 + below(t, 70), tied);
+}
+
+static void choose_run(trial *t) {
+  t->run = (tsr__run_options){.batch = 1 + below(t, 3),
+                              .sequence = 1 + below(t, 23),
+                              .accumulate = 1 + below(t, 3),
+                              .optimizer = (tsr_simulate_optimizer)below(t, 5),
+                              .dtype = (tsr_simulate_dtype)below(t, 5),
+                              .attention = (tsr_simulate_attention)below(t, 5),
+                              .gelu_fused = flip(t),
+                              .no_kv_cache = true,
+                              .fresh_process = flip(t)};
+  if (t->run.attention == TSR_ATTENTION_CHUNKED)
+    t->run.attention_chunk = 1 + below(t, t->run.sequence);
+  if (flip(t)) t->run.loss_chunk = 1 + below(t, t->run.batch * t->run.sequence);
+  t->steps = 1 + below(t, 4);
+  t->settings = (tsr_allocator_settings){.expandable_segments = below(t, 4) == 0};
+  if (below(t, 4) == 0) t->settings.max_split_bytes = (20 + below(t, 40)) << 20;
+  for (size_t i = 0; below(t, 4) == 0 && i < TSR_ROUNDUP_SLOTS; i++)
+    t->settings.roundup_divisions[i] = 1U << below(t, 4);
+}
+
+/* Each block has a choice of its own. */
+static void choose_plan(trial *t, tsr__plan *plan) {
+  assert_true(tsr__plan_init(plan, t->layers));
+  for (uint64_t i = 0; i < t->layers;) {
+    uint64_t length = 1 + below(t, t->layers - i), choice = below(t, TSR__PLAN_CHOICE_COUNT);
+    if (choice == TSR__PLAN_RECOMPUTE_RUN)
+      tsr__plan_choose_runs(plan, i, i + length, 1 + below(t, length));
+    else
+      tsr__plan_choose(plan, i, i + length, (tsr__plan_choice)choice);
+    i += length;
+  }
+}
+
+/* ---- a program ---- */
+
+typedef struct subject {
+  tsr_model *model;
+  tsr__plan plan;
+  tsr__tape tape;
+  tsr__program program;
+  tsr__execute_options options;
+  int64_t tokens[MOST_TOKENS];
+  void *extra; /* of a test's own step */
+} subject;
+
+/* Which numbers does not matter here, but that all are written does. */
+static void load_tensor(void *context, tsr__tensor_id tensor, tsr__initial_kind kind,
+                        double number) {
+  tsr__kernel_tensor t = tsr__executor_tensor(context, tensor);
+  double one = kind == TSR__INITIAL_CONSTANT ? number : 0.01;
+  tsr__kernel_tensor from = {.data = &one, .dtype = TSR__DTYPE_F64};
+  from.layout = tsr__layout_dense((tsr__shape){0});
+  uint64_t count = tsr__shape_elements(t.layout.shape);
+  size_t size = tsr__dtype_bytes(t.dtype);
+  assert_non_null(t.data);
+  assert_true(tsr__layout_is_dense(t.layout));
+  for (uint64_t i = 0; i < count; i++) {
+    tsr__kernel_tensor to = {
+        .data = (char *)t.data + i * size, .dtype = t.dtype, .layout = from.layout};
+    tsr__kernel_args copy = {.reads = {from}, .writes = {to}};
+    tsr__kernel_row_of(TSR__KERNEL_TO_COPY)->reference(&copy);
+  }
+}
+
+static int load(void *context, const tsr__executor *e, tsr_error *error) {
+  subject *s = context;
+  (void)error;
+  tsr__program_initials(&s->program, load_tensor, (void *)(uintptr_t)e);
+  return 0;
+}
+
+static const int64_t *batch(void *context, uint64_t step, uint64_t micro_batch, uint32_t which) {
+  (void)step, (void)micro_batch;
+  return which == 2 ? NULL : ((subject *)context)->tokens;
+}
+
+/* False if the options do not suit the model, which is said before anything runs. */
+static bool open_subject(subject *s, trial *t) {
+  tsr_error error = {0};
+  *s = (subject){.model = NULL};
+  if (tsr_model_read(t->json, strlen(t->json), &s->model, &error))
+    fail_msg("%s: %s", t->json, error.message);
+  choose_plan(t, &s->plan);
+  assert_true(tsr__tape_init(&s->tape, NULL));
+  int status = tsr__program_init(&s->program, s->model, &t->run, &s->plan, &s->tape, &error);
+  if (status == 0) tsr__program_step(&s->program);
+  if (status == 0) status = tsr__tape_finish(&s->tape);
+  if (status) {
+    assert_true(status == TSR_ERROR_ARGUMENT || status == TSR_ERROR_UNSUPPORTED);
+    return false;
+  }
+  tsr__violation violation;
+  if (tsr__tape_validate(&s->tape, &violation)) fail_msg("%s: %s", t->json, violation.text);
+  s->options = (tsr__execute_options){.settings = t->settings,
+                                      .steps = t->steps,
+                                      .seed = 1,
+                                      .numbers = {.learning_rate = 1e-3,
+                                                  .beta_1 = 0.9,
+                                                  .beta_2 = 0.999,
+                                                  .epsilon = 1e-8,
+                                                  .decay = 0.01},
+                                      .losses = s->program.losses.items,
+                                      .loss_count = s->program.losses.count,
+                                      .context = s,
+                                      .load = load,
+                                      .batch = batch};
+  return true;
+}
+
+static void close_subject(subject *s) {
+  tsr__program_release(&s->program);
+  tsr__tape_release(&s->tape);
+  tsr__plan_release(&s->plan);
+  tsr_model_free(s->model);
+}
+
+/* ---- the events of a run ---- */
+
+typedef struct account {
+  uint64_t hash, event_count;             /* of the recorded events: what, where, how much */
+  uint64_t block_bytes, block_peak_bytes; /* of all events, requested */
+} account;
+
+static bool note_event(void *context, uint32_t device, uint32_t slot,
+                       const tsr_allocator_event *event) {
+  account *a = context;
+  const uint64_t parts[] = {device, slot, event->action, event->addr, event->size};
+  for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
+    a->hash = (a->hash ^ parts[i]) * UINT64_C(0x100000001b3);
+  a->event_count++;
+  return true;
+}
+
+static bool note_memory(void *context, uint32_t device, const tsr_allocator_event *event) {
+  account *a = context;
+  (void)device;
+  if (event->action == TSR_ACTION_ALLOC) a->block_bytes += event->size;
+  if (event->action == TSR_ACTION_FREE_COMPLETED) a->block_bytes -= event->size;
+  if (a->block_bytes > a->block_peak_bytes) a->block_peak_bytes = a->block_bytes;
+  return true;
+}
+
+static void predict(const subject *s, account *a, tsr__dry_device *device) {
+  tsr__dry_observer observer = {.context = a, .event = note_event, .memory = note_memory};
+  uint64_t done;
+  assert_int_equal(tsr__dry_run(&s->tape,
+                                &(tsr__dry_options){.settings = s->options.settings,
+                                                    .capacity_bytes = s->options.capacity_bytes,
+                                                    .steps = s->options.steps,
+                                                    .observer = &observer},
+                                device, &done, NULL),
+                   0);
+}
+
+static void same_moment(const tsr__dry_moment *a, const tsr__dry_moment *b, const char *json) {
+  if (a->event_count != b->event_count || a->step != b->step || a->phase != b->phase ||
+      a->op != b->op || memcmp(&a->totals, &b->totals, sizeof a->totals) != 0 ||
+      memcmp(a->category_bytes, b->category_bytes, sizeof a->category_bytes) != 0)
+    fail_msg("%s: predicted and executed differ", json);
+}
+
+/* Runs it; every event, peak and total is the predicted one. */
+static void attack(subject *s, const trial *t, tsr__execution *out) {
+  account predicted = {0}, seen = {0};
+  tsr__dry_device device;
+  tsr_error error = {0};
+  predict(s, &predicted, &device);
+  tsr__dry_observer observer = {.context = &seen, .event = note_event};
+  s->options.observer = &observer;
+  if (tsr__execute(&s->tape, &s->options, out, &error)) fail_msg("%s: %s", t->json, error.message);
+  s->options.observer = NULL;
+  const tsr__dry_device *executed = &out->executed;
+  assert_int_equal(seen.event_count, predicted.event_count);
+  assert_int_equal(seen.hash, predicted.hash);
+  same_moment(&executed->start, &device.start, t->json);
+  same_moment(&executed->peak, &device.peak, t->json);
+  for (size_t i = 0; i < TSR__TAPE_PHASE_COUNT; i++)
+    same_moment(&executed->phases[i], &device.phases[i], t->json);
+  assert_int_equal(executed->is_out_of_memory, device.is_out_of_memory);
+  assert_int_equal(executed->peak_reserved_bytes, device.peak_reserved_bytes);
+  /* The arena's own account, of pages that were usable and bytes that were asked for. */
+  assert_int_equal(out->usable_peak_bytes, device.peak_reserved_bytes);
+  assert_int_equal(out->block_peak_bytes, predicted.block_peak_bytes);
+}
+
+static void random_plans(void **state) {
+  uint64_t done = 0, seed = 0;
+  (void)state;
+  for (; done < TRIALS; seed++) {
+    trial t = {.random = seed};
+    subject s;
+    tsr__execution out;
+    choose_model(&t);
+    choose_run(&t);
+    if (open_subject(&s, &t)) {
+      attack(&s, &t, &out);
+      assert_int_equal(out.steps_done, t.steps);
+      done++;
+    }
+    close_subject(&s);
+    assert_true(seed < 3 * TRIALS);
+  }
+}
+
+/* A program to attack, large enough to have many segments and pages: activations of 1 MiB. */
+static void choose_large(trial *t) {
+  snprintf(t->json, sizeof t->json,
+           "{\"model_type\":\"gpt2\",\"vocab_size\":1024,\"n_positions\":24,\"n_embd\":64,"
+           "\"n_layer\":3,\"n_head\":4}");
+  t->layers = 3;
+  t->run = (tsr__run_options){.batch = 4, .sequence = 24, .no_kv_cache = true};
+  t->steps = 4;
+}
+
+static void open_large(subject *s, trial *t, uint64_t seed) {
+  *t = (trial){.random = seed};
+  choose_large(t);
+  assert_true(open_subject(s, t));
+}
+
+/* With 512 bytes less than the predicted peak it ends in the request, and at the event, that was
+ * predicted; with exactly as much it runs. */
+static void a_block_less(void **state) {
+  (void)state;
+  for (uint64_t seed = 0; seed < 6; seed++) {
+    trial t;
+    subject s;
+    tsr__execution out;
+    open_large(&s, &t, seed);
+    s.options.settings.expandable_segments = seed & 1;
+    attack(&s, &t, &out);
+    s.options.capacity_bytes = out.executed.peak_reserved_bytes;
+    attack(&s, &t, &out);
+    assert_int_equal(out.steps_done, t.steps);
+    s.options.capacity_bytes -= 512;
+    attack(&s, &t, &out);
+    const tsr__dry_device *e = &out.executed, *p = &out.predicted;
+    assert_true(e->is_out_of_memory && p->is_out_of_memory && out.steps_done < t.steps);
+    same_moment(&e->out_of_memory, &p->out_of_memory, t.json);
+    assert_int_equal(e->oom_request_bytes, p->oom_request_bytes);
+    assert_int_equal(e->oom_segment_bytes, p->oom_segment_bytes);
+    assert_true(out.usable_peak_bytes <= s.options.capacity_bytes);
+    close_subject(&s);
+  }
+}
+
+/* ---- pages ---- */
+
+/* The pages that a run should have touched, by the schedule: those of what was loaded and of what
+ * kernels wrote, less those of segments that were returned. */
+typedef struct touched {
+  const subject *s;
+  uint64_t origin, end, page_bytes; /* addresses of segments */
+  unsigned char *pages;
+  size_t page_count;
+  uint64_t first_static; /* the address of some static slot, and which */
+  tsr__tensor_id parameter;
+} touched;
+
+static void touch(touched *t, uint64_t address, uint64_t size, bool is_touched) {
+  if (!size) return;
+  uint64_t first = (address - t->origin) / t->page_bytes;
+  uint64_t last = (address + size - 1 - t->origin) / t->page_bytes;
+  assert_true(last < t->page_count);
+  memset(t->pages + first, is_touched, (size_t)(last - first + 1));
+}
+
+static void touch_tensor(touched *t, tsr__tensor_id tensor, const uint64_t *addresses) {
+  const tsr__tape_tensor *item = tsr__tensor_at(&t->s->tape, tensor);
+  uint64_t size = tsr__dtype_bytes((tsr__dtype)item->dtype);
+  uint64_t first = item->layout.offset * size, end = tsr__layout_end(item->layout) * size;
+  if (tsr__shape_elements(item->layout.shape))
+    touch(t, addresses[item->slot] + first, end - first, true);
+}
+
+static bool touch_memory(void *context, uint32_t device, const tsr_allocator_event *event) {
+  touched *t = context;
+  (void)device;
+  if (!t->origin) t->origin = event->addr; /* the first is of a segment */
+  if (event->action == TSR_ACTION_SEGMENT_ALLOC && event->addr + event->size > t->end)
+    t->end = event->addr + event->size;
+  if (event->action == TSR_ACTION_SEGMENT_FREE || event->action == TSR_ACTION_SEGMENT_UNMAP)
+    touch(t, event->addr, event->size, false);
+  return true;
+}
+
+typedef struct loading {
+  touched *t;
+  const uint64_t *addresses;
+} loading;
+
+static void touch_initial(void *context, tsr__tensor_id tensor, tsr__initial_kind kind,
+                          double number) {
+  loading *l = context;
+  (void)kind, (void)number;
+  touch_tensor(l->t, tensor, l->addresses);
+}
+
+static bool touch_loaded(void *context, const uint64_t *addresses) {
+  touched *t = context;
+  t->parameter = t->s->tape.parameters.items[0];
+  t->first_static = addresses[tsr__tensor_at(&t->s->tape, t->parameter)->slot];
+  tsr__program_initials(&t->s->program, touch_initial, &(loading){t, addresses});
+  return true;
+}
+
+static bool touch_run(void *context, uint32_t index, uint64_t step, const uint64_t *addresses) {
+  touched *t = context;
+  const tsr__tape *tape = &t->s->tape;
+  const tsr__kernel_run *run = &tape->runs.items[index];
+  if (run->is_once && step > 1) return true;
+  for (uint32_t i = 0; i < run->write_count; i++)
+    touch_tensor(t, tsr__run_writes(tape, run)[i], addresses);
+  for (uint32_t i = 0; i < run->scratch_count; i++)
+    touch_tensor(t, tsr__run_scratch(tape, run)[i], addresses);
+  return true;
+}
+
+typedef struct resident {
+  const touched *expected;
+  uint64_t last_step, differing, count;
+} resident;
+
+/* Called after the last step, while the memory is there. */
+static bool compare_pages(void *context, const tsr__executor *e, const tsr__executed_step *step) {
+  resident *r = ((subject *)context)->extra;
+  const touched *t = r->expected;
+  if (step->step != r->last_step) return true;
+  char *base = (char *)tsr__executor_tensor(e, t->parameter).data - (t->first_static - t->origin);
+  for (size_t i = 0; i < (t->end - t->origin) / t->page_bytes; i++) {
+    unsigned char is_there = 0;
+    /* Fails for addresses that are reserved and not usable. */
+    if (mincore(base + i * t->page_bytes, t->page_bytes, &is_there) != 0) is_there = 0;
+    r->differing += (is_there & 1) != t->pages[i];
+    r->count += is_there & 1;
+  }
+  return true;
+}
+
+/* Of the arena, exactly the pages are in memory that the schedule says are written. */
+static void pages(void **state) {
+  (void)state;
+  for (uint64_t seed = 0; seed < 4; seed++) {
+    trial t;
+    subject s;
+    tsr__execution out;
+    tsr__dry_device device;
+    uint64_t done;
+    open_large(&s, &t, seed);
+    touched want = {.s = &s, .page_bytes = (uint64_t)sysconf(_SC_PAGESIZE), .page_count = 1 << 16};
+    want.pages = calloc(want.page_count, 1);
+    tsr__dry_observer observer = {
+        .context = &want, .memory = touch_memory, .loaded = touch_loaded, .run = touch_run};
+    tsr__dry_options dry = {.steps = t.steps, .observer = &observer};
+    assert_int_equal(tsr__dry_run(&s.tape, &dry, &device, &done, NULL), 0);
+    resident r = {.expected = &want, .last_step = t.steps};
+    s.extra = &r;
+    s.options.step = compare_pages;
+    attack(&s, &t, &out);
+    assert_int_equal(r.differing, 0);
+    assert_true(r.count * want.page_bytes <= out.usable_peak_bytes);
+    assert_true(r.count > 100);
+    free(want.pages);
+    close_subject(&s);
+  }
+}
+
+/* ---- the end of memory ---- */
+
+/* What is after a segment cannot be used, not even the first byte. */
+static void guard(void **state) {
+  tsr__tensor_arena arena;
+  const uint64_t origin = UINT64_C(0x7f0000000000), mib = UINT64_C(1) << 20;
+  (void)state;
+  assert_true(tsr__tensor_arena_init(&arena, origin, 8 * mib));
+  tsr_allocator_event event = {.action = TSR_ACTION_SEGMENT_ALLOC, .addr = origin, .size = 2 * mib};
+  assert_true(tsr__tensor_arena_event(&arena, &event));
+  char *base = tsr__tensor_arena_at(&arena, origin);
+  base[2 * mib - 1] = 1;
+  for (int after = 0; after < 2; after++) {
+    fflush(NULL);
+    pid_t child = fork();
+    if (child == 0) {
+      signal(SIGSEGV, SIG_DFL); /* of a sanitizer */
+      ((volatile char *)base)[2 * mib - 1 + (uint64_t)after] = 2;
+      _exit(0);
+    }
+    int status;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    if (after)
+      assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGSEGV);
+    else
+      assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+  }
+  tsr__tensor_arena_release(&arena);
+}
+
+/* ---- calls of the system's allocator ---- */
+
+#if !IS_SANITIZED && defined(__GLIBC__)
+static _Atomic uint64_t calls;
+void *__libc_malloc(size_t size);
+void *__libc_calloc(size_t count, size_t size);
+void *__libc_realloc(void *memory, size_t size);
+void *malloc(size_t size) {
+  calls++;
+  return __libc_malloc(size);
+}
+void *calloc(size_t count, size_t size) {
+  calls++;
+  return __libc_calloc(count, size);
+}
+void *realloc(void *memory, size_t size) {
+  calls++;
+  return __libc_realloc(memory, size);
+}
+
+typedef struct counted {
+  uint64_t at[8];
+} counted;
+
+static bool note_calls(void *context, const tsr__executor *e, const tsr__executed_step *step) {
+  counted *c = ((subject *)context)->extra;
+  (void)e;
+  c->at[step->step] = calls;
+  return true;
+}
+
+/* Once memory has its final shape, steps allocate nothing: neither for kernels nor for the walk. */
+static void steady(void **state) {
+  trial t;
+  subject s;
+  tsr__execution out;
+  counted c = {{0}};
+  tsr_error error;
+  (void)state;
+  open_large(&s, &t, 1);
+  s.extra = &c;
+  s.options.steps = 6;
+  s.options.step = note_calls;
+  uint64_t before = calls;
+  assert_int_equal(tsr__execute(&s.tape, &s.options, &out, &error), 0);
+  assert_true(calls > before); /* they are counted */
+  for (size_t i = 3; i <= 6; i++) assert_int_equal(c.at[i], c.at[i - 1]);
+  close_subject(&s);
+}
+#endif
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+    cmocka_unit_test(random_plans),
+    cmocka_unit_test(a_block_less),
+    cmocka_unit_test(guard),
+#if !IS_SANITIZED
+    cmocka_unit_test(pages),
+#endif
+#if !IS_SANITIZED && defined(__GLIBC__)
+    cmocka_unit_test(steady),
+#endif
+  };
+  return cmocka_run_group_tests_name("exact", tests, NULL, NULL);
+}
