@@ -90,6 +90,7 @@ int cli_mcp(cli_session *session);
 int cli_serve(cli_session *session);
 int cli_trim(cli_session *session);
 int cli_report(cli_session *session);
+int cli_sample(cli_session *session);
 int cli_train(cli_session *session);
 int cli_view(cli_session *session);
 

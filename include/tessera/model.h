@@ -20,7 +20,8 @@ extern "C" {
 typedef struct tsr_model tsr_model;
 
 /* A model known by name: gpt2, gpt2-medium, gpt2-large, gpt2-xl, llama-2-7b, llama-2-13b,
- * llama-2-70b, llama-3-8b, llama-3-70b, llama-3-405b, llama-3.2-1b, mistral-7b, qwen2.5-7b.
+ * llama-2-70b, llama-3-8b, llama-3-70b, llama-3-405b, llama-3.2-1b, mistral-7b, qwen2.5-7b,
+ * and gpt2-bytes, a small one for texts of bytes.
  * Fails with TSR_ERROR_ARGUMENT, listing the known names, or TSR_ERROR_MEMORY. */
 int tsr_model_named(const char *name, tsr_model **out, tsr_error *error);
 /* The names, ended by NULL. */

@@ -178,6 +178,11 @@ int tsr__program_record(tsr__program *program, bool is_recorded, tsr_error *erro
   return status;
 }
 
+int tsr__program_record_infer(tsr__program *program, tsr_error *error) {
+  tsr__program_infer(program);
+  return explain(program->tape, finish_tape(program->tape), error);
+}
+
 static int simulate(const tsr_model *model, const tsr_simulate_options *options,
                     tsr_simulation *out, tsr_error *error) {
   tsr__tape tape = {0};

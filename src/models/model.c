@@ -54,6 +54,10 @@ static const struct {
      "{\"model_type\":\"qwen2\",\"rope_theta\":1000000,\"vocab_size\":152064,\"hidden_size\":3584,"
      "\"intermediate_size\":18944,\"num_hidden_layers\":28,\"num_attention_heads\":28,"
      "\"num_key_value_heads\":4}"},
+    /* Not published by anybody: small enough to learn a text on a laptop, byte by byte. */
+    {"gpt2-bytes", "{\"model_type\":\"gpt2\",\"vocab_size\":256,\"n_positions\":256,\"n_embd\":128,"
+                   "\"n_layer\":4,\"n_head\":4,\"resid_pdrop\":0,\"embd_pdrop\":0,\"attn_pdrop\":0,"
+                   "\"bos_token_id\":null,\"eos_token_id\":null}"},
 };
 enum { NAMED = sizeof named / sizeof *named };
 
@@ -61,7 +65,7 @@ const char *const *tsr_model_names(void) {
   static const char *const names[NAMED + 1] = {
       "gpt2",         "gpt2-medium", "gpt2-large", "gpt2-xl",     "llama-2-7b",
       "llama-2-13b",  "llama-2-70b", "llama-3-8b", "llama-3-70b", "llama-3-405b",
-      "llama-3.2-1b", "mistral-7b",  "qwen2.5-7b", NULL};
+      "llama-3.2-1b", "mistral-7b",  "qwen2.5-7b", "gpt2-bytes",  NULL};
   return names;
 }
 
@@ -185,7 +189,7 @@ int tsr_model_named(const char *name, tsr_model **out, tsr_error *error) {
   return tsr__fail(
       error, TSR_ERROR_ARGUMENT, TSR_OFFSET_NONE,
       "no model '%s'; the models are gpt2, gpt2-medium, gpt2-large, gpt2-xl, llama-2-7b, -13b, "
-      "-70b, llama-3-8b, -70b, -405b, llama-3.2-1b, mistral-7b, qwen2.5-7b",
+      "-70b, llama-3-8b, -70b, -405b, llama-3.2-1b, mistral-7b, qwen2.5-7b, gpt2-bytes",
       name);
 }
 

@@ -472,3 +472,29 @@ void tsr__program_step(tsr__program *p) {
   (void)tsr__scope_leave(t, 0);
   (void)tsr__scope_leave(t, 0);
 }
+
+/* Everything goes at the places where a training loop would bind its names again. */
+void tsr__program_infer(tsr__program *p) {
+  tsr__tape *t = p->tape;
+  assert(t->status || (!t->schedule.count && !t->scopes.count)); /* one step per tape */
+  assert(!p->uses_cache && !p->model->module_count);
+  t->grad_enabled = false;
+  tsr__scope_enter(t, TSR__PLACE_MAIN);
+  tsr__tape_begin(t, TSR__TAPE_PHASE_STEP);
+  p->ids = to_device(p, BATCH_IDS);
+  tsr__tape_carry_here(t, TSR__CARRY_BATCH);
+  tsr__tape_begin(t, TSR__TAPE_PHASE_FORWARD);
+  tsr__scope_enter(t, TSR__PLACE_MODEL);
+  tsr__tensor_id hidden = p->family->body(p, p->ids);
+  p->logits = tsr__program_linear(p, &p->head, hidden);
+  output(p, p->logits);
+  (void)tsr__scope_leave(t, 0);
+  tsr__tape_carry_here(t, TSR__CARRY_OUTPUTS);
+  tsr__tape_end(t, TSR__TAPE_PHASE_FORWARD);
+  tsr__tape_end(t, TSR__TAPE_PHASE_STEP);
+  tsr__tape_hold_until(t, p->ids, TSR__CARRY_BATCH);
+  for (size_t i = 0; i < p->outputs.count; i++)
+    tsr__tape_hold_until(t, p->outputs.items[i], TSR__CARRY_OUTPUTS);
+  (void)tsr__scope_leave(t, 0);
+  t->grad_enabled = true;
+}

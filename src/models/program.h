@@ -62,6 +62,7 @@ typedef struct tsr__program {
   /* Of the forward that runs. */
   tsr__tensor_id ids, labels, attention_mask, loss, cosine, sine, mask, position_ids;
   tsr__tensor_ids outputs; /* what the outputs hold, and their graph */
+  tsr__tensor_id logits;   /* of a forward pass alone */
   tsr__tensor_ids cache;   /* keys and values, which the outputs hold too */
   tsr__tensor_ids hidden;  /* the hidden states that were requested, held */
   tsr__tensor_ids losses;  /* of each micro-batch, in their order; most are gone at the end */
@@ -79,6 +80,9 @@ int tsr__program_init(tsr__program *program, const tsr_model *model,
 void tsr__program_release(tsr__program *program);
 /* Run one step on the tape, whose status shows whether it worked. */
 void tsr__program_step(tsr__program *program);
+/* Run a forward pass alone on the tape, without gradients, of a model without a cache and added modules:
+ * program->logits, (batch, sequence, vocabulary), are there when the step is over. */
+void tsr__program_infer(tsr__program *program);
 
 /* Whether the plan recomputes whole blocks. */
 static inline bool tsr__program_recomputes_blocks(const tsr__program *program) {

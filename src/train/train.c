@@ -22,6 +22,7 @@
 #include "tessera/unstable/training.h"
 #include "torch/torch.h"
 #include "train/batches.h"
+#include "train/fill.h"
 #include "train/state.h"
 
 /* Uses of the seed; steps have their own numbers, from 1 on. */
@@ -73,29 +74,6 @@ static const char *path_of_weights(const training *t) {
 
 /* ---- weights ---- */
 
-static double uniform_part(double uniform, double bound) {
-  return (2 * uniform - 1) * bound;
-}
-
-/* Some elements of an initial tensor, in the order of its shape. */
-static void make_initial(const tsr__kernel_tensor *t, tsr__initial_kind kind, double number,
-                         uint64_t key, uint64_t first, size_t count, double *out) {
-  uint64_t columns = tsr__shape_from_end(t->layout.shape, 0);
-  double total = (double)tsr__shape_elements(t->layout.shape);
-  if (kind == TSR__INITIAL_NORMAL) tsr__random_normal(key, first, count, out);
-  if (kind == TSR__INITIAL_UNIFORM) tsr__random_uniform(key, first, count, out);
-  for (size_t i = 0; i < count; i++) {
-    uint64_t at = first + i;
-    switch (kind) {
-    case TSR__INITIAL_CONSTANT: out[i] = number; break;
-    case TSR__INITIAL_NORMAL: out[i] *= number; break;
-    case TSR__INITIAL_UNIFORM: out[i] = uniform_part(out[i], number); break;
-    case TSR__INITIAL_CAUSAL: out[i] = at % columns <= at / columns; break;
-    case TSR__INITIAL_ROTARY: out[i] = pow(number, -(double)at / total); break;
-    }
-  }
-}
-
 typedef struct filler {
   training *t;
   const tsr__executor *executor;
@@ -105,23 +83,8 @@ static void fill(void *context, tsr__tensor_id tensor, tsr__initial_kind kind, d
   const filler *f = context;
   bool is_read =
       f->t->saved.weights.file_count && tsr__tensor_at(&f->t->tape, tensor)->is_parameter;
-  tsr__kernel_tensor to = tsr__executor_tensor(f->executor, tensor);
-  uint64_t total = tsr__shape_elements(to.layout.shape);
   uint64_t key = tsr__random_key(f->t->weights_key, ++f->t->tensors_filled);
-  double numbers[1024];
-  if (is_read) return; /* from a file */
-  assert(to.data && tsr__layout_is_dense(to.layout));
-  for (uint64_t first = 0; first < total;) {
-    size_t count = total - first < 1024 ? (size_t)(total - first) : 1024;
-    make_initial(&to, kind, number, key, first, count, numbers);
-    tsr__kernel_tensor from = {
-        .data = numbers, .dtype = TSR__DTYPE_F64, .layout = tsr__layout_dense(TSR__SHAPE(count))};
-    tsr__kernel_args copy = {.reads = {from}, .writes = {to}};
-    copy.writes[0].layout = tsr__layout_dense(TSR__SHAPE(count));
-    copy.writes[0].layout.offset = to.layout.offset + first;
-    tsr__kernel_row_of(TSR__KERNEL_TO_COPY)->reference(&copy);
-    first += count;
-  }
+  if (!is_read) tsr__fill(f->executor, tensor, kind, number, key);
 }
 
 static int load(void *context, const tsr__executor *executor, tsr_error *error) {

@@ -373,6 +373,55 @@ def keeps_the_last_good_state(t):
                f'--resume {folder}', f'tessera: {data}: the file has become shorter while it is read'))
 
 
+def sample(t, folder, prompt, *options):
+    done = t.run('sample', folder, '--ids', '--prompt', ' '.join(map(str, prompt)), *options)
+    expect('exit status', (done.returncode, done.stderr), (0, ''))
+    return [int(token) for token in done.stdout.split()]
+
+
+def samples(t):
+    """What a model has learnt by heart it can say again, from wherever it begins."""
+    for model in t.models:
+        folder = fresh(t, f'sampled-{model}')
+        heart = t.work / 'heart.txt'
+        heart.write_text('abcdefghijklmnopqrstuvwxyz. ' * 40)
+        t.train(model, '--data', heart, '--steps', 60, '--lr', '0.01', '--save', folder, '-q')
+        greedy = ('--temperature', 0, '--tokens')
+        done = t.run('sample', folder, '--prompt', 'abcd', *greedy, 12)
+        expect(f'{model}', (done.returncode, done.stdout, done.stderr), (0, 'efghijklmnop\n', ''))
+        whole = sample(t, folder, b'xyz', *greedy, 40)
+        expect('from the middle', sample(t, folder, [*b'xyz', *whole[:9]], *greedy, 31), whole[9:])
+        expect('the most likely one', sample(t, folder, b'xyz', '--top-k', 1, '--tokens', 40), whole)
+        expect('threads', sample(t, folder, b'xyz', *greedy, 40, '--threads', 3), whole)
+        expect('a short context', sample(t, folder, b'abcdefgh', *greedy, 1, '--context', 3),
+               sample(t, folder, b'fgh', *greedy, 1))
+        drawn = [sample(t, folder, b'q', '--tokens', 40, '--temperature', 3, '--seed', seed)
+                 for seed in (1, 1, 2)]
+        expect('seeds', (drawn[0] == drawn[1], drawn[0] == drawn[2]), (True, False))
+        likely = sample(t, folder, b'q', '--tokens', 40, '--temperature', 50, '--top-k', 2)
+        expect('top-k leaves a choice', len(set(likely)) > 1, True)
+    for options, status, text in (
+            (('--prompt', ''), 2, 'the prompt is empty'),
+            (('--ids', '--prompt', '256'), 2, 'token 256 of the prompt is not in the model\'s'),
+            (('--ids', '--prompt', 'abc'), 2, '--prompt needs numbers of tokens with --ids'),
+            (('--temperature', 'hot'), 2, '--temperature needs a number from 0 on, not \'hot\'')):
+        done = t.run('sample', t.work / 'sampled-llama', *options)
+        expect(text, (done.returncode, text in done.stderr), (status, True))
+    done = t.run('sample', t.models['gpt2'])
+    expect('no folder', (done.returncode, 'is no folder' in done.stderr), (2, True))
+    large = fresh(t, 'large')
+    config = t.work / 'large.json'
+    config.write_text(json.dumps(GPT2 | {'vocab_size': 5000, 'initializer_range': 2}))
+    t.run('train', config, '--data', t.text, '--seq', 8, '--steps', 1, '--save', large)
+    done = t.run('sample', large)
+    expect('no bytes', (done.returncode, 'is no byte: the model was trained with a tokenizer'
+                        in done.stderr), (3, True))
+    (large / 'model.safetensors').write_bytes(b'short')
+    done = t.run('sample', large)
+    expect('damaged', (done.returncode, done.stderr),
+           (3, f'tessera: {large}: model.safetensors: too short for a safetensors file (at byte 0)\n'))
+
+
 def ends(t):
     common = ('train', t.models['gpt2'], '--data', t.text, '--seq', 16)
     done = t.run(*common, '--steps', 3, '--lr', '1e30')
@@ -424,7 +473,8 @@ def main():
     t = Tessera(options.tessera, options.work)
     return run_tests((check.__name__, functools.partial(check, t))
                      for check in (learns, repeats, as_predicted, token_files, saves, wrong_weights, resumes,
-                                    schedules, goes_on, keeps_the_last_good_state, ends, refuses))
+                                    schedules, goes_on, keeps_the_last_good_state, samples,
+                                    ends, refuses))
 
 
 if __name__ == '__main__':

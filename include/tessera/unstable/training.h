@@ -138,6 +138,32 @@ typedef struct tsr_training {
 int tsr_train(const tsr_model *model, const tsr_simulate_options *run,
               const tsr_train_options *options, tsr_training *out, tsr_error *error);
 
+/* ---- Continuing a text ---- */
+
+/* Zeros stand for the values in parentheses, where there are some. */
+typedef struct tsr_sample_options {
+  size_t struct_bytes;
+  const char *weights;   /* as above; required */
+  const int64_t *prompt; /* at least one token; borrowed */
+  size_t prompt_count;
+  uint64_t count; /* tokens to add */
+  uint64_t
+      context; /* the model sees so many tokens at most (its positions, or 1024 if they are more) */
+  double temperature; /* logits are divided by it; 0: the most likely token each time */
+  uint64_t top_k;     /* choose among the most likely ones, this many of them (all) */
+  uint64_t seed;
+  unsigned threads; /* (as many as there are processors) */
+  /* Each token, in the caller's thread. False ends it, without an error. */
+  bool (*token)(void *context, int64_t token);
+  void *token_context;
+  const char **subject; /* as above */
+} tsr_sample_options;
+
+/* Continue a prompt with a model, in fp32 and without dropout. The whole context is computed again for each token.
+ * Equal inputs give equal tokens. Fails with TSR_ERROR_ARGUMENT for a prompt with tokens beyond the model's
+ * vocabulary, as tsr_train does for weights, and with TSR_ERROR_LIMIT or TSR_ERROR_MEMORY. */
+int tsr_sample(const tsr_model *model, const tsr_sample_options *options, tsr_error *error);
+
 #ifdef __cplusplus
 }
 #endif

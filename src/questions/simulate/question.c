@@ -161,7 +161,8 @@ const tsr__question_row tsr__question_simulate = {
                   "viewer read it.\n\nMODEL is the config.json of a GPT-2, Llama, Mistral or Qwen2 "
                   "model, or one of these names: gpt2, gpt2-medium, gpt2-large, gpt2-xl, "
                   "llama-2-7b, llama-2-13b, llama-2-70b, llama-3-8b, llama-3-70b, llama-3-405b, "
-                  "llama-3.2-1b, mistral-7b, qwen2.5-7b.\n\nWith --capacity, a run that does not "
+                  "llama-3.2-1b, mistral-7b, qwen2.5-7b, gpt2-bytes.\n\nWith --capacity, a run "
+                  "that does not "
                   "fit ends where PyTorch's would, in an oom event.",
               TSR__PARAMETERS(parameters),
               .examples = {{"tessera simulate gpt2 --batch 4 --seq 512",

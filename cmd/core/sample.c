@@ -1,0 +1,217 @@
+/* sample.c - `tessera sample DIR --prompt TEXT`: a trained model continues a text.
+ *
+ * Tokens are bytes, as `train` makes them of a text, and are printed as they come. With --ids the prompt
+ * and the output are the numbers of tokens, for models that were trained on files of tokens. */
+#define _POSIX_C_SOURCE 200809L
+
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <tessera/unstable/params.h>
+#include <tessera/unstable/training.h>
+
+#include "folder.h"
+#include "message.h"
+#include "session.h"
+
+enum { TRAINED_CONTEXT = 64 /* of a run whose options have none: train's default */ };
+
+static const tsr_parameter sample_parameters[] = {
+    {.name = "model",
+     .is_operand = true,
+     .kind = TSR_PARAMETER_MODEL,
+     .argument = "DIR",
+     .help = "The folder of a model: config.json and weights in safetensors files."},
+    {.name = "prompt",
+     .kind = TSR_PARAMETER_TEXT,
+     .argument = "TEXT",
+     .help = "The beginning, which is not printed (default: a line break)."},
+    {.name = "ids",
+     .kind = TSR_PARAMETER_FLAG,
+     .help = "TEXT and the output are numbers of tokens, separated by blanks, and not bytes."},
+    {.name = "tokens",
+     .kind = TSR_PARAMETER_COUNT,
+     .argument = "N",
+     .help = "Tokens to add (default: 200).",
+     .fallback = 200,
+     .least = 1},
+    {.name = "temperature",
+     .kind = TSR_PARAMETER_TEXT,
+     .argument = "T",
+     .help =
+         "How bold the choice is: 0 takes the most likely token each time, 1 draws as the model "
+         "predicts (default: 0.8)."},
+    {.name = "top_k",
+     .option = "top-k",
+     .kind = TSR_PARAMETER_COUNT,
+     .argument = "K",
+     .help = "Choose among the K most likely tokens (default: all)."},
+    {.name = "seed",
+     .kind = TSR_PARAMETER_COUNT,
+     .argument = "N",
+     .help = "What choices are drawn from (default: 0). The same seed gives the same text."},
+    {.name = "context",
+     .kind = TSR_PARAMETER_COUNT,
+     .argument = "N",
+     .help = "How many tokens the model looks back at (default: as many as a sequence of its "
+             "training had; "
+             "if that is unknown, its positions, at most 1024)."},
+    {.name = "threads",
+     .kind = TSR_PARAMETER_COUNT,
+     .argument = "N",
+     .help = "Threads that compute (default: one for each processor). No token depends on it."},
+};
+
+const cli_command cli_sample_row = {
+    .about =
+        {.name = "sample",
+         .summary = "continue a text with a model that train has saved",
+         .description =
+             "Continues a text with a model, in C and without a GPU. DIR is a folder that train "
+             "--save has written, or transformers.\n\nTokens are bytes, as train makes them "
+             "of a text. Tokenizers are not read: for a model that has one, give and get the "
+             "numbers of tokens with --ids.",
+         .parameters = sample_parameters,
+         .parameter_count = sizeof sample_parameters / sizeof *sample_parameters,
+         .examples = {{"tessera sample run --prompt 'Once upon a time' --tokens 500",
+                       "continue a text"},
+                      {"tessera sample gpt2 --ids --prompt '464 3290' --temperature 0",
+                       "the most likely tokens"}}},
+    .operands = "DIR",
+    .operand_min = 1,
+    .operand_max = 1,
+    .answers = true,
+    .lacks = "output color json verbose quiet",
+    .run = cli_sample,
+};
+
+typedef struct sampler {
+  cli_session *session;
+  bool has_ids, has_failed, is_begun;
+  int64_t refused; /* a token that is no byte, or -1 */
+} sampler;
+
+static bool see_token(void *context, int64_t token) {
+  sampler *s = context;
+  cli_output *output = &s->session->output;
+  char text[32];
+  size_t length = 1;
+  if (!s->has_ids && token > 255) {
+    s->refused = token;
+    return false;
+  }
+  text[0] = (char)token;
+  if (s->has_ids)
+    length = (size_t)snprintf(text, sizeof text, "%s%" PRId64, s->is_begun ? " " : "", token);
+  s->is_begun = true;
+  if (cli_output_write(output, text, length) || fflush(output->stream) != 0) s->has_failed = true;
+  return !s->has_failed;
+}
+
+/* ---- the prompt ---- */
+
+static int read_ids(const cli_options *options, const char *text, int64_t *out, size_t *count) {
+  *count = 0;
+  for (const char *at = text + strspn(text, " ,"); *at; at += strspn(at, " ,")) {
+    char *end = NULL;
+    errno = 0;
+    out[*count] = strtoll(at, &end, 10);
+    if (end == at || errno || out[(*count)++] < 0)
+      return cli_usage_error(options->command,
+                             "--prompt needs numbers of tokens with --ids, not '%s'", at);
+    at = end;
+  }
+  return 0;
+}
+
+/* There are never more tokens than bytes. */
+static int read_prompt(const cli_options *options, bool has_ids, int64_t **out, size_t *count) {
+  const char *text = tsr_params_text(options->own, "prompt");
+  if (!text) text = has_ids ? "0" : "\n";
+  *out = malloc((strlen(text) + 1) * sizeof **out);
+  if (!*out) return TSR_ERROR_MEMORY;
+  if (has_ids) return read_ids(options, text, *out, count);
+  *count = strlen(text);
+  for (size_t i = 0; i < *count; i++) (*out)[i] = (unsigned char)text[i];
+  return 0;
+}
+
+/* ---- the command ---- */
+
+/* The length of a sequence in the training that saved the folder; 0 if none did. */
+static uint64_t trained_context(const char *folder) {
+  tsr_train_saved *saved = NULL;
+  tsr_error error;
+  if (tsr_train_saved_open(folder, &saved, &error)) return 0;
+  const char *notes = tsr_train_saved_notes(saved), *found = strstr(notes, "\nseq=");
+  if (strncmp(notes, "seq=", 4) == 0) found = notes - 1;
+  uint64_t context = found ? strtoull(found + 5, NULL, 10) : TRAINED_CONTEXT;
+  tsr_train_saved_free(saved);
+  return context;
+}
+
+static int read_options(const cli_options *options, tsr_sample_options *how) {
+  const tsr_params *own = options->own;
+  const char *temperature = tsr_params_text(own, "temperature");
+  char *end = NULL;
+  how->temperature = temperature ? strtod(temperature, &end) : 0.8;
+  if (temperature &&
+      (*end || end == temperature || !(how->temperature >= 0) || !isfinite(how->temperature)))
+    return cli_usage_error(options->command, "--temperature needs a number from 0 on, not '%s'",
+                           temperature);
+  uint64_t threads = tsr_params_count(own, "threads");
+  how->threads = threads > 1024 ? 1024 : (unsigned)threads;
+  how->count = tsr_params_count(own, "tokens");
+  how->top_k = tsr_params_count(own, "top_k");
+  how->seed = tsr_params_count(own, "seed");
+  how->context = tsr_params_count(own, "context");
+  if (!how->count || how->count > 1000000)
+    return cli_usage_error(options->command, "--tokens must be from 1 to 1,000,000");
+  return 0;
+}
+
+static int sample(cli_session *session, tsr_sample_options *how, sampler *s) {
+  const cli_options *options = session->options;
+  const char *subject = NULL;
+  how->token = see_token;
+  how->token_context = s;
+  how->subject = &subject;
+  int status = tsr_sample(tsr_params_model(options->own, "model"), how, &session->error);
+  if (subject) session->path = subject;
+  if ((status == TSR_ERROR_ARGUMENT || status == TSR_ERROR_UNSUPPORTED) && !subject)
+    return cli_usage_error(options->command, "%s", session->error.message);
+  if (status || s->has_failed) return status ? status : TSR_ERROR_WRITE;
+  if (s->is_begun && cli_output_write(&session->output, "\n", 1)) return TSR_ERROR_WRITE;
+  if (s->refused < 0) return 0;
+  cli_say(options->command->about.name,
+          "token %" PRId64
+          " is no byte: the model was trained with a tokenizer; --ids prints numbers",
+          s->refused);
+  return CLI_INPUT;
+}
+
+int cli_sample(cli_session *session) {
+  const cli_options *options = session->options;
+  const char *folder = options->operands[0];
+  sampler s = {.session = session, .has_ids = tsr_params_flag(options->own, "ids"), .refused = -1};
+  tsr_sample_options how = {.struct_bytes = sizeof how};
+  int64_t *prompt = NULL;
+  int status = read_options(options, &how);
+  if (status == 0) status = read_prompt(options, s.has_ids, &prompt, &how.prompt_count);
+  if (status == 0) status = cli_read_parameters(session);
+  if (status == 0 && !session->model_path)
+    status =
+        cli_usage_error(options->command,
+                        "'%s' is no folder: sample needs one with config.json and weights", folder);
+  if (status == 0) {
+    how.weights = folder;
+    how.prompt = prompt;
+    if (!how.context) how.context = trained_context(folder);
+    status = sample(session, &how, &s);
+  }
+  free(prompt);
+  return status;
+}

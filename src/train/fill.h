@@ -1,0 +1,12 @@
+/* fill.h - what is in a tensor before the first step (tsr__program_initials). */
+#ifndef TSR_TRAIN_FILL_H
+#define TSR_TRAIN_FILL_H
+
+#include "exec/run.h"
+#include "models/program.h"
+
+/* Fill a tensor that is there and has no gaps. The same key gives the same random numbers. O(elements). */
+void tsr__fill(const tsr__executor *executor, tsr__tensor_id tensor, tsr__initial_kind kind,
+               double number, uint64_t key);
+
+#endif
