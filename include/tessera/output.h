@@ -33,7 +33,9 @@ typedef struct tsr_report_options {
   /* JSON: fold stacks as text does, keep at most this many innermost frames of those that text shows,
    * and count the rest in "folded_frames"; 0 = whole stacks. */
   uint32_t stack_frames;
-  uint32_t width; /* columns of the terminal, to which text is shortened; 0 = unlimited */
+  /* Columns of the terminal, to which text is shortened; 0 = unlimited. peak and at: 100 at most, unless verbose or
+   * full_stacks. */
+  uint32_t width;
   /* Receives each warning after the answer is written, in any format. NULL: text ends with the
    * warnings instead, one per line. */
   tsr_warn_fn *warn;

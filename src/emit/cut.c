@@ -514,7 +514,8 @@ static size_t append_cut_piece(tsr__buffer *out, const place *kept, size_t colum
 }
 
 /* The second of two places alone, "> linear.py:125 forward", where both do not fit: the first is what rows that
- * would read alike have in common. Returns the columns, 0 if it does not fit either. */
+ * would read alike have in common. Of its file, the end if need be. Returns the columns, 0 if that does not fit
+ * either. */
 static size_t append_callee(tsr__buffer *out, const place *kept, size_t columns) {
   static const char arrow[] = "> ";
   const place_part *part = &kept->parts[1];
@@ -530,7 +531,11 @@ static size_t append_callee(tsr__buffer *out, const place *kept, size_t columns)
     append_part(out, part, cut);
     return taken;
   }
-  return 0;
+  size_t before = kept->indent + sizeof arrow - 1;
+  if (columns < before + PLACE_REST_LEAST) return 0;
+  tsr__buffer_fill(out, ' ', kept->indent);
+  tsr__buffer_text(out, arrow);
+  return before + append_anchor_end(out, &part->anchor, columns - before);
 }
 
 static size_t show_column(tsr__buffer *out, const place *from, tsr_text text, size_t width,

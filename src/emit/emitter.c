@@ -36,7 +36,7 @@
 #define BLOCK_INDENT  2                 /* of tables and fields */
 #define COLUMN_GAP    2                 /* spaces between columns */
 #define ELASTIC_LEAST 16                /* columns; a text cut shorter than this is useless */
-#define ELASTIC_MOST  36 /* columns that must be left even if files and lines are longer */
+#define ELASTIC_MOST  26 /* columns that must be left even if files and lines are longer */
 #define FOLD_INDENT   5  /* of a cell that has its own line */
 
 static const tsr__column field_columns[] = {{NULL, "", TSR__LEFT}, {NULL, "", TSR__LEFT}};
@@ -219,9 +219,13 @@ void tsr__emit_member(tsr__emitter *emitter, tsr_text key, tsr__cell value) {
 
 /* ---- Text: lines ---- */
 
+static void end_line(tsr__emitter *emitter) {
+  tsr__buffer_text(&emitter->out, "\n");
+  emitter->line_count++;
+}
+
 static void begin_text(tsr__emitter *emitter) {
-  if (emitter->wants_space && emitter->has_lines && !is_verdict(emitter))
-    tsr__buffer_text(&emitter->out, "\n");
+  if (emitter->wants_space && emitter->has_lines && !is_verdict(emitter)) end_line(emitter);
   emitter->wants_space = false;
   emitter->has_lines = true;
 }
@@ -239,7 +243,8 @@ static void print_line(tsr__emitter *emitter, tsr__style style, size_t indent, t
   tsr__buffer_fill(&emitter->out, ' ', indent);
   if (is_styled) tsr__buffer_text(&emitter->out, starts[style]);
   (void)tsr__text_clean(&emitter->out, text);
-  tsr__buffer_text(&emitter->out, is_styled ? "\033[0m\n" : "\n");
+  if (is_styled) tsr__buffer_text(&emitter->out, "\033[0m");
+  end_line(emitter);
   flush_from(emitter, FLUSH_BYTES);
 }
 
@@ -278,10 +283,16 @@ static bool is_elastic(const tsr__emitter *emitter, size_t column) {
 typedef struct layout {
   size_t *widths;
   size_t elastic; /* the column that is cut to fit; column_count: none */
+  size_t spare;   /* spare columns from this one on are left out; column_count: none are */
   bool is_folded; /* its cells have lines of their own: above the row if it is first, else below */
   bool is_cut;    /* the elastic column is narrower than its widest cell */
   cut_texts cuts;
 } layout;
+
+static bool is_shown(const tsr__emitter *emitter, const layout *laid, size_t column) {
+  bool is_left_out = column >= laid->spare && emitter->columns[column].align == TSR__SPARE;
+  return emitter->columns[column].title && !is_left_out;
+}
 
 /* The narrowest that an elastic cell is worth: the file and line of the longest and some of what follows,
  * within reason. */
@@ -320,11 +331,37 @@ static void squeeze(const tsr__emitter *emitter, size_t total, layout *laid) {
     laid->widths[laid->elastic] = cut > least ? cut : least;
 }
 
+/* Leave out one more spare column. Returns the columns that this saves, 0 if there are no more. */
+static size_t leave_out(const tsr__emitter *emitter, layout *laid) {
+  for (size_t i = laid->spare; i-- > 0;) {
+    if (emitter->columns[i].align != TSR__SPARE || !emitter->columns[i].title) continue;
+    laid->spare = i;
+    return laid->widths[i] + COLUMN_GAP;
+  }
+  return 0;
+}
+
+/* Whether the elastic column, if any, can be cut so far that `total` columns become as many as there are. */
+static bool can_give_way(const tsr__emitter *emitter, size_t total, const layout *laid) {
+  size_t excess = total - emitter->options.width;
+  if (laid->elastic == emitter->column_count) return false;
+  return laid->widths[laid->elastic] >= elastic_least(emitter, laid) + excess;
+}
+
+/* The spare columns that a folded row, which is `whole` columns wide with all of them and the elastic one, has room
+ * for. */
+static void restore(const tsr__emitter *emitter, size_t whole, layout *laid) {
+  size_t natural = column_width(emitter, laid->elastic) + COLUMN_GAP, saved = 1;
+  size_t room = emitter->options.width + natural;
+  laid->spare = emitter->column_count;
+  while (saved && whole > room) whole -= saved = leave_out(emitter, laid);
+}
+
 /* Widths of all columns. An unlimited width shortens nothing. */
 static void lay_out(const tsr__emitter *emitter, layout *laid) {
-  size_t total = BLOCK_INDENT;
+  size_t total = BLOCK_INDENT, width = emitter->options.width, saved = 1;
   bool is_first = true;
-  laid->elastic = emitter->column_count;
+  laid->elastic = laid->spare = emitter->column_count;
   for (size_t i = 0; i < emitter->column_count; i++) {
     laid->widths[i] = 0;
     if (!emitter->columns[i].title) continue;
@@ -335,8 +372,12 @@ static void lay_out(const tsr__emitter *emitter, layout *laid) {
     assert(laid->elastic == emitter->column_count); /* one column gives way */
     laid->elastic = i;
   }
-  bool fits = !emitter->options.width || total <= emitter->options.width;
-  if (!fits && laid->elastic < emitter->column_count) squeeze(emitter, total, laid);
+  size_t whole = total;
+  while (width && saved && total > width && !can_give_way(emitter, total, laid))
+    total -= saved = leave_out(emitter, laid);
+  if (!width || total <= width || laid->elastic == emitter->column_count) return;
+  squeeze(emitter, total, laid);
+  if (laid->is_folded) restore(emitter, whole, laid);
 }
 
 static bool is_same_text(tsr_text a, tsr_text b) {
@@ -458,7 +499,8 @@ static unsigned category_color(tsr_text text) {
 static size_t print_cell(tsr__emitter *emitter, layout *laid, size_t first, size_t column,
                          size_t pending) {
   size_t width = cell_width(emitter, first, column), columns = laid->widths[column];
-  bool is_title = first == SIZE_MAX, is_right = emitter->columns[column].align == TSR__RIGHT;
+  tsr__align align = emitter->columns[column].align;
+  bool is_title = first == SIZE_MAX, is_right = align == TSR__RIGHT || align == TSR__SPARE;
   if (!width || !columns) return pending + columns;
   tsr_text text = is_title ? tsr__text_of(emitter->columns[column].title)
                            : text_of_cell(emitter, first + column);
@@ -475,7 +517,7 @@ static size_t print_cell(tsr__emitter *emitter, layout *laid, size_t first, size
   }
   size_t padding = columns > width ? columns - width : 0;
   tsr__buffer_fill(&emitter->out, ' ', pending + (is_right ? padding : 0));
-  bool is_category = !is_title && emitter->columns[column].align == TSR__CATEGORY;
+  bool is_category = !is_title && align == TSR__CATEGORY;
   unsigned color = is_category && emitter->options.color ? category_color(text) : 0;
   if (color) tsr__buffer_printf(&emitter->out, "\033[38;5;%um", color);
   tsr__buffer_append(&emitter->out, text.data, text.size_bytes);
@@ -487,26 +529,26 @@ static size_t print_cell(tsr__emitter *emitter, layout *laid, size_t first, size
 static void print_elastic(tsr__emitter *emitter, layout *laid, size_t first, size_t indent) {
   if (!cell_width(emitter, first, laid->elastic)) return;
   (void)print_cell(emitter, laid, first, laid->elastic, indent);
-  tsr__buffer_text(&emitter->out, "\n");
+  end_line(emitter);
 }
 
-static size_t first_shown(const tsr__emitter *emitter) {
+static size_t first_shown(const tsr__emitter *emitter, const layout *laid) {
   size_t i = 0;
-  while (i < emitter->column_count && !emitter->columns[i].title) i++;
+  while (i < emitter->column_count && !is_shown(emitter, laid, i)) i++;
   return i;
 }
 
 /* The row that begins at cell `first`; the header when `first` is SIZE_MAX. */
 static void print_row(tsr__emitter *emitter, layout *laid, size_t first) {
-  bool is_above = laid->is_folded && laid->elastic == first_shown(emitter);
+  bool is_above = laid->is_folded && laid->elastic == first_shown(emitter, laid);
   size_t pending = is_above ? FOLD_INDENT : BLOCK_INDENT;
   begin_text(emitter);
   if (is_above) print_elastic(emitter, laid, first, BLOCK_INDENT);
   for (size_t i = 0; i < emitter->column_count; i++) {
-    if (!emitter->columns[i].title || (laid->is_folded && i == laid->elastic)) continue;
+    if (!is_shown(emitter, laid, i) || (laid->is_folded && i == laid->elastic)) continue;
     pending = print_cell(emitter, laid, first, i, pending) + COLUMN_GAP;
   }
-  tsr__buffer_text(&emitter->out, "\n");
+  end_line(emitter);
   if (laid->is_folded && !is_above) print_elastic(emitter, laid, first, FOLD_INDENT);
   flush_from(emitter, FLUSH_BYTES);
 }
@@ -616,7 +658,7 @@ void tsr__emit_table_end(tsr__emitter *emitter) {
 
 /* ---- Text only ---- */
 
-static void print_scratch(tsr__emitter *emitter, tsr__style style, size_t indent) {
+void tsr__emit_unbroken(tsr__emitter *emitter, tsr__style style, size_t indent) {
   if (!is_json(emitter)) {
     print_cells(emitter);
     print_line(emitter, style, indent, (tsr_text){emitter->scratch.data, emitter->scratch.size});
@@ -643,30 +685,34 @@ static size_t fitting(tsr_text text, size_t room) {
   return text.size_bytes <= room || !space ? text.size_bytes : space;
 }
 
-void tsr__emit_paragraph(tsr__emitter *emitter, tsr__style style, size_t indent) {
-  if (is_json(emitter) || is_verdict(emitter) || out_of_memory(emitter) || !emitter->scratch.size) {
-    print_scratch(emitter, style, indent);
-    return;
-  }
-  print_cells(emitter);
-  tsr_text left = {emitter->scratch.data, emitter->scratch.size};
-  size_t width = tsr__emitter_width(emitter);
-  while (left.size_bytes) {
+/* Lines of at most `width` columns, as far as the words allow; those after the first are indented further. */
+static void print_sentence(tsr__emitter *emitter, tsr__style style, size_t indent, tsr_text left,
+                           size_t width) {
+  for (bool is_first = true; left.size_bytes; is_first = false) {
     size_t size = fitting(left, width > indent ? width - indent : 1);
     print_line(emitter, style, indent, (tsr_text){left.data, size});
-    if (left.data == emitter->scratch.data) indent += BLOCK_INDENT;
+    if (is_first) indent += BLOCK_INDENT;
     if (size < left.size_bytes) size++; /* the space */
     left = (tsr_text){left.data + size, left.size_bytes - size};
   }
+}
+
+void tsr__emit_paragraph(tsr__emitter *emitter, tsr__style style, size_t indent) {
+  if (is_json(emitter) || is_verdict(emitter) || out_of_memory(emitter) || !emitter->scratch.size) {
+    tsr__emit_unbroken(emitter, style, indent);
+    return;
+  }
+  print_cells(emitter);
+  print_sentence(emitter, style, indent, (tsr_text){emitter->scratch.data, emitter->scratch.size},
+                 tsr__emitter_width(emitter));
   emitter->scratch.size = 0;
 }
 
-/* A finding is a sentence, which a terminal would break anywhere. */
 void tsr__emit_line(tsr__emitter *emitter, tsr__style style, size_t indent) {
-  if (emitter->options.width && is_verdict_style(style))
+  if (emitter->options.width)
     tsr__emit_paragraph(emitter, style, indent);
   else
-    print_scratch(emitter, style, indent);
+    tsr__emit_unbroken(emitter, style, indent);
 }
 
 void tsr__emit_printf(tsr__emitter *emitter, tsr__style style, const char *format, ...) {
@@ -678,8 +724,12 @@ void tsr__emit_printf(tsr__emitter *emitter, tsr__style style, const char *forma
   va_end(arguments);
   assert(length >= 0 && (size_t)length < sizeof text);
   if (length < 0) return;
+  size_t indent = strspn(text, " "), width = emitter->options.width;
   print_cells(emitter);
-  print_line(emitter, style, 0, tsr__text_of(text));
+  if (width && !is_verdict(emitter) && (size_t)length > width)
+    print_sentence(emitter, style, indent, tsr__text_of(text + indent), width);
+  else
+    print_line(emitter, style, 0, tsr__text_of(text));
 }
 
 void tsr__emit_space(tsr__emitter *emitter) {

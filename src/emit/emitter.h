@@ -106,7 +106,8 @@ static inline tsr__cell tsr__device(uint32_t device) {
 #define TSR__EMITTER_DEPTH 16
 
 typedef enum tsr__align {
-  TSR__RIGHT,    /* numbers */
+  TSR__RIGHT, /* numbers */
+  TSR__SPARE, /* numbers that are left out, the last first, if the terminal is too narrow for the table */
   TSR__LEFT,     /* words */
   TSR__CATEGORY, /* words of which the first is a category's name, in its colour */
   TSR__ELASTIC, /* words or places (tsr__place_shorten), which give way if the table is too wide for
@@ -141,7 +142,7 @@ typedef struct tsr__laid_cell {
   size_t offset, size_bytes, width;
 } tsr__laid_cell;
 
-/* The members are private to the emitter, except `scratch`. */
+/* The members are private to the emitter, except `scratch` and `line_count`. */
 typedef struct tsr__emitter {
   tsr_report_options options;
   tsr_write_fn *write;
@@ -165,6 +166,7 @@ typedef struct tsr__emitter {
   tsr__buffer cell_text;
   TSR__VECTOR(tsr__laid_cell) cells;
   bool wants_space, has_lines;
+  size_t line_count; /* of text, printed so far; reports may read it */
 } tsr__emitter;
 
 /* `options` may be NULL for the defaults. Allocates nothing. */
@@ -210,13 +212,16 @@ void tsr__emit_table_end(tsr__emitter *emitter);
 
 /* ---- Text only: JSON ignores it ---- */
 
-/* Print `scratch` as one line, indented by `indent` spaces, and empty it. Styles need options.color. A verdict is
- * a paragraph if the width is limited. */
+/* Print `scratch`, a sentence, indented by `indent` spaces, and empty it: as one line, or if the width is limited, as
+ * a paragraph. */
 void tsr__emit_line(tsr__emitter *emitter, tsr__style style, size_t indent);
-/* The same for a sentence that may be longer than the terminal is wide: broken at spaces, with what follows
+/* The same as a paragraph: broken at spaces where it is longer than the terminal is wide, with what follows
  * the first line indented further. Verdicts that are all of the text stay one line. */
 void tsr__emit_paragraph(tsr__emitter *emitter, tsr__style style, size_t indent);
-/* The same for a line from a format string of our own: at most 511 bytes. */
+/* The same as one line however long, for what is no sentence: a frame of a stack. */
+void tsr__emit_unbroken(tsr__emitter *emitter, tsr__style style, size_t indent);
+/* tsr__emit_line for a line from a format string of our own, which begins with its indentation: at most 511
+ * bytes. */
 void tsr__emit_printf(tsr__emitter *emitter, tsr__style style, const char *format, ...)
     TSR__PRINTF(3, 4);
 /* One empty line before the next output; none at the start, and never two. */

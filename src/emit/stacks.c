@@ -237,7 +237,7 @@ static void print_frame(tsr__stack_printer *printer, uint32_t id, size_t indent)
   tsr__buffer_text(out, ", ");
   append_text(out, string_of(printer, frame.file));
   if (has_line(frame)) tsr__buffer_printf(out, ":%" PRIu64, frame.line);
-  tsr__emit_line(printer->emitter, TSR__PLAIN, indent);
+  tsr__emit_unbroken(printer->emitter, TSR__PLAIN, indent);
 }
 
 static bool same_text(tsr_text a, tsr_text b) {

@@ -83,14 +83,9 @@ static void head_findings(tsr__bundle *p, const tsr_view_device *d) {
 /* For files without a trace: what to do to get one. */
 static void head_how_to_record(tsr__bundle *p, const tsr__page_track *tracks, size_t track_count) {
   uint64_t events = 0;
-  tsr__buffer text = {0};
   for (size_t i = 0; i < track_count; i++) events |= tracks[i].device->event_count;
-  for (size_t i = 0; !events && tsr__how_to_record[i]; i++)
-    tsr__buffer_printf(&text, "%s%s", i ? " " : "", tsr__how_to_record[i]);
   tsr__buffer_text(&p->head, ",\"howToRecord\":");
-  tsr__page_quote(&p->head, (tsr_text){text.data, text.size});
-  if (text.failed) p->ok = false;
-  tsr__buffer_release(&text);
+  tsr__page_quote(&p->head, tsr__text_of(events ? "" : tsr__how_to_record));
 }
 
 static void head_device(tsr__bundle *p, const tsr__page_track *t) {

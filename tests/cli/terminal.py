@@ -102,6 +102,11 @@ TABLES = (('peak',), ('profile', '--by', 'line'), ('why',), ('at', '--event', '2
           ('stages',), ('steps',))
 
 
+# The same, as they show whole names: `peak` and `at` are one screen wherever they are read.
+WHOLE = (('peak', '-v'), ('profile', '--by', 'line'), ('why',), ('at', '--event', '20', '-v'), ('leaks',),
+         ('stages',), ('steps',))
+
+
 def table_lines(text):
     """The lines of tables: all up to the first stack, but the verdict and the lines on which it goes on."""
     lines = plain(text).split('\n\n#1 ')[0].splitlines()
@@ -115,7 +120,7 @@ def table_lines(text):
 
 
 def check_a_pipe_shortens_nothing(runner):
-    for words in TABLES:
+    for words in WHOLE:
         status, text, _ = runner.piped(*words, 'long.pickle')
         assert status == 0, words
         cut = [line for line in table_lines(text)
@@ -123,8 +128,16 @@ def check_a_pipe_shortens_nothing(runner):
         assert not cut, (words, cut)
 
 
+def check_one_screen_anywhere(runner):
+    for words in (('peak',), ('at', '--event', '20')):
+        piped = runner.piped(*words, 'long.pickle')[1]
+        assert max(map(len, piped.splitlines())) <= 100, (words, piped)
+        for columns in (100, 120, 200):
+            assert plain(runner.shown(*words, 'long.pickle', columns=columns)[1]) == piped, (words, columns)
+
+
 def check_names_survive_in_a_pipe(runner):
-    for words in (('peak',), ('profile', '--by', 'line'), ('leaks',), ('why',)):
+    for words in (('peak', '-v'), ('profile', '--by', 'line'), ('leaks',), ('why',)):
         text = runner.piped(*words, 'long.pickle')[1]
         assert all(f'{NAME}_{line}' in '\n'.join(table_lines(text)) for line in range(4)), (words, text)
 

@@ -1,15 +1,16 @@
 #!/usr/bin/env python3
-"""`peak` fits on a screen of 100 columns: of every real snapshot at most 45 lines of at most 100 columns, whose tree contains
-each row of the table once, and adds up. Prints TAP.
+"""`peak` fits on a screen: at most 45 lines of at most 100 columns in terminals of several widths and in a pipe, no two
+rows of a table reading alike, and a tree that contains each row once and adds up. Prints TAP.
 
-usage: screen.py --tessera PATH
+usage: screen.py --tessera PATH --work FOLDER
 
-The snapshots are in ../shared next to the checkout; where they are absent, the tests are skipped and say
-so."""
+The files are simulated runs, and the real snapshots in ../shared next to the checkout; where those are absent, their
+tests are skipped and say so."""
 import argparse
 import functools
 import json
 import os
+import pathlib
 import re
 import subprocess
 import sys
@@ -17,15 +18,65 @@ import sys
 from support import SNAPSHOTS, expect, run_tests, skip
 
 LINES, COLUMNS = 45, 100
+WIDTHS = (60, 80, 100, 120, 200, None)  # None: a pipe
 UNITS = {'B': 1, 'KiB': 1 << 10, 'MiB': 1 << 20, 'GiB': 1 << 30}
 # "4-6  441.71 MiB  3  ...": rows, bytes, allocations, and the indented text.
 LINE = re.compile(r'^  +(?:(\d[\d, -]*?)  +)?([\d.]+) (B|[KMG]iB)  +([\d,]+)  ( *)(\S.*)$')
 
 
-def run(tessera, path, *options):
+# "3  12.8 %    2.88 GiB     23  activation          model.py:434 ...", and the same with the name below.
+ROW = re.compile(r'^ +\d+ +[\d.]+ % +[\d.]+ (?:B|[KMG]iB) +[\d,]+  +\w+(?: \+\d+)?(?:  +(\S.*))?$')
+# What programs are like whose stacks are hard to tell apart in a few columns: a library calls everything.
+SIMULATED = {
+    'gpt2': ['gpt2', '--batch', '4'],
+    'llama': ['llama-3.2-1b', '--dtype', 'bf16', '--seq', '2048', '--attention', 'eager', '--capacity', '16GiB'],
+    'autocast': ['gpt2-medium', '--dtype', 'autocast-bf16', '--steps', '2', '--loss', 'chunked:256',
+                 '--set', 'expandable_segments:True'],
+}
+
+
+def run(tessera, path, *options, columns=COLUMNS):
+    env = {key: value for key, value in os.environ.items() if key != 'COLUMNS'}
+    if columns:
+        env['COLUMNS'] = str(columns)
     return subprocess.run([tessera, 'peak', *options, path], stdin=subprocess.DEVNULL, check=True,
-                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                          env={**os.environ, 'COLUMNS': str(COLUMNS)}).stdout
+                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env).stdout
+
+
+def labels_of(lines):
+    """The names of each table of stacks."""
+    table = None
+    for line in lines:
+        if 'allocated at' in line:
+            table = []
+        elif table is not None:
+            row = ROW.match(line)
+            if row:
+                table.append(row.group(1))
+            elif table and table[-1] is None and line.startswith('     '):
+                table[-1] = line.strip()
+            else:
+                yield table
+                table = None
+    if table is not None:
+        yield table
+
+
+def check_screen(tessera, path):
+    for columns in WIDTHS:
+        lines = run(tessera, path, columns=columns).splitlines()
+        several = sum(line.startswith('Device') for line in lines) > 1
+        if columns != 60 and not several:  # on a narrow terminal names have their own lines; several devices are long
+            assert len(lines) <= LINES, f'{len(lines)} lines at {columns}'
+        widest = max(lines, key=len)
+        assert len(widest) <= min(columns or COLUMNS, COLUMNS), f'{len(widest)} columns at {columns}: {widest}'
+        for options in ((), ('--top', '0')):
+            tables = list(labels_of(run(tessera, path, *options, columns=columns).splitlines()))
+            assert tables, f'no table at {columns}'
+            for labels in tables:
+                assert labels and all(labels), labels
+                twice = {label for label in labels if labels.count(label) > 1}
+                assert not twice, f'at {columns}: {twice}'
 
 
 def rows_of(text):
@@ -73,9 +124,6 @@ def check_sums(tree):
 def check_file(tessera, path):
     text = run(tessera, path)
     lines = text.splitlines()
-    assert len(lines) <= LINES, f'{len(lines)} lines'
-    widest = max(lines, key=len)
-    assert len(widest) <= COLUMNS, f'{len(widest)} columns: {widest}'
     answer = json.loads(run(tessera, path, '--json', '--top', '10'))
     devices = [device for device in answer['devices'] if any(stack['frames'] for stack in device['stacks'])]
     trees = list(trees_of(lines))
@@ -104,21 +152,30 @@ def check_paths(tessera, path):
     assert len(re.findall(r'^#\d+  ', text, re.M)) >= full, 'a stack is missing in -v'
 
 
-def tests(tessera):
+def tests(tessera, work):
+    for name, words in SIMULATED.items():
+        path = work / f'{name}.pickle'
+        subprocess.run([tessera, 'simulate', '-q', *words, '-o', path], check=True, stdout=subprocess.DEVNULL)
+        yield f'peak of a simulated {name} fits on a screen', functools.partial(check_screen, tessera, path)
+        yield f'tree of a simulated {name}', functools.partial(check_file, tessera, path)
     if not SNAPSHOTS.is_dir():
         yield 'peak of real snapshots', skip(f'{SNAPSHOTS} is absent')
         return
     for path in sorted(SNAPSHOTS.iterdir()):
         if path.suffix not in ('.pickle', '.html'):
             continue
-        yield f'peak of {path.name} fits on a screen', functools.partial(check_file, tessera, path)
+        yield f'peak of {path.name} fits on a screen', functools.partial(check_screen, tessera, path)
+        yield f'tree of {path.name}', functools.partial(check_file, tessera, path)
         yield f'paths of {path.name}', functools.partial(check_paths, tessera, path)
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument('--tessera', required=True)
-    return run_tests(tests(parser.parse_args().tessera))
+    parser.add_argument('--work', required=True, type=pathlib.Path)
+    options = parser.parse_args()
+    options.work.mkdir(parents=True, exist_ok=True)
+    return run_tests(tests(options.tessera, options.work))
 
 
 if __name__ == '__main__':

@@ -577,11 +577,14 @@ static void test_tables_give_way(void **state) {
   assert_table(64, true,
                "  bytes  category         line\n"
                "  512 B  optimizer_state  a_long_name_of_a_file.py:123 a_l...ion\n");
-  assert_table(60, true,
+  assert_table(52, true,
+               "  bytes  category         line\n"
+               "  512 B  optimizer_state  ...g_name_of_a_file.py:123\n");
+  assert_table(51, true,
                "  bytes  category\n"
                "     line\n"
                "  512 B  optimizer_state\n"
-               "     a_long_name_of_a_file.py:123 a_long_name_of_a_function\n");
+               "     a_long_name_of_a_file.py:123 a_long_...unction\n");
   assert_table(40, true,
                "  bytes  category\n"
                "     line\n"
@@ -592,6 +595,38 @@ static void test_tables_give_way(void **state) {
                "     bytes  category\n"
                "  a_long_name_of_a_file.py:123 ...\n"
                "     512 B  optimizer_state\n");
+}
+
+static void assert_spare(uint32_t width, const char *name, const char *expected) {
+  static const tsr__column columns[] = {{NULL, "bytes", TSR__RIGHT},
+                                        {NULL, "times", TSR__SPARE},
+                                        {NULL, "name", TSR__ELASTIC},
+                                        {NULL, "life", TSR__SPARE}};
+  sink to = {0};
+  tsr__emitter e;
+  tsr_report_options options = {.width = width};
+  tsr__emitter_init(&e, &options, sink_write, &to);
+  tsr__emit_table(&e, NULL, columns, 4);
+  tsr__emit_row(&e, (tsr__cell[]){tsr__bytes(512), tsr__count(12345), tsr__string(name),
+                                  tsr__string("1.5 ms")});
+  tsr__emit_row_end(&e);
+  tsr__emit_table_end(&e);
+  assert_int_equal(tsr__emitter_finish(&e, NULL), TSR_OK);
+  assert_output(&to, expected);
+}
+
+/* Spare columns go, the last first, before a name becomes too short; a name on its own line leaves room for them. */
+static void test_spare_columns_are_left_out(void **state) {
+  (void)state;
+  assert_spare(0, "gradient",
+               "  bytes   times  name        life\n  512 B  12,345  gradient  1.5 ms\n");
+  assert_spare(33, "gradient",
+               "  bytes   times  name        life\n  512 B  12,345  gradient  1.5 ms\n");
+  assert_spare(32, "gradient", "  bytes   times  name\n  512 B  12,345  gradient\n");
+  assert_spare(24, "gradient", "  bytes  name\n  512 B  gradient\n");
+  assert_spare(30, "a_long_name_of_a_file.py:123 call",
+               "  bytes   times    life\n     name\n  512 B  12,345  1.5 ms\n"
+               "     ..._name_of_a_file.py:123\n");
 }
 
 /* ---- Large output and failures ---- */
@@ -700,6 +735,7 @@ int main(void) {
       cmocka_unit_test(test_cut_rows_show_what_differs),
       cmocka_unit_test(test_cut_rows_show_the_line_that_differs),
       cmocka_unit_test(test_tables_give_way),
+      cmocka_unit_test(test_spare_columns_are_left_out),
       cmocka_unit_test(test_output_goes_out_in_pieces),
       cmocka_unit_test(test_long_strings_go_out_in_pieces),
       cmocka_unit_test(test_failed_write_is_reported_once),

@@ -584,9 +584,16 @@ static void test_peak_options(void **state) {
             "  1  62.5 %  5.00 GiB     12  426.67 MiB  \033[38;5;173mactivation +1\033[0m\n"
             "     model.py:382 ...\n"
             "\n"
-            "\033[1m#1  5.00 GiB in 12 allocations: activation 4.00 GiB, temporary 1.00 "
-            "GiB\033[0m\n"
-            "  \033[2mactivation: allocated in forward and live when backward began (sure)\033[0m\n"
+            "\033[1m#1  5.00 GiB in 12\033[0m\n"
+            "  \033[1mallocations:\033[0m\n"
+            "  \033[1mactivation\033[0m\n"
+            "  \033[1m4.00 GiB,\033[0m\n"
+            "  \033[1mtemporary 1.00 GiB\033[0m\n"
+            "  \033[2mactivation:\033[0m\n"
+            "    \033[2mallocated in\033[0m\n"
+            "    \033[2mforward and live\033[0m\n"
+            "    \033[2mwhen backward\033[0m\n"
+            "    \033[2mbegan (sure)\033[0m\n"
             "  _start, ??\n"
             "    PyEval_EvalCode, /usr/src/Python/ceval.c:1134\n"
             "      <module>, /home/me/train.py:80\n"
@@ -633,8 +640,8 @@ static void test_warnings_are_passed_on(void **state) {
 
 #define NO_TRACE                                                                               \
   "  The file shows one moment. For a trace, call torch.cuda.memory._record_memory_history() " \
-  "before\n"                                                                                   \
-  "  the model is made and _dump_snapshot() later, or run the job in `with tessera.record():`.\n"
+  "before the\n"                                                                               \
+  "    model is made and _dump_snapshot() later, or run the job in `with tessera.record():`.\n"
 
 static void test_peak_says_when_there_is_none(void **state) {
   (void)state;

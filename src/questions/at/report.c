@@ -41,8 +41,13 @@ static tsr__share_list shares_of(const tsr_at_device *device) {
                            device->names};
 }
 
+static size_t lines_of(const tsr_at_device *device) {
+  tsr__share_list shares = shares_of(device);
+  return tsr__screen_lines(&shares, device->private_pool_count, &device->fragmentation);
+}
+
 static void emit_device(tsr__stack_printer *printer, const tsr_at_device *device,
-                        size_t most_lines) {
+                        tsr__screen *screen) {
   tsr__emitter *emitter = printer->emitter;
   const tsr_totals *totals = &device->moment.totals;
   tsr__share_list shares = shares_of(device);
@@ -63,7 +68,8 @@ static void emit_device(tsr__stack_printer *printer, const tsr_at_device *device
   tsr__emit_private_pools(emitter, device->private_pools, device->private_pool_count);
   tsr__emit_shares(printer, &shares);
   tsr__emit_end(emitter);
-  tsr__print_shares(printer, &shares, most_lines);
+  tsr__print_shares(printer, &shares,
+                    tsr__screen_take(screen, lines_of(device), emitter->line_count));
 }
 
 int tsr__report_at(const tsr_report_input *input, const tsr_at *at,
@@ -75,19 +81,18 @@ int tsr__report_at(const tsr_report_input *input, const tsr_at *at,
   tsr__screen screen = {0};
   size_t warning_count;
   (void)tsr_snapshot_warnings(input->snapshot, &warning_count);
-  tsr__emitter_init(&emitter, options, write, context);
+  tsr_report_options screen_options = tsr__screen_options(options);
+  tsr__emitter_init(&emitter, &screen_options, write, context);
   tsr__stack_printer_init(&printer, &emitter, input->snapshot);
   tsr__heading_open(&emitter, "at", input);
   for (size_t i = 0; i < at->device_count; i++) {
     const tsr_at_device *device = &at->devices[i];
     tsr__share_list shares = shares_of(device);
-    if (device->is_found)
-      tsr__screen_add(&screen, &shares, device->private_pool_count, &device->fragmentation);
+    if (device->is_found) tsr__screen_add(&screen, &shares, lines_of(device));
     tsr__warnings_add(&warnings, device->warnings, device->warning_count);
   }
-  size_t most_lines =
-      tsr__screen_left(&screen, emitter.options.quiet ? 0 : warning_count + warnings.count);
-  for (size_t i = 0; i < at->device_count; i++) emit_device(&printer, &at->devices[i], most_lines);
+  tsr__screen_add_warnings(&screen, emitter.options.quiet ? 0 : warning_count + warnings.count);
+  for (size_t i = 0; i < at->device_count; i++) emit_device(&printer, &at->devices[i], &screen);
   tsr__stack_printer_release(&printer);
   return tsr__heading_close(&emitter, input, &warnings, error);
 }

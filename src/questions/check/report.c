@@ -96,14 +96,6 @@ static void print_failure(tsr__stack_printer *printer, const tsr_check *check,
   if (emitter->scratch.size) tsr__emit_line(emitter, TSR__DIM, 2);
 }
 
-/* The scratch as a line, broken at spaces only where a terminal would break it. */
-static void print_remark(tsr__emitter *emitter) {
-  if (emitter->options.width)
-    tsr__emit_paragraph(emitter, TSR__DIM, 2);
-  else
-    tsr__emit_line(emitter, TSR__DIM, 2);
-}
-
 static void print_text(tsr__stack_printer *printer, const tsr_check *check) {
   tsr__emitter *emitter = printer->emitter;
   tsr__buffer_text(&emitter->scratch, "Memory check ");
@@ -119,13 +111,13 @@ static void print_text(tsr__stack_printer *printer, const tsr_check *check) {
                        "earlier allocator activity",
                        tsr__device_name(d->device, name), SIZE(d->peak_reserved_bytes),
                        SIZE(d->peak.totals.allocated_bytes));
-    print_remark(emitter);
+    tsr__emit_line(emitter, TSR__DIM, 2);
   }
   if (check->counts_blocks) {
     tsr__buffer_text(&emitter->scratch,
                      "the lock is of version 1: as in it, categories count rounding and tails; "
                      "--update writes what `profile` counts");
-    print_remark(emitter);
+    tsr__emit_line(emitter, TSR__DIM, 2);
   }
   for (size_t i = 0; i < check->result_count; i++)
     if (!check->results[i].is_passed) print_failure(printer, check, &check->results[i]);

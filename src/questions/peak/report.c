@@ -65,8 +65,7 @@ static void explain_recording(tsr__emitter *emitter, const tsr_peak *peak) {
   uint64_t events = 0;
   for (size_t i = 0; i < peak->device_count; i++) events |= peak->devices[i].event_count;
   if (events || !peak->device_count) return;
-  for (size_t i = 0; tsr__how_to_record[i]; i++)
-    tsr__emit_printf(emitter, TSR__PLAIN, "  %s", tsr__how_to_record[i]);
+  tsr__emit_printf(emitter, TSR__PLAIN, "  %s", tsr__how_to_record);
 }
 
 static void emit_peak(tsr__emitter *emitter, const tsr_peak_device *device) {
@@ -110,8 +109,15 @@ static tsr__share_list shares_of(const tsr_peak_device *device) {
                            device->names};
 }
 
+/* About how many lines a device takes without its stacks. */
+static size_t lines_of(const tsr_snapshot *snapshot, const tsr_peak_device *device) {
+  tsr__share_list shares = shares_of(device);
+  return tsr__screen_lines(&shares, device->private_pool_count, &device->fragmentation) +
+         tsr__findings_lines(snapshot, device->findings, device->finding_count);
+}
+
 static void emit_device(tsr__stack_printer *printer, const tsr_peak *peak, size_t index,
-                        size_t most_lines) {
+                        tsr__screen *screen) {
   tsr__emitter *emitter = printer->emitter;
   const tsr_peak_device *device = &peak->devices[index];
   tsr__share_list shares = shares_of(device);
@@ -126,7 +132,8 @@ static void emit_device(tsr__stack_printer *printer, const tsr_peak *peak, size_
   tsr__findings_emit(printer, device->findings, device->finding_count);
   tsr__emit_end(emitter);
   tsr__findings_print(printer, "What to do:", device->findings, device->finding_count);
-  tsr__print_shares(printer, &shares, most_lines);
+  size_t lines = lines_of(printer->snapshot, device);
+  tsr__print_shares(printer, &shares, tsr__screen_take(screen, lines, emitter->line_count));
 }
 
 static void gather_warnings(tsr__warning_list *list, const tsr_peak *peak) {
@@ -134,20 +141,17 @@ static void gather_warnings(tsr__warning_list *list, const tsr_peak *peak) {
     tsr__warnings_add(list, peak->devices[i].warnings, peak->devices[i].warning_count);
 }
 
-/* How many lines each device's stacks may take. */
-static size_t lines_left(const tsr_report_input *input, const tsr_peak *peak, bool is_quiet,
-                         const tsr__warning_list *more) {
+static tsr__screen screen_of(const tsr_report_input *input, const tsr_peak *peak, bool is_quiet,
+                             const tsr__warning_list *more) {
   tsr__screen screen = {0};
   size_t warning_count;
   (void)tsr_snapshot_warnings(input->snapshot, &warning_count);
+  tsr__screen_add_warnings(&screen, is_quiet ? 0 : warning_count + more->count);
   for (size_t i = 0; i < peak->device_count; i++) {
     tsr__share_list shares = shares_of(&peak->devices[i]);
-    tsr__screen_add(&screen, &shares, peak->devices[i].private_pool_count,
-                    &peak->devices[i].fragmentation);
-    screen.fixed_lines += tsr__findings_lines(input->snapshot, peak->devices[i].findings,
-                                              peak->devices[i].finding_count);
+    tsr__screen_add(&screen, &shares, lines_of(input->snapshot, &peak->devices[i]));
   }
-  return tsr__screen_left(&screen, is_quiet ? 0 : warning_count + more->count);
+  return screen;
 }
 
 int tsr__report_peak(const tsr_report_input *input, const tsr_peak *peak,
@@ -156,14 +160,15 @@ int tsr__report_peak(const tsr_report_input *input, const tsr_peak *peak,
   tsr__emitter emitter;
   tsr__stack_printer printer;
   tsr__warning_list warnings = {0};
-  tsr__emitter_init(&emitter, options, write, context);
+  tsr_report_options screen_options = tsr__screen_options(options);
+  tsr__emitter_init(&emitter, &screen_options, write, context);
   tsr__stack_printer_init(&printer, &emitter, input->snapshot);
   gather_warnings(&warnings, peak);
-  size_t most_lines = lines_left(input, peak, emitter.options.quiet, &warnings);
+  tsr__screen screen = screen_of(input, peak, emitter.options.quiet, &warnings);
   tsr__heading_open(&emitter, "peak", input);
   if (!peak->device_count)
     tsr__emit_printf(&emitter, TSR__VERDICT, "No device has events or segments.");
-  for (size_t i = 0; i < peak->device_count; i++) emit_device(&printer, peak, i, most_lines);
+  for (size_t i = 0; i < peak->device_count; i++) emit_device(&printer, peak, i, &screen);
   tsr__stack_printer_release(&printer);
   return tsr__heading_close(&emitter, input, &warnings, error);
 }

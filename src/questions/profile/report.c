@@ -249,9 +249,9 @@ static void emit_groups(tsr__stack_printer *printer, tsr_profile_by by,
                                  {"peak_event", NULL, TSR__RIGHT},
                                  {"first_event", NULL, TSR__RIGHT},
                                  {NULL, is_whole ? "in total" : NULL, TSR__RIGHT},
-                                 {NULL, is_whole ? "times" : NULL, TSR__RIGHT},
+                                 {NULL, is_whole ? "times" : NULL, TSR__SPARE},
                                  {NULL, is_whole ? "largest" : NULL, TSR__RIGHT},
-                                 {NULL, is_whole ? "mean life" : NULL, TSR__RIGHT}};
+                                 {NULL, is_whole ? "mean life" : NULL, TSR__SPARE}};
   tsr__emit_table(emitter, "groups", columns, sizeof columns / sizeof *columns);
   for (size_t i = 0; i < device->group_count; i++)
     emit_group(printer, by, device, &device->groups[i]);

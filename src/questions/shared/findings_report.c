@@ -34,11 +34,10 @@ void tsr__findings_emit(tsr__stack_printer *printer, const tsr_finding *findings
 
 /* ---- Text ---- */
 
-const char *const tsr__how_to_record[] = {
+const char tsr__how_to_record[] =
     "The file shows one moment. For a trace, call torch.cuda.memory._record_memory_history() "
-    "before",
-    "the model is made and _dump_snapshot() later, or run the job in `with tessera.record():`.",
-    NULL};
+    "before the model is made and _dump_snapshot() later, or run the job in `with "
+    "tessera.record():`.";
 
 void tsr__finding_append_change(tsr__namer *namer, const tsr_finding *finding, tsr__buffer *out) {
   char saved[TSR__FORMAT_BYTES];

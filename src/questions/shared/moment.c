@@ -210,8 +210,16 @@ static bool is_mixed(const tsr_stack_share *share) {
 
 enum { ROWS_BY_DEFAULT = 10 };
 
-void tsr__screen_add(tsr__screen *screen, const tsr__share_list *shares, size_t pool_count,
-                     const tsr_fragmentation *fragmentation) {
+tsr_report_options tsr__screen_options(const tsr_report_options *options) {
+  tsr_report_options screen = options ? *options : (tsr_report_options){0};
+  bool is_whole = screen.verbose || screen.full_stacks;
+  if (!is_whole && (!screen.width || screen.width > TSR__SCREEN_COLUMNS))
+    screen.width = TSR__SCREEN_COLUMNS;
+  return screen;
+}
+
+size_t tsr__screen_lines(const tsr__share_list *shares, size_t pool_count,
+                         const tsr_fragmentation *fragmentation) {
   enum { VERDICT = 2, FACTS = 6, HEADER = 1, SPACES = 3 };
   const uint64_t parts[] = {fragmentation->rounding_bytes,     fragmentation->unsplit_bytes,
                             fragmentation->waiting_bytes,      fragmentation->free_block_bytes,
@@ -220,17 +228,26 @@ void tsr__screen_add(tsr__screen *screen, const tsr__share_list *shares, size_t 
   for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) lines -= parts[i] == 0;
   lines++; /* the moment's time */
   if (pool_count) lines += (pool_count < MOST_POOLS ? pool_count : MOST_POOLS + 1) + 1;
+  return lines;
+}
+
+void tsr__screen_add_warnings(tsr__screen *screen, size_t count) {
+  enum { WARNING = 2 };
+  screen->warning_lines += count ? WARNING * count + 1 : 0;
+}
+
+void tsr__screen_add(tsr__screen *screen, const tsr__share_list *shares, size_t lines) {
   screen->fixed_lines += lines;
   screen->devices++;
   screen->is_long |= shares->count > ROWS_BY_DEFAULT;
 }
 
-size_t tsr__screen_left(const tsr__screen *screen, size_t warning_count) {
-  enum { WARNING = 2 };
-  size_t fixed = screen->fixed_lines + (warning_count ? WARNING * warning_count + 1 : 0);
-  if (screen->is_long || !screen->devices) return 0;
-  if (fixed >= TSR__SCREEN_LINES) return 1;
-  size_t left = (TSR__SCREEN_LINES - fixed) / screen->devices;
+size_t tsr__screen_take(tsr__screen *screen, size_t lines, size_t printed) {
+  assert(screen->devices && lines <= screen->fixed_lines);
+  screen->fixed_lines -= lines;
+  size_t taken = printed + screen->warning_lines + screen->fixed_lines, devices = screen->devices--;
+  if (screen->is_long) return 0;
+  size_t left = taken < TSR__SCREEN_LINES ? (TSR__SCREEN_LINES - taken) / devices : 0;
   return left ? left : 1;
 }
 

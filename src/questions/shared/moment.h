@@ -37,19 +37,30 @@ void tsr__emit_shares(tsr__stack_printer *printer, const tsr__share_list *shares
 void tsr__print_shares(tsr__stack_printer *printer, const tsr__share_list *shares,
                        size_t most_lines);
 
-/* The lines of text that a report of one or more moments should fit in: one screen of a terminal. */
-enum { TSR__SCREEN_LINES = 45 };
+/* ---- One screen ---- */
 
-/* What of a screen is left for each device's stacks, where `fixed` says how many lines of the rest there are
- * for all devices, and `devices` share what is left. 0 (no limit) if a list has more rows than are listed
- * by default: then somebody asked for more. */
+/* What a report of one or more moments should fit in: one screen of a terminal, which also is what people can
+ * read. */
+enum { TSR__SCREEN_LINES = 45, TSR__SCREEN_COLUMNS = 100 };
+
+/* `options`, which may be NULL, with a width of at most TSR__SCREEN_COLUMNS, also where it is unlimited. With verbose
+ * or full_stacks, which show whole names, the width is unchanged. */
+tsr_report_options tsr__screen_options(const tsr_report_options *options);
+
+/* Which lines of a screen are taken by something else than stacks: by warnings, and by the devices that are not yet
+ * printed. */
 typedef struct tsr__screen {
-  size_t devices, fixed_lines;
-  bool is_long;
+  size_t devices, fixed_lines, warning_lines;
+  bool is_long; /* a list has more rows than are listed by default, so somebody asked for more */
 } tsr__screen;
-/* Count one device: its lists, its private pools, and the parts of its fragmentation that are not 0. */
-void tsr__screen_add(tsr__screen *screen, const tsr__share_list *shares, size_t pool_count,
-                     const tsr_fragmentation *fragmentation);
-size_t tsr__screen_left(const tsr__screen *screen, size_t warning_count);
+/* About how many lines a device takes without its stacks: its lists, its private pools, and the parts of its
+ * fragmentation that are not 0. */
+size_t tsr__screen_lines(const tsr__share_list *shares, size_t pool_count,
+                         const tsr_fragmentation *fragmentation);
+void tsr__screen_add_warnings(tsr__screen *screen, size_t count);
+void tsr__screen_add(tsr__screen *screen, const tsr__share_list *shares, size_t lines);
+/* The lines that are left for the stacks of a device that was added with as many `lines`, and of which everything
+ * else is printed, after `printed` lines in all. 0: no limit. Takes the device off the screen. */
+size_t tsr__screen_take(tsr__screen *screen, size_t lines, size_t printed);
 
 #endif

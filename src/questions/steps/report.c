@@ -181,9 +181,9 @@ static const char *note_on(const tsr_step *step) {
 static void emit_steps(tsr__emitter *emitter, const tsr_steps_device *device) {
   const tsr__column columns[] = {{"step", tsr_steps_unit_name(device->unit), TSR__RIGHT},
                                  {"first_event", "first event", TSR__RIGHT},
-                                 {"last_event", "last event", TSR__RIGHT},
-                                 {"allocations", "allocations", TSR__RIGHT},
-                                 {"start_bytes", "before", TSR__RIGHT},
+                                 {"last_event", "last event", TSR__SPARE},
+                                 {"allocations", "allocations", TSR__SPARE},
+                                 {"start_bytes", "before", TSR__SPARE},
                                  {"peak_bytes", "peak", TSR__RIGHT},
                                  {"peak_event", "at event", TSR__RIGHT},
                                  {"end_bytes", "after", TSR__RIGHT},

@@ -463,7 +463,7 @@ static void print_memory(tsr__emitter *emitter, const tsr_why_device *d) {
   const tsr__column columns[] = {{NULL, "bytes", TSR__RIGHT},
                                  {NULL, knows_reserved(d) ? "share" : NULL, TSR__RIGHT},
                                  {NULL, "blocks", TSR__RIGHT},
-                                 {NULL, "largest", TSR__RIGHT},
+                                 {NULL, "largest", TSR__SPARE},
                                  {NULL, "what", TSR__LEFT}};
   uint64_t reserved = d->moment.totals.reserved_bytes;
   uint64_t whole = tsr__sum_u64(reserved, tsr__sum_u64(d->device_free_bytes, d->outside_bytes));
@@ -995,7 +995,7 @@ static void print_frame(tsr__emitter *emitter, const tsr_snapshot *snapshot, uin
     tsr__buffer_printf(&emitter->scratch, ":%" PRIu64, frame.line);
   tsr__buffer_text(&emitter->scratch, " ");
   tsr__buffer_append(&emitter->scratch, name.data, name.size_bytes);
-  tsr__emit_line(emitter, TSR__PLAIN, indent);
+  tsr__emit_unbroken(emitter, TSR__PLAIN, indent);
 }
 
 /* Outermost first; -v has the frames between, and whole paths. */
