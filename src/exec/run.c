@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "graph/op.h"
+#include "kernels/fast.h"
 #include "kernels/random.h"
 
 struct tsr__executor {
@@ -24,6 +25,7 @@ struct tsr__executor {
   const uint64_t *addresses; /* while a function of the observer runs */
   tsr_error *error;
   tsr_error failure; /* the text for `status` */
+  tsr__isa isa;      /* of the instructions that fast kernels use */
   char *nothing;     /* the address of tensors without bytes */
   uint64_t step_key;
   uint64_t updates;     /* steps in which the optimizer ran */
@@ -202,10 +204,9 @@ static bool execute_run(void *context, uint32_t index, uint64_t step, const uint
                                    e->micro_batch - 1, which);
   }
   assert(row->reference);
-  if (row->fast && !e->options->uses_reference)
-    row->fast(&args);
-  else
-    row->reference(&args);
+  tsr__kernel_fn *fast =
+      e->options->uses_reference ? NULL : tsr__kernel_fast((tsr__kernel)run->kernel, e->isa);
+  (fast ? fast : row->reference)(&args);
   note_results(e, run, &args);
   return restore(e, run);
 }
@@ -338,6 +339,9 @@ int tsr__execute(const tsr__tape *tape, const tsr__execute_options *options, tsr
                      .nothing = nothing,
                      .device = &out->executed,
                      .updates = options->updates_before};
+  e.isa = tsr__isa_best();
+  if (options->isa_limit && options->isa_limit - 1 < (unsigned)e.isa)
+    e.isa = (tsr__isa)(options->isa_limit - 1);
   tsr__dry_observer observer = {.context = &e,
                                 .memory = execute_memory,
                                 .loaded = execute_loaded,

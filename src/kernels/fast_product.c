@@ -1,7 +1,8 @@
-/* fast_product.c - products of fp32 matrices.
+/* fast_product.c - products of matrices, and of batches of them. Compiled for each set of instructions
+ * (unit.h).
  *
- * The result is cut into panels of 256 rows and 512 columns, one task each. Within a panel the inner
- * dimension goes by in pieces of 256; of each piece, all rows of the first operand are packed, and
+ * The result is cut into panels of 256 rows and some hundred columns, one task each. Within a panel the
+ * inner dimension goes by in pieces of 256; of each piece, all rows of the first operand are packed, and
  * columns of the second a strip at a time, so that the inner loop reads both one after another:
  *
  *              k ─► 256         strip ─►                      strip ─►
@@ -11,111 +12,83 @@
  *
  * A piece's sum begins at zero in registers and is added to the result once. So an element is the sum
  * of its pieces' sums, in the order of k, whatever panels and threads there are: a weight's gradient
- * is added up in pieces of 256 tokens. Edges are padded with zeros and take the same path.
+ * is added up in pieces of 256 tokens. Edges are padded with zeros and take the same path. A result
+ * that is not fp32 is summed in fp32 next to the panel and rounded once.
  *
- * What is packed is on the stack: 256 KiB for rows, up to 32 KiB for a strip. */
-#include "kernels/fast.h"
+ * Numbers are packed in words of 32 bits: an fp32 number, to which 16-bit ones are widened; or, with
+ * the instructions for products of bf16, two bf16 numbers that are neighbours along k, which are
+ * multiplied and added in fp32. What is packed is on the stack: 256 KiB for rows, 32 KiB for a strip,
+ * and 256 KiB for sums of results that are not fp32. */
+#include "kernels/unit_fast.h"
 
-#include <assert.h>
-#include <string.h>
-
-#include "base/pool.h"
-#include "kernels/reference.h"
-
-#if defined(__x86_64__) && defined(__GNUC__)
-#define HAS_X86 1
+#if TSR__UNIT_ISA > 0
 #include <immintrin.h>
+#endif
+
+enum {
+#if TSR__UNIT_ISA == 2
+  HIGH = 12,
+#elif TSR__UNIT_ISA == 1
+  HIGH = 6,
 #else
-#define HAS_X86 0
+  HIGH = 4,
 #endif
+  VECTORS = 2,
+  WIDE = VECTORS * TSR__LANES,
+  PANEL_ROWS = 256,
+  PANEL_COLUMNS = 1024,
+  SUM_COLUMNS = 256, /* of a panel whose sums are next to it */
+  PIECE = 256,
+  BLOCK = 16 /* words that are transposed at a time */
+};
 
-enum { PANEL_ROWS = 256, PANEL_COLUMNS = 512, PIECE = 256, MOST_ROWS = 12, MOST_COLUMNS = 32 };
+/* The inner loop: sums (HIGH, WIDE) of packed a (words, HIGH) and b (words, WIDE). */
+typedef void multiply_fn(size_t words, const uint32_t *a, const uint32_t *b, float *sums);
 
-/* The inner loop: sums (rows, columns) of packed a (depth, rows) and b (depth, columns). */
-typedef void multiply_fn(size_t depth, const float *a, const float *b, float *sums);
-
-typedef struct inner {
-  size_t rows, columns;
-  multiply_fn *multiply;
-} inner;
-
-/* ---- inner loops ---- */
-
-enum { PLAIN_ROWS = 4, PLAIN_COLUMNS = 16 };
-
-static void multiply_plain(size_t depth, const float *a, const float *b, float *sums) {
-  float own[PLAIN_ROWS][PLAIN_COLUMNS] = {{0}};
-  for (size_t k = 0; k < depth; k++)
-    for (size_t i = 0; i < PLAIN_ROWS; i++)
-      for (size_t j = 0; j < PLAIN_COLUMNS; j++)
-        own[i][j] += a[k * PLAIN_ROWS + i] * b[k * PLAIN_COLUMNS + j];
-  memcpy(sums, own, sizeof own);
-}
-
-#if HAS_X86
-enum { AVX2_ROWS = 6, AVX2_COLUMNS = 16, AVX512_ROWS = 12, AVX512_COLUMNS = 32 };
-
-__attribute__((target("avx2,fma"))) static void multiply_avx2(size_t depth, const float *a,
-                                                              const float *b, float *sums) {
-  __m256 own[AVX2_ROWS][2];
-#pragma GCC unroll 6
-  for (int i = 0; i < AVX2_ROWS; i++) own[i][0] = own[i][1] = _mm256_setzero_ps();
-  for (size_t k = 0; k < depth; k++, a += AVX2_ROWS, b += AVX2_COLUMNS) {
-    __m256 left = _mm256_load_ps(b), right = _mm256_load_ps(b + 8);
-#pragma GCC unroll 6
-    for (int i = 0; i < AVX2_ROWS; i++) {
-      __m256 each = _mm256_broadcast_ss(a + i);
-      own[i][0] = _mm256_fmadd_ps(each, left, own[i][0]);
-      own[i][1] = _mm256_fmadd_ps(each, right, own[i][1]);
-    }
-  }
-#pragma GCC unroll 6
-  for (int i = 0; i < AVX2_ROWS; i++) {
-    _mm256_store_ps(sums + i * AVX2_COLUMNS, own[i][0]);
-    _mm256_store_ps(sums + i * AVX2_COLUMNS + 8, own[i][1]);
-  }
-}
-
-__attribute__((target("avx512f"))) static void multiply_avx512(size_t depth, const float *a,
-                                                               const float *b, float *sums) {
-  __m512 own[AVX512_ROWS][2];
+static void multiply_floats(size_t words, const uint32_t *a_words, const uint32_t *b_words,
+                            float *sums) {
+  const float *a = (const float *)(const void *)a_words, *b = (const float *)(const void *)b_words;
+  lanes own[HIGH][VECTORS];
 #pragma GCC unroll 12
-  for (int i = 0; i < AVX512_ROWS; i++) own[i][0] = own[i][1] = _mm512_setzero_ps();
-  for (size_t k = 0; k < depth; k++, a += AVX512_ROWS, b += AVX512_COLUMNS) {
-    __m512 left = _mm512_load_ps(b), right = _mm512_load_ps(b + 16);
+  for (int i = 0; i < HIGH; i++) own[i][0] = own[i][1] = lanes_of(0);
+  for (size_t k = 0; k < words; k++, a += HIGH, b += WIDE) {
+    lanes left = lanes_load(b), right = lanes_load(b + TSR__LANES);
 #pragma GCC unroll 12
-    for (int i = 0; i < AVX512_ROWS; i++) {
-      __m512 each = _mm512_set1_ps(a[i]);
-      own[i][0] = _mm512_fmadd_ps(each, left, own[i][0]);
-      own[i][1] = _mm512_fmadd_ps(each, right, own[i][1]);
+    for (int i = 0; i < HIGH; i++) {
+      lanes each = lanes_of(a[i]);
+      own[i][0] += each * left;
+      own[i][1] += each * right;
     }
   }
 #pragma GCC unroll 12
-  for (int i = 0; i < AVX512_ROWS; i++) {
-    _mm512_store_ps(sums + i * AVX512_COLUMNS, own[i][0]);
-    _mm512_store_ps(sums + i * AVX512_COLUMNS + 16, own[i][1]);
+  for (int i = 0; i < HIGH; i++) {
+    lanes_store(sums + i * WIDE, own[i][0]);
+    lanes_store(sums + i * WIDE + TSR__LANES, own[i][1]);
+  }
+}
+
+#if TSR__UNIT_ISA == 2
+__attribute__((target("avx512bf16"))) static void multiply_pairs(size_t words, const uint32_t *a,
+                                                                 const uint32_t *b, float *sums) {
+  __m512 own[HIGH][VECTORS];
+#pragma GCC unroll 12
+  for (int i = 0; i < HIGH; i++) own[i][0] = own[i][1] = _mm512_setzero_ps();
+  for (size_t k = 0; k < words; k++, a += HIGH, b += WIDE) {
+    __m512bh left = (__m512bh)_mm512_loadu_si512(b), right = (__m512bh)_mm512_loadu_si512(b + 16);
+#pragma GCC unroll 12
+    for (int i = 0; i < HIGH; i++) {
+      __m512bh each = (__m512bh)_mm512_set1_epi32((int)a[i]);
+      own[i][0] = _mm512_dpbf16_ps(own[i][0], each, left);
+      own[i][1] = _mm512_dpbf16_ps(own[i][1], each, right);
+    }
+  }
+#pragma GCC unroll 12
+  for (int i = 0; i < HIGH; i++) {
+    _mm512_storeu_ps(sums + i * WIDE, own[i][0]);
+    _mm512_storeu_ps(sums + i * WIDE + 16, own[i][1]);
   }
 }
 #endif
-
-tsr__isa tsr__isa_best(void) {
-#if HAS_X86
-  __builtin_cpu_init();
-  if (__builtin_cpu_supports("avx512f")) return TSR__ISA_AVX512;
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return TSR__ISA_AVX2;
-#endif
-  return TSR__ISA_PLAIN;
-}
-
-static inner inner_of(tsr__isa isa) {
-  assert(isa <= tsr__isa_best());
-#if HAS_X86
-  if (isa == TSR__ISA_AVX512) return (inner){AVX512_ROWS, AVX512_COLUMNS, multiply_avx512};
-  if (isa == TSR__ISA_AVX2) return (inner){AVX2_ROWS, AVX2_COLUMNS, multiply_avx2};
-#endif
-  (void)isa;
-  return (inner){PLAIN_ROWS, PLAIN_COLUMNS, multiply_plain};
-}
 
 /* ---- packing ---- */
 
@@ -123,61 +96,138 @@ typedef struct product {
   tsr__strided a, b, to, more;
   bool has_more;
   bool is_transposed[2];
+  bool is_paired; /* words are two bf16 numbers */
+  bool is_direct; /* sums are added to the result where it is stored */
+  uint64_t
+      batches; /* matrices beside each other in dimension 0; 1: all leading dimensions are rows */
+  uint64_t heads;    /* ... and of the result in dimension 1 */
+  uint64_t share[2]; /* heads of a that one of the result is the sum of; that one of b serves */
   uint64_t rows, columns, depth;
-  uint64_t panels_across; /* panels beside each other */
-  inner inner;
+  uint64_t panel_columns, panels_down, panels_across;
+  multiply_fn *multiply;
 } product;
 
 typedef struct packed {
-  _Alignas(64) float a[(PANEL_ROWS + MOST_ROWS) * PIECE];
-  _Alignas(64) float b[PIECE * MOST_COLUMNS];
-  _Alignas(64) float sums[MOST_ROWS * MOST_COLUMNS];
+  _Alignas(64) uint32_t a[(PANEL_ROWS + HIGH) * PIECE];
+  _Alignas(64) uint32_t b[PIECE * WIDE];
+  _Alignas(64) float sums[HIGH * WIDE];
 } packed;
 
-static const float *row_of(const tsr__strided *m, uint64_t row) {
-  return (const float *)m->data + tsr__strided_row(m, row);
+/* A panel under way. */
+typedef struct panel {
+  const product *p;
+  packed *t;
+  tsr__strided a, b, to, more; /* the matrices */
+  uint64_t first_row, first_column;
+  size_t rows, columns;
+  float *sums; /* (PANEL_ROWS, SUM_COLUMNS), or NULL */
+} panel;
+
+/* Numbers `first` to `first` + `count` - 1 of a stored row, as words of one. */
+static void load_words(const tsr__strided *m, uint64_t row, uint64_t first, size_t count,
+                       uint32_t *out) {
+  uint64_t at = tsr__strided_row(m, row);
+  if (m->dtype == TSR__DTYPE_F32 && m->stride[3] == 1)
+    memcpy(out, (const float *)m->data + at + first, count * sizeof *out);
+  else
+    unit_load(m, at + first * m->stride[3], m->stride[3], count, (float *)(void *)out);
 }
 
-/* `count` of a strip's `width` lines, `depth` numbers each, one number of each line after another; zeros
- * for the lines that are missing. Lines are stored as rows, or (`is_across`) as columns. */
-static void pack(const tsr__strided *m, bool is_across, uint64_t line, size_t count, size_t width,
-                 uint64_t k, size_t depth, float *out) {
+/* ... of two stored rows, as words of two; the second may be missing. */
+static void load_pairs(const tsr__strided *m, uint64_t row, bool has_second, uint64_t first,
+                       size_t count, uint32_t *out) {
   uint64_t stride = m->stride[3];
-  if (count < width) memset(out, 0, width * depth * sizeof *out);
+  const uint16_t *low = (const uint16_t *)m->data + tsr__strided_row(m, row) + first * stride;
+  const uint16_t *high =
+      has_second ? (const uint16_t *)m->data + tsr__strided_row(m, row + 1) + first * stride : low;
+  uint32_t kept = has_second ? 0xffff0000u : 0;
+  if (stride == 1)
+    for (size_t i = 0; i < count; i++) out[i] = low[i] | ((uint32_t)high[i] << 16 & kept);
+  else
+    for (size_t i = 0; i < count; i++)
+      out[i] = low[i * stride] | ((uint32_t)high[i * stride] << 16 & kept);
+}
+
+/* ... of one stored row, neighbours in a word; the last may be alone. */
+static void load_neighbours(const tsr__strided *m, uint64_t row, uint64_t first, size_t count,
+                            uint32_t *out) {
+  uint64_t stride = m->stride[3];
+  const uint16_t *from = (const uint16_t *)m->data + tsr__strided_row(m, row) + first * stride;
+  size_t pairs = count / 2;
+  if (stride == 1)
+    memcpy(out, from, pairs * sizeof *out);
+  else
+    for (size_t i = 0; i < pairs; i++)
+      out[i] = from[2 * i * stride] | (uint32_t)from[(2 * i + 1) * stride] << 16;
+  if (count % 2) out[pairs] = from[(count - 1) * stride];
+}
+
+/* BLOCK rows of `count` words, to columns `width` apart. */
+static void transpose(uint32_t rows[][BLOCK], size_t row_count, size_t count, size_t width,
+                      uint32_t *out) {
+  for (size_t d = 0; d < count; d++)
+    for (size_t i = 0; i < row_count; i++) out[d * width + i] = rows[i][d];
+}
+
+/* `count` of a strip's `width` lines, `depth` numbers each from `k` on, one word of each line after
+ * another; zeros for the lines that are missing. Lines are stored as rows, or (`is_across`) as columns.
+ * Returns how many words a line has. */
+static size_t pack(const product *p, const tsr__strided *m, bool is_across, uint64_t line,
+                   size_t count, size_t width, uint64_t k, size_t depth, uint32_t *out) {
+  size_t each = p->is_paired ? 2 : 1, words = (depth + each - 1) / each;
+  if (count < width) memset(out, 0, width * words * sizeof *out);
   if (is_across) {
-    for (size_t d = 0; d < depth; d++, out += width) {
-      const float *from = row_of(m, k + d) + line * stride;
-      if (stride == 1)
-        memcpy(out, from, count * sizeof *out);
+    for (size_t d = 0; d < words; d++, out += width) {
+      if (p->is_paired)
+        load_pairs(m, k + 2 * d, 2 * d + 1 < depth, line, count, out);
       else
-        for (size_t i = 0; i < count; i++) out[i] = from[i * stride];
+        load_words(m, k + d, line, count, out);
     }
-    return;
+    return words;
   }
-  for (size_t i = 0; i < count; i++) {
-    const float *from = row_of(m, line + i) + k * stride;
-    for (size_t d = 0; d < depth; d++) out[d * width + i] = from[d * stride];
+  uint32_t block[BLOCK][BLOCK];
+  for (size_t i = 0; i < count; i += BLOCK) {
+    size_t lines = count - i < BLOCK ? count - i : BLOCK;
+    for (size_t d = 0; d < words; d += BLOCK) {
+      size_t some = words - d < BLOCK ? words - d : BLOCK, first = d * each;
+      size_t numbers = depth - first < some * each ? depth - first : some * each;
+      for (size_t n = 0; n < lines; n++) {
+        if (p->is_paired)
+          load_neighbours(m, line + i + n, k + first, numbers, block[n]);
+        else
+          load_words(m, line + i + n, k + first, numbers, block[n]);
+      }
+      transpose(block, lines, some, width, out + d * width + i);
+    }
   }
+  return words;
 }
 
 /* ---- a panel ---- */
 
-/* Add sums to the result; the first piece's to what is added, if anything is. */
-static void add_sums(const product *p, const float *sums, uint64_t row, size_t rows,
-                     uint64_t column, size_t columns, bool is_first) {
-  for (size_t i = 0; i < rows; i++, sums += p->inner.columns) {
-    uint64_t stride = p->to.stride[3];
-    float *to = (float *)p->to.data + tsr__strided_row(&p->to, row + i) + column * stride;
-    const float *from = to;
-    uint64_t step = stride;
-    if (is_first && p->has_more) {
-      step = p->more.stride[3];
-      from = row_of(&p->more, row + i) + column * step;
-    }
-    if (is_first && !p->has_more)
-      for (size_t j = 0; j < columns; j++) to[j * stride] = sums[j];
-    else
-      for (size_t j = 0; j < columns; j++) to[j * stride] = from[j * step] + sums[j];
+/* Some numbers plus what was summed: `from` NULL is zeros. */
+static void add_row(const float *from, const float *sums, size_t count, float *to) {
+  size_t i = 0;
+  for (; i + TSR__LANES <= count; i += TSR__LANES) {
+    lanes x = lanes_load(sums + i);
+    lanes_store(to + i, from ? lanes_load(from + i) + x : x);
+  }
+  for (; i < count; i++) to[i] = from ? from[i] + sums[i] : sums[i];
+}
+
+/* Add sums to the result, or to those next to it; the first to what is added, if anything is. */
+static void add_sums(const panel *n, size_t row, size_t rows, size_t column, size_t columns,
+                     bool is_first) {
+  float room[WIDE];
+  for (size_t i = 0; i < rows; i++) {
+    const float *sums = n->t->sums + i * WIDE;
+    uint64_t r = n->first_row + row + i, c = n->first_column + column;
+    float *to = n->sums ? n->sums + (row + i) * SUM_COLUMNS + column
+                        : (float *)n->to.data + tsr__strided_row(&n->to, r) + c;
+    const float *from = is_first ? NULL : to;
+    if (is_first && n->p->has_more)
+      from = unit_row(&n->more, tsr__strided_row(&n->more, r), c, columns, room);
+    add_row(from, sums, columns, to);
   }
 }
 
@@ -185,62 +235,177 @@ static size_t at_most(uint64_t left, size_t most) {
   return left < most ? (size_t)left : most;
 }
 
-static void multiply_panel(const product *p, uint64_t first_row, uint64_t first_column) {
-  packed t;
-  size_t rows = at_most(p->rows - first_row, PANEL_ROWS), high = p->inner.rows;
-  size_t columns = at_most(p->columns - first_column, PANEL_COLUMNS), wide = p->inner.columns;
-  for (uint64_t k = 0; k < p->depth; k += PIECE) {
-    size_t depth = at_most(p->depth - k, PIECE);
-    for (size_t i = 0; i < rows; i += high)
-      pack(&p->a, p->is_transposed[0], first_row + i, at_most(rows - i, high), high, k, depth,
-           t.a + i * depth);
-    for (size_t j = 0; j < columns; j += wide) {
-      size_t some = at_most(columns - j, wide);
-      pack(&p->b, !p->is_transposed[1], first_column + j, some, wide, k, depth, t.b);
-      for (size_t i = 0; i < rows; i += high) {
-        p->inner.multiply(depth, t.a + i * depth, t.b, t.sums);
-        add_sums(p, t.sums, first_row + i, at_most(rows - i, high), first_column + j, some, k == 0);
-      }
+/* One piece of the inner dimension. */
+static void multiply_piece(const panel *n, uint64_t k, bool is_first) {
+  const product *p = n->p;
+  packed *t = n->t;
+  size_t depth = at_most(p->depth - k, PIECE), words = 0;
+  for (size_t i = 0; i < n->rows; i += HIGH)
+    words = pack(p, &n->a, p->is_transposed[0], n->first_row + i, at_most(n->rows - i, HIGH), HIGH,
+                 k, depth, t->a + i * words);
+  for (size_t j = 0; j < n->columns; j += WIDE) {
+    size_t some = at_most(n->columns - j, WIDE);
+    pack(p, &n->b, !p->is_transposed[1], n->first_column + j, some, WIDE, k, depth, t->b);
+    for (size_t i = 0; i < n->rows; i += HIGH) {
+      p->multiply(words, t->a + i * words, t->b, t->sums);
+      add_sums(n, i, at_most(n->rows - i, HIGH), j, some, is_first);
     }
   }
 }
 
-static int multiply_task(void *context, size_t index, tsr_error *error) {
-  const product *p = context;
+/* The matrix of one batch and head. */
+static tsr__strided slice_of(const product *p, tsr__strided v, uint64_t batch, uint64_t head) {
+  if (!p->batches) return v;
+  assert(batch < v.dim[0] && head < v.dim[1]);
+  v.offset += batch * v.stride[0] + head * v.stride[1];
+  v.dim[0] = v.dim[1] = 1;
+  return v;
+}
+
+/* A result of an inner dimension without elements: what is added, or zeros. */
+static void multiply_nothing(const panel *n) {
+  memset(n->t->sums, 0, sizeof n->t->sums);
+  for (size_t i = 0; i < n->rows; i += HIGH)
+    for (size_t j = 0; j < n->columns; j += WIDE)
+      add_sums(n, i, at_most(n->rows - i, HIGH), j, at_most(n->columns - j, WIDE), true);
+}
+
+static void multiply_panel(panel *n, uint64_t batch, uint64_t head) {
+  const product *p = n->p;
+  n->to = slice_of(p, p->to, batch, head);
+  if (p->has_more) n->more = slice_of(p, p->more, batch, head);
+  if (!p->depth) multiply_nothing(n);
+  for (uint64_t h = head * p->share[0]; h < (head + 1) * p->share[0]; h++) {
+    n->a = slice_of(p, p->a, batch, h);
+    n->b = slice_of(p, p->b, batch, h / p->share[1]);
+    for (uint64_t k = 0; k < p->depth; k += PIECE)
+      multiply_piece(n, k, k == 0 && h == head * p->share[0]);
+  }
+  for (size_t i = 0; n->sums && i < n->rows; i++)
+    unit_store(&n->to,
+               tsr__strided_row(&n->to, n->first_row + i) + n->first_column * n->to.stride[3],
+               n->to.stride[3], n->columns, n->sums + i * SUM_COLUMNS);
+}
+
+/* The panel that a task's index stands for. */
+static void multiply_task(const product *p, size_t index, float *sums) {
+  packed t;
+  uint64_t across = index % p->panels_across, down = index / p->panels_across % p->panels_down;
+  uint64_t which = index / p->panels_across / p->panels_down;
+  panel n = {.p = p,
+             .t = &t,
+             .first_row = down * PANEL_ROWS,
+             .first_column = across * p->panel_columns,
+             .sums = sums};
+  n.rows = at_most(p->rows - n.first_row, PANEL_ROWS);
+  n.columns = at_most(p->columns - n.first_column, (size_t)p->panel_columns);
+  multiply_panel(&n, which / p->heads, which % p->heads);
+}
+
+static int multiply_direct(void *context, size_t index, tsr_error *error) {
   (void)error;
-  multiply_panel(p, index / p->panels_across * PANEL_ROWS,
-                 index % p->panels_across * PANEL_COLUMNS);
+  multiply_task(context, index, NULL);
   return 0;
 }
 
-void tsr__fast_product_with(const tsr__kernel_args *args, tsr__isa isa) {
+static int multiply_apart(void *context, size_t index, tsr_error *error) {
+  _Alignas(64) float sums[PANEL_ROWS * SUM_COLUMNS];
+  (void)error;
+  multiply_task(context, index, sums);
+  return 0;
+}
+
+/* ---- all of it ---- */
+
+/* Panels are as wide as is good for one thread; where there are several, narrow enough for each to
+ * get some. The result does not depend on it. */
+static void cut(product *p, struct tsr__thread_pool *pool) {
+  uint64_t most = p->is_direct ? PANEL_COLUMNS : SUM_COLUMNS,
+           threads = tsr__thread_pool_width(pool);
+  p->panels_down = (p->rows + PANEL_ROWS - 1) / PANEL_ROWS;
+  uint64_t others = p->panels_down * p->heads * (p->batches ? p->batches : 1);
+  uint64_t across = (p->columns + most - 1) / most;
+  while (others * across % threads && others * across < 4 * threads &&
+         p->columns / (across + 1) >= 128)
+    across++;
+  p->panel_columns = ((p->columns + across - 1) / across + WIDE - 1) / WIDE * WIDE;
+  if (p->panel_columns > most) p->panel_columns = most;
+  p->panels_across = (p->columns + p->panel_columns - 1) / p->panel_columns;
+}
+
+static bool is_bf16(const tsr__kernel_args *args) {
+  return args->reads[0].dtype == TSR__DTYPE_BF16 && args->reads[1].dtype == TSR__DTYPE_BF16;
+}
+
+static void multiply(product *p, const tsr__kernel_args *args, bool has_pairs) {
+  tsr_error error;
+  p->is_paired = has_pairs && is_bf16(args);
+  p->multiply = multiply_floats;
+#if TSR__UNIT_ISA == 2
+  if (p->is_paired) p->multiply = multiply_pairs;
+#endif
+  if (p->has_more) p->more = tsr__strided_repeated(&args->reads[2], &p->to);
+  p->is_direct = p->to.dtype == TSR__DTYPE_F32 && (p->to.stride[3] == 1 || p->to.dim[3] == 1);
+  p->columns = p->to.dim[3];
+  if (!p->rows || !p->columns || !p->heads) return;
+  cut(p, args->pool);
+  size_t tasks =
+      (size_t)(p->panels_across * p->panels_down * p->heads * (p->batches ? p->batches : 1));
+  int status = tsr__thread_pool_each(args->pool, NULL, tasks,
+                                     p->is_direct ? multiply_direct : multiply_apart, p, &error);
+  assert(status == 0); /* tasks do not fail, and nothing cancels them */
+  (void)status;
+}
+
+static void multiply_matrices(const tsr__kernel_args *args, bool has_pairs) {
+  if (!unit_has_types(args)) {
+    tsr__reference_product(args);
+    return;
+  }
   product p = {.a = tsr__strided_of(&args->reads[0]),
                .b = tsr__strided_of(&args->reads[1]),
                .to = tsr__strided_of(&args->writes[0]),
                .has_more = args->reads[2].data != NULL,
                .is_transposed = {args->is_transposed[0], args->is_transposed[1]},
-               .inner = inner_of(isa)};
-  tsr_error error;
-  if (p.has_more) p.more = tsr__strided_repeated(&args->reads[2], &p.to);
+               .heads = 1,
+               .share = {1, 1}};
   p.rows = tsr__strided_rows(&p.to);
-  p.columns = p.to.dim[3];
   p.depth = p.is_transposed[0] ? tsr__strided_rows(&p.a) : p.a.dim[3];
-  if (!p.rows || !p.columns) return;
-  p.panels_across = (p.columns + PANEL_COLUMNS - 1) / PANEL_COLUMNS;
-  size_t panels = (size_t)((p.rows + PANEL_ROWS - 1) / PANEL_ROWS * p.panels_across);
-  int status = tsr__thread_pool_each(args->pool, NULL, panels, multiply_task, &p, &error);
-  assert(status == 0); /* tasks do not fail, and nothing cancels them */
-  (void)status;
+  multiply(&p, args, has_pairs);
 }
 
-void tsr__fast_product(const tsr__kernel_args *args) {
-  bool is_float = args->reads[0].dtype == TSR__DTYPE_F32 &&
-                  args->reads[1].dtype == TSR__DTYPE_F32 &&
-                  args->writes[0].dtype == TSR__DTYPE_F32 &&
-                  (!args->reads[2].data || args->reads[2].dtype == TSR__DTYPE_F32);
-  tsr__strided a = tsr__strided_of(&args->reads[0]);
-  if (is_float && tsr__strided_elements(&a))
-    tsr__fast_product_with(args, tsr__isa_best());
-  else
-    tsr__reference_product(args);
+static void multiply_batches(const tsr__kernel_args *args, bool has_pairs) {
+  if (!unit_has_types(args)) {
+    tsr__reference_products(args);
+    return;
+  }
+  product p = {.a = tsr__strided_of(&args->reads[0]),
+               .b = tsr__strided_of(&args->reads[1]),
+               .to = tsr__strided_of(&args->writes[0]),
+               .has_more = args->reads[2].data != NULL,
+               .is_transposed = {args->is_transposed[0], args->is_transposed[1]}};
+  if (!tsr__strided_elements(&p.to)) return;
+  p.batches = p.to.dim[0];
+  p.heads = p.to.dim[1];
+  p.share[0] = p.a.dim[1] / p.heads;
+  p.share[1] = p.a.dim[1] / p.b.dim[1];
+  p.rows = p.to.dim[2];
+  p.depth = p.a.dim[p.is_transposed[0] ? 2 : 3];
+  assert(p.a.dim[0] == p.batches && p.b.dim[0] == p.batches);
+  multiply(&p, args, has_pairs);
 }
+
+void TSR__UNIT(tsr__fast_product)(const tsr__kernel_args *args) {
+  multiply_matrices(args, false);
+}
+void TSR__UNIT(tsr__fast_products)(const tsr__kernel_args *args) {
+  multiply_batches(args, false);
+}
+#if TSR__UNIT_ISA == 2
+void TSR__UNIT(tsr__fast_product_bf16)(const tsr__kernel_args *args) {
+  multiply_matrices(args, true);
+}
+void TSR__UNIT(tsr__fast_products_bf16)(const tsr__kernel_args *args) {
+  multiply_batches(args, true);
+}
+#endif

@@ -4,7 +4,6 @@
 #include <assert.h>
 #include <stddef.h>
 
-#include "kernels/fast.h"
 #include "kernels/reference.h"
 
 /* Work. */
@@ -100,9 +99,9 @@ static const tsr__kernel_row rows[TSR__KERNEL_COUNT] = {
     [TSR__KERNEL_EMBEDDING] = {"embedding", RUNS(embedding), MOVES, FROM(2, 2), TO(1, 1)},
     [TSR__KERNEL_EMBEDDING_BACKWARD] = {"embedding backward", RUNS(embedding_backward), READS(1),
                                         FROM(2, 2), TO(1, 1), .most_scratch = 4},
-    [TSR__KERNEL_ADDMM] = {"addmm", RUNS(product), .fast = tsr__fast_product, PRODUCT, FROM(3, 3),
-                           TO(1, 1), .shapes = TSR__SHAPES_PRODUCT},
-    [TSR__KERNEL_MM] = {"mm", RUNS(product), .fast = tsr__fast_product, PRODUCT, MATRICES},
+    [TSR__KERNEL_ADDMM] = {"addmm", RUNS(product), PRODUCT, FROM(3, 3), TO(1, 1),
+                           .shapes = TSR__SHAPES_PRODUCT},
+    [TSR__KERNEL_MM] = {"mm", RUNS(product), PRODUCT, MATRICES},
     [TSR__KERNEL_BMM] = {"bmm", RUNS(products), PRODUCT, BATCHES},
     [TSR__KERNEL_EFFICIENT] = {"efficient", RUNS(efficient), PAIRS(4), FROM(3, 4), TO(4, 4),
                                .scalars = 3, .draws = true},

@@ -191,8 +191,8 @@ typedef struct tsr__kernel_row {
   bool fills;                           /* a number stands for each operand that is missing */
   bool draws;                           /* needs random numbers */
   bool has_blas;                        /* takes cuBLAS's workspace */
-  tsr__kernel_fn *reference;            /* plain C; NULL of a kernel that is never run */
-  tsr__kernel_fn *fast;                 /* the same in less time, or NULL */
+  tsr__kernel_fn *reference;            /* plain C; NULL of a kernel that is never run. The same in
+                                         * less time: fast.h */
 } tsr__kernel_row;
 
 const tsr__kernel_row *tsr__kernel_row_of(tsr__kernel kernel);

@@ -156,14 +156,14 @@ static void add_bias(attention *a, const tsr__kernel_tensor *bias) {
   a->has_bias = true;
 }
 
-/* (batch, rows, heads * width) by head. */
-static tsr__strided by_head(const tsr__kernel_tensor *tensor, uint64_t heads) {
+tsr__strided tsr__strided_by_head(const tsr__kernel_tensor *tensor, uint64_t heads) {
   return tsr__strided_with(tensor, tsr__layout_heads(tensor->layout, heads));
 }
 
 /* Results, and log-sum-exps in rows that may be longer than there are: the rest is infinite. */
 static void attend(const attention *a, const tsr__kernel_args *args) {
-  tsr__strided to = by_head(&args->writes[0], a->q.dim[1]), lse = tsr__strided_of(&args->writes[1]);
+  tsr__strided to = tsr__strided_by_head(&args->writes[0], a->q.dim[1]),
+               lse = tsr__strided_of(&args->writes[1]);
   for (uint64_t b = 0; b < a->q.dim[0]; b++)
     for (uint64_t h = 0; h < a->q.dim[1]; h++)
       for (uint64_t i = 0; i < lse.dim[3]; i++) {
@@ -174,15 +174,14 @@ static void attend(const attention *a, const tsr__kernel_args *args) {
       }
 }
 
-/* The key of random numbers as an integer tensor; a second element is the offset, 0. */
-static void put_key(const tsr__kernel_tensor *tensor, uint64_t key) {
+void tsr__put_key(const tsr__kernel_tensor *tensor, uint64_t key) {
   tsr__strided v = tsr__strided_of(tensor);
   assert(v.dtype == TSR__DTYPE_I64);
   for (uint64_t i = 0; i < v.dim[3]; i++)
     ((int64_t *)v.data)[v.offset + i * v.stride[3]] = i ? 0 : (int64_t)key;
 }
 
-static uint64_t get_key(const tsr__kernel_tensor *tensor) {
+uint64_t tsr__get_key(const tsr__kernel_tensor *tensor) {
   tsr__strided v = tsr__strided_of(tensor);
   assert(v.dtype == TSR__DTYPE_I64);
   return (uint64_t)((const int64_t *)v.data)[v.offset];
@@ -192,16 +191,16 @@ void tsr__reference_efficient(const tsr__kernel_args *args) {
   attention a = attention_of(args);
   add_bias(&a, &args->reads[3]);
   attend(&a, args);
-  put_key(&args->writes[2], args->key);
-  put_key(&args->writes[3], 0);
+  tsr__put_key(&args->writes[2], args->key);
+  tsr__put_key(&args->writes[3], 0);
 }
 
 void tsr__reference_flash(const tsr__kernel_args *args) {
   attention a = attention_of(args);
   a.window = (uint64_t)args->scalars[3];
   attend(&a, args);
-  put_key(&args->writes[2], args->key);
-  put_key(&args->writes[3], 0);
+  tsr__put_key(&args->writes[2], args->key);
+  tsr__put_key(&args->writes[3], 0);
 }
 
 /* ---- backward ---- */
@@ -293,15 +292,15 @@ static void attend_back(const attention *a, const gradient *g, const tsr__kernel
 
 static gradient gradient_of(const attention *a, const tsr__kernel_args *args) {
   uint64_t heads = a->q.dim[1];
-  return (gradient){.out = by_head(&args->reads[3], heads),
-                    .result = by_head(&args->reads[4], heads),
+  return (gradient){.out = tsr__strided_by_head(&args->reads[3], heads),
+                    .result = tsr__strided_by_head(&args->reads[4], heads),
                     .lse = tsr__strided_of(&args->reads[5])};
 }
 
 void tsr__reference_efficient_backward(const tsr__kernel_args *args) {
   attention a = attention_of(args);
   gradient g = gradient_of(&a, args);
-  a.key = get_key(&args->reads[6]);
+  a.key = tsr__get_key(&args->reads[6]);
   add_bias(&a, &args->reads[8]);
   g.has_sums = args->reads[9].data != NULL;
   if (g.has_sums) g.sums = tsr__strided_of(&args->reads[9]);
@@ -311,7 +310,7 @@ void tsr__reference_efficient_backward(const tsr__kernel_args *args) {
 void tsr__reference_flash_backward(const tsr__kernel_args *args) {
   attention a = attention_of(args);
   gradient g = gradient_of(&a, args);
-  a.key = get_key(&args->reads[6]);
+  a.key = tsr__get_key(&args->reads[6]);
   a.window = (uint64_t)args->scalars[3];
   attend_back(&a, &g, args);
 }

@@ -27,29 +27,6 @@ typedef struct job {
   bool is_there[OPERANDS + RESULTS];
 } job;
 
-/* Make one dimension of `outer` and the next, if all views allow it. */
-static void join(job *j, uint32_t outer) {
-  const tsr__strided *model = &j->views[OPERANDS];
-  uint64_t size = model->dim[outer + 1], all = size * model->dim[outer];
-  bool is_one = model->dim[outer] == 1;
-  for (uint32_t i = 0; i < OPERANDS + RESULTS; i++) {
-    const uint64_t *stride = j->views[i].stride;
-    if (j->is_there[i] && !is_one && size != 1 && stride[outer] != size * stride[outer + 1]) return;
-  }
-  for (uint32_t i = 0; i < OPERANDS + RESULTS; i++) {
-    tsr__strided *v = &j->views[i];
-    if (!j->is_there[i]) continue;
-    if (size == 1) v->stride[outer + 1] = v->stride[outer];
-    v->dim[outer + 1] = all;
-    for (uint32_t k = outer; k > 0; k--) {
-      v->dim[k] = v->dim[k - 1];
-      v->stride[k] = v->stride[k - 1];
-    }
-    v->dim[0] = 1;
-    v->stride[0] = 0;
-  }
-}
-
 static void prepare(job *j, const tsr__kernel_args *args) {
   const tsr__strided model = tsr__strided_of(&args->writes[0]);
   for (uint32_t i = 0; i < OPERANDS + RESULTS; i++) {
@@ -57,8 +34,7 @@ static void prepare(job *j, const tsr__kernel_args *args) {
     j->is_there[i] = tensor->data != NULL;
     if (j->is_there[i]) j->views[i] = tsr__strided_repeated(tensor, &model);
   }
-  for (uint32_t round = 0; round < 3; round++)
-    for (uint32_t outer = 3; outer-- > 0;) join(j, outer);
+  tsr__strided_join(j->views, j->is_there, OPERANDS + RESULTS);
 }
 
 static void fill(double *numbers, double number) {

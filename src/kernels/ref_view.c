@@ -30,6 +30,35 @@ tsr__strided tsr__strided_repeated(const tsr__kernel_tensor *tensor, const tsr__
   return v;
 }
 
+/* Make one dimension of `outer` and the next, if all views allow it. */
+static void join(tsr__strided *views, const bool *is_there, uint32_t count, uint32_t outer) {
+  const tsr__strided *model = views;
+  while (!is_there[model - views]) model++;
+  uint64_t size = model->dim[outer + 1], all = size * model->dim[outer];
+  bool is_one = model->dim[outer] == 1;
+  for (uint32_t i = 0; i < count; i++) {
+    const uint64_t *stride = views[i].stride;
+    if (is_there[i] && !is_one && size != 1 && stride[outer] != size * stride[outer + 1]) return;
+  }
+  for (uint32_t i = 0; i < count; i++) {
+    tsr__strided *v = &views[i];
+    if (!is_there[i]) continue;
+    if (size == 1) v->stride[outer + 1] = v->stride[outer];
+    v->dim[outer + 1] = all;
+    for (uint32_t k = outer; k > 0; k--) {
+      v->dim[k] = v->dim[k - 1];
+      v->stride[k] = v->stride[k - 1];
+    }
+    v->dim[0] = 1;
+    v->stride[0] = 0;
+  }
+}
+
+void tsr__strided_join(tsr__strided *views, const bool *is_there, uint32_t count) {
+  for (uint32_t round = 0; round < 3; round++)
+    for (uint32_t outer = 3; outer-- > 0;) join(views, is_there, count, outer);
+}
+
 /* ---- numbers in and out ---- */
 
 /* A type's case: its elements, one after another or apart. */

@@ -33,6 +33,10 @@ tsr__strided tsr__strided_with(const tsr__kernel_tensor *tensor, tsr__layout lay
 /* Repeated to the dimensions of `model` by NumPy's rule. */
 tsr__strided tsr__strided_repeated(const tsr__kernel_tensor *tensor, const tsr__strided *model);
 
+/* Make one dimension of neighbouring ones that are nested without gaps in all of `count` views of the
+ * same dimensions; those that are not there are passed over, and at least one is. */
+void tsr__strided_join(tsr__strided *views, const bool *is_there, uint32_t count);
+
 /* Where an element is in the storage. */
 static inline uint64_t tsr__strided_at(const tsr__strided *v, uint64_t a, uint64_t b, uint64_t c,
                                        uint64_t d) {
@@ -69,6 +73,11 @@ static inline void tsr__strided_store_row(const tsr__strided *v, uint64_t at, ui
 /* A scalar operand, or the first element of any. */
 double tsr__number_of(const tsr__kernel_tensor *tensor);
 void tsr__put_number(const tsr__kernel_tensor *tensor, double number);
+/* (batch, rows, heads * width) as (batch, heads, rows, width). */
+tsr__strided tsr__strided_by_head(const tsr__kernel_tensor *tensor, uint64_t heads);
+/* The key of an attention's random numbers as an integer tensor; a second element is the offset, 0. */
+void tsr__put_key(const tsr__kernel_tensor *tensor, uint64_t key);
+uint64_t tsr__get_key(const tsr__kernel_tensor *tensor);
 
 /* How many of `left` go into one tile. */
 static inline size_t tsr__tile_size(uint64_t left) {

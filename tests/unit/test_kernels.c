@@ -1,6 +1,7 @@
-/* Tests of the reference kernels: each against a formula written out on dense arrays of doubles, for
+/* Tests of the kernels. References: each against a formula written out on dense arrays of doubles, for
  * all types and for operands in scattered layouts. A kernel without a function, or without a case
- * here, is a failure. */
+ * here, is a failure. Fast kernels: each against its reference, with every set of instructions that the
+ * processor has, and the same bits with any number of threads. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,6 +11,7 @@
 #include "kernels/half.h"
 #include "kernels/kernel.h"
 #include "kernels/random.h"
+#include "kernels/unit_math.h"
 #include "test_support.h"
 
 /* A tensor as formulas see it: four dimensions, elements in order. */
@@ -860,12 +862,14 @@ static void every_row_computes(void **state) {
   }
 }
 
-/* Results on top of the operands that rows allow: the same numbers. */
-static void in_place(void **state) {
-  (void)state;
+/* Results on top of the operands that rows allow: the same numbers. By the reference (-1), or with a
+ * set of instructions. */
+static void check_in_place(int isa) {
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     const kernel_case *k = &cases[i];
     const tsr__kernel_row *row = tsr__kernel_row_of(k->kernel);
+    tsr__kernel_fn *run = isa < 0 ? row->reference : tsr__kernel_fast(k->kernel, (tsr__isa)isa);
+    if (!run) continue;
     stored reads[TSR__KERNEL_READS] = {0}, writes[TSR__KERNEL_WRITES] = {0};
     tsr__kernel_args args = {.scalar_count = k->scalar_count,
                              .is_transposed = {k->transposed & 1, k->transposed >> 1}};
@@ -879,14 +883,14 @@ static void in_place(void **state) {
       writes[w] = store(&k->writes[w], TSR__DTYPE_F32, false, 200 + w);
       args.writes[w] = writes[w].tensor;
     }
-    row->reference(&args);
+    run(&args);
     for (uint32_t w = 0; w < row->most_writes; w++) {
       const tsr__kernel_tensor *own = row->in_place[w] ? &args.reads[row->in_place[w] - 1] : NULL;
       if (own && own->data && own->dtype == writes[w].tensor.dtype &&
           tsr__shape_is_same(own->layout.shape, writes[w].tensor.layout.shape))
         args.writes[w] = *own;
     }
-    row->reference(&args);
+    run(&args);
     for (uint32_t w = 0; w < row->most_writes; w++)
       for (uint64_t e = 0; e < writes[w].values.count; e++)
         if (memcmp((char *)args.writes[w].data + e * tsr__dtype_bytes(args.writes[w].dtype),
@@ -898,6 +902,11 @@ static void in_place(void **state) {
     for (uint32_t w = 0; w < TSR__KERNEL_WRITES; w++)
       free(writes[w].tensor.data), free(writes[w].values.v);
   }
+}
+
+static void in_place(void **state) {
+  (void)state;
+  for (int isa = -1; isa <= (int)tsr__isa_best(); isa++) check_in_place(isa);
 }
 
 /* ---- fast kernels ---- */
@@ -946,7 +955,7 @@ static void check_product(const product_case *c, tsr__isa isa, bool is_scattered
     args.writes[0] = got.tensor;
     if (c->is_in_place) args.reads[2] = got.tensor;
     args.pool = pool;
-    tsr__fast_product_with(&args, isa);
+    tsr__kernel_fast(TSR__KERNEL_MM, isa)(&args);
     for (uint64_t i = 0; i < got.values.count; i++) {
       uint64_t at = place_of(&got.tensor.layout, i);
       double x = read_element(&got.tensor, at), y = read_element(&want.tensor, at);
@@ -980,17 +989,214 @@ static void panels(void **state) {
   tsr__kernel_args args = {
       .reads = {x.tensor, g.tensor}, .writes = {whole.tensor}, .is_transposed = {true, false}};
   (void)state;
-  tsr__kernel_row_of(TSR__KERNEL_MM)->fast(&args);
+  tsr__kernel_fn *multiply = tsr__kernel_fast(TSR__KERNEL_MM, tsr__isa_best());
+  multiply(&args);
   args.writes[0] = parts.tensor;
   for (uint64_t first = 0; first < 512; first += 256) {
     args.reads[0].layout = tsr__layout_slice(x.tensor.layout, 0, first, 256);
     args.reads[1].layout = tsr__layout_slice(g.tensor.layout, 0, first, 256);
     if (first) args.reads[2] = parts.tensor;
-    tsr__kernel_row_of(TSR__KERNEL_MM)->fast(&args);
+    multiply(&args);
   }
   assert_memory_equal(parts.tensor.data, whole.tensor.data, whole.bytes);
   stored *all[] = {&x, &g, &whole, &parts};
   for (size_t i = 0; i < 4; i++) free_stored(all[i]);
+}
+
+/* Cases that are large enough for several tiles, blocks and threads, and end in odd ones. */
+#define BIG A(3, 1, 70, 701)
+static const kernel_case large_cases[] = {
+    {K(ADD), R(BIG, BIG), W(BIG), N(1, 0.5)},
+    {K(ADD), R(A(300, 701), A(701)), W(A(300, 701))},
+    {K(TANH), R(BIG), W(BIG)},
+    {K(GELU), R(BIG), W(BIG), N(1, 0)},
+    {K(GELU_BACKWARD), R(BIG, BIG), W(BIG), N(1, 1)},
+    {K(SILU_BACKWARD), R(BIG, BIG), W(BIG)},
+    {K(DROPOUT), R(BIG), W(BIG, B(3, 1, 70, 701)), N(1, 0.3)},
+    {K(TO_COPY), R(BIG), W(F(3, 1, 70, 701))},
+    {K(TO_COPY), R(BIG), W(F(210, 701))},
+    {K(CAT), R(A(40, 1, 600), A(40, 1, 701)), W(A(40, 1, 1301)), N(1, -1)},
+    {K(REPEAT), R(A(2, 3, 50, 65)), W(A(2, 6, 50, 65))},
+    {K(SLICE_BACKWARD), R(A(300, 101)), W(A(300, 701)), N(1, 300)},
+    {K(SUM), R(A(3, 200, 701)), W(A(701))},
+    {K(SUM), R(A(3, 200, 701)), W(A(3, 200, 1))},
+    {K(MEAN_DIM), R(A(300, 701)), W(A(300, 1))},
+    {K(SOFTMAX), R(A(100, 1201)), W(A(100, 1201))},
+    {K(SOFTMAX_BACKWARD), R(A(100, 1201), A(100, 1201)), W(A(100, 1201))},
+    {K(LOG_SOFTMAX), R(A(100, 1201)), W(A(100, 1201))},
+    {K(LOG_SOFTMAX_BACKWARD), R(A(100, 701), A(100, 701)), W(A(100, 701))},
+    {K(LAYER_NORM), R(A(300, 701), A(701), A(701)), W(A(300, 701), F(300, 1), F(300, 1)),
+     N(1, 1e-5)},
+    {K(LAYER_NORM_BACKWARD), R(A(300, 701), A(300, 701), F(300, 1), F(300, 1), A(701)),
+     W(A(300, 701), A(701), A(701))},
+    {K(CROSS_ENTROPY), R(A(600, 301), {LABELS, S(600)}, {LABELS, S(2, 500)}, FONE),
+     W(F(600, 301), FONE), N(1, -100)},
+    {K(EMBEDDING), R(A(9, 701), {IDS, S(4, 90)}), W(A(4, 90, 701))},
+    {K(EMBEDDING_BACKWARD), R(A(4, 90, 701), {IDS, S(4, 90)}), W(A(9, 701))},
+    {K(FUSED_ADAMW), R(A(90, 701), A(90, 701), A(90, 701), P(90, 701), {WEIGHTS, {.rank = 0}}),
+     W(A(90, 701), A(90, 701), A(90, 701), FONE), N(5, 1e-2, 0.9, 0.99, 1e-8, 0.1)},
+    {K(ADDMM), R(A(2, 130, 300), A(300, 517), A(517)), W(A(2, 130, 517))},
+    {K(MM), R(A(270, 301), A(170, 301)), W(A(270, 170)), .transposed = 2},
+    {K(MM), R(A(301, 70), A(301, 300), A(70, 300)), W(A(70, 300)), .transposed = 1},
+    {K(BMM), R(A(2, 4, 70, 65), A(2, 2, 90, 65)), W(A(2, 4, 70, 90)), .transposed = 2},
+    {K(BMM), R(A(2, 4, 90, 30), A(2, 4, 90, 65), A(2, 2, 30, 65)), W(A(2, 2, 30, 65)),
+     .transposed = 1},
+    {K(EFFICIENT), R(A(2, 3, 150, 40), A(2, 3, 150, 40), A(2, 3, 150, 40), A(2, 1, 150, 160)),
+     W(A(2, 150, 120), F(2, 3, 160), I(1), {INTEGER, {.rank = 0}}), N(3, 0.2, 0.25, 0)},
+    {K(EFFICIENT_BACKWARD),
+     R(A(2, 3, 90, 40), A(2, 3, 90, 40), A(2, 3, 90, 40), A(2, 90, 120), A(2, 90, 120), F(2, 3, 96),
+       I(1), {INTEGER, {.rank = 0}}, {ABSENT}, F(2, 3, 90)),
+     W(A(2, 3, 90, 40), A(2, 3, 90, 40), A(2, 3, 90, 40)), N(3, 0.2, 0, 1)},
+    {K(FLASH), R(A(2, 4, 150, 36), A(2, 2, 150, 36), A(2, 2, 150, 36)),
+     W(A(2, 150, 144), F(2, 4, 150), I(2), {INTEGER, {.rank = 0}}), N(4, 0.2, 0, 1, 70)},
+    {K(FLASH), R(A(1, 2, 65, 130), A(1, 1, 65, 130), A(1, 1, 65, 130)),
+     W(A(1, 65, 260), F(1, 2, 65), I(2), {INTEGER, {.rank = 0}}), N(4, 0.2, 0.25, 1, 0)},
+    {K(FLASH_BACKWARD),
+     R(A(2, 4, 150, 36), A(2, 2, 150, 36), A(2, 2, 150, 36), A(2, 150, 144), A(2, 150, 144),
+       F(2, 4, 150), I(2)),
+     W(A(2, 4, 150, 36), A(2, 2, 150, 36), A(2, 2, 150, 36)), N(4, 0.2, 0, 1, 70)},
+    {K(FLASH_BACKWARD),
+     R(A(1, 2, 65, 130), A(1, 1, 65, 130), A(1, 1, 65, 130), A(1, 65, 260), A(1, 65, 260),
+       F(1, 2, 65), I(2)),
+     W(A(1, 2, 65, 130), A(1, 1, 65, 130), A(1, 1, 65, 130)), N(4, 0.2, 0.25, 1, 0)},
+};
+
+/* The operands and results of a call. */
+typedef struct computed {
+  stored reads[TSR__KERNEL_READS], writes[TSR__KERNEL_WRITES];
+} computed;
+
+static void draw_case(const kernel_case *k, tsr__dtype real, bool is_scattered, computed *out) {
+  *out = (computed){0};
+  for (uint32_t i = 0; i < TSR__KERNEL_READS; i++)
+    if (k->reads[i].what) out->reads[i] = store(&k->reads[i], real, is_scattered, 100 + i);
+  for (uint32_t i = 0; i < TSR__KERNEL_WRITES; i++)
+    if (k->writes[i].what) out->writes[i] = store(&k->writes[i], real, is_scattered, 200 + i);
+}
+
+/* Results on a copy of what was drawn: by the reference if `isa` is negative. */
+static void compute(const kernel_case *k, const computed *drawn, int isa, unsigned threads,
+                    computed *out) {
+  tsr__thread_pool *pool = tsr__thread_pool_new(threads);
+  tsr__kernel_args args = {.key = 77,
+                           .scalar_count = k->scalar_count,
+                           .is_transposed = {k->transposed & 1, k->transposed >> 1},
+                           .pool = pool};
+  *out = *drawn;
+  memcpy(args.scalars, k->scalars, sizeof args.scalars);
+  for (uint32_t i = 0; i < TSR__KERNEL_READS; i++) args.reads[i] = drawn->reads[i].tensor;
+  for (uint32_t i = 0; i < TSR__KERNEL_WRITES; i++) {
+    stored *own = &out->writes[i];
+    if (!own->bytes) continue;
+    own->tensor.data = malloc(own->bytes);
+    memcpy(own->tensor.data, drawn->writes[i].tensor.data, own->bytes);
+    args.writes[i] = own->tensor;
+  }
+  (isa < 0 ? tsr__kernel_row_of(k->kernel)->reference
+           : tsr__kernel_fast(k->kernel, (tsr__isa)isa))(&args);
+  tsr__thread_pool_free(pool);
+}
+
+static void free_results(computed *c) {
+  for (uint32_t i = 0; i < TSR__KERNEL_WRITES; i++) free(c->writes[i].tensor.data);
+}
+
+static void free_computed(computed *c) {
+  for (uint32_t i = 0; i < TSR__KERNEL_READS; i++) free_stored(&c->reads[i]);
+  for (uint32_t i = 0; i < TSR__KERNEL_WRITES; i++) free_stored(&c->writes[i]);
+}
+
+/* Close, relative to what numbers of this size are summed from; nothing else written. */
+static void check_close(const kernel_case *k, const stored *got, const stored *want, int isa,
+                        uint32_t result) {
+  static const double precision[] = {
+      [TSR__DTYPE_F32] = 0x1p-18, [TSR__DTYPE_BF16] = 0x1p-7, [TSR__DTYPE_F16] = 0x1p-10,
+      [TSR__DTYPE_F64] = 1e-9,    [TSR__DTYPE_I64] = 0,       [TSR__DTYPE_BOOL] = 0};
+  const char *name = tsr__kernel_row_of(k->kernel)->name;
+  uint64_t size = tsr__dtype_bytes(got->tensor.dtype);
+  double largest = 0;
+  for (uint64_t i = 0; i < want->values.count; i++) {
+    double y = fabs(read_element(&want->tensor, place_of(&want->tensor.layout, i)));
+    if (isfinite(y)) largest = fmax(largest, y);
+  }
+  for (uint64_t i = 0; i < got->values.count; i++) {
+    uint64_t at = place_of(&got->tensor.layout, i);
+    double x = read_element(&got->tensor, at), y = read_element(&want->tensor, at);
+    double allowed = precision[got->tensor.dtype] * (fabs(y) + 0.1 * largest);
+    if (x != y && !(fabs(x - y) <= allowed))
+      fail_msg("%s, %s, result %u, type %d, element %llu is %.9g and not %.9g", name,
+               tsr__isa_name((tsr__isa)isa), result, (int)got->tensor.dtype, (unsigned long long)i,
+               x, y);
+    memcpy((char *)got->tensor.data + at * size, (char *)want->tensor.data + at * size, size);
+  }
+  if (got->bytes && memcmp(got->tensor.data, want->tensor.data, got->bytes) != 0)
+    fail_msg("%s, %s, result %u: wrote elsewhere", name, tsr__isa_name((tsr__isa)isa), result);
+}
+
+/* A fast kernel of one set against the reference, and against itself with other numbers of threads. */
+static void check_fast(const kernel_case *k, const computed *drawn, int isa, const computed *want) {
+  computed one, more;
+  compute(k, drawn, isa, 1, &one);
+  for (unsigned threads = 2; threads <= 3; threads++) {
+    compute(k, drawn, isa, threads, &more);
+    for (uint32_t w = 0; w < TSR__KERNEL_WRITES; w++)
+      if (one.writes[w].bytes &&
+          memcmp(one.writes[w].tensor.data, more.writes[w].tensor.data, one.writes[w].bytes) != 0)
+        fail_msg("%s, %s: differs with %u threads", tsr__kernel_row_of(k->kernel)->name,
+                 tsr__isa_name((tsr__isa)isa), threads);
+    free_results(&more);
+  }
+  for (uint32_t w = 0; w < TSR__KERNEL_WRITES; w++)
+    check_close(k, &one.writes[w], &want->writes[w], isa, w);
+  free_results(&one);
+}
+
+static void check_all_sets(const kernel_case *k) {
+  static const tsr__dtype types[] = {TSR__DTYPE_F32, TSR__DTYPE_BF16, TSR__DTYPE_F16};
+  if (!tsr__kernel_fast(k->kernel, TSR__ISA_PLAIN)) return;
+  for (size_t t = 0; t < sizeof types / sizeof *types; t++)
+    for (int is_scattered = 0; is_scattered <= !k->is_dense; is_scattered++) {
+      computed drawn, want;
+      draw_case(k, types[t], is_scattered != 0, &drawn);
+      compute(k, &drawn, -1, 1, &want);
+      for (int isa = 0; isa <= (int)tsr__isa_best(); isa++) check_fast(k, &drawn, isa, &want);
+      free_results(&want);
+      free_computed(&drawn);
+    }
+}
+
+static void fast_kernels(void **state) {
+  (void)state;
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) check_all_sets(&cases[i]);
+  for (size_t i = 0; i < sizeof large_cases / sizeof *large_cases; i++)
+    check_all_sets(&large_cases[i]);
+}
+
+/* How far off a float is, in units of the last place of the exact number. */
+static double ulps(float got, double want) {
+  if (isnan(want)) return isnan(got) ? 0 : INFINITY;
+  if ((double)got == (double)(float)want) return 0;
+  if (fabs(want) < 0x1p-126) return fabs((double)got - want) / 0x1p-149;
+  return fabs((double)got - want) / ldexp(1, (int)logb(want) - 23);
+}
+
+/* The errors that unit_math.h states, on floats of all sizes. */
+static void functions(void **state) {
+  double worst[3] = {0};
+  (void)state;
+  for (uint32_t i = 0; i <= 0x7f800001u; i += 10007) {
+    for (int is_negative = 0; is_negative < 2; is_negative++) {
+      float x = tsr__float_of_bits(i | (uint32_t)is_negative << 31);
+      if (!(x < -87.3f)) worst[0] = fmax(worst[0], ulps(unit_exp(x), exp((double)x)));
+      worst[1] = fmax(worst[1], ulps(unit_tanh(x), tanh((double)x)));
+      worst[2] = fmax(worst[2], ulps(unit_erf(x), erf((double)x)));
+    }
+  }
+  if (worst[0] > 1.1 || worst[1] > 2 || worst[2] > 2)
+    fail_msg("exp %g, tanh %g, erf %g ulps", worst[0], worst[1], worst[2]);
+  assert_true(unit_exp(-INFINITY) == 0 && unit_exp(INFINITY) == INFINITY && isnan(unit_exp(NAN)));
+  assert_true(unit_exp(0) == 1 && unit_tanh(INFINITY) == 1 && unit_erf(-INFINITY) == -1);
+  assert_true(isnan(unit_tanh(NAN)) && isnan(unit_erf(NAN)));
 }
 
 /* ---- what has no formula ---- */
@@ -1105,6 +1311,8 @@ int main(void) {
                                      cmocka_unit_test(half_types),
                                      cmocka_unit_test(random_numbers),
                                      cmocka_unit_test(fast_products),
+                                     cmocka_unit_test(fast_kernels),
+                                     cmocka_unit_test(functions),
                                      cmocka_unit_test(panels)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

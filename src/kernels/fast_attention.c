@@ -1,0 +1,488 @@
+/* fast_attention.c - fast kernels of attention: the formulas are in ref_attention.c. Compiled for each
+ * set of instructions (unit.h).
+ *
+ * Rows and columns go by in blocks of 64, which are on the stack as floats, widths padded with zeros:
+ *
+ *   forward    for each block of rows: for each block of columns that they see: scores, their
+ *              exponentials against the largest so far, and what they weigh added to the result, which
+ *              is scaled down when a larger score turns up
+ *   backward   for each block of columns: for each block of rows that sees it: weights and gradients of
+ *              scores again, added to the gradients of keys and values, which stay on the stack, and to
+ *              that of the queries, in place. Where that is not fp32, it takes a second pass, over
+ *              blocks of rows.
+ *
+ * A task is all of one head of keys, so that each sum has a fixed order. */
+#include "kernels/unit_fast.h"
+#include "kernels/unit_math.h"
+
+enum {
+  SIDE = 64,                      /* rows or columns of a block */
+  WIDTH = 256,                    /* the widest head */
+  STEP = 2 * TSR__LANES,          /* widths are padded to a multiple of it */
+  ROWS = TSR__LANES == 16 ? 8 : 4 /* of a product at a time: as registers allow */
+};
+
+/* (SIDE, width) or (width, SIDE) or (SIDE, SIDE). */
+typedef float block[SIDE * WIDTH];
+typedef float square[SIDE * SIDE];
+
+typedef struct attention {
+  tsr__strided q, k, v, bias, to, lse; /* (batch, heads, rows, width) */
+  bool has_bias, is_causal, has_sums;
+  float scale;
+  double dropout;
+  uint64_t window, key;
+  size_t width; /* padded */
+  /* For backward. */
+  tsr__strided out, result, sums, dq, dk, dv;
+  bool wants[3], adds_queries;
+} attention;
+
+/* Some rows or columns of one head. */
+typedef struct range {
+  uint64_t batch, head, first;
+  size_t count;
+} range;
+
+/* ---- blocks ---- */
+
+/* c (rows, columns) += a b, or = a b; element (i, k) of a is a[i * down + k * across]. `rows` is a multiple
+ * of ROWS, `columns` of STEP; both have room in c. */
+static inline void multiply(size_t rows, size_t columns, size_t depth, const float *a, size_t down,
+                            size_t across, const float *b, size_t b_pitch, float *c, size_t c_pitch,
+                            bool adds) {
+  for (size_t i = 0; i < rows; i += ROWS)
+    for (size_t j = 0; j < columns; j += STEP) {
+      lanes own[ROWS][2];
+#pragma GCC unroll 8
+      for (size_t r = 0; r < ROWS; r++)
+        for (size_t s = 0; s < 2; s++)
+          own[r][s] = adds ? lanes_load(c + (i + r) * c_pitch + j + s * TSR__LANES) : lanes_of(0);
+      for (size_t k = 0; k < depth; k++) {
+        lanes left = lanes_load(b + k * b_pitch + j);
+        lanes right = lanes_load(b + k * b_pitch + j + TSR__LANES);
+#pragma GCC unroll 8
+        for (size_t r = 0; r < ROWS; r++) {
+          lanes each = lanes_of(a[(i + r) * down + k * across]);
+          own[r][0] += each * left;
+          own[r][1] += each * right;
+        }
+      }
+#pragma GCC unroll 8
+      for (size_t r = 0; r < ROWS; r++)
+        for (size_t s = 0; s < 2; s++)
+          lanes_store(c + (i + r) * c_pitch + j + s * TSR__LANES, own[r][s]);
+    }
+}
+
+/* Rows of a tensor times `scale`, padded with zeros to SIDE rows. */
+static void load_rows(const tsr__strided *v, const range *r, size_t width, float scale,
+                      float *out) {
+  for (size_t i = 0; i < r->count; i++) {
+    float *row = out + i * width;
+    size_t own = (size_t)v->dim[3];
+    unit_load(v, tsr__strided_at(v, r->batch, r->head, r->first + i, 0), v->stride[3], own, row);
+    for (size_t n = 0; n < own; n++) row[n] *= scale;
+    for (size_t n = own; n < width; n++) row[n] = 0;
+  }
+  memset(out + r->count * width, 0, (SIDE - r->count) * width * sizeof *out);
+}
+
+static void transpose(const float *rows, size_t width, float *out) {
+  for (size_t n = 0; n < width; n += TSR__LANES)
+    for (size_t i = 0; i < SIDE; i += TSR__LANES)
+      for (size_t k = 0; k < TSR__LANES; k++)
+        for (size_t m = 0; m < TSR__LANES; m++)
+          out[(n + k) * SIDE + i + m] = rows[(i + m) * width + n + k];
+}
+
+static void store_rows(const tsr__strided *v, const range *r, size_t width, const float *rows) {
+  for (size_t i = 0; i < r->count; i++)
+    unit_store(v, tsr__strided_at(v, r->batch, r->head, r->first + i, 0), v->stride[3],
+               (size_t)v->dim[3], rows + i * width);
+}
+
+/* ---- scores ---- */
+
+static uint64_t kv_head(const attention *a, uint64_t head) {
+  return head / (a->q.dim[1] / a->k.dim[1]);
+}
+
+/* The columns that row `i` sees: from `first` to before `end`. */
+static void seen_by(const attention *a, uint64_t i, uint64_t *first, uint64_t *end) {
+  *first = a->window && i + 1 > a->window ? i + 1 - a->window : 0;
+  *end = a->is_causal && i + 1 < a->k.dim[2] ? i + 1 : a->k.dim[2];
+  if (*first > *end) *first = *end;
+}
+
+/* Whether any of the rows sees any of the columns. */
+static bool meet(const attention *a, const range *rows, const range *columns) {
+  uint64_t first, end, unused;
+  seen_by(a, rows->first, &first, &unused);
+  seen_by(a, rows->first + rows->count - 1, &unused, &end);
+  return columns->first < end && columns->first + columns->count > first;
+}
+
+/* Scores of some rows with some columns; -infinity where a row does not see a column. */
+static void find_scores(const attention *a, const range *rows, const range *columns, const float *q,
+                        const float *k_across, float *scores) {
+  float room[SIDE];
+  multiply((rows->count + ROWS - 1) / ROWS * ROWS, SIDE, a->width, q, a->width, 1, k_across, SIDE,
+           scores, SIDE, false);
+  for (size_t i = 0; i < rows->count; i++) {
+    float *s = scores + i * SIDE;
+    uint64_t first, end;
+    seen_by(a, rows->first + i, &first, &end);
+    if (a->has_bias) {
+      uint64_t at = tsr__strided_at(&a->bias, rows->batch, rows->head, rows->first + i, 0);
+      const float *bias = unit_row(&a->bias, at, columns->first, columns->count, room);
+      for (size_t j = 0; j < columns->count; j++) s[j] += bias[j];
+    }
+    for (size_t j = 0; j < SIDE && columns->first + j < first; j++) s[j] = -INFINITY;
+    size_t seen = end > columns->first ? (size_t)(end - columns->first) : 0;
+    if (seen > columns->count) seen = columns->count;
+    for (size_t j = seen; j < SIDE; j++) s[j] = -INFINITY;
+  }
+}
+
+/* What is kept of row `i`'s weights in some columns: 0 or 1 / (1 - dropout). */
+static void find_keeps(const attention *a, const range *rows, size_t i, const range *columns,
+                       float *keeps) {
+  uint64_t row = (rows->batch * a->q.dim[1] + rows->head) * a->q.dim[2] + rows->first + i;
+  float factor = (float)(1 / (1 - a->dropout));
+  unit_keeps(a->key, row * a->k.dim[2] + columns->first, columns->count, a->dropout, keeps);
+  for (size_t j = 0; j < columns->count; j++) keeps[j] *= factor;
+  for (size_t j = columns->count; j < SIDE; j++) keeps[j] = 0;
+}
+
+static range next_range(uint64_t batch, uint64_t head, uint64_t first, uint64_t all) {
+  uint64_t left = all - first;
+  return (range){batch, head, first, left < SIDE ? (size_t)left : SIDE};
+}
+
+/* ---- forward ---- */
+
+/* Of each row of a block. */
+typedef struct online {
+  float largest[SIDE]; /* score so far */
+  float sum[SIDE];     /* of exponentials against it */
+} online;
+
+/* Scores become weights, and what was summed before is scaled to the new largest score. */
+static void find_weights(const attention *a, const range *rows, const range *columns, online *o,
+                         float *scores, float *sums) {
+  float keeps[SIDE];
+  for (size_t i = 0; i < rows->count; i++) {
+    float *s = scores + i * SIDE, *out = sums + i * a->width;
+    float some = floats_largest(s, SIDE), before = o->largest[i];
+    float largest = some > before ? some : before;
+    float base = largest == -INFINITY ? 0 : largest, kept = unit_exp(before - base);
+    for (size_t j = 0; j < SIDE; j++) s[j] = unit_exp(s[j] - base);
+    o->sum[i] = o->sum[i] * kept + floats_sum(s, SIDE);
+    o->largest[i] = largest;
+    if (kept != 1)
+      for (size_t n = 0; n < a->width; n++) out[n] *= kept;
+    if (a->dropout == 0) continue;
+    find_keeps(a, rows, i, columns, keeps);
+    for (size_t j = 0; j < SIDE; j++) s[j] *= keeps[j];
+  }
+}
+
+static void attend_rows(const attention *a, const range *rows) {
+  block q, sums, side, across;
+  square scores;
+  online o;
+  uint64_t h = kv_head(a, rows->head);
+  load_rows(&a->q, rows, a->width, a->scale, q);
+  memset(sums, 0, SIDE * a->width * sizeof *sums);
+  memset(scores, 0, sizeof scores);
+  for (size_t i = 0; i < SIDE; i++) o.largest[i] = -INFINITY, o.sum[i] = 0;
+  for (uint64_t j = 0; j < a->k.dim[2]; j += SIDE) {
+    range columns = next_range(rows->batch, h, j, a->k.dim[2]);
+    if (!meet(a, rows, &columns)) continue;
+    load_rows(&a->k, &columns, a->width, 1, side);
+    transpose(side, a->width, across);
+    find_scores(a, rows, &columns, q, across, scores);
+    find_weights(a, rows, &columns, &o, scores, sums);
+    load_rows(&a->v, &columns, a->width, 1, side);
+    multiply((rows->count + ROWS - 1) / ROWS * ROWS, a->width, columns.count, scores, SIDE, 1, side,
+             a->width, sums, a->width, true);
+  }
+  for (size_t i = 0; i < rows->count; i++) {
+    float sum = o.sum[i], base = o.largest[i] == -INFINITY ? 0 : o.largest[i];
+    float factor = sum > 0 || isnan(sum) ? 1 / sum : 0;
+    float log_sum = factor == 0 ? INFINITY : base + logf(sum);
+    for (size_t n = 0; n < a->width; n++) sums[i * a->width + n] *= factor;
+    unit_store(&a->lse, tsr__strided_at(&a->lse, 0, rows->batch, rows->head, rows->first + i), 1, 1,
+               &log_sum);
+  }
+  store_rows(&a->to, rows, a->width, sums);
+}
+
+/* Blocks of rows of all heads, numbered one after another. */
+static void attend_blocks(void *context, uint64_t first, uint64_t end) {
+  const attention *a = context;
+  uint64_t each = (a->q.dim[2] + SIDE - 1) / SIDE;
+  for (uint64_t i = first; i < end; i++) {
+    uint64_t head = i / each % a->q.dim[1], batch = i / each / a->q.dim[1];
+    range rows = next_range(batch, head, i % each * SIDE, a->q.dim[2]);
+    attend_rows(a, &rows);
+  }
+}
+
+/* Log-sum-exps may have longer rows than there are: the rest is infinite. */
+static void end_log_sums(const attention *a) {
+  const float endless = INFINITY;
+  for (uint64_t b = 0; b < a->q.dim[0]; b++)
+    for (uint64_t h = 0; h < a->q.dim[1]; h++)
+      for (uint64_t i = a->q.dim[2]; i < a->lse.dim[3]; i++)
+        unit_store(&a->lse, tsr__strided_at(&a->lse, 0, b, h, i), 1, 1, &endless);
+}
+
+/* ---- backward ---- */
+
+/* A block of rows, and what they make of a block of columns. */
+typedef struct pairs {
+  block q, out, k, k_across, v, v_across;
+  float lse[SIDE], delta[SIDE];
+  square weights, ds;
+} pairs;
+
+static void load_columns(const attention *a, const range *columns, pairs *t) {
+  load_rows(&a->k, columns, a->width, 1, t->k);
+  transpose(t->k, a->width, t->k_across);
+  load_rows(&a->v, columns, a->width, 1, t->v);
+  transpose(t->v, a->width, t->v_across);
+}
+
+/* Rows of queries and of the gradient, log-sum-exps, and the sums of gradient times result. */
+static void load_pair_rows(const attention *a, const range *rows, pairs *t) {
+  float room[WIDTH];
+  load_rows(&a->q, rows, a->width, a->scale, t->q);
+  load_rows(&a->out, rows, a->width, 1, t->out);
+  for (size_t i = 0; i < rows->count; i++) {
+    uint64_t row = rows->first + i, at = tsr__strided_at(&a->lse, 0, rows->batch, rows->head, row);
+    unit_load(&a->lse, at, 1, 1, &t->lse[i]);
+    if (a->has_sums) {
+      at = tsr__strided_at(&a->sums, 0, rows->batch, rows->head, row);
+      unit_load(&a->sums, at, 1, 1, &t->delta[i]);
+      continue;
+    }
+    at = tsr__strided_at(&a->result, rows->batch, rows->head, row, 0);
+    const float *result = unit_row(&a->result, at, 0, (size_t)a->result.dim[3], room);
+    t->delta[i] = floats_dot(t->out + i * a->width, result, (size_t)a->result.dim[3]);
+  }
+}
+
+/* Weights after dropout, and the gradient of scores. */
+static void find_pairs(const attention *a, const range *rows, const range *columns, pairs *t) {
+  float keeps[SIDE];
+  find_scores(a, rows, columns, t->q, t->k_across, t->weights);
+  multiply((rows->count + ROWS - 1) / ROWS * ROWS, SIDE, a->width, t->out, a->width, 1, t->v_across,
+           SIDE, t->ds, SIDE, false);
+  for (size_t i = 0; i < rows->count; i++) {
+    float *p = t->weights + i * SIDE, *ds = t->ds + i * SIDE;
+    float lse = t->lse[i], delta = t->delta[i];
+    if (a->dropout != 0) {
+      find_keeps(a, rows, i, columns, keeps);
+      for (size_t j = 0; j < SIDE; j++) {
+        float own = unit_exp(p[j] - lse);
+        ds[j] = own * (keeps[j] * ds[j] - delta);
+        p[j] = own * keeps[j];
+      }
+      continue;
+    }
+    for (size_t j = 0; j < SIDE; j++) {
+      p[j] = unit_exp(p[j] - lse);
+      ds[j] = p[j] * (ds[j] - delta);
+    }
+  }
+  memset(t->weights + rows->count * SIDE, 0, (SIDE - rows->count) * SIDE * sizeof(float));
+  memset(t->ds + rows->count * SIDE, 0, (SIDE - rows->count) * SIDE * sizeof(float));
+}
+
+/* Add scale * ds k to the gradient of the queries. */
+static void add_queries(const attention *a, const range *rows, const pairs *t, size_t columns,
+                        bool adds, float *sums) {
+  multiply((rows->count + ROWS - 1) / ROWS * ROWS, a->width, columns, t->ds, SIDE, 1, t->k,
+           a->width, sums, a->width, adds);
+}
+
+/* The same, to where it is stored. */
+static void add_queries_in_place(const attention *a, const range *rows, const pairs *t,
+                                 size_t columns) {
+  block sums;
+  add_queries(a, rows, t, columns, false, sums);
+  for (size_t i = 0; i < rows->count; i++) {
+    float *to =
+        (float *)a->dq.data + tsr__strided_at(&a->dq, rows->batch, rows->head, rows->first + i, 0);
+    for (size_t n = 0; n < a->dq.dim[3]; n++) to[n] += a->scale * sums[i * a->width + n];
+  }
+}
+
+static void columns_back(const attention *a, const range *columns, pairs *t) {
+  block dk, dv;
+  uint64_t each = a->q.dim[1] / a->k.dim[1];
+  load_columns(a, columns, t);
+  memset(dk, 0, SIDE * a->width * sizeof *dk);
+  memset(dv, 0, SIDE * a->width * sizeof *dv);
+  for (uint64_t h = columns->head * each; h < (columns->head + 1) * each; h++)
+    for (uint64_t i = 0; i < a->q.dim[2]; i += SIDE) {
+      range rows = next_range(columns->batch, h, i, a->q.dim[2]);
+      if (!meet(a, &rows, columns)) continue;
+      load_pair_rows(a, &rows, t);
+      find_pairs(a, &rows, columns, t);
+      multiply(SIDE, a->width, rows.count, t->ds, 1, SIDE, t->q, a->width, dk, a->width, true);
+      multiply(SIDE, a->width, rows.count, t->weights, 1, SIDE, t->out, a->width, dv, a->width,
+               true);
+      if (a->adds_queries) add_queries_in_place(a, &rows, t, columns->count);
+    }
+  if (a->wants[1]) store_rows(&a->dk, columns, a->width, dk);
+  if (a->wants[2]) store_rows(&a->dv, columns, a->width, dv);
+}
+
+/* The gradient of a block of queries by itself. */
+static void queries_back(const attention *a, const range *rows, pairs *t) {
+  block sums;
+  memset(sums, 0, SIDE * a->width * sizeof *sums);
+  load_pair_rows(a, rows, t);
+  for (uint64_t j = 0; j < a->k.dim[2]; j += SIDE) {
+    range columns = next_range(rows->batch, kv_head(a, rows->head), j, a->k.dim[2]);
+    if (!meet(a, rows, &columns)) continue;
+    load_columns(a, &columns, t);
+    find_pairs(a, rows, &columns, t);
+    add_queries(a, rows, t, columns.count, true, sums);
+  }
+  for (size_t n = 0; n < rows->count * a->width; n++) sums[n] *= a->scale;
+  store_rows(&a->dq, rows, a->width, sums);
+}
+
+/* Zeros, to which blocks of columns add. */
+static void clear_queries(const attention *a, uint64_t batch, uint64_t head) {
+  for (uint64_t i = 0; i < a->dq.dim[2]; i++)
+    memset((float *)a->dq.data + tsr__strided_at(&a->dq, batch, head, i, 0), 0,
+           a->dq.dim[3] * sizeof(float));
+}
+
+/* Heads of keys, numbered over all batches. */
+static void attend_back(void *context, uint64_t first, uint64_t end) {
+  const attention *a = context;
+  uint64_t each = a->q.dim[1] / a->k.dim[1];
+  pairs t;
+  memset(t.weights, 0, sizeof t.weights);
+  for (uint64_t n = first; n < end; n++) {
+    uint64_t batch = n / a->k.dim[1], head = n % a->k.dim[1];
+    for (uint64_t h = head * each; a->adds_queries && h < (head + 1) * each; h++)
+      clear_queries(a, batch, h);
+    for (uint64_t j = 0; j < a->k.dim[2]; j += SIDE) {
+      range columns = next_range(batch, head, j, a->k.dim[2]);
+      if (a->wants[1] || a->wants[2] || a->adds_queries) columns_back(a, &columns, &t);
+    }
+    if (!a->wants[0] || a->adds_queries) continue;
+    for (uint64_t h = head * each; h < (head + 1) * each; h++)
+      for (uint64_t i = 0; i < a->q.dim[2]; i += SIDE) {
+        range rows = next_range(batch, h, i, a->q.dim[2]);
+        queries_back(a, &rows, &t);
+      }
+  }
+}
+
+/* ---- calls ---- */
+
+/* Whether head and types are those of the blocks. */
+static bool is_fast(const tsr__kernel_args *args, uint32_t reads, uint32_t writes) {
+  for (uint32_t i = 0; i < reads; i++)
+    if (args->reads[i].data && !unit_has_type(args->reads[i].dtype)) return false;
+  for (uint32_t i = 0; i < writes; i++)
+    if (args->writes[i].data && !unit_has_type(args->writes[i].dtype)) return false;
+  return tsr__shape_from_end(args->reads[0].layout.shape, 0) <= WIDTH;
+}
+
+static attention attention_of(const tsr__kernel_args *args, bool has_window) {
+  attention a = {.q = tsr__strided_of(&args->reads[0]),
+                 .k = tsr__strided_of(&args->reads[1]),
+                 .v = tsr__strided_of(&args->reads[2]),
+                 .scale = (float)args->scalars[0],
+                 .dropout = args->scalars[1],
+                 .is_causal = args->scalars[2] != 0,
+                 .key = args->key};
+  a.width = ((size_t)a.q.dim[3] + STEP - 1) / STEP * STEP;
+  if (has_window) a.window = (uint64_t)args->scalars[3];
+  assert(a.v.dim[3] == a.q.dim[3] && a.k.dim[1] && a.q.dim[1] % a.k.dim[1] == 0);
+  return a;
+}
+
+/* What is added to scores, for all batches, heads and rows; its rows may be longer. */
+static void add_bias(attention *a, const tsr__kernel_tensor *bias) {
+  if (!bias->data) return;
+  tsr__strided model = a->q;
+  model.dim[3] = tsr__shape_from_end(bias->layout.shape, 0);
+  assert(model.dim[3] >= a->k.dim[2]);
+  a->bias = tsr__strided_repeated(bias, &model);
+  a->has_bias = true;
+}
+
+static void attend(attention *a, const tsr__kernel_args *args) {
+  uint64_t each = (a->q.dim[2] + SIDE - 1) / SIDE;
+  a->to = tsr__strided_by_head(&args->writes[0], a->q.dim[1]);
+  a->lse = tsr__strided_of(&args->writes[1]);
+  unit_split(args->pool, a->q.dim[0] * a->q.dim[1] * each, SIDE * a->k.dim[2], attend_blocks, a);
+  end_log_sums(a);
+  tsr__put_key(&args->writes[2], args->key);
+  tsr__put_key(&args->writes[3], 0);
+}
+
+void TSR__UNIT(tsr__fast_efficient)(const tsr__kernel_args *args) {
+  if (!is_fast(args, 4, 2)) {
+    tsr__reference_efficient(args);
+    return;
+  }
+  attention a = attention_of(args, false);
+  add_bias(&a, &args->reads[3]);
+  attend(&a, args);
+}
+
+void TSR__UNIT(tsr__fast_flash)(const tsr__kernel_args *args) {
+  if (!is_fast(args, 3, 2)) {
+    tsr__reference_flash(args);
+    return;
+  }
+  attention a = attention_of(args, true);
+  attend(&a, args);
+}
+
+static void attend_backward(attention *a, const tsr__kernel_args *args) {
+  tsr__strided *gradients[] = {&a->dq, &a->dk, &a->dv};
+  a->key = tsr__get_key(&args->reads[6]);
+  a->out = tsr__strided_by_head(&args->reads[3], a->q.dim[1]);
+  a->result = tsr__strided_by_head(&args->reads[4], a->q.dim[1]);
+  a->lse = tsr__strided_of(&args->reads[5]);
+  for (uint32_t i = 0; i < 3; i++) {
+    a->wants[i] = args->writes[i].data != NULL;
+    if (a->wants[i]) *gradients[i] = tsr__strided_of(&args->writes[i]);
+  }
+  a->adds_queries = a->wants[0] && a->dq.dtype == TSR__DTYPE_F32 && a->dq.stride[3] == 1;
+  unit_split(args->pool, a->k.dim[0] * a->k.dim[1], a->q.dim[2] * a->k.dim[2], attend_back, a);
+}
+
+void TSR__UNIT(tsr__fast_efficient_backward)(const tsr__kernel_args *args) {
+  bool has_types = unit_has_type(args->reads[9].dtype) && unit_has_type(args->reads[8].dtype);
+  if (!is_fast(args, 6, 3) || !has_types) {
+    tsr__reference_efficient_backward(args);
+    return;
+  }
+  attention a = attention_of(args, false);
+  add_bias(&a, &args->reads[8]);
+  a.has_sums = args->reads[9].data != NULL;
+  if (a.has_sums) a.sums = tsr__strided_of(&args->reads[9]);
+  attend_backward(&a, args);
+}
+
+void TSR__UNIT(tsr__fast_flash_backward)(const tsr__kernel_args *args) {
+  if (!is_fast(args, 6, 3)) {
+    tsr__reference_flash_backward(args);
+    return;
+  }
+  attention a = attention_of(args, true);
+  attend_backward(&a, args);
+}

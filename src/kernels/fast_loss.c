@@ -1,0 +1,182 @@
+/* fast_loss.c - fast kernels of losses and embeddings. Compiled for each set of instructions (unit.h).
+ *
+ * Labels and token ids are integers of any shape, taken in its order, and below the table's height. */
+#include "kernels/unit_fast.h"
+#include "kernels/unit_math.h"
+
+/* Integers, as one row if that is possible. */
+static tsr__strided integers_of(const tsr__kernel_tensor *tensor) {
+  tsr__strided v = tsr__strided_of(tensor);
+  bool is_there = true;
+  assert(v.dtype == TSR__DTYPE_I64);
+  tsr__strided_join(&v, &is_there, 1);
+  return v;
+}
+
+static int64_t integer_at(const tsr__strided *v, uint64_t i) {
+  uint64_t at = v->offset + i * v->stride[3];
+  if (i >= v->dim[3]) at = tsr__strided_row(v, i / v->dim[3]) + i % v->dim[3] * v->stride[3];
+  return ((const int64_t *)v->data)[at];
+}
+
+static bool is_fast(const tsr__kernel_tensor *a, const tsr__kernel_tensor *b) {
+  return unit_has_type(a->dtype) && unit_has_type(b->dtype);
+}
+
+/* ---- losses ---- */
+
+void TSR__UNIT(tsr__fast_nll_loss_backward)(const tsr__kernel_args *args) {
+  tsr__kernel_args copy = {
+      .reads = {args->reads[0]}, .writes = {args->writes[0]}, .pool = args->pool};
+  if (args->reads[0].data != args->writes[0].data) TSR__UNIT(tsr__fast_copy)(&copy);
+  tsr__kernel_args own = *args; /* in place: the copy is made */
+  own.reads[0] = args->writes[0];
+  tsr__reference_nll_loss_backward(&own);
+}
+
+/* Rows whose losses are on the stack at a time: they are added in order. */
+enum { LOSSES = 512 };
+
+typedef struct cross_entropy {
+  tsr__strided logits, to, labels;
+  double ignored, weight, losses[LOSSES];
+  uint64_t first; /* row of losses[0] */
+} cross_entropy;
+
+/* The log-sum-exp of a row. */
+static double log_sum_of(const tsr__strided *v, uint64_t at) {
+  float room[UNIT_TILE], other[UNIT_TILE], largest = -INFINITY;
+  double sum = 0;
+  UNIT_EACH_TILE(column, count, v->dim[3]) {
+    float some = floats_largest(unit_row(v, at, column, count, room), count);
+    largest = some > largest ? some : largest;
+  }
+  UNIT_EACH_TILE(column, count, v->dim[3]) {
+    const float *x = unit_row(v, at, column, count, room);
+    for (size_t i = 0; i < count; i++) other[i] = unit_exp(x[i] - largest);
+    sum += (double)floats_sum(other, count);
+  }
+  return (double)largest + log(sum);
+}
+
+/* Losses and gradients of some rows, counted from `first`. */
+static void cross_entropy_rows(void *context, uint64_t first, uint64_t end) {
+  cross_entropy *c = context;
+  float room[UNIT_TILE], other[UNIT_TILE];
+  for (uint64_t i = first; i < end; i++) {
+    uint64_t row = c->first + i, from = tsr__strided_row(&c->logits, row);
+    uint64_t to = tsr__strided_row(&c->to, row);
+    int64_t label = integer_at(&c->labels, row);
+    bool counts = (double)label != c->ignored;
+    double exact = counts ? log_sum_of(&c->logits, from) : 0;
+    float log_sum = (float)exact, weight = counts ? (float)c->weight : 0;
+    c->losses[i] = 0;
+    UNIT_EACH_TILE(column, count, c->to.dim[3]) {
+      const float *x = unit_row(&c->logits, from, column, count, room);
+      float *out = unit_row_room(&c->to, to, column, other);
+      TSR__EACH_TURN
+      for (size_t k = 0; k < count; k++) out[k] = unit_exp(x[k] - log_sum) * weight;
+      if (!counts) memset(out, 0, count * sizeof *out);
+      uint64_t at = (uint64_t)label - column; /* of the label in this tile */
+      if (counts && at < count) {
+        c->losses[i] = exact - (double)x[at];
+        out[at] = (unit_exp(x[at] - log_sum) - 1) * weight;
+      }
+      unit_row_done(&c->to, to, column, count, other);
+    }
+  }
+}
+
+void TSR__UNIT(tsr__fast_cross_entropy)(const tsr__kernel_args *args) {
+  if (!is_fast(&args->reads[0], &args->writes[0])) {
+    tsr__reference_cross_entropy(args);
+    return;
+  }
+  cross_entropy c = {.logits = tsr__strided_of(&args->reads[0]),
+                     .to = tsr__strided_of(&args->writes[0]),
+                     .labels = integers_of(&args->reads[1]),
+                     .ignored = args->scalars[0]};
+  tsr__strided all = integers_of(&args->reads[2]);
+  uint64_t counting = 0, rows = tsr__strided_elements(&c.labels);
+  double loss = 0;
+  for (uint64_t i = 0; i < tsr__strided_elements(&all); i++)
+    counting += (double)integer_at(&all, i) != c.ignored;
+  c.weight = 1 / (double)counting;
+  for (; c.first < rows; c.first += LOSSES) {
+    uint64_t some = rows - c.first < LOSSES ? rows - c.first : LOSSES;
+    unit_split(args->pool, some, 4 * c.to.dim[3], cross_entropy_rows, &c);
+    for (uint64_t i = 0; i < some; i++) loss += c.losses[i];
+  }
+  tsr__put_number(&args->writes[1], tsr__number_of(&args->reads[3]) + loss * c.weight);
+}
+
+/* ---- embeddings ---- */
+
+typedef struct embedding {
+  tsr__strided table, ids, rows; /* rows: as many as ids */
+} embedding;
+
+static void embed_rows(void *context, uint64_t first, uint64_t end) {
+  const embedding *e = context;
+  float room[UNIT_TILE], other[UNIT_TILE];
+  for (uint64_t i = first; i < end; i++) {
+    int64_t id = integer_at(&e->ids, i);
+    assert(id >= 0 && (uint64_t)id < e->table.dim[2]);
+    uint64_t from = tsr__strided_row(&e->table, (uint64_t)id), to = tsr__strided_row(&e->rows, i);
+    UNIT_EACH_TILE(column, count, e->rows.dim[3]) {
+      const float *x = unit_row(&e->table, from, column, count, room);
+      float *out = unit_row_room(&e->rows, to, column, other);
+      for (size_t k = 0; k < count; k++) out[k] = x[k];
+      unit_row_done(&e->rows, to, column, count, other);
+    }
+  }
+}
+
+void TSR__UNIT(tsr__fast_embedding)(const tsr__kernel_args *args) {
+  if (!is_fast(&args->reads[0], &args->writes[0])) {
+    tsr__reference_embedding(args);
+    return;
+  }
+  embedding e = {tsr__strided_of(&args->reads[0]), integers_of(&args->reads[1]),
+                 tsr__strided_of(&args->writes[0])};
+  unit_split(args->pool, tsr__strided_elements(&e.ids), e.rows.dim[3], embed_rows, &e);
+}
+
+static bool occurs_before(const tsr__strided *ids, uint64_t end, int64_t id) {
+  for (uint64_t i = 0; i < end; i++)
+    if (integer_at(ids, i) == id) return true;
+  return false;
+}
+
+/* For each id of some that occurs there first: the sum of the gradients of all its occurrences. */
+static void embed_back(void *context, uint64_t first, uint64_t end) {
+  const embedding *e = context;
+  uint64_t total = tsr__strided_elements(&e->ids);
+  float room[UNIT_TILE];
+  for (uint64_t i = first; i < end; i++) {
+    int64_t id = integer_at(&e->ids, i);
+    assert(id >= 0 && (uint64_t)id < e->table.dim[2]);
+    if (occurs_before(&e->ids, i, id)) continue;
+    uint64_t to = tsr__strided_row(&e->table, (uint64_t)id);
+    UNIT_EACH_TILE(column, count, e->table.dim[3]) {
+      float sums[UNIT_TILE] = {0};
+      for (uint64_t j = i; j < total; j++) {
+        if (integer_at(&e->ids, j) != id) continue;
+        const float *g = unit_row(&e->rows, tsr__strided_row(&e->rows, j), column, count, room);
+        for (size_t k = 0; k < count; k++) sums[k] += g[k];
+      }
+      unit_store(&e->table, to + column * e->table.stride[3], e->table.stride[3], count, sums);
+    }
+  }
+}
+
+void TSR__UNIT(tsr__fast_embedding_backward)(const tsr__kernel_args *args) {
+  if (!is_fast(&args->reads[0], &args->writes[0])) {
+    tsr__reference_embedding_backward(args);
+    return;
+  }
+  embedding e = {tsr__strided_of(&args->writes[0]), integers_of(&args->reads[1]),
+                 tsr__strided_of(&args->reads[0])};
+  TSR__UNIT(tsr__fast_zeros)(args);
+  unit_split(args->pool, tsr__strided_elements(&e.ids), e.table.dim[3], embed_back, &e);
+}

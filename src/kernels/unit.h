@@ -1,0 +1,260 @@
+/* unit.h - files that are compiled once for each set of instructions.
+ *
+ * fast_*.c and all that they include are compiled several times, with TSR__UNIT_ISA and the flags of
+ * one set each time (meson.build). TSR__UNIT(name) is what `name` is called in one of them. So a
+ * kernel is written once, as plain loops over floats that compilers vectorise, and sums in `lanes`,
+ * vectors as wide as the set has them. Nothing here may be called before tsr__isa_best has said that
+ * the processor has the set (fast.h).
+ *
+ * Elements are loaded into tiles of floats, whatever their type is, and stored from there: one loop
+ * serves fp32, bf16 and fp16. */
+#ifndef TSR_KERNELS_UNIT_H
+#define TSR_KERNELS_UNIT_H
+
+#include <assert.h>
+#include <math.h>
+#include <string.h>
+
+#include "base/pool.h"
+#include "kernels/fast.h"
+#include "kernels/half.h"
+#include "kernels/reference.h"
+
+#ifndef TSR__UNIT_ISA
+#define TSR__UNIT_ISA 0
+#endif
+
+#if TSR__UNIT_ISA == 2
+#define TSR__UNIT(name) name##_avx512
+#define TSR__LANES      16
+#elif TSR__UNIT_ISA == 1
+#define TSR__UNIT(name) name##_avx2
+#define TSR__LANES      8
+#else
+#define TSR__UNIT(name) name##_plain
+#define TSR__LANES      4
+#endif
+
+/* Of a loop whose turns do not depend on each other, although its operands may be its results. */
+#if defined(__clang__)
+#define TSR__EACH_TURN _Pragma("clang loop vectorize(enable) interleave(enable)")
+#elif defined(__GNUC__)
+#define TSR__EACH_TURN _Pragma("GCC ivdep")
+#else
+#define TSR__EACH_TURN
+#endif
+
+/* ---- lanes ---- */
+
+typedef float lanes __attribute__((vector_size(TSR__LANES * sizeof(float))));
+
+static inline lanes lanes_load(const float *from) {
+  lanes x;
+  memcpy(&x, from, sizeof x);
+  return x;
+}
+static inline void lanes_store(float *to, lanes x) {
+  memcpy(to, &x, sizeof x);
+}
+static inline lanes lanes_of(float x) {
+  lanes zero = {0};
+  return x - zero; /* unlike a sum, no operation: -0 stays -0 */
+}
+/* In pairs: the first half and the second, and so on. */
+static inline float lanes_sum(lanes x) {
+  float part[TSR__LANES];
+  lanes_store(part, x);
+  for (size_t half = TSR__LANES / 2; half; half /= 2)
+    for (size_t i = 0; i < half; i++) part[i] += part[i + half];
+  return part[0];
+}
+
+/* The sum of some floats: in lanes, four at a time, then what is left. */
+static inline float floats_sum(const float *x, size_t count) {
+  lanes sums[4] = {{0}};
+  size_t i = 0;
+  for (; count - i >= 4 * (size_t)TSR__LANES; i += 4 * (size_t)TSR__LANES)
+    for (size_t k = 0; k < 4; k++) sums[k] += lanes_load(x + i + k * TSR__LANES);
+  for (; count - i >= TSR__LANES; i += TSR__LANES) sums[0] += lanes_load(x + i);
+  float sum = lanes_sum((sums[0] + sums[1]) + (sums[2] + sums[3]));
+  for (; i < count; i++) sum += x[i];
+  return sum;
+}
+
+/* The sum of products, likewise. */
+static inline float floats_dot(const float *x, const float *y, size_t count) {
+  lanes sums[4] = {{0}};
+  size_t i = 0;
+  for (; count - i >= 4 * (size_t)TSR__LANES; i += 4 * (size_t)TSR__LANES)
+    for (size_t k = 0; k < 4; k++)
+      sums[k] += lanes_load(x + i + k * TSR__LANES) * lanes_load(y + i + k * TSR__LANES);
+  for (; count - i >= TSR__LANES; i += TSR__LANES) sums[0] += lanes_load(x + i) * lanes_load(y + i);
+  float sum = lanes_sum((sums[0] + sums[1]) + (sums[2] + sums[3]));
+  for (; i < count; i++) sum += x[i] * y[i];
+  return sum;
+}
+
+/* The largest of some floats that is a number, or -infinity. */
+static inline float floats_largest(const float *x, size_t count) {
+  enum { MANY = 4 * TSR__LANES };
+  float most[MANY], largest = -INFINITY;
+  size_t whole = count - count % MANY;
+  for (size_t k = 0; k < MANY; k++) most[k] = -INFINITY;
+  for (size_t i = 0; i < whole; i += MANY)
+    for (size_t k = 0; k < MANY; k++) most[k] = x[i + k] > most[k] ? x[i + k] : most[k];
+  for (size_t k = 0; k < MANY; k++) largest = most[k] > largest ? most[k] : largest;
+  for (size_t i = whole; i < count; i++) largest = x[i] > largest ? x[i] : largest;
+  return largest;
+}
+
+/* ---- tiles ---- */
+
+/* Numbers that go through the stack at a time. */
+enum { UNIT_TILE = 512 };
+
+/* Types that tiles are loaded from and stored to. */
+static inline bool unit_has_type(tsr__dtype dtype) {
+  return dtype == TSR__DTYPE_F32 || dtype == TSR__DTYPE_BF16 || dtype == TSR__DTYPE_F16 ||
+         dtype == TSR__DTYPE_BOOL;
+}
+/* Whether all operands and results of a call that are there have such types. */
+static inline bool unit_has_types(const tsr__kernel_args *args) {
+  for (uint32_t i = 0; i < TSR__KERNEL_READS; i++)
+    if (args->reads[i].data && !unit_has_type(args->reads[i].dtype)) return false;
+  for (uint32_t i = 0; i < TSR__KERNEL_WRITES; i++)
+    if (args->writes[i].data && !unit_has_type(args->writes[i].dtype)) return false;
+  return true;
+}
+
+static inline float unit_of_bool(uint8_t x) {
+  return x ? 1.0f : 0.0f;
+}
+static inline uint8_t unit_to_bool(float x) {
+  return x != 0;
+}
+
+#define UNIT_LOAD(name, type, convert)                                       \
+  case name: {                                                               \
+    const type *from = (const type *)v->data + at;                           \
+    if (stride == 1) {                                                       \
+      TSR__EACH_TURN                                                         \
+      for (size_t i = 0; i < count; i++) out[i] = convert(from[i]);          \
+    } else {                                                                 \
+      for (size_t i = 0; i < count; i++) out[i] = convert(from[i * stride]); \
+    }                                                                        \
+    break;                                                                   \
+  }
+
+/* `count` numbers from element `at` of the storage on, `stride` apart. */
+static inline void unit_load(const tsr__strided *v, uint64_t at, uint64_t stride, size_t count,
+                             float *out) {
+  if (stride == 0 && count > 1) {
+    unit_load(v, at, 1, 1, out);
+    for (size_t i = 1; i < count; i++) out[i] = out[0];
+    return;
+  }
+  switch (v->dtype) {
+    UNIT_LOAD(TSR__DTYPE_F32, float, (float))
+    UNIT_LOAD(TSR__DTYPE_BF16, uint16_t, tsr__bf16_to_float)
+    UNIT_LOAD(TSR__DTYPE_F16, uint16_t, tsr__f16_to_float)
+    UNIT_LOAD(TSR__DTYPE_BOOL, uint8_t, unit_of_bool)
+  default: assert(false);
+  }
+}
+#undef UNIT_LOAD
+
+#define UNIT_STORE(name, type, convert)                                   \
+  case name: {                                                            \
+    type *to = (type *)v->data + at;                                      \
+    if (stride == 1) {                                                    \
+      TSR__EACH_TURN                                                      \
+      for (size_t i = 0; i < count; i++) to[i] = convert(in[i]);          \
+    } else {                                                              \
+      for (size_t i = 0; i < count; i++) to[i * stride] = convert(in[i]); \
+    }                                                                     \
+    break;                                                                \
+  }
+
+static inline void unit_store(const tsr__strided *v, uint64_t at, uint64_t stride, size_t count,
+                              const float *in) {
+  switch (v->dtype) {
+    UNIT_STORE(TSR__DTYPE_F32, float, (float))
+    UNIT_STORE(TSR__DTYPE_BF16, uint16_t, tsr__bf16_of_float)
+    UNIT_STORE(TSR__DTYPE_F16, uint16_t, tsr__f16_of_float)
+    UNIT_STORE(TSR__DTYPE_BOOL, uint8_t, unit_to_bool)
+  default: assert(false);
+  }
+}
+#undef UNIT_STORE
+
+/* Numbers `first` to `first` + `count` - 1 of the row whose first element is at `at`: where they are
+ * stored, if they are floats one after another; else in `room`. */
+static inline const float *unit_row(const tsr__strided *v, uint64_t at, uint64_t first,
+                                    size_t count, float *room) {
+  uint64_t stride = v->stride[3];
+  if (v->dtype == TSR__DTYPE_F32 && (stride == 1 || count == 1))
+    return (const float *)v->data + at + first * stride;
+  unit_load(v, at + first * stride, stride, count, room);
+  return room;
+}
+/* Where to put results of a row: in the storage, if they are floats one after another; else in
+ * `room`, from where unit_row_done takes them. */
+static inline float *unit_row_room(const tsr__strided *v, uint64_t at, uint64_t first,
+                                   float *room) {
+  if (v->dtype == TSR__DTYPE_F32 && v->stride[3] == 1) return (float *)v->data + at + first;
+  return room;
+}
+static inline void unit_row_done(const tsr__strided *v, uint64_t at, uint64_t first, size_t count,
+                                 const float *room) {
+  if (v->dtype == TSR__DTYPE_F32 && v->stride[3] == 1) return;
+  unit_store(v, at + first * v->stride[3], v->stride[3], count, room);
+}
+
+static inline size_t unit_tile(uint64_t left) {
+  return left < UNIT_TILE ? (size_t)left : UNIT_TILE;
+}
+/* For each tile of `total` numbers: `first` and `count`. */
+#define UNIT_EACH_TILE(first, count, total)                           \
+  for (uint64_t first = 0, count = unit_tile(total); first < (total); \
+       first += count, count = unit_tile((total)-first))
+
+/* ---- threads ---- */
+
+/* Elements that are worth a task of their own. */
+enum { UNIT_TASK = 32768 };
+
+typedef void unit_range_fn(void *context, uint64_t first, uint64_t end);
+
+/* Private to unit_split. */
+typedef struct unit_ranges {
+  unit_range_fn *run;
+  void *context;
+  uint64_t count, each;
+} unit_ranges;
+
+static inline int unit_run_range(void *context, size_t index, tsr_error *error) {
+  const unit_ranges *r = context;
+  uint64_t first = index * r->each, left = r->count - first;
+  (void)error;
+  r->run(r->context, first, first + (left < r->each ? left : r->each));
+  return 0;
+}
+
+/* Call `run` for ranges that make up 0 to `count`, spread over the pool; an item is `cost` elements. */
+static inline void unit_split(struct tsr__thread_pool *pool, uint64_t count, uint64_t cost,
+                              unit_range_fn *run, void *context) {
+  uint64_t each = UNIT_TASK / (cost ? cost : 1);
+  unit_ranges r = {.run = run, .context = context, .count = count, .each = each ? each : 1};
+  tsr_error error;
+  if (!count) return;
+  if (!pool || count <= r.each) {
+    run(context, 0, count);
+    return;
+  }
+  size_t tasks = (size_t)((count + r.each - 1) / r.each);
+  int status = tsr__thread_pool_each(pool, NULL, tasks, unit_run_range, &r, &error);
+  assert(status == 0); /* tasks do not fail, and nothing cancels them */
+  (void)status;
+}
+
+#endif

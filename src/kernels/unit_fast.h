@@ -1,0 +1,47 @@
+/* unit_fast.h - the fast kernels of one set of instructions, which fast_table.c lists, and what several
+ * of them need. */
+#ifndef TSR_KERNELS_UNIT_FAST_H
+#define TSR_KERNELS_UNIT_FAST_H
+
+#include "kernels/unit.h"
+
+/* 1 for each random number from `first` on that is at least `chance`, else 0: numbers and result are
+ * those of tsr__random_uniform. fast_random.c. */
+#define unit_keeps TSR__UNIT(tsr__unit_keeps)
+void unit_keeps(uint64_t key, uint64_t first, size_t count, double chance, float *out);
+
+/* The fast kernel of this set, or NULL; products of bf16 may be those of the processor. fast_table.c. */
+tsr__kernel_fn *TSR__UNIT(tsr__fast_table)(tsr__kernel kernel, bool has_bf16);
+
+/* fast_each.c */
+tsr__kernel_fn TSR__UNIT(tsr__fast_add), TSR__UNIT(tsr__fast_mul), TSR__UNIT(tsr__fast_div),
+    TSR__UNIT(tsr__fast_sub), TSR__UNIT(tsr__fast_neg), TSR__UNIT(tsr__fast_pow),
+    TSR__UNIT(tsr__fast_sqrt), TSR__UNIT(tsr__fast_rsqrt), TSR__UNIT(tsr__fast_reciprocal),
+    TSR__UNIT(tsr__fast_tanh), TSR__UNIT(tsr__fast_tanh_backward), TSR__UNIT(tsr__fast_gelu),
+    TSR__UNIT(tsr__fast_gelu_backward), TSR__UNIT(tsr__fast_silu),
+    TSR__UNIT(tsr__fast_silu_backward), TSR__UNIT(tsr__fast_where), TSR__UNIT(tsr__fast_and),
+    TSR__UNIT(tsr__fast_not), TSR__UNIT(tsr__fast_dropout), TSR__UNIT(tsr__fast_dropout_backward),
+    TSR__UNIT(tsr__fast_masked_fill), TSR__UNIT(tsr__fast_lerp), TSR__UNIT(tsr__fast_addcmul),
+    TSR__UNIT(tsr__fast_addcdiv), TSR__UNIT(tsr__fast_copy), TSR__UNIT(tsr__fast_cat),
+    TSR__UNIT(tsr__fast_repeat), TSR__UNIT(tsr__fast_zeros), TSR__UNIT(tsr__fast_ones),
+    TSR__UNIT(tsr__fast_full), TSR__UNIT(tsr__fast_slice_backward);
+/* fast_rows.c */
+tsr__kernel_fn TSR__UNIT(tsr__fast_sum), TSR__UNIT(tsr__fast_mean), TSR__UNIT(tsr__fast_softmax),
+    TSR__UNIT(tsr__fast_softmax_backward), TSR__UNIT(tsr__fast_log_softmax),
+    TSR__UNIT(tsr__fast_log_softmax_backward), TSR__UNIT(tsr__fast_layer_norm),
+    TSR__UNIT(tsr__fast_layer_norm_backward);
+/* fast_loss.c */
+tsr__kernel_fn TSR__UNIT(tsr__fast_nll_loss_backward), TSR__UNIT(tsr__fast_cross_entropy),
+    TSR__UNIT(tsr__fast_embedding), TSR__UNIT(tsr__fast_embedding_backward);
+/* fast_optimizer.c */
+tsr__kernel_fn TSR__UNIT(tsr__fast_fused_adamw), TSR__UNIT(tsr__fast_unscale);
+/* fast_product.c */
+tsr__kernel_fn TSR__UNIT(tsr__fast_product), TSR__UNIT(tsr__fast_products);
+#if TSR__UNIT_ISA == 2 /* with the instructions for products of bf16 */
+tsr__kernel_fn TSR__UNIT(tsr__fast_product_bf16), TSR__UNIT(tsr__fast_products_bf16);
+#endif
+/* fast_attention.c */
+tsr__kernel_fn TSR__UNIT(tsr__fast_efficient), TSR__UNIT(tsr__fast_efficient_backward),
+    TSR__UNIT(tsr__fast_flash), TSR__UNIT(tsr__fast_flash_backward);
+
+#endif
