@@ -103,6 +103,13 @@ static const tsr_parameter train_parameters[] = {
      .kind = TSR_PARAMETER_COUNT,
      .argument = "N",
      .help = "Threads that compute (default: one for each processor). No number depends on it."},
+    {.name = "isa",
+     .kind = TSR_PARAMETER_CHOICE,
+     .argument = "SET",
+     .help =
+         "Instructions that kernels use at most: plain, avx2, avx512 or avx512-bf16 (default: all "
+         "that the processor has). Numbers depend on it in their last digits.",
+     .choices = (const char *const[]){"plain", "avx2", "avx512", "avx512-bf16", NULL}},
     {.name = "capacity",
      .option = "budget",
      .kind = TSR_PARAMETER_BYTES,
@@ -440,9 +447,10 @@ static int read_options(cli_session *session) {
 static void read_numbers(const cli_options *options, tsr_train_options *how) {
   const tsr_params *own = options->own;
   uint64_t threads = tsr_params_count(own, "threads");
-  int schedule = tsr_params_choice(own, "schedule");
+  int schedule = tsr_params_choice(own, "schedule"), isa = tsr_params_choice(own, "isa");
   how->seed = tsr_params_count(own, "seed");
   how->threads = threads > 1024 ? 1024 : (unsigned)threads;
+  how->isa = isa < 0 ? TSR_TRAIN_ISA_BEST : (tsr_train_isa)(isa + 1);
   how->is_recorded = tsr_params_has(own, "snapshot");
   how->warmup_steps = tsr_params_count(own, "warmup");
   how->schedule = schedule < 0 ? TSR_TRAIN_CONSTANT : (tsr_train_schedule)schedule;

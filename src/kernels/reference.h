@@ -34,7 +34,7 @@ tsr__strided tsr__strided_with(const tsr__kernel_tensor *tensor, tsr__layout lay
 tsr__strided tsr__strided_repeated(const tsr__kernel_tensor *tensor, const tsr__strided *model);
 
 /* Make one dimension of neighbouring ones that are nested without gaps in all of `count` views of the
- * same dimensions; those that are not there are passed over, and at least one is. */
+ * same dimensions; those that are absent are left alone. At least one is present. */
 void tsr__strided_join(tsr__strided *views, const bool *is_there, uint32_t count);
 
 /* Where an element is in the storage. */

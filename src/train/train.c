@@ -273,6 +273,7 @@ static int execute(training *t, tsr_error *error) {
                               .losses = t->program.losses.items,
                               .loss_count = t->program.losses.count,
                               .pool = t->pool,
+                              .isa_limit = (unsigned)o->isa,
                               .observer = t->recorder ? tsr__recorder_observer(t->recorder) : NULL,
                               .context = t,
                               .load = load,

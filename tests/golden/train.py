@@ -70,6 +70,15 @@ def repeats(t):
     expect('recomputed', losses(t, '--checkpoint', 'full'), losses(t, '--no-kv-cache'))
 
 
+def sets_of_instructions(t):
+    """Each set that --isa names gives its own bits again and again, and nearly the same numbers."""
+    first = losses(t)
+    for name in ('plain', 'avx2', 'avx512', 'avx512-bf16'):
+        own = losses(t, '--isa', name)
+        expect(f'{name}, threads', losses(t, '--isa', name, '--threads', 2), own)
+        expect(name, all(abs(a - b) < 1e-4 for a, b in zip(own, first)), True)
+
+
 def as_predicted(t):
     for options in ([], ['--accumulate', 3], ['--dtype', 'autocast-bf16'], ['--optimizer', 'sgd'],
                     ['--checkpoint', 'full'], ['--attention', 'chunked:4', '--loss', 'chunked:8']):
@@ -472,9 +481,9 @@ def main():
     options.work.mkdir(parents=True, exist_ok=True)
     t = Tessera(options.tessera, options.work)
     return run_tests((check.__name__, functools.partial(check, t))
-                     for check in (learns, repeats, as_predicted, token_files, saves, wrong_weights, resumes,
-                                    schedules, goes_on, keeps_the_last_good_state, samples,
-                                    ends, refuses))
+                     for check in (learns, repeats, sets_of_instructions, as_predicted, token_files,
+                                    saves, wrong_weights, resumes, schedules, goes_on,
+                                    keeps_the_last_good_state, samples, ends, refuses))
 
 
 if __name__ == '__main__':

@@ -88,6 +88,15 @@ typedef enum tsr_train_schedule {
   TSR_TRAIN_LINEAR  /* falls to 0 in a line */
 } tsr_train_schedule;
 
+/* Instructions that kernels use at most; each set contains those before it. Results depend on it, a little. */
+typedef enum tsr_train_isa {
+  TSR_TRAIN_ISA_BEST, /* that the processor has */
+  TSR_TRAIN_ISA_PLAIN,
+  TSR_TRAIN_ISA_AVX2,
+  TSR_TRAIN_ISA_AVX512,
+  TSR_TRAIN_ISA_AVX512_BF16
+} tsr_train_isa;
+
 /* The default trains nothing: it has no data. Zeros stand for the values in parentheses. */
 typedef struct tsr_train_options {
   size_t struct_bytes;
@@ -101,7 +110,8 @@ typedef struct tsr_train_options {
   uint64_t warmup_steps;
   double weight_decay; /* of AdamW; negative: none (0.01) */
   unsigned threads;    /* that compute (as many as there are processors); no result depends on it */
-  bool is_recorded;    /* keep the run's events, for tsr_training.snapshot */
+  tsr_train_isa isa;
+  bool is_recorded; /* keep the run's events, for tsr_training.snapshot */
   const char *
       weights; /* a safetensors file, or a folder with one or an index, to begin with; NULL: random */
   /* A folder to go on from, instead: with the same model, data and options, and `steps` of the whole run, the
