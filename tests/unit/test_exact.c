@@ -3,32 +3,16 @@
  *
  * The seed is fixed, so a failure is reproducible. */
 #define _DEFAULT_SOURCE /* mincore */
-#include "exec/run.h"
 
 #include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "graph/validate.h"
-#include "models/program.h"
-#include "test_support.h"
-
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define IS_SANITIZED 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer) || \
-    __has_feature(memory_sanitizer)
-#define IS_SANITIZED 1
-#endif
-#endif
-#ifndef IS_SANITIZED
-#define IS_SANITIZED 0
-#endif
+#include "run_support.h"
 
 enum { TRIALS = IS_SANITIZED ? 60 : 1000, MOST_TOKENS = 4 * 24 };
 
@@ -114,38 +98,31 @@ static void choose_plan(trial *t, tsr__plan *plan) {
 /* ---- a program ---- */
 
 typedef struct subject {
-  tsr_model *model;
+  training t;
   tsr__plan plan;
-  tsr__tape tape;
-  tsr__program program;
-  tsr__execute_options options;
+  const tsr__executor *executor; /* while it loads */
   int64_t tokens[MOST_TOKENS];
   void *extra; /* of a test's own step */
 } subject;
 
+static double constant(void *context, uint64_t i, double value) {
+  (void)i, (void)value;
+  return *(double *)context;
+}
+
 /* Which numbers does not matter here, but that all are written does. */
 static void load_tensor(void *context, tsr__tensor_id tensor, tsr__initial_kind kind,
                         double number) {
-  tsr__kernel_tensor t = tsr__executor_tensor(context, tensor);
-  double one = kind == TSR__INITIAL_CONSTANT ? number : 0.01;
-  tsr__kernel_tensor from = {.data = &one, .dtype = TSR__DTYPE_F64};
-  from.layout = tsr__layout_dense((tsr__shape){0});
-  uint64_t count = tsr__shape_elements(t.layout.shape);
-  size_t size = tsr__dtype_bytes(t.dtype);
-  assert_non_null(t.data);
-  assert_true(tsr__layout_is_dense(t.layout));
-  for (uint64_t i = 0; i < count; i++) {
-    tsr__kernel_tensor to = {
-        .data = (char *)t.data + i * size, .dtype = t.dtype, .layout = from.layout};
-    tsr__kernel_args copy = {.reads = {from}, .writes = {to}};
-    tsr__kernel_row_of(TSR__KERNEL_TO_COPY)->reference(&copy);
-  }
+  subject *s = context;
+  tsr__kernel_tensor t = tsr__executor_tensor(s->executor, tensor);
+  each_element(&t, (double[]){kind == TSR__INITIAL_CONSTANT ? number : 0.01}, true, constant);
 }
 
 static int load(void *context, const tsr__executor *e, tsr_error *error) {
   subject *s = context;
   (void)error;
-  tsr__program_initials(&s->program, load_tensor, (void *)(uintptr_t)e);
+  s->executor = e;
+  tsr__program_initials(&s->t.program, load_tensor, s);
   return 0;
 }
 
@@ -154,44 +131,22 @@ static const int64_t *batch(void *context, uint64_t step, uint64_t micro_batch, 
   return which == 2 ? NULL : ((subject *)context)->tokens;
 }
 
-/* False if the options do not suit the model, which is said before anything runs. */
+/* False if the options do not suit the model. */
 static bool open_subject(subject *s, trial *t) {
-  tsr_error error = {0};
-  *s = (subject){.model = NULL};
-  if (tsr_model_read(t->json, strlen(t->json), &s->model, &error))
-    fail_msg("%s: %s", t->json, error.message);
+  *s = (subject){.executor = NULL};
   choose_plan(t, &s->plan);
-  assert_true(tsr__tape_init(&s->tape, NULL));
-  int status = tsr__program_init(&s->program, s->model, &t->run, &s->plan, &s->tape, &error);
-  if (status == 0) tsr__program_step(&s->program);
-  if (status == 0) status = tsr__tape_finish(&s->tape);
-  if (status) {
-    assert_true(status == TSR_ERROR_ARGUMENT || status == TSR_ERROR_UNSUPPORTED);
-    return false;
-  }
-  tsr__violation violation;
-  if (tsr__tape_validate(&s->tape, &violation)) fail_msg("%s: %s", t->json, violation.text);
-  s->options = (tsr__execute_options){.settings = t->settings,
-                                      .steps = t->steps,
-                                      .seed = 1,
-                                      .numbers = {.learning_rate = 1e-3,
-                                                  .beta_1 = 0.9,
-                                                  .beta_2 = 0.999,
-                                                  .epsilon = 1e-8,
-                                                  .decay = 0.01},
-                                      .losses = s->program.losses.items,
-                                      .loss_count = s->program.losses.count,
-                                      .context = s,
-                                      .load = load,
-                                      .batch = batch};
+  if (!training_open(&s->t, t->json, &t->run, &s->plan)) return false;
+  s->t.options.settings = t->settings;
+  s->t.options.steps = t->steps;
+  s->t.options.context = s;
+  s->t.options.load = load;
+  s->t.options.batch = batch;
   return true;
 }
 
 static void close_subject(subject *s) {
-  tsr__program_release(&s->program);
-  tsr__tape_release(&s->tape);
+  training_close(&s->t);
   tsr__plan_release(&s->plan);
-  tsr_model_free(s->model);
 }
 
 /* ---- the events of a run ---- */
@@ -223,10 +178,10 @@ static bool note_memory(void *context, uint32_t device, const tsr_allocator_even
 static void predict(const subject *s, account *a, tsr__dry_device *device) {
   tsr__dry_observer observer = {.context = a, .event = note_event, .memory = note_memory};
   uint64_t done;
-  assert_int_equal(tsr__dry_run(&s->tape,
-                                &(tsr__dry_options){.settings = s->options.settings,
-                                                    .capacity_bytes = s->options.capacity_bytes,
-                                                    .steps = s->options.steps,
+  assert_int_equal(tsr__dry_run(&s->t.tape,
+                                &(tsr__dry_options){.settings = s->t.options.settings,
+                                                    .capacity_bytes = s->t.options.capacity_bytes,
+                                                    .steps = s->t.options.steps,
                                                     .observer = &observer},
                                 device, &done, NULL),
                    0);
@@ -246,9 +201,10 @@ static void attack(subject *s, const trial *t, tsr__execution *out) {
   tsr_error error = {0};
   predict(s, &predicted, &device);
   tsr__dry_observer observer = {.context = &seen, .event = note_event};
-  s->options.observer = &observer;
-  if (tsr__execute(&s->tape, &s->options, out, &error)) fail_msg("%s: %s", t->json, error.message);
-  s->options.observer = NULL;
+  s->t.options.observer = &observer;
+  if (tsr__execute(&s->t.tape, &s->t.options, out, &error))
+    fail_msg("%s: %s", t->json, error.message);
+  s->t.options.observer = NULL;
   const tsr__dry_device *executed = &out->executed;
   assert_int_equal(seen.event_count, predicted.event_count);
   assert_int_equal(seen.hash, predicted.hash);
@@ -307,19 +263,19 @@ static void a_block_less(void **state) {
     subject s;
     tsr__execution out;
     open_large(&s, &t, seed);
-    s.options.settings.expandable_segments = seed & 1;
+    s.t.options.settings.expandable_segments = seed & 1;
     attack(&s, &t, &out);
-    s.options.capacity_bytes = out.executed.peak_reserved_bytes;
+    s.t.options.capacity_bytes = out.executed.peak_reserved_bytes;
     attack(&s, &t, &out);
     assert_int_equal(out.steps_done, t.steps);
-    s.options.capacity_bytes -= 512;
+    s.t.options.capacity_bytes -= 512;
     attack(&s, &t, &out);
     const tsr__dry_device *e = &out.executed, *p = &out.predicted;
     assert_true(e->is_out_of_memory && p->is_out_of_memory && out.steps_done < t.steps);
     same_moment(&e->out_of_memory, &p->out_of_memory, t.json);
     assert_int_equal(e->oom_request_bytes, p->oom_request_bytes);
     assert_int_equal(e->oom_segment_bytes, p->oom_segment_bytes);
-    assert_true(out.usable_peak_bytes <= s.options.capacity_bytes);
+    assert_true(out.usable_peak_bytes <= s.t.options.capacity_bytes);
     close_subject(&s);
   }
 }
@@ -346,7 +302,7 @@ static void touch(touched *t, uint64_t address, uint64_t size, bool is_touched) 
 }
 
 static void touch_tensor(touched *t, tsr__tensor_id tensor, const uint64_t *addresses) {
-  const tsr__tape_tensor *item = tsr__tensor_at(&t->s->tape, tensor);
+  const tsr__tape_tensor *item = tsr__tensor_at(&t->s->t.tape, tensor);
   uint64_t size = tsr__dtype_bytes((tsr__dtype)item->dtype);
   uint64_t first = item->layout.offset * size, end = tsr__layout_end(item->layout) * size;
   if (tsr__shape_elements(item->layout.shape))
@@ -378,15 +334,15 @@ static void touch_initial(void *context, tsr__tensor_id tensor, tsr__initial_kin
 
 static bool touch_loaded(void *context, const uint64_t *addresses) {
   touched *t = context;
-  t->parameter = t->s->tape.parameters.items[0];
-  t->first_static = addresses[tsr__tensor_at(&t->s->tape, t->parameter)->slot];
-  tsr__program_initials(&t->s->program, touch_initial, &(loading){t, addresses});
+  t->parameter = t->s->t.tape.parameters.items[0];
+  t->first_static = addresses[tsr__tensor_at(&t->s->t.tape, t->parameter)->slot];
+  tsr__program_initials(&t->s->t.program, touch_initial, &(loading){t, addresses});
   return true;
 }
 
 static bool touch_run(void *context, uint32_t index, uint64_t step, const uint64_t *addresses) {
   touched *t = context;
-  const tsr__tape *tape = &t->s->tape;
+  const tsr__tape *tape = &t->s->t.tape;
   const tsr__kernel_run *run = &tape->runs.items[index];
   if (run->is_once && step > 1) return true;
   for (uint32_t i = 0; i < run->write_count; i++)
@@ -432,10 +388,10 @@ static void pages(void **state) {
     tsr__dry_observer observer = {
         .context = &want, .memory = touch_memory, .loaded = touch_loaded, .run = touch_run};
     tsr__dry_options dry = {.steps = t.steps, .observer = &observer};
-    assert_int_equal(tsr__dry_run(&s.tape, &dry, &device, &done, NULL), 0);
+    assert_int_equal(tsr__dry_run(&s.t.tape, &dry, &device, &done, NULL), 0);
     resident r = {.expected = &want, .last_step = t.steps};
     s.extra = &r;
-    s.options.step = compare_pages;
+    s.t.options.step = compare_pages;
     attack(&s, &t, &out);
     assert_int_equal(r.differing, 0);
     assert_true(r.count * want.page_bytes <= out.usable_peak_bytes);
@@ -516,10 +472,10 @@ static void steady(void **state) {
   (void)state;
   open_large(&s, &t, 1);
   s.extra = &c;
-  s.options.steps = 6;
-  s.options.step = note_calls;
+  s.t.options.steps = 6;
+  s.t.options.step = note_calls;
   uint64_t before = calls;
-  assert_int_equal(tsr__execute(&s.tape, &s.options, &out, &error), 0);
+  assert_int_equal(tsr__execute(&s.t.tape, &s.t.options, &out, &error), 0);
   assert_true(calls > before); /* they are counted */
   for (size_t i = 3; i <= 6; i++) assert_int_equal(c.at[i], c.at[i - 1]);
   close_subject(&s);

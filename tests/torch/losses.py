@@ -1,0 +1,81 @@
+#!/usr/bin/env python3
+"""Record what PyTorch computes, for tests/unit/test_torch.c: losses and gradient norms of training steps.
+
+    python tests/torch/losses.py > tests/torch/losses.txt
+
+needs torch and transformers (any release since 2.4 and 4.45; the first line of the file says which made it).
+Weights and tokens come from a formula that the test has too, so that no other file is needed. Each line:
+model, type, step from 1, loss, norm of all gradients (of steps in fp32; else 0).
+"""
+import sys
+
+import numpy as np
+import torch
+import transformers
+
+VOCABULARY, BATCH, SEQUENCE = 96, 4, 24
+MASK = (1 << 64) - 1
+
+
+def uniform(key, count):
+    """`count` numbers from -1 to 1: SplitMix64 of key * 2^32 + i."""
+    z = np.arange(count, dtype=np.uint64) + np.uint64(key << 32)
+    with np.errstate(over="ignore"):
+        z = (z + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
+        z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+        z ^= z >> np.uint64(31)
+    return (z >> np.uint64(11)).astype(np.float64) / 2.0**52 - 1.0
+
+
+def batch_of(step):
+    """Tokens that can be predicted in part: each is near the one before."""
+    u = uniform(1000 + step, BATCH * SEQUENCE).reshape(BATCH, SEQUENCE)
+    steps = np.floor((u + 1.0) * 3.0).astype(np.int64)
+    return torch.tensor(np.cumsum(steps, axis=1) % VOCABULARY)
+
+
+def models():
+    yield "gpt2", transformers.GPT2LMHeadModel(
+        transformers.GPT2Config(vocab_size=VOCABULARY, n_positions=SEQUENCE, n_embd=48, n_layer=2, n_head=4,
+                                resid_pdrop=0, embd_pdrop=0, attn_pdrop=0))
+    yield "llama", transformers.LlamaForCausalLM(
+        transformers.LlamaConfig(vocab_size=VOCABULARY, hidden_size=48, num_hidden_layers=2, num_attention_heads=4,
+                                 num_key_value_heads=2, intermediate_size=80, tie_word_embeddings=False))
+
+
+def fill(model):
+    for key, (name, parameter) in enumerate(model.named_parameters(), 1):
+        u = torch.tensor(uniform(key, parameter.numel())).reshape(parameter.shape)
+        centre = 1.0 if parameter.dim() == 1 and name.endswith("weight") else 0.0
+        with torch.no_grad():
+            parameter.copy_(centre + 0.1 * u)
+
+
+def train(name, model, dtype, steps):
+    fill(model)
+    model.train().to(dtype)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, weight_decay=0.01)
+    for step in range(1, steps + 1):
+        tokens = batch_of(step)
+        optimizer.zero_grad()
+        loss = model(input_ids=tokens, labels=tokens, use_cache=False).loss
+        loss.backward()
+        norm = 0.0
+        if dtype == torch.float32:
+            norm = sum(float(p.grad.double().pow(2).sum()) for p in model.parameters()) ** 0.5
+        optimizer.step()
+        print(name, "fp32" if dtype == torch.float32 else "bf16", step, f"{loss.item():.9g}", f"{norm:.9g}")
+
+
+def main():
+    torch.manual_seed(0)
+    torch.set_num_threads(1)
+    print(f"# torch {torch.__version__}, transformers {transformers.__version__}, on a CPU")
+    for name, model in models():
+        train(name, model, torch.float32, 20)
+        train(name, model, torch.bfloat16, 200)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,89 @@
+/* run_support.h - a model's training step on a tape, ready to be executed. */
+#ifndef TSR_TEST_RUN_SUPPORT_H
+#define TSR_TEST_RUN_SUPPORT_H
+
+#include <string.h>
+
+#include "exec/run.h"
+#include "graph/validate.h"
+#include "models/program.h"
+#include "test_support.h"
+
+/* Sanitizers make kernels slow: fewer trials then, and none that only compare numbers. */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define IS_SANITIZED 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer) || \
+    __has_feature(memory_sanitizer)
+#define IS_SANITIZED 1
+#endif
+#endif
+#ifndef IS_SANITIZED
+#define IS_SANITIZED 0
+#endif
+
+typedef struct training {
+  tsr_model *model;
+  tsr__tape tape;
+  tsr__program program;
+  tsr__execute_options options; /* context, load, batch and step are the test's */
+} training;
+
+/* `json`: a config.json. `run` must outlive the training, which is closed either way. False if the options
+ * do not suit the model, which is found before anything runs. */
+static inline bool training_open(training *t, const char *json, const tsr__run_options *run,
+                                 const tsr__plan *plan) {
+  tsr_error error = {0};
+  *t = (training){.model = NULL};
+  if (tsr_model_read(json, strlen(json), &t->model, &error))
+    fail_msg("%s: %s", json, error.message);
+  assert_true(tsr__tape_init(&t->tape, NULL));
+  int status = tsr__program_init(&t->program, t->model, run, plan, &t->tape, &error);
+  if (status == 0) tsr__program_step(&t->program);
+  if (status == 0) status = tsr__tape_finish(&t->tape);
+  if (status) {
+    assert_true(status == TSR_ERROR_ARGUMENT || status == TSR_ERROR_UNSUPPORTED);
+    return false;
+  }
+  tsr__violation violation;
+  if (tsr__tape_validate(&t->tape, &violation)) fail_msg("%s: %s", json, violation.text);
+  t->options = (tsr__execute_options){.steps = 1,
+                                      .seed = 1,
+                                      .numbers = {.learning_rate = 1e-3,
+                                                  .beta_1 = 0.9,
+                                                  .beta_2 = 0.999,
+                                                  .epsilon = 1e-8,
+                                                  .decay = 0.01},
+                                      .losses = t->program.losses.items,
+                                      .loss_count = t->program.losses.count};
+  return true;
+}
+
+static inline void training_close(training *t) {
+  tsr__program_release(&t->program);
+  tsr__tape_release(&t->tape);
+  tsr_model_free(t->model);
+}
+
+/* Write number(context, i) to each element i of a dense tensor, or read it. */
+static inline void each_element(const tsr__kernel_tensor *t, void *context, bool writes,
+                                double (*number)(void *context, uint64_t i, double value)) {
+  double value = 0;
+  tsr__kernel_tensor own = {.data = &value,
+                            .dtype = TSR__DTYPE_F64,
+                            .layout = tsr__layout_dense((tsr__shape){.rank = 0})};
+  uint64_t count = tsr__shape_elements(t->layout.shape);
+  assert_non_null(t->data);
+  assert_true(tsr__layout_is_dense(t->layout));
+  for (uint64_t i = 0; i < count; i++) {
+    tsr__kernel_tensor one = {.data = (char *)t->data + i * tsr__dtype_bytes(t->dtype),
+                              .dtype = t->dtype,
+                              .layout = own.layout};
+    tsr__kernel_args copy = {.reads = {writes ? own : one}, .writes = {writes ? one : own}};
+    if (writes) value = number(context, i, 0);
+    tsr__kernel_row_of(TSR__KERNEL_TO_COPY)->reference(&copy);
+    if (!writes) number(context, i, value);
+  }
+}
+
+#endif
