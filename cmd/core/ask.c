@@ -303,10 +303,11 @@ int cli_profile(cli_session *session) {
 
 /* ---- check: its lock, its formats and its exit status ---- */
 
-/* A truncated file does not pass and cannot become a lock: the run may have held more than it shows. */
-static int refuse_cut(const cli_asking *asking) {
-  cli_say(NULL, "%s: the file is truncated, and the missing part could hold more",
-          asking->inputs[0].heading.path);
+/* A truncated file, for example, does not pass and cannot become a lock: the run may have held more than
+ * it shows. */
+static int refuse(const cli_asking *asking) {
+  const tsr_check *check = tsr_answer_value(asking->answer);
+  cli_say(NULL, "%s: %s", asking->inputs[0].heading.path, tsr_check_doubt_reason(check->doubt));
   return CLI_INPUT;
 }
 
@@ -349,12 +350,13 @@ static int report_check(cli_session *session, const cli_asking *asking, const ch
 static int finish_check(cli_session *session, const cli_asking *asking, const char *form) {
   const tsr_check *check = tsr_answer_value(asking->answer);
   bool is_update = tsr_params_flag(session->options->own, "update");
-  bool is_refused = check->is_cut && !check->failed_count;
-  int status = is_refused && is_update ? refuse_cut(asking) : 0;
+  bool is_refused = check->doubt && !check->failed_count;
+  bool has_failed = check->failed_count || !check->device_count;
+  int status = is_refused && is_update ? refuse(asking) : 0;
   if (status == 0 && is_update) status = write_lock(session, asking);
   if (status == 0) status = report_check(session, asking, form);
-  if (status == 0 && is_refused) return refuse_cut(asking);
-  return status == 0 && !tsr_answer_passed(asking->answer) ? CLI_CHECK_FAILED : status;
+  if (status == 0 && is_refused) return refuse(asking);
+  return status == 0 && has_failed ? CLI_CHECK_FAILED : status;
 }
 
 int cli_check(cli_session *session) {

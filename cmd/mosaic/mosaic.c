@@ -412,6 +412,16 @@ static bool is_set(const cli_session *session, const char *name) {
   return tsr_params_find(own, name, strlen(name)) && tsr_params_flag(own, name);
 }
 
+/* Whether a warning means that memory may be missing, and Mosaic fails then: a file that is truncated or
+ * damaged, or was made from one that is, or events that are none or have no size. */
+static bool lacks_memory(const char *code) {
+  static const char *const codes[] = {"truncated", "incomplete", "damaged", "events-malformed",
+                                      "sizes-missing"};
+  for (size_t i = 0; i < sizeof codes / sizeof *codes; i++)
+    if (strcmp(code, codes[i]) == 0) return true;
+  return false;
+}
+
 /* Mosaic fails on a truncated file, and scripts compare its numbers with a limit: the missing part could
  * hold the peak. */
 static int refuse_truncated(const cli_session *session, const char *path,
@@ -419,7 +429,7 @@ static int refuse_truncated(const cli_session *session, const char *path,
   size_t count;
   const tsr_warning *warnings = tsr_snapshot_warnings(snapshot, &count);
   for (size_t i = 0; i < count && !is_set(session, "allow_truncated"); i++) {
-    if (strcmp(warnings[i].code, "truncated") != 0) continue;
+    if (!lacks_memory(warnings[i].code)) continue;
     cli_say(session->options->command->about.name,
             "%s: %s; --allow_truncated answers from what is left", path, warnings[i].message);
     return CLI_INPUT;

@@ -78,8 +78,24 @@ PyObject *core_segments(PyObject *self, PyObject *Py_UNUSED(nothing)) {
   return table_of(self, TSR_TABLE_SEGMENTS);
 }
 
+/* The device of each block, which is its segment's; NULL with an exception. */
+static PyObject *block_devices(const core_file *file) {
+  size_t segment_count, count;
+  const tsr_segment *segments = tsr_snapshot_segments(file->snapshot, &segment_count);
+  (void)tsr_snapshot_blocks(file->snapshot, &count);
+  core_block *block = core_block_new(count, core_format_size('I'));
+  for (size_t i = 0; block && i < segment_count; i++)
+    for (uint64_t k = 0; k < segments[i].block_count; k++) {
+      assert(segments[i].first_block + k < count);
+      ((uint32_t *)(void *)block->data)[segments[i].first_block + k] = segments[i].device;
+    }
+  return core_column_of(block, count, 'I', CORE_ABSENT_NONE);
+}
+
 PyObject *core_blocks(PyObject *self, PyObject *Py_UNUSED(nothing)) {
-  return table_of(self, TSR_TABLE_BLOCKS);
+  PyObject *dict = table_of(self, TSR_TABLE_BLOCKS);
+  if (dict && !core_put(dict, "device", block_devices(core_open_file(self)))) Py_CLEAR(dict);
+  return dict;
 }
 
 /* ---- allocations ---- */

@@ -5,11 +5,12 @@ fields, for people and for type checkers. Fields that this version does not list
 too: fields are only ever added.
 """
 import copy
+import itertools
 import json
 import typing
 import zlib
 from typing import (TYPE_CHECKING, Any, ClassVar, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple,
-                    Union)
+                    TypeVar, Union)
 
 from ._errors import UnsupportedError
 
@@ -208,10 +209,10 @@ class Device(Record):
 # ---- answers ----
 
 class _Kept:
-    """What an answer says, without the library's own value: what is left of it in a pickle."""
+    """What an answer says, without the library's own value: what is left of it in a pickle. Texts are complete,
+    whatever the width: names were not shortened."""
 
-    _FLAGS = [(full, verbose, quiet) for full in (False, True) for verbose in (False, True)
-              for quiet in (False, True)]
+    _FLAGS = list(itertools.product(*[(False, True)] * 4))  # color, full_stacks, verbose, quiet
 
     def __init__(self, json: bytes, verdict: bytes, texts: List[bytes], forms: Dict[str, bytes]) -> None:
         self._parts = (json, verdict, texts, forms)
@@ -222,7 +223,7 @@ class _Kept:
         core = said._core
         if isinstance(core, cls):
             return core
-        texts = [zlib.compress(core.text(False, *flags, 0)) for flags in cls._FLAGS]
+        texts = [zlib.compress(core.text(color, full, verbose, quiet, 0)) for color, full, verbose, quiet in cls._FLAGS]
         forms = {name: zlib.compress(core.form(name, None)) for name in said._FORMS}
         return cls(zlib.compress(core.json()), core.verdict(), texts, forms)
 
@@ -236,9 +237,8 @@ class _Kept:
         return self._parts[1]
 
     def text(self, color: bool, full_stacks: bool, verbose: bool, quiet: bool, width: int) -> bytes:
-        if color or width:
-            raise UnsupportedError('an answer that was pickled has no colours and no width')
-        return zlib.decompress(self._parts[2][self._FLAGS.index((bool(full_stacks), bool(verbose), bool(quiet)))])
+        flags = (bool(color), bool(full_stacks), bool(verbose), bool(quiet))
+        return zlib.decompress(self._parts[2][self._FLAGS.index(flags)])
 
     def form(self, name: str, root: Optional[str]) -> bytes:
         if root is not None:
@@ -246,6 +246,9 @@ class _Kept:
         if name not in self._parts[3]:
             raise TypeError(f'the answer has no form {name!r}')
         return zlib.decompress(self._parts[3][name])
+
+
+_Said = TypeVar('_Said', bound='Answer')
 
 
 class Answer(Record):
@@ -298,6 +301,12 @@ class Answer(Record):
     def __reduce__(self) -> Tuple[Any, ...]:
         return type(self), (_Kept.of(self),)
 
+    def __copy__(self: _Said) -> _Said:
+        return type(self)(self._core)
+
+    def __deepcopy__(self: _Said, memo: Any) -> _Said:
+        return type(self)(self._core)  # which never changes
+
     def __dir__(self) -> List[str]:
         names = super().__dir__()
         gpus = self._gpus()
@@ -306,7 +315,7 @@ class Answer(Record):
     def text(self, *, full_stacks: bool = False, verbose: bool = False, quiet: bool = False,
              color: bool = False, width: int = 0) -> str:
         """What the command prints with these options; `width` is the number of columns to which long
-        names are shortened, 0 for no limit."""
+        names are shortened, 0 for no limit. An answer from a pickle does not shorten them."""
         printed = self._core.text(color, full_stacks, verbose, quiet, width)
         return printed.decode('utf-8', 'replace')
 
@@ -1072,7 +1081,8 @@ class CheckDevice(Device):
 
 
 class Check(Answer):
-    """A check; true if nothing failed."""
+    """A check; true if it passed: something was checked, nothing failed, and the file leaves no doubt (`doubt`), for
+    example because it is truncated."""
 
     __slots__ = ()
     _FORMS = ('lock', 'junit', 'sarif', 'markdown')
@@ -1081,11 +1091,12 @@ class Check(Answer):
     failed: int
     cut: bool
     counts_blocks: bool
+    doubt: Optional[str]
     results: List[CheckResult]
     devices: Sequence[CheckDevice]
 
     def __bool__(self) -> bool:
-        return not self['failed']
+        return bool(self['passed'] and self['results'])
 
     def lock(self) -> str:
         """The measured figures as the text of a lock, to be kept with the code."""

@@ -149,12 +149,19 @@ def _name(device: Any) -> str:
     return 'Pinned host memory' if device['device'] == 'host' else f'Device {device["device"]}'
 
 
+def _bands(device: Any) -> List[str]:
+    """The names of the groups whose memory over time is drawn; none without a drawing."""
+    history = device.get('history')
+    if not isinstance(history, dict) or len(history['moments']) < 2:
+        return []
+    return [group['name'] or 'others' for group in history['groups']]
+
+
 def _history(device: Any) -> str:
     """Memory over time, in bands, with a legend."""
-    history = device['history']
+    history, names = device['history'], _bands(device)
     if len(history['moments']) < 2:
         return ''
-    names = [group['name'] or 'others' for group in history['groups']]
     colors = palette(names)
     before = [('before the recording', _BEFORE)] \
         if any(moment['older_bytes'] for moment in history['moments']) else []
@@ -257,15 +264,17 @@ def _measure(row: Any, name: str) -> float:
     return float(abs(value['allocated_bytes'] if isinstance(value, dict) else value or 0))
 
 
-def _records(rows: List[Any], columns: Tuple[str, ...], omitted: int) -> str:
-    """A table of the records of a list, with bars for their first column."""
+def _records(rows: List[Any], columns: Tuple[str, ...], omitted: int, drawn: Sequence[str] = ()) -> str:
+    """A table of the records of a list, with bars for their first column. Groups that are `drawn` above it have
+    their colours there."""
     present = [name for name in columns or rows[0] if any(name in row for row in rows)]
     if not columns:
         present = [name for name in present if not isinstance(rows[0][name], (list, dict))]
     present = [name for name in present if name != 'names' or any(row.get('names') for row in rows)]
     shown = rows[:_MOST_ROWS]
     kinds = [row.get('status') or row.get('category') or row.get('name') or '' for row in shown]
-    colors = dict(zip(dict.fromkeys(kinds), palette(list(dict.fromkeys(kinds)))))
+    names = list(dict.fromkeys([*drawn, *kinds]))
+    colors = dict(zip(names, palette(names)))
     sized = next((name for name in present if 'bytes' in name or isinstance(rows[0].get(name), dict)), None)
     widest = max((_measure(row, sized) for row in shown), default=0) if sized else 0
     if 'frames' in present:
@@ -320,7 +329,7 @@ def answer(said: Any) -> str:
         if isinstance(device.get('history'), dict):
             parts.append(_history(device))
         if name:
-            parts.append(_records(device[name], _LISTS[name], device.get(f'omitted_{name}', 0)))
+            parts.append(_records(device[name], _LISTS[name], device.get(f'omitted_{name}', 0), _bands(device)))
     if text.splitlines() != verdict:
         parts.append(f'<details><summary>all of it</summary><pre>{escape(text)}</pre></details>')
     return ''.join(parts) + '</div>'

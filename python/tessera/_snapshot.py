@@ -7,7 +7,7 @@ import weakref
 from builtins import open as io_open
 from collections import OrderedDict
 from typing import (TYPE_CHECKING, Any, Callable, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple,
-                    Type, TypeVar, Union, cast)
+                    Type, TypeVar, Union)
 
 from . import _answers, _core, _files, _tables
 from ._errors import ArgumentError
@@ -33,7 +33,10 @@ def _devices(devices: Union[None, Device, Iterable[Device]]) -> Optional[List[in
     if devices is None:
         return None
     given = [devices] if isinstance(devices, (int, str)) else devices
-    return list(dict.fromkeys(_number(device) for device in given))
+    numbers = list(dict.fromkeys(_number(device) for device in given))
+    if not numbers:
+        raise ArgumentError('no device is given; None selects all of them')
+    return numbers
 
 
 Range = Tuple[Optional[int], Optional[int]]
@@ -83,6 +86,14 @@ def _only_one(**given: Any) -> None:
         raise TypeError(f'at most one of {", ".join(given)}; given are {" and ".join(names)}')
 
 
+def _content(path: Any, expected: str) -> bytes:
+    """A file's content. Numbers are none: open() would take them for open files, and close them."""
+    if not isinstance(path, (str, bytes, os.PathLike)):
+        raise TypeError(f'{expected}, not {type(path).__name__}')
+    with io_open(path, 'rb') as file:
+        return file.read()
+
+
 def _rules(rules: Any) -> Any:
     """Rules as text: from a mapping or list, a text, or a file."""
     if isinstance(rules, (dict, list, tuple)):
@@ -91,8 +102,7 @@ def _rules(rules: Any) -> Any:
         is_text = rules.lstrip()[:1] in ('{', '[') or '\n' in rules
         if is_text or (': ' in rules and not os.path.exists(rules)):
             return rules
-    with io_open(rules, 'rb') as file:
-        return file.read()
+    return _content(rules, 'rules are a mapping, a list, a text or a file')
 
 
 def _budgets(budget: Any) -> List[str]:
@@ -107,8 +117,7 @@ def _lock(lock: Any) -> Any:
     """The text of a lock: as given, or from a file."""
     if isinstance(lock, str) and '\n' in lock:
         return lock
-    with io_open(lock, 'rb') as file:
-        return file.read()
+    return _content(lock, 'a lock is a text or a file')
 
 
 class _Cache:
@@ -330,7 +339,7 @@ class Snapshot:
         """What would other allocator settings ('expandable_segments:True'), or a card with another
         `capacity` (bytes, or '24GiB'), have done?"""
         return self._ask('whatif', _answers.Whatif, device, top, settings=list(settings) or None,
-                         capacity=capacity or None, **more)
+                         capacity=capacity, **more)
 
     def why(self, *settings: str, event: Optional[int] = None,
             capacity: Union[None, int, str] = None, device: Devices = None,
@@ -338,7 +347,7 @@ class Snapshot:
         """Why did it run out of memory, at its last failure or at that of the oom `event`? Tries
         `settings`, or the usual ones; `capacity` is the card's memory."""
         return self._ask('why', _answers.Why, device, top, event=event,
-                         settings=list(settings) or None, capacity=capacity or None, **more)
+                         settings=list(settings) or None, capacity=capacity, **more)
 
     def check(self, max: Union[None, int, str, Mapping[str, Union[int, str]]] = None, *,
               max_reserved: Union[None, int, str] = None, lock: Any = None,
@@ -347,8 +356,9 @@ class Snapshot:
         """Is it within its budget, and no worse than before? `max` limits allocated memory ('18GiB'), or,
         as a dict, categories ({'activation': '3GiB'}, and '' for all); `lock` is a file that
         Check.lock() was written to, or its text; `tolerance` is how far a figure may differ from the
-        lock's: '1%', the default, or a size. The answer is true if nothing failed. Without a budget
-        or lock nothing is checked, but Check.lock() has the measured figures."""
+        lock's: '1%', the default, or a size. The answer is true if it passed: something was checked, nothing
+        failed, and the file leaves no doubt. Without a budget or lock nothing is checked, and the answer
+        is false, but Check.lock() has the measured figures."""
         if lock is None and tolerance is not None:
             raise TypeError('tolerance goes with lock')
         return self._ask('check', _answers.Check, device, top, causes=causes, max=_budgets(max),
@@ -372,8 +382,10 @@ class Snapshot:
         return self.trace((traced or devices or [0])[0])
 
     def trace(self, device: Device) -> _tables.Events:
-        """A device's events, as a table."""
+        """A device's events, as a table; it is empty if the device has none."""
         number = _number(device)
+        if number < 0:
+            raise ArgumentError(f'there is no device {device}')
         events: _tables.Events = self._table(number, lambda: _tables.Events(self._core, number))
         return events
 
@@ -419,7 +431,7 @@ class Snapshot:
                     & (allocations.birth_event <= one.peak.event)
                     & (allocations.death_event > one.peak.event))
             chosen = mask if chosen is None else chosen | mask
-        return allocations if chosen is None else cast(_tables.Allocations, allocations[chosen])
+        return allocations if chosen is None else allocations[chosen]
 
     def totals(self, device: Optional[Device] = None) -> _tables.Totals:
         """The four totals after each event of a device, the first one that has a trace if none is given,

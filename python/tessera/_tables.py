@@ -7,8 +7,8 @@ interface: pyarrow.table(s.events), duckdb, ...
 """
 import datetime
 import functools
-from typing import TYPE_CHECKING, Any, Callable, ClassVar, Dict, Iterator, List, Optional, Tuple, Type, Union, cast
-from typing import overload
+from typing import TYPE_CHECKING, Any, Callable, ClassVar, Dict, Iterator, List, Optional, Tuple, Type, TypeVar, Union
+from typing import cast, overload
 
 from . import _core
 
@@ -131,6 +131,9 @@ def _flag() -> _Field:
     return _Field('bool')
 
 
+_T = TypeVar('_T', bound='Table')
+
+
 class Table:
     """Columns of one length, as attributes and by name: `table.address`, `table['address']`. Slices,
     masks and lists of row numbers choose rows: `table[:10]`, `table[table.size_bytes > 2**20]`."""
@@ -166,7 +169,7 @@ class Table:
     def __getitem__(self, key: str) -> Column: ...
 
     @overload
-    def __getitem__(self, key: Any) -> 'Table': ...
+    def __getitem__(self: _T, key: Any) -> _T: ...
 
     def __getitem__(self, key: Any) -> Any:
         if isinstance(key, str):
@@ -185,7 +188,7 @@ class Table:
         raise TypeError(f'{type(self).__name__} cannot be pickled; to_pandas() and to_arrow() can, and so can '
                         'its snapshot')
 
-    def _part(self, source: Source) -> 'Table':
+    def _part(self: _T, source: Source) -> _T:
         part = type(self).__new__(type(self))
         part.__dict__.update(self.__dict__)
         part._source, part._loaded = source, {}
@@ -199,11 +202,11 @@ class Table:
             raise AttributeError(f'{type(self).__name__} has no column {name!r}; it has '
                                  f'{", ".join(self.columns)}')
 
-    def head(self, count: int = 5) -> 'Table':
+    def head(self: _T, count: int = 5) -> _T:
         """The first rows."""
         return self._part(lambda name: self._column(name)[:count])
 
-    def tail(self, count: int = 5) -> 'Table':
+    def tail(self: _T, count: int = 5) -> _T:
         """The last rows."""
         start = max(len(self) - count, 0) if count >= 0 else -count
         return self._part(lambda name: self._column(name)[start:])
@@ -380,6 +383,7 @@ class Blocks(Table):
     """The parts of segments, in address order within each. `size_bytes` is what a block occupies,
     `requested_bytes` what the program asked for, if it is live."""
 
+    device = _Field('uint32')
     address = _number()
     size_bytes = _number()
     requested_bytes = _number()
@@ -418,7 +422,7 @@ class Allocations(Table):
 
     def live(self, event: int) -> 'Allocations':
         """Those that were live after an event."""
-        return cast(Allocations, self[(self.birth_event <= event) & (self.death_event > event)])
+        return self[(self.birth_event <= event) & (self.death_event > event)]
 
 
 class Totals(Table):

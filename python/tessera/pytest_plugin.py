@@ -20,6 +20,7 @@ brackets.
 from __future__ import annotations
 
 import gc
+import json
 import os
 import re
 import shutil
@@ -265,6 +266,9 @@ class _Plugin:
             if _used_a_device():
                 pytest.fail("no snapshot of this test's memory could be written", pytrace=False)
             return  # it used no device, so it is within any limit
+        lost = _lost_events(path)
+        if lost:
+            pytest.fail(f"this test's memory could not be checked: {lost}", pytrace=False)
         try:
             if self.locks is not None and self.is_updating:
                 self.updates[item.nodeid] = _make_lock(path)
@@ -302,11 +306,29 @@ class _Plugin:
         self.updates.update(getattr(node, "workeroutput", {}).get("tessera_memory_locks", {}))
 
 
+def _lost_events(path: str) -> str | None:
+    """What the history of a snapshot has lost, according to its sidecar; None for nothing."""
+    try:
+        with open(os.path.splitext(path)[0] + ".json", encoding="utf-8") as file:
+            devices = json.load(file)["recording"]["events"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    full = [row for row in devices if row.get("is_full")]
+    return full and (
+        f"its history of {full[0]['events']:,} events was full, and the first ones are lost; "
+        "TESSERA_RECORD_MAX_ENTRIES sets its size"
+    ) or None
+
+
 def _recorded(path: str) -> Generator[None, Any, Any]:
     """Lets the test run with its memory recorded, to `path`."""
     from tessera import _capture
 
-    with _capture.record(path, quiet=True, explain=False, signal=None, on_oom=False):
+    size = os.environ.get("TESSERA_RECORD_MAX_ENTRIES", "")
+    entries = int(size) if re.fullmatch("[1-9][0-9]*", size) else 1_000_000
+    with _capture.record(
+        path, quiet=True, explain=False, signal=None, on_oom=False, max_entries=entries
+    ):
         outcome = yield
     return outcome
 

@@ -289,6 +289,8 @@ static int finish(trimmer *t, tsr_snapshot **out, tsr_error *error) {
   int status = tsr__builder_lay_out(&t->to, error);
   if (!status) status = tsr__sidecar_embed(&t->to, &t->sidecar, error);
   if (status) return status;
+  if (tsr__snapshot_is_incomplete(t->from))
+    tsr__builder_set_warning(&t->to, TSR__WARN_INCOMPLETE, 1);
   tsr__builder_take_sidecar(&t->to, &t->sidecar);
   return tsr__builder_finish(&t->to, out, error);
 }

@@ -1,6 +1,7 @@
 """Answers: those of the command, to the letter; as objects; and what cannot be answered."""
 import errno
 import gc
+import gzip
 import inspect
 import json
 import os
@@ -433,6 +434,16 @@ def test_names_in_html_are_escaped():
         assert '<script>' not in html and '<b>x' not in html
 
 
+def test_a_group_has_one_colour(made):
+    answer = tessera.open(made / 'train.pickle').profile('line', over_time=True)
+    html = answer._repr_html_()
+    legend = dict((name, color) for color, name in re.findall(r'color:(#\w+)">&#9632;</span> ([^<]*)</span>', html))
+    rows = dict((name, color) for color, name in
+                re.findall(r'background:(#\w+)"></div></td>(?:<td[^>]*>[^<]*</td>){3}<td[^>]*>([^<]*)</td>', html))
+    assert len(rows) > 3 and set(rows) <= set(legend)
+    assert {name: legend[name] for name in rows} == rows
+
+
 def test_check(train, tmp_path):
     s = tessera.open(train)
     peak = s.peak().peak.allocated_bytes
@@ -453,6 +464,92 @@ def test_check(train, tmp_path):
         s.check(1, tolerance='1%')
     with pytest.raises(TypeError, match='form'):
         s.peak()._core.form('sarif', None)
+
+
+def event(action='alloc', address=512, **fields):
+    return {'action': action, 'addr': address, 'size': 512, 'stream': 0, 'time_us': 1, 'frames': [], **fields}
+
+
+def trace_of(*events):
+    return {'segments': [], 'device_traces': [list(events)]}
+
+
+LACKS_SIZE = {key: value for key, value in event().items() if key != 'size'}
+
+
+@pytest.mark.parametrize('source, doubt', [
+    (trace_of(event(), 7), 'unreadable'),
+    (trace_of(event(), event(address=1024, size=-2**40)), 'unreadable'),
+    (trace_of(event(), event(address=1024, size=None)), 'unreadable'),
+    (trace_of(event(), LACKS_SIZE), 'unreadable'),
+    (trace_of(event(), event(action=None)), 'unreadable'),
+    ({**trace_of(event()), 'segments': [7]}, 'unreadable'),
+])
+def test_a_check_passes_only_what_was_read(source, doubt):
+    found = tessera.open(source).check('1TiB')
+    assert not found and not found.passed and found.doubt == doubt and found.failed == 0
+    assert found.verdict[0].startswith('Memory check inconclusive: 1 check passed, but ')
+    assert 'errors="1"' in found.form('junit') and '"executionSuccessful": false' in found.form('sarif')
+    assert tessera.open(trace_of(event())).check('1TiB')
+
+
+def test_a_check_of_a_damaged_file(train):
+    data = bytearray(gzip.compress(train.read_bytes()))
+    data[-6] ^= 255  # its checksum
+    s = tessera.open(bytes(data))
+    assert [warning.code for warning in s.warnings] == ['damaged']
+    assert not s.check('1TiB') and s.check('1TiB').doubt == 'damaged'
+    assert not tessera.open(s.export(format='pickle')).check('1TiB')
+
+
+def test_a_check_of_a_truncated_file(train):
+    s = tessera.open(train.read_bytes()[:-1])
+    assert not s.check('1TiB') and 'inconclusive' in repr(s.check('1TiB'))
+
+
+def test_a_check_of_nothing(train):
+    for source in (trace_of(), {'segments': [], 'device_traces': []}):
+        assert not tessera.open(source).check('1TiB')
+    s = tessera.open(train)
+    for given in (None, {}, {'activation': None}):
+        assert not s.check(given)
+        assert repr(s.check(given)) == 'Memory check without a budget or lock: nothing was checked.'
+
+
+def test_a_check_of_a_category_that_is_not_known():
+    s = tessera.open(trace_of(event(size=2**30)))
+    assert s.profile().groups[0].name == 'unknown'
+    found = s.check({'activation': '1MiB'})
+    assert not found and found.doubt == 'unknown'
+    assert s.check({'activation': '2GiB'}) and s.check('2GiB') and not s.check({'unknown': '1MiB'})
+
+
+def test_what_no_history_tells(made):
+    warned = [w.code for w in tessera.open(made / 'empty-trace.pickle').check('1TiB').warnings]
+    assert 'not-recorded' in warned
+
+
+def test_an_unknown_action_is_counted(made):
+    s = tessera.open(trace_of(event(), event('allocate', 1024), event('allocate', 2048)))
+    assert [(w.code, w.count) for w in s.warnings] == [('actions-unknown', 2)]
+
+
+def test_a_number_is_no_file(train):
+    s = tessera.open(train)
+    read, write = os.pipe()
+    for ask in (lambda: s.check(lock=read), lambda: s.check(lock=True), lambda: s.profile(rules=read)):
+        with pytest.raises(TypeError):
+            ask()
+    os.close(read)  # it is still open
+    os.close(write)
+
+
+def test_no_device_is_not_all(train):
+    s = tessera.open(train)
+    for ask in (lambda: s.peak(device=[]), lambda: s.live(device=()), lambda: s.check('1GiB', device=iter([])),
+                lambda: s.trace(-1), lambda: s.whatif(capacity=0), lambda: s.why(capacity=0)):
+        with pytest.raises(tessera.ArgumentError):
+            ask()
 
 
 @needs_command

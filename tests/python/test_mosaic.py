@@ -10,6 +10,7 @@ import sys
 
 import pytest
 
+import tessera
 from conftest import SHARED
 from mosaic.cmd import entry_point
 from mosaic.libmosaic.analyzer.memory_abstract import MemoryAbstract
@@ -486,6 +487,29 @@ def test_plots(tmp_path):
         ProfilerPlotter(history, sampling_rate=0).plot('unused')
     with pytest.raises(ValueError):
         ProfilerPlotter(history, profile='weather').plot('unused')
+
+
+@pytest.mark.parametrize('entry, error', [
+    (7, TypeError), ({'action': 'alloc', 'addr': 512, 'stream': 0, 'time_us': 1, 'frames': []}, KeyError)])
+def test_events_that_cannot_be_read_fail(tmp_path, entry, error):
+    """As in Mosaic: the peak could be higher."""
+    event = {'action': 'alloc', 'addr': 1024, 'size': 512, 'stream': 0, 'time_us': 1, 'frames': []}
+    path = tmp_path / 'x.pickle'
+    path.write_bytes(pickle.dumps({'segments': [], 'device_traces': [[event, entry]]}))
+    abstract = MemoryAbstract(memory_snapshot_file=str(path))
+    abstract.load_memory_snapshot()
+    with pytest.raises(error):
+        abstract.memory_snapshot.analyze_memory_snapshot(opt='memory_peak')
+    done = subprocess.run([os.path.join(os.path.dirname(sys.executable), 'mosaic_get_memory_usage_peak'),
+                           '--snapshot', path], capture_output=True, text=True, check=False)
+    assert done.returncode == 3 and done.stdout == ''
+
+
+def test_a_copy_of_a_truncated_file_fails(made, tmp_path):
+    path = tmp_path / 'x.pickle'
+    tessera.open(made / 'truncated.pickle').export(path)
+    with pytest.raises(pickle.UnpicklingError):
+        MemoryAbstract(memory_snapshot_file=str(path)).load_memory_snapshot()
 
 
 # ---- the commands ----

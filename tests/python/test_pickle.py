@@ -38,8 +38,10 @@ def test_an_answer(made, protocol):
                 str(answer), repr(answer), answer.json(), answer._repr_html_())
             for options in ({'full_stacks': True}, {'verbose': True}, {'quiet': True, 'verbose': True}):
                 assert one.text(**options) == answer.text(**options)
-            with pytest.raises(tessera.UnsupportedError, match='colours'):
-                one.text(color=True)
+            assert one.text(color=True) == answer.text(color=True) != answer.text()
+            assert one.text(width=60) == answer.text()  # complete, whatever the width
+        for one in (copy.copy(answer), copy.deepcopy(answer)):
+            assert one == answer and one.text(width=60, color=True) == answer.text(width=60, color=True)
     s.close()
     assert again.verdict == answer.verdict
 
@@ -99,3 +101,12 @@ def test_another_process(train):
     with concurrent.futures.ProcessPoolExecutor(1, mp_context=context) as pool:
         answer = pool.submit(_peak_of, s).result()
     assert answer.peak == s.peak().peak and str(answer) == str(s.peak())
+
+
+def test_a_truncated_snapshot_stays_one(train):
+    s = tessera.open(train.read_bytes()[:-200])
+    assert [warning.code for warning in s.warnings] == ['truncated'] and not s.check('1TiB')
+    again = pickle.loads(pickle.dumps(s))
+    for one in (again, pickle.loads(pickle.dumps(again)), s.trim(events=(0, 5)), tessera.open(s.export(format='json'))):
+        assert 'incomplete' in [warning.code for warning in one.warnings]
+        assert not one.check('1TiB') and one.check('1TiB').doubt == 'truncated'

@@ -249,6 +249,19 @@ def test_a_snapshot_that_cannot_be_written_is_a_failure(run):
     result.stdout.fnmatch_lines(["no snapshot of this test's memory could be written"])
 
 
+def test_a_history_that_was_full_is_a_failure(run, monkeypatch):
+    monkeypatch.setenv("TESSERA_RECORD_MAX_ENTRIES", "1")
+    text = """
+    import pytest, torch
+    @pytest.mark.limit_gpu_memory("1 GiB")
+    def test_step():
+        pass
+    """
+    result = run(text)
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*its history of * events was full, and the first ones are lost*"])
+
+
 # ---- the lock ----
 
 LOCKED = """

@@ -343,3 +343,11 @@ def test_a_closed_snapshot_has_no_tables(train):
         with pytest.raises(ValueError, match='closed'):
             table(s, name)
     assert events.size_bytes is sizes and sum(sizes) > 0
+
+
+def test_blocks_have_their_segments_device(made):
+    s = tessera.open(made / 'two-devices.pickle')
+    expected = [None] * len(s.blocks)
+    for device, first, count in zip(s.segments.device, s.segments.first_block, s.segments.block_count):
+        expected[first:first + count] = [device] * count
+    assert s.blocks.device.tolist() == expected and set(expected) == {0, 1}

@@ -71,6 +71,8 @@ def test_programs_have_types(cache, tmp_path):
         assert_type(s.steps().steps[0].first_event, int)
         assert_type(s.profile(over_time=10).history.moments[0].groups, List[List[int]])
         assert_type(s.check(max="1 GiB").results[0].causes[0].name, str)
+        assert_type(s.events[s.events.size_bytes > 512].head(3).tail(2), tessera.Events)
+        assert_type(s.live().live(3)[:5], tessera.Allocations)
         assert_type(s.diff("b.pickle").changes[0].delta_bytes, int)
         assert_type(tessera.simulate("gpt2", batch=1).snapshot, tessera.Snapshot)
 

@@ -157,9 +157,28 @@ typedef struct tsr_check_device {
   void *names; /* owns the texts */
 } tsr_check_device;
 
+/* Why a check cannot pass although nothing failed: the run may have held more than the file shows. */
+typedef enum tsr_check_doubt {
+  TSR_CHECK_CERTAIN,
+  TSR_CHECK_TRUNCATED,  /* the file is truncated, or was made from one that was */
+  TSR_CHECK_DAMAGED,    /* its compressed data is damaged */
+  TSR_CHECK_UNREADABLE, /* a part of the file could not be read: events, segments, sizes */
+  TSR_CHECK_UNKNOWN,    /* a category has a budget, but most of a device's memory is unknown */
+  TSR_CHECK_DOUBT_COUNT
+} tsr_check_doubt;
+
+/* "truncated", "damaged", "unreadable", "unknown"; "certain" for none. Static text. */
+const char *tsr_check_doubt_name(tsr_check_doubt doubt);
+
+/* Why, in words: "the file is truncated, and the missing part could hold more"; empty for none. Static text. */
+const char *tsr_check_doubt_reason(tsr_check_doubt doubt);
+
 typedef struct tsr_check {
-  bool is_passed;   /* nothing failed, there was something to check, and the file is complete */
-  bool is_cut;      /* the file is truncated: the run may have held more */
+  bool is_passed; /* nothing failed, there was something to check, and no doubt */
+  tsr_check_doubt doubt;
+  bool
+      is_unrecorded; /* no device has an event, and no sidecar shows that a recording was on: only the
+                         state at the end is checked */
   bool leaves_host; /* the file has pinned host memory, which is not among the devices */
   bool has_lock;
   bool counts_blocks; /* categories and causes: the lock is of version 1 */

@@ -15,11 +15,18 @@
 #include "questions/shared/query.h"
 #include "questions/shared/shares.h"
 #include "study/study.h"
+#include "tessera/unstable/columns.h"
 
 const char *tsr_check_rule_name(tsr_check_rule rule) {
   static const char *const names[TSR_CHECK_RULE_COUNT] = {
       "max-peak", "max-category", "max-reserved", "lock-device", "lock-peak", "lock-category"};
   return (unsigned)rule < TSR_CHECK_RULE_COUNT ? names[rule] : "max-peak";
+}
+
+const char *tsr_check_doubt_name(tsr_check_doubt doubt) {
+  static const char *const names[TSR_CHECK_DOUBT_COUNT] = {"certain", "truncated", "damaged",
+                                                           "unreadable", "unknown"};
+  return (unsigned)doubt < TSR_CHECK_DOUBT_COUNT ? names[doubt] : "certain";
 }
 
 typedef TSR__VECTOR(tsr_check_result) result_list;
@@ -399,13 +406,60 @@ static int check_all(checker *c, const uint32_t *devices, size_t count, tsr_chec
   return status ? status : miss_devices(c, check, error);
 }
 
-/* Whether the file is truncated. */
-static bool is_cut(const tsr_snapshot *snapshot) {
+/* What the reader's warnings mean for a check; the first that applies counts. */
+static tsr_check_doubt doubt_of_file(const tsr_snapshot *snapshot) {
+  static const struct {
+    const char *code;
+    tsr_check_doubt doubt;
+  } rows[] = {{"truncated", TSR_CHECK_TRUNCATED},
+              {"incomplete", TSR_CHECK_TRUNCATED},
+              {"damaged", TSR_CHECK_DAMAGED},
+              {"events-malformed", TSR_CHECK_UNREADABLE},
+              {"actions-missing", TSR_CHECK_UNREADABLE},
+              {"sizes-missing", TSR_CHECK_UNREADABLE},
+              {"segments-malformed", TSR_CHECK_UNREADABLE},
+              {"blocks-malformed", TSR_CHECK_UNREADABLE},
+              {"values-unreadable", TSR_CHECK_UNREADABLE}};
   size_t count;
   const tsr_warning *warnings = tsr_snapshot_warnings(snapshot, &count);
+  for (size_t k = 0; k < sizeof rows / sizeof *rows; k++)
+    for (size_t i = 0; i < count; i++)
+      if (strcmp(warnings[i].code, rows[k].code) == 0) return rows[k].doubt;
+  return TSR_CHECK_CERTAIN;
+}
+
+/* Whether no history was recorded: then only the state at the end is known, and not the peak. A sidecar
+ * shows that there was a recording, in which nothing happened. */
+static bool is_unrecorded(const tsr_snapshot *snapshot, const tsr_check *check) {
+  size_t count;
+  const uint32_t *devices = tsr_snapshot_devices(snapshot, &count);
   for (size_t i = 0; i < count; i++)
-    if (strcmp(warnings[i].code, "truncated") == 0) return true;
+    if (tsr_snapshot_events(snapshot, devices[i]).count) return false;
+  return check->device_count && !tsr_snapshot_sidecar(snapshot);
+}
+
+/* Whether a category is within its budget only because most of the device's memory is unknown, for
+ * example without stacks. */
+static bool hides_category(const tsr_check *check, const tsr_check_options *options) {
+  for (size_t i = 0; i < check->device_count; i++) {
+    const tsr_check_device *device = &check->devices[i];
+    const tsr_check_category *unknown = &device->categories[TSR_CATEGORY_UNKNOWN];
+    if (!device->has_causes || unknown->bytes <= device->peak.totals.requested_bytes / 2) continue;
+    for (size_t k = 0; k < options->limit_count; k++) {
+      const tsr_check_limit *limit = &options->limits[k];
+      if (limit->rule == TSR_CHECK_MAX_CATEGORY && limit->category != TSR_CATEGORY_UNKNOWN &&
+          unknown->peak_bytes > limit->bytes)
+        return true;
+    }
+  }
   return false;
+}
+
+static tsr_check_doubt doubt_of(const tsr_snapshot *snapshot, const tsr_check_options *options,
+                                const tsr_check *check) {
+  tsr_check_doubt doubt = doubt_of_file(snapshot);
+  if (doubt) return doubt;
+  return hides_category(check, options) ? TSR_CHECK_UNKNOWN : TSR_CHECK_CERTAIN;
 }
 
 int tsr_check_compute(tsr_study *study, const tsr_check_options *options, const tsr_query *query,
@@ -435,9 +489,10 @@ int tsr_check_compute(tsr_study *study, const tsr_check_options *options, const 
   for (size_t i = 0; i < check->result_count; i++)
     check->failed_count += !check->results[i].is_passed;
   assert(status || check->device_count == count);
-  check->is_cut = is_cut(snapshot);
+  check->doubt = doubt_of(snapshot, options, check);
+  check->is_unrecorded = is_unrecorded(snapshot, check);
   check->leaves_host = tsr__query_leaves_host(snapshot, devices, count);
-  check->is_passed = !check->failed_count && check->device_count && !check->is_cut;
+  check->is_passed = !check->failed_count && check->device_count && !check->doubt;
   if (status)
     tsr_check_free(check);
   else

@@ -114,10 +114,11 @@ void tsr__check_junit(const tsr__check_page *page) {
   const tsr_check *check = page->check;
   char counts[128];
   /* If there was nothing to check, the check failed without a case, so one is added. */
-  bool is_empty = !check->result_count && !check->is_passed && !check->is_cut;
+  bool is_empty = !check->device_count;
+  bool is_doubtful = check->doubt;
   (void)snprintf(counts, sizeof counts, "tests=\"%zu\" failures=\"%" PRIu64 "\" errors=\"%d\"",
-                 check->result_count + is_empty + check->is_cut, check->failed_count + is_empty,
-                 check->is_cut);
+                 check->result_count + is_empty + is_doubtful, check->failed_count + is_empty,
+                 is_doubtful);
   tsr__buffer_printf(out,
                      "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites %s>\n"
                      "  <testsuite name=\"GPU memory of ",
@@ -131,12 +132,14 @@ void tsr__check_junit(const tsr__check_page *page) {
                      "    <testcase classname=\"tessera.check\" name=\"memory\" time=\"0\">\n"
                      "      <failure type=\"empty\" message=\"no device has memory to check\"/>\n"
                      "    </testcase>\n");
-  if (check->is_cut)
-    tsr__buffer_text(out,
-                     "    <testcase classname=\"tessera.check\" name=\"snapshot\" time=\"0\">\n"
-                     "      <error type=\"cut\" message=\"the file is truncated, and the missing "
-                     "part could hold more\"/>\n"
-                     "    </testcase>\n");
+  if (is_doubtful)
+    tsr__buffer_printf(out,
+                       "    <testcase classname=\"tessera.check\" name=\"snapshot\" time=\"0\">\n"
+                       "      <error type=\"%s\" message=\"%s\"/>\n"
+                       "    </testcase>\n",
+                       check->doubt == TSR_CHECK_TRUNCATED ? "cut"
+                                                           : tsr_check_doubt_name(check->doubt),
+                       tsr_check_doubt_reason(check->doubt));
   if (page->warnings->count) tsr__buffer_text(out, "    <system-err>");
   for (size_t i = 0; i < page->warnings->count; i++) {
     say_warning(&words, &page->warnings->items[i]);

@@ -212,9 +212,11 @@ static void emit_device(tsr__emitter *emitter, const tsr_check_device *device) {
 static void emit_json(tsr__stack_printer *printer, const tsr_check *check) {
   tsr__emitter *emitter = printer->emitter;
   tsr__emit_field(emitter, "passed", NULL, tsr__bool(check->is_passed));
-  tsr__emit_field(emitter, "cut", NULL, tsr__bool(check->is_cut));
+  tsr__emit_field(emitter, "cut", NULL, tsr__bool(check->doubt == TSR_CHECK_TRUNCATED));
   tsr__emit_field(emitter, "failed", NULL, tsr__count(check->failed_count));
   tsr__emit_field(emitter, "counts_blocks", NULL, tsr__bool(check->counts_blocks));
+  const char *doubt = check->doubt ? tsr_check_doubt_name(check->doubt) : NULL;
+  tsr__emit_field(emitter, "doubt", NULL, doubt ? tsr__string(doubt) : tsr__nothing());
   tsr__emit_array(emitter, "results");
   for (size_t i = 0; i < check->result_count; i++) emit_result(printer, check, &check->results[i]);
   tsr__emit_end(emitter);
@@ -229,7 +231,10 @@ static void gather_warnings(tsr__warning_list *list, const tsr_check *check) {
     tsr__warnings_add(list, check->devices[i].warnings, check->devices[i].warning_count);
   static const tsr_warning no_host = {"host-left-out", 1,
                                       "pinned host memory is not checked; --device host checks it"};
+  static const tsr_warning no_history = {
+      "not-recorded", 1, "no events were recorded; only what was held at the end is checked"};
   if (check->leaves_host) tsr__warnings_add(list, &no_host, 1);
+  if (check->is_unrecorded) tsr__warnings_add(list, &no_history, 1);
 }
 
 static int report_answer(const tsr_report_input *input, const tsr_check *check,

@@ -174,7 +174,7 @@ static void emit_result(tsr__emitter *emitter, const tsr__check_page *page,
 static void emit_invocation(tsr__emitter *emitter, const tsr__check_page *page) {
   tsr__emit_array(emitter, "invocations");
   tsr__emit_object(emitter, NULL);
-  tsr__emit_field(emitter, "executionSuccessful", NULL, tsr__bool(!page->check->is_cut));
+  tsr__emit_field(emitter, "executionSuccessful", NULL, tsr__bool(!page->check->doubt));
   tsr__emit_array(emitter, "toolExecutionNotifications");
   for (size_t i = 0; i < page->warnings->count; i++) {
     const tsr_warning *warning = &page->warnings->items[i];

@@ -3,6 +3,7 @@
 
 #include "questions/shared/names.h"
 
+#include <assert.h>
 #include <inttypes.h>
 
 #include "base/format.h"
@@ -127,6 +128,23 @@ const tsr_check_device *tsr__check_device_of(const tsr_check *check,
   return NULL;
 }
 
+const char *tsr__check_doubt_fact(tsr_check_doubt doubt) {
+  static const char *const texts[TSR_CHECK_DOUBT_COUNT] = {
+      "", "the file is truncated", "the compressed data is damaged",
+      "a part of the file could not be read", "most of the memory has no category"};
+  assert((unsigned)doubt < TSR_CHECK_DOUBT_COUNT);
+  return texts[doubt];
+}
+
+const char *tsr_check_doubt_reason(tsr_check_doubt doubt) {
+  static const char *const texts[TSR_CHECK_DOUBT_COUNT] = {
+      "", "the file is truncated, and the missing part could hold more",
+      "the compressed data is damaged, and what is lost could hold more",
+      "a part of the file could not be read, and could hold more",
+      "most of the memory has no category, and could belong to one that has a budget"};
+  return texts[(unsigned)doubt < TSR_CHECK_DOUBT_COUNT ? doubt : 0];
+}
+
 void tsr__check_verdict(tsr__buffer *out, const tsr_check *check) {
   char count[TSR__FORMAT_BYTES], failed[TSR__FORMAT_BYTES];
   tsr__format_count(check->result_count, count);
@@ -136,9 +154,11 @@ void tsr__check_verdict(tsr__buffer *out, const tsr_check *check) {
                        tsr__plural(check->result_count));
   else if (!check->device_count)
     tsr__buffer_text(out, "failed: no device has memory to check");
-  else if (check->is_cut)
-    tsr__buffer_printf(out, "inconclusive: %s check%s passed, but the file is truncated", count,
-                       tsr__plural(check->result_count));
+  else if (!check->result_count)
+    tsr__buffer_text(out, "without a budget or lock: nothing was checked");
+  else if (check->doubt)
+    tsr__buffer_printf(out, "inconclusive: %s check%s passed, but %s", count,
+                       tsr__plural(check->result_count), tsr__check_doubt_fact(check->doubt));
   else
     tsr__buffer_printf(out, "passed: %s check%s", count, tsr__plural(check->result_count));
 }

@@ -28,6 +28,9 @@ void tsr__check_append_place(tsr__stack_printer *printer, const tsr_check_device
 /* "... and 3 more functions, 1.20 GiB (--top 0 shows all)", or nothing if none were omitted. */
 void tsr__check_omitted(tsr__buffer *out, const tsr_check_result *result);
 
+/* "the file is truncated"; empty for TSR_CHECK_CERTAIN. Static text. */
+const char *tsr__check_doubt_fact(tsr_check_doubt doubt);
+
 /* The device of a result, or NULL if only the lock has it. */
 const tsr_check_device *tsr__check_device_of(const tsr_check *check,
                                              const tsr_check_result *result);

@@ -469,7 +469,7 @@ static bool copy_frame_extras(const tsr__intern *from, tsr__intern *to) {
 static bool is_made_anew(uint32_t key) {
   return key == TSR__NAME_SEGMENTS || key == TSR__NAME_DEVICE_TRACES ||
          key == TSR__NAME_EXTERNAL_ANNOTATIONS || key == TSR__NAME_INITIAL_BLOCKS ||
-         key == TSR__NAME_SIDECAR;
+         key == TSR__NAME_SIDECAR || key == TSR__NAME_INCOMPLETE;
 }
 
 bool tsr__builder_copy_names(tsr__builder *b, const tsr_snapshot *from) {

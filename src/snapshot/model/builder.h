@@ -271,6 +271,15 @@ static inline void tsr__builder_set_warning(tsr__builder *builder, tsr__warning_
                                             uint64_t count) {
   builder->snapshot->tally[warning] = count;
 }
+/* Count what an event lacks: an action, one that is known, or a size that it needs. */
+static inline void tsr__builder_judge_event(tsr__builder *builder, const tsr__event *event) {
+  if (event->action == TSR_ACTION_MISSING)
+    tsr__builder_warn(builder, TSR__WARN_ACTIONS_MISSING);
+  else if (event->action >= TSR_ACTION_KNOWN_COUNT)
+    tsr__builder_warn(builder, TSR__WARN_ACTIONS_UNKNOWN);
+  if (event->action <= TSR_ACTION_SEGMENT_UNMAP && !(event->shape & TSR__KEY(SIZE)))
+    tsr__builder_warn(builder, TSR__WARN_SIZES_MISSING);
+}
 /* The value of the key "tessera_sidecar", a string: what tsr__sidecar_find reads if there is no
  * file. 0: none. */
 void tsr__builder_embedded_sidecar(tsr__builder *builder, uint32_t string);

@@ -52,6 +52,7 @@
   X(EXTERNAL_ANNOTATIONS, "external_annotations") \
   X(INITIAL_BLOCKS, "tessera_initial_blocks")     \
   X(SIDECAR, "tessera_sidecar")                   \
+  X(INCOMPLETE, "tessera_incomplete")             \
   X(ALLOC, "alloc")                               \
   X(FREE_REQUESTED, "free_requested")             \
   X(FREE_COMPLETED, "free_completed")             \

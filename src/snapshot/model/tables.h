@@ -237,6 +237,10 @@ const uint32_t *tsr__snapshot_segments_of(const tsr_snapshot *snapshot, uint32_t
 /* The limits with their defaults filled in. */
 tsr_limits tsr__limits_or_default(const tsr_limits *limits);
 
+/* Whether the file lacks a part of what the run recorded: it is truncated or damaged, or was made from
+ * one that is. Values that could not be read are no part of it: a copy has them too. */
+bool tsr__snapshot_is_incomplete(const tsr_snapshot *snapshot);
+
 /* Write the warnings from the tally; the builder's last step. */
 void tsr__snapshot_warn(tsr_snapshot *snapshot);
 

@@ -48,6 +48,14 @@ static const char *say_truncated(tsr_snapshot *snapshot) {
   return text;
 }
 
+bool tsr__snapshot_is_incomplete(const tsr_snapshot *snapshot) {
+  static const tsr__warning_kind kinds[] = {TSR__WARN_TRUNCATED, TSR__WARN_DAMAGED,
+                                            TSR__WARN_INCOMPLETE};
+  for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+    if (snapshot->tally[kinds[i]]) return true;
+  return false;
+}
+
 void tsr__snapshot_warn(tsr_snapshot *snapshot) {
   static const struct {
     const char *code, *message;

@@ -6,12 +6,16 @@
 #define TSR__WARNINGS(X)                                                                         \
   X(TRUNCATED, "truncated", "the file is truncated")                                             \
   X(DAMAGED, "damaged", "the compressed data is damaged; it was read up to the damage")          \
+  X(INCOMPLETE, "incomplete",                                                                    \
+    "the file was made from one that was truncated or damaged; it lacks what could not be read") \
   X(MORE_PAYLOADS, "payloads-not-read", "further snapshots in the page, which were not read")    \
   X(GLOBALS, "globals-ignored",                                                                  \
     "the pickle refers to program code; it was not looked up or run, and counts as an absent "   \
     "value")                                                                                     \
   X(EVENTS_MALFORMED, "events-malformed", "entries of a trace that are not events were ignored") \
   X(ACTIONS_MISSING, "actions-missing", "events without a readable action")                      \
+  X(ACTIONS_UNKNOWN, "actions-unknown", "events with an unknown action; they change no memory")  \
+  X(SIZES_MISSING, "sizes-missing", "events without a size; it counts as 0")                     \
   X(SEGMENTS_MALFORMED, "segments-malformed",                                                    \
     "entries in the list of segments that are not segments were ignored")                        \
   X(BLOCKS_MALFORMED, "blocks-malformed",                                                        \

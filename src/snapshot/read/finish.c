@@ -103,9 +103,13 @@ static int collect_extra(finish *f, const tsr__value pair[2], tsr_error *error) 
   if (!is_list_key(pair[0]) &&
       !(pair[0].tag == TSR__STRING &&
         (pair[0].id == TSR__NAME_ALLOCATOR_SETTINGS || pair[0].id == TSR__NAME_INITIAL_BLOCKS ||
-         pair[0].id == TSR__NAME_SIDECAR)))
+         pair[0].id == TSR__NAME_SIDECAR || pair[0].id == TSR__NAME_INCOMPLETE)))
     tsr__builder_warn(f->builder, TSR__WARN_KEYS_UNKNOWN);
   if (pair[0].tag != TSR__STRING) return 0;
+  if (pair[0].id == TSR__NAME_INCOMPLETE) {
+    tsr__builder_set_warning(f->builder, TSR__WARN_INCOMPLETE, 1);
+    return 0;
+  }
   if (pair[0].id == TSR__NAME_SIDECAR && pair[1].tag == TSR__STRING &&
       pair[1].id >= TSR__NAME_COUNT) {
     tsr__builder_embedded_sidecar(f->builder, pair[1].id);

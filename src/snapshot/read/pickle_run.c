@@ -439,6 +439,7 @@ int tsr__pickle_run_events(tsr__pickle *m, tsr__value list) {
     c.memo_count = assembler->memo_count;
     if (!read_event(m, &c, tsr__builder_event_count(builder))) break;
     if (trace == TSR_NONE) trace = trace_of(m, list);
+    tsr__builder_judge_event(builder, &c.event);
     if (trace == TSR_NONE || !tsr__builder_add_event(builder, &c.event) ||
         !tsr__builder_extend_trace(builder, trace, tsr__builder_event_count(builder) - 1))
       return tsr__fail_memory(m->error);

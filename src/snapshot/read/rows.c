@@ -334,7 +334,7 @@ static int make_event(tsr__assembler *assembler, const tsr__value *pairs, size_t
     if (is_named) event.shape |= (uint32_t)1 << pairs[i].id;
   }
   assert(row == tsr__builder_event_count(assembler->builder)); /* values made no events */
-  if (event.action == TSR_ACTION_MISSING) tally(assembler, TSR__WARN_ACTIONS_MISSING);
+  tsr__builder_judge_event(assembler->builder, &event);
   int status = set_internal(assembler, &event, pairs, count, row, error);
   if (status) return status;
   if (!tsr__builder_add_event(assembler->builder, &event)) return tsr__fail_memory(error);

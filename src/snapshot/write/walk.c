@@ -519,6 +519,7 @@ static void write_top_fields(walker *w, uint64_t row, const row_keys *keys) {
   if (write_key(w, keys, TSR__NAME_SEGMENTS)) write_segments(w);
   if (write_key(w, keys, TSR__NAME_EXTERNAL_ANNOTATIONS)) write_annotations(w);
   if (write_key(w, keys, TSR__NAME_SIDECAR)) write_string(w, w->snapshot->sidecar.string);
+  if (write_key(w, keys, TSR__NAME_INCOMPLETE)) w->to->boolean(w->encoder, true);
 }
 
 static void write_top(walker *w) {
@@ -531,6 +532,7 @@ static void write_top(walker *w) {
     return;
   }
   if (s->sidecar.string && !w->keeps_order) keys.plain |= KEY(SIDECAR);
+  if (tsr__snapshot_is_incomplete(s) && !w->keeps_order) keys.plain |= KEY(INCOMPLETE);
   keys.extras = tsr__extras_of(s, TSR__NULL, 0, UINT64_MAX, &keys.extra_count);
   for (size_t i = 0; i < keys.extra_count; i++)
     if (keys.extras[i].key < TSR__KEY_COUNT) keys.plain &= ~(UINT64_C(1) << keys.extras[i].key);

@@ -198,8 +198,13 @@ class MemorySnapshot(SnapshotLoader):
             raise KeyError(key)
 
     def _require_trace(self) -> None:
-        """Raise what Mosaic raises if no device has a trace: nothing is known about the peak, and
-        a program that checks a limit must not take that for 0."""
+        """Raise what Mosaic raises if no device has a trace, or events cannot be read: nothing is known about
+        the peak, and a program that checks a limit must not take that for 0."""
+        codes = {warning.code for warning in self._file.warnings}
+        if 'events-malformed' in codes:
+            raise TypeError('the trace has an entry that is no event')
+        if 'sizes-missing' in codes:
+            raise KeyError('size')
         if self._device() is None:
             logging.error('No device traces found')
             raise IndexError('list index out of range')

@@ -9,6 +9,10 @@ from typing import Any, Dict, Optional
 import tessera
 
 
+# Warnings about files on which Mosaic fails, and whose peak could be higher than what can be read of it.
+_INCOMPLETE = {'truncated', 'incomplete', 'damaged'}
+
+
 class _DataOnly(pickle.Unpickler):
     """This reads only what tessera has written, which is plain data."""
 
@@ -58,7 +62,7 @@ class SnapshotLoader:
         except tessera.FormatError as error:
             raise _as_mosaic_fails(path, str(error)) from error
         for warning in opened.warnings:
-            if warning.code == 'truncated':
+            if warning.code in _INCOMPLETE:
                 raise _as_mosaic_fails(path, f'{path}: {warning.message}')
         self._opened = opened
         logging.info('Snapshot loaded successfully.')
