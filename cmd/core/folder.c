@@ -27,7 +27,7 @@ enum { NAME_BYTES = 64 };
 
 /* Options that belong to one invocation, not to the run. */
 static const char *const unsaved[] = {"model",   "save",     "save_every", "resume",
-                                      "threads", "snapshot", NULL};
+                                      "threads", "snapshot", "by",         NULL};
 
 /* ---- the options of a run ---- */
 

@@ -117,6 +117,11 @@ static const tsr_parameter train_parameters[] = {
      .example = "4GiB",
      .help = "Memory that the run may use, such as 4GiB (default: unlimited). A run that needs "
              "more ends where it was predicted to, and tells what the memory was used for."},
+    {.name = "by",
+     .kind = TSR_PARAMETER_CHOICE,
+     .argument = "WHAT",
+     .help = "op: at the end, list the time of each op, its operations and the bytes it moves.",
+     .choices = (const char *const[]){"op", NULL}},
     {.name = "snapshot",
      .kind = TSR_PARAMETER_PATH,
      .is_written = true,
@@ -136,9 +141,9 @@ const cli_command cli_train_row = {
              "name that simulate knows: weights begin random. Or it is a folder with a "
              "config.json and weights in safetensors files, as transformers saves them: these are "
              "trained further. With --resume, MODEL can be left out.\n\nCtrl-C ends the run after "
-             "the current step, and saves it if --save is given. The exit status is 1 if a loss "
-             "or gradient became infinite or memory did not suffice; then the state before that "
-             "step is saved.",
+             "the current step, and saves it if --save is given. If a loss or gradient "
+             "is no finite number, the run ends and what it saves is the state before that step. "
+             "The exit status is 1 then, and if memory did not suffice.",
          .parameters = train_parameters,
          .parameter_count = sizeof train_parameters / sizeof *train_parameters,
          .examples = {{"tessera train config.json --data book.txt --steps 500 --save run",
@@ -328,8 +333,93 @@ static void put_end(run *r, const tsr_training *t) {
   put(r, line);
 }
 
+/* ---- What each op took ---- */
+
+static void put_json_ops(run *r, const tsr_training *t, const tsr_train_op *ops) {
+  char line[512], time[SIZE_BYTES];
+  put(r, "{\"ops\":[");
+  for (size_t i = 0; i < t->op_count; i++) {
+    const tsr_train_op *op = &ops[i];
+    (void)snprintf(line, sizeof line,
+                   "%s{\"op\":\"%s\",\"phase\":\"%s\",\"kernels\":%" PRIu64
+                   ",\"seconds\":%s,\"bytes\":%" PRIu64 ",\"flops\":%" PRIu64 "}",
+                   i ? "," : "", op->name, op->phase, op->run_count, json_number(op->seconds, time),
+                   op->bytes, op->flops);
+    put(r, line);
+  }
+  put(r, "]}\n");
+}
+
+static void put_op(run *r, const tsr_train_op *op, double total_s, double steps) {
+  char line[256], size[SIZE_BYTES];
+  double each = op->seconds / steps, giga = (double)op->flops * 1e-9;
+  (void)snprintf(line, sizeof line, "%-26.26s %-9s %7.2f ms %4.1f %% %10s %6.2f %7.1f\n", op->name,
+                 op->phase, each * 1e3, total_s > 0 ? 100 * op->seconds / total_s : 0,
+                 tsr_size_text(op->bytes, size, sizeof size), giga, each > 0 ? giga / each : 0);
+  put(r, line);
+}
+
+/* Averages of a step. Ops that took less than a thousandth of the time are one line. */
+static void put_ops(run *r, const tsr_training *t, const tsr_train_op *ops) {
+  double total_s = 0, steps = (double)(t->steps_done ? t->steps_done : 1);
+  tsr_train_op others = {.name = "others", .phase = ""};
+  for (size_t i = 0; i < t->op_count; i++) total_s += ops[i].seconds;
+  put(r, "op                         phase      time/step  share      bytes  GFLOP GFLOP/s\n");
+  for (size_t i = 0; i < t->op_count; i++) {
+    if (ops[i].seconds * 1000 >= total_s) {
+      put_op(r, &ops[i], total_s, steps);
+      continue;
+    }
+    others.seconds += ops[i].seconds;
+    others.bytes += ops[i].bytes;
+    others.flops += ops[i].flops;
+    others.run_count++;
+  }
+  if (others.run_count) put_op(r, &others, total_s, steps);
+}
+
+/* ---- Out of memory ---- */
+
+typedef struct held {
+  tsr_category category;
+  uint64_t bytes;
+} held;
+
+static int compare_held(const void *a, const void *b) {
+  const held *x = a, *y = b;
+  return (x->bytes < y->bytes) - (x->bytes > y->bytes);
+}
+
+/* What filled the budget. */
+static void put_out_of_memory(run *r, const tsr_training *t, uint64_t budget_bytes) {
+  const tsr_simulate_moment *m = &t->out_of_memory;
+  held all[TSR_CATEGORY_COUNT];
+  char line[384], asked[SIZE_BYTES], used[SIZE_BYTES], budget[SIZE_BYTES], size[SIZE_BYTES];
+  if (m->step)
+    (void)snprintf(line, sizeof line, "Out of memory in step %" PRIu64 ", %s%s%s%s:\n",
+                   m->step + t->steps_before, m->phase, *m->op ? " (" : "", m->op,
+                   *m->op ? ")" : "");
+  else
+    (void)snprintf(line, sizeof line, "Out of memory before the first step:\n");
+  put(r, line);
+  (void)snprintf(line, sizeof line,
+                 "%s more do not fit into %s, of which %s are reserved and %s allocated.\n",
+                 tsr_size_text(t->oom_request_bytes, asked, sizeof asked),
+                 tsr_size_text(budget_bytes, budget, sizeof budget),
+                 tsr_size_text(m->totals.reserved_bytes, size, sizeof size),
+                 tsr_size_text(m->totals.allocated_bytes, used, sizeof used));
+  put(r, line);
+  for (size_t i = 0; i < TSR_CATEGORY_COUNT; i++)
+    all[i] = (held){(tsr_category)i, m->category_bytes[i]};
+  qsort(all, TSR_CATEGORY_COUNT, sizeof *all, compare_held);
+  for (size_t i = 0; i < TSR_CATEGORY_COUNT && all[i].bytes; i++) {
+    (void)snprintf(line, sizeof line, "  %-16s %10s\n", tsr_category_name(all[i].category),
+                   tsr_size_text(all[i].bytes, size, sizeof size));
+    put(r, line);
+  }
+}
+
 static int explain_end(const tsr_training *t, const cli_command *command) {
-  char size[SIZE_BYTES];
   uint64_t done = t->steps_before + t->steps_done;
   if (t->is_diverged)
     cli_say(command->about.name,
@@ -337,9 +427,8 @@ static int explain_end(const tsr_training *t, const cli_command *command) {
             " is not a finite number; a smaller --lr may help",
             done + 1);
   else if (t->is_out_of_memory)
-    cli_say(command->about.name,
-            "out of memory after %" PRIu64 " steps, with %s allocated: --budget is too small", done,
-            tsr_size_text(t->peak_bytes, size, sizeof size));
+    cli_say(command->about.name, "out of memory after %" PRIu64 " steps: --budget is too small",
+            done);
   return t->is_diverged || t->is_out_of_memory ? CLI_CHECK_FAILED : 0;
 }
 
@@ -392,10 +481,9 @@ static int train(cli_session *session, const tsr_train_options *how, run *r, tsr
     return cli_usage_error(session->options->command, "%s", session->error.message);
   cli_folder_say(&r->folder, r->is_over);
   if (status || r->save_status) return status ? status : r->save_status;
-  if (r->is_json)
-    put_json_end(r, out);
-  else
-    put_end(r, out);
+  if (how->ops) (r->is_json ? put_json_ops : put_ops)(r, out, how->ops);
+  if (!r->is_json && out->is_out_of_memory) put_out_of_memory(r, out, options.capacity_bytes);
+  (r->is_json ? put_json_end : put_end)(r, out);
   return r->has_failed ? TSR_ERROR_WRITE : 0;
 }
 
@@ -470,18 +558,24 @@ int cli_train(cli_session *session) {
       .struct_bytes = sizeof how, .step = see_step, .context = &r, .subject = &subject};
   const tsr_format *format = NULL;
   char *text = NULL;
+  tsr_train_op *ops = NULL;
   int status = read_options(session);
   if (status == 0 && options->operand_count)
     status = tsr_params_set_path(options->own, "model", options->operands[0], &session->error);
   if (status == 0) status = check(options, &how.learning_rate, &format);
   if (status == 0) status = cli_read_parameters(session);
   if (status == 0) read_numbers(options, &how);
+  if (status == 0 && tsr_params_has(options->own, "by")) {
+    how.ops = ops = calloc(TSR_TRAIN_OPS, sizeof *ops);
+    if (!ops) status = TSR_ERROR_MEMORY;
+  }
   if (status == 0) status = find_data(session, &how, &text);
   if (status == 0) status = find_folders(session, &how, &r);
   if (status == 0) status = train(session, &how, &r, &out);
   if (subject) session->path = subject;
   if (status == 0) status = finish(session, &out, format);
   free(text);
+  free(ops);
   cli_folder_release(&r.folder);
   tsr_snapshot_free(out.snapshot);
   return status;

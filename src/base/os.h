@@ -54,6 +54,9 @@ void tsr__os_decommit(void *base, size_t offset_bytes, size_t size_bytes);
 /* The machine's memory; 0 if that is unknown. A container's limit is not considered. */
 uint64_t tsr__os_memory_bytes(void);
 
+/* Nanoseconds of a clock that only goes forward, from some moment on; 0 if the system has no such clock. */
+uint64_t tsr__os_time_ns(void);
+
 /* ---- processors and processes ---- */
 
 /* How many processors this process may run on (its affinity mask), at least 1. A container's quota

@@ -13,6 +13,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/os.h"
 #include "graph/op.h"
 #include "kernels/fast.h"
 #include "kernels/random.h"
@@ -204,9 +205,12 @@ static bool execute_run(void *context, uint32_t index, uint64_t step, const uint
                                    e->micro_batch - 1, which);
   }
   assert(row->reference);
+  const tsr__execute_options *o = e->options;
   tsr__kernel_fn *fast =
-      e->options->uses_reference ? NULL : tsr__kernel_fast((tsr__kernel)run->kernel, e->isa);
+      o->uses_reference ? NULL : tsr__kernel_fast((tsr__kernel)run->kernel, e->isa);
+  uint64_t before_ns = o->run_ns ? tsr__os_time_ns() : 0;
   (fast ? fast : row->reference)(&args);
+  if (o->run_ns) o->run_ns[index] += tsr__os_time_ns() - before_ns;
   note_results(e, run, &args);
   return restore(e, run);
 }

@@ -42,8 +42,9 @@ typedef struct tsr__execute_options {
   tsr__optimizer_numbers numbers; /* of the first step */
   const tsr__tensor_id *losses;   /* the loss of each micro-batch */
   size_t loss_count;
-  bool uses_reference;               /* even where there is a fast kernel */
-  unsigned isa_limit;                /* 1 + a tsr__isa that fast kernels do not go beyond, or 0 */
+  uint64_t *run_ns;    /* by run of the tape: its time is added, in nanoseconds; or NULL */
+  bool uses_reference; /* even where there is a fast kernel */
+  unsigned isa_limit;  /* 1 + a tsr__isa that fast kernels do not go beyond, or 0 */
   struct tsr__thread_pool *pool;     /* for kernels, or NULL; no result depends on it */
   const tsr__dry_observer *observer; /* sees the same run, or NULL; its run, memory and loaded are
                                       * not called */

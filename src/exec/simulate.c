@@ -64,7 +64,7 @@ static int explain(const tsr__tape *tape, int status, tsr_error *error) {
 
 /* ---- from the executor's numbers to the public struct ---- */
 
-static const char *phase_word(uint8_t phase) {
+const char *tsr__phase_word(uint8_t phase) {
   static const char *const words[] = {
       [TSR__TAPE_PHASE_STEP] = "step",           [TSR__TAPE_PHASE_ZERO_GRAD] = "zero_grad",
       [TSR__TAPE_PHASE_FORWARD] = "forward",     [TSR__TAPE_PHASE_BACKWARD] = "backward",
@@ -73,10 +73,10 @@ static const char *phase_word(uint8_t phase) {
   return words[phase];
 }
 
-static tsr_simulate_moment public_moment(const tsr__tape *tape, const tsr__dry_moment *moment) {
+tsr_simulate_moment tsr__public_moment(const tsr__tape *tape, const tsr__dry_moment *moment) {
   tsr_simulate_moment out = {.event = (int64_t)moment->event_count - 1,
                              .step = moment->step,
-                             .phase = phase_word(moment->phase),
+                             .phase = tsr__phase_word(moment->phase),
                              .op = "",
                              .totals = moment->totals};
   if (moment->op != TSR_NONE)
@@ -91,15 +91,16 @@ static void put_results(const tsr__tape *tape, const tsr__dry_device *device, ts
       [TSR_SIMULATE_BACKWARD] = TSR__TAPE_PHASE_BACKWARD,
       [TSR_SIMULATE_OPTIMIZER] = TSR__TAPE_PHASE_OPTIMIZER};
   out->event_count = device->event_count;
-  out->peak = public_moment(tape, &device->peak);
+  out->peak = tsr__public_moment(tape, &device->peak);
   for (size_t i = 0; i < TSR_SIMULATE_PHASES; i++)
     if (device->phases[phases[i]].step)
-      out->phases[i] = public_moment(tape, &device->phases[phases[i]]);
+      out->phases[i] = tsr__public_moment(tape, &device->phases[phases[i]]);
   out->peak_reserved_bytes = device->peak_reserved_bytes;
   out->start_allocated_bytes = device->start.totals.allocated_bytes;
   memcpy(out->start_category_bytes, device->start.category_bytes, sizeof out->start_category_bytes);
   out->is_out_of_memory = device->is_out_of_memory;
-  if (device->is_out_of_memory) out->out_of_memory = public_moment(tape, &device->out_of_memory);
+  if (device->is_out_of_memory)
+    out->out_of_memory = tsr__public_moment(tape, &device->out_of_memory);
   out->oom_request_bytes = device->oom_request_bytes;
   out->oom_segment_bytes = device->oom_segment_bytes;
   out->oom_device_free_bytes = device->oom_device_free_bytes;

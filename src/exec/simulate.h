@@ -3,12 +3,19 @@
 #ifndef TSR_EXEC_SIMULATE_H
 #define TSR_EXEC_SIMULATE_H
 
+#include "exec/dry.h"
 #include "models/program.h"
 #include "models/run.h"
 #include "tessera/simulate.h"
+#include "tessera/unstable/simulation.h"
 
 /* The part of `options` that decides what the program does. */
 tsr__run_options tsr__run_options_of(const tsr_simulate_options *options);
+
+/* A moment as users see it. */
+tsr_simulate_moment tsr__public_moment(const tsr__tape *tape, const tsr__dry_moment *moment);
+/* "forward", "backward", ...: of a moment's phase. Static text. */
+const char *tsr__phase_word(uint8_t phase);
 
 /* Run one step of the program on its tape, and finish that. `is_recorded`: all steps together must
  * not be longer than a snapshot can be. 0, TSR_ERROR_LIMIT or TSR_ERROR_MEMORY. */

@@ -23,6 +23,7 @@
 #include "torch/torch.h"
 #include "train/batches.h"
 #include "train/fill.h"
+#include "train/ops.h"
 #include "train/state.h"
 
 /* Uses of the seed; steps have their own numbers, from 1 on. */
@@ -45,6 +46,7 @@ typedef struct training {
   uint64_t weights_key;
   uint64_t tensors_filled;
   uint64_t predicted_peak_bytes;
+  uint64_t *run_ns; /* by run, if ops are wanted */
   tsr_training out;
 } training;
 
@@ -245,6 +247,10 @@ static int prepare(training *t, tsr_error *error) {
     t->out.parameter_count +=
         tsr__shape_elements(tsr__tensor_shape(&t->tape, t->tape.parameters.items[i]));
   t->out.step_flops = t->tape.flops;
+  if (t->options->ops) {
+    t->run_ns = TSR__NEW_ARRAY(uint64_t, t->tape.runs.count);
+    if (!t->run_ns) return tsr__fail_memory(error);
+  }
   t->pool = tsr__thread_pool_new(t->options->threads); /* NULL does, too */
   if (!t->options->is_recorded) return 0;
   t->recorder = tsr__recorder_new(
@@ -276,6 +282,7 @@ static int execute(training *t, tsr_error *error) {
                               .isa_limit = (unsigned)o->isa,
                               .observer = t->recorder ? tsr__recorder_observer(t->recorder) : NULL,
                               .context = t,
+                              .run_ns = t->run_ns,
                               .load = load,
                               .restore = t->saved.training_path ? restore : NULL,
                               .batch = batch,
@@ -284,6 +291,10 @@ static int execute(training *t, tsr_error *error) {
   if (t->data_status && error) *error = t->data_error;
   if (status || t->data_status) return status ? status : t->data_status;
   t->out.is_out_of_memory = done.executed.is_out_of_memory;
+  if (t->out.is_out_of_memory)
+    t->out.out_of_memory = tsr__public_moment(&t->tape, &done.executed.out_of_memory);
+  t->out.oom_request_bytes = done.executed.oom_request_bytes;
+  if (t->run_ns) t->out.op_count = tsr__list_ops(&t->tape, t->run_ns, t->options->ops);
   t->out.peak_bytes = done.executed.peak.totals.allocated_bytes;
   t->out.reserved_bytes = done.usable_peak_bytes;
   return t->recorder ? tsr__recorder_finish(t->recorder, &t->out.snapshot, error) : 0;
@@ -305,6 +316,7 @@ static int train(training *t, const tsr_model *model, tsr_error *error) {
   if (status == 0) status = execute(t, error);
   tsr__thread_pool_free(t->pool);
   tsr__recorder_free(t->recorder);
+  tsr__free(t->run_ns);
   tsr__batches_release(&t->batches);
   tsr__saved_release(&t->saved);
   TSR__VECTOR_FREE(&t->weights);

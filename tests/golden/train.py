@@ -431,6 +431,45 @@ def samples(t):
            (3, f'tessera: {large}: model.safetensors: too short for a safetensors file (at byte 0)\n'))
 
 
+def by_op(t):
+    """The ops of a step add up to the step."""
+    for model in t.models:
+        done = t.run('train', t.models[model], '--data', t.text, '--json', '--batch', 2, '--seq', 16,
+                     '--steps', 3, '--by', 'op')
+        *_, ops, end = [json.loads(line) for line in done.stdout.splitlines()]
+        ops = ops['ops']
+        expect('flops', sum(op['flops'] for op in ops), end['step_flops'])
+        expect('seconds', 0 < sum(op['seconds'] for op in ops) <= end['seconds'], True)
+        expect('the longest first', ops, sorted(ops, key=lambda op: (-op['seconds'], op['op'])))
+        expect('each once', len({(op['op'], op['phase']) for op in ops}), len(ops))
+        expect('phases', {'forward', 'backward', 'optimizer'} <= {op['phase'] for op in ops}, True)
+    lines = t.run('train', t.models['gpt2'], '--data', t.text, '--steps', 1, '--by',
+                  'op').stdout.splitlines()
+    expect('a table of 80 columns', max(len(line) for line in lines[2:]), 80)
+
+
+def runs_out_of_memory(t):
+    """A budget ends the run where simulate's capacity does, with a report and a snapshot."""
+    for model, budget in (('gpt2', '20MiB'), ('gpt2', '22MiB'), ('llama', '22MiB')):
+        common = (t.models[model], '--batch', 4, '--seq', 48, '--steps', 3)
+        done = t.run('train', *common, '--data', t.text, '--budget', budget, '--snapshot',
+                     t.work / 'oom.pickle', '-q')
+        wanted = json.loads(t.run('simulate', *common, '--capacity', budget, '--json', '-q', '-o',
+                                  t.work / 'wanted.pickle').stdout)['devices'][0]
+        moment = wanted['out_of_memory']
+        where = (f'in step {moment["step"]}, {moment["phase"]} ({moment["op"]})' if moment['step']
+                 else 'before the first step')
+        report = done.stdout[done.stdout.index('Out of memory'):].splitlines()
+        expect('report', (done.returncode, done.stderr, report[0]),
+               (1, f'tessera train: out of memory after {max(moment["step"], 1) - 1} steps: --budget is '
+                   'too small\n', f'Out of memory {where}:'))
+        categories = {line.split()[0] for line in report[2:] if line.startswith('  ')}
+        expect('what memory was for', categories,
+               {row['name'] for row in wanted['categories'][:-1] if row['bytes']})
+        expect('the snapshot is the one that was simulated', (t.work / 'oom.pickle').read_bytes(),
+               (t.work / 'wanted.pickle').read_bytes())
+
+
 def ends(t):
     common = ('train', t.models['gpt2'], '--data', t.text, '--seq', 16)
     done = t.run(*common, '--steps', 3, '--lr', '1e30')
@@ -483,7 +522,8 @@ def main():
     return run_tests((check.__name__, functools.partial(check, t))
                      for check in (learns, repeats, sets_of_instructions, as_predicted, token_files,
                                     saves, wrong_weights, resumes, schedules, goes_on,
-                                    keeps_the_last_good_state, samples, ends, refuses))
+                                    keeps_the_last_good_state, samples, by_op, runs_out_of_memory,
+                                    ends, refuses))
 
 
 if __name__ == '__main__':

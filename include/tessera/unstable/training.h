@@ -16,6 +16,7 @@
 #define TESSERA_UNSTABLE_TRAINING_H
 
 #include "tessera/simulate.h"
+#include "tessera/unstable/simulation.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -97,6 +98,18 @@ typedef enum tsr_train_isa {
   TSR_TRAIN_ISA_AVX512_BF16
 } tsr_train_isa;
 
+/* What the kernels of an op took, in one phase of all steps; or a kernel that belongs to no op. */
+typedef struct tsr_train_op {
+  const char *name;      /* static text */
+  const char *phase;     /* "forward", "backward", ...; static text */
+  uint64_t run_count;    /* kernels of one step */
+  double seconds;        /* of all steps */
+  uint64_t bytes, flops; /* of one step: read and written, and floating-point operations */
+} tsr_train_op;
+
+/* There are never more. */
+#define TSR_TRAIN_OPS 512
+
 /* The default trains nothing: it has no data. Zeros stand for the values in parentheses. */
 typedef struct tsr_train_options {
   size_t struct_bytes;
@@ -111,6 +124,8 @@ typedef struct tsr_train_options {
   double weight_decay; /* of AdamW; negative: none (0.01) */
   unsigned threads;    /* that compute (as many as there are processors); no result depends on it */
   tsr_train_isa isa;
+  tsr_train_op
+      *ops; /* receives what each op took, the longest first: TSR_TRAIN_OPS of them; or NULL */
   bool is_recorded; /* keep the run's events, for tsr_training.snapshot */
   const char *
       weights; /* a safetensors file, or a folder with one or an index, to begin with; NULL: random */
@@ -133,7 +148,10 @@ typedef struct tsr_training {
   double first_loss, last_loss;
   bool
       is_diverged; /* the loss or a gradient of the next step is no finite number: it ended there */
-  bool is_out_of_memory; /* the capacity was too small: it ended there, as predicted */
+  bool is_out_of_memory;             /* the capacity was too small: it ended there, as predicted */
+  tsr_simulate_moment out_of_memory; /* where that was, and what memory was for */
+  uint64_t oom_request_bytes;        /* what was asked for then */
+  size_t op_count;                   /* of tsr_train_options.ops, if they were wanted */
   uint64_t predicted_peak_bytes, peak_bytes;         /* allocated */
   uint64_t predicted_reserved_bytes, reserved_bytes; /* memory that was taken from the system */
   tsr_snapshot *snapshot; /* if it was recorded: as PyTorch would have written it; the caller's */
