@@ -36,10 +36,11 @@ enum {
   VECTORS = 2,
   WIDE = VECTORS * TSR__LANES,
   PANEL_ROWS = 256,
-  PANEL_COLUMNS = 1024,
+  PANEL_COLUMNS = 512,
   SUM_COLUMNS = 256, /* of a panel whose sums are next to it */
   PIECE = 256,
-  BLOCK = 16 /* words that are transposed at a time */
+  BLOCK = 16,     /* words that are transposed at a time */
+  CACHE_LINE = 64 /* bytes */
 };
 
 /* The inner loop: sums (HIGH, WIDE) of packed a (words, HIGH) and b (words, WIDE). */
@@ -123,12 +124,37 @@ typedef struct panel {
   float *sums; /* (PANEL_ROWS, SUM_COLUMNS), or NULL */
 } panel;
 
+/* Make rows of leading dimensions that are nested without gaps rows of one. */
+static void join_rows(tsr__strided *v) {
+  for (uint32_t d = 2; d-- > 0;) {
+    if (v->dim[d] == 1) continue;
+    if (v->dim[2] == 1) v->stride[2] = v->stride[d];
+    if (v->stride[d] != v->dim[2] * v->stride[2]) return;
+    v->dim[2] *= v->dim[d];
+    v->dim[d] = 1;
+    v->stride[d] = 0;
+  }
+}
+
+/* Where a row begins. */
+static inline uint64_t row_at(const tsr__strided *v, uint64_t row) {
+  return row < v->dim[2] ? v->offset + row * v->stride[2] : tsr__strided_row(v, row);
+}
+
 /* Numbers `first` to `first` + `count` - 1 of a stored row, as words of one. */
 static void load_words(const tsr__strided *m, uint64_t row, uint64_t first, size_t count,
                        uint32_t *out) {
-  uint64_t at = tsr__strided_row(m, row);
-  if (m->dtype == TSR__DTYPE_F32 && m->stride[3] == 1)
-    memcpy(out, (const float *)m->data + at + first, count * sizeof *out);
+  uint64_t at = row_at(m, row);
+  const float *from = (const float *)m->data + at + first;
+  bool is_simple = m->dtype == TSR__DTYPE_F32 && m->stride[3] == 1;
+  if (is_simple && count == WIDE) /* sizes that compilers know are copied without a call */
+    memcpy(out, from, WIDE * sizeof *out);
+  else if (is_simple && count == HIGH)
+    memcpy(out, from, HIGH * sizeof *out);
+  else if (is_simple && count == BLOCK)
+    memcpy(out, from, BLOCK * sizeof *out);
+  else if (is_simple)
+    memcpy(out, from, count * sizeof *out);
   else
     unit_load(m, at + first * m->stride[3], m->stride[3], count, (float *)(void *)out);
 }
@@ -137,9 +163,9 @@ static void load_words(const tsr__strided *m, uint64_t row, uint64_t first, size
 static void load_pairs(const tsr__strided *m, uint64_t row, bool has_second, uint64_t first,
                        size_t count, uint32_t *out) {
   uint64_t stride = m->stride[3];
-  const uint16_t *low = (const uint16_t *)m->data + tsr__strided_row(m, row) + first * stride;
+  const uint16_t *low = (const uint16_t *)m->data + row_at(m, row) + first * stride;
   const uint16_t *high =
-      has_second ? (const uint16_t *)m->data + tsr__strided_row(m, row + 1) + first * stride : low;
+      has_second ? (const uint16_t *)m->data + row_at(m, row + 1) + first * stride : low;
   uint32_t kept = has_second ? 0xffff0000u : 0;
   if (stride == 1)
     for (size_t i = 0; i < count; i++) out[i] = low[i] | ((uint32_t)high[i] << 16 & kept);
@@ -152,7 +178,7 @@ static void load_pairs(const tsr__strided *m, uint64_t row, bool has_second, uin
 static void load_neighbours(const tsr__strided *m, uint64_t row, uint64_t first, size_t count,
                             uint32_t *out) {
   uint64_t stride = m->stride[3];
-  const uint16_t *from = (const uint16_t *)m->data + tsr__strided_row(m, row) + first * stride;
+  const uint16_t *from = (const uint16_t *)m->data + row_at(m, row) + first * stride;
   size_t pairs = count / 2;
   if (stride == 1)
     memcpy(out, from, pairs * sizeof *out);
@@ -203,6 +229,19 @@ static size_t pack(const product *p, const tsr__strided *m, bool is_across, uint
   return words;
 }
 
+/* Have the processor fetch what `pack` will read: one of `parts` parts of it. */
+static void fetch(const tsr__strided *m, bool is_across, uint64_t line, size_t count, uint64_t k,
+                  size_t depth, size_t part, size_t parts) {
+  uint64_t size = tsr__dtype_bytes(m->dtype);
+  size_t rows = is_across ? depth : count, bytes = (is_across ? count : depth) * (size_t)size;
+  if (m->stride[3] != 1) return;
+  for (size_t i = rows * part / parts; i < rows * (part + 1) / parts; i++) {
+    uint64_t at = row_at(m, (is_across ? k : line) + i) + (is_across ? line : k);
+    for (size_t b = 0; b < bytes; b += CACHE_LINE)
+      __builtin_prefetch((const char *)m->data + at * size + b, 0, 2);
+  }
+}
+
 /* ---- a panel ---- */
 
 /* Some numbers plus what was summed: `from` NULL is zeros. */
@@ -223,11 +262,21 @@ static void add_sums(const panel *n, size_t row, size_t rows, size_t column, siz
     const float *sums = n->t->sums + i * WIDE;
     uint64_t r = n->first_row + row + i, c = n->first_column + column;
     float *to = n->sums ? n->sums + (row + i) * SUM_COLUMNS + column
-                        : (float *)n->to.data + tsr__strided_row(&n->to, r) + c;
+                        : (float *)n->to.data + row_at(&n->to, r) + c;
     const float *from = is_first ? NULL : to;
     if (is_first && n->p->has_more)
-      from = unit_row(&n->more, tsr__strided_row(&n->more, r), c, columns, room);
+      from = unit_row(&n->more, row_at(&n->more, r), c, columns, room);
     add_row(from, sums, columns, to);
+  }
+}
+
+/* Have the processor fetch what add_sums will add to. */
+static void fetch_sums(const panel *n, size_t row, size_t rows, size_t column) {
+  for (size_t i = row; i < row + rows; i++) {
+    const float *to = n->sums ? n->sums + i * SUM_COLUMNS + column
+                              : (const float *)n->to.data + row_at(&n->to, n->first_row + i) +
+                                    n->first_column + column;
+    for (size_t k = 0; k < WIDE; k += CACHE_LINE / sizeof *to) __builtin_prefetch(to + k, 1);
   }
 }
 
@@ -246,7 +295,11 @@ static void multiply_piece(const panel *n, uint64_t k, bool is_first) {
   for (size_t j = 0; j < n->columns; j += WIDE) {
     size_t some = at_most(n->columns - j, WIDE);
     pack(p, &n->b, !p->is_transposed[1], n->first_column + j, some, WIDE, k, depth, t->b);
+    size_t next = j + WIDE < n->columns ? at_most(n->columns - j - WIDE, WIDE) : 0;
     for (size_t i = 0; i < n->rows; i += HIGH) {
+      fetch(&n->b, !p->is_transposed[1], n->first_column + j + WIDE, next, k, depth, i / HIGH,
+            (n->rows + HIGH - 1) / HIGH);
+      fetch_sums(n, i, at_most(n->rows - i, HIGH), j);
       p->multiply(words, t->a + i * words, t->b, t->sums);
       add_sums(n, i, at_most(n->rows - i, HIGH), j, some, is_first);
     }
@@ -273,17 +326,20 @@ static void multiply_nothing(const panel *n) {
 static void multiply_panel(panel *n, uint64_t batch, uint64_t head) {
   const product *p = n->p;
   n->to = slice_of(p, p->to, batch, head);
+  join_rows(&n->to);
   if (p->has_more) n->more = slice_of(p, p->more, batch, head);
+  if (p->has_more) join_rows(&n->more);
   if (!p->depth) multiply_nothing(n);
   for (uint64_t h = head * p->share[0]; h < (head + 1) * p->share[0]; h++) {
     n->a = slice_of(p, p->a, batch, h);
     n->b = slice_of(p, p->b, batch, h / p->share[1]);
+    join_rows(&n->a);
+    join_rows(&n->b);
     for (uint64_t k = 0; k < p->depth; k += PIECE)
       multiply_piece(n, k, k == 0 && h == head * p->share[0]);
   }
   for (size_t i = 0; n->sums && i < n->rows; i++)
-    unit_store(&n->to,
-               tsr__strided_row(&n->to, n->first_row + i) + n->first_column * n->to.stride[3],
+    unit_store(&n->to, row_at(&n->to, n->first_row + i) + n->first_column * n->to.stride[3],
                n->to.stride[3], n->columns, n->sums + i * SUM_COLUMNS);
 }
 
