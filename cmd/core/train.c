@@ -110,6 +110,12 @@ static const tsr_parameter train_parameters[] = {
          "Instructions that kernels use at most: plain, avx2, avx512 or avx512-bf16 (default: all "
          "that the processor has). Numbers depend on it in their last digits.",
      .choices = (const char *const[]){"plain", "avx2", "avx512", "avx512-bf16", NULL}},
+    {.name = "memory",
+     .kind = TSR_PARAMETER_CHOICE,
+     .argument = "MODE",
+     .help = "caching (default): tensors are where PyTorch's allocator would put them; placed: at "
+             "places chosen before the run, which takes less. No number depends on it.",
+     .choices = (const char *const[]){"caching", "placed", NULL}},
     {.name = "capacity",
      .option = "budget",
      .kind = TSR_PARAMETER_BYTES,
@@ -300,21 +306,32 @@ static bool see_step(void *context, const tsr_train_step *step) {
 /* ---- The end ---- */
 
 static void put_json_end(run *r, const tsr_training *t) {
-  char line[1024], first[SIZE_BYTES], last[SIZE_BYTES], time[SIZE_BYTES];
-  (void)snprintf(
-      line, sizeof line,
-      "{\"steps_done\":%" PRIu64 ",\"steps_before\":%" PRIu64 ",\"parameters\":%" PRIu64
-      ",\"tokens\":%" PRIu64 ",\"seconds\":%s,\"step_flops\":%" PRIu64
-      ",\"first_loss\":%s,\"last_loss\":%s,\"diverged\":%s,\"out_of_memory\":%s,"
-      "\"interrupted\":%s,\"saved\":%s,\"peak_bytes\":%" PRIu64 ",\"predicted_peak_bytes\":%" PRIu64
-      ",\"reserved_bytes\":%" PRIu64 ",\"predicted_reserved_bytes\":%" PRIu64 "}\n",
-      t->steps_done, t->steps_before, t->parameter_count, t->token_count,
-      json_number(now_s() - r->started_s, time), t->step_flops,
-      json_number(t->steps_done ? t->first_loss : NAN, first),
-      json_number(t->steps_done ? t->last_loss : NAN, last), t->is_diverged ? "true" : "false",
-      t->is_out_of_memory ? "true" : "false", is_interrupted ? "true" : "false",
-      r->folder.is_saved ? "true" : "false", t->peak_bytes, t->predicted_peak_bytes,
-      t->reserved_bytes, t->predicted_reserved_bytes);
+  char line[1024], first[SIZE_BYTES], last[SIZE_BYTES], time[SIZE_BYTES], bound[SIZE_BYTES];
+  (void)snprintf(bound, sizeof bound, t->bound_bytes ? "%" PRIu64 : "null", t->bound_bytes);
+  (void)snprintf(line, sizeof line,
+                 "{\"steps_done\":%" PRIu64 ",\"steps_before\":%" PRIu64 ",\"parameters\":%" PRIu64
+                 ",\"tokens\":%" PRIu64 ",\"seconds\":%s,\"step_flops\":%" PRIu64
+                 ",\"first_loss\":%s,\"last_loss\":%s,\"diverged\":%s,\"out_of_memory\":%s,"
+                 "\"interrupted\":%s,\"saved\":%s,\"peak_bytes\":%" PRIu64
+                 ",\"predicted_peak_bytes\":%" PRIu64 ",\"reserved_bytes\":%" PRIu64
+                 ",\"predicted_reserved_bytes\":%" PRIu64 ",\"bound_bytes\":%s}\n",
+                 t->steps_done, t->steps_before, t->parameter_count, t->token_count,
+                 json_number(now_s() - r->started_s, time), t->step_flops,
+                 json_number(t->steps_done ? t->first_loss : NAN, first),
+                 json_number(t->steps_done ? t->last_loss : NAN, last),
+                 t->is_diverged ? "true" : "false", t->is_out_of_memory ? "true" : "false",
+                 is_interrupted ? "true" : "false", r->folder.is_saved ? "true" : "false",
+                 t->peak_bytes, t->predicted_peak_bytes, t->reserved_bytes,
+                 t->predicted_reserved_bytes, bound);
+  put(r, line);
+}
+
+static void put_placed(run *r, const tsr_training *t) {
+  char line[256], size[SIZE_BYTES], bound[SIZE_BYTES];
+  double above = 100 * ((double)t->reserved_bytes / (double)t->bound_bytes - 1);
+  (void)snprintf(line, sizeof line, "Placed memory: %s, %.1f %% above the %s that live at once.\n",
+                 tsr_size_text(t->reserved_bytes, size, sizeof size), above,
+                 tsr_size_text(t->bound_bytes, bound, sizeof bound));
   put(r, line);
 }
 
@@ -331,6 +348,7 @@ static void put_end(run *r, const tsr_training *t) {
                  t->peak_bytes == t->predicted_peak_bytes ? "as predicted" : "predicted ",
                  t->peak_bytes == t->predicted_peak_bytes ? "" : predicted);
   put(r, line);
+  if (t->bound_bytes) put_placed(r, t);
 }
 
 /* ---- What each op took ---- */
@@ -540,6 +558,7 @@ static void read_numbers(const cli_options *options, tsr_train_options *how) {
   how->threads = threads > 1024 ? 1024 : (unsigned)threads;
   how->isa = isa < 0 ? TSR_TRAIN_ISA_BEST : (tsr_train_isa)(isa + 1);
   how->is_recorded = tsr_params_has(own, "snapshot");
+  if (tsr_params_choice(own, "memory") == 1) how->memory = TSR_TRAIN_PLACED;
   how->warmup_steps = tsr_params_count(own, "warmup");
   how->schedule = schedule < 0 ? TSR_TRAIN_CONSTANT : (tsr_train_schedule)schedule;
 }

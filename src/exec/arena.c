@@ -39,19 +39,28 @@ static bool add_segment(tsr__tensor_arena *arena, uint64_t address, uint64_t siz
   return tsr__os_commit(arena->base, (size_t)(address - arena->origin), (size_t)size_bytes);
 }
 
-static void add_block(tsr__tensor_arena *arena, uint64_t address, uint64_t size_bytes) {
+void tsr__tensor_arena_count(tsr__tensor_arena *arena, const tsr_allocator_event *event) {
+  if (event->action == TSR_ACTION_ALLOC) {
+    arena->block_bytes += event->size;
+    if (arena->block_bytes > arena->block_peak_bytes) arena->block_peak_bytes = arena->block_bytes;
+  } else if (event->action == TSR_ACTION_FREE_COMPLETED) {
+    assert(arena->block_bytes >= event->size);
+    arena->block_bytes -= event->size;
+  }
+}
+
+static void fill_block(tsr__tensor_arena *arena, uint64_t address, uint64_t size_bytes) {
   assert(is_inside(arena, address, size_bytes));
-  arena->block_bytes += size_bytes;
-  if (arena->block_bytes > arena->block_peak_bytes) arena->block_peak_bytes = arena->block_bytes;
 #ifndef NDEBUG
   if (size_bytes <= FILLED_BYTES)
     memset(tsr__tensor_arena_at(arena, address), 0xff, (size_t)size_bytes);
 #else
-  (void)address;
+  (void)arena, (void)address, (void)size_bytes;
 #endif
 }
 
 bool tsr__tensor_arena_event(tsr__tensor_arena *arena, const tsr_allocator_event *event) {
+  tsr__tensor_arena_count(arena, event);
   switch (event->action) {
   case TSR_ACTION_SEGMENT_ALLOC:
   case TSR_ACTION_SEGMENT_MAP: return add_segment(arena, event->addr, event->size);
@@ -61,11 +70,7 @@ bool tsr__tensor_arena_event(tsr__tensor_arena *arena, const tsr_allocator_event
     arena->usable_bytes -= event->size;
     tsr__os_decommit(arena->base, (size_t)(event->addr - arena->origin), (size_t)event->size);
     break;
-  case TSR_ACTION_ALLOC: add_block(arena, event->addr, event->size); break;
-  case TSR_ACTION_FREE_COMPLETED:
-    assert(arena->block_bytes >= event->size);
-    arena->block_bytes -= event->size;
-    break;
+  case TSR_ACTION_ALLOC: fill_block(arena, event->addr, event->size); break;
   default: break;
   }
   return true;

@@ -1,6 +1,7 @@
 /* run.c - see run.h.
  *
  *   dry run of the first steps ─► how many addresses the whole run needs ─► arena
+ *     or offsets of all tensors (placed.h) ───────────────────────────────────┘
  *   dry run, watched:   event ─► arena      RUN ─► kernel      end of step ─► the caller
  *
  * Numbers that change from step to step (the learning rate, AdamW's corrections) are computed when a
@@ -14,9 +15,13 @@
 #include <string.h>
 
 #include "base/os.h"
+#include "exec/placed.h"
 #include "graph/op.h"
 #include "kernels/fast.h"
 #include "kernels/random.h"
+
+/* Of placed memory; any will do but 0. */
+#define ARENA_ORIGIN (UINT64_C(1) << 32)
 
 struct tsr__executor {
   const tsr__tape *tape;
@@ -24,6 +29,8 @@ struct tsr__executor {
   tsr__tensor_arena arena;
   tsr__optimizer_numbers *numbers;
   const uint64_t *addresses; /* while a function of the observer runs */
+  tsr__placement placement;  /* empty unless is_placed */
+  const uint64_t *offsets;   /* of this step, if is_placed */
   tsr_error *error;
   tsr_error failure; /* the text for `status` */
   tsr__isa isa;      /* of the instructions that fast kernels use */
@@ -46,7 +53,8 @@ tsr__kernel_tensor tsr__executor_tensor(const tsr__executor *e, tsr__tensor_id t
   out.dtype = (tsr__dtype)t->dtype;
   out.layout = t->layout;
   if (address)
-    out.data = tsr__tensor_arena_at(&e->arena, address);
+    out.data =
+        tsr__tensor_arena_at(&e->arena, e->offsets ? ARENA_ORIGIN + e->offsets[t->slot] : address);
   else if (!e->tape->slots.items[t->slot].bytes)
     out.data = e->nothing;
   return out;
@@ -189,12 +197,18 @@ static bool restore(tsr__executor *e, const tsr__kernel_run *run) {
   return e->status == 0;
 }
 
+/* What functions of the observer see. */
+static void look(tsr__executor *e, uint64_t step, const uint64_t *addresses) {
+  e->addresses = addresses;
+  if (e->options->is_placed) e->offsets = e->placement.offsets[step & 1];
+}
+
 static bool execute_run(void *context, uint32_t index, uint64_t step, const uint64_t *addresses) {
   tsr__executor *e = context;
   const tsr__kernel_run *run = &e->tape->runs.items[index];
   const tsr__kernel_row *row = tsr__kernel_row_of((tsr__kernel)run->kernel);
   tsr__kernel_args args = {.pool = e->options->pool};
-  e->addresses = addresses;
+  look(e, step, addresses);
   if ((run->is_once && step > 1) || (is_update(e->tape, run) && !may_update(e))) return true;
   fill_args(e, run, &args);
   if (run->kernel == TSR__KERNEL_BATCH) {
@@ -229,12 +243,14 @@ static bool execute_memory(void *context, uint32_t device, const tsr_allocator_e
   tsr__executor *e = context;
   assert(device == 0);
   (void)device;
-  return tsr__tensor_arena_event(&e->arena, event);
+  if (!e->options->is_placed) return tsr__tensor_arena_event(&e->arena, event);
+  tsr__tensor_arena_count(&e->arena, event);
+  return true;
 }
 
 static bool execute_loaded(void *context, const uint64_t *addresses) {
   tsr__executor *e = context;
-  e->addresses = addresses;
+  look(e, 1, addresses);
   if (e->options->load) e->status = e->options->load(e->options->context, e, &e->failure);
   begin_step(e, 1);
   return e->status == 0;
@@ -245,7 +261,7 @@ static bool execute_step(void *context, uint64_t step, const uint64_t *addresses
   const tsr__execute_options *o = e->options;
   double loss = (e->loss + e->last_loss) / (double)(o->loss_count ? o->loss_count : 1);
   assert(e->losses_seen == o->loss_count);
-  e->addresses = addresses;
+  look(e, step, addresses);
   if (!isfinite(loss)) e->has_diverged = true; /* the scaler may have noticed first */
   if (!e->has_overflowed && !e->has_diverged) e->updates++;
   tsr__executed_step done = {.step = o->steps_before + step,
@@ -332,6 +348,29 @@ static int reserve(tsr__executor *e, tsr__dry_options dry, tsr__execution *out) 
   return 0;
 }
 
+/* All of placed memory at once. The prediction of the allocator is made as well, for the books. */
+static int place(tsr__executor *e, tsr__dry_options dry, tsr__execution *out) {
+  uint64_t done, steps = dry.steps ? dry.steps : 1;
+  if (steps > STEPS_TO_REPEAT) dry.steps = STEPS_TO_REPEAT;
+  int status = tsr__dry_run(e->tape, &dry, &out->predicted, &done, e->error);
+  if (status) return status;
+  if (!tsr__placement_solve(e->tape, &e->placement)) return tsr__fail_memory(e->error);
+  uint64_t total = e->placement.total_bytes, capacity = e->options->capacity_bytes;
+  uint64_t size = (total + GRANULE - 1) / GRANULE * GRANULE;
+  tsr_allocator_event all = {
+      .action = TSR_ACTION_SEGMENT_ALLOC, .addr = ARENA_ORIGIN, .size = total};
+  out->bound_bytes = e->placement.bound_bytes;
+  if (capacity && total > capacity)
+    return tsr__fail(e->error, TSR_ERROR_LIMIT, TSR_OFFSET_NONE,
+                     "the run needs %llu bytes, placed, and may use %llu",
+                     (unsigned long long)total, (unsigned long long)capacity);
+  if (tsr__tensor_arena_init(&e->arena, ARENA_ORIGIN, size ? size : GRANULE) &&
+      (!total || tsr__tensor_arena_event(&e->arena, &all)))
+    return 0;
+  return tsr__fail(e->error, TSR_ERROR_MEMORY, TSR_OFFSET_NONE,
+                   "the system has no room for %llu bytes", (unsigned long long)total);
+}
+
 int tsr__execute(const tsr__tape *tape, const tsr__execute_options *options, tsr__execution *out,
                  tsr_error *error) {
   tsr__optimizer_numbers numbers = options->numbers;
@@ -353,11 +392,11 @@ int tsr__execute(const tsr__tape *tape, const tsr__execute_options *options, tsr
                                 .step = execute_step,
                                 .is_done = execute_is_done};
   tsr__dry_options dry = {.settings = options->settings,
-                          .capacity_bytes = options->capacity_bytes,
+                          .capacity_bytes = options->is_placed ? 0 : options->capacity_bytes,
                           .steps = options->steps};
   assert(tape->status == 0);
   *out = (tsr__execution){0};
-  int status = reserve(&e, dry, out);
+  int status = options->is_placed ? place(&e, dry, out) : reserve(&e, dry, out);
   if (options->observer) {
     observer.phase = options->observer->phase ? pass_phase : NULL;
     observer.op = options->observer->op ? pass_op : NULL;
@@ -373,5 +412,6 @@ int tsr__execute(const tsr__tape *tape, const tsr__execute_options *options, tsr
   out->usable_peak_bytes = e.arena.usable_peak_bytes;
   out->block_peak_bytes = e.arena.block_peak_bytes;
   tsr__tensor_arena_release(&e.arena);
+  tsr__placement_release(&e.placement);
   return status;
 }

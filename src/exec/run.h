@@ -34,7 +34,9 @@ typedef struct tsr__executed_step {
 
 typedef struct tsr__execute_options {
   tsr_allocator_settings settings;
-  uint64_t capacity_bytes;        /* 0: unlimited */
+  uint64_t capacity_bytes; /* 0: unlimited */
+  bool
+      is_placed; /* tensors are where placed.h puts them; the allocator model only keeps the books */
   uint64_t steps;                 /* 0 = 1 */
   uint64_t steps_before;          /* of a run that goes on: steps are counted from there, */
   uint64_t updates_before;        /* and those in which the optimizer ran */
@@ -66,12 +68,13 @@ typedef struct tsr__execution {
   uint64_t steps_done;
   tsr__dry_device predicted; /* of the same steps without running them */
   tsr__dry_device executed;
-  uint64_t usable_peak_bytes; /* the arena's account: of segments, */
+  uint64_t usable_peak_bytes; /* the arena's account: of segments, or of placed memory, */
   uint64_t block_peak_bytes;  /* and of requested bytes */
+  uint64_t bound_bytes;       /* of placed memory: the most that lives at once; else 0 */
 } tsr__execution;
 
-/* Run. Running out of the capacity ends the run and is not an error: see `executed`. Fails with
- * TSR_ERROR_MEMORY, TSR_ERROR_ARGUMENT for settings that make no sense, or what `load` returned. */
+/* Run. Running out of the capacity ends the run and is not an error: see `executed`. Placed memory that
+ * exceeds it is TSR_ERROR_LIMIT, before anything runs. Fails with TSR_ERROR_MEMORY, TSR_ERROR_ARGUMENT for settings that make no sense, or what `load` returned. */
 int tsr__execute(const tsr__tape *tape, const tsr__execute_options *options, tsr__execution *out,
                  tsr_error *error);
 

@@ -14,6 +14,7 @@
 #include "base/options.h"
 #include "base/os.h"
 #include "base/pool.h"
+#include "exec/placed.h"
 #include "exec/record.h"
 #include "exec/run.h"
 #include "exec/simulate.h"
@@ -219,24 +220,44 @@ static uint64_t steps_to_do(const training *t) {
   return t->run->steps - t->saved.steps;
 }
 
+static int predict_placed(training *t, tsr_error *error) {
+  tsr__placement placement;
+  uint64_t capacity = t->run->capacity_bytes;
+  bool ok = tsr__placement_solve(&t->tape, &placement);
+  t->out.predicted_reserved_bytes = placement.total_bytes;
+  t->out.bound_bytes = placement.bound_bytes;
+  tsr__placement_release(&placement);
+  if (!ok) return tsr__fail_memory(error);
+  if (!capacity || t->out.predicted_reserved_bytes <= capacity) return 0;
+  char needed[TSR__FORMAT_BYTES], has[TSR__FORMAT_BYTES];
+  return tsr__fail(
+      error, TSR_ERROR_LIMIT, TSR_OFFSET_NONE, "placed memory would be %s, and the run may use %s",
+      tsr__format_size(t->out.predicted_reserved_bytes, needed), tsr__format_size(capacity, has));
+}
+
 /* The most that the run will take; a machine that has less would not end it well. */
 static int predict(training *t, tsr_error *error) {
   tsr__dry_device device;
   uint64_t done, here = tsr__os_memory_bytes(), most = 4;
   tsr__dry_options dry = {.settings = t->run->settings,
-                          .capacity_bytes = t->run->capacity_bytes,
+                          .capacity_bytes =
+                              t->options->memory == TSR_TRAIN_PLACED ? 0 : t->run->capacity_bytes,
                           .steps = steps_to_do(t) < most ? steps_to_do(t) : most};
   int status = tsr__dry_run(&t->tape, &dry, &device, &done, error);
   if (status) return status;
   t->predicted_peak_bytes = device.peak.totals.allocated_bytes;
   t->out.predicted_peak_bytes = device.peak.totals.allocated_bytes;
   t->out.predicted_reserved_bytes = device.peak_reserved_bytes;
-  if (!here || device.peak_reserved_bytes <= here) return 0;
+  if (t->options->memory == TSR_TRAIN_PLACED) {
+    status = predict_placed(t, error);
+    if (status) return status;
+  }
+  uint64_t needs = t->out.predicted_reserved_bytes;
+  if (!here || needs <= here) return 0;
   char needed[TSR__FORMAT_BYTES], has[TSR__FORMAT_BYTES];
   return tsr__fail(error, TSR_ERROR_LIMIT, TSR_OFFSET_NONE,
                    "the run needs %s of memory, and this machine has %s",
-                   tsr__format_size(device.peak_reserved_bytes, needed),
-                   tsr__format_size(here, has));
+                   tsr__format_size(needs, needed), tsr__format_size(here, has));
 }
 
 /* ---- all of it ---- */
@@ -267,6 +288,7 @@ static int execute(training *t, tsr_error *error) {
   tsr__execution done;
   tsr__execute_options how = {.settings = t->run->settings,
                               .capacity_bytes = t->run->capacity_bytes,
+                              .is_placed = o->memory == TSR_TRAIN_PLACED,
                               .steps = steps_to_do(t),
                               .steps_before = t->saved.steps,
                               .updates_before = t->saved.updates,
@@ -336,6 +358,9 @@ int tsr_train(const tsr_model *model, const tsr_simulate_options *run,
   if (!own_run.steps) own_run.steps = 1;
   if (!own.text && !own.data)
     return tsr__fail(error, TSR_ERROR_ARGUMENT, TSR_OFFSET_NONE, "there is no data to train on");
+  if (own.is_recorded && own.memory == TSR_TRAIN_PLACED)
+    return tsr__fail(error, TSR_ERROR_ARGUMENT, TSR_OFFSET_NONE,
+                     "placed memory has no events to record: a snapshot needs caching memory");
   training *t = TSR__NEW(training);
   if (!t) return tsr__fail_memory(error);
   t->run = &own_run;

@@ -12,6 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "exec/placed.h"
 #include "run_support.h"
 
 enum { TRIALS = IS_SANITIZED ? 60 : 1000, MOST_TOKENS = 4 * 24 };
@@ -219,6 +220,70 @@ static void attack(subject *s, const trial *t, tsr__execution *out) {
   assert_int_equal(out->block_peak_bytes, predicted.block_peak_bytes);
 }
 
+/* ---- places chosen before the run ---- */
+
+/* Who has a place, in units of 512 bytes. */
+typedef struct ownership {
+  const training *t;
+  const tsr__placement *placement;
+  uint32_t *owner; /* 1 + twice the slot, + 1 in odd steps; 0: nobody */
+  uint64_t live_bytes, peak_bytes;
+} ownership;
+
+static void own(ownership *o, uint32_t slot, uint64_t step, bool begins) {
+  uint64_t units = (o->t->tape.slots.items[slot].bytes + 511) / 512;
+  uint64_t first = o->placement->offsets[step & 1][slot] / 512;
+  uint32_t me = 1 + 2 * slot + (step & 1);
+  assert_true((first + units) * 512 <= o->placement->total_bytes);
+  for (uint64_t i = first; i < first + units; i++) {
+    assert_int_equal(o->owner[i], begins ? 0 : me);
+    o->owner[i] = begins ? me : 0;
+  }
+  o->live_bytes = begins ? o->live_bytes + units * 512 : o->live_bytes - units * 512;
+  if (o->live_bytes > o->peak_bytes) o->peak_bytes = o->live_bytes;
+}
+
+/* Walk some steps: nobody takes a place that somebody has, and the bound is what lives at once. */
+static void check_places(const training *t, const tsr__placement *p) {
+  ownership o = {.t = t, .placement = p};
+  bool *is_there = calloc(t->tape.slots.count, sizeof *is_there);
+  o.owner = calloc(p->total_bytes / 512 + 1, sizeof *o.owner);
+  for (uint32_t i = 1; i < t->tape.slots.count; i++)
+    if (t->tape.slots.items[i].is_static) own(&o, i, 0, true);
+  for (uint64_t step = 1; step <= 5; step++)
+    for (size_t i = 0; i < t->tape.schedule.count; i++) {
+      const tsr__tape_instr *instr = &t->tape.schedule.items[i];
+      uint32_t slot = instr->subject;
+      if (instr->kind == TSR__INSTR_NEW || (instr->kind == TSR__INSTR_NEW_ONCE && !is_there[slot]))
+        own(&o, slot, instr->kind == TSR__INSTR_NEW ? step : 0, true);
+      if (instr->kind == TSR__INSTR_NEW_ONCE) is_there[slot] = true;
+      if (instr->kind == TSR__INSTR_DROP) own(&o, slot, step, false);
+      if (instr->kind == TSR__INSTR_DROP_PREV && step > 1) own(&o, slot, step - 1, false);
+    }
+  assert_int_equal(o.peak_bytes, p->bound_bytes);
+  free(o.owner);
+  free(is_there);
+}
+
+/* Places are sound, and a run that uses them needs as much as was computed. */
+static void try_placed(subject *s, const trial *t) {
+  tsr__placement placement;
+  tsr__execution out;
+  tsr_error error = {0};
+  assert_true(tsr__placement_solve(&s->t.tape, &placement));
+  check_places(&s->t, &placement);
+  s->t.options.is_placed = true;
+  s->t.options.capacity_bytes = placement.total_bytes;
+  if (tsr__execute(&s->t.tape, &s->t.options, &out, &error))
+    fail_msg("%s: %s", t->json, error.message);
+  assert_int_equal(out.steps_done, t->steps);
+  assert_int_equal(out.usable_peak_bytes, placement.total_bytes);
+  assert_int_equal(out.bound_bytes, placement.bound_bytes);
+  s->t.options.capacity_bytes = placement.total_bytes - 512;
+  assert_int_equal(tsr__execute(&s->t.tape, &s->t.options, &out, &error), TSR_ERROR_LIMIT);
+  tsr__placement_release(&placement);
+}
+
 static void random_plans(void **state) {
   uint64_t done = 0, seed = 0;
   (void)state;
@@ -231,6 +296,7 @@ static void random_plans(void **state) {
     if (open_subject(&s, &t)) {
       attack(&s, &t, &out);
       assert_int_equal(out.steps_done, t.steps);
+      if (done % 4 == 0) try_placed(&s, &t);
       done++;
     }
     close_subject(&s);

@@ -89,6 +89,12 @@ typedef enum tsr_train_schedule {
   TSR_TRAIN_LINEAR  /* falls to 0 in a line */
 } tsr_train_schedule;
 
+/* Where tensors are. No result depends on it. */
+typedef enum tsr_train_memory {
+  TSR_TRAIN_CACHING, /* where PyTorch's allocator would put them */
+  TSR_TRAIN_PLACED /* at places chosen before the run, in one range of memory, which all steps use */
+} tsr_train_memory;
+
 /* Instructions that kernels use at most; each set contains those before it. Results depend on it, a little. */
 typedef enum tsr_train_isa {
   TSR_TRAIN_ISA_BEST, /* that the processor has */
@@ -124,6 +130,7 @@ typedef struct tsr_train_options {
   double weight_decay; /* of AdamW; negative: none (0.01) */
   unsigned threads;    /* that compute (as many as there are processors); no result depends on it */
   tsr_train_isa isa;
+  tsr_train_memory memory;
   tsr_train_op
       *ops; /* receives what each op took, the longest first: TSR_TRAIN_OPS of them; or NULL */
   bool is_recorded; /* keep the run's events, for tsr_training.snapshot */
@@ -154,6 +161,9 @@ typedef struct tsr_training {
   size_t op_count;                   /* of tsr_train_options.ops, if they were wanted */
   uint64_t predicted_peak_bytes, peak_bytes;         /* allocated */
   uint64_t predicted_reserved_bytes, reserved_bytes; /* memory that was taken from the system */
+  /* With TSR_TRAIN_PLACED, the most that lives at once, each tensor rounded to 512 bytes: no choice of places
+   * takes less than that. Else 0. */
+  uint64_t bound_bytes;
   tsr_snapshot *snapshot; /* if it was recorded: as PyTorch would have written it; the caller's */
 } tsr_training;
 
@@ -162,7 +172,7 @@ typedef struct tsr_training {
  * model, and for data that cannot be read or has tokens beyond
  * the model's vocabulary (before the step that would read them), TSR_ERROR_UNSUPPORTED for features that
  * are predicted but not computed, or TSR_ERROR_LIMIT for a run that needs more memory than this machine
- * has. `*out` is untouched then. */
+ * has, or whose placed memory exceeds the capacity. `*out` is untouched then. */
 int tsr_train(const tsr_model *model, const tsr_simulate_options *run,
               const tsr_train_options *options, tsr_training *out, tsr_error *error);
 

@@ -1,0 +1,35 @@
+/* placed.h - where each tensor goes, decided before the run.
+ *
+ * A caching allocator chooses a place when a tensor is made, without knowing the future. A schedule is known
+ * from beginning to end, and every step is like the one before: so places can be chosen once, for all steps,
+ * and memory is one range of bytes that is never fragmented.
+ *
+ * A tensor that outlives its step is still there while the next step makes its own. So a slot has two
+ * places, for odd and for even steps, and time is a circle of two steps:
+ *
+ *   odd step                  even step
+ *   |--- a ---|               |--- a ---|             within a step
+ *         |------- b (odd) --------|                  carried into the next one
+ *   ------|                   |------- b (even) ----- and around
+ *
+ * Rule: largest first, each where the smallest gap takes it, among what lives at the same time (best fit,
+ * decreasing). What lives all the time comes first. */
+#ifndef TSR_EXEC_PLACED_H
+#define TSR_EXEC_PLACED_H
+
+#include "graph/tape.h"
+
+typedef struct tsr__placement {
+  uint64_t *offsets[2]; /* of each slot, in even and in odd steps; owned */
+  uint64_t total_bytes; /* of the range that holds all of them */
+  uint64_t bound_bytes; /* the most that lives at once: no placement takes less */
+} tsr__placement;
+
+/* Place the slots of a finished tape, at multiples of 512 bytes. Slots without bytes have offset 0. The
+ * placement may be released either way. False when out of memory. Time O(slots^2) at worst, memory 40 bytes
+ * a slot. */
+bool tsr__placement_solve(const tsr__tape *tape, tsr__placement *out);
+/* Zeroed is fine. */
+void tsr__placement_release(tsr__placement *placement);
+
+#endif
