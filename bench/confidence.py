@@ -4,8 +4,8 @@ level of confidence is right, as a Markdown table.
 
 The runs are simulated, so that the true category of every allocation is known: models x types x
 attention x checkpointing x optimizers x micro-batches, of which every N-th is taken (default: 3). Each
-is judged four times: with all frames, with Python's alone, with C++'s alone, and with its first half
-not recorded. --reasons prints a second table, by reason instead of by level. --check fails if anything
+is judged five times: with all frames, with Python's alone, with C++'s alone, with its first half
+not recorded, and on a card on which it runs out of memory, at 40 to 95 % of what it needs. --reasons prints a second table, by reason instead of by level. --check fails if anything
 sure is wrong.
 
 confidence is the program bench_confidence (bench/confidence.c)."""
@@ -39,15 +39,21 @@ CHOICES = ((LLAMA, GPT2, QWEN),
            ('full', 'chunked:64'))
 OPTIONS = ('--dtype', '--attention', '--checkpoint', '--optimizer', '--accumulate', '--loss')
 WORKSPACE_BYTES = 8519680
+FAILED = 'ends out of memory'
 LEVELS = ('sure', 'likely', 'guess', 'none')
 
 
-def simulate(tessera, folder, choice):
+# Of the memory that a run reserves, how much a card has, in percent.
+CARDS = (40, 55, 70, 80, 90, 95)
+
+
+def simulate(tessera, folder, choice, capacity=None):
     """The snapshot of a run, and the true category of each event's allocation; None if the options
     do not go together."""
     model, path = folder / 'config.json', folder / 'run.pickle'
     model.write_text(json.dumps(choice[0]))
     words = [word for pair in zip(OPTIONS, choice[1:]) for word in pair]
+    words += ['--capacity', f'{capacity}B'] if capacity else []
     run = subprocess.run([tessera, 'simulate', str(model), '--batch', '4', '--seq', '128', '--steps',
                           '2', '--fresh-process', '--categories', *words, '-o', str(path)],
                          stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
@@ -55,6 +61,16 @@ def simulate(tessera, folder, choice):
         return None
     snapshot = pickle.loads(path.read_bytes())
     return snapshot, [event.pop('category', None) for event in snapshot['device_traces'][0]]
+
+
+def reserved(snapshot):
+    """The most that was reserved."""
+    most = now = 0
+    for event in reversed(snapshot['device_traces'][0]):
+        sign = {'segment_alloc': -1, 'segment_free': 1}.get(event['action'], 0)
+        now += sign * event['size']
+        most = max(most, now)
+    return most + sum(segment['total_size'] for segment in snapshot['segments'])
 
 
 def truth_before(snapshot, categories, cut):
@@ -104,7 +120,7 @@ def main():
     tessera, program = arguments.tessera.resolve(), arguments.confidence.resolve()
     variants = {'all frames': None, 'Python frames alone': truth.python_alone,
                 'C++ frames alone': truth.native_alone, 'first half not recorded': None}
-    tallies = {name: collections.defaultdict(collections.Counter) for name in variants}
+    tallies = {name: collections.defaultdict(collections.Counter) for name in (*variants, FAILED)}
     reasons = collections.defaultdict(collections.Counter)
     runs = 0
     with tempfile.TemporaryDirectory() as name:
@@ -119,6 +135,9 @@ def main():
                 cut = len(categories) // 2 if variant.startswith('first') else 0
                 judge(program, folder, truth.changed(snapshot, change) if change else snapshot,
                       categories, cut, tallies[variant], reasons)
+            card = reserved(snapshot) * CARDS[runs % len(CARDS)] // 100
+            snapshot, categories = simulate(tessera, folder, choice, card)
+            judge(program, folder, snapshot, categories, 0, tallies[FAILED], reasons)
     print(f'{runs} runs; per level: allocations, right, right by bytes\n')
     print('| recorded | ' + ' | '.join(LEVELS) + ' |\n|---|' + '---:|' * len(LEVELS))
     for variant, tally in tallies.items():

@@ -20,7 +20,9 @@
  * frees gradients, autograd frees what it saved. What never dies is matched by size with the
  * gradients of one step: as many blocks of a size as there are gradients of it are parameters, and
  * up to twice as many more are optimizer state, less what was allocated during the recording. Which of
- * several equal blocks is which cannot be known and does not matter: their bytes are equal.
+ * several equal blocks is which cannot be known and does not matter: their bytes are equal. If the only backward
+ * pass is cut, it has made gradients of some parameters only, and the numbers of equal blocks show whether
+ * there is state: with Adam's, all are multiples of three (judge_unfinished).
  *
  * A weight's copy under autocast is not an activation, although backward saves it: it does not grow with
  * the batch. It is freed with autocast's cache, or it is as large as a live parameter in the other type
@@ -43,6 +45,9 @@
 /* In a backward pass that the recording cuts, the number of last allocations that may still be
  * temporary. */
 #define UNFINISHED_ALLOCATIONS 64
+
+/* In a pass that runs out of memory, the number of its last allocations that may be temporary. */
+#define UNFINISHED_PASS 16
 
 /* Smaller than the weights of any output layer: too small to conclude anything from. */
 #define FORWARD_GRADIENT_BYTES UINT64_C(65536)
@@ -87,6 +92,7 @@ typedef struct judge {
   TSR__VECTOR(fate) seen;
   tsr__map unclaimed;      /* size -> parameters without a gradient, see learn_fates */
   bool *is_gradient_stack; /* by stack: made in forward, freed by zero_grad */
+  bool *was_temporary;     /* by stack: the last time that forward made it, so far */
   bool has_old_gradients;  /* backward leaves no new ones, but adds to existing ones */
   bool has_forward;
   bool has_autocast;     /* some memory is freed with autocast's cache */
@@ -103,6 +109,10 @@ typedef struct judge {
    * has one workspace. */
   bool has_hopper_layers;
   bool ends_elsewhere; /* the program did something after the last allocation of backward */
+  /* The recording has one backward pass, of which it lacks the end. `old_copies`: of each parameter, how many blocks
+   * from before it there are: 1, or 3 with Adam's state. */
+  bool is_cut;
+  uint64_t old_copies;
 } judge;
 
 static bool is_backward(uint8_t phase) {
@@ -263,6 +273,12 @@ static bool is_training_pass(const judge *j, uint32_t stack, size_t r) {
   return !infers && (saves || is_of_training(j, stack));
 }
 
+/* Whether the program ran out of memory in the last run, and did nothing after it. */
+static bool ends_in_failure(const judge *j, size_t r) {
+  return j->after[r].any == NEVER && j->failed != NEVER &&
+         j->failed > j->phases->runs.items[r].last_alloc;
+}
+
 static verdict judge_forward(const judge *j, uint32_t allocation, size_t r, tsr__role role) {
   const tsr__phase_run *run = &j->phases->runs.items[r];
   assert(run->phase == TSR_PHASE_FORWARD);
@@ -282,11 +298,22 @@ static verdict judge_forward(const judge *j, uint32_t allocation, size_t r, tsr_
   if (!is_iteration)
     lives = is_kept(j, allocation, backward != NEVER ? backward : j->after[r].any, run);
   if (!lives) return temporary;
+  if (backward == NEVER && ends_in_failure(j, r) &&
+      j->t->birth.count - allocation <= UNFINISHED_PASS)
+    return (verdict){stack < j->roles->count && j->was_temporary[stack] ? TSR_CATEGORY_TEMPORARY
+                                                                        : TSR_CATEGORY_ACTIVATION,
+                     TSR_EVIDENCE_UNFINISHED_FORWARD};
   if (backward == NEVER) return (verdict){TSR_CATEGORY_ACTIVATION, TSR_EVIDENCE_OUTLIVES_FORWARD};
   uint32_t end = j->after[r].end_of_backward;
-  return (verdict){TSR_CATEGORY_ACTIVATION, end != NEVER && is_kept_on(j, allocation, end)
-                                                ? TSR_EVIDENCE_HELD_OUTPUT
-                                                : TSR_EVIDENCE_KEPT_FOR_BACKWARD};
+  if (end != NEVER && is_kept_on(j, allocation, end))
+    return (verdict){TSR_CATEGORY_ACTIVATION, TSR_EVIDENCE_HELD_OUTPUT};
+  uint64_t later = (uint64_t)allocation + UNFINISHED_PASS;
+  bool is_last = later >= j->t->birth.count || j->t->birth.items[later] >= backward;
+  if (end == NEVER && is_last && j->failed != NEVER && j->failed > backward)
+    return (verdict){TSR_CATEGORY_ACTIVATION, TSR_EVIDENCE_UNFINISHED_FORWARD};
+  bool is_inside = role.phase == TSR_PHASE_FORWARD || role.has_native;
+  return (verdict){TSR_CATEGORY_ACTIVATION,
+                   is_inside ? TSR_EVIDENCE_KEPT_FOR_BACKWARD : TSR_EVIDENCE_KEPT_OUTSIDE};
 }
 
 static uint64_t fate_key(const judge *j, uint32_t allocation) {
@@ -350,12 +377,6 @@ static verdict judge_setup(const judge *j, uint32_t allocation, size_t r, tsr__r
                                                : TSR_EVIDENCE_CONSTRUCTOR};
 }
 
-/* Whether the program ran out of memory in the last run, and did nothing after it. */
-static bool ends_in_failure(const judge *j, size_t r) {
-  return j->after[r].any == NEVER && j->failed != NEVER &&
-         j->failed > j->phases->runs.items[r].last_alloc;
-}
-
 static verdict judge_optimizer(const judge *j, uint32_t allocation, size_t r, tsr__role role) {
   assert(j->phases->runs.items[r].phase == TSR_PHASE_OPTIMIZER);
   if (role.hint == TSR__MARK_STATE)
@@ -381,7 +402,8 @@ static bool is_last_kept(const judge *j, uint32_t allocation, size_t r) {
  * it when the block's backward is done. Unless the operation that made it is one that saves it. */
 static verdict judge_recompute(const judge *j, uint32_t allocation, size_t r, tsr__role role) {
   if (!is_kept(j, allocation, j->after[r].any, &j->phases->runs.items[r])) return temporary;
-  if (!is_last_kept(j, allocation, r))
+  bool may_die = ends_in_failure(j, r) && j->t->birth.count - allocation <= UNFINISHED_PASS;
+  if (!may_die && !is_last_kept(j, allocation, r))
     return (verdict){TSR_CATEGORY_RECOMPUTED, TSR_EVIDENCE_OUTLIVES_RECOMPUTE};
   if (role.hint != TSR__MARK_SAVES_OUTPUT && freed_by(j, allocation).phase == TSR_PHASE_RECOMPUTE)
     return (verdict){TSR_CATEGORY_TEMPORARY, TSR_EVIDENCE_UNSAVED_OUTPUT};
@@ -460,7 +482,8 @@ static void put(judge *j, uint32_t allocation, verdict v) {
 static bool look_at_stacks(judge *j) {
   const tsr_events *events = &j->t->events;
   j->is_gradient_stack = TSR__NEW_ARRAY(bool, (size_t)j->roles->count + 1);
-  if (!j->is_gradient_stack) return false;
+  j->was_temporary = TSR__NEW_ARRAY(bool, (size_t)j->roles->count + 1);
+  if (!j->is_gradient_stack || !j->was_temporary) return false;
   for (size_t i = j->t->initial.count; i < j->out.count; i++) {
     uint32_t birth = j->t->birth.items[i], stack = events->stack[birth];
     if (events->size[birth] == HOPPER_WORKSPACE_BYTES && !add_to(&j->hopper_stacks, stack))
@@ -517,6 +540,9 @@ static void judge_recorded(judge *j) {
     if (r >= runs) continue;
     put(j, (uint32_t)i, judge_one(j, (uint32_t)i, r));
     j->out.phase[i] = j->phases->runs.items[r].phase;
+    uint32_t stack = j->t->events.stack[birth];
+    if (stack < j->roles->count && j->out.phase[i] == TSR_PHASE_FORWARD)
+      j->was_temporary[stack] = j->out.category[i] == TSR_CATEGORY_TEMPORARY;
   }
 }
 
@@ -653,6 +679,7 @@ static bool find_forward_gradients(judge *j) {
     if (role.hint == TSR__MARK_KV_CACHE) continue; /* held by the cache, which the output has */
     if (count_of(&old, size)) /* also where the end of backward is not seen: not sure */
       put(j, (uint32_t)i, (verdict){TSR_CATEGORY_ACTIVATION, TSR_EVIDENCE_HELD_OUTPUT});
+    if (j->is_cut) continue; /* backward may yet make that gradient */
     if (parameters_by_state(j, &old, copies, size) <= count_of(&j->gradients, size)) continue;
     put(j, (uint32_t)i, (verdict){TSR_CATEGORY_GRADIENT, TSR_EVIDENCE_FORWARD_GRADIENT});
     ok = tsr__map_put(&found, size, 1, NULL) != NULL;
@@ -730,21 +757,27 @@ static verdict judge_old_dead(judge *j, uint32_t allocation, const tsr__phase_ru
   return phase == TSR_PHASE_FORWARD ? activation : unknown;
 }
 
-static verdict judge_old_live(judge *j, uint32_t allocation, quota *left) {
-  uint64_t size = j->t->initial.items[allocation].requested_bytes;
-  bool is_workspace =
-      size == CUBLAS_WORKSPACE_BYTES || (size == HOPPER_WORKSPACE_BYTES && !j->has_hopper_layers);
-  if (is_workspace && !count_of(&j->gradients, size))
-    return (verdict){TSR_CATEGORY_WORKSPACE, TSR_EVIDENCE_WORKSPACE_SIZE};
-  if (take(&left->parameters, size))
-    return (verdict){TSR_CATEGORY_PARAMETER, TSR_EVIDENCE_OLD_PARAMETER};
-  if (take(&left->gradients, size))
-    return (verdict){TSR_CATEGORY_GRADIENT, TSR_EVIDENCE_OLD_GRADIENT};
-  if (take(&left->states, size))
-    return (verdict){TSR_CATEGORY_OPTIMIZER_STATE, TSR_EVIDENCE_OLD_STATE};
-  bool trains = j->span_count || j->optimizer_count;
-  if (!trains && j->has_forward) return (verdict){TSR_CATEGORY_PARAMETER, TSR_EVIDENCE_OLD_MODEL};
-  return unknown;
+/* The only backward pass is cut. It leaves state unknown unless old memory, apart from a twentieth, is of sizes
+ * that occur a multiple of three times: embeddings and norms of which there is one rule that out. */
+static bool judge_unfinished(judge *j) {
+  size_t runs = j->phases->runs.count;
+  tsr__map old = {0};
+  j->is_cut = runs && j->span_count == 1 && !j->optimizer_count && !j->ends_elsewhere &&
+              is_backward(j->phases->runs.items[runs - 1].phase);
+  j->old_copies = 1;
+  if (!j->is_cut) return true;
+  if (!count_old(j, &old)) return false;
+  double all = 0, threes = 0;
+  for (size_t i = 0; old.slots && i <= old.mask; i++) {
+    uint64_t size = old.slots[i].key, count = old.slots[i].value;
+    if (size == TSR__MAP_EMPTY || size == CUBLAS_WORKSPACE_BYTES) continue;
+    double bytes = (double)size * (double)count;
+    all += bytes;
+    if (count % 3 == 0 && count >= 3 * count_of(&j->gradients, size)) threes += bytes;
+  }
+  if (threes >= all * 0.95) j->old_copies = 3;
+  tsr__map_release(&old);
+  return true;
 }
 
 static bool set_quota(quota *left, uint64_t size, uint64_t parameters, uint64_t gradients,
@@ -757,6 +790,52 @@ static bool set_quota(quota *left, uint64_t size, uint64_t parameters, uint64_t 
   *g = gradients;
   *s = states;
   return true;
+}
+
+/* How many old blocks of a size there may be, if the only backward pass is cut: a third of them are parameters,
+ * or all. `gradients`: how many of those have one already. */
+static bool set_cut_quotas(judge *j, quota *left) {
+  tsr__map old = {0};
+  bool ok = count_old(j, &old);
+  for (size_t i = 0; ok && old.slots && i <= old.mask; i++) {
+    uint64_t size = old.slots[i].key, count = old.slots[i].value;
+    if (size == TSR__MAP_EMPTY) continue;
+    bool is_clear = j->old_copies == 1 || count % 3 == 0;
+    uint64_t parameters = is_clear ? count / j->old_copies : 0;
+    ok = set_quota(left, size, parameters, count_of(&j->gradients, size),
+                   is_clear ? count - parameters : 0);
+  }
+  tsr__map_release(&old);
+  return ok;
+}
+
+/* The same if the only backward pass is cut. */
+static verdict judge_old_cut(quota *left, uint64_t size) {
+  if (take(&left->parameters, size))
+    return (verdict){TSR_CATEGORY_PARAMETER, take(&left->gradients, size)
+                                                 ? TSR_EVIDENCE_OLD_PARAMETER
+                                                 : TSR_EVIDENCE_OLD_UNFINISHED};
+  if (take(&left->states, size))
+    return (verdict){TSR_CATEGORY_OPTIMIZER_STATE, TSR_EVIDENCE_OLD_UNFINISHED};
+  return unknown;
+}
+
+static verdict judge_old_live(judge *j, uint32_t allocation, quota *left) {
+  uint64_t size = j->t->initial.items[allocation].requested_bytes;
+  bool is_workspace =
+      size == CUBLAS_WORKSPACE_BYTES || (size == HOPPER_WORKSPACE_BYTES && !j->has_hopper_layers);
+  if (is_workspace && !count_of(&j->gradients, size))
+    return (verdict){TSR_CATEGORY_WORKSPACE, TSR_EVIDENCE_WORKSPACE_SIZE};
+  if (j->is_cut) return judge_old_cut(left, size);
+  if (take(&left->parameters, size))
+    return (verdict){TSR_CATEGORY_PARAMETER, TSR_EVIDENCE_OLD_PARAMETER};
+  if (take(&left->gradients, size))
+    return (verdict){TSR_CATEGORY_GRADIENT, TSR_EVIDENCE_OLD_GRADIENT};
+  if (take(&left->states, size))
+    return (verdict){TSR_CATEGORY_OPTIMIZER_STATE, TSR_EVIDENCE_OLD_STATE};
+  bool trains = j->span_count || j->optimizer_count;
+  if (!trains && j->has_forward) return (verdict){TSR_CATEGORY_PARAMETER, TSR_EVIDENCE_OLD_MODEL};
+  return unknown;
 }
 
 /* For each size there are as many parameters as gradients, and twice as many states, less what was
@@ -834,7 +913,7 @@ static void take_names(judge *j) {
 /* Names first, then stacks, then what is never freed, then what died: parameters are mostly never freed. */
 static bool judge_old(judge *j) {
   quota left = {0};
-  bool ok = set_quotas(j, &left);
+  bool ok = j->is_cut ? set_cut_quotas(j, &left) : set_quotas(j, &left);
   uint32_t count = ok ? (uint32_t)j->t->initial.count : 0;
   for (uint32_t i = 0; i < count; i++) {
     verdict v;
@@ -1182,8 +1261,8 @@ int tsr__categories_compute(const tsr__timeline *timeline, const tsr__roles *rol
   }
   if (ok) {
     judge_recorded(&j);
-    ok = note_sizes(&j) && find_forward_gradients(&j) && judge_old(&j) && judge_old_rest(&j) &&
-         replace_parameters(&j);
+    ok = note_sizes(&j) && judge_unfinished(&j) && find_forward_gradients(&j) && judge_old(&j) &&
+         judge_old_rest(&j) && replace_parameters(&j);
     if (ok && j.moves) find_moved_gradients(&j);
     ok = ok && (!j.may_cast || find_casts(&j));
     take_names(&j);
@@ -1200,6 +1279,7 @@ int tsr__categories_compute(const tsr__timeline *timeline, const tsr__roles *rol
   TSR__VECTOR_FREE(&j.seen);
   tsr__map_release(&j.unclaimed);
   tsr__free(j.is_gradient_stack);
+  tsr__free(j.was_temporary);
   tsr__iterations_release(&j.iterations);
   if (!ok) {
     tsr__categories_release(&j.out);

@@ -143,6 +143,15 @@ static const struct {
          TSR_CONFIDENCE_LIKELY},
     [TSR_EVIDENCE_GRADIENT_BUFFER] = {"allocated by Megatron for the gradients of many parameters",
                                       TSR_CONFIDENCE_LIKELY},
+    [TSR_EVIDENCE_KEPT_OUTSIDE] =
+        {"allocated outside of modules, next to a forward pass, and live when backward began",
+         TSR_CONFIDENCE_LIKELY},
+    [TSR_EVIDENCE_UNFINISHED_FORWARD] =
+        {"allocated just before memory ran out in the forward pass, and live",
+         TSR_CONFIDENCE_GUESS},
+    [TSR_EVIDENCE_OLD_UNFINISHED] =
+        {"older than the recording, never freed, and the first backward pass was not finished",
+         TSR_CONFIDENCE_GUESS},
     [TSR_EVIDENCE_OLD_ACTIVATION] = {"older than the recording and freed like saved tensors",
                                      TSR_CONFIDENCE_LIKELY},
 };

@@ -293,6 +293,30 @@ def check_states(tessera, work):
     expect('verdict', text.splitlines()[1].startswith('Parameters, gradients and optimizer state alone are '), True)
 
 
+def check_categories(tessera, work):
+    """A first backward pass that is cut shows gradients of some parameters only: all the others are parameters
+    nevertheless, not state of an optimizer that has not run."""
+    path = work / 'cut.pickle'
+    for model, options, percent in (
+            ('llama-3.2-1b', {'batch': 2, 'seq': 256, 'attention': 'eager'}, 40),
+            ('gpt2-xl', {'batch': 1, 'seq': 512, 'dtype': 'bf16', 'checkpoint': 'full'}, 25),
+            ('gpt2-medium', {'batch': 8, 'seq': 512, 'dtype': 'bf16'}, 80)):
+        whole = simulate(tessera, model, options)
+        fail(tessera, path, model, options, whole['peak_reserved_bytes'] * percent // 100)
+        device = ask(tessera, 'why', '--json', path)[0]
+        expect('a pass that is cut', device['outlook']['phase'] in ('backward', 'recompute'), True)
+        expect('step', device['outlook']['step'], 1)
+        held = {entry['category']: entry['bytes'] for entry in device['categories']}
+        true = whole['parameters'] * (2 if options.get('dtype') == 'bf16' else 4)
+        if not true <= held['parameter'] <= true * 1.05:  # and buffers
+            raise AssertionError(f'{model}: parameters are {held["parameter"]:,}, not {true:,} bytes')
+        expect('state', held.get('optimizer_state', 0), 0)
+        dead = simulate(tessera, model, options, whole['peak_reserved_bytes'] * percent // 100)
+        gradients = sum(entry['bytes'] for entry in dead['categories'] if entry['name'] == 'gradient')
+        if abs(held.get('gradient', 0) - gradients) > true // 10:
+            raise AssertionError(f'{model}: gradients are {held["gradient"]:,}, not {gradients:,} bytes')
+
+
 def check_whole_steps(tessera, work):
     """Whole steps show what an optimizer without state needs."""
     path, options = work / 'sgd.pickle', {'batch': 4, 'seq': 1024, 'optimizer': 'sgd'}
@@ -312,7 +336,8 @@ def main():
     tests = [('the example of the README', check_readme, ()), ('growth', check_growth, ()),
              ('two devices', check_devices, ()), ('recovered', check_recovered, ()),
              ('larger than the card', check_larger_than_card, ()),
-             ('optimizer state', check_states, ()), ('whole steps', check_whole_steps, ())]
+             ('optimizer state', check_states, ()), ('whole steps', check_whole_steps, ()),
+             ('categories', check_categories, ())]
     tests += [(f"{model} {' '.join(map(str, given.values()))}, {percent} %", check_run,
                (model, given, percent)) for model, given, percents in RUNS for percent in percents]
     tessera = options.tessera.resolve()
