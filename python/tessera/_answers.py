@@ -871,6 +871,7 @@ class SourceDevice(Device):
     functions: List[SourceDefinition]
     classes: List[SourceDefinition]
     omitted_lines: int
+    omitted_line_bytes: int
     omitted_functions: int
     omitted_classes: int
     # of two files, instead of bytes and allocations:

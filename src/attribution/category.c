@@ -311,7 +311,7 @@ static verdict judge_forward(const judge *j, uint32_t allocation, size_t r, tsr_
   bool is_last = later >= j->t->birth.count || j->t->birth.items[later] >= backward;
   if (end == NEVER && is_last && j->failed != NEVER && j->failed > backward)
     return (verdict){TSR_CATEGORY_ACTIVATION, TSR_EVIDENCE_UNFINISHED_FORWARD};
-  bool is_inside = role.phase == TSR_PHASE_FORWARD || role.has_native;
+  bool is_inside = role.phase == TSR_PHASE_FORWARD || !j->roles->has_python;
   return (verdict){TSR_CATEGORY_ACTIVATION,
                    is_inside ? TSR_EVIDENCE_KEPT_FOR_BACKWARD : TSR_EVIDENCE_KEPT_OUTSIDE};
 }

@@ -7,6 +7,8 @@
 #include "attribution/category.h"
 #include "base/buffer.h"
 #include "base/memory.h"
+#include "study/study.h"
+#include "study_support.h"
 #include "test_support.h"
 
 #define NATIVE(name) name "|??|0;"
@@ -293,6 +295,29 @@ static void workspaces(void **state) {
 }
 
 /* A server allocates its cache at once; generate() makes it longer with every token. */
+static tsr_confidence confidence_of(const happening *list, size_t count, uint32_t allocation) {
+  tsr_snapshot *snapshot = snapshot_of(list, count);
+  const tsr__categories *found;
+  assert_int_equal(tsr__study_categories(test_study(snapshot), 0, &found, NULL), 0);
+  tsr_confidence confidence = tsr_evidence_confidence((tsr_evidence)found->evidence[allocation]);
+  tsr_snapshot_free(snapshot);
+  return confidence;
+}
+
+/* What a script allocates itself may be a leaf as well as an activation, whatever lives until backward. */
+static void outside_of_modules(void **state) {
+  (void)state;
+  static const happening list[] = {
+      {0, 8 * MIB, BUILD, "parameter", NULL},
+      {1, 4 * MIB, FORWARD, "activation", NULL},
+      {2, 3 * MIB, MALLOC MAIN("21"), "activation", NULL},
+      {3, 8 * MIB, ACCUMULATE, "gradient", NULL},
+  };
+  CHECK(list);
+  assert_int_equal(confidence_of(list, 4, 1), TSR_CONFIDENCE_SURE);
+  assert_int_equal(confidence_of(list, 4, 2), TSR_CONFIDENCE_LIKELY);
+}
+
 static void key_value_caches(void **state) {
   (void)state;
 #define SERVER(function, file, line)                                   \
@@ -471,6 +496,7 @@ int main(void) {
       cmocka_unit_test(autocast),
       cmocka_unit_test(data_parallel),
       cmocka_unit_test(workspaces),
+      cmocka_unit_test(outside_of_modules),
       cmocka_unit_test(key_value_caches),
       cmocka_unit_test(training_that_dies_in_forward),
       cmocka_unit_test(optimizer_that_dies),

@@ -19,6 +19,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "attribution/labels.h"
 #include "base/format.h"
 #include "base/memory.h"
 #include "emit/emitter.h"
@@ -63,8 +64,8 @@ void tsr__profile_since(tsr__buffer *out, int64_t time_us, int64_t first_us) {
 
 /* ---- the verdict ---- */
 
-/* The largest part of the peak, as the end of a sentence. */
-static void say_most(tsr__buffer *out, tsr_profile_by by, const char *name) {
+/* The largest part of the peak, as the end of a sentence. `is_recorded`: the trace has events. */
+static void say_most(tsr__buffer *out, tsr_profile_by by, const char *name, bool is_recorded) {
   if (by == TSR_PROFILE_BY_ANNOTATION)
     tsr__buffer_text(out, *name ? "was taken in " : "was taken outside every annotation");
   else if (by == TSR_PROFILE_BY_COMPILE_CONTEXT && !strcmp(name, "N/A"))
@@ -85,8 +86,12 @@ static void say_most(tsr__buffer *out, tsr_profile_by by, const char *name) {
     name = "has metadata without that key";
   else if (by == TSR_PROFILE_BY_METADATA && *name != '(')
     tsr__buffer_text(out, "has the metadata ");
-  else if (!strcmp(name, "(before the recording)"))
-    name = "is older than the recording, and its stacks are unknown";
+  else if (!strcmp(name, TSR__LABEL_BEFORE))
+    name = by == TSR_PROFILE_BY_METADATA
+               ? (is_recorded ? "is older than the recording, and its metadata is unknown"
+                              : "has no metadata on record")
+               : (is_recorded ? "is older than the recording, and its stacks are unknown"
+                              : "has no stack on record");
   else if (!strcmp(name, "(no stack recorded)"))
     name = "has no stack";
   else if (*name == '(')
@@ -133,7 +138,7 @@ void tsr__profile_verdict(tsr__buffer *out, tsr_profile_by by, const tsr_profile
   if ((device->is_whole || device->peak_event >= 0) && device->group_count && device->peak_bytes) {
     const tsr_profile_group *most = &device->groups[0];
     tsr__buffer_printf(out, "; %s ", tsr__format_percent(most->bytes, device->peak_bytes, share));
-    say_most(out, by, most->name);
+    say_most(out, by, most->name, device->event_count != 0);
   }
   tsr__buffer_text(out, ".");
 }

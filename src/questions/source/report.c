@@ -22,6 +22,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/checked.h"
 #include "base/format.h"
 #include "base/memory.h"
 #include "emit/heading.h"
@@ -142,12 +143,16 @@ void tsr__source_warn(const tsr__emitter *emitter, const tsr_source *source,
     if (all[i].count) tsr__warnings_add(warnings, &all[i], 1);
 }
 
-void tsr__source_print_omitted(tsr__emitter *emitter, uint64_t omitted, const char *what) {
+static void append_omitted(tsr__buffer *out, uint64_t omitted, const char *what) {
   char count[TSR__FORMAT_BYTES];
-  if (!omitted || !tsr__emitter_is_text(emitter)) return;
   const char *ending = omitted == 1 ? "" : strcmp(what, "class") == 0 ? "es" : "s";
-  tsr__buffer_printf(&emitter->scratch, "... and %s more %s%s (--top 0 shows all)",
-                     tsr__format_count(omitted, count), what, ending);
+  tsr__buffer_printf(out, "... and %s more %s%s", tsr__format_count(omitted, count), what, ending);
+}
+
+void tsr__source_print_omitted(tsr__emitter *emitter, uint64_t omitted, const char *what) {
+  if (!omitted || !tsr__emitter_is_text(emitter)) return;
+  append_omitted(&emitter->scratch, omitted, what);
+  tsr__buffer_text(&emitter->scratch, " (--top 0 shows all)");
   tsr__emit_line(emitter, TSR__DIM, 2);
 }
 
@@ -199,6 +204,21 @@ static void print_verdict(const printer *p, const tsr_source_device *device) {
 
 /* ---- tables ---- */
 
+/* The lines that are not listed, and what they hold themselves: all that the listed ones do not. */
+static void emit_omitted_lines(const printer *p, const tsr_source_device *device) {
+  char size[TSR__FORMAT_BYTES];
+  uint64_t left = device->whole.self_bytes;
+  for (size_t i = 0; i < device->top_line_count; i++)
+    left = tsr__drop_u64(left, device->lines[device->top_lines[i]].use.self_bytes);
+  tsr__emit_field(p->emitter, "omitted_lines", NULL, tsr__count(device->omitted_lines));
+  tsr__emit_field(p->emitter, "omitted_line_bytes", NULL, tsr__bytes(left));
+  if (!device->omitted_lines || !tsr__emitter_is_text(p->emitter)) return;
+  append_omitted(&p->emitter->scratch, device->omitted_lines, "line");
+  tsr__buffer_printf(&p->emitter->scratch, ", %s self (--top 0 shows all)",
+                     tsr__format_size(left, size));
+  tsr__emit_line(p->emitter, TSR__DIM, 2);
+}
+
 static void emit_lines(const printer *p, const tsr_source_device *device) {
   const tsr__column columns[] = {
       {NULL, "self", TSR__RIGHT},        {NULL, "inclusive", TSR__RIGHT},
@@ -220,8 +240,7 @@ static void emit_lines(const printer *p, const tsr_source_device *device) {
     tsr__emit_row_end(p->emitter);
   }
   tsr__emit_table_end(p->emitter);
-  tsr__emit_field(p->emitter, "omitted_lines", NULL, tsr__count(device->omitted_lines));
-  tsr__source_print_omitted(p->emitter, device->omitted_lines, "line");
+  emit_omitted_lines(p, device);
 }
 
 /* "12-40". */
