@@ -76,8 +76,8 @@ static const char *const action_words[] = {
 #define ALLOW_TRUNCATED                                                                          \
   {                                                                                              \
     .name = "allow_truncated", .option = "allow-truncated", .kind = TSR_PARAMETER_FLAG,          \
-    .help = "Answer from the beginning of a truncated file, with a warning. Without this, such " \
-            "a file is an error, as in Mosaic: the missing part could hold more."                \
+    .help = "Answer from what a truncated file, or one without a trace, has, with a warning. "   \
+            "Without this, such a file is an error, as in Mosaic: the run could have held more." \
   }
 
 /* ---- Options of each ---- */
@@ -435,6 +435,20 @@ static int refuse_truncated(const cli_session *session, const char *path,
     return CLI_INPUT;
   }
   return 0;
+}
+
+int cli_mosaic_require_trace(const cli_session *session, const char *path,
+                             const tsr_snapshot *snapshot) {
+  size_t count;
+  const uint32_t *devices = tsr_snapshot_gpus(snapshot, &count);
+  for (size_t i = 0; i < count; i++)
+    if (tsr_snapshot_events(snapshot, devices[i]).count) return 0;
+  if (is_set(session, "allow_truncated")) return 0;
+  cli_say(session->options->command->about.name,
+          "%s: no device has a trace, so the peak is unknown; --allow_truncated answers "
+          "nevertheless",
+          path);
+  return CLI_INPUT;
 }
 
 int cli_mosaic_open(cli_session *session, const char *option, const char *path, cli_input *input) {

@@ -47,6 +47,11 @@ int cli_mosaic_write(void *context, const char *data, size_t size_bytes);
  * NULL, or CLI_INPUT, having said so, if the file is truncated and --allow_truncated is not given. */
 int cli_mosaic_open(cli_session *session, const char *option, const char *path, cli_input *input);
 
+/* Mosaic fails if no device has a trace: nothing is known about the peak then, and scripts would take
+ * it for 0. Returns 0, or CLI_INPUT, having said so, unless --allow_truncated is given. */
+int cli_mosaic_require_trace(const cli_session *session, const char *path,
+                             const tsr_snapshot *snapshot);
+
 /* The moment given by --allocation (required) and --action: 0, or a usage error. Logs, as Mosaic
  * does, that "free" means free_completed. */
 int cli_mosaic_moment(const cli_session *session, tsr_mosaic_moment *moment);

@@ -10,6 +10,8 @@ int cli_mosaic_stages(cli_session *session) {
   tsr_error *error = &session->error;
   int status = cli_mosaic_open(session, "snapshot", tsr_params_text(own, "snapshot"), &input);
   if (status == 0)
+    status = cli_mosaic_require_trace(session, tsr_params_text(own, "snapshot"), input.snapshot);
+  if (status == 0)
     status = tsr_mosaic_stages_compute(input.study, annotations, annotation_count, &stages, error);
   if (status == 0) status = tsr_mosaic_log_stages(stages, cli_mosaic_log, NULL, error);
   if (status == 0) cli_mosaic_services(session);

@@ -34,6 +34,8 @@ int cli_mosaic_peak(cli_session *session) {
   int status = read_window(session, &window);
   if (status == 0)
     status = cli_mosaic_open(session, "snapshot", tsr_params_text(own, "snapshot"), &input);
+  if (status == 0)
+    status = cli_mosaic_require_trace(session, tsr_params_text(own, "snapshot"), input.snapshot);
   if (status == 0) status = tsr_mosaic_peak_compute(input.study, &window, &peak, error);
   if (status == 0) status = tsr_mosaic_log_peak(input.snapshot, peak, cli_mosaic_log, NULL, error);
   if (status == 0) cli_mosaic_services(session);
@@ -107,6 +109,12 @@ int cli_mosaic_diff(cli_session *session) {
   if (status == 0)
     status = cli_mosaic_open(session, "snapshot_diff", tsr_params_text(own, "snapshot_diff"),
                              &newer.input);
+  if (status == 0)
+    status = cli_mosaic_require_trace(session, tsr_params_text(own, "snapshot_base"),
+                                      base.input.snapshot);
+  if (status == 0)
+    status = cli_mosaic_require_trace(session, tsr_params_text(own, "snapshot_diff"),
+                                      newer.input.snapshot);
   if (status == 0) status = compute_peak(session, &base);
   if (status == 0) status = compute_peak(session, &newer);
   if (status == 0) status = print_diff(session, &base, &newer);

@@ -471,6 +471,8 @@ class Snapshot:
                                     f"use one of {', '.join(endings)}, or choose one with format=")
         options: Dict[str, Any] = {'event': event, 'time_us': time_us, 'events': events,
                                    'times': times, 'full_stacks': full_stacks}
+        if format not in [name for name, _, _ in _core.formats()]:
+            raise ArgumentError(f'no such format: {format!r}')
         is_whole = any(name == format and whole for name, _, whole in _core.formats())
         if is_whole and (device is not None or any(value is not None for value in
                                                    (event, time_us, events, times))):

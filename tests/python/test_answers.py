@@ -544,10 +544,10 @@ def test_a_number_is_no_file(train):
     os.close(write)
 
 
-def test_no_device_is_not_all(train):
+def test_arguments_that_select_nothing(train):
     s = tessera.open(train)
     for ask in (lambda: s.peak(device=[]), lambda: s.live(device=()), lambda: s.check('1GiB', device=iter([])),
-                lambda: s.trace(-1), lambda: s.whatif(capacity=0), lambda: s.why(capacity=0)):
+                lambda: s.trace(-1), lambda: s.whatif(capacity=0), lambda: s.why(capacity=0), lambda: s.export(format='weather')):
         with pytest.raises(tessera.ArgumentError):
             ask()
 
