@@ -402,6 +402,7 @@ class PeakDevice(Device):
     fragmentation: Fragmentation
     private_pools: List[PrivatePool]
     recorded: Recorded
+    out_of_memory: Optional['StepsOutOfMemory']
     findings: List[Finding]
     stacks: List[Stack]
     omitted_stacks: int

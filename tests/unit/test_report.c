@@ -335,6 +335,7 @@ static tsr_peak_device with_peak(uint32_t device, size_t stack_count) {
   return (tsr_peak_device){.device = device,
                            .event_count = 22331,
                            .peak = MOMENT,
+                           .stop = {.event = -1},
                            .start = {1536 * MIB, 1537 * MIB, 1537 * MIB, 2 * GIB},
                            .end = {GIB, GIB, GIB, 12 * GIB},
                            .maxima = TOTALS,
@@ -352,6 +353,7 @@ static tsr_peak_device without_peak(uint64_t event_count, uint64_t allocated_byt
   return (tsr_peak_device){.device = 2,
                            .event_count = event_count,
                            .peak = {-1, TSR_TIME_NONE, totals},
+                           .stop = {.event = -1},
                            .start = totals,
                            .end = totals,
                            .maxima = totals,
@@ -455,6 +457,7 @@ static const char expected_peak_json[] =
                       "        \"static_bytes\": 1610612736,\n"
                       "        \"overall_bytes\": 10200547328\n"
                       "      },\n"
+                      "      \"out_of_memory\": null,\n"
                       "      \"stacks\": [\n"
                       "        {\n"
                       "          \"bytes\": 268435456,\n"
@@ -535,6 +538,7 @@ static const char expected_peak_json[] =
                       "        \"static_bytes\": 0,\n"
                       "        \"overall_bytes\": 0\n"
                       "      },\n"
+                      "      \"out_of_memory\": null,\n"
                       "      \"stacks\": [],\n"
                       "      \"omitted_stacks\": 0,\n"
                       "      \"omitted_bytes\": 0,\n"

@@ -98,6 +98,8 @@ typedef struct tsr_peak_device {
   uint64_t omitted_bytes;
   tsr_finding *findings; /* what to do, largest saving first; NULL if none */
   size_t finding_count;
+  tsr_step_stop stop;    /* where memory ran out for good; `why` explains it */
+  tsr_steps_unit unit;   /* what stop.step counts */
   tsr_warning *warnings; /* where trace and segments disagree */
   size_t warning_count;
 } tsr_peak_device;

@@ -6,6 +6,7 @@
 #include "questions/shared/findings.h"
 #include "questions/shared/pools.h"
 #include "questions/shared/shares.h"
+#include "questions/shared/stepping.h"
 
 static uint64_t unsplit_of(const tsr__timeline *timeline, const tsr__live_set *live) {
   uint64_t bytes = 0;
@@ -54,6 +55,15 @@ static int describe_live(const tsr__timeline *timeline, const tsr__categories *c
   return status;
 }
 
+static int find_stop(const tsr__asking *asking, uint32_t device, tsr_peak_device *out,
+                     tsr_error *error) {
+  tsr__stepping stepping;
+  int status = tsr__stepping_find(asking->study, device, &stepping, error);
+  if (status) return status;
+  out->unit = stepping.cycle->unit;
+  return tsr__stepping_stop(&stepping, &out->stop, error);
+}
+
 static int describe(const tsr__asking *asking, uint32_t device, void *part, tsr_error *error) {
   tsr_peak_device *out = part;
   const tsr__timeline *timeline;
@@ -69,6 +79,7 @@ static int describe(const tsr__asking *asking, uint32_t device, void *part, tsr_
   status = describe_live(timeline, categories, names, asking->top, out, error);
   if (!status)
     status = tsr__findings_of(asking->study, device, &out->findings, &out->finding_count, error);
+  if (!status) status = find_stop(asking, device, out, error);
   if (!status && !(out->warnings = tsr__copy_warnings(timeline, &out->warning_count)))
     status = tsr__fail_memory(error);
   return status;

@@ -21,6 +21,7 @@
 #include "questions/reports.h"
 #include "questions/shared/findings.h"
 #include "questions/shared/moment.h"
+#include "questions/shared/stepping.h"
 
 static void append_peak(tsr__buffer *out, const tsr_peak_device *device) {
   char peak[TSR__FORMAT_BYTES], event[TSR__FORMAT_BYTES], count[TSR__FORMAT_BYTES];
@@ -112,7 +113,8 @@ static tsr__share_list shares_of(const tsr_peak_device *device) {
 /* About how many lines a device takes without its stacks. */
 static size_t lines_of(const tsr_snapshot *snapshot, const tsr_peak_device *device) {
   tsr__share_list shares = shares_of(device);
-  return tsr__screen_lines(&shares, device->private_pool_count, &device->fragmentation) +
+  return (device->stop.event >= 0) +
+         tsr__screen_lines(&shares, device->private_pool_count, &device->fragmentation) +
          tsr__findings_lines(snapshot, device->findings, device->finding_count);
 }
 
@@ -122,12 +124,14 @@ static void emit_device(tsr__stack_printer *printer, const tsr_peak *peak, size_
   const tsr_peak_device *device = &peak->devices[index];
   tsr__share_list shares = shares_of(device);
   print_verdict(emitter, device);
+  tsr__emit_stop(emitter, &device->stop, device->unit);
   if (index == 0) explain_recording(emitter, peak);
   tsr__emit_object(emitter, NULL);
   tsr__emit_field(emitter, "device", NULL, tsr__device(device->device));
   tsr__emit_field(emitter, "events", NULL, tsr__count(device->event_count));
   emit_peak(emitter, device);
   emit_recorded(emitter, &device->recorded);
+  tsr__emit_stop_fields(emitter, &device->stop);
   tsr__emit_shares(printer, &shares);
   tsr__findings_emit(printer, device->findings, device->finding_count);
   tsr__emit_end(emitter);

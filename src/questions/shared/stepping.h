@@ -1,4 +1,4 @@
-/* stepping.h - a device's timeline with its phases and steps, for `steps` and `leaks`. */
+/* stepping.h - a device's timeline with its phases and steps, for `steps`, `leaks` and `peak`. */
 #ifndef TSR_QUESTIONS_SHARED_STEPPING_H
 #define TSR_QUESTIONS_SHARED_STEPPING_H
 
@@ -17,7 +17,7 @@ typedef struct tsr__stepping {
 int tsr__stepping_stop(const tsr__stepping *s, tsr_step_stop *out, tsr_error *error);
 
 /* Print a line on it, in text: "Memory ran out in the forward pass of step 2, at event 3,910, with 10.62 GiB
- * allocated; `tessera why` explains it." Nothing if absent. */
+ * allocated; see `tessera why`." Nothing if absent. */
 void tsr__emit_stop(tsr__emitter *emitter, const tsr_step_stop *stop, tsr_steps_unit unit);
 /* The field `out_of_memory` in JSON, null if absent. */
 void tsr__emit_stop_fields(tsr__emitter *emitter, const tsr_step_stop *stop);
