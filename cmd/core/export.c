@@ -149,9 +149,8 @@ int cli_export_check(const cli_options *options) {
 /* Outputs of which people should know before they are written. */
 enum { LARGE_MIB = 128, LARGE_TIMES = 10 };
 
-/* Warn of an output that is very large compared with the input; returns its estimated size. */
-static uint64_t warn_of_size(const cli_session *session, const tsr_snapshot *snapshot,
-                             const tsr_format *format) {
+uint64_t cli_export_warn_of_size(const cli_session *session, const tsr_snapshot *snapshot,
+                                 const tsr_format *format) {
   char size[32];
   bool is_snapshot = format->content == TSR_FORMAT_SNAPSHOT;
   uint64_t bytes = tsr_format_estimate(format, snapshot, session->options->full_stacks);
@@ -172,7 +171,7 @@ static uint64_t warn_of_size(const cli_session *session, const tsr_snapshot *sna
 static void expect_output(cli_session *session, const tsr_snapshot *snapshot,
                           const tsr_format *format, cli_output *output, cli_progress *progress) {
   const char *path = output->path;
-  output->expected_bytes = warn_of_size(session, snapshot, format);
+  output->expected_bytes = cli_export_warn_of_size(session, snapshot, format);
   *progress = cli_progress_start("writing", path ? path : "standard output",
                                  session->options->quiet || !path);
   output->progress = progress;

@@ -21,7 +21,10 @@ const tsr_format *cli_format_for_name(const cli_options *options);
 int cli_export_check(const cli_options *options);
 /* Write a snapshot as the options ask. Returns 0 or a negative tsr_status. */
 int cli_export_write(cli_session *session, const tsr_snapshot *snapshot);
-/* The same in a given format, of a snapshot itself, to `output`. */
+/* Warn of an output that is very large compared with the input, unless quiet; returns about its size. */
+uint64_t cli_export_warn_of_size(const cli_session *session, const tsr_snapshot *snapshot,
+                                 const tsr_format *format);
+/* cli_export_write in a given format, of a snapshot itself, to `output`. */
 int cli_export_snapshot(cli_session *session, const tsr_snapshot *snapshot,
                         const tsr_format *format, cli_output *output);
 

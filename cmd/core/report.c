@@ -35,7 +35,7 @@ const cli_command cli_report_row = {
                              "it did, what held the memory at the peak and what to do about it, "
                              "the steps, and what "
                              "the file is. It is what the commands why, peak, steps and info "
-                             "print, at 100 columns.",
+                             "print in a pipe.",
               .parameters = report_parameters,
               .parameter_count = sizeof report_parameters / sizeof *report_parameters,
               .examples = {{"tessera report snapshot.pickle", "Markdown, to paste into an issue"},
@@ -122,6 +122,15 @@ static int put_body(const page *p, const text *body) {
   return status ? status : put_fence(p, fence);
 }
 
+/* Text that is not our own: a path, or a message that quotes the file. */
+static int put_cleaned(const page *p, const char *foreign) {
+  char *clean = strdup(foreign);
+  if (!clean) return TSR_ERROR_MEMORY;
+  int status = put_escaped(p, clean, tsr_terminal_clean(clean, strlen(clean), false));
+  free(clean);
+  return status;
+}
+
 static int put_head(const page *p, const char *name) {
   static const char before[] =
       "<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n"
@@ -135,7 +144,7 @@ static int put_head(const page *p, const char *name) {
       "CanvasText 20%, Canvas); border-radius: 6px; font: 12.5px/1.45 ui-monospace, monospace }\n"
       "</style>\n<h1>";
   int status = put(p, p->is_html ? before : "# ");
-  if (status == 0) status = put_escaped(p, name, strlen(name));
+  if (status == 0) status = put_cleaned(p, name);
   return status ? status : put(p, p->is_html ? "</h1>\n" : "\n");
 }
 
@@ -192,15 +201,6 @@ static int put_verdict(const page *p, const cli_input *input) {
   return status;
 }
 
-/* A message may quote the file. */
-static int put_message(const page *p, const char *message) {
-  char *clean = strdup(message);
-  if (!clean) return TSR_ERROR_MEMORY;
-  int status = put_escaped(p, clean, tsr_terminal_clean(clean, strlen(clean), false));
-  free(clean);
-  return status;
-}
-
 static int put_warnings(const page *p, const cli_input *input) {
   size_t count;
   const tsr_warning *warnings = tsr_snapshot_warnings(input->snapshot, &count);
@@ -209,7 +209,7 @@ static int put_warnings(const page *p, const cli_input *input) {
     char times[32];
     (void)snprintf(times, sizeof times, " (%llu)\n", (unsigned long long)warnings[i].count);
     status = put(p, p->is_html ? "<p>" : "- ");
-    if (status == 0) status = put_message(p, warnings[i].message);
+    if (status == 0) status = put_cleaned(p, warnings[i].message);
     if (status == 0) status = put(p, times);
   }
   return status;

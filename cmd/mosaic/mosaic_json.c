@@ -1,16 +1,20 @@
 /* mosaic_json.c - the drop-in that writes a snapshot as Python's json.dump(indent=4) does.
  *
  * Unlike in Mosaic, the file appears only when it is complete. Its default name is Mosaic's. */
+#include "core/export.h"
 #include "core/guard.h"
 #include "mosaic.h"
 
 int cli_mosaic_json(cli_session *session) {
+  static const tsr_format json = {
+      .name = "JSON", .content = TSR_FORMAT_SNAPSHOT, .form = TSR_EXPORT_PYTHON_JSON};
   const tsr_params *own = session->options->own;
   cli_input input = {0};
   int status = cli_mosaic_open(session, "snapshot", tsr_params_text(own, "snapshot"), &input);
   session->output.path = tsr_params_text(own, "output_file") ? tsr_params_text(own, "output_file")
                                                              : "/tmp/snapshot.json";
   if (status == 0) status = cli_keep_inputs_from(session->options, session->output.path);
+  if (status == 0) (void)cli_export_warn_of_size(session, input.snapshot, &json);
   if (status == 0)
     status = tsr_snapshot_export(input.snapshot, TSR_EXPORT_PYTHON_JSON, cli_output_write,
                                  &session->output, &session->error);

@@ -337,6 +337,15 @@ def check_colors_change_no_column(runner):
         assert plain(text) == runner.piped(*words)[1], words
 
 
+def check_a_report_cleans_the_name_of_its_file(runner):
+    path = runner.folder / 'run\x1b]0;title\x07\x9b31m\u202egnp\u2066<b>.pickle'
+    shutil.copy(runner.folder / 'train.pickle', path)
+    for form in ('markdown', 'html'):
+        text = runner.piped('report', '--format', form, path.name)[1]
+        assert re.search(r'run\?\]0;title\?\?31m\?gnp\?&lt;b&gt;\.pickle', text), text[:2000]
+        assert not re.search('[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]', text), (form, text)
+
+
 CHECKS = [value for name, value in sorted(globals().items()) if name.startswith('check_')]
 
 

@@ -354,6 +354,10 @@ def check_size(place):
         expect(f'{words}: {estimate} of {size}', 0.85 < estimate / size < 1.15, True)
         done = place.run('export', '-q', *words, '-o', '/dev/null', path)
         expect('quiet', b'will be about' in done.stderr, False)
+    mosaic = os.path.join(os.path.dirname(place.binary), 'mosaic_get_json_snapshot')
+    done = subprocess.run([mosaic, '--snapshot', path, '--output_file', '/dev/null'],
+                          stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, check=True)
+    expect('the replacement of Mosaic', b'mosaic_get_json_snapshot: the output will be about' in done.stderr, True)
     for words in ['--format', 'csv'], ['--format', 'pickle'], ['--format', 'perfetto']:
         done = place.run('export', *words, '-o', '/dev/null', path)
         expect(f'{words}: no warning', b'will be about' in done.stderr, False)
