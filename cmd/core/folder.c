@@ -247,8 +247,9 @@ int cli_folder_save(cli_folder *folder, const tsr_train_state *state) {
 }
 
 void cli_folder_say(const cli_folder *folder, bool is_over) {
+  if (!folder->is_saved) return; /* or there is no session */
   const cli_options *options = folder->session->options;
-  if (!folder->is_saved || options->quiet) return;
+  if (options->quiet) return;
   cli_say(options->command->about.name, "saved %s after step %" PRIu64 "%s%s", folder->path,
           folder->saved_steps, is_over ? "" : "; go on with: tessera train --resume ",
           is_over ? "" : folder->path);
