@@ -58,10 +58,10 @@ void tsr__text_shorten_at(tsr__buffer *out, tsr_text text, size_t width, size_t 
   }
   size_t room = columns - head - gap_columns, lead = room / 3;
   size_t from = at - head > lead ? at - lead : head, end = width;
-  if (width - from > room)
-    end = from + room - gap_columns;
-  else
+  if (at >= width - room) /* the end shows it: a file's line, mostly */
     from = width - room;
+  else
+    end = from + room - gap_columns;
   assert(head <= from && from < end && end <= width);
   size_t from_at = position_of(text, from), end_at = position_of(text, end);
   tsr__buffer_append(out, text.data, position_of(text, head));
@@ -513,6 +513,50 @@ static size_t append_cut_piece(tsr__buffer *out, const place *kept, size_t colum
   return taken + room;
 }
 
+/* Columns of a number at the end, " #12", which rows have that would read alike in full; 0 without one. */
+static size_t number_columns(tsr_text text) {
+  size_t at = text.size_bytes;
+  while (at && text.data[at - 1] >= '0' && text.data[at - 1] <= '9') at--;
+  bool is_number =
+      at < text.size_bytes && at >= 2 && text.data[at - 1] == '#' && text.data[at - 2] == ' ';
+  return is_number ? text.size_bytes - at + 2 : 0;
+}
+
+/* The caller alone, "from train.py:9", where both do not fit, of its file the end if need be; or the file and line, and the number that tells
+ * rows apart: "attention.py:285 #12". Returns the columns, 0 if that does not fit either. */
+static size_t append_caller(tsr__buffer *out, const place *kept, size_t columns) {
+  static const char comma[] = ", ";
+  const size_t comma_columns = sizeof comma - 1;
+  const place_part *part = &kept->parts[0];
+  tsr_text text = kept->callers.text;
+  place_cut cut = {
+      .folders = NO_FOLDER, .has_no_names = true, .has_no_callers = true, .has_no_op = true};
+  size_t number = number_columns(text), alone = kept->callers.columns - comma_columns;
+  size_t taken = kept->indent + folder_columns(part, cut) + part->anchor.columns + number;
+  if (!kept->callers.columns || !has_at(text, 0, comma)) return 0;
+  if (number && taken <= columns) {
+    tsr__buffer_fill(out, ' ', kept->indent);
+    append_part(out, part, cut);
+    tsr__buffer_append(out, text.data + text.size_bytes - number, number);
+    return taken;
+  }
+  text = (tsr_text){text.data + comma_columns, text.size_bytes - comma_columns};
+  size_t word = 0; /* "from " or "via " */
+  while (word < text.size_bytes && text.data[word] != ' ') word++;
+  word += word < text.size_bytes;
+  size_t before = kept->indent + word;
+  bool fits = kept->indent + alone <= columns;
+  if (!fits && columns < before + PLACE_REST_LEAST) return 0;
+  tsr__buffer_fill(out, ' ', kept->indent);
+  if (fits) {
+    append_text(out, text);
+    return kept->indent + alone;
+  }
+  tsr__buffer_append(out, text.data, word);
+  piece file = piece_of(text.data + word, text.size_bytes - word);
+  return before + append_anchor_end(out, &file, columns - before);
+}
+
 /* The second of two places alone, "> linear.py:125 forward", where both do not fit: the first is what rows that
  * would read alike have in common. Of its file, the end if need be. Returns the columns, 0 if that does not fit
  * either. */
@@ -574,6 +618,7 @@ size_t tsr__place_shorten_at(tsr__buffer *out, tsr_text text, size_t width, size
   if (keeps_pieces && from.parts[0].anchor.columns && keep_piece(&from, width, at, &kept)) {
     taken = append_first(out, &kept, CUTS(cuts), kept.count, columns);
     if (!taken) taken = append_cut_piece(out, &kept, columns);
+    if (!taken) taken = append_caller(out, &kept, columns);
     if (!taken) taken = append_callee(out, &kept, columns);
   }
   return taken ? taken : show_column(out, &from, text, width, columns, at);

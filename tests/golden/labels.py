@@ -92,15 +92,23 @@ def check(names, what, with_category):
         raise AssertionError(f'{what}: named after what is not the program: {bad}')
 
 
+LINE = re.compile(r'[^\s:]+(:\d+)(?= |,|\.\.\.|$)')
+
+
 def check_lines(names, whole, what):
-    """A row that names a line names it however narrow the terminal is; of two places, rows that share the
-    first may name the second, after '> '."""
+    """A row that names a line names one however narrow the terminal is: the first; or, where other rows share
+    that, one of a later place or of a caller. A name that is cut in a pipe, too, may have had others."""
     assert len(names) == len(whole), f'{what}: {len(names)} rows instead of {len(whole)}'
-    for (_, name), (_, full) in zip(names, whole):
-        lines = [line.group(1) for line in
-                 (re.match(r'\S+(:\d+)(?= |,|$)', part) for part in full.split(' > ')) if line]
-        shown = lines[1:] if name.startswith('> ') else lines[:1]
-        if lines and not any(re.search(re.escape(line) + r'(?= |,|$)', name) for line in shown):
+    firsts = [re.match(LINE, full) for _, full in whole]
+    for (_, name), (_, full), first in zip(names, whole, firsts):
+        lines = LINE.findall(full)
+        if not first:
+            continue
+        is_shared = sum(other is not None and other.group() == first.group() for other in firsts) > 1
+        shown = lines if is_shared else lines[:1]
+        if any(re.search(re.escape(line) + r'(?= |,|$)', name) for line in shown):
+            continue
+        if not (is_shared and '...' in full and LINE.search(name)):
             raise AssertionError(f'{what}: {full!r} lost its line: {name!r}')
 
 

@@ -346,7 +346,9 @@ static void a_block_less(void **state) {
   }
 }
 
-/* ---- pages ---- */
+/* ---- pages: a sanitizer has its own ---- */
+
+#if !IS_SANITIZED
 
 /* The pages that a run should have touched, by the schedule: those of what was loaded and of what
  * kernels wrote, less those of segments that were returned. */
@@ -466,6 +468,8 @@ static void pages(void **state) {
     close_subject(&s);
   }
 }
+
+#endif
 
 /* ---- the end of memory ---- */
 
