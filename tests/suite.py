@@ -2,9 +2,9 @@
 """suite.py [--not-built FOLDER]... FOLDER[=SUITE]... [-- MESON ARGUMENTS]: run the tests of build folders.
 
 The folders are tested one after the other by `meson test`: everything in a folder, or one suite of it,
-or what MESON ARGUMENTS select. Each test that ends prints a line with its number, the number of tests
-in all folders, and the time since the start; when nothing ends for a while, a line says what is
-running. Then follows the output of each test that failed, and last the line
+or what MESON ARGUMENTS select; a folder that has none of those is left out. Each test that ends prints
+a line with its number, the number of tests in all folders, and the time since the start; when nothing
+ends for a while, a line says what is running. Then follows the output of each test that failed, and last the line
 
     N passed, N failed, N skipped
 
@@ -22,6 +22,8 @@ import time
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
+# How meson says that none of a folder's tests is selected, which is no failure: builds differ in their tests.
+NO_TESTS = ('No suitable tests defined.', 'test name does not match any test')
 QUIET_S = 30  # after so long without a finished test, say what is running
 
 
@@ -40,7 +42,8 @@ class Folder:
         for log in self.logs.glob('testlog*'):
             log.unlink()
         listed = self.meson('test', '--no-rebuild', '--list', *self.arguments)
-        self.count = len(listed.splitlines())
+        self.has_none = any(line.endswith(NO_TESTS) for line in listed.splitlines())
+        self.count = 0 if self.has_none else len(listed.splitlines())
         self.names = {key_of(test['cmd']): test['name']
                       for test in json.loads(self.meson('introspect', '--tests') or '[]')}
 
@@ -166,7 +169,7 @@ def main():
     parser.add_argument('--not-built', action='append', default=[], metavar='FOLDER')
     parser.add_argument('folders', nargs='*', metavar='FOLDER[=SUITE]')
     options = parser.parse_args(own)
-    folders = [Folder(word, meson) for word in options.folders]
+    folders = [folder for folder in (Folder(word, meson) for word in options.folders) if not folder.has_none]
     progress = Progress(sum(folder.count for folder in folders))
     for folder in folders:
         folder.run(progress)

@@ -122,7 +122,7 @@ static const tsr_parameter train_parameters[] = {
      .argument = "SIZE",
      .example = "4GiB",
      .help = "Memory that the run may use, such as 4GiB (default: unlimited). A run that needs "
-             "more ends where it was predicted to, and tells what the memory was used for."},
+             "more ends where it was predicted to, and prints what the memory was used for."},
     {.name = "by",
      .kind = TSR_PARAMETER_CHOICE,
      .argument = "WHAT",

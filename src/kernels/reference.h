@@ -11,6 +11,7 @@
 #ifndef TSR_KERNELS_REFERENCE_H
 #define TSR_KERNELS_REFERENCE_H
 
+#include <assert.h>
 #include <stddef.h>
 
 #include "kernels/kernel.h"
@@ -44,6 +45,7 @@ static inline uint64_t tsr__strided_at(const tsr__strided *v, uint64_t a, uint64
 }
 /* Where row `row` of all leading dimensions begins. */
 static inline uint64_t tsr__strided_row(const tsr__strided *v, uint64_t row) {
+  assert(v->dim[1] && v->dim[2]);
   uint64_t c = row % v->dim[2], b = row / v->dim[2];
   return tsr__strided_at(v, b / v->dim[1], b % v->dim[1], c, 0);
 }

@@ -24,7 +24,7 @@ typedef TSR__VECTOR(tsr__weight) tsr__weight_list;
 int tsr__weights_list(const tsr__program *program, tsr__weight_list *out, tsr_error *error);
 
 /* The array of a parameter. Fails with TSR_ERROR_FORMAT if it is absent or has another shape than the
- * parameter, and TSR_ERROR_UNSUPPORTED if its type is none of floating point; the message names it. */
+ * parameter, and TSR_ERROR_UNSUPPORTED if its type is not a floating-point type; the message names it. */
 int tsr__weights_find(const tsr__program *program, const tsr__weight *weight,
                       const tsr__weight_files *files, const tsr__array **array,
                       const tsr__safetensors **file, tsr_error *error);

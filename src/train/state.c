@@ -135,7 +135,7 @@ static int find_state(const tsr__saved *saved, const tsr__program *p, tsr__tenso
 
 static int read_state(const tsr__saved *saved, const tsr__program *p, const tsr__executor *executor,
                       tsr__tensor_id tensor, const char *name, tsr_error *error) {
-  const tsr__array *array;
+  const tsr__array *array = NULL;
   int status = find_state(saved, p, tensor, name, &array, error);
   if (status) return status;
   tsr__kernel_tensor to = tsr__executor_tensor(executor, tensor);
@@ -220,8 +220,8 @@ int tsr__saved_check(const tsr__saved *saved, const tsr__program *p,
 
 int tsr__saved_load(const tsr__saved *saved, const tsr__program *p, const tsr__weight_list *weights,
                     const tsr__executor *executor, tsr_error *error) {
-  const tsr__array *array;
-  const tsr__safetensors *file;
+  const tsr__array *array = NULL;
+  const tsr__safetensors *file = NULL;
   state_tensor scaler[2];
   int status = 0;
   for (size_t i = 0; status == 0 && saved->weights.file_count && i < weights->count; i++) {
@@ -239,7 +239,7 @@ int tsr__saved_restore(const tsr__saved *saved, const tsr__program *p,
                        const tsr__weight_list *weights, const tsr__executor *executor,
                        tsr__tensor_id tensor, tsr_error *error) {
   const tsr__tape *tape = p->tape;
-  state_tensor states[3];
+  state_tensor states[3] = {{.tensor = tensor}};
   assert(saved->training_path);
   for (size_t i = 0; i < tape->states.count; i++) {
     const tsr__optimizer_state *state = &tape->states.items[i];

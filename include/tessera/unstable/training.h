@@ -2,7 +2,7 @@
  *
  * The same model, the same options and the same schedule: each step allocates what was predicted, and
  * each kernel computes. Data is a text, whose bytes are the tokens, or a file of tokens; weights begin
- * random, as transformers initialises them. The learning rate is constant.
+ * random, as transformers initialises them, unless a file has them.
  *
  *   tsr_training training;
  *   tsr_simulate_options run = TSR_OPTIONS_INIT(tsr_simulate_options);
@@ -185,8 +185,7 @@ typedef struct tsr_sample_options {
   const int64_t *prompt; /* at least one token; borrowed */
   size_t prompt_count;
   uint64_t count; /* tokens to add */
-  uint64_t
-      context; /* the model sees so many tokens at most (its positions, or 1024 if they are more) */
+  uint64_t context; /* the most tokens that the model sees at a time (its positions, 1024 at most) */
   double temperature; /* logits are divided by it; 0: the most likely token each time */
   uint64_t top_k;     /* choose among the most likely ones, this many of them (all) */
   uint64_t seed;
