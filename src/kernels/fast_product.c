@@ -330,13 +330,14 @@ static void multiply_panel(panel *n, uint64_t batch, uint64_t head) {
   if (p->has_more) n->more = slice_of(p, p->more, batch, head);
   if (p->has_more) join_rows(&n->more);
   if (!p->depth) multiply_nothing(n);
-  for (uint64_t h = head * p->share[0]; h < (head + 1) * p->share[0]; h++) {
+  assert(p->share[0]);
+  for (uint64_t i = 0; i < p->share[0]; i++) {
+    uint64_t h = head * p->share[0] + i;
     n->a = slice_of(p, p->a, batch, h);
     n->b = slice_of(p, p->b, batch, h / p->share[1]);
     join_rows(&n->a);
     join_rows(&n->b);
-    for (uint64_t k = 0; k < p->depth; k += PIECE)
-      multiply_piece(n, k, k == 0 && h == head * p->share[0]);
+    for (uint64_t k = 0; k < p->depth; k += PIECE) multiply_piece(n, k, k == 0 && i == 0);
   }
   for (size_t i = 0; n->sums && i < n->rows; i++)
     unit_store(&n->to, row_at(&n->to, n->first_row + i) + n->first_column * n->to.stride[3],

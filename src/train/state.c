@@ -93,6 +93,7 @@ static tsr__kernel_tensor part_of(const tsr__kernel_tensor *whole, uint64_t firs
 /* An array into a tensor without gaps, of the same number of elements; other types are converted. */
 static int read_array(const tsr__safetensors *file, const tsr__array *array,
                       const tsr__kernel_tensor *to, tsr_error *error) {
+  assert(array);
   uint64_t total = tsr__shape_elements(to->layout.shape), each = tsr__array_type_bytes(array->type),
            most = PIECE_BYTES / each;
   int dtype = tsr__weight_dtype(array->type);

@@ -8,6 +8,7 @@
 #include "graph/validate.h"
 #include "models/program.h"
 #include "test_support.h"
+#include "train/fill.h"
 
 /* Sanitizers make kernels slow: fewer trials then, and none that only compare numbers. */
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
@@ -26,8 +27,26 @@ typedef struct training {
   tsr_model *model;
   tsr__tape tape;
   tsr__program program;
-  tsr__execute_options options; /* context, load, batch and step are the test's */
+  tsr__execute_options options;  /* batch and step are the test's, and perhaps context and load */
+  const tsr__executor *executor; /* while it loads */
+  uint64_t filled;               /* tensors */
 } training;
+
+/* Fill a tensor as a run does: see tsr__program_initials. */
+static inline void training_fill(void *context, tsr__tensor_id tensor, tsr__initial_kind kind,
+                                 double number) {
+  training *t = context;
+  tsr__fill(t->executor, tensor, kind, number, ++t->filled);
+}
+
+/* Fill all of them. */
+static inline int training_load(void *context, const tsr__executor *executor, tsr_error *error) {
+  training *t = context;
+  (void)error;
+  t->executor = executor;
+  tsr__program_initials(&t->program, training_fill, t);
+  return 0;
+}
 
 /* `json`: a config.json. `run` must outlive the training, which is closed either way. False if the options
  * do not suit the model, which is found before anything runs. */
@@ -55,7 +74,9 @@ static inline bool training_open(training *t, const char *json, const tsr__run_o
                                                   .epsilon = 1e-8,
                                                   .decay = 0.01},
                                       .losses = t->program.losses.items,
-                                      .loss_count = t->program.losses.count};
+                                      .loss_count = t->program.losses.count,
+                                      .context = t,
+                                      .load = training_load};
   return true;
 }
 
@@ -65,7 +86,8 @@ static inline void training_close(training *t) {
   tsr_model_free(t->model);
 }
 
-/* Write number(context, i) to each element i of a dense tensor, or read it. */
+/* Call number(context, i, value) with each element i of a dense tensor, and if `writes`, let its result be the
+ * element. */
 static inline void each_element(const tsr__kernel_tensor *t, void *context, bool writes,
                                 double (*number)(void *context, uint64_t i, double value)) {
   double value = 0;
@@ -79,10 +101,11 @@ static inline void each_element(const tsr__kernel_tensor *t, void *context, bool
     tsr__kernel_tensor one = {.data = (char *)t->data + i * tsr__dtype_bytes(t->dtype),
                               .dtype = t->dtype,
                               .layout = own.layout};
-    tsr__kernel_args copy = {.reads = {writes ? own : one}, .writes = {writes ? one : own}};
-    if (writes) value = number(context, i, 0);
-    tsr__kernel_row_of(TSR__KERNEL_TO_COPY)->reference(&copy);
-    if (!writes) number(context, i, value);
+    tsr__kernel_args read = {.reads = {one}, .writes = {own}};
+    tsr__kernel_args write = {.reads = {own}, .writes = {one}};
+    tsr__kernel_row_of(TSR__KERNEL_TO_COPY)->reference(&read);
+    value = number(context, i, value);
+    if (writes) tsr__kernel_row_of(TSR__KERNEL_TO_COPY)->reference(&write);
   }
 }
 

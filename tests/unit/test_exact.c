@@ -99,33 +99,11 @@ static void choose_plan(trial *t, tsr__plan *plan) {
 /* ---- a program ---- */
 
 typedef struct subject {
-  training t;
+  training t; /* first: the context of a run, its training, is also the subject */
   tsr__plan plan;
-  const tsr__executor *executor; /* while it loads */
   int64_t tokens[MOST_TOKENS];
   void *extra; /* of a test's own step */
 } subject;
-
-static double constant(void *context, uint64_t i, double value) {
-  (void)i, (void)value;
-  return *(double *)context;
-}
-
-/* Which numbers does not matter here, but that all are written does. */
-static void load_tensor(void *context, tsr__tensor_id tensor, tsr__initial_kind kind,
-                        double number) {
-  subject *s = context;
-  tsr__kernel_tensor t = tsr__executor_tensor(s->executor, tensor);
-  each_element(&t, (double[]){kind == TSR__INITIAL_CONSTANT ? number : 0.01}, true, constant);
-}
-
-static int load(void *context, const tsr__executor *e, tsr_error *error) {
-  subject *s = context;
-  (void)error;
-  s->executor = e;
-  tsr__program_initials(&s->t.program, load_tensor, s);
-  return 0;
-}
 
 static const int64_t *batch(void *context, uint64_t step, uint64_t micro_batch, uint32_t which) {
   (void)step, (void)micro_batch;
@@ -134,13 +112,11 @@ static const int64_t *batch(void *context, uint64_t step, uint64_t micro_batch, 
 
 /* False if the options do not suit the model. */
 static bool open_subject(subject *s, trial *t) {
-  *s = (subject){.executor = NULL};
+  *s = (subject){.extra = NULL};
   choose_plan(t, &s->plan);
   if (!training_open(&s->t, t->json, &t->run, &s->plan)) return false;
   s->t.options.settings = t->settings;
   s->t.options.steps = t->steps;
-  s->t.options.context = s;
-  s->t.options.load = load;
   s->t.options.batch = batch;
   return true;
 }

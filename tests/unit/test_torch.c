@@ -31,58 +31,33 @@ static double uniform(uint64_t key, uint64_t i) {
 }
 
 typedef struct subject {
-  training t;
-  const tsr__executor *executor;
-  uint64_t parameters, key; /* those loaded so far, and which one is being loaded */
-  double centre;
+  training t; /* first: the context of a run, its training, is also the subject */
   int64_t tokens[BATCH * SEQUENCE];
   double losses[MOST_STEPS], norms[MOST_STEPS];
   double square; /* of the gradients of a step */
 } subject;
 
-static double weight(void *context, uint64_t i, double value) {
-  const subject *s = context;
-  (void)value;
-  return s->centre + 0.1 * uniform(s->key, i);
-}
-
-static double buffer(void *context, uint64_t i, double value) {
-  double *frequencies = context; /* base and count */
-  (void)value;
-  return pow(frequencies[0], -(double)i / frequencies[1]);
-}
-
-static double causal(void *context, uint64_t i, double value) {
-  uint64_t columns = *(uint64_t *)context;
-  (void)value;
-  return i % columns <= i / columns;
-}
-
-static void load_tensor(void *context, tsr__tensor_id tensor, tsr__initial_kind kind,
+/* Parameters get the centre of their weights: what is random in a run is 0. */
+static void fill_centre(void *context, tsr__tensor_id tensor, tsr__initial_kind kind,
                         double number) {
-  subject *s = context;
-  tsr__kernel_tensor t = tsr__executor_tensor(s->executor, tensor);
-  uint64_t count = tsr__shape_elements(t.layout.shape);
-  if (tsr__tensor_at(&s->t.tape, tensor)->is_parameter) {
-    s->key = 1; /* of the first in PyTorch's order */
-    while (s->t.tape.parameters.items[s->key - 1] != tensor) s->key++;
-    s->parameters++;
-    s->centre = kind == TSR__INITIAL_CONSTANT ? number : 0;
-    each_element(&t, s, true, weight);
-  } else if (kind == TSR__INITIAL_ROTARY) {
-    each_element(&t, (double[]){number, (double)count}, true, buffer);
-  } else {
-    uint64_t columns = tsr__shape_from_end(t.layout.shape, 0);
-    assert_int_equal(kind, TSR__INITIAL_CAUSAL);
-    each_element(&t, &columns, true, causal);
-  }
+  bool is_random = kind == TSR__INITIAL_NORMAL || kind == TSR__INITIAL_UNIFORM;
+  training_fill(context, tensor, is_random ? TSR__INITIAL_CONSTANT : kind, is_random ? 0 : number);
 }
 
+static double weight(void *context, uint64_t i, double centre) {
+  return centre + 0.1 * uniform(*(uint64_t *)context, i);
+}
+
+/* The key of a parameter is its number in PyTorch's order, from 1. */
 static int load(void *context, const tsr__executor *e, tsr_error *error) {
-  subject *s = context;
+  training *t = context;
   (void)error;
-  s->executor = e;
-  tsr__program_initials(&s->t.program, load_tensor, s);
+  t->executor = e;
+  tsr__program_initials(&t->program, fill_centre, t);
+  for (uint64_t key = 1; key <= t->tape.parameters.count; key++) {
+    tsr__kernel_tensor parameter = tsr__executor_tensor(e, t->tape.parameters.items[key - 1]);
+    each_element(&parameter, &key, true, weight);
+  }
   return 0;
 }
 
@@ -127,16 +102,14 @@ static void train(subject *s, const char *json, tsr_simulate_dtype dtype, uint64
                            .dtype = dtype,
                            .attention = is_eager ? TSR_ATTENTION_EAGER : TSR_ATTENTION_SDPA,
                            .no_kv_cache = true};
-  *s = (subject){.parameters = 0};
+  *s = (subject){.square = 0};
   assert_true(training_open(&s->t, json, &run, NULL));
   s->t.options.steps = steps;
-  s->t.options.context = s;
   s->t.options.load = load;
   s->t.options.batch = batch;
   s->t.options.step = note_step;
   if (tsr__execute(&s->t.tape, &s->t.options, &out, &error)) fail_msg("%s", error.message);
   assert_int_equal(out.steps_done, steps);
-  assert_int_equal(s->parameters, s->t.tape.parameters.count);
   training_close(&s->t);
 }
 
@@ -172,12 +145,20 @@ static void check_near(const char *what, uint64_t step, double got, double want,
     fail_msg("%s of step %" PRIu64 ": %.9g, PyTorch has %.9g", what, step, got, want);
 }
 
-static void in_fp32(const char *model, const char *json) {
+/* What a test trains. */
+typedef struct family {
+  const char *name, *json;
+} family;
+
+static family gpt2_family = {"gpt2", gpt2}, llama_family = {"llama", llama};
+
+static void in_fp32(void **state) {
+  const family *f = *state;
   recorded want;
   subject s;
-  read_recorded(&want, model, "fp32");
+  read_recorded(&want, f->name, "fp32");
   assert_int_equal(want.steps, 20);
-  train(&s, json, TSR_SIMULATE_FP32, want.steps);
+  train(&s, f->json, TSR_SIMULATE_FP32, want.steps);
   for (uint64_t i = 0; i < want.steps; i++) {
     check_near("the loss", i + 1, s.losses[i], want.losses[i], 1e-4);
     check_near("the gradients' norm", i + 1, s.norms[i], want.norms[i], 1e-4);
@@ -186,42 +167,24 @@ static void in_fp32(const char *model, const char *json) {
 
 #if !IS_SANITIZED
 /* Sums are rounded at other places here, so single steps drift apart. */
-static void in_bf16(const char *model, const char *json) {
+static void in_bf16(void **state) {
+  const family *f = *state;
   recorded want;
   subject s;
-  read_recorded(&want, model, "bf16");
+  read_recorded(&want, f->name, "bf16");
   assert_int_equal(want.steps, 200);
-  train(&s, json, TSR_SIMULATE_BF16, want.steps);
+  train(&s, f->json, TSR_SIMULATE_BF16, want.steps);
   check_near("the loss", want.steps, s.losses[want.steps - 1], want.losses[want.steps - 1], 0.01);
-}
-#endif
-
-static void gpt2_fp32(void **state) {
-  (void)state;
-  in_fp32("gpt2", gpt2);
-}
-static void llama_fp32(void **state) {
-  (void)state;
-  in_fp32("llama", llama);
-}
-#if !IS_SANITIZED
-static void gpt2_bf16(void **state) {
-  (void)state;
-  in_bf16("gpt2", gpt2);
-}
-static void llama_bf16(void **state) {
-  (void)state;
-  in_bf16("llama", llama);
 }
 #endif
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-    cmocka_unit_test(gpt2_fp32),
-    cmocka_unit_test(llama_fp32),
+    {"gpt2_fp32", in_fp32, NULL, NULL, &gpt2_family},
+    {"llama_fp32", in_fp32, NULL, NULL, &llama_family},
 #if !IS_SANITIZED
-    cmocka_unit_test(gpt2_bf16),
-    cmocka_unit_test(llama_bf16),
+    {"gpt2_bf16", in_bf16, NULL, NULL, &gpt2_family},
+    {"llama_bf16", in_bf16, NULL, NULL, &llama_family},
 #endif
   };
   return cmocka_run_group_tests_name("torch", tests, NULL, NULL);

@@ -185,7 +185,8 @@ typedef struct tsr_sample_options {
   const int64_t *prompt; /* at least one token; borrowed */
   size_t prompt_count;
   uint64_t count; /* tokens to add */
-  uint64_t context; /* the most tokens that the model sees at a time (its positions, 1024 at most) */
+  uint64_t
+      context; /* the most tokens that the model sees at a time (its positions, 1024 at most) */
   double temperature; /* logits are divided by it; 0: the most likely token each time */
   uint64_t top_k;     /* choose among the most likely ones, this many of them (all) */
   uint64_t seed;
