@@ -17,7 +17,8 @@
  *
  * Numbers are packed in words of 32 bits: an fp32 number, to which 16-bit ones are widened; or, with
  * the instructions for products of bf16, two bf16 numbers that are neighbours along k, which are
- * multiplied and added in fp32. What is packed is on the stack: 256 KiB for rows, 32 KiB for a strip,
+ * multiplied and added in fp32. These serve where one operand is bf16 and the other bf16 or fp32, which is
+ * rounded as it is packed: so weights in fp32 need no copy in bf16. What is packed is on the stack: 256 KiB for rows, 32 KiB for a strip,
  * and 256 KiB for sums of results that are not fp32. */
 #include "kernels/unit_fast.h"
 
@@ -159,10 +160,28 @@ static void load_words(const tsr__strided *m, uint64_t row, uint64_t first, size
     unit_load(m, at + first * m->stride[3], m->stride[3], count, (float *)(void *)out);
 }
 
-/* ... of two stored rows, as words of two; the second may be missing. */
+/* The same of fp32 numbers, rounded. */
+static void round_pairs(const tsr__strided *m, uint64_t row, bool has_second, uint64_t first,
+                        size_t count, uint32_t *out) {
+  uint64_t stride = m->stride[3];
+  const float *low = (const float *)m->data + row_at(m, row) + first * stride;
+  const float *high =
+      has_second ? (const float *)m->data + row_at(m, row + 1) + first * stride : low;
+  uint32_t kept = has_second ? 0xffff0000u : 0;
+  TSR__EACH_TURN
+  for (size_t i = 0; i < count; i++)
+    out[i] = tsr__bf16_of_float(low[i * stride]) |
+             ((uint32_t)tsr__bf16_of_float(high[i * stride]) << 16 & kept);
+}
+
+/* Numbers of two stored rows, as words of two bf16 ones; the second row may be missing. */
 static void load_pairs(const tsr__strided *m, uint64_t row, bool has_second, uint64_t first,
                        size_t count, uint32_t *out) {
   uint64_t stride = m->stride[3];
+  if (m->dtype == TSR__DTYPE_F32) {
+    round_pairs(m, row, has_second, first, count, out);
+    return;
+  }
   const uint16_t *low = (const uint16_t *)m->data + row_at(m, row) + first * stride;
   const uint16_t *high =
       has_second ? (const uint16_t *)m->data + row_at(m, row + 1) + first * stride : low;
@@ -174,10 +193,27 @@ static void load_pairs(const tsr__strided *m, uint64_t row, bool has_second, uin
       out[i] = low[i * stride] | ((uint32_t)high[i * stride] << 16 & kept);
 }
 
-/* ... of one stored row, neighbours in a word; the last may be alone. */
+/* The same of fp32 numbers, rounded. */
+static void round_neighbours(const tsr__strided *m, uint64_t row, uint64_t first, size_t count,
+                             uint32_t *out) {
+  uint64_t stride = m->stride[3];
+  const float *from = (const float *)m->data + row_at(m, row) + first * stride;
+  size_t pairs = count / 2;
+  TSR__EACH_TURN
+  for (size_t i = 0; i < pairs; i++)
+    out[i] = tsr__bf16_of_float(from[2 * i * stride]) |
+             (uint32_t)tsr__bf16_of_float(from[(2 * i + 1) * stride]) << 16;
+  if (count % 2) out[pairs] = tsr__bf16_of_float(from[(count - 1) * stride]);
+}
+
+/* Numbers of one stored row, neighbours in a word; the last may be alone. */
 static void load_neighbours(const tsr__strided *m, uint64_t row, uint64_t first, size_t count,
                             uint32_t *out) {
   uint64_t stride = m->stride[3];
+  if (m->dtype == TSR__DTYPE_F32) {
+    round_neighbours(m, row, first, count, out);
+    return;
+  }
   const uint16_t *from = (const uint16_t *)m->data + row_at(m, row) + first * stride;
   size_t pairs = count / 2;
   if (stride == 1)
@@ -390,8 +426,11 @@ static void cut(product *p, struct tsr__thread_pool *pool) {
   p->panels_across = (p->columns + p->panel_columns - 1) / p->panel_columns;
 }
 
+/* Whether an operand is bf16, and the other bf16 or fp32. */
 static bool is_bf16(const tsr__kernel_args *args) {
-  return args->reads[0].dtype == TSR__DTYPE_BF16 && args->reads[1].dtype == TSR__DTYPE_BF16;
+  tsr__dtype a = args->reads[0].dtype, b = args->reads[1].dtype;
+  return (a == TSR__DTYPE_BF16 && (b == a || b == TSR__DTYPE_F32)) ||
+         (b == TSR__DTYPE_BF16 && a == TSR__DTYPE_F32);
 }
 
 static void multiply(product *p, const tsr__kernel_args *args, bool has_pairs) {

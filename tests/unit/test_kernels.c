@@ -980,6 +980,36 @@ static void fast_products(void **state) {
         check_product(&products[i], (tsr__isa)isa, is_scattered != 0);
 }
 
+/* A bf16 operand may meet one in fp32, which the instructions for bf16 round to bf16 as they read it. */
+static void mixed_products(void **state) {
+  static const tsr__shape a = S(70, 301), b = S(301, 90), to = S(70, 90);
+  const tsr__shape shapes[] = {a, b};
+  (void)state;
+  for (int isa = 0; isa <= (int)tsr__isa_best(); isa++)
+    for (uint32_t wide = 0; wide < 2; wide++)
+      for (uint32_t turned = 0; turned < 4; turned++) {
+        stored in[2], want = store_shape(&to, false, 3), got = store_shape(&to, false, 3);
+        for (uint32_t i = 0; i < 2; i++) {
+          operand o = {ANY, shapes[i]};
+          if (turned & 1U << i) o.shape = (tsr__shape)S(shapes[i].dim[1], shapes[i].dim[0]);
+          in[i] = store(&o, i == wide ? TSR__DTYPE_F32 : TSR__DTYPE_BF16, false, i);
+        }
+        tsr__kernel_args args = {.reads = {in[0].tensor, in[1].tensor},
+                                 .writes = {want.tensor},
+                                 .is_transposed = {turned & 1, turned >> 1}};
+        tsr__kernel_row_of(TSR__KERNEL_MM)->reference(&args);
+        args.writes[0] = got.tensor;
+        tsr__kernel_fast(TSR__KERNEL_MM, (tsr__isa)isa)(&args);
+        for (uint64_t i = 0; i < got.values.count; i++) {
+          double x = read_element(&got.tensor, i), y = read_element(&want.tensor, i);
+          if (!(fabs(x - y) <= (isa == TSR__ISA_AVX512_BF16 ? 0.05 : 1e-4)))
+            fail_msg("set %d, element %llu: %g and not %g", isa, (unsigned long long)i, x, y);
+        }
+        stored *all[] = {&in[0], &in[1], &want, &got};
+        for (size_t i = 0; i < 4; i++) free_stored(all[i]);
+      }
+}
+
 /* Rows do not depend on the rows beside them, and a weight's gradient is a sum of 256 tokens after
  * another: so micro-batches of 256 tokens give the gradient of the whole batch. */
 static void panels(void **state) {
@@ -1313,6 +1343,7 @@ int main(void) {
                                      cmocka_unit_test(fast_products),
                                      cmocka_unit_test(fast_kernels),
                                      cmocka_unit_test(functions),
+                                     cmocka_unit_test(mixed_products),
                                      cmocka_unit_test(panels)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
