@@ -12,7 +12,7 @@
 #include "models/model.h"
 
 typedef struct tsr__config {
-  const json_t *root; /* an object; not owned */
+  const json_t *root; /* an object, or NULL: every key is absent; not owned */
   tsr_error *error;
   int status; /* sticky */
 } tsr__config;

@@ -10,12 +10,15 @@
 
 typedef struct setter {
   const tsr__program *program;
-  void (*set)(void *context, tsr__tensor_id tensor, tsr__initial_kind kind, double number);
+  void (*set)(void *context, tsr__tensor_id tensor, const tsr__initial_value *initial);
   void *context;
 } setter;
 
 static void set(const setter *s, tsr__tensor_id tensor, tsr__initial_kind kind, double number) {
-  if (tensor) s->set(s->context, tensor, kind, number);
+  const tsr__program *p = s->program;
+  const tsr__initial_value initial = {
+      .kind = kind, .number = number, .rotary = &p->model->rotary, .sequence = p->sequence};
+  if (tensor) s->set(s->context, tensor, &initial);
 }
 
 static void set_norm(const setter *s, const tsr__model_norm *norm) {
@@ -55,7 +58,7 @@ static void set_added(const setter *s, const tsr__model_linear *linear) {
 
 void tsr__program_initials(const tsr__program *p,
                            void (*call)(void *context, tsr__tensor_id tensor,
-                                        tsr__initial_kind kind, double number),
+                                        const tsr__initial_value *initial),
                            void *context) {
   const setter s = {p, call, context};
   const tsr_model *m = p->model;
@@ -66,7 +69,7 @@ void tsr__program_initials(const tsr__program *p,
   set_norm(&s, &p->last_norm);
   if (!m->is_tied) set_linear(&s, &p->head, m->initial_deviation);
   for (uint64_t i = 0; i < m->module_count * m->layers; i++) set_added(&s, &p->added[i]);
-  set(&s, p->frequencies, TSR__INITIAL_ROTARY, m->rotary_base);
+  set(&s, p->frequencies, TSR__INITIAL_ROTARY, 0);
   set(&s, p->loss_scale, TSR__INITIAL_CONSTANT, 65536);
   set(&s, p->good_steps, TSR__INITIAL_CONSTANT, 0);
 }

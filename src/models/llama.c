@@ -8,7 +8,6 @@
  *
  * See gpt2.c for how functions and variables are written. */
 #include <assert.h>
-#include <string.h>
 
 #include "models/program.h"
 
@@ -37,20 +36,6 @@ static void check_config(tsr__config *config, const tsr_model *model) {
     tsr__config_refuse(config, TSR_ERROR_UNSUPPORTED, "quantization_config", "is not modelled");
 }
 
-/* "rope_parameters" is what newer versions of transformers write; its scaling may be none. */
-static void read_rotary(tsr__config *config, tsr_model *model) {
-  const json_t *parameters = tsr__config_find(config, "rope_parameters");
-  const json_t *scaling = tsr__config_find(config, "rope_scaling");
-  if (!scaling) scaling = parameters;
-  const char *type = json_string_value(json_object_get(scaling, "rope_type"));
-  if (!type) type = json_string_value(json_object_get(scaling, "type"));
-  tsr__config inner = {parameters, config->error, config->status};
-  model->rotary_base = tsr__config_number(config, "rope_theta", 10000);
-  if (parameters) model->rotary_base = tsr__config_number(&inner, "rope_theta", model->rotary_base);
-  model->scales_rotary = type && strcmp(type, "default") != 0;
-  if (parameters) config->status = inner.status;
-}
-
 static void read_config(tsr__config *config, tsr_model *model) {
   tsr__model_class class = model->class;
   uint64_t kv_heads = defaults[class].kv_heads;
@@ -69,7 +54,7 @@ static void read_config(tsr__config *config, tsr_model *model) {
   model->uses_cache = tsr__config_bool(config, "use_cache", true);
   model->attention_dropout = tsr__config_dropout(config, "attention_dropout", 0);
   model->epsilon = tsr__config_epsilon(config, "rms_norm_eps", 1e-6);
-  read_rotary(config, model);
+  tsr__rotary_read(config, model->head_width, model->positions, &model->rotary);
   model->has_qkv_bias = class == TSR__CLASS_QWEN2;
   if (class == TSR__CLASS_LLAMA) {
     model->has_qkv_bias = model->has_out_bias = tsr__config_bool(config, "attention_bias", false);
@@ -193,7 +178,9 @@ static tsr__tensor_id block(tsr__program *p, uint32_t index, tsr__tensor_id hidd
 static void rotary_table(tsr__program *p) {
   tsr__tape *t = p->tape;
   tsr__tensor_id tables[TSR__OP_OUTPUTS];
-  tsr__op_attributes attributes = {.features = p->model->head_width, .dtype = (uint8_t)p->dtype};
+  tsr__op_attributes attributes = {.features = p->model->head_width,
+                                   .factor = p->model->rotary.magnitude,
+                                   .dtype = (uint8_t)p->dtype};
   tsr__scope_enter(t, TSR__PLACE_ROTARY_TABLE);
   p->cosine = tsr__op_apply(t, TSR__OP_ROTARY_TABLE, &attributes,
                             (tsr__tensor_id[]){p->position_ids, p->frequencies}, 2, tables);

@@ -44,11 +44,14 @@ static const struct {
                      "position_embeddings\":131072,"
                      "\"hidden_size\":16384,\"intermediate_size\":53248,\"num_hidden_layers\":126,"
                      "\"num_attention_heads\":128,\"num_key_value_heads\":8}"},
-    {"llama-3.2-1b", "{\"model_type\":\"llama\",\"rope_theta\":500000,\"vocab_size\":128256,\"max_"
-                     "position_embeddings\":131072,"
-                     "\"hidden_size\":2048,\"intermediate_size\":8192,\"num_hidden_layers\":16,"
-                     "\"num_attention_heads\":32,\"num_key_value_heads\":8,\"head_dim\":64,"
-                     "\"tie_word_embeddings\":true,\"rope_scaling\":{\"rope_type\":\"llama3\"}}"},
+    {"llama-3.2-1b",
+     "{\"model_type\":\"llama\",\"rope_theta\":500000,\"vocab_size\":128256,\"max_"
+     "position_embeddings\":131072,"
+     "\"hidden_size\":2048,\"intermediate_size\":8192,\"num_hidden_layers\":16,"
+     "\"num_attention_heads\":32,\"num_key_value_heads\":8,\"head_dim\":64,"
+     "\"tie_word_embeddings\":true,\"rope_scaling\":{\"rope_type\":\"llama3\",\"factor\":32,"
+     "\"low_freq_factor\":1,\"high_freq_factor\":4,"
+     "\"original_max_position_embeddings\":8192}}"},
     {"mistral-7b", "{\"model_type\":\"mistral\"}"},
     {"qwen2.5-7b",
      "{\"model_type\":\"qwen2\",\"rope_theta\":1000000,\"vocab_size\":152064,\"hidden_size\":3584,"
@@ -191,6 +194,14 @@ int tsr_model_named(const char *name, tsr_model **out, tsr_error *error) {
       "no model '%s'; the models are gpt2, gpt2-medium, gpt2-large, gpt2-xl, llama-2-7b, -13b, "
       "-70b, llama-3-8b, -70b, -405b, llama-3.2-1b, mistral-7b, qwen2.5-7b, gpt2-bytes",
       name);
+}
+
+int tsr__model_check_computed(const tsr_model *model, tsr_error *error) {
+  if (model->rotary.type != TSR__ROTARY_UNKNOWN) return 0;
+  return tsr__fail(error, TSR_ERROR_UNSUPPORTED, TSR_OFFSET_NONE,
+                   "rotary positions of the type \"%s\" (rope_scaling) are not computed; linear, "
+                   "dynamic, yarn and llama3 are",
+                   model->rotary.name);
 }
 
 void tsr_model_free(tsr_model *model) {

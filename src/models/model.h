@@ -7,6 +7,7 @@
 
 #include <stdbool.h>
 
+#include "models/rotary.h"
 #include "tessera/model.h"
 
 /* Values of model_type; see family.h for the family of each. */
@@ -46,10 +47,12 @@ struct tsr_model {
   double embedding_dropout, residual_dropout, attention_dropout; /* probabilities */
   double epsilon;                                                /* of norms */
   double initial_deviation;                                      /* of weights before training */
-  double rotary_base;                                            /* the Llama family's rope_theta */
-  bool scales_rotary; /* by rope_scaling, which memory does not depend on */
+  tsr__rotary rotary; /* of the Llama family; memory does not depend on it */
   tsr__model_module modules[TSR__MODEL_MODULES];
   size_t module_count;
 };
+
+/* Fails with TSR_ERROR_UNSUPPORTED if the model's memory can be predicted but its numbers cannot be computed. */
+int tsr__model_check_computed(const tsr_model *model, tsr_error *error);
 
 #endif

@@ -97,14 +97,21 @@ typedef enum tsr__initial_kind {
   TSR__INITIAL_NORMAL,   /* random, of mean 0; `number` is the standard deviation */
   TSR__INITIAL_UNIFORM,  /* random, between -number and number */
   TSR__INITIAL_CAUSAL,   /* true for columns up to the row */
-  TSR__INITIAL_ROTARY    /* number to the power of -i / elements */
+  TSR__INITIAL_ROTARY    /* the frequency of each pair (rotary.h) */
 } tsr__initial_kind;
+
+typedef struct tsr__initial_value {
+  tsr__initial_kind kind;
+  double number;
+  const tsr__rotary *rotary; /* of ROTARY: the model's, */
+  uint64_t sequence;         /* for sequences of that many tokens */
+} tsr__initial_value;
 
 /* Call `call` for each parameter, and each buffer that is read, with what transformers fills it with.
  * Tied weights are one. */
 void tsr__program_initials(const tsr__program *program,
                            void (*call)(void *context, tsr__tensor_id tensor,
-                                        tsr__initial_kind kind, double number),
+                                        const tsr__initial_value *initial),
                            void *context);
 
 /* ---- Declaring parts ---- */

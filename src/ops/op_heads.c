@@ -103,15 +103,20 @@ static tsr__shape table(const tsr__op_call *call) {
   return TSR__SHAPE(1, tsr__shape_elements(tsr__op_shape(call, IN(0))), call->attributes->features);
 }
 
+static double magnitude(const tsr__op_call *call) {
+  assert(call->attributes->factor > 0);
+  return call->attributes->factor;
+}
+
 static const tsr__op_step rotary_table_forward[] = {
     {RUN(TO_COPY), .to = T(0), .reads = {IN(0)}, F32, .shape = position_row},
     {VIEW(T(4), IN(1), frequency_row)},
     {RUN(BMM), .to = T(1), .reads = {T(0), T(4)}, .shape = angles, .done = {T(4)}},
     {RUN(CAT), .to = T(2), .reads = {T(1), T(1)}, .scalars = {NUMBER(-1)}, .shape = table},
     {RUN(COS), .to = T(3), .reads = {T(2)}},
-    {RUN(MUL), .to = OUT(0), .reads = {T(3)}, .scalars = {NUMBER(1)}, .done = {T(3)}},
+    {RUN(MUL), .to = OUT(0), .reads = {T(3)}, .scalars = {RULE(magnitude)}, .done = {T(3)}},
     {RUN(SIN), .to = T(3), .reads = {T(2)}},
-    {RUN(MUL), .to = OUT(1), .reads = {T(3)}, .scalars = {NUMBER(1)}, .done = {T(3)}},
+    {RUN(MUL), .to = OUT(1), .reads = {T(3)}, .scalars = {RULE(magnitude)}, .done = {T(3)}},
     {CAST(OUT(0), OUT(0)), ASKED},
     {CAST(OUT(1), OUT(1)), ASKED},
     {FREE(T(2), T(1), T(0))},

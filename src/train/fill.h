@@ -6,7 +6,7 @@
 #include "models/program.h"
 
 /* Fill a tensor that is there and has no gaps. The same key gives the same random numbers. O(elements). */
-void tsr__fill(const tsr__executor *executor, tsr__tensor_id tensor, tsr__initial_kind kind,
-               double number, uint64_t key);
+void tsr__fill(const tsr__executor *executor, tsr__tensor_id tensor,
+               const tsr__initial_value *initial, uint64_t key);
 
 #endif

@@ -91,11 +91,10 @@ typedef struct filler {
 } filler;
 
 /* Buffers only; the files have the parameters. */
-static void set_constant(void *context, tsr__tensor_id tensor, tsr__initial_kind kind,
-                         double number) {
+static void set_constant(void *context, tsr__tensor_id tensor, const tsr__initial_value *initial) {
   const filler *f = context;
   if (tsr__tensor_at(&f->s->tape, tensor)->is_parameter) return;
-  tsr__fill(f->executor, tensor, kind, number, 0);
+  tsr__fill(f->executor, tensor, initial, 0);
 }
 
 static int load(void *context, const tsr__executor *executor, tsr_error *error) {
@@ -135,10 +134,7 @@ static int check(const tsr_model *model, const tsr_sample_options *o, tsr_error 
       return tsr__fail(error, TSR_ERROR_ARGUMENT, TSR_OFFSET_NONE,
                        "token %lld of the prompt is not in the model's vocabulary of %llu tokens",
                        (long long)o->prompt[i], (unsigned long long)model->vocabulary);
-  if (model->scales_rotary)
-    return tsr__fail(error, TSR_ERROR_UNSUPPORTED, TSR_OFFSET_NONE,
-                     "scaled rotary positions (rope_scaling) are not computed yet");
-  return 0;
+  return tsr__model_check_computed(model, error);
 }
 
 /* As many places as the text will fill, if the model sees that many. */

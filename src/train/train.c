@@ -82,12 +82,12 @@ typedef struct filler {
   const tsr__executor *executor;
 } filler;
 
-static void fill(void *context, tsr__tensor_id tensor, tsr__initial_kind kind, double number) {
+static void fill(void *context, tsr__tensor_id tensor, const tsr__initial_value *initial) {
   const filler *f = context;
   bool is_read =
       f->t->saved.weights.file_count && tsr__tensor_at(&f->t->tape, tensor)->is_parameter;
   uint64_t key = tsr__random_key(f->t->weights_key, ++f->t->tensors_filled);
-  if (!is_read) tsr__fill(f->executor, tensor, kind, number, key);
+  if (!is_read) tsr__fill(f->executor, tensor, initial, key);
 }
 
 static int load(void *context, const tsr__executor *executor, tsr_error *error) {
@@ -209,12 +209,6 @@ static bool see_step(void *context, const tsr__executor *executor, const tsr__ex
 
 /* ---- what is refused ---- */
 
-static int check_model(const tsr_model *model, tsr_error *error) {
-  if (!model->scales_rotary) return 0;
-  return tsr__fail(error, TSR_ERROR_UNSUPPORTED, TSR_OFFSET_NONE,
-                   "scaled rotary positions (rope_scaling) are not computed yet");
-}
-
 static uint64_t steps_to_do(const training *t) {
   assert(t->saved.steps < t->run->steps);
   return t->run->steps - t->saved.steps;
@@ -327,7 +321,7 @@ static int train(training *t, const tsr_model *model, tsr_error *error) {
   tsr__tracer *tracer = t->options->is_recorded ? tsr__torch_new(model) : NULL;
   bool has_tracer = tracer || !t->options->is_recorded;
   int status = tsr__tape_init(&t->tape, tracer) && has_tracer ? 0 : tsr__fail_memory(error);
-  if (status == 0) status = check_model(model, error);
+  if (status == 0) status = tsr__model_check_computed(model, error);
   if (status == 0) status = tsr__program_init(&t->program, model, &run, NULL, &t->tape, error);
   if (status == 0) status = open_saved(t, error);
   if (status == 0) status = open_data(t, error);

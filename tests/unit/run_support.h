@@ -33,10 +33,10 @@ typedef struct training {
 } training;
 
 /* Fill a tensor as a run does: see tsr__program_initials. */
-static inline void training_fill(void *context, tsr__tensor_id tensor, tsr__initial_kind kind,
-                                 double number) {
+static inline void training_fill(void *context, tsr__tensor_id tensor,
+                                 const tsr__initial_value *initial) {
   training *t = context;
-  tsr__fill(t->executor, tensor, kind, number, ++t->filled);
+  tsr__fill(t->executor, tensor, initial, ++t->filled);
 }
 
 /* Fill all of them. */

@@ -369,10 +369,9 @@ typedef struct loading {
   const uint64_t *addresses;
 } loading;
 
-static void touch_initial(void *context, tsr__tensor_id tensor, tsr__initial_kind kind,
-                          double number) {
+static void touch_initial(void *context, tsr__tensor_id tensor, const tsr__initial_value *initial) {
   loading *l = context;
-  (void)kind, (void)number;
+  (void)initial;
   touch_tensor(l->t, tensor, l->addresses);
 }
 

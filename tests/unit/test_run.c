@@ -83,7 +83,9 @@ typedef struct filler {
   uint64_t tensors;
 } filler;
 
-static void fill(void *context, tsr__tensor_id tensor, tsr__initial_kind kind, double number) {
+static void fill(void *context, tsr__tensor_id tensor, const tsr__initial_value *initial) {
+  tsr__initial_kind kind = initial->kind;
+  double number = initial->number;
   filler *f = context;
   tsr__kernel_tensor t = tsr__executor_tensor(f->e, tensor);
   uint64_t count = tsr__shape_elements(t.layout.shape), key = ++f->tensors;
@@ -103,7 +105,9 @@ static void fill(void *context, tsr__tensor_id tensor, tsr__initial_kind kind, d
     case TSR__INITIAL_NORMAL: numbers[i] *= number; break;
     case TSR__INITIAL_UNIFORM: numbers[i] = (2 * numbers[i] - 1) * number; break;
     case TSR__INITIAL_CAUSAL: numbers[i] = i % columns <= i / columns; break;
-    case TSR__INITIAL_ROTARY: numbers[i] = pow(number, -(double)i / (double)count); break;
+    case TSR__INITIAL_ROTARY:
+      numbers[i] = tsr__rotary_frequency(initial->rotary, initial->sequence, i);
+      break;
     }
   }
   each_number(&t, numbers, true);

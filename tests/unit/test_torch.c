@@ -18,6 +18,12 @@ static const char llama[] =
     "{\"model_type\":\"llama\",\"vocab_size\":96,\"hidden_size\":48,\"num_hidden_layers\":2,"
     "\"num_attention_heads\":4,\"num_key_value_heads\":2,\"intermediate_size\":80,"
     "\"tie_word_embeddings\":false}";
+/* The same with stretched rotary positions. */
+static const char stretched[] =
+    "{\"model_type\":\"llama\",\"vocab_size\":96,\"hidden_size\":48,\"num_hidden_layers\":2,"
+    "\"num_attention_heads\":4,\"num_key_value_heads\":2,\"intermediate_size\":80,"
+    "\"max_position_embeddings\":24,\"rope_parameters\":{\"rope_type\":\"yarn\",\"factor\":4,"
+    "\"original_max_position_embeddings\":6,\"rope_theta\":100,\"beta_fast\":2}}";
 
 /* ---- the recipe's formulas ---- */
 
@@ -38,10 +44,10 @@ typedef struct subject {
 } subject;
 
 /* Parameters get the centre of their weights: what is random in a run is 0. */
-static void fill_centre(void *context, tsr__tensor_id tensor, tsr__initial_kind kind,
-                        double number) {
-  bool is_random = kind == TSR__INITIAL_NORMAL || kind == TSR__INITIAL_UNIFORM;
-  training_fill(context, tensor, is_random ? TSR__INITIAL_CONSTANT : kind, is_random ? 0 : number);
+static void fill_centre(void *context, tsr__tensor_id tensor, const tsr__initial_value *initial) {
+  static const tsr__initial_value zero = {.kind = TSR__INITIAL_CONSTANT};
+  bool is_random = initial->kind == TSR__INITIAL_NORMAL || initial->kind == TSR__INITIAL_UNIFORM;
+  training_fill(context, tensor, is_random ? &zero : initial);
 }
 
 static double weight(void *context, uint64_t i, double centre) {
@@ -96,7 +102,7 @@ static void train(subject *s, const char *json, tsr_simulate_dtype dtype, uint64
   tsr__execution out;
   tsr_error error = {0};
   /* In fp32, kernels of attention that need no scores take no grouped queries. */
-  bool is_eager = json == llama && dtype == TSR_SIMULATE_FP32;
+  bool is_eager = json != gpt2 && dtype == TSR_SIMULATE_FP32;
   run = (tsr__run_options){.batch = BATCH,
                            .sequence = SEQUENCE,
                            .dtype = dtype,
@@ -150,7 +156,8 @@ typedef struct family {
   const char *name, *json;
 } family;
 
-static family gpt2_family = {"gpt2", gpt2}, llama_family = {"llama", llama};
+static family gpt2_family = {"gpt2", gpt2}, llama_family = {"llama", llama},
+              stretched_family = {"stretched", stretched};
 
 static void in_fp32(void **state) {
   const family *f = *state;
@@ -182,6 +189,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
     {"gpt2_fp32", in_fp32, NULL, NULL, &gpt2_family},
     {"llama_fp32", in_fp32, NULL, NULL, &llama_family},
+    {"stretched_fp32", in_fp32, NULL, NULL, &stretched_family},
 #if !IS_SANITIZED
     {"gpt2_bf16", in_bf16, NULL, NULL, &gpt2_family},
     {"llama_bf16", in_bf16, NULL, NULL, &llama_family},
