@@ -7,7 +7,7 @@
  *
  * After an op's backward, in this order: the gradients it was given are released, what it saved is
  * released, and its own gradients are passed on - stored, or added to what has arrived: in place if
- * that has no other holder, else into a new tensor (input_buffer.cpp).
+ * its storage has no other holder, else into a new tensor (input_buffer.cpp). A view's base is one.
  *
  * A gradient whose shape was broadcast is summed, and one of another type is cast, before that
  * (engine.cpp, validate_outputs). */
@@ -81,7 +81,7 @@ static void find_contributors(tsr__tape *tape, tsr__tensor_id root) {
 
 static bool is_sole(const tsr__tape *tape, tsr__tensor_id tensor) {
   const tsr__tape_tensor *t = tsr__tensor_at(tape, tensor);
-  return t->holders == 1 && tape->slots.items[t->slot].tensors == 1;
+  return t->holders == 1 && !t->has_base && tape->slots.items[t->slot].tensors == 1;
 }
 
 /* A gradient that one kernel of autograd's own makes of others. */
@@ -112,7 +112,7 @@ static tsr__tensor_id add_gradients(tsr__tape *tape, tsr__tensor_id old, tsr__te
 /* Another view of a gradient that the caller holds; the gradient itself goes. */
 static tsr__tensor_id view_gradient(tsr__tape *tape, tsr__tensor_id grad, tsr__layout layout) {
   tsr__tensor_id view = tsr__tensor_view(tape, grad, layout);
-  if (view) tsr__tensor_at(tape, view)->base = 0; /* a gradient has no gradient */
+  tsr__gradient_is_view(tape, view);
   tsr__tensor_release(tape, grad);
   return view;
 }

@@ -181,6 +181,7 @@ typedef struct tsr__op_step {
   uint8_t typed, type;                           /* another type: a register's, or a rule's */
   uint8_t lies;                                  /* tsr__op_nesting */
   uint8_t by;                                    /* the kernel that calls this one, for the stack */
+  bool is_viewed;                                /* a gradient that is handed on as a view */
   tsr__shape (*shape)(const tsr__op_call *call); /* another shape */
   tsr__layout (*view)(const tsr__op_call *call, tsr__layout layout); /* of a VIEW */
   bool (*when)(const tsr__op_call *call);      /* else the step is left out, `done` with it */
@@ -222,6 +223,9 @@ extern const tsr__op_row tsr__op_adamw_state, tsr__op_adamw_count, tsr__op_adamw
  * either's rules: `torch`, what PyTorch's kernels allocate. */
 typedef struct tsr__rule_book {
   const char *name;
+  /* A gradient that is a view keeps what it is a view of, so that no other is added to it in place:
+   * as_view of torch/csrc/autograd/VariableTypeUtils.h notes the base with gradients disabled, too. */
+  bool views_keep_bases;
   const tsr__op_row *rows[TSR__OP_KIND_COUNT];
 } tsr__rule_book;
 

@@ -192,7 +192,9 @@ static tsr__tensor_id make(tsr__op_call *call, const tsr__op_step *step) {
   tsr__tensor_id tensor = step->action == TSR__DO_ONCE
                               ? tsr__tensor_new_once(call->tape, kernel, dtype, shape)
                               : tsr__tensor_new(call->tape, kernel, dtype, shape);
-  if (tensor) tsr__tensor_at(call->tape, tensor)->layout = layout_of(call, step, shape);
+  if (!tensor) return 0;
+  tsr__tensor_at(call->tape, tensor)->layout = layout_of(call, step, shape);
+  if (step->is_viewed) tsr__gradient_is_view(call->tape, tensor);
   return tensor;
 }
 
@@ -251,8 +253,7 @@ static void view(tsr__op_call *call, const tsr__op_step *step) {
   assert(tensor && step->view);
   tsr__tensor_id made = tsr__tensor_view(call->tape, tensor,
                                          step->view(call, tsr__tensor_layout(call->tape, tensor)));
-  /* A gradient has no gradient: it is no view to autograd. */
-  if (step->to >= GRAD_IN(0)) tsr__tensor_at(call->tape, made)->base = 0;
+  if (step->to >= GRAD_IN(0)) tsr__gradient_is_view(call->tape, made);
   assign(call, step->to, made);
 }
 

@@ -52,6 +52,9 @@
 #define WIDE     .type = TSR__TYPE_WIDE
 #define PROMOTED .type = TSR__TYPE_PROMOTED
 
+/* Of a gradient: the kernel's result in another shape, or transposed. */
+#define VIEWED .is_viewed = true
+
 #define LIKE       .lies = TSR__LIES_LIKE
 #define ROWS_FIRST .lies = TSR__LIES_ROWS_FIRST
 

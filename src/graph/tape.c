@@ -164,6 +164,13 @@ tsr__tensor_id tsr__tensor_view(tsr__tape *tape, tsr__tensor_id tensor, tsr__lay
   return push_tensor(tape, &view);
 }
 
+void tsr__gradient_is_view(tsr__tape *tape, tsr__tensor_id gradient) {
+  tsr__tape_tensor *t = tsr__tensor_at(tape, gradient);
+  if (!gradient) return;
+  t->base = 0;
+  t->has_base = tape->book->views_keep_bases;
+}
+
 tsr__tensor_id tsr__tensor_reshape(tsr__tape *tape, tsr__tensor_id tensor, tsr__shape shape) {
   tsr__layout layout = tsr__tensor_layout(tape, tensor);
   if (!tensor || tape->status) return 0;

@@ -68,6 +68,7 @@ typedef struct tsr__tape_tensor {
   uint8_t dtype;           /* tsr__dtype */
   bool requires_grad;      /* a gradient is needed for it */
   bool is_parameter;
+  bool has_base; /* a gradient that autograd holds as a view: what it is a view of holds the slot too */
 } tsr__tape_tensor;
 
 /* A storage. What it is for is known for certain only when the program has ended. */
@@ -303,6 +304,9 @@ tsr__tensor_id tsr__tensor_declare(tsr__tape *tape, tsr__dtype dtype, tsr__shape
                                    tsr_category category);
 /* Other elements, or the same in another order, of the tensor's storage. */
 tsr__tensor_id tsr__tensor_view(tsr__tape *tape, tsr__tensor_id tensor, tsr__layout layout);
+/* Note that autograd made this gradient as a view of another. It has no gradient itself; by the rules of
+ * some books, what it is a view of goes on to hold the storage. */
+void tsr__gradient_is_view(tsr__tape *tape, tsr__tensor_id gradient);
 /* The same elements in another shape, which must not need a copy. */
 tsr__tensor_id tsr__tensor_reshape(tsr__tape *tape, tsr__tensor_id tensor, tsr__shape shape);
 /* (batch, rows, heads * width) as (batch, heads, rows, width). */

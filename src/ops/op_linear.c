@@ -4,7 +4,7 @@
  * transformers' Conv1D, whose weight is transposed: (inputs, outputs). Without a bias a linear is
  * an mm. Each saves its input and its weight. Their gradients (tools/autograd/derivatives.yaml):
  * the input's, then the weight's, each a matrix product; the bias's is the output's, summed over
- * rows. */
+ * rows. What autograd sees of them are views: x as a matrix, and nn.Linear's weight transposed. */
 #include "graph/table.h"
 
 static tsr__shape with_features(tsr__shape shape, uint64_t features) {
@@ -69,7 +69,7 @@ static const tsr__op_step conv1d_forward[] = {
     {.action = TSR__DO_END}};
 static const tsr__op_step conv1d_backward[] = {
     {RUN(MM), .to = GRAD_IN(1), .reads = {GRAD_OUT(0), SAVED(1)}, SECOND_TRANSPOSED, .like = IN(1),
-     .typed = GRAD_OUT(0), .within = "mm_mat1_backward"},
+     .typed = GRAD_OUT(0), VIEWED, .within = "mm_mat1_backward"},
     {RUN(MM), .to = GRAD_IN(2), .reads = {SAVED(0), GRAD_OUT(0)}, FIRST_TRANSPOSED, .like = IN(2),
      .typed = GRAD_OUT(0), .within = "mm_mat2_backward"},
     {PASS(GRAD_IN(0), GRAD_OUT(0))},
@@ -88,9 +88,9 @@ static const tsr__op_step linear_forward[] = {{RUN(ADDMM), .to = OUT(0),
                                               {.action = TSR__DO_END}};
 static const tsr__op_step linear_backward[] = {
     {RUN(MM), .to = GRAD_IN(1), .reads = {GRAD_OUT(0), SAVED(1)}, .like = IN(1),
-     .typed = GRAD_OUT(0), .within = "mm_mat1_backward"},
+     .typed = GRAD_OUT(0), VIEWED, .within = "mm_mat1_backward"},
     {RUN(MM), .to = GRAD_IN(2), .reads = {GRAD_OUT(0), SAVED(0)}, FIRST_TRANSPOSED, .like = IN(2),
-     .typed = GRAD_OUT(0), .within = "mm_mat2_backward"},
+     .typed = GRAD_OUT(0), VIEWED, .within = "mm_mat2_backward"},
     {PASS(GRAD_IN(0), GRAD_OUT(0))},
     {.action = TSR__DO_END}};
 const tsr__op_row tsr__op_linear = {.name = "linear",
@@ -112,9 +112,9 @@ static const tsr__op_step linear_plain_forward[] = {
     {.action = TSR__DO_END}};
 static const tsr__op_step linear_plain_backward[] = {
     {RUN(MM), .to = GRAD_IN(0), .reads = {GRAD_OUT(0), SAVED(1)}, .like = IN(0),
-     .typed = GRAD_OUT(0), .within = "mm_mat1_backward"},
+     .typed = GRAD_OUT(0), VIEWED, .within = "mm_mat1_backward"},
     {RUN(MM), .to = GRAD_IN(1), .reads = {GRAD_OUT(0), SAVED(0)}, FIRST_TRANSPOSED, .like = IN(1),
-     .typed = GRAD_OUT(0), .within = "mm_mat2_backward"},
+     .typed = GRAD_OUT(0), VIEWED, .within = "mm_mat2_backward"},
     {.action = TSR__DO_END}};
 const tsr__op_row tsr__op_linear_plain = {.name = "linear without bias",
                                           .node = "MmBackward0",

@@ -5,6 +5,7 @@
 
 const tsr__rule_book tsr__book_torch = {
     .name = "torch",
+    .views_keep_bases = true,
     .rows =
         {
             [TSR__OP_EMBEDDING] = &tsr__op_embedding,
