@@ -86,9 +86,9 @@ static tsr__tensor_id attention(tsr__program *p, const tsr__model_layer *layer,
   }
   tsr__tensor_id q = parts[0], k = parts[1], v = parts[2];
   if (p->uses_cache) {
-    k = tsr__program_cache(p, TSR__PLACE_CACHE_KEYS, parts[1]);
+    k = tsr__program_cache(p, TSR__PLACE_CACHE_KEYS, parts[1], parts[1]);
     tsr__scope_unbind(t, parts[1]);
-    v = tsr__program_cache(p, TSR__PLACE_CACHE_VALUES, parts[2]);
+    v = tsr__program_cache(p, TSR__PLACE_CACHE_VALUES, parts[2], k);
     tsr__scope_unbind(t, parts[2]);
   }
   tsr__tensor_id result = tsr__program_attention(p, q, k, v, layer->causal, !p->uses_cache);

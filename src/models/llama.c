@@ -123,8 +123,8 @@ static tsr__tensor_id attention(tsr__program *p, const tsr__model_layer *layer,
   q = turned[0];
   k = turned[1];
   if (p->uses_cache) {
-    k = tsr__program_cache(p, TSR__PLACE_CACHE_KEYS, turned[1]);
-    tsr__tensor_id cached = tsr__program_cache(p, TSR__PLACE_CACHE_VALUES, v);
+    k = tsr__program_cache(p, TSR__PLACE_CACHE_KEYS, turned[1], turned[1]);
+    tsr__tensor_id cached = tsr__program_cache(p, TSR__PLACE_CACHE_VALUES, v, k);
     tsr__scope_unbind(t, turned[1]);
     tsr__scope_unbind(t, v);
     v = cached;

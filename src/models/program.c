@@ -107,11 +107,13 @@ void tsr__program_positions(tsr__program *p) {
       tsr__scope_bind(p->tape, tsr__tensor_reshape(p->tape, positions, TSR__SHAPE(1, p->sequence)));
 }
 
-tsr__tensor_id tsr__program_cache(tsr__program *p, tsr__program_place place,
-                                  tsr__tensor_id states) {
+tsr__tensor_id tsr__program_cache(tsr__program *p, tsr__program_place place, tsr__tensor_id states,
+                                  tsr__tensor_id keys) {
   tsr__tape *t = p->tape;
+  tsr__dtype dtype = tsr__dtype_promote(tsr__tensor_dtype(t, states), tsr__tensor_dtype(t, keys));
+  tsr__op_attributes attributes = {.dtype = (uint8_t)dtype};
   tsr__trace_enter(t, place);
-  tsr__tensor_id cached = TSR__OP_APPLY(t, TSR__OP_CACHE, states);
+  tsr__tensor_id cached = tsr__op_apply(t, TSR__OP_CACHE, &attributes, &states, 1, NULL);
   tsr__trace_leave(t);
   tsr__tensor_hold(t, cached);
   tsr__tensor_set_category(t, cached, TSR_CATEGORY_ACTIVATION);

@@ -148,9 +148,10 @@ tsr__tensor_id tsr__program_attention(tsr__program *program, tsr__tensor_id q, t
                                       tsr__tensor_id v, tsr__tensor_id causal, bool is_packed);
 /* All blocks, from the model's body; returns the last one's result. */
 tsr__tensor_id tsr__program_blocks(tsr__program *program, tsr__tensor_id hidden);
-/* Append keys or values to the cache, which holds them. */
+/* Append keys or values to the cache, which holds them. `keys`: those that were or are appended, whose
+ * type the cache has. */
 tsr__tensor_id tsr__program_cache(tsr__program *program, tsr__program_place place,
-                                  tsr__tensor_id states);
+                                  tsr__tensor_id states, tsr__tensor_id keys);
 /* program->mask, if the attention needs one. */
 void tsr__program_mask(tsr__program *program);
 /* One step of the optimizer, and of a gradient scaler (optimizer.c). */

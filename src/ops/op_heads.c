@@ -50,10 +50,14 @@ const tsr__op_row tsr__op_split = {.name = "split",
                                    .forward = split_forward,
                                    .backward = split_backward};
 
-/* ---- cache: keys or values, appended to none ---- */
+/* ---- cache: keys or values, appended to none; `dtype` is the cache's ----
+ *
+ * DynamicCache begins with empty tensors of the keys' type, and cat makes of both what holds both: under
+ * autocast, keys that rotary positions made fp32 turn values into fp32 too. */
 
 static const tsr__op_step cache_forward[] = {
-    {RUN(CAT), .to = OUT(0), .reads = {IN(0)}, .scalars = {NUMBER(-2)}}, {.action = TSR__DO_END}};
+    {RUN(CAT), .to = OUT(0), .reads = {IN(0)}, .scalars = {NUMBER(-2)}, ASKED},
+    {.action = TSR__DO_END}};
 static const tsr__op_step cache_backward[] = {{PASS(GRAD_IN(0), GRAD_OUT(0))},
                                               {.action = TSR__DO_END}};
 const tsr__op_row tsr__op_cache = {.name = "key-value cache",

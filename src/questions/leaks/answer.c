@@ -8,11 +8,13 @@
  *   optimizer state    +S     .     .     .                       S S S S       grows once
  *   cache of two       +c    +c  +c-c  +c-c                       c 2c 2c 2c    stops
  *   leak               +l    +l    +l    +l                       l 2l 3l 4l
+ *   both, one stack    G+l  G+l-G G+l-G G+l-G                     G+l G+2l ...
  *
  * Changes are grouped by stack (allocations without one by size) and put in order of step. A group
  * leaks when, since it last shrank, it has grown in three steps or more, in bytes and in count, and
- * has not stopped: the time since it last grew is shorter than its longest pause so far. Categories
- * play no part. */
+ * has not stopped: the time since it last grew is shorter than its longest pause so far. What its
+ * second growth replaces - G of the last line - stood there after the first one, and is no part of
+ * what leaks. Categories play no part. */
 #include <assert.h>
 #include <stdlib.h>
 
@@ -126,16 +128,36 @@ static int64_t signed_bytes(uint64_t bytes) {
   return bytes > INT64_MAX / 2 ? INT64_MAX / 2 : (int64_t)bytes;
 }
 
-static void grow(growth *g, uint32_t step, int64_t bytes, int64_t count, uint32_t birth) {
+/* What a group gains in a step, and how much it frees for that. */
+typedef struct gain {
+  int64_t bytes, count;
+  int64_t freed_bytes, freed_count;
+  uint32_t birth; /* of the step's first allocation */
+} gain;
+
+/* The first growth, without what the second one replaced. */
+static void leave_out_replaced(growth *g, const gain *second) {
+  assert(g->steps == 1);
+  if (second->freed_count >= g->count || second->freed_bytes >= g->bytes) {
+    *g = (growth){0};
+    return;
+  }
+  g->bytes -= second->freed_bytes;
+  g->count -= second->freed_count;
+}
+
+static void grow(growth *g, uint32_t step, const gain *gained) {
+  int64_t bytes = gained->bytes, count = gained->count;
   assert(!g->steps || step > g->last);
   if (bytes == 0 && count == 0) return;
   if (bytes <= 0 || count <= 0) {
     *g = (growth){0};
     return;
   }
+  if (g->steps == 1) leave_out_replaced(g, gained);
   if (!g->steps) {
     g->first = g->last = step;
-    g->birth = birth;
+    g->birth = gained->birth;
   } else if (step - g->last > g->longest_pause) {
     g->longest_pause = step - g->last;
   }
@@ -167,18 +189,30 @@ static bool add_leak(finder *f, const growth *g, uint32_t group) {
   return TSR__VECTOR_PUSH(&f->leaks, leak) && TSR__VECTOR_PUSH(&f->groups, group);
 }
 
+/* The changes of one group in one step, from the i-th on. Returns the first that is not one. */
+static size_t add_up(const finder *f, size_t i, gain *gained) {
+  const change *c = &f->changes.items[i];
+  size_t past = i;
+  *gained = (gain){.birth = c->birth};
+  for (; past < f->changes.count; past++) {
+    const change *other = &f->changes.items[past];
+    int64_t bytes = signed_bytes(other->bytes);
+    if (other->group != c->group || other->step != c->step) break;
+    gained->bytes += other->is_gone ? -bytes : bytes;
+    gained->count += other->is_gone ? -1 : 1;
+    gained->freed_bytes += other->is_gone ? bytes : 0;
+    gained->freed_count += other->is_gone;
+  }
+  return past;
+}
+
 static bool judge(finder *f) {
   growth g = {0};
   for (size_t i = 0, past; i < f->changes.count; i = past) {
     const change *c = &f->changes.items[i];
-    int64_t bytes = 0, count = 0;
-    for (past = i; past < f->changes.count; past++) {
-      const change *other = &f->changes.items[past];
-      if (other->group != c->group || other->step != c->step) break;
-      bytes += other->is_gone ? -signed_bytes(other->bytes) : signed_bytes(other->bytes);
-      count += other->is_gone ? -1 : 1;
-    }
-    grow(&g, c->step, bytes, count, c->birth);
+    gain gained;
+    past = add_up(f, i, &gained);
+    grow(&g, c->step, &gained);
     bool is_last = past == f->changes.count || f->changes.items[past].group != c->group;
     if (is_last && is_leak(f, &g) && !add_leak(f, &g, c->group)) return false;
     if (is_last) g = (growth){0};

@@ -1,0 +1,82 @@
+#!/usr/bin/env python3
+"""`tessera simulate` against what PyTorch allocates: training steps of transformers' models, traced on fake CUDA tensors.
+
+usage: pytorch.py --tessera PATH --work FOLDER
+
+The figures are in ../shared next to the checkout; without it, the test is skipped. They have what ops return: not cuBLAS's
+workspaces, which are left out here too. Bytes as requested, at the peak of each phase over two steps. Prints TAP."""
+import argparse
+import json
+import pathlib
+import subprocess
+import sys
+
+from support import SNAPSHOTS, Skip, expect, run_tests
+
+EXPECTED = SNAPSHOTS.parent / 'expected' / 'pytorch-2.9.1.jsonl'
+FAMILIES = ('gpt2', 'llama', 'mistral', 'qwen2')
+# Small tensors that masks of eager attention take differ: a few numbers.
+TOLERANCE = 64
+OPTIONS = {'dtype': '--dtype', 'attention': '--attention', 'optimizer': '--optimizer', 'accumulate': '--accumulate'}
+CHECKPOINTS = {'reentrant': ['--checkpoint', 'full']}
+
+
+def rows():
+    if not EXPECTED.exists():
+        return []
+    lines = EXPECTED.read_text(encoding='utf-8').splitlines()
+    return [row for row in map(json.loads, lines) if row.get('model_config', {}).get('model_type') in FAMILIES]
+
+
+def command_of(config, path):
+    words = ['simulate', path, '--json', '--steps', '2', '--batch', str(config['batch']), '--seq', str(config.get('seq', 512))]
+    for key, option in OPTIONS.items():
+        if key in config:
+            words += [option, str(config[key])]
+    if config.get('use_cache') is False:
+        words.append('--no-kv-cache')
+    form = config.get('checkpoint', 'none')
+    if form != 'none':
+        if form not in CHECKPOINTS:
+            raise Skip(f'{form} checkpoints are not simulated')
+        words += CHECKPOINTS[form]
+    return words
+
+
+def check(tessera, work, row):
+    path = work / 'config.json'
+    path.write_text(json.dumps(row['model_config']), encoding='utf-8')
+    done = subprocess.run([tessera, *command_of(row['config'], path)], capture_output=True, check=True)
+    device = json.loads(done.stdout)['devices'][0]
+    expect('parameters', device['parameters'], row['parameters'])
+    workspaces = sum(entry['bytes'] for entry in device['categories'] if entry['name'] == 'workspace')
+    for phase in device['phases']:
+        name = phase['name']
+        want = max(step[name]['requested'] for step in row['steps'] if name in step)
+        got = phase['requested_bytes'] - workspaces
+        if abs(got - want) > TOLERANCE:
+            raise AssertionError(f'{name}: {got:,} instead of {want:,} bytes, {100 * (got / want - 1):+.2f} %')
+
+
+def title(config):
+    model = config['model'] if isinstance(config['model'], str) else config['model']['model_type']
+    return ' '.join([model, *(f'{key}={value}' for key, value in config.items() if key != 'model')])
+
+
+def no_figures():
+    raise Skip('../shared/expected is absent')
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument('--tessera', required=True, type=pathlib.Path)
+    parser.add_argument('--work', required=True, type=pathlib.Path)
+    options = parser.parse_args()
+    options.work.mkdir(parents=True, exist_ok=True)
+    tessera = options.tessera.resolve()
+    tests = [(title(row['config']), lambda row=row: check(tessera, options.work, row)) for row in rows()]
+    return run_tests(tests or [("PyTorch's own figures", no_figures)])
+
+
+if __name__ == '__main__':
+    sys.exit(main())
