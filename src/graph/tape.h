@@ -68,7 +68,8 @@ typedef struct tsr__tape_tensor {
   uint8_t dtype;           /* tsr__dtype */
   bool requires_grad;      /* a gradient is needed for it */
   bool is_parameter;
-  bool has_base; /* a gradient that autograd holds as a view: what it is a view of holds the slot too */
+  bool
+      has_base; /* a gradient that autograd holds as a view: what it is a view of holds the slot too */
 } tsr__tape_tensor;
 
 /* A storage. What it is for is known for certain only when the program has ended. */
