@@ -181,7 +181,7 @@ typedef struct tsr__op_step {
   uint8_t typed, type;                           /* another type: a register's, or a rule's */
   uint8_t lies;                                  /* tsr__op_nesting */
   uint8_t by;                                    /* the kernel that calls this one, for the stack */
-  bool is_viewed;                                /* a gradient that is handed on as a view */
+  bool is_viewed;                                /* a gradient that is passed on as a view */
   tsr__shape (*shape)(const tsr__op_call *call); /* another shape */
   tsr__layout (*view)(const tsr__op_call *call, tsr__layout layout); /* of a VIEW */
   bool (*when)(const tsr__op_call *call);      /* else the step is left out, `done` with it */
