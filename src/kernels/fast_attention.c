@@ -428,8 +428,8 @@ static void attend(attention *a, const tsr__kernel_args *args) {
   a->lse = tsr__strided_of(&args->writes[1]);
   unit_split(args->pool, a->q.dim[0] * a->q.dim[1] * each, SIDE * a->k.dim[2], attend_blocks, a);
   end_log_sums(a);
-  tsr__put_key(&args->writes[2], args->key);
-  tsr__put_key(&args->writes[3], 0);
+  if (args->writes[2].data) tsr__put_key(&args->writes[2], args->key);
+  if (args->writes[3].data) tsr__put_key(&args->writes[3], 0);
 }
 
 void TSR__UNIT(tsr__fast_efficient)(const tsr__kernel_args *args) {
@@ -453,7 +453,7 @@ void TSR__UNIT(tsr__fast_flash)(const tsr__kernel_args *args) {
 
 static void attend_backward(attention *a, const tsr__kernel_args *args) {
   tsr__strided *gradients[] = {&a->dq, &a->dk, &a->dv};
-  a->key = tsr__get_key(&args->reads[6]);
+  if (args->reads[6].data) a->key = tsr__get_key(&args->reads[6]);
   a->out = tsr__strided_by_head(&args->reads[3], a->q.dim[1]);
   a->result = tsr__strided_by_head(&args->reads[4], a->q.dim[1]);
   a->lse = tsr__strided_of(&args->reads[5]);

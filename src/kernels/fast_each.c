@@ -146,6 +146,7 @@ EACH(reciprocal, 1, 1.0f / a)
 EACH(tanh, 1, unit_tanh(a))
 EACH(tanh_backward, 2, a *(1.0f - b * b))
 EACH(silu, 1, a *unit_sigmoid(a))
+EACH(silu_gate, 2, a *unit_sigmoid(a) * b)
 EACH(where, 3, a != 0 ? b : c)
 EACH(and, 2, (a != 0 && b != 0) ? 1.0f : 0.0f)
 EACH(not, 1, a == 0 ? 1.0f : 0.0f)
@@ -209,6 +210,37 @@ void TSR__UNIT(tsr__fast_gelu)(const tsr__kernel_args *args) {
 void TSR__UNIT(tsr__fast_gelu_backward)(const tsr__kernel_args *args) {
   run(args, 2, args->scalars[0] == 0 ? variant_exact_backward : variant_by_tanh_backward,
       tsr__reference_gelu_backward);
+}
+
+static void each_silu_gate_backward(const tile *t) {
+  const float *g = t->in[0], *gate = t->in[1], *passing = t->in[2];
+  float *to_gate = t->out[0], *to_passing = t->out[1];
+  size_t count = t->count;
+  TSR__EACH_TURN
+  for (size_t i = 0; i < count; i++) {
+    float x = gate[i], y = unit_sigmoid(x), own = g[i], other = passing[i];
+    to_gate[i] = own * other * y * (1.0f + x * (1.0f - y));
+    to_passing[i] = own * x * y;
+  }
+}
+
+void TSR__UNIT(tsr__fast_silu_gate_backward)(const tsr__kernel_args *args) {
+  run(args, 3, each_silu_gate_backward, tsr__reference_silu_gate_backward);
+}
+
+static void each_drop(const tile *t) {
+  float factor = (float)(1 / (1 - t->args->scalars[0])), keeps[UNIT_TILE];
+  const float *in = t->in[0];
+  float *out = t->out[0];
+  size_t count = t->count;
+  unit_keeps(t->args->key, t->first, count, t->args->scalars[0], keeps);
+  TSR__EACH_TURN
+  for (size_t i = 0; i < count; i++) out[i] = in[i] * (keeps[i] * factor);
+}
+
+void TSR__UNIT(tsr__fast_drop)(const tsr__kernel_args *args) {
+  assert(args->scalars[0] >= 0 && args->scalars[0] < 1);
+  run(args, 1, each_drop, tsr__reference_drop);
 }
 
 static void each_dropout(const tile *t) {

@@ -39,8 +39,8 @@ enum { LOSSES = 512 };
 
 typedef struct cross_entropy {
   tsr__strided logits, to, labels;
-  double ignored, weight, losses[LOSSES];
-  uint64_t first; /* row of losses[0] */
+  double ignored, weight, losses[LOSSES]; /* weight: of a row in the gradient */
+  uint64_t first;                         /* row of losses[0] */
 } cross_entropy;
 
 /* The log-sum-exp of a row. */
@@ -73,15 +73,17 @@ static void cross_entropy_rows(void *context, uint64_t first, uint64_t end) {
     c->losses[i] = 0;
     UNIT_EACH_TILE(column, count, c->to.dim[3]) {
       const float *x = unit_row(&c->logits, from, column, count, room);
-      float *out = unit_row_room(&c->to, to, column, other);
+      float *out = unit_row_room(&c->to, to, column, other); /* may be x */
+      uint64_t at = (uint64_t)label - column;                /* of the label in this tile */
+      float own = 0;
+      if (counts && at < count) {
+        c->losses[i] = exact - (double)x[at];
+        own = (unit_exp(x[at] - log_sum) - 1) * weight;
+      }
       TSR__EACH_TURN
       for (size_t k = 0; k < count; k++) out[k] = unit_exp(x[k] - log_sum) * weight;
       if (!counts) memset(out, 0, count * sizeof *out);
-      uint64_t at = (uint64_t)label - column; /* of the label in this tile */
-      if (counts && at < count) {
-        c->losses[i] = exact - (double)x[at];
-        out[at] = (unit_exp(x[at] - log_sum) - 1) * weight;
-      }
+      if (counts && at < count) out[at] = own;
       unit_row_done(&c->to, to, column, count, other);
     }
   }
@@ -101,13 +103,98 @@ void TSR__UNIT(tsr__fast_cross_entropy)(const tsr__kernel_args *args) {
   double loss = 0;
   for (uint64_t i = 0; i < tsr__strided_elements(&all); i++)
     counting += (double)integer_at(&all, i) != c.ignored;
-  c.weight = 1 / (double)counting;
+  double share = 1 / (double)counting;
+  c.weight = args->scalar_count > 1 ? 1 / ((double)counting * args->scalars[1]) : share;
   for (; c.first < rows; c.first += LOSSES) {
     uint64_t some = rows - c.first < LOSSES ? rows - c.first : LOSSES;
     unit_split(args->pool, some, 4 * c.to.dim[3], cross_entropy_rows, &c);
     for (uint64_t i = 0; i < some; i++) loss += c.losses[i];
   }
-  tsr__put_number(&args->writes[1], tsr__number_of(&args->reads[3]) + loss * c.weight);
+  tsr__put_number(&args->writes[1], tsr__number_of(&args->reads[3]) + loss * share);
+}
+
+/* The log-sum-exps and losses of some rows. */
+static void loss_rows(void *context, uint64_t first, uint64_t end) {
+  cross_entropy *c = context;
+  for (uint64_t i = first; i < end; i++) {
+    uint64_t row = c->first + i, from = tsr__strided_row(&c->logits, row);
+    int64_t label = integer_at(&c->labels, row);
+    bool counts = (double)label != c->ignored;
+    double exact = counts ? log_sum_of(&c->logits, from) : 0;
+    float log_sum = (float)exact, own = 0;
+    if (counts) {
+      assert(label >= 0 && (uint64_t)label < c->logits.dim[3]);
+      unit_load(&c->logits, from + (uint64_t)label * c->logits.stride[3], 1, 1, &own);
+    }
+    c->losses[i] = counts ? exact - (double)own : 0;
+    unit_store(&c->to, tsr__strided_row(&c->to, row), 1, 1, &log_sum);
+  }
+}
+
+void TSR__UNIT(tsr__fast_loss)(const tsr__kernel_args *args) {
+  if (!is_fast(&args->reads[0], &args->writes[1])) {
+    tsr__reference_loss(args);
+    return;
+  }
+  cross_entropy c = {.logits = tsr__strided_of(&args->reads[0]),
+                     .to = tsr__strided_of(&args->writes[1]),
+                     .labels = integers_of(&args->reads[1]),
+                     .ignored = args->scalars[0]};
+  uint64_t counting = 0, rows = tsr__strided_elements(&c.labels);
+  double loss = 0;
+  for (uint64_t i = 0; i < rows; i++) counting += (double)integer_at(&c.labels, i) != c.ignored;
+  for (; c.first < rows; c.first += LOSSES) {
+    uint64_t some = rows - c.first < LOSSES ? rows - c.first : LOSSES;
+    unit_split(args->pool, some, 4 * c.logits.dim[3], loss_rows, &c);
+    for (uint64_t i = 0; i < some; i++) loss += c.losses[i];
+  }
+  tsr__put_number(&args->writes[0], loss / (double)counting);
+  tsr__put_number(&args->writes[2], (double)counting);
+}
+
+typedef struct loss_slope {
+  tsr__strided logits, to, labels, sums;
+  double ignored;
+  float weight;
+} loss_slope;
+
+/* As in cross_entropy_rows, number by number. */
+static void loss_back_rows(void *context, uint64_t first, uint64_t end) {
+  const loss_slope *c = context;
+  float room[UNIT_TILE], other[UNIT_TILE];
+  for (uint64_t row = first; row < end; row++) {
+    uint64_t from = tsr__strided_row(&c->logits, row), to = tsr__strided_row(&c->to, row);
+    int64_t label = integer_at(&c->labels, row);
+    bool counts = (double)label != c->ignored;
+    float log_sum = 0, weight = counts ? c->weight : 0;
+    unit_load(&c->sums, tsr__strided_row(&c->sums, row), 1, 1, &log_sum);
+    UNIT_EACH_TILE(column, count, c->to.dim[3]) {
+      const float *x = unit_row(&c->logits, from, column, count, room);
+      float *out = unit_row_room(&c->to, to, column, other);
+      uint64_t at = (uint64_t)label - column; /* of the label in this tile */
+      float own = counts && at < count ? (unit_exp(x[at] - log_sum) - 1) * weight : 0;
+      TSR__EACH_TURN
+      for (size_t k = 0; k < count; k++) out[k] = unit_exp(x[k] - log_sum) * weight;
+      if (!counts) memset(out, 0, count * sizeof *out);
+      if (counts && at < count) out[at] = own;
+      unit_row_done(&c->to, to, column, count, other);
+    }
+  }
+}
+
+void TSR__UNIT(tsr__fast_loss_backward)(const tsr__kernel_args *args) {
+  if (!is_fast(&args->reads[0], &args->writes[0])) {
+    tsr__reference_loss_backward(args);
+    return;
+  }
+  loss_slope c = {.logits = tsr__strided_of(&args->reads[0]),
+                  .to = tsr__strided_of(&args->writes[0]),
+                  .labels = integers_of(&args->reads[1]),
+                  .sums = tsr__strided_of(&args->reads[2]),
+                  .ignored = args->scalars[0]};
+  double count = tsr__number_of(&args->reads[3]) * args->scalars[1];
+  c.weight = (float)(tsr__number_of(&args->reads[4]) / count);
+  unit_split(args->pool, tsr__strided_elements(&c.labels), 2 * c.to.dim[3], loss_back_rows, &c);
 }
 
 /* ---- embeddings ---- */
@@ -179,4 +266,75 @@ void TSR__UNIT(tsr__fast_embedding_backward)(const tsr__kernel_args *args) {
                  tsr__strided_of(&args->reads[0])};
   TSR__UNIT(tsr__fast_zeros)(args);
   unit_split(args->pool, tsr__strided_elements(&e.ids), e.table.dim[3], embed_back, &e);
+}
+
+/* ---- the same, added to what is there ---- */
+
+/* Positions of one number are a chain: the first, and from each the next. Chains are found in one walk,
+ * so that the time does not depend on how often numbers occur. */
+typedef struct chains {
+  tsr__strided table, ids, rows;
+  const int64_t *next;  /* of each position: the next one with its number, or -1 */
+  const int64_t *first; /* of each number that occurs */
+} chains;
+
+enum { EMBEDDING_PIECE = 256 };
+
+/* Pieces of 256 positions begin at zero, and are added one after another. */
+static void add_chain(const chains *c, uint64_t start, uint64_t to, uint64_t column, size_t count) {
+  float room[UNIT_TILE], total[UNIT_TILE];
+  unit_load(&c->table, to + column * c->table.stride[3], c->table.stride[3], count, total);
+  for (int64_t i = (int64_t)start; i >= 0;) {
+    float piece[UNIT_TILE] = {0};
+    int64_t end = (i / EMBEDDING_PIECE + 1) * EMBEDDING_PIECE;
+    for (; i >= 0 && i < end; i = c->next[i]) {
+      uint64_t at = tsr__strided_row(&c->rows, (uint64_t)i);
+      const float *g = unit_row(&c->rows, at, column, count, room);
+      for (size_t k = 0; k < count; k++) piece[k] += g[k];
+    }
+    for (size_t k = 0; k < count; k++) total[k] += piece[k];
+  }
+  unit_store(&c->table, to + column * c->table.stride[3], c->table.stride[3], count, total);
+}
+
+static void add_chains(void *context, uint64_t first, uint64_t end) {
+  const chains *c = context;
+  for (uint64_t i = first; i < end; i++) {
+    int64_t id = integer_at(&c->ids, i);
+    if (c->first[id] != (int64_t)i) continue;
+    uint64_t to = tsr__strided_row(&c->table, (uint64_t)id);
+    UNIT_EACH_TILE(column, count, c->table.dim[3]) {
+      add_chain(c, i, to, column, count);
+    }
+  }
+}
+
+void TSR__UNIT(tsr__fast_embedding_add)(const tsr__kernel_args *args) {
+  const tsr__kernel_args copy = {
+      .reads = {args->reads[2]}, .writes = {args->writes[0]}, .pool = args->pool};
+  if (!is_fast(&args->reads[0], &args->writes[0]) || !args->scratch[1].data) {
+    tsr__reference_embedding_add(args);
+    return;
+  }
+  int64_t *next = args->scratch[0].data, *first = args->scratch[1].data;
+  chains c = {tsr__strided_of(&args->writes[0]), integers_of(&args->reads[1]),
+              tsr__strided_of(&args->reads[0]), next, first};
+  uint64_t count = tsr__strided_elements(&c.ids);
+  assert(tsr__shape_elements(args->scratch[0].layout.shape) >= count);
+  assert(tsr__shape_elements(args->scratch[1].layout.shape) >= c.table.dim[2]);
+  if (!args->reads[2].data)
+    TSR__UNIT(tsr__fast_zeros)(args);
+  else if (args->reads[2].data != args->writes[0].data)
+    TSR__UNIT(tsr__fast_copy)(&copy);
+  for (uint64_t i = 0; i < count; i++) {
+    int64_t id = integer_at(&c.ids, i);
+    assert(id >= 0 && (uint64_t)id < c.table.dim[2]);
+    first[id] = -1;
+  }
+  for (uint64_t i = count; i-- > 0;) {
+    int64_t id = integer_at(&c.ids, i);
+    next[i] = first[id];
+    first[id] = (int64_t)i;
+  }
+  unit_split(args->pool, count, c.table.dim[3], add_chains, &c);
 }

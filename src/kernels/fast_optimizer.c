@@ -35,6 +35,22 @@ static void update_tiles(void *context, uint64_t first, uint64_t end) {
   }
 }
 
+static void update_all(update *u, const tsr__kernel_args *args) {
+  const tsr__strided model = tsr__strided_of(&args->reads[0]);
+  tsr__strided views[7];
+  bool is_there[7];
+  for (uint32_t k = 0; k < 7; k++) {
+    views[k] = tsr__strided_repeated(k < 4 ? &args->reads[k] : &args->writes[k - 4], &model);
+    is_there[k] = true;
+  }
+  tsr__strided_join(views, is_there, 7);
+  memcpy(u->from, views, sizeof u->from);
+  memcpy(u->to, views + 4, sizeof u->to);
+  u->tiles = (views[0].dim[3] + UNIT_TILE - 1) / UNIT_TILE;
+  unit_split(args->pool, tsr__strided_rows(&views[0]) * u->tiles, unit_tile(views[0].dim[3]),
+             update_tiles, u);
+}
+
 void TSR__UNIT(tsr__fast_fused_adamw)(const tsr__kernel_args *args) {
   const double *s = args->scalars;
   if (!unit_has_types(args)) {
@@ -49,21 +65,25 @@ void TSR__UNIT(tsr__fast_fused_adamw)(const tsr__kernel_args *args) {
               .rate = (float)(s[0] / (1 - pow(s[1], step))),
               .root = (float)(1 / sqrt(1 - pow(s[2], step))),
               .epsilon = (float)s[3]};
-  const tsr__strided model = tsr__strided_of(&args->reads[0]);
-  tsr__strided views[7];
-  bool is_there[7];
   assert(step >= 1);
-  for (uint32_t k = 0; k < 7; k++) {
-    views[k] = tsr__strided_repeated(k < 4 ? &args->reads[k] : &args->writes[k - 4], &model);
-    is_there[k] = true;
-  }
-  tsr__strided_join(views, is_there, 7);
-  memcpy(u.from, views, sizeof u.from);
-  memcpy(u.to, views + 4, sizeof u.to);
-  u.tiles = (views[0].dim[3] + UNIT_TILE - 1) / UNIT_TILE;
-  unit_split(args->pool, tsr__strided_rows(&views[0]) * u.tiles, unit_tile(views[0].dim[3]),
-             update_tiles, &u);
+  update_all(&u, args);
   tsr__put_number(&args->writes[3], step);
+}
+
+void TSR__UNIT(tsr__fast_adamw)(const tsr__kernel_args *args) {
+  const double *s = args->scalars;
+  if (!unit_has_types(args)) {
+    tsr__reference_adamw(args);
+    return;
+  }
+  update u = {.decayed = (float)s[0],
+              .rest_1 = (float)s[1],
+              .beta_2 = (float)s[2],
+              .rest_2 = (float)(1 - s[2]),
+              .rate = (float)-s[4],
+              .root = (float)(1 / s[3]),
+              .epsilon = (float)s[5]};
+  update_all(&u, args);
 }
 
 /* ---- loss scaling ---- */

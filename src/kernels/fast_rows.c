@@ -1,4 +1,4 @@
-/* fast_rows.c - fast kernels along rows: sums, softmax, layer norm. Compiled for each set of
+/* fast_rows.c - fast kernels along rows: sums, softmax, norms, rotary positions. Compiled for each set of
  * instructions (unit.h).
  *
  * A row's sum is in lanes within a tile, in double over tiles. A sum over rows goes by pieces of 256
@@ -12,7 +12,8 @@ enum { PIECE = 256 };
 /* ---- sums ---- */
 
 typedef struct summing {
-  tsr__strided from, to;
+  tsr__strided from, to, more; /* more: what is added, if has_more */
+  bool has_more;
   uint64_t reach[3]; /* rows that one of the result stands for, in each leading dimension */
   double scale;
 } summing;
@@ -35,6 +36,9 @@ static void sum_columns(void *context, uint64_t first, uint64_t end) {
     uint64_t row = i / tiles, column = i % tiles * UNIT_TILE;
     size_t count = unit_tile(s->to.dim[3] - column);
     memset(total, 0, sizeof total);
+    if (s->has_more)
+      unit_load(&s->more, tsr__strided_row(&s->more, row) + column * s->more.stride[3],
+                s->more.stride[3], count, total);
     for (uint64_t from = 0; from < rows; from += PIECE) {
       memset(piece, 0, sizeof piece);
       for (uint64_t k = from; k < rows && k < from + PIECE; k++) {
@@ -43,7 +47,7 @@ static void sum_columns(void *context, uint64_t first, uint64_t end) {
       }
       for (size_t n = 0; n < count; n++) total[n] += piece[n];
     }
-    for (size_t n = 0; n < count; n++) total[n] *= (float)s->scale;
+    for (size_t n = 0; s->scale != 1 && n < count; n++) total[n] *= (float)s->scale;
     unit_store(&s->to, tsr__strided_row(&s->to, row) + column * s->to.stride[3], s->to.stride[3],
                count, total);
   }
@@ -56,6 +60,11 @@ static void sum_rows(void *context, uint64_t first, uint64_t end) {
   float room[UNIT_TILE];
   for (uint64_t row = first; row < end; row++) {
     double total = 0;
+    if (s->has_more) {
+      float number = 0;
+      unit_load(&s->more, tsr__strided_row(&s->more, row), 1, 1, &number);
+      total = (double)number;
+    }
     for (uint64_t k = 0; k < rows; k++) {
       uint64_t at = summand_at(s, row, k);
       UNIT_EACH_TILE(column, count, s->from.dim[3])
@@ -69,7 +78,9 @@ static void sum_rows(void *context, uint64_t first, uint64_t end) {
 static void sum_to(const tsr__kernel_args *args, double scale) {
   summing s = {.from = tsr__strided_of(&args->reads[0]),
                .to = tsr__strided_of(&args->writes[0]),
+               .has_more = args->reads[1].data != NULL,
                .scale = scale};
+  if (s.has_more) s.more = tsr__strided_repeated(&args->reads[1], &s.to);
   uint64_t reached = 1, rows = tsr__strided_rows(&s.to);
   for (uint32_t i = 0; i < 3; i++) {
     assert(s.to.dim[i] == s.from.dim[i] || s.to.dim[i] == 1);
@@ -210,9 +221,10 @@ void TSR__UNIT(tsr__fast_log_softmax_backward)(const tsr__kernel_args *args) {
 /* ---- layer norm ---- */
 
 typedef struct norm {
-  tsr__strided gradient, x, means, factors, weight, bias, to;
-  tsr__kernel_tensor dw, db;
+  tsr__strided gradient, x, means, factors, weight, bias, to, more; /* more: added to `to` */
+  tsr__kernel_tensor dw, db, more_w, more_b;
   float epsilon;
+  bool has_means, has_bias, has_more; /* an RMS norm has neither means nor a bias */
 } norm;
 
 static float number_at(const tsr__strided *v, uint64_t at) {
@@ -223,12 +235,13 @@ static float number_at(const tsr__strided *v, uint64_t at) {
 
 static void norm_rows(void *context, uint64_t first, uint64_t end) {
   const norm *n = context;
+  static const float zeros[UNIT_TILE];
   float room[UNIT_TILE], w_room[UNIT_TILE], b_room[UNIT_TILE], other[UNIT_TILE];
   double width = (double)n->x.dim[3];
   for (uint64_t row = first; row < end; row++) {
     uint64_t at = tsr__strided_row(&n->x, row), to = tsr__strided_row(&n->to, row);
     double sum = 0, squares = 0;
-    UNIT_EACH_TILE(column, count, n->x.dim[3])
+    if (n->has_means) UNIT_EACH_TILE(column, count, n->x.dim[3])
     sum += (double)floats_sum(unit_row(&n->x, at, column, count, room), count);
     float mean = (float)(sum / width);
     UNIT_EACH_TILE(column, count, n->x.dim[3]) {
@@ -240,13 +253,14 @@ static void norm_rows(void *context, uint64_t first, uint64_t end) {
     UNIT_EACH_TILE(column, count, n->x.dim[3]) {
       const float *x = unit_row(&n->x, at, column, count, room);
       const float *w = unit_row(&n->weight, n->weight.offset, column, count, w_room);
-      const float *b = unit_row(&n->bias, n->bias.offset, column, count, b_room);
+      const float *b = zeros;
+      if (n->has_bias) b = unit_row(&n->bias, n->bias.offset, column, count, b_room);
       float *out = unit_row_room(&n->to, to, column, other);
       TSR__EACH_TURN
       for (size_t i = 0; i < count; i++) out[i] = (x[i] - mean) * factor * w[i] + b[i];
       unit_row_done(&n->to, to, column, count, other);
     }
-    unit_store(&n->means, tsr__strided_row(&n->means, row), 1, 1, &mean);
+    if (n->has_means) unit_store(&n->means, tsr__strided_row(&n->means, row), 1, 1, &mean);
     unit_store(&n->factors, tsr__strided_row(&n->factors, row), 1, 1, &factor);
   }
 }
@@ -262,23 +276,45 @@ void TSR__UNIT(tsr__fast_layer_norm)(const tsr__kernel_args *args) {
             .to = tsr__strided_of(&args->writes[0]),
             .means = tsr__strided_of(&args->writes[1]),
             .factors = tsr__strided_of(&args->writes[2]),
+            .epsilon = (float)args->scalars[0],
+            .has_means = true,
+            .has_bias = true};
+  unit_split(args->pool, tsr__strided_rows(&n.x), 3 * n.x.dim[3], norm_rows, &n);
+}
+
+void TSR__UNIT(tsr__fast_rms_norm)(const tsr__kernel_args *args) {
+  if (!unit_has_types(args)) {
+    tsr__reference_rms_norm(args);
+    return;
+  }
+  norm n = {.x = tsr__strided_of(&args->reads[0]),
+            .weight = tsr__strided_of(&args->reads[1]),
+            .to = tsr__strided_of(&args->writes[0]),
+            .factors = tsr__strided_of(&args->writes[1]),
             .epsilon = (float)args->scalars[0]};
   unit_split(args->pool, tsr__strided_rows(&n.x), 3 * n.x.dim[3], norm_rows, &n);
 }
 
-/* dx = factor * (g w - mean of g w - y * mean of g w y), y being x normalised. */
+static float mean_of(const norm *n, uint64_t row) {
+  return n->has_means ? number_at(&n->means, tsr__strided_row(&n->means, row)) : 0;
+}
+
+/* dx = factor * (g w - mean of g w - y * mean of g w y), y being x normalised; without the first mean
+ * for an RMS norm. */
 static void norm_back_rows(void *context, uint64_t first, uint64_t end) {
   const norm *n = context;
+  static const float zeros[UNIT_TILE];
   float g_room[UNIT_TILE], x_room[UNIT_TILE], w_room[UNIT_TILE], gw[UNIT_TILE], y[UNIT_TILE];
+  float own_room[UNIT_TILE];
   double width = (double)n->x.dim[3];
   for (uint64_t row = first; row < end; row++) {
     uint64_t from = tsr__strided_row(&n->gradient, row), at = tsr__strided_row(&n->x, row);
     uint64_t to = tsr__strided_row(&n->to, row);
-    float mean = number_at(&n->means, tsr__strided_row(&n->means, row));
+    float mean = mean_of(n, row);
     float factor = number_at(&n->factors, tsr__strided_row(&n->factors, row));
     double sum = 0, product = 0;
     for (int is_second = 0; is_second < 2; is_second++) {
-      float mean_g = (float)(sum / width), mean_y = (float)(product / width);
+      float mean_g = n->has_means ? (float)(sum / width) : 0, mean_y = (float)(product / width);
       UNIT_EACH_TILE(column, count, n->x.dim[3]) {
         const float *g = unit_row(&n->gradient, from, column, count, g_room);
         const float *x = unit_row(&n->x, at, column, count, x_room);
@@ -290,13 +326,26 @@ static void norm_back_rows(void *context, uint64_t first, uint64_t end) {
           product += (double)floats_dot(gw, y, count);
           continue;
         }
+        const float *own = zeros;
+        if (n->has_more)
+          own = unit_row(&n->more, tsr__strided_row(&n->more, row), column, count, own_room);
         float *out = unit_row_room(&n->to, to, column, g_room);
         TSR__EACH_TURN
-        for (size_t i = 0; i < count; i++) out[i] = factor * (gw[i] - mean_g - y[i] * mean_y);
+        for (size_t i = 0; i < count; i++)
+          out[i] = own[i] + factor * (gw[i] - mean_g - y[i] * mean_y);
         unit_row_done(&n->to, to, column, count, g_room);
       }
     }
   }
+}
+
+/* Sums of columns begin with what they are added to, or zeros. */
+static void load_column_sums(const tsr__kernel_tensor *tensor, uint64_t column, size_t count,
+                             float *sums) {
+  memset(sums, 0, count * sizeof *sums);
+  if (!tensor->data) return;
+  tsr__strided from = tsr__strided_of(tensor);
+  unit_load(&from, from.offset + column * from.stride[3], from.stride[3], count, sums);
 }
 
 static void store_column_sums(const tsr__kernel_tensor *tensor, uint64_t column, size_t count,
@@ -314,11 +363,13 @@ static void norm_back_columns(void *context, uint64_t first, uint64_t end) {
   for (uint64_t tile = first; tile < end; tile++) {
     uint64_t column = tile * UNIT_TILE;
     size_t count = unit_tile(n->x.dim[3] - column);
-    float dw[UNIT_TILE] = {0}, db[UNIT_TILE] = {0};
+    float dw[UNIT_TILE], db[UNIT_TILE];
+    load_column_sums(&n->more_w, column, count, dw);
+    load_column_sums(&n->more_b, column, count, db);
     for (uint64_t from = 0; from < rows; from += PIECE) {
       float some_w[UNIT_TILE] = {0}, some_b[UNIT_TILE] = {0};
       for (uint64_t row = from; row < rows && row < from + PIECE; row++) {
-        float mean = number_at(&n->means, tsr__strided_row(&n->means, row));
+        float mean = mean_of(n, row);
         float factor = number_at(&n->factors, tsr__strided_row(&n->factors, row));
         const float *g =
             unit_row(&n->gradient, tsr__strided_row(&n->gradient, row), column, count, g_room);
@@ -335,6 +386,19 @@ static void norm_back_columns(void *context, uint64_t first, uint64_t end) {
   }
 }
 
+/* The gradients of weight and bias, then that of x; what is added to that may be its memory. */
+static void norm_back(norm *n, const tsr__kernel_args *args, const tsr__kernel_tensor *more) {
+  uint64_t rows = tsr__strided_rows(&n->x), columns = n->x.dim[3];
+  if (n->dw.data || n->db.data)
+    unit_split(args->pool, (columns + UNIT_TILE - 1) / UNIT_TILE, rows * unit_tile(columns),
+               norm_back_columns, n);
+  if (!args->writes[0].data) return;
+  n->to = tsr__strided_of(&args->writes[0]);
+  n->has_more = more->data != NULL;
+  if (n->has_more) n->more = tsr__strided_of(more);
+  unit_split(args->pool, rows, 4 * columns, norm_back_rows, n);
+}
+
 void TSR__UNIT(tsr__fast_layer_norm_backward)(const tsr__kernel_args *args) {
   if (!unit_has_types(args)) {
     tsr__reference_layer_norm_backward(args);
@@ -346,13 +410,73 @@ void TSR__UNIT(tsr__fast_layer_norm_backward)(const tsr__kernel_args *args) {
             .factors = tsr__strided_of(&args->reads[3]),
             .weight = tsr__strided_of(&args->reads[4]),
             .dw = args->writes[1],
-            .db = args->writes[2]};
-  uint64_t rows = tsr__strided_rows(&n.x), columns = n.x.dim[3];
-  if (args->writes[0].data) {
-    n.to = tsr__strided_of(&args->writes[0]);
-    unit_split(args->pool, rows, 4 * columns, norm_back_rows, &n);
+            .db = args->writes[2],
+            .more_w = args->reads[6],
+            .more_b = args->reads[7],
+            .has_means = true};
+  norm_back(&n, args, &args->reads[5]);
+}
+
+void TSR__UNIT(tsr__fast_rms_norm_backward)(const tsr__kernel_args *args) {
+  if (!unit_has_types(args)) {
+    tsr__reference_rms_norm_backward(args);
+    return;
   }
-  if (n.dw.data || n.db.data)
-    unit_split(args->pool, (columns + UNIT_TILE - 1) / UNIT_TILE, rows * unit_tile(columns),
-               norm_back_columns, &n);
+  norm n = {.gradient = tsr__strided_of(&args->reads[0]),
+            .x = tsr__strided_of(&args->reads[1]),
+            .factors = tsr__strided_of(&args->reads[2]),
+            .weight = tsr__strided_of(&args->reads[3]),
+            .dw = args->writes[1],
+            .more_w = args->reads[5]};
+  norm_back(&n, args, &args->reads[4]);
+}
+
+/* ---- rotary positions ---- */
+
+typedef struct rotation {
+  tsr__strided from, to, cosines, sines;
+  float sign;
+} rotation;
+
+static void rotate_rows(void *context, uint64_t first, uint64_t end) {
+  const rotation *r = context;
+  uint64_t half = r->from.dim[3] / 2;
+  float x_room[UNIT_TILE], y_room[UNIT_TILE], c_room[UNIT_TILE], s_room[UNIT_TILE];
+  float x_out[UNIT_TILE], y_out[UNIT_TILE];
+  for (uint64_t row = first; row < end; row++) {
+    uint64_t from = tsr__strided_row(&r->from, row), to = tsr__strided_row(&r->to, row);
+    uint64_t c_at = tsr__strided_row(&r->cosines, row % r->from.dim[2]);
+    uint64_t s_at = tsr__strided_row(&r->sines, row % r->from.dim[2]);
+    UNIT_EACH_TILE(column, count, half) {
+      const float *x = unit_row(&r->from, from, column, count, x_room);
+      const float *y = unit_row(&r->from, from, half + column, count, y_room);
+      const float *c = unit_row(&r->cosines, c_at, column, count, c_room);
+      const float *s = unit_row(&r->sines, s_at, column, count, s_room);
+      float *to_x = unit_row_room(&r->to, to, column, x_out);
+      float *to_y = unit_row_room(&r->to, to, half + column, y_out);
+      TSR__EACH_TURN
+      for (size_t i = 0; i < count; i++) {
+        float own = x[i], other = y[i], sine = s[i] * r->sign;
+        to_x[i] = own * c[i] - other * sine;
+        to_y[i] = other * c[i] + own * sine;
+      }
+      unit_row_done(&r->to, to, column, count, x_out);
+      unit_row_done(&r->to, to, half + column, count, y_out);
+    }
+  }
+}
+
+void TSR__UNIT(tsr__fast_rotate)(const tsr__kernel_args *args) {
+  if (!unit_has_types(args)) {
+    tsr__reference_rotate(args);
+    return;
+  }
+  for (uint32_t i = 0; i < 2; i++) {
+    rotation r = {.from = tsr__strided_of(&args->reads[i]),
+                  .to = tsr__strided_of(&args->writes[i]),
+                  .cosines = tsr__strided_of(&args->reads[2]),
+                  .sines = tsr__strided_of(&args->reads[3]),
+                  .sign = (float)args->scalars[0]};
+    unit_split(args->pool, tsr__strided_rows(&r.from), r.from.dim[3], rotate_rows, &r);
+  }
 }

@@ -20,39 +20,42 @@ enum {
   TSR__KERNEL_READS = 10,
   TSR__KERNEL_WRITES = 4,
   TSR__KERNEL_SCRATCH = 4,
-  TSR__KERNEL_SCALARS = 5
+  TSR__KERNEL_SCALARS = 6
 };
 
 /* r0, r1, ...: what it reads; w0, ...: what it writes; s0, ...: its numbers. */
 typedef enum tsr__kernel {
   TSR__KERNEL_NONE,
   /* Element by element. A missing r1 is s0. */
-  TSR__KERNEL_ADD,           /* r0 + r1, or r0 + s0 * r1 where both and a number are given */
-  TSR__KERNEL_MUL,           /* r0 * r1, or s0 * r0 * r1 */
-  TSR__KERNEL_DIV,           /* r0 / r1 */
-  TSR__KERNEL_SUB,           /* r0 - r1 */
-  TSR__KERNEL_NEG,           /* -r0 */
-  TSR__KERNEL_POW,           /* r0 to the power of s0 */
-  TSR__KERNEL_SQRT,          /* the root of r0 */
-  TSR__KERNEL_RSQRT,         /* 1 over the root of r0 */
-  TSR__KERNEL_RECIPROCAL,    /* 1 / r0 */
-  TSR__KERNEL_TANH,          /* tanh r0 */
-  TSR__KERNEL_TANH_BACKWARD, /* r0 * (1 - r1 * r1), where r1 = tanh x */
-  TSR__KERNEL_COS,           /* cos r0 */
-  TSR__KERNEL_SIN,           /* sin r0 */
-  TSR__KERNEL_GELU,          /* GELU of r0: exact where s0 is 0, by tanh where it is 1 */
-  TSR__KERNEL_GELU_BACKWARD, /* r0 * its derivative at r1; s0 as above */
-  TSR__KERNEL_SILU,          /* r0 * sigmoid r0 */
-  TSR__KERNEL_SILU_BACKWARD, /* r0 * its derivative at r1 */
-  TSR__KERNEL_WHERE,         /* r1 where r0 is true, else r2; missing ones are s0, or s0 and s1 */
-  TSR__KERNEL_NE,            /* r0 != r1 */
-  TSR__KERNEL_EQ,            /* r0 == r1 */
-  TSR__KERNEL_AND,           /* r0 and r1, of booleans */
-  TSR__KERNEL_NOT,           /* not r0 */
+  TSR__KERNEL_ADD,                /* r0 + r1, or r0 + s0 * r1 where both and a number are given */
+  TSR__KERNEL_MUL,                /* r0 * r1, or s0 * r0 * r1 */
+  TSR__KERNEL_DIV,                /* r0 / r1 */
+  TSR__KERNEL_SUB,                /* r0 - r1 */
+  TSR__KERNEL_NEG,                /* -r0 */
+  TSR__KERNEL_POW,                /* r0 to the power of s0 */
+  TSR__KERNEL_SQRT,               /* the root of r0 */
+  TSR__KERNEL_RSQRT,              /* 1 over the root of r0 */
+  TSR__KERNEL_RECIPROCAL,         /* 1 / r0 */
+  TSR__KERNEL_TANH,               /* tanh r0 */
+  TSR__KERNEL_TANH_BACKWARD,      /* r0 * (1 - r1 * r1), where r1 = tanh x */
+  TSR__KERNEL_COS,                /* cos r0 */
+  TSR__KERNEL_SIN,                /* sin r0 */
+  TSR__KERNEL_GELU,               /* GELU of r0: exact where s0 is 0, by tanh where it is 1 */
+  TSR__KERNEL_GELU_BACKWARD,      /* r0 * its derivative at r1; s0 as above */
+  TSR__KERNEL_SILU,               /* r0 * sigmoid r0 */
+  TSR__KERNEL_SILU_BACKWARD,      /* r0 * its derivative at r1 */
+  TSR__KERNEL_SILU_GATE,          /* r0 * sigmoid r0 * r1: the gate, and what passes it */
+  TSR__KERNEL_SILU_GATE_BACKWARD, /* r0: gradient, r1: gate, r2: what passes; w0, w1: their gradients */
+  TSR__KERNEL_WHERE, /* r1 where r0 is true, else r2; missing ones are s0, or s0 and s1 */
+  TSR__KERNEL_NE,    /* r0 != r1 */
+  TSR__KERNEL_EQ,    /* r0 == r1 */
+  TSR__KERNEL_AND,   /* r0 and r1, of booleans */
+  TSR__KERNEL_NOT,   /* not r0 */
   TSR__KERNEL_ATTENDS, /* r0 <= r1, columns against rows; and r0 > r1 - s0 unless s0, a window, is 0 */
   TSR__KERNEL_DROPOUT,          /* w1: random booleans, true with 1 - s0; w0 = r0 * w1 / (1 - s0) */
   TSR__KERNEL_DROPOUT_BACKWARD, /* r0 * r1 * s0, where r1 is the mask */
-  TSR__KERNEL_MASKED_FILL,      /* r0, but s0 where r1 is true */
+  TSR__KERNEL_DROP, /* r0 / (1 - s0) with a chance of 1 - s0, else 0: the same draw drops the same */
+  TSR__KERNEL_MASKED_FILL, /* r0, but s0 where r1 is true */
   /* Copies and constants */
   TSR__KERNEL_TO_COPY, /* r0 in another type */
   TSR__KERNEL_CLONE,   /* r0 */
@@ -68,7 +71,7 @@ typedef enum tsr__kernel {
   TSR__KERNEL_ARANGE,     /* s0, s0 + s1, s0 + 2 * s1, ... */
   TSR__KERNEL_BATCH,      /* from the data: token ids (s0 = 0), labels (1), attention mask (2) */
   /* Over rows: along the last dimension, unless stated otherwise */
-  TSR__KERNEL_SUM,        /* r0 summed to w0's shape */
+  TSR__KERNEL_SUM, /* r0 summed to w0's shape; r1, optional, is added, and may be w0 itself */
   TSR__KERNEL_SUM_GROUPS, /* r0's heads (dimension 1) summed in groups of neighbours */
   TSR__KERNEL_MEAN,       /* r0's mean to w0's shape */
   TSR__KERNEL_MEAN_DIM,
@@ -81,13 +84,23 @@ typedef enum tsr__kernel {
   TSR__KERNEL_LAYER_NORM,           /* r0: x, r1: weight, r2: bias, s0: epsilon;
                                      * w0, w1: mean, w2: 1 over the deviation */
   TSR__KERNEL_LAYER_NORM_BACKWARD,  /* r0: gradient, r1: x, r2: mean, r3: 1 over the deviation,
-                                     * r4: weight; w0, w1, w2: gradients of x, weight, bias */
-  TSR__KERNEL_NLL_LOSS,             /* r0: log-probabilities, r1: labels, where s0 means no label;
+                                     * r4: weight; w0, w1, w2: gradients of x, weight, bias;
+                                     * r5, r6, r7, optional: added to them, and may be they */
+  TSR__KERNEL_RMS_NORM,           /* r0: x, r1: weight, s0: epsilon; w0, w1: 1 over the root of the
+                                     * mean square */
+  TSR__KERNEL_RMS_NORM_BACKWARD,  /* r0: gradient, r1: x, r2: w1 of forward, r3: weight; w0, w1:
+                                     * gradients of x and weight; r4, r5, optional: added to them */
+  TSR__KERNEL_NLL_LOSS,           /* r0: log-probabilities, r1: labels, where s0 means no label;
                                      * w0: the mean loss, w1: how many labels count */
-  TSR__KERNEL_NLL_LOSS_BACKWARD,    /* r0: zeros, r1: gradient, r2: labels, r3: their count;
+  TSR__KERNEL_NLL_LOSS_BACKWARD,  /* r0: zeros, r1: gradient, r2: labels, r3: their count;
                                      * w0: the log-probabilities' gradient, s0 as above */
-  TSR__KERNEL_EMBEDDING,            /* rows of r0 with the numbers in r1 */
-  TSR__KERNEL_EMBEDDING_BACKWARD,   /* r0: gradient, r1: the numbers */
+  TSR__KERNEL_EMBEDDING,          /* rows of r0 with the numbers in r1 */
+  TSR__KERNEL_EMBEDDING_BACKWARD, /* r0: gradient, r1: the numbers */
+  TSR__KERNEL_EMBEDDING_ADD, /* the same; r2, optional, is added, and may be w0 itself; scratch:
+                                     * integers, one for each number and one for each row of w0 */
+  TSR__KERNEL_ROTATE,        /* r0: q, r1: k (batch, heads, rows, width), turned by angles with
+                                     * cosines r2 and sines r3 (rows, width), both halves of which are
+                                     * the same; s0: 1, or -1 to turn back; w0, w1 */
   /* Matrix products. Transposed operands are marked in the run; r2, optional, is added, and may be
    * w0 itself. */
   TSR__KERNEL_ADDMM, /* r0 r1 + r2, where r2 is one row */
@@ -104,9 +117,10 @@ typedef enum tsr__kernel {
                                    * r9: row sums of gradient * result; s0-s2 as above;
                                    * w0-w2: gradients of q, k, v */
   TSR__KERNEL_FLASH,          /* r0-r2: q, k, v; s1: dropout, s2: is causal, s3: window; w0: result,
-                      * w1: log-sum-exp, w2: seed and offset, w3: nothing */
+                      * w1: log-sum-exp; optional: w2: seed and offset, w3: nothing */
   TSR__KERNEL_FLASH_BACKWARD, /* r0-r2: q, k, v, r3: gradient, r4: result, r5: log-sum-exp,
-                               * r6: seed and offset; s0-s3 as above; w0-w2: gradients */
+                               * r6: seed and offset, without which it draws as forward did; s0-s3
+                               * as above; w0-w2: gradients */
   TSR__KERNEL_CHUNK_SOFTMAX,  /* of some rows' scores r0, from row s1 on, scaled and causal, s2:
                                * dropout, s3: window; w0: weights, dropped, w1: log-sum-exp */
   TSR__KERNEL_CHUNK_WEIGHTS,  /* r0: some rows of q, r1: k, r2: their log-sum-exp, s1: the first of
@@ -119,7 +133,11 @@ typedef enum tsr__kernel {
   TSR__KERNEL_CROSS_ENTROPY, /* of some rows: r0: logits, r1: their labels, r2: all labels, r3: the
                               * sum so far, s0: the value that means no label; w0: the logits'
                               * gradient, w1: the sum, each divided by how many of all labels
-                              * count */
+                              * count; the gradient also by s1, if that is given */
+  TSR__KERNEL_LOSS, /* r0: logits, r1: labels, s0 as above; w0: the mean loss, w1: each row's
+                              * log-sum-exp, w2: how many labels count */
+  TSR__KERNEL_LOSS_BACKWARD, /* r0, r1: as above, r2: w1, r3: w2, r4: gradient of the loss; s0 as above,
+                              * s1: what the gradient is divided by; w0: the logits' gradient */
   /* Optimizers. p: parameter, g: gradient */
   TSR__KERNEL_LERP,         /* r0 + s0 * (r1 - r0) */
   TSR__KERNEL_ADDCMUL,      /* r0 + s0 * r1 * r2 */
@@ -127,6 +145,9 @@ typedef enum tsr__kernel {
   TSR__KERNEL_FOREACH_SQRT, /* the root of r0 */
   TSR__KERNEL_FUSED_ADAMW,  /* r0: p, r1: g, r2, r3: moments, r4: steps done; s0: learning rate,
                              * s1, s2: betas, s3: epsilon, s4: decay; w0: p, w1, w2: moments, w3 */
+  TSR__KERNEL_ADAMW, /* r0: p, r1: g, r2, r3: moments; s0: what decay keeps, s1: 1 - beta 1, s2: beta 2,
+                      * s3: the root of beta 2's correction, s4: the step, negative, s5: epsilon;
+                      * w0: p, w1, w2: moments */
   /* Loss scaling */
   TSR__KERNEL_UNSCALE, /* r0: g, r1: 1 over the scale, r2: 1 if some g overflowed; w0, w1: g, r2 */
   TSR__KERNEL_UPDATE_SCALE, /* r0: scale, r1: good steps in a row, r2: overflow; w0, w1: r0, r1 */

@@ -199,8 +199,8 @@ void tsr__reference_flash(const tsr__kernel_args *args) {
   attention a = attention_of(args);
   a.window = (uint64_t)args->scalars[3];
   attend(&a, args);
-  tsr__put_key(&args->writes[2], args->key);
-  tsr__put_key(&args->writes[3], 0);
+  if (args->writes[2].data) tsr__put_key(&args->writes[2], args->key);
+  if (args->writes[3].data) tsr__put_key(&args->writes[3], 0);
 }
 
 /* ---- backward ---- */
@@ -310,7 +310,7 @@ void tsr__reference_efficient_backward(const tsr__kernel_args *args) {
 void tsr__reference_flash_backward(const tsr__kernel_args *args) {
   attention a = attention_of(args);
   gradient g = gradient_of(&a, args);
-  a.key = tsr__get_key(&args->reads[6]);
+  if (args->reads[6].data) a.key = tsr__get_key(&args->reads[6]);
   a.window = (uint64_t)args->scalars[3];
   attend_back(&a, &g, args);
 }

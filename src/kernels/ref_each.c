@@ -132,6 +132,7 @@ EACH(gelu, 1, gelu(a, s[0]))
 EACH(gelu_backward, 2, a *gelu_slope(b, s[0]))
 EACH(silu, 1, a *sigmoid(a))
 EACH(silu_backward, 2, a *sigmoid(b) * (1 + b * (1 - sigmoid(b))))
+EACH(silu_gate, 2, a *sigmoid(a) * b)
 EACH(where, 3, a != 0 ? b : c)
 EACH(ne, 2, a != b)
 EACH(eq, 2, a == b)
@@ -143,6 +144,27 @@ EACH(masked_fill, 2, b != 0 ? s[0] : a)
 EACH(lerp, 2, a + s[0] * (b - a))
 EACH(addcmul, 3, a + s[0] * b * c)
 EACH(addcdiv, 3, a + s[0] * b / c)
+
+static void each_silu_gate_backward(tile *t) {
+  for (size_t i = 0; i < t->count; i++) {
+    double g = t->in[0][i], gate = t->in[1][i], passing = t->in[2][i], y = sigmoid(gate);
+    t->out[0][i] = g * passing * y * (1 + gate * (1 - y));
+    t->out[1][i] = g * gate * y;
+  }
+}
+void tsr__reference_silu_gate_backward(const tsr__kernel_args *args) {
+  run(args, 3, each_silu_gate_backward);
+}
+
+static void each_drop(tile *t) {
+  double chance = t->args->scalars[0], *out = t->out[0];
+  tsr__random_uniform(t->args->key, t->first, t->count, out);
+  for (size_t i = 0; i < t->count; i++) out[i] = out[i] >= chance ? t->in[0][i] / (1 - chance) : 0;
+}
+void tsr__reference_drop(const tsr__kernel_args *args) {
+  assert(args->scalars[0] >= 0 && args->scalars[0] < 1);
+  run(args, 1, each_drop);
+}
 
 static void each_dropout(tile *t) {
   double chance = t->args->scalars[0], *keeps = t->out[1];

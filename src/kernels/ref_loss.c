@@ -69,6 +69,7 @@ void tsr__reference_cross_entropy(const tsr__kernel_args *args) {
   tsr__strided labels = tsr__strided_of(&args->reads[1]), all = tsr__strided_of(&args->reads[2]);
   double numbers[TSR__TILE], ignored = args->scalars[0], loss = 0;
   double weight = 1 / (double)count_labels(&all, ignored);
+  double slope = args->scalar_count > 1 ? weight / args->scalars[1] : weight;
   for (uint64_t row = 0; row < tsr__strided_elements(&labels); row++) {
     int64_t label = integer_at(&labels, row);
     bool counts = (double)label != ignored;
@@ -78,12 +79,48 @@ void tsr__reference_cross_entropy(const tsr__kernel_args *args) {
       tsr__strided_load_row(&logits, tsr__strided_row(&logits, row), column, count, numbers);
       for (size_t i = 0; i < count; i++) {
         double is_label = (uint64_t)label == column + i;
-        numbers[i] = counts ? (exp(numbers[i] - log_sum) - is_label) * weight : 0;
+        numbers[i] = counts ? (exp(numbers[i] - log_sum) - is_label) * slope : 0;
       }
       tsr__strided_store_row(&to, tsr__strided_row(&to, row), column, count, numbers);
     }
   }
   tsr__put_number(&args->writes[1], tsr__number_of(&args->reads[3]) + loss * weight);
+}
+
+void tsr__reference_loss(const tsr__kernel_args *args) {
+  tsr__strided logits = tsr__strided_of(&args->reads[0]);
+  tsr__strided labels = tsr__strided_of(&args->reads[1]), sums = tsr__strided_of(&args->writes[1]);
+  double ignored = args->scalars[0], loss = 0, count = (double)count_labels(&labels, ignored);
+  assert(tsr__strided_elements(&sums) == tsr__strided_rows(&logits));
+  for (uint64_t row = 0; row < tsr__strided_elements(&labels); row++) {
+    int64_t label = integer_at(&labels, row);
+    double log_sum = (double)label == ignored ? 0 : log_sum_of(&logits, row);
+    if ((double)label != ignored)
+      loss += log_sum - tsr__strided_get(&logits, class_at(&logits, row, label));
+    tsr__strided_put(&sums, tsr__strided_row(&sums, row), log_sum);
+  }
+  tsr__put_number(&args->writes[0], loss / count);
+  tsr__put_number(&args->writes[2], count);
+}
+
+void tsr__reference_loss_backward(const tsr__kernel_args *args) {
+  tsr__strided logits = tsr__strided_of(&args->reads[0]), to = tsr__strided_of(&args->writes[0]);
+  tsr__strided labels = tsr__strided_of(&args->reads[1]), sums = tsr__strided_of(&args->reads[2]);
+  double numbers[TSR__TILE], count_of_labels = tsr__number_of(&args->reads[3]);
+  double slope = tsr__number_of(&args->reads[4]) / (count_of_labels * args->scalars[1]);
+  for (uint64_t row = 0; row < tsr__strided_elements(&labels); row++) {
+    int64_t label = integer_at(&labels, row);
+    bool counts = (double)label != args->scalars[0];
+    double log_sum = tsr__strided_get(&sums, tsr__strided_row(&sums, row));
+    TSR__EACH_TILE(column, count, to.dim[3]) {
+      tsr__strided_load_row(&logits, tsr__strided_row(&logits, row), column, count, numbers);
+      for (size_t i = 0; i < count; i++) {
+        double is_label = (uint64_t)label == column + i;
+        numbers[i] = counts ? (exp(numbers[i] - log_sum) - is_label) * slope : 0;
+      }
+      tsr__strided_store_row(&to, tsr__strided_row(&to, row), column, count, numbers);
+    }
+  }
 }
 
 /* ---- embeddings ---- */
@@ -109,20 +146,19 @@ static bool occurs_before(const tsr__strided *ids, uint64_t end, int64_t id) {
   return false;
 }
 
-/* A row of the table has the sum of the gradients of all its occurrences: they are added up when it
- * occurs first. */
-void tsr__reference_embedding_backward(const tsr__kernel_args *args) {
+/* To a row of the table the gradients of all its occurrences are added, when it occurs first. */
+static void add_occurrences(const tsr__kernel_args *args) {
   tsr__strided gradient = tsr__strided_of(&args->reads[0]), ids = tsr__strided_of(&args->reads[1]);
   tsr__strided to = tsr__strided_of(&args->writes[0]);
   uint64_t total = tsr__strided_elements(&ids);
   double numbers[TSR__TILE];
-  tsr__reference_zeros(args);
   for (uint64_t i = 0; i < total; i++) {
     int64_t id = integer_at(&ids, i);
     assert(id >= 0 && (uint64_t)id < to.dim[2]);
     if (occurs_before(&ids, i, id)) continue;
     TSR__EACH_TILE(column, count, to.dim[3]) {
-      double sums[TSR__TILE] = {0};
+      double sums[TSR__TILE];
+      tsr__strided_load_row(&to, tsr__strided_row(&to, (uint64_t)id), column, count, sums);
       for (uint64_t j = i; j < total; j++) {
         if (integer_at(&ids, j) != id) continue;
         tsr__strided_load_row(&gradient, tsr__strided_row(&gradient, j), column, count, numbers);
@@ -131,4 +167,18 @@ void tsr__reference_embedding_backward(const tsr__kernel_args *args) {
       tsr__strided_store_row(&to, tsr__strided_row(&to, (uint64_t)id), column, count, sums);
     }
   }
+}
+
+void tsr__reference_embedding_backward(const tsr__kernel_args *args) {
+  tsr__reference_zeros(args);
+  add_occurrences(args);
+}
+
+void tsr__reference_embedding_add(const tsr__kernel_args *args) {
+  const tsr__kernel_args copy = {.reads = {args->reads[2]}, .writes = {args->writes[0]}};
+  if (!args->reads[2].data)
+    tsr__reference_zeros(args);
+  else if (args->reads[2].data != args->writes[0].data)
+    tsr__reference_copy(&copy);
+  add_occurrences(args);
 }

@@ -36,6 +36,30 @@ void tsr__reference_fused_adamw(const tsr__kernel_args *args) {
   tsr__put_number(&args->writes[3], step);
 }
 
+/* The same; the caller counts steps, and has the numbers that depend on them. */
+void tsr__reference_adamw(const tsr__kernel_args *args) {
+  tsr__strided from[4], to[3];
+  double n[4][TSR__TILE];
+  const double *s = args->scalars;
+  for (uint32_t k = 0; k < 4; k++) from[k] = tsr__strided_of(&args->reads[k]);
+  for (uint32_t k = 0; k < 3; k++) to[k] = tsr__strided_of(&args->writes[k]);
+  for (uint64_t row = 0; row < tsr__strided_rows(&to[0]); row++) {
+    TSR__EACH_TILE(column, count, to[0].dim[3]) {
+      for (uint32_t k = 0; k < 4; k++)
+        tsr__strided_load_row(&from[k], tsr__strided_row(&from[k], row), column, count, n[k]);
+      double *p = n[0], *g = n[1], *m = n[2], *v = n[3];
+      for (size_t i = 0; i < count; i++) {
+        m[i] += s[1] * (g[i] - m[i]);
+        v[i] = s[2] * v[i] + (1 - s[2]) * g[i] * g[i];
+        p[i] = p[i] * s[0] + s[4] * m[i] / (sqrt(v[i]) / s[3] + s[5]);
+      }
+      for (uint32_t k = 0; k < 3; k++)
+        tsr__strided_store_row(&to[k], tsr__strided_row(&to[k], row), column, count,
+                               n[k ? k + 1 : 0]);
+    }
+  }
+}
+
 void tsr__reference_unscale(const tsr__kernel_args *args) {
   tsr__strided g = tsr__strided_of(&args->reads[0]), to = tsr__strided_of(&args->writes[0]);
   double factor = tsr__number_of(&args->reads[1]), overflowed = tsr__number_of(&args->reads[2]);

@@ -1,4 +1,4 @@
-/* ref_rows.c - reference kernels along rows: sums, softmax, layer norm.
+/* ref_rows.c - reference kernels along rows: sums, softmax, norms, rotary positions.
  *
  * A row is the last dimension. It is read as often as a formula needs it, a tile at a time, and
  * written in the last pass, so that a result may be its operand. */
@@ -31,7 +31,8 @@ static void add_rows(const tsr__strided *from, const uint64_t at[3], const uint6
 
 static void sum_to(const tsr__kernel_args *args, double scale) {
   tsr__strided from = tsr__strided_of(&args->reads[0]), to = tsr__strided_of(&args->writes[0]);
-  bool keeps_columns = to.dim[3] == from.dim[3];
+  bool keeps_columns = to.dim[3] == from.dim[3], adds = args->reads[1].data != NULL;
+  tsr__strided more = adds ? tsr__strided_repeated(&args->reads[1], &to) : to;
   uint64_t reach[3], rows = tsr__strided_rows(&to);
   find_reach(&from, &to, reach);
   for (uint64_t row = 0; row < rows; row++) {
@@ -40,10 +41,13 @@ static void sum_to(const tsr__kernel_args *args, double scale) {
     double total = 0;
     TSR__EACH_TILE(column, count, from.dim[3]) {
       double sums[TSR__TILE] = {0};
+      if (adds && keeps_columns)
+        tsr__strided_load_row(&more, tsr__strided_row(&more, row), column, count, sums);
       add_rows(&from, at, reach, column, count, sums);
       for (size_t i = 0; i < count; i++) total += sums[i], sums[i] *= scale;
       if (keeps_columns) tsr__strided_store_row(&to, target, column, count, sums);
     }
+    if (adds && !keeps_columns) total += tsr__strided_get(&more, tsr__strided_row(&more, row));
     if (!keeps_columns) tsr__strided_put(&to, target, total * scale);
   }
 }
@@ -209,24 +213,36 @@ void tsr__reference_layer_norm(const tsr__kernel_args *args) {
   }
 }
 
-/* What backward reads. */
+/* What backward reads; an RMS norm has no means. */
 typedef struct norm {
   tsr__strided gradient, x, means, factors, weight;
+  bool has_means;
 } norm;
 
 /* A tile of a row: its gradient, and x normalised. */
 static void load_norm(const norm *n, uint64_t row, uint64_t column, size_t count, double *g,
                       double *y) {
-  double mean = tsr__strided_get(&n->means, tsr__strided_row(&n->means, row));
+  double mean = 0;
+  if (n->has_means) mean = tsr__strided_get(&n->means, tsr__strided_row(&n->means, row));
   double factor = tsr__strided_get(&n->factors, tsr__strided_row(&n->factors, row));
   tsr__strided_load_row(&n->gradient, tsr__strided_row(&n->gradient, row), column, count, g);
   tsr__strided_load_row(&n->x, tsr__strided_row(&n->x, row), column, count, y);
   for (size_t i = 0; i < count; i++) y[i] = (y[i] - mean) * factor;
 }
 
-/* dx = factor * (g w - mean of g w - y * mean of g w y), y being x normalised. */
-static void norm_of_x(const norm *n, const tsr__strided *to) {
-  double g[TSR__TILE], y[TSR__TILE], w[TSR__TILE], width = (double)to->dim[3];
+/* A tensor that is added to a result, or (no data) nothing. */
+static void load_more(const tsr__kernel_tensor *more, uint64_t row, uint64_t column, size_t count,
+                      double *out) {
+  for (size_t i = 0; i < count; i++) out[i] = 0;
+  if (!more->data) return;
+  tsr__strided v = tsr__strided_of(more);
+  tsr__strided_load_row(&v, tsr__strided_row(&v, row), column, count, out);
+}
+
+/* dx = factor * (g w - mean of g w - y * mean of g w y), y being x normalised; without the first mean
+ * for an RMS norm. */
+static void norm_of_x(const norm *n, const tsr__strided *to, const tsr__kernel_tensor *more) {
+  double g[TSR__TILE], y[TSR__TILE], w[TSR__TILE], own[TSR__TILE], width = (double)to->dim[3];
   for (uint64_t row = 0; row < tsr__strided_rows(to); row++) {
     double sum = 0, product = 0;
     double factor = tsr__strided_get(&n->factors, tsr__strided_row(&n->factors, row));
@@ -238,22 +254,28 @@ static void norm_of_x(const norm *n, const tsr__strided *to) {
         product += g[i] * w[i] * y[i];
       }
     }
+    if (!n->has_means) sum = 0;
     TSR__EACH_TILE(column, count, to->dim[3]) {
       load_norm(n, row, column, count, g, y);
+      load_more(more, row, column, count, own);
       tsr__strided_load_row(&n->weight, n->weight.offset, column, count, w);
       for (size_t i = 0; i < count; i++)
-        g[i] = factor * (g[i] * w[i] - sum / width - y[i] * product / width);
+        g[i] = own[i] + factor * (g[i] * w[i] - sum / width - y[i] * product / width);
       tsr__strided_store_row(to, tsr__strided_row(to, row), column, count, g);
     }
   }
 }
 
-/* The gradients of weight and bias, summed over rows; either may be absent. */
+/* The gradients of weight and bias, summed over rows and added to `more`; either may be absent. */
 static void norm_of_parameters(const norm *n, const tsr__kernel_tensor *weight,
-                               const tsr__kernel_tensor *bias) {
+                               const tsr__kernel_tensor *bias,
+                               const tsr__kernel_tensor *more_weight,
+                               const tsr__kernel_tensor *more_bias) {
   double g[TSR__TILE], y[TSR__TILE];
   TSR__EACH_TILE(column, count, n->x.dim[3]) {
-    double dw[TSR__TILE] = {0}, db[TSR__TILE] = {0};
+    double dw[TSR__TILE], db[TSR__TILE];
+    load_more(more_weight, 0, column, count, dw);
+    load_more(more_bias, 0, column, count, db);
     for (uint64_t row = 0; row < tsr__strided_rows(&n->x); row++) {
       load_norm(n, row, column, count, g, y);
       for (size_t i = 0; i < count; i++) {
@@ -273,11 +295,84 @@ static void norm_of_parameters(const norm *n, const tsr__kernel_tensor *weight,
 void tsr__reference_layer_norm_backward(const tsr__kernel_args *args) {
   const norm n = {tsr__strided_of(&args->reads[0]), tsr__strided_of(&args->reads[1]),
                   tsr__strided_of(&args->reads[2]), tsr__strided_of(&args->reads[3]),
-                  tsr__strided_of(&args->reads[4])};
+                  tsr__strided_of(&args->reads[4]), true};
+  /* What is added may be the result, so it is read before that is written. */
+  if (args->writes[1].data || args->writes[2].data)
+    norm_of_parameters(&n, &args->writes[1], &args->writes[2], &args->reads[6], &args->reads[7]);
   if (args->writes[0].data) {
     tsr__strided to = tsr__strided_of(&args->writes[0]);
-    norm_of_x(&n, &to);
+    norm_of_x(&n, &to, &args->reads[5]);
   }
-  if (args->writes[1].data || args->writes[2].data)
-    norm_of_parameters(&n, &args->writes[1], &args->writes[2]);
+}
+
+/* ---- RMS norm ---- */
+
+void tsr__reference_rms_norm(const tsr__kernel_args *args) {
+  tsr__strided x = tsr__strided_of(&args->reads[0]), to = tsr__strided_of(&args->writes[0]);
+  tsr__strided weight = tsr__strided_of(&args->reads[1]),
+               factors = tsr__strided_of(&args->writes[1]);
+  double n[TSR__TILE], w[TSR__TILE], width = (double)x.dim[3];
+  for (uint64_t row = 0; row < tsr__strided_rows(&x); row++) {
+    uint64_t at = tsr__strided_row(&x, row);
+    double squares = 0;
+    TSR__EACH_TILE(column, count, x.dim[3]) {
+      tsr__strided_load_row(&x, at, column, count, n);
+      for (size_t i = 0; i < count; i++) squares += n[i] * n[i];
+    }
+    double factor = 1 / sqrt(squares / width + args->scalars[0]);
+    TSR__EACH_TILE(column, count, x.dim[3]) {
+      tsr__strided_load_row(&x, at, column, count, n);
+      tsr__strided_load_row(&weight, weight.offset, column, count, w);
+      for (size_t i = 0; i < count; i++) n[i] *= factor * w[i];
+      tsr__strided_store_row(&to, tsr__strided_row(&to, row), column, count, n);
+    }
+    tsr__strided_put(&factors, tsr__strided_row(&factors, row), factor);
+  }
+}
+
+void tsr__reference_rms_norm_backward(const tsr__kernel_args *args) {
+  static const tsr__kernel_tensor none = {.data = NULL};
+  const norm n = {.gradient = tsr__strided_of(&args->reads[0]),
+                  .x = tsr__strided_of(&args->reads[1]),
+                  .factors = tsr__strided_of(&args->reads[2]),
+                  .weight = tsr__strided_of(&args->reads[3])};
+  if (args->writes[1].data) norm_of_parameters(&n, &args->writes[1], &none, &args->reads[5], &none);
+  if (args->writes[0].data) {
+    tsr__strided to = tsr__strided_of(&args->writes[0]);
+    norm_of_x(&n, &to, &args->reads[4]);
+  }
+}
+
+/* ---- rotary positions ---- */
+
+/* (x, y) becomes (x cos - y sin, y cos + x sin), x and y being the halves of a row. */
+static void rotate(const tsr__kernel_args *args, uint32_t which) {
+  tsr__strided from = tsr__strided_of(&args->reads[which]);
+  tsr__strided to = tsr__strided_of(&args->writes[which]);
+  tsr__strided cosines = tsr__strided_of(&args->reads[2]), sines = tsr__strided_of(&args->reads[3]);
+  double x[TSR__TILE], y[TSR__TILE], cosine[TSR__TILE], sine[TSR__TILE];
+  uint64_t half = from.dim[3] / 2;
+  assert(from.dim[3] % 2 == 0 && cosines.dim[2] == from.dim[2] && cosines.dim[3] == from.dim[3]);
+  for (uint64_t row = 0; row < tsr__strided_rows(&from); row++) {
+    uint64_t at = tsr__strided_row(&from, row), target = tsr__strided_row(&to, row);
+    uint64_t angle = row % from.dim[2];
+    TSR__EACH_TILE(column, count, half) {
+      tsr__strided_load_row(&from, at, column, count, x);
+      tsr__strided_load_row(&from, at, half + column, count, y);
+      tsr__strided_load_row(&cosines, tsr__strided_row(&cosines, angle), column, count, cosine);
+      tsr__strided_load_row(&sines, tsr__strided_row(&sines, angle), column, count, sine);
+      for (size_t i = 0; i < count; i++) {
+        double s = sine[i] * args->scalars[0], own = x[i];
+        x[i] = own * cosine[i] - y[i] * s;
+        y[i] = y[i] * cosine[i] + own * s;
+      }
+      tsr__strided_store_row(&to, target, column, count, x);
+      tsr__strided_store_row(&to, target, half + column, count, y);
+    }
+  }
+}
+
+void tsr__reference_rotate(const tsr__kernel_args *args) {
+  rotate(args, 0);
+  rotate(args, 1);
 }

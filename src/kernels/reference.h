@@ -97,7 +97,8 @@ tsr__kernel_fn tsr__reference_add, tsr__reference_mul, tsr__reference_div, tsr__
     tsr__reference_neg, tsr__reference_pow, tsr__reference_sqrt, tsr__reference_rsqrt,
     tsr__reference_reciprocal, tsr__reference_tanh, tsr__reference_tanh_backward,
     tsr__reference_cos, tsr__reference_sin, tsr__reference_gelu, tsr__reference_gelu_backward,
-    tsr__reference_silu, tsr__reference_silu_backward, tsr__reference_where, tsr__reference_ne,
+    tsr__reference_silu, tsr__reference_silu_backward, tsr__reference_silu_gate,
+    tsr__reference_silu_gate_backward, tsr__reference_drop, tsr__reference_where, tsr__reference_ne,
     tsr__reference_eq, tsr__reference_and, tsr__reference_not, tsr__reference_attends,
     tsr__reference_dropout, tsr__reference_dropout_backward, tsr__reference_masked_fill,
     tsr__reference_lerp, tsr__reference_addcmul, tsr__reference_addcdiv;
@@ -110,7 +111,8 @@ tsr__kernel_fn tsr__reference_sum, tsr__reference_sum_groups, tsr__reference_mea
     tsr__reference_cumsum, tsr__reference_differences, tsr__reference_softmax,
     tsr__reference_softmax_backward, tsr__reference_log_softmax,
     tsr__reference_log_softmax_backward, tsr__reference_layer_norm,
-    tsr__reference_layer_norm_backward;
+    tsr__reference_layer_norm_backward, tsr__reference_rms_norm, tsr__reference_rms_norm_backward,
+    tsr__reference_rotate;
 /* ref_product.c */
 tsr__kernel_fn tsr__reference_product, tsr__reference_products;
 /* ref_attention.c */
@@ -119,8 +121,10 @@ tsr__kernel_fn tsr__reference_efficient, tsr__reference_efficient_backward, tsr_
     tsr__reference_chunk_backward;
 /* ref_loss.c */
 tsr__kernel_fn tsr__reference_nll_loss, tsr__reference_nll_loss_backward,
-    tsr__reference_cross_entropy, tsr__reference_embedding, tsr__reference_embedding_backward;
+    tsr__reference_cross_entropy, tsr__reference_loss, tsr__reference_loss_backward,
+    tsr__reference_embedding, tsr__reference_embedding_backward, tsr__reference_embedding_add;
 /* ref_optimizer.c */
-tsr__kernel_fn tsr__reference_fused_adamw, tsr__reference_unscale, tsr__reference_update_scale;
+tsr__kernel_fn tsr__reference_fused_adamw, tsr__reference_adamw, tsr__reference_unscale,
+    tsr__reference_update_scale;
 
 #endif

@@ -19,22 +19,27 @@ tsr__kernel_fn TSR__UNIT(tsr__fast_add), TSR__UNIT(tsr__fast_mul), TSR__UNIT(tsr
     TSR__UNIT(tsr__fast_sqrt), TSR__UNIT(tsr__fast_rsqrt), TSR__UNIT(tsr__fast_reciprocal),
     TSR__UNIT(tsr__fast_tanh), TSR__UNIT(tsr__fast_tanh_backward), TSR__UNIT(tsr__fast_gelu),
     TSR__UNIT(tsr__fast_gelu_backward), TSR__UNIT(tsr__fast_silu),
-    TSR__UNIT(tsr__fast_silu_backward), TSR__UNIT(tsr__fast_where), TSR__UNIT(tsr__fast_and),
-    TSR__UNIT(tsr__fast_not), TSR__UNIT(tsr__fast_dropout), TSR__UNIT(tsr__fast_dropout_backward),
-    TSR__UNIT(tsr__fast_masked_fill), TSR__UNIT(tsr__fast_lerp), TSR__UNIT(tsr__fast_addcmul),
-    TSR__UNIT(tsr__fast_addcdiv), TSR__UNIT(tsr__fast_copy), TSR__UNIT(tsr__fast_cat),
-    TSR__UNIT(tsr__fast_repeat), TSR__UNIT(tsr__fast_zeros), TSR__UNIT(tsr__fast_ones),
-    TSR__UNIT(tsr__fast_full), TSR__UNIT(tsr__fast_slice_backward);
+    TSR__UNIT(tsr__fast_silu_backward), TSR__UNIT(tsr__fast_silu_gate),
+    TSR__UNIT(tsr__fast_silu_gate_backward), TSR__UNIT(tsr__fast_drop), TSR__UNIT(tsr__fast_where),
+    TSR__UNIT(tsr__fast_and), TSR__UNIT(tsr__fast_not), TSR__UNIT(tsr__fast_dropout),
+    TSR__UNIT(tsr__fast_dropout_backward), TSR__UNIT(tsr__fast_masked_fill),
+    TSR__UNIT(tsr__fast_lerp), TSR__UNIT(tsr__fast_addcmul), TSR__UNIT(tsr__fast_addcdiv),
+    TSR__UNIT(tsr__fast_copy), TSR__UNIT(tsr__fast_cat), TSR__UNIT(tsr__fast_repeat),
+    TSR__UNIT(tsr__fast_zeros), TSR__UNIT(tsr__fast_ones), TSR__UNIT(tsr__fast_full),
+    TSR__UNIT(tsr__fast_slice_backward);
 /* fast_rows.c */
 tsr__kernel_fn TSR__UNIT(tsr__fast_sum), TSR__UNIT(tsr__fast_mean), TSR__UNIT(tsr__fast_softmax),
     TSR__UNIT(tsr__fast_softmax_backward), TSR__UNIT(tsr__fast_log_softmax),
     TSR__UNIT(tsr__fast_log_softmax_backward), TSR__UNIT(tsr__fast_layer_norm),
-    TSR__UNIT(tsr__fast_layer_norm_backward);
+    TSR__UNIT(tsr__fast_layer_norm_backward), TSR__UNIT(tsr__fast_rms_norm),
+    TSR__UNIT(tsr__fast_rms_norm_backward), TSR__UNIT(tsr__fast_rotate);
 /* fast_loss.c */
 tsr__kernel_fn TSR__UNIT(tsr__fast_nll_loss_backward), TSR__UNIT(tsr__fast_cross_entropy),
-    TSR__UNIT(tsr__fast_embedding), TSR__UNIT(tsr__fast_embedding_backward);
+    TSR__UNIT(tsr__fast_loss), TSR__UNIT(tsr__fast_loss_backward), TSR__UNIT(tsr__fast_embedding),
+    TSR__UNIT(tsr__fast_embedding_backward), TSR__UNIT(tsr__fast_embedding_add);
 /* fast_optimizer.c */
-tsr__kernel_fn TSR__UNIT(tsr__fast_fused_adamw), TSR__UNIT(tsr__fast_unscale);
+tsr__kernel_fn TSR__UNIT(tsr__fast_fused_adamw), TSR__UNIT(tsr__fast_adamw),
+    TSR__UNIT(tsr__fast_unscale);
 /* fast_product.c */
 tsr__kernel_fn TSR__UNIT(tsr__fast_product), TSR__UNIT(tsr__fast_products);
 #if TSR__UNIT_ISA == 2 /* with the instructions for products of bf16 */

@@ -81,6 +81,17 @@ static const tsr__torch_kernel kernels[TSR__KERNEL_COUNT] = {
     [TSR__KERNEL_FUSED_ADAMW] = {"_fused_adamw_", NULL},
     [TSR__KERNEL_UNSCALE] = {"_amp_foreach_non_finite_check_and_unscale_", NULL},
     [TSR__KERNEL_UPDATE_SCALE] = {"_amp_update_scale_", NULL},
+    /* Of tessera's own rule book. */
+    [TSR__KERNEL_SILU_GATE] = {"tessera_silu_gate", NULL},
+    [TSR__KERNEL_SILU_GATE_BACKWARD] = {"tessera_silu_gate_backward", NULL},
+    [TSR__KERNEL_DROP] = {"tessera_drop", NULL},
+    [TSR__KERNEL_RMS_NORM] = {"tessera_rms_norm", NULL},
+    [TSR__KERNEL_RMS_NORM_BACKWARD] = {"tessera_rms_norm_backward", NULL},
+    [TSR__KERNEL_EMBEDDING_ADD] = {"tessera_embedding_add", NULL},
+    [TSR__KERNEL_ROTATE] = {"tessera_rotate", NULL},
+    [TSR__KERNEL_LOSS] = {"tessera_loss", NULL},
+    [TSR__KERNEL_LOSS_BACKWARD] = {"tessera_loss_backward", NULL},
+    [TSR__KERNEL_ADAMW] = {"tessera_adamw", NULL},
     [TSR__KERNEL_WORKSPACE] = {"getCUDABlasWorkspace", NULL},
 };
 
