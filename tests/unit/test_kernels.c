@@ -1396,6 +1396,7 @@ static void dropout(void **state) {
   assert_in_range(count, total * 7 / 10, total * 8 / 10);
   /* Without a mask: what is dropped by the same key. */
   args.writes[0] = plain.tensor;
+  args.writes[1] = (tsr__kernel_tensor){.data = NULL};
   tsr__kernel_row_of(TSR__KERNEL_DROP)->reference(&args);
   for (uint64_t i = 0; i < total; i++)
     assert_true(read_element(&plain.tensor, i) == read_element(&to.tensor, i));
