@@ -29,10 +29,13 @@
 enum {
 #if TSR__UNIT_ISA == 2
   HIGH = 12,
+  STEP_ROWS = 4, /* of the inner loop */
 #elif TSR__UNIT_ISA == 1
   HIGH = 6,
+  STEP_ROWS = 2,
 #else
   HIGH = 4,
+  STEP_ROWS = 2,
 #endif
   VECTORS = 2,
   WIDE = VECTORS * TSR__LANES,
@@ -40,56 +43,108 @@ enum {
   PANEL_COLUMNS = 512,
   SUM_COLUMNS = 256, /* of a panel whose sums are next to it */
   PIECE = 256,
-  BLOCK = 16,     /* words that are transposed at a time */
-  CACHE_LINE = 64 /* bytes */
+  BLOCK = TSR__LANES, /* lines and words that are transposed at a time */
+  CACHE_LINE = 64     /* bytes */
 };
 
-/* The inner loop: sums (HIGH, WIDE) of packed a (words, HIGH) and b (words, WIDE). */
-typedef void multiply_fn(size_t words, const uint32_t *a, const uint32_t *b, float *sums);
+/* ---- the inner loop ---- */
 
-static void multiply_floats(size_t words, const uint32_t *a_words, const uint32_t *b_words,
-                            float *sums) {
+/* Where a tile of sums goes: rows `to_pitch` apart, after those at `from` were added; NULL: nothing is.
+ * Only rows may be shorter than HIGH. */
+typedef struct tile {
+  const float *from;
+  float *to;
+  uint64_t from_pitch, to_pitch;
+} tile;
+
+/* Some rows times WIDE columns: packed a (words, HIGH) by b (words, WIDE). */
+typedef void multiply_fn(size_t words, const uint32_t *a, const uint32_t *b, const tile *t);
+
+static inline __attribute__((always_inline)) void put_tile(size_t rows, lanes own[][VECTORS],
+                                                           const tile *t) {
+  const float *from = t->from;
+  float *to = t->to;
+#pragma GCC unroll 12
+  for (size_t i = 0; i < rows; i++) {
+    lanes left = own[i][0], right = own[i][1];
+    if (from) {
+      left = lanes_load(from) + left;
+      right = lanes_load(from + TSR__LANES) + right;
+      from += t->from_pitch;
+    }
+    lanes_store(to, left);
+    lanes_store(to + TSR__LANES, right);
+    to += t->to_pitch;
+  }
+}
+
+static inline __attribute__((always_inline)) void multiply_floats(size_t rows, size_t words,
+                                                                  const uint32_t *a_words,
+                                                                  const uint32_t *b_words,
+                                                                  const tile *t) {
   const float *a = (const float *)(const void *)a_words, *b = (const float *)(const void *)b_words;
   lanes own[HIGH][VECTORS];
 #pragma GCC unroll 12
-  for (int i = 0; i < HIGH; i++) own[i][0] = own[i][1] = lanes_of(0);
+  for (size_t i = 0; i < rows; i++) own[i][0] = own[i][1] = lanes_of(0);
   for (size_t k = 0; k < words; k++, a += HIGH, b += WIDE) {
     lanes left = lanes_load(b), right = lanes_load(b + TSR__LANES);
 #pragma GCC unroll 12
-    for (int i = 0; i < HIGH; i++) {
+    for (size_t i = 0; i < rows; i++) {
       lanes each = lanes_of(a[i]);
       own[i][0] += each * left;
       own[i][1] += each * right;
     }
   }
-#pragma GCC unroll 12
-  for (int i = 0; i < HIGH; i++) {
-    lanes_store(sums + i * WIDE, own[i][0]);
-    lanes_store(sums + i * WIDE + TSR__LANES, own[i][1]);
-  }
+  put_tile(rows, own, t);
 }
 
 #if TSR__UNIT_ISA == 2
-__attribute__((target("avx512bf16"))) static void multiply_pairs(size_t words, const uint32_t *a,
-                                                                 const uint32_t *b, float *sums) {
-  __m512 own[HIGH][VECTORS];
+__attribute__((target("avx512bf16"))) static inline __attribute__((always_inline)) void
+multiply_pairs(size_t rows, size_t words, const uint32_t *a, const uint32_t *b, const tile *t) {
+  lanes own[HIGH][VECTORS];
 #pragma GCC unroll 12
-  for (int i = 0; i < HIGH; i++) own[i][0] = own[i][1] = _mm512_setzero_ps();
+  for (size_t i = 0; i < rows; i++) own[i][0] = own[i][1] = lanes_of(0);
   for (size_t k = 0; k < words; k++, a += HIGH, b += WIDE) {
     __m512bh left = (__m512bh)_mm512_loadu_si512(b), right = (__m512bh)_mm512_loadu_si512(b + 16);
 #pragma GCC unroll 12
-    for (int i = 0; i < HIGH; i++) {
+    for (size_t i = 0; i < rows; i++) {
       __m512bh each = (__m512bh)_mm512_set1_epi32((int)a[i]);
-      own[i][0] = _mm512_dpbf16_ps(own[i][0], each, left);
-      own[i][1] = _mm512_dpbf16_ps(own[i][1], each, right);
+      own[i][0] = (lanes)_mm512_dpbf16_ps((__m512)own[i][0], each, left);
+      own[i][1] = (lanes)_mm512_dpbf16_ps((__m512)own[i][1], each, right);
     }
   }
-#pragma GCC unroll 12
-  for (int i = 0; i < HIGH; i++) {
-    _mm512_storeu_ps(sums + i * WIDE, own[i][0]);
-    _mm512_storeu_ps(sums + i * WIDE + 16, own[i][1]);
-  }
+  put_tile(rows, own, t);
 }
+#define PAIRS_OF(rows)                                                     \
+  __attribute__((target("avx512bf16"))) static void multiply_pairs_##rows( \
+      size_t words, const uint32_t *a, const uint32_t *b, const tile *t) { \
+    multiply_pairs(rows, words, a, b, t);                                  \
+  }
+#endif
+
+#define FLOATS_OF(rows)                                                                  \
+  static void multiply_floats_##rows(size_t words, const uint32_t *a, const uint32_t *b, \
+                                     const tile *t) {                                    \
+    multiply_floats(rows, words, a, b, t);                                               \
+  }
+
+/* By rows, in steps of STEP_ROWS: a panel's last rows need not take as long as HIGH. */
+#if TSR__UNIT_ISA == 2
+FLOATS_OF(4)
+FLOATS_OF(8)
+FLOATS_OF(12)
+PAIRS_OF(4)
+PAIRS_OF(8) PAIRS_OF(12) static multiply_fn *const float_loops[] = {
+    multiply_floats_4, multiply_floats_8, multiply_floats_12};
+static multiply_fn *const pair_loops[] = {multiply_pairs_4, multiply_pairs_8, multiply_pairs_12};
+#elif TSR__UNIT_ISA == 1
+FLOATS_OF(2)
+FLOATS_OF(4)
+FLOATS_OF(6)
+static multiply_fn *const float_loops[] = {multiply_floats_2, multiply_floats_4, multiply_floats_6};
+#else
+FLOATS_OF(2)
+FLOATS_OF(4) static multiply_fn *const float_loops[] = {multiply_floats_2, multiply_floats_4};
 #endif
 
 /* ---- packing ---- */
@@ -106,7 +161,7 @@ typedef struct product {
   uint64_t share[2]; /* heads of a that one of the result is the sum of; that one of b serves */
   uint64_t rows, columns, depth;
   uint64_t panel_columns, panels_down, panels_across;
-  multiply_fn *multiply;
+  multiply_fn *const *loops; /* by (rows - 1) / STEP_ROWS */
 } product;
 
 typedef struct packed {
@@ -160,50 +215,54 @@ static void load_words(const tsr__strided *m, uint64_t row, uint64_t first, size
     unit_load(m, at + first * m->stride[3], m->stride[3], count, (float *)(void *)out);
 }
 
-/* The same of fp32 numbers, rounded. */
-static void round_pairs(const tsr__strided *m, uint64_t row, bool has_second, uint64_t first,
-                        size_t count, uint32_t *out) {
-  uint64_t stride = m->stride[3];
-  const float *low = (const float *)m->data + row_at(m, row) + first * stride;
-  const float *high =
-      has_second ? (const float *)m->data + row_at(m, row + 1) + first * stride : low;
-  uint32_t kept = has_second ? 0xffff0000u : 0;
-  TSR__EACH_TURN
-  for (size_t i = 0; i < count; i++)
-    out[i] = tsr__bf16_of_float(low[i * stride]) |
-             ((uint32_t)tsr__bf16_of_float(high[i * stride]) << 16 & kept);
-}
+/* Words of two bf16 numbers, from two rows; of fp32 numbers, which are rounded. */
+#define JOIN_PAIRS(name, type, convert)                                                       \
+  static inline __attribute__((always_inline)) void name(                                     \
+      const type *restrict low, const type *restrict high, uint64_t stride, uint32_t kept,    \
+      size_t count, uint32_t *restrict out) {                                                 \
+    for (size_t i = 0; i < count; i++)                                                        \
+      out[i] = convert(low[i * stride]) | ((uint32_t)convert(high[i * stride]) << 16 & kept); \
+  }
+JOIN_PAIRS(join_halves, uint16_t, (uint16_t))
+JOIN_PAIRS(join_floats, float, tsr__bf16_of_float)
+#undef JOIN_PAIRS
 
 /* Numbers of two stored rows, as words of two bf16 ones; the second row may be missing. */
 static void load_pairs(const tsr__strided *m, uint64_t row, bool has_second, uint64_t first,
                        size_t count, uint32_t *out) {
-  uint64_t stride = m->stride[3];
-  if (m->dtype == TSR__DTYPE_F32) {
-    round_pairs(m, row, has_second, first, count, out);
-    return;
-  }
-  const uint16_t *low = (const uint16_t *)m->data + row_at(m, row) + first * stride;
-  const uint16_t *high =
-      has_second ? (const uint16_t *)m->data + row_at(m, row + 1) + first * stride : low;
+  uint64_t stride = m->stride[3], at = row_at(m, row) + first * stride;
+  uint64_t next = has_second ? row_at(m, row + 1) + first * stride : at;
   uint32_t kept = has_second ? 0xffff0000u : 0;
-  if (stride == 1)
-    for (size_t i = 0; i < count; i++) out[i] = low[i] | ((uint32_t)high[i] << 16 & kept);
+  const uint16_t *halves = m->data;
+  const float *floats = m->data;
+  bool is_fp32 = m->dtype == TSR__DTYPE_F32;
+  if (is_fp32 && stride == 1 && count == WIDE) /* compilers make most of sizes that they know */
+    join_floats(floats + at, floats + next, 1, kept, WIDE, out);
+  else if (is_fp32 && stride == 1 && count == HIGH)
+    join_floats(floats + at, floats + next, 1, kept, HIGH, out);
+  else if (is_fp32)
+    join_floats(floats + at, floats + next, stride, kept, count, out);
+  else if (stride == 1 && count == WIDE)
+    join_halves(halves + at, halves + next, 1, kept, WIDE, out);
+  else if (stride == 1 && count == HIGH)
+    join_halves(halves + at, halves + next, 1, kept, HIGH, out);
   else
-    for (size_t i = 0; i < count; i++)
-      out[i] = low[i * stride] | ((uint32_t)high[i * stride] << 16 & kept);
+    join_halves(halves + at, halves + next, stride, kept, count, out);
 }
 
-/* The same of fp32 numbers, rounded. */
+/* The same of fp32 numbers, rounded. Words are little-endian where there are pairs at all. */
 static void round_neighbours(const tsr__strided *m, uint64_t row, uint64_t first, size_t count,
                              uint32_t *out) {
   uint64_t stride = m->stride[3];
   const float *from = (const float *)m->data + row_at(m, row) + first * stride;
-  size_t pairs = count / 2;
-  TSR__EACH_TURN
-  for (size_t i = 0; i < pairs; i++)
-    out[i] = tsr__bf16_of_float(from[2 * i * stride]) |
-             (uint32_t)tsr__bf16_of_float(from[(2 * i + 1) * stride]) << 16;
-  if (count % 2) out[pairs] = tsr__bf16_of_float(from[(count - 1) * stride]);
+  uint16_t halves[PIECE];
+  assert(count <= PIECE);
+  if (stride == 1 && count == 2 * BLOCK)
+    for (size_t i = 0; i < 2 * BLOCK; i++) halves[i] = tsr__bf16_of_float(from[i]);
+  else
+    for (size_t i = 0; i < count; i++) halves[i] = tsr__bf16_of_float(from[i * stride]);
+  if (count % 2) halves[count] = 0;
+  memcpy(out, halves, (count + 1) / 2 * sizeof *out);
 }
 
 /* Numbers of one stored row, neighbours in a word; the last may be alone. */
@@ -224,43 +283,98 @@ static void load_neighbours(const tsr__strided *m, uint64_t row, uint64_t first,
   if (count % 2) out[pairs] = from[(count - 1) * stride];
 }
 
-/* BLOCK rows of `count` words, to columns `width` apart. */
-static void transpose(uint32_t rows[][BLOCK], size_t row_count, size_t count, size_t width,
-                      uint32_t *out) {
-  for (size_t d = 0; d < count; d++)
-    for (size_t i = 0; i < row_count; i++) out[d * width + i] = rows[i][d];
+/* Where BLOCK lines of BLOCK words begin. */
+typedef const uint32_t *block_lines[BLOCK];
+
+/* Half the words of two vectors, one of each in turn. */
+#if TSR__LANES == 16
+#define LOW_WORDS  0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23
+#define HIGH_WORDS 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31
+#elif TSR__LANES == 8
+#define LOW_WORDS  0, 8, 1, 9, 2, 10, 3, 11
+#define HIGH_WORDS 4, 12, 5, 13, 6, 14, 7, 15
+#else
+#define LOW_WORDS  0, 4, 1, 5
+#define HIGH_WORDS 2, 6, 3, 7
+#endif
+
+/* Words of BLOCK lines to BLOCK columns, `width` apart, of which the first `count` are stored. A turn
+ * moves the first bit of a word's place among all to the end; after as many as a line's number has,
+ * line and word have changed places. A column may be longer than `width`: the next one covers its end. */
+static inline void transpose(block_lines from, size_t count, size_t width, uint32_t *out) {
+  lanes x[BLOCK], y[BLOCK];
+#pragma GCC unroll 16
+  for (size_t i = 0; i < BLOCK; i++) memcpy(&x[i], from[i], sizeof x[i]);
+#pragma GCC unroll 4
+  for (size_t turn = 1; turn < BLOCK; turn *= 2) {
+#pragma GCC unroll 8
+    for (size_t i = 0; i < BLOCK / 2; i++) {
+      y[2 * i] = __builtin_shufflevector(x[i], x[i + BLOCK / 2], LOW_WORDS);
+      y[2 * i + 1] = __builtin_shufflevector(x[i], x[i + BLOCK / 2], HIGH_WORDS);
+    }
+#pragma GCC unroll 16
+    for (size_t i = 0; i < BLOCK; i++) x[i] = y[i];
+  }
+  if (count == BLOCK) {
+#pragma GCC unroll 16
+    for (size_t i = 0; i < BLOCK; i++) memcpy(out + i * width, &x[i], sizeof x[i]);
+    return;
+  }
+  for (size_t i = 0; i < count; i++) memcpy(out + i * width, &x[i], sizeof x[i]);
+}
+
+/* Words of lines that are stored as rows, where they are stored: fp32, or pairs of bf16. */
+static bool has_words(const product *p, const tsr__strided *m) {
+  return m->dtype == (p->is_paired ? TSR__DTYPE_BF16 : TSR__DTYPE_F32) && m->stride[3] == 1;
+}
+
+/* `count` of at most BLOCK lines, stored as rows, `depth` numbers each from `k` on. */
+static void pack_lines(const product *p, const tsr__strided *m, uint64_t line, size_t count,
+                       size_t width, uint64_t k, size_t depth, uint32_t *out) {
+  static const uint32_t nothing[BLOCK];
+  uint32_t room[BLOCK][BLOCK];
+  block_lines from;
+  uint64_t rows[BLOCK];
+  size_t each = p->is_paired ? 2 : 1, words = (depth + each - 1) / each;
+  bool is_there = has_words(p, m);
+  for (size_t n = 0; n < count; n++) rows[n] = line + n;
+  for (size_t n = count; n < BLOCK; n++) from[n] = nothing;
+  for (size_t d = 0; d < words; d += BLOCK) {
+    size_t some = words - d < BLOCK ? words - d : BLOCK, first = d * each;
+    size_t numbers = depth - first < some * each ? depth - first : some * each;
+    for (size_t n = 0; n < count; n++) {
+      from[n] = room[n];
+      if (is_there && numbers == BLOCK * each)
+        from[n] = (const uint32_t *)(const void *)((const char *)m->data +
+                                                   (row_at(m, rows[n]) + k + first) *
+                                                       (sizeof **from / each));
+      else if (p->is_paired)
+        load_neighbours(m, rows[n], k + first, numbers, room[n]);
+      else
+        load_words(m, rows[n], k + first, numbers, room[n]);
+    }
+    transpose(from, some, width, out + d * width);
+  }
 }
 
 /* `count` of a strip's `width` lines, `depth` numbers each from `k` on, one word of each line after
  * another; zeros for the lines that are missing. Lines are stored as rows, or (`is_across`) as columns.
- * Returns how many words a line has. */
+ * Up to BLOCK words after the strip may be overwritten. Returns how many words a line has. */
 static size_t pack(const product *p, const tsr__strided *m, bool is_across, uint64_t line,
                    size_t count, size_t width, uint64_t k, size_t depth, uint32_t *out) {
   size_t each = p->is_paired ? 2 : 1, words = (depth + each - 1) / each;
-  if (count < width) memset(out, 0, width * words * sizeof *out);
-  if (is_across) {
-    for (size_t d = 0; d < words; d++, out += width) {
-      if (p->is_paired)
-        load_pairs(m, k + 2 * d, 2 * d + 1 < depth, line, count, out);
-      else
-        load_words(m, k + d, line, count, out);
-    }
+  if (!is_across) {
+    for (size_t i = 0; i < width; i += BLOCK)
+      pack_lines(p, m, line + i, i < count ? count - i < BLOCK ? count - i : BLOCK : 0, width, k,
+                 depth, out + i);
     return words;
   }
-  uint32_t block[BLOCK][BLOCK];
-  for (size_t i = 0; i < count; i += BLOCK) {
-    size_t lines = count - i < BLOCK ? count - i : BLOCK;
-    for (size_t d = 0; d < words; d += BLOCK) {
-      size_t some = words - d < BLOCK ? words - d : BLOCK, first = d * each;
-      size_t numbers = depth - first < some * each ? depth - first : some * each;
-      for (size_t n = 0; n < lines; n++) {
-        if (p->is_paired)
-          load_neighbours(m, line + i + n, k + first, numbers, block[n]);
-        else
-          load_words(m, line + i + n, k + first, numbers, block[n]);
-      }
-      transpose(block, lines, some, width, out + d * width + i);
-    }
+  if (count < width) memset(out, 0, width * words * sizeof *out);
+  for (size_t d = 0; d < words; d++, out += width) {
+    if (p->is_paired)
+      load_pairs(m, k + 2 * d, 2 * d + 1 < depth, line, count, out);
+    else
+      load_words(m, k + d, line, count, out);
   }
   return words;
 }
@@ -320,11 +434,51 @@ static size_t at_most(uint64_t left, size_t most) {
   return left < most ? (size_t)left : most;
 }
 
+/* How far apart rows of floats that lie one after another are, or false. Single rows repeat. */
+static bool has_pitch(const tsr__strided *m, uint64_t *pitch) {
+  *pitch = m->dim[0] == 1 && m->dim[1] == 1 ? m->stride[2] : 0;
+  return m->dtype == TSR__DTYPE_F32 && m->stride[3] == 1 && m->dim[0] == 1 && m->dim[1] == 1;
+}
+
+/* Where the sums of a tile go straight from registers. False if they must go by way of `t->sums`. */
+static bool find_tile(const panel *n, size_t row, size_t column, bool is_first, tile *t) {
+  uint64_t r = n->first_row + row, c = n->first_column + column;
+  if (n->sums) {
+    t->to = n->sums + row * SUM_COLUMNS + column;
+    t->to_pitch = SUM_COLUMNS;
+  } else {
+    if (!has_pitch(&n->to, &t->to_pitch)) return false;
+    t->to = (float *)n->to.data + n->to.offset + r * t->to_pitch + c;
+  }
+  t->from = is_first ? NULL : t->to;
+  t->from_pitch = t->to_pitch;
+  if (!is_first || !n->p->has_more) return true;
+  if (!has_pitch(&n->more, &t->from_pitch)) return false;
+  t->from = (const float *)n->more.data + n->more.offset + r * t->from_pitch + c;
+  return true;
+}
+
+/* Some rows of a panel times a packed strip. */
+static void multiply_tile(const panel *n, size_t words, size_t row, size_t column, size_t columns,
+                          bool is_first) {
+  packed *p = n->t;
+  const uint32_t *a = p->a + row * words;
+  size_t rows = at_most(n->rows - row, HIGH), step = (rows - 1) / STEP_ROWS;
+  tile t;
+  if (columns == WIDE && rows % STEP_ROWS == 0 && find_tile(n, row, column, is_first, &t)) {
+    n->p->loops[step](words, a, p->b, &t);
+    return;
+  }
+  t = (tile){.to = p->sums, .to_pitch = WIDE};
+  n->p->loops[step](words, a, p->b, &t);
+  add_sums(n, row, rows, column, columns, is_first);
+}
+
 /* One piece of the inner dimension. */
 static void multiply_piece(const panel *n, uint64_t k, bool is_first) {
   const product *p = n->p;
   packed *t = n->t;
-  size_t depth = at_most(p->depth - k, PIECE), words = 0;
+  size_t depth = at_most(p->depth - k, PIECE), words = 0, strips = (n->rows + HIGH - 1) / HIGH;
   for (size_t i = 0; i < n->rows; i += HIGH)
     words = pack(p, &n->a, p->is_transposed[0], n->first_row + i, at_most(n->rows - i, HIGH), HIGH,
                  k, depth, t->a + i * words);
@@ -332,12 +486,10 @@ static void multiply_piece(const panel *n, uint64_t k, bool is_first) {
     size_t some = at_most(n->columns - j, WIDE);
     pack(p, &n->b, !p->is_transposed[1], n->first_column + j, some, WIDE, k, depth, t->b);
     size_t next = j + WIDE < n->columns ? at_most(n->columns - j - WIDE, WIDE) : 0;
-    for (size_t i = 0; i < n->rows; i += HIGH) {
-      fetch(&n->b, !p->is_transposed[1], n->first_column + j + WIDE, next, k, depth, i / HIGH,
-            (n->rows + HIGH - 1) / HIGH);
-      fetch_sums(n, i, at_most(n->rows - i, HIGH), j);
-      p->multiply(words, t->a + i * words, t->b, t->sums);
-      add_sums(n, i, at_most(n->rows - i, HIGH), j, some, is_first);
+    for (size_t i = 0; i < strips; i++) {
+      fetch(&n->b, !p->is_transposed[1], n->first_column + j + WIDE, next, k, depth, i, strips);
+      fetch_sums(n, i * HIGH, at_most(n->rows - i * HIGH, HIGH), j);
+      multiply_tile(n, words, i * HIGH, j, some, is_first);
     }
   }
 }
@@ -436,9 +588,9 @@ static bool is_bf16(const tsr__kernel_args *args) {
 static void multiply(product *p, const tsr__kernel_args *args, bool has_pairs) {
   tsr_error error;
   p->is_paired = has_pairs && is_bf16(args);
-  p->multiply = multiply_floats;
+  p->loops = float_loops;
 #if TSR__UNIT_ISA == 2
-  if (p->is_paired) p->multiply = multiply_pairs;
+  if (p->is_paired) p->loops = pair_loops;
 #endif
   if (p->has_more) p->more = tsr__strided_repeated(&args->reads[2], &p->to);
   p->is_direct = p->to.dtype == TSR__DTYPE_F32 && (p->to.stride[3] == 1 || p->to.dim[3] == 1);
