@@ -60,6 +60,10 @@ tsr__kernel_tensor tsr__executor_tensor(const tsr__executor *e, tsr__tensor_id t
   return out;
 }
 
+struct tsr__thread_pool *tsr__executor_pool(const tsr__executor *e) {
+  return e->options->pool;
+}
+
 tsr__optimizer_numbers *tsr__executor_numbers(const tsr__executor *e) {
   return e->numbers;
 }

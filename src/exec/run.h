@@ -82,6 +82,8 @@ int tsr__execute(const tsr__tape *tape, const tsr__execute_options *options, tsr
 
 /* A tensor that is there now; no data if it is not. */
 tsr__kernel_tensor tsr__executor_tensor(const tsr__executor *executor, tsr__tensor_id tensor);
+/* The threads that may help, or NULL: the options' pool. */
+struct tsr__thread_pool *tsr__executor_pool(const tsr__executor *executor);
 /* The settings of the next step, which `step` may change. */
 tsr__optimizer_numbers *tsr__executor_numbers(const tsr__executor *executor);
 

@@ -1,11 +1,13 @@
-/* fill.c - see fill.h. Numbers are made as doubles, some at a time, and rounded once. */
+/* fill.c - see fill.h. Numbers are made as doubles, some at a time, and rounded once. Each
+ * depends on its place alone, so threads share a tensor's pieces. */
 #include "train/fill.h"
 
 #include <assert.h>
 
+#include "base/pool.h"
 #include "kernels/random.h"
 
-enum { PIECE = 1024 };
+enum { PIECE = 1024, TASK = 64 * PIECE };
 
 static double uniform_part(double uniform, double bound) {
   return (2 * uniform - 1) * bound;
@@ -33,21 +35,41 @@ static void make_initial(const tsr__kernel_tensor *t, const tsr__initial_value *
   }
 }
 
+typedef struct filling {
+  tsr__kernel_tensor to;
+  const tsr__initial_value *initial;
+  uint64_t key, total;
+} filling;
+
+/* One piece, rounded to the tensor's type. */
+static void fill_piece(const filling *f, uint64_t first, size_t count) {
+  double numbers[PIECE];
+  make_initial(&f->to, f->initial, f->key, first, count, numbers);
+  tsr__kernel_tensor from = {
+      .data = numbers, .dtype = TSR__DTYPE_F64, .layout = tsr__layout_dense(TSR__SHAPE(count))};
+  tsr__kernel_args copy = {.reads = {from}, .writes = {f->to}};
+  copy.writes[0].layout = tsr__layout_dense(TSR__SHAPE(count));
+  copy.writes[0].layout.offset = f->to.layout.offset + first;
+  tsr__kernel_row_of(TSR__KERNEL_TO_COPY)->reference(&copy);
+}
+
+static int fill_task(void *context, size_t index, tsr_error *error) {
+  const filling *f = context;
+  uint64_t first = (uint64_t)index * TASK, end = f->total - first < TASK ? f->total : first + TASK;
+  (void)error;
+  for (; first < end; first += PIECE)
+    fill_piece(f, first, end - first < PIECE ? (size_t)(end - first) : PIECE);
+  return 0;
+}
+
 void tsr__fill(const tsr__executor *executor, tsr__tensor_id tensor,
                const tsr__initial_value *initial, uint64_t key) {
-  tsr__kernel_tensor to = tsr__executor_tensor(executor, tensor);
-  uint64_t total = tsr__shape_elements(to.layout.shape);
-  double numbers[PIECE];
-  assert(to.data && tsr__layout_is_dense(to.layout));
-  for (uint64_t first = 0; first < total;) {
-    size_t count = total - first < PIECE ? (size_t)(total - first) : PIECE;
-    make_initial(&to, initial, key, first, count, numbers);
-    tsr__kernel_tensor from = {
-        .data = numbers, .dtype = TSR__DTYPE_F64, .layout = tsr__layout_dense(TSR__SHAPE(count))};
-    tsr__kernel_args copy = {.reads = {from}, .writes = {to}};
-    copy.writes[0].layout = tsr__layout_dense(TSR__SHAPE(count));
-    copy.writes[0].layout.offset = to.layout.offset + first;
-    tsr__kernel_row_of(TSR__KERNEL_TO_COPY)->reference(&copy);
-    first += count;
-  }
+  filling f = {.to = tsr__executor_tensor(executor, tensor), .initial = initial, .key = key};
+  tsr_error error;
+  f.total = tsr__shape_elements(f.to.layout.shape);
+  assert(f.to.data && tsr__layout_is_dense(f.to.layout));
+  int status = tsr__thread_pool_each(tsr__executor_pool(executor), NULL,
+                                     (size_t)((f.total + TASK - 1) / TASK), fill_task, &f, &error);
+  assert(status == 0); /* tasks do not fail, and nothing cancels them */
+  (void)status;
 }

@@ -5,7 +5,8 @@
 #include "exec/run.h"
 #include "models/program.h"
 
-/* Fill a tensor that is there and has no gaps. The same key gives the same random numbers. O(elements). */
+/* Fill a tensor that is there and has no gaps. The same key gives the same random numbers,
+ * for any number of threads: the executor's pool helps. O(elements). */
 void tsr__fill(const tsr__executor *executor, tsr__tensor_id tensor,
                const tsr__initial_value *initial, uint64_t key);
 
