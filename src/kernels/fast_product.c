@@ -135,8 +135,9 @@ FLOATS_OF(8)
 FLOATS_OF(12)
 PAIRS_OF(4)
 PAIRS_OF(8)
-PAIRS_OF(12) static multiply_fn *const float_loops[] = {multiply_floats_4, multiply_floats_8,
-                                                        multiply_floats_12};
+PAIRS_OF(12)
+static multiply_fn *const float_loops[] = {multiply_floats_4, multiply_floats_8,
+                                           multiply_floats_12};
 static multiply_fn *const pair_loops[] = {multiply_pairs_4, multiply_pairs_8, multiply_pairs_12};
 #elif TSR__UNIT_ISA == 1
 FLOATS_OF(2)
