@@ -37,7 +37,7 @@ ROOMS = {
     'torch': {'base', 'kernels', 'graph', 'models'},
     'exec': {'base', 'snapshot', 'allocator', 'kernels', 'graph', 'models', 'torch'},
     'train': {'base', 'kernels', 'graph', 'models', 'torch', 'exec'},
-    'plan': {'base'},
+    'plan': {'base', 'kernels', 'graph'},
 }
 # Which room implements which public headers (include/tessera/NAME.h or include/tessera/unstable/NAME.h).
 PUBLIC = {

@@ -1,0 +1,141 @@
+/* cost.c - see cost.h.
+ *
+ * Cards: peak rates without sparsity, from NVIDIA's data sheets of the T4, V100 SXM2, L4, A10, A100 (40 and 80
+ * GB, SXM), H100 SXM and H200 SXM, and of Ada and Ampere GeForce (whitepapers; 16 bits with sums in fp32). Links
+ * are one direction of PCIe as it is measured, about 80 % of its nominal rate. */
+#include "plan/cost.h"
+
+#include <assert.h>
+#include <string.h>
+
+#define GB  1e9
+#define TF  1e12
+#define GiB ((uint64_t)1 << 30)
+
+/* One direction: 3.0, 4.0 and 5.0 with 16 lanes. */
+#define PCIE_3 (12 * GB)
+#define PCIE_4 (25 * GB)
+#define PCIE_5 (50 * GB)
+
+static const tsr__gpu gpus[] = {
+    {"t4", "NVIDIA T4", 8.1 * TF, 65 * TF, 320 * GB, PCIE_3, 16 * GiB},
+    {"v100", "NVIDIA V100 SXM2", 15.7 * TF, 125 * TF, 900 * GB, PCIE_3, 32 * GiB},
+    {"l4", "NVIDIA L4", 30.3 * TF, 121 * TF, 300 * GB, PCIE_4, 24 * GiB},
+    {"a10", "NVIDIA A10", 31.2 * TF, 125 * TF, 600 * GB, PCIE_4, 24 * GiB},
+    {"a100-40", "NVIDIA A100 SXM 40 GB", 19.5 * TF, 312 * TF, 1555 * GB, PCIE_4, 40 * GiB},
+    {"a100", "NVIDIA A100 SXM 80 GB", 19.5 * TF, 312 * TF, 2039 * GB, PCIE_4, 80 * GiB},
+    {"h100", "NVIDIA H100 SXM", 67 * TF, 989 * TF, 3350 * GB, PCIE_5, 80 * GiB},
+    {"h200", "NVIDIA H200 SXM", 67 * TF, 989 * TF, 4800 * GB, PCIE_5, 141 * GiB},
+    {"rtx3090", "GeForce RTX 3090", 35.6 * TF, 71 * TF, 936 * GB, PCIE_4, 24 * GiB},
+    {"rtx4090", "GeForce RTX 4090", 82.6 * TF, 165 * TF, 1008 * GB, PCIE_4, 24 * GiB},
+};
+
+/* What programs reach. */
+#define SHARE_OF_FLOPS 0.6
+#define SHARE_OF_BYTES 0.8
+#define LAUNCH_NS      5000.0
+#define DISK           (2 * GB)
+
+const tsr__gpu *tsr__gpu_at(size_t i) {
+  return i < sizeof gpus / sizeof *gpus ? &gpus[i] : NULL;
+}
+
+const tsr__gpu *tsr__gpu_of_name(const char *name) {
+  assert(name);
+  for (size_t i = 0; tsr__gpu_at(i); i++)
+    if (strcmp(gpus[i].name, name) == 0) return &gpus[i];
+  return NULL;
+}
+
+void tsr__rates_of_gpu(const tsr__gpu *gpu, tsr__rates *rates) {
+  assert(gpu->full_flops > 0 && gpu->half_flops > 0 && gpu->memory_bytes_per_s > 0);
+  *rates = (tsr__rates){
+      .launch_ns = LAUNCH_NS, .link_bytes_per_s = gpu->link_bytes_per_s, .disk_bytes_per_s = DISK};
+  for (size_t k = 0; k < TSR__KERNEL_COUNT; k++) {
+    uint8_t work = tsr__kernel_row_of((tsr__kernel)k)->work;
+    bool is_product =
+        work == TSR__WORK_PRODUCT || work == TSR__WORK_PAIRS; /* tensor cores have these */
+    double half = is_product ? gpu->half_flops : gpu->full_flops;
+    for (size_t width = 0; width < TSR__RATE_WIDTHS; width++)
+      rates->kernel[k][width] = (tsr__kernel_rate){
+          1e9 / (SHARE_OF_FLOPS * (width == TSR__RATE_HALF ? half : gpu->full_flops)),
+          1e9 / (SHARE_OF_BYTES * gpu->memory_bytes_per_s)};
+  }
+}
+
+/* By the first operand's type, or the first result's; a mask or a list of numbers does not decide. */
+static tsr__rate_width width_of(const tsr__tape *tape, const tsr__kernel_run *run) {
+  const tsr__tensor_id *operands = tsr__run_reads(tape, run);
+  uint32_t count = (uint32_t)run->read_count + run->write_count;
+  for (uint32_t i = 0; i < count; i++) {
+    if (!operands[i]) continue;
+    tsr__dtype dtype = tsr__tensor_dtype(tape, operands[i]);
+    if (dtype == TSR__DTYPE_BF16 || dtype == TSR__DTYPE_F16) return TSR__RATE_HALF;
+  }
+  return TSR__RATE_FULL;
+}
+
+double tsr__cost_of_run(const tsr__tape *tape, const tsr__kernel_run *run,
+                        const tsr__rates *rates) {
+  const tsr__kernel_rate *rate = &rates->kernel[run->kernel][width_of(tape, run)];
+  double by_flops = rate->ns_per_flop * (double)run->flops;
+  double by_bytes = rate->ns_per_byte * (double)run->bytes_moved;
+  return ((by_flops > by_bytes ? by_flops : by_bytes) + rates->launch_ns) * 1e-9;
+}
+
+tsr__cost tsr__cost_of_tape(const tsr__tape *tape, const tsr__rates *rates) {
+  tsr__cost cost = {{0}, 0};
+  tsr__tape_phase phase = TSR__TAPE_PHASE_STEP;
+  for (size_t i = 0; i < tape->schedule.count; i++) {
+    const tsr__tape_instr *instr = &tape->schedule.items[i];
+    if (instr->kind == TSR__INSTR_BEGIN) phase = (tsr__tape_phase)instr->subject;
+    if (instr->kind == TSR__INSTR_END) phase = TSR__TAPE_PHASE_STEP;
+    if (instr->kind != TSR__INSTR_RUN) continue;
+    const tsr__kernel_run *run = &tape->runs.items[instr->subject];
+    if (run->is_once) continue;
+    double seconds = tsr__cost_of_run(tape, run, rates);
+    cost.phase_s[phase] += seconds;
+    cost.step_s += seconds;
+  }
+  return cost;
+}
+
+/* ---- from a run ---- */
+
+typedef struct sums {
+  double ns, flops, bytes;
+} sums;
+
+/* Products are bound by their operations, everything else by its bytes: one number for each kernel. */
+static tsr__kernel_rate rate_of(tsr__kernel kernel, const sums *sum) {
+  uint8_t work = tsr__kernel_row_of(kernel)->work;
+  bool is_product = work == TSR__WORK_PRODUCT || work == TSR__WORK_PAIRS;
+  if (is_product && sum->flops > 0) return (tsr__kernel_rate){sum->ns / sum->flops, 0};
+  return (tsr__kernel_rate){0, sum->bytes > 0 ? sum->ns / sum->bytes : 0};
+}
+
+static void add(sums *to, const sums *more) {
+  to->ns += more->ns;
+  to->flops += more->flops;
+  to->bytes += more->bytes;
+}
+
+void tsr__rates_measure(const tsr__tape *tape, const uint64_t *run_ns, uint64_t steps,
+                        tsr__rates *rates) {
+  sums by_kernel[TSR__KERNEL_COUNT][TSR__RATE_WIDTHS] = {{{0}}}, all = {0};
+  assert(steps);
+  for (size_t i = 0; i < tape->runs.count; i++) {
+    const tsr__kernel_run *run = &tape->runs.items[i];
+    if (run->is_once) continue;
+    sums one = {(double)run_ns[i] / (double)steps, (double)run->flops, (double)run->bytes_moved};
+    add(&by_kernel[run->kernel][width_of(tape, run)], &one);
+    add(&all, &one);
+  }
+  *rates = (tsr__rates){.is_measured = true};
+  for (size_t k = 0; k < TSR__KERNEL_COUNT; k++)
+    for (size_t width = 0; width < TSR__RATE_WIDTHS; width++) {
+      const sums *sum = &by_kernel[k][width], *other = &by_kernel[k][!width];
+      if (sum->ns <= 0) sum = other->ns > 0 ? other : &all;
+      rates->kernel[k][width] = rate_of((tsr__kernel)k, sum);
+    }
+}

@@ -1,0 +1,62 @@
+/* cost.h - how long a step takes: what each kernel does, over what a machine does in a second.
+ *
+ *   a run     the longer of its operations and its bytes, and a launch
+ *   a step    the sum of its runs, which come one after another
+ *
+ * Rates come from a vendor's data sheet and a share of it that programs reach (an estimate), or from a run that
+ * was measured (tsr__rates_measure): then each kernel has its own. What other processes or the clock of a
+ * processor do to a step is not in them. */
+#ifndef TSR_PLAN_COST_H
+#define TSR_PLAN_COST_H
+
+#include "graph/tape.h"
+
+/* Nanoseconds per operation and per byte of one kernel. */
+typedef struct tsr__kernel_rate {
+  double ns_per_flop, ns_per_byte;
+} tsr__kernel_rate;
+
+/* Of operands whose smallest type has 32 bits, and 16. */
+typedef enum tsr__rate_width { TSR__RATE_FULL, TSR__RATE_HALF, TSR__RATE_WIDTHS } tsr__rate_width;
+
+typedef struct tsr__rates {
+  tsr__kernel_rate kernel[TSR__KERNEL_COUNT][TSR__RATE_WIDTHS];
+  double launch_ns;
+  double link_bytes_per_s, disk_bytes_per_s; /* copies to the host and to a disk, one way */
+  bool is_measured;
+} tsr__rates;
+
+/* A GPU, by its data sheet. */
+typedef struct tsr__gpu {
+  const char *name; /* as users type it */
+  const char *title;
+  double full_flops, half_flops; /* per second: fp32 outside of tensor cores, and 16 bits in them */
+  double memory_bytes_per_s, link_bytes_per_s;
+  uint64_t memory_bytes; /* of the card */
+} tsr__gpu;
+
+/* The i-th card, or NULL past the last; and the one with this name, or NULL. */
+const tsr__gpu *tsr__gpu_at(size_t i);
+const tsr__gpu *tsr__gpu_of_name(const char *name);
+
+/* What programs reach of a card's numbers: 60 % of its operations in products, 80 % of its bandwidth, and
+ * 5 us between two kernels. */
+void tsr__rates_of_gpu(const tsr__gpu *gpu, tsr__rates *rates);
+
+/* From a run of a tape: `run_ns` has the time of each of its runs, over `steps` steps. Kernels that did not run
+ * get the mean of those that did. O(runs). */
+void tsr__rates_measure(const tsr__tape *tape, const uint64_t *run_ns, uint64_t steps,
+                        tsr__rates *rates);
+
+/* Seconds of a run, and of a step's phases; a step after the first. */
+double tsr__cost_of_run(const tsr__tape *tape, const tsr__kernel_run *run, const tsr__rates *rates);
+
+typedef struct tsr__cost {
+  double phase_s[TSR__TAPE_PHASE_COUNT];
+  double step_s; /* all of it */
+} tsr__cost;
+
+/* O(instructions). */
+tsr__cost tsr__cost_of_tape(const tsr__tape *tape, const tsr__rates *rates);
+
+#endif

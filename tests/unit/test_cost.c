@@ -1,0 +1,96 @@
+/* How long a step takes: rates of cards, rates that were measured, and what a checkpoint adds. */
+#include "plan/cost.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "run_support.h"
+
+#define MODEL                                                                                  \
+  "{\"model_type\":\"gpt2\",\"vocab_size\":64,\"n_positions\":64,\"n_embd\":32,\"n_layer\":3," \
+  "\"n_head\":2,\"resid_pdrop\":0,\"attn_pdrop\":0,\"embd_pdrop\":0,\"use_cache\":false}"
+
+static void assert_near(double got, double want) {
+  if (fabs(got - want) > 1e-9 * fabs(want)) fail_msg("%.17g is not %.17g", got, want);
+}
+
+static void open_step(training *t, tsr__run_options *run) {
+  run->batch = 2;
+  run->sequence = 16;
+  assert_true(training_open(t, MODEL, run, NULL));
+}
+
+static void test_cards(void **state) {
+  (void)state;
+  training t;
+  tsr__run_options run = {0};
+  open_step(&t, &run);
+  double slowest = 0, fastest = INFINITY;
+  for (size_t i = 0; tsr__gpu_at(i); i++) {
+    const tsr__gpu *gpu = tsr__gpu_at(i);
+    tsr__rates rates;
+    assert_ptr_equal(tsr__gpu_of_name(gpu->name), gpu);
+    tsr__rates_of_gpu(gpu, &rates);
+    tsr__cost cost = tsr__cost_of_tape(&t.tape, &rates);
+    double sum = 0;
+    for (size_t k = 0; k < TSR__TAPE_PHASE_COUNT; k++) sum += cost.phase_s[k];
+    assert_near(sum, cost.step_s);
+    assert_true(cost.phase_s[TSR__TAPE_PHASE_BACKWARD] > cost.phase_s[TSR__TAPE_PHASE_FORWARD]);
+    if (cost.step_s > slowest) slowest = cost.step_s;
+    if (cost.step_s < fastest) fastest = cost.step_s;
+    assert_false(rates.is_measured);
+  }
+  assert_true(fastest < slowest);
+  assert_null(tsr__gpu_of_name("abacus"));
+  training_close(&t);
+}
+
+/* What was measured is predicted, whatever the numbers were. */
+static void test_measured(void **state) {
+  (void)state;
+  training t;
+  tsr__run_options run = {0};
+  tsr__rates rates;
+  uint64_t total = 0, random = 1;
+  open_step(&t, &run);
+  uint64_t *ns = calloc(t.tape.runs.count, sizeof *ns);
+  assert_non_null(ns);
+  for (size_t i = 0; i < t.tape.runs.count; i++) {
+    random = random * UINT64_C(6364136223846793005) + 1;
+    ns[i] = 3 * (1000 + (random >> 40) % 5000);
+    if (!t.tape.runs.items[i].is_once) total += ns[i];
+  }
+  tsr__rates_measure(&t.tape, ns, 3, &rates);
+  assert_true(rates.is_measured);
+  assert_near(tsr__cost_of_tape(&t.tape, &rates).step_s, (double)total / 3 * 1e-9);
+  free(ns);
+  training_close(&t);
+}
+
+/* Rates of one run predict another one: blocks that are computed again take the time of their forward. */
+static void test_recomputation(void **state) {
+  (void)state;
+  training plain, again;
+  tsr__run_options run = {0}, full = {.checkpoint = TSR_CHECKPOINT_FULL};
+  tsr__rates rates;
+  open_step(&plain, &run);
+  open_step(&again, &full);
+  tsr__rates_of_gpu(tsr__gpu_of_name("a100"), &rates);
+  rates.launch_ns = 0;
+  double forward = tsr__cost_of_tape(&plain.tape, &rates).phase_s[TSR__TAPE_PHASE_FORWARD];
+  double extra =
+      tsr__cost_of_tape(&again.tape, &rates).step_s - tsr__cost_of_tape(&plain.tape, &rates).step_s;
+  assert_true(extra > 0.2 * forward && extra < forward);
+  training_close(&plain);
+  training_close(&again);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_cards),
+      cmocka_unit_test(test_measured),
+      cmocka_unit_test(test_recomputation),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
