@@ -104,7 +104,7 @@ int tsr_lives_walk(const tsr_lives *lives, size_t place, tsr_turn_fn *turn, void
   int status = tsr__sweep_begin(part_at(lives, place)->timeline, &sweep, error);
   if (status) return status;
   do {
-    tsr_turn now = {sweep.event, sweep.totals, sweep.born, sweep.died, sweep.died_count};
+    tsr_turn now = {sweep.event, sweep.totals, sweep.born, sweep.died};
     status = turn(context, &now);
   } while (!status && tsr__sweep_next(&sweep));
   tsr__sweep_release(&sweep);

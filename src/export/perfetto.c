@@ -174,8 +174,8 @@ static int take_turn(void *context, const tsr_turn *turn) {
     tsr_life life = tsr_lives_at(w->lives, w->place, turn->born);
     w->now.categories[life.category] += life.requested_bytes;
   }
-  for (size_t i = 0; i < turn->died_count; i++) {
-    tsr_life life = tsr_lives_at(w->lives, w->place, turn->died[i]);
+  if (turn->died != TSR_NONE) {
+    tsr_life life = tsr_lives_at(w->lives, w->place, turn->died);
     w->now.categories[life.category] -= life.requested_bytes;
   }
   uint64_t allocated = turn->totals.allocated_bytes;

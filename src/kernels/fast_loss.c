@@ -15,6 +15,7 @@ static tsr__strided integers_of(const tsr__kernel_tensor *tensor) {
 
 static int64_t integer_at(const tsr__strided *v, uint64_t i) {
   uint64_t at = v->offset + i * v->stride[3];
+  assert(v->dim[3]);
   if (i >= v->dim[3]) at = tsr__strided_row(v, i / v->dim[3]) + i % v->dim[3] * v->stride[3];
   return ((const int64_t *)v->data)[at];
 }

@@ -125,6 +125,7 @@ bool tsr__layout_reshape(tsr__layout layout, tsr__shape shape, tsr__layout *out)
       run++;
       taken = 1;
     }
+    assert(taken); /* there are elements */
     if (run == r.count || r.size[run] / taken % shape.dim[i]) return false;
     made.stride[i] = times(r.stride[run], taken);
     taken = times(taken, shape.dim[i]);

@@ -21,6 +21,7 @@
 #include "base/map.h"
 #include "base/memory.h"
 #include "tessera/unstable/frames.h"
+#include "timeline/sweep.h"
 
 /* Findings about less than this, or less than a twentieth of the peak, are not worth a change. */
 #define LEAST_BYTES (UINT64_C(16) << 20)
@@ -568,34 +569,26 @@ static bool is_of_blocks(const finder *f, tsr__map *stacks, uint32_t allocation)
  * any moment. It may be another moment than now: an optimizer's step keeps nothing of them. */
 static int peak_without(const finder *f, const blocks *b, uint64_t saved, uint64_t *out,
                         tsr_error *error) {
-  const tsr__timeline *t = f->t;
   tsr__map stacks = {0};
-  bool *is_gone = TSR__NEW_ARRAY(bool, t->birth.count); /* a free was requested, or took place */
-  double share = (double)saved / (double)b->bytes;
-  uint64_t now = 0, allocated = t->start.allocated_bytes; /* now: kept of the blocks */
-  double most = (double)allocated;
-  bool ok = is_gone != NULL;
+  tsr__sweep sweep = {.born = TSR_NONE};
+  double share = (double)saved / (double)b->bytes, most = 0;
+  uint64_t now = 0; /* kept of the blocks */
+  bool ok = true;
   for (size_t i = 0; ok && i < b->group_count; i++)
     ok = tsr__map_put(&stacks, b->kept[b->groups[i].first].stack, 0, NULL) != NULL;
-  for (size_t i = 0; ok && i < t->initial.count; i++) is_gone[i] = t->initial.items[i].is_waiting;
-  for (uint32_t e = 0; ok && e < t->events.count; e++) {
-    uint32_t a = t->allocation_of[e];
-    if (a == TSR_NONE || is_gone[a]) continue;
-    bool is_born = t->birth.items[a] == e;
-    bool is_freed = t->events.action[e] == TSR_ACTION_FREE_REQUESTED || t->death.items[a] == e;
-    uint64_t size = t->block_bytes.items[a];
-    if (!is_born && !is_freed) continue;
-    uint64_t held = is_of_blocks(f, &stacks, a) ? tsr__timeline_requested(t, a) : 0;
-    is_gone[a] = !is_born;
-    allocated = is_born ? tsr__sum_u64(allocated, size) : tsr__drop_u64(allocated, size);
-    now = is_born ? now + held : tsr__drop_u64(now, held);
-    double left = (double)allocated - share * (double)now;
-    if (is_born && left > most) most = left;
+  int status = ok ? tsr__sweep_begin(f->t, &sweep, error) : tsr__fail_memory(error);
+  while (status == 0) {
+    if (is_of_blocks(f, &stacks, sweep.born)) now += tsr__timeline_requested(f->t, sweep.born);
+    if (is_of_blocks(f, &stacks, sweep.died)) now -= tsr__timeline_requested(f->t, sweep.died);
+    double left = (double)sweep.totals.allocated_bytes - share * (double)now;
+    if (left > most) most = left;
+    if (!tsr__sweep_next(&sweep)) break;
   }
-  *out = most < (double)f->peak_bytes ? (uint64_t)most : f->peak_bytes;
+  assert(status || most <= (double)f->peak_bytes);
+  if (status == 0) *out = (uint64_t)most;
+  tsr__sweep_release(&sweep);
   tsr__map_release(&stacks);
-  tsr__free(is_gone);
-  return ok ? 0 : tsr__fail_memory(error);
+  return status;
 }
 
 static bool note_blocks(finder *f, const blocks *b) {

@@ -1,12 +1,8 @@
 /* sweep.c - the timeline played forward. See sweep.h.
  *
- * The timeline has the begin and end of everything. Births are in order already; deaths are brought
- * into order by counting:
- *
- *   first_dead   0 0 1 3 3 ...    event e frees dead[first_dead[e] .. first_dead[e + 1])
- *   dead         7 2 9 ...        allocations
- *
- * Spans and waits are few, and sorted. */
+ * An event makes or frees the allocation that the timeline has for it. It frees another one only if it
+ * makes one at an address in use, which is an error of the trace. Such deaths, spans and waits are few, and
+ * sorted before the sweep; `next_turn` is the next event that is about any of them. */
 #include "timeline/sweep.h"
 
 #include <assert.h>
@@ -47,22 +43,30 @@ static bool order_turns(tsr__sweep *s) {
   return ok;
 }
 
-static bool order_dead(tsr__sweep *s) {
+/* Allocations that died because their address was taken again. */
+static bool order_replaced(tsr__sweep *s) {
   const tsr__timeline *t = s->timeline;
-  size_t events = (size_t)t->events.count;
-  s->first_dead = TSR__NEW_ARRAY(uint32_t, events + 2);
-  s->dead = TSR__NEW_ARRAY(uint32_t, t->death.count);
-  if (!s->first_dead || !s->dead) return false;
-  /* Counted two places further on, so that after the placing, which moves each start to its end,
-   * they stand where they belong. */
-  for (size_t i = 0; i < t->death.count; i++)
-    if (t->death.items[i] != TSR_NONE) s->first_dead[t->death.items[i] + 2]++;
-  for (size_t i = 2; i < events + 2; i++) s->first_dead[i] += s->first_dead[i - 1];
-  for (size_t i = 0; i < t->death.count; i++)
-    if (t->death.items[i] != TSR_NONE)
-      s->dead[s->first_dead[t->death.items[i] + 1]++] = (uint32_t)i;
-  assert(s->first_dead[0] == 0 && s->first_dead[events] <= t->death.count);
-  return true;
+  bool ok = true;
+  if (!t->misfits[TSR__MISFIT_ALLOC_LIVE]) return true;
+  for (size_t i = 0; ok && i < t->death.count; i++) {
+    uint32_t death = t->death.items[i];
+    if (death != TSR_NONE && t->allocation_of[death] != i) ok = add_turn(&s->replaced, death, i);
+  }
+  sort_turns(&s->replaced);
+  return ok;
+}
+
+static void see_next(const tsr__sweep_turns *turns, size_t at, uint32_t *next) {
+  if (at < turns->count && turns->items[at].event < *next) *next = turns->items[at].event;
+}
+
+static void find_next_turn(tsr__sweep *s) {
+  s->next_turn = TSR_NONE;
+  see_next(&s->spans_born, s->at_spans_born, &s->next_turn);
+  see_next(&s->spans_gone, s->at_spans_gone, &s->next_turn);
+  see_next(&s->waits_begun, s->at_waits_begun, &s->next_turn);
+  see_next(&s->waits_ended, s->at_waits_ended, &s->next_turn);
+  see_next(&s->replaced, s->at_replaced, &s->next_turn);
 }
 
 int tsr__sweep_begin(const tsr__timeline *timeline, tsr__sweep *out, tsr_error *error) {
@@ -70,11 +74,13 @@ int tsr__sweep_begin(const tsr__timeline *timeline, tsr__sweep *out, tsr_error *
                       .event = -1,
                       .totals = timeline->start,
                       .born = TSR_NONE,
-                      .next_born = (uint32_t)timeline->initial.count};
-  if (!order_turns(&sweep) || !order_dead(&sweep)) {
+                      .died = TSR_NONE};
+  static_assert(TSR_NONE == UINT32_MAX, "no event comes after it");
+  if (!order_turns(&sweep) || !order_replaced(&sweep)) {
     tsr__sweep_release(&sweep);
     return tsr__fail_memory(error);
   }
+  find_next_turn(&sweep);
   *out = sweep;
   return 0;
 }
@@ -87,6 +93,7 @@ static bool take_turn(const tsr__sweep_turns *turns, size_t *at, uint32_t event,
   return true;
 }
 
+/* What is rare. */
 static void apply_turns(tsr__sweep *s, uint32_t event) {
   const tsr__timeline *t = s->timeline;
   uint64_t *reserved = &s->totals.reserved_bytes, *waiting = &s->waiting_bytes;
@@ -99,45 +106,48 @@ static void apply_turns(tsr__sweep *s, uint32_t event) {
     *waiting = tsr__sum_u64(*waiting, t->block_bytes.items[t->waits.items[i].allocation]);
   while (take_turn(&s->waits_ended, &s->at_waits_ended, event, &i))
     *waiting = tsr__drop_u64(*waiting, t->block_bytes.items[t->waits.items[i].allocation]);
+  if (take_turn(&s->replaced, &s->at_replaced, event, &i)) s->died = i;
+  find_next_turn(s);
+}
+
+static inline uint64_t requested_of(const tsr__timeline *t, uint32_t allocation) {
+  if (allocation < t->initial.count) return t->initial.items[allocation].requested_bytes;
+  return t->events.size[t->birth.items[allocation]];
 }
 
 bool tsr__sweep_next(tsr__sweep *s) {
   const tsr__timeline *t = s->timeline;
   if (s->event + 1 >= (int64_t)t->events.count) return false;
-  uint32_t event = (uint32_t)++s->event;
-  assert(s->first_dead[event] <= s->first_dead[event + 1]);
-  assert(s->next_born >= t->initial.count && s->next_born <= t->birth.count);
-  s->born = TSR_NONE;
-  if (s->next_born < t->birth.count && t->birth.items[s->next_born] == event) {
-    s->born = s->next_born++;
-    s->totals.active_bytes = tsr__sum_u64(s->totals.active_bytes, t->block_bytes.items[s->born]);
-    s->totals.requested_bytes =
-        tsr__sum_u64(s->totals.requested_bytes, tsr__timeline_requested(t, s->born));
-  }
-  s->died = s->dead + s->first_dead[event];
-  s->died_count = s->first_dead[event + 1] - s->first_dead[event];
-  for (size_t i = 0; i < s->died_count; i++) {
-    s->totals.active_bytes =
-        tsr__drop_u64(s->totals.active_bytes, t->block_bytes.items[s->died[i]]);
-    s->totals.requested_bytes =
-        tsr__drop_u64(s->totals.requested_bytes, tsr__timeline_requested(t, s->died[i]));
-  }
-  apply_turns(s, event);
+  uint32_t event = (uint32_t)++s->event, allocation = t->allocation_of[event];
+  s->born = s->died = TSR_NONE;
+  assert(event <= s->next_turn);
+  if (event == s->next_turn) apply_turns(s, event);
   /* A free that completes with the next event is no wait of the timeline's, see timeline.h. */
   uint64_t waiting = s->waiting_bytes;
-  uint32_t freed = t->allocation_of[event];
-  if (t->events.action[event] == TSR_ACTION_FREE_REQUESTED && freed != TSR_NONE &&
-      t->death.items[freed] != TSR_NONE && t->death.items[freed] == event + 1)
-    waiting = tsr__sum_u64(waiting, t->block_bytes.items[freed]);
-  s->totals.allocated_bytes = tsr__drop_u64(s->totals.active_bytes, waiting);
+  if (allocation != TSR_NONE) {
+    uint32_t death = t->death.items[allocation];
+    if (t->birth.items[allocation] == event) s->born = allocation;
+    if (death == event) s->died = allocation;
+    if (death == event + 1 && t->events.action[event] == TSR_ACTION_FREE_REQUESTED)
+      waiting = tsr__sum_u64(waiting, t->block_bytes.items[allocation]);
+  }
+  tsr_totals *totals = &s->totals;
+  if (s->born != TSR_NONE) {
+    totals->active_bytes = tsr__sum_u64(totals->active_bytes, t->block_bytes.items[s->born]);
+    totals->requested_bytes = tsr__sum_u64(totals->requested_bytes, t->events.size[event]);
+  }
+  if (s->died != TSR_NONE) {
+    totals->active_bytes = tsr__drop_u64(totals->active_bytes, t->block_bytes.items[s->died]);
+    totals->requested_bytes = tsr__drop_u64(totals->requested_bytes, requested_of(t, s->died));
+  }
+  totals->allocated_bytes = tsr__drop_u64(totals->active_bytes, waiting);
   return true;
 }
 
 void tsr__sweep_release(tsr__sweep *sweep) {
-  tsr__free(sweep->first_dead);
-  tsr__free(sweep->dead);
   TSR__VECTOR_FREE(&sweep->spans_born);
   TSR__VECTOR_FREE(&sweep->spans_gone);
   TSR__VECTOR_FREE(&sweep->waits_begun);
   TSR__VECTOR_FREE(&sweep->waits_ended);
+  TSR__VECTOR_FREE(&sweep->replaced);
 }

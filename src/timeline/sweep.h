@@ -1,5 +1,5 @@
 /* sweep.h - every event of a timeline once, in order, with the totals after it and what was born and
- * what died in it.
+ * what died in it, at most one of each.
  *
  *   tsr__sweep sweep;
  *   int status = tsr__sweep_begin(&timeline, &sweep, error);    before the first event
@@ -13,9 +13,9 @@
 
 #include "timeline/timeline.h"
 
-/* Something that happens to the totals at an event. */
+/* Something that happens at an event. */
 typedef struct tsr__sweep_turn {
-  uint32_t event, index; /* index: of a span or a wait, by list */
+  uint32_t event, index; /* index: of a span, a wait or an allocation, by list */
 } tsr__sweep_turn;
 
 typedef TSR__VECTOR(tsr__sweep_turn) tsr__sweep_turns;
@@ -25,20 +25,18 @@ typedef struct tsr__sweep {
   int64_t event;                 /* -1 before the first */
   tsr_totals totals;             /* after it */
   uint32_t born;                 /* the allocation that it made, or TSR_NONE */
-  const uint32_t *died;          /* the allocations whose memory it freed, mostly one or none */
-  size_t died_count;
+  uint32_t died;                 /* the allocation whose memory it freed, or TSR_NONE */
 
-  uint64_t waiting_bytes;      /* of active blocks, those already freed */
-  uint32_t next_born;          /* allocation */
-  uint32_t *first_dead, *dead; /* by event: where its dead begin; allocations by death */
-  tsr__sweep_turns spans_born, spans_gone, waits_begun,
-      waits_ended; /* by event; heads are consumed */
-  size_t at_spans_born, at_spans_gone, at_waits_begun, at_waits_ended;
+  uint64_t waiting_bytes; /* of active blocks, those already freed */
+  uint32_t next_turn;     /* the first event that is still in a list below, or TSR_NONE */
+  tsr__sweep_turns spans_born, spans_gone, waits_begun, waits_ended,
+      replaced; /* by event; heads are consumed */
+  size_t at_spans_born, at_spans_gone, at_waits_begun, at_waits_ended, at_replaced;
 } tsr__sweep;
 
-/* Ready before the first event: `died` is empty then, and the totals are the start's. Time linear
- * in events, memory 4 bytes an event and 4 an allocation. Fails with TSR_ERROR_MEMORY, after which
- * there is nothing to release. */
+/* Ready before the first event: nothing has died then, and the totals are the start's. Time
+ * O(n log n) in spans and waits, linear in allocations if the trace takes addresses that are in use, and
+ * independent of it else. Fails with TSR_ERROR_MEMORY, after which there is nothing to release. */
 int tsr__sweep_begin(const tsr__timeline *timeline, tsr__sweep *out, tsr_error *error);
 /* Advance to the next event; false at the end. O(1) on average. */
 bool tsr__sweep_next(tsr__sweep *sweep);

@@ -151,9 +151,8 @@ static void check_sweep(const check *c, int64_t stride) {
   assert_memory_equal(&sweep.totals, &c->t.start, sizeof sweep.totals);
   while (tsr__sweep_next(&sweep)) {
     live_count += sweep.born != TSR_NONE;
-    live_count -= sweep.died_count;
-    for (size_t i = 0; i < sweep.died_count; i++)
-      assert_int_equal(c->t.death.items[sweep.died[i]], sweep.event);
+    live_count -= sweep.died != TSR_NONE;
+    if (sweep.died != TSR_NONE) assert_int_equal(c->t.death.items[sweep.died], sweep.event);
     if (sweep.event % stride) continue;
     tsr__live_set live = {0};
     assert_int_equal(tsr__timeline_live(&c->t, sweep.event, &live, NULL), 0);

@@ -119,9 +119,7 @@ tsr_life tsr_lives_at(const tsr_lives *lives, size_t place, size_t index);
 typedef struct tsr_turn {
   int64_t event;
   tsr_totals totals;
-  uint32_t born;
-  const uint32_t *died;
-  size_t died_count;
+  uint32_t born, died;
 } tsr_turn;
 
 /* Receives the turns in order; returns 0, or anything else to stop. */

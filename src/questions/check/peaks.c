@@ -199,7 +199,7 @@ static int keep_book(book *b, tsr_error *error) {
   if (b->t->allocated_event < 0) note_peak(b);
   while (tsr__sweep_next(&sweep)) {
     if (sweep.born != TSR_NONE) enter(b, sweep.born, sweep.event);
-    for (size_t i = 0; i < sweep.died_count; i++) leave(b, sweep.died[i]);
+    if (sweep.died != TSR_NONE) leave(b, sweep.died);
     if (sweep.event == b->t->allocated_event) note_peak(b);
   }
   tsr__sweep_release(&sweep);

@@ -109,10 +109,9 @@ static int tally(work *w) {
   if (status) return status;
   uint64_t total = tally_initial(w);
   while (tsr__sweep_next(&sweep)) {
-    for (size_t i = 0; i < sweep.died_count; i++) {
-      uint32_t kind = w->members.of[sweep.died[i]];
-      uint64_t bytes = tsr__timeline_requested(w->timeline, sweep.died[i]);
-      if (kind == TSR_NONE) continue;
+    uint32_t kind = sweep.died == TSR_NONE ? TSR_NONE : w->members.of[sweep.died];
+    if (kind != TSR_NONE) {
+      uint64_t bytes = tsr__timeline_requested(w->timeline, sweep.died);
       w->now[kind] = tsr__drop_u64(w->now[kind], bytes);
       total = tsr__drop_u64(total, bytes);
     }

@@ -278,7 +278,7 @@ static bool play(history *h, tsr__sweep *sweep, const char *const *names, tsr_pr
   if (!take_initial(h) || (is_at_start && !note_layers(h, names, out))) return false;
   while (tsr__sweep_next(sweep)) {
     /* An address that is taken again frees the older allocation there first. */
-    for (size_t i = 0; i < sweep->died_count; i++) give_back(h, sweep->died[i], sweep->event);
+    if (sweep->died != TSR_NONE) give_back(h, sweep->died, sweep->event);
     if (sweep->born != TSR_NONE && !take(h, sweep->born, sweep->event)) return false;
     if (next < h->plan->event_count && h->plan->events[next] == sweep->event) {
       if (!add_moment(h, sweep->event)) return false;
