@@ -74,6 +74,15 @@ typedef enum tsr_simulate_checkpoint {
   TSR_CHECKPOINT_EVERY      /* each run of checkpoint_every blocks */
 } tsr_simulate_checkpoint;
 
+/* A mistake of the training script, which grows with every step. */
+typedef enum tsr_simulate_leak {
+  TSR_LEAK_NONE,
+  TSR_LEAK_GRAPH,   /* a list of losses, whose graphs backward(retain_graph=True) kept */
+  TSR_LEAK_OUTPUTS, /* a list of the model's outputs: loss, logits, keys and values */
+  TSR_LEAK_SHELL,   /* the logits that a notebook's cell displays, which its Out variable keeps */
+  TSR_LEAK_BATCHES  /* a list of batches, on the device */
+} tsr_simulate_leak;
+
 #ifdef __cplusplus
 }
 #endif

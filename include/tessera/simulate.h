@@ -45,6 +45,7 @@ typedef struct tsr_simulate_options {
   bool categories;           /* write the true category of each allocation into its `category` */
   tsr_allocator_settings settings;
   uint64_t capacity_bytes; /* device memory that PyTorch may use; 0 = unlimited */
+  tsr_simulate_leak leak;  /* a mistake to plant in the program */
 } tsr_simulate_options;
 
 /* Allocations, frees and ops of a whole run: about a gigabyte of trace, made in seconds. */

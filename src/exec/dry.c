@@ -6,10 +6,11 @@
  *   schedule:  NEW 17 ...... DROP 17        here[17] = 0x7f.. ...... 0
  *              NEW 42 ...... (end of step)  before[42] = here[42]; here[42] = 0
  *              ...... DROP_PREV 42          before[42] = 0
+ *              (end of step, leaked)        here[99] = 0: nobody knows its address any more
  *
  * Invariants, between two instructions:
  *   - a slot that is not carried has no address in `before`
- *   - a device's category_bytes are the bytes of the slots that have addresses on it
+ *   - a device's category_bytes are the bytes of the slots that have addresses on it, and of what was leaked
  *   - NEW meets a slot without an address, DROP one with an address
  *
  * A slot of no bytes has address 0 throughout, as in PyTorch. */
@@ -178,9 +179,8 @@ static int run_step(dry *d) {
     return TSR_ERROR_MEMORY;
   for (size_t i = 0; i < tape->slots.count; i++) {
     assert(!d->before[i]); /* each carried slot has its DROP_PREV */
-    if (!tape->slots.items[i].is_carried) continue;
-    d->before[i] = d->here[i];
-    d->here[i] = 0;
+    if (tape->slots.items[i].is_carried) d->before[i] = d->here[i];
+    if (tape->slots.items[i].is_carried || tape->slots.items[i].is_leaked) d->here[i] = 0;
   }
   return 0;
 }

@@ -60,6 +60,7 @@ static life *find_lives(const tsr__tape *tape) {
 
 static bool list_items(const tsr__tape *tape, const life *lives, items *out) {
   uint32_t length = (uint32_t)tape->schedule.count;
+  assert(!tape->has_leaks);
   for (size_t i = 1; i < tape->slots.count; i++) {
     const tsr__tape_slot *slot = &tape->slots.items[i];
     life l = lives[i];

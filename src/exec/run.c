@@ -327,22 +327,22 @@ static bool note_reach(void *context, uint32_t device, const tsr_allocator_event
 static bool note_step(void *context, uint64_t step, const uint64_t *addresses) {
   reach *r = context;
   (void)addresses;
-  assert(step <= STEPS_TO_REPEAT);
-  r->ends[step] = r->end;
+  if (step <= STEPS_TO_REPEAT) r->ends[step] = r->end;
   return true;
 }
 
-/* Memory repeats from the third step on: if segments come and go, each step needs as many new
- * addresses as the one before. Reserve what `steps` need. */
+/* Memory repeats from the third step on, unless the program leaks: if segments come and go, each step needs
+ * as many new addresses as the one before. Reserve what `steps` need. */
 static int reserve(tsr__executor *e, tsr__dry_options dry, tsr__execution *out) {
   reach r = {0};
   tsr__dry_observer observer = {.context = &r, .memory = note_reach, .step = note_step};
   uint64_t steps = dry.steps ? dry.steps : 1, done = 0, more = 0;
+  bool repeats = steps > STEPS_TO_REPEAT && !e->tape->has_leaks;
   dry.observer = &observer;
-  if (steps > STEPS_TO_REPEAT) dry.steps = STEPS_TO_REPEAT;
+  if (repeats) dry.steps = STEPS_TO_REPEAT;
   int status = tsr__dry_run(e->tape, &dry, &out->predicted, &done, e->error);
   if (status) return status;
-  if (steps > STEPS_TO_REPEAT && done == STEPS_TO_REPEAT)
+  if (repeats && done == STEPS_TO_REPEAT)
     more = (steps - done) * (r.ends[STEPS_TO_REPEAT] - r.ends[STEPS_TO_REPEAT - 1]);
   uint64_t size = (r.end - r.first + more + GRANULE - 1) / GRANULE * GRANULE;
   if (!tsr__tensor_arena_init(&e->arena, r.first, size ? size : GRANULE))

@@ -134,7 +134,8 @@ tsr__run_options tsr__run_options_of(const tsr_simulate_options *options) {
                             .loss_chunk = options->loss_chunk,
                             .gelu_fused = options->gelu_fused,
                             .no_kv_cache = options->no_kv_cache,
-                            .fresh_process = options->fresh_process};
+                            .fresh_process = options->fresh_process,
+                            .leak = options->leak};
 }
 
 /* Run the finished tape, and record it. */

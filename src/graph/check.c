@@ -5,6 +5,7 @@
  *   static                 exists throughout: no instruction names it
  *   NEW ... DROP           exists between them, once each
  *   NEW ..... (carried)    exists to the end; the next step's DROP_PREV frees it, wherever that is
+ *   NEW ..... (leaked)     exists for good, and the next step makes another one
  *   NEW_ONCE ............  exists from there on, for good
  *
  * A kernel runs on slots that exist. Phases nest. Nothing is left over: no variable, no gradient on
@@ -101,7 +102,7 @@ static void check_leftovers(checker *c) {
     assert(c->alive[i] == slot->tensors);
     assert(c->prev_drops[i] == slot->is_carried);
     assert(slot->category < TSR_CATEGORY_COUNT);
-    if (c->state[i] == LIVE) assert(slot->is_carried && slot->tensors);
+    if (c->state[i] == LIVE) assert((slot->is_carried || slot->is_leaked) && slot->tensors);
     if (c->state[i] == DROPPED) assert(!slot->tensors);
   }
 }

@@ -288,6 +288,13 @@ void tsr__tape_hold_until(tsr__tape *tape, tsr__tensor_id tensor, tsr__tape_carr
     tsr__tape_fail(tape, TSR_ERROR_MEMORY);
 }
 
+void tsr__tape_leak(tsr__tape *tape, tsr__tensor_id tensor) {
+  tsr__tape_slot *slot = &tape->slots.items[tsr__tensor_at(tape, tensor)->slot];
+  if (!tensor || tape->status || slot->is_static || slot->is_leaked) return;
+  tsr__tensor_hold(tape, tensor);
+  slot->is_leaked = tape->has_leaks = true;
+}
+
 /* Insert the drops of what is held until `point` where that point is. */
 static bool insert_drops(tsr__tape *tape, tsr__tape_carry_point point) {
   TSR__VECTOR(tsr__tape_instr) drops = {0};
@@ -297,7 +304,7 @@ static bool insert_drops(tsr__tape *tape, tsr__tape_carry_point point) {
     const tsr__tape_carried *held = &tape->held.items[i];
     uint32_t number = tsr__tensor_at(tape, held->tensor)->slot;
     tsr__tape_slot *slot = &tape->slots.items[number];
-    if (held->until != point || slot->is_carried || slot->is_static) continue;
+    if (held->until != point || slot->is_carried || slot->is_static || slot->is_leaked) continue;
     slot->is_carried = true;
     tsr__tape_instr drop = {TSR__INSTR_DROP_PREV, false, number, tape->carry_stack[point]};
     ok = TSR__VECTOR_PUSH(&drops, drop);

@@ -81,6 +81,7 @@ typedef struct tsr__tape_slot {
   uint16_t stream;  /* of the device; 0: its default stream */
   bool is_static;   /* there before the recording, and to stay */
   bool is_carried;  /* held when the step ends: the next step drops it */
+  bool is_leaked;   /* held for good: each step leaves its own behind */
   bool is_root;     /* a backward pass began here: its value need not be read */
 } tsr__tape_slot;
 
@@ -250,6 +251,7 @@ typedef struct tsr__tape {
   uint64_t flops, recomputed_flops;
   uint32_t recomputing; /* segments that are being run again */
   uint32_t draws;       /* of random numbers so far */
+  bool has_leaks;       /* some slot is leaked: memory grows with each step */
   bool is_too_long;     /* why it failed with TSR_ERROR_LIMIT, if not for a tensor's size */
   int status;           /* sticky */
 } tsr__tape;
@@ -361,6 +363,9 @@ void tsr__tape_end(tsr__tape *tape, tsr__tape_phase phase);
 void tsr__tape_carry_here(tsr__tape *tape, tsr__tape_carry_point point);
 /* The program holds the tensor beyond the step, until that point of the next. */
 void tsr__tape_hold_until(tsr__tape *tape, tsr__tensor_id tensor, tsr__tape_carry_point point);
+/* The program holds the tensor for good, as one that appends it to a list in each step. Does nothing for
+ * tensor 0 and for what is there before the recording. */
+void tsr__tape_leak(tsr__tape *tape, tsr__tensor_id tensor);
 
 /* Add to the schedule. */
 void tsr__tape_emit(tsr__tape *tape, tsr__tape_instr_kind kind, uint32_t subject, uint32_t stack);

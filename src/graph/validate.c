@@ -372,7 +372,8 @@ static void finish_slot(validator *v, uint32_t number) {
            "unwritten element is %" PRIu64,
            number, slot->bytes, gap);
   }
-  if (state->presence == LASTS || slot->is_carried || slot->is_root || state->is_once)
+  if (state->presence == LASTS || slot->is_carried || slot->is_leaked || slot->is_root ||
+      state->is_once)
     use_writers(v, state);
   state->writer = TSR_NONE;
   if (state->covered) tsr__coverage_release(&v->sets.items[state->covered - 1]);

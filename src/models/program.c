@@ -304,9 +304,9 @@ static tsr__tensor_id call_model(tsr__program *p) {
   if (p->options->loss_chunk) {
     loss = chunked_loss(p, hidden);
   } else {
-    tsr__tensor_id logits = tsr__program_linear(p, &p->head, hidden);
-    output(p, logits);
-    loss = full_loss(p, logits);
+    p->logits = tsr__program_linear(p, &p->head, hidden);
+    output(p, p->logits);
+    loss = full_loss(p, p->logits);
   }
   return tsr__scope_leave(t, loss);
 }
@@ -390,9 +390,37 @@ static void release_first(tsr__tape *t, tsr__tensor_ids *list, size_t count) {
   memmove(list->items, list->items + count, list->count * sizeof *list->items);
 }
 
+/* ---- leaks ---- */
+
+/* What the forward pass has made stays, as far as the planted mistake keeps it. `first_op`: of the pass. */
+static void leak(tsr__program *p, size_t first_op) {
+  tsr__tape *t = p->tape;
+  switch (p->options->leak) {
+  case TSR_LEAK_NONE: return;
+  case TSR_LEAK_GRAPH:
+    tsr__tape_leak(t, p->loss);
+    for (size_t i = first_op; i < t->ops.count; i++)
+      for (uint32_t k = 0; k < t->ops.items[i].saved_count; k++)
+        tsr__tape_leak(t, t->ops.items[i].saved[k]);
+    return;
+  case TSR_LEAK_OUTPUTS:
+    tsr__tape_leak(t, p->loss);
+    tsr__tape_leak(t, p->logits);
+    for (size_t i = 0; i < p->cache.count; i++) tsr__tape_leak(t, p->cache.items[i]);
+    return;
+  case TSR_LEAK_SHELL: tsr__tape_leak(t, p->logits ? p->logits : p->loss); return;
+  case TSR_LEAK_BATCHES:
+    tsr__tape_leak(t, p->ids);
+    tsr__tape_leak(t, p->labels);
+    tsr__tape_leak(t, p->attention_mask);
+    return;
+  }
+}
+
 static void forward(tsr__program *p) {
   tsr__tape *t = p->tape;
   size_t outputs = p->outputs.count, cached = p->cache.count; /* of the micro-batch before */
+  size_t first_op = t->ops.count;
   tsr__tape_begin(t, TSR__TAPE_PHASE_FORWARD);
   if (p->is_autocast) tsr__tape_autocast_begin(t);
   tsr__tensor_id loss = p->model->module_count ? call_wrapper(p) : call_model(p);
@@ -404,6 +432,7 @@ static void forward(tsr__program *p) {
   p->loss = loss;
   if (!TSR__VECTOR_PUSH(&p->losses, loss)) tsr__tape_fail(t, TSR_ERROR_MEMORY);
   tsr__scope_unbind(t, loss);
+  leak(p, first_op);
   tsr__tape_end(t, TSR__TAPE_PHASE_FORWARD);
 }
 

@@ -62,7 +62,7 @@ typedef struct tsr__program {
   /* Of the forward that runs. */
   tsr__tensor_id ids, labels, attention_mask, loss, cosine, sine, mask, position_ids;
   tsr__tensor_ids outputs; /* what the outputs hold, and their graph */
-  tsr__tensor_id logits;   /* of a forward pass alone */
+  tsr__tensor_id logits;   /* held by the outputs; 0 with a chunked loss */
   tsr__tensor_ids cache;   /* keys and values, which the outputs hold too */
   tsr__tensor_ids hidden;  /* the hidden states that were requested, held */
   tsr__tensor_ids losses;  /* of each micro-batch, in their order; most are gone at the end */

@@ -24,6 +24,7 @@ typedef struct tsr__run_options {
   bool gelu_fused;           /* one kernel instead of the eight operations of the model's class */
   bool no_kv_cache;          /* use_cache=False */
   bool fresh_process;        /* cuBLAS allocates its workspaces during the recording, not before */
+  tsr_simulate_leak leak;    /* planted */
 } tsr__run_options;
 
 #endif

@@ -93,8 +93,7 @@ static bool take_turn(const tsr__sweep_turns *turns, size_t *at, uint32_t event,
   return true;
 }
 
-/* What is rare. */
-static void apply_turns(tsr__sweep *s, uint32_t event) {
+void tsr__sweep_apply_turns(tsr__sweep *s, uint32_t event) {
   const tsr__timeline *t = s->timeline;
   uint64_t *reserved = &s->totals.reserved_bytes, *waiting = &s->waiting_bytes;
   uint32_t i;
@@ -108,40 +107,6 @@ static void apply_turns(tsr__sweep *s, uint32_t event) {
     *waiting = tsr__drop_u64(*waiting, t->block_bytes.items[t->waits.items[i].allocation]);
   if (take_turn(&s->replaced, &s->at_replaced, event, &i)) s->died = i;
   find_next_turn(s);
-}
-
-static inline uint64_t requested_of(const tsr__timeline *t, uint32_t allocation) {
-  if (allocation < t->initial.count) return t->initial.items[allocation].requested_bytes;
-  return t->events.size[t->birth.items[allocation]];
-}
-
-bool tsr__sweep_next(tsr__sweep *s) {
-  const tsr__timeline *t = s->timeline;
-  if (s->event + 1 >= (int64_t)t->events.count) return false;
-  uint32_t event = (uint32_t)++s->event, allocation = t->allocation_of[event];
-  s->born = s->died = TSR_NONE;
-  assert(event <= s->next_turn);
-  if (event == s->next_turn) apply_turns(s, event);
-  /* A free that completes with the next event is no wait of the timeline's, see timeline.h. */
-  uint64_t waiting = s->waiting_bytes;
-  if (allocation != TSR_NONE) {
-    uint32_t death = t->death.items[allocation];
-    if (t->birth.items[allocation] == event) s->born = allocation;
-    if (death == event) s->died = allocation;
-    if (death == event + 1 && t->events.action[event] == TSR_ACTION_FREE_REQUESTED)
-      waiting = tsr__sum_u64(waiting, t->block_bytes.items[allocation]);
-  }
-  tsr_totals *totals = &s->totals;
-  if (s->born != TSR_NONE) {
-    totals->active_bytes = tsr__sum_u64(totals->active_bytes, t->block_bytes.items[s->born]);
-    totals->requested_bytes = tsr__sum_u64(totals->requested_bytes, t->events.size[event]);
-  }
-  if (s->died != TSR_NONE) {
-    totals->active_bytes = tsr__drop_u64(totals->active_bytes, t->block_bytes.items[s->died]);
-    totals->requested_bytes = tsr__drop_u64(totals->requested_bytes, requested_of(t, s->died));
-  }
-  totals->allocated_bytes = tsr__drop_u64(totals->active_bytes, waiting);
-  return true;
 }
 
 void tsr__sweep_release(tsr__sweep *sweep) {

@@ -11,6 +11,9 @@
 #ifndef TSR_TIMELINE_SWEEP_H
 #define TSR_TIMELINE_SWEEP_H
 
+#include <assert.h>
+
+#include "base/checked.h"
 #include "timeline/timeline.h"
 
 /* Something that happens at an event. */
@@ -38,8 +41,43 @@ typedef struct tsr__sweep {
  * O(n log n) in spans and waits, linear in allocations if the trace takes addresses that are in use, and
  * independent of it else. Fails with TSR_ERROR_MEMORY, after which there is nothing to release. */
 int tsr__sweep_begin(const tsr__timeline *timeline, tsr__sweep *out, tsr_error *error);
-/* Advance to the next event; false at the end. O(1) on average. */
-bool tsr__sweep_next(tsr__sweep *sweep);
 void tsr__sweep_release(tsr__sweep *sweep);
+/* The part of tsr__sweep_next that few events need: what is in the lists. */
+void tsr__sweep_apply_turns(tsr__sweep *sweep, uint32_t event);
+
+/* Advance to the next event; false at the end. O(1) on average. Here, because it is called for millions of
+ * events by loops that need a part of what it computes. */
+static inline bool tsr__sweep_next(tsr__sweep *s) {
+  const tsr__timeline *t = s->timeline;
+  if (s->event + 1 >= (int64_t)t->events.count) return false;
+  uint32_t event = (uint32_t)++s->event, allocation = t->allocation_of[event];
+  s->born = s->died = TSR_NONE;
+  assert(event <= s->next_turn);
+  if (event == s->next_turn) tsr__sweep_apply_turns(s, event);
+  uint64_t waiting = s->waiting_bytes;
+  tsr_totals *totals = &s->totals;
+  if (allocation != TSR_NONE) {
+    uint64_t bytes = t->block_bytes.items[allocation];
+    uint32_t death = t->death.items[allocation];
+    if (t->birth.items[allocation] == event) {
+      s->born = allocation;
+      totals->active_bytes = tsr__sum_u64(totals->active_bytes, bytes);
+      totals->requested_bytes = tsr__sum_u64(totals->requested_bytes, t->events.size[event]);
+    }
+    if (death == event) s->died = allocation;
+    /* A free that completes with the next event is no wait of the timeline's, see timeline.h. */
+    if (death == event + 1 && t->events.action[event] == TSR_ACTION_FREE_REQUESTED)
+      waiting = tsr__sum_u64(waiting, bytes);
+  }
+  if (s->died != TSR_NONE) {
+    totals->active_bytes = tsr__drop_u64(totals->active_bytes, t->block_bytes.items[s->died]);
+    totals->requested_bytes =
+        tsr__drop_u64(totals->requested_bytes, s->died < t->initial.count
+                                                   ? t->initial.items[s->died].requested_bytes
+                                                   : t->events.size[t->birth.items[s->died]]);
+  }
+  totals->allocated_bytes = tsr__drop_u64(totals->active_bytes, waiting);
+  return true;
+}
 
 #endif

@@ -232,7 +232,7 @@ static int predict_placed(training *t, tsr_error *error) {
 /* The most that the run will take; a machine that has less would not end it well. */
 static int predict(training *t, tsr_error *error) {
   tsr__dry_device device;
-  uint64_t done, here = tsr__os_memory_bytes(), most = 4;
+  uint64_t done, here = tsr__os_memory_bytes(), most = t->tape.has_leaks ? UINT64_MAX : 4;
   tsr__dry_options dry = {.settings = t->run->settings,
                           .capacity_bytes =
                               t->options->memory == TSR_TRAIN_PLACED ? 0 : t->run->capacity_bytes,
@@ -352,6 +352,9 @@ int tsr_train(const tsr_model *model, const tsr_simulate_options *run,
   if (!own_run.steps) own_run.steps = 1;
   if (!own.text && !own.data)
     return tsr__fail(error, TSR_ERROR_ARGUMENT, TSR_OFFSET_NONE, "there is no data to train on");
+  if (own_run.leak && own.memory == TSR_TRAIN_PLACED)
+    return tsr__fail(error, TSR_ERROR_ARGUMENT, TSR_OFFSET_NONE,
+                     "placed memory has room for one step: a leak needs caching memory");
   if (own.is_recorded && own.memory == TSR_TRAIN_PLACED)
     return tsr__fail(error, TSR_ERROR_ARGUMENT, TSR_OFFSET_NONE,
                      "placed memory has no events to record: a snapshot needs caching memory");

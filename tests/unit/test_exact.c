@@ -75,6 +75,7 @@ static void choose_run(trial *t) {
                               .fresh_process = flip(t)};
   if (t->run.attention == TSR_ATTENTION_CHUNKED)
     t->run.attention_chunk = 1 + below(t, t->run.sequence);
+  if (below(t, 4) == 0) t->run.leak = (tsr_simulate_leak)below(t, 5);
   if (flip(t)) t->run.loss_chunk = 1 + below(t, t->run.batch * t->run.sequence);
   t->steps = 1 + below(t, 4);
   t->settings = (tsr_allocator_settings){.expandable_segments = below(t, 4) == 0};
@@ -272,7 +273,7 @@ static void random_plans(void **state) {
     if (open_subject(&s, &t)) {
       attack(&s, &t, &out);
       assert_int_equal(out.steps_done, t.steps);
-      if (done % 4 == 0) try_placed(&s, &t);
+      if (done % 4 == 0 && !t.run.leak) try_placed(&s, &t);
       done++;
     }
     close_subject(&s);

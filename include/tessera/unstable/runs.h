@@ -58,6 +58,13 @@ extern "C" {
        .argument = "FORM",                                                                         \
        .help = "full (default), or chunked:N, head and cross-entropy of N tokens at a time.",      \
        .choices = (const char *const[]){"full", "chunked:N", NULL}},                               \
+      {.name = "leak",                                                                             \
+       .kind = TSR_PARAMETER_CHOICE,                                                               \
+       .argument = "WHAT",                                                                         \
+       .help = "Plant a mistake that keeps memory of every step, to see how it shows: graph, a "   \
+               "list of losses with their graphs; outputs, a list of the model's outputs; shell, " \
+               "logits that a notebook's Out keeps; batches, a list of batches.",                  \
+       .choices = (const char *const[]){"none", "graph", "outputs", "shell", "batches", NULL}},    \
   {                                                                                                \
     .name = "no_kv_cache", .option = "no-kv-cache", .kind = TSR_PARAMETER_FLAG,                    \
     .help = "Do not keep keys and values in a cache, as transformers does even in training."       \

@@ -62,6 +62,10 @@ static_assert(TSR_CHECKPOINT_NONE == 0 && TSR_CHECKPOINT_FULL == 1 &&
                   TSR_CHECKPOINT_SELECTIVE == 2 && TSR_CHECKPOINT_EVERY == 3,
               "the words of `checkpoint` are in the order of its enum");
 
+static_assert(TSR_LEAK_NONE == 0 && TSR_LEAK_GRAPH == 1 && TSR_LEAK_OUTPUTS == 2 &&
+                  TSR_LEAK_SHELL == 3 && TSR_LEAK_BATCHES == 4,
+              "the words of `leak` are in the order of its enum");
+
 /* In the order of the words of `attention`. */
 static const tsr_simulate_attention attentions[] = {TSR_ATTENTION_SDPA, TSR_ATTENTION_EAGER,
                                                     TSR_ATTENTION_FLASH, TSR_ATTENTION_EFFICIENT,
@@ -103,6 +107,7 @@ void tsr_simulate_options_of(const tsr_params *params, tsr_simulate_options *out
       .gelu_fused = choice(params, "gelu") == 1,
       .no_kv_cache = tsr_params_flag(params, "no_kv_cache"),
       .capacity_bytes = tsr_params_count(params, "capacity"),
+      .leak = (tsr_simulate_leak)choice(params, "leak"),
   };
 }
 
