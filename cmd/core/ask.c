@@ -82,7 +82,8 @@ static bool is_folder(const char *path) {
 
 bool cli_is_model_file(const char *operand) {
   size_t length = strlen(operand);
-  if (strchr(operand, '/') || (length > 5 && strcasecmp(operand + length - 5, ".json") == 0))
+  if (strchr(operand, '/') || (length > 5 && strcasecmp(operand + length - 5, ".json") == 0) ||
+      (length > 4 && strcasecmp(operand + length - 4, ".bin") == 0))
     return true;
   for (const char *const *name = tsr_model_names(); *name; name++)
     if (strcmp(*name, operand) == 0) return false;
@@ -93,10 +94,11 @@ static int read_model(cli_session *session, const tsr_parameter *row, FILE *stre
   char *text = malloc(LARGEST_MODEL);
   if (!text) return TSR_ERROR_MEMORY;
   size_t size = fread(text, 1, LARGEST_MODEL, stream);
+  session->is_checkpoint = tsr_model_is_checkpoint(text, size);
   int status = CLI_INPUT;
   if (ferror(stream))
     cli_say(NULL, "%s: %s", session->path, strerror(errno));
-  else if (size == LARGEST_MODEL)
+  else if (size == LARGEST_MODEL && !session->is_checkpoint)
     cli_say(NULL, "%s: too long for a model description", session->path);
   else
     status = set_file(session, row, session->path, text, size);

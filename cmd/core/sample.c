@@ -202,10 +202,10 @@ int cli_sample(cli_session *session) {
   int status = read_options(options, &how);
   if (status == 0) status = read_prompt(options, s.has_ids, &prompt, &how.prompt_count);
   if (status == 0) status = cli_read_parameters(session);
-  if (status == 0 && !session->model_path)
-    status =
-        cli_usage_error(options->command,
-                        "'%s' is no folder: sample needs one with config.json and weights", folder);
+  if (status == 0 && !session->model_path && !session->is_checkpoint)
+    status = cli_usage_error(
+        options->command,
+        "'%s' is neither a folder with config.json and weights nor a checkpoint of llm.c", folder);
   if (status == 0) {
     how.weights = folder;
     how.prompt = prompt;

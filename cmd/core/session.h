@@ -22,6 +22,7 @@ typedef struct cli_session {
   tsr_report_options report; /* from --json, --color, ... and the terminal */
   cli_output output;         /* for cli_output_write */
   char *model_path;          /* of a model's folder: its config.json; owned */
+  bool is_checkpoint;        /* the model's file has its weights too */
   tsr_error error;
 } cli_session;
 

@@ -93,6 +93,27 @@ static const tsr_parameter train_parameters[] = {
      .kind = TSR_PARAMETER_COUNT,
      .argument = "N",
      .help = "Steps in which the rate grows to --lr (default: 0)."},
+    {.name = "weight_decay",
+     .option = "weight-decay",
+     .kind = TSR_PARAMETER_TEXT,
+     .argument = "NUMBER",
+     .help = "AdamW's decay of weights (default: 0.01)."},
+    {.name = "betas",
+     .kind = TSR_PARAMETER_TEXT,
+     .argument = "B1,B2",
+     .example = "0.9,0.95",
+     .help = "AdamW's betas (default: 0.9,0.999)."},
+    {.name = "eps",
+     .kind = TSR_PARAMETER_TEXT,
+     .argument = "NUMBER",
+     .help = "AdamW's epsilon (default: 1e-8)."},
+    {.name = "order",
+     .kind = TSR_PARAMETER_CHOICE,
+     .argument = "ORDER",
+     .help = "Where sequences are in the data. random (default), or sequential: one after the "
+             "other, each beginning with the last token of the one before, and again from the "
+             "start where a batch would go beyond the end.",
+     .choices = (const char *const[]){"random", "sequential", NULL}},
     {.name = "seed",
      .kind = TSR_PARAMETER_COUNT,
      .argument = "N",
@@ -145,7 +166,8 @@ const cli_command cli_train_row = {
              "simulate predicts for it, and prints the loss, the speed and the memory in "
              "use.\n\nMODEL is the config.json of a GPT-2, Llama, Mistral or Qwen2 model, or a "
              "name that simulate knows: weights begin random. Or it is a folder with a "
-             "config.json and weights in safetensors files, as transformers saves them: these are "
+             "config.json and weights in safetensors files, as transformers saves them, or a "
+             "checkpoint of llm.c, such as gpt2_124M.bin: these are "
              "trained further. With --resume, MODEL can be left out.\n\nCtrl-C ends the run after "
              "the current step, and saves it if --save is given. If a loss or gradient "
              "is no finite number, the run ends and what it saves is the state before that step. "
@@ -237,9 +259,9 @@ static const char *count_text(uint64_t count, char text[SIZE_BYTES]) {
   return text;
 }
 
-/* Four digits; a minus before what is no number means nothing. */
+/* Six digits, as llm.c prints them; a minus before what is no number means nothing. */
 static const char *loss_text(double loss, char text[SIZE_BYTES]) {
-  (void)snprintf(text, SIZE_BYTES, "%.4f", isnan(loss) ? fabs(loss) : loss);
+  (void)snprintf(text, SIZE_BYTES, "%.6f", isnan(loss) ? fabs(loss) : loss);
   return text;
 }
 
@@ -452,14 +474,52 @@ static int explain_end(const tsr_training *t, const cli_command *command) {
 
 /* ---- The command ---- */
 
-static int check(const cli_options *options, double *rate, const tsr_format **format) {
+/* A number of an option, which ends the text or comes before `end`. */
+static bool take_number(const char **text, char end, double *out) {
+  char *rest = NULL;
+  *out = strtod(*text, &rest);
+  if (rest == *text || !isfinite(*out) || *rest != end) return false;
+  *text = rest + (end != '\0');
+  return true;
+}
+
+/* Numbers of the optimizer. 0 is given to the library as -1: its own 0 stands for a default. */
+static int read_optimizer(const cli_options *options, tsr_train_options *how) {
   const tsr_params *own = options->own;
-  const char *lr = tsr_params_text(own, "lr"), *ending = "",
-             *path = tsr_params_text(own, "snapshot");
-  char *end = NULL;
-  *rate = lr ? strtod(lr, &end) : 0;
-  if (lr && (*end || end == lr || !(*rate > 0) || !isfinite(*rate)))
-    return cli_usage_error(options->command, "--lr needs a number above 0, not '%s'", lr);
+  const struct {
+    const char *name, *option;
+    bool may_be_zero;
+    double *to;
+  } numbers[] = {{"lr", "--lr", false, &how->learning_rate},
+                 {"weight_decay", "--weight-decay", true, &how->weight_decay},
+                 {"eps", "--eps", true, &how->epsilon}};
+  for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
+    const char *text = tsr_params_text(own, numbers[i].name), *rest = text;
+    double number = 0;
+    if (!text) continue;
+    if (!take_number(&rest, '\0', &number) || number < 0 ||
+        (!numbers[i].may_be_zero && !(number > 0)))
+      return cli_usage_error(options->command, "%s needs a number %s 0, not '%s'",
+                             numbers[i].option, numbers[i].may_be_zero ? "of at least" : "above",
+                             text);
+    *numbers[i].to = number > 0 ? number : -1;
+  }
+  const char *betas = tsr_params_text(own, "betas"), *rest = betas;
+  double first = 0, second = 0;
+  if (!betas) return 0;
+  if (!take_number(&rest, ',', &first) || !take_number(&rest, '\0', &second) || first < 0 ||
+      second < 0 || first >= 1 || second >= 1)
+    return cli_usage_error(options->command,
+                           "--betas needs two numbers from 0 to below 1, as in 0.9,0.95, not '%s'",
+                           betas);
+  how->beta_1 = first > 0 ? first : -1;
+  how->beta_2 = second > 0 ? second : -1;
+  return 0;
+}
+
+static int check(const cli_options *options, const tsr_format **format) {
+  const tsr_params *own = options->own;
+  const char *ending = "", *path = tsr_params_text(own, "snapshot");
   if (!tsr_params_has(own, "model"))
     return cli_usage_error(options->command, "MODEL is missing; --resume would know it");
   if (!tsr_params_has(own, "data"))
@@ -533,7 +593,9 @@ static int find_folders(cli_session *session, tsr_train_options *how, run *r) {
   how->resume = tsr_params_text(own, "resume");
   if (!session->options->operand_count) r->model = how->resume;
   r->save_every = tsr_params_count(own, "save_every");
-  if (!how->resume && session->model_path && cli_folder_has_weights(model)) how->weights = model;
+  bool has_weights =
+      session->is_checkpoint || (session->model_path && cli_folder_has_weights(model));
+  if (!how->resume && has_weights) how->weights = model;
   r->has_weights = how->resume || how->weights;
   if (!save) save = how->resume;
   if (r->save_every && !save)
@@ -560,6 +622,7 @@ static void read_numbers(const cli_options *options, tsr_train_options *how) {
   how->is_recorded = tsr_params_has(own, "snapshot");
   if (tsr_params_choice(own, "memory") == 1) how->memory = TSR_TRAIN_PLACED;
   how->warmup_steps = tsr_params_count(own, "warmup");
+  if (tsr_params_choice(own, "order") == 1) how->order = TSR_TRAIN_SEQUENTIAL;
   how->schedule = schedule < 0 ? TSR_TRAIN_CONSTANT : (tsr_train_schedule)schedule;
 }
 
@@ -581,7 +644,8 @@ int cli_train(cli_session *session) {
   int status = read_options(session);
   if (status == 0 && options->operand_count)
     status = tsr_params_set_path(options->own, "model", options->operands[0], &session->error);
-  if (status == 0) status = check(options, &how.learning_rate, &format);
+  if (status == 0) status = check(options, &format);
+  if (status == 0) status = read_optimizer(options, &how);
   if (status == 0) status = cli_read_parameters(session);
   if (status == 0) read_numbers(options, &how);
   if (status == 0 && tsr_params_has(options->own, "by")) {

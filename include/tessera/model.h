@@ -6,6 +6,7 @@
 #ifndef TESSERA_MODEL_H
 #define TESSERA_MODEL_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -28,9 +29,11 @@ int tsr_model_named(const char *name, tsr_model **out, tsr_error *error);
 const char *const *tsr_model_names(void);
 /* A model from the text of its config.json, in Hugging Face's format: model_type gpt2, llama, mistral
  * or qwen2; absent keys have the defaults of that class. The key "tessera_modules"
- * adds modules (docs/simulate.md). Fails with TSR_ERROR_FORMAT if it is not such a description,
+ * adds modules (docs/simulate.md). Or a GPT-2 from the first 1024 bytes of a checkpoint of llm.c. Fails with TSR_ERROR_FORMAT if it is not such a description,
  * TSR_ERROR_UNSUPPORTED for a feature that is not modelled, or TSR_ERROR_MEMORY. */
 int tsr_model_read(const char *json, size_t size_bytes, tsr_model **out, tsr_error *error);
+/* Whether a file that begins with these bytes is a checkpoint of llm.c, and so has weights too. */
+bool tsr_model_is_checkpoint(const char *bytes, size_t size_bytes);
 /* Release it. NULL is fine. */
 void tsr_model_free(tsr_model *model);
 /* The number of elements in model.parameters(), tied weights counted once. */

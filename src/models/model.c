@@ -14,6 +14,7 @@
 #include "base/json_load.h"
 #include "base/memory.h"
 #include "models/family.h"
+#include "models/llmc.h"
 
 /* Beyond this nothing trains. */
 enum { MOST_LAYERS = 4096 };
@@ -157,7 +158,22 @@ static int keep_config(json_t *root, tsr_model *model, tsr_error *error) {
   return 0;
 }
 
+/* The header of a checkpoint of llm.c. */
+static int read_checkpoint(const char *bytes, size_t size_bytes, tsr_model **out,
+                           tsr_error *error) {
+  tsr__llmc_header header;
+  tsr__buffer json = {0};
+  int status = tsr__llmc_read((const unsigned char *)bytes, size_bytes, &header, error);
+  if (status) return status;
+  tsr__llmc_config(&header, &json);
+  status = json.failed ? tsr__fail_memory(error) : tsr_model_read(json.data, json.size, out, error);
+  tsr__buffer_release(&json);
+  return status;
+}
+
 int tsr_model_read(const char *json, size_t size_bytes, tsr_model **out, tsr_error *error) {
+  if (tsr__llmc_is((const unsigned char *)json, size_bytes))
+    return read_checkpoint(json, size_bytes, out, error);
   json_t *root = NULL;
   int loaded = tsr__json_load(json, size_bytes, JSON_REJECT_DUPLICATES, "not a model description",
                               &root, error);
@@ -207,6 +223,10 @@ int tsr__model_check_computed(const tsr_model *model, tsr_error *error) {
 void tsr_model_free(tsr_model *model) {
   if (model) tsr__free(model->config);
   tsr__free(model);
+}
+
+bool tsr_model_is_checkpoint(const char *bytes, size_t size_bytes) {
+  return tsr__llmc_is((const unsigned char *)bytes, size_bytes);
 }
 
 const char *tsr_model_config(const tsr_model *model) {

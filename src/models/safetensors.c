@@ -12,6 +12,7 @@
 #include "base/json_load.h"
 #include "base/memory.h"
 #include "base/os.h"
+#include "models/llmc.h"
 
 enum { LENGTH_BYTES = 8 };
 
@@ -240,8 +241,9 @@ int tsr__safetensors_read(const tsr__safetensors *file, const tsr__array *array,
 }
 
 void tsr__safetensors_release(tsr__safetensors *file) {
-  if (file->header && file->handle >= 0) tsr__os_close(file->handle);
+  if ((file->header || file->names) && file->handle >= 0) tsr__os_close(file->handle);
   tsr__free(file->arrays);
+  tsr__free(file->names);
   json_decref(file->header);
   *file = (tsr__safetensors){.handle = -1};
 }
@@ -385,6 +387,31 @@ static int open_folder(const char *folder, tsr__weight_files *out, tsr_error *er
   return status ? status : check_once(out, error);
 }
 
+/* A checkpoint of llm.c, which its first bytes show. */
+static int open_checkpoint(int handle, uint64_t file_bytes, bool *is_one, tsr__safetensors *out,
+                           tsr_error *error) {
+  unsigned char header[TSR__LLMC_HEADER_BYTES];
+  size_t size = file_bytes < sizeof header ? (size_t)file_bytes : sizeof header;
+  int status = tsr__os_read_exactly(handle, 0, header, size, error);
+  *is_one = !status && tsr__llmc_is(header, size);
+  return *is_one ? tsr__llmc_parse(header, size, file_bytes, out, error) : status;
+}
+
+static int open_single(const char *path, tsr__safetensors *out, tsr_error *error) {
+  int handle;
+  uint64_t file_bytes;
+  bool is_checkpoint;
+  int status = tsr__os_open_sized(path, &handle, &file_bytes, error);
+  if (status) return status;
+  status = open_checkpoint(handle, file_bytes, &is_checkpoint, out, error);
+  if (!status && is_checkpoint) {
+    out->handle = handle;
+    return 0;
+  }
+  tsr__os_close(handle);
+  return status ? status : tsr__safetensors_open(path, out, error);
+}
+
 int tsr__weight_files_open(const char *path, tsr__weight_files *out, tsr_error *error) {
   tsr__weight_files weights = {0};
   int status;
@@ -393,7 +420,7 @@ int tsr__weight_files_open(const char *path, tsr__weight_files *out, tsr_error *
   } else if (!(weights.files = TSR__NEW(tsr__safetensors))) {
     status = tsr__fail_memory(error);
   } else {
-    status = tsr__safetensors_open(path, weights.files, error);
+    status = open_single(path, weights.files, error);
     weights.file_count = !status;
   }
   if (status)

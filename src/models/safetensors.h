@@ -57,6 +57,7 @@ typedef struct tsr__array {
   uint64_t dim[TSR__ARRAY_RANK];
   uint64_t offset_bytes; /* from the end of the header; set by the functions below */
   uint64_t size_bytes;   /* elements times the type's bytes; set by the functions below */
+  bool is_transposed;    /* bytes are in the order of the two dimensions exchanged (llmc.h) */
 } tsr__array;
 
 /* ---- reading ---- */
@@ -64,7 +65,8 @@ typedef struct tsr__array {
 typedef struct tsr__safetensors {
   tsr__array *arrays; /* by name; owned */
   size_t count;
-  json_t *header;      /* owns the names */
+  json_t *header;      /* owns the names, */
+  char *names;         /* or this does; owned */
   uint64_t data_start; /* bytes before the arrays */
   int handle;          /* of the file, or -1 */
 } tsr__safetensors;
@@ -101,7 +103,7 @@ typedef struct tsr__weight_files {
   size_t file_count;
 } tsr__weight_files;
 
-/* Open a file in this format; or a folder as transformers writes it, which has a model.safetensors, or
+/* Open a file in this format; or a checkpoint of llm.c (llmc.h); or a folder as transformers writes it, which has a model.safetensors, or
  * several files that its model.safetensors.index.json names. A name must be in one file only. Fails as
  * tsr__safetensors_open does; the message names the file within the folder. */
 int tsr__weight_files_open(const char *path, tsr__weight_files *out, tsr_error *error);

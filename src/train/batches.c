@@ -17,6 +17,10 @@ static int check(const tsr__batches *b, tsr_error *error) {
   if (count < sequence)
     return tsr__fail(error, TSR_ERROR_ARGUMENT, TSR_OFFSET_NONE,
                      "the data has %llu tokens, fewer than a sequence of %llu", count, sequence);
+  if (b->is_sequential && (count - 1) / b->batch < sequence - 1)
+    return tsr__fail(error, TSR_ERROR_ARGUMENT, TSR_OFFSET_NONE,
+                     "the data has %llu tokens, fewer than a batch of %llu sequences in order",
+                     count, (unsigned long long)b->batch);
   return tsr__tokens_check(&b->tokens, CHECKED_TOKENS, error);
 }
 
@@ -28,10 +32,22 @@ int tsr__batches_init(tsr__batches *b, tsr_error *error) {
   return b->ids ? 0 : tsr__fail_memory(error);
 }
 
+/* The tokens that a batch in order moves on by. */
+static uint64_t batch_tokens(const tsr__batches *b) {
+  return b->batch * (b->sequence - 1);
+}
+
+static uint64_t place_in_order(const tsr__batches *b, uint64_t number) {
+  uint64_t batches = (b->tokens.count - 1) / batch_tokens(b);
+  assert(batches);
+  return number / b->batch % batches * batch_tokens(b) + number % b->batch * (b->sequence - 1);
+}
+
 /* Where sequence `number` of the run begins. A random number has 32 bits; two reach any place. */
 static uint64_t place_of(const tsr__batches *b, uint64_t number) {
   double random[2];
   uint64_t places = b->tokens.count - b->sequence + 1;
+  if (b->is_sequential) return place_in_order(b, number);
   tsr__random_uniform(b->key, 2 * number, 2, random);
   uint64_t place = (uint64_t)((random[0] + random[1] * 0x1p-32) * (double)places);
   return place < places ? place : places - 1; /* rounding, if there are more than 2^53 */

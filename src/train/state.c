@@ -90,27 +90,39 @@ static tsr__kernel_tensor part_of(const tsr__kernel_tensor *whole, uint64_t firs
   return part;
 }
 
+/* Some elements of a tensor that is read column by column, all of one column. */
+static tsr__kernel_tensor column_of(const tsr__kernel_tensor *whole, uint64_t first,
+                                    uint64_t count) {
+  uint64_t rows = whole->layout.shape.dim[0], columns = whole->layout.shape.dim[1];
+  assert(whole->layout.shape.rank == 2 && first % rows + count <= rows);
+  tsr__kernel_tensor part = part_of(whole, first % rows * columns + first / rows, count);
+  part.layout.stride[0] = columns;
+  return part;
+}
+
 /* An array into a tensor without gaps, of the same number of elements; other types are converted. */
 static int read_array(const tsr__safetensors *file, const tsr__array *array,
                       const tsr__kernel_tensor *to, tsr_error *error) {
-  assert(array);
   uint64_t total = tsr__shape_elements(to->layout.shape), each = tsr__array_type_bytes(array->type),
-           most = PIECE_BYTES / each;
+           most = PIECE_BYTES / each, column = array->is_transposed ? array->dim[0] : total;
   int dtype = tsr__weight_dtype(array->type);
   double piece[PIECE_BYTES / sizeof(double)];
   assert(to->data && tsr__layout_is_dense(to->layout) && array->size_bytes == total * each);
   assert(dtype >= 0);
-  if ((tsr__dtype)dtype == to->dtype)
+  if ((tsr__dtype)dtype == to->dtype && !array->is_transposed)
     return tsr__safetensors_read(file, array, 0, (char *)to->data + to->layout.offset * each,
                                  (size_t)array->size_bytes, error);
-  for (uint64_t first = 0; first < total; first += most) {
-    uint64_t count = total - first < most ? total - first : most;
+  for (uint64_t first = 0, count; first < total; first += count) {
+    uint64_t left = column - first % column;
+    count = left < most ? left : most;
     int status =
         tsr__safetensors_read(file, array, first * each, piece, (size_t)(count * each), error);
     if (status) return status;
     tsr__kernel_tensor from = {
         .data = piece, .dtype = (tsr__dtype)dtype, .layout = tsr__layout_dense(TSR__SHAPE(count))};
-    tsr__kernel_args copy = {.reads = {from}, .writes = {part_of(to, first, count)}};
+    tsr__kernel_tensor part =
+        array->is_transposed ? column_of(to, first, count) : part_of(to, first, count);
+    tsr__kernel_args copy = {.reads = {from}, .writes = {part}};
     tsr__kernel_row_of(TSR__KERNEL_TO_COPY)->reference(&copy);
   }
   return 0;

@@ -144,7 +144,8 @@ static int open_data(training *t, tsr_error *error) {
   *b = (tsr__batches){.sequence = t->program.sequence,
                       .batch = t->program.batch,
                       .accumulate = t->program.accumulate,
-                      .key = tsr__random_key(o->seed, KEY_PLACES)};
+                      .key = tsr__random_key(o->seed, KEY_PLACES),
+                      .is_sequential = o->order == TSR_TRAIN_SEQUENTIAL};
   blame(t, o->data);
   int status = o->data ? tsr__tokens_open(o->data, (tsr__token_format)o->tokens, vocabulary,
                                           &b->tokens, error)
@@ -276,9 +277,13 @@ static int prepare(training *t, tsr_error *error) {
   return t->recorder ? 0 : tsr__fail_memory(error);
 }
 
+/* An option for which a negative number stands for 0. */
+static double number_or(double given, double fallback) {
+  return given < 0 ? 0 : given > 0 ? given : fallback;
+}
+
 static int execute(training *t, tsr_error *error) {
   const tsr_train_options *o = t->options;
-  double decay = o->weight_decay < 0 ? 0 : o->weight_decay > 0 ? o->weight_decay : 0.01;
   tsr__execution done;
   tsr__execute_options how = {.settings = t->run->settings,
                               .capacity_bytes = t->run->capacity_bytes,
@@ -288,10 +293,10 @@ static int execute(training *t, tsr_error *error) {
                               .updates_before = t->saved.updates,
                               .seed = o->seed,
                               .numbers = {.learning_rate = rate_of(t, t->saved.steps + 1),
-                                          .beta_1 = 0.9,
-                                          .beta_2 = 0.999,
-                                          .epsilon = 1e-8,
-                                          .decay = decay},
+                                          .beta_1 = number_or(o->beta_1, 0.9),
+                                          .beta_2 = number_or(o->beta_2, 0.999),
+                                          .epsilon = number_or(o->epsilon, 1e-8),
+                                          .decay = number_or(o->weight_decay, 0.01)},
                               .losses = t->program.losses.items,
                               .loss_count = t->program.losses.count,
                               .pool = t->pool,

@@ -222,6 +222,17 @@ def safetensors():
     yield 'long-header', struct.pack('<Q', 1 << 60) + b'{}'
 
 
+def llmc():
+    def header(*numbers):
+        return struct.pack(f'<{len(numbers)}I', *numbers)
+
+    yield 'fp32', header(3, 8, 5, 2, 2, 4, 128)
+    yield 'bf16', header(5, 1024, 50257, 12, 12, 768, 50304)
+    yield 'older', header(1, 1024, 50257, 12, 12, 768)
+    yield 'huge', header(3, 1 << 24, 1 << 24, 4096, 1, 1 << 24, 1 << 24)
+    yield 'cut', header(3, 8)[:6]
+
+
 def tokens():
     def header(magic, version, count):
         return struct.pack('<256I', magic, version, count, *[0] * 253)
@@ -251,6 +262,7 @@ def main(arguments):
     write(folder / 'lock', locks())
     write(folder / 'sidecar', sidecars())
     write(folder / 'safetensors', safetensors())
+    write(folder / 'llmc', llmc())
     write(folder / 'tokens', tokens())
 
 

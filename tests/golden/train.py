@@ -417,7 +417,7 @@ def samples(t):
         done = t.run('sample', t.work / 'sampled-llama', *options)
         expect(text, (done.returncode, text in done.stderr), (status, True))
     done = t.run('sample', t.models['gpt2'])
-    expect('no folder', (done.returncode, 'is no folder' in done.stderr), (2, True))
+    expect('no folder', (done.returncode, 'is neither a folder' in done.stderr), (2, True))
     large = fresh(t, 'large')
     config = t.work / 'large.json'
     config.write_text(json.dumps(GPT2 | {'vocab_size': 5000, 'initializer_range': 2}))
@@ -512,13 +512,18 @@ def refuses(t):
     expect('kept', (done.returncode, t.text.read_text() == TEXT), (2, True))
 
 
-def main():
+def arguments():
+    """The binary and the folder to work in, which is there."""
     parser = argparse.ArgumentParser()
     parser.add_argument('--tessera', required=True)
     parser.add_argument('--work', required=True, type=pathlib.Path)
     options = parser.parse_args()
     options.work.mkdir(parents=True, exist_ok=True)
-    t = Tessera(options.tessera, options.work)
+    return options.tessera, options.work
+
+
+def main():
+    t = Tessera(*arguments())
     return run_tests((check.__name__, functools.partial(check, t))
                      for check in (learns, repeats, sets_of_instructions, as_predicted, token_files,
                                     saves, wrong_weights, resumes, schedules, goes_on,

@@ -89,6 +89,14 @@ typedef enum tsr_train_schedule {
   TSR_TRAIN_LINEAR  /* falls to 0 in a line */
 } tsr_train_schedule;
 
+/* Which sequences a batch has. */
+typedef enum tsr_train_order {
+  TSR_TRAIN_RANDOM, /* from random places */
+  /* One after the other, each beginning with the last token of the one before. A batch that does not fit
+   * before the end begins at the start. */
+  TSR_TRAIN_SEQUENTIAL
+} tsr_train_order;
+
 /* Where tensors are. No result depends on it. */
 typedef enum tsr_train_memory {
   TSR_TRAIN_CACHING, /* where PyTorch's allocator would put them */
@@ -127,8 +135,10 @@ typedef struct tsr_train_options {
   double learning_rate; /* (0.001) */
   tsr_train_schedule schedule;
   uint64_t warmup_steps;
-  double weight_decay; /* of AdamW; negative: none (0.01) */
-  unsigned threads;    /* that compute (as many as there are processors); no result depends on it */
+  double weight_decay;            /* of AdamW; negative: 0 (0.01), and so for those that follow: */
+  double beta_1, beta_2, epsilon; /* (0.9, 0.999, 1e-8) */
+  tsr_train_order order;
+  unsigned threads; /* that compute (as many as there are processors); no result depends on it */
   tsr_train_isa isa;
   tsr_train_memory memory;
   tsr_train_op
