@@ -70,6 +70,17 @@ typedef enum tsr_simulate_attention {
   TSR_ATTENTION_EFFICIENT /* the memory-efficient kernel, which cards before Ampere use */
 } tsr_simulate_attention;
 
+/* Where tensors are kept while no kernel needs them. */
+typedef enum tsr_space { TSR_SPACE_DEVICE, TSR_SPACE_HOST, TSR_SPACE_DISK } tsr_space;
+
+/* What is kept elsewhere than on the device. Copies are counted where they are, those under way included. */
+typedef struct tsr_offload {
+  tsr_space optimizer;   /* its state, and where it runs: device or host */
+  tsr_space gradients;   /* of parameters, from backward to the optimizer: device or host */
+  tsr_space parameters;  /* of blocks, fetched block by block: device or host */
+  tsr_space activations; /* what backward needs of forward: any */
+} tsr_offload;
+
 typedef enum tsr_simulate_checkpoint {
   TSR_CHECKPOINT_NONE,
   TSR_CHECKPOINT_FULL,      /* each block */

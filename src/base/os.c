@@ -5,6 +5,8 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -89,6 +91,48 @@ int tsr__os_read_exactly(int handle, uint64_t offset, void *buffer, size_t size,
     size -= (size_t)got;
   }
   return 0;
+}
+
+int tsr__os_write_at(int handle, uint64_t offset, const void *data, size_t size, tsr_error *error) {
+  const unsigned char *at = data;
+  while (size) {
+    ssize_t put = pwrite(handle, at, size < LARGEST_READ ? size : LARGEST_READ, (off_t)offset);
+    if (put < 0 && errno == EINTR) continue;
+    if (put < 0) {
+      (void)fail_errno(error, "cannot write");
+      if (error) error->status = TSR_ERROR_WRITE;
+      return TSR_ERROR_WRITE;
+    }
+    at += put;
+    offset += (uint64_t)put;
+    size -= (size_t)put;
+  }
+  return 0;
+}
+
+/* A file without a name is gone with its handle, however the process ends. */
+static int open_unnamed(const char *folder) {
+  char path[4096];
+  if ((size_t)snprintf(path, sizeof path, "%s/tessera-XXXXXX", folder) >= sizeof path) {
+    errno = ENAMETOOLONG;
+    return -1;
+  }
+  int fd = mkstemp(path);
+  if (fd >= 0) (void)unlink(path);
+  return fd;
+}
+
+int tsr__os_scratch_file(const char *folder, uint64_t size_bytes, int *handle, tsr_error *error) {
+  int fd = open_unnamed(folder);
+  if (fd < 0) return fail_errno(error, "cannot make a file there");
+  int failure = size_bytes > INT64_MAX ? EFBIG : posix_fallocate(fd, 0, (off_t)size_bytes);
+  if (!failure) {
+    *handle = fd;
+    return 0;
+  }
+  (void)close(fd);
+  return tsr__fail(error, TSR_ERROR_WRITE, TSR_OFFSET_NONE,
+                   "the disk has no room for a file of %llu bytes", (unsigned long long)size_bytes);
 }
 
 ptrdiff_t tsr__os_read(int handle, void *buffer, size_t size, tsr_error *error) {

@@ -26,6 +26,12 @@ int tsr__os_open_sized(const char *path, int *handle, uint64_t *size_bytes, tsr_
 ptrdiff_t tsr__os_read_at(int handle, uint64_t offset, void *buffer, size_t size, tsr_error *error);
 /* The same for exactly `size` bytes. Fails with TSR_ERROR_FORMAT besides, if the file ends before. */
 int tsr__os_read_exactly(int handle, uint64_t offset, void *buffer, size_t size, tsr_error *error);
+/* Make a file of `size_bytes` in a folder, for reading and writing, that goes when it is closed or the process ends. All
+ * of it is reserved on the disk: writing to it later does not fill the disk. Fails with TSR_ERROR_IO, or with
+ * TSR_ERROR_WRITE if the disk has no room. */
+int tsr__os_scratch_file(const char *folder, uint64_t size_bytes, int *handle, tsr_error *error);
+/* Write exactly `size` bytes from `offset` on. Fails with TSR_ERROR_WRITE. Any thread. */
+int tsr__os_write_at(int handle, uint64_t offset, const void *data, size_t size, tsr_error *error);
 /* Whether there is something at `path`; whether it is a folder. */
 bool tsr__os_is_there(const char *path);
 bool tsr__os_is_folder(const char *path);

@@ -31,12 +31,11 @@ static bool is_inside(const tsr__tensor_arena *arena, uint64_t address, uint64_t
          address - arena->origin <= arena->size_bytes - size_bytes;
 }
 
-static bool add_segment(tsr__tensor_arena *arena, uint64_t address, uint64_t size_bytes) {
-  if (!is_inside(arena, address, size_bytes)) return false;
-  arena->usable_bytes += size_bytes;
-  if (arena->usable_bytes > arena->usable_peak_bytes)
-    arena->usable_peak_bytes = arena->usable_bytes;
-  return tsr__os_commit(arena->base, (size_t)(address - arena->origin), (size_t)size_bytes);
+static bool is_segment(const tsr_allocator_event *event, bool is_new) {
+  return is_new
+             ? event->action == TSR_ACTION_SEGMENT_ALLOC || event->action == TSR_ACTION_SEGMENT_MAP
+             : event->action == TSR_ACTION_SEGMENT_FREE ||
+                   event->action == TSR_ACTION_SEGMENT_UNMAP;
 }
 
 void tsr__tensor_arena_count(tsr__tensor_arena *arena, const tsr_allocator_event *event) {
@@ -46,6 +45,18 @@ void tsr__tensor_arena_count(tsr__tensor_arena *arena, const tsr_allocator_event
   } else if (event->action == TSR_ACTION_FREE_COMPLETED) {
     assert(arena->block_bytes >= event->size);
     arena->block_bytes -= event->size;
+  }
+}
+
+void tsr__tensor_arena_account(tsr__tensor_arena *arena, const tsr_allocator_event *event) {
+  tsr__tensor_arena_count(arena, event);
+  if (is_segment(event, true)) {
+    arena->usable_bytes += event->size;
+    if (arena->usable_bytes > arena->usable_peak_bytes)
+      arena->usable_peak_bytes = arena->usable_bytes;
+  } else if (is_segment(event, false)) {
+    assert(arena->usable_bytes >= event->size);
+    arena->usable_bytes -= event->size;
   }
 }
 
@@ -60,18 +71,16 @@ static void fill_block(tsr__tensor_arena *arena, uint64_t address, uint64_t size
 }
 
 bool tsr__tensor_arena_event(tsr__tensor_arena *arena, const tsr_allocator_event *event) {
-  tsr__tensor_arena_count(arena, event);
-  switch (event->action) {
-  case TSR_ACTION_SEGMENT_ALLOC:
-  case TSR_ACTION_SEGMENT_MAP: return add_segment(arena, event->addr, event->size);
-  case TSR_ACTION_SEGMENT_FREE:
-  case TSR_ACTION_SEGMENT_UNMAP:
-    assert(is_inside(arena, event->addr, event->size) && arena->usable_bytes >= event->size);
-    arena->usable_bytes -= event->size;
-    tsr__os_decommit(arena->base, (size_t)(event->addr - arena->origin), (size_t)event->size);
-    break;
-  case TSR_ACTION_ALLOC: fill_block(arena, event->addr, event->size); break;
-  default: break;
+  bool is_new = is_segment(event, true);
+  if (is_new && !is_inside(arena, event->addr, event->size)) return false;
+  tsr__tensor_arena_account(arena, event);
+  size_t offset = (size_t)(event->addr - arena->origin);
+  if (is_new) return tsr__os_commit(arena->base, offset, (size_t)event->size);
+  if (is_segment(event, false)) {
+    assert(is_inside(arena, event->addr, event->size));
+    tsr__os_decommit(arena->base, offset, (size_t)event->size);
+  } else if (event->action == TSR_ACTION_ALLOC) {
+    fill_block(arena, event->addr, event->size);
   }
   return true;
 }

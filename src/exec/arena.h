@@ -32,6 +32,8 @@ bool tsr__tensor_arena_init(tsr__tensor_arena *arena, uint64_t origin, uint64_t 
 void tsr__tensor_arena_release(tsr__tensor_arena *arena);
 /* Follow the allocator. False if the system refuses memory, or a segment is beyond the reservation. */
 bool tsr__tensor_arena_event(tsr__tensor_arena *arena, const tsr_allocator_event *event);
+/* Count the segments and blocks of an event, and nothing more: what is not in memory. */
+void tsr__tensor_arena_account(tsr__tensor_arena *arena, const tsr_allocator_event *event);
 /* Count the blocks of an event, and nothing more: where the model only keeps the books. */
 void tsr__tensor_arena_count(tsr__tensor_arena *arena, const tsr_allocator_event *event);
 /* Where an address of the model is. */

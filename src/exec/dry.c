@@ -36,9 +36,10 @@ typedef struct dry {
   const tsr__tape *tape;
   const tsr__dry_options *options;
   tsr__dry_observer observer;
-  device *devices;
-  uint32_t device_count;
-  uint64_t *here, *before; /* by slot: address or 0 */
+  device *devices; /* and the other spaces after them */
+  uint32_t device_count, place_count;
+  tsr__dry_device spaces[TSR__DRY_SPACES]; /* where the caller wants none */
+  uint64_t *here, *before;                 /* by slot: address or 0 */
   uint64_t step;
   uint32_t slot, op;
   uint8_t phase;
@@ -51,8 +52,11 @@ static const tsr__tape_slot *slot_at(const dry *d, uint32_t slot) {
 }
 
 static device *device_of(const dry *d, uint32_t slot) {
-  assert(slot_at(d, slot)->device < d->device_count);
-  return &d->devices[slot_at(d, slot)->device];
+  const tsr__tape_slot *s = slot_at(d, slot);
+  assert(s->device < d->device_count && s->space < TSR__SPACE_COUNT);
+  return &d->devices[s->space == TSR__SPACE_DEVICE
+                         ? s->device
+                         : tsr__dry_place(d->device_count, (tsr__space)s->space)];
 }
 
 static void see_event(void *context, const tsr_allocator_event *event) {
@@ -64,7 +68,7 @@ static void see_event(void *context, const tsr_allocator_event *event) {
   if (!d->is_recording) return;
   v->out->event_count++;
   if (event->action == TSR_ACTION_OOM) v->out->oom_device_free_bytes = event->device_free;
-  if (d->has_failed || !d->observer.event) return;
+  if (d->has_failed || !d->observer.event || v->index >= d->device_count) return;
   if (!d->observer.event(d->observer.context, v->index, d->slot, event)) d->has_failed = true;
 }
 
@@ -154,6 +158,12 @@ static void enter_run(dry *d, uint32_t run) {
     d->has_failed = true;
 }
 
+static void enter_move(dry *d, uint32_t move, bool is_start) {
+  assert(move < d->tape->moves.count);
+  if (d->observer.move && !d->observer.move(d->observer.context, move, is_start, d->step, d->here))
+    d->has_failed = true;
+}
+
 static int run_instr(dry *d, const tsr__tape_instr *instr) {
   uint32_t subject = instr->subject;
   switch ((tsr__tape_instr_kind)instr->kind) {
@@ -162,6 +172,8 @@ static int run_instr(dry *d, const tsr__tape_instr *instr) {
   case TSR__INSTR_DROP: release(d, &d->here[subject], subject, instr->stack); break;
   case TSR__INSTR_DROP_PREV: release(d, &d->before[subject], subject, instr->stack); break;
   case TSR__INSTR_RUN: enter_run(d, subject); break;
+  case TSR__INSTR_START: enter_move(d, subject, true); break;
+  case TSR__INSTR_WAIT: enter_move(d, subject, false); break;
   case TSR__INSTR_OP: enter_op(d, subject); break;
   case TSR__INSTR_BEGIN: enter_phase(d, (tsr__tape_phase)subject, true); break;
   case TSR__INSTR_END: enter_phase(d, (tsr__tape_phase)subject, false); break;
@@ -204,7 +216,7 @@ static int finish_loading(dry *d) {
 static int run(dry *d, uint64_t *steps_done) {
   uint64_t steps = d->options->steps ? d->options->steps : 1;
   int status = load(d);
-  for (uint32_t i = 0; i < d->device_count; i++) {
+  for (uint32_t i = 0; i < d->place_count; i++) {
     d->devices[i].out->start = d->devices[i].out->peak = moment_of(&d->devices[i]);
     assert(!d->devices[i].out->event_count);
   }
@@ -218,7 +230,7 @@ static int run(dry *d, uint64_t *steps_done) {
     ++*steps_done;
     if (d->observer.is_done && d->observer.is_done(d->observer.context, d->step)) break;
   }
-  for (uint32_t i = 0; i < d->device_count; i++)
+  for (uint32_t i = 0; i < d->place_count; i++)
     d->devices[i].out->peak_reserved_bytes =
         tsr_allocator_peak(d->devices[i].allocator).reserved_bytes;
   return status == TSR_ALLOCATOR_OUT_OF_DEVICE ? 0 : status;
@@ -226,20 +238,32 @@ static int run(dry *d, uint64_t *steps_done) {
 
 /* ---- all of it ---- */
 
+static uint64_t capacity_of(const dry *d, uint32_t place) {
+  const tsr__dry_options *o = d->options;
+  if (place < d->device_count) return o->capacity_bytes;
+  return place == tsr__dry_place(d->device_count, TSR__SPACE_HOST) ? o->host_bytes : o->disk_bytes;
+}
+
+/* The allocator's settings are the device's alone. */
+static int prepare_place(dry *d, uint32_t place, tsr__dry_device *out, tsr_error *error) {
+  device *v = &d->devices[place];
+  tsr_allocator_options how = {
+      .capacity_bytes = capacity_of(d, place), .sink = see_event, .sink_context = v};
+  if (place < d->device_count) how.settings = d->options->settings;
+  *out = (tsr__dry_device){0};
+  *v = (device){.run = d, .out = out, .index = place};
+  return tsr_allocator_new(&how, &v->allocator, error);
+}
+
 static int prepare(dry *d, tsr__dry_device *out, tsr_error *error) {
+  tsr__dry_device *spaces = d->options->spaces ? d->options->spaces : d->spaces;
   d->here = TSR__NEW_ARRAY(uint64_t, d->tape->slots.count);
   d->before = TSR__NEW_ARRAY(uint64_t, d->tape->slots.count);
-  d->devices = TSR__NEW_ARRAY(device, d->device_count);
+  d->devices = TSR__NEW_ARRAY(device, d->place_count);
   if (!d->here || !d->before || !d->devices) return tsr__fail_memory(error);
-  for (uint32_t i = 0; i < d->device_count; i++) {
-    device *v = &d->devices[i];
-    tsr_allocator_options how = {.settings = d->options->settings,
-                                 .capacity_bytes = d->options->capacity_bytes,
-                                 .sink = see_event,
-                                 .sink_context = v};
-    out[i] = (tsr__dry_device){0};
-    *v = (device){.run = d, .out = &out[i], .index = i};
-    int status = tsr_allocator_new(&how, &v->allocator, error);
+  for (uint32_t i = 0; i < d->place_count; i++) {
+    int status =
+        prepare_place(d, i, i < d->device_count ? &out[i] : &spaces[i - d->device_count], error);
     if (status) return status;
   }
   return 0;
@@ -260,6 +284,7 @@ int tsr__dry_run(const tsr__tape *tape, const tsr__dry_options *options, tsr__dr
            .device_count = options->device_count ? options->device_count : 1,
            .phase = TSR__DRY_LOADING,
            .op = TSR_NONE};
+  d.place_count = d.device_count + TSR__DRY_SPACES;
   if (options->observer) d.observer = *options->observer;
   *steps_done = 0;
   int status = prepare(&d, devices, error);
@@ -268,7 +293,7 @@ int tsr__dry_run(const tsr__tape *tape, const tsr__dry_options *options, tsr__dr
     if (status) tsr__fail_memory(error);
   }
   if (status == 0) status = finish(&d, error);
-  for (uint32_t i = 0; d.devices && i < d.device_count; i++)
+  for (uint32_t i = 0; d.devices && i < d.place_count; i++)
     tsr_allocator_destroy(d.devices[i].allocator);
   tsr__free(d.devices);
   tsr__free(d.here);

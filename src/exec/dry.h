@@ -5,7 +5,8 @@
  * text is made and nothing is kept per event, so that a search can try many schedules.
  *
  * A schedule may use any number of devices, each with its own allocator, and any number of streams
- * on each: a slot names its own. */
+ * on each: a slot names its own. Slots of the host and of a disk are allocated by the same rules, each space with
+ * an allocator of its own; results and events of a space have the number that follows those of the devices. */
 #ifndef TSR_EXEC_DRY_H
 #define TSR_EXEC_DRY_H
 
@@ -45,13 +46,16 @@ typedef struct tsr__dry_observer {
   /* The allocator did something for a slot: see tsr_allocator_sink. `event->cause` is the stack
    * of the instruction, the tracer's id. Events of loading are not shown. */
   bool (*event)(void *context, uint32_t device, uint32_t slot, const tsr_allocator_event *event);
-  /* The same, those of loading included. */
+  /* The same, those of loading and of other memory spaces included: `device` may be tsr__dry_place. */
   bool (*memory)(void *context, uint32_t device, const tsr_allocator_event *event);
   /* Static slots have been loaded. `addresses`, here and below: each slot's, 0 of one that is absent
    * or has no bytes. */
   bool (*loaded)(void *context, const uint64_t *addresses);
   /* A kernel is to run; all its tensors are there. Index into the tape's runs. */
   bool (*run)(void *context, uint32_t run, uint64_t step, const uint64_t *addresses);
+  /* A move begins, or is waited for. Index into the tape's moves. */
+  bool (*move)(void *context, uint32_t move, bool is_start, uint64_t step,
+               const uint64_t *addresses);
   /* A step is complete; what it carries into the next one is still there. */
   bool (*step)(void *context, uint64_t step, const uint64_t *addresses);
   /* Whether to end the run after a complete step, without an error. */
@@ -60,16 +64,27 @@ typedef struct tsr__dry_observer {
   int (*end)(void *context, uint32_t device, const tsr_allocator *allocator, tsr_error *error);
 } tsr__dry_observer;
 
+/* Memory spaces besides the devices: host and disk. */
+enum { TSR__DRY_SPACES = TSR__SPACE_COUNT - 1 };
+
+/* The number of a space among allocators. */
+static inline uint32_t tsr__dry_place(uint32_t device_count, tsr__space space) {
+  assert(space != TSR__SPACE_DEVICE);
+  return device_count + (uint32_t)space - 1;
+}
+
 typedef struct tsr__dry_options {
   tsr_allocator_settings settings;   /* of every device */
   uint64_t capacity_bytes;           /* of each; 0: unlimited */
   uint64_t steps;                    /* 0 = 1 */
   uint32_t device_count;             /* every slot's device is below it; 0 = 1 */
+  uint64_t host_bytes, disk_bytes;   /* the capacity of these spaces; 0: unlimited */
+  struct tsr__dry_device *spaces;    /* what host and disk saw, TSR__DRY_SPACES results; or NULL */
   const tsr__dry_observer *observer; /* or NULL */
 } tsr__dry_options;
 
 /* Load what exists before the recording, then run the tape's schedule `steps` times. `devices` has room
- * for device_count results. Running out of a device's memory ends the run and is not an error.
+ * for device_count results. Running out of memory, of a device or of another space, ends the run and is not an error.
  * `*steps_done` counts the complete ones. TSR_ERROR_ARGUMENT for settings that make no sense, or
  * TSR_ERROR_MEMORY. O(instructions * steps), each O(log of the device's blocks). */
 int tsr__dry_run(const tsr__tape *tape, const tsr__dry_options *options, tsr__dry_device *devices,

@@ -65,7 +65,8 @@ static bool list_items(const tsr__tape *tape, const life *lives, items *out) {
     const tsr__tape_slot *slot = &tape->slots.items[i];
     life l = lives[i];
     item one = {.slot = (uint32_t)i, .bytes = rounded(slot->bytes)};
-    if (!slot->bytes || (!l.is_permanent && l.made == TSR_NONE)) continue;
+    bool is_elsewhere = slot->space != TSR__SPACE_DEVICE;
+    if (!slot->bytes || is_elsewhere || (!l.is_permanent && l.made == TSR_NONE)) continue;
     /* Made twice in a step, or never dropped: as if it were always there. */
     one.is_permanent = l.is_permanent || l.count != 1 || l.gone == TSR_NONE;
     for (int odd = 1; odd >= (one.is_permanent ? 1 : 0); odd--) {

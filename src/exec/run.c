@@ -2,7 +2,7 @@
  *
  *   dry run of the first steps ─► how many addresses the whole run needs ─► arena
  *     or offsets of all tensors (placed.h) ───────────────────────────────────┘
- *   dry run, watched:   event ─► arena      RUN ─► kernel      end of step ─► the caller
+ *   dry run, watched:   event ─► arena      RUN ─► kernel      move ─► copier      end of step ─► the caller
  *
  * Numbers that change from step to step (the learning rate, AdamW's corrections) are computed when a
  * kernel runs. Random numbers have a key for each draw of each step; what is computed again draws
@@ -26,7 +26,11 @@
 struct tsr__executor {
   const tsr__tape *tape;
   const tsr__execute_options *options;
-  tsr__tensor_arena arena;
+  tsr__tensor_arena arena, host;
+  tsr__tensor_arena file; /* no memory: the account of the disk, and where its addresses begin */
+  int file_handle;
+  tsr__copier
+      *copiers[TSR__DRY_SPACES]; /* between device and host; with the disk. NULL: no moves */
   tsr__optimizer_numbers *numbers;
   const uint64_t *addresses; /* while a function of the observer runs */
   tsr__placement placement;  /* empty unless is_placed */
@@ -45,18 +49,27 @@ struct tsr__executor {
   int status;                    /* why it ended, if not for memory */
 };
 
+/* Where a slot's bytes are in memory; NULL if it is absent or on a disk. */
+static void *place_of(const tsr__executor *e, uint32_t slot) {
+  uint64_t address = e->addresses[slot];
+  if (!address) return e->tape->slots.items[slot].bytes ? NULL : e->nothing;
+  switch ((tsr__space)e->tape->slots.items[slot].space) {
+  case TSR__SPACE_DEVICE:
+    return tsr__tensor_arena_at(&e->arena, e->offsets ? ARENA_ORIGIN + e->offsets[slot] : address);
+  case TSR__SPACE_HOST: return tsr__tensor_arena_at(&e->host, address);
+  case TSR__SPACE_DISK:
+  case TSR__SPACE_COUNT: break;
+  }
+  return NULL;
+}
+
 tsr__kernel_tensor tsr__executor_tensor(const tsr__executor *e, tsr__tensor_id tensor) {
   tsr__kernel_tensor out = {.data = NULL};
   if (!tensor) return out;
   const tsr__tape_tensor *t = tsr__tensor_at(e->tape, tensor);
-  uint64_t address = e->addresses[t->slot];
   out.dtype = (tsr__dtype)t->dtype;
   out.layout = t->layout;
-  if (address)
-    out.data =
-        tsr__tensor_arena_at(&e->arena, e->offsets ? ARENA_ORIGIN + e->offsets[t->slot] : address);
-  else if (!e->tape->slots.items[t->slot].bytes)
-    out.data = e->nothing;
+  out.data = place_of(e, t->slot);
   return out;
 }
 
@@ -94,14 +107,7 @@ static double number_of(const tsr__executor *e, const tsr__scalar *scalar) {
 }
 
 static bool is_update(const tsr__tape *tape, const tsr__kernel_run *run) {
-  if (run->op == TSR_NONE) return false;
-  switch (tape->ops.items[run->op].kind) {
-  case TSR__OP_ADAMW_LOOP:
-  case TSR__OP_ADAMW_FOREACH:
-  case TSR__OP_ADAMW_FUSED:
-  case TSR__OP_SGD: return true;
-  default: return false;
-  }
+  return run->op != TSR_NONE && tsr__op_is_update((tsr__op_kind)tape->ops.items[run->op].kind);
 }
 
 static void fill_args(const tsr__executor *e, const tsr__kernel_run *run, tsr__kernel_args *args) {
@@ -233,6 +239,40 @@ static bool execute_run(void *context, uint32_t index, uint64_t step, const uint
   return restore(e, run);
 }
 
+/* ---- moves ---- */
+
+/* A move with a disk at one end has a thread of its own. */
+static tsr__copier *copier_of(const tsr__executor *e, const tsr__tape_move *move) {
+  const tsr__tape_slot *slots = e->tape->slots.items;
+  bool has_disk =
+      slots[move->from].space == TSR__SPACE_DISK || slots[move->to].space == TSR__SPACE_DISK;
+  return e->copiers[has_disk];
+}
+
+static void start_move(tsr__executor *e, uint32_t index, uint64_t step) {
+  const tsr__tape_move *move = &e->tape->moves.items[index];
+  const tsr__tape_slot *slots = e->tape->slots.items;
+  bool is_left_out = (move->is_once && step > 1) || (move->is_update && !may_update(e));
+  if (is_left_out || !slots[move->from].bytes) return;
+  tsr__copy copy = {.to = place_of(e, move->to),
+                    .from = place_of(e, move->from),
+                    .size_bytes = (size_t)slots[move->from].bytes};
+  uint32_t on_disk = copy.to ? move->from : move->to;
+  if (!copy.to || !copy.from) copy.offset_bytes = e->addresses[on_disk] - e->file.origin;
+  tsr__copier_start(copier_of(e, move), index, &copy);
+}
+
+static bool execute_move(void *context, uint32_t index, bool is_start, uint64_t step,
+                         const uint64_t *addresses) {
+  tsr__executor *e = context;
+  look(e, step, addresses);
+  if (is_start)
+    start_move(e, index, step);
+  else
+    e->status = tsr__copier_wait(copier_of(e, &e->tape->moves.items[index]), index, &e->failure);
+  return e->status == 0;
+}
+
 /* ---- the walk ---- */
 
 static void begin_step(tsr__executor *e, uint64_t step) {
@@ -245,8 +285,12 @@ static void begin_step(tsr__executor *e, uint64_t step) {
 
 static bool execute_memory(void *context, uint32_t device, const tsr_allocator_event *event) {
   tsr__executor *e = context;
+  if (device == tsr__dry_place(1, TSR__SPACE_HOST)) return tsr__tensor_arena_event(&e->host, event);
+  if (device == tsr__dry_place(1, TSR__SPACE_DISK)) {
+    tsr__tensor_arena_account(&e->file, event);
+    return true;
+  }
   assert(device == 0);
-  (void)device;
   if (!e->options->is_placed) return tsr__tensor_arena_event(&e->arena, event);
   tsr__tensor_arena_count(&e->arena, event);
   return true;
@@ -309,14 +353,16 @@ static int pass_end(void *context, uint32_t device, const tsr_allocator *allocat
 
 enum { STEPS_TO_REPEAT = 4, GRANULE = 2 << 20 };
 
+enum { PLACES = 1 + TSR__DRY_SPACES };
+
 typedef struct reach {
   uint64_t first, end;
   uint64_t ends[STEPS_TO_REPEAT + 1]; /* after each step */
 } reach;
 
 static bool note_reach(void *context, uint32_t device, const tsr_allocator_event *event) {
-  reach *r = context;
-  (void)device;
+  reach *r = (reach *)context + device;
+  assert(device < PLACES);
   if (event->action != TSR_ACTION_SEGMENT_ALLOC && event->action != TSR_ACTION_SEGMENT_MAP)
     return true;
   if (!r->first || event->addr < r->first) r->first = event->addr;
@@ -327,37 +373,82 @@ static bool note_reach(void *context, uint32_t device, const tsr_allocator_event
 static bool note_step(void *context, uint64_t step, const uint64_t *addresses) {
   reach *r = context;
   (void)addresses;
-  if (step <= STEPS_TO_REPEAT) r->ends[step] = r->end;
+  for (size_t i = 0; i < PLACES && step <= STEPS_TO_REPEAT; i++) r[i].ends[step] = r[i].end;
   return true;
 }
 
-/* Memory repeats from the third step on, unless the program leaks: if segments come and go, each step needs
- * as many new addresses as the one before. Reserve what `steps` need. */
-static int reserve(tsr__executor *e, tsr__dry_options dry, tsr__execution *out) {
-  reach r = {0};
-  tsr__dry_observer observer = {.context = &r, .memory = note_reach, .step = note_step};
-  uint64_t steps = dry.steps ? dry.steps : 1, done = 0, more = 0;
-  bool repeats = steps > STEPS_TO_REPEAT && !e->tape->has_leaks;
-  dry.observer = &observer;
-  if (repeats) dry.steps = STEPS_TO_REPEAT;
-  int status = tsr__dry_run(e->tape, &dry, &out->predicted, &done, e->error);
-  if (status) return status;
-  if (repeats && done == STEPS_TO_REPEAT)
-    more = (steps - done) * (r.ends[STEPS_TO_REPEAT] - r.ends[STEPS_TO_REPEAT - 1]);
-  uint64_t size = (r.end - r.first + more + GRANULE - 1) / GRANULE * GRANULE;
-  if (!tsr__tensor_arena_init(&e->arena, r.first, size ? size : GRANULE))
-    return tsr__fail(e->error, TSR_ERROR_MEMORY, TSR_OFFSET_NONE,
-                     "the system has no room for %llu bytes of addresses",
-                     (unsigned long long)size);
+/* If segments come and go, each step needs as many new addresses as the one before. Returns what `steps` need, of
+ * which `done` were measured. */
+static uint64_t addresses_of(const reach *r, uint64_t steps, uint64_t done) {
+  uint64_t more = 0;
+  if (steps > done && done == STEPS_TO_REPEAT)
+    more = (steps - done) * (r->ends[STEPS_TO_REPEAT] - r->ends[STEPS_TO_REPEAT - 1]);
+  uint64_t size = (r->end - r->first + more + GRANULE - 1) / GRANULE * GRANULE;
+  return size ? size : GRANULE;
+}
+
+static int reserve_arena(tsr__executor *e, tsr__tensor_arena *arena, const reach *r,
+                         uint64_t size) {
+  if (tsr__tensor_arena_init(arena, r->first, size)) return 0;
+  return tsr__fail(e->error, TSR_ERROR_MEMORY, TSR_OFFSET_NONE,
+                   "the system has no room for %llu bytes of addresses", (unsigned long long)size);
+}
+
+static int reserve_file(tsr__executor *e, const reach *r, uint64_t size) {
+  const char *folder = e->options->folder;
+  e->file.origin = r->first;
+  if (!folder)
+    return tsr__fail(e->error, TSR_ERROR_ARGUMENT, TSR_OFFSET_NONE,
+                     "a folder is needed for what is kept on a disk");
+  int status = tsr__os_scratch_file(folder, size, &e->file_handle, e->error);
+  if (status && e->error) {
+    tsr_error cause = *e->error;
+    (void)tsr__fail(e->error, (tsr_status)status, TSR_OFFSET_NONE, "%.120s: %s", folder,
+                    cause.message);
+  }
+  return status;
+}
+
+/* Threads for the moves that there are. */
+static int start_copiers(tsr__executor *e) {
+  const tsr__tape *t = e->tape;
+  for (size_t i = 0; i < t->moves.count; i++) {
+    bool has_disk = t->slots.items[t->moves.items[i].from].space == TSR__SPACE_DISK ||
+                    t->slots.items[t->moves.items[i].to].space == TSR__SPACE_DISK;
+    if (e->copiers[has_disk]) continue;
+    e->copiers[has_disk] = tsr__copier_new((uint32_t)t->moves.count, e->file_handle);
+    if (!e->copiers[has_disk]) return tsr__fail_memory(e->error);
+  }
   return 0;
 }
 
+/* What the first steps need of each space: memory repeats from the third step on, unless the program leaks. */
+static int measure(tsr__executor *e, tsr__dry_options dry, tsr__execution *out, reach r[PLACES],
+                   uint64_t *done) {
+  tsr__dry_observer observer = {.context = r, .memory = note_reach, .step = note_step};
+  dry.observer = &observer;
+  dry.spaces = out->predicted_spaces;
+  if (dry.steps > STEPS_TO_REPEAT && !e->tape->has_leaks) dry.steps = STEPS_TO_REPEAT;
+  return tsr__dry_run(e->tape, &dry, &out->predicted, done, e->error);
+}
+
+/* Reserve what `steps` need: for tensors on the device unless they are placed, on the host, and on the disk. */
+static int reserve(tsr__executor *e, tsr__dry_options dry, tsr__execution *out) {
+  reach r[PLACES] = {0};
+  uint64_t steps = dry.steps ? dry.steps : 1, done = 0;
+  const reach *host = &r[tsr__dry_place(1, TSR__SPACE_HOST)];
+  const reach *disk = &r[tsr__dry_place(1, TSR__SPACE_DISK)];
+  int status = measure(e, dry, out, r, &done);
+  if (status == 0 && !e->options->is_placed)
+    status = reserve_arena(e, &e->arena, &r[0], addresses_of(&r[0], steps, done));
+  if (status == 0 && host->end)
+    status = reserve_arena(e, &e->host, host, addresses_of(host, steps, done));
+  if (status == 0 && disk->end) status = reserve_file(e, disk, addresses_of(disk, steps, done));
+  return status ? status : start_copiers(e);
+}
+
 /* All of placed memory at once. The prediction of the allocator is made as well, for the books. */
-static int place(tsr__executor *e, tsr__dry_options dry, tsr__execution *out) {
-  uint64_t done, steps = dry.steps ? dry.steps : 1;
-  if (steps > STEPS_TO_REPEAT) dry.steps = STEPS_TO_REPEAT;
-  int status = tsr__dry_run(e->tape, &dry, &out->predicted, &done, e->error);
-  if (status) return status;
+static int place(tsr__executor *e, tsr__execution *out) {
   if (!tsr__placement_solve(e->tape, &e->placement)) return tsr__fail_memory(e->error);
   uint64_t total = e->placement.total_bytes, capacity = e->options->capacity_bytes;
   uint64_t size = (total + GRANULE - 1) / GRANULE * GRANULE;
@@ -375,6 +466,24 @@ static int place(tsr__executor *e, tsr__dry_options dry, tsr__execution *out) {
                    "the system has no room for %llu bytes", (unsigned long long)total);
 }
 
+/* The threads' last words, and all memory back. */
+static void close_memory(tsr__executor *e, tsr__execution *out) {
+  const tsr__tensor_arena *spaces[] = {&e->host, &e->file};
+  for (size_t i = 0; i < TSR__DRY_SPACES; i++) {
+    tsr__copier_stop(e->copiers[i]);
+    if (e->copiers[i]) out->copies[i] = tsr__copier_account(e->copiers[i]);
+    tsr__copier_free(e->copiers[i]);
+    out->space_usable_bytes[i] = spaces[i]->usable_peak_bytes;
+    out->space_block_bytes[i] = spaces[i]->block_peak_bytes;
+  }
+  out->usable_peak_bytes = e->arena.usable_peak_bytes;
+  out->block_peak_bytes = e->arena.block_peak_bytes;
+  tsr__tensor_arena_release(&e->arena);
+  tsr__tensor_arena_release(&e->host);
+  if (e->file_handle >= 0) tsr__os_close(e->file_handle);
+  tsr__placement_release(&e->placement);
+}
+
 int tsr__execute(const tsr__tape *tape, const tsr__execute_options *options, tsr__execution *out,
                  tsr_error *error) {
   tsr__optimizer_numbers numbers = options->numbers;
@@ -383,6 +492,7 @@ int tsr__execute(const tsr__tape *tape, const tsr__execute_options *options, tsr
                      .options = options,
                      .numbers = &numbers,
                      .error = error,
+                     .file_handle = -1,
                      .nothing = nothing,
                      .device = &out->executed,
                      .updates = options->updates_before};
@@ -393,14 +503,18 @@ int tsr__execute(const tsr__tape *tape, const tsr__execute_options *options, tsr
                                 .memory = execute_memory,
                                 .loaded = execute_loaded,
                                 .run = execute_run,
+                                .move = execute_move,
                                 .step = execute_step,
                                 .is_done = execute_is_done};
   tsr__dry_options dry = {.settings = options->settings,
                           .capacity_bytes = options->is_placed ? 0 : options->capacity_bytes,
+                          .host_bytes = options->host_bytes,
+                          .spaces = out->spaces,
                           .steps = options->steps};
   assert(tape->status == 0);
   *out = (tsr__execution){0};
-  int status = options->is_placed ? place(&e, dry, out) : reserve(&e, dry, out);
+  int status = reserve(&e, dry, out);
+  if (status == 0 && options->is_placed) status = place(&e, out);
   if (options->observer) {
     observer.phase = options->observer->phase ? pass_phase : NULL;
     observer.op = options->observer->op ? pass_op : NULL;
@@ -413,9 +527,6 @@ int tsr__execute(const tsr__tape *tape, const tsr__execute_options *options, tsr
     status = e.status;
     if (error) *error = e.failure;
   }
-  out->usable_peak_bytes = e.arena.usable_peak_bytes;
-  out->block_peak_bytes = e.arena.block_peak_bytes;
-  tsr__tensor_arena_release(&e.arena);
-  tsr__placement_release(&e.placement);
+  close_memory(&e, out);
   return status;
 }

@@ -4,12 +4,17 @@
  * executor watches, keeps memory at the addresses (arena.h), and calls each kernel. So a run's memory
  * is the predicted one by construction, and the arena's own account shows that it is.
  *
+ * Host memory is an arena of its own. What is kept on a disk is in one file, reserved before the run and gone after
+ * it; addresses of its allocator are offsets in the file. Copies between spaces are made by threads of their own
+ * (copies.h), and no result depends on them.
+ *
  * The caller fills the static tensors when they are there, supplies the tokens of each batch, and sees
  * each finished step, with its loss. */
 #ifndef TSR_EXEC_RUN_H
 #define TSR_EXEC_RUN_H
 
 #include "exec/arena.h"
+#include "exec/copies.h"
 #include "exec/dry.h"
 
 /* An optimizer's settings; those that it does not have are ignored. */
@@ -37,6 +42,8 @@ typedef struct tsr__execute_options {
   uint64_t capacity_bytes; /* 0: unlimited */
   bool
       is_placed; /* tensors are where placed.h puts them; the allocator model only keeps the books */
+  uint64_t host_bytes;            /* the host memory that slots may use; 0: unlimited */
+  const char *folder;             /* for the file of slots on a disk; NULL: there must be none */
   uint64_t steps;                 /* 0 = 1 */
   uint64_t steps_before;          /* of a run that goes on: steps are counted from there, */
   uint64_t updates_before;        /* and those in which the optimizer ran */
@@ -71,16 +78,21 @@ typedef struct tsr__execution {
   uint64_t usable_peak_bytes; /* the arena's account: of segments, or of placed memory, */
   uint64_t block_peak_bytes;  /* and of requested bytes */
   uint64_t bound_bytes;       /* of placed memory: the most that lives at once; else 0 */
+  /* The same of host and disk; their usable bytes are of the host's arena, and of the file. */
+  tsr__dry_device predicted_spaces[TSR__DRY_SPACES], spaces[TSR__DRY_SPACES];
+  uint64_t space_usable_bytes[TSR__DRY_SPACES], space_block_bytes[TSR__DRY_SPACES];
+  tsr__copy_account copies[TSR__DRY_SPACES]; /* between device and host; with the disk */
 } tsr__execution;
 
 /* Run. Running out of the capacity ends the run and is not an error: see `executed`. Placed memory that
- * exceeds it is TSR_ERROR_LIMIT, before anything runs. Fails with TSR_ERROR_MEMORY, TSR_ERROR_ARGUMENT for settings that make no sense, or what `load` returned. */
+ * exceeds it is TSR_ERROR_LIMIT, before anything runs; a disk without room for what is kept there is TSR_ERROR_WRITE,
+ * before anything runs, too. Fails with TSR_ERROR_MEMORY, TSR_ERROR_ARGUMENT for settings that make no sense, or what `load` returned. */
 int tsr__execute(const tsr__tape *tape, const tsr__execute_options *options, tsr__execution *out,
                  tsr_error *error);
 
 /* ---- For the caller's functions ---- */
 
-/* A tensor that is there now; no data if it is not. */
+/* A tensor that is there now, in its own space; no data if it is not, or is on a disk. */
 tsr__kernel_tensor tsr__executor_tensor(const tsr__executor *executor, tsr__tensor_id tensor);
 /* The threads that may help, or NULL: the options' pool. */
 struct tsr__thread_pool *tsr__executor_pool(const tsr__executor *executor);

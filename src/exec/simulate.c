@@ -132,6 +132,7 @@ tsr__run_options tsr__run_options_of(const tsr_simulate_options *options) {
                             .checkpoint = options->checkpoint,
                             .checkpoint_every = options->checkpoint_every,
                             .loss_chunk = options->loss_chunk,
+                            .offload = options->offload,
                             .gelu_fused = options->gelu_fused,
                             .no_kv_cache = options->no_kv_cache,
                             .fresh_process = options->fresh_process,

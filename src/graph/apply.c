@@ -7,13 +7,31 @@
 
 #include "graph/table.h"
 
+/* What is kept for backward is kept elsewhere; weights and their casts are not. */
+static void keep_activation(tsr__tape *tape, tsr__tensor_id tensor) {
+  const tsr__tape_slot *slot = &tape->slots.items[tsr__tensor_at(tape, tensor)->slot];
+  if (slot->category == TSR_CATEGORY_ACTIVATION && !slot->is_static)
+    tsr__tensor_set_home(tape, tensor, (tsr__space)tape->offload.activations);
+}
+
 void tsr__op_save(tsr__op_call *call, uint32_t i, tsr__tensor_id tensor) {
   assert(i < TSR__OP_SAVED);
   if (!call->is_recorded || !tensor) return;
   assert(!call->reg[SAVED(i)]);
   tsr__tensor_hold(call->tape, tensor);
   tsr__tensor_set_category(call->tape, tensor, TSR_CATEGORY_ACTIVATION);
+  if (call->tape->offload.activations) keep_activation(call->tape, tensor);
   call->reg[SAVED(i)] = tensor;
+}
+
+bool tsr__op_is_update(tsr__op_kind kind) {
+  switch (kind) {
+  case TSR__OP_ADAMW_LOOP:
+  case TSR__OP_ADAMW_FOREACH:
+  case TSR__OP_ADAMW_FUSED:
+  case TSR__OP_SGD: return true;
+  default: return false;
+  }
 }
 
 /* ---- autocast ---- */

@@ -158,7 +158,9 @@ static void accumulate_leaf(tsr__tape *tape, tsr__tensor_id leaf) {
   if (!grad) return;
   assert(tsr__shape_is_same(t->layout.shape, tsr__tensor_shape(tape, grad)));
   if (t->grad) {
-    tsr__tape_run_add(tape, t->grad, grad);
+    if (t->is_parameter) tape->space = tape->offload.gradients;
+    tsr__tape_run_add(tape, tsr__tensor_at(tape, leaf)->grad, grad);
+    tape->space = TSR__SPACE_DEVICE;
     tsr__tensor_release(tape, grad);
     return;
   }
@@ -171,8 +173,10 @@ static void accumulate_leaf(tsr__tape *tape, tsr__tensor_id leaf) {
   }
   t = tsr__tensor_at(tape, leaf);
   t->grad = grad;
-  if (t->is_parameter) /* whatever it was made for: a loss may make it in forward */
-    tape->slots.items[tsr__tensor_at(tape, grad)->slot].category = TSR_CATEGORY_GRADIENT;
+  if (!t->is_parameter) return;
+  /* Whatever it was made for: a loss may make it in forward. */
+  tape->slots.items[tsr__tensor_at(tape, grad)->slot].category = TSR_CATEGORY_GRADIENT;
+  tsr__tensor_set_home(tape, grad, (tsr__space)tape->offload.gradients);
 }
 
 /* ---- one op ---- */

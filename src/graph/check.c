@@ -8,7 +8,7 @@
  *   NEW ..... (leaked)     exists for good, and the next step makes another one
  *   NEW_ONCE ............  exists from there on, for good
  *
- * A kernel runs on slots that exist. Phases nest. Nothing is left over: no variable, no gradient on
+ * A kernel runs on slots that exist, in its own space. A move starts once and is waited for once. Phases nest. Nothing is left over: no variable, no gradient on
  * its way, no op that waits for one; a slot counts as many tensors as are alive on it. */
 #include <string.h>
 
@@ -30,6 +30,7 @@ typedef struct checker {
   uint8_t *state;      /* slot_state, by slot */
   uint8_t *prev_drops; /* DROP_PREVs, by slot */
   uint32_t *alive;     /* tensors with holders, by slot */
+  bool *is_flying;     /* by move */
   uint32_t phases[TSR__TAPE_PHASE_COUNT];
   size_t depth;
 } checker;
@@ -40,13 +41,25 @@ static bool exists(const checker *c, tsr__tensor_id tensor) {
   return !tensor || c->state[slot] == LIVE || c->state[slot] == FOREVER;
 }
 
+static void check_move(checker *c, uint32_t index, bool is_start) {
+  assert(index < c->tape->moves.count);
+  const tsr__tape_move *move = &c->tape->moves.items[index];
+  assert(c->state[move->from] == LIVE || c->state[move->from] == FOREVER);
+  assert(c->state[move->to] == LIVE || c->state[move->to] == FOREVER);
+  assert(is_start ? !c->is_flying[index] : c->is_flying[index]);
+  c->is_flying[index] = is_start;
+  (void)move;
+}
+
 static void check_run(const checker *c, uint32_t index) {
   assert(index < c->tape->runs.count);
   const tsr__kernel_run *run = &c->tape->runs.items[index];
   const tsr__tensor_id *operands = tsr__run_reads(c->tape, run);
   assert(run->op == TSR_NONE || run->op < c->tape->ops.count);
   for (int i = 0; i < run->read_count + run->write_count + run->scratch_count; i++)
-    assert(exists(c, operands[i]));
+    assert(exists(c, operands[i]) &&
+           (!operands[i] ||
+            c->tape->slots.items[tsr__tensor_at(c->tape, operands[i])->slot].space == run->space));
   (void)operands;
 }
 
@@ -74,6 +87,8 @@ static void check_instr(checker *c, const tsr__tape_instr *instr) {
     check_slot(c, (tsr__tape_instr_kind)instr->kind, instr->subject);
     break;
   case TSR__INSTR_RUN: check_run(c, instr->subject); break;
+  case TSR__INSTR_START:
+  case TSR__INSTR_WAIT: check_move(c, instr->subject, instr->kind == TSR__INSTR_START); break;
   case TSR__INSTR_OP: assert(instr->subject < c->tape->ops.count); break;
   case TSR__INSTR_BEGIN:
     assert(instr->subject < TSR__TAPE_PHASE_COUNT && c->depth < TSR__TAPE_PHASE_COUNT);
@@ -92,6 +107,7 @@ static void check_leftovers(checker *c) {
   assert(!t->ready.count && !t->ready_leaves.count && !t->recomputing);
   assert(t->grad_enabled && !t->is_backward && !t->is_autocast && t->block == TSR_NONE);
   for (size_t i = 0; i < t->ops.count; i++) assert(!t->ops.items[i].expected);
+  for (size_t i = 0; i < t->moves.count; i++) assert(!c->is_flying[i]);
   for (size_t i = 1; i < t->tensors.count; i++) {
     const tsr__tape_tensor *tensor = &t->tensors.items[i];
     assert(!tensor->incoming && !tensor->expected);
@@ -112,8 +128,9 @@ int tsr__tape_check(const tsr__tape *tape) {
   checker c = {.tape = tape,
                .state = TSR__NEW_ARRAY(uint8_t, slots),
                .prev_drops = TSR__NEW_ARRAY(uint8_t, slots),
-               .alive = TSR__NEW_ARRAY(uint32_t, slots)};
-  int status = c.state && c.prev_drops && c.alive ? 0 : TSR_ERROR_MEMORY;
+               .alive = TSR__NEW_ARRAY(uint32_t, slots),
+               .is_flying = TSR__NEW_ARRAY(bool, tape->moves.count + 1)};
+  int status = c.state && c.prev_drops && c.alive && c.is_flying ? 0 : TSR_ERROR_MEMORY;
   for (size_t i = 0; status == 0 && i < slots; i++)
     if (tape->slots.items[i].is_static) c.state[i] = FOREVER;
   for (size_t i = 0; status == 0 && i < tape->schedule.count; i++)
@@ -125,6 +142,7 @@ int tsr__tape_check(const tsr__tape *tape) {
   tsr__free(c.state);
   tsr__free(c.prev_drops);
   tsr__free(c.alive);
+  tsr__free(c.is_flying);
   return status;
 }
 

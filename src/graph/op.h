@@ -233,6 +233,9 @@ extern const tsr__rule_book tsr__book_torch; /* ops.c */
 
 const tsr__op_row *tsr__op_row_of(const tsr__rule_book *book, tsr__op_kind kind);
 
+/* Whether the op changes parameters or an optimizer's state: such ops are left out of a step that is skipped. */
+bool tsr__op_is_update(tsr__op_kind kind);
+
 /* ---- Running them ---- */
 
 /* Run an op on inputs that the caller holds. Returns the first output, bound to a variable of

@@ -75,6 +75,7 @@ void tsr__tape_run(tsr__tape *tape, const tsr__kernel_use *use) {
   }
   tsr__kernel_run run = {.kernel = (uint8_t)use->kernel,
                          .transposed = use->transposed,
+                         .space = tape->space,
                          .is_once = use->is_once,
                          .op = use->op,
                          .draw = use->draw,

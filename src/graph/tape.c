@@ -25,6 +25,7 @@ void tsr__tape_release(tsr__tape *tape) {
   TSR__VECTOR_FREE(&tape->runs);
   TSR__VECTOR_FREE(&tape->operands);
   TSR__VECTOR_FREE(&tape->scalars);
+  TSR__VECTOR_FREE(&tape->moves);
   TSR__VECTOR_FREE(&tape->schedule);
   TSR__VECTOR_FREE(&tape->scopes);
   TSR__VECTOR_FREE(&tape->locals);
@@ -92,7 +93,8 @@ static tsr__tensor_id push_storage(tsr__tape *tape, tsr__dtype dtype, tsr__shape
                                    tsr_category category) {
   tsr__tape_slot slot = {.bytes = times(tsr__shape_elements(shape), tsr__dtype_bytes(dtype)),
                          .tensors = 1,
-                         .category = (uint8_t)category};
+                         .category = (uint8_t)category,
+                         .space = tape->space};
   if (tape->status) return 0;
   if (slot.bytes > TSR__TENSOR_MOST_BYTES) {
     tsr__tape_fail(tape, TSR_ERROR_LIMIT);
@@ -219,6 +221,11 @@ void tsr__tensor_set_category(tsr__tape *tape, tsr__tensor_id tensor, tsr_catego
   if (slot->category == TSR_CATEGORY_TEMPORARY) slot->category = (uint8_t)category;
 }
 
+void tsr__tensor_set_home(tsr__tape *tape, tsr__tensor_id tensor, tsr__space space) {
+  assert(space < TSR__SPACE_COUNT);
+  tape->slots.items[tsr__tensor_at(tape, tensor)->slot].space = (uint8_t)space;
+}
+
 /* ---- functions and variables ---- */
 
 uint32_t tsr__trace_stack(tsr__tape *tape, tsr__kernel kernel) {
@@ -332,7 +339,8 @@ int tsr__tape_finish(tsr__tape *tape) {
     done[best] = true;
     if (!insert_drops(tape, (tsr__tape_carry_point)best)) return TSR_ERROR_MEMORY;
   }
-  return tsr__tape_check(tape);
+  int status = tsr__tape_place_moves(tape);
+  return status ? status : tsr__tape_check(tape);
 }
 
 /* ---- autocast ---- */

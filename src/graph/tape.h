@@ -18,6 +18,10 @@
  *   tensor  a shape over a slot; a view shares the slot      held by variables, by what ops saved,
  *                                                            and by gradients on their way
  *
+ * A slot lives in one memory space: the device, the host or a disk. A kernel runs on the device or on the host. Where
+ * the two differ, tsr__tape_finish adds copies (spaces.c): a copy is a slot of its own, from START to WAIT both are there,
+ * and what a kernel wrote to one is copied back.
+ *
  * A slot is dropped with its last tensor, a tensor with its last holder. Variables belong to
  * functions (tsr__scope_enter) and go when these return (tsr__scope_leave), or when the program
  * binds the name again (tsr__scope_unbind).
@@ -72,11 +76,21 @@ typedef struct tsr__tape_tensor {
       has_base; /* a gradient that autograd holds as a view: what it is a view of holds the slot too */
 } tsr__tape_tensor;
 
+/* Where memory is. No kernel runs on a disk. */
+typedef enum tsr__space {
+  TSR__SPACE_DEVICE,
+  TSR__SPACE_HOST,
+  TSR__SPACE_DISK,
+  TSR__SPACE_COUNT
+} tsr__space;
+
 /* A storage. What it is for is known for certain only when the program has ended. */
 typedef struct tsr__tape_slot {
   uint64_t bytes;
   uint32_t tensors; /* that share it */
   uint8_t category; /* tsr_category */
+  /* tsr__space. Until the tape is finished: where it is to be kept, although kernels elsewhere may use it. */
+  uint8_t space;
   uint16_t device;  /* from 0 */
   uint16_t stream;  /* of the device; 0: its default stream */
   bool is_static;   /* there before the recording, and to stay */
@@ -91,6 +105,8 @@ typedef enum tsr__tape_instr_kind {
   TSR__INSTR_DROP,      /* free it */
   TSR__INSTR_DROP_PREV, /* free what the step before left in it, if there was one */
   TSR__INSTR_RUN,       /* a kernel: where a real executor computes */
+  TSR__INSTR_START,     /* a move begins: what it copies is there and complete */
+  TSR__INSTR_WAIT,      /* a move has ended: only from here on is what it made used */
   TSR__INSTR_OP,        /* the forward or backward of an op begins */
   TSR__INSTR_BEGIN,     /* of a phase; subject is a tsr__tape_phase */
   TSR__INSTR_END
@@ -108,7 +124,7 @@ typedef enum tsr__tape_phase {
 typedef struct tsr__tape_instr {
   uint8_t kind; /* tsr__tape_instr_kind */
   bool is_backward;
-  uint32_t subject; /* slot, run, op or phase */
+  uint32_t subject; /* slot, run, move, op or phase */
   uint32_t stack;   /* of the call, or TSR_NONE */
 } tsr__tape_instr;
 
@@ -163,6 +179,13 @@ typedef struct tsr__scalar {
   double number;
 } tsr__scalar;
 
+/* A copy of a slot's bytes into a slot in another space. */
+typedef struct tsr__tape_move {
+  uint32_t from, to;
+  bool is_once;   /* done in the first step only */
+  bool is_update; /* only what an optimizer made: left out with the optimizer's ops */
+} tsr__tape_move;
+
 /* A kernel, run: what it read and wrote. Its tensors are in the tape's `operands` from
  * `first_operand` on: reads, then writes, then scratch, 0 for an absent one; its numbers are in
  * `scalars`. Operations and bytes are those of this one run. */
@@ -170,6 +193,7 @@ typedef struct tsr__kernel_run {
   uint8_t kernel; /* tsr__kernel */
   uint8_t read_count, write_count, scratch_count, scalar_count;
   uint8_t transposed; /* bits, of a product: 1 for the first operand, 2 for the second */
+  uint8_t space;      /* tsr__space: of the processor that runs it, and of all its tensors */
   bool is_once;       /* run in the first step only: what it writes stays */
   uint32_t op;        /* the op that runs it, or TSR_NONE: autograd itself, or the program */
   uint32_t draw;      /* of random numbers, from 1; 0: none. Backward draws as its forward did */
@@ -219,6 +243,14 @@ typedef struct tsr__optimizer_state {
   tsr__tensor_id count, first, second;
 } tsr__optimizer_state;
 
+/* Where each class of tensors is kept; the device unless stated otherwise. */
+typedef struct tsr__offload {
+  uint8_t optimizer;   /* tsr__space: of its state, and where it runs */
+  uint8_t gradients;   /* of parameters, once they are complete */
+  uint8_t parameters;  /* of blocks */
+  uint8_t activations; /* that backward needs */
+} tsr__offload;
+
 struct tsr__rule_book;
 
 typedef struct tsr__tape {
@@ -230,6 +262,7 @@ typedef struct tsr__tape {
   TSR__VECTOR(tsr__kernel_run) runs;
   TSR__VECTOR(tsr__tensor_id) operands; /* of runs */
   TSR__VECTOR(tsr__scalar) scalars;     /* of runs */
+  TSR__VECTOR(tsr__tape_move) moves;
   tsr__tape_schedule schedule;
   TSR__VECTOR(tsr__tape_scope) scopes;
   TSR__VECTOR(tsr__tensor_id) locals;
@@ -245,6 +278,8 @@ typedef struct tsr__tape {
   uint32_t carry_stack[TSR__CARRY_COUNT];
   tsr__tensor_id workspace[2]; /* of cuBLAS, of the forward and the backward thread; 0: not yet */
   uint32_t block;              /* of the model, that is running: for ops that are recorded */
+  tsr__offload offload;
+  uint8_t space; /* tsr__space: in which kernels run, and new tensors are */
   bool grad_enabled, is_backward;
   bool is_autocast;
   uint8_t low_dtype; /* of autocast */
@@ -322,6 +357,9 @@ void tsr__tensor_release(tsr__tape *tape, tsr__tensor_id tensor);
 tsr__tensor_id tsr__tensor_root(const tsr__tape *tape, tsr__tensor_id tensor);
 /* Set what its memory is for, if that is more specific than what is known. */
 void tsr__tensor_set_category(tsr__tape *tape, tsr__tensor_id tensor, tsr_category category);
+/* Keep its storage in that space between uses. An activation that the program holds at the end of the step, or that is
+ * not away for at least two sections (spaces.c), stays where it is used. */
+void tsr__tensor_set_home(tsr__tape *tape, tsr__tensor_id tensor, tsr__space space);
 
 /* ---- Functions of the program and their variables ---- */
 
@@ -371,9 +409,12 @@ void tsr__tape_leak(tsr__tape *tape, tsr__tensor_id tensor);
 void tsr__tape_emit(tsr__tape *tape, tsr__tape_instr_kind kind, uint32_t subject, uint32_t stack);
 /* Note a failure; returns 0. */
 int tsr__tape_fail(tsr__tape *tape, int status);
-/* The program has ended: put the drops of what is carried in their places, and check the result in debug
- * builds. 0 or the sticky status. O(instructions). */
+/* The program has ended: put the drops of what is carried in their places, add the copies between memory
+ * spaces, and check the result in debug builds. 0 or the sticky status. O(instructions). */
 int tsr__tape_finish(tsr__tape *tape);
+/* Add the copies between memory spaces (spaces.c); part of tsr__tape_finish. 0, TSR_ERROR_LIMIT or
+ * TSR_ERROR_MEMORY. O(instructions log instructions). */
+int tsr__tape_place_moves(tsr__tape *tape);
 /* Assert what must hold of a finished tape (check.c). 0, or TSR_ERROR_MEMORY when there was no memory
  * to check with; release builds check nothing. O(instructions + tensors). */
 int tsr__tape_check(const tsr__tape *tape);

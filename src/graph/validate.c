@@ -25,6 +25,8 @@ typedef struct slot_state {
   uint32_t writer;  /* the last write since the last read, as a link, or TSR_NONE */
   uint32_t covered; /* 1 + its set in `sets`; 0: all is written, or nothing is */
   bool is_written;  /* all of it */
+  bool is_arriving; /* a move writes it, from START to WAIT; */
+  uint8_t leaving;  /* and so many read it */
 } slot_state;
 
 typedef struct validator {
@@ -80,6 +82,10 @@ static slot_state *state_of(const validator *v, tsr__tensor_id tensor) {
 /* ---- memory ---- */
 
 static void check_operand(validator *v, tsr__tensor_id tensor, const char *what, uint32_t i) {
+  if (v->tape->slots.items[tsr__tensor_at(v->tape, tensor)->slot].space != v->run->space)
+    reject(v, TSR__VIOLATION_SPACE, "its %s %" PRIu32 " is in another memory space", what, i);
+  if (state_of(v, tensor)->is_arriving)
+    reject(v, TSR__VIOLATION_FLIGHT, "its %s %" PRIu32 " is still being copied", what, i);
   if (state_of(v, tensor)->presence == GONE)
     reject(v, TSR__VIOLATION_ABSENT, "the memory of its %s %" PRIu32 " is not there%s", what, i,
            v->is_backward ? ": forward did not save it" : "");
@@ -305,6 +311,8 @@ static void read(validator *v, tsr__tensor_id tensor, uint32_t i) {
 
 static void write(validator *v, tsr__tensor_id tensor, uint32_t i) {
   slot_state *state = state_of(v, tensor);
+  if (state->leaving)
+    reject(v, TSR__VIOLATION_FLIGHT, "it writes its result %" PRIu32 ", which is being copied", i);
   const tsr__layout *layout = layout_of(v, tensor);
   uint32_t link = (uint32_t)(v->run - v->tape->runs.items) * TSR__KERNEL_WRITES + i;
   v->links[link] = state->writer;
@@ -363,6 +371,8 @@ static void check_run(validator *v, const tsr__tape_instr *instr) {
 /* A slot is released, or the step ends. */
 static void finish_slot(validator *v, uint32_t number) {
   slot_state *state = &v->slots[number];
+  if (state->is_arriving || state->leaving)
+    reject(v, TSR__VIOLATION_FLIGHT, "slot %" PRIu32 " goes while it is being copied", number);
   const tsr__tape_slot *slot = &v->tape->slots.items[number];
   bool is_room = state->is_scratch || slot->category == TSR_CATEGORY_WORKSPACE;
   if (!state->is_written && !is_room) {
@@ -387,12 +397,44 @@ static void begin_slot(validator *v, const tsr__tape_instr *instr) {
   state->is_once = instr->kind == TSR__INSTR_NEW_ONCE;
 }
 
+/* A move is a write of all of one slot, and a read of all of another. */
+static void start_move(validator *v, const tsr__tape_move *move) {
+  slot_state *from = &v->slots[move->from], *to = &v->slots[move->to];
+  const tsr__tape_slot *slots = v->tape->slots.items;
+  if (from->presence == GONE || to->presence == GONE)
+    reject(v, TSR__VIOLATION_ABSENT, "the memory of a move is not there");
+  if (from->is_arriving || to->is_arriving || to->leaving || from->leaving == UINT8_MAX)
+    reject(v, TSR__VIOLATION_FLIGHT, "slots of a move are being copied");
+  if (slots[move->from].bytes != slots[move->to].bytes ||
+      slots[move->from].space == slots[move->to].space)
+    reject(v, TSR__VIOLATION_SPACE, "a move is between slots of one size in two spaces");
+  if (!from->is_written)
+    reject(v, TSR__VIOLATION_UNWRITTEN, "a move copies slot %" PRIu32 " before it is written",
+           move->from);
+  use_writers(v, from);
+  from->leaving++;
+  to->is_arriving = true;
+}
+
+static void end_move(validator *v, const tsr__tape_move *move) {
+  slot_state *from = &v->slots[move->from], *to = &v->slots[move->to];
+  if (!from->leaving || !to->is_arriving) {
+    reject(v, TSR__VIOLATION_FLIGHT, "a move ends that did not begin");
+    return;
+  }
+  from->leaving--;
+  to->is_arriving = false;
+  to->is_written = true;
+}
+
 static void walk(validator *v, const tsr__tape_instr *instr) {
   switch ((tsr__tape_instr_kind)instr->kind) {
   case TSR__INSTR_NEW:
   case TSR__INSTR_NEW_ONCE: begin_slot(v, instr); break;
   case TSR__INSTR_DROP: finish_slot(v, instr->subject); break;
   case TSR__INSTR_RUN: check_run(v, instr); break;
+  case TSR__INSTR_START: start_move(v, &v->tape->moves.items[instr->subject]); break;
+  case TSR__INSTR_WAIT: end_move(v, &v->tape->moves.items[instr->subject]); break;
   case TSR__INSTR_DROP_PREV: /* of the step before: not this one's data */
   case TSR__INSTR_OP:
   case TSR__INSTR_BEGIN:

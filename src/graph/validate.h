@@ -33,6 +33,8 @@ typedef enum tsr__violation_rule {
   TSR__VIOLATION_SCALARS,   /* numbers */
   TSR__VIOLATION_RANDOM,    /* random numbers without a key, or a key without them */
   TSR__VIOLATION_SHAPE,     /* shapes that do not fit */
+  TSR__VIOLATION_SPACE,     /* memory in another space than the kernel's */
+  TSR__VIOLATION_FLIGHT,    /* memory that a move is copying is used, or goes */
   TSR__VIOLATION_ONCE /* state that is made in every step, or anything else in the first only */
 } tsr__violation_rule;
 

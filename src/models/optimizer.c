@@ -1,7 +1,10 @@
 /* optimizer.c - the optimizer's step, function by function as torch/optim/adam.py and sgd.py have it.
  *
  * State is made in the first step, parameter by parameter, and never released. What each variant does
- * with a parameter is a row of the op table (src/ops/op_optimizer.c). */
+ * with a parameter is a row of the op table (src/ops/op_optimizer.c).
+ *
+ * An optimizer whose state is on the host runs there: gradients are copied out, parameters there and back, which
+ * the tape adds by itself (graph/spaces.c). */
 #include <assert.h>
 
 #include "models/program.h"
@@ -80,6 +83,7 @@ static void sgd(tsr__program *p) {
  * scale, and that note. */
 static void unscale(tsr__program *p, tsr__tensor_id *scaler) {
   tsr__tape *t = p->tape;
+  t->space = t->offload.gradients;
   tsr__trace_enter(t, TSR__PLACE_UNSCALE);
   (void)tsr__op_apply(t, TSR__OP_UNSCALE, NULL, &p->loss_scale, 1, scaler);
   tsr__trace_leave(t);
@@ -91,6 +95,7 @@ static void unscale(tsr__program *p, tsr__tensor_id *scaler) {
                                         .reads = {grad, scaler[0], scaler[1]},
                                         .writes = {grad, scaler[1]}});
   }
+  t->space = TSR__SPACE_DEVICE;
 }
 
 /* The scale grows after many good steps, and shrinks after an overflow. */
@@ -105,6 +110,7 @@ void tsr__program_optimizer(tsr__program *p) {
   tsr__tape *t = p->tape;
   tsr__tensor_id scaler[TSR__OP_OUTPUTS] = {0};
   if (p->loss_scale) unscale(p, scaler);
+  t->space = t->offload.optimizer;
   switch (p->options->optimizer) {
   case TSR_OPTIMIZER_ADAMW:
   case TSR_OPTIMIZER_ADAMW_FOREACH:
@@ -114,6 +120,7 @@ void tsr__program_optimizer(tsr__program *p) {
   case TSR_OPTIMIZER_ADAMW_FUSED: adamw(p, TSR__PLACE_UPDATE_FUSED, TSR__OP_ADAMW_FUSED); break;
   case TSR_OPTIMIZER_SGD: sgd(p); break;
   }
+  t->space = TSR__SPACE_DEVICE;
   if (p->loss_scale) update_scale(p, scaler);
   for (size_t i = 0; i < TSR__OP_OUTPUTS; i++) tsr__scope_unbind(t, scaler[i]);
 }

@@ -21,6 +21,7 @@ typedef struct tsr__run_options {
   tsr_simulate_checkpoint checkpoint;
   uint64_t checkpoint_every; /* blocks */
   uint64_t loss_chunk;       /* tokens; 0 = the whole loss at once */
+  tsr_offload offload;       /* what is kept elsewhere than on the device */
   bool gelu_fused;           /* one kernel instead of the eight operations of the model's class */
   bool no_kv_cache;          /* use_cache=False */
   bool fresh_process;        /* cuBLAS allocates its workspaces during the recording, not before */

@@ -51,6 +51,29 @@ static void choose_types(tsr__program *p) {
   p->tape->low_dtype = dtype == TSR_SIMULATE_AUTOCAST_FP16 ? TSR__DTYPE_F16 : TSR__DTYPE_BF16;
 }
 
+static tsr__space space_of(tsr_space space) {
+  static const tsr__space spaces[] = {[TSR_SPACE_DEVICE] = TSR__SPACE_DEVICE,
+                                      [TSR_SPACE_HOST] = TSR__SPACE_HOST,
+                                      [TSR_SPACE_DISK] = TSR__SPACE_DISK};
+  assert(space < sizeof spaces / sizeof *spaces);
+  return spaces[space];
+}
+
+/* Where things are kept. Kernels work on all but activations in place, which they cannot on a disk. */
+static int choose_spaces(tsr__program *p, tsr_error *error) {
+  const tsr_offload *o = &p->options->offload;
+  p->tape->offload = (tsr__offload){.optimizer = (uint8_t)space_of(o->optimizer),
+                                    .gradients = (uint8_t)space_of(o->gradients),
+                                    .parameters = (uint8_t)space_of(o->parameters),
+                                    .activations = (uint8_t)space_of(o->activations)};
+  if (o->optimizer == TSR_SPACE_DISK || o->gradients == TSR_SPACE_DISK ||
+      o->parameters == TSR_SPACE_DISK)
+    return REFUSE(TSR_ERROR_UNSUPPORTED,
+                  "only activations can be kept on a disk; optimizer state, gradients and "
+                  "parameters go to the host's memory");
+  return 0;
+}
+
 /* Which kernel attends, whether a mask is made for it, and whether heads are copied for it:
  * transformers/integrations/sdpa_attention.py, masking_utils.py and, in PyTorch,
  * aten/src/ATen/native/transformers/cuda/sdp_utils.cpp. */
@@ -120,6 +143,29 @@ static void declare_workspaces(tsr__program *p) {
         p->tape, TSR__DTYPE_BOOL, TSR__SHAPE(TSR__TAPE_WORKSPACE_BYTES), TSR_CATEGORY_WORKSPACE);
 }
 
+static void keep_linear(tsr__tape *tape, const tsr__model_linear *linear) {
+  if (linear->weight)
+    tsr__tensor_set_home(tape, linear->weight, (tsr__space)tape->offload.parameters);
+  if (linear->bias) tsr__tensor_set_home(tape, linear->bias, (tsr__space)tape->offload.parameters);
+}
+
+static void keep_norm(tsr__tape *tape, const tsr__model_norm *norm) {
+  if (norm->weight) tsr__tensor_set_home(tape, norm->weight, (tsr__space)tape->offload.parameters);
+  if (norm->bias) tsr__tensor_set_home(tape, norm->bias, (tsr__space)tape->offload.parameters);
+}
+
+/* The parameters of blocks are kept where the options want them; embeddings, the last norm and the head stay. */
+static void keep_blocks(tsr__program *p) {
+  for (uint64_t i = 0; i < p->model->layers && !p->tape->status; i++) {
+    const tsr__model_layer *l = &p->layers[i];
+    const tsr__model_linear *linears[] = {&l->qkv, &l->q,  &l->k,    &l->v,
+                                          &l->out, &l->up, &l->gate, &l->down};
+    for (size_t k = 0; k < sizeof linears / sizeof *linears; k++) keep_linear(p->tape, linears[k]);
+    keep_norm(p->tape, &l->norm_1);
+    keep_norm(p->tape, &l->norm_2);
+  }
+}
+
 static int declare(tsr__program *p, tsr_error *error) {
   const tsr_model *m = p->model;
   size_t added = m->module_count * m->layers;
@@ -129,6 +175,7 @@ static int declare(tsr__program *p, tsr_error *error) {
   if (!p->layers || !p->added) return tsr__fail_memory(error);
   declare_workspaces(p);
   p->family->declare(p);
+  keep_blocks(p);
   for (size_t i = 0; i < added; i++) {
     const tsr__model_module *module = &m->modules[i / m->layers];
     p->added[i] = tsr__program_declare_linear(p, TSR__PLACE_ADDED, m->width, module->features,
@@ -152,6 +199,7 @@ int tsr__program_init(tsr__program *p, const tsr_model *model, const tsr__run_op
   p->family = tsr__model_class_row_of(model->class)->family;
   int status = check_sizes(p, error);
   choose_types(p);
+  if (status == 0) status = choose_spaces(p, error);
   if (status == 0) status = choose_plan(p, plan, error);
   if (status == 0) status = choose_attention(p, error);
   if (status == 0) status = declare(p, error);

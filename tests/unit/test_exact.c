@@ -77,6 +77,11 @@ static void choose_run(trial *t) {
     t->run.attention_chunk = 1 + below(t, t->run.sequence);
   if (below(t, 4) == 0) t->run.leak = (tsr_simulate_leak)below(t, 5);
   if (flip(t)) t->run.loss_chunk = 1 + below(t, t->run.batch * t->run.sequence);
+  if (flip(t))
+    t->run.offload = (tsr_offload){.optimizer = (tsr_space)below(t, 2),
+                                   .gradients = (tsr_space)below(t, 2),
+                                   .parameters = (tsr_space)below(t, 2),
+                                   .activations = (tsr_space)below(t, 3)};
   t->steps = 1 + below(t, 4);
   t->settings = (tsr_allocator_settings){.expandable_segments = below(t, 4) == 0};
   if (below(t, 4) == 0) t->settings.max_split_bytes = (20 + below(t, 40)) << 20;
@@ -118,6 +123,7 @@ static bool open_subject(subject *s, trial *t) {
   if (!training_open(&s->t, t->json, &t->run, &s->plan)) return false;
   s->t.options.settings = t->settings;
   s->t.options.steps = t->steps;
+  s->t.options.folder = "/tmp";
   s->t.options.batch = batch;
   return true;
 }
@@ -129,9 +135,12 @@ static void close_subject(subject *s) {
 
 /* ---- the events of a run ---- */
 
+enum { PLACES = 1 + TSR__DRY_SPACES };
+
 typedef struct account {
-  uint64_t hash, event_count;             /* of the recorded events: what, where, how much */
-  uint64_t block_bytes, block_peak_bytes; /* of all events, requested */
+  uint64_t hash, event_count; /* of the recorded events: what, where, how much */
+  /* Of all events, requested: of the device, the host and the disk. */
+  uint64_t block_bytes[PLACES], block_peak_bytes[PLACES];
 } account;
 
 static bool note_event(void *context, uint32_t device, uint32_t slot,
@@ -146,20 +155,22 @@ static bool note_event(void *context, uint32_t device, uint32_t slot,
 
 static bool note_memory(void *context, uint32_t device, const tsr_allocator_event *event) {
   account *a = context;
-  (void)device;
-  if (event->action == TSR_ACTION_ALLOC) a->block_bytes += event->size;
-  if (event->action == TSR_ACTION_FREE_COMPLETED) a->block_bytes -= event->size;
-  if (a->block_bytes > a->block_peak_bytes) a->block_peak_bytes = a->block_bytes;
+  uint64_t *bytes = &a->block_bytes[device], *peak = &a->block_peak_bytes[device];
+  if (event->action == TSR_ACTION_ALLOC) *bytes += event->size;
+  if (event->action == TSR_ACTION_FREE_COMPLETED) *bytes -= event->size;
+  if (*bytes > *peak) *peak = *bytes;
   return true;
 }
 
-static void predict(const subject *s, account *a, tsr__dry_device *device) {
+static void predict(const subject *s, account *a, tsr__dry_device *device,
+                    tsr__dry_device spaces[TSR__DRY_SPACES]) {
   tsr__dry_observer observer = {.context = a, .event = note_event, .memory = note_memory};
   uint64_t done;
   assert_int_equal(tsr__dry_run(&s->t.tape,
                                 &(tsr__dry_options){.settings = s->t.options.settings,
                                                     .capacity_bytes = s->t.options.capacity_bytes,
                                                     .steps = s->t.options.steps,
+                                                    .spaces = spaces,
                                                     .observer = &observer},
                                 device, &done, NULL),
                    0);
@@ -175,9 +186,9 @@ static void same_moment(const tsr__dry_moment *a, const tsr__dry_moment *b, cons
 /* Runs it; every event, peak and total is the predicted one. */
 static void attack(subject *s, const trial *t, tsr__execution *out) {
   account predicted = {0}, seen = {0};
-  tsr__dry_device device;
+  tsr__dry_device device, spaces[TSR__DRY_SPACES];
   tsr_error error = {0};
-  predict(s, &predicted, &device);
+  predict(s, &predicted, &device, spaces);
   tsr__dry_observer observer = {.context = &seen, .event = note_event};
   s->t.options.observer = &observer;
   if (tsr__execute(&s->t.tape, &s->t.options, out, &error))
@@ -194,7 +205,12 @@ static void attack(subject *s, const trial *t, tsr__execution *out) {
   assert_int_equal(executed->peak_reserved_bytes, device.peak_reserved_bytes);
   /* The arena's own account, of pages that were usable and bytes that were asked for. */
   assert_int_equal(out->usable_peak_bytes, device.peak_reserved_bytes);
-  assert_int_equal(out->block_peak_bytes, predicted.block_peak_bytes);
+  assert_int_equal(out->block_peak_bytes, predicted.block_peak_bytes[0]);
+  for (size_t i = 0; i < TSR__DRY_SPACES; i++) {
+    same_moment(&out->spaces[i].peak, &spaces[i].peak, t->json);
+    assert_int_equal(out->space_usable_bytes[i], spaces[i].peak_reserved_bytes);
+    assert_int_equal(out->space_block_bytes[i], predicted.block_peak_bytes[i + 1]);
+  }
 }
 
 /* ---- places chosen before the run ---- */
@@ -208,6 +224,7 @@ typedef struct ownership {
 } ownership;
 
 static void own(ownership *o, uint32_t slot, uint64_t step, bool begins) {
+  if (o->t->tape.slots.items[slot].space != TSR__SPACE_DEVICE) return;
   uint64_t units = (o->t->tape.slots.items[slot].bytes + 511) / 512;
   uint64_t first = o->placement->offsets[step & 1][slot] / 512;
   uint32_t me = 1 + 2 * slot + (step & 1);

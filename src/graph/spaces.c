@@ -1,0 +1,426 @@
+/* spaces.c - copies between memory spaces: kernels run in one space, and what they need is kept in another.
+ *
+ * A finished schedule has a space for each slot, its home, and one for each run. Where they differ, this file gives the
+ * run a copy. Neighbouring runs share it: they are a *visit* of the slot.
+ *
+ *   home, on the host     ======================================================
+ *   sections                | block 1  | block 2  | block 3  |   ...
+ *   visit of block 3                   NEW START  WAIT run run | clean: DROP
+ *                                                              | written to: START ... WAIT, DROP
+ *
+ * A section is what runs of one block do, or one op of the optimizer. What a visit needs is fetched from the beginning of
+ * the section before (prefetch 1), and awaited before its first run. What it wrote is copied home in the section
+ * after. So of whatever is moved, two sections are there at a time, and copies have a section to end in.
+ *
+ * A slot whose first visit makes it (an activation, a gradient) begins there, and its home is allocated when it goes.
+ * Uses less than three sections apart are one visit: between them there would be no time to be away.
+ *
+ * Invariants, checked by the validator: a run's tensors are in its space; nothing writes what is being copied, nothing
+ * reads a copy before its WAIT; a slot is made once and dropped once, a copy like any other. */
+#include <assert.h>
+#include <stdlib.h>
+
+#include "graph/op.h"
+
+enum {
+  TOO_CLOSE = 3,           /* sections */
+  LEAST_MOVED_BYTES = 1024 /* smaller activations stay */
+};
+
+/* Edits at one place of the schedule, in this order unless a slot's own order says otherwise. */
+enum { RANK_HOME, RANK_DROP, RANK_NEW, RANK_START, RANK_WAIT };
+
+typedef struct edit {
+  uint32_t at; /* before this instruction */
+  uint32_t rank, number;
+  tsr__tape_instr instr;
+} edit;
+
+typedef struct use {
+  uint32_t at, section, run;
+  uint32_t next; /* of the same slot, 1 + index; 0: the last */
+  uint8_t space;
+  bool reads, writes;
+} use;
+
+/* Where a slot is made, and its uses. */
+typedef struct life {
+  uint32_t made, first, last; /* uses: 1 + index */
+  bool is_moved, is_once;
+} life;
+
+typedef struct clone {
+  tsr__tensor_id from, to;
+} clone;
+
+typedef struct visit {
+  const use *first, *last, *after; /* after: the slot's next use, or NULL */
+  bool is_written, is_once, is_update;
+} visit;
+
+typedef struct mover {
+  tsr__tape *tape;
+  life *lives; /* by slot */
+  TSR__VECTOR(use) uses;
+  TSR__VECTOR(uint32_t) sections; /* where each begins */
+  TSR__VECTOR(uint32_t) ends;     /* of phases */
+  TSR__VECTOR(edit) edits;
+  TSR__VECTOR(clone) clones;   /* of the visit */
+  uint32_t last_at, last_rank; /* of the slot's last edit */
+  bool has_failed;
+} mover;
+
+/* ---- uses ---- */
+
+static bool is_foreign(const mover *m, const tsr__kernel_run *run, tsr__tensor_id tensor) {
+  uint32_t slot = tsr__tensor_at(m->tape, tensor)->slot;
+  return tensor && m->tape->slots.items[slot].space != run->space;
+}
+
+static uint32_t operand_count(const tsr__kernel_run *run) {
+  return (uint32_t)run->read_count + run->write_count + run->scratch_count;
+}
+
+/* What cannot be elsewhere stays: outputs that the program holds, what is too small to matter, and memory that is
+ * used again within one block. */
+static void settle_homes(mover *m) {
+  for (size_t i = 1; i < m->tape->slots.count; i++) {
+    tsr__tape_slot *slot = &m->tape->slots.items[i];
+    bool is_activation = slot->category == TSR_CATEGORY_ACTIVATION && !slot->is_static;
+    if (slot->space != TSR__SPACE_DEVICE && is_activation &&
+        (slot->is_carried || slot->is_leaked || slot->bytes < LEAST_MOVED_BYTES))
+      slot->space = TSR__SPACE_DEVICE;
+  }
+}
+
+static bool find_moved(mover *m) {
+  const tsr__tape *t = m->tape;
+  bool any = false;
+  for (size_t i = 0; i < t->runs.count; i++) {
+    const tsr__kernel_run *run = &t->runs.items[i];
+    const tsr__tensor_id *operands = tsr__run_reads(t, run);
+    for (uint32_t k = 0; k < operand_count(run); k++) {
+      if (!is_foreign(m, run, operands[k])) continue;
+      m->lives[tsr__tensor_at(t, operands[k])->slot].is_moved = any = true;
+    }
+  }
+  return any;
+}
+
+static void add_use(mover *m, const use *one, uint32_t slot) {
+  life *l = &m->lives[slot];
+  if (l->last && m->uses.items[l->last - 1].run == one->run) {
+    m->uses.items[l->last - 1].reads |= one->reads;
+    m->uses.items[l->last - 1].writes |= one->writes;
+    return;
+  }
+  if (!TSR__VECTOR_PUSH(&m->uses, *one)) {
+    m->has_failed = true;
+    return;
+  }
+  if (l->last)
+    m->uses.items[l->last - 1].next = (uint32_t)m->uses.count;
+  else
+    l->first = (uint32_t)m->uses.count;
+  l->last = (uint32_t)m->uses.count;
+}
+
+static void add_uses(mover *m, uint32_t at, uint32_t index) {
+  const tsr__tape *t = m->tape;
+  const tsr__kernel_run *run = &t->runs.items[index];
+  const tsr__tensor_id *operands = tsr__run_reads(t, run);
+  for (uint32_t k = 0; k < operand_count(run); k++) {
+    uint32_t slot = tsr__tensor_at(t, operands[k])->slot;
+    use one = {.at = at,
+               .section = (uint32_t)m->sections.count - 1,
+               .run = index,
+               .space = run->space,
+               .reads = k < run->read_count,
+               .writes = k >= run->read_count};
+    if (operands[k] && m->lives[slot].is_moved) add_use(m, &one, slot);
+  }
+}
+
+/* What a run belongs to: its block or, in the optimizer, its op. Autograd's own runs belong to what runs. */
+static uint64_t section_of(const tsr__tape *t, const tsr__kernel_run *run, bool is_optimizer,
+                           uint64_t current) {
+  if (run->op == TSR_NONE) return current;
+  return is_optimizer ? (UINT64_C(1) << 32) + run->op : t->ops.items[run->op].block;
+}
+
+static void walk(mover *m) {
+  const tsr__tape *t = m->tape;
+  uint64_t current = UINT64_MAX;
+  bool is_optimizer = false;
+  for (uint32_t i = 0; i < t->schedule.count && !m->has_failed; i++) {
+    const tsr__tape_instr *instr = &t->schedule.items[i];
+    switch ((tsr__tape_instr_kind)instr->kind) {
+    case TSR__INSTR_NEW_ONCE: m->lives[instr->subject].is_once = true; break;
+    case TSR__INSTR_NEW: m->lives[instr->subject].made = i; break;
+    case TSR__INSTR_BEGIN: is_optimizer |= instr->subject == TSR__TAPE_PHASE_OPTIMIZER; break;
+    case TSR__INSTR_END: m->has_failed |= !TSR__VECTOR_PUSH(&m->ends, i); break;
+    case TSR__INSTR_RUN: {
+      uint64_t next = section_of(t, &t->runs.items[instr->subject], is_optimizer, current);
+      if (next != current || !m->sections.count)
+        m->has_failed |= !TSR__VECTOR_PUSH(&m->sections, i);
+      current = next;
+      if (!m->has_failed) add_uses(m, i, instr->subject);
+      break;
+    }
+    default: break;
+    }
+  }
+}
+
+/* ---- edits ---- */
+
+/* Later edits of a slot come after its earlier ones. */
+static void edit_at(mover *m, uint32_t at, uint32_t rank, tsr__tape_instr_kind kind,
+                    uint32_t subject) {
+  assert(at >= m->last_at);
+  if (at == m->last_at && rank <= m->last_rank) rank = m->last_rank + 1;
+  m->last_at = at;
+  m->last_rank = rank;
+  edit one = {at,
+              rank,
+              (uint32_t)m->edits.count,
+              {.kind = (uint8_t)kind,
+               .is_backward = m->tape->schedule.items[at].is_backward,
+               .subject = subject,
+               .stack = TSR_NONE}};
+  m->has_failed |= !TSR__VECTOR_PUSH(&m->edits, one);
+}
+
+static int compare_edits(const void *a, const void *b) {
+  const edit *x = a, *y = b;
+  if (x->at != y->at) return x->at < y->at ? -1 : 1;
+  if (x->rank != y->rank) return x->rank < y->rank ? -1 : 1;
+  return (x->number > y->number) - (x->number < y->number);
+}
+
+/* Put the edits into the schedule, from its end. */
+static void apply_edits(mover *m) {
+  tsr__tape_schedule *s = &m->tape->schedule;
+  size_t from = s->count, more = m->edits.count;
+  if (m->has_failed || !more) return;
+  qsort(m->edits.items, more, sizeof *m->edits.items, compare_edits);
+  if (s->count + more > TSR__TAPE_MOST_INSTRUCTIONS) {
+    m->tape->is_too_long = true;
+    tsr__tape_fail(m->tape, TSR_ERROR_LIMIT);
+    return;
+  }
+  if (!TSR__VECTOR_RESERVE(s, more)) {
+    m->has_failed = true;
+    return;
+  }
+  s->count += more;
+  for (size_t to = s->count; more; to--) {
+    const edit *last = &m->edits.items[more - 1];
+    bool is_edit = last->at >= from;
+    s->items[to - 1] = is_edit ? last->instr : s->items[from - 1];
+    if (is_edit)
+      more--;
+    else
+      from--;
+  }
+}
+
+static uint32_t new_move(mover *m, uint32_t from, uint32_t to, const visit *v) {
+  tsr__tape_move move = {.from = from, .to = to, .is_once = v->is_once};
+  m->has_failed |= !TSR__VECTOR_PUSH(&m->tape->moves, move);
+  return (uint32_t)m->tape->moves.count - 1;
+}
+
+/* ---- copies ---- */
+
+static uint32_t new_slot(mover *m, uint32_t of, tsr__space space) {
+  tsr__tape_slot copy = m->tape->slots.items[of];
+  copy.space = (uint8_t)space;
+  copy.tensors = 0;
+  copy.is_static = copy.is_carried = copy.is_leaked = copy.is_root = false;
+  m->has_failed |= !TSR__VECTOR_PUSH(&m->tape->slots, copy);
+  return (uint32_t)m->tape->slots.count - 1;
+}
+
+/* The tensor, over the slot of the copy. */
+static tsr__tensor_id clone_of(mover *m, tsr__tensor_id tensor, uint32_t slot) {
+  for (size_t i = 0; i < m->clones.count; i++)
+    if (m->clones.items[i].from == tensor) return m->clones.items[i].to;
+  tsr__tape_tensor copy = *tsr__tensor_at(m->tape, tensor);
+  copy.slot = slot;
+  copy.holders = 0;
+  copy.base = copy.grad = copy.incoming = 0;
+  copy.expected = 0;
+  copy.op = TSR_NONE;
+  copy.requires_grad = copy.is_parameter = false;
+  clone one = {tensor, (tsr__tensor_id)m->tape->tensors.count};
+  m->has_failed |= !TSR__VECTOR_PUSH(&m->tape->tensors, copy) || !TSR__VECTOR_PUSH(&m->clones, one);
+  return m->has_failed ? 0 : one.to;
+}
+
+/* The runs of a visit use the copy. */
+static void redirect(mover *m, const visit *v, uint32_t slot, uint32_t copy) {
+  tsr__tape *t = m->tape;
+  m->clones.count = 0;
+  for (const use *u = v->first; u != v->after; u = u->next ? &m->uses.items[u->next - 1] : NULL) {
+    const tsr__kernel_run *run = &t->runs.items[u->run];
+    tsr__tensor_id *operands = t->operands.items + run->first_operand;
+    for (uint32_t k = 0; u->space == v->first->space && k < operand_count(run); k++)
+      if (operands[k] && tsr__tensor_at(t, operands[k])->slot == slot)
+        operands[k] = clone_of(m, operands[k], copy);
+  }
+}
+
+/* ---- visits ---- */
+
+static const use *next_use(const mover *m, const use *u) {
+  return u->next ? &m->uses.items[u->next - 1] : NULL;
+}
+
+static bool is_update(const mover *m, const use *u) {
+  const tsr__kernel_run *run = &m->tape->runs.items[u->run];
+  return run->op != TSR_NONE && tsr__op_is_update((tsr__op_kind)m->tape->ops.items[run->op].kind);
+}
+
+/* The uses from `first` on that share a copy: until there is time to be away, or the home changes. */
+static visit gather(const mover *m, const use *first) {
+  visit v = {.first = first, .last = first, .is_once = true, .is_update = true};
+  for (const use *u = first; u; u = next_use(m, u)) {
+    bool is_home = u->space != first->space;
+    v.after = u;
+    if (is_home && (u->writes || v.is_written)) return v;
+    if (!is_home && u->section - v.last->section >= TOO_CLOSE) return v;
+    if (is_home) continue;
+    v.last = u;
+    v.is_written |= u->writes;
+    v.is_once &= m->tape->runs.items[u->run].is_once;
+    v.is_update &= !u->writes || is_update(m, u);
+  }
+  v.after = NULL;
+  return v;
+}
+
+/* Whether the visit's first run writes all of the slot and reads nothing of it. */
+static bool overwrites(const mover *m, const visit *v, uint32_t slot) {
+  const tsr__tape *t = m->tape;
+  const tsr__kernel_run *run = &t->runs.items[v->first->run];
+  const tsr__tensor_id *writes = tsr__run_writes(t, run);
+  if (v->first->reads) return false;
+  for (uint32_t i = 0; i < run->write_count; i++) {
+    if (!writes[i] || tsr__tensor_at(t, writes[i])->slot != slot) continue;
+    return tsr__layout_is_dense(tsr__tensor_layout(t, writes[i])) &&
+           tsr__tensor_bytes(t, writes[i]) == t->slots.items[slot].bytes;
+  }
+  return false;
+}
+
+static uint32_t begin_of(const mover *m, uint32_t section) {
+  return m->sections.items[section];
+}
+
+/* Where what was written by the use is home at the latest: at the end of the next section, or of the phase. */
+static uint32_t home_by(const mover *m, const visit *v) {
+  const use *last = v->last;
+  uint32_t by = (uint32_t)m->tape->schedule.count - 1;
+  if (last->section + 2 < m->sections.count) by = begin_of(m, last->section + 2);
+  for (size_t i = 0; i < m->ends.count; i++) {
+    if (m->ends.items[i] <= last->at) continue;
+    if (m->ends.items[i] < by) by = m->ends.items[i];
+    break;
+  }
+  if (v->after && v->after->at < by) by = v->after->at;
+  return by;
+}
+
+/* Bring the slot to where it is needed. `settled`: from here on its home has what it should. */
+static void fetch(mover *m, const visit *v, uint32_t slot, uint32_t copy, uint32_t settled) {
+  uint32_t at = v->first->at, from = begin_of(m, v->first->section ? v->first->section - 1 : 0);
+  if (overwrites(m, v, slot)) {
+    edit_at(m, at, RANK_NEW, TSR__INSTR_NEW, copy);
+    return;
+  }
+  if (from < settled) from = settled;
+  assert(from <= at);
+  uint32_t move = new_move(m, slot, copy, v);
+  edit_at(m, from, RANK_NEW, TSR__INSTR_NEW, copy);
+  edit_at(m, from, RANK_START, TSR__INSTR_START, move);
+  edit_at(m, at, RANK_WAIT, TSR__INSTR_WAIT, move);
+}
+
+/* Bring it home. Returns from where on its home has what was written. */
+static uint32_t bring_home(mover *m, const visit *v, uint32_t slot, uint32_t copy, bool is_first) {
+  uint32_t from = v->last->at + 1, by = home_by(m, v);
+  assert(by >= from);
+  uint32_t move = new_move(m, copy, slot, v);
+  if (m->has_failed) return by;
+  m->tape->moves.items[move].is_update = v->is_update;
+  if (is_first) edit_at(m, from, RANK_NEW, TSR__INSTR_NEW, slot);
+  edit_at(m, from, RANK_START, TSR__INSTR_START, move);
+  edit_at(m, by, RANK_HOME, TSR__INSTR_WAIT, move);
+  edit_at(m, by, RANK_DROP, TSR__INSTR_DROP, copy);
+  return by;
+}
+
+/* Give each visit of a slot its copy. */
+static void place_slot(mover *m, uint32_t slot) {
+  const life l = m->lives[slot];
+  const tsr__tape_slot *s = &m->tape->slots.items[slot];
+  uint8_t home = s->space;
+  bool lasts = s->is_static || s->is_carried || s->is_leaked || l.is_once;
+  bool exists = s->is_static || l.is_once;
+  uint32_t settled = 0;
+  m->last_at = m->last_rank = 0;
+  for (const use *u = &m->uses.items[l.first - 1]; u && !m->has_failed;) {
+    if (u->space == home) {
+      if (u->writes) settled = u->at + 1;
+      exists = true;
+      u = next_use(m, u);
+      continue;
+    }
+    visit v = gather(m, u);
+    bool goes_home = v.is_written && (v.after || lasts), is_first = !exists;
+    if (is_first && !goes_home) { /* it lives and dies there */
+      m->tape->slots.items[slot].space = u->space;
+      return;
+    }
+    uint32_t copy = new_slot(m, slot, (tsr__space)u->space);
+    if (is_first)
+      m->tape->schedule.items[l.made].subject = copy;
+    else
+      fetch(m, &v, slot, copy, settled);
+    redirect(m, &v, slot, copy);
+    if (goes_home)
+      settled = bring_home(m, &v, slot, copy, is_first);
+    else
+      edit_at(m, v.last->at + 1, RANK_DROP, TSR__INSTR_DROP, copy);
+    exists = true;
+    u = v.after;
+  }
+}
+
+static void place_all(mover *m) {
+  size_t count = m->tape->slots.count;
+  if (!find_moved(m)) return;
+  walk(m);
+  for (uint32_t i = 1; i < count && !m->has_failed; i++)
+    if (m->lives[i].is_moved) place_slot(m, i);
+  apply_edits(m);
+}
+
+int tsr__tape_place_moves(tsr__tape *tape) {
+  mover m = {.tape = tape};
+  assert(tape->status == 0 && !tape->moves.count);
+  settle_homes(&m);
+  m.lives = TSR__NEW_ARRAY(life, tape->slots.count);
+  if (m.lives)
+    place_all(&m);
+  else
+    m.has_failed = true;
+  tsr__free(m.lives);
+  TSR__VECTOR_FREE(&m.uses);
+  TSR__VECTOR_FREE(&m.sections);
+  TSR__VECTOR_FREE(&m.ends);
+  TSR__VECTOR_FREE(&m.edits);
+  TSR__VECTOR_FREE(&m.clones);
+  return m.has_failed ? TSR_ERROR_MEMORY : tape->status;
+}
