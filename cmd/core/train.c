@@ -144,6 +144,11 @@ static const tsr_parameter train_parameters[] = {
      .example = "4GiB",
      .help = "Memory that the run may use, such as 4GiB (default: unlimited). A run that needs "
              "more ends where it was predicted to, and prints what the memory was used for."},
+    {.name = "offload_dir",
+     .option = "offload-dir",
+     .kind = TSR_PARAMETER_PATH,
+     .argument = "DIR",
+     .help = "The folder for the file of --offload activations:disk, which is gone after the run."},
     {.name = "by",
      .kind = TSR_PARAMETER_CHOICE,
      .argument = "WHAT",
@@ -327,8 +332,25 @@ static bool see_step(void *context, const tsr_train_step *step) {
 
 /* ---- The end ---- */
 
+/* The keys of what was offloaded. */
+static void json_spaces(const tsr_training *t, char *text, size_t size_bytes) {
+  char host[SIZE_BYTES], disk[SIZE_BYTES], wait[SIZE_BYTES];
+  (void)snprintf(text, size_bytes,
+                 "\"host_bytes\":%" PRIu64 ",\"predicted_host_bytes\":%" PRIu64
+                 ",\"disk_bytes\":%" PRIu64 ",\"predicted_disk_bytes\":%" PRIu64
+                 ",\"copied_bytes\":%.0f,\"host_copy_bytes_per_second\":%s"
+                 ",\"disk_copy_bytes_per_second\":%s,\"copy_wait_seconds\":%s",
+                 t->host.allocated_bytes, t->predicted_host.allocated_bytes,
+                 t->disk.allocated_bytes, t->predicted_disk.allocated_bytes, t->copied_bytes,
+                 json_number(t->host_copy_bytes_per_second, host),
+                 json_number(t->disk_copy_bytes_per_second, disk),
+                 json_number(t->copy_wait_seconds, wait));
+}
+
 static void put_json_end(run *r, const tsr_training *t) {
-  char line[1024], first[SIZE_BYTES], last[SIZE_BYTES], time[SIZE_BYTES], bound[SIZE_BYTES];
+  char line[2048], spaces[768], first[SIZE_BYTES], last[SIZE_BYTES], time[SIZE_BYTES],
+      bound[SIZE_BYTES];
+  json_spaces(t, spaces, sizeof spaces);
   (void)snprintf(bound, sizeof bound, t->bound_bytes ? "%" PRIu64 : "null", t->bound_bytes);
   (void)snprintf(line, sizeof line,
                  "{\"steps_done\":%" PRIu64 ",\"steps_before\":%" PRIu64 ",\"parameters\":%" PRIu64
@@ -336,7 +358,7 @@ static void put_json_end(run *r, const tsr_training *t) {
                  ",\"first_loss\":%s,\"last_loss\":%s,\"diverged\":%s,\"out_of_memory\":%s,"
                  "\"interrupted\":%s,\"saved\":%s,\"peak_bytes\":%" PRIu64
                  ",\"predicted_peak_bytes\":%" PRIu64 ",\"reserved_bytes\":%" PRIu64
-                 ",\"predicted_reserved_bytes\":%" PRIu64 ",\"bound_bytes\":%s}\n",
+                 ",\"predicted_reserved_bytes\":%" PRIu64 ",\"bound_bytes\":%s,%s}\n",
                  t->steps_done, t->steps_before, t->parameter_count, t->token_count,
                  json_number(now_s() - r->started_s, time), t->step_flops,
                  json_number(t->steps_done ? t->first_loss : NAN, first),
@@ -344,7 +366,7 @@ static void put_json_end(run *r, const tsr_training *t) {
                  t->is_diverged ? "true" : "false", t->is_out_of_memory ? "true" : "false",
                  is_interrupted ? "true" : "false", r->folder.is_saved ? "true" : "false",
                  t->peak_bytes, t->predicted_peak_bytes, t->reserved_bytes,
-                 t->predicted_reserved_bytes, bound);
+                 t->predicted_reserved_bytes, bound, spaces);
   put(r, line);
 }
 
@@ -354,6 +376,41 @@ static void put_placed(run *r, const tsr_training *t) {
   (void)snprintf(line, sizeof line, "Placed memory: %s, %.1f %% above the %s that live at once.\n",
                  tsr_size_text(t->reserved_bytes, size, sizeof size), above,
                  tsr_size_text(t->bound_bytes, bound, sizeof bound));
+  put(r, line);
+}
+
+static void put_space(run *r, const char *name, const tsr_space_peak *peak,
+                      const tsr_space_peak *predicted) {
+  char line[256], size[SIZE_BYTES], other[SIZE_BYTES];
+  if (!predicted->allocated_bytes) return;
+  bool is_same = peak->allocated_bytes == predicted->allocated_bytes;
+  (void)snprintf(line, sizeof line, "%s: %s, %s%s.\n", name,
+                 tsr_size_text(peak->allocated_bytes, size, sizeof size),
+                 is_same ? "as predicted" : "predicted ",
+                 is_same ? "" : tsr_size_text(predicted->allocated_bytes, other, sizeof other));
+  put(r, line);
+}
+
+static void put_speed(run *r, const char *before, double bytes_per_second, const char *what) {
+  char line[96], size[SIZE_BYTES];
+  if (!(bytes_per_second > 0)) return;
+  (void)snprintf(line, sizeof line, "%s%s/s with the %s", before,
+                 tsr_size_text((uint64_t)bytes_per_second, size, sizeof size), what);
+  put(r, line);
+}
+
+/* What was offloaded, and what copying it took. */
+static void put_spaces(run *r, const tsr_training *t) {
+  char line[96], size[SIZE_BYTES];
+  put_space(r, "On the host", &t->host, &t->predicted_host);
+  put_space(r, "On disk", &t->disk, &t->predicted_disk);
+  if (!(t->copied_bytes > 0)) return;
+  (void)snprintf(line, sizeof line, "Copied %s",
+                 tsr_size_text((uint64_t)t->copied_bytes, size, sizeof size));
+  put(r, line);
+  put_speed(r, ", ", t->host_copy_bytes_per_second, "host");
+  put_speed(r, ", ", t->disk_copy_bytes_per_second, "disk");
+  (void)snprintf(line, sizeof line, "; kernels waited %.2f s for it.\n", t->copy_wait_seconds);
   put(r, line);
 }
 
@@ -371,6 +428,7 @@ static void put_end(run *r, const tsr_training *t) {
                  t->peak_bytes == t->predicted_peak_bytes ? "" : predicted);
   put(r, line);
   if (t->bound_bytes) put_placed(r, t);
+  put_spaces(r, t);
 }
 
 /* ---- What each op took ---- */
@@ -529,6 +587,10 @@ static int check(const cli_options *options, const tsr_format **format) {
     return cli_usage_error(options->command,
                            "--steps, --batch and --accumulate must be at least 1, and --seq 2");
   *format = tsr_format_for(path ? path : "", &ending);
+  tsr_offload ignored;
+  tsr_error error;
+  if (tsr_offload_parse(tsr_params_text(own, "offload"), &ignored, &error))
+    return cli_usage_error(options->command, "%s", error.message);
   if (path && (!*format || (*format)->content != TSR_FORMAT_SNAPSHOT))
     return cli_usage_error(options->command, "--snapshot writes .pickle or .json, not '%s'",
                            *format ? (*format)->endings[0] : ending);
@@ -621,6 +683,7 @@ static void read_numbers(const cli_options *options, tsr_train_options *how) {
   how->isa = isa < 0 ? TSR_TRAIN_ISA_BEST : (tsr_train_isa)(isa + 1);
   how->is_recorded = tsr_params_has(own, "snapshot");
   if (tsr_params_choice(own, "memory") == 1) how->memory = TSR_TRAIN_PLACED;
+  how->offload_folder = tsr_params_text(own, "offload_dir");
   how->warmup_steps = tsr_params_count(own, "warmup");
   if (tsr_params_choice(own, "order") == 1) how->order = TSR_TRAIN_SEQUENTIAL;
   how->schedule = schedule < 0 ? TSR_TRAIN_CONSTANT : (tsr_train_schedule)schedule;

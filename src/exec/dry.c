@@ -56,7 +56,7 @@ static device *device_of(const dry *d, uint32_t slot) {
   assert(s->device < d->device_count && s->space < TSR__SPACE_COUNT);
   return &d->devices[s->space == TSR__SPACE_DEVICE
                          ? s->device
-                         : tsr__dry_place(d->device_count, (tsr__space)s->space)];
+                         : tsr__dry_place(d->device_count, (tsr__memory_space)s->space)];
 }
 
 static void see_event(void *context, const tsr_allocator_event *event) {

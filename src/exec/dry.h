@@ -68,7 +68,7 @@ typedef struct tsr__dry_observer {
 enum { TSR__DRY_SPACES = TSR__SPACE_COUNT - 1 };
 
 /* The number of a space among allocators. */
-static inline uint32_t tsr__dry_place(uint32_t device_count, tsr__space space) {
+static inline uint32_t tsr__dry_place(uint32_t device_count, tsr__memory_space space) {
   assert(space != TSR__SPACE_DEVICE);
   return device_count + (uint32_t)space - 1;
 }

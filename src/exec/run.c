@@ -53,7 +53,7 @@ struct tsr__executor {
 static void *place_of(const tsr__executor *e, uint32_t slot) {
   uint64_t address = e->addresses[slot];
   if (!address) return e->tape->slots.items[slot].bytes ? NULL : e->nothing;
-  switch ((tsr__space)e->tape->slots.items[slot].space) {
+  switch ((tsr__memory_space)e->tape->slots.items[slot].space) {
   case TSR__SPACE_DEVICE:
     return tsr__tensor_arena_at(&e->arena, e->offsets ? ARENA_ORIGIN + e->offsets[slot] : address);
   case TSR__SPACE_HOST: return tsr__tensor_arena_at(&e->host, address);

@@ -34,6 +34,9 @@ static void add_notes(const tsr__program *p, const tsr_simulate_options *o, tsr_
     note(out, "the chunked loss is a fused head and cross-entropy: the outputs have no logits");
   if (tsr__plan_has(&p->plan, TSR__PLAN_RECOMPUTE_ATTENTION) && !p->is_eager)
     note(out, "the kernel keeps no scores, so selective checkpointing saves almost nothing");
+  if (o->offload.activations)
+    note(out, "offloaded activations are copied once per storage and fetched one block ahead; "
+              "torch.autograd.graph.save_on_cpu copies each saved tensor, weights too, and waits");
   if (p->batch * p->sequence > 3072)
     note(out,
          "how much the embedding's backward sorts depends on the tokens: the maximum is assumed");
@@ -83,6 +86,11 @@ tsr_simulate_moment tsr__public_moment(const tsr__tape *tape, const tsr__dry_mom
     out.op = tsr__op_row_of(tape->book, (tsr__op_kind)tape->ops.items[moment->op].kind)->name;
   memcpy(out.category_bytes, moment->category_bytes, sizeof out.category_bytes);
   return out;
+}
+
+tsr_space_peak tsr__space_peak_of(const tsr__dry_device *space) {
+  return (tsr_space_peak){.allocated_bytes = space->peak.totals.allocated_bytes,
+                          .reserved_bytes = space->peak_reserved_bytes};
 }
 
 static void put_results(const tsr__tape *tape, const tsr__dry_device *device, tsr_simulation *out) {
@@ -148,14 +156,17 @@ static int execute(const tsr__tape *tape, const tsr_simulate_options *options, t
                              .optimizer = options->optimizer == TSR_OPTIMIZER_SGD ? "SGD" : "AdamW",
                              .has_categories = options->categories});
   if (!recorder) return tsr__fail_memory(error);
-  tsr__dry_device device;
+  tsr__dry_device device, spaces[TSR__DRY_SPACES];
   tsr__dry_options how = {.settings = options->settings,
                           .capacity_bytes = options->capacity_bytes,
                           .steps = options->steps,
+                          .spaces = spaces,
                           .observer = tsr__recorder_observer(recorder)};
   int status = tsr__dry_run(tape, &how, &device, &out->steps_done, error);
   if (status == 0) status = tsr__recorder_finish(recorder, &out->snapshot, error);
   if (status == 0) put_results(tape, &device, out);
+  if (status == 0) out->host = tsr__space_peak_of(&spaces[0]);
+  if (status == 0) out->disk = tsr__space_peak_of(&spaces[1]);
   tsr__recorder_free(recorder);
   return status;
 }

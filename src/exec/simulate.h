@@ -13,6 +13,8 @@
 tsr__run_options tsr__run_options_of(const tsr_simulate_options *options);
 
 /* A moment as users see it. */
+/* What a space besides the device saw. */
+tsr_space_peak tsr__space_peak_of(const tsr__dry_device *space);
 tsr_simulate_moment tsr__public_moment(const tsr__tape *tape, const tsr__dry_moment *moment);
 /* "forward", "backward", ...: of a moment's phase. Static text. */
 const char *tsr__phase_word(uint8_t phase);

@@ -11,7 +11,7 @@
 static void keep_activation(tsr__tape *tape, tsr__tensor_id tensor) {
   const tsr__tape_slot *slot = &tape->slots.items[tsr__tensor_at(tape, tensor)->slot];
   if (slot->category == TSR_CATEGORY_ACTIVATION && !slot->is_static)
-    tsr__tensor_set_home(tape, tensor, (tsr__space)tape->offload.activations);
+    tsr__tensor_set_home(tape, tensor, (tsr__memory_space)tape->homes.activations);
 }
 
 void tsr__op_save(tsr__op_call *call, uint32_t i, tsr__tensor_id tensor) {
@@ -20,7 +20,7 @@ void tsr__op_save(tsr__op_call *call, uint32_t i, tsr__tensor_id tensor) {
   assert(!call->reg[SAVED(i)]);
   tsr__tensor_hold(call->tape, tensor);
   tsr__tensor_set_category(call->tape, tensor, TSR_CATEGORY_ACTIVATION);
-  if (call->tape->offload.activations) keep_activation(call->tape, tensor);
+  if (call->tape->homes.activations) keep_activation(call->tape, tensor);
   call->reg[SAVED(i)] = tensor;
 }
 

@@ -158,7 +158,7 @@ static void accumulate_leaf(tsr__tape *tape, tsr__tensor_id leaf) {
   if (!grad) return;
   assert(tsr__shape_is_same(t->layout.shape, tsr__tensor_shape(tape, grad)));
   if (t->grad) {
-    if (t->is_parameter) tape->space = tape->offload.gradients;
+    if (t->is_parameter) tape->space = tape->homes.gradients;
     tsr__tape_run_add(tape, tsr__tensor_at(tape, leaf)->grad, grad);
     tape->space = TSR__SPACE_DEVICE;
     tsr__tensor_release(tape, grad);
@@ -176,7 +176,7 @@ static void accumulate_leaf(tsr__tape *tape, tsr__tensor_id leaf) {
   if (!t->is_parameter) return;
   /* Whatever it was made for: a loss may make it in forward. */
   tape->slots.items[tsr__tensor_at(tape, grad)->slot].category = TSR_CATEGORY_GRADIENT;
-  tsr__tensor_set_home(tape, grad, (tsr__space)tape->offload.gradients);
+  tsr__tensor_set_home(tape, grad, (tsr__memory_space)tape->homes.gradients);
 }
 
 /* ---- one op ---- */

@@ -233,7 +233,7 @@ static uint32_t new_move(mover *m, uint32_t from, uint32_t to, const visit *v) {
 
 /* ---- copies ---- */
 
-static uint32_t new_slot(mover *m, uint32_t of, tsr__space space) {
+static uint32_t new_slot(mover *m, uint32_t of, tsr__memory_space space) {
   tsr__tape_slot copy = m->tape->slots.items[of];
   copy.space = (uint8_t)space;
   copy.tensors = 0;
@@ -383,7 +383,7 @@ static void place_slot(mover *m, uint32_t slot) {
       m->tape->slots.items[slot].space = u->space;
       return;
     }
-    uint32_t copy = new_slot(m, slot, (tsr__space)u->space);
+    uint32_t copy = new_slot(m, slot, (tsr__memory_space)u->space);
     if (is_first)
       m->tape->schedule.items[l.made].subject = copy;
     else

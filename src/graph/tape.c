@@ -221,7 +221,7 @@ void tsr__tensor_set_category(tsr__tape *tape, tsr__tensor_id tensor, tsr_catego
   if (slot->category == TSR_CATEGORY_TEMPORARY) slot->category = (uint8_t)category;
 }
 
-void tsr__tensor_set_home(tsr__tape *tape, tsr__tensor_id tensor, tsr__space space) {
+void tsr__tensor_set_home(tsr__tape *tape, tsr__tensor_id tensor, tsr__memory_space space) {
   assert(space < TSR__SPACE_COUNT);
   tape->slots.items[tsr__tensor_at(tape, tensor)->slot].space = (uint8_t)space;
 }

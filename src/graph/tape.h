@@ -77,19 +77,19 @@ typedef struct tsr__tape_tensor {
 } tsr__tape_tensor;
 
 /* Where memory is. No kernel runs on a disk. */
-typedef enum tsr__space {
+typedef enum tsr__memory_space {
   TSR__SPACE_DEVICE,
   TSR__SPACE_HOST,
   TSR__SPACE_DISK,
   TSR__SPACE_COUNT
-} tsr__space;
+} tsr__memory_space;
 
 /* A storage. What it is for is known for certain only when the program has ended. */
 typedef struct tsr__tape_slot {
   uint64_t bytes;
   uint32_t tensors; /* that share it */
   uint8_t category; /* tsr_category */
-  /* tsr__space. Until the tape is finished: where it is to be kept, although kernels elsewhere may use it. */
+  /* tsr__memory_space. Until the tape is finished: where it is to be kept, although kernels elsewhere may use it. */
   uint8_t space;
   uint16_t device;  /* from 0 */
   uint16_t stream;  /* of the device; 0: its default stream */
@@ -193,7 +193,7 @@ typedef struct tsr__kernel_run {
   uint8_t kernel; /* tsr__kernel */
   uint8_t read_count, write_count, scratch_count, scalar_count;
   uint8_t transposed; /* bits, of a product: 1 for the first operand, 2 for the second */
-  uint8_t space;      /* tsr__space: of the processor that runs it, and of all its tensors */
+  uint8_t space;      /* tsr__memory_space: of the processor that runs it, and of all its tensors */
   bool is_once;       /* run in the first step only: what it writes stays */
   uint32_t op;        /* the op that runs it, or TSR_NONE: autograd itself, or the program */
   uint32_t draw;      /* of random numbers, from 1; 0: none. Backward draws as its forward did */
@@ -244,12 +244,12 @@ typedef struct tsr__optimizer_state {
 } tsr__optimizer_state;
 
 /* Where each class of tensors is kept; the device unless stated otherwise. */
-typedef struct tsr__offload {
-  uint8_t optimizer;   /* tsr__space: of its state, and where it runs */
+typedef struct tsr__homes {
+  uint8_t optimizer;   /* tsr__memory_space: of its state, and where it runs */
   uint8_t gradients;   /* of parameters, once they are complete */
   uint8_t parameters;  /* of blocks */
   uint8_t activations; /* that backward needs */
-} tsr__offload;
+} tsr__homes;
 
 struct tsr__rule_book;
 
@@ -278,8 +278,8 @@ typedef struct tsr__tape {
   uint32_t carry_stack[TSR__CARRY_COUNT];
   tsr__tensor_id workspace[2]; /* of cuBLAS, of the forward and the backward thread; 0: not yet */
   uint32_t block;              /* of the model, that is running: for ops that are recorded */
-  tsr__offload offload;
-  uint8_t space; /* tsr__space: in which kernels run, and new tensors are */
+  tsr__homes homes;
+  uint8_t space; /* tsr__memory_space: in which kernels run, and new tensors are */
   bool grad_enabled, is_backward;
   bool is_autocast;
   uint8_t low_dtype; /* of autocast */
@@ -359,7 +359,7 @@ tsr__tensor_id tsr__tensor_root(const tsr__tape *tape, tsr__tensor_id tensor);
 void tsr__tensor_set_category(tsr__tape *tape, tsr__tensor_id tensor, tsr_category category);
 /* Keep its storage in that space between uses. An activation that the program holds at the end of the step, or that is
  * not away for at least two sections (spaces.c), stays where it is used. */
-void tsr__tensor_set_home(tsr__tape *tape, tsr__tensor_id tensor, tsr__space space);
+void tsr__tensor_set_home(tsr__tape *tape, tsr__tensor_id tensor, tsr__memory_space space);
 
 /* ---- Functions of the program and their variables ---- */
 

@@ -83,7 +83,7 @@ static void sgd(tsr__program *p) {
  * scale, and that note. */
 static void unscale(tsr__program *p, tsr__tensor_id *scaler) {
   tsr__tape *t = p->tape;
-  t->space = t->offload.gradients;
+  t->space = t->homes.gradients;
   tsr__trace_enter(t, TSR__PLACE_UNSCALE);
   (void)tsr__op_apply(t, TSR__OP_UNSCALE, NULL, &p->loss_scale, 1, scaler);
   tsr__trace_leave(t);
@@ -110,7 +110,7 @@ void tsr__program_optimizer(tsr__program *p) {
   tsr__tape *t = p->tape;
   tsr__tensor_id scaler[TSR__OP_OUTPUTS] = {0};
   if (p->loss_scale) unscale(p, scaler);
-  t->space = t->offload.optimizer;
+  t->space = t->homes.optimizer;
   switch (p->options->optimizer) {
   case TSR_OPTIMIZER_ADAMW:
   case TSR_OPTIMIZER_ADAMW_FOREACH:

@@ -51,10 +51,10 @@ static void choose_types(tsr__program *p) {
   p->tape->low_dtype = dtype == TSR_SIMULATE_AUTOCAST_FP16 ? TSR__DTYPE_F16 : TSR__DTYPE_BF16;
 }
 
-static tsr__space space_of(tsr_space space) {
-  static const tsr__space spaces[] = {[TSR_SPACE_DEVICE] = TSR__SPACE_DEVICE,
-                                      [TSR_SPACE_HOST] = TSR__SPACE_HOST,
-                                      [TSR_SPACE_DISK] = TSR__SPACE_DISK};
+static tsr__memory_space space_of(tsr_space space) {
+  static const tsr__memory_space spaces[] = {[TSR_SPACE_DEVICE] = TSR__SPACE_DEVICE,
+                                             [TSR_SPACE_HOST] = TSR__SPACE_HOST,
+                                             [TSR_SPACE_DISK] = TSR__SPACE_DISK};
   assert(space < sizeof spaces / sizeof *spaces);
   return spaces[space];
 }
@@ -62,10 +62,10 @@ static tsr__space space_of(tsr_space space) {
 /* Where things are kept. Kernels work on all but activations in place, which they cannot on a disk. */
 static int choose_spaces(tsr__program *p, tsr_error *error) {
   const tsr_offload *o = &p->options->offload;
-  p->tape->offload = (tsr__offload){.optimizer = (uint8_t)space_of(o->optimizer),
-                                    .gradients = (uint8_t)space_of(o->gradients),
-                                    .parameters = (uint8_t)space_of(o->parameters),
-                                    .activations = (uint8_t)space_of(o->activations)};
+  p->tape->homes = (tsr__homes){.optimizer = (uint8_t)space_of(o->optimizer),
+                                .gradients = (uint8_t)space_of(o->gradients),
+                                .parameters = (uint8_t)space_of(o->parameters),
+                                .activations = (uint8_t)space_of(o->activations)};
   if (o->optimizer == TSR_SPACE_DISK || o->gradients == TSR_SPACE_DISK ||
       o->parameters == TSR_SPACE_DISK)
     return REFUSE(TSR_ERROR_UNSUPPORTED,
@@ -145,13 +145,15 @@ static void declare_workspaces(tsr__program *p) {
 
 static void keep_linear(tsr__tape *tape, const tsr__model_linear *linear) {
   if (linear->weight)
-    tsr__tensor_set_home(tape, linear->weight, (tsr__space)tape->offload.parameters);
-  if (linear->bias) tsr__tensor_set_home(tape, linear->bias, (tsr__space)tape->offload.parameters);
+    tsr__tensor_set_home(tape, linear->weight, (tsr__memory_space)tape->homes.parameters);
+  if (linear->bias)
+    tsr__tensor_set_home(tape, linear->bias, (tsr__memory_space)tape->homes.parameters);
 }
 
 static void keep_norm(tsr__tape *tape, const tsr__model_norm *norm) {
-  if (norm->weight) tsr__tensor_set_home(tape, norm->weight, (tsr__space)tape->offload.parameters);
-  if (norm->bias) tsr__tensor_set_home(tape, norm->bias, (tsr__space)tape->offload.parameters);
+  if (norm->weight)
+    tsr__tensor_set_home(tape, norm->weight, (tsr__memory_space)tape->homes.parameters);
+  if (norm->bias) tsr__tensor_set_home(tape, norm->bias, (tsr__memory_space)tape->homes.parameters);
 }
 
 /* The parameters of blocks are kept where the options want them; embeddings, the last norm and the head stay. */

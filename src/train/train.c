@@ -232,22 +232,25 @@ static int predict_placed(training *t, tsr_error *error) {
 
 /* The most that the run will take; a machine that has less would not end it well. */
 static int predict(training *t, tsr_error *error) {
-  tsr__dry_device device;
+  tsr__dry_device device, spaces[TSR__DRY_SPACES];
   uint64_t done, here = tsr__os_memory_bytes(), most = t->tape.has_leaks ? UINT64_MAX : 4;
   tsr__dry_options dry = {.settings = t->run->settings,
                           .capacity_bytes =
                               t->options->memory == TSR_TRAIN_PLACED ? 0 : t->run->capacity_bytes,
+                          .spaces = spaces,
                           .steps = steps_to_do(t) < most ? steps_to_do(t) : most};
   int status = tsr__dry_run(&t->tape, &dry, &device, &done, error);
   if (status) return status;
   t->predicted_peak_bytes = device.peak.totals.allocated_bytes;
   t->out.predicted_peak_bytes = device.peak.totals.allocated_bytes;
   t->out.predicted_reserved_bytes = device.peak_reserved_bytes;
+  t->out.predicted_host = tsr__space_peak_of(&spaces[0]);
+  t->out.predicted_disk = tsr__space_peak_of(&spaces[1]);
   if (t->options->memory == TSR_TRAIN_PLACED) {
     status = predict_placed(t, error);
     if (status) return status;
   }
-  uint64_t needs = t->out.predicted_reserved_bytes;
+  uint64_t needs = t->out.predicted_reserved_bytes + t->out.predicted_host.reserved_bytes;
   if (!here || needs <= here) return 0;
   char needed[TSR__FORMAT_BYTES], has[TSR__FORMAT_BYTES];
   return tsr__fail(error, TSR_ERROR_LIMIT, TSR_OFFSET_NONE,
@@ -282,12 +285,29 @@ static double number_or(double given, double fallback) {
   return given < 0 ? 0 : given > 0 ? given : fallback;
 }
 
+static double speed_of(const tsr__copy_account *copies) {
+  return copies->copied_ns ? 1e9 * (double)copies->size_bytes / (double)copies->copied_ns : 0;
+}
+
+/* What was kept elsewhere, and what moving it took. */
+static void note_spaces(training *t, const tsr__execution *done) {
+  t->out.host = tsr__space_peak_of(&done->spaces[0]);
+  t->out.disk = tsr__space_peak_of(&done->spaces[1]);
+  t->out.host_copy_bytes_per_second = speed_of(&done->copies[0]);
+  t->out.disk_copy_bytes_per_second = speed_of(&done->copies[1]);
+  for (size_t i = 0; i < TSR__DRY_SPACES; i++) {
+    t->out.copied_bytes += (double)done->copies[i].size_bytes;
+    t->out.copy_wait_seconds += (double)done->copies[i].waited_ns * 1e-9;
+  }
+}
+
 static int execute(training *t, tsr_error *error) {
   const tsr_train_options *o = t->options;
   tsr__execution done;
   tsr__execute_options how = {.settings = t->run->settings,
                               .capacity_bytes = t->run->capacity_bytes,
                               .is_placed = o->memory == TSR_TRAIN_PLACED,
+                              .folder = o->offload_folder,
                               .steps = steps_to_do(t),
                               .steps_before = t->saved.steps,
                               .updates_before = t->saved.updates,
@@ -318,6 +338,7 @@ static int execute(training *t, tsr_error *error) {
   if (t->run_ns) t->out.op_count = tsr__list_ops(&t->tape, t->run_ns, t->options->ops);
   t->out.peak_bytes = done.executed.peak.totals.allocated_bytes;
   t->out.reserved_bytes = done.usable_peak_bytes;
+  note_spaces(t, &done);
   return t->recorder ? tsr__recorder_finish(t->recorder, &t->out.snapshot, error) : 0;
 }
 

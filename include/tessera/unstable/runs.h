@@ -65,13 +65,25 @@ extern "C" {
                "list of losses with their graphs; outputs, a list of the model's outputs; shell, " \
                "logits that a notebook's Out keeps; batches, a list of batches.",                  \
        .choices = (const char *const[]){"none", "graph", "outputs", "shell", "batches", NULL}},    \
+      {.name = "offload",                                                                          \
+       .kind = TSR_PARAMETER_TEXT,                                                                 \
+       .argument = "LIST",                                                                         \
+       .example = "optimizer,activations:disk",                                                    \
+       .help = "What is kept in the host's memory instead of the device's: any of optimizer "      \
+               "(its state, and where it runs), gradients, parameters (of blocks, fetched block "  \
+               "by block) and activations; activations:disk keeps these in a file."},              \
   {                                                                                                \
     .name = "no_kv_cache", .option = "no-kv-cache", .kind = TSR_PARAMETER_FLAG,                    \
     .help = "Do not keep keys and values in a cache, as transformers does even in training."       \
   }
 
+/* Read the words of `offload`: "optimizer,gradients,parameters,activations", each of them optional and perhaps followed by
+ * ":host" or, activations, ":disk". NULL is nothing. `*out` is untouched by a failure, which is TSR_ERROR_ARGUMENT. */
+int tsr_offload_parse(const char *text, tsr_offload *out, tsr_error *error);
+
 /* What these parameters, and `batch`, `seq`, `steps` and `capacity`, which each command has with defaults of
- * its own, come to. All of them must be among the rows of `params`. O(1). */
+ * its own, come to. All of them must be among the rows of `params`; what tsr_offload_parse refuses is
+ * ignored. O(1). */
 void tsr_simulate_options_of(const tsr_params *params, tsr_simulate_options *out);
 
 #ifdef __cplusplus

@@ -9,6 +9,11 @@
 extern "C" {
 #endif
 
+/* A memory space besides the device: what was allocated and reserved there at most. */
+typedef struct tsr_space_peak {
+  uint64_t allocated_bytes, reserved_bytes;
+} tsr_space_peak;
+
 /* A moment of the simulated run. */
 typedef struct tsr_simulate_moment {
   int64_t event;     /* number in the snapshot's trace; -1: before the first */
@@ -37,6 +42,7 @@ struct tsr_simulation {
   uint64_t peak_reserved_bytes;
   uint64_t start_allocated_bytes;                    /* before the first event */
   uint64_t start_category_bytes[TSR_CATEGORY_COUNT]; /* by category; requested */
+  tsr_space_peak host, disk;                         /* what was offloaded */
   bool is_out_of_memory;
   tsr_simulate_moment out_of_memory;
   uint64_t oom_request_bytes;

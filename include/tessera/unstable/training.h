@@ -141,6 +141,8 @@ typedef struct tsr_train_options {
   unsigned threads; /* that compute (as many as there are processors); no result depends on it */
   tsr_train_isa isa;
   tsr_train_memory memory;
+  const char
+      *offload_folder; /* for the file of activations that are kept on disk; gone after the run */
   tsr_train_op
       *ops; /* receives what each op took, the longest first: TSR_TRAIN_OPS of them; or NULL */
   bool is_recorded; /* keep the run's events, for tsr_training.snapshot */
@@ -174,6 +176,11 @@ typedef struct tsr_training {
   /* With TSR_TRAIN_PLACED, the most that lives at once, each tensor rounded to 512 bytes: no choice of places
    * takes less than that. Else 0. */
   uint64_t bound_bytes;
+  tsr_space_peak predicted_host, host, predicted_disk, disk; /* of what is offloaded */
+  double host_copy_bytes_per_second,
+      disk_copy_bytes_per_second; /* between device and host, and with the disk; 0: nothing was copied */
+  double copied_bytes,
+      copy_wait_seconds;  /* all that was copied, and how long kernels waited for it */
   tsr_snapshot *snapshot; /* if it was recorded: as PyTorch would have written it; the caller's */
 } tsr_training;
 

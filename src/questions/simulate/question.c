@@ -1,5 +1,6 @@
 /* question.c - the row of "simulate": what will a training run take, before anything has run? */
 #include <assert.h>
+#include <string.h>
 
 #include "base/error.h"
 #include "base/memory.h"
@@ -83,11 +84,46 @@ static int choice(const tsr_params *params, const char *name) {
 }
 
 static int check(const tsr_params *params, tsr_error *error) {
+  tsr_offload ignored;
+  int status = tsr_offload_parse(tsr_params_text(params, "offload"), &ignored, error);
+  if (status) return status;
   if (tsr_params_count(params, "batch") && tsr_params_count(params, "seq") &&
       tsr_params_count(params, "steps") && tsr_params_count(params, "accumulate"))
     return 0;
   return tsr_params_fail(params, error,
                          "{batch}, {seq}, {steps} and {accumulate} must be at least 1");
+}
+
+/* One word of the list, which ends at `end`. */
+static bool read_home(const char *word, size_t length, tsr_offload *out) {
+  static const char *const names[] = {"optimizer", "gradients", "parameters", "activations"};
+  tsr_space *const homes[] = {&out->optimizer, &out->gradients, &out->parameters,
+                              &out->activations};
+  const char *colon = memchr(word, ':', length);
+  size_t name = colon ? (size_t)(colon - word) : length;
+  bool is_disk = colon && tsr_word_is(colon + 1, length - name - 1, "disk");
+  if (colon && !is_disk && !tsr_word_is(colon + 1, length - name - 1, "host")) return false;
+  for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+    if (!tsr_word_is(word, name, names[i])) continue;
+    *homes[i] = is_disk ? TSR_SPACE_DISK : TSR_SPACE_HOST;
+    return true;
+  }
+  return false;
+}
+
+int tsr_offload_parse(const char *text, tsr_offload *out, tsr_error *error) {
+  tsr_offload homes = {TSR_SPACE_DEVICE};
+  for (const char *word = text; word && *word;) {
+    size_t length = strcspn(word, ",");
+    if (!read_home(word, length, &homes))
+      return tsr__fail(error, TSR_ERROR_ARGUMENT, TSR_OFFSET_NONE,
+                       "'%.*s' cannot be offloaded: optimizer, gradients, parameters or "
+                       "activations, each perhaps with :host or, activations, :disk",
+                       (int)(length < 40 ? length : 40), word);
+    word += length + (word[length] == ',');
+  }
+  *out = homes;
+  return 0;
 }
 
 void tsr_simulate_options_of(const tsr_params *params, tsr_simulate_options *out) {
@@ -109,6 +145,7 @@ void tsr_simulate_options_of(const tsr_params *params, tsr_simulate_options *out
       .capacity_bytes = tsr_params_count(params, "capacity"),
       .leak = (tsr_simulate_leak)choice(params, "leak"),
   };
+  (void)tsr_offload_parse(tsr_params_text(params, "offload"), &out->offload, NULL);
 }
 
 static tsr_simulate_options options_of(const tsr_params *params) {

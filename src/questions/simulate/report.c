@@ -177,6 +177,19 @@ static void emit_message(tsr__emitter *emitter, const tsr_simulation *s, uint64_
   }
 }
 
+static void emit_space(tsr__emitter *emitter, const char *key, const char *title,
+                       const tsr_space_peak *peak) {
+  if (!peak->allocated_bytes) return;
+  if (tsr__emitter_is_text(emitter)) {
+    tsr__emit_field(emitter, NULL, title, tsr__bytes(peak->allocated_bytes));
+    return;
+  }
+  tsr__emit_object(emitter, key);
+  tsr__emit_field(emitter, "allocated_bytes", NULL, tsr__bytes(peak->allocated_bytes));
+  tsr__emit_field(emitter, "reserved_bytes", NULL, tsr__bytes(peak->reserved_bytes));
+  tsr__emit_end(emitter);
+}
+
 static void emit_recomputed(tsr__emitter *emitter, const tsr_simulation *s) {
   char text[TSR__FORMAT_BYTES];
   if (!s->step_recomputed_flops || !tsr__emitter_is_text(emitter)) return;
@@ -214,6 +227,8 @@ int tsr__report_simulate(const tsr_report_input *input, const tsr_simulation *si
   tsr__emit_object(&emitter, NULL);
   emit_totals(&emitter, simulation, capacity_bytes);
   emit_recomputed(&emitter, simulation);
+  emit_space(&emitter, "host", "on the host", &simulation->host);
+  emit_space(&emitter, "disk", "on disk", &simulation->disk);
   emit_message(&emitter, simulation, capacity_bytes);
   tsr__emit_space(&emitter);
   emit_categories(&emitter,
