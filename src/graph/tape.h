@@ -91,12 +91,12 @@ typedef struct tsr__tape_slot {
   uint8_t category; /* tsr_category */
   /* tsr__memory_space. Until the tape is finished: where it is to be kept, although kernels elsewhere may use it. */
   uint8_t space;
-  uint16_t device;  /* from 0 */
-  uint16_t stream;  /* of the device; 0: its default stream */
-  bool is_static;   /* there before the recording, and to stay */
-  bool is_carried;  /* held when the step ends: the next step drops it */
-  bool is_leaked;   /* held for good: each step leaves its own behind */
-  bool is_root;     /* a backward pass began here: its value need not be read */
+  uint16_t device; /* from 0 */
+  uint16_t stream; /* of the device; 0: its default stream */
+  bool is_static;  /* there before the recording, and to stay */
+  bool is_carried; /* held when the step ends: the next step drops it */
+  bool is_leaked;  /* held for good: each step leaves its own behind */
+  bool is_root;    /* a backward pass began here: its value need not be read */
 } tsr__tape_slot;
 
 typedef enum tsr__tape_instr_kind {
