@@ -29,6 +29,9 @@
 
 enum { LINES = 20, QUIET_SECONDS = 10, SIZE_BYTES = 32 };
 
+/* In the order of tsr_train_products. */
+static const char *const product_words[] = {"auto", "own", "onednn", "openblas", NULL};
+
 static const tsr_parameter train_parameters[] = {
     {.name = "model",
      .is_operand = true,
@@ -131,6 +134,14 @@ static const tsr_parameter train_parameters[] = {
          "Instructions that kernels use at most: plain, avx2, avx512 or avx512-bf16 (default: all "
          "that the processor has). Numbers depend on it in their last digits.",
      .choices = (const char *const[]){"plain", "avx2", "avx512", "avx512-bf16", NULL}},
+    {.name = "products",
+     .kind = TSR_PARAMETER_CHOICE,
+     .argument = "BY",
+     .help = "What multiplies matrices: own kernels, onednn or openblas, which must be installed, "
+             "or auto "
+             "(default): own, unless a library is clearly faster, which a long run measures first. "
+             "Numbers depend on it in their last digits; a saved run keeps the choice.",
+     .choices = product_words},
     {.name = "memory",
      .kind = TSR_PARAMETER_CHOICE,
      .argument = "MODE",
@@ -229,6 +240,7 @@ typedef struct run {
   double started_s, printed_s, last_s; /* seconds of the monotonic clock */
   bool is_json, has_failed, is_begun, has_weights, is_over;
   int save_status;
+  const char *products; /* the word for what multiplies matrices; NULL before the first step */
 } run;
 
 static double now_s(void) {
@@ -277,6 +289,17 @@ static void put_heading(run *r, const tsr_train_step *step) {
                  r->has_weights ? "" : ", random",
                  tsr_size_text(step->predicted_peak_bytes, size, sizeof size));
   put(r, line);
+  if (!*step->products_text) return;
+  (void)snprintf(line, sizeof line, "Matrices are multiplied by %s.\n", step->products_text);
+  put(r, line);
+}
+
+/* What was chosen is saved with the run, so that it goes on with the same. */
+static void keep_products(run *r, const tsr_train_step *step) {
+  const char *word = r->products = product_words[step->products];
+  tsr_error error;
+  if (tsr_params_set_text(r->session->options->own, "products", word, strlen(word), &error))
+    r->has_failed = true;
 }
 
 static void put_step(run *r, const tsr_train_step *step, double seconds) {
@@ -310,6 +333,7 @@ static void put_any_step(run *r, const tsr_train_step *step) {
   uint64_t every = step->steps / LINES + 1;
   bool is_due = !r->is_begun || step->is_last || step->step % every == 0 || step->is_skipped ||
                 now - r->printed_s >= QUIET_SECONDS;
+  if (!r->is_begun) keep_products(r, step);
   if (!r->is_begun && !r->is_json) put_heading(r, step);
   r->is_begun = true;
   if (r->is_json)
@@ -350,23 +374,25 @@ static void json_spaces(const tsr_training *t, char *text, size_t size_bytes) {
 static void put_json_end(run *r, const tsr_training *t) {
   char line[2048], spaces[768], first[SIZE_BYTES], last[SIZE_BYTES], time[SIZE_BYTES],
       bound[SIZE_BYTES];
+  const char *quote = r->products ? "\"" : "";
   json_spaces(t, spaces, sizeof spaces);
   (void)snprintf(bound, sizeof bound, t->bound_bytes ? "%" PRIu64 : "null", t->bound_bytes);
-  (void)snprintf(line, sizeof line,
-                 "{\"steps_done\":%" PRIu64 ",\"steps_before\":%" PRIu64 ",\"parameters\":%" PRIu64
-                 ",\"tokens\":%" PRIu64 ",\"seconds\":%s,\"step_flops\":%" PRIu64
-                 ",\"first_loss\":%s,\"last_loss\":%s,\"diverged\":%s,\"out_of_memory\":%s,"
-                 "\"interrupted\":%s,\"saved\":%s,\"peak_bytes\":%" PRIu64
-                 ",\"predicted_peak_bytes\":%" PRIu64 ",\"reserved_bytes\":%" PRIu64
-                 ",\"predicted_reserved_bytes\":%" PRIu64 ",\"bound_bytes\":%s,%s}\n",
-                 t->steps_done, t->steps_before, t->parameter_count, t->token_count,
-                 json_number(now_s() - r->started_s, time), t->step_flops,
-                 json_number(t->steps_done ? t->first_loss : NAN, first),
-                 json_number(t->steps_done ? t->last_loss : NAN, last),
-                 t->is_diverged ? "true" : "false", t->is_out_of_memory ? "true" : "false",
-                 is_interrupted ? "true" : "false", r->folder.is_saved ? "true" : "false",
-                 t->peak_bytes, t->predicted_peak_bytes, t->reserved_bytes,
-                 t->predicted_reserved_bytes, bound, spaces);
+  (void)snprintf(
+      line, sizeof line,
+      "{\"steps_done\":%" PRIu64 ",\"steps_before\":%" PRIu64 ",\"parameters\":%" PRIu64
+      ",\"tokens\":%" PRIu64 ",\"seconds\":%s,\"step_flops\":%" PRIu64
+      ",\"first_loss\":%s,\"last_loss\":%s,\"diverged\":%s,\"out_of_memory\":%s,"
+      "\"interrupted\":%s,\"saved\":%s,\"peak_bytes\":%" PRIu64 ",\"predicted_peak_bytes\":%" PRIu64
+      ",\"reserved_bytes\":%" PRIu64 ",\"predicted_reserved_bytes\":%" PRIu64
+      ",\"bound_bytes\":%s,%s,\"products\":%s%s%s}\n",
+      t->steps_done, t->steps_before, t->parameter_count, t->token_count,
+      json_number(now_s() - r->started_s, time), t->step_flops,
+      json_number(t->steps_done ? t->first_loss : NAN, first),
+      json_number(t->steps_done ? t->last_loss : NAN, last), t->is_diverged ? "true" : "false",
+      t->is_out_of_memory ? "true" : "false", is_interrupted ? "true" : "false",
+      r->folder.is_saved ? "true" : "false", t->peak_bytes, t->predicted_peak_bytes,
+      t->reserved_bytes, t->predicted_reserved_bytes, bound, spaces, quote,
+      r->products ? r->products : "null", quote);
   put(r, line);
 }
 
@@ -681,6 +707,8 @@ static void read_numbers(const cli_options *options, tsr_train_options *how) {
   how->seed = tsr_params_count(own, "seed");
   how->threads = threads > 1024 ? 1024 : (unsigned)threads;
   how->isa = isa < 0 ? TSR_TRAIN_ISA_BEST : (tsr_train_isa)(isa + 1);
+  int products = tsr_params_choice(own, "products");
+  how->products = products < 0 ? TSR_TRAIN_PRODUCTS_AUTO : (tsr_train_products)products;
   how->is_recorded = tsr_params_has(own, "snapshot");
   if (tsr_params_choice(own, "memory") == 1) how->memory = TSR_TRAIN_PLACED;
   how->offload_folder = tsr_params_text(own, "offload_dir");

@@ -86,6 +86,14 @@ void tsr__os_thread_forget(tsr__os_thread *thread);
 /* Identifies the calling thread among those that run; never 0. */
 uintptr_t tsr__os_thread_self(void);
 
+/* ---- libraries ---- */
+
+/* Load a shared library by the name that the system looks for, such as "libm.so.6"; NULL if there is none.
+ * It stays until the process ends, because libraries may not survive being unloaded. */
+void *tsr__os_library_open(const char *name);
+/* A function of it, or of a library that it needs; NULL if there is none. */
+void *tsr__os_library_find(void *library, const char *name);
+
 /* ---- mutexes and conditions ----
  *
  * Values that live inside the caller's struct and must not be copied or moved once initialised.

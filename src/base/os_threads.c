@@ -8,6 +8,7 @@
  * threads, which expect them. */
 #define _GNU_SOURCE /* sched_getaffinity, madvise, mmap's flags */
 #include <assert.h>
+#include <dlfcn.h>
 #include <errno.h>
 #include <pthread.h>
 #include <sched.h>
@@ -140,6 +141,16 @@ void tsr__os_thread_forget(tsr__os_thread *thread) {
 
 uintptr_t tsr__os_thread_self(void) {
   return (uintptr_t)pthread_self();
+}
+
+/* ---- libraries ---- */
+
+void *tsr__os_library_open(const char *name) {
+  return dlopen(name, RTLD_NOW | RTLD_LOCAL);
+}
+
+void *tsr__os_library_find(void *library, const char *name) {
+  return dlsym(library, name);
 }
 
 /* ---- mutexes and conditions ----

@@ -217,7 +217,7 @@ static bool execute_run(void *context, uint32_t index, uint64_t step, const uint
   tsr__executor *e = context;
   const tsr__kernel_run *run = &e->tape->runs.items[index];
   const tsr__kernel_row *row = tsr__kernel_row_of((tsr__kernel)run->kernel);
-  tsr__kernel_args args = {.pool = e->options->pool};
+  tsr__kernel_args args = {.pool = e->options->pool, .library = e->options->library};
   look(e, step, addresses);
   if ((run->is_once && step > 1) || (is_update(e->tape, run) && !may_update(e))) return true;
   fill_args(e, run, &args);

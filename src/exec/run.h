@@ -55,6 +55,7 @@ typedef struct tsr__execute_options {
   bool uses_reference; /* even where there is a fast kernel */
   unsigned isa_limit;  /* 1 + a tsr__isa that fast kernels do not go beyond, or 0 */
   struct tsr__thread_pool *pool;     /* for kernels, or NULL; no result depends on it */
+  struct tsr__library *library;      /* for products of matrices, or NULL */
   const tsr__dry_observer *observer; /* sees the same run, or NULL; its run, memory and loaded are
                                       * not called */
   void *context;                     /* of the functions below */

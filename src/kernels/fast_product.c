@@ -20,6 +20,7 @@
  * multiplied and added in fp32. These serve where one operand is bf16 and the other bf16 or fp32, which is
  * rounded as it is packed: so weights in fp32 need no copy in bf16. What is packed is on the stack: 256 KiB for rows, 32 KiB for a strip,
  * and 256 KiB for sums of results that are not fp32. */
+#include "kernels/library.h"
 #include "kernels/unit_fast.h"
 
 #if TSR__UNIT_ISA > 0
@@ -163,6 +164,7 @@ typedef struct product {
   uint64_t share[2]; /* heads of a that one of the result is the sum of; that one of b serves */
   uint64_t rows, columns, depth;
   uint64_t panel_columns, panels_down, panels_across;
+  struct tsr__library *library;
   multiply_fn *const *loops; /* by (rows - 1) / STEP_ROWS */
 } product;
 
@@ -496,6 +498,86 @@ static void multiply_piece(const panel *n, uint64_t k, bool is_first) {
   }
 }
 
+/* ---- by a library ---- */
+
+/* Some fp32 numbers in bf16, without gaps, where rows of the packed first operand would be. */
+static void round_matrix(const panel *n, const float *from, uint64_t pitch, size_t rows,
+                         size_t columns, tsr__library_matrix *out) {
+  uint16_t *room = (uint16_t *)(void *)n->t->a;
+  assert(rows * columns * sizeof *room <= sizeof n->t->a);
+  for (size_t i = 0; i < rows; i++)
+    for (size_t j = 0; j < columns; j++)
+      room[i * columns + j] = tsr__bf16_of_float(from[i * pitch + j]);
+  out->data = room;
+  out->pitch = columns;
+}
+
+/* Rows and columns of a matrix, for a library. False if its rows are not in one piece each, or not all as far
+ * apart. */
+static bool library_matrix(const panel *n, const tsr__strided *m, bool is_transposed, uint64_t row,
+                           size_t rows, uint64_t column, size_t columns, tsr__library_matrix *out) {
+  bool is_simple = m->stride[3] == 1 && m->dim[0] == 1 && m->dim[1] == 1;
+  /* The pitch of a single row has no meaning. */
+  uint64_t pitch = m->dim[2] == 1 ? m->dim[3] : m->stride[2];
+  uint64_t at = m->offset + (is_transposed ? column * pitch + row : row * pitch + column);
+  if (!is_simple || pitch < m->dim[3]) return false;
+  *out = (tsr__library_matrix){.data = (const char *)m->data + at * tsr__dtype_bytes(m->dtype),
+                               .pitch = pitch,
+                               .is_transposed = is_transposed};
+  if (n->p->is_paired && m->dtype == TSR__DTYPE_F32)
+    round_matrix(n, out->data, pitch, is_transposed ? columns : rows,
+                 is_transposed ? rows : columns, out);
+  return true;
+}
+
+/* What is added, to where sums of a panel go, and where that is. */
+static float *begin_sums(const panel *n, uint64_t *pitch, bool is_first) {
+  float *to = n->sums;
+  *pitch = SUM_COLUMNS;
+  if (!to) {
+    if (!has_pitch(&n->to, pitch)) return NULL;
+    if (n->to.dim[2] == 1) *pitch = n->to.dim[3];
+    to = (float *)n->to.data + n->to.offset + n->first_row * *pitch + n->first_column;
+  }
+  for (size_t i = 0; is_first && n->p->has_more && i < n->rows; i++) {
+    float *row = to + i * *pitch;
+    const float *from =
+        unit_row(&n->more, row_at(&n->more, n->first_row + i), n->first_column, n->columns, row);
+    if (from != row) memmove(row, from, n->columns * sizeof *row);
+  }
+  return to;
+}
+
+/* From `k` on, all of the inner dimension; or one piece, if it is tokens, because sums over tokens have
+ * tessera's order whoever computes them, or if an operand is rounded. Returns how much was done, 0 if the
+ * library does not. */
+static uint64_t multiply_by_library(const panel *n, uint64_t k, bool is_first) {
+  const product *p = n->p;
+  bool is_across = p->is_transposed[0], is_mixed = n->a.dtype != n->b.dtype;
+  size_t depth = at_most(p->depth - k, is_across || is_mixed ? PIECE : SIZE_MAX);
+  tsr__library_product call = {.rows = n->rows,
+                               .columns = n->columns,
+                               .depth = depth,
+                               .is_bf16 = p->is_paired,
+                               .adds = !is_first || p->has_more};
+  if (!library_matrix(n, &n->a, is_across, n->first_row, n->rows, k, depth, &call.a) ||
+      !library_matrix(n, &n->b, p->is_transposed[1], k, depth, n->first_column, n->columns,
+                      &call.b))
+    return 0;
+  call.to = begin_sums(n, &call.to_pitch, is_first);
+  return call.to && tsr__library_multiply(p->library, &call) ? depth : 0;
+}
+
+/* ---- all pieces of a panel ---- */
+
+/* Some of the inner dimension, from `k` on. Returns how much. */
+static uint64_t multiply_some(const panel *n, uint64_t k, bool is_first) {
+  uint64_t done = n->p->library ? multiply_by_library(n, k, is_first) : 0;
+  if (done) return done;
+  multiply_piece(n, k, is_first);
+  return at_most(n->p->depth - k, PIECE);
+}
+
 /* The matrix of one batch and head. */
 static tsr__strided slice_of(const product *p, tsr__strided v, uint64_t batch, uint64_t head) {
   if (!p->batches) return v;
@@ -527,7 +609,7 @@ static void multiply_panel(panel *n, uint64_t batch, uint64_t head) {
     n->b = slice_of(p, p->b, batch, h / p->share[1]);
     join_rows(&n->a);
     join_rows(&n->b);
-    for (uint64_t k = 0; k < p->depth; k += PIECE) multiply_piece(n, k, k == 0 && i == 0);
+    for (uint64_t k = 0; k < p->depth;) k += multiply_some(n, k, k == 0 && i == 0);
   }
   for (size_t i = 0; n->sums && i < n->rows; i++)
     unit_store(&n->to, row_at(&n->to, n->first_row + i) + n->first_column * n->to.stride[3],
@@ -565,10 +647,11 @@ static int multiply_apart(void *context, size_t index, tsr_error *error) {
 /* ---- all of it ---- */
 
 /* Panels are as wide as is good for one thread; where there are several, narrow enough for each to
- * get some. The result does not depend on it. */
+ * get some. The result does not depend on it; that of a library may, so its panels have one width, for an
+ * even number of them. */
 static void cut(product *p, struct tsr__thread_pool *pool) {
   uint64_t most = p->is_direct ? PANEL_COLUMNS : SUM_COLUMNS,
-           threads = tsr__thread_pool_width(pool);
+           threads = p->library ? 2 : tsr__thread_pool_width(pool);
   p->panels_down = (p->rows + PANEL_ROWS - 1) / PANEL_ROWS;
   uint64_t others = p->panels_down * p->heads * (p->batches ? p->batches : 1);
   uint64_t across = (p->columns + most - 1) / most;
@@ -587,9 +670,16 @@ static bool is_bf16(const tsr__kernel_args *args) {
          (b == TSR__DTYPE_BF16 && a == TSR__DTYPE_F32);
 }
 
+/* Whether a library may compute it: one product, of fp32, or of words of bf16. */
+static bool is_for_library(const product *p, const tsr__kernel_args *args) {
+  bool is_fp32 = args->reads[0].dtype == TSR__DTYPE_F32 && args->reads[1].dtype == TSR__DTYPE_F32;
+  return args->library && !p->batches && (is_fp32 || p->is_paired);
+}
+
 static void multiply(product *p, const tsr__kernel_args *args, bool has_pairs) {
   tsr_error error;
   p->is_paired = has_pairs && is_bf16(args);
+  if (is_for_library(p, args)) p->library = args->library;
   p->loops = float_loops;
 #if TSR__UNIT_ISA == 2
   if (p->is_paired) p->loops = pair_loops;

@@ -182,6 +182,7 @@ typedef struct tsr__kernel_tensor {
 } tsr__kernel_tensor;
 
 struct tsr__thread_pool; /* base/pool.h */
+struct tsr__library;     /* kernels/library.h */
 
 /* A call. Absent operands, unwanted results and unused numbers are zeroed. */
 typedef struct tsr__kernel_args {
@@ -193,6 +194,8 @@ typedef struct tsr__kernel_args {
   uint64_t key;                  /* of random numbers: the same key gives the same numbers */
   const int64_t *batch;          /* of BATCH: what it copies; NULL: ones */
   struct tsr__thread_pool *pool; /* threads that may help, or NULL: no result depends on them */
+  struct tsr__library
+      *library; /* what fast products of matrices use where it can be, or NULL: library.h */
 } tsr__kernel_args;
 
 /* Compute. Operands are as the validator wants them; with results the function writes nothing else.

@@ -25,6 +25,7 @@
 #include "train/batches.h"
 #include "train/fill.h"
 #include "train/ops.h"
+#include "train/products.h"
 #include "train/state.h"
 
 /* Uses of the seed; steps have their own numbers, from 1 on. */
@@ -38,6 +39,7 @@ typedef struct training {
   tsr__program program;
   tsr__recorder *recorder;
   tsr__thread_pool *pool;
+  tsr__products products;
   tsr__batches batches;
   int data_status; /* of the next step's tokens */
   tsr_error data_error;
@@ -200,6 +202,8 @@ static bool see_step(void *context, const tsr__executor *executor, const tsr__ex
                          .peak_bytes = step->peak_bytes,
                          .parameter_count = t->out.parameter_count,
                          .predicted_peak_bytes = t->predicted_peak_bytes,
+                         .products = t->products.chosen,
+                         .products_text = t->products.text,
                          .state = &t->state,
                          .is_last =
                              step->step == t->run->steps || step->is_diverged || t->data_status};
@@ -260,6 +264,21 @@ static int predict(training *t, tsr_error *error) {
 
 /* ---- all of it ---- */
 
+static int choose_products(training *t, tsr_error *error) {
+  tsr_simulate_dtype dtype = t->run->dtype;
+  uint64_t flops = t->tape.flops, steps = steps_to_do(t);
+  bool is_half = dtype == TSR_SIMULATE_BF16 || dtype == TSR_SIMULATE_AUTOCAST_BF16;
+  return tsr__products_choose(
+      &(tsr__products_question){.wanted = t->options->products,
+                                .is_half = is_half,
+                                .is_possible = is_half || dtype == TSR_SIMULATE_FP32,
+                                .is_limited = t->options->isa != TSR_TRAIN_ISA_BEST,
+                                .width = t->program.model->width,
+                                .flops = flops > UINT64_MAX / steps ? UINT64_MAX : flops * steps,
+                                .pool = t->pool},
+      &t->products, error);
+}
+
 static int prepare(training *t, tsr_error *error) {
   t->weights_key = tsr__random_key(t->options->seed, KEY_WEIGHTS);
   for (size_t i = 0; i < t->tape.parameters.count; i++)
@@ -271,7 +290,8 @@ static int prepare(training *t, tsr_error *error) {
     if (!t->run_ns) return tsr__fail_memory(error);
   }
   t->pool = tsr__thread_pool_new(t->options->threads); /* NULL does, too */
-  if (!t->options->is_recorded) return 0;
+  int status = choose_products(t, error);
+  if (status || !t->options->is_recorded) return status;
   t->recorder = tsr__recorder_new(
       &t->tape,
       &(tsr__record_options){.settings = &t->run->settings,
@@ -320,6 +340,7 @@ static int execute(training *t, tsr_error *error) {
                               .losses = t->program.losses.items,
                               .loss_count = t->program.losses.count,
                               .pool = t->pool,
+                              .library = t->products.library,
                               .isa_limit = (unsigned)o->isa,
                               .observer = t->recorder ? tsr__recorder_observer(t->recorder) : NULL,
                               .context = t,
@@ -356,6 +377,7 @@ static int train(training *t, const tsr_model *model, tsr_error *error) {
   if (status == 0) status = predict(t, error);
   if (status == 0) status = prepare(t, error);
   if (status == 0) status = execute(t, error);
+  tsr__products_release(&t->products);
   tsr__thread_pool_free(t->pool);
   tsr__recorder_free(t->recorder);
   tsr__free(t->run_ns);

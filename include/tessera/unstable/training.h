@@ -55,6 +55,15 @@ void tsr_train_saved_free(tsr_train_saved *saved);
 
 /* ---- Training ---- */
 
+/* Who multiplies matrices. Results depend on it, in last digits, but not on the number of threads. Libraries
+ * are loaded when they are wanted, and take memory of their own besides what is predicted. */
+typedef enum tsr_train_products {
+  TSR_TRAIN_PRODUCTS_AUTO, /* OWN, unless a library that is there is clearly faster in a long run */
+  TSR_TRAIN_PRODUCTS_OWN,  /* tessera's own kernels */
+  TSR_TRAIN_PRODUCTS_ONEDNN, /* fp32 and bf16; what it does not compute is computed by own kernels */
+  TSR_TRAIN_PRODUCTS_OPENBLAS /* fp32 */
+} tsr_train_products;
+
 /* A finished step. */
 typedef struct tsr_train_step {
   uint64_t step,
@@ -69,8 +78,10 @@ typedef struct tsr_train_step {
   uint64_t peak_bytes;      /* so far: allocated */
   uint64_t parameter_count;
   uint64_t predicted_peak_bytes; /* of the whole run: allocated */
-  const tsr_train_state *state;  /* during the call; of step - 1 if this one diverged */
-  bool is_last;                  /* the run ends here, whatever the caller returns */
+  tsr_train_products products;   /* who multiplies matrices: not AUTO */
+  const char *products_text; /* how that was chosen, during the call; "" if nothing was measured */
+  const tsr_train_state *state; /* during the call; of step - 1 if this one diverged */
+  bool is_last;                 /* the run ends here, whatever the caller returns */
 } tsr_train_step;
 
 /* What a file of data holds. */
@@ -140,6 +151,7 @@ typedef struct tsr_train_options {
   tsr_train_order order;
   unsigned threads; /* that compute (as many as there are processors); no result depends on it */
   tsr_train_isa isa;
+  tsr_train_products products;
   tsr_train_memory memory;
   const char
       *offload_folder; /* for the file of activations that are kept on disk; gone after the run */
