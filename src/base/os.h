@@ -88,10 +88,10 @@ uintptr_t tsr__os_thread_self(void);
 
 /* ---- libraries ---- */
 
-/* Load a shared library by the name that the system looks for, such as "libm.so.6"; NULL if there is none.
+/* Load a shared library by the name that the system looks for, such as "libm.so.6"; NULL if it is absent.
  * It stays until the process ends, because libraries may not survive being unloaded. */
 void *tsr__os_library_open(const char *name);
-/* A function of it, or of a library that it needs; NULL if there is none. */
+/* A function of it, or of a library that it needs; NULL if it is absent. */
 void *tsr__os_library_find(void *library, const char *name);
 
 /* ---- mutexes and conditions ----

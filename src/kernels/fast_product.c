@@ -549,7 +549,7 @@ static float *begin_sums(const panel *n, uint64_t *pitch, bool is_first) {
 }
 
 /* From `k` on, all of the inner dimension; or one piece, if it is tokens, because sums over tokens have
- * tessera's order whoever computes them, or if an operand is rounded. Returns how much was done, 0 if the
+ * the same order with every library, or if an operand is rounded. Returns how much was done, 0 if the
  * library does not. */
 static uint64_t multiply_by_library(const panel *n, uint64_t k, bool is_first) {
   const product *p = n->p;

@@ -276,7 +276,7 @@ static const entry *entry_of(tsr__library *l, const sizes *s) {
   entry *e = TSR__NEW(entry);
   if (!e) return NULL;
   e->of = *s;
-  (void)compile(l, e); /* without a primitive it says that there is none */
+  (void)compile(l, e); /* an entry without a primitive records that it failed */
   if (TSR__VECTOR_PUSH(&l->entries, e)) return e;
   release_entry(l, e);
   return NULL;
