@@ -502,6 +502,17 @@ static void put_ops(run *r, const tsr_training *t, const tsr_train_op *ops) {
   if (others.run_count) put_op(r, &others, total_s, steps);
 }
 
+/* ---- What is in memory at the peak ---- */
+
+static void put_profile(run *r, const tsr_memory_profile *profile) {
+  cli_session *session = r->session;
+  tsr_report_options how = {.struct_bytes = sizeof how,
+                            .format = r->is_json ? TSR_REPORT_JSON : TSR_REPORT_TEXT};
+  if (tsr_memory_profile_write(profile, tsr_params_count(session->options->own, "top"), &how,
+                               cli_output_write, &session->output, &session->error))
+    r->has_failed = true;
+}
+
 /* ---- Out of memory ---- */
 
 typedef struct held {
@@ -648,6 +659,7 @@ static int train(cli_session *session, const tsr_train_options *how, run *r, tsr
   cli_folder_say(&r->folder, r->is_over);
   if (status || r->save_status) return status ? status : r->save_status;
   if (how->ops) (r->is_json ? put_json_ops : put_ops)(r, out, how->ops);
+  if (out->profile) put_profile(r, out->profile);
   if (!r->is_json && out->is_out_of_memory) put_out_of_memory(r, out, options.capacity_bytes);
   (r->is_json ? put_json_end : put_end)(r, out);
   return r->has_failed ? TSR_ERROR_WRITE : 0;
@@ -710,6 +722,7 @@ static void read_numbers(const cli_options *options, tsr_train_options *how) {
   int products = tsr_params_choice(own, "products");
   how->products = products < 0 ? TSR_TRAIN_PRODUCTS_AUTO : (tsr_train_products)products;
   how->is_recorded = tsr_params_has(own, "snapshot");
+  how->is_profiled = tsr_params_flag(own, "profile");
   if (tsr_params_choice(own, "memory") == 1) how->memory = TSR_TRAIN_PLACED;
   how->offload_folder = tsr_params_text(own, "offload_dir");
   how->warmup_steps = tsr_params_count(own, "warmup");
@@ -752,5 +765,6 @@ int cli_train(cli_session *session) {
   free(ops);
   cli_folder_release(&r.folder);
   tsr_snapshot_free(out.snapshot);
+  tsr_memory_profile_free(out.profile);
   return status;
 }

@@ -47,6 +47,7 @@ typedef struct tsr_simulate_options {
   tsr_allocator_settings settings;
   uint64_t capacity_bytes; /* device memory that PyTorch may use; 0 = unlimited */
   tsr_simulate_leak leak;  /* a mistake to plant in the program */
+  bool profile;            /* also list what is in memory at the peak */
 } tsr_simulate_options;
 
 /* Allocations, frees and ops of a whole run: about a gigabyte of trace, made in seconds. */

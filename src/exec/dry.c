@@ -140,6 +140,8 @@ static void release(dry *d, uint64_t *address, uint32_t slot, uint32_t stack) {
 
 static void enter_phase(dry *d, tsr__tape_phase phase, bool is_start) {
   assert(phase < TSR__TAPE_PHASE_COUNT);
+  for (uint32_t i = 0; !is_start && i < d->device_count; i++)
+    d->devices[i].out->ends[phase] = moment_of(&d->devices[i]);
   d->phase = (uint8_t)(is_start ? phase : TSR__TAPE_PHASE_STEP);
   d->op = TSR_NONE;
   if (d->observer.phase && !d->observer.phase(d->observer.context, phase, d->step, is_start))

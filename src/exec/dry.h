@@ -31,6 +31,7 @@ typedef struct tsr__dry_device {
   tsr__dry_moment start;                         /* before the first event */
   tsr__dry_moment peak;                          /* the first at which most is allocated */
   tsr__dry_moment phases[TSR__TAPE_PHASE_COUNT]; /* each one's own peak; step 0: never reached */
+  tsr__dry_moment ends[TSR__TAPE_PHASE_COUNT];   /* the end of each, in the last step that had it */
   uint64_t peak_reserved_bytes, event_count;
   bool is_out_of_memory;
   tsr__dry_moment out_of_memory;

@@ -8,6 +8,7 @@
 #include <stdio.h>
 
 #include "base/options.h"
+#include "exec/profile.h"
 #include "exec/record.h"
 #include "graph/validate.h"
 #include "models/program.h"
@@ -148,8 +149,9 @@ tsr__run_options tsr__run_options_of(const tsr_simulate_options *options) {
 }
 
 /* Run the finished tape, and record it. */
-static int execute(const tsr__tape *tape, const tsr_simulate_options *options, tsr_simulation *out,
-                   tsr_error *error) {
+static int execute(const tsr__program *program, const tsr_simulate_options *options,
+                   tsr_simulation *out, tsr_error *error) {
+  const tsr__tape *tape = program->tape;
   tsr__recorder *recorder = tsr__recorder_new(
       tape,
       &(tsr__record_options){.settings = &options->settings,
@@ -167,6 +169,8 @@ static int execute(const tsr__tape *tape, const tsr_simulate_options *options, t
   if (status == 0) put_results(tape, &device, out);
   if (status == 0) out->host = tsr__space_peak_of(&spaces[0]);
   if (status == 0) out->disk = tsr__space_peak_of(&spaces[1]);
+  if (status == 0 && options->profile)
+    status = tsr__memory_profile_compute(program, &how, &device, &out->profile, error);
   tsr__recorder_free(recorder);
   return status;
 }
@@ -206,7 +210,7 @@ static int simulate(const tsr_model *model, const tsr_simulate_options *options,
   int status = tracer && tsr__tape_init(&tape, tracer) ? 0 : tsr__fail_memory(error);
   if (status == 0) status = tsr__program_init(&program, model, &run, NULL, &tape, error);
   if (status == 0) status = tsr__program_record(&program, true, error);
-  if (status == 0) status = execute(&tape, options, out, error);
+  if (status == 0) status = execute(&program, options, out, error);
   if (status == 0) {
     for (size_t i = 0; i < tape.parameters.count; i++)
       out->parameter_count +=
@@ -281,5 +285,6 @@ void tsr_simulation_message(const tsr_simulation *s, uint64_t capacity_bytes, ch
 void tsr_simulation_free(tsr_simulation *simulation) {
   if (!simulation) return;
   tsr_snapshot_free(simulation->snapshot);
+  tsr_memory_profile_free(simulation->profile);
   tsr__free(simulation);
 }

@@ -236,7 +236,7 @@ uint32_t tsr__trace_stack(tsr__tape *tape, tsr__kernel kernel) {
 }
 
 void tsr__scope_enter(tsr__tape *tape, tsr__program_place place) {
-  tsr__tape_scope scope = {tape->locals.count};
+  tsr__tape_scope scope = {tape->locals.count, (uint8_t)place};
   if (!TSR__VECTOR_PUSH(&tape->scopes, scope)) tsr__tape_fail(tape, TSR_ERROR_MEMORY);
   tsr__trace_enter(tape, place);
 }
@@ -266,12 +266,39 @@ void tsr__scope_unbind(tsr__tape *tape, tsr__tensor_id tensor) {
   if (is_local) tsr__tensor_release(tape, tensor);
 }
 
+/* Whether a place is an nn.Module whose forward returns a tensor. Attention and blocks return tuples. */
+static bool is_module(tsr__program_place place) {
+  switch (place) {
+  case TSR__PLACE_TOKEN_EMBEDDING:
+  case TSR__PLACE_POSITION_EMBEDDING:
+  case TSR__PLACE_LAST_NORM:
+  case TSR__PLACE_HEAD:
+  case TSR__PLACE_NORM_1:
+  case TSR__PLACE_NORM_2:
+  case TSR__PLACE_QKV:
+  case TSR__PLACE_Q:
+  case TSR__PLACE_K:
+  case TSR__PLACE_V:
+  case TSR__PLACE_OUT:
+  case TSR__PLACE_MLP:
+  case TSR__PLACE_GATE:
+  case TSR__PLACE_UP:
+  case TSR__PLACE_ACTIVATION:
+  case TSR__PLACE_ACTIVATION_EAGER:
+  case TSR__PLACE_DOWN:
+  case TSR__PLACE_DROPOUT: return true;
+  default: return false;
+  }
+}
+
 tsr__tensor_id tsr__scope_leave(tsr__tape *tape, tsr__tensor_id result) {
   assert(tape->scopes.count || tape->status);
   if (!tape->scopes.count) return result;
   if (result && !take_local(tape, result)) tsr__tensor_hold(tape, result);
   tsr__tape_scope scope = tape->scopes.items[tape->scopes.count - 1];
   assert(scope.first_local <= tape->locals.count);
+  if (is_module((tsr__program_place)scope.place))
+    tsr__tensor_at(tape, result)->is_module_output = result != 0;
   for (size_t i = scope.first_local; i < tape->locals.count; i++)
     tsr__tensor_release(tape, tape->locals.items[i]);
   tape->locals.count = scope.first_local;

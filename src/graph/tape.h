@@ -71,6 +71,7 @@ typedef struct tsr__tape_tensor {
   uint32_t expected;       /* contributions to come, of a leaf */
   uint8_t dtype;           /* tsr__dtype */
   bool requires_grad;      /* a gradient is needed for it */
+  bool is_module_output;   /* a module of the model returned it: a forward hook sees it */
   bool is_parameter;
   bool
       has_base; /* a gradient that autograd holds as a view: what it is a view of holds the slot too */
@@ -219,6 +220,7 @@ typedef struct tsr__op {
 /* A function of the program that has not returned. */
 typedef struct tsr__tape_scope {
   size_t first_local; /* its variables are locals from here on */
+  uint8_t place;      /* tsr__program_place */
 } tsr__tape_scope;
 
 /* Points of the program at which the step before releases something. */

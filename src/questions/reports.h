@@ -59,7 +59,7 @@ int tsr__report_diff(const tsr_report_input *old_input, const tsr_report_input *
 /* `input` contains the model's name and the simulation's snapshot; `capacity_bytes` is the limit of
  * the simulation, 0 for none. */
 int tsr__report_simulate(const tsr_report_input *input, const tsr_simulation *simulation,
-                         uint64_t capacity_bytes, const tsr_report_options *options,
+                         uint64_t capacity_bytes, uint64_t top, const tsr_report_options *options,
                          tsr_write_fn *write, void *context, tsr_error *error);
 
 /* The format in `options` does not matter. Fails with TSR_ERROR_WRITE or

@@ -46,11 +46,11 @@ size_t tsr__list_ops(const tsr__tape *tape, const uint64_t *run_ns, tsr_train_op
     op->flops += run->flops;
   }
   for (size_t row = 0; row < NAMES; row++)
-    for (uint8_t k = 0; k < PHASES; k++) {
+    for (int k = 0; k < PHASES; k++) {
       if (!all[row][k].run_count || count == TSR_TRAIN_OPS) continue;
       out[count] = all[row][k];
       out[count].name = name_of(tape, row);
-      out[count++].phase = tsr__phase_word(k);
+      out[count++].phase = tsr__phase_word((uint8_t)k);
     }
   qsort(out, count, sizeof *out, compare);
   return count;

@@ -15,6 +15,7 @@
 #include "base/os.h"
 #include "base/pool.h"
 #include "exec/placed.h"
+#include "exec/profile.h"
 #include "exec/record.h"
 #include "exec/run.h"
 #include "exec/simulate.h"
@@ -321,6 +322,20 @@ static void note_spaces(training *t, const tsr__execution *done) {
   }
 }
 
+/* What the executed peak consists of. */
+static int profile(training *t, const tsr__dry_device *executed, tsr_error *error) {
+  bool is_placed = t->options->memory == TSR_TRAIN_PLACED;
+  tsr__dry_options dry = {.settings = t->run->settings,
+                          .capacity_bytes = is_placed ? 0 : t->run->capacity_bytes};
+  int status = tsr__memory_profile_compute(&t->program, &dry, executed, &t->out.profile, error);
+  if (status) return status;
+  tsr_memory_profile *p = t->out.profile;
+  if (p->peak.step) p->peak.step += t->saved.steps;
+  for (size_t i = 0; i < TSR_MEMORY_PHASES; i++)
+    if (p->phases[i].peak.step) p->phases[i].peak.step += t->saved.steps;
+  return 0;
+}
+
 static int execute(training *t, tsr_error *error) {
   const tsr_train_options *o = t->options;
   tsr__execution done;
@@ -360,7 +375,9 @@ static int execute(training *t, tsr_error *error) {
   t->out.peak_bytes = done.executed.peak.totals.allocated_bytes;
   t->out.reserved_bytes = done.usable_peak_bytes;
   note_spaces(t, &done);
-  return t->recorder ? tsr__recorder_finish(t->recorder, &t->out.snapshot, error) : 0;
+  if (o->is_profiled) status = profile(t, &done.executed, error);
+  if (status || !t->recorder) return status;
+  return tsr__recorder_finish(t->recorder, &t->out.snapshot, error);
 }
 
 static int train(training *t, const tsr_model *model, tsr_error *error) {
@@ -413,7 +430,10 @@ int tsr_train(const tsr_model *model, const tsr_simulate_options *run,
   t->batches.tokens.handle = -1;
   t->saved.training.handle = -1;
   status = train(t, model, error);
-  if (status == 0) *out = t->out;
+  if (status == 0)
+    *out = t->out;
+  else
+    tsr_memory_profile_free(t->out.profile);
   tsr__free(t);
   return status;
 }

@@ -54,6 +54,95 @@ def leaks(t):
     expect('placed memory', (done.returncode, 'a leak needs caching memory' in done.stderr), (2, True))
 
 
+def profiled(t, model, *options):
+    """The profile and the last line of a run."""
+    done = t.run('train', t.models[model], '--data', t.text, '--json', '--batch', BATCH, '--seq', SEQUENCE,
+                 '--profile', '-q', *options)
+    expect('exit status', (done.returncode, done.stderr), (0, ''))
+    *_, profile, end = [json.loads(line) for line in done.stdout.splitlines()]
+    return profile['profile'], end
+
+
+def check_profile(profile, peak):
+    """Blocks and tensors each add up to the peak, to the byte."""
+    expect('the peak', (profile['peak_allocated_bytes'], profile['peak_reserved_bytes'] >= peak), (peak, True))
+    for rows in ('blocks', 'tensors'):
+        expect(f'{rows} sum', sum(row['bytes'] for row in profile[rows]), peak)
+    expect('the last rows', [profile[rows][-1]['bytes'] for rows in ('blocks', 'tensors')],
+           [profile['lost_bytes']] * 2)
+
+
+def profiles(t):
+    """The profile of a run is that of its simulation, and its peak that of the snapshot."""
+    for options in ((), ('--checkpoint', 'full'), ('--leak', 'graph'), ('--offload', 'optimizer,activations'), ('--dtype', 'autocast-bf16'),
+                    ('--accumulate', 2, '--optimizer', 'sgd')):
+        for model in t.models:
+            path = t.work / 'profiled.pickle'
+            profile, end = profiled(t, model, '--steps', 3, '--snapshot', path, *options)
+            device = simulated(t, model, '--steps', 3, '--profile', *options)
+            expect(f'{model} {options}', profile, device['profile'])
+            check_profile(profile, end['peak_bytes'])
+            kinds = {row['name']: row['bytes'] for row in device['categories']}
+            sums = dict.fromkeys(kinds, 0)
+            for row in profile['tensors']:
+                sums[row['category']] += row['bytes']
+            expect('by category', sums, kinds)
+            seen = json.loads(t.run('peak', '--json', path).stdout)['devices'][0]['peak']
+            expect('the snapshot', (seen['allocated_bytes'], seen['event']),
+                   (profile['peak_allocated_bytes'], profile['peak_event']))
+            phases = {row['phase']: row for row in profile['phases']}
+            expect('phases', {name: (row['peak_allocated_bytes'], row['peak_step'])
+                              for name, row in phases.items() if row['peak_step']},
+                   {row['name']: (row['allocated_bytes'], row['step']) for row in device['phases']})
+    lines = t.run('simulate', t.models['gpt2'], '--seq', SEQUENCE, '--profile', '--top', 1).stdout
+    expect('one of two blocks, and the rest', ('others (1)' in lines, 'other kinds' in lines), (True, True))
+
+
+def hooks(t):
+    """Of the 183 MiB that a block of GPT-2 keeps, hooks on outputs of modules see 78."""
+    done = t.run('simulate', 'gpt2', '--batch', 4, '--seq', 512, '--profile', '--json', '-q')
+    blocks = json.loads(done.stdout)['devices'][0]['profile']['blocks'][:12]
+    expect('each block', {(block['kept_bytes'], block['hooks_bytes']) for block in blocks},
+           {(192020496, 78 << 20)})
+
+
+def components(t):
+    """Parameters, gradients and AdamW's state: 4, 4 and 8 bytes for each parameter, executed and simulated."""
+    wide = t.work / 'wide.json'
+    wide.write_text(json.dumps({'model_type': 'gpt2', 'vocab_size': 256, 'n_positions': 64, 'n_embd': 192,
+                                'n_layer': 3, 'n_head': 4}))
+    t.models['wide'] = wide
+    done = t.run('simulate', 'llama-2-7b', '--batch', 1, '--seq', 16, '--profile', '--json', '-q')
+    large = json.loads(done.stdout)['devices'][0]
+    profile, end = profiled(t, 'wide', '--steps', 2)
+    del t.models['wide']
+    for name, found, count in (('wide', profile, end['parameters']),
+                               ('llama-2-7b', large['profile'], large['parameters'])):
+        rows = {}
+        for row in found['tensors']:
+            of_kind = rows.setdefault(row['category'], [0, 0])
+            of_kind[0] += row['bytes']
+            of_kind[1] += row['count']
+        tensors = rows['gradient'][1]
+        expect(f'{name}: gradients', rows['gradient'][0], 4 * count)
+        expect(f'{name}: states', rows['optimizer_state'], [8 * count, 2 * tensors])
+        extra = rows['parameter'][0] - 4 * count  # buffers, which are not trained
+        expect(f'{name}: parameters', 0 <= extra < 1 << 20, True)
+    expect('7B', large['parameters'], 6738415616)
+
+
+def attention_matrix(t):
+    """The text's 64 MB a layer: scores of 4 sequences, 32 heads, 512 tokens, in 16 bits."""
+    config = t.work / 'heads.json'
+    config.write_text(json.dumps({'model_type': 'gpt2', 'vocab_size': 256, 'n_positions': 512, 'n_embd': 256,
+                                  'n_layer': 2, 'n_head': 32, 'attn_pdrop': 0}))
+    done = t.run('simulate', config, '--batch', 4, '--seq', 512, '--dtype', 'fp16', '--attention', 'eager',
+                 '--profile', '--json', '-q')
+    rows = json.loads(done.stdout)['devices'][0]['profile']['tensors']
+    scores = [row for row in rows if row['count'] and row['bytes'] == row['count'] * (64 << 20)]
+    expect('a matrix for each layer', any(row['count'] == 2 and row['saved_for'] for row in scores), True)
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument('--tessera', required=True)
@@ -61,7 +150,8 @@ def main():
     options = parser.parse_args()
     options.work.mkdir(parents=True, exist_ok=True)
     t = Tessera(options.tessera, options.work)
-    return run_tests((check.__name__, functools.partial(check, t)) for check in (leaks,))
+    return run_tests((check.__name__, functools.partial(check, t))
+                     for check in (leaks, profiles, hooks, components, attention_matrix))
 
 
 if __name__ == '__main__':

@@ -4,8 +4,10 @@
 #ifndef TESSERA_UNSTABLE_RUNS_H
 #define TESSERA_UNSTABLE_RUNS_H
 
+#include "tessera/output.h"
 #include "tessera/simulate.h"
 #include "tessera/unstable/params.h"
+#include "tessera/unstable/simulation.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -58,6 +60,14 @@ extern "C" {
        .argument = "FORM",                                                                         \
        .help = "full (default), or chunked:N, head and cross-entropy of N tokens at a time.",      \
        .choices = (const char *const[]){"full", "chunked:N", NULL}},                               \
+      {.name = "profile",                                                                          \
+       .kind = TSR_PARAMETER_FLAG,                                                                 \
+       .help = "Also list what is in memory at the peak: by phase, block and saved tensor."},      \
+      {.name = "top",                                                                              \
+       .kind = TSR_PARAMETER_COUNT,                                                                \
+       .argument = "N",                                                                            \
+       .help = "Rows of each list of --profile (default: 10; 0: all). JSON has all.",              \
+       .fallback = 10},                                                                            \
       {.name = "leak",                                                                             \
        .kind = TSR_PARAMETER_CHOICE,                                                               \
        .argument = "WHAT",                                                                         \
@@ -85,6 +95,12 @@ int tsr_offload_parse(const char *text, tsr_offload *out, tsr_error *error);
  * its own, come to. All of them must be among the rows of `params`; what tsr_offload_parse refuses is
  * ignored. O(1). */
 void tsr_simulate_options_of(const tsr_params *params, tsr_simulate_options *out);
+
+/* Print what is in memory at the peak: by phase, by block and by saved tensor, `top` rows each (0: all). As
+ * JSON it is one line. Fails with TSR_ERROR_WRITE or TSR_ERROR_MEMORY. */
+int tsr_memory_profile_write(const tsr_memory_profile *profile, uint64_t top,
+                             const tsr_report_options *options, tsr_write_fn *write, void *context,
+                             tsr_error *error);
 
 #ifdef __cplusplus
 }

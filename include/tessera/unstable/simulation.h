@@ -24,6 +24,42 @@ typedef struct tsr_simulate_moment {
   uint64_t category_bytes[TSR_CATEGORY_COUNT]; /* requested */
 } tsr_simulate_moment;
 
+/* ---- What is in memory at a run's peak ---- */
+
+/* Memory of one kind, requested. Texts are static. */
+typedef struct tsr_memory_row {
+  uint32_t block; /* of the model, from 0; TSR_NONE: of none */
+  tsr_category category;
+  const char *op, *kernel; /* that made it; "": none, as parameters are there from the start */
+  bool is_backward;        /* by the op's backward */
+  const char *saved_for;   /* the first op whose backward reads it; "": none */
+  bool is_module_output;   /* a forward hook on every module would see it */
+  uint64_t count, bytes;
+} tsr_memory_row;
+
+/* A phase of the run: its peak, and its end in the last step. Step 0: never reached. */
+typedef struct tsr_memory_phase {
+  tsr_simulate_moment peak, end;
+} tsr_memory_phase;
+
+#define TSR_MEMORY_PHASES 4
+
+/* All of it: the rows' bytes and `lost_bytes` are what is allocated at the peak. */
+typedef struct tsr_memory_profile {
+  tsr_memory_row *rows; /* the largest first */
+  size_t row_count;
+  uint64_t lost_bytes; /* rounding, and tails of blocks */
+  uint32_t block_count;
+  tsr_simulate_moment peak;
+  uint64_t peak_reserved_bytes;
+  tsr_memory_phase phases[TSR_MEMORY_PHASES]; /* zero_grad, forward, backward, optimizer */
+} tsr_memory_profile;
+
+/* NULL is fine. */
+void tsr_memory_profile_free(tsr_memory_profile *profile);
+
+/* ---- A simulated run ---- */
+
 #define TSR_SIMULATE_NOTES 8
 
 typedef enum tsr_simulate_phase {
@@ -52,6 +88,7 @@ struct tsr_simulation {
   uint64_t step_recomputed_flops;
   const char *notes[TSR_SIMULATE_NOTES]; /* assumptions that matter; static text */
   size_t note_count;
+  tsr_memory_profile *profile; /* if it was asked for; owned */
 };
 
 #ifdef __cplusplus

@@ -158,6 +158,7 @@ typedef struct tsr_train_options {
   tsr_train_op
       *ops; /* receives what each op took, the longest first: TSR_TRAIN_OPS of them; or NULL */
   bool is_recorded; /* keep the run's events, for tsr_training.snapshot */
+  bool is_profiled; /* list what is in memory at the peak: tsr_training.profile */
   const char *
       weights; /* a safetensors file, or a folder with one or an index, to begin with; NULL: random */
   /* A folder to go on from, instead: with the same model, data and options, and `steps` of the whole run, the
@@ -194,6 +195,7 @@ typedef struct tsr_training {
   double copied_bytes,
       copy_wait_seconds;  /* all that was copied, and how long kernels waited for it */
   tsr_snapshot *snapshot; /* if it was recorded: as PyTorch would have written it; the caller's */
+  tsr_memory_profile *profile; /* if it was asked for; the caller's */
 } tsr_training;
 
 /* Train. `run` NULL means its default. Fails as tsr_simulate does, and with TSR_ERROR_ARGUMENT for

@@ -74,7 +74,7 @@ static const tsr_simulate_attention attentions[] = {TSR_ATTENTION_SDPA, TSR_ATTE
 
 typedef struct simulated {
   tsr_simulation *simulation;
-  uint64_t capacity_bytes;
+  uint64_t capacity_bytes, top;
 } simulated;
 
 /* The index of the word, 0 unless one was given: the first word is the default. */
@@ -144,6 +144,7 @@ void tsr_simulate_options_of(const tsr_params *params, tsr_simulate_options *out
       .no_kv_cache = tsr_params_flag(params, "no_kv_cache"),
       .capacity_bytes = tsr_params_count(params, "capacity"),
       .leak = (tsr_simulate_leak)choice(params, "leak"),
+      .profile = tsr_params_flag(params, "profile"),
   };
   (void)tsr_offload_parse(tsr_params_text(params, "offload"), &out->offload, NULL);
 }
@@ -170,6 +171,7 @@ static int ask(const tsr__asked *asked, void **out, tsr_error *error) {
   simulated *run = TSR__NEW(simulated);
   if (!run) return tsr__fail_memory(error);
   run->capacity_bytes = how.capacity_bytes;
+  run->top = tsr_params_count(asked->params, "top");
   int status = tsr_params_has(asked->params, "settings")
                    ? 0
                    : tsr_allocator_settings_parse(NULL, &how.settings, error);
@@ -184,8 +186,8 @@ static int ask(const tsr__asked *asked, void **out, tsr_error *error) {
 
 static int report(const tsr__report_call *call, tsr_error *error) {
   const simulated *run = call->value;
-  return tsr__report_simulate(call->inputs, run->simulation, run->capacity_bytes, call->options,
-                              call->write, call->context, error);
+  return tsr__report_simulate(call->inputs, run->simulation, run->capacity_bytes, run->top,
+                              call->options, call->write, call->context, error);
 }
 
 static const tsr_snapshot *snapshot(const void *value) {

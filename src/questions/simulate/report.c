@@ -20,6 +20,7 @@
 #include "emit/emitter.h"
 #include "emit/heading.h"
 #include "questions/reports.h"
+#include "questions/simulate/profile.h"
 
 static void append_moment(tsr__buffer *out, const tsr_simulate_moment *moment) {
   char step[TSR__FORMAT_BYTES];
@@ -217,8 +218,16 @@ static void emit_totals(tsr__emitter *emitter, const tsr_simulation *s, uint64_t
   tsr__emit_field(emitter, "oom_request_bytes", NULL, tsr__bytes(s->oom_request_bytes));
 }
 
+static bool emit_profile(tsr__emitter *emitter, const tsr_memory_profile *profile, uint64_t top) {
+  tsr__emit_space(emitter);
+  tsr__emit_object(emitter, "profile");
+  bool ok = tsr__emit_memory_profile(emitter, profile, top);
+  tsr__emit_end(emitter);
+  return ok;
+}
+
 int tsr__report_simulate(const tsr_report_input *input, const tsr_simulation *simulation,
-                         uint64_t capacity_bytes, const tsr_report_options *options,
+                         uint64_t capacity_bytes, uint64_t top, const tsr_report_options *options,
                          tsr_write_fn *write, void *context, tsr_error *error) {
   tsr__emitter emitter;
   tsr__emitter_init(&emitter, options, write, context);
@@ -234,7 +243,9 @@ int tsr__report_simulate(const tsr_report_input *input, const tsr_simulation *si
   emit_categories(&emitter,
                   simulation->is_out_of_memory ? &simulation->out_of_memory : &simulation->peak);
   emit_phases(&emitter, simulation);
+  bool ok = !simulation->profile || emit_profile(&emitter, simulation->profile, top);
   emit_notes(&emitter, simulation);
   tsr__emit_end(&emitter);
-  return tsr__heading_close(&emitter, input, NULL, error);
+  int status = tsr__heading_close(&emitter, input, NULL, error);
+  return ok ? status : tsr__fail_memory(error);
 }

@@ -1,0 +1,296 @@
+/* profile.c - see profile.h.
+ *
+ * The run is walked once more, up to the event at which its peak was, counting what each slot has live:
+ *
+ *   slot        17   18   19 ...
+ *   live         1    0    2          2: this step's, and one that the step before still holds
+ *   origin      op, kernel, block     from the schedule: which op ran when the slot was allocated
+ *   saved_for   op                    the first that saved a tensor of it
+ *
+ * Live slots become rows, and equal rows are added up. Slots of parameters, gradients and optimizer state have
+ * the block of their parameter. */
+#include "exec/profile.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/checked.h"
+#include "base/memory.h"
+#include "exec/simulate.h"
+#include "graph/op.h"
+
+typedef struct origin {
+  uint32_t op;        /* index into the tape's ops, or TSR_NONE */
+  uint32_t kernel;    /* the first that writes it, or TSR_NONE */
+  uint32_t saved_for; /* op, or TSR_NONE */
+  uint32_t block;
+  bool is_backward, is_module_output;
+} origin;
+
+typedef struct profiler {
+  const tsr__program *program;
+  const tsr__tape *tape;
+  const tsr__dry_moment *peak;
+  origin *origins; /* by slot */
+  uint32_t *live;  /* by slot: how many, at the event that was seen last */
+  uint64_t seen;   /* events */
+  bool is_there;   /* the peak has been reached: `live` is of it */
+} profiler;
+
+/* ---- where slots come from ---- */
+
+static void set_block(const profiler *p, tsr__tensor_id tensor, uint32_t block) {
+  if (tensor) p->origins[tsr__tensor_at(p->tape, tensor)->slot].block = block;
+}
+
+static void set_linear(const profiler *p, const tsr__model_linear *linear, uint32_t block) {
+  set_block(p, linear->weight, block);
+  set_block(p, linear->bias, block);
+}
+
+static void set_norm(const profiler *p, const tsr__model_norm *norm, uint32_t block) {
+  set_block(p, norm->weight, block);
+  set_block(p, norm->bias, block);
+}
+
+static void note_layers(const profiler *p) {
+  for (uint32_t i = 0; i < p->program->model->layers; i++) {
+    const tsr__model_layer *l = &p->program->layers[i];
+    const tsr__model_linear *linears[] = {&l->qkv, &l->q,  &l->k,    &l->v,
+                                          &l->out, &l->up, &l->gate, &l->down};
+    for (size_t k = 0; k < sizeof linears / sizeof *linears; k++) set_linear(p, linears[k], i);
+    set_norm(p, &l->norm_1, i);
+    set_norm(p, &l->norm_2, i);
+    set_block(p, l->causal, i);
+  }
+}
+
+/* Gradients and optimizer state are of their parameter's block. */
+static void note_parameters(const profiler *p) {
+  const tsr__tape *t = p->tape;
+  for (size_t i = 0; i < t->parameters.count; i++) {
+    const tsr__tape_tensor *parameter = tsr__tensor_at(t, t->parameters.items[i]);
+    uint32_t block = p->origins[parameter->slot].block;
+    set_block(p, parameter->grad, block);
+    if (i >= t->states.count) continue;
+    set_block(p, t->states.items[i].count, block);
+    set_block(p, t->states.items[i].first, block);
+    set_block(p, t->states.items[i].second, block);
+  }
+}
+
+static void note_run(const profiler *p, uint32_t index) {
+  const tsr__kernel_run *run = &p->tape->runs.items[index];
+  for (uint32_t i = 0; i < run->write_count; i++) {
+    origin *o = &p->origins[tsr__tensor_at(p->tape, tsr__run_writes(p->tape, run)[i])->slot];
+    if (o->kernel == TSR_NONE) o->kernel = run->kernel;
+  }
+}
+
+static void note_schedule(const profiler *p) {
+  const tsr__tape *t = p->tape;
+  uint32_t op = TSR_NONE;
+  for (size_t i = 0; i < t->schedule.count; i++) {
+    const tsr__tape_instr *instr = &t->schedule.items[i];
+    if (instr->kind == TSR__INSTR_OP) op = instr->subject;
+    if (instr->kind == TSR__INSTR_BEGIN || instr->kind == TSR__INSTR_END) op = TSR_NONE;
+    if (instr->kind == TSR__INSTR_RUN) note_run(p, instr->subject);
+    if (instr->kind != TSR__INSTR_NEW) continue;
+    origin *o = &p->origins[instr->subject];
+    o->op = op;
+    o->is_backward = instr->is_backward;
+    if (op != TSR_NONE) o->block = t->ops.items[op].block;
+  }
+}
+
+static void note_tensors(const profiler *p) {
+  const tsr__tape *t = p->tape;
+  for (size_t i = 1; i < t->tensors.count; i++)
+    if (t->tensors.items[i].is_module_output)
+      p->origins[t->tensors.items[i].slot].is_module_output = true;
+  for (size_t i = t->ops.count; i-- > 0;)
+    for (uint32_t k = 0; k < t->ops.items[i].saved_count; k++)
+      p->origins[tsr__tensor_at(t, t->ops.items[i].saved[k])->slot].saved_for = (uint32_t)i;
+}
+
+static void note_origins(const profiler *p) {
+  for (size_t i = 0; i < p->tape->slots.count; i++)
+    p->origins[i] = (origin){TSR_NONE, TSR_NONE, TSR_NONE, TSR_NONE, false, false};
+  note_schedule(p);
+  note_layers(p);
+  note_parameters(p);
+  note_tensors(p);
+}
+
+/* ---- the walk ---- */
+
+static bool see_event(void *context, uint32_t device, uint32_t slot,
+                      const tsr_allocator_event *event) {
+  profiler *p = context;
+  if (device != 0 || p->is_there) return true;
+  if (event->action == TSR_ACTION_ALLOC) p->live[slot]++;
+  if (event->action == TSR_ACTION_FREE_COMPLETED) {
+    assert(p->live[slot]);
+    p->live[slot]--;
+  }
+  p->is_there = ++p->seen == p->peak->event_count;
+  return true;
+}
+
+static bool is_done(void *context, uint64_t step) {
+  (void)step;
+  return ((const profiler *)context)->is_there;
+}
+
+/* `start_bytes`: requested before the first event. */
+static int walk(profiler *p, const tsr__dry_options *dry, uint64_t start_bytes, tsr_error *error) {
+  tsr__dry_observer observer = {.context = p, .event = see_event, .is_done = is_done};
+  tsr__dry_options how = *dry;
+  uint32_t count = how.device_count ? how.device_count : 1;
+  tsr__dry_device *devices = TSR__NEW_ARRAY(tsr__dry_device, count);
+  uint64_t done;
+  if (!devices) return tsr__fail_memory(error);
+  how.observer = &observer;
+  how.spaces = NULL;
+  how.steps = p->peak->step ? p->peak->step : 1;
+  uint64_t loaded = 0; /* in the order of slots; not all, if memory ran out */
+  for (size_t i = 1; i < p->tape->slots.count && loaded < start_bytes; i++) {
+    const tsr__tape_slot *slot = &p->tape->slots.items[i];
+    p->live[i] = slot->is_static && slot->bytes && slot->space == TSR__SPACE_DEVICE;
+    if (p->live[i]) loaded += slot->bytes;
+  }
+  assert(loaded == start_bytes);
+  p->is_there = p->peak->event_count == 0;
+  int status = tsr__dry_run(p->tape, &how, devices, &done, error);
+  assert(status || p->is_there);
+  tsr__free(devices);
+  return status;
+}
+
+/* ---- rows ---- */
+
+static tsr_memory_row row_of(const profiler *p, uint32_t slot) {
+  const tsr__tape *t = p->tape;
+  const origin *o = &p->origins[slot];
+  tsr_memory_row row = {.block = o->block,
+                        .category = (tsr_category)t->slots.items[slot].category,
+                        .op = "",
+                        .kernel = "",
+                        .saved_for = "",
+                        .count = p->live[slot],
+                        .bytes = p->live[slot] * t->slots.items[slot].bytes};
+  bool is_made = row.category != TSR_CATEGORY_PARAMETER && row.category != TSR_CATEGORY_GRADIENT &&
+                 row.category != TSR_CATEGORY_OPTIMIZER_STATE;
+  if (!is_made) return row;
+  if (o->op != TSR_NONE)
+    row.op = tsr__op_row_of(t->book, (tsr__op_kind)t->ops.items[o->op].kind)->name;
+  if (o->kernel != TSR_NONE) row.kernel = tsr__kernel_row_of((tsr__kernel)o->kernel)->name;
+  if (o->saved_for != TSR_NONE)
+    row.saved_for = tsr__op_row_of(t->book, (tsr__op_kind)t->ops.items[o->saved_for].kind)->name;
+  row.is_backward = o->is_backward;
+  row.is_module_output = o->is_module_output;
+  return row;
+}
+
+static int compare_kinds(const void *left, const void *right) {
+  const tsr_memory_row *a = left, *b = right;
+  if (a->block != b->block) return a->block < b->block ? -1 : 1;
+  if (a->category != b->category) return a->category < b->category ? -1 : 1;
+  if (a->is_backward != b->is_backward) return a->is_backward ? 1 : -1;
+  if (a->is_module_output != b->is_module_output) return a->is_module_output ? 1 : -1;
+  int order = strcmp(a->op, b->op);
+  if (order == 0) order = strcmp(a->kernel, b->kernel);
+  return order ? order : strcmp(a->saved_for, b->saved_for);
+}
+
+static int compare_bytes(const void *left, const void *right) {
+  const tsr_memory_row *a = left, *b = right;
+  if (a->bytes != b->bytes) return a->bytes > b->bytes ? -1 : 1;
+  return compare_kinds(a, b);
+}
+
+static bool list_rows(const profiler *p, tsr_memory_profile *out) {
+  size_t count = 0, kinds = 0;
+  for (size_t i = 1; i < p->tape->slots.count; i++) count += p->live[i] != 0;
+  out->rows = TSR__NEW_ARRAY(tsr_memory_row, count + 1);
+  if (!out->rows) return false;
+  count = 0;
+  for (uint32_t i = 1; i < p->tape->slots.count; i++)
+    if (p->live[i]) out->rows[count++] = row_of(p, i);
+  if (count) qsort(out->rows, count, sizeof *out->rows, compare_kinds);
+  for (size_t i = 0; i < count; i++) {
+    if (kinds && compare_kinds(&out->rows[kinds - 1], &out->rows[i]) == 0) {
+      out->rows[kinds - 1].count += out->rows[i].count;
+      out->rows[kinds - 1].bytes += out->rows[i].bytes;
+    } else {
+      out->rows[kinds++] = out->rows[i];
+    }
+  }
+  if (kinds) qsort(out->rows, kinds, sizeof *out->rows, compare_bytes);
+  out->row_count = kinds;
+  return true;
+}
+
+static void check_sums(const profiler *p, const tsr_memory_profile *profile) {
+  uint64_t sums[TSR_CATEGORY_COUNT] = {0};
+  for (size_t i = 0; i < profile->row_count; i++)
+    sums[profile->rows[i].category] += profile->rows[i].bytes;
+  assert(memcmp(sums, p->peak->category_bytes, sizeof sums) == 0);
+  (void)p, (void)sums;
+}
+
+static void add_phases(const profiler *p, const tsr__dry_device *device, tsr_memory_profile *out) {
+  static const tsr__tape_phase phases[TSR_MEMORY_PHASES] = {
+      TSR__TAPE_PHASE_ZERO_GRAD, TSR__TAPE_PHASE_FORWARD, TSR__TAPE_PHASE_BACKWARD,
+      TSR__TAPE_PHASE_OPTIMIZER};
+  for (size_t i = 0; i < TSR_MEMORY_PHASES; i++) {
+    tsr_memory_phase *phase = &out->phases[i];
+    phase->peak.op = phase->end.op = "";
+    phase->peak.phase = phase->end.phase = tsr__phase_word((uint8_t)phases[i]);
+    if (device->phases[phases[i]].step)
+      phase->peak = tsr__public_moment(p->tape, &device->phases[phases[i]]);
+    if (device->ends[phases[i]].step)
+      phase->end = tsr__public_moment(p->tape, &device->ends[phases[i]]);
+  }
+}
+
+static int fill(profiler *p, const tsr__dry_options *dry, const tsr__dry_device *device,
+                tsr_memory_profile *out, tsr_error *error) {
+  p->origins = TSR__NEW_ARRAY(origin, p->tape->slots.count);
+  p->live = TSR__NEW_ARRAY(uint32_t, p->tape->slots.count);
+  if (!p->origins || !p->live) return tsr__fail_memory(error);
+  note_origins(p);
+  int status = walk(p, dry, device->start.totals.requested_bytes, error);
+  if (status) return status;
+  if (!list_rows(p, out)) return tsr__fail_memory(error);
+  check_sums(p, out);
+  add_phases(p, device, out);
+  out->peak = tsr__public_moment(p->tape, p->peak);
+  out->peak_reserved_bytes = device->peak_reserved_bytes;
+  out->block_count = (uint32_t)p->program->model->layers;
+  out->lost_bytes = tsr__drop_u64(p->peak->totals.allocated_bytes, p->peak->totals.requested_bytes);
+  return 0;
+}
+
+int tsr__memory_profile_compute(const tsr__program *program, const tsr__dry_options *dry,
+                                const tsr__dry_device *device, tsr_memory_profile **out,
+                                tsr_error *error) {
+  profiler p = {.program = program, .tape = program->tape, .peak = &device->peak};
+  tsr_memory_profile *profile = TSR__NEW(tsr_memory_profile);
+  if (!profile) return tsr__fail_memory(error);
+  int status = fill(&p, dry, device, profile, error);
+  tsr__free(p.origins);
+  tsr__free(p.live);
+  if (status)
+    tsr_memory_profile_free(profile);
+  else
+    *out = profile;
+  return status;
+}
+
+void tsr_memory_profile_free(tsr_memory_profile *profile) {
+  if (!profile) return;
+  tsr__free(profile->rows);
+  tsr__free(profile);
+}
