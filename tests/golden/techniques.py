@@ -6,9 +6,11 @@ import argparse
 import functools
 import json
 import pathlib
+import re
+import subprocess
 import sys
 
-from support import expect, run_tests
+from support import ROOT, expect, run_tests
 from train import Tessera
 
 BATCH, SEQUENCE, STEPS = 2, 16, 6
@@ -143,6 +145,21 @@ def attention_matrix(t):
     expect('a matrix for each layer', any(row['count'] == 2 and row['saved_for'] for row in scores), True)
 
 
+def build_along(t):
+    """examples/build-along.sh: each row executed as predicted, and the large model fits in the end."""
+    done = subprocess.run([ROOT / 'examples' / 'build-along.sh', t.binary, t.work / 'build-along'],
+                          capture_output=True, text=True, check=False)
+    expect('exit status', (done.returncode, done.stderr), (0, ''))
+    rows = [re.search(r'(\d+) +(\d+) +(\d+) +(\S+ GiB) +(yes|no)$', line) for line in done.stdout.splitlines()]
+    rows = [row.groups() for row in rows if row]
+    expect('apart', [(row[0] == row[1], row[2]) for row in rows], [(True, '0')] * 5)
+    expect('each row takes less than the one above', sorted((int(row[1]) for row in rows), reverse=True),
+           [int(row[1]) for row in rows])
+    expect('large', [row[3:] for row in rows],
+           [('76.45 GiB', 'no'), ('31.39 GiB', 'no'), ('30.83 GiB', 'no'), ('20.28 GiB', 'yes'), ('4.42 GiB', 'yes')])
+    expect('not 350 M', '1416552448 parameters' in done.stdout, True)
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument('--tessera', required=True)
@@ -151,7 +168,7 @@ def main():
     options.work.mkdir(parents=True, exist_ok=True)
     t = Tessera(options.tessera, options.work)
     return run_tests((check.__name__, functools.partial(check, t))
-                     for check in (leaks, profiles, hooks, components, attention_matrix))
+                     for check in (leaks, profiles, hooks, components, attention_matrix, build_along))
 
 
 if __name__ == '__main__':
