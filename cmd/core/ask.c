@@ -20,6 +20,7 @@
 #include <unistd.h>
 
 #include <tessera/unstable/formats.h>
+#include <tessera/unstable/plans.h>
 
 #include "endings.h"
 #include "export.h"
@@ -65,6 +66,14 @@ static int load_lock(cli_session *session, const tsr_parameter *row, const char 
   if (tsr_params_flag(session->options->own, "update")) return 0;
   cli_say(NULL, "%s: no such lock; --update creates it", path);
   return CLI_INPUT;
+}
+
+/* The answer is not about this file; an error is. */
+static int load_plan(cli_session *session, const tsr_parameter *row, const char *path) {
+  const char *before = session->path;
+  int status = load_file(session, row, path);
+  if (status == 0) session->path = before;
+  return status;
 }
 
 static int load_rules(cli_session *session, const tsr_parameter *row, const char *text) {
@@ -137,8 +146,11 @@ static int set_operands(cli_session *session) {
   for (size_t i = 0; status == 0 && i < about->parameter_count; i++) {
     const tsr_parameter *row = &about->parameters[i];
     if (!row->is_operand || operand >= options->operand_count) continue;
-    status = tsr_params_set_path(options->own, cli_option_name(row), options->operands[operand++],
-                                 &session->error);
+    const char *word = options->operands[operand++];
+    status = row->kind == TSR_PARAMETER_CHOICE
+                 ? tsr_params_set_text(options->own, cli_option_name(row), word, strlen(word),
+                                       &session->error)
+                 : tsr_params_set_path(options->own, cli_option_name(row), word, &session->error);
   }
   return status ? cli_params_error(options->command, status, &session->error) : 0;
 }
@@ -155,6 +167,7 @@ static int load_files(cli_session *session) {
     if (!path) continue;
     if (row->kind == TSR_PARAMETER_FILE) status = load_file(session, row, path);
     if (row->kind == TSR_PARAMETER_LOCK) status = load_lock(session, row, path);
+    if (row->kind == TSR_PARAMETER_PLAN) status = load_plan(session, row, path);
     if (row->kind == TSR_PARAMETER_RULES) status = load_rules(session, row, path);
     if (row->kind == TSR_PARAMETER_MODEL) status = load_model(session, row, path);
   }
@@ -381,6 +394,20 @@ static int write_snapshot(cli_session *session, const tsr_snapshot *snapshot,
   return cli_finish_aside(session, &output, output.error_number ? TSR_ERROR_WRITE : status);
 }
 
+/* The plan of the options, in a file of its own. */
+int cli_write_plan(cli_session *session) {
+  const tsr_params *own = session->options->own;
+  cli_output output = {.path = tsr_params_text(own, "write_plan")};
+  tsr_run_plan *plan = NULL;
+  if (!output.path) return 0;
+  int status = tsr_run_plan_of(own, &plan, &session->error);
+  if (status) return status;
+  const char *text = tsr_run_plan_text(plan);
+  status = cli_output_write(&output, text, strlen(text)) ? TSR_ERROR_WRITE : 0;
+  tsr_run_plan_free(plan);
+  return cli_finish_aside(session, &output, status);
+}
+
 int cli_simulate(cli_session *session) {
   const cli_options *options = session->options;
   cli_asking asking = {0};
@@ -391,6 +418,7 @@ int cli_simulate(cli_session *session) {
   if (!format) return CLI_USAGE;
   int status = cli_asking_run(session, &asking);
   if (status == 0) status = write_snapshot(session, tsr_answer_snapshot(asking.answer), format);
+  if (status == 0) status = cli_write_plan(session);
   if (status == 0) status = print(session, &asking);
   cli_asking_release(&asking);
   return status;

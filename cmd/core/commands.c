@@ -175,9 +175,9 @@ static const struct {
   cli_command_fn *run;
 } own_ways[] = {{"profile", cli_profile}, {"check", cli_check}, {"simulate", cli_simulate}};
 
-static const cli_command *const others[] = {&cli_train_row,  &cli_sample_row, &cli_report_row,
-                                            &cli_export_row, &cli_trim_row,   &cli_mcp_row,
-                                            &cli_view_row,   &cli_serve_row,  &cli_help_row};
+static const cli_command *const others[] = {
+    &cli_plan_row, &cli_train_row, &cli_sample_row, &cli_report_row, &cli_export_row,
+    &cli_trim_row, &cli_mcp_row,   &cli_view_row,   &cli_serve_row,  &cli_help_row};
 
 static void add_word(char *words, size_t room, const char *word) {
   size_t used = strlen(words);

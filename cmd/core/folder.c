@@ -20,14 +20,16 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <tessera/unstable/runs.h>
+
 #include "guard.h"
 #include "message.h"
 
 enum { NAME_BYTES = 64 };
 
 /* Options that belong to one invocation, not to the run. */
-static const char *const unsaved[] = {"model",   "save",     "save_every", "resume",
-                                      "threads", "snapshot", "by",         NULL};
+static const char *const unsaved[] = {"model",    "save", "save_every", "resume", "threads",
+                                      "snapshot", "by",   "write_plan", NULL};
 
 /* ---- the options of a run ---- */
 
@@ -35,16 +37,6 @@ static bool is_saved_option(const char *name) {
   for (size_t i = 0; unsaved[i]; i++)
     if (strcmp(unsaved[i], name) == 0) return false;
   return true;
-}
-
-static void put_choice(FILE *out, const tsr_params *own, const tsr_parameter *row) {
-  const char *word = row->choices[tsr_params_choice(own, row->name)];
-  const char *colon = strchr(word, ':');
-  if (colon)
-    fprintf(out, "%.*s:%" PRIu64, (int)(colon - word), word,
-            tsr_params_choice_number(own, row->name));
-  else
-    fputs(word, out);
 }
 
 /* A path is saved whole: the run may go on in another folder. */
@@ -58,27 +50,44 @@ static void put_value(FILE *out, const tsr_params *own, const tsr_parameter *row
   switch (row->kind) {
   case TSR_PARAMETER_COUNT: fprintf(out, "%" PRIu64, tsr_params_count(own, row->name)); break;
   case TSR_PARAMETER_BYTES: fprintf(out, "%" PRIu64 "B", tsr_params_count(own, row->name)); break;
-  case TSR_PARAMETER_CHOICE: put_choice(out, own, row); break;
+  case TSR_PARAMETER_CHOICE: fputs(row->choices[tsr_params_choice(own, row->name)], out); break;
   case TSR_PARAMETER_PATH: put_path(out, tsr_params_text(own, row->name)); break;
   case TSR_PARAMETER_TEXT: fputs(tsr_params_text(own, row->name), out); break;
   default: fputs("1", out); break;
   }
 }
 
-/* A line for each option: "seed=7". NULL when out of memory. */
+static const tsr_parameter planned[] = {TSR_RUN_PARAMETERS};
+
+/* Whether the plan has it. */
+static bool is_planned(const char *name) {
+  for (size_t i = 0; i < sizeof planned / sizeof *planned; i++)
+    if (strcmp(planned[i].name, name) == 0) return true;
+  return false;
+}
+
+/* A line for each option, "seed=7", and one for the plan. NULL when out of memory. */
 static char *options_text(const cli_options *options) {
   char *text = NULL;
   size_t size = 0;
+  tsr_run_plan *plan = NULL;
+  if (tsr_run_plan_of(options->own, &plan, NULL)) return NULL;
   const tsr_question *about = &options->command->about;
   FILE *out = open_memstream(&text, &size);
-  if (!out) return NULL;
+  if (!out) {
+    tsr_run_plan_free(plan);
+    return NULL;
+  }
   for (size_t i = 0; i < about->parameter_count; i++) {
     const tsr_parameter *row = &about->parameters[i];
     if (!is_saved_option(row->name) || !tsr_params_has(options->own, row->name)) continue;
+    if (is_planned(row->name) || row->kind == TSR_PARAMETER_PLAN) continue;
     fprintf(out, "%s=", row->name);
     put_value(out, options->own, row);
     fputc('\n', out);
   }
+  fprintf(out, "plan=%s", tsr_run_plan_text(plan));
+  tsr_run_plan_free(plan);
   if (fclose(out) == 0) return text;
   free(text);
   return NULL;

@@ -85,6 +85,7 @@ bool cli_option_names_file(const tsr_parameter *row) {
   case TSR_PARAMETER_RULES:
   case TSR_PARAMETER_MODEL:
   case TSR_PARAMETER_LOCK:
+  case TSR_PARAMETER_PLAN:
   case TSR_PARAMETER_FILE:
   case TSR_PARAMETER_PATH:
   case TSR_PARAMETER_SNAPSHOT: return true;

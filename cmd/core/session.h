@@ -76,6 +76,10 @@ void cli_asking_release(cli_asking *asking);
  * cli_command_fn does. */
 int cli_read_parameters(cli_session *session);
 
+/* Write the plan of the command line's options to the file of --write-plan, if it is given. Returns as a
+ * cli_command_fn does. */
+int cli_write_plan(cli_session *session);
+
 /* Whether an operand that names a model names a file, a config.json, and not a model by name. */
 bool cli_is_model_file(const char *operand);
 
@@ -90,6 +94,7 @@ int cli_help(cli_session *session);
 int cli_mcp(cli_session *session);
 int cli_serve(cli_session *session);
 int cli_trim(cli_session *session);
+int cli_plan(cli_session *session);
 int cli_report(cli_session *session);
 int cli_sample(cli_session *session);
 int cli_train(cli_session *session);

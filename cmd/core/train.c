@@ -123,6 +123,7 @@ static const tsr_parameter train_parameters[] = {
      .help = "What weights, batches and dropout are drawn from (default: 0). The same seed gives "
              "the same run."},
     TSR_RUN_PARAMETERS,
+    TSR_PLAN_PARAMETERS,
     {.name = "threads",
      .kind = TSR_PARAMETER_COUNT,
      .argument = "N",
@@ -646,12 +647,15 @@ static int write_snapshot(cli_session *session, const tsr_snapshot *snapshot,
 static int train(cli_session *session, const tsr_train_options *how, run *r, tsr_training *out) {
   const tsr_params *own = session->options->own;
   tsr_simulate_options options;
+  tsr_run_plan *plan = NULL;
   struct sigaction before[ENDING_SIGNALS];
-  tsr_simulate_options_of(own, &options);
+  int status = tsr_simulate_options_of(own, &plan, &options, &session->error);
+  if (status) return cli_params_error(session->options->command, status, &session->error);
   watch_interrupts(before);
   r->started_s = r->last_s = now_s();
-  int status = tsr_train(tsr_params_model(own, "model"), &options, how, out, &session->error);
+  status = tsr_train(tsr_params_model(own, "model"), &options, how, out, &session->error);
   unwatch_interrupts(before);
+  tsr_run_plan_free(plan);
   bool is_of_options =
       status == TSR_ERROR_ARGUMENT || status == TSR_ERROR_UNSUPPORTED || status == TSR_ERROR_LIMIT;
   if (is_of_options && !*how->subject)
@@ -756,6 +760,7 @@ int cli_train(cli_session *session) {
     how.ops = ops = calloc(TSR_TRAIN_OPS, sizeof *ops);
     if (!ops) status = TSR_ERROR_MEMORY;
   }
+  if (status == 0) status = cli_write_plan(session);
   if (status == 0) status = find_data(session, &how, &text);
   if (status == 0) status = find_folders(session, &how, &r);
   if (status == 0) status = train(session, &how, &r, &out);

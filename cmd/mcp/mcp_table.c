@@ -128,7 +128,8 @@ static mcp_kind kind_of(const tsr_parameter *row) {
 
 /* A file is given by its path, or by its contents where the client may have it and the server not. */
 static void add_parameter(mcp_tool *tool, const tsr_parameter *row) {
-  bool is_file = row->kind == TSR_PARAMETER_FILE || row->kind == TSR_PARAMETER_LOCK;
+  bool is_file = row->kind == TSR_PARAMETER_FILE || row->kind == TSR_PARAMETER_LOCK ||
+                 row->kind == TSR_PARAMETER_PLAN;
   bool has_default = row->kind == TSR_PARAMETER_COUNT && row->fallback;
   mcp_argument argument = {.kind = kind_of(row),
                            .is_required = row->is_operand,

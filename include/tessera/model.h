@@ -85,7 +85,8 @@ typedef enum tsr_simulate_checkpoint {
   TSR_CHECKPOINT_NONE,
   TSR_CHECKPOINT_FULL,      /* each block */
   TSR_CHECKPOINT_SELECTIVE, /* the attention of each block, between its projections */
-  TSR_CHECKPOINT_EVERY      /* each run of checkpoint_every blocks */
+  TSR_CHECKPOINT_EVERY,     /* each run of checkpoint_every blocks */
+  TSR_CHECKPOINT_SQRT       /* the same, of as many blocks as the root of their number, rounded */
 } tsr_simulate_checkpoint;
 
 /* A mistake of the training script, which grows with every step. */
@@ -96,6 +97,38 @@ typedef enum tsr_simulate_leak {
   TSR_LEAK_SHELL,   /* the logits that a notebook's cell displays, which its Out variable keeps */
   TSR_LEAK_BATCHES  /* a list of batches, on the device */
 } tsr_simulate_leak;
+/* Where what an op saved for backward is until then. */
+typedef enum tsr_saved_place {
+  TSR_SAVED_KEEP,      /* where it was made */
+  TSR_SAVED_RECOMPUTE, /* nowhere: it is computed again */
+  TSR_SAVED_HOST,      /* in another memory, and copied back */
+  TSR_SAVED_DISK,
+  TSR_SAVED_NARROW16, /* rounded to bfloat16 */
+  TSR_SAVED_NARROW8   /* rounded to 8 bits */
+} tsr_saved_place;
+
+/* A choice for one thing that an op saves: the op's name, or the name and which of the tensors that it saves
+ * ("gelu.2"). */
+typedef struct tsr_saved_choice {
+  const char *name;
+  tsr_saved_place place;
+} tsr_saved_choice;
+
+/* What blocks `first` to `last` of a model do, instead of what the rest does. */
+typedef struct tsr_block_choice {
+  uint64_t first, last;
+  tsr_simulate_checkpoint checkpoint;
+  uint64_t checkpoint_every;
+  const tsr_saved_choice *saved;
+  size_t saved_count;
+} tsr_block_choice;
+
+/* How the gradients of micro-batches become one. */
+typedef enum tsr_simulate_accumulation {
+  TSR_ACCUMULATION_AUTO,    /* as the rule book does: PyTorch groups */
+  TSR_ACCUMULATION_FLAT,    /* tokens are summed in one order, whatever micro-batch they are in */
+  TSR_ACCUMULATION_GROUPED, /* each micro-batch's gradient is made, and then added */
+} tsr_simulate_accumulation;
 
 #ifdef __cplusplus
 }

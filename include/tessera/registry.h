@@ -66,6 +66,7 @@ typedef enum tsr_parameter_kind {
   TSR_PARAMETER_RULES,    /* a text of rules (tessera/rules.h) */
   TSR_PARAMETER_MODEL,    /* the name of a model, or the text of its config.json */
   TSR_PARAMETER_LOCK,     /* the text of a lock, as `check --update` writes it */
+  TSR_PARAMETER_PLAN,     /* the text of a plan file (docs/plan.md) */
   TSR_PARAMETER_FILE,     /* a file's name and its contents */
   TSR_PARAMETER_PATH,     /* the name of a file or folder that the caller writes or names */
   TSR_PARAMETER_SNAPSHOT  /* one more snapshot, which the caller opens and adds to the subjects */
@@ -152,15 +153,15 @@ const tsr_parameter *tsr_params_find(const tsr_params *params, const char *name,
  * the value is not of its kind; or with TSR_ERROR_MEMORY. A value that is set again is replaced,
  * but for the kinds that gather several.
  *
- * From a text, whatever the kind. For FILE and LOCK the text is the contents, for MODEL a name. */
+ * From a text, whatever the kind. For FILE, LOCK and PLAN the text is the contents, for MODEL a name. */
 int tsr_params_set_text(tsr_params *params, const char *name, const char *text, size_t size_bytes,
                         tsr_error *error);
 /* From a number: FLAG (0 or 1), TRUTH, COUNT, INTEGER, BYTES. */
 int tsr_params_set_integer(tsr_params *params, const char *name, int64_t number, tsr_error *error);
-/* The name of a file, for PATH and SNAPSHOT; for FILE, LOCK, RULES and MODEL only that it is given:
+/* The name of a file, for PATH and SNAPSHOT; for FILE, LOCK, PLAN, RULES and MODEL only that it is given:
  * the caller reads the file and calls one of the functions below before tsr_ask. */
 int tsr_params_set_path(tsr_params *params, const char *name, const char *path, tsr_error *error);
-/* FILE, LOCK and MODEL: what a file holds, and its name. A lock or model that cannot be read fails as
+/* FILE, LOCK, PLAN and MODEL: what a file holds, and its name. A lock, plan or model that cannot be read fails as
  * tsr_model_read does: the error is about the file. */
 int tsr_params_set_file(tsr_params *params, const char *name, const char *path, const char *text,
                         size_t size_bytes, tsr_error *error);

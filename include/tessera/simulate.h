@@ -48,6 +48,16 @@ typedef struct tsr_simulate_options {
   uint64_t capacity_bytes; /* device memory that PyTorch may use; 0 = unlimited */
   tsr_simulate_leak leak;  /* a mistake to plant in the program */
   bool profile;            /* also list what is in memory at the peak */
+  uint64_t
+      micro_batch; /* sequences of a forward and its backward, which divide a batch; 0 = batch */
+  tsr_simulate_accumulation accumulation;
+  bool
+      backward_once; /* the losses of all micro-batches are summed, and one backward pass follows */
+  bool non_reentrant;             /* the form of checkpoints: use_reentrant=False */
+  const tsr_block_choice *blocks; /* borrowed; of a block that several name, the last one counts */
+  size_t block_count;
+  const char
+      *plan_hash; /* of the plan that these options are, for the snapshot; borrowed, or NULL */
 } tsr_simulate_options;
 
 /* Allocations, frees and ops of a whole run: about a gigabyte of trace, made in seconds. */

@@ -308,6 +308,7 @@ static bool set_value(tsr_params *params, const tsr_parameter *row, PyObject *op
            is_set(tsr_params_set_rules(params, row->name, rules, &error), &error);
   case TSR_PARAMETER_FILE:
   case TSR_PARAMETER_LOCK:
+  case TSR_PARAMETER_PLAN:
   case TSR_PARAMETER_MODEL: return set_file(params, row, value, keep, &error);
   case TSR_PARAMETER_PATH:
   case TSR_PARAMETER_SNAPSHOT:

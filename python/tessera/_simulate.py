@@ -83,24 +83,38 @@ def _description(model: Any) -> 'tuple[Any, str]':
     return name, name
 
 
+def _plan(plan: Any) -> 'Optional[tuple[str, str]]':
+    """A plan file for the library: its name and text."""
+    if plan is None:
+        return None
+    if isinstance(plan, Mapping):
+        return '<plan>', json.dumps(dict(plan))
+    with open(plan, encoding='utf-8') as file:
+        return os.fspath(plan), file.read()
+
+
 def simulate(model: Any, *, batch: Optional[int] = None, seq: Optional[int] = None,
              steps: Optional[int] = None, accumulate: Optional[int] = None,
              optimizer: Optional[str] = None, dtype: Optional[str] = None,
              attention: Optional[str] = None, checkpoint: Optional[str] = None,
              loss: Optional[str] = None, gelu: Optional[str] = None,
+             micro_batch: Optional[int] = None, accumulation: Optional[str] = None,
+             backward: Optional[str] = None, checkpoint_form: Optional[str] = None,
+             plan: Union[None, str, Mapping[str, Any]] = None,
              settings: Optional[str] = None, capacity: Union[None, int, str] = None,
              kv_cache: bool = True, fresh_process: bool = False, categories: bool = False,
              **more: Any) -> Simulation:
     """Run training steps on the model of PyTorch's allocator, and return what they need.
 
     `model` is a name (see models()), the path of a config.json, or its content. What is not given has
-    the command's default.
+    the command's default. `plan` is the path of a plan file, or its content.
     """
     described, name = _description(model)
     core, snapshot = _core.ask('simulate', {
         'model': described, 'batch': batch, 'seq': seq, 'steps': steps, 'accumulate': accumulate,
         'optimizer': optimizer, 'dtype': dtype, 'attention': attention, 'checkpoint': checkpoint,
-        'loss': loss, 'gelu': gelu, 'settings': settings or None, 'capacity': capacity or None,
+        'loss': loss, 'gelu': gelu, 'micro_batch': micro_batch, 'accumulation': accumulation,
+        'backward': backward, 'checkpoint_form': checkpoint_form, 'plan': _plan(plan), 'settings': settings or None, 'capacity': capacity or None,
         'no_kv_cache': not kv_cache, 'fresh_process': fresh_process, 'categories': categories,
         **more,
     }, name)

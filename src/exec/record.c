@@ -236,6 +236,10 @@ const tsr__dry_observer *tsr__recorder_observer(const tsr__recorder *r) {
 }
 
 int tsr__recorder_finish(tsr__recorder *r, tsr_snapshot **out, tsr_error *error) {
+  const char *hash = r->options.plan_hash;
   record_settings(r);
+  if (hash)
+    (void)tsr__builder_set_value(&r->builder, TSR__NAME_PLAN,
+                                 tsr__builder_text_value(&r->builder, hash));
   return tsr__builder_finish(&r->builder, out, error);
 }

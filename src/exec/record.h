@@ -12,6 +12,7 @@ typedef struct tsr__record_options {
   const tsr_allocator_settings *settings;
   const char *optimizer; /* its class, for annotations */
   bool has_categories;   /* write each slot's category into its events */
+  const char *plan_hash; /* of the run's plan, or NULL */
 } tsr__record_options;
 
 /* A recorder of runs of `tape`, which must outlive it, and whose tracer, if any, supplies the stacks.

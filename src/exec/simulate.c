@@ -33,6 +33,10 @@ static void add_notes(const tsr__program *p, const tsr_simulate_options *o, tsr_
     note(out, "chunked attention is tessera's own op, not one of PyTorch's");
   if (o->loss_chunk)
     note(out, "the chunked loss is a fused head and cross-entropy: the outputs have no logits");
+  if (o->backward_once && p->accumulate > 1)
+    note(out, "one backward pass follows the forwards of all micro-batches, so what each of them "
+              "saved is in "
+              "memory at once: micro-batches save nothing this way");
   if (tsr__plan_has(&p->plan, TSR__PLAN_RECOMPUTE_ATTENTION) && !p->is_eager)
     note(out, "the kernel keeps no scores, so selective checkpointing saves almost nothing");
   if (o->offload.activations)
@@ -145,7 +149,13 @@ tsr__run_options tsr__run_options_of(const tsr_simulate_options *options) {
                             .gelu_fused = options->gelu_fused,
                             .no_kv_cache = options->no_kv_cache,
                             .fresh_process = options->fresh_process,
-                            .leak = options->leak};
+                            .leak = options->leak,
+                            .micro_batch = options->micro_batch,
+                            .accumulation = options->accumulation,
+                            .backward_once = options->backward_once,
+                            .non_reentrant = options->non_reentrant,
+                            .blocks = options->blocks,
+                            .block_count = options->block_count};
 }
 
 /* Run the finished tape, and record it. */
@@ -156,7 +166,8 @@ static int execute(const tsr__program *program, const tsr_simulate_options *opti
       tape,
       &(tsr__record_options){.settings = &options->settings,
                              .optimizer = options->optimizer == TSR_OPTIMIZER_SGD ? "SGD" : "AdamW",
-                             .has_categories = options->categories});
+                             .has_categories = options->categories,
+                             .plan_hash = options->plan_hash});
   if (!recorder) return tsr__fail_memory(error);
   tsr__dry_device device, spaces[TSR__DRY_SPACES];
   tsr__dry_options how = {.settings = options->settings,

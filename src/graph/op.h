@@ -226,6 +226,7 @@ typedef struct tsr__rule_book {
   /* A gradient that is a view keeps what it is a view of, so that no other is added to it in place:
    * as_view of torch/csrc/autograd/VariableTypeUtils.h notes the base with gradients disabled, too. */
   bool views_keep_bases;
+  bool sums_flat; /* kernels can add to gradients that are there, token after token */
   const tsr__op_row *rows[TSR__OP_KIND_COUNT];
 } tsr__rule_book;
 

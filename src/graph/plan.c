@@ -14,6 +14,7 @@ bool tsr__plan_init(tsr__plan *plan, uint64_t block_count) {
 
 void tsr__plan_release(tsr__plan *plan) {
   tsr__free(plan->blocks);
+  TSR__VECTOR_FREE(&plan->saved);
   *plan = (tsr__plan){0};
 }
 
@@ -21,7 +22,26 @@ bool tsr__plan_copy(tsr__plan *plan, const tsr__plan *from) {
   if (!tsr__plan_init(plan, from->block_count)) return false;
   if (from->block_count)
     memcpy(plan->blocks, from->blocks, (size_t)from->block_count * sizeof *from->blocks);
+  for (size_t i = 0; i < from->saved.count; i++)
+    if (!tsr__plan_choose_saved(plan, from->saved.items[i])) return false;
   return true;
+}
+
+bool tsr__plan_choose_saved(tsr__plan *plan, tsr__plan_saved saved) {
+  assert(saved.first <= saved.end && saved.end <= plan->block_count);
+  assert(saved.place < TSR__PLACED_COUNT);
+  return TSR__VECTOR_PUSH(&plan->saved, saved);
+}
+
+tsr__plan_place tsr__plan_place_of(const tsr__plan *plan, uint64_t block, uint8_t op,
+                                   uint32_t index) {
+  for (size_t i = plan->saved.count; i-- > 0;) {
+    const tsr__plan_saved *s = &plan->saved.items[i];
+    if (block < s->first || block >= s->end) continue;
+    if (s->op != TSR__PLAN_ANY && s->op != op) continue;
+    if (s->index == TSR__PLAN_ANY || s->index == index) return (tsr__plan_place)s->place;
+  }
+  return TSR__PLACED_KEEP;
 }
 
 #ifndef NDEBUG

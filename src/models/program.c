@@ -436,11 +436,22 @@ static void forward(tsr__program *p) {
   tsr__tape_end(t, TSR__TAPE_PHASE_FORWARD);
 }
 
+/* Add this micro-batch's part to the sum of losses, which its graph keeps until backward. */
+static void add_loss(tsr__program *p) {
+  tsr__tape *t = p->tape;
+  tsr__tensor_id part = scale(t, p->loss, 1 / (double)p->accumulate), before = p->loss_sum;
+  p->loss_sum = before ? TSR__OP_APPLY(t, TSR__OP_ADD, before, part) : part;
+  if (!before) return;
+  tsr__scope_unbind(t, before);
+  tsr__scope_unbind(t, part);
+}
+
+/* From the loss of a micro-batch, or from the sum of all. */
 static void backward(tsr__program *p) {
   tsr__tape *t = p->tape;
-  tsr__tensor_id root = p->loss, scaled = 0;
+  tsr__tensor_id root = p->loss_sum ? p->loss_sum : p->loss, scaled = p->loss_sum;
   tsr__tape_begin(t, TSR__TAPE_PHASE_BACKWARD);
-  if (p->accumulate > 1) root = scaled = scale(t, root, 1 / (double)p->accumulate);
+  if (p->accumulate > 1 && !p->loss_sum) root = scaled = scale(t, root, 1 / (double)p->accumulate);
   if (p->loss_scale) root = TSR__OP_APPLY(t, TSR__OP_SCALE, root, p->loss_scale);
   tsr__trace_enter(t, TSR__PLACE_BACKWARD);
   tsr__trace_enter(t, TSR__PLACE_BACKWARD_SEED);
@@ -483,7 +494,8 @@ void tsr__program_step(tsr__program *p) {
       tsr__tape_end(t, TSR__TAPE_PHASE_ZERO_GRAD);
     }
     forward(p);
-    backward(p);
+    if (p->options->backward_once && p->accumulate > 1) add_loss(p);
+    if (!p->loss_sum || i + 1 == p->accumulate) backward(p);
     if (t->schedule.count > TSR__TAPE_MOST_INSTRUCTIONS / p->accumulate) {
       t->is_too_long |= t->status == 0;
       tsr__tape_fail(t, TSR_ERROR_LIMIT); /* the other micro-batches take as many */

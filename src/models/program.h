@@ -60,6 +60,8 @@ typedef struct tsr__program {
   bool repeats_heads;      /* keys and values are copied for all heads */
   tsr__plan plan;          /* for each layer */
   /* Of the forward that runs. */
+  tsr__tensor_id
+      loss_sum; /* of the micro-batches so far, if one backward follows them all; bound */
   tsr__tensor_id ids, labels, attention_mask, loss, cosine, sine, mask, position_ids;
   tsr__tensor_ids outputs; /* what the outputs hold, and their graph */
   tsr__tensor_id logits;   /* held by the outputs; 0 with a chunked loss */

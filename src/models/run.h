@@ -26,6 +26,12 @@ typedef struct tsr__run_options {
   bool no_kv_cache;          /* use_cache=False */
   bool fresh_process;        /* cuBLAS allocates its workspaces during the recording, not before */
   tsr_simulate_leak leak;    /* planted */
+  uint64_t micro_batch;      /* sequences; 0 = batch */
+  tsr_simulate_accumulation accumulation;
+  bool backward_once;             /* for all micro-batches */
+  bool non_reentrant;             /* checkpoints */
+  const tsr_block_choice *blocks; /* block_count of them; borrowed */
+  size_t block_count;
 } tsr__run_options;
 
 #endif

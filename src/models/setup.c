@@ -4,6 +4,7 @@
  * The order matters: the plan decides whether there is a cache, the cache which attention needs a mask,
  * the mask which kernel attends. */
 #include <assert.h>
+#include <string.h>
 
 #include "base/memory.h"
 #include "models/program.h"
@@ -35,10 +36,29 @@ static int check_sizes(const tsr__program *p, tsr_error *error) {
                   (unsigned long long)p->sequence, (unsigned long long)p->model->positions);
   if (o->attention == TSR_ATTENTION_CHUNKED && !o->attention_chunk)
     return REFUSE(TSR_ERROR_ARGUMENT, "chunked attention needs a number of query rows");
+  if (o->accumulation == TSR_ACCUMULATION_FLAT && p->accumulate > 1 && !p->tape->book->sums_flat)
+    return REFUSE(
+        TSR_ERROR_UNSUPPORTED,
+        "PyTorch makes each micro-batch's gradients apart: flat accumulation needs the own "
+        "rule book");
   if (o->checkpoint == TSR_CHECKPOINT_EVERY && !o->checkpoint_every)
     return REFUSE(TSR_ERROR_ARGUMENT, "checkpointing every K blocks needs a K");
   if (o->gelu_fused && p->model->activation == TSR__MODEL_SILU)
     return REFUSE(TSR_ERROR_ARGUMENT, "the model's activation function is SiLU: it has no GELU");
+  return 0;
+}
+
+/* A batch that is split is several smaller ones. */
+static int split_batch(tsr__program *p, tsr_error *error) {
+  uint64_t micro = p->options->micro_batch, parts;
+  if (!micro || micro == p->batch) return 0;
+  if (micro > p->batch || p->batch % micro)
+    return REFUSE(TSR_ERROR_ARGUMENT,
+                  "a batch of %llu sequences is not a number of micro-batches of %llu",
+                  (unsigned long long)p->batch, (unsigned long long)micro);
+  parts = p->batch / micro;
+  p->batch = micro;
+  p->accumulate = p->accumulate > UINT64_MAX / parts ? UINT64_MAX : p->accumulate * parts;
   return 0;
 }
 
@@ -105,19 +125,95 @@ static int choose_attention(tsr__program *p, tsr_error *error) {
   return 0;
 }
 
-/* The plan that --checkpoint names. */
-static void plan_checkpoints(tsr__plan *plan, const tsr__run_options *options) {
-  uint64_t blocks = plan->block_count;
-  switch (options->checkpoint) {
-  case TSR_CHECKPOINT_NONE: break;
-  case TSR_CHECKPOINT_FULL: tsr__plan_choose(plan, 0, blocks, TSR__PLAN_RECOMPUTE); break;
+/* ---- the plan ---- */
+
+/* The number whose square is nearest: 3 for 8 and 12, 4 for 13. */
+static uint64_t nearest_root(uint64_t number) {
+  uint64_t root = 1;
+  while (root * (root + 1) < number) root++;
+  return root;
+}
+
+/* What --checkpoint names, for blocks first to end - 1. */
+static void plan_checkpoints(tsr__plan *plan, tsr_simulate_checkpoint checkpoint, uint64_t every,
+                             uint64_t first, uint64_t end) {
+  switch (checkpoint) {
+  case TSR_CHECKPOINT_NONE: tsr__plan_choose(plan, first, end, TSR__PLAN_KEEP); break;
+  case TSR_CHECKPOINT_FULL: tsr__plan_choose(plan, first, end, TSR__PLAN_RECOMPUTE); break;
   case TSR_CHECKPOINT_SELECTIVE:
-    tsr__plan_choose(plan, 0, blocks, TSR__PLAN_RECOMPUTE_ATTENTION);
+    tsr__plan_choose(plan, first, end, TSR__PLAN_RECOMPUTE_ATTENTION);
     break;
-  case TSR_CHECKPOINT_EVERY:
-    tsr__plan_choose_runs(plan, 0, blocks, options->checkpoint_every);
+  case TSR_CHECKPOINT_EVERY: tsr__plan_choose_runs(plan, first, end, every); break;
+  case TSR_CHECKPOINT_SQRT:
+    tsr__plan_choose_runs(plan, first, end, nearest_root(end - first));
     break;
   }
+}
+
+static_assert((int)TSR__PLACED_KEEP == (int)TSR_SAVED_KEEP &&
+                  (int)TSR__PLACED_NARROW16 == (int)TSR_SAVED_NARROW16 &&
+                  (int)TSR__PLACED_NARROW8 == (int)TSR_SAVED_NARROW8,
+              "places are in the order of tsr_saved_place");
+
+/* Find the op and the tensor that "gelu.2" names; false if there is no such op. */
+static bool find_saved(const tsr__rule_book *book, const char *name, tsr__plan_saved *out) {
+  size_t length = strlen(name);
+  const char *dot = strrchr(name, '.');
+  bool has_index = dot && dot[1] >= '0' && dot[1] < '0' + TSR__OP_SAVED && !dot[2];
+  out->index = has_index ? (uint8_t)(dot[1] - '0') : TSR__PLAN_ANY;
+  if (has_index) length = (size_t)(dot - name);
+  for (int kind = 0; kind < TSR__OP_KIND_COUNT; kind++) {
+    const tsr__op_row *row = tsr__op_row_of(book, (tsr__op_kind)kind);
+    if (!row || !row->node || strlen(row->name) != length || memcmp(row->name, name, length) != 0)
+      continue;
+    out->op = (uint8_t)kind;
+    return true;
+  }
+  return false;
+}
+
+static int plan_saved(tsr__program *p, const tsr_block_choice *choice, tsr_error *error) {
+  tsr__plan_saved all = {.first = choice->first,
+                         .end = choice->last + 1,
+                         .op = TSR__PLAN_ANY,
+                         .index = TSR__PLAN_ANY,
+                         .place = TSR__PLACED_KEEP};
+  if (!tsr__plan_choose_saved(&p->plan, all)) return tsr__fail_memory(error);
+  for (size_t i = 0; i < choice->saved_count; i++) {
+    tsr__plan_saved one = all;
+    one.place = (uint8_t)choice->saved[i].place;
+    if (!find_saved(p->tape->book, choice->saved[i].name, &one))
+      return REFUSE(TSR_ERROR_ARGUMENT, "the plan names what '%.60s' saves, which is no op",
+                    choice->saved[i].name);
+    if (one.place != TSR__PLACED_KEEP && one.place != TSR__PLACED_RECOMPUTE &&
+        one.place != TSR__PLACED_NARROW16)
+      return REFUSE(TSR_ERROR_UNSUPPORTED,
+                    "what '%.60s' saves can be kept, recomputed or narrowed to 16 bits; other "
+                    "places are not there yet",
+                    choice->saved[i].name);
+    if (!tsr__plan_choose_saved(&p->plan, one)) return tsr__fail_memory(error);
+  }
+  return 0;
+}
+
+/* What the options choose for ranges of blocks. */
+static int plan_blocks(tsr__program *p, tsr_error *error) {
+  const tsr__run_options *o = p->options;
+  uint64_t layers = p->plan.block_count;
+  for (size_t i = 0; i < o->block_count; i++) {
+    const tsr_block_choice *c = &o->blocks[i];
+    if (c->first > c->last || c->last >= layers)
+      return REFUSE(TSR_ERROR_ARGUMENT,
+                    "the plan chooses for blocks %llu to %llu, and the model has 0 to %llu",
+                    (unsigned long long)c->first, (unsigned long long)c->last,
+                    (unsigned long long)(layers - 1));
+    if (c->checkpoint == TSR_CHECKPOINT_EVERY && !c->checkpoint_every)
+      return REFUSE(TSR_ERROR_ARGUMENT, "checkpointing every K blocks needs a K");
+    plan_checkpoints(&p->plan, c->checkpoint, c->checkpoint_every, c->first, c->last + 1);
+    int status = plan_saved(p, c, error);
+    if (status) return status;
+  }
+  return 0;
 }
 
 /* transformers turns the cache off once any block is recomputed. */
@@ -126,7 +222,11 @@ static int choose_plan(tsr__program *p, const tsr__plan *plan, tsr_error *error)
   assert(!plan || plan->block_count == layers);
   if (!(plan ? tsr__plan_copy(&p->plan, plan) : tsr__plan_init(&p->plan, layers)))
     return tsr__fail_memory(error);
-  if (!plan) plan_checkpoints(&p->plan, p->options);
+  if (!plan) {
+    plan_checkpoints(&p->plan, p->options->checkpoint, p->options->checkpoint_every, 0, layers);
+    int status = plan_blocks(p, error);
+    if (status) return status;
+  }
   p->uses_cache =
       p->model->uses_cache && !p->options->no_kv_cache && !tsr__program_recomputes_blocks(p);
   p->has_attention_mask = p->options->no_kv_cache;
@@ -198,8 +298,10 @@ int tsr__program_init(tsr__program *p, const tsr_model *model, const tsr__run_op
                       .batch = or_one(options->batch),
                       .sequence = or_one(options->sequence),
                       .accumulate = or_one(options->accumulate)};
+  int status = split_batch(p, error);
+  if (status) return status;
   p->family = tsr__model_class_row_of(model->class)->family;
-  int status = check_sizes(p, error);
+  status = check_sizes(p, error);
   choose_types(p);
   if (status == 0) status = choose_spaces(p, error);
   if (status == 0) status = choose_plan(p, plan, error);

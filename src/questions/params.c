@@ -30,6 +30,7 @@
 #include "base/number.h"
 #include "base/vector.h"
 #include "tessera/unstable/params.h"
+#include "tessera/unstable/plans.h"
 
 typedef struct value {
   bool is_given;
@@ -37,7 +38,7 @@ typedef struct value {
   int choice;       /* CHOICE: the index of the word */
   int64_t integer;  /* INTEGER; FLAG and TRUTH: 0 or 1 */
   uint64_t count;   /* COUNT, BYTES; CHOICE: the number of "word:N" */
-  const char *path; /* FILE, LOCK, RULES, MODEL, PATH, SNAPSHOT */
+  const char *path; /* FILE, LOCK, PLAN, RULES, MODEL, PATH, SNAPSHOT */
   const char *text; /* TEXT; FILE: its contents */
   size_t size_bytes;
   TSR__VECTOR(const char *) texts;
@@ -45,6 +46,7 @@ typedef struct value {
   TSR__VECTOR(tsr_allocator_settings) settings;
   tsr_rules *rules;
   tsr_lock *lock;
+  tsr_run_plan *plan;
   tsr_model *model;
 } value;
 
@@ -115,7 +117,8 @@ static void spell(const tsr_params *params, const tsr_parameter *row, bool is_su
   else if (params->interface == TSR_INTERFACE_COMMAND)
     (void)snprintf(out, room, is_subject ? "option '--%s'" : "--%s", name);
   else if (params->interface == TSR_INTERFACE_MCP &&
-           (row->kind == TSR_PARAMETER_FILE || row->kind == TSR_PARAMETER_LOCK))
+           (row->kind == TSR_PARAMETER_FILE || row->kind == TSR_PARAMETER_LOCK ||
+            row->kind == TSR_PARAMETER_PLAN))
     (void)snprintf(out, room, is_subject ? "argument '%s_path'" : "%s_path", name);
   else
     (void)snprintf(out, room,
@@ -377,11 +380,18 @@ static int parse_rules(const tsr_params *params, const tsr_parameter *row, value
   return 0;
 }
 
-/* `*model` and `*lock` are what a call returned with `status`; they replace the value before. */
+/* `*model`, `*plan` and `*lock` are what a call returned with `status`; they replace the value before. */
 static int set_model(value *v, int status, tsr_model *const *model) {
   if (status) return status;
   tsr_model_free(v->model);
   v->model = *model;
+  return 0;
+}
+
+static int set_plan(value *v, int status, tsr_run_plan *const *plan) {
+  if (status) return status;
+  tsr_run_plan_free(v->plan);
+  v->plan = *plan;
   return 0;
 }
 
@@ -396,6 +406,7 @@ static int from_text(tsr_params *params, const tsr_parameter *row, value *v, con
                      tsr_error *error) {
   tsr_model *model = NULL;
   tsr_lock *lock = NULL;
+  tsr_run_plan *plan = NULL;
   switch (row->kind) {
   case TSR_PARAMETER_FLAG:
   case TSR_PARAMETER_TRUTH:
@@ -427,6 +438,8 @@ static int from_text(tsr_params *params, const tsr_parameter *row, value *v, con
   case TSR_PARAMETER_MODEL: return set_model(v, tsr_model_named(text, &model, error), &model);
   case TSR_PARAMETER_LOCK:
     return set_lock(v, tsr_lock_parse(text, strlen(text), &lock, error), &lock);
+  case TSR_PARAMETER_PLAN:
+    return set_plan(v, tsr_run_plan_parse(text, strlen(text), &plan, error), &plan);
   case TSR_PARAMETER_PATH:
   case TSR_PARAMETER_SNAPSHOT: v->path = text; return 0;
   case TSR_PARAMETER_TEXT:
@@ -532,12 +545,16 @@ int tsr_params_set_file(tsr_params *params, const char *name, const char *path, 
   value *v = open_value(params, name, &status, error);
   if (!v) return status;
   tsr_parameter_kind kind = row_of(params, v)->kind;
-  assert(kind == TSR_PARAMETER_FILE || kind == TSR_PARAMETER_LOCK || kind == TSR_PARAMETER_MODEL);
+  assert(kind == TSR_PARAMETER_FILE || kind == TSR_PARAMETER_LOCK || kind == TSR_PARAMETER_PLAN ||
+         kind == TSR_PARAMETER_MODEL);
   const char *copied_path = keep(params, path, strlen(path));
   const char *copy = keep(params, text, size_bytes);
   if (!copied_path || !copy) return tsr__fail_memory(error);
   tsr_model *model = NULL;
   tsr_lock *lock = NULL;
+  tsr_run_plan *plan = NULL;
+  if (kind == TSR_PARAMETER_PLAN)
+    status = set_plan(v, tsr_run_plan_parse(copy, size_bytes, &plan, error), &plan);
   if (kind == TSR_PARAMETER_MODEL)
     status = set_model(v, tsr_model_read(copy, size_bytes, &model, error), &model);
   if (kind == TSR_PARAMETER_LOCK)
@@ -660,6 +677,12 @@ const tsr_lock *tsr_params_lock(const tsr_params *params, const char *name) {
   return v->lock;
 }
 
+const tsr_run_plan *tsr_params_plan(const tsr_params *params, const char *name) {
+  const value *v = value_of(params, name);
+  assert(row_of(params, v)->kind == TSR_PARAMETER_PLAN);
+  return v->plan;
+}
+
 const tsr_model *tsr_params_model(const tsr_params *params, const char *name) {
   const value *v = value_of(params, name);
   assert(row_of(params, v)->kind == TSR_PARAMETER_MODEL);
@@ -693,6 +716,7 @@ void tsr_params_free(tsr_params *params) {
     TSR__VECTOR_FREE(&v->settings);
     tsr_rules_free(v->rules);
     tsr_lock_free(v->lock);
+    tsr_run_plan_free(v->plan);
     tsr_model_free(v->model);
   }
   tsr__free(params->values);

@@ -297,7 +297,8 @@ static int prepare(training *t, tsr_error *error) {
       &t->tape,
       &(tsr__record_options){.settings = &t->run->settings,
                              .optimizer = t->run->optimizer == TSR_OPTIMIZER_SGD ? "SGD" : "AdamW",
-                             .has_categories = t->run->categories});
+                             .has_categories = t->run->categories,
+                             .plan_hash = t->run->plan_hash});
   return t->recorder ? 0 : tsr__fail_memory(error);
 }
 

@@ -48,7 +48,7 @@ PUBLIC = {
     'attribution': 'attribution frames names rules',
     'study': 'findings query study window',
     'emit': 'input output',
-    'questions': 'answers causes check params registry runs source stages steps whatif why',
+    'questions': 'answers causes check params plans registry runs source stages steps whatif why',
     'mosaic': 'mosaic mosaic_file',
     'page': 'view',
     'export': 'allocations formats',

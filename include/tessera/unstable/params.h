@@ -46,7 +46,7 @@ int tsr_params_choice(const tsr_params *params, const char *name);
 uint64_t tsr_params_choice_number(const tsr_params *params, const char *name);
 /* CHOICE: the text that was given for the KEY of "word:KEY"; NULL for other words. */
 const char *tsr_params_choice_key(const tsr_params *params, const char *name);
-/* TEXT, PATH and SNAPSHOT, and the path of FILE, LOCK, RULES and MODEL; NULL where not given. */
+/* TEXT, PATH and SNAPSHOT, and the path of FILE, LOCK, PLAN, RULES and MODEL; NULL where not given. */
 const char *tsr_params_text(const tsr_params *params, const char *name);
 /* TEXTS. */
 const char *const *tsr_params_texts(const tsr_params *params, const char *name, size_t *count);
@@ -62,6 +62,8 @@ const tsr_allocator_settings *tsr_params_settings(const tsr_params *params, cons
 const tsr_rules *tsr_params_rules(const tsr_params *params, const char *name);
 /* LOCK, or NULL. */
 const tsr_lock *tsr_params_lock(const tsr_params *params, const char *name);
+/* PLAN, or NULL. */
+const struct tsr_run_plan *tsr_params_plan(const tsr_params *params, const char *name);
 /* MODEL, or NULL. */
 const tsr_model *tsr_params_model(const tsr_params *params, const char *name);
 

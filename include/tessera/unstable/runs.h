@@ -7,13 +7,14 @@
 #include "tessera/output.h"
 #include "tessera/simulate.h"
 #include "tessera/unstable/params.h"
+#include "tessera/unstable/plans.h"
 #include "tessera/unstable/simulation.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
-/* Rows of an array of tsr_parameter (C only). The words of a choice are in the order of its enum, except for
+/* Rows of an array of tsr_parameter (C only); each is a key of plans. The words of a choice are in the order of its enum, except for
  * `attention`. */
 #define TSR_RUN_PARAMETERS                                                                         \
   {.name = "accumulate",                                                                           \
@@ -22,6 +23,25 @@ extern "C" {
    .help = "Batches per step, whose gradients are accumulated (default: 1).",                      \
    .fallback = 1,                                                                                  \
    .least = 1},                                                                                    \
+      {.name = "micro_batch",                                                                      \
+       .option = "micro-batch",                                                                    \
+       .kind = TSR_PARAMETER_COUNT,                                                                \
+       .argument = "N",                                                                            \
+       .help = "Split each batch: N sequences at a time, forward and backward, whose gradients "   \
+               "are accumulated (default: the whole batch)."},                                     \
+      {.name = "accumulation",                                                                     \
+       .kind = TSR_PARAMETER_CHOICE,                                                               \
+       .argument = "MODE",                                                                         \
+       .help = "How gradients of several micro-batches become one: grouped, each is made apart "   \
+               "and then added; flat, in the order of one large batch; or auto (default), as "     \
+               "the rule book does.",                                                              \
+       .choices = (const char *const[]){"auto", "flat", "grouped", NULL}},                         \
+      {.name = "backward",                                                                         \
+       .kind = TSR_PARAMETER_CHOICE,                                                               \
+       .argument = "WHEN",                                                                         \
+       .help = "each (default): after the forward of each micro-batch; once: after all of them, "  \
+               "of the sum of their losses, which saves no memory.",                               \
+       .choices = (const char *const[]){"each", "once", NULL}},                                    \
       {.name = "optimizer",                                                                        \
        .kind = TSR_PARAMETER_CHOICE,                                                               \
        .argument = "NAME",                                                                         \
@@ -53,28 +73,22 @@ extern "C" {
        .argument = "WHAT",                                                                         \
        .help =                                                                                     \
            "What is recomputed in backward: none (default); full, each block; selective, each "    \
-           "attention; or every:K, K blocks at a time.",                                           \
-       .choices = (const char *const[]){"none", "full", "selective", "every:K", NULL}},            \
+           "attention; every:K, K blocks at a time; sqrt, as many at a time as the root of "       \
+           "their number; or blocks:LIST, these blocks, such as 0-5,8.",                           \
+       .choices = (const char *const[]){"none", "full", "selective", "every:K", "sqrt",            \
+                                        "blocks:KEY", NULL}},                                      \
+      {.name = "checkpoint_form",                                                                  \
+       .option = "checkpoint-form",                                                                \
+       .kind = TSR_PARAMETER_CHOICE,                                                               \
+       .argument = "FORM",                                                                         \
+       .help = "reentrant (default), or non-reentrant: torch.utils.checkpoint with "               \
+               "use_reentrant=False, which stops as soon as it has computed what was saved.",      \
+       .choices = (const char *const[]){"reentrant", "non-reentrant", NULL}},                      \
       {.name = "loss",                                                                             \
        .kind = TSR_PARAMETER_CHOICE,                                                               \
        .argument = "FORM",                                                                         \
        .help = "full (default), or chunked:N, head and cross-entropy of N tokens at a time.",      \
        .choices = (const char *const[]){"full", "chunked:N", NULL}},                               \
-      {.name = "profile",                                                                          \
-       .kind = TSR_PARAMETER_FLAG,                                                                 \
-       .help = "Also list what is in memory at the peak: by phase, block and saved tensor."},      \
-      {.name = "top",                                                                              \
-       .kind = TSR_PARAMETER_COUNT,                                                                \
-       .argument = "N",                                                                            \
-       .help = "Rows of each list of --profile (default: 10; 0: all). JSON has all.",              \
-       .fallback = 10},                                                                            \
-      {.name = "leak",                                                                             \
-       .kind = TSR_PARAMETER_CHOICE,                                                               \
-       .argument = "WHAT",                                                                         \
-       .help = "Plant a mistake that keeps memory of every step, to see how it shows: graph, a "   \
-               "list of losses with their graphs; outputs, a list of the model's outputs; shell, " \
-               "logits that a notebook's Out keeps; batches, a list of batches.",                  \
-       .choices = (const char *const[]){"none", "graph", "outputs", "shell", "batches", NULL}},    \
       {.name = "offload",                                                                          \
        .kind = TSR_PARAMETER_TEXT,                                                                 \
        .argument = "LIST",                                                                         \
@@ -91,10 +105,40 @@ extern "C" {
  * ":host" or, activations, ":disk". NULL is nothing. `*out` is untouched by a failure, which is TSR_ERROR_ARGUMENT. */
 int tsr_offload_parse(const char *text, tsr_offload *out, tsr_error *error);
 
+/* Rows that are no part of a plan: the plan that the others are shorthands of, where to write it, a mistake to plant, and what
+ * is printed. */
+#define TSR_PLAN_PARAMETERS                                                                        \
+  {.name = "profile",                                                                              \
+   .kind = TSR_PARAMETER_FLAG,                                                                     \
+   .help = "Also list what is in memory at the peak: by phase, block and saved tensor."},          \
+      {.name = "top",                                                                              \
+       .kind = TSR_PARAMETER_COUNT,                                                                \
+       .argument = "N",                                                                            \
+       .help = "Rows of each list of --profile (default: 10; 0: all). JSON has all.",              \
+       .fallback = 10},                                                                            \
+      {.name = "leak",                                                                             \
+       .kind = TSR_PARAMETER_CHOICE,                                                               \
+       .argument = "WHAT",                                                                         \
+       .help = "Plant a mistake that keeps memory of every step, to see how it shows: graph, a "   \
+               "list of losses with their graphs; outputs, a list of the model's outputs; shell, " \
+               "logits that a notebook's Out keeps; batches, a list of batches.",                  \
+       .choices = (const char *const[]){"none", "graph", "outputs", "shell", "batches", NULL}},    \
+      {.name = "plan",                                                                             \
+       .kind = TSR_PARAMETER_PLAN,                                                                 \
+       .argument = "FILE",                                                                         \
+       .help = "Take the options of this group from FILE, a plan (docs/plan.md), unless they are " \
+               "given, and its choices for single blocks."},                                       \
+  {                                                                                                \
+    .name = "write_plan", .option = "write-plan", .kind = TSR_PARAMETER_PATH, .is_written = true,  \
+    .hidden_from = TSR_INTERFACE_MCP | TSR_INTERFACE_PYTHON, .argument = "FILE",                   \
+    .help = "Write the plan of this run to FILE."                                                  \
+  }
+
 /* What these parameters, and `batch`, `seq`, `steps` and `capacity`, which each command has with defaults of
- * its own, come to. All of them must be among the rows of `params`; what tsr_offload_parse refuses is
- * ignored. O(1). */
-void tsr_simulate_options_of(const tsr_params *params, tsr_simulate_options *out);
+ * its own, come to. All of them, and "plan", must be among the rows of `params`. `*plan` is the caller's, for
+ * tsr_run_plan_free, and has what `*out` points to. Fails as tsr_run_plan_of. */
+int tsr_simulate_options_of(const tsr_params *params, tsr_run_plan **plan,
+                            tsr_simulate_options *out, tsr_error *error);
 
 /* Print what is in memory at the peak: by phase, by block and by saved tensor, `top` rows each (0: all). As
  * JSON it is one line. Fails with TSR_ERROR_WRITE or TSR_ERROR_MEMORY. */

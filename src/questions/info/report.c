@@ -15,6 +15,7 @@
 #include "emit/text.h"
 #include "questions/reports.h"
 #include "questions/shared/moment.h"
+#include "snapshot/model/tables.h"
 
 /* " over 12.34 s" in a unit that keeps the number short; empty when the times are not known. */
 static const char *format_span(const tsr_info_device *device, char text[TSR__FORMAT_BYTES]) {
@@ -142,6 +143,12 @@ static void emit_replay(tsr__emitter *emitter, const tsr_replay_check *replay) {
                  replay->final_blocks);
 }
 
+/* Of a snapshot that tessera made. */
+static void emit_plan(tsr__emitter *emitter, const tsr_snapshot *snapshot) {
+  tsr_text hash = snapshot ? tsr__snapshot_plan_hash(snapshot) : (tsr_text){"", 0};
+  if (hash.size_bytes) tsr__emit_field(emitter, "plan_hash", "plan", tsr__text(hash));
+}
+
 static void emit_device(tsr__emitter *emitter, const tsr_snapshot *snapshot,
                         const tsr_info_device *device) {
   bool has_time = device->first_time_us != TSR_TIME_NONE;
@@ -163,6 +170,7 @@ static void emit_device(tsr__emitter *emitter, const tsr_snapshot *snapshot,
                   tsr__count(device->frees_without_alloc));
   emit_end_totals(emitter, &device->end);
   emit_replay(emitter, &device->replay);
+  emit_plan(emitter, snapshot);
   tsr__emit_end(emitter);
 }
 

@@ -43,6 +43,7 @@ static const tsr_parameter parameters[] = {
      .fallback = 3,
      .least = 1},
     TSR_RUN_PARAMETERS,
+    TSR_PLAN_PARAMETERS,
     {.name = "fresh_process",
      .option = "fresh-process",
      .kind = TSR_PARAMETER_FLAG,
@@ -52,36 +53,14 @@ static const tsr_parameter parameters[] = {
      .help = "Write the true category of each allocation into the snapshot."},
 };
 
-static_assert(TSR_OPTIMIZER_ADAMW == 0 && TSR_OPTIMIZER_ADAMW_FOREACH == 1 &&
-                  TSR_OPTIMIZER_ADAMW_FUSED == 2 && TSR_OPTIMIZER_ADAMW_LOOP == 3 &&
-                  TSR_OPTIMIZER_SGD == 4,
-              "the words of `optimizer` are in the order of its enum");
-static_assert(TSR_SIMULATE_FP32 == 0 && TSR_SIMULATE_BF16 == 1 && TSR_SIMULATE_FP16 == 2 &&
-                  TSR_SIMULATE_AUTOCAST_BF16 == 3 && TSR_SIMULATE_AUTOCAST_FP16 == 4,
-              "the words of `dtype` are in the order of its enum");
-static_assert(TSR_CHECKPOINT_NONE == 0 && TSR_CHECKPOINT_FULL == 1 &&
-                  TSR_CHECKPOINT_SELECTIVE == 2 && TSR_CHECKPOINT_EVERY == 3,
-              "the words of `checkpoint` are in the order of its enum");
-
 static_assert(TSR_LEAK_NONE == 0 && TSR_LEAK_GRAPH == 1 && TSR_LEAK_OUTPUTS == 2 &&
                   TSR_LEAK_SHELL == 3 && TSR_LEAK_BATCHES == 4,
               "the words of `leak` are in the order of its enum");
-
-/* In the order of the words of `attention`. */
-static const tsr_simulate_attention attentions[] = {TSR_ATTENTION_SDPA, TSR_ATTENTION_EAGER,
-                                                    TSR_ATTENTION_FLASH, TSR_ATTENTION_EFFICIENT,
-                                                    TSR_ATTENTION_CHUNKED};
 
 typedef struct simulated {
   tsr_simulation *simulation;
   uint64_t capacity_bytes, top;
 } simulated;
-
-/* The index of the word, 0 unless one was given: the first word is the default. */
-static int choice(const tsr_params *params, const char *name) {
-  int index = tsr_params_choice(params, name);
-  return index < 0 ? 0 : index;
-}
 
 static int check(const tsr_params *params, tsr_error *error) {
   tsr_offload ignored;
@@ -126,38 +105,32 @@ int tsr_offload_parse(const char *text, tsr_offload *out, tsr_error *error) {
   return 0;
 }
 
-void tsr_simulate_options_of(const tsr_params *params, tsr_simulate_options *out) {
-  *out = (tsr_simulate_options){
-      .struct_bytes = sizeof *out,
-      .batch = tsr_params_count(params, "batch"),
-      .sequence = tsr_params_count(params, "seq"),
-      .steps = tsr_params_count(params, "steps"),
-      .accumulate = tsr_params_count(params, "accumulate"),
-      .optimizer = (tsr_simulate_optimizer)choice(params, "optimizer"),
-      .dtype = (tsr_simulate_dtype)choice(params, "dtype"),
-      .attention = attentions[choice(params, "attention")],
-      .attention_chunk = tsr_params_choice_number(params, "attention"),
-      .checkpoint = (tsr_simulate_checkpoint)choice(params, "checkpoint"),
-      .checkpoint_every = tsr_params_choice_number(params, "checkpoint"),
-      .loss_chunk = tsr_params_choice_number(params, "loss"),
-      .gelu_fused = choice(params, "gelu") == 1,
-      .no_kv_cache = tsr_params_flag(params, "no_kv_cache"),
-      .capacity_bytes = tsr_params_count(params, "capacity"),
-      .leak = (tsr_simulate_leak)choice(params, "leak"),
-      .profile = tsr_params_flag(params, "profile"),
-  };
-  (void)tsr_offload_parse(tsr_params_text(params, "offload"), &out->offload, NULL);
+int tsr_simulate_options_of(const tsr_params *params, tsr_run_plan **plan,
+                            tsr_simulate_options *out, tsr_error *error) {
+  int leak = tsr_params_choice(params, "leak");
+  int status = tsr_run_plan_of(params, plan, error);
+  if (status) return status;
+  *out = (tsr_simulate_options){.struct_bytes = sizeof *out,
+                                .batch = tsr_params_count(params, "batch"),
+                                .sequence = tsr_params_count(params, "seq"),
+                                .steps = tsr_params_count(params, "steps"),
+                                .capacity_bytes = tsr_params_count(params, "capacity"),
+                                .leak = leak < 0 ? TSR_LEAK_NONE : (tsr_simulate_leak)leak,
+                                .profile = tsr_params_flag(params, "profile")};
+  tsr_run_plan_options(*plan, out);
+  return 0;
 }
 
-static tsr_simulate_options options_of(const tsr_params *params) {
+static int options_of(const tsr_params *params, tsr_run_plan **plan, tsr_simulate_options *how,
+                      tsr_error *error) {
   size_t settings;
-  tsr_simulate_options how;
-  tsr_simulate_options_of(params, &how);
-  how.fresh_process = tsr_params_flag(params, "fresh_process");
-  how.categories = tsr_params_flag(params, "categories");
+  int status = tsr_simulate_options_of(params, plan, how, error);
+  if (status) return status;
+  how->fresh_process = tsr_params_flag(params, "fresh_process");
+  how->categories = tsr_params_flag(params, "categories");
   const tsr_allocator_settings *given = tsr_params_settings(params, "settings", &settings);
-  if (settings) how.settings = *given;
-  return how;
+  if (settings) how->settings = *given;
+  return settings ? 0 : tsr_allocator_settings_parse(NULL, &how->settings, error);
 }
 
 static void release(void *value) {
@@ -167,16 +140,16 @@ static void release(void *value) {
 }
 
 static int ask(const tsr__asked *asked, void **out, tsr_error *error) {
-  tsr_simulate_options how = options_of(asked->params);
+  tsr_simulate_options how;
+  tsr_run_plan *plan = NULL;
   simulated *run = TSR__NEW(simulated);
   if (!run) return tsr__fail_memory(error);
-  run->capacity_bytes = how.capacity_bytes;
   run->top = tsr_params_count(asked->params, "top");
-  int status = tsr_params_has(asked->params, "settings")
-                   ? 0
-                   : tsr_allocator_settings_parse(NULL, &how.settings, error);
+  int status = options_of(asked->params, &plan, &how, error);
   if (status == 0)
     status = tsr_simulate(tsr_params_model(asked->params, "model"), &how, &run->simulation, error);
+  if (status == 0) run->capacity_bytes = how.capacity_bytes;
+  tsr_run_plan_free(plan);
   if (status)
     release(run);
   else

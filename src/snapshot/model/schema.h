@@ -73,7 +73,8 @@
   X(SMALL, "small")                               \
   X(LARGE, "large")                               \
   X(START, "START")                               \
-  X(END, "END")
+  X(END, "END")                                   \
+  X(PLAN, "tessera_plan")
 
 typedef enum tsr__name {
 #define TSR__NAME_ENUM(symbol, text) TSR__NAME_##symbol,

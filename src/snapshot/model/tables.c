@@ -81,6 +81,15 @@ const tsr__extra *tsr__extras_of(const tsr_snapshot *snapshot, uint32_t table, u
   return snapshot->extras.items + from;
 }
 
+tsr_text tsr__snapshot_plan_hash(const tsr_snapshot *snapshot) {
+  size_t count;
+  const tsr__extra *extras = tsr__extras_of(snapshot, TSR__NULL, 0, UINT64_MAX, &count);
+  for (size_t i = 0; i < count; i++)
+    if (extras[i].key == TSR__NAME_PLAN && extras[i].value.tag == TSR__STRING)
+      return tsr_snapshot_string(snapshot, extras[i].value.id);
+  return (tsr_text){"", 0};
+}
+
 /* The first place among segments_by_device whose device is not below this one. */
 static size_t first_segment_of(const tsr_snapshot *snapshot, uint64_t device) {
   size_t low = 0, high = snapshot->segments_by_device.count;

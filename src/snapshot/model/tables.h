@@ -215,6 +215,9 @@ int tsr__extras_compare(const void *a, const void *b);
 const tsr__extra *tsr__extras_of(const tsr_snapshot *snapshot, uint32_t table, uint64_t first,
                                  uint64_t last, size_t *count);
 
+/* The hash of the plan of the run that made the snapshot, as the file has it; empty if it has none. */
+tsr_text tsr__snapshot_plan_hash(const tsr_snapshot *snapshot);
+
 /* What names a device among the keys of a file's dict: its number in digits, or "host". */
 #define TSR__DEVICE_KEY_BYTES 16
 void tsr__device_key(uint32_t device, char out[TSR__DEVICE_KEY_BYTES]);

@@ -103,7 +103,8 @@ static int collect_extra(finish *f, const tsr__value pair[2], tsr_error *error) 
   if (!is_list_key(pair[0]) &&
       !(pair[0].tag == TSR__STRING &&
         (pair[0].id == TSR__NAME_ALLOCATOR_SETTINGS || pair[0].id == TSR__NAME_INITIAL_BLOCKS ||
-         pair[0].id == TSR__NAME_SIDECAR || pair[0].id == TSR__NAME_INCOMPLETE)))
+         pair[0].id == TSR__NAME_SIDECAR || pair[0].id == TSR__NAME_INCOMPLETE ||
+         pair[0].id == TSR__NAME_PLAN)))
     tsr__builder_warn(f->builder, TSR__WARN_KEYS_UNKNOWN);
   if (pair[0].tag != TSR__STRING) return 0;
   if (pair[0].id == TSR__NAME_INCOMPLETE) {
