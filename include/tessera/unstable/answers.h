@@ -53,6 +53,8 @@ typedef struct tsr_info_device {
 typedef struct tsr_info {
   tsr_info_device *devices;
   size_t device_count;
+  tsr_text
+      plan_hash; /* of the plan that simulate or train ran (docs/plan.md), or empty; the snapshot's */
 } tsr_info;
 
 /* Describe each device that the query selects. */

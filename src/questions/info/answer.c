@@ -90,6 +90,7 @@ int tsr_info_compute(tsr_study *study, const tsr_query *query, tsr_info **out, t
   tsr_info *info = TSR__NEW(tsr_info);
   if (!info) return tsr__fail_memory(error);
   info->devices = TSR__NEW_ARRAY(tsr_info_device, count);
+  info->plan_hash = tsr__snapshot_plan_hash(snapshot);
   if (!info->devices) status = tsr__fail_memory(error);
   while (!status && info->device_count < count) {
     tsr_info_device *device = &info->devices[info->device_count];

@@ -15,7 +15,6 @@
 #include "emit/text.h"
 #include "questions/reports.h"
 #include "questions/shared/moment.h"
-#include "snapshot/model/tables.h"
 
 /* " over 12.34 s" in a unit that keeps the number short; empty when the times are not known. */
 static const char *format_span(const tsr_info_device *device, char text[TSR__FORMAT_BYTES]) {
@@ -144,12 +143,11 @@ static void emit_replay(tsr__emitter *emitter, const tsr_replay_check *replay) {
 }
 
 /* Of a snapshot that tessera made. */
-static void emit_plan(tsr__emitter *emitter, const tsr_snapshot *snapshot) {
-  tsr_text hash = snapshot ? tsr__snapshot_plan_hash(snapshot) : (tsr_text){"", 0};
+static void emit_plan(tsr__emitter *emitter, tsr_text hash) {
   if (hash.size_bytes) tsr__emit_field(emitter, "plan_hash", "plan", tsr__text(hash));
 }
 
-static void emit_device(tsr__emitter *emitter, const tsr_snapshot *snapshot,
+static void emit_device(tsr__emitter *emitter, const tsr_snapshot *snapshot, const tsr_info *info,
                         const tsr_info_device *device) {
   bool has_time = device->first_time_us != TSR_TIME_NONE;
   print_device(emitter, device);
@@ -170,7 +168,7 @@ static void emit_device(tsr__emitter *emitter, const tsr_snapshot *snapshot,
                   tsr__count(device->frees_without_alloc));
   emit_end_totals(emitter, &device->end);
   emit_replay(emitter, &device->replay);
-  emit_plan(emitter, snapshot);
+  emit_plan(emitter, info->plan_hash);
   tsr__emit_end(emitter);
 }
 
@@ -182,7 +180,7 @@ int tsr__report_info(const tsr_report_input *input, const tsr_info *info,
   tsr__heading_open(&emitter, "info", input);
   if (tsr__emitter_is_text(&emitter)) print_file(&emitter, input, info);
   for (size_t i = 0; i < info->device_count; i++)
-    emit_device(&emitter, input->snapshot, &info->devices[i]);
+    emit_device(&emitter, input->snapshot, info, &info->devices[i]);
   tsr__warning_list warnings = {0};
   for (size_t i = 0; i < info->device_count; i++)
     tsr__warnings_add(&warnings, info->devices[i].warnings, info->devices[i].warning_count);
