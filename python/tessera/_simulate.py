@@ -101,6 +101,7 @@ def simulate(model: Any, *, batch: Optional[int] = None, seq: Optional[int] = No
              micro_batch: Optional[int] = None, accumulation: Optional[str] = None,
              backward: Optional[str] = None, checkpoint_form: Optional[str] = None,
              plan: Union[None, str, Mapping[str, Any]] = None,
+             offload: Optional[str] = None, leak: Optional[str] = None,
              settings: Optional[str] = None, capacity: Union[None, int, str] = None,
              kv_cache: bool = True, fresh_process: bool = False, categories: bool = False,
              **more: Any) -> Simulation:
@@ -114,7 +115,8 @@ def simulate(model: Any, *, batch: Optional[int] = None, seq: Optional[int] = No
         'model': described, 'batch': batch, 'seq': seq, 'steps': steps, 'accumulate': accumulate,
         'optimizer': optimizer, 'dtype': dtype, 'attention': attention, 'checkpoint': checkpoint,
         'loss': loss, 'gelu': gelu, 'micro_batch': micro_batch, 'accumulation': accumulation,
-        'backward': backward, 'checkpoint_form': checkpoint_form, 'plan': _plan(plan), 'settings': settings or None, 'capacity': capacity or None,
+        'backward': backward, 'checkpoint_form': checkpoint_form, 'plan': _plan(plan),
+        'offload': offload, 'leak': leak, 'settings': settings or None, 'capacity': capacity or None,
         'no_kv_cache': not kv_cache, 'fresh_process': fresh_process, 'categories': categories,
         **more,
     }, name)

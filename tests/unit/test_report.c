@@ -189,7 +189,7 @@ static tsr_info_device info_devices[] = {
      .end = {1000, 1024, 1536, 2097152}},
     {.device = 3, .first_time_us = TSR_TIME_NONE, .last_time_us = TSR_TIME_NONE},
 };
-static const tsr_info info = {info_devices, 2};
+static const tsr_info info = {.devices = info_devices, .device_count = 2};
 
 static const char expected_info_text[] =
     "run 3/snap\"shot.pickle: gzip pickle, 45.20 MiB; 2 devices, 2,000 events.\n"
