@@ -8,8 +8,8 @@
  *              is scaled down when a larger score turns up
  *   backward   for each block of columns: for each block of rows that sees it: weights and gradients of
  *              scores again, added to the gradients of keys and values, which stay on the stack, and to
- *              that of the queries, in place. Where that is not fp32, it takes a second pass, over
- *              blocks of rows.
+ *              that of the queries, in place. Where that is not fp32, its sums are on the stack if there is
+ *              room, else it takes a second pass, over blocks of rows.
  *
  * A task is all of one head of keys, so that each sum has a fixed order. */
 #include "kernels/unit_fast.h"
@@ -18,6 +18,7 @@
 enum {
   SIDE = 64,                      /* rows or columns of a block */
   WIDTH = 256,                    /* the widest head */
+  QUERY_SUMS = 128 << 10,         /* floats: 1,024 rows of two heads of 64 */
   STEP = 2 * TSR__LANES,          /* widths are padded to a multiple of it */
   ROWS = TSR__LANES == 16 ? 8 : 4 /* of a product at a time: as registers allow */
 };
@@ -75,25 +76,45 @@ static inline void multiply(size_t rows, size_t columns, size_t depth, const flo
     }
 }
 
+/* Some rows of floats, `pitch` apart: where they are stored, or in a block. */
+typedef struct rows_at {
+  const float *data;
+  size_t pitch;
+} rows_at;
+
 /* Rows of a tensor times `scale`, padded with zeros to SIDE rows. */
-static void load_rows(const tsr__strided *v, const range *r, size_t width, float scale,
-                      float *out) {
+static rows_at load_rows(const tsr__strided *v, const range *r, size_t width, float scale,
+                         float *out) {
+  size_t own = (size_t)v->dim[3];
   for (size_t i = 0; i < r->count; i++) {
     float *row = out + i * width;
-    size_t own = (size_t)v->dim[3];
     unit_load(v, tsr__strided_at(v, r->batch, r->head, r->first + i, 0), v->stride[3], own, row);
-    for (size_t n = 0; n < own; n++) row[n] *= scale;
+    for (size_t n = 0; scale != 1 && n < own; n++) row[n] *= scale;
     for (size_t n = own; n < width; n++) row[n] = 0;
   }
   memset(out + r->count * width, 0, (SIDE - r->count) * width * sizeof *out);
+  return (rows_at){out, width};
 }
 
-static void transpose(const float *rows, size_t width, float *out) {
+/* The same as they are, without a copy if they are floats that need no padding. */
+static rows_at find_rows(const tsr__strided *v, const range *r, size_t width, float *room) {
+  if (v->dtype == TSR__DTYPE_F32 && v->stride[3] == 1 && v->dim[3] == width && r->count == SIDE)
+    return (rows_at){(const float *)v->data + tsr__strided_at(v, r->batch, r->head, r->first, 0),
+                     (size_t)v->stride[2]};
+  return load_rows(v, r, width, 1, room);
+}
+
+static void transpose(rows_at rows, size_t width, float *out) {
   for (size_t n = 0; n < width; n += TSR__LANES)
-    for (size_t i = 0; i < SIDE; i += TSR__LANES)
+    for (size_t i = 0; i < SIDE; i += TSR__LANES) {
+      lanes x[TSR__LANES];
+#pragma GCC unroll 16
       for (size_t k = 0; k < TSR__LANES; k++)
-        for (size_t m = 0; m < TSR__LANES; m++)
-          out[(n + k) * SIDE + i + m] = rows[(i + m) * width + n + k];
+        x[k] = lanes_load(rows.data + (i + k) * rows.pitch + n);
+      lanes_transpose(x);
+#pragma GCC unroll 16
+      for (size_t k = 0; k < TSR__LANES; k++) lanes_store(out + (n + k) * SIDE + i, x[k]);
+    }
 }
 
 static void store_rows(const tsr__strided *v, const range *r, size_t width, const float *rows) {
@@ -200,13 +221,12 @@ static void attend_rows(const attention *a, const range *rows) {
   for (uint64_t j = 0; j < a->k.dim[2]; j += SIDE) {
     range columns = next_range(rows->batch, h, j, a->k.dim[2]);
     if (!meet(a, rows, &columns)) continue;
-    load_rows(&a->k, &columns, a->width, 1, side);
-    transpose(side, a->width, across);
+    transpose(find_rows(&a->k, &columns, a->width, side), a->width, across);
     find_scores(a, rows, &columns, q, across, scores);
     find_weights(a, rows, &columns, &o, scores, sums);
-    load_rows(&a->v, &columns, a->width, 1, side);
-    multiply((rows->count + ROWS - 1) / ROWS * ROWS, a->width, columns.count, scores, SIDE, 1, side,
-             a->width, sums, a->width, true);
+    rows_at v = find_rows(&a->v, &columns, a->width, side);
+    multiply((rows->count + ROWS - 1) / ROWS * ROWS, a->width, columns.count, scores, SIDE, 1,
+             v.data, v.pitch, sums, a->width, true);
   }
   for (size_t i = 0; i < rows->count; i++) {
     float sum = o.sum[i], base = o.largest[i] == -INFINITY ? 0 : o.largest[i];
@@ -243,23 +263,23 @@ static void end_log_sums(const attention *a) {
 
 /* A block of rows, and what they make of a block of columns. */
 typedef struct pairs {
-  block q, out, k, k_across, v, v_across;
+  block q, out_room, k_room, k_across, v_across;
+  rows_at out, k; /* rows of the gradient and of keys: in these rooms, or where they are stored */
   float lse[SIDE], delta[SIDE];
   square weights, ds;
 } pairs;
 
 static void load_columns(const attention *a, const range *columns, pairs *t) {
-  load_rows(&a->k, columns, a->width, 1, t->k);
+  transpose(find_rows(&a->v, columns, a->width, t->k_room), a->width, t->v_across);
+  t->k = find_rows(&a->k, columns, a->width, t->k_room);
   transpose(t->k, a->width, t->k_across);
-  load_rows(&a->v, columns, a->width, 1, t->v);
-  transpose(t->v, a->width, t->v_across);
 }
 
 /* Rows of queries and of the gradient, log-sum-exps, and the sums of gradient times result. */
 static void load_pair_rows(const attention *a, const range *rows, pairs *t) {
   float room[WIDTH];
   load_rows(&a->q, rows, a->width, a->scale, t->q);
-  load_rows(&a->out, rows, a->width, 1, t->out);
+  t->out = find_rows(&a->out, rows, a->width, t->out_room);
   for (size_t i = 0; i < rows->count; i++) {
     uint64_t row = rows->first + i, at = tsr__strided_at(&a->lse, 0, rows->batch, rows->head, row);
     unit_load(&a->lse, at, 1, 1, &t->lse[i]);
@@ -270,7 +290,7 @@ static void load_pair_rows(const attention *a, const range *rows, pairs *t) {
     }
     at = tsr__strided_at(&a->result, rows->batch, rows->head, row, 0);
     const float *result = unit_row(&a->result, at, 0, (size_t)a->result.dim[3], room);
-    t->delta[i] = floats_dot(t->out + i * a->width, result, (size_t)a->result.dim[3]);
+    t->delta[i] = floats_dot(t->out.data + i * t->out.pitch, result, (size_t)a->result.dim[3]);
   }
 }
 
@@ -278,8 +298,8 @@ static void load_pair_rows(const attention *a, const range *rows, pairs *t) {
 static void find_pairs(const attention *a, const range *rows, const range *columns, pairs *t) {
   float keeps[SIDE];
   find_scores(a, rows, columns, t->q, t->k_across, t->weights);
-  multiply((rows->count + ROWS - 1) / ROWS * ROWS, SIDE, a->width, t->out, a->width, 1, t->v_across,
-           SIDE, t->ds, SIDE, false);
+  multiply((rows->count + ROWS - 1) / ROWS * ROWS, SIDE, a->width, t->out.data, t->out.pitch, 1,
+           t->v_across, SIDE, t->ds, SIDE, false);
   for (size_t i = 0; i < rows->count; i++) {
     float *p = t->weights + i * SIDE, *ds = t->ds + i * SIDE;
     float lse = t->lse[i], delta = t->delta[i];
@@ -304,8 +324,8 @@ static void find_pairs(const attention *a, const range *rows, const range *colum
 /* Add scale * ds k to the gradient of the queries. */
 static void add_queries(const attention *a, const range *rows, const pairs *t, size_t columns,
                         bool adds, float *sums) {
-  multiply((rows->count + ROWS - 1) / ROWS * ROWS, a->width, columns, t->ds, SIDE, 1, t->k,
-           a->width, sums, a->width, adds);
+  multiply((rows->count + ROWS - 1) / ROWS * ROWS, a->width, columns, t->ds, SIDE, 1, t->k.data,
+           t->k.pitch, sums, a->width, adds);
 }
 
 /* The same, to where it is stored. */
@@ -333,8 +353,8 @@ static void columns_back(const attention *a, const range *columns, pairs *t) {
       load_pair_rows(a, &rows, t);
       find_pairs(a, &rows, columns, t);
       multiply(SIDE, a->width, rows.count, t->ds, 1, SIDE, t->q, a->width, dk, a->width, true);
-      multiply(SIDE, a->width, rows.count, t->weights, 1, SIDE, t->out, a->width, dv, a->width,
-               true);
+      multiply(SIDE, a->width, rows.count, t->weights, 1, SIDE, t->out.data, t->out.pitch, dv,
+               a->width, true);
       if (a->adds_queries) add_queries_in_place(a, &rows, t, columns->count);
     }
   if (a->wants[1]) store_rows(&a->dk, columns, a->width, dk);
@@ -364,26 +384,64 @@ static void clear_queries(const attention *a, uint64_t batch, uint64_t head) {
            a->dq.dim[3] * sizeof(float));
 }
 
+/* Gradients of the queries of some heads, summed apart in fp32. */
+typedef float query_sums[QUERY_SUMS];
+
+/* `a`, with these sums in place of the gradient of the queries; heads are counted from `first`. */
+static attention with_sums(const attention *a, uint64_t first, float *sums) {
+  attention own = *a;
+  uint64_t pitch = a->dq.dim[3], head = pitch * a->dq.dim[2];
+  own.dq.data = sums;
+  own.dq.dtype = TSR__DTYPE_F32;
+  own.dq.offset = 0 - first * head; /* unsigned: the first head's is 0 again */
+  own.dq.stride[0] = 0;
+  own.dq.stride[1] = head;
+  own.dq.stride[2] = pitch;
+  own.dq.stride[3] = 1;
+  own.adds_queries = true;
+  return own;
+}
+
+/* Round them to where they belong. */
+static void store_sums(const attention *a, uint64_t batch, uint64_t first, uint64_t count,
+                       const float *sums) {
+  for (uint64_t h = first; h < first + count; h++)
+    for (uint64_t i = 0; i < a->dq.dim[2]; i++, sums += a->dq.dim[3])
+      unit_store(&a->dq, tsr__strided_at(&a->dq, batch, h, i, 0), a->dq.stride[3],
+                 (size_t)a->dq.dim[3], sums);
+}
+
+/* The heads of queries that share one of keys. */
+static void head_back(const attention *a, uint64_t batch, uint64_t head, pairs *t) {
+  uint64_t each = a->q.dim[1] / a->k.dim[1];
+  for (uint64_t h = head * each; a->adds_queries && h < (head + 1) * each; h++)
+    clear_queries(a, batch, h);
+  for (uint64_t j = 0; j < a->k.dim[2]; j += SIDE) {
+    range columns = next_range(batch, head, j, a->k.dim[2]);
+    if (a->wants[1] || a->wants[2] || a->adds_queries) columns_back(a, &columns, t);
+  }
+  if (!a->wants[0] || a->adds_queries) return;
+  for (uint64_t h = head * each; h < (head + 1) * each; h++)
+    for (uint64_t i = 0; i < a->q.dim[2]; i += SIDE) {
+      range rows = next_range(batch, h, i, a->q.dim[2]);
+      queries_back(a, &rows, t);
+    }
+}
+
 /* Heads of keys, numbered over all batches. */
 static void attend_back(void *context, uint64_t first, uint64_t end) {
   const attention *a = context;
   uint64_t each = a->q.dim[1] / a->k.dim[1];
+  bool is_apart =
+      a->wants[0] && !a->adds_queries && each * a->dq.dim[2] * a->dq.dim[3] <= QUERY_SUMS;
   pairs t;
+  query_sums sums;
   memset(t.weights, 0, sizeof t.weights);
   for (uint64_t n = first; n < end; n++) {
     uint64_t batch = n / a->k.dim[1], head = n % a->k.dim[1];
-    for (uint64_t h = head * each; a->adds_queries && h < (head + 1) * each; h++)
-      clear_queries(a, batch, h);
-    for (uint64_t j = 0; j < a->k.dim[2]; j += SIDE) {
-      range columns = next_range(batch, head, j, a->k.dim[2]);
-      if (a->wants[1] || a->wants[2] || a->adds_queries) columns_back(a, &columns, &t);
-    }
-    if (!a->wants[0] || a->adds_queries) continue;
-    for (uint64_t h = head * each; h < (head + 1) * each; h++)
-      for (uint64_t i = 0; i < a->q.dim[2]; i += SIDE) {
-        range rows = next_range(batch, h, i, a->q.dim[2]);
-        queries_back(a, &rows, &t);
-      }
+    attention own = is_apart ? with_sums(a, head * each, sums) : *a;
+    head_back(&own, batch, head, &t);
+    if (is_apart) store_sums(a, batch, head * each, each, sums);
   }
 }
 

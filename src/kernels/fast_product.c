@@ -290,35 +290,13 @@ static void load_neighbours(const tsr__strided *m, uint64_t row, uint64_t first,
 /* Where BLOCK lines of BLOCK words begin. */
 typedef const uint32_t *block_lines[BLOCK];
 
-/* Half the words of two vectors, one of each in turn. */
-#if TSR__LANES == 16
-#define LOW_WORDS  0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23
-#define HIGH_WORDS 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31
-#elif TSR__LANES == 8
-#define LOW_WORDS  0, 8, 1, 9, 2, 10, 3, 11
-#define HIGH_WORDS 4, 12, 5, 13, 6, 14, 7, 15
-#else
-#define LOW_WORDS  0, 4, 1, 5
-#define HIGH_WORDS 2, 6, 3, 7
-#endif
-
-/* Words of BLOCK lines to BLOCK columns, `width` apart, of which the first `count` are stored. A turn
- * moves the first bit of a word's place among all to the end; after as many as a line's number has,
- * line and word have changed places. A column may be longer than `width`: the next one covers its end. */
+/* Words of BLOCK lines to BLOCK columns, `width` apart, of which the first `count` are stored. A column may
+ * be longer than `width`: the next one covers its end. */
 static inline void transpose(block_lines from, size_t count, size_t width, uint32_t *out) {
-  lanes x[BLOCK], y[BLOCK];
+  lanes x[BLOCK];
 #pragma GCC unroll 16
   for (size_t i = 0; i < BLOCK; i++) memcpy(&x[i], from[i], sizeof x[i]);
-#pragma GCC unroll 4
-  for (size_t turn = 1; turn < BLOCK; turn *= 2) {
-#pragma GCC unroll 8
-    for (size_t i = 0; i < BLOCK / 2; i++) {
-      y[2 * i] = __builtin_shufflevector(x[i], x[i + BLOCK / 2], LOW_WORDS);
-      y[2 * i + 1] = __builtin_shufflevector(x[i], x[i + BLOCK / 2], HIGH_WORDS);
-    }
-#pragma GCC unroll 16
-    for (size_t i = 0; i < BLOCK; i++) x[i] = y[i];
-  }
+  lanes_transpose(x);
   if (count == BLOCK) {
 #pragma GCC unroll 16
     for (size_t i = 0; i < BLOCK; i++) memcpy(out + i * width, &x[i], sizeof x[i]);

@@ -69,6 +69,34 @@ static inline float lanes_sum(lanes x) {
   return part[0];
 }
 
+/* Half the words of two vectors, one of each in turn. */
+#if TSR__LANES == 16
+#define UNIT_LOW_WORDS  0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23
+#define UNIT_HIGH_WORDS 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31
+#elif TSR__LANES == 8
+#define UNIT_LOW_WORDS  0, 8, 1, 9, 2, 10, 3, 11
+#define UNIT_HIGH_WORDS 4, 12, 5, 13, 6, 14, 7, 15
+#else
+#define UNIT_LOW_WORDS  0, 4, 1, 5
+#define UNIT_HIGH_WORDS 2, 6, 3, 7
+#endif
+
+/* Exchange rows and columns of a square. A turn moves the first bit of an element's place among all to the
+ * end; after as many turns as a row's number has bits, row and column have changed places. */
+static inline __attribute__((always_inline)) void lanes_transpose(lanes x[TSR__LANES]) {
+  lanes y[TSR__LANES];
+#pragma GCC unroll 4
+  for (size_t turn = 1; turn < TSR__LANES; turn *= 2) {
+#pragma GCC unroll 8
+    for (size_t i = 0; i < TSR__LANES / 2; i++) {
+      y[2 * i] = __builtin_shufflevector(x[i], x[i + TSR__LANES / 2], UNIT_LOW_WORDS);
+      y[2 * i + 1] = __builtin_shufflevector(x[i], x[i + TSR__LANES / 2], UNIT_HIGH_WORDS);
+    }
+#pragma GCC unroll 16
+    for (size_t i = 0; i < TSR__LANES; i++) x[i] = y[i];
+  }
+}
+
 /* The sum of some floats: in lanes, four at a time, then what is left. */
 static inline float floats_sum(const float *x, size_t count) {
   lanes sums[4] = {{0}};
