@@ -35,7 +35,7 @@ def sub_commands():
     """Those that ./run has, and those that its help lists."""
     script = (ROOT / 'run').read_text()
     listed = subprocess.run([ROOT / 'run', 'help'], stdout=subprocess.PIPE, text=True, check=True).stdout
-    return set(re.findall(r'(?m)^run_(\w+)\(\)', script)), set(re.findall(r'(?m)^  (\w+)', listed))
+    return set(re.findall(r'(?m)^run_([\w-]+)\(\)', script)), set(re.findall(r'(?m)^  ([\w-]+)', listed))
 
 
 def check_help_of_run(_):
@@ -46,7 +46,7 @@ def check_help_of_run(_):
 
 def check_page(tessera, page):
     for program, *words in typed(page):
-        if words[0] in NO_COMMANDS or not re.fullmatch(r'[a-z]\w*', words[0]):
+        if words[0] in NO_COMMANDS or not re.fullmatch(r'[a-z][\w-]*', words[0]):
             continue  # the latter is a placeholder
         if program == './run':
             expect(f'{page.name}: no sub-commands of ./run', {words[0]} - sub_commands()[0])

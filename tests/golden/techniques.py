@@ -160,15 +160,32 @@ def build_along(t):
     expect('not 350 M', '1416552448 parameters' in done.stdout, True)
 
 
+def documented(t):
+    """Each command of docs/techniques.md prints the lines that follow it there."""
+    blocks = (ROOT / 'docs' / 'techniques.md').read_text().split('```')[1::2]
+    folder = t.work / 'documented'
+    folder.mkdir(exist_ok=True)
+    for command, *lines in (part.splitlines() for block in blocks for part in block.split('$ ')[1:]):
+        program, *words = command.split()
+        if program == 'cat':
+            (folder / words[0]).write_text('\n'.join(lines))
+            continue
+        done = subprocess.run([t.binary, *words], cwd=folder, capture_output=True, text=True, check=False)
+        expect(command, done.returncode, 0)
+        printed = [line.rstrip() for line in done.stdout.splitlines()]
+        missing = [line for line in lines if not any(seen.startswith(line) for seen in printed)]
+        expect(command, missing, [])
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument('--tessera', required=True)
     parser.add_argument('--work', required=True, type=pathlib.Path)
     options = parser.parse_args()
     options.work.mkdir(parents=True, exist_ok=True)
-    t = Tessera(options.tessera, options.work)
+    t = Tessera(pathlib.Path(options.tessera).resolve(), options.work)
     return run_tests((check.__name__, functools.partial(check, t))
-                     for check in (leaks, profiles, hooks, components, attention_matrix, build_along))
+                     for check in (leaks, profiles, hooks, components, attention_matrix, build_along, documented))
 
 
 if __name__ == '__main__':
