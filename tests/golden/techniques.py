@@ -160,6 +160,30 @@ def build_along(t):
     expect('not 350 M', '1416552448 parameters' in done.stdout, True)
 
 
+# Each changes where numbers are or when they are computed, and none of them.
+SAME_BITS = (('--checkpoint', 'full'), ('--checkpoint', 'every:2'), ('--checkpoint', 'selective'),
+             ('--checkpoint-form', 'non-reentrant'), ('--offload', 'optimizer,gradients'),
+             ('--offload', 'parameters'), ('--offload', 'activations:disk'), ('--memory', 'placed'),
+             ('--threads', 1), ('--leak', 'outputs'), ('--budget', '1GiB'))
+
+
+def pairs(t):
+    """Techniques in pairs: the losses are those of the run without, and memory is as predicted."""
+    for dtype in ('fp32', 'autocast-fp16'):
+        common = ('--steps', 4, '--no-kv-cache', '--dtype', dtype, '--lr', '0.01', '--offload-dir', t.work)
+        wanted = [step['loss'] for step in t.train('gpt2', *common)[0]]
+        for number, first in enumerate(SAME_BITS):
+            for second in SAME_BITS[number:]:
+                both = (*first, *second)
+                if first != second and first[0] == second[0]:
+                    continue
+                if '--leak' in both and '--memory' in both:
+                    continue  # refused: see leaks
+                steps, end = t.train('gpt2', *common, *first, *second)
+                expect(f'{dtype} {both}', [step['loss'] for step in steps], wanted)
+                expect(f'{dtype} {both}: peak', end['peak_bytes'], end['predicted_peak_bytes'])
+
+
 def documented(t):
     """Each command of docs/techniques.md prints the lines that follow it there."""
     blocks = (ROOT / 'docs' / 'techniques.md').read_text().split('```')[1::2]
@@ -185,7 +209,8 @@ def main():
     options.work.mkdir(parents=True, exist_ok=True)
     t = Tessera(pathlib.Path(options.tessera).resolve(), options.work)
     return run_tests((check.__name__, functools.partial(check, t))
-                     for check in (leaks, profiles, hooks, components, attention_matrix, build_along, documented))
+                     for check in (leaks, profiles, hooks, components, attention_matrix, pairs, build_along,
+                                    documented))
 
 
 if __name__ == '__main__':
