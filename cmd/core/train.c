@@ -122,6 +122,7 @@ static const tsr_parameter train_parameters[] = {
      .argument = "N",
      .help = "What weights, batches and dropout are drawn from (default: 0). The same seed gives "
              "the same run."},
+    TSR_RUN_BOOK("own"),
     TSR_RUN_PARAMETERS,
     TSR_PLAN_PARAMETERS,
     {.name = "threads",
@@ -651,6 +652,7 @@ static int train(cli_session *session, const tsr_train_options *how, run *r, tsr
   struct sigaction before[ENDING_SIGNALS];
   int status = tsr_simulate_options_of(own, &plan, &options, &session->error);
   if (status) return cli_params_error(session->options->command, status, &session->error);
+  if (!tsr_params_has(own, "book")) options.book = TSR_BOOK_OWN;
   watch_interrupts(before);
   r->started_s = r->last_s = now_s();
   status = tsr_train(tsr_params_model(own, "model"), &options, how, out, &session->error);

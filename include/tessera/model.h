@@ -81,6 +81,11 @@ typedef struct tsr_offload {
   tsr_space activations; /* what backward needs of forward: any */
 } tsr_offload;
 
+typedef enum tsr_simulate_book {
+  TSR_BOOK_TORCH, /* what PyTorch's and transformers' ops allocate */
+  TSR_BOOK_OWN    /* tessera's own, which are fused */
+} tsr_simulate_book;
+
 typedef enum tsr_simulate_checkpoint {
   TSR_CHECKPOINT_NONE,
   TSR_CHECKPOINT_FULL,      /* each block */

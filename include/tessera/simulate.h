@@ -58,6 +58,7 @@ typedef struct tsr_simulate_options {
   size_t block_count;
   const char
       *plan_hash; /* of the plan that these options are, for the snapshot; borrowed, or NULL */
+  tsr_simulate_book book; /* whose ops run */
 } tsr_simulate_options;
 
 /* Allocations, frees and ops of a whole run: about a gigabyte of trace, made in seconds. */

@@ -97,7 +97,7 @@ def simulate(model: Any, *, batch: Optional[int] = None, seq: Optional[int] = No
              steps: Optional[int] = None, accumulate: Optional[int] = None,
              optimizer: Optional[str] = None, dtype: Optional[str] = None,
              attention: Optional[str] = None, checkpoint: Optional[str] = None,
-             loss: Optional[str] = None, gelu: Optional[str] = None,
+             loss: Optional[str] = None, gelu: Optional[str] = None, book: Optional[str] = None,
              micro_batch: Optional[int] = None, accumulation: Optional[str] = None,
              backward: Optional[str] = None, checkpoint_form: Optional[str] = None,
              plan: Union[None, str, Mapping[str, Any]] = None,
@@ -114,7 +114,8 @@ def simulate(model: Any, *, batch: Optional[int] = None, seq: Optional[int] = No
     core, snapshot = _core.ask('simulate', {
         'model': described, 'batch': batch, 'seq': seq, 'steps': steps, 'accumulate': accumulate,
         'optimizer': optimizer, 'dtype': dtype, 'attention': attention, 'checkpoint': checkpoint,
-        'loss': loss, 'gelu': gelu, 'micro_batch': micro_batch, 'accumulation': accumulation,
+        'loss': loss, 'gelu': gelu, 'book': book, 'micro_batch': micro_batch,
+        'accumulation': accumulation,
         'backward': backward, 'checkpoint_form': checkpoint_form, 'plan': _plan(plan),
         'offload': offload, 'leak': leak, 'settings': settings or None, 'capacity': capacity or None,
         'no_kv_cache': not kv_cache, 'fresh_process': fresh_process, 'categories': categories,

@@ -21,6 +21,10 @@ static void note(tsr_simulation *out, const char *text) {
 
 /* Assumptions of the result that a reader could not guess. */
 static void add_notes(const tsr__program *p, const tsr_simulate_options *o, tsr_simulation *out) {
+  if (p->is_own) {
+    note(out, "the ops are tessera's own, as `tessera train` runs them, and not PyTorch's");
+    return;
+  }
   if (!o->fresh_process)
     note(out, "assumes that cuBLAS has allocated its two workspaces before the recording begins");
   if (p->has_attention_mask)
@@ -155,7 +159,8 @@ tsr__run_options tsr__run_options_of(const tsr_simulate_options *options) {
                             .backward_once = options->backward_once,
                             .non_reentrant = options->non_reentrant,
                             .blocks = options->blocks,
-                            .block_count = options->block_count};
+                            .block_count = options->block_count,
+                            .book = options->book};
 }
 
 /* Run the finished tape, and record it. */

@@ -1,7 +1,7 @@
 /* apply.c - running an op forward: autocast, the op's row, and its record on the tape.
  *
  * Autocast (aten/src/ATen/autocast_mode.h) casts an op's inputs before the op sees them, each cast
- * its own op on the tape. Casts of parameters to the 16-bit type are kept until autocast ends, so
+ * its own op on the tape; tessera's own products take weights as they are. Casts of parameters to the 16-bit type are kept until autocast ends, so
  * that a weight used twice is cast once. */
 #include <assert.h>
 
@@ -49,9 +49,11 @@ static tsr__tensor_id cached_cast(const tsr__tape *tape, tsr__tensor_id tensor) 
 /* The input in the type that the op works in; if that is not `tensor` itself, the caller holds it. */
 static tsr__tensor_id cast_input(tsr__tape *tape, tsr__op_autocast policy, tsr__tensor_id tensor) {
   tsr__dtype from = tsr__tensor_dtype(tape, tensor);
-  tsr__dtype to = policy == TSR__AUTOCAST_LOW ? (tsr__dtype)tape->low_dtype : TSR__DTYPE_F32;
+  tsr__dtype to = policy == TSR__AUTOCAST_FULL ? TSR__DTYPE_F32 : (tsr__dtype)tape->low_dtype;
   if (!tensor || !is_real(from) || from == to) return tensor;
   tsr__tensor_id root = tsr__tensor_root(tape, tensor);
+  if (policy == TSR__AUTOCAST_LOW_BUT_WEIGHTS && tsr__tensor_at(tape, root)->is_parameter)
+    return tensor;
   bool is_weight = tsr__tensor_at(tape, root)->is_parameter && to != TSR__DTYPE_F32;
   tsr__tensor_id cast = is_weight ? cached_cast(tape, root) : 0;
   if (cast) {

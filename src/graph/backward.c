@@ -9,6 +9,8 @@
  * released, and its own gradients are passed on - stored, or added to what has arrived: in place if
  * its storage has no other holder, else into a new tensor (input_buffer.cpp). A view's base is one.
  *
+ * An op may also add to a gradient that is there, instead of making one (op.h, JOIN).
+ *
  * A gradient whose shape was broadcast is summed, and one of another type is cast, before that
  * (engine.cpp, validate_outputs). */
 #include <assert.h>
@@ -79,9 +81,12 @@ static void find_contributors(tsr__tape *tape, tsr__tensor_id root) {
 
 /* ---- gradients on their way ---- */
 
-static bool is_sole(const tsr__tape *tape, tsr__tensor_id tensor) {
+tsr__tensor_id tsr__tape_gradient_so_far(const tsr__tape *tape, tsr__tensor_id tensor) {
   const tsr__tape_tensor *t = tsr__tensor_at(tape, tensor);
-  return t->holders == 1 && !t->has_base && tape->slots.items[t->slot].tensors == 1;
+  tsr__tensor_id before = t->op == TSR_NONE && !tape->is_grouped ? t->grad : 0;
+  tsr__tensor_id sum = t->incoming ? t->incoming : before;
+  if (!sum || t->base || !tsr__tensor_is_sole(tape, sum)) return 0;
+  return sum;
 }
 
 /* A gradient that one kernel of autograd's own makes of others. */
@@ -97,7 +102,7 @@ static tsr__tensor_id make_gradient(tsr__tape *tape, tsr__program_place place, t
 static tsr__tensor_id add_gradients(tsr__tape *tape, tsr__tensor_id old, tsr__tensor_id more) {
   tsr__tensor_id sum = old;
   assert(tsr__shape_is_same(tsr__tensor_shape(tape, old), tsr__tensor_shape(tape, more)));
-  if (!is_sole(tape, old)) {
+  if (!tsr__tensor_is_sole(tape, old)) {
     tsr__kernel_use use = {.kernel = TSR__KERNEL_ADD, .reads = {old, more}};
     sum = make_gradient(tape, TSR__PLACE_SUM_GRADIENTS, use, tsr__tensor_dtype(tape, old),
                         tsr__layout_like(tsr__tensor_layout(tape, old)));
@@ -232,8 +237,20 @@ static tsr__op_call begin_call(tsr__tape *tape, uint32_t index) {
   return call;
 }
 
+/* What was added to a gradient that was there is passed on already. */
+static void release_joined(tsr__tape *tape, tsr__op_call *call) {
+  for (uint32_t i = 0; i < TSR__OP_INPUTS; i++) {
+    if (!call->reg[SO_FAR(i)]) continue;
+    assert(tape->status || call->reg[SO_FAR(i)] == call->reg[GRAD_IN(i)]);
+    tsr__tensor_release(tape, call->reg[GRAD_IN(i)]);
+    tsr__tensor_release(tape, call->reg[SO_FAR(i)]);
+    call->reg[GRAD_IN(i)] = call->reg[SO_FAR(i)] = 0;
+  }
+}
+
 /* Release the gradients it was given, then what it saved; then pass on its own. */
 static void end_call(tsr__tape *tape, tsr__op_call *call) {
+  release_joined(tape, call);
   for (uint32_t i = 0; i < call->input_count; i++)
     if (call->needs[i])
       call->reg[GRAD_IN(i)] = validate(tape, call->reg[GRAD_IN(i)], call->reg[IN(i)]);

@@ -15,7 +15,7 @@
  *
  * Implementations of one function - attention eager, memory-efficient, flash, chunked - are rows of
  * their own. Types follow from the inputs' types and each step's rule. Rows belong to a rule book:
- * `torch` has what PyTorch's kernels allocate.
+ * `torch` has what PyTorch's kernels allocate, `own` what tessera's allocate, which are fused.
  *
  * Steps name tensors by registers:
  *
@@ -23,6 +23,7 @@
  *   OUT(i)       what forward returns
  *   SAVED(i)     what forward keeps; backward has it until it says otherwise
  *   GRAD_OUT(i)  the gradients that came; GRAD_IN(i): those to hand on
+ *   SO_FAR(i)    the gradient of input i that is there already, after a JOIN
  *   T(i)         temporaries: each must be released by the op that made it
  *
  *   forward of a product     {RUN(MUL), .to = OUT(0), .reads = {IN(0), IN(1)}}, {SAVE(0, IN(0))}, ...
@@ -31,9 +32,22 @@
  *                            {RUN(DROPOUT), .reads = {IN(0)}, .writes = {OUT(0), OUT(1)}}
  *   in place                 {INTO(ADD), .reads = {T(0), T(1)}, .writes = {T(0)}}
  *   part of a tensor         {VIEW(T(1), IN(0)), .view = rows_of_this_turn}
+ *   added to what is there   {JOIN(MM, GRAD_IN(1), IN(1))},
+ *                            {INTO(MM), .reads = {SAVED(0), GRAD_OUT(0), SO_FAR(1)},
+ *                             .writes = {GRAD_IN(1)}}
+ *   in memory that is free   {REUSE(GELU_BACKWARD, GRAD_IN(0), GRAD_OUT(0))},
+ *                            {INTO(GELU_BACKWARD), .reads = {GRAD_OUT(0), SAVED(0)},
+ *                             .writes = {GRAD_IN(0)}}
  *
  * A register that is assigned again releases what it held, after the new tensor is there, as a
  * variable of Python's does. A step whose result is a gradient that nothing needs is omitted.
+ *
+ * JOIN is how weights' gradients need no temporary: if a gradient of the input has arrived - of another
+ * use of it, or of a micro-batch before - and nothing else holds it, GRAD_IN(i) and SO_FAR(i) are that
+ * tensor, the kernel adds to it, and nothing is passed on. Otherwise JOIN is a MAKE, SO_FAR(i) stays
+ * empty, and a kernel whose operand is missing adds to nothing. REUSE likewise takes a tensor's memory
+ * for the result if nothing but this register holds it and it is not kept in another space, which the
+ * kernel must allow (in_place), and is a MAKE otherwise.
  *
  * A gradient has the layout of its tensor: with dimensions nested in the same order (what PyTorch
  * calls the gradient layout contract), so that autograd can view them in the shape of what an input
@@ -68,12 +82,14 @@ typedef enum tsr__op_kind {
   TSR__OP_GELU,
   TSR__OP_GELU_FUSED,
   TSR__OP_SILU,
+  TSR__OP_SILU_GATE, /* own: SiLU of the first, times the second */
   TSR__OP_CAST,
   TSR__OP_SHIFT_LABELS,
   TSR__OP_LOG_SOFTMAX,
   TSR__OP_NLL_LOSS,
-  TSR__OP_CHUNKED_LOSS, /* head and cross-entropy, some tokens at a time */
-  TSR__OP_SCALE,        /* times a number */
+  TSR__OP_CROSS_ENTROPY, /* own: both in one */
+  TSR__OP_CHUNKED_LOSS,  /* head and cross-entropy, some tokens at a time */
+  TSR__OP_SCALE,         /* times a number */
   TSR__OP_MEAN,
   TSR__OP_ARANGE,
   TSR__OP_CHECKPOINT,
@@ -89,9 +105,10 @@ typedef enum tsr__op_kind {
 
 /* What autocast does to an op's inputs. */
 typedef enum tsr__op_autocast {
-  TSR__AUTOCAST_NONE, /* nothing: it works in what it gets */
-  TSR__AUTOCAST_LOW,  /* the 16-bit type */
-  TSR__AUTOCAST_FULL  /* fp32 */
+  TSR__AUTOCAST_NONE,            /* nothing: it works in what it gets */
+  TSR__AUTOCAST_LOW,             /* the 16-bit type */
+  TSR__AUTOCAST_LOW_BUT_WEIGHTS, /* the same, but for parameters, which the kernel rounds */
+  TSR__AUTOCAST_FULL             /* fp32 */
 } tsr__op_autocast;
 
 /* ---- Registers ---- */
@@ -105,7 +122,8 @@ enum {
   TSR__REG_SAVED = TSR__REG_OUT + TSR__OP_OUTPUTS,
   TSR__REG_GRAD_OUT = TSR__REG_SAVED + TSR__OP_SAVED,
   TSR__REG_GRAD_IN = TSR__REG_GRAD_OUT + TSR__OP_OUTPUTS,
-  TSR__REG_T = TSR__REG_GRAD_IN + TSR__OP_INPUTS,
+  TSR__REG_SO_FAR = TSR__REG_GRAD_IN + TSR__OP_INPUTS,
+  TSR__REG_T = TSR__REG_SO_FAR + TSR__OP_INPUTS,
   TSR__REG_COUNT = TSR__REG_T + TSR__OP_TEMPORARIES
 };
 
@@ -130,6 +148,8 @@ typedef enum tsr__op_action {
   TSR__DO_RUN,   /* allocate `to`, if there is one, and run the kernel */
   TSR__DO_MAKE,  /* allocate `to`, which a RUN or INTO writes later; the kernel is for the stack */
   TSR__DO_ONCE,  /* RUN in the first step of training only: what it makes stays */
+  TSR__DO_JOIN,  /* MAKE, or a gradient that is there, for the kernel to add to */
+  TSR__DO_REUSE, /* MAKE, or in the memory of reads[0], if nothing else holds it */
   TSR__DO_INTO,  /* run the kernel on tensors that are there; left out where writes[0] is not */
   TSR__DO_TO,    /* reads[0] in the type that is requested: a cast, or the tensor itself */
   TSR__DO_DENSE, /* reads[0] with its elements in order: a copy, or the tensor itself */
@@ -165,6 +185,7 @@ typedef enum tsr__op_type_rule {
   TSR__TYPE_BOOL,
   TSR__TYPE_ASKED,    /* attributes.dtype */
   TSR__TYPE_WIDE,     /* fp32 under autocast, else as above */
+  TSR__TYPE_LOW,      /* the 16-bit type under autocast, else as above */
   TSR__TYPE_PROMOTED, /* in which the first two operands meet */
 } tsr__op_type_rule;
 
@@ -219,18 +240,31 @@ extern const tsr__op_row tsr__op_checkpoint; /* checkpoint.c */
 extern const tsr__op_row tsr__op_adamw_state, tsr__op_adamw_count, tsr__op_adamw_loop,
     tsr__op_adamw_foreach, tsr__op_adamw_fused, tsr__op_sgd, tsr__op_unscale; /* op_optimizer.c */
 
+/* tessera's own, where they differ: next to those above. */
+extern const tsr__op_row tsr__own_embedding, tsr__own_conv1d, tsr__own_linear,
+    tsr__own_linear_plain;                                       /* op_linear.c */
+extern const tsr__op_row tsr__own_layer_norm, tsr__own_rms_norm; /* op_norm.c */
+extern const tsr__op_row tsr__own_split, tsr__own_rotary;        /* op_heads.c */
+extern const tsr__op_row tsr__own_attention;                     /* op_attention.c */
+extern const tsr__op_row tsr__own_dropout, tsr__own_add, tsr__own_gelu, tsr__own_silu,
+    tsr__own_silu_gate;                                                 /* op_pointwise.c */
+extern const tsr__op_row tsr__own_cross_entropy, tsr__own_chunked_loss; /* op_loss.c */
+extern const tsr__op_row tsr__own_adamw;                                /* op_optimizer.c */
+
 /* A rule book: how one implementation runs each op. A value, so that a program can be built by
- * either's rules: `torch`, what PyTorch's kernels allocate. */
+ * either's rules: `torch`, what PyTorch's kernels allocate, or `own`, what tessera's do. */
 typedef struct tsr__rule_book {
   const char *name;
+  bool is_torch; /* the program around the ops is transformers', too: caches, masks, outputs,
+                  * workspaces */
   /* A gradient that is a view keeps what it is a view of, so that no other is added to it in place:
    * as_view of torch/csrc/autograd/VariableTypeUtils.h notes the base with gradients disabled, too. */
   bool views_keep_bases;
   bool sums_flat; /* kernels can add to gradients that are there, token after token */
-  const tsr__op_row *rows[TSR__OP_KIND_COUNT];
+  const tsr__op_row *rows[TSR__OP_KIND_COUNT]; /* NULL: programs by this book have no such op */
 } tsr__rule_book;
 
-extern const tsr__rule_book tsr__book_torch; /* ops.c */
+extern const tsr__rule_book tsr__book_torch, tsr__book_own; /* ops.c */
 
 const tsr__op_row *tsr__op_row_of(const tsr__rule_book *book, tsr__op_kind kind);
 
@@ -264,6 +298,11 @@ typedef struct tsr__kernel_use {
   bool is_once;
   uint32_t op, draw; /* as tsr__kernel_run has them */
 } tsr__kernel_use;
+
+/* The gradient of a tensor that has arrived so far, if nothing else holds it, or 0: of other uses in
+ * this backward pass or, of a leaf, of passes before. A kernel may add to it in place of handing on
+ * another. Not held. */
+tsr__tensor_id tsr__tape_gradient_so_far(const tsr__tape *tape, tsr__tensor_id tensor);
 
 /* Note a run of tensors that are there. */
 void tsr__tape_run(tsr__tape *tape, const tsr__kernel_use *use);

@@ -160,6 +160,9 @@ static tsr__dtype type_of(const tsr__op_call *call, const tsr__op_step *step) {
   case TSR__TYPE_WIDE:
     if (call->tape->is_autocast) return TSR__DTYPE_F32;
     break;
+  case TSR__TYPE_LOW:
+    if (call->tape->is_autocast) return (tsr__dtype)call->tape->low_dtype;
+    break;
   case TSR__TYPE_LIKE: break;
   }
   return tsr__op_dtype(call, model);
@@ -184,11 +187,15 @@ static tsr__layout layout_of(const tsr__op_call *call, const tsr__op_step *step,
                                                 : tsr__layout_dense(shape);
 }
 
+static tsr__shape shape_of(const tsr__op_call *call, const tsr__op_step *step) {
+  assert(step->shape || model_of(step));
+  return step->shape ? step->shape(call) : tsr__op_shape(call, model_of(step));
+}
+
 /* Allocate the step's result. */
 static tsr__tensor_id make(tsr__op_call *call, const tsr__op_step *step) {
   tsr__kernel kernel = (tsr__kernel)step->kernel;
-  assert(step->shape || model_of(step));
-  tsr__shape shape = step->shape ? step->shape(call) : tsr__op_shape(call, model_of(step));
+  tsr__shape shape = shape_of(call, step);
   tsr__dtype dtype = type_of(call, step);
   tsr__tensor_id tensor = step->action == TSR__DO_ONCE
                               ? tsr__tensor_new_once(call->tape, kernel, dtype, shape)
@@ -225,15 +232,58 @@ static void run(tsr__op_call *call, const tsr__op_step *step) {
   if (step->to) assign(call, step->to, result);
 }
 
+static bool only_makes(const tsr__op_step *step) {
+  return step->action == TSR__DO_MAKE || step->action == TSR__DO_JOIN ||
+         step->action == TSR__DO_REUSE;
+}
+
 static void run_kernel(tsr__op_call *call, const tsr__op_step *step) {
   if (step->action == TSR__DO_INTO && !call->reg[step->writes[0]]) return; /* nothing needs it */
   if (step->node) tsr__op_node(call, step->node);
   if (call->tape->tracer) call->tape->tracer->begin_step(call->tape->tracer, step);
-  if (step->action == TSR__DO_MAKE)
+  if (only_makes(step))
     assign(call, step->to, make(call, step));
   else
     run(call, step);
   if (call->tape->tracer) call->tape->tracer->end_step(call->tape->tracer);
+}
+
+/* Whether a tensor is what the step would make. */
+static bool is_like_made(const tsr__op_call *call, const tsr__op_step *step,
+                         tsr__tensor_id tensor) {
+  return tsr__tensor_dtype(call->tape, tensor) == type_of(call, step) &&
+         tsr__layout_is_same(tsr__tensor_layout(call->tape, tensor),
+                             layout_of(call, step, shape_of(call, step)));
+}
+
+/* The gradient that is there, to add to; else a new one. */
+static void join(tsr__op_call *call, const tsr__op_step *step) {
+  uint32_t input = input_of(step->to);
+  assert(input && !call->reg[step->to]);
+  tsr__tensor_id sum = tsr__tape_gradient_so_far(call->tape, call->reg[input]);
+  if (!sum || !is_like_made(call, step, sum)) {
+    run_kernel(call, step);
+    return;
+  }
+  tsr__tensor_hold(call->tape, sum);
+  tsr__tensor_hold(call->tape, sum);
+  call->reg[step->to] = call->reg[SO_FAR(input - IN(0))] = sum;
+}
+
+/* The memory of a tensor that only its register holds, and that is not kept elsewhere; else a new one. */
+static void reuse(tsr__op_call *call, const tsr__op_step *step) {
+  tsr__tensor_id tensor = call->reg[step->reads[0]];
+  assert(tensor && step->reads[0] >= SAVED(0)); /* inputs and results may be read by others */
+  bool is_here =
+      call->tape->slots.items[tsr__tensor_at(call->tape, tensor)->slot].space == call->tape->space;
+  if (!is_here || !tsr__tensor_is_sole(call->tape, tensor) || !is_like_made(call, step, tensor)) {
+    run_kernel(call, step);
+    return;
+  }
+  tsr__tensor_id made =
+      tsr__tensor_view(call->tape, tensor, tsr__tensor_layout(call->tape, tensor));
+  tsr__gradient_is_view(call->tape, made);
+  assign(call, step->to, made);
 }
 
 static void pass(tsr__op_call *call, const tsr__op_step *step) {
@@ -269,6 +319,8 @@ static void run_step(tsr__op_call *call, const tsr__op_step *step) {
   case TSR__DO_MAKE:
   case TSR__DO_ONCE:
   case TSR__DO_INTO: run_kernel(call, step); break;
+  case TSR__DO_JOIN: join(call, step); break;
+  case TSR__DO_REUSE: reuse(call, step); break;
   case TSR__DO_TO:
     convert(call, step, tsr__op_dtype(call, step->reads[0]) == type_of(call, step));
     break;

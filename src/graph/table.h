@@ -13,6 +13,7 @@
 #define SAVED(i)    (TSR__REG_SAVED + (i))
 #define GRAD_OUT(i) (TSR__REG_GRAD_OUT + (i))
 #define GRAD_IN(i)  (TSR__REG_GRAD_IN + (i))
+#define SO_FAR(i)   (TSR__REG_SO_FAR + (i))
 #define T(i)        (TSR__REG_T + (i))
 
 /* A step is {RUN(MUL), .to = T(0), .reads = {IN(0), SAVED(1)}}. */
@@ -20,6 +21,10 @@
 #define MAKE(name) .action = TSR__DO_MAKE, .kernel = TSR__KERNEL_##name
 #define ONCE(name) .action = TSR__DO_ONCE, .kernel = TSR__KERNEL_##name
 #define INTO(name) .action = TSR__DO_INTO, .kernel = TSR__KERNEL_##name
+#define JOIN(name, reg, model) \
+  .action = TSR__DO_JOIN, .kernel = TSR__KERNEL_##name, .to = (reg), .like = (model)
+#define REUSE(name, reg, of) \
+  .action = TSR__DO_REUSE, .kernel = TSR__KERNEL_##name, .to = (reg), .reads = {of}
 #define CAST(reg, of) \
   .action = TSR__DO_TO, .kernel = TSR__KERNEL_TO_COPY, .to = (reg), .reads = {of}
 #define DENSE(reg, of) \
@@ -50,6 +55,7 @@
 #define BOOL     .type = TSR__TYPE_BOOL
 #define ASKED    .type = TSR__TYPE_ASKED
 #define WIDE     .type = TSR__TYPE_WIDE
+#define LOW      .type = TSR__TYPE_LOW
 #define PROMOTED .type = TSR__TYPE_PROMOTED
 
 /* Of a gradient: the kernel's result in another shape, or transposed. */

@@ -386,7 +386,7 @@ void tsr__tape_autocast_end(tsr__tape *tape) {
 
 void tsr__tape_workspace(tsr__tape *tape) {
   tsr__tensor_id *workspace = &tape->workspace[tape->is_backward];
-  if (*workspace) return;
+  if (*workspace || !tape->book->is_torch) return;
   *workspace = tsr__tensor_new_once(tape, TSR__KERNEL_WORKSPACE, TSR__DTYPE_BOOL,
                                     TSR__SHAPE(TSR__TAPE_WORKSPACE_BYTES));
   tsr__tensor_set_category(tape, *workspace, TSR_CATEGORY_WORKSPACE);

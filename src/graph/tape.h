@@ -139,7 +139,7 @@ typedef tsr__tensor_id tsr__tape_segment_fn(void *program, struct tsr__tape *tap
 typedef struct tsr__op_attributes {
   uint64_t features; /* outputs of a linear; rows of a mask; heads' width of a rotary table */
   uint64_t chunk;    /* query rows, or tokens, at a time */
-  uint64_t repeats;  /* of each head */
+  uint64_t repeats;  /* of each head; of a loss: what its gradient is divided by, 0 = 1 */
   uint64_t window;   /* positions that a row may look back at, itself included; 0: all */
   double factor;     /* of a scale */
   double dropout;    /* the probability that an element is dropped */
@@ -149,6 +149,8 @@ typedef struct tsr__op_attributes {
   bool is_tanh;      /* of a fused GELU: approximated */
   bool is_packed;    /* q, k and v are views of one tensor */
   bool is_autocast;  /* of a checkpoint */
+  bool is_scaled;    /* of a loss: its gradient may be another number than 1 */
+  uint8_t spent;     /* of a sum: 1 + the operand that nothing reads afterwards; 0: none */
   uint32_t draws;    /* of a checkpoint: the tape's count of draws when the segment began */
   tsr__tape_segment_fn *segment; /* of a checkpoint: what to run again, */
   void *program;                 /* for what, */
@@ -283,6 +285,7 @@ typedef struct tsr__tape {
   tsr__homes homes;
   uint8_t space; /* tsr__memory_space: in which kernels run, and new tensors are */
   bool grad_enabled, is_backward;
+  bool is_grouped; /* gradients of micro-batches are made apart, and then added */
   bool is_autocast;
   uint8_t low_dtype; /* of autocast */
   uint64_t flops, recomputed_flops;
@@ -357,6 +360,11 @@ void tsr__tensor_hold(tsr__tape *tape, tsr__tensor_id tensor);
 void tsr__tensor_release(tsr__tape *tape, tsr__tensor_id tensor);
 /* The tensor itself, or what it is a view of. */
 tsr__tensor_id tsr__tensor_root(const tsr__tape *tape, tsr__tensor_id tensor);
+/* Whether the tensor is held once, and its memory by no other tensor. */
+static inline bool tsr__tensor_is_sole(const tsr__tape *tape, tsr__tensor_id tensor) {
+  const tsr__tape_tensor *t = tsr__tensor_at(tape, tensor);
+  return t->holders == 1 && !t->has_base && tape->slots.items[t->slot].tensors == 1;
+}
 /* Set what its memory is for, if that is more specific than what is known. */
 void tsr__tensor_set_category(tsr__tape *tape, tsr__tensor_id tensor, tsr_category category);
 /* Keep its storage in that space between uses. An activation that the program holds at the end of the step, or that is
@@ -376,7 +384,8 @@ tsr__tensor_id tsr__scope_leave(tsr__tape *tape, tsr__tensor_id result);
 /* autocast begins or ends; its cache of weights goes with it. */
 void tsr__tape_autocast_begin(tsr__tape *tape);
 void tsr__tape_autocast_end(tsr__tape *tape);
-/* cuBLAS's workspace of the thread that runs: taken once, where the process has none yet. */
+/* cuBLAS's workspace of the thread that runs: taken once, where the process has none yet, and by the
+ * book `torch`. */
 void tsr__tape_workspace(tsr__tape *tape);
 /* ---- Where the program is, for the tracer. A function without variables is entered and left here;
  * one with variables by tsr__scope_enter and _leave, which call these. ---- */

@@ -20,6 +20,7 @@ typedef enum presence { GONE, THERE, LASTS } presence; /* LASTS: static, or made
 
 typedef struct slot_state {
   uint8_t presence;
+  bool is_gradient; /* backward wrote to it: what forward left there is gone */
   bool is_scratch;  /* a kernel's room: what it holds has no meaning */
   bool is_once;     /* made in the first step only */
   uint32_t writer;  /* the last write since the last read, as a link, or TSR_NONE */
@@ -95,19 +96,12 @@ static void check_operand(validator *v, tsr__tensor_id tensor, const char *what,
            tsr__layout_end(*layout_of(v, tensor)) - 1, elements_of(v, tensor));
 }
 
-static bool is_same_place(const tsr__layout *a, const tsr__layout *b) {
-  bool is_same = tsr__shape_is_same(a->shape, b->shape) && a->offset == b->offset;
-  for (uint32_t i = 0; is_same && i < a->shape.rank; i++)
-    is_same = a->shape.dim[i] == 1 || a->stride[i] == b->stride[i];
-  return is_same;
-}
-
 /* Whether two tensors share an element; `is_same`: all of them, in the same order. */
 static bool overlap(const validator *v, tsr__tensor_id a, tsr__tensor_id b, bool *is_same) {
   const tsr__layout *x = layout_of(v, a), *y = layout_of(v, b);
   *is_same = false;
   if (tsr__tensor_at(v->tape, a)->slot != tsr__tensor_at(v->tape, b)->slot) return false;
-  *is_same = is_same_place(x, y);
+  *is_same = tsr__layout_is_same(*x, *y);
   return *is_same || tsr__coverage_overlap(elements_of(v, a), x, y);
 }
 
@@ -270,11 +264,13 @@ static bool is_among(const validator *v, const tsr__tensor_id *list, uint32_t co
   return false;
 }
 
-/* Backward has an op's inputs and outputs only as far as forward saved them. */
+/* Backward has an op's inputs and outputs only as far as forward saved them; gradients may have taken
+ * their memory. */
 static void check_saved(validator *v, tsr__tensor_id tensor, uint32_t i) {
   if (!v->is_backward || v->run->op == TSR_NONE) return;
   const tsr__op *op = &v->tape->ops.items[v->run->op];
   uint32_t slot = tsr__tensor_at(v->tape, tensor)->slot;
+  if (v->slots[slot].is_gradient) return;
   if ((is_among(v, op->in, op->input_count, slot) ||
        is_among(v, op->out, op->output_count, slot)) &&
       !is_among(v, op->saved, op->saved_count, slot))
@@ -317,6 +313,7 @@ static void write(validator *v, tsr__tensor_id tensor, uint32_t i) {
   uint32_t link = (uint32_t)(v->run - v->tape->runs.items) * TSR__KERNEL_WRITES + i;
   v->links[link] = state->writer;
   state->writer = link;
+  state->is_gradient |= v->is_backward;
   if (state->is_once != v->run->is_once && !state->is_written)
     reject(v, TSR__VIOLATION_ONCE, "what it makes %s the first step, and it %s every step",
            state->is_once ? "stays from" : "goes with",

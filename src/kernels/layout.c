@@ -62,6 +62,13 @@ tsr__layout tsr__layout_rows_first(tsr__shape shape) {
   return shape.rank == 4 ? packed(shape, order) : tsr__layout_dense(shape);
 }
 
+bool tsr__layout_is_same(tsr__layout a, tsr__layout b) {
+  bool is_same = tsr__shape_is_same(a.shape, b.shape) && a.offset == b.offset;
+  for (uint32_t i = 0; is_same && i < a.shape.rank; i++)
+    is_same = a.shape.dim[i] == 1 || a.stride[i] == b.stride[i];
+  return is_same;
+}
+
 bool tsr__layout_is_dense(tsr__layout layout) {
   uint64_t stride = 1;
   for (uint32_t i = layout.shape.rank; i-- > 0;) {

@@ -80,6 +80,8 @@ tsr__layout tsr__layout_like(tsr__layout model);
  * a view of (batch, rows, heads * width). Any other rank: dense. */
 tsr__layout tsr__layout_rows_first(tsr__shape shape);
 bool tsr__layout_is_dense(tsr__layout layout);
+/* Whether both have the same shape and each element in the same place. */
+bool tsr__layout_is_same(tsr__layout a, tsr__layout b);
 /* One more than the largest index into the storage, or 0 of no elements; saturates. */
 uint64_t tsr__layout_end(tsr__layout layout);
 

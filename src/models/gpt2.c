@@ -37,6 +37,14 @@ static void read_config(tsr__config *config, tsr_model *model) {
 
 /* ---- parameters ---- */
 
+/* The causal mask as a table, and the number that it masks with. */
+static void declare_causal(tsr__program *p, tsr__model_layer *layer) {
+  uint64_t positions = p->model->positions;
+  layer->causal = tsr__tensor_declare(p->tape, TSR__DTYPE_BOOL, TSR__SHAPE(positions, positions),
+                                      TSR_CATEGORY_BUFFER);
+  (void)tsr__tensor_declare(p->tape, TSR__DTYPE_F32, TSR__SCALAR, TSR_CATEGORY_BUFFER);
+}
+
 static void declare(tsr__program *p) {
   const tsr_model *m = p->model;
   p->embedding = tsr__program_parameter(p, TSR__SHAPE(m->vocabulary, m->width));
@@ -46,10 +54,7 @@ static void declare(tsr__program *p) {
     layer->norm_1 = tsr__program_declare_norm(p, TSR__PLACE_NORM_1, true);
     layer->qkv = tsr__program_declare_conv1d(p, TSR__PLACE_QKV, m->width, 3 * m->width);
     layer->out = tsr__program_declare_conv1d(p, TSR__PLACE_OUT, m->width, m->width);
-    /* The causal mask as a table, and the number that it masks with. */
-    layer->causal = tsr__tensor_declare(
-        p->tape, TSR__DTYPE_BOOL, TSR__SHAPE(m->positions, m->positions), TSR_CATEGORY_BUFFER);
-    (void)tsr__tensor_declare(p->tape, TSR__DTYPE_F32, TSR__SCALAR, TSR_CATEGORY_BUFFER);
+    if (!p->is_own) declare_causal(p, layer);
     layer->norm_2 = tsr__program_declare_norm(p, TSR__PLACE_NORM_2, true);
     layer->up = tsr__program_declare_conv1d(p, TSR__PLACE_UP, m->width, m->inner);
     layer->down = tsr__program_declare_conv1d(p, TSR__PLACE_DOWN, m->inner, m->width);
@@ -131,25 +136,35 @@ static tsr__tensor_id block(tsr__program *p, uint32_t index, tsr__tensor_id hidd
   tsr__scope_enter(t, TSR__PLACE_BLOCK);
   tsr__tensor_id normal = tsr__program_norm(p, &layer->norm_1, hidden);
   tsr__tensor_id attended = attention(p, layer, normal);
-  tsr__tensor_id residual = TSR__OP_APPLY(t, TSR__OP_ADD, attended, hidden);
+  tsr__tensor_id residual = tsr__program_add(p, attended, hidden, 1);
   tsr__scope_unbind(t, normal);
   normal = tsr__program_norm(p, &layer->norm_2, residual);
   tsr__tensor_id fed = mlp(p, layer, normal);
-  tsr__tensor_id result = TSR__OP_APPLY(t, TSR__OP_ADD, residual, fed);
+  tsr__tensor_id result = tsr__program_add(p, residual, fed, 2);
   tsr__scope_unbind(t, normal);
   return tsr__scope_leave(t, result);
 }
 
 /* ---- the model ---- */
 
+/* Positions of one sequence; by tessera's own book those of each token, so that gradients of positions are
+ * added up in the order of tokens, whatever the batch. */
+static tsr__tensor_id place_ids(tsr__program *p) {
+  tsr__tape *t = p->tape;
+  if (!p->is_own || t->status) return p->position_ids;
+  tsr__layout layout = tsr__layout_broadcast(tsr__tensor_layout(t, p->position_ids),
+                                             TSR__SHAPE(p->batch, p->sequence));
+  return tsr__scope_bind(t, tsr__tensor_view(t, p->position_ids, layout));
+}
+
 static tsr__tensor_id body(tsr__program *p, tsr__tensor_id ids) {
   tsr__tape *t = p->tape;
   tsr__scope_enter(t, TSR__PLACE_BODY);
   tsr__tensor_id words = tsr__program_embedding(p, TSR__PLACE_TOKEN_EMBEDDING, p->embedding, ids);
   tsr__program_positions(p);
-  tsr__tensor_id positions = tsr__program_embedding(p, TSR__PLACE_POSITION_EMBEDDING,
-                                                    p->position_embedding, p->position_ids);
-  tsr__tensor_id sum = TSR__OP_APPLY(t, TSR__OP_ADD, words, positions);
+  tsr__tensor_id positions =
+      tsr__program_embedding(p, TSR__PLACE_POSITION_EMBEDDING, p->position_embedding, place_ids(p));
+  tsr__tensor_id sum = tsr__program_add(p, words, positions, 1);
   tsr__program_mask(p);
   tsr__tensor_id hidden = dropout(p, sum, p->model->embedding_dropout);
   tsr__scope_unbind(t, sum);

@@ -155,6 +155,20 @@ static tsr__tensor_id mlp(tsr__program *p, const tsr__model_layer *layer, tsr__t
   return tsr__scope_leave(t, down);
 }
 
+/* The same in one op, which needs gate and up at once. */
+static tsr__tensor_id fused_mlp(tsr__program *p, const tsr__model_layer *layer, tsr__tensor_id x) {
+  tsr__tape *t = p->tape;
+  tsr__scope_enter(t, TSR__PLACE_MLP);
+  tsr__tensor_id gate = tsr__program_linear(p, &layer->gate, x);
+  tsr__tensor_id up = tsr__program_linear(p, &layer->up, x);
+  tsr__tensor_id product = TSR__OP_APPLY(t, TSR__OP_SILU_GATE, gate, up);
+  tsr__scope_unbind(t, gate);
+  tsr__scope_unbind(t, up);
+  tsr__tensor_id down = tsr__program_linear(p, &layer->down, product);
+  tsr__scope_unbind(t, product);
+  return tsr__scope_leave(t, down);
+}
+
 static tsr__tensor_id block(tsr__program *p, uint32_t index, tsr__tensor_id hidden) {
   tsr__tape *t = p->tape;
   const tsr__model_layer *layer = &p->layers[index];
@@ -163,12 +177,12 @@ static tsr__tensor_id block(tsr__program *p, uint32_t index, tsr__tensor_id hidd
   tsr__tensor_id normal = tsr__program_norm(p, &layer->norm_1, hidden);
   tsr__tensor_id attended = attention(p, layer, normal);
   tsr__scope_unbind(t, normal);
-  tsr__tensor_id residual = TSR__OP_APPLY(t, TSR__OP_ADD, hidden, attended);
+  tsr__tensor_id residual = tsr__program_add(p, hidden, attended, 2);
   tsr__scope_unbind(t, attended);
   normal = tsr__program_norm(p, &layer->norm_2, residual);
-  tsr__tensor_id fed = mlp(p, layer, normal);
+  tsr__tensor_id fed = p->is_own ? fused_mlp(p, layer, normal) : mlp(p, layer, normal);
   tsr__scope_unbind(t, normal);
-  tsr__tensor_id result = TSR__OP_APPLY(t, TSR__OP_ADD, residual, fed);
+  tsr__tensor_id result = tsr__program_add(p, residual, fed, 2);
   return tsr__scope_leave(t, result);
 }
 

@@ -25,13 +25,13 @@ static tsr__tensor_id make_state(tsr__tape *t, tsr__program_place place, tsr__op
 
 static void init_group(tsr__program *p) {
   tsr__tape *t = p->tape;
-  bool is_fused = p->options->optimizer == TSR_OPTIMIZER_ADAMW_FUSED;
+  bool counts = p->options->optimizer == TSR_OPTIMIZER_ADAMW_FUSED && !p->is_own;
   tsr__scope_enter(t, TSR__PLACE_ADAMW_STATE);
   for (size_t i = 0; i < t->parameters.count && !t->status; i++) {
     tsr__tensor_id parameter = t->parameters.items[i];
     tsr__optimizer_state state = {0};
     if (has_grad(t, i)) {
-      if (is_fused)
+      if (counts)
         state.count = make_state(t, TSR__PLACE_STATE_COUNT, TSR__OP_ADAMW_COUNT, parameter);
       state.first = make_state(t, TSR__PLACE_STATE_FIRST, TSR__OP_ADAMW_STATE, parameter);
       state.second = make_state(t, TSR__PLACE_STATE_SECOND, TSR__OP_ADAMW_STATE, parameter);

@@ -93,6 +93,12 @@ tsr__tensor_id tsr__program_norm(tsr__program *p, const tsr__model_norm *norm, t
                     : tsr__op_apply(t, TSR__OP_RMS_NORM, &attributes, inputs, 2, NULL));
 }
 
+tsr__tensor_id tsr__program_add(tsr__program *p, tsr__tensor_id a, tsr__tensor_id b,
+                                uint8_t spent) {
+  tsr__op_attributes attributes = {.spent = spent};
+  return tsr__op_apply(p->tape, TSR__OP_ADD, &attributes, (tsr__tensor_id[]){a, b}, 2, NULL);
+}
+
 tsr__tensor_id tsr__program_embedding(tsr__program *p, tsr__program_place place,
                                       tsr__tensor_id weight, tsr__tensor_id ids) {
   tsr__scope_enter(p->tape, place);
@@ -156,7 +162,7 @@ static tsr__tensor_id attention_segment(void *context, tsr__tape *t, uint32_t in
                                         const tsr__tensor_id *inputs) {
   tsr__program *p = context;
   const tsr_model *m = p->model;
-  tsr__op_attributes attributes = {.chunk = p->options->attention_chunk,
+  tsr__op_attributes attributes = {.chunk = p->query_rows,
                                    .dropout = m->attention_dropout,
                                    .window = m->window,
                                    .is_packed = index != 0};
@@ -283,9 +289,29 @@ static tsr__tensor_id full_loss(tsr__program *p, tsr__tensor_id logits) {
   return tsr__scope_leave(t, tsr__scope_leave(t, loss));
 }
 
+/* What a loss of tessera's own book needs to know. */
+static tsr__op_attributes loss_attributes(const tsr__program *p) {
+  return (tsr__op_attributes){.chunk = p->options->loss_chunk,
+                              .repeats = p->divides_loss ? p->accumulate : 1,
+                              .is_scaled = p->loss_scale || !p->divides_loss};
+}
+
+/* The same in one op, of the logits as they are. */
+static tsr__tensor_id fused_loss(tsr__program *p, tsr__tensor_id logits) {
+  tsr__tape *t = p->tape;
+  tsr__shape flat = TSR__SHAPE(p->batch * p->sequence, p->model->vocabulary);
+  tsr__op_attributes attributes = loss_attributes(p);
+  tsr__scope_enter(t, TSR__PLACE_LOSS);
+  tsr__tensor_id labels = shift_labels(p);
+  tsr__tensor_id rows = tsr__scope_bind(t, tsr__tensor_reshape(t, logits, flat));
+  tsr__tensor_id loss = tsr__op_apply(t, TSR__OP_CROSS_ENTROPY, &attributes,
+                                      (tsr__tensor_id[]){rows, labels}, 2, NULL);
+  return tsr__scope_leave(t, loss);
+}
+
 static tsr__tensor_id chunked_loss(tsr__program *p, tsr__tensor_id hidden) {
   tsr__tape *t = p->tape;
-  tsr__op_attributes attributes = {.chunk = p->options->loss_chunk};
+  tsr__op_attributes attributes = loss_attributes(p);
   tsr__shape flat = TSR__SHAPE(p->batch * p->sequence, p->model->width);
   tsr__scope_enter(t, TSR__PLACE_CHUNKED_LOSS);
   tsr__tensor_id labels = shift_labels(p);
@@ -293,6 +319,12 @@ static tsr__tensor_id chunked_loss(tsr__program *p, tsr__tensor_id hidden) {
   tsr__tensor_id loss = tsr__op_apply(t, TSR__OP_CHUNKED_LOSS, &attributes,
                                       (tsr__tensor_id[]){rows, p->head.weight, labels}, 3, NULL);
   return tsr__scope_leave(t, loss);
+}
+
+/* transformers' outputs have the logits. So that tessera's own loss can put their gradient in their place, its
+ * programs hold them only where a mistake to be shown needs them. */
+static bool holds_logits(const tsr__program *p) {
+  return !p->is_own || p->options->leak != TSR_LEAK_NONE;
 }
 
 /* Body, head and loss; the loss is bound to the calling function. */
@@ -305,8 +337,8 @@ static tsr__tensor_id call_model(tsr__program *p) {
     loss = chunked_loss(p, hidden);
   } else {
     p->logits = tsr__program_linear(p, &p->head, hidden);
-    output(p, p->logits);
-    loss = full_loss(p, p->logits);
+    if (holds_logits(p)) output(p, p->logits);
+    loss = p->is_own ? fused_loss(p, p->logits) : full_loss(p, p->logits);
   }
   return tsr__scope_leave(t, loss);
 }
@@ -451,7 +483,8 @@ static void backward(tsr__program *p) {
   tsr__tape *t = p->tape;
   tsr__tensor_id root = p->loss_sum ? p->loss_sum : p->loss, scaled = p->loss_sum;
   tsr__tape_begin(t, TSR__TAPE_PHASE_BACKWARD);
-  if (p->accumulate > 1 && !p->loss_sum) root = scaled = scale(t, root, 1 / (double)p->accumulate);
+  if (p->accumulate > 1 && !p->loss_sum && !p->divides_loss)
+    root = scaled = scale(t, root, 1 / (double)p->accumulate);
   if (p->loss_scale) root = TSR__OP_APPLY(t, TSR__OP_SCALE, root, p->loss_scale);
   tsr__trace_enter(t, TSR__PLACE_BACKWARD);
   tsr__trace_enter(t, TSR__PLACE_BACKWARD_SEED);

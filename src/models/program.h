@@ -52,6 +52,9 @@ typedef struct tsr__program {
   /* Choices, resolved. */
   tsr__dtype dtype; /* of parameters */
   bool is_autocast;
+  bool is_own;             /* by tessera's own rule book, with what that makes possible */
+  bool divides_loss;       /* the loss divides its gradient by the micro-batches */
+  uint64_t query_rows;     /* of chunked attention */
   bool uses_cache;         /* keys and values go through a cache, which the outputs hold */
   bool is_eager;           /* attention written out */
   tsr__op_kind attention;  /* the op that attends */
@@ -139,6 +142,10 @@ tsr__tensor_id tsr__program_linear(tsr__program *program, const tsr__model_linea
 /* The layer or RMS norm of x: LAYER_NORM for one with a bias. */
 tsr__tensor_id tsr__program_norm(tsr__program *program, const tsr__model_norm *norm,
                                  tsr__tensor_id x);
+/* a + b. Nothing reads operand `spent`, counted from 1, afterwards (0: both are read), so that the sum may
+ * take its memory. */
+tsr__tensor_id tsr__program_add(tsr__program *program, tsr__tensor_id a, tsr__tensor_id b,
+                                uint8_t spent);
 /* Rows of a table. */
 tsr__tensor_id tsr__program_embedding(tsr__program *program, tsr__program_place place,
                                       tsr__tensor_id weight, tsr__tensor_id ids);

@@ -32,6 +32,7 @@ typedef struct tsr__run_options {
   bool non_reentrant;             /* checkpoints */
   const tsr_block_choice *blocks; /* block_count of them; borrowed */
   size_t block_count;
+  tsr_simulate_book book; /* whose ops run: PyTorch's by default */
 } tsr__run_options;
 
 #endif

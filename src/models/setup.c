@@ -94,11 +94,26 @@ static int choose_spaces(tsr__program *p, tsr_error *error) {
   return 0;
 }
 
+/* tessera's own: flash, or chunked, of which eager is one chunk. No kernel needs a mask, or as many
+ * heads of keys as of queries. */
+static void choose_own_attention(tsr__program *p) {
+  tsr_simulate_attention attention = p->options->attention;
+  p->attention = TSR__OP_ATTENTION_FLASH;
+  if (attention == TSR_ATTENTION_CHUNKED || attention == TSR_ATTENTION_EAGER)
+    p->attention = TSR__OP_ATTENTION_CHUNKED;
+  if (attention == TSR_ATTENTION_EAGER) p->query_rows = p->sequence;
+}
+
 /* Which kernel attends, whether a mask is made for it, and whether heads are copied for it:
  * transformers/integrations/sdpa_attention.py, masking_utils.py and, in PyTorch,
  * aten/src/ATen/native/transformers/cuda/sdp_utils.cpp. */
 static int choose_attention(tsr__program *p, tsr_error *error) {
   const tsr__run_options *o = p->options;
+  p->query_rows = o->attention_chunk;
+  if (p->is_own) {
+    choose_own_attention(p);
+    return 0;
+  }
   const tsr_model *m = p->model;
   bool is_half = p->is_autocast || p->dtype != TSR__DTYPE_F32, is_grouped = m->kv_heads != m->heads;
   bool is_windowed = m->window && p->sequence >= m->window;
@@ -227,9 +242,9 @@ static int choose_plan(tsr__program *p, const tsr__plan *plan, tsr_error *error)
     int status = plan_blocks(p, error);
     if (status) return status;
   }
-  p->uses_cache =
-      p->model->uses_cache && !p->options->no_kv_cache && !tsr__program_recomputes_blocks(p);
-  p->has_attention_mask = p->options->no_kv_cache;
+  p->uses_cache = p->model->uses_cache && !p->options->no_kv_cache && !p->is_own &&
+                  !tsr__program_recomputes_blocks(p);
+  p->has_attention_mask = p->options->no_kv_cache && !p->is_own;
   if (p->model->module_count && tsr__plan_has(&p->plan, TSR__PLAN_RECOMPUTE_RUN))
     return REFUSE(
         TSR_ERROR_UNSUPPORTED,
@@ -238,7 +253,7 @@ static int choose_plan(tsr__program *p, const tsr__plan *plan, tsr_error *error)
 }
 
 static void declare_workspaces(tsr__program *p) {
-  for (size_t i = 0; i < 2 && !p->options->fresh_process; i++)
+  for (size_t i = 0; i < 2 && !p->options->fresh_process && !p->is_own; i++)
     p->tape->workspace[i] = tsr__tensor_declare(
         p->tape, TSR__DTYPE_BOOL, TSR__SHAPE(TSR__TAPE_WORKSPACE_BYTES), TSR_CATEGORY_WORKSPACE);
 }
@@ -301,6 +316,10 @@ int tsr__program_init(tsr__program *p, const tsr_model *model, const tsr__run_op
   int status = split_batch(p, error);
   if (status) return status;
   p->family = tsr__model_class_row_of(model->class)->family;
+  tape->book = options->book == TSR_BOOK_OWN ? &tsr__book_own : &tsr__book_torch;
+  p->is_own = !tape->book->is_torch;
+  p->divides_loss = p->is_own && !model->module_count && !options->backward_once;
+  tape->is_grouped = options->accumulation == TSR_ACCUMULATION_GROUPED;
   status = check_sizes(p, error);
   choose_types(p);
   if (status == 0) status = choose_spaces(p, error);

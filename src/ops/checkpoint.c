@@ -63,6 +63,18 @@ static void run_within(tsr__tape *tape, tsr__tensor_id root, tsr__tensor_id grad
   tsr__trace_leave(tape);
 }
 
+/* The gradient that was given, for the pass within. Python goes on to hold it, so that nothing is added to
+ * it in place; tessera's own rules let it go, so that sums are made in the same way with and without a
+ * checkpoint, and have the same bits. */
+static tsr__tensor_id take_gradient(tsr__op_call *call) {
+  tsr__tensor_id grad = call->reg[GRAD_OUT(0)];
+  if (call->tape->book->is_torch)
+    tsr__tensor_hold(call->tape, grad);
+  else
+    call->reg[GRAD_OUT(0)] = 0;
+  return grad;
+}
+
 static void backward(tsr__op_call *call) {
   tsr__tape *tape = call->tape;
   tsr__tensor_id inputs[TSR__OP_INPUTS] = {0};
@@ -70,8 +82,7 @@ static void backward(tsr__op_call *call) {
   for (uint32_t i = 0; i < call->input_count; i++)
     inputs[i] = tsr__scope_bind(tape, tsr__tensor_detach(tape, call->reg[IN(i)], call->needs[i]));
   tsr__tensor_id result = recompute(call, inputs);
-  tsr__tensor_hold(tape, call->reg[GRAD_OUT(0)]);
-  run_within(tape, result, call->reg[GRAD_OUT(0)]);
+  run_within(tape, result, take_gradient(call));
   for (uint32_t i = 0; i < call->input_count; i++) {
     if (!inputs[i] || tape->status) continue;
     call->reg[GRAD_IN(i)] = tsr__tensor_at(tape, inputs[i])->grad;

@@ -288,3 +288,65 @@ static const tsr__op_step causal_mask_forward[] = {
      .when = is_additive},
     {.action = TSR__DO_END}};
 const tsr__op_row tsr__op_causal_mask = {.name = "causal mask", .forward = causal_mask_forward};
+
+/* ---- tessera's own ---- */
+
+/* Whether the gradients of the parts are where the parts themselves would be, in one tensor. */
+static bool are_parts(const tsr__op_call *call) {
+  for (uint32_t i = 0; i < 3; i++) {
+    if (!call->reg[GRAD_OUT(i)]) return false;
+    tsr__layout part = tsr__op_layout(call, GRAD_OUT(i)), first = tsr__op_layout(call, GRAD_OUT(0));
+    uint64_t size = part.shape.dim[part.shape.rank - 1];
+    first.offset += i * size;
+    if (!tsr__layout_is_same(part, first) || part.shape.rank != 3 || part.stride[2] != 1 ||
+        part.stride[1] != 3 * size ||
+        tsr__tensor_at(call->tape, call->reg[GRAD_OUT(i)])->slot !=
+            tsr__tensor_at(call->tape, call->reg[GRAD_OUT(0)])->slot)
+      return false;
+  }
+  return true;
+}
+static bool are_apart(const tsr__op_call *call) {
+  return !are_parts(call);
+}
+static tsr__layout whole(const tsr__op_call *call, tsr__layout layout) {
+  assert(layout.shape.rank == 3 && 3 * layout.shape.dim[2] == tsr__op_shape(call, IN(0)).dim[2]);
+  layout.shape.dim[2] *= 3;
+  return layout;
+}
+
+static const tsr__op_step own_split_backward[] = {
+    {VIEW(GRAD_IN(0), GRAD_OUT(0), whole), .when = are_parts},
+    {RUN(CAT), .to = GRAD_IN(0), .reads = {GRAD_OUT(0), GRAD_OUT(1), GRAD_OUT(2)},
+     .scalars = {NUMBER(-1)}, .like = IN(0), .when = are_apart},
+    {.action = TSR__DO_END}};
+const tsr__op_row tsr__own_split = {.name = "split",
+                                    .node = "SplitBackward",
+                                    .forward = split_forward,
+                                    .backward = own_split_backward};
+
+/* q and k are turned where they are: they are results of projections, which do not need them in
+ * backward. Their gradients are turned back likewise. */
+static tsr__layout itself(const tsr__op_call *call, tsr__layout layout) {
+  (void)call;
+  return layout;
+}
+
+static const tsr__op_step own_rotary_forward[] = {
+    {VIEW(OUT(0), IN(0), itself)},
+    {VIEW(OUT(1), IN(1), itself)},
+    {INTO(ROTATE), .reads = {IN(0), IN(1), IN(2), IN(3)}, .writes = {OUT(0), OUT(1)},
+     .scalars = {NUMBER(1)}},
+    {SAVE(0, IN(2))},
+    {SAVE(1, IN(3))},
+    {.action = TSR__DO_END}};
+static const tsr__op_step own_rotary_backward[] = {
+    {REUSE(ROTATE, GRAD_IN(0), GRAD_OUT(0))},
+    {REUSE(ROTATE, GRAD_IN(1), GRAD_OUT(1))},
+    {INTO(ROTATE), .reads = {GRAD_OUT(0), GRAD_OUT(1), COSINE, SINE},
+     .writes = {GRAD_IN(0), GRAD_IN(1)}, .scalars = {NUMBER(-1)}},
+    {.action = TSR__DO_END}};
+const tsr__op_row tsr__own_rotary = {.name = "rotary embedding",
+                                     .node = "RotaryBackward",
+                                     .forward = own_rotary_forward,
+                                     .backward = own_rotary_backward};

@@ -121,3 +121,76 @@ const tsr__op_row tsr__op_linear_plain = {.name = "linear without bias",
                                           .autocast = TSR__AUTOCAST_LOW,
                                           .forward = linear_plain_forward,
                                           .backward = linear_plain_backward};
+
+/* ---- tessera's own ----
+ *
+ * Gradients are added to those that are there: a weight's, of micro-batches before or of a head that
+ * shares it, and an input's, of other products with it. Under autocast weights stay as they are; the
+ * product rounds them as it reads them. */
+
+static uint64_t rows_of_table(const tsr__op_call *call) {
+  assert(tsr__op_shape(call, IN(0)).rank == 2);
+  return tsr__op_shape(call, IN(0)).dim[0];
+}
+static tsr__shape firsts(const tsr__op_call *call) {
+  return TSR__SHAPE(rows_of_table(call));
+}
+
+static const tsr__op_step own_embedding_backward[] = {
+    {MAKE(EMBEDDING_ADD), .to = T(0), .like = SAVED(0), I64, .shape = indices},
+    {MAKE(EMBEDDING_ADD), .to = T(1), .like = SAVED(0), I64, .shape = firsts},
+    {JOIN(EMBEDDING_ADD, GRAD_IN(0), IN(0))},
+    {INTO(EMBEDDING_ADD), .reads = {GRAD_OUT(0), SAVED(0), SO_FAR(0)}, .writes = {GRAD_IN(0)},
+     .scratch = {T(0), T(1)}, .done = {T(1), T(0)}},
+    {.action = TSR__DO_END}};
+const tsr__op_row tsr__own_embedding = {.name = "embedding",
+                                        .node = "EmbeddingBackward",
+                                        .forward = embedding_forward,
+                                        .backward = own_embedding_backward};
+
+#define BIAS_BACK                                                          \
+  {JOIN(SUM, GRAD_IN(0), IN(0))}, {                                        \
+    INTO(SUM), .reads = {GRAD_OUT(0), SO_FAR(0)}, .writes = { GRAD_IN(0) } \
+  }
+
+static const tsr__op_step own_conv1d_backward[] = {
+    {JOIN(MM, GRAD_IN(1), IN(1))},
+    {INTO(MM), .reads = {GRAD_OUT(0), SAVED(1), SO_FAR(1)}, SECOND_TRANSPOSED,
+     .writes = {GRAD_IN(1)}},
+    {JOIN(MM, GRAD_IN(2), IN(2))},
+    {INTO(MM), .reads = {SAVED(0), GRAD_OUT(0), SO_FAR(2)}, FIRST_TRANSPOSED,
+     .writes = {GRAD_IN(2)}},
+    BIAS_BACK,
+    {.action = TSR__DO_END}};
+const tsr__op_row tsr__own_conv1d = {.name = "linear",
+                                     .node = "LinearBackward",
+                                     .autocast = TSR__AUTOCAST_LOW_BUT_WEIGHTS,
+                                     .forward = conv1d_forward,
+                                     .backward = own_conv1d_backward};
+
+static const tsr__op_step own_linear_backward[] = {
+    {JOIN(MM, GRAD_IN(1), IN(1))},
+    {INTO(MM), .reads = {GRAD_OUT(0), SAVED(1), SO_FAR(1)}, .writes = {GRAD_IN(1)}},
+    {JOIN(MM, GRAD_IN(2), IN(2))},
+    {INTO(MM), .reads = {GRAD_OUT(0), SAVED(0), SO_FAR(2)}, FIRST_TRANSPOSED,
+     .writes = {GRAD_IN(2)}},
+    BIAS_BACK,
+    {.action = TSR__DO_END}};
+const tsr__op_row tsr__own_linear = {.name = "linear",
+                                     .node = "LinearBackward",
+                                     .autocast = TSR__AUTOCAST_LOW_BUT_WEIGHTS,
+                                     .forward = linear_forward,
+                                     .backward = own_linear_backward};
+
+static const tsr__op_step own_linear_plain_backward[] = {
+    {JOIN(MM, GRAD_IN(0), IN(0))},
+    {INTO(MM), .reads = {GRAD_OUT(0), SAVED(1), SO_FAR(0)}, .writes = {GRAD_IN(0)}},
+    {JOIN(MM, GRAD_IN(1), IN(1))},
+    {INTO(MM), .reads = {GRAD_OUT(0), SAVED(0), SO_FAR(1)}, FIRST_TRANSPOSED,
+     .writes = {GRAD_IN(1)}},
+    {.action = TSR__DO_END}};
+const tsr__op_row tsr__own_linear_plain = {.name = "linear without bias",
+                                           .node = "LinearBackward",
+                                           .autocast = TSR__AUTOCAST_LOW_BUT_WEIGHTS,
+                                           .forward = linear_plain_forward,
+                                           .backward = own_linear_plain_backward};

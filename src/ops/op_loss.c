@@ -157,3 +157,86 @@ const tsr__op_row tsr__op_chunked_loss = {.name = "chunked loss",
                                           .autocast = TSR__AUTOCAST_LOW,
                                           .forward = chunked_loss_forward,
                                           .backward = chunked_loss_backward};
+
+/* ---- tessera's own: logits, labels; `repeats` micro-batches share the step ----
+ *
+ * The whole loss keeps logits and log-sum-exps, and its gradient takes the logits' place. Gradients are
+ * divided by labels times micro-batches at once: a batch and its micro-batches have the same factor. */
+
+static double parts(const tsr__op_call *call) {
+  return call->attributes->repeats ? (double)call->attributes->repeats : 1;
+}
+
+static tsr__shape logit_rows(const tsr__op_call *call) {
+  tsr__shape shape = tsr__op_shape(call, IN(0));
+  assert(shape.rank == 2);
+  shape.dim[shape.rank - 1] = 1;
+  return shape;
+}
+
+static const tsr__op_step own_cross_entropy_forward[] = {
+    {MAKE(LOSS), .to = OUT(0), .like = IN(0), F32, .shape = scalar},
+    {MAKE(LOSS), .to = OUT(1), .like = IN(0), F32, .shape = logit_rows}, /* log-sum-exps */
+    {MAKE(LOSS), .to = OUT(2), .like = IN(0), F32, .shape = scalar},     /* labels that count */
+    {RUN(LOSS), .reads = {IN(0), IN(1)}, .writes = {OUT(0), OUT(1), OUT(2)},
+     .scalars = {NUMBER(IGNORED)}},
+    {SAVE(0, IN(0))},
+    {SAVE(1, IN(1))},
+    {SAVE(2, OUT(1))},
+    {SAVE(3, OUT(2))},
+    {.action = TSR__DO_END}};
+static const tsr__op_step own_cross_entropy_backward[] = {
+    {REUSE(LOSS_BACKWARD, GRAD_IN(0), SAVED(0))},
+    {INTO(LOSS_BACKWARD), .reads = {SAVED(0), SAVED(1), SAVED(2), SAVED(3), GRAD_OUT(0)},
+     .writes = {GRAD_IN(0)}, .scalars = {NUMBER(IGNORED), RULE(parts)}},
+    {.action = TSR__DO_END}};
+const tsr__op_row tsr__own_cross_entropy = {.name = "cross-entropy",
+                                            .node = "CrossEntropyBackward",
+                                            .forward = own_cross_entropy_forward,
+                                            .backward = own_cross_entropy_backward};
+
+static bool is_first_chunk(const tsr__op_call *call) {
+  return call->turn == 0;
+}
+static bool is_later_chunk(const tsr__op_call *call) {
+  return call->turn > 0;
+}
+static bool is_scaled(const tsr__op_call *call) {
+  return call->attributes->is_scaled;
+}
+
+/* As above, with the gradient in the logits' place. */
+static const tsr__op_step own_chunked_loss_forward[] = {
+    {MAKE(EMPTY_LIKE), .to = HIDDEN_GRADIENT, .like = IN(0), .when = is_recorded},
+    {MAKE(EMPTY_LIKE), .to = WEIGHT_GRADIENT, .like = IN(1), .when = is_recorded},
+    {RUN(ZEROS), .to = OUT(0), .like = IN(0), F32, .shape = scalar},
+    {LOOP(chunks)},
+    {VIEW(HIDDEN_CHUNK, IN(0), chunk_tokens)},
+    {VIEW(LABELS_CHUNK, IN(2), chunk_labels)},
+    {RUN(MM), .to = T(2), .reads = {HIDDEN_CHUNK, IN(1)}, SECOND_TRANSPOSED, .shape = logits},
+    {INTO(CROSS_ENTROPY), .reads = {T(2), LABELS_CHUNK, IN(2), OUT(0)}, .writes = {T(2), OUT(0)},
+     .scalars = {NUMBER(IGNORED), RULE(parts)}},
+    {VIEW(GRADIENT_CHUNK, HIDDEN_GRADIENT, chunk_tokens), .when = is_recorded},
+    {INTO(MM), .reads = {T(2), IN(1)}, .writes = {GRADIENT_CHUNK}},
+    {INTO(MM), .reads = {T(2), HIDDEN_CHUNK}, FIRST_TRANSPOSED, .writes = {WEIGHT_GRADIENT},
+     .when = is_first_chunk},
+    {INTO(MM), .reads = {T(2), HIDDEN_CHUNK, WEIGHT_GRADIENT}, FIRST_TRANSPOSED,
+     .writes = {WEIGHT_GRADIENT}, .when = is_later_chunk},
+    {FREE(T(2), GRADIENT_CHUNK, LABELS_CHUNK, HIDDEN_CHUNK)},
+    {AGAIN},
+    {SAVE(0, HIDDEN_GRADIENT)},
+    {SAVE(1, WEIGHT_GRADIENT)},
+    {FREE(HIDDEN_GRADIENT, WEIGHT_GRADIENT)},
+    {.action = TSR__DO_END}};
+/* A weight's gradient is large: it is only scaled if it has to be. */
+static const tsr__op_step own_chunked_loss_backward[] = {
+    {INTO(MUL), .reads = {SAVED(0), GRAD_OUT(0)}, .writes = {SAVED(0)}},
+    {INTO(MUL), .reads = {SAVED(1), GRAD_OUT(0)}, .writes = {SAVED(1)}, .when = is_scaled},
+    {PASS(GRAD_IN(0), SAVED(0))},
+    {PASS(GRAD_IN(1), SAVED(1))},
+    {.action = TSR__DO_END}};
+const tsr__op_row tsr__own_chunked_loss = {.name = "chunked loss",
+                                           .node = "ChunkedLossBackward",
+                                           .autocast = TSR__AUTOCAST_LOW_BUT_WEIGHTS,
+                                           .forward = own_chunked_loss_forward,
+                                           .backward = own_chunked_loss_backward};

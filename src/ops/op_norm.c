@@ -112,3 +112,51 @@ const tsr__op_row tsr__op_rms_norm = {.name = "RMS norm",
                                       .node = "MulBackward0",
                                       .forward = rms_norm_forward,
                                       .backward = rms_norm_backward};
+
+/* ---- tessera's own: one kernel each way, whose result is what a product needs under autocast ---- */
+
+static const tsr__op_step own_layer_norm_forward[] = {
+    {MAKE(LAYER_NORM), .to = OUT(0), .like = IN(0), LOW},
+    {MAKE(LAYER_NORM), .to = OUT(1), .like = IN(0), F32, .shape = rows}, /* mean */
+    {MAKE(LAYER_NORM), .to = OUT(2), .like = IN(0), F32, .shape = rows}, /* 1 over the deviation */
+    {RUN(LAYER_NORM), .reads = {IN(0), IN(1), IN(2)}, .writes = {OUT(0), OUT(1), OUT(2)},
+     .scalars = {RULE(epsilon)}},
+    {SAVE(0, IN(0))},
+    {SAVE(1, OUT(1))},
+    {SAVE(2, OUT(2))},
+    {SAVE(3, IN(1))},
+    {.action = TSR__DO_END}};
+static const tsr__op_step own_layer_norm_backward[] = {
+    {JOIN(LAYER_NORM_BACKWARD, GRAD_IN(0), IN(0))},
+    {JOIN(LAYER_NORM_BACKWARD, GRAD_IN(1), IN(1))},
+    {JOIN(LAYER_NORM_BACKWARD, GRAD_IN(2), IN(2))},
+    {RUN(LAYER_NORM_BACKWARD),
+     .reads = {GRAD_OUT(0), SAVED(0), SAVED(1), SAVED(2), SAVED(3), SO_FAR(0), SO_FAR(1),
+               SO_FAR(2)},
+     .writes = {GRAD_IN(0), GRAD_IN(1), GRAD_IN(2)}},
+    {.action = TSR__DO_END}};
+const tsr__op_row tsr__own_layer_norm = {.name = "layer norm",
+                                         .node = "LayerNormBackward",
+                                         .forward = own_layer_norm_forward,
+                                         .backward = own_layer_norm_backward};
+
+static const tsr__op_step own_rms_norm_forward[] = {
+    {MAKE(RMS_NORM), .to = OUT(0), .like = IN(0), LOW},
+    {MAKE(RMS_NORM), .to = OUT(1), .like = IN(0), F32, .shape = rows}, /* 1 over the root */
+    {RUN(RMS_NORM), .reads = {IN(0), IN(1)}, .writes = {OUT(0), OUT(1)},
+     .scalars = {RULE(epsilon)}},
+    {SAVE(0, IN(0))},
+    {SAVE(1, OUT(1))},
+    {SAVE(2, IN(1))},
+    {.action = TSR__DO_END}};
+static const tsr__op_step own_rms_norm_backward[] = {
+    {JOIN(RMS_NORM_BACKWARD, GRAD_IN(0), IN(0))},
+    {JOIN(RMS_NORM_BACKWARD, GRAD_IN(1), IN(1))},
+    {RUN(RMS_NORM_BACKWARD),
+     .reads = {GRAD_OUT(0), SAVED(0), SAVED(1), SAVED(2), SO_FAR(0), SO_FAR(1)},
+     .writes = {GRAD_IN(0), GRAD_IN(1)}},
+    {.action = TSR__DO_END}};
+const tsr__op_row tsr__own_rms_norm = {.name = "RMS norm",
+                                       .node = "RMSNormBackward",
+                                       .forward = own_rms_norm_forward,
+                                       .backward = own_rms_norm_backward};

@@ -88,3 +88,13 @@ static const tsr__op_step unscale[] = {
     {RUN(FULL), .to = OUT(1), F32, .shape = scalar, .scalars = {NUMBER(0)}},
     {.action = TSR__DO_END}};
 const tsr__op_row tsr__op_unscale = {.name = "unscale", .forward = unscale};
+
+/* ---- tessera's own: one kernel, in place; nothing counts steps in memory ---- */
+
+static const tsr__op_step own_adamw[] = {
+    {INTO(ADAMW), .reads = {PARAMETER, GRADIENT, FIRST, SECOND},
+     .writes = {PARAMETER, FIRST, SECOND},
+     .scalars = {LATE(KEPT), LATE(BETA_1_REST), LATE(BETA_2), LATE(BETA_2_ROOT), LATE(ADAM_STEP),
+                 LATE(ADAM_EPSILON)}},
+    {.action = TSR__DO_END}};
+const tsr__op_row tsr__own_adamw = {.name = "AdamW", .forward = own_adamw};

@@ -211,3 +211,86 @@ static const tsr__op_step arange_forward[] = {
     {RUN(ARANGE), .to = OUT(0), I64, .shape = range, .scalars = {NUMBER(0), NUMBER(1)}},
     {.action = TSR__DO_END}};
 const tsr__op_row tsr__op_arange = {.name = "arange", .forward = arange_forward};
+
+/* ---- tessera's own ---- */
+
+/* No mask: backward draws the same numbers again. */
+static const tsr__op_step own_dropout_forward[] = {
+    {RUN(DROP), .to = OUT(0), .reads = {IN(0)}, .scalars = {RULE(dropout)}},
+    {.action = TSR__DO_END}};
+static const tsr__op_step own_dropout_backward[] = {
+    {REUSE(DROP, GRAD_IN(0), GRAD_OUT(0))},
+    {INTO(DROP), .reads = {GRAD_OUT(0)}, .writes = {GRAD_IN(0)}, .scalars = {RULE(dropout)}},
+    {.action = TSR__DO_END}};
+const tsr__op_row tsr__own_dropout = {.name = "dropout",
+                                      .node = "DropoutBackward",
+                                      .forward = own_dropout_forward,
+                                      .backward = own_dropout_backward};
+
+/* In the memory of an operand that nothing reads afterwards, if the sum has its type and shape. */
+static bool has_room(const tsr__op_call *call, uint32_t i) {
+  tsr__shape shape = tsr__op_shape(call, IN(i));
+  assert(i < call->input_count && call->attributes->spent <= call->input_count);
+  tsr__dtype dtype = tsr__dtype_promote(tsr__op_dtype(call, IN(0)), tsr__op_dtype(call, IN(1)));
+  return call->attributes->spent == i + 1 && tsr__op_dtype(call, IN(i)) == dtype &&
+         tsr__shape_is_same(shape, broadcast(call)) &&
+         tsr__layout_is_dense(tsr__op_layout(call, IN(i)));
+}
+static bool has_room_0(const tsr__op_call *call) {
+  return has_room(call, 0);
+}
+static bool has_room_1(const tsr__op_call *call) {
+  return has_room(call, 1);
+}
+static bool has_no_room(const tsr__op_call *call) {
+  return !has_room_0(call) && !has_room_1(call);
+}
+static tsr__layout itself(const tsr__op_call *call, tsr__layout layout) {
+  (void)call;
+  return layout;
+}
+
+static const tsr__op_step own_add_forward[] = {
+    {VIEW(OUT(0), IN(0), itself), .when = has_room_0},
+    {INTO(ADD), .reads = {IN(0), IN(1)}, .writes = {OUT(0)}, .when = has_room_0},
+    {VIEW(OUT(0), IN(1), itself), .when = has_room_1},
+    {INTO(ADD), .reads = {IN(1), IN(0)}, .writes = {OUT(0)}, .when = has_room_1},
+    {RUN(ADD), .to = OUT(0), .reads = {IN(0), IN(1)}, PROMOTED, .shape = broadcast,
+     .when = has_no_room},
+    {.action = TSR__DO_END}};
+const tsr__op_row tsr__own_add = {
+    .name = "add", .node = "AddBackward", .forward = own_add_forward, .backward = add_backward};
+
+static const tsr__op_step own_gelu_backward[] = {
+    {REUSE(GELU_BACKWARD, GRAD_IN(0), GRAD_OUT(0))},
+    {INTO(GELU_BACKWARD), .reads = {GRAD_OUT(0), SAVED(0)}, .writes = {GRAD_IN(0)},
+     .scalars = {RULE(is_tanh)}},
+    {.action = TSR__DO_END}};
+const tsr__op_row tsr__own_gelu = {.name = "GELU",
+                                   .node = "GELUBackward",
+                                   .forward = gelu_fused_forward,
+                                   .backward = own_gelu_backward};
+
+static const tsr__op_step own_silu_backward[] = {
+    {REUSE(SILU_BACKWARD, GRAD_IN(0), GRAD_OUT(0))},
+    {INTO(SILU_BACKWARD), .reads = {GRAD_OUT(0), SAVED(0)}, .writes = {GRAD_IN(0)}},
+    {.action = TSR__DO_END}};
+const tsr__op_row tsr__own_silu = {
+    .name = "SiLU", .node = "SiLUBackward", .forward = silu_forward, .backward = own_silu_backward};
+
+/* Gate and what passes it stay for backward, whose results take their places. */
+static const tsr__op_step own_silu_gate_forward[] = {
+    {RUN(SILU_GATE), .to = OUT(0), .reads = {IN(0), IN(1)}},
+    {SAVE(0, IN(0))},
+    {SAVE(1, IN(1))},
+    {.action = TSR__DO_END}};
+static const tsr__op_step own_silu_gate_backward[] = {
+    {REUSE(SILU_GATE_BACKWARD, GRAD_IN(0), SAVED(0))},
+    {REUSE(SILU_GATE_BACKWARD, GRAD_IN(1), SAVED(1))},
+    {INTO(SILU_GATE_BACKWARD), .reads = {GRAD_OUT(0), SAVED(0), SAVED(1)},
+     .writes = {GRAD_IN(0), GRAD_IN(1)}},
+    {.action = TSR__DO_END}};
+const tsr__op_row tsr__own_silu_gate = {.name = "SiLU gate",
+                                        .node = "SiLUGateBackward",
+                                        .forward = own_silu_gate_forward,
+                                        .backward = own_silu_gate_backward};

@@ -1,10 +1,11 @@
-/* ops.c - the rule book `torch`: each kind's row, which stands with its steps in op_*.c. */
+/* ops.c - the rule books: each kind's row, which stands with its steps in op_*.c. */
 #include <assert.h>
 
 #include "graph/op.h"
 
 const tsr__rule_book tsr__book_torch = {
     .name = "torch",
+    .is_torch = true,
     .views_keep_bases = true,
     .rows =
         {
@@ -45,6 +46,47 @@ const tsr__rule_book tsr__book_torch = {
             [TSR__OP_ADAMW_LOOP] = &tsr__op_adamw_loop,
             [TSR__OP_ADAMW_FOREACH] = &tsr__op_adamw_foreach,
             [TSR__OP_ADAMW_FUSED] = &tsr__op_adamw_fused,
+            [TSR__OP_SGD] = &tsr__op_sgd,
+            [TSR__OP_UNSCALE] = &tsr__op_unscale,
+        },
+};
+
+/* Where an op allocates nothing that a fused form would not, both books have the same row. Kinds that are
+ * PyTorch's variants of one thing share a row here. */
+const tsr__rule_book tsr__book_own = {
+    .name = "own",
+    .sums_flat = true,
+    .rows =
+        {
+            [TSR__OP_EMBEDDING] = &tsr__own_embedding,
+            [TSR__OP_CONV1D] = &tsr__own_conv1d,
+            [TSR__OP_LINEAR] = &tsr__own_linear,
+            [TSR__OP_LINEAR_PLAIN] = &tsr__own_linear_plain,
+            [TSR__OP_LAYER_NORM] = &tsr__own_layer_norm,
+            [TSR__OP_RMS_NORM] = &tsr__own_rms_norm,
+            [TSR__OP_SPLIT] = &tsr__own_split,
+            [TSR__OP_ROTARY_TABLE] = &tsr__op_rotary_table,
+            [TSR__OP_ROTARY] = &tsr__own_rotary,
+            [TSR__OP_ATTENTION_FLASH] = &tsr__own_attention,
+            [TSR__OP_ATTENTION_CHUNKED] = &tsr__op_attention_chunked,
+            [TSR__OP_DROPOUT] = &tsr__own_dropout,
+            [TSR__OP_ADD] = &tsr__own_add,
+            [TSR__OP_GELU] = &tsr__own_gelu,
+            [TSR__OP_GELU_FUSED] = &tsr__own_gelu,
+            [TSR__OP_SILU] = &tsr__own_silu,
+            [TSR__OP_SILU_GATE] = &tsr__own_silu_gate,
+            [TSR__OP_CAST] = &tsr__op_cast,
+            [TSR__OP_SHIFT_LABELS] = &tsr__op_shift_labels,
+            [TSR__OP_CROSS_ENTROPY] = &tsr__own_cross_entropy,
+            [TSR__OP_CHUNKED_LOSS] = &tsr__own_chunked_loss,
+            [TSR__OP_SCALE] = &tsr__op_scale,
+            [TSR__OP_MEAN] = &tsr__op_mean,
+            [TSR__OP_ARANGE] = &tsr__op_arange,
+            [TSR__OP_CHECKPOINT] = &tsr__op_checkpoint,
+            [TSR__OP_ADAMW_STATE] = &tsr__op_adamw_state,
+            [TSR__OP_ADAMW_LOOP] = &tsr__own_adamw,
+            [TSR__OP_ADAMW_FOREACH] = &tsr__own_adamw,
+            [TSR__OP_ADAMW_FUSED] = &tsr__own_adamw,
             [TSR__OP_SGD] = &tsr__op_sgd,
             [TSR__OP_UNSCALE] = &tsr__op_unscale,
         },

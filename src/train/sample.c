@@ -212,7 +212,7 @@ int tsr_sample(const tsr_model *model, const tsr_sample_options *options, tsr_er
   s->saved.training.handle = -1;
   s->context = places(model, &own);
   s->key = tsr__random_key(own.seed, UINT64_MAX - 2);
-  tsr__run_options run = {.batch = 1, .sequence = s->context};
+  tsr__run_options run = {.batch = 1, .sequence = s->context, .book = TSR_BOOK_OWN};
   status = prepare(s, &run, error);
   if (status == 0) status = execute(s, error);
   release(s);

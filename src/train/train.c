@@ -48,7 +48,7 @@ typedef struct training {
   tsr__saved saved; /* what it begins with */
   tsr_train_state state;
   uint64_t weights_key;
-  uint64_t tensors_filled;
+  uint64_t parameters_filled;
   uint64_t predicted_peak_bytes;
   uint64_t *run_ns; /* by run, if ops are wanted */
   tsr_training out;
@@ -87,9 +87,11 @@ typedef struct filler {
 
 static void fill(void *context, tsr__tensor_id tensor, const tsr__initial_value *initial) {
   const filler *f = context;
-  bool is_read =
-      f->t->saved.weights.file_count && tsr__tensor_at(&f->t->tape, tensor)->is_parameter;
-  uint64_t key = tsr__random_key(f->t->weights_key, ++f->t->tensors_filled);
+  bool is_parameter = tsr__tensor_at(&f->t->tape, tensor)->is_parameter;
+  bool is_read = f->t->saved.weights.file_count && is_parameter;
+  /* Buffers differ between rule books; random weights do not. */
+  uint64_t key =
+      tsr__random_key(f->t->weights_key, is_parameter ? ++f->t->parameters_filled : UINT64_MAX);
   if (!is_read) tsr__fill(f->executor, tensor, initial, key);
 }
 

@@ -72,7 +72,8 @@ static void choose_run(trial *t) {
                               .attention = (tsr_simulate_attention)below(t, 5),
                               .gelu_fused = flip(t),
                               .no_kv_cache = true,
-                              .fresh_process = flip(t)};
+                              .fresh_process = flip(t),
+                              .book = flip(t) ? TSR_BOOK_OWN : TSR_BOOK_TORCH};
   if (t->run.attention == TSR_ATTENTION_CHUNKED)
     t->run.attention_chunk = 1 + below(t, t->run.sequence);
   if (below(t, 4) == 0) t->run.leak = (tsr_simulate_leak)below(t, 5);

@@ -165,8 +165,9 @@ static void shared_gradients_are_copied(void **state) {
 /* Every kind of op has a row that is whole. */
 static void table_is_whole(void **state) {
   (void)state;
-  for (int kind = 0; kind < TSR__OP_KIND_COUNT; kind++) {
-    const tsr__op_row *row = tsr__op_row_of(&tsr__book_torch, (tsr__op_kind)kind);
+  for (int i = 0; i < 2 * TSR__OP_KIND_COUNT; i++) {
+    const tsr__op_row *row = (i % 2 ? &tsr__book_own : &tsr__book_torch)->rows[i / 2];
+    if (!row) continue;
     assert_non_null(row->name);
     assert_true((row->forward != NULL) != (row->run_forward != NULL));
     assert_int_equal(row->node != NULL, row->backward || row->run_backward);

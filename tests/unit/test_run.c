@@ -26,6 +26,9 @@ static const char gpt2_untied[] =
     "\"n_head\":3,\"initializer_range\":0.3,\"activation_function\":\"gelu\","
     "\"tie_word_embeddings\":false,"
     "\"tessera_modules\":[{\"name\":\"extra\",\"kind\":\"linear-per-layer\",\"features\":5}]}";
+static const char gpt2_silu[] =
+    "{\"model_type\":\"gpt2\",\"vocab_size\":31,\"n_positions\":8,\"n_embd\":12,\"n_layer\":1,"
+    "\"n_head\":3,\"initializer_range\":0.3,\"activation_function\":\"silu\"}";
 static const char llama[] =
     "{\"model_type\":\"llama\",\"vocab_size\":31,\"hidden_size\":12,\"num_hidden_layers\":2,"
     "\"num_attention_heads\":3,\"head_dim\":4,\"num_key_value_heads\":3,\"intermediate_size\":20,"
@@ -88,7 +91,8 @@ static void fill(void *context, tsr__tensor_id tensor, const tsr__initial_value 
   double number = initial->number;
   filler *f = context;
   tsr__kernel_tensor t = tsr__executor_tensor(f->e, tensor);
-  uint64_t count = tsr__shape_elements(t.layout.shape), key = ++f->tensors;
+  uint64_t count = tsr__shape_elements(t.layout.shape);
+  uint64_t key = tsr__tensor_at(&f->b->tape, tensor)->is_parameter ? ++f->tensors : 0;
   double *numbers = calloc(count + 1, sizeof *numbers);
   uint64_t columns = tsr__shape_from_end(t.layout.shape, 0);
   if (kind == TSR__INITIAL_NORMAL || kind == TSR__INITIAL_CONSTANT)
@@ -279,6 +283,7 @@ static const gradient_case gradient_cases[] = {
     {"GPT-2, chunked", gpt2, {.attention = TSR_ATTENTION_CHUNKED, .attention_chunk = 3}, 0},
     {"GPT-2, fused GELU", gpt2, {.gelu_fused = true}, 0},
     {"GPT-2, exact GELU, modules", gpt2_untied, {0}, 0},
+    {"GPT-2, SiLU", gpt2_silu, {0}, 0},
     {"GPT-2, chunked loss", gpt2, {.loss_chunk = 4}, 0},
     {"GPT-2, micro-batches", gpt2, {.accumulate = 3}, 0},
     {"GPT-2, checkpoints", gpt2, {.checkpoint = TSR_CHECKPOINT_FULL}, 0},
@@ -303,9 +308,11 @@ static const gradient_case gradient_cases[] = {
 static void gradients(void **state) {
   bench b;
   (void)state;
-  for (size_t i = 0; i < sizeof gradient_cases / sizeof *gradient_cases; i++) {
-    const gradient_case *c = &gradient_cases[i];
-    open_bench(&b, c->model, &c->run);
+  for (size_t i = 0; i < 2 * sizeof gradient_cases / sizeof *gradient_cases; i++) {
+    const gradient_case *c = &gradient_cases[i / 2];
+    tsr__run_options run = c->run;
+    run.book = i % 2 ? TSR_BOOK_OWN : TSR_BOOK_TORCH;
+    open_bench(&b, c->model, &run);
     if (c->attention) b.program.attention = (tsr__op_kind)c->attention;
     finish_tape(&b);
     check_gradients(&b, c->what);
@@ -313,21 +320,21 @@ static void gradients(void **state) {
   }
 }
 
-/* Each row of the rule book that has a backward is in one of these programs, or in those below. */
-static void every_op_is_run(void **state) {
+/* Each row of a rule book is in one of these programs, or in those below. */
+static void see_every_op(tsr_simulate_book book, const tsr__rule_book *rows) {
   bool is_seen[TSR__OP_KIND_COUNT] = {false};
+  const tsr__op_row *seen[TSR__OP_KIND_COUNT] = {NULL};
   static const tsr__run_options more[] = {{.optimizer = TSR_OPTIMIZER_ADAMW_LOOP},
                                           {.optimizer = TSR_OPTIMIZER_ADAMW_FUSED},
                                           {.optimizer = TSR_OPTIMIZER_SGD},
                                           {.dtype = TSR_SIMULATE_AUTOCAST_FP16}};
   size_t count = sizeof gradient_cases / sizeof *gradient_cases;
   bench b;
-  (void)state;
   for (size_t i = 0; i < count + sizeof more / sizeof *more; i++) {
-    if (i < count)
-      open_bench(&b, gradient_cases[i].model, &gradient_cases[i].run);
-    else
-      open_bench(&b, gpt2, &more[i - count]);
+    tsr__run_options run = i < count ? gradient_cases[i].run : more[i - count];
+    run.book = book;
+    bool is_wide = run.dtype == TSR_SIMULATE_FP32; /* modules need casts */
+    open_bench(&b, i < count ? gradient_cases[i].model : is_wide ? gpt2 : gpt2_untied, &run);
     if (i < count && gradient_cases[i].attention)
       b.program.attention = (tsr__op_kind)gradient_cases[i].attention;
     finish_tape(&b);
@@ -335,7 +342,19 @@ static void every_op_is_run(void **state) {
     close_bench(&b);
   }
   for (size_t kind = 0; kind < TSR__OP_KIND_COUNT; kind++)
-    if (!is_seen[kind]) fail_msg("%s is in no program", tsr__book_torch.rows[kind]->name);
+    if (is_seen[kind]) seen[kind] = tsr__op_row_of(rows, (tsr__op_kind)kind);
+  for (size_t kind = 0; kind < TSR__OP_KIND_COUNT; kind++) {
+    bool is_run = !rows->rows[kind]; /* under this kind, or another that has the same row */
+    for (size_t i = 0; i < TSR__OP_KIND_COUNT; i++)
+      is_run |= seen[i] && seen[i] == rows->rows[kind];
+    if (!is_run) fail_msg("%s is in no program", rows->rows[kind]->name);
+  }
+}
+
+static void every_op_is_run(void **state) {
+  (void)state;
+  see_every_op(TSR_BOOK_TORCH, &tsr__book_torch);
+  see_every_op(TSR_BOOK_OWN, &tsr__book_own);
 }
 
 /* ---- types ---- */
@@ -374,18 +393,21 @@ static void types(void **state) {
     widen(&wide.tape);
     wide.keeps_gradients = true;
     execute(&wide);
-    for (size_t i = 0; i < 3 * sizeof all / sizeof *all; i++) {
-      run.dtype = all[i / 3].dtype;
+    for (size_t i = 0; i < 6 * sizeof all / sizeof *all; i++) {
+      run.dtype = all[i / 6].dtype;
       run.attention = attention[i % 3];
-      if (m && run.dtype == TSR_SIMULATE_FP32 && run.attention == TSR_ATTENTION_SDPA) continue;
+      run.book = i / 3 % 2 ? TSR_BOOK_OWN : TSR_BOOK_TORCH;
+      if (m && run.book == TSR_BOOK_TORCH && run.dtype == TSR_SIMULATE_FP32 &&
+          run.attention == TSR_ATTENTION_SDPA)
+        continue;
       open_bench(&b, models[m], &run);
       finish_tape(&b);
       b.keeps_gradients = true;
       execute(&b);
       double distance = distance_of(&wide, &b);
-      if (!(distance <= all[i / 3].precision))
-        fail_msg("model %zu, type %d, attention %d: gradients are off by %g", m, (int)run.dtype,
-                 (int)run.attention, distance);
+      if (!(distance <= all[i / 6].precision))
+        fail_msg("model %zu, type %d, attention %d, book %d: gradients are off by %g", m,
+                 (int)run.dtype, (int)run.attention, (int)run.book, distance);
       close_bench(&b);
     }
     close_bench(&wide);
@@ -399,17 +421,19 @@ static void types(void **state) {
 static void optimizers(void **state) {
   static const tsr_simulate_optimizer variants[] = {TSR_OPTIMIZER_SGD, TSR_OPTIMIZER_ADAMW_FOREACH,
                                                     TSR_OPTIMIZER_ADAMW_LOOP,
-                                                    TSR_OPTIMIZER_ADAMW_FUSED};
-  bench b[4], start;
+                                                    TSR_OPTIMIZER_ADAMW_FUSED, TSR_OPTIMIZER_ADAMW};
+  enum { VARIANTS = sizeof variants / sizeof *variants }; /* the last one: of the own book */
+  bench b[VARIANTS], start;
   (void)state;
-  open_bench(&start, gpt2, &(tsr__run_options){.optimizer = TSR_OPTIMIZER_SGD});
+  open_bench(&start, gpt2_silent, &(tsr__run_options){.optimizer = TSR_OPTIMIZER_SGD});
   finish_tape(&start);
   widen(&start.tape);
   start.options.numbers.learning_rate = 0; /* what the parameters are at first */
   start.keeps_gradients = true;
   execute(&start);
-  for (size_t i = 0; i < 4; i++) {
-    open_bench(&b[i], gpt2, &(tsr__run_options){.optimizer = variants[i]});
+  for (size_t i = 0; i < VARIANTS; i++) {
+    tsr_simulate_book book = i + 1 == VARIANTS ? TSR_BOOK_OWN : TSR_BOOK_TORCH;
+    open_bench(&b[i], gpt2_silent, &(tsr__run_options){.optimizer = variants[i], .book = book});
     finish_tape(&b[i]);
     widen(&b[i].tape);
     b[i].keeps_gradients = true;
@@ -424,7 +448,7 @@ static void optimizers(void **state) {
     for (size_t k = 0; i > 1 && k < b[i].tape.parameters.count; k++)
       assert_true(fabs(b[i].parameters[k][0] - b[1].parameters[k][0]) < 1e-12);
   }
-  for (size_t i = 0; i < 4; i++) close_bench(&b[i]);
+  for (size_t i = 0; i < VARIANTS; i++) close_bench(&b[i]);
   close_bench(&start);
 }
 
@@ -441,18 +465,22 @@ static int load_overflow(void *context, const tsr__executor *e, tsr_error *error
 static void overflows(void **state) {
   bench b;
   (void)state;
-  open_bench(&b, gpt2, &(tsr__run_options){.dtype = TSR_SIMULATE_AUTOCAST_FP16});
-  finish_tape(&b);
-  b.options.load = load_overflow;
-  b.options.steps = 3;
-  b.keeps_gradients = true;
-  execute(&b);
-  assert_int_equal(b.skipped, 3);
-  double moved = b.parameters[0][0];
-  b.options.steps = 1;
-  execute(&b);
-  assert_true(b.parameters[0][0] == moved); /* nothing has changed it */
-  close_bench(&b);
+  for (int book = TSR_BOOK_TORCH; book <= TSR_BOOK_OWN; book++) {
+    open_bench(
+        &b, gpt2,
+        &(tsr__run_options){.dtype = TSR_SIMULATE_AUTOCAST_FP16, .book = (tsr_simulate_book)book});
+    finish_tape(&b);
+    b.options.load = load_overflow;
+    b.options.steps = 3;
+    b.keeps_gradients = true;
+    execute(&b);
+    assert_int_equal(b.skipped, 3);
+    double moved = b.parameters[0][0];
+    b.options.steps = 1;
+    execute(&b);
+    assert_true(b.parameters[0][0] == moved); /* nothing has changed it */
+    close_bench(&b);
+  }
 }
 
 /* ---- learning, and memory ---- */
@@ -462,9 +490,10 @@ static void models_learn(void **state) {
                                              TSR_SIMULATE_AUTOCAST_FP16};
   bench b, again;
   (void)state;
-  for (size_t i = 0; i < 6; i++) {
+  for (size_t i = 0; i < 12; i++) {
     const char *json = i % 2 ? llama : gpt2_silent;
-    tsr__run_options run = {.dtype = types[i / 2]};
+    tsr__run_options run = {.dtype = types[i / 2 % 3],
+                            .book = i < 6 ? TSR_BOOK_TORCH : TSR_BOOK_OWN};
     open_bench(&b, json, &run);
     finish_tape(&b);
     b.options.steps = 50;
@@ -497,18 +526,23 @@ static void bits(void **state) {
       {.no_kv_cache = true},
       {.no_kv_cache = true, .checkpoint = TSR_CHECKPOINT_FULL}};
   enum { RUNS = sizeof runs / sizeof *runs };
+  static const char *const models[] = {gpt2, mistral};
   bench b[RUNS];
   (void)state;
-  for (size_t i = 0; i < RUNS; i++) {
-    open_bench(&b[i], gpt2, &runs[i]);
-    finish_tape(&b[i]);
-    b[i].options.steps = 4;
-    if (i == 4) b[i].options.settings.expandable_segments = true;
-    b[i].options.is_placed = i > 4;
-    execute(&b[i]);
-    assert_memory_equal(b[i].losses, b[0].losses, sizeof b[0].losses);
+  for (int which = 0; which < 3; which++) {
+    for (size_t i = 0; i < RUNS; i++) {
+      tsr__run_options run = runs[i];
+      run.book = which ? TSR_BOOK_OWN : TSR_BOOK_TORCH;
+      open_bench(&b[i], models[which == 2], &run);
+      finish_tape(&b[i]);
+      b[i].options.steps = 4;
+      if (i == 4) b[i].options.settings.expandable_segments = true;
+      b[i].options.is_placed = i > 4;
+      execute(&b[i]);
+      assert_memory_equal(b[i].losses, b[0].losses, sizeof b[0].losses);
+    }
+    for (size_t i = 0; i < RUNS; i++) close_bench(&b[i]);
   }
-  for (size_t i = 0; i < RUNS; i++) close_bench(&b[i]);
 }
 
 /* Blocks in use, counted from events, are those that the dry executor names. */

@@ -14,6 +14,18 @@
 extern "C" {
 #endif
 
+/* A row of an array of tsr_parameter (C only): whose ops run. `standard` is the word that is the command's
+ * default, in brackets: a command that is not `simulate` sets it itself. */
+#define TSR_RUN_BOOK(standard)                                                                  \
+  {                                                                                             \
+    .name = "book", .kind = TSR_PARAMETER_CHOICE, .argument = "OPS",                            \
+    .help = "Whose ops run: torch, what PyTorch and transformers allocate; or own, tessera's, " \
+            "which are fused and need less. Under own, --gelu and --no-kv-cache mean nothing, " \
+            "each AdamW is the fused one, and --attention sdpa and efficient are flash "        \
+            "(default: " standard ").",                                                         \
+    .choices = (const char *const[]){"torch", "own", NULL},                                     \
+  }
+
 /* Rows of an array of tsr_parameter (C only); each is a key of plans. The words of a choice are in the order of its enum, except for
  * `attention`. */
 #define TSR_RUN_PARAMETERS                                                                         \

@@ -42,6 +42,7 @@ static const tsr_parameter parameters[] = {
      .help = "Optimizer steps (default: 3; the first has no optimizer state yet).",
      .fallback = 3,
      .least = 1},
+    TSR_RUN_BOOK("torch"),
     TSR_RUN_PARAMETERS,
     TSR_PLAN_PARAMETERS,
     {.name = "fresh_process",
@@ -56,6 +57,8 @@ static const tsr_parameter parameters[] = {
 static_assert(TSR_LEAK_NONE == 0 && TSR_LEAK_GRAPH == 1 && TSR_LEAK_OUTPUTS == 2 &&
                   TSR_LEAK_SHELL == 3 && TSR_LEAK_BATCHES == 4,
               "the words of `leak` are in the order of its enum");
+static_assert(TSR_BOOK_TORCH == 0 && TSR_BOOK_OWN == 1,
+              "the words of `book` are in the order of its enum");
 
 typedef struct simulated {
   tsr_simulation *simulation;
@@ -107,7 +110,7 @@ int tsr_offload_parse(const char *text, tsr_offload *out, tsr_error *error) {
 
 int tsr_simulate_options_of(const tsr_params *params, tsr_run_plan **plan,
                             tsr_simulate_options *out, tsr_error *error) {
-  int leak = tsr_params_choice(params, "leak");
+  int leak = tsr_params_choice(params, "leak"), book = tsr_params_choice(params, "book");
   int status = tsr_run_plan_of(params, plan, error);
   if (status) return status;
   *out = (tsr_simulate_options){.struct_bytes = sizeof *out,
@@ -116,6 +119,7 @@ int tsr_simulate_options_of(const tsr_params *params, tsr_run_plan **plan,
                                 .steps = tsr_params_count(params, "steps"),
                                 .capacity_bytes = tsr_params_count(params, "capacity"),
                                 .leak = leak < 0 ? TSR_LEAK_NONE : (tsr_simulate_leak)leak,
+                                .book = book < 0 ? TSR_BOOK_TORCH : (tsr_simulate_book)book,
                                 .profile = tsr_params_flag(params, "profile")};
   tsr_run_plan_options(*plan, out);
   return 0;
