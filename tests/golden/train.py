@@ -5,6 +5,7 @@ usage: train.py --tessera PATH --work FOLDER"""
 import argparse
 import array
 import functools
+import itertools
 import json
 import math
 import pathlib
@@ -82,7 +83,8 @@ def sets_of_instructions(t):
 def as_predicted(t):
     for options in ([], ['--accumulate', 3], ['--dtype', 'autocast-bf16'], ['--optimizer', 'sgd'],
                     ['--checkpoint', 'full'], ['--attention', 'chunked:4', '--loss', 'chunked:8']):
-        for model in t.models:
+        for model, book in itertools.product(t.models, ('torch', 'own')):
+            options = [*options, '--book', book]
             path = t.work / 'run.pickle'
             end = t.train(model, '--steps', 4, '--snapshot', path, '-q', *options)[1]
             wanted = json.loads(t.run('simulate', t.models[model], '--batch', 2, '--seq', 16,
@@ -301,7 +303,8 @@ def resumes(t):
         resumed(t, fresh(t, 'whole'), *options)
     done = t.run('train', '--resume', t.work / 'whole')
     expect('nothing left to do', (done.returncode, 'has made 6 steps' in done.stderr), (2, True))
-    done = t.run('train', '--resume', t.work / 'whole', '--steps', 7, '--optimizer', 'adamw-fused')
+    done = t.run('train', '--resume', t.work / 'whole', '--steps', 7, '--book', 'torch',
+                 '--optimizer', 'adamw-fused')
     expect('another optimizer',
            (done.returncode, 'has no array "transformer.wte.weight.step"' in done.stderr), (3, True))
 
@@ -450,8 +453,10 @@ def by_op(t):
 
 def runs_out_of_memory(t):
     """A budget ends the run where simulate's capacity does, with a report and a snapshot."""
-    for model, budget in (('gpt2', '20MiB'), ('gpt2', '22MiB'), ('llama', '22MiB')):
-        common = (t.models[model], '--batch', 4, '--seq', 48, '--steps', 3)
+    for model, book, batch, budget in (('gpt2', 'torch', 4, '20MiB'), ('gpt2', 'torch', 4, '22MiB'),
+                                       ('llama', 'torch', 4, '22MiB'), ('gpt2', 'own', 32, '4MiB'),
+                                       ('llama', 'own', 32, '4MiB')):
+        common = (t.models[model], '--batch', batch, '--seq', 48, '--steps', 3, '--book', book)
         done = t.run('train', *common, '--data', t.text, '--budget', budget, '--snapshot',
                      t.work / 'oom.pickle', '-q')
         wanted = json.loads(t.run('simulate', *common, '--capacity', budget, '--json', '-q', '-o',
@@ -475,7 +480,7 @@ def ends(t):
     done = t.run(*common, '--steps', 3, '--lr', '1e30')
     expect('a loss that is no number', (done.returncode, 'not a finite number' in done.stderr),
            (1, True))
-    done = t.run(*common, '--budget', '18MiB')
+    done = t.run(*common, '--book', 'torch', '--budget', '18MiB')
     expect('too little memory', (done.returncode, 'out of memory' in done.stderr), (1, True))
     process = subprocess.Popen([t.binary, *map(str, common), '--steps', '900000', '--json'],
                                stdout=subprocess.PIPE, text=True)
