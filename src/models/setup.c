@@ -178,7 +178,7 @@ static bool find_saved(const tsr__rule_book *book, const char *name, tsr__plan_s
   out->index = has_index ? (uint8_t)(dot[1] - '0') : TSR__PLAN_ANY;
   if (has_index) length = (size_t)(dot - name);
   for (int kind = 0; kind < TSR__OP_KIND_COUNT; kind++) {
-    const tsr__op_row *row = tsr__op_row_of(book, (tsr__op_kind)kind);
+    const tsr__op_row *row = book->rows[kind];
     if (!row || !row->node || strlen(row->name) != length || memcmp(row->name, name, length) != 0)
       continue;
     out->op = (uint8_t)kind;
