@@ -40,7 +40,7 @@ common=(--no-kv-cache --gelu fused)
 row() {
   local name=$1 run measured predicted simulated large fits
   shift
-  run=$("$tessera" train small.json --data numbers.txt --batch 4 --seq 128 --steps 3 --json -q "${common[@]}" "$@")
+  run=$("$tessera" train small.json --book torch --data numbers.txt --batch 4 --seq 128 --steps 3 --json -q "${common[@]}" "$@")
   run=${run##*$'\n'} # the last line
   measured=$(number peak_bytes <<<"$run")
   predicted=$(number predicted_peak_bytes <<<"$run")
