@@ -351,7 +351,7 @@ static int pass_end(void *context, uint32_t device, const tsr_allocator *allocat
 
 /* ---- how many addresses ---- */
 
-enum { STEPS_TO_REPEAT = 4, GRANULE = 2 << 20 };
+enum { STEPS_TO_REPEAT = 4, GRANULE = 2 << 20, SPARE = 256 << 20 };
 
 enum { PLACES = 1 + TSR__DRY_SPACES };
 
@@ -377,12 +377,14 @@ static bool note_step(void *context, uint64_t step, const uint64_t *addresses) {
   return true;
 }
 
-/* If segments come and go, each step needs as many new addresses as the one before. Returns what `steps` need, of
- * which `done` were measured. */
+/* If segments come and go, each step needs as many new addresses as the one before. And which free block suits best
+ * may change from step to step, until after many steps one more segment is needed: addresses cost nothing, so as
+ * many again are taken. Returns what `steps` need, of which `done` were measured. */
 static uint64_t addresses_of(const reach *r, uint64_t steps, uint64_t done) {
   uint64_t more = 0;
   if (steps > done && done == STEPS_TO_REPEAT)
-    more = (steps - done) * (r->ends[STEPS_TO_REPEAT] - r->ends[STEPS_TO_REPEAT - 1]);
+    more = (steps - done) * (r->ends[STEPS_TO_REPEAT] - r->ends[STEPS_TO_REPEAT - 1]) +
+           (r->end - r->first) + SPARE;
   uint64_t size = (r->end - r->first + more + GRANULE - 1) / GRANULE * GRANULE;
   return size ? size : GRANULE;
 }

@@ -74,7 +74,7 @@ typedef struct tsr__execute_options {
 
 typedef struct tsr__execution {
   uint64_t steps_done;
-  tsr__dry_device predicted; /* of the same steps without running them */
+  tsr__dry_device predicted; /* of the same steps without running them, at most the first four */
   tsr__dry_device executed;
   uint64_t usable_peak_bytes; /* the arena's account: of segments, or of placed memory, */
   uint64_t block_peak_bytes;  /* and of requested bytes */

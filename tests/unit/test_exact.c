@@ -341,6 +341,26 @@ static void a_block_less(void **state) {
   }
 }
 
+/* Blocks are not always where they were a step before: this run takes one more segment long after the steps that
+ * are predicted. */
+static void a_late_segment(void **state) {
+  static const char json[] = "{\"model_type\":\"gpt2\",\"vocab_size\":256,\"n_positions\":128,"
+                             "\"n_embd\":64,\"n_layer\":3,\"n_head\":4,\"resid_pdrop\":0,"
+                             "\"attn_pdrop\":0,\"embd_pdrop\":0}";
+  const tsr__run_options run = {.batch = 2, .sequence = 32, .optimizer = TSR_OPTIMIZER_ADAMW_FUSED};
+  subject s = {.extra = NULL};
+  tsr__execution out;
+  tsr_error error = {0};
+  (void)state;
+  assert_true(training_open(&s.t, json, &run, NULL));
+  s.t.options.steps = 30;
+  s.t.options.batch = batch;
+  if (tsr__execute(&s.t.tape, &s.t.options, &out, &error)) fail_msg("%s", error.message);
+  assert_int_equal(out.steps_done, 30);
+  assert_true(out.usable_peak_bytes > out.predicted.peak_reserved_bytes);
+  training_close(&s.t);
+}
+
 /* ---- pages: a sanitizer has its own ---- */
 
 #if !IS_SANITIZED
@@ -550,6 +570,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
     cmocka_unit_test(random_plans),
     cmocka_unit_test(a_block_less),
+    cmocka_unit_test(a_late_segment),
     cmocka_unit_test(guard),
 #if !IS_SANITIZED
     cmocka_unit_test(pages),
