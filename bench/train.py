@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
-"""train.py --tessera BINARY [--rounds N] [--steps N] [--one-thread]: a training step beside PyTorch's, in Markdown.
+"""train.py --tessera BINARY [--kernels BINARY] [--rounds N] [--steps N] [--one-thread]: training beside PyTorch, in Markdown.
 
-GPT-2 124M without dropout, 4 sequences of 64 tokens, fused AdamW, in fp32 and in bf16 (autocast); processor time with one
-thread and wall time with two. Programs take turns, so that a slow moment of the machine falls on both alike. A step's time
-is what more steps take: the time of a long run less that of a short one, over the difference in steps; medians of rounds.
+Steps: GPT-2 124M (4 sequences of 64 tokens) and a model of 6 blocks of width 256 (2 of 256), without dropout, fused AdamW,
+in fp32 and in bf16 (autocast); processor time with one thread and wall time with two. Programs take turns, so that a slow
+moment of the machine falls on both alike. A step's time is what more steps take: the time of a long run less that of a
+short one, over the difference in steps; medians of rounds. Resident memory is the most of the long run.
+Kernels (bench/kernels.c): products of matrices beside the libraries that are installed, and attention.
 
 PyTorch comes from PyPI, into an environment in build/ (some gigabytes, once). If that fails, the table has tessera alone.
 """
@@ -20,9 +22,13 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 WORK = ROOT / 'build' / 'bench'
 VENV = ROOT / 'build' / 'bench-torch'
-CONFIG = {'model_type': 'gpt2', 'vocab_size': 50257, 'n_positions': 1024, 'n_embd': 768, 'n_layer': 12, 'n_head': 12,
-          'resid_pdrop': 0, 'attn_pdrop': 0, 'embd_pdrop': 0}
-BATCH, ROWS, SHORT = 4, 64, 2
+WHOLE = {'model_type': 'gpt2', 'n_positions': 1024, 'resid_pdrop': 0, 'attn_pdrop': 0, 'embd_pdrop': 0}
+# What is trained: sequences, their tokens, and how many more steps the long run has for each that is asked for.
+MODELS = {
+    'GPT-2 124M, 4 x 64': ({**WHOLE, 'vocab_size': 50257, 'n_embd': 768, 'n_layer': 12, 'n_head': 12}, 4, 64, 1),
+    'L6 C256, 2 x 256': ({**WHOLE, 'vocab_size': 4096, 'n_embd': 256, 'n_layer': 6, 'n_head': 8}, 2, 256, 4),
+}
+SHORT = 2
 DTYPES = {'fp32': 'fp32', 'bf16': 'autocast-bf16'}
 
 
@@ -39,37 +45,120 @@ def torch_python():
     return python if done.returncode == 0 else None
 
 
-def times_of(command, environment=None):
-    """(processor, wall) seconds of a process."""
-    before, start = os.times(), time.perf_counter()
-    subprocess.run(list(map(str, command)), stdout=subprocess.DEVNULL, check=True,
-                   env={**os.environ, **(environment or {})})
-    after = os.times()
-    return (after.children_user - before.children_user + after.children_system - before.children_system,
-            time.perf_counter() - start)
+class Run:
+    """A process that has ended: seconds of processor and wall time, the most resident bytes, and its last line."""
+
+    def __init__(self, command):
+        start = time.perf_counter()
+        with subprocess.Popen(list(map(str, command)), stdout=subprocess.PIPE, text=True) as process:
+            line = ''
+            for line in process.stdout:
+                pass
+            _, status, usage = os.wait4(process.pid, 0)
+            process.returncode = os.waitstatus_to_exitcode(status)
+        if process.returncode:
+            sys.exit(f'bench: {" ".join(map(str, command))} failed')
+        self.wall = time.perf_counter() - start
+        self.processor = usage.ru_utime + usage.ru_stime
+        self.resident = usage.ru_maxrss * 1024
+        self.last = json.loads(line)
 
 
 def step_of(command, steps):
-    """(processor, wall) seconds of a step, `command(n)` being a run of n steps."""
-    short, long = times_of(command(SHORT)), times_of(command(SHORT + steps))
-    return tuple((b - a) / steps for a, b in zip(short, long))
+    """(processor, wall) seconds of a step, `command(n)` being a run of n steps; and the long run."""
+    short, long = Run(command(SHORT)), Run(command(SHORT + steps))
+    return (long.processor - short.processor) / steps, (long.wall - short.wall) / steps, long
 
 
 def programs(options, python):
-    """{(name, dtype, threads): what runs that many steps}."""
-    config, text = WORK / 'gpt2.json', WORK / 'train.txt'
-    config.write_text(json.dumps(CONFIG))
+    """{(name, model, dtype, threads): what runs that many steps}."""
+    text = WORK / 'train.txt'
     text.write_text(' '.join(map(str, range(20000))))
     table = {}
-    for dtype, own in DTYPES.items():
-        for threads in (1, 2):
-            table['tessera', dtype, threads] = lambda steps, own=own, threads=threads: [
-                options.tessera, 'train', config, '--data', text, '--batch', BATCH, '--seq', ROWS, '--steps', steps,
-                '--threads', threads, '--dtype', own, '--optimizer', 'adamw-fused', '--json']
-            if python:
-                table['torch', dtype, threads] = lambda steps, dtype=dtype, threads=threads: [
-                    python, ROOT / 'bench' / 'torch_step.py', config, BATCH, ROWS, steps, threads, dtype]
+    for model, (config, batch, rows, _) in MODELS.items():
+        path = WORK / (model.split(',')[0].replace(' ', '-') + '.json')
+        path.write_text(json.dumps(config))
+        for dtype, own in DTYPES.items():
+            for threads in (1, 2):
+                table['tessera', model, dtype, threads] = lambda steps, own=own, threads=threads, path=path, batch=batch, \
+                    rows=rows: [options.tessera, 'train', path, '--data', text, '--batch', batch, '--seq', rows,
+                                '--steps', steps, '--threads', threads, '--dtype', own, '--optimizer', 'adamw-fused',
+                                '--products', 'own', '--json']
+                if python:
+                    table['torch', model, dtype, threads] = lambda steps, dtype=dtype, threads=threads, path=path, \
+                        batch=batch, rows=rows: [python, ROOT / 'bench' / 'torch_step.py', path, batch, rows, steps,
+                                                 threads, dtype]
     return table
+
+
+def print_steps(measured):
+    def median(name, model, dtype, threads, index):
+        return statistics.median(run[index] for run in measured.get((name, model, dtype, threads), [(0, 0)]))
+    print('| model | | measure | tessera | PyTorch | tessera : PyTorch |\n|---|---|---|---:|---:|---:|')
+    for model in MODELS:
+        for dtype in DTYPES:
+            for threads, index, measure in ((1, 0, 'processor time, 1 thread'), (2, 1, 'wall time, 2 threads')):
+                if ('tessera', model, dtype, threads) not in measured:
+                    continue
+                own, other = (median(name, model, dtype, threads, index) for name in ('tessera', 'torch'))
+                print(f'| {model} | {dtype} | {measure} | {own:.3f} | ' +
+                      (f'{other:.3f} | {own / other:.2f} |' if other else '- | - |'))
+    print('\n| model | | two threads, times as fast | most resident | predicted peak | difference |\n'
+          '|---|---|---:|---:|---:|---:|')
+    for model in MODELS:
+        for dtype in DTYPES:
+            if ('tessera', model, dtype, 2) not in measured:
+                continue
+            ratio = median('tessera', model, dtype, 1, 1) / median('tessera', model, dtype, 2, 1)
+            long = measured['tessera', model, dtype, 2][-1][2]
+            resident, predicted = long.resident / 2**20, long.last['predicted_peak_bytes'] / 2**20
+            print(f'| {model} | {dtype} | {ratio:.2f} | {resident:.0f} MiB | {predicted:.0f} MiB | '
+                  f'{resident - predicted:+.0f} MiB |')
+
+
+def kernels_of(options, python):
+    """{(program, threads): its object}, of those programs that are there."""
+    found = {}
+    environment = {**os.environ, 'OPENBLAS_CORETYPE': 'SkylakeX'} if 'avx512f' in flags_of() else None
+    for threads in (1, 2):
+        out = subprocess.run([options.kernels, str(threads)], stdout=subprocess.PIPE, check=True, env=environment)
+        found['own', threads] = json.loads(out.stdout)
+        if python:
+            names = json.dumps(list(found['own', threads]['products']))
+            out = subprocess.run([python, ROOT / 'bench' / 'torch_kernels.py', str(threads), names],
+                                 stdout=subprocess.PIPE, check=True)
+            found['torch', threads] = json.loads(out.stdout)
+    return found
+
+
+def print_kernels(found):
+    own = found['own', 1]
+    print(f'\nProducts, GFLOP/s; registers alone {own["peak"]["fp32"]:.0f} in fp32 and {own["peak"]["bf16"]:.0f} in bf16 a '
+          f'core; libraries: {", ".join(own["libraries"]) or "none"}:\n')
+    print('| product | | own | oneDNN | OpenBLAS | PyTorch | own : best other | own, 2 threads | PyTorch, 2 threads |\n'
+          '|---|---|---:|---:|---:|---:|---:|---:|---:|')
+    nothing = {'products': {}}
+    for name, types in own['products'].items():
+        for dtype, speeds in types.items():
+            torch, both = (found.get(key, nothing)['products'].get(name, {}).get(dtype, {}).get('torch', 0)
+                           for key in (('torch', 1), ('torch', 2)))
+            others = [speeds.get('onednn', 0), speeds.get('openblas', 0), torch]
+            two = found['own', 2]['products'][name][dtype]['own']
+            best = f'{speeds["own"] / max(others):.2f}' if max(others) else '-'
+            cells = [f'{x:.0f}' if x else '-' for x in (speeds['own'], *others)]
+            print(f'| {name} | {dtype} | {" | ".join(cells)} | {best} | {two:.0f} | {both:.0f} |')
+    print('\nCausal attention with GPT-2\'s heads, 4 sequences of 1,024 tokens, forward and backward, ms:\n')
+    print('| | threads | own | PyTorch | own : PyTorch |\n|---|---:|---:|---:|---:|')
+    for dtype in DTYPES:
+        for threads in (1, 2):
+            mine = sum(found['own', threads]['attention'][dtype].values())
+            other = sum(found.get(('torch', threads), {'attention': {dtype: {}}})['attention'][dtype].values())
+            print(f'| {dtype} | {threads} | {mine:.0f} | ' + (f'{other:.0f} | {mine / other:.2f} |' if other else '- | - |'))
+
+
+def flags_of():
+    return next((line for line in Path('/proc/cpuinfo').read_text(encoding='utf-8').splitlines()
+                 if line.startswith('flags')), '').split()
 
 
 def processor_name():
@@ -82,32 +171,27 @@ def processor_name():
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument('--tessera', required=True)
+    parser.add_argument('--kernels', help='the program of bench/kernels.c')
+    parser.add_argument('--torch', help='a Python that has PyTorch, instead of one made in build/')
     parser.add_argument('--rounds', type=int, default=3)
     parser.add_argument('--steps', type=int, default=4)
     parser.add_argument('--one-thread', action='store_true',
                         help='processor time alone, for a machine that is not idle')
     options = parser.parse_args()
     WORK.mkdir(parents=True, exist_ok=True)
-    python = torch_python()
+    python = options.torch or torch_python()
     table = {key: command for key, command in programs(options, python).items()
-             if key[2] == 1 or not options.one_thread}
+             if key[3] == 1 or not options.one_thread}
     measured = {key: [] for key in table}
     for _ in range(options.rounds):
         for key, command in table.items():
-            measured[key].append(step_of(command, options.steps))
-    flags = next((line for line in Path('/proc/cpuinfo').read_text(encoding='utf-8').splitlines()
-                  if line.startswith('flags')), '').split()
-    kinds = [name for name in ('avx2', 'avx512f', 'avx512_bf16', 'amx_bf16') if name in flags]
+            measured[key].append(step_of(command, options.steps * MODELS[key[1]][3]))
+    kinds = [name for name in ('avx2', 'avx512f', 'avx512_bf16', 'amx_bf16') if name in flags_of()]
     print(f'{datetime.date.today()}, {processor_name()} ({", ".join(kinds)}), {os.cpu_count()} cores, '
           f'load {os.getloadavg()[0]:.1f}, medians of {options.rounds} rounds, seconds per step:\n')
-    print('| | measure | tessera | PyTorch | tessera : PyTorch |\n|---|---|---:|---:|---:|')
-    for dtype in DTYPES:
-        for threads, index, measure in ((1, 0, 'processor time, 1 thread'), (2, 1, 'wall time, 2 threads')):
-            if ('tessera', dtype, threads) not in measured:
-                continue
-            own, other = (statistics.median(times[index] for times in measured.get((name, dtype, threads), [])
-                                            or [(0, 0)]) for name in ('tessera', 'torch'))
-            print(f'| {dtype} | {measure} | {own:.2f} | ' + (f'{other:.2f} | {own / other:.2f} |' if other else '- | - |'))
+    print_steps(measured)
+    if options.kernels:
+        print_kernels(kernels_of(options, python))
 
 
 main()
