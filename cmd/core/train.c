@@ -305,11 +305,14 @@ static void keep_products(run *r, const tsr_train_step *step) {
 }
 
 static void put_step(run *r, const tsr_train_step *step, double seconds) {
-  char line[256], count[SIZE_BYTES], size[SIZE_BYTES], loss[SIZE_BYTES], peak[SIZE_BYTES];
+  char line[320], count[SIZE_BYTES], size[SIZE_BYTES], loss[SIZE_BYTES], peak[SIZE_BYTES];
+  char norm[2 * SIZE_BYTES] = "";
   double speed = seconds > 0 ? (double)step->token_count / seconds : 0;
+  if (!isnan(step->gradient_norm))
+    (void)snprintf(norm, sizeof norm, "  norm %.4f", step->gradient_norm);
   (void)snprintf(line, sizeof line,
-                 "step %" PRIu64 "/%" PRIu64 "  loss %s  %s tokens/s  %s, peak %s (%.0f %%)%s\n",
-                 step->step, step->steps, loss_text(step->loss, loss),
+                 "step %" PRIu64 "/%" PRIu64 "  loss %s%s  %s tokens/s  %s, peak %s (%.0f %%)%s\n",
+                 step->step, step->steps, loss_text(step->loss, loss), norm,
                  count_text((uint64_t)speed, count),
                  tsr_size_text(step->allocated_bytes, size, sizeof size),
                  tsr_size_text(step->peak_bytes, peak, sizeof peak),
@@ -319,14 +322,15 @@ static void put_step(run *r, const tsr_train_step *step, double seconds) {
 }
 
 static void put_json_step(run *r, const tsr_train_step *step, double seconds) {
-  char line[512], loss[SIZE_BYTES], time[SIZE_BYTES], rate[SIZE_BYTES];
-  (void)snprintf(line, sizeof line,
-                 "{\"step\":%" PRIu64 ",\"loss\":%s,\"learning_rate\":%s,\"skipped\":%s"
-                 ",\"tokens\":%" PRIu64 ",\"seconds\":%s,\"allocated_bytes\":%" PRIu64
-                 ",\"peak_bytes\":%" PRIu64 "}\n",
-                 step->step, json_number(step->loss, loss), json_number(step->learning_rate, rate),
-                 step->is_skipped ? "true" : "false", step->token_count, json_number(seconds, time),
-                 step->allocated_bytes, step->peak_bytes);
+  char line[512], loss[SIZE_BYTES], time[SIZE_BYTES], rate[SIZE_BYTES], norm[SIZE_BYTES];
+  (void)snprintf(
+      line, sizeof line,
+      "{\"step\":%" PRIu64 ",\"loss\":%s,\"gradient_norm\":%s,\"learning_rate\":%s,\"skipped\":%s"
+      ",\"tokens\":%" PRIu64 ",\"seconds\":%s,\"allocated_bytes\":%" PRIu64
+      ",\"peak_bytes\":%" PRIu64 "}\n",
+      step->step, json_number(step->loss, loss), json_number(step->gradient_norm, norm),
+      json_number(step->learning_rate, rate), step->is_skipped ? "true" : "false",
+      step->token_count, json_number(seconds, time), step->allocated_bytes, step->peak_bytes);
   put(r, line);
 }
 

@@ -59,6 +59,7 @@ typedef struct tsr_simulate_options {
   const char
       *plan_hash; /* of the plan that these options are, for the snapshot; borrowed, or NULL */
   tsr_simulate_book book; /* whose ops run */
+  double clip_norm;       /* of all gradients, as clip_grad_norm_ clips them; 0: none */
 } tsr_simulate_options;
 
 /* Allocations, frees and ops of a whole run: about a gigabyte of trace, made in seconds. */

@@ -44,6 +44,7 @@ struct tsr__executor {
   uint64_t micro_batch; /* 1 + the one that runs; 0 before the first */
   size_t losses_seen;
   double loss, last_loss; /* of micro-batches before the last, and of the last */
+  double gradient_norm;
   bool has_overflowed, has_diverged, is_checked, is_done;
   const tsr__dry_device *device; /* where the run is */
   int status;                    /* why it ended, if not for memory */
@@ -144,6 +145,8 @@ static void note_results(tsr__executor *e, const tsr__kernel_run *run,
     e->has_overflowed = true;
   const tsr__tensor_id *writes = tsr__run_writes(e->tape, run);
   for (uint32_t i = 0; i < run->write_count; i++) {
+    if (o->gradient_norm && writes[i] == o->gradient_norm)
+      e->gradient_norm = first_number(&args->writes[i]);
     if (e->losses_seen < o->loss_count && writes[i] == o->losses[e->losses_seen]) {
       e->loss += e->last_loss;
       e->last_loss = 0;
@@ -280,6 +283,7 @@ static void begin_step(tsr__executor *e, uint64_t step) {
   e->micro_batch = 0;
   e->losses_seen = 0;
   e->loss = e->last_loss = 0;
+  e->gradient_norm = NAN;
   e->has_overflowed = e->has_diverged = e->is_checked = false;
 }
 
@@ -316,6 +320,7 @@ static bool execute_step(void *context, uint64_t step, const uint64_t *addresses
                              .loss = loss,
                              .is_skipped = e->has_overflowed,
                              .is_diverged = e->has_diverged,
+                             .gradient_norm = e->gradient_norm,
                              .block_bytes = e->arena.block_bytes,
                              .peak_bytes = e->device->peak.totals.allocated_bytes,
                              .updates = e->updates};

@@ -32,6 +32,7 @@ typedef struct tsr__executed_step {
   /* The loss or a gradient is not a finite number: the optimizer did not run, and parameters and its
    * state are as they were before the step. */
   bool is_diverged;
+  double gradient_norm; /* before clipping; NaN if it was not computed */
   uint64_t block_bytes; /* allocated now: requested */
   uint64_t peak_bytes;  /* so far: allocated, as the prediction counts */
   uint64_t updates;     /* steps so far in which the optimizer ran, those before the run included */
@@ -51,9 +52,10 @@ typedef struct tsr__execute_options {
   tsr__optimizer_numbers numbers; /* of the first step */
   const tsr__tensor_id *losses;   /* the loss of each micro-batch */
   size_t loss_count;
-  uint64_t *run_ns;    /* by run of the tape: its time is added, in nanoseconds; or NULL */
-  bool uses_reference; /* even where there is a fast kernel */
-  unsigned isa_limit;  /* 1 + a tsr__isa that fast kernels do not go beyond, or 0 */
+  tsr__tensor_id gradient_norm; /* or 0 */
+  uint64_t *run_ns;             /* by run of the tape: its time is added, in nanoseconds; or NULL */
+  bool uses_reference;          /* even where there is a fast kernel */
+  unsigned isa_limit;           /* 1 + a tsr__isa that fast kernels do not go beyond, or 0 */
   struct tsr__thread_pool *pool;     /* for kernels, or NULL; no result depends on it */
   struct tsr__library *library;      /* for products of matrices, or NULL */
   const tsr__dry_observer *observer; /* sees the same run, or NULL; its run, memory and loaded are

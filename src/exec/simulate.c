@@ -153,6 +153,7 @@ tsr__run_options tsr__run_options_of(const tsr_simulate_options *options) {
                             .gelu_fused = options->gelu_fused,
                             .no_kv_cache = options->no_kv_cache,
                             .fresh_process = options->fresh_process,
+                            .clip_norm = options->clip_norm,
                             .leak = options->leak,
                             .micro_batch = options->micro_batch,
                             .accumulation = options->accumulation,

@@ -86,6 +86,61 @@ void TSR__UNIT(tsr__fast_adamw)(const tsr__kernel_args *args) {
   update_all(&u, args);
 }
 
+/* ---- norms ---- */
+
+enum {
+  NORM_ROUND = 1024,
+  NORM_LANES = 8
+}; /* blocks whose sums are on the stack; parts of a block */
+
+typedef struct squares {
+  tsr__strided x; /* one row */
+  uint64_t first; /* element */
+  double sums[NORM_ROUND];
+} squares;
+
+static double sum_of_squares(const tsr__strided *x, uint64_t first, uint64_t count) {
+  float room[UNIT_TILE];
+  double parts[NORM_LANES] = {0}, sum = 0;
+  for (uint64_t done = 0; done < count; done += UNIT_TILE) {
+    size_t here = unit_tile(count - done), i = 0;
+    const float *v = unit_row(x, x->offset, first + done, here, room);
+    for (; i + NORM_LANES <= here; i += NORM_LANES)
+      for (size_t k = 0; k < NORM_LANES; k++) parts[k] += (double)v[i + k] * (double)v[i + k];
+    for (size_t k = 0; i < here; i++, k++) parts[k] += (double)v[i] * (double)v[i];
+  }
+  for (size_t k = 0; k < NORM_LANES; k++) sum += parts[k];
+  return sum;
+}
+
+static void square_blocks(void *context, uint64_t first, uint64_t end) {
+  squares *s = context;
+  for (uint64_t i = first; i < end; i++) {
+    uint64_t at = s->first + i * TSR__NORM_BLOCK, left = s->x.dim[3] - at;
+    s->sums[i] = sum_of_squares(&s->x, at, left < TSR__NORM_BLOCK ? left : TSR__NORM_BLOCK);
+  }
+}
+
+void TSR__UNIT(tsr__fast_norm)(const tsr__kernel_args *args) {
+  tsr__kernel_tensor flat = args->reads[0];
+  uint64_t count = tsr__shape_elements(flat.layout.shape), offset = flat.layout.offset;
+  double total = 0;
+  if (!unit_has_types(args) || !tsr__layout_is_dense(flat.layout)) {
+    tsr__reference_norm(args);
+    return;
+  }
+  flat.layout = tsr__layout_dense(TSR__SHAPE(count));
+  flat.layout.offset = offset;
+  squares s = {.x = tsr__strided_of(&flat)};
+  for (; s.first < count; s.first += (uint64_t)NORM_ROUND * TSR__NORM_BLOCK) {
+    uint64_t left = (count - s.first + TSR__NORM_BLOCK - 1) / TSR__NORM_BLOCK;
+    uint64_t blocks = left < NORM_ROUND ? left : NORM_ROUND;
+    unit_split(args->pool, blocks, TSR__NORM_BLOCK, square_blocks, &s);
+    for (uint64_t i = 0; i < blocks; i++) total += s.sums[i];
+  }
+  tsr__put_number(&args->writes[0], sqrt(total));
+}
+
 /* ---- loss scaling ---- */
 
 /* Dividing is quick, and overflow is known once all is read: first look, then multiply. */

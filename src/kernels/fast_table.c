@@ -69,6 +69,8 @@ static tsr__kernel_fn *const kernels[TSR__KERNEL_COUNT] = {
     FAST(FOREACH_SQRT, sqrt),
     FAST(FUSED_ADAMW, fused_adamw),
     FAST(ADAMW, adamw),
+    FAST(FOREACH_NORM, norm),
+    FAST(NORM, norm),
     FAST(UNSCALE, unscale),
 };
 

@@ -36,6 +36,7 @@ static const tsr__kernel_row rows[TSR__KERNEL_COUNT] = {
     [TSR__KERNEL_SUB] = {"sub", RUNS(sub), EACH(1), WITH_NUMBER},
     [TSR__KERNEL_NEG] = {"neg", RUNS(neg), EACH(1), UNARY},
     [TSR__KERNEL_POW] = {"pow", RUNS(pow), EACH(1), UNARY, .scalars = 1},
+    [TSR__KERNEL_AT_MOST] = {"at most", RUNS(at_most), EACH(1), UNARY, .scalars = 1},
     [TSR__KERNEL_SQRT] = {"sqrt", RUNS(sqrt), EACH(1), UNARY},
     [TSR__KERNEL_RSQRT] = {"rsqrt", RUNS(rsqrt), EACH(1), UNARY},
     [TSR__KERNEL_RECIPROCAL] = {"reciprocal", RUNS(reciprocal), EACH(1), UNARY},
@@ -149,6 +150,8 @@ static const tsr__kernel_row rows[TSR__KERNEL_COUNT] = {
                                  .in_place = {1, 3, 4, 5}, .scalars = 5},
     [TSR__KERNEL_ADAMW] = {"adamw", RUNS(adamw), EACH(12), FROM(4, 4), TO(3, 3),
                            .in_place = {1, 3, 4}, .scalars = 6},
+    [TSR__KERNEL_FOREACH_NORM] = {"foreach norm", RUNS(norm), READS(2), REDUCE, .most_scratch = 1},
+    [TSR__KERNEL_NORM] = {"norm", RUNS(norm), READS(2), REDUCE},
     /* Not counted: a gradient's division is negligible next to its product. */
     [TSR__KERNEL_UNSCALE] = {"unscale", RUNS(unscale), MOVES, FROM(3, 3), TO(2, 2),
                              .in_place = {1, 3}},

@@ -33,6 +33,7 @@ typedef enum tsr__kernel {
   TSR__KERNEL_SUB,                /* r0 - r1 */
   TSR__KERNEL_NEG,                /* -r0 */
   TSR__KERNEL_POW,                /* r0 to the power of s0 */
+  TSR__KERNEL_AT_MOST,            /* r0, or s0 where that is less */
   TSR__KERNEL_SQRT,               /* the root of r0 */
   TSR__KERNEL_RSQRT,              /* 1 over the root of r0 */
   TSR__KERNEL_RECIPROCAL,         /* 1 / r0 */
@@ -149,6 +150,9 @@ typedef enum tsr__kernel {
                       * s3: the root of beta 2's correction, s4: the step, negative, s5: epsilon;
                       * w0: p, w1, w2: moments */
   /* Loss scaling */
+  TSR__KERNEL_FOREACH_NORM, /* the root of the sum of r0's squares, which are summed in double: 4096
+                             * elements at a time, and these sums in their order */
+  TSR__KERNEL_NORM,         /* the same */
   TSR__KERNEL_UNSCALE, /* r0: g, r1: 1 over the scale, r2: 1 if some g overflowed; w0, w1: g, r2 */
   TSR__KERNEL_UPDATE_SCALE, /* r0: scale, r1: good steps in a row, r2: overflow; w0, w1: r0, r1 */
   TSR__KERNEL_WORKSPACE,    /* never run: what cuBLAS takes */

@@ -60,6 +60,25 @@ void tsr__reference_adamw(const tsr__kernel_args *args) {
   }
 }
 
+void tsr__reference_norm(const tsr__kernel_args *args) {
+  tsr__strided x = tsr__strided_of(&args->reads[0]);
+  double numbers[TSR__TILE], total = 0, block = 0;
+  uint64_t left = TSR__NORM_BLOCK;
+  for (uint64_t row = 0; row < tsr__strided_rows(&x); row++) {
+    TSR__EACH_TILE(column, count, x.dim[3]) {
+      tsr__strided_load_row(&x, tsr__strided_row(&x, row), column, count, numbers);
+      for (size_t i = 0; i < count; i++) {
+        block += numbers[i] * numbers[i];
+        if (--left) continue;
+        total += block;
+        block = 0;
+        left = TSR__NORM_BLOCK;
+      }
+    }
+  }
+  tsr__put_number(&args->writes[0], sqrt(total + block));
+}
+
 void tsr__reference_unscale(const tsr__kernel_args *args) {
   tsr__strided g = tsr__strided_of(&args->reads[0]), to = tsr__strided_of(&args->writes[0]);
   double factor = tsr__number_of(&args->reads[1]), overflowed = tsr__number_of(&args->reads[2]);

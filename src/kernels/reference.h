@@ -85,6 +85,9 @@ uint64_t tsr__get_key(const tsr__kernel_tensor *tensor);
 static inline size_t tsr__tile_size(uint64_t left) {
   return left < TSR__TILE ? (size_t)left : TSR__TILE;
 }
+/* Squares are summed so many at a time (FOREACH_NORM). */
+enum { TSR__NORM_BLOCK = 4096 };
+
 /* For each tile of `total` numbers: `first` and `count`. */
 #define TSR__EACH_TILE(first, count, total)                                \
   for (uint64_t first = 0, count = tsr__tile_size(total); first < (total); \
@@ -94,14 +97,15 @@ static inline size_t tsr__tile_size(uint64_t left) {
 
 /* ref_each.c */
 tsr__kernel_fn tsr__reference_add, tsr__reference_mul, tsr__reference_div, tsr__reference_sub,
-    tsr__reference_neg, tsr__reference_pow, tsr__reference_sqrt, tsr__reference_rsqrt,
-    tsr__reference_reciprocal, tsr__reference_tanh, tsr__reference_tanh_backward,
-    tsr__reference_cos, tsr__reference_sin, tsr__reference_gelu, tsr__reference_gelu_backward,
-    tsr__reference_silu, tsr__reference_silu_backward, tsr__reference_silu_gate,
-    tsr__reference_silu_gate_backward, tsr__reference_drop, tsr__reference_where, tsr__reference_ne,
-    tsr__reference_eq, tsr__reference_and, tsr__reference_not, tsr__reference_attends,
-    tsr__reference_dropout, tsr__reference_dropout_backward, tsr__reference_masked_fill,
-    tsr__reference_lerp, tsr__reference_addcmul, tsr__reference_addcdiv;
+    tsr__reference_neg, tsr__reference_pow, tsr__reference_at_most, tsr__reference_sqrt,
+    tsr__reference_rsqrt, tsr__reference_reciprocal, tsr__reference_tanh,
+    tsr__reference_tanh_backward, tsr__reference_cos, tsr__reference_sin, tsr__reference_gelu,
+    tsr__reference_gelu_backward, tsr__reference_silu, tsr__reference_silu_backward,
+    tsr__reference_silu_gate, tsr__reference_silu_gate_backward, tsr__reference_drop,
+    tsr__reference_where, tsr__reference_ne, tsr__reference_eq, tsr__reference_and,
+    tsr__reference_not, tsr__reference_attends, tsr__reference_dropout,
+    tsr__reference_dropout_backward, tsr__reference_masked_fill, tsr__reference_lerp,
+    tsr__reference_addcmul, tsr__reference_addcdiv;
 /* ref_copy.c */
 tsr__kernel_fn tsr__reference_copy, tsr__reference_repeat, tsr__reference_cat, tsr__reference_pad,
     tsr__reference_slice_backward, tsr__reference_zeros, tsr__reference_ones, tsr__reference_full,
@@ -125,6 +129,6 @@ tsr__kernel_fn tsr__reference_nll_loss, tsr__reference_nll_loss_backward,
     tsr__reference_embedding, tsr__reference_embedding_backward, tsr__reference_embedding_add;
 /* ref_optimizer.c */
 tsr__kernel_fn tsr__reference_fused_adamw, tsr__reference_adamw, tsr__reference_unscale,
-    tsr__reference_update_scale;
+    tsr__reference_update_scale, tsr__reference_norm;
 
 #endif

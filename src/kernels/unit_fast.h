@@ -39,7 +39,7 @@ tsr__kernel_fn TSR__UNIT(tsr__fast_nll_loss_backward), TSR__UNIT(tsr__fast_cross
     TSR__UNIT(tsr__fast_embedding_backward), TSR__UNIT(tsr__fast_embedding_add);
 /* fast_optimizer.c */
 tsr__kernel_fn TSR__UNIT(tsr__fast_fused_adamw), TSR__UNIT(tsr__fast_adamw),
-    TSR__UNIT(tsr__fast_unscale);
+    TSR__UNIT(tsr__fast_norm), TSR__UNIT(tsr__fast_unscale);
 /* fast_product.c */
 tsr__kernel_fn TSR__UNIT(tsr__fast_product), TSR__UNIT(tsr__fast_products);
 #if TSR__UNIT_ISA == 2 /* with the instructions for products of bf16 */

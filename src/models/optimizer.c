@@ -9,6 +9,9 @@
 
 #include "models/program.h"
 
+/* Elements whose squares torch._foreach_norm sums at a time. */
+enum { NORM_CHUNK = 65536 };
+
 static bool has_grad(const tsr__tape *t, size_t parameter) {
   return tsr__tensor_at(t, t->parameters.items[parameter])->grad != 0;
 }
@@ -98,6 +101,123 @@ static void unscale(tsr__program *p, tsr__tensor_id *scaler) {
   t->space = TSR__SPACE_DEVICE;
 }
 
+/* ---- clipping ---- */
+
+typedef struct gradients {
+  size_t count;
+  uint64_t most_chunks; /* parts of the largest */
+} gradients;
+
+static gradients measure_gradients(const tsr__tape *t) {
+  gradients g = {0};
+  for (size_t i = 0; i < t->parameters.count; i++) {
+    tsr__tensor_id grad = tsr__tensor_at(t, t->parameters.items[i])->grad;
+    uint64_t elements = grad ? tsr__shape_elements(tsr__tensor_shape(t, grad)) : 0;
+    uint64_t chunks = (elements + NORM_CHUNK - 1) / NORM_CHUNK;
+    g.count += grad != 0;
+    if (chunks > g.most_chunks) g.most_chunks = chunks;
+  }
+  return g;
+}
+
+static tsr__kernel_use use_of(tsr__kernel kernel, tsr__tensor_id from) {
+  return (tsr__kernel_use){.kernel = kernel, .op = TSR_NONE, .reads = {from}};
+}
+
+/* A scalar, bound to the current function. */
+static tsr__tensor_id make_scalar(tsr__program *p, tsr__kernel_use use) {
+  tsr__layout layout = tsr__layout_dense(TSR__SCALAR);
+  return tsr__scope_bind(p->tape, tsr__tape_run_new(p->tape, &use, p->dtype, layout));
+}
+
+static tsr__kernel_use use_with(tsr__kernel kernel, tsr__tensor_id from, double number) {
+  tsr__kernel_use use = use_of(kernel, from);
+  use.scalars[0] = (tsr__scalar){TSR__SCALAR_NUMBER, number};
+  return use;
+}
+
+/* torch._foreach_norm: sums of parts, which are gone when it returns, and then the norm of each gradient. */
+static void each_norm(tsr__program *p, tsr__tensor_ids *norms) {
+  tsr__tape *t = p->tape;
+  gradients g = measure_gradients(t);
+  tsr__shape chunks = TSR__SHAPE(g.count * g.most_chunks);
+  tsr__tensor_id parts =
+      tsr__scope_bind(t, tsr__tensor_new(t, TSR__KERNEL_ZEROS, TSR__DTYPE_F32, chunks));
+  for (size_t i = 0; i < t->parameters.count && !t->status; i++) {
+    tsr__tensor_id grad = tsr__tensor_at(t, t->parameters.items[i])->grad;
+    if (!grad) continue;
+    tsr__kernel_use use = use_of(TSR__KERNEL_FOREACH_NORM, grad);
+    use.scratch[0] = parts;
+    tsr__tensor_id norm = make_scalar(p, use);
+    if (!TSR__VECTOR_PUSH(norms, norm)) tsr__tape_fail(t, TSR_ERROR_MEMORY);
+  }
+  tsr__scope_unbind(t, parts);
+}
+
+/* torch.stack: each scalar is an element of a vector. */
+static tsr__tensor_id stack(tsr__program *p, const tsr__tensor_ids *scalars) {
+  tsr__tape *t = p->tape;
+  if (t->status) return 0;
+  tsr__tensor_id all =
+      tsr__tensor_new(t, TSR__KERNEL_CAT, p->dtype, TSR__SHAPE((uint64_t)scalars->count));
+  for (size_t i = 0; i < scalars->count && !t->status; i++) {
+    tsr__layout place = tsr__layout_dense(TSR__SCALAR);
+    place.offset = i;
+    tsr__tensor_id element = tsr__tensor_view(t, all, place);
+    tsr__tape_run(t, &(tsr__kernel_use){.kernel = TSR__KERNEL_TO_COPY,
+                                        .op = TSR_NONE,
+                                        .reads = {scalars->items[i]},
+                                        .writes = {element}});
+    tsr__tensor_release(t, element);
+  }
+  return tsr__scope_bind(t, all);
+}
+
+static tsr__tensor_id total_norm(tsr__program *p) {
+  tsr__tape *t = p->tape;
+  tsr__tensor_ids norms = {0};
+  tsr__scope_enter(t, TSR__PLACE_TOTAL_NORM);
+  each_norm(p, &norms);
+  tsr__tensor_id all = stack(p, &norms);
+  tsr__tensor_id total = make_scalar(p, use_of(TSR__KERNEL_NORM, all));
+  tsr__scope_unbind(t, all);
+  TSR__VECTOR_FREE(&norms);
+  return tsr__scope_leave(t, total);
+}
+
+/* Gradients times most / (norm + 1e-6), if that is less than 1. */
+static void clip_gradients(tsr__program *p, tsr__tensor_id norm) {
+  tsr__tape *t = p->tape;
+  tsr__scope_enter(t, TSR__PLACE_CLIP_GRADIENTS);
+  tsr__tensor_id sum = make_scalar(p, use_with(TSR__KERNEL_ADD, norm, 1e-6));
+  tsr__tensor_id inverse = make_scalar(p, use_of(TSR__KERNEL_RECIPROCAL, sum));
+  tsr__tensor_id factor = make_scalar(p, use_with(TSR__KERNEL_MUL, inverse, p->options->clip_norm));
+  tsr__scope_unbind(t, inverse);
+  tsr__scope_unbind(t, sum);
+  factor = make_scalar(p, use_with(TSR__KERNEL_AT_MOST, factor, 1));
+  for (size_t i = 0; i < t->parameters.count && !t->status; i++) {
+    tsr__tensor_id grad = tsr__tensor_at(t, t->parameters.items[i])->grad;
+    if (!grad) continue;
+    tsr__tape_run(t, &(tsr__kernel_use){.kernel = TSR__KERNEL_MUL,
+                                        .op = TSR_NONE,
+                                        .reads = {grad, factor},
+                                        .writes = {grad}});
+  }
+  (void)tsr__scope_leave(t, 0);
+}
+
+/* torch.nn.utils.clip_grad_norm_, whose result nobody keeps. Where gradients are, all of it is. */
+static void clip(tsr__program *p) {
+  tsr__tape *t = p->tape;
+  assert(p->options->clip_norm > 0);
+  t->space = t->homes.gradients;
+  tsr__scope_enter(t, TSR__PLACE_CLIP);
+  p->gradient_norm = total_norm(p);
+  clip_gradients(p, p->gradient_norm);
+  (void)tsr__scope_leave(t, 0);
+  t->space = TSR__SPACE_DEVICE;
+}
+
 /* The scale grows after many good steps, and shrinks after an overflow. */
 static void update_scale(tsr__program *p, const tsr__tensor_id *scaler) {
   tsr__tape_run(p->tape, &(tsr__kernel_use){.kernel = TSR__KERNEL_UPDATE_SCALE,
@@ -110,6 +230,7 @@ void tsr__program_optimizer(tsr__program *p) {
   tsr__tape *t = p->tape;
   tsr__tensor_id scaler[TSR__OP_OUTPUTS] = {0};
   if (p->loss_scale) unscale(p, scaler);
+  if (p->options->clip_norm > 0) clip(p);
   t->space = t->homes.optimizer;
   switch (p->options->optimizer) {
   case TSR_OPTIMIZER_ADAMW:

@@ -66,11 +66,12 @@ typedef struct tsr__program {
   tsr__tensor_id
       loss_sum; /* of the micro-batches so far, if one backward follows them all; bound */
   tsr__tensor_id ids, labels, attention_mask, loss, cosine, sine, mask, position_ids;
-  tsr__tensor_ids outputs; /* what the outputs hold, and their graph */
-  tsr__tensor_id logits;   /* held by the outputs; 0 with a chunked loss */
-  tsr__tensor_ids cache;   /* keys and values, which the outputs hold too */
-  tsr__tensor_ids hidden;  /* the hidden states that were requested, held */
-  tsr__tensor_ids losses;  /* of each micro-batch, in their order; most are gone at the end */
+  tsr__tensor_ids outputs;      /* what the outputs hold, and their graph */
+  tsr__tensor_id logits;        /* held by the outputs; 0 with a chunked loss */
+  tsr__tensor_ids cache;        /* keys and values, which the outputs hold too */
+  tsr__tensor_ids hidden;       /* the hidden states that were requested, held */
+  tsr__tensor_id gradient_norm; /* before clipping; 0: they are not clipped */
+  tsr__tensor_ids losses;       /* of each micro-batch, in their order; most are gone at the end */
 } tsr__program;
 
 /* Resolve the options, check that they suit the model, and declare what exists before the recording:

@@ -25,6 +25,7 @@ typedef struct tsr__run_options {
   bool gelu_fused;           /* one kernel instead of the eight operations of the model's class */
   bool no_kv_cache;          /* use_cache=False */
   bool fresh_process;        /* cuBLAS allocates its workspaces during the recording, not before */
+  double clip_norm;          /* gradients are clipped to it; 0: they are not */
   tsr_simulate_leak leak;    /* planted */
   uint64_t micro_batch;      /* sequences; 0 = batch */
   tsr_simulate_accumulation accumulation;

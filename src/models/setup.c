@@ -4,6 +4,7 @@
  * The order matters: the plan decides whether there is a cache, the cache which attention needs a mask,
  * the mask which kernel attends. */
 #include <assert.h>
+#include <math.h>
 #include <string.h>
 
 #include "base/memory.h"
@@ -34,6 +35,9 @@ static int check_sizes(const tsr__program *p, tsr_error *error) {
     return REFUSE(TSR_ERROR_ARGUMENT,
                   "a sequence of %llu tokens is longer than the model's %llu positions",
                   (unsigned long long)p->sequence, (unsigned long long)p->model->positions);
+  if (o->clip_norm != 0 && !(o->clip_norm > 0 && isfinite(o->clip_norm)))
+    return REFUSE(TSR_ERROR_ARGUMENT,
+                  "the norm to which gradients are clipped is no number above 0");
   if (o->attention == TSR_ATTENTION_CHUNKED && !o->attention_chunk)
     return REFUSE(TSR_ERROR_ARGUMENT, "chunked attention needs a number of query rows");
   if (o->accumulation == TSR_ACCUMULATION_FLAT && p->accumulate > 1 && !p->tape->book->sums_flat)

@@ -9,6 +9,7 @@
 #define AUTOGRAD   TORCH("autograd/__init__.py")
 #define GRAPH      TORCH("autograd/graph.py")
 #define CHECKPOINT TORCH("utils/checkpoint.py")
+#define CLIP_GRAD  TORCH("nn/utils/clip_grad.py")
 #define ADAM       TORCH("optim/adam.py")
 #define OPTIMIZER  TORCH("optim/optimizer.py")
 #define FUNCTIONAL TORCH("nn/functional.py")
@@ -154,6 +155,18 @@ const tsr__listing tsr__listings[TSR__PLACE_COUNT] = {
 
     /* the optimizer */
     [TSR__PLACE_UNSCALE] = {FUNCTION, FRAMES({"unscale_", TORCH("amp/grad_scaler.py"), 343}), NULL},
+    [TSR__PLACE_CLIP] = {FUNCTION,
+                         FRAMES({"_no_grad_wrapper", CLIP_GRAD, 0},
+                                {"clip_grad_norm_", CLIP_GRAD, 0}),
+                         NULL},
+    [TSR__PLACE_TOTAL_NORM] = {FUNCTION,
+                               FRAMES({"_no_grad_wrapper", CLIP_GRAD, 0},
+                                      {"_get_total_norm", CLIP_GRAD, 0}),
+                               NULL},
+    [TSR__PLACE_CLIP_GRADIENTS] = {FUNCTION,
+                                   FRAMES({"_no_grad_wrapper", CLIP_GRAD, 0},
+                                          {"_clip_grads_with_norm_", CLIP_GRAD, 0}),
+                                   NULL},
     [TSR__PLACE_ADAMW] = {FUNCTION,
                           FRAMES({"wrapper", OPTIMIZER, 517}, {"_use_grad", OPTIMIZER, 81},
                                  {"step", ADAM, 237}),

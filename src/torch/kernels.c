@@ -79,6 +79,9 @@ static const tsr__torch_kernel kernels[TSR__KERNEL_COUNT] = {
     [TSR__KERNEL_ADDCDIV] = {"_foreach_addcdiv__ScalarList", NULL},
     [TSR__KERNEL_FOREACH_SQRT] = {"_foreach_sqrt", NULL},
     [TSR__KERNEL_FUSED_ADAMW] = {"_fused_adamw_", NULL},
+    [TSR__KERNEL_FOREACH_NORM] = {"_foreach_norm", NULL},
+    [TSR__KERNEL_NORM] = {"linalg_vector_norm", NULL},
+    [TSR__KERNEL_AT_MOST] = {"clamp", NULL},
     [TSR__KERNEL_UNSCALE] = {"_amp_foreach_non_finite_check_and_unscale_", NULL},
     [TSR__KERNEL_UPDATE_SCALE] = {"_amp_update_scale_", NULL},
     /* Of tessera's own rule book. */

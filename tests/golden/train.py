@@ -71,6 +71,49 @@ def repeats(t):
     expect('recomputed', losses(t, '--checkpoint', 'full'), losses(t, '--no-kv-cache'))
 
 
+def clips(t):
+    """Gradients are clipped to a norm, which is that of no clipping; memory is as predicted, and no thread matters."""
+    whole = t.train('gpt2', '--steps', 4)[0]
+    expect('not computed', [step['gradient_norm'] for step in whole], [None] * 4)
+    wide = t.train('gpt2', '--steps', 4, '--clip', 1e6)[0]
+    expect('nothing to clip', [step['loss'] for step in wide], [step['loss'] for step in whole])
+    narrow, end = t.train('gpt2', '--steps', 4, '--clip', '0.01', '--optimizer', 'sgd', '--lr', 100)
+    expect('the same norm at first', narrow[0]['gradient_norm'], wide[0]['gradient_norm'])
+    expect('clipped', all(step['gradient_norm'] > 0.01 for step in narrow), True)
+    expect('as predicted', end['peak_bytes'], end['predicted_peak_bytes'])
+    for options in (['--threads', 1], ['--threads', 3], ['--memory', 'placed']):
+        again = t.train('gpt2', '--steps', 4, '--clip', '0.01', '--optimizer', 'sgd', '--lr', 100, *options)[0]
+        expect(f'{options}', [(step['loss'], step['gradient_norm']) for step in again],
+               [(step['loss'], step['gradient_norm']) for step in narrow])
+    scaled = t.train('gpt2', '--steps', 4, '--clip', '1.0', '--dtype', 'autocast-fp16')[0]
+    expect('unscaled first', abs(scaled[0]['gradient_norm'] / wide[0]['gradient_norm'] - 1) < 0.01, True)
+    text = t.run('train', t.models['gpt2'], '--data', t.text, '--seq', 16, '--steps', 1, '--clip', 1)
+    expect('printed', '  norm ' in text.stdout.splitlines()[1], True)
+    for wrong in ('0', '-1', 'x', ''):
+        for command in (['train', t.models['gpt2'], '--data', t.text, '--seq', 16],
+                        ['simulate', t.models['gpt2'], '--seq', 16]):
+            done = t.run(*command, '--clip', wrong)
+            expect(f'--clip {wrong}', (done.returncode, 'to which gradients are clipped' in done.stderr),
+                   (2, True))
+
+
+def placed(t):
+    """Tensors at places chosen before the run: less memory, the same numbers, and what simulate says of a peak."""
+    for model in t.models:
+        for options in ([], ['--dtype', 'bf16', '--attention', 'eager'], ['--checkpoint', 'full', '--accumulate', 2]):
+            steps, end = t.train(model, '--steps', 4, *options)
+            in_place, other = t.train(model, '--steps', 4, *options, '--memory', 'placed')
+            expect(f'{model} {options}', [step['loss'] for step in in_place], [step['loss'] for step in steps])
+            expect('the same is live', other['peak_bytes'], end['peak_bytes'])
+            expect('one range', other['reserved_bytes'], other['predicted_reserved_bytes'])
+            expect('between the bound and what caching takes',
+                   other['bound_bytes'] <= other['reserved_bytes'] < end['reserved_bytes'], True)
+    text = t.run('train', t.models['gpt2'], '--data', t.text, '--seq', 16, '--steps', 1, '--memory', 'placed').stdout
+    expect('what it says', text.splitlines()[-1].startswith('Placed memory: '), True)
+    done = t.run('train', t.models['gpt2'], '--data', t.text, '--seq', 16, '--memory', 'placed', '--budget', '1MiB')
+    expect('too small', (done.returncode, 'placed memory would be ' in done.stderr), (2, True))
+
+
 def sets_of_instructions(t):
     """Each set that --isa names gives its own bits again and again, and nearly the same numbers."""
     first = losses(t)
@@ -530,7 +573,7 @@ def arguments():
 def main():
     t = Tessera(*arguments())
     return run_tests((check.__name__, functools.partial(check, t))
-                     for check in (learns, repeats, sets_of_instructions, as_predicted, token_files,
+                     for check in (learns, repeats, clips, placed, sets_of_instructions, as_predicted, token_files,
                                     saves, wrong_weights, resumes, schedules, goes_on,
                                     keeps_the_last_good_state, samples, by_op, runs_out_of_memory,
                                     ends, refuses))

@@ -57,7 +57,7 @@ def fill(model):
             parameter.copy_(centre + 0.1 * u)
 
 
-def train(name, model, dtype, steps):
+def train(name, model, dtype, steps, clip=None):
     fill(model)
     model.train().to(dtype)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, weight_decay=0.01)
@@ -69,8 +69,10 @@ def train(name, model, dtype, steps):
         norm = 0.0
         if dtype == torch.float32:
             norm = sum(float(p.grad.double().pow(2).sum()) for p in model.parameters()) ** 0.5
+        if clip:
+            norm = torch.nn.utils.clip_grad_norm_(model.parameters(), clip).item()
         optimizer.step()
-        print(name, "fp32" if dtype == torch.float32 else "bf16", step, f"{loss.item():.9g}", f"{norm:.9g}")
+        print(name + ("-clipped" if clip else ""), "fp32" if dtype == torch.float32 else "bf16", step, f"{loss.item():.9g}", f"{norm:.9g}")
 
 
 def main():
@@ -79,6 +81,7 @@ def main():
     print(f"# torch {torch.__version__}, transformers {transformers.__version__}, on a CPU")
     for name, model in models():
         train(name, model, torch.float32, 20)
+        train(name, model, torch.float32, 20, clip=1.0)
         if name != "stretched":
             train(name, model, torch.bfloat16, 200)
 

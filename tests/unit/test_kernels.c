@@ -588,6 +588,15 @@ static void want_plain_adamw(const dense *r, dense *w, const double *s) {
     w[0].v[i] = s[0] * r[0].v[i] + s[4] * w[1].v[i] / (sqrt(w[2].v[i]) / s[3] + s[5]);
   }
 }
+static void want_norm(const dense *r, dense *w, const double *s) {
+  double sum = 0;
+  (void)s;
+  for (uint64_t i = 0; i < r[0].count; i++) sum += r[0].v[i] * r[0].v[i];
+  w[0].v[0] = sqrt(sum);
+}
+static void want_at_most(const dense *r, dense *w, const double *s) {
+  for (uint64_t i = 0; i < w[0].count; i++) w[0].v[i] = r[0].v[i] < s[0] ? r[0].v[i] : s[0];
+}
 static void want_unscale(const dense *r, dense *w, const double *s) {
   (void)s;
   for (uint64_t i = 0; i < w[0].count; i++) w[0].v[i] = r[0].v[i] * r[1].v[0];
@@ -795,6 +804,9 @@ static const kernel_case cases[] = {
      W(A(4, 5), A(4, 5), A(4, 5), FONE), N(5, 1e-2, 0.9, 0.99, 1e-8, 0.1), .want = want_adamw},
     {K(ADAMW), R(A(4, 5), A(4, 5), A(4, 5), P(4, 5)), W(A(4, 5), A(4, 5), A(4, 5)),
      N(6, 0.99, 0.1, 0.99, 0.5, -1e-2, 1e-8), .want = want_plain_adamw},
+    {K(NORM), R(FOUR), W(ONE), .want = want_norm},
+    {K(FOREACH_NORM), R(A(3, 5000)), W(ONE), .want = want_norm},
+    {K(AT_MOST), R(FOUR), W(FOUR), N(1, 0.25), .want = want_at_most},
     {K(UNSCALE), R(A(4, 5), FONE, FONE), W(A(4, 5), FONE), .want = want_unscale},
     {K(UPDATE_SCALE), R({POSITIVE, {.rank = 0}}, {WEIGHTS, {.rank = 0}}, {POSITIVE, {.rank = 0}}),
      W(FONE, FONE), .want = want_update_scale},

@@ -94,26 +94,28 @@ static bool note_step(void *context, const tsr__executor *e, const tsr__executed
     each_element(&g, s, false, add_square);
   }
   s->losses[step->step - 1] = step->loss;
-  s->norms[step->step - 1] = sqrt(s->square);
+  assert_true(isnan(step->gradient_norm) == !s->t.options.gradient_norm);
+  s->norms[step->step - 1] = s->t.options.gradient_norm ? step->gradient_norm : sqrt(s->square);
   return true;
 }
 
-static void train(subject *s, const char *json, tsr_simulate_dtype dtype, tsr_simulate_book book,
-                  uint64_t steps) {
+static void train(subject *s, const char *json, const tsr__run_options *options, uint64_t steps) {
   static tsr__run_options run;
   tsr__execution out;
   tsr_error error = {0};
   /* In fp32, kernels of attention that need no scores take no grouped queries. */
-  bool is_eager = json != gpt2 && dtype == TSR_SIMULATE_FP32;
+  bool is_eager = json != gpt2 && options->dtype == TSR_SIMULATE_FP32;
   run = (tsr__run_options){.batch = BATCH,
                            .sequence = SEQUENCE,
-                           .dtype = dtype,
+                           .dtype = options->dtype,
                            .attention = is_eager ? TSR_ATTENTION_EAGER : TSR_ATTENTION_SDPA,
                            .no_kv_cache = true,
-                           .book = book};
+                           .book = options->book,
+                           .clip_norm = options->clip_norm};
   *s = (subject){.square = 0};
   assert_true(training_open(&s->t, json, &run, NULL));
   s->t.options.steps = steps;
+  s->t.options.gradient_norm = s->t.program.gradient_norm;
   s->t.options.load = load;
   s->t.options.batch = batch;
   s->t.options.step = note_step;
@@ -130,7 +132,7 @@ typedef struct recorded {
 } recorded;
 
 static void read_recorded(recorded *r, const char *model, const char *type) {
-  char path[4096], line[256], name[16], dtype[16];
+  char path[4096], line[256], name[32], dtype[16];
   const char *folder = getenv("TESSERA_TESTS");
   assert_non_null(folder);
   snprintf(path, sizeof path, "%s/torch/losses.txt", folder);
@@ -140,7 +142,7 @@ static void read_recorded(recorded *r, const char *model, const char *type) {
   while (fgets(line, sizeof line, file)) {
     unsigned step;
     double loss, norm;
-    if (sscanf(line, "%15s %15s %u %lf %lf", name, dtype, &step, &loss, &norm) != 5) continue;
+    if (sscanf(line, "%31s %15s %u %lf %lf", name, dtype, &step, &loss, &norm) != 5) continue;
     if (strcmp(name, model) != 0 || strcmp(dtype, type) != 0) continue;
     assert_true(step == r->steps + 1 && step <= MOST_STEPS);
     r->losses[r->steps] = loss;
@@ -162,19 +164,32 @@ typedef struct family {
 static family gpt2_family = {"gpt2", gpt2}, llama_family = {"llama", llama},
               stretched_family = {"stretched", stretched};
 
-static void in_fp32(void **state) {
-  const family *f = *state;
+static void compare_fp32(const family *f, const char *name, double clip_norm) {
   recorded want;
   subject s;
-  read_recorded(&want, f->name, "fp32");
+  read_recorded(&want, name, "fp32");
   assert_int_equal(want.steps, 20);
   for (int book = TSR_BOOK_TORCH; book <= TSR_BOOK_OWN; book++) {
-    train(&s, f->json, TSR_SIMULATE_FP32, (tsr_simulate_book)book, want.steps);
+    train(&s, f->json, &(tsr__run_options){.book = (tsr_simulate_book)book, .clip_norm = clip_norm},
+          want.steps);
     for (uint64_t i = 0; i < want.steps; i++) {
       check_near("the loss", i + 1, s.losses[i], want.losses[i], 1e-4);
       check_near("the gradients' norm", i + 1, s.norms[i], want.norms[i], 1e-4);
     }
   }
+}
+
+static void in_fp32(void **state) {
+  const family *f = *state;
+  compare_fp32(f, f->name, 0);
+}
+
+/* As torch.nn.utils.clip_grad_norm_ does it: the norm is that before clipping. */
+static void clipped(void **state) {
+  const family *f = *state;
+  char name[64];
+  snprintf(name, sizeof name, "%s-clipped", f->name);
+  compare_fp32(f, name, 1);
 }
 
 #if !IS_SANITIZED
@@ -187,7 +202,9 @@ static void in_bf16(void **state) {
   assert_int_equal(want.steps, 200);
   uint64_t last = want.steps - 1;
   for (int book = TSR_BOOK_TORCH; book <= TSR_BOOK_OWN; book++) {
-    train(&s, f->json, TSR_SIMULATE_BF16, (tsr_simulate_book)book, want.steps);
+    train(&s, f->json,
+          &(tsr__run_options){.dtype = TSR_SIMULATE_BF16, .book = (tsr_simulate_book)book},
+          want.steps);
     check_near("the loss", want.steps, s.losses[last], want.losses[last], 0.01);
   }
 }
@@ -197,6 +214,8 @@ int main(void) {
   const struct CMUnitTest tests[] = {
     {"gpt2_fp32", in_fp32, NULL, NULL, &gpt2_family},
     {"llama_fp32", in_fp32, NULL, NULL, &llama_family},
+    {"gpt2_clipped", clipped, NULL, NULL, &gpt2_family},
+    {"llama_clipped", clipped, NULL, NULL, &llama_family},
     {"stretched_fp32", in_fp32, NULL, NULL, &stretched_family},
 #if !IS_SANITIZED
     {"gpt2_bf16", in_bf16, NULL, NULL, &gpt2_family},

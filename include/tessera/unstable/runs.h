@@ -61,6 +61,12 @@ extern "C" {
                "adamw-fused; adamw-loop, parameter by parameter; or sgd, without momentum.",       \
        .choices = (const char *const[]){"adamw", "adamw-foreach", "adamw-fused", "adamw-loop",     \
                                         "sgd", NULL}},                                             \
+      {.name = "clip",                                                                             \
+       .kind = TSR_PARAMETER_TEXT,                                                                 \
+       .argument = "NORM",                                                                         \
+       .example = "1.0",                                                                           \
+       .help = "Clip the gradients of a step to this norm, all together, as "                      \
+               "torch.nn.utils.clip_grad_norm_ does (default: they are not clipped)."},            \
       {.name = "dtype",                                                                            \
        .kind = TSR_PARAMETER_CHOICE,                                                               \
        .argument = "TYPE",                                                                         \

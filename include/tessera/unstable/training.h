@@ -67,9 +67,10 @@ typedef enum tsr_train_products {
 /* A finished step. */
 typedef struct tsr_train_step {
   uint64_t step,
-      steps;       /* from 1, those before a run that goes on included; the last one's number */
-  double loss;     /* the mean over its tokens, before its update */
-  bool is_skipped; /* scaled gradients overflowed: no update (autocast-fp16) */
+      steps;   /* from 1, those before a run that goes on included; the last one's number */
+  double loss; /* the mean over its tokens, before its update */
+  double gradient_norm; /* of all gradients, before they were clipped; NaN if they are not */
+  bool is_skipped;      /* scaled gradients overflowed: no update (autocast-fp16) */
   uint64_t token_count; /* of this step */
   /* The loss or a gradient is not a finite number. It was not used: weights are as before this step. */
   bool is_diverged;
