@@ -7,23 +7,6 @@
 
 #include "graph/table.h"
 
-/* What is kept for backward is kept elsewhere; weights and their casts are not. */
-static void keep_activation(tsr__tape *tape, tsr__tensor_id tensor) {
-  const tsr__tape_slot *slot = &tape->slots.items[tsr__tensor_at(tape, tensor)->slot];
-  if (slot->category == TSR_CATEGORY_ACTIVATION && !slot->is_static)
-    tsr__tensor_set_home(tape, tensor, (tsr__memory_space)tape->homes.activations);
-}
-
-void tsr__op_save(tsr__op_call *call, uint32_t i, tsr__tensor_id tensor) {
-  assert(i < TSR__OP_SAVED);
-  if (!call->is_recorded || !tensor) return;
-  assert(!call->reg[SAVED(i)]);
-  tsr__tensor_hold(call->tape, tensor);
-  tsr__tensor_set_category(call->tape, tensor, TSR_CATEGORY_ACTIVATION);
-  if (call->tape->homes.activations) keep_activation(call->tape, tensor);
-  call->reg[SAVED(i)] = tensor;
-}
-
 bool tsr__op_is_update(tsr__op_kind kind) {
   switch (kind) {
   case TSR__OP_ADAMW_LOOP:
@@ -94,6 +77,13 @@ static void note_outputs(tsr__tape *tape, const tsr__op_call *call, tsr__op *op)
     if (op->saved[i]) op->saved_count = (uint8_t)(i + 1);
 }
 
+/* The op has computed what was needed of it: the rest goes. */
+static void abandon(tsr__op_call *call, const tsr__op *record, const tsr__tensor_id *inputs) {
+  for (uint32_t i = 0; i < TSR__OP_OUTPUTS; i++) tsr__tensor_release(call->tape, call->reg[OUT(i)]);
+  for (uint32_t i = 0; i < call->input_count; i++)
+    if (record->in[i] != inputs[i]) tsr__tensor_release(call->tape, record->in[i]);
+}
+
 tsr__tensor_id tsr__op_apply(tsr__tape *tape, tsr__op_kind kind,
                              const tsr__op_attributes *attributes, const tsr__tensor_id *inputs,
                              uint32_t input_count, tsr__tensor_id *outputs) {
@@ -104,10 +94,11 @@ tsr__tensor_id tsr__op_apply(tsr__tape *tape, tsr__op_kind kind,
       .kind = (uint8_t)kind, .input_count = (uint8_t)input_count, .block = tape->block};
   if (outputs) memset(outputs, 0, TSR__OP_OUTPUTS * sizeof *outputs);
   assert(kind < TSR__OP_KIND_COUNT && row && input_count <= TSR__OP_INPUTS);
-  if (tape->status) return 0;
+  if (tape->status || tape->is_stopped) return 0;
   if (tape->tracer) tape->tracer->begin_op(tape->tracer, (uint32_t)kind);
   assert(input_count <= TSR__OP_INPUTS);
   call.draws = record.draws = tape->draws;
+  record.is_autocast = tape->is_autocast;
   record.attributes = attributes ? *attributes : none;
   call.attributes = &record.attributes;
   for (uint32_t i = 0; i < input_count; i++) {
@@ -130,6 +121,10 @@ tsr__tensor_id tsr__op_apply(tsr__tape *tape, tsr__op_kind kind,
     tape->draws = call.draws;
   }
   if (tape->status) return 0;
+  if (tape->is_stopped) {
+    abandon(&call, &record, inputs);
+    return 0;
+  }
   note_outputs(tape, &call, &tape->ops.items[call.op]);
   for (uint32_t i = 0; i < input_count; i++)
     if (record.in[i] != inputs[i]) tsr__tensor_release(tape, record.in[i]);

@@ -256,6 +256,7 @@ static void end_call(tsr__tape *tape, tsr__op_call *call) {
       call->reg[GRAD_IN(i)] = validate(tape, call->reg[GRAD_IN(i)], call->reg[IN(i)]);
   for (uint32_t i = 0; i < TSR__OP_OUTPUTS; i++) tsr__tensor_release(tape, call->reg[GRAD_OUT(i)]);
   for (uint32_t i = 0; i < TSR__OP_SAVED; i++) tsr__tensor_release(tape, call->reg[SAVED(i)]);
+  tsr__op_forget(call);
   tape->ops.items[call->op].is_done = true;
   for (uint32_t i = 0; i < call->input_count && !tape->status; i++)
     if (call->needs[i]) hand_on(tape, call->reg[IN(i)], call->reg[GRAD_IN(i)]);
@@ -270,6 +271,8 @@ static void run_op(tsr__tape *tape, uint32_t index) {
   tsr__trace_enter(tape, TSR__PLACE_EVALUATE);
   tsr__trace_enter(tape, TSR__PLACE_NODE);
   tsr__op_node(&call, row->node);
+  tsr__op_unpack(&call);
+  if (tape->status) return;
   if (row->run_backward)
     row->run_backward(&call);
   else

@@ -282,6 +282,11 @@ tsr__tensor_id tsr__op_apply(tsr__tape *tape, tsr__op_kind kind,
   tsr__op_apply((tape), (kind), NULL, (const tsr__tensor_id[]){__VA_ARGS__}, \
                 sizeof((tsr__tensor_id[]){__VA_ARGS__}) / sizeof(tsr__tensor_id), NULL)
 
+/* Run the segment of a checkpoint that is not reentrant, of which attributes->segment, program and index are read, on
+ * inputs that the caller holds (0: absent). Its result is bound to the current function. */
+tsr__tensor_id tsr__checkpoint_run(tsr__tape *tape, const tsr__op_attributes *attributes,
+                                   const tsr__tensor_id *inputs, uint32_t count);
+
 /* Run the backward pass from `root`, whose gradient is `grad` (held by the caller, and used up). */
 void tsr__tape_backward(tsr__tape *tape, tsr__tensor_id root, tsr__tensor_id grad);
 
@@ -312,8 +317,12 @@ tsr__tensor_id tsr__tape_run_new(tsr__tape *tape, tsr__kernel_use *use, tsr__dty
 /* Add to a tensor in place. */
 void tsr__tape_run_add(tsr__tape *tape, tsr__tensor_id sum, tsr__tensor_id more);
 
-/* Keep `tensor` for backward as the op's i-th. */
+/* Keep `tensor` for backward as the op's i-th, as the plan says (saved.c). */
 void tsr__op_save(tsr__op_call *call, uint32_t i, tsr__tensor_id tensor);
+/* Before an op's backward: bring back what it saved, into its registers. */
+void tsr__op_unpack(tsr__op_call *call);
+/* After it, when these are released: let go of what was kept to bring it back. */
+void tsr__op_forget(tsr__op_call *call);
 /* The autograd node whose backward runs changes, for the stack. */
 void tsr__op_node(tsr__op_call *call, const char *node);
 

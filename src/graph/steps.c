@@ -77,6 +77,7 @@ void tsr__tape_run(tsr__tape *tape, const tsr__kernel_use *use) {
                          .transposed = use->transposed,
                          .space = tape->space,
                          .is_once = use->is_once,
+                         .is_again = tape->replaying || tape->filling,
                          .op = use->op,
                          .draw = use->draw,
                          .first_operand = (uint32_t)tape->operands.count,
@@ -352,6 +353,7 @@ void tsr__op_run_steps(tsr__op_call *call, const tsr__op_step *steps) {
   const tsr__op_step *body = steps;
   for (const tsr__op_step *step = steps; step->action != TSR__DO_END && !call->tape->status;
        step++) {
+    if (call->tape->is_stopped) break;
     if (step->action == TSR__DO_LOOP) {
       body = step;
       call->turn = 0;
@@ -362,5 +364,6 @@ void tsr__op_run_steps(tsr__op_call *call, const tsr__op_step *steps) {
       run_one(call, step);
     }
   }
+  for (uint32_t i = 0; i < TSR__OP_TEMPORARIES && call->tape->is_stopped; i++) drop(call, T(i));
   for (uint32_t i = 0; i < TSR__OP_TEMPORARIES; i++) assert(call->tape->status || !call->reg[T(i)]);
 }

@@ -36,6 +36,9 @@ void tsr__tape_release(tsr__tape *tape) {
   TSR__VECTOR_FREE(&tape->parameters);
   TSR__VECTOR_FREE(&tape->states);
   TSR__VECTOR_FREE(&tape->casts);
+  TSR__VECTOR_FREE(&tape->holders);
+  TSR__VECTOR_FREE(&tape->frames);
+  TSR__VECTOR_FREE(&tape->remade);
 }
 
 int tsr__tape_fail(tsr__tape *tape, int status) {

@@ -73,6 +73,8 @@ typedef struct tsr__tape_tensor {
   bool requires_grad;      /* a gradient is needed for it */
   bool is_module_output;   /* a module of the model returned it: a forward hook sees it */
   bool is_parameter;
+  tsr__tensor_id again;  /* the same elements, computed again; perhaps gone, too */
+  tsr__tensor_id narrow; /* the same in bfloat16; perhaps gone */
   bool
       has_base; /* a gradient that autograd holds as a view: what it is a view of holds the slot too */
 } tsr__tape_tensor;
@@ -198,6 +200,7 @@ typedef struct tsr__kernel_run {
   uint8_t transposed; /* bits, of a product: 1 for the first operand, 2 for the second */
   uint8_t space;      /* tsr__memory_space: of the processor that runs it, and of all its tensors */
   bool is_once;       /* run in the first step only: what it writes stays */
+  bool is_again;      /* computed again, with more than one purpose: its result may not be needed */
   uint32_t op;        /* the op that runs it, or TSR_NONE: autograd itself, or the program */
   uint32_t draw;      /* of random numbers, from 1; 0: none. Backward draws as its forward did */
   uint32_t first_operand, first_scalar;
@@ -210,6 +213,12 @@ typedef struct tsr__op {
   uint8_t input_count, output_count, saved_count;
   tsr__tensor_id in[TSR__OP_INPUTS], out[TSR__OP_OUTPUTS], saved[TSR__OP_SAVED];
   tsr__op_attributes attributes;
+  /* What is special about what it saved: bits of `saved`, numbers of holders, bits of `in` (saved.c). */
+  uint16_t narrowed, remade, internal;
+  uint32_t holder[TSR__OP_SAVED]; /* from 1; 0: none */
+  uint8_t pinned;
+  bool is_pinned;    /* it may be run again */
+  bool is_autocast;  /* it ran under autocast */
   uint32_t block;    /* of the model, from 0; TSR_NONE: of none */
   uint32_t expected; /* gradients of its outputs that are still to come */
   uint32_t draws;    /* the tape's count of draws when it began */
@@ -218,6 +227,23 @@ typedef struct tsr__op {
   /* Sums over its runs; those of backward once that has run, without what is computed again. */
   uint64_t flops, bytes_moved, backward_flops, backward_bytes_moved;
 } tsr__op;
+
+/* Stands for a tensor that a checkpoint computes again. */
+typedef struct tsr__tape_holder {
+  uint32_t frame;
+  tsr__tensor_id tensor; /* once it has been computed, until it is used */
+} tsr__tape_holder;
+
+/* A checkpoint that is not reentrant: a segment whose saved tensors have holders. */
+typedef struct tsr__tape_frame {
+  tsr__tape_segment_fn *segment;
+  void *program;
+  uint32_t index, block, draws;          /* as the segment began */
+  tsr__tensor_id inputs[TSR__OP_INPUTS]; /* held until the last holder is used up */
+  uint32_t input_count;
+  uint32_t first_holder, holder_count, filled, unpacked;
+  bool is_autocast, is_filled;
+} tsr__tape_frame;
 
 /* A function of the program that has not returned. */
 typedef struct tsr__tape_scope {
@@ -280,8 +306,19 @@ typedef struct tsr__tape {
   TSR__VECTOR(tsr__tape_cast) casts;        /* autocast's cache of weights */
   size_t carry_at[TSR__CARRY_COUNT];        /* places in the schedule */
   uint32_t carry_stack[TSR__CARRY_COUNT];
-  tsr__tensor_id workspace[2]; /* of cuBLAS, of the forward and the backward thread; 0: not yet */
-  uint32_t block;              /* of the model, that is running: for ops that are recorded */
+  tsr__tensor_id workspace[2];  /* of cuBLAS, of the forward and the backward thread; 0: not yet */
+  uint32_t block;               /* of the model, that is running: for ops that are recorded */
+  const struct tsr__plan *plan; /* of saved tensors, not owned; NULL: they are kept */
+  TSR__VECTOR(tsr__tape_holder) holders;
+  TSR__VECTOR(tsr__tape_frame) frames;
+  uint32_t packing,
+      filling;     /* the frame whose segment runs for the first time, or again, from 1; 0: none */
+  bool is_stopped; /* the segment that runs again has nothing left to do: all calls return 0 */
+  uint16_t remaking;  /* bits of what an op that runs again still has to save; 0: none does */
+  uint32_t replaying; /* ops that run again on their own, one within another */
+  TSR__VECTOR(tsr__tensor_id)
+  remade;           /* outputs of these, held while an op's backward gathers what it saved */
+  uint8_t saves_to; /* tsr__memory_space, of what is being saved */
   tsr__homes homes;
   uint8_t space; /* tsr__memory_space: in which kernels run, and new tensors are */
   bool grad_enabled, is_backward;
@@ -415,6 +452,9 @@ void tsr__tape_hold_until(tsr__tape *tape, tsr__tensor_id tensor, tsr__tape_carr
 /* The program holds the tensor for good, as one that appends it to a list in each step. Does nothing for
  * tensor 0 and for what is there before the recording. */
 void tsr__tape_leak(tsr__tape *tape, tsr__tensor_id tensor);
+
+/* Run a frame's segment again, to fill its holders (ops/checkpoint.c). */
+void tsr__tape_refill(tsr__tape *tape, uint32_t frame);
 
 /* Add to the schedule. */
 void tsr__tape_emit(tsr__tape *tape, tsr__tape_instr_kind kind, uint32_t subject, uint32_t stack);

@@ -445,7 +445,8 @@ static void check_used(validator *v) {
     const tsr__tape_instr *instr = &tape->schedule.items[v->instr];
     if (instr->kind != TSR__INSTR_RUN || v->is_used[instr->subject]) continue;
     v->run = &tape->runs.items[instr->subject];
-    if (v->run->kernel == TSR__KERNEL_BATCH) continue; /* a batch may bring more than is needed */
+    /* A batch may bring more than is needed, and so may an op that runs again. */
+    if (v->run->kernel == TSR__KERNEL_BATCH || v->run->is_again) continue;
     v->row = tsr__kernel_row_of((tsr__kernel)v->run->kernel);
     v->is_backward = instr->is_backward;
     reject(v, TSR__VIOLATION_UNUSED, "nobody reads what it writes");

@@ -190,7 +190,10 @@ static tsr__tensor_id checkpoint(tsr__program *p, tsr__program_place place,
   tsr__op_attributes attributes = {
       .segment = segment, .program = p, .index = index, .is_autocast = t->is_autocast};
   tsr__trace_enter(t, place);
-  tsr__tensor_id result = tsr__op_apply(t, TSR__OP_CHECKPOINT, &attributes, inputs, count, NULL);
+  tsr__tensor_id result =
+      p->options->non_reentrant && t->grad_enabled
+          ? tsr__checkpoint_run(t, &attributes, inputs, count)
+          : tsr__op_apply(t, TSR__OP_CHECKPOINT, &attributes, inputs, count, NULL);
   tsr__trace_leave(t);
   return result;
 }
@@ -209,16 +212,40 @@ tsr__tensor_id tsr__program_attention(tsr__program *p, tsr__tensor_id q, tsr__te
 
 /* ---- blocks ---- */
 
+/* What blocks refer to besides their input. */
+typedef struct closure {
+  tsr__tensor_id mask, cosine, sine, position_ids;
+} closure;
+
+static closure closure_of(const tsr__program *p) {
+  return (closure){p->mask, p->cosine, p->sine, p->position_ids};
+}
+
+static void set_closure(tsr__program *p, closure c) {
+  p->mask = c.mask;
+  p->cosine = c.cosine;
+  p->sine = c.sine;
+  p->position_ids = c.position_ids;
+}
+
+/* Whether a checkpoint itself holds what its function refers to. Else the outputs do: that is as long, for the reentrant form
+ * and one forward before each backward. */
+static bool has_closure(const tsr__program *p) {
+  return !p->family->passes_positions && (p->options->non_reentrant || p->options->backward_once);
+}
+
 /* Blocks that the plan treats as one, from `index` on. inputs: the hidden state and, in families that
  * pass them, positions and mask. */
 static tsr__tensor_id block_segment(void *context, tsr__tape *t, uint32_t index,
                                     const tsr__tensor_id *inputs) {
   tsr__program *p = context;
-  tsr__tensor_id hidden = inputs[0], mask = p->mask;
+  tsr__tensor_id hidden = inputs[0];
+  closure outside = closure_of(p);
   uint32_t outer = t->block;
   uint64_t end = tsr__plan_segment_end(&p->plan, index);
   assert(end <= p->model->layers && hidden);
   if (p->family->passes_positions && p->has_mask) p->mask = inputs[2];
+  if (has_closure(p)) set_closure(p, (closure){inputs[1], inputs[2], inputs[3], inputs[4]});
   for (uint64_t i = index; i < end && !t->status; i++) {
     t->block = (uint32_t)i;
     tsr__tensor_id result = p->family->block(p, (uint32_t)i, hidden);
@@ -226,14 +253,21 @@ static tsr__tensor_id block_segment(void *context, tsr__tape *t, uint32_t index,
     hidden = result;
   }
   t->block = outer;
-  p->mask = mask;
+  set_closure(p, outside);
   return hidden;
 }
 
 /* A segment, recomputed in backward if the plan chooses that. */
 static tsr__tensor_id call_segment(tsr__program *p, uint32_t first, tsr__tensor_id hidden) {
-  tsr__tensor_id inputs[] = {hidden, p->position_ids, p->mask};
+  tsr__tensor_id inputs[] = {hidden, p->position_ids, p->mask, 0, 0};
   uint32_t given = p->family->passes_positions ? (p->has_mask ? 3 : 2) : 1;
+  if (has_closure(p)) {
+    closure c = closure_of(p);
+    inputs[given++] = c.mask;
+    inputs[given++] = c.cosine;
+    inputs[given++] = c.sine;
+    inputs[given++] = c.position_ids;
+  }
   switch (tsr__plan_choice_of(&p->plan, first)) {
   case TSR__PLAN_RECOMPUTE:
     return checkpoint(p, TSR__PLACE_CHECKPOINT_BLOCK, block_segment, first, inputs, given);
@@ -251,7 +285,7 @@ tsr__tensor_id tsr__program_blocks(tsr__program *p, tsr__tensor_id hidden) {
   uint64_t layers = p->model->layers;
   tsr__tensor_id first = hidden;
   assert(p->plan.block_count == layers);
-  if (tsr__program_recomputes_blocks(p) && !p->family->passes_positions) {
+  if (tsr__program_recomputes_blocks(p) && !p->family->passes_positions && !has_closure(p)) {
     output(p, p->mask); /* in the closure of what runs again */
     output(p, p->cosine);
     output(p, p->sine);
@@ -424,16 +458,26 @@ static void release_first(tsr__tape *t, tsr__tensor_ids *list, size_t count) {
 
 /* ---- leaks ---- */
 
-/* What the forward pass has made stays, as far as the planted mistake keeps it. `first_op`: of the pass. */
-static void leak(tsr__program *p, size_t first_op) {
+/* What the op's node holds: not what is computed again. */
+static void leak_graph(tsr__tape *t, const tsr__op *op) {
+  for (uint32_t k = 0; k < op->saved_count; k++)
+    if (!op->holder[k] && !(op->remade & 1u << k)) tsr__tape_leak(t, op->saved[k]);
+  for (uint32_t k = 0; k < op->input_count; k++)
+    if (op->pinned & 1u << k) tsr__tape_leak(t, op->in[k]);
+}
+
+/* What the forward pass has made stays, as far as the planted mistake keeps it. `first_op` and `first_frame`: of
+ * the pass. */
+static void leak(tsr__program *p, size_t first_op, size_t first_frame) {
   tsr__tape *t = p->tape;
   switch (p->options->leak) {
   case TSR_LEAK_NONE: return;
   case TSR_LEAK_GRAPH:
     tsr__tape_leak(t, p->loss);
-    for (size_t i = first_op; i < t->ops.count; i++)
-      for (uint32_t k = 0; k < t->ops.items[i].saved_count; k++)
-        tsr__tape_leak(t, t->ops.items[i].saved[k]);
+    for (size_t i = first_op; i < t->ops.count; i++) leak_graph(t, &t->ops.items[i]);
+    for (size_t i = first_frame; i < t->frames.count; i++)
+      for (uint32_t k = 0; k < t->frames.items[i].input_count; k++)
+        tsr__tape_leak(t, t->frames.items[i].inputs[k]);
     return;
   case TSR_LEAK_OUTPUTS:
     tsr__tape_leak(t, p->loss);
@@ -452,7 +496,7 @@ static void leak(tsr__program *p, size_t first_op) {
 static void forward(tsr__program *p) {
   tsr__tape *t = p->tape;
   size_t outputs = p->outputs.count, cached = p->cache.count; /* of the micro-batch before */
-  size_t first_op = t->ops.count;
+  size_t first_op = t->ops.count, first_frame = t->frames.count;
   tsr__tape_begin(t, TSR__TAPE_PHASE_FORWARD);
   if (p->is_autocast) tsr__tape_autocast_begin(t);
   tsr__tensor_id loss = p->model->module_count ? call_wrapper(p) : call_model(p);
@@ -464,7 +508,7 @@ static void forward(tsr__program *p) {
   p->loss = loss;
   if (!TSR__VECTOR_PUSH(&p->losses, loss)) tsr__tape_fail(t, TSR_ERROR_MEMORY);
   tsr__scope_unbind(t, loss);
-  leak(p, first_op);
+  leak(p, first_op, first_frame);
   tsr__tape_end(t, TSR__TAPE_PHASE_FORWARD);
 }
 

@@ -174,21 +174,35 @@ static_assert((int)TSR__PLACED_KEEP == (int)TSR_SAVED_KEEP &&
                   (int)TSR__PLACED_NARROW8 == (int)TSR_SAVED_NARROW8,
               "places are in the order of tsr_saved_place");
 
-/* Find the op and the tensor that "gelu.2" names; false if there is no such op. */
-static bool find_saved(const tsr__rule_book *book, const char *name, tsr__plan_saved *out) {
-  size_t length = strlen(name);
+/* Cut the number off "gelu.2": the length of the op's name, and which tensor it is. */
+static size_t read_saved_name(const char *name, uint8_t *index) {
   const char *dot = strrchr(name, '.');
   bool has_index = dot && dot[1] >= '0' && dot[1] < '0' + TSR__OP_SAVED && !dot[2];
-  out->index = has_index ? (uint8_t)(dot[1] - '0') : TSR__PLAN_ANY;
-  if (has_index) length = (size_t)(dot - name);
+  *index = has_index ? (uint8_t)(dot[1] - '0') : TSR__PLAN_ANY;
+  return has_index ? (size_t)(dot - name) : strlen(name);
+}
+
+/* Choose for all ops of a name, of which there may be several. */
+static int plan_saved_one(tsr__program *p, const tsr_saved_choice *choice, tsr__plan_saved one,
+                          tsr_error *error) {
+  size_t length = read_saved_name(choice->name, &one.index);
+  bool is_found = false;
+  one.place = (uint8_t)choice->place;
+  if (one.place == TSR__PLACED_NARROW8)
+    return REFUSE(TSR_ERROR_UNSUPPORTED,
+                  "what '%.60s' saves can be narrowed to 16 bits, but not yet to 8", choice->name);
   for (int kind = 0; kind < TSR__OP_KIND_COUNT; kind++) {
-    const tsr__op_row *row = book->rows[kind];
-    if (!row || !row->node || strlen(row->name) != length || memcmp(row->name, name, length) != 0)
+    const tsr__op_row *row = p->tape->book->rows[kind];
+    if (!row || !row->node || row->run_forward || strlen(row->name) != length ||
+        memcmp(row->name, choice->name, length) != 0)
       continue;
-    out->op = (uint8_t)kind;
-    return true;
+    is_found = true;
+    one.op = (uint8_t)kind;
+    if (!tsr__plan_choose_saved(&p->plan, one)) return tsr__fail_memory(error);
   }
-  return false;
+  if (is_found) return 0;
+  return REFUSE(TSR_ERROR_ARGUMENT, "the plan names what '%.60s' saves, which is no op",
+                choice->name);
 }
 
 static int plan_saved(tsr__program *p, const tsr_block_choice *choice, tsr_error *error) {
@@ -199,18 +213,8 @@ static int plan_saved(tsr__program *p, const tsr_block_choice *choice, tsr_error
                          .place = TSR__PLACED_KEEP};
   if (!tsr__plan_choose_saved(&p->plan, all)) return tsr__fail_memory(error);
   for (size_t i = 0; i < choice->saved_count; i++) {
-    tsr__plan_saved one = all;
-    one.place = (uint8_t)choice->saved[i].place;
-    if (!find_saved(p->tape->book, choice->saved[i].name, &one))
-      return REFUSE(TSR_ERROR_ARGUMENT, "the plan names what '%.60s' saves, which is no op",
-                    choice->saved[i].name);
-    if (one.place != TSR__PLACED_KEEP && one.place != TSR__PLACED_RECOMPUTE &&
-        one.place != TSR__PLACED_NARROW16)
-      return REFUSE(TSR_ERROR_UNSUPPORTED,
-                    "what '%.60s' saves can be kept, recomputed or narrowed to 16 bits; other "
-                    "places are not there yet",
-                    choice->saved[i].name);
-    if (!tsr__plan_choose_saved(&p->plan, one)) return tsr__fail_memory(error);
+    int status = plan_saved_one(p, &choice->saved[i], all, error);
+    if (status) return status;
   }
   return 0;
 }
@@ -246,6 +250,7 @@ static int choose_plan(tsr__program *p, const tsr__plan *plan, tsr_error *error)
     int status = plan_blocks(p, error);
     if (status) return status;
   }
+  p->tape->plan = &p->plan;
   p->uses_cache = p->model->uses_cache && !p->options->no_kv_cache && !p->is_own &&
                   !tsr__program_recomputes_blocks(p);
   p->has_attention_mask = p->options->no_kv_cache && !p->is_own;

@@ -1,12 +1,18 @@
-/* checkpoint.c - recomputing a segment of the program in backward, as torch.utils.checkpoint does in
- * its reentrant form.
+/* checkpoint.c - recomputing a segment of the program in backward, as torch.utils.checkpoint does.
  *
- * Forward runs the segment without recording gradients, and saves only the segment's inputs.
+ * The reentrant form is an op. Forward runs the segment without recording gradients, and saves only the segment's inputs.
  * Backward detaches those inputs, runs the segment again with gradients, runs a backward pass
  * within the backward pass, and passes on the gradients that arrived at the detached inputs. During
  * that time its Python function holds the inputs, the segment's result and the gradient it was
- * given (torch/utils/checkpoint.py, CheckpointFunction). */
+ * given (torch/utils/checkpoint.py, CheckpointFunction).
+ *
+ * The other form is no op. Forward runs the segment with gradients, and a holder stands for each tensor that its ops save
+ * (graph/saved.c). The first op whose backward needs one runs the segment again; what is saved then goes into the
+ * holders, in the same order, and with the last one the segment stops, wherever it is: an exception in PyTorch,
+ * tape->is_stopped here. Each op takes its tensors out of their holders, so they go one by one. The segment's inputs are
+ * held until all holders are used up (_checkpoint_without_reentrant_generator, _checkpoint_hook, _recomputation_hook). */
 #include <assert.h>
+#include <string.h>
 
 #include "graph/table.h"
 
@@ -26,22 +32,29 @@ static void forward(tsr__op_call *call) {
   call->reg[OUT(0)] = result;
 }
 
-/* Run the segment again; its result is bound to the current function. */
-static tsr__tensor_id recompute(tsr__op_call *call, const tsr__tensor_id *inputs) {
-  tsr__tape *tape = call->tape;
-  const tsr__op_attributes *attributes = call->attributes;
+/* What a segment is, and the tape's state when it began. */
+typedef struct segment {
+  tsr__tape_segment_fn *run;
+  void *program;
+  const tsr__tensor_id *inputs;
+  uint32_t index, block, draws;
+  bool is_autocast;
+} segment;
+
+/* Run it again; its result is bound to the current function. */
+static tsr__tensor_id recompute(tsr__tape *tape, const segment *what) {
   bool is_autocast = tape->is_autocast, was_backward = tape->is_backward;
   bool grad_enabled = tape->grad_enabled;
   size_t casts = tape->casts.count;
   uint32_t block = tape->block;
   uint32_t draws = tape->draws;
-  tape->is_autocast = attributes->is_autocast;
+  tape->is_autocast = what->is_autocast;
   tape->is_backward = false;
   tape->grad_enabled = true;
-  tape->draws = attributes->draws; /* preserve_rng_state: the same masks again */
+  tape->draws = what->draws; /* preserve_rng_state: the same masks again */
   tape->recomputing++;
-  tape->block = tape->ops.items[call->op].block;
-  tsr__tensor_id result = attributes->segment(attributes->program, tape, attributes->index, inputs);
+  tape->block = what->block;
+  tsr__tensor_id result = what->run(what->program, tape, what->index, what->inputs);
   assert(tape->recomputing);
   tape->recomputing--;
   tape->block = block;
@@ -49,10 +62,10 @@ static tsr__tensor_id recompute(tsr__op_call *call, const tsr__tensor_id *inputs
   tape->grad_enabled = grad_enabled;
   tape->is_backward = was_backward;
   tape->is_autocast = is_autocast;
-  if (attributes->is_autocast) tsr__trace_enter(tape, TSR__PLACE_AUTOCAST_EXIT);
+  if (what->is_autocast) tsr__trace_enter(tape, TSR__PLACE_AUTOCAST_EXIT);
   while (tape->casts.count > casts)
     tsr__tensor_release(tape, tape->casts.items[--tape->casts.count].to);
-  if (attributes->is_autocast) tsr__trace_leave(tape);
+  if (what->is_autocast) tsr__trace_leave(tape);
   return result;
 }
 
@@ -81,7 +94,13 @@ static void backward(tsr__op_call *call) {
   tsr__scope_enter(tape, TSR__PLACE_RECOMPUTE);
   for (uint32_t i = 0; i < call->input_count; i++)
     inputs[i] = tsr__scope_bind(tape, tsr__tensor_detach(tape, call->reg[IN(i)], call->needs[i]));
-  tsr__tensor_id result = recompute(call, inputs);
+  tsr__tensor_id result = recompute(tape, &(segment){.run = call->attributes->segment,
+                                                     .program = call->attributes->program,
+                                                     .inputs = inputs,
+                                                     .index = call->attributes->index,
+                                                     .block = tape->ops.items[call->op].block,
+                                                     .draws = call->attributes->draws,
+                                                     .is_autocast = call->attributes->is_autocast});
   run_within(tape, result, take_gradient(call));
   for (uint32_t i = 0; i < call->input_count; i++) {
     if (!inputs[i] || tape->status) continue;
@@ -96,3 +115,50 @@ const tsr__op_row tsr__op_checkpoint = {.name = "checkpoint",
                                         .node = "CheckpointFunctionBackward",
                                         .run_forward = forward,
                                         .run_backward = backward};
+
+/* ---- not reentrant ---- */
+
+tsr__tensor_id tsr__checkpoint_run(tsr__tape *tape, const tsr__op_attributes *attributes,
+                                   const tsr__tensor_id *inputs, uint32_t count) {
+  tsr__tape_frame frame = {.segment = attributes->segment,
+                           .program = attributes->program,
+                           .index = attributes->index,
+                           .block = tape->block,
+                           .draws = tape->draws,
+                           .input_count = count,
+                           .first_holder = (uint32_t)tape->holders.count,
+                           .is_autocast = tape->is_autocast};
+  assert(!tape->packing && !tape->filling && count <= TSR__OP_INPUTS);
+  memcpy(frame.inputs, inputs, count * sizeof *inputs);
+  if (tape->status) return 0;
+  for (uint32_t i = 0; i < count; i++) {
+    tsr__tensor_hold(tape, inputs[i]);
+    if (inputs[i]) tsr__tensor_set_category(tape, inputs[i], TSR_CATEGORY_ACTIVATION);
+  }
+  if (!TSR__VECTOR_PUSH(&tape->frames, frame))
+    return (tsr__tensor_id)tsr__tape_fail(tape, TSR_ERROR_MEMORY);
+  tape->packing = (uint32_t)tape->frames.count;
+  tsr__tensor_id result = attributes->segment(attributes->program, tape, attributes->index, inputs);
+  tape->packing = 0;
+  return result;
+}
+
+void tsr__tape_refill(tsr__tape *tape, uint32_t number) {
+  tsr__tape_frame frame = tape->frames.items[number]; /* frames may move */
+  uint32_t filling = tape->filling;
+  assert(!frame.is_filled && frame.holder_count && !filling);
+  tape->frames.items[number].is_filled = true;
+  tsr__scope_enter(tape, TSR__PLACE_RECOMPUTE);
+  tape->filling = number + 1;
+  (void)recompute(tape, &(segment){.run = frame.segment,
+                                   .program = frame.program,
+                                   .inputs = frame.inputs,
+                                   .index = frame.index,
+                                   .block = frame.block,
+                                   .draws = frame.draws,
+                                   .is_autocast = frame.is_autocast});
+  assert(tape->status || tape->is_stopped); /* all that was saved is saved again */
+  tape->filling = filling;
+  tape->is_stopped = false;
+  (void)tsr__scope_leave(tape, 0);
+}

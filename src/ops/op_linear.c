@@ -4,7 +4,8 @@
  * transformers' Conv1D, whose weight is transposed: (inputs, outputs). Without a bias a linear is
  * an mm. Each saves its input and its weight. Their gradients (tools/autograd/derivatives.yaml):
  * the input's, then the weight's, each a matrix product; the bias's is the output's, summed over
- * rows. What autograd sees of them are views: x as a matrix, and nn.Linear's weight transposed. */
+ * rows. Inputs are saved before the product runs, as PyTorch's generated code does it: a checkpoint that needs no
+ * more than them leaves the product out (checkpoint.c). What autograd sees of them are views: x as a matrix, and nn.Linear's weight transposed. */
 #include "graph/table.h"
 
 static tsr__shape with_features(tsr__shape shape, uint64_t features) {
@@ -63,9 +64,9 @@ static tsr__shape addmm_result(const tsr__op_call *call) {
 }
 
 static const tsr__op_step conv1d_forward[] = {
-    {RUN(ADDMM), .to = OUT(0), .reads = {IN(1), IN(2), IN(0)}, .shape = addmm_result},
     {SAVE(0, IN(1))},
     {SAVE(1, IN(2))},
+    {RUN(ADDMM), .to = OUT(0), .reads = {IN(1), IN(2), IN(0)}, .shape = addmm_result},
     {.action = TSR__DO_END}};
 static const tsr__op_step conv1d_backward[] = {
     {RUN(MM), .to = GRAD_IN(1), .reads = {GRAD_OUT(0), SAVED(1)}, SECOND_TRANSPOSED, .like = IN(1),
@@ -80,11 +81,11 @@ const tsr__op_row tsr__op_conv1d = {.name = "linear",
                                     .forward = conv1d_forward,
                                     .backward = conv1d_backward};
 
-static const tsr__op_step linear_forward[] = {{RUN(ADDMM), .to = OUT(0),
+static const tsr__op_step linear_forward[] = {{SAVE(0, IN(1))},
+                                              {SAVE(1, IN(2))},
+                                              {RUN(ADDMM), .to = OUT(0),
                                                .reads = {IN(1), IN(2), IN(0)}, SECOND_TRANSPOSED,
                                                .shape = addmm_result},
-                                              {SAVE(0, IN(1))},
-                                              {SAVE(1, IN(2))},
                                               {.action = TSR__DO_END}};
 static const tsr__op_step linear_backward[] = {
     {RUN(MM), .to = GRAD_IN(1), .reads = {GRAD_OUT(0), SAVED(1)}, .like = IN(1),
@@ -106,9 +107,9 @@ static tsr__shape mm_result(const tsr__op_call *call) {
 }
 
 static const tsr__op_step linear_plain_forward[] = {
-    {RUN(MM), .to = OUT(0), .reads = {IN(0), IN(1)}, SECOND_TRANSPOSED, .shape = mm_result},
     {SAVE(0, IN(0))},
     {SAVE(1, IN(1))},
+    {RUN(MM), .to = OUT(0), .reads = {IN(0), IN(1)}, SECOND_TRANSPOSED, .shape = mm_result},
     {.action = TSR__DO_END}};
 static const tsr__op_step linear_plain_backward[] = {
     {RUN(MM), .to = GRAD_IN(0), .reads = {GRAD_OUT(0), SAVED(1)}, .like = IN(0),

@@ -83,11 +83,27 @@ static void choose_run(trial *t) {
                                    .gradients = (tsr_space)below(t, 2),
                                    .parameters = (tsr_space)below(t, 2),
                                    .activations = (tsr_space)below(t, 3)};
+  t->run.non_reentrant = flip(t);
+  t->run.micro_batch = flip(t) ? 1 : 0;
+  t->run.backward_once = below(t, 4) == 0;
   t->steps = 1 + below(t, 4);
   t->settings = (tsr_allocator_settings){.expandable_segments = below(t, 4) == 0};
   if (below(t, 4) == 0) t->settings.max_split_bytes = (20 + below(t, 40)) << 20;
   for (size_t i = 0; below(t, 4) == 0 && i < TSR_ROUNDUP_SLOTS; i++)
     t->settings.roundup_divisions[i] = 1U << below(t, 4);
+}
+
+/* What ops save, by op and tensor, in some blocks. */
+static void choose_saved(trial *t, tsr__plan *plan) {
+  for (uint64_t count = flip(t) ? below(t, 12) : 0; count > 0; count--) {
+    uint64_t first = below(t, t->layers);
+    tsr__plan_saved saved = {.first = first,
+                             .end = first + 1 + below(t, t->layers - first),
+                             .op = flip(t) ? TSR__PLAN_ANY : (uint8_t)below(t, TSR__OP_KIND_COUNT),
+                             .index = flip(t) ? TSR__PLAN_ANY : (uint8_t)below(t, TSR__OP_SAVED),
+                             .place = (uint8_t)below(t, TSR__PLACED_NARROW8)};
+    assert_true(tsr__plan_choose_saved(plan, saved));
+  }
 }
 
 /* Each block has a choice of its own. */
@@ -101,6 +117,7 @@ static void choose_plan(trial *t, tsr__plan *plan) {
       tsr__plan_choose(plan, i, i + length, (tsr__plan_choice)choice);
     i += length;
   }
+  choose_saved(t, plan);
 }
 
 /* ---- a program ---- */

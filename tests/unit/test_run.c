@@ -289,6 +289,15 @@ static const gradient_case gradient_cases[] = {
     {"GPT-2, checkpoints", gpt2, {.checkpoint = TSR_CHECKPOINT_FULL}, 0},
     {"GPT-2, one checkpoint", gpt2, {.checkpoint = TSR_CHECKPOINT_EVERY, .checkpoint_every = 2}, 0},
     {"GPT-2, attention again", gpt2, {.checkpoint = TSR_CHECKPOINT_SELECTIVE}, 0},
+    {"GPT-2, checkpoints, not reentrant",
+     gpt2,
+     {.checkpoint = TSR_CHECKPOINT_FULL, .non_reentrant = true},
+     0},
+    {"GPT-2, micro-batches, one backward", gpt2, {.accumulate = 3, .backward_once = true}, 0},
+    {"Llama, checkpoint, not reentrant",
+     llama,
+     {.checkpoint = TSR_CHECKPOINT_SQRT, .non_reentrant = true},
+     0},
     {"Llama, SDPA", llama, {0}, 0},
     {"Llama, checkpoints", llama, {.checkpoint = TSR_CHECKPOINT_FULL}, 0},
     {"Llama, eager", llama, {.attention = TSR_ATTENTION_EAGER}, 0},
@@ -524,7 +533,10 @@ static void bits(void **state) {
       {.no_kv_cache = true, .checkpoint = TSR_CHECKPOINT_EVERY, .checkpoint_every = 2},
       {.no_kv_cache = true},
       {.no_kv_cache = true},
-      {.no_kv_cache = true, .checkpoint = TSR_CHECKPOINT_FULL}};
+      {.no_kv_cache = true, .checkpoint = TSR_CHECKPOINT_FULL},
+      {.no_kv_cache = true, .checkpoint = TSR_CHECKPOINT_FULL, .non_reentrant = true},
+      {.no_kv_cache = true, .checkpoint = TSR_CHECKPOINT_SELECTIVE, .non_reentrant = true},
+      {.no_kv_cache = true, .checkpoint = TSR_CHECKPOINT_SQRT, .non_reentrant = true}};
   enum { RUNS = sizeof runs / sizeof *runs };
   static const char *const models[] = {gpt2, mistral};
   bench b[RUNS];
@@ -537,11 +549,69 @@ static void bits(void **state) {
       finish_tape(&b[i]);
       b[i].options.steps = 4;
       if (i == 4) b[i].options.settings.expandable_segments = true;
-      b[i].options.is_placed = i > 4;
+      b[i].options.is_placed = i > 4 && i < 7;
       execute(&b[i]);
       assert_memory_equal(b[i].losses, b[0].losses, sizeof b[0].losses);
     }
     for (size_t i = 0; i < RUNS; i++) close_bench(&b[i]);
+  }
+}
+
+/* ---- saved tensors ---- */
+
+/* Four steps in which all that the ops of both blocks save is in one place. */
+static void run_saved(bench *b, const gradient_case *c, tsr_saved_place place) {
+  static const char *const names[] = {"linear",
+                                      "linear without bias",
+                                      "layer norm",
+                                      "RMS norm",
+                                      "eager GELU",
+                                      "GELU",
+                                      "SiLU",
+                                      "product",
+                                      "dropout",
+                                      "eager attention",
+                                      "memory-efficient attention",
+                                      "flash attention",
+                                      "chunked attention",
+                                      "rotary embedding"};
+  enum { NAMES = sizeof names / sizeof *names };
+  tsr_saved_choice saved[NAMES];
+  tsr_block_choice blocks = {.first = 0, .last = 1, .saved = saved, .saved_count = NAMES};
+  tsr__run_options run = c->run;
+  for (size_t i = 0; i < NAMES; i++) saved[i] = (tsr_saved_choice){names[i], place};
+  run.blocks = &blocks;
+  run.block_count = 1;
+  open_bench(b, c->model, &run);
+  if (c->attention) b->program.attention = (tsr__op_kind)c->attention;
+  finish_tape(b);
+  b->options.steps = 4;
+  execute(b);
+}
+
+/* What is computed again is the same to the bit, wherever it is saved, by whichever op; so is what was on the host. Narrowed
+ * tensors change the loss a little. */
+static void saved_tensors(void **state) {
+  (void)state;
+  for (size_t i = 0; i < sizeof gradient_cases / sizeof *gradient_cases; i++) {
+    const gradient_case *c = &gradient_cases[i];
+    bench kept, again, host, narrow;
+    run_saved(&kept, c, TSR_SAVED_KEEP);
+    run_saved(&again, c, TSR_SAVED_RECOMPUTE);
+    run_saved(&host, c, TSR_SAVED_HOST);
+    run_saved(&narrow, c, TSR_SAVED_NARROW16);
+    assert_memory_equal(again.losses, kept.losses, sizeof kept.losses);
+    assert_memory_equal(host.losses, kept.losses, sizeof kept.losses);
+    for (size_t k = 0; k < sizeof kept.losses / sizeof *kept.losses; k++)
+      assert_true(fabs(narrow.losses[k] - kept.losses[k]) <= 1e-3 * fabs(kept.losses[k]));
+    if (!c->run.checkpoint) {
+      assert_true(again.tape.recomputed_flops > 0);
+      assert_int_equal(kept.tape.recomputed_flops, 0);
+    }
+    close_bench(&kept);
+    close_bench(&again);
+    close_bench(&host);
+    close_bench(&narrow);
   }
 }
 
@@ -596,7 +666,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(gradients), cmocka_unit_test(every_op_is_run),
                                      cmocka_unit_test(types),     cmocka_unit_test(optimizers),
                                      cmocka_unit_test(overflows), cmocka_unit_test(models_learn),
-                                     cmocka_unit_test(bits),      cmocka_unit_test(memory),
-                                     cmocka_unit_test(ends)};
+                                     cmocka_unit_test(bits),      cmocka_unit_test(saved_tensors),
+                                     cmocka_unit_test(memory),    cmocka_unit_test(ends)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,375 @@
+/* saved.c - what an op saves for backward, and where it is until then.
+ *
+ *   kept        the op holds the tensor itself
+ *   elsewhere   the same, and its storage's home is another memory space (spaces.c)
+ *   narrowed    the op holds a copy in bfloat16, which backward widens again
+ *   computed    the op holds nothing: backward runs the op that made it once more, from that op's inputs, which
+ *               are themselves alive or computed again
+ *   packed      it belongs to a checkpoint that is not reentrant (ops/checkpoint.c): a holder stands for it, which
+ *               running the checkpoint's segment again fills
+ *
+ * The tape's plan chooses among the first four, for ops outside of checkpoints.
+ *
+ * An op that may be run again pins those inputs that no op of its block made: they stay alive until its own backward, and so
+ * nothing outside of the block is computed again. All who could ask for its results come before that, because backward
+ * runs consumers first. Random numbers are the same again: an op draws from its own count.
+ *
+ * Invariants: a bit of op->narrowed, op->remade or a number in op->holder is set for what op->saved names but
+ * does not hold as it is; op->pinned has a bit for each input that is held. */
+#include <assert.h>
+
+#include "graph/plan.h"
+#include "graph/table.h"
+
+/* ---- what may be done with a tensor ---- */
+
+static const tsr__tape_slot *slot_of(const tsr__tape *tape, tsr__tensor_id tensor) {
+  return &tape->slots.items[tsr__tensor_at(tape, tensor)->slot];
+}
+
+/* What is kept for backward is kept elsewhere; weights and their casts are not. */
+static void keep_in(tsr__tape *tape, tsr__tensor_id tensor, tsr__memory_space space) {
+  const tsr__tape_slot *slot = slot_of(tape, tensor);
+  if (slot->category == TSR_CATEGORY_ACTIVATION && !slot->is_static)
+    tsr__tensor_set_home(tape, tensor, space);
+}
+
+static bool is_input(const tsr__op_call *call, tsr__tensor_id tensor) {
+  uint32_t slot = tsr__tensor_at(call->tape, tensor)->slot;
+  for (uint32_t i = 0; i < call->input_count; i++)
+    if (call->reg[IN(i)] && tsr__tensor_at(call->tape, call->reg[IN(i)])->slot == slot) return true;
+  return false;
+}
+
+/* Whether the op can be run again: its row is a list of steps. */
+static bool is_list(const tsr__tape *tape, uint32_t op) {
+  const tsr__op_row *row = tsr__op_row_of(tape->book, (tsr__op_kind)tape->ops.items[op].kind);
+  return row->forward && !row->run_forward;
+}
+
+/* The op of the same block that made it, or TSR_NONE. */
+static uint32_t maker_of(const tsr__tape *tape, tsr__tensor_id tensor, uint32_t block) {
+  uint32_t op = tsr__tensor_at(tape, tsr__tensor_root(tape, tensor))->op;
+  if (op == TSR_NONE || tape->ops.items[op].block != block || !is_list(tape, op)) return TSR_NONE;
+  return op;
+}
+
+/* ---- computed again ---- */
+
+/* Whether all that the op needs to run again is still there, or made by ops of which that is true. O(ops of a
+ * block). */
+static bool can_pin(const tsr__tape *tape, uint32_t index) {
+  const tsr__op *op = &tape->ops.items[index];
+  if (op->is_pinned) return true;
+  for (uint32_t i = 0; i < op->input_count; i++) {
+    tsr__tensor_id in = op->in[i];
+    if (!in || slot_of(tape, in)->is_static) continue;
+    uint32_t maker = maker_of(tape, in, op->block);
+    bool is_there =
+        maker != TSR_NONE ? can_pin(tape, maker) : tsr__tensor_at(tape, in)->holders > 0;
+    if (!is_there) return false;
+  }
+  return true;
+}
+
+/* Make sure that the op can be run again, and those that made its inputs. */
+static void pin(tsr__tape *tape, uint32_t index) {
+  tsr__op *op = &tape->ops.items[index];
+  if (op->is_pinned) return;
+  op->is_pinned = true;
+  for (uint32_t i = 0; i < op->input_count; i++) {
+    tsr__tensor_id in = op->in[i];
+    if (!in || slot_of(tape, in)->is_static) continue;
+    uint32_t maker = maker_of(tape, in, op->block);
+    if (maker != TSR_NONE) {
+      pin(tape, maker);
+    } else {
+      tsr__tensor_hold(tape, in);
+      tsr__tensor_set_category(tape, in, TSR_CATEGORY_ACTIVATION);
+      op->pinned |= (uint8_t)(1u << i);
+    }
+  }
+}
+
+/* Whether the tensor that the op saves can be computed again; if so, what that takes is pinned. */
+static bool can_remake(tsr__op_call *call, tsr__tensor_id tensor) {
+  tsr__tape *tape = call->tape;
+  uint32_t block = tape->ops.items[call->op].block, maker = call->op;
+  if (block == TSR_NONE || slot_of(tape, tensor)->is_static) return false;
+  if (is_input(call, tensor)) maker = maker_of(tape, tensor, block);
+  if (maker == TSR_NONE || !is_list(tape, maker) || !can_pin(tape, maker)) return false;
+  pin(tape, maker);
+  return true;
+}
+
+static tsr__tensor_id remake(tsr__tape *tape, tsr__tensor_id tensor);
+
+/* Run the op's forward again. With `wanted` 0 its outputs are the caller's; else the tensors that it saves with
+ * these bits, and it ends with the last of them. */
+static void replay(tsr__tape *tape, uint32_t index, uint16_t wanted, tsr__op_call *call,
+                   tsr__op_attributes *attributes) {
+  tsr__op op = tape->ops.items[index]; /* ops may move */
+  bool was_backward = tape->is_backward, was_autocast = tape->is_autocast;
+  uint16_t was_remaking = tape->remaking;
+  *attributes = op.attributes;
+  *call = (tsr__op_call){.tape = tape,
+                         .op = index,
+                         .attributes = attributes,
+                         .input_count = op.input_count,
+                         .is_recorded = wanted != 0,
+                         .draws = op.draws};
+  for (uint32_t i = 0; i < op.input_count; i++)
+    if (op.in[i]) call->reg[IN(i)] = remake(tape, op.in[i]);
+  if (tape->status) return;
+  tape->remaking = wanted;
+  tape->is_backward = false;
+  tape->is_autocast = op.is_autocast;
+  tape->recomputing++;
+  tape->replaying++;
+  if (tape->tracer) tape->tracer->begin_op(tape->tracer, op.kind);
+  tsr__tape_emit(tape, TSR__INSTR_OP, index, TSR_NONE);
+  tsr__op_run_steps(call, tsr__op_row_of(tape->book, (tsr__op_kind)op.kind)->forward);
+  tape->replaying--;
+  tape->recomputing--;
+  tape->is_autocast = was_autocast;
+  tape->is_backward = was_backward;
+  assert(tape->status || !tape->remaking);
+  tape->is_stopped = false;
+  tape->remaking = was_remaking;
+  for (uint32_t i = 0; i < op.input_count; i++) tsr__tensor_release(tape, call->reg[IN(i)]);
+}
+
+/* Other outputs of the op may be needed, too, before this op's backward begins. */
+static void keep_outputs(tsr__tape *tape, uint32_t index, const tsr__op_call *call) {
+  for (uint32_t i = 0; i < TSR__OP_OUTPUTS && !tape->status; i++) {
+    tsr__tensor_id was = tape->ops.items[index].out[i], is = call->reg[OUT(i)];
+    if (!is) continue;
+    assert(was);
+    tsr__tensor_at(tape, was)->again = is;
+    tsr__tensor_set_category(tape, is, TSR_CATEGORY_ACTIVATION);
+    if (!TSR__VECTOR_PUSH(&tape->remade, is)) tsr__tape_fail(tape, TSR_ERROR_MEMORY);
+  }
+}
+
+/* A root that is gone, made by its op again; held by the caller. */
+static tsr__tensor_id remake_root(tsr__tape *tape, tsr__tensor_id root) {
+  uint32_t index = tsr__tensor_at(tape, root)->op;
+  tsr__op_attributes attributes;
+  tsr__op_call call;
+  assert(index != TSR_NONE && is_list(tape, index));
+  replay(tape, index, 0, &call, &attributes);
+  if (!tape->status) keep_outputs(tape, index, &call);
+  if (tape->status) return 0;
+  tsr__tensor_id again = tsr__tensor_at(tape, root)->again;
+  tsr__tensor_hold(tape, again);
+  return again;
+}
+
+/* The tensor, or the same elements again; held by the caller. */
+static tsr__tensor_id remake(tsr__tape *tape, tsr__tensor_id tensor) {
+  tsr__tensor_id root = tsr__tensor_root(tape, tensor);
+  if (tape->status) return 0;
+  if (tsr__tensor_at(tape, tensor)->holders) {
+    tsr__tensor_hold(tape, tensor);
+    return tensor;
+  }
+  tsr__tensor_id again =
+      tsr__tensor_at(tape, root)->holders ? root : tsr__tensor_at(tape, root)->again;
+  if (again && tsr__tensor_at(tape, again)->holders)
+    tsr__tensor_hold(tape, again);
+  else
+    again = remake_root(tape, root);
+  if (tape->status) return 0;
+  if (tensor == root) return again;
+  tsr__tensor_id view = tsr__tensor_view(tape, again, tsr__tensor_layout(tape, tensor));
+  tsr__tensor_release(tape, again);
+  return view;
+}
+
+/* What the op made and saved, again; those of its outputs that are alive are that. */
+static void remake_internal(tsr__op_call *call) {
+  tsr__tape *tape = call->tape;
+  uint16_t wanted = tape->ops.items[call->op].internal;
+  tsr__op_attributes attributes;
+  tsr__op_call again;
+  for (uint32_t i = 0; i < TSR__OP_SAVED; i++) {
+    if (!(wanted & 1u << i) || !tsr__tensor_at(tape, call->reg[SAVED(i)])->holders) continue;
+    tsr__tensor_hold(tape, call->reg[SAVED(i)]);
+    wanted &= (uint16_t) ~(1u << i);
+  }
+  if (!wanted) return;
+  replay(tape, call->op, wanted, &again, &attributes);
+  for (uint32_t i = 0; i < TSR__OP_OUTPUTS; i++) tsr__tensor_release(tape, again.reg[OUT(i)]);
+  for (uint32_t i = 0; i < TSR__OP_SAVED && !tape->status; i++)
+    if (wanted & 1u << i) call->reg[SAVED(i)] = again.reg[SAVED(i)];
+}
+
+/* ---- narrowed ---- */
+
+static bool can_narrow(const tsr__tape *tape, tsr__tensor_id tensor) {
+  return tsr__tensor_dtype(tape, tensor) == TSR__DTYPE_F32 && !slot_of(tape, tensor)->is_static &&
+         slot_of(tape, tensor)->category != TSR_CATEGORY_CAST;
+}
+
+static tsr__tensor_id convert(tsr__tape *tape, uint32_t op, tsr__tensor_id from, tsr__dtype dtype) {
+  tsr__kernel_use use = {.kernel = TSR__KERNEL_TO_COPY, .op = op, .reads = {from}};
+  return tsr__tape_run_new(tape, &use, dtype, tsr__layout_like(tsr__tensor_layout(tape, from)));
+}
+
+/* The narrow copy of what several ops save is one. */
+static tsr__tensor_id narrow(tsr__op_call *call, tsr__tensor_id tensor) {
+  tsr__tape *tape = call->tape;
+  tsr__tensor_id before = tsr__tensor_at(tape, tensor)->narrow;
+  if (before && tsr__tensor_at(tape, before)->holders) {
+    tsr__tensor_hold(tape, before);
+    return before;
+  }
+  tsr__tensor_id made = convert(tape, call->op, tensor, TSR__DTYPE_BF16);
+  if (!made) return 0;
+  tsr__tensor_at(tape, tensor)->narrow = made;
+  tsr__tensor_set_category(tape, made, TSR_CATEGORY_ACTIVATION);
+  return made;
+}
+
+static tsr__tensor_id widen(tsr__tape *tape, uint32_t op, tsr__tensor_id tensor) {
+  tsr__tensor_id wide = convert(tape, op, tensor, TSR__DTYPE_F32);
+  tsr__tensor_release(tape, tensor);
+  return wide;
+}
+
+/* ---- checkpoints ---- */
+
+/* Stand in for a tensor that a checkpoint computes again. */
+static void pack(tsr__op_call *call, uint32_t i, tsr__tensor_id tensor) {
+  tsr__tape *tape = call->tape;
+  tsr__tape_frame *frame = &tape->frames.items[tape->packing - 1];
+  if (!TSR__VECTOR_PUSH(&tape->holders, (tsr__tape_holder){tape->packing - 1, 0})) {
+    tsr__tape_fail(tape, TSR_ERROR_MEMORY);
+    return;
+  }
+  frame->holder_count++;
+  call->reg[SAVED(i)] = tensor; /* its name, for who checks the tape */
+  assert(frame->first_holder + frame->holder_count == tape->holders.count);
+  tape->ops.items[call->op].holder[i] = (uint32_t)tape->holders.count;
+}
+
+/* The segment runs again: its saves come in the order in which they came before. After the last one there is nothing
+ * left to do. */
+static void fill(tsr__op_call *call, tsr__tensor_id tensor) {
+  tsr__tape *tape = call->tape;
+  tsr__tape_frame *frame = &tape->frames.items[tape->filling - 1];
+  assert(frame->filled < frame->holder_count);
+  tsr__tensor_set_category(tape, tensor, TSR_CATEGORY_ACTIVATION);
+  tsr__tensor_id detached = tsr__tensor_detach(tape, tensor, false);
+  tape->holders.items[frame->first_holder + frame->filled++].tensor = detached;
+  if (frame->filled == frame->holder_count) tape->is_stopped = true;
+}
+
+static tsr__tensor_id unpack(tsr__tape *tape, uint32_t number) {
+  uint32_t frame = tape->holders.items[number - 1].frame;
+  if (!tape->frames.items[frame].is_filled) tsr__tape_refill(tape, frame);
+  if (tape->status) return 0;
+  tsr__tensor_id tensor = tape->holders.items[number - 1].tensor;
+  tape->holders.items[number - 1].tensor = 0;
+  assert(tensor);
+  return tensor;
+}
+
+/* When the last holder is used up, the segment's inputs go. */
+static void close_holder(tsr__tape *tape, uint32_t number) {
+  tsr__tape_frame *frame = &tape->frames.items[tape->holders.items[number - 1].frame];
+  if (++frame->unpacked < frame->holder_count) return;
+  for (uint32_t i = 0; i < frame->input_count; i++) tsr__tensor_release(tape, frame->inputs[i]);
+}
+
+/* ---- saving, and having it back ---- */
+
+/* As the plan says; false if the op shall hold the tensor. */
+static bool place(tsr__op_call *call, uint32_t i, tsr__tensor_id tensor) {
+  tsr__tape *tape = call->tape;
+  tsr__op *op = &tape->ops.items[call->op];
+  bool is_free = is_list(tape, call->op); /* a checkpoint needs its inputs as they are */
+  if (!tape->plan || op->block == TSR_NONE || tape->recomputing) return false;
+  switch (tsr__plan_place_of(tape->plan, op->block, op->kind, i)) {
+  case TSR__PLACED_HOST: tape->saves_to = TSR__SPACE_HOST; return false;
+  case TSR__PLACED_DISK: tape->saves_to = TSR__SPACE_DISK; return false;
+  case TSR__PLACED_RECOMPUTE:
+    if (!is_free || !can_remake(call, tensor)) return false;
+    op = &tape->ops.items[call->op];
+    if (!is_input(call, tensor)) op->internal |= (uint16_t)(1u << i);
+    op->remade |= (uint16_t)(1u << i);
+    call->reg[SAVED(i)] = tensor;
+    return true;
+  case TSR__PLACED_NARROW16:
+    if (!is_free || !can_narrow(tape, tensor)) return false;
+    call->reg[SAVED(i)] = narrow(call, tensor);
+    tape->ops.items[call->op].narrowed |= (uint16_t)(1u << i);
+    return true;
+  case TSR__PLACED_KEEP:
+  case TSR__PLACED_NARROW8:
+  case TSR__PLACED_COUNT: break;
+  }
+  return false;
+}
+
+/* Of an op that runs again for some of what it saves. */
+static void save_again(tsr__op_call *call, uint32_t i, tsr__tensor_id tensor) {
+  tsr__tape *tape = call->tape;
+  if (!(tape->remaking & 1u << i)) return;
+  tsr__tensor_hold(tape, tensor);
+  tsr__tensor_set_category(tape, tensor, TSR_CATEGORY_ACTIVATION);
+  call->reg[SAVED(i)] = tensor;
+  tape->remaking &= (uint16_t) ~(1u << i);
+  if (!tape->remaking) tape->is_stopped = true;
+}
+
+void tsr__op_save(tsr__op_call *call, uint32_t i, tsr__tensor_id tensor) {
+  tsr__tape *tape = call->tape;
+  assert(i < TSR__OP_SAVED);
+  if (!call->is_recorded || !tensor || tape->status) return;
+  assert(!call->reg[SAVED(i)]);
+  if (tape->remaking) {
+    save_again(call, i, tensor);
+    return;
+  }
+  if (tape->filling) {
+    fill(call, tensor);
+    return;
+  }
+  if (tape->packing) {
+    pack(call, i, tensor);
+    return;
+  }
+  tape->saves_to = tape->homes.activations;
+  if (place(call, i, tensor)) return;
+  tsr__tensor_hold(tape, tensor);
+  tsr__tensor_set_category(tape, tensor, TSR_CATEGORY_ACTIVATION);
+  if (tape->saves_to) keep_in(tape, tensor, (tsr__memory_space)tape->saves_to);
+  call->reg[SAVED(i)] = tensor;
+}
+
+void tsr__op_unpack(tsr__op_call *call) {
+  tsr__tape *tape = call->tape;
+  if (tape->ops.items[call->op].internal) remake_internal(call);
+  for (uint32_t i = 0; i < TSR__OP_SAVED && !tape->status; i++) {
+    const tsr__op *op = &tape->ops.items[call->op];
+    if (op->holder[i])
+      call->reg[SAVED(i)] = unpack(tape, op->holder[i]);
+    else if (op->remade & ~op->internal & 1u << i)
+      call->reg[SAVED(i)] = remake(tape, call->reg[SAVED(i)]);
+    else if (op->narrowed & 1u << i)
+      call->reg[SAVED(i)] = widen(tape, call->op, call->reg[SAVED(i)]);
+  }
+  while (tape->remade.count && !tape->status)
+    tsr__tensor_release(tape, tape->remade.items[--tape->remade.count]);
+}
+
+void tsr__op_forget(tsr__op_call *call) {
+  tsr__tape *tape = call->tape;
+  for (uint32_t i = 0; i < TSR__OP_SAVED && !tape->status; i++)
+    if (tape->ops.items[call->op].holder[i])
+      close_holder(tape, tape->ops.items[call->op].holder[i]);
+  const tsr__op *op = &tape->ops.items[call->op];
+  for (uint32_t i = 0; i < op->input_count; i++)
+    if (op->pinned & 1u << i) tsr__tensor_release(tape, op->in[i]);
+}
