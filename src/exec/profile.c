@@ -25,6 +25,7 @@ typedef struct origin {
   uint32_t kernel;    /* the first that writes it, or TSR_NONE */
   uint32_t saved_for; /* op, or TSR_NONE */
   uint32_t block;
+  uint8_t dtype; /* tsr__dtype, of its first tensor */
   bool is_backward, is_module_output;
 } origin;
 
@@ -106,9 +107,11 @@ static void note_schedule(const profiler *p) {
 
 static void note_tensors(const profiler *p) {
   const tsr__tape *t = p->tape;
-  for (size_t i = 1; i < t->tensors.count; i++)
-    if (t->tensors.items[i].is_module_output)
-      p->origins[t->tensors.items[i].slot].is_module_output = true;
+  for (size_t i = t->tensors.count; i-- > 1;) {
+    origin *o = &p->origins[t->tensors.items[i].slot];
+    o->dtype = t->tensors.items[i].dtype;
+    if (t->tensors.items[i].is_module_output) o->is_module_output = true;
+  }
   for (size_t i = t->ops.count; i-- > 0;)
     for (uint32_t k = 0; k < t->ops.items[i].saved_count; k++)
       p->origins[tsr__tensor_at(t, t->ops.items[i].saved[k])->slot].saved_for = (uint32_t)i;
@@ -116,7 +119,8 @@ static void note_tensors(const profiler *p) {
 
 static void note_origins(const profiler *p) {
   for (size_t i = 0; i < p->tape->slots.count; i++)
-    p->origins[i] = (origin){TSR_NONE, TSR_NONE, TSR_NONE, TSR_NONE, false, false};
+    p->origins[i] =
+        (origin){.op = TSR_NONE, .kernel = TSR_NONE, .saved_for = TSR_NONE, .block = TSR_NONE};
   note_schedule(p);
   note_layers(p);
   note_parameters(p);
@@ -170,11 +174,20 @@ static int walk(profiler *p, const tsr__dry_options *dry, uint64_t start_bytes, 
 
 /* ---- rows ---- */
 
+static const char *dtype_word(uint8_t dtype) {
+  static const char *const words[] = {
+      [TSR__DTYPE_F32] = "fp32", [TSR__DTYPE_BF16] = "bf16", [TSR__DTYPE_F16] = "fp16",
+      [TSR__DTYPE_F64] = "fp64", [TSR__DTYPE_I64] = "int64", [TSR__DTYPE_BOOL] = "bool"};
+  assert(dtype < sizeof words / sizeof *words && words[dtype]);
+  return words[dtype];
+}
+
 static tsr_memory_row row_of(const profiler *p, uint32_t slot) {
   const tsr__tape *t = p->tape;
   const origin *o = &p->origins[slot];
   tsr_memory_row row = {.block = o->block,
                         .category = (tsr_category)t->slots.items[slot].category,
+                        .dtype = dtype_word(o->dtype),
                         .op = "",
                         .kernel = "",
                         .saved_for = "",
@@ -199,7 +212,8 @@ static int compare_kinds(const void *left, const void *right) {
   if (a->category != b->category) return a->category < b->category ? -1 : 1;
   if (a->is_backward != b->is_backward) return a->is_backward ? 1 : -1;
   if (a->is_module_output != b->is_module_output) return a->is_module_output ? 1 : -1;
-  int order = strcmp(a->op, b->op);
+  int order = strcmp(a->dtype, b->dtype);
+  if (order == 0) order = strcmp(a->op, b->op);
   if (order == 0) order = strcmp(a->kernel, b->kernel);
   return order ? order : strcmp(a->saved_for, b->saved_for);
 }

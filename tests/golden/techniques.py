@@ -11,6 +11,7 @@ import subprocess
 import sys
 
 from support import ROOT, expect, run_tests
+from train import GPT2
 from train import Tessera as Trainer
 
 
@@ -141,6 +142,26 @@ def components(t):
     expect('7B', large['parameters'], 6738415616)
 
 
+def types(t):
+    """Under autocast parameters, gradients, moments and losses are fp32, and what products read is 16 bits."""
+    t.models['wide'] = t.work / 'wide.json'  # of `components`: its peak has the gradients
+    t.models['wide'].write_text(json.dumps({**GPT2, 'n_embd': 192, 'n_layer': 3}))
+    for dtype, half in (('autocast-fp16', 'fp16'), ('autocast-bf16', 'bf16')):
+        done = t.run('simulate', 'gpt2', '--batch', 4, '--dtype', dtype, '--profile', '--json', '-q')
+        rows = [*json.loads(done.stdout)['devices'][0]['profile']['tensors'],
+                *(row for model in ('wide', 'gpt2')
+                  for row in profiled(t, model, '--steps', 2, '--dtype', dtype)[0]['tensors'])]
+        found = {(row['category'], row['dtype']) for row in rows}
+        for category in ('parameter', 'gradient', 'optimizer_state'):
+            expect(category, {kind for name, kind in found if name == category} - {'bool'}, {'fp32'})
+        expect('casts of weights', {kind for name, kind in found if name == 'cast'}, {half})
+        expect('batch', {kind for name, kind in found if name == 'input'}, {'int64'})
+        kernels = {(row['kernel'], row['dtype']) for row in rows}
+        expect('logits', ('mm', half) in kernels, True)
+        expect('their softmax', {kind for name, kind in kernels if name == 'log softmax'}, {'fp32'})
+    del t.models['wide']
+
+
 def attention_matrix(t):
     """The text's 64 MB a layer: scores of 4 sequences, 32 heads, 512 tokens, in 16 bits."""
     config = t.work / 'heads.json'
@@ -217,7 +238,7 @@ def main():
     options.work.mkdir(parents=True, exist_ok=True)
     t = Tessera(pathlib.Path(options.tessera).resolve(), options.work)
     return run_tests((check.__name__, functools.partial(check, t))
-                     for check in (leaks, profiles, hooks, components, attention_matrix, pairs, build_along,
+                     for check in (leaks, profiles, hooks, components, types, attention_matrix, pairs, build_along,
                                     documented))
 
 

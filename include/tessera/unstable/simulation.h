@@ -30,6 +30,7 @@ typedef struct tsr_simulate_moment {
 typedef struct tsr_memory_row {
   uint32_t block; /* of the model, from 0; TSR_NONE: of none */
   tsr_category category;
+  const char *dtype;       /* "fp32", "bf16", "fp16", "int64", ...: of the first tensor in it */
   const char *op, *kernel; /* that made it; "": none, as parameters are there from the start */
   bool is_backward;        /* by the op's backward */
   const char *saved_for;   /* the first op whose backward reads it; "": none */

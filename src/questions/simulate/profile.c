@@ -36,7 +36,8 @@ static int compare_kinds(const void *left, const void *right) {
   if (a->category != b->category) return a->category < b->category ? -1 : 1;
   if (a->is_backward != b->is_backward) return a->is_backward ? 1 : -1;
   if (a->is_module_output != b->is_module_output) return a->is_module_output ? 1 : -1;
-  int order = strcmp(a->op, b->op);
+  int order = strcmp(a->dtype, b->dtype);
+  if (order == 0) order = strcmp(a->op, b->op);
   if (order == 0) order = strcmp(a->kernel, b->kernel);
   return order ? order : strcmp(a->saved_for, b->saved_for);
 }
@@ -155,29 +156,26 @@ static void emit_blocks(tsr__emitter *e, const tsr_memory_profile *p, const shar
 
 static void emit_kind(tsr__emitter *e, const tsr_memory_row *row, const char *what,
                       const char *made_by, uint64_t whole) {
-  tsr__emit_row(e, (tsr__cell[]){tsr__string(what), tsr__string(made_by), tsr__string(row->op),
-                                 tsr__string(row->kernel), tsr__bool(row->is_backward),
-                                 tsr__string(row->saved_for), tsr__bool(row->is_module_output),
-                                 tsr__count(row->count), tsr__bytes(row->bytes),
-                                 tsr__percent(row->bytes, whole)});
+  tsr__emit_row(e, (tsr__cell[]){tsr__string(what), tsr__string(row->dtype), tsr__string(made_by),
+                                 tsr__string(row->op), tsr__string(row->kernel),
+                                 tsr__bool(row->is_backward), tsr__string(row->saved_for),
+                                 tsr__bool(row->is_module_output), tsr__count(row->count),
+                                 tsr__bytes(row->bytes), tsr__percent(row->bytes, whole)});
   tsr__emit_row_end(e);
 }
 
 static void emit_kinds(tsr__emitter *e, const tsr_memory_profile *p, const tsr_memory_row *kinds,
                        size_t count, uint64_t top) {
   static const tsr__column columns[] = {
-      {"category", "what", TSR__CATEGORY},
-      {NULL, "made by", TSR__LEFT},
-      {"op", NULL, TSR__LEFT},
-      {"kernel", NULL, TSR__LEFT},
-      {"is_backward", NULL, TSR__LEFT},
-      {"saved_for", "saved for", TSR__LEFT},
-      {"is_module_output", NULL, TSR__LEFT},
-      {"count", "count", TSR__RIGHT},
-      {"bytes", "bytes", TSR__RIGHT},
+      {"category", "what", TSR__CATEGORY},   {"dtype", "type", TSR__LEFT},
+
+      {NULL, "made by", TSR__LEFT},          {"op", NULL, TSR__LEFT},
+      {"kernel", NULL, TSR__LEFT},           {"is_backward", NULL, TSR__LEFT},
+      {"saved_for", "saved for", TSR__LEFT}, {"is_module_output", NULL, TSR__LEFT},
+      {"count", "count", TSR__RIGHT},        {"bytes", "bytes", TSR__RIGHT},
       {NULL, "share", TSR__RIGHT},
   };
-  const tsr_memory_row none = {.op = "", .kernel = "", .saved_for = ""};
+  const tsr_memory_row none = {.dtype = "", .op = "", .kernel = "", .saved_for = ""};
   tsr_memory_row rest = none, lost = none;
   uint64_t whole = p->peak.totals.allocated_bytes;
   size_t left_out = 0;
