@@ -60,7 +60,18 @@ typedef struct tsr_simulate_options {
       *plan_hash; /* of the plan that these options are, for the snapshot; borrowed, or NULL */
   tsr_simulate_book book; /* whose ops run */
   double clip_norm;       /* of all gradients, as clip_grad_norm_ clips them; 0: none */
+  const char
+      *gpu; /* a card's name (tsr_gpu_at): its kernels, its workspaces, and an estimate of time;
+                      NULL: an A100's memory, and no time */
 } tsr_simulate_options;
+
+/* A card that runs are simulated for: what users type, and its title. */
+typedef struct tsr_gpu {
+  const char *name, *title;
+} tsr_gpu;
+
+/* The i-th card, from 0; false past the last. O(1). */
+bool tsr_gpu_at(size_t i, tsr_gpu *out);
 
 /* Allocations, frees and ops of a whole run: about a gigabyte of trace, made in seconds. */
 #define TSR_SIMULATE_MOST_INSTRUCTIONS (UINT64_C(16) << 20)

@@ -10,8 +10,11 @@
 #include "graph/op.h"
 
 bool tsr__tape_init(tsr__tape *tape, tsr__tracer *tracer) {
-  *tape = (tsr__tape){
-      .book = &tsr__book_torch, .tracer = tracer, .block = TSR_NONE, .grad_enabled = true};
+  *tape = (tsr__tape){.book = &tsr__book_torch,
+                      .tracer = tracer,
+                      .block = TSR_NONE,
+                      .grad_enabled = true,
+                      .workspace_bytes = TSR__TAPE_WORKSPACE_BYTES};
   tsr__tape_tensor none = {.op = TSR_NONE, .holders = 1};
   tsr__tape_slot nothing = {.tensors = 1, .is_static = true};
   for (size_t i = 0; i < TSR__CARRY_COUNT; i++) tape->carry_at[i] = SIZE_MAX;
@@ -391,6 +394,6 @@ void tsr__tape_workspace(tsr__tape *tape) {
   tsr__tensor_id *workspace = &tape->workspace[tape->is_backward];
   if (*workspace || !tape->book->is_torch) return;
   *workspace = tsr__tensor_new_once(tape, TSR__KERNEL_WORKSPACE, TSR__DTYPE_BOOL,
-                                    TSR__SHAPE(TSR__TAPE_WORKSPACE_BYTES));
+                                    TSR__SHAPE(tape->workspace_bytes));
   tsr__tensor_set_category(tape, *workspace, TSR_CATEGORY_WORKSPACE);
 }

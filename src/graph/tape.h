@@ -53,7 +53,7 @@
 
 /* What cuBLAS allocates for each thread's handle before Hopper: 4096 KiB twice and 16 KiB eight
  * times. */
-#define TSR__TAPE_WORKSPACE_BYTES 8519680
+#define TSR__TAPE_WORKSPACE_BYTES 8519680u
 
 enum { TSR__OP_INPUTS = 8, TSR__OP_OUTPUTS = 3, TSR__OP_SAVED = 10 };
 
@@ -319,6 +319,9 @@ typedef struct tsr__tape {
   TSR__VECTOR(tsr__tensor_id)
   remade;           /* outputs of these, held while an op's backward gathers what it saved */
   uint8_t saves_to; /* tsr__memory_space, of what is being saved */
+  uint64_t workspace_bytes;    /* of cuBLAS, for each thread */
+  tsr__tensor_id workspace[2]; /* of cuBLAS, of the forward and the backward thread; 0: not yet */
+  uint32_t block;              /* of the model, that is running: for ops that are recorded */
   tsr__homes homes;
   uint8_t space; /* tsr__memory_space: in which kernels run, and new tensors are */
   bool grad_enabled, is_backward;

@@ -264,7 +264,7 @@ static int choose_plan(tsr__program *p, const tsr__plan *plan, tsr_error *error)
 static void declare_workspaces(tsr__program *p) {
   for (size_t i = 0; i < 2 && !p->options->fresh_process && !p->is_own; i++)
     p->tape->workspace[i] = tsr__tensor_declare(
-        p->tape, TSR__DTYPE_BOOL, TSR__SHAPE(TSR__TAPE_WORKSPACE_BYTES), TSR_CATEGORY_WORKSPACE);
+        p->tape, TSR__DTYPE_BOOL, TSR__SHAPE(p->tape->workspace_bytes), TSR_CATEGORY_WORKSPACE);
 }
 
 static void keep_linear(tsr__tape *tape, const tsr__model_linear *linear) {

@@ -33,7 +33,12 @@ typedef struct tsr__gpu {
   double full_flops, half_flops; /* per second: fp32 outside of tensor cores, and 16 bits in them */
   double memory_bytes_per_s, link_bytes_per_s;
   uint64_t memory_bytes; /* of the card */
+  uint8_t capability;    /* 80: compute capability 8.0 */
 } tsr__gpu;
+
+/* What cuBLAS allocates on it for each thread's handle: parseChosenWorkspaceSize of
+ * aten/src/ATen/cuda/CublasHandlePool.cpp. */
+uint64_t tsr__gpu_workspace_bytes(const tsr__gpu *gpu);
 
 /* The i-th card, or NULL past the last; and the one with this name, or NULL. */
 const tsr__gpu *tsr__gpu_at(size_t i);

@@ -35,7 +35,7 @@ ROOMS = {
     'ops': {'base', 'kernels', 'graph'},
     'models': {'base', 'kernels', 'graph'},
     'torch': {'base', 'kernels', 'graph', 'models'},
-    'exec': {'base', 'snapshot', 'allocator', 'kernels', 'graph', 'models', 'torch'},
+    'exec': {'base', 'snapshot', 'allocator', 'kernels', 'graph', 'plan', 'models', 'torch'},
     'train': {'base', 'kernels', 'graph', 'models', 'torch', 'exec'},
     'plan': {'base', 'kernels', 'graph'},
 }

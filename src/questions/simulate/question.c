@@ -46,6 +46,13 @@ static const tsr_parameter parameters[] = {
     TSR_RUN_BOOK("torch"),
     TSR_RUN_PARAMETERS,
     TSR_PLAN_PARAMETERS,
+    {.name = "gpu",
+     .kind = TSR_PARAMETER_CHOICE,
+     .argument = "CARD",
+     .help = "The card: which attention kernel and which workspaces PyTorch takes there, and an "
+             "estimate of "
+             "the time of a step. " TSR_GPU_HELP,
+     .choices = TSR_GPU_CHOICES},
     {.name = "fresh_process",
      .option = "fresh-process",
      .kind = TSR_PARAMETER_FLAG,
@@ -135,6 +142,12 @@ int tsr_simulate_options_of(const tsr_params *params, tsr_run_plan **plan,
   return 0;
 }
 
+const char *tsr_params_gpu(const tsr_params *params) {
+  tsr_gpu gpu;
+  int index = tsr_params_choice(params, "gpu");
+  return index >= 0 && tsr_gpu_at((size_t)index, &gpu) ? gpu.name : NULL;
+}
+
 static int options_of(const tsr_params *params, tsr_run_plan **plan, tsr_simulate_options *how,
                       tsr_error *error) {
   size_t settings;
@@ -142,6 +155,7 @@ static int options_of(const tsr_params *params, tsr_run_plan **plan, tsr_simulat
   if (status) return status;
   how->fresh_process = tsr_params_flag(params, "fresh_process");
   how->categories = tsr_params_flag(params, "categories");
+  how->gpu = tsr_params_gpu(params);
   const tsr_allocator_settings *given = tsr_params_settings(params, "settings", &settings);
   if (settings) how->settings = *given;
   return settings ? 0 : tsr_allocator_settings_parse(NULL, &how->settings, error);

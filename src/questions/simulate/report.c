@@ -200,6 +200,24 @@ static void emit_recomputed(tsr__emitter *emitter, const tsr_simulation *s) {
   tsr__emit_field(emitter, NULL, "recomputed", tsr__string(text));
 }
 
+/* "412 ms on an NVIDIA A100 SXM 80 GB (estimate)" */
+static void emit_time(tsr__emitter *emitter, const tsr_simulation *s) {
+  char text[TSR__FORMAT_BYTES + 64];
+  bool is_known = s->gpu_title != NULL;
+  if (!tsr__emitter_is_text(emitter)) {
+    tsr__emit_field(emitter, "gpu", NULL, is_known ? tsr__string(s->gpu_title) : tsr__nothing());
+    tsr__emit_field(emitter, "step_time_us", NULL,
+                    is_known ? tsr__count((uint64_t)(s->step_seconds * 1e6 + 0.5))
+                             : tsr__nothing());
+    return;
+  }
+  if (!is_known) return;
+  bool is_long = s->step_seconds >= 1;
+  (void)snprintf(text, sizeof text, "about %.3g %s on a %s", s->step_seconds * (is_long ? 1 : 1000),
+                 is_long ? "s" : "ms", s->gpu_title);
+  tsr__emit_field(emitter, NULL, "a step takes", tsr__string(text));
+}
+
 static void emit_totals(tsr__emitter *emitter, const tsr_simulation *s, uint64_t capacity) {
   tsr__emit_field(emitter, "device", NULL, tsr__count(0));
   tsr__emit_field(emitter, "parameters", NULL, tsr__count(s->parameter_count));
@@ -236,6 +254,7 @@ int tsr__report_simulate(const tsr_report_input *input, const tsr_simulation *si
   tsr__emit_object(&emitter, NULL);
   emit_totals(&emitter, simulation, capacity_bytes);
   emit_recomputed(&emitter, simulation);
+  emit_time(&emitter, simulation);
   emit_space(&emitter, "host", "on the host", &simulation->host);
   emit_space(&emitter, "disk", "on disk", &simulation->disk);
   emit_message(&emitter, simulation, capacity_bytes);
