@@ -138,10 +138,10 @@ static int load_model(cli_session *session, const tsr_parameter *row, const char
 }
 
 /* Operands after the snapshots are parameters. */
-static int set_operands(cli_session *session) {
+static int set_operands(cli_session *session, size_t skip) {
   const cli_options *options = session->options;
   const tsr_question *about = &options->command->about;
-  size_t operand = about->subject_count;
+  size_t operand = about->subject_count + skip;
   int status = 0;
   for (size_t i = 0; status == 0 && i < about->parameter_count; i++) {
     const tsr_parameter *row = &about->parameters[i];
@@ -174,8 +174,8 @@ static int load_files(cli_session *session) {
   return status;
 }
 
-int cli_read_parameters(cli_session *session) {
-  int status = set_operands(session);
+int cli_read_parameters(cli_session *session, size_t skip) {
+  int status = set_operands(session, skip);
   return status ? status : load_files(session);
 }
 
@@ -247,7 +247,7 @@ int cli_asking_run(cli_session *session, cli_asking *asking) {
   tsr_subject subjects[TSR_QUESTION_SUBJECTS] = {{0}};
   tsr_error *error = &session->error;
   int status = choose_format(session);
-  if (status == 0) status = set_operands(session);
+  if (status == 0) status = set_operands(session, 0);
   if (status) return status;
   status = tsr_question_check(question, options->own, error);
   if (status) return cli_params_error(options->command, status, error);

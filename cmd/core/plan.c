@@ -1,4 +1,5 @@
-/* plan.c - `tessera plan show FILE [MODEL]`: what a plan says, and what each choice saves and costs.
+/* plan.c - `tessera plan MODEL`: what each technique saves and costs for a model; and `tessera plan show FILE
+ * [MODEL]`: what a plan says, and what each of its choices does.
  *
  *   plan 3d8ca540b291...: gpt2 peaks at 1.21 GiB, 1.47 GiB less than without it, and computes 13.3 % more.
  *
@@ -11,28 +12,33 @@
 #include <stdlib.h>
 #include <string.h>
 #include <tessera/unstable/plans.h>
+#include <tessera/unstable/runs.h>
 
 #include "session.h"
 
 enum { SIZE_BYTES = 32, LINE_BYTES = 512 };
 
 static const tsr_parameter plan_parameters[] = {
-    {.name = "action",
-     .is_operand = true,
-     .kind = TSR_PARAMETER_CHOICE,
-     .argument = "ACTION",
-     .help = "What to do with the plan: show it.",
-     .choices = (const char *const[]){"show", NULL}},
-    {.name = "plan",
-     .is_operand = true,
-     .kind = TSR_PARAMETER_PLAN,
-     .argument = "FILE",
-     .help = "A plan, as --write-plan of simulate and train writes it (docs/plan.md)."},
     {.name = "model",
      .is_operand = true,
      .kind = TSR_PARAMETER_MODEL,
      .argument = "MODEL",
-     .help = "A model's name, or its config.json: say what each choice does for it."},
+     .help = "A model's name, or its config.json."},
+    {.name = "plan",
+     .kind = TSR_PARAMETER_PLAN,
+     .argument = "FILE",
+     .help =
+         "The plan to begin with, as --write-plan of simulate and train writes it (docs/plan.md)."},
+    {.name = "explain",
+     .kind = TSR_PARAMETER_FLAG,
+     .help = "Show every technique: what it saves and costs alone, and after those before it (what "
+             "the command "
+             "does without an action, too)."},
+    {.name = "gpu",
+     .kind = TSR_PARAMETER_CHOICE,
+     .argument = "CARD",
+     .help = "The card that times are estimated for: " TSR_GPU_WORDS " (default: a100).",
+     .choices = TSR_GPU_CHOICES},
     {.name = "batch",
      .kind = TSR_PARAMETER_COUNT,
      .argument = "N",
@@ -54,26 +60,32 @@ static const tsr_parameter plan_parameters[] = {
 };
 
 const cli_command cli_plan_row = {
-    .about =
-        {.name = "plan",
-         .summary = "what does each choice of a plan save, and what does it cost?",
-         .description =
-             "A plan is a file that describes how a model is trained: types, kernels, "
-             "micro-batches, "
-             "and what each block keeps or computes again. simulate and train read it with --plan "
-             "and "
-             "write it with --write-plan.\n\nshow prints the plan in its canonical form, with its "
-             "hash. With a MODEL it simulates the training without the plan, with each choice "
-             "alone, "
-             "and with the choices one after another.",
-         CLI_PARAMETERS(plan_parameters),
-         .examples =
-             {{"tessera simulate gpt2 --dtype bf16 --checkpoint full --write-plan plan.json",
-               "write a plan"},
-              {"tessera plan show plan.json gpt2 --batch 8",
-               "what does it save, and at which price?"}}},
-    .operands = "show FILE [MODEL]",
-    .operand_min = 2,
+    .about = {.name = "plan",
+              .summary = "what does each technique save, and what does it cost?",
+              .description = "Simulates the training of MODEL as it is, then with each technique "
+                             "that saves memory, alone and after "
+                             "those before it: what is free first, then what costs time. With "
+                             "--plan it begins with that plan.\n\n"
+                             "A plan is a file that describes how a model is trained: types, "
+                             "kernels, micro-batches, what is kept "
+                             "elsewhere, and what each block computes again. simulate and train "
+                             "read it with --plan and write it "
+                             "with --write-plan.\n\ntessera plan show FILE prints a plan in its "
+                             "canonical form, with its hash; "
+                             "tessera plan show FILE MODEL also simulates MODEL without it, with "
+                             "each of its choices alone, and "
+                             "with the choices one after another. (A model's folder that is called "
+                             "show is ./show.)",
+              CLI_PARAMETERS(plan_parameters),
+              .examples =
+                  {{"tessera plan gpt2 --batch 4 --seq 512",
+                    "what would each technique save, and what would it cost?"},
+                   {"tessera simulate gpt2 --dtype bf16 --checkpoint full --write-plan plan.json",
+                    "write a plan"},
+                   {"tessera plan show plan.json gpt2 --batch 8",
+                    "what does it save, and at which price?"}}},
+    .operands = "MODEL | show FILE [MODEL]",
+    .operand_min = 1,
     .operand_max = 3,
     .answers = true,
     .lacks = "color verbose quiet",
@@ -154,9 +166,10 @@ static int put_cost(cli_session *session, const char *key, const tsr_run_plan_co
   else
     (void)snprintf(line, sizeof line,
                    "\"%s\":{\"peak_allocated_bytes\":%" PRIu64 ",\"peak_reserved_bytes\":%" PRIu64
-                   ",\"step_flops\":%" PRIu64 ",\"step_recomputed_flops\":%" PRIu64 "}",
+                   ",\"step_flops\":%" PRIu64 ",\"step_recomputed_flops\":%" PRIu64
+                   ",\"step_time_us\":%.0f}",
                    key, cost->peak_bytes, cost->reserved_bytes, cost->step_flops,
-                   cost->recomputed_flops);
+                   cost->recomputed_flops, cost->step_seconds * 1e6);
   return put(session, line);
 }
 
@@ -190,33 +203,157 @@ static int put_json(cli_session *session, const tsr_run_plan *plan, const char *
   return status ? status : put(session, "}\n");
 }
 
+/* ---- every technique ---- */
+
+/* "412 ms", or "-" without a time. */
+static const char *time_text(double seconds, char text[SIZE_BYTES]) {
+  if (seconds <= 0)
+    (void)snprintf(text, SIZE_BYTES, "-");
+  else
+    (void)snprintf(text, SIZE_BYTES, seconds >= 1 ? "%.2f s" : "%.0f ms",
+                   seconds >= 1 ? seconds : seconds * 1000);
+  return text;
+}
+
+static int put_technique(cli_session *session, const tsr_technique *t,
+                         const tsr_run_plan_cost *without) {
+  char line[LINE_BYTES], alone[SIZE_BYTES] = "-", alone_time[SIZE_BYTES] = "-",
+                         peak[SIZE_BYTES] = "-", time[SIZE_BYTES] = "-";
+  if (t->alone.is_possible) {
+    saved_text(without->peak_bytes, t->alone.peak_bytes, alone);
+    (void)snprintf(alone_time, sizeof alone_time, "%+.1f %%",
+                   without->step_seconds > 0
+                       ? 100 * (t->alone.step_seconds / without->step_seconds - 1)
+                       : 0.0);
+  }
+  if (t->so_far.is_possible) {
+    tsr_size_text(t->so_far.peak_bytes, peak, sizeof peak);
+    time_text(t->so_far.step_seconds, time);
+  }
+  (void)snprintf(line, sizeof line, "  %-28s %12s %9s %12s %9s\n", t->name, alone, alone_time, peak,
+                 time);
+  return put(session, line);
+}
+
+static int put_techniques_text(cli_session *session, const char *model, const tsr_techniques *all) {
+  char line[LINE_BYTES], peak[SIZE_BYTES], time[SIZE_BYTES], least[SIZE_BYTES];
+  uint64_t lowest = all->without.peak_bytes, free_lowest = lowest;
+  for (size_t i = 0; i < all->count; i++) {
+    const tsr_technique *t = &all->items[i];
+    if (!t->so_far.is_possible) continue;
+    if (t->so_far.peak_bytes < lowest) lowest = t->so_far.peak_bytes;
+    if (t->is_free && t->so_far.peak_bytes < free_lowest) free_lowest = t->so_far.peak_bytes;
+  }
+  char free_text[SIZE_BYTES];
+  (void)snprintf(line, sizeof line,
+                 "%.200s: peak %s as it is; %s with what costs no time; %s with everything.\n"
+                 "  a step takes about %s on an %s (estimate)\n\n",
+                 model, tsr_size_text(all->without.peak_bytes, peak, sizeof peak),
+                 tsr_size_text(free_lowest, free_text, sizeof free_text),
+                 tsr_size_text(lowest, least, sizeof least),
+                 time_text(all->without.step_seconds, time), all->gpu_title);
+  int status = put(session, line);
+  (void)snprintf(line, sizeof line, "  %-28s %12s %9s %12s %9s\n", "technique", "alone saves",
+                 "time", "peak so far", "a step");
+  if (status == 0) status = put(session, line);
+  for (size_t i = 0; status == 0 && i < all->count; i++)
+    status = put_technique(session, &all->items[i], &all->without);
+  if (status == 0)
+    status =
+        put(session,
+            "\n'-' where the model or a choice before it does not allow a technique. \"so far\" "
+            "includes those above;\nof two that exclude one another, the later counts.\n");
+  return status;
+}
+
+static int put_techniques_json(cli_session *session, const tsr_techniques *all) {
+  char line[LINE_BYTES];
+  (void)snprintf(line, sizeof line,
+                 "{\"schema\":\"tessera/1\",\"command\":\"plan\",\"gpu\":\"%s\",", all->gpu_title);
+  int status = put(session, line);
+  if (status == 0) status = put_cost(session, "without", &all->without);
+  if (status == 0) status = put(session, ",\"techniques\":[");
+  for (size_t i = 0; status == 0 && i < all->count; i++) {
+    const tsr_technique *t = &all->items[i];
+    (void)snprintf(line, sizeof line, "%s{\"technique\":\"%s\",\"choice\":%s,\"is_free\":%s,",
+                   i ? "," : "", t->name, t->choice, t->is_free ? "true" : "false");
+    status = put(session, line);
+    if (status == 0) status = put_cost(session, "alone", &t->alone);
+    if (status == 0) status = put(session, ",");
+    if (status == 0) status = put_cost(session, "so_far", &t->so_far);
+    if (status == 0) status = put(session, "}");
+  }
+  return status ? status : put(session, "]}\n");
+}
+
 /* ---- the command ---- */
 
-static int explain(cli_session *session, const tsr_run_plan *plan, tsr_run_plan_effects *out) {
-  const tsr_params *own = session->options->own;
+static tsr_simulate_options options_of(const tsr_params *own) {
   tsr_simulate_options how = {.struct_bytes = sizeof how,
                               .batch = tsr_params_count(own, "batch"),
                               .sequence = tsr_params_count(own, "seq"),
                               .steps = tsr_params_count(own, "steps")};
-  int status =
-      tsr_run_plan_explain(plan, tsr_params_model(own, "model"), &how, out, &session->error);
+  how.gpu = tsr_params_gpu(own);
+  if (!how.gpu) how.gpu = "a100";
+  return how;
+}
+
+static int explained(cli_session *session, int status) {
   bool is_of_options =
       status == TSR_ERROR_ARGUMENT || status == TSR_ERROR_UNSUPPORTED || status == TSR_ERROR_LIMIT;
   return is_of_options ? cli_usage_error(session->options->command, "%s", session->error.message)
                        : status;
 }
 
-int cli_plan(cli_session *session) {
+static int show(cli_session *session, const char *model) {
   const tsr_params *own = session->options->own;
-  int status = cli_read_parameters(session);
-  if (status) return status;
   const tsr_run_plan *plan = tsr_params_plan(own, "plan");
-  const char *model = session->options->operand_count > 2 ? session->options->operands[2] : NULL;
+  tsr_simulate_options how = options_of(own);
   tsr_run_plan_effects *effects = calloc(1, sizeof *effects);
   if (!effects) return TSR_ERROR_MEMORY;
-  status = model ? explain(session, plan, effects) : 0;
+  int status = 0;
+  if (model)
+    status = explained(session, tsr_run_plan_explain(plan, tsr_params_model(own, "model"), &how,
+                                                     effects, &session->error));
   bool is_json = session->report.format == TSR_REPORT_JSON;
   if (status == 0) status = (is_json ? put_json : put_text)(session, plan, model, effects);
   free(effects);
   return status;
+}
+
+static int list(cli_session *session, const char *model) {
+  const tsr_params *own = session->options->own;
+  tsr_simulate_options how = options_of(own);
+  tsr_techniques *all = calloc(1, sizeof *all);
+  if (!all) return TSR_ERROR_MEMORY;
+  int status = explained(session, tsr_plan_techniques(tsr_params_plan(own, "plan"),
+                                                      tsr_params_model(own, "model"), &how, all,
+                                                      &session->error));
+  if (status == 0)
+    status = session->report.format == TSR_REPORT_JSON ? put_techniques_json(session, all)
+                                                       : put_techniques_text(session, model, all);
+  free(all);
+  return status;
+}
+
+/* FILE of `show FILE [MODEL]`. */
+static int take_file(const cli_options *options) {
+  tsr_error error = {.status = TSR_OK};
+  if (options->operand_count < 2) return cli_usage_error(options->command, "missing FILE");
+  int status = tsr_params_set_path(options->own, "plan", options->operands[1], &error);
+  return status ? cli_params_error(options->command, status, &error) : 0;
+}
+
+int cli_plan(cli_session *session) {
+  const cli_options *options = session->options;
+  bool is_show = strcmp(options->operands[0], "show") == 0;
+  size_t before = is_show ? 2 : 0; /* operands before the model */
+  int status = is_show ? take_file(options) : 0;
+  if (status == 0 && options->operand_count > before + 1)
+    status =
+        cli_usage_error(options->command, "unexpected operand '%s'", options->operands[before + 1]);
+  if (status == 0) status = cli_read_parameters(session, before);
+  if (status) return status;
+  const char *model = options->operand_count > before ? options->operands[before] : NULL;
+  return is_show ? show(session, model) : list(session, model);
 }

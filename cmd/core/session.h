@@ -72,9 +72,9 @@ typedef struct cli_asking {
 int cli_asking_run(cli_session *session, cli_asking *asking);
 void cli_asking_release(cli_asking *asking);
 
-/* Take the operands that are parameters, and read the files that parameters name. Returns as a
+/* Take the operands that are parameters, after `skip` others, and read the files that parameters name. Returns as a
  * cli_command_fn does. */
-int cli_read_parameters(cli_session *session);
+int cli_read_parameters(cli_session *session, size_t skip);
 
 /* Write the plan of the command line's options to the file of --write-plan, if it is given. Returns as a
  * cli_command_fn does. */

@@ -760,7 +760,7 @@ int cli_train(cli_session *session) {
     status = tsr_params_set_path(options->own, "model", options->operands[0], &session->error);
   if (status == 0) status = check(options, &format);
   if (status == 0) status = read_optimizer(options, &how);
-  if (status == 0) status = cli_read_parameters(session);
+  if (status == 0) status = cli_read_parameters(session, 0);
   if (status == 0) read_numbers(options, &how);
   if (status == 0 && tsr_params_has(options->own, "by")) {
     how.ops = ops = calloc(TSR_TRAIN_OPS, sizeof *ops);

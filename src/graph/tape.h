@@ -306,6 +306,7 @@ typedef struct tsr__tape {
   TSR__VECTOR(tsr__tape_cast) casts;        /* autocast's cache of weights */
   size_t carry_at[TSR__CARRY_COUNT];        /* places in the schedule */
   uint32_t carry_stack[TSR__CARRY_COUNT];
+  uint64_t workspace_bytes;     /* of cuBLAS, for each thread */
   tsr__tensor_id workspace[2];  /* of cuBLAS, of the forward and the backward thread; 0: not yet */
   uint32_t block;               /* of the model, that is running: for ops that are recorded */
   const struct tsr__plan *plan; /* of saved tensors, not owned; NULL: they are kept */
@@ -319,9 +320,6 @@ typedef struct tsr__tape {
   TSR__VECTOR(tsr__tensor_id)
   remade;           /* outputs of these, held while an op's backward gathers what it saved */
   uint8_t saves_to; /* tsr__memory_space, of what is being saved */
-  uint64_t workspace_bytes;    /* of cuBLAS, for each thread */
-  tsr__tensor_id workspace[2]; /* of cuBLAS, of the forward and the backward thread; 0: not yet */
-  uint32_t block;              /* of the model, that is running: for ops that are recorded */
   tsr__homes homes;
   uint8_t space; /* tsr__memory_space: in which kernels run, and new tensors are */
   bool grad_enabled, is_backward;

@@ -26,8 +26,8 @@ static const tsr__gpu gpus[] = {
     {"a100", "NVIDIA A100 SXM 80 GB", 19.5 * TF, 312 * TF, 2039 * GB, PCIE_4, 80 * GiB, 80},
     {"h100", "NVIDIA H100 SXM", 67 * TF, 989 * TF, 3350 * GB, PCIE_5, 80 * GiB, 90},
     {"h200", "NVIDIA H200 SXM", 67 * TF, 989 * TF, 4800 * GB, PCIE_5, 141 * GiB, 90},
-    {"rtx3090", "GeForce RTX 3090", 35.6 * TF, 71 * TF, 936 * GB, PCIE_4, 24 * GiB, 86},
-    {"rtx4090", "GeForce RTX 4090", 82.6 * TF, 165 * TF, 1008 * GB, PCIE_4, 24 * GiB, 89},
+    {"rtx3090", "NVIDIA GeForce RTX 3090", 35.6 * TF, 71 * TF, 936 * GB, PCIE_4, 24 * GiB, 86},
+    {"rtx4090", "NVIDIA GeForce RTX 4090", 82.6 * TF, 165 * TF, 1008 * GB, PCIE_4, 24 * GiB, 89},
 };
 
 /* What programs reach. */
@@ -35,6 +35,7 @@ static const tsr__gpu gpus[] = {
 #define SHARE_OF_BYTES 0.8
 #define LAUNCH_NS      5000.0
 #define DISK           (2 * GB)
+#define HOST           (40 * GB)
 
 const tsr__gpu *tsr__gpu_at(size_t i) {
   return i < sizeof gpus / sizeof *gpus ? &gpus[i] : NULL;
@@ -53,8 +54,10 @@ uint64_t tsr__gpu_workspace_bytes(const tsr__gpu *gpu) {
 
 void tsr__rates_of_gpu(const tsr__gpu *gpu, tsr__rates *rates) {
   assert(gpu->full_flops > 0 && gpu->half_flops > 0 && gpu->memory_bytes_per_s > 0);
-  *rates = (tsr__rates){
-      .launch_ns = LAUNCH_NS, .link_bytes_per_s = gpu->link_bytes_per_s, .disk_bytes_per_s = DISK};
+  *rates = (tsr__rates){.launch_ns = LAUNCH_NS,
+                        .link_bytes_per_s = gpu->link_bytes_per_s,
+                        .disk_bytes_per_s = DISK,
+                        .host_bytes_per_s = HOST};
   for (size_t k = 0; k < TSR__KERNEL_COUNT; k++) {
     uint8_t work = tsr__kernel_row_of((tsr__kernel)k)->work;
     bool is_product =
@@ -82,13 +85,36 @@ static tsr__rate_width width_of(const tsr__tape *tape, const tsr__kernel_run *ru
 double tsr__cost_of_run(const tsr__tape *tape, const tsr__kernel_run *run,
                         const tsr__rates *rates) {
   const tsr__kernel_rate *rate = &rates->kernel[run->kernel][width_of(tape, run)];
+  if (run->space != TSR__SPACE_DEVICE && rates->host_bytes_per_s > 0)
+    return (double)run->bytes_moved / rates->host_bytes_per_s;
   double by_flops = rate->ns_per_flop * (double)run->flops;
   double by_bytes = rate->ns_per_byte * (double)run->bytes_moved;
   return ((by_flops > by_bytes ? by_flops : by_bytes) + rates->launch_ns) * 1e-9;
 }
 
+/* Copies go out and come in at once; a disk is behind the host. */
+static double cost_of_moves(const tsr__tape *tape, const tsr__rates *rates) {
+  double out = 0, in = 0, disk = 0;
+  for (size_t i = 0; i < tape->moves.count; i++) {
+    const tsr__tape_slot *from = &tape->slots.items[tape->moves.items[i].from];
+    const tsr__tape_slot *to = &tape->slots.items[tape->moves.items[i].to];
+    if (tape->moves.items[i].is_once) continue;
+    double bytes = (double)from->bytes;
+    if (from->space == TSR__SPACE_DEVICE)
+      out += bytes;
+    else
+      in += bytes;
+    if (from->space == TSR__SPACE_DISK || to->space == TSR__SPACE_DISK) disk += bytes;
+  }
+  double link = out > in ? out : in, slow = 0;
+  if (link > 0 && rates->link_bytes_per_s > 0) slow = link / rates->link_bytes_per_s;
+  if (disk > 0 && rates->disk_bytes_per_s > 0 && disk / rates->disk_bytes_per_s > slow)
+    slow = disk / rates->disk_bytes_per_s;
+  return slow;
+}
+
 tsr__cost tsr__cost_of_tape(const tsr__tape *tape, const tsr__rates *rates) {
-  tsr__cost cost = {{0}, 0};
+  tsr__cost cost = {{0}, cost_of_moves(tape, rates), 0};
   tsr__tape_phase phase = TSR__TAPE_PHASE_STEP;
   for (size_t i = 0; i < tape->schedule.count; i++) {
     const tsr__tape_instr *instr = &tape->schedule.items[i];
@@ -101,6 +127,7 @@ tsr__cost tsr__cost_of_tape(const tsr__tape *tape, const tsr__rates *rates) {
     cost.phase_s[phase] += seconds;
     cost.step_s += seconds;
   }
+  if (cost.copies_s > cost.step_s) cost.step_s = cost.copies_s;
   return cost;
 }
 

@@ -23,6 +23,8 @@ typedef struct tsr__rates {
   tsr__kernel_rate kernel[TSR__KERNEL_COUNT][TSR__RATE_WIDTHS];
   double launch_ns;
   double link_bytes_per_s, disk_bytes_per_s; /* copies to the host and to a disk, one way */
+  double
+      host_bytes_per_s; /* what the host's processors read and write: an optimizer's step there */
   bool is_measured;
 } tsr__rates;
 
@@ -45,7 +47,7 @@ const tsr__gpu *tsr__gpu_at(size_t i);
 const tsr__gpu *tsr__gpu_of_name(const char *name);
 
 /* What programs reach of a card's numbers: 60 % of its operations in products, 80 % of its bandwidth, and
- * 5 us between two kernels. */
+ * 5 us between two kernels. The host reads and writes 40 GB in a second, its disk 2. */
 void tsr__rates_of_gpu(const tsr__gpu *gpu, tsr__rates *rates);
 
 /* From a run of a tape: `run_ns` has the time of each of its runs, over `steps` steps. Kernels that did not run
@@ -57,8 +59,9 @@ void tsr__rates_measure(const tsr__tape *tape, const uint64_t *run_ns, uint64_t 
 double tsr__cost_of_run(const tsr__tape *tape, const tsr__kernel_run *run, const tsr__rates *rates);
 
 typedef struct tsr__cost {
-  double phase_s[TSR__TAPE_PHASE_COUNT];
-  double step_s; /* all of it */
+  double phase_s[TSR__TAPE_PHASE_COUNT]; /* of kernels */
+  double copies_s; /* from and to other memory, both ways at once, beside the kernels */
+  double step_s;   /* the longer of all kernels and all copies */
 } tsr__cost;
 
 /* O(instructions). */

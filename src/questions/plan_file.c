@@ -628,9 +628,12 @@ static int measure(const tsr_run_plan *from, size_t first, size_t end, const tsr
     status = tsr_simulate(model, &options, &simulation, error);
   }
   if (status == 0)
-    *out = (tsr_run_plan_cost){true, simulation->peak.totals.allocated_bytes,
-                               simulation->peak_reserved_bytes, simulation->step_flops,
-                               simulation->step_recomputed_flops};
+    *out = (tsr_run_plan_cost){true,
+                               simulation->peak.totals.allocated_bytes,
+                               simulation->peak_reserved_bytes,
+                               simulation->step_flops,
+                               simulation->step_recomputed_flops,
+                               simulation->step_seconds};
   tsr_simulation_free(simulation);
   tsr_run_plan_free(plan);
   return status;

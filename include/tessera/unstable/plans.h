@@ -46,6 +46,7 @@ typedef struct tsr_run_plan_cost {
   uint64_t peak_bytes, reserved_bytes;
   uint64_t step_flops,
       recomputed_flops; /* floating-point operations; those among them that are done again */
+  double step_seconds;  /* an estimate, on the card that the options name; else 0 */
 } tsr_run_plan_cost;
 
 typedef struct tsr_run_plan_effect {
@@ -68,6 +69,32 @@ typedef struct tsr_run_plan_effects {
 int tsr_run_plan_explain(const tsr_run_plan *plan, const tsr_model *model,
                          const tsr_simulate_options *options, tsr_run_plan_effects *out,
                          tsr_error *error);
+/* ---- Every technique, for one model ---- */
+
+/* A technique: what is chosen, as words and as keys of a plan. Texts are constants. */
+typedef struct tsr_technique {
+  const char *name;
+  const char *choice;      /* {"gelu":"fused"} */
+  bool is_free;            /* it takes no more operations, and no copies */
+  tsr_run_plan_cost alone; /* of the plan with this one added */
+  tsr_run_plan_cost
+      so_far; /* with this one and those before it; of two that exclude one another, the later */
+} tsr_technique;
+
+#define TSR_TECHNIQUES 16
+
+typedef struct tsr_techniques {
+  tsr_run_plan_cost without; /* the plan as it was given */
+  const char *gpu_title;     /* of the card of the times; a constant */
+  tsr_technique items[TSR_TECHNIQUES];
+  size_t count;
+} tsr_techniques;
+
+/* Simulate a model with each technique added to a plan (NULL: an empty one), alone and one after another: first
+ * those that are free, then those that cost time, the cheaper first. `options` as above, and a card for times. Fails
+ * as tsr_simulate does for the plan as it is; techniques that the model does not allow are no failure. */
+int tsr_plan_techniques(const tsr_run_plan *plan, const tsr_model *model,
+                        const tsr_simulate_options *options, tsr_techniques *out, tsr_error *error);
 /* Release it. NULL is fine. */
 void tsr_run_plan_free(tsr_run_plan *plan);
 

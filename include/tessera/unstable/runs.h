@@ -31,16 +31,12 @@ extern "C" {
   (const char *const[]) {                                                                    \
     "t4", "v100", "l4", "a10", "a100-40", "a100", "h100", "h200", "rtx3090", "rtx4090", NULL \
   }
-#define TSR_GPU_HELP                                                                              \
-  "t4, v100, l4, a10, a100-40, a100, h100, h200, rtx3090 or rtx4090 (default: an A100's memory, " \
-  "and no "                                                                                       \
-  "time)."
-
+#define TSR_GPU_WORDS "t4, v100, l4, a10, a100-40, a100, h100, h200, rtx3090 or rtx4090"
 /* The card that such a parameter names, or NULL; a constant. */
 const char *tsr_params_gpu(const tsr_params *params);
 
-/* Rows of an array of tsr_parameter (C only); each is a key of plans. The words of a choice are in the order of its enum, except for
- * `attention`. */
+/* Rows of an array of tsr_parameter (C only); each is a key of plans. The words of a choice are in the order of its
+ * enum, except for `attention`. */
 #define TSR_RUN_PARAMETERS                                                                         \
   {.name = "accumulate",                                                                           \
    .kind = TSR_PARAMETER_COUNT,                                                                    \

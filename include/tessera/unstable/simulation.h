@@ -87,8 +87,8 @@ struct tsr_simulation {
   uint64_t oom_device_free_bytes; /* what the driver had free */
   uint64_t step_flops;            /* of one step, including recomputation */
   uint64_t step_recomputed_flops;
-  const char *gpu_title; /* of the card that was named, or NULL */
-  double step_seconds;   /* on it, an estimate; 0 without one */
+  const char *gpu_title;                 /* of the card that was named, or NULL */
+  double step_seconds;                   /* on it, an estimate; 0 without one */
   const char *notes[TSR_SIMULATE_NOTES]; /* assumptions that matter; static text */
   size_t note_count;
   tsr_memory_profile *profile; /* if it was asked for; owned */

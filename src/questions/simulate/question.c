@@ -51,7 +51,7 @@ static const tsr_parameter parameters[] = {
      .argument = "CARD",
      .help = "The card: which attention kernel and which workspaces PyTorch takes there, and an "
              "estimate of "
-             "the time of a step. " TSR_GPU_HELP,
+             "the time of a step: " TSR_GPU_WORDS " (default: an A100's memory, and no time).",
      .choices = TSR_GPU_CHOICES},
     {.name = "fresh_process",
      .option = "fresh-process",

@@ -1,0 +1,111 @@
+/* plan_techniques.c - tsr_plan_techniques: every technique for one model, alone and one after another.
+ *
+ * A technique is a few keys of a plan file, laid over the plan that was given. The order is the one to try them in:
+ * what costs nothing first, then what costs a little. */
+#include <assert.h>
+#include <jansson.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "tessera/unstable/plans.h"
+#include "tessera/unstable/simulation.h"
+
+static const struct {
+  const char *name, *choice;
+  bool is_free;
+} techniques[] = {
+    {"GELU as one kernel", "{\"gelu\":\"fused\"}", true},
+    {"no key-value cache", "{\"no_kv_cache\":true}", true},
+    {"fused attention kernel", "{\"attention\":\"sdpa\"}", true},
+    {"loss of 512 tokens at a time", "{\"loss\":\"chunked:512\"}", true},
+    {"fused optimizer", "{\"optimizer\":\"adamw-fused\"}", true},
+    {"bf16 under autocast", "{\"dtype\":\"autocast-bf16\"}", true},
+    {"bf16 weights, too", "{\"dtype\":\"bf16\"}", true},
+    {"one sequence at a time", "{\"micro_batch\":1}", false},
+    {"attention computed again", "{\"checkpoint\":\"selective\"}", false},
+    {"optimizer state on the host", "{\"offload\":\"optimizer\"}", false},
+    {"blocks computed again", "{\"checkpoint\":\"full\"}", false},
+    {"and gradients on the host", "{\"offload\":\"optimizer,gradients\"}", false},
+    {"and parameters on the host", "{\"offload\":\"optimizer,gradients,parameters\"}", false},
+};
+enum { COUNT = sizeof techniques / sizeof *techniques };
+static_assert(COUNT <= TSR_TECHNIQUES, "all of them fit");
+
+/* Simulate the plan that `root` describes. */
+static int measure(const json_t *root, const tsr_model *model, const tsr_simulate_options *how,
+                   tsr_run_plan_cost *out, tsr_error *error) {
+  tsr_run_plan *plan = NULL;
+  tsr_simulation *simulation = NULL;
+  tsr_simulate_options options = *how;
+  char *text = json_dumps(root, JSON_COMPACT);
+  *out = (tsr_run_plan_cost){.is_possible = false};
+  if (!text) return tsr__fail_memory(error);
+  int status = tsr_run_plan_parse(text, strlen(text), &plan, error);
+  if (status == 0) {
+    tsr_run_plan_options(plan, &options);
+    status = tsr_simulate(model, &options, &simulation, error);
+  }
+  if (status == 0)
+    *out = (tsr_run_plan_cost){true,
+                               simulation->peak.totals.allocated_bytes,
+                               simulation->peak_reserved_bytes,
+                               simulation->step_flops,
+                               simulation->step_recomputed_flops,
+                               simulation->step_seconds};
+  tsr_simulation_free(simulation);
+  tsr_run_plan_free(plan);
+  free(text);
+  return status;
+}
+
+/* A technique that does not suit the model, or the others, has no figures. */
+static int try(const json_t *root, const tsr_model *model, const tsr_simulate_options *how,
+               tsr_run_plan_cost *out, tsr_error *error) {
+  int status = measure(root, model, how, out, error);
+  return status == TSR_ERROR_ARGUMENT || status == TSR_ERROR_UNSUPPORTED ? 0 : status;
+}
+
+static int add(json_t *root, const char *choice, tsr_error *error) {
+  json_t *keys = json_loads(choice, 0, NULL);
+  bool ok = keys && json_object_update(root, keys) == 0;
+  json_decref(keys);
+  return ok ? 0 : tsr__fail_memory(error);
+}
+
+static int explain(const json_t *base, json_t *all, const tsr_model *model,
+                   const tsr_simulate_options *how, tsr_technique *t, tsr_error *error) {
+  json_t *one = json_deep_copy(base), *more = json_copy(all);
+  int status = one && more ? 0 : tsr__fail_memory(error);
+  if (status == 0) status = add(one, t->choice, error);
+  if (status == 0) status = add(more, t->choice, error);
+  if (status == 0) status = try(one, model, how, &t->alone, error);
+  if (status == 0) status = try(more, model, how, &t->so_far, error);
+  if (status == 0 && t->so_far.is_possible) status = add(all, t->choice, error);
+  json_decref(one);
+  json_decref(more);
+  return status;
+}
+
+int tsr_plan_techniques(const tsr_run_plan *plan, const tsr_model *model,
+                        const tsr_simulate_options *options, tsr_techniques *out,
+                        tsr_error *error) {
+  tsr_techniques found = {.count = COUNT};
+  json_t *base = json_loads(plan ? tsr_run_plan_text(plan) : "{\"version\":1}", 0, NULL);
+  json_t *all = json_copy(base);
+  int status =
+      base && all ? measure(base, model, options, &found.without, error) : tsr__fail_memory(error);
+  for (size_t i = 0; status == 0 && i < COUNT; i++) {
+    found.items[i] = (tsr_technique){.name = techniques[i].name,
+                                     .choice = techniques[i].choice,
+                                     .is_free = techniques[i].is_free};
+    status = explain(base, all, model, options, &found.items[i], error);
+  }
+  json_decref(base);
+  json_decref(all);
+  tsr_gpu gpu;
+  found.gpu_title = "";
+  for (size_t i = 0; options->gpu && tsr_gpu_at(i, &gpu); i++)
+    if (strcmp(gpu.name, options->gpu) == 0) found.gpu_title = gpu.title;
+  if (status == 0) *out = found;
+  return status;
+}
