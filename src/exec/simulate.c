@@ -220,21 +220,21 @@ int tsr__program_record_infer(tsr__program *program, tsr_error *error) {
 }
 
 bool tsr_gpu_at(size_t i, tsr_gpu *out) {
-  const tsr__gpu *gpu = tsr__gpu_at(i);
+  const tsr__data_sheet *gpu = tsr__data_sheet_at(i);
   if (gpu) *out = (tsr_gpu){gpu->name, gpu->title};
   return gpu != NULL;
 }
 
 /* The card's own kernels and workspaces; without a card, an A100's. */
-static int suit_gpu(const tsr_simulate_options *options, const tsr__gpu **gpu,
+static int suit_gpu(const tsr_simulate_options *options, const tsr__data_sheet **gpu,
                     tsr__run_options *run, tsr__tape *tape, tsr_error *error) {
   enum { AMPERE = 80 }; /* the first that flash attention's kernels are built for */
-  *gpu = options->gpu ? tsr__gpu_of_name(options->gpu) : NULL;
+  *gpu = options->gpu ? tsr__data_sheet_of_name(options->gpu) : NULL;
   if (!options->gpu) return 0;
   if (!*gpu)
     return tsr__fail(error, TSR_ERROR_ARGUMENT, TSR_OFFSET_NONE, "no card is called '%.40s'",
                      options->gpu);
-  tape->workspace_bytes = tsr__gpu_workspace_bytes(*gpu);
+  tape->workspace_bytes = tsr__data_sheet_workspace_bytes(*gpu);
   if ((*gpu)->capability >= AMPERE) return 0;
   if (run->attention == TSR_ATTENTION_FLASH)
     return tsr__fail(error, TSR_ERROR_ARGUMENT, TSR_OFFSET_NONE,
@@ -245,10 +245,10 @@ static int suit_gpu(const tsr_simulate_options *options, const tsr__gpu **gpu,
 }
 
 /* How long a step takes on the card. */
-static void estimate_time(const tsr__tape *tape, const tsr__gpu *gpu, tsr_simulation *out) {
+static void estimate_time(const tsr__tape *tape, const tsr__data_sheet *gpu, tsr_simulation *out) {
   tsr__rates rates;
   if (!gpu) return;
-  tsr__rates_of_gpu(gpu, &rates);
+  tsr__rates_of_sheet(gpu, &rates);
   out->gpu_title = gpu->title;
   out->step_seconds = tsr__cost_of_tape(tape, &rates).step_s;
   note(out,
@@ -262,7 +262,7 @@ static int simulate(const tsr_model *model, const tsr_simulate_options *options,
   tsr__program program = {0};
   tsr__run_options run = tsr__run_options_of(options);
   tsr__tracer *tracer = tsr__torch_new(model);
-  const tsr__gpu *gpu = NULL;
+  const tsr__data_sheet *gpu = NULL;
   int status = tracer && tsr__tape_init(&tape, tracer) ? 0 : tsr__fail_memory(error);
   if (status == 0) status = suit_gpu(options, &gpu, &run, &tape, error);
   if (status == 0) status = tsr__program_init(&program, model, &run, NULL, &tape, error);

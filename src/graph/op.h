@@ -321,7 +321,7 @@ void tsr__tape_run_add(tsr__tape *tape, tsr__tensor_id sum, tsr__tensor_id more)
 void tsr__op_save(tsr__op_call *call, uint32_t i, tsr__tensor_id tensor);
 /* Before an op's backward: bring back what it saved, into its registers. */
 void tsr__op_unpack(tsr__op_call *call);
-/* After it, when these are released: let go of what was kept to bring it back. */
+/* After it, when these are released: release what was kept to bring it back. */
 void tsr__op_forget(tsr__op_call *call);
 /* The autograd node whose backward runs changes, for the stack. */
 void tsr__op_node(tsr__op_call *call, const char *node);

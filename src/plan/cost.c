@@ -17,7 +17,7 @@
 #define PCIE_4 (25 * GB)
 #define PCIE_5 (50 * GB)
 
-static const tsr__gpu gpus[] = {
+static const tsr__data_sheet gpus[] = {
     {"t4", "NVIDIA T4", 8.1 * TF, 65 * TF, 320 * GB, PCIE_3, 16 * GiB, 75},
     {"v100", "NVIDIA V100 SXM2", 15.7 * TF, 125 * TF, 900 * GB, PCIE_3, 32 * GiB, 70},
     {"l4", "NVIDIA L4", 30.3 * TF, 121 * TF, 300 * GB, PCIE_4, 24 * GiB, 89},
@@ -37,22 +37,22 @@ static const tsr__gpu gpus[] = {
 #define DISK           (2 * GB)
 #define HOST           (40 * GB)
 
-const tsr__gpu *tsr__gpu_at(size_t i) {
+const tsr__data_sheet *tsr__data_sheet_at(size_t i) {
   return i < sizeof gpus / sizeof *gpus ? &gpus[i] : NULL;
 }
 
-const tsr__gpu *tsr__gpu_of_name(const char *name) {
+const tsr__data_sheet *tsr__data_sheet_of_name(const char *name) {
   assert(name);
-  for (size_t i = 0; tsr__gpu_at(i); i++)
+  for (size_t i = 0; tsr__data_sheet_at(i); i++)
     if (strcmp(gpus[i].name, name) == 0) return &gpus[i];
   return NULL;
 }
 
-uint64_t tsr__gpu_workspace_bytes(const tsr__gpu *gpu) {
+uint64_t tsr__data_sheet_workspace_bytes(const tsr__data_sheet *gpu) {
   return gpu->capability == 90 ? (uint64_t)32 << 20 : TSR__TAPE_WORKSPACE_BYTES;
 }
 
-void tsr__rates_of_gpu(const tsr__gpu *gpu, tsr__rates *rates) {
+void tsr__rates_of_sheet(const tsr__data_sheet *gpu, tsr__rates *rates) {
   assert(gpu->full_flops > 0 && gpu->half_flops > 0 && gpu->memory_bytes_per_s > 0);
   *rates = (tsr__rates){.launch_ns = LAUNCH_NS,
                         .link_bytes_per_s = gpu->link_bytes_per_s,

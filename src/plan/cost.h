@@ -29,26 +29,26 @@ typedef struct tsr__rates {
 } tsr__rates;
 
 /* A GPU, by its data sheet. */
-typedef struct tsr__gpu {
+typedef struct tsr__data_sheet {
   const char *name; /* as users type it */
   const char *title;
   double full_flops, half_flops; /* per second: fp32 outside of tensor cores, and 16 bits in them */
   double memory_bytes_per_s, link_bytes_per_s;
   uint64_t memory_bytes; /* of the card */
   uint8_t capability;    /* 80: compute capability 8.0 */
-} tsr__gpu;
+} tsr__data_sheet;
 
 /* What cuBLAS allocates on it for each thread's handle: parseChosenWorkspaceSize of
  * aten/src/ATen/cuda/CublasHandlePool.cpp. */
-uint64_t tsr__gpu_workspace_bytes(const tsr__gpu *gpu);
+uint64_t tsr__data_sheet_workspace_bytes(const tsr__data_sheet *gpu);
 
 /* The i-th card, or NULL past the last; and the one with this name, or NULL. */
-const tsr__gpu *tsr__gpu_at(size_t i);
-const tsr__gpu *tsr__gpu_of_name(const char *name);
+const tsr__data_sheet *tsr__data_sheet_at(size_t i);
+const tsr__data_sheet *tsr__data_sheet_of_name(const char *name);
 
 /* What programs reach of a card's numbers: 60 % of its operations in products, 80 % of its bandwidth, and
  * 5 us between two kernels. The host reads and writes 40 GB in a second, its disk 2. */
-void tsr__rates_of_gpu(const tsr__gpu *gpu, tsr__rates *rates);
+void tsr__rates_of_sheet(const tsr__data_sheet *gpu, tsr__rates *rates);
 
 /* From a run of a tape: `run_ns` has the time of each of its runs, over `steps` steps. Kernels that did not run
  * get the mean of those that did. O(runs). */

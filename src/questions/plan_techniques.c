@@ -31,16 +31,22 @@ static const struct {
 enum { COUNT = sizeof techniques / sizeof *techniques };
 static_assert(COUNT <= TSR_TECHNIQUES, "all of them fit");
 
+enum { PLAN_BYTES = 64 * 1024 };
+
 /* Simulate the plan that `root` describes. */
 static int measure(const json_t *root, const tsr_model *model, const tsr_simulate_options *how,
                    tsr_run_plan_cost *out, tsr_error *error) {
   tsr_run_plan *plan = NULL;
   tsr_simulation *simulation = NULL;
   tsr_simulate_options options = *how;
-  char *text = json_dumps(root, JSON_COMPACT);
+  char text[PLAN_BYTES];
+  size_t size = json_dumpb(root, text, sizeof text, JSON_COMPACT);
   *out = (tsr_run_plan_cost){.is_possible = false};
-  if (!text) return tsr__fail_memory(error);
-  int status = tsr_run_plan_parse(text, strlen(text), &plan, error);
+  if (size > sizeof text)
+    return tsr__fail(error, TSR_ERROR_LIMIT, TSR_OFFSET_NONE,
+                     "a plan of more than %d bytes is not explained", PLAN_BYTES);
+  if (!size) return tsr__fail_memory(error);
+  int status = tsr_run_plan_parse(text, size, &plan, error);
   if (status == 0) {
     tsr_run_plan_options(plan, &options);
     status = tsr_simulate(model, &options, &simulation, error);
@@ -54,7 +60,6 @@ static int measure(const json_t *root, const tsr_model *model, const tsr_simulat
                                simulation->step_seconds};
   tsr_simulation_free(simulation);
   tsr_run_plan_free(plan);
-  free(text);
   return status;
 }
 

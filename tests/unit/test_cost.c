@@ -27,11 +27,11 @@ static void test_cards(void **state) {
   tsr__run_options run = {0};
   open_step(&t, &run);
   double slowest = 0, fastest = INFINITY;
-  for (size_t i = 0; tsr__gpu_at(i); i++) {
-    const tsr__gpu *gpu = tsr__gpu_at(i);
+  for (size_t i = 0; tsr__data_sheet_at(i); i++) {
+    const tsr__data_sheet *gpu = tsr__data_sheet_at(i);
     tsr__rates rates;
-    assert_ptr_equal(tsr__gpu_of_name(gpu->name), gpu);
-    tsr__rates_of_gpu(gpu, &rates);
+    assert_ptr_equal(tsr__data_sheet_of_name(gpu->name), gpu);
+    tsr__rates_of_sheet(gpu, &rates);
     tsr__cost cost = tsr__cost_of_tape(&t.tape, &rates);
     double sum = 0;
     for (size_t k = 0; k < TSR__TAPE_PHASE_COUNT; k++) sum += cost.phase_s[k];
@@ -42,7 +42,7 @@ static void test_cards(void **state) {
     assert_false(rates.is_measured);
   }
   assert_true(fastest < slowest);
-  assert_null(tsr__gpu_of_name("abacus"));
+  assert_null(tsr__data_sheet_of_name("abacus"));
   training_close(&t);
 }
 
@@ -76,7 +76,7 @@ static void test_recomputation(void **state) {
   tsr__rates rates;
   open_step(&plain, &run);
   open_step(&again, &full);
-  tsr__rates_of_gpu(tsr__gpu_of_name("a100"), &rates);
+  tsr__rates_of_sheet(tsr__data_sheet_of_name("a100"), &rates);
   rates.launch_ns = 0;
   double forward = tsr__cost_of_tape(&plain.tape, &rates).phase_s[TSR__TAPE_PHASE_FORWARD];
   double extra =

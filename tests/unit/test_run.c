@@ -559,7 +559,7 @@ static void bits(void **state) {
 
 /* ---- saved tensors ---- */
 
-/* Four steps in which all that the ops of both blocks save is in one place. */
+/* Four steps in which all that the ops of all blocks save is in one place. */
 static void run_saved(bench *b, const gradient_case *c, tsr_saved_place place) {
   static const char *const names[] = {"linear",
                                       "linear without bias",
@@ -577,8 +577,12 @@ static void run_saved(bench *b, const gradient_case *c, tsr_saved_place place) {
                                       "rotary embedding"};
   enum { NAMES = sizeof names / sizeof *names };
   tsr_saved_choice saved[NAMES];
-  tsr_block_choice blocks = {.first = 0, .last = 1, .saved = saved, .saved_count = NAMES};
+  tsr_block_choice blocks = {.first = 0, .saved = saved, .saved_count = NAMES};
   tsr__run_options run = c->run;
+  tsr_model *model;
+  assert_int_equal(tsr_model_read(c->model, strlen(c->model), &model, NULL), 0);
+  blocks.last = model->layers - 1;
+  tsr_model_free(model);
   for (size_t i = 0; i < NAMES; i++) saved[i] = (tsr_saved_choice){names[i], place};
   run.blocks = &blocks;
   run.block_count = 1;
