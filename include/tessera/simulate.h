@@ -39,11 +39,14 @@ typedef struct tsr_simulate_options {
   tsr_simulate_checkpoint checkpoint;
   uint64_t checkpoint_every; /* blocks */
   uint64_t loss_chunk;       /* tokens; 0 = the whole loss at once */
-  tsr_offload offload;       /* what is kept elsewhere than on the device */
-  bool gelu_fused;           /* one kernel instead of the eight operations of the model's class */
-  bool no_kv_cache;          /* use_cache=False */
-  bool fresh_process;        /* cuBLAS allocates its workspaces during the recording, not before */
-  bool categories;           /* write the true category of each allocation into its `category` */
+  bool master_weights; /* parameters of 16 bits have masters in fp32, which the optimizer updates */
+  double loss_scale;   /* of fp16, at first; 0 = 65536, where losses are scaled */
+  uint64_t loss_scale_window; /* good steps after which it doubles; 0 = 2000 */
+  tsr_offload offload;        /* what is kept elsewhere than on the device */
+  bool gelu_fused;            /* one kernel instead of the eight operations of the model's class */
+  bool no_kv_cache;           /* use_cache=False */
+  bool fresh_process;         /* cuBLAS allocates its workspaces during the recording, not before */
+  bool categories;            /* write the true category of each allocation into its `category` */
   tsr_allocator_settings settings;
   uint64_t capacity_bytes; /* device memory that PyTorch may use; 0 = unlimited */
   tsr_simulate_leak leak;  /* a mistake to plant in the program */

@@ -189,8 +189,9 @@ static void check_gradients(tsr__executor *e) {
   e->is_checked = true;
   e->has_diverged = !isfinite(e->loss + e->last_loss);
   for (size_t i = 0; i < tape->parameters.count && !e->has_diverged; i++) {
-    tsr__kernel_tensor gradient =
-        tsr__executor_tensor(e, tsr__tensor_at(tape, tape->parameters.items[i])->grad);
+    tsr__tensor_id wide = i < tape->states.count ? tape->states.items[i].gradient : 0;
+    tsr__kernel_tensor gradient = tsr__executor_tensor(
+        e, wide ? wide : tsr__tensor_at(tape, tape->parameters.items[i])->grad);
     if (gradient.data && !is_finite(&gradient)) e->has_diverged = true;
   }
 }

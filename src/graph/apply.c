@@ -12,7 +12,8 @@ bool tsr__op_is_update(tsr__op_kind kind) {
   case TSR__OP_ADAMW_LOOP:
   case TSR__OP_ADAMW_FOREACH:
   case TSR__OP_ADAMW_FUSED:
-  case TSR__OP_SGD: return true;
+  case TSR__OP_SGD:
+  case TSR__OP_MASTER_STORE: return true;
   default: return false;
   }
 }

@@ -271,6 +271,8 @@ typedef struct tsr__tape_cast {
 /* What an optimizer keeps of a parameter; 0: nothing. */
 typedef struct tsr__optimizer_state {
   tsr__tensor_id count, first, second;
+  tsr__tensor_id master;   /* of a parameter of 16 bits: the same in fp32, */
+  tsr__tensor_id gradient; /* and its gradient in fp32, which is gone when the optimizer is done */
 } tsr__optimizer_state;
 
 /* Where each class of tensors is kept; the device unless stated otherwise. */

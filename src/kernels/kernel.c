@@ -156,7 +156,7 @@ static const tsr__kernel_row rows[TSR__KERNEL_COUNT] = {
     [TSR__KERNEL_UNSCALE] = {"unscale", RUNS(unscale), MOVES, FROM(3, 3), TO(2, 2),
                              .in_place = {1, 3}},
     [TSR__KERNEL_UPDATE_SCALE] = {"update scale", RUNS(update_scale), MOVES, FROM(3, 3), TO(2, 2),
-                                  .in_place = {1, 2}},
+                                  .in_place = {1, 2}, .scalars = 1},
     [TSR__KERNEL_WORKSPACE] = {"workspace", MOVES},
 };
 

@@ -154,7 +154,8 @@ typedef enum tsr__kernel {
                              * elements at a time, and these sums in their order */
   TSR__KERNEL_NORM,         /* the same */
   TSR__KERNEL_UNSCALE, /* r0: g, r1: 1 over the scale, r2: 1 if some g overflowed; w0, w1: g, r2 */
-  TSR__KERNEL_UPDATE_SCALE, /* r0: scale, r1: good steps in a row, r2: overflow; w0, w1: r0, r1 */
+  TSR__KERNEL_UPDATE_SCALE, /* r0: scale, r1: good steps in a row, r2: overflow, s0: steps to double
+                             * after; w0, w1: r0, r1 */
   TSR__KERNEL_WORKSPACE,    /* never run: what cuBLAS takes */
   TSR__KERNEL_COUNT
 } tsr__kernel;

@@ -96,16 +96,16 @@ void tsr__reference_unscale(const tsr__kernel_args *args) {
   tsr__put_number(&args->writes[1], overflowed);
 }
 
-/* As a GradScaler has it: doubled after 2000 good steps in a row, halved after an overflow
+/* As a GradScaler has it: doubled after so many good steps in a row, halved after an overflow
  * (aten/src/ATen/native/cuda/AmpKernels.cu, amp_update_scale_cuda_kernel). */
 void tsr__reference_update_scale(const tsr__kernel_args *args) {
-  const double interval = 2000;
+  const double interval = args->scalars[0];
   double scale = tsr__number_of(&args->reads[0]), good = tsr__number_of(&args->reads[1]);
-  assert(scale > 0 && good >= 0);
+  assert(scale > 0 && good >= 0 && interval >= 1);
   if (tsr__number_of(&args->reads[2]) != 0) {
     scale *= 0.5;
     good = 0;
-  } else if (++good == interval) {
+  } else if (++good >= interval) {
     double grown = scale * 2;
     if (grown <= 0x1.FFFFFEp127) scale = grown;
     good = 0;

@@ -70,6 +70,7 @@ void tsr__program_initials(const tsr__program *p,
   if (!m->is_tied) set_linear(&s, &p->head, m->initial_deviation);
   for (uint64_t i = 0; i < m->module_count * m->layers; i++) set_added(&s, &p->added[i]);
   set(&s, p->frequencies, TSR__INITIAL_ROTARY, 0);
-  set(&s, p->loss_scale, TSR__INITIAL_CONSTANT, 65536);
+  double scale = p->options->loss_scale;
+  set(&s, p->loss_scale, TSR__INITIAL_CONSTANT, scale > 0 ? scale : 65536);
   set(&s, p->good_steps, TSR__INITIAL_CONSTANT, 0);
 }

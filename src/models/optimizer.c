@@ -12,10 +12,6 @@
 /* Elements whose squares torch._foreach_norm sums at a time. */
 enum { NORM_CHUNK = 65536 };
 
-static bool has_grad(const tsr__tape *t, size_t parameter) {
-  return tsr__tensor_at(t, t->parameters.items[parameter])->grad != 0;
-}
-
 /* One tensor of state, which the optimizer holds. */
 static tsr__tensor_id make_state(tsr__tape *t, tsr__program_place place, tsr__op_kind kind,
                                  tsr__tensor_id parameter) {
@@ -26,20 +22,36 @@ static tsr__tensor_id make_state(tsr__tape *t, tsr__program_place place, tsr__op
   return state;
 }
 
+/* Make room in the list of states. */
+static void init_states(tsr__tape *t) {
+  while (t->states.count < t->parameters.count && !t->status)
+    if (!TSR__VECTOR_PUSH(&t->states, (tsr__optimizer_state){0}))
+      tsr__tape_fail(t, TSR_ERROR_MEMORY);
+}
+
+/* What the optimizer works on: the parameter, or its master. */
+static tsr__tensor_id target_of(const tsr__tape *t, size_t parameter) {
+  tsr__tensor_id master = t->states.items[parameter].master;
+  return master ? master : t->parameters.items[parameter];
+}
+
+static tsr__tensor_id gradient_of(const tsr__tape *t, size_t parameter) {
+  tsr__tensor_id gradient = t->states.items[parameter].gradient;
+  return gradient ? gradient : tsr__tensor_at(t, t->parameters.items[parameter])->grad;
+}
+
 static void init_group(tsr__program *p) {
   tsr__tape *t = p->tape;
   bool counts = p->options->optimizer == TSR_OPTIMIZER_ADAMW_FUSED && !p->is_own;
   tsr__scope_enter(t, TSR__PLACE_ADAMW_STATE);
   for (size_t i = 0; i < t->parameters.count && !t->status; i++) {
-    tsr__tensor_id parameter = t->parameters.items[i];
-    tsr__optimizer_state state = {0};
-    if (has_grad(t, i)) {
-      if (counts)
-        state.count = make_state(t, TSR__PLACE_STATE_COUNT, TSR__OP_ADAMW_COUNT, parameter);
-      state.first = make_state(t, TSR__PLACE_STATE_FIRST, TSR__OP_ADAMW_STATE, parameter);
-      state.second = make_state(t, TSR__PLACE_STATE_SECOND, TSR__OP_ADAMW_STATE, parameter);
-    }
-    if (!TSR__VECTOR_PUSH(&t->states, state)) tsr__tape_fail(t, TSR_ERROR_MEMORY);
+    tsr__tensor_id target = target_of(t, i);
+    tsr__optimizer_state state = t->states.items[i];
+    if (!gradient_of(t, i)) continue;
+    if (counts) state.count = make_state(t, TSR__PLACE_STATE_COUNT, TSR__OP_ADAMW_COUNT, target);
+    state.first = make_state(t, TSR__PLACE_STATE_FIRST, TSR__OP_ADAMW_STATE, target);
+    state.second = make_state(t, TSR__PLACE_STATE_SECOND, TSR__OP_ADAMW_STATE, target);
+    t->states.items[i] = state;
   }
   (void)tsr__scope_leave(t, 0);
 }
@@ -49,18 +61,61 @@ static void init_group(tsr__program *p) {
 static void update(tsr__program *p, tsr__op_kind kind, bool is_loop) {
   tsr__tape *t = p->tape;
   tsr__tensor_id last = 0;
-  assert(!t->grad_enabled &&
-         (!t->states.count || t->states.count == t->parameters.count || t->status));
+  assert(!t->grad_enabled && (t->states.count == t->parameters.count || t->status));
   for (size_t i = 0; i < t->parameters.count && !t->status; i++) {
-    tsr__optimizer_state state =
-        i < t->states.count ? t->states.items[i] : (tsr__optimizer_state){0};
-    tsr__tensor_id parameter = t->parameters.items[i], grad = tsr__tensor_at(t, parameter)->grad;
+    const tsr__optimizer_state state = t->states.items[i];
+    tsr__tensor_id grad = gradient_of(t, i);
     if (!grad) continue;
     tsr__tensor_id made = tsr__op_apply(
-        t, kind, NULL, (tsr__tensor_id[]){parameter, grad, state.first, state.second, state.count},
-        5, NULL);
+        t, kind, NULL,
+        (tsr__tensor_id[]){target_of(t, i), grad, state.first, state.second, state.count}, 5, NULL);
     if (is_loop) tsr__scope_unbind(t, last);
     last = made;
+  }
+}
+
+/* ---- master weights ---- */
+
+/* Gradients in fp32, divided by the loss's scale if there is one. Those of 16 bits go, one after another. `scaler` as
+ * unscale has it. */
+static void widen_gradients(tsr__program *p, const tsr__tensor_id *scaler) {
+  tsr__tape *t = p->tape;
+  for (size_t i = 0; i < t->parameters.count && !t->status; i++) {
+    tsr__tape_tensor *parameter = tsr__tensor_at(t, t->parameters.items[i]);
+    tsr__tensor_id grad = parameter->grad;
+    if (!grad) continue;
+    tsr__kernel_use use = {.kernel = TSR__KERNEL_TO_COPY, .op = TSR_NONE, .reads = {grad}};
+    if (scaler[0])
+      use = (tsr__kernel_use){.kernel = TSR__KERNEL_UNSCALE,
+                              .op = TSR_NONE,
+                              .reads = {grad, scaler[0], scaler[1]},
+                              .writes = {0, scaler[1]}};
+    tsr__tensor_id wide =
+        tsr__tape_run_new(t, &use, TSR__DTYPE_F32, tsr__layout_like(tsr__tensor_layout(t, grad)));
+    if (!wide) return;
+    tsr__tensor_set_category(t, wide, TSR_CATEGORY_GRADIENT);
+    t->states.items[i].gradient = wide;
+    tsr__tensor_at(t, t->parameters.items[i])->grad = 0;
+    tsr__tensor_release(t, grad);
+  }
+}
+
+static void make_masters(tsr__program *p) {
+  tsr__tape *t = p->tape;
+  for (size_t i = 0; i < t->parameters.count && !t->status; i++)
+    if (gradient_of(t, i))
+      t->states.items[i].master =
+          make_state(t, TSR__PLACE_STATE_FIRST, TSR__OP_MASTER, t->parameters.items[i]);
+}
+
+/* Parameters become their masters, rounded; the gradients in fp32 go. */
+static void store_masters(tsr__program *p) {
+  tsr__tape *t = p->tape;
+  for (size_t i = 0; i < t->parameters.count && !t->status; i++) {
+    tsr__tensor_id parameter = t->parameters.items[i], master = t->states.items[i].master;
+    if (!master) continue;
+    (void)TSR__OP_APPLY(t, TSR__OP_MASTER_STORE, parameter, master);
+    tsr__tensor_release(t, t->states.items[i].gradient);
   }
 }
 
@@ -82,14 +137,16 @@ static void sgd(tsr__program *p) {
   (void)tsr__scope_leave(t, 0);
 }
 
-/* Divide all gradients by the loss's scale, and note whether one overflowed. `scaler`: one over the
- * scale, and that note. */
-static void unscale(tsr__program *p, tsr__tensor_id *scaler) {
+/* One over the loss's scale, and room to note whether a gradient overflowed: `scaler`. */
+static void begin_unscale(tsr__program *p, tsr__tensor_id *scaler) {
+  tsr__trace_enter(p->tape, TSR__PLACE_UNSCALE);
+  (void)tsr__op_apply(p->tape, TSR__OP_UNSCALE, NULL, &p->loss_scale, 1, scaler);
+  tsr__trace_leave(p->tape);
+}
+
+/* Divide all gradients by the loss's scale, and note whether one overflowed. */
+static void unscale(tsr__program *p, const tsr__tensor_id *scaler) {
   tsr__tape *t = p->tape;
-  t->space = t->homes.gradients;
-  tsr__trace_enter(t, TSR__PLACE_UNSCALE);
-  (void)tsr__op_apply(t, TSR__OP_UNSCALE, NULL, &p->loss_scale, 1, scaler);
-  tsr__trace_leave(t);
   for (size_t i = 0; i < t->parameters.count && !t->status; i++) {
     tsr__tensor_id grad = tsr__tensor_at(t, t->parameters.items[i])->grad;
     if (!grad) continue;
@@ -98,7 +155,6 @@ static void unscale(tsr__program *p, tsr__tensor_id *scaler) {
                                         .reads = {grad, scaler[0], scaler[1]},
                                         .writes = {grad, scaler[1]}});
   }
-  t->space = TSR__SPACE_DEVICE;
 }
 
 /* ---- clipping ---- */
@@ -111,7 +167,7 @@ typedef struct gradients {
 static gradients measure_gradients(const tsr__tape *t) {
   gradients g = {0};
   for (size_t i = 0; i < t->parameters.count; i++) {
-    tsr__tensor_id grad = tsr__tensor_at(t, t->parameters.items[i])->grad;
+    tsr__tensor_id grad = gradient_of(t, i);
     uint64_t elements = grad ? tsr__shape_elements(tsr__tensor_shape(t, grad)) : 0;
     uint64_t chunks = (elements + NORM_CHUNK - 1) / NORM_CHUNK;
     g.count += grad != 0;
@@ -124,10 +180,15 @@ static tsr__kernel_use use_of(tsr__kernel kernel, tsr__tensor_id from) {
   return (tsr__kernel_use){.kernel = kernel, .op = TSR_NONE, .reads = {from}};
 }
 
+/* Of the gradients that the optimizer is given. */
+static tsr__dtype norm_type(const tsr__program *p) {
+  return p->options->master_weights ? TSR__DTYPE_F32 : p->dtype;
+}
+
 /* A scalar, bound to the current function. */
 static tsr__tensor_id make_scalar(tsr__program *p, tsr__kernel_use use) {
   tsr__layout layout = tsr__layout_dense(TSR__SCALAR);
-  return tsr__scope_bind(p->tape, tsr__tape_run_new(p->tape, &use, p->dtype, layout));
+  return tsr__scope_bind(p->tape, tsr__tape_run_new(p->tape, &use, norm_type(p), layout));
 }
 
 static tsr__kernel_use use_with(tsr__kernel kernel, tsr__tensor_id from, double number) {
@@ -144,7 +205,7 @@ static void each_norm(tsr__program *p, tsr__tensor_ids *norms) {
   tsr__tensor_id parts =
       tsr__scope_bind(t, tsr__tensor_new(t, TSR__KERNEL_ZEROS, TSR__DTYPE_F32, chunks));
   for (size_t i = 0; i < t->parameters.count && !t->status; i++) {
-    tsr__tensor_id grad = tsr__tensor_at(t, t->parameters.items[i])->grad;
+    tsr__tensor_id grad = gradient_of(t, i);
     if (!grad) continue;
     tsr__kernel_use use = use_of(TSR__KERNEL_FOREACH_NORM, grad);
     use.scratch[0] = parts;
@@ -159,7 +220,7 @@ static tsr__tensor_id stack(tsr__program *p, const tsr__tensor_ids *scalars) {
   tsr__tape *t = p->tape;
   if (t->status) return 0;
   tsr__tensor_id all =
-      tsr__tensor_new(t, TSR__KERNEL_CAT, p->dtype, TSR__SHAPE((uint64_t)scalars->count));
+      tsr__tensor_new(t, TSR__KERNEL_CAT, norm_type(p), TSR__SHAPE((uint64_t)scalars->count));
   for (size_t i = 0; i < scalars->count && !t->status; i++) {
     tsr__layout place = tsr__layout_dense(TSR__SCALAR);
     place.offset = i;
@@ -196,7 +257,7 @@ static void clip_gradients(tsr__program *p, tsr__tensor_id norm) {
   tsr__scope_unbind(t, sum);
   factor = make_scalar(p, use_with(TSR__KERNEL_AT_MOST, factor, 1));
   for (size_t i = 0; i < t->parameters.count && !t->status; i++) {
-    tsr__tensor_id grad = tsr__tensor_at(t, t->parameters.items[i])->grad;
+    tsr__tensor_id grad = gradient_of(t, i);
     if (!grad) continue;
     tsr__tape_run(t, &(tsr__kernel_use){.kernel = TSR__KERNEL_MUL,
                                         .op = TSR_NONE,
@@ -206,22 +267,23 @@ static void clip_gradients(tsr__program *p, tsr__tensor_id norm) {
   (void)tsr__scope_leave(t, 0);
 }
 
-/* torch.nn.utils.clip_grad_norm_, whose result nobody keeps. Where gradients are, all of it is. */
+/* torch.nn.utils.clip_grad_norm_, whose result nobody keeps; of what the optimizer is given, and where that is. */
 static void clip(tsr__program *p) {
   tsr__tape *t = p->tape;
   assert(p->options->clip_norm > 0);
-  t->space = t->homes.gradients;
   tsr__scope_enter(t, TSR__PLACE_CLIP);
   p->gradient_norm = total_norm(p);
   clip_gradients(p, p->gradient_norm);
   (void)tsr__scope_leave(t, 0);
-  t->space = TSR__SPACE_DEVICE;
 }
 
 /* The scale grows after many good steps, and shrinks after an overflow. */
 static void update_scale(tsr__program *p, const tsr__tensor_id *scaler) {
+  uint64_t steps = p->options->loss_scale_window;
+  double window = steps ? (double)steps : 2000;
   tsr__tape_run(p->tape, &(tsr__kernel_use){.kernel = TSR__KERNEL_UPDATE_SCALE,
                                             .op = TSR_NONE,
+                                            .scalars = {{TSR__SCALAR_NUMBER, window}},
                                             .reads = {p->loss_scale, p->good_steps, scaler[1]},
                                             .writes = {p->loss_scale, p->good_steps}});
 }
@@ -229,9 +291,17 @@ static void update_scale(tsr__program *p, const tsr__tensor_id *scaler) {
 void tsr__program_optimizer(tsr__program *p) {
   tsr__tape *t = p->tape;
   tsr__tensor_id scaler[TSR__OP_OUTPUTS] = {0};
-  if (p->loss_scale) unscale(p, scaler);
+  bool has_masters = p->options->master_weights;
+  init_states(t);
+  t->space = has_masters && t->homes.optimizer ? t->homes.optimizer : t->homes.gradients;
+  if (p->loss_scale) begin_unscale(p, scaler);
+  if (has_masters)
+    widen_gradients(p, scaler);
+  else if (p->loss_scale)
+    unscale(p, scaler);
   if (p->options->clip_norm > 0) clip(p);
   t->space = t->homes.optimizer;
+  if (has_masters) make_masters(p);
   switch (p->options->optimizer) {
   case TSR_OPTIMIZER_ADAMW:
   case TSR_OPTIMIZER_ADAMW_FOREACH:
@@ -241,6 +311,7 @@ void tsr__program_optimizer(tsr__program *p) {
   case TSR_OPTIMIZER_ADAMW_FUSED: adamw(p, TSR__PLACE_UPDATE_FUSED, TSR__OP_ADAMW_FUSED); break;
   case TSR_OPTIMIZER_SGD: sgd(p); break;
   }
+  if (has_masters) store_masters(p);
   t->space = TSR__SPACE_DEVICE;
   if (p->loss_scale) update_scale(p, scaler);
   for (size_t i = 0; i < TSR__OP_OUTPUTS; i++) tsr__scope_unbind(t, scaler[i]);

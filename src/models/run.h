@@ -21,6 +21,9 @@ typedef struct tsr__run_options {
   tsr_simulate_checkpoint checkpoint;
   uint64_t checkpoint_every; /* blocks */
   uint64_t loss_chunk;       /* tokens; 0 = the whole loss at once */
+  bool master_weights; /* parameters of 16 bits have masters in fp32, which the optimizer updates */
+  double loss_scale;   /* of fp16, at first; 0 = 65536, where losses are scaled */
+  uint64_t loss_scale_window; /* good steps after which it doubles; 0 = 2000 */
   tsr_offload offload;       /* what is kept elsewhere than on the device */
   bool gelu_fused;           /* one kernel instead of the eight operations of the model's class */
   bool no_kv_cache;          /* use_cache=False */

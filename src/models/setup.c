@@ -18,6 +18,19 @@ static uint64_t or_one(uint64_t value) {
   return value ? value : 1;
 }
 
+static int check_precision(const tsr__program *p, tsr_error *error) {
+  const tsr__run_options *o = p->options;
+  bool is_half = o->dtype == TSR_SIMULATE_BF16 || o->dtype == TSR_SIMULATE_FP16;
+  bool is_fp16 = o->dtype == TSR_SIMULATE_FP16 || o->dtype == TSR_SIMULATE_AUTOCAST_FP16;
+  if (o->master_weights && !is_half)
+    return REFUSE(TSR_ERROR_ARGUMENT, "master weights are of parameters in bf16 or fp16");
+  if ((o->loss_scale != 0 || o->loss_scale_window) && !is_fp16)
+    return REFUSE(TSR_ERROR_ARGUMENT, "only losses of fp16 and autocast-fp16 are scaled");
+  if (o->loss_scale != 0 && !(o->loss_scale > 0 && o->loss_scale <= 0x1p127))
+    return REFUSE(TSR_ERROR_ARGUMENT, "the loss's scale is no number above 0, up to 2^127");
+  return 0;
+}
+
 static int check_sizes(const tsr__program *p, tsr_error *error) {
   const tsr__run_options *o = p->options;
   const struct {
@@ -292,6 +305,12 @@ static void keep_blocks(tsr__program *p) {
   }
 }
 
+/* fp16 has a GradScaler under autocast, with master weights, and where one is asked for. */
+static bool scales_loss(const tsr__run_options *o) {
+  if (o->dtype == TSR_SIMULATE_AUTOCAST_FP16) return true;
+  return o->dtype == TSR_SIMULATE_FP16 && (o->master_weights || o->loss_scale > 0);
+}
+
 static int declare(tsr__program *p, tsr_error *error) {
   const tsr_model *m = p->model;
   size_t added = m->module_count * m->layers;
@@ -307,7 +326,7 @@ static int declare(tsr__program *p, tsr_error *error) {
     p->added[i] = tsr__program_declare_linear(p, TSR__PLACE_ADDED, m->width, module->features,
                                               module->has_bias);
   }
-  if (p->options->dtype == TSR_SIMULATE_AUTOCAST_FP16) {
+  if (scales_loss(p->options)) {
     p->loss_scale = tsr__tensor_declare(p->tape, TSR__DTYPE_F32, TSR__SCALAR, TSR_CATEGORY_BUFFER);
     p->good_steps = tsr__tensor_declare(p->tape, TSR__DTYPE_F32, TSR__SCALAR, TSR_CATEGORY_BUFFER);
   }
@@ -331,6 +350,7 @@ int tsr__program_init(tsr__program *p, const tsr_model *model, const tsr__run_op
   tape->is_grouped = options->accumulation == TSR_ACCUMULATION_GROUPED;
   status = check_sizes(p, error);
   choose_types(p);
+  if (status == 0) status = check_precision(p, error);
   if (status == 0) status = choose_spaces(p, error);
   if (status == 0) status = choose_plan(p, plan, error);
   if (status == 0) status = choose_attention(p, error);

@@ -89,6 +89,15 @@ static const tsr__op_step unscale[] = {
     {.action = TSR__DO_END}};
 const tsr__op_row tsr__op_unscale = {.name = "unscale", .forward = unscale};
 
+/* A parameter of 16 bits has a master in fp32, made of it in the first step, and is made of that after each update:
+ * what is too small for 16 bits is not lost. */
+static const tsr__op_step master[] = {{ONCE(TO_COPY), .to = OUT(0), .reads = {PARAMETER}, F32},
+                                      {.action = TSR__DO_END}};
+static const tsr__op_step master_store[] = {
+    {INTO(TO_COPY), .reads = {IN(1)}, .writes = {PARAMETER}}, {.action = TSR__DO_END}};
+const tsr__op_row tsr__op_master = {.name = "master weight", .forward = master};
+const tsr__op_row tsr__op_master_store = {.name = "master weight", .forward = master_store};
+
 /* ---- tessera's own: one kernel, in place; nothing counts steps in memory ---- */
 
 static const tsr__op_step own_adamw[] = {

@@ -48,6 +48,8 @@ const tsr__rule_book tsr__book_torch = {
             [TSR__OP_ADAMW_FUSED] = &tsr__op_adamw_fused,
             [TSR__OP_SGD] = &tsr__op_sgd,
             [TSR__OP_UNSCALE] = &tsr__op_unscale,
+            [TSR__OP_MASTER] = &tsr__op_master,
+            [TSR__OP_MASTER_STORE] = &tsr__op_master_store,
         },
 };
 
@@ -89,6 +91,8 @@ const tsr__rule_book tsr__book_own = {
             [TSR__OP_ADAMW_FUSED] = &tsr__own_adamw,
             [TSR__OP_SGD] = &tsr__op_sgd,
             [TSR__OP_UNSCALE] = &tsr__op_unscale,
+            [TSR__OP_MASTER] = &tsr__op_master,
+            [TSR__OP_MASTER_STORE] = &tsr__op_master_store,
         },
 };
 

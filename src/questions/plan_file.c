@@ -560,6 +560,9 @@ void tsr_run_plan_options(const tsr_run_plan *plan, tsr_simulate_options *out) {
   out->non_reentrant = choice(p, "checkpoint_form") == 1;
   out->loss_chunk = tsr_params_choice_number(p, "loss");
   out->gelu_fused = choice(p, "gelu") == 1;
+  out->master_weights = tsr_params_flag(p, "master_weights");
+  out->loss_scale = (double)tsr_params_count(p, "loss_scale");
+  out->loss_scale_window = tsr_params_count(p, "loss_scale_window");
   out->no_kv_cache = tsr_params_flag(p, "no_kv_cache");
   (void)tsr_offload_parse(tsr_params_text(p, "offload"), &out->offload, NULL);
   out->blocks = plan->blocks.items;

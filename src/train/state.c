@@ -162,15 +162,15 @@ typedef struct state_tensor {
   char name[NAME_BYTES];
 } state_tensor;
 
-/* The state of parameter number `index`, whose weight has this name: up to three tensors. */
+/* The state of parameter number `index`, whose weight has this name: up to four tensors. */
 static size_t list_states(const tsr__tape *tape, size_t index, const char *name,
-                          state_tensor out[3]) {
-  static const char *const endings[] = {"exp_avg", "exp_avg_sq", "step"};
+                          state_tensor out[4]) {
+  static const char *const endings[] = {"exp_avg", "exp_avg_sq", "step", "master"};
   size_t count = 0;
   if (index >= tape->states.count) return 0; /* SGD has none */
   const tsr__optimizer_state *state = &tape->states.items[index];
-  const tsr__tensor_id tensors[] = {state->first, state->second, state->count};
-  for (size_t i = 0; i < 3; i++) {
+  const tsr__tensor_id tensors[] = {state->first, state->second, state->count, state->master};
+  for (size_t i = 0; i < 4; i++) {
     if (!tensors[i]) continue;
     out[count].tensor = tensors[i];
     (void)snprintf(out[count++].name, NAME_BYTES, "%s.%s", name, endings[i]);
@@ -179,7 +179,7 @@ static size_t list_states(const tsr__tape *tape, size_t index, const char *name,
 }
 
 /* The same by weight. */
-static size_t states_of(const tsr__program *p, const tsr__weight *weight, state_tensor out[3]) {
+static size_t states_of(const tsr__program *p, const tsr__weight *weight, state_tensor out[4]) {
   const tsr__tape *tape = p->tape;
   size_t index = 0;
   while (index < tape->parameters.count && tape->parameters.items[index] != weight->tensor) index++;
@@ -216,7 +216,7 @@ int tsr__saved_check(const tsr__saved *saved, const tsr__program *p,
                      const tsr__weight_list *weights, tsr_error *error) {
   const tsr__array *array;
   const tsr__safetensors *file;
-  state_tensor states[3];
+  state_tensor states[4];
   int status = 0;
   if (!saved->weights.file_count) return 0;
   for (size_t i = 0; status == 0 && i < weights->count; i++) {
@@ -252,11 +252,13 @@ int tsr__saved_restore(const tsr__saved *saved, const tsr__program *p,
                        const tsr__weight_list *weights, const tsr__executor *executor,
                        tsr__tensor_id tensor, tsr_error *error) {
   const tsr__tape *tape = p->tape;
-  state_tensor states[3] = {{.tensor = tensor}};
+  state_tensor states[4] = {{.tensor = tensor}};
   assert(saved->training_path);
   for (size_t i = 0; i < tape->states.count; i++) {
     const tsr__optimizer_state *state = &tape->states.items[i];
-    if (state->first != tensor && state->second != tensor && state->count != tensor) continue;
+    if (state->first != tensor && state->second != tensor && state->count != tensor &&
+        state->master != tensor)
+      continue;
     size_t count = list_states(tape, i, name_of(weights, tape->parameters.items[i]), states), k = 0;
     while (k + 1 < count && states[k].tensor != tensor) k++;
     assert(states[k].tensor == tensor);
@@ -339,7 +341,7 @@ int tsr_train_write_training(const tsr_train_state *s, const char *notes, tsr_wr
   char steps[NUMBER_BYTES], updates[NUMBER_BYTES];
   const char *const pairs[] = {KEY_STEPS, steps, KEY_UPDATES, updates, KEY_NOTES, notes, NULL};
   state_tensors tensors = {0};
-  state_tensor some[3];
+  state_tensor some[4];
   bool ok = push_states(&tensors, some, list_scaler(s->program, some));
   (void)snprintf(steps, sizeof steps, "%llu", (unsigned long long)s->steps);
   (void)snprintf(updates, sizeof updates, "%llu", (unsigned long long)s->updates);

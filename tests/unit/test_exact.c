@@ -78,6 +78,9 @@ static void choose_run(trial *t) {
     t->run.attention_chunk = 1 + below(t, t->run.sequence);
   if (below(t, 4) == 0) t->run.leak = (tsr_simulate_leak)below(t, 5);
   if (flip(t)) t->run.loss_chunk = 1 + below(t, t->run.batch * t->run.sequence);
+  bool is_half = t->run.dtype == TSR_SIMULATE_BF16 || t->run.dtype == TSR_SIMULATE_FP16;
+  t->run.master_weights = is_half && flip(t);
+  if (t->run.dtype == TSR_SIMULATE_FP16 && flip(t)) t->run.loss_scale = 256;
   if (flip(t))
     t->run.offload = (tsr_offload){.optimizer = (tsr_space)below(t, 2),
                                    .gradients = (tsr_space)below(t, 2),

@@ -809,7 +809,7 @@ static const kernel_case cases[] = {
     {K(AT_MOST), R(FOUR), W(FOUR), N(1, 0.25), .want = want_at_most},
     {K(UNSCALE), R(A(4, 5), FONE, FONE), W(A(4, 5), FONE), .want = want_unscale},
     {K(UPDATE_SCALE), R({POSITIVE, {.rank = 0}}, {WEIGHTS, {.rank = 0}}, {POSITIVE, {.rank = 0}}),
-     W(FONE, FONE), .want = want_update_scale},
+     W(FONE, FONE), N(1, 2000), .want = want_update_scale},
 };
 
 /* ---- running one ---- */

@@ -336,7 +336,8 @@ static void see_every_op(tsr_simulate_book book, const tsr__rule_book *rows) {
   static const tsr__run_options more[] = {{.optimizer = TSR_OPTIMIZER_ADAMW_LOOP},
                                           {.optimizer = TSR_OPTIMIZER_ADAMW_FUSED},
                                           {.optimizer = TSR_OPTIMIZER_SGD},
-                                          {.dtype = TSR_SIMULATE_AUTOCAST_FP16}};
+                                          {.dtype = TSR_SIMULATE_AUTOCAST_FP16},
+                                          {.dtype = TSR_SIMULATE_BF16, .master_weights = true}};
   size_t count = sizeof gradient_cases / sizeof *gradient_cases;
   bench b;
   for (size_t i = 0; i < count + sizeof more / sizeof *more; i++) {

@@ -116,6 +116,22 @@ const char *tsr_params_gpu(const tsr_params *params);
        .argument = "FORM",                                                                         \
        .help = "full (default), or chunked:N, head and cross-entropy of N tokens at a time.",      \
        .choices = (const char *const[]){"full", "chunked:N", NULL}},                               \
+      {.name = "master_weights",                                                                   \
+       .option = "master-weights",                                                                 \
+       .kind = TSR_PARAMETER_FLAG,                                                                 \
+       .help = "Of bf16 and fp16: the optimizer updates fp32 copies of the parameters. fp16 also " \
+               "scales the loss then, as PyTorch's GradScaler does."},                             \
+      {.name = "loss_scale",                                                                       \
+       .option = "loss-scale",                                                                     \
+       .kind = TSR_PARAMETER_COUNT,                                                                \
+       .argument = "N",                                                                            \
+       .help = "The first scale of the loss, for fp16 and autocast-fp16 (default: 65536, where "   \
+               "the loss is scaled). It halves at an overflow, which skips the step."},            \
+      {.name = "loss_scale_window",                                                                \
+       .option = "loss-scale-window",                                                              \
+       .kind = TSR_PARAMETER_COUNT,                                                                \
+       .argument = "N",                                                                            \
+       .help = "Good steps in a row after which the scale doubles (default: 2000)."},              \
       {.name = "offload",                                                                          \
        .kind = TSR_PARAMETER_TEXT,                                                                 \
        .argument = "LIST",                                                                         \
