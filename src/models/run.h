@@ -24,13 +24,13 @@ typedef struct tsr__run_options {
   bool master_weights; /* parameters of 16 bits have masters in fp32, which the optimizer updates */
   double loss_scale;   /* of fp16, at first; 0 = 65536, where losses are scaled */
   uint64_t loss_scale_window; /* good steps after which it doubles; 0 = 2000 */
-  tsr_offload offload;       /* what is kept elsewhere than on the device */
-  bool gelu_fused;           /* one kernel instead of the eight operations of the model's class */
-  bool no_kv_cache;          /* use_cache=False */
-  bool fresh_process;        /* cuBLAS allocates its workspaces during the recording, not before */
-  double clip_norm;          /* gradients are clipped to it; 0: they are not */
-  tsr_simulate_leak leak;    /* planted */
-  uint64_t micro_batch;      /* sequences; 0 = batch */
+  tsr_offload offload;        /* what is kept elsewhere than on the device */
+  bool gelu_fused;            /* one kernel instead of the eight operations of the model's class */
+  bool no_kv_cache;           /* use_cache=False */
+  bool fresh_process;         /* cuBLAS allocates its workspaces during the recording, not before */
+  double clip_norm;           /* gradients are clipped to it; 0: they are not */
+  tsr_simulate_leak leak;     /* planted */
+  uint64_t micro_batch;       /* sequences; 0 = batch */
   tsr_simulate_accumulation accumulation;
   bool backward_once;             /* for all micro-batches */
   bool non_reentrant;             /* checkpoints */

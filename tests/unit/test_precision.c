@@ -20,8 +20,7 @@ typedef struct subject {
   double loss, scale; /* after the last step */
   uint64_t skipped, hash, steps;
   bool sees_weight;
-  uint64_t
-      moved; /* elements of the table of positions that have changed since the first step */
+  uint64_t moved; /* elements of the table of positions that have changed since the first step */
   float first[SEQUENCE * 32];
 } subject;
 
