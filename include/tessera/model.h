@@ -29,7 +29,8 @@ int tsr_model_named(const char *name, tsr_model **out, tsr_error *error);
 const char *const *tsr_model_names(void);
 /* A model from the text of its config.json, in Hugging Face's format: model_type gpt2, llama, mistral
  * or qwen2; absent keys have the defaults of that class. The key "tessera_modules"
- * adds modules (docs/simulate.md). Or a GPT-2 from the first 1024 bytes of a checkpoint of llm.c. Fails with TSR_ERROR_FORMAT if it is not such a description,
+ * adds modules (docs/simulate.md). Or a GPT-2 from the first 1024 bytes of a checkpoint of llm.c. Or a step graph
+ * (docs/step-graph.md), which can be simulated but not trained. Fails with TSR_ERROR_FORMAT if it is none of these,
  * TSR_ERROR_UNSUPPORTED for a feature that is not modelled, or TSR_ERROR_MEMORY. */
 int tsr_model_read(const char *json, size_t size_bytes, tsr_model **out, tsr_error *error);
 /* Whether a file that begins with these bytes is a checkpoint of llm.c, and so has weights too. */
@@ -38,8 +39,10 @@ bool tsr_model_is_checkpoint(const char *bytes, size_t size_bytes);
 void tsr_model_free(tsr_model *model);
 /* The number of elements in model.parameters(), tied weights counted once. */
 uint64_t tsr_model_parameter_count(const tsr_model *model);
-/* The text of a config.json that describes it: what it was read from, with "architectures". Lives as long
- * as the model. */
+/* Whether it is a step graph: a traced step of any program, instead of a description. */
+bool tsr_model_is_traced(const tsr_model *model);
+/* The text of a config.json that describes it: what it was read from, with "architectures". NULL for a step graph.
+ * Lives as long as the model. */
 const char *tsr_model_config(const tsr_model *model);
 /* Its name, or its model_type if it was read from a description. */
 const char *tsr_model_name(const tsr_model *model);

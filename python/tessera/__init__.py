@@ -23,24 +23,27 @@ from ._core import version as _version
 
 if TYPE_CHECKING:
     from ._capture import record
+    from ._fake_cuda import TraceError
+    from ._trace import trace
 
 __version__ = _version()
 
 __all__ = [
     'Allocations', 'Answer', 'ArgumentError', 'Blocks', 'Column', 'Error', 'Events', 'FormatError',
     'Frame', 'Frames', 'LimitError', 'NotFoundError', 'ReadError', 'Record', 'Segments', 'Simulation',
-    'Snapshot', 'Stacks', 'Table', 'Totals', 'UnsupportedError', 'Warning', 'answers', 'models', 'open', 'questions', 'record',
-    'simulate',
+    'Snapshot', 'Stacks', 'Table', 'Totals', 'TraceError', 'UnsupportedError', 'Warning', 'answers', 'models', 'open',
+    'questions', 'record', 'simulate', 'trace',
 ]
 
 
 if not TYPE_CHECKING:  # a misspelt name is an error to type checkers
     def __getattr__(name: str) -> Any:
-        """Imports `tessera.record` on first use: programs that only read snapshots don't need it."""
-        if name == 'record':
-            from ._capture import record
-            globals()['record'] = record
-            return record
+        """Imports what belongs to PyTorch programs on first use: those that only read snapshots don't need it."""
+        home = {'record': '_capture', 'trace': '_trace', 'TraceError': '_fake_cuda'}.get(name)
+        if home:
+            import importlib
+            globals()[name] = getattr(importlib.import_module(f'{__name__}.{home}'), name)
+            return globals()[name]
         raise AttributeError(f"module 'tessera' has no attribute {name!r}")
 
 

@@ -41,7 +41,7 @@ typedef struct dry {
   tsr__dry_device spaces[TSR__DRY_SPACES]; /* where the caller wants none */
   uint64_t *here, *before;                 /* by slot: address or 0 */
   uint64_t step;
-  uint32_t slot, op;
+  uint32_t slot, op, stack;
   uint8_t phase;
   bool is_recording, has_failed;
 } dry;
@@ -80,6 +80,7 @@ static tsr__dry_moment moment_of(const device *v) {
                             .step = d->step,
                             .phase = d->phase,
                             .op = d->op,
+                            .stack = d->stack,
                             .totals = tsr_allocator_now(v->allocator)};
   memcpy(moment.category_bytes, v->category_bytes, sizeof moment.category_bytes);
   return moment;
@@ -109,6 +110,7 @@ static int allocate(dry *d, uint32_t slot, uint32_t stack) {
   device *v = device_of(d, slot);
   assert(!d->here[slot]);
   d->slot = slot;
+  d->stack = stack;
   tsr_allocator_set_owner(v->allocator, stack);
   int status =
       tsr_allocator_malloc(v->allocator, s->bytes, s->stream, (tsr_pool){0, 0}, &d->here[slot]);
@@ -127,6 +129,7 @@ static void release(dry *d, uint64_t *address, uint32_t slot, uint32_t stack) {
   device *v = device_of(d, slot);
   if (!*address) return; /* no bytes, or there was no step before */
   d->slot = slot;
+  d->stack = stack;
   tsr_allocator_set_owner(v->allocator, stack);
   int status = tsr_allocator_free(v->allocator, *address);
   assert(status != TSR_ERROR_ARGUMENT); /* the allocator knows the address */
@@ -285,7 +288,8 @@ int tsr__dry_run(const tsr__tape *tape, const tsr__dry_options *options, tsr__dr
            .options = options,
            .device_count = options->device_count ? options->device_count : 1,
            .phase = TSR__DRY_LOADING,
-           .op = TSR_NONE};
+           .op = TSR_NONE,
+           .stack = TSR_NONE};
   d.place_count = d.device_count + TSR__DRY_SPACES;
   if (options->observer) d.observer = *options->observer;
   *steps_done = 0;

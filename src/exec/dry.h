@@ -21,7 +21,8 @@ typedef struct tsr__dry_moment {
   uint64_t event_count; /* the device's recorded events before and at it */
   uint64_t step;        /* from 1; 0: before the first */
   uint8_t phase;
-  uint32_t op; /* that was running: index into the tape's ops, or TSR_NONE */
+  uint32_t op;    /* that was running: index into the tape's ops, or TSR_NONE */
+  uint32_t stack; /* of the last allocation or free, or TSR_NONE */
   tsr_allocator_totals totals;
   uint64_t category_bytes[TSR_CATEGORY_COUNT]; /* requested */
 } tsr__dry_moment;

@@ -260,7 +260,6 @@ static void add_phases(const profiler *p, const tsr__dry_device *device, tsr_mem
       TSR__TAPE_PHASE_OPTIMIZER};
   for (size_t i = 0; i < TSR_MEMORY_PHASES; i++) {
     tsr_memory_phase *phase = &out->phases[i];
-    phase->peak.op = phase->end.op = "";
     phase->peak.phase = phase->end.phase = tsr__phase_word((uint8_t)phases[i]);
     if (device->phases[phases[i]].step)
       phase->peak = tsr__public_moment(p->tape, &device->phases[phases[i]]);

@@ -6,6 +6,7 @@
 
 #include <assert.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "base/options.h"
 #include "exec/profile.h"
@@ -15,6 +16,7 @@
 #include "plan/cost.h"
 #include "tessera/unstable/simulation.h"
 #include "torch/torch.h"
+#include "traced/step_graph.h"
 
 static void note(tsr_simulation *out, const char *text) {
   if (out->note_count < TSR_SIMULATE_NOTES) out->notes[out->note_count++] = text;
@@ -86,14 +88,30 @@ const char *tsr__phase_word(uint8_t phase) {
   return words[phase];
 }
 
+/* A traced step has no ops: the innermost frame of its stacks is "at::_ops::NAME::call". */
+static void name_traced_op(const tsr__tracer *tracer, uint32_t stack, char *out, size_t room) {
+  static const char before[] = "at::_ops::", after[] = "::call";
+  tsr__trace_frame frame;
+  (void)tracer->parent(tracer, stack, &frame);
+  const char *name = frame.name;
+  if (strncmp(name, before, sizeof before - 1) == 0) name += sizeof before - 1;
+  size_t length = strlen(name);
+  if (length >= sizeof after - 1 && strcmp(name + length - (sizeof after - 1), after) == 0)
+    length -= sizeof after - 1;
+  (void)snprintf(out, room, "%.*s", (int)(length < room ? length : room), name);
+}
+
 tsr_simulate_moment tsr__public_moment(const tsr__tape *tape, const tsr__dry_moment *moment) {
   tsr_simulate_moment out = {.event = (int64_t)moment->event_count - 1,
                              .step = moment->step,
                              .phase = tsr__phase_word(moment->phase),
-                             .op = "",
                              .totals = moment->totals};
   if (moment->op != TSR_NONE)
-    out.op = tsr__op_row_of(tape->book, (tsr__op_kind)tape->ops.items[moment->op].kind)->name;
+    (void)snprintf(
+        out.op, sizeof out.op, "%s",
+        tsr__op_row_of(tape->book, (tsr__op_kind)tape->ops.items[moment->op].kind)->name);
+  else if (!tape->ops.count && tape->tracer && moment->stack != TSR_NONE)
+    name_traced_op(tape->tracer, moment->stack, out.op, sizeof out.op);
   memcpy(out.category_bytes, moment->category_bytes, sizeof out.category_bytes);
   return out;
 }
@@ -168,16 +186,15 @@ tsr__run_options tsr__run_options_of(const tsr_simulate_options *options) {
                             .book = options->book};
 }
 
-/* Run the finished tape, and record it. */
-static int execute(const tsr__program *program, const tsr_simulate_options *options,
-                   tsr_simulation *out, tsr_error *error) {
+/* Run the finished tape, and record it. `optimizer`: its class, for the names of phases. */
+static int execute(const tsr__program *program, const char *optimizer,
+                   const tsr_simulate_options *options, tsr_simulation *out, tsr_error *error) {
   const tsr__tape *tape = program->tape;
-  tsr__recorder *recorder = tsr__recorder_new(
-      tape,
-      &(tsr__record_options){.settings = &options->settings,
-                             .optimizer = options->optimizer == TSR_OPTIMIZER_SGD ? "SGD" : "AdamW",
-                             .has_categories = options->categories,
-                             .plan_hash = options->plan_hash});
+  tsr__recorder *recorder =
+      tsr__recorder_new(tape, &(tsr__record_options){.settings = &options->settings,
+                                                     .optimizer = optimizer,
+                                                     .has_categories = options->categories,
+                                                     .plan_hash = options->plan_hash});
   if (!recorder) return tsr__fail_memory(error);
   tsr__dry_device device, spaces[TSR__DRY_SPACES];
   tsr__dry_options how = {.settings = options->settings,
@@ -259,6 +276,50 @@ static void estimate_time(const tsr__tape *tape, const tsr__data_sheet *gpu, tsr
        "80 % of its bandwidth, and 5 us for each kernel");
 }
 
+/* What the traced program has decided cannot be chosen again. */
+static int check_traced(const tsr_simulate_options *o, tsr_error *error) {
+  const tsr_offload *away = &o->offload;
+  bool is_chosen = o->book || o->gpu || o->accumulate > 1 || o->optimizer || o->dtype ||
+                   o->attention || o->checkpoint || o->loss_chunk || o->gelu_fused ||
+                   o->no_kv_cache || o->leak || o->profile || o->micro_batch || o->accumulation ||
+                   o->backward_once || o->non_reentrant || o->block_count || away->optimizer ||
+                   away->gradients || away->parameters || away->activations;
+  if (!is_chosen) return 0;
+  return tsr__fail(error, TSR_ERROR_ARGUMENT, TSR_OFFSET_NONE,
+                   "a step graph is simulated as it was traced: only steps, capacity, allocator "
+                   "settings, a fresh process and categories can be chosen");
+}
+
+/* A traced step: its own slots and stacks, and what fake tensors cannot show. `batch` and `sequence` mean nothing. */
+static int simulate_graph(const tsr_model *model, const tsr_simulate_options *options,
+                          tsr_simulation *out, tsr_error *error) {
+  tsr__tape tape = {0};
+  tsr__step_graph *graph = model->graph;
+  const tsr__program program = {.model = model, .tape = &tape};
+  const tsr__data_sheet *gpu = tsr__data_sheet_of_name(tsr__step_graph_gpu(graph));
+  uint64_t workspace = gpu ? tsr__data_sheet_workspace_bytes(gpu) : TSR__TAPE_WORKSPACE_BYTES;
+  tsr_simulate_options how = *options;
+  how.plan_hash = NULL; /* of the choices that do not apply */
+  uint64_t steps = options->steps ? options->steps : 1;
+  int status = check_traced(options, error);
+  if (status) return status;
+  if (!tsr__tape_init(&tape, tsr__step_graph_tracer(graph)) ||
+      tsr__step_graph_record(graph, options->fresh_process ? 0 : workspace, &tape))
+    status = tsr__fail_memory(error);
+  if (status == 0 && steps > TSR_SIMULATE_MOST_INSTRUCTIONS / (tape.schedule.count + 1))
+    status = too_long(steps, tape.schedule.count, error);
+  if (status == 0) status = execute(&program, tsr__step_graph_optimizer(graph), &how, out, error);
+  out->parameter_count = tsr__step_graph_parameters(graph);
+  if (options->fresh_process)
+    note(out,
+         "does not contain cuBLAS's workspaces: a graph does not tell when they are allocated");
+  else
+    note(out, "assumes that cuBLAS has allocated its two workspaces before the recording begins");
+  note(out, "does not contain what kernels allocate within themselves, such as cuDNN's workspaces");
+  tsr__tape_release(&tape);
+  return status;
+}
+
 static int simulate(const tsr_model *model, const tsr_simulate_options *options,
                     tsr_simulation *out, tsr_error *error) {
   tsr__tape tape = {0};
@@ -270,7 +331,9 @@ static int simulate(const tsr_model *model, const tsr_simulate_options *options,
   if (status == 0) status = suit_gpu(options, &gpu, &run, &tape, error);
   if (status == 0) status = tsr__program_init(&program, model, &run, NULL, &tape, error);
   if (status == 0) status = tsr__program_record(&program, true, error);
-  if (status == 0) status = execute(&program, options, out, error);
+  if (status == 0)
+    status = execute(&program, options->optimizer == TSR_OPTIMIZER_SGD ? "SGD" : "AdamW", options,
+                     out, error);
   if (status == 0) {
     for (size_t i = 0; i < tape.parameters.count; i++)
       out->parameter_count +=
@@ -293,7 +356,8 @@ int tsr_simulate(const tsr_model *model, const tsr_simulate_options *options, ts
   if (status) return status;
   tsr_simulation *simulation = TSR__NEW(tsr_simulation);
   if (!simulation) return tsr__fail_memory(error);
-  status = simulate(model, &how, simulation, error);
+  status = model->graph ? simulate_graph(model, &how, simulation, error)
+                        : simulate(model, &how, simulation, error);
   if (status) {
     tsr_simulation_free(simulation);
     return status;

@@ -5,6 +5,7 @@
  * So a model that is named and one that is read follow the same rules. What a family's keys mean is
  * in its own file, gpt2.c or llama.c. */
 #include "models/model.h"
+#include "traced/step_graph.h"
 
 #include <assert.h>
 #include <stdio.h>
@@ -171,6 +172,19 @@ static int read_checkpoint(const char *bytes, size_t size_bytes, tsr_model **out
   return status;
 }
 
+/* A traced step in the place of a description. */
+static int read_graph(const json_t *root, tsr_model **out, tsr_error *error) {
+  tsr_model *model = TSR__NEW(tsr_model);
+  if (!model) return tsr__fail_memory(error);
+  int status = tsr__step_graph_read(root, &model->graph, error);
+  (void)snprintf(model->name, sizeof model->name, "step graph");
+  if (status)
+    tsr_model_free(model);
+  else
+    *out = model;
+  return status;
+}
+
 int tsr_model_read(const char *json, size_t size_bytes, tsr_model **out, tsr_error *error) {
   if (tsr__llmc_is((const unsigned char *)json, size_bytes))
     return read_checkpoint(json, size_bytes, out, error);
@@ -178,6 +192,11 @@ int tsr_model_read(const char *json, size_t size_bytes, tsr_model **out, tsr_err
   int loaded = tsr__json_load(json, size_bytes, JSON_REJECT_DUPLICATES, "not a model description",
                               &root, error);
   if (loaded) return loaded;
+  if (tsr__step_graph_is(root)) {
+    int status = read_graph(root, out, error);
+    json_decref(root);
+    return status;
+  }
   tsr__config config = {root, error, 0};
   tsr_model *model = TSR__NEW(tsr_model);
   if (!json_is_object(root))
@@ -213,6 +232,10 @@ int tsr_model_named(const char *name, tsr_model **out, tsr_error *error) {
 }
 
 int tsr__model_check_computed(const tsr_model *model, tsr_error *error) {
+  if (model->graph)
+    return tsr__fail(error, TSR_ERROR_UNSUPPORTED, TSR_OFFSET_NONE,
+                     "a step graph says what a step allocates, not what it computes: only simulate "
+                     "takes it");
   if (model->rotary.type != TSR__ROTARY_UNKNOWN) return 0;
   return tsr__fail(error, TSR_ERROR_UNSUPPORTED, TSR_OFFSET_NONE,
                    "rotary positions of the type \"%s\" (rope_scaling) are not computed; linear, "
@@ -222,11 +245,16 @@ int tsr__model_check_computed(const tsr_model *model, tsr_error *error) {
 
 void tsr_model_free(tsr_model *model) {
   if (model) tsr__free(model->config);
+  if (model) tsr__step_graph_free(model->graph);
   tsr__free(model);
 }
 
 bool tsr_model_is_checkpoint(const char *bytes, size_t size_bytes) {
   return tsr__llmc_is((const unsigned char *)bytes, size_bytes);
+}
+
+bool tsr_model_is_traced(const tsr_model *model) {
+  return model->graph != NULL;
 }
 
 const char *tsr_model_config(const tsr_model *model) {

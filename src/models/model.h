@@ -36,8 +36,12 @@ typedef struct tsr__model_module {
 
 enum { TSR__MODEL_MODULES = 8 };
 
+struct tsr__step_graph;
+
 struct tsr_model {
   char name[64];
+  struct tsr__step_graph
+      *graph;   /* a traced step instead of a description: nothing below is set; owned */
   char *config; /* the text of its config.json; owned */
   tsr__model_class class;
   tsr__model_activation activation;

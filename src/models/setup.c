@@ -9,6 +9,7 @@
 
 #include "base/memory.h"
 #include "models/program.h"
+#include "traced/step_graph.h"
 
 #define REFUSE(status, ...) tsr__fail(error, (status), TSR_OFFSET_NONE, __VA_ARGS__)
 
@@ -369,6 +370,7 @@ void tsr__program_release(tsr__program *p) {
 }
 
 uint64_t tsr_model_parameter_count(const tsr_model *model) {
+  if (model->graph) return tsr__step_graph_parameters(model->graph);
   static const tsr__run_options options = {
       .batch = 1, .sequence = 1, .attention = TSR_ATTENTION_EAGER};
   tsr__tape tape;

@@ -652,6 +652,9 @@ int tsr_run_plan_explain(const tsr_run_plan *plan, const tsr_model *model,
   tsr_run_plan_effects effects = {.count = count_choices(plan)};
   tsr_error alone;
   int status = 0;
+  if (tsr_model_is_traced(model))
+    return tsr__fail(error, TSR_ERROR_UNSUPPORTED, TSR_OFFSET_NONE,
+                     "a step graph is as it was traced: a plan changes nothing about it");
   if (effects.count > TSR_RUN_PLAN_EFFECTS)
     return tsr__fail(error, TSR_ERROR_LIMIT, TSR_OFFSET_NONE,
                      "the plan has %zu choices, and %d can be explained", effects.count,

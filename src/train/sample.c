@@ -129,12 +129,14 @@ static int check(const tsr_model *model, const tsr_sample_options *o, tsr_error 
   if (!o->prompt_count || !o->prompt)
     return tsr__fail(error, TSR_ERROR_ARGUMENT, TSR_OFFSET_NONE,
                      "the prompt is empty: there is nothing to continue");
+  int status = tsr__model_check_computed(model, error);
+  if (status) return status;
   for (size_t i = 0; i < o->prompt_count; i++)
     if (o->prompt[i] < 0 || (uint64_t)o->prompt[i] >= model->vocabulary)
       return tsr__fail(error, TSR_ERROR_ARGUMENT, TSR_OFFSET_NONE,
                        "token %lld of the prompt is not in the model's vocabulary of %llu tokens",
                        (long long)o->prompt[i], (unsigned long long)model->vocabulary);
-  return tsr__model_check_computed(model, error);
+  return 0;
 }
 
 /* As many places as the text will fill, if the model sees that many. */

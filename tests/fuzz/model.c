@@ -56,6 +56,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   require((status == 0) == (model != NULL), "a model, or an error");
   if (!model) return 0;
   tsr_simulate_options options = choose(data[0], data[1]);
+  if (tsr_model_is_traced(model))
+    options = (tsr_simulate_options){.steps = 2,
+                                     .fresh_process = options.fresh_process,
+                                     .categories = options.categories,
+                                     .capacity_bytes = options.capacity_bytes};
   if (model->layers <= MOST_LAYERS) ask(model, &options);
   tsr_model_free(model);
   return 0;

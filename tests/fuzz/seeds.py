@@ -170,6 +170,13 @@ def models():
                                          'num_attention_heads': 4})
     yield 'huge', '""{"model_type":"gpt2","n_embd":16777216,"n_head":1,"n_layer":4,"vocab_size":16777216}'
     yield 'no-width', '#d{"model_type":"llama","hidden_size":24,"num_hidden_layers":2}'
+    graph = {'schema': 'tessera-step/1', 'gpu': 'a100', 'parameters': 2, 'optimizer': 'SGD', 'texts': ['f', 'a.py'],
+             'frames': [[0, 1, 1]], 'stacks': [[0]], 'static': 1,
+             'slots': {'bytes': [8, 16, 24, 32],
+                       'category': ['parameter', 'activation', 'gradient', 'optimizer_state']},
+             'instructions': [['begin', 0], ['drop_previous', 2], ['new', 1, 0], ['new', 2, 0], ['drop', 1], ['once', 3, 0],
+                              ['end', 0]]}
+    yield 'step-graph', 'Ab' + json.dumps(graph, separators=(',', ':'))
     yield 'wrong', '!!{"model_type":"llama","num_attention_heads":7,"hidden_size":1e9}'
 
 

@@ -33,9 +33,10 @@ ROOMS = {
     'kernels': {'base'},
     'graph': {'base', 'kernels'},
     'ops': {'base', 'kernels', 'graph'},
-    'models': {'base', 'kernels', 'graph'},
+    'traced': {'base', 'kernels', 'graph'},
+    'models': {'base', 'kernels', 'graph', 'traced'},
     'torch': {'base', 'kernels', 'graph', 'models'},
-    'exec': {'base', 'snapshot', 'allocator', 'kernels', 'graph', 'plan', 'models', 'torch'},
+    'exec': {'base', 'snapshot', 'allocator', 'kernels', 'graph', 'plan', 'traced', 'models', 'torch'},
     'train': {'base', 'kernels', 'graph', 'models', 'torch', 'exec'},
     'plan': {'base', 'kernels', 'graph'},
 }

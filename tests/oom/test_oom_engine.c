@@ -36,7 +36,15 @@ static void steps(void **state) {
                      .steps = 1,
                      .dtype = TSR_SIMULATE_AUTOCAST_BF16,
                      .checkpoint = TSR_CHECKPOINT_FULL}};
+  question traced = {
+      "{\"schema\":\"tessera-step/1\",\"gpu\":\"a100\",\"parameters\":2,\"optimizer\":\"SGD\","
+      "\"texts\":[\"f\"],\"frames\":[[0,0,1]],\"stacks\":[[0]],\"static\":1,"
+      "\"slots\":{\"bytes\":[8,16,24],\"category\":[\"parameter\",\"activation\","
+      "\"gradient\"]},\"instructions\":[[\"begin\",0],[\"drop_previous\",2],[\"new\",1,0],"
+      "[\"new\",2,0],[\"drop\",1],[\"end\",0]]}",
+      {.steps = 2}};
   tsr_test_oom(run, &plain, 50);
+  tsr_test_oom(run, &traced, 10);
   tsr_test_oom(run, &again, 50);
 }
 

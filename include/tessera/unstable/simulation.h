@@ -19,7 +19,7 @@ typedef struct tsr_simulate_moment {
   int64_t event;     /* number in the snapshot's trace; -1: before the first */
   uint64_t step;     /* from 1; 0: before the first */
   const char *phase; /* "forward", "backward", ...; static text */
-  const char *op;    /* the op that is running: static text, or "" */
+  char op[48];       /* the op that is running, truncated if it does not fit, or "" */
   tsr_allocator_totals totals;
   uint64_t category_bytes[TSR_CATEGORY_COUNT]; /* requested */
 } tsr_simulate_moment;

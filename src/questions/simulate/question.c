@@ -1,5 +1,6 @@
 /* question.c - the row of "simulate": what will a training run take, before anything has run? */
 #include <assert.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,7 +15,7 @@ static const tsr_parameter parameters[] = {
      .is_operand = true,
      .kind = TSR_PARAMETER_MODEL,
      .argument = "MODEL",
-     .help = "A model's name, or its config.json."},
+     .help = "A model's name, its config.json, or a step graph."},
     {.name = "settings",
      .option = "set",
      .kind = TSR_PARAMETER_SETTING,
@@ -73,9 +74,28 @@ typedef struct simulated {
   uint64_t capacity_bytes, top;
 } simulated;
 
+/* Of a traced step, the program has decided the rest. */
+static int check_traced(const tsr_params *params, tsr_error *error) {
+  static const char *const open[] = {"model", "settings",      "capacity",
+                                     "steps", "fresh_process", "categories"};
+  for (size_t i = 0; i < sizeof parameters / sizeof *parameters; i++) {
+    const char *name = parameters[i].name;
+    bool is_open = false;
+    for (size_t k = 0; k < sizeof open / sizeof *open; k++) is_open |= strcmp(name, open[k]) == 0;
+    if (is_open || !tsr_params_has(params, name)) continue;
+    char format[96];
+    (void)snprintf(format, sizeof format, "{=%s} does not apply to a step graph, which is %%s",
+                   name);
+    return tsr_params_fail(params, error, format, "simulated as it was traced");
+  }
+  return 0;
+}
+
 static int check(const tsr_params *params, tsr_error *error) {
   tsr_offload ignored;
-  int status = tsr_offload_parse(tsr_params_text(params, "offload"), &ignored, error);
+  const tsr_model *model = tsr_params_model(params, "model");
+  int status = model && tsr_model_is_traced(model) ? check_traced(params, error) : 0;
+  if (status == 0) status = tsr_offload_parse(tsr_params_text(params, "offload"), &ignored, error);
   if (status) return status;
   if (tsr_params_count(params, "batch") && tsr_params_count(params, "seq") &&
       tsr_params_count(params, "steps") && tsr_params_count(params, "accumulate"))
@@ -196,27 +216,29 @@ static const tsr_snapshot *snapshot(const void *value) {
 }
 
 const tsr__question_row tsr__question_simulate = {
-    .about = {.name = "simulate",
-              .summary = "what will a training run need, before anything has run?",
-              .description =
-                  "Runs the training steps of a model without a device, with the same memory "
-                  "requests as PyTorch and transformers, byte for byte, and shows the peak, what "
-                  "that memory is for, and which moment decides. With -o it writes the snapshot "
-                  "that PyTorch would have recorded: every other command, Mosaic and PyTorch's own "
-                  "viewer read it.\n\nMODEL is the config.json of a GPT-2, Llama, Mistral or Qwen2 "
-                  "model, or one of these names: gpt2, gpt2-medium, gpt2-large, gpt2-xl, "
-                  "llama-2-7b, llama-2-13b, llama-2-70b, llama-3-8b, llama-3-70b, llama-3-405b, "
-                  "llama-3.2-1b, mistral-7b, qwen2.5-7b, gpt2-bytes.\n\nWith --capacity, a run "
-                  "that does not "
-                  "fit ends where PyTorch's would, in an oom event.",
-              TSR__PARAMETERS(parameters),
-              .examples = {{"tessera simulate gpt2 --batch 4 --seq 512",
-                            "what will fine-tuning GPT-2 need?"},
-                           {"tessera simulate llama-3-8b --dtype bf16 --seq 4096 --checkpoint full "
-                            "--capacity 80GiB",
-                            "does it fit on that card?"},
-                           {"tessera simulate config.json --batch 8 --steps 5 -o steps.pickle",
-                            "a snapshot of five steps"}}},
+    .about =
+        {.name = "simulate",
+         .summary = "what will a training run need, before anything has run?",
+         .description =
+             "Runs the training steps of a model without a device, with the same memory "
+             "requests as PyTorch and transformers, byte for byte, and shows the peak, what "
+             "that memory is for, and which moment decides. With -o it writes the snapshot "
+             "that PyTorch would have recorded: every other command, Mosaic and PyTorch's own "
+             "viewer read it.\n\nMODEL is the config.json of a GPT-2, Llama, Mistral or Qwen2 "
+             "model, or one of these names: gpt2, gpt2-medium, gpt2-large, gpt2-xl, "
+             "llama-2-7b, llama-2-13b, llama-2-70b, llama-3-8b, llama-3-70b, llama-3-405b, "
+             "llama-3.2-1b, mistral-7b, qwen2.5-7b, gpt2-bytes. Or it is a step graph, which "
+             "tessera.trace() in Python writes of any PyTorch program.\n\nWith --capacity, a run "
+             "that does not "
+             "fit ends where PyTorch's would, in an oom event.",
+         TSR__PARAMETERS(parameters),
+         .examples = {{"tessera simulate gpt2 --batch 4 --seq 512",
+                       "what will fine-tuning GPT-2 need?"},
+                      {"tessera simulate llama-3-8b --dtype bf16 --seq 4096 --checkpoint full "
+                       "--capacity 80GiB",
+                       "does it fit on that card?"},
+                      {"tessera simulate config.json --batch 8 --steps 5 -o steps.pickle",
+                       "a snapshot of five steps"}}},
     .check = check,
     .ask = ask,
     .report = report,

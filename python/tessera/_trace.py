@@ -1,0 +1,634 @@
+"""trace(): one training step on fake tensors, written as a step graph.
+
+    tessera.trace(step, model=model, optimizer=optimizer, path='step.graph')
+
+`step` runs one training step as the program would: zero_grad, forward, backward, optimizer. It is called three times. The
+first call makes what stays (the optimizer's state); the second and the third have to do the same, and the third is what
+repeats. Nothing is computed and no memory is taken: tensors are fake, with shapes and lifetimes of real ones on a GPU.
+
+What is noted: each storage, with its bytes, from the op that makes it to its last reference; the Python lines and the
+autograd node it was made in; what parameters, gradients and the optimizer's state are. docs/step-graph.md describes the
+file.
+
+Two things differ between fake and real tensors, and are put right here. Autograd adds up gradients of a subclass of Tensor
+in new ones; of real tensors, in the first one if nothing else holds its storage (input_buffer.cpp, can_accumulate_inplace).
+And which kernel computes attention depends on the card (sdp_utils.cpp), which fake tensors do not have.
+"""
+import contextlib
+import copy
+import ctypes
+import gc
+import json
+import random
+import sys
+import traceback
+import weakref
+from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
+
+from ._fake_cuda import CARDS, Card, TraceError, answer_for_driver, pretend
+
+SCHEMA = 'tessera-step/1'
+PHASES = ('step', 'zero_grad', 'forward', 'backward', 'optimizer')
+CALLS = 3
+
+
+class _Texts:
+    """Equal things get equal numbers."""
+
+    def __init__(self) -> None:
+        self.items: List[Any] = []
+        self._numbers: Dict[Any, int] = {}
+
+    def number(self, item: Any) -> int:
+        known = self._numbers.setdefault(item, len(self.items))
+        if known == len(self.items):
+            self.items.append(item)
+        return known
+
+
+def _is_ours(path: str) -> bool:
+    """Frames of tracing itself, which a real run would not have."""
+    return path == __file__ or '/torch/_subclasses/' in path or '/torch/utils/_python_dispatch' in path \
+        or '/torch/_ops.py' in path or '/torch/overrides.py' in path or '/torch/utils/_stats.py' in path \
+        or '/torch/_prims' in path or '/torch/_decomp' in path or '/torch/_meta_registrations' in path \
+        or '/torch/utils/_pytree' in path or path.startswith('<frozen')
+
+
+def _is_library(path: str) -> bool:
+    return '/site-packages/' in path or '/torch/' in path or _is_ours(path)
+
+
+class _Recorder:
+    """Notes storages as they come and go. Not a mode itself: _mode() makes the one that calls it."""
+
+    def __init__(self, torch: Any) -> None:
+        self.torch = torch
+        self.texts, self.frames, self.stacks = _Texts(), _Texts(), _Texts()
+        self.bytes: List[int] = []
+        self.roles: List[str] = []
+        self.born: List[Tuple[int, str]] = []  # in which call, and phase
+        self.dead: List[bool] = []
+        self.call = -1
+        self.phase: List[str] = ['step']
+        self.events: List[Tuple[Any, ...]] = []  # of the current call
+        self.calls: List[List[Tuple[Any, ...]]] = []
+        self._of: Dict[int, int] = {}  # number of a live storage, by its address in libtorch
+        self._address: List[int] = []  # of each storage
+        self.is_over = False
+
+    # ---- storages ----
+
+    def number_of(self, tensor: Any) -> Optional[int]:
+        return self._of.get(tensor.untyped_storage()._cdata)
+
+    def see(self, tensor: Any, op: str, role: str = '') -> None:
+        """A tensor that an op returned: note its storage, unless it is known."""
+        if tensor.device.type != 'cuda' or tensor.layout != self.torch.strided:
+            return
+        storage = tensor.untyped_storage()
+        key = storage._cdata
+        if key in self._of:
+            return
+        number, size = len(self.bytes), storage.nbytes()
+        if not isinstance(size, int):
+            raise TraceError(f'{op} makes a tensor whose size depends on its data')
+        if not size:
+            return  # takes no memory
+        self.bytes.append(size)
+        self.roles.append(role)
+        self.born.append((self.call, self.phase[-1]))
+        self.dead.append(False)
+        self._address.append(key)
+        self._watch(storage, number)
+        self.events.append(('+', number, self.stack(op)))
+
+    def _watch(self, storage: Any, number: int) -> None:
+        self._address[number] = storage._cdata
+        self._of[storage._cdata] = number
+        weakref.finalize(storage, self._gone, storage._cdata, number).atexit = False
+
+    def _gone(self, key: int, number: int) -> None:
+        if self.is_over or self._address[number] != key:
+            return  # a sum has taken its place
+        del self._of[key]
+        self.dead[number] = True
+        self.events.append(('-', number))
+
+    def take_place(self, old: Any, new: Any) -> None:
+        """`new` is in the memory of `old`: a sum in place."""
+        self._watch(new.untyped_storage(), self._of.pop(old.untyped_storage()._cdata))
+
+    def keep_activations(self) -> None:
+        """Backward begins: what forward left is what it needs."""
+        for number in self._of.values():
+            if not self.roles[number] and self.born[number][0] == self.call and self.born[number][1] in ('step', 'forward'):
+                self.roles[number] = 'activation'
+
+    def mark(self, tensor: Any, role: str) -> None:
+        number = self.number_of(tensor) if tensor is not None else None
+        if number is not None:
+            self.roles[number] = role
+
+    def mark_state(self, optimizers: List[Any]) -> None:
+        for optimizer in optimizers:
+            for state in optimizer.state.values():
+                for value in state.values():
+                    if isinstance(value, self.torch.Tensor):
+                        self.mark(value, 'optimizer_state')
+
+    def begin_call(self) -> None:
+        self.call += 1
+        self.events = []
+        gc.collect()  # what only the collector frees goes here, each time; see trace()
+
+    def end_call(self) -> None:
+        self.calls.append(self.events)
+
+    # ---- where the program is ----
+
+    def stack(self, op: str) -> int:
+        """Numbers of frames, innermost first: the op, the autograd node, and Python's."""
+        out = [self._frame(f'at::_ops::{op}::call', '??', 0)]
+        node = self.torch._C._current_autograd_node()
+        if self.phase[-1] == 'backward' and node is not None:
+            out.append(self._frame(f'torch::autograd::generated::{node.name()}::apply', '??', 0))
+        if self.phase[-1] == 'backward':
+            out.append(self._frame('torch::autograd::Engine::evaluate_function', '??', 0))
+        frame: Any = sys._getframe(1)
+        while frame is not None:
+            path = frame.f_code.co_filename
+            if not _is_ours(path):
+                out.append(self._frame(frame.f_code.co_name, path, frame.f_lineno))
+            frame = frame.f_back
+        return self.stacks.number(tuple(out))
+
+    def line_of(self, stack: int) -> str:
+        """The program's own line of a stack, for messages: the innermost that is not PyTorch's."""
+        for number in self.stacks.items[stack]:
+            name, path, line = self.frames.items[number]
+            path = self.texts.items[path]
+            if path != '??' and not _is_library(path):
+                return f'{path}:{line}'
+        return self.texts.items[self.frames.items[self.stacks.items[stack][0]][0]]
+
+    def _frame(self, name: str, path: str, line: int) -> int:
+        return self.frames.number((self.texts.number(name), self.texts.number(path), line))
+
+    @contextlib.contextmanager
+    def within(self, phase: str) -> Iterator[None]:
+        self.phase.append(phase)
+        self.events.append(('(', PHASES.index(phase)))
+        try:
+            yield
+        finally:
+            self.events.append((')', PHASES.index(phase)))
+            self.phase.pop()
+
+
+# ---- Sums of gradients ----
+
+def _references(tensor: Any) -> 'tuple[int, int]':
+    """To the TensorImpl, whose count follows the pointer to its table of functions, and to its storage."""
+    count = ctypes.c_uint32.from_address(tensor._cdata + ctypes.sizeof(ctypes.c_void_p)).value
+    return count, sys.modules['torch']._C._storage_Use_Count(tensor.untyped_storage()._cdata)
+
+
+def _is_added_by_autograd(torch: Any, func: Any, args: Any) -> bool:
+    """Whether the engine itself adds two gradients: no Python function called, on autograd's thread or in its loop."""
+    if func is not torch.ops.aten.add.Tensor or len(args) != 2 or not all(isinstance(arg, torch.Tensor) for arg in args):
+        return False
+    if torch._C._current_autograd_node() is None or args[0].shape != args[1].shape:
+        return False
+    frame = sys._getframe(1)
+    while frame is not None and _is_ours(frame.f_code.co_filename):
+        frame = frame.f_back
+    return frame is None or frame.f_code.co_name == '_engine_run_backward'
+
+
+class _Sole:
+    """How many references a gradient has that nothing but autograd's buffer holds. Depends on the versions of PyTorch
+    and Python, so it is found out: the second of two equal terms is added to the first."""
+
+    def __init__(self) -> None:
+        self.references: Optional['tuple[int, int]'] = None
+
+    def holds(self, tensor: Any) -> bool:
+        return tensor._base is None and _references(tensor) == self.references
+
+
+# ---- Attention ----
+
+def _attention_of(torch: Any, card: Card, q: Any, k: Any, v: Any, mask: Any, dropout: float, causal: bool, scale: Any,
+                  gqa: bool) -> Optional[Callable[[], Any]]:
+    """The kernel that scaled_dot_product_attention chooses on the card (aten/src/ATen/native/transformers/cuda/
+    sdp_utils.cpp), or None: what it is composed of otherwise."""
+    ops = torch.ops.aten
+    half = q.dtype in (torch.float16, torch.bfloat16)
+    width = q.shape[-1]
+    if q.dim() != 4 or q.dtype != k.dtype or q.dtype != v.dtype or not (half or q.dtype == torch.float32):
+        return None
+    same = q.shape[-3] == k.shape[-3] == v.shape[-3]
+    backend = torch.backends.cuda
+    if (half and mask is None and card.capability >= (8, 0) and width <= 256 and width == v.shape[-1] and (same or gqa)
+            and backend.flash_sdp_enabled() and not (causal and q.shape[-2] != k.shape[-2])):
+        pad = -width % 8
+
+        def flash() -> Any:
+            grown = [torch.nn.functional.pad(x, (0, pad)) if pad else x for x in (q, k, v)]
+            out = ops._scaled_dot_product_flash_attention(*grown, dropout, causal, False,
+                                                          scale=width ** -0.5 if scale is None else scale)[0]
+            return out[..., :width] if pad else out
+        return flash
+    if not same or width % (8 if half else 4) or v.shape[-1] % (8 if half else 4) or not backend.mem_efficient_sdp_enabled():
+        return None
+
+    def efficient() -> Any:
+        bias = mask
+        if bias is not None and bias.dtype == torch.bool:  # as _convert_boolean_attn_mask does
+            bias = torch.where(bias.logical_not(), float('-inf'), torch.zeros((), dtype=q.dtype, device=q.device))
+        if bias is not None:
+            over = -bias.shape[-1] % 16  # pad_bias: rows are aligned
+            if over:
+                bias = torch.nn.functional.pad(bias, (0, over))[..., :bias.shape[-1]]
+            bias = bias.expand(q.shape[0], q.shape[1], q.shape[2], k.shape[2])
+        grad = torch.is_grad_enabled() and any(x.requires_grad for x in (q, k, v))
+        return ops._scaled_dot_product_efficient_attention(q, k, v, bias, grad, dropout, causal, scale=scale)[0]
+    return efficient
+
+
+@contextlib.contextmanager
+def _attention(torch: Any, card: Card) -> Iterator[None]:
+    """Attention as on the card. The function itself is exchanged: a mode would not see what checkpoints call again
+    within autograd."""
+    functional = torch.nn.functional
+    original = functional.scaled_dot_product_attention
+
+    def attend(query: Any, key: Any, value: Any, attn_mask: Any = None, dropout_p: float = 0.0, is_causal: bool = False,
+               scale: Optional[float] = None, enable_gqa: bool = False) -> Any:
+        chosen = _attention_of(torch, card, query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa)
+        if chosen:
+            return chosen()
+        return original(query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa)
+
+    functional.scaled_dot_product_attention = attend
+    try:
+        yield
+    finally:
+        functional.scaled_dot_product_attention = original
+
+
+# ---- Ops ----
+
+def _mode(torch: Any, recorder: _Recorder, sole: _Sole) -> Any:
+    """What sees each op, and notes its results."""
+    from torch.utils import _pytree
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    class Dispatch(TorchDispatchMode):  # type: ignore[misc]
+        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            adds = _is_added_by_autograd(torch, func, args)
+            in_place = adds and sole.holds(args[0])
+            result = func(*args, **(kwargs or {}))
+            if adds and sole.references is None:
+                sole.references = _references(args[0])
+            if in_place and recorder.number_of(args[0]) is not None:
+                recorder.take_place(args[0], result)
+                return result
+            name, overload = func._schema.name.replace('aten::', ''), func._overloadname
+            op = name if overload == 'default' else f'{name}_{overload}'
+            _pytree.tree_map_only(torch.Tensor, lambda tensor: recorder.see(tensor, op), result)
+            return result
+
+    return Dispatch()
+
+
+# ---- The model, in fake ----
+
+class _Fake:
+    """Puts fake tensors on 'cuda' in the place of a model's, and an optimizer's, within a `with`."""
+
+    def __init__(self, torch: Any, mode: Any, model: Any, optimizers: List[Any]) -> None:
+        self.torch, self.mode, self.model, self.optimizers = torch, mode, model, optimizers
+        self.tensors: List[Any] = []  # the fake ones
+        self._of: Dict[int, Any] = {}
+        self._undo = contextlib.ExitStack()
+
+    def __enter__(self) -> '_Fake':
+        with contextlib.ExitStack() as undo:  # also if this fails half-way
+            for module in self.model.modules():
+                for tensors in (module._parameters, module._buffers):
+                    undo.callback(_put_back, tensors, dict(tensors))
+                    for name, tensor in tensors.items():
+                        if tensor is not None:
+                            tensors[name] = self._fake_of(tensor)
+            for optimizer in self.optimizers:
+                self._refer(optimizer, undo)
+            self._undo = undo.pop_all()
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self._undo.close()
+
+    def _fake_of(self, tensor: Any) -> Any:
+        """One for each tensor: tied weights stay tied."""
+        known = self._of.get(id(tensor))
+        if known is None:
+            with self.mode:
+                known = self.torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device='cuda')
+            if isinstance(tensor, self.torch.nn.Parameter):
+                known = self.torch.nn.Parameter(known, requires_grad=tensor.requires_grad)
+            self._of[id(tensor)] = known
+            self.tensors.append(known)
+        return known
+
+    def _refer(self, optimizer: Any, undo: contextlib.ExitStack) -> None:
+        if optimizer.state:
+            raise TraceError('the optimizer has made steps already: trace() needs one that is new')
+        undo.callback(_put_back, optimizer.__dict__, dict(optimizer.__dict__))
+        undo.callback(optimizer.state.clear)
+        for group in optimizer.param_groups:
+            undo.callback(_put_back, group, {key: copy.copy(value) if isinstance(value, list) else value
+                                             for key, value in group.items()})
+            missing = [param for param in group['params'] if id(param) not in self._of]
+            if missing:
+                raise TraceError(f'the optimizer has a parameter of shape {tuple(missing[0].shape)} that is none of the '
+                                 "model's")
+            group['params'] = [self._of[id(param)] for param in group['params']]
+
+
+def _put_back(where: Dict[Any, Any], what: Dict[Any, Any]) -> None:
+    where.clear()
+    where.update(what)
+
+
+@contextlib.contextmanager
+def _process(torch: Any) -> Iterator[None]:
+    """Random numbers go on where they were. The garbage collector runs between the calls of the step only: when it
+    runs depends on what else the process does, and memory that waits for it would go elsewhere in each call."""
+    state, python_state, collects = torch.random.get_rng_state(), random.getstate(), gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collects:
+            gc.enable()
+        random.setstate(python_state)
+        torch.random.set_rng_state(state)
+
+
+@contextlib.contextmanager
+def _foreach(fake: type) -> Iterator[None]:
+    """Optimizers choose their foreach form for fake tensors, as for real ones on a GPU."""
+    types = sys.modules['torch.optim.optimizer']._foreach_supported_types
+    types.append(fake)
+    try:
+        yield
+    finally:
+        types.remove(fake)
+
+
+@contextlib.contextmanager
+def _phases(torch: Any, recorder: _Recorder, model: Any, optimizers: List[Any]) -> Iterator[None]:
+    """Within it, what model, backward and optimizer do is noted as such."""
+    original = torch.autograd.backward
+    opened: List[Any] = []
+
+    def backward(*args: Any, **kwargs: Any) -> Any:
+        if recorder.phase[-1] == 'backward':
+            return original(*args, **kwargs)
+        recorder.keep_activations()
+        with recorder.within('backward'):
+            return original(*args, **kwargs)
+
+    def zeroing(zero: Callable[..., Any]) -> Callable[..., Any]:
+        def zero_grad(*args: Any, **kwargs: Any) -> Any:
+            with recorder.within('zero_grad'):
+                return zero(*args, **kwargs)
+        return zero_grad
+
+    def begin(phase: str) -> Callable[..., None]:
+        def hook(*_: Any) -> None:
+            opened.append(recorder.within(phase))
+            opened[-1].__enter__()
+        return hook
+
+    def end(*_: Any) -> None:
+        if opened:
+            opened.pop().__exit__(None, None, None)
+
+    def enter(*_: Any) -> None:
+        if recorder.phase[-1] == 'step':
+            begin('forward')()
+
+    def leave(*_: Any) -> None:
+        if recorder.phase[-1] == 'forward':
+            end()
+
+    handles = [model.register_forward_pre_hook(enter), model.register_forward_hook(leave, always_call=True)]
+    for optimizer in optimizers:
+        handles += [optimizer.register_step_pre_hook(begin('optimizer')), optimizer.register_step_post_hook(end)]
+        optimizer.zero_grad = zeroing(optimizer.zero_grad)  # goes with the rest of __dict__: _Fake
+    torch.autograd.backward = backward
+    try:
+        yield
+    finally:
+        torch.autograd.backward = original
+        for handle in handles:
+            handle.remove()
+
+
+# ---- What is written ----
+
+def _births(events: List[Tuple[Any, ...]]) -> List[int]:
+    return [event[1] for event in events if event[0] == '+']
+
+
+def _kinds(recorder: _Recorder, events: List[Tuple[Any, ...]]) -> List[Tuple[Any, ...]]:
+    """Events as far as they can be compared between calls."""
+    return [('+', recorder.bytes[event[1]], event[2]) if event[0] == '+' else ('-',) if event[0] == '-' else event
+            for event in events]
+
+
+class _Instructions:
+    """The step that repeats: slots, and what happens to them. A slot is counted from 0: static ones, then the step's."""
+
+    def __init__(self, recorder: _Recorder, static: List[int]) -> None:
+        self.recorder = recorder
+        self.slots: List[int] = list(static)  # storages
+        self.slot_of = {number: i for i, number in enumerate(static)}
+        self.items: List[List[Any]] = []
+
+    def new(self, number: int) -> int:
+        self.slot_of[number] = len(self.slots)
+        self.slots.append(number)
+        return self.slot_of[number]
+
+
+def _same(recorder: _Recorder) -> None:
+    second, third = (_kinds(recorder, recorder.calls[i]) for i in (1, 2))
+    if second == third:
+        return
+    at = next((i for i, (a, b) in enumerate(zip(second, third)) if a != b), min(len(second), len(third)))
+    made = [event for event in recorder.calls[2][:at + 1] if event[0] == '+']
+    where = f', near {recorder.line_of(made[-1][2])}' if made else ''
+    raise TraceError(f'the second and the third call of the step differ{where}: trace() needs a step that repeats, with '
+                     'batches of one size')
+
+
+def _once(recorder: _Recorder) -> Dict[int, List[Tuple[Any, ...]]]:
+    """What only the first call made and what stays, before the i-th event of the third."""
+    import difflib
+    first, third = recorder.calls[0], recorder.calls[2]
+    once: Dict[int, List[Tuple[Any, ...]]] = {}
+    matcher = difflib.SequenceMatcher(None, _kinds(recorder, first), _kinds(recorder, third), autojunk=False)
+    for tag, a, b, c, _ in matcher.get_opcodes():
+        if tag in ('delete', 'replace'):
+            once.setdefault(c, []).extend(event for event in first[a:b] if event[0] == '+' and not recorder.dead[event[1]])
+    return once
+
+
+def _schedule(recorder: _Recorder, static: List[int]) -> _Instructions:
+    """The third call, with what only the first one made at its place."""
+    _same(recorder)
+    out = _Instructions(recorder, static)
+    _, second, third = recorder.calls
+    twin = dict(zip(_births(second), _births(third)))  # the same storage, a step later
+    once = _once(recorder)
+    for i, event in enumerate([*third, ('end',)]):
+        out.items.extend(['once', out.new(extra[1]), extra[2]] for extra in once.get(i, ()))
+        if event[0] == '+':
+            out.items.append(['new', out.new(event[1]), event[2]])
+        elif event[0] == '-':
+            out.items.append(['drop', event[1]])
+        elif event[0] != 'end':
+            out.items.append(['begin' if event[0] == '(' else 'end', event[1]])
+    freed = set()
+    for item in out.items:
+        if item[0] == 'drop':
+            item[:] = _drop(recorder, out, twin, item[1])
+            freed.add(item[1])
+    for item in out.items:
+        if item[0] == 'new' and item[1] not in freed:
+            raise TraceError(f'each call of the step keeps a tensor of {recorder.bytes[out.slots[item[1]]]:,} bytes for '
+                             f'good, made at {recorder.line_of(item[2])}')
+    return out
+
+
+def _drop(recorder: _Recorder, out: _Instructions, twin: Dict[int, int], number: int) -> List[Any]:
+    """The instruction for the end of a storage, of this step or of the one before."""
+    if number in out.slot_of:
+        return ['drop', out.slot_of[number]]
+    if twin.get(number) in out.slot_of:
+        return ['drop_previous', out.slot_of[twin[number]]]
+    raise TraceError(f'a tensor of {recorder.bytes[number]:,} bytes from before the step goes in its third call')
+
+
+def _document(recorder: _Recorder, static: List[int], about: Dict[str, Any]) -> Dict[str, Any]:
+    made = _schedule(recorder, static)
+    for number in made.slots:
+        if not recorder.roles[number]:
+            recorder.roles[number] = 'temporary'
+    return {
+        'schema': SCHEMA, **about, 'phases': list(PHASES), 'texts': recorder.texts.items, 'frames': recorder.frames.items,
+        'stacks': recorder.stacks.items, 'static': len(static),
+        'slots': {'bytes': [recorder.bytes[number] for number in made.slots],
+                  'category': [recorder.roles[number] for number in made.slots]},
+        'instructions': made.items,
+    }
+
+
+# ---- All of it ----
+
+def trace(step: Callable[[], Any], *, model: Any, optimizer: Any = None, path: Optional[str] = None,
+          gpu: str = 'a100') -> Dict[str, Any]:
+    """Trace one training step of any model, without a GPU, and write it as a step graph.
+
+    `step()` runs one whole step - zero_grad, forward, backward, optimizer - on tensors on 'cuda'. It is called three times,
+    with `model` and `optimizer` (one, or a list) in fake: nothing is computed. Their tensors and settings, and random
+    numbers, are as before afterwards, whatever happens; what else `step` changes stays changed. `gpu` decides which kernels
+    are chosen: t4, v100, a100 or h100. The graph is written to `path`, and returned.
+
+    Raises TraceError if the step needs the values of tensors, or does not repeat itself.
+    """
+    import torch
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    if gpu not in CARDS:
+        raise TraceError(f'no such GPU: {gpu} (there are {", ".join(CARDS)})')
+    optimizers = list(optimizer) if isinstance(optimizer, (list, tuple)) else [] if optimizer is None else [optimizer]
+    answer_for_driver(torch)
+
+    class Mode(FakeTensorMode):  # type: ignore[misc]
+        avoid_device_init = True  # whatever pretend() answers
+
+    mode = Mode(allow_non_fake_inputs=True)
+    recorder = _Recorder(torch)
+    with _process(torch), pretend(torch, CARDS[gpu]), _Fake(torch, mode, model, optimizers) as fake:
+        try:
+            static = _record(torch, recorder, mode, fake, step, CARDS[gpu])
+        finally:
+            recorder.is_over = True
+    about = {'torch': torch.__version__, 'gpu': gpu,
+             'parameters': sum(tensor.numel() for tensor in fake.tensors if isinstance(tensor, torch.nn.Parameter)),
+             'optimizer': type(optimizers[0]).__name__ if optimizers else ''}
+    document = _document(recorder, static, about)
+    if path is not None:
+        with open(path, 'w', encoding='utf-8') as file:
+            json.dump(document, file, separators=(',', ':'))
+    return document
+
+
+def _record(torch: Any, recorder: _Recorder, mode: Any, fake: _Fake, step: Callable[[], Any], card: Card) -> List[int]:
+    """Run the step CALLS times; returns the storages that are there before."""
+    from torch._subclasses.fake_tensor import FakeTensor
+    sole = _Sole()
+    dispatch = _mode(torch, recorder, sole)
+    with mode, contextlib.ExitStack() as stack:
+        _calibrate(torch, _mode(torch, _Recorder(torch), sole))  # its tensors are none of the step's
+        for tensor in fake.tensors:
+            recorder.see(tensor, 'static', 'parameter' if isinstance(tensor, torch.nn.Parameter) else 'buffer')
+        static = list(range(len(recorder.bytes)))
+        for context in (dispatch, _foreach(FakeTensor), _attention(torch, card),
+                        _phases(torch, recorder, fake.model, fake.optimizers), _explained()):
+            stack.enter_context(context)
+        for tensor in fake.tensors:
+            if tensor.requires_grad:
+                tensor.register_post_accumulate_grad_hook(lambda param: recorder.mark(param.grad, 'gradient'))
+        for _ in range(CALLS):
+            recorder.begin_call()
+            with recorder.within('step'):
+                step()
+            recorder.mark_state(fake.optimizers)
+            recorder.end_call()
+    return static
+
+
+@contextlib.contextmanager
+def _explained() -> Iterator[None]:
+    """What fake tensors cannot do, as a TraceError that names the program's line."""
+    from torch._subclasses import fake_tensor
+    try:
+        yield
+    except (fake_tensor.DataDependentOutputException, fake_tensor.DynamicOutputShapeException) as error:
+        raise TraceError(f'{_line_of(error)} needs the value of a tensor ({error.func}), which a trace does not '
+                         'have') from error
+    except RuntimeError as error:
+        if 'fake' in str(error).lower() and 'devices' in str(error):
+            raise TraceError(f"{_line_of(error)} mixes tensors on 'cpu' with tensors on 'cuda': the model's are on "
+                             "'cuda', and so must those be that the step makes") from error
+        raise
+
+
+def _line_of(error: BaseException) -> str:
+    """The program's own line at which an error arose."""
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [frame for frame in frames if not _is_library(frame.filename) and not frame.filename.startswith('<')]
+    return f'{own[-1].filename}:{own[-1].lineno}' if own else 'the step'
+
+
+def _calibrate(torch: Any, dispatch: Any) -> None:
+    """A sum of two gradients, of which nothing else holds the first."""
+    x = torch.ones(1, device='cuda', requires_grad=True)
+    y = x * 2
+    with dispatch:
+        (y * 2 + torch.tanh(y)).sum().backward()

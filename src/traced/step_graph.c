@@ -1,0 +1,390 @@
+/* step_graph.c - see step_graph.h.
+ *
+ * Arrays of the file become arrays here, checked once; after that indices are valid. Stacks of a snapshot are chains
+ * of frames: stack s at depth d has the id first[s] + d, so that a caller's id is the next one. */
+#include "traced/step_graph.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/memory.h"
+
+#define SCHEMA          "tessera-step/1"
+#define SCHEMA_FAMILY   "tessera-step/"
+#define MOST_SLOT_BYTES TSR__TENSOR_MOST_BYTES
+/* All slots together: addresses do not wrap. */
+#define MOST_BYTES (UINT64_C(1) << 56)
+
+typedef struct graph_frame {
+  uint32_t name, file, line; /* name and file: texts */
+} graph_frame;
+
+struct tsr__step_graph {
+  tsr__tracer tracer;        /* first: a tracer is a graph */
+  TSR__VECTOR(char *) texts; /* owned */
+  TSR__VECTOR(graph_frame) frames;
+  TSR__VECTOR(uint32_t) chain; /* frames of all stacks, each innermost first; TSR_NONE ends one */
+  TSR__VECTOR(uint32_t) first; /* of each stack, in chain */
+  TSR__VECTOR(tsr__tape_slot) slots; /* static ones first; no slot 0 for "none" here */
+  TSR__VECTOR(tsr__tape_instr) schedule;
+  uint64_t static_count, parameter_count;
+  char optimizer[64], gpu[32];
+};
+
+/* A reader: where it is, and the first thing that is wrong. */
+typedef struct reader {
+  tsr__step_graph *graph;
+  tsr_error *error;
+  int status;
+} reader;
+
+static bool wrong(reader *r, const char *where, size_t index, const char *what) {
+  if (r->status) return false;
+  r->status = tsr__fail(r->error, TSR_ERROR_FORMAT, TSR_OFFSET_NONE, "step graph: %s %llu %s",
+                        where, (unsigned long long)index, what);
+  return false;
+}
+
+static bool no_memory(reader *r) {
+  if (!r->status) r->status = tsr__fail_memory(r->error);
+  return false;
+}
+
+static const json_t *array_of(reader *r, const json_t *in, const char *key, size_t most) {
+  const json_t *array = json_object_get(in, key);
+  if (r->status) return NULL;
+  if (!json_is_array(array) || json_array_size(array) > most) {
+    r->status = tsr__fail(r->error, TSR_ERROR_FORMAT, TSR_OFFSET_NONE,
+                          "step graph: '%s' is not a list of at most %llu items", key,
+                          (unsigned long long)most);
+    return NULL;
+  }
+  return array;
+}
+
+/* A whole number below `end`. */
+static bool number(const json_t *value, uint64_t end, uint64_t *out) {
+  json_int_t n = json_integer_value(value);
+  if (!json_is_integer(value) || n < 0 || (uint64_t)n >= end) return false;
+  *out = (uint64_t)n;
+  return true;
+}
+
+/* ---- texts, frames, stacks ---- */
+
+static bool read_texts(reader *r, const json_t *root) {
+  const json_t *list = array_of(r, root, "texts", TSR__STEP_GRAPH_MOST_FRAMES);
+  for (size_t i = 0; i < json_array_size(list); i++) {
+    const json_t *text = json_array_get(list, i);
+    if (!json_is_string(text)) return wrong(r, "text", i, "is no text");
+    size_t length = json_string_length(text);
+    char *copy = TSR__NEW_ARRAY(char, length + 1);
+    if (!copy) return no_memory(r);
+    memcpy(copy, json_string_value(text), length);
+    if (memchr(copy, '\0', length) || !TSR__VECTOR_PUSH(&r->graph->texts, copy)) {
+      bool has_zero = memchr(copy, '\0', length) != NULL;
+      tsr__free(copy);
+      return has_zero ? wrong(r, "text", i, "contains a zero") : no_memory(r);
+    }
+  }
+  return !r->status;
+}
+
+static bool read_frames(reader *r, const json_t *root) {
+  const json_t *list = array_of(r, root, "frames", TSR__STEP_GRAPH_MOST_FRAMES);
+  for (size_t i = 0; i < json_array_size(list); i++) {
+    const json_t *item = json_array_get(list, i);
+    uint64_t name, file, line;
+    if (json_array_size(item) != 3 ||
+        !number(json_array_get(item, 0), r->graph->texts.count, &name) ||
+        !number(json_array_get(item, 1), r->graph->texts.count, &file) ||
+        !number(json_array_get(item, 2), UINT32_MAX, &line))
+      return wrong(r, "frame", i, "is not [name, file, line]");
+    graph_frame frame = {(uint32_t)name, (uint32_t)file, (uint32_t)line};
+    if (!TSR__VECTOR_PUSH(&r->graph->frames, frame)) return no_memory(r);
+  }
+  return !r->status;
+}
+
+static bool read_stacks(reader *r, const json_t *root) {
+  const json_t *list = array_of(r, root, "stacks", TSR__STEP_GRAPH_MOST_FRAMES);
+  for (size_t i = 0; i < json_array_size(list); i++) {
+    const json_t *stack = json_array_get(list, i);
+    if (!json_is_array(stack) || !json_array_size(stack))
+      return wrong(r, "stack", i, "is no list of frames");
+    if (r->graph->chain.count + json_array_size(stack) >= 16 * (size_t)TSR__STEP_GRAPH_MOST_FRAMES)
+      return wrong(r, "stack", i, "is one too many");
+    if (!TSR__VECTOR_PUSH(&r->graph->first, (uint32_t)r->graph->chain.count)) return no_memory(r);
+    for (size_t k = 0; k < json_array_size(stack); k++) {
+      uint64_t frame;
+      if (!number(json_array_get(stack, k), r->graph->frames.count, &frame))
+        return wrong(r, "stack", i, "has a frame that is not there");
+      if (!TSR__VECTOR_PUSH(&r->graph->chain, (uint32_t)frame)) return no_memory(r);
+    }
+    if (!TSR__VECTOR_PUSH(&r->graph->chain, TSR_NONE)) return no_memory(r);
+  }
+  return !r->status;
+}
+
+/* The innermost frame of a stack, which is a place in the chain. */
+static uint32_t parent(const tsr__tracer *tracer, uint32_t stack, tsr__trace_frame *frame) {
+  const tsr__step_graph *g = (const tsr__step_graph *)tracer;
+  assert(stack < g->chain.count && g->chain.items[stack] < g->frames.count);
+  uint32_t id = g->chain.items[stack];
+  const graph_frame *f = &g->frames.items[id];
+  *frame = (tsr__trace_frame){
+      .id = id, .line = f->line, .name = g->texts.items[f->name], .file = g->texts.items[f->file]};
+  return g->chain.items[stack + 1] == TSR_NONE ? TSR_NONE : stack + 1;
+}
+
+/* ---- slots ---- */
+
+static bool category_of(const char *word, uint8_t *out) {
+  for (int i = 0; word && i < TSR_CATEGORY_COUNT; i++)
+    if (strcmp(word, tsr_category_name((tsr_category)i)) == 0) {
+      /* A snapshot does not distinguish buffers, so their memory counts as everywhere else. */
+      *out = (uint8_t)(i == TSR_CATEGORY_BUFFER ? TSR_CATEGORY_PARAMETER : i);
+      return true;
+    }
+  return false;
+}
+
+static bool read_slots(reader *r, const json_t *root) {
+  const json_t *slots = json_object_get(root, "slots");
+  const json_t *bytes = array_of(r, slots, "bytes", TSR__STEP_GRAPH_MOST_SLOTS);
+  const json_t *categories = array_of(r, slots, "category", TSR__STEP_GRAPH_MOST_SLOTS);
+  if (r->status) return false;
+  if (json_array_size(bytes) != json_array_size(categories))
+    return wrong(r, "slot", json_array_size(bytes), "lacks its bytes or its category");
+  if (!number(json_object_get(root, "static"), json_array_size(bytes) + 1, &r->graph->static_count))
+    return wrong(r, "'static'", json_array_size(bytes), "slots are all there are");
+  uint64_t total = 0;
+  for (size_t i = 0; i < json_array_size(bytes); i++) {
+    tsr__tape_slot slot = {.is_static = i < r->graph->static_count};
+    if (!number(json_array_get(bytes, i), MOST_SLOT_BYTES, &slot.bytes) || !slot.bytes)
+      return wrong(r, "slot", i, "has no size that a tensor could have");
+    total += slot.bytes;
+    if (total > MOST_BYTES)
+      return wrong(r, "slot", i, "makes the sum of all sizes larger than 2^56 bytes");
+    if (!category_of(json_string_value(json_array_get(categories, i)), &slot.category))
+      return wrong(r, "slot", i, "has a category that does not exist");
+    if (!TSR__VECTOR_PUSH(&r->graph->slots, slot)) return no_memory(r);
+  }
+  return true;
+}
+
+/* ---- the schedule ---- */
+
+/* What has happened to a slot so far. */
+enum { UNTOUCHED, TAKEN, TAKEN_ONCE, GIVEN_BACK };
+
+typedef struct order {
+  uint8_t *state;                        /* of each slot */
+  uint8_t phases[TSR__TAPE_PHASE_COUNT]; /* that have begun and not ended */
+  size_t depth;
+} order;
+
+static bool take(reader *r, order *o, size_t at, uint64_t slot, bool is_once) {
+  assert(slot < r->graph->slots.count);
+  if (slot < r->graph->static_count || o->state[slot] != UNTOUCHED)
+    return wrong(r, "instruction", at, "takes a slot again");
+  o->state[slot] = is_once ? TAKEN_ONCE : TAKEN;
+  return true;
+}
+
+static bool give_back(reader *r, order *o, size_t at, uint64_t slot) {
+  assert(slot < r->graph->slots.count);
+  if (o->state[slot] != TAKEN)
+    return wrong(r, "instruction", at, "gives back a slot that is not taken");
+  o->state[slot] = GIVEN_BACK;
+  return true;
+}
+
+/* The slot's memory of the step before: it must not be given back in its own step, which is checked at the end. */
+static bool give_back_previous(reader *r, size_t at, uint64_t slot) {
+  assert(slot < r->graph->slots.count);
+  tsr__tape_slot *s = &r->graph->slots.items[slot];
+  if (slot < r->graph->static_count || s->is_carried)
+    return wrong(r, "instruction", at, "gives back what the step before has given back");
+  s->is_carried = true;
+  return true;
+}
+
+static bool phase(reader *r, order *o, size_t at, uint64_t which, bool begins) {
+  assert(which < TSR__TAPE_PHASE_COUNT && o->depth <= TSR__TAPE_PHASE_COUNT);
+  if (begins) {
+    if (o->depth == TSR__TAPE_PHASE_COUNT)
+      return wrong(r, "instruction", at, "begins a phase within all others");
+    o->phases[o->depth++] = (uint8_t)which;
+    return true;
+  }
+  if (!o->depth || o->phases[o->depth - 1] != which)
+    return wrong(r, "instruction", at, "ends a phase that has not begun");
+  o->depth--;
+  return true;
+}
+
+static bool read_instruction(reader *r, order *o, const json_t *item, size_t at) {
+  static const struct {
+    const char *word;
+    uint8_t kind;
+    bool has_stack;
+  } words[] = {{"new", TSR__INSTR_NEW, true},      {"once", TSR__INSTR_NEW_ONCE, true},
+               {"drop", TSR__INSTR_DROP, false},   {"drop_previous", TSR__INSTR_DROP_PREV, false},
+               {"begin", TSR__INSTR_BEGIN, false}, {"end", TSR__INSTR_END, false}};
+  const char *word = json_string_value(json_array_get(item, 0));
+  size_t i = 0;
+  while (word && i < sizeof words / sizeof *words && strcmp(word, words[i].word) != 0) i++;
+  if (!word || i == sizeof words / sizeof *words)
+    return wrong(r, "instruction", at, "is none that exists");
+  if (json_array_size(item) != 2 + (size_t)words[i].has_stack)
+    return wrong(r, "instruction", at, "has too many or too few operands");
+  bool is_phase = words[i].kind == TSR__INSTR_BEGIN || words[i].kind == TSR__INSTR_END;
+  uint64_t subject, stack = 0, end = is_phase ? TSR__TAPE_PHASE_COUNT : r->graph->slots.count;
+  if (!number(json_array_get(item, 1), end, &subject))
+    return wrong(r, "instruction", at, "is about something that is not there");
+  if (words[i].has_stack && !number(json_array_get(item, 2), r->graph->first.count, &stack))
+    return wrong(r, "instruction", at, "has a stack that is not there");
+  tsr__tape_instr instr = {.kind = words[i].kind,
+                           .subject = (uint32_t)subject + !is_phase, /* slot 0 of a tape is none */
+                           .stack = words[i].has_stack ? r->graph->first.items[stack] : TSR_NONE};
+  for (size_t k = 0; k < o->depth; k++)
+    instr.is_backward |= o->phases[k] == TSR__TAPE_PHASE_BACKWARD;
+  bool ok = true;
+  switch ((tsr__tape_instr_kind)instr.kind) {
+  case TSR__INSTR_NEW: ok = take(r, o, at, subject, false); break;
+  case TSR__INSTR_NEW_ONCE: ok = take(r, o, at, subject, true); break;
+  case TSR__INSTR_DROP: ok = give_back(r, o, at, subject); break;
+  case TSR__INSTR_DROP_PREV: ok = give_back_previous(r, at, subject); break;
+  case TSR__INSTR_BEGIN: ok = phase(r, o, at, subject, true); break;
+  default: ok = phase(r, o, at, subject, false); break;
+  }
+  if (ok && !TSR__VECTOR_PUSH(&r->graph->schedule, instr)) return no_memory(r);
+  return ok;
+}
+
+/* At the end of a step: what is left is carried into the next one, or made once. */
+static bool check_ends(reader *r, const order *o) {
+  if (o->depth) return wrong(r, "phase", o->phases[o->depth - 1], "does not end");
+  for (size_t i = r->graph->static_count; i < r->graph->slots.count; i++) {
+    bool is_carried = r->graph->slots.items[i].is_carried;
+    if (o->state[i] == UNTOUCHED) return wrong(r, "slot", i, "is never taken");
+    if (is_carried != (o->state[i] == TAKEN))
+      return wrong(r, "slot", i,
+                   is_carried ? "is given back twice"
+                              : "is taken in each step and never given back");
+  }
+  return true;
+}
+
+static bool read_schedule(reader *r, const json_t *root) {
+  const json_t *list = array_of(r, root, "instructions", TSR__TAPE_MOST_INSTRUCTIONS - 1);
+  order o = {.state = TSR__NEW_ARRAY(uint8_t, r->graph->slots.count + 1)};
+  if (r->status || !o.state) {
+    tsr__free(o.state);
+    return r->status ? false : no_memory(r);
+  }
+  bool ok = true;
+  for (size_t i = 0; ok && i < json_array_size(list); i++)
+    ok = read_instruction(r, &o, json_array_get(list, i), i);
+  ok = ok && check_ends(r, &o);
+  tsr__free(o.state);
+  return ok;
+}
+
+/* ---- all of it ---- */
+
+bool tsr__step_graph_is(const json_t *root) {
+  const char *schema = json_string_value(json_object_get(root, "schema"));
+  return schema && strncmp(schema, SCHEMA_FAMILY, strlen(SCHEMA_FAMILY)) == 0;
+}
+
+static void copy_word(char *to, size_t size, const json_t *root, const char *key) {
+  const char *word = json_string_value(json_object_get(root, key));
+  (void)snprintf(to, size, "%s", word ? word : "");
+}
+
+static bool read_parameters(reader *r, const json_t *root) {
+  if (number(json_object_get(root, "parameters"), UINT64_C(1) << 62, &r->graph->parameter_count))
+    return true;
+  r->status = tsr__fail(r->error, TSR_ERROR_FORMAT, TSR_OFFSET_NONE,
+                        "step graph: 'parameters' is not a count");
+  return false;
+}
+
+int tsr__step_graph_read(const json_t *root, tsr__step_graph **out, tsr_error *error) {
+  const char *schema = json_string_value(json_object_get(root, "schema"));
+  if (!schema || strcmp(schema, SCHEMA) != 0)
+    return tsr__fail(error, TSR_ERROR_UNSUPPORTED, TSR_OFFSET_NONE,
+                     "step graph of version '%.40s'; this tessera reads " SCHEMA,
+                     schema ? schema : "?");
+  tsr__step_graph *graph = TSR__NEW(tsr__step_graph);
+  if (!graph) return tsr__fail_memory(error);
+  reader r = {graph, error, 0};
+  graph->tracer.parent = parent;
+  copy_word(graph->optimizer, sizeof graph->optimizer, root, "optimizer");
+  copy_word(graph->gpu, sizeof graph->gpu, root, "gpu");
+  bool ok = read_parameters(&r, root) && read_texts(&r, root) && read_frames(&r, root) &&
+            read_stacks(&r, root) && read_slots(&r, root) && read_schedule(&r, root);
+  assert(ok == (r.status == 0));
+  if (!ok) {
+    tsr__step_graph_free(graph);
+    return r.status;
+  }
+  *out = graph;
+  return 0;
+}
+
+void tsr__step_graph_free(tsr__step_graph *graph) {
+  if (!graph) return;
+  for (size_t i = 0; i < graph->texts.count; i++) tsr__free(graph->texts.items[i]);
+  TSR__VECTOR_FREE(&graph->texts);
+  TSR__VECTOR_FREE(&graph->frames);
+  TSR__VECTOR_FREE(&graph->chain);
+  TSR__VECTOR_FREE(&graph->first);
+  TSR__VECTOR_FREE(&graph->slots);
+  TSR__VECTOR_FREE(&graph->schedule);
+  tsr__free(graph);
+}
+
+tsr__tracer *tsr__step_graph_tracer(tsr__step_graph *graph) {
+  return &graph->tracer;
+}
+
+int tsr__step_graph_record(const tsr__step_graph *graph, uint64_t workspace_bytes,
+                           tsr__tape *tape) {
+  assert(tape->slots.count == 1 && !tape->schedule.count); /* slot 0: none */
+  bool ok = true;
+  for (size_t i = 0; ok && i < graph->slots.count; i++) {
+    tsr__tape_slot slot = graph->slots.items[i];
+    slot.tensors = slot.is_carried; /* what holds it until the next step */
+    ok = TSR__VECTOR_PUSH(&tape->slots, slot);
+    tsr__tape_tensor holder = {.layout = tsr__layout_dense(TSR__SHAPE(slot.bytes)),
+                               .slot = (uint32_t)tape->slots.count - 1,
+                               .holders = 1,
+                               .op = TSR_NONE,
+                               .dtype = TSR__DTYPE_BOOL};
+    if (ok && slot.is_carried) ok = TSR__VECTOR_PUSH(&tape->tensors, holder);
+  }
+  for (size_t i = 0; ok && i < graph->schedule.count; i++)
+    ok = TSR__VECTOR_PUSH(&tape->schedule, graph->schedule.items[i]);
+  for (size_t i = 0; ok && workspace_bytes && i < 2; i++) {
+    tsr__tape_slot workspace = {
+        .bytes = workspace_bytes, .category = TSR_CATEGORY_WORKSPACE, .is_static = true};
+    ok = TSR__VECTOR_PUSH(&tape->slots, workspace);
+  }
+  return ok ? tsr__tape_finish(tape) : TSR_ERROR_MEMORY;
+}
+
+uint64_t tsr__step_graph_parameters(const tsr__step_graph *graph) {
+  return graph->parameter_count;
+}
+
+const char *tsr__step_graph_optimizer(const tsr__step_graph *graph) {
+  return graph->optimizer;
+}
+
+const char *tsr__step_graph_gpu(const tsr__step_graph *graph) {
+  return graph->gpu;
+}

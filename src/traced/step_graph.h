@@ -1,0 +1,43 @@
+/* step_graph.h - one training step of any PyTorch program, as tessera.trace() noted it.
+ *
+ *   step graph (JSON) ─► slots and schedule of a tape ─► executors, as for a model's tape
+ *                    └─► stacks ─► tracer
+ *
+ * A graph has no tensors and no kernels: which storages a step takes, when, in which phase, and the Python lines
+ * that took them. docs/step-graph.md describes the file. */
+#ifndef TSR_TRACED_STEP_GRAPH_H
+#define TSR_TRACED_STEP_GRAPH_H
+
+#include <jansson.h>
+
+#include "graph/tape.h"
+
+enum { TSR__STEP_GRAPH_MOST_SLOTS = 1 << 22, TSR__STEP_GRAPH_MOST_FRAMES = 1 << 22 };
+
+typedef struct tsr__step_graph tsr__step_graph;
+
+/* Whether this is a step graph, of whatever version. */
+bool tsr__step_graph_is(const json_t *root);
+
+/* Read one. Every index, size and order is checked: a slot is taken once and given back at most once, phases are
+ * nested. TSR_ERROR_FORMAT, whose message names the place, TSR_ERROR_UNSUPPORTED for other versions, or
+ * TSR_ERROR_MEMORY. On success *out is the caller's. O(size). */
+int tsr__step_graph_read(const json_t *root, tsr__step_graph **out, tsr_error *error);
+/* NULL is fine. */
+void tsr__step_graph_free(tsr__step_graph *graph);
+
+/* What knows the stacks that the tape's schedule names; the graph's own. */
+tsr__tracer *tsr__step_graph_tracer(tsr__step_graph *graph);
+/* Add the graph's slots and its schedule to a tape that has just been initialised, and finish it; with what cuBLAS takes
+ * for each of its two threads before the step, `workspace_bytes`, unless that is 0. The graph must outlive the tape.
+ * Fails with TSR_ERROR_MEMORY. O(size). */
+int tsr__step_graph_record(const tsr__step_graph *graph, uint64_t workspace_bytes, tsr__tape *tape);
+
+/* Elements of the model's parameters. */
+uint64_t tsr__step_graph_parameters(const tsr__step_graph *graph);
+/* The card it was traced for, by the name of its data sheet; unknown ones are possible. */
+const char *tsr__step_graph_gpu(const tsr__step_graph *graph);
+/* The optimizer's class, or "". */
+const char *tsr__step_graph_optimizer(const tsr__step_graph *graph);
+
+#endif

@@ -1,0 +1,172 @@
+/* Tests of src/traced/step_graph.h: a graph is read, simulated, and rejected when anything in it is damaged. */
+#include <stdio.h>
+#include <string.h>
+
+#include "tessera/tessera.h"
+#include "tessera/unstable/simulation.h"
+#include "test_support.h"
+
+/* A parameter of 1000 bytes; a step that makes an activation, which backward frees, a gradient, which the next step
+ * frees, and the optimizer's state once. */
+#define HEAD                                                                               \
+  "{\"schema\":\"tessera-step/1\",\"torch\":\"2.15\",\"gpu\":\"h100\",\"parameters\":250," \
+  "\"optimizer\":\"Lion\",\"phases\":[\"step\",\"zero_grad\",\"forward\",\"backward\","    \
+  "\"optimizer\"],"
+#define TEXTS  "\"texts\":[\"at::_ops::mm::call\",\"??\",\"f\",\"a.py\"],"
+#define FRAMES "\"frames\":[[0,1,0],[2,3,7]],"
+#define STACKS "\"stacks\":[[0,1]],"
+#define SLOTS                                                                            \
+  "\"static\":1,\"slots\":{\"bytes\":[1000,4000,1000,2000],\"category\":[\"parameter\"," \
+  "\"activation\",\"gradient\",\"optimizer_state\"]},"
+#define BEGIN "[\"begin\",0],[\"drop_previous\",2],[\"begin\",2],[\"new\",1,0],[\"end\",2],"
+#define REST                                                                           \
+  "[\"begin\",3],[\"new\",2,0],[\"drop\",1],[\"end\",3],[\"begin\",4],[\"once\",3,0]," \
+  "[\"end\",4],[\"end\",0]"
+#define GRAPH(texts, frames, stacks, slots, begin, rest) \
+  HEAD texts frames stacks slots "\"instructions\":[" begin rest "]}"
+
+static const char whole[] = GRAPH(TEXTS, FRAMES, STACKS, SLOTS, BEGIN, REST);
+
+static tsr_model *read(const char *text) {
+  tsr_model *model = NULL;
+  tsr_error error = {0};
+  if (tsr_model_read(text, strlen(text), &model, &error)) fail_msg("%s", error.message);
+  return model;
+}
+
+static void simulated(void **state) {
+  (void)state;
+  tsr_model *model = read(whole);
+  tsr_simulation *s = NULL;
+  tsr_simulate_options options = TSR_OPTIONS_INIT(tsr_simulate_options);
+  options.steps = 3;
+  options.fresh_process = true;
+  assert_true(tsr_model_is_traced(model));
+  assert_null(tsr_model_config(model));
+  assert_int_equal(tsr_model_parameter_count(model), 250);
+  assert_int_equal(tsr_simulate(model, &options, &s, NULL), 0);
+  /* From the second step on: 1000 + 2000 + 4000 + 1000, in blocks of 512. */
+  assert_int_equal(s->peak.totals.requested_bytes, 8000);
+  assert_int_equal(s->peak.totals.allocated_bytes, 1024 + 2048 + 4096 + 1024);
+  assert_int_equal(s->peak.step, 2);
+  assert_string_equal(s->peak.phase, "backward");
+  assert_string_equal(s->peak.op, "mm");
+  assert_int_equal(s->peak.category_bytes[TSR_CATEGORY_OPTIMIZER_STATE], 2000);
+  assert_int_equal(s->steps_done, 3);
+  tsr_simulation_free(s);
+  tsr_model_free(model);
+}
+
+/* The workspaces are those of the graph's card: 32 MiB twice on an H100. */
+static void workspaces(void **state) {
+  (void)state;
+  tsr_model *model = read(whole);
+  tsr_simulation *s = NULL;
+  assert_int_equal(tsr_simulate(model, NULL, &s, NULL), 0);
+  assert_int_equal(s->start_category_bytes[TSR_CATEGORY_WORKSPACE], 64 << 20);
+  tsr_simulation_free(s);
+  tsr_model_free(model);
+}
+
+static void refused_options(void **state) {
+  (void)state;
+  tsr_model *model = read(whole);
+  tsr_simulation *s = NULL;
+  tsr_error error = {0};
+  tsr_simulate_options options = TSR_OPTIONS_INIT(tsr_simulate_options);
+  options.dtype = TSR_SIMULATE_BF16;
+  assert_int_equal(tsr_simulate(model, &options, &s, &error), TSR_ERROR_ARGUMENT);
+  assert_non_null(strstr(error.message, "as it was traced"));
+  assert_null(s);
+  tsr_model_free(model);
+}
+
+static void expect_error(const char *text, int status, const char *message) {
+  tsr_model *model = NULL;
+  tsr_error error = {0};
+  int got = tsr_model_read(text, strlen(text), &model, &error);
+  if (got != status || !strstr(error.message, message))
+    fail_msg("%s: status %d, \"%s\" instead of %d, \"%s\"", text, got, error.message, status,
+             message);
+  assert_null(model);
+}
+
+static void expect_damage(const char *text, const char *message) {
+  expect_error(text, TSR_ERROR_FORMAT, message);
+}
+
+static void damaged_tables(void **state) {
+  (void)state;
+  expect_error("{\"schema\":\"tessera-step/2\"}", TSR_ERROR_UNSUPPORTED, "tessera-step/2");
+  expect_damage("{\"schema\":\"tessera-step/1\"}", "'parameters' is not a count");
+  expect_damage("{\"schema\":\"tessera-step/1\",\"parameters\":-1}", "'parameters'");
+  expect_damage("{\"schema\":\"tessera-step/1\",\"parameters\":1}", "'texts' is not a list");
+  expect_damage(GRAPH("\"texts\":[1],", FRAMES, STACKS, SLOTS, BEGIN, REST), "text 0 is no text");
+  expect_damage(GRAPH("\"texts\":[\"a\"],", FRAMES, STACKS, SLOTS, BEGIN, REST), "frame 0");
+  expect_damage(GRAPH(TEXTS, "\"frames\":[[0,1]],", STACKS, SLOTS, BEGIN, REST), "frame 0");
+  expect_damage(GRAPH(TEXTS, "\"frames\":[[0,1,-1]],", STACKS, SLOTS, BEGIN, REST), "frame 0");
+  expect_damage(GRAPH(TEXTS, "\"frames\":7,", STACKS, SLOTS, BEGIN, REST), "'frames'");
+  expect_damage(GRAPH(TEXTS, FRAMES, "\"stacks\":[[]],", SLOTS, BEGIN, REST), "stack 0 is no list");
+  expect_damage(GRAPH(TEXTS, FRAMES, "\"stacks\":[[2]],", SLOTS, BEGIN, REST),
+                "stack 0 has a frame");
+  expect_damage(GRAPH(TEXTS, FRAMES, "\"stacks\":[[0.5]],", SLOTS, BEGIN, REST),
+                "stack 0 has a frame");
+}
+
+#define WITH_SLOTS(slots) GRAPH(TEXTS, FRAMES, STACKS, slots, BEGIN, REST)
+#define ONE_SLOT(bytes, category) \
+  "\"static\":1,\"slots\":{\"bytes\":[" bytes "],\"category\":[" category "]},"
+
+static void damaged_slots(void **state) {
+  (void)state;
+  expect_damage(WITH_SLOTS("\"static\":0,"), "'bytes' is not a list");
+  expect_damage(WITH_SLOTS(ONE_SLOT("1,2", "\"parameter\"")), "lacks its bytes or its category");
+  expect_damage(WITH_SLOTS(ONE_SLOT("0", "\"parameter\"")), "slot 0 has no size");
+  expect_damage(WITH_SLOTS(ONE_SLOT("-5", "\"parameter\"")), "slot 0 has no size");
+  expect_damage(WITH_SLOTS(ONE_SLOT("281474976710656", "\"parameter\"")), "slot 0 has no size");
+  expect_damage(WITH_SLOTS(ONE_SLOT("1", "\"weights\"")), "slot 0 has a category");
+  expect_damage(WITH_SLOTS(ONE_SLOT("1", "null")), "slot 0 has a category");
+  expect_damage(WITH_SLOTS("\"static\":2,\"slots\":{\"bytes\":[1],\"category\":[\"parameter\"]},"),
+                "'static'");
+}
+
+static void expect_bad_step(const char *begin, const char *rest, const char *message) {
+  char text[2048];
+  (void)snprintf(text, sizeof text, "%s%s%s]}", HEAD TEXTS FRAMES STACKS SLOTS "\"instructions\":[",
+                 begin, rest);
+  expect_damage(text, message);
+}
+
+static void damaged_schedules(void **state) {
+  (void)state;
+  expect_bad_step("[\"make\",1],", REST, "instruction 0 is none that exists");
+  expect_bad_step("7,", REST, "instruction 0 is none that exists");
+  expect_bad_step("[\"new\",1],", REST, "instruction 0 has too many or too few operands");
+  expect_bad_step("[\"drop\",1,0],", REST, "instruction 0 has too many or too few operands");
+  expect_bad_step("[\"new\",4,0],", REST, "instruction 0 is about something that is not there");
+  expect_bad_step("[\"new\",1,1],", REST, "instruction 0 has a stack that is not there");
+  expect_bad_step("[\"begin\",5],", REST, "instruction 0 is about something that is not there");
+  expect_bad_step("[\"new\",0,0],", REST, "instruction 0 takes a slot again");
+  expect_bad_step("[\"new\",1,0],[\"new\",1,0],", REST, "instruction 1 takes a slot again");
+  expect_bad_step("[\"drop\",1],", REST, "instruction 0 gives back a slot that is not taken");
+  expect_bad_step("[\"drop\",0],", REST, "instruction 0 gives back a slot that is not taken");
+  expect_bad_step("[\"drop_previous\",2],[\"drop_previous\",2],", REST, "instruction 1 gives back");
+  expect_bad_step("[\"drop_previous\",0],", REST, "instruction 0 gives back");
+  expect_bad_step("[\"end\",2],", REST, "instruction 0 ends a phase that has not begun");
+  expect_bad_step("[\"begin\",0],[\"end\",1],", REST, "instruction 1 ends a phase");
+  expect_bad_step("", "[\"begin\",0]", "phase 0 does not end");
+  expect_bad_step("", "[\"new\",1,0]", "slot 1 is taken in each step and never given back");
+  expect_bad_step("", "[\"new\",1,0],[\"drop\",1]", "slot 2 is never taken");
+  expect_bad_step("[\"drop_previous\",1],[\"new\",1,0],[\"drop\",1],", "[\"once\",2,0]",
+                  "slot 1 is given back twice");
+  expect_bad_step("[\"once\",1,0],[\"drop\",1],", REST, "instruction 1 gives back a slot");
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(simulated),       cmocka_unit_test(workspaces),
+      cmocka_unit_test(refused_options), cmocka_unit_test(damaged_tables),
+      cmocka_unit_test(damaged_slots),   cmocka_unit_test(damaged_schedules),
+  };
+  return cmocka_run_group_tests_name("step graph", tests, NULL, NULL);
+}
