@@ -55,7 +55,7 @@ def _is_ours(path: str) -> bool:
 
 
 def _is_library(path: str) -> bool:
-    return '/site-packages/' in path or '/torch/' in path or _is_ours(path)
+    return any(path.startswith(folder) for folder in sys.modules['torch'].__path__) or '-packages/' in path or _is_ours(path)
 
 
 class _Recorder:
@@ -165,11 +165,11 @@ class _Recorder:
     def line_of(self, stack: int) -> str:
         """The program's own line of a stack, for messages: the innermost that is not PyTorch's."""
         for number in self.stacks.items[stack]:
-            name, path, line = self.frames.items[number]
-            path = self.texts.items[path]
+            _, file, line = self.frames.items[number]
+            path = self.texts.items[file]
             if path != '??' and not _is_library(path):
                 return f'{path}:{line}'
-        return self.texts.items[self.frames.items[self.stacks.items[stack][0]][0]]
+        return 'the step'
 
     def _frame(self, name: str, path: str, line: int) -> int:
         return self.frames.number((self.texts.number(name), self.texts.number(path), line))
@@ -199,7 +199,7 @@ def _is_added_by_autograd(torch: Any, func: Any, args: Any) -> bool:
         return False
     if torch._C._current_autograd_node() is None or args[0].shape != args[1].shape:
         return False
-    frame = sys._getframe(1)
+    frame: Any = sys._getframe(1)
     while frame is not None and _is_ours(frame.f_code.co_filename):
         frame = frame.f_back
     return frame is None or frame.f_code.co_name == '_engine_run_backward'
@@ -612,8 +612,8 @@ def _explained() -> Iterator[None]:
     except (fake_tensor.DataDependentOutputException, fake_tensor.DynamicOutputShapeException) as error:
         raise TraceError(f'{_line_of(error)} needs the value of a tensor ({error.func}), which a trace does not '
                          'have') from error
-    except RuntimeError as error:
-        if 'fake' in str(error).lower() and 'devices' in str(error):
+    except Exception as error:
+        if 'devices' in str(error) and 'cpu' in str(error):
             raise TraceError(f"{_line_of(error)} mixes tensors on 'cpu' with tensors on 'cuda': the model's are on "
                              "'cuda', and so must those be that the step makes") from error
         raise

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """graphs.py [--check] [NAME...]: traces small models into tests/golden/graphs, which tests/golden/graphs.py simulates.
 
-Needs torch and transformers 5 (the wheel for CUDA; no GPU, no driver) and tessera's Python package. Beside each graph,
-NAME.json says which versions made it and what PyTorch had live at most, each storage rounded to 512 bytes: counted here,
-while the step runs, by what libtorch's storages are, without the graph. With --check nothing is written: the models are
-traced again, and must give the same peaks; then what must be refused is, and nothing of a model stays changed.
+Needs torch (a wheel for CUDA; no GPU, no driver), transformers 5 and tessera's Python package. Beside the graphs,
+peaks.json says which versions made them, and what PyTorch's own MemTracker counted at the peak of the third step: each
+storage rounded to 512 bytes, as by the allocator. With --check nothing is written: the models are traced again and must
+have the recorded peaks, what cannot be traced must be refused, and a model must be afterwards what it was before.
 """
 import argparse
 import json
@@ -118,16 +118,6 @@ PROGRAMS = {
 }
 
 
-class Live:
-    """Live bytes of storages, each a multiple of 512, while a step runs: from the storages themselves."""
-
-    def __init__(self, step):
-        self.step, self.calls, self.peaks = step, 0, []
-
-    def __call__(self):
-        self.step()
-
-
 def short(document):
     """Paths that are the same on every machine."""
     own = str(Path(__file__).resolve().parent)
@@ -135,9 +125,132 @@ def short(document):
     return {**document, 'texts': texts}
 
 
-def traced(name):
+def program(name):
     make, optimizer_of, step_of = PROGRAMS[name]
     torch.manual_seed(0)
     model = make().train()
     optimizer = optimizer_of(model)
-    return tessera.trace(step_of(model, optimizer), model=model, optimizer=optimizer), model, optimizer
+    return model, optimizer, step_of(model, optimizer)
+
+
+def counted(name):
+    """The peak of the third step, as MemTracker counts it. It holds on to things, so that the step then differs."""
+    from torch.distributed._tools.mem_tracker import MemTracker
+    model, optimizer, step = program(name)
+    calls, found = [], []
+
+    def tracked():
+        calls.append(0)
+        if len(calls) < 3:
+            return step()
+        tracker = MemTracker()
+        tracker.track_external(model, optimizer)
+        with tracker:
+            step()
+        found.extend(sizes['Total'] for device, sizes in tracker.get_tracker_snapshot('peak').items()
+                     if device.type == 'cuda')
+    try:
+        tessera.trace(tracked, model=model, optimizer=optimizer)
+    except tessera.TraceError:
+        pass
+    return found[0]
+
+
+def peak(document):
+    """Of the third step, from the graph, each storage rounded to 512 bytes."""
+    sizes = [-(-size // 512) * 512 for size in document['slots']['bytes']]
+    live, top = sum(sizes[:document['static']]), 0
+    for step in range(3):
+        top = live
+        for word, subject, *_ in document['instructions']:
+            if word == 'new' or (word == 'once' and step == 0):
+                live += sizes[subject]
+            elif word == 'drop' or (word == 'drop_previous' and step):
+                live -= sizes[subject]
+            top = max(top, live)
+    return top
+
+
+# ---- What is refused, and what stays ----
+
+def refused(step, model, optimizer, expected):
+    before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    kept = [id(tensor) for tensor in (*model.parameters(), *model.buffers())]
+    groups = [dict(group) for group in optimizer.param_groups]
+    attributes = set(optimizer.__dict__)
+    random = torch.random.get_rng_state()
+    message = 'nothing'
+    try:
+        tessera.trace(step, model=model, optimizer=optimizer)
+    except tessera.TraceError as error:
+        message = str(error)
+    yield f'{expected!r} instead of {message!r}', expected not in message
+    after = model.state_dict()
+    yield 'the model has changed', not all(torch.equal(after[name], tensor) for name, tensor in before.items())
+    yield 'other tensors', kept != [id(tensor) for tensor in (*model.parameters(), *model.buffers())]
+    yield 'hooks stay', bool(model._forward_hooks or model._forward_pre_hooks or optimizer._optimizer_step_pre_hooks)
+    same = all(list(map(id, old['params'])) == list(map(id, new['params'])) and old['lr'] == new['lr']
+               for old, new in zip(groups, optimizer.param_groups))
+    yield 'the optimizer has changed', not same or attributes != set(optimizer.__dict__) or bool(optimizer.state)
+    yield 'random numbers have moved', not torch.equal(random, torch.random.get_rng_state())
+    yield 'CUDA is said to be there', torch.cuda.device_count() > 0 and not torch.cuda.is_available()
+
+
+def faults():
+    model = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.BatchNorm1d(8))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    kept, sizes = [], iter(range(2, 100))
+
+    def run(rows=4, device='cuda'):
+        optimizer.zero_grad()
+        loss = model(torch.randn(rows, 8, device=device)).sum()
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    for step, expected in (
+            (lambda: run().item(), 'graphs.py:'), (lambda: run().item(), 'needs the value of a tensor'),
+            (lambda: run(device='cpu'), "mixes tensors on 'cpu'"), (lambda: kept.append(run()), 'for good'),
+            (lambda: run(next(sizes)), 'differ'), (run, 'nothing')):
+        yield from refused(step, model, optimizer, expected)
+    run_really = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+    model(torch.randn(4, 8)).sum().backward()
+    run_really.step()
+    message = ''
+    try:
+        tessera.trace(run, model=model, optimizer=run_really)
+    except tessera.TraceError as error:
+        message = str(error)
+    yield message, 'has made steps already' not in message
+    yield 'the model is half fake', any(parameter.device.type != 'cpu' for parameter in model.parameters())
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument('--check', action='store_true')
+    parser.add_argument('names', nargs='*', metavar='NAME')
+    given = parser.parse_args()
+    at = GRAPHS / 'peaks.json'
+    known = json.loads(at.read_text(encoding='utf-8')) if at.exists() else {}
+    wrong = 0
+    for name in given.names or PROGRAMS:
+        model, optimizer, step = program(name)
+        document = short(tessera.trace(step, model=model, optimizer=optimizer))
+        found = {'torch': torch.__version__, 'transformers': hf.__version__, 'peak_bytes': counted(name)}
+        is_right = peak(document) == found['peak_bytes'] and (not given.check or known.get(name) == found)
+        wrong += not is_right
+        print(f'{"ok" if is_right else "not ok"} - {name}: {peak(document)}, {found["peak_bytes"]}', flush=True)
+        known[name] = found
+        if not given.check:
+            (GRAPHS / f'{name}.graph').write_text(json.dumps(document, separators=(',', ':')) + '\n', encoding='utf-8')
+    for what, is_wrong in faults() if given.check else ():
+        wrong += is_wrong
+        if is_wrong:
+            print(f'not ok - {what}')
+    if not given.check:
+        at.write_text(json.dumps(known, indent=1, sort_keys=True) + '\n', encoding='utf-8')
+    return wrong > 0
+
+
+if __name__ == '__main__':
+    sys.exit(main())
