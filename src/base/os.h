@@ -57,7 +57,7 @@ bool tsr__os_commit(void *base, size_t offset_bytes, size_t size_bytes);
 /* Give the memory back to the system; the addresses stay reserved. */
 void tsr__os_decommit(void *base, size_t offset_bytes, size_t size_bytes);
 
-/* The machine's memory; 0 if that is unknown. A container's limit is not considered. */
+/* The machine's memory; 0 if that is unknown. What a process may take of it is in machine.h. */
 uint64_t tsr__os_memory_bytes(void);
 
 /* Nanoseconds of a clock that only goes forward, from some moment on; 0 if the system has no such clock. */

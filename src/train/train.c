@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/format.h"
+#include "base/machine.h"
 #include "base/memory.h"
 #include "base/options.h"
 #include "base/os.h"
@@ -238,10 +239,28 @@ static int predict_placed(training *t, tsr_error *error) {
       tsr__format_size(t->out.predicted_reserved_bytes, needed), tsr__format_size(capacity, has));
 }
 
-/* The most that the run will take; a machine that has less would not end it well. */
+/* Refuse a run that the system would end with a signal when its memory is touched. */
+static int check_machine(uint64_t needs_bytes, tsr_error *error) {
+  uint64_t all_bytes = tsr__os_memory_bytes();
+  char needed[TSR__FORMAT_BYTES], has[TSR__FORMAT_BYTES];
+  tsr__format_size(needs_bytes, needed);
+  if (all_bytes && needs_bytes > all_bytes)
+    return tsr__fail(error, TSR_ERROR_LIMIT, TSR_OFFSET_NONE,
+                     "the run needs %s of memory, and this machine has %s", needed,
+                     tsr__format_size(all_bytes, has));
+  tsr__machine_memory memory = tsr__machine_memory_below("");
+  if (needs_bytes <= memory.available_bytes) return 0;
+  return tsr__fail(error, TSR_ERROR_LIMIT, TSR_OFFSET_NONE,
+                   "the run needs %s of memory, and %s has only %s left", needed,
+                   memory.is_limited ? "the limit of this container or control group"
+                                     : "this machine",
+                   tsr__format_size(memory.available_bytes, has));
+}
+
+/* The most that the run will take. */
 static int predict(training *t, tsr_error *error) {
   tsr__dry_device device, spaces[TSR__DRY_SPACES];
-  uint64_t done, here = tsr__os_memory_bytes(), most = t->tape.has_leaks ? UINT64_MAX : 4;
+  uint64_t done, most = t->tape.has_leaks ? UINT64_MAX : 4;
   tsr__dry_options dry = {.settings = t->run->settings,
                           .capacity_bytes =
                               t->options->memory == TSR_TRAIN_PLACED ? 0 : t->run->capacity_bytes,
@@ -258,12 +277,8 @@ static int predict(training *t, tsr_error *error) {
     status = predict_placed(t, error);
     if (status) return status;
   }
-  uint64_t needs = t->out.predicted_reserved_bytes + t->out.predicted_host.reserved_bytes;
-  if (!here || needs <= here) return 0;
-  char needed[TSR__FORMAT_BYTES], has[TSR__FORMAT_BYTES];
-  return tsr__fail(error, TSR_ERROR_LIMIT, TSR_OFFSET_NONE,
-                   "the run needs %s of memory, and this machine has %s",
-                   tsr__format_size(needs, needed), tsr__format_size(here, has));
+  return check_machine(t->out.predicted_reserved_bytes + t->out.predicted_host.reserved_bytes,
+                       error);
 }
 
 /* ---- all of it ---- */

@@ -556,6 +556,12 @@ def refuses(t):
     expect('short', (done.returncode, 'fewer than a sequence of 16' in done.stderr), (2, True))
     done = t.run(*common, '--data', t.work / 'absent.txt')
     expect('absent', (done.returncode, 'No such file' in done.stderr), (3, True))
+    huge = t.work / 'huge.json'
+    huge.write_text(json.dumps(LLAMA | {'hidden_size': 131072, 'intermediate_size': 524288}))
+    done = t.run('train', huge, '--data', t.text)
+    expect('more memory than there is',
+           (done.returncode, 'the run needs ' in done.stderr, ' of memory, and ' in done.stderr),
+           (2, True, True))
     done = t.run(*common, '--data', t.text, '--snapshot', t.text)
     expect('kept', (done.returncode, t.text.read_text() == TEXT), (2, True))
 

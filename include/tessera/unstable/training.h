@@ -204,7 +204,7 @@ typedef struct tsr_training {
  * model, and for data that cannot be read or has tokens beyond
  * the model's vocabulary (before the step that would read them), TSR_ERROR_UNSUPPORTED for features that
  * are predicted but not computed, or TSR_ERROR_LIMIT for a run that needs more memory than this machine
- * has, or whose placed memory exceeds the capacity. `*out` is untouched then. */
+ * or its control group has left, or whose placed memory exceeds the capacity. `*out` is untouched then. */
 int tsr_train(const tsr_model *model, const tsr_simulate_options *run,
               const tsr_train_options *options, tsr_training *out, tsr_error *error);
 
