@@ -64,7 +64,9 @@ static const tsr_parameter train_parameters[] = {
      .kind = TSR_PARAMETER_PATH,
      .argument = "DIR",
      .help = "Go on with the run that was saved in DIR, with the options that it had unless they "
-             "are given again. The result is, bit for bit, that of a run without a break."},
+             "are given again. The result is, bit for bit, that of a run without a break. Data "
+             "that has "
+             "changed is refused, unless --data names it again."},
     {.name = "steps",
      .kind = TSR_PARAMETER_COUNT,
      .argument = "N",
@@ -755,6 +757,7 @@ int cli_train(cli_session *session) {
   const tsr_format *format = NULL;
   char *text = NULL;
   tsr_train_op *ops = NULL;
+  how.accepts_other_data = tsr_params_has(options->own, "data"); /* named on the command line */
   int status = read_options(session);
   if (status == 0 && options->operand_count)
     status = tsr_params_set_path(options->own, "model", options->operands[0], &session->error);

@@ -10,6 +10,7 @@
 #include <stdint.h>
 #include <string.h>
 
+/* Saved runs contain results of this one (train/tokens.c), so it must not change. */
 static inline uint64_t tsr__mix(uint64_t a, uint64_t b) {
   uint64_t x = (a ^ UINT64_C(0x9e3779b97f4a7c15)) * (b ^ UINT64_C(0xd6e8feb86659fd93));
   uint64_t y = a * UINT64_C(0xa0761d6478bd642f) + b;

@@ -16,6 +16,8 @@ enum { NAME_BYTES = TSR__WEIGHT_NAME_BYTES + 16, NUMBER_BYTES = 24, PIECE_BYTES 
 #define KEY_STEPS    "steps"
 #define KEY_UPDATES  "updates"
 #define KEY_NOTES    "notes"
+#define KEY_TOKENS   "data_tokens"
+#define KEY_HASH     "data_hash" /* of them: 16 hexadecimal digits */
 
 /* ---- opening ---- */
 
@@ -29,6 +31,14 @@ static bool read_count(const tsr__safetensors *file, const char *key, uint64_t *
   if (!text || text[0] < '0' || text[0] > '9') return false;
   *out = strtoull(text, &end, 10);
   return *end == '\0' && *out < UINT64_MAX / 2;
+}
+
+/* What it was trained on; earlier versions did not save that. */
+static void read_data(tsr__saved *saved) {
+  const char *hash = metadata(&saved->training, KEY_HASH);
+  if (!hash || strspn(hash, "0123456789abcdef") != 16 || hash[16] != '\0') return;
+  if (!read_count(&saved->training, KEY_TOKENS, &saved->data_tokens)) saved->data_tokens = 0;
+  saved->data_hash = strtoull(hash, NULL, 16);
 }
 
 int tsr__saved_open_weights(const char *path, tsr__saved *out, tsr_error *error) {
@@ -55,6 +65,7 @@ static int open_training(const char *folder, tsr__saved *saved, tsr_error *error
   if (status == 0 && (!read_count(&saved->training, KEY_STEPS, &saved->steps) ||
                       !read_count(&saved->training, KEY_UPDATES, &saved->updates)))
     status = tsr__fail(error, TSR_ERROR_FORMAT, TSR_OFFSET_NONE, "has no numbers of its steps");
+  if (status == 0) read_data(saved);
   if (status && error) {
     tsr_error cause = *error;
     (void)tsr__fail(error, (tsr_status)status, cause.offset, "%.80s: %s", name, cause.message);
@@ -338,13 +349,16 @@ static bool push_states(state_tensors *out, const state_tensor *states, size_t c
 
 int tsr_train_write_training(const tsr_train_state *s, const char *notes, tsr_write_fn *write,
                              void *context, tsr_error *error) {
-  char steps[NUMBER_BYTES], updates[NUMBER_BYTES];
-  const char *const pairs[] = {KEY_STEPS, steps, KEY_UPDATES, updates, KEY_NOTES, notes, NULL};
+  char steps[NUMBER_BYTES], updates[NUMBER_BYTES], count[NUMBER_BYTES], hash[NUMBER_BYTES];
+  const char *const pairs[] = {KEY_STEPS,  steps, KEY_UPDATES, updates, KEY_NOTES, notes,
+                               KEY_TOKENS, count, KEY_HASH,    hash,    NULL};
   state_tensors tensors = {0};
   state_tensor some[4];
   bool ok = push_states(&tensors, some, list_scaler(s->program, some));
   (void)snprintf(steps, sizeof steps, "%llu", (unsigned long long)s->steps);
   (void)snprintf(updates, sizeof updates, "%llu", (unsigned long long)s->updates);
+  (void)snprintf(count, sizeof count, "%llu", (unsigned long long)s->data_tokens);
+  (void)snprintf(hash, sizeof hash, "%016llx", (unsigned long long)s->data_hash);
   for (size_t i = 0; ok && i < s->weights->count; i++)
     ok = push_states(&tensors, some, states_of(s->program, &s->weights->items[i], some));
   int status = ok ? write_file(s, &tensors, pairs, write, context, error) : tsr__fail_memory(error);

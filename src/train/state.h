@@ -17,10 +17,11 @@
 
 /* What a run begins with. */
 typedef struct tsr__saved {
-  tsr__weight_files weights; /* no files: weights are random */
-  tsr__safetensors training; /* if a run goes on */
-  char *training_path;       /* of it; owned */
-  uint64_t steps, updates;   /* that were made; optimizer steps that ran among them */
+  tsr__weight_files weights;       /* no files: weights are random */
+  tsr__safetensors training;       /* if a run goes on */
+  char *training_path;             /* of it; owned */
+  uint64_t steps, updates;         /* that were made; optimizer steps that ran among them */
+  uint64_t data_tokens, data_hash; /* how many, and tsr__tokens_hash; 0 tokens: unknown */
 } tsr__saved;
 
 /* Open the weights of a file or folder. Fails as tsr__weight_files_open does. */
@@ -50,6 +51,7 @@ struct tsr_train_state {
   const tsr__weight_list *weights;
   const tsr__executor *executor;
   uint64_t steps, updates;
+  uint64_t data_tokens, data_hash;
 };
 
 #endif

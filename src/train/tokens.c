@@ -4,7 +4,11 @@
 #include <assert.h>
 #include <string.h>
 
+#include "base/hash.h"
 #include "base/os.h"
+
+/* See tsr__tokens_hash. Saved runs contain hashes, so these numbers must not change. */
+enum { HASHED_TOKENS = 1 << 22, HASHED_RUNS = 256 };
 
 enum { HEADER_NUMBERS = 256, HEADER_BYTES = 4 * HEADER_NUMBERS, PIECE_BYTES = 1 << 14 };
 
@@ -175,6 +179,33 @@ int tsr__tokens_check(const tsr__tokens *tokens, uint64_t most, tsr_error *error
     first += count;
   }
   return 0;
+}
+
+/* The hash of `count` tokens, continuing with that of those before. */
+static int hash_run(const tsr__tokens *tokens, uint64_t first, uint64_t count, uint64_t *hash,
+                    tsr_error *error) {
+  int64_t numbers[1024];
+  while (count) {
+    size_t here = count < 1024 ? (size_t)count : 1024;
+    int status = read_run(tokens, first, here, numbers, error);
+    if (status) return status;
+    for (size_t i = 0; i < here; i++) *hash = tsr__mix(*hash, (uint64_t)numbers[i]);
+    first += here;
+    count -= here;
+  }
+  return 0;
+}
+
+int tsr__tokens_hash(const tsr__tokens *tokens, uint64_t *out, tsr_error *error) {
+  uint64_t count = tokens->count, hash = tsr__hash_u64(count);
+  uint64_t runs = count > HASHED_TOKENS ? HASHED_RUNS : 1;
+  uint64_t each = runs > 1 ? HASHED_TOKENS / HASHED_RUNS : count;
+  uint64_t step = runs > 1 ? (count - each) / (runs - 1) : 0;
+  int status = 0;
+  for (uint64_t i = 0; status == 0 && i < runs; i++)
+    status = hash_run(tokens, i + 1 < runs ? i * step : count - each, each, &hash, error);
+  if (status == 0) *out = tsr__hash_u64(hash);
+  return status;
 }
 
 void tsr__tokens_release(tsr__tokens *tokens) {

@@ -43,6 +43,7 @@ typedef struct training {
   tsr__thread_pool *pool;
   tsr__products products;
   tsr__batches batches;
+  uint64_t data_hash;
   int data_status; /* of the next step's tokens */
   tsr_error data_error;
   tsr__weight_list weights;
@@ -143,6 +144,23 @@ static int check_saved(training *t, tsr_error *error) {
 
 /* ---- data ---- */
 
+/* A run that goes on would end elsewhere with other data. */
+static int check_data(const training *t, tsr_error *error) {
+  const tsr__saved *saved = &t->saved;
+  uint64_t count = t->batches.tokens.count;
+  const char *remedy = "name it with --data to go on with it";
+  if (!saved->data_tokens || t->options->accepts_other_data) return 0;
+  if (saved->data_tokens != count)
+    return tsr__fail(error, TSR_ERROR_FORMAT, TSR_OFFSET_NONE,
+                     "not the data of the saved run: %llu tokens instead of %llu; %s",
+                     (unsigned long long)count, (unsigned long long)saved->data_tokens, remedy);
+  if (saved->data_hash != t->data_hash)
+    return tsr__fail(error, TSR_ERROR_FORMAT, TSR_OFFSET_NONE,
+                     "not the data of the saved run: as many tokens, but different ones; %s",
+                     remedy);
+  return 0;
+}
+
 static int open_data(training *t, tsr_error *error) {
   const tsr_train_options *o = t->options;
   tsr__batches *b = &t->batches;
@@ -156,6 +174,8 @@ static int open_data(training *t, tsr_error *error) {
   int status = o->data ? tsr__tokens_open(o->data, (tsr__token_format)o->tokens, vocabulary,
                                           &b->tokens, error)
                        : tsr__tokens_of_text(o->text, o->text_bytes, vocabulary, &b->tokens, error);
+  if (status == 0) status = tsr__tokens_hash(&b->tokens, &t->data_hash, error);
+  if (status == 0) status = check_data(t, error);
   if (status == 0) status = tsr__batches_init(b, error);
   if (status == 0) status = tsr__batches_read(b, t->saved.steps + 1, error);
   if (status == 0) blame(t, NULL);
@@ -193,7 +213,9 @@ static bool see_step(void *context, const tsr__executor *executor, const tsr__ex
                                .weights = &t->weights,
                                .executor = executor,
                                .steps = step->step - step->is_diverged,
-                               .updates = step->updates};
+                               .updates = step->updates,
+                               .data_tokens = t->batches.tokens.count,
+                               .data_hash = t->data_hash};
   if (!step->is_diverged) note_step(t, step);
   tsr_train_step seen = {.step = step->step,
                          .steps = t->run->steps,

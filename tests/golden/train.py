@@ -352,6 +352,34 @@ def resumes(t):
            (done.returncode, 'has no array "transformer.wte.weight.step"' in done.stderr), (3, True))
 
 
+def notices_other_data(t):
+    """A run goes on with the tokens that it had, in any file; others must be named."""
+    folder, data = fresh(t, 'data-changes'), t.work / 'changing.txt'
+    data.write_text(TEXT)
+    t.train('gpt2', '--data', data, '--steps', 1, '--save', folder, '-q')
+    kept = [(path, path.read_bytes()) for path in sorted(folder.iterdir())]
+    common = ('train', '--resume', folder, '--steps', 2, '--json', '-q')
+    for text, why in ((TEXT + 'Amen.', f'{len(TEXT) + 5} tokens instead of {len(TEXT)}'),
+                      (TEXT[:-2] + '!' + TEXT[-1], 'as many tokens, but different ones')):
+        data.write_text(text)
+        done = t.run(*common)
+        expect(why, (done.returncode, done.stdout, done.stderr),
+               (3, '', f'tessera: {data}: not the data of the saved run: {why}; name it with --data to go '
+                   'on with it\n'))
+        expect('nothing is lost', [(path, path.read_bytes()) for path in sorted(folder.iterdir())], kept)
+    data.unlink()
+    wide = t.work / 'changing.bin'
+    wide.write_bytes(array.array('H', list(TEXT.encode())).tobytes())
+    (folder / 'other').mkdir()
+    done = t.run(*common, '--data', wide, '--save', folder / 'other')
+    expect('the same tokens', (done.returncode, done.stderr), (0, ''))
+    done = t.run('train', '--resume', folder / 'other', '--steps', 3, '-q')
+    expect('and again', (done.returncode, done.stderr), (0, ''))
+    data.write_text(TEXT + 'Amen.')
+    done = t.run(*common, '--data', data)
+    expect('named', (done.returncode, done.stderr), (0, ''))
+
+
 def schedules(t):
     def rates(*options):
         return [step['learning_rate'] for step in t.train('gpt2', '--steps', 8, '--lr', '0.8',
@@ -580,7 +608,7 @@ def main():
     t = Tessera(*arguments())
     return run_tests((check.__name__, functools.partial(check, t))
                      for check in (learns, repeats, clips, placed, sets_of_instructions, as_predicted, token_files,
-                                    saves, wrong_weights, resumes, schedules, goes_on,
+                                    saves, wrong_weights, resumes, notices_other_data, schedules, goes_on,
                                     keeps_the_last_good_state, samples, by_op, runs_out_of_memory,
                                     ends, refuses))
 

@@ -215,6 +215,49 @@ static void test_a_file_that_shrinks(void **state) {
   tsr__tokens_release(&tokens);
 }
 
+static uint64_t hash_of(const tsr__tokens *tokens) {
+  uint64_t hash = 0;
+  assert_int_equal(tsr__tokens_hash(tokens, &hash, NULL), 0);
+  return hash;
+}
+
+/* The same in any kind of file; another for another token, order or number of them. */
+static void test_hashes(void **state) {
+  static const unsigned char small[] = {1, 2, 3}, wide[] = {1, 0, 2, 0, 3, 0};
+  static const char *const others[] = {"\1\3\2", "\1\2\4", "\1\2\3\1", "\1\2"};
+  tsr__tokens tokens;
+  assert_int_equal(tsr__tokens_of_text((const char *)small, 3, 256, &tokens, NULL), 0);
+  uint64_t hash = hash_of(&tokens);
+  assert_int_equal(hash, UINT64_C(0x4fef9d65107b0e80)); /* saved runs contain it */
+  const char *path = put(state, "wide.bin", wide, sizeof wide);
+  assert_int_equal(tsr__tokens_open(path, TSR__TOKENS_AUTO, 256, &tokens, NULL), 0);
+  assert_int_equal(hash_of(&tokens), hash);
+  tsr__tokens_release(&tokens);
+  for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+    assert_int_equal(tsr__tokens_of_text(others[i], strlen(others[i]), 256, &tokens, NULL), 0);
+    assert_int_not_equal(hash_of(&tokens), hash);
+  }
+}
+
+/* Of many tokens some are hashed, the first and the last among them. */
+static void test_hashes_many(void **state) {
+  (void)state;
+  enum { MANY = 5000003 };
+  tsr__tokens tokens;
+  char *text = calloc(MANY, 1);
+  assert_non_null(text);
+  assert_int_equal(tsr__tokens_of_text(text, MANY, 256, &tokens, NULL), 0);
+  uint64_t hash = hash_of(&tokens);
+  static const size_t places[] = {0, 16383, MANY / 255, MANY - 16384, MANY - 1};
+  for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
+    text[places[i]] = 1;
+    assert_int_not_equal(hash_of(&tokens), hash);
+    text[places[i]] = 0;
+  }
+  assert_int_equal(hash_of(&tokens), hash);
+  free(text);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_any_file_is_bytes),
@@ -226,6 +269,8 @@ int main(void) {
       cmocka_unit_test(test_headers_of_llm_c),
       cmocka_unit_test(test_refuses_what_is_no_tokens),
       cmocka_unit_test(test_a_file_that_shrinks),
+      cmocka_unit_test(test_hashes),
+      cmocka_unit_test(test_hashes_many),
   };
   return cmocka_run_group_tests(tests, setup, teardown);
 }

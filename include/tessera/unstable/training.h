@@ -165,6 +165,8 @@ typedef struct tsr_train_options {
   /* A folder to go on from, instead: with the same model, data and options, and `steps` of the whole run, the
    * result is bit for bit that of a run without a break. */
   const char *resume;
+  bool
+      accepts_other_data; /* else data that is not the saved run's is refused: another number of tokens, or other ones */
   /* After each step, in the caller's thread. False ends the run, without an error. May be NULL. */
   bool (*step)(void *context, const tsr_train_step *step);
   void *context;
