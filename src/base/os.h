@@ -62,6 +62,14 @@ uint64_t tsr__os_memory_bytes(void);
 
 /* Nanoseconds of a clock that only goes forward, from some moment on; 0 if the system has no such clock. */
 uint64_t tsr__os_time_ns(void);
+/* Tell the processor that the thread waits in a loop, for some tens of nanoseconds. */
+static inline void tsr__os_pause(void) {
+#if defined(__GNUC__) && defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__GNUC__) && defined(__aarch64__)
+  __asm__ volatile("isb");
+#endif
+}
 
 /* ---- processors and processes ---- */
 

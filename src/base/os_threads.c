@@ -170,8 +170,18 @@ static void must_succeed(int failure) {
   (void)failure;
 }
 
+/* Mutexes are held for moments: a thread that finds one locked had better try again before it sleeps. */
 bool tsr__os_mutex_init(tsr__os_mutex *mutex) {
+#ifdef PTHREAD_ADAPTIVE_MUTEX_INITIALIZER_NP
+  pthread_mutexattr_t kind;
+  if (pthread_mutexattr_init(&kind) != 0) return false;
+  (void)pthread_mutexattr_settype(&kind, PTHREAD_MUTEX_ADAPTIVE_NP);
+  bool is_made = pthread_mutex_init(mutex_of(mutex), &kind) == 0;
+  (void)pthread_mutexattr_destroy(&kind);
+  return is_made;
+#else
   return pthread_mutex_init(mutex_of(mutex), NULL) == 0;
+#endif
 }
 
 void tsr__os_mutex_release(tsr__os_mutex *mutex) {

@@ -16,10 +16,15 @@
  *  - a group is in the pool's list exactly while it has queued tasks;
  *  - queued_count is the number of tasks in all listed groups;
  *  - a group is done when nothing is queued and running_count is 0;
- *  - idle_count <= worker_count <= width - 1.
+ *  - asleep_count <= idle_count <= worker_count <= width - 1.
  *
  * Threads start when a task arrives and more tasks are queued than workers are idle. If one cannot
  * be started, no more are tried for this pool.
+ *
+ * Waking a thread takes as long as a small task. So a thread that has nothing to do looks out for SPIN_NS
+ * before it sleeps, unless the pool is wider than the machine: then it would only keep others from work.
+ * `change_count` tells it, without the mutex, that there may be something new; what is new, it sees under the
+ * mutex.
  *
  * A group of a NULL pool, or of a pool from before a fork, is used by one thread only, without the
  * mutex, which another thread of the parent may have held at the moment of the fork. */
@@ -36,13 +41,15 @@ struct tsr__thread_pool {
       group_changed; /* waiting threads: a group is done or has tasks, work advanced */
   tsr__group *newest;
   size_t queued_count;
-  unsigned width, worker_count, idle_count;
-  bool cannot_start, is_ending;
+  unsigned width, worker_count;
+  unsigned idle_count, asleep_count; /* workers without a task; those of them that sleep */
+  atomic_uint change_count; /* of all that a thread may wait for; changed under the mutex */
+  bool spins, cannot_start, is_ending;
   uint64_t process_id;
   tsr__os_thread *workers[TSR__THREAD_POOL_WIDTH_MAX - 1];
 };
 
-enum { PROGRESS_CALLS = 100 };
+enum { PROGRESS_CALLS = 100, SPIN_NS = 50000, SPIN_LOOKS = 32 };
 
 static void lock(tsr__thread_pool *pool) {
   if (pool) tsr__os_mutex_lock(&pool->mutex);
@@ -54,6 +61,35 @@ static void unlock(tsr__thread_pool *pool) {
 
 static bool is_usable(const tsr__thread_pool *pool) {
   return pool && pool->process_id == tsr__os_process_id();
+}
+
+/* ---- waiting; all under the mutex ---- */
+
+static void note_change(tsr__thread_pool *pool) {
+  atomic_fetch_add_explicit(&pool->change_count, 1, memory_order_release);
+}
+
+/* Tell threads in tsr__group_wait, which may sleep. */
+static void tell_waiting(tsr__thread_pool *pool) {
+  note_change(pool);
+  tsr__os_condition_wake_all(&pool->group_changed);
+}
+
+/* Wait a while for a change, without the mutex. Whether there was one. */
+static bool spin(tsr__thread_pool *pool) {
+  if (!pool->spins) return false;
+  unsigned seen = atomic_load_explicit(&pool->change_count, memory_order_relaxed);
+  bool is_changed = false;
+  unlock(pool);
+  uint64_t end_ns = tsr__os_time_ns() + SPIN_NS;
+  do {
+    for (int i = 0; i < SPIN_LOOKS && !is_changed; i++) {
+      tsr__os_pause();
+      is_changed = atomic_load_explicit(&pool->change_count, memory_order_acquire) != seen;
+    }
+  } while (!is_changed && tsr__os_time_ns() < end_ns);
+  lock(pool);
+  return is_changed || atomic_load_explicit(&pool->change_count, memory_order_relaxed) != seen;
 }
 
 /* ---- work ---- */
@@ -90,7 +126,7 @@ bool tsr__work_advance(tsr__work *work, uint64_t units) {
              before / work->step_units != (before + units) / work->step_units) {
     /* The owner may be asleep in tsr__group_wait. */
     lock(work->pool);
-    tsr__os_condition_wake_all(&work->pool->group_changed);
+    tell_waiting(work->pool);
     unlock(work->pool);
   }
   return !tsr__work_is_cancelled(work);
@@ -174,22 +210,29 @@ static void run_next(tsr__group *group) {
   assert(group->running_count > 0);
   group->running_count--;
   /* The waiting thread may return, and the group be gone, as soon as the mutex is released. */
-  if (pool && group->is_waited_for && !group->first && !group->running_count)
-    tsr__os_condition_wake_all(&pool->group_changed);
+  if (pool && group->is_waited_for && !group->first && !group->running_count) tell_waiting(pool);
 }
 
 /* ---- threads ---- */
+
+/* Until there is a task, or the pool ends. */
+static void be_idle(tsr__thread_pool *pool) {
+  pool->idle_count++;
+  assert(pool->idle_count <= pool->worker_count);
+  while (!pool->newest && !pool->is_ending) {
+    if (spin(pool)) continue;
+    pool->asleep_count++;
+    tsr__os_condition_wait(&pool->work_arrived, &pool->mutex);
+    pool->asleep_count--;
+  }
+  pool->idle_count--;
+}
 
 static void work_in_thread(void *context) {
   tsr__thread_pool *pool = context;
   lock(pool);
   for (;;) {
-    while (!pool->newest && !pool->is_ending) {
-      pool->idle_count++;
-      assert(pool->idle_count <= pool->worker_count);
-      tsr__os_condition_wait(&pool->work_arrived, &pool->mutex);
-      pool->idle_count--;
-    }
+    be_idle(pool);
     if (!pool->newest) break;
     run_next(pool->newest);
   }
@@ -198,7 +241,8 @@ static void work_in_thread(void *context) {
 
 /* Make sure that somebody will look at a task that has just been queued. Under the mutex. */
 static void call_worker(tsr__thread_pool *pool) {
-  if (pool->idle_count) tsr__os_condition_wake_one(&pool->work_arrived);
+  note_change(pool);
+  if (pool->asleep_count) tsr__os_condition_wake_one(&pool->work_arrived);
   if (pool->queued_count <= pool->idle_count || pool->cannot_start) return;
   if (pool->worker_count + 1 >= pool->width) return;
   tsr__os_thread *worker = tsr__os_thread_start(work_in_thread, pool);
@@ -215,6 +259,7 @@ tsr__thread_pool *tsr__thread_pool_new(unsigned width) {
   tsr__thread_pool *pool = TSR__NEW(tsr__thread_pool);
   if (!pool) return NULL;
   pool->width = width;
+  pool->spins = width <= tsr__os_processor_count();
   pool->process_id = tsr__os_process_id();
   if (tsr__os_mutex_init(&pool->mutex)) {
     if (tsr__os_condition_init(&pool->work_arrived)) {
@@ -233,6 +278,7 @@ void tsr__thread_pool_free(tsr__thread_pool *pool) {
     lock(pool);
     assert(!pool->newest && !pool->queued_count);
     pool->is_ending = true;
+    note_change(pool);
     tsr__os_condition_wake_all(&pool->work_arrived);
     unlock(pool);
     for (unsigned i = 0; i < pool->worker_count; i++) tsr__os_thread_join(pool->workers[i]);
@@ -271,15 +317,15 @@ void tsr__group_submit(tsr__group *group, tsr__task *task, tsr__task_run *run, v
     group->pool->queued_count++;
     if (was_empty) list_group(group->pool, group);
     call_worker(group->pool);
-    if (group->is_waited_for) tsr__os_condition_wake_all(&group->pool->group_changed);
+    if (group->is_waited_for) tell_waiting(group->pool);
   }
   unlock(group->pool);
 }
 
-/* Sleep until something changes; the hook is called outside of the mutex. */
+/* Wait until something changes; the hook is called outside of the mutex. */
 static void sleep_on(tsr__group *group) {
   assert(group->pool && group->running_count);
-  tsr__os_condition_wait(&group->pool->group_changed, &group->pool->mutex);
+  if (!spin(group->pool)) tsr__os_condition_wait(&group->pool->group_changed, &group->pool->mutex);
   tsr__work *work = group->work;
   if (!work || !work->hook || work->owner != tsr__os_thread_self()) return;
   unlock(group->pool);
@@ -316,25 +362,24 @@ typedef struct each {
   int (*run)(void *context, size_t index, tsr_error *error);
   void *context;
   size_t count;
-  size_t next; /* guarded by the pool's mutex, as are the rest */
-  size_t end;  /* indices from here on are not claimed any more: count, or after a failure */
+  _Atomic size_t next; /* may pass `count` by as many as there are tasks */
+  _Atomic size_t end;  /* indices from here on are not claimed any more: count, or after a failure;
+                        * it and the rest change under the pool's mutex */
   int status;
   tsr_error error; /* of index `end`, where status is not 0 */
 } each;
 
 static bool claim_index(each *e, size_t *index) {
-  lock(e->group.pool);
-  bool is_claimed = e->next < e->end && !tsr__work_is_cancelled(e->group.work);
-  if (is_claimed) *index = e->next++;
-  unlock(e->group.pool);
-  return is_claimed;
+  if (tsr__work_is_cancelled(e->group.work)) return false;
+  *index = atomic_fetch_add_explicit(&e->next, 1, memory_order_relaxed);
+  return *index < atomic_load_explicit(&e->end, memory_order_acquire);
 }
 
 static void end_at(each *e, size_t index, int status, const tsr_error *error) {
   assert(status < 0 && index < e->count);
   lock(e->group.pool);
-  if (index < e->end) {
-    e->end = index;
+  if (index < atomic_load(&e->end)) {
+    atomic_store(&e->end, index);
     e->status = status;
     e->error = *error;
   }
@@ -354,7 +399,9 @@ static int run_some(void *context, tsr_error *error) {
 int tsr__thread_pool_each(tsr__thread_pool *pool, tsr__work *work, size_t count,
                           int (*run)(void *context, size_t index, tsr_error *error), void *context,
                           tsr_error *error) {
-  each e = {.run = run, .context = context, .count = count, .end = count};
+  each e = {.run = run, .context = context, .count = count};
+  atomic_init(&e.next, 0);
+  atomic_init(&e.end, count);
   tsr__task tasks[TSR__THREAD_POOL_WIDTH_MAX];
   size_t task_count = tsr__thread_pool_width(pool);
   if (task_count > count) task_count = count;
@@ -365,6 +412,7 @@ int tsr__thread_pool_each(tsr__thread_pool *pool, tsr__work *work, size_t count,
     if (error) *error = e.error;
     return e.status;
   }
-  assert(status || e.next == count || tsr__work_is_cancelled(work));
-  return status || e.next == count ? status : tsr__work_stopped(error);
+  bool is_complete = atomic_load(&e.next) >= count;
+  assert(status || is_complete || tsr__work_is_cancelled(work));
+  return status || is_complete ? status : tsr__work_stopped(error);
 }

@@ -1,5 +1,7 @@
 /* pool.h - threads that share work and sleep when idle; stopping and watching long work.
  *
+ * A thread without work looks out for more for some microseconds, and then sleeps.
+ *
  *   tsr__thread_pool *pool = tsr__thread_pool_new(0);                       one worker fewer than processors
  *   status = tsr__thread_pool_each(pool, NULL, device_count, replay_device, context, error);
  *   tsr__thread_pool_free(pool);

@@ -250,8 +250,9 @@ static inline size_t unit_tile(uint64_t left) {
 
 /* ---- threads ---- */
 
-/* Elements that are worth a task of their own. */
-enum { UNIT_TASK = 32768 };
+/* Elements that are worth a task of their own; and up to how many tasks for each thread, these are made as
+ * many for one thread as for another. */
+enum { UNIT_TASK = 32768, UNIT_EVEN = 8 };
 
 typedef void unit_range_fn(void *context, uint64_t first, uint64_t end);
 
@@ -281,8 +282,13 @@ static inline void unit_split(struct tsr__thread_pool *pool, uint64_t count, uin
     run(context, 0, count);
     return;
   }
-  size_t tasks = (size_t)((count + r.each - 1) / r.each);
-  int status = tsr__thread_pool_each(pool, NULL, tasks, unit_run_range, &r, &error);
+  uint64_t tasks = (count + r.each - 1) / r.each, threads = tsr__thread_pool_width(pool);
+  if (tasks < UNIT_EVEN * threads) {
+    tasks = (tasks + threads - 1) / threads * threads;
+    r.each = (count + tasks - 1) / tasks;
+    tasks = (count + r.each - 1) / r.each;
+  }
+  int status = tsr__thread_pool_each(pool, NULL, (size_t)tasks, unit_run_range, &r, &error);
   assert(status == 0); /* tasks do not fail, and nothing cancels them */
   (void)status;
 }

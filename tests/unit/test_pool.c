@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/types.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/once.h"
@@ -353,6 +354,37 @@ static void test_no_work_never_stops(void **state) {
   assert_false(tsr__work_is_cancelled(NULL));
 }
 
+/* ---- idle ---- */
+
+static uint64_t time_ns(clockid_t clock) {
+  struct timespec now;
+  assert_int_equal(clock_gettime(clock, &now), 0);
+  return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+}
+
+static int count_index(void *context, size_t index, tsr_error *error) {
+  (void)index;
+  return count_up(context, error);
+}
+
+/* Threads look out for work for a moment, whatever the width, then sleep; and they wake up again. */
+static void test_idle_threads_sleep(void **state) {
+  (void)state;
+  for (unsigned i = 0; i < WIDTHS; i++) {
+    tsr__thread_pool *pool = tsr__thread_pool_new(widths[i]);
+    atomic_int runs = 0;
+    for (int k = 1; k <= 3; k++) {
+      assert_int_equal(tsr__thread_pool_each(pool, NULL, TASKS, count_index, &runs, NULL), 0);
+      assert_int_equal(runs, k * TASKS);
+      uint64_t before_ns = time_ns(CLOCK_PROCESS_CPUTIME_ID);
+      const struct timespec pause = {.tv_nsec = 50000000};
+      (void)nanosleep(&pause, NULL);
+      assert_true(time_ns(CLOCK_PROCESS_CPUTIME_ID) - before_ns < 25000000);
+    }
+    tsr__thread_pool_free(pool);
+  }
+}
+
 /* ---- without threads ---- */
 
 static int note_thread(void *context, size_t index, tsr_error *error) {
@@ -460,6 +492,7 @@ int main(void) {
       cmocka_unit_test(test_cancelled_tasks_are_skipped),
       cmocka_unit_test(test_no_work_never_stops),
       cmocka_unit_test(test_no_thread_can_be_started),
+      cmocka_unit_test(test_idle_threads_sleep),
       cmocka_unit_test(test_a_fork_has_no_threads),
       cmocka_unit_test(test_a_value_is_made_once)};
   return cmocka_run_group_tests(tests, NULL, NULL);
