@@ -170,7 +170,7 @@ static bool is_finite_16(const uint16_t *bits, uint64_t count, uint32_t exponent
   return !found;
 }
 
-static bool is_finite(const tsr__kernel_tensor *t) {
+bool tsr__tensor_is_finite(const tsr__kernel_tensor *t) {
   uint64_t count = tsr__layout_end(t->layout) - t->layout.offset;
   const void *data = (const char *)t->data + t->layout.offset * tsr__dtype_bytes(t->dtype);
   if (count != tsr__shape_elements(t->layout.shape)) return true; /* gaps may hold anything */
@@ -192,7 +192,7 @@ static void check_gradients(tsr__executor *e) {
     tsr__tensor_id wide = i < tape->states.count ? tape->states.items[i].gradient : 0;
     tsr__kernel_tensor gradient = tsr__executor_tensor(
         e, wide ? wide : tsr__tensor_at(tape, tape->parameters.items[i])->grad);
-    if (gradient.data && !is_finite(&gradient)) e->has_diverged = true;
+    if (gradient.data && !tsr__tensor_is_finite(&gradient)) e->has_diverged = true;
   }
 }
 

@@ -97,6 +97,9 @@ int tsr__execute(const tsr__tape *tape, const tsr__execute_options *options, tsr
 
 /* A tensor that is there now, in its own space; no data if it is not, or is on a disk. */
 tsr__kernel_tensor tsr__executor_tensor(const tsr__executor *executor, tsr__tensor_id tensor);
+/* Whether all elements are finite numbers; true for layouts with gaps, and for types but fp32, bf16 and fp16. The
+ * tensor has data. O(elements). */
+bool tsr__tensor_is_finite(const tsr__kernel_tensor *tensor);
 /* The threads that may help, or NULL: the options' pool. */
 struct tsr__thread_pool *tsr__executor_pool(const tsr__executor *executor);
 /* The settings of the next step, which `step` may change. */

@@ -181,7 +181,8 @@ int tsr__safetensors_parse(const unsigned char *bytes, size_t size_bytes, uint64
   (void)size_bytes;
   const char *text = (const char *)bytes + LENGTH_BYTES;
   size_t length = (size_t)(file.data_start - LENGTH_BYTES);
-  status = tsr__json_load(text, length, JSON_REJECT_DUPLICATES, "the header", &file.header, error);
+  status = tsr__json_load(text, length, JSON_REJECT_DUPLICATES, "the header is not JSON",
+                          &file.header, error);
   if (!status && !json_is_object(file.header))
     status = tsr__fail(error, TSR_ERROR_FORMAT, LENGTH_BYTES, "the header is not a JSON object");
   if (!status) status = read_header(&file, file_bytes - file.data_start, error);
@@ -330,6 +331,8 @@ static int open_listed(const char *folder, json_t *map, tsr__weight_files *out, 
   size_t distinct = 0;
   for (size_t i = 0; i < count; i++)
     if (!i || strcmp(names[i], names[distinct - 1]) != 0) names[distinct++] = names[i];
+  if (!status && !distinct)
+    status = tsr__fail(error, TSR_ERROR_FORMAT, TSR_OFFSET_NONE, "the index names no files");
   if (!status && distinct > TSR__WEIGHT_FILES)
     status =
         tsr__fail(error, TSR_ERROR_LIMIT, TSR_OFFSET_NONE, "the index names more than 1024 files");
@@ -347,7 +350,8 @@ static int open_index(const char *folder, const char *path, tsr__weight_files *o
   json_t *root = NULL;
   int status = read_text(path, &text, &size_bytes, error);
   if (status) return status;
-  status = tsr__json_load(text, size_bytes, JSON_REJECT_DUPLICATES, "the index", &root, error);
+  status = tsr__json_load(text, size_bytes, JSON_REJECT_DUPLICATES, "the index is not JSON", &root,
+                          error);
   json_t *map = json_object_get(root, "weight_map");
   if (!status && !json_is_object(map))
     status = tsr__fail(error, TSR_ERROR_FORMAT, TSR_OFFSET_NONE, "has no \"weight_map\"");

@@ -168,6 +168,9 @@ static int prepare(sampling *s, tsr__run_options *run, tsr_error *error) {
   status = tsr__program_init(&s->program, &s->model, run, NULL, &s->tape, error);
   if (status == 0) status = tsr__program_record_infer(&s->program, error);
   if (status == 0) status = tsr__weights_list(&s->program, &s->weights, error);
+  if (status) return status;
+  status = tsr__saved_check(&s->saved, &s->program, &s->weights, error);
+  if (status && o->subject) *o->subject = o->weights;
   return status ? status : allocate(s, error);
 }
 

@@ -64,7 +64,8 @@ static int open_training(const char *folder, tsr__saved *saved, tsr_error *error
   int status = tsr__safetensors_open(path.data, &saved->training, error);
   if (status == 0 && (!read_count(&saved->training, KEY_STEPS, &saved->steps) ||
                       !read_count(&saved->training, KEY_UPDATES, &saved->updates)))
-    status = tsr__fail(error, TSR_ERROR_FORMAT, TSR_OFFSET_NONE, "has no numbers of its steps");
+    status = tsr__fail(error, TSR_ERROR_FORMAT, TSR_OFFSET_NONE,
+                       "its metadata does not contain the number of steps");
   if (status == 0) read_data(saved);
   if (status && error) {
     tsr_error cause = *error;
@@ -143,18 +144,29 @@ static int read_array(const tsr__safetensors *file, const tsr__array *array,
 static int find_state(const tsr__saved *saved, const tsr__program *p, tsr__tensor_id tensor,
                       const char *name, const tsr__array **out, tsr_error *error) {
   const tsr__array *array = tsr__safetensors_find(&saved->training, name);
+  const char *slash = strrchr(saved->training_path, '/');
+  const char *file = slash ? slash + 1 : saved->training_path;
   if (!array)
     return tsr__fail(
         error, TSR_ERROR_FORMAT, TSR_OFFSET_NONE,
-        "%.80s has no array \"%s\"; it was trained with another --optimizer or --dtype",
-        saved->training_path, name);
+        "%.80s has no array \"%s\"; it was trained with another --optimizer or --dtype", file,
+        name);
   if (tsr__weight_dtype(array->type) != (int)tsr__tensor_dtype(p->tape, tensor) ||
       array->size_bytes != tsr__tensor_bytes(p->tape, tensor))
     return tsr__fail(error, TSR_ERROR_FORMAT, TSR_OFFSET_NONE,
-                     "%.80s: array \"%s\" has another size or type than this model needs",
-                     saved->training_path, name);
+                     "%.80s: array \"%s\" has another size or type than this model needs", file,
+                     name);
   *out = array;
   return 0;
+}
+
+/* Weights that are no numbers would be found in the first loss, which is not their cause. */
+static int read_weight(const tsr__safetensors *file, const tsr__array *array,
+                       const tsr__kernel_tensor *to, tsr_error *error) {
+  int status = read_array(file, array, to, error);
+  if (status || tsr__tensor_is_finite(to)) return status;
+  return tsr__fail(error, TSR_ERROR_FORMAT, TSR_OFFSET_NONE,
+                   "array \"%.100s\" has an element that is not a finite number", array->name);
 }
 
 static int read_state(const tsr__saved *saved, const tsr__program *p, const tsr__executor *executor,
@@ -251,7 +263,7 @@ int tsr__saved_load(const tsr__saved *saved, const tsr__program *p, const tsr__w
   for (size_t i = 0; status == 0 && saved->weights.file_count && i < weights->count; i++) {
     tsr__kernel_tensor to = tsr__executor_tensor(executor, weights->items[i].tensor);
     status = tsr__weights_find(p, &weights->items[i], &saved->weights, &array, &file, error);
-    if (status == 0) status = read_array(file, array, &to, error);
+    if (status == 0) status = read_weight(file, array, &to, error);
   }
   size_t count = saved->training_path ? list_scaler(p, scaler) : 0;
   for (size_t i = 0; status == 0 && i < count; i++)

@@ -79,8 +79,8 @@ static int examine(tsr__tokens *tokens, const char *path, uint64_t file_bytes, t
 
 static int check_count(const tsr__tokens *tokens, tsr_error *error) {
   if (tokens->count >= 2) return 0;
-  return tsr__fail(error, TSR_ERROR_FORMAT, TSR_OFFSET_NONE, "%llu tokens are too few to train on",
-                   (unsigned long long)tokens->count);
+  return tsr__fail(error, TSR_ERROR_FORMAT, TSR_OFFSET_NONE,
+                   "fewer than 2 tokens are too few to train on");
 }
 
 int tsr__tokens_of_text(const char *text, size_t size_bytes, uint64_t vocabulary, tsr__tokens *out,

@@ -175,6 +175,18 @@ def token_files(t):
     expect('a token beyond the vocabulary', (done.returncode, done.stderr),
            (3, f'tessera: {t.work / "bad.bin"}: token 300 at position 2 is not in the model\'s '
                'vocabulary of 256 tokens (at byte 4)\n'))
+    for name, data, why in (
+            ('odd.bin', tokens.tobytes()[1:], f'{2 * len(tokens) - 1} bytes are no whole number of 2-byte tokens'),
+            ('long.bin', header.tobytes() + tokens.tobytes()[2:],
+             f'the header announces {len(tokens)} tokens, but the file has another length (at byte 8)'),
+            ('cut.bin', header.tobytes()[:500],
+             f'the header announces {len(tokens)} tokens, but the file has another length (at byte 8)'),
+            ('new.bin', array.array('I', [20240520, 9]).tobytes() + header.tobytes()[8:],
+             'a token file of llm.c in version 9; tessera reads version 1 (at byte 4)'),
+            ('empty.txt', b'', 'fewer than 2 tokens are too few to train on')):
+        (t.work / name).write_bytes(data)
+        done = t.run('train', t.models['gpt2'], '--data', t.work / name, '--seq', 16)
+        expect(name, (done.returncode, done.stdout, done.stderr), (3, '', f'tessera: {t.work / name}: {why}\n'))
 
 
 def read_safetensors(path):
@@ -283,18 +295,47 @@ def wrong_weights(t):
     folder = fresh(t, 'wrong')
     t.train('gpt2', '--steps', 1, '--save', folder, '-q')
     file = folder / 'model.safetensors'
-    good, arrays = file.read_bytes(), read_safetensors(file)[0]
+    good, (arrays, weight_notes) = file.read_bytes(), read_safetensors(file)
     name = 'transformer.h.1.mlp.c_fc.weight'
     kind, shape, data = arrays[name]
+    training = folder / 'training-1.safetensors'
+    good_training, (states, notes) = training.read_bytes(), read_safetensors(training)
+    commands = [('train', folder, '--data', t.text, '--seq', 16, '--steps', 1),
+                ('train', '--resume', folder, '--steps', 2, '--data', t.text),
+                ('sample', folder, '--ids')]
 
     def refuses_arrays(changed, text):
-        write_safetensors(file, changed)
+        write_safetensors(file, changed, weight_notes)
         refuses_file(text)
 
     def refuses_file(text):
-        done = t.run('train', folder, '--data', t.text, '--seq', 16, '--steps', 1)
-        expect(text, (done.returncode, done.stdout, done.stderr.splitlines()[0]),
-               (3, '', f'tessera: {folder}: {text}'))
+        """Each command that reads it says so, in one line, and leaves the folder as it is."""
+        before = [path.read_bytes() for path in sorted(folder.iterdir())]
+        for command in commands:
+            done = t.run(*command)
+            expect(f'{command[0]}: {text}', (done.returncode, done.stdout, done.stderr),
+                   (3, '', f'tessera: {folder}: {text}\n'))
+        expect('nothing is lost', [path.read_bytes() for path in sorted(folder.iterdir())], before)
+
+    def refuses_header(change, text):
+        length = struct.unpack('<Q', good[:8])[0]
+        header = json.loads(good[8:8 + length])
+        header[name].update(change)
+        changed = json.dumps(header).encode()
+        file.write_bytes(struct.pack('<Q', len(changed)) + changed + good[8 + length:])
+        refuses_file(f'model.safetensors: array "{name}" {text}')
+
+    def refuses_training(changed, text, metadata=None):
+        if isinstance(changed, bytes):
+            training.write_bytes(changed)
+        else:
+            write_safetensors(training, changed, notes | (metadata or {}))
+        before = [path.read_bytes() for path in sorted(folder.iterdir())]
+        done = t.run(*commands[1])
+        expect(text, (done.returncode, done.stdout, done.stderr),
+               (3, '', f'tessera: {folder}: training-1.safetensors{text}\n'))
+        expect('nothing is lost', [path.read_bytes() for path in sorted(folder.iterdir())], before)
+        training.write_bytes(good_training)
 
     refuses_arrays({key: value for key, value in arrays.items() if key != name},
                    f'there is no array "{name}", which the model needs')
@@ -310,7 +351,54 @@ def wrong_weights(t):
     file.write_bytes(struct.pack('<Q', 1 << 40) + good[8:])
     refuses_file('model.safetensors: not a safetensors file, or cut off: its header would be longer '
                  'than the file (at byte 0)')
+    refuses_arrays(arrays | {name: (kind, shape, struct.pack('<f', math.nan) + data[4:])},
+                   f'array "{name}" has an element that is not a finite number')
+    refuses_arrays(arrays | {name: (kind, [32 * 128], data)},
+                   f'array "{name}" has the shape [4096], and the model needs [32, 128]')
+    file.write_bytes(good[:60])
+    refuses_file('model.safetensors: not a safetensors file, or cut off: its header would be longer '
+                 'than the file (at byte 0)')
+    file.write_bytes(good[:5])
+    refuses_file('model.safetensors: too short for a safetensors file (at byte 0)')
+    file.write_bytes(good + b'abc')
+    refuses_file('model.safetensors: 3 bytes after the last array belong to none')
+    file.write_bytes(struct.pack('<Q', 40) + good[8:])
+    refuses_file('model.safetensors: the header is not JSON: premature end of input near \'"tessera_\' '
+                 '(at byte 40)')
+    refuses_header({'dtype': 'Q4'}, 'has elements of a type that tessera does not know: Q4')
+    refuses_header({'data_offsets': [9, 3]}, 'has no two "data_offsets" in ascending order')
+    refuses_header({'data_offsets': [0, 1 << 62]},
+                   f'has {1 << 62} bytes, which is not what its shape and type need')
+    refuses_header({'shape': [1 << 40, 1 << 40]},
+                   'has 16384 bytes, which is not what its shape and type need')
+    refuses_header({'shape': [-1]}, 'has a dimension that is not a whole number')
+    refuses_header({'shape': [1] * 50}, 'has more than 8 dimensions')
     file.write_bytes(good)
+    moment = f'{name}.exp_avg'
+    refuses_training({key: value for key, value in states.items() if key != moment},
+                     f' has no array "{moment}"; it was trained with another --optimizer or --dtype')
+    refuses_training(states | {moment: ('F32', [1], data[:4])},
+                     f': array "{moment}" has another size or type than this model needs')
+    refuses_training(states, ': its metadata does not contain the number of steps', {'steps': '-1'})
+    refuses_training(good_training[:5], ': too short for a safetensors file (at byte 0)')
+    training.unlink()
+    done = t.run(*commands[1])
+    expect('no training', done.stderr, f'tessera: {folder}: training-1.safetensors: cannot open: No such file '
+           'or directory\n')
+    training.write_bytes(good_training)
+    index = fresh(t, 'wrong-index')
+    index.mkdir()
+    shutil.copy(folder / 'config.json', index)
+    for text, why in (
+            ({}, 'has no "weight_map"'), ({'weight_map': {}}, 'the index names no files'),
+            ({'weight_map': {'a': '../wrong/model.safetensors'}},
+             'array "a" is in a file whose name is not a plain one'),
+            ({'weight_map': {'a': 'b.safetensors'}},
+             'b.safetensors: cannot open: No such file or directory')):
+        (index / 'model.safetensors.index.json').write_text(json.dumps(text))
+        done = t.run('train', index, '--data', t.text, '--steps', 1)
+        expect(why, (done.returncode, done.stdout, done.stderr),
+               (3, '', f'tessera: {index}: model.safetensors.index.json: {why}\n'))
     done = t.run('train', '--resume', t.work / 'absent', '--data', t.text)
     expect('no folder', (done.returncode, len(done.stderr.splitlines())), (3, 1))
     write_safetensors(file, arrays)
