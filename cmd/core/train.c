@@ -356,7 +356,7 @@ static bool see_step(void *context, const tsr_train_step *step) {
   put_any_step(r, step);
   bool is_end = step->is_last || is_interrupted || r->has_failed;
   bool is_due = r->save_every && step->step % r->save_every == 0;
-  if (is_end || is_due) r->save_status = cli_folder_save(&r->folder, step->state);
+  if ((is_end || is_due) && step->state) r->save_status = cli_folder_save(&r->folder, step->state);
   r->is_over = step->step == step->steps && !step->is_diverged;
   r->last_s = now_s(); /* the time of a save is no step's */
   return !is_end && !r->save_status;

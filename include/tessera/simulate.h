@@ -61,8 +61,9 @@ typedef struct tsr_simulate_options {
   size_t block_count;
   const char
       *plan_hash; /* of the plan that these options are, for the snapshot; borrowed, or NULL */
-  tsr_simulate_book book; /* whose ops run */
-  double clip_norm;       /* of all gradients, as clip_grad_norm_ clips them; 0: none */
+  tsr_simulate_book book;  /* whose ops run */
+  double clip_norm;        /* of all gradients, as clip_grad_norm_ clips them; 0: none */
+  bool update_in_backward; /* each parameter as soon as its gradient is complete, which goes then */
   const char
       *gpu; /* a card's name (tsr_gpu_at): its kernels, its workspaces, and an estimate of time;
                       NULL: an A100's memory, and no time */

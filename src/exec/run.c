@@ -46,6 +46,8 @@ struct tsr__executor {
   double loss, last_loss; /* of micro-batches before the last, and of the last */
   double gradient_norm;
   bool has_overflowed, has_diverged, is_checked, is_done;
+  bool has_updated;              /* some parameter, in backward */
+  uint32_t checked_op;           /* the last update in backward */
   const tsr__dry_device *device; /* where the run is */
   int status;                    /* why it ended, if not for memory */
 };
@@ -182,6 +184,20 @@ bool tsr__tensor_is_finite(const tsr__kernel_tensor *t) {
   }
 }
 
+/* In backward there is one gradient at a time, which is where it is needed only when a run of its update reads it. */
+static void check_gradient(tsr__executor *e, const tsr__kernel_run *run) {
+  const tsr__tensor_id *reads = tsr__run_reads(e->tape, run);
+  if (!isfinite(e->loss + e->last_loss)) e->has_diverged = true;
+  for (uint32_t i = 0; i < run->read_count && e->checked_op != run->op && !e->has_diverged; i++) {
+    uint32_t slot = tsr__tensor_at(e->tape, reads[i])->slot;
+    if (e->tape->slots.items[slot].category != TSR_CATEGORY_GRADIENT) continue;
+    tsr__kernel_tensor gradient = tsr__executor_tensor(e, reads[i]);
+    e->checked_op = run->op;
+    if (!tsr__tensor_is_finite(&gradient)) e->has_diverged = true;
+  }
+  e->has_updated |= !e->has_diverged;
+}
+
 /* Before the first update of a step: a loss or a gradient that is no finite number must not reach the
  * parameters. */
 static void check_gradients(tsr__executor *e) {
@@ -196,8 +212,11 @@ static void check_gradients(tsr__executor *e) {
   }
 }
 
-static bool may_update(tsr__executor *e) {
-  if (!e->is_checked && !e->has_overflowed) check_gradients(e);
+/* `run`: the update, or NULL for what follows from updates. */
+static bool may_update(tsr__executor *e, const tsr__kernel_run *run) {
+  bool is_in_backward = e->tape->gradient_stored;
+  if (is_in_backward && run) check_gradient(e, run);
+  if (!is_in_backward && !e->is_checked && !e->has_overflowed) check_gradients(e);
   return !e->has_overflowed && !e->has_diverged;
 }
 
@@ -223,7 +242,7 @@ static bool execute_run(void *context, uint32_t index, uint64_t step, const uint
   const tsr__kernel_row *row = tsr__kernel_row_of((tsr__kernel)run->kernel);
   tsr__kernel_args args = {.pool = e->options->pool, .library = e->options->library};
   look(e, step, addresses);
-  if ((run->is_once && step > 1) || (is_update(e->tape, run) && !may_update(e))) return true;
+  if ((run->is_once && step > 1) || (is_update(e->tape, run) && !may_update(e, run))) return true;
   fill_args(e, run, &args);
   if (run->kernel == TSR__KERNEL_BATCH) {
     uint32_t which = (uint32_t)args.scalars[0];
@@ -256,7 +275,7 @@ static tsr__copier *copier_of(const tsr__executor *e, const tsr__tape_move *move
 static void start_move(tsr__executor *e, uint32_t index, uint64_t step) {
   const tsr__tape_move *move = &e->tape->moves.items[index];
   const tsr__tape_slot *slots = e->tape->slots.items;
-  bool is_left_out = (move->is_once && step > 1) || (move->is_update && !may_update(e));
+  bool is_left_out = (move->is_once && step > 1) || (move->is_update && !may_update(e, NULL));
   if (is_left_out || !slots[move->from].bytes) return;
   tsr__copy copy = {.to = place_of(e, move->to),
                     .from = place_of(e, move->from),
@@ -285,7 +304,8 @@ static void begin_step(tsr__executor *e, uint64_t step) {
   e->losses_seen = 0;
   e->loss = e->last_loss = 0;
   e->gradient_norm = NAN;
-  e->has_overflowed = e->has_diverged = e->is_checked = false;
+  e->has_overflowed = e->has_diverged = e->is_checked = e->has_updated = false;
+  e->checked_op = TSR_NONE;
 }
 
 static bool execute_memory(void *context, uint32_t device, const tsr_allocator_event *event) {
@@ -321,6 +341,7 @@ static bool execute_step(void *context, uint64_t step, const uint64_t *addresses
                              .loss = loss,
                              .is_skipped = e->has_overflowed,
                              .is_diverged = e->has_diverged,
+                             .is_torn = e->has_diverged && e->has_updated,
                              .gradient_norm = e->gradient_norm,
                              .block_bytes = e->arena.block_bytes,
                              .peak_bytes = e->device->peak.totals.allocated_bytes,

@@ -32,6 +32,7 @@ typedef struct tsr__executed_step {
   /* The loss or a gradient is not a finite number: the optimizer did not run, and parameters and its
    * state are as they were before the step. */
   bool is_diverged;
+  bool is_torn; /* it diverged after an optimizer in backward had updated some of the parameters */
   double gradient_norm; /* before clipping; NaN if it was not computed */
   uint64_t block_bytes; /* allocated now: requested */
   uint64_t peak_bytes;  /* so far: allocated, as the prediction counts */

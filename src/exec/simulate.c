@@ -180,6 +180,7 @@ tsr__run_options tsr__run_options_of(const tsr_simulate_options *options) {
                             .micro_batch = options->micro_batch,
                             .accumulation = options->accumulation,
                             .backward_once = options->backward_once,
+                            .update_in_backward = options->update_in_backward,
                             .non_reentrant = options->non_reentrant,
                             .blocks = options->blocks,
                             .block_count = options->block_count,

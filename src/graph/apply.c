@@ -18,6 +18,11 @@ bool tsr__op_is_update(tsr__op_kind kind) {
   }
 }
 
+bool tsr__op_is_optimizer(tsr__op_kind kind) {
+  return tsr__op_is_update(kind) || kind == TSR__OP_ADAMW_STATE || kind == TSR__OP_ADAMW_COUNT ||
+         kind == TSR__OP_MASTER;
+}
+
 /* ---- autocast ---- */
 
 static bool is_real(tsr__dtype dtype) {

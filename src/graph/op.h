@@ -273,6 +273,8 @@ const tsr__op_row *tsr__op_row_of(const tsr__rule_book *book, tsr__op_kind kind)
 
 /* Whether the op changes parameters or an optimizer's state: such ops are left out of a step that is skipped. */
 bool tsr__op_is_update(tsr__op_kind kind);
+/* Whether an op of the kind is an optimizer's: an update, or the making of state. */
+bool tsr__op_is_optimizer(tsr__op_kind kind);
 
 /* ---- Running them ---- */
 

@@ -71,8 +71,9 @@ typedef enum tsr__program_place {
   TSR__PLACE_SUM_GRADIENTS,   /* and added to others; */
   TSR__PLACE_STORE_GRADIENT,  /* or stored in a leaf */
   /* The optimizer. */
-  TSR__PLACE_UNSCALE, /* the gradient scaler */
-  TSR__PLACE_CLIP,    /* gradients are clipped by their norm: */
+  TSR__PLACE_UPDATE_HOOK, /* in backward, of one parameter */
+  TSR__PLACE_UNSCALE,     /* the gradient scaler */
+  TSR__PLACE_CLIP,        /* gradients are clipped by their norm: */
   TSR__PLACE_TOTAL_NORM,
   TSR__PLACE_CLIP_GRADIENTS,
   TSR__PLACE_ADAMW,

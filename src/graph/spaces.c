@@ -141,10 +141,13 @@ static void add_uses(mover *m, uint32_t at, uint32_t index) {
   }
 }
 
-/* What a run belongs to: its block or, in the optimizer, its op. Autograd's own runs belong to what runs. */
+/* What a run belongs to: its block or, in the optimizer, its op. Autograd's own runs belong to what runs, and so does
+ * an optimizer within backward. */
 static uint64_t section_of(const tsr__tape *t, const tsr__kernel_run *run, bool is_optimizer,
                            uint64_t current) {
   if (run->op == TSR_NONE) return current;
+  bool is_step = tsr__op_is_optimizer((tsr__op_kind)t->ops.items[run->op].kind);
+  if (is_step && !is_optimizer) return current;
   return is_optimizer ? (UINT64_C(1) << 32) + run->op : t->ops.items[run->op].block;
 }
 

@@ -273,6 +273,7 @@ typedef struct tsr__optimizer_state {
   tsr__tensor_id count, first, second;
   tsr__tensor_id master;   /* of a parameter of 16 bits: the same in fp32, */
   tsr__tensor_id gradient; /* and its gradient in fp32, which is gone when the optimizer is done */
+  bool is_updated;         /* in this step's backward */
 } tsr__optimizer_state;
 
 /* Where each class of tensors is kept; the device unless stated otherwise. */
@@ -326,6 +327,10 @@ typedef struct tsr__tape {
   uint8_t space; /* tsr__memory_space: in which kernels run, and new tensors are */
   bool grad_enabled, is_backward;
   bool is_grouped; /* gradients of micro-batches are made apart, and then added */
+  /* Called in backward with each parameter once its gradient is stored, which is once for each that no two checkpoints
+   * share; may be NULL. */
+  void (*gradient_stored)(void *program, tsr__tensor_id parameter);
+  void *program; /* of gradient_stored */
   bool is_autocast;
   uint8_t low_dtype; /* of autocast */
   uint64_t flops, recomputed_flops;

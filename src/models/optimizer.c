@@ -3,11 +3,19 @@
  * State is made in the first step, parameter by parameter, and never released. What each variant does
  * with a parameter is a row of the op table (src/ops/op_optimizer.c).
  *
+ * It updates all parameters at the end of a step or, in backward, each as soon as its gradient is complete: a range
+ * of parameters either way.
+ *
  * An optimizer whose state is on the host runs there: gradients are copied out, parameters there and back, which
  * the tape adds by itself (graph/spaces.c). */
 #include <assert.h>
 
 #include "models/program.h"
+
+/* Parameters first to end - 1. */
+typedef struct range {
+  size_t first, end;
+} range;
 
 /* Elements whose squares torch._foreach_norm sums at a time. */
 enum { NORM_CHUNK = 65536 };
@@ -40,11 +48,11 @@ static tsr__tensor_id gradient_of(const tsr__tape *t, size_t parameter) {
   return gradient ? gradient : tsr__tensor_at(t, t->parameters.items[parameter])->grad;
 }
 
-static void init_group(tsr__program *p) {
+static void init_group(tsr__program *p, range r) {
   tsr__tape *t = p->tape;
   bool counts = p->options->optimizer == TSR_OPTIMIZER_ADAMW_FUSED && !p->is_own;
   tsr__scope_enter(t, TSR__PLACE_ADAMW_STATE);
-  for (size_t i = 0; i < t->parameters.count && !t->status; i++) {
+  for (size_t i = r.first; i < r.end && !t->status; i++) {
     tsr__tensor_id target = target_of(t, i);
     tsr__optimizer_state state = t->states.items[i];
     if (!gradient_of(t, i)) continue;
@@ -58,11 +66,11 @@ static void init_group(tsr__program *p) {
 
 /* Run the op for every parameter that has a gradient. Its result lives until the function returns
  * or, as the variable of a loop, until the next result exists. */
-static void update(tsr__program *p, tsr__op_kind kind, bool is_loop) {
+static void update(tsr__program *p, range r, tsr__op_kind kind, bool is_loop) {
   tsr__tape *t = p->tape;
   tsr__tensor_id last = 0;
   assert(!t->grad_enabled && (t->states.count == t->parameters.count || t->status));
-  for (size_t i = 0; i < t->parameters.count && !t->status; i++) {
+  for (size_t i = r.first; i < r.end && !t->status; i++) {
     const tsr__optimizer_state state = t->states.items[i];
     tsr__tensor_id grad = gradient_of(t, i);
     if (!grad) continue;
@@ -78,9 +86,9 @@ static void update(tsr__program *p, tsr__op_kind kind, bool is_loop) {
 
 /* Gradients in fp32, divided by the loss's scale if there is one. Those of 16 bits go, one after another. `scaler` as
  * unscale has it. */
-static void widen_gradients(tsr__program *p, const tsr__tensor_id *scaler) {
+static void widen_gradients(tsr__program *p, range r, const tsr__tensor_id *scaler) {
   tsr__tape *t = p->tape;
-  for (size_t i = 0; i < t->parameters.count && !t->status; i++) {
+  for (size_t i = r.first; i < r.end && !t->status; i++) {
     tsr__tape_tensor *parameter = tsr__tensor_at(t, t->parameters.items[i]);
     tsr__tensor_id grad = parameter->grad;
     if (!grad) continue;
@@ -100,18 +108,18 @@ static void widen_gradients(tsr__program *p, const tsr__tensor_id *scaler) {
   }
 }
 
-static void make_masters(tsr__program *p) {
+static void make_masters(tsr__program *p, range r) {
   tsr__tape *t = p->tape;
-  for (size_t i = 0; i < t->parameters.count && !t->status; i++)
+  for (size_t i = r.first; i < r.end && !t->status; i++)
     if (gradient_of(t, i))
       t->states.items[i].master =
           make_state(t, TSR__PLACE_STATE_FIRST, TSR__OP_MASTER, t->parameters.items[i]);
 }
 
 /* Parameters become their masters, rounded; the gradients in fp32 go. */
-static void store_masters(tsr__program *p) {
+static void store_masters(tsr__program *p, range r) {
   tsr__tape *t = p->tape;
-  for (size_t i = 0; i < t->parameters.count && !t->status; i++) {
+  for (size_t i = r.first; i < r.end && !t->status; i++) {
     tsr__tensor_id parameter = t->parameters.items[i], master = t->states.items[i].master;
     if (!master) continue;
     (void)TSR__OP_APPLY(t, TSR__OP_MASTER_STORE, parameter, master);
@@ -119,21 +127,21 @@ static void store_masters(tsr__program *p) {
   }
 }
 
-static void adamw(tsr__program *p, tsr__program_place place, tsr__op_kind kind) {
+static void adamw(tsr__program *p, range r, tsr__program_place place, tsr__op_kind kind) {
   tsr__tape *t = p->tape;
   tsr__scope_enter(t, TSR__PLACE_ADAMW);
-  init_group(p);
+  init_group(p, r);
   tsr__scope_enter(t, place);
-  update(p, kind, kind == TSR__OP_ADAMW_LOOP);
+  update(p, r, kind, kind == TSR__OP_ADAMW_LOOP);
   (void)tsr__scope_leave(t, 0);
   (void)tsr__scope_leave(t, 0);
 }
 
 /* SGD needs only parameters and gradients: nothing is allocated. */
-static void sgd(tsr__program *p) {
+static void sgd(tsr__program *p, range r) {
   tsr__tape *t = p->tape;
   tsr__scope_enter(t, TSR__PLACE_SGD);
-  update(p, TSR__OP_SGD, false);
+  update(p, r, TSR__OP_SGD, false);
   (void)tsr__scope_leave(t, 0);
 }
 
@@ -288,31 +296,64 @@ static void update_scale(tsr__program *p, const tsr__tensor_id *scaler) {
                                             .writes = {p->loss_scale, p->good_steps}});
 }
 
-void tsr__program_optimizer(tsr__program *p) {
+/* torch.optim's step, for a range of parameters, where the state is. */
+static void step(tsr__program *p, range r) {
   tsr__tape *t = p->tape;
-  tsr__tensor_id scaler[TSR__OP_OUTPUTS] = {0};
-  bool has_masters = p->options->master_weights;
-  init_states(t);
-  t->space = has_masters && t->homes.optimizer ? t->homes.optimizer : t->homes.gradients;
-  if (p->loss_scale) begin_unscale(p, scaler);
-  if (has_masters)
-    widen_gradients(p, scaler);
-  else if (p->loss_scale)
-    unscale(p, scaler);
-  if (p->options->clip_norm > 0) clip(p);
   t->space = t->homes.optimizer;
-  if (has_masters) make_masters(p);
+  if (p->options->master_weights) make_masters(p, r);
   switch (p->options->optimizer) {
   case TSR_OPTIMIZER_ADAMW:
   case TSR_OPTIMIZER_ADAMW_FOREACH:
-    adamw(p, TSR__PLACE_UPDATE_FOREACH, TSR__OP_ADAMW_FOREACH);
+    adamw(p, r, TSR__PLACE_UPDATE_FOREACH, TSR__OP_ADAMW_FOREACH);
     break;
-  case TSR_OPTIMIZER_ADAMW_LOOP: adamw(p, TSR__PLACE_UPDATE_LOOP, TSR__OP_ADAMW_LOOP); break;
-  case TSR_OPTIMIZER_ADAMW_FUSED: adamw(p, TSR__PLACE_UPDATE_FUSED, TSR__OP_ADAMW_FUSED); break;
-  case TSR_OPTIMIZER_SGD: sgd(p); break;
+  case TSR_OPTIMIZER_ADAMW_LOOP: adamw(p, r, TSR__PLACE_UPDATE_LOOP, TSR__OP_ADAMW_LOOP); break;
+  case TSR_OPTIMIZER_ADAMW_FUSED: adamw(p, r, TSR__PLACE_UPDATE_FUSED, TSR__OP_ADAMW_FUSED); break;
+  case TSR_OPTIMIZER_SGD: sgd(p, r); break;
   }
-  if (has_masters) store_masters(p);
+  if (p->options->master_weights) store_masters(p, r);
   t->space = TSR__SPACE_DEVICE;
+}
+
+/* Where gradients are unscaled, clipped and widened. */
+static uint8_t space_of_gradients(const tsr__program *p) {
+  const tsr__homes *homes = &p->tape->homes;
+  return p->options->master_weights && homes->optimizer ? homes->optimizer : homes->gradients;
+}
+
+void tsr__program_optimizer(tsr__program *p) {
+  tsr__tape *t = p->tape;
+  const range all = {0, t->parameters.count};
+  tsr__tensor_id scaler[TSR__OP_OUTPUTS] = {0};
+  bool has_masters = p->options->master_weights;
+  init_states(t);
+  t->space = space_of_gradients(p);
+  if (p->loss_scale) begin_unscale(p, scaler);
+  if (has_masters)
+    widen_gradients(p, all, scaler);
+  else if (p->loss_scale)
+    unscale(p, scaler);
+  if (p->options->clip_norm > 0) clip(p);
+  step(p, all);
   if (p->loss_scale) update_scale(p, scaler);
   for (size_t i = 0; i < TSR__OP_OUTPUTS; i++) tsr__scope_unbind(t, scaler[i]);
+}
+
+/* A hook of the parameter: its own optimizer's step, and zero_grad. */
+void tsr__program_update(void *program, tsr__tensor_id parameter) {
+  static const tsr__tensor_id no_scaler[TSR__OP_OUTPUTS] = {0};
+  tsr__program *p = program;
+  tsr__tape *t = p->tape;
+  size_t i = 0;
+  while (t->parameters.items[i] != parameter) i++;
+  init_states(t);
+  if (t->status) return;
+  assert(i < t->parameters.count && !p->loss_scale && !t->states.items[i].is_updated);
+  t->states.items[i].is_updated = true;
+  tsr__scope_enter(t, TSR__PLACE_UPDATE_HOOK);
+  t->space = space_of_gradients(p);
+  if (p->options->master_weights) widen_gradients(p, (range){i, i + 1}, no_scaler);
+  step(p, (range){i, i + 1});
+  tsr__tensor_release(t, tsr__tensor_at(t, parameter)->grad);
+  tsr__tensor_at(t, parameter)->grad = t->states.items[i].gradient = 0;
+  (void)tsr__scope_leave(t, 0);
 }

@@ -548,8 +548,10 @@ static void backward(tsr__program *p) {
   tsr__tape_end(t, TSR__TAPE_PHASE_BACKWARD);
 }
 
+/* Unless backward has done it. */
 static void optimize(tsr__program *p) {
   tsr__tape *t = p->tape;
+  if (p->options->update_in_backward) return;
   tsr__tape_begin(t, TSR__TAPE_PHASE_OPTIMIZER);
   t->grad_enabled = false;
   tsr__program_optimizer(p);

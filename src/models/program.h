@@ -166,6 +166,8 @@ tsr__tensor_id tsr__program_cache(tsr__program *program, tsr__program_place plac
 void tsr__program_mask(tsr__program *program);
 /* One step of the optimizer, and of a gradient scaler (optimizer.c). */
 void tsr__program_optimizer(tsr__program *program);
+/* The same for one parameter, whose gradient goes. `program`: a tsr__program; the tape's gradient_stored. */
+void tsr__program_update(void *program, tsr__tensor_id parameter);
 /* Keep a hidden state that the model's caller requested. */
 void tsr__program_note_hidden(tsr__program *program, tsr__tensor_id hidden);
 

@@ -33,6 +33,7 @@ typedef struct tsr__run_options {
   uint64_t micro_batch;       /* sequences; 0 = batch */
   tsr_simulate_accumulation accumulation;
   bool backward_once;             /* for all micro-batches */
+  bool update_in_backward;        /* each parameter, once its gradient is complete */
   bool non_reentrant;             /* checkpoints */
   const tsr_block_choice *blocks; /* block_count of them; borrowed */
   size_t block_count;

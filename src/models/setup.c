@@ -32,6 +32,31 @@ static int check_precision(const tsr__program *p, tsr_error *error) {
   return 0;
 }
 
+/* fp16 has a GradScaler under autocast, with master weights, and where one is asked for. */
+static bool scales_loss(const tsr__run_options *o) {
+  if (o->dtype == TSR_SIMULATE_AUTOCAST_FP16) return true;
+  return o->dtype == TSR_SIMULATE_FP16 && (o->master_weights || o->loss_scale > 0);
+}
+
+/* What needs all gradients, or those of all micro-batches, cannot do with one. */
+static int check_update(const tsr__program *p, tsr_error *error) {
+  const tsr__run_options *o = p->options;
+  if (!o->update_in_backward) return 0;
+  if (o->clip_norm != 0)
+    return REFUSE(TSR_ERROR_ARGUMENT,
+                  "clipping needs the norm of all gradients, which an optimizer in backward does "
+                  "not keep");
+  if (p->accumulate > 1)
+    return REFUSE(TSR_ERROR_ARGUMENT,
+                  "an optimizer in backward updates after each backward pass: gradients of several "
+                  "micro-batches cannot be added up");
+  if (scales_loss(o))
+    return REFUSE(TSR_ERROR_ARGUMENT,
+                  "scaling the loss needs all gradients to see whether one overflowed, which an "
+                  "optimizer in backward does not keep");
+  return 0;
+}
+
 static int check_sizes(const tsr__program *p, tsr_error *error) {
   const tsr__run_options *o = p->options;
   const struct {
@@ -306,12 +331,6 @@ static void keep_blocks(tsr__program *p) {
   }
 }
 
-/* fp16 has a GradScaler under autocast, with master weights, and where one is asked for. */
-static bool scales_loss(const tsr__run_options *o) {
-  if (o->dtype == TSR_SIMULATE_AUTOCAST_FP16) return true;
-  return o->dtype == TSR_SIMULATE_FP16 && (o->master_weights || o->loss_scale > 0);
-}
-
 static int declare(tsr__program *p, tsr_error *error) {
   const tsr_model *m = p->model;
   size_t added = m->module_count * m->layers;
@@ -348,10 +367,13 @@ int tsr__program_init(tsr__program *p, const tsr_model *model, const tsr__run_op
   tape->book = options->book == TSR_BOOK_OWN ? &tsr__book_own : &tsr__book_torch;
   p->is_own = !tape->book->is_torch;
   p->divides_loss = p->is_own && !model->module_count && !options->backward_once;
+  if (options->update_in_backward) tape->gradient_stored = tsr__program_update;
+  tape->program = p;
   tape->is_grouped = options->accumulation == TSR_ACCUMULATION_GROUPED;
   status = check_sizes(p, error);
   choose_types(p);
   if (status == 0) status = check_precision(p, error);
+  if (status == 0) status = check_update(p, error);
   if (status == 0) status = choose_spaces(p, error);
   if (status == 0) status = choose_plan(p, plan, error);
   if (status == 0) status = choose_attention(p, error);

@@ -89,7 +89,7 @@ static int set_text(tsr_run_plan *plan, const tsr_parameter *row, const char *te
   return tsr_params_set_text(plan->params, row->name, text, strlen(text), error);
 }
 
-/* The one text among the rows, in its canonical form: the words in their order, without what is understood. */
+/* What is offloaded, in its canonical form: the words in their order, without what is understood. */
 static int set_offload(tsr_run_plan *plan, const tsr_parameter *row, const char *text,
                        tsr_error *error) {
   tsr_offload homes;
@@ -113,6 +113,13 @@ static int set_offload(tsr_run_plan *plan, const tsr_parameter *row, const char 
   return *canonical ? set_text(plan, row, canonical, error) : 0;
 }
 
+/* A text, as it is unless it has a canonical form. */
+static int set_words(tsr_run_plan *plan, const tsr_parameter *row, const char *text,
+                     tsr_error *error) {
+  bool is_offload = strcmp(row->name, "offload") == 0;
+  return (is_offload ? set_offload : set_text)(plan, row, text, error);
+}
+
 /* Take a value over, unless it is default. */
 static int copy_value(tsr_run_plan *plan, const tsr_parameter *row, const tsr_params *from,
                       tsr_error *error) {
@@ -125,7 +132,7 @@ static int copy_value(tsr_run_plan *plan, const tsr_parameter *row, const tsr_pa
   case TSR_PARAMETER_CHOICE:
     if (choice_text(from, row, text, sizeof text)) return set_text(plan, row, text, error);
     return tsr_params_fail(from, error, "{=%s} is longer than %d bytes", row->name, WORD_BYTES - 1);
-  case TSR_PARAMETER_TEXT: return set_offload(plan, row, tsr_params_text(from, row->name), error);
+  case TSR_PARAMETER_TEXT: return set_words(plan, row, tsr_params_text(from, row->name), error);
   default: return tsr_params_set_integer(plan->params, row->name, 1, error);
   }
 }
@@ -205,7 +212,7 @@ static int read_value(tsr_run_plan *plan, const tsr_parameter *row, const json_t
   default:
     if (!json_is_string(value)) return refuse(error, row->name, "is not a text");
     status = row->kind == TSR_PARAMETER_TEXT
-                 ? set_offload(plan, row, json_string_value(value), &reason)
+                 ? set_words(plan, row, json_string_value(value), &reason)
                  : set_text(plan, row, json_string_value(value), &reason);
   }
   if (status == TSR_ERROR_ARGUMENT)
@@ -546,6 +553,14 @@ static int choice(const tsr_params *params, const char *name) {
   return index < 0 ? 0 : index;
 }
 
+/* What is no number above 0 becomes one that runs refuse. */
+static double clip_norm(const tsr_params *params) {
+  const char *text = tsr_params_text(params, "clip");
+  char *end = NULL;
+  double norm = text ? strtod(text, &end) : 0;
+  return !text || (*text && !*end && norm > 0) ? norm : -1;
+}
+
 void tsr_run_plan_options(const tsr_run_plan *plan, tsr_simulate_options *out) {
   const tsr_params *p = plan->params;
   out->accumulate = tsr_params_count(p, "accumulate");
@@ -553,6 +568,7 @@ void tsr_run_plan_options(const tsr_run_plan *plan, tsr_simulate_options *out) {
   out->accumulation = (tsr_simulate_accumulation)choice(p, "accumulation");
   out->backward_once = choice(p, "backward") == 1;
   out->optimizer = (tsr_simulate_optimizer)choice(p, "optimizer");
+  out->update_in_backward = tsr_params_flag(p, "optimizer_in_backward");
   out->dtype = (tsr_simulate_dtype)choice(p, "dtype");
   out->attention = attentions[choice(p, "attention")];
   out->attention_chunk = tsr_params_choice_number(p, "attention");
@@ -564,6 +580,7 @@ void tsr_run_plan_options(const tsr_run_plan *plan, tsr_simulate_options *out) {
   out->loss_scale = (double)tsr_params_count(p, "loss_scale");
   out->loss_scale_window = tsr_params_count(p, "loss_scale_window");
   out->no_kv_cache = tsr_params_flag(p, "no_kv_cache");
+  out->clip_norm = clip_norm(p);
   (void)tsr_offload_parse(tsr_params_text(p, "offload"), &out->offload, NULL);
   out->blocks = plan->blocks.items;
   out->block_count = plan->blocks.count;

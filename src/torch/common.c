@@ -154,6 +154,8 @@ const tsr__listing tsr__listings[TSR__PLACE_COUNT] = {
                                    NULL},
 
     /* the optimizer */
+    [TSR__PLACE_UPDATE_HOOK] = {FUNCTION, FRAMES({"update_parameter", SCRIPT, 46}),
+                                LINES({46, AT(ADAMW)}, {46, AT(SGD)})},
     [TSR__PLACE_UNSCALE] = {FUNCTION, FRAMES({"unscale_", TORCH("amp/grad_scaler.py"), 343}), NULL},
     [TSR__PLACE_CLIP] = {FUNCTION,
                          FRAMES({"_no_grad_wrapper", CLIP_GRAD, 0},

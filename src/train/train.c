@@ -231,7 +231,7 @@ static bool see_step(void *context, const tsr__executor *executor, const tsr__ex
                          .predicted_peak_bytes = t->predicted_peak_bytes,
                          .products = t->products.chosen,
                          .products_text = t->products.text,
-                         .state = &t->state,
+                         .state = step->is_torn ? NULL : &t->state,
                          .is_last =
                              step->step == t->run->steps || step->is_diverged || t->data_status};
   bool goes_on = !t->options->step || t->options->step(t->options->context, &seen);

@@ -89,6 +89,7 @@ static void choose_run(trial *t) {
   t->run.non_reentrant = flip(t);
   t->run.micro_batch = flip(t) ? 1 : 0;
   t->run.backward_once = below(t, 4) == 0;
+  t->run.update_in_backward = below(t, 4) == 0; /* refused with some of the above */
   t->steps = 1 + below(t, 4);
   t->settings = (tsr_allocator_settings){.expandable_segments = below(t, 4) == 0};
   if (below(t, 4) == 0) t->settings.max_split_bytes = (20 + below(t, 40)) << 20;

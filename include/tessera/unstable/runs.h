@@ -70,6 +70,12 @@ const char *tsr_params_gpu(const tsr_params *params);
                "adamw-fused; adamw-loop, parameter by parameter; or sgd, without momentum.",       \
        .choices = (const char *const[]){"adamw", "adamw-foreach", "adamw-fused", "adamw-loop",     \
                                         "sgd", NULL}},                                             \
+      {.name = "optimizer_in_backward",                                                            \
+       .option = "optimizer-in-backward",                                                          \
+       .kind = TSR_PARAMETER_FLAG,                                                                 \
+       .help = "Update each parameter in backward, as soon as its gradient is complete, and "      \
+               "free that (register_post_accumulate_grad_hook). Not with clipping, accumulation "  \
+               "or a scaled loss."},                                                               \
       {.name = "clip",                                                                             \
        .kind = TSR_PARAMETER_TEXT,                                                                 \
        .argument = "NORM",                                                                         \

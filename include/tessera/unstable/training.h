@@ -81,8 +81,10 @@ typedef struct tsr_train_step {
   uint64_t predicted_peak_bytes; /* of the whole run: allocated */
   tsr_train_products products;   /* who multiplies matrices: not AUTO */
   const char *products_text; /* how that was chosen, during the call; "" if nothing was measured */
-  const tsr_train_state *state; /* during the call; of step - 1 if this one diverged */
-  bool is_last;                 /* the run ends here, whatever the caller returns */
+  /* During the call; of step - 1 if this one diverged. NULL if it diverged when an optimizer in backward had updated some of
+   * the parameters. */
+  const tsr_train_state *state;
+  bool is_last; /* the run ends here, whatever the caller returns */
 } tsr_train_step;
 
 /* What a file of data holds. */

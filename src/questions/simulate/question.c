@@ -1,7 +1,6 @@
 /* question.c - the row of "simulate": what will a training run take, before anything has run? */
 #include <assert.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/error.h"
@@ -136,14 +135,6 @@ int tsr_offload_parse(const char *text, tsr_offload *out, tsr_error *error) {
   return 0;
 }
 
-/* What is no number above 0 becomes one that runs refuse. */
-static double clip_norm(const tsr_params *params) {
-  const char *text = tsr_params_text(params, "clip");
-  char *end = NULL;
-  double norm = text ? strtod(text, &end) : 0;
-  return !text || (*text && !*end && norm > 0) ? norm : -1;
-}
-
 int tsr_simulate_options_of(const tsr_params *params, tsr_run_plan **plan,
                             tsr_simulate_options *out, tsr_error *error) {
   int leak = tsr_params_choice(params, "leak"), book = tsr_params_choice(params, "book");
@@ -156,8 +147,7 @@ int tsr_simulate_options_of(const tsr_params *params, tsr_run_plan **plan,
                                 .capacity_bytes = tsr_params_count(params, "capacity"),
                                 .leak = leak < 0 ? TSR_LEAK_NONE : (tsr_simulate_leak)leak,
                                 .book = book < 0 ? TSR_BOOK_TORCH : (tsr_simulate_book)book,
-                                .profile = tsr_params_flag(params, "profile"),
-                                .clip_norm = clip_norm(params)};
+                                .profile = tsr_params_flag(params, "profile")};
   tsr_run_plan_options(*plan, out);
   return 0;
 }
