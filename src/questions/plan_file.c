@@ -328,13 +328,11 @@ static int read_ranges(tsr_run_plan *plan, const json_t *list, tsr_error *error)
 }
 
 static int fail_key(const char *key, tsr_error *error) {
-  char all[384] = "blocks, version";
-  for (size_t i = 0; i < ROWS; i++) {
-    size_t used = strlen(all);
-    (void)snprintf(all + used, sizeof all - used, ", %s", rows[i].name);
-  }
-  return tsr__fail(error, TSR_ERROR_FORMAT, TSR_OFFSET_NONE,
-                   "%.60s is not a key of plans, which are: %s", key, all);
+  return tsr__fail(
+      error, TSR_ERROR_FORMAT, TSR_OFFSET_NONE,
+      "%.60s is not a key of plans, which are blocks, version and the names of options "
+      "that 'tessera help simulate' explains",
+      key);
 }
 
 static int read_root(tsr_run_plan *plan, json_t *root, tsr_error *error) {
