@@ -8,6 +8,7 @@ import functools
 import itertools
 import json
 import math
+import os
 import pathlib
 import shutil
 import signal
@@ -110,7 +111,7 @@ def placed(t):
                    other['bound_bytes'] <= other['reserved_bytes'] < end['reserved_bytes'], True)
     text = t.run('train', t.models['gpt2'], '--data', t.text, '--seq', 16, '--steps', 1, '--memory', 'placed').stdout
     expect('what it says', text.splitlines()[-1].startswith('Placed memory: '), True)
-    done = t.run('train', t.models['gpt2'], '--data', t.text, '--seq', 16, '--memory', 'placed', '--budget', '1MiB')
+    done = t.run('train', t.models['gpt2'], '--data', t.text, '--seq', 16, '--memory', 'placed', '--budget', '512KiB')
     expect('too small', (done.returncode, 'placed memory would be ' in done.stderr), (2, True))
 
 
@@ -142,6 +143,17 @@ def as_predicted(t):
                    (t.work / 'wanted.pickle').read_bytes())
 
 
+def resident_bytes(t, data):
+    """The most that a run had in memory, its own and pages of files."""
+    with subprocess.Popen([t.binary, 'train', t.models['gpt2'], '--data', data, '--steps', '2', '--seq', '16',
+                           '--threads', '1'], stdout=subprocess.DEVNULL,
+                          stderr=subprocess.DEVNULL) as run:
+        _, status, usage = os.wait4(run.pid, 0)
+        run.returncode = os.waitstatus_to_exitcode(status)
+    expect('the run', run.returncode, 0)
+    return usage.ru_maxrss << 10
+
+
 def token_files(t):
     """The same tokens give the same run, whatever file they are in."""
     common = ('--steps', 5)
@@ -168,8 +180,11 @@ def token_files(t):
     with large.open('wb') as file:
         file.truncate(3 << 30)  # more than memory should hold; its tokens are 0
     done = t.run('train', t.models['gpt2'], '--data', large, '--steps', 1, '--seq', 16, '--json')
-    large.unlink()
     expect('a large file', (done.returncode, done.stderr), (0, ''))
+    resident = [resident_bytes(t, path) for path in (t.work / 'a.bin', large)]
+    large.unlink()
+    expect(f'{resident}: what is resident does not depend on the size of the file', resident[1] - resident[0] < 2 << 20,
+           True)
     (t.work / 'bad.bin').write_bytes(array.array('H', [1, 2, 300, 4] * 10).tobytes())
     done = t.run('train', t.models['gpt2'], '--data', t.work / 'bad.bin', '--seq', 16)
     expect('a token beyond the vocabulary', (done.returncode, done.stderr),
