@@ -1,6 +1,6 @@
 /* train.c - `tessera train MODEL --data FILE`: the training that `simulate` predicts, run on the CPU.
  *
- *   gpt2: 124,439,808 parameters, random; a peak of 3.02 GiB is predicted.
+ *   gpt2: 124,439,808 parameters, random; a peak of 3.02 GiB is predicted, 3.20 GiB reserved.
  *   step 1/100  loss 10.9512  312 tokens/s  1.4 GiB, peak 2.9 GiB (97 %)
  *   ...
  *   100 steps: loss from 10.9512 to 6.2034. Peak 3.02 GiB, as predicted.
@@ -287,11 +287,14 @@ static const char *loss_text(double loss, char text[SIZE_BYTES]) {
 }
 
 static void put_heading(run *r, const tsr_train_step *step) {
-  char line[512], count[SIZE_BYTES], size[SIZE_BYTES];
-  (void)snprintf(line, sizeof line, "%.200s: %s parameters%s; a peak of %s is predicted.\n",
-                 r->model, count_text(step->parameter_count, count),
-                 r->has_weights ? "" : ", random",
-                 tsr_size_text(step->predicted_peak_bytes, size, sizeof size));
+  char line[512], count[SIZE_BYTES], size[SIZE_BYTES], reserved[SIZE_BYTES];
+  bool has_gaps = step->predicted_reserved_bytes > step->predicted_peak_bytes;
+  (void)snprintf(
+      line, sizeof line, "%.200s: %s parameters%s; a peak of %s is predicted%s%s%s.\n", r->model,
+      count_text(step->parameter_count, count), r->has_weights ? "" : ", random",
+      tsr_size_text(step->predicted_peak_bytes, size, sizeof size), has_gaps ? ", " : "",
+      has_gaps ? tsr_size_text(step->predicted_reserved_bytes, reserved, sizeof reserved) : "",
+      has_gaps ? " reserved" : "");
   put(r, line);
   if (!*step->products_text) return;
   (void)snprintf(line, sizeof line, "Matrices are multiplied by %s.\n", step->products_text);

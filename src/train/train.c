@@ -229,6 +229,7 @@ static bool see_step(void *context, const tsr__executor *executor, const tsr__ex
                          .peak_bytes = step->peak_bytes,
                          .parameter_count = t->out.parameter_count,
                          .predicted_peak_bytes = t->predicted_peak_bytes,
+                         .predicted_reserved_bytes = t->out.predicted_reserved_bytes,
                          .products = t->products.chosen,
                          .products_text = t->products.text,
                          .state = step->is_torn ? NULL : &t->state,

@@ -109,6 +109,10 @@ def placed(t):
             expect('one range', other['reserved_bytes'], other['predicted_reserved_bytes'])
             expect('between the bound and what caching takes',
                    other['bound_bytes'] <= other['reserved_bytes'] < end['reserved_bytes'], True)
+    steps, end = t.train('gpt2', '--steps', 2)
+    text = t.run('train', t.models['gpt2'], '--data', t.text, '--batch', 2, '--seq', 16, '--steps', 2).stdout
+    expect('what is reserved', text.splitlines()[0].endswith(
+        f' is predicted, {end["predicted_reserved_bytes"] / 2**20:.2f} MiB reserved.'), True)
     text = t.run('train', t.models['gpt2'], '--data', t.text, '--seq', 16, '--steps', 1, '--memory', 'placed').stdout
     expect('what it says', text.splitlines()[-1].startswith('Placed memory: '), True)
     done = t.run('train', t.models['gpt2'], '--data', t.text, '--seq', 16, '--memory', 'placed', '--budget', '512KiB')

@@ -78,8 +78,9 @@ typedef struct tsr_train_step {
   uint64_t allocated_bytes; /* now: requested, and live */
   uint64_t peak_bytes;      /* so far: allocated */
   uint64_t parameter_count;
-  uint64_t predicted_peak_bytes; /* of the whole run: allocated */
-  tsr_train_products products;   /* who multiplies matrices: not AUTO */
+  uint64_t predicted_peak_bytes;     /* of the whole run: allocated */
+  uint64_t predicted_reserved_bytes; /* memory that it takes from the system */
+  tsr_train_products products;       /* who multiplies matrices: not AUTO */
   const char *products_text; /* how that was chosen, during the call; "" if nothing was measured */
   /* During the call; of step - 1 if this one diverged. NULL if it diverged when an optimizer in backward had updated some of
    * the parameters. */
