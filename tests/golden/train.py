@@ -88,6 +88,11 @@ def clips(t):
                [(step['loss'], step['gradient_norm']) for step in narrow])
     scaled = t.train('gpt2', '--steps', 4, '--clip', '1.0', '--dtype', 'autocast-fp16')[0]
     expect('unscaled first', abs(scaled[0]['gradient_norm'] / wide[0]['gradient_norm'] - 1) < 0.01, True)
+    folder = fresh(t, 'clipped')
+    t.train('gpt2', '--steps', 2, '--clip', '0.01', '--optimizer', 'sgd', '--lr', 100, '--save', folder, '-q')
+    done = t.run('train', '--resume', folder, '--steps', 4, '--json', '-q')
+    expect('resumed', [json.loads(line)['loss'] for line in done.stdout.splitlines()[:-1]],
+           [step['loss'] for step in narrow[2:]])
     text = t.run('train', t.models['gpt2'], '--data', t.text, '--seq', 16, '--steps', 1, '--clip', 1)
     expect('printed', '  norm ' in text.stdout.splitlines()[1], True)
     for wrong in ('0', '-1', 'x', ''):

@@ -157,6 +157,7 @@ static void options_and_plan(void **state) {
               "\"recompute\"}}],\"gelu\":\"fused\",\"version\":1}\n");
   expect_plan(PLAN_OF("offload", "activations:disk,optimizer:host"),
               "{\"offload\":\"optimizer,activations:disk\",\"version\":1}\n");
+  expect_plan(PLAN_OF("clip", "1.0"), "{\"clip\":\"1.0\",\"version\":1}\n");
   expect_plan(PLAN_OF("plan", base, "checkpoint", "sqrt"),
               "{\"checkpoint\":\"sqrt\",\"dtype\":\"bf16\",\"version\":1}\n");
 }
