@@ -39,6 +39,16 @@ static const tsr_parameter plan_parameters[] = {
      .argument = "CARD",
      .help = "The card that times are estimated for: " TSR_GPU_WORDS " (default: a100).",
      .choices = TSR_GPU_CHOICES},
+    {.name = "rates",
+     .kind = TSR_PARAMETER_FILE,
+     .argument = "FILE",
+     .help = "What a machine does in a second, as train --write-rates measured it: times are those "
+             "there."},
+    {.name = "book",
+     .kind = TSR_PARAMETER_CHOICE,
+     .argument = "OPS",
+     .help = "Whose ops run: torch (default), or own, tessera's, which train runs.",
+     .choices = (const char *const[]){"torch", "own", NULL}},
     {.name = "batch",
      .kind = TSR_PARAMETER_COUNT,
      .argument = "N",
@@ -247,7 +257,7 @@ static int put_techniques_text(cli_session *session, const char *model, const ts
   char free_text[SIZE_BYTES];
   (void)snprintf(line, sizeof line,
                  "%.200s: peak %s as it is; %s with what costs no time; %s with everything.\n"
-                 "  a step takes about %s on an %s (estimate)\n\n",
+                 "  a step takes about %s on %s (estimate)\n\n",
                  model, tsr_size_text(all->without.peak_bytes, peak, sizeof peak),
                  tsr_size_text(free_lowest, free_text, sizeof free_text),
                  tsr_size_text(lowest, least, sizeof least),
@@ -295,6 +305,7 @@ static tsr_simulate_options options_of(const tsr_params *own) {
                               .steps = tsr_params_count(own, "steps")};
   how.gpu = tsr_params_gpu(own);
   if (!how.gpu) how.gpu = "a100";
+  how.book = tsr_params_choice(own, "book") == TSR_BOOK_OWN ? TSR_BOOK_OWN : TSR_BOOK_TORCH;
   return how;
 }
 
@@ -324,14 +335,19 @@ static int show(cli_session *session, const char *model) {
 static int list(cli_session *session, const char *model) {
   const tsr_params *own = session->options->own;
   tsr_simulate_options how = options_of(own);
+  tsr_rates *rates = NULL;
   tsr_techniques *all = calloc(1, sizeof *all);
   if (!all) return TSR_ERROR_MEMORY;
-  int status = explained(session, tsr_plan_techniques(tsr_params_plan(own, "plan"),
-                                                      tsr_params_model(own, "model"), &how, all,
-                                                      &session->error));
+  int status = tsr_params_rates(own, &rates, &session->error);
+  how.rates = rates;
+  if (status == 0)
+    status = explained(session, tsr_plan_techniques(tsr_params_plan(own, "plan"),
+                                                    tsr_params_model(own, "model"), &how, all,
+                                                    &session->error));
   if (status == 0)
     status = session->report.format == TSR_REPORT_JSON ? put_techniques_json(session, all)
                                                        : put_techniques_text(session, model, all);
+  tsr_rates_free(rates);
   free(all);
   return status;
 }

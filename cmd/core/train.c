@@ -169,6 +169,13 @@ static const tsr_parameter train_parameters[] = {
      .argument = "WHAT",
      .help = "op: at the end, list the time of each op, its operations and the bytes it moves.",
      .choices = (const char *const[]){"op", NULL}},
+    {.name = "write_rates",
+     .option = "write-rates",
+     .kind = TSR_PARAMETER_PATH,
+     .is_written = true,
+     .argument = "FILE",
+     .help = "Write what kernels and copies took to FILE, from which simulate and plan predict "
+             "times with --rates."},
     {.name = "snapshot",
      .kind = TSR_PARAMETER_PATH,
      .is_written = true,
@@ -244,6 +251,7 @@ typedef struct run {
   double started_s, printed_s, last_s; /* seconds of the monotonic clock */
   bool is_json, has_failed, is_begun, has_weights, is_over;
   int save_status;
+  char plan_hash[TSR_RUN_PLAN_HASH_BYTES];
   const char *products; /* the word for what multiplies matrices; NULL before the first step */
 } run;
 
@@ -327,15 +335,18 @@ static void put_step(run *r, const tsr_train_step *step, double seconds) {
 }
 
 static void put_json_step(run *r, const tsr_train_step *step, double seconds) {
-  char line[512], loss[SIZE_BYTES], time[SIZE_BYTES], rate[SIZE_BYTES], norm[SIZE_BYTES];
-  (void)snprintf(
-      line, sizeof line,
-      "{\"step\":%" PRIu64 ",\"loss\":%s,\"gradient_norm\":%s,\"learning_rate\":%s,\"skipped\":%s"
-      ",\"tokens\":%" PRIu64 ",\"seconds\":%s,\"allocated_bytes\":%" PRIu64
-      ",\"peak_bytes\":%" PRIu64 "}\n",
-      step->step, json_number(step->loss, loss), json_number(step->gradient_norm, norm),
-      json_number(step->learning_rate, rate), step->is_skipped ? "true" : "false",
-      step->token_count, json_number(seconds, time), step->allocated_bytes, step->peak_bytes);
+  char line[512], loss[SIZE_BYTES], time[SIZE_BYTES], rate[SIZE_BYTES], norm[SIZE_BYTES],
+      speed[SIZE_BYTES];
+  (void)snprintf(line, sizeof line,
+                 "{\"event\":\"step\",\"rank\":0,\"step\":%" PRIu64
+                 ",\"loss\":%s,\"gradient_norm\":%s,\"learning_rate\":%s,\"skipped\":%s"
+                 ",\"tokens\":%" PRIu64 ",\"seconds\":%s,\"tokens_per_second\":%s"
+                 ",\"allocated_bytes\":%" PRIu64 ",\"peak_bytes\":%" PRIu64 "}\n",
+                 step->step, json_number(step->loss, loss), json_number(step->gradient_norm, norm),
+                 json_number(step->learning_rate, rate), step->is_skipped ? "true" : "false",
+                 step->token_count, json_number(seconds, time),
+                 json_number(seconds > 0 ? (double)step->token_count / seconds : NAN, speed),
+                 step->allocated_bytes, step->peak_bytes);
   put(r, line);
 }
 
@@ -390,14 +401,15 @@ static void put_json_end(run *r, const tsr_training *t) {
   (void)snprintf(bound, sizeof bound, t->bound_bytes ? "%" PRIu64 : "null", t->bound_bytes);
   (void)snprintf(
       line, sizeof line,
-      "{\"steps_done\":%" PRIu64 ",\"steps_before\":%" PRIu64 ",\"parameters\":%" PRIu64
+      "{\"event\":\"end\",\"rank\":0,\"plan_hash\":\"%s\",\"steps\":%" PRIu64
+      ",\"steps_done\":%" PRIu64 ",\"steps_before\":%" PRIu64 ",\"parameters\":%" PRIu64
       ",\"tokens\":%" PRIu64 ",\"seconds\":%s,\"step_flops\":%" PRIu64
       ",\"first_loss\":%s,\"last_loss\":%s,\"diverged\":%s,\"out_of_memory\":%s,"
       "\"interrupted\":%s,\"saved\":%s,\"peak_bytes\":%" PRIu64 ",\"predicted_peak_bytes\":%" PRIu64
       ",\"reserved_bytes\":%" PRIu64 ",\"predicted_reserved_bytes\":%" PRIu64
       ",\"bound_bytes\":%s,%s,\"products\":%s%s%s}\n",
-      t->steps_done, t->steps_before, t->parameter_count, t->token_count,
-      json_number(now_s() - r->started_s, time), t->step_flops,
+      r->plan_hash, t->steps_before + t->steps_done, t->steps_done, t->steps_before,
+      t->parameter_count, t->token_count, json_number(now_s() - r->started_s, time), t->step_flops,
       json_number(t->steps_done ? t->first_loss : NAN, first),
       json_number(t->steps_done ? t->last_loss : NAN, last), t->is_diverged ? "true" : "false",
       t->is_out_of_memory ? "true" : "false", is_interrupted ? "true" : "false",
@@ -472,7 +484,7 @@ static void put_end(run *r, const tsr_training *t) {
 
 static void put_json_ops(run *r, const tsr_training *t, const tsr_train_op *ops) {
   char line[512], time[SIZE_BYTES];
-  put(r, "{\"ops\":[");
+  put(r, "{\"event\":\"ops\",\"rank\":0,\"ops\":[");
   for (size_t i = 0; i < t->op_count; i++) {
     const tsr_train_op *op = &ops[i];
     (void)snprintf(line, sizeof line,
@@ -496,7 +508,7 @@ static void put_op(run *r, const tsr_train_op *op, double total_s, double steps)
 
 /* Averages of a step. Ops that took less than a thousandth of the time are one line. */
 static void put_ops(run *r, const tsr_training *t, const tsr_train_op *ops) {
-  double total_s = 0, steps = (double)(t->steps_done ? t->steps_done : 1);
+  double total_s = 0, steps = (double)(t->timed_steps ? t->timed_steps : 1);
   tsr_train_op others = {.name = "others", .phase = ""};
   for (size_t i = 0; i < t->op_count; i++) total_s += ops[i].seconds;
   put(r, "op                         phase      time/step  share      bytes  GFLOP GFLOP/s\n");
@@ -662,6 +674,7 @@ static int train(cli_session *session, const tsr_train_options *how, run *r, tsr
   int status = tsr_simulate_options_of(own, &plan, &options, &session->error);
   if (status) return cli_params_error(session->options->command, status, &session->error);
   if (!tsr_params_has(own, "book")) options.book = TSR_BOOK_OWN;
+  memcpy(r->plan_hash, tsr_run_plan_hash(plan), sizeof r->plan_hash);
   watch_interrupts(before);
   r->started_s = r->last_s = now_s();
   status = tsr_train(tsr_params_model(own, "model"), &options, how, out, &session->error);
@@ -745,8 +758,18 @@ static void read_numbers(const cli_options *options, tsr_train_options *how) {
   how->schedule = schedule < 0 ? TSR_TRAIN_CONSTANT : (tsr_train_schedule)schedule;
 }
 
+static int write_rates(cli_session *session, const tsr_training *out) {
+  const char *path = tsr_params_text(session->options->own, "write_rates");
+  if (!path || !out->rates) return 0;
+  const char *text = tsr_rates_text(out->rates);
+  cli_output output = {.path = path};
+  int status = cli_output_write(&output, text, strlen(text)) ? TSR_ERROR_WRITE : 0;
+  return cli_finish_aside(session, &output, status);
+}
+
 static int finish(cli_session *session, const tsr_training *out, const tsr_format *format) {
   int status = write_snapshot(session, out->snapshot, format);
+  if (status == 0) status = write_rates(session, out);
   return status ? status : explain_end(out, session->options->command);
 }
 
@@ -772,6 +795,7 @@ int cli_train(cli_session *session) {
     how.ops = ops = calloc(TSR_TRAIN_OPS, sizeof *ops);
     if (!ops) status = TSR_ERROR_MEMORY;
   }
+  how.measures = tsr_params_has(options->own, "write_rates");
   if (status == 0) status = cli_write_plan(session);
   if (status == 0) status = find_data(session, &how, &text);
   if (status == 0) status = find_folders(session, &how, &r);
@@ -783,5 +807,6 @@ int cli_train(cli_session *session) {
   cli_folder_release(&r.folder);
   tsr_snapshot_free(out.snapshot);
   tsr_memory_profile_free(out.profile);
+  tsr_rates_free(out.rates);
   return status;
 }

@@ -255,9 +255,10 @@ static bool execute_run(void *context, uint32_t index, uint64_t step, const uint
   const tsr__execute_options *o = e->options;
   tsr__kernel_fn *fast =
       o->uses_reference ? NULL : tsr__kernel_fast((tsr__kernel)run->kernel, e->isa);
-  uint64_t before_ns = o->run_ns ? tsr__os_time_ns() : 0;
+  bool is_timed = o->run_ns && (step > 1 || o->steps == 1);
+  uint64_t before_ns = is_timed ? tsr__os_time_ns() : 0;
   (fast ? fast : row->reference)(&args);
-  if (o->run_ns) o->run_ns[index] += tsr__os_time_ns() - before_ns;
+  if (is_timed) o->run_ns[index] += tsr__os_time_ns() - before_ns;
   note_results(e, run, &args);
   return restore(e, run);
 }

@@ -54,9 +54,11 @@ typedef struct tsr__execute_options {
   const tsr__tensor_id *losses;   /* the loss of each micro-batch */
   size_t loss_count;
   tsr__tensor_id gradient_norm; /* or 0 */
-  uint64_t *run_ns;             /* by run of the tape: its time is added, in nanoseconds; or NULL */
-  bool uses_reference;          /* even where there is a fast kernel */
-  unsigned isa_limit;           /* 1 + a tsr__isa that fast kernels do not go beyond, or 0 */
+  /* By run of the tape: its time is added, in nanoseconds; or NULL. Of several steps the first is left out: it touches
+   * memory for the first time. */
+  uint64_t *run_ns;
+  bool uses_reference;               /* even where there is a fast kernel */
+  unsigned isa_limit;                /* 1 + a tsr__isa that fast kernels do not go beyond, or 0 */
   struct tsr__thread_pool *pool;     /* for kernels, or NULL; no result depends on it */
   struct tsr__library *library;      /* for products of matrices, or NULL */
   const tsr__dry_observer *observer; /* sees the same run, or NULL; its run, memory and loaded are

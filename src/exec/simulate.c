@@ -13,7 +13,7 @@
 #include "exec/record.h"
 #include "graph/validate.h"
 #include "models/program.h"
-#include "plan/cost.h"
+#include "plan/rates.h"
 #include "tessera/unstable/simulation.h"
 #include "torch/torch.h"
 #include "traced/step_graph.h"
@@ -259,15 +259,21 @@ static int suit_gpu(const tsr_simulate_options *options, const tsr__data_sheet *
   if ((*gpu)->capability >= AMPERE) return 0;
   if (run->attention == TSR_ATTENTION_FLASH)
     return tsr__fail(error, TSR_ERROR_ARGUMENT, TSR_OFFSET_NONE,
-                     "flash attention needs compute capability 8.0, and the %s has %u.%u",
+                     "flash attention needs compute capability 8.0, and %s has %u.%u",
                      (*gpu)->title, (*gpu)->capability / 10u, (*gpu)->capability % 10u);
   if (run->attention == TSR_ATTENTION_SDPA) run->attention = TSR_ATTENTION_EFFICIENT;
   return 0;
 }
 
 /* How long a step takes on the card. */
-static void estimate_time(const tsr__tape *tape, const tsr__data_sheet *gpu, tsr_simulation *out) {
+static void estimate_time(const tsr__tape *tape, const tsr__data_sheet *gpu,
+                          const tsr_rates *measured, tsr_simulation *out) {
   tsr__rates rates;
+  if (measured) {
+    out->gpu_title = "the machine of --rates";
+    out->step_seconds = tsr__cost_of_tape(tape, tsr__rates_numbers(measured)).step_s;
+    return;
+  }
   if (!gpu) return;
   tsr__rates_of_sheet(gpu, &rates);
   out->gpu_title = gpu->title;
@@ -342,7 +348,7 @@ static int simulate(const tsr_model *model, const tsr_simulate_options *options,
     out->step_flops = tape.flops;
     out->step_recomputed_flops = tape.recomputed_flops;
     add_notes(&program, options, out);
-    estimate_time(&tape, gpu, out);
+    estimate_time(&tape, gpu, options->rates, out);
   }
   tsr__program_release(&program);
   tsr__tape_release(&tape);

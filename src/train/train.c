@@ -20,8 +20,10 @@
 #include "exec/record.h"
 #include "exec/run.h"
 #include "exec/simulate.h"
+#include "kernels/fast.h"
 #include "kernels/random.h"
 #include "models/program.h"
+#include "plan/rates.h"
 #include "tessera/unstable/training.h"
 #include "torch/torch.h"
 #include "train/batches.h"
@@ -327,7 +329,7 @@ static int prepare(training *t, tsr_error *error) {
     t->out.parameter_count +=
         tsr__shape_elements(tsr__tensor_shape(&t->tape, t->tape.parameters.items[i]));
   t->out.step_flops = t->tape.flops;
-  if (t->options->ops) {
+  if (t->options->ops || t->options->measures) {
     t->run_ns = TSR__NEW_ARRAY(uint64_t, t->tape.runs.count);
     if (!t->run_ns) return tsr__fail_memory(error);
   }
@@ -378,6 +380,39 @@ static int profile(training *t, const tsr__dry_device *executed, tsr_error *erro
   return 0;
 }
 
+/* Bytes in a second that a processor copies, where the run copied none. */
+static double measure_copies(void) {
+  enum { BYTES = 32 << 20 };
+  char *from = TSR__NEW_ARRAY(char, BYTES), *to = TSR__NEW_ARRAY(char, BYTES);
+  uint64_t best = UINT64_MAX;
+  for (int i = 0; from && to && i < 3; i++) {
+    uint64_t before = tsr__os_time_ns();
+    memcpy(to, from, BYTES);
+    from[i] = to[BYTES - 1]; /* so that it has to be done */
+    uint64_t took = tsr__os_time_ns() - before;
+    if (i && took && took < best) best = took; /* the first one touches the memory */
+  }
+  tsr__free(from);
+  tsr__free(to);
+  return best == UINT64_MAX ? 0 : BYTES / ((double)best * 1e-9);
+}
+
+/* What kernels and copies took. */
+static int measure(training *t, tsr_error *error) {
+  tsr__rates rates;
+  char title[96];
+  unsigned threads = t->options->threads ? t->options->threads : tsr__os_processor_count();
+  if (!t->options->measures || !t->out.timed_steps) return 0;
+  tsr__rates_measure(&t->tape, t->run_ns, t->out.timed_steps, &rates);
+  rates.link_bytes_per_s = t->out.host_copy_bytes_per_second;
+  if (rates.link_bytes_per_s <= 0) rates.link_bytes_per_s = measure_copies();
+  rates.disk_bytes_per_s = t->out.disk_copy_bytes_per_second;
+  (void)snprintf(title, sizeof title, "%u %s, %s", threads, threads == 1 ? "thread" : "threads",
+                 tsr__isa_name(tsr__isa_best()));
+  t->out.rates = tsr__rates_new(&rates, title);
+  return t->out.rates ? 0 : tsr__fail_memory(error);
+}
+
 static int execute(training *t, tsr_error *error) {
   const tsr_train_options *o = t->options;
   tsr__execution done;
@@ -414,11 +449,13 @@ static int execute(training *t, tsr_error *error) {
   if (t->out.is_out_of_memory)
     t->out.out_of_memory = tsr__public_moment(&t->tape, &done.executed.out_of_memory);
   t->out.oom_request_bytes = done.executed.oom_request_bytes;
-  if (t->run_ns) t->out.op_count = tsr__list_ops(&t->tape, t->run_ns, t->options->ops);
+  t->out.timed_steps = t->out.steps_done > 1 ? t->out.steps_done - 1 : t->out.steps_done;
+  if (t->options->ops) t->out.op_count = tsr__list_ops(&t->tape, t->run_ns, t->options->ops);
   t->out.peak_bytes = done.executed.peak.totals.allocated_bytes;
   t->out.reserved_bytes = done.usable_peak_bytes;
   note_spaces(t, &done);
-  if (o->is_profiled) status = profile(t, &done.executed, error);
+  status = measure(t, error);
+  if (status == 0 && o->is_profiled) status = profile(t, &done.executed, error);
   if (status || !t->recorder) return status;
   return tsr__recorder_finish(t->recorder, &t->out.snapshot, error);
 }

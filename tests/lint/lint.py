@@ -37,7 +37,7 @@ ROOMS = {
     'models': {'base', 'kernels', 'graph', 'traced'},
     'torch': {'base', 'kernels', 'graph', 'models'},
     'exec': {'base', 'snapshot', 'allocator', 'kernels', 'graph', 'plan', 'traced', 'models', 'torch'},
-    'train': {'base', 'kernels', 'graph', 'models', 'torch', 'exec'},
+    'train': {'base', 'kernels', 'graph', 'plan', 'models', 'torch', 'exec'},
     'plan': {'base', 'kernels', 'graph'},
 }
 # Which room implements which public headers (include/tessera/NAME.h or include/tessera/unstable/NAME.h).
@@ -54,6 +54,7 @@ PUBLIC = {
     'page': 'view',
     'export': 'allocations formats',
     'models': 'model',
+    'plan': 'rates',
     'exec': 'simulate simulation',
     'train': 'training',
 }

@@ -8,6 +8,7 @@
 #include "tessera/simulate.h"
 #include "tessera/unstable/params.h"
 #include "tessera/unstable/plans.h"
+#include "tessera/unstable/rates.h"
 #include "tessera/unstable/simulation.h"
 
 #ifdef __cplusplus
@@ -34,6 +35,10 @@ extern "C" {
 #define TSR_GPU_WORDS "t4, v100, l4, a10, a100-40, a100, h100, h200, rtx3090 or rtx4090"
 /* The card that such a parameter names, or NULL; a constant. */
 const char *tsr_params_gpu(const tsr_params *params);
+
+/* What a parameter "rates" has, a FILE: NULL if it was not given. The caller owns `*out`. Fails as tsr_rates_parse
+ * does. */
+int tsr_params_rates(const tsr_params *params, tsr_rates **out, tsr_error *error);
 
 /* Rows of an array of tsr_parameter (C only); each is a key of plans. The words of a choice are in the order of its
  * enum, except for `attention`. */

@@ -160,7 +160,8 @@ typedef struct tsr_train_options {
   const char
       *offload_folder; /* for the file of activations that are kept on disk; gone after the run */
   tsr_train_op
-      *ops; /* receives what each op took, the longest first: TSR_TRAIN_OPS of them; or NULL */
+      *ops;      /* receives what each op took, the longest first: TSR_TRAIN_OPS of them; or NULL */
+  bool measures; /* also measure what the machine does in a second: tsr_training.rates */
   bool is_recorded; /* keep the run's events, for tsr_training.snapshot */
   bool is_profiled; /* list what is in memory at the peak: tsr_training.profile */
   const char *
@@ -202,6 +203,9 @@ typedef struct tsr_training {
       copy_wait_seconds;  /* all that was copied, and how long kernels waited for it */
   tsr_snapshot *snapshot; /* if it was recorded: as PyTorch would have written it; the caller's */
   tsr_memory_profile *profile; /* if it was asked for; the caller's */
+  uint64_t
+      timed_steps; /* whose time is in tsr_train_options.ops: all but the first, unless that is the only one */
+  struct tsr_rates *rates; /* if they were asked for, and a step was timed; the caller's */
 } tsr_training;
 
 /* Train. `run` NULL means its default. Fails as tsr_simulate does, and with TSR_ERROR_ARGUMENT for

@@ -53,6 +53,11 @@ static const tsr_parameter parameters[] = {
              "estimate of "
              "the time of a step: " TSR_GPU_WORDS " (default: an A100's memory, and no time).",
      .choices = TSR_GPU_CHOICES},
+    {.name = "rates",
+     .kind = TSR_PARAMETER_FILE,
+     .argument = "FILE",
+     .help = "What a machine does in a second, as train --write-rates measured it: predict the "
+             "time of a step there."},
     {.name = "fresh_process",
      .option = "fresh-process",
      .kind = TSR_PARAMETER_FLAG,
@@ -158,6 +163,15 @@ const char *tsr_params_gpu(const tsr_params *params) {
   return index >= 0 && tsr_gpu_at((size_t)index, &gpu) ? gpu.name : NULL;
 }
 
+int tsr_params_rates(const tsr_params *params, tsr_rates **out, tsr_error *error) {
+  const char *path;
+  size_t size;
+  const char *text =
+      tsr_params_has(params, "rates") ? tsr_params_file(params, "rates", &path, &size) : NULL;
+  *out = NULL;
+  return text ? tsr_rates_parse(text, size, out, error) : 0;
+}
+
 static int options_of(const tsr_params *params, tsr_run_plan **plan, tsr_simulate_options *how,
                       tsr_error *error) {
   size_t settings;
@@ -180,14 +194,18 @@ static void release(void *value) {
 static int ask(const tsr__asked *asked, void **out, tsr_error *error) {
   tsr_simulate_options how;
   tsr_run_plan *plan = NULL;
+  tsr_rates *rates = NULL;
   simulated *run = TSR__NEW(simulated);
   if (!run) return tsr__fail_memory(error);
   run->top = tsr_params_count(asked->params, "top");
   int status = options_of(asked->params, &plan, &how, error);
+  if (status == 0) status = tsr_params_rates(asked->params, &rates, error);
+  how.rates = rates;
   if (status == 0)
     status = tsr_simulate(tsr_params_model(asked->params, "model"), &how, &run->simulation, error);
   if (status == 0) run->capacity_bytes = how.capacity_bytes;
   tsr_run_plan_free(plan);
+  tsr_rates_free(rates);
   if (status)
     release(run);
   else
