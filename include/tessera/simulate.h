@@ -64,8 +64,6 @@ typedef struct tsr_simulate_options {
   tsr_simulate_book book;  /* whose ops run */
   double clip_norm;        /* of all gradients, as clip_grad_norm_ clips them; 0: none */
   bool update_in_backward; /* each parameter as soon as its gradient is complete, which goes then */
-  tsr_simulate_book book; /* whose ops run */
-  double clip_norm;       /* of all gradients, as clip_grad_norm_ clips them; 0: none */
   const struct tsr_rates *
       rates; /* what a run measured (unstable/rates.h), to predict the time of a step; borrowed, or NULL */
   const char

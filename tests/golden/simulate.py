@@ -197,7 +197,7 @@ def structure(simulator):
         expect('opcodes the viewer does not know', kinds - OPCODES, set())
         snapshot = load(path)
         expect('keys', set(snapshot), {'segments', 'device_traces', 'allocator_settings',
-                                       'external_annotations'})
+                                       'external_annotations', 'tessera_plan'})
         addresses = [segment['address'] for segment in snapshot['segments']]
         expect('order of segments', addresses, sorted(addresses))
         for segment in snapshot['segments']:
