@@ -268,7 +268,7 @@ static int suit_gpu(const tsr_simulate_options *options, const tsr__data_sheet *
 /* How long a step takes on the card. */
 static void estimate_time(const tsr__tape *tape, const tsr__data_sheet *gpu,
                           const tsr_rates *measured, tsr_simulation *out) {
-  tsr__rates rates;
+  tsr__machine_rates rates;
   if (measured) {
     out->gpu_title = "the machine of --rates";
     out->step_seconds = tsr__cost_of_tape(tape, tsr__rates_numbers(measured)).step_s;

@@ -52,9 +52,9 @@ uint64_t tsr__data_sheet_workspace_bytes(const tsr__data_sheet *gpu) {
   return gpu->capability == 90 ? (uint64_t)32 << 20 : TSR__TAPE_WORKSPACE_BYTES;
 }
 
-void tsr__rates_of_sheet(const tsr__data_sheet *gpu, tsr__rates *rates) {
+void tsr__rates_of_sheet(const tsr__data_sheet *gpu, tsr__machine_rates *rates) {
   assert(gpu->full_flops > 0 && gpu->half_flops > 0 && gpu->memory_bytes_per_s > 0);
-  *rates = (tsr__rates){.launch_ns = LAUNCH_NS,
+  *rates = (tsr__machine_rates){.launch_ns = LAUNCH_NS,
                         .link_bytes_per_s = gpu->link_bytes_per_s,
                         .disk_bytes_per_s = DISK,
                         .host_bytes_per_s = HOST};
@@ -83,7 +83,7 @@ static tsr__rate_width width_of(const tsr__tape *tape, const tsr__kernel_run *ru
 }
 
 double tsr__cost_of_run(const tsr__tape *tape, const tsr__kernel_run *run,
-                        const tsr__rates *rates) {
+                        const tsr__machine_rates *rates) {
   const tsr__kernel_rate *rate = &rates->kernel[run->kernel][width_of(tape, run)];
   if (run->space != TSR__SPACE_DEVICE && rates->host_bytes_per_s > 0)
     return (double)run->bytes_moved / rates->host_bytes_per_s;
@@ -93,7 +93,7 @@ double tsr__cost_of_run(const tsr__tape *tape, const tsr__kernel_run *run,
 }
 
 /* Copies go out and come in at once; a disk is behind the host. */
-static double cost_of_moves(const tsr__tape *tape, const tsr__rates *rates) {
+static double cost_of_moves(const tsr__tape *tape, const tsr__machine_rates *rates) {
   double out = 0, in = 0, disk = 0;
   for (size_t i = 0; i < tape->moves.count; i++) {
     const tsr__tape_slot *from = &tape->slots.items[tape->moves.items[i].from];
@@ -113,7 +113,7 @@ static double cost_of_moves(const tsr__tape *tape, const tsr__rates *rates) {
   return slow;
 }
 
-tsr__cost tsr__cost_of_tape(const tsr__tape *tape, const tsr__rates *rates) {
+tsr__cost tsr__cost_of_tape(const tsr__tape *tape, const tsr__machine_rates *rates) {
   tsr__cost cost = {{0}, cost_of_moves(tape, rates), 0};
   tsr__tape_phase phase = TSR__TAPE_PHASE_STEP;
   for (size_t i = 0; i < tape->schedule.count; i++) {
@@ -152,7 +152,7 @@ static void add(sums *to, const sums *more) {
 }
 
 void tsr__rates_measure(const tsr__tape *tape, const uint64_t *run_ns, uint64_t steps,
-                        tsr__rates *rates) {
+                        tsr__machine_rates *rates) {
   sums by_kernel[TSR__KERNEL_COUNT][TSR__RATE_WIDTHS] = {{{0}}}, all = {0};
   assert(steps);
   for (size_t i = 0; i < tape->runs.count; i++) {
@@ -162,7 +162,7 @@ void tsr__rates_measure(const tsr__tape *tape, const uint64_t *run_ns, uint64_t 
     add(&by_kernel[run->kernel][width_of(tape, run)], &one);
     add(&all, &one);
   }
-  *rates = (tsr__rates){.is_measured = true};
+  *rates = (tsr__machine_rates){.is_measured = true};
   for (size_t k = 0; k < TSR__KERNEL_COUNT; k++)
     for (size_t width = 0; width < TSR__RATE_WIDTHS; width++) {
       const sums *sum = &by_kernel[k][width], *other = &by_kernel[k][!width];

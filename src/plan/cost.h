@@ -19,14 +19,14 @@ typedef struct tsr__kernel_rate {
 /* Of operands whose smallest type has 32 bits, and 16. */
 typedef enum tsr__rate_width { TSR__RATE_FULL, TSR__RATE_HALF, TSR__RATE_WIDTHS } tsr__rate_width;
 
-typedef struct tsr__rates {
+typedef struct tsr__machine_rates {
   tsr__kernel_rate kernel[TSR__KERNEL_COUNT][TSR__RATE_WIDTHS];
   double launch_ns;
   double link_bytes_per_s, disk_bytes_per_s; /* copies to the host and to a disk, one way */
   double
       host_bytes_per_s; /* what the host's processors read and write: an optimizer's step there */
   bool is_measured;
-} tsr__rates;
+} tsr__machine_rates;
 
 /* A GPU, by its data sheet. */
 typedef struct tsr__data_sheet {
@@ -48,15 +48,15 @@ const tsr__data_sheet *tsr__data_sheet_of_name(const char *name);
 
 /* What programs reach of a card's numbers: 60 % of its operations in products, 80 % of its bandwidth, and
  * 5 us between two kernels. The host reads and writes 40 GB in a second, its disk 2. */
-void tsr__rates_of_sheet(const tsr__data_sheet *gpu, tsr__rates *rates);
+void tsr__rates_of_sheet(const tsr__data_sheet *gpu, tsr__machine_rates *rates);
 
 /* From a run of a tape: `run_ns` has the time of each of its runs, over `steps` steps. Kernels that did not run
  * get the mean of those that did. O(runs). */
 void tsr__rates_measure(const tsr__tape *tape, const uint64_t *run_ns, uint64_t steps,
-                        tsr__rates *rates);
+                        tsr__machine_rates *rates);
 
 /* Seconds of a run, and of a step's phases; a step after the first. */
-double tsr__cost_of_run(const tsr__tape *tape, const tsr__kernel_run *run, const tsr__rates *rates);
+double tsr__cost_of_run(const tsr__tape *tape, const tsr__kernel_run *run, const tsr__machine_rates *rates);
 
 typedef struct tsr__cost {
   double phase_s[TSR__TAPE_PHASE_COUNT]; /* of kernels */
@@ -65,6 +65,6 @@ typedef struct tsr__cost {
 } tsr__cost;
 
 /* O(instructions). */
-tsr__cost tsr__cost_of_tape(const tsr__tape *tape, const tsr__rates *rates);
+tsr__cost tsr__cost_of_tape(const tsr__tape *tape, const tsr__machine_rates *rates);
 
 #endif

@@ -18,7 +18,7 @@
 #define SCHEMA "tessera-rates/1"
 
 struct tsr_rates {
-  tsr__rates numbers;
+  tsr__machine_rates numbers;
   char title[96];
   tsr__buffer text;
 };
@@ -33,7 +33,7 @@ const char *tsr_rates_text(const tsr_rates *rates) {
   return rates->text.data;
 }
 
-const tsr__rates *tsr__rates_numbers(const tsr_rates *rates) {
+const tsr__machine_rates *tsr__rates_numbers(const tsr_rates *rates) {
   return &rates->numbers;
 }
 
@@ -47,7 +47,7 @@ static json_t *pair(double a, double b) {
   return json_pack("[f,f]", a, b);
 }
 
-static json_t *kernels_of(const tsr__rates *rates) {
+static json_t *kernels_of(const tsr__machine_rates *rates) {
   json_t *kernels = json_object();
   for (int k = TSR__KERNEL_NONE + 1; k < TSR__KERNEL_COUNT; k++) {
     const tsr__kernel_rate *r = rates->kernel[k];
@@ -75,7 +75,7 @@ static bool write_text(tsr_rates *rates) {
   return ok && !rates->text.failed;
 }
 
-tsr_rates *tsr__rates_new(const tsr__rates *numbers, const char *title) {
+tsr_rates *tsr__rates_new(const tsr__machine_rates *numbers, const char *title) {
   tsr_rates *rates = TSR__NEW(tsr_rates);
   if (!rates) return NULL;
   rates->numbers = *numbers;
@@ -104,7 +104,7 @@ static bool read_pair(const json_t *list, double *a, double *b) {
 }
 
 /* A kernel that is missing takes for a byte what the others take on average. */
-static int read_kernels(const json_t *kernels, tsr__rates *out, tsr_error *error) {
+static int read_kernels(const json_t *kernels, tsr__machine_rates *out, tsr_error *error) {
   double sum = 0, count = 0;
   bool has[TSR__KERNEL_COUNT] = {false};
   if (!json_is_object(kernels)) return wrong(error, "kernels");
@@ -127,9 +127,9 @@ static int read_kernels(const json_t *kernels, tsr__rates *out, tsr_error *error
   return 0;
 }
 
-static int read(const json_t *root, tsr__rates *numbers, const char **title, tsr_error *error) {
+static int read(const json_t *root, tsr__machine_rates *numbers, const char **title, tsr_error *error) {
   const char *schema = json_string_value(json_object_get(root, "schema"));
-  *numbers = (tsr__rates){.is_measured = true};
+  *numbers = (tsr__machine_rates){.is_measured = true};
   *title = json_string_value(json_object_get(root, "title"));
   if (!schema || strcmp(schema, SCHEMA) != 0) return wrong(error, "schema");
   if (!*title) return wrong(error, "title");
@@ -141,7 +141,7 @@ static int read(const json_t *root, tsr__rates *numbers, const char **title, tsr
 
 int tsr_rates_parse(const char *text, size_t size_bytes, tsr_rates **out, tsr_error *error) {
   json_t *root = NULL;
-  tsr__rates numbers;
+  tsr__machine_rates numbers;
   const char *title = NULL;
   int status = tsr__json_load(text, size_bytes, JSON_REJECT_DUPLICATES, "not rates", &root, error);
   if (status) return status;

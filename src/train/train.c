@@ -399,7 +399,7 @@ static double measure_copies(void) {
 
 /* What kernels and copies took. */
 static int measure(training *t, tsr_error *error) {
-  tsr__rates rates;
+  tsr__machine_rates rates;
   char title[96];
   unsigned threads = t->options->threads ? t->options->threads : tsr__os_processor_count();
   if (!t->options->measures || !t->out.timed_steps) return 0;

@@ -29,7 +29,7 @@ static void test_cards(void **state) {
   double slowest = 0, fastest = INFINITY;
   for (size_t i = 0; tsr__data_sheet_at(i); i++) {
     const tsr__data_sheet *gpu = tsr__data_sheet_at(i);
-    tsr__rates rates;
+    tsr__machine_rates rates;
     assert_ptr_equal(tsr__data_sheet_of_name(gpu->name), gpu);
     tsr__rates_of_sheet(gpu, &rates);
     tsr__cost cost = tsr__cost_of_tape(&t.tape, &rates);
@@ -51,7 +51,7 @@ static void test_measured(void **state) {
   (void)state;
   training t;
   tsr__run_options run = {0};
-  tsr__rates rates;
+  tsr__machine_rates rates;
   uint64_t total = 0, random = 1;
   open_step(&t, &run);
   uint64_t *ns = calloc(t.tape.runs.count, sizeof *ns);
@@ -73,7 +73,7 @@ static void test_recomputation(void **state) {
   (void)state;
   training plain, again;
   tsr__run_options run = {0}, full = {.checkpoint = TSR_CHECKPOINT_FULL};
-  tsr__rates rates;
+  tsr__machine_rates rates;
   open_step(&plain, &run);
   open_step(&again, &full);
   tsr__rates_of_sheet(tsr__data_sheet_of_name("a100"), &rates);

@@ -25,6 +25,7 @@
 #include "tessera/unstable/names.h"
 #include "tessera/unstable/params.h"
 #include "tessera/unstable/plans.h"
+#include "tessera/unstable/rates.h"
 #include "tessera/unstable/runs.h"
 #include "tessera/unstable/sidecar.h"
 #include "tessera/unstable/simulation.h"
