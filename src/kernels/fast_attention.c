@@ -33,7 +33,8 @@ typedef struct attention {
   float scale;
   double dropout;
   uint64_t window, key;
-  size_t width; /* padded */
+  uint64_t first_row; /* what row 0 is to causality */
+  size_t width;       /* padded */
   /* For backward. */
   tsr__strided out, result, sums, dq, dk, dv;
   bool wants[3], adds_queries;
@@ -131,8 +132,9 @@ static uint64_t kv_head(const attention *a, uint64_t head) {
 
 /* The columns that row `i` sees: from `first` to before `end`. */
 static void seen_by(const attention *a, uint64_t i, uint64_t *first, uint64_t *end) {
-  *first = a->window && i + 1 > a->window ? i + 1 - a->window : 0;
-  *end = a->is_causal && i + 1 < a->k.dim[2] ? i + 1 : a->k.dim[2];
+  uint64_t row = i + a->first_row;
+  *first = a->window && row + 1 > a->window ? row + 1 - a->window : 0;
+  *end = a->is_causal && row + 1 < a->k.dim[2] ? row + 1 : a->k.dim[2];
   if (*first > *end) *first = *end;
 }
 
@@ -445,6 +447,146 @@ static void attend_back(void *context, uint64_t first, uint64_t end) {
   }
 }
 
+/* ---- chunked: some rows at a time, whose products with keys and values others compute ---- */
+
+typedef struct chunk {
+  attention a; /* q and k have at least the sizes of scores */
+  tsr__strided from, to, dropped;
+} chunk;
+
+static void chunk_softmax_row(const chunk *c, uint64_t b, uint64_t h, uint64_t i) {
+  const attention *a = &c->a;
+  float room[UNIT_TILE], x[UNIT_TILE], keeps[UNIT_TILE], largest = -INFINITY;
+  uint64_t at = tsr__strided_at(&c->from, b, h, i, 0), to = tsr__strided_at(&c->to, b, h, i, 0);
+  uint64_t begin, end, row = (b * a->q.dim[1] + h) * a->q.dim[2] + i, columns = c->to.dim[3];
+  float factor = (float)(1 / (1 - a->dropout));
+  double sum = 0;
+  seen_by(a, i, &begin, &end);
+  UNIT_EACH_TILE(first, count, end - begin) {
+    const float *s = unit_row(&c->from, at, begin + first, count, room);
+    for (size_t j = 0; j < count; j++) x[j] = s[j] * a->scale;
+    float some = floats_largest(x, count);
+    largest = some > largest ? some : largest;
+  }
+  UNIT_EACH_TILE(first, count, end - begin) {
+    const float *s = unit_row(&c->from, at, begin + first, count, room);
+    for (size_t j = 0; j < count; j++) x[j] = unit_exp(s[j] * a->scale - largest);
+    sum += (double)floats_sum(x, count);
+  }
+  float log_sum = (float)((double)largest + log(sum));
+  UNIT_EACH_TILE(first, count, columns) {
+    const float *s = unit_row(&c->from, at, first, count, room);
+    for (size_t j = 0; j < count; j++) x[j] = unit_exp(s[j] * a->scale - log_sum);
+    if (a->dropout != 0) unit_keeps(a->key, row * columns + first, count, a->dropout, keeps);
+    for (size_t j = 0; a->dropout != 0 && j < count; j++) x[j] *= keeps[j] * factor;
+    for (size_t j = 0; j < count && first + j < begin; j++) x[j] = 0;
+    for (size_t j = end > first ? (size_t)(end - first) : 0; j < count; j++) x[j] = 0;
+    unit_store(&c->to, to + first * c->to.stride[3], c->to.stride[3], count, x);
+  }
+  unit_store(&a->lse, tsr__strided_at(&a->lse, 0, b, h, i), 1, 1, &log_sum);
+}
+
+static void chunk_softmax_rows(void *context, uint64_t first, uint64_t end) {
+  const chunk *c = context;
+  for (uint64_t n = first; n < end; n++) {
+    uint64_t head = n / c->to.dim[2];
+    chunk_softmax_row(c, head / c->to.dim[1], head % c->to.dim[1], n % c->to.dim[2]);
+  }
+}
+
+/* A block of rows with columns: where it is stored, and back. */
+static void store_square(const tsr__strided *v, const range *rows, const range *columns,
+                         const float *from) {
+  for (size_t i = 0; i < rows->count; i++)
+    unit_store(v, tsr__strided_at(v, rows->batch, rows->head, rows->first + i, columns->first),
+               v->stride[3], columns->count, from + i * SIDE);
+}
+
+static void chunk_weights_block(const chunk *c, const range *rows) {
+  const attention *a = &c->a;
+  block q, room, across;
+  square p;
+  float lse[SIDE] = {0};
+  load_rows(&a->q, rows, a->width, a->scale, q);
+  for (size_t i = 0; i < rows->count; i++)
+    unit_load(&a->lse, tsr__strided_at(&a->lse, 0, rows->batch, rows->head, rows->first + i), 1, 1,
+              &lse[i]);
+  for (uint64_t j = 0; j < a->k.dim[2]; j += SIDE) {
+    range columns = next_range(rows->batch, kv_head(a, rows->head), j, a->k.dim[2]);
+    if (meet(a, rows, &columns)) {
+      transpose(find_rows(&a->k, &columns, a->width, room), a->width, across);
+      find_scores(a, rows, &columns, q, across, p);
+      for (size_t i = 0; i < rows->count; i++)
+        for (size_t n = 0; n < SIDE; n++) p[i * SIDE + n] = unit_exp(p[i * SIDE + n] - lse[i]);
+    } else {
+      memset(p, 0, sizeof p);
+    }
+    store_square(&c->to, rows, &columns, p);
+  }
+}
+
+/* Row `i` of a block: p becomes what is kept of it, ds the gradient before scaling. */
+static void chunk_back_row(const attention *a, const range *rows, size_t i, const range *columns,
+                           float delta, float *p, float *ds) {
+  float keeps[SIDE];
+  if (a->dropout == 0) {
+    for (size_t j = 0; j < columns->count; j++) ds[j] = a->scale * p[j] * (ds[j] - delta);
+    return;
+  }
+  find_keeps(a, rows, i, columns, keeps);
+  for (size_t j = 0; j < columns->count; j++) {
+    ds[j] = a->scale * p[j] * (keeps[j] * ds[j] - delta);
+    p[j] *= keeps[j];
+  }
+}
+
+static void chunk_back_block(const chunk *c, const range *rows) {
+  const attention *a = &c->a;
+  block out_room, room, across;
+  square p, ds;
+  float delta[SIDE] = {0}, result_room[WIDTH];
+  rows_at out = find_rows(&a->out, rows, a->width, out_room);
+  for (size_t i = 0; i < rows->count; i++) {
+    uint64_t at = tsr__strided_at(&a->result, rows->batch, rows->head, rows->first + i, 0);
+    size_t width = (size_t)a->result.dim[3];
+    delta[i] = floats_dot(out.data + i * out.pitch, unit_row(&a->result, at, 0, width, result_room),
+                          width);
+  }
+  for (uint64_t j = 0; j < a->k.dim[2]; j += SIDE) {
+    range columns = next_range(rows->batch, kv_head(a, rows->head), j, a->k.dim[2]);
+    transpose(find_rows(&a->v, &columns, a->width, room), a->width, across);
+    multiply((rows->count + ROWS - 1) / ROWS * ROWS, SIDE, a->width, out.data, out.pitch, 1, across,
+             SIDE, ds, SIDE, false);
+    for (size_t i = 0; i < rows->count; i++) {
+      float *own = p + i * SIDE;
+      unit_load(&c->from, tsr__strided_at(&c->from, rows->batch, rows->head, rows->first + i, j),
+                c->from.stride[3], columns.count, own);
+      chunk_back_row(a, rows, i, &columns, delta[i], own, ds + i * SIDE);
+    }
+    store_square(&c->to, rows, &columns, ds);
+    store_square(&c->dropped, rows, &columns, p);
+  }
+}
+
+/* Blocks of rows of all heads, numbered one after another. */
+static void chunk_blocks(const chunk *c, uint64_t first, uint64_t end,
+                         void (*run)(const chunk *c, const range *rows)) {
+  uint64_t each = (c->to.dim[2] + SIDE - 1) / SIDE;
+  for (uint64_t n = first; n < end; n++) {
+    uint64_t head = n / each % c->to.dim[1], batch = n / each / c->to.dim[1];
+    range rows = next_range(batch, head, n % each * SIDE, c->to.dim[2]);
+    run(c, &rows);
+  }
+}
+
+static void chunk_weights_blocks(void *context, uint64_t first, uint64_t end) {
+  chunk_blocks(context, first, end, chunk_weights_block);
+}
+
+static void chunk_back_blocks(void *context, uint64_t first, uint64_t end) {
+  chunk_blocks(context, first, end, chunk_back_block);
+}
+
 /* ---- calls ---- */
 
 /* Whether head and types are those of the blocks. */
@@ -543,4 +685,67 @@ void TSR__UNIT(tsr__fast_flash_backward)(const tsr__kernel_args *args) {
   }
   attention a = attention_of(args, true);
   attend_backward(&a, args);
+}
+
+static chunk chunk_of(const tsr__kernel_args *args) {
+  chunk c = {.to = tsr__strided_of(&args->writes[0])};
+  c.a = (attention){
+      .q = c.to, .k = c.to, .scale = (float)args->scalars[0], .is_causal = true, .key = args->key};
+  c.a.k.dim[2] = c.to.dim[3];
+  return c;
+}
+
+static void run_chunk(chunk *c, const tsr__kernel_args *args, unit_range_fn *run) {
+  uint64_t each = (c->to.dim[2] + SIDE - 1) / SIDE;
+  unit_split(args->pool, c->to.dim[0] * c->to.dim[1] * each, SIDE * c->to.dim[3], run, c);
+}
+
+static size_t padded(uint64_t width) {
+  return ((size_t)width + STEP - 1) / STEP * STEP;
+}
+
+void TSR__UNIT(tsr__fast_chunk_softmax)(const tsr__kernel_args *args) {
+  if (!unit_has_types(args)) {
+    tsr__reference_chunk_softmax(args);
+    return;
+  }
+  chunk c = chunk_of(args);
+  c.from = tsr__strided_of(&args->reads[0]);
+  c.a.lse = tsr__strided_of(&args->writes[1]);
+  c.a.first_row = (uint64_t)args->scalars[1];
+  c.a.dropout = args->scalars[2];
+  c.a.window = (uint64_t)args->scalars[3];
+  unit_split(args->pool, tsr__strided_rows(&c.to), 4 * c.to.dim[3], chunk_softmax_rows, &c);
+}
+
+void TSR__UNIT(tsr__fast_chunk_weights)(const tsr__kernel_args *args) {
+  if (!is_fast(args, 3, 1)) {
+    tsr__reference_chunk_weights(args);
+    return;
+  }
+  chunk c = chunk_of(args);
+  c.a.q = tsr__strided_of(&args->reads[0]);
+  c.a.k = tsr__strided_of(&args->reads[1]);
+  c.a.lse = tsr__strided_of(&args->reads[2]);
+  c.a.first_row = (uint64_t)args->scalars[1];
+  c.a.window = (uint64_t)args->scalars[2];
+  c.a.width = padded(c.a.q.dim[3]);
+  run_chunk(&c, args, chunk_weights_blocks);
+}
+
+void TSR__UNIT(tsr__fast_chunk_backward)(const tsr__kernel_args *args) {
+  if (!is_fast(args, 4, 2)) {
+    tsr__reference_chunk_backward(args);
+    return;
+  }
+  chunk c = chunk_of(args);
+  c.a.out = tsr__strided_of(&args->reads[0]);
+  c.a.v = tsr__strided_of(&args->reads[1]);
+  c.a.result = tsr__strided_of(&args->reads[2]);
+  c.from = tsr__strided_of(&args->reads[3]);
+  c.dropped = tsr__strided_of(&args->writes[1]);
+  c.a.k.dim[1] = c.a.v.dim[1];
+  c.a.dropout = args->scalars[1];
+  c.a.width = padded(c.a.v.dim[3]);
+  run_chunk(&c, args, chunk_back_blocks);
 }

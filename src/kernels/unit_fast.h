@@ -47,6 +47,8 @@ tsr__kernel_fn TSR__UNIT(tsr__fast_product_bf16), TSR__UNIT(tsr__fast_products_b
 #endif
 /* fast_attention.c */
 tsr__kernel_fn TSR__UNIT(tsr__fast_efficient), TSR__UNIT(tsr__fast_efficient_backward),
-    TSR__UNIT(tsr__fast_flash), TSR__UNIT(tsr__fast_flash_backward);
+    TSR__UNIT(tsr__fast_flash), TSR__UNIT(tsr__fast_flash_backward),
+    TSR__UNIT(tsr__fast_chunk_softmax), TSR__UNIT(tsr__fast_chunk_weights),
+    TSR__UNIT(tsr__fast_chunk_backward);
 
 #endif
