@@ -55,9 +55,9 @@ uint64_t tsr__data_sheet_workspace_bytes(const tsr__data_sheet *gpu) {
 void tsr__rates_of_sheet(const tsr__data_sheet *gpu, tsr__machine_rates *rates) {
   assert(gpu->full_flops > 0 && gpu->half_flops > 0 && gpu->memory_bytes_per_s > 0);
   *rates = (tsr__machine_rates){.launch_ns = LAUNCH_NS,
-                        .link_bytes_per_s = gpu->link_bytes_per_s,
-                        .disk_bytes_per_s = DISK,
-                        .host_bytes_per_s = HOST};
+                                .link_bytes_per_s = gpu->link_bytes_per_s,
+                                .disk_bytes_per_s = DISK,
+                                .host_bytes_per_s = HOST};
   for (size_t k = 0; k < TSR__KERNEL_COUNT; k++) {
     uint8_t work = tsr__kernel_row_of((tsr__kernel)k)->work;
     bool is_product =

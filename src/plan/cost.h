@@ -56,7 +56,8 @@ void tsr__rates_measure(const tsr__tape *tape, const uint64_t *run_ns, uint64_t 
                         tsr__machine_rates *rates);
 
 /* Seconds of a run, and of a step's phases; a step after the first. */
-double tsr__cost_of_run(const tsr__tape *tape, const tsr__kernel_run *run, const tsr__machine_rates *rates);
+double tsr__cost_of_run(const tsr__tape *tape, const tsr__kernel_run *run,
+                        const tsr__machine_rates *rates);
 
 typedef struct tsr__cost {
   double phase_s[TSR__TAPE_PHASE_COUNT]; /* of kernels */

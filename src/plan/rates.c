@@ -127,7 +127,8 @@ static int read_kernels(const json_t *kernels, tsr__machine_rates *out, tsr_erro
   return 0;
 }
 
-static int read(const json_t *root, tsr__machine_rates *numbers, const char **title, tsr_error *error) {
+static int read(const json_t *root, tsr__machine_rates *numbers, const char **title,
+                tsr_error *error) {
   const char *schema = json_string_value(json_object_get(root, "schema"));
   *numbers = (tsr__machine_rates){.is_measured = true};
   *title = json_string_value(json_object_get(root, "title"));
