@@ -257,7 +257,7 @@ static int put_techniques_text(cli_session *session, const char *model, const ts
   char free_text[SIZE_BYTES];
   (void)snprintf(line, sizeof line,
                  "%.200s: peak %s as it is; %s with what costs no time; %s with everything.\n"
-                 "  a step takes about %s on %s (estimate)\n\n",
+                 "  a step takes about %s on the %s (estimate)\n\n",
                  model, tsr_size_text(all->without.peak_bytes, peak, sizeof peak),
                  tsr_size_text(free_lowest, free_text, sizeof free_text),
                  tsr_size_text(lowest, least, sizeof least),

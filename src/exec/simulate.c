@@ -259,7 +259,7 @@ static int suit_gpu(const tsr_simulate_options *options, const tsr__data_sheet *
   if ((*gpu)->capability >= AMPERE) return 0;
   if (run->attention == TSR_ATTENTION_FLASH)
     return tsr__fail(error, TSR_ERROR_ARGUMENT, TSR_OFFSET_NONE,
-                     "flash attention needs compute capability 8.0, and %s has %u.%u",
+                     "flash attention needs compute capability 8.0, and the %s has %u.%u",
                      (*gpu)->title, (*gpu)->capability / 10u, (*gpu)->capability % 10u);
   if (run->attention == TSR_ATTENTION_SDPA) run->attention = TSR_ATTENTION_EFFICIENT;
   return 0;
@@ -270,7 +270,7 @@ static void estimate_time(const tsr__tape *tape, const tsr__data_sheet *gpu,
                           const tsr_rates *measured, tsr_simulation *out) {
   tsr__machine_rates rates;
   if (measured) {
-    out->gpu_title = "the machine of --rates";
+    out->gpu_title = "machine of --rates";
     out->step_seconds = tsr__cost_of_tape(tape, tsr__rates_numbers(measured)).step_s;
     return;
   }

@@ -18,16 +18,16 @@
 #define PCIE_5 (50 * GB)
 
 static const tsr__data_sheet gpus[] = {
-    {"t4", "an NVIDIA T4", 8.1 * TF, 65 * TF, 320 * GB, PCIE_3, 16 * GiB, 75},
-    {"v100", "an NVIDIA V100 SXM2", 15.7 * TF, 125 * TF, 900 * GB, PCIE_3, 32 * GiB, 70},
-    {"l4", "an NVIDIA L4", 30.3 * TF, 121 * TF, 300 * GB, PCIE_4, 24 * GiB, 89},
-    {"a10", "an NVIDIA A10", 31.2 * TF, 125 * TF, 600 * GB, PCIE_4, 24 * GiB, 86},
-    {"a100-40", "an NVIDIA A100 SXM 40 GB", 19.5 * TF, 312 * TF, 1555 * GB, PCIE_4, 40 * GiB, 80},
-    {"a100", "an NVIDIA A100 SXM 80 GB", 19.5 * TF, 312 * TF, 2039 * GB, PCIE_4, 80 * GiB, 80},
-    {"h100", "an NVIDIA H100 SXM", 67 * TF, 989 * TF, 3350 * GB, PCIE_5, 80 * GiB, 90},
-    {"h200", "an NVIDIA H200 SXM", 67 * TF, 989 * TF, 4800 * GB, PCIE_5, 141 * GiB, 90},
-    {"rtx3090", "an NVIDIA GeForce RTX 3090", 35.6 * TF, 71 * TF, 936 * GB, PCIE_4, 24 * GiB, 86},
-    {"rtx4090", "an NVIDIA GeForce RTX 4090", 82.6 * TF, 165 * TF, 1008 * GB, PCIE_4, 24 * GiB, 89},
+    {"t4", "NVIDIA T4", 8.1 * TF, 65 * TF, 320 * GB, PCIE_3, 16 * GiB, 75},
+    {"v100", "NVIDIA V100 SXM2", 15.7 * TF, 125 * TF, 900 * GB, PCIE_3, 32 * GiB, 70},
+    {"l4", "NVIDIA L4", 30.3 * TF, 121 * TF, 300 * GB, PCIE_4, 24 * GiB, 89},
+    {"a10", "NVIDIA A10", 31.2 * TF, 125 * TF, 600 * GB, PCIE_4, 24 * GiB, 86},
+    {"a100-40", "NVIDIA A100 SXM 40 GB", 19.5 * TF, 312 * TF, 1555 * GB, PCIE_4, 40 * GiB, 80},
+    {"a100", "NVIDIA A100 SXM 80 GB", 19.5 * TF, 312 * TF, 2039 * GB, PCIE_4, 80 * GiB, 80},
+    {"h100", "NVIDIA H100 SXM", 67 * TF, 989 * TF, 3350 * GB, PCIE_5, 80 * GiB, 90},
+    {"h200", "NVIDIA H200 SXM", 67 * TF, 989 * TF, 4800 * GB, PCIE_5, 141 * GiB, 90},
+    {"rtx3090", "NVIDIA GeForce RTX 3090", 35.6 * TF, 71 * TF, 936 * GB, PCIE_4, 24 * GiB, 86},
+    {"rtx4090", "NVIDIA GeForce RTX 4090", 82.6 * TF, 165 * TF, 1008 * GB, PCIE_4, 24 * GiB, 89},
 };
 
 /* What programs reach. */

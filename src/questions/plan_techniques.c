@@ -108,7 +108,7 @@ int tsr_plan_techniques(const tsr_run_plan *plan, const tsr_model *model,
   json_decref(base);
   json_decref(all);
   tsr_gpu gpu;
-  found.gpu_title = options->rates ? "the machine of --rates" : "";
+  found.gpu_title = options->rates ? "machine of --rates" : "";
   for (size_t i = 0; options->gpu && !options->rates && tsr_gpu_at(i, &gpu); i++)
     if (strcmp(gpu.name, options->gpu) == 0) found.gpu_title = gpu.title;
   if (status == 0) *out = found;
