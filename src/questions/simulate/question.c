@@ -126,7 +126,7 @@ static bool read_home(const char *word, size_t length, tsr_offload *out) {
 }
 
 int tsr_offload_parse(const char *text, tsr_offload *out, tsr_error *error) {
-  tsr_offload homes = {TSR_SPACE_DEVICE};
+  tsr_offload homes = {.optimizer = TSR_SPACE_DEVICE};
   for (const char *word = text; word && *word;) {
     size_t length = strcspn(word, ",");
     if (!read_home(word, length, &homes))
