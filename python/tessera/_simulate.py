@@ -42,6 +42,8 @@ class SimulationDevice(Device):
     steps: int
     step_flops: int
     step_recomputed_flops: int
+    gpu: Optional[str]
+    step_time_us: Optional[int]
     start_allocated_bytes: int
     peak_reserved_bytes: int
     capacity_bytes: Optional[int]
@@ -84,7 +86,7 @@ def _description(model: Any) -> 'tuple[Any, str]':
 
 
 def _plan(plan: Any) -> 'Optional[tuple[str, str]]':
-    """A plan file for the library: its name and text."""
+    """A file of JSON for the library: its name and text."""
     if plan is None:
         return None
     if isinstance(plan, Mapping):
@@ -102,13 +104,18 @@ def simulate(model: Any, *, batch: Optional[int] = None, seq: Optional[int] = No
              backward: Optional[str] = None, checkpoint_form: Optional[str] = None,
              plan: Union[None, str, Mapping[str, Any]] = None,
              offload: Optional[str] = None, leak: Optional[str] = None,
+             clip: Union[None, float, str] = None, master_weights: bool = False,
+             loss_scale: Optional[int] = None, loss_scale_window: Optional[int] = None,
+             optimizer_in_backward: bool = False, profile: bool = False, top: Optional[int] = None,
+             gpu: Optional[str] = None,
+             rates: Union[None, str, Mapping[str, Any]] = None,
              settings: Optional[str] = None, capacity: Union[None, int, str] = None,
              kv_cache: bool = True, fresh_process: bool = False, categories: bool = False,
              **more: Any) -> Simulation:
     """Run training steps on the model of PyTorch's allocator, and return what they need.
 
     `model` is a name (see models()), the path of a config.json, or its content. What is not given has
-    the command's default. `plan` is the path of a plan file, or its content.
+    the command's default. `plan` and `rates` are paths of such files, or their contents.
     """
     described, name = _description(model)
     core, snapshot = _core.ask('simulate', {
@@ -117,6 +124,10 @@ def simulate(model: Any, *, batch: Optional[int] = None, seq: Optional[int] = No
         'loss': loss, 'gelu': gelu, 'book': book, 'micro_batch': micro_batch,
         'accumulation': accumulation,
         'backward': backward, 'checkpoint_form': checkpoint_form, 'plan': _plan(plan),
+        'clip': None if clip is None else str(clip), 'master_weights': master_weights,
+        'loss_scale': loss_scale, 'loss_scale_window': loss_scale_window,
+        'optimizer_in_backward': optimizer_in_backward, 'profile': profile, 'top': top, 'gpu': gpu,
+        'rates': _plan(rates),
         'offload': offload, 'leak': leak, 'settings': settings or None, 'capacity': capacity or None,
         'no_kv_cache': not kv_cache, 'fresh_process': fresh_process, 'categories': categories,
         **more,

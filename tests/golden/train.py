@@ -514,7 +514,7 @@ def start(t, *options):
 def goes_on(t):
     """A run that was interrupted, terminated or killed goes on where it was saved, and ends as if nothing
     had happened."""
-    common = [t.models['gpt2'], '--data', t.text, '--batch', 2, '--seq', 16, '--steps', 40,
+    common = [t.models['gpt2'], '--data', t.text, '--batch', 2, '--seq', 16, '--steps', 200,
               '--schedule', 'cosine', '--warmup', 5, '--save-every', 3]
     whole, parts = fresh(t, 'whole'), fresh(t, 'parts-of-a-run')
     expect('whole', t.run('train', *common, '--save', whole, '-q').returncode, 0)
@@ -534,10 +534,10 @@ def goes_on(t):
         expect('says so', err.startswith(f'tessera train: saved {parts} after step '), True)
     done = t.run('train', '--resume', parts, '-q')
     expect('the rest', (done.returncode, done.stderr), (0, ''))
-    for file in ('model.safetensors', 'training-40.safetensors'):
+    for file in ('model.safetensors', 'training-200.safetensors'):
         expect(file, read_safetensors(parts / file)[0], read_safetensors(whole / file)[0])
     expect('nothing is left behind', sorted(path.name for path in parts.iterdir()),
-           ['config.json', 'model.safetensors', 'training-40.safetensors'])
+           ['config.json', 'model.safetensors', 'training-200.safetensors'])
 
 
 def keeps_the_last_good_state(t):
