@@ -183,7 +183,7 @@ static void accumulate_leaf(tsr__tape *tape, tsr__tensor_id leaf) {
   tape->slots.items[tsr__tensor_at(tape, grad)->slot].category = TSR_CATEGORY_GRADIENT;
   tsr__tensor_set_home(tape, grad, (tsr__memory_space)tape->homes.gradients);
   if (!tape->gradient_stored) return;
-  tape->is_backward = false; /* what it runs is none of an op's backward */
+  tape->is_backward = false; /* what it runs belongs to no op's backward */
   tape->gradient_stored(tape->program, leaf);
   tape->is_backward = true;
 }

@@ -27,7 +27,7 @@ typedef struct slot_state {
   uint32_t covered; /* 1 + its set in `sets`; 0: all is written, or nothing is */
   bool is_written;  /* all of it */
   bool is_arriving; /* a move writes it, from START to WAIT; */
-  uint8_t leaving;  /* and so many read it */
+  uint8_t leaving;  /* copies under way that read it */
 } slot_state;
 
 typedef struct validator {

@@ -96,7 +96,7 @@ void tsr__reference_unscale(const tsr__kernel_args *args) {
   tsr__put_number(&args->writes[1], overflowed);
 }
 
-/* As a GradScaler has it: doubled after so many good steps in a row, halved after an overflow
+/* As a GradScaler has it: doubled after a number of good steps in a row, halved after an overflow
  * (aten/src/ATen/native/cuda/AmpKernels.cu, amp_update_scale_cuda_kernel). */
 void tsr__reference_update_scale(const tsr__kernel_args *args) {
   const double interval = args->scalars[0];

@@ -85,7 +85,7 @@ uint64_t tsr__get_key(const tsr__kernel_tensor *tensor);
 static inline size_t tsr__tile_size(uint64_t left) {
   return left < TSR__TILE ? (size_t)left : TSR__TILE;
 }
-/* Squares are summed so many at a time (FOREACH_NORM). */
+/* How many squares are summed at a time (FOREACH_NORM). */
 enum { TSR__NORM_BLOCK = 4096 };
 
 /* For each tile of `total` numbers: `first` and `count`. */

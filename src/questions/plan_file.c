@@ -444,7 +444,7 @@ static int finish(tsr_run_plan *plan, tsr_error *error) {
 
 /* ---- from outside ---- */
 
-/* The list that a choice of "blocks:LIST" has, as ranges; the choice itself is none then. */
+/* The list that a choice of "blocks:LIST" has, as ranges; the choice itself is "none" then. */
 static int spread_list(tsr_run_plan *plan, const tsr_params *from, tsr_error *error) {
   const char *list = tsr_params_choice_key(from, "checkpoint");
   return list ? read_list(plan, list, error) : 0;
@@ -632,19 +632,14 @@ static int take_choices(tsr_run_plan *plan, const tsr_run_plan *from, size_t fir
   return status ? status : finish(plan, error);
 }
 
-/* Simulate with some of the choices. A choice that cannot stand alone has no figures. */
-static int measure(const tsr_run_plan *from, size_t first, size_t end, const tsr_model *model,
-                   const tsr_simulate_options *how, tsr_run_plan_cost *out, tsr_error *error) {
+int tsr_run_plan_measure(const tsr_run_plan *plan, const tsr_model *model,
+                         const tsr_simulate_options *how, tsr_run_plan_cost *out,
+                         tsr_error *error) {
   tsr_simulate_options options = *how;
   tsr_simulation *simulation = NULL;
-  tsr_run_plan *plan = new_plan(error);
-  if (!plan) return TSR_ERROR_MEMORY;
-  int status = take_choices(plan, from, first, end, error);
   *out = (tsr_run_plan_cost){.is_possible = false};
-  if (status == 0) {
-    tsr_run_plan_options(plan, &options);
-    status = tsr_simulate(model, &options, &simulation, error);
-  }
+  tsr_run_plan_options(plan, &options);
+  int status = tsr_simulate(model, &options, &simulation, error);
   if (status == 0)
     *out = (tsr_run_plan_cost){true,
                                simulation->peak.totals.allocated_bytes,
@@ -653,6 +648,17 @@ static int measure(const tsr_run_plan *from, size_t first, size_t end, const tsr
                                simulation->step_recomputed_flops,
                                simulation->step_seconds};
   tsr_simulation_free(simulation);
+  return status;
+}
+
+/* Simulate with some of the choices. A choice that cannot stand alone has no figures. */
+static int measure(const tsr_run_plan *from, size_t first, size_t end, const tsr_model *model,
+                   const tsr_simulate_options *how, tsr_run_plan_cost *out, tsr_error *error) {
+  tsr_run_plan *plan = new_plan(error);
+  *out = (tsr_run_plan_cost){.is_possible = false};
+  if (!plan) return TSR_ERROR_MEMORY;
+  int status = take_choices(plan, from, first, end, error);
+  if (status == 0) status = tsr_run_plan_measure(plan, model, how, out, error);
   tsr_run_plan_free(plan);
   return status;
 }

@@ -8,7 +8,6 @@
 
 #include "base/error.h"
 #include "tessera/unstable/plans.h"
-#include "tessera/unstable/simulation.h"
 
 static const struct {
   const char *name, *choice;
@@ -37,8 +36,6 @@ enum { PLAN_BYTES = 64 * 1024 };
 static int measure(const json_t *root, const tsr_model *model, const tsr_simulate_options *how,
                    tsr_run_plan_cost *out, tsr_error *error) {
   tsr_run_plan *plan = NULL;
-  tsr_simulation *simulation = NULL;
-  tsr_simulate_options options = *how;
   char text[PLAN_BYTES];
   size_t size = json_dumpb(root, text, sizeof text, JSON_COMPACT);
   *out = (tsr_run_plan_cost){.is_possible = false};
@@ -47,18 +44,7 @@ static int measure(const json_t *root, const tsr_model *model, const tsr_simulat
                      "a plan of more than %d bytes is not explained", PLAN_BYTES);
   if (!size) return tsr__fail_memory(error);
   int status = tsr_run_plan_parse(text, size, &plan, error);
-  if (status == 0) {
-    tsr_run_plan_options(plan, &options);
-    status = tsr_simulate(model, &options, &simulation, error);
-  }
-  if (status == 0)
-    *out = (tsr_run_plan_cost){true,
-                               simulation->peak.totals.allocated_bytes,
-                               simulation->peak_reserved_bytes,
-                               simulation->step_flops,
-                               simulation->step_recomputed_flops,
-                               simulation->step_seconds};
-  tsr_simulation_free(simulation);
+  if (status == 0) status = tsr_run_plan_measure(plan, model, how, out, error);
   tsr_run_plan_free(plan);
   return status;
 }

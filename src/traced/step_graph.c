@@ -237,7 +237,7 @@ static bool read_instruction(reader *r, order *o, const json_t *item, size_t at)
   size_t i = 0;
   while (word && i < sizeof words / sizeof *words && strcmp(word, words[i].word) != 0) i++;
   if (!word || i == sizeof words / sizeof *words)
-    return wrong(r, "instruction", at, "is none that exists");
+    return wrong(r, "instruction", at, "is of an unknown kind");
   if (json_array_size(item) != 2 + (size_t)words[i].has_stack)
     return wrong(r, "instruction", at, "has too many or too few operands");
   bool is_phase = words[i].kind == TSR__INSTR_BEGIN || words[i].kind == TSR__INSTR_END;
@@ -247,7 +247,8 @@ static bool read_instruction(reader *r, order *o, const json_t *item, size_t at)
   if (words[i].has_stack && !number(json_array_get(item, 2), r->graph->first.count, &stack))
     return wrong(r, "instruction", at, "has a stack that is not there");
   tsr__tape_instr instr = {.kind = words[i].kind,
-                           .subject = (uint32_t)subject + !is_phase, /* slot 0 of a tape is none */
+                           .subject =
+                               (uint32_t)subject + !is_phase, /* slot 0 of a tape means no slot */
                            .stack = words[i].has_stack ? r->graph->first.items[stack] : TSR_NONE};
   for (size_t k = 0; k < o->depth; k++)
     instr.is_backward |= o->phases[k] == TSR__TAPE_PHASE_BACKWARD;

@@ -139,8 +139,8 @@ static void expect_bad_step(const char *begin, const char *rest, const char *mes
 
 static void damaged_schedules(void **state) {
   (void)state;
-  expect_bad_step("[\"make\",1],", REST, "instruction 0 is none that exists");
-  expect_bad_step("7,", REST, "instruction 0 is none that exists");
+  expect_bad_step("[\"make\",1],", REST, "instruction 0 is of an unknown kind");
+  expect_bad_step("7,", REST, "instruction 0 is of an unknown kind");
   expect_bad_step("[\"new\",1],", REST, "instruction 0 has too many or too few operands");
   expect_bad_step("[\"drop\",1,0],", REST, "instruction 0 has too many or too few operands");
   expect_bad_step("[\"new\",4,0],", REST, "instruction 0 is about something that is not there");

@@ -49,6 +49,12 @@ typedef struct tsr_run_plan_cost {
   double step_seconds;  /* an estimate, on the card that the options name; else 0 */
 } tsr_run_plan_cost;
 
+/* Simulate a model under a plan. `options` has what a plan does not decide. Fails as tsr_simulate does; `*out` is then
+ * not possible. */
+int tsr_run_plan_measure(const tsr_run_plan *plan, const tsr_model *model,
+                         const tsr_simulate_options *options, tsr_run_plan_cost *out,
+                         tsr_error *error);
+
 typedef struct tsr_run_plan_effect {
   char name[128];           /* "dtype bf16"; "blocks 0-5: full" */
   tsr_run_plan_cost alone;  /* of the plan with this choice only */
