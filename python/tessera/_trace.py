@@ -30,6 +30,7 @@ from ._fake_cuda import CARDS, Card, TraceError, answer_for_driver, pretend
 SCHEMA = 'tessera-step/1'
 PHASES = ('step', 'zero_grad', 'forward', 'backward', 'optimizer')
 CALLS = 3
+CAST = 'at::autocast::cached_cast'
 
 
 class _Texts:
@@ -54,6 +55,18 @@ def _is_ours(path: str) -> bool:
         or '/torch/utils/_pytree' in path or path.startswith('<frozen')
 
 
+def _is_wrapper(path: str) -> bool:
+    """Newer versions of PyTorch call a mode through these. Optimizers have them too, around what they do."""
+    return path.endswith('/torch/_compile.py') or path.endswith('/torch/_dynamo/eval_frame.py')
+
+
+def _program_frame(frame: Any) -> Any:
+    """The innermost that is not of tracing itself, or None: on autograd's thread."""
+    while frame is not None and (_is_ours(frame.f_code.co_filename) or _is_wrapper(frame.f_code.co_filename)):
+        frame = frame.f_back
+    return frame
+
+
 def _is_library(path: str) -> bool:
     return any(path.startswith(folder) for folder in sys.modules['torch'].__path__) or '-packages/' in path or _is_ours(path)
 
@@ -72,6 +85,7 @@ class _Recorder:
         self.phase: List[str] = ['step']
         self.events: List[Tuple[Any, ...]] = []  # of the current call
         self.calls: List[List[Tuple[Any, ...]]] = []
+        self.is_loading = True  # what the step makes now is for the next forward
         self._of: Dict[int, int] = {}  # number of a live storage, by its address in libtorch
         self._address: List[int] = []  # of each storage
         self.is_over = False
@@ -124,6 +138,16 @@ class _Recorder:
             if not self.roles[number] and self.born[number][0] == self.call and self.born[number][1] in ('step', 'forward'):
                 self.roles[number] = 'activation'
 
+    def keep_inputs(self, tensors: List[Any]) -> None:
+        """Forward begins: what the step has made for it is its batch, and so are tensors that it is called with."""
+        for number in self._of.values():
+            if self.is_loading and not self.roles[number] and self.born[number] == (self.call, 'step'):
+                self.roles[number] = 'input'
+        for tensor in tensors:
+            number = self.number_of(tensor)
+            if number is not None and not self.roles[number] and tensor.grad_fn is None:
+                self.roles[number] = 'input'
+
     def mark(self, tensor: Any, role: str) -> None:
         number = self.number_of(tensor) if tensor is not None else None
         if number is not None:
@@ -138,6 +162,7 @@ class _Recorder:
 
     def begin_call(self) -> None:
         self.call += 1
+        self.is_loading = True
         self.events = []
         gc.collect()  # what only the collector frees goes here, each time; see trace()
 
@@ -147,20 +172,31 @@ class _Recorder:
     # ---- where the program is ----
 
     def stack(self, op: str) -> int:
-        """Numbers of frames, innermost first: the op, the autograd node, and Python's."""
+        """Numbers of frames, innermost first: the op, autocast if it casts, the autograd node, and Python's."""
         out = [self._frame(f'at::_ops::{op}::call', '??', 0)]
+        if self._is_of_autocast(op):
+            out.append(self._frame(CAST, '??', 0))
         node = self.torch._C._current_autograd_node()
         if self.phase[-1] == 'backward' and node is not None:
             out.append(self._frame(f'torch::autograd::generated::{node.name()}::apply', '??', 0))
         if self.phase[-1] == 'backward':
             out.append(self._frame('torch::autograd::Engine::evaluate_function', '??', 0))
-        frame: Any = sys._getframe(1)
+        frame = _program_frame(sys._getframe(1))
         while frame is not None:
             path = frame.f_code.co_filename
             if not _is_ours(path):
                 out.append(self._frame(frame.f_code.co_name, path, frame.f_lineno))
             frame = frame.f_back
         return self.stacks.number(tuple(out))
+
+    def _is_of_autocast(self, op: str) -> bool:
+        """Autocast's kernels exclude themselves while they cast what an op is called with."""
+        return op == '_to_copy' and bool(self.torch._C._dispatch_tls_is_dispatch_key_excluded('AutocastCUDA'))
+
+    def is_cast(self, op: str, args: Tuple[Any, ...]) -> bool:
+        """Whether autocast copies a weight."""
+        number = self.number_of(args[0]) if self._is_of_autocast(op) else None
+        return number is not None and self.roles[number] == 'parameter'
 
     def line_of(self, stack: int) -> str:
         """The program's own line of a stack, for messages: the innermost that is not PyTorch's."""
@@ -183,6 +219,7 @@ class _Recorder:
         finally:
             self.events.append((')', PHASES.index(phase)))
             self.phase.pop()
+            self.is_loading = phase != 'forward'  # a loss may follow
 
 
 # ---- Sums of gradients ----
@@ -199,9 +236,7 @@ def _is_added_by_autograd(torch: Any, func: Any, args: Any) -> bool:
         return False
     if torch._C._current_autograd_node() is None or args[0].shape != args[1].shape:
         return False
-    frame: Any = sys._getframe(1)
-    while frame is not None and _is_ours(frame.f_code.co_filename):
-        frame = frame.f_back
+    frame = _program_frame(sys._getframe(1))
     return frame is None or frame.f_code.co_name == '_engine_run_backward'
 
 
@@ -296,7 +331,8 @@ def _mode(torch: Any, recorder: _Recorder, sole: _Sole) -> Any:
                 return result
             name, overload = func._schema.name.replace('aten::', ''), func._overloadname
             op = name if overload == 'default' else f'{name}_{overload}'
-            _pytree.tree_map_only(torch.Tensor, lambda tensor: recorder.see(tensor, op), result)
+            role = 'cast' if recorder.is_cast(op, args) else ''
+            _pytree.tree_map_only(torch.Tensor, lambda tensor: recorder.see(tensor, op, role), result)
             return result
 
     return Dispatch()
@@ -390,6 +426,7 @@ def _foreach(fake: type) -> Iterator[None]:
 @contextlib.contextmanager
 def _phases(torch: Any, recorder: _Recorder, model: Any, optimizers: List[Any]) -> Iterator[None]:
     """Within it, what model, backward and optimizer do is noted as such."""
+    from torch.utils import _pytree
     original = torch.autograd.backward
     opened: List[Any] = []
 
@@ -416,15 +453,16 @@ def _phases(torch: Any, recorder: _Recorder, model: Any, optimizers: List[Any]) 
         if opened:
             opened.pop().__exit__(None, None, None)
 
-    def enter(*_: Any) -> None:
+    def enter(_: Any, *given: Any) -> None:
         if recorder.phase[-1] == 'step':
+            recorder.keep_inputs([item for item in _pytree.tree_leaves(given) if isinstance(item, torch.Tensor)])
             begin('forward')()
 
     def leave(*_: Any) -> None:
         if recorder.phase[-1] == 'forward':
             end()
 
-    handles = [model.register_forward_pre_hook(enter), model.register_forward_hook(leave, always_call=True)]
+    handles = [model.register_forward_pre_hook(enter, with_kwargs=True), model.register_forward_hook(leave, always_call=True)]
     for optimizer in optimizers:
         handles += [optimizer.register_step_pre_hook(begin('optimizer')), optimizer.register_step_post_hook(end)]
         optimizer.zero_grad = zeroing(optimizer.zero_grad)  # goes with the rest of __dict__: _Fake
@@ -435,6 +473,34 @@ def _phases(torch: Any, recorder: _Recorder, model: Any, optimizers: List[Any]) 
         torch.autograd.backward = original
         for handle in handles:
             handle.remove()
+
+
+# ---- What is computed again ----
+
+def _recomputes(recorder: _Recorder, stack: int) -> bool:
+    """Whether checkpointing runs forward again: its function is called inside of autograd's, not around it."""
+    for number in recorder.stacks.items[stack]:
+        name, path, _ = recorder.frames.items[number]
+        name, path = recorder.texts.items[name], recorder.texts.items[path]
+        if name == '_engine_run_backward':
+            return False
+        if path.endswith('torch/utils/checkpoint.py') and name in ('unpack_hook', 'recompute_fn', 'backward'):
+            return True
+    return False
+
+
+def _keep_recomputed(recorder: _Recorder, events: List[Tuple[Any, ...]]) -> None:
+    """What is still there when other work goes on has been computed again for it."""
+    made: Dict[int, bool] = {}  # by the recomputation under way
+    for event in events:
+        if event[0] == '+' and _recomputes(recorder, event[2]):
+            made[event[1]] = True
+        elif event[0] == '-':
+            made.pop(event[1], None)
+        elif made:
+            for number in made:
+                recorder.roles[number] = recorder.roles[number] or 'recomputed'
+            made = {}
 
 
 # ---- What is written ----
@@ -525,6 +591,7 @@ def _drop(recorder: _Recorder, out: _Instructions, twin: Dict[int, int], number:
 
 def _document(recorder: _Recorder, static: List[int], about: Dict[str, Any]) -> Dict[str, Any]:
     made = _schedule(recorder, static)
+    _keep_recomputed(recorder, recorder.calls[-1])
     for number in made.slots:
         if not recorder.roles[number]:
             recorder.roles[number] = 'temporary'

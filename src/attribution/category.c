@@ -108,6 +108,7 @@ typedef struct judge {
   /* Old blocks of the size of Hopper's workspace are as many as a model has layers: a handle on a stream
    * has one workspace. */
   bool has_hopper_layers;
+  bool replaces_state; /* an optimizer's step frees memory from before the recording */
   bool ends_elsewhere; /* the program did something after the last allocation of backward */
   /* The recording has one backward pass, of which it lacks the end. `old_copies`: of each parameter, how many blocks
    * from before it there are: 1, or 3 with Adam's state. */
@@ -286,9 +287,8 @@ static verdict judge_forward(const judge *j, uint32_t allocation, size_t r, tsr_
     return (verdict){TSR_CATEGORY_ACTIVATION, TSR_EVIDENCE_RELEASED_BY_AUTOGRAD};
   uint32_t backward = j->after[r].backward, birth = j->t->birth.items[allocation];
   uint32_t stack = j->t->events.stack[birth];
-  if (role.hint == TSR__MARK_KV_CACHE &&
-      (backward == NEVER ? !is_training_pass(j, stack, r)
-                         : j->t->death.items[allocation] < backward))
+  bool is_saved = backward != NEVER && j->t->death.items[allocation] >= backward;
+  if (role.hint == TSR__MARK_KV_CACHE && !is_saved && !is_training_pass(j, stack, r))
     return (verdict){TSR_CATEGORY_KV_CACHE, TSR_EVIDENCE_KV_CACHE_UPDATE};
   if (stack < j->roles->count && j->is_gradient_stack[stack])
     return (verdict){TSR_CATEGORY_GRADIENT, TSR_EVIDENCE_FREED_BY_ZERO_GRAD};
@@ -820,6 +820,23 @@ static verdict judge_old_cut(quota *left, uint64_t size) {
   return unknown;
 }
 
+static bool frees_old_in_optimizer(const judge *j) {
+  for (uint32_t i = 0; i < (uint32_t)j->t->initial.count; i++) {
+    uint32_t death = j->t->death.items[i];
+    const tsr__phase_run *run = death == NEVER ? NULL : tsr__phases_run_at(j->phases, death);
+    if (run && run->phase == TSR_PHASE_OPTIMIZER) return true;
+  }
+  return false;
+}
+
+/* Whether the first step of the optimizer is in the recording: it makes state for each parameter of a size, and replaces
+ * none. */
+static bool begins_with_state(judge *j, uint64_t size) {
+  uint64_t parameters = count_of(&j->gradients, size);
+  return parameters && !j->replaces_state && !j->has_old_gradients &&
+         count_of(&j->states, size) >= parameters;
+}
+
 static verdict judge_old_live(judge *j, uint32_t allocation, quota *left) {
   uint64_t size = j->t->initial.items[allocation].requested_bytes;
   bool is_workspace =
@@ -833,6 +850,7 @@ static verdict judge_old_live(judge *j, uint32_t allocation, quota *left) {
     return (verdict){TSR_CATEGORY_GRADIENT, TSR_EVIDENCE_OLD_GRADIENT};
   if (take(&left->states, size))
     return (verdict){TSR_CATEGORY_OPTIMIZER_STATE, TSR_EVIDENCE_OLD_STATE};
+  if (begins_with_state(j, size)) return (verdict){TSR_CATEGORY_PARAMETER, TSR_EVIDENCE_OLD_SPARE};
   bool trains = j->span_count || j->optimizer_count;
   if (!trains && j->has_forward) return (verdict){TSR_CATEGORY_PARAMETER, TSR_EVIDENCE_OLD_MODEL};
   return unknown;
@@ -842,11 +860,13 @@ static verdict judge_old_live(judge *j, uint32_t allocation, quota *left) {
  * allocated during the recording. */
 static bool set_quotas(judge *j, quota *left) {
   size_t slots = j->gradients.slots ? j->gradients.mask + 1 : 0;
+  j->replaces_state = frees_old_in_optimizer(j);
   for (size_t i = 0; i < slots; i++) {
     uint64_t size = j->gradients.slots[i].key, count = j->gradients.slots[i].value;
     if (size == TSR__MAP_EMPTY || !count) continue;
     uint64_t states = tsr__drop_u64(tsr__sum_u64(count, count), count_of(&j->states, size));
     if (j->has_old_gradients && !j->optimizer_count) states = 0; /* the count is a guess already */
+    if (begins_with_state(j, size)) states = 0;
     if (!set_quota(left, size, count, j->has_old_gradients ? count : 0, states)) return false;
   }
   return true;

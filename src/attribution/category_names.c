@@ -152,6 +152,10 @@ static const struct {
     [TSR_EVIDENCE_OLD_UNFINISHED] =
         {"older than the recording, never freed, and the first backward pass was not finished",
          TSR_CONFIDENCE_GUESS},
+    [TSR_EVIDENCE_OLD_SPARE] =
+        {"older than the recording, never freed, as large as a parameter, and too old for the "
+         "optimizer's state",
+         TSR_CONFIDENCE_GUESS},
     [TSR_EVIDENCE_OLD_ACTIVATION] = {"older than the recording and freed like saved tensors",
                                      TSR_CONFIDENCE_LIKELY},
 };

@@ -351,6 +351,10 @@ static void key_value_caches(void **state) {
       {2, 2 * MIB, GENERATE, "temporary", NULL}, {2, 0, GENERATE, NULL, NULL},
       {4, 3 * MIB, UPDATE, "kv_cache", NULL},    {3, 0, UPDATE, NULL, NULL},
   };
+#define CACHED(caller)                                                                             \
+  MALLOC "update|/venv/lib/python3.12/site-packages/transformers/cache_utils.py|120;forward|/"     \
+         "venv/lib/python3.12/site-packages/transformers/models/llama/modeling_llama.py|251;" CALL \
+             caller MAIN("20")
   /* In training, attention saves what the cache returns. */
   static const happening training[] = {
       {0, 8 * MIB, BUILD, "parameter", NULL},
@@ -360,18 +364,44 @@ static void key_value_caches(void **state) {
       {2, 0, RELEASE, NULL, NULL},
       {1, 0, RELEASE, NULL, NULL},
   };
+  /* A loss that is taken from the outputs at once frees the cache before backward begins. */
+  static const happening dropped[] = {
+      {0, 8 * MIB, BUILD, "parameter", NULL},     {1, 1 * MIB, CACHED(""), "temporary", NULL},
+      {2, 2 * MIB, FORWARD, "activation", NULL},  {1, 0, FORWARD, NULL, NULL},
+      {3, 8 * MIB, ACCUMULATE, "gradient", NULL}, {2, 0, RELEASE, NULL, NULL},
+  };
   CHECK(servers);
   CHECK(generation);
   CHECK(training);
+  CHECK(dropped);
+}
+
+#define STATE \
+  MALLOC "_init_group|" TORCH "optim/sgd.py|90;step|" TORCH "optim/sgd.py|120;" MAIN("25")
+
+/* Running averages have the sizes of weights. If the recording has the optimizer's first step, they are no
+ * state of it; otherwise they can be. */
+static void batch_norm(void **state) {
+  (void)state;
+  static const happening first_step[] = {
+      {0, 8 * MIB, NULL, "parameter", NULL},        {1, 8 * MIB, NULL, "parameter", NULL},
+      {2, 8 * MIB, NULL, "parameter", NULL},        {3, 2 * MIB, FORWARD, "activation", NULL},
+      {4, 8 * MIB, ACCUMULATE, "gradient", NULL},   {3, 0, RELEASE, NULL, NULL},
+      {5, 8 * MIB, STATE, "optimizer_state", NULL}, {6, 2 * MIB, FORWARD, "activation", NULL},
+  };
+  static const happening later_step[] = {
+      {0, 8 * MIB, NULL, "parameter", NULL},       {1, 8 * MIB, NULL, "optimizer_state", NULL},
+      {2, 8 * MIB, NULL, "optimizer_state", NULL}, {3, 2 * MIB, FORWARD, "activation", NULL},
+      {4, 8 * MIB, ACCUMULATE, "gradient", NULL},  {3, 0, RELEASE, NULL, NULL},
+      {5, 2 * MIB, FORWARD, "activation", NULL},
+  };
+  CHECK(first_step);
+  CHECK(later_step);
 }
 
 /* A training run that ends in its first forward pass has no backward pass to show that it trains. */
 static void training_that_dies_in_forward(void **state) {
   (void)state;
-#define CACHED(caller)                                                                             \
-  MALLOC "update|/venv/lib/python3.12/site-packages/transformers/cache_utils.py|120;forward|/"     \
-         "venv/lib/python3.12/site-packages/transformers/models/llama/modeling_llama.py|251;" CALL \
-             caller MAIN("20")
   static const happening loop[] = {
       {0, 8 * MIB, BUILD, "parameter", NULL},
       {1, 1 * MIB, CACHED("train|/work/run.py|20;"), "activation", NULL},
@@ -498,6 +528,7 @@ int main(void) {
       cmocka_unit_test(workspaces),
       cmocka_unit_test(outside_of_modules),
       cmocka_unit_test(key_value_caches),
+      cmocka_unit_test(batch_norm),
       cmocka_unit_test(training_that_dies_in_forward),
       cmocka_unit_test(optimizer_that_dies),
       cmocka_unit_test(megatron_buffers),
