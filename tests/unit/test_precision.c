@@ -167,7 +167,7 @@ static void overflow(void **state) {
         (tsr__run_options){.dtype = is_autocast ? TSR_SIMULATE_AUTOCAST_FP16 : TSR_SIMULATE_FP16,
                            .master_weights = !is_autocast,
                            .loss_scale = 0x1p120,
-                           .offload = i & 2 ? host : (tsr_offload){TSR_SPACE_DEVICE}});
+                           .offload = i & 2 ? host : (tsr_offload){.optimizer = TSR_SPACE_DEVICE}});
     run_steps(&s, 1);
     uint64_t hash = s.hash;
     assert_int_equal(s.skipped, 1);
