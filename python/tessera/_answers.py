@@ -577,6 +577,49 @@ class DiffCause(Record):
     line_delta_bytes: int
 
 
+class AlignedSide(Record):
+    """A step whose allocations were compared one by one."""
+    step: Optional[int]
+    allocations: int
+    peak_event: int
+    peak_requested_bytes: int
+    peak_allocated_bytes: int
+
+
+class AlignedSum(Record):
+    """How many allocations differ in one way."""
+    allocations: int
+    bytes: int
+
+
+class AlignedChange(Record):
+    """Allocations that only one file has, or that differ in the same way."""
+    status: str
+    count: int
+    old_size_bytes: Optional[int]
+    new_size_bytes: Optional[int]
+    old_peak_bytes: int
+    new_peak_bytes: int
+    old_event: int
+    new_event: int
+    category: str
+    frames: List[Frame]
+
+
+class Alignment(Record):
+    """The last whole steps of two files, allocation by allocation."""
+    old: AlignedSide
+    new: AlignedSide
+    same: int
+    moved: int
+    removed: AlignedSum
+    added: AlignedSum
+    resized: AlignedSum
+    lifetime: AlignedSum
+    changes: List[AlignedChange]
+    omitted_changes: int
+
+
 class DiffDevice(Device):
     """What changed on a device."""
     by: str
@@ -586,6 +629,7 @@ class DiffDevice(Device):
     requested_delta_bytes: int
     rounding_delta_bytes: int
     cause: DiffCause
+    alignment: Alignment  # with by='allocation', in the place of what follows
     changes: List[Change]
     omitted_changes: int
     omitted_delta_bytes: int

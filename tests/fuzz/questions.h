@@ -206,17 +206,20 @@ static inline void fuzz_trim(const tsr_snapshot *snapshot) {
 }
 
 /* A snapshot does not differ from itself. */
-static inline void fuzz_diff(const tsr_snapshot *snapshot) {
+static inline void fuzz_diff(const tsr_snapshot *snapshot, tsr_diff_by by) {
   tsr_diff *diff = NULL;
   tsr_error error = {0};
   tsr_report_input heading = {"file", snapshot};
   tsr_report_options how = {.format = TSR_REPORT_JSON, .stack_frames = 2};
   tsr__buffer written = {0};
-  int status = tsr_diff_compute(test_study(snapshot), test_study(snapshot), TSR_DIFF_BY_LINE, NULL,
-                                &diff, &error);
+  int status =
+      tsr_diff_compute(test_study(snapshot), test_study(snapshot), by, NULL, &diff, &error);
   check_error(status, &error);
-  for (size_t i = 0; !status && i < diff->device_count; i++)
+  for (size_t i = 0; !status && i < diff->device_count; i++) {
+    const tsr_alignment *alignment = diff->devices[i].alignment;
     require(diff->devices[i].change_count == 0, "no change");
+    require(!alignment || alignment->change_count == 0, "all allocations are pairs");
+  }
   status = tsr__report_diff(&heading, &heading, diff, &how, fuzz_write, &written, &error);
   check_written(status, &error, &written);
   tsr_diff_free(diff);
@@ -312,7 +315,8 @@ static inline void fuzz_ask(const tsr_snapshot *snapshot) {
   FUZZ_ASK(snapshot, at, &time, NULL);
   FUZZ_ASK(snapshot, why, NULL, NULL);
   fuzz_check(snapshot);
-  fuzz_diff(snapshot);
+  fuzz_diff(snapshot, TSR_DIFF_BY_LINE);
+  fuzz_diff(snapshot, TSR_DIFF_BY_ALLOCATION);
   fuzz_export(snapshot, TSR_EXPORT_PICKLE);
   fuzz_export(snapshot, TSR_EXPORT_JSON);
   fuzz_trim(snapshot);

@@ -254,14 +254,13 @@ static int ask_registry(void *context) {
   return status;
 }
 
-static int ask_diff(void *context) {
-  (void)context;
+static int ask_diff_by(tsr_diff_by by) {
   tsr_diff *answer = NULL;
   tsr_error error = {0};
   tsr_report_input heading = heading_of;
   heading.snapshot = snapshot;
   int status = new_study(snapshot, &error);
-  if (!status) status = tsr_diff_compute(study, study, TSR_DIFF_BY_LINE, NULL, &answer, &error);
+  if (!status) status = tsr_diff_compute(study, study, by, NULL, &answer, &error);
   assert_int_equal(error.status, status);
   if (status) assert_null(answer);
   for (int json = 0; !status && json < 2; json++) {
@@ -270,6 +269,16 @@ static int ask_diff(void *context) {
   }
   tsr_diff_free(answer);
   return status;
+}
+
+static int ask_diff(void *context) {
+  (void)context;
+  return ask_diff_by(TSR_DIFF_BY_LINE);
+}
+
+static int ask_alignment(void *context) {
+  (void)context;
+  return ask_diff_by(TSR_DIFF_BY_ALLOCATION);
 }
 
 /* jansson and libyaml take their memory behind the test's back; the rest is ours. */
@@ -459,6 +468,7 @@ static void answers(void **state) {
   tsr_test_oom(ask_why, NULL, 60);
   tsr_test_oom(ask_check, NULL, 60);
   tsr_test_oom(ask_diff, NULL, 10);
+  tsr_test_oom(ask_alignment, NULL, 10);
   tsr_test_oom_sparing(ask_registry, NULL, 20, JIT_PLACES);
 }
 

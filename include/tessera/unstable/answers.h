@@ -328,7 +328,8 @@ typedef enum tsr_diff_by {
   TSR_DIFF_BY_STACK,
   TSR_DIFF_BY_CATEGORY, /* as TSR_PROFILE_BY_CATEGORY, and so on */
   TSR_DIFF_BY_OP,
-  TSR_DIFF_BY_LINE
+  TSR_DIFF_BY_LINE,
+  TSR_DIFF_BY_ALLOCATION /* pairs of allocations of one step: tsr_alignment */
 } tsr_diff_by;
 
 /* What the allocations of one stack or group held at the peaks of both runs; the two differ. */
@@ -365,6 +366,54 @@ typedef struct tsr_diff_side {
       [TSR_DIFF_SETTINGS_BYTES]; /* in the syntax of PYTORCH_CUDA_ALLOC_CONF; "" = default */
 } tsr_diff_side;
 
+/* What is different about allocations. */
+typedef enum tsr_allocation_status {
+  TSR_ALLOCATION_REMOVED,  /* only the old snapshot has it */
+  TSR_ALLOCATION_ADDED,    /* only the new one */
+  TSR_ALLOCATION_RESIZED,  /* a pair, of different sizes */
+  TSR_ALLOCATION_LIFETIME, /* a pair, of which one is live at its side's peak and the other is not */
+} tsr_allocation_status;
+#define TSR_ALLOCATION_STATUSES 4
+
+/* "removed", "added", "resized", "lifetime"; static text, never NULL. */
+const char *tsr_allocation_status_name(tsr_allocation_status status);
+
+/* One side of equal allocations. */
+typedef struct tsr_allocation_side {
+  uint32_t
+      stack; /* id of its snapshot; TSR_NONE if none is recorded or this side has no such allocation */
+  uint64_t size_bytes; /* requested, of each; 0 if this side has none */
+  uint64_t peak_bytes; /* of all that are live at the peak of this side's step */
+  int64_t event;       /* that made the first; -1: before the recording, or none */
+} tsr_allocation_side;
+
+/* Allocations that differ in the same way: of one stack, category and size on each side. */
+typedef struct tsr_allocation_change {
+  tsr_allocation_status status;
+  tsr_category category; /* in the new snapshot if it has them */
+  uint64_t count;
+  tsr_allocation_side sides[2]; /* old, new */
+} tsr_allocation_change;
+
+typedef struct tsr_aligned_side {
+  uint64_t step;        /* that was compared, from 1; 0: all of the trace */
+  uint64_t allocations; /* live when it begins, or made in it */
+  int64_t peak_event;   /* of the step */
+  uint64_t peak_requested_bytes, peak_allocated_bytes;
+} tsr_aligned_side;
+
+/* The last whole step of each snapshot, allocation by allocation. The changes add up to the difference of the peaks' requested
+ * bytes. */
+typedef struct tsr_alignment {
+  tsr_aligned_side sides[2]; /* old, new */
+  uint64_t same;             /* pairs of one size */
+  uint64_t moved;            /* those that the step makes in another order */
+  uint64_t counts[TSR_ALLOCATION_STATUSES], bytes[TSR_ALLOCATION_STATUSES]; /* of the larger side */
+  tsr_allocation_change *changes; /* what differs most at the peak first, then the largest */
+  size_t change_count;
+  uint64_t omitted_changes; /* omitted by tsr_query.top */
+} tsr_alignment;
+
 typedef struct tsr_diff_device {
   uint32_t device; /* the new snapshot's if it has the device */
   tsr_diff_side old_side, new_side;
@@ -380,6 +429,8 @@ typedef struct tsr_diff_device {
   tsr_warning *warnings; /* where trace and segments disagree, in either */
   size_t warning_count;
   void *names[2]; /* own the texts above */
+  tsr_alignment
+      *alignment; /* BY_ALLOCATION, if both sides have the device, and then there are no changes */
 } tsr_diff_device;
 
 typedef struct tsr_diff {
@@ -394,7 +445,8 @@ typedef struct tsr_diff {
  * equal, ignoring frames of torch, C++ and the interpreter. Ids and addresses differ between runs and
  * are not compared. Devices are those that either snapshot has, or that the query names; if each has
  * only one, the two are compared whatever their numbers. A device that neither has is
- * TSR_ERROR_ARGUMENT. Time is linear in both traces and in the frames of all stacks. The answer
+ * TSR_ERROR_ARGUMENT. Time is linear in both traces and in the frames of all stacks; BY_ALLOCATION also
+ * in the square of the number of differences, up to a few million. The answer
  * contains ids of both snapshots, and both must outlive its use. */
 int tsr_diff_compute(tsr_study *old_study, tsr_study *new_study, tsr_diff_by by,
                      const tsr_query *query, tsr_diff **out, tsr_error *error);

@@ -172,6 +172,7 @@ typedef enum tsr_profile_by {
 #define TSR_BY_MODULE          "module"
 #define TSR_BY_LINE            "line"
 #define TSR_BY_STACK           "stack"
+#define TSR_BY_ALLOCATION      "allocation" /* one by one: diff only */
 #define TSR_BY_POOL            "pool"
 #define TSR_BY_METADATA        "metadata"
 #define TSR_BY_METADATA_KEY    "metadata:KEY" /* a choice for which users type metadata:layer */

@@ -429,6 +429,12 @@ static int describe(pair *p, tsr_diff_by by, size_t top, tsr_diff_device *out, t
   if (!status && by != TSR_DIFF_BY_STACK) {
     tsr__free(out->changes);
     out->changes = NULL;
+    count = 0;
+  }
+  bool is_aligned = by == TSR_DIFF_BY_ALLOCATION && peaks[0] && peaks[1];
+  if (!status && is_aligned)
+    status = tsr__diff_align(p->studies, &p->match, top, out, &out->alignment, error);
+  if (!status && by != TSR_DIFF_BY_STACK && by != TSR_DIFF_BY_ALLOCATION) {
     const tsr__labels *const *places = by == TSR_DIFF_BY_OP ? p->operations : p->lines;
     tsr__diff_peaks of = {{peaks[0], peaks[1]}, {places[0], places[1]}};
     status = tsr__diff_groups(&of, by, out, &out->changes, &count, error);
@@ -518,6 +524,7 @@ void tsr_diff_free(tsr_diff *diff) {
     tsr__free(diff->devices[i].changes);
     tsr__free(diff->devices[i].named);
     tsr__free(diff->devices[i].warnings);
+    tsr__alignment_free(diff->devices[i].alignment);
     for (int k = 0; k < 2; k++) tsr__free(diff->devices[i].names[k]);
   }
   tsr__free(diff->devices);

@@ -3,6 +3,8 @@
 #define TSR_QUESTIONS_DIFF_DIFF_H
 
 #include "attribution/labels.h"
+#include "questions/diff/match.h"
+#include "study/study.h"
 #include "tessera/unstable/answers.h"
 
 /* New less old; saturates. */
@@ -19,5 +21,13 @@ typedef struct tsr__diff_peaks {
  * TSR_ERROR_MEMORY. */
 int tsr__diff_groups(const tsr__diff_peaks *peaks, tsr_diff_by by, tsr_diff_device *out,
                      tsr_change **rows, size_t *row_count, tsr_error *error);
+
+/* Pair the allocations of the last whole step of both studies, on the two devices that `device` names; both sides are there. At most
+ * `top` changes, 0 for all. Time is linear in the traces, and in the square of the number of differences. Fails with TSR_ERROR_MEMORY;
+ * on success *out is released by tsr__alignment_free. */
+int tsr__diff_align(tsr_study *const studies[2], const tsr__match *match, size_t top,
+                    const tsr_diff_device *device, tsr_alignment **out, tsr_error *error);
+/* NULL is fine. */
+void tsr__alignment_free(tsr_alignment *alignment);
 
 #endif

@@ -11,15 +11,18 @@ static const tsr_parameter parameters[] = {
     {.name = "by",
      .kind = TSR_PARAMETER_CHOICE,
      .argument = "GROUPING",
-     .help = "What to compare: stack (default), category, op or line. The changes add up to the "
-             "same total in each.",
-     .advice =
-         "What to compare: stacks (default), categories, operations, or lines of the program.",
-     .choices = (const char *const[]){TSR_BY_STACK, TSR_BY_CATEGORY, TSR_BY_OP, TSR_BY_LINE, NULL}},
+     .help = "What to compare: stack (default), category, op or line, whose changes add up to the "
+             "same total; or allocation: each of the last whole step.",
+     .advice = "What to compare: stacks (default), categories, operations, or lines of the "
+               "program; or the "
+               "allocations of the last whole step one by one, such as a predicted run's and a "
+               "recorded one's.",
+     .choices = (const char *const[]){TSR_BY_STACK, TSR_BY_CATEGORY, TSR_BY_OP, TSR_BY_LINE,
+                                      TSR_BY_ALLOCATION, NULL}},
 };
 
 static_assert(TSR_DIFF_BY_STACK == 0 && TSR_DIFF_BY_CATEGORY == 1 && TSR_DIFF_BY_OP == 2 &&
-                  TSR_DIFF_BY_LINE == 3,
+                  TSR_DIFF_BY_LINE == 3 && TSR_DIFF_BY_ALLOCATION == 4,
               "the words of `by` are in the order of tsr_diff_by");
 
 static int ask(const tsr__asked *asked, void **out, tsr_error *error) {
@@ -45,12 +48,18 @@ const tsr__question_row tsr__question_diff = {
     .about =
         {.name = "diff",
          .summary = "what changed between two runs?",
-         .description = "Compares what was live at the peaks of two snapshots, stack by stack, and "
-                        "lists what was added, removed, grew and shrank, and by how "
-                        "much.\n\nStacks match if the functions, files and lines of all their "
-                        "frames are equal; of the rest, if the functions and file names are, which "
-                        "is reported. Devices with the same number are compared; if each file has "
-                        "only one device, these two are, so that two ranks can be compared.",
+         .description =
+             "Compares what was live at the peaks of two snapshots, stack by stack, and "
+             "lists what was added, removed, grew and shrank, and by how "
+             "much.\n\nStacks match if the functions, files and lines of all their "
+             "frames are equal; of the rest, if the functions and file names are, which "
+             "is reported. Devices with the same number are compared; if each file has "
+             "only one device, these two are, so that two ranks can be "
+             "compared.\n\nWith --by allocation the last whole steps are compared "
+             "instead, in the order in which they allocate. Each allocation that only "
+             "one of them has is listed, with its category, size and stack, and each that "
+             "has another size, or is live at only one of the peaks. So what a "
+             "simulated run lacks, compared with a recorded one, gets a name.",
          .subjects =
              {{"OLD", "old_path",
                "Path of the snapshot to compare with: the earlier run, or the healthy rank."},
@@ -58,6 +67,8 @@ const tsr__question_row tsr__question_diff = {
          .subject_count = 2,
          TSR__PARAMETERS(parameters),
          .examples = {{"tessera diff before.pickle after.pickle", "the ten largest changes"},
+                      {"tessera diff --by allocation predicted.pickle measured.pickle",
+                       "what the prediction lacks"},
                       {"tessera diff --json --top 0 rank0.pickle rank7.pickle",
                        "all of them, for a program"}},
          .title = "What changed between two runs?",

@@ -23,6 +23,7 @@
 #include "emit/emitter.h"
 #include "emit/heading.h"
 #include "emit/text.h"
+#include "questions/diff/report_allocations.h"
 #include "questions/reports.h"
 #include "questions/shared/moment.h"
 #include "questions/shared/names.h"
@@ -125,6 +126,10 @@ static void print_verdict(diff_printer *printer, const tsr_diff_device *device) 
   tsr__emitter *emitter = printer->emitter;
   tsr__emit_space(emitter);
   if (!tsr__emitter_is_text(emitter)) return;
+  if (device->alignment) {
+    tsr__alignment_verdict(emitter, device);
+    return;
+  }
   tsr__buffer *out = &emitter->scratch;
   uint64_t before = device->old_side.peak.totals.allocated_bytes,
            after = device->new_side.peak.totals.allocated_bytes;
@@ -261,7 +266,8 @@ static void emit_rounding(tsr__emitter *emitter, const tsr_diff_device *device) 
 }
 
 static void emit_changes(diff_printer *printer, const tsr_diff_device *device) {
-  static const char *const titles[] = {"allocated at", "category", "operation", "line"};
+  static const char *const titles[] = {"allocated at", "category", "operation", "line",
+                                       "allocated at"};
   bool is_stack = printer->by == TSR_DIFF_BY_STACK;
   const tsr__column columns[] = {
       {NULL, "#", TSR__RIGHT},
@@ -332,7 +338,8 @@ static void emit_device(diff_printer *printer, const tsr_diff_device *device) {
   static const char *const words[] = {[TSR_DIFF_BY_STACK] = TSR_BY_STACK,
                                       [TSR_DIFF_BY_CATEGORY] = TSR_BY_CATEGORY,
                                       [TSR_DIFF_BY_OP] = TSR_BY_OP,
-                                      [TSR_DIFF_BY_LINE] = TSR_BY_LINE};
+                                      [TSR_DIFF_BY_LINE] = TSR_BY_LINE,
+                                      [TSR_DIFF_BY_ALLOCATION] = TSR_BY_ALLOCATION};
   tsr__emitter *emitter = printer->emitter;
   assert((size_t)printer->by < sizeof words / sizeof *words);
   print_verdict(printer, device);
@@ -348,7 +355,12 @@ static void emit_device(diff_printer *printer, const tsr_diff_device *device) {
                   tsr__index(difference(device->old_side.peak.totals.requested_bytes,
                                         device->new_side.peak.totals.requested_bytes)));
   emit_cause(emitter, &device->cause);
-  emit_changes(printer, device);
+  if (device->alignment)
+    tsr__alignment_emit(emitter,
+                        (tsr__stack_printer *[]){&printer->old_stacks, &printer->new_stacks},
+                        device->alignment);
+  else
+    emit_changes(printer, device);
   tsr__emit_end(emitter);
   if (printer->by != TSR_DIFF_BY_STACK || !tsr__emitter_is_text(emitter)) return;
   bool shows_stacks = emitter->options.verbose || emitter->options.full_stacks;
