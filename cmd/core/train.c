@@ -648,8 +648,10 @@ static int check(const cli_options *options, const tsr_format **format) {
                            "--steps, --batch and --accumulate must be at least 1, and --seq 2");
   *format = tsr_format_for(path ? path : "", &ending);
   tsr_offload ignored;
+  unsigned flags;
   tsr_error error;
-  if (tsr_offload_parse(tsr_params_text(own, "offload"), &ignored, &error))
+  if (tsr_offload_parse(tsr_params_text(own, "offload"), &ignored, &error) ||
+      tsr_in_place_parse(tsr_params_text(own, "in_place"), &flags, &error))
     return cli_usage_error(options->command, "%s", error.message);
   if (path && (!*format || (*format)->content != TSR_FORMAT_SNAPSHOT))
     return cli_usage_error(options->command, "--snapshot writes .pickle or .json, not '%s'",

@@ -84,6 +84,15 @@ typedef struct tsr_offload {
   tsr_space activations; /* what backward needs of forward: any */
 } tsr_offload;
 
+/* Ops that write their result over an operand that nothing else needs: flags. */
+typedef enum tsr_in_place {
+  TSR_IN_PLACE_ADD = 1,
+  TSR_IN_PLACE_DROPOUT = 2,
+  TSR_IN_PLACE_GELU = 4, /* as one kernel */
+  TSR_IN_PLACE_SILU = 8, /* or its product with what it gates, where that is one op */
+  TSR_IN_PLACE_PRODUCT = 16
+} tsr_in_place;
+
 typedef enum tsr_simulate_book {
   TSR_BOOK_TORCH, /* what PyTorch's and transformers' ops allocate */
   TSR_BOOK_OWN    /* tessera's own, which are fused */

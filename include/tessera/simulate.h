@@ -69,6 +69,7 @@ typedef struct tsr_simulate_options {
   const char
       *gpu; /* a card's name (tsr_gpu_at): its kernels, its workspaces, and an estimate of time;
                       NULL: an A100's memory, and no time */
+  unsigned in_place; /* ops that write over an operand: flags of tsr_in_place */
 } tsr_simulate_options;
 
 /* A card that runs are simulated for: what users type, and its title. */

@@ -103,7 +103,7 @@ def simulate(model: Any, *, batch: Optional[int] = None, seq: Optional[int] = No
              micro_batch: Optional[int] = None, accumulation: Optional[str] = None,
              backward: Optional[str] = None, checkpoint_form: Optional[str] = None,
              plan: Union[None, str, Mapping[str, Any]] = None,
-             offload: Optional[str] = None, leak: Optional[str] = None,
+             offload: Optional[str] = None, in_place: Optional[str] = None, leak: Optional[str] = None,
              clip: Union[None, float, str] = None, master_weights: bool = False,
              loss_scale: Optional[int] = None, loss_scale_window: Optional[int] = None,
              optimizer_in_backward: bool = False, profile: bool = False, top: Optional[int] = None,
@@ -128,7 +128,7 @@ def simulate(model: Any, *, batch: Optional[int] = None, seq: Optional[int] = No
         'loss_scale': loss_scale, 'loss_scale_window': loss_scale_window,
         'optimizer_in_backward': optimizer_in_backward, 'profile': profile, 'top': top, 'gpu': gpu,
         'rates': _plan(rates),
-        'offload': offload, 'leak': leak, 'settings': settings or None, 'capacity': capacity or None,
+        'offload': offload, 'in_place': in_place, 'leak': leak, 'settings': settings or None, 'capacity': capacity or None,
         'no_kv_cache': not kv_cache, 'fresh_process': fresh_process, 'categories': categories,
         **more,
     }, name)

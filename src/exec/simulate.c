@@ -74,6 +74,11 @@ static int explain(const tsr__tape *tape, int status, tsr_error *error) {
   if (status == TSR_ERROR_LIMIT)
     return tsr__fail(error, TSR_ERROR_LIMIT, TSR_OFFSET_NONE,
                      "one of the tensors would be larger than 256 TiB");
+  if (status == TSR_ERROR_ARGUMENT) {
+    char text[256];
+    tsr__clash_describe(tape, text, sizeof text);
+    return tsr__fail(error, status, TSR_OFFSET_NONE, "%s", text);
+  }
   return status ? tsr__fail_memory(error) : 0;
 }
 
@@ -182,6 +187,7 @@ tsr__run_options tsr__run_options_of(const tsr_simulate_options *options) {
                             .backward_once = options->backward_once,
                             .update_in_backward = options->update_in_backward,
                             .non_reentrant = options->non_reentrant,
+                            .in_place = options->in_place,
                             .blocks = options->blocks,
                             .block_count = options->block_count,
                             .book = options->book};
@@ -219,8 +225,9 @@ static int finish_tape(tsr__tape *tape) {
   int status = tsr__tape_finish(tape);
 #ifndef NDEBUG
   tsr__violation violation;
-  if (status == 0) status = tsr__tape_validate(tape, &violation);
-  assert(status != TSR_ERROR_ARGUMENT); /* violation.text describes it */
+  bool is_finished = status == 0;
+  if (is_finished) status = tsr__tape_validate(tape, &violation);
+  assert(!is_finished || status != TSR_ERROR_ARGUMENT); /* violation.text describes it */
 #endif
   return status;
 }
@@ -289,8 +296,9 @@ static int check_traced(const tsr_simulate_options *o, tsr_error *error) {
   bool is_chosen = o->book || o->gpu || o->accumulate > 1 || o->optimizer || o->dtype ||
                    o->attention || o->checkpoint || o->loss_chunk || o->gelu_fused ||
                    o->no_kv_cache || o->leak || o->profile || o->micro_batch || o->accumulation ||
-                   o->backward_once || o->non_reentrant || o->block_count || o->clip_norm > 0 ||
-                   away->optimizer || away->gradients || away->parameters || away->activations;
+                   o->backward_once || o->non_reentrant || o->in_place || o->block_count ||
+                   o->clip_norm > 0 || away->optimizer || away->gradients || away->parameters ||
+                   away->activations;
   if (!is_chosen) return 0;
   return tsr__fail(error, TSR_ERROR_ARGUMENT, TSR_OFFSET_NONE,
                    "a step graph is simulated as it was traced: only steps, capacity, allocator "

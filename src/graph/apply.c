@@ -123,7 +123,9 @@ tsr__tensor_id tsr__op_apply(tsr__tape *tape, tsr__op_kind kind,
   if (row->run_forward) {
     row->run_forward(&call);
   } else {
+    tsr__op_choose_place(&call);
     tsr__op_run_steps(&call, row->forward);
+    tsr__op_check_place(&call);
     tape->draws = call.draws;
   }
   if (tape->status) return 0;

@@ -138,9 +138,10 @@ typedef struct tsr__op_call {
   tsr__tensor_id reg[TSR__REG_COUNT];
   bool needs[TSR__OP_INPUTS]; /* a gradient is needed */
   bool is_recorded;           /* backward will come: what is saved is kept */
-  uint64_t turn, turns;       /* of a loop */
-  uint32_t draws;             /* of random numbers so far; backward counts as its forward did */
-  const char *node;           /* the autograd node whose backward is running */
+  uint8_t over;         /* 1 + the input in whose memory the result goes; 0: none (in_place.c) */
+  uint64_t turn, turns; /* of a loop */
+  uint32_t draws;       /* of random numbers so far; backward counts as its forward did */
+  const char *node;     /* the autograd node whose backward is running */
 } tsr__op_call;
 
 /* ---- Steps ---- */
@@ -321,6 +322,11 @@ tsr__tensor_id tsr__tape_run_new(tsr__tape *tape, tsr__kernel_use *use, tsr__dty
                                  tsr__layout layout);
 /* Add to a tensor in place. */
 void tsr__tape_run_add(tsr__tape *tape, tsr__tensor_id sum, tsr__tensor_id more);
+
+/* Decide whether the op writes its result over an operand; before its steps run. */
+void tsr__op_choose_place(tsr__op_call *call);
+/* Check that nobody needs what was overwritten; after its steps have run. O(ops) where somebody does. */
+void tsr__op_check_place(tsr__op_call *call);
 
 /* Keep `tensor` for backward as the op's i-th, as the plan says (saved.c). */
 void tsr__op_save(tsr__op_call *call, uint32_t i, tsr__tensor_id tensor);

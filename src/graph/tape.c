@@ -167,7 +167,7 @@ tsr__tensor_id tsr__tensor_view(tsr__tape *tape, tsr__tensor_id tensor, tsr__lay
   view.holders = 1;
   view.grad = view.incoming = 0;
   view.expected = 0;
-  view.is_parameter = false;
+  view.is_parameter = view.is_overwritten = false;
   slot->tensors++;
   return push_tensor(tape, &view);
 }
@@ -216,7 +216,8 @@ void tsr__tensor_release(tsr__tape *tape, tsr__tensor_id tensor) {
   assert(t->holders);
   if (--t->holders) return;
   tsr__tape_slot *slot = &tape->slots.items[t->slot];
-  assert(slot->tensors);
+  assert(slot->tensors && slot->overwritten <= slot->tensors);
+  slot->overwritten -= t->is_overwritten;
   if (--slot->tensors || slot->is_static) return;
   tsr__tape_emit(tape, TSR__INSTR_DROP, t->slot, tsr__trace_stack(tape, TSR__KERNEL_NONE));
 }

@@ -73,6 +73,7 @@ typedef struct tsr__tape_tensor {
   bool requires_grad;      /* a gradient is needed for it */
   bool is_module_output;   /* a module of the model returned it: a forward hook sees it */
   bool is_parameter;
+  bool is_overwritten;   /* an op wrote its result over it: who still holds it will not read it */
   tsr__tensor_id again;  /* the same elements, computed again; perhaps gone, too */
   tsr__tensor_id narrow; /* the same in bfloat16; perhaps gone */
   bool
@@ -90,8 +91,9 @@ typedef enum tsr__memory_space {
 /* A storage. What it is for is known for certain only when the program has ended. */
 typedef struct tsr__tape_slot {
   uint64_t bytes;
-  uint32_t tensors; /* that share it */
-  uint8_t category; /* tsr_category */
+  uint32_t tensors;     /* that share it, */
+  uint32_t overwritten; /* of which so many are overwritten */
+  uint8_t category;     /* tsr_category */
   /* tsr__memory_space. Until the tape is finished: where it is to be kept, although kernels elsewhere may use it. */
   uint8_t space;
   uint16_t device; /* from 0 */
@@ -152,8 +154,10 @@ typedef struct tsr__op_attributes {
   bool is_packed;    /* q, k and v are views of one tensor */
   bool is_autocast;  /* of a checkpoint */
   bool is_scaled;    /* of a loss: its gradient may be another number than 1 */
-  uint8_t spent;     /* of a sum: 1 + the operand that nothing reads afterwards; 0: none */
-  uint32_t draws;    /* of a checkpoint: the tape's count of draws when the segment began */
+  uint8_t
+      spent; /* 1 + the operand in whose memory the result may be: nothing reads it afterwards; 0: none */
+  bool is_in_place; /* it must be there: see tsr__clash */
+  uint32_t draws;   /* of a checkpoint: the tape's count of draws when the segment began */
   tsr__tape_segment_fn *segment; /* of a checkpoint: what to run again, */
   void *program;                 /* for what, */
   uint32_t index;                /* and which part */
@@ -284,6 +288,21 @@ typedef struct tsr__homes {
   uint8_t activations; /* that backward needs */
 } tsr__homes;
 
+/* Why an op that must write over an operand cannot. */
+typedef enum tsr__clash_reason {
+  TSR__CLASH_NONE,
+  TSR__CLASH_SAVED, /* an op saved the operand for backward */
+  TSR__CLASH_HELD,  /* the program holds it */
+  TSR__CLASH_TYPE,  /* the result has another type or shape */
+  TSR__CLASH_ABSENT /* the program runs no such op */
+} tsr__clash_reason;
+
+typedef struct tsr__clash {
+  uint8_t reason;     /* tsr__clash_reason */
+  uint32_t op, saver; /* the saver may be the op itself */
+  const char *absent; /* what the program has none of */
+} tsr__clash;
+
 struct tsr__rule_book;
 
 typedef struct tsr__tape {
@@ -338,6 +357,7 @@ typedef struct tsr__tape {
   uint32_t draws;       /* of random numbers so far */
   bool has_leaks;       /* some slot is leaked: memory grows with each step */
   bool is_too_long;     /* why it failed with TSR_ERROR_LIMIT, if not for a tensor's size */
+  tsr__clash clash;     /* why it failed with TSR_ERROR_ARGUMENT */
   int status;           /* sticky */
 } tsr__tape;
 
@@ -468,6 +488,10 @@ void tsr__tape_refill(tsr__tape *tape, uint32_t frame);
 void tsr__tape_emit(tsr__tape *tape, tsr__tape_instr_kind kind, uint32_t subject, uint32_t stack);
 /* Note a failure; returns 0. */
 int tsr__tape_fail(tsr__tape *tape, int status);
+/* Fail because an op cannot be in place. The first clash counts. */
+void tsr__clash_note(tsr__tape *tape, tsr__clash clash);
+/* Say in `out` what clashed; the tape has failed with TSR_ERROR_ARGUMENT. */
+void tsr__clash_describe(const tsr__tape *tape, char *out, size_t room);
 /* The program has ended: put the drops of what is carried in their places, add the copies between memory
  * spaces, and check the result in debug builds. 0 or the sticky status. O(instructions). */
 int tsr__tape_finish(tsr__tape *tape);

@@ -243,6 +243,19 @@ void TSR__UNIT(tsr__fast_drop)(const tsr__kernel_args *args) {
   run(args, 1, each_drop, tsr__reference_drop);
 }
 
+static void each_dropout_noise(const tile *t) {
+  float factor = (float)(1 / (1 - t->args->scalars[0])), *out = t->out[0];
+  size_t count = t->count;
+  unit_keeps(t->args->key, t->first, count, t->args->scalars[0], out);
+  TSR__EACH_TURN
+  for (size_t i = 0; i < count; i++) out[i] *= factor;
+}
+
+void TSR__UNIT(tsr__fast_dropout_noise)(const tsr__kernel_args *args) {
+  assert(args->scalars[0] >= 0 && args->scalars[0] < 1);
+  run(args, 0, each_dropout_noise, tsr__reference_dropout_noise);
+}
+
 static void each_dropout(const tile *t) {
   float factor = (float)(1 / (1 - t->args->scalars[0]));
   float *out = t->out[0], *keeps = t->out[1];

@@ -25,6 +25,7 @@ static tsr__kernel_fn *const kernels[TSR__KERNEL_COUNT] = {
     FAST(AND, and),
     FAST(NOT, not ),
     FAST(DROPOUT, dropout),
+    FAST(DROPOUT_NOISE, dropout_noise),
     FAST(DROPOUT_BACKWARD, dropout_backward),
     FAST(DROP, drop),
     FAST(MASKED_FILL, masked_fill),

@@ -64,6 +64,8 @@ static const tsr__kernel_row rows[TSR__KERNEL_COUNT] = {
     [TSR__KERNEL_DROPOUT] = {"dropout", RUNS(dropout), EACH(2), FROM(1, 1), TO(2, 2),
                              .in_place = {1}, .shapes = TSR__SHAPES_EACH, .scalars = 1,
                              .draws = true},
+    [TSR__KERNEL_DROPOUT_NOISE] = {"dropout noise", RUNS(dropout_noise), EACH(2), CONSTANT,
+                                   .scalars = 1, .draws = true},
     [TSR__KERNEL_DROPOUT_BACKWARD] = {"dropout backward", RUNS(dropout_backward), EACH(2), BINARY,
                                       .scalars = 1},
     [TSR__KERNEL_DROP] = {"drop", RUNS(drop), EACH(2), UNARY, .scalars = 1, .draws = true},

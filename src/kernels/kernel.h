@@ -54,6 +54,7 @@ typedef enum tsr__kernel {
   TSR__KERNEL_NOT,   /* not r0 */
   TSR__KERNEL_ATTENDS, /* r0 <= r1, columns against rows; and r0 > r1 - s0 unless s0, a window, is 0 */
   TSR__KERNEL_DROPOUT,          /* w1: random booleans, true with 1 - s0; w0 = r0 * w1 / (1 - s0) */
+  TSR__KERNEL_DROPOUT_NOISE,    /* random: 1 / (1 - s0) with 1 - s0, else 0 */
   TSR__KERNEL_DROPOUT_BACKWARD, /* r0 * r1 * s0, where r1 is the mask */
   TSR__KERNEL_DROP, /* r0 / (1 - s0) with a chance of 1 - s0, else 0: the same draw drops the same */
   TSR__KERNEL_MASKED_FILL, /* r0, but s0 where r1 is true */

@@ -167,6 +167,16 @@ void tsr__reference_drop(const tsr__kernel_args *args) {
   run(args, 1, each_drop);
 }
 
+static void each_dropout_noise(tile *t) {
+  double chance = t->args->scalars[0], *out = t->out[0];
+  tsr__random_uniform(t->args->key, t->first, t->count, out);
+  for (size_t i = 0; i < t->count; i++) out[i] = out[i] >= chance ? 1 / (1 - chance) : 0;
+}
+void tsr__reference_dropout_noise(const tsr__kernel_args *args) {
+  assert(args->scalars[0] >= 0 && args->scalars[0] < 1);
+  run(args, 0, each_dropout_noise);
+}
+
 static void each_dropout(tile *t) {
   double chance = t->args->scalars[0], *keeps = t->out[1];
   tsr__random_uniform(t->args->key, t->first, t->count, keeps);

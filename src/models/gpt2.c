@@ -65,10 +65,12 @@ static void declare(tsr__program *p) {
 
 /* ---- the block ---- */
 
-/* A dropout of probability 0 returns its input. */
+/* A dropout of probability 0 returns its input, which nothing reads afterwards. */
 static tsr__tensor_id dropout(tsr__program *p, tsr__tensor_id x, double probability) {
   tsr__tape *t = p->tape;
-  tsr__op_attributes attributes = {.dropout = probability};
+  bool is_in_place = probability > 0 && tsr__program_asks_in_place(p, TSR_IN_PLACE_DROPOUT);
+  tsr__op_attributes attributes = {
+      .dropout = probability, .spent = is_in_place, .is_in_place = is_in_place};
   tsr__scope_enter(t, TSR__PLACE_DROPOUT);
   if (probability > 0) x = tsr__op_apply(t, TSR__OP_DROPOUT, &attributes, &x, 1, NULL);
   return tsr__scope_leave(t, x);
@@ -109,7 +111,12 @@ static tsr__tensor_id activate(tsr__program *p, tsr__tensor_id x) {
   tsr__tape *t = p->tape;
   bool is_eager = p->model->activation == TSR__MODEL_GELU_EAGER && !p->options->gelu_fused;
   tsr__op_kind fused = p->model->activation == TSR__MODEL_SILU ? TSR__OP_SILU : TSR__OP_GELU_FUSED;
-  tsr__op_attributes attributes = {.is_tanh = p->model->activation != TSR__MODEL_GELU};
+  bool is_in_place =
+      !is_eager &&
+      tsr__program_asks_in_place(p, fused == TSR__OP_SILU ? TSR_IN_PLACE_SILU : TSR_IN_PLACE_GELU);
+  tsr__op_attributes attributes = {.is_tanh = p->model->activation != TSR__MODEL_GELU,
+                                   .spent = is_in_place,
+                                   .is_in_place = is_in_place};
   tsr__scope_enter(t, is_eager ? TSR__PLACE_ACTIVATION_EAGER : TSR__PLACE_ACTIVATION);
   return tsr__scope_leave(
       t, tsr__op_apply(t, is_eager ? TSR__OP_GELU : fused, &attributes, &x, 1, NULL));

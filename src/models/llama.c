@@ -135,9 +135,18 @@ static tsr__tensor_id attention(tsr__program *p, const tsr__model_layer *layer,
   return tsr__scope_leave(t, out);
 }
 
+/* An op of one or two operands, the first of which nothing reads afterwards. */
+static tsr__tensor_id apply(tsr__program *p, tsr__op_kind kind, tsr_in_place which,
+                            tsr__tensor_id first, tsr__tensor_id second) {
+  bool is_in_place = tsr__program_asks_in_place(p, which);
+  tsr__op_attributes attributes = {.spent = is_in_place, .is_in_place = is_in_place};
+  return tsr__op_apply(p->tape, kind, &attributes, (tsr__tensor_id[]){first, second},
+                       second ? 2 : 1, NULL);
+}
+
 static tsr__tensor_id activate(tsr__program *p, tsr__tensor_id x) {
   tsr__scope_enter(p->tape, TSR__PLACE_ACTIVATION);
-  return tsr__scope_leave(p->tape, TSR__OP_APPLY(p->tape, TSR__OP_SILU, x));
+  return tsr__scope_leave(p->tape, apply(p, TSR__OP_SILU, TSR_IN_PLACE_SILU, x, 0));
 }
 
 static tsr__tensor_id mlp(tsr__program *p, const tsr__model_layer *layer, tsr__tensor_id x) {
@@ -147,7 +156,7 @@ static tsr__tensor_id mlp(tsr__program *p, const tsr__model_layer *layer, tsr__t
   tsr__tensor_id active = activate(p, gate);
   tsr__scope_unbind(t, gate);
   tsr__tensor_id up = tsr__program_linear(p, &layer->up, x);
-  tsr__tensor_id product = TSR__OP_APPLY(t, TSR__OP_MUL, active, up);
+  tsr__tensor_id product = apply(p, TSR__OP_MUL, TSR_IN_PLACE_PRODUCT, active, up);
   tsr__scope_unbind(t, active);
   tsr__scope_unbind(t, up);
   tsr__tensor_id down = tsr__program_linear(p, &layer->down, product);
@@ -161,7 +170,7 @@ static tsr__tensor_id fused_mlp(tsr__program *p, const tsr__model_layer *layer, 
   tsr__scope_enter(t, TSR__PLACE_MLP);
   tsr__tensor_id gate = tsr__program_linear(p, &layer->gate, x);
   tsr__tensor_id up = tsr__program_linear(p, &layer->up, x);
-  tsr__tensor_id product = TSR__OP_APPLY(t, TSR__OP_SILU_GATE, gate, up);
+  tsr__tensor_id product = apply(p, TSR__OP_SILU_GATE, TSR_IN_PLACE_SILU, gate, up);
   tsr__scope_unbind(t, gate);
   tsr__scope_unbind(t, up);
   tsr__tensor_id down = tsr__program_linear(p, &layer->down, product);

@@ -93,9 +93,16 @@ tsr__tensor_id tsr__program_norm(tsr__program *p, const tsr__model_norm *norm, t
                     : tsr__op_apply(t, TSR__OP_RMS_NORM, &attributes, inputs, 2, NULL));
 }
 
+bool tsr__program_asks_in_place(tsr__program *p, tsr_in_place which) {
+  p->in_place |= p->options->in_place & which;
+  return p->options->in_place & which;
+}
+
 tsr__tensor_id tsr__program_add(tsr__program *p, tsr__tensor_id a, tsr__tensor_id b,
                                 uint8_t spent) {
-  tsr__op_attributes attributes = {.spent = spent};
+  bool is_asked = spent && tsr__program_asks_in_place(p, TSR_IN_PLACE_ADD);
+  tsr__op_attributes attributes = {.spent = p->is_own || is_asked ? spent : 0,
+                                   .is_in_place = is_asked};
   return tsr__op_apply(p->tape, TSR__OP_ADD, &attributes, (tsr__tensor_id[]){a, b}, 2, NULL);
 }
 
@@ -559,6 +566,21 @@ static void optimize(tsr__program *p) {
   tsr__tape_end(t, TSR__TAPE_PHASE_OPTIMIZER);
 }
 
+/* What was to be in place must be somewhere. */
+static void check_in_place(const tsr__program *p) {
+  static const struct {
+    tsr_in_place which;
+    const char *what;
+  } words[] = {{TSR_IN_PLACE_ADD, "sum whose operand is free"},
+               {TSR_IN_PLACE_DROPOUT, "dropout outside of attention"},
+               {TSR_IN_PLACE_GELU, "GELU as one kernel"},
+               {TSR_IN_PLACE_SILU, "SiLU"},
+               {TSR_IN_PLACE_PRODUCT, "product of two activations"}};
+  for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+    if (p->options->in_place & ~p->in_place & words[i].which)
+      tsr__clash_note(p->tape, (tsr__clash){TSR__CLASH_ABSENT, TSR_NONE, TSR_NONE, words[i].what});
+}
+
 void tsr__program_step(tsr__program *p) {
   tsr__tape *t = p->tape;
   assert(t->status || (!t->schedule.count && !t->scopes.count)); /* one step per tape */
@@ -581,6 +603,7 @@ void tsr__program_step(tsr__program *p) {
     }
   }
   optimize(p);
+  check_in_place(p);
   tsr__tape_end(t, TSR__TAPE_PHASE_STEP);
   tsr__tape_hold_until(t, p->ids, TSR__CARRY_BATCH);
   tsr__tape_hold_until(t, p->labels, TSR__CARRY_BATCH);

@@ -62,6 +62,7 @@ typedef struct tsr__program {
   bool has_attention_mask; /* the batch brings one, of ones */
   bool repeats_heads;      /* keys and values are copied for all heads */
   tsr__plan plan;          /* for each layer */
+  unsigned in_place;       /* flags of tsr_in_place that some op has met */
   /* Of the forward that runs. */
   tsr__tensor_id
       loss_sum; /* of the micro-batches so far, if one backward follows them all; bound */
@@ -143,8 +144,10 @@ tsr__tensor_id tsr__program_linear(tsr__program *program, const tsr__model_linea
 /* The layer or RMS norm of x: LAYER_NORM for one with a bias. */
 tsr__tensor_id tsr__program_norm(tsr__program *program, const tsr__model_norm *norm,
                                  tsr__tensor_id x);
+/* Whether ops of this kind are to write over an operand. */
+bool tsr__program_asks_in_place(tsr__program *program, tsr_in_place which);
 /* a + b. Nothing reads operand `spent`, counted from 1, afterwards (0: both are read), so that the sum may
- * take its memory. */
+ * take its memory: by the own book where that is possible, by PyTorch's where it is asked for. */
 tsr__tensor_id tsr__program_add(tsr__program *program, tsr__tensor_id a, tsr__tensor_id b,
                                 uint8_t spent);
 /* Rows of a table. */

@@ -35,6 +35,7 @@ typedef struct tsr__run_options {
   bool backward_once;             /* for all micro-batches */
   bool update_in_backward;        /* each parameter, once its gradient is complete */
   bool non_reentrant;             /* checkpoints */
+  unsigned in_place;              /* flags of tsr_in_place */
   const tsr_block_choice *blocks; /* block_count of them; borrowed */
   size_t block_count;
   tsr_simulate_book book; /* whose ops run: PyTorch's by default */

@@ -14,6 +14,22 @@
  * is one kernel that keeps its input. */
 #include "graph/table.h"
 
+/* ---- in place: the result is in the memory of an operand ---- */
+
+static bool is_over_0(const tsr__op_call *call) {
+  return call->over == 1;
+}
+static bool is_over_1(const tsr__op_call *call) {
+  return call->over == 2;
+}
+static bool is_apart(const tsr__op_call *call) {
+  return !call->over;
+}
+static tsr__layout itself(const tsr__op_call *call, tsr__layout layout) {
+  (void)call;
+  return layout;
+}
+
 /* ---- dropout ---- */
 
 static double dropout(const tsr__op_call *call) {
@@ -24,16 +40,37 @@ static double kept(const tsr__op_call *call) {
   return 1 / (1 - dropout(call));
 }
 
+/* In place it is another function (_dropout_impl of aten/src/ATen/native/Dropout.cpp), which multiplies by noise in the input's
+ * type, and saves that: four bytes an element in fp32 where the mask takes one. */
+static bool has_noise(const tsr__op_call *call) {
+  return call->attributes->is_in_place;
+}
+static bool has_mask(const tsr__op_call *call) {
+  return !has_noise(call);
+}
+static bool has_noise_apart(const tsr__op_call *call) {
+  return has_noise(call) && is_apart(call);
+}
+
 static const tsr__op_step dropout_forward[] = {
-    {MAKE(DROPOUT), .to = OUT(0), .like = IN(0)},
-    {MAKE(DROPOUT), .to = OUT(1), .like = IN(0), BOOL},
-    {RUN(DROPOUT), .reads = {IN(0)}, .writes = {OUT(0), OUT(1)}, .scalars = {RULE(dropout)}},
-    {SAVE(0, OUT(1))},
+    {MAKE(DROPOUT), .to = OUT(0), .like = IN(0), .when = has_mask},
+    {MAKE(DROPOUT), .to = OUT(1), .like = IN(0), BOOL, .when = has_mask},
+    {RUN(DROPOUT), .reads = {IN(0)}, .writes = {OUT(0), OUT(1)}, .scalars = {RULE(dropout)},
+     .when = has_mask},
+    {SAVE(0, OUT(1)), .when = has_mask},
+    {RUN(DROPOUT_NOISE), .to = T(0), .like = IN(0), .scalars = {RULE(dropout)}, .when = has_noise},
+    {SAVE(0, T(0)), .when = has_noise},
+    {VIEW(OUT(0), IN(0), itself), .when = is_over_0},
+    {INTO(MUL), .reads = {IN(0), T(0)}, .writes = {OUT(0)}, .when = is_over_0},
+    {RUN(MUL), .to = OUT(0), .reads = {IN(0), T(0)}, .when = has_noise_apart},
+    {FREE(T(0)), .when = has_noise},
     {.action = TSR__DO_END}};
-static const tsr__op_step dropout_backward[] = {{RUN(DROPOUT_BACKWARD), .to = GRAD_IN(0),
-                                                 .reads = {GRAD_OUT(0), SAVED(0)},
-                                                 .scalars = {RULE(kept)}},
-                                                {.action = TSR__DO_END}};
+static const tsr__op_step dropout_backward[] = {
+    {RUN(DROPOUT_BACKWARD), .to = GRAD_IN(0), .reads = {GRAD_OUT(0), SAVED(0)},
+     .scalars = {RULE(kept)}, .when = has_mask},
+    {RUN(MUL), .to = GRAD_IN(0), .reads = {GRAD_OUT(0), SAVED(0)}, .node = "MulBackward0",
+     .within = "mul_tensor_backward", .when = has_noise},
+    {.action = TSR__DO_END}};
 const tsr__op_row tsr__op_dropout = {.name = "dropout",
                                      .node = "NativeDropoutBackward0",
                                      .forward = dropout_forward,
@@ -47,7 +84,12 @@ static tsr__shape broadcast(const tsr__op_call *call) {
 }
 
 static const tsr__op_step add_forward[] = {
-    {RUN(ADD), .to = OUT(0), .reads = {IN(0), IN(1)}, PROMOTED, .shape = broadcast},
+    {VIEW(OUT(0), IN(0), itself), .when = is_over_0},
+    {INTO(ADD), .reads = {IN(0), IN(1)}, .writes = {OUT(0)}, .when = is_over_0},
+    {VIEW(OUT(0), IN(1), itself), .when = is_over_1},
+    {INTO(ADD), .reads = {IN(1), IN(0)}, .writes = {OUT(0)}, .when = is_over_1},
+    {RUN(ADD), .to = OUT(0), .reads = {IN(0), IN(1)}, PROMOTED, .shape = broadcast,
+     .when = is_apart},
     {.action = TSR__DO_END}};
 static const tsr__op_step add_backward[] = {
     {PASS(GRAD_IN(0), GRAD_OUT(0))}, {PASS(GRAD_IN(1), GRAD_OUT(0))}, {.action = TSR__DO_END}};
@@ -55,9 +97,11 @@ const tsr__op_row tsr__op_add = {
     .name = "add", .node = "AddBackward0", .forward = add_forward, .backward = add_backward};
 
 static const tsr__op_step mul_forward[] = {
-    {RUN(MUL), .to = OUT(0), .reads = {IN(0), IN(1)}, PROMOTED},
     {SAVE(0, IN(0))},
     {SAVE(1, IN(1))},
+    {RUN(MUL), .to = OUT(0), .reads = {IN(0), IN(1)}, PROMOTED, .when = is_apart},
+    {VIEW(OUT(0), IN(0), itself), .when = is_over_0},
+    {INTO(MUL), .reads = {IN(0), IN(1)}, .writes = {OUT(0)}, .when = is_over_0},
     {.action = TSR__DO_END}};
 static const tsr__op_step mul_backward[] = {
     {RUN(MUL), .to = GRAD_IN(0), .reads = {GRAD_OUT(0), SAVED(1)}, .within = "mul_tensor_backward"},
@@ -152,8 +196,11 @@ static double is_tanh(const tsr__op_call *call) {
 }
 
 static const tsr__op_step gelu_fused_forward[] = {
-    {RUN(GELU), .to = OUT(0), .reads = {IN(0)}, .scalars = {RULE(is_tanh)}},
     {SAVE(0, IN(0))},
+    {RUN(GELU), .to = OUT(0), .reads = {IN(0)}, .scalars = {RULE(is_tanh)}, .when = is_apart},
+    {VIEW(OUT(0), IN(0), itself), .when = is_over_0},
+    {INTO(GELU), .reads = {IN(0)}, .writes = {OUT(0)}, .scalars = {RULE(is_tanh)},
+     .when = is_over_0},
     {.action = TSR__DO_END}};
 static const tsr__op_step gelu_fused_backward[] = {{RUN(GELU_BACKWARD), .to = GRAD_IN(0),
                                                     .reads = {GRAD_OUT(0), SAVED(0)},
@@ -165,7 +212,11 @@ const tsr__op_row tsr__op_gelu_fused = {.name = "GELU",
                                         .backward = gelu_fused_backward};
 
 static const tsr__op_step silu_forward[] = {
-    {RUN(SILU), .to = OUT(0), .reads = {IN(0)}}, {SAVE(0, IN(0))}, {.action = TSR__DO_END}};
+    {SAVE(0, IN(0))},
+    {RUN(SILU), .to = OUT(0), .reads = {IN(0)}, .when = is_apart},
+    {VIEW(OUT(0), IN(0), itself), .when = is_over_0},
+    {INTO(SILU), .reads = {IN(0)}, .writes = {OUT(0)}, .when = is_over_0},
+    {.action = TSR__DO_END}};
 static const tsr__op_step silu_backward[] = {
     {RUN(SILU_BACKWARD), .to = GRAD_IN(0), .reads = {GRAD_OUT(0), SAVED(0)}},
     {.action = TSR__DO_END}};
@@ -216,7 +267,10 @@ const tsr__op_row tsr__op_arange = {.name = "arange", .forward = arange_forward}
 
 /* No mask: backward draws the same numbers again. */
 static const tsr__op_step own_dropout_forward[] = {
-    {RUN(DROP), .to = OUT(0), .reads = {IN(0)}, .scalars = {RULE(dropout)}},
+    {RUN(DROP), .to = OUT(0), .reads = {IN(0)}, .scalars = {RULE(dropout)}, .when = is_apart},
+    {VIEW(OUT(0), IN(0), itself), .when = is_over_0},
+    {INTO(DROP), .reads = {IN(0)}, .writes = {OUT(0)}, .scalars = {RULE(dropout)},
+     .when = is_over_0},
     {.action = TSR__DO_END}};
 static const tsr__op_step own_dropout_backward[] = {
     {REUSE(DROP, GRAD_IN(0), GRAD_OUT(0))},
@@ -227,39 +281,8 @@ const tsr__op_row tsr__own_dropout = {.name = "dropout",
                                       .forward = own_dropout_forward,
                                       .backward = own_dropout_backward};
 
-/* In the memory of an operand that nothing reads afterwards, if the sum has its type and shape. */
-static bool has_room(const tsr__op_call *call, uint32_t i) {
-  tsr__shape shape = tsr__op_shape(call, IN(i));
-  assert(i < call->input_count && call->attributes->spent <= call->input_count);
-  tsr__dtype dtype = tsr__dtype_promote(tsr__op_dtype(call, IN(0)), tsr__op_dtype(call, IN(1)));
-  return call->attributes->spent == i + 1 && tsr__op_dtype(call, IN(i)) == dtype &&
-         tsr__shape_is_same(shape, broadcast(call)) &&
-         tsr__layout_is_dense(tsr__op_layout(call, IN(i)));
-}
-static bool has_room_0(const tsr__op_call *call) {
-  return has_room(call, 0);
-}
-static bool has_room_1(const tsr__op_call *call) {
-  return has_room(call, 1);
-}
-static bool has_no_room(const tsr__op_call *call) {
-  return !has_room_0(call) && !has_room_1(call);
-}
-static tsr__layout itself(const tsr__op_call *call, tsr__layout layout) {
-  (void)call;
-  return layout;
-}
-
-static const tsr__op_step own_add_forward[] = {
-    {VIEW(OUT(0), IN(0), itself), .when = has_room_0},
-    {INTO(ADD), .reads = {IN(0), IN(1)}, .writes = {OUT(0)}, .when = has_room_0},
-    {VIEW(OUT(0), IN(1), itself), .when = has_room_1},
-    {INTO(ADD), .reads = {IN(1), IN(0)}, .writes = {OUT(0)}, .when = has_room_1},
-    {RUN(ADD), .to = OUT(0), .reads = {IN(0), IN(1)}, PROMOTED, .shape = broadcast,
-     .when = has_no_room},
-    {.action = TSR__DO_END}};
 const tsr__op_row tsr__own_add = {
-    .name = "add", .node = "AddBackward", .forward = own_add_forward, .backward = add_backward};
+    .name = "add", .node = "AddBackward", .forward = add_forward, .backward = add_backward};
 
 static const tsr__op_step own_gelu_backward[] = {
     {REUSE(GELU_BACKWARD, GRAD_IN(0), GRAD_OUT(0))},
@@ -280,9 +303,11 @@ const tsr__op_row tsr__own_silu = {
 
 /* Gate and what passes it stay for backward, whose results take their places. */
 static const tsr__op_step own_silu_gate_forward[] = {
-    {RUN(SILU_GATE), .to = OUT(0), .reads = {IN(0), IN(1)}},
     {SAVE(0, IN(0))},
     {SAVE(1, IN(1))},
+    {RUN(SILU_GATE), .to = OUT(0), .reads = {IN(0), IN(1)}, .when = is_apart},
+    {VIEW(OUT(0), IN(0), itself), .when = is_over_0},
+    {INTO(SILU_GATE), .reads = {IN(0), IN(1)}, .writes = {OUT(0)}, .when = is_over_0},
     {.action = TSR__DO_END}};
 static const tsr__op_step own_silu_gate_backward[] = {
     {REUSE(SILU_GATE_BACKWARD, GRAD_IN(0), SAVED(0))},

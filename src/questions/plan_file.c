@@ -113,11 +113,28 @@ static int set_offload(tsr_run_plan *plan, const tsr_parameter *row, const char 
   return *canonical ? set_text(plan, row, canonical, error) : 0;
 }
 
+/* Ops in place, in the order of their flags. */
+static int set_in_place(tsr_run_plan *plan, const tsr_parameter *row, const char *text,
+                        tsr_error *error) {
+  unsigned flags;
+  char canonical[WORD_BYTES] = "";
+  int status = tsr_in_place_parse(text, &flags, error);
+  if (status) return status;
+  for (unsigned flag = 1; flag <= flags; flag <<= 1) {
+    size_t used = strlen(canonical);
+    if (flags & flag)
+      (void)snprintf(canonical + used, sizeof canonical - used, "%s%s", used ? "," : "",
+                     tsr_in_place_word((tsr_in_place)flag));
+  }
+  return *canonical ? set_text(plan, row, canonical, error) : 0;
+}
+
 /* A text, as it is unless it has a canonical form. */
 static int set_words(tsr_run_plan *plan, const tsr_parameter *row, const char *text,
                      tsr_error *error) {
-  bool is_offload = strcmp(row->name, "offload") == 0;
-  return (is_offload ? set_offload : set_text)(plan, row, text, error);
+  if (strcmp(row->name, "offload") == 0) return set_offload(plan, row, text, error);
+  if (strcmp(row->name, "in_place") == 0) return set_in_place(plan, row, text, error);
+  return set_text(plan, row, text, error);
 }
 
 /* Take a value over, unless it is default. */
@@ -580,6 +597,7 @@ void tsr_run_plan_options(const tsr_run_plan *plan, tsr_simulate_options *out) {
   out->no_kv_cache = tsr_params_flag(p, "no_kv_cache");
   out->clip_norm = clip_norm(p);
   (void)tsr_offload_parse(tsr_params_text(p, "offload"), &out->offload, NULL);
+  (void)tsr_in_place_parse(tsr_params_text(p, "in_place"), &out->in_place, NULL);
   out->blocks = plan->blocks.items;
   out->block_count = plan->blocks.count;
   out->plan_hash = plan->hash;

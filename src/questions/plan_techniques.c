@@ -20,6 +20,7 @@ static const struct {
     {"fused optimizer", "{\"optimizer\":\"adamw-fused\"}", true},
     {"bf16 under autocast", "{\"dtype\":\"autocast-bf16\"}", true},
     {"bf16 weights, too", "{\"dtype\":\"bf16\"}", true},
+    {"sums in place", "{\"in_place\":\"add\"}", true},
     {"one sequence at a time", "{\"micro_batch\":1}", false},
     {"attention computed again", "{\"checkpoint\":\"selective\"}", false},
     {"optimizer state on the host", "{\"offload\":\"optimizer\"}", false},

@@ -31,6 +31,7 @@ static const tsr__torch_kernel kernels[TSR__KERNEL_COUNT] = {
     [TSR__KERNEL_NOT] = {"logical_not", NULL},
     [TSR__KERNEL_ATTENDS] = {"le_Tensor", NULL},
     [TSR__KERNEL_DROPOUT] = {"native_dropout", NULL},
+    [TSR__KERNEL_DROPOUT_NOISE] = {"empty_like", NULL},
     [TSR__KERNEL_DROPOUT_BACKWARD] = {"native_dropout_backward", NULL},
     [TSR__KERNEL_MASKED_FILL] = {"masked_fill__Scalar", NULL},
     [TSR__KERNEL_TO_COPY] = {"_to_copy", "VariableType_0.cpp"},

@@ -215,6 +215,27 @@ def pairs(t):
                 expect(f'{dtype} {both}: peak', end['peak_bytes'], end['predicted_peak_bytes'])
 
 
+def in_place(t):
+    """In place: the losses of the run without, in the memory that was predicted; refusals name who saved the tensor."""
+    for book in ('own', 'torch'):
+        for options in ((), ('--checkpoint', 'full'), ('--offload', 'activations')):
+            common = ('--steps', 4, '--no-kv-cache', '--lr', '0.01', *options)
+            wanted = [step['loss'] for step in t.train('gpt2', *common, '--book', book)[0]]
+            for ops in ('add', 'dropout', 'add,dropout'):
+                steps, end = t.train('gpt2', *common, '--in-place', ops, '--book', book)
+                expect(f'{book} {ops} {options}', [step['loss'] for step in steps], wanted)
+                expect('peak', end['peak_bytes'], end['predicted_peak_bytes'])
+    for options, message in ((('gelu', '--gelu', 'fused'), 'GELU of block 0 cannot be in place: it saves'),
+                             (('gelu',), 'has no GELU as one kernel'), (('add,tanh',), "'tanh' cannot be in place"),
+                             (('add', '--dtype', 'autocast-bf16'), 'its result has another type')):
+        for command in (('simulate', '--seq', SEQUENCE), ('train', '--data', t.text)):
+            done = t.run(*command, t.models['gpt2'], '--in-place', *options)
+            expect(options, (done.returncode in (1, 2), message in done.stderr), (True, True))
+    written = t.work / 'written.json'
+    t.run('simulate', t.models['gpt2'], '--seq', SEQUENCE, '--in-place', 'dropout,add', '--write-plan', written)
+    expect('canonical', written.read_text(), '{"in_place":"add,dropout","version":1}\n')
+
+
 def documented(t):
     """Each command of docs/techniques.md prints the lines that follow it there."""
     blocks = (ROOT / 'docs' / 'techniques.md').read_text().split('```')[1::2]
@@ -226,8 +247,9 @@ def documented(t):
             (folder / words[0]).write_text('\n'.join(lines))
             continue
         done = subprocess.run([t.binary, *words], cwd=folder, capture_output=True, text=True, check=False)
-        expect(command, done.returncode, 0)
-        printed = [line.rstrip() for line in done.stdout.splitlines()]
+        is_refused = any(line.startswith('tessera ') for line in lines)
+        expect(command, done.returncode != 0, is_refused)
+        printed = [line.rstrip() for line in (done.stdout + done.stderr).splitlines()]
         missing = [line for line in lines if not any(seen.startswith(line) for seen in printed)]
         expect(command, missing, [])
 
@@ -240,7 +262,7 @@ def main():
     options.work.mkdir(parents=True, exist_ok=True)
     t = Tessera(pathlib.Path(options.tessera).resolve(), options.work)
     return run_tests((check.__name__, functools.partial(check, t))
-                     for check in (leaks, profiles, hooks, components, types, attention_matrix, pairs, build_along,
+                     for check in (leaks, profiles, hooks, components, types, attention_matrix, pairs, in_place, build_along,
                                     documented))
 
 

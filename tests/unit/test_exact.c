@@ -15,7 +15,7 @@
 #include "exec/placed.h"
 #include "run_support.h"
 
-enum { TRIALS = IS_SANITIZED ? 60 : 1000, MOST_TOKENS = 4 * 24 };
+enum { TRIALS = IS_SANITIZED ? 60 : 1000, MOST_TOKENS = 4 * 24, MOST_LOSSES = 4 };
 
 /* ---- random models and plans ---- */
 
@@ -63,6 +63,17 @@ static void choose_model(trial *t) {
              1 + below(t, 70), tied);
 }
 
+/* Mostly refused, so most that is asked for is what is mostly possible. */
+static unsigned choose_in_place(trial *t) {
+  switch (below(t, 8)) {
+  case 0: return TSR_IN_PLACE_ADD;
+  case 1: return TSR_IN_PLACE_DROPOUT | TSR_IN_PLACE_ADD;
+  case 2: return TSR_IN_PLACE_DROPOUT;
+  case 3: return (unsigned)below(t, 32);
+  default: return 0;
+  }
+}
+
 static void choose_run(trial *t) {
   t->run = (tsr__run_options){.batch = 1 + below(t, 3),
                               .sequence = 1 + below(t, 23),
@@ -90,6 +101,7 @@ static void choose_run(trial *t) {
   t->run.micro_batch = flip(t) ? 1 : 0;
   t->run.backward_once = below(t, 4) == 0;
   t->run.update_in_backward = below(t, 4) == 0; /* refused with some of the above */
+  t->run.in_place = choose_in_place(t);
   t->steps = 1 + below(t, 4);
   t->settings = (tsr_allocator_settings){.expandable_segments = below(t, 4) == 0};
   if (below(t, 4) == 0) t->settings.max_split_bytes = (20 + below(t, 40)) << 20;
@@ -281,6 +293,20 @@ static void check_places(const training *t, const tsr__placement *p) {
   free(is_there);
 }
 
+/* The losses of a run's steps, in their order, from here on. */
+static bool keep_loss(void *context, const tsr__executor *e, const tsr__executed_step *step) {
+  subject *s = context;
+  (void)e;
+  assert_in_range(step->step, 1, MOST_LOSSES);
+  ((double *)s->extra)[step->step - 1] = step->loss;
+  return true;
+}
+
+static void keep_losses(subject *s, double *losses) {
+  s->extra = losses;
+  s->t.options.step = keep_loss;
+}
+
 /* Places are sound, and a run that uses them needs as much as was computed. */
 static void try_placed(subject *s, const trial *t) {
   tsr__placement placement;
@@ -300,8 +326,26 @@ static void try_placed(subject *s, const trial *t) {
   tsr__placement_release(&placement);
 }
 
+/* What is in place computes the same, to the bit, but for PyTorch's dropout: in 16 bits its noise is rounded. */
+static void try_apart(const trial *before, const double *losses, size_t count) {
+  trial apart = *before, *t = &apart; /* as it was when its plan was chosen */
+  subject s;
+  tsr__execution out;
+  double others[MOST_LOSSES];
+  unsigned in_place = t->run.in_place;
+  bool rounds = t->run.book == TSR_BOOK_TORCH && t->run.dtype != TSR_SIMULATE_FP32 &&
+                in_place & TSR_IN_PLACE_DROPOUT;
+  t->run.in_place = 0;
+  assert_true(open_subject(&s, t));
+  keep_losses(&s, others);
+  attack(&s, t, &out);
+  if (!rounds && memcmp(losses, others, count * sizeof *losses) != 0)
+    fail_msg("%s: in place %u the losses are others", t->json, in_place);
+  close_subject(&s);
+}
+
 static void random_plans(void **state) {
-  uint64_t done = 0, seed = 0;
+  uint64_t done = 0, seed = 0, in_place = 0;
   (void)state;
   for (; done < TRIALS; seed++) {
     trial t = {.random = seed};
@@ -309,15 +353,21 @@ static void random_plans(void **state) {
     tsr__execution out;
     choose_model(&t);
     choose_run(&t);
+    trial before = t;
     if (open_subject(&s, &t)) {
+      double losses[MOST_LOSSES];
+      keep_losses(&s, losses);
       attack(&s, &t, &out);
+      if (t.run.in_place) try_apart(&before, losses, (size_t)t.steps);
+      in_place += t.run.in_place != 0;
       assert_int_equal(out.steps_done, t.steps);
       if (done % 4 == 0 && !t.run.leak) try_placed(&s, &t);
       done++;
     }
     close_subject(&s);
-    assert_true(seed < 3 * TRIALS);
+    assert_true(seed < 4 * TRIALS);
   }
+  assert_true(in_place > TRIALS / 20);
 }
 
 /* A program to attack, large enough to have many segments and pages: activations of 1 MiB. */

@@ -978,7 +978,8 @@ static void formulas(void **state) {
 
 /* A row that writes something has a function, which a test here calls. */
 static void every_row_computes(void **state) {
-  static const tsr__kernel apart[] = {TSR__KERNEL_DROPOUT, TSR__KERNEL_DROP, TSR__KERNEL_BATCH};
+  static const tsr__kernel apart[] = {TSR__KERNEL_DROPOUT, TSR__KERNEL_DROPOUT_NOISE,
+                                      TSR__KERNEL_DROP, TSR__KERNEL_BATCH};
   (void)state;
   for (int k = TSR__KERNEL_NONE + 1; k < TSR__KERNEL_COUNT; k++) {
     const tsr__kernel_row *row = tsr__kernel_row_of((tsr__kernel)k);
@@ -1178,6 +1179,7 @@ static const kernel_case large_cases[] = {
     {K(SILU_GATE_BACKWARD), R(BIG, BIG, BIG), W(BIG, BIG)},
     {K(DROP), R(BIG), W(BIG), N(1, 0.3)},
     {K(DROPOUT), R(BIG), W(BIG, B(3, 1, 70, 701)), N(1, 0.3)},
+    {K(DROPOUT_NOISE), W(BIG), N(1, 0.3)},
     {K(TO_COPY), R(BIG), W(F(3, 1, 70, 701))},
     {K(TO_COPY), R(BIG), W(F(210, 701))},
     {K(CAT), R(A(40, 1, 600), A(40, 1, 701)), W(A(40, 1, 1301)), N(1, -1)},
@@ -1435,6 +1437,13 @@ static void dropout(void **state) {
   tsr__kernel_row_of(TSR__KERNEL_DROP)->reference(&args);
   for (uint64_t i = 0; i < total; i++)
     assert_true(read_element(&plain.tensor, i) == read_element(&to.tensor, i));
+  /* As noise, of 0 and 1 / 0.75. */
+  args.reads[0] = (tsr__kernel_tensor){.data = NULL};
+  tsr__kernel_row_of(TSR__KERNEL_DROPOUT_NOISE)->reference(&args);
+  for (uint64_t i = 0; i < total; i++)
+    assert_true(read_element(&plain.tensor, i) ==
+                (float)(read_element(&kept.tensor, place_of(&kept.tensor.layout, i)) / 0.75));
+  args.reads[0] = from.tensor;
   args.writes[0] = to.tensor;
   /* The layout does not matter, the key does. */
   args.writes[1] = again.tensor;

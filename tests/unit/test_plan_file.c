@@ -98,6 +98,7 @@ static void refusals(void **state) {
   refuse("{\"version\":1,\"accumulate\":\"2\"}", "accumulate is a number");
   refuse("{\"version\":1,\"no_kv_cache\":1}", "no_kv_cache is neither true nor false");
   refuse("{\"version\":1,\"checkpoint\":\"blocks:0-3\"}", "name them in the key blocks");
+  refuse("{\"version\":1,\"in_place\":\"tanh\"}", "'tanh' cannot be in place");
   refuse("{\"version\":1,\"offload\":\"weights\"}", "'weights' cannot be offloaded");
   refuse("{\"version\":1,\"blocks\":{}}", "blocks is not a list");
   refuse(RANGE("3"), "blocks[1] is not an object");
@@ -155,6 +156,8 @@ static void options_and_plan(void **state) {
   expect_plan(PLAN_OF("plan", base, "dtype", "fp32", "gelu", "fused"),
               "{\"blocks\":[{\"checkpoint\":\"full\",\"first\":1,\"last\":2,\"saved\":{\"gelu\":"
               "\"recompute\"}}],\"gelu\":\"fused\",\"version\":1}\n");
+  expect_plan(PLAN_OF("in_place", "product,dropout,add"),
+              "{\"in_place\":\"add,dropout,product\",\"version\":1}\n");
   expect_plan(PLAN_OF("offload", "activations:disk,optimizer:host"),
               "{\"offload\":\"optimizer,activations:disk\",\"version\":1}\n");
   expect_plan(PLAN_OF("clip", "1.0"), "{\"clip\":\"1.0\",\"version\":1}\n");

@@ -106,6 +106,14 @@ int tsr_params_rates(const tsr_params *params, tsr_rates **out, tsr_error *error
        .argument = "FORM",                                                                         \
        .help = "eager (default): eight operations, if the class has them; fused: one kernel.",     \
        .choices = (const char *const[]){"eager", "fused", NULL}},                                  \
+      {.name = "in_place",                                                                         \
+       .option = "in-place",                                                                       \
+       .kind = TSR_PARAMETER_TEXT,                                                                 \
+       .argument = "LIST",                                                                         \
+       .example = "add,dropout",                                                                   \
+       .help = "Ops that write their result over an operand: any of add, dropout, gelu, silu and " \
+               "product. Refused where backward or the program still needs that operand, naming "  \
+               "who."},                                                                            \
       {.name = "checkpoint",                                                                       \
        .kind = TSR_PARAMETER_CHOICE,                                                               \
        .argument = "WHAT",                                                                         \
@@ -158,6 +166,12 @@ int tsr_params_rates(const tsr_params *params, tsr_rates **out, tsr_error *error
 /* Read the words of `offload`: "optimizer,gradients,parameters,activations", each of them optional and perhaps followed by
  * ":host" or, activations, ":disk". NULL is nothing. `*out` is untouched by a failure, which is TSR_ERROR_ARGUMENT. */
 int tsr_offload_parse(const char *text, tsr_offload *out, tsr_error *error);
+
+/* Read the words of `in_place`, "add,dropout,gelu,silu,product", as flags of tsr_in_place. NULL is nothing. `*out` is untouched by
+ * a failure, which is TSR_ERROR_ARGUMENT. */
+int tsr_in_place_parse(const char *text, unsigned *out, tsr_error *error);
+/* The word of a flag. */
+const char *tsr_in_place_word(tsr_in_place which);
 
 /* Rows that are no part of a plan: the plan that the others are shorthands of, where to write it, a mistake to plant, and what
  * is printed. */

@@ -97,9 +97,11 @@ static int check_traced(const tsr_params *params, tsr_error *error) {
 
 static int check(const tsr_params *params, tsr_error *error) {
   tsr_offload ignored;
+  unsigned flags;
   const tsr_model *model = tsr_params_model(params, "model");
   int status = model && tsr_model_is_traced(model) ? check_traced(params, error) : 0;
   if (status == 0) status = tsr_offload_parse(tsr_params_text(params, "offload"), &ignored, error);
+  if (status == 0) status = tsr_in_place_parse(tsr_params_text(params, "in_place"), &flags, error);
   if (status) return status;
   if (tsr_params_count(params, "batch") && tsr_params_count(params, "seq") &&
       tsr_params_count(params, "steps") && tsr_params_count(params, "accumulate"))
@@ -137,6 +139,38 @@ int tsr_offload_parse(const char *text, tsr_offload *out, tsr_error *error) {
     word += length + (word[length] == ',');
   }
   *out = homes;
+  return 0;
+}
+
+static const struct {
+  tsr_in_place which;
+  const char *word;
+} in_place_words[] = {{TSR_IN_PLACE_ADD, "add"},
+                      {TSR_IN_PLACE_DROPOUT, "dropout"},
+                      {TSR_IN_PLACE_GELU, "gelu"},
+                      {TSR_IN_PLACE_SILU, "silu"},
+                      {TSR_IN_PLACE_PRODUCT, "product"}};
+enum { IN_PLACE_WORDS = sizeof in_place_words / sizeof *in_place_words };
+
+const char *tsr_in_place_word(tsr_in_place which) {
+  for (size_t i = 0; i < IN_PLACE_WORDS; i++)
+    if (in_place_words[i].which == which) return in_place_words[i].word;
+  return "";
+}
+
+int tsr_in_place_parse(const char *text, unsigned *out, tsr_error *error) {
+  unsigned flags = 0;
+  for (const char *word = text; word && *word;) {
+    size_t length = strcspn(word, ","), i = 0;
+    while (i < IN_PLACE_WORDS && !tsr_word_is(word, length, in_place_words[i].word)) i++;
+    if (i == IN_PLACE_WORDS)
+      return tsr__fail(error, TSR_ERROR_ARGUMENT, TSR_OFFSET_NONE,
+                       "'%.*s' cannot be in place: add, dropout, gelu, silu and product can",
+                       (int)(length < 40 ? length : 40), word);
+    flags |= in_place_words[i].which;
+    word += length + (word[length] == ',');
+  }
+  *out = flags;
   return 0;
 }
 
