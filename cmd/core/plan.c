@@ -14,6 +14,7 @@
 #include <tessera/unstable/plans.h>
 #include <tessera/unstable/runs.h>
 
+#include "plan_budget.h"
 #include "session.h"
 
 enum { SIZE_BYTES = 32, LINE_BYTES = 512 };
@@ -29,6 +30,24 @@ static const tsr_parameter plan_parameters[] = {
      .argument = "FILE",
      .help =
          "The plan to begin with, as --write-plan of simulate and train writes it (docs/plan.md)."},
+    {.name = "budget",
+     .kind = TSR_PARAMETER_BYTES,
+     .argument = "SIZE",
+     .example = "24GiB",
+     .help = "Find the fastest plan that reserves at most this: 24GiB. Exits with 1 if there is "
+             "none."},
+    {.name = "allow",
+     .kind = TSR_PARAMETER_TEXT,
+     .argument = "LIST",
+     .example = "recompute,offload",
+     .help = "With --budget, what may be changed (default: all but precision): " TSR_ALLOW_WORDS
+             "; or all, or none."},
+    {.name = "write_plan",
+     .option = "write-plan",
+     .kind = TSR_PARAMETER_PATH,
+     .is_written = true,
+     .argument = "FILE",
+     .help = "Write the plan that --budget found to FILE."},
     {.name = "explain",
      .kind = TSR_PARAMETER_FLAG,
      .help = "Show every technique: what it saves and costs alone, and after those before it (what "
@@ -76,6 +95,8 @@ const cli_command cli_plan_row = {
                              "that saves memory, alone and after "
                              "those before it: what is free first, then what costs time. With "
                              "--plan it begins with that plan.\n\n"
+                             "With --budget it finds the fastest plan that reserves no more memory "
+                             "than that, for simulate and train.\n\n"
                              "A plan is a file that describes how a model is trained: types, "
                              "kernels, micro-batches, what is kept "
                              "elsewhere, and what each block computes again. simulate and train "
@@ -88,7 +109,9 @@ const cli_command cli_plan_row = {
                              "show is ./show.)",
               CLI_PARAMETERS(plan_parameters),
               .examples =
-                  {{"tessera plan gpt2 --batch 4 --seq 512",
+                  {{"tessera plan gpt2 --batch 4 --gpu t4 --budget 3GiB",
+                    "what has to change so that it fits, and what does that cost?"},
+                   {"tessera plan gpt2 --batch 4 --seq 512",
                     "what would each technique save, and what would it cost?"},
                    {"tessera simulate gpt2 --dtype bf16 --checkpoint full --write-plan plan.json",
                     "write a plan"},
@@ -332,14 +355,31 @@ static int show(cli_session *session, const char *model) {
   return status;
 }
 
+/* Options that mean nothing by themselves. */
+static int check_alone(const cli_session *session) {
+  static const char *const names[] = {"allow", "write_plan"};
+  const tsr_params *own = session->options->own;
+  for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+    if (tsr_params_has(own, names[i]) && !tsr_params_has(own, "budget"))
+      return cli_usage_error(session->options->command, "option '--%s' needs --budget",
+                             i ? "write-plan" : names[i]);
+  return 0;
+}
+
 static int list(cli_session *session, const char *model) {
   const tsr_params *own = session->options->own;
   tsr_simulate_options how = options_of(own);
   tsr_rates *rates = NULL;
-  tsr_techniques *all = calloc(1, sizeof *all);
-  if (!all) return TSR_ERROR_MEMORY;
-  int status = tsr_params_rates(own, &rates, &session->error);
+  int status = check_alone(session);
+  if (status == 0) status = tsr_params_rates(own, &rates, &session->error);
   how.rates = rates;
+  if (status == 0 && tsr_params_has(own, "budget")) {
+    status = cli_plan_budget(session, model, &how);
+    tsr_rates_free(rates);
+    return status;
+  }
+  tsr_techniques *all = status ? NULL : calloc(1, sizeof *all);
+  if (status == 0 && !all) status = TSR_ERROR_MEMORY;
   if (status == 0)
     status = explained(session, tsr_plan_techniques(tsr_params_plan(own, "plan"),
                                                     tsr_params_model(own, "model"), &how, all,

@@ -272,19 +272,23 @@ static int suit_gpu(const tsr_simulate_options *options, const tsr__data_sheet *
   return 0;
 }
 
+bool tsr__rates_for(const tsr_simulate_options *options, const tsr__data_sheet *gpu,
+                    tsr__machine_rates *out) {
+  if (options->rates)
+    *out = *tsr__rates_numbers(options->rates);
+  else if (gpu)
+    tsr__rates_of_sheet(gpu, out);
+  return options->rates || gpu;
+}
+
 /* How long a step takes on the card. */
 static void estimate_time(const tsr__tape *tape, const tsr__data_sheet *gpu,
-                          const tsr_rates *measured, tsr_simulation *out) {
+                          const tsr_simulate_options *options, tsr_simulation *out) {
   tsr__machine_rates rates;
-  if (measured) {
-    out->gpu_title = "machine of --rates";
-    out->step_seconds = tsr__cost_of_tape(tape, tsr__rates_numbers(measured)).step_s;
-    return;
-  }
-  if (!gpu) return;
-  tsr__rates_of_sheet(gpu, &rates);
-  out->gpu_title = gpu->title;
+  if (!tsr__rates_for(options, gpu, &rates)) return;
+  out->gpu_title = options->rates ? "machine of --rates" : gpu->title;
   out->step_seconds = tsr__cost_of_tape(tape, &rates).step_s;
+  if (options->rates) return;
   note(out,
        "the time is an estimate from the card's data sheet: 60 % of its operations in a second, "
        "80 % of its bandwidth, and 5 us for each kernel");
@@ -335,32 +339,43 @@ static int simulate_graph(const tsr_model *model, const tsr_simulate_options *op
   return status;
 }
 
+int tsr__build(const tsr_model *model, const tsr_simulate_options *options, bool has_stacks,
+               tsr__built *out, tsr_error *error) {
+  assert(!model->graph);
+  *out = (tsr__built){.run = tsr__run_options_of(options)};
+  if (has_stacks) out->tracer = tsr__torch_new(model);
+  bool ok = (out->tracer || !has_stacks) && tsr__tape_init(&out->tape, out->tracer);
+  int status = ok ? 0 : tsr__fail_memory(error);
+  if (status == 0) status = suit_gpu(options, &out->gpu, &out->run, &out->tape, error);
+  if (status == 0)
+    status = tsr__program_init(&out->program, model, &out->run, NULL, &out->tape, error);
+  return status ? status : tsr__program_record(&out->program, true, error);
+}
+
+void tsr__built_release(tsr__built *built) {
+  tsr__program_release(&built->program);
+  tsr__tape_release(&built->tape);
+  tsr__torch_free(built->tracer);
+}
+
 static int simulate(const tsr_model *model, const tsr_simulate_options *options,
                     tsr_simulation *out, tsr_error *error) {
-  tsr__tape tape = {0};
-  tsr__program program = {0};
-  tsr__run_options run = tsr__run_options_of(options);
-  tsr__tracer *tracer = tsr__torch_new(model);
-  const tsr__data_sheet *gpu = NULL;
-  int status = tracer && tsr__tape_init(&tape, tracer) ? 0 : tsr__fail_memory(error);
-  if (status == 0) status = suit_gpu(options, &gpu, &run, &tape, error);
-  if (status == 0) status = tsr__program_init(&program, model, &run, NULL, &tape, error);
-  if (status == 0) status = tsr__program_record(&program, true, error);
+  tsr__built built;
+  int status = tsr__build(model, options, true, &built, error);
   if (status == 0)
-    status = execute(&program, options->optimizer == TSR_OPTIMIZER_SGD ? "SGD" : "AdamW", options,
-                     out, error);
+    status = execute(&built.program, options->optimizer == TSR_OPTIMIZER_SGD ? "SGD" : "AdamW",
+                     options, out, error);
   if (status == 0) {
-    for (size_t i = 0; i < tape.parameters.count; i++)
+    const tsr__tape *tape = &built.tape;
+    for (size_t i = 0; i < tape->parameters.count; i++)
       out->parameter_count +=
-          tsr__shape_elements(tsr__tensor_shape(&tape, tape.parameters.items[i]));
-    out->step_flops = tape.flops;
-    out->step_recomputed_flops = tape.recomputed_flops;
-    add_notes(&program, options, out);
-    estimate_time(&tape, gpu, options->rates, out);
+          tsr__shape_elements(tsr__tensor_shape(tape, tape->parameters.items[i]));
+    out->step_flops = tape->flops;
+    out->step_recomputed_flops = tape->recomputed_flops;
+    add_notes(&built.program, options, out);
+    estimate_time(tape, built.gpu, options, out);
   }
-  tsr__program_release(&program);
-  tsr__tape_release(&tape);
-  tsr__torch_free(tracer);
+  tsr__built_release(&built);
   return status;
 }
 

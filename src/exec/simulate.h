@@ -6,8 +6,28 @@
 #include "exec/dry.h"
 #include "models/program.h"
 #include "models/run.h"
+#include "plan/cost.h"
 #include "tessera/simulate.h"
 #include "tessera/unstable/simulation.h"
+
+/* One step of a training, on its tape. It points into itself: it is not to be copied. */
+typedef struct tsr__built {
+  tsr__tape tape;
+  tsr__program program;
+  tsr__run_options run;
+  tsr__tracer *tracer;        /* NULL: instructions have no stacks */
+  const tsr__data_sheet *gpu; /* NULL: none was named */
+} tsr__built;
+
+/* Build the step that the options describe, of a model that is no step graph. `model` and `options` must outlive
+ * `*out`, which must be released either way. Fails as tsr_simulate does. */
+int tsr__build(const tsr_model *model, const tsr_simulate_options *options, bool has_stacks,
+               tsr__built *out, tsr_error *error);
+void tsr__built_release(tsr__built *built);
+
+/* The rates that options name: those that were measured, or else the card's. False without either. */
+bool tsr__rates_for(const tsr_simulate_options *options, const tsr__data_sheet *gpu,
+                    tsr__machine_rates *out);
 
 /* The part of `options` that decides what the program does. */
 tsr__run_options tsr__run_options_of(const tsr_simulate_options *options);

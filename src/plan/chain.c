@@ -24,6 +24,7 @@ typedef struct solver {
   const tsr__chain *chain;
   uint64_t slot_bytes;
   uint32_t slots;             /* of the budget, rounded down */
+  size_t longest;             /* of the chain, or its count */
   uint64_t *inputs;           /* slots of x[0..count] */
   uint64_t *gradients_before; /* slots of the parameter gradients of blocks 0 to i - 1 */
   double *pass_before;        /* time to pass them */
@@ -100,7 +101,7 @@ static void consider_now(const solver *s, size_t a, size_t b) {
 /* Pass a to j - 1, train j to b, then a to j - 1. */
 static void consider_later(const solver *s, size_t a, size_t b) {
   uint64_t last_gradient = s->inputs[b + 1], sweep = 0;
-  for (size_t j = a + 1; j <= b; j++) {
+  for (size_t j = a + 1; j <= b && j - a <= s->longest; j++) {
     uint64_t passing = last_gradient + (j - 1 > a ? s->inputs[j - 1] : 0) + s->inputs[j] +
                        slots_of(s, s->chain->blocks[j - 1].forward_extra_bytes);
     if (passing > sweep) sweep = passing;
@@ -115,11 +116,13 @@ static void consider_later(const solver *s, size_t a, size_t b) {
   }
 }
 
+/* Of parts that are run again, and of those that end with the last block: no others are asked for. */
 static void fill(solver *s) {
-  size_t n = s->chain->count, cells = (n * (n + 1) / 2) * ((size_t)s->slots + 1);
-  for (size_t i = 0; i < cells; i++) s->time[i] = INFINITY;
+  size_t n = s->chain->count;
   for (size_t length = 1; length <= n; length++)
-    for (size_t a = 0; a + length <= n; a++) {
+    for (size_t a = length <= s->longest ? 0 : n - length; a + length <= n; a++) {
+      double *time = s->time + row_of(s, a, a + length - 1);
+      for (uint32_t m = 0; m <= s->slots; m++) time[m] = INFINITY;
       consider_now(s, a, a + length - 1);
       consider_later(s, a, a + length - 1);
     }
@@ -235,34 +238,81 @@ static bool begin(solver *s) {
   return true;
 }
 
-int tsr__chain_solve(const tsr__chain *chain, uint64_t budget_bytes, uint32_t slots,
-                     tsr__chain_answer *answer, tsr__chain_plan *out, tsr_error *error) {
-  solver s = {.chain = chain};
+/* Fill the table. The solver is to be released either way. */
+static int prepare(solver *s, const tsr__chain *chain, uint64_t budget_bytes, uint32_t slots,
+                   tsr_error *error) {
   size_t n = chain->count;
   assert(n && n <= TSR__CHAIN_BLOCKS && slots && slots <= UINT16_MAX);
-  s.slot_bytes = budget_bytes / slots + (budget_bytes % slots != 0);
-  if (!s.slot_bytes) s.slot_bytes = 1;
-  s.slots = (uint32_t)(budget_bytes / s.slot_bytes);
-  if ((uint64_t)n * (n + 1) / 2 * ((uint64_t)s.slots + 1) >
-      LARGEST_TABLE / (sizeof *s.time + sizeof *s.choice))
+  *s = (solver){.chain = chain, .longest = chain->longest ? chain->longest : n};
+  s->slot_bytes = budget_bytes / slots + (budget_bytes % slots != 0);
+  if (!s->slot_bytes) s->slot_bytes = 1;
+  s->slots = (uint32_t)(budget_bytes / s->slot_bytes);
+  if ((uint64_t)n * (n + 1) / 2 * ((uint64_t)s->slots + 1) >
+      LARGEST_TABLE / (sizeof *s->time + sizeof *s->choice))
     return tsr__fail(error, TSR_ERROR_LIMIT, TSR_OFFSET_NONE,
                      "too many blocks for this number of slots: use fewer slots");
-  bool ok = begin(&s);
-  if (ok) fill(&s);
+  if (!begin(s)) return tsr__fail_memory(error);
+  fill(s);
+  return 0;
+}
+
+/* The plan for `m` slots, for which there must be one. */
+static bool read_plan(solver *s, uint32_t m, tsr__chain_plan *out) {
+  s->steps.count = 0;
+  if (!follow(s, 0, s->chain->count - 1, m)) return false;
+  tsr__chain_plan plan = {.steps = s->steps.items, .count = s->steps.count};
+  s->steps.items = NULL;
+  s->steps.count = s->steps.capacity = 0;
+  tsr__chain_measure(s->chain, plan.steps, plan.count, &plan.peak_bytes, &plan.time_s);
+  assert(plan.peak_bytes <= m * s->slot_bytes);
+  *out = plan;
+  return true;
+}
+
+int tsr__chain_solve(const tsr__chain *chain, uint64_t budget_bytes, uint32_t slots,
+                     tsr__chain_answer *answer, tsr__chain_plan *out, tsr_error *error) {
+  solver s;
+  int status = prepare(&s, chain, budget_bytes, slots, error);
+  bool ok = true;
   *answer = TSR__CHAIN_TOO_LARGE;
-  if (ok && s.choice[row_of(&s, 0, n - 1) + s.slots] != CHOICE_NONE) {
-    ok = follow(&s, 0, n - 1, s.slots);
-    if (ok) {
-      tsr__chain_plan plan = {.steps = s.steps.items, .count = s.steps.count};
-      s.steps.items = NULL;
-      tsr__chain_measure(chain, plan.steps, plan.count, &plan.peak_bytes, &plan.time_s);
-      assert(plan.peak_bytes <= budget_bytes);
-      *answer = TSR__CHAIN_FITS;
-      *out = plan;
-    }
+  if (status == 0 && s.choice[row_of(&s, 0, chain->count - 1) + s.slots] != CHOICE_NONE) {
+    ok = read_plan(&s, s.slots, out);
+    if (ok) *answer = TSR__CHAIN_FITS;
   }
   release(&s);
-  return ok ? 0 : tsr__fail_memory(error);
+  return ok ? status : tsr__fail_memory(error);
+}
+
+/* Where the time changes: the least slots for each time, the fastest first. Returns how many. */
+static size_t list_changes(const solver *s, uint32_t *places) {
+  size_t row = row_of(s, 0, s->chain->count - 1), count = 0;
+  const double *time = s->time + row;
+  for (uint32_t m = s->slots + 1; m-- > 0;) {
+    bool is_new = s->choice[row + m] != CHOICE_NONE && (m == 0 || time[m] < time[m - 1]);
+    if (is_new) places[count++] = m;
+  }
+  return count;
+}
+
+int tsr__chain_front(const tsr__chain *chain, uint64_t budget_bytes, uint32_t slots,
+                     tsr__chain_plan *plans, size_t room, size_t *count, tsr_error *error) {
+  solver s;
+  uint32_t *places = NULL;
+  assert(room > 1);
+  *count = 0;
+  int status = prepare(&s, chain, budget_bytes, slots, error);
+  if (status == 0) places = TSR__NEW_ARRAY(uint32_t, (size_t)s.slots + 1);
+  if (status == 0 && !places) status = tsr__fail_memory(error);
+  size_t changes = status ? 0 : list_changes(&s, places);
+  size_t taken = changes < room ? changes : room;
+  for (size_t i = 0; status == 0 && i < taken; i++) {
+    size_t place = taken > 1 ? i * (changes - 1) / (taken - 1) : 0;
+    if (!read_plan(&s, places[place], &plans[i])) status = tsr__fail_memory(error);
+    *count += status == 0;
+  }
+  tsr__free(places);
+  release(&s);
+  return status;
 }
 
 void tsr__chain_plan_release(tsr__chain_plan *plan) {

@@ -53,6 +53,7 @@ typedef struct tsr__chain {
   const tsr__chain_block *blocks; /* not owned */
   size_t count;                   /* 1 to TSR__CHAIN_BLOCKS */
   uint64_t output_bytes;          /* of x[count]; its gradient exists from the beginning */
+  size_t longest; /* the most blocks that are passed to be run again later; 0: any number */
 } tsr__chain;
 
 typedef enum tsr__chain_kind {
@@ -88,6 +89,13 @@ typedef enum tsr__chain_answer { TSR__CHAIN_FITS, TSR__CHAIN_TOO_LARGE } tsr__ch
  * slots take some 40 MB. */
 int tsr__chain_solve(const tsr__chain *chain, uint64_t budget_bytes, uint32_t slots,
                      tsr__chain_answer *answer, tsr__chain_plan *out, tsr_error *error);
+
+/* The same for every budget from `budget_bytes` down, from one table: plans whose times differ, the fastest first. If
+ * there are more than `room`, they are as many, spread evenly over those there are, with the first and the last
+ * among them. `*count` is 0 if nothing fits. The caller releases each of `plans`. Time as above and O(room * steps);
+ * with chain->longest, O(slots * count * longest * (longest + options)). */
+int tsr__chain_front(const tsr__chain *chain, uint64_t budget_bytes, uint32_t slots,
+                     tsr__chain_plan *plans, size_t room, size_t *count, tsr_error *error);
 
 /* The peak and the time of any list of steps, which must be a schedule: each block's backward once, after a
  * RUN of it with the same option and after the backward of the next block. O(count). */

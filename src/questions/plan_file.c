@@ -20,9 +20,9 @@
 #include "base/memory.h"
 #include "base/sha256.h"
 #include "base/vector.h"
+#include "exec/measure.h"
 #include "tessera/unstable/plans.h"
 #include "tessera/unstable/runs.h"
-#include "tessera/unstable/simulation.h"
 
 enum { VERSION = 1, MOST_RANGES = 4096, MOST_SAVED = 256, WORD_BYTES = 160 };
 
@@ -654,18 +654,17 @@ int tsr_run_plan_measure(const tsr_run_plan *plan, const tsr_model *model,
                          const tsr_simulate_options *how, tsr_run_plan_cost *out,
                          tsr_error *error) {
   tsr_simulate_options options = *how;
-  tsr_simulation *simulation = NULL;
+  tsr__figures figures;
   *out = (tsr_run_plan_cost){.is_possible = false};
   tsr_run_plan_options(plan, &options);
-  int status = tsr_simulate(model, &options, &simulation, error);
+  int status = tsr__measure(model, &options, &figures, error);
   if (status == 0)
     *out = (tsr_run_plan_cost){true,
-                               simulation->peak.totals.allocated_bytes,
-                               simulation->peak_reserved_bytes,
-                               simulation->step_flops,
-                               simulation->step_recomputed_flops,
-                               simulation->step_seconds};
-  tsr_simulation_free(simulation);
+                               figures.peak_bytes,
+                               figures.reserved_bytes,
+                               figures.step_flops,
+                               figures.recomputed_flops,
+                               figures.step_seconds};
   return status;
 }
 

@@ -39,6 +39,7 @@ ROOMS = {
     'exec': {'base', 'snapshot', 'allocator', 'kernels', 'graph', 'plan', 'traced', 'models', 'torch'},
     'train': {'base', 'kernels', 'graph', 'plan', 'models', 'torch', 'exec'},
     'plan': {'base', 'kernels', 'graph'},
+    'planner': {'base', 'kernels', 'graph', 'plan', 'models', 'exec', 'questions'},
 }
 # Which room implements which public headers (include/tessera/NAME.h or include/tessera/unstable/NAME.h).
 PUBLIC = {
@@ -55,6 +56,7 @@ PUBLIC = {
     'export': 'allocations formats',
     'models': 'model',
     'plan': 'rates',
+    'planner': 'planning',
     'exec': 'simulate simulation',
     'train': 'training',
 }

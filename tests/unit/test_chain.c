@@ -39,7 +39,7 @@ static void make(made *m, size_t blocks, size_t options, bool has_gradients) {
                                              .forward_s = b->pass_s + random_below(2),
                                              .backward_s = 5 + random_below(30)};
   }
-  m->chain = (tsr__chain){m->blocks, blocks, random_below(5)};
+  m->chain = (tsr__chain){m->blocks, blocks, random_below(5), 0};
 }
 
 /* ---- all schedules ---- */
@@ -224,7 +224,7 @@ static void equal_blocks(made *m, size_t count, uint64_t scale) {
                                       .options = m->options[i],
                                       .option_count = 2};
   }
-  m->chain = (tsr__chain){m->blocks, count, 0};
+  m->chain = (tsr__chain){m->blocks, count, 0, 0};
 }
 
 static void test_takes_what_is_fast_where_there_is_room(void **state) {
@@ -274,7 +274,7 @@ static void test_many_blocks(void **state) {
   enum { MANY = 128 };
   static tsr__chain_option options[2] = {{10, 1, 2}, {2, 1, 2.1}};
   static tsr__chain_block blocks[MANY];
-  tsr__chain chain = {blocks, MANY, 1};
+  tsr__chain chain = {blocks, MANY, 1, 0};
   (void)state;
   for (size_t i = 0; i < MANY; i++)
     blocks[i] = (tsr__chain_block){.input_bytes = 1,

@@ -24,6 +24,7 @@
 #include "tessera/unstable/mosaic_file.h"
 #include "tessera/unstable/names.h"
 #include "tessera/unstable/params.h"
+#include "tessera/unstable/planning.h"
 #include "tessera/unstable/plans.h"
 #include "tessera/unstable/rates.h"
 #include "tessera/unstable/runs.h"

@@ -1,0 +1,241 @@
+/* plan_budget.c - `tessera plan MODEL --budget SIZE`: what to change so that it fits, and what that costs. */
+#include "plan_budget.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <tessera/category.h>
+#include <tessera/unstable/simulation.h>
+
+enum { SIZE_BYTES = 32, LINE_BYTES = 512, ROWS = 8 };
+
+static int put(cli_session *session, const char *text) {
+  return cli_output_write(&session->output, text, strlen(text)) ? TSR_ERROR_WRITE : 0;
+}
+
+/* "412 ms". */
+static const char *time_text(double seconds, char text[SIZE_BYTES]) {
+  if (seconds >= 1)
+    (void)snprintf(text, SIZE_BYTES, "%.2f s", seconds);
+  else
+    (void)snprintf(text, SIZE_BYTES, seconds >= 0.1 ? "%.0f ms" : "%.2f ms", seconds * 1000);
+  return text;
+}
+
+/* ---- the verdict ---- */
+
+static int put_as_is(cli_session *session, const tsr_planned *planned) {
+  char line[LINE_BYTES], reserved[SIZE_BYTES], peak[SIZE_BYTES], time[SIZE_BYTES];
+  (void)snprintf(line, sizeof line, "  as it is   %11s reserved  %11s allocated  %9s a step\n",
+                 tsr_size_text(planned->as_is.reserved_bytes, reserved, sizeof reserved),
+                 tsr_size_text(planned->as_is.peak_bytes, peak, sizeof peak),
+                 time_text(planned->as_is.step_seconds, time));
+  int status = put(session, line);
+  if (status || planned->verdict == TSR_PLANNING_FITS) return status;
+  (void)snprintf(line, sizeof line, "  this plan  %11s reserved  %11s allocated  %9s a step\n",
+                 tsr_size_text(planned->with.reserved_bytes, reserved, sizeof reserved),
+                 tsr_size_text(planned->with.peak_bytes, peak, sizeof peak),
+                 time_text(planned->with.step_seconds, time));
+  return put(session, line);
+}
+
+static int put_verdict(cli_session *session, const char *model, const tsr_planned *p) {
+  char line[LINE_BYTES], budget[SIZE_BYTES], least[SIZE_BYTES], floor[SIZE_BYTES];
+  tsr_size_text(p->budget_bytes, budget, sizeof budget);
+  double more = p->as_is.step_seconds > 0 ? p->with.step_seconds / p->as_is.step_seconds - 1 : 0;
+  if (p->verdict == TSR_PLANNING_FITS)
+    (void)snprintf(line, sizeof line, "%.200s: fits in %s as it is.\n", model, budget);
+  else if (p->verdict == TSR_PLANNING_FITS_WITH_CHANGES)
+    (void)snprintf(line, sizeof line,
+                   "%.200s: fits in %s with these changes, and a step takes %.1f %% %s.\n", model,
+                   budget, 100 * fabs(more), more < 0 ? "less" : "more");
+  else if (p->is_proved)
+    (void)snprintf(line, sizeof line,
+                   "%.200s: cannot fit in %s: every way needs %s or more at once.\n", model, budget,
+                   tsr_size_text(p->bound_bytes, floor, sizeof floor));
+  else
+    (void)snprintf(line, sizeof line,
+                   "%.200s: does not fit in %s: the least that a plan reserves is %s.\n", model,
+                   budget, tsr_size_text(p->with.reserved_bytes, least, sizeof least));
+  int status = put(session, line);
+  return status ? status : put_as_is(session, p);
+}
+
+/* ---- the changes ---- */
+
+static int put_change(cli_session *session, const tsr_planned_change *change,
+                      const tsr_run_plan_cost *last) {
+  char line[LINE_BYTES], peak[SIZE_BYTES] = "-", saved[SIZE_BYTES] = "-", time[SIZE_BYTES] = "-";
+  const tsr_run_plan_cost *so_far = &change->so_far;
+  if (so_far->is_possible) {
+    bool is_more = so_far->peak_bytes > last->peak_bytes;
+    uint64_t bytes =
+        is_more ? so_far->peak_bytes - last->peak_bytes : last->peak_bytes - so_far->peak_bytes;
+    tsr_size_text(so_far->peak_bytes, peak, sizeof peak);
+    tsr_size_text(bytes, saved + is_more, sizeof saved - is_more);
+    time_text(so_far->step_seconds, time);
+  }
+  bool is_long = strlen(change->name) > 36;
+  (void)snprintf(line, sizeof line, "  %-*.*s%s %12s %12s %10s\n", is_long ? 33 : 36,
+                 is_long ? 33 : 36, change->name, is_long ? "..." : "", peak, saved, time);
+  return put(session, line);
+}
+
+/* What the changes do, one after another. */
+static int put_changes(cli_session *session, const tsr_planned *planned) {
+  char line[LINE_BYTES];
+  const tsr_run_plan_cost *last = &planned->as_is;
+  if (!planned->change_count) return 0;
+  (void)snprintf(line, sizeof line, "\n  %-36s %12s %12s %10s\n", "change", "peak so far", "saved",
+                 "a step");
+  int status = put(session, line);
+  for (size_t i = 0; status == 0 && i < planned->change_count; i++) {
+    status = put_change(session, &planned->changes[i], last);
+    if (planned->changes[i].so_far.is_possible) last = &planned->changes[i].so_far;
+  }
+  return status;
+}
+
+/* ---- the moment of the peak ---- */
+
+static int put_row(cli_session *session, const char *name, uint64_t bytes, uint64_t of) {
+  char line[LINE_BYTES], size[SIZE_BYTES];
+  (void)snprintf(line, sizeof line, "  %-56.56s %12s %5.1f %%\n", name,
+                 tsr_size_text(bytes, size, sizeof size), 100 * (double)bytes / (double)of);
+  return put(session, line);
+}
+
+static bool is_same_kind(const tsr_memory_row *a, const tsr_memory_row *b) {
+  return a->category == b->category && strcmp(a->op, b->op) == 0 &&
+         strcmp(a->kernel, b->kernel) == 0;
+}
+
+/* The rows of all blocks together; `rows` are the caller's to change. Returns how many are left, the largest first. */
+static size_t join_rows(tsr_memory_row *rows, size_t count) {
+  size_t kinds = 0;
+  for (size_t i = 0; i < count; i++) {
+    size_t k = 0;
+    while (k < kinds && !is_same_kind(&rows[k], &rows[i])) k++;
+    if (k < kinds)
+      rows[k].bytes += rows[i].bytes;
+    else
+      rows[kinds++] = rows[i];
+    tsr_memory_row row = rows[k];
+    for (; k > 0 && rows[k - 1].bytes < row.bytes; k--) rows[k] = rows[k - 1];
+    rows[k] = row;
+  }
+  return kinds;
+}
+
+static int put_moment(cli_session *session, tsr_memory_profile *profile) {
+  char line[LINE_BYTES], peak[SIZE_BYTES];
+  uint64_t all = profile->peak.totals.allocated_bytes, shown = 0;
+  (void)snprintf(line, sizeof line, "\nAt the peak, %s, in the %s of step %llu%s%s%s:\n",
+                 tsr_size_text(all, peak, sizeof peak), profile->peak.phase,
+                 (unsigned long long)profile->peak.step, *profile->peak.op ? " (" : "",
+                 profile->peak.op, *profile->peak.op ? ")" : "");
+  int status = put(session, line);
+  size_t count = join_rows(profile->rows, profile->row_count);
+  for (size_t i = 0; status == 0 && i < count && i < ROWS; i++) {
+    const tsr_memory_row *row = &profile->rows[i];
+    char name[128];
+    bool has_maker = *row->op || *row->kernel;
+    (void)snprintf(name, sizeof name, "%s%s%s%s%s", tsr_category_name(row->category),
+                   has_maker ? ": " : "", row->op, *row->op && *row->kernel ? ", " : "",
+                   row->kernel);
+    status = put_row(session, name, row->bytes, all);
+    shown += row->bytes;
+  }
+  return status || shown == all ? status : put_row(session, "all other", all - shown, all);
+}
+
+static int put_binding(cli_session *session, const tsr_model *model,
+                       const tsr_simulate_options *how, const tsr_planned *planned) {
+  tsr_simulate_options options = *how;
+  tsr_simulation *simulation = NULL;
+  tsr_run_plan_options(planned->plan, &options);
+  options.profile = true;
+  int status = tsr_simulate(model, &options, &simulation, &session->error);
+  if (status == 0) status = put_moment(session, simulation->profile);
+  tsr_simulation_free(simulation);
+  return status;
+}
+
+/* ---- the bound ---- */
+
+static int put_bound(cli_session *session, const tsr_planned *p) {
+  char line[LINE_BYTES], time[SIZE_BYTES], bytes[SIZE_BYTES];
+  if (p->is_proved) return 0;
+  double gap = p->bound_seconds > 0 ? p->with.step_seconds / p->bound_seconds - 1 : 0;
+  tsr_size_text(p->bound_bytes, bytes, sizeof bytes);
+  if (p->verdict == TSR_PLANNING_DOES_NOT_FIT)
+    (void)snprintf(line, sizeof line,
+                   "\nThat nothing fits is not proved: %s are needed at once at least.\n", bytes);
+  else
+    (void)snprintf(line, sizeof line,
+                   "\nNo schedule of these kernels within the budget takes less than %s: this one\n"
+                   "takes %.1f %% more. Times are estimates for the card, or of --rates.\n",
+                   time_text(p->bound_seconds, time), 100 * fmax(gap, 0));
+  return put(session, line);
+}
+
+static int put_plan(cli_session *session, const tsr_planned *planned) {
+  char line[LINE_BYTES];
+  (void)snprintf(line, sizeof line, "\nplan %s\n", tsr_run_plan_hash(planned->plan));
+  int status = put(session, line);
+  return status ? status : put(session, tsr_run_plan_text(planned->plan));
+}
+
+static int put_text(cli_session *session, const char *name, const tsr_model *model,
+                    const tsr_simulate_options *how, const tsr_planned *planned) {
+  int status = put_verdict(session, name, planned);
+  if (status == 0) status = put_changes(session, planned);
+  if (status == 0) status = put_binding(session, model, how, planned);
+  if (status == 0) status = put_bound(session, planned);
+  return status ? status : put_plan(session, planned);
+}
+
+/* ---- the command ---- */
+
+static int save_plan(cli_session *session, const tsr_planned *planned) {
+  cli_output output = {.path = tsr_params_text(session->options->own, "write_plan")};
+  if (!output.path || planned->verdict == TSR_PLANNING_DOES_NOT_FIT) return 0;
+  const char *text = tsr_run_plan_text(planned->plan);
+  int status = cli_output_write(&output, text, strlen(text)) ? TSR_ERROR_WRITE : 0;
+  return cli_finish_aside(session, &output, status);
+}
+
+static int allow_of(cli_session *session, unsigned *allow) {
+  const char *words = tsr_params_text(session->options->own, "allow");
+  *allow = TSR_ALLOW_DEFAULT;
+  if (!words || tsr_allow_parse(words, allow, &session->error) == 0) return 0;
+  return cli_usage_error(session->options->command, "%s", session->error.message);
+}
+
+int cli_plan_budget(cli_session *session, const char *name, const tsr_simulate_options *how) {
+  const tsr_params *own = session->options->own;
+  const tsr_model *model = tsr_params_model(own, "model");
+  tsr_planning_options options = TSR_OPTIONS_INIT(tsr_planning_options);
+  tsr_planning *planning = NULL;
+  tsr_planned planned = {.verdict = TSR_PLANNING_DOES_NOT_FIT};
+  options.plan = tsr_params_plan(own, "plan");
+  options.how = how;
+  int status = allow_of(session, &options.allow);
+  if (status) return status;
+  status = tsr_planning_new(model, &options, &planning, &session->error);
+  if (status == 0)
+    status =
+        tsr_planning_solve(planning, tsr_params_count(own, "budget"), &planned, &session->error);
+  bool is_json = session->report.format == TSR_REPORT_JSON;
+  if (status == 0)
+    status = is_json ? tsr_planning_write_json(planning, &planned, cli_output_write,
+                                               &session->output, &session->error)
+                     : put_text(session, name, model, how, &planned);
+  if (status == 0) status = save_plan(session, &planned);
+  bool fits = planned.verdict != TSR_PLANNING_DOES_NOT_FIT;
+  tsr_planned_release(&planned);
+  tsr_planning_free(planning);
+  if (status == TSR_ERROR_ARGUMENT || status == TSR_ERROR_UNSUPPORTED || status == TSR_ERROR_LIMIT)
+    return cli_usage_error(session->options->command, "%s", session->error.message);
+  return status ? status : fits ? CLI_ANSWERED : CLI_CHECK_FAILED;
+}

@@ -1,0 +1,101 @@
+/* tessera/unstable/planning.h - what to change so that a training fits into a budget, and what that costs.
+ *
+ *   tsr_planning_options options = TSR_OPTIONS_INIT(tsr_planning_options);
+ *   options.budget_bytes = ..., options.how = &how;
+ *   int status = tsr_planning_new(model, &options, &planning, &error);
+ *   if (status == 0) status = tsr_planning_solve(planning, budget, &answer, &error);
+ *
+ * A budget bounds what the allocator reserves, and every figure of an answer is that of `tsr_simulate` with the
+ * answer's plan. Plans that are tried do not depend on the budget, so with less of it a plan takes no less time and no
+ * more memory. */
+#ifndef TESSERA_UNSTABLE_PLANNING_H
+#define TESSERA_UNSTABLE_PLANNING_H
+
+#include "tessera/output.h"
+#include "tessera/unstable/plans.h"
+#include "tessera/unstable/simulation.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* What may be changed. */
+#define TSR_ALLOW_KERNELS     1u /* fused kernels and optimizers, no cache of keys and values */
+#define TSR_ALLOW_LOSS_CHUNK  2u /* head and loss of some tokens at a time: outputs have no logits */
+#define TSR_ALLOW_ACCUMULATE  4u  /* the batch in parts */
+#define TSR_ALLOW_RECOMPUTE   8u  /* in backward, what forward did not keep */
+#define TSR_ALLOW_OFFLOAD     16u /* to the host's memory */
+#define TSR_ALLOW_IN_BACKWARD 32u /* the optimizer, parameter by parameter */
+#define TSR_ALLOW_PRECISION   64u /* numbers of 16 bits: results differ */
+#define TSR_ALLOW_DEFAULT     63u
+/* Read "recompute,offload": the words above; "all" is all of them, "none" none. TSR_ERROR_ARGUMENT, with `*out`
+ * untouched, for another word. */
+int tsr_allow_parse(const char *text, unsigned *out, tsr_error *error);
+
+#define TSR_ALLOW_WORDS \
+  "kernels, loss-chunk, accumulate, recompute, offload, in-backward and precision"
+
+typedef struct tsr_planning_options {
+  size_t struct_bytes;
+  unsigned allow;           /* TSR_ALLOW_...; nothing is changed if it is 0 */
+  const tsr_run_plan *plan; /* to begin with; NULL: none. Borrowed */
+  const tsr_simulate_options *
+      how; /* batch, sequence, steps (at least 2), book, card, rates; its plan does not count. Borrowed */
+} tsr_planning_options;
+
+/* A model's plans, with what was measured of them so far. One thread at a time. */
+typedef struct tsr_planning tsr_planning;
+
+/* Begin. The model, the plan and `how` must outlive `*out`, which is the caller's, for tsr_planning_free. Fails as
+ * tsr_simulate does for the plan as it is, and with TSR_ERROR_UNSUPPORTED for a step graph. */
+int tsr_planning_new(const tsr_model *model, const tsr_planning_options *options,
+                     tsr_planning **out, tsr_error *error);
+/* NULL is fine. */
+void tsr_planning_free(tsr_planning *planning);
+
+typedef enum tsr_planning_verdict {
+  TSR_PLANNING_FITS, /* as it is */
+  TSR_PLANNING_FITS_WITH_CHANGES,
+  TSR_PLANNING_DOES_NOT_FIT
+} tsr_planning_verdict;
+
+/* One change of the plan, and what the plan takes with it and those before it. */
+typedef struct tsr_planned_change {
+  char name[96]; /* "loss of 512 tokens at a time" */
+  tsr_run_plan_cost so_far;
+} tsr_planned_change;
+
+#define TSR_PLANNED_CHANGES 24
+
+typedef struct tsr_planned {
+  tsr_planning_verdict verdict;
+  uint64_t budget_bytes;
+  tsr_run_plan *plan; /* that fits; else the one that takes least of those tried. Owned */
+  tsr_run_plan_cost as_is, with;
+  tsr_planned_change changes[TSR_PLANNED_CHANGES]; /* from the plan to begin with to this one */
+  size_t change_count;
+  /* No schedule of the same kernels, in any of the ways that were considered, takes less time or less memory. Time:
+   * infinite if none fits, which is proved then. */
+  double bound_seconds;
+  uint64_t bound_bytes;
+  bool is_proved; /* that nothing fits */
+  size_t tried;   /* plans that were simulated so far */
+} tsr_planned;
+
+/* The fastest plan that fits. The caller owns what `*out` has, for tsr_planned_release. Fails with TSR_ERROR_MEMORY.
+ * Some ten to some hundred simulations of a few milliseconds; less after other budgets. */
+int tsr_planning_solve(tsr_planning *planning, uint64_t budget_bytes, tsr_planned *out,
+                       tsr_error *error);
+/* Zeroed is fine. */
+void tsr_planned_release(tsr_planned *planned);
+
+/* An answer as one line of JSON, with its certificate (docs/plan.md): the verdict, the plan, the moment of the peak with
+ * what is live then, and for each way what its bound is made of. examples/check_certificate.py verifies it. Fails with
+ * TSR_ERROR_MEMORY or TSR_ERROR_WRITE. */
+int tsr_planning_write_json(tsr_planning *planning, const tsr_planned *planned, tsr_write_fn *write,
+                            void *context, tsr_error *error);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

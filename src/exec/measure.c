@@ -1,0 +1,108 @@
+/* measure.c - see measure.h. */
+#include "exec/measure.h"
+
+#include <assert.h>
+#include <stdio.h>
+
+#include "base/memory.h"
+#include "graph/op.h"
+
+/* A step graph is small, and simulated as it is. */
+static int measure_graph(const tsr_model *model, const tsr_simulate_options *options,
+                         tsr__figures *out, tsr_error *error) {
+  tsr_simulation *simulation = NULL;
+  int status = tsr_simulate(model, options, &simulation, error);
+  if (status == 0)
+    *out = (tsr__figures){simulation->peak.totals.allocated_bytes,
+                          simulation->peak_reserved_bytes,
+                          simulation->step_flops,
+                          simulation->step_recomputed_flops,
+                          simulation->step_seconds,
+                          simulation->is_out_of_memory};
+  tsr_simulation_free(simulation);
+  return status;
+}
+
+static int run_dry(const tsr__built *built, const tsr_simulate_options *options, tsr__figures *out,
+                   tsr_error *error) {
+  tsr__dry_options how = {.settings = options->settings,
+                          .capacity_bytes = options->capacity_bytes,
+                          .steps = options->steps};
+  tsr__machine_rates rates;
+  tsr__dry_device device;
+  uint64_t done;
+  int status = tsr__dry_run(&built->tape, &how, &device, &done, error);
+  if (status) return status;
+  *out = (tsr__figures){.peak_bytes = device.peak.totals.allocated_bytes,
+                        .reserved_bytes = device.peak_reserved_bytes,
+                        .step_flops = built->tape.flops,
+                        .recomputed_flops = built->tape.recomputed_flops,
+                        .is_out_of_memory = device.is_out_of_memory};
+  if (tsr__rates_for(options, built->gpu, &rates))
+    out->step_seconds = tsr__cost_of_tape(&built->tape, &rates).step_s;
+  return 0;
+}
+
+int tsr__measure(const tsr_model *model, const tsr_simulate_options *options, tsr__figures *out,
+                 tsr_error *error) {
+  tsr__built built;
+  if (model->graph) return measure_graph(model, options, out, error);
+  int status = tsr__build(model, options, false, &built, error);
+  if (status == 0) status = run_dry(&built, options, out, error);
+  tsr__built_release(&built);
+  return status;
+}
+
+int tsr__measure_survey(const tsr_model *model, const tsr_simulate_options *options,
+                        uint64_t layers, tsr__survey *out, tsr_error *error) {
+  tsr__built built;
+  tsr__machine_rates rates;
+  tsr_model other = *model; /* what it owns stays the model's */
+  assert(!model->graph);
+  if (layers) other.layers = layers;
+  int status = tsr__build(&other, options, false, &built, error);
+  if (status == 0) {
+    bool has_rates = tsr__rates_for(options, built.gpu, &rates);
+    status = tsr__survey_tape(&built.tape, has_rates ? &rates : NULL, out, error);
+    if (status) tsr__survey_release(out);
+  }
+  tsr__built_release(&built);
+  return status;
+}
+
+static int list_saved(const tsr__tape *tape, tsr__saved_name **out, size_t *count,
+                      tsr_error *error) {
+  TSR__VECTOR(tsr__saved_name) names = {0};
+  bool ok = true;
+  for (size_t i = 0; ok && i < tape->ops.count; i++) {
+    const tsr__op *op = &tape->ops.items[i];
+    for (uint32_t k = 0; ok && op->block == 0 && k < op->saved_count; k++) {
+      tsr__saved_name one = {.storage = 0};
+      if (!op->saved[k]) continue;
+      one.storage = tsr__tensor_at(tape, op->saved[k])->slot;
+      const tsr__tape_slot *slot = &tape->slots.items[one.storage];
+      if (slot->is_static || slot->category != TSR_CATEGORY_ACTIVATION) continue;
+      (void)snprintf(one.name, sizeof one.name, "%s.%u",
+                     tsr__op_row_of(tape->book, (tsr__op_kind)op->kind)->name, (unsigned)k);
+      ok = TSR__VECTOR_PUSH(&names, one);
+    }
+  }
+  if (!ok) {
+    TSR__VECTOR_FREE(&names);
+    return tsr__fail_memory(error);
+  }
+  *out = names.items;
+  *count = names.count;
+  return 0;
+}
+
+int tsr__measure_saved(const tsr_model *model, const tsr_simulate_options *options,
+                       tsr__saved_name **out, size_t *count, tsr_error *error) {
+  tsr__built built;
+  tsr_model two = *model;
+  two.layers = 2;
+  int status = tsr__build(&two, options, false, &built, error);
+  if (status == 0) status = list_saved(&built.tape, out, count, error);
+  tsr__built_release(&built);
+  return status;
+}

@@ -1,0 +1,35 @@
+/* measure.h - what a run takes, without recording it: the same figures as tsr_simulate, for searches. */
+#ifndef TSR_EXEC_MEASURE_H
+#define TSR_EXEC_MEASURE_H
+
+#include "exec/survey.h"
+
+typedef struct tsr__figures {
+  uint64_t peak_bytes, reserved_bytes;
+  uint64_t step_flops, recomputed_flops;
+  double step_seconds;   /* 0 without a card and rates */
+  bool is_out_of_memory; /* of options->capacity_bytes: the peaks are those until then */
+} tsr__figures;
+
+/* Run without data, and without stacks and events. Fails as tsr_simulate does, with which it agrees in every
+ * figure; the model may be a step graph. A few milliseconds for a model of 12 blocks. */
+int tsr__measure(const tsr_model *model, const tsr_simulate_options *options, tsr__figures *out,
+                 tsr_error *error);
+
+/* Survey a step (survey.h). `layers`: of so many blocks instead of the model's own; 0: its own. The model is no step
+ * graph. The caller releases `*out` unless it fails. */
+int tsr__measure_survey(const tsr_model *model, const tsr_simulate_options *options,
+                        uint64_t layers, tsr__survey *out, tsr_error *error);
+
+/* A tensor that an op of a kind saves for backward, in the first block of a step that keeps everything. */
+typedef struct tsr__saved_name {
+  char name[64];    /* "layer norm.0": of a plan */
+  uint32_t storage; /* two that share it have the same number */
+} tsr__saved_name;
+
+/* List them, one for each op of the block: names repeat, with storages of their own. The caller frees `*out` with
+ * tsr__free. */
+int tsr__measure_saved(const tsr_model *model, const tsr_simulate_options *options,
+                       tsr__saved_name **out, size_t *count, tsr_error *error);
+
+#endif

@@ -1,0 +1,58 @@
+/* survey.h - what one step is made of, read from its tape: how long it takes, what blocks keep, and what no other
+ * schedule of the same kernels can do without.
+ *
+ * A step, as recorded, keeps some tensors until backward. Another schedule may drop any that a kernel of the
+ * forward made, and make it again: it then runs that kernel a second time. So two numbers hold for every schedule
+ * of these kernels that has each kernel's backward once:
+ *
+ *   floor     the most that one moment needs, whatever is dropped: parameters, optimizer state, gradients and
+ *             other results of backward that are still to be read, and the operands of the kernel that runs
+ *   extra     at the moment at which the recorded step has most, what exceeds a budget has to be dropped, and what is
+ *             dropped costs the kernel that makes it. The least sum is at least that of the fractional knapsack
+ *             over these tensors: the cheapest for their bytes first, the last one in part
+ *
+ * Bytes are those of blocks without tails, as they are on the device at least: multiples of 512. */
+#ifndef TSR_EXEC_SURVEY_H
+#define TSR_EXEC_SURVEY_H
+
+#include "exec/simulate.h"
+
+/* What could be made again, at the moment at which most is live; equal ones are one item. */
+typedef struct tsr__survey_item {
+  const char *op, *kernel; /* that makes it; static texts, "" if none */
+  uint64_t bytes, count;   /* of one; how many */
+  double seconds;          /* of the kernel, for one */
+} tsr__survey_item;
+
+/* What is needed at the moment of the floor. */
+typedef struct tsr__survey_need {
+  tsr_category category;
+  const char *op, *kernel; /* "": there from the start, or of parameters */
+  uint64_t bytes;          /* all together */
+} tsr__survey_need;
+
+typedef struct tsr__survey {
+  tsr__cost cost;           /* zeros without rates */
+  uint64_t forward_bytes;   /* made by the step, and live at the end of its first forward */
+  uint64_t parameter_bytes; /* on any device */
+  uint64_t most_bytes;      /* the most that is live and needed at once */
+  uint64_t repeats;         /* backward passes for which that holds, each with tensors of its own */
+  uint64_t floor_bytes;
+  const char *floor_phase, *floor_op;
+  TSR__VECTOR(tsr__survey_item) items; /* with the bytes of each, part of most_bytes */
+  TSR__VECTOR(tsr__survey_need) needs; /* floor_bytes, the largest first */
+} tsr__survey;
+
+/* Survey a finished tape. `rates` NULL: without times. What is made in the first step only counts as there from
+ * the start. The caller releases `*out`, also after a failure, which is TSR_ERROR_MEMORY. O(instructions + operands),
+ * and quadratic in the kinds of items. */
+int tsr__survey_tape(const tsr__tape *tape, const tsr__machine_rates *rates, tsr__survey *out,
+                     tsr_error *error);
+/* Zeroed is fine. */
+void tsr__survey_release(tsr__survey *survey);
+
+/* Seconds that any schedule takes beyond the recorded one, if it is to have at most `budget_bytes` live. Negative if
+ * none can: the items are not enough, or the floor is above. O(items squared). */
+double tsr__survey_extra(const tsr__survey *survey, uint64_t budget_bytes);
+
+#endif

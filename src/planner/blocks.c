@@ -1,0 +1,457 @@
+/* blocks.c - what each block keeps: options of one block, and the chain solver over all of them.
+ *
+ * An option is a list of saved tensors that backward computes again. All blocks are alike, so options are found on
+ * a model of two: beginning with none, always the tensors whose bytes cost the least time are added, and the lists on
+ * the way are the options. What an option keeps and costs is measured there, too, and is right to a few bytes of
+ * rounding; what a plan really takes is simulated later.
+ *
+ * A chain's schedule runs blocks with options, or passes some of them to run them again as one, within which nothing
+ * can be chosen: "full" for one block, "every:K" for K. */
+#include <assert.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "plan/chain.h"
+#include "planner/planner.h"
+
+enum { NAMES = 60, MOST_SETS = 128, SLOTS = 4096, SLOT_BLOCKS = 200000 };
+
+/* Saved tensors, as a set of names: bits. */
+typedef uint64_t name_set;
+
+typedef struct set_gain {
+  name_set names;
+  double gain; /* bytes in a second, when it was last looked at; infinite at first */
+} set_gain;
+
+/* What two blocks take with an option. */
+typedef struct option_facts {
+  uint64_t forward_bytes;
+  double seconds;
+} option_facts;
+
+typedef struct chooser {
+  tsr_planning *planning;
+  tsr__way *way;
+  json_t *root;   /* the way's plan, of one micro-batch; owned */
+  uint64_t batch; /* of it */
+  uint64_t parts; /* micro-batches */
+  char names[NAMES][64];
+  size_t name_count;
+  set_gain sets[MOST_SETS];
+  size_t set_count;
+  json_t
+      *fragments[1 +
+                 TSR__PLANNER_OPTIONS]; /* of a range of blocks; the first is NULL: keep. Owned */
+  option_facts facts[1 + TSR__PLANNER_OPTIONS];
+  size_t count;
+  /* Of a block: */
+  uint64_t kept_bytes, input_bytes, parameter_bytes;
+  double forward_s, backward_s;
+} chooser;
+
+/* ---- names ---- */
+
+static size_t number_of(chooser *c, const char *name) {
+  for (size_t i = 0; i < c->name_count; i++)
+    if (strcmp(c->names[i], name) == 0) return i;
+  if (c->name_count == NAMES) return NAMES;
+  (void)snprintf(c->names[c->name_count], sizeof c->names[0], "%s", name);
+  return c->name_count++;
+}
+
+static void add_set(chooser *c, name_set names) {
+  for (size_t i = 0; i < c->set_count; i++)
+    if (c->sets[i].names == names) return;
+  if (c->set_count < MOST_SETS) c->sets[c->set_count++] = (set_gain){names, INFINITY};
+}
+
+/* Each name, and all names of each storage. */
+static int list_sets(chooser *c, const tsr_simulate_options *options, tsr_error *error) {
+  tsr__saved_name *saved = NULL;
+  size_t count = 0;
+  int status = tsr__measure_saved(c->planning->model, options, &saved, &count, error);
+  if (status) return status;
+  for (size_t i = 0; i < count; i++) {
+    name_set all = 0;
+    for (size_t k = 0; k < count; k++) {
+      size_t number = number_of(c, saved[k].name);
+      if (saved[k].storage == saved[i].storage && number < NAMES) all |= (name_set)1 << number;
+      if (k == i && number < NAMES) add_set(c, (name_set)1 << number);
+    }
+    if (all) add_set(c, all);
+  }
+  tsr__free(saved);
+  return 0;
+}
+
+static json_t *fragment_of(const chooser *c, name_set names) {
+  json_t *fragment = json_object(), *saved = json_object();
+  bool ok = fragment && saved;
+  for (size_t i = 0; ok && i < c->name_count; i++)
+    if (names & (name_set)1 << i)
+      ok = json_object_set_new(saved, c->names[i], json_string("recompute")) == 0;
+  if (ok) ok = json_object_set(fragment, "saved", saved) == 0;
+  json_decref(saved);
+  if (ok) return fragment;
+  json_decref(fragment);
+  return NULL;
+}
+
+/* ---- what they take ---- */
+
+static json_t *range_of(const json_t *fragment, size_t first, size_t last) {
+  assert(first <= last);
+  json_t *range = json_deep_copy(fragment);
+  bool ok = range && json_object_set_new(range, "first", json_integer((json_int_t)first)) == 0;
+  ok = ok && json_object_set_new(range, "last", json_integer((json_int_t)last)) == 0;
+  if (ok) return range;
+  json_decref(range);
+  return NULL;
+}
+
+/* The way's plan with the fragment for all of `layers` blocks. */
+static json_t *plan_with(const chooser *c, const json_t *fragment, size_t layers) {
+  json_t *root = json_copy(c->root), *list = json_array();
+  bool ok = root && list;
+  if (ok && fragment) ok = json_array_append_new(list, range_of(fragment, 0, layers - 1)) == 0;
+  if (ok && fragment) ok = json_object_set(root, "blocks", list) == 0;
+  json_decref(list);
+  if (ok) return root;
+  json_decref(root);
+  return NULL;
+}
+
+static int survey_with(const chooser *c, const json_t *fragment, uint64_t layers, tsr__survey *out,
+                       bool *is_possible, tsr_error *error) {
+  json_t *root = plan_with(c, fragment, layers);
+  *is_possible = false;
+  if (!root) return tsr__fail_memory(error);
+  int status = tsr__planner_survey(c->planning, root, layers, c->batch, out, is_possible, error);
+  json_decref(root);
+  return status;
+}
+
+static int facts_with(const chooser *c, const json_t *fragment, option_facts *out,
+                      bool *is_possible, tsr_error *error) {
+  tsr__survey survey;
+  int status = survey_with(c, fragment, 2, &survey, is_possible, error);
+  if (status || !*is_possible) return status;
+  *out = (option_facts){survey.forward_bytes, 0};
+  for (size_t i = 0; i < TSR__TAPE_PHASE_COUNT; i++) out->seconds += survey.cost.phase_s[i];
+  tsr__survey_release(&survey);
+  return 0;
+}
+
+/* A block is what three have more than two. */
+static int measure_block(chooser *c, tsr_error *error) {
+  tsr__survey s[4]; /* of two and of three blocks that keep all, and that are run again */
+  size_t count = 0;
+  json_t *full = json_pack("{s:s}", "checkpoint", "full");
+  int status = full ? 0 : tsr__fail_memory(error);
+  bool is_possible = true;
+  while (status == 0 && is_possible && count < 4) {
+    status = survey_with(c, count < 2 ? NULL : full, 2 + count % 2, &s[count], &is_possible, error);
+    if (status == 0 && is_possible) count++;
+  }
+  if (count == 4) {
+    double two = 0, three = 0;
+    for (size_t i = 0; i < TSR__TAPE_PHASE_COUNT; i++) two += s[0].cost.phase_s[i];
+    for (size_t i = 0; i < TSR__TAPE_PHASE_COUNT; i++) three += s[1].cost.phase_s[i];
+    c->facts[0] = (option_facts){s[0].forward_bytes, two};
+    c->count = 1;
+    c->kept_bytes = s[1].forward_bytes - s[0].forward_bytes;
+    c->input_bytes = s[3].forward_bytes - s[2].forward_bytes;
+    c->parameter_bytes = s[1].parameter_bytes - s[0].parameter_bytes;
+    c->forward_s = fmax(
+        s[1].cost.phase_s[TSR__TAPE_PHASE_FORWARD] - s[0].cost.phase_s[TSR__TAPE_PHASE_FORWARD], 0);
+    c->backward_s = fmax(three - two - c->forward_s, 0);
+  }
+  for (size_t i = 0; i < count; i++) tsr__survey_release(&s[i]);
+  json_decref(full);
+  return status;
+}
+
+/* ---- options ---- */
+
+/* Bytes that are saved by each second that the set adds to what is chosen already. */
+static int look_at(chooser *c, set_gain *set, name_set chosen, const option_facts *so_far,
+                   option_facts *out, tsr_error *error) {
+  bool is_possible;
+  json_t *fragment = fragment_of(c, chosen | set->names);
+  if (!fragment) return tsr__fail_memory(error);
+  int status = facts_with(c, fragment, out, &is_possible, error);
+  json_decref(fragment);
+  set->gain = 0;
+  if (status || !is_possible || out->forward_bytes >= so_far->forward_bytes) return status;
+  double more = fmax(out->seconds - so_far->seconds, 1e-9);
+  set->gain = (double)(so_far->forward_bytes - out->forward_bytes) / more;
+  return 0;
+}
+
+static set_gain *best_set(chooser *c) {
+  set_gain *best = NULL;
+  for (size_t i = 0; i < c->set_count; i++)
+    if (c->sets[i].gain > 0 && (!best || c->sets[i].gain > best->gain)) best = &c->sets[i];
+  return best;
+}
+
+/* The best set to add next, or NULL: the one that still is best after a second look. */
+static int next_set(chooser *c, name_set chosen, const option_facts *so_far, option_facts *facts,
+                    set_gain **out, tsr_error *error) {
+  *out = NULL;
+  for (;;) {
+    set_gain *set = best_set(c);
+    if (!set) return 0;
+    if ((set->names & ~chosen) == 0) {
+      set->gain = 0;
+      continue;
+    }
+    int status = look_at(c, set, chosen, so_far, facts, error);
+    if (status) return status;
+    if (set->gain > 0 && best_set(c) == set) {
+      *out = set;
+      return 0;
+    }
+  }
+}
+
+static int keep_option(chooser *c, json_t *fragment, const option_facts *facts, tsr_error *error) {
+  if (!fragment) return tsr__fail_memory(error);
+  assert(c->count && c->count <= TSR__PLANNER_OPTIONS);
+  c->fragments[c->count] = fragment;
+  c->facts[c->count++] = *facts;
+  return 0;
+}
+
+/* At most as many as there is room for, evenly spread, with the last. */
+static int keep_some(chooser *c, const name_set *sets, const option_facts *facts, size_t count,
+                     tsr_error *error) {
+  assert(c->count == 1); /* keep */
+  size_t room = TSR__PLANNER_OPTIONS - 1, taken = count < room ? count : room;
+  for (size_t i = 0; i < taken; i++) {
+    size_t at = taken > 1 ? i * (count - 1) / (taken - 1) : count - 1;
+    int status = keep_option(c, fragment_of(c, sets[at]), &facts[at], error);
+    if (status) return status;
+  }
+  return 0;
+}
+
+static int choose_options(chooser *c, tsr_error *error) {
+  name_set sets[MOST_SETS], chosen = 0;
+  option_facts facts[MOST_SETS], now = c->facts[0];
+  size_t count = 0;
+  while (count < MOST_SETS) {
+    set_gain *set;
+    option_facts with;
+    int status = next_set(c, chosen, &now, &with, &set, error);
+    if (status) return status;
+    if (!set) break;
+    chosen |= set->names;
+    now = with;
+    /* What costs nothing more replaces what is there. */
+    bool is_free = count && with.seconds <= facts[count - 1].seconds;
+    if (is_free) count--;
+    sets[count] = chosen;
+    facts[count++] = with;
+  }
+  return keep_some(c, sets, facts, count, error);
+}
+
+/* Attention alone, as a checkpoint. */
+static int add_selective(chooser *c, tsr_error *error) {
+  option_facts facts;
+  bool is_possible;
+  json_t *fragment = json_pack("{s:s}", "checkpoint", "selective");
+  if (!fragment) return tsr__fail_memory(error);
+  int status = facts_with(c, fragment, &facts, &is_possible, error);
+  if (status == 0 && is_possible && facts.forward_bytes < c->facts[0].forward_bytes)
+    return keep_option(c, fragment, &facts, error);
+  json_decref(fragment);
+  return status;
+}
+
+/* ---- the chain ---- */
+
+static uint64_t less(uint64_t bytes, uint64_t taken) {
+  return taken < bytes ? bytes - taken : 0;
+}
+
+static void list_chain_options(const chooser *c, tsr__chain_option *out) {
+  uint64_t kept = less(c->kept_bytes, c->input_bytes);
+  assert(c->count && c->forward_s >= 0 && c->backward_s >= 0);
+  for (size_t i = 0; i < c->count; i++) {
+    uint64_t saves = less(c->facts[0].forward_bytes, c->facts[i].forward_bytes) / 2;
+    out[i] = (tsr__chain_option){
+        .saved_bytes = less(kept, saves),
+        .forward_s = c->forward_s,
+        .backward_s = c->backward_s + fmax(c->facts[i].seconds - c->facts[0].seconds, 0) / 2};
+  }
+}
+
+/* Gradients of parameters exist already where they are added up, and hardly at all where they go at once. */
+static uint64_t gradient_bytes(const chooser *c) {
+  const char *offload = json_string_value(json_object_get(c->root, "offload"));
+  bool is_away = offload && strstr(offload, "gradients");
+  bool goes = json_is_true(json_object_get(c->root, "optimizer_in_backward"));
+  return is_away || goes || c->parts > 1 ? 0 : c->parameter_bytes;
+}
+
+static bool add_range(json_t *list, const json_t *fragment, size_t first, size_t last) {
+  return !fragment || json_array_append_new(list, range_of(fragment, first, last)) == 0;
+}
+
+/* A range of the same: blocks with an option, or segments of one length. */
+typedef struct stretch {
+  size_t first, end, option, segment; /* segment: blocks that are run again as one; 0: none */
+} stretch;
+
+static bool close_stretch(const chooser *c, const stretch *s, json_t *list) {
+  char word[32];
+  assert(s->first <= s->end && s->option < c->count);
+  if (s->first == s->end) return true;
+  if (!s->segment) return add_range(list, c->fragments[s->option], s->first, s->end - 1);
+  (void)snprintf(word, sizeof word, s->segment == 1 ? "full" : "every:%zu", s->segment);
+  json_t *fragment = json_pack("{s:s}", "checkpoint", word);
+  bool ok = fragment && add_range(list, fragment, s->first, s->end - 1);
+  json_decref(fragment);
+  return ok;
+}
+
+/* The first visit of each block, in their order: the steps of a chain's plan begin with them. */
+static bool list_ranges(const chooser *c, const tsr__chain_plan *plan, json_t *list) {
+  stretch now = {0, 0, 0, 0};
+  size_t block = 0;
+  bool ok = true;
+  for (size_t i = 0; ok && i < plan->count && block < c->planning->model->layers;) {
+    const tsr__chain_step *step = &plan->steps[i];
+    size_t segment = 0;
+    assert(step->block == block && step->kind != TSR__CHAIN_BACKWARD);
+    if (step->kind == TSR__CHAIN_PASS) do
+        segment++;
+      while (plan->steps[i + segment].kind == TSR__CHAIN_PASS &&
+             !plan->steps[i + segment].keeps_input);
+    size_t option = segment ? 0 : step->option, length = segment ? segment : 1;
+    if (now.segment != segment || now.option != option) {
+      ok = close_stretch(c, &now, list);
+      now = (stretch){block, block, option, segment};
+    }
+    now.end += length;
+    block += length;
+    i += length;
+  }
+  return ok && close_stretch(c, &now, list);
+}
+
+/* Takes `root` over. */
+static bool add_candidate(tsr__way *way, json_t *root) {
+  for (size_t i = 0; root && i < way->candidates.count; i++)
+    if (json_equal(root, way->candidates.items[i].root)) {
+      json_decref(root);
+      return true;
+    }
+  if (root && TSR__VECTOR_PUSH(&way->candidates, (tsr__candidate){.root = root})) return true;
+  json_decref(root);
+  return false;
+}
+
+static bool add_plan(const chooser *c, const tsr__chain_plan *plan) {
+  json_t *root = json_deep_copy(c->way->root), *list = json_array();
+  bool ok = root && list && list_ranges(c, plan, list);
+  if (ok && json_array_size(list)) ok = json_object_set(root, "blocks", list) == 0;
+  json_decref(list);
+  if (ok) return add_candidate(c->way, root);
+  json_decref(root);
+  return false;
+}
+
+/* More than all blocks need that keep everything, also in slots, which are rounded up. */
+static uint64_t most_of(const chooser *c, size_t count) {
+  return (count + 1) * (c->kept_bytes + c->input_bytes + gradient_bytes(c) + 1);
+}
+
+static int solve(const chooser *c, tsr_error *error) {
+  size_t count = c->planning->model->layers, found = 0;
+  tsr__chain_option options[1 + TSR__PLANNER_OPTIONS];
+  tsr__chain_plan plans[TSR__PLANNER_CANDIDATES];
+  tsr__chain_block *blocks = TSR__NEW_ARRAY(tsr__chain_block, count);
+  if (!blocks) return tsr__fail_memory(error);
+  list_chain_options(c, options);
+  for (size_t i = 0; i < count; i++)
+    blocks[i] = (tsr__chain_block){.input_bytes = c->input_bytes,
+                                   .gradient_bytes = gradient_bytes(c),
+                                   .pass_s = c->forward_s,
+                                   .options = options,
+                                   .option_count = c->count};
+  tsr__chain chain = {blocks, count, c->input_bytes, TSR__PLANNER_SEGMENT};
+  uint32_t slots = (uint32_t)(SLOT_BLOCKS / count < SLOTS ? SLOT_BLOCKS / count : SLOTS);
+  int status = tsr__chain_front(&chain, most_of(c, count), slots < 64 ? 64 : slots, plans,
+                                TSR__PLANNER_CANDIDATES, &found, error);
+  bool ok = true;
+  for (size_t i = 0; i < found; i++) {
+    if (status == 0) ok = ok && add_plan(c, &plans[i]);
+    tsr__chain_plan_release(&plans[i]);
+  }
+  tsr__free(blocks);
+  return status == 0 && !ok ? tsr__fail_memory(error) : status;
+}
+
+/* ---- all of it ---- */
+
+/* A micro-batch on its own is what the chain is made of. */
+static int begin(chooser *c, tsr_error *error) {
+  const json_t *micro = json_object_get(c->way->root, "micro_batch");
+  uint64_t batch = c->planning->how.batch ? c->planning->how.batch : 1;
+  c->batch = micro ? (uint64_t)json_integer_value(micro) : batch;
+  c->parts = c->batch ? batch / c->batch : 1;
+  c->root = json_deep_copy(c->way->root);
+  if (!c->root) return tsr__fail_memory(error);
+  if (json_object_get(c->root, "accumulate")) c->parts = 2;
+  (void)json_object_del(c->root, "micro_batch");
+  (void)json_object_del(c->root, "accumulate");
+  return 0;
+}
+
+static int list_options(chooser *c, tsr_error *error) {
+  tsr_run_plan *plan = NULL;
+  int status = tsr__planner_parse(c->root, &plan, error);
+  if (status) return status;
+  tsr_simulate_options options = c->planning->how;
+  tsr_run_plan_options(plan, &options);
+  options.batch = c->batch;
+  status = list_sets(c, &options, error);
+  tsr_run_plan_free(plan);
+  if (status == 0) status = choose_options(c, error);
+  return status ? status : add_selective(c, error);
+}
+
+static int run_again(tsr__way *way, const char *keys, tsr_error *error) {
+  json_t *root = tsr__planner_with(way->root, keys);
+  return root && add_candidate(way, root) ? 0 : tsr__fail_memory(error);
+}
+
+static int list_all(chooser *c, tsr_error *error) {
+  int status = begin(c, error);
+  if (status == 0) status = measure_block(c, error);
+  if (status || !c->count) return status; /* blocks that cannot be run again */
+  status = list_options(c, error);
+  if (status == 0) status = solve(c, error);
+  return status ? status : run_again(c->way, "{\"checkpoint\":\"full\"}", error);
+}
+
+int tsr__planner_list_candidates(tsr_planning *planning, tsr__way *way, tsr_error *error) {
+  chooser *c = TSR__NEW(chooser);
+  json_t *root = json_deep_copy(way->root);
+  bool ok = c && root && add_candidate(way, root);
+  int status = ok ? 0 : tsr__fail_memory(error);
+  if (c) *c = (chooser){.planning = planning, .way = way};
+  if (status == 0 && planning->allow & TSR_ALLOW_RECOMPUTE) status = list_all(c, error);
+  for (size_t i = 0; c && i < c->count; i++) json_decref(c->fragments[i]);
+  if (c) json_decref(c->root);
+  tsr__free(c);
+  way->is_listed = status == 0;
+  return status;
+}

@@ -1,0 +1,121 @@
+/* changes.c - what a plan changes, one after another, and what each change does after those before it. */
+#include <assert.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "planner/planner.h"
+
+/* What changes most of what follows comes first; choices for blocks come last. */
+static const struct {
+  const char *key, *name; /* NULL: its value says it */
+} keys[] = {{"dtype", NULL},
+            {"gelu", "GELU as one kernel"},
+            {"attention", "fused attention kernel"},
+            {"no_kv_cache", "no key-value cache"},
+            {"optimizer", "fused optimizer"},
+            {"loss", NULL},
+            {"micro_batch", NULL},
+            {"offload", NULL},
+            {"optimizer_in_backward", "optimizer in backward"},
+            {"checkpoint", "all blocks computed again"}};
+
+/* Two absent values are the same. */
+static bool is_same(const json_t *a, const json_t *b) {
+  return a == b || json_equal(a, b);
+}
+
+static void name_key(const char *key, const json_t *value, char *out, size_t room) {
+  const char *word = json_string_value(value), *colon = word ? strchr(word, ':') : NULL;
+  if (strcmp(key, "loss") == 0 && colon)
+    (void)snprintf(out, room, "loss of %s tokens at a time", colon + 1);
+  else if (strcmp(key, "micro_batch") == 0)
+    (void)snprintf(out, room, "%lld sequences at a time", (long long)json_integer_value(value));
+  else if (strcmp(key, "offload") == 0)
+    (void)snprintf(out, room, "on the host: %s", word);
+  else
+    (void)snprintf(out, room, "%s %s", key, word ? word : "");
+}
+
+/* "blocks 0-3: computed again". */
+static void name_range(const json_t *range, char *out, size_t room) {
+  long long first = json_integer_value(json_object_get(range, "first"));
+  long long last = json_integer_value(json_object_get(range, "last"));
+  const char *checkpoint = json_string_value(json_object_get(range, "checkpoint"));
+  json_t *saved = json_object_get(range, "saved");
+  int used = first == last ? snprintf(out, room, "block %lld:", first)
+                           : snprintf(out, room, "blocks %lld-%lld:", first, last);
+  assert(used > 0 && (size_t)used < room);
+  if (checkpoint)
+    (void)snprintf(out + used, room - (size_t)used, " computed again%s%s",
+                   strcmp(checkpoint, "full") == 0 ? "" : ", ",
+                   strcmp(checkpoint, "full") == 0 ? "" : checkpoint);
+  size_t count = json_object_size(saved);
+  if (count == 1)
+    (void)snprintf(out + used, room - (size_t)used, " %s again",
+                   json_object_iter_key(json_object_iter(saved)));
+  else if (count)
+    (void)snprintf(out + used, room - (size_t)used, " %zu tensors again", count);
+}
+
+static int add(tsr_planning *p, const json_t *root, tsr_planned *out, tsr_error *error) {
+  assert(out->change_count < TSR_PLANNED_CHANGES);
+  return tsr__planner_measure(p, root, &out->changes[out->change_count++].so_far, error);
+}
+
+static int add_keys(tsr_planning *p, const json_t *plan, json_t *root, tsr_planned *out,
+                    tsr_error *error) {
+  for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+    json_t *value = json_object_get(plan, keys[i].key);
+    json_t *before = json_object_get(root, keys[i].key);
+    if (is_same(value, before)) continue;
+    tsr_planned_change *change = &out->changes[out->change_count];
+    if (!value)
+      (void)snprintf(change->name, sizeof change->name, "not %s", keys[i].key);
+    else if (keys[i].name)
+      (void)snprintf(change->name, sizeof change->name, "%s", keys[i].name);
+    else
+      name_key(keys[i].key, value, change->name, sizeof change->name);
+    int failed =
+        value ? json_object_set(root, keys[i].key, value) : json_object_del(root, keys[i].key);
+    int status = failed ? tsr__fail_memory(error) : add(p, root, out, error);
+    if (status) return status;
+  }
+  return 0;
+}
+
+/* Each range, or all at once if there are too many. */
+static int add_ranges(tsr_planning *p, const json_t *plan, json_t *root, tsr_planned *out,
+                      tsr_error *error) {
+  json_t *all = json_object_get(plan, "blocks");
+  size_t count = json_array_size(all), room = TSR_PLANNED_CHANGES - out->change_count;
+  if (is_same(all, json_object_get(root, "blocks"))) return 0;
+  json_t *list = json_array();
+  int status = list && json_object_set(root, "blocks", list) == 0 ? 0 : tsr__fail_memory(error);
+  for (size_t i = 0; status == 0 && i < count; i++) {
+    tsr_planned_change *change = &out->changes[out->change_count];
+    if (json_array_append(list, json_array_get(all, i))) status = tsr__fail_memory(error);
+    bool is_shown = count <= room || i + 1 == count;
+    if (status || !is_shown) continue;
+    if (count > room)
+      (void)snprintf(change->name, sizeof change->name, "choices for %zu ranges of blocks", count);
+    else
+      name_range(json_array_get(all, i), change->name, sizeof change->name);
+    status = add(p, root, out, error);
+  }
+  json_decref(list);
+  return status;
+}
+
+int tsr__planner_list_changes(tsr_planning *p, const json_t *plan, tsr_planned *out,
+                              tsr_error *error) {
+  json_t *root = json_deep_copy(p->base);
+  out->change_count = 0;
+  int status = root ? 0 : tsr__fail_memory(error);
+  /* What the planner chooses for blocks replaces what was there. */
+  if (status == 0 && !is_same(json_object_get(root, "blocks"), json_object_get(plan, "blocks")))
+    (void)json_object_del(root, "blocks");
+  if (status == 0) status = add_keys(p, plan, root, out, error);
+  if (status == 0) status = add_ranges(p, plan, root, out, error);
+  json_decref(root);
+  return status;
+}

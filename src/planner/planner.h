@@ -1,0 +1,95 @@
+/* planner.h - the parts of the search for a plan.
+ *
+ *   base ──► free savings ──► ways ──► candidates of each way ──► simulated ──► the fastest that fits
+ *                              │             │
+ *                 types, micro-batches,   what each block keeps: options of a block, put together
+ *                 offload, loss ...       by the chain solver
+ *
+ * A way is a plan without choices for blocks. Its time without recomputation is known before anything is simulated,
+ * and ways are tried in that order, until none is left that could be faster. Neither ways nor candidates depend on the
+ * budget. */
+#ifndef TSR_PLANNER_PLANNER_H
+#define TSR_PLANNER_PLANNER_H
+
+#include <jansson.h>
+
+#include "base/vector.h"
+#include "exec/measure.h"
+#include "tessera/unstable/planning.h"
+
+enum {
+  TSR__PLANNER_OPTIONS = 8,     /* of a block, besides the whole block */
+  TSR__PLANNER_CANDIDATES = 24, /* of a way, by the chain solver */
+  TSR__PLANNER_SEGMENT = 4,     /* blocks that are run again as one, at most */
+};
+
+/* A plan, and what it takes once that was asked for. */
+typedef struct tsr__candidate {
+  json_t *root; /* owned */
+  bool is_measured;
+  tsr_run_plan_cost cost;
+} tsr__candidate;
+
+typedef TSR__VECTOR(tsr__candidate) tsr__candidates;
+
+typedef struct tsr__way {
+  json_t *root;  /* the plan, without choices for blocks; owned */
+  double step_s; /* without recomputation; of kernels and copies: */
+  double kernels_s, copies_s;
+  bool is_surveyed, is_listed;
+  tsr__survey survey;
+  tsr__candidates candidates; /* the fastest first, by estimate; the last takes the least memory */
+} tsr__way;
+
+struct tsr_planning {
+  const tsr_model *model;
+  const tsr_run_plan *plan;
+  tsr_simulate_options how;
+  unsigned allow;
+  json_t *base; /* the plan to begin with; owned */
+  json_t *free; /* with what costs no time; owned */
+  tsr_run_plan_cost as_is;
+  bool has_ways;              /* `ways` is complete; before, there is only the base */
+  TSR__VECTOR(tsr__way) ways; /* the fastest first */
+  tsr__way as_it_is;          /* the base */
+  size_t tried;
+  json_t *places; /* the place in `costs` of each plan that was simulated, by its hash; owned */
+  TSR__VECTOR(tsr_run_plan_cost) costs;
+};
+
+/* ---- measuring ---- */
+
+/* A plan of its JSON. */
+int tsr__planner_parse(const json_t *root, tsr_run_plan **out, tsr_error *error);
+/* Simulate. What the model does not allow, or is too long, is not possible, and no failure. */
+int tsr__planner_measure(tsr_planning *planning, const json_t *root, tsr_run_plan_cost *out,
+                         tsr_error *error);
+/* Survey one step; `*is_possible` as above, and only then is there something to release. `batch`: sequences, 0 as
+ * planned. */
+int tsr__planner_survey(const tsr_planning *planning, const json_t *root, uint64_t layers,
+                        uint64_t batch, tsr__survey *out, bool *is_possible, tsr_error *error);
+/* A copy of `root` with the keys of a literal laid over it; NULL when out of memory. */
+json_t *tsr__planner_with(const json_t *root, const char *keys);
+
+/* ---- ways.c ---- */
+
+/* Make planning->free and planning->ways. */
+int tsr__planner_list_ways(tsr_planning *planning, tsr_error *error);
+/* Make way->survey, of the whole model. */
+int tsr__planner_survey_way(const tsr_planning *planning, tsr__way *way, tsr_error *error);
+/* Seconds that no schedule of the way's kernels stays below within the budget; infinite if none fits. */
+double tsr__planner_bound(const tsr__way *way, uint64_t budget_bytes);
+void tsr__way_release(tsr__way *way);
+
+/* ---- changes.c ---- */
+
+/* Make out->changes. */
+int tsr__planner_list_changes(tsr_planning *planning, const json_t *plan, tsr_planned *out,
+                              tsr_error *error);
+
+/* ---- blocks.c ---- */
+
+/* Make way->candidates. */
+int tsr__planner_list_candidates(tsr_planning *planning, tsr__way *way, tsr_error *error);
+
+#endif

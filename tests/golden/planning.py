@@ -1,0 +1,176 @@
+#!/usr/bin/env python3
+"""`tessera plan --budget`: its plans are executed within the budget, and its certificates hold. Prints TAP.
+
+usage: planning.py --tessera PATH --work FOLDER"""
+import argparse
+import copy
+import functools
+import json
+import pathlib
+import subprocess
+import sys
+
+from support import ROOT, expect, run_tests
+
+sys.path.insert(0, str(ROOT / 'examples'))
+import check_certificate  # noqa: E402
+
+SMALL = {'model_type': 'gpt2', 'vocab_size': 2000, 'n_positions': 64, 'n_embd': 128, 'n_layer': 4, 'n_head': 4}
+LLAMA = {'model_type': 'llama', 'vocab_size': 2000, 'hidden_size': 128, 'num_hidden_layers': 4,
+         'num_attention_heads': 4, 'intermediate_size': 256}
+SIZES = ('--batch', 8, '--seq', 64)
+ANSWERS = [('gpt2', '8GiB'), ('gpt2', '3GiB'), ('gpt2', '1GiB'), ('gpt2', '600MiB'), ('gpt2', '100MiB'),
+           ('small', '50MiB'), ('small', '30MiB'), ('llama', '60MiB'), ('llama', '35MiB'), ('llama', '1MiB')]
+
+
+class Tessera:
+    def __init__(self, binary, work):
+        self.binary, self.work = binary, work
+        self.models = {'gpt2': 'gpt2'}
+        for name, config in (('small', SMALL), ('llama', LLAMA)):
+            self.models[name] = work / f'{name}.json'
+            self.models[name].write_text(json.dumps(config))
+        self.text = work / 'text.txt'
+        self.text.write_text(''.join(f'{number} sheep, and then {number + 1}. ' for number in range(999)))
+
+    def run(self, *arguments):
+        return subprocess.run([self.binary, *map(str, arguments)], capture_output=True, text=True, check=False)
+
+    def plan(self, model, budget, *options):
+        done = self.run('plan', self.models[model], '--budget', budget, '--json', *options)
+        expect('status', (done.returncode in (0, 1), done.stderr), (True, ''))
+        answer = json.loads(done.stdout)
+        expect('exit status', done.returncode, int(answer['verdict'] == 'does_not_fit'))
+        return answer
+
+
+def executes(t):
+    """Five budgets, by both rule books: `train --plan` stays within each, with exactly what was predicted."""
+    for book, models in (('torch', ('small', 'llama')), ('own', ('llama',))):
+        for model in models:
+            whole = t.plan(model, '1TiB', *SIZES, '--book', book)['as_is']['peak_reserved_bytes']
+            for part in (1.0, 0.85, 0.7, 0.55, 0.45):
+                budget = int(whole * part)
+                answer = t.plan(model, f'{budget}B', *SIZES, '--book', book)
+                what = f'{book} {model} {part}'
+                expect(f'{what}: fits', answer['verdict'] != 'does_not_fit', True)
+                plan = t.work / 'plan.json'
+                plan.write_text(json.dumps(answer['plan']))
+                options = (*SIZES, '--book', book, '--plan', plan, '--steps', 3, '--json')
+                done = t.run('train', t.models[model], '--data', t.text, '--budget', f'{budget}B', *options)
+                expect(f'{what}: runs', (done.returncode, done.stderr), (0, ''))
+                end = json.loads(done.stdout.splitlines()[-1])
+                expect(f'{what}: executed', end['peak_bytes'], answer['predicted']['peak_allocated_bytes'])
+                expect(f'{what}: the same plan', end['plan_hash'], answer['plan_hash'])
+                expect(f'{what}: reserved', end['predicted_reserved_bytes'],
+                       answer['predicted']['peak_reserved_bytes'])
+                expect(f'{what}: within', end['reserved_bytes'] <= budget, True)
+
+
+def changed(answer, change):
+    other = copy.deepcopy(answer)
+    change(other)
+    return other
+
+
+def surveyed(answer):
+    return next(way for way in answer['ways'] if 'floor' in way)
+
+
+def least(answer):
+    """The way whose bound is the answer's."""
+    return min((way for way in answer['ways'] if way['bound_us'] is not None), key=lambda way: way['bound_us'])
+
+
+def add(row, key, amount):
+    row[key] += amount
+
+
+TAMPERED = {
+    'a smaller peak': lambda a: add(a['predicted'], 'peak_allocated_bytes', -512),
+    'a larger peak': lambda a: add(a['predicted'], 'peak_allocated_bytes', 512),
+    'more reserved than the budget': lambda a: a['predicted'].update(peak_reserved_bytes=a['budget_bytes'] + 1),
+    'less reserved than allocated': lambda a: a['predicted'].update(peak_reserved_bytes=1),
+    'a smaller budget': lambda a: a.update(budget_bytes=a['predicted']['peak_reserved_bytes'] - 1),
+    'another verdict': lambda a: a.update(verdict='fits'),
+    'no verdict': lambda a: a.pop('verdict'),
+    'another plan': lambda a: a['plan'].update(loss='chunked:256'),
+    'another hash': lambda a: a.update(plan_hash='0' * 64),
+    'a tensor less': lambda a: a['binding']['tensors'].pop(),
+    'a tensor that is larger': lambda a: add(a['binding']['tensors'][0], 'bytes', 1),
+    'a higher bound': lambda a: add(a['lower_bound'], 'step_time_us', 1),
+    'a lower bound': lambda a: add(a['lower_bound'], 'step_time_us', -1),
+    'a higher bound of a way': lambda a: add(least(a), 'bound_us', 1),
+    'a slower way': lambda a: least(a).update(kernels_us=least(a)['kernels_us'] * 2),
+    'a faster step': lambda a: a['predicted'].update(step_time_us=a['lower_bound']['step_time_us'] * 0.9),
+    'a way less': lambda a: a['ways'].remove(least(a)),
+    'a lower floor': lambda a: add(min((w['floor'] for w in a['ways'] if 'floor' in w), key=lambda f: f['bytes']),
+                                   'bytes', -1),
+    'another floor': lambda a: add(a['lower_bound'], 'peak_bytes', 1),
+    'more that is needed': lambda a: add(surveyed(a), 'needed_bytes', 512),
+    'less that could be made again': lambda a: surveyed(a)['could_be_made_again'].pop(),
+    'a dearer tensor': lambda a: [item.update(us=item['us'] * 100) for way in a['ways'] if 'floor' in way
+                                  for item in way['could_be_made_again']],
+    'a proof': lambda a: a.update(is_proved=True),
+}
+
+
+def holds(answer):
+    try:
+        check_certificate.check(answer)
+    except (AssertionError, KeyError, TypeError, ValueError):
+        return False
+    return True
+
+
+def certificates(t):
+    """The checker accepts every one."""
+    for model, budget in ANSWERS:
+        sizes = ('--batch', 4, '--gpu', 't4') if model == 'gpt2' else SIZES
+        for allow in ('all', 'recompute', 'none'):
+            expect(f'{model} {budget} {allow}', holds(t.plan(model, budget, *sizes, '--allow', allow)), True)
+
+
+def tampered(t):
+    """It rejects each change."""
+    answer = t.plan('gpt2', '4.5GiB', '--batch', 4, '--gpu', 't4', '--allow', 'recompute')
+    expect('fits', answer['verdict'], 'fits_with_changes')
+    expect('bound by tensors', answer['lower_bound']['step_time_us'] > least(answer)['kernels_us'], True)
+    expect('untouched', holds(answer), True)
+    for what, change in TAMPERED.items():
+        expect(what, holds(changed(answer, change)), False)
+    path = t.work / 'answer.json'
+    for status, contents in ((0, answer), (1, changed(answer, TAMPERED['another hash']))):
+        path.write_text(json.dumps(contents))
+        done = subprocess.run([sys.executable, ROOT / 'examples' / 'check_certificate.py', path],
+                              capture_output=True, text=True, check=False)
+        expect('exit status of the checker', done.returncode, status)
+
+
+def documented(t):
+    """Each command of docs/plan.md that has a budget prints the lines that follow it there."""
+    blocks = (ROOT / 'docs' / 'plan.md').read_text().split('```')[1::2]
+    parts = [part.splitlines() for block in blocks for part in block.split('$ ')[1:]]
+    commands = [(words.split(), lines) for words, *lines in parts if '--budget' in words and '>' not in words]
+    expect('commands', len(commands) > 2, True)
+    for words, lines in commands:
+        done = subprocess.run([t.binary, *words[1:]], cwd=t.work, capture_output=True, text=True, check=False)
+        expect(f'{words}', done.returncode in (0, 1), True)
+        printed = done.stdout.splitlines()
+        expect(f'{words}', [line for line in lines if line not in printed and line != '...'], [])
+        expect('fits on a screen', [line for line in printed if len(line) > 80 and not line.startswith('{')], [])
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument('--tessera', required=True)
+    parser.add_argument('--work', required=True, type=pathlib.Path)
+    options = parser.parse_args()
+    options.work.mkdir(parents=True, exist_ok=True)
+    t = Tessera(pathlib.Path(options.tessera).resolve(), options.work)
+    return run_tests((check.__name__, functools.partial(check, t)) for check in (executes, certificates, tampered,
+                                                                           documented))
+
+
+if __name__ == '__main__':
+    sys.exit(main())

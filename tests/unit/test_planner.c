@@ -1,0 +1,181 @@
+/* The planner: what it finds fits, is what simulations say, gets no faster with less memory, and never beats its own
+ * bound. */
+#include <math.h>
+#include <string.h>
+#include <tessera/unstable/planning.h>
+
+#include "test_support.h"
+
+enum { BUDGETS = 100, EACH_SIMULATED = 9 };
+
+static const struct {
+  const char *model, *plan, *gpu;
+  uint64_t batch, sequence;
+} cases[] = {
+    {"gpt2", "{\"version\":1}", "t4", 4, 512},
+    {"gpt2", "{\"version\":1,\"attention\":\"eager\"}", "a100", 2, 256},
+    {"gpt2-medium", "{\"version\":1,\"dtype\":\"autocast-bf16\"}", "a10", 3, 128},
+    {"llama-3.2-1b", "{\"version\":1,\"dtype\":\"bf16\"}", "h100", 2, 512},
+    {"mistral-7b", "{\"version\":1,\"dtype\":\"bf16\"}", "h200", 1, 1024},
+    {"gpt2-bytes", "{\"version\":1}", "l4", 8, 64},
+};
+
+static tsr_model *model_named(const char *name) {
+  tsr_model *model = NULL;
+  tsr_error error;
+  assert_int_equal(tsr_model_named(name, &model, &error), 0);
+  return model;
+}
+
+static tsr_run_plan *plan_of(const char *text) {
+  tsr_run_plan *plan = NULL;
+  tsr_error error;
+  assert_int_equal(tsr_run_plan_parse(text, strlen(text), &plan, &error), 0);
+  return plan;
+}
+
+static tsr_planning *begin(const tsr_model *model, const tsr_run_plan *plan,
+                           const tsr_simulate_options *how, unsigned allow) {
+  tsr_planning_options options = TSR_OPTIONS_INIT(tsr_planning_options);
+  tsr_planning *planning = NULL;
+  tsr_error error;
+  options.plan = plan;
+  options.how = how;
+  options.allow = allow;
+  assert_int_equal(tsr_planning_new(model, &options, &planning, &error), 0);
+  return planning;
+}
+
+/* The figures of `simulate --plan`. */
+static void check_simulated(const tsr_model *model, const tsr_simulate_options *how,
+                            const tsr_planned *planned) {
+  tsr_simulate_options options = *how;
+  tsr_simulation *simulation = NULL;
+  tsr_error error;
+  tsr_run_plan_options(planned->plan, &options);
+  assert_int_equal(tsr_simulate(model, &options, &simulation, &error), 0);
+  assert_int_equal(simulation->peak.totals.allocated_bytes, planned->with.peak_bytes);
+  assert_int_equal(simulation->peak_reserved_bytes, planned->with.reserved_bytes);
+  assert_true(simulation->step_seconds == planned->with.step_seconds);
+  tsr_simulation_free(simulation);
+}
+
+static void check_one(const tsr_planned *now, const tsr_planned *before) {
+  if (now->verdict == TSR_PLANNING_DOES_NOT_FIT) {
+    assert_true(now->with.reserved_bytes > now->budget_bytes);
+    return;
+  }
+  assert_true(now->with.reserved_bytes <= now->budget_bytes);
+  assert_true(now->bound_seconds <= now->with.step_seconds * (1 + 1e-9));
+  assert_true(now->bound_bytes <= now->with.peak_bytes);
+  assert_false(now->is_proved);
+  if (before->verdict != TSR_PLANNING_FITS_WITH_CHANGES) return;
+  assert_true(now->with.reserved_bytes <= before->with.reserved_bytes);
+  assert_true(now->with.step_seconds >= before->with.step_seconds * (1 - 1e-9));
+}
+
+static void check_budgets(size_t index, unsigned allow) {
+  tsr_simulate_options how = TSR_OPTIONS_INIT(tsr_simulate_options);
+  how.batch = cases[index].batch;
+  how.sequence = cases[index].sequence;
+  how.steps = 3;
+  how.gpu = cases[index].gpu;
+  tsr_model *model = model_named(cases[index].model);
+  tsr_run_plan *plan = plan_of(cases[index].plan);
+  tsr_planning *planning = begin(model, plan, &how, allow);
+  tsr_planned before = {.verdict = TSR_PLANNING_FITS};
+  uint64_t most = 0;
+  for (size_t i = 0; i < BUDGETS; i++) {
+    tsr_planned now;
+    tsr_error error;
+    uint64_t budget = i ? most - most / BUDGETS * i : UINT64_MAX;
+    assert_int_equal(tsr_planning_solve(planning, budget, &now, &error), 0);
+    if (i == 0) most = now.as_is.reserved_bytes;
+    check_one(&now, &before);
+    if (i % EACH_SIMULATED == 1) check_simulated(model, &how, &now);
+    before = now; /* its plan is gone */
+    tsr_planned_release(&now);
+  }
+  assert_int_equal(before.verdict, TSR_PLANNING_DOES_NOT_FIT); /* 1 % of what it takes as it is */
+  tsr_planning_free(planning);
+  tsr_run_plan_free(plan);
+  tsr_model_free(model);
+}
+
+static void test_less_memory_takes_no_less_time(void **state) {
+  (void)state;
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    check_budgets(i, TSR_ALLOW_DEFAULT);
+    if (i % 2) check_budgets(i, TSR_ALLOW_KERNELS | TSR_ALLOW_LOSS_CHUNK | TSR_ALLOW_RECOMPUTE);
+  }
+}
+
+/* What fits as it is stays as it is; where nothing may be changed, nothing is. */
+static void test_changes_nothing_without_need(void **state) {
+  (void)state;
+  tsr_simulate_options how = TSR_OPTIONS_INIT(tsr_simulate_options);
+  how.batch = 4;
+  how.sequence = 64;
+  tsr_model *model = model_named("gpt2-bytes");
+  tsr_planning *planning = begin(model, NULL, &how, 0);
+  tsr_planned planned;
+  tsr_error error;
+  assert_int_equal(tsr_planning_solve(planning, UINT64_C(1) << 40, &planned, &error), 0);
+  assert_int_equal(planned.verdict, TSR_PLANNING_FITS);
+  assert_string_equal(tsr_run_plan_text(planned.plan), "{\"version\":1}\n");
+  assert_int_equal(planned.change_count, 0);
+  tsr_planned_release(&planned);
+  assert_int_equal(tsr_planning_solve(planning, UINT64_C(1) << 20, &planned, &error), 0);
+  assert_int_equal(planned.verdict, TSR_PLANNING_DOES_NOT_FIT);
+  assert_true(planned.is_proved);
+  assert_string_equal(tsr_run_plan_text(planned.plan), "{\"version\":1}\n");
+  tsr_planned_release(&planned);
+  tsr_planning_free(planning);
+  tsr_model_free(model);
+}
+
+/* GPT-2 of PyTorch's tutorial on memory: below what full checkpointing takes, and nothing is computed again. */
+static void test_finds_what_is_free(void **state) {
+  (void)state;
+  tsr_simulate_options how = TSR_OPTIONS_INIT(tsr_simulate_options);
+  how.batch = 4;
+  how.sequence = 512;
+  how.steps = 3;
+  how.gpu = "t4";
+  tsr_model *model = model_named("gpt2");
+  tsr_planning *planning =
+      begin(model, NULL, &how, TSR_ALLOW_DEFAULT & ~(unsigned)TSR_ALLOW_OFFLOAD);
+  tsr_planned planned;
+  tsr_error error;
+  assert_int_equal(tsr_planning_solve(planning, UINT64_C(3) << 30, &planned, &error), 0);
+  assert_int_equal(planned.verdict, TSR_PLANNING_FITS_WITH_CHANGES);
+  assert_int_equal(planned.with.recomputed_flops, 0);
+  assert_true((double)planned.with.peak_bytes <= 2.85 * (UINT64_C(1) << 30));
+  assert_true(planned.with.step_seconds < planned.as_is.step_seconds);
+  tsr_planned_release(&planned);
+  tsr_planning_free(planning);
+  tsr_model_free(model);
+}
+
+static void test_reads_what_is_allowed(void **state) {
+  (void)state;
+  unsigned allow = 77;
+  tsr_error error;
+  assert_int_equal(tsr_allow_parse("recompute,offload", &allow, &error), 0);
+  assert_int_equal(allow, TSR_ALLOW_RECOMPUTE | TSR_ALLOW_OFFLOAD);
+  assert_int_equal(tsr_allow_parse("all", &allow, &error), 0);
+  assert_int_equal(allow, TSR_ALLOW_DEFAULT | TSR_ALLOW_PRECISION);
+  assert_int_equal(tsr_allow_parse("recompute,", &allow, &error), TSR_ERROR_ARGUMENT);
+  assert_int_equal(tsr_allow_parse("zero", &allow, &error), TSR_ERROR_ARGUMENT);
+  assert_int_equal(allow, TSR_ALLOW_DEFAULT | TSR_ALLOW_PRECISION);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_less_memory_takes_no_less_time),
+      cmocka_unit_test(test_changes_nothing_without_need),
+      cmocka_unit_test(test_finds_what_is_free),
+      cmocka_unit_test(test_reads_what_is_allowed),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
