@@ -56,10 +56,12 @@ static uint64_t place_of(const tsr__batches *b, uint64_t number) {
 int tsr__batches_read(tsr__batches *b, uint64_t step, tsr_error *error) {
   uint64_t rows = b->accumulate * b->batch;
   assert(step && b->ids);
+  b->filled_bytes = 0;
   for (uint64_t row = 0; row < rows; row++) {
     int status = tsr__tokens_read(&b->tokens, place_of(b, (step - 1) * rows + row),
                                   (size_t)b->sequence, b->ids + row * b->sequence, error);
     if (status) return status;
+    b->filled_bytes += b->sequence * sizeof *b->ids;
   }
   return 0;
 }

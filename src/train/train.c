@@ -205,6 +205,7 @@ static void note_step(training *t, const tsr__executed_step *step) {
   if (!t->out.steps_done++) t->out.first_loss = step->loss;
   t->out.last_loss = step->loss;
   t->out.token_count += tokens_of_step(t);
+  t->out.data_bytes = t->batches.filled_bytes;
   read_ahead(t, step->step);
 }
 
@@ -297,6 +298,9 @@ static int predict(training *t, tsr_error *error) {
   t->out.predicted_peak_bytes = device.peak.totals.allocated_bytes;
   t->out.predicted_reserved_bytes = device.peak_reserved_bytes;
   t->out.predicted_host = tsr__space_peak_of(&spaces[0]);
+  t->out.predicted_data_bytes =
+      (t->run->accumulate ? t->run->accumulate : 1) * (t->run->batch ? t->run->batch : 1) *
+      t->run->sequence * sizeof(int64_t);
   t->out.predicted_disk = tsr__space_peak_of(&spaces[1]);
   if (t->options->memory == TSR_TRAIN_PLACED) {
     status = predict_placed(t, error);

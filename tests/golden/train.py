@@ -179,6 +179,9 @@ def token_files(t):
         (t.work / path).write_bytes(data)
         steps = t.train('gpt2', *common, '--data', t.work / path, *options)[0]
         expect(path, [step['loss'] for step in steps], expected)
+    for options, rows in (((), 2), (('--accumulate', 3), 6), (('--micro-batch', 1), 2)):
+        end = t.train('gpt2', *common, *options)[1]
+        expect('tokens of a step', (end['data_bytes'], end['predicted_data_bytes']), (rows * 16 * 8,) * 2)
     with open(t.text, encoding='utf-8') as text:
         done = subprocess.run([t.binary, 'train', t.models['gpt2'], '--data', '-', '--json',
                                '--batch', '2', '--seq', '16', '--steps', '5'], stdin=text,

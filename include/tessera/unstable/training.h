@@ -197,6 +197,9 @@ typedef struct tsr_training {
    * takes less than that. Else 0. */
   uint64_t bound_bytes;
   tsr_space_peak predicted_host, host, predicted_disk, disk; /* of what is offloaded */
+  /* Tokens of a step, which are read one step ahead: accumulate x batch x sequence x 8 bytes. The rest of the data stays in its
+   * file. */
+  uint64_t predicted_data_bytes, data_bytes;
   double host_copy_bytes_per_second,
       disk_copy_bytes_per_second; /* between device and host, and with the disk; 0: nothing was copied */
   double copied_bytes,
