@@ -177,7 +177,8 @@ static int walk(profiler *p, const tsr__dry_options *dry, uint64_t start_bytes, 
 static const char *dtype_word(uint8_t dtype) {
   static const char *const words[] = {
       [TSR__DTYPE_F32] = "fp32", [TSR__DTYPE_BF16] = "bf16", [TSR__DTYPE_F16] = "fp16",
-      [TSR__DTYPE_F64] = "fp64", [TSR__DTYPE_I64] = "int64", [TSR__DTYPE_BOOL] = "bool"};
+      [TSR__DTYPE_F64] = "fp64", [TSR__DTYPE_I64] = "int64", [TSR__DTYPE_BOOL] = "bool",
+      [TSR__DTYPE_I8] = "int8"};
   assert(dtype < sizeof words / sizeof *words && words[dtype]);
   return words[dtype];
 }

@@ -138,6 +138,7 @@ typedef struct tsr__op_call {
   tsr__tensor_id reg[TSR__REG_COUNT];
   bool needs[TSR__OP_INPUTS]; /* a gradient is needed */
   bool is_recorded;           /* backward will come: what is saved is kept */
+  bool needs_exact;           /* what it saves now: see tsr__op_step */
   uint8_t over;         /* 1 + the input in whose memory the result goes; 0: none (in_place.c) */
   uint64_t turn, turns; /* of a loop */
   uint32_t draws;       /* of random numbers so far; backward counts as its forward did */
@@ -205,6 +206,7 @@ typedef struct tsr__op_step {
   uint8_t typed, type;                           /* another type: a register's, or a rule's */
   uint8_t lies;                                  /* tsr__op_nesting */
   uint8_t by;                                    /* the kernel that calls this one, for the stack */
+  bool is_exact;                                 /* of a SAVE: 8 bits are too few for it */
   bool is_viewed;                                /* a gradient that is passed on as a view */
   tsr__shape (*shape)(const tsr__op_call *call); /* another shape */
   tsr__layout (*view)(const tsr__op_call *call, tsr__layout layout); /* of a VIEW */

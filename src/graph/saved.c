@@ -2,7 +2,7 @@
  *
  *   kept        the op holds the tensor itself
  *   elsewhere   the same, and its storage's home is another memory space (spaces.c)
- *   narrowed    the op holds a copy in bfloat16, which backward widens again
+ *   narrowed    the op holds a copy in bfloat16, or in 8 bits with a scale for each row, which backward widens again
  *   computed    the op holds nothing: backward runs the op that made it once more, from that op's inputs, which
  *               are themselves alive or computed again
  *   packed      it belongs to a checkpoint that is not reentrant (ops/checkpoint.c): a holder stands for it, which
@@ -206,9 +206,17 @@ static void remake_internal(tsr__op_call *call) {
 
 /* ---- narrowed ---- */
 
-static bool can_narrow(const tsr__tape *tape, tsr__tensor_id tensor) {
-  return tsr__tensor_dtype(tape, tensor) == TSR__DTYPE_F32 && !slot_of(tape, tensor)->is_static &&
-         slot_of(tape, tensor)->category != TSR_CATEGORY_CAST;
+/* Rows shorter than that have more bytes of scales than they save. */
+enum { LEAST_COLUMNS = 16, SCALE_BYTES = 4 };
+
+static bool can_narrow(const tsr__tape *tape, tsr__tensor_id tensor, tsr__dtype to) {
+  tsr__dtype from = tsr__tensor_dtype(tape, tensor);
+  tsr__shape shape = tsr__tensor_shape(tape, tensor);
+  if (slot_of(tape, tensor)->is_static || slot_of(tape, tensor)->category == TSR_CATEGORY_CAST)
+    return false;
+  if (to == TSR__DTYPE_BF16) return from == TSR__DTYPE_F32;
+  return (from == TSR__DTYPE_F32 || tsr__dtype_is_half(from)) && shape.rank &&
+         tsr__shape_from_end(shape, 0) >= LEAST_COLUMNS;
 }
 
 static tsr__tensor_id convert(tsr__tape *tape, uint32_t op, tsr__tensor_id from, tsr__dtype dtype) {
@@ -216,15 +224,33 @@ static tsr__tensor_id convert(tsr__tape *tape, uint32_t op, tsr__tensor_id from,
   return tsr__tape_run_new(tape, &use, dtype, tsr__layout_like(tsr__tensor_layout(tape, from)));
 }
 
+static tsr__tensor_id quantise(tsr__tape *tape, uint32_t op, tsr__tensor_id from) {
+  tsr__kernel_use use = {.kernel = TSR__KERNEL_QUANTISE, .op = op, .reads = {from}};
+  tsr__shape shape = tsr__tensor_shape(tape, from);
+  uint64_t columns = tsr__shape_from_end(shape, 0), rows = tsr__shape_elements(shape) / columns;
+  tsr__tensor_id codes = tsr__tape_run_new(
+      tape, &use, TSR__DTYPE_I8, tsr__layout_dense(TSR__SHAPE(rows, columns + SCALE_BYTES)));
+  if (codes) tsr__tensor_at(tape, codes)->wide = from;
+  return codes;
+}
+
+static tsr__tensor_id dequantise(tsr__tape *tape, uint32_t op, tsr__tensor_id codes) {
+  tsr__kernel_use use = {.kernel = TSR__KERNEL_DEQUANTISE, .op = op, .reads = {codes}};
+  tsr__tensor_id was = tsr__tensor_at(tape, codes)->wide;
+  return tsr__tape_run_new(tape, &use, tsr__tensor_dtype(tape, was),
+                           tsr__layout_like(tsr__tensor_layout(tape, was)));
+}
+
 /* The narrow copy of what several ops save is one. */
-static tsr__tensor_id narrow(tsr__op_call *call, tsr__tensor_id tensor) {
+static tsr__tensor_id narrow(tsr__op_call *call, tsr__tensor_id tensor, tsr__dtype to) {
   tsr__tape *tape = call->tape;
   tsr__tensor_id before = tsr__tensor_at(tape, tensor)->narrow;
-  if (before && tsr__tensor_at(tape, before)->holders) {
+  if (before && tsr__tensor_at(tape, before)->holders && tsr__tensor_dtype(tape, before) == to) {
     tsr__tensor_hold(tape, before);
     return before;
   }
-  tsr__tensor_id made = convert(tape, call->op, tensor, TSR__DTYPE_BF16);
+  tsr__tensor_id made =
+      to == TSR__DTYPE_I8 ? quantise(tape, call->op, tensor) : convert(tape, call->op, tensor, to);
   if (!made) return 0;
   tsr__tensor_at(tape, tensor)->narrow = made;
   tsr__tensor_set_category(tape, made, TSR_CATEGORY_ACTIVATION);
@@ -232,7 +258,9 @@ static tsr__tensor_id narrow(tsr__op_call *call, tsr__tensor_id tensor) {
 }
 
 static tsr__tensor_id widen(tsr__tape *tape, uint32_t op, tsr__tensor_id tensor) {
-  tsr__tensor_id wide = convert(tape, op, tensor, TSR__DTYPE_F32);
+  tsr__tensor_id wide = tsr__tensor_dtype(tape, tensor) == TSR__DTYPE_I8
+                            ? dequantise(tape, op, tensor)
+                            : convert(tape, op, tensor, TSR__DTYPE_F32);
   tsr__tensor_release(tape, tensor);
   return wide;
 }
@@ -290,7 +318,9 @@ static bool place(tsr__op_call *call, uint32_t i, tsr__tensor_id tensor) {
   tsr__op *op = &tape->ops.items[call->op];
   bool is_free = is_list(tape, call->op); /* a checkpoint needs its inputs as they are */
   if (!tape->plan || op->block == TSR_NONE || tape->recomputing) return false;
-  switch (tsr__plan_place_of(tape->plan, op->block, op->kind, i)) {
+  tsr__plan_place chosen = tsr__plan_place_of(tape->plan, op->block, op->kind, i);
+  tsr__dtype to = chosen == TSR__PLACED_NARROW8 ? TSR__DTYPE_I8 : TSR__DTYPE_BF16;
+  switch (chosen) {
   case TSR__PLACED_HOST: tape->saves_to = TSR__SPACE_HOST; return false;
   case TSR__PLACED_DISK: tape->saves_to = TSR__SPACE_DISK; return false;
   case TSR__PLACED_RECOMPUTE:
@@ -301,12 +331,13 @@ static bool place(tsr__op_call *call, uint32_t i, tsr__tensor_id tensor) {
     call->reg[SAVED(i)] = tensor;
     return true;
   case TSR__PLACED_NARROW16:
-    if (!is_free || !can_narrow(tape, tensor)) return false;
-    call->reg[SAVED(i)] = narrow(call, tensor);
+  case TSR__PLACED_NARROW8:
+    if (!is_free || !can_narrow(tape, tensor, to)) return false;
+    if (to == TSR__DTYPE_I8 && call->needs_exact) return false;
+    call->reg[SAVED(i)] = narrow(call, tensor, to);
     tape->ops.items[call->op].narrowed |= (uint16_t)(1u << i);
     return true;
   case TSR__PLACED_KEEP:
-  case TSR__PLACED_NARROW8:
   case TSR__PLACED_COUNT: break;
   }
   return false;

@@ -330,7 +330,10 @@ static void run_step(tsr__op_call *call, const tsr__op_step *step) {
     break;
   case TSR__DO_VIEW: view(call, step); break;
   case TSR__DO_MOVE: move(call, step); break;
-  case TSR__DO_SAVE: tsr__op_save(call, step->to - SAVED(0), call->reg[step->reads[0]]); break;
+  case TSR__DO_SAVE:
+    call->needs_exact = step->is_exact;
+    tsr__op_save(call, step->to - SAVED(0), call->reg[step->reads[0]]);
+    break;
   case TSR__DO_PASS: pass(call, step); break;
   case TSR__DO_FREE:
   case TSR__DO_LOOP:

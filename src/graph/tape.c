@@ -167,6 +167,7 @@ tsr__tensor_id tsr__tensor_view(tsr__tape *tape, tsr__tensor_id tensor, tsr__lay
   view.holders = 1;
   view.grad = view.incoming = 0;
   view.expected = 0;
+  view.narrow = view.wide = 0;
   view.is_parameter = view.is_overwritten = false;
   slot->tensors++;
   return push_tensor(tape, &view);

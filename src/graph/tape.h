@@ -75,7 +75,8 @@ typedef struct tsr__tape_tensor {
   bool is_parameter;
   bool is_overwritten;   /* an op wrote its result over it: who still holds it will not read it */
   tsr__tensor_id again;  /* the same elements, computed again; perhaps gone, too */
-  tsr__tensor_id narrow; /* the same in bfloat16; perhaps gone */
+  tsr__tensor_id narrow; /* the same in bfloat16 or 8 bits; perhaps gone */
+  tsr__tensor_id wide;   /* of codes in 8 bits: what they were made of, which is perhaps gone */
   bool
       has_base; /* a gradient that autograd holds as a view: what it is a view of holds the slot too */
 } tsr__tape_tensor;

@@ -60,10 +60,13 @@ typedef enum tsr__kernel {
   TSR__KERNEL_MASKED_FILL, /* r0, but s0 where r1 is true */
   /* Copies and constants */
   TSR__KERNEL_TO_COPY, /* r0 in another type */
-  TSR__KERNEL_CLONE,   /* r0 */
-  TSR__KERNEL_REPEAT,  /* each of r0's heads (dimension 1) several times, one after another */
-  TSR__KERNEL_CAT,     /* r0, r1, ... along dimension s0, which counts from the end: -1 */
-  TSR__KERNEL_PAD,     /* r0 with s0 after each row, up to w0's length */
+  TSR__KERNEL_QUANTISE, /* r0 row by row as integers from -127 to 127, w0 (rows, columns + 4): each row's codes, then what
+                           * they are times, an fp32 number: its largest absolute number / 127 */
+  TSR__KERNEL_DEQUANTISE, /* back: r0 is w0 of QUANTISE; w0 */
+  TSR__KERNEL_CLONE,      /* r0 */
+  TSR__KERNEL_REPEAT,     /* each of r0's heads (dimension 1) several times, one after another */
+  TSR__KERNEL_CAT,        /* r0, r1, ... along dimension s0, which counts from the end: -1 */
+  TSR__KERNEL_PAD,        /* r0 with s0 after each row, up to w0's length */
   TSR__KERNEL_SLICE_BACKWARD, /* zeros, but r0 from index s0 on in each row */
   TSR__KERNEL_ZEROS,
   TSR__KERNEL_ZEROS_LIKE,

@@ -25,11 +25,12 @@ typedef enum tsr__dtype {
   TSR__DTYPE_F16,
   TSR__DTYPE_I64,
   TSR__DTYPE_BOOL,
-  TSR__DTYPE_F64
+  TSR__DTYPE_F64,
+  TSR__DTYPE_I8 /* codes, of which each row's last four bytes are a scale (QUANTISE) */
 } tsr__dtype;
 
 static inline uint64_t tsr__dtype_bytes(tsr__dtype dtype) {
-  static const uint8_t bytes[] = {4, 2, 2, 8, 1, 8};
+  static const uint8_t bytes[] = {4, 2, 2, 8, 1, 8, 1};
   assert((unsigned)dtype < sizeof bytes);
   return bytes[dtype];
 }

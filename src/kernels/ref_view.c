@@ -81,6 +81,7 @@ void tsr__strided_load(const tsr__strided *v, uint64_t at, uint64_t stride, size
     CASE(TSR__DTYPE_F16, uint16_t, (double)tsr__f16_to_float)
     CASE(TSR__DTYPE_I64, int64_t, (double))
     CASE(TSR__DTYPE_BOOL, uint8_t, (double))
+    CASE(TSR__DTYPE_I8, int8_t, (double))
   }
 }
 #undef CASE
@@ -106,6 +107,7 @@ void tsr__strided_store(const tsr__strided *v, uint64_t at, uint64_t stride, siz
     CASE(TSR__DTYPE_F16, uint16_t, F16)
     CASE(TSR__DTYPE_I64, int64_t, (int64_t))
     CASE(TSR__DTYPE_BOOL, uint8_t, 0 !=)
+    CASE(TSR__DTYPE_I8, int8_t, (int8_t))
   }
 }
 #undef CASE

@@ -227,9 +227,6 @@ static int plan_saved_one(tsr__program *p, const tsr_saved_choice *choice, tsr__
   size_t length = read_saved_name(choice->name, &one.index);
   bool is_found = false;
   one.place = (uint8_t)choice->place;
-  if (one.place == TSR__PLACED_NARROW8)
-    return REFUSE(TSR_ERROR_UNSUPPORTED,
-                  "what '%.60s' saves can be narrowed to 16 bits, but not yet to 8", choice->name);
   for (int kind = 0; kind < TSR__OP_KIND_COUNT; kind++) {
     const tsr__op_row *row = p->tape->book->rows[kind];
     if (!row || !row->node || row->run_forward || strlen(row->name) != length ||

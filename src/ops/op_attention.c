@@ -192,9 +192,10 @@ static bool is_later_turn(const tsr__op_call *call) {
 
 /* ---- what all have in common ---- */
 
+/* Of a log-sum-exp an exponential is computed, and its rows have an end that nobody writes. */
 #define SAVE_QKV_AND_RESULT                                      \
   {SAVE(0, Q)}, {SAVE(1, K)}, {SAVE(2, V)}, {SAVE(3, OUT(0))}, { \
-    SAVE(4, T(1))                                                \
+    SAVE(4, T(1)), .is_exact = true                              \
   }
 
 /* Gradients of q, k and v: parts of one tensor where these were. */
@@ -239,7 +240,7 @@ static const tsr__op_step efficient_forward[] = {
     SAVE_QKV_AND_RESULT,
     {SAVE(5, T(2))},
     {SAVE(6, T(3))},
-    {SAVE(7, T(0))},
+    {SAVE(7, T(0)), .is_exact = true}, /* minus infinity */
     {FREE(T(1), T(2), T(3), T(0))},
     {.action = TSR__DO_END}};
 /* In fp32 the kernel leaves the row sums of gradient times result to others; in 16 bits it needs room

@@ -117,7 +117,7 @@ static void choose_saved(trial *t, tsr__plan *plan) {
                              .end = first + 1 + below(t, t->layers - first),
                              .op = flip(t) ? TSR__PLAN_ANY : (uint8_t)below(t, TSR__OP_KIND_COUNT),
                              .index = flip(t) ? TSR__PLAN_ANY : (uint8_t)below(t, TSR__OP_SAVED),
-                             .place = (uint8_t)below(t, TSR__PLACED_NARROW8)};
+                             .place = (uint8_t)below(t, TSR__PLACED_COUNT)};
     assert_true(tsr__plan_choose_saved(plan, saved));
   }
 }

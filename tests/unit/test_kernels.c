@@ -840,6 +840,7 @@ static double read_element(const tsr__kernel_tensor *t, uint64_t at) {
   case TSR__DTYPE_F16: return tsr__f16_to_float(((const uint16_t *)t->data)[at]);
   case TSR__DTYPE_I64: return (double)((const int64_t *)t->data)[at];
   case TSR__DTYPE_BOOL: return ((const uint8_t *)t->data)[at];
+  case TSR__DTYPE_I8: return ((const int8_t *)t->data)[at];
   }
   return NAN;
 }
@@ -852,6 +853,7 @@ static void write_element(const tsr__kernel_tensor *t, uint64_t at, double x) {
   case TSR__DTYPE_F16: ((uint16_t *)t->data)[at] = tsr__f16_of_float((float)x); break;
   case TSR__DTYPE_I64: ((int64_t *)t->data)[at] = (int64_t)x; break;
   case TSR__DTYPE_BOOL: ((uint8_t *)t->data)[at] = x != 0; break;
+  case TSR__DTYPE_I8: ((int8_t *)t->data)[at] = (int8_t)x; break;
   }
 }
 
@@ -978,8 +980,9 @@ static void formulas(void **state) {
 
 /* A row that writes something has a function, which a test here calls. */
 static void every_row_computes(void **state) {
-  static const tsr__kernel apart[] = {TSR__KERNEL_DROPOUT, TSR__KERNEL_DROPOUT_NOISE,
-                                      TSR__KERNEL_DROP, TSR__KERNEL_BATCH};
+  static const tsr__kernel apart[] = {TSR__KERNEL_DROPOUT,  TSR__KERNEL_DROPOUT_NOISE,
+                                      TSR__KERNEL_QUANTISE, TSR__KERNEL_DEQUANTISE,
+                                      TSR__KERNEL_DROP,     TSR__KERNEL_BATCH};
   (void)state;
   for (int k = TSR__KERNEL_NONE + 1; k < TSR__KERNEL_COUNT; k++) {
     const tsr__kernel_row *row = tsr__kernel_row_of((tsr__kernel)k);
@@ -1461,6 +1464,48 @@ static void dropout(void **state) {
   for (size_t i = 0; i < 5; i++) free(all[i]->tensor.data), free(all[i]->values.v);
 }
 
+/* There and back: off by half a step, 1/254 of the row's largest, at most; zeros stay, and what is not finite is seen. */
+static void eight_bits(void **state) {
+  const uint64_t rows = 6, columns = 300;
+  static const tsr__dtype types[] = {TSR__DTYPE_F32, TSR__DTYPE_BF16, TSR__DTYPE_F16};
+  (void)state;
+  for (size_t k = 0; k < 6; k++) {
+    const operand x = A(2, 3, columns);
+    stored from = store(&x, types[k / 2], k % 2, 1), to = store(&x, types[k / 2], false, 2);
+    int8_t codes[6 * 304];
+    tsr__kernel_tensor narrow = {.data = codes,
+                                 .dtype = TSR__DTYPE_I8,
+                                 .layout = tsr__layout_dense(TSR__SHAPE(rows, columns + 4))};
+    for (uint64_t i = 0; i < columns; i++) {
+      tsr__kernel_tensor one = from.tensor;
+      one.layout = (tsr__layout){.offset = place_of(&from.tensor.layout, i)};
+      tsr__put_number(&one, 0); /* the first row */
+    }
+    tsr__kernel_args there = {.reads = {from.tensor}, .writes = {narrow}};
+    tsr__kernel_args back = {.reads = {narrow}, .writes = {to.tensor}};
+    tsr__reference_quantise(&there);
+    tsr__reference_dequantise(&back);
+    for (uint64_t row = 0; row < rows; row++) {
+      double most = 0, off = 0;
+      for (uint64_t i = row * columns; i < (row + 1) * columns; i++) {
+        double was = read_element(&from.tensor, place_of(&from.tensor.layout, i));
+        if (fabs(was) > most) most = fabs(was);
+        if (fabs(read_element(&to.tensor, i) - was) > off)
+          off = fabs(read_element(&to.tensor, i) - was);
+      }
+      assert_true(row ? off > 0 && off <= most * (1 / 254. + 0x1p-8 * (k > 1)) : off == 0);
+    }
+    tsr__kernel_tensor last = from.tensor;
+    last.layout = (tsr__layout){.offset = place_of(&from.tensor.layout, rows * columns - 1)};
+    tsr__put_number(&last, INFINITY);
+    tsr__reference_quantise(&there);
+    tsr__reference_dequantise(&back);
+    assert_true(isnan(read_element(&to.tensor, (rows - 1) * columns)));
+    assert_true(!isnan(read_element(&to.tensor, (rows - 1) * columns - 1)));
+    free(from.tensor.data), free(from.values.v), free(to.tensor.data), free(to.values.v);
+  }
+}
+
 static void batches(void **state) {
   static const int64_t tokens[] = {5, 6, 7, 8, 9, 10};
   const operand ids = I(2, 3);
@@ -1532,6 +1577,7 @@ int main(void) {
                                      cmocka_unit_test(formulas),
                                      cmocka_unit_test(in_place),
                                      cmocka_unit_test(dropout),
+                                     cmocka_unit_test(eight_bits),
                                      cmocka_unit_test(batches),
                                      cmocka_unit_test(half_types),
                                      cmocka_unit_test(random_numbers),

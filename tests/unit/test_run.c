@@ -640,15 +640,20 @@ static void saved_tensors(void **state) {
   (void)state;
   for (size_t i = 0; i < sizeof gradient_cases / sizeof *gradient_cases; i++) {
     const gradient_case *c = &gradient_cases[i];
-    bench kept, again, host, narrow;
+    bench kept, again, host, narrow, narrower;
     run_saved(&kept, c, TSR_SAVED_KEEP);
     run_saved(&again, c, TSR_SAVED_RECOMPUTE);
     run_saved(&host, c, TSR_SAVED_HOST);
     run_saved(&narrow, c, TSR_SAVED_NARROW16);
+    run_saved(&narrower, c, TSR_SAVED_NARROW8);
     assert_memory_equal(again.losses, kept.losses, sizeof kept.losses);
     assert_memory_equal(host.losses, kept.losses, sizeof kept.losses);
     for (size_t k = 0; k < sizeof kept.losses / sizeof *kept.losses; k++)
       assert_true(fabs(narrow.losses[k] - kept.losses[k]) <= 1e-3 * fabs(kept.losses[k]));
+    for (size_t k = 0; k < sizeof kept.losses / sizeof *kept.losses; k++)
+      if (!(fabs(narrower.losses[k] - kept.losses[k]) <= 2e-3 * fabs(kept.losses[k])))
+        fail_msg("case %zu: in 8 bits the loss is %g, not %g", i, narrower.losses[k],
+                 kept.losses[k]);
     if (!c->run.checkpoint) {
       assert_true(again.tape.recomputed_flops > 0);
       assert_int_equal(kept.tape.recomputed_flops, 0);
@@ -657,6 +662,7 @@ static void saved_tensors(void **state) {
     close_bench(&again);
     close_bench(&host);
     close_bench(&narrow);
+    close_bench(&narrower);
   }
 }
 
