@@ -146,28 +146,46 @@ static const char *saved_text(uint64_t before, uint64_t after, char text[SIZE_BY
 
 /* ---- text ---- */
 
+/* "412 ms", or "-" without a time. */
+static const char *time_text(double seconds, char text[SIZE_BYTES]) {
+  if (seconds <= 0)
+    (void)snprintf(text, SIZE_BYTES, "-");
+  else
+    (void)snprintf(text, SIZE_BYTES, seconds >= 1 ? "%.2f s" : "%.0f ms",
+                   seconds >= 1 ? seconds : seconds * 1000);
+  return text;
+}
+
 static int put_verdict(cli_session *session, const char *model, const tsr_run_plan_effects *e) {
   char line[LINE_BYTES], peak[SIZE_BYTES], saved[SIZE_BYTES], before[SIZE_BYTES];
+  char time[SIZE_BYTES], time_before[SIZE_BYTES];
   tsr_size_text(e->with.peak_bytes, peak, sizeof peak);
   saved_text(e->without.peak_bytes, e->with.peak_bytes, saved);
   (void)snprintf(line, sizeof line,
                  "%.200s: peak %s with this plan, %s without it: saves %s, for %.1f %% more "
-                 "operations.\n\n",
+                 "operations.\n",
                  model, peak, tsr_size_text(e->without.peak_bytes, before, sizeof before), saved,
                  extra_percent(&e->with));
-  return put(session, line);
+  int status = put(session, line);
+  (void)snprintf(line, sizeof line, "  a step takes about %s, and %s without it (estimate)\n",
+                 time_text(e->with.step_seconds, time),
+                 time_text(e->without.step_seconds, time_before));
+  if (status == 0 && e->with.step_seconds > 0) status = put(session, line);
+  return status ? status : put(session, "\n");
 }
 
 static int put_choice(cli_session *session, const tsr_run_plan_effect *e,
                       const tsr_run_plan_cost *last, const tsr_run_plan_cost *without) {
-  char line[LINE_BYTES], peak[SIZE_BYTES] = "-", saved[SIZE_BYTES] = "-", alone[SIZE_BYTES] = "-";
+  char line[LINE_BYTES], peak[SIZE_BYTES] = "-", saved[SIZE_BYTES] = "-", alone[SIZE_BYTES] = "-",
+                         time[SIZE_BYTES] = "-";
   if (e->so_far.is_possible) {
     tsr_size_text(e->so_far.peak_bytes, peak, sizeof peak);
+    time_text(e->so_far.step_seconds, time);
     saved_text(last->peak_bytes, e->so_far.peak_bytes, saved);
   }
   if (e->alone.is_possible) saved_text(without->peak_bytes, e->alone.peak_bytes, alone);
-  (void)snprintf(line, sizeof line, "  %-40.40s %12s %12s %8.1f %% %14s\n", e->name, peak, saved,
-                 extra_percent(&e->so_far), alone);
+  (void)snprintf(line, sizeof line, "  %-40.40s %12s %12s %8.1f %% %9s %14s\n", e->name, peak,
+                 saved, extra_percent(&e->so_far), time, alone);
   return put(session, line);
 }
 
@@ -179,8 +197,8 @@ static int put_text(cli_session *session, const tsr_run_plan *plan, const char *
   if (status == 0) status = put(session, line);
   if (status == 0) status = put(session, tsr_run_plan_text(plan));
   if (status || !model || !e->count) return status;
-  (void)snprintf(line, sizeof line, "\n  %-40s %12s %12s %10s %14s\n", "choice", "peak so far",
-                 "saved", "operations", "saved alone");
+  (void)snprintf(line, sizeof line, "\n  %-40s %12s %12s %10s %9s %14s\n", "choice", "peak so far",
+                 "saved", "operations", "a step", "saved alone");
   status = put(session, line);
   const tsr_run_plan_cost *last = &e->without;
   for (size_t i = 0; status == 0 && i < e->count; i++) {
@@ -237,16 +255,6 @@ static int put_json(cli_session *session, const tsr_run_plan *plan, const char *
 }
 
 /* ---- every technique ---- */
-
-/* "412 ms", or "-" without a time. */
-static const char *time_text(double seconds, char text[SIZE_BYTES]) {
-  if (seconds <= 0)
-    (void)snprintf(text, SIZE_BYTES, "-");
-  else
-    (void)snprintf(text, SIZE_BYTES, seconds >= 1 ? "%.2f s" : "%.0f ms",
-                   seconds >= 1 ? seconds : seconds * 1000);
-  return text;
-}
 
 static int put_technique(cli_session *session, const tsr_technique *t,
                          const tsr_run_plan_cost *without) {

@@ -237,8 +237,9 @@ static int plan_saved_one(tsr__program *p, const tsr_saved_choice *choice, tsr__
     if (!tsr__plan_choose_saved(&p->plan, one)) return tsr__fail_memory(error);
   }
   if (is_found) return 0;
-  return REFUSE(TSR_ERROR_ARGUMENT, "the plan names what '%.60s' saves, which is no op",
-                choice->name);
+  return REFUSE(TSR_ERROR_ARGUMENT,
+                "the plan names what '%.60s' saves, which is no op of the %s book", choice->name,
+                p->tape->book->name);
 }
 
 static int plan_saved(tsr__program *p, const tsr_block_choice *choice, tsr_error *error) {
