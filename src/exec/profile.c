@@ -247,6 +247,25 @@ static bool list_rows(const profiler *p, tsr_memory_profile *out) {
   return true;
 }
 
+/* Every slot by class and type. */
+static void list_types(const profiler *p, tsr_memory_profile *out) {
+  enum { TYPES = TSR_MEMORY_TYPES / TSR_CATEGORY_COUNT };
+  tsr_memory_type all[TSR_CATEGORY_COUNT][TYPES] = {{{0}}};
+  for (size_t i = 1; i < p->tape->slots.count; i++) {
+    const tsr__tape_slot *slot = &p->tape->slots.items[i];
+    assert(slot->category < TSR_CATEGORY_COUNT && p->origins[i].dtype < TYPES);
+    tsr_memory_type *type = &all[slot->category][p->origins[i].dtype];
+    type->category = (tsr_category)slot->category;
+    type->dtype = dtype_word(p->origins[i].dtype);
+    type->count++;
+    type->bytes += slot->bytes;
+    type->peak_bytes += p->live[i] * slot->bytes;
+  }
+  for (size_t c = 0; c < TSR_CATEGORY_COUNT; c++)
+    for (size_t t = 0; t < TYPES; t++)
+      if (all[c][t].count) out->types[out->type_count++] = all[c][t];
+}
+
 static void check_sums(const profiler *p, const tsr_memory_profile *profile) {
   uint64_t sums[TSR_CATEGORY_COUNT] = {0};
   for (size_t i = 0; i < profile->row_count; i++)
@@ -278,6 +297,7 @@ static int fill(profiler *p, const tsr__dry_options *dry, const tsr__dry_device 
   int status = walk(p, dry, device->start.totals.requested_bytes, error);
   if (status) return status;
   if (!list_rows(p, out)) return tsr__fail_memory(error);
+  list_types(p, out);
   check_sums(p, out);
   add_phases(p, device, out);
   out->peak = tsr__public_moment(p->tape, p->peak);

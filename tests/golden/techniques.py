@@ -156,10 +156,62 @@ def types(t):
             expect(category, {kind for name, kind in found if name == category} - {'bool'}, {'fp32'})
         expect('casts of weights', {kind for name, kind in found if name == 'cast'}, {half})
         expect('batch', {kind for name, kind in found if name == 'input'}, {'int64'})
+        every = json.loads(done.stdout)['devices'][0]['profile']
+        types = {(row['category'], row['dtype']): row for row in every['types']}
+        for category in ('parameter', 'gradient', 'optimizer_state'):
+            expect(f'every {category}', [kind for name, kind in types if name == category and kind != 'bool'], ['fp32'])
+        expect('casts', ('cast', half) in types, True)
+        expect('the peak', sum(row['peak_bytes'] for row in every['types']) + every['lost_bytes'],
+               every['peak_allocated_bytes'])
         kernels = {(row['kernel'], row['dtype']) for row in rows}
         expect('logits', ('mm', half) in kernels, True)
         expect('their softmax', {kind for name, kind in kernels if name == 'log softmax'}, {'fp32'})
     del t.models['wide']
+
+
+def formats(t):
+    """What each format takes of a number: 4, 2, 2 and 1 bytes, the last one with four more for each row."""
+    sizes = {}
+    for place in ('keep', 'narrow16', 'narrow8'):
+        plan = t.work / 'format.json'
+        plan.write_text(json.dumps({'version': 1, 'gelu': 'fused', 'blocks': [
+            {'first': 0, 'last': LAYERS - 1, 'saved': {'GELU': place}}]}))
+        steps, end = t.train('gpt2', '--steps', 4, '--plan', plan)
+        expect(f'{place}: as predicted', end['peak_bytes'], end['predicted_peak_bytes'])
+        done = t.run('simulate', 'gpt2', '--batch', 4, '--seq', 512, '--plan', plan, '--profile', '--json', '-q')
+        rows = json.loads(done.stdout)['devices'][0]['profile']['tensors']
+        sizes[place] = {(row['dtype'], row['bytes'] // row['count']) for row in rows if row['count'] == LAYERS and
+                        row['saved_for'] == 'GELU'}
+    tokens, wide = 4 * 512, 4 * 768
+    expect('bytes of a tensor', [sizes[place] >= {size} for place, size in (
+        ('narrow16', ('bf16', 2 * tokens * wide)), ('narrow8', ('int8', tokens * (wide + 4))))], [True, True])
+
+
+# What ops of kept blocks save, elsewhere or computed again: together with each technique below.
+SAVED = {'recompute': {'eager GELU': 'recompute', 'layer norm.0': 'recompute', 'dropout': 'recompute'},
+         'host': {'linear.0': 'host', 'eager GELU.2': 'host'}, 'disk': {'linear.0': 'disk'}}
+
+
+def saved_pairs(t):
+    """What a plan chooses for saved tensors, with each other technique: the same bits, memory as predicted, a lower peak."""
+    plan = t.work / 'saved.json'
+    common = ('--steps', 4, '--no-kv-cache', '--lr', '0.01', '--offload-dir', t.work)
+    wanted, kept = t.train('gpt2', *common)
+    for name, saved in SAVED.items():
+        for more in ((), ('--in-place', 'add'), *SAME_BITS):
+            if more[:1] == ('--checkpoint',):
+                continue  # it would replace the plan's blocks
+            for checkpoint in ('none', 'full'):
+                plan.write_text(json.dumps({'version': 1, 'blocks': [
+                    {'first': 0, 'last': 0, 'checkpoint': checkpoint}, {'first': 1, 'last': LAYERS - 1, 'saved': saved}]}))
+                steps, end = t.train('gpt2', *common, '--plan', plan, *more)
+                label = f'{name} {more} {checkpoint}'
+                expect(label, [step['loss'] for step in steps], [step['loss'] for step in wanted])
+                expect(f'{label}: peak', end['peak_bytes'], end['predicted_peak_bytes'])
+    plan.write_text(json.dumps({'version': 1, 'blocks': [{'first': 0, 'last': 11, 'saved': SAVED['recompute']}]}))
+    shown = t.run('plan', 'show', plan, 'gpt2', '--batch', 4, '--json')
+    shown = json.loads(shown.stdout)
+    expect('it saves a fifth', shown['with']['peak_allocated_bytes'] < 0.8 * shown['without']['peak_allocated_bytes'], True)
 
 
 def attention_matrix(t):
@@ -262,7 +314,7 @@ def main():
     options.work.mkdir(parents=True, exist_ok=True)
     t = Tessera(pathlib.Path(options.tessera).resolve(), options.work)
     return run_tests((check.__name__, functools.partial(check, t))
-                     for check in (leaks, profiles, hooks, components, types, attention_matrix, pairs, in_place, build_along,
+                     for check in (leaks, profiles, hooks, components, types, formats, attention_matrix, pairs, saved_pairs, in_place, build_along,
                                     documented))
 
 

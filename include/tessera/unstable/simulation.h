@@ -45,6 +45,15 @@ typedef struct tsr_memory_phase {
 
 #define TSR_MEMORY_PHASES 4
 
+/* All memory of one class and type: what is there from the start, and what one step allocates. */
+typedef struct tsr_memory_type {
+  tsr_category category;
+  const char *dtype;
+  uint64_t count, bytes, peak_bytes; /* of all, and of those that are live at the peak */
+} tsr_memory_type;
+
+#define TSR_MEMORY_TYPES (TSR_CATEGORY_COUNT * 8)
+
 /* All of it: the rows' bytes and `lost_bytes` are what is allocated at the peak. */
 typedef struct tsr_memory_profile {
   tsr_memory_row *rows; /* the largest first */
@@ -54,6 +63,8 @@ typedef struct tsr_memory_profile {
   tsr_simulate_moment peak;
   uint64_t peak_reserved_bytes;
   tsr_memory_phase phases[TSR_MEMORY_PHASES]; /* zero_grad, forward, backward, optimizer */
+  tsr_memory_type types[TSR_MEMORY_TYPES];    /* type_count of them, by class */
+  size_t type_count;
 } tsr_memory_profile;
 
 /* NULL is fine. */

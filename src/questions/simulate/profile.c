@@ -9,6 +9,9 @@
  *     what        made by            saved for   count     bytes   share
  *     ...
  *
+ *     what   type   count   in a step   at the peak
+ *     ...
+ *
  * Both lists of the peak add up to what is allocated, since they end with what rounding takes. */
 #include <assert.h>
 #include <stdio.h>
@@ -200,6 +203,26 @@ static void emit_kinds(tsr__emitter *e, const tsr_memory_profile *p, const tsr_m
   tsr__emit_table_end(e);
 }
 
+/* Every class in every type that it has. */
+static void emit_types(tsr__emitter *e, const tsr_memory_profile *p) {
+  static const tsr__column columns[] = {
+      {"category", "what", TSR__CATEGORY},
+      {"dtype", "type", TSR__LEFT},
+      {"count", "count", TSR__RIGHT},
+      {"bytes", "in a step", TSR__RIGHT},
+      {"peak_bytes", "at the peak", TSR__RIGHT},
+  };
+  tsr__emit_table(e, "types", columns, sizeof columns / sizeof *columns);
+  for (size_t i = 0; i < p->type_count; i++) {
+    const tsr_memory_type *type = &p->types[i];
+    tsr__emit_row(e, (tsr__cell[]){tsr__string(tsr_category_name(type->category)),
+                                   tsr__string(type->dtype), tsr__count(type->count),
+                                   tsr__bytes(type->bytes), tsr__bytes(type->peak_bytes)});
+    tsr__emit_row_end(e);
+  }
+  tsr__emit_table_end(e);
+}
+
 /* What a hook on each module's output shows of what is kept, and what not. */
 static void emit_hooks(tsr__emitter *e, const tsr_memory_profile *p, const share *blocks) {
   share all = {0};
@@ -249,6 +272,8 @@ bool tsr__emit_memory_profile(tsr__emitter *e, const tsr_memory_profile *p, uint
     emit_blocks(e, p, blocks, top);
     tsr__emit_space(e);
     emit_kinds(e, p, kinds, count, top);
+    tsr__emit_space(e);
+    emit_types(e, p);
     tsr__emit_space(e);
     emit_hooks(e, p, blocks);
   }
