@@ -381,18 +381,17 @@ static bool see_step(void *context, const tsr_train_step *step) {
 /* The keys of what was offloaded. */
 static void json_spaces(const tsr_training *t, char *text, size_t size_bytes) {
   char host[SIZE_BYTES], disk[SIZE_BYTES], wait[SIZE_BYTES];
-  (void)snprintf(text, size_bytes,
-                 "\"host_bytes\":%" PRIu64 ",\"predicted_host_bytes\":%" PRIu64
-                 ",\"disk_bytes\":%" PRIu64 ",\"predicted_disk_bytes\":%" PRIu64
-                 ",\"data_bytes\":%" PRIu64 ",\"predicted_data_bytes\":%" PRIu64
-                 ",\"copied_bytes\":%.0f,\"host_copy_bytes_per_second\":%s"
-                 ",\"disk_copy_bytes_per_second\":%s,\"copy_wait_seconds\":%s",
-                 t->host.allocated_bytes, t->predicted_host.allocated_bytes,
-                 t->disk.allocated_bytes, t->predicted_disk.allocated_bytes, t->data_bytes,
-                 t->predicted_data_bytes, t->copied_bytes,
-                 json_number(t->host_copy_bytes_per_second, host),
-                 json_number(t->disk_copy_bytes_per_second, disk),
-                 json_number(t->copy_wait_seconds, wait));
+  (void)snprintf(
+      text, size_bytes,
+      "\"host_bytes\":%" PRIu64 ",\"predicted_host_bytes\":%" PRIu64 ",\"disk_bytes\":%" PRIu64
+      ",\"predicted_disk_bytes\":%" PRIu64 ",\"data_bytes\":%" PRIu64
+      ",\"predicted_data_bytes\":%" PRIu64
+      ",\"copied_bytes\":%.0f,\"host_copy_bytes_per_second\":%s"
+      ",\"disk_copy_bytes_per_second\":%s,\"copy_wait_seconds\":%s",
+      t->host.allocated_bytes, t->predicted_host.allocated_bytes, t->disk.allocated_bytes,
+      t->predicted_disk.allocated_bytes, t->data_bytes, t->predicted_data_bytes, t->copied_bytes,
+      json_number(t->host_copy_bytes_per_second, host),
+      json_number(t->disk_copy_bytes_per_second, disk), json_number(t->copy_wait_seconds, wait));
 }
 
 static void put_json_end(run *r, const tsr_training *t) {

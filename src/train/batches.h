@@ -17,7 +17,7 @@ typedef struct tsr__batches {
   uint64_t sequence, batch, accumulate; /* tokens; sequences; micro-batches */
   uint64_t key;                         /* of places */
   bool is_sequential;                   /* in the order of the data */
-  uint64_t filled_bytes; /* of `ids`, by the last read */
+  uint64_t filled_bytes;                /* of `ids`, by the last read */
   int64_t *ids; /* of the step that was read: accumulate x batch x sequence; owned */
 } tsr__batches;
 

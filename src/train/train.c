@@ -298,9 +298,9 @@ static int predict(training *t, tsr_error *error) {
   t->out.predicted_peak_bytes = device.peak.totals.allocated_bytes;
   t->out.predicted_reserved_bytes = device.peak_reserved_bytes;
   t->out.predicted_host = tsr__space_peak_of(&spaces[0]);
-  t->out.predicted_data_bytes =
-      (t->run->accumulate ? t->run->accumulate : 1) * (t->run->batch ? t->run->batch : 1) *
-      t->run->sequence * sizeof(int64_t);
+  t->out.predicted_data_bytes = (t->run->accumulate ? t->run->accumulate : 1) *
+                                (t->run->batch ? t->run->batch : 1) * t->run->sequence *
+                                sizeof(int64_t);
   t->out.predicted_disk = tsr__space_peak_of(&spaces[1]);
   if (t->options->memory == TSR_TRAIN_PLACED) {
     status = predict_placed(t, error);
