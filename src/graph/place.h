@@ -56,9 +56,12 @@ typedef enum tsr__program_place {
   TSR__PLACE_DOWN,
   TSR__PLACE_DROPOUT,
   /* Recomputation. */
-  TSR__PLACE_CHECKPOINT,         /* of any part of the model */
-  TSR__PLACE_CHECKPOINT_BLOCK,   /* of one block, which its own layer class does */
-  TSR__PLACE_RECOMPUTE,          /* its backward: forward again, */
+  TSR__PLACE_CHECKPOINT,       /* of any part of the model */
+  TSR__PLACE_CHECKPOINT_BLOCK, /* of one block, which its own layer class does */
+  TSR__PLACE_CHECKPOINT_KEPT,  /* the same two, not reentrant */
+  TSR__PLACE_CHECKPOINT_KEPT_BLOCK,
+  TSR__PLACE_REFILL,             /* forward again, as soon as something of it is needed */
+  TSR__PLACE_RECOMPUTE,          /* backward of a reentrant one: forward again, */
   TSR__PLACE_RECOMPUTE_BACKWARD, /* and a backward pass through that */
   /* The backward pass. */
   TSR__PLACE_BACKWARD,

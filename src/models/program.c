@@ -196,11 +196,14 @@ static tsr__tensor_id checkpoint(tsr__program *p, tsr__program_place place,
   tsr__tape *t = p->tape;
   tsr__op_attributes attributes = {
       .segment = segment, .program = p, .index = index, .is_autocast = t->is_autocast};
+  bool is_kept = p->options->non_reentrant && t->grad_enabled; /* the graph within is */
+  if (is_kept)
+    place = place == TSR__PLACE_CHECKPOINT ? TSR__PLACE_CHECKPOINT_KEPT
+                                           : TSR__PLACE_CHECKPOINT_KEPT_BLOCK;
   tsr__trace_enter(t, place);
   tsr__tensor_id result =
-      p->options->non_reentrant && t->grad_enabled
-          ? tsr__checkpoint_run(t, &attributes, inputs, count)
-          : tsr__op_apply(t, TSR__OP_CHECKPOINT, &attributes, inputs, count, NULL);
+      is_kept ? tsr__checkpoint_run(t, &attributes, inputs, count)
+              : tsr__op_apply(t, TSR__OP_CHECKPOINT, &attributes, inputs, count, NULL);
   tsr__trace_leave(t);
   return result;
 }

@@ -148,7 +148,7 @@ void tsr__tape_refill(tsr__tape *tape, uint32_t number) {
   uint32_t filling = tape->filling;
   assert(!frame.is_filled && frame.holder_count && !filling);
   tape->frames.items[number].is_filled = true;
-  tsr__scope_enter(tape, TSR__PLACE_RECOMPUTE);
+  tsr__scope_enter(tape, TSR__PLACE_REFILL);
   tape->filling = number + 1;
   (void)recompute(tape, &(segment){.run = frame.segment,
                                    .program = frame.program,

@@ -214,6 +214,20 @@ def saved_pairs(t):
     expect('it saves a fifth', shown['with']['peak_allocated_bytes'] < 0.8 * shown['without']['peak_allocated_bytes'], True)
 
 
+def checkpoint_stacks(t):
+    """What is computed again has the frames of the form of its checkpoint."""
+    for form, wanted in (('reentrant', {'apply', 'forward', 'backward', 'checkpoint'}),
+                         ('non-reentrant', {'checkpoint', 'unpack_hook', '_run_fn_with_dynamo_disabled', 'recompute_fn'})):
+        path = t.work / 'stacks.json'
+        done = t.run('simulate', t.models['llama'], '--seq', SEQUENCE, '--checkpoint', 'full', '--checkpoint-form', form,
+                     '-o', path, '-q')
+        expect('exit status', (done.returncode, done.stderr), (0, ''))
+        events = json.loads(path.read_text())['device_traces'][0]
+        frames = {frame['name'] for event in events for frame in event['frames']
+                  if frame['filename'].endswith('utils/checkpoint.py')}
+        expect(form, frames, wanted - {'apply'})
+
+
 def attention_matrix(t):
     """The text's 64 MB a layer: scores of 4 sequences, 32 heads, 512 tokens, in 16 bits."""
     config = t.work / 'heads.json'
@@ -314,7 +328,7 @@ def main():
     options.work.mkdir(parents=True, exist_ok=True)
     t = Tessera(pathlib.Path(options.tessera).resolve(), options.work)
     return run_tests((check.__name__, functools.partial(check, t))
-                     for check in (leaks, profiles, hooks, components, types, formats, attention_matrix, pairs, saved_pairs, in_place, build_along,
+                     for check in (leaks, profiles, hooks, components, types, formats, checkpoint_stacks, attention_matrix, pairs, saved_pairs, in_place, build_along,
                                     documented))
 
 
