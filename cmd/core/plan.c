@@ -42,6 +42,28 @@ static const tsr_parameter plan_parameters[] = {
      .example = "recompute,offload",
      .help = "With --budget, what may be changed (default: all but precision): " TSR_ALLOW_WORDS
              "; or all, or none."},
+    {.name = "largest",
+     .kind = TSR_PARAMETER_CHOICE,
+     .argument = "WHAT",
+     .help = "With --budget, find the largest batch or sequence that fits.",
+     .choices = (const char *const[]){"batch", "seq", NULL}},
+    {.name = "front",
+     .kind = TSR_PARAMETER_FLAG,
+     .help = "List the fastest plan for less and less memory."},
+    {.name = "write_front",
+     .option = "write-front",
+     .kind = TSR_PARAMETER_PATH,
+     .is_written = true,
+     .argument = "FILE",
+     .help =
+         "With --front, write the list to FILE: a page if its name ends in .html, else CSV. Both "
+         "have the plans."},
+    {.name = "for",
+     .kind = TSR_PARAMETER_CHOICE,
+     .argument = "TARGET",
+     .help = "Print the plan that --budget finds, or that --plan has, to be pasted into a program: "
+             "hf, deepspeed, fsdp2, torchtitan, env or tessera.",
+     .choices = TSR_TARGET_CHOICES},
     {.name = "write_plan",
      .option = "write-plan",
      .kind = TSR_PARAMETER_PATH,
@@ -365,12 +387,19 @@ static int show(cli_session *session, const char *model) {
 
 /* Options that mean nothing by themselves. */
 static int check_alone(const cli_session *session) {
-  static const char *const names[] = {"allow", "write_plan"};
+  static const struct {
+    const char *name, *option, *other;
+  } needs[] = {{"write_plan", "write-plan", "budget"},
+               {"largest", "largest", "budget"},
+               {"write_front", "write-front", "front"}};
   const tsr_params *own = session->options->own;
-  for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-    if (tsr_params_has(own, names[i]) && !tsr_params_has(own, "budget"))
-      return cli_usage_error(session->options->command, "option '--%s' needs --budget",
-                             i ? "write-plan" : names[i]);
+  const cli_command *command = session->options->command;
+  for (size_t i = 0; i < sizeof needs / sizeof *needs; i++)
+    if (tsr_params_has(own, needs[i].name) && !tsr_params_has(own, needs[i].other))
+      return cli_usage_error(command, "option '--%s' needs --%s", needs[i].option, needs[i].other);
+  if (tsr_params_has(own, "allow") && !tsr_params_has(own, "budget") &&
+      !tsr_params_has(own, "front"))
+    return cli_usage_error(command, "option '--allow' needs --budget or --front");
   return 0;
 }
 
@@ -381,8 +410,10 @@ static int list(cli_session *session, const char *model) {
   int status = check_alone(session);
   if (status == 0) status = tsr_params_rates(own, &rates, &session->error);
   how.rates = rates;
-  if (status == 0 && tsr_params_has(own, "budget")) {
-    status = cli_plan_budget(session, model, &how);
+  bool is_search =
+      tsr_params_has(own, "budget") || tsr_params_has(own, "front") || tsr_params_has(own, "for");
+  if (status == 0 && is_search) {
+    status = cli_plan_search(session, model, &how);
     tsr_rates_free(rates);
     return status;
   }

@@ -13,12 +13,11 @@ static int put(cli_session *session, const char *text) {
   return cli_output_write(&session->output, text, strlen(text)) ? TSR_ERROR_WRITE : 0;
 }
 
-/* "412 ms". */
-static const char *time_text(double seconds, char text[SIZE_BYTES]) {
+const char *cli_time_text(double seconds, char *text, size_t room) {
   if (seconds >= 1)
-    (void)snprintf(text, SIZE_BYTES, "%.2f s", seconds);
+    (void)snprintf(text, room, "%.2f s", seconds);
   else
-    (void)snprintf(text, SIZE_BYTES, seconds >= 0.1 ? "%.0f ms" : "%.2f ms", seconds * 1000);
+    (void)snprintf(text, room, seconds >= 0.1 ? "%.0f ms" : "%.2f ms", seconds * 1000);
   return text;
 }
 
@@ -29,13 +28,13 @@ static int put_as_is(cli_session *session, const tsr_planned *planned) {
   (void)snprintf(line, sizeof line, "  as it is   %11s reserved  %11s allocated  %9s a step\n",
                  tsr_size_text(planned->as_is.reserved_bytes, reserved, sizeof reserved),
                  tsr_size_text(planned->as_is.peak_bytes, peak, sizeof peak),
-                 time_text(planned->as_is.step_seconds, time));
+                 cli_time_text(planned->as_is.step_seconds, time, sizeof time));
   int status = put(session, line);
   if (status || planned->verdict == TSR_PLANNING_FITS) return status;
   (void)snprintf(line, sizeof line, "  this plan  %11s reserved  %11s allocated  %9s a step\n",
                  tsr_size_text(planned->with.reserved_bytes, reserved, sizeof reserved),
                  tsr_size_text(planned->with.peak_bytes, peak, sizeof peak),
-                 time_text(planned->with.step_seconds, time));
+                 cli_time_text(planned->with.step_seconds, time, sizeof time));
   return put(session, line);
 }
 
@@ -73,7 +72,7 @@ static int put_change(cli_session *session, const tsr_planned_change *change,
         is_more ? so_far->peak_bytes - last->peak_bytes : last->peak_bytes - so_far->peak_bytes;
     tsr_size_text(so_far->peak_bytes, peak, sizeof peak);
     tsr_size_text(bytes, saved + is_more, sizeof saved - is_more);
-    time_text(so_far->step_seconds, time);
+    cli_time_text(so_far->step_seconds, time, sizeof time);
   }
   bool is_long = strlen(change->name) > 36;
   (void)snprintf(line, sizeof line, "  %-*.*s%s %12s %12s %10s\n", is_long ? 33 : 36,
@@ -175,7 +174,7 @@ static int put_bound(cli_session *session, const tsr_planned *p) {
     (void)snprintf(line, sizeof line,
                    "\nNo schedule of these kernels within the budget takes less than %s: this one\n"
                    "takes %.1f %% more. Times are estimates for the card, or of --rates.\n",
-                   time_text(p->bound_seconds, time), 100 * fmax(gap, 0));
+                   cli_time_text(p->bound_seconds, time, sizeof time), 100 * fmax(gap, 0));
   return put(session, line);
 }
 
@@ -212,30 +211,110 @@ static int allow_of(cli_session *session, unsigned *allow) {
   return cli_usage_error(session->options->command, "%s", session->error.message);
 }
 
-int cli_plan_budget(cli_session *session, const char *name, const tsr_simulate_options *how) {
+static int paste(cli_session *session, const tsr_run_plan *plan, const tsr_model *model,
+                 const tsr_simulate_options *how) {
+  const char *const *targets = TSR_TARGET_CHOICES;
+  int index = tsr_params_choice(session->options->own, "for");
+  return tsr_plan_paste(plan, model, how, targets[index], cli_output_write, &session->output,
+                        &session->error);
+}
+
+/* The answer for what was found, in the form that was asked for. */
+static int put_answer(cli_session *session, const char *name, const tsr_model *model,
+                      const tsr_simulate_options *how, tsr_planning *planning,
+                      const tsr_planned *planned) {
+  bool fits = planned->verdict != TSR_PLANNING_DOES_NOT_FIT;
+  int status;
+  if (session->report.format == TSR_REPORT_JSON)
+    status = tsr_planning_write_json(planning, planned, cli_output_write, &session->output,
+                                     &session->error);
+  else if (fits && tsr_params_has(session->options->own, "for"))
+    status = paste(session, planned->plan, model, how);
+  else
+    status = put_text(session, name, model, how, planned);
+  if (status == 0) status = save_plan(session, planned);
+  return status ? status : fits ? CLI_ANSWERED : CLI_CHECK_FAILED;
+}
+
+static int put_largest(cli_session *session, const char *name, const tsr_largest *found) {
+  static const char *const things[] = {"batch of %llu sequences", "sequence of %llu tokens"};
+  char line[LINE_BYTES], size[64] = "", as_is[64];
+  bool is_json = session->report.format == TSR_REPORT_JSON;
+  if (is_json)
+    (void)snprintf(
+        line, sizeof line,
+        "{\"schema\":\"tessera/1\",\"command\":\"plan\",\"largest\":\"%s\",\"size\":%llu,"
+        "\"size_as_is\":%llu,\"answer\":%s",
+        (const char *const[]){"batch", "seq"}[found->what], (unsigned long long)found->size,
+        (unsigned long long)found->as_is, found->size ? "" : "null}\n");
+  else {
+    (void)snprintf(size, sizeof size, things[found->what], (unsigned long long)found->size);
+    (void)snprintf(as_is, sizeof as_is, "%llu", (unsigned long long)found->as_is);
+    (void)snprintf(line, sizeof line, "%.200s: a %s is the largest that fits (%s as it is).\n",
+                   name, size, found->as_is ? as_is : "none");
+    if (!found->size)
+      (void)snprintf(line, sizeof line, "%.200s: not even the smallest fits.\n", name);
+  }
+  return put(session, line);
+}
+
+static int largest(cli_session *session, const char *name, const tsr_model *model,
+                   const tsr_planning_options *options) {
+  const tsr_params *own = session->options->own;
+  tsr_largest found = {.size = 0};
+  tsr_largest_what what = (tsr_largest_what)tsr_params_choice(own, "largest");
+  int status = tsr_planning_largest(model, options, what, tsr_params_count(own, "budget"), &found,
+                                    &session->error);
+  if (status) return status;
+  status = put_largest(session, name, &found);
+  if (status == 0 && found.size) {
+    status = put_answer(session, name, model, &found.how, found.planning, &found.planned);
+    if (status >= 0 && session->report.format == TSR_REPORT_JSON && put(session, "}\n"))
+      status = TSR_ERROR_WRITE;
+  } else if (status == 0) {
+    status = CLI_CHECK_FAILED;
+  }
+  tsr_largest_release(&found);
+  return status;
+}
+
+static int budget(cli_session *session, const char *name, const tsr_model *model,
+                  const tsr_planning_options *options) {
+  const tsr_params *own = session->options->own;
+  tsr_planning *planning = NULL;
+  tsr_planned planned = {.verdict = TSR_PLANNING_DOES_NOT_FIT};
+  int status = tsr_planning_new(model, options, &planning, &session->error);
+  if (status == 0 && tsr_params_flag(own, "front"))
+    status = cli_plan_front(session, name, planning);
+  else if (status == 0) {
+    status =
+        tsr_planning_solve(planning, tsr_params_count(own, "budget"), &planned, &session->error);
+    if (status == 0) status = put_answer(session, name, model, options->how, planning, &planned);
+  }
+  tsr_planned_release(&planned);
+  tsr_planning_free(planning);
+  return status;
+}
+
+int cli_plan_search(cli_session *session, const char *name, const tsr_simulate_options *how) {
   const tsr_params *own = session->options->own;
   const tsr_model *model = tsr_params_model(own, "model");
   tsr_planning_options options = TSR_OPTIONS_INIT(tsr_planning_options);
-  tsr_planning *planning = NULL;
-  tsr_planned planned = {.verdict = TSR_PLANNING_DOES_NOT_FIT};
+  tsr_run_plan *plan = NULL;
   options.plan = tsr_params_plan(own, "plan");
   options.how = how;
   int status = allow_of(session, &options.allow);
   if (status) return status;
-  status = tsr_planning_new(model, &options, &planning, &session->error);
-  if (status == 0)
-    status =
-        tsr_planning_solve(planning, tsr_params_count(own, "budget"), &planned, &session->error);
-  bool is_json = session->report.format == TSR_REPORT_JSON;
-  if (status == 0)
-    status = is_json ? tsr_planning_write_json(planning, &planned, cli_output_write,
-                                               &session->output, &session->error)
-                     : put_text(session, name, model, how, &planned);
-  if (status == 0) status = save_plan(session, &planned);
-  bool fits = planned.verdict != TSR_PLANNING_DOES_NOT_FIT;
-  tsr_planned_release(&planned);
-  tsr_planning_free(planning);
+  if (tsr_params_has(own, "largest"))
+    status = largest(session, name, model, &options);
+  else if (tsr_params_has(own, "budget") || tsr_params_flag(own, "front"))
+    status = budget(session, name, model, &options);
+  else {
+    status = tsr_run_plan_parse("{\"version\":1}", 13, &plan, &session->error);
+    if (status == 0) status = paste(session, options.plan ? options.plan : plan, model, how);
+    tsr_run_plan_free(plan);
+  }
   if (status == TSR_ERROR_ARGUMENT || status == TSR_ERROR_UNSUPPORTED || status == TSR_ERROR_LIMIT)
     return cli_usage_error(session->options->command, "%s", session->error.message);
-  return status ? status : fits ? CLI_ANSWERED : CLI_CHECK_FAILED;
+  return status;
 }

@@ -237,6 +237,28 @@ static int search(tsr_planning *p, uint64_t budget, best *found, best *least, ts
   return status || found->root ? status : try_leanest(p, budget, found, least, error);
 }
 
+static int measure_leanest(tsr_planning *p, const tsr__way *way, tsr_run_plan_cost *out,
+                           tsr_error *error) {
+  bool may = p->allow & TSR_ALLOW_RECOMPUTE;
+  json_t *root = tsr__planner_with(way->root, may ? "{\"checkpoint\":\"full\"}" : "{}");
+  int status = root ? tsr__planner_measure(p, root, out, error) : tsr__fail_memory(error);
+  json_decref(root);
+  return status;
+}
+
+/* The slowest ways need the least memory. */
+int tsr__planner_fits(tsr_planning *p, uint64_t budget, bool *out, tsr_error *error) {
+  *out = p->as_is.reserved_bytes <= budget;
+  if (*out || !p->allow) return 0;
+  int status = p->has_ways ? 0 : tsr__planner_list_ways(p, error);
+  for (size_t i = p->ways.count; status == 0 && !*out && i-- > 0;) {
+    tsr_run_plan_cost cost;
+    status = measure_leanest(p, &p->ways.items[i], &cost, error);
+    *out = status == 0 && cost.is_possible && cost.reserved_bytes <= budget;
+  }
+  return status;
+}
+
 /* Take back what is not needed: each change, if the rest still fits and takes no longer. */
 static int simplify(tsr_planning *p, uint64_t budget, json_t *root, tsr_run_plan_cost *cost,
                     tsr_error *error) {

@@ -81,6 +81,12 @@ int tsr__planner_survey_way(const tsr_planning *planning, tsr__way *way, tsr_err
 double tsr__planner_bound(const tsr__way *way, uint64_t budget_bytes);
 void tsr__way_release(tsr__way *way);
 
+/* ---- planner.c ---- */
+
+/* Whether the plan as it is fits, or the leanest of some way. Faster than a search, and may miss a plan that it would
+ * find. */
+int tsr__planner_fits(tsr_planning *planning, uint64_t budget_bytes, bool *out, tsr_error *error);
+
 /* ---- changes.c ---- */
 
 /* Make out->changes. */

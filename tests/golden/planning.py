@@ -4,11 +4,13 @@
 usage: planning.py --tessera PATH --work FOLDER"""
 import argparse
 import copy
+import csv
 import functools
 import json
 import pathlib
 import subprocess
 import sys
+import tomllib
 
 from support import ROOT, expect, run_tests
 
@@ -147,6 +149,65 @@ def tampered(t):
         expect('exit status of the checker', done.returncode, status)
 
 
+def largest(t):
+    """One more does not fit, and the plan is that of a budget. As it is, one more does not either."""
+    budget = ('--budget', '60MiB', '--seq', 64, '--json')
+    found = json.loads(t.run('plan', t.models['small'], '--largest', 'batch', *budget).stdout)
+    size, as_is = found['size'], found['size_as_is']
+    expect('changes help', size > as_is > 0, True)
+    expect('the certificate holds', holds(found['answer']), True)
+    for batch, allow, status in ((size, 'all', 0), (size + 1, 'kernels,loss-chunk,recompute,offload,in-backward', 1),
+                                 (as_is, 'none', 0), (as_is + 1, 'none', 1)):
+        done = t.run('plan', t.models['small'], '--batch', batch, '--allow', allow, *budget)
+        expect(f'{batch} with {allow}', done.returncode, status)
+    done = t.run('plan', t.models['small'], '--largest', 'seq', *budget[:2])
+    expect('a sequence', 'a sequence of 64 tokens is the largest that fits' in done.stdout, True)
+    done = t.run('plan', t.models['small'], '--largest', 'batch', '--budget', '1MiB')
+    expect('none', (done.returncode, 'not even the smallest fits' in done.stdout), (1, True))
+
+
+def front(t):
+    """Less memory takes more time; each plan is the one for its own budget; both files have all of them."""
+    files = t.work / 'front.csv', t.work / 'front.html'
+    options = (t.models['small'], *SIZES, '--gpu', 't4')
+    for file in files:
+        done = t.run('plan', *options, '--front', '--json', '--write-front', file)
+    points = json.loads(done.stdout)['front']
+    figures = [(point['peak_reserved_bytes'], point['step_time_us']) for point in points]
+    expect('several', len(points) > 3, True)
+    expect('less memory', sorted(figures, reverse=True), figures)
+    expect('more time', [time for _, time in figures] == sorted(time for _, time in figures), True)
+    for point in points[::3]:
+        answer = t.plan('small', f'{point["peak_reserved_bytes"]}B', *SIZES, '--gpu', 't4')
+        expect('time', answer['predicted']['step_time_us'] <= point['step_time_us'] + 0.01, True)
+    rows = list(csv.DictReader(files[0].open()))
+    expect('CSV', [(int(row['reserved_bytes']), json.loads(row['plan'])) for row in rows],
+           [(point['peak_reserved_bytes'], point['plan']) for point in points])
+    expect('points', files[1].read_text().count('<circle'), len(points))
+
+
+def pastes(t):
+    """What is printed for other programs is JSON, TOML or Python, whatever the plan."""
+    plans = [{}, {'dtype': 'autocast-bf16', 'checkpoint': 'full', 'clip': '1.0', 'micro_batch': 2},
+             {'blocks': [{'first': 0, 'last': 1, 'checkpoint': 'full'}, {'first': 2, 'last': 2, 'saved':
+              {'layer norm.0': 'recompute'}}], 'offload': 'optimizer,activations', 'loss': 'chunked:512'}]
+    path = t.work / 'pasted.json'
+    for plan in plans:
+        path.write_text(json.dumps({'version': 1, **plan}))
+        texts = {target: t.run('plan', t.models['small'], '--plan', path, '--batch', 4, '--for', target).stdout
+                 for target in ('hf', 'deepspeed', 'fsdp2', 'torchtitan', 'env', 'tessera')}
+        compile(texts['hf'], 'hf', 'exec')
+        compile(texts['fsdp2'], 'fsdp2', 'exec')
+        tomllib.loads(texts['torchtitan'])
+        config = json.loads(''.join(line for line in texts['deepspeed'].splitlines() if not line.startswith('//')))
+        expect('micro-batches', (config['train_micro_batch_size_per_gpu'], config['gradient_accumulation_steps']),
+               (plan.get('micro_batch', 4), 4 // plan.get('micro_batch', 4)))
+        expect('the plan', json.loads(texts['tessera']), {'version': 1, **plan})
+        expect('says what it cannot', 'not said: single tensors' in texts['fsdp2'], 'blocks' in plan)
+        expect('which blocks', 'range(0, 2)' in texts['fsdp2'], 'blocks' in plan)
+        expect('checkpoints', 'gradient_checkpointing=True' in texts['hf'], len(plan) > 0)
+
+
 def documented(t):
     """Each command of docs/plan.md that has a budget prints the lines that follow it there."""
     blocks = (ROOT / 'docs' / 'plan.md').read_text().split('```')[1::2]
@@ -168,8 +229,8 @@ def main():
     options = parser.parse_args()
     options.work.mkdir(parents=True, exist_ok=True)
     t = Tessera(pathlib.Path(options.tessera).resolve(), options.work)
-    return run_tests((check.__name__, functools.partial(check, t)) for check in (executes, certificates, tampered,
-                                                                           documented))
+    return run_tests((check.__name__, functools.partial(check, t)) for check in (executes, certificates, tampered, largest,
+                                                                           front, pastes, documented))
 
 
 if __name__ == '__main__':

@@ -95,6 +95,59 @@ void tsr_planned_release(tsr_planned *planned);
 int tsr_planning_write_json(tsr_planning *planning, const tsr_planned *planned, tsr_write_fn *write,
                             void *context, tsr_error *error);
 
+/* ---- The largest that fits ---- */
+
+typedef enum tsr_largest_what {
+  TSR_LARGEST_BATCH,   /* sequences, without micro-batches: in parts of one, any batch fits */
+  TSR_LARGEST_SEQUENCE /* tokens, a multiple of 64 */
+} tsr_largest_what;
+
+typedef struct tsr_largest {
+  tsr_largest_what what;
+  uint64_t size, as_is;   /* with changes, and without; 0: not even one */
+  tsr_planning *planning; /* of that size; NULL if no size fits. Owned, as the following */
+  tsr_planned planned;
+  tsr_simulate_options how;
+} tsr_largest;
+
+/* Find the largest size for which a plan fits; that of options->how is not read. `*out` must stay where it is until it is
+ * released with tsr_largest_release. Fails as tsr_planning_new. Some twenty searches, most of them short. */
+int tsr_planning_largest(const tsr_model *model, const tsr_planning_options *options,
+                         tsr_largest_what what, uint64_t budget_bytes, tsr_largest *out,
+                         tsr_error *error);
+/* Zeroed is fine. */
+void tsr_largest_release(tsr_largest *largest);
+
+/* ---- The front ---- */
+
+#define TSR_FRONT_POINTS 64
+
+/* Plans of which none takes less time and less memory than another: the fastest first. */
+typedef struct tsr_front {
+  tsr_planned points[TSR_FRONT_POINTS];
+  size_t count;
+} tsr_front;
+
+/* Plans for budgets below what the plan as it is reserves, each at least 1/64 of that below what the one before
+ * reserves. Large: not for a stack. The caller owns what `*out` has, for tsr_front_release. Fails as
+ * tsr_planning_solve. */
+int tsr_planning_front(tsr_planning *planning, tsr_front *out, tsr_error *error);
+/* Zeroed is fine. */
+void tsr_front_release(tsr_front *front);
+
+/* ---- In the words of other programs ---- */
+
+#define TSR_TARGET_CHOICES                                           \
+  (const char *const[]) {                                            \
+    "hf", "deepspeed", "fsdp2", "torchtitan", "env", "tessera", NULL \
+  }
+/* Write a plan as what can be pasted: TrainingArguments of transformers (hf), JSON of DeepSpeed, Python (fsdp2), TOML
+ * (torchtitan), variables (env), or the plan file. Comments say what it takes, what cannot be said and what comes nearest.
+ * Fails with TSR_ERROR_ARGUMENT for another target, TSR_ERROR_WRITE or TSR_ERROR_MEMORY. */
+int tsr_plan_paste(const tsr_run_plan *plan, const tsr_model *model,
+                   const tsr_simulate_options *how, const char *target, tsr_write_fn *write,
+                   void *context, tsr_error *error);
+
 #ifdef __cplusplus
 }
 #endif
