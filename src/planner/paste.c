@@ -105,9 +105,9 @@ static bool near_blocks(writer *w, unsigned says) {
     (void)json_object_del(range, "saved");
     ok = ok && json_object_set_new(range, "checkpoint", json_string("full")) == 0;
   }
-  if (!is_said) cannot(w, "single tensors that are computed again; the nearest is the whole block");
+  if (!is_said) cannot(w, "some tensors computed again; the nearest is the whole block");
   if (!ranges || says & SAYS_RANGES) return ok;
-  cannot(w, "which blocks are computed again; the nearest is all of them");
+  cannot(w, "which blocks are computed again; the nearest is all");
   (void)json_object_del(w->root, "blocks");
   return ok && set(w, "checkpoint", "full");
 }
