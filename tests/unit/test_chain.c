@@ -212,6 +212,43 @@ static void test_equals_rotor(void **state) {
 
 /* ---- plans that are easy to see ---- */
 
+/* The longest row of passes that are run again as one. */
+static size_t longest_of(const tsr__chain_plan *plan) {
+  size_t longest = 0, now = 0;
+  for (size_t i = 0; i < plan->count; i++) {
+    bool is_pass = plan->steps[i].kind == TSR__CHAIN_PASS;
+    now = !is_pass ? 0 : plan->steps[i].keeps_input ? 1 : now + 1;
+    if (now > longest) longest = now;
+  }
+  return longest;
+}
+
+/* One table has the plans of every budget; with a limit to what is passed, none passes more. */
+static void test_front(void **state) {
+  enum { ROOM = 256, MOST = 120, FRONTS = 200 };
+  static made m;
+  static tsr__chain_plan plans[ROOM];
+  (void)state;
+  state_of_random = 11;
+  for (int i = 0; i < FRONTS; i++) {
+    tsr_error error;
+    size_t count;
+    make(&m, 1 + random_below(5), OPTIONS, true);
+    m.chain.longest = random_below(3);
+    assert_int_equal(tsr__chain_front(&m.chain, MOST, MOST, plans, ROOM, &count, &error), 0);
+    for (size_t k = 0; k < count; k++) {
+      assert_true(solved(&m.chain, plans[k].peak_bytes, MOST) == plans[k].time_s);
+      assert_true(k == 0 || plans[k].time_s > plans[k - 1].time_s);
+      assert_true(k == 0 || plans[k].peak_bytes < plans[k - 1].peak_bytes);
+      if (m.chain.longest) assert_true(longest_of(&plans[k]) <= m.chain.longest);
+    }
+    if (count) assert_true(solved(&m.chain, MOST, MOST) == plans[0].time_s);
+    uint64_t least = count ? plans[count - 1].peak_bytes : MOST;
+    if (least) assert_true(solved(&m.chain, least - !!count, MOST) == INFINITY);
+    for (size_t k = 0; k < count; k++) tsr__chain_plan_release(&plans[k]);
+  }
+}
+
 /* Equal blocks that save 10 or nothing, whose inputs are 1. */
 static void equal_blocks(made *m, size_t count, uint64_t scale) {
   memset(m, 0, sizeof *m);
@@ -296,6 +333,7 @@ int main(void) {
       cmocka_unit_test(test_takes_what_is_fast_where_there_is_room),
       cmocka_unit_test(test_less_memory_never_takes_less_time),
       cmocka_unit_test(test_rounds_up),
+      cmocka_unit_test(test_front),
       cmocka_unit_test(test_sizes_beyond_every_budget),
       cmocka_unit_test(test_many_blocks),
   };

@@ -4,6 +4,7 @@
 #include <string.h>
 #include <tessera/unstable/planning.h>
 
+#include "exec/survey.h"
 #include "test_support.h"
 
 enum { BUDGETS = 100, EACH_SIMULATED = 9 };
@@ -170,12 +171,34 @@ static void test_reads_what_is_allowed(void **state) {
   assert_int_equal(allow, TSR_ALLOW_DEFAULT | TSR_ALLOW_PRECISION);
 }
 
+/* The cheapest bytes first, the last tensor in part. */
+static void test_bounds_time(void **state) {
+  tsr__survey_item items[] = {{"", "", 100, 2, 4}, {"", "", 50, 1, 1}, {"", "", 10, 1, 0}};
+  tsr__survey survey = {.most_bytes = 1000,
+                        .floor_bytes = 600,
+                        .repeats = 1,
+                        .items = {items, sizeof items / sizeof *items, 3}};
+  (void)state;
+  assert_true(tsr__survey_extra(&survey, 1000) == 0);
+  assert_true(tsr__survey_extra(&survey, 990) == 0);
+  assert_true(fabs(tsr__survey_extra(&survey, 965) - 0.5) < 1e-12);
+  assert_true(fabs(tsr__survey_extra(&survey, 940) - 1) < 1e-12);
+  assert_true(fabs(tsr__survey_extra(&survey, 840) - 5) < 1e-12);
+  assert_true(fabs(tsr__survey_extra(&survey, 740) - 9) < 1e-12);
+  assert_true(tsr__survey_extra(&survey, 739) < 0); /* all is dropped */
+  survey.repeats = 3;
+  assert_true(fabs(tsr__survey_extra(&survey, 840) - 15) < 1e-12);
+  survey.floor_bytes = 900;
+  assert_true(tsr__survey_extra(&survey, 899) < 0);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_less_memory_takes_no_less_time),
       cmocka_unit_test(test_changes_nothing_without_need),
       cmocka_unit_test(test_finds_what_is_free),
       cmocka_unit_test(test_reads_what_is_allowed),
+      cmocka_unit_test(test_bounds_time),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
