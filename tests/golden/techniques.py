@@ -4,9 +4,11 @@
 usage: techniques.py --tessera PATH --work FOLDER"""
 import argparse
 import functools
+import hashlib
 import json
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
 
@@ -190,14 +192,13 @@ def formats(t):
 # What ops of kept blocks save, elsewhere or computed again: together with each technique below.
 SAVED = {'recompute': {'eager GELU': 'recompute', 'layer norm.0': 'recompute', 'dropout': 'recompute'},
          'host': {'linear.0': 'host', 'eager GELU.2': 'host'}, 'disk': {'linear.0': 'disk'}}
+OWN_SAVED = {'recompute': {'GELU': 'recompute', 'layer norm.0': 'recompute', 'linear.0': 'recompute'},
+             'host': {'linear.0': 'host'}, 'disk': {'GELU': 'disk', 'layer norm': 'recompute'}}
 
 
-def saved_pairs(t):
-    """What a plan chooses for saved tensors, with each other technique: the same bits, memory as predicted, a lower peak."""
-    plan = t.work / 'saved.json'
-    common = ('--steps', 4, '--no-kv-cache', '--lr', '0.01', '--offload-dir', t.work)
-    wanted, kept = t.train('gpt2', *common)
-    for name, saved in SAVED.items():
+def check_saved(t, plan, choices, common):
+    wanted = t.train('gpt2', *common)[0]
+    for name, saved in choices.items():
         for more in ((), ('--in-place', 'add'), *SAME_BITS):
             if more[:1] == ('--checkpoint',):
                 continue  # it would replace the plan's blocks
@@ -208,6 +209,13 @@ def saved_pairs(t):
                 label = f'{name} {more} {checkpoint}'
                 expect(label, [step['loss'] for step in steps], [step['loss'] for step in wanted])
                 expect(f'{label}: peak', end['peak_bytes'], end['predicted_peak_bytes'])
+
+
+def saved_pairs(t):
+    """What a plan chooses for saved tensors, with each other technique: the same bits, memory as predicted, a lower peak."""
+    plan = t.work / 'saved.json'
+    for book, saved in (('torch', SAVED), ('own', OWN_SAVED)):
+        check_saved(t, plan, saved, ('--steps', 4, '--no-kv-cache', '--lr', '0.01', '--offload-dir', t.work, '--book', book))
     plan.write_text(json.dumps({'version': 1, 'blocks': [{'first': 0, 'last': 11, 'saved': SAVED['recompute']}]}))
     shown = t.run('plan', 'show', plan, 'gpt2', '--batch', 4, '--json')
     shown = json.loads(shown.stdout)
@@ -281,6 +289,43 @@ def pairs(t):
                 expect(f'{dtype} {both}: peak', end['peak_bytes'], end['predicted_peak_bytes'])
 
 
+# Steps by tessera's own rules that leave the same weights: parts of 256 tokens, the engine's own.
+SAME_WEIGHTS = (('--micro-batch', 4), ('--loss', 'chunked:256'), ('--checkpoint', 'full'), ('--checkpoint', 'sqrt'),
+                ('--offload', 'optimizer,gradients,parameters'), ('--offload', 'activations'), ('--threads', 1),
+                ('--memory', 'placed'), ('--in-place', 'add'))
+
+
+def weights(t, config, batch, rows, *options):
+    """A hash of what a run by tessera's own rules ends with, and its losses."""
+    model, folder = t.work / 'even.json', t.work / 'even'
+    model.write_text(json.dumps({**GPT2, 'resid_pdrop': 0, 'embd_pdrop': 0, 'attn_pdrop': 0, 'tie_word_embeddings': False, **config}))
+    shutil.rmtree(folder, ignore_errors=True)
+    done = Trainer.run(t, 'train', model, '--data', t.text, '--steps', 3, '--lr', '0.01', '--batch', batch, '--seq', rows,
+                       '--json', '-q', '--save', folder, *options)
+    expect(options, (done.returncode, done.stderr), (0, ''))
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    expect(f'{options}: peak', lines[-1]['peak_bytes'], lines[-1]['predicted_peak_bytes'])
+    saved = (folder / 'model.safetensors').read_bytes()
+    return hashlib.sha256(saved).hexdigest(), [line['loss'] for line in lines if line['event'] == 'step']
+
+
+def equalities(t):
+    """Parts of a batch, chunks of the loss or of attention, and what only moves or recomputes, in pairs: the same bits."""
+    wanted = weights(t, {}, 8, 64)[0]
+    for number, first in enumerate(SAME_WEIGHTS):
+        for second in SAME_WEIGHTS[number:]:
+            if first == second or first[0] != second[0]:
+                both = first if first == second else (*first, *second)
+                expect(f'{both}', weights(t, {}, 8, 64, *both)[0], wanted)
+    expect('other parts', weights(t, {}, 8, 64, '--micro-batch', 2)[0] == wanted, False)
+    long = {'n_positions': 512}
+    eager, losses = weights(t, long, 1, 512, '--attention', 'eager')
+    for more in ((), ('--checkpoint', 'full'), ('--offload', 'activations')):
+        expect(f'chunks {more}', weights(t, long, 1, 512, '--attention', 'chunked:256', *more)[0], eager)
+    flash = weights(t, long, 1, 512)[1]
+    expect('flash attention', all(abs(a - b) <= 1e-5 * a for a, b in zip(losses, flash)), True)
+
+
 def in_place(t):
     """In place: the losses of the run without, in the memory that was predicted; refusals name who saved the tensor."""
     for book in ('own', 'torch'):
@@ -328,7 +373,8 @@ def main():
     options.work.mkdir(parents=True, exist_ok=True)
     t = Tessera(pathlib.Path(options.tessera).resolve(), options.work)
     return run_tests((check.__name__, functools.partial(check, t))
-                     for check in (leaks, profiles, hooks, components, types, formats, checkpoint_stacks, attention_matrix, pairs, saved_pairs, in_place, build_along,
+                     for check in (leaks, profiles, hooks, components, types, formats, checkpoint_stacks, attention_matrix, pairs,
+                                    saved_pairs, equalities, in_place, build_along,
                                     documented))
 
 
