@@ -70,6 +70,9 @@ typedef struct tsr_simulate_options {
       *gpu; /* a card's name (tsr_gpu_at): its kernels, its workspaces, and an estimate of time;
                       NULL: an A100's memory, and no time */
   unsigned in_place; /* ops that write over an operand: flags of tsr_in_place */
+  /* Of a step graph alone, at most one; borrowed, or NULL. Modules by name or class, * for any text: */
+  const char *checkpoint_modules; /* each call is checkpointed, with use_reentrant=False */
+  const char *offload_modules;    /* what each call saves is kept by the host: save_on_cpu() */
 } tsr_simulate_options;
 
 /* A card that runs are simulated for: what users type, and its title. */

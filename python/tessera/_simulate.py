@@ -110,6 +110,7 @@ def simulate(model: Any, *, batch: Optional[int] = None, seq: Optional[int] = No
              gpu: Optional[str] = None,
              rates: Union[None, str, Mapping[str, Any]] = None,
              settings: Optional[str] = None, capacity: Union[None, int, str] = None,
+             checkpoint_modules: Optional[str] = None, offload_modules: Optional[str] = None,
              kv_cache: bool = True, fresh_process: bool = False, categories: bool = False,
              **more: Any) -> Simulation:
     """Run training steps on the model of PyTorch's allocator, and return what they need.
@@ -128,6 +129,7 @@ def simulate(model: Any, *, batch: Optional[int] = None, seq: Optional[int] = No
         'loss_scale': loss_scale, 'loss_scale_window': loss_scale_window,
         'optimizer_in_backward': optimizer_in_backward, 'profile': profile, 'top': top, 'gpu': gpu,
         'rates': _plan(rates),
+        'checkpoint_modules': checkpoint_modules, 'offload_modules': offload_modules,
         'offload': offload, 'in_place': in_place, 'leak': leak, 'settings': settings or None, 'capacity': capacity or None,
         'no_kv_cache': not kv_cache, 'fresh_process': fresh_process, 'categories': categories,
         **more,

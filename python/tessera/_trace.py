@@ -25,6 +25,7 @@ import traceback
 import weakref
 from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 
+from ._trace_saved import Saved
 from ._fake_cuda import CARDS, Card, TraceError, answer_for_driver, pretend
 
 SCHEMA = 'tessera-step/1'
@@ -50,7 +51,7 @@ class _Texts:
 def _is_ours(path: str) -> bool:
     """Frames of tracing itself, which a real run would not have."""
     return path == __file__ or '/torch/_subclasses/' in path or '/torch/utils/_python_dispatch' in path \
-        or '/torch/_ops.py' in path or '/torch/overrides.py' in path or '/torch/utils/_stats.py' in path \
+        or path.endswith('/tessera/_trace_saved.py') or '/torch/_ops.py' in path or '/torch/overrides.py' in path or '/torch/utils/_stats.py' in path \
         or '/torch/_prims' in path or '/torch/_decomp' in path or '/torch/_meta_registrations' in path \
         or '/torch/utils/_pytree' in path or path.startswith('<frozen')
 
@@ -87,7 +88,11 @@ class _Recorder:
         self.calls: List[List[Tuple[Any, ...]]] = []
         self.is_loading = True  # what the step makes now is for the next forward
         self._of: Dict[int, int] = {}  # number of a live storage, by its address in libtorch
-        self._address: List[int] = []  # of each storage
+        self._shares: List[int] = []  # of each storage: how many there are in its place, with the twins of _trace_saved
+        self._first: List[int] = []  # of each storage: the address of the one that the program has
+        self.unheld: Dict[int, int] = {}  # when that one has gone: a number of events in its call
+        self.static_count = 0
+        self.saved: Any = None  # a _trace_saved.Saved
         self.is_over = False
 
     # ---- storages ----
@@ -112,25 +117,42 @@ class _Recorder:
         self.roles.append(role)
         self.born.append((self.call, self.phase[-1]))
         self.dead.append(False)
-        self._address.append(key)
+        self._shares.append(0)
+        self._first.append(key)
         self._watch(storage, number)
         self.events.append(('+', number, self.stack(op)))
 
     def _watch(self, storage: Any, number: int) -> None:
-        self._address[number] = storage._cdata
         self._of[storage._cdata] = number
+        self._shares[number] += 1
         weakref.finalize(storage, self._gone, storage._cdata, number).atexit = False
 
     def _gone(self, key: int, number: int) -> None:
-        if self.is_over or self._address[number] != key:
+        if self.is_over or self._of.get(key) != number:
             return  # a sum has taken its place
         del self._of[key]
-        self.dead[number] = True
-        self.events.append(('-', number))
+        self._shares[number] -= 1
+        if key == self._first[number]:
+            if self._shares[number]:
+                self.unheld[number] = len(self.events)
+            self._first[number] = 0  # others may come to this address
+        if not self._shares[number]:
+            self.dead[number] = True
+            self.events.append(('-', number))
+
+    def share(self, tensor: Any, number: int) -> None:
+        """Another storage in the same memory."""
+        self._watch(tensor.untyped_storage(), number)
+
+    def is_static(self, number: int) -> bool:
+        return number < self.static_count
 
     def take_place(self, old: Any, new: Any) -> None:
         """`new` is in the memory of `old`: a sum in place."""
-        self._watch(new.untyped_storage(), self._of.pop(old.untyped_storage()._cdata))
+        number = self._of.pop(old.untyped_storage()._cdata)
+        self._shares[number] -= 1
+        self._first[number] = new.untyped_storage()._cdata
+        self._watch(new.untyped_storage(), number)
 
     def keep_activations(self) -> None:
         """Backward begins: what forward left is what it needs."""
@@ -164,6 +186,8 @@ class _Recorder:
         self.call += 1
         self.is_loading = True
         self.events = []
+        self.unheld = {}
+        self.saved.begin_call()
         gc.collect()  # what only the collector frees goes here, each time; see trace()
 
     def end_call(self) -> None:
@@ -523,6 +547,7 @@ class _Instructions:
         self.slots: List[int] = list(static)  # storages
         self.slot_of = {number: i for i, number in enumerate(static)}
         self.items: List[List[Any]] = []
+        self.place_of: List[int] = []  # of each event, and of the end: its instruction
 
     def new(self, number: int) -> int:
         self.slot_of[number] = len(self.slots)
@@ -562,6 +587,7 @@ def _schedule(recorder: _Recorder, static: List[int]) -> _Instructions:
     once = _once(recorder)
     for i, event in enumerate([*third, ('end',)]):
         out.items.extend(['once', out.new(extra[1]), extra[2]] for extra in once.get(i, ()))
+        out.place_of.append(len(out.items))
         if event[0] == '+':
             out.items.append(['new', out.new(event[1]), event[2]])
         elif event[0] == '-':
@@ -600,7 +626,24 @@ def _document(recorder: _Recorder, static: List[int], about: Dict[str, Any]) -> 
         'stacks': recorder.stacks.items, 'static': len(static),
         'slots': {'bytes': [recorder.bytes[number] for number in made.slots],
                   'category': [recorder.roles[number] for number in made.slots]},
-        'instructions': made.items,
+        'instructions': made.items, **_rewritable(recorder, made),
+    }
+
+
+def _rewritable(recorder: _Recorder, made: _Instructions) -> Dict[str, Any]:
+    """What autograd saves, when the program lets go of what autograd has, and calls of modules."""
+    def place(event: Optional[int]) -> int:
+        return -1 if event is None else made.place_of[event]
+
+    saved, texts = recorder.saved, recorder.texts
+    return {
+        'saved': [[made.slot_of.get(save.number, -1), save.bytes, place(save.made), place(save.used), place(save.left),
+                   place(save.gone)]
+                  for save in saved.saves],
+        'unheld': [[made.slot_of[number], place(event)] for number, event in recorder.unheld.items()
+                   if number in made.slot_of and event < len(made.place_of)],
+        'modules': [[texts.number(call.name), texts.number(call.kind), place(call.begin), place(call.end),
+                     call.first, call.last, [made.slot_of[number] for number in call.inputs if number in made.slot_of]] for call in saved.modules],
     }
 
 
@@ -655,8 +698,10 @@ def _record(torch: Any, recorder: _Recorder, mode: Any, fake: _Fake, step: Calla
         for tensor in fake.tensors:
             recorder.see(tensor, 'static', 'parameter' if isinstance(tensor, torch.nn.Parameter) else 'buffer')
         static = list(range(len(recorder.bytes)))
+        recorder.static_count = len(static)
+        recorder.saved = Saved(torch, recorder, mode, fake.model)
         for context in (dispatch, _foreach(FakeTensor), _attention(torch, card),
-                        _phases(torch, recorder, fake.model, fake.optimizers), _explained()):
+                        _phases(torch, recorder, fake.model, fake.optimizers), recorder.saved.watching(), _explained()):
             stack.enter_context(context)
         for tensor in fake.tensors:
             if tensor.requires_grad:

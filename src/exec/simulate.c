@@ -16,6 +16,7 @@
 #include "plan/rates.h"
 #include "tessera/unstable/simulation.h"
 #include "torch/torch.h"
+#include "traced/rewrite.h"
 #include "traced/step_graph.h"
 
 static void note(tsr_simulation *out, const char *text) {
@@ -310,18 +311,45 @@ static int check_traced(const tsr_simulate_options *o, tsr_error *error) {
 }
 
 /* A traced step: its own slots and stacks, and what fake tensors cannot show. `batch` and `sequence` mean nothing. */
+/* The graph that is run: with modules rewritten it is another one, in *owned. */
+static int rewritten(const tsr_model *model, const tsr_simulate_options *options,
+                     tsr__step_graph **owned, tsr__step_graph **graph, tsr_error *error) {
+  const char *checkpoint = options->checkpoint_modules, *offload = options->offload_modules;
+  *owned = NULL;
+  *graph = model->graph;
+  if (!checkpoint && !offload) return 0;
+  if (checkpoint && offload)
+    return tsr__fail(error, TSR_ERROR_ARGUMENT, TSR_OFFSET_NONE,
+                     "modules of a step graph can be checkpointed or offloaded, not both");
+  int status = tsr__step_graph_rewrite(model->graph,
+                                       checkpoint ? TSR__REWRITE_CHECKPOINT : TSR__REWRITE_OFFLOAD,
+                                       checkpoint ? checkpoint : offload, owned, error);
+  if (status == 0) *graph = *owned;
+  return status;
+}
+
+static void add_graph_notes(const tsr_simulate_options *options, tsr_simulation *out) {
+  if (options->fresh_process)
+    note(out,
+         "does not contain cuBLAS's workspaces: a graph does not tell when they are allocated");
+  else
+    note(out, "assumes that cuBLAS has allocated its two workspaces before the recording begins");
+  note(out, "does not contain what kernels allocate within themselves, such as cuDNN's workspaces");
+}
+
 static int simulate_graph(const tsr_model *model, const tsr_simulate_options *options,
                           tsr_simulation *out, tsr_error *error) {
   tsr__tape tape = {0};
-  tsr__step_graph *graph = model->graph;
+  tsr__step_graph *graph = NULL, *owned = NULL;
   const tsr__program program = {.model = model, .tape = &tape};
-  const tsr__data_sheet *gpu = tsr__data_sheet_of_name(tsr__step_graph_gpu(graph));
-  uint64_t workspace = gpu ? tsr__data_sheet_workspace_bytes(gpu) : TSR__TAPE_WORKSPACE_BYTES;
   tsr_simulate_options how = *options;
   how.plan_hash = NULL; /* of the choices that do not apply */
   uint64_t steps = options->steps ? options->steps : 1;
   int status = check_traced(options, error);
+  if (status == 0) status = rewritten(model, options, &owned, &graph, error);
   if (status) return status;
+  const tsr__data_sheet *gpu = tsr__data_sheet_of_name(tsr__step_graph_gpu(graph));
+  uint64_t workspace = gpu ? tsr__data_sheet_workspace_bytes(gpu) : TSR__TAPE_WORKSPACE_BYTES;
   if (!tsr__tape_init(&tape, tsr__step_graph_tracer(graph)) ||
       tsr__step_graph_record(graph, options->fresh_process ? 0 : workspace, &tape))
     status = tsr__fail_memory(error);
@@ -329,13 +357,9 @@ static int simulate_graph(const tsr_model *model, const tsr_simulate_options *op
     status = too_long(steps, tape.schedule.count, error);
   if (status == 0) status = execute(&program, tsr__step_graph_optimizer(graph), &how, out, error);
   out->parameter_count = tsr__step_graph_parameters(graph);
-  if (options->fresh_process)
-    note(out,
-         "does not contain cuBLAS's workspaces: a graph does not tell when they are allocated");
-  else
-    note(out, "assumes that cuBLAS has allocated its two workspaces before the recording begins");
-  note(out, "does not contain what kernels allocate within themselves, such as cuDNN's workspaces");
+  add_graph_notes(options, out);
   tsr__tape_release(&tape);
+  tsr__step_graph_free(owned);
   return status;
 }
 
@@ -360,6 +384,9 @@ void tsr__built_release(tsr__built *built) {
 
 static int simulate(const tsr_model *model, const tsr_simulate_options *options,
                     tsr_simulation *out, tsr_error *error) {
+  if (options->checkpoint_modules || options->offload_modules)
+    return tsr__fail(error, TSR_ERROR_ARGUMENT, TSR_OFFSET_NONE,
+                     "only modules of a step graph can be chosen by name");
   tsr__built built;
   int status = tsr__build(model, options, true, &built, error);
   if (status == 0)

@@ -9,28 +9,13 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "traced/graph_data.h"
 
 #define SCHEMA          "tessera-step/1"
 #define SCHEMA_FAMILY   "tessera-step/"
 #define MOST_SLOT_BYTES TSR__TENSOR_MOST_BYTES
 /* All slots together: addresses do not wrap. */
 #define MOST_BYTES (UINT64_C(1) << 56)
-
-typedef struct graph_frame {
-  uint32_t name, file, line; /* name and file: texts */
-} graph_frame;
-
-struct tsr__step_graph {
-  tsr__tracer tracer;        /* first: a tracer is a graph */
-  TSR__VECTOR(char *) texts; /* owned */
-  TSR__VECTOR(graph_frame) frames;
-  TSR__VECTOR(uint32_t) chain; /* frames of all stacks, each innermost first; TSR_NONE ends one */
-  TSR__VECTOR(uint32_t) first; /* of each stack, in chain */
-  TSR__VECTOR(tsr__tape_slot) slots; /* static ones first; no slot 0 for "none" here */
-  TSR__VECTOR(tsr__tape_instr) schedule;
-  uint64_t static_count, parameter_count;
-  char optimizer[64], gpu[32];
-};
 
 /* A reader: where it is, and the first thing that is wrong. */
 typedef struct reader {
@@ -101,7 +86,7 @@ static bool read_frames(reader *r, const json_t *root) {
         !number(json_array_get(item, 1), r->graph->texts.count, &file) ||
         !number(json_array_get(item, 2), UINT32_MAX, &line))
       return wrong(r, "frame", i, "is not [name, file, line]");
-    graph_frame frame = {(uint32_t)name, (uint32_t)file, (uint32_t)line};
+    tsr__graph_frame frame = {(uint32_t)name, (uint32_t)file, (uint32_t)line};
     if (!TSR__VECTOR_PUSH(&r->graph->frames, frame)) return no_memory(r);
   }
   return !r->status;
@@ -132,7 +117,7 @@ static uint32_t parent(const tsr__tracer *tracer, uint32_t stack, tsr__trace_fra
   const tsr__step_graph *g = (const tsr__step_graph *)tracer;
   assert(stack < g->chain.count && g->chain.items[stack] < g->frames.count);
   uint32_t id = g->chain.items[stack];
-  const graph_frame *f = &g->frames.items[id];
+  const tsr__graph_frame *f = &g->frames.items[id];
   *frame = (tsr__trace_frame){
       .id = id, .line = f->line, .name = g->texts.items[f->name], .file = g->texts.items[f->file]};
   return g->chain.items[stack + 1] == TSR_NONE ? TSR_NONE : stack + 1;
@@ -294,6 +279,104 @@ static bool read_schedule(reader *r, const json_t *root) {
   return ok;
 }
 
+/* ---- what a rewrite needs ---- */
+
+/* The list is optional. NULL without it, or if it is none. */
+static const json_t *optional(reader *r, const json_t *root, const char *key) {
+  return json_object_get(root, key) ? array_of(r, root, key, TSR__TAPE_MOST_INSTRUCTIONS) : NULL;
+}
+
+/* A number below `end`, or -1 for none. */
+static bool number_or_none(const json_t *value, uint64_t end, uint32_t *out) {
+  uint64_t n;
+  assert(end <= TSR_NONE);
+  *out = TSR_NONE;
+  if (json_is_integer(value) && json_integer_value(value) == -1) return true;
+  if (!number(value, end, &n)) return false;
+  *out = (uint32_t)n;
+  return true;
+}
+
+static bool read_saves(reader *r, const json_t *root) {
+  const json_t *list = optional(r, root, "saved");
+  uint64_t places = r->graph->schedule.count + 1;
+  uint32_t before = 0;
+  for (size_t i = 0; i < json_array_size(list); i++) {
+    const json_t *item = json_array_get(list, i);
+    tsr__graph_save save = {0};
+    if (json_array_size(item) != 6 ||
+        !number_or_none(json_array_get(item, 0), r->graph->slots.count, &save.slot) ||
+        !number(json_array_get(item, 1), MOST_SLOT_BYTES, &save.bytes) ||
+        !number_or_none(json_array_get(item, 2), places, &save.made) ||
+        !number_or_none(json_array_get(item, 3), places, &save.used) ||
+        !number_or_none(json_array_get(item, 4), places, &save.left) ||
+        !number_or_none(json_array_get(item, 5), places, &save.gone))
+      return wrong(r, "save", i, "is not [slot, bytes, made, used, left, gone]");
+    bool is_ordered = save.made != TSR_NONE && save.made >= before &&
+                      (save.used == TSR_NONE || save.used >= save.made) &&
+                      save.left >= (save.used == TSR_NONE ? save.made : save.used) &&
+                      save.gone >= (save.used == TSR_NONE ? save.made : save.used);
+    if (!is_ordered) return wrong(r, "save", i, "is used, left or gone too early");
+    before = save.made;
+    if (!TSR__VECTOR_PUSH(&r->graph->saves, save)) return no_memory(r);
+  }
+  return !r->status;
+}
+
+static bool read_inputs(reader *r, const json_t *list, size_t at, tsr__graph_module *module) {
+  if (!json_is_array(list)) return wrong(r, "module", at, "has no list of inputs");
+  module->first_input = (uint32_t)r->graph->inputs.count;
+  for (size_t i = 0; i < json_array_size(list); i++) {
+    uint64_t slot;
+    if (!number(json_array_get(list, i), r->graph->slots.count, &slot) ||
+        r->graph->inputs.count >= TSR__TAPE_MOST_INSTRUCTIONS)
+      return wrong(r, "module", at, "has an input that is not there");
+    if (!TSR__VECTOR_PUSH(&r->graph->inputs, (uint32_t)slot)) return no_memory(r);
+  }
+  module->input_count = (uint32_t)json_array_size(list);
+  return true;
+}
+
+static bool read_modules(reader *r, const json_t *root) {
+  const json_t *list = optional(r, root, "modules");
+  const uint64_t ends[] = {r->graph->texts.count,        r->graph->texts.count,
+                           r->graph->schedule.count + 1, r->graph->schedule.count + 1,
+                           r->graph->saves.count + 1,    r->graph->saves.count + 1};
+  for (size_t i = 0; i < json_array_size(list); i++) {
+    const json_t *item = json_array_get(list, i);
+    uint64_t n[6] = {0};
+    bool ok = json_array_size(item) == 7;
+    for (size_t k = 0; ok && k < 6; k++) ok = number(json_array_get(item, k), ends[k], &n[k]);
+    if (!ok || n[2] > n[3] || n[4] > n[5])
+      return wrong(r, "module", i, "is not [name, class, begin, end, save, save, inputs]");
+    tsr__graph_module module = {.name = (uint32_t)n[0],
+                                .kind = (uint32_t)n[1],
+                                .begin = (uint32_t)n[2],
+                                .end = (uint32_t)n[3],
+                                .first_save = (uint32_t)n[4],
+                                .end_save = (uint32_t)n[5]};
+    if (!read_inputs(r, json_array_get(item, 6), i, &module)) return false;
+    if (!TSR__VECTOR_PUSH(&r->graph->modules, module)) return no_memory(r);
+  }
+  return !r->status;
+}
+
+static bool read_unheld(reader *r, const json_t *root) {
+  const json_t *list = optional(r, root, "unheld");
+  for (size_t i = 0; i < r->graph->slots.count; i++)
+    if (!TSR__VECTOR_PUSH(&r->graph->unheld, TSR_NONE)) return no_memory(r);
+  for (size_t i = 0; i < json_array_size(list); i++) {
+    const json_t *item = json_array_get(list, i);
+    uint64_t slot, at;
+    if (json_array_size(item) != 2 ||
+        !number(json_array_get(item, 0), r->graph->slots.count, &slot) ||
+        !number(json_array_get(item, 1), r->graph->schedule.count + 1, &at))
+      return wrong(r, "item of 'unheld'", i, "is not [slot, instruction]");
+    r->graph->unheld.items[slot] = (uint32_t)at;
+  }
+  return !r->status;
+}
+
 /* ---- all of it ---- */
 
 bool tsr__step_graph_is(const json_t *root) {
@@ -327,7 +410,8 @@ int tsr__step_graph_read(const json_t *root, tsr__step_graph **out, tsr_error *e
   copy_word(graph->optimizer, sizeof graph->optimizer, root, "optimizer");
   copy_word(graph->gpu, sizeof graph->gpu, root, "gpu");
   bool ok = read_parameters(&r, root) && read_texts(&r, root) && read_frames(&r, root) &&
-            read_stacks(&r, root) && read_slots(&r, root) && read_schedule(&r, root);
+            read_stacks(&r, root) && read_slots(&r, root) && read_schedule(&r, root) &&
+            read_saves(&r, root) && read_modules(&r, root) && read_unheld(&r, root);
   assert(ok == (r.status == 0));
   if (!ok) {
     tsr__step_graph_free(graph);
@@ -346,6 +430,10 @@ void tsr__step_graph_free(tsr__step_graph *graph) {
   TSR__VECTOR_FREE(&graph->first);
   TSR__VECTOR_FREE(&graph->slots);
   TSR__VECTOR_FREE(&graph->schedule);
+  TSR__VECTOR_FREE(&graph->saves);
+  TSR__VECTOR_FREE(&graph->inputs);
+  TSR__VECTOR_FREE(&graph->modules);
+  TSR__VECTOR_FREE(&graph->unheld);
   tsr__free(graph);
 }
 

@@ -162,11 +162,85 @@ static void damaged_schedules(void **state) {
   expect_bad_step("[\"once\",1,0],[\"drop\",1],", REST, "instruction 1 gives back a slot");
 }
 
+/* The same step, in which a module's activation is saved for backward and nothing else holds it. */
+#define MODULE "\"modules\":[[2,3,3,4,0,1,[]]],"
+static const char with_module[] = HEAD TEXTS FRAMES STACKS SLOTS
+    "\"saved\":[[1,4000,4,5,7,7]],\"unheld\":[[1,4]]," MODULE "\"instructions\":[" BEGIN REST "]}";
+
+static uint64_t peak_with(const char *text, const char *checkpoint, const char *offload) {
+  tsr_model *model = read(text);
+  tsr_simulation *s = NULL;
+  tsr_error error = {0};
+  tsr_simulate_options options = TSR_OPTIONS_INIT(tsr_simulate_options);
+  options.steps = 1;
+  options.fresh_process = true;
+  options.checkpoint_modules = checkpoint;
+  options.offload_modules = offload;
+  if (tsr_simulate(model, &options, &s, &error)) fail_msg("%s", error.message);
+  uint64_t peak = s->peak.totals.requested_bytes;
+  assert_int_equal(s->peak.category_bytes[TSR_CATEGORY_RECOMPUTED], checkpoint ? 4000 : 0);
+  assert_int_equal(s->phases[TSR_SIMULATE_FORWARD].category_bytes[TSR_CATEGORY_ACTIVATION],
+                   checkpoint || offload ? 0 : 4000);
+  tsr_simulation_free(s);
+  tsr_model_free(model);
+  return peak;
+}
+
+static void rewritten(void **state) {
+  (void)state;
+  /* Parameter, activation and gradient: the activation is there again when backward needs it. */
+  assert_int_equal(peak_with(with_module, NULL, NULL), 6000);
+  assert_int_equal(peak_with(with_module, "f", NULL), 6000);
+  assert_int_equal(peak_with(with_module, "a.*", NULL), 6000);
+  assert_int_equal(peak_with(with_module, NULL, "*"), 6000);
+}
+
+static void expect_refusal(const char *text, const char *checkpoint, const char *offload,
+                           int expected, const char *message) {
+  tsr_model *model = read(text);
+  tsr_simulation *s = NULL;
+  tsr_error error = {0};
+  tsr_simulate_options options = TSR_OPTIONS_INIT(tsr_simulate_options);
+  options.checkpoint_modules = checkpoint;
+  options.offload_modules = offload;
+  int status = tsr_simulate(model, &options, &s, &error);
+  if (status != expected || !strstr(error.message, message))
+    fail_msg("status %d, \"%s\" instead of \"%s\"", status, error.message, message);
+  assert_null(s);
+  tsr_model_free(model);
+}
+
+#define WITH_SAVED(saved) \
+  HEAD TEXTS FRAMES STACKS SLOTS saved MODULE "\"instructions\":[" BEGIN REST "]}"
+
+static void refused_rewrites(void **state) {
+  (void)state;
+  expect_refusal(whole, "*", NULL, TSR_ERROR_ARGUMENT, "trace it again");
+  expect_refusal(with_module, "g", NULL, TSR_ERROR_ARGUMENT, "no module of the step graph");
+  expect_refusal(with_module, "f", "f", TSR_ERROR_ARGUMENT, "not both");
+  /* Let go of before it is made. */
+  expect_refusal(WITH_SAVED("\"saved\":[[1,4000,4,5,7,7]],\"unheld\":[[1,2]],"), "f", NULL,
+                 TSR_ERROR_FORMAT, "contradicts");
+}
+
+static void damaged_saves(void **state) {
+  (void)state;
+  expect_damage(WITH_SAVED("\"saved\":7,"), "'saved' is not a list");
+  expect_damage(WITH_SAVED("\"saved\":[[1,4000]],"), "save 0 is not");
+  expect_damage(WITH_SAVED("\"saved\":[[9,4000,4,5,7,7]],"), "save 0 is not");
+  expect_damage(WITH_SAVED("\"saved\":[[1,4000,5,4,7,7]],"), "save 0 is used");
+  expect_damage(WITH_SAVED(""), "module 0 is not"); /* it has a save */
+  expect_damage(WITH_SAVED("\"saved\":[[1,1,4,5,7,7]],\"unheld\":[[1]],"), "item of 'unheld' 0");
+  expect_damage(WITH_SAVED("\"saved\":[[1,1,4,5,7,7]],\"unheld\":[[1,99]],"), "item of 'unheld' 0");
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(simulated),       cmocka_unit_test(workspaces),
       cmocka_unit_test(refused_options), cmocka_unit_test(damaged_tables),
       cmocka_unit_test(damaged_slots),   cmocka_unit_test(damaged_schedules),
+      cmocka_unit_test(rewritten),       cmocka_unit_test(refused_rewrites),
+      cmocka_unit_test(damaged_saves),
   };
   return cmocka_run_group_tests_name("step graph", tests, NULL, NULL);
 }

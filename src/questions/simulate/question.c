@@ -62,6 +62,18 @@ static const tsr_parameter parameters[] = {
      .option = "fresh-process",
      .kind = TSR_PARAMETER_FLAG,
      .help = "cuBLAS allocates its workspaces during the recording, because nothing ran before."},
+    {.name = "checkpoint_modules",
+     .option = "checkpoint-modules",
+     .kind = TSR_PARAMETER_TEXT,
+     .argument = "NAME",
+     .help = "Of a step graph: checkpoint each call of the modules of this name or class, such as "
+             "model.layers.* or LlamaDecoderLayer, with use_reentrant=False."},
+    {.name = "offload_modules",
+     .option = "offload-modules",
+     .kind = TSR_PARAMETER_TEXT,
+     .argument = "NAME",
+     .help = "Of a step graph: keep what these modules save in the host's memory, as "
+             "torch.autograd.graph.save_on_cpu() does."},
     {.name = "categories",
      .kind = TSR_PARAMETER_FLAG,
      .help = "Write the true category of each allocation into the snapshot."},
@@ -80,8 +92,9 @@ typedef struct simulated {
 
 /* Of a traced step, the program has decided the rest. */
 static int check_traced(const tsr_params *params, tsr_error *error) {
-  static const char *const open[] = {"model", "settings",      "capacity",
-                                     "steps", "fresh_process", "categories"};
+  static const char *const open[] = {
+      "model",         "settings",   "capacity",           "steps",
+      "fresh_process", "categories", "checkpoint_modules", "offload_modules"};
   for (size_t i = 0; i < sizeof parameters / sizeof *parameters; i++) {
     const char *name = parameters[i].name;
     bool is_open = false;
@@ -214,6 +227,8 @@ static int options_of(const tsr_params *params, tsr_run_plan **plan, tsr_simulat
   how->fresh_process = tsr_params_flag(params, "fresh_process");
   how->categories = tsr_params_flag(params, "categories");
   how->gpu = tsr_params_gpu(params);
+  how->checkpoint_modules = tsr_params_text(params, "checkpoint_modules");
+  how->offload_modules = tsr_params_text(params, "offload_modules");
   const tsr_allocator_settings *given = tsr_params_settings(params, "settings", &settings);
   if (settings) how->settings = *given;
   return settings ? 0 : tsr_allocator_settings_parse(NULL, &how->settings, error);

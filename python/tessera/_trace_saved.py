@@ -1,0 +1,116 @@
+"""What autograd saves for backward, and in which module: what a step graph needs to be rewritten without tracing again.
+
+A storage lives as long as the program or autograd holds it. To know which of the two, autograd gets a twin of each tensor that it
+saves: another storage, in the same memory. So the end of the first storage is the end of what the program holds, and the end of each
+twin is the end of what autograd saved. Backward gets another one, whose end is the end of the node that uses it. The recorder treats them as one; only when all are gone, the memory is.
+"""
+import contextlib
+import weakref
+from typing import Any, Dict, Iterator, List, Optional, Tuple
+
+
+class Save:
+    """One tensor that autograd saved. Places are numbers of events in the call of the step that it is in."""
+
+    def __init__(self, number: Optional[int], size: int, made: int) -> None:
+        self.number, self.bytes, self.made = number, size, made
+        self.used: Optional[int] = None  # backward asks for it,
+        self.left: Optional[int] = None  # and lets go of what it got,
+        self.gone: Optional[int] = None  # and autograd releases it
+
+
+class ModuleCall:
+    """One call of a module's forward."""
+
+    def __init__(self, name: str, kind: str, inputs: List[int], begin: int, first: int) -> None:
+        self.name, self.kind, self.inputs = name, kind, inputs
+        self.begin = self.end = begin  # events
+        self.first = self.last = first  # saves
+
+
+class _Packed:
+    """What autograd keeps instead of a tensor."""
+
+    def __init__(self, save: Save, tensor: Any) -> None:
+        self.save, self.tensor = save, tensor
+
+
+class Saved:
+    """Notes what is saved and called while it is in effect; `recorder` knows storages and events."""
+
+    def __init__(self, torch: Any, recorder: Any, mode: Any, model: Any) -> None:
+        self.torch, self.recorder, self.mode = torch, recorder, mode
+        self.saves: List[Save] = []  # of the current call, in order
+        self.modules: List[ModuleCall] = []  # likewise
+        self._names = {id(module): name for name, module in model.named_modules()}
+
+    def begin_call(self) -> None:
+        self.saves, self.modules = [], []
+
+    def _place(self) -> int:
+        return len(self.recorder.events)
+
+    def _twin(self, tensor: Any) -> Any:
+        from torch._subclasses.fake_tensor import FakeTensor
+        from torch.utils._mode_utils import no_dispatch
+        with no_dispatch():
+            meta = self.torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device='meta')
+            return FakeTensor(self.mode, meta, tensor.device)
+
+    def pack(self, tensor: Any) -> _Packed:
+        number = self.recorder.number_of(tensor) if tensor.device.type == 'cuda' else None
+        save = Save(number, tensor.numel() * tensor.element_size(), self._place())
+        self.saves.append(save)
+        if number is not None and not self.recorder.is_static(number):
+            tensor = self._twin(tensor)
+            self.recorder.share(tensor, number)
+        packed = _Packed(save, tensor)
+        weakref.finalize(packed, self._released, save).atexit = False
+        return packed
+
+    def unpack(self, packed: _Packed) -> Any:
+        save = packed.save
+        if save.used is None:
+            save.used = self._place()
+        if save.number is None:
+            return packed.tensor
+        lent = self._twin(packed.tensor)
+        self.recorder.share(lent, save.number)
+        weakref.finalize(lent.untyped_storage(), self._given_back, save).atexit = False
+        return lent
+
+    def _given_back(self, save: Save) -> None:
+        save.left = self._place()
+
+    def _released(self, save: Save) -> None:
+        save.gone = self._place()
+
+    def _inputs(self, given: Tuple[Any, ...]) -> List[int]:
+        from torch.utils import _pytree
+        tensors = [leaf for leaf in _pytree.tree_leaves(given) if isinstance(leaf, self.torch.Tensor)]
+        numbers = [self.recorder.number_of(tensor) for tensor in tensors]
+        return sorted({number for number in numbers if number is not None})
+
+    @contextlib.contextmanager
+    def watching(self) -> Iterator[None]:
+        """Within it, saves and calls of modules are noted. Modules are called through their class, because hooks would
+        add frames to each stack."""
+        module = self.torch.nn.Module
+        original = module.__call__
+
+        def call(called: Any, *args: Any, **kwargs: Any) -> Any:
+            name = self._names.get(id(called))
+            if name is None or self.recorder.phase[-1] == 'backward':
+                return original(called, *args, **kwargs)
+            noted = ModuleCall(name, type(called).__name__, self._inputs((args, kwargs)), self._place(), len(self.saves))
+            self.modules.append(noted)
+            result = original(called, *args, **kwargs)
+            noted.end, noted.last = self._place(), len(self.saves)
+            return result
+
+        module.__call__ = call
+        try:
+            with self.torch.autograd.graph.saved_tensors_hooks(self.pack, self.unpack):
+                yield
+        finally:
+            module.__call__ = original

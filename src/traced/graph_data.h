@@ -1,0 +1,45 @@
+/* graph_data.h - what a step graph is in memory: between step_graph.c, which reads it, and rewrite.c. */
+#ifndef TSR_TRACED_GRAPH_DATA_H
+#define TSR_TRACED_GRAPH_DATA_H
+
+#include "base/vector.h"
+#include "graph/tape.h"
+#include "traced/step_graph.h"
+
+typedef struct tsr__graph_frame {
+  uint32_t name, file, line; /* name and file: texts */
+} tsr__graph_frame;
+
+/* A tensor that autograd saves. Places are the instructions before which something happens, up to the number of instructions. */
+typedef struct tsr__graph_save {
+  uint32_t slot; /* TSR_NONE: no memory of the card */
+  /* Saved, asked for by a node of backward, not needed by it any more, released; TSR_NONE: not in this step. */
+  uint32_t made, used, left, gone;
+  uint64_t bytes; /* of the tensor, which may be part of its slot */
+} tsr__graph_save;
+
+/* A call of a module's forward: instructions begin to end - 1, saves first_save to end_save - 1. */
+typedef struct tsr__graph_module {
+  uint32_t name, kind; /* texts: model.layers.0, LlamaDecoderLayer */
+  uint32_t begin, end, first_save, end_save, first_input, input_count;
+} tsr__graph_module;
+
+struct tsr__step_graph {
+  tsr__tracer tracer;        /* first: a tracer is a graph */
+  TSR__VECTOR(char *) texts; /* owned */
+  TSR__VECTOR(tsr__graph_frame) frames;
+  TSR__VECTOR(uint32_t) chain; /* frames of all stacks, each innermost first; TSR_NONE ends one */
+  TSR__VECTOR(uint32_t) first; /* of each stack, in chain */
+  TSR__VECTOR(tsr__tape_slot) slots; /* static ones first; no slot 0 for "none" here */
+  TSR__VECTOR(tsr__tape_instr) schedule;
+  /* What a rewrite needs, all empty in graphs that lack it: */
+  TSR__VECTOR(tsr__graph_save) saves; /* in the order in which they were made */
+  TSR__VECTOR(uint32_t) inputs;       /* slots, of all modules */
+  TSR__VECTOR(tsr__graph_module) modules;
+  TSR__VECTOR(uint32_t)
+  unheld; /* of each slot: before which instruction the program lets go of it; TSR_NONE: when it is freed */
+  uint64_t static_count, parameter_count;
+  char optimizer[64], gpu[32];
+};
+
+#endif

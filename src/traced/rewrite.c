@@ -1,0 +1,497 @@
+/* rewrite.c - see rewrite.h.
+ *
+ *   forward        begin ── instructions of the module ── last save ── end        what only its saves held is freed early
+ *   backward       ... first use of a save ── the same instructions again, up to the last save ── the node that uses it ...
+ *
+ * A copy of the graph gets edits: instructions to insert before others, and drops to leave out. Places are numbers of the
+ * original's instructions throughout. As PyTorch does, recomputation ends with the last tensor to save; what it has made
+ * and has not saved is freed then, and what it has saved when the node that uses it does not need it any more. The
+ * arguments of a checkpointed module stay until all that it saved has been used.
+ *
+ * Nothing that a file claims of saves is believed: the result is checked like a file's instructions. */
+#include "traced/rewrite.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/map.h"
+#include "base/memory.h"
+#include "traced/graph_data.h"
+
+/* An instruction before the original's `at`; of several there, in the order in which they were noted. */
+typedef struct edit {
+  uint32_t at, order;
+  tsr__tape_instr instr;
+} edit;
+
+typedef struct rewriter {
+  tsr__step_graph *g; /* the copy, whose schedule is the original's until the end */
+  TSR__VECTOR(edit) edits;
+  TSR__VECTOR(uint32_t) selected; /* modules */
+  uint32_t *module_of;            /* by save: a selected module, or TSR_NONE */
+  uint32_t *made_at, *freed_at;   /* by slot of the original; TSR_NONE: not in this step */
+  uint32_t *held;  /* by slot of the original: until when without the saves of selected modules */
+  uint32_t *clone; /* by slot of the original: its copy in the module under work, or TSR_NONE */
+  uint32_t *released;      /* by slot of the original: when the last save of its copy is */
+  uint32_t *next_backward; /* by instruction: with which backward begins, there or after it */
+  bool *is_left_out;       /* by instruction */
+  size_t slot_count, instr_count; /* of the original */
+  size_t root;                    /* in the chain: where recomputation is called from */
+  tsr__map called;                /* stack of the original -> the same, called from there */
+} rewriter;
+
+/* ---- Names ---- */
+
+static bool matches(const char *text, const char *pattern) {
+  const char *star = NULL, *from = NULL;
+  while (*text) {
+    if (*pattern == '*') {
+      star = pattern++;
+      from = text;
+    } else if (*pattern == *text) {
+      pattern++;
+      text++;
+    } else if (star) {
+      pattern = star + 1;
+      text = ++from;
+    } else {
+      return false;
+    }
+  }
+  while (*pattern == '*') pattern++;
+  return !*pattern;
+}
+
+/* ---- The copy ---- */
+
+static bool add_text(tsr__step_graph *g, const char *text) {
+  size_t size = strlen(text) + 1;
+  char *copy = TSR__NEW_ARRAY(char, size);
+  if (!copy) return false;
+  memcpy(copy, text, size);
+  if (TSR__VECTOR_PUSH(&g->texts, copy)) return true;
+  tsr__free(copy);
+  return false;
+}
+
+#define COPY(to, from)                               \
+  do {                                               \
+    for (size_t c = 0; ok && c < (from)->count; c++) \
+      ok = TSR__VECTOR_PUSH((to), (from)->items[c]); \
+  } while (0)
+
+static tsr__step_graph *copy_of(const tsr__step_graph *from) {
+  tsr__step_graph *to = TSR__NEW(tsr__step_graph);
+  bool ok = to != NULL;
+  if (!ok) return NULL;
+  to->tracer = from->tracer;
+  to->static_count = from->static_count;
+  to->parameter_count = from->parameter_count;
+  memcpy(to->optimizer, from->optimizer, sizeof to->optimizer);
+  memcpy(to->gpu, from->gpu, sizeof to->gpu);
+  for (size_t i = 0; ok && i < from->texts.count; i++) ok = add_text(to, from->texts.items[i]);
+  COPY(&to->frames, &from->frames);
+  COPY(&to->chain, &from->chain);
+  COPY(&to->first, &from->first);
+  COPY(&to->slots, &from->slots);
+  COPY(&to->schedule, &from->schedule);
+  COPY(&to->saves, &from->saves);
+  COPY(&to->inputs, &from->inputs);
+  COPY(&to->modules, &from->modules);
+  COPY(&to->unheld, &from->unheld);
+  if (ok) return to;
+  tsr__step_graph_free(to);
+  return NULL;
+}
+
+/* ---- Stacks ---- */
+
+/* Add a frame to the end of the chain. */
+static bool add_frame(tsr__step_graph *g, const char *name, const char *file) {
+  tsr__graph_frame frame = {(uint32_t)g->texts.count, (uint32_t)g->texts.count + 1, 0};
+  return add_text(g, name) && add_text(g, file) && TSR__VECTOR_PUSH(&g->frames, frame) &&
+         TSR__VECTOR_PUSH(&g->chain, (uint32_t)g->frames.count - 1);
+}
+
+/* Frames that call what the rewrite adds, as a stack of its own: an op first if there is one. */
+static bool add_root(rewriter *w, const char *op, const char *name, const char *file) {
+  tsr__step_graph *g = w->g;
+  w->root = g->chain.count;
+  return (!op || add_frame(g, op, "??")) && add_frame(g, name, file) &&
+         add_frame(g, "torch::autograd::Engine::evaluate_function", "??") &&
+         TSR__VECTOR_PUSH(&g->chain, TSR_NONE);
+}
+
+/* The stack of an instruction, called by the root. */
+static bool add_stack(rewriter *w, uint32_t stack, uint32_t *out) {
+  tsr__step_graph *g = w->g;
+  bool is_new;
+  const uint64_t *known = tsr__map_put(&w->called, stack, g->chain.count, &is_new);
+  if (!known || g->chain.count >= UINT32_MAX / 2) return false;
+  *out = (uint32_t)*known;
+  if (!is_new) return true;
+  for (size_t i = stack; g->chain.items[i] != TSR_NONE; i++)
+    if (!TSR__VECTOR_PUSH(&g->chain, g->chain.items[i])) return false;
+  for (size_t i = w->root; g->chain.items[i] != TSR_NONE; i++)
+    if (!TSR__VECTOR_PUSH(&g->chain, g->chain.items[i])) return false;
+  return TSR__VECTOR_PUSH(&g->chain, TSR_NONE);
+}
+
+/* ---- Edits ---- */
+
+static bool insert(rewriter *w, uint32_t at, tsr__tape_instr_kind kind, uint32_t slot,
+                   uint32_t stack) {
+  edit e = {.at = at,
+            .order = (uint32_t)w->edits.count,
+            .instr = {.kind = (uint8_t)kind,
+                      .subject = slot + 1,
+                      .stack = stack,
+                      .is_backward = kind == TSR__INSTR_NEW}};
+  return w->edits.count < TSR__TAPE_MOST_INSTRUCTIONS && TSR__VECTOR_PUSH(&w->edits, e);
+}
+
+static bool add_slot(rewriter *w, uint64_t bytes, tsr_category category, uint32_t *slot) {
+  tsr__tape_slot made = {.bytes = bytes, .category = (uint8_t)category};
+  *slot = (uint32_t)w->g->slots.count;
+  return w->g->slots.count < TSR__STEP_GRAPH_MOST_SLOTS && TSR__VECTOR_PUSH(&w->g->slots, made);
+}
+
+/* ---- What the step does ---- */
+
+static uint32_t slot_of(const tsr__tape_instr *instr) {
+  assert(instr->subject);
+  return instr->subject - 1;
+}
+
+static void read_lives(rewriter *w) {
+  for (size_t i = 0; i < w->slot_count; i++)
+    w->made_at[i] = w->freed_at[i] = w->held[i] = w->clone[i] = TSR_NONE;
+  uint32_t backward = w->next_backward[w->instr_count] = (uint32_t)w->instr_count;
+  for (size_t i = w->instr_count; i-- > 0;) {
+    const tsr__tape_instr *instr = &w->g->schedule.items[i];
+    if (instr->kind == TSR__INSTR_BEGIN && instr->subject == TSR__TAPE_PHASE_BACKWARD)
+      backward = (uint32_t)i;
+    w->next_backward[i] = backward;
+    if (instr->kind == TSR__INSTR_NEW) w->made_at[slot_of(instr)] = (uint32_t)i;
+    if (instr->kind == TSR__INSTR_DROP) w->freed_at[slot_of(instr)] = (uint32_t)i;
+  }
+}
+
+static bool is_within(const tsr__graph_module *inner, const tsr__graph_module *outer) {
+  return inner->begin >= outer->begin && inner->end <= outer->end &&
+         inner->first_save >= outer->first_save && inner->end_save <= outer->end_save;
+}
+
+/* Calls are in the order in which they begin, so what contains a call is before it. */
+static bool select_modules(rewriter *w, const char *pattern) {
+  const tsr__step_graph *g = w->g;
+  for (uint32_t i = 0; i < (uint32_t)g->modules.count; i++) {
+    const tsr__graph_module *module = &g->modules.items[i];
+    if (!matches(g->texts.items[module->name], pattern) &&
+        !matches(g->texts.items[module->kind], pattern))
+      continue;
+    const tsr__graph_module *last =
+        w->selected.count ? &g->modules.items[w->selected.items[w->selected.count - 1]] : NULL;
+    if (last && is_within(module, last)) continue;
+    if (!TSR__VECTOR_PUSH(&w->selected, i)) return false;
+    for (uint32_t k = module->first_save; k < module->end_save; k++) w->module_of[k] = i;
+  }
+  return true;
+}
+
+/* Whether a frame of a stack is PyTorch's checkpointing. */
+static bool is_checkpointed(const tsr__step_graph *g, uint32_t stack) {
+  static const char file[] = "torch/utils/checkpoint.py";
+  for (size_t i = stack; g->chain.items[i] != TSR_NONE; i++) {
+    const char *path = g->texts.items[g->frames.items[g->chain.items[i]].file];
+    size_t size = strlen(path);
+    if (size >= sizeof file - 1 && strcmp(path + size - (sizeof file - 1), file) == 0) return true;
+  }
+  return false;
+}
+
+/* What cannot be rewritten; NULL if nothing. */
+static const char *obstacle(const rewriter *w) {
+  uint32_t end = 0;
+  for (size_t k = 0; k < w->selected.count; k++) {
+    const tsr__graph_module *module = &w->g->modules.items[w->selected.items[k]];
+    if (module->begin < end) return "begins before another one has ended";
+    end = module->end;
+    for (uint32_t i = module->begin; i < module->end; i++) {
+      const tsr__tape_instr *instr = &w->g->schedule.items[i];
+      if (instr->kind == TSR__INSTR_BEGIN || instr->kind == TSR__INSTR_END)
+        return "contains a phase of the step";
+      if (instr->stack != TSR_NONE && is_checkpointed(w->g, instr->stack))
+        return "is checkpointed already";
+    }
+  }
+  return NULL;
+}
+
+static uint32_t later(uint32_t a, uint32_t b) {
+  return a > b ? a : b;
+}
+
+/* When the last save of a module is released. TSR_NONE, if one is not in this step, is later than all. */
+static uint32_t end_of_saves(const rewriter *w, const tsr__graph_module *module) {
+  uint32_t end = 0;
+  for (uint32_t k = module->first_save; k < module->end_save; k++)
+    end = later(end, w->g->saves.items[k].gone);
+  return end;
+}
+
+/* Until when each slot is held without the saves that go. */
+static void find_held(rewriter *w, tsr__rewrite how) {
+  const tsr__step_graph *g = w->g;
+  for (size_t i = 0; i < w->slot_count; i++)
+    w->held[i] = g->unheld.items[i] == TSR_NONE ? w->freed_at[i] : g->unheld.items[i];
+  for (size_t k = 0; k < g->saves.count; k++) {
+    const tsr__graph_save *save = &g->saves.items[k];
+    if (w->module_of[k] == TSR_NONE && save->slot != TSR_NONE)
+      w->held[save->slot] = later(w->held[save->slot], save->gone);
+  }
+  for (size_t k = 0; how == TSR__REWRITE_CHECKPOINT && k < w->selected.count; k++) {
+    const tsr__graph_module *module = &g->modules.items[w->selected.items[k]];
+    uint32_t end = end_of_saves(w, module);
+    for (uint32_t i = 0; i < module->input_count; i++) {
+      uint32_t slot = g->inputs.items[module->first_input + i];
+      w->held[slot] = later(w->held[slot], end);
+    }
+  }
+}
+
+/* Free each slot when nothing holds it any more, which may be later than before: arguments of checkpoints. What is freed
+ * before backward begins is not kept for it, and the other way round. */
+static bool free_when_unheld(rewriter *w) {
+  for (uint32_t i = 0; i < (uint32_t)w->slot_count; i++) {
+    uint32_t at = w->held[i] < w->instr_count ? w->held[i] : (uint32_t)w->instr_count;
+    if (w->made_at[i] == TSR_NONE || w->freed_at[i] == TSR_NONE || at == w->freed_at[i]) continue;
+    tsr__tape_slot *slot = &w->g->slots.items[i];
+    bool is_kept = at > w->next_backward[w->made_at[i]];
+    if (slot->category == TSR_CATEGORY_ACTIVATION && !is_kept)
+      slot->category = TSR_CATEGORY_TEMPORARY;
+    else if (slot->category == TSR_CATEGORY_TEMPORARY && is_kept)
+      slot->category = TSR_CATEGORY_ACTIVATION;
+    w->is_left_out[w->freed_at[i]] = true;
+    if (!insert(w, at, TSR__INSTR_DROP, i, TSR_NONE)) return false;
+  }
+  return true;
+}
+
+/* ---- Checkpoints ---- */
+
+/* The first use of a save of the module, and the last place at which one is made. False if none is used in this step. */
+static bool range_of(const rewriter *w, const tsr__graph_module *module, uint32_t *use,
+                     uint32_t *last) {
+  *use = TSR_NONE;
+  *last = module->begin;
+  for (uint32_t k = module->first_save; k < module->end_save; k++) {
+    const tsr__graph_save *save = &w->g->saves.items[k];
+    if (save->used < *use) *use = save->used;
+    *last = later(*last, save->made);
+  }
+  if (*last > module->end) *last = module->end;
+  return *use != TSR_NONE;
+}
+
+/* Make the slots of the module again, and free those that the program lets go of before the last save. */
+static bool replay(rewriter *w, const tsr__graph_module *module, uint32_t use, uint32_t last) {
+  for (uint32_t i = module->begin; i < last; i++) {
+    const tsr__tape_instr instr = w->g->schedule.items[i];
+    if (instr.kind == TSR__INSTR_NEW) {
+      uint32_t slot = slot_of(&instr), stack = instr.stack;
+      bool is_saved = w->released[slot] != 0;
+      tsr_category before = (tsr_category)w->g->slots.items[slot].category;
+      tsr_category category = before == TSR_CATEGORY_CAST ? before
+                              : is_saved                  ? TSR_CATEGORY_RECOMPUTED
+                                                          : TSR_CATEGORY_TEMPORARY;
+      if (!add_slot(w, w->g->slots.items[slot].bytes, category, &w->clone[slot])) return false;
+      if (stack != TSR_NONE && !add_stack(w, instr.stack, &stack)) return false;
+      if (!insert(w, use, TSR__INSTR_NEW, w->clone[slot], stack)) return false;
+    }
+    /* A drop of the original is where nothing held it: the program had let go of it by then. */
+    bool is_drop = instr.kind == TSR__INSTR_DROP && w->clone[slot_of(&instr)] != TSR_NONE;
+    if (!is_drop || w->released[slot_of(&instr)]) continue;
+    if (!insert(w, use, TSR__INSTR_DROP, w->clone[slot_of(&instr)], TSR_NONE)) return false;
+    w->clone[slot_of(&instr)] = TSR_NONE;
+  }
+  return true;
+}
+
+/* Free what is left: what is saved when it has been used, the rest when recomputation stops. */
+static bool end_replay(rewriter *w, const tsr__graph_module *module, uint32_t use, uint32_t last) {
+  for (uint32_t i = module->begin; i < last; i++) {
+    const tsr__tape_instr *instr = &w->g->schedule.items[i];
+    uint32_t slot = instr->kind == TSR__INSTR_NEW ? slot_of(instr) : TSR_NONE;
+    if (slot == TSR_NONE || w->clone[slot] == TSR_NONE) continue;
+    uint32_t at = later(use, w->released[slot]);
+    if (at > w->instr_count) at = (uint32_t)w->instr_count;
+    if (!insert(w, at, TSR__INSTR_DROP, w->clone[slot], TSR_NONE)) return false;
+    w->clone[slot] = TSR_NONE;
+  }
+  return true;
+}
+
+static bool checkpoint(rewriter *w, const tsr__graph_module *module) {
+  uint32_t use, last;
+  if (!range_of(w, module, &use, &last)) return true;
+  memset(w->released, 0, w->slot_count * sizeof *w->released);
+  for (uint32_t k = module->first_save; k < module->end_save; k++) {
+    const tsr__graph_save *save = &w->g->saves.items[k];
+    if (save->slot != TSR_NONE)
+      w->released[save->slot] = later(w->released[save->slot], save->left);
+  }
+  return replay(w, module, use, last) && end_replay(w, module, use, last);
+}
+
+/* ---- Offloading ---- */
+
+/* Each tensor that is saved is copied back for the node that uses it. */
+static bool offload(rewriter *w, const tsr__graph_module *module) {
+  for (uint32_t k = module->first_save; k < module->end_save; k++) {
+    const tsr__graph_save save = w->g->saves.items[k];
+    uint32_t slot;
+    if (save.slot == TSR_NONE || !save.bytes || save.used == TSR_NONE) continue;
+    uint32_t gone = save.left == TSR_NONE ? (uint32_t)w->instr_count : save.left;
+    if (!add_slot(w, save.bytes, TSR_CATEGORY_ACTIVATION, &slot) ||
+        !insert(w, save.used, TSR__INSTR_NEW, slot, (uint32_t)w->root) ||
+        !insert(w, gone, TSR__INSTR_DROP, slot, TSR_NONE))
+      return false;
+  }
+  return true;
+}
+
+/* ---- The result ---- */
+
+static int compare_edits(const void *a, const void *b) {
+  const edit *x = a, *y = b;
+  if (x->at != y->at) return x->at < y->at ? -1 : 1;
+  return (x->order > y->order) - (x->order < y->order);
+}
+
+/* Put the edits into the schedule. */
+static bool apply(rewriter *w) {
+  TSR__VECTOR(tsr__tape_instr) out = {0};
+  size_t next = 0;
+  bool ok = true;
+  if (w->edits.count) qsort(w->edits.items, w->edits.count, sizeof *w->edits.items, compare_edits);
+  for (size_t i = 0; ok && i <= w->instr_count; i++) {
+    for (; ok && next < w->edits.count && w->edits.items[next].at == i; next++)
+      ok = TSR__VECTOR_PUSH(&out, w->edits.items[next].instr);
+    if (ok && i < w->instr_count && !w->is_left_out[i])
+      ok = TSR__VECTOR_PUSH(&out, w->g->schedule.items[i]);
+  }
+  TSR__VECTOR_FREE(&w->g->schedule);
+  w->g->schedule.items = out.items;
+  w->g->schedule.count = out.count;
+  w->g->schedule.capacity = out.capacity;
+  return ok && next == w->edits.count;
+}
+
+/* Whether each slot is made once and freed at most once after it, in this step or in the next. */
+static bool is_sound(const tsr__step_graph *g, bool *has_memory) {
+  enum { NOT_MADE, LIVE, FREED, FOR_GOOD };
+  uint8_t *state = TSR__NEW_ARRAY(uint8_t, g->slots.count + 1);
+  *has_memory = state != NULL;
+  bool ok = state && g->schedule.count < TSR__TAPE_MOST_INSTRUCTIONS;
+  for (size_t i = 0; ok && i < g->schedule.count; i++) {
+    const tsr__tape_instr *instr = &g->schedule.items[i];
+    bool makes = instr->kind == TSR__INSTR_NEW || instr->kind == TSR__INSTR_NEW_ONCE;
+    if (!makes && instr->kind != TSR__INSTR_DROP) continue;
+    uint32_t slot = slot_of(instr);
+    ok = slot >= g->static_count && state[slot] == (makes ? NOT_MADE : LIVE);
+    state[slot] = (uint8_t)(!makes ? FREED : instr->kind == TSR__INSTR_NEW_ONCE ? FOR_GOOD : LIVE);
+  }
+  for (size_t i = g->static_count; ok && i < g->slots.count; i++)
+    ok = state[i] != NOT_MADE && (state[i] == LIVE) == g->slots.items[i].is_carried;
+  tsr__free(state);
+  return ok;
+}
+
+/* ---- All of it ---- */
+
+static bool open_rewriter(rewriter *w, const tsr__step_graph *graph) {
+  w->slot_count = graph->slots.count;
+  w->instr_count = graph->schedule.count;
+  w->g = copy_of(graph);
+  w->module_of = TSR__NEW_ARRAY(uint32_t, graph->saves.count + 1);
+  uint32_t **columns[] = {&w->made_at, &w->freed_at, &w->held, &w->clone, &w->released};
+  bool ok = w->g && w->module_of;
+  for (size_t i = 0; i < sizeof columns / sizeof *columns; i++) {
+    *columns[i] = TSR__NEW_ARRAY(uint32_t, w->slot_count + 1);
+    ok = ok && *columns[i];
+  }
+  w->is_left_out = TSR__NEW_ARRAY(bool, w->instr_count + 1);
+  w->next_backward = TSR__NEW_ARRAY(uint32_t, w->instr_count + 1);
+  ok = ok && w->is_left_out && w->next_backward;
+  for (size_t k = 0; ok && k < graph->saves.count; k++) w->module_of[k] = TSR_NONE;
+  if (ok) read_lives(w);
+  return ok;
+}
+
+static void close_rewriter(rewriter *w) {
+  TSR__VECTOR_FREE(&w->edits);
+  TSR__VECTOR_FREE(&w->selected);
+  tsr__map_release(&w->called);
+  tsr__free(w->module_of);
+  tsr__free(w->made_at);
+  tsr__free(w->freed_at);
+  tsr__free(w->held);
+  tsr__free(w->clone);
+  tsr__free(w->released);
+  tsr__free(w->is_left_out);
+  tsr__free(w->next_backward);
+}
+
+static bool edit_all(rewriter *w, tsr__rewrite how) {
+  bool is_checkpoint = how == TSR__REWRITE_CHECKPOINT;
+  bool ok = is_checkpoint ? add_root(w, NULL, "unpack_hook", "torch/utils/checkpoint.py")
+                          : add_root(w, "at::_ops::_to_copy::call", "unpack_from_cpu",
+                                     "torch/autograd/graph.py");
+  find_held(w, how);
+  ok = ok && free_when_unheld(w);
+  for (size_t i = 0; ok && i < w->selected.count; i++) {
+    const tsr__graph_module module = w->g->modules.items[w->selected.items[i]];
+    ok = is_checkpoint ? checkpoint(w, &module) : offload(w, &module);
+  }
+  return ok;
+}
+
+static int refuse(const rewriter *w, const char *pattern, tsr_error *error) {
+  if (!w->g->modules.count)
+    return tsr__fail(error, TSR_ERROR_ARGUMENT, TSR_OFFSET_NONE,
+                     "this step graph does not contain its modules: trace it again");
+  if (!w->selected.count)
+    return tsr__fail(error, TSR_ERROR_ARGUMENT, TSR_OFFSET_NONE,
+                     "no module of the step graph has a name or a class like '%.80s'; one is "
+                     "called '%.80s', of class '%.80s'",
+                     pattern, w->g->texts.items[w->g->modules.items[w->g->modules.count / 2].name],
+                     w->g->texts.items[w->g->modules.items[w->g->modules.count / 2].kind]);
+  const char *why = obstacle(w);
+  if (!why) return 0;
+  return tsr__fail(error, TSR_ERROR_ARGUMENT, TSR_OFFSET_NONE, "a module like '%.80s' %s", pattern,
+                   why);
+}
+
+int tsr__step_graph_rewrite(const tsr__step_graph *graph, tsr__rewrite how, const char *pattern,
+                            tsr__step_graph **out, tsr_error *error) {
+  rewriter w = {0};
+  bool has_memory = true;
+  int status =
+      open_rewriter(&w, graph) && select_modules(&w, pattern) ? 0 : tsr__fail_memory(error);
+  if (status == 0) status = refuse(&w, pattern, error);
+  if (status == 0 && !edit_all(&w, how)) status = tsr__fail_memory(error);
+  bool is_applied = status == 0 && apply(&w);
+  if (status == 0 && (!is_applied || !is_sound(w.g, &has_memory)))
+    status = has_memory ? tsr__fail(error, TSR_ERROR_FORMAT, TSR_OFFSET_NONE,
+                                    "step graph: what is saved contradicts the instructions")
+                        : tsr__fail_memory(error);
+  close_rewriter(&w);
+  if (status)
+    tsr__step_graph_free(w.g);
+  else
+    *out = w.g;
+  return status;
+}

@@ -1,0 +1,21 @@
+/* rewrite.h - the step of another program, without tracing it: a module is checkpointed, or what it saves is kept by the host.
+ *
+ * A slot lives as long as the program holds it or autograd has saved it. The graph says which (docs/step-graph.md), so a
+ * save that is not made any more can be taken away, and what is left decides when the slot is freed. */
+#ifndef TSR_TRACED_REWRITE_H
+#define TSR_TRACED_REWRITE_H
+
+#include "traced/step_graph.h"
+
+typedef enum tsr__rewrite {
+  TSR__REWRITE_CHECKPOINT, /* torch.utils.checkpoint(..., use_reentrant=False) around each call */
+  TSR__REWRITE_OFFLOAD     /* torch.autograd.graph.save_on_cpu() around each call */
+} tsr__rewrite;
+
+/* Rewrite all calls in forward of the modules whose name or class matches `pattern`, with * for any text; of modules within
+ * each other, the outer ones. `*out` is a new graph, the caller's; `graph` stays. TSR_ERROR_ARGUMENT if none matches, if the graph lacks what it
+ * takes, or if a module runs backward or is checkpointed itself; TSR_ERROR_FORMAT if the graph contradicts itself; TSR_ERROR_MEMORY. O(n log n). */
+int tsr__step_graph_rewrite(const tsr__step_graph *graph, tsr__rewrite how, const char *pattern,
+                            tsr__step_graph **out, tsr_error *error);
+
+#endif

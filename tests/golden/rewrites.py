@@ -1,0 +1,55 @@
+#!/usr/bin/env python3
+"""rewrites.py --tessera PATH --work FOLDER: golden step graphs, rewritten, as TAP.
+
+Each phase of the third step must have the peak that a trace of the rewritten program has (rewrites/peaks.json, which
+tests/torch/rewrites.py made), and the snapshot must be one that other commands read.
+"""
+import argparse
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+GRAPHS = Path(__file__).resolve().parent / 'rewrites'
+
+
+def answer(tessera, *words):
+    done = subprocess.run([tessera, *words, '--json', '-q'], capture_output=True, text=True, check=False)
+    assert not done.returncode, done.stderr
+    return json.loads(done.stdout)
+
+
+def check(tessera, work, case):
+    snapshot = work / 'rewritten.pickle'
+    graph = GRAPHS / f'{case["program"]}.graph'
+    run = answer(tessera, 'simulate', graph, f'--{case["how"]}-modules', case['modules'], '--fresh-process', '--steps', '3', '-o', snapshot)
+    found = {phase['name']: phase['allocated_bytes'] for phase in run['devices'][0]['phases']}
+    assert found == case['peaks'], f'{found} instead of {case["peaks"]}'
+    read = answer(tessera, 'peak', snapshot)['devices'][0]['peak']
+    assert read['allocated_bytes'] == max(found.values()), 'the snapshot has another peak'
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    for name in ('--tessera', '--work'):
+        parser.add_argument(name, required=True, type=lambda text: Path(text).resolve())
+    given = parser.parse_args()
+    shutil.rmtree(given.work, ignore_errors=True)
+    given.work.mkdir(parents=True)
+    cases = json.loads((GRAPHS / 'peaks.json').read_text(encoding='utf-8'))['cases']
+    failed = False
+    print(f'1..{len(cases)}')
+    for number, case in enumerate(cases, 1):
+        title = f'{number} - {case["program"]}: {case["how"]} {case["modules"]}'
+        try:
+            check(given.tessera, given.work, case)
+            print(f'ok {title}')
+        except AssertionError as why:
+            failed = True
+            print(f'not ok {title}\n# {why}')
+    return int(failed)
+
+
+if __name__ == '__main__':
+    sys.exit(main())

@@ -1,0 +1,141 @@
+#!/usr/bin/env python3
+"""rewrites.py [--check]: small models, as they are and with modules that are checkpointed, or keep what they save on the host.
+
+Writes tests/golden/rewrites: step graphs of the models as they are, and in peaks.json the peaks of the others, traced.
+tests/golden/rewrites.py compares with them what `tessera simulate` makes of the graphs. Needs torch (a wheel for CUDA; no GPU, no
+driver), transformers 5 and tessera's Python package. With --check nothing is written, and the peaks must be the recorded ones.
+"""
+import argparse
+import functools
+import json
+import re
+import sys
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+import torch
+import transformers as hf
+from torch.utils.checkpoint import checkpoint
+
+import tessera
+
+AT = Path(__file__).resolve().parent.parent / 'golden' / 'rewrites'
+SMALL = {'hidden_size': 64, 'num_attention_heads': 4, 'intermediate_size': 128, 'num_hidden_layers': 2, 'vocab_size': 500}
+# Name: the model, and whether it runs under autocast.
+PROGRAMS = {
+    'bert': (lambda: hf.BertForMaskedLM(hf.BertConfig(**SMALL)), False),
+    'bert-autocast': (lambda: hf.BertForMaskedLM(hf.BertConfig(**SMALL)), True),
+    't5': (lambda: hf.T5ForConditionalGeneration(hf.T5Config(
+        d_model=64, d_kv=16, d_ff=128, num_layers=2, num_heads=4, vocab_size=500, decoder_start_token_id=0)), False),
+    'vit': (lambda: hf.ViTForImageClassification(hf.ViTConfig(**{**SMALL, 'vocab_size': None}, image_size=64)), False),
+    'resnet': (lambda: hf.ResNetForImageClassification(hf.ResNetConfig(
+        embedding_size=16, hidden_sizes=[32, 64], depths=[1, 2])), False),
+    'llama': (lambda: hf.LlamaForCausalLM(hf.LlamaConfig(**SMALL, num_key_value_heads=2, use_cache=False)), False),
+    'llama-autocast': (lambda: hf.LlamaForCausalLM(hf.LlamaConfig(**SMALL, num_key_value_heads=2, use_cache=False)), True),
+    'mixtral': (lambda: hf.MixtralForCausalLM(hf.MixtralConfig(**SMALL, num_key_value_heads=2, num_local_experts=4)), False),
+    'gpt-neox': (lambda: hf.GPTNeoXForCausalLM(hf.GPTNeoXConfig(**SMALL)), False),
+}
+# Program, and the modules that are rewritten. One that adds to a cache of keys and values cannot be checkpointed.
+CASES = (('bert', 'BertLayer'), ('bert', 'bert.encoder.layer.1'), ('bert-autocast', 'BertLayer'), ('t5', 'T5LayerFF'),
+         ('vit', 'ViTLayer'), ('resnet', 'ResNetStage'), ('resnet', 'ResNetConvLayer'), ('llama', 'LlamaDecoderLayer'),
+         ('llama', 'model.layers.0'), ('llama-autocast', 'LlamaMLP'), ('mixtral', 'MixtralSparseMoeBlock'), ('gpt-neox', '*.mlp'))
+
+
+def batch(name):
+    if name in ('vit', 'resnet'):
+        return {'pixel_values': torch.zeros(2, 3, 64, 64, device='cuda'), 'labels': torch.zeros(2, dtype=torch.long, device='cuda')}
+    return {key: torch.zeros(2, 64, dtype=torch.long, device='cuda') for key in ('input_ids', 'labels')}
+
+
+def checkpointed(forward):
+    @functools.wraps(forward)
+    def again(*args, **kwargs):
+        return checkpoint(forward, *args, use_reentrant=False, **kwargs)
+    return again
+
+
+def offloaded(forward):
+    @functools.wraps(forward)
+    def elsewhere(*args, **kwargs):
+        with torch.autograd.graph.save_on_cpu():
+            return forward(*args, **kwargs)
+    return elsewhere
+
+
+HOW = {'checkpoint': checkpointed, 'offload': offloaded}
+
+
+def rewrite(model, pattern, how):
+    names = [name for name, module in model.named_modules()
+             if fnmatchcase(name, pattern) or fnmatchcase(type(module).__name__, pattern)]
+    outer = [name for name in names if not any(name.startswith(f'{other}.') for other in names)]
+    for name in outer:
+        module = model.get_submodule(name)
+        module.forward = HOW[how](module.forward)
+    assert outer
+
+
+def traced(name, change=None):
+    torch.manual_seed(0)
+    make, is_autocast = PROGRAMS[name]
+    model = make().train()
+    optimizer = torch.optim.AdamW(model.parameters())
+    if change:
+        rewrite(model, *change)
+
+    def step():
+        optimizer.zero_grad()
+        with torch.autocast('cuda', dtype=torch.bfloat16, enabled=is_autocast):
+            loss = model(**batch(name)).loss
+        loss.backward()
+        optimizer.step()
+    return tessera.trace(step, model=model, optimizer=optimizer)
+
+
+def short(document):
+    """Paths that are the same on every machine."""
+    own = str(Path(__file__).resolve().parent)
+    texts = [re.sub(r'^.*/(?:site|dist)-packages/', '', text).replace(own + '/', '') for text in document['texts']]
+    return {**document, 'texts': texts}
+
+
+def peaks(document):
+    """Of each phase in the third step, with storages rounded to 512 bytes."""
+    sizes = [-(-size // 512) * 512 for size in document['slots']['bytes']]
+    live, out = sum(sizes[:document['static']]), {}
+    for step in range(3):
+        within, out = [], {}
+        for word, subject, *_ in document['instructions']:
+            if word == 'begin':
+                within.append(document['phases'][subject])
+            elif word == 'end':
+                within.pop()
+            elif word == 'new' or (word == 'once' and step == 0):
+                live += sizes[subject]
+            elif word == 'drop' or (word == 'drop_previous' and step):
+                live -= sizes[subject]
+            for phase in within:
+                out[phase] = max(out.get(phase, 0), live)
+    return {phase: out[phase] for phase in ('forward', 'backward', 'optimizer')}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument('--check', action='store_true')
+    given = parser.parse_args()
+    found = []
+    for name, pattern in CASES:
+        for how in HOW:
+            found.append({'program': name, 'modules': pattern, 'how': how, 'peaks': peaks(traced(name, (pattern, how)))})
+            print(found[-1], flush=True)
+    if given.check:
+        return int(json.loads((AT / 'peaks.json').read_text(encoding='utf-8'))['cases'] != found)
+    for name in PROGRAMS:
+        (AT / f'{name}.graph').write_text(json.dumps(short(traced(name)), separators=(',', ':')) + '\n', encoding='utf-8')
+    versions = {'torch': torch.__version__, 'transformers': hf.__version__}
+    (AT / 'peaks.json').write_text(json.dumps({**versions, 'cases': found}, indent=1) + '\n', encoding='utf-8')
+    return 0
+
+
+if __name__ == '__main__':
+    sys.exit(main())
