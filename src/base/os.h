@@ -99,7 +99,8 @@ uintptr_t tsr__os_thread_self(void);
 /* Load a shared library by the name that the system looks for, such as "libm.so.6"; NULL if it is absent.
  * It stays until the process ends, because libraries may not survive being unloaded. */
 void *tsr__os_library_open(const char *name);
-/* A function of it, or of a library that it needs; NULL if it is absent. */
+/* A function of it, or of a library that it needs; with NULL, of the program and what was loaded with it. NULL if it
+ * is absent. */
 void *tsr__os_library_find(void *library, const char *name);
 
 /* ---- mutexes and conditions ----

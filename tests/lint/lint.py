@@ -40,6 +40,7 @@ ROOMS = {
     'train': {'base', 'kernels', 'graph', 'plan', 'models', 'torch', 'exec'},
     'plan': {'base', 'kernels', 'graph'},
     'planner': {'base', 'kernels', 'graph', 'plan', 'models', 'exec', 'questions'},
+    'dist': {'base', 'kernels'},
 }
 # Which room implements which public headers (include/tessera/NAME.h or include/tessera/unstable/NAME.h).
 PUBLIC = {
