@@ -48,7 +48,7 @@ void tsr__os_close(int handle);
 void tsr__os_populate(void *data, size_t size_bytes);
 
 /* Reserve addresses: no memory is taken, and touching it is a fault. NULL if there is no room; else
- * released with tsr__os_unreserve. Sizes and offsets are multiples of 2 MiB in all of these. */
+ * released with tsr__os_unreserve. Sizes and offsets are multiples of 2 MiB in these, but for the last. */
 void *tsr__os_reserve(size_t size_bytes);
 void tsr__os_unreserve(void *base, size_t size_bytes);
 /* Make part of a reservation usable, filled with zeros; pages are taken when they are touched. False
@@ -56,6 +56,9 @@ void tsr__os_unreserve(void *base, size_t size_bytes);
 bool tsr__os_commit(void *base, size_t offset_bytes, size_t size_bytes);
 /* Give the memory back to the system; the addresses stay reserved. */
 void tsr__os_decommit(void *base, size_t offset_bytes, size_t size_bytes);
+/* Give the pages of usable memory back to the system, which may be touched again and is then filled with zeros. Of any
+ * size, in multiples of 64 KiB. */
+void tsr__os_forget(void *base, size_t offset_bytes, size_t size_bytes);
 
 /* The machine's memory; 0 if that is unknown. What a process may take of it is in machine.h. */
 uint64_t tsr__os_memory_bytes(void);

@@ -73,6 +73,11 @@ void tsr__os_decommit(void *base, size_t offset_bytes, size_t size_bytes) {
              MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
 }
 
+void tsr__os_forget(void *base, size_t offset_bytes, size_t size_bytes) {
+  assert(base && size_bytes);
+  (void)madvise((char *)base + offset_bytes, size_bytes, MADV_DONTNEED);
+}
+
 /* ---- processors and processes ---- */
 
 unsigned tsr__os_processor_count(void) {

@@ -6,8 +6,13 @@
 #include <assert.h>
 #include <string.h>
 
+#include "base/memory.h"
 #include "base/os.h"
 #include "tessera/types.h"
+
+/* A chunk is large enough that few are shared by blocks, and small against what is spared. IDLE_MOST of them are too
+ * few to look for. */
+enum { CHUNK_BYTES = 1 << 16, TOUCHED = 1 << 15, IDLE_MOST = 64 };
 
 #ifndef NDEBUG
 enum { FILLED_BYTES = 1 << 20 };
@@ -21,7 +26,17 @@ bool tsr__tensor_arena_init(tsr__tensor_arena *arena, uint64_t origin, uint64_t 
   return arena->base != NULL;
 }
 
+bool tsr__tensor_arena_keep(tsr__tensor_arena *arena, uint64_t most_bytes) {
+  assert(!arena->usable_bytes && !arena->chunks);
+  arena->chunk_count = (arena->size_bytes + CHUNK_BYTES - 1) / CHUNK_BYTES;
+  arena->most_touched = most_bytes / CHUNK_BYTES;
+  arena->chunks = TSR__NEW_ARRAY(uint16_t, (size_t)arena->chunk_count);
+  return arena->chunks != NULL;
+}
+
 void tsr__tensor_arena_release(tsr__tensor_arena *arena) {
+  tsr__free(arena->chunks);
+  arena->chunks = NULL;
   tsr__os_unreserve(arena->base, (size_t)arena->size_bytes);
   arena->base = NULL;
 }
@@ -60,6 +75,63 @@ void tsr__tensor_arena_account(tsr__tensor_arena *arena, const tsr_allocator_eve
   }
 }
 
+/* ---- pages that are given back ---- */
+
+static bool is_idle(const tsr__tensor_arena *arena, uint64_t chunk) {
+  return arena->chunks[chunk] == TOUCHED;
+}
+
+/* Give back the idle chunks before `end`, up to `most`. Returns how many. */
+static uint64_t forget(tsr__tensor_arena *arena, uint64_t end, uint64_t most) {
+  uint64_t first = end;
+  while (first > 0 && end - first < most && is_idle(arena, first - 1)) arena->chunks[--first] = 0;
+  if (end == first) return 0;
+  tsr__os_forget(arena->base, (size_t)(first * CHUNK_BYTES), (size_t)((end - first) * CHUNK_BYTES));
+  arena->touched -= end - first;
+  arena->idle -= end - first;
+  return end - first;
+}
+
+/* Always from the end on: steps use memory in turn, so giving back what has been idle for longest would give back all of
+ * it in each step, just before it is needed, and a fixed order gives back the same few. A little more than must be, so
+ * that searches are few. */
+static void forget_idle(tsr__tensor_arena *arena) {
+  for (uint64_t at = arena->chunk_count, passed;
+       at > 0 && arena->idle && arena->touched + IDLE_MOST > arena->most_touched; at -= passed) {
+    passed = forget(arena, at, arena->touched + IDLE_MOST - arena->most_touched);
+    if (!passed) passed = 1;
+  }
+}
+
+/* A block begins or ends to use its chunks. */
+static void use_chunks(tsr__tensor_arena *arena, const tsr_allocator_event *event, bool begins) {
+  uint64_t offset = event->addr - arena->origin, first = offset / CHUNK_BYTES;
+  uint64_t end = (offset + event->size + CHUNK_BYTES - 1) / CHUNK_BYTES;
+  if (!arena->chunks || !event->size) return;
+  for (uint64_t i = first; i < end; i++) {
+    uint16_t *chunk = &arena->chunks[i];
+    if (begins) {
+      arena->idle -= *chunk == TOUCHED;
+      arena->touched += *chunk == 0;
+      *chunk = (uint16_t)((*chunk | TOUCHED) + 1);
+    } else {
+      assert(*chunk > TOUCHED);
+      arena->idle += --*chunk == TOUCHED;
+    }
+  }
+  if (begins && arena->touched > arena->most_touched && arena->idle > IDLE_MOST) forget_idle(arena);
+}
+
+/* The segment goes, and its pages with it. */
+static void drop_chunks(tsr__tensor_arena *arena, const tsr_allocator_event *event) {
+  uint64_t first = (event->addr - arena->origin) / CHUNK_BYTES;
+  for (uint64_t i = first; arena->chunks && i < first + event->size / CHUNK_BYTES; i++) {
+    arena->touched -= arena->chunks[i] != 0;
+    arena->idle -= is_idle(arena, i);
+    arena->chunks[i] = 0;
+  }
+}
+
 static void fill_block(tsr__tensor_arena *arena, uint64_t address, uint64_t size_bytes) {
   assert(is_inside(arena, address, size_bytes));
 #ifndef NDEBUG
@@ -79,7 +151,11 @@ bool tsr__tensor_arena_event(tsr__tensor_arena *arena, const tsr_allocator_event
   if (is_segment(event, false)) {
     assert(is_inside(arena, event->addr, event->size));
     tsr__os_decommit(arena->base, offset, (size_t)event->size);
+    drop_chunks(arena, event);
+  } else if (event->action == TSR_ACTION_FREE_COMPLETED) {
+    use_chunks(arena, event, false);
   } else if (event->action == TSR_ACTION_ALLOC) {
+    use_chunks(arena, event, true);
     fill_block(arena, event->addr, event->size);
   }
   return true;

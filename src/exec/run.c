@@ -379,7 +379,7 @@ static int pass_end(void *context, uint32_t device, const tsr_allocator *allocat
 
 /* ---- how many addresses ---- */
 
-enum { STEPS_TO_REPEAT = 4, GRANULE = 2 << 20, SPARE = 256 << 20 };
+enum { STEPS_TO_REPEAT = 4, GRANULE = 2 << 20, SPARE = 256 << 20, KEPT_BYTES = 16 << 20 };
 
 enum { PLACES = 1 + TSR__DRY_SPACES };
 
@@ -471,6 +471,9 @@ static int reserve(tsr__executor *e, tsr__dry_options dry, tsr__execution *out) 
   int status = measure(e, dry, out, r, &done);
   if (status == 0 && !e->options->is_placed)
     status = reserve_arena(e, &e->arena, &r[0], addresses_of(&r[0], steps, done));
+  if (status == 0 && !e->options->is_placed && !e->tape->has_leaks &&
+      !tsr__tensor_arena_keep(&e->arena, out->predicted.peak.totals.allocated_bytes + KEPT_BYTES))
+    status = tsr__fail_memory(e->error);
   if (status == 0 && host->end)
     status = reserve_arena(e, &e->host, host, addresses_of(host, steps, done));
   if (status == 0 && disk->end) status = reserve_file(e, disk, addresses_of(disk, steps, done));

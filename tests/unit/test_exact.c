@@ -586,6 +586,39 @@ static void guard(void **state) {
   tsr__tensor_arena_release(&arena);
 }
 
+/* Blocks of 1 MiB in turn, each written and freed, in a segment of 64 MiB: no more than 16 MiB stay touched. What is in
+ * use is not given back. */
+static void keep(void **state) {
+  tsr__tensor_arena arena;
+  const uint64_t origin = UINT64_C(0x7f0000000000), mib = UINT64_C(1) << 20;
+  (void)state;
+  assert_true(tsr__tensor_arena_init(&arena, origin, 64 * mib));
+  assert_true(tsr__tensor_arena_keep(&arena, 16 * mib));
+  tsr_allocator_event segment = {
+      .action = TSR_ACTION_SEGMENT_ALLOC, .addr = origin, .size = 64 * mib};
+  assert_true(tsr__tensor_arena_event(&arena, &segment));
+  tsr_allocator_event live = {.action = TSR_ACTION_ALLOC, .addr = origin + 512, .size = mib};
+  assert_true(tsr__tensor_arena_event(&arena, &live));
+  memset(tsr__tensor_arena_at(&arena, live.addr), 7, mib);
+  for (uint64_t i = 0; i < 500; i++) {
+    tsr_allocator_event block = {
+        .action = TSR_ACTION_ALLOC, .addr = origin + (2 + i % 61) * mib, .size = mib};
+    assert_true(tsr__tensor_arena_event(&arena, &block));
+    memset(tsr__tensor_arena_at(&arena, block.addr), 1, mib);
+    assert_true(arena.touched <= 16 * 16);
+    block.action = TSR_ACTION_FREE_COMPLETED;
+    assert_true(tsr__tensor_arena_event(&arena, &block));
+  }
+  const char *data = tsr__tensor_arena_at(&arena, live.addr);
+  for (uint64_t i = 0; i < mib; i++) assert_true(data[i] == 7);
+  live.action = TSR_ACTION_FREE_COMPLETED;
+  assert_true(tsr__tensor_arena_event(&arena, &live));
+  segment.action = TSR_ACTION_SEGMENT_FREE;
+  assert_true(tsr__tensor_arena_event(&arena, &segment));
+  assert_int_equal(arena.touched + arena.idle, 0);
+  tsr__tensor_arena_release(&arena);
+}
+
 /* ---- calls of the system's allocator ---- */
 
 #if !IS_SANITIZED && defined(__GLIBC__)
@@ -643,6 +676,7 @@ int main(void) {
     cmocka_unit_test(a_block_less),
     cmocka_unit_test(a_late_segment),
     cmocka_unit_test(guard),
+    cmocka_unit_test(keep),
 #if !IS_SANITIZED
     cmocka_unit_test(pages),
 #endif
