@@ -7,16 +7,19 @@
  * Each file is complete or absent (output.h). model.safetensors is written last, and names the training that
  * belongs to it, so a run that is killed at any moment leaves a folder to go on from. Then the training
  * of the save before is removed. */
-#define _XOPEN_SOURCE 700
+#define _DEFAULT_SOURCE /* flock */
+#define _XOPEN_SOURCE   700
 
 #include "folder.h"
 
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -163,9 +166,16 @@ static bool is_same_folder(const char *a, const char *b) {
   return stat(a, &x) == 0 && stat(b, &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
 }
 
+/* Two runs that save to one folder would take each other's files. The lock goes with the process, however
+ * it ends. File systems that know no locks are taken at their word. */
+static bool take_lock(cli_folder *folder) {
+  folder->lock = open(folder->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  return folder->lock < 0 || flock(folder->lock, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK;
+}
+
 int cli_folder_open(cli_folder *folder, cli_session *session, const char *path,
                     const char *resumed) {
-  *folder = (cli_folder){.session = session, .path = path};
+  *folder = (cli_folder){.session = session, .path = path, .lock = -1};
   const cli_command *command = session->options->command;
   struct stat found;
   folder->is_new = mkdir(path, 0777) == 0;
@@ -177,6 +187,8 @@ int cli_folder_open(cli_folder *folder, cli_session *session, const char *path,
     cli_say(command->about.name, "%s: not a folder", path);
     return CLI_FAULT;
   }
+  if (!take_lock(folder))
+    return cli_usage_error(command, "'%s' is in use: another run saves to it", path);
   bool is_resumed = resumed && is_same_folder(path, resumed);
   if (!is_resumed && cli_folder_has_weights(path))
     return cli_usage_error(command,
@@ -189,16 +201,16 @@ int cli_folder_open(cli_folder *folder, cli_session *session, const char *path,
 
 /* What goes into a file of the folder. */
 typedef struct content {
-  const char *text; /* or, of tensors: */
   const tsr_train_state *state;
-  const char *options, *training; /* one of them */
+  const char *options, *training; /* one of them, or neither: the model's config.json */
 } content;
 
 static int write_content(const content *c, cli_output *output, tsr_error *error) {
-  if (c->text) return cli_output_write(output, c->text, strlen(c->text)) ? TSR_ERROR_WRITE : 0;
   if (c->options)
     return tsr_train_write_training(c->state, c->options, cli_output_write, output, error);
-  return tsr_train_write_weights(c->state, c->training, cli_output_write, output, error);
+  if (c->training)
+    return tsr_train_write_weights(c->state, c->training, cli_output_write, output, error);
+  return tsr_train_write_config(c->state, cli_output_write, output, error);
 }
 
 /* Returns 0, or an exit status after saying why. */
@@ -241,8 +253,7 @@ int cli_folder_save(cli_folder *folder, const tsr_train_state *state) {
   uint64_t steps = tsr_train_state_steps(state);
   if (!folder->path || (folder->is_saved && folder->saved_steps == steps)) return 0;
   (void)snprintf(training, sizeof training, "training-%" PRIu64 ".safetensors", steps);
-  const tsr_model *model = tsr_params_model(folder->session->options->own, "model");
-  int status = write_file(folder, "config.json", &(content){.text = tsr_model_config(model)});
+  int status = write_file(folder, "config.json", &(content){.state = state});
   if (!status)
     status = write_file(folder, training, &(content){.state = state, .options = folder->options});
   if (!status)
@@ -267,6 +278,7 @@ void cli_folder_say(const cli_folder *folder, bool is_over) {
 void cli_folder_release(cli_folder *folder) {
   if (folder->is_new && !folder->is_saved)
     (void)rmdir(folder->path); /* unless it has files by now */
+  if (folder->path && folder->lock >= 0) (void)close(folder->lock);
   free(folder->options);
   *folder = (cli_folder){0};
 }

@@ -14,10 +14,11 @@ typedef struct cli_folder {
   char *options; /* the command line's, which --resume takes again; owned */
   uint64_t saved_steps;
   bool is_saved, is_new;
+  int lock; /* a handle of the folder, locked while the run may save to it; -1 without one */
 } cli_folder;
 
 /* Prepare to save to `path`, which is created unless it is there. A folder with weights is refused, unless
- * `resumed` is the same one. Returns as a cli_command_fn does; release either way. */
+ * `resumed` is the same one, and so is a folder that another run saves to. Returns as a cli_command_fn does; release either way. */
 int cli_folder_open(cli_folder *folder, cli_session *session, const char *path,
                     const char *resumed);
 /* Save; at once if nothing has changed. Says why it fails. Returns 0 or an exit status. */

@@ -259,6 +259,12 @@ int cli_output_write(void *context, const char *data, size_t size_bytes) {
   return 0;
 }
 
+int cli_output_flush(cli_output *output) {
+  if (output->error_number) return -1;
+  errno = 0;
+  return output->stream && fflush(output->stream) != 0 ? fail(output) : 0;
+}
+
 /* ---- Finishing ---- */
 
 /* Give the nameless file `handle` its name. */
@@ -328,6 +334,18 @@ int cli_output_finish(cli_output *output) {
 void cli_output_abandon(cli_output *output) {
   if (!output->error_number && output->stream) output->error_number = ECANCELED;
   release(output);
+}
+
+int cli_output_try(const char *path) {
+  cli_output output = {.path = path};
+  struct stat existing;
+  bool is_file = stat(path, &existing) != 0 || S_ISREG(existing.st_mode);
+  if (strcmp(path, "-") == 0 || !is_file) return 0; /* opening a pipe would wait for its reader */
+  (void)cli_output_stream(&output);
+  int reason = output.error_number;
+  cli_output_abandon(&output);
+  errno = reason;
+  return reason ? -1 : 0;
 }
 
 void cli_output_say(const cli_output *output, const char *command) {

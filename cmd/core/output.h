@@ -27,6 +27,11 @@ typedef struct cli_output {
 FILE *cli_output_stream(cli_output *output);
 /* A tsr_write_fn; `context` is the cli_output. */
 int cli_output_write(void *context, const char *data, size_t size_bytes);
+/* Hand what was written to the system. Returns 0, or -1 with error_number set. */
+int cli_output_flush(cli_output *output);
+/* Whether the file `path` could be written now: its folder is there and takes a file. Leaves nothing behind.
+ * Returns 0, or -1 with errno set. For commands that compute for hours before they write. */
+int cli_output_try(const char *path);
 /* Flush, close and put the file in its place. Returns 0, or -1 with error_number set; the file
  * named by the user is then as it was. */
 int cli_output_finish(cli_output *output);

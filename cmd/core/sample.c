@@ -107,7 +107,7 @@ static bool see_token(void *context, int64_t token) {
   if (s->has_ids)
     length = (size_t)snprintf(text, sizeof text, "%s%" PRId64, s->is_begun ? " " : "", token);
   s->is_begun = true;
-  if (cli_output_write(output, text, length) || fflush(output->stream) != 0) s->has_failed = true;
+  if (cli_output_write(output, text, length) || cli_output_flush(output)) s->has_failed = true;
   return !s->has_failed;
 }
 

@@ -225,7 +225,9 @@ static int explain(const cli_session *session, int status) {
   const char *reason = error->status == status && error->message[0]
                            ? error->message
                            : tsr_status_text((tsr_status)status);
-  if (error->offset == TSR_OFFSET_NONE)
+  if (session->is_about_no_input)
+    cli_say(command->about.name, "%s", reason);
+  else if (error->offset == TSR_OFFSET_NONE)
     cli_say(name, "%s: %s", path, reason);
   else
     cli_say(name, "%s: %s (at byte %" PRIu64 ")", path, reason, error->offset);

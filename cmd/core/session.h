@@ -17,6 +17,7 @@
 typedef struct cli_session {
   const cli_options *options;
   const char *path;          /* the input that an error is about; NULL before the first */
+  bool is_about_no_input;    /* an error is about none of the files that were read */
   size_t opened_count;       /* snapshots so far */
   tsr_query query;           /* from --device and --top */
   tsr_report_options report; /* from --json, --color, ... and the terminal */

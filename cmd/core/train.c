@@ -10,6 +10,7 @@
  */
 #define _POSIX_C_SOURCE 200809L
 
+#include <errno.h>
 #include <inttypes.h>
 #include <math.h>
 #include <signal.h>
@@ -249,6 +250,7 @@ typedef struct run {
   cli_folder folder;
   uint64_t save_every;
   double started_s, printed_s, last_s; /* seconds of the monotonic clock */
+  uint64_t skipped_count;              /* steps whose gradients overflowed */
   bool is_json, has_failed, is_begun, has_weights, is_over;
   int save_status;
   char plan_hash[TSR_RUN_PLAN_HASH_BYTES];
@@ -263,7 +265,7 @@ static double now_s(void) {
 
 static void put(run *r, const char *text) {
   cli_output *output = &r->session->output;
-  if (cli_output_write(output, text, strlen(text)) || fflush(output->stream) != 0)
+  if (cli_output_write(output, text, strlen(text)) || cli_output_flush(output))
     r->has_failed = true;
 }
 
@@ -288,9 +290,10 @@ static const char *count_text(uint64_t count, char text[SIZE_BYTES]) {
   return text;
 }
 
-/* Six digits, as llm.c prints them; a minus before what is no number means nothing. */
+/* Six digits after the point, as llm.c prints them; a minus before what is no number means nothing. */
 static const char *loss_text(double loss, char text[SIZE_BYTES]) {
-  (void)snprintf(text, SIZE_BYTES, "%.6f", isnan(loss) ? fabs(loss) : loss);
+  bool is_long = fabs(loss) >= 1e9;
+  (void)snprintf(text, SIZE_BYTES, is_long ? "%.6g" : "%.6f", isnan(loss) ? fabs(loss) : loss);
   return text;
 }
 
@@ -355,6 +358,7 @@ static void put_any_step(run *r, const tsr_train_step *step) {
   uint64_t every = step->steps / LINES + 1;
   bool is_due = !r->is_begun || step->is_last || step->step % every == 0 || step->is_skipped ||
                 now - r->printed_s >= QUIET_SECONDS;
+  r->skipped_count += step->is_skipped;
   if (!r->is_begun) keep_products(r, step);
   if (!r->is_begun && !r->is_json) put_heading(r, step);
   r->is_begun = true;
@@ -403,14 +407,15 @@ static void put_json_end(run *r, const tsr_training *t) {
   (void)snprintf(
       line, sizeof line,
       "{\"event\":\"end\",\"rank\":0,\"plan_hash\":\"%s\",\"steps\":%" PRIu64
-      ",\"steps_done\":%" PRIu64 ",\"steps_before\":%" PRIu64 ",\"parameters\":%" PRIu64
-      ",\"tokens\":%" PRIu64 ",\"seconds\":%s,\"step_flops\":%" PRIu64
+      ",\"steps_done\":%" PRIu64 ",\"steps_skipped\":%" PRIu64 ",\"steps_before\":%" PRIu64
+      ",\"parameters\":%" PRIu64 ",\"tokens\":%" PRIu64 ",\"seconds\":%s,\"step_flops\":%" PRIu64
       ",\"first_loss\":%s,\"last_loss\":%s,\"diverged\":%s,\"out_of_memory\":%s,"
       "\"interrupted\":%s,\"saved\":%s,\"peak_bytes\":%" PRIu64 ",\"predicted_peak_bytes\":%" PRIu64
       ",\"reserved_bytes\":%" PRIu64 ",\"predicted_reserved_bytes\":%" PRIu64
       ",\"bound_bytes\":%s,%s,\"products\":%s%s%s}\n",
-      r->plan_hash, t->steps_before + t->steps_done, t->steps_done, t->steps_before,
-      t->parameter_count, t->token_count, json_number(now_s() - r->started_s, time), t->step_flops,
+      r->plan_hash, t->steps_before + t->steps_done, t->steps_done, r->skipped_count,
+      t->steps_before, t->parameter_count, t->token_count,
+      json_number(now_s() - r->started_s, time), t->step_flops,
       json_number(t->steps_done ? t->first_loss : NAN, first),
       json_number(t->steps_done ? t->last_loss : NAN, last), t->is_diverged ? "true" : "false",
       t->is_out_of_memory ? "true" : "false", is_interrupted ? "true" : "false",
@@ -466,13 +471,15 @@ static void put_spaces(run *r, const tsr_training *t) {
 
 static void put_end(run *r, const tsr_training *t) {
   char line[512], peak[SIZE_BYTES], predicted[SIZE_BYTES], count[SIZE_BYTES];
-  char first[SIZE_BYTES], last[SIZE_BYTES];
+  char first[SIZE_BYTES], last[SIZE_BYTES], skipped[2 * SIZE_BYTES] = "", number[SIZE_BYTES];
   tsr_size_text(t->peak_bytes, peak, sizeof peak);
   tsr_size_text(t->predicted_peak_bytes, predicted, sizeof predicted);
   if (!t->steps_done) return;
-  (void)snprintf(line, sizeof line, "%s%s step%s: loss from %s to %s. Peak %s, %s%s.\n",
+  if (r->skipped_count)
+    (void)snprintf(skipped, sizeof skipped, ", %s skipped", count_text(r->skipped_count, number));
+  (void)snprintf(line, sizeof line, "%s%s step%s%s: loss from %s to %s. Peak %s, %s%s.\n",
                  is_interrupted ? "Interrupted after " : "", count_text(t->steps_done, count),
-                 t->steps_done == 1 ? "" : "s", loss_text(t->first_loss, first),
+                 t->steps_done == 1 ? "" : "s", skipped, loss_text(t->first_loss, first),
                  loss_text(t->last_loss, last), peak,
                  t->peak_bytes == t->predicted_peak_bytes ? "as predicted" : "predicted ",
                  t->peak_bytes == t->predicted_peak_bytes ? "" : predicted);
@@ -660,6 +667,18 @@ static int check(const cli_options *options, const tsr_format **format) {
   return 0;
 }
 
+/* Files that are written at the end, tried at the start: no run is made for nothing. */
+static int try_outputs(const cli_options *options) {
+  const char *const paths[] = {tsr_params_text(options->own, "snapshot"),
+                               tsr_params_text(options->own, "write_rates")};
+  for (size_t i = 0; i < sizeof paths / sizeof *paths; i++) {
+    if (!paths[i] || cli_output_try(paths[i]) == 0) continue;
+    cli_say(options->command->about.name, "%s: %s", paths[i], strerror(errno));
+    return CLI_FAULT;
+  }
+  return 0;
+}
+
 static int write_snapshot(cli_session *session, const tsr_snapshot *snapshot,
                           const tsr_format *format) {
   cli_output output = {.path = tsr_params_text(session->options->own, "snapshot")};
@@ -791,6 +810,7 @@ int cli_train(cli_session *session) {
   if (status == 0 && options->operand_count)
     status = tsr_params_set_path(options->own, "model", options->operands[0], &session->error);
   if (status == 0) status = check(options, &format);
+  if (status == 0) status = try_outputs(options);
   if (status == 0) status = read_optimizer(options, &how);
   if (status == 0) status = cli_read_parameters(session, 0);
   if (status == 0) read_numbers(options, &how);
@@ -803,6 +823,7 @@ int cli_train(cli_session *session) {
   if (status == 0) status = find_data(session, &how, &text);
   if (status == 0) status = find_folders(session, &how, &r);
   if (status == 0) status = train(session, &how, &r, &out);
+  session->is_about_no_input = r.started_s > 0 && !subject; /* else the library named one */
   if (subject) session->path = subject;
   if (status == 0) status = finish(session, &out, format);
   free(text);

@@ -162,6 +162,7 @@ static void note_results(tsr__executor *e, const tsr__kernel_run *run,
 /* Numbers whose exponent is all ones are infinite or none. */
 static bool is_finite_32(const uint32_t *bits, uint64_t count, uint32_t exponent) {
   uint32_t found = 0;
+  assert(bits || !count);
   for (uint64_t i = 0; i < count; i++) found |= (bits[i] & exponent) == exponent;
   return !found;
 }

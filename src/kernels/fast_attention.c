@@ -127,6 +127,7 @@ static void store_rows(const tsr__strided *v, const range *r, size_t width, cons
 /* ---- scores ---- */
 
 static uint64_t kv_head(const attention *a, uint64_t head) {
+  assert(a->k.dim[1] && a->q.dim[1] >= a->k.dim[1]);
   return head / (a->q.dim[1] / a->k.dim[1]);
 }
 

@@ -207,6 +207,7 @@ static inline void unit_load(const tsr__strided *v, uint64_t at, uint64_t stride
 
 static inline void unit_store(const tsr__strided *v, uint64_t at, uint64_t stride, size_t count,
                               const float *in) {
+  assert(v->data || !count);
   switch (v->dtype) {
     UNIT_STORE(TSR__DTYPE_F32, float, (float))
     UNIT_STORE(TSR__DTYPE_BF16, uint16_t, tsr__bf16_of_float)

@@ -590,6 +590,7 @@ void tsr__program_step(tsr__program *p) {
   tsr__scope_enter(t, TSR__PLACE_MAIN);
   tsr__scope_enter(t, TSR__PLACE_TRAIN);
   tsr__tape_begin(t, TSR__TAPE_PHASE_STEP);
+  assert(p->accumulate >= 1);
   for (uint64_t i = 0; i < p->accumulate && !t->status; i++) {
     load_batch(p);
     if (i == 0) {

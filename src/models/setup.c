@@ -317,13 +317,15 @@ static void keep_norm(tsr__tape *tape, const tsr__model_norm *norm) {
   if (norm->bias) tsr__tensor_set_home(tape, norm->bias, (tsr__memory_space)tape->homes.parameters);
 }
 
+enum { BLOCK_LINEARS = 8 };
+
 /* The parameters of blocks are kept where the options want them; embeddings, the last norm and the head stay. */
 static void keep_blocks(tsr__program *p) {
   for (uint64_t i = 0; i < p->model->layers && !p->tape->status; i++) {
     const tsr__model_layer *l = &p->layers[i];
-    const tsr__model_linear *linears[] = {&l->qkv, &l->q,  &l->k,    &l->v,
-                                          &l->out, &l->up, &l->gate, &l->down};
-    for (size_t k = 0; k < sizeof linears / sizeof *linears; k++) keep_linear(p->tape, linears[k]);
+    const tsr__model_linear *linears[BLOCK_LINEARS] = {&l->qkv, &l->q,  &l->k,    &l->v,
+                                                       &l->out, &l->up, &l->gate, &l->down};
+    for (size_t k = 0; k < BLOCK_LINEARS; k++) keep_linear(p->tape, linears[k]);
     keep_norm(p->tape, &l->norm_1);
     keep_norm(p->tape, &l->norm_2);
   }

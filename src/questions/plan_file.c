@@ -651,13 +651,13 @@ static int take_choices(tsr_run_plan *plan, const tsr_run_plan *from, size_t fir
 }
 
 int tsr_run_plan_measure(const tsr_run_plan *plan, const tsr_model *model,
-                         const tsr_simulate_options *how, tsr_run_plan_cost *out,
+                         const tsr_simulate_options *options, tsr_run_plan_cost *out,
                          tsr_error *error) {
-  tsr_simulate_options options = *how;
+  tsr_simulate_options own = *options;
   tsr__figures figures;
   *out = (tsr_run_plan_cost){.is_possible = false};
-  tsr_run_plan_options(plan, &options);
-  int status = tsr__measure(model, &options, &figures, error);
+  tsr_run_plan_options(plan, &own);
+  int status = tsr__measure(model, &own, &figures, error);
   if (status == 0)
     *out = (tsr_run_plan_cost){true,
                                figures.peak_bytes,

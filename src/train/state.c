@@ -235,6 +235,20 @@ static int check_states(const tsr__saved *saved, const tsr__program *p, const st
   return status;
 }
 
+/* Fails if the training has state that the run would drop without a word: another optimizer's. */
+static int check_dropped(const tsr__saved *saved, const tsr__program *p,
+                         const tsr__weight_list *weights, tsr_error *error) {
+  const char *slash = strrchr(saved->training_path, '/');
+  state_tensor states[4];
+  size_t needed = list_scaler(p, states);
+  for (size_t i = 0; i < weights->count; i++) needed += states_of(p, &weights->items[i], states);
+  if (saved->training.count <= needed) return 0;
+  return tsr__fail(error, TSR_ERROR_FORMAT, TSR_OFFSET_NONE,
+                   "%.80s has %zu arrays, of which this run would go on with %zu; it was trained "
+                   "with another --optimizer or --dtype",
+                   slash ? slash + 1 : saved->training_path, saved->training.count, needed);
+}
+
 int tsr__saved_check(const tsr__saved *saved, const tsr__program *p,
                      const tsr__weight_list *weights, tsr_error *error) {
   const tsr__array *array;
@@ -251,7 +265,8 @@ int tsr__saved_check(const tsr__saved *saved, const tsr__program *p,
   }
   if (status == 0) status = tsr__weights_check_names(p, weights, &saved->weights, error);
   if (status || !saved->training_path) return status;
-  return check_states(saved, p, states, list_scaler(p, states), error);
+  status = check_states(saved, p, states, list_scaler(p, states), error);
+  return status ? status : check_dropped(saved, p, weights, error);
 }
 
 int tsr__saved_load(const tsr__saved *saved, const tsr__program *p, const tsr__weight_list *weights,
@@ -351,6 +366,38 @@ int tsr_train_write_weights(const tsr_train_state *s, const char *training, tsr_
   if (status == 0) status = write_file(s, &tensors, notes, write, context, error);
   TSR__VECTOR_FREE(&tensors);
   return status;
+}
+
+/* A model that was trained in fp32 would else be loaded in the type it was published in. Returns the text to
+ * write, which the caller frees, or NULL if the model's own will do. */
+static char *retyped_config(const char *before, tsr__dtype dtype) {
+  static const char *const keys[] = {"dtype", "torch_dtype"};
+  const char *name = dtype == TSR__DTYPE_BF16  ? "bfloat16"
+                     : dtype == TSR__DTYPE_F16 ? "float16"
+                                               : "float32";
+  json_t *config = json_loads(before, 0, NULL);
+  bool is_other = false;
+  for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+    const char *named = json_string_value(json_object_get(config, keys[i]));
+    if (!named || strcmp(named, name) == 0) continue;
+    is_other |= json_object_set_new(config, keys[i], json_string(name)) == 0;
+  }
+  char *text = is_other ? json_dumps(config, JSON_INDENT(2) | JSON_REAL_PRECISION(15)) : NULL;
+  json_decref(config);
+  return text;
+}
+
+int tsr_train_write_config(const tsr_train_state *s, tsr_write_fn *write, void *context,
+                           tsr_error *error) {
+  const char *before = tsr_model_config(s->program->model);
+  assert(before && s->weights->count);
+  char *other =
+      retyped_config(before, tsr__tensor_dtype(s->program->tape, s->weights->items[0].tensor));
+  const char *text = other ? other : before;
+  bool failed =
+      write(context, text, strlen(text)) || (other && write(context, "\n", 1)); /* as a text ends */
+  free(other);
+  return failed ? tsr__fail(error, TSR_ERROR_WRITE, TSR_OFFSET_NONE, "cannot write") : 0;
 }
 
 static bool push_states(state_tensors *out, const state_tensor *states, size_t count) {

@@ -543,6 +543,50 @@ def goes_on(t):
            ['config.json', 'model.safetensors', 'training-200.safetensors'])
 
 
+def keeps_what_others_save(t):
+    """A folder belongs to one run at a time, what is written at the end is tried at the start, and a run goes
+    on with all of its state or not at all."""
+    folder, common = fresh(t, 'taken'), ('train', t.models['gpt2'], '--data', t.text, '--seq', 16)
+    process = start(t, *common[1:], '--steps', 900000, '--save', folder)
+    process.stdout.readline()
+    done = t.run(*common, '--save', folder)
+    process.send_signal(signal.SIGINT)
+    process.communicate()
+    expect('taken', (done.returncode, f"'{folder}' is in use: another run saves to it" in done.stderr,
+                     done.stdout), (2, True, ''))
+    expect('saved', (folder / 'model.safetensors').exists(), True)
+    done = t.run('train', '--resume', folder, '--optimizer', 'sgd', '--steps', 900000)
+    expect('state', (done.returncode, 'trained with another --optimizer' in done.stderr, done.stdout),
+           (3, True, ''))
+    for option in ('--snapshot', '--write-rates'):
+        path = t.work / 'absent-folder' / 'a.json'
+        done = t.run(*common, option, path)
+        expect(option, (done.returncode, done.stdout, done.stderr),
+               (4, '', f'tessera train: {path}: No such file or directory\n'))
+    with open('/dev/full', 'w', encoding='utf-8') as full:
+        for form in ('--json', '-q'):
+            done = subprocess.run([t.binary, *map(str, common), form], stdout=full, stderr=subprocess.PIPE,
+                                  text=True, check=False)
+            expect(f'full {form}', (done.returncode, done.stderr),
+                   (4, 'tessera: standard output: No space left on device\n'))
+    done = t.run(*common, '--offload', 'activations:disk', '--offload-dir', '/absent')
+    expect('no folder', (done.returncode, done.stderr),
+           (3, 'tessera train: /absent: cannot make a file there: No such file or directory\n'))
+
+
+def names_the_type_of_weights(t):
+    """config.json says what the weights are now, and is otherwise the model's."""
+    config, folder = t.work / 'published.json', fresh(t, 'typed')
+    for key, options, name in (('torch_dtype', (), 'float32'), ('dtype', ('--dtype', 'bf16'), 'bfloat16'),
+                               ('other', (), 'float16')):
+        config.write_text(json.dumps(GPT2 | {key: 'float16', 'layer_norm_epsilon': 1e-05}))
+        folder = fresh(t, f'typed-{key}')
+        done = t.run('train', config, '--data', t.text, '--seq', 16, '--steps', 1, '--save', folder, *options)
+        saved = json.loads((folder / 'config.json').read_text())
+        expect(key, (done.returncode, saved), (0, GPT2 | {key: name, 'layer_norm_epsilon': 1e-05,
+                                                              'architectures': ['GPT2LMHeadModel']}))
+
+
 def keeps_the_last_good_state(t):
     """A loss that is no number ends the run, and what is saved is the state before it; a file of tokens that
     becomes shorter does too."""
@@ -724,6 +768,7 @@ def main():
     return run_tests((check.__name__, functools.partial(check, t))
                      for check in (learns, repeats, clips, placed, sets_of_instructions, as_predicted, token_files,
                                     saves, wrong_weights, resumes, notices_other_data, schedules, goes_on,
+                                    keeps_what_others_save, names_the_type_of_weights,
                                     keeps_the_last_good_state, samples, by_op, runs_out_of_memory,
                                     ends, refuses))
 

@@ -34,9 +34,9 @@ int tsr_run_plan_of(const tsr_params *params, tsr_run_plan **out, tsr_error *err
 const char *tsr_run_plan_text(const tsr_run_plan *plan);
 /* Its hash; lives as long as the plan. */
 const char *tsr_run_plan_hash(const tsr_run_plan *plan);
-/* Set the fields of `options` that a plan decides, plan_hash included. What they point to lives as long as the
+/* Set the fields of `*out` that a plan decides, plan_hash included. What they point to lives as long as the
  * plan. */
-void tsr_run_plan_options(const tsr_run_plan *plan, tsr_simulate_options *options);
+void tsr_run_plan_options(const tsr_run_plan *plan, tsr_simulate_options *out);
 
 /* ---- What each choice of a plan does ---- */
 

@@ -32,6 +32,10 @@ typedef struct tsr_train_state tsr_train_state;
 
 /* The steps that it comes after. */
 uint64_t tsr_train_state_steps(const tsr_train_state *state);
+/* Write the contents of config.json: the model's, with the type that its weights now have if it names one.
+ * Fails with TSR_ERROR_WRITE or TSR_ERROR_MEMORY. */
+int tsr_train_write_config(const tsr_train_state *state, tsr_write_fn *write, void *context,
+                           tsr_error *error);
 /* Write the contents of model.safetensors. `training` is the name of the file below, without a folder. Fails
  * with TSR_ERROR_WRITE or TSR_ERROR_MEMORY. */
 int tsr_train_write_weights(const tsr_train_state *state, const char *training, tsr_write_fn *write,
