@@ -478,8 +478,10 @@ static void chunk_softmax_row(const chunk *c, uint64_t b, uint64_t h, uint64_t i
   UNIT_EACH_TILE(first, count, columns) {
     const float *s = unit_row(&c->from, at, first, count, room);
     for (size_t j = 0; j < count; j++) x[j] = unit_exp(s[j] * a->scale - log_sum);
-    if (a->dropout != 0) unit_keeps(a->key, row * columns + first, count, a->dropout, keeps);
-    for (size_t j = 0; a->dropout != 0 && j < count; j++) x[j] *= keeps[j] * factor;
+    if (a->dropout != 0) {
+      unit_keeps(a->key, row * columns + first, count, a->dropout, keeps);
+      for (size_t j = 0; j < count; j++) x[j] *= keeps[j] * factor;
+    }
     for (size_t j = 0; j < count && first + j < begin; j++) x[j] = 0;
     for (size_t j = end > first ? (size_t)(end - first) : 0; j < count; j++) x[j] = 0;
     unit_store(&c->to, to + first * c->to.stride[3], c->to.stride[3], count, x);

@@ -590,8 +590,9 @@ void tsr__program_step(tsr__program *p) {
   tsr__scope_enter(t, TSR__PLACE_MAIN);
   tsr__scope_enter(t, TSR__PLACE_TRAIN);
   tsr__tape_begin(t, TSR__TAPE_PHASE_STEP);
-  assert(p->accumulate >= 1);
-  for (uint64_t i = 0; i < p->accumulate && !t->status; i++) {
+  uint64_t count = p->accumulate;
+  assert(count);
+  for (uint64_t i = 0; i < count && !t->status; i++) {
     load_batch(p);
     if (i == 0) {
       tsr__tape_begin(t, TSR__TAPE_PHASE_ZERO_GRAD);
@@ -599,9 +600,9 @@ void tsr__program_step(tsr__program *p) {
       tsr__tape_end(t, TSR__TAPE_PHASE_ZERO_GRAD);
     }
     forward(p);
-    if (p->options->backward_once && p->accumulate > 1) add_loss(p);
-    if (!p->loss_sum || i + 1 == p->accumulate) backward(p);
-    if (t->schedule.count > TSR__TAPE_MOST_INSTRUCTIONS / p->accumulate) {
+    if (p->options->backward_once && count > 1) add_loss(p);
+    if (!p->loss_sum || i + 1 == count) backward(p);
+    if (t->schedule.count > TSR__TAPE_MOST_INSTRUCTIONS / count) {
       t->is_too_long |= t->status == 0;
       tsr__tape_fail(t, TSR_ERROR_LIMIT); /* the other micro-batches take as many */
     }
