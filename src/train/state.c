@@ -368,9 +368,9 @@ int tsr_train_write_weights(const tsr_train_state *s, const char *training, tsr_
   return status;
 }
 
-/* A model that was trained in fp32 would else be loaded in the type it was published in. Returns the text to
- * write, which the caller frees, or NULL if the model's own will do. */
-static char *retyped_config(const char *before, tsr__dtype dtype) {
+/* A model that was trained in fp32 would else be loaded in the type it was published in. Returns the changed config,
+ * which the caller releases, or NULL if the model's own will do. */
+static json_t *retyped_config(const char *before, tsr__dtype dtype) {
   static const char *const keys[] = {"dtype", "torch_dtype"};
   const char *name = dtype == TSR__DTYPE_BF16  ? "bfloat16"
                      : dtype == TSR__DTYPE_F16 ? "float16"
@@ -382,21 +382,33 @@ static char *retyped_config(const char *before, tsr__dtype dtype) {
     if (!named || strcmp(named, name) == 0) continue;
     is_other |= json_object_set_new(config, keys[i], json_string(name)) == 0;
   }
-  char *text = is_other ? json_dumps(config, JSON_INDENT(2) | JSON_REAL_PRECISION(15)) : NULL;
+  if (is_other) return config;
   json_decref(config);
-  return text;
+  return NULL;
+}
+
+typedef struct sink {
+  tsr_write_fn *write;
+  void *context;
+} sink;
+
+static int write_text(const char *text, size_t size_bytes, void *to) {
+  const sink *s = to;
+  return s->write(s->context, text, size_bytes);
 }
 
 int tsr_train_write_config(const tsr_train_state *s, tsr_write_fn *write, void *context,
                            tsr_error *error) {
   const char *before = tsr_model_config(s->program->model);
+  sink to = {write, context};
   assert(before && s->weights->count);
-  char *other =
+  json_t *other =
       retyped_config(before, tsr__tensor_dtype(s->program->tape, s->weights->items[0].tensor));
-  const char *text = other ? other : before;
-  bool failed =
-      write(context, text, strlen(text)) || (other && write(context, "\n", 1)); /* as a text ends */
-  free(other);
+  bool failed = other ? json_dump_callback(other, write_text, &to,
+                                           JSON_INDENT(2) | JSON_REAL_PRECISION(15)) != 0 ||
+                            write(context, "\n", 1)
+                      : write(context, before, strlen(before)) != 0;
+  json_decref(other);
   return failed ? tsr__fail(error, TSR_ERROR_WRITE, TSR_OFFSET_NONE, "cannot write") : 0;
 }
 
