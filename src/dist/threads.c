@@ -10,7 +10,9 @@
 #include "base/os.h"
 #include "dist/comm.h"
 
-enum { NOBODY = UINT32_MAX, REASON_BYTES = 160 };
+#define NOBODY UINT32_MAX
+
+enum { REASON_BYTES = 160 };
 
 typedef struct place {
   const char *from;
