@@ -31,8 +31,13 @@ static size_t count_of(const cli_crowd *crowd, const unsigned char *address) {
   return count;
 }
 
-/* Who goes first: of those that owe a request, or else of those whose answer takes long; NULL if nobody
- * can. The newcomer is the last. */
+/* The lower goes first: idle since an answer, a first request owed, an answer that takes long. */
+static int rank_of(const cli_visitor *visitor) {
+  if (visitor->is_answered) return 2;
+  return visitor->is_served ? 0 : 1;
+}
+
+/* Who goes first; NULL if nobody can. The newcomer is the last of those that owe a request. */
 static cli_visitor *choose(cli_crowd *crowd, const unsigned char *address, int64_t now_ms) {
   cli_visitor *found = NULL;
   size_t found_count = 0;
@@ -43,8 +48,8 @@ static cli_visitor *choose(cli_crowd *crowd, const unsigned char *address, int64
     if (!is_of || visitor->is_ended || (visitor->is_answered && !is_slow)) continue;
     size_t count = count_of(crowd, visitor->address);
     bool is_first = !found;
-    if (found && visitor->is_answered != found->is_answered)
-      is_first = found->is_answered;
+    if (found && rank_of(visitor) != rank_of(found))
+      is_first = rank_of(visitor) < rank_of(found);
     else if (found && count != found_count)
       is_first = count > found_count;
     else if (found)
@@ -78,6 +83,7 @@ static void note(cli_crowd *crowd, int handle, bool is_answered, int64_t now_ms)
   pthread_mutex_lock(&crowd->lock);
   cli_visitor *visitor = find(crowd, handle);
   if (visitor) {
+    visitor->is_served |= !is_answered;
     visitor->is_answered = is_answered;
     visitor->since_ms = now_ms;
   }

@@ -3,8 +3,11 @@
  * The library ends a connection after a minute without a byte, which a client that sends one now and
  * then never reaches; and as many as the library allows would keep everyone else out. So a connection has
  * PATIENCE_MS for a request, from its first byte to its last, and when there are too many, in all or of one
- * address, one that still owes its request is ended for each that comes: of the address that has most,
- * the one that has waited longest. A browser sends its request at once, so it is served in any crowd. */
+ * address, one is ended for each that comes: of those that had an answer and asked nothing since, or else
+ * of those that owe their first request, the one that has waited longest, of the address that has most. A
+ * browser sends its request at once, so it is served in any crowd. Those that had an answer go first
+ * because most of them are gone: on a busy machine the library reads the end of a connection late, and
+ * would in their stead end one whose request has come but is not read yet. */
 #ifndef CLI_SERVE_CROWD_H
 #define CLI_SERVE_CROWD_H
 
@@ -26,6 +29,7 @@ typedef struct cli_visitor {
   unsigned char address[16];
   int64_t since_ms; /* when it came, asked, or had its last answer */
   bool is_answered; /* its request is complete, and the answer is under way */
+  bool is_served;   /* had an answer before */
   bool is_ended;    /* asked to close, but the library has not closed it yet */
 } cli_visitor;
 
