@@ -106,10 +106,11 @@ int tsr__threads_comm_new(tsr__hub *hub, uint32_t rank, tsr__comm **out, tsr_err
 /* After the communicators. NULL is fine. */
 void tsr__hub_free(tsr__hub *hub);
 
-/* Whether a launcher of MPI (mpirun, srun) has started this process. */
-bool tsr__mpi_is_launched(void);
-/* The ranks that it has started, over Open MPI or MPICH, whichever launched them; the library is loaded
- * here. Once per process. Fails with TSR_ERROR_UNSUPPORTED if it cannot be loaded or cannot be called by threads. */
-int tsr__mpi_comm_new(tsr__comm **out, tsr_error *error);
+typedef enum tsr__mpi_kind { TSR__MPI_OPEN, TSR__MPI_MPICH } tsr__mpi_kind;
+
+/* The processes that a launcher of MPI (mpirun, srun) has started, this one among them; the library is loaded here. Which
+ * kind it is shows in the environment: OMPI_COMM_WORLD_SIZE is Open MPI's, PMI_RANK MPICH's. Once per process. Fails
+ * with TSR_ERROR_UNSUPPORTED if the library cannot be loaded or cannot be called by threads. */
+int tsr__mpi_comm_new(tsr__mpi_kind kind, tsr__comm **out, tsr_error *error);
 
 #endif

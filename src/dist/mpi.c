@@ -1,13 +1,13 @@
 /* mpi.c - ranks that are processes which mpirun started. See comm.h.
  *
- * Neither Open MPI nor MPICH is needed to build tessera: what the launcher belongs to is loaded when it is
- * wanted. Both have the functions of the standard; what differs is in mpi_calls.h: handles are pointers in Open
- * MPI and numbers in MPICH.
+ * Neither Open MPI nor MPICH is needed to build tessera: what the launcher belongs to is loaded when it is wanted, and
+ * its functions are declared here. They are the standard's; what differs is that a handle (of all processes, of the type of a
+ * byte) is a pointer in Open MPI and an int in MPICH. Calls pass it as a word: where these libraries run, an int and a
+ * pointer are passed in the same place, and of a word that stands for an int only the lower half is read.
  *
- * A rank that is killed is noticed by the launcher, which ends the others and names it; a rank that fails ends them
- * with MPI_Abort. */
+ * A rank that is killed is noticed by the launcher, which ends the others; a rank that fails ends them with
+ * MPI_Abort. */
 #include <assert.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/memory.h"
@@ -16,43 +16,62 @@
 
 enum { PIECE_BYTES = 1 << 30, TAG = 7, SERIALIZED = 2 /* MPI_THREAD_SERIALIZED of both */ };
 
-/* One of these calls per operation; pieces are up to 1 GiB, because counts are ints. */
+typedef uintptr_t handle;
+
 typedef struct calls {
-  int (*begin)(void *library, uint32_t *rank, uint32_t *size);
-  int (*swap)(const char *from, int to_rank, char *to, int from_rank, int size_bytes);
-  int (*broadcast)(char *data, int size_bytes, int root);
-  int (*barrier)(void);
-  void (*abort)(void);
-  void (*finish)(void);
+  int (*Init_thread)(int *count, char ***arguments, int wanted, int *given);
+  int (*Comm_rank)(handle world, int *rank);
+  int (*Comm_size)(handle world, int *size);
+  int (*Sendrecv)(const void *from, int from_count, handle from_type, int to_rank, int to_tag,
+                  void *to, int to_count, handle to_type, int from_rank, int from_tag, handle world,
+                  uintptr_t status);
+  int (*Bcast)(void *data, int count, handle type, int root, handle world);
+  int (*Barrier)(handle world);
+  int (*Abort)(handle world, int status);
+  int (*Finalize)(void);
 } calls;
 
+typedef struct process {
+  calls mpi;
+  handle world, bytes;
+  uintptr_t no_status; /* the address that stands for none */
+  uint32_t rank, size;
+} process;
+
 /* A function of the library, unless something that was loaded with the program replaces it (LD_PRELOAD). */
-static bool find(void *library, const char *name, void *out, size_t size_bytes) {
+static bool find(void *library, const char *name, void *out) {
   void *found = tsr__os_library_find(NULL, name);
   if (!found) found = tsr__os_library_find(library, name);
-  assert(size_bytes == sizeof found);
-  memcpy(out, &found, size_bytes); /* no cast from data to functions */
+  memcpy(out, &found, sizeof found); /* no cast from data to functions */
   return found != NULL;
 }
 
-#define MPI_NAME(name)     open_##name
-#define MPI_HANDLE         void *
-#define MPI_WORLD(library) tsr__os_library_find(library, "ompi_mpi_comm_world")
-#define MPI_BYTES(library) tsr__os_library_find(library, "ompi_mpi_byte")
-#define MPI_NO_STATUS      0
-#include "dist/mpi_calls.h"
+static bool find_calls(void *library, calls *out) {
+  return find(library, "MPI_Init_thread", &out->Init_thread) &&
+         find(library, "MPI_Comm_rank", &out->Comm_rank) &&
+         find(library, "MPI_Comm_size", &out->Comm_size) &&
+         find(library, "MPI_Sendrecv", &out->Sendrecv) && find(library, "MPI_Bcast", &out->Bcast) &&
+         find(library, "MPI_Barrier", &out->Barrier) && find(library, "MPI_Abort", &out->Abort) &&
+         find(library, "MPI_Finalize", &out->Finalize);
+}
 
-#define MPI_NAME(name)     mpich_##name
-#define MPI_HANDLE         int
-#define MPI_WORLD(library) 0x44000000
-#define MPI_BYTES(library) 0x4c00010d
-#define MPI_NO_STATUS      1
-#include "dist/mpi_calls.h"
+/* What handles are in each library: symbols, or numbers of its header. */
+static void find_handles(void *library, tsr__mpi_kind kind, process *p) {
+  bool is_open = kind == TSR__MPI_OPEN;
+  p->world = is_open ? (handle)tsr__os_library_find(library, "ompi_mpi_comm_world") : 0x44000000;
+  p->bytes = is_open ? (handle)tsr__os_library_find(library, "ompi_mpi_byte") : 0x4c00010d;
+  p->no_status = is_open ? 0 : 1;
+}
 
-typedef struct process {
-  const calls *calls;
-  uint32_t rank, size;
-} process;
+/* Returns 0, or something else if the library cannot be used. */
+static int begin(process *p) {
+  int rank = 0, size = 0, given = 0, failure = p->mpi.Init_thread(NULL, NULL, SERIALIZED, &given);
+  if (!failure) failure = p->mpi.Comm_rank(p->world, &rank);
+  if (!failure) failure = p->mpi.Comm_size(p->world, &size);
+  p->rank = (uint32_t)rank;
+  p->size = (uint32_t)size;
+  return failure ? failure : given < SERIALIZED;
+}
 
 static int explain(int failure, tsr_error *error) {
   return failure ? tsr__fail(error, TSR_ERROR_IO, TSR_OFFSET_NONE, "MPI reports error %d", failure)
@@ -65,7 +84,8 @@ static int swap(const process *p, const char *from, uint32_t to_rank, char *to, 
   int failure = 0;
   for (uint64_t at = 0, some; failure == 0 && at < size_bytes; at += some) {
     some = size_bytes - at < PIECE_BYTES ? size_bytes - at : PIECE_BYTES;
-    failure = p->calls->swap(from + at, (int)to_rank, to + at, (int)from_rank, (int)some);
+    failure = p->mpi.Sendrecv(from + at, (int)some, p->bytes, (int)to_rank, TAG, to + at, (int)some,
+                              p->bytes, (int)from_rank, TAG, p->world, p->no_status);
   }
   return explain(failure, error);
 }
@@ -100,63 +120,44 @@ static int broadcast(void *self, uint32_t root, char *data, uint64_t size_bytes,
   int failure = 0;
   for (uint64_t at = 0, some; failure == 0 && at < size_bytes; at += some) {
     some = size_bytes - at < PIECE_BYTES ? size_bytes - at : PIECE_BYTES;
-    failure = p->calls->broadcast(data + at, (int)some, (int)root);
+    failure = p->mpi.Bcast(data + at, (int)some, p->bytes, (int)root, p->world);
   }
   return explain(failure, error);
 }
 
 static int barrier(void *self, tsr_error *error) {
   const process *p = self;
-  return explain(p->calls->barrier(), error);
+  return explain(p->mpi.Barrier(p->world), error);
 }
 
 static void fail(void *self, const char *reason) {
   const process *p = self;
   (void)reason; /* the caller says it, before the launcher ends this process too */
-  p->calls->abort();
+  (void)p->mpi.Abort(p->world, 1);
 }
 
 static void release(void *self) {
   process *p = self;
-  p->calls->finish();
+  (void)p->mpi.Finalize();
   tsr__free(p);
 }
 
-/* Variables that launchers set for the processes that they start. */
-static bool is_open_mpi(void) {
-  return getenv("OMPI_COMM_WORLD_SIZE") != NULL;
-}
-
-static bool is_mpich(void) {
-  return getenv("PMI_RANK") != NULL || getenv("PMIX_RANK") != NULL;
-}
-
-bool tsr__mpi_is_launched(void) {
-  return is_open_mpi() || is_mpich();
-}
-
-int tsr__mpi_comm_new(tsr__comm **out, tsr_error *error) {
+int tsr__mpi_comm_new(tsr__mpi_kind kind, tsr__comm **out, tsr_error *error) {
   static const tsr__comm_backend mpi = {"MPI",     false,   exchange, gather,
                                         broadcast, barrier, fail,     release};
-  static const calls open = {open_begin,   open_swap,  open_broadcast,
-                             open_barrier, open_abort, open_finish};
-  static const calls mpich = {mpich_begin,   mpich_swap,  mpich_broadcast,
-                              mpich_barrier, mpich_abort, mpich_finish};
-  const char *name = is_open_mpi() ? "libmpi.so.40" : "libmpich.so.12";
+  const char *name = kind == TSR__MPI_OPEN ? "libmpi.so.40" : "libmpich.so.12";
   void *library = tsr__os_library_open(name);
   if (!library)
     return tsr__fail(error, TSR_ERROR_UNSUPPORTED, TSR_OFFSET_NONE,
                      "%s, the library of the launcher's MPI, cannot be loaded", name);
   process *p = TSR__NEW(process);
   if (!p) return tsr__fail_memory(error);
-  p->calls = is_open_mpi() ? &open : &mpich;
-  int failure = p->calls->begin(library, &p->rank, &p->size);
-  if (failure == 0 && p->size <= TSR__COMM_RANKS)
+  find_handles(library, kind, p);
+  if (find_calls(library, &p->mpi) && begin(p) == 0 && p->size <= TSR__COMM_RANKS)
     return tsr__comm_new(&mpi, p, p->rank, p->size, out, error);
   tsr__free(p);
   return tsr__fail(error, TSR_ERROR_UNSUPPORTED, TSR_OFFSET_NONE,
-                   failure
-                       ? "%s cannot be used: it lacks a function, or cannot be called by threads"
-                       : "%s has started too many ranks",
-                   name);
+                   "%s cannot be used: it lacks a function, cannot be called by threads, or has "
+                   "started more than %d ranks",
+                   name, TSR__COMM_RANKS);
 }
