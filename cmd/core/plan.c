@@ -15,6 +15,7 @@
 #include <tessera/unstable/runs.h>
 
 #include "plan_budget.h"
+#include "plan_compare.h"
 #include "session.h"
 
 enum { SIZE_BYTES = 32, LINE_BYTES = 512 };
@@ -75,6 +76,22 @@ static const tsr_parameter plan_parameters[] = {
      .help = "Show every technique: what it saves and costs alone, and after those before it (what "
              "the command "
              "does without an action, too)."},
+    {.name = "compare",
+     .kind = TSR_PARAMETER_FLAG,
+     .help = "Show what papers and other tools estimate for --gpus cards, by their formulas, next "
+             "to the predicted peak."},
+    {.name = "gpus",
+     .kind = TSR_PARAMETER_COUNT,
+     .argument = "N",
+     .help = "With --compare, cards in all (default: 1).",
+     .fallback = 1,
+     .least = 1},
+    {.name = "gpus_per_node",
+     .option = "gpus-per-node",
+     .kind = TSR_PARAMETER_COUNT,
+     .argument = "N",
+     .help = "With --compare, cards in each machine (default: all).",
+     .least = 1},
     {.name = "gpu",
      .kind = TSR_PARAMETER_CHOICE,
      .argument = "CARD",
@@ -410,10 +427,11 @@ static int list(cli_session *session, const char *model) {
   int status = check_alone(session);
   if (status == 0) status = tsr_params_rates(own, &rates, &session->error);
   how.rates = rates;
+  bool compares = tsr_params_flag(own, "compare");
   bool is_search =
       tsr_params_has(own, "budget") || tsr_params_has(own, "front") || tsr_params_has(own, "for");
-  if (status == 0 && is_search) {
-    status = cli_plan_search(session, model, &how);
+  if (status == 0 && (compares || is_search)) {
+    status = (compares ? cli_plan_compare : cli_plan_search)(session, model, &how);
     tsr_rates_free(rates);
     return status;
   }

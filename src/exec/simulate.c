@@ -394,9 +394,11 @@ static int simulate(const tsr_model *model, const tsr_simulate_options *options,
                      options, out, error);
   if (status == 0) {
     const tsr__tape *tape = &built.tape;
-    for (size_t i = 0; i < tape->parameters.count; i++)
-      out->parameter_count +=
-          tsr__shape_elements(tsr__tensor_shape(tape, tape->parameters.items[i]));
+    for (size_t i = 0; i < tape->parameters.count; i++) {
+      uint64_t count = tsr__shape_elements(tsr__tensor_shape(tape, tape->parameters.items[i]));
+      out->parameter_count += count;
+      if (count > out->largest_parameter) out->largest_parameter = count;
+    }
     out->step_flops = tape->flops;
     out->step_recomputed_flops = tape->recomputed_flops;
     add_notes(&built.program, options, out);

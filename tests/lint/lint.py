@@ -56,7 +56,7 @@ PUBLIC = {
     'page': 'view',
     'export': 'allocations formats',
     'models': 'model',
-    'plan': 'rates',
+    'plan': 'estimates rates',
     'planner': 'planning',
     'exec': 'simulate simulation',
     'train': 'training',

@@ -84,6 +84,8 @@ typedef enum tsr_simulate_phase {
 struct tsr_simulation {
   tsr_snapshot *snapshot; /* owned by the simulation */
   uint64_t parameter_count;
+  uint64_t
+      largest_parameter; /* elements of the largest one: usually the embedding; 0 for a step graph */
   uint64_t event_count, steps_done;
   tsr_simulate_moment peak;                        /* the first at which most is allocated */
   tsr_simulate_moment phases[TSR_SIMULATE_PHASES]; /* the peak of each; step 0: never reached */
