@@ -70,8 +70,8 @@ static int put_text(cli_session *session, const char *model, const tsr_estimate_
         put_row(session, "tessera", "one card, peak reserved", (double)s->peak_reserved_bytes, 0);
   if (status == 0)
     status = put(session,
-                 "\nThe others count parameters, gradients and the optimizer's state, by their own "
-                 "formulas;\ntessera's peak has activations, temporaries and the allocator's "
+                 "\nThe others count parameters, gradients and the optimizer's state, by their "
+                 "own\nformulas. tessera's peak has activations, temporaries and the allocator's\n"
                  "rounding as well.\n");
   for (size_t i = 0; status == 0 && i < TSR_ESTIMATES; i++)
     if (all[i].remark) status = put_remark(session, &all[i]);

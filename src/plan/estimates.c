@@ -10,6 +10,7 @@
 #include "tessera/unstable/estimates.h"
 
 #include <assert.h>
+#include <stddef.h>
 
 static const double buffers = 1.5;
 
@@ -25,8 +26,8 @@ void tsr_estimates(const tsr_estimate_question *q, tsr_estimate out[TSR_ESTIMATE
       {"ZeRO paper", "no sharding", 16 * p, 0, "2 + 2 + 12 bytes a parameter, mixed precision"},
       {"ZeRO paper", "stage 1", 4 * p + 12 * p / n, 0, NULL},
       {"ZeRO paper", "stage 2", 2 * p + 14 * p / n, 0,
-       "a text that keeps a whole fp32 copy (2 + 4 bytes) counts the master copy, which is "
-       "sharded"},
+       "sharding what stage 1 shards, the master copy too: 5.5 GB for 1e9 parameters on 4 cards; a "
+       "text that leaves it whole says 8.5"},
       {"ZeRO paper", "stage 3", 16 * p / n, 0, "without what is gathered for a block in use"},
       {"DeepSpeed", "ZeRO-2", 2 * p + 18 * p / n, 4 * p * local * buffers,
        "the function's; its documentation still has 4 + 16/n bytes, from before the fp32 gradients "
