@@ -16,6 +16,7 @@
 #include "tessera/unstable/causes.h"
 #include "tessera/unstable/check.h"
 #include "tessera/unstable/columns.h"
+#include "tessera/unstable/estimates.h"
 #include "tessera/unstable/findings.h"
 #include "tessera/unstable/formats.h"
 #include "tessera/unstable/frames.h"
