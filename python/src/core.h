@@ -208,6 +208,7 @@ PyObject *core_totals(PyObject *self, PyObject *arguments);
 PyObject *core_stacks(PyObject *self, PyObject *nothing);
 PyObject *core_frames(PyObject *self, PyObject *nothing);
 PyObject *core_export(PyObject *self, PyObject *arguments);
+PyObject *core_cuda_functions(PyObject *module, PyObject *nothing);
 PyObject *core_formats(PyObject *module, PyObject *nothing);
 PyObject *core_format_for(PyObject *module, PyObject *path);
 /* A list of str, of an array that ends at NULL; a new reference, or NULL with an exception. */

@@ -1,11 +1,14 @@
 """Fake CUDA tensors on a machine without a driver: what PyTorch then asks of a device, answered here.
 
-FakeTensorMode computes shapes and lifetimes of tensors on 'cuda' without memory. Two questions still go to a device:
+FakeTensorMode computes shapes and lifetimes of tensors on 'cuda' without memory. Three questions still go to a device:
 
 - autograd asks the CUDA hooks whether a context exists. Where there is no driver, that fails; here the answer is no. The
   hooks are an object in libtorch whose first word points to its table of functions; the place of this one is counted in
   the header that the wheel brings (ATen/detail/AcceleratorHooksInterface.h), and the table is exchanged for a copy. It
   stays so for the rest of the process: without a driver, no other answer is right.
+- autograd of PyTorch 2.9 asks CUDA's device guard for the current stream. Guards are in a table that libc10 exports, one
+  for each type of device. One like that of 'meta', which does nothing, takes the place of CUDA's. Its functions that return
+  something are in C (python/src/guard.c).
 - Python code asks torch.cuda for a capability, for bf16, and for the number of devices. A Card answers, within a `with`.
 
 Where there is a driver nothing is exchanged, and Card answers too, so that a trace says the same everywhere.
@@ -15,9 +18,13 @@ import contextlib
 import ctypes
 import os
 import re
-from typing import Any, Dict, Iterator, List, NamedTuple
+from typing import Any, Dict, Iterable, Iterator, List, NamedTuple
+
+from . import _core
 
 _KEPT: List[Any] = []  # what libtorch points to
+_CUDA, _META = 1, 14  # c10/core/DeviceType.h
+_GUARDS = '_ZN3c104impl26device_guard_impl_registryE'
 _WORDS = 160  # more than its table has; what lies behind is copied and never used
 
 
@@ -42,6 +49,7 @@ class TraceError(RuntimeError):
 
 def _slot_of(header: str, function: str) -> int:
     """Which entry of a class's table a virtual function has. A destructor takes two."""
+    header = re.sub(r'//[^\n]*|/\*.*?\*/', '', header, flags=re.DOTALL)
     names = re.findall(r'virtual\s+[^;{=]*?(~?\w+)\s*\(', header)
     if function not in names:
         raise TraceError(f'this version of PyTorch has no {function}')
@@ -56,45 +64,172 @@ def answer_for_driver(torch: Any) -> None:
         raise TraceError('this PyTorch is built without CUDA, so its tensors cannot be on a GPU, not even fake ones: '
                          'install the wheel for CUDA (no GPU or driver is needed)')
     root = os.path.dirname(torch.__file__)
+    functions = _core.cuda_functions()
     try:
-        with open(os.path.join(root, 'include/ATen/detail/AcceleratorHooksInterface.h'), encoding='utf-8') as file:
-            slot = _slot_of(file.read(), 'hasPrimaryContext')
         hooks = ctypes.CDLL(os.path.join(root, 'lib', 'libtorch_cpu.so'))._ZN2at6detail12getCUDAHooksEv
-    except (OSError, AttributeError) as error:
+        guards = (ctypes.c_void_p * (_META + 1)).in_dll(ctypes.CDLL(os.path.join(root, 'lib', 'libc10.so')), _GUARDS)
+        hooks.restype = ctypes.c_void_p
+        _exchange(root, 'ATen/detail/AcceleratorHooksInterface.h', hooks(), ['hasPrimaryContext'], functions)
+        if tuple(map(int, torch.__version__.split('.')[:2])) < (2, 10):
+            guards[_CUDA] = ctypes.addressof(_guard(root, guards[_META] or 0, functions))
+    except (OSError, AttributeError, ValueError) as error:
         raise TraceError(f'PyTorch {torch.__version__} is not one that can be traced without a driver: {error}') from error
-    hooks.restype = ctypes.c_void_p
-    table = ctypes.cast(hooks(), ctypes.POINTER(ctypes.c_void_p))
+
+
+def _exchange(root: str, header: str, address: int, names: Iterable[str], functions: Dict[str, int]) -> None:
+    """Exchange virtual functions of an object, by their names in a header."""
+    with open(os.path.join(root, 'include', header), encoding='utf-8') as file:
+        text = file.read()
+    table = ctypes.cast(address, ctypes.POINTER(ctypes.c_void_p))
     old = ctypes.cast(table[0], ctypes.POINTER(ctypes.c_void_p))
-    no = ctypes.CFUNCTYPE(ctypes.c_bool, ctypes.c_void_p, ctypes.c_int8)(lambda _self, _device: False)
     # Two words stand before a table, which dynamic_cast reads.
     copy = (ctypes.c_void_p * _WORDS)(*(old[i - 2] for i in range(_WORDS)))
-    copy[2 + slot] = ctypes.cast(no, ctypes.c_void_p).value
+    for name in names:
+        copy[2 + _slot_of(text, name)] = functions[name]
     before, table[0] = table[0], ctypes.addressof(copy) + 2 * ctypes.sizeof(ctypes.c_void_p)
-    _KEPT.extend((copy, no))
+    _KEPT.append(copy)
     atexit.register(table.__setitem__, 0, before)  # the copy goes with the interpreter
 
 
-@contextlib.contextmanager
-def pretend(torch: Any, card: Card) -> Iterator[None]:
-    """Within it, torch.cuda answers as on this card."""
-    cuda = torch.cuda
-    answers = {
+def _guard(root: str, meta: int, functions: Dict[str, int]) -> Any:
+    """A device guard like that of 'meta', which does nothing, for 'cuda'. An object is a pointer to its table."""
+    guard = (ctypes.c_void_p * 1)(ctypes.cast(meta, ctypes.POINTER(ctypes.c_void_p))[0])
+    _KEPT.append(guard)
+    _exchange(root, 'c10/core/impl/DeviceGuardImplInterface.h', ctypes.addressof(guard),
+              [name for name in functions if name != 'hasPrimaryContext'], functions)
+    return guard
+
+
+class _Stream:
+    """A stream, of which nothing depends."""
+    cuda_stream, device_index, device_type, stream_id = 0, 0, 1, 0
+
+    def __init__(self, *_: Any, **__: Any) -> None:
+        self.device = 'cuda:0'
+
+    def __enter__(self) -> '_Stream':
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        pass
+
+    def record_event(self, event: Any = None) -> Any:
+        return event or _Event()
+
+    def query(self) -> bool:
+        return True
+
+    def wait_event(self, *_: Any) -> None:
+        pass
+
+    wait_stream = synchronize = wait_event
+
+
+class _Event:
+    """An event that has happened."""
+
+    def __init__(self, *_: Any, **__: Any) -> None:
+        pass
+
+    def query(self) -> bool:
+        return True
+
+    def elapsed_time(self, _end: Any) -> float:
+        return 1.0
+
+    def record(self, *_: Any) -> None:
+        pass
+
+    wait = synchronize = record
+
+
+class _Properties(NamedTuple):
+    """What get_device_properties returns."""
+    name: str
+    major: int
+    minor: int
+    total_memory: int
+    multi_processor_count: int = 108
+
+
+def _nothing(*_: Any, **__: Any) -> None:
+    pass
+
+
+def _zero(*_: Any, **__: Any) -> int:
+    return 0
+
+
+def _convolution(torch: Any) -> Any:
+    """Which library convolves decides the order of the result in memory. Where the card would be asked, it is cuDNN."""
+    original, backend = torch._C._select_conv_backend, torch._C._ConvBackend
+
+    def select(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return original(*args, **kwargs)
+        except RuntimeError:
+            return backend.CudnnTranspose if kwargs.get('transposed') else backend.Cudnn
+    return select
+
+
+def _answers(torch: Any, card: Card) -> 'Dict[Any, Dict[str, Any]]':
+    """By module, what its functions are while a card is pretended."""
+    stream = _Stream()
+    nothing = ('synchronize', 'empty_cache', 'ipc_collect', 'set_device', 'reset_peak_memory_stats',
+               'reset_accumulated_memory_stats', 'reset_max_memory_allocated', 'reset_max_memory_cached',
+               'set_per_process_memory_fraction', 'init', 'set_stream')
+    zero = ('memory_allocated', 'max_memory_allocated', 'memory_reserved', 'max_memory_reserved')
+    answers: 'Dict[Any, Dict[str, Any]]' = {torch.cuda: {
         'is_available': lambda: True,
         'device_count': lambda: 1,
         'current_device': lambda: 0,
         'get_device_capability': lambda *_: card.capability,
         'get_device_name': lambda *_: card.name,
+        'get_device_properties': lambda *_: _Properties(card.name, *card.capability, card.memory_bytes),
         'is_bf16_supported': lambda *_, **__: card.capability >= (8, 0),
         'is_current_stream_capturing': lambda: False,
-        'synchronize': lambda *_: None,
-        'empty_cache': lambda: None,
         'mem_get_info': lambda *_: (card.memory_bytes, card.memory_bytes),
-    }
-    before = {name: getattr(cuda, name) for name in answers}
+        'memory_summary': lambda *_, **__: '',
+        'memory_stats': lambda *_, **__: {},
+        'memory_snapshot': lambda *_, **__: [],
+        'Event': _Event, 'Stream': _Stream, 'current_stream': lambda *_: stream, 'default_stream': lambda *_: stream,
+        'stream': lambda stream=None: contextlib.nullcontext(stream),
+        'device': lambda *_: contextlib.nullcontext(), 'device_of': lambda *_: contextlib.nullcontext(),
+        **{name: _nothing for name in nothing}, **{name: _zero for name in zero},
+    }, torch.cuda.memory: {
+        '_record_memory_history': _nothing, '_dump_snapshot': _nothing, '_snapshot': lambda *_, **__: {},
+        **{name: _zero for name in zero},
+    }}
+    answers[torch._C] = {'_select_conv_backend': _convolution(torch)}
+    if hasattr(torch, 'accelerator'):
+        answers[torch.accelerator] = {
+            'is_available': lambda: True, 'device_count': lambda: 1, 'synchronize': _nothing,
+            'current_accelerator': lambda *_, **__: torch.device('cuda')}
+    return answers
+
+
+@contextlib.contextmanager
+def patched(owner: Any, **names: Any) -> Iterator[None]:
+    """Within it, these attributes of a class or module are others."""
+    missing = object()
+    before = {name: vars(owner).get(name, missing) for name in names}
     try:
-        for name, answer in answers.items():
-            setattr(cuda, name, answer)
+        for name, new in names.items():
+            setattr(owner, name, new)
         yield
     finally:
-        for name, function in before.items():
-            setattr(cuda, name, function)
+        for name, old in before.items():
+            if old is missing:
+                delattr(owner, name)
+            else:
+                setattr(owner, name, old)
+
+
+@contextlib.contextmanager
+def pretend(torch: Any, card: Card) -> Iterator[None]:
+    """Within it, torch.cuda answers as on this card, and what would reach a device does nothing."""
+    with contextlib.ExitStack() as stack:
+        for module, answers in _answers(torch, card).items():
+            known = {name: answer for name, answer in answers.items() if hasattr(module, name)}
+            stack.enter_context(patched(module, **known))
+        yield

@@ -4,7 +4,9 @@
 
 `step` runs one training step as the program would: zero_grad, forward, backward, optimizer. It is called three times. The
 first call makes what stays (the optimizer's state); the second and the third have to do the same, and the third is what
-repeats. Nothing is computed and no memory is taken: tensors are fake, with shapes and lifetimes of real ones on a GPU.
+repeats. Tensors on 'cuda' are fake: nothing is computed and no memory is taken, but they have the shapes and lifetimes of
+real ones. Tensors on the CPU are real, so a program's data are what they always are. _script.py does the same with a whole
+script, which it cuts into steps.
 
 What is noted: each storage, with its bytes, from the op that makes it to its last reference; the Python lines and the
 autograd node it was made in; what parameters, gradients and the optimizer's state are. docs/step-graph.md describes the
@@ -19,18 +21,20 @@ import copy
 import ctypes
 import gc
 import json
+import os
 import random
 import sys
 import traceback
 import weakref
 from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 
+from ._fake_cuda import CARDS, Card, TraceError, answer_for_driver, patched, pretend
 from ._trace_saved import Saved
-from ._fake_cuda import CARDS, Card, TraceError, answer_for_driver, pretend
 
 SCHEMA = 'tessera-step/1'
 PHASES = ('step', 'zero_grad', 'forward', 'backward', 'optimizer')
 CALLS = 3
+HERE = os.path.dirname(__file__) + os.sep
 CAST = 'at::autocast::cached_cast'
 
 
@@ -50,8 +54,8 @@ class _Texts:
 
 def _is_ours(path: str) -> bool:
     """Frames of tracing itself, which a real run would not have."""
-    return path == __file__ or '/torch/_subclasses/' in path or '/torch/utils/_python_dispatch' in path \
-        or path.endswith('/tessera/_trace_saved.py') or '/torch/_ops.py' in path or '/torch/overrides.py' in path or '/torch/utils/_stats.py' in path \
+    return path.startswith(HERE) or '/torch/_subclasses/' in path or '/torch/utils/_python_dispatch' in path \
+        or '/torch/_ops.py' in path or '/torch/overrides.py' in path or '/torch/utils/_stats.py' in path \
         or '/torch/_prims' in path or '/torch/_decomp' in path or '/torch/_meta_registrations' in path \
         or '/torch/utils/_pytree' in path or path.startswith('<frozen')
 
@@ -62,7 +66,7 @@ def _is_wrapper(path: str) -> bool:
 
 
 def _program_frame(frame: Any) -> Any:
-    """The innermost that is not of tracing itself, or None: on autograd's thread."""
+    """The innermost that is not of tracing itself."""
     while frame is not None and (_is_ours(frame.f_code.co_filename) or _is_wrapper(frame.f_code.co_filename)):
         frame = frame.f_back
     return frame
@@ -93,6 +97,8 @@ class _Recorder:
         self.unheld: Dict[int, int] = {}  # when that one has gone: a number of events in its call
         self.static_count = 0
         self.saved: Any = None  # a _trace_saved.Saved
+        self.modules: Any = weakref.WeakSet()  # that the step called itself
+        self.after_phase: Callable[[], None] = lambda: None  # called when the step itself goes on
         self.is_over = False
 
     # ---- storages ----
@@ -129,7 +135,7 @@ class _Recorder:
 
     def _gone(self, key: int, number: int) -> None:
         if self.is_over or self._of.get(key) != number:
-            return  # a sum has taken its place
+            return
         del self._of[key]
         self._shares[number] -= 1
         if key == self._first[number]:
@@ -146,13 +152,6 @@ class _Recorder:
 
     def is_static(self, number: int) -> bool:
         return number < self.static_count
-
-    def take_place(self, old: Any, new: Any) -> None:
-        """`new` is in the memory of `old`: a sum in place."""
-        number = self._of.pop(old.untyped_storage()._cdata)
-        self._shares[number] -= 1
-        self._first[number] = new.untyped_storage()._cdata
-        self._watch(new.untyped_storage(), number)
 
     def keep_activations(self) -> None:
         """Backward begins: what forward left is what it needs."""
@@ -182,16 +181,29 @@ class _Recorder:
                     if isinstance(value, self.torch.Tensor):
                         self.mark(value, 'optimizer_state')
 
+    def mark_gradients(self, optimizer: Any) -> None:
+        for group in optimizer.param_groups:
+            for param in group['params']:
+                self.mark(param.grad, 'gradient')
+
     def begin_call(self) -> None:
         self.call += 1
         self.is_loading = True
         self.events = []
         self.unheld = {}
-        self.saved.begin_call()
-        gc.collect()  # what only the collector frees goes here, each time; see trace()
+        if self.saved:
+            self.saved.begin_call()
+        gc.collect()  # what only the collector frees goes here, each time; see _process()
+        self.events.append(('(', 0))
 
     def end_call(self) -> None:
+        self.events.append((')', 0))
         self.calls.append(self.events)
+
+    def ordinal(self, index: int) -> str:
+        """Of one of the calls, for messages."""
+        number = len(self.calls) + index + 1
+        return {2: 'second', 3: 'third'}.get(number, f'{number}th')
 
     # ---- where the program is ----
 
@@ -205,13 +217,15 @@ class _Recorder:
             out.append(self._frame(f'torch::autograd::generated::{node.name()}::apply', '??', 0))
         if self.phase[-1] == 'backward':
             out.append(self._frame('torch::autograd::Engine::evaluate_function', '??', 0))
-        frame = _program_frame(sys._getframe(1))
+        frame, end = _program_frame(sys._getframe(1)), None
         while frame is not None:
             path = frame.f_code.co_filename
+            if frame.f_code.co_name == '_engine_run_backward':
+                end = len(out)  # of the outermost: backward is really in a thread of its own
             if not _is_ours(path):
                 out.append(self._frame(frame.f_code.co_name, path, frame.f_lineno))
             frame = frame.f_back
-        return self.stacks.number(tuple(out))
+        return self.stacks.number(tuple(out[:end]))
 
     def _is_of_autocast(self, op: str) -> bool:
         """Autocast's kernels exclude themselves while they cast what an op is called with."""
@@ -244,6 +258,8 @@ class _Recorder:
             self.events.append((')', PHASES.index(phase)))
             self.phase.pop()
             self.is_loading = phase != 'forward'  # a loss may follow
+        if phase != 'step' and self.phase[-1] == 'step':
+            self.after_phase()
 
 
 # ---- Sums of gradients ----
@@ -315,44 +331,81 @@ def _attention_of(torch: Any, card: Card, q: Any, k: Any, v: Any, mask: Any, dro
     return efficient
 
 
-@contextlib.contextmanager
-def _attention(torch: Any, card: Card) -> Iterator[None]:
-    """Attention as on the card. The function itself is exchanged: a mode would not see what checkpoints call again
-    within autograd."""
-    functional = torch.nn.functional
-    original = functional.scaled_dot_product_attention
+def _attention(torch: Any, card: Card) -> Any:
+    """A mode in which attention is that of the card, by whatever name a program calls it."""
+    from torch.overrides import TorchFunctionMode
+    original = torch.nn.functional.scaled_dot_product_attention
 
     def attend(query: Any, key: Any, value: Any, attn_mask: Any = None, dropout_p: float = 0.0, is_causal: bool = False,
                scale: Optional[float] = None, enable_gqa: bool = False) -> Any:
         chosen = _attention_of(torch, card, query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa)
         if chosen:
             return chosen()
-        return original(query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa)
+        with torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH):  # and no question to the card
+            return original(query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa)
 
-    functional.scaled_dot_product_attention = attend
-    try:
-        yield
-    finally:
-        functional.scaled_dot_product_attention = original
+    class Attention(TorchFunctionMode):  # type: ignore[misc]
+        def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            return (attend if func is original else func)(*args, **(kwargs or {}))
+
+    return Attention()
 
 
 # ---- Ops ----
 
-def _mode(torch: Any, recorder: _Recorder, sole: _Sole) -> Any:
-    """What sees each op, and notes its results."""
+def _fake_mode() -> Any:
+    """What makes fake tensors. While it is active, PyTorch does not initialise CUDA."""
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    class Mode(FakeTensorMode):  # type: ignore[misc]
+        avoid_device_init = True  # whatever pretend() answers
+
+    return Mode(allow_non_fake_inputs=True)
+
+
+def fake_of(torch: Any, fake: Any, tensor: Any, device: str) -> Any:
+    """A fake tensor of the same shape, type and strides."""
+    from torch.utils._python_dispatch import _disable_current_modes
+    with _disable_current_modes(), fake:
+        return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device=device)
+
+
+def _run(torch: Any, fake: Any, func: Any, args: Any, kwargs: Any) -> Any:
+    """The op: in fake, if it makes tensors on 'cuda' or has fake ones; otherwise as it is."""
+    from torch._subclasses.fake_tensor import unset_fake_temporarily
+    from torch.utils import _pytree
+    device = kwargs.get('device')
+    if device is None or device.type != 'cuda':
+        with unset_fake_temporarily():
+            return func(*args, **kwargs)
+    # 2.9 would run a copy to the device, if what is copied were not fake.
+    args = _pytree.tree_map_only(torch.Tensor, lambda tensor: tensor if fake.is_our_fake(tensor) else fake.from_tensor(tensor),
+                                 args)
+    return func(*args, **kwargs)
+
+
+def _scalar(dtype: Any, value: float) -> Any:
+    return value if dtype.is_floating_point else complex(value) if dtype.is_complex else \
+        bool(value) if str(dtype) == 'torch.bool' else int(value)
+
+
+def _mode(torch: Any, recorder: _Recorder, sole: _Sole, fake: Any, value: Optional[float] = None) -> Any:
+    """What sees each op, and notes its results. `value` is that of every number that leaves the GPU."""
+    from torch._subclasses.fake_tensor import FakeTensor
     from torch.utils import _pytree
     from torch.utils._python_dispatch import TorchDispatchMode
+    leaves = torch.ops.aten._local_scalar_dense.default
 
     class Dispatch(TorchDispatchMode):  # type: ignore[misc]
         def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            if func is leaves and value is not None and isinstance(args[0], FakeTensor):
+                return _scalar(args[0].dtype, value)
             adds = _is_added_by_autograd(torch, func, args)
-            in_place = adds and sole.holds(args[0])
-            result = func(*args, **(kwargs or {}))
+            if adds and sole.holds(args[0]) and args[0].dtype == args[1].dtype:
+                return torch.ops.aten.add_.Tensor(*args)
+            result = _run(torch, fake, func, args, kwargs or {})
             if adds and sole.references is None:
                 sole.references = _references(args[0])
-            if in_place and recorder.number_of(args[0]) is not None:
-                recorder.take_place(args[0], result)
-                return result
             name, overload = func._schema.name.replace('aten::', ''), func._overloadname
             op = name if overload == 'default' else f'{name}_{overload}'
             role = 'cast' if recorder.is_cast(op, args) else ''
@@ -393,8 +446,7 @@ class _Fake:
         """One for each tensor: tied weights stay tied."""
         known = self._of.get(id(tensor))
         if known is None:
-            with self.mode:
-                known = self.torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device='cuda')
+            known = fake_of(self.torch, self.mode, tensor, 'cuda')
             if isinstance(tensor, self.torch.nn.Parameter):
                 known = self.torch.nn.Parameter(known, requires_grad=tensor.requires_grad)
             self._of[id(tensor)] = known
@@ -447,56 +499,97 @@ def _foreach(fake: type) -> Iterator[None]:
         types.remove(fake)
 
 
-@contextlib.contextmanager
-def _phases(torch: Any, recorder: _Recorder, model: Any, optimizers: List[Any]) -> Iterator[None]:
-    """Within it, what model, backward and optimizer do is noted as such."""
-    from torch.utils import _pytree
-    original = torch.autograd.backward
-    opened: List[Any] = []
+class _Phases:
+    """Notes what modules, backward and optimizers do as such. A forward is a call of any module by the step itself."""
 
-    def backward(*args: Any, **kwargs: Any) -> Any:
-        if recorder.phase[-1] == 'backward':
-            return original(*args, **kwargs)
-        recorder.keep_activations()
-        with recorder.within('backward'):
-            return original(*args, **kwargs)
+    def __init__(self, torch: Any, recorder: _Recorder) -> None:
+        self.torch, self.recorder = torch, recorder
+        self.optimizers: Any = weakref.WeakSet()  # that made steps
+        self.on_step: Callable[[Any], None] = lambda optimizer: None  # called after each step of an optimizer
+        self._opened: List[Any] = []
 
-    def zeroing(zero: Callable[..., Any]) -> Callable[..., Any]:
+    def calling(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        """Module.__call__. Not a hook, which would show in stacks."""
+        from torch.utils._pytree import tree_leaves
+        recorder, tensor = self.recorder, self.torch.Tensor
+
+        def call(module: Any, *args: Any, **kwargs: Any) -> Any:
+            if recorder.phase[-1] != 'step':
+                return original(module, *args, **kwargs)
+            recorder.modules.add(module)
+            recorder.keep_inputs([x for x in tree_leaves((args, kwargs)) if isinstance(x, tensor)])
+            with recorder.within('forward'):
+                return original(module, *args, **kwargs)
+        return call
+
+    def backward(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        recorder = self.recorder
+
+        def backward(*args: Any, **kwargs: Any) -> Any:
+            if recorder.phase[-1] == 'backward':
+                return original(*args, **kwargs)
+            recorder.keep_activations()
+            with recorder.within('backward'):
+                return original(*args, **kwargs)
+        return backward
+
+    def zeroing(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        recorder = self.recorder
+
         def zero_grad(*args: Any, **kwargs: Any) -> Any:
             with recorder.within('zero_grad'):
-                return zero(*args, **kwargs)
+                return original(*args, **kwargs)
         return zero_grad
 
-    def begin(phase: str) -> Callable[..., None]:
-        def hook(*_: Any) -> None:
-            opened.append(recorder.within(phase))
-            opened[-1].__enter__()
-        return hook
+    def before_step(self, optimizer: Any, *_: Any) -> None:
+        self.optimizers.add(optimizer)
+        self.recorder.mark_gradients(optimizer)
+        self._opened.append(self.recorder.within('optimizer'))
+        self._opened[-1].__enter__()
 
-    def end(*_: Any) -> None:
-        if opened:
-            opened.pop().__exit__(None, None, None)
+    def after_step(self, optimizer: Any, *_: Any) -> None:
+        if self._opened:
+            self.on_step(optimizer)
+            self._opened.pop().__exit__(None, None, None)
 
-    def enter(_: Any, *given: Any) -> None:
-        if recorder.phase[-1] == 'step':
-            recorder.keep_inputs([item for item in _pytree.tree_leaves(given) if isinstance(item, torch.Tensor)])
-            begin('forward')()
+    @contextlib.contextmanager
+    def noted(self) -> Iterator[None]:
+        torch, optim = self.torch, sys.modules['torch.optim.optimizer']
+        handles = [optim.register_optimizer_step_pre_hook(self.before_step),
+                   optim.register_optimizer_step_post_hook(self.after_step)]
+        autograd, module = torch.autograd, torch.nn.Module
+        try:
+            with patched(autograd, backward=self.backward(autograd.backward), grad=self.backward(autograd.grad)), \
+                    patched(module, __call__=self.calling(module.__call__)), \
+                    patched(optim.Optimizer, zero_grad=self.zeroing(optim.Optimizer.zero_grad)):
+                yield
+        finally:
+            for handle in handles:
+                handle.remove()
 
-    def leave(*_: Any) -> None:
-        if recorder.phase[-1] == 'forward':
-            end()
 
-    handles = [model.register_forward_pre_hook(enter, with_kwargs=True), model.register_forward_hook(leave, always_call=True)]
-    for optimizer in optimizers:
-        handles += [optimizer.register_step_pre_hook(begin('optimizer')), optimizer.register_step_post_hook(end)]
-        optimizer.zero_grad = zeroing(optimizer.zero_grad)  # goes with the rest of __dict__: _Fake
-    torch.autograd.backward = backward
-    try:
+@contextlib.contextmanager
+def _values(torch: Any, value: Optional[float]) -> Iterator[None]:
+    """What asks a tensor for all its values, and not through an op."""
+    from torch._subclasses.fake_tensor import DataDependentOutputException, FakeTensor
+
+    def numpy(self: Any, **_: Any) -> Any:
+        if value is None:
+            raise DataDependentOutputException(torch.ops.aten._local_scalar_dense.default)
+        return torch.full(self.shape, value, dtype=self.dtype).numpy()
+
+    def text(self: Any, form: str) -> str:
+        return format(self.item(), form) if form and not self.dim() else object.__format__(self, form)
+
+    with patched(FakeTensor, numpy=numpy, __format__=text):
         yield
-    finally:
-        torch.autograd.backward = original
-        for handle in handles:
-            handle.remove()
+
+
+def _finite(torch: Any) -> contextlib.AbstractContextManager[None]:
+    """A GradScaler finds gradients finite, and lets the optimizer make its step."""
+    def step(_scaler: Any, optimizer: Any, _state: Any, *args: Any, **kwargs: Any) -> Any:
+        return optimizer.step(*args, **kwargs)
+    return patched(torch.amp.grad_scaler.GradScaler, _maybe_opt_step=step)
 
 
 # ---- What is computed again ----
@@ -556,22 +649,23 @@ class _Instructions:
 
 
 def _same(recorder: _Recorder) -> None:
-    second, third = (_kinds(recorder, recorder.calls[i]) for i in (1, 2))
+    second, third = (_kinds(recorder, events) for events in recorder.calls[-2:])
     if second == third:
         return
     at = next((i for i, (a, b) in enumerate(zip(second, third)) if a != b), min(len(second), len(third)))
-    made = [event for event in recorder.calls[2][:at + 1] if event[0] == '+']
+    made = [event for event in recorder.calls[-1][:at + 1] if event[0] == '+']
     where = f', near {recorder.line_of(made[-1][2])}' if made else ''
-    raise TraceError(f'the second and the third call of the step differ{where}: trace() needs a step that repeats, with '
-                     'batches of one size')
+    raise TraceError(f'the {recorder.ordinal(-2)} and the {recorder.ordinal(-1)} step differ{where}: a trace needs a step that repeats, '
+                     'with batches of one size')
 
 
-def _once(recorder: _Recorder) -> Dict[int, List[Tuple[Any, ...]]]:
-    """What only the first call made and what stays, before the i-th event of the third."""
+def _once(recorder: _Recorder, static: List[int]) -> Dict[int, List[Tuple[Any, ...]]]:
+    """What only calls before the last two made and what stays, before the i-th event of the last."""
     import difflib
-    first, third = recorder.calls[0], recorder.calls[2]
+    known, last = set(static), recorder.calls[-1]
+    first = [event for events in recorder.calls[:-2] for event in events if event[1] not in known or event[0] in '()']
     once: Dict[int, List[Tuple[Any, ...]]] = {}
-    matcher = difflib.SequenceMatcher(None, _kinds(recorder, first), _kinds(recorder, third), autojunk=False)
+    matcher = difflib.SequenceMatcher(None, _kinds(recorder, first), _kinds(recorder, last), autojunk=False)
     for tag, a, b, c, _ in matcher.get_opcodes():
         if tag in ('delete', 'replace'):
             once.setdefault(c, []).extend(event for event in first[a:b] if event[0] == '+' and not recorder.dead[event[1]])
@@ -582,9 +676,9 @@ def _schedule(recorder: _Recorder, static: List[int]) -> _Instructions:
     """The third call, with what only the first one made at its place."""
     _same(recorder)
     out = _Instructions(recorder, static)
-    _, second, third = recorder.calls
+    second, third = recorder.calls[-2:]
     twin = dict(zip(_births(second), _births(third)))  # the same storage, a step later
-    once = _once(recorder)
+    once = _once(recorder, static)
     for i, event in enumerate([*third, ('end',)]):
         out.items.extend(['once', out.new(extra[1]), extra[2]] for extra in once.get(i, ()))
         out.place_of.append(len(out.items))
@@ -601,8 +695,8 @@ def _schedule(recorder: _Recorder, static: List[int]) -> _Instructions:
             freed.add(item[1])
     for item in out.items:
         if item[0] == 'new' and item[1] not in freed:
-            raise TraceError(f'each call of the step keeps a tensor of {recorder.bytes[out.slots[item[1]]]:,} bytes for '
-                             f'good, made at {recorder.line_of(item[2])}')
+            raise TraceError(f'each step keeps a tensor of {recorder.bytes[out.slots[item[1]]]:,} bytes for good, made at '
+                             f'{recorder.line_of(item[2])}')
     return out
 
 
@@ -612,7 +706,7 @@ def _drop(recorder: _Recorder, out: _Instructions, twin: Dict[int, int], number:
         return ['drop', out.slot_of[number]]
     if twin.get(number) in out.slot_of:
         return ['drop_previous', out.slot_of[twin[number]]]
-    raise TraceError(f'a tensor of {recorder.bytes[number]:,} bytes from before the step goes in its third call')
+    raise TraceError(f'a tensor of {recorder.bytes[number]:,} bytes from earlier steps goes in the {recorder.ordinal(-1)}')
 
 
 def _document(recorder: _Recorder, static: List[int], about: Dict[str, Any]) -> Dict[str, Any]:
@@ -636,6 +730,8 @@ def _rewritable(recorder: _Recorder, made: _Instructions) -> Dict[str, Any]:
         return -1 if event is None else made.place_of[event]
 
     saved, texts = recorder.saved, recorder.texts
+    if saved is None:
+        return {}  # of a script it is not known
     return {
         'saved': [[made.slot_of.get(save.number, -1), save.bytes, place(save.made), place(save.used), place(save.left),
                    place(save.gone)]
@@ -649,70 +745,80 @@ def _rewritable(recorder: _Recorder, made: _Instructions) -> Dict[str, Any]:
 
 # ---- All of it ----
 
+@contextlib.contextmanager
+def traced(torch: Any, recorder: _Recorder, fake: Any, gpu: str, value: Optional[float]) -> Iterator[_Phases]:
+    """Within it, 'cuda' is fake and everything on it is recorded. Interrupts the garbage collector, see _process()."""
+    from torch._subclasses import fake_tensor
+    card, sole, phases = CARDS[gpu], _Sole(), _Phases(torch, recorder)
+    no_context = patched(fake_tensor, init_gpu_context=lambda *_: None)  # makes a real tensor if there is a device
+    with contextlib.ExitStack() as stack:
+        for context in (_process(torch), pretend(torch, card), no_context, fake,
+                        torch.autograd.set_multithreading_enabled(False), _foreach(fake_tensor.FakeTensor),
+                        _attention(torch, card), _finite(torch), _values(torch, value), _explained()):
+            stack.enter_context(context)
+        with _mode(torch, _Recorder(torch), sole, fake):  # its tensors are none of the step's
+            _calibrate(torch)
+        stack.callback(setattr, recorder, 'is_over', True)
+        stack.enter_context(_mode(torch, recorder, sole, fake, value))
+        stack.enter_context(phases.noted())
+        yield phases
+
+
+def check_gpu(gpu: str) -> None:
+    if gpu not in CARDS:
+        raise TraceError(f'no such GPU: {gpu} (there are {", ".join(CARDS)})')
+
+
+def write(document: Dict[str, Any], path: str) -> None:
+    with open(path, 'w', encoding='utf-8') as file:
+        json.dump(document, file, separators=(',', ':'))
+
+
 def trace(step: Callable[[], Any], *, model: Any, optimizer: Any = None, path: Optional[str] = None,
-          gpu: str = 'a100') -> Dict[str, Any]:
+          gpu: str = 'a100', value: Optional[float] = None) -> Dict[str, Any]:
     """Trace one training step of any model, without a GPU, and write it as a step graph.
 
     `step()` runs one whole step - zero_grad, forward, backward, optimizer - on tensors on 'cuda'. It is called three times,
     with `model` and `optimizer` (one, or a list) in fake: nothing is computed. Their tensors and settings, and random
     numbers, are as before afterwards, whatever happens; what else `step` changes stays changed. `gpu` decides which kernels
-    are chosen: t4, v100, a100 or h100. The graph is written to `path`, and returned.
+    are chosen: t4, v100, a100 or h100. `value`, if given, is that of each number which the step asks a tensor for, as
+    `loss.item()` does. The graph is written to `path`, and returned.
 
     Raises TraceError if the step needs the values of tensors, or does not repeat itself.
     """
     import torch
-    from torch._subclasses.fake_tensor import FakeTensorMode
 
-    if gpu not in CARDS:
-        raise TraceError(f'no such GPU: {gpu} (there are {", ".join(CARDS)})')
+    check_gpu(gpu)
     optimizers = list(optimizer) if isinstance(optimizer, (list, tuple)) else [] if optimizer is None else [optimizer]
     answer_for_driver(torch)
-
-    class Mode(FakeTensorMode):  # type: ignore[misc]
-        avoid_device_init = True  # whatever pretend() answers
-
-    mode = Mode(allow_non_fake_inputs=True)
-    recorder = _Recorder(torch)
-    with _process(torch), pretend(torch, CARDS[gpu]), _Fake(torch, mode, model, optimizers) as fake:
-        try:
-            static = _record(torch, recorder, mode, fake, step, CARDS[gpu])
-        finally:
-            recorder.is_over = True
+    recorder, mode = _Recorder(torch), _fake_mode()
+    with _Fake(torch, mode, model, optimizers) as fake, traced(torch, recorder, mode, gpu, value):
+        static = _record(torch, recorder, fake, step)
     about = {'torch': torch.__version__, 'gpu': gpu,
              'parameters': sum(tensor.numel() for tensor in fake.tensors if isinstance(tensor, torch.nn.Parameter)),
              'optimizer': type(optimizers[0]).__name__ if optimizers else ''}
     document = _document(recorder, static, about)
     if path is not None:
-        with open(path, 'w', encoding='utf-8') as file:
-            json.dump(document, file, separators=(',', ':'))
+        write(document, path)
     return document
 
 
-def _record(torch: Any, recorder: _Recorder, mode: Any, fake: _Fake, step: Callable[[], Any], card: Card) -> List[int]:
+def _record(torch: Any, recorder: _Recorder, fake: _Fake, step: Callable[[], Any]) -> List[int]:
     """Run the step CALLS times; returns the storages that are there before."""
-    from torch._subclasses.fake_tensor import FakeTensor
-    sole = _Sole()
-    dispatch = _mode(torch, recorder, sole)
-    with mode, contextlib.ExitStack() as stack:
-        _calibrate(torch, _mode(torch, _Recorder(torch), sole))  # its tensors are none of the step's
-        for tensor in fake.tensors:
-            recorder.see(tensor, 'static', 'parameter' if isinstance(tensor, torch.nn.Parameter) else 'buffer')
-        static = list(range(len(recorder.bytes)))
-        recorder.static_count = len(static)
-        recorder.saved = Saved(torch, recorder, mode, fake.model)
-        for context in (dispatch, _foreach(FakeTensor), _attention(torch, card),
-                        _phases(torch, recorder, fake.model, fake.optimizers), recorder.saved.watching(), _explained()):
-            stack.enter_context(context)
-        for tensor in fake.tensors:
-            if tensor.requires_grad:
-                tensor.register_post_accumulate_grad_hook(lambda param: recorder.mark(param.grad, 'gradient'))
+    for tensor in fake.tensors:
+        recorder.see(tensor, 'static', 'parameter' if isinstance(tensor, torch.nn.Parameter) else 'buffer')
+    recorder.static_count = len(recorder.bytes)
+    recorder.saved = Saved(torch, recorder, fake.mode, fake.model)
+    for tensor in fake.tensors:
+        if tensor.requires_grad:
+            tensor.register_post_accumulate_grad_hook(lambda param: recorder.mark(param.grad, 'gradient'))
+    with recorder.saved.watching():
         for _ in range(CALLS):
             recorder.begin_call()
-            with recorder.within('step'):
-                step()
+            step()
             recorder.mark_state(fake.optimizers)
             recorder.end_call()
-    return static
+    return list(range(recorder.static_count))
 
 
 @contextlib.contextmanager
@@ -722,8 +828,10 @@ def _explained() -> Iterator[None]:
     try:
         yield
     except (fake_tensor.DataDependentOutputException, fake_tensor.DynamicOutputShapeException) as error:
-        raise TraceError(f'{_line_of(error)} needs the value of a tensor ({error.func}), which a trace does not '
-                         'have') from error
+        what = 'a number, which value=X (--value X) would give' \
+            if isinstance(error, fake_tensor.DataDependentOutputException) else 'a size'
+        raise TraceError(f'{_line_of(error)} needs the value of a tensor ({error.func}), which a trace does not have, '
+                         f'for {what}') from error
     except Exception as error:
         if 'devices' in str(error) and 'cpu' in str(error):
             raise TraceError(f"{_line_of(error)} mixes tensors on 'cpu' with tensors on 'cuda': the model's are on "
@@ -738,9 +846,8 @@ def _line_of(error: BaseException) -> str:
     return f'{own[-1].filename}:{own[-1].lineno}' if own else 'the step'
 
 
-def _calibrate(torch: Any, dispatch: Any) -> None:
+def _calibrate(torch: Any) -> None:
     """A sum of two gradients, of which nothing else holds the first."""
     x = torch.ones(1, device='cuda', requires_grad=True)
     y = x * 2
-    with dispatch:
-        (y * 2 + torch.tanh(y)).sum().backward()
+    (y * 2 + torch.tanh(y)).sum().backward()

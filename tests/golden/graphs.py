@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""graphs.py --tessera PATH --work FOLDER: step graphs of eight small programs, simulated, as TAP.
+"""graphs.py --tessera PATH --work FOLDER: step graphs of small programs, simulated, as TAP.
 
 Each must have at its peak what PyTorch's own MemTracker counted (graphs/peaks.json; tests/torch/graphs.py made both), and
 the snapshot must be one that other commands read: its stacks the program's, and its replay the simulated run's.

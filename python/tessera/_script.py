@@ -1,0 +1,201 @@
+"""python -m tessera.trace SCRIPT [ARGUMENT...]: one step of an unmodified training script, written as a step graph.
+
+The script runs as __main__ on a machine without a GPU: tensors on 'cuda' are fake, torch.cuda answers as a card would, and
+tensors on the CPU are real, so its data are. Parameters are fake on the CPU too, since a model may be larger than the
+machine. DataLoaders load in this process.
+
+A step lasts from the end of one optimizer.step() to the end of the next, of the same optimizer; where that is within
+backward(), to the end of backward(). The first, with all that precedes it, makes what stays; the last two must be alike,
+and the last is written. Then the script is left, by an exception that `except Exception` does not catch.
+"""
+import argparse
+import contextlib
+import os
+import runpy
+import sys
+from typing import Any, Callable, Dict, Iterator, List, Optional
+
+from ._fake_cuda import CARDS, TraceError, answer_for_driver, patched
+from ._trace import _document, _fake_mode, _Phases, _Recorder, check_gpu, fake_of, traced, write
+
+
+class _Done(BaseException):
+    """Enough steps."""
+
+
+class _Steps:
+    """Cuts the run of a script into steps."""
+
+    def __init__(self, recorder: _Recorder, phases: _Phases, optimizer: int, count: int) -> None:
+        self.recorder, self.phases, self.optimizer, self.count = recorder, phases, optimizer, count
+        self.seen: List[int] = []  # optimizers, as they made steps first
+        self.classes: List[str] = []
+        self.is_over = False  # the current step ends with the phase it is in
+        phases.on_step = self._after_optimizer
+        recorder.after_phase = self._after_phase
+        recorder.begin_call()
+
+    def _after_optimizer(self, optimizer: Any) -> None:
+        if id(optimizer) not in self.seen:
+            self.seen.append(id(optimizer))
+            self.classes.append(type(optimizer).__name__)
+        self.is_over |= self.seen[self.optimizer - 1:self.optimizer] == [id(optimizer)]
+
+    def _after_phase(self) -> None:
+        if not self.is_over:
+            return
+        self.is_over = False
+        self.recorder.mark_state(list(self.phases.optimizers))
+        self.recorder.end_call()
+        if len(self.recorder.calls) == self.count:
+            self.recorder.is_over = True
+            raise _Done
+        self.recorder.begin_call()
+
+
+def _static(recorder: _Recorder) -> List[int]:
+    """Storages that the script made outside of modules, backward and optimizers before the last two steps, and keeps."""
+    last = len(recorder.calls) - 2
+    out = [number for number, (call, phase) in enumerate(recorder.born)
+           if call < last and phase == 'step' and not recorder.dead[number]]
+    for number in out:
+        recorder.roles[number] = recorder.roles[number] or 'input'
+    return out
+
+
+def _mark_modules(recorder: _Recorder) -> int:
+    """Parameters and buffers of the modules that ran; returns how many elements the parameters have."""
+    parameters = {id(param): param for module in list(recorder.modules) for param in module.parameters()}
+    for module in list(recorder.modules):
+        for tensor in module.buffers():
+            recorder.mark(tensor, 'buffer')
+    for param in parameters.values():
+        recorder.mark(param, 'parameter')
+    return sum(param.numel() for param in parameters.values())
+
+
+@contextlib.contextmanager
+def _environment(torch: Any, fake: Any) -> Iterator[None]:
+    """What a script does that a trace does otherwise."""
+    original, loader, swap = torch.nn.Parameter.__new__, torch.utils.data.DataLoader.__init__, torch.utils.swap_tensors
+
+    def parameter(cls: Any, data: Any = None, requires_grad: bool = True) -> Any:
+        if type(data) is torch.Tensor and data.device.type == 'cpu':
+            data = fake_of(torch, fake, data, 'cpu')
+        return original(cls, data, requires_grad)
+
+    def swapped(old: Any, new: Any) -> None:
+        """model.to('cuda'). Tensors that weak references lead to are not swapped, and fake ones are remembered by such."""
+        fake.fake_tensor_converter.meta_converter.tensor_memo.clear()
+        swap(old, new)
+
+    def load(self: Any, *args: Any, **kwargs: Any) -> None:
+        changed = {'num_workers': 0, 'prefetch_factor': None, 'persistent_workers': False, 'timeout': 0,
+                   'multiprocessing_context': None, 'pin_memory': False}
+        loader(self, *args[:5], **{**kwargs, **dict(zip(_LOADER[5:], args[5:])), **changed})
+
+    def compiled(model: Any = None, *_: Any, **__: Any) -> Any:
+        def call(*_: Any, **__: Any) -> None:
+            raise TraceError('torch.compile: what compiled code allocates is not known. Trace the script without it')
+        if isinstance(model, torch.nn.Module):
+            call()
+        return call if callable(model) else lambda function: call
+
+    with patched(torch.nn.Parameter, __new__=staticmethod(parameter)), \
+            patched(torch.utils.data.DataLoader, __init__=load), patched(torch, compile=compiled), \
+            patched(torch.utils, swap_tensors=swapped), patched(torch.Tensor, pin_memory=lambda tensor, *_: tensor):
+        yield
+
+
+# DataLoader's parameters, in order.
+_LOADER = ('dataset', 'batch_size', 'shuffle', 'sampler', 'batch_sampler', 'num_workers', 'collate_fn', 'pin_memory',
+           'drop_last', 'timeout', 'worker_init_fn', 'multiprocessing_context', 'generator')
+
+
+def trace_program(program: Callable[[], Any], *, gpu: str = 'a100', value: Optional[float] = None, after: int = 1,
+                  optimizer: int = 1) -> Dict[str, Any]:
+    """The step graph of what `program()` trains, which makes everything itself. See the head of this file."""
+    import torch
+    import torch.utils.data
+
+    check_gpu(gpu)
+    answer_for_driver(torch)
+    recorder, fake = _Recorder(torch), _fake_mode()
+    with traced(torch, recorder, fake, gpu, value) as phases, _environment(torch, fake):
+        steps = _Steps(recorder, phases, optimizer, after + 2)
+        try:
+            program()
+        except _Done:
+            pass
+        except SystemExit as error:
+            if error.code:
+                raise
+        recorder.is_over = True
+        parameters = _mark_modules(recorder)
+    if len(recorder.calls) < after + 2:
+        raise TraceError(f'the program ended after {len(recorder.calls)} steps of its optimizer {optimizer}, and a trace needs '
+                         f'{after + 2}')
+    about = {'torch': torch.__version__, 'gpu': gpu, 'parameters': parameters, 'optimizer': steps.classes[optimizer - 1]}
+    return _document(recorder, _static(recorder), about)
+
+
+# ---- The command ----
+
+def _arguments(words: Optional[List[str]]) -> Any:
+    parser = argparse.ArgumentParser(
+        prog='python -m tessera.trace',
+        usage='%(prog)s [-h] [-o FILE] [--gpu CARD] [--value X] [--after N] [--optimizer N] (SCRIPT | -m MODULE) [ARGUMENT...]',
+        description='Trace one step of a training script on a machine without a GPU, and write it as a step graph for '
+                    '`tessera simulate`. A step lasts from the end of one optimizer.step() to the end of the next.')
+    parser.add_argument('-o', '--output', metavar='FILE', help='the step graph (SCRIPT with .graph in the place of .py)')
+    parser.add_argument('--gpu', choices=sorted(CARDS), default='a100', help='whose kernels are chosen (a100)')
+    parser.add_argument('--value', type=float, metavar='X', help='what loss.item() and other numbers from the GPU are; '
+                        'without, a script that asks for one is refused')
+    parser.add_argument('--after', type=int, default=1, metavar='N', help='steps before the two that are compared (1)')
+    parser.add_argument('--optimizer', type=int, default=1, metavar='N', help='whose step() ends a step, where there '
+                        'are several: the N-th that makes one (1)')
+    parser.add_argument('-m', dest='module', action='store_true', help='SCRIPT is the name of a module')
+    parser.add_argument('script', metavar='SCRIPT')
+    parser.add_argument('arguments', nargs=argparse.REMAINDER, metavar='ARGUMENT')
+    given = parser.parse_args(words)
+    if given.after < 1 or given.optimizer < 1:
+        parser.error('--after and --optimizer start at 1')
+    return given
+
+
+def _program(given: Any) -> Callable[[], Any]:
+    """The script, as Python would run it."""
+    def run() -> None:
+        sys.argv = [given.script, *given.arguments]
+        if given.module:
+            sys.path.insert(0, os.getcwd())
+            runpy.run_module(given.script, run_name='__main__', alter_sys=True)
+        else:
+            sys.path.insert(0, os.path.dirname(os.path.abspath(given.script)))
+            runpy.run_path(given.script, run_name='__main__')
+    return run
+
+
+def main(words: Optional[List[str]] = None) -> int:
+    given = _arguments(words)
+    base = given.script.rpartition('.')[2] if given.module else os.path.splitext(os.path.basename(given.script))[0]
+    path = given.output or f'{base}.graph'
+    argv, search = list(sys.argv), list(sys.path)
+    try:
+        document = trace_program(_program(given), gpu=given.gpu, value=given.value, after=given.after,
+                                 optimizer=given.optimizer)
+        write(document, path)
+    except ImportError as error:
+        if error.name != 'torch':
+            raise
+        print('tessera.trace: PyTorch is not installed', file=sys.stderr)
+        return 1
+    except (TraceError, OSError) as error:
+        print(f'tessera.trace: {error}', file=sys.stderr)
+        return 1
+    finally:
+        sys.argv[:], sys.path[:] = argv, search
+    slots = document['slots']['bytes']
+    print(f'{path}: one step of {base}, {len(slots) - document["static"]} allocations. `tessera simulate {path}` runs it.',
+          file=sys.stderr)
+    return 0

@@ -1,0 +1,144 @@
+#!/usr/bin/env python3
+"""matrix.py [--check]: the peaks of PyTorch's training steps in 50 configurations of GPT-2 and Llama models.
+
+Needs what ./run test torch installs. Writes tests/golden/matrix.json: for each configuration what to tell transformers and
+`tessera simulate`, and the bytes that are live at the peak of each phase over three steps, as requested, of tensors alone.
+tests/golden/matrix.py simulates them. With --check nothing is written, and the figures must be the recorded ones.
+"""
+import argparse
+import contextlib
+import json
+import sys
+from pathlib import Path
+
+import torch
+import transformers as hf
+
+import tessera
+
+OUT = Path(__file__).resolve().parent.parent / 'golden' / 'matrix.json'
+GPT2 = {'model_type': 'gpt2', 'n_layer': 2, 'n_embd': 96, 'n_head': 4, 'vocab_size': 999, 'n_positions': 256}
+LLAMA = {'model_type': 'llama', 'hidden_size': 128, 'intermediate_size': 344, 'num_hidden_layers': 2, 'num_attention_heads': 4,
+         'vocab_size': 1000}
+GROUPED = {**LLAMA, 'num_key_value_heads': 2}
+TIED = {**GROUPED, 'tie_word_embeddings': True}
+MISTRAL = {**GROUPED, 'model_type': 'mistral', 'sliding_window': None}
+QWEN2 = {**GROUPED, 'model_type': 'qwen2', 'tie_word_embeddings': True}
+UNTIED = {**GPT2, 'tie_word_embeddings': False}
+SURE = {**GPT2, 'attn_pdrop': 0.0, 'resid_pdrop': 0.0, 'embd_pdrop': 0.0}
+
+
+def configurations():
+    """Each a model's description, and options by the names of simulate's."""
+    for model in (GPT2, LLAMA):
+        for dtype in ('fp32', 'bf16', 'autocast-bf16'):
+            for attention in ('sdpa', 'eager'):
+                for checkpoint in ('none', 'reentrant', 'non-reentrant'):
+                    yield model, {'dtype': dtype, 'attention': attention, 'checkpoint': checkpoint}
+    yield GPT2, {'optimizer': 'adamw-fused', 'accumulate': 2}
+    yield LLAMA, {'optimizer': 'sgd', 'accumulate': 3}
+    yield LLAMA, {'optimizer': 'adamw-loop', 'cache': False}
+    yield GPT2, {'optimizer': 'sgd', 'cache': False, 'dtype': 'autocast-bf16'}
+    yield UNTIED, {}
+    yield SURE, {'attention': 'eager'}
+    yield SURE, {'dtype': 'bf16', 'accumulate': 2}
+    yield GROUPED, {'dtype': 'bf16'}
+    yield GROUPED, {'attention': 'eager'}
+    yield GROUPED, {'cache': False}
+    yield TIED, {'dtype': 'bf16', 'accumulate': 2}
+    yield TIED, {'dtype': 'autocast-bf16', 'cache': False}
+    yield MISTRAL, {'dtype': 'bf16', 'checkpoint': 'non-reentrant'}
+    yield QWEN2, {'dtype': 'bf16', 'optimizer': 'adamw-fused'}
+
+
+def built(description, options):
+    config = hf.AutoConfig.for_model(**description)
+    config._attn_implementation = options.get('attention', 'sdpa')
+    if options.get('cache') is False:
+        config.use_cache = False
+    dtype = {'bf16': torch.bfloat16}.get(options.get('dtype'), torch.float32)
+    model = hf.AutoModelForCausalLM.from_config(config, dtype=dtype, attn_implementation=options.get('attention', 'sdpa')).train()
+    form = options.get('checkpoint', 'none')
+    if form != 'none':
+        model.gradient_checkpointing_enable({'use_reentrant': form == 'reentrant'})
+        if form == 'reentrant':
+            model.enable_input_require_grads()
+    return model
+
+
+def optimizer_of(model, name):
+    if name == 'sgd':
+        return torch.optim.SGD(model.parameters(), lr=0.1)
+    return torch.optim.AdamW(model.parameters(), **{'adamw-fused': {'fused': True}, 'adamw-loop': {'foreach': False}}.get(name, {}))
+
+
+def step_of(model, optimizer, options, batch, seq):
+    kept = {}
+    parts = options.get('accumulate', 1)
+
+    def step():
+        optimizer.zero_grad()
+        for _ in range(parts):
+            kept['batch'] = [torch.zeros(batch, seq, dtype=torch.long, device='cuda') for _ in range(2)]
+            ids, labels = kept['batch']
+            more = {}
+            if options.get('cache') is False:
+                kept['mask'] = torch.ones(batch, seq, dtype=torch.long, device='cuda')
+                more['attention_mask'] = kept['mask']
+            autocast = torch.autocast('cuda', dtype=torch.bfloat16) if options.get('dtype') == 'autocast-bf16' \
+                else contextlib.nullcontext()
+            with autocast:
+                kept['outputs'] = model(input_ids=ids, labels=labels, **more)
+            kept['outputs'].loss.backward()
+        optimizer.step()
+    return step
+
+
+def peaks(document):
+    """Of each phase, over three steps, in requested bytes."""
+    sizes, out = document['slots']['bytes'], {}
+    live, phases = sum(sizes[:document['static']]), []
+    for step in range(3):
+        for word, subject, *_ in document['instructions']:
+            if word == 'begin':
+                phases.append(document['phases'][subject])
+            elif word == 'end':
+                phases.pop()
+            elif word == 'new' or (word == 'once' and step == 0):
+                live += sizes[subject]
+            elif word == 'drop' or (word == 'drop_previous' and step):
+                live -= sizes[subject]
+            if word in ('new', 'once', 'begin') and phases:
+                out[phases[-1]] = max(out.get(phases[-1], 0), live)
+    return {name: out[name] for name in ('forward', 'backward', 'optimizer')}
+
+
+def row(description, options):
+    torch.manual_seed(0)
+    model = built(description, options)
+    optimizer = optimizer_of(model, options.get('optimizer', 'adamw'))
+    document = tessera.trace(step_of(model, optimizer, options, 2, 96), model=model, optimizer=optimizer, value=1.0)
+    return {'model': description, 'options': options, 'batch': 2, 'seq': 96, 'peaks': peaks(document)}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument('--check', action='store_true')
+    given = parser.parse_args()
+    known = json.loads(OUT.read_text(encoding='utf-8'))['rows'] if OUT.exists() else []
+    rows, wrong = [], 0
+    for description, options in configurations():
+        rows.append(row(description, options))
+        if given.check and rows[-1] not in known:
+            wrong += 1
+            print(f'not ok - {rows[-1]}', flush=True)
+    print(f'# {len(rows)} configurations')
+    if not given.check:
+        lines = ',\n'.join(json.dumps(entry) for entry in rows)
+        OUT.write_text(f'{{"torch": "{torch.__version__}", "transformers": "{hf.__version__}", "rows": [\n{lines}\n]}}\n',
+                       encoding='utf-8')
+    return wrong > 0
+
+
+if __name__ == '__main__':
+    sys.exit(main())

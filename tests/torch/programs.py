@@ -1,0 +1,319 @@
+"""Programs whose step graphs are in tests/golden/graphs: small models of many kinds, and how each is trained."""
+import math
+
+import torch
+import transformers as hf
+from torch import nn
+from torch.nn.functional import cross_entropy, interpolate, mse_loss, scaled_dot_product_attention
+from torch.utils.checkpoint import checkpoint
+
+SMALL = {'hidden_size': 64, 'num_attention_heads': 4, 'intermediate_size': 128, 'num_hidden_layers': 2, 'vocab_size': 500}
+
+
+# ---- Language models as people write them themselves ----
+
+class Block(nn.Module):
+    """A transformer block as people write it themselves."""
+
+    def __init__(self, width, heads):
+        super().__init__()
+        self.heads = heads
+        self.norm_1, self.norm_2 = nn.LayerNorm(width), nn.LayerNorm(width)
+        self.qkv, self.out = nn.Linear(width, 3 * width, bias=False), nn.Linear(width, width, bias=False)
+        self.mlp = nn.Sequential(nn.Linear(width, 4 * width), nn.GELU(),
+                                       nn.Linear(4 * width, width), nn.Dropout(0.1))
+
+    def forward(self, x):
+        batch, rows, width = x.shape
+        q, k, v = (part.view(batch, rows, self.heads, width // self.heads).transpose(1, 2)
+                   for part in self.qkv(self.norm_1(x)).split(width, dim=2))
+        y = scaled_dot_product_attention(q, k, v, is_causal=True)
+        x = x + self.out(y.transpose(1, 2).reshape(batch, rows, width))
+        return x + self.mlp(self.norm_2(x))
+
+
+class Plain(nn.Module):
+    """A language model with tied embeddings, in one file."""
+
+    def __init__(self, vocabulary=500, width=64, heads=4, layers=2, rows=64):
+        super().__init__()
+        self.tokens, self.places = nn.Embedding(vocabulary, width), nn.Embedding(rows, width)
+        self.blocks = nn.ModuleList(Block(width, heads) for _ in range(layers))
+        self.norm, self.head = nn.LayerNorm(width), nn.Linear(width, vocabulary, bias=False)
+        self.head.weight = self.tokens.weight
+
+    def forward(self, ids, targets):
+        x = self.tokens(ids) + self.places(torch.arange(ids.shape[1], device=ids.device))
+        for block in self.blocks:
+            x = block(x)
+        return cross_entropy(self.head(self.norm(x)).flatten(0, 1), targets.flatten())
+
+
+class Layer(nn.Module):
+    """PyTorch's own attention, with its weights. `form` is what is computed again in backward: nothing, the 'attention', the
+    'halves' of the layer one by one, or the 'layer'."""
+
+    def __init__(self, width, heads, form, dropout):
+        super().__init__()
+        self.form = form
+        self.attention = nn.MultiheadAttention(width, heads, dropout=dropout, batch_first=True)
+        self.mlp = nn.Sequential(nn.Linear(width, 4 * width), nn.GELU(), nn.Dropout(dropout), nn.Linear(4 * width, width))
+        self.norm_1, self.norm_2 = nn.LayerNorm(width), nn.LayerNorm(width)
+
+    def attend(self, x):
+        return self.attention(x, x, x)[0]
+
+    def forward(self, x):
+        def call(function, is_again):
+            return checkpoint(function, x, use_reentrant=False) if is_again else function(x)
+        x = self.norm_1(x + call(self.attend, self.form in ('attention', 'halves')))
+        return self.norm_2(x + call(self.mlp, self.form == 'halves'))
+
+
+class Layers(nn.Module):
+    """A language model of such layers."""
+
+    def __init__(self, form, dropout=0.0, layers=3, width=64, vocabulary=500):
+        super().__init__()
+        self.form = form
+        self.tokens, self.places = nn.Embedding(vocabulary, width), nn.Embedding(64, width)
+        self.layers = nn.ModuleList(Layer(width, 4, form, dropout) for _ in range(layers))
+        self.norm, self.head = nn.LayerNorm(width), nn.Linear(width, vocabulary, bias=False)
+
+    def forward(self, ids):
+        x = self.tokens(ids) + self.places(torch.arange(ids.shape[1], device=ids.device)[None])
+        for layer in self.layers:
+            x = checkpoint(layer, x, use_reentrant=False) if self.form == 'layer' else layer(x)
+        return self.head(self.norm(x))
+
+
+class Adapted(nn.Module):
+    """A linear layer that stays, and a product of two small ones beside it (LoRA)."""
+
+    def __init__(self, base, rank=4, alpha=8, dropout=0.05):
+        super().__init__()
+        self.base, self.dropout, self.scale = base, nn.Dropout(dropout), alpha / rank
+        self.down, self.up = nn.Linear(base.in_features, rank, bias=False), nn.Linear(rank, base.out_features, bias=False)
+
+    def forward(self, x):
+        return self.base(x) + self.up(self.down(self.dropout(x))) * self.scale
+
+
+def adapted_llama():
+    model = hf.LlamaForCausalLM(hf.LlamaConfig(**SMALL, num_key_value_heads=2))
+    model.requires_grad_(False)
+    for layer in model.model.layers:
+        layer.self_attn.q_proj, layer.self_attn.v_proj = Adapted(layer.self_attn.q_proj), Adapted(layer.self_attn.v_proj)
+    return model
+
+
+def mixtral():
+    """Routing is given: token i goes to experts i and i + 1. Which tokens an expert gets would depend on values."""
+    model = hf.MixtralForCausalLM(hf.MixtralConfig(**SMALL, num_key_value_heads=2, num_local_experts=4))
+
+    def route(self, states):
+        flat = states.reshape(-1, states.shape[-1])
+        logits = self.gate(flat)
+        weights = torch.topk(torch.softmax(logits, dim=1, dtype=torch.float), self.top_k, dim=-1)[0]
+        weights = (weights / weights.sum(dim=-1, keepdim=True)).to(states.dtype)
+        out = torch.zeros_like(flat)
+        for number, expert in enumerate(self.experts):
+            for place in range(self.top_k):
+                rows = torch.arange((number - place) % self.num_experts, len(flat), self.num_experts, device=flat.device)
+                out.index_add_(0, rows, expert(flat[rows]) * weights[rows, place, None])
+        return out.reshape(states.shape), logits
+
+    for layer in model.model.layers:
+        layer.block_sparse_moe.forward = route.__get__(layer.block_sparse_moe)
+    return model
+
+
+# ---- A diffusion model ----
+
+class Residual(nn.Module):
+    def __init__(self, inputs, outputs, times):
+        super().__init__()
+        self.norm_1, self.norm_2 = nn.GroupNorm(8, inputs), nn.GroupNorm(8, outputs)
+        self.conv_1, self.conv_2 = nn.Conv2d(inputs, outputs, 3, padding=1), nn.Conv2d(outputs, outputs, 3, padding=1)
+        self.time, self.act = nn.Linear(times, outputs), nn.SiLU()
+        self.skip = nn.Conv2d(inputs, outputs, 1) if inputs != outputs else nn.Identity()
+
+    def forward(self, x, time):
+        y = self.conv_1(self.act(self.norm_1(x))) + self.time(self.act(time))[:, :, None, None]
+        return self.skip(x) + self.conv_2(self.act(self.norm_2(y)))
+
+
+class Attention(nn.Module):
+    """Of the places of an image."""
+
+    def __init__(self, width, heads=4):
+        super().__init__()
+        self.norm, self.heads = nn.GroupNorm(8, width), heads
+        self.qkv, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
+
+    def forward(self, x):
+        batch, width, rows, columns = x.shape
+        flat = self.norm(x).view(batch, width, rows * columns).transpose(1, 2)
+        q, k, v = (part.view(batch, -1, self.heads, width // self.heads).transpose(1, 2)
+                   for part in self.qkv(flat).chunk(3, dim=-1))
+        y = self.out(scaled_dot_product_attention(q, k, v).transpose(1, 2).reshape(batch, -1, width))
+        return x + y.transpose(1, 2).view(x.shape)
+
+
+class UNet(nn.Module):
+    """Predicts the noise in an image, from the image and a time."""
+
+    def __init__(self, widths=(32, 64), channels=3):
+        super().__init__()
+        times = 4 * widths[0]
+        self.frequencies = widths[0] // 2
+        self.time = nn.Sequential(nn.Linear(widths[0], times), nn.SiLU(), nn.Linear(times, times))
+        self.first = nn.Conv2d(channels, widths[0], 3, padding=1)
+        self.down = nn.ModuleList(
+            nn.ModuleList([Residual(before, width, times), Attention(width), nn.Conv2d(width, width, 3, stride=2, padding=1)])
+            for before, width in zip((widths[0], *widths), widths))
+        self.middle = nn.ModuleList([Residual(widths[-1], widths[-1], times), Attention(widths[-1]),
+                                     Residual(widths[-1], widths[-1], times)])
+        self.up = nn.ModuleList(
+            nn.ModuleList([nn.Conv2d(before, width, 3, padding=1), Residual(2 * width, width, times), Attention(width)])
+            for before, width in zip((widths[-1], *widths[::-1]), widths[::-1]))
+        self.norm, self.last = nn.GroupNorm(8, widths[0]), nn.Conv2d(widths[0], channels, 3, padding=1)
+
+    def forward(self, x, times):
+        angles = times[:, None] * torch.exp(torch.arange(self.frequencies, device=x.device)
+                                            * (-math.log(10000) / self.frequencies))
+        time = self.time(torch.cat([angles.sin(), angles.cos()], dim=1))
+        x, skips = self.first(x), []
+        for residual, attention, half in self.down:
+            x = attention(residual(x, time))
+            skips.append(x)
+            x = half(x)
+        residual, attention, last = self.middle
+        x = last(attention(residual(x, time)), time)
+        for double, residual, attention in self.up:
+            x = double(interpolate(x, scale_factor=2.0, mode='nearest'))
+            x = attention(residual(torch.cat([x, skips.pop()], dim=1), time))
+        return self.last(nn.functional.silu(self.norm(x)))
+
+
+# ---- Steps ----
+
+def ids(batch=2, rows=64):
+    return torch.zeros(batch, rows, dtype=torch.long, device='cuda')
+
+
+def text(**more):
+    return {'input_ids': ids(), 'labels': ids(), **more}
+
+
+def masked():
+    return text(attention_mask=torch.ones(2, 64, dtype=torch.long, device='cuda'))
+
+
+def image():
+    return {'pixel_values': torch.zeros(2, 3, 64, 64, device='cuda'), 'labels': torch.zeros(2, dtype=torch.long, device='cuda')}
+
+
+def plain_step(model, optimizer):
+    def step():
+        optimizer.zero_grad(set_to_none=True)
+        with torch.autocast('cuda', dtype=torch.bfloat16):
+            loss = model(ids(), ids())
+        loss.backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+    return step
+
+
+def hf_step(batch):
+    def of(model, optimizer):
+        def step():
+            optimizer.zero_grad()
+            model(**batch()).loss.backward()
+            optimizer.step()
+        return step
+    return of
+
+
+def scaled_step(model, optimizer):
+    """fp16, with gradients unscaled and clipped."""
+    scaler = None
+
+    def step():
+        nonlocal scaler
+        scaler = scaler or torch.amp.GradScaler('cuda')
+        optimizer.zero_grad()
+        with torch.autocast('cuda', dtype=torch.float16):
+            logits = model(ids())
+            loss = cross_entropy(logits.view(-1, logits.shape[-1]), ids().view(-1))
+        scaler.scale(loss).backward()
+        scaler.unscale_(optimizer)
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        scaler.step(optimizer)
+        scaler.update()
+    step.kept = lambda: [scaler._scale, scaler._growth_tracker]
+    return step
+
+
+def layers_step(model, optimizer):
+    def step():
+        logits = model(ids())
+        loss = cross_entropy(logits.view(-1, logits.shape[-1]), ids().view(-1))
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    return step
+
+
+def noise_step(model, optimizer):
+    def step():
+        images = torch.zeros(2, 3, 32, 32, device='cuda')
+        noise, times = torch.randn_like(images), torch.randint(0, 1000, (2,), device='cuda')
+        share = torch.linspace(1, 0, 1000, device='cuda')[times][:, None, None, None]
+        optimizer.zero_grad()
+        with torch.autocast('cuda', dtype=torch.bfloat16):
+            loss = mse_loss(model(images * share.sqrt() + noise * (1 - share).sqrt(), times), noise)
+        loss.backward()
+        optimizer.step()
+    return step
+
+
+def trained(model):
+    return [param for param in model.parameters() if param.requires_grad]
+
+
+def fused(model):
+    return torch.optim.AdamW(model.parameters(), fused=True)
+
+
+def momentum(model):
+    return torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+
+
+def adamw(model):
+    return torch.optim.AdamW(trained(model))
+
+
+# Name: the model, what makes its optimizer, and its step.
+PROGRAMS = {
+    'plain-autocast': (Plain, fused, plain_step),
+    'bert': (lambda: hf.BertForMaskedLM(hf.BertConfig(**SMALL)), adamw, hf_step(masked)),
+    't5': (lambda: hf.T5ForConditionalGeneration(hf.T5Config(
+        d_model=64, d_kv=16, d_ff=128, num_layers=2, num_heads=4, vocab_size=500, decoder_start_token_id=0)),
+        adamw, hf_step(text)),
+    'vit': (lambda: hf.ViTForImageClassification(hf.ViTConfig(**{**SMALL, 'vocab_size': None}, image_size=64)),
+            momentum, hf_step(image)),
+    'resnet-50': (lambda: hf.ResNetForImageClassification(hf.ResNetConfig(
+        embedding_size=16, hidden_sizes=[32, 64, 128, 256])), momentum, hf_step(image)),
+    'unet': (UNet, adamw, noise_step),
+    'llama': (lambda: hf.LlamaForCausalLM(hf.LlamaConfig(**SMALL, num_key_value_heads=2)), adamw, hf_step(text)),
+    'llama-lora': (adapted_llama, adamw, hf_step(text)),
+    'mixtral': (mixtral, adamw, hf_step(text)),
+    'gpt-neox': (lambda: hf.GPTNeoXForCausalLM(hf.GPTNeoXConfig(**SMALL)), adamw, hf_step(text)),
+    'layers': (lambda: Layers('none'), adamw, layers_step),
+    'layers-checkpoint': (lambda: Layers('layer'), adamw, layers_step),
+    'layers-selective': (lambda: Layers('attention'), adamw, layers_step),
+    'halves-scaled': (lambda: Layers('halves', dropout=0.1), adamw, scaled_step),
+}
+# What numbers are that a step asks for: masks are all ones.
+VALUE = 1.0

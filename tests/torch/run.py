@@ -1,0 +1,54 @@
+#!/usr/bin/env python3
+"""run.py --work FOLDER: the tests that need PyTorch, in an environment of their own.
+
+Makes the environment in FOLDER, with what requirements.txt names (about 7 GB, from PyPI) and tessera's package, and traces
+again what tests/golden was made of. No GPU and no driver are needed. FOLDER is kept, so that the next run is quick.
+"""
+import argparse
+import hashlib
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parent.parent
+REQUIREMENTS = HERE / 'requirements.txt'
+CHECKS = ('graphs.py',)
+
+
+def call(*words, **options):
+    subprocess.run([str(word) for word in words], check=True, **options)
+
+
+def environment(work):
+    """Its Python, with the requirements and tessera as it is now."""
+    python, stamp = work / 'venv' / 'bin' / 'python', work / 'venv' / 'requirements'
+    wanted = hashlib.sha256(REQUIREMENTS.read_bytes() + sys.version.encode()).hexdigest()
+    pip = [python, '-m', 'pip', 'install', '--quiet', '--disable-pip-version-check']
+    if not stamp.exists() or stamp.read_text(encoding='utf-8') != wanted:
+        call(sys.executable, '-m', 'venv', '--clear', work / 'venv')
+        call(*pip, '-r', REQUIREMENTS)
+        stamp.write_text(wanted, encoding='utf-8')
+    path = f'{python.parent}{os.pathsep}{os.environ["PATH"]}'
+    call(*pip, '--no-deps', '--no-index', '--no-build-isolation', '--force-reinstall', f'-Cbuild-dir={work / "build"}', ROOT,
+         env={**os.environ, 'PATH': path})
+    return python
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument('--work', required=True, type=lambda text: Path(text).resolve())
+    parser.add_argument('names', nargs='*', metavar='NAME', help='only these programs')
+    given = parser.parse_args()
+    given.work.mkdir(parents=True, exist_ok=True)
+    python = environment(given.work)
+    failed = 0
+    for check in CHECKS:
+        print(f'# {check}', flush=True)
+        failed += subprocess.run([python, '-W', 'ignore', HERE / check, '--check', *given.names], check=False).returncode != 0
+    return int(failed > 0)
+
+
+if __name__ == '__main__':
+    sys.exit(main())
