@@ -331,6 +331,12 @@ def _attention_of(torch: Any, card: Card, q: Any, k: Any, v: Any, mask: Any, dro
     return efficient
 
 
+def _cast(torch: Any, tensor: Any) -> Any:
+    """As autocast does to what attention is called with."""
+    is_cast = tensor is not None and tensor.is_floating_point() and tensor.is_cuda and tensor.dtype != torch.float64
+    return tensor.to(torch.get_autocast_dtype('cuda')) if is_cast else tensor
+
+
 def _attention(torch: Any, card: Card) -> Any:
     """A mode in which attention is that of the card, by whatever name a program calls it."""
     from torch.overrides import TorchFunctionMode
@@ -338,6 +344,8 @@ def _attention(torch: Any, card: Card) -> Any:
 
     def attend(query: Any, key: Any, value: Any, attn_mask: Any = None, dropout_p: float = 0.0, is_causal: bool = False,
                scale: Optional[float] = None, enable_gqa: bool = False) -> Any:
+        if torch.is_autocast_enabled('cuda'):
+            query, key, value, attn_mask = (_cast(torch, x) for x in (query, key, value, attn_mask))
         chosen = _attention_of(torch, card, query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa)
         if chosen:
             return chosen()
@@ -502,8 +510,9 @@ def _foreach(fake: type) -> Iterator[None]:
 class _Phases:
     """Notes what modules, backward and optimizers do as such. A forward is a call of any module by the step itself."""
 
-    def __init__(self, torch: Any, recorder: _Recorder) -> None:
+    def __init__(self, torch: Any, recorder: _Recorder, attention: Any) -> None:
         self.torch, self.recorder = torch, recorder
+        self.attention = attention  # a mode, which is not active in Tensor.backward: checkpoints run modules there
         self.optimizers: Any = weakref.WeakSet()  # that made steps
         self.on_step: Callable[[Any], None] = lambda optimizer: None  # called after each step of an optimizer
         self._opened: List[Any] = []
@@ -529,7 +538,7 @@ class _Phases:
             if recorder.phase[-1] == 'backward':
                 return original(*args, **kwargs)
             recorder.keep_activations()
-            with recorder.within('backward'):
+            with self.attention, recorder.within('backward'):
                 return original(*args, **kwargs)
         return backward
 
@@ -749,12 +758,14 @@ def _rewritable(recorder: _Recorder, made: _Instructions) -> Dict[str, Any]:
 def traced(torch: Any, recorder: _Recorder, fake: Any, gpu: str, value: Optional[float]) -> Iterator[_Phases]:
     """Within it, 'cuda' is fake and everything on it is recorded. Interrupts the garbage collector, see _process()."""
     from torch._subclasses import fake_tensor
-    card, sole, phases = CARDS[gpu], _Sole(), _Phases(torch, recorder)
+    card, sole = CARDS[gpu], _Sole()
+    attention = _attention(torch, card)
+    phases = _Phases(torch, recorder, attention)
     no_context = patched(fake_tensor, init_gpu_context=lambda *_: None)  # makes a real tensor if there is a device
     with contextlib.ExitStack() as stack:
         for context in (_process(torch), pretend(torch, card), no_context, fake,
                         torch.autograd.set_multithreading_enabled(False), _foreach(fake_tensor.FakeTensor),
-                        _attention(torch, card), _finite(torch), _values(torch, value), _explained()):
+                        attention, _finite(torch), _values(torch, value), _explained()):
             stack.enter_context(context)
         with _mode(torch, _Recorder(torch), sole, fake):  # its tensors are none of the step's
             _calibrate(torch)

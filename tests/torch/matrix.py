@@ -44,7 +44,7 @@ def configurations():
     yield SURE, {'dtype': 'bf16', 'accumulate': 2}
     yield GROUPED, {'dtype': 'bf16'}
     yield GROUPED, {'attention': 'eager'}
-    yield GROUPED, {'cache': False}
+    yield GROUPED, {'cache': False, 'dtype': 'bf16'}
     yield TIED, {'dtype': 'bf16', 'accumulate': 2}
     yield TIED, {'dtype': 'autocast-bf16', 'cache': False}
     yield MISTRAL, {'dtype': 'bf16', 'checkpoint': 'non-reentrant'}
@@ -89,13 +89,13 @@ def step_of(model, optimizer, options, batch, seq):
                 else contextlib.nullcontext()
             with autocast:
                 kept['outputs'] = model(input_ids=ids, labels=labels, **more)
-            kept['outputs'].loss.backward()
+            (kept['outputs'].loss if parts == 1 else kept['outputs'].loss / parts).backward()
         optimizer.step()
     return step
 
 
 def peaks(document):
-    """Of each phase, over three steps, in requested bytes."""
+    """Of each phase that allocates, over three steps, in requested bytes."""
     sizes, out = document['slots']['bytes'], {}
     live, phases = sum(sizes[:document['static']]), []
     for step in range(3):
@@ -108,9 +108,9 @@ def peaks(document):
                 live += sizes[subject]
             elif word == 'drop' or (word == 'drop_previous' and step):
                 live -= sizes[subject]
-            if word in ('new', 'once', 'begin') and phases:
+            if word in ('new', 'once') and phases:
                 out[phases[-1]] = max(out.get(phases[-1], 0), live)
-    return {name: out[name] for name in ('forward', 'backward', 'optimizer')}
+    return {name: out[name] for name in ('forward', 'backward', 'optimizer') if name in out}
 
 
 def row(description, options):
