@@ -63,15 +63,10 @@ def _static(recorder: _Recorder) -> List[int]:
     return out
 
 
-def _mark_modules(recorder: _Recorder) -> int:
-    """Parameters and buffers of the modules that ran; returns how many elements the parameters have."""
-    parameters = {id(param): param for module in list(recorder.modules) for param in module.parameters()}
-    for module in list(recorder.modules):
-        for tensor in module.buffers():
-            recorder.mark(tensor, 'buffer')
-    for param in parameters.values():
-        recorder.mark(param, 'parameter')
-    return sum(param.numel() for param in parameters.values())
+def _parameters(recorder: _Recorder) -> int:
+    """How many elements the parameters of the modules have that ran."""
+    found = {id(param): param.numel() for module in list(recorder.modules) for param in module.parameters()}
+    return sum(found.values())
 
 
 @contextlib.contextmanager
@@ -131,7 +126,7 @@ def trace_program(program: Callable[[], Any], *, gpu: str = 'a100', value: Optio
             if error.code:
                 raise
         recorder.is_over = True
-        parameters = _mark_modules(recorder)
+        parameters = _parameters(recorder)
     if len(recorder.calls) < after + 2:
         raise TraceError(f'the program ended after {len(recorder.calls)} steps of its optimizer {optimizer}, and a trace needs '
                          f'{after + 2}')

@@ -181,6 +181,16 @@ class _Recorder:
                     if isinstance(value, self.torch.Tensor):
                         self.mark(value, 'optimizer_state')
 
+    def own(self, module: Any) -> None:
+        """The step calls a module: its tensors are the model's."""
+        if module in self.modules:
+            return
+        self.modules.add(module)
+        for tensor in module.buffers():
+            self.mark(tensor, 'buffer')
+        for param in module.parameters():
+            self.mark(param, 'parameter')
+
     def mark_gradients(self, optimizer: Any) -> None:
         for group in optimizer.param_groups:
             for param in group['params']:
@@ -525,7 +535,7 @@ class _Phases:
         def call(module: Any, *args: Any, **kwargs: Any) -> Any:
             if recorder.phase[-1] != 'step':
                 return original(module, *args, **kwargs)
-            recorder.modules.add(module)
+            recorder.own(module)
             recorder.keep_inputs([x for x in tree_leaves((args, kwargs)) if isinstance(x, tensor)])
             with recorder.within('forward'):
                 return original(module, *args, **kwargs)
