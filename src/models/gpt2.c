@@ -42,7 +42,7 @@ static void declare_causal(tsr__program *p, tsr__model_layer *layer) {
   uint64_t positions = p->model->positions;
   layer->causal = tsr__tensor_declare(p->tape, TSR__DTYPE_BOOL, TSR__SHAPE(positions, positions),
                                       TSR_CATEGORY_BUFFER);
-  (void)tsr__tensor_declare(p->tape, TSR__DTYPE_F32, TSR__SCALAR, TSR_CATEGORY_BUFFER);
+  (void)tsr__tensor_declare(p->tape, p->dtype, TSR__SCALAR, TSR_CATEGORY_BUFFER);
 }
 
 static void declare(tsr__program *p) {
@@ -103,7 +103,7 @@ static tsr__tensor_id attention(tsr__program *p, const tsr__model_layer *layer,
   tsr__scope_unbind(t, result);
   tsr__tensor_id dropped = dropout(p, projected, m->residual_dropout);
   tsr__scope_unbind(t, projected);
-  return tsr__scope_leave(t, dropped);
+  return tsr__program_leave_attention(p, dropped);
 }
 
 /* GELU, as one kernel or written out as the eight operations of the model's class. */

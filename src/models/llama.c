@@ -132,7 +132,7 @@ static tsr__tensor_id attention(tsr__program *p, const tsr__model_layer *layer,
   tsr__tensor_id result = tsr__program_attention(p, q, k, v, 0, false);
   tsr__tensor_id out = tsr__program_linear(p, &layer->out, result);
   tsr__scope_unbind(t, result);
-  return tsr__scope_leave(t, out);
+  return tsr__program_leave_attention(p, out);
 }
 
 /* An op of one or two operands, the first of which nothing reads afterwards. */

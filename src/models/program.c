@@ -187,6 +187,7 @@ static tsr__tensor_id attention_segment(void *context, tsr__tape *t, uint32_t in
   if (holds_weights) tsr__tensor_hold(t, weights[1]);
   result = tsr__scope_leave(t, result);
   if (holds_weights) tsr__scope_bind(t, weights[1]); /* eager attention returns them as well */
+  p->attention_weights = holds_weights ? weights[1] : 0;
   return result;
 }
 
@@ -214,10 +215,22 @@ tsr__tensor_id tsr__program_attention(tsr__program *p, tsr__tensor_id q, tsr__te
   tsr__tensor_id inputs[ATTENTION_INPUTS] = {q, k, v, p->has_mask ? p->mask : 0,
                                              p->is_eager ? causal : 0};
   assert(t->status || t->block < p->plan.block_count);
-  if (!t->status && tsr__plan_choice_of(&p->plan, t->block) == TSR__PLAN_RECOMPUTE_ATTENTION)
-    return checkpoint(p, TSR__PLACE_CHECKPOINT, attention_segment, is_packed, inputs,
-                      ATTENTION_INPUTS);
+  if (!t->status && tsr__plan_choice_of(&p->plan, t->block) == TSR__PLAN_RECOMPUTE_ATTENTION) {
+    tsr__tensor_id result = checkpoint(p, TSR__PLACE_CHECKPOINT, attention_segment, is_packed,
+                                       inputs, ATTENTION_INPUTS);
+    p->attention_weights = 0; /* not returned by a checkpoint */
+    return result;
+  }
   return attention_segment(p, t, is_packed, inputs);
+}
+
+tsr__tensor_id tsr__program_leave_attention(tsr__program *p, tsr__tensor_id result) {
+  tsr__tensor_id weights = p->attention_weights;
+  p->attention_weights = 0;
+  if (weights) tsr__tensor_hold(p->tape, weights);
+  result = tsr__scope_leave(p->tape, result);
+  if (weights) tsr__scope_bind(p->tape, weights);
+  return result;
 }
 
 /* ---- blocks ---- */

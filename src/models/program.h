@@ -52,12 +52,14 @@ typedef struct tsr__program {
   /* Choices, resolved. */
   tsr__dtype dtype; /* of parameters */
   bool is_autocast;
-  bool is_own;             /* by tessera's own rule book, with what that makes possible */
-  bool divides_loss;       /* the loss divides its gradient by the micro-batches */
-  uint64_t query_rows;     /* of chunked attention */
-  bool uses_cache;         /* keys and values go through a cache, which the outputs hold */
-  bool is_eager;           /* attention written out */
-  tsr__op_kind attention;  /* the op that attends */
+  bool is_own;            /* by tessera's own rule book, with what that makes possible */
+  bool divides_loss;      /* the loss divides its gradient by the micro-batches */
+  uint64_t query_rows;    /* of chunked attention */
+  bool uses_cache;        /* keys and values go through a cache, which the outputs hold */
+  bool is_eager;          /* attention written out */
+  tsr__op_kind attention; /* the op that attends */
+  tsr__tensor_id
+      attention_weights;   /* eager attention's, while the function that attends runs; or 0 */
   bool has_mask;           /* transformers makes one */
   bool has_attention_mask; /* the batch brings one, of ones */
   bool repeats_heads;      /* keys and values are copied for all heads */
@@ -165,6 +167,10 @@ tsr__tensor_id tsr__program_blocks(tsr__program *program, tsr__tensor_id hidden)
  * type the cache has. */
 tsr__tensor_id tsr__program_cache(tsr__program *program, tsr__program_place place,
                                   tsr__tensor_id states, tsr__tensor_id keys);
+/* Leave the function that attends. Eager attention's weights are returned with the result, and a variable of the
+ * calling function holds them until that returns: the block's, though it has no use for them. */
+tsr__tensor_id tsr__program_leave_attention(tsr__program *program, tsr__tensor_id result);
+
 /* program->mask, if the attention needs one. */
 void tsr__program_mask(tsr__program *program);
 /* One step of the optimizer, and of a gradient scaler (optimizer.c). */

@@ -3,7 +3,8 @@
  * As transformers' eager_attention_forward has it (modeling_gpt2.py, modeling_llama.py). GPT-2
  * divides by a tensor, writes the smallest number where its own mask is false and adds the model's
  * mask; the Llama family multiplies, adds, and takes the softmax in fp32. Kept for backward: q and
- * k as the matrix product took them, the softmax, the dropout's mask, the weights after it, v.
+ * k as the matrix product took them, the softmax, the dropout's mask, the weights after it, v; of GPT-2
+ * also what it divides by.
  *
  * matmul needs its operands as batches of matrices, and copies any with another layout. Inputs: q,
  * k, v (as many heads each), mask and, of GPT-2, its layer's buffer of what may attend to what.
@@ -26,6 +27,7 @@
 #define SAVED_V SAVED(4)
 #define DROPPED SAVED(5)
 #define CAUSAL  SAVED(6)
+#define DIVISOR SAVED(7)
 #define SCORES  T(2)
 
 static tsr__shape scores(const tsr__op_call *call) {
@@ -168,7 +170,8 @@ static bool is_plain(const tsr__op_call *call) {
 static const tsr__op_step gpt2_forward[] = {
     PRODUCT_OF_QUERIES_AND_KEYS,
     {RUN(FULL), .to = T(3), .like = Q, .shape = scalar, .scalars = {RULE(root_of_width)}},
-    {RUN(DIV), .to = SCORES, .reads = {SCORES, T(3)}, .done = {T(3)}},
+    {RUN(DIV), .to = SCORES, .reads = {SCORES, T(3)}},
+    {SAVE(7, T(3)), .done = {T(3)}},
     {RUN(FULL), .to = T(3), .like = Q, .shape = scalar, .scalars = {RULE(lowest)}},
     {VIEW(T(7), BUFFER, causal_part)},
     {RUN(WHERE), .to = SCORES, .reads = {T(7), SCORES, T(3)}, .like = SCORES, .done = {T(3)}},
@@ -184,8 +187,8 @@ static const tsr__op_step gpt2_backward[] = {
     WEIGH_VALUES_BACK,
     {RUN(WHERE), .to = T(1), .reads = {CAUSAL, T(1)}, .scalars = {NUMBER(0)}, .like = T(1),
      .node = "WhereBackward0"},
-    {RUN(DIV), .to = T(1), .reads = {T(1)}, .scalars = {RULE(root_of_width)},
-     .node = "DivBackward0", .within = "div_tensor_self_backward"},
+    {RUN(DIV), .to = T(1), .reads = {T(1), DIVISOR}, .node = "DivBackward0",
+     .within = "div_tensor_self_backward", .done = {DIVISOR}},
     PRODUCT_BACK,
     {.action = TSR__DO_END}};
 const tsr__op_row tsr__op_attention_gpt2 = {.name = "eager attention",

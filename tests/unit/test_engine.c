@@ -168,7 +168,8 @@ static void gpt2_block(void **state) {
   options = (tsr_simulate_options){.batch = b, .sequence = t, .attention = TSR_ATTENTION_EAGER};
   uint64_t scores = (4 + 4 + 1) * b * heads * t * t; /* softmax, weights, mask */
   assert_int_equal(bytes_per_layer(SMALL_GPT2, options),
-                   norms + gelu + masks + scores + 4 * u * 4); /* q copied, k, v, out */
+                   norms + gelu + masks + scores + 4 * u * 4 +
+                       4); /* q copied, k, v, out; the divisor */
   options = (tsr_simulate_options){.batch = b, .sequence = t, .checkpoint = TSR_CHECKPOINT_FULL};
   assert_int_equal(bytes_per_layer(SMALL_GPT2, options), u * 4);
 }

@@ -354,8 +354,8 @@ static const op_case cases[] = {
      5,
      2,
      {.dropout = 0.1},
-     4 * U + (4 + 4 + 1) * PAIRS,
-     2 * 4 * U + (4 + 4 + 1) * PAIRS,
+     4 * U + (4 + 4 + 1) * PAIRS + 4, /* and the divisor */
+     2 * 4 * U + (4 + 4 + 1) * PAIRS + 4,
      0},
     {"eager, Llama bf16",
      TSR__OP_ATTENTION_LLAMA,
