@@ -744,7 +744,7 @@ def _document(recorder: _Recorder, static: List[int], about: Dict[str, Any]) -> 
 
 
 def _rewritable(recorder: _Recorder, made: _Instructions) -> Dict[str, Any]:
-    """What autograd saves, when the program lets go of what autograd has, and calls of modules."""
+    """What autograd saves, when the program releases what autograd has, and calls of modules."""
     def place(event: Optional[int]) -> int:
         return -1 if event is None else made.place_of[event]
 

@@ -15,7 +15,7 @@ class Save:
     def __init__(self, number: Optional[int], size: int, made: int) -> None:
         self.number, self.bytes, self.made = number, size, made
         self.used: Optional[int] = None  # backward asks for it,
-        self.left: Optional[int] = None  # and lets go of what it got,
+        self.left: Optional[int] = None  # and releases what it got,
         self.gone: Optional[int] = None  # and autograd releases it
 
 

@@ -37,7 +37,7 @@ struct tsr__step_graph {
   TSR__VECTOR(uint32_t) inputs;       /* slots, of all modules */
   TSR__VECTOR(tsr__graph_module) modules;
   TSR__VECTOR(uint32_t)
-  unheld; /* of each slot: before which instruction the program lets go of it; TSR_NONE: when it is freed */
+  unheld; /* of each slot: before which instruction the program releases it; TSR_NONE: when it is freed */
   uint64_t static_count, parameter_count;
   char optimizer[64], gpu[32];
 };

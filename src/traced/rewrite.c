@@ -128,6 +128,7 @@ static bool add_root(rewriter *w, const char *op, const char *name, const char *
 static bool add_stack(rewriter *w, uint32_t stack, uint32_t *out) {
   tsr__step_graph *g = w->g;
   bool is_new;
+  assert(stack < w->root && w->root < g->chain.count);
   const uint64_t *known = tsr__map_put(&w->called, stack, g->chain.count, &is_new);
   if (!known || g->chain.count >= UINT32_MAX / 2) return false;
   *out = (uint32_t)*known;
@@ -143,6 +144,7 @@ static bool add_stack(rewriter *w, uint32_t stack, uint32_t *out) {
 
 static bool insert(rewriter *w, uint32_t at, tsr__tape_instr_kind kind, uint32_t slot,
                    uint32_t stack) {
+  assert(at <= w->instr_count && slot < w->g->slots.count);
   edit e = {.at = at,
             .order = (uint32_t)w->edits.count,
             .instr = {.kind = (uint8_t)kind,
@@ -153,6 +155,7 @@ static bool insert(rewriter *w, uint32_t at, tsr__tape_instr_kind kind, uint32_t
 }
 
 static bool add_slot(rewriter *w, uint64_t bytes, tsr_category category, uint32_t *slot) {
+  assert(bytes && category < TSR_CATEGORY_COUNT);
   tsr__tape_slot made = {.bytes = bytes, .category = (uint8_t)category};
   *slot = (uint32_t)w->g->slots.count;
   return w->g->slots.count < TSR__STEP_GRAPH_MOST_SLOTS && TSR__VECTOR_PUSH(&w->g->slots, made);
@@ -285,6 +288,7 @@ static bool free_when_unheld(rewriter *w) {
 /* The first use of a save of the module, and the last place at which one is made. False if none is used in this step. */
 static bool range_of(const rewriter *w, const tsr__graph_module *module, uint32_t *use,
                      uint32_t *last) {
+  assert(module->first_save <= module->end_save && module->end_save <= w->g->saves.count);
   *use = TSR_NONE;
   *last = module->begin;
   for (uint32_t k = module->first_save; k < module->end_save; k++) {
@@ -296,8 +300,9 @@ static bool range_of(const rewriter *w, const tsr__graph_module *module, uint32_
   return *use != TSR_NONE;
 }
 
-/* Make the slots of the module again, and free those that the program lets go of before the last save. */
+/* Make the slots of the module again, and free those that the program releases before the last save. */
 static bool replay(rewriter *w, const tsr__graph_module *module, uint32_t use, uint32_t last) {
+  assert(module->begin <= last && last <= w->instr_count && use <= w->instr_count);
   for (uint32_t i = module->begin; i < last; i++) {
     const tsr__tape_instr instr = w->g->schedule.items[i];
     if (instr.kind == TSR__INSTR_NEW) {
@@ -311,7 +316,7 @@ static bool replay(rewriter *w, const tsr__graph_module *module, uint32_t use, u
       if (stack != TSR_NONE && !add_stack(w, instr.stack, &stack)) return false;
       if (!insert(w, use, TSR__INSTR_NEW, w->clone[slot], stack)) return false;
     }
-    /* A drop of the original is where nothing held it: the program had let go of it by then. */
+    /* A drop of the original is where nothing held it: the program had released it by then. */
     bool is_drop = instr.kind == TSR__INSTR_DROP && w->clone[slot_of(&instr)] != TSR_NONE;
     if (!is_drop || w->released[slot_of(&instr)]) continue;
     if (!insert(w, use, TSR__INSTR_DROP, w->clone[slot_of(&instr)], TSR_NONE)) return false;
@@ -413,6 +418,7 @@ static bool is_sound(const tsr__step_graph *g, bool *has_memory) {
 /* ---- All of it ---- */
 
 static bool open_rewriter(rewriter *w, const tsr__step_graph *graph) {
+  assert(graph->unheld.count == graph->slots.count);
   w->slot_count = graph->slots.count;
   w->instr_count = graph->schedule.count;
   w->g = copy_of(graph);
