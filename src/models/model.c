@@ -126,6 +126,25 @@ static void read_modules(tsr__config *config, tsr_model *model) {
     read_module(config, model, json_array_get(list, i));
 }
 
+static bool ends_with(const char *text, const char *ending) {
+  size_t length = strlen(text), end = strlen(ending);
+  return length >= end && strcmp(text + length - end, ending) == 0;
+}
+
+/* The same blocks under another head (a classifier, a reward) have other outputs and another loss. */
+static void check_architecture(tsr__config *config) {
+  const json_t *names = json_object_get(config->root, "architectures"), *name;
+  size_t i;
+  bool is_causal = json_array_size(names) == 0;
+  json_array_foreach(names, i, name) {
+    const char *text = json_is_string(name) ? json_string_value(name) : "";
+    is_causal |= ends_with(text, "ForCausalLM") || ends_with(text, "LMHeadModel");
+  }
+  if (!is_causal)
+    tsr__config_refuse(config, TSR_ERROR_UNSUPPORTED, "architectures",
+                       "does not name a causal language model (...ForCausalLM, ...LMHeadModel)");
+}
+
 static void read_model(tsr__config *config, tsr_model *model) {
   const char *type = json_string_value(json_object_get(config->root, "model_type"));
   size_t class = 0;
@@ -142,6 +161,7 @@ static void read_model(tsr__config *config, tsr_model *model) {
   if (model->layers > MOST_LAYERS)
     tsr__config_refuse(config, TSR_ERROR_LIMIT, "number of layers", "is beyond 4096");
   read_modules(config, model);
+  check_architecture(config);
 }
 
 /* The description as it was read, with the class's name that transformers looks for. */

@@ -106,6 +106,10 @@ static void bad_descriptions(void **state) {
       {"{\"model_type\":\"gpt2\",\"tessera_modules\":[{\"name\":\"x\",\"kind\":"
        "\"linear-per-layer\",\"size\":1}]}",
        "size", TSR_ERROR_FORMAT},
+      {"{\"model_type\":\"gpt2\",\"architectures\":[\"GPT2ForSequenceClassification\"]}", "causal",
+       TSR_ERROR_UNSUPPORTED},
+      {"{\"model_type\":\"llama\",\"architectures\":[\"LlamaModel\"]}", "causal",
+       TSR_ERROR_UNSUPPORTED},
   };
   (void)state;
   for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
