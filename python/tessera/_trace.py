@@ -165,9 +165,9 @@ class _Recorder:
             if self.is_loading and not self.roles[number] and self.born[number] == (self.call, 'step'):
                 self.roles[number] = 'input'
         for tensor in tensors:
-            number = self.number_of(tensor)
-            if number is not None and not self.roles[number] and tensor.grad_fn is None:
-                self.roles[number] = 'input'
+            given = self.number_of(tensor)
+            if given is not None and not self.roles[given] and tensor.grad_fn is None:
+                self.roles[given] = 'input'
 
     def mark(self, tensor: Any, role: str) -> None:
         number = self.number_of(tensor) if tensor is not None else None
