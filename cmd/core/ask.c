@@ -45,7 +45,9 @@ static int set_file(cli_session *session, const tsr_parameter *row, const char *
   return status;
 }
 
+/* The answer is not about this file; an error is. */
 static int load_file(cli_session *session, const tsr_parameter *row, const char *path) {
+  const char *before = session->path;
   char *text = NULL;
   size_t size_bytes = 0;
   session->path = path;
@@ -55,6 +57,7 @@ static int load_file(cli_session *session, const tsr_parameter *row, const char 
     return set_file(session, row, path, "", 0);
   int status = cli_read_text(path, CLI_TEXTFILE_ANY, &text, &size_bytes, &session->error);
   if (status == 0) status = set_file(session, row, path, text, size_bytes);
+  if (status == 0) session->path = before;
   free(text);
   return status;
 }
@@ -66,14 +69,6 @@ static int load_lock(cli_session *session, const tsr_parameter *row, const char 
   if (tsr_params_flag(session->options->own, "update")) return 0;
   cli_say(NULL, "%s: no such lock; --update creates it", path);
   return CLI_INPUT;
-}
-
-/* The answer is not about this file; an error is. */
-static int load_plan(cli_session *session, const tsr_parameter *row, const char *path) {
-  const char *before = session->path;
-  int status = load_file(session, row, path);
-  if (status == 0) session->path = before;
-  return status;
 }
 
 static int load_rules(cli_session *session, const tsr_parameter *row, const char *text) {
@@ -165,9 +160,9 @@ static int load_files(cli_session *session) {
     const char *path =
         tsr_params_has(options->own, row->name) ? tsr_params_text(options->own, row->name) : NULL;
     if (!path) continue;
-    if (row->kind == TSR_PARAMETER_FILE) status = load_file(session, row, path);
+    if (row->kind == TSR_PARAMETER_FILE || row->kind == TSR_PARAMETER_PLAN)
+      status = load_file(session, row, path);
     if (row->kind == TSR_PARAMETER_LOCK) status = load_lock(session, row, path);
-    if (row->kind == TSR_PARAMETER_PLAN) status = load_plan(session, row, path);
     if (row->kind == TSR_PARAMETER_RULES) status = load_rules(session, row, path);
     if (row->kind == TSR_PARAMETER_MODEL) status = load_model(session, row, path);
   }

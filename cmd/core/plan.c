@@ -402,12 +402,31 @@ static int show(cli_session *session, const char *model) {
   return status;
 }
 
+/* Each asks something else; one answer is given. */
+static int check_together(const cli_session *session) {
+  static const char *const pairs[][2] = {
+      {"compare", "budget"}, {"compare", "front"},   {"compare", "for"}, {"explain", "budget"},
+      {"explain", "front"},  {"explain", "compare"}, {"front", "for"}};
+  const tsr_params *own = session->options->own;
+  const cli_command *command = session->options->command;
+  for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++)
+    if (tsr_params_has(own, pairs[i][0]) && tsr_params_has(own, pairs[i][1]))
+      return cli_usage_error(command, "--%s and --%s ask different questions", pairs[i][0],
+                             pairs[i][1]);
+  if (!tsr_params_count(own, "batch") || !tsr_params_count(own, "seq") ||
+      !tsr_params_count(own, "steps") || !tsr_params_count(own, "gpus"))
+    return cli_usage_error(command, "--batch, --seq, --steps and --gpus must be at least 1");
+  return 0;
+}
+
 /* Options that mean nothing by themselves. */
 static int check_alone(const cli_session *session) {
   static const struct {
     const char *name, *option, *other;
   } needs[] = {{"write_plan", "write-plan", "budget"},
                {"largest", "largest", "budget"},
+               {"gpus", "gpus", "compare"},
+               {"gpus_per_node", "gpus-per-node", "compare"},
                {"write_front", "write-front", "front"}};
   const tsr_params *own = session->options->own;
   const cli_command *command = session->options->command;
@@ -425,6 +444,7 @@ static int list(cli_session *session, const char *model) {
   tsr_simulate_options how = options_of(own);
   tsr_rates *rates = NULL;
   int status = check_alone(session);
+  if (status == 0) status = check_together(session);
   if (status == 0) status = tsr_params_rates(own, &rates, &session->error);
   how.rates = rates;
   bool compares = tsr_params_flag(own, "compare");

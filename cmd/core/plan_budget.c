@@ -211,12 +211,21 @@ static int allow_of(cli_session *session, unsigned *allow) {
   return cli_usage_error(session->options->command, "%s", session->error.message);
 }
 
+/* A target that cannot say all of the plan may not keep the budget, which is 0 if none was given. */
 static int paste(cli_session *session, const tsr_run_plan *plan, const tsr_model *model,
-                 const tsr_simulate_options *how) {
+                 const tsr_simulate_options *how, uint64_t budget_bytes) {
   const char *const *targets = TSR_TARGET_CHOICES;
-  int index = tsr_params_choice(session->options->own, "for");
-  return tsr_plan_paste(plan, model, how, targets[index], cli_output_write, &session->output,
-                        &session->error);
+  const char *target = targets[tsr_params_choice(session->options->own, "for")];
+  char reserved[SIZE_BYTES];
+  uint64_t bytes = 0;
+  int status = tsr_plan_paste(plan, model, how, target, cli_output_write, &session->output, &bytes,
+                              &session->error);
+  if (status || !budget_bytes || bytes <= budget_bytes) return status;
+  cli_say(
+      session->options->command->about.name,
+      "what %s can say of the plan reserves %s, more than the budget; its comments name the rest",
+      target, tsr_size_text(bytes, reserved, sizeof reserved));
+  return CLI_CHECK_FAILED;
 }
 
 /* The answer for what was found, in the form that was asked for. */
@@ -229,7 +238,7 @@ static int put_answer(cli_session *session, const char *name, const tsr_model *m
     status = tsr_planning_write_json(planning, planned, cli_output_write, &session->output,
                                      &session->error);
   else if (fits && tsr_params_has(session->options->own, "for"))
-    status = paste(session, planned->plan, model, how);
+    status = paste(session, planned->plan, model, how, planned->budget_bytes);
   else
     status = put_text(session, name, model, how, planned);
   if (status == 0) status = save_plan(session, planned);
@@ -311,7 +320,7 @@ int cli_plan_search(cli_session *session, const char *name, const tsr_simulate_o
     status = budget(session, name, model, &options);
   else {
     status = tsr_run_plan_parse("{\"version\":1}", 13, &plan, &session->error);
-    if (status == 0) status = paste(session, options.plan ? options.plan : plan, model, how);
+    if (status == 0) status = paste(session, options.plan ? options.plan : plan, model, how, 0);
     tsr_run_plan_free(plan);
   }
   if (status == TSR_ERROR_ARGUMENT || status == TSR_ERROR_UNSUPPORTED || status == TSR_ERROR_LIMIT)

@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <tessera/unstable/estimates.h>
+#include <tessera/unstable/plans.h>
 #include <tessera/unstable/simulation.h>
 
 enum { SIZE_BYTES = 32, LINE_BYTES = 512, COLUMNS = 80 };
@@ -107,11 +108,18 @@ int cli_plan_compare(cli_session *session, const char *name, const tsr_simulate_
   tsr_simulation *s = NULL;
   tsr_estimate_question q = {.cards = tsr_params_count(own, "gpus"),
                              .cards_a_node = tsr_params_count(own, "gpus_per_node")};
-  if (!q.cards_a_node || q.cards_a_node > q.cards) q.cards_a_node = q.cards;
+  tsr_simulate_options options = *how;
+  const tsr_run_plan *plan = tsr_params_plan(own, "plan");
+  if (plan) tsr_run_plan_options(plan, &options);
+  if (!q.cards_a_node) q.cards_a_node = q.cards;
   if (q.cards % q.cards_a_node)
     return cli_usage_error(session->options->command,
                            "--gpus must be a multiple of --gpus-per-node");
-  int status = tsr_simulate(tsr_params_model(own, "model"), how, &s, &session->error);
+  int status = tsr_simulate(tsr_params_model(own, "model"), &options, &s, &session->error);
+  bool is_of_options =
+      status == TSR_ERROR_ARGUMENT || status == TSR_ERROR_UNSUPPORTED || status == TSR_ERROR_LIMIT;
+  if (is_of_options)
+    return cli_usage_error(session->options->command, "%s", session->error.message);
   if (status) return status;
   q.parameters = s->parameter_count;
   q.largest_layer = s->largest_parameter;

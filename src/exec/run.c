@@ -430,7 +430,7 @@ static int reserve_file(tsr__executor *e, const reach *r, uint64_t size) {
   e->file.origin = r->first;
   if (!folder)
     return tsr__fail(e->error, TSR_ERROR_ARGUMENT, TSR_OFFSET_NONE,
-                     "a folder is needed for what is kept on a disk");
+                     "what is kept on a disk needs a folder: --offload-dir");
   int status = tsr__os_scratch_file(folder, size, &e->file_handle, e->error);
   if (status && e->error) {
     tsr_error cause = *e->error;

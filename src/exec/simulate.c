@@ -44,7 +44,7 @@ static void add_notes(const tsr__program *p, const tsr_simulate_options *o, tsr_
   if (o->backward_once && p->accumulate > 1)
     note(out, "one backward pass follows the forwards of all micro-batches, so what each of them "
               "saved is in "
-              "memory at once: micro-batches save nothing this way");
+              "memory at once: only temporaries and logits get smaller");
   if (tsr__plan_has(&p->plan, TSR__PLAN_RECOMPUTE_ATTENTION) && !p->is_eager)
     note(out, "the kernel keeps no scores, so selective checkpointing saves almost nothing");
   if (o->offload.activations)

@@ -571,10 +571,10 @@ static void backward(tsr__program *p) {
   tsr__tape_end(t, TSR__TAPE_PHASE_BACKWARD);
 }
 
-/* Unless backward has done it. */
+/* Unless backward has done it, or never came: then there are no gradients. */
 static void optimize(tsr__program *p) {
   tsr__tape *t = p->tape;
-  if (p->options->update_in_backward) return;
+  if (p->options->update_in_backward || t->status) return;
   tsr__tape_begin(t, TSR__TAPE_PHASE_OPTIMIZER);
   t->grad_enabled = false;
   tsr__program_optimizer(p);

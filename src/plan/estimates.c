@@ -39,7 +39,7 @@ void tsr_estimates(const tsr_estimate_question *q, tsr_estimate out[TSR_ESTIMATE
       {"DeepSpeed", "ZeRO-3, all on the host", largest, 18 * p / nodes * buffers, NULL},
       {"ZeRO-Offload", "optimizer", 4 * p, 12 * p,
        "one card; 4 bytes a parameter cross the link in a step"},
-      {"ZeRO-Offload", "optimizer and gradients", 2 * p, 16 * p, "the same"},
+      {"ZeRO-Offload", "optimizer and gradients", 2 * p, 14 * p, "the same"},
       {"Megatron-LM", "bf16, fp32 gradients", 18 * p, 0, NULL},
       {"Megatron-LM", "the same, distributed optimizer", 6 * p + 12 * p / n, 0, NULL},
       {"accelerate", "estimate-memory, Adam, fp32", 16 * p, 0,

@@ -28,6 +28,7 @@ typedef struct writer {
   json_t *root;             /* the nearest plan; owned */
   tsr__buffer text, cannot; /* lines of code; comments */
   const char *comment;      /* "# " */
+  uint64_t reserved_bytes;  /* of the nearest plan that the target can say */
 } writer;
 
 static void cannot(writer *w, const char *format, ...) TSR__PRINTF(2, 3);
@@ -349,6 +350,7 @@ static int say_cost(writer *w, const tsr_model *model, const tsr_simulate_option
     return 0;
   }
   if (status) return status;
+  w->reserved_bytes = cost.reserved_bytes;
   tsr__buffer_printf(
       out, "%s%s, batches of %llu sequences: %s reserved, %.0f ms a step (estimates)\n", w->comment,
       w->model, batch_of(w), tsr_size_text(cost.reserved_bytes, reserved, sizeof reserved),
@@ -373,7 +375,7 @@ static int paste(writer *w, size_t target, const tsr_model *model, tsr__buffer *
 
 int tsr_plan_paste(const tsr_run_plan *plan, const tsr_model *model,
                    const tsr_simulate_options *how, const char *target, tsr_write_fn *write,
-                   void *context, tsr_error *error) {
+                   void *context, uint64_t *reserved_bytes, tsr_error *error) {
   writer w = {.model = tsr_model_name(model), .how = how};
   tsr__buffer out = {0};
   size_t i = 0, count = sizeof targets / sizeof *targets;
@@ -388,6 +390,7 @@ int tsr_plan_paste(const tsr_run_plan *plan, const tsr_model *model,
     status = paste(&w, i, model, &out, error);
   if (status == 0 && out.failed) status = tsr__fail_memory(error);
   if (status == 0 && write(context, out.data, out.size)) status = TSR_ERROR_WRITE;
+  *reserved_bytes = w.reserved_bytes;
   json_decref(w.root);
   tsr__buffer_release(&w.text);
   tsr__buffer_release(&w.cannot);

@@ -29,10 +29,11 @@ static bool may_replace(const json_t *root, const char *key) {
   return !json_object_get(root, key);
 }
 
-/* No slower, and better in something. */
+/* No slower, and no larger unless it is faster. What saves nothing at the peak as it is may do so once the peak is
+ * elsewhere, so it counts as well, even if blocks at other places make the peak a little larger. */
 static bool is_saving(const tsr_run_plan_cost *with, const tsr_run_plan_cost *without) {
   if (!with->is_possible || with->step_seconds > without->step_seconds * 1.0005) return false;
-  return with->peak_bytes < without->peak_bytes ||
+  return with->peak_bytes <= without->peak_bytes + without->peak_bytes / 1000 ||
          with->step_seconds < without->step_seconds * 0.9995;
 }
 

@@ -143,10 +143,11 @@ void tsr_front_release(tsr_front *front);
   }
 /* Write a plan as what can be pasted: TrainingArguments of transformers (hf), JSON of DeepSpeed, Python (fsdp2), TOML
  * (torchtitan), variables (env), or the plan file. Comments say what it takes, what cannot be said and what comes nearest.
- * Fails with TSR_ERROR_ARGUMENT for another target, TSR_ERROR_WRITE or TSR_ERROR_MEMORY. */
+ * `*reserved_bytes` is what the nearest that the target can say reserves; 0 if that is the plan itself, or no plan for the
+ * model. Fails with TSR_ERROR_ARGUMENT for another target, TSR_ERROR_WRITE or TSR_ERROR_MEMORY. */
 int tsr_plan_paste(const tsr_run_plan *plan, const tsr_model *model,
                    const tsr_simulate_options *how, const char *target, tsr_write_fn *write,
-                   void *context, tsr_error *error);
+                   void *context, uint64_t *reserved_bytes, tsr_error *error);
 
 #ifdef __cplusplus
 }

@@ -216,7 +216,10 @@ int tsr_params_rates(const tsr_params *params, tsr_rates **out, tsr_error *error
   const char *text =
       tsr_params_has(params, "rates") ? tsr_params_file(params, "rates", &path, &size) : NULL;
   *out = NULL;
-  return text ? tsr_rates_parse(text, size, out, error) : 0;
+  int status = text ? tsr_rates_parse(text, size, out, error) : 0;
+  if (status == 0 || !error) return status;
+  tsr_error cause = *error;
+  return tsr__fail(error, (tsr_status)status, cause.offset, "%.200s: %s", path, cause.message);
 }
 
 static int options_of(const tsr_params *params, tsr_run_plan **plan, tsr_simulate_options *how,
