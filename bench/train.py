@@ -4,8 +4,7 @@
 Steps: GPT-2 124M (4 sequences of 64 tokens) and a model of 6 blocks of width 256 (2 of 256), without dropout, fused AdamW,
 in fp32 and in bf16 (autocast); processor time with one thread and wall time with two. Programs take turns, so that a slow
 moment of the machine falls on both alike. A step's time is what more steps take: the time of a long run less that of a
-short one, over the difference in steps; medians of rounds. Resident memory is the most of the long run, whose tensors are
-placed: where PyTorch's allocator would put them, they touch more pages than are in use at once.
+short one, over the difference in steps; medians of rounds. Resident memory is the most of the long run.
 Kernels (bench/kernels.c): products of matrices beside the libraries that are installed, and attention.
 
 PyTorch comes from PyPI, into an environment in build/ (some gigabytes, once). If that fails, the table has tessera alone.
@@ -84,7 +83,7 @@ def programs(options, python):
                 table['tessera', model, dtype, threads] = lambda steps, own=own, threads=threads, path=path, batch=batch, \
                     rows=rows: [options.tessera, 'train', path, '--data', text, '--batch', batch, '--seq', rows,
                                 '--steps', steps, '--threads', threads, '--dtype', own, '--optimizer', 'adamw-fused',
-                                '--products', 'own', '--memory', 'placed', '--json']
+                                '--products', 'own', '--json']
                 if python:
                     table['torch', model, dtype, threads] = lambda steps, dtype=dtype, threads=threads, path=path, \
                         batch=batch, rows=rows: [python, ROOT / 'bench' / 'torch_step.py', path, batch, rows, steps,
