@@ -23,8 +23,9 @@ IGNORED = 8  # tokens that jansson could not lengthen
 MEMORY = 4
 RULES_JSON = '{"attention": "attn|softmax", "rest": {"pattern": "x", "priority": 12, "description": null}}'
 RULES_YAML = 'rules:\n- name: attention\n  pattern: attn|softmax\n- {name: rest, pattern: "x", priority: 12}\n'
+# No token of it is as long as those that jansson cuts.
 CONFIG = ('{"model_type": "gpt2", "vocab_size": 64, "n_embd": 8, "n_head": 2, "n_layer": 1, '
-          '"n_positions": 1024, "architectures": ["GPT2LMHeadModel"]}')
+          '"n_positions": 1024, "architectures": ["xLMHeadModel"]}')
 # Of each library's mistakes, one that a user makes: it must not be taken for memory.
 MISTAKES = ['{"a": 1 "b"}', '{"a": bcd"}', '["a', '{"a" "b"}', '{"a": "\\q"}', '{"a": "b"}{', '{"a": "b", }',
             '{aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa}', 'a: [b', 'a: "b', 'a: *b']
