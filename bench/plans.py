@@ -15,7 +15,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 WORK = ROOT / 'build' / 'bench'
-# Of GPT-2's kind, with dropout: width, blocks, heads, vocabulary; and sequences of so many tokens.
+# A GPT-2 with dropout (width, blocks, heads, vocabulary), sequences in a batch, and tokens in each.
 MODEL = ({'n_embd': 384, 'n_layer': 6, 'n_head': 6, 'vocab_size': 8192}, 4, 256)
 SMALL = ({'n_embd': 64, 'n_layer': 3, 'n_head': 4, 'vocab_size': 256}, 2, 64)
 PLANS = {

@@ -164,10 +164,6 @@ const cli_command cli_plan_row = {
     .run = cli_plan,
 };
 
-static int put(cli_session *session, const char *text) {
-  return cli_output_write(&session->output, text, strlen(text)) ? TSR_ERROR_WRITE : 0;
-}
-
 /* Operations beyond those of the plan's steps without recomputation, in percent. */
 static double extra_percent(const tsr_run_plan_cost *cost) {
   uint64_t own = cost->step_flops - cost->recomputed_flops;
@@ -205,12 +201,12 @@ static int put_verdict(cli_session *session, const char *model, const tsr_run_pl
                  "operations.\n",
                  model, peak, tsr_size_text(e->without.peak_bytes, before, sizeof before), saved,
                  extra_percent(&e->with));
-  int status = put(session, line);
+  int status = cli_put(session, line);
   (void)snprintf(line, sizeof line, "  a step takes about %s, and %s without it (estimate)\n",
                  time_text(e->with.step_seconds, time),
                  time_text(e->without.step_seconds, time_before));
-  if (status == 0 && e->with.step_seconds > 0) status = put(session, line);
-  return status ? status : put(session, "\n");
+  if (status == 0 && e->with.step_seconds > 0) status = cli_put(session, line);
+  return status ? status : cli_put(session, "\n");
 }
 
 static int put_choice(cli_session *session, const tsr_run_plan_effect *e,
@@ -225,7 +221,7 @@ static int put_choice(cli_session *session, const tsr_run_plan_effect *e,
   if (e->alone.is_possible) saved_text(without->peak_bytes, e->alone.peak_bytes, alone);
   (void)snprintf(line, sizeof line, "  %-40.40s %12s %12s %8.1f %% %9s %14s\n", e->name, peak,
                  saved, extra_percent(&e->so_far), time, alone);
-  return put(session, line);
+  return cli_put(session, line);
 }
 
 static int put_text(cli_session *session, const tsr_run_plan *plan, const char *model,
@@ -233,12 +229,12 @@ static int put_text(cli_session *session, const tsr_run_plan *plan, const char *
   char line[LINE_BYTES];
   int status = model ? put_verdict(session, model, e) : 0;
   (void)snprintf(line, sizeof line, "plan %s\n", tsr_run_plan_hash(plan));
-  if (status == 0) status = put(session, line);
-  if (status == 0) status = put(session, tsr_run_plan_text(plan));
+  if (status == 0) status = cli_put(session, line);
+  if (status == 0) status = cli_put(session, tsr_run_plan_text(plan));
   if (status || !model || !e->count) return status;
   (void)snprintf(line, sizeof line, "\n  %-40s %12s %12s %10s %9s %14s\n", "choice", "peak so far",
                  "saved", "operations", "a step", "saved alone");
-  status = put(session, line);
+  status = cli_put(session, line);
   const tsr_run_plan_cost *last = &e->without;
   for (size_t i = 0; status == 0 && i < e->count; i++) {
     status = put_choice(session, &e->choices[i], last, &e->without);
@@ -260,25 +256,25 @@ static int put_cost(cli_session *session, const char *key, const tsr_run_plan_co
                    ",\"step_time_us\":%.0f}",
                    key, cost->peak_bytes, cost->reserved_bytes, cost->step_flops,
                    cost->recomputed_flops, cost->step_seconds * 1e6);
-  return put(session, line);
+  return cli_put(session, line);
 }
 
 static int put_effects(cli_session *session, const tsr_run_plan_effects *e) {
   char line[LINE_BYTES];
-  int status = put(session, ",");
+  int status = cli_put(session, ",");
   if (status == 0) status = put_cost(session, "without", &e->without);
-  if (status == 0) status = put(session, ",");
+  if (status == 0) status = cli_put(session, ",");
   if (status == 0) status = put_cost(session, "with", &e->with);
-  if (status == 0) status = put(session, ",\"choices\":[");
+  if (status == 0) status = cli_put(session, ",\"choices\":[");
   for (size_t i = 0; status == 0 && i < e->count; i++) {
     (void)snprintf(line, sizeof line, "%s{\"choice\":\"%s\",", i ? "," : "", e->choices[i].name);
-    status = put(session, line);
+    status = cli_put(session, line);
     if (status == 0) status = put_cost(session, "alone", &e->choices[i].alone);
-    if (status == 0) status = put(session, ",");
+    if (status == 0) status = cli_put(session, ",");
     if (status == 0) status = put_cost(session, "so_far", &e->choices[i].so_far);
-    if (status == 0) status = put(session, "}");
+    if (status == 0) status = cli_put(session, "}");
   }
-  return status ? status : put(session, "]");
+  return status ? status : cli_put(session, "]");
 }
 
 static int put_json(cli_session *session, const tsr_run_plan *plan, const char *model,
@@ -287,10 +283,10 @@ static int put_json(cli_session *session, const tsr_run_plan *plan, const char *
   (void)snprintf(line, sizeof line,
                  "{\"schema\":\"tessera/1\",\"command\":\"plan\",\"plan_hash\":\"%s\",\"plan\":",
                  tsr_run_plan_hash(plan));
-  int status = put(session, line);
-  if (status == 0) status = put(session, tsr_run_plan_text(plan));
+  int status = cli_put(session, line);
+  if (status == 0) status = cli_put(session, tsr_run_plan_text(plan));
   if (status == 0 && model) status = put_effects(session, e);
-  return status ? status : put(session, "}\n");
+  return status ? status : cli_put(session, "}\n");
 }
 
 /* ---- every technique ---- */
@@ -312,7 +308,7 @@ static int put_technique(cli_session *session, const tsr_technique *t,
   }
   (void)snprintf(line, sizeof line, "  %-28s %12s %9s %12s %9s\n", t->name, alone, alone_time, peak,
                  time);
-  return put(session, line);
+  return cli_put(session, line);
 }
 
 static int put_techniques_text(cli_session *session, const char *model, const tsr_techniques *all) {
@@ -332,17 +328,17 @@ static int put_techniques_text(cli_session *session, const char *model, const ts
                  tsr_size_text(free_lowest, free_text, sizeof free_text),
                  tsr_size_text(lowest, least, sizeof least),
                  time_text(all->without.step_seconds, time), all->gpu_title);
-  int status = put(session, line);
+  int status = cli_put(session, line);
   (void)snprintf(line, sizeof line, "  %-28s %12s %9s %12s %9s\n", "technique", "alone saves",
                  "time", "peak so far", "a step");
-  if (status == 0) status = put(session, line);
+  if (status == 0) status = cli_put(session, line);
   for (size_t i = 0; status == 0 && i < all->count; i++)
     status = put_technique(session, &all->items[i], &all->without);
   if (status == 0)
-    status =
-        put(session,
-            "\n'-' where the model or a choice before it does not allow a technique. \"so far\" "
-            "includes those above;\nof two that exclude one another, the later counts.\n");
+    status = cli_put(
+        session,
+        "\n'-' where the model or a choice before it does not allow a technique. \"so far\" "
+        "includes those above;\nof two that exclude one another, the later counts.\n");
   return status;
 }
 
@@ -350,20 +346,20 @@ static int put_techniques_json(cli_session *session, const tsr_techniques *all) 
   char line[LINE_BYTES];
   (void)snprintf(line, sizeof line,
                  "{\"schema\":\"tessera/1\",\"command\":\"plan\",\"gpu\":\"%s\",", all->gpu_title);
-  int status = put(session, line);
+  int status = cli_put(session, line);
   if (status == 0) status = put_cost(session, "without", &all->without);
-  if (status == 0) status = put(session, ",\"techniques\":[");
+  if (status == 0) status = cli_put(session, ",\"techniques\":[");
   for (size_t i = 0; status == 0 && i < all->count; i++) {
     const tsr_technique *t = &all->items[i];
     (void)snprintf(line, sizeof line, "%s{\"technique\":\"%s\",\"choice\":%s,\"is_free\":%s,",
                    i ? "," : "", t->name, t->choice, t->is_free ? "true" : "false");
-    status = put(session, line);
+    status = cli_put(session, line);
     if (status == 0) status = put_cost(session, "alone", &t->alone);
-    if (status == 0) status = put(session, ",");
+    if (status == 0) status = cli_put(session, ",");
     if (status == 0) status = put_cost(session, "so_far", &t->so_far);
-    if (status == 0) status = put(session, "}");
+    if (status == 0) status = cli_put(session, "}");
   }
-  return status ? status : put(session, "]}\n");
+  return status ? status : cli_put(session, "]}\n");
 }
 
 /* ---- the command ---- */

@@ -9,10 +9,6 @@
 
 enum { SIZE_BYTES = 32, LINE_BYTES = 512, ROWS = 8 };
 
-static int put(cli_session *session, const char *text) {
-  return cli_output_write(&session->output, text, strlen(text)) ? TSR_ERROR_WRITE : 0;
-}
-
 const char *cli_time_text(double seconds, char *text, size_t room) {
   if (seconds >= 1)
     (void)snprintf(text, room, "%.2f s", seconds);
@@ -29,13 +25,13 @@ static int put_as_is(cli_session *session, const tsr_planned *planned) {
                  tsr_size_text(planned->as_is.reserved_bytes, reserved, sizeof reserved),
                  tsr_size_text(planned->as_is.peak_bytes, peak, sizeof peak),
                  cli_time_text(planned->as_is.step_seconds, time, sizeof time));
-  int status = put(session, line);
+  int status = cli_put(session, line);
   if (status || planned->verdict == TSR_PLANNING_FITS) return status;
   (void)snprintf(line, sizeof line, "  this plan  %11s reserved  %11s allocated  %9s a step\n",
                  tsr_size_text(planned->with.reserved_bytes, reserved, sizeof reserved),
                  tsr_size_text(planned->with.peak_bytes, peak, sizeof peak),
                  cli_time_text(planned->with.step_seconds, time, sizeof time));
-  return put(session, line);
+  return cli_put(session, line);
 }
 
 static int put_verdict(cli_session *session, const char *model, const tsr_planned *p) {
@@ -56,7 +52,7 @@ static int put_verdict(cli_session *session, const char *model, const tsr_planne
     (void)snprintf(line, sizeof line,
                    "%.200s: does not fit in %s: the least that a plan reserves is %s.\n", model,
                    budget, tsr_size_text(p->with.reserved_bytes, least, sizeof least));
-  int status = put(session, line);
+  int status = cli_put(session, line);
   return status ? status : put_as_is(session, p);
 }
 
@@ -77,7 +73,7 @@ static int put_change(cli_session *session, const tsr_planned_change *change,
   bool is_long = strlen(change->name) > 36;
   (void)snprintf(line, sizeof line, "  %-*.*s%s %12s %12s %10s\n", is_long ? 33 : 36,
                  is_long ? 33 : 36, change->name, is_long ? "..." : "", peak, saved, time);
-  return put(session, line);
+  return cli_put(session, line);
 }
 
 /* What the changes do, one after another. */
@@ -87,7 +83,7 @@ static int put_changes(cli_session *session, const tsr_planned *planned) {
   if (!planned->change_count) return 0;
   (void)snprintf(line, sizeof line, "\n  %-36s %12s %12s %10s\n", "change", "peak so far", "saved",
                  "a step");
-  int status = put(session, line);
+  int status = cli_put(session, line);
   for (size_t i = 0; status == 0 && i < planned->change_count; i++) {
     status = put_change(session, &planned->changes[i], last);
     if (planned->changes[i].so_far.is_possible) last = &planned->changes[i].so_far;
@@ -101,7 +97,7 @@ static int put_row(cli_session *session, const char *name, uint64_t bytes, uint6
   char line[LINE_BYTES], size[SIZE_BYTES];
   (void)snprintf(line, sizeof line, "  %-56.56s %12s %5.1f %%\n", name,
                  tsr_size_text(bytes, size, sizeof size), 100 * (double)bytes / (double)of);
-  return put(session, line);
+  return cli_put(session, line);
 }
 
 static bool is_same_kind(const tsr_memory_row *a, const tsr_memory_row *b) {
@@ -133,7 +129,7 @@ static int put_moment(cli_session *session, tsr_memory_profile *profile) {
                  tsr_size_text(all, peak, sizeof peak), profile->peak.phase,
                  (unsigned long long)profile->peak.step, *profile->peak.op ? " (" : "",
                  profile->peak.op, *profile->peak.op ? ")" : "");
-  int status = put(session, line);
+  int status = cli_put(session, line);
   size_t count = join_rows(profile->rows, profile->row_count);
   for (size_t i = 0; status == 0 && i < count && i < ROWS; i++) {
     const tsr_memory_row *row = &profile->rows[i];
@@ -175,14 +171,14 @@ static int put_bound(cli_session *session, const tsr_planned *p) {
                    "\nNo schedule of these kernels within the budget takes less than %s: this one\n"
                    "takes %.1f %% more. Times are estimates for the card, or of --rates.\n",
                    cli_time_text(p->bound_seconds, time, sizeof time), 100 * fmax(gap, 0));
-  return put(session, line);
+  return cli_put(session, line);
 }
 
 static int put_plan(cli_session *session, const tsr_planned *planned) {
   char line[LINE_BYTES];
   (void)snprintf(line, sizeof line, "\nplan %s\n", tsr_run_plan_hash(planned->plan));
-  int status = put(session, line);
-  return status ? status : put(session, tsr_run_plan_text(planned->plan));
+  int status = cli_put(session, line);
+  return status ? status : cli_put(session, tsr_run_plan_text(planned->plan));
 }
 
 static int put_text(cli_session *session, const char *name, const tsr_model *model,
@@ -264,7 +260,7 @@ static int put_largest(cli_session *session, const char *name, const tsr_largest
     if (!found->size)
       (void)snprintf(line, sizeof line, "%.200s: not even the smallest fits.\n", name);
   }
-  return put(session, line);
+  return cli_put(session, line);
 }
 
 static int largest(cli_session *session, const char *name, const tsr_model *model,
@@ -278,7 +274,7 @@ static int largest(cli_session *session, const char *name, const tsr_model *mode
   status = put_largest(session, name, &found);
   if (status == 0 && found.size) {
     status = put_answer(session, name, model, &found.how, found.planning, &found.planned);
-    if (status >= 0 && session->report.format == TSR_REPORT_JSON && put(session, "}\n"))
+    if (status >= 0 && session->report.format == TSR_REPORT_JSON && cli_put(session, "}\n"))
       status = TSR_ERROR_WRITE;
   } else if (status == 0) {
     status = CLI_CHECK_FAILED;

@@ -18,10 +18,6 @@
 
 enum { SIZE_BYTES = 32, LINE_BYTES = 512, COLUMNS = 80 };
 
-static int put(cli_session *session, const char *text) {
-  return cli_output_write(&session->output, text, strlen(text)) ? TSR_ERROR_WRITE : 0;
-}
-
 static const char *size_text(double bytes, char text[SIZE_BYTES]) {
   return bytes > 0 ? tsr_size_text((uint64_t)bytes, text, SIZE_BYTES) : "-";
 }
@@ -31,7 +27,7 @@ static int put_row(cli_session *session, const char *source, const char *what, d
   char line[LINE_BYTES], device[SIZE_BYTES], host[SIZE_BYTES];
   (void)snprintf(line, sizeof line, "  %-12s  %-34s  %10s  %10s\n", source, what,
                  size_text(device_bytes, device), size_text(host_bytes, host));
-  return put(session, line);
+  return cli_put(session, line);
 }
 
 /* A remark, in lines that fit below the table. */
@@ -45,11 +41,11 @@ static int put_remark(cli_session *session, const tsr_estimate *e) {
     next = word + length + (word[length] == ' ');
     bool is_new = column == 0 || column + 1 + length > COLUMNS;
     word[length] = '\0';
-    status = put(session, !is_new ? " " : column ? "\n    " : "  ");
-    if (status == 0) status = put(session, word);
+    status = cli_put(session, !is_new ? " " : column ? "\n    " : "  ");
+    if (status == 0) status = cli_put(session, word);
     column = (is_new ? (column ? 4 : 2) : column + 1) + length;
   }
-  return status ? status : put(session, "\n");
+  return status ? status : cli_put(session, "\n");
 }
 
 static int put_text(cli_session *session, const char *model, const tsr_estimate_question *q,
@@ -60,7 +56,7 @@ static int put_text(cli_session *session, const char *model, const tsr_estimate_
                  " parameters, %" PRIu64 " in the largest.\n\n  %-12s  %-34s  %10s  %10s\n",
                  model, q->cards, q->cards == 1 ? "" : "s", q->cards_a_node, q->parameters,
                  q->largest_layer, "source", "what", "a card", "a machine");
-  int status = put(session, line);
+  int status = cli_put(session, line);
   for (size_t i = 0; status == 0 && i < TSR_ESTIMATES; i++)
     status = put_row(session, all[i].source, all[i].what, all[i].device_bytes, all[i].host_bytes);
   if (status == 0)
@@ -70,8 +66,8 @@ static int put_text(cli_session *session, const char *model, const tsr_estimate_
     status =
         put_row(session, "tessera", "one card, peak reserved", (double)s->peak_reserved_bytes, 0);
   if (status == 0)
-    status = put(session,
-                 "\nThe others count parameters, gradients and the optimizer's state, by their "
+    status = cli_put(
+        session, "\nThe others count parameters, gradients and the optimizer's state, by their "
                  "own\nformulas. tessera's peak has activations, temporaries and the allocator's\n"
                  "rounding as well.\n");
   for (size_t i = 0; status == 0 && i < TSR_ESTIMATES; i++)
@@ -89,7 +85,7 @@ static int put_json(cli_session *session, const tsr_estimate_question *q,
                  ",\"estimates\":[",
                  q->parameters, q->largest_layer, q->cards, q->cards_a_node,
                  s->peak.totals.allocated_bytes, s->peak_reserved_bytes);
-  int status = put(session, line);
+  int status = cli_put(session, line);
   for (size_t i = 0; status == 0 && i < TSR_ESTIMATES; i++) {
     const char *quote = all[i].remark ? "\"" : "";
     (void)snprintf(line, sizeof line,
@@ -97,9 +93,9 @@ static int put_json(cli_session *session, const tsr_estimate_question *q,
                    "\"remark\":%s%s%s}",
                    i ? "," : "", all[i].source, all[i].what, all[i].device_bytes, all[i].host_bytes,
                    quote, all[i].remark ? all[i].remark : "null", quote);
-    status = put(session, line);
+    status = cli_put(session, line);
   }
-  return status ? status : put(session, "]}\n");
+  return status ? status : cli_put(session, "]}\n");
 }
 
 int cli_plan_compare(cli_session *session, const char *name, const tsr_simulate_options *how) {

@@ -257,6 +257,10 @@ static void say_written(const cli_session *session, const cli_output *output) {
   cli_output_say(output, command->about.name);
 }
 
+int cli_put(cli_session *session, const char *text) {
+  return cli_output_write(&session->output, text, strlen(text)) ? TSR_ERROR_WRITE : 0;
+}
+
 int cli_finish_aside(cli_session *session, cli_output *output, int status) {
   if (status == 0 && cli_output_finish(output) != 0) status = TSR_ERROR_WRITE;
   if (status == TSR_ERROR_WRITE) {

@@ -30,6 +30,8 @@ typedef struct cli_session {
 /* Run the command line; returns the exit status. */
 int cli_run(const cli_options *options);
 
+/* Print a part of the answer. Returns 0 or TSR_ERROR_WRITE. */
+int cli_put(cli_session *session, const char *text);
 /* Finish a file that was written in addition to the answer, unless `status` is a failure, and say what
  * was written or why it failed. Returns the status, CLI_FAULT if the file could not be written. */
 int cli_finish_aside(cli_session *session, cli_output *output, int status);

@@ -56,7 +56,7 @@ tsr__ticket tsr__comm_broadcast(tsr__comm *comm, uint32_t root, void *data, uint
 /* Begin: wait for all ranks. */
 tsr__ticket tsr__comm_barrier(tsr__comm *comm);
 
-/* Wait until operations up to this one have happened; 0 is none. Fails with TSR_ERROR_IO, or as the first
+/* Wait until this operation and all before it have happened; 0 waits for nothing. Fails with TSR_ERROR_IO, or as the first
  * operation that failed did; later ones then fail the same way. */
 int tsr__comm_wait(tsr__comm *comm, tsr__ticket ticket, tsr_error *error);
 

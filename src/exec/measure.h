@@ -16,7 +16,7 @@ typedef struct tsr__figures {
 int tsr__measure(const tsr_model *model, const tsr_simulate_options *options, tsr__figures *out,
                  tsr_error *error);
 
-/* Survey a step (survey.h). `layers`: of so many blocks instead of the model's own; 0: its own. The model is no step
+/* Survey a step (survey.h). `layers`: the number of blocks, in place of the model's own; 0 keeps that. The model is no step
  * graph. The caller releases `*out` unless it fails. */
 int tsr__measure_survey(const tsr_model *model, const tsr_simulate_options *options,
                         uint64_t layers, tsr__survey *out, tsr_error *error);

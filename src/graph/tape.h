@@ -93,7 +93,7 @@ typedef enum tsr__memory_space {
 typedef struct tsr__tape_slot {
   uint64_t bytes;
   uint32_t tensors;     /* that share it, */
-  uint32_t overwritten; /* of which so many are overwritten */
+  uint32_t overwritten; /* those of them that are overwritten */
   uint8_t category;     /* tsr_category */
   /* tsr__memory_space. Until the tape is finished: where it is to be kept, although kernels elsewhere may use it. */
   uint8_t space;

@@ -65,7 +65,7 @@ static bool is_turing(const tsr_planning *p) {
 
 enum { CHOICES = 10, KEYS_BYTES = 80, DIMENSIONS = 5 };
 
-/* Things of which one is chosen: keys to lay over a plan; the first of each is none. */
+/* One thing to decide, and its choices: keys that are laid over a plan. The first choice changes nothing. */
 typedef struct dimension {
   char keys[CHOICES][KEYS_BYTES];
   size_t count;

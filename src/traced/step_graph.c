@@ -281,7 +281,7 @@ static bool read_schedule(reader *r, const json_t *root) {
 
 /* ---- what a rewrite needs ---- */
 
-/* The list is optional. NULL without it, or if it is none. */
+/* A list that may be absent: NULL then, and if it is something else, which is refused. */
 static const json_t *optional(reader *r, const json_t *root, const char *key) {
   return json_object_get(root, key) ? array_of(r, root, key, TSR__TAPE_MOST_INSTRUCTIONS) : NULL;
 }

@@ -7,11 +7,14 @@ trace on fake tensors does not have. All differences must be found, and nothing 
 """
 import argparse
 import copy
+import functools
 import json
 import shutil
 import subprocess
 import sys
 from pathlib import Path
+
+from support import run_tests
 
 GRAPHS = Path(__file__).resolve().parent / 'graphs'
 
@@ -135,16 +138,8 @@ def main():
     shutil.rmtree(given.work, ignore_errors=True)
     given.work.mkdir(parents=True)
     jobs = [(name, title, changes) for name in ('plain-autocast', 't5', 'llama') for title, changes in CHANGES.items()]
-    failed = False
-    print(f'1..{len(jobs)}')
-    for number, (name, title, changes) in enumerate(jobs, 1):
-        try:
-            compare(given.tessera, given.work, name, changes)
-            print(f'ok {number} - {name}: {title}')
-        except AssertionError as why:
-            failed = True
-            print(f'not ok {number} - {name}: {title}\n# {why}')
-    return int(failed)
+    return run_tests((f'{name}: {title}', functools.partial(compare, given.tessera, given.work, name, changes))
+                     for name, title, changes in jobs)
 
 
 if __name__ == '__main__':

@@ -9,6 +9,7 @@ about 97 after every event; LESS has the programs that are not so far.
 """
 import argparse
 import csv
+import functools
 import io
 import json
 import pickle
@@ -16,6 +17,8 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+
+from support import run_tests
 
 GRAPHS = Path(__file__).resolve().parent / 'graphs'
 
@@ -93,6 +96,11 @@ def shares_right(tessera, snapshot):
     return peak[1] / peak[0], worst
 
 
+def check(tessera, work, name, peak_bytes):
+    found = problems_of(tessera, work, name, peak_bytes)
+    assert not found, '\n'.join(found)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     for name in ('--tessera', '--work'):
@@ -101,12 +109,8 @@ def main():
     shutil.rmtree(given.work, ignore_errors=True)
     given.work.mkdir(parents=True)
     peaks = json.loads((GRAPHS / 'peaks.json').read_text(encoding='utf-8'))
-    print(f'1..{len(peaks)}')
-    for number, (name, known) in enumerate(sorted(peaks.items()), 1):
-        found = problems_of(given.tessera, given.work, name, known['peak_bytes'])
-        print(f'{"not ok" if found else "ok"} {number} - {name}')
-        for line in found:
-            print(f'# {line}')
+    return run_tests((name, functools.partial(check, given.tessera, given.work, name, known['peak_bytes']))
+                     for name, known in sorted(peaks.items()))
 
 
 if __name__ == '__main__':

@@ -5,11 +5,14 @@ Each phase of the third step must have the peak that a trace of the rewritten pr
 tests/torch/rewrites.py made), and the snapshot must be one that other commands read.
 """
 import argparse
+import functools
 import json
 import shutil
 import subprocess
 import sys
 from pathlib import Path
+
+from support import run_tests
 
 GRAPHS = Path(__file__).resolve().parent / 'rewrites'
 
@@ -38,17 +41,8 @@ def main():
     shutil.rmtree(given.work, ignore_errors=True)
     given.work.mkdir(parents=True)
     cases = json.loads((GRAPHS / 'peaks.json').read_text(encoding='utf-8'))['cases']
-    failed = False
-    print(f'1..{len(cases)}')
-    for number, case in enumerate(cases, 1):
-        title = f'{number} - {case["program"]}: {case["how"]} {case["modules"]}'
-        try:
-            check(given.tessera, given.work, case)
-            print(f'ok {title}')
-        except AssertionError as why:
-            failed = True
-            print(f'not ok {title}\n# {why}')
-    return int(failed)
+    return run_tests((f'{case["program"]}: {case["how"]} {case["modules"]}', functools.partial(check, given.tessera, given.work, case))
+                     for case in cases)
 
 
 if __name__ == '__main__':
