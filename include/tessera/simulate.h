@@ -27,6 +27,17 @@
 extern "C" {
 #endif
 
+/* What happens to what calls of a module of a step graph save. */
+typedef enum tsr_module_how {
+  TSR_MODULE_CHECKPOINT, /* it is computed again: checkpoint(..., use_reentrant=False) */
+  TSR_MODULE_OFFLOAD     /* the host keeps it: save_on_cpu() */
+} tsr_module_how;
+
+typedef struct tsr_module_choice {
+  const char *name; /* or class, with * for any text; borrowed */
+  tsr_module_how how;
+} tsr_module_choice;
+
 /* The default is one step of one token in fp32 with PyTorch's defaults (tessera/options.h). */
 typedef struct tsr_simulate_options {
   size_t struct_bytes;
@@ -70,9 +81,11 @@ typedef struct tsr_simulate_options {
       *gpu; /* a card's name (tsr_gpu_at): its kernels, its workspaces, and an estimate of time;
                       NULL: an A100's memory, and no time */
   unsigned in_place; /* ops that write over an operand: flags of tsr_in_place */
-  /* Of a step graph alone, at most one; borrowed, or NULL. Modules by name or class, * for any text: */
+  /* Of a step graph alone; borrowed, or NULL. Modules by name or class, * for any text: */
   const char *checkpoint_modules; /* each call is checkpointed, with use_reentrant=False */
   const char *offload_modules;    /* what each call saves is kept by the host: save_on_cpu() */
+  const tsr_module_choice *modules; /* the same, one by one, as a plan has them; borrowed */
+  size_t module_count;
 } tsr_simulate_options;
 
 /* A card that runs are simulated for: what users type, and its title. */

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/memory.h"
 #include "base/options.h"
 #include "exec/profile.h"
 #include "exec/record.h"
@@ -307,23 +308,28 @@ static int check_traced(const tsr_simulate_options *o, tsr_error *error) {
   if (!is_chosen) return 0;
   return tsr__fail(error, TSR_ERROR_ARGUMENT, TSR_OFFSET_NONE,
                    "a step graph is simulated as it was traced: only steps, capacity, allocator "
-                   "settings, a fresh process and categories can be chosen");
+                   "settings, a fresh process, categories, and what modules keep can be chosen");
 }
 
-/* A traced step: its own slots and stacks, and what fake tensors cannot show. `batch` and `sequence` mean nothing. */
 /* The graph that is run: with modules rewritten it is another one, in *owned. */
 static int rewritten(const tsr_model *model, const tsr_simulate_options *options,
                      tsr__step_graph **owned, tsr__step_graph **graph, tsr_error *error) {
   const char *checkpoint = options->checkpoint_modules, *offload = options->offload_modules;
+  size_t count = 0;
   *owned = NULL;
   *graph = model->graph;
-  if (!checkpoint && !offload) return 0;
-  if (checkpoint && offload)
-    return tsr__fail(error, TSR_ERROR_ARGUMENT, TSR_OFFSET_NONE,
-                     "modules of a step graph can be checkpointed or offloaded, not both");
-  int status = tsr__step_graph_rewrite(model->graph,
-                                       checkpoint ? TSR__REWRITE_CHECKPOINT : TSR__REWRITE_OFFLOAD,
-                                       checkpoint ? checkpoint : offload, owned, error);
+  if (!checkpoint && !offload && !options->module_count) return 0;
+  tsr__rewrite_choice *choices = TSR__NEW_ARRAY(tsr__rewrite_choice, options->module_count + 2);
+  if (!choices) return tsr__fail_memory(error);
+  if (checkpoint) choices[count++] = (tsr__rewrite_choice){checkpoint, TSR__REWRITE_CHECKPOINT};
+  if (offload) choices[count++] = (tsr__rewrite_choice){offload, TSR__REWRITE_OFFLOAD};
+  for (size_t i = 0; i < options->module_count; i++)
+    choices[count++] = (tsr__rewrite_choice){options->modules[i].name,
+                                             options->modules[i].how == TSR_MODULE_CHECKPOINT
+                                                 ? TSR__REWRITE_CHECKPOINT
+                                                 : TSR__REWRITE_OFFLOAD};
+  int status = tsr__step_graph_rewrite(model->graph, choices, count, owned, error);
+  tsr__free(choices);
   if (status == 0) *graph = *owned;
   return status;
 }
@@ -337,13 +343,14 @@ static void add_graph_notes(const tsr_simulate_options *options, tsr_simulation 
   note(out, "does not contain what kernels allocate within themselves, such as cuDNN's workspaces");
 }
 
+/* A traced step: its own slots and stacks, and what fake tensors cannot show. `batch` and `sequence` mean nothing. */
 static int simulate_graph(const tsr_model *model, const tsr_simulate_options *options,
                           tsr_simulation *out, tsr_error *error) {
   tsr__tape tape = {0};
   tsr__step_graph *graph = NULL, *owned = NULL;
   const tsr__program program = {.model = model, .tape = &tape};
   tsr_simulate_options how = *options;
-  how.plan_hash = NULL; /* of the choices that do not apply */
+  if (!options->module_count) how.plan_hash = NULL; /* of the choices that do not apply */
   uint64_t steps = options->steps ? options->steps : 1;
   int status = check_traced(options, error);
   if (status == 0) status = rewritten(model, options, &owned, &graph, error);
@@ -384,7 +391,7 @@ void tsr__built_release(tsr__built *built) {
 
 static int simulate(const tsr_model *model, const tsr_simulate_options *options,
                     tsr_simulation *out, tsr_error *error) {
-  if (options->checkpoint_modules || options->offload_modules)
+  if (options->checkpoint_modules || options->offload_modules || options->module_count)
     return tsr__fail(error, TSR_ERROR_ARGUMENT, TSR_OFFSET_NONE,
                      "only modules of a step graph can be chosen by name");
   tsr__built built;

@@ -5,7 +5,8 @@
  *   command line ───┘                      └─► JSON, canonical ──► hash
  *
  * The keys of the file are the rows of TSR_RUN_PARAMETERS by name, so an option that is added there is a key
- * here, with the same words and the same messages. "blocks" and "version" are the file's own.
+ * here, with the same words and the same messages. "blocks" and "version" are the file's own, and so are lists of modules
+ * in the place of the words of "checkpoint" and "offload".
  *
  * Invariant: a plan's parameters are given exactly if they are not default. */
 #include <assert.h>
@@ -24,7 +25,14 @@
 #include "tessera/unstable/plans.h"
 #include "tessera/unstable/runs.h"
 
-enum { VERSION = 1, MOST_RANGES = 4096, MOST_SAVED = 256, WORD_BYTES = 160 };
+enum {
+  VERSION = 1,
+  MOST_RANGES = 4096,
+  MOST_SAVED = 256,
+  MOST_MODULES = 65536,
+  MODULE_BYTES = 1024, /* of a name */
+  WORD_BYTES = 160
+};
 
 static const tsr_parameter rows[] = {TSR_RUN_PARAMETERS};
 enum { ROWS = sizeof rows / sizeof *rows };
@@ -33,6 +41,7 @@ struct tsr_run_plan {
   tsr_params *params;
   tsr__arena arena; /* of what `blocks` points to */
   TSR__VECTOR(tsr_block_choice) blocks;
+  TSR__VECTOR(tsr_module_choice) modules; /* sorted, without repetitions */
   tsr__buffer text; /* canonical, ends in a zero byte */
   char hash[TSR_RUN_PLAN_HASH_BYTES];
 };
@@ -42,6 +51,7 @@ void tsr_run_plan_free(tsr_run_plan *plan) {
   tsr_params_free(plan->params);
   tsr__arena_release(&plan->arena);
   TSR__VECTOR_FREE(&plan->blocks);
+  TSR__VECTOR_FREE(&plan->modules);
   tsr__buffer_release(&plan->text);
   tsr__free(plan);
 }
@@ -203,6 +213,44 @@ static int read_list(tsr_run_plan *plan, const char *list, tsr_error *error) {
   return 0;
 }
 
+/* ---- modules of a step graph ---- */
+
+/* In the order of tsr_module_how: the keys that have lists of modules. */
+static const char *const module_keys[] = {"checkpoint", "offload"};
+static_assert(TSR_MODULE_CHECKPOINT == 0 && TSR_MODULE_OFFLOAD == 1, "a key for each");
+
+static int compare_modules(const void *left, const void *right) {
+  const tsr_module_choice *a = left, *b = right;
+  if (a->how != b->how) return a->how < b->how ? -1 : 1;
+  return strcmp(a->name, b->name);
+}
+
+static int add_module(tsr_run_plan *plan, const char *name, tsr_module_how how, tsr_error *error) {
+  tsr_module_choice choice = {tsr__arena_copy(&plan->arena, name, strlen(name) + 1, 1), how};
+  if (choice.name && TSR__VECTOR_PUSH(&plan->modules, choice)) return 0;
+  return tsr__fail_memory(error);
+}
+
+static int copy_modules(tsr_run_plan *plan, const tsr_run_plan *from, tsr_module_how how,
+                        tsr_error *error) {
+  for (size_t i = 0; i < from->modules.count; i++) {
+    const tsr_module_choice *choice = &from->modules.items[i];
+    int status = choice->how == how ? add_module(plan, choice->name, how, error) : 0;
+    if (status) return status;
+  }
+  return 0;
+}
+
+static void sort_modules(tsr_run_plan *plan) {
+  size_t count = 0;
+  if (!plan->modules.count) return;
+  tsr_module_choice *items = plan->modules.items;
+  qsort(items, plan->modules.count, sizeof *items, compare_modules);
+  for (size_t i = 0; i < plan->modules.count; i++)
+    if (!count || compare_modules(&items[count - 1], &items[i]) != 0) items[count++] = items[i];
+  plan->modules.count = count;
+}
+
 /* ---- reading a file ---- */
 
 static int refuse(tsr_error *error, const char *where, const char *what) {
@@ -344,6 +392,30 @@ static int read_ranges(tsr_run_plan *plan, const json_t *list, tsr_error *error)
   return 0;
 }
 
+/* Which of the keys that may have a list of modules this is, or -1. */
+static int module_key(const char *key) {
+  for (int i = 0; i <= TSR_MODULE_OFFLOAD; i++)
+    if (strcmp(module_keys[i], key) == 0) return i;
+  return -1;
+}
+
+static int read_modules(tsr_run_plan *plan, tsr_module_how how, const json_t *list,
+                        tsr_error *error) {
+  char where[64];
+  if (json_array_size(list) > MOST_MODULES)
+    return refuse(error, module_keys[how], "has more than 65536 entries");
+  for (size_t i = 0; i < json_array_size(list); i++) {
+    const json_t *item = json_array_get(list, i);
+    const char *name = json_string_value(item);
+    (void)snprintf(where, sizeof where, "%s[%zu]", module_keys[how], i);
+    if (!name || !*name || json_string_length(item) != strlen(name) || strlen(name) > MODULE_BYTES)
+      return refuse(error, where, "is not the name of a module");
+    int status = add_module(plan, name, how, error);
+    if (status) return status;
+  }
+  return 0;
+}
+
 static int fail_key(const char *key, tsr_error *error) {
   return tsr__fail(
       error, TSR_ERROR_FORMAT, TSR_OFFSET_NONE,
@@ -363,7 +435,9 @@ static int read_root(tsr_run_plan *plan, json_t *root, tsr_error *error) {
   json_object_foreach(root, key, value) {
     const tsr_parameter *row = row_of(key);
     int status = 0;
-    if (row)
+    if (module_key(key) >= 0 && json_is_array(value))
+      status = read_modules(plan, (tsr_module_how)module_key(key), value, error);
+    else if (row)
       status = read_value(plan, row, value, error);
     else if (strcmp(key, "blocks") == 0)
       status = read_ranges(plan, value, error);
@@ -440,6 +514,18 @@ static bool add_ranges(const tsr_run_plan *plan, json_t *root) {
   return false;
 }
 
+static bool add_modules(const tsr_run_plan *plan, json_t *root) {
+  for (size_t i = 0; i < plan->modules.count; i++) {
+    const tsr_module_choice *choice = &plan->modules.items[i];
+    const char *key = module_keys[choice->how];
+    json_t *list = json_object_get(root, key);
+    if (!list && json_object_set_new(root, key, json_array())) return false;
+    list = json_object_get(root, key);
+    if (json_array_append_new(list, json_string(choice->name))) return false;
+  }
+  return true;
+}
+
 static int append(const char *text, size_t size_bytes, void *context) {
   tsr__buffer *out = context;
   tsr__buffer_append(out, text, size_bytes);
@@ -449,7 +535,8 @@ static int append(const char *text, size_t size_bytes, void *context) {
 /* Make the text and its hash. */
 static int finish(tsr_run_plan *plan, tsr_error *error) {
   json_t *root = json_object();
-  bool ok = root && add_values(plan, root) && add_ranges(plan, root);
+  sort_modules(plan);
+  bool ok = root && add_values(plan, root) && add_ranges(plan, root) && add_modules(plan, root);
   ok = ok && json_dump_callback(root, append, &plan->text,
                                 JSON_SORT_KEYS | JSON_COMPACT | JSON_ENSURE_ASCII) == 0;
   json_decref(root);
@@ -518,6 +605,9 @@ static int merge(tsr_run_plan *plan, const tsr_params *params, const tsr_run_pla
   }
   for (size_t i = 0; status == 0 && base && !has_own && i < base->blocks.count; i++)
     status = copy_range(plan, &base->blocks.items[i], error);
+  for (int i = 0; status == 0 && base && i <= TSR_MODULE_OFFLOAD; i++)
+    if (!tsr_params_has(params, module_keys[i]))
+      status = copy_modules(plan, base, (tsr_module_how)i, error);
   return status ? status : finish(plan, error);
 }
 
@@ -600,14 +690,25 @@ void tsr_run_plan_options(const tsr_run_plan *plan, tsr_simulate_options *out) {
   (void)tsr_in_place_parse(tsr_params_text(p, "in_place"), &out->in_place, NULL);
   out->blocks = plan->blocks.items;
   out->block_count = plan->blocks.count;
+  out->modules = plan->modules.items;
+  out->module_count = plan->modules.count;
   out->plan_hash = plan->hash;
 }
 
 /* ---- what each choice does ---- */
 
-/* The choices of a plan: its parameters that are given, in the order of their rows, then its ranges. */
+static size_t count_modules(const tsr_run_plan *plan, tsr_module_how how) {
+  size_t count = 0;
+  for (size_t i = 0; i < plan->modules.count; i++) count += plan->modules.items[i].how == how;
+  return count;
+}
+
+/* The choices of a plan: its parameters that are given, in the order of their rows, then its ranges, then its lists of
+ * modules. */
 static size_t count_choices(const tsr_run_plan *plan) {
   size_t count = plan->blocks.count;
+  for (int i = 0; i <= TSR_MODULE_OFFLOAD; i++)
+    count += count_modules(plan, (tsr_module_how)i) != 0;
   for (size_t i = 0; i < ROWS; i++) count += !is_default(plan->params, &rows[i]);
   return count;
 }
@@ -624,6 +725,12 @@ static void name_choice(const tsr_run_plan *plan, size_t index, char *out, size_
     else if (rows[i].kind == TSR_PARAMETER_COUNT)
       (void)snprintf(text, sizeof text, "%" PRIu64, tsr_params_count(plan->params, rows[i].name));
     (void)snprintf(out, room, "%s%s%s", rows[i].name, *text ? " " : "", text);
+    return;
+  }
+  for (int i = 0; index >= plan->blocks.count && i <= TSR_MODULE_OFFLOAD; i++) {
+    size_t count = count_modules(plan, (tsr_module_how)i);
+    if (!count || index-- > plan->blocks.count) continue;
+    (void)snprintf(out, room, "%s: %zu module%s", module_keys[i], count, count == 1 ? "" : "s");
     return;
   }
   assert(index < plan->blocks.count);
@@ -647,6 +754,11 @@ static int take_choices(tsr_run_plan *plan, const tsr_run_plan *from, size_t fir
   }
   for (size_t i = 0; status == 0 && i < from->blocks.count; i++, at++)
     if (at >= first && at < end) status = copy_range(plan, &from->blocks.items[i], error);
+  for (int i = 0; status == 0 && i <= TSR_MODULE_OFFLOAD; i++) {
+    if (!count_modules(from, (tsr_module_how)i)) continue;
+    if (at >= first && at < end) status = copy_modules(plan, from, (tsr_module_how)i, error);
+    at++;
+  }
   return status ? status : finish(plan, error);
 }
 
@@ -690,9 +802,6 @@ int tsr_run_plan_explain(const tsr_run_plan *plan, const tsr_model *model,
   tsr_run_plan_effects effects = {.count = count_choices(plan)};
   tsr_error alone;
   int status = 0;
-  if (tsr_model_is_traced(model))
-    return tsr__fail(error, TSR_ERROR_UNSUPPORTED, TSR_OFFSET_NONE,
-                     "a step graph is as it was traced: a plan changes nothing about it");
   if (effects.count > TSR_RUN_PLAN_EFFECTS)
     return tsr__fail(error, TSR_ERROR_LIMIT, TSR_OFFSET_NONE,
                      "the plan has %zu choices, and %d can be explained", effects.count,

@@ -26,10 +26,16 @@ typedef struct edit {
   tsr__tape_instr instr;
 } edit;
 
+/* A call of a module that is rewritten. */
+typedef struct selection {
+  uint32_t module;
+  tsr__rewrite how;
+} selection;
+
 typedef struct rewriter {
   tsr__step_graph *g; /* the copy, whose schedule is the original's until the end */
   TSR__VECTOR(edit) edits;
-  TSR__VECTOR(uint32_t) selected; /* modules */
+  TSR__VECTOR(selection) selected;
   uint32_t *module_of;            /* by save: a selected module, or TSR_NONE */
   uint32_t *made_at, *freed_at;   /* by slot of the original; TSR_NONE: not in this step */
   uint32_t *held;  /* by slot of the original: until when without the saves of selected modules */
@@ -38,8 +44,10 @@ typedef struct rewriter {
   uint32_t *next_backward; /* by instruction: with which backward begins, there or after it */
   bool *is_left_out;       /* by instruction */
   size_t slot_count, instr_count; /* of the original */
-  size_t root;                    /* in the chain: where recomputation is called from */
-  tsr__map called;                /* stack of the original -> the same, called from there */
+  size_t root, copy_root;         /* in the chain: where recomputation, and copies, are called from */
+  tsr__map called;                /* stack of the original -> the same, called from the former */
+  const char *missing;            /* a pattern that matches nothing, or NULL */
+  bool is_both;                   /* a call is to be checkpointed and offloaded, or a part of it is */
 } rewriter;
 
 /* ---- Names ---- */
@@ -116,9 +124,10 @@ static bool add_frame(tsr__step_graph *g, const char *name, const char *file) {
 }
 
 /* Frames that call what the rewrite adds, as a stack of its own: an op first if there is one. */
-static bool add_root(rewriter *w, const char *op, const char *name, const char *file) {
+static bool add_root(rewriter *w, size_t *root, const char *op, const char *name,
+                     const char *file) {
   tsr__step_graph *g = w->g;
-  w->root = g->chain.count;
+  *root = g->chain.count;
   return (!op || add_frame(g, op, "??")) && add_frame(g, name, file) &&
          add_frame(g, "torch::autograd::Engine::evaluate_function", "??") &&
          TSR__VECTOR_PUSH(&g->chain, TSR_NONE);
@@ -187,21 +196,51 @@ static bool is_within(const tsr__graph_module *inner, const tsr__graph_module *o
          inner->first_save >= outer->first_save && inner->end_save <= outer->end_save;
 }
 
+static bool is_chosen(const tsr__step_graph *g, const tsr__graph_module *module,
+                      const char *pattern) {
+  return matches(g->texts.items[module->name], pattern) ||
+         matches(g->texts.items[module->kind], pattern);
+}
+
+/* The first choice for a call, or `count`; `*is_both` if a later one says something else. */
+static size_t choice_of(const tsr__step_graph *g, const tsr__graph_module *module,
+                        const tsr__rewrite_choice *choices, size_t count, bool *is_both) {
+  size_t first = count;
+  for (size_t i = 0; i < count; i++) {
+    if (!is_chosen(g, module, choices[i].pattern)) continue;
+    if (first == count) first = i;
+    if (choices[i].how != choices[first].how) *is_both = true;
+  }
+  return first;
+}
+
 /* Calls are in the order in which they begin, so what contains a call is before it. */
-static bool select_modules(rewriter *w, const char *pattern) {
+static bool select_modules(rewriter *w, const tsr__rewrite_choice *choices, size_t count) {
   const tsr__step_graph *g = w->g;
   for (uint32_t i = 0; i < (uint32_t)g->modules.count; i++) {
     const tsr__graph_module *module = &g->modules.items[i];
-    if (!matches(g->texts.items[module->name], pattern) &&
-        !matches(g->texts.items[module->kind], pattern))
+    size_t choice = choice_of(g, module, choices, count, &w->is_both);
+    if (choice == count) continue;
+    const selection *last =
+        w->selected.count ? &w->selected.items[w->selected.count - 1] : NULL;
+    if (last && is_within(module, &g->modules.items[last->module])) {
+      w->is_both |= last->how != choices[choice].how;
       continue;
-    const tsr__graph_module *last =
-        w->selected.count ? &g->modules.items[w->selected.items[w->selected.count - 1]] : NULL;
-    if (last && is_within(module, last)) continue;
-    if (!TSR__VECTOR_PUSH(&w->selected, i)) return false;
+    }
+    if (!TSR__VECTOR_PUSH(&w->selected, (selection){i, choices[choice].how})) return false;
     for (uint32_t k = module->first_save; k < module->end_save; k++) w->module_of[k] = i;
   }
   return true;
+}
+
+/* The first pattern that matches no call. */
+static void find_missing(rewriter *w, const tsr__rewrite_choice *choices, size_t count) {
+  const tsr__step_graph *g = w->g;
+  for (size_t i = 0; i < count && !w->missing; i++) {
+    size_t k = 0;
+    while (k < g->modules.count && !is_chosen(g, &g->modules.items[k], choices[i].pattern)) k++;
+    if (k == g->modules.count) w->missing = choices[i].pattern;
+  }
 }
 
 /* Whether a frame of a stack is PyTorch's checkpointing. */
@@ -215,11 +254,12 @@ static bool is_checkpointed(const tsr__step_graph *g, uint32_t stack) {
   return false;
 }
 
-/* What cannot be rewritten; NULL if nothing. */
-static const char *obstacle(const rewriter *w) {
+/* What cannot be rewritten, with the name of a module; NULL if nothing. */
+static const char *obstacle(const rewriter *w, const char **name) {
   uint32_t end = 0;
   for (size_t k = 0; k < w->selected.count; k++) {
-    const tsr__graph_module *module = &w->g->modules.items[w->selected.items[k]];
+    const tsr__graph_module *module = &w->g->modules.items[w->selected.items[k].module];
+    *name = w->g->texts.items[module->name];
     if (module->begin < end) return "begins before another one has ended";
     end = module->end;
     for (uint32_t i = module->begin; i < module->end; i++) {
@@ -246,7 +286,7 @@ static uint32_t end_of_saves(const rewriter *w, const tsr__graph_module *module)
 }
 
 /* Until when each slot is held without the saves that go. */
-static void find_held(rewriter *w, tsr__rewrite how) {
+static void find_held(rewriter *w) {
   const tsr__step_graph *g = w->g;
   for (size_t i = 0; i < w->slot_count; i++)
     w->held[i] = g->unheld.items[i] == TSR_NONE ? w->freed_at[i] : g->unheld.items[i];
@@ -255,8 +295,9 @@ static void find_held(rewriter *w, tsr__rewrite how) {
     if (w->module_of[k] == TSR_NONE && save->slot != TSR_NONE)
       w->held[save->slot] = later(w->held[save->slot], save->gone);
   }
-  for (size_t k = 0; how == TSR__REWRITE_CHECKPOINT && k < w->selected.count; k++) {
-    const tsr__graph_module *module = &g->modules.items[w->selected.items[k]];
+  for (size_t k = 0; k < w->selected.count; k++) {
+    if (w->selected.items[k].how != TSR__REWRITE_CHECKPOINT) continue;
+    const tsr__graph_module *module = &g->modules.items[w->selected.items[k].module];
     uint32_t end = end_of_saves(w, module);
     for (uint32_t i = 0; i < module->input_count; i++) {
       uint32_t slot = g->inputs.items[module->first_input + i];
@@ -361,7 +402,7 @@ static bool offload(rewriter *w, const tsr__graph_module *module) {
     if (save.slot == TSR_NONE || !save.bytes || save.used == TSR_NONE) continue;
     uint32_t gone = save.left == TSR_NONE ? (uint32_t)w->instr_count : save.left;
     if (!add_slot(w, save.bytes, TSR_CATEGORY_ACTIVATION, &slot) ||
-        !insert(w, save.used, TSR__INSTR_NEW, slot, (uint32_t)w->root) ||
+        !insert(w, save.used, TSR__INSTR_NEW, slot, (uint32_t)w->copy_root) ||
         !insert(w, gone, TSR__INSTR_DROP, slot, TSR_NONE))
       return false;
   }
@@ -451,44 +492,55 @@ static void close_rewriter(rewriter *w) {
   tsr__free(w->next_backward);
 }
 
-static bool edit_all(rewriter *w, tsr__rewrite how) {
-  bool is_checkpoint = how == TSR__REWRITE_CHECKPOINT;
-  bool ok = is_checkpoint ? add_root(w, NULL, "unpack_hook", "torch/utils/checkpoint.py")
-                          : add_root(w, "at::_ops::_to_copy::call", "unpack_from_cpu",
-                                     "torch/autograd/graph.py");
-  find_held(w, how);
+static bool edit_all(rewriter *w) {
+  bool has[2] = {false, false};
+  for (size_t i = 0; i < w->selected.count; i++) has[w->selected.items[i].how] = true;
+  bool ok = !has[TSR__REWRITE_CHECKPOINT] ||
+            add_root(w, &w->root, NULL, "unpack_hook", "torch/utils/checkpoint.py");
+  if (ok && has[TSR__REWRITE_OFFLOAD])
+    ok = add_root(w, &w->copy_root, "at::_ops::_to_copy::call", "unpack_from_cpu",
+                  "torch/autograd/graph.py");
+  find_held(w);
   ok = ok && free_when_unheld(w);
   for (size_t i = 0; ok && i < w->selected.count; i++) {
-    const tsr__graph_module module = w->g->modules.items[w->selected.items[i]];
+    const tsr__graph_module module = w->g->modules.items[w->selected.items[i].module];
+    bool is_checkpoint = w->selected.items[i].how == TSR__REWRITE_CHECKPOINT;
     ok = is_checkpoint ? checkpoint(w, &module) : offload(w, &module);
   }
   return ok;
 }
 
-static int refuse(const rewriter *w, const char *pattern, tsr_error *error) {
+static int refuse(const rewriter *w, tsr_error *error) {
+  const char *name = NULL;
   if (!w->g->modules.count)
     return tsr__fail(error, TSR_ERROR_ARGUMENT, TSR_OFFSET_NONE,
                      "this step graph does not contain its modules: trace it again");
-  if (!w->selected.count)
+  if (w->missing)
     return tsr__fail(error, TSR_ERROR_ARGUMENT, TSR_OFFSET_NONE,
                      "no module of the step graph has a name or a class like '%.80s'; one is "
                      "called '%.80s', of class '%.80s'",
-                     pattern, w->g->texts.items[w->g->modules.items[w->g->modules.count / 2].name],
+                     w->missing,
+                     w->g->texts.items[w->g->modules.items[w->g->modules.count / 2].name],
                      w->g->texts.items[w->g->modules.items[w->g->modules.count / 2].kind]);
-  const char *why = obstacle(w);
+  if (w->is_both)
+    return tsr__fail(error, TSR_ERROR_ARGUMENT, TSR_OFFSET_NONE,
+                     "a module of a step graph can be checkpointed or offloaded, not both, and "
+                     "neither can a part of it");
+  const char *why = obstacle(w, &name);
   if (!why) return 0;
-  return tsr__fail(error, TSR_ERROR_ARGUMENT, TSR_OFFSET_NONE, "a module like '%.80s' %s", pattern,
-                   why);
+  return tsr__fail(error, TSR_ERROR_ARGUMENT, TSR_OFFSET_NONE, "the module '%.80s' %s", name, why);
 }
 
-int tsr__step_graph_rewrite(const tsr__step_graph *graph, tsr__rewrite how, const char *pattern,
-                            tsr__step_graph **out, tsr_error *error) {
+int tsr__step_graph_rewrite(const tsr__step_graph *graph, const tsr__rewrite_choice *choices,
+                            size_t count, tsr__step_graph **out, tsr_error *error) {
   rewriter w = {0};
   bool has_memory = true;
-  int status =
-      open_rewriter(&w, graph) && select_modules(&w, pattern) ? 0 : tsr__fail_memory(error);
-  if (status == 0) status = refuse(&w, pattern, error);
-  if (status == 0 && !edit_all(&w, how)) status = tsr__fail_memory(error);
+  int status = open_rewriter(&w, graph) && select_modules(&w, choices, count)
+                   ? 0
+                   : tsr__fail_memory(error);
+  if (status == 0) find_missing(&w, choices, count);
+  if (status == 0) status = refuse(&w, error);
+  if (status == 0 && !edit_all(&w)) status = tsr__fail_memory(error);
   bool is_applied = status == 0 && apply(&w);
   if (status == 0 && (!is_applied || !is_sound(w.g, &has_memory)))
     status = has_memory ? tsr__fail(error, TSR_ERROR_FORMAT, TSR_OFFSET_NONE,

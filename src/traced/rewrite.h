@@ -12,10 +12,17 @@ typedef enum tsr__rewrite {
   TSR__REWRITE_OFFLOAD     /* torch.autograd.graph.save_on_cpu() around each call */
 } tsr__rewrite;
 
-/* Rewrite all calls in forward of the modules whose name or class matches `pattern`, with * for any text; of modules within
- * each other, the outer ones. `*out` is a new graph, the caller's; `graph` stays. TSR_ERROR_ARGUMENT if none matches, if the graph lacks what it
- * takes, or if a module runs backward or is checkpointed itself; TSR_ERROR_FORMAT if the graph contradicts itself; TSR_ERROR_MEMORY. O(n log n). */
-int tsr__step_graph_rewrite(const tsr__step_graph *graph, tsr__rewrite how, const char *pattern,
-                            tsr__step_graph **out, tsr_error *error);
+/* Modules by name or class, with * for any text. */
+typedef struct tsr__rewrite_choice {
+  const char *pattern;
+  tsr__rewrite how;
+} tsr__rewrite_choice;
+
+/* Rewrite all calls in forward of the modules that are chosen; of modules within each other, the outer ones. `*out` is a new graph,
+ * the caller's; `graph` stays. TSR_ERROR_ARGUMENT if a pattern matches none, if the graph lacks what it takes, if a module runs
+ * backward or is checkpointed itself, or if a module or a part of it is to be both; TSR_ERROR_FORMAT if the graph contradicts itself;
+ * TSR_ERROR_MEMORY. O(n log n + modules * choices). */
+int tsr__step_graph_rewrite(const tsr__step_graph *graph, const tsr__rewrite_choice *choices,
+                            size_t count, tsr__step_graph **out, tsr_error *error);
 
 #endif

@@ -470,6 +470,9 @@ static int train(training *t, const tsr_model *model, tsr_error *error) {
   bool has_tracer = tracer || !t->options->is_recorded;
   int status = tsr__tape_init(&t->tape, tracer) && has_tracer ? 0 : tsr__fail_memory(error);
   if (status == 0) status = tsr__model_check_computed(model, error);
+  if (status == 0 && t->run->module_count)
+    status = tsr__fail(error, TSR_ERROR_ARGUMENT, TSR_OFFSET_NONE,
+                       "the plan names modules, which only a step graph has");
   if (status == 0) status = tsr__program_init(&t->program, model, &run, NULL, &t->tape, error);
   if (status == 0) status = open_saved(t, error);
   if (status == 0) status = open_data(t, error);

@@ -26,7 +26,12 @@ def answer(tessera, *words):
 def check(tessera, work, case):
     snapshot = work / 'rewritten.pickle'
     graph = GRAPHS / f'{case["program"]}.graph'
-    run = answer(tessera, 'simulate', graph, f'--{case["how"]}-modules', case['modules'], '--fresh-process', '--steps', '3', '-o', snapshot)
+    if 'plan' in case:
+        change = ('--plan', work / 'plan.json')
+        change[1].write_text(json.dumps({**case['plan'], 'version': 1}), encoding='utf-8')
+    else:
+        change = (f'--{case["how"]}-modules', case['modules'])
+    run = answer(tessera, 'simulate', graph, *change, '--fresh-process', '--steps', '3', '-o', snapshot)
     found = {phase['name']: phase['allocated_bytes'] for phase in run['devices'][0]['phases']}
     assert found == case['peaks'], f'{found} instead of {case["peaks"]}'
     read = answer(tessera, 'peak', snapshot)['devices'][0]['peak']
@@ -41,7 +46,7 @@ def main():
     shutil.rmtree(given.work, ignore_errors=True)
     given.work.mkdir(parents=True)
     cases = json.loads((GRAPHS / 'peaks.json').read_text(encoding='utf-8'))['cases']
-    return run_tests((f'{case["program"]}: {case["how"]} {case["modules"]}', functools.partial(check, given.tessera, given.work, case))
+    return run_tests((f'{case["program"]}: {case.get("how", "plan")} {case.get("modules") or case["plan"]}', functools.partial(check, given.tessera, given.work, case))
                      for case in cases)
 
 

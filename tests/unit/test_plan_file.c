@@ -73,6 +73,23 @@ static void canonical_form(void **state) {
               "\"version\":1}\n");
 }
 
+/* Lists of modules: sorted, each once. */
+static void modules(void **state) {
+  tsr_simulate_options options = TSR_OPTIONS_INIT(tsr_simulate_options);
+  (void)state;
+  const char *text = "{\"checkpoint\":[\"a.0\",\"a.1\"],\"offload\":[\"b\"],\"version\":1}\n";
+  expect_text("{\"version\": 1, \"offload\": [\"b\"], \"checkpoint\": [\"a.1\", \"a.0\", \"a.1\"]}", text);
+  expect_text("{\"version\": 1, \"offload\": [], \"checkpoint\": []}", "{\"version\":1}\n");
+  tsr_run_plan *plan = parse(text);
+  tsr_run_plan_options(plan, &options);
+  assert_int_equal(options.module_count, 3);
+  assert_string_equal(options.modules[1].name, "a.1");
+  assert_int_equal(options.modules[1].how, TSR_MODULE_CHECKPOINT);
+  assert_string_equal(options.modules[2].name, "b");
+  assert_int_equal(options.modules[2].how, TSR_MODULE_OFFLOAD);
+  tsr_run_plan_free(plan);
+}
+
 static void refuse(const char *text, const char *message) {
   tsr_run_plan *plan = NULL;
   tsr_error error = {0};
@@ -101,6 +118,10 @@ static void refusals(void **state) {
   refuse("{\"version\":1,\"in_place\":\"tanh\"}", "'tanh' cannot be in place");
   refuse("{\"version\":1,\"offload\":\"weights\"}", "'weights' cannot be offloaded");
   refuse("{\"version\":1,\"blocks\":{}}", "blocks is not a list");
+  refuse("{\"version\":1,\"checkpoint\":[\"a\",\"\"]}", "checkpoint[1] is not the name of a module");
+  refuse("{\"version\":1,\"offload\":[7]}", "offload[0] is not the name of a module");
+  refuse("{\"version\":1,\"offload\":[\"a\\u0000b\"]}", "offload[0] is not the name of a module");
+  refuse("{\"version\":1,\"gelu\":[\"a\"]}", "gelu is not a text");
   refuse(RANGE("3"), "blocks[1] is not an object");
   refuse(RANGE("{\"first\":0}"), "blocks[1] lacks first or last");
   refuse(RANGE("{\"first\":2,\"last\":1}"), "blocks[1].last is below first");
@@ -299,6 +320,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(hashes),
       cmocka_unit_test(canonical_form),
+      cmocka_unit_test(modules),
       cmocka_unit_test(refusals),
       cmocka_unit_test(options_and_plan),
       cmocka_unit_test(wrong_lists),

@@ -195,6 +195,30 @@ static void rewritten(void **state) {
   assert_int_equal(peak_with(with_module, NULL, "*"), 6000);
 }
 
+/* A plan's lists do what the options do, to the modules that they name. */
+static void planned(void **state) {
+  (void)state;
+  tsr_model *model = read(with_module);
+  const tsr_module_choice choices[] = {{"f", TSR_MODULE_CHECKPOINT}, {"none", TSR_MODULE_OFFLOAD}};
+  tsr_simulate_options options = TSR_OPTIONS_INIT(tsr_simulate_options);
+  tsr_simulation *s = NULL;
+  tsr_error error = {0};
+  options.modules = choices;
+  options.module_count = 1;
+  assert_int_equal(tsr_simulate(model, &options, &s, &error), 0);
+  assert_int_equal(s->peak.category_bytes[TSR_CATEGORY_RECOMPUTED], 4000);
+  tsr_simulation_free(s);
+  s = NULL;
+  options.module_count = 2;
+  assert_int_equal(tsr_simulate(model, &options, &s, &error), TSR_ERROR_ARGUMENT);
+  assert_non_null(strstr(error.message, "'none'"));
+  options.module_count = 1;
+  options.offload_modules = "f";
+  assert_int_equal(tsr_simulate(model, &options, &s, &error), TSR_ERROR_ARGUMENT);
+  assert_non_null(strstr(error.message, "not both"));
+  tsr_model_free(model);
+}
+
 static void expect_refusal(const char *text, const char *checkpoint, const char *offload,
                            int expected, const char *message) {
   tsr_model *model = read(text);
@@ -240,6 +264,7 @@ int main(void) {
       cmocka_unit_test(refused_options), cmocka_unit_test(damaged_tables),
       cmocka_unit_test(damaged_slots),   cmocka_unit_test(damaged_schedules),
       cmocka_unit_test(rewritten),       cmocka_unit_test(refused_rewrites),
+      cmocka_unit_test(planned),
       cmocka_unit_test(damaged_saves),
   };
   return cmocka_run_group_tests_name("step graph", tests, NULL, NULL);
