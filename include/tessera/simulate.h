@@ -82,8 +82,8 @@ typedef struct tsr_simulate_options {
                       NULL: an A100's memory, and no time */
   unsigned in_place; /* ops that write over an operand: flags of tsr_in_place */
   /* Of a step graph alone; borrowed, or NULL. Modules by name or class, * for any text: */
-  const char *checkpoint_modules; /* each call is checkpointed, with use_reentrant=False */
-  const char *offload_modules;    /* what each call saves is kept by the host: save_on_cpu() */
+  const char *checkpoint_modules;   /* each call is checkpointed, with use_reentrant=False */
+  const char *offload_modules;      /* what each call saves is kept by the host: save_on_cpu() */
   const tsr_module_choice *modules; /* the same, one by one, as a plan has them; borrowed */
   size_t module_count;
 } tsr_simulate_options;

@@ -36,18 +36,18 @@ typedef struct rewriter {
   tsr__step_graph *g; /* the copy, whose schedule is the original's until the end */
   TSR__VECTOR(edit) edits;
   TSR__VECTOR(selection) selected;
-  uint32_t *module_of;            /* by save: a selected module, or TSR_NONE */
-  uint32_t *made_at, *freed_at;   /* by slot of the original; TSR_NONE: not in this step */
+  uint32_t *module_of;          /* by save: a selected module, or TSR_NONE */
+  uint32_t *made_at, *freed_at; /* by slot of the original; TSR_NONE: not in this step */
   uint32_t *held;  /* by slot of the original: until when without the saves of selected modules */
   uint32_t *clone; /* by slot of the original: its copy in the module under work, or TSR_NONE */
   uint32_t *released;      /* by slot of the original: when the last save of its copy is */
   uint32_t *next_backward; /* by instruction: with which backward begins, there or after it */
   bool *is_left_out;       /* by instruction */
   size_t slot_count, instr_count; /* of the original */
-  size_t root, copy_root;         /* in the chain: where recomputation, and copies, are called from */
-  tsr__map called;                /* stack of the original -> the same, called from the former */
-  const char *missing;            /* a pattern that matches nothing, or NULL */
-  bool is_both;                   /* a call is to be checkpointed and offloaded, or a part of it is */
+  size_t root, copy_root; /* in the chain: where recomputation, and copies, are called from */
+  tsr__map called;        /* stack of the original -> the same, called from the former */
+  const char *missing;    /* a pattern that matches nothing, or NULL */
+  bool is_both;           /* a call is to be checkpointed and offloaded, or a part of it is */
 } rewriter;
 
 /* ---- Names ---- */
@@ -221,8 +221,7 @@ static bool select_modules(rewriter *w, const tsr__rewrite_choice *choices, size
     const tsr__graph_module *module = &g->modules.items[i];
     size_t choice = choice_of(g, module, choices, count, &w->is_both);
     if (choice == count) continue;
-    const selection *last =
-        w->selected.count ? &w->selected.items[w->selected.count - 1] : NULL;
+    const selection *last = w->selected.count ? &w->selected.items[w->selected.count - 1] : NULL;
     if (last && is_within(module, &g->modules.items[last->module])) {
       w->is_both |= last->how != choices[choice].how;
       continue;
@@ -535,9 +534,8 @@ int tsr__step_graph_rewrite(const tsr__step_graph *graph, const tsr__rewrite_cho
                             size_t count, tsr__step_graph **out, tsr_error *error) {
   rewriter w = {0};
   bool has_memory = true;
-  int status = open_rewriter(&w, graph) && select_modules(&w, choices, count)
-                   ? 0
-                   : tsr__fail_memory(error);
+  int status =
+      open_rewriter(&w, graph) && select_modules(&w, choices, count) ? 0 : tsr__fail_memory(error);
   if (status == 0) find_missing(&w, choices, count);
   if (status == 0) status = refuse(&w, error);
   if (status == 0 && !edit_all(&w)) status = tsr__fail_memory(error);

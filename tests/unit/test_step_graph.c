@@ -264,8 +264,7 @@ int main(void) {
       cmocka_unit_test(refused_options), cmocka_unit_test(damaged_tables),
       cmocka_unit_test(damaged_slots),   cmocka_unit_test(damaged_schedules),
       cmocka_unit_test(rewritten),       cmocka_unit_test(refused_rewrites),
-      cmocka_unit_test(planned),
-      cmocka_unit_test(damaged_saves),
+      cmocka_unit_test(planned),         cmocka_unit_test(damaged_saves),
   };
   return cmocka_run_group_tests_name("step graph", tests, NULL, NULL);
 }
