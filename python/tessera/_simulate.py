@@ -125,13 +125,13 @@ def simulate(model: Any, *, batch: Optional[int] = None, seq: Optional[int] = No
         'loss': loss, 'gelu': gelu, 'book': book, 'micro_batch': micro_batch,
         'accumulation': accumulation,
         'backward': backward, 'checkpoint_form': checkpoint_form, 'plan': _plan(plan),
-        'clip': None if clip is None else str(clip), 'master_weights': master_weights,
+        'clip': None if clip is None else str(clip), 'master_weights': master_weights or None,
         'loss_scale': loss_scale, 'loss_scale_window': loss_scale_window,
-        'optimizer_in_backward': optimizer_in_backward, 'profile': profile, 'top': top, 'gpu': gpu,
+        'optimizer_in_backward': optimizer_in_backward or None, 'profile': profile or None, 'top': top, 'gpu': gpu,
         'rates': _plan(rates),
         'checkpoint_modules': checkpoint_modules, 'offload_modules': offload_modules,
         'offload': offload, 'in_place': in_place, 'leak': leak, 'settings': settings or None, 'capacity': capacity or None,
-        'no_kv_cache': not kv_cache, 'fresh_process': fresh_process, 'categories': categories,
+        'no_kv_cache': not kv_cache or None, 'fresh_process': fresh_process or None, 'categories': categories or None,
         **more,
     }, name)
     return Simulation(core, Snapshot(snapshot))

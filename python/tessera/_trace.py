@@ -548,9 +548,16 @@ class _Phases:
             if recorder.phase[-1] == 'backward':
                 return original(*args, **kwargs)
             recorder.keep_activations()
-            with self.attention, recorder.within('backward'):
+            with recorder.within('backward'):
                 return original(*args, **kwargs)
         return backward
+
+    def engine(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        """What runs nodes. Newer versions leave the mode in backward() itself, so it is entered here."""
+        def run(*args: Any, **kwargs: Any) -> Any:
+            with self.attention:
+                return original(*args, **kwargs)
+        return run
 
     def zeroing(self, original: Callable[..., Any]) -> Callable[..., Any]:
         recorder = self.recorder
@@ -578,7 +585,8 @@ class _Phases:
                    optim.register_optimizer_step_post_hook(self.after_step)]
         autograd, module = torch.autograd, torch.nn.Module
         try:
-            with patched(autograd, backward=self.backward(autograd.backward), grad=self.backward(autograd.grad)), \
+            with patched(autograd, backward=self.backward(autograd.backward), grad=self.backward(autograd.grad),
+                         _engine_run_backward=self.engine(autograd._engine_run_backward)), \
                     patched(module, __call__=self.calling(module.__call__)), \
                     patched(optim.Optimizer, zero_grad=self.zeroing(optim.Optimizer.zero_grad)):
                 yield

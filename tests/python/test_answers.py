@@ -580,6 +580,16 @@ def test_simulate():
         tessera.simulate('gpt2', dtype='int3')
 
 
+def test_simulate_a_step_graph():
+    graph = ROOT / 'tests' / 'golden' / 'rewrites' / 'bert.graph'
+    run = tessera.simulate(str(graph), steps=3, fresh_process=True)
+    again = tessera.simulate(json.loads(graph.read_text()), steps=3, fresh_process=True, checkpoint_modules='BertLayer')
+    assert again.phases[-1].allocated_bytes <= run.phases[-1].allocated_bytes
+    assert max(phase.allocated_bytes for phase in again.phases) < max(phase.allocated_bytes for phase in run.phases)
+    with pytest.raises(tessera.ArgumentError, match='optimizer_in_backward does not apply'):
+        tessera.simulate(str(graph), optimizer_in_backward=True)
+
+
 @needs_command
 def test_simulate_as_the_command():
     run = tessera.simulate('gpt2', batch=2, seq=128, checkpoint='every:3', attention='chunked:32')
