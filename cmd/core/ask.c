@@ -85,10 +85,13 @@ static bool is_folder(const char *path) {
 }
 
 bool cli_is_model_file(const char *operand) {
+  static const char *const endings[] = {".json", ".bin", ".graph"};
   size_t length = strlen(operand);
-  if (strchr(operand, '/') || (length > 5 && strcasecmp(operand + length - 5, ".json") == 0) ||
-      (length > 4 && strcasecmp(operand + length - 4, ".bin") == 0))
-    return true;
+  if (strchr(operand, '/')) return true;
+  for (size_t i = 0; i < sizeof endings / sizeof *endings; i++) {
+    size_t ending = strlen(endings[i]);
+    if (length > ending && strcasecmp(operand + length - ending, endings[i]) == 0) return true;
+  }
   for (const char *const *name = tsr_model_names(); *name; name++)
     if (strcmp(*name, operand) == 0) return false;
   return is_folder(operand);

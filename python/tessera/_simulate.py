@@ -79,7 +79,7 @@ def _description(model: Any) -> 'tuple[Any, str]':
         name = str(model.get('model_type', '<config>'))
         return (name, json.dumps(dict(model))), name
     name = os.fspath(model)
-    if not isinstance(model, str) or '/' in name or name.lower().endswith('.json'):
+    if not isinstance(model, str) or '/' in name or name.lower().endswith(('.json', '.graph')):
         with open(name, encoding='utf-8') as file:
             return (name, file.read()), name
     return name, name

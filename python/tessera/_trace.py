@@ -30,6 +30,7 @@ from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 
 from ._fake_cuda import CARDS, Card, TraceError, answer_for_driver, patched, pretend
 from ._trace_saved import Saved
+from ._trace_work import Work
 
 SCHEMA = 'tessera-step/1'
 PHASES = ('step', 'zero_grad', 'forward', 'backward', 'optimizer')
@@ -90,6 +91,7 @@ class _Recorder:
         self.phase: List[str] = ['step']
         self.events: List[Tuple[Any, ...]] = []  # of the current call
         self.calls: List[List[Tuple[Any, ...]]] = []
+        self.work: List[Tuple[int, int, int, int]] = []  # of the current call: its place among events, and Work.of()
         self.is_loading = True  # what the step makes now is for the next forward
         self._of: Dict[int, int] = {}  # number of a live storage, by its address in libtorch
         self._shares: List[int] = []  # of each storage: how many there are in its place, with the twins of _trace_saved
@@ -200,6 +202,7 @@ class _Recorder:
         self.call += 1
         self.is_loading = True
         self.events = []
+        self.work = []
         self.unheld = {}
         if self.saved:
             self.saved.begin_call()
@@ -413,15 +416,21 @@ def _mode(torch: Any, recorder: _Recorder, sole: _Sole, fake: Any, value: Option
     from torch.utils import _pytree
     from torch.utils._python_dispatch import TorchDispatchMode
     leaves = torch.ops.aten._local_scalar_dense.default
+    work = Work(torch)
 
     class Dispatch(TorchDispatchMode):  # type: ignore[misc]
         def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             if func is leaves and value is not None and isinstance(args[0], FakeTensor):
                 return _scalar(args[0].dtype, value)
             adds = _is_added_by_autograd(torch, func, args)
-            if adds and sole.holds(args[0]) and args[0].dtype == args[1].dtype:
-                return torch.ops.aten.add_.Tensor(*args)
-            result = _run(torch, fake, func, args, kwargs or {})
+            place = len(recorder.events)
+            in_place = adds and sole.holds(args[0]) and args[0].dtype == args[1].dtype
+            result = torch.ops.aten.add_.Tensor(*args) if in_place else _run(torch, fake, func, args, kwargs or {})
+            done = work.of(func, args, kwargs or {}, result)
+            if done:
+                recorder.work.append((place, *done))
+            if in_place:
+                return result
             if adds and sole.references is None:
                 sole.references = _references(args[0])
             name, overload = func._schema.name.replace('aten::', ''), func._overloadname
@@ -747,7 +756,8 @@ def _document(recorder: _Recorder, static: List[int], about: Dict[str, Any]) -> 
         'stacks': recorder.stacks.items, 'static': len(static),
         'slots': {'bytes': [recorder.bytes[number] for number in made.slots],
                   'category': [recorder.roles[number] for number in made.slots]},
-        'instructions': made.items, **_rewritable(recorder, made),
+        'instructions': made.items, 'work': [[made.place_of[event], *done] for event, *done in recorder.work],
+        **_rewritable(recorder, made),
     }
 
 

@@ -4,24 +4,9 @@
 #include <assert.h>
 #include <stdio.h>
 
+#include "base/error.h"
 #include "base/memory.h"
 #include "graph/op.h"
-
-/* A step graph is small, and simulated as it is. */
-static int measure_graph(const tsr_model *model, const tsr_simulate_options *options,
-                         tsr__figures *out, tsr_error *error) {
-  tsr_simulation *simulation = NULL;
-  int status = tsr_simulate(model, options, &simulation, error);
-  if (status == 0)
-    *out = (tsr__figures){simulation->peak.totals.allocated_bytes,
-                          simulation->peak_reserved_bytes,
-                          simulation->step_flops,
-                          simulation->step_recomputed_flops,
-                          simulation->step_seconds,
-                          simulation->is_out_of_memory};
-  tsr_simulation_free(simulation);
-  return status;
-}
 
 static int run_dry(const tsr__built *built, const tsr_simulate_options *options, tsr__figures *out,
                    tsr_error *error) {
@@ -41,6 +26,25 @@ static int run_dry(const tsr__built *built, const tsr_simulate_options *options,
   if (tsr__rates_for(options, built->gpu, &rates))
     out->step_seconds = tsr__cost_of_tape(&built->tape, &rates).step_s;
   return 0;
+}
+
+static int measure_graph(const tsr_model *model, const tsr_simulate_options *options,
+                         tsr__figures *out, tsr_error *error) {
+  tsr__built_graph built;
+  tsr__dry_options how = {.settings = options->settings,
+                          .capacity_bytes = options->capacity_bytes,
+                          .steps = options->steps};
+  tsr__dry_device device;
+  uint64_t done;
+  int status = tsr__build_graph(model, options, &built, error);
+  if (status == 0) status = tsr__dry_run(&built.tape, &how, &device, &done, error);
+  if (status == 0)
+    *out = (tsr__figures){.peak_bytes = device.peak.totals.allocated_bytes,
+                          .reserved_bytes = device.peak_reserved_bytes,
+                          .step_seconds = tsr__graph_seconds(built.graph, options),
+                          .is_out_of_memory = device.is_out_of_memory};
+  tsr__built_graph_release(&built);
+  return status;
 }
 
 int tsr__measure(const tsr_model *model, const tsr_simulate_options *options, tsr__figures *out,
@@ -68,6 +72,40 @@ int tsr__measure_survey(const tsr_model *model, const tsr_simulate_options *opti
   }
   tsr__built_release(&built);
   return status;
+}
+
+int tsr__measure_graph_survey(const tsr_model *model, const tsr_simulate_options *options,
+                              bool may_recompute, bool may_offload, tsr__survey *out,
+                              tsr_error *error) {
+  tsr__built_graph built;
+  tsr__machine_rates rates;
+  const tsr__data_sheet *gpu = options->gpu ? tsr__data_sheet_of_name(options->gpu) : NULL;
+  tsr_simulate_options own = *options;
+  own.modules = NULL; /* any schedule of the same ops is as long */
+  own.module_count = 0;
+  *out = (tsr__survey){.floor_phase = "", .floor_op = ""};
+  if (!tsr__rates_for(options, gpu, &rates))
+    return tsr__fail(error, TSR_ERROR_ARGUMENT, TSR_OFFSET_NONE, "there is no card for its time");
+  int status = tsr__build_graph(model, &own, &built, error);
+  if (status == 0)
+    status =
+        tsr__survey_graph(model->graph,
+                          &(tsr__graph_survey_options){.rates = &rates,
+                                                       .workspace_bytes = built.workspace_bytes,
+                                                       .may_recompute = may_recompute,
+                                                       .may_offload = may_offload},
+                          out, error);
+  tsr__built_graph_release(&built);
+  return status;
+}
+
+int tsr__measure_parts(const tsr_model *model, const tsr_simulate_options *options,
+                       tsr__graph_parts *out, tsr_error *error) {
+  tsr__machine_rates rates;
+  const tsr__data_sheet *gpu = options->gpu ? tsr__data_sheet_of_name(options->gpu) : NULL;
+  if (!tsr__rates_for(options, gpu, &rates))
+    return tsr__fail(error, TSR_ERROR_ARGUMENT, TSR_OFFSET_NONE, "there is no card for its time");
+  return tsr__list_graph_parts(model->graph, &rates, out, error);
 }
 
 static int list_saved(const tsr__tape *tape, tsr__saved_name **out, size_t *count,

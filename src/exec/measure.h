@@ -2,6 +2,7 @@
 #ifndef TSR_EXEC_MEASURE_H
 #define TSR_EXEC_MEASURE_H
 
+#include "exec/graph_survey.h"
 #include "exec/survey.h"
 
 typedef struct tsr__figures {
@@ -20,6 +21,15 @@ int tsr__measure(const tsr_model *model, const tsr_simulate_options *options, ts
  * graph. The caller releases `*out` unless it fails. */
 int tsr__measure_survey(const tsr_model *model, const tsr_simulate_options *options,
                         uint64_t layers, tsr__survey *out, tsr_error *error);
+
+/* The same for a step graph, without what `options` has for modules (graph_survey.h). TSR_ERROR_ARGUMENT without a card and rates. The
+ * caller releases `*out`, also after a failure. */
+int tsr__measure_graph_survey(const tsr_model *model, const tsr_simulate_options *options,
+                              bool may_recompute, bool may_offload, tsr__survey *out,
+                              tsr_error *error);
+/* The modules of a step graph (graph_survey.h). */
+int tsr__measure_parts(const tsr_model *model, const tsr_simulate_options *options,
+                       tsr__graph_parts *out, tsr_error *error);
 
 /* A tensor that an op of a kind saves for backward, in the first block of a step that keeps everything. */
 typedef struct tsr__saved_name {

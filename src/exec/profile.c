@@ -19,13 +19,15 @@
 #include "base/memory.h"
 #include "exec/simulate.h"
 #include "graph/op.h"
+#include "traced/step_graph.h"
 
 typedef struct origin {
   uint32_t op;        /* index into the tape's ops, or TSR_NONE */
   uint32_t kernel;    /* the first that writes it, or TSR_NONE */
   uint32_t saved_for; /* op, or TSR_NONE */
   uint32_t block;
-  uint8_t dtype; /* tsr__dtype, of its first tensor */
+  uint32_t stack; /* of a step graph's slot: where it is allocated, or TSR_NONE */
+  uint8_t dtype;  /* tsr__dtype, of its first tensor */
   bool is_backward, is_module_output;
 } origin;
 
@@ -97,8 +99,10 @@ static void note_schedule(const profiler *p) {
     if (instr->kind == TSR__INSTR_OP) op = instr->subject;
     if (instr->kind == TSR__INSTR_BEGIN || instr->kind == TSR__INSTR_END) op = TSR_NONE;
     if (instr->kind == TSR__INSTR_RUN) note_run(p, instr->subject);
-    if (instr->kind != TSR__INSTR_NEW) continue;
+    if (instr->kind != TSR__INSTR_NEW && instr->kind != TSR__INSTR_NEW_ONCE) continue;
     origin *o = &p->origins[instr->subject];
+    o->stack = instr->stack;
+    if (instr->kind != TSR__INSTR_NEW) continue;
     o->op = op;
     o->is_backward = instr->is_backward;
     if (op != TSR_NONE) o->block = t->ops.items[op].block;
@@ -119,8 +123,11 @@ static void note_tensors(const profiler *p) {
 
 static void note_origins(const profiler *p) {
   for (size_t i = 0; i < p->tape->slots.count; i++)
-    p->origins[i] =
-        (origin){.op = TSR_NONE, .kernel = TSR_NONE, .saved_for = TSR_NONE, .block = TSR_NONE};
+    p->origins[i] = (origin){.op = TSR_NONE,
+                             .kernel = TSR_NONE,
+                             .saved_for = TSR_NONE,
+                             .block = TSR_NONE,
+                             .stack = TSR_NONE};
   note_schedule(p);
   note_layers(p);
   note_parameters(p);
@@ -188,7 +195,7 @@ static tsr_memory_row row_of(const profiler *p, uint32_t slot) {
   const origin *o = &p->origins[slot];
   tsr_memory_row row = {.block = o->block,
                         .category = (tsr_category)t->slots.items[slot].category,
-                        .dtype = dtype_word(o->dtype),
+                        .dtype = p->program->model->graph ? "" : dtype_word(o->dtype),
                         .op = "",
                         .kernel = "",
                         .saved_for = "",
@@ -197,6 +204,7 @@ static tsr_memory_row row_of(const profiler *p, uint32_t slot) {
   bool is_made = row.category != TSR_CATEGORY_PARAMETER && row.category != TSR_CATEGORY_GRADIENT &&
                  row.category != TSR_CATEGORY_OPTIMIZER_STATE;
   if (!is_made) return row;
+  if (p->program->model->graph) row.op = tsr__step_graph_op(t->tracer, o->stack);
   if (o->op != TSR_NONE)
     row.op = tsr__op_row_of(t->book, (tsr__op_kind)t->ops.items[o->op].kind)->name;
   if (o->kernel != TSR_NONE) row.kernel = tsr__kernel_row_of((tsr__kernel)o->kernel)->name;
@@ -256,7 +264,7 @@ static void list_types(const profiler *p, tsr_memory_profile *out) {
     assert(slot->category < TSR_CATEGORY_COUNT && p->origins[i].dtype < TYPES);
     tsr_memory_type *type = &all[slot->category][p->origins[i].dtype];
     type->category = (tsr_category)slot->category;
-    type->dtype = dtype_word(p->origins[i].dtype);
+    type->dtype = p->program->model->graph ? "" : dtype_word(p->origins[i].dtype);
     type->count++;
     type->bytes += slot->bytes;
     type->peak_bytes += p->live[i] * slot->bytes;

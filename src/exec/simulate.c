@@ -10,6 +10,7 @@
 
 #include "base/memory.h"
 #include "base/options.h"
+#include "exec/graph_survey.h"
 #include "exec/profile.h"
 #include "exec/record.h"
 #include "graph/validate.h"
@@ -95,19 +96,6 @@ const char *tsr__phase_word(uint8_t phase) {
   return words[phase];
 }
 
-/* A traced step has no ops: the innermost frame of its stacks is "at::_ops::NAME::call". */
-static void name_traced_op(const tsr__tracer *tracer, uint32_t stack, char *out, size_t room) {
-  static const char before[] = "at::_ops::", after[] = "::call";
-  tsr__trace_frame frame;
-  (void)tracer->parent(tracer, stack, &frame);
-  const char *name = frame.name;
-  if (strncmp(name, before, sizeof before - 1) == 0) name += sizeof before - 1;
-  size_t length = strlen(name);
-  if (length >= sizeof after - 1 && strcmp(name + length - (sizeof after - 1), after) == 0)
-    length -= sizeof after - 1;
-  (void)snprintf(out, room, "%.*s", (int)(length < room ? length : room), name);
-}
-
 tsr_simulate_moment tsr__public_moment(const tsr__tape *tape, const tsr__dry_moment *moment) {
   tsr_simulate_moment out = {.event = (int64_t)moment->event_count - 1,
                              .step = moment->step,
@@ -118,7 +106,7 @@ tsr_simulate_moment tsr__public_moment(const tsr__tape *tape, const tsr__dry_mom
         out.op, sizeof out.op, "%s",
         tsr__op_row_of(tape->book, (tsr__op_kind)tape->ops.items[moment->op].kind)->name);
   else if (!tape->ops.count && tape->tracer && moment->stack != TSR_NONE)
-    name_traced_op(tape->tracer, moment->stack, out.op, sizeof out.op);
+    (void)snprintf(out.op, sizeof out.op, "%s", tsr__step_graph_op(tape->tracer, moment->stack));
   memcpy(out.category_bytes, moment->category_bytes, sizeof out.category_bytes);
   return out;
 }
@@ -299,16 +287,16 @@ static void estimate_time(const tsr__tape *tape, const tsr__data_sheet *gpu,
 /* What the traced program has decided cannot be chosen again. */
 static int check_traced(const tsr_simulate_options *o, tsr_error *error) {
   const tsr_offload *away = &o->offload;
-  bool is_chosen = o->book || o->gpu || o->accumulate > 1 || o->optimizer || o->dtype ||
-                   o->attention || o->checkpoint || o->loss_chunk || o->gelu_fused ||
-                   o->no_kv_cache || o->leak || o->profile || o->micro_batch || o->accumulation ||
-                   o->backward_once || o->non_reentrant || o->in_place || o->block_count ||
-                   o->clip_norm > 0 || away->optimizer || away->gradients || away->parameters ||
-                   away->activations;
+  bool is_chosen = o->book || o->accumulate > 1 || o->optimizer || o->dtype || o->attention ||
+                   o->checkpoint || o->loss_chunk || o->gelu_fused || o->no_kv_cache || o->leak ||
+                   o->micro_batch || o->accumulation || o->backward_once || o->non_reentrant ||
+                   o->in_place || o->block_count || o->clip_norm > 0 || away->optimizer ||
+                   away->gradients || away->parameters || away->activations;
   if (!is_chosen) return 0;
   return tsr__fail(error, TSR_ERROR_ARGUMENT, TSR_OFFSET_NONE,
                    "a step graph is simulated as it was traced: only steps, capacity, allocator "
-                   "settings, a fresh process, categories, and what modules keep can be chosen");
+                   "settings, a fresh process, categories, what modules keep, and the card of the "
+                   "times can be chosen");
 }
 
 /* The graph that is run: with modules rewritten it is another one, in *owned. */
@@ -343,30 +331,73 @@ static void add_graph_notes(const tsr_simulate_options *options, tsr_simulation 
   note(out, "does not contain what kernels allocate within themselves, such as cuDNN's workspaces");
 }
 
+static uint64_t workspace_of(const tsr__step_graph *graph) {
+  const tsr__data_sheet *gpu = tsr__data_sheet_of_name(tsr__step_graph_gpu(graph));
+  return gpu ? tsr__data_sheet_workspace_bytes(gpu) : TSR__TAPE_WORKSPACE_BYTES;
+}
+
+void tsr__built_graph_release(tsr__built_graph *built) {
+  tsr__tape_release(&built->tape);
+  tsr__step_graph_free(built->owned);
+}
+
+int tsr__build_graph(const tsr_model *model, const tsr_simulate_options *options,
+                     tsr__built_graph *out, tsr_error *error) {
+  uint64_t steps = options->steps ? options->steps : 1;
+  *out = (tsr__built_graph){.workspace_bytes = workspace_of(model->graph)};
+  if (options->fresh_process) out->workspace_bytes = 0;
+  int status = check_traced(options, error);
+  if (status == 0) status = rewritten(model, options, &out->owned, &out->graph, error);
+  if (status) return status;
+  if (!tsr__tape_init(&out->tape, tsr__step_graph_tracer(out->graph)) ||
+      tsr__step_graph_record(out->graph, out->workspace_bytes, &out->tape))
+    return tsr__fail_memory(error);
+  if (steps > TSR_SIMULATE_MOST_INSTRUCTIONS / (out->tape.schedule.count + 1))
+    return too_long(steps, out->tape.schedule.count, error);
+  return 0;
+}
+
+double tsr__graph_seconds(const tsr__step_graph *graph, const tsr_simulate_options *options) {
+  tsr__machine_rates rates;
+  const tsr__data_sheet *gpu = options->gpu ? tsr__data_sheet_of_name(options->gpu) : NULL;
+  if (!tsr__rates_for(options, gpu, &rates)) return 0;
+  return tsr__cost_of_graph(graph, &rates).step_s;
+}
+
+/* How long the traced step takes on the card. */
+static int estimate_graph(const tsr__step_graph *graph, const tsr_simulate_options *options,
+                          tsr_simulation *out, tsr_error *error) {
+  const tsr__data_sheet *gpu = options->gpu ? tsr__data_sheet_of_name(options->gpu) : NULL;
+  if (options->gpu && !gpu)
+    return tsr__fail(error, TSR_ERROR_ARGUMENT, TSR_OFFSET_NONE, "no card is called '%.40s'",
+                     options->gpu);
+  if (!gpu && !options->rates) return 0;
+  out->gpu_title = options->rates ? "machine of --rates" : gpu->title;
+  out->step_seconds = tsr__graph_seconds(graph, options);
+  note(out, tsr__step_graph_assumes_work(graph)
+                ? "the graph does not contain what its ops compute, so the time is that of "
+                  "writing what they allocate: trace it again"
+                : "the time is an estimate from the card's data sheet: 60 % of its operations in "
+                  "a second, 80 % of its bandwidth, and 5 us for each op");
+  return 0;
+}
+
 /* A traced step: its own slots and stacks, and what fake tensors cannot show. `batch` and `sequence` mean nothing. */
 static int simulate_graph(const tsr_model *model, const tsr_simulate_options *options,
                           tsr_simulation *out, tsr_error *error) {
-  tsr__tape tape = {0};
-  tsr__step_graph *graph = NULL, *owned = NULL;
-  const tsr__program program = {.model = model, .tape = &tape};
+  tsr__built_graph built;
   tsr_simulate_options how = *options;
   if (!options->module_count) how.plan_hash = NULL; /* of the choices that do not apply */
-  uint64_t steps = options->steps ? options->steps : 1;
-  int status = check_traced(options, error);
-  if (status == 0) status = rewritten(model, options, &owned, &graph, error);
-  if (status) return status;
-  const tsr__data_sheet *gpu = tsr__data_sheet_of_name(tsr__step_graph_gpu(graph));
-  uint64_t workspace = gpu ? tsr__data_sheet_workspace_bytes(gpu) : TSR__TAPE_WORKSPACE_BYTES;
-  if (!tsr__tape_init(&tape, tsr__step_graph_tracer(graph)) ||
-      tsr__step_graph_record(graph, options->fresh_process ? 0 : workspace, &tape))
-    status = tsr__fail_memory(error);
-  if (status == 0 && steps > TSR_SIMULATE_MOST_INSTRUCTIONS / (tape.schedule.count + 1))
-    status = too_long(steps, tape.schedule.count, error);
-  if (status == 0) status = execute(&program, tsr__step_graph_optimizer(graph), &how, out, error);
-  out->parameter_count = tsr__step_graph_parameters(graph);
-  add_graph_notes(options, out);
-  tsr__tape_release(&tape);
-  tsr__step_graph_free(owned);
+  int status = tsr__build_graph(model, options, &built, error);
+  const tsr__program program = {.model = model, .tape = &built.tape};
+  if (status == 0)
+    status = execute(&program, tsr__step_graph_optimizer(built.graph), &how, out, error);
+  if (status == 0) {
+    out->parameter_count = tsr__step_graph_parameters(built.graph);
+    add_graph_notes(options, out);
+    status = estimate_graph(built.graph, options, out, error);
+  }
+  tsr__built_graph_release(&built);
   return status;
 }
 

@@ -25,6 +25,23 @@ int tsr__build(const tsr_model *model, const tsr_simulate_options *options, bool
                tsr__built *out, tsr_error *error);
 void tsr__built_release(tsr__built *built);
 
+struct tsr__step_graph;
+
+/* One step of a step graph, on its tape. It points into itself: it is not to be copied. */
+typedef struct tsr__built_graph {
+  tsr__tape tape;
+  struct tsr__step_graph *graph; /* the model's own, or `owned` */
+  struct tsr__step_graph *owned; /* with modules rewritten, or NULL */
+  uint64_t workspace_bytes;      /* cuBLAS's, of each of two threads */
+} tsr__built_graph;
+
+/* Build the step of a step graph as the options rewrite it. As tsr__build, and `model` is a step graph. */
+int tsr__build_graph(const tsr_model *model, const tsr_simulate_options *options,
+                     tsr__built_graph *out, tsr_error *error);
+void tsr__built_graph_release(tsr__built_graph *built);
+/* Seconds of its step on the card or with the rates that options name; 0 without either. */
+double tsr__graph_seconds(const struct tsr__step_graph *graph, const tsr_simulate_options *options);
+
 /* The rates that options name: those that were measured, or else the card's. False without either. */
 bool tsr__rates_for(const tsr_simulate_options *options, const tsr__data_sheet *gpu,
                     tsr__machine_rates *out);

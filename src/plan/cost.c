@@ -92,6 +92,15 @@ double tsr__cost_of_run(const tsr__tape *tape, const tsr__kernel_run *run,
   return ((by_flops > by_bytes ? by_flops : by_bytes) + rates->launch_ns) * 1e-9;
 }
 
+double tsr__cost_of_op(const tsr__machine_rates *rates, uint64_t flops, uint64_t bytes,
+                       bool is_half) {
+  tsr__rate_width width = is_half ? TSR__RATE_HALF : TSR__RATE_FULL;
+  double by_flops = rates->kernel[TSR__KERNEL_MM][width].ns_per_flop * (double)flops;
+  double by_bytes = rates->kernel[TSR__KERNEL_ADD][width].ns_per_byte * (double)bytes;
+  if (!flops && !bytes) return 0;
+  return ((by_flops > by_bytes ? by_flops : by_bytes) + rates->launch_ns) * 1e-9;
+}
+
 /* Copies go out and come in at once; a disk is behind the host. */
 static double cost_of_moves(const tsr__tape *tape, const tsr__machine_rates *rates) {
   double out = 0, in = 0, disk = 0;

@@ -59,6 +59,11 @@ void tsr__rates_measure(const tsr__tape *tape, const uint64_t *run_ns, uint64_t 
 double tsr__cost_of_run(const tsr__tape *tape, const tsr__kernel_run *run,
                         const tsr__machine_rates *rates);
 
+/* Seconds of an op of which only its operations and bytes are known: those of a product if it has operations. Nothing for an op
+ * that has neither. */
+double tsr__cost_of_op(const tsr__machine_rates *rates, uint64_t flops, uint64_t bytes,
+                       bool is_half);
+
 typedef struct tsr__cost {
   double phase_s[TSR__TAPE_PHASE_COUNT]; /* of kernels */
   double copies_s; /* from and to other memory, both ways at once, beside the kernels */

@@ -26,6 +26,13 @@ static bool is_same(const json_t *a, const json_t *b) {
 
 static void name_key(const char *key, const json_t *value, char *out, size_t room) {
   const char *word = json_string_value(value), *colon = word ? strchr(word, ':') : NULL;
+  size_t count = json_array_size(value);
+  if (json_is_array(value)) {
+    (void)snprintf(out, room, "%s: %zu module%s",
+                   strcmp(key, "checkpoint") == 0 ? "computed again" : "on the host", count,
+                   count == 1 ? "" : "s");
+    return;
+  }
   if (strcmp(key, "loss") == 0 && colon)
     (void)snprintf(out, room, "loss of %s tokens at a time", colon + 1);
   else if (strcmp(key, "micro_batch") == 0)
@@ -71,7 +78,7 @@ static int add_keys(tsr_planning *p, const json_t *plan, json_t *root, tsr_plann
     tsr_planned_change *change = &out->changes[out->change_count];
     if (!value)
       (void)snprintf(change->name, sizeof change->name, "not %s", keys[i].key);
-    else if (keys[i].name)
+    else if (keys[i].name && !json_is_array(value))
       (void)snprintf(change->name, sizeof change->name, "%s", keys[i].name);
     else
       name_key(keys[i].key, value, change->name, sizeof change->name);

@@ -90,8 +90,9 @@ int tsr_planning_largest(const tsr_model *model, const tsr_planning_options *opt
   tsr_largest found = {.what = what};
   uint64_t as_is = 0, units = 0;
   if (tsr_model_is_traced(model))
-    return tsr__fail(error, TSR_ERROR_UNSUPPORTED, TSR_OFFSET_NONE,
-                     "a step graph is as it was traced: a plan changes nothing about it");
+    return tsr__fail(
+        error, TSR_ERROR_UNSUPPORTED, TSR_OFFSET_NONE,
+        "a step graph has the batch that it was traced with: trace it with another one");
   g.own = *options;
   g.how = *options->how;
   /* In parts, any batch fits that one sequence of it does. */

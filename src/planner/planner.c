@@ -105,7 +105,13 @@ int tsr__planner_survey(const tsr_planning *p, const json_t *root, uint64_t laye
   tsr_run_plan_options(plan, &options);
   if (batch) options.batch = batch;
   assert(!options.profile && options.steps > 1);
-  status = tsr__measure_survey(p->model, &options, layers, out, error);
+  if (!tsr_model_is_traced(p->model)) {
+    status = tsr__measure_survey(p->model, &options, layers, out, error);
+  } else {
+    status = tsr__measure_graph_survey(p->model, &options, p->allow & TSR_ALLOW_RECOMPUTE,
+                                       p->allow & TSR_ALLOW_OFFLOAD, out, error);
+    if (status) tsr__survey_release(out);
+  }
   *is_possible = status == 0;
   tsr_run_plan_free(plan);
   return is_fault(status);
@@ -127,9 +133,6 @@ int tsr_planning_new(const tsr_model *model, const tsr_planning_options *options
   tsr_planning_options own;
   int status = tsr__options_read(options, &own, sizeof own, error);
   if (status) return status;
-  if (tsr_model_is_traced(model))
-    return tsr__fail(error, TSR_ERROR_UNSUPPORTED, TSR_OFFSET_NONE,
-                     "a step graph is as it was traced: a plan changes nothing about it");
   tsr_planning *p = TSR__NEW(tsr_planning);
   if (!p) return tsr__fail_memory(error);
   *p = (tsr_planning){.model = model, .plan = own.plan, .how = *own.how, .allow = own.allow};
@@ -191,9 +194,14 @@ static void note_least(const tsr__candidate *c, best *least) {
     *least = (best){c->root, c->cost};
 }
 
+static int list_candidates(tsr_planning *p, tsr__way *way, tsr_error *error) {
+  return tsr_model_is_traced(p->model) ? tsr__planner_list_modules(p, way, error)
+                                       : tsr__planner_list_candidates(p, way, error);
+}
+
 static int try_way(tsr_planning *p, tsr__way *way, uint64_t budget, best *found, best *least,
                    tsr_error *error) {
-  int status = way->is_listed ? 0 : tsr__planner_list_candidates(p, way, error);
+  int status = way->is_listed ? 0 : list_candidates(p, way, error);
   if (status || !way->candidates.count) return status;
   tsr__candidate *leanest = &way->candidates.items[way->candidates.count - 1];
   status = measure_candidate(p, leanest, error);

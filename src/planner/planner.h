@@ -93,6 +93,11 @@ int tsr__planner_fits(tsr_planning *planning, uint64_t budget_bytes, bool *out, 
 int tsr__planner_list_changes(tsr_planning *planning, const json_t *plan, tsr_planned *out,
                               tsr_error *error);
 
+/* ---- modules.c ---- */
+
+/* Make way->candidates of a step graph. */
+int tsr__planner_list_modules(tsr_planning *planning, tsr__way *way, tsr_error *error);
+
 /* ---- blocks.c ---- */
 
 /* Make way->candidates. */

@@ -196,7 +196,23 @@ static bool advance(const dimension *d, size_t *at) {
   return false;
 }
 
+/* A step graph has its program's types and kernels: one way, in which each module may keep what it likes. */
+static int list_traced(tsr_planning *p, tsr_error *error) {
+  tsr__way way = {.root = json_deep_copy(p->base)};
+  p->free = json_deep_copy(p->base);
+  if (way.root && p->allow & TSR_ALLOW_RECOMPUTE) (void)json_object_del(way.root, "checkpoint");
+  if (way.root && p->allow & TSR_ALLOW_OFFLOAD) (void)json_object_del(way.root, "offload");
+  int status = way.root && p->free ? 0 : tsr__fail_memory(error);
+  if (status == 0) status = tsr__planner_survey_way(p, &way, error);
+  bool is_kept = status == 0 && TSR__VECTOR_PUSH(&p->ways, way);
+  if (status == 0 && !is_kept) status = tsr__fail_memory(error);
+  if (!is_kept) tsr__way_release(&way);
+  p->has_ways = status == 0;
+  return status;
+}
+
 int tsr__planner_list_ways(tsr_planning *p, tsr_error *error) {
+  if (tsr_model_is_traced(p->model)) return list_traced(p, error);
   dimension d[DIMENSIONS] = {{{{0}}, 0}};
   size_t at[DIMENSIONS] = {0};
   int status = save_for_free(p, error);

@@ -24,6 +24,15 @@ typedef struct tsr__graph_module {
   uint32_t begin, end, first_save, end_save, first_input, input_count;
 } tsr__graph_module;
 
+/* An op that computes something. */
+typedef struct tsr__graph_work {
+  uint32_t
+      place; /* the instruction before which it runs; of rewritten graphs those of the original */
+  uint8_t phase; /* tsr__tape_phase */
+  bool is_half;  /* numbers of 16 bits */
+  uint64_t flops, bytes;
+} tsr__graph_work;
+
 struct tsr__step_graph {
   tsr__tracer tracer;        /* first: a tracer is a graph */
   TSR__VECTOR(char *) texts; /* owned */
@@ -38,6 +47,12 @@ struct tsr__step_graph {
   TSR__VECTOR(tsr__graph_module) modules;
   TSR__VECTOR(uint32_t)
   unheld; /* of each slot: before which instruction the program releases it; TSR_NONE: when it is freed */
+  TSR__VECTOR(tsr__graph_work) work; /* by place; then what a rewrite adds */
+  bool is_work_assumed; /* the file does not say: each allocation is written, and as much is read */
+  uint64_t copied_bytes;   /* to the host and back, while nothing else runs */
+  TSR__VECTOR(char *) ops; /* owned; by text: of at::_ops::mm::call "mm", else NULL */
+  const tsr__step_graph
+      *origin; /* of a rewritten graph, whose texts begin with this one's; else NULL */
   uint64_t static_count, parameter_count;
   char optimizer[64], gpu[32];
 };

@@ -15,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/checked.h"
 #include "base/error.h"
 #include "base/map.h"
 #include "base/memory.h"
@@ -43,7 +44,7 @@ typedef struct rewriter {
   uint32_t *released;      /* by slot of the original: when the last save of its copy is */
   uint32_t *next_backward; /* by instruction: with which backward begins, there or after it */
   bool *is_left_out;       /* by instruction */
-  size_t slot_count, instr_count; /* of the original */
+  size_t slot_count, instr_count, work_count; /* of the original */
   size_t root, copy_root; /* in the chain: where recomputation, and copies, are called from */
   tsr__map called;        /* stack of the original -> the same, called from the former */
   const char *missing;    /* a pattern that matches nothing, or NULL */
@@ -97,6 +98,8 @@ static tsr__step_graph *copy_of(const tsr__step_graph *from) {
   to->tracer = from->tracer;
   to->static_count = from->static_count;
   to->parameter_count = from->parameter_count;
+  to->is_work_assumed = from->is_work_assumed;
+  to->origin = from->origin ? from->origin : from;
   memcpy(to->optimizer, from->optimizer, sizeof to->optimizer);
   memcpy(to->gpu, from->gpu, sizeof to->gpu);
   for (size_t i = 0; ok && i < from->texts.count; i++) ok = add_text(to, from->texts.items[i]);
@@ -109,6 +112,7 @@ static tsr__step_graph *copy_of(const tsr__step_graph *from) {
   COPY(&to->inputs, &from->inputs);
   COPY(&to->modules, &from->modules);
   COPY(&to->unheld, &from->unheld);
+  COPY(&to->work, &from->work);
   if (ok) return to;
   tsr__step_graph_free(to);
   return NULL;
@@ -253,6 +257,18 @@ static bool is_checkpointed(const tsr__step_graph *g, uint32_t stack) {
   return false;
 }
 
+const char *tsr__step_graph_obstacle(const tsr__step_graph *g, size_t index) {
+  const tsr__graph_module *module = &g->modules.items[index];
+  for (uint32_t i = module->begin; i < module->end; i++) {
+    const tsr__tape_instr *instr = &g->schedule.items[i];
+    if (instr->kind == TSR__INSTR_BEGIN || instr->kind == TSR__INSTR_END)
+      return "contains a phase of the step";
+    if (instr->stack != TSR_NONE && is_checkpointed(g, instr->stack))
+      return "is checkpointed already";
+  }
+  return NULL;
+}
+
 /* What cannot be rewritten, with the name of a module; NULL if nothing. */
 static const char *obstacle(const rewriter *w, const char **name) {
   uint32_t end = 0;
@@ -261,13 +277,8 @@ static const char *obstacle(const rewriter *w, const char **name) {
     *name = w->g->texts.items[module->name];
     if (module->begin < end) return "begins before another one has ended";
     end = module->end;
-    for (uint32_t i = module->begin; i < module->end; i++) {
-      const tsr__tape_instr *instr = &w->g->schedule.items[i];
-      if (instr->kind == TSR__INSTR_BEGIN || instr->kind == TSR__INSTR_END)
-        return "contains a phase of the step";
-      if (instr->stack != TSR_NONE && is_checkpointed(w->g, instr->stack))
-        return "is checkpointed already";
-    }
+    const char *why = tsr__step_graph_obstacle(w->g, w->selected.items[k].module);
+    if (why) return why;
   }
   return NULL;
 }
@@ -379,6 +390,16 @@ static bool end_replay(rewriter *w, const tsr__graph_module *module, uint32_t us
   return true;
 }
 
+/* What runs before the instructions from `begin` on runs once more. */
+static bool repeat_work(rewriter *w, uint32_t begin, uint32_t last) {
+  for (size_t i = 0; i < w->work_count && w->g->work.items[i].place < last; i++) {
+    tsr__graph_work work = w->g->work.items[i];
+    work.phase = TSR__TAPE_PHASE_BACKWARD;
+    if (work.place >= begin && !TSR__VECTOR_PUSH(&w->g->work, work)) return false;
+  }
+  return true;
+}
+
 static bool checkpoint(rewriter *w, const tsr__graph_module *module) {
   uint32_t use, last;
   if (!range_of(w, module, &use, &last)) return true;
@@ -388,7 +409,8 @@ static bool checkpoint(rewriter *w, const tsr__graph_module *module) {
     if (save->slot != TSR_NONE)
       w->released[save->slot] = later(w->released[save->slot], save->left);
   }
-  return replay(w, module, use, last) && end_replay(w, module, use, last);
+  return repeat_work(w, module->begin, last) && replay(w, module, use, last) &&
+         end_replay(w, module, use, last);
 }
 
 /* ---- Offloading ---- */
@@ -398,7 +420,10 @@ static bool offload(rewriter *w, const tsr__graph_module *module) {
   for (uint32_t k = module->first_save; k < module->end_save; k++) {
     const tsr__graph_save save = w->g->saves.items[k];
     uint32_t slot;
-    if (save.slot == TSR_NONE || !save.bytes || save.used == TSR_NONE) continue;
+    if (save.slot == TSR_NONE || !save.bytes) continue;
+    w->g->copied_bytes = tsr__sum_u64(w->g->copied_bytes, save.bytes);
+    if (save.used == TSR_NONE) continue;
+    w->g->copied_bytes = tsr__sum_u64(w->g->copied_bytes, save.bytes);
     uint32_t gone = save.left == TSR_NONE ? (uint32_t)w->instr_count : save.left;
     if (!add_slot(w, save.bytes, TSR_CATEGORY_ACTIVATION, &slot) ||
         !insert(w, save.used, TSR__INSTR_NEW, slot, (uint32_t)w->copy_root) ||
@@ -461,6 +486,7 @@ static bool open_rewriter(rewriter *w, const tsr__step_graph *graph) {
   assert(graph->unheld.count == graph->slots.count);
   w->slot_count = graph->slots.count;
   w->instr_count = graph->schedule.count;
+  w->work_count = graph->work.count;
   w->g = copy_of(graph);
   w->module_of = TSR__NEW_ARRAY(uint32_t, graph->saves.count + 1);
   uint32_t **columns[] = {&w->made_at, &w->freed_at, &w->held, &w->clone, &w->released};

@@ -16,6 +16,8 @@
 #define MOST_SLOT_BYTES TSR__TENSOR_MOST_BYTES
 /* All slots together: addresses do not wrap. */
 #define MOST_BYTES (UINT64_C(1) << 56)
+/* Operations or bytes of one op. */
+#define MOST_WORK (UINT64_C(1) << 60)
 
 /* A reader: where it is, and the first thing that is wrong. */
 typedef struct reader {
@@ -377,6 +379,81 @@ static bool read_unheld(reader *r, const json_t *root) {
   return !r->status;
 }
 
+/* ---- what it takes to compute ---- */
+
+/* "mm" of "at::_ops::mm::call"; *out stays NULL for other texts. False when out of memory. */
+static bool op_of_text(const char *text, char **out) {
+  static const char before[] = "at::_ops::", after[] = "::call";
+  size_t length = strlen(text), head = sizeof before - 1, tail = sizeof after - 1;
+  if (length <= head + tail || strncmp(text, before, head) != 0 ||
+      strcmp(text + length - tail, after) != 0)
+    return true;
+  *out = TSR__NEW_ARRAY(char, length - head - tail + 1);
+  if (*out) memcpy(*out, text + head, length - head - tail);
+  return *out != NULL;
+}
+
+static bool read_ops(reader *r) {
+  for (size_t i = 0; i < r->graph->texts.count; i++) {
+    char *op = NULL;
+    if (op_of_text(r->graph->texts.items[i], &op) && TSR__VECTOR_PUSH(&r->graph->ops, op)) continue;
+    tsr__free(op);
+    return no_memory(r);
+  }
+  return true;
+}
+
+/* Of a graph whose ops are not known. */
+static bool assume_work(reader *r) {
+  tsr__step_graph *g = r->graph;
+  g->is_work_assumed = true;
+  for (size_t i = 0; i < g->schedule.count; i++) {
+    const tsr__tape_instr *instr = &g->schedule.items[i];
+    if (instr->kind != TSR__INSTR_NEW) continue;
+    tsr__graph_work work = {.place = (uint32_t)i,
+                            .bytes = 2 * g->slots.items[instr->subject - 1].bytes};
+    if (!TSR__VECTOR_PUSH(&g->work, work)) return no_memory(r);
+  }
+  return true;
+}
+
+static bool read_work(reader *r, const json_t *root) {
+  const json_t *list = optional(r, root, "work");
+  uint32_t before = 0;
+  for (size_t i = 0; i < json_array_size(list); i++) {
+    const json_t *item = json_array_get(list, i);
+    tsr__graph_work work = {0};
+    uint64_t place, bits;
+    if (json_array_size(item) != 4 ||
+        !number(json_array_get(item, 0), r->graph->schedule.count + 1, &place) ||
+        !number(json_array_get(item, 1), MOST_WORK, &work.flops) ||
+        !number(json_array_get(item, 2), MOST_WORK, &work.bytes) ||
+        !number(json_array_get(item, 3), 65, &bits) || (bits != 16 && bits != 32))
+      return wrong(r, "item of 'work'", i, "is not [place, operations, bytes, 16 or 32]");
+    if (place < before) return wrong(r, "item of 'work'", i, "is before the one before it");
+    before = work.place = (uint32_t)place;
+    work.is_half = bits == 16;
+    if (!TSR__VECTOR_PUSH(&r->graph->work, work)) return no_memory(r);
+  }
+  return !r->status && (list || assume_work(r));
+}
+
+/* The phase in which each op runs: the innermost. */
+static void note_phases(tsr__step_graph *g) {
+  tsr__tape_phase stack[TSR__TAPE_PHASE_COUNT + 1] = {TSR__TAPE_PHASE_STEP};
+  size_t depth = 0, next = 0;
+  for (size_t i = 0; i <= g->schedule.count; i++) {
+    for (; next < g->work.count && g->work.items[next].place == i; next++)
+      g->work.items[next].phase = (uint8_t)stack[depth];
+    if (i == g->schedule.count) break;
+    const tsr__tape_instr *instr = &g->schedule.items[i];
+    if (instr->kind == TSR__INSTR_BEGIN) stack[++depth] = (tsr__tape_phase)instr->subject;
+    if (instr->kind == TSR__INSTR_END) depth--;
+    assert(depth <= TSR__TAPE_PHASE_COUNT);
+  }
+  assert(next == g->work.count);
+}
+
 /* ---- all of it ---- */
 
 bool tsr__step_graph_is(const json_t *root) {
@@ -411,12 +488,14 @@ int tsr__step_graph_read(const json_t *root, tsr__step_graph **out, tsr_error *e
   copy_word(graph->gpu, sizeof graph->gpu, root, "gpu");
   bool ok = read_parameters(&r, root) && read_texts(&r, root) && read_frames(&r, root) &&
             read_stacks(&r, root) && read_slots(&r, root) && read_schedule(&r, root) &&
-            read_saves(&r, root) && read_modules(&r, root) && read_unheld(&r, root);
+            read_saves(&r, root) && read_modules(&r, root) && read_unheld(&r, root) &&
+            read_ops(&r) && read_work(&r, root);
   assert(ok == (r.status == 0));
   if (!ok) {
     tsr__step_graph_free(graph);
     return r.status;
   }
+  note_phases(graph);
   *out = graph;
   return 0;
 }
@@ -425,6 +504,9 @@ void tsr__step_graph_free(tsr__step_graph *graph) {
   if (!graph) return;
   for (size_t i = 0; i < graph->texts.count; i++) tsr__free(graph->texts.items[i]);
   TSR__VECTOR_FREE(&graph->texts);
+  for (size_t i = 0; i < graph->ops.count; i++) tsr__free(graph->ops.items[i]);
+  TSR__VECTOR_FREE(&graph->ops);
+  TSR__VECTOR_FREE(&graph->work);
   TSR__VECTOR_FREE(&graph->frames);
   TSR__VECTOR_FREE(&graph->chain);
   TSR__VECTOR_FREE(&graph->first);
@@ -464,6 +546,20 @@ int tsr__step_graph_record(const tsr__step_graph *graph, uint64_t workspace_byte
     ok = TSR__VECTOR_PUSH(&tape->slots, workspace);
   }
   return ok ? tsr__tape_finish(tape) : TSR_ERROR_MEMORY;
+}
+
+const char *tsr__step_graph_op(const tsr__tracer *tracer, uint32_t stack) {
+  const tsr__step_graph *g = (const tsr__step_graph *)tracer;
+  const tsr__step_graph *texts = g->origin ? g->origin : g;
+  uint32_t text;
+  if (stack == TSR_NONE || g->chain.items[stack] == TSR_NONE) return "";
+  text = g->frames.items[g->chain.items[stack]].name;
+  const char *op = text < texts->ops.count ? texts->ops.items[text] : NULL;
+  return op ? op : "";
+}
+
+bool tsr__step_graph_assumes_work(const tsr__step_graph *graph) {
+  return graph->is_work_assumed;
 }
 
 uint64_t tsr__step_graph_parameters(const tsr__step_graph *graph) {

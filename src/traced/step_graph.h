@@ -33,6 +33,13 @@ tsr__tracer *tsr__step_graph_tracer(tsr__step_graph *graph);
  * Fails with TSR_ERROR_MEMORY. O(size). */
 int tsr__step_graph_record(const tsr__step_graph *graph, uint64_t workspace_bytes, tsr__tape *tape);
 
+/* The op that the innermost frame of a stack names, such as mm; "" if none. `tracer` is a graph's, and the text lives as long as the
+ * graph that was read. */
+const char *tsr__step_graph_op(const tsr__tracer *tracer, uint32_t stack);
+
+/* Whether the file does not contain what its ops compute. */
+bool tsr__step_graph_assumes_work(const tsr__step_graph *graph);
+
 /* Elements of the model's parameters. */
 uint64_t tsr__step_graph_parameters(const tsr__step_graph *graph);
 /* The card it was traced for, by the name of its data sheet; unknown ones are possible. */

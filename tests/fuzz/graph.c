@@ -1,6 +1,7 @@
 /* A step graph: any text that claims to be one, simulated as it is and with its modules rewritten. */
 #include "questions.h"
 #include "tessera/tessera.h"
+#include "tessera/unstable/planning.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -20,6 +21,27 @@ static void simulate(const tsr_model *model, const char *checkpoint, const char 
   tsr_simulation_free(simulation);
 }
 
+/* What is found for half of what the graph takes is within it, or there is none. */
+static void plan(const tsr_model *model) {
+  tsr_simulate_options how = {.struct_bytes = sizeof how, .steps = 2};
+  tsr_planning_options options = {
+      .struct_bytes = sizeof options, .allow = TSR_ALLOW_DEFAULT, .how = &how};
+  tsr_planning *planning = NULL;
+  tsr_planned planned = {.budget_bytes = 0};
+  tsr_error error = {0};
+  int status = tsr_planning_new(model, &options, &planning, &error);
+  check_error(status, &error);
+  if (status == 0) {
+    status = tsr_planning_solve(planning, UINT64_C(1) << 22, &planned, &error);
+    check_error(status, &error);
+    require(status || planned.verdict == TSR_PLANNING_DOES_NOT_FIT ||
+                planned.with.reserved_bytes <= planned.budget_bytes,
+            "what is found fits");
+  }
+  tsr_planned_release(&planned);
+  tsr_planning_free(planning);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   tsr_model *model = NULL;
   tsr_error error = {0};
@@ -31,6 +53,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     simulate(model, "*", NULL);
     simulate(model, "*.*", NULL);
     simulate(model, NULL, "*");
+    plan(model);
   }
   tsr_model_free(model);
   return 0;

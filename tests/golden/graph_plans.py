@@ -1,0 +1,81 @@
+#!/usr/bin/env python3
+"""graph_plans.py --tessera PATH --work FOLDER: plans of golden step graphs, as TAP.
+
+Ten budgets for each, from what the program takes as it is down to the least that a plan reserves, and one below: what is found must
+fit, be what `simulate --plan` says, take no less time and no more memory than for the budget before, and its certificate must hold.
+"""
+import argparse
+import functools
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from support import ROOT, expect, run_tests
+
+sys.path.insert(0, str(ROOT / 'examples'))
+import check_certificate  # noqa: E402
+
+GOLDEN = Path(__file__).resolve().parent
+GRAPHS = ('graphs/bert', 'graphs/t5', 'graphs/vit', 'graphs/resnet-50', 'graphs/unet', 'graphs/mixtral', 'graphs/llama-lora', 'graphs/plain-autocast',
+          'rewrites/llama', 'rewrites/gpt-neox')
+BUDGETS = 10
+
+
+def run(tessera, *words):
+    done = subprocess.run([str(word) for word in (tessera, *words)], capture_output=True, text=True, check=False)
+    expect('status', (done.returncode in (0, 1), done.stderr), (True, ''))
+    return json.loads(done.stdout)
+
+
+def plan(tessera, graph, budget, *options):
+    answer = run(tessera, 'plan', graph, '--budget', f'{budget}B', *options, '--json')
+    check_certificate.check(answer)
+    expect(f'{budget}: above the bound', answer['predicted']['peak_allocated_bytes'] >= answer['lower_bound']['peak_bytes'], True)
+    return answer
+
+
+def check_simulated(tessera, work, graph, answer):
+    (work / 'plan.json').write_text(json.dumps(answer['plan']), encoding='utf-8')
+    found = run(tessera, 'simulate', graph, '--plan', work / 'plan.json', '--gpu', 'a100', '--json')['devices'][0]
+    expect('allocated', found['peak']['allocated_bytes'], answer['predicted']['peak_allocated_bytes'])
+    expect('time', abs(found['step_time_us'] - answer['predicted']['step_time_us']) <= 1, True)
+    expect('reserved', found['peak_reserved_bytes'], answer['predicted']['peak_reserved_bytes'])
+
+
+def check(tessera, work, name):
+    graph = GOLDEN / f'{name}.graph'
+    least = plan(tessera, graph, 1)
+    expect('nothing fits in a byte', (least['verdict'], least['is_proved']), ('does_not_fit', True))
+    high, low = least['as_is']['peak_reserved_bytes'], least['predicted']['peak_reserved_bytes']
+    last = None
+    for i in range(BUDGETS):
+        budget = high - (high - low) * i // (BUDGETS - 1)
+        answer = plan(tessera, graph, budget)
+        now = answer['predicted']
+        expect(f'{budget}: fits', now['peak_reserved_bytes'] <= budget and answer['verdict'] != 'does_not_fit', True)
+        expect(f'{budget}: no more memory', last is None or now['peak_reserved_bytes'] <= last['peak_reserved_bytes'], True)
+        expect(f'{budget}: no less time', last is None or now['step_time_us'] >= last['step_time_us'], True)
+        if last is None or now['peak_reserved_bytes'] != last['peak_reserved_bytes']:
+            check_simulated(tessera, work, graph, answer)
+        last = now
+    expect('the least fits exactly', last['peak_reserved_bytes'], low)
+    for one, key in (('recompute', 'offload'), ('offload', 'checkpoint')):
+        answer = plan(tessera, graph, (high + low) // 2, '--allow', one)
+        expect(f'{one} alone', key in answer['plan'], False)
+    expect('nothing', plan(tessera, graph, (high + low) // 2, '--allow', 'none')['plan'], {'version': 1})
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    for name in ('--tessera', '--work'):
+        parser.add_argument(name, required=True, type=lambda text: Path(text).resolve())
+    given = parser.parse_args()
+    shutil.rmtree(given.work, ignore_errors=True)
+    given.work.mkdir(parents=True)
+    return run_tests((name, functools.partial(check, given.tessera, given.work, name)) for name in GRAPHS)
+
+
+if __name__ == '__main__':
+    sys.exit(main())
