@@ -258,8 +258,9 @@ static void damaged_saves(void **state) {
   expect_damage(WITH_SAVED("\"saved\":[[1,1,4,5,7,7]],\"unheld\":[[1,99]],"), "item of 'unheld' 0");
 }
 
-#define WITH_WORK(work) \
-  HEAD TEXTS FRAMES STACKS SLOTS "\"work\":[" work "]," "\"instructions\":[" BEGIN REST "]}"
+#define WITH_WORK(work)                                 \
+  HEAD TEXTS FRAMES STACKS SLOTS "\"work\":[" work "]," \
+                                 "\"instructions\":[" BEGIN REST "]}"
 
 static void damaged_work(void **state) {
   (void)state;

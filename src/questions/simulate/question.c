@@ -92,9 +92,12 @@ typedef struct simulated {
 
 /* Of a traced step, the program has decided the rest. */
 static int check_traced(const tsr_params *params, tsr_error *error) {
-  static const char *const open[] = {
-      "model",         "settings",   "capacity",           "steps",          "plan", "gpu", "profile",
-      "fresh_process", "categories", "checkpoint_modules", "offload_modules"};
+  static const char *const open[] = {"model",          "settings",
+                                     "capacity",       "steps",
+                                     "plan",           "gpu",
+                                     "profile",        "fresh_process",
+                                     "categories",     "checkpoint_modules",
+                                     "offload_modules"};
   for (size_t i = 0; i < sizeof parameters / sizeof *parameters; i++) {
     const char *name = parameters[i].name;
     bool is_open = false;
