@@ -102,6 +102,12 @@ static const tsr_parameter plan_parameters[] = {
      .argument = "FILE",
      .help = "What a machine does in a second, as train --write-rates measured it: times are those "
              "there."},
+    {.name = "from",
+     .kind = TSR_PARAMETER_PATH,
+     .argument = "SNAPSHOT",
+     .help =
+         "With --budget, --largest or --front, a recorded run of MODEL: times become those of its "
+         "steps, and what it has at its peak beyond the prediction is taken from the budget."},
     {.name = "book",
      .kind = TSR_PARAMETER_CHOICE,
      .argument = "OPS",
@@ -429,9 +435,13 @@ static int check_alone(const cli_session *session) {
   for (size_t i = 0; i < sizeof needs / sizeof *needs; i++)
     if (tsr_params_has(own, needs[i].name) && !tsr_params_has(own, needs[i].other))
       return cli_usage_error(command, "option '--%s' needs --%s", needs[i].option, needs[i].other);
-  if (tsr_params_has(own, "allow") && !tsr_params_has(own, "budget") &&
-      !tsr_params_has(own, "front"))
-    return cli_usage_error(command, "option '--allow' needs --budget or --front");
+  static const char *const of_search[] = {"allow", "from"};
+  bool is_search = tsr_params_has(own, "budget") || tsr_params_has(own, "front");
+  for (size_t i = 0; i < sizeof of_search / sizeof *of_search && !is_search; i++)
+    if (tsr_params_has(own, of_search[i]))
+      return cli_usage_error(command, "option '--%s' needs --budget or --front", of_search[i]);
+  if (tsr_params_has(own, "from") && tsr_params_has(own, "rates"))
+    return cli_usage_error(command, "--from and --rates both say how long a step takes");
   return 0;
 }
 

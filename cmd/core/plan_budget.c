@@ -36,7 +36,7 @@ static int put_as_is(cli_session *session, const tsr_planned *planned) {
 
 static int put_verdict(cli_session *session, const char *model, const tsr_planned *p) {
   char line[LINE_BYTES], budget[SIZE_BYTES], least[SIZE_BYTES], floor[SIZE_BYTES];
-  tsr_size_text(p->budget_bytes, budget, sizeof budget);
+  tsr_size_text(tsr_params_count(session->options->own, "budget"), budget, sizeof budget);
   double more = p->as_is.step_seconds > 0 ? p->with.step_seconds / p->as_is.step_seconds - 1 : 0;
   if (p->verdict == TSR_PLANNING_FITS)
     (void)snprintf(line, sizeof line, "%.200s: fits in %s as it is.\n", model, budget);
@@ -187,6 +187,8 @@ static int put_text(cli_session *session, const char *name, const tsr_model *mod
   if (status == 0) status = put_changes(session, planned);
   if (status == 0) status = put_binding(session, model, how, planned);
   if (status == 0) status = put_bound(session, planned);
+  if (status == 0 && planned->calibration)
+    status = cli_plan_put_calibration(session, planned->calibration);
   return status ? status : put_plan(session, planned);
 }
 
@@ -268,8 +270,8 @@ static int largest(cli_session *session, const char *name, const tsr_model *mode
   const tsr_params *own = session->options->own;
   tsr_largest found = {.size = 0};
   tsr_largest_what what = (tsr_largest_what)tsr_params_choice(own, "largest");
-  int status = tsr_planning_largest(model, options, what, tsr_params_count(own, "budget"), &found,
-                                    &session->error);
+  uint64_t bytes = cli_plan_budget_of(session, options->calibration);
+  int status = tsr_planning_largest(model, options, what, bytes, &found, &session->error);
   if (status) return status;
   status = put_largest(session, name, &found);
   if (status == 0 && found.size) {
@@ -292,8 +294,8 @@ static int budget(cli_session *session, const char *name, const tsr_model *model
   if (status == 0 && tsr_params_flag(own, "front"))
     status = cli_plan_front(session, name, planning);
   else if (status == 0) {
-    status =
-        tsr_planning_solve(planning, tsr_params_count(own, "budget"), &planned, &session->error);
+    status = tsr_planning_solve(planning, cli_plan_budget_of(session, options->calibration),
+                                &planned, &session->error);
     if (status == 0) status = put_answer(session, name, model, options->how, planning, &planned);
   }
   tsr_planned_release(&planned);
@@ -301,24 +303,34 @@ static int budget(cli_session *session, const char *name, const tsr_model *model
   return status;
 }
 
-int cli_plan_search(cli_session *session, const char *name, const tsr_simulate_options *how) {
+/* The question that was asked. */
+static int answer(cli_session *session, const char *name, const tsr_planning_options *options) {
   const tsr_params *own = session->options->own;
   const tsr_model *model = tsr_params_model(own, "model");
-  tsr_planning_options options = TSR_OPTIONS_INIT(tsr_planning_options);
   tsr_run_plan *plan = NULL;
-  options.plan = tsr_params_plan(own, "plan");
-  options.how = how;
+  if (tsr_params_has(own, "largest")) return largest(session, name, model, options);
+  if (tsr_params_has(own, "budget") || tsr_params_flag(own, "front"))
+    return budget(session, name, model, options);
+  int status = tsr_run_plan_parse("{\"version\":1}", 13, &plan, &session->error);
+  if (status == 0)
+    status = paste(session, options->plan ? options->plan : plan, model, options->how, 0);
+  tsr_run_plan_free(plan);
+  return status;
+}
+
+int cli_plan_search(cli_session *session, const char *name, const tsr_simulate_options *how) {
+  tsr_planning_options options = TSR_OPTIONS_INIT(tsr_planning_options);
+  tsr_calibration calibration = {.steps = 0};
+  tsr_simulate_options own = *how;
+  options.plan = tsr_params_plan(session->options->own, "plan");
+  options.how = &own;
   int status = allow_of(session, &options.allow);
+  if (status == 0) status = cli_plan_calibrate(session, how, &calibration);
   if (status) return status;
-  if (tsr_params_has(own, "largest"))
-    status = largest(session, name, model, &options);
-  else if (tsr_params_has(own, "budget") || tsr_params_flag(own, "front"))
-    status = budget(session, name, model, &options);
-  else {
-    status = tsr_run_plan_parse("{\"version\":1}", 13, &plan, &session->error);
-    if (status == 0) status = paste(session, options.plan ? options.plan : plan, model, how, 0);
-    tsr_run_plan_free(plan);
-  }
+  if (tsr_params_has(session->options->own, "from")) options.calibration = &calibration;
+  if (calibration.rates) own.rates = calibration.rates;
+  status = answer(session, name, &options);
+  tsr_calibration_release(&calibration);
   if (status == TSR_ERROR_ARGUMENT || status == TSR_ERROR_UNSUPPORTED || status == TSR_ERROR_LIMIT)
     return cli_usage_error(session->options->command, "%s", session->error.message);
   return status;

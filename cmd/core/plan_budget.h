@@ -12,6 +12,13 @@ int cli_plan_search(cli_session *session, const char *name, const tsr_simulate_o
 
 /* --front (plan_front.c): the list, as text or JSON, and in the file of --write-front. */
 int cli_plan_front(cli_session *session, const char *name, tsr_planning *planning);
+/* --from (plan_calibrate.c): `*out` is what the recorded run says, as it was if the option is not there. Returns 0, a negative status, or an
+ * exit status. */
+int cli_plan_calibrate(cli_session *session, const tsr_simulate_options *how, tsr_calibration *out);
+/* Print it, after an answer. */
+int cli_plan_put_calibration(cli_session *session, const tsr_calibration *calibration);
+/* What is left of --budget for what is predicted; at least 1. */
+uint64_t cli_plan_budget_of(const cli_session *session, const tsr_calibration *calibration);
 /* "412 ms". Returns `text`, of at least 32 bytes. */
 const char *cli_time_text(double seconds, char *text, size_t room);
 #endif

@@ -135,6 +135,7 @@ static option sum_of(const search *s, size_t outer, const char *kind, tsr_module
 
 /* Keep options of which no other saves more in less time; the one that saves least for its time goes if there is no room. */
 static void add_option(unit *u, const option *o) {
+  assert(u->option_count && u->options[0].is_keep && u->option_count <= OPTIONS);
   if (!o->saves_bytes) return;
   for (size_t i = 0; i < u->option_count; i++)
     if (u->options[i].saves_bytes >= o->saves_bytes && u->options[i].seconds <= o->seconds) return;
@@ -186,6 +187,7 @@ static uint64_t less(uint64_t bytes, uint64_t taken) {
 static void fill_block(const search *s, unit *u, tsr__chain_block *block) {
   const tsr__graph_part *part = part_of(s, u);
   uint64_t kept = part->moved_bytes > part->again_bytes ? part->moved_bytes : part->again_bytes;
+  assert(u->option_count && part->again_s >= 0 && part->forward_s >= part->again_s);
   bool may_pass = may(s, TSR_MODULE_CHECKPOINT) && !part->is_fixed && *part->name;
   for (size_t i = 0; i < u->option_count; i++)
     u->chain[i] = (tsr__chain_option){.saved_bytes = less(kept, u->options[i].saves_bytes),
@@ -227,6 +229,7 @@ static bool add_plan(search *s, const tsr__chain_plan *plan) {
     const tsr__chain_step *step = &plan->steps[i];
     if (step->kind == TSR__CHAIN_BACKWARD || step->block != next) continue;
     const unit *u = &s->units.items[next++];
+    assert(step->option < u->option_count);
     const option *o = &u->options[step->option];
     if (step->kind == TSR__CHAIN_PASS)
       ok = choose(s, u->part, NULL, TSR_MODULE_CHECKPOINT, root);
@@ -349,6 +352,7 @@ static int rank(search *s, tsr_error *error) {
     int status = tsr__planner_measure(s->planning, c->root, &c->cost, error);
     if (status) return status;
     c->is_measured = true;
+    assert(!c->cost.is_possible || c->cost.peak_bytes >= s->way->survey.floor_bytes);
   }
   if (!all->count) return 0;
   qsort(all->items, all->count, sizeof *all->items, compare_candidates);

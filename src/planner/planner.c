@@ -135,7 +135,11 @@ int tsr_planning_new(const tsr_model *model, const tsr_planning_options *options
   if (status) return status;
   tsr_planning *p = TSR__NEW(tsr_planning);
   if (!p) return tsr__fail_memory(error);
-  *p = (tsr_planning){.model = model, .plan = own.plan, .how = *own.how, .allow = own.allow};
+  *p = (tsr_planning){.model = model,
+                      .plan = own.plan,
+                      .how = *own.how,
+                      .allow = own.allow,
+                      .calibration = own.calibration};
   if (!p->how.gpu && !p->how.rates) p->how.gpu = "a100";
   if (p->how.steps < 2) p->how.steps = 2; /* the first lacks the optimizer's state */
   p->base = json_loads(own.plan ? tsr_run_plan_text(own.plan) : "{\"version\":1}", 0, NULL);
@@ -334,6 +338,7 @@ int tsr_planning_solve(tsr_planning *p, uint64_t budget, tsr_planned *out, tsr_e
   json_decref(root);
   if (status == 0) status = bound(p, &planned, error);
   planned.tried = p->tried;
+  planned.calibration = p->calibration;
   if (status)
     tsr_planned_release(&planned);
   else

@@ -46,8 +46,9 @@ struct tsr_planning {
   const tsr_run_plan *plan;
   tsr_simulate_options how;
   unsigned allow;
-  json_t *base; /* the plan to begin with; owned */
-  json_t *free; /* with what costs no time; owned */
+  const tsr_calibration *calibration; /* or NULL */
+  json_t *base;                       /* the plan to begin with; owned */
+  json_t *free;                       /* with what costs no time; owned */
   tsr_run_plan_cost as_is;
   bool has_ways;              /* `ways` is complete; before, there is only the base */
   TSR__VECTOR(tsr__way) ways; /* the fastest first */
@@ -92,6 +93,11 @@ int tsr__planner_fits(tsr_planning *planning, uint64_t budget_bytes, bool *out, 
 /* Make out->changes. */
 int tsr__planner_list_changes(tsr_planning *planning, const json_t *plan, tsr_planned *out,
                               tsr_error *error);
+
+/* ---- calibrate.c ---- */
+
+/* For an answer; NULL when out of memory. */
+json_t *tsr__calibration_json(const tsr_calibration *calibration);
 
 /* ---- modules.c ---- */
 

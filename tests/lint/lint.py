@@ -39,7 +39,7 @@ ROOMS = {
     'exec': {'base', 'snapshot', 'allocator', 'kernels', 'graph', 'plan', 'traced', 'models', 'torch'},
     'train': {'base', 'kernels', 'graph', 'plan', 'models', 'torch', 'exec'},
     'plan': {'base', 'kernels', 'graph'},
-    'planner': {'base', 'kernels', 'graph', 'plan', 'models', 'exec', 'questions'},
+    'planner': {'base', 'kernels', 'graph', 'plan', 'models', 'exec', 'questions', 'export'},
     'dist': {'base', 'kernels'},
 }
 # Which room implements which public headers (include/tessera/NAME.h or include/tessera/unstable/NAME.h).

@@ -12,6 +12,7 @@
 #define TESSERA_UNSTABLE_PLANNING_H
 
 #include "tessera/output.h"
+#include "tessera/study.h"
 #include "tessera/unstable/plans.h"
 #include "tessera/unstable/simulation.h"
 
@@ -35,12 +36,52 @@ int tsr_allow_parse(const char *text, unsigned *out, tsr_error *error);
 #define TSR_ALLOW_WORDS \
   "kernels, loss-chunk, accumulate, recompute, offload, in-backward and precision"
 
+/* ---- Calibration: what a recorded run says about a prediction ---- */
+
+#define TSR_CALIBRATION_PHASES 3
+#define TSR_CALIBRATION_ROWS   8
+
+/* Allocations of the recorded run's last step that the predicted one lacks, or has smaller. */
+typedef struct tsr_unexplained {
+  tsr_category category;
+  char place[96]; /* the program's line */
+  uint64_t count, bytes;
+} tsr_unexplained;
+
+typedef struct tsr_calibration {
+  uint64_t steps;                         /* steady ones that were measured */
+  double measured_s, predicted_s, factor; /* of a step; measured / predicted, 0 if not measured */
+  struct {
+    double measured_s, predicted_s; /* measured: 0 if not known */
+  } phases[TSR_CALIBRATION_PHASES]; /* tsr_calibration_phase */
+  uint64_t recorded_peak_bytes,
+      predicted_peak_bytes; /* allocated, of the steps that were compared */
+  uint64_t unexplained_bytes, unexplained_allocations; /* live at the recorded peak */
+  tsr_unexplained rows[TSR_CALIBRATION_ROWS];          /* the largest */
+  size_t row_count;
+  struct tsr_rates *rates; /* the card's, times the factor; NULL if no time was measured. Owned */
+} tsr_calibration;
+
+/* Compare a recorded run with what is predicted for `how`: the time of a step from the times of its events, and its
+ * last step, allocation by allocation. `how` needs a card or rates. The caller owns what `*out` has, for tsr_calibration_release. Fails
+ * as tsr_simulate, and with TSR_ERROR_ARGUMENT for a snapshot without a trace, or of which less than half of the allocations are
+ * predicted. */
+int tsr_calibrate(const tsr_model *model, const tsr_simulate_options *how, tsr_study *recorded,
+                  tsr_calibration *out, tsr_error *error);
+/* Zeroed is fine. */
+void tsr_calibration_release(tsr_calibration *calibration);
+/* "forward", "backward", "optimizer". */
+const char *tsr_calibration_phase(size_t index);
+
+/* ---- Plans ---- */
+
 typedef struct tsr_planning_options {
   size_t struct_bytes;
   unsigned allow;           /* TSR_ALLOW_...; nothing is changed if it is 0 */
   const tsr_run_plan *plan; /* to begin with; NULL: none. Borrowed */
   const tsr_simulate_options *
       how; /* batch, sequence, steps (at least 2), book, card, rates; its plan does not count. Borrowed */
+  const tsr_calibration *calibration; /* for the answer's JSON; NULL: none. Borrowed */
 } tsr_planning_options;
 
 /* A model's plans, with what was measured of them so far. One thread at a time. */
@@ -78,8 +119,9 @@ typedef struct tsr_planned {
    * infinite if none fits, which is proved then. */
   double bound_seconds;
   uint64_t bound_bytes;
-  bool is_proved; /* that nothing fits */
-  size_t tried;   /* plans that were simulated so far */
+  bool is_proved;                     /* that nothing fits */
+  const tsr_calibration *calibration; /* as in the options */
+  size_t tried;                       /* plans that were simulated so far */
 } tsr_planned;
 
 /* The fastest plan that fits. The caller owns what `*out` has, for tsr_planned_release. Fails with TSR_ERROR_MEMORY.

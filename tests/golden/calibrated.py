@@ -1,0 +1,117 @@
+#!/usr/bin/env python3
+"""calibrated.py --tessera PATH --work FOLDER: `tessera plan --from` a recorded run, as TAP.
+
+Runs are simulated, of a model and of a step graph, and then changed: another clock, and allocations that the prediction lacks.
+"""
+import argparse
+import functools
+import json
+import pickle
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from support import ROOT, expect, run_tests
+
+sys.path.insert(0, str(ROOT / 'examples'))
+import check_certificate  # noqa: E402
+
+GOLDEN = Path(__file__).resolve().parent
+SMALL = {'model_type': 'gpt2', 'vocab_size': 2000, 'n_positions': 64, 'n_embd': 128, 'n_layer': 4, 'n_head': 4}
+EXTRA = 48 << 20  # more than a step has
+
+
+class Run:
+    def __init__(self, tessera, work, model, *options):
+        self.tessera, self.work, self.model, self.options = tessera, work, model, options
+        self.predicted, self.recorded = work / 'predicted.pickle', work / 'recorded.pickle'
+        self.call('simulate', model, *options, '--steps', 5, '-o', self.predicted, '-q')
+
+    def call(self, *words):
+        return subprocess.run([str(word) for word in (self.tessera, *words)], capture_output=True, text=True, check=False)
+
+    def change(self, factor, extra):
+        """Record it `factor` times as slow, and with a buffer that is never freed."""
+        held = pickle.loads(self.predicted.read_bytes())
+        events = held['device_traces'][0]
+        begin = events[0]['time_us']
+        for event in events:
+            event['time_us'] = begin + int((event['time_us'] - begin) * factor)
+        if extra:
+            frames = [{'name': 'init_buffers', 'filename': 'buffers.py', 'line': 7}]
+            new = [dict(events[0], action=action, addr=1 << 46, size=extra, frames=frames) for action in ('segment_alloc', 'alloc')]
+            events[:0] = new
+        self.recorded.write_bytes(pickle.dumps(held, protocol=4))
+
+    def plan(self, budget):
+        options = [word for word in self.options if word != '--fresh-process']
+        done = self.call('plan', self.model, *options, '--budget', f'{budget}B', '--from', self.recorded, '--json')
+        assert done.returncode in (0, 1), done.stderr
+        answer = json.loads(done.stdout)
+        check_certificate.check(answer)
+        return answer
+
+
+def runs(tessera, work):
+    (work / 'small.json').write_text(json.dumps(SMALL))
+    yield Run(tessera, work, work / 'small.json', '--batch', '8', '--seq', '64')
+    yield Run(tessera, work, GOLDEN / 'rewrites' / 'llama.graph')
+
+
+def times(tessera, work):
+    """A clock that runs at half the speed: steps take twice as long, and so does what is planned."""
+    for run in runs(tessera, work):
+        run.change(1, 0)
+        fast = run.plan(1 << 40)
+        run.change(2, 0)
+        slow = run.plan(1 << 40)
+        one, two = fast['calibration'], slow['calibration']
+        expect('steps', one['steps'] >= 2, True)
+        expect('a step', abs(two['measured_step_us'] / one['measured_step_us'] - 2) < 0.01, True)
+        expect('the factor', abs(two['factor'] / one['factor'] - 2) < 0.02, True)
+        expect('the estimate stays', two['estimated_step_us'], one['estimated_step_us'])
+        expect('phases', all(phase['measured_us'] > 0 for phase in two['phases'].values()), True)
+        expect('the plan takes what was measured',
+               abs(slow['as_is']['step_time_us'] / slow['calibration']['measured_step_us'] - 1) < 0.01, True)
+        expect('nothing is unexplained', (one['unexplained_bytes'], one['unexplained']), (0, []))
+
+
+def memory(tessera, work):
+    """What the prediction lacks has a name, and is taken from the budget."""
+    for run in runs(tessera, work):
+        run.change(1, EXTRA)
+        budget = 1 << 40
+        answer = run.plan(budget)
+        found = answer['calibration']
+        expect('bytes', (found['unexplained_bytes'], found['unexplained_allocations']), (EXTRA, 1))
+        expect('the name', found['unexplained'][0]['place'], 'buffers.py:7 init_buffers')
+        expect('the budget', answer['budget_bytes'], budget - EXTRA)
+        whole = answer['as_is']['peak_reserved_bytes']
+        expect('fits with it', run.plan(whole + EXTRA)['verdict'], 'fits')
+        expect('not without', run.plan(whole + EXTRA - 1)['verdict'] != 'fits', True)
+
+
+def refusals(tessera, work):
+    """A run of something else, a run without a trace, and options that contradict one another."""
+    run = next(runs(tessera, work))
+    run.change(1, 0)
+    for words, message in ((('plan', 'gpt2', '--budget', '1GiB', '--from', run.recorded), 'of something else'),
+                           (('plan', run.model, '--from', run.recorded), 'needs --budget'),
+                           (('plan', run.model, '--budget', '1GiB', '--from', work / 'none.pickle'), 'No such file')):
+        done = run.call(*words)
+        expect(message, (done.returncode in (2, 3), message in done.stderr), (True, True))
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    for name in ('--tessera', '--work'):
+        parser.add_argument(name, required=True, type=lambda text: Path(text).resolve())
+    given = parser.parse_args()
+    shutil.rmtree(given.work, ignore_errors=True)
+    given.work.mkdir(parents=True)
+    return run_tests((test.__doc__.splitlines()[0], functools.partial(test, given.tessera, given.work)) for test in (times, memory, refusals))
+
+
+if __name__ == '__main__':
+    sys.exit(main())
