@@ -174,6 +174,24 @@ static int put_bound(cli_session *session, const tsr_planned *p) {
   return cli_put(session, line);
 }
 
+/* Where a step graph was cut. */
+static int put_units(cli_session *session, const tsr_planned *planned) {
+  char line[LINE_BYTES];
+  if (!planned->unit_count) return 0;
+  (void)snprintf(line, sizeof line, "Choices were made for %zu blocks of modules",
+                 planned->unit_count);
+  int status = cli_put(session, line);
+  if (planned->far_count)
+    (void)snprintf(
+        line, sizeof line,
+        ". %zu of them read what others than the\none before made: they are no chain, and "
+        "a better plan may have been missed.\n",
+        planned->far_count);
+  else
+    (void)snprintf(line, sizeof line, ", a chain.\n");
+  return status ? status : cli_put(session, line);
+}
+
 static int put_plan(cli_session *session, const tsr_planned *planned) {
   char line[LINE_BYTES];
   (void)snprintf(line, sizeof line, "\nplan %s\n", tsr_run_plan_hash(planned->plan));
@@ -187,6 +205,7 @@ static int put_text(cli_session *session, const char *name, const tsr_model *mod
   if (status == 0) status = put_changes(session, planned);
   if (status == 0) status = put_binding(session, model, how, planned);
   if (status == 0) status = put_bound(session, planned);
+  if (status == 0) status = put_units(session, planned);
   if (status == 0 && planned->calibration)
     status = cli_plan_put_calibration(session, planned->calibration);
   return status ? status : put_plan(session, planned);

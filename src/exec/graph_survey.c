@@ -427,10 +427,15 @@ static tsr__graph_part part_of(const tsr__step_graph *g, size_t index, slot_save
   tsr__graph_part part = {.name = g->texts.items[m->name],
                           .kind = g->texts.items[m->kind],
                           .parent = TSR__NO_PART,
+                          .begin = m->begin,
+                          .end = m->end,
+                          .first_input = TSR_NONE,
                           .is_fixed = tsr__step_graph_obstacle(g, index) != NULL};
   for (uint32_t i = 0; i < m->input_count; i++) {
     uint32_t slot = g->inputs.items[m->first_input + i];
-    if (all[slot].made != TSR_NONE) part.input_bytes += rounded(g->slots.items[slot].bytes);
+    if (all[slot].made == TSR_NONE) continue;
+    part.input_bytes += rounded(g->slots.items[slot].bytes);
+    if (all[slot].made < part.first_input) part.first_input = all[slot].made;
   }
   add_saves(g, index, all, rates, &part);
   add_work(g, m, rates, &part);

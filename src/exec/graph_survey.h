@@ -31,6 +31,8 @@ typedef struct tsr__graph_part {
   const char *name, *kind; /* model.layers.0, LlamaDecoderLayer */
   size_t parent;           /* the innermost call that contains it, or TSR__NO_PART */
   bool is_fixed;           /* it cannot be rewritten */
+  uint32_t begin, end;     /* instructions */
+  uint32_t first_input;    /* the instruction that makes the oldest of its arguments, or TSR_NONE */
   uint64_t input_bytes;    /* of its arguments that the step makes */
   /* What backward would not find any more if it were checkpointed, or offloaded; and seconds that costs. */
   uint64_t again_bytes, moved_bytes;

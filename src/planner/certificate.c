@@ -197,6 +197,9 @@ static json_t *answer_json(tsr_planning *p, const tsr_planned *planned) {
   ok = ok && put(root, "plan", json_loads(tsr_run_plan_text(planned->plan), 0, NULL));
   ok = ok && put(root, "plan_hash", json_string(tsr_run_plan_hash(planned->plan)));
   ok = ok && put(root, "changes", changes_json(planned)) && put_ways(p, planned, root);
+  if (ok && p->unit_count)
+    ok = put(root, "blocks", integer(p->unit_count)) &&
+         put(root, "blocks_out_of_chain", integer(p->far_count));
   if (ok && p->calibration) ok = put(root, "calibration", tsr__calibration_json(p->calibration));
   if (ok) return root;
   json_decref(root);

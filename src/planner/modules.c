@@ -19,6 +19,7 @@
 
 enum {
   OPTIONS = 12,       /* of a unit, besides the whole unit checkpointed */
+  PLANS = 64,         /* of the solver */
   KINDS = 24,         /* classes of which all modules are tried */
   SLOTS = 500,        /* of the solver */
   SLOT_UNITS = 32000, /* slots * units at most, beyond which slots are larger */
@@ -111,6 +112,21 @@ static int list_units(search *s, tsr_error *error) {
   tsr__free(is_unit);
   tsr__free(has_unit);
   return ok ? 0 : tsr__fail_memory(error);
+}
+
+/* Units that read what another one than their neighbour made: they are no chain. */
+static size_t count_far(const search *s) {
+  size_t count = 0;
+  for (size_t i = 2; i < s->units.count; i++) {
+    uint32_t made = s->parts.items[s->units.items[i].part].first_input;
+    bool is_far = false;
+    for (size_t k = 0; k + 1 < i && !is_far; k++) {
+      const tsr__graph_part *other = &s->parts.items[s->units.items[k].part];
+      is_far = made >= other->begin && made < other->end;
+    }
+    count += is_far;
+  }
+  return count;
 }
 
 /* ---- options of a unit ---- */
@@ -243,7 +259,7 @@ static bool add_plan(search *s, const tsr__chain_plan *plan) {
 
 static int solve_chain(search *s, tsr_error *error) {
   size_t count = s->units.count, found = 0;
-  tsr__chain_plan plans[TSR__PLANNER_CANDIDATES];
+  tsr__chain_plan plans[PLANS];
   if (!count || count > MOST_UNITS) return 0;
   tsr__chain_block *blocks = TSR__NEW_ARRAY(tsr__chain_block, count);
   if (!blocks) return tsr__fail_memory(error);
@@ -254,7 +270,7 @@ static int solve_chain(search *s, tsr_error *error) {
   }
   tsr__chain chain = {.blocks = blocks, .count = count, .longest = 1};
   uint32_t slots = count * SLOTS > SLOT_UNITS ? (uint32_t)(SLOT_UNITS / count) : SLOTS;
-  int status = tsr__chain_front(&chain, most, slots, plans, TSR__PLANNER_CANDIDATES, &found, error);
+  int status = tsr__chain_front(&chain, most, slots, plans, PLANS, &found, error);
   for (size_t i = 0; i < found; i++) {
     if (status == 0 && plans[i].time_s < NEVER_S && !add_plan(s, &plans[i]))
       status = tsr__fail_memory(error);
@@ -373,6 +389,8 @@ int tsr__planner_list_modules(tsr_planning *planning, tsr__way *way, tsr_error *
   int status = keep && add_candidate(&s, keep) ? 0 : tsr__fail_memory(error);
   if (status == 0) status = tsr__measure_parts(planning->model, &planning->how, &s.parts, error);
   if (status == 0) status = list_units(&s, error);
+  planning->unit_count = s.units.count;
+  planning->far_count = count_far(&s);
   for (size_t i = 0; status == 0 && i < s.units.count; i++) list_options(&s, &s.units.items[i]);
   if (status == 0) status = solve_chain(&s, error);
   if (status == 0) status = add_kinds(&s, error);

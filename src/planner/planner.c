@@ -339,6 +339,8 @@ int tsr_planning_solve(tsr_planning *p, uint64_t budget, tsr_planned *out, tsr_e
   if (status == 0) status = bound(p, &planned, error);
   planned.tried = p->tried;
   planned.calibration = p->calibration;
+  planned.unit_count = p->unit_count;
+  planned.far_count = p->far_count;
   if (status)
     tsr_planned_release(&planned);
   else

@@ -47,6 +47,7 @@ struct tsr_planning {
   tsr_simulate_options how;
   unsigned allow;
   const tsr_calibration *calibration; /* or NULL */
+  size_t unit_count, far_count;       /* as in tsr_planned */
   json_t *base;                       /* the plan to begin with; owned */
   json_t *free;                       /* with what costs no time; owned */
   tsr_run_plan_cost as_is;

@@ -121,7 +121,10 @@ typedef struct tsr_planned {
   uint64_t bound_bytes;
   bool is_proved;                     /* that nothing fits */
   const tsr_calibration *calibration; /* as in the options */
-  size_t tried;                       /* plans that were simulated so far */
+  /* Of a step graph, if plans were looked for: the modules that are blocks of its chain, and how many of them read what another one than
+   * the block before them made. For those the solver's sums are approximate; what is simulated is not. */
+  size_t unit_count, far_count;
+  size_t tried; /* plans that were simulated so far */
 } tsr_planned;
 
 /* The fastest plan that fits. The caller owns what `*out` has, for tsr_planned_release. Fails with TSR_ERROR_MEMORY.
