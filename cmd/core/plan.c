@@ -63,7 +63,7 @@ static const tsr_parameter plan_parameters[] = {
      .kind = TSR_PARAMETER_CHOICE,
      .argument = "TARGET",
      .help = "Print the plan that --budget finds, or that --plan has, to be pasted into a program: "
-             "hf, deepspeed, fsdp2, torchtitan, env or tessera.",
+             "hf, deepspeed, fsdp2, torchtitan, megatron, env or tessera.",
      .choices = TSR_TARGET_CHOICES},
     {.name = "write_plan",
      .option = "write-plan",

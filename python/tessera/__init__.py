@@ -22,24 +22,30 @@ from ._tables import Allocations, Blocks, Column, Events, Frames, Segments, Stac
 from ._core import version as _version
 
 if TYPE_CHECKING:
+    from ._apply import Applied, Change, Left, apply, parts
     from ._capture import record
     from ._fake_cuda import TraceError
+    from ._fit import Fitted, Prediction, fit
     from ._trace import trace
 
 __version__ = _version()
 
 __all__ = [
-    'Allocations', 'Answer', 'ArgumentError', 'Blocks', 'Column', 'Error', 'Events', 'FormatError',
-    'Frame', 'Frames', 'LimitError', 'NotFoundError', 'ReadError', 'Record', 'Segments', 'Simulation',
-    'Snapshot', 'Stacks', 'Table', 'Totals', 'TraceError', 'UnsupportedError', 'Warning', 'answers', 'models', 'open',
-    'questions', 'record', 'simulate', 'trace',
+    'Allocations', 'Answer', 'Applied', 'ArgumentError', 'Blocks', 'Change', 'Column', 'Error', 'Events', 'Fitted',
+    'FormatError', 'Frame', 'Frames', 'Left', 'LimitError', 'NotFoundError', 'Prediction', 'ReadError', 'Record',
+    'Segments', 'Simulation', 'Snapshot', 'Stacks', 'Table', 'Totals', 'TraceError', 'UnsupportedError', 'Warning',
+    'answers', 'apply', 'fit', 'models', 'open', 'parts', 'questions', 'record', 'simulate', 'trace',
 ]
 
+
+# What belongs to PyTorch programs is imported on first use.
+_LATER = {'_apply': ('Applied', 'Change', 'Left', 'apply', 'parts'), '_capture': ('record',), '_fake_cuda': ('TraceError',),
+          '_fit': ('Fitted', 'Prediction', 'fit'), '_trace': ('trace',)}
 
 if not TYPE_CHECKING:  # a misspelt name is an error to type checkers
     def __getattr__(name: str) -> Any:
         """Imports what belongs to PyTorch programs on first use: those that only read snapshots don't need it."""
-        home = {'record': '_capture', 'trace': '_trace', 'TraceError': '_fake_cuda'}.get(name)
+        home = next((home for home, names in _LATER.items() if name in names), None)
         if home:
             import importlib
             globals()[name] = getattr(importlib.import_module(f'{__name__}.{home}'), name)

@@ -19,7 +19,11 @@ enum {
   SAYS_ACTIVATIONS = 8,   /* on the host */
   SAYS_IN_BACKWARD = 16,
   SAYS_AUTOCAST = 64,
-  SAYS_LOSS = 32, /* a loss that makes no logits */
+  SAYS_LOSS = 32,       /* a loss that makes no logits */
+  SAYS_OPTIMIZER = 128, /* the optimizer on the host, without gradients and parameters */
+  SAYS_FIRST = 256,     /* the first blocks, or some at a time */
+  SAYS_SOME = 512,      /* attention alone */
+  SAYS_NO_FP16 = 1024,
 };
 
 typedef struct writer {
@@ -74,8 +78,13 @@ static unsigned long long parts_of(const writer *w) {
   return batch_of(w) / micro_of(w) * (batches ? (unsigned long long)batches : 1);
 }
 
-static bool runs_all_again(const writer *w) {
-  return is_word(w, "checkpoint", "full") || has(w, "blocks");
+static bool runs_again(const writer *w) {
+  const char *checkpoint = word(w, "checkpoint");
+  return (*checkpoint && strcmp(checkpoint, "none") != 0) || has(w, "blocks");
+}
+
+static bool is_gpt2(const writer *w) {
+  return strstr(w->model, "gpt2") != NULL;
 }
 
 /* ---- the nearest plan ---- */
@@ -89,17 +98,19 @@ static bool set(writer *w, const char *key, const char *value) {
   return json_object_set_new(w->root, key, json_string(value)) == 0;
 }
 
-/* Ranges become whole blocks, if the target has these, and else all blocks. */
-static bool near_blocks(writer *w, unsigned says) {
-  assert(says & SAYS_FULL);
+/* Whether the target has a word for what all blocks do. */
+static bool is_said(const char *checkpoint, unsigned says) {
+  if (!*checkpoint || strcmp(checkpoint, "full") == 0 || strcmp(checkpoint, "none") == 0)
+    return true;
+  if (strcmp(checkpoint, "selective") == 0) return (says & SAYS_SOME) != 0;
+  return strncmp(checkpoint, "every:", 6) == 0 && says & SAYS_FIRST;
+}
+
+/* Single tensors of a range become the whole block. */
+static bool near_ranges(writer *w) {
   json_t *ranges = json_object_get(w->root, "blocks"), *range;
-  const char *checkpoint = word(w, "checkpoint");
   size_t i;
   bool ok = true, is_said = true;
-  if (*checkpoint && strcmp(checkpoint, "full") != 0 && strcmp(checkpoint, "none") != 0) {
-    cannot(w, "checkpoint %s; the nearest is each block on its own", checkpoint);
-    ok = set(w, "checkpoint", "full");
-  }
   json_array_foreach(ranges, i, range) {
     if (is_whole(range)) continue;
     is_said = false;
@@ -107,7 +118,48 @@ static bool near_blocks(writer *w, unsigned says) {
     ok = ok && json_object_set_new(range, "checkpoint", json_string("full")) == 0;
   }
   if (!is_said) cannot(w, "some tensors computed again; the nearest is the whole block");
-  if (!ranges || says & SAYS_RANGES) return ok;
+  return ok;
+}
+
+/* How many blocks ranges of whole blocks name, and whether these are the first ones, in order. */
+static json_int_t blocks_of(const json_t *ranges, bool *are_first) {
+  const json_t *range;
+  json_int_t count = 0;
+  size_t i;
+  *are_first = true;
+  json_array_foreach(ranges, i, range) {
+    json_int_t first = json_integer_value(json_object_get(range, "first"));
+    *are_first = *are_first && first == count;
+    count += json_integer_value(json_object_get(range, "last")) + 1 - first;
+  }
+  return count;
+}
+
+/* As many blocks, from the first on. */
+static bool near_first(writer *w) {
+  bool are_first;
+  json_int_t count = blocks_of(json_object_get(w->root, "blocks"), &are_first);
+  assert(count > 0);
+  if (!are_first)
+    cannot(w, "which blocks are computed again; the nearest is the first %lld", (long long)count);
+  json_t *range =
+      json_pack("{s:I,s:I,s:s}", "first", (json_int_t)0, "last", count - 1, "checkpoint", "full");
+  return json_object_set_new(w->root, "blocks", json_pack("[o]", range)) == 0;
+}
+
+/* Ranges become whole blocks, if the target has these, and else all blocks. */
+static bool near_blocks(writer *w, unsigned says) {
+  assert(says & SAYS_FULL);
+  const char *checkpoint = word(w, "checkpoint");
+  bool ok = true;
+  if (!is_said(checkpoint, says)) {
+    cannot(w, "checkpoint %s; the nearest is each block on its own", checkpoint);
+    ok = set(w, "checkpoint", "full");
+  }
+  if (!has(w, "blocks")) return ok;
+  ok = ok && near_ranges(w);
+  if (says & SAYS_RANGES) return ok;
+  if (says & SAYS_FIRST && !is_word(w, "checkpoint", "full")) return ok && near_first(w);
   cannot(w, "which blocks are computed again; the nearest is all");
   (void)json_object_del(w->root, "blocks");
   return ok && set(w, "checkpoint", "full");
@@ -115,12 +167,16 @@ static bool near_blocks(writer *w, unsigned says) {
 
 static bool near_offload(writer *w, unsigned says) {
   bool state = says & SAYS_OFFLOAD_STATE && is_away(w, "optimizer");
+  bool alone = says & SAYS_OPTIMIZER && is_away(w, "optimizer");
   bool activations = says & SAYS_ACTIVATIONS && is_away(w, "activations");
   if (!has(w, "offload")) return true;
-  if (is_away(w, "optimizer") && !state)
+  if (is_away(w, "optimizer") && !state && !alone)
     cannot(w, "optimizer, gradients or parameters on the host");
+  if (alone && (is_away(w, "gradients") || is_away(w, "parameters")))
+    cannot(w, "gradients or parameters on the host; the nearest is the optimizer alone");
   if (is_away(w, "activations") && !activations) cannot(w, "activations on the host");
   (void)json_object_del(w->root, "offload");
+  if (alone) return set(w, "offload", activations ? "optimizer,activations" : "optimizer");
   if (!state && !activations) return true;
   return set(w, "offload",
              !activations ? "optimizer,gradients,parameters"
@@ -128,20 +184,30 @@ static bool near_offload(writer *w, unsigned says) {
                           : "activations");
 }
 
-/* DeepSpeed has weights of 16 bits, and masters of them. */
+/* DeepSpeed and Megatron have weights of 16 bits, and masters of them. */
 static bool near_types(writer *w, unsigned says) {
   const char *dtype = word(w, "dtype");
+  bool casts = strncmp(dtype, "autocast-", 9) == 0;
+  if (says & SAYS_NO_FP16 && strstr(dtype, "fp16")) {
+    cannot(w, "fp16; the nearest is bf16");
+    return set(w, "dtype", casts ? "autocast-bf16" : "bf16");
+  }
   if (says & SAYS_AUTOCAST || !*dtype) return true;
+  if (!casts && has(w, "master_weights")) return true;
   cannot(w, "%s; the nearest has weights of 16 bits with fp32 masters", dtype);
   return set(w, "dtype", strstr(dtype, "bf16") ? "bf16" : "fp16") &&
          json_object_set_new(w->root, "master_weights", json_true()) == 0;
 }
 
+static void near_loss(writer *w, unsigned says) {
+  if (!has(w, "loss") || (says & SAYS_LOSS && !is_gpt2(w))) return;
+  cannot(w, "the loss of some tokens at a time; Liger%s",
+         is_gpt2(w) ? " does not know GPT-2" : "'s fused linear cross entropy comes near");
+  (void)json_object_del(w->root, "loss");
+}
+
 static bool near_plan(writer *w, unsigned says) {
-  if (has(w, "loss") && !(says & SAYS_LOSS)) {
-    cannot(w, "the loss of some tokens at a time; Liger's fused linear cross entropy comes near");
-    (void)json_object_del(w->root, "loss");
-  }
+  near_loss(w, says);
   if (has(w, "optimizer_in_backward") && !(says & SAYS_IN_BACKWARD)) {
     cannot(w, "the optimizer in backward");
     (void)json_object_del(w->root, "optimizer_in_backward");
@@ -153,9 +219,8 @@ static bool near_plan(writer *w, unsigned says) {
 
 static void say_model(writer *w) {
   if (is_word(w, "gelu", "fused"))
-    tsr__buffer_text(
-        &w->text,
-        "model.config.activation_function = \"gelu_pytorch_tanh\"  # before it is built\n");
+    tsr__buffer_text(&w->text,
+                     "# made of a config with activation_function=\"gelu_pytorch_tanh\"\n");
   if (has(w, "no_kv_cache")) tsr__buffer_text(&w->text, "model.config.use_cache = False\n");
   if (is_word(w, "attention", "eager"))
     tsr__buffer_text(&w->text, "model.set_attn_implementation(\"eager\")\n");
@@ -188,7 +253,7 @@ static void say_hf(writer *w) {
   if (is_word(w, "dtype", "autocast-fp16")) tsr__buffer_text(&w->text, "    fp16=True,\n");
   if (has(w, "loss")) tsr__buffer_text(&w->text, "    use_liger_kernel=True,  # a fused loss\n");
   if (has(w, "clip")) tsr__buffer_printf(&w->text, "    max_grad_norm=%s,\n", word(w, "clip"));
-  if (runs_all_again(w))
+  if (runs_again(w))
     tsr__buffer_printf(&w->text,
                        "    gradient_checkpointing=True,\n"
                        "    gradient_checkpointing_kwargs={\"use_reentrant\": %s},\n",
@@ -222,7 +287,7 @@ static void say_deepspeed(writer *w) {
   if (!out || json_dump_callback(out, append, &w->text, JSON_INDENT(2))) w->text.failed = true;
   tsr__buffer_text(&w->text, "\n");
   json_decref(out);
-  if (runs_all_again(w))
+  if (runs_again(w))
     cannot(w, "blocks computed again, which is model.gradient_checkpointing_enable()");
   if (has(w, "no_kv_cache"))
     cannot(w, "no key-value cache, which is model.config.use_cache = False");
@@ -233,7 +298,7 @@ static void say_deepspeed(writer *w) {
 static void say_checkpoints(writer *w) {
   json_t *ranges = json_object_get(w->root, "blocks"), *range;
   size_t i;
-  if (!runs_all_again(w)) return;
+  if (!runs_again(w)) return;
   tsr__buffer_text(&w->text, "again = set()  # blocks that are computed again\n");
   if (is_word(w, "checkpoint", "full"))
     tsr__buffer_text(&w->text, "again.update(range(len(blocks)))\n");
@@ -248,17 +313,32 @@ static void say_checkpoints(writer *w) {
                      is_word(w, "checkpoint_form", "non-reentrant") ? "NO_REENTRANT" : "REENTRANT");
 }
 
+/* What the code below uses, and no more. */
+static void say_imports(writer *w, bool casts) {
+  tsr__buffer_text(&w->text, "import torch\n");
+  if (runs_again(w))
+    tsr__buffer_text(&w->text,
+                     "from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import (\n"
+                     "    CheckpointImpl, checkpoint_wrapper)\n");
+  tsr__buffer_printf(&w->text, "from torch.distributed.fsdp import %s%sfully_shard\n\n",
+                     is_away(w, "optimizer") ? "CPUOffloadPolicy, " : "",
+                     casts ? "MixedPrecisionPolicy, " : "");
+}
+
+/* fp16 needs a scaled loss. */
+static void say_scaler(writer *w) {
+  if (!is_word(w, "dtype", "autocast-fp16")) return;
+  tsr__buffer_text(&w->text, "scaler = torch.amp.GradScaler(\"cuda\")\n"
+                             "# each backward pass: scaler.scale(loss).backward()\n"
+                             "# each step: scaler.step(optimizer); scaler.update()\n");
+}
+
 static void say_fsdp2(writer *w) {
   bool casts = strncmp(word(w, "dtype"), "autocast-", 9) == 0;
-  tsr__buffer_text(
-      &w->text,
-      "import torch\n"
-      "from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import (\n"
-      "    CheckpointImpl, checkpoint_wrapper)\n"
-      "from torch.distributed.fsdp import CPUOffloadPolicy, MixedPrecisionPolicy, fully_shard\n\n");
+  say_imports(w, casts);
   say_model(w);
   tsr__buffer_printf(&w->text, "blocks = model.%s\n",
-                     strstr(w->model, "gpt2") ? "transformer.h" : "model.layers");
+                     is_gpt2(w) ? "transformer.h" : "model.layers");
   say_checkpoints(w);
   tsr__buffer_text(&w->text, "options = {}\n");
   if (casts)
@@ -274,7 +354,12 @@ static void say_fsdp2(writer *w) {
                      "fully_shard(model, **options)\n"
                      "optimizer = torch.optim.%s\n",
                      optimizer_of(w, "AdamW(model.parameters(), fused=True)",
-                                  "AdamW(model.parameters())", "SGD(model.parameters())"));
+                                  "AdamW(model.parameters())", "SGD(model.parameters(), lr=0.1)"));
+  say_scaler(w);
+  if (has(w, "clip"))
+    tsr__buffer_printf(
+        &w->text, "# before each step: torch.nn.utils.clip_grad_norm_(model.parameters(), %s)\n",
+        word(w, "clip"));
   if (is_away(w, "activations"))
     tsr__buffer_text(
         &w->text,
@@ -290,22 +375,56 @@ static void say_torchtitan(writer *w) {
       &w->text, "[training]\nlocal_batch_size = %llu\nglobal_batch_size = %llu\nseq_len = %llu\n",
       micro_of(w), micro_of(w) * parts_of(w),
       (unsigned long long)(w->how->sequence ? w->how->sequence : 1));
-  if (strncmp(dtype, "autocast-", 9) == 0)
-    tsr__buffer_printf(&w->text, "mixed_precision_param = \"%s\"\n",
-                       strstr(dtype, "bf16") ? "bfloat16" : "float16");
-  else if (*dtype)
-    tsr__buffer_printf(&w->text, "dtype = \"%s\"\n",
-                       strcmp(dtype, "bf16") == 0 ? "bfloat16" : "float16");
-  if (has(w, "clip")) tsr__buffer_printf(&w->text, "max_norm = %s\n", word(w, "clip"));
+  tsr__buffer_printf(&w->text, "dtype = \"%s\"\nmixed_precision_param = \"%s\"\n",
+                     is_word(w, "dtype", "bf16") ? "bfloat16" : "float32",
+                     *dtype ? "bfloat16" : "float32");
+  tsr__buffer_printf(&w->text, "max_norm = %s\n", has(w, "clip") ? word(w, "clip") : "inf");
   if (is_away(w, "optimizer")) tsr__buffer_text(&w->text, "enable_cpu_offload = true\n");
   tsr__buffer_printf(&w->text, "\n[optimizer]\nname = \"AdamW\"\nimplementation = \"%s\"\n",
-                     optimizer_of(w, "fused", "foreach", "foreach"));
+                     is_word(w, "optimizer", "adamw-loop")
+                         ? "for-loop"
+                         : optimizer_of(w, "fused", "foreach", "foreach"));
   if (has(w, "optimizer_in_backward"))
     tsr__buffer_text(&w->text, "early_step_in_backward = true\n");
   if (is_word(w, "optimizer", "sgd"))
     cannot(w, "SGD; AdamW's state takes 8 bytes a parameter more");
   tsr__buffer_printf(&w->text, "\n[activation_checkpoint]\nmode = \"%s\"\n",
-                     runs_all_again(w) ? "full" : "none");
+                     runs_again(w) ? "full" : "none");
+}
+
+/* Arguments of pretrain_gpt.py, one a line. */
+static void say_megatron_blocks(writer *w) {
+  const char *checkpoint = word(w, "checkpoint");
+  if (!runs_again(w)) return;
+  if (strcmp(checkpoint, "selective") == 0) {
+    tsr__buffer_text(&w->text, "--recompute-granularity selective\n");
+    return;
+  }
+  bool is_block = has(w, "blocks") && !is_word(w, "checkpoint", "full"), are_first;
+  tsr__buffer_printf(
+      &w->text,
+      "--recompute-granularity full\n--recompute-method %s\n--recompute-num-layers %lld\n",
+      is_block ? "block" : "uniform",
+      is_block ? (long long)blocks_of(json_object_get(w->root, "blocks"), &are_first)
+      : strncmp(checkpoint, "every:", 6) == 0 ? strtoll(checkpoint + 6, NULL, 10)
+                                              : 1);
+}
+
+static void say_megatron(writer *w) {
+  const char *dtype = word(w, "dtype");
+  tsr__buffer_printf(&w->text,
+                     "--micro-batch-size %llu\n--global-batch-size %llu\n--seq-length %llu\n",
+                     micro_of(w), micro_of(w) * parts_of(w),
+                     (unsigned long long)(w->how->sequence ? w->how->sequence : 1));
+  if (*dtype) tsr__buffer_printf(&w->text, "--%s\n", strstr(dtype, "bf16") ? "bf16" : "fp16");
+  tsr__buffer_printf(&w->text, "--optimizer %s\n", is_word(w, "optimizer", "sgd") ? "sgd" : "adam");
+  tsr__buffer_printf(&w->text, "--clip-grad %s\n", has(w, "clip") ? word(w, "clip") : "0.0");
+  if (is_away(w, "optimizer"))
+    tsr__buffer_text(&w->text, "--use-precision-aware-optimizer\n--optimizer-cpu-offload\n"
+                               "--optimizer-offload-fraction 1.0\n");
+  say_megatron_blocks(w);
+  if (is_word(w, "attention", "eager")) tsr__buffer_text(&w->text, "--attention-backend unfused\n");
+  if (is_word(w, "attention", "flash")) tsr__buffer_text(&w->text, "--attention-backend flash\n");
 }
 
 static void say_env(writer *w) {
@@ -327,8 +446,10 @@ static const struct {
     {"deepspeed", "// ", SAYS_FULL | SAYS_OFFLOAD_STATE, say_deepspeed},
     {"fsdp2", "# ", SAYS_AUTOCAST | SAYS_FULL | SAYS_RANGES | SAYS_OFFLOAD_STATE | SAYS_ACTIVATIONS,
      say_fsdp2},
-    {"torchtitan", "# ", SAYS_AUTOCAST | SAYS_FULL | SAYS_OFFLOAD_STATE | SAYS_IN_BACKWARD,
+    {"torchtitan", "# ",
+     SAYS_AUTOCAST | SAYS_NO_FP16 | SAYS_FULL | SAYS_OFFLOAD_STATE | SAYS_IN_BACKWARD,
      say_torchtitan},
+    {"megatron", "# ", SAYS_FULL | SAYS_FIRST | SAYS_SOME | SAYS_OPTIMIZER, say_megatron},
     {"env", "# ", 0, say_env},
     {"tessera", "# ", 0, say_tessera},
 };

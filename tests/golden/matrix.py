@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""`tessera simulate` against PyTorch's own steps, in a matrix of 50 configurations of GPT-2 and Llama models.
+"""`tessera simulate` against PyTorch's own steps, in a matrix of 67 configurations of GPT-2 and Llama models.
 
 usage: matrix.py --tessera PATH --work FOLDER
 
@@ -31,7 +31,11 @@ def command_of(row, path):
     for key, option in OPTIONS.items():
         if key in options:
             words += [option, str(options[key])]
-    if options.get('cache') is False:
+    if 'plan' in options:
+        plan = path.with_suffix('.plan')
+        plan.write_text(json.dumps(options['plan']), encoding='utf-8')
+        words += ['--plan', plan]
+    elif options.get('cache') is False:
         words.append('--no-kv-cache')
     return words + FORMS[options.get('checkpoint', 'none')]
 

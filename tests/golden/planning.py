@@ -195,7 +195,7 @@ def pastes(t):
     for plan in plans:
         path.write_text(json.dumps({'version': 1, **plan}))
         texts = {target: t.run('plan', t.models['small'], '--plan', path, '--batch', 4, '--for', target).stdout
-                 for target in ('hf', 'deepspeed', 'fsdp2', 'torchtitan', 'env', 'tessera')}
+                 for target in ('hf', 'deepspeed', 'fsdp2', 'torchtitan', 'megatron', 'env', 'tessera')}
         compile(texts['hf'], 'hf', 'exec')
         compile(texts['fsdp2'], 'fsdp2', 'exec')
         tomllib.loads(texts['torchtitan'])

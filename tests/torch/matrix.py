@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""matrix.py [--check]: the peaks of PyTorch's training steps in 50 configurations of GPT-2 and Llama models.
+"""matrix.py [--check]: the peaks of PyTorch's training steps in 67 configurations of GPT-2 and Llama models.
 
 Needs what ./run test torch installs. Writes tests/golden/matrix.json: for each configuration what to tell transformers and
 `tessera simulate`, and the bytes that are live at the peak of each phase over three steps, as requested, of tensors alone.
@@ -26,6 +26,11 @@ MISTRAL = {**GROUPED, 'model_type': 'mistral', 'sliding_window': None}
 QWEN2 = {**GROUPED, 'model_type': 'qwen2', 'tie_word_embeddings': True}
 UNTIED = {**GPT2, 'tie_word_embeddings': False}
 SURE = {**GPT2, 'attn_pdrop': 0.0, 'resid_pdrop': 0.0, 'embd_pdrop': 0.0}
+PLANS = ({'checkpoint': 'full'}, {'checkpoint': 'full', 'checkpoint_form': 'non-reentrant'},
+         {'blocks': [{'first': 0, 'last': 0, 'checkpoint': 'full'}]},
+         {'blocks': [{'first': 1, 'last': 1, 'checkpoint': 'full'}], 'checkpoint_form': 'non-reentrant'},
+         {'checkpoint': 'full', 'optimizer': 'adamw-fused'}, {'checkpoint': 'full', 'attention': 'eager'},
+         {'checkpoint': 'full', 'dtype': 'autocast-bf16'}, {'no_kv_cache': True, 'optimizer': 'adamw-loop'})
 
 
 def configurations():
@@ -49,6 +54,10 @@ def configurations():
     yield TIED, {'dtype': 'autocast-bf16', 'cache': False}
     yield MISTRAL, {'dtype': 'bf16', 'checkpoint': 'non-reentrant'}
     yield QWEN2, {'dtype': 'bf16', 'optimizer': 'adamw-fused'}
+    for model in (GPT2, LLAMA):  # what tessera.apply makes of plans
+        for plan in PLANS:
+            yield model, {'plan': {**plan, 'version': 1}, **({'cache': False} if 'no_kv_cache' in plan else {})}
+    yield GPT2, {'plan': {'gelu': 'fused', 'no_kv_cache': True, 'version': 1}, 'cache': False}
 
 
 def built(description, options):
@@ -117,6 +126,8 @@ def row(description, options):
     torch.manual_seed(0)
     model = built(description, options)
     optimizer = optimizer_of(model, options.get('optimizer', 'adamw'))
+    if 'plan' in options:
+        assert not tessera.apply(model, options['plan'], optimizer=optimizer).left
     document = tessera.trace(step_of(model, optimizer, options, 2, 96), model=model, optimizer=optimizer, value=1.0)
     return {'model': description, 'options': options, 'batch': 2, 'seq': 96, 'peaks': peaks(document)}
 

@@ -182,9 +182,9 @@ void tsr_front_release(tsr_front *front);
 
 /* ---- In the words of other programs ---- */
 
-#define TSR_TARGET_CHOICES                                           \
-  (const char *const[]) {                                            \
-    "hf", "deepspeed", "fsdp2", "torchtitan", "env", "tessera", NULL \
+#define TSR_TARGET_CHOICES                                                       \
+  (const char *const[]) {                                                        \
+    "hf", "deepspeed", "fsdp2", "torchtitan", "megatron", "env", "tessera", NULL \
   }
 /* Write a plan as what can be pasted: TrainingArguments of transformers (hf), JSON of DeepSpeed, Python (fsdp2), TOML
  * (torchtitan), variables (env), or the plan file. Comments say what it takes, what cannot be said and what comes nearest.

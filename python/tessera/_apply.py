@@ -1,0 +1,584 @@
+"""apply(): a plan, put into effect on a PyTorch model.
+
+    with tessera.apply(model, 'plan.json', optimizer=optimizer) as applied:
+        print(applied)
+        for part, weight in applied.parts(batch):
+            (model(**part).loss * weight).backward()
+
+A plan is a file of docs/plan.md, in either form: what `tessera plan MODEL --write-plan` writes has ranges of blocks, which are
+found in the model; one of a step graph names modules. Nothing is changed before all of the plan is understood. Each change
+notes how it is undone. What cannot be done to a model that exists, or only nearly, is listed with the reason.
+"""
+import contextlib
+import json
+import os
+import textwrap
+from fnmatch import fnmatchcase
+from typing import Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Set, Tuple, Type, TypeVar, Union
+
+from . import _core
+from ._errors import ArgumentError
+from ._wrap import Autocast, Checkpoint, ChunkedLoss, Forward, Offload, Refusal
+
+_KEYS = frozenset({
+    'version', 'dtype', 'attention', 'gelu', 'loss', 'optimizer', 'optimizer_in_backward', 'accumulate', 'micro_batch',
+    'accumulation', 'backward', 'master_weights', 'loss_scale', 'loss_scale_window', 'no_kv_cache', 'clip', 'in_place',
+    'offload', 'checkpoint', 'checkpoint_form', 'blocks'})
+# Models of transformers whose head is followed by nothing but the loss.
+_PLAIN_HEADS = frozenset({'gpt2', 'llama', 'mistral', 'qwen2'})
+_ENABLERS = ('gradient_checkpointing_enable', 'activation_checkpointing_enable')
+
+
+class Change(NamedTuple):
+    """One technique, and what it was applied to: the name of a module, of an attribute, or 'optimizer'."""
+    technique: str
+    target: str
+    detail: str = ''
+
+
+class Left(NamedTuple):
+    """What of a plan was not applied, or only nearly, and why."""
+    technique: str
+    reason: str
+
+
+Kind = TypeVar('Kind', bound='Applied')
+
+
+# ---- Plans ----
+
+def _read(plan: Any) -> Tuple[Dict[str, Any], str]:
+    """A plan and its name, from a file, or its content. What `tessera plan --json` prints contains one."""
+    if isinstance(plan, Mapping):
+        found, name = dict(plan), '<plan>'
+    else:
+        name = os.fspath(plan)
+        with open(name, encoding='utf-8') as file:
+            try:
+                found = json.load(file)
+            except ValueError as error:
+                raise ArgumentError(_core.terminal_clean(f'{name}: not JSON: {error}')) from error
+    if isinstance(found, dict) and isinstance(found.get('plan'), dict):
+        found = found['plan']
+    if not isinstance(found, dict):
+        raise ArgumentError(_core.terminal_clean(f'{name}: a plan is one JSON object'))
+    unknown = sorted(set(map(str, found)) - _KEYS)
+    if found.get('version') != 1 or unknown:
+        what = f'no plan has the key "{unknown[0]}"' if unknown else 'version must be 1'
+        raise ArgumentError(_core.terminal_clean(f'{name}: {what}'))
+    return found, name
+
+
+def _is_of_modules(plan: Mapping[str, Any]) -> bool:
+    return isinstance(plan.get('checkpoint'), list) or isinstance(plan.get('offload'), list)
+
+
+def _outer(names: Sequence[str]) -> List[str]:
+    """Of modules within each other, the outer ones."""
+    found = set(names)
+    return [name for name in names if not any(name[:i] in found for i, letter in enumerate(name) if letter == '.')
+            and not ('' in found and name)]
+
+
+def _chosen(model: Any, patterns: Sequence[str], key: str) -> List[str]:
+    """Names of the modules that a list of a plan selects: by name or class, where * is any text."""
+    modules = dict(model.named_modules())
+    found: Set[str] = set()
+    for i, pattern in enumerate(patterns):
+        if not isinstance(pattern, str):
+            raise ArgumentError(f'{key}[{i}] must be the name of a module')
+        plain = pattern.replace('[', '[[]').replace('?', '[?]')
+        names = [name for name, module in modules.items()
+                 if fnmatchcase(name, plain) or fnmatchcase(type(module).__name__, plain)]
+        if not names:
+            raise ArgumentError(_core.terminal_clean(f'{key}[{i}]: the model has no module of the name or class "{pattern}"'))
+        found.update(names)
+    return _outer([name for name in modules if name in found])
+
+
+def blocks_of(model: Any) -> List[str]:
+    """Names of the model's blocks, in their order: the items of its outermost lists of modules of one class."""
+    import torch
+    lists = [(name, module) for name, module in model.named_modules()
+             if isinstance(module, torch.nn.ModuleList) and len(module) and len({type(item) for item in module}) == 1]
+    outer = _outer([name for name, _ in lists])
+    most = max((len(module) for name, module in lists if name in outer), default=0)
+    return [f'{name}.{i}' if name else str(i) for name, module in lists if name in outer and len(module) == most
+            for i in range(most)]
+
+
+# ---- What was done ----
+
+class Applied:
+    """What apply() did. undo() restores the model; so does the end of a `with`."""
+
+    def __init__(self, model: Any, plan: Mapping[str, Any]) -> None:
+        self.model, self.plan = model, dict(plan)
+        self.changes: List[Change] = []
+        self.left: List[Left] = []
+        self._checks: List[Callable[[], None]] = []
+        self._undo: List[Callable[[], None]] = []
+        self.is_undone = False
+
+    def __enter__(self) -> 'Applied':
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self.undo()
+
+    def undo(self) -> None:
+        """Put everything back as it was before apply(). A second call does nothing."""
+        if self.is_undone:
+            return
+        for check in self._checks:
+            check()
+        self.is_undone = True
+        while self._undo:
+            self._undo.pop()()
+
+    def parts(self, batch: Mapping[str, Any], labels: Optional[str] = None) -> Iterator[Tuple[Dict[str, Any], Any]]:
+        """The batch in the plan's micro-batches: each with the weight that its loss gets, so that the sum is the mean over all.
+        `labels` names the labels: the weight is then the part's share of those that are not -100, instead of sequences."""
+        return parts(batch, self.plan.get('micro_batch', 0), labels=labels, batches=self.plan.get('accumulate', 1))
+
+    def __repr__(self) -> str:
+        return f'<Applied to {type(self.model).__name__}: {len(self.changes)} changes, {len(self.left)} not>'
+
+    def __str__(self) -> str:
+        name = type(self.model).__name__
+        count = len(self.changes)
+        lines = [f'{name}: {count} change{"s" if count != 1 else ""}{", undone" if self.is_undone else ""}.']
+        for technique, detail, targets in _grouped(self.changes):
+            lines.extend(_line(technique, f'{_ranges(targets)}{", " + detail if detail else ""}'))
+        if self.left:
+            lines.append('Not applied, or only nearly:')
+            for left in self.left:
+                lines.extend(_line(left.technique, left.reason))
+        return '\n'.join(lines)
+
+    # ---- changes, each with its end ----
+
+    def _note(self, undo: Callable[[], None], change: Change) -> None:
+        self._undo.append(undo)
+        self.changes.append(change)
+
+    def _place(self, where: Dict[str, Any], key: str, value: Any) -> Callable[[], None]:
+        """Put a value into a dict; returns what undoes that."""
+        had, before = key in where, where.get(key)
+
+        def back() -> None:
+            if had:
+                where[key] = before
+            else:
+                where.pop(key, None)
+        where[key] = value
+        return back
+
+    def wrap(self, name: str, make: Callable[[Any, Any], Forward], change: Change) -> None:
+        """Replace the forward of a module."""
+        module = self.model.get_submodule(name)
+        ours = make(module, module.__dict__.get('forward'))
+
+        def check() -> None:
+            if module.__dict__.get('forward') is not ours and not isinstance(module.__dict__.get('forward'), Forward):
+                raise ArgumentError(f"the forward of '{name or type(module).__name__}' was replaced after apply(): undo that first")
+        self._checks.append(check)
+        self._note(self._place(module.__dict__, 'forward', ours), change)
+
+    def set(self, where: Any, key: str, value: Any, change: Change) -> None:
+        """Set an attribute."""
+        self._note(self._place(vars(where), key, value), change)
+
+    def refuse(self, name: str, message: str) -> None:
+        if hasattr(type(self.model), name):
+            self._undo.append(self._place(self.model.__dict__, name, Refusal(message)))
+
+    def skip(self, technique: str, reason: str) -> None:
+        self.left.append(Left(technique, reason))
+
+
+def _grouped(changes: Sequence[Change]) -> List[Tuple[str, str, List[str]]]:
+    found: Dict[Tuple[str, str], List[str]] = {}
+    for change in changes:
+        found.setdefault((change.technique, change.detail), []).append(change.target)
+    return [(technique, detail, targets) for (technique, detail), targets in found.items()]
+
+
+def _follows(last: Sequence[str], name: Sequence[str]) -> int:
+    """Where two names differ, if that is in one number and by one; else -1."""
+    places = [i for i, pair in enumerate(zip(last, name)) if pair[0] != pair[1]]
+    if len(last) != len(name) or len(places) != 1:
+        return -1
+    old, new = last[places[0]], name[places[0]]
+    return places[0] if old.isdigit() and new.isdigit() and int(new) == int(old) + 1 else -1
+
+
+def _ranges(names: Sequence[str]) -> str:
+    """a.0.b, a.1.b, a.2.b, c as a.0-2.b, c."""
+    out: List[Tuple[List[str], List[str], int]] = []  # first name, last name, where they differ
+    for name in (name.split('.') for name in names):
+        at = _follows(out[-1][1], name) if out else -1
+        if at >= 0 and out[-1][2] in (-1, at):
+            out[-1] = (out[-1][0], name, at)
+        else:
+            out.append((name, name, -1))
+    return ', '.join('.'.join(f'{part}-{last[i]}' if i == at else part for i, part in enumerate(first)) for first, last, at in out)
+
+
+def _line(name: str, text: str) -> List[str]:
+    """A row of two columns, at most 80 wide where words allow it."""
+    return textwrap.wrap(text, 80, initial_indent=f'  {name:<22} ', subsequent_indent=' ' * 25, break_long_words=False, break_on_hyphens=False)
+
+
+# ---- Micro-batches ----
+
+def parts(batch: Mapping[str, Any], size: int, *, labels: Optional[str] = None, batches: int = 1
+          ) -> Iterator[Tuple[Dict[str, Any], Any]]:
+    """Parts of `size` rows of a batch of tensors, each with the weight that its loss gets; 0 is the whole batch. `batches` of
+    them make a step."""
+    import torch
+    rows = {value.shape[0] for value in batch.values() if isinstance(value, torch.Tensor) and value.dim()}
+    if len(rows) != 1:
+        raise ArgumentError('the tensors of a batch must have one number of rows')
+    count = rows.pop()
+    size = size or count
+    if count % size:
+        raise ArgumentError(f'a batch of {count} sequences cannot be split into parts of {size}')
+    total = (batch[labels] != -100).sum() if labels else None
+    for first in range(0, count, size):
+        part = {name: value[first:first + size] if isinstance(value, torch.Tensor) and value.dim() else value
+                for name, value in batch.items()}
+        weight = (part[labels] != -100).sum() / total if labels else size / count
+        yield part, weight / batches
+
+
+# ---- Blocks, modules ----
+
+def _form(plan: Mapping[str, Any]) -> bool:
+    form = plan.get('checkpoint_form', 'non-reentrant' if _is_of_modules(plan) else 'reentrant')
+    if form not in ('reentrant', 'non-reentrant'):
+        raise ArgumentError(f'checkpoint_form: "{form}" is neither reentrant nor non-reentrant')
+    return bool(form == 'reentrant')
+
+
+class _Choice(NamedTuple):
+    """Of one block."""
+    form: str  # of a checkpoint: none, full, part
+    again: 'frozenset[str]'  # of a part, see _wrap.Policy
+    is_away: bool
+
+
+def _choice(checkpoint: str, saved: Mapping[str, str], applied: Applied) -> _Choice:
+    if checkpoint == 'selective':
+        return _Choice('part', frozenset({'attention'}), False)
+    if checkpoint == 'sqrt' or checkpoint.startswith('every:'):
+        applied.skip(f'checkpoint {checkpoint}', "the model's own loop calls block after block: each is checkpointed on its own, "
+                     'which keeps the input of each')
+        return _Choice('full', frozenset(), False)
+    if checkpoint not in ('none', 'full'):
+        raise ArgumentError(f'checkpoint: "{checkpoint}" is none of none, full, selective, every:K, sqrt')
+    if checkpoint == 'full':
+        return _Choice('full', frozenset(), False)
+    again: Set[str] = set()
+    is_away = False
+    for key, place in saved.items():
+        op, _, index = key.partition('.')
+        if place == 'recompute':
+            again.add('pointwise')
+            if 'attention' in op:
+                again.update(('inputs', 'attention') if not index else ('inputs',) if index in '012' else ('attention',))
+            elif op in ('GELU', 'eager GELU', 'SiLU', 'product'):
+                again.add('inner')
+        elif place in ('host', 'disk'):
+            is_away = True
+        elif place != 'keep':
+            applied.skip(f'{key}: {place}', 'PyTorch keeps what it saves in its own type')
+    if again:
+        applied.skip('single saved tensors', 'the nearest is a selective checkpoint of the block: products and attention are kept, except those '
+                     'that the plan names, and the rest runs again')
+    if again and is_away:
+        applied.skip('saved tensors on the host', 'of blocks of which others run again')
+    return _Choice('part' if again else 'none', frozenset(again - {'pointwise'}), is_away and not again)
+
+
+def _blocks(applied: Applied) -> List[Tuple[str, _Choice]]:
+    """What a plan with ranges says of each block of the model."""
+    plan = applied.plan
+    ranges = plan.get('blocks', [])
+    base = plan.get('checkpoint', 'none')
+    if not ranges and base == 'none':
+        return []
+    names = blocks_of(applied.model)
+    if not names:
+        raise ArgumentError(f'no list of blocks was found in {type(applied.model).__name__}: take a plan that names modules')
+    said = [_choice(base, {}, applied)] * len(names)
+    for i, item in enumerate(ranges):
+        first, last = (item.get(key) if isinstance(item, Mapping) else None for key in ('first', 'last'))
+        if not isinstance(first, int) or not isinstance(last, int) or not 0 <= first <= last:
+            raise ArgumentError(f'blocks[{i}] must have first and last, numbers of blocks')
+        if last >= len(names):
+            raise ArgumentError(f'blocks[{i}].last is {last}, but the model has {len(names)} blocks')
+        choice = _choice(item.get('checkpoint', 'none'), item.get('saved', {}), applied)
+        said[first:last + 1] = [choice] * (last + 1 - first)
+    applied.left[:] = list(dict.fromkeys(applied.left))
+    return list(zip(names, said))
+
+
+def _checkpoint(applied: Applied, name: str, reentrant: bool, again: 'Optional[frozenset[str]]' = None) -> None:
+    if again is not None:  # there is no reentrant form of it
+        reentrant = False
+    detail = ('reentrant' if reentrant else 'non-reentrant') if again is None else 'selective'
+    applied.wrap(name, lambda module, inner: Checkpoint(module, inner, reentrant, again), Change('checkpoint', name, detail))
+
+
+def _offload(applied: Applied, name: str) -> None:
+    applied.wrap(name, Offload, Change('offload', name, 'saved tensors on the host'))
+
+
+def _list_of(plan: Mapping[str, Any], key: str) -> List[str]:
+    value = plan.get(key, [])
+    if not isinstance(value, list):
+        raise ArgumentError(f'{key} must be a list of modules, as the other list of this plan')
+    return value
+
+
+def _apply_modules(applied: Applied) -> None:
+    """A plan that names modules."""
+    plan, model = applied.plan, applied.model
+    chosen = {key: _chosen(model, _list_of(plan, key), key) for key in ('checkpoint', 'offload')}
+    for name in chosen['checkpoint']:
+        for other in chosen['offload']:
+            if name == other or name.startswith(f'{other}.') or other.startswith(f'{name}.') or not name or not other:
+                raise ArgumentError(f"'{name}' is to be checkpointed and '{other}' to be offloaded: only one of them can be")
+    for name in chosen['checkpoint']:
+        _checkpoint(applied, name, _form(plan))
+    for name in chosen['offload']:
+        _offload(applied, name)
+
+
+def _apply_blocks(applied: Applied) -> None:
+    """A plan with ranges of blocks."""
+    offload = [word.strip() for word in str(applied.plan.get('offload', '')).split(',') if word.strip()]
+    is_away = any(word.split(':')[0] == 'activations' for word in offload)
+    choices = _blocks(applied)
+    for name, choice in choices:
+        if choice.form != 'none':
+            _checkpoint(applied, name, _form(applied.plan), choice.again if choice.form == 'part' else None)
+        elif choice.is_away and not is_away:
+            _offload(applied, name)
+    if is_away:
+        applied.wrap('', Offload, Change('offload', type(applied.model).__name__, 'saved tensors on the host'))
+        applied.skip('offload activations', 'PyTorch copies saved weights, too, and one tensor after another; the prediction is of tessera train')
+    for word in offload:
+        if word.split(':')[0] != 'activations':
+            applied.skip(f'offload {word}', "needs the optimizer's help: FSDP2 with CPUOffloadPolicy, or DeepSpeed (tessera plan --for)")
+        elif word.endswith(':disk'):
+            applied.skip('activations on the disk', 'they are in host memory instead')
+
+
+# ---- The rest of a plan ----
+
+def _config(applied: Applied, key: str, value: Any, technique: str) -> None:
+    config = getattr(applied.model, 'config', None)
+    if config is None or not hasattr(config, key):
+        applied.skip(technique, f'the model has no config.{key}')
+    elif getattr(config, key) != value:
+        applied.set(config, key, value, Change(technique, f'config.{key}', str(value)))
+
+
+def _attention(applied: Applied, word: str) -> None:
+    name = {'sdpa': 'sdpa', 'eager': 'eager', 'flash': 'flash_attention_2'}.get(word)
+    if name is None:
+        applied.skip(f'attention {word}', 'is chosen by PyTorch for each call, not by a model')
+        return
+    _config(applied, '_attn_implementation_internal' if hasattr(getattr(applied.model, 'config', None), '_attn_implementation_internal')
+            else '_attn_implementation', name, 'attention')
+
+
+def _gelu(applied: Applied) -> None:
+    import torch
+    for name, module in list(applied.model.named_modules()):
+        for key, child in list(module._modules.items()):
+            if type(child).__name__ in ('NewGELUActivation', 'FastGELUActivation', 'GELUTanh'):
+                back = applied._place(module._modules, key, torch.nn.GELU(approximate='tanh').train(child.training))
+                applied._note(back, Change('fused GELU', f'{name}.{key}' if name else key))
+    if not any(change.technique == 'fused GELU' for change in applied.changes):
+        applied.skip('gelu fused', 'no module computes GELU step by step')
+
+
+def _loss(applied: Applied, word: str) -> None:
+    import torch
+    model, chunk = applied.model, word.partition(':')[2]
+    kind = getattr(getattr(model, 'config', None), 'model_type', None)
+    head = model.get_output_embeddings() if hasattr(model, 'get_output_embeddings') else None
+    if not chunk.isdigit() or not int(chunk):
+        raise ArgumentError(f'loss: "{word}" is neither full nor chunked:N')
+    if kind not in _PLAIN_HEADS or head is None or type(head) is not torch.nn.Linear or head.bias is not None:
+        applied.skip(f'loss {word}', f'the head of {type(model).__name__} is not known: {", ".join(sorted(_PLAIN_HEADS))} with '
+                     'a linear head')
+        return
+    applied.wrap('', lambda module, inner: ChunkedLoss(module, inner, int(chunk)),
+                 Change('loss in chunks', type(model).__name__, f'{chunk} tokens at a time, outputs without logits'))
+
+
+_FORMS: Dict[str, Dict[str, Optional[bool]]] = {
+    'adamw-fused': {'fused': True, 'foreach': None}, 'adamw-foreach': {'fused': None, 'foreach': True},
+    'adamw-loop': {'fused': False, 'foreach': False}, 'adamw': {'fused': None, 'foreach': None}}
+
+
+def _optimizer(applied: Applied, word: str, optimizer: Any) -> None:
+    """Another form of the same optimizer. Fused ones count their steps on the device."""
+    import torch
+    if optimizer is None:
+        applied.skip(f'optimizer {word}', 'pass optimizer= to apply() for that')
+        return
+    if word not in _FORMS or not isinstance(optimizer, (torch.optim.Adam, torch.optim.AdamW)):
+        applied.skip(f'optimizer {word}', f'the optimizer is {type(optimizer).__name__}: make another one')
+        return
+    form = {key: value for key, value in _FORMS[word].items() if key in optimizer.defaults}
+    if optimizer.state and bool(form.get('fused')) != bool(optimizer.defaults.get('fused')):
+        applied.skip(f'optimizer {word}', 'the optimizer has made steps already, and counts them elsewhere')
+        return
+    backs = [applied._place(where, key, value) for where in (optimizer.defaults, *optimizer.param_groups)
+             for key, value in form.items()]
+    if form.get('fused'):
+        backs.append(applied._place(optimizer.__dict__, '_step_supports_amp_scaling', True))
+
+    def back() -> None:
+        if optimizer.state and form.get('fused'):
+            raise ArgumentError('the optimizer has made fused steps: its state does not suit another form')
+        for one in reversed(backs):
+            one()
+    applied._note(back, Change('optimizer', type(optimizer).__name__, word))
+
+
+def _in_backward(applied: Applied, optimizer: Any) -> None:
+    """Each parameter is updated as soon as its gradient is complete. State and settings are the optimizer's own."""
+    if optimizer is None:
+        applied.skip('optimizer in backward', 'pass optimizer= to apply() for that')
+        return
+    handles = []
+    for index, group in enumerate(optimizer.param_groups):
+        for parameter in group['params']:
+            if parameter.requires_grad:
+                handles.append(parameter.register_post_accumulate_grad_hook(_Update(optimizer, index)))
+
+    def back() -> None:
+        for handle in handles:
+            handle.remove()
+    applied._note(back, Change('optimizer in backward', type(optimizer).__name__, f'{len(handles)} parameters'))
+
+
+class _Update:
+    """A hook that makes the optimizer's step for one parameter."""
+
+    def __init__(self, optimizer: Any, group: int) -> None:
+        self.optimizer, self.group = optimizer, group
+
+    def __call__(self, parameter: Any) -> None:
+        kind: Any = type(self.optimizer)
+        one = object.__new__(kind)
+        one.__dict__.update(self.optimizer.__dict__)
+        one.__dict__.pop('step', None)  # a schedule's wrapper
+        one.param_groups = [{**self.optimizer.param_groups[self.group], 'params': [parameter]}]
+        kind.step(one)
+        parameter.grad = None
+
+
+# What a loop does itself, or nobody can to a model that exists.
+_LEFT: Dict[str, str] = {
+    'clip': 'call torch.nn.utils.clip_grad_norm_(model.parameters(), {}) before optimizer.step()',
+    'in_place': 'which operands nobody needs is not known of a model',
+    'master_weights': 'the optimizer must have been made of fp32 copies',
+    'loss_scale': 'give it to torch.amp.GradScaler(init_scale={})',
+    'loss_scale_window': 'give it to torch.amp.GradScaler(growth_interval={})',
+    'backward': 'call backward once, for the sum of the losses of all parts',
+    'accumulation': "is an order of sums that PyTorch's kernels do not have",
+}
+
+
+def _dtype(applied: Applied, word: str) -> None:
+    kinds = {'fp32': 'float32', 'bf16': 'bfloat16', 'fp16': 'float16'}
+    is_cast = word.startswith('autocast-')
+    name = kinds.get(word[9:] if is_cast else word)
+    if name is None:
+        raise ArgumentError(f'dtype: "{word}" is none of fp32, bf16, fp16, autocast-bf16, autocast-fp16')
+    if is_cast:
+        applied.wrap('', lambda module, inner: Autocast(module, inner, name),
+                     Change('autocast', type(applied.model).__name__, name))
+        if name == 'float16':
+            applied.skip('dtype autocast-fp16', 'the loop needs a torch.amp.GradScaler besides')
+    elif any(str(parameter.dtype) != f'torch.{name}' for parameter in applied.model.parameters()):
+        applied.skip(f'dtype {word}', f'call model.to(torch.{name}) before the optimizer is made')
+
+
+def _apply_rest(applied: Applied, optimizer: Any) -> None:
+    plan = applied.plan
+    if 'attention' in plan:
+        _attention(applied, plan['attention'])
+    if plan.get('gelu') == 'fused':
+        _gelu(applied)
+    if plan.get('loss', 'full') != 'full':
+        _loss(applied, plan['loss'])
+    if 'dtype' in plan:
+        _dtype(applied, plan['dtype'])
+    if 'optimizer' in plan:
+        _optimizer(applied, plan['optimizer'], optimizer)
+    if plan.get('optimizer_in_backward'):
+        _in_backward(applied, optimizer)
+    if plan.get('no_kv_cache') or any(change.technique == 'checkpoint' for change in applied.changes):
+        if getattr(getattr(applied.model, 'config', None), 'use_cache', False):
+            _config(applied, 'use_cache', False, 'no key-value cache')
+    for key in ('micro_batch', 'accumulate'):
+        if plan.get(key, 0) > (key == 'accumulate'):
+            applied.skip(f'{key} {plan[key]}', 'the loop does it: for part, weight in applied.parts(batch)')
+    for key, reason in _LEFT.items():
+        if plan.get(key):
+            applied.skip(f'{key} {plan[key]}' if plan[key] is not True else key, reason.format(plan[key]))
+
+
+def _check(model: Any) -> None:
+    """Refuse what a plan would not go together with."""
+    import torch
+    if not isinstance(model, torch.nn.Module):
+        raise ArgumentError(f'a plan is applied to a torch.nn.Module, not to {type(model).__name__}')
+    for name, module in model.named_modules():
+        own = f"'{name}'" if name else 'the model'
+        if isinstance(module.__dict__.get('forward'), Forward):
+            raise ArgumentError(f'{own} has a plan already: undo that first')
+        if getattr(module, 'gradient_checkpointing', False) is True:
+            raise ArgumentError(f'{own} is checkpointed already: call model.gradient_checkpointing_disable(), or take a plan without '
+                                'checkpoints')
+        if type(module).__name__ == 'OptimizedModule' or getattr(module, '_compiled_call_impl', None) is not None:
+            raise ArgumentError(f'{own} is compiled: apply the plan first, and compile then')
+        if isinstance(module, torch.jit.ScriptModule):
+            raise ArgumentError(f'{own} is a ScriptModule, whose forward cannot be replaced')
+
+
+def apply(model: Any, plan: Union[str, 'os.PathLike[str]', Mapping[str, Any]], *, optimizer: Any = None) -> Applied:
+    """Put a plan into effect on a model of PyTorch.
+
+    `plan` is a plan file, its content, or the answer of `tessera plan --json`: with ranges of blocks or with names of modules.
+    `optimizer` takes the plan's form of the optimizer. Returns what was done and what was not; undo() restores everything. If the
+    plan cannot be applied, ArgumentError says why, and nothing has changed.
+    """
+    return applied_as(Applied, model, plan, optimizer)
+
+
+def applied_as(kind: Type[Kind], model: Any, plan: Any, optimizer: Any) -> Kind:
+    """apply(), with a class for the answer."""
+    found, name = _read(plan)
+    _check(model)
+    applied = kind(model, found)
+    with contextlib.ExitStack() as undo:
+        undo.callback(applied.undo)
+        try:
+            (_apply_modules if _is_of_modules(found) else _apply_blocks)(applied)
+            _apply_rest(applied, optimizer)
+        except ArgumentError as error:
+            raise ArgumentError(_core.terminal_clean(f'{name}: {error}')) from None
+        if any(change.technique == 'checkpoint' for change in applied.changes):
+            for enabler in _ENABLERS:
+                applied.refuse(enabler, 'the model is checkpointed by a plan (tessera.apply): undo it first, or leave out gradient_checkpointing')
+        undo.pop_all()
+    return applied

@@ -1,0 +1,112 @@
+"""fit(): trace a program's step, find a plan with which it fits, and apply it.
+
+    tessera.fit(model, optimizer, step, '16GiB')
+
+The step is traced as it is, and if that does not fit, with what costs no time: no cache of keys and values, and a fused optimizer. From that
+graph, `tessera plan` finds a plan that names modules (_planned), without tracing again, and it is applied.
+"""
+import contextlib
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from typing import Any, Callable, Dict, NamedTuple, Optional, Union
+
+from . import _core
+from ._apply import Applied, applied_as, apply
+from ._errors import ArgumentError
+from ._simulate import Simulation, simulate
+from ._trace import trace, write
+
+_STEPS = 3  # from the third on, steps repeat
+
+
+class Prediction(NamedTuple):
+    """What a step takes at its peak."""
+    allocated_bytes: int
+    reserved_bytes: int
+
+    def __str__(self) -> str:
+        return f'{_core.size_text(self.reserved_bytes)} reserved, {_core.size_text(self.allocated_bytes)} allocated'
+
+
+class Fitted(Applied):
+    """What fit() did, with the peaks that it predicts: `before`, of the model as it was, and `after`, with the plan."""
+    budget_bytes: int
+    before: Prediction
+    after: Prediction
+
+    def __str__(self) -> str:
+        fits = f'{type(self.model).__name__}: fits in {_core.size_text(self.budget_bytes)}.'
+        return f'{fits}\n  before  {self.before}\n  after   {self.after}\n{super().__str__()}'
+
+
+def _predicted(graph: Dict[str, Any]) -> Prediction:
+    run: Simulation = simulate(graph, steps=_STEPS)
+    return Prediction(run.peak.allocated_bytes, run.peak_reserved_bytes)
+
+
+class _Found(NamedTuple):
+    plan: Dict[str, Any]
+    after: Prediction
+    fits: bool
+
+
+def _planned(graph: Dict[str, Any], budget: int, gpu: str) -> _Found:
+    """The fastest plan of modules that reserves no more than the budget, or the leanest: what `tessera plan` finds for a step graph."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, 'step.graph')
+        write(graph, path)
+        done = subprocess.run([sys.executable, '-m', 'tessera', 'plan', path, '--budget', f'{budget}B', '--gpu', gpu, '--json'],
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, encoding='utf-8', errors='replace', check=False)
+    if done.returncode not in (0, 1):  # 1: it does not fit
+        raise ArgumentError(_core.terminal_clean(f'the step has no plan: {done.stderr.strip()}'))
+    answer = json.loads(done.stdout)
+    predicted = answer['predicted']
+    after = Prediction(predicted['peak_allocated_bytes'], predicted['peak_reserved_bytes'])
+    return _Found(answer['plan'], after, answer['verdict'] != 'does_not_fit')
+
+
+def _free(model: Any, optimizer: Any) -> Dict[str, Any]:
+    """What takes less memory and no more time."""
+    import torch
+    plan: Dict[str, Any] = {'version': 1}
+    if getattr(getattr(model, 'config', None), 'use_cache', False):
+        plan['no_kv_cache'] = True
+    if isinstance(optimizer, (torch.optim.Adam, torch.optim.AdamW)) and all(
+            group.get('foreach') is None and group.get('fused') is None for group in optimizer.param_groups):
+        plan['optimizer'] = 'adamw-fused'
+    return plan
+
+
+def fit(model: Any, optimizer: Any, step: Callable[[], Any], budget: Union[int, str], *, gpu: str = 'a100',
+        value: Optional[float] = None) -> Fitted:
+    """Make a training step fit in a budget.
+
+    `step` runs one training step, as for trace(): zero_grad, forward, backward, optimizer, with tensors on 'cuda'. It is traced without a
+    GPU, a plan is found that reserves no more than `budget` ('16GiB' or bytes), and applied to the model and the optimizer. Returns what
+    was done, as apply() does, with the predicted peaks before and after. If nothing fits, ArgumentError says what the leanest plan
+    needs, and nothing has changed. `gpu` and `value` are trace()'s.
+    """
+    limit = _core.size(budget)
+    if not limit:
+        raise ArgumentError('the budget is a number of bytes, or a size such as 16GiB')
+
+    def traced() -> Dict[str, Any]:
+        return trace(step, model=model, optimizer=optimizer, gpu=gpu, value=value)
+    with contextlib.ExitStack() as undo:
+        before = after = _predicted(traced())
+        plan: Dict[str, Any] = {'version': 1}
+        if before.reserved_bytes > limit:
+            plan = _free(model, optimizer)
+            trial = undo.enter_context(apply(model, plan, optimizer=optimizer))
+            found = _planned(traced(), limit, gpu)
+            trial.undo()
+            plan, after = {**plan, **found.plan}, found.after
+            if not found.fits:
+                raise ArgumentError(f'{type(model).__name__} does not fit in {_core.size_text(limit)}: the leanest plan reserves '
+                                    f'{_core.size_text(after.reserved_bytes)}')
+        applied = applied_as(Fitted, model, plan, optimizer)
+    applied.budget_bytes, applied.before, applied.after = limit, before, after
+    return applied

@@ -1,0 +1,283 @@
+"""What apply() puts in the place of a module's forward: checkpointing, copies to the host, and a loss in chunks.
+
+Each is an object in the module's own `forward` attribute. Names of parameters, hooks and classes stay as they are. The object knows
+its module by a weak reference, so that a model without other references goes at once, and is copied and pickled with its
+module: the copy of a model calls the copy's blocks.
+"""
+import functools
+import inspect
+import weakref
+from typing import Any, Callable, Dict, FrozenSet, Optional, Tuple
+
+from ._errors import ArgumentError
+
+_CACHES = ('past_key_values', 'past_key_value', 'layer_past', 'use_cache')
+
+
+def _forward_of(module: Any) -> Callable[..., Any]:
+    """What its class has."""
+    found: Callable[..., Any] = type(module).forward.__get__(module)
+    return found
+
+
+def _tensors(value: Any) -> 'list[Any]':
+    import torch
+    from torch.utils import _pytree
+    return [leaf for leaf in _pytree.tree_leaves(value) if isinstance(leaf, torch.Tensor)]
+
+
+class Forward:
+    """In the place of a module's forward. `inner` is what was there: None, for what the class has, or another function."""
+
+    def __init__(self, module: Any, inner: Any) -> None:
+        self._module = weakref.ref(module)
+        self.inner = inner
+        forward = _forward_of(module) if inner is None else inner
+        self.__name__, self.__doc__ = 'forward', forward.__doc__
+        self.__signature__ = inspect.signature(forward)  # trainers look which arguments a model takes
+
+    def __reduce__(self) -> Tuple[Any, ...]:
+        return _again, (type(self), self._module(), self.inner, self.state())
+
+    def state(self) -> Dict[str, Any]:
+        """What the constructor is called with besides."""
+        return {}
+
+    @property
+    def module(self) -> Any:
+        return self._module()
+
+    def original(self, *args: Any, **kwargs: Any) -> Any:
+        return (self.inner or _forward_of(self.module))(*args, **kwargs)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.original(*args, **kwargs)
+
+
+def _again(kind: Any, module: Any, inner: Any, state: Dict[str, Any]) -> Any:
+    return kind(module, inner, **state)
+
+
+# ---- Checkpoints ----
+
+# What a selective checkpoint keeps: results that take long to compute.
+_PRODUCTS = frozenset({'mm', 'addmm', 'bmm', 'baddbmm', 'convolution'})
+_ATTENTION = frozenset({'_scaled_dot_product_flash_attention', '_scaled_dot_product_efficient_attention',
+                        '_scaled_dot_product_cudnn_attention', '_scaled_dot_product_flash_attention_for_cpu',
+                        '_scaled_dot_product_attention_math', '_flash_attention_forward', '_efficient_attention_forward'})
+
+
+class Policy:
+    """Which results of a block's ops are kept, for torch.utils.checkpoint: products and attention, except those in `again`.
+
+    `again` has 'inputs' for the products before attention (queries, keys, values), 'attention' for its own result, 'inner'
+    for those after it (the first product after attention is its projection, which is always kept)."""
+
+    def __init__(self, again: FrozenSet[str]) -> None:
+        self.again = again
+        self.count: Dict[bool, int] = {}  # products after attention, of the forward and of the recomputation
+
+    def __call__(self, context: Any, op: Any, *args: Any, **kwargs: Any) -> Any:
+        from torch.utils.checkpoint import CheckpointPolicy
+        name, again = op.overloadpacket.__name__, bool(context.is_recompute)
+        keep = False
+        if name in _ATTENTION or name == '_softmax':
+            self.count[again] = 0
+            keep = name != '_softmax' and 'attention' not in self.again
+        elif name in ('bmm', 'baddbmm'):  # scores, and what they weigh
+            keep = 'attention' not in self.again
+        elif name in _PRODUCTS and again not in self.count:
+            keep = 'inputs' not in self.again
+        elif name in _PRODUCTS:
+            self.count[again] += 1
+            keep = self.count[again] == 1 or 'inner' not in self.again
+        return CheckpointPolicy.MUST_SAVE if keep else CheckpointPolicy.PREFER_RECOMPUTE
+
+
+def _contexts(again: FrozenSet[str]) -> Any:
+    from torch.utils.checkpoint import create_selective_checkpoint_contexts
+    return create_selective_checkpoint_contexts(Policy(again))
+
+
+class Checkpoint(Forward):
+    """Runs the module again in backward. `again`: only a part of it, see Policy."""
+
+    def __init__(self, module: Any, inner: Any, reentrant: bool = False, again: Optional[FrozenSet[str]] = None) -> None:
+        super().__init__(module, inner)
+        self.reentrant, self.again = reentrant, again
+
+    def state(self) -> Dict[str, Any]:
+        return {'reentrant': self.reentrant, 'again': self.again}
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        import torch
+        from torch.utils.checkpoint import checkpoint
+        given = [name for name in _CACHES if kwargs.get(name) is not None and kwargs[name] is not False]
+        if not torch.is_grad_enabled() or (given and not self.module.training):
+            return self.original(*args, **kwargs)
+        for name in given:  # what runs twice may not add to a cache
+            kwargs[name] = False if name == 'use_cache' else None
+        if self.reentrant:
+            return self._reentrant(args, kwargs)
+        if self.again is None:
+            return checkpoint(self.original, *args, use_reentrant=False, **kwargs)
+        return checkpoint(self.original, *args, use_reentrant=False, context_fn=functools.partial(_contexts, self.again), **kwargs)
+
+    def _reentrant(self, args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> Any:
+        """This form passes gradients to positional arguments only, and to the module only if one of them has any."""
+        import torch
+        from torch.utils.checkpoint import checkpoint
+        names = [name for name, value in kwargs.items() if isinstance(value, torch.Tensor) and value.requires_grad]
+        moved = [kwargs.pop(name) for name in names]
+        if not any(tensor.requires_grad for tensor in (*(x for x in args if isinstance(x, torch.Tensor)), *moved)) \
+                and any(parameter.requires_grad for parameter in self.module.parameters()):
+            raise ArgumentError(f'{type(self.module).__name__} is called without a tensor that requires gradients, so a reentrant '
+                                "checkpoint would not train it: call model.enable_input_require_grads(), or take a plan whose "
+                                "checkpoint_form is 'non-reentrant'")
+        count = len(args)
+
+        def run(*given: Any) -> Any:
+            return self.original(*given[:count], **dict(zip(names, given[count:])), **kwargs)
+        return checkpoint(run, *args, *moved, use_reentrant=True)
+
+
+# ---- Copies on the host ----
+
+class Offload(Forward):
+    """What the module saves for backward is kept by the host."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        import torch
+        if not torch.is_grad_enabled():
+            return self.original(*args, **kwargs)
+        with torch.autograd.graph.save_on_cpu():
+            return self.original(*args, **kwargs)
+
+
+# ---- The whole model ----
+
+class Autocast(Forward):
+    """The model's forward, and the loss in it, under autocast."""
+
+    def __init__(self, module: Any, inner: Any, dtype: str) -> None:
+        super().__init__(module, inner)
+        self.dtype = dtype
+
+    def state(self) -> Dict[str, Any]:
+        return {'dtype': self.dtype}
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        import torch
+        device = next((tensor.device.type for tensor in self.module.parameters()), 'cuda')
+        with torch.autocast(device, dtype=getattr(torch, self.dtype)):
+            return self.original(*args, **kwargs)
+
+
+class ChunkedLoss(Forward):
+    """The forward of a causal language model of transformers. With labels, while training, its head passes hidden states on, and
+    its loss is computed from them some tokens at a time; logits are None then."""
+
+    def __init__(self, module: Any, inner: Any, chunk: int) -> None:
+        super().__init__(module, inner)
+        self.chunk = chunk
+
+    def state(self) -> Dict[str, Any]:
+        return {'chunk': self.chunk}
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        import torch
+        model = self.module
+        if kwargs.get('labels') is None or not model.training or not torch.is_grad_enabled():
+            return self.original(*args, **kwargs)
+        head = model.get_output_embeddings()
+        before = model.__dict__.get('_loss_function')
+        had = '_loss_function' in model.__dict__
+        head.__dict__['forward'] = lambda hidden: hidden
+        model.__dict__['_loss_function'] = functools.partial(self.loss, head.weight)
+        try:
+            out = self.original(*args, **kwargs)
+        finally:
+            del head.__dict__['forward']
+            model.__dict__.pop('_loss_function')
+            if had:
+                model.__dict__['_loss_function'] = before
+        if isinstance(out, tuple):  # return_dict=False: loss, logits, and what else there is
+            return (out[0], None, *out[2:])
+        return type(out)(**{name: value for name, value in out.items() if name != 'logits'})
+
+    def loss(self, weight: Any, logits: Any, labels: Any, vocab_size: Any = None, num_items_in_batch: Any = None,
+             ignore_index: int = -100, shift_labels: Any = None, **_: Any) -> Any:
+        """What ForCausalLMLoss computes, of hidden states in the place of logits."""
+        import torch
+        from torch.nn.functional import pad
+        hidden = logits
+        if shift_labels is None:
+            labels = pad(labels, (0, 1), value=ignore_index)
+            shift_labels = labels[..., 1:].contiguous()
+        hidden, targets = hidden.reshape(-1, hidden.shape[-1]), shift_labels.reshape(-1)
+        if torch.is_autocast_enabled(hidden.device.type):
+            dtype = torch.get_autocast_dtype(hidden.device.type)
+            hidden, weight = hidden.to(dtype), weight.to(dtype)
+        with torch.autocast(hidden.device.type, enabled=False):
+            return _function().apply(hidden, weight, targets, num_items_in_batch, self.chunk, ignore_index)
+
+
+_LOSSES: 'list[Any]' = []  # the class below, once it is made
+
+
+def _function() -> Any:
+    """Head and cross-entropy, some tokens at a time: gradients of hidden states and weight are ready after forward."""
+    if _LOSSES:
+        return _LOSSES[0]
+    import torch
+    from torch.autograd.function import once_differentiable
+
+    class Loss(torch.autograd.Function):  # type: ignore[misc]
+        @staticmethod
+        def forward(ctx: Any, hidden: Any, weight: Any, targets: Any, items: Any, chunk: int, ignored: int) -> Any:
+            return _forward(ctx, hidden, weight, targets, items, chunk, ignored)
+
+        @staticmethod
+        @once_differentiable  # type: ignore[untyped-decorator, misc, unused-ignore]
+        def backward(ctx: Any, grad: Any) -> Any:
+            if ctx.made is None:
+                raise RuntimeError('the chunked loss has no gradients any more: backward ran a second time (retain_graph=True)')
+            (of_hidden, of_weight), ctx.made = ctx.made, None
+            return (of_hidden.mul_(grad) if of_hidden is not None else None, of_weight.mul_(grad) if of_weight is not None else None,
+                    None, None, None, None)
+    _LOSSES.append(Loss)
+    return Loss
+
+
+def _forward(ctx: Any, hidden: Any, weight: Any, targets: Any, items: Any, chunk: int, ignored: int) -> Any:
+    import torch
+    of_hidden = torch.empty_like(hidden) if ctx.needs_input_grad[0] else None
+    of_weight = torch.zeros_like(weight) if ctx.needs_input_grad[1] else None
+    sums = torch.zeros(2, dtype=torch.float32, device=hidden.device)  # one allocation
+    loss, count = sums[0], sums[1]
+    count.copy_((targets != ignored).sum() if items is None else torch.as_tensor(items))
+    for first in range(0, hidden.shape[0], chunk):
+        rows = hidden[first:first + chunk]
+        grad = torch.log_softmax(rows @ weight.t(), -1, dtype=torch.float32)
+        labels = targets[first:first + chunk].unsqueeze(1)
+        counts, at = labels != ignored, labels.clamp(min=0)
+        loss -= grad.gather(1, at).mul_(counts).sum() / count
+        grad.exp_().scatter_add_(1, at, torch.full_like(at, -1, dtype=grad.dtype)).mul_(counts / count)
+        grad = grad.to(hidden.dtype)
+        if of_hidden is not None:
+            torch.mm(grad, weight, out=of_hidden[first:first + chunk])
+        if of_weight is not None:
+            of_weight.addmm_(grad.t(), rows)
+        del grad, counts, at
+    ctx.made = of_hidden, of_weight
+    return loss
+
+
+class Refusal:
+    """In the place of a method that would do again what the plan does."""
+
+    def __init__(self, message: str) -> None:
+        self.message = message
+
+    def __call__(self, *_: Any, **__: Any) -> Any:
+        raise ArgumentError(self.message)

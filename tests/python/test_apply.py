@@ -1,0 +1,66 @@
+"""apply() and fit(), as far as they go without PyTorch: plans that are refused, and how answers are printed. tests/torch/apply.py has
+the rest."""
+import json
+
+import pytest
+
+import tessera
+from tessera import _apply
+
+
+@pytest.mark.parametrize('plan, message', [
+    ({'checkpoint': 'full'}, '<plan>: version must be 1'),
+    ({'version': 2}, '<plan>: version must be 1'),
+    ({'version': 1, 'chekpoint': 'full'}, '<plan>: no plan has the key "chekpoint"'),
+])
+def test_what_is_no_plan(plan, message):
+    with pytest.raises(tessera.ArgumentError) as caught:
+        tessera.apply(None, plan)
+    assert str(caught.value) == message
+
+
+def test_plans_in_files(tmp_path):
+    path = tmp_path / 'plan.json'
+    with pytest.raises(FileNotFoundError):
+        tessera.apply(None, path)
+    path.write_text('{')
+    with pytest.raises(tessera.ArgumentError, match='plan.json: not JSON'):
+        tessera.apply(None, path)
+    path.write_text('[1]')
+    with pytest.raises(tessera.ArgumentError, match='plan.json: a plan is one JSON object'):
+        tessera.apply(None, path)
+    path.write_text(json.dumps({'verdict': 'fits', 'plan': {'checkpoint': 'full', 'version': 1}}))
+    assert _apply._read(path)[0] == {'checkpoint': 'full', 'version': 1}
+
+
+def test_keys_are_those_of_the_plan_file():
+    from conftest import ROOT
+    page = (ROOT / 'docs' / 'plan.md').read_text()
+    table = page[page.index('| key | value |'):].partition('\n\n')[0]
+    keys = {word for line in table.splitlines()[2:] for word in line.split('|')[1].replace('`', '').replace(',', ' ').split()}
+    assert keys == _apply._KEYS
+
+
+def test_how_changes_are_printed():
+    names = [*(f'model.layers.{i}' for i in (0, 1, 2, 5, 7, 8)), 'lm_head']
+    assert _apply._ranges(names) == 'model.layers.0-2, model.layers.5, model.layers.7-8, lm_head'
+
+    assert _apply._ranges(['h.0', *(f'h.{i}.mlp.act' for i in (1, 2, 3)), 'h.4.mlp', '']) == 'h.0, h.1-3.mlp.act, h.4.mlp, '
+
+    class Model:
+        pass
+    applied = _apply.Applied(Model(), {'version': 1})
+    assert str(applied) == 'Model: 0 changes.'
+    applied.changes += [tessera.Change('checkpoint', f'h.{i}', 'reentrant') for i in range(2)]
+    applied.left.append(tessera.Left('clip 1.0', 'the loop does it'))
+    assert str(applied).splitlines() == [
+        'Model: 2 changes.', '  checkpoint             h.0-1, reentrant', 'Not applied, or only nearly:',
+        '  clip 1.0               the loop does it']
+    with applied:
+        assert not applied.is_undone
+    assert applied.is_undone
+
+
+def test_outer_modules():
+    assert _apply._outer(['a', 'a.b', 'ab', 'c.d']) == ['a', 'ab', 'c.d']
+    assert _apply._outer(['', 'a']) == ['']
