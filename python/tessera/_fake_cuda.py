@@ -18,7 +18,7 @@ import contextlib
 import ctypes
 import os
 import re
-from typing import Any, Dict, Iterable, Iterator, List, NamedTuple
+from typing import Any, Dict, Iterable, Iterator, List, NamedTuple, Optional
 
 from . import _core
 
@@ -101,17 +101,26 @@ def _guard(root: str, meta: int, functions: Dict[str, int]) -> Any:
 
 
 class _Stream:
-    """A stream, of which nothing depends."""
-    cuda_stream, device_index, device_type, stream_id = 0, 0, 1, 0
+    """A stream, of which only its number matters: memory belongs to the stream that it was allocated on."""
+    device_index, device_type = 0, _CUDA
 
-    def __init__(self, *_: Any, **__: Any) -> None:
+    def __init__(self, *_: Any, number: Optional[int] = None, priority: int = 0, **__: Any) -> None:
         self.device = 'cuda:0'
+        self.stream_id = self.cuda_stream = _STREAMS.next(priority) if number is None else number
 
     def __enter__(self) -> '_Stream':
+        _STREAMS.entered.append(_STREAMS.current)
+        _STREAMS.current = self
         return self
 
     def __exit__(self, *_: Any) -> None:
-        pass
+        _STREAMS.current = _STREAMS.entered.pop()
+
+    def __eq__(self, other: Any) -> bool:
+        return isinstance(other, _Stream) and other.stream_id == self.stream_id
+
+    def __hash__(self) -> int:
+        return self.stream_id
 
     def record_event(self, event: Any = None) -> Any:
         return event or _Event()
@@ -123,6 +132,35 @@ class _Stream:
         pass
 
     wait_stream = synchronize = wait_event
+
+
+class _Streams:
+    """The streams of a process. Like PyTorch (c10/cuda/CUDAStream.cpp) there are 32 of each priority, given out in turn."""
+
+    def __init__(self) -> None:
+        self.reset()
+
+    def reset(self) -> None:
+        """So that each trace numbers them in the same way."""
+        self.made = [0, 0]
+        self.default = self.current = _Stream(number=0)
+        self.entered: List[_Stream] = []
+
+    def next(self, priority: int) -> int:
+        is_high = priority < 0
+        self.made[is_high] += 1
+        return 1 + 32 * is_high + (self.made[is_high] - 1) % 32
+
+    def set(self, stream: Any) -> None:
+        self.current = stream or self.default
+
+
+_STREAMS = _Streams()
+
+
+def stream_number() -> int:
+    """Of the stream that would now be allocated on; 0 is the default one."""
+    return _STREAMS.current.stream_id
 
 
 class _Event:
@@ -174,10 +212,9 @@ def _convolution(torch: Any) -> Any:
 
 def _answers(torch: Any, card: Card) -> 'Dict[Any, Dict[str, Any]]':
     """By module, what its functions are while a card is pretended."""
-    stream = _Stream()
     nothing = ('synchronize', 'empty_cache', 'ipc_collect', 'set_device', 'reset_peak_memory_stats',
                'reset_accumulated_memory_stats', 'reset_max_memory_allocated', 'reset_max_memory_cached',
-               'set_per_process_memory_fraction', 'init', 'set_stream')
+               'set_per_process_memory_fraction', 'init')
     zero = ('memory_allocated', 'max_memory_allocated', 'memory_reserved', 'max_memory_reserved')
     answers: 'Dict[Any, Dict[str, Any]]' = {torch.cuda: {
         'is_available': lambda: True,
@@ -192,8 +229,9 @@ def _answers(torch: Any, card: Card) -> 'Dict[Any, Dict[str, Any]]':
         'memory_summary': lambda *_, **__: '',
         'memory_stats': lambda *_, **__: {},
         'memory_snapshot': lambda *_, **__: [],
-        'Event': _Event, 'Stream': _Stream, 'current_stream': lambda *_: stream, 'default_stream': lambda *_: stream,
-        'stream': lambda stream=None: contextlib.nullcontext(stream),
+        'Event': _Event, 'Stream': _Stream, 'current_stream': lambda *_: _STREAMS.current,
+        'default_stream': lambda *_: _STREAMS.default, 'set_stream': _STREAMS.set,
+        'stream': lambda stream=None: contextlib.nullcontext() if stream is None else stream,
         'device': lambda *_: contextlib.nullcontext(), 'device_of': lambda *_: contextlib.nullcontext(),
         **{name: _nothing for name in nothing}, **{name: _zero for name in zero},
     }, torch.cuda.memory: {
@@ -228,6 +266,7 @@ def patched(owner: Any, **names: Any) -> Iterator[None]:
 @contextlib.contextmanager
 def pretend(torch: Any, card: Card) -> Iterator[None]:
     """Within it, torch.cuda answers as on this card, and what would reach a device does nothing."""
+    _STREAMS.reset()
     with contextlib.ExitStack() as stack:
         for module, answers in _answers(torch, card).items():
             known = {name: answer for name, answer in answers.items() if hasattr(module, name)}

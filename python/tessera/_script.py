@@ -16,7 +16,8 @@ import sys
 from typing import Any, Callable, Dict, Iterator, List, Optional
 
 from ._fake_cuda import CARDS, TraceError, answer_for_driver, patched
-from ._trace import _document, _fake_mode, _Phases, _Recorder, check_gpu, fake_of, traced, write
+from ._trace import _document, _fake_mode, _Phases, _Recorder, alike, check_gpu, fake_of, traced, write
+from ._trace_sharded import sharded
 
 
 class _Done(BaseException):
@@ -26,10 +27,11 @@ class _Done(BaseException):
 class _Steps:
     """Cuts the run of a script into steps."""
 
-    def __init__(self, recorder: _Recorder, phases: _Phases, optimizer: int, count: int) -> None:
-        self.recorder, self.phases, self.optimizer, self.count = recorder, phases, optimizer, count
+    def __init__(self, recorder: _Recorder, phases: _Phases, optimizer: int, count: int, most: int) -> None:
+        self.recorder, self.phases, self.optimizer, self.count, self.most = recorder, phases, optimizer, count, most
         self.seen: List[int] = []  # optimizers, as they made steps first
         self.classes: List[str] = []
+        self.parameters = 0
         self.is_over = False  # the current step ends with the phase it is in
         phases.on_step = self._after_optimizer
         recorder.after_phase = self._after_phase
@@ -47,7 +49,8 @@ class _Steps:
         self.is_over = False
         self.recorder.mark_state(list(self.phases.optimizers))
         self.recorder.end_call()
-        if len(self.recorder.calls) == self.count:
+        if len(self.recorder.calls) == self.most or len(self.recorder.calls) >= self.count and alike(self.recorder):
+            self.parameters = _parameters(self.recorder)  # the program's variables go when it is left
             self.recorder.is_over = True
             raise _Done
         self.recorder.begin_call()
@@ -107,17 +110,20 @@ _LOADER = ('dataset', 'batch_size', 'shuffle', 'sampler', 'batch_sampler', 'num_
            'drop_last', 'timeout', 'worker_init_fn', 'multiprocessing_context', 'generator')
 
 
-def trace_program(program: Callable[[], Any], *, gpu: str = 'a100', value: Optional[float] = None, after: int = 1,
-                  optimizer: int = 1) -> Dict[str, Any]:
+def trace_program(program: Callable[[], Any], *, gpu: str = 'a100', value: Optional[float] = None, after: Optional[int] = None,
+                  optimizer: int = 1, ranks: Optional[int] = None) -> Dict[str, Any]:
     """The step graph of what `program()` trains, which makes everything itself. See the head of this file."""
     import torch
     import torch.utils.data
 
     check_gpu(gpu)
     answer_for_driver(torch)
+    most = 2 + (after or (1 if ranks is None else 4))  # DistributedDataParallel changes its buckets in the second step, or later
+    after = after or 1
     recorder, fake = _Recorder(torch), _fake_mode()
-    with traced(torch, recorder, fake, gpu, value) as phases, _environment(torch, fake):
-        steps = _Steps(recorder, phases, optimizer, after + 2)
+    with traced(torch, recorder, fake, gpu, value) as phases, _environment(torch, fake), \
+            sharded(torch, recorder, ranks):
+        steps = _Steps(recorder, phases, optimizer, after + 2, most)
         try:
             program()
         except _Done:
@@ -126,11 +132,10 @@ def trace_program(program: Callable[[], Any], *, gpu: str = 'a100', value: Optio
             if error.code:
                 raise
         recorder.is_over = True
-        parameters = _parameters(recorder)
     if len(recorder.calls) < after + 2:
         raise TraceError(f'the program ended after {len(recorder.calls)} steps of its optimizer {optimizer}, and a trace needs '
                          f'{after + 2}')
-    about = {'torch': torch.__version__, 'gpu': gpu, 'parameters': parameters, 'optimizer': steps.classes[optimizer - 1]}
+    about = {'torch': torch.__version__, 'gpu': gpu, 'parameters': steps.parameters, 'optimizer': steps.classes[optimizer - 1]}
     return _document(recorder, _static(recorder), about)
 
 
@@ -139,21 +144,23 @@ def trace_program(program: Callable[[], Any], *, gpu: str = 'a100', value: Optio
 def _arguments(words: Optional[List[str]]) -> Any:
     parser = argparse.ArgumentParser(
         prog='python -m tessera.trace',
-        usage='%(prog)s [-h] [-o FILE] [--gpu CARD] [--value X] [--after N] [--optimizer N] (SCRIPT | -m MODULE) [ARGUMENT...]',
+        usage='%(prog)s [-h] [-o FILE] [--gpu CARD] [--value X] [--after N] [--optimizer N] [--ranks N] (SCRIPT | -m MODULE) [ARGUMENT...]',
         description='Trace one step of a training script on a machine without a GPU, and write it as a step graph for '
                     '`tessera simulate`. A step lasts from the end of one optimizer.step() to the end of the next.')
     parser.add_argument('-o', '--output', metavar='FILE', help='the step graph (SCRIPT with .graph in the place of .py)')
     parser.add_argument('--gpu', choices=sorted(CARDS), default='a100', help='whose kernels are chosen (a100)')
     parser.add_argument('--value', type=float, metavar='X', help='what loss.item() and other numbers from the GPU are; '
                         'without, a script that asks for one is refused')
-    parser.add_argument('--after', type=int, default=1, metavar='N', help='steps before the two that are compared (1)')
+    parser.add_argument('--after', type=int, metavar='N', help='steps before the two that are compared (1; with --ranks up to 4, until two are alike)')
     parser.add_argument('--optimizer', type=int, default=1, metavar='N', help='whose step() ends a step, where there '
                         'are several: the N-th that makes one (1)')
+    parser.add_argument('--ranks', type=int, metavar='N', help='trace rank 0 of N, without the others and without a network: '
+                        'for DistributedDataParallel and fully_shard')
     parser.add_argument('-m', dest='module', action='store_true', help='SCRIPT is the name of a module')
     parser.add_argument('script', metavar='SCRIPT')
     parser.add_argument('arguments', nargs=argparse.REMAINDER, metavar='ARGUMENT')
     given = parser.parse_args(words)
-    if given.after < 1 or given.optimizer < 1:
+    if (given.after is not None and given.after < 1) or given.optimizer < 1:
         parser.error('--after and --optimizer start at 1')
     return given
 
@@ -178,7 +185,7 @@ def main(words: Optional[List[str]] = None) -> int:
     argv, search = list(sys.argv), list(sys.path)
     try:
         document = trace_program(_program(given), gpu=given.gpu, value=given.value, after=given.after,
-                                 optimizer=given.optimizer)
+                                 optimizer=given.optimizer, ranks=given.ranks)
         write(document, path)
     except ImportError as error:
         if error.name != 'torch':

@@ -28,8 +28,9 @@ import traceback
 import weakref
 from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 
-from ._fake_cuda import CARDS, Card, TraceError, answer_for_driver, patched, pretend
+from ._fake_cuda import CARDS, Card, TraceError, answer_for_driver, patched, pretend, stream_number
 from ._trace_saved import Saved
+from ._trace_sharded import check_whole, is_elsewhere
 from ._trace_work import Work
 
 SCHEMA = 'tessera-step/1'
@@ -87,6 +88,8 @@ class _Recorder:
         self.roles: List[str] = []
         self.born: List[Tuple[int, str]] = []  # in which call, and phase
         self.dead: List[bool] = []
+        self.streams: List[int] = []
+        self.role_of: Callable[[int], str] = lambda stack: ''  # that a stack shows; see _trace_sharded.py
         self.call = -1
         self.phase: List[str] = ['step']
         self.events: List[Tuple[Any, ...]] = []  # of the current call
@@ -106,13 +109,16 @@ class _Recorder:
     # ---- storages ----
 
     def number_of(self, tensor: Any) -> Optional[int]:
+        tensor = getattr(tensor, '_local_tensor', tensor)  # of a DTensor
         return self._of.get(tensor.untyped_storage()._cdata)
 
     def see(self, tensor: Any, op: str, role: str = '') -> None:
         """A tensor that an op returned: note its storage, unless it is known."""
         if tensor.device.type != 'cuda' or tensor.layout != self.torch.strided:
             return
-        storage = tensor.untyped_storage()
+        self.see_storage(tensor.untyped_storage(), op, role)
+
+    def see_storage(self, storage: Any, op: str, role: str = '') -> None:
         key = storage._cdata
         if key in self._of:
             return
@@ -121,14 +127,16 @@ class _Recorder:
             raise TraceError(f'{op} makes a tensor whose size depends on its data')
         if not size:
             return  # takes no memory
+        stack = self.stack(op)
         self.bytes.append(size)
-        self.roles.append(role)
+        self.roles.append(role or self.role_of(stack))
+        self.streams.append(stream_number())
         self.born.append((self.call, self.phase[-1]))
         self.dead.append(False)
         self._shares.append(0)
         self._first.append(key)
         self._watch(storage, number)
-        self.events.append(('+', number, self.stack(op)))
+        self.events.append(('+', number, stack))
 
     def _watch(self, storage: Any, number: int) -> None:
         self._of[storage._cdata] = number
@@ -151,6 +159,14 @@ class _Recorder:
     def share(self, tensor: Any, number: int) -> None:
         """Another storage in the same memory."""
         self._watch(tensor.untyped_storage(), number)
+
+    def resized(self, storage: Any) -> None:
+        """It has other memory now, or none."""
+        number = self._of.pop(storage._cdata, None)
+        self.see_storage(storage, 'resize_')
+        if number is not None and not self.dead[number]:
+            self.dead[number] = True
+            self.events.append(('-', number))
 
     def is_static(self, number: int) -> bool:
         return number < self.static_count
@@ -420,6 +436,8 @@ def _mode(torch: Any, recorder: _Recorder, sole: _Sole, fake: Any, value: Option
 
     class Dispatch(TorchDispatchMode):  # type: ignore[misc]
         def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            if is_elsewhere(types):
+                return NotImplemented
             if func is leaves and value is not None and isinstance(args[0], FakeTensor):
                 return _scalar(args[0].dtype, value)
             adds = _is_added_by_autograd(torch, func, args)
@@ -684,6 +702,12 @@ class _Instructions:
         return self.slot_of[number]
 
 
+def alike(recorder: _Recorder) -> bool:
+    """Whether the last two calls did the same."""
+    second, third = (_kinds(recorder, events) for events in recorder.calls[-2:])
+    return second == third
+
+
 def _same(recorder: _Recorder) -> None:
     second, third = (_kinds(recorder, events) for events in recorder.calls[-2:])
     if second == third:
@@ -699,12 +723,13 @@ def _once(recorder: _Recorder, static: List[int]) -> Dict[int, List[Tuple[Any, .
     """What only calls before the last two made and what stays, before the i-th event of the last."""
     import difflib
     known, last = set(static), recorder.calls[-1]
-    first = [event for events in recorder.calls[:-2] for event in events if event[1] not in known or event[0] in '()']
     once: Dict[int, List[Tuple[Any, ...]]] = {}
-    matcher = difflib.SequenceMatcher(None, _kinds(recorder, first), _kinds(recorder, last), autojunk=False)
-    for tag, a, b, c, _ in matcher.get_opcodes():
-        if tag in ('delete', 'replace'):
-            once.setdefault(c, []).extend(event for event in first[a:b] if event[0] == '+' and not recorder.dead[event[1]])
+    for events in recorder.calls[:-2]:
+        first = [event for event in events if event[1] not in known or event[0] in '()']
+        matcher = difflib.SequenceMatcher(None, _kinds(recorder, first), _kinds(recorder, last), autojunk=False)
+        for tag, a, b, c, _ in matcher.get_opcodes():
+            if tag in ('delete', 'replace'):
+                once.setdefault(c, []).extend(event for event in first[a:b] if event[0] == '+' and not recorder.dead[event[1]])
     return once
 
 
@@ -755,10 +780,17 @@ def _document(recorder: _Recorder, static: List[int], about: Dict[str, Any]) -> 
         'schema': SCHEMA, **about, 'phases': list(PHASES), 'texts': recorder.texts.items, 'frames': recorder.frames.items,
         'stacks': recorder.stacks.items, 'static': len(static),
         'slots': {'bytes': [recorder.bytes[number] for number in made.slots],
-                  'category': [recorder.roles[number] for number in made.slots]},
+                  'category': [recorder.roles[number] for number in made.slots],
+                  **_streams(recorder, made)},
         'instructions': made.items, 'work': [[made.place_of[event], *done] for event, *done in recorder.work],
         **_rewritable(recorder, made),
     }
+
+
+def _streams(recorder: _Recorder, made: _Instructions) -> Dict[str, Any]:
+    """If there are several: PyTorch keeps memory apart for each."""
+    streams = [recorder.streams[number] for number in made.slots]
+    return {'stream': streams} if any(streams) else {}
 
 
 def _rewritable(recorder: _Recorder, made: _Instructions) -> Dict[str, Any]:
@@ -813,8 +845,8 @@ def write(document: Dict[str, Any], path: str) -> None:
         json.dump(document, file, separators=(',', ':'))
 
 
-def trace(step: Callable[[], Any], *, model: Any, optimizer: Any = None, path: Optional[str] = None,
-          gpu: str = 'a100', value: Optional[float] = None) -> Dict[str, Any]:
+def trace(step: Callable[[], Any], *, model: Any = None, optimizer: Any = None, path: Optional[str] = None,
+          gpu: str = 'a100', value: Optional[float] = None, ranks: Optional[int] = None) -> Dict[str, Any]:
     """Trace one training step of any model, without a GPU, and write it as a step graph.
 
     `step()` runs one whole step - zero_grad, forward, backward, optimizer - on tensors on 'cuda'. It is called three times,
@@ -823,11 +855,22 @@ def trace(step: Callable[[], Any], *, model: Any, optimizer: Any = None, path: O
     are chosen: t4, v100, a100 or h100. `value`, if given, is that of each number which the step asks a tensor for, as
     `loss.item()` does. The graph is written to `path`, and returned.
 
+    Without a `model`, `step` is a whole program: it makes the model and the optimizer itself and trains at least three steps,
+    as a script does (`python -m tessera.trace`). With `ranks=N` it is rank 0 of N, without the others and without a network:
+    for models in DistributedDataParallel or under fully_shard(), which a program of N ranks makes after init_process_group().
+
     Raises TraceError if the step needs the values of tensors, or does not repeat itself.
     """
     import torch
 
     check_gpu(gpu)
+    if model is None:
+        from ._script import trace_program
+        document = trace_program(step, gpu=gpu, value=value, ranks=ranks)
+        if path is not None:
+            write(document, path)
+        return document
+    check_whole(model, ranks)
     optimizers = list(optimizer) if isinstance(optimizer, (list, tuple)) else [] if optimizer is None else [optimizer]
     answer_for_driver(torch)
     recorder, mode = _Recorder(torch), _fake_mode()

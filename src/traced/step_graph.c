@@ -137,6 +137,26 @@ static bool category_of(const char *word, uint8_t *out) {
   return false;
 }
 
+/* A list that may be absent: NULL then, and if it is something else, which is refused. */
+static const json_t *optional(reader *r, const json_t *root, const char *key, size_t most) {
+  return json_object_get(root, key) ? array_of(r, root, key, most) : NULL;
+}
+
+/* The stream of each slot, where there are several. */
+static bool read_streams(reader *r, const json_t *slots) {
+  const json_t *streams = optional(r, slots, "stream", TSR__STEP_GRAPH_MOST_SLOTS);
+  if (!streams) return !r->status;
+  if (json_array_size(streams) != r->graph->slots.count)
+    return wrong(r, "slot", json_array_size(streams), "lacks its stream, or is not there");
+  for (size_t i = 0; i < r->graph->slots.count; i++) {
+    uint64_t stream;
+    if (!number(json_array_get(streams, i), UINT16_MAX + 1, &stream))
+      return wrong(r, "slot", i, "has a stream that is no number below 65536");
+    r->graph->slots.items[i].stream = (uint16_t)stream;
+  }
+  return true;
+}
+
 static bool read_slots(reader *r, const json_t *root) {
   const json_t *slots = json_object_get(root, "slots");
   const json_t *bytes = array_of(r, slots, "bytes", TSR__STEP_GRAPH_MOST_SLOTS);
@@ -158,7 +178,7 @@ static bool read_slots(reader *r, const json_t *root) {
       return wrong(r, "slot", i, "has a category that does not exist");
     if (!TSR__VECTOR_PUSH(&r->graph->slots, slot)) return no_memory(r);
   }
-  return true;
+  return read_streams(r, slots);
 }
 
 /* ---- the schedule ---- */
@@ -283,11 +303,6 @@ static bool read_schedule(reader *r, const json_t *root) {
 
 /* ---- what a rewrite needs ---- */
 
-/* A list that may be absent: NULL then, and if it is something else, which is refused. */
-static const json_t *optional(reader *r, const json_t *root, const char *key) {
-  return json_object_get(root, key) ? array_of(r, root, key, TSR__TAPE_MOST_INSTRUCTIONS) : NULL;
-}
-
 /* A number below `end`, or -1 for none. */
 static bool number_or_none(const json_t *value, uint64_t end, uint32_t *out) {
   uint64_t n;
@@ -300,7 +315,7 @@ static bool number_or_none(const json_t *value, uint64_t end, uint32_t *out) {
 }
 
 static bool read_saves(reader *r, const json_t *root) {
-  const json_t *list = optional(r, root, "saved");
+  const json_t *list = optional(r, root, "saved", TSR__TAPE_MOST_INSTRUCTIONS);
   uint64_t places = r->graph->schedule.count + 1;
   uint32_t before = 0;
   for (size_t i = 0; i < json_array_size(list); i++) {
@@ -340,7 +355,7 @@ static bool read_inputs(reader *r, const json_t *list, size_t at, tsr__graph_mod
 }
 
 static bool read_modules(reader *r, const json_t *root) {
-  const json_t *list = optional(r, root, "modules");
+  const json_t *list = optional(r, root, "modules", TSR__TAPE_MOST_INSTRUCTIONS);
   const uint64_t ends[] = {r->graph->texts.count,        r->graph->texts.count,
                            r->graph->schedule.count + 1, r->graph->schedule.count + 1,
                            r->graph->saves.count + 1,    r->graph->saves.count + 1};
@@ -364,7 +379,7 @@ static bool read_modules(reader *r, const json_t *root) {
 }
 
 static bool read_unheld(reader *r, const json_t *root) {
-  const json_t *list = optional(r, root, "unheld");
+  const json_t *list = optional(r, root, "unheld", TSR__TAPE_MOST_INSTRUCTIONS);
   for (size_t i = 0; i < r->graph->slots.count; i++)
     if (!TSR__VECTOR_PUSH(&r->graph->unheld, TSR_NONE)) return no_memory(r);
   for (size_t i = 0; i < json_array_size(list); i++) {
@@ -418,7 +433,7 @@ static bool assume_work(reader *r) {
 }
 
 static bool read_work(reader *r, const json_t *root) {
-  const json_t *list = optional(r, root, "work");
+  const json_t *list = optional(r, root, "work", TSR__TAPE_MOST_INSTRUCTIONS);
   uint32_t before = 0;
   for (size_t i = 0; i < json_array_size(list); i++) {
     const json_t *item = json_array_get(list, i);

@@ -130,6 +130,32 @@ static void damaged_slots(void **state) {
                 "'static'");
 }
 
+#define WITH_STREAMS(streams)                                                             \
+  "\"static\":1,\"slots\":{\"bytes\":[1000,4000,1000,2000],\"category\":[\"parameter\"," \
+  "\"activation\",\"gradient\",\"optimizer_state\"],\"stream\":" streams "},"
+
+/* The activation is on a stream, whose segment is its own. */
+static void streams(void **state) {
+  (void)state;
+  tsr_model *alone = read(whole), *several = read(WITH_SLOTS(WITH_STREAMS("[0,33,0,0]")));
+  tsr_simulate_options options = TSR_OPTIONS_INIT(tsr_simulate_options);
+  tsr_simulation *one = NULL, *two = NULL;
+  options.fresh_process = true;
+  assert_int_equal(tsr_simulate(alone, &options, &one, NULL), 0);
+  assert_int_equal(tsr_simulate(several, &options, &two, NULL), 0);
+  assert_int_equal(two->peak.totals.allocated_bytes, one->peak.totals.allocated_bytes);
+  assert_int_equal(one->peak_reserved_bytes, 2 << 20);
+  assert_int_equal(two->peak_reserved_bytes, 4 << 20);
+  tsr_simulation_free(one);
+  tsr_simulation_free(two);
+  tsr_model_free(alone);
+  tsr_model_free(several);
+  expect_damage(WITH_SLOTS(WITH_STREAMS("7")), "'stream' is not a list");
+  expect_damage(WITH_SLOTS(WITH_STREAMS("[0,0,0]")), "lacks its stream");
+  expect_damage(WITH_SLOTS(WITH_STREAMS("[0,0,65536,0]")), "slot 2 has a stream");
+  expect_damage(WITH_SLOTS(WITH_STREAMS("[0,-1,0,0]")), "slot 1 has a stream");
+}
+
 static void expect_bad_step(const char *begin, const char *rest, const char *message) {
   char text[2048];
   (void)snprintf(text, sizeof text, "%s%s%s]}", HEAD TEXTS FRAMES STACKS SLOTS "\"instructions\":[",
@@ -290,7 +316,8 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(simulated),       cmocka_unit_test(workspaces),
       cmocka_unit_test(refused_options), cmocka_unit_test(damaged_tables),
-      cmocka_unit_test(damaged_slots),   cmocka_unit_test(damaged_schedules),
+      cmocka_unit_test(damaged_slots),
+      cmocka_unit_test(streams),   cmocka_unit_test(damaged_schedules),
       cmocka_unit_test(rewritten),       cmocka_unit_test(refused_rewrites),
       cmocka_unit_test(planned),         cmocka_unit_test(damaged_saves),
       cmocka_unit_test(damaged_work),    cmocka_unit_test(timed),

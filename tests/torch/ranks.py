@@ -1,0 +1,190 @@
+#!/usr/bin/env python3
+"""ranks.py [--check] [NAME...]: traces rank 0 of 8 of the programs of sharded.py into tests/golden/graphs.
+
+As graphs.py does. The independent account is PyTorch's FSDPMemTracker, which ships with it and counts the third step of the same
+program on the same fake tensors: the peaks of all of it, of forward and of backward, which ranks.json has. For DDP it is MemTracker, and
+the real C++ Reducer on the CPU, whose log has the sizes of its buckets.
+"""
+import argparse
+import contextlib
+import json
+import math
+import sys
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+import torch.distributed._tools.fsdp2_mem_tracker as fsdp2
+import transformers as hf
+from torch.distributed._tools.mem_tracker import MemTracker
+from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
+
+import sharded
+import tessera
+from graphs import GRAPHS, recorded, short, without_lines
+from tessera import _trace_ddp
+
+AT = GRAPHS / 'ranks.json'
+HEADROOM = 512  # what a block is rounded to
+
+
+# ---- PyTorch's own account ----
+
+@contextlib.contextmanager
+def tracking(found, number, model, optimizer):
+    """The third step, within a tracker, and on top of it once more what adds gradients in place."""
+    if number != 2:
+        yield
+        return
+    adding = _get_current_dispatch_mode_stack()[-1]
+    if hasattr(model, 'unshard'):
+        tracker = fsdp2.FSDPMemTracker(model, optimizer)
+    else:
+        tracker = MemTracker()
+        tracker.track_external(model, optimizer, *(bucket.contents for bucket in model.reducer.buckets))
+    with tracker, adding:
+        yield
+    found.append((tracker, model))
+
+
+def counted(name):
+    """Peaks of the third step. The tracker holds on to things, so that the step then differs."""
+    found = []
+    sharded.around.append(lambda *step: tracking(found, *step))
+    # It would not count ops within a fake mode that was not active when it began: those that `adding` takes out of it.
+    active, fsdp2.active_fake_mode = getattr(fsdp2, 'active_fake_mode', None), lambda: None
+    with contextlib.suppress(tessera.TraceError):
+        tessera.trace(sharded.SHARDED[name], ranks=sharded.RANKS)
+    sharded.around.pop()
+    fsdp2.active_fake_mode = active
+    tracker, model = found[0]
+    out = {'peak_bytes': on_card(tracker.get_tracker_snapshot('peak'))}
+    if hasattr(model, 'unshard'):
+        states = tracker.memory_tracking[model].snapshots
+        for phase, state in (('forward', fsdp2._FSDPModState.PEAK_FW), ('backward', fsdp2._FSDPModState.PEAK_BW)):
+            out[f'{phase}_bytes'] = max(map(on_card, states[state]))
+    return out
+
+
+def on_card(snapshot):
+    return sum(sizes['Total'] for device, sizes in snapshot.items() if device.type == 'cuda')
+
+
+# ---- The graph's ----
+
+def rounded(size):
+    return math.ceil(size / HEADROOM) * HEADROOM
+
+
+def peaks(document):
+    """Of the third step and its phases."""
+    slots = [rounded(size) for size in document['slots']['bytes']]
+    live = sum(slots[:document['static']])
+    for step in range(3):
+        phases, out = [], {'peak': live}
+        for word, subject, *_ in document['instructions']:
+            if word == 'begin':
+                phases.append(document['phases'][subject])
+            elif word == 'end':
+                phases.pop()
+            elif word == 'new' or (word == 'once' and step == 0):
+                live += slots[subject]
+            elif word == 'drop' or (word == 'drop_previous' and step):
+                live -= slots[subject]
+            for phase in ('peak', *phases):
+                out[phase] = max(out.get(phase, 0), live)
+    return {f'{phase}_bytes': out[phase] for phase in ('peak', 'forward', 'backward')}
+
+
+# ---- Buckets ----
+
+def buckets():
+    """Ours, and those of C++, in bytes."""
+    for cap in (None, 0.25, 4):
+        original, found = _trace_ddp.Reducer._make, []
+
+        def noted(self, indices, original=original, found=found):
+            original(self, indices)
+            found[:] = [bucket.contents.numel() * bucket.contents.element_size() for bucket in self.buckets]
+        _trace_ddp.Reducer._make = noted
+        try:
+            tessera.trace(sharded.ddp(bucket_cap_mb=cap), ranks=sharded.RANKS)
+        finally:
+            _trace_ddp.Reducer._make = original
+        real = of_cpp(cap)
+        print(f'# buckets of {cap or "1 and 25"} MiB: {found}')
+        yield f'buckets of {found} bytes instead of {real}', found != real
+
+
+def of_cpp(cap):
+    """What the C++ Reducer makes on the CPU, of one rank: buckets do not depend on their number."""
+    dist.init_process_group('gloo', rank=0, world_size=1, store=dist.HashStore())
+    try:
+        model = torch.nn.parallel.DistributedDataParallel(sharded.model_of(), bucket_cap_mb=cap)
+        for _ in range(3):
+            ids = torch.zeros(2, 64, dtype=torch.long)
+            model(ids, ids).backward()
+        data = model._get_ddp_logging_data()
+    finally:
+        dist.destroy_process_group()
+    return [int(size) for size in data['rebuilt_bucket_sizes'].split(',')]
+
+
+# ---- What is refused ----
+
+def refused():
+    from torch.distributed.fsdp import CPUOffloadPolicy, FullyShardedDataParallel
+
+    def wrapped():
+        dist.init_process_group('nccl')
+        FullyShardedDataParallel(sharded.model_of())
+
+    def hooked():
+        dist.init_process_group('nccl')
+        model = torch.nn.parallel.DistributedDataParallel(sharded.model_of().to('cuda'))
+        model.register_comm_hook(None, lambda state, bucket: None)
+
+    model = sharded.model_of()
+    for program, options, expected in (
+            (wrapped, {'ranks': 8}, 'FSDP1'), (hooked, {'ranks': 8}, 'communication hook'),
+            (sharded.fsdp2(offload_policy=CPUOffloadPolicy()), {'ranks': 8}, 'CPUOffloadPolicy'),
+            (sharded.fsdp2(), {}, 'ranks=N'), (lambda: None, {'ranks': 8}, 'makes no process group'),
+            (lambda: None, {'ranks': 0}, 'no 0 ranks'), (lambda: None, {'ranks': 8, 'model': model}, 'needs no model')):
+        message = 'nothing'
+        try:
+            tessera.trace(program, **options)
+        except tessera.TraceError as error:
+            message = str(error)
+        yield f'{expected!r} instead of {message!r}', expected not in message
+        yield 'a process group stays', dist.is_initialized()
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument('--check', action='store_true')
+    parser.add_argument('names', nargs='*', metavar='NAME')
+    given = parser.parse_args()
+    known = json.loads(AT.read_text(encoding='utf-8')) if AT.exists() else {}
+    wrong = 0
+    for name in given.names or sharded.SHARDED:
+        document = short(tessera.trace(sharded.SHARDED[name], ranks=sharded.RANKS))
+        found = {'torch': torch.__version__, 'transformers': hf.__version__, **counted(name)}
+        ours = peaks(document)
+        is_right = all(ours[key] == found[key] for key in ours if key in found) and (
+            not given.check or (known.get(name) == found and recorded(name) == without_lines(document)))
+        wrong += not is_right
+        print(f'{"ok" if is_right else "not ok"} - {name}: {ours}, {found}', flush=True)
+        known[name] = found
+        if not given.check:
+            (GRAPHS / f'{name}.graph').write_text(json.dumps(document, separators=(',', ':')) + '\n', encoding='utf-8')
+    for what, is_wrong in (*buckets(), *refused()) if not given.names else ():
+        wrong += bool(is_wrong)
+        if is_wrong:
+            print(f'not ok - {what}')
+    if not given.check:
+        AT.write_text(json.dumps(known, indent=1, sort_keys=True) + '\n', encoding='utf-8')
+    return wrong > 0
+
+
+if __name__ == '__main__':
+    sys.exit(main())
