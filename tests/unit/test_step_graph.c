@@ -130,7 +130,7 @@ static void damaged_slots(void **state) {
                 "'static'");
 }
 
-#define WITH_STREAMS(streams)                                                             \
+#define WITH_STREAMS(streams)                                                            \
   "\"static\":1,\"slots\":{\"bytes\":[1000,4000,1000,2000],\"category\":[\"parameter\"," \
   "\"activation\",\"gradient\",\"optimizer_state\"],\"stream\":" streams "},"
 
@@ -314,13 +314,19 @@ static void timed(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(simulated),       cmocka_unit_test(workspaces),
-      cmocka_unit_test(refused_options), cmocka_unit_test(damaged_tables),
+      cmocka_unit_test(simulated),
+      cmocka_unit_test(workspaces),
+      cmocka_unit_test(refused_options),
+      cmocka_unit_test(damaged_tables),
       cmocka_unit_test(damaged_slots),
-      cmocka_unit_test(streams),   cmocka_unit_test(damaged_schedules),
-      cmocka_unit_test(rewritten),       cmocka_unit_test(refused_rewrites),
-      cmocka_unit_test(planned),         cmocka_unit_test(damaged_saves),
-      cmocka_unit_test(damaged_work),    cmocka_unit_test(timed),
+      cmocka_unit_test(streams),
+      cmocka_unit_test(damaged_schedules),
+      cmocka_unit_test(rewritten),
+      cmocka_unit_test(refused_rewrites),
+      cmocka_unit_test(planned),
+      cmocka_unit_test(damaged_saves),
+      cmocka_unit_test(damaged_work),
+      cmocka_unit_test(timed),
   };
   return cmocka_run_group_tests_name("step graph", tests, NULL, NULL);
 }
