@@ -90,6 +90,7 @@ class _Recorder:
         self.dead: List[bool] = []
         self.streams: List[int] = []
         self.role_of: Callable[[int], str] = lambda stack: ''  # that a stack shows; see _trace_sharded.py
+        self.is_sharded = False  # parameters come and go, so that modules cannot be checkpointed in the graph
         self.call = -1
         self.phase: List[str] = ['step']
         self.events: List[Tuple[Any, ...]] = []  # of the current call
@@ -799,7 +800,7 @@ def _rewritable(recorder: _Recorder, made: _Instructions) -> Dict[str, Any]:
         return -1 if event is None else made.place_of[event]
 
     saved, texts = recorder.saved, recorder.texts
-    if saved is None:
+    if saved is None or recorder.is_sharded:
         return {}  # of a script it is not known
     return {
         'saved': [[made.slot_of.get(save.number, -1), save.bytes, place(save.made), place(save.used), place(save.left),

@@ -189,7 +189,7 @@ def ranks(torch: Any, recorder: Any, count: int) -> Iterator[None]:
     dist, hook = torch.distributed, sys.excepthook
     if dist.is_initialized():
         raise TraceError('there is a process group already: a trace of several ranks makes its own')
-    recorder.role_of = lambda stack: _role_of(recorder, stack)
+    recorder.role_of, recorder.is_sharded = lambda stack: _role_of(recorder, stack), True
     with contextlib.ExitStack() as stack:
         for owner, changed in _changes(torch, recorder, count):
             stack.enter_context(patched(owner, **changed))

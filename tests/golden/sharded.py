@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""ranks.py --tessera PATH --work FOLDER: step graphs of one rank of 8, simulated, as TAP.
+"""sharded.py --tessera PATH --work FOLDER: step graphs of one rank of 8, simulated, as TAP.
 
 tests/torch/ranks.py traced them: a transformer under fully_shard(), and in DistributedDataParallel. Peaks must be those that
 PyTorch's FSDPMemTracker counted (graphs/ranks.json); bytes of parameters, gradients and the optimizer those of the formula; and what
