@@ -1,0 +1,51 @@
+#!/usr/bin/env python3
+"""documented.py --tessera PATH --work FOLDER: commands of docs/plan.md's questions answer as documented, as TAP.
+
+A command is a line that begins with $; each line below it must be the beginning of a line of its answer, in that order.
+"""
+import argparse
+import functools
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from support import ROOT, run_tests
+
+SECTION = '## Questions that tuning asks'
+
+
+def commands():
+    """Pairs of a command and the lines that it prints."""
+    text = (ROOT / 'docs' / 'plan.md').read_text(encoding='utf-8')
+    section = text[text.index(SECTION):]
+    for block in re.findall(r'```\n(\$.*?)```', section, re.S):
+        for part in re.split(r'^\$ ', block, flags=re.M)[1:]:
+            command, *lines = part.rstrip('\n').split('\n')
+            yield command, lines
+
+
+def check(work, environment, command, lines):
+    done = subprocess.run(['sh', '-c', command], cwd=work, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode in (0, 1), done.stderr
+    printed = iter(done.stdout.split('\n'))
+    for line in lines:
+        assert any(one.startswith(line) for one in printed), f'not printed: {line}\n{done.stdout}'
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    for name in ('--tessera', '--work'):
+        parser.add_argument(name, required=True, type=lambda text: Path(text).resolve())
+    given = parser.parse_args()
+    shutil.rmtree(given.work, ignore_errors=True)
+    given.work.mkdir(parents=True)
+    (given.work / 'tessera').symlink_to(given.tessera)
+    environment = {**os.environ, 'PATH': f'{given.work}{os.pathsep}{os.environ["PATH"]}'}
+    return run_tests((command, functools.partial(check, given.work, environment, command, lines)) for command, lines in commands())
+
+
+if __name__ == '__main__':
+    sys.exit(main())
