@@ -252,9 +252,19 @@ static void release_joined(tsr__tape *tape, tsr__op_call *call) {
   }
 }
 
+/* What a checkpoint computed again for the op goes when its function returns. */
+static void release_packed(tsr__tape *tape, tsr__op_call *call) {
+  for (uint32_t i = 0; i < TSR__OP_SAVED; i++) {
+    if (!tape->ops.items[call->op].holder[i]) continue;
+    tsr__tensor_release(tape, call->reg[SAVED(i)]);
+    call->reg[SAVED(i)] = 0;
+  }
+}
+
 /* Release the gradients it was given, then what it saved; then pass on its own. */
 static void end_call(tsr__tape *tape, tsr__op_call *call) {
   release_joined(tape, call);
+  release_packed(tape, call);
   for (uint32_t i = 0; i < call->input_count; i++)
     if (call->needs[i])
       call->reg[GRAD_IN(i)] = validate(tape, call->reg[GRAD_IN(i)], call->reg[IN(i)]);

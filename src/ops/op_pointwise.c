@@ -163,10 +163,16 @@ static const tsr__op_step gelu_forward[] = {
     {FREE(T(6))},
     {RUN(MUL), .to = OUT(0), .reads = {T(0), T(7)}, .like = T(7), .done = {T(0), T(7)}},
     {.action = TSR__DO_END}};
+/* What a checkpoint computed again goes with the node's function, before autograd casts what that has returned. */
+static bool is_packed(const tsr__op_call *call) {
+  return call->tape->ops.items[call->op].holder[0] != 0;
+}
 /* The gradient of x is that of the sum, to which those of the cube and of half are added. */
 static const tsr__op_step gelu_backward[] = {
     {RUN(MUL), .to = T(0), .reads = {GRAD_OUT(0), ONE}, .within = "mul_tensor_backward"},
     {RUN(MUL), .to = T(1), .reads = {GRAD_OUT(0), HALF}, .within = "mul_tensor_backward"},
+    {FREE(HALF), .when = is_packed},
+    {FREE(ONE), .when = is_packed},
     {CAST(T(0), T(0)), .typed = IN(0), .done = {GRAD_OUT(0), HALF, ONE}},
     {RUN(TANH_BACKWARD), .to = T(2), .reads = {T(1), TANHX}, .node = "TanhBackward0",
      .done = {T(1), TANHX}},
