@@ -1096,6 +1096,7 @@ typedef struct live_sizes {
   tsr__map parameters, casts; /* size -> count */
   /* size -> count of what the recording allocated, and the most that were live together */
   tsr__map new_casts, most_casts, activations, most_activations;
+  uint32_t *next_copy; /* by allocation: autocast's next copy for another operation, or NEVER */
 } live_sizes;
 
 static bool may_be_cast(const judge *j, uint32_t allocation) {
@@ -1125,6 +1126,13 @@ static tsr__role made_by(const judge *j, uint32_t allocation) {
   return tsr__role_of(j->roles, j->t->events.stack[j->t->birth.items[allocation]]);
 }
 
+/* Whether autocast's copy is still there when it copies for another operation. What backward does not need goes with the
+ * operation that it was made for, unless autocast's cache has it: only weights' copies are there. */
+static bool is_cached(const judge *j, uint32_t allocation, const live_sizes *live) {
+  uint32_t next = live->next_copy[allocation];
+  return next != NEVER && j->t->birth.items[next] < j->t->death.items[allocation];
+}
+
 /* Whether it can be a weight's copy that backward needs, as far as lifetime and size show. Without C++
  * frames the last allocation of an operation is its result. */
 static bool fits_weight(const judge *j, uint32_t allocation, live_sizes *live) {
@@ -1133,18 +1141,30 @@ static bool fits_weight(const judge *j, uint32_t allocation, live_sizes *live) {
          weights_of(live, tsr__timeline_requested(j->t, allocation)) != 0;
 }
 
+/* Of an operation's copies, those that backward needs: whether the one before was the weight's. */
+static bool follows_weight(const judge *j, uint32_t allocation) {
+  return allocation > j->t->initial.count && has_next_alike(j, allocation - 1) &&
+         j->out.evidence[allocation - 1] == TSR_EVIDENCE_WEIGHT_CAST;
+}
+
 /* Of several copies that one operation makes, the weight's comes after that of the activation to which
- * it is applied. */
+ * it is applied; a convolution's comes before it. */
 static verdict judge_cast(const judge *j, uint32_t allocation, live_sizes *live) {
   tsr__role role = made_by(j, allocation);
   if (freed_by(j, allocation).hint == TSR__MARK_AUTOCAST_EXIT)
     return (verdict){TSR_CATEGORY_CAST, TSR_EVIDENCE_AUTOCAST_CACHE};
+  bool is_temporary = j->out.category[allocation] == TSR_CATEGORY_TEMPORARY;
+  if (is_temporary && role.hint == TSR__MARK_AUTOCAST && is_cached(j, allocation, live) &&
+      has_uncast_weight(live, tsr__timeline_requested(j->t, allocation)))
+    return (verdict){TSR_CATEGORY_CAST, TSR_EVIDENCE_AUTOCAST_CACHE};
   if (!fits_weight(j, allocation, live)) return unknown;
   bool has_evidence = role.has_native ? role.hint == TSR__MARK_AUTOCAST
                                       : j->has_autocast && role.hint == TSR__MARK_NONE;
-  bool is_before_weight = has_next_alike(j, allocation) && fits_weight(j, allocation + 1, live) &&
-                          has_uncast_weight(live, tsr__timeline_requested(j->t, allocation + 1));
-  if (has_evidence && !is_before_weight &&
+  bool is_other = role.convolves
+                      ? follows_weight(j, allocation)
+                      : has_next_alike(j, allocation) && fits_weight(j, allocation + 1, live) &&
+                            has_uncast_weight(live, tsr__timeline_requested(j->t, allocation + 1));
+  if (has_evidence && !is_other &&
       has_uncast_weight(live, tsr__timeline_requested(j->t, allocation)))
     return (verdict){TSR_CATEGORY_CAST,
                      role.has_native ? TSR_EVIDENCE_WEIGHT_CAST : TSR_EVIDENCE_CAST_SIZE};
@@ -1153,6 +1173,21 @@ static verdict judge_cast(const judge *j, uint32_t allocation, live_sizes *live)
   return may_be_either
              ? (verdict){(tsr_category)j->out.category[allocation], TSR_EVIDENCE_KEPT_OR_CAST}
              : unknown;
+}
+
+/* Autocast's copies for other operations, each by the one before. */
+static bool find_next_copies(const judge *j, live_sizes *live) {
+  const uint32_t *stack = j->t->events.stack;
+  uint32_t next = NEVER;
+  live->next_copy = TSR__NEW_ARRAY(uint32_t, j->out.count + 1);
+  if (!live->next_copy) return false;
+  for (size_t i = j->out.count; i-- > j->t->initial.count;) {
+    uint32_t of = stack[j->t->birth.items[i]];
+    bool is_other = next != NEVER && stack[j->t->birth.items[next]] != of;
+    live->next_copy[i] = next == NEVER || is_other ? next : live->next_copy[next];
+    if (made_by(j, (uint32_t)i).hint == TSR__MARK_AUTOCAST) next = (uint32_t)i;
+  }
+  return true;
 }
 
 /* Some memory is freed with autocast's cache. */
@@ -1238,6 +1273,7 @@ static bool find_casts(judge *j) {
   bool ok = true;
   j->has_autocast = j->has_cast_stacks && sees_autocast(j);
   live.counts_activations = j->has_cast_stacks; /* what judge_cast needs to be sure */
+  ok = find_next_copies(j, &live);
   for (size_t i = 0; ok && i < j->t->initial.count; i++)
     ok = note_birth(j, &live, (uint32_t)i, false);
   for (uint32_t e = 0; ok && e < j->t->events.count; e++) {
@@ -1250,6 +1286,7 @@ static bool find_casts(judge *j) {
     }
   }
   ok = ok && find_old_casts(j, &live);
+  tsr__free(live.next_copy);
   tsr__map_release(&live.parameters);
   tsr__map_release(&live.casts);
   tsr__map_release(&live.new_casts);
