@@ -254,6 +254,9 @@ typedef struct run {
   bool is_json, has_failed, is_begun, has_weights, is_over;
   int save_status;
   char plan_hash[TSR_RUN_PLAN_HASH_BYTES];
+  tsr_train_rank *ranks; /* what each took; owned */
+  size_t rank_room;
+  bool is_member;       /* another rank than 0: it says nothing */
   const char *products; /* the word for what multiplies matrices; NULL before the first step */
 } run;
 
@@ -300,10 +303,14 @@ static const char *loss_text(double loss, char text[SIZE_BYTES]) {
 static void put_heading(run *r, const tsr_train_step *step) {
   char line[512], count[SIZE_BYTES], size[SIZE_BYTES], reserved[SIZE_BYTES];
   bool has_gaps = step->predicted_reserved_bytes > step->predicted_peak_bytes;
+  char ranks[SIZE_BYTES] = "";
+  if (step->rank_count > 1)
+    (void)snprintf(ranks, sizeof ranks, ", %" PRIu32 " ranks", step->rank_count);
   (void)snprintf(
-      line, sizeof line, "%.200s: %s parameters%s; a peak of %s is predicted%s%s%s.\n", r->model,
-      count_text(step->parameter_count, count), r->has_weights ? "" : ", random",
-      tsr_size_text(step->predicted_peak_bytes, size, sizeof size), has_gaps ? ", " : "",
+      line, sizeof line, "%.200s: %s parameters%s%s; a peak of %s%s is predicted%s%s%s.\n",
+      r->model, count_text(step->parameter_count, count), r->has_weights ? "" : ", random", ranks,
+      tsr_size_text(step->predicted_peak_bytes, size, sizeof size), *ranks ? " each" : "",
+      has_gaps ? ", " : "",
       has_gaps ? tsr_size_text(step->predicted_reserved_bytes, reserved, sizeof reserved) : "",
       has_gaps ? " reserved" : "");
   put(r, line);
@@ -398,6 +405,24 @@ static void json_spaces(const tsr_training *t, char *text, size_t size_bytes) {
       json_number(t->disk_copy_bytes_per_second, disk), json_number(t->copy_wait_seconds, wait));
 }
 
+/* "ranks": what each rank took; null alone. */
+static void put_json_ranks(run *r, const tsr_training *t) {
+  char line[512];
+  put(r, ",\"ranks\":");
+  for (uint32_t i = 0; r->ranks && i < t->rank_count; i++) { /* there is room for all */
+    const tsr_train_rank *k = &r->ranks[i];
+    (void)snprintf(line, sizeof line,
+                   "%s{\"rank\":%" PRIu32 ",\"peak_bytes\":%" PRIu64
+                   ",\"predicted_peak_bytes\":%" PRIu64 ",\"host_bytes\":%" PRIu64
+                   ",\"predicted_host_bytes\":%" PRIu64 ",\"sent_bytes\":%" PRIu64
+                   ",\"predicted_sent_bytes\":%" PRIu64 "}",
+                   i ? "," : "[", i, k->peak_bytes, k->predicted_peak_bytes, k->host_bytes,
+                   k->predicted_host_bytes, k->sent_bytes, k->predicted_sent_bytes);
+    put(r, line);
+  }
+  put(r, r->ranks ? "]}\n" : "null}\n");
+}
+
 static void put_json_end(run *r, const tsr_training *t) {
   char line[2048], spaces[768], first[SIZE_BYTES], last[SIZE_BYTES], time[SIZE_BYTES],
       bound[SIZE_BYTES];
@@ -412,7 +437,7 @@ static void put_json_end(run *r, const tsr_training *t) {
       ",\"first_loss\":%s,\"last_loss\":%s,\"diverged\":%s,\"out_of_memory\":%s,"
       "\"interrupted\":%s,\"saved\":%s,\"peak_bytes\":%" PRIu64 ",\"predicted_peak_bytes\":%" PRIu64
       ",\"reserved_bytes\":%" PRIu64 ",\"predicted_reserved_bytes\":%" PRIu64
-      ",\"bound_bytes\":%s,%s,\"products\":%s%s%s}\n",
+      ",\"bound_bytes\":%s,%s,\"products\":%s%s%s",
       r->plan_hash, t->steps_before + t->steps_done, t->steps_done, r->skipped_count,
       t->steps_before, t->parameter_count, t->token_count,
       json_number(now_s() - r->started_s, time), t->step_flops,
@@ -423,6 +448,7 @@ static void put_json_end(run *r, const tsr_training *t) {
       t->reserved_bytes, t->predicted_reserved_bytes, bound, spaces, quote,
       r->products ? r->products : "null", quote);
   put(r, line);
+  put_json_ranks(r, t);
 }
 
 static void put_placed(run *r, const tsr_training *t) {
@@ -469,6 +495,29 @@ static void put_spaces(run *r, const tsr_training *t) {
   put(r, line);
 }
 
+/* What ranks sent, and whether all of them took what was predicted. */
+static void put_ranks(run *r, const tsr_training *t) {
+  char line[256], count[SIZE_BYTES], more[SIZE_BYTES];
+  uint32_t same = 0;
+  uint64_t sent = 0, predicted = 0;
+  if (!r->ranks) return;
+  for (uint32_t i = 0; i < t->rank_count; i++) {
+    const tsr_train_rank *k = &r->ranks[i];
+    same += k->peak_bytes == k->predicted_peak_bytes && k->host_bytes == k->predicted_host_bytes;
+    sent += k->sent_bytes;
+    predicted += k->predicted_sent_bytes;
+  }
+  (void)snprintf(line, sizeof line,
+                 "%" PRIu32 " of %" PRIu32 " ranks took what was predicted. All together sent "
+                 "%s bytes, %s.\n",
+                 same, t->rank_count, count_text(sent, count),
+                 sent == predicted ? "as predicted" : "predicted ");
+  if (sent != predicted)
+    (void)snprintf(line + strlen(line) - 2, sizeof line - strlen(line) + 2, "%s.\n",
+                   count_text(predicted, more));
+  put(r, line);
+}
+
 static void put_end(run *r, const tsr_training *t) {
   char line[512], peak[SIZE_BYTES], predicted[SIZE_BYTES], count[SIZE_BYTES];
   char first[SIZE_BYTES], last[SIZE_BYTES], skipped[2 * SIZE_BYTES] = "", number[SIZE_BYTES];
@@ -486,6 +535,7 @@ static void put_end(run *r, const tsr_training *t) {
   put(r, line);
   if (t->bound_bytes) put_placed(r, t);
   put_spaces(r, t);
+  put_ranks(r, t);
 }
 
 /* ---- What each op took ---- */
@@ -687,6 +737,46 @@ static int write_snapshot(cli_session *session, const tsr_snapshot *snapshot,
   return cli_finish_aside(session, &output, output.error_number ? TSR_ERROR_WRITE : status);
 }
 
+/* ---- Ranks ---- */
+
+/* A number that a launcher has put into the environment; -1 if it is not there. */
+static long launched(const char *name) {
+  const char *text = getenv(name);
+  char *end = NULL;
+  long number = text ? strtol(text, &end, 10) : -1;
+  return text && *text && !*end && number >= 0 ? number : -1;
+}
+
+/* Before MPI may end the process. */
+static void say_failure(void *context, uint32_t rank, const char *reason) {
+  const run *r = context;
+  cli_say(r->session->options->command->about.name, "rank %" PRIu32 " cannot go on: %s", rank,
+          reason);
+}
+
+/* Whether a launcher has started this process, and as which rank, is known before MPI is loaded. */
+static void find_launcher(tsr_train_options *how, run *r) {
+  long open_rank = launched("OMPI_COMM_WORLD_RANK"), mpich_rank = launched("PMI_RANK");
+  long size = launched(open_rank >= 0 ? "OMPI_COMM_WORLD_SIZE" : "PMI_SIZE");
+  if (size < 1 || (open_rank < 0 && mpich_rank < 0)) return;
+  how->launch = open_rank >= 0 ? TSR_TRAIN_OPEN_MPI : TSR_TRAIN_MPICH;
+  how->failed = say_failure;
+  how->rank_room = (size_t)size;
+  r->is_member = (open_rank >= 0 ? open_rank : mpich_rank) > 0;
+  if (r->is_member) how->step = NULL;
+}
+
+/* Threads, if the options name ranks and no launcher has started them; and room for what each takes. */
+static int find_ranks(const tsr_simulate_options *options, tsr_train_options *how, run *r) {
+  if (how->launch == TSR_TRAIN_ALONE && options->ranks) {
+    how->launch = TSR_TRAIN_THREADS;
+    how->rank_room = options->ranks < 1024 ? (size_t)options->ranks : 1024;
+  }
+  if (how->launch == TSR_TRAIN_ALONE) return 0;
+  how->ranks = r->ranks = calloc(how->rank_room, sizeof *r->ranks);
+  return r->ranks ? 0 : TSR_ERROR_MEMORY;
+}
+
 /* Train, and print what comes of it. */
 static int train(cli_session *session, const tsr_train_options *how, run *r, tsr_training *out) {
   const tsr_params *own = session->options->own;
@@ -696,12 +786,19 @@ static int train(cli_session *session, const tsr_train_options *how, run *r, tsr
   int status = tsr_simulate_options_of(own, &plan, &options, &session->error);
   if (status) return cli_params_error(session->options->command, status, &session->error);
   if (!tsr_params_has(own, "book")) options.book = TSR_BOOK_OWN;
+  bool is_said = false;
   memcpy(r->plan_hash, tsr_run_plan_hash(plan), sizeof r->plan_hash);
   watch_interrupts(before);
   r->started_s = r->last_s = now_s();
-  status = tsr_train(tsr_params_model(own, "model"), &options, how, out, &session->error);
+  tsr_train_options all = *how;
+  all.is_said = &is_said;
+  status = find_ranks(&options, &all, r);
+  if (status == 0)
+    status = tsr_train(tsr_params_model(own, "model"), &options, &all, out, &session->error);
   unwatch_interrupts(before);
   tsr_run_plan_free(plan);
+  if (status && is_said) return CLI_FAULT;
+  if (status == 0 && r->is_member) return 0;
   bool is_of_options =
       status == TSR_ERROR_ARGUMENT || status == TSR_ERROR_UNSUPPORTED || status == TSR_ERROR_LIMIT;
   if (is_of_options && !*how->subject)
@@ -748,7 +845,8 @@ static int find_folders(cli_session *session, tsr_train_options *how, run *r) {
   if (!how->resume && has_weights) how->weights = model;
   r->has_weights = how->resume || how->weights;
   if (!save) save = how->resume;
-  if (r->save_every && !save)
+  if (r->is_member) save = NULL;
+  if (r->save_every && !save && !r->is_member)
     return cli_usage_error(session->options->command, "--save-every needs --save");
   return save ? cli_folder_open(&r->folder, session, save, how->resume) : 0;
 }
@@ -789,7 +887,9 @@ static int write_rates(cli_session *session, const tsr_training *out) {
   return cli_finish_aside(session, &output, status);
 }
 
-static int finish(cli_session *session, const tsr_training *out, const tsr_format *format) {
+static int finish(cli_session *session, const run *r, const tsr_training *out,
+                  const tsr_format *format) {
+  if (r->is_member) return 0;
   int status = write_snapshot(session, out->snapshot, format);
   if (status == 0) status = write_rates(session, out);
   return status ? status : explain_end(out, session->options->command);
@@ -806,11 +906,12 @@ int cli_train(cli_session *session) {
   char *text = NULL;
   tsr_train_op *ops = NULL;
   how.accepts_other_data = tsr_params_has(options->own, "data"); /* named on the command line */
+  find_launcher(&how, &r);
   int status = read_options(session);
   if (status == 0 && options->operand_count)
     status = tsr_params_set_path(options->own, "model", options->operands[0], &session->error);
   if (status == 0) status = check(options, &format);
-  if (status == 0) status = try_outputs(options);
+  if (status == 0 && !r.is_member) status = try_outputs(options);
   if (status == 0) status = read_optimizer(options, &how);
   if (status == 0) status = cli_read_parameters(session, 0);
   if (status == 0) read_numbers(options, &how);
@@ -819,13 +920,14 @@ int cli_train(cli_session *session) {
     if (!ops) status = TSR_ERROR_MEMORY;
   }
   how.measures = tsr_params_has(options->own, "write_rates");
-  if (status == 0) status = cli_write_plan(session);
+  if (status == 0 && !r.is_member) status = cli_write_plan(session);
   if (status == 0) status = find_data(session, &how, &text);
   if (status == 0) status = find_folders(session, &how, &r);
   if (status == 0) status = train(session, &how, &r, &out);
   session->is_about_no_input = r.started_s > 0 && !subject; /* else the library named one */
   if (subject) session->path = subject;
-  if (status == 0) status = finish(session, &out, format);
+  if (status == 0) status = finish(session, &r, &out, format);
+  free(r.ranks);
   free(text);
   free(ops);
   cli_folder_release(&r.folder);

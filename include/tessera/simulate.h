@@ -86,6 +86,11 @@ typedef struct tsr_simulate_options {
   const char *offload_modules;      /* what each call saves is kept by the host: save_on_cpu() */
   const tsr_module_choice *modules; /* the same, one by one, as a plan has them; borrowed */
   size_t module_count;
+  /* Processes that train together, each with a batch of its own, and which of them this is, from 0; 0 ranks: one alone. */
+  uint64_t ranks, rank;
+  uint64_t zero;            /* what is spread over ranks: ZeRO's stage, 0 to 3 */
+  uint64_t bucket_elements; /* of gradients that ranks sum at once; 0: all of a block's */
+  bool no_overlap;          /* backward waits for each of these sums */
 } tsr_simulate_options;
 
 /* A card that runs are simulated for: what users type, and its title. */

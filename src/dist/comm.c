@@ -190,6 +190,13 @@ int tsr__comm_wait(tsr__comm *g, tsr__ticket ticket, tsr_error *error) {
   return status;
 }
 
+tsr__ticket tsr__comm_begun(tsr__comm *comm) {
+  tsr__os_mutex_lock(&comm->mutex);
+  tsr__ticket begun = comm->begun;
+  tsr__os_mutex_unlock(&comm->mutex);
+  return begun;
+}
+
 void tsr__comm_fail(tsr__comm *comm, const char *reason) {
   comm->backend->fail(comm->self, reason);
 }

@@ -60,6 +60,9 @@ tsr__ticket tsr__comm_barrier(tsr__comm *comm);
  * operation that failed did; later ones then fail the same way. */
 int tsr__comm_wait(tsr__comm *comm, tsr__ticket ticket, tsr_error *error);
 
+/* The last operation that was begun; 0: none was. */
+tsr__ticket tsr__comm_begun(tsr__comm *comm);
+
 /* This rank cannot go on, because of `reason`. The operations of other ranks fail. Call it before tsr__comm_free
  * when a rank ends early. */
 void tsr__comm_fail(tsr__comm *comm, const char *reason);

@@ -6,7 +6,8 @@
  *
  * Numbers that change from step to step (the learning rate, AdamW's corrections) are computed when a
  * kernel runs. Random numbers have a key for each draw of each step; what is computed again draws
- * the same. After an overflow of scaled gradients the optimizer's ops are left out, as a GradScaler
+ * the same. Ranks that train together agree before the first update of a step: on its loss, and on whether it is
+ * one that all of them make. After an overflow of scaled gradients the optimizer's ops are left out, as a GradScaler
  * leaves out the optimizer's step. */
 #include "exec/run.h"
 
@@ -14,6 +15,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/memory.h"
 #include "base/os.h"
 #include "exec/placed.h"
 #include "graph/op.h"
@@ -22,6 +24,12 @@
 
 /* Of placed memory; any will do but 0. */
 #define ARENA_ORIGIN (UINT64_C(1) << 32)
+
+/* What a rank has found in a step, for the others. */
+typedef struct finding {
+  double loss;
+  uint32_t has_overflowed, has_diverged;
+} finding;
 
 struct tsr__executor {
   const tsr__tape *tape;
@@ -46,6 +54,10 @@ struct tsr__executor {
   double loss, last_loss; /* of micro-batches before the last, and of the last */
   double gradient_norm;
   bool has_overflowed, has_diverged, is_checked, is_done;
+  tsr__ticket *tickets;          /* by move, of what ranks make together */
+  finding *findings;             /* of all ranks */
+  bool has_agreed;               /* in this step */
+  double agreed_loss;            /* the sum of all ranks' */
   bool has_updated;              /* some parameter, in backward */
   uint32_t checked_op;           /* the last update in backward */
   const tsr__dry_device *device; /* where the run is */
@@ -127,7 +139,10 @@ static void fill_args(const tsr__executor *e, const tsr__kernel_run *run, tsr__k
   args->scalar_count = run->scalar_count;
   args->is_transposed[0] = run->transposed & 1;
   args->is_transposed[1] = run->transposed & 2;
-  if (run->draw) args->key = tsr__random_key(e->step_key, run->draw);
+  /* Other ranks' micro-batches draw what they would draw if they followed one another in one process. */
+  if (run->draw)
+    args->key =
+        tsr__random_key(e->step_key, run->draw + (uint64_t)tape->sharding.rank * tape->draws);
 }
 
 static double first_number(const tsr__kernel_tensor *tensor) {
@@ -205,11 +220,35 @@ static void check_gradients(tsr__executor *e) {
   const tsr__tape *tape = e->tape;
   e->is_checked = true;
   e->has_diverged = !isfinite(e->loss + e->last_loss);
-  for (size_t i = 0; i < tape->parameters.count && !e->has_diverged; i++) {
+  for (size_t i = 0; i < tsr__tape_updated_count(tape) && !e->has_diverged; i++) {
     tsr__tensor_id wide = i < tape->states.count ? tape->states.items[i].gradient : 0;
     tsr__kernel_tensor gradient = tsr__executor_tensor(
-        e, wide ? wide : tsr__tensor_at(tape, tape->parameters.items[i])->grad);
+        e, wide ? wide : tsr__tensor_at(tape, tsr__tape_updated(tape, i))->grad);
     if (gradient.data && !tsr__tensor_is_finite(&gradient)) e->has_diverged = true;
+  }
+}
+
+uint64_t tsr__executed_sent_bytes(const tsr__tape *tape) {
+  uint64_t ranks = tape->sharding.ranks;
+  return ranks ? tsr__tape_sent_bytes(tape) + (ranks - 1) * sizeof(finding) : 0;
+}
+
+/* What one rank has found counts for all. */
+static void agree(tsr__executor *e) {
+  tsr__comm *comm = e->options->comm;
+  uint32_t ranks = tsr__comm_size(comm);
+  finding mine = {e->loss + e->last_loss, e->has_overflowed, e->has_diverged};
+  e->has_agreed = true;
+  e->findings[tsr__comm_rank(comm)] = mine;
+  e->status = tsr__comm_wait(
+      comm,
+      tsr__comm_all_gather(comm, &e->findings[tsr__comm_rank(comm)], e->findings, sizeof mine),
+      &e->failure);
+  e->agreed_loss = 0;
+  for (uint32_t i = 0; i < ranks; i++) {
+    e->agreed_loss += e->findings[i].loss;
+    if (e->findings[i].has_overflowed) e->has_overflowed = true;
+    if (e->findings[i].has_diverged) e->has_diverged = true;
   }
 }
 
@@ -218,7 +257,8 @@ static bool may_update(tsr__executor *e, const tsr__kernel_run *run) {
   bool is_in_backward = e->tape->gradient_stored;
   if (is_in_backward && run) check_gradient(e, run);
   if (!is_in_backward && !e->is_checked && !e->has_overflowed) check_gradients(e);
-  return !e->has_overflowed && !e->has_diverged;
+  if (e->options->comm && !e->has_agreed) agree(e);
+  return !e->has_overflowed && !e->has_diverged && e->status == 0;
 }
 
 /* What an op has made of state may be replaced by what was saved. */
@@ -243,7 +283,8 @@ static bool execute_run(void *context, uint32_t index, uint64_t step, const uint
   const tsr__kernel_row *row = tsr__kernel_row_of((tsr__kernel)run->kernel);
   tsr__kernel_args args = {.pool = e->options->pool, .library = e->options->library};
   look(e, step, addresses);
-  if ((run->is_once && step > 1) || (is_update(e->tape, run) && !may_update(e, run))) return true;
+  if ((run->is_once && step > 1) || (is_update(e->tape, run) && !may_update(e, run)))
+    return e->status == 0;
   fill_args(e, run, &args);
   if (run->kernel == TSR__KERNEL_BATCH) {
     uint32_t which = (uint32_t)args.scalars[0];
@@ -274,6 +315,46 @@ static tsr__copier *copier_of(const tsr__executor *e, const tsr__tape_move *move
   return e->copiers[has_disk];
 }
 
+static tsr__ticket begin_shared(const tsr__executor *e, const tsr__tape_move *move) {
+  const tsr__tape *tape = e->tape;
+  const tsr__tape_slot *slots = tape->slots.items;
+  uint64_t ranks = tape->sharding.ranks, rank = tape->sharding.rank;
+  uint64_t part_bytes = slots[move->to].bytes / ranks;
+  char *from = place_of(e, move->from), *to = place_of(e, move->to);
+  assert(from && to);
+  switch ((tsr__move_kind)move->kind) {
+  case TSR__MOVE_GATHER:
+    if (move->from == move->to) from += rank * part_bytes;
+    return tsr__comm_all_gather(e->options->comm, from, to, part_bytes);
+  case TSR__MOVE_REDUCE: {
+    uint64_t each = tsr__dtype_bytes((tsr__dtype)move->dtype);
+    tsr__reduction sum = {.from = from,
+                          .to = to,
+                          .staging = place_of(e, move->staging),
+                          .count = slots[move->from].bytes / ranks / each,
+                          .staging_count = slots[move->staging].bytes / ranks / each,
+                          .dtype = (tsr__dtype)move->dtype};
+    if (move->from == move->to) sum.to = to + rank * sum.count * each;
+    return tsr__comm_reduce_scatter(e->options->comm, &sum);
+  }
+  case TSR__MOVE_BROADCAST:
+    return tsr__comm_broadcast(e->options->comm, move->root, to, slots[move->to].bytes);
+  case TSR__MOVE_COPY:
+  case TSR__MOVE_KIND_COUNT: break;
+  }
+  return 0;
+}
+
+/* What ranks make together. */
+static int execute_shared(tsr__executor *e, uint32_t index, bool is_start, uint64_t step) {
+  const tsr__tape_move *move = &e->tape->moves.items[index];
+  assert(e->options->comm);
+  if (!is_start) return tsr__comm_wait(e->options->comm, e->tickets[index], &e->failure);
+  bool is_left_out = (move->is_once && step > 1) || (move->is_update && !may_update(e, NULL));
+  e->tickets[index] = is_left_out ? 0 : begin_shared(e, move);
+  return e->status;
+}
+
 static void start_move(tsr__executor *e, uint32_t index, uint64_t step) {
   const tsr__tape_move *move = &e->tape->moves.items[index];
   const tsr__tape_slot *slots = e->tape->slots.items;
@@ -291,7 +372,9 @@ static bool execute_move(void *context, uint32_t index, bool is_start, uint64_t 
                          const uint64_t *addresses) {
   tsr__executor *e = context;
   look(e, step, addresses);
-  if (is_start)
+  if (e->tape->moves.items[index].kind != TSR__MOVE_COPY)
+    e->status = execute_shared(e, index, is_start, step);
+  else if (is_start)
     start_move(e, index, step);
   else
     e->status = tsr__copier_wait(copier_of(e, &e->tape->moves.items[index]), index, &e->failure);
@@ -306,7 +389,7 @@ static void begin_step(tsr__executor *e, uint64_t step) {
   e->losses_seen = 0;
   e->loss = e->last_loss = 0;
   e->gradient_norm = NAN;
-  e->has_overflowed = e->has_diverged = e->is_checked = e->has_updated = false;
+  e->has_overflowed = e->has_diverged = e->is_checked = e->has_updated = e->has_agreed = false;
   e->checked_op = TSR_NONE;
 }
 
@@ -334,7 +417,11 @@ static bool execute_loaded(void *context, const uint64_t *addresses) {
 static bool execute_step(void *context, uint64_t step, const uint64_t *addresses) {
   tsr__executor *e = context;
   const tsr__execute_options *o = e->options;
-  double loss = (e->loss + e->last_loss) / (double)(o->loss_count ? o->loss_count : 1);
+  double count = (double)(o->loss_count ? o->loss_count : 1);
+  if (o->comm && !e->has_agreed) agree(e);
+  double loss = o->comm ? e->agreed_loss / (count * tsr__comm_size(o->comm))
+                        : (e->loss + e->last_loss) / count;
+  if (e->status) return false;
   assert(e->losses_seen == o->loss_count);
   look(e, step, addresses);
   if (!isfinite(loss)) e->has_diverged = true; /* the scaler may have noticed first */
@@ -446,7 +533,7 @@ static int start_copiers(tsr__executor *e) {
   for (size_t i = 0; i < t->moves.count; i++) {
     bool has_disk = t->slots.items[t->moves.items[i].from].space == TSR__SPACE_DISK ||
                     t->slots.items[t->moves.items[i].to].space == TSR__SPACE_DISK;
-    if (e->copiers[has_disk]) continue;
+    if (e->copiers[has_disk] || t->moves.items[i].kind != TSR__MOVE_COPY) continue;
     e->copiers[has_disk] = tsr__copier_new((uint32_t)t->moves.count, e->file_handle);
     if (!e->copiers[has_disk]) return tsr__fail_memory(e->error);
   }
@@ -500,6 +587,15 @@ static int place(tsr__executor *e, tsr__execution *out) {
                    "the system has no room for %llu bytes", (unsigned long long)total);
 }
 
+static int prepare_ranks(tsr__executor *e) {
+  if (!e->options->comm) return 0;
+  assert(tsr__comm_size(e->options->comm) == e->tape->sharding.ranks &&
+         tsr__comm_rank(e->options->comm) == e->tape->sharding.rank);
+  e->tickets = TSR__NEW_ARRAY(tsr__ticket, e->tape->moves.count + 1);
+  e->findings = TSR__NEW_ARRAY(finding, tsr__comm_size(e->options->comm));
+  return e->tickets && e->findings ? 0 : tsr__fail_memory(e->error);
+}
+
 /* The threads' last words, and all memory back. */
 static void close_memory(tsr__executor *e, tsr__execution *out) {
   const tsr__tensor_arena *spaces[] = {&e->host, &e->file};
@@ -510,6 +606,8 @@ static void close_memory(tsr__executor *e, tsr__execution *out) {
     out->space_usable_bytes[i] = spaces[i]->usable_peak_bytes;
     out->space_block_bytes[i] = spaces[i]->block_peak_bytes;
   }
+  if (e->options->comm) /* nothing is sent from memory that goes */
+    (void)tsr__comm_wait(e->options->comm, tsr__comm_begun(e->options->comm), NULL);
   out->usable_peak_bytes = e->arena.usable_peak_bytes;
   out->block_peak_bytes = e->arena.block_peak_bytes;
   tsr__tensor_arena_release(&e->arena);
@@ -549,6 +647,7 @@ int tsr__execute(const tsr__tape *tape, const tsr__execute_options *options, tsr
   *out = (tsr__execution){0};
   int status = reserve(&e, dry, out);
   if (status == 0 && options->is_placed) status = place(&e, out);
+  if (status == 0) status = prepare_ranks(&e);
   if (options->observer) {
     observer.phase = options->observer->phase ? pass_phase : NULL;
     observer.op = options->observer->op ? pass_op : NULL;
@@ -561,6 +660,9 @@ int tsr__execute(const tsr__tape *tape, const tsr__execute_options *options, tsr
     status = e.status;
     if (error) *error = e.failure;
   }
+  if (status && options->comm && options->failed) options->failed(options->context, error);
   close_memory(&e, out);
+  tsr__free(e.tickets);
+  tsr__free(e.findings);
   return status;
 }

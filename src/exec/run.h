@@ -13,6 +13,7 @@
 #ifndef TSR_EXEC_RUN_H
 #define TSR_EXEC_RUN_H
 
+#include "dist/comm.h"
 #include "exec/arena.h"
 #include "exec/copies.h"
 #include "exec/dry.h"
@@ -57,10 +58,11 @@ typedef struct tsr__execute_options {
   /* By run of the tape: its time is added, in nanoseconds; or NULL. Of several steps the first is left out: it touches
    * memory for the first time. */
   uint64_t *run_ns;
-  bool uses_reference;               /* even where there is a fast kernel */
-  unsigned isa_limit;                /* 1 + a tsr__isa that fast kernels do not go beyond, or 0 */
-  struct tsr__thread_pool *pool;     /* for kernels, or NULL; no result depends on it */
-  struct tsr__library *library;      /* for products of matrices, or NULL */
+  bool uses_reference;           /* even where there is a fast kernel */
+  unsigned isa_limit;            /* 1 + a tsr__isa that fast kernels do not go beyond, or 0 */
+  struct tsr__thread_pool *pool; /* for kernels, or NULL; no result depends on it */
+  struct tsr__library *library;  /* for products of matrices, or NULL */
+  tsr__comm *comm; /* to the other ranks of the tape, which execute at the same time; or NULL */
   const tsr__dry_observer *observer; /* sees the same run, or NULL; its run, memory and loaded are
                                       * not called */
   void *context;                     /* of the functions below */
@@ -73,6 +75,8 @@ typedef struct tsr__execute_options {
   /* The tokens of a micro-batch, which stay until the next call: of kind 0 (ids) and 1 (labels). NULL
    * for kind 2, an attention mask of ones. Tokens are below the vocabulary. */
   const int64_t *(*batch)(void *context, uint64_t step, uint64_t micro_batch, uint32_t which);
+  /* The run fails, and other ranks have to know it before this rank waits for what it has begun. May be NULL. */
+  void (*failed)(void *context, const tsr_error *error);
   /* A step is done. False ends the run, without an error. May be NULL. */
   bool (*step)(void *context, const tsr__executor *executor, const tsr__executed_step *step);
 } tsr__execute_options;
@@ -103,6 +107,8 @@ tsr__kernel_tensor tsr__executor_tensor(const tsr__executor *executor, tsr__tens
 /* Whether all elements are finite numbers; true for layouts with gaps, and for types but fp32, bf16 and fp16. The
  * tensor has data. O(elements). */
 bool tsr__tensor_is_finite(const tsr__kernel_tensor *tensor);
+/* Bytes that a rank sends in a step that updates: the tape's, and what ranks agree on. 0 for one alone. */
+uint64_t tsr__executed_sent_bytes(const tsr__tape *tape);
 /* The threads that may help, or NULL: the options' pool. */
 struct tsr__thread_pool *tsr__executor_pool(const tsr__executor *executor);
 /* The settings of the next step, which `step` may change. */

@@ -180,7 +180,12 @@ tsr__run_options tsr__run_options_of(const tsr_simulate_options *options) {
                             .in_place = options->in_place,
                             .blocks = options->blocks,
                             .block_count = options->block_count,
-                            .book = options->book};
+                            .book = options->book,
+                            .ranks = options->ranks,
+                            .rank = options->rank,
+                            .zero = options->zero,
+                            .bucket_elements = options->bucket_elements,
+                            .no_overlap = options->no_overlap};
 }
 
 /* Run the finished tape, and record it. `optimizer`: its class, for the names of phases. */
@@ -290,7 +295,7 @@ static int check_traced(const tsr_simulate_options *o, tsr_error *error) {
   bool is_chosen = o->book || o->accumulate > 1 || o->optimizer || o->dtype || o->attention ||
                    o->checkpoint || o->loss_chunk || o->gelu_fused || o->no_kv_cache || o->leak ||
                    o->micro_batch || o->accumulation || o->backward_once || o->non_reentrant ||
-                   o->in_place || o->block_count || o->clip_norm > 0 || away->optimizer ||
+                   o->in_place || o->block_count || o->clip_norm > 0 || o->ranks || o->zero || away->optimizer ||
                    away->gradients || away->parameters || away->activations;
   if (!is_chosen) return 0;
   return tsr__fail(error, TSR_ERROR_ARGUMENT, TSR_OFFSET_NONE,

@@ -82,6 +82,7 @@ static void classify_move(walker *w, size_t place, uint32_t index) {
   const tsr__tape_move *move = &w->tape->moves.items[index];
   slot_facts *to = &w->slots[move->to];
   w->slots[move->from].last_use = to->last_use = place;
+  if (move->staging) w->slots[move->staging].last_use = place;
   if (to->class == NEEDED && to->writer == TSR_NONE) to->class = FREE;
 }
 

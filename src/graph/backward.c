@@ -188,6 +188,15 @@ static void accumulate_leaf(tsr__tape *tape, tsr__tensor_id leaf) {
   tape->is_backward = true;
 }
 
+static void finish_leaf(tsr__tape *tape, tsr__tensor_id leaf) {
+  accumulate_leaf(tape, leaf);
+  const tsr__tape_tensor *t = tsr__tensor_at(tape, leaf);
+  if (!tape->gradient_complete || !t->is_parameter || !t->grad || tape->status) return;
+  tape->is_backward = false; /* what it runs belongs to no op's backward */
+  tape->gradient_complete(tape->program, leaf);
+  tape->is_backward = true;
+}
+
 /* ---- one op ---- */
 
 void tsr__op_node(tsr__op_call *call, const char *node) {
@@ -294,7 +303,7 @@ static void run_op(tsr__tape *tape, uint32_t index) {
   tsr__trace_leave(tape);
   end_call(tape, &call);
   for (size_t i = 0; i < tape->ready_leaves.count; i++)
-    accumulate_leaf(tape, tape->ready_leaves.items[i]);
+    finish_leaf(tape, tape->ready_leaves.items[i]);
   tape->ready_leaves.count = 0;
   tsr__trace_leave(tape);
 }

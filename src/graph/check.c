@@ -46,6 +46,7 @@ static void check_move(checker *c, uint32_t index, bool is_start) {
   const tsr__tape_move *move = &c->tape->moves.items[index];
   assert(c->state[move->from] == LIVE || c->state[move->from] == FOREVER);
   assert(c->state[move->to] == LIVE || c->state[move->to] == FOREVER);
+  assert(!move->staging || c->state[move->staging] == LIVE);
   assert(is_start ? !c->is_flying[index] : c->is_flying[index]);
   c->is_flying[index] = is_start;
   (void)move;

@@ -15,6 +15,10 @@
  * A slot whose first visit makes it (an activation, a gradient) begins there, and its home is allocated when it goes.
  * Uses less than three sections apart are one visit: between them there would be no time to be away.
  *
+ * What ranks keep parts of (tape.h) has no home of its own: a visit is gathered from these parts, and gone after its last
+ * run. It lasts as long as its phase at most, so that every unit is gathered once in each forward and once in each
+ * backward pass, and once more where a block is computed again long before its backward.
+ *
  * Invariants, checked by the validator: a run's tensors are in its space; nothing writes what is being copied, nothing
  * reads a copy before its WAIT; a slot is made once and dropped once, a copy like any other. */
 #include <assert.h>
@@ -37,8 +41,9 @@ typedef struct edit {
 } edit;
 
 typedef struct use {
-  uint32_t at, section, run;
-  uint32_t next; /* of the same slot, 1 + index; 0: the last */
+  uint32_t at, section, run; /* run: TSR_NONE if ranks move it together, which they do at home */
+  uint32_t began;            /* where the phase begins */
+  uint32_t next;             /* of the same slot, 1 + index; 0: the last */
   uint8_t space;
   bool reads, writes;
 } use;
@@ -64,6 +69,7 @@ typedef struct mover {
   TSR__VECTOR(use) uses;
   TSR__VECTOR(uint32_t) sections; /* where each begins */
   TSR__VECTOR(uint32_t) ends;     /* of phases */
+  uint32_t began;                 /* where the phase begins that is being walked */
   TSR__VECTOR(edit) edits;
   TSR__VECTOR(clone) clones;   /* of the visit */
   uint32_t last_at, last_rank; /* of the slot's last edit */
@@ -96,6 +102,8 @@ static void settle_homes(mover *m) {
 static bool find_moved(mover *m) {
   const tsr__tape *t = m->tape;
   bool any = false;
+  for (size_t i = 1; i < t->slots.count; i++)
+    if (t->slots.items[i].shard) m->lives[i].is_moved = any = true;
   for (size_t i = 0; i < t->runs.count; i++) {
     const tsr__kernel_run *run = &t->runs.items[i];
     const tsr__tensor_id *operands = tsr__run_reads(t, run);
@@ -109,7 +117,7 @@ static bool find_moved(mover *m) {
 
 static void add_use(mover *m, const use *one, uint32_t slot) {
   life *l = &m->lives[slot];
-  if (l->last && m->uses.items[l->last - 1].run == one->run) {
+  if (l->last && one->run != TSR_NONE && m->uses.items[l->last - 1].run == one->run) {
     m->uses.items[l->last - 1].reads |= one->reads;
     m->uses.items[l->last - 1].writes |= one->writes;
     return;
@@ -134,11 +142,29 @@ static void add_uses(mover *m, uint32_t at, uint32_t index) {
     use one = {.at = at,
                .section = (uint32_t)m->sections.count - 1,
                .run = index,
+               .began = m->began,
                .space = run->space,
                .reads = k < run->read_count,
                .writes = k >= run->read_count};
     if (operands[k] && m->lives[slot].is_moved) add_use(m, &one, slot);
   }
+}
+
+static void add_move_use(mover *m, uint32_t at, uint32_t slot, bool reads, bool writes) {
+  use one = {.at = at,
+             .section = m->sections.count ? (uint32_t)m->sections.count - 1 : 0,
+             .run = TSR_NONE,
+             .began = m->began,
+             .space = m->tape->slots.items[slot].space,
+             .reads = reads,
+             .writes = writes};
+  if (m->lives[slot].is_moved) add_use(m, &one, slot);
+}
+
+/* Ranks move what is at home. */
+static void add_move_uses(mover *m, uint32_t at, const tsr__tape_move *move) {
+  add_move_use(m, at, move->from, true, move->from == move->to);
+  if (move->to != move->from) add_move_use(m, at, move->to, false, true);
 }
 
 /* What a run belongs to: its block or, in the optimizer, its op. Autograd's own runs belong to what runs, and so does
@@ -160,7 +186,12 @@ static void walk(mover *m) {
     switch ((tsr__tape_instr_kind)instr->kind) {
     case TSR__INSTR_NEW_ONCE: m->lives[instr->subject].is_once = true; break;
     case TSR__INSTR_NEW: m->lives[instr->subject].made = i; break;
-    case TSR__INSTR_BEGIN: is_optimizer |= instr->subject == TSR__TAPE_PHASE_OPTIMIZER; break;
+    case TSR__INSTR_BEGIN:
+      is_optimizer |= instr->subject == TSR__TAPE_PHASE_OPTIMIZER;
+      m->began = i;
+      break;
+    case TSR__INSTR_START:
+    case TSR__INSTR_WAIT: add_move_uses(m, i, &t->moves.items[instr->subject]); break;
     case TSR__INSTR_END: m->has_failed |= !TSR__VECTOR_PUSH(&m->ends, i); break;
     case TSR__INSTR_RUN: {
       uint64_t next = section_of(t, &t->runs.items[instr->subject], is_optimizer, current);
@@ -230,6 +261,10 @@ static void apply_edits(mover *m) {
 
 static uint32_t new_move(mover *m, uint32_t from, uint32_t to, const visit *v) {
   tsr__tape_move move = {.from = from, .to = to, .is_once = v->is_once};
+  if (m->tape->slots.items[from].shard) {
+    move.kind = TSR__MOVE_GATHER;
+    move.from = m->tape->slots.items[from].shard;
+  }
   m->has_failed |= !TSR__VECTOR_PUSH(&m->tape->moves, move);
   return (uint32_t)m->tape->moves.count - 1;
 }
@@ -241,6 +276,7 @@ static uint32_t new_slot(mover *m, uint32_t of, tsr__memory_space space) {
   copy.space = (uint8_t)space;
   copy.tensors = 0;
   copy.is_static = copy.is_carried = copy.is_leaked = copy.is_root = false;
+  copy.shard = 0;
   m->has_failed |= !TSR__VECTOR_PUSH(&m->tape->slots, copy);
   return (uint32_t)m->tape->slots.count - 1;
 }
@@ -266,6 +302,7 @@ static void redirect(mover *m, const visit *v, uint32_t slot, uint32_t copy) {
   tsr__tape *t = m->tape;
   m->clones.count = 0;
   for (const use *u = v->first; u != v->after; u = u->next ? &m->uses.items[u->next - 1] : NULL) {
+    if (u->run == TSR_NONE) continue; /* at home */
     const tsr__kernel_run *run = &t->runs.items[u->run];
     tsr__tensor_id *operands = t->operands.items + run->first_operand;
     for (uint32_t k = 0; u->space == v->first->space && k < operand_count(run); k++)
@@ -401,18 +438,50 @@ static void place_slot(mover *m, uint32_t slot) {
   }
 }
 
+/* The uses from `first` on that share what is gathered. */
+static visit gather_parts(const mover *m, const use *first, bool is_of_block) {
+  visit v = {.first = first, .last = first};
+  for (const use *u = first; u; u = next_use(m, u)) {
+    v.after = u;
+    if (u->began != first->began) return v;
+    if (is_of_block && u->section - v.last->section >= TOO_CLOSE) return v;
+    v.last = u;
+  }
+  v.after = NULL;
+  return v;
+}
+
+/* Gather a unit's parts for each visit, from the section before on, if that is in the same phase. */
+static void place_unit(mover *m, uint32_t slot) {
+  bool is_of_block = m->tape->slots.items[slot].is_of_block;
+  m->last_at = m->last_rank = 0;
+  if (!m->lives[slot].first) return;
+  for (const use *u = &m->uses.items[m->lives[slot].first - 1]; u && !m->has_failed;) {
+    visit v = gather_parts(m, u, is_of_block);
+    uint32_t from = begin_of(m, u->section ? u->section - 1 : 0);
+    uint32_t copy = new_slot(m, slot, TSR__SPACE_DEVICE), move = new_move(m, slot, copy, &v);
+    if (from <= u->began) from = u->began + 1;
+    edit_at(m, from, RANK_NEW, TSR__INSTR_NEW, copy);
+    edit_at(m, from, RANK_START, TSR__INSTR_START, move);
+    edit_at(m, u->at, RANK_WAIT, TSR__INSTR_WAIT, move);
+    redirect(m, &v, slot, copy);
+    edit_at(m, v.last->at + 1, RANK_DROP, TSR__INSTR_DROP, copy);
+    u = v.after;
+  }
+}
+
 static void place_all(mover *m) {
   size_t count = m->tape->slots.count;
   if (!find_moved(m)) return;
   walk(m);
   for (uint32_t i = 1; i < count && !m->has_failed; i++)
-    if (m->lives[i].is_moved) place_slot(m, i);
+    if (m->lives[i].is_moved) (m->tape->slots.items[i].shard ? place_unit : place_slot)(m, i);
   apply_edits(m);
 }
 
 int tsr__tape_place_moves(tsr__tape *tape) {
   mover m = {.tape = tape};
-  assert(tape->status == 0 && !tape->moves.count);
+  assert(tape->status == 0);
   settle_homes(&m);
   m.lives = TSR__NEW_ARRAY(life, tape->slots.count);
   if (m.lives)

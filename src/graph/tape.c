@@ -42,6 +42,9 @@ void tsr__tape_release(tsr__tape *tape) {
   TSR__VECTOR_FREE(&tape->holders);
   TSR__VECTOR_FREE(&tape->frames);
   TSR__VECTOR_FREE(&tape->remade);
+  TSR__VECTOR_FREE(&tape->sharding.units);
+  TSR__VECTOR_FREE(&tape->sharding.pieces);
+  TSR__VECTOR_FREE(&tape->sharding.owned);
 }
 
 int tsr__tape_fail(tsr__tape *tape, int status) {

@@ -22,6 +22,9 @@
  * the two differ, tsr__tape_finish adds copies (spaces.c): a copy is a slot of its own, from START to WAIT both are there,
  * and what a kernel wrote to one is copied back.
  *
+ * Ranks that train together have the same tape, but for what each of them keeps of a unit (tsr__sharding). Their sums and
+ * copies of each other's data are moves, too, from START to WAIT (shards.c).
+ *
  * A slot is dropped with its last tensor, a tensor with its last holder. Variables belong to
  * functions (tsr__scope_enter) and go when these return (tsr__scope_leave), or when the program
  * binds the name again (tsr__scope_unbind).
@@ -103,6 +106,10 @@ typedef struct tsr__tape_slot {
   bool is_carried; /* held when the step ends: the next step drops it */
   bool is_leaked;  /* held for good: each step leaves its own behind */
   bool is_root;    /* a backward pass began here: its value need not be read */
+  /* A unit's parameters, of which each rank keeps a part, in this slot: there only while runs use them (spaces.c). 0: it is
+   * like any other. */
+  uint32_t shard;
+  bool is_of_block; /* such a unit is a block */
 } tsr__tape_slot;
 
 typedef enum tsr__tape_instr_kind {
@@ -189,9 +196,21 @@ typedef struct tsr__scalar {
   double number;
 } tsr__scalar;
 
-/* A copy of a slot's bytes into a slot in another space. */
+/* What a move does. All but copies are made by all ranks together, in the same order. */
+typedef enum tsr__move_kind {
+  TSR__MOVE_COPY, /* the slot's bytes, into a slot in another space */
+  TSR__MOVE_GATHER, /* `to` = what each rank has at `from`, rank 0's first; `to` itself: in its place there */
+  TSR__MOVE_REDUCE,    /* `to` = this rank's part of the sum over ranks of `from`; as above */
+  TSR__MOVE_BROADCAST, /* `to`, which is `from`, becomes that of rank `root` */
+  TSR__MOVE_KIND_COUNT
+} tsr__move_kind;
+
 typedef struct tsr__tape_move {
   uint32_t from, to;
+  uint32_t staging; /* of a sum: where the parts of all ranks arrive; else 0 */
+  uint32_t root;
+  uint8_t kind;   /* tsr__move_kind */
+  uint8_t dtype;  /* tsr__dtype, of a sum */
   bool is_once;   /* done in the first step only */
   bool is_update; /* only what an optimizer made: left out with the optimizer's ops */
 } tsr__tape_move;
@@ -306,6 +325,33 @@ typedef struct tsr__clash {
 
 struct tsr__rule_book;
 
+/* A parameter's place in its unit: elements `first` to `first` + `count`. */
+typedef struct tsr__tape_piece {
+  uint32_t unit;
+  uint64_t first, count;
+} tsr__tape_piece;
+
+/* Parameters whose gradients are summed together: a block's, the embeddings', or those after the last block. Each begins
+ * at a multiple of 64 elements, and all of them are a multiple of 64 for each rank. */
+typedef struct tsr__tape_unit {
+  uint64_t elements; /* with what fills it up */
+  uint32_t slot;     /* of its parameters, side by side; 0: each has its own */
+  uint32_t parameter_count;
+  uint32_t stored; /* gradients that this backward pass has completed */
+  bool is_block;
+} tsr__tape_unit;
+
+/* How state is spread over ranks that train together. */
+typedef struct tsr__sharding {
+  uint32_t ranks, rank; /* 0 ranks: there is one process, and nothing is summed */
+  uint32_t
+      stage; /* ZeRO's: 0: nothing is spread; 1: optimizer state; 2: gradients, too; 3: parameters, too */
+  TSR__VECTOR(tsr__tape_unit) units;
+  TSR__VECTOR(tsr__tape_piece) pieces; /* by parameter */
+  TSR__VECTOR(tsr__tensor_id)
+  owned; /* from stage 1 on: of each unit, the part that this rank updates */
+} tsr__sharding;
+
 typedef struct tsr__tape {
   const struct tsr__rule_book *book; /* whose rows its ops run: op.h */
   tsr__tracer *tracer;               /* not owned; NULL: no stacks */
@@ -350,7 +396,10 @@ typedef struct tsr__tape {
   /* Called in backward with each parameter once its gradient is stored, which is once for each that no two checkpoints
    * share; may be NULL. */
   void (*gradient_stored)(void *program, tsr__tensor_id parameter);
-  void *program; /* of gradient_stored */
+  /* Called with each parameter once all of a backward pass has been added to its gradient; may be NULL. */
+  void (*gradient_complete)(void *program, tsr__tensor_id parameter);
+  void *program; /* of these */
+  tsr__sharding sharding;
   bool is_autocast;
   uint8_t low_dtype; /* of autocast */
   uint64_t flops, recomputed_flops;
@@ -436,6 +485,30 @@ void tsr__tensor_set_category(tsr__tape *tape, tsr__tensor_id tensor, tsr_catego
 /* Keep its storage in that space between uses. An activation that the program holds at the end of the step, or that is
  * not away for at least two sections (spaces.c), stays where it is used. */
 void tsr__tensor_set_home(tsr__tape *tape, tsr__tensor_id tensor, tsr__memory_space space);
+
+/* ---- Ranks: shards.c ---- */
+
+/* What the optimizer updates: parameters, or this rank's part of each unit. */
+static inline size_t tsr__tape_updated_count(const tsr__tape *tape) {
+  return tape->sharding.stage ? tape->sharding.owned.count : tape->parameters.count;
+}
+static inline tsr__tensor_id tsr__tape_updated(const tsr__tape *tape, size_t i) {
+  return tape->sharding.stage ? tape->sharding.owned.items[i] : tape->parameters.items[i];
+}
+/* Elements of a unit that one rank keeps. */
+static inline uint64_t tsr__unit_part(const tsr__tape *tape, uint32_t unit) {
+  return tape->sharding.units.items[unit].elements / tape->sharding.ranks;
+}
+/* Parameter number `i` belongs to a unit; the last call for a unit completes it. Parameters are declared, and no other
+ * tensor uses their slots. */
+void tsr__unit_add(tsr__tape *tape, size_t parameter, uint32_t unit, bool is_block);
+/* All parameters have units: these get their sizes and, by stage, slots. */
+void tsr__units_finish(tsr__tape *tape);
+/* Begin what all ranks make together; returns the move's number, to wait for. */
+uint32_t tsr__tape_start(tsr__tape *tape, const tsr__tape_move *move);
+void tsr__tape_wait(tsr__tape *tape, uint32_t move);
+/* Bytes that a rank sends to others in a step, after the first. O(moves). */
+uint64_t tsr__tape_sent_bytes(const tsr__tape *tape);
 
 /* ---- Functions of the program and their variables ---- */
 

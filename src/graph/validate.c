@@ -394,21 +394,36 @@ static void begin_slot(validator *v, const tsr__tape_instr *instr) {
   state->is_once = instr->kind == TSR__INSTR_NEW_ONCE;
 }
 
+/* Whether the slots have the sizes that the move needs, and are where they should. */
+static bool move_fits(const validator *v, const tsr__tape_move *move) {
+  const tsr__tape_slot *from = &v->tape->slots.items[move->from];
+  const tsr__tape_slot *to = &v->tape->slots.items[move->to];
+  uint64_t ranks = v->tape->sharding.ranks;
+  bool is_same = move->from == move->to;
+  switch ((tsr__move_kind)move->kind) {
+  case TSR__MOVE_COPY: return from->bytes == to->bytes && from->space != to->space;
+  case TSR__MOVE_GATHER: return is_same || from->bytes * ranks == to->bytes;
+  case TSR__MOVE_REDUCE: return is_same || from->bytes == to->bytes * ranks;
+  case TSR__MOVE_BROADCAST: return is_same && move->root < ranks;
+  case TSR__MOVE_KIND_COUNT: break;
+  }
+  return false;
+}
+
 /* A move is a write of all of one slot, and a read of all of another. */
 static void start_move(validator *v, const tsr__tape_move *move) {
   slot_state *from = &v->slots[move->from], *to = &v->slots[move->to];
-  const tsr__tape_slot *slots = v->tape->slots.items;
   if (from->presence == GONE || to->presence == GONE)
     reject(v, TSR__VIOLATION_ABSENT, "the memory of a move is not there");
   if (from->is_arriving || to->is_arriving || to->leaving || from->leaving == UINT8_MAX)
     reject(v, TSR__VIOLATION_FLIGHT, "slots of a move are being copied");
-  if (slots[move->from].bytes != slots[move->to].bytes ||
-      slots[move->from].space == slots[move->to].space)
+  if (!move_fits(v, move))
     reject(v, TSR__VIOLATION_SPACE, "a move is between slots of one size in two spaces");
   if (!from->is_written)
     reject(v, TSR__VIOLATION_UNWRITTEN, "a move copies slot %" PRIu32 " before it is written",
            move->from);
   use_writers(v, from);
+  if (move->staging) v->slots[move->staging].is_scratch = true;
   from->leaving++;
   to->is_arriving = true;
 }

@@ -156,6 +156,9 @@ static const tsr__kernel_row rows[TSR__KERNEL_COUNT] = {
                            .in_place = {1, 3, 4}, .scalars = 6},
     [TSR__KERNEL_FOREACH_NORM] = {"foreach norm", RUNS(norm), READS(2), REDUCE, .most_scratch = 1},
     [TSR__KERNEL_NORM] = {"norm", RUNS(norm), READS(2), REDUCE},
+    [TSR__KERNEL_NORM_PART] = {"norm part", RUNS(norm_part), READS(2), FROM(2, 2), TO(1, 1),
+                               .in_place = {2}, .scalars = 1},
+    [TSR__KERNEL_NORM_END] = {"norm end", RUNS(norm_end), MOVES, FROM(1, 1), TO(1, 1)},
     /* Not counted: a gradient's division is negligible next to its product. */
     [TSR__KERNEL_UNSCALE] = {"unscale", RUNS(unscale), MOVES, FROM(3, 3), TO(2, 2),
                              .in_place = {1, 3}},

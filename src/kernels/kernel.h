@@ -20,7 +20,9 @@ enum {
   TSR__KERNEL_READS = 10,
   TSR__KERNEL_WRITES = 4,
   TSR__KERNEL_SCRATCH = 4,
-  TSR__KERNEL_SCALARS = 6
+  TSR__KERNEL_SCALARS = 6,
+  TSR__NORM_SUMS =
+      9 /* numbers in which squares are summed part by part: 8 of a block's, and all blocks' */
 };
 
 /* r0, r1, ...: what it reads; w0, ...: what it writes; s0, ...: its numbers. */
@@ -157,7 +159,10 @@ typedef enum tsr__kernel {
   TSR__KERNEL_FOREACH_NORM, /* the root of the sum of r0's squares, which are summed in double: 4096
                              * elements at a time, and these sums in their order */
   TSR__KERNEL_NORM,         /* the same */
-  TSR__KERNEL_UNSCALE, /* r0: g, r1: 1 over the scale, r2: 1 if some g overflowed; w0, w1: g, r2 */
+  TSR__KERNEL_NORM_PART, /* r0: some elements of what is to have a norm, from s0 on, a multiple of 8; r1: TSR__NORM_SUMS
+                          * doubles; w0: the same, with the squares added, so that in the end they are NORM's */
+  TSR__KERNEL_NORM_END, /* r0: these sums; w0: the norm */
+  TSR__KERNEL_UNSCALE,  /* r0: g, r1: 1 over the scale, r2: 1 if some g overflowed; w0, w1: g, r2 */
   TSR__KERNEL_UPDATE_SCALE, /* r0: scale, r1: good steps in a row, r2: overflow, s0: steps to double
                              * after; w0, w1: r0, r1 */
   TSR__KERNEL_WORKSPACE,    /* never run: what cuBLAS takes */

@@ -113,3 +113,42 @@ void tsr__reference_update_scale(const tsr__kernel_args *args) {
   tsr__put_number(&args->writes[0], scale);
   tsr__put_number(&args->writes[1], good);
 }
+
+/* The sums of a block are in the order of fast_optimizer.c: element i belongs to sum i modulo 8. */
+static void end_block(double *sums) {
+  enum { LANES = TSR__NORM_SUMS - 1 };
+  double block = 0;
+  for (size_t k = 0; k < LANES; k++) {
+    block += sums[k];
+    sums[k] = 0;
+  }
+  sums[LANES] += block;
+}
+
+void tsr__reference_norm_part(const tsr__kernel_args *args) {
+  enum { LANES = TSR__NORM_SUMS - 1 };
+  tsr__strided x = tsr__strided_of(&args->reads[0]), from = tsr__strided_of(&args->reads[1]);
+  tsr__strided to = tsr__strided_of(&args->writes[0]);
+  double numbers[TSR__TILE], sums[TSR__NORM_SUMS];
+  uint64_t at = (uint64_t)args->scalars[0];
+  assert(at % LANES == 0);
+  tsr__strided_load_row(&from, tsr__strided_row(&from, 0), 0, TSR__NORM_SUMS, sums);
+  for (uint64_t row = 0; row < tsr__strided_rows(&x); row++) {
+    TSR__EACH_TILE(column, count, x.dim[3]) {
+      tsr__strided_load_row(&x, tsr__strided_row(&x, row), column, count, numbers);
+      for (size_t i = 0; i < count; i++) {
+        sums[at % LANES] += numbers[i] * numbers[i];
+        if (++at % TSR__NORM_BLOCK == 0) end_block(sums);
+      }
+    }
+  }
+  tsr__strided_store_row(&to, tsr__strided_row(&to, 0), 0, TSR__NORM_SUMS, sums);
+}
+
+void tsr__reference_norm_end(const tsr__kernel_args *args) {
+  tsr__strided from = tsr__strided_of(&args->reads[0]);
+  double sums[TSR__NORM_SUMS];
+  tsr__strided_load_row(&from, tsr__strided_row(&from, 0), 0, TSR__NORM_SUMS, sums);
+  end_block(sums);
+  tsr__put_number(&args->writes[0], sqrt(sums[TSR__NORM_SUMS - 1]));
+}

@@ -131,6 +131,7 @@ tsr__kernel_fn tsr__reference_nll_loss, tsr__reference_nll_loss_backward,
     tsr__reference_embedding, tsr__reference_embedding_backward, tsr__reference_embedding_add;
 /* ref_optimizer.c */
 tsr__kernel_fn tsr__reference_fused_adamw, tsr__reference_adamw, tsr__reference_unscale,
-    tsr__reference_update_scale, tsr__reference_norm;
+    tsr__reference_update_scale, tsr__reference_norm, tsr__reference_norm_part,
+    tsr__reference_norm_end;
 
 #endif

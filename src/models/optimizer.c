@@ -32,7 +32,7 @@ static tsr__tensor_id make_state(tsr__tape *t, tsr__program_place place, tsr__op
 
 /* Make room in the list of states. */
 static void init_states(tsr__tape *t) {
-  while (t->states.count < t->parameters.count && !t->status)
+  while (t->states.count < tsr__tape_updated_count(t) && !t->status)
     if (!TSR__VECTOR_PUSH(&t->states, (tsr__optimizer_state){0}))
       tsr__tape_fail(t, TSR_ERROR_MEMORY);
 }
@@ -40,12 +40,12 @@ static void init_states(tsr__tape *t) {
 /* What the optimizer works on: the parameter, or its master. */
 static tsr__tensor_id target_of(const tsr__tape *t, size_t parameter) {
   tsr__tensor_id master = t->states.items[parameter].master;
-  return master ? master : t->parameters.items[parameter];
+  return master ? master : tsr__tape_updated(t, parameter);
 }
 
 static tsr__tensor_id gradient_of(const tsr__tape *t, size_t parameter) {
   tsr__tensor_id gradient = t->states.items[parameter].gradient;
-  return gradient ? gradient : tsr__tensor_at(t, t->parameters.items[parameter])->grad;
+  return gradient ? gradient : tsr__tensor_at(t, tsr__tape_updated(t, parameter))->grad;
 }
 
 static void init_group(tsr__program *p, range r) {
@@ -69,7 +69,7 @@ static void init_group(tsr__program *p, range r) {
 static void update(tsr__program *p, range r, tsr__op_kind kind, bool is_loop) {
   tsr__tape *t = p->tape;
   tsr__tensor_id last = 0;
-  assert(!t->grad_enabled && (t->states.count == t->parameters.count || t->status));
+  assert(!t->grad_enabled && (t->states.count == tsr__tape_updated_count(t) || t->status));
   for (size_t i = r.first; i < r.end && !t->status; i++) {
     const tsr__optimizer_state state = t->states.items[i];
     tsr__tensor_id grad = gradient_of(t, i);
@@ -89,7 +89,7 @@ static void update(tsr__program *p, range r, tsr__op_kind kind, bool is_loop) {
 static void widen_gradients(tsr__program *p, range r, const tsr__tensor_id *scaler) {
   tsr__tape *t = p->tape;
   for (size_t i = r.first; i < r.end && !t->status; i++) {
-    tsr__tape_tensor *parameter = tsr__tensor_at(t, t->parameters.items[i]);
+    tsr__tape_tensor *parameter = tsr__tensor_at(t, tsr__tape_updated(t, i));
     tsr__tensor_id grad = parameter->grad;
     if (!grad) continue;
     tsr__kernel_use use = {.kernel = TSR__KERNEL_TO_COPY, .op = TSR_NONE, .reads = {grad}};
@@ -103,7 +103,7 @@ static void widen_gradients(tsr__program *p, range r, const tsr__tensor_id *scal
     if (!wide) return;
     tsr__tensor_set_category(t, wide, TSR_CATEGORY_GRADIENT);
     t->states.items[i].gradient = wide;
-    tsr__tensor_at(t, t->parameters.items[i])->grad = 0;
+    tsr__tensor_at(t, tsr__tape_updated(t, i))->grad = 0;
     tsr__tensor_release(t, grad);
   }
 }
@@ -113,14 +113,14 @@ static void make_masters(tsr__program *p, range r) {
   for (size_t i = r.first; i < r.end && !t->status; i++)
     if (gradient_of(t, i))
       t->states.items[i].master =
-          make_state(t, TSR__PLACE_STATE_FIRST, TSR__OP_MASTER, t->parameters.items[i]);
+          make_state(t, TSR__PLACE_STATE_FIRST, TSR__OP_MASTER, tsr__tape_updated(t, i));
 }
 
 /* Parameters become their masters, rounded; the gradients in fp32 go. */
 static void store_masters(tsr__program *p, range r) {
   tsr__tape *t = p->tape;
   for (size_t i = r.first; i < r.end && !t->status; i++) {
-    tsr__tensor_id parameter = t->parameters.items[i], master = t->states.items[i].master;
+    tsr__tensor_id parameter = tsr__tape_updated(t, i), master = t->states.items[i].master;
     if (!master) continue;
     (void)TSR__OP_APPLY(t, TSR__OP_MASTER_STORE, parameter, master);
     tsr__tensor_release(t, t->states.items[i].gradient);
@@ -155,8 +155,8 @@ static void begin_unscale(tsr__program *p, tsr__tensor_id *scaler) {
 /* Divide all gradients by the loss's scale, and note whether one overflowed. */
 static void unscale(tsr__program *p, const tsr__tensor_id *scaler) {
   tsr__tape *t = p->tape;
-  for (size_t i = 0; i < t->parameters.count && !t->status; i++) {
-    tsr__tensor_id grad = tsr__tensor_at(t, t->parameters.items[i])->grad;
+  for (size_t i = 0; i < tsr__tape_updated_count(t) && !t->status; i++) {
+    tsr__tensor_id grad = tsr__tensor_at(t, tsr__tape_updated(t, i))->grad;
     if (!grad) continue;
     tsr__tape_run(t, &(tsr__kernel_use){.kernel = TSR__KERNEL_UNSCALE,
                                         .op = TSR_NONE,
@@ -174,7 +174,7 @@ typedef struct gradients {
 
 static gradients measure_gradients(const tsr__tape *t) {
   gradients g = {0};
-  for (size_t i = 0; i < t->parameters.count; i++) {
+  for (size_t i = 0; i < tsr__tape_updated_count(t); i++) {
     tsr__tensor_id grad = gradient_of(t, i);
     uint64_t elements = grad ? tsr__shape_elements(tsr__tensor_shape(t, grad)) : 0;
     uint64_t chunks = (elements + NORM_CHUNK - 1) / NORM_CHUNK;
@@ -205,6 +205,21 @@ static tsr__kernel_use use_with(tsr__kernel kernel, tsr__tensor_id from, double 
   return use;
 }
 
+/* The norm of each parameter's gradient, of which ranks have parts. */
+static void shared_norms(tsr__program *p, tsr__tensor_ids *norms) {
+  tsr__tape *t = p->tape;
+  tsr__tensor_id sums = tsr__program_shared_squares(p);
+  for (size_t i = 0; i < t->parameters.count && !t->status; i++) {
+    tsr__layout row = tsr__layout_dense(TSR__SHAPE(TSR__NORM_SUMS));
+    row.offset = i * TSR__NORM_SUMS;
+    tsr__tensor_id sum = tsr__tensor_view(t, sums, row);
+    tsr__tensor_id norm = make_scalar(p, use_of(TSR__KERNEL_NORM_END, sum));
+    tsr__tensor_release(t, sum);
+    if (!TSR__VECTOR_PUSH(norms, norm)) tsr__tape_fail(t, TSR_ERROR_MEMORY);
+  }
+  tsr__scope_unbind(t, sums);
+}
+
 /* torch._foreach_norm: sums of parts, which are gone when it returns, and then the norm of each gradient. */
 static void each_norm(tsr__program *p, tsr__tensor_ids *norms) {
   tsr__tape *t = p->tape;
@@ -212,7 +227,7 @@ static void each_norm(tsr__program *p, tsr__tensor_ids *norms) {
   tsr__shape chunks = TSR__SHAPE(g.count * g.most_chunks);
   tsr__tensor_id parts =
       tsr__scope_bind(t, tsr__tensor_new(t, TSR__KERNEL_ZEROS, TSR__DTYPE_F32, chunks));
-  for (size_t i = 0; i < t->parameters.count && !t->status; i++) {
+  for (size_t i = 0; i < tsr__tape_updated_count(t) && !t->status; i++) {
     tsr__tensor_id grad = gradient_of(t, i);
     if (!grad) continue;
     tsr__kernel_use use = use_of(TSR__KERNEL_FOREACH_NORM, grad);
@@ -246,7 +261,10 @@ static tsr__tensor_id total_norm(tsr__program *p) {
   tsr__tape *t = p->tape;
   tsr__tensor_ids norms = {0};
   tsr__scope_enter(t, TSR__PLACE_TOTAL_NORM);
-  each_norm(p, &norms);
+  if (t->sharding.stage)
+    shared_norms(p, &norms);
+  else
+    each_norm(p, &norms);
   tsr__tensor_id all = stack(p, &norms);
   tsr__tensor_id total = make_scalar(p, use_of(TSR__KERNEL_NORM, all));
   tsr__scope_unbind(t, all);
@@ -264,7 +282,7 @@ static void clip_gradients(tsr__program *p, tsr__tensor_id norm) {
   tsr__scope_unbind(t, inverse);
   tsr__scope_unbind(t, sum);
   factor = make_scalar(p, use_with(TSR__KERNEL_AT_MOST, factor, 1));
-  for (size_t i = 0; i < t->parameters.count && !t->status; i++) {
+  for (size_t i = 0; i < tsr__tape_updated_count(t) && !t->status; i++) {
     tsr__tensor_id grad = gradient_of(t, i);
     if (!grad) continue;
     tsr__tape_run(t, &(tsr__kernel_use){.kernel = TSR__KERNEL_MUL,
@@ -322,7 +340,7 @@ static uint8_t space_of_gradients(const tsr__program *p) {
 
 void tsr__program_optimizer(tsr__program *p) {
   tsr__tape *t = p->tape;
-  const range all = {0, t->parameters.count};
+  const range all = {0, tsr__tape_updated_count(t)};
   tsr__tensor_id scaler[TSR__OP_OUTPUTS] = {0};
   bool has_masters = p->options->master_weights;
   init_states(t);
@@ -332,8 +350,10 @@ void tsr__program_optimizer(tsr__program *p) {
     widen_gradients(p, all, scaler);
   else if (p->loss_scale)
     unscale(p, scaler);
+  if (p->loss_scale) tsr__program_share_overflow(p, scaler[1]);
   if (p->options->clip_norm > 0) clip(p);
   step(p, all);
+  tsr__program_share_parameters(p);
   if (p->loss_scale) update_scale(p, scaler);
   for (size_t i = 0; i < TSR__OP_OUTPUTS; i++) tsr__scope_unbind(t, scaler[i]);
 }
@@ -344,10 +364,10 @@ void tsr__program_update(void *program, tsr__tensor_id parameter) {
   tsr__program *p = program;
   tsr__tape *t = p->tape;
   size_t i = 0;
-  while (t->parameters.items[i] != parameter) i++;
+  while (tsr__tape_updated(t, i) != parameter) i++;
   init_states(t);
   if (t->status) return;
-  assert(i < t->parameters.count && !p->loss_scale && !t->states.items[i].is_updated);
+  assert(i < tsr__tape_updated_count(t) && !p->loss_scale && !t->states.items[i].is_updated);
   t->states.items[i].is_updated = true;
   tsr__scope_enter(t, TSR__PLACE_UPDATE_HOOK);
   t->space = space_of_gradients(p);

@@ -346,10 +346,15 @@ static tsr__tensor_id full_loss(tsr__program *p, tsr__tensor_id logits) {
   return tsr__scope_leave(t, tsr__scope_leave(t, loss));
 }
 
+/* Of all ranks together: a step's gradient is the mean of theirs. */
+static uint64_t micro_batches(const tsr__program *p) {
+  return p->accumulate * (p->options->ranks ? p->options->ranks : 1);
+}
+
 /* What a loss of tessera's own book needs to know. */
 static tsr__op_attributes loss_attributes(const tsr__program *p) {
   return (tsr__op_attributes){.chunk = p->options->loss_chunk,
-                              .repeats = p->divides_loss ? p->accumulate : 1,
+                              .repeats = p->divides_loss ? micro_batches(p) : 1,
                               .is_scaled = p->loss_scale || !p->divides_loss};
 }
 
@@ -538,7 +543,7 @@ static void forward(tsr__program *p) {
 /* Add this micro-batch's part to the sum of losses, which its graph keeps until backward. */
 static void add_loss(tsr__program *p) {
   tsr__tape *t = p->tape;
-  tsr__tensor_id part = scale(t, p->loss, 1 / (double)p->accumulate), before = p->loss_sum;
+  tsr__tensor_id part = scale(t, p->loss, 1 / (double)micro_batches(p)), before = p->loss_sum;
   p->loss_sum = before ? TSR__OP_APPLY(t, TSR__OP_ADD, before, part) : part;
   if (!before) return;
   tsr__scope_unbind(t, before);
@@ -550,8 +555,8 @@ static void backward(tsr__program *p) {
   tsr__tape *t = p->tape;
   tsr__tensor_id root = p->loss_sum ? p->loss_sum : p->loss, scaled = p->loss_sum;
   tsr__tape_begin(t, TSR__TAPE_PHASE_BACKWARD);
-  if (p->accumulate > 1 && !p->loss_sum && !p->divides_loss)
-    root = scaled = scale(t, root, 1 / (double)p->accumulate);
+  if (micro_batches(p) > 1 && !p->loss_sum && !p->divides_loss)
+    root = scaled = scale(t, root, 1 / (double)micro_batches(p));
   if (p->loss_scale) root = TSR__OP_APPLY(t, TSR__OP_SCALE, root, p->loss_scale);
   tsr__trace_enter(t, TSR__PLACE_BACKWARD);
   tsr__trace_enter(t, TSR__PLACE_BACKWARD_SEED);
@@ -568,6 +573,7 @@ static void backward(tsr__program *p) {
   tsr__trace_leave(t);
   if (root != scaled && root != p->loss) tsr__scope_unbind(t, root);
   tsr__scope_unbind(t, scaled);
+  tsr__program_end_sums(p);
   tsr__tape_end(t, TSR__TAPE_PHASE_BACKWARD);
 }
 
@@ -614,6 +620,7 @@ void tsr__program_step(tsr__program *p) {
     }
     forward(p);
     if (p->options->backward_once && count > 1) add_loss(p);
+    p->is_last_backward = i + 1 == count;
     if (!p->loss_sum || i + 1 == count) backward(p);
     if (t->schedule.count > TSR__TAPE_MOST_INSTRUCTIONS / count) {
       t->is_too_long |= t->status == 0;
@@ -632,6 +639,8 @@ void tsr__program_step(tsr__program *p) {
     tsr__tape_hold_until(t, p->cache.items[i], TSR__CARRY_OUTPUTS);
   for (size_t i = 0; i < t->parameters.count; i++)
     tsr__tape_hold_until(t, tsr__tensor_at(t, t->parameters.items[i])->grad, TSR__CARRY_GRADS);
+  for (size_t i = 0; i < t->sharding.owned.count; i++)
+    tsr__tape_hold_until(t, tsr__tensor_at(t, t->sharding.owned.items[i])->grad, TSR__CARRY_GRADS);
   (void)tsr__scope_leave(t, 0);
   (void)tsr__scope_leave(t, 0);
 }

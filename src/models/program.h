@@ -37,6 +37,13 @@ typedef struct tsr__model_layer {
 
 typedef TSR__VECTOR(tsr__tensor_id) tsr__tensor_ids;
 
+/* A unit's gradients while ranks sum them. */
+typedef struct tsr__unit_sum {
+  uint32_t unit, move;
+  tsr__tensor_id bucket, part, staging; /* held; part may be the bucket */
+  bool is_open;
+} tsr__unit_sum;
+
 typedef struct tsr__program {
   const tsr_model *model;
   const tsr__model_family *family;
@@ -75,6 +82,8 @@ typedef struct tsr__program {
   tsr__tensor_ids hidden;       /* the hidden states that were requested, held */
   tsr__tensor_id gradient_norm; /* before clipping; 0: they are not clipped */
   tsr__tensor_ids losses;       /* of each micro-batch, in their order; most are gone at the end */
+  bool is_last_backward;        /* of the step: no micro-batch follows */
+  tsr__unit_sum sum;            /* over ranks, under way */
 } tsr__program;
 
 /* Resolve the options, check that they suit the model, and declare what exists before the recording:
@@ -177,6 +186,22 @@ void tsr__program_mask(tsr__program *program);
 void tsr__program_optimizer(tsr__program *program);
 /* The same for one parameter, whose gradient goes. `program`: a tsr__program; the tape's gradient_stored. */
 void tsr__program_update(void *program, tsr__tensor_id parameter);
+/* ---- With other ranks: shards.c ---- */
+
+/* Put all parameters into units, if the options name ranks. TSR_ERROR_MEMORY. */
+int tsr__program_shard(tsr__program *program, tsr_error *error);
+/* A parameter's gradient is complete: sum its unit's, once it is the last. `program`: a tsr__program; the tape's
+ * gradient_complete. */
+void tsr__program_sum_gradient(void *program, tsr__tensor_id parameter);
+/* Backward has ended: so do its sums. */
+void tsr__program_end_sums(tsr__program *program);
+/* What each rank has updated becomes all ranks'. */
+void tsr__program_share_parameters(tsr__program *program);
+/* `overflow`, a number, becomes the sum over ranks, if each of them has looked at its own gradients. */
+void tsr__program_share_overflow(tsr__program *program, tsr__tensor_id overflow);
+/* The squares of each parameter's gradient, of which ranks have parts, as TSR__KERNEL_NORM_PART sums them; bound to the calling function. */
+tsr__tensor_id tsr__program_shared_squares(tsr__program *program);
+
 /* Keep a hidden state that the model's caller requested. */
 void tsr__program_note_hidden(tsr__program *program, tsr__tensor_id hidden);
 

@@ -39,6 +39,11 @@ typedef struct tsr__run_options {
   const tsr_block_choice *blocks; /* block_count of them; borrowed */
   size_t block_count;
   tsr_simulate_book book; /* whose ops run: PyTorch's by default */
+  uint64_t ranks,
+      rank;      /* processes that train together, and which one this is; 0 ranks: one alone */
+  uint64_t zero; /* ZeRO's stage, 0 to 3 */
+  uint64_t bucket_elements; /* of gradients that are summed at once; 0: a unit's */
+  bool no_overlap;          /* sums end before backward goes on */
 } tsr__run_options;
 
 #endif

@@ -122,6 +122,30 @@ static tsr__memory_space space_of(tsr_space space) {
   return spaces[space];
 }
 
+/* What ranks can share, and which program they can run. */
+static int check_ranks(const tsr__program *p, tsr_error *error) {
+  const tsr__run_options *o = p->options;
+  enum { MOST_RANKS = 1024 };
+  if (o->zero > 3) return REFUSE(TSR_ERROR_ARGUMENT, "ZeRO has stages 0 to 3");
+  if (o->zero && !o->ranks)
+    return REFUSE(TSR_ERROR_ARGUMENT, "ZeRO spreads state over ranks: their number is missing");
+  if (o->ranks > MOST_RANKS)
+    return REFUSE(TSR_ERROR_LIMIT, "%llu ranks are too many: at most %d",
+                  (unsigned long long)o->ranks, MOST_RANKS);
+  if (!o->ranks) return 0;
+  if (o->rank >= o->ranks)
+    return REFUSE(TSR_ERROR_ARGUMENT, "%llu ranks have numbers up to %llu: there is no rank %llu",
+                  (unsigned long long)o->ranks, (unsigned long long)(o->ranks - 1),
+                  (unsigned long long)o->rank);
+  if (o->update_in_backward)
+    return REFUSE(TSR_ERROR_UNSUPPORTED,
+                  "ranks sum gradients before they are used: an optimizer in backward has only one "
+                  "rank's");
+  if (p->model->module_count)
+    return REFUSE(TSR_ERROR_UNSUPPORTED, "ranks cannot share added modules");
+  return 0;
+}
+
 /* Where things are kept. Kernels work on all but activations in place, which they cannot on a disk. */
 static int choose_spaces(tsr__program *p, tsr_error *error) {
   const tsr_offload *o = &p->options->offload;
@@ -350,7 +374,7 @@ static int declare(tsr__program *p, tsr_error *error) {
     p->loss_scale = tsr__tensor_declare(p->tape, TSR__DTYPE_F32, TSR__SCALAR, TSR_CATEGORY_BUFFER);
     p->good_steps = tsr__tensor_declare(p->tape, TSR__DTYPE_F32, TSR__SCALAR, TSR_CATEGORY_BUFFER);
   }
-  return p->tape->status ? tsr__fail_memory(error) : 0;
+  return p->tape->status ? tsr__fail_memory(error) : tsr__program_shard(p, error);
 }
 
 int tsr__program_init(tsr__program *p, const tsr_model *model, const tsr__run_options *options,
@@ -374,6 +398,7 @@ int tsr__program_init(tsr__program *p, const tsr_model *model, const tsr__run_op
   choose_types(p);
   if (status == 0) status = check_precision(p, error);
   if (status == 0) status = check_update(p, error);
+  if (status == 0) status = check_ranks(p, error);
   if (status == 0) status = choose_spaces(p, error);
   if (status == 0) status = choose_plan(p, plan, error);
   if (status == 0) status = choose_attention(p, error);

@@ -107,7 +107,7 @@ static double cost_of_moves(const tsr__tape *tape, const tsr__machine_rates *rat
   for (size_t i = 0; i < tape->moves.count; i++) {
     const tsr__tape_slot *from = &tape->slots.items[tape->moves.items[i].from];
     const tsr__tape_slot *to = &tape->slots.items[tape->moves.items[i].to];
-    if (tape->moves.items[i].is_once) continue;
+    if (tape->moves.items[i].is_once || tape->moves.items[i].kind != TSR__MOVE_COPY) continue;
     double bytes = (double)from->bytes;
     if (from->space == TSR__SPACE_DEVICE)
       out += bytes;

@@ -686,6 +686,10 @@ void tsr_run_plan_options(const tsr_run_plan *plan, tsr_simulate_options *out) {
   out->loss_scale_window = tsr_params_count(p, "loss_scale_window");
   out->no_kv_cache = tsr_params_flag(p, "no_kv_cache");
   out->clip_norm = clip_norm(p);
+  out->ranks = tsr_params_count(p, "ranks");
+  out->zero = tsr_params_count(p, "zero");
+  out->bucket_elements = tsr_params_count(p, "bucket");
+  out->no_overlap = tsr_params_flag(p, "no_overlap");
   (void)tsr_offload_parse(tsr_params_text(p, "offload"), &out->offload, NULL);
   (void)tsr_in_place_parse(tsr_params_text(p, "in_place"), &out->in_place, NULL);
   out->blocks = plan->blocks.items;

@@ -54,12 +54,13 @@ static uint64_t place_of(const tsr__batches *b, uint64_t number) {
 }
 
 int tsr__batches_read(tsr__batches *b, uint64_t step, tsr_error *error) {
-  uint64_t rows = b->accumulate * b->batch;
+  uint64_t rows = b->accumulate * b->batch, ranks = b->ranks ? b->ranks : 1;
+  uint64_t first = ((step - 1) * ranks + b->rank) * rows;
   assert(step && b->ids);
   b->filled_bytes = 0;
   for (uint64_t row = 0; row < rows; row++) {
-    int status = tsr__tokens_read(&b->tokens, place_of(b, (step - 1) * rows + row),
-                                  (size_t)b->sequence, b->ids + row * b->sequence, error);
+    int status = tsr__tokens_read(&b->tokens, place_of(b, first + row), (size_t)b->sequence,
+                                  b->ids + row * b->sequence, error);
     if (status) return status;
     b->filled_bytes += b->sequence * sizeof *b->ids;
   }

@@ -15,10 +15,11 @@
 typedef struct tsr__batches {
   tsr__tokens tokens;
   uint64_t sequence, batch, accumulate; /* tokens; sequences; micro-batches */
-  uint64_t key;                         /* of places */
-  bool is_sequential;                   /* in the order of the data */
-  uint64_t filled_bytes;                /* of `ids`, by the last read */
-  int64_t *ids; /* of the step that was read: accumulate x batch x sequence; owned */
+  uint64_t ranks, rank;  /* a step's sequences are all ranks', rank 0's first; 0 ranks: 1 */
+  uint64_t key;          /* of places */
+  bool is_sequential;    /* in the order of the data */
+  uint64_t filled_bytes; /* of `ids`, by the last read */
+  int64_t *ids;          /* of the step that was read: accumulate x batch x sequence; owned */
 } tsr__batches;
 
 /* Prepare to read: `*batches` has tokens, which it owns from now on, sizes of at least 1 and a key. Fails

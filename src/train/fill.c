@@ -64,12 +64,18 @@ static int fill_task(void *context, size_t index, tsr_error *error) {
 
 void tsr__fill(const tsr__executor *executor, tsr__tensor_id tensor,
                const tsr__initial_value *initial, uint64_t key) {
-  filling f = {.to = tsr__executor_tensor(executor, tensor), .initial = initial, .key = key};
+  tsr__kernel_tensor to = tsr__executor_tensor(executor, tensor);
+  tsr__fill_tensor(&to, tsr__executor_pool(executor), initial, key);
+}
+
+void tsr__fill_tensor(const tsr__kernel_tensor *to, struct tsr__thread_pool *pool,
+                      const tsr__initial_value *initial, uint64_t key) {
+  filling f = {.to = *to, .initial = initial, .key = key};
   tsr_error error;
   f.total = tsr__shape_elements(f.to.layout.shape);
   assert(f.to.data && tsr__layout_is_dense(f.to.layout));
-  int status = tsr__thread_pool_each(tsr__executor_pool(executor), NULL,
-                                     (size_t)((f.total + TASK - 1) / TASK), fill_task, &f, &error);
+  int status = tsr__thread_pool_each(pool, NULL, (size_t)((f.total + TASK - 1) / TASK), fill_task,
+                                     &f, &error);
   assert(status == 0); /* tasks do not fail, and nothing cancels them */
   (void)status;
 }

@@ -9,5 +9,8 @@
  * for any number of threads: the executor's pool helps. O(elements). */
 void tsr__fill(const tsr__executor *executor, tsr__tensor_id tensor,
                const tsr__initial_value *initial, uint64_t key);
+/* The same of a tensor that is in memory. `pool` may be NULL. */
+void tsr__fill_tensor(const tsr__kernel_tensor *to, struct tsr__thread_pool *pool,
+                      const tsr__initial_value *initial, uint64_t key);
 
 #endif

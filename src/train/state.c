@@ -140,9 +140,24 @@ static int read_array(const tsr__safetensors *file, const tsr__array *array,
   return 0;
 }
 
-/* An array of the training, which has the tensor's elements and type. */
-static int find_state(const tsr__saved *saved, const tsr__program *p, tsr__tensor_id tensor,
-                      const char *name, const tsr__array **out, tsr_error *error) {
+typedef struct state_tensor {
+  tsr__tensor_id tensor;
+  tsr__kept kind;   /* COUNT: one number */
+  size_t parameter; /* of which it is, unless it is one number */
+  char name[NAME_BYTES];
+} state_tensor;
+
+static uint64_t elements_of(const tsr__program *p, const state_tensor *state) {
+  if (state->kind == TSR__KEPT_COUNT) return 1;
+  return tsr__shape_elements(
+      tsr__tensor_shape(p->tape, p->tape->parameters.items[state->parameter]));
+}
+
+/* An array of the training, which has the state's elements and type. */
+static int find_state(const tsr__saved *saved, const tsr__program *p, const state_tensor *state,
+                      const tsr__array **out, tsr_error *error) {
+  const char *name = state->name;
+  tsr__dtype dtype = tsr__tensor_dtype(p->tape, state->tensor);
   const tsr__array *array = tsr__safetensors_find(&saved->training, name);
   const char *slash = strrchr(saved->training_path, '/');
   const char *file = slash ? slash + 1 : saved->training_path;
@@ -151,8 +166,8 @@ static int find_state(const tsr__saved *saved, const tsr__program *p, tsr__tenso
         error, TSR_ERROR_FORMAT, TSR_OFFSET_NONE,
         "%.80s has no array \"%s\"; it was trained with another --optimizer or --dtype", file,
         name);
-  if (tsr__weight_dtype(array->type) != (int)tsr__tensor_dtype(p->tape, tensor) ||
-      array->size_bytes != tsr__tensor_bytes(p->tape, tensor))
+  if (tsr__weight_dtype(array->type) != (int)dtype ||
+      array->size_bytes != elements_of(p, state) * tsr__dtype_bytes(dtype))
     return tsr__fail(error, TSR_ERROR_FORMAT, TSR_OFFSET_NONE,
                      "%.80s: array \"%s\" has another size or type than this model needs", file,
                      name);
@@ -169,58 +184,90 @@ static int read_weight(const tsr__safetensors *file, const tsr__array *array,
                    "array \"%.100s\" has an element that is not a finite number", array->name);
 }
 
+/* Where a whole parameter, or its state, is read to: a rank that has a part of it copies that from there. */
+typedef struct room {
+  tsr__kernel_tensor to;
+  void *own; /* memory, if that is not the tensor's; owned */
+} room;
+
+static int open_room(const tsr__program *p, const tsr__executor *executor, tsr__tensor_id tensor,
+                     size_t parameter, bool is_part, room *out, tsr_error *error) {
+  out->to = tsr__executor_tensor(executor, tensor);
+  out->own = NULL;
+  if (!is_part) return 0;
+  tsr__shape shape = tsr__tensor_shape(p->tape, p->tape->parameters.items[parameter]);
+  out->to.layout = tsr__layout_dense(shape);
+  out->own = tsr__calloc((size_t)tsr__shape_elements(shape), tsr__dtype_bytes(out->to.dtype));
+  out->to.data = out->own;
+  return out->own ? 0 : tsr__fail_memory(error);
+}
+
+static void close_room(const tsr__program *p, const tsr__executor *executor, tsr__tensor_id part,
+                       size_t parameter, room *r) {
+  if (!r->own) return;
+  tsr__kernel_tensor to = tsr__executor_tensor(executor, part);
+  tsr__shards_put(p->tape, parameter, &r->to, &to);
+  tsr__free(r->own);
+}
+
 static int read_state(const tsr__saved *saved, const tsr__program *p, const tsr__executor *executor,
-                      tsr__tensor_id tensor, const char *name, tsr_error *error) {
+                      const state_tensor *state, tsr_error *error) {
   const tsr__array *array = NULL;
-  int status = find_state(saved, p, tensor, name, &array, error);
-  if (status) return status;
-  tsr__kernel_tensor to = tsr__executor_tensor(executor, tensor);
-  return read_array(&saved->training, array, &to, error);
+  bool is_part = p->tape->sharding.stage && state->kind != TSR__KEPT_COUNT;
+  room r = {.own = NULL};
+  int status = find_state(saved, p, state, &array, error);
+  if (status == 0)
+    status = open_room(p, executor, state->tensor, state->parameter, is_part, &r, error);
+  if (status == 0) status = read_array(&saved->training, array, &r.to, error);
+  if (status == 0)
+    close_room(p, executor, state->tensor, state->parameter, &r);
+  else
+    tsr__free(r.own);
+  return status;
 }
 
 /* ---- the names of state ---- */
 
-typedef struct state_tensor {
-  tsr__tensor_id tensor;
-  char name[NAME_BYTES];
-} state_tensor;
-
 /* The state of parameter number `index`, whose weight has this name: up to four tensors. */
 static size_t list_states(const tsr__tape *tape, size_t index, const char *name,
                           state_tensor out[4]) {
-  static const char *const endings[] = {"exp_avg", "exp_avg_sq", "step", "master"};
-  size_t count = 0;
-  if (index >= tape->states.count) return 0; /* SGD has none */
-  const tsr__optimizer_state *state = &tape->states.items[index];
+  static const struct {
+    const char *ending;
+    tsr__kept kind;
+  } kinds[] = {{"exp_avg", TSR__KEPT_FIRST},
+               {"exp_avg_sq", TSR__KEPT_SECOND},
+               {"step", TSR__KEPT_COUNT},
+               {"master", TSR__KEPT_MASTER}};
+  size_t count = 0, at = tape->sharding.stage ? tape->sharding.pieces.items[index].unit : index;
+  if (at >= tape->states.count) return 0; /* SGD has none */
+  const tsr__optimizer_state *state = &tape->states.items[at];
   const tsr__tensor_id tensors[] = {state->first, state->second, state->count, state->master};
   for (size_t i = 0; i < 4; i++) {
     if (!tensors[i]) continue;
-    out[count].tensor = tensors[i];
-    (void)snprintf(out[count++].name, NAME_BYTES, "%s.%s", name, endings[i]);
+    out[count] = (state_tensor){.tensor = tensors[i], .kind = kinds[i].kind, .parameter = index};
+    (void)snprintf(out[count++].name, NAME_BYTES, "%s.%s", name, kinds[i].ending);
   }
   return count;
 }
 
-/* The same by weight. */
-static size_t states_of(const tsr__program *p, const tsr__weight *weight, state_tensor out[4]) {
-  const tsr__tape *tape = p->tape;
+/* Its number among the parameters. */
+static size_t number_of(const tsr__program *p, tsr__tensor_id parameter) {
   size_t index = 0;
-  while (index < tape->parameters.count && tape->parameters.items[index] != weight->tensor) index++;
-  assert(index < tape->parameters.count);
-  return list_states(tape, index, weight->name, out);
+  while (index < p->tape->parameters.count && p->tape->parameters.items[index] != parameter)
+    index++;
+  assert(index < p->tape->parameters.count);
+  return index;
 }
 
-static const char *name_of(const tsr__weight_list *weights, tsr__tensor_id tensor) {
-  size_t i = 0;
-  while (i + 1 < weights->count && weights->items[i].tensor != tensor) i++;
-  assert(weights->items[i].tensor == tensor);
-  return weights->items[i].name;
+/* The same by weight. */
+static size_t states_of(const tsr__program *p, const tsr__weight *weight, state_tensor out[4]) {
+  return list_states(p->tape, number_of(p, weight->tensor), weight->name, out);
 }
 
 static size_t list_scaler(const tsr__program *p, state_tensor out[2]) {
   if (!p->loss_scale) return 0;
-  out[0] = (state_tensor){p->loss_scale, "loss_scale"};
-  out[1] = (state_tensor){p->good_steps, "good_steps"};
+  out[0] = (state_tensor){.tensor = p->loss_scale, .kind = TSR__KEPT_COUNT, .name = "loss_scale"};
+  out[1] = (state_tensor){.tensor = p->good_steps, .kind = TSR__KEPT_COUNT, .name = "good_steps"};
   return 2;
 }
 
@@ -231,7 +278,7 @@ static int check_states(const tsr__saved *saved, const tsr__program *p, const st
   const tsr__array *array;
   int status = 0;
   for (size_t i = 0; status == 0 && i < count; i++)
-    status = find_state(saved, p, states[i].tensor, states[i].name, &array, error);
+    status = find_state(saved, p, &states[i], &array, error);
   return status;
 }
 
@@ -269,6 +316,22 @@ int tsr__saved_check(const tsr__saved *saved, const tsr__program *p,
   return status ? status : check_dropped(saved, p, weights, error);
 }
 
+static int load_weight(const tsr__program *p, const tsr__executor *executor, tsr__tensor_id weight,
+                       const tsr__safetensors *file, const tsr__array *array, tsr_error *error) {
+  const tsr__sharding *s = &p->tape->sharding;
+  size_t parameter = number_of(p, weight);
+  bool is_part = s->stage == 3;
+  tsr__tensor_id part = is_part ? s->owned.items[s->pieces.items[parameter].unit] : weight;
+  room r = {.own = NULL};
+  int status = open_room(p, executor, part, parameter, is_part, &r, error);
+  if (status == 0) status = read_weight(file, array, &r.to, error);
+  if (status == 0)
+    close_room(p, executor, part, parameter, &r);
+  else
+    tsr__free(r.own);
+  return status;
+}
+
 int tsr__saved_load(const tsr__saved *saved, const tsr__program *p, const tsr__weight_list *weights,
                     const tsr__executor *executor, tsr_error *error) {
   const tsr__array *array = NULL;
@@ -276,33 +339,28 @@ int tsr__saved_load(const tsr__saved *saved, const tsr__program *p, const tsr__w
   state_tensor scaler[2];
   int status = 0;
   for (size_t i = 0; status == 0 && saved->weights.file_count && i < weights->count; i++) {
-    tsr__kernel_tensor to = tsr__executor_tensor(executor, weights->items[i].tensor);
     status = tsr__weights_find(p, &weights->items[i], &saved->weights, &array, &file, error);
-    if (status == 0) status = read_weight(file, array, &to, error);
+    if (status == 0)
+      status = load_weight(p, executor, weights->items[i].tensor, file, array, error);
   }
   size_t count = saved->training_path ? list_scaler(p, scaler) : 0;
   for (size_t i = 0; status == 0 && i < count; i++)
-    status = read_state(saved, p, executor, scaler[i].tensor, scaler[i].name, error);
+    status = read_state(saved, p, executor, &scaler[i], error);
   return status;
 }
 
 int tsr__saved_restore(const tsr__saved *saved, const tsr__program *p,
                        const tsr__weight_list *weights, const tsr__executor *executor,
                        tsr__tensor_id tensor, tsr_error *error) {
-  const tsr__tape *tape = p->tape;
-  state_tensor states[4] = {{.tensor = tensor}};
+  state_tensor states[4];
+  int status = 0;
   assert(saved->training_path);
-  for (size_t i = 0; i < tape->states.count; i++) {
-    const tsr__optimizer_state *state = &tape->states.items[i];
-    if (state->first != tensor && state->second != tensor && state->count != tensor &&
-        state->master != tensor)
-      continue;
-    size_t count = list_states(tape, i, name_of(weights, tape->parameters.items[i]), states), k = 0;
-    while (k + 1 < count && states[k].tensor != tensor) k++;
-    assert(states[k].tensor == tensor);
-    return read_state(saved, p, executor, tensor, states[k].name, error);
+  for (size_t i = 0; status == 0 && i < weights->count; i++) {
+    size_t count = states_of(p, &weights->items[i], states);
+    for (size_t k = 0; status == 0 && k < count; k++)
+      if (states[k].tensor == tensor) status = read_state(saved, p, executor, &states[k], error);
   }
-  return 0;
+  return status;
 }
 
 /* ---- writing ---- */
@@ -311,7 +369,9 @@ typedef TSR__VECTOR(tsr__array) arrays;
 typedef TSR__VECTOR(state_tensor) state_tensors;
 
 static bool add_array(const tsr__program *p, const state_tensor *from, arrays *out) {
-  tsr__shape shape = tsr__tensor_shape(p->tape, from->tensor);
+  bool is_number = from->kind == TSR__KEPT_COUNT;
+  tsr__tensor_id like = is_number ? from->tensor : p->tape->parameters.items[from->parameter];
+  tsr__shape shape = tsr__tensor_shape(p->tape, like);
   tsr__array array = {.name = from->name,
                       .type = tsr__weight_array_type(tsr__tensor_dtype(p->tape, from->tensor)),
                       .rank = shape.rank};
@@ -319,11 +379,25 @@ static bool add_array(const tsr__program *p, const state_tensor *from, arrays *o
   return TSR__VECTOR_PUSH(out, array);
 }
 
-static tsr__tensor_id tensor_named(const state_tensors *tensors, const char *name) {
+static const state_tensor *state_named(const state_tensors *tensors, const char *name) {
   size_t i = 0;
   while (i + 1 < tensors->count && tensors->items[i].name != name) i++;
   assert(tensors->items[i].name == name);
-  return tensors->items[i].tensor;
+  return &tensors->items[i];
+}
+
+/* Where its elements are: here, or gathered from all ranks. */
+static int find_elements(const tsr_train_state *s, const state_tensor *state,
+                         tsr__gathered *gathered, const void **out, tsr_error *error) {
+  const tsr__tape *tape = s->program->tape;
+  tsr__kernel_tensor from = tsr__executor_tensor(s->executor, state->tensor);
+  uint32_t parted_from = state->kind == TSR__KEPT_PARAMETER ? 3 : 1; /* the stage */
+  if (state->kind != TSR__KEPT_COUNT && tape->sharding.stage >= parted_from)
+    return tsr__shards_read(s->comm, tape, s->executor, state->kind, state->parameter, gathered,
+                            out, error);
+  assert(from.data && tsr__layout_is_dense(from.layout));
+  *out = (const char *)from.data + from.layout.offset * tsr__dtype_bytes(from.dtype);
+  return 0;
 }
 
 /* The tensors as a file. Their names must not move. */
@@ -331,6 +405,7 @@ static int write_file(const tsr_train_state *s, const state_tensors *tensors,
                       const char *const *notes, tsr_write_fn *write, void *context,
                       tsr_error *error) {
   arrays all = {0};
+  tsr__gathered gathered = {0};
   int status = 0;
   for (size_t i = 0; status == 0 && i < tensors->count; i++)
     if (!add_array(s->program, &tensors->items[i], &all)) status = tsr__fail_memory(error);
@@ -338,13 +413,12 @@ static int write_file(const tsr_train_state *s, const state_tensors *tensors,
     status = tsr__safetensors_write_header(all.items, all.count, notes, write, context, error);
   for (size_t i = 0; status == 0 && i < all.count; i++) {
     const tsr__array *array = &all.items[i];
-    tsr__kernel_tensor from = tsr__executor_tensor(s->executor, tensor_named(tensors, array->name));
-    uint64_t each = tsr__dtype_bytes(from.dtype);
-    assert(from.data && tsr__layout_is_dense(from.layout));
-    if (write(context, (const char *)from.data + from.layout.offset * each,
-              (size_t)array->size_bytes))
+    const void *from = NULL;
+    status = find_elements(s, state_named(tensors, array->name), &gathered, &from, error);
+    if (status == 0 && write(context, from, (size_t)array->size_bytes))
       status = tsr__fail(error, TSR_ERROR_WRITE, TSR_OFFSET_NONE, "cannot write");
   }
+  tsr__gathered_release(&gathered);
   TSR__VECTOR_FREE(&all);
   return status;
 }
@@ -359,7 +433,9 @@ int tsr_train_write_weights(const tsr_train_state *s, const char *training, tsr_
   state_tensors tensors = {0};
   int status = 0;
   for (size_t i = 0; status == 0 && i < s->weights->count; i++) {
-    state_tensor weight = {.tensor = s->weights->items[i].tensor};
+    state_tensor weight = {.tensor = s->weights->items[i].tensor,
+                           .kind = TSR__KEPT_PARAMETER,
+                           .parameter = number_of(s->program, s->weights->items[i].tensor)};
     (void)snprintf(weight.name, sizeof weight.name, "%s", s->weights->items[i].name);
     if (!TSR__VECTOR_PUSH(&tensors, weight)) status = tsr__fail_memory(error);
   }

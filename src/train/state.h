@@ -14,6 +14,7 @@
 #include "exec/run.h"
 #include "models/weights.h"
 #include "tessera/unstable/training.h"
+#include "train/shards.h"
 
 /* What a run begins with. */
 typedef struct tsr__saved {
@@ -50,6 +51,7 @@ struct tsr_train_state {
   const tsr__program *program;
   const tsr__weight_list *weights;
   const tsr__executor *executor;
+  tsr__comm *comm; /* to other ranks, or NULL */
   uint64_t steps, updates;
   uint64_t data_tokens, data_hash;
 };

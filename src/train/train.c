@@ -30,6 +30,7 @@
 #include "train/fill.h"
 #include "train/ops.h"
 #include "train/products.h"
+#include "train/shards.h"
 #include "train/state.h"
 
 /* Uses of the seed; steps have their own numbers, from 1 on. */
@@ -40,6 +41,7 @@ typedef struct training {
   const tsr_simulate_options *run;
   const tsr_train_options *options;
   tsr__tape tape;
+  tsr__run_options program_options;
   tsr__program program;
   tsr__recorder *recorder;
   tsr__thread_pool *pool;
@@ -55,6 +57,13 @@ typedef struct training {
   uint64_t parameters_filled;
   uint64_t predicted_peak_bytes;
   uint64_t *run_ns; /* by run, if ops are wanted */
+  tsr__comm *comm;  /* to the other ranks, or NULL */
+  char *room;       /* for a parameter of which this rank has a part */
+  int rank_status;  /* of what ranks do between steps */
+  tsr_error rank_error;
+  uint64_t sent_before; /* bytes, when the step began */
+  tsr_train_rank took;
+  bool has_failed; /* and other ranks know */
   tsr_training out;
 } training;
 
@@ -89,6 +98,22 @@ typedef struct filler {
   const tsr__executor *executor;
 } filler;
 
+/* All of the parameter, and then what this rank has of it. */
+static void fill_part(const filler *f, tsr__tensor_id tensor, const tsr__initial_value *initial,
+                      uint64_t key) {
+  const tsr__tape *tape = &f->t->tape;
+  size_t i = 0;
+  while (tape->parameters.items[i] != tensor) i++;
+  assert(i < tape->parameters.count && f->t->room);
+  tsr__tensor_id owned = tsr__tape_updated(tape, tape->sharding.pieces.items[i].unit);
+  tsr__kernel_tensor part = tsr__executor_tensor(f->executor, owned);
+  tsr__kernel_tensor whole = {.data = f->t->room,
+                              .dtype = part.dtype,
+                              .layout = tsr__layout_dense(tsr__tensor_shape(tape, tensor))};
+  tsr__fill_tensor(&whole, f->t->pool, initial, key);
+  tsr__shards_put(tape, i, &whole, &part);
+}
+
 static void fill(void *context, tsr__tensor_id tensor, const tsr__initial_value *initial) {
   const filler *f = context;
   bool is_parameter = tsr__tensor_at(&f->t->tape, tensor)->is_parameter;
@@ -96,12 +121,17 @@ static void fill(void *context, tsr__tensor_id tensor, const tsr__initial_value 
   /* Buffers differ between rule books; random weights do not. */
   uint64_t key =
       tsr__random_key(f->t->weights_key, is_parameter ? ++f->t->parameters_filled : UINT64_MAX);
-  if (!is_read) tsr__fill(f->executor, tensor, initial, key);
+  if (is_read) return;
+  if (is_parameter && f->t->tape.sharding.stage == 3)
+    fill_part(f, tensor, initial, key);
+  else
+    tsr__fill(f->executor, tensor, initial, key);
 }
 
 static int load(void *context, const tsr__executor *executor, tsr_error *error) {
   training *t = context;
   filler f = {t, executor};
+  tsr__shards_clear(&t->tape, executor);
   tsr__program_initials(&t->program, fill, &f);
   int status = tsr__saved_load(&t->saved, &t->program, &t->weights, executor, error);
   if (status) blame(t, path_of_weights(t));
@@ -170,6 +200,8 @@ static int open_data(training *t, tsr_error *error) {
   *b = (tsr__batches){.sequence = t->program.sequence,
                       .batch = t->program.batch,
                       .accumulate = t->program.accumulate,
+                      .ranks = t->run->ranks,
+                      .rank = t->run->rank,
                       .key = tsr__random_key(o->seed, KEY_PLACES),
                       .is_sequential = o->order == TSR_TRAIN_SEQUENTIAL};
   blame(t, o->data);
@@ -198,7 +230,8 @@ static void read_ahead(training *t, uint64_t step) {
 }
 
 static uint64_t tokens_of_step(const training *t) {
-  return t->program.batch * t->program.sequence * t->program.accumulate;
+  uint64_t ranks = t->run->ranks ? t->run->ranks : 1;
+  return t->program.batch * t->program.sequence * t->program.accumulate * ranks;
 }
 
 static void note_step(training *t, const tsr__executed_step *step) {
@@ -209,12 +242,26 @@ static void note_step(training *t, const tsr__executed_step *step) {
   read_ahead(t, step->step);
 }
 
+/* Rank 0 decides what follows a step; the others help to save it. */
+static bool end_step(training *t, bool goes_on) {
+  if (!t->comm) return goes_on;
+  bool is_first = tsr__comm_rank(t->comm) == 0;
+  const tsr__executor *executor = t->state.executor;
+  t->rank_status = is_first
+                       ? tsr__shards_end(t->comm, goes_on, &t->rank_error)
+                       : tsr__shards_serve(t->comm, &t->tape, executor, &goes_on, &t->rank_error);
+  t->sent_before = tsr__comm_sent_bytes(t->comm);
+  return goes_on && !t->rank_status;
+}
+
 static bool see_step(void *context, const tsr__executor *executor, const tsr__executed_step *step) {
   training *t = context;
+  if (t->comm) t->took.sent_bytes += tsr__comm_sent_bytes(t->comm) - t->sent_before;
   t->out.is_diverged = step->is_diverged;
   t->state = (tsr_train_state){.program = &t->program,
                                .weights = &t->weights,
                                .executor = executor,
+                               .comm = t->comm,
                                .steps = step->step - step->is_diverged,
                                .updates = step->updates,
                                .data_tokens = t->batches.tokens.count,
@@ -231,6 +278,7 @@ static bool see_step(void *context, const tsr__executor *executor, const tsr__ex
                          .allocated_bytes = step->block_bytes,
                          .peak_bytes = step->peak_bytes,
                          .parameter_count = t->out.parameter_count,
+                         .rank_count = t->comm ? tsr__comm_size(t->comm) : 1,
                          .predicted_peak_bytes = t->predicted_peak_bytes,
                          .predicted_reserved_bytes = t->out.predicted_reserved_bytes,
                          .products = t->products.chosen,
@@ -240,6 +288,9 @@ static bool see_step(void *context, const tsr__executor *executor, const tsr__ex
                              step->step == t->run->steps || step->is_diverged || t->data_status};
   bool goes_on = !t->options->step || t->options->step(t->options->context, &seen);
   tsr__executor_numbers(executor)->learning_rate = rate_of(t, step->step + 1);
+  if (!step->is_skipped && !step->is_diverged)
+    t->took.predicted_sent_bytes += tsr__executed_sent_bytes(&t->tape);
+  goes_on = end_step(t, goes_on);
   return goes_on && !step->is_diverged && !t->data_status;
 }
 
@@ -306,8 +357,9 @@ static int predict(training *t, tsr_error *error) {
     status = predict_placed(t, error);
     if (status) return status;
   }
-  return check_machine(t->out.predicted_reserved_bytes + t->out.predicted_host.reserved_bytes,
-                       error);
+  uint64_t here = t->options->launch == TSR_TRAIN_THREADS ? t->run->ranks : 1;
+  uint64_t needs = t->out.predicted_reserved_bytes + t->out.predicted_host.reserved_bytes;
+  return check_machine(needs > UINT64_MAX / here ? UINT64_MAX : needs * here, error);
 }
 
 /* ---- all of it ---- */
@@ -316,8 +368,11 @@ static int choose_products(training *t, tsr_error *error) {
   tsr_simulate_dtype dtype = t->run->dtype;
   uint64_t flops = t->tape.flops, steps = steps_to_do(t);
   bool is_half = dtype == TSR_SIMULATE_BF16 || dtype == TSR_SIMULATE_AUTOCAST_BF16;
+  tsr_train_products wanted = t->options->products;
+  if (t->comm && wanted == TSR_TRAIN_PRODUCTS_AUTO)
+    wanted = TSR_TRAIN_PRODUCTS_OWN; /* all the same */
   return tsr__products_choose(
-      &(tsr__products_question){.wanted = t->options->products,
+      &(tsr__products_question){.wanted = wanted,
                                 .is_half = is_half,
                                 .is_possible = is_half || dtype == TSR_SIMULATE_FP32,
                                 .is_limited = t->options->isa != TSR_TRAIN_ISA_BEST,
@@ -325,6 +380,13 @@ static int choose_products(training *t, tsr_error *error) {
                                 .flops = flops > UINT64_MAX / steps ? UINT64_MAX : flops * steps,
                                 .pool = t->pool},
       &t->products, error);
+}
+
+/* Ranks share the processors, unless the options say how many each has. */
+static unsigned threads_of(const training *t) {
+  unsigned all = tsr__os_processor_count();
+  if (t->options->threads || !t->comm) return t->options->threads;
+  return all / tsr__comm_size(t->comm) ? all / tsr__comm_size(t->comm) : 1;
 }
 
 static int prepare(training *t, tsr_error *error) {
@@ -337,7 +399,15 @@ static int prepare(training *t, tsr_error *error) {
     t->run_ns = TSR__NEW_ARRAY(uint64_t, t->tape.runs.count);
     if (!t->run_ns) return tsr__fail_memory(error);
   }
-  t->pool = tsr__thread_pool_new(t->options->threads); /* NULL does, too */
+  t->pool = tsr__thread_pool_new(threads_of(t)); /* NULL does, too */
+  if (t->tape.sharding.stage == 3) {
+    uint64_t most = 0;
+    for (size_t i = 0; i < t->tape.sharding.pieces.count; i++)
+      if (t->tape.sharding.pieces.items[i].count > most)
+        most = t->tape.sharding.pieces.items[i].count;
+    t->room = TSR__NEW_ARRAY(char, most * sizeof(float));
+    if (!t->room) return tsr__fail_memory(error);
+  }
   int status = choose_products(t, error);
   if (status || !t->options->is_recorded) return status;
   t->recorder = tsr__recorder_new(
@@ -417,6 +487,59 @@ static int measure(training *t, tsr_error *error) {
   return t->out.rates ? 0 : tsr__fail_memory(error);
 }
 
+/* Tell the others, once. */
+static void fail_rank(void *context, const tsr_error *error) {
+  training *t = context;
+  const char *reason = error && error->message[0] ? error->message : "it is out of memory";
+  if (!t->comm || t->has_failed) return;
+  t->has_failed = true;
+  if (t->options->failed) t->options->failed(t->options->context, tsr__comm_rank(t->comm), reason);
+  tsr__comm_fail(t->comm, reason);
+}
+
+/* Begin together, or not at all: `status` is this rank's. */
+static int agree_to_begin(training *t, int status, tsr_error *error) {
+  uint32_t ranks = tsr__comm_size(t->comm), rank = tsr__comm_rank(t->comm), first = 0;
+  int32_t *all = TSR__NEW_ARRAY(int32_t, ranks);
+  if (!all) return tsr__fail_memory(error);
+  all[rank] = status;
+  tsr_error cause = {.offset = TSR_OFFSET_NONE};
+  int sent =
+      tsr__comm_wait(t->comm, tsr__comm_all_gather(t->comm, &all[rank], all, sizeof *all), &cause);
+  while (first < ranks && !all[first]) first++;
+  bool fails = first < ranks;
+  tsr__free(all);
+  t->sent_before = tsr__comm_sent_bytes(t->comm);
+  if (sent && !status) {
+    if (error) *error = cause;
+    return sent;
+  }
+  t->has_failed = fails; /* all of them know */
+  if (fails && first != rank && t->options->is_said) *t->options->is_said = true;
+  if (status || !fails) return status;
+  return tsr__fail(error, TSR_ERROR_IO, TSR_OFFSET_NONE, "rank %u cannot begin", first);
+}
+
+/* What each rank took, for all of them. */
+static int share_results(training *t, tsr_error *error) {
+  uint32_t ranks = tsr__comm_size(t->comm), rank = tsr__comm_rank(t->comm);
+  assert(rank < ranks && ranks == t->tape.sharding.ranks);
+  t->out.rank = rank;
+  t->out.rank_count = ranks;
+  t->took.predicted_peak_bytes = t->out.predicted_peak_bytes;
+  t->took.peak_bytes = t->out.peak_bytes;
+  t->took.predicted_host_bytes = t->out.predicted_host.allocated_bytes;
+  t->took.host_bytes = t->out.host.allocated_bytes;
+  tsr_train_rank *all = TSR__NEW_ARRAY(tsr_train_rank, ranks);
+  if (!all) return tsr__fail_memory(error);
+  int status =
+      tsr__comm_wait(t->comm, tsr__comm_all_gather(t->comm, &t->took, all, sizeof *all), error);
+  for (uint32_t i = 0; status == 0 && i < ranks && i < t->options->rank_room; i++)
+    t->options->ranks[i] = all[i];
+  tsr__free(all);
+  return status;
+}
+
 static int execute(training *t, tsr_error *error) {
   const tsr_train_options *o = t->options;
   tsr__execution done;
@@ -439,6 +562,8 @@ static int execute(training *t, tsr_error *error) {
                               .pool = t->pool,
                               .library = t->products.library,
                               .isa_limit = (unsigned)o->isa,
+                              .comm = t->comm,
+                              .failed = fail_rank,
                               .observer = t->recorder ? tsr__recorder_observer(t->recorder) : NULL,
                               .context = t,
                               .run_ns = t->run_ns,
@@ -447,8 +572,11 @@ static int execute(training *t, tsr_error *error) {
                               .batch = batch,
                               .step = see_step};
   int status = tsr__execute(&t->tape, &how, &done, error);
-  if (t->data_status && error) *error = t->data_error;
-  if (status || t->data_status) return status ? status : t->data_status;
+  if (status) return status;
+  if (t->data_status || t->rank_status) {
+    if (error) *error = t->data_status ? t->data_error : t->rank_error;
+    return t->data_status ? t->data_status : t->rank_status;
+  }
   t->out.is_out_of_memory = done.executed.is_out_of_memory;
   if (t->out.is_out_of_memory)
     t->out.out_of_memory = tsr__public_moment(&t->tape, &done.executed.out_of_memory);
@@ -464,27 +592,40 @@ static int execute(training *t, tsr_error *error) {
   return tsr__recorder_finish(t->recorder, &t->out.snapshot, error);
 }
 
-static int train(training *t, const tsr_model *model, tsr_error *error) {
-  tsr__run_options run = tsr__run_options_of(t->run);
-  tsr__tracer *tracer = t->options->is_recorded ? tsr__torch_new(model) : NULL;
+/* Everything before the first step. */
+static int begin(training *t, const tsr_model *model, tsr__tracer *tracer, tsr_error *error) {
+  t->program_options = tsr__run_options_of(t->run);
   bool has_tracer = tracer || !t->options->is_recorded;
   int status = tsr__tape_init(&t->tape, tracer) && has_tracer ? 0 : tsr__fail_memory(error);
   if (status == 0) status = tsr__model_check_computed(model, error);
   if (status == 0 && t->run->module_count)
     status = tsr__fail(error, TSR_ERROR_ARGUMENT, TSR_OFFSET_NONE,
                        "the plan names modules, which only a step graph has");
-  if (status == 0) status = tsr__program_init(&t->program, model, &run, NULL, &t->tape, error);
+  if (status == 0)
+    status = tsr__program_init(&t->program, model, &t->program_options, NULL, &t->tape, error);
   if (status == 0) status = open_saved(t, error);
   if (status == 0) status = open_data(t, error);
   if (status == 0) status = tsr__program_record(&t->program, t->options->is_recorded, error);
   if (status == 0) status = check_saved(t, error);
   if (status == 0) status = predict(t, error);
   if (status == 0) status = prepare(t, error);
+  return status;
+}
+
+static int train(training *t, const tsr_model *model, tsr_error *error) {
+  tsr__tracer *tracer = t->options->is_recorded ? tsr__torch_new(model) : NULL;
+  t->out.rank_count = 1;
+  int status = begin(t, model, tracer, error);
+  if (t->comm) status = agree_to_begin(t, status, error);
   if (status == 0) status = execute(t, error);
+  if (status == 0 && t->comm) status = share_results(t, error);
+  if (status) fail_rank(t, error);
+  tsr__comm_free(t->comm);
   tsr__products_release(&t->products);
   tsr__thread_pool_free(t->pool);
   tsr__recorder_free(t->recorder);
   tsr__free(t->run_ns);
+  tsr__free(t->room);
   tsr__batches_release(&t->batches);
   tsr__saved_release(&t->saved);
   TSR__VECTOR_FREE(&t->weights);
@@ -492,6 +633,133 @@ static int train(training *t, const tsr_model *model, tsr_error *error) {
   tsr__tape_release(&t->tape);
   tsr__torch_free(tracer);
   return status;
+}
+
+/* ---- ranks ---- */
+
+/* One of the threads. */
+typedef struct member {
+  training *t;
+  tsr_simulate_options run;
+  tsr_train_options options;
+  const tsr_model *model;
+  tsr__os_thread *thread;
+  tsr_error error;
+  int status;
+} member;
+
+static training *new_training(const tsr_simulate_options *run, const tsr_train_options *options) {
+  training *t = TSR__NEW(training);
+  if (!t) return NULL;
+  t->run = run;
+  t->options = options;
+  t->batches.tokens.handle = -1;
+  t->saved.training.handle = -1;
+  return t;
+}
+
+static void run_member(void *context) {
+  member *m = context;
+  m->status = train(m->t, m->model, &m->error);
+  tsr_snapshot_free(m->t->out.snapshot);
+}
+
+/* Rank 0 is the caller's thread, and answers for all. */
+static int prepare_members(member *all, uint32_t ranks, training *first, const tsr_model *model,
+                           tsr__hub *hub, tsr_error *error) {
+  int status = 0;
+  for (uint32_t i = 0; status == 0 && i < ranks; i++) {
+    member *m = &all[i];
+    *m = (member){.t = first, .run = *first->run, .options = *first->options, .model = model};
+    m->run.rank = i;
+    m->error.offset = TSR_OFFSET_NONE;
+    if (i) {
+      m->options.step = NULL;
+      m->options.failed = NULL;
+      m->options.ops = NULL;
+      m->options.subject = NULL;
+      m->options.is_said = NULL;
+      m->options.rank_room = 0;
+      m->options.is_recorded = m->options.is_profiled = m->options.measures = false;
+      m->t = new_training(&m->run, &m->options);
+    }
+    status = m->t ? tsr__threads_comm_new(hub, i, &m->t->comm, error) : tsr__fail_memory(error);
+  }
+  return status;
+}
+
+static int train_members(member *all, uint32_t ranks, const tsr_model *model, tsr_error *error) {
+  bool ok = true;
+  for (uint32_t i = 1; ok && i < ranks; i++) {
+    all[i].thread = tsr__os_thread_start(run_member, &all[i]);
+    ok = all[i].thread != NULL;
+  }
+  if (!ok) tsr__comm_fail(all[0].t->comm, "no more threads can be started");
+  int status = train(all[0].t, model, error);
+  for (uint32_t i = 1; i < ranks; i++)
+    if (all[i].thread) tsr__os_thread_join(all[i].thread);
+  for (uint32_t i = 1; status == 0 && i < ranks; i++) {
+    status = all[i].status;
+    if (status && error) *error = all[i].error;
+  }
+  return status;
+}
+
+static int train_threads(training *first, const tsr_model *model, tsr_error *error) {
+  uint32_t ranks = (uint32_t)first->run->ranks;
+  tsr__hub *hub = tsr__hub_new(ranks);
+  member *all = TSR__NEW_ARRAY(member, ranks);
+  int status =
+      hub && all ? prepare_members(all, ranks, first, model, hub, error) : tsr__fail_memory(error);
+  bool is_ready = status == 0;
+  if (is_ready) status = train_members(all, ranks, model, error);
+  for (uint32_t i = 0; all && i < ranks; i++) {
+    if (!is_ready && all[i].t) tsr__comm_free(all[i].t->comm);
+    if (i) tsr__free(all[i].t);
+  }
+  tsr__free(all);
+  tsr__hub_free(hub);
+  return status;
+}
+
+/* This process is one of them. */
+static int train_process(training *t, tsr_simulate_options *run, const tsr_model *model,
+                         tsr_error *error) {
+  bool is_open = t->options->launch == TSR_TRAIN_OPEN_MPI;
+  int status = tsr__mpi_comm_new(is_open ? TSR__MPI_OPEN : TSR__MPI_MPICH, &t->comm, error);
+  if (status) return status;
+  uint64_t wanted = run->ranks;
+  run->rank = tsr__comm_rank(t->comm);
+  run->ranks = tsr__comm_size(t->comm);
+  if (!wanted || wanted == run->ranks) return train(t, model, error);
+  if (run->rank && t->options->is_said) *t->options->is_said = true;
+  tsr__comm_free(t->comm);
+  return tsr__fail(error, TSR_ERROR_ARGUMENT, TSR_OFFSET_NONE,
+                   "%llu ranks are asked for, and the launcher has started %llu",
+                   (unsigned long long)wanted, (unsigned long long)run->ranks);
+}
+
+static int train_all(training *t, tsr_simulate_options *run, const tsr_model *model,
+                     tsr_error *error) {
+  switch (t->options->launch) {
+  case TSR_TRAIN_ALONE: break;
+  case TSR_TRAIN_THREADS: return train_threads(t, model, error);
+  case TSR_TRAIN_OPEN_MPI:
+  case TSR_TRAIN_MPICH: return train_process(t, run, model, error);
+  }
+  return train(t, model, error);
+}
+
+static int check_launch(const tsr_simulate_options *run, const tsr_train_options *options,
+                        tsr_error *error) {
+  if (options->launch == TSR_TRAIN_ALONE && run->ranks)
+    return tsr__fail(error, TSR_ERROR_ARGUMENT, TSR_OFFSET_NONE,
+                     "ranks need to be launched: as threads, or as processes");
+  if (options->launch == TSR_TRAIN_THREADS && (!run->ranks || run->ranks > TSR__COMM_RANKS))
+    return tsr__fail(error, TSR_ERROR_ARGUMENT, TSR_OFFSET_NONE,
+                     "the number of ranks must be 1 to %d, not %llu", TSR__COMM_RANKS,
+                     (unsigned long long)run->ranks);
+  return 0;
 }
 
 int tsr_train(const tsr_model *model, const tsr_simulate_options *run,
@@ -510,13 +778,10 @@ int tsr_train(const tsr_model *model, const tsr_simulate_options *run,
   if (own.is_recorded && own.memory == TSR_TRAIN_PLACED)
     return tsr__fail(error, TSR_ERROR_ARGUMENT, TSR_OFFSET_NONE,
                      "placed memory has no events to record: a snapshot needs caching memory");
-  training *t = TSR__NEW(training);
-  if (!t) return tsr__fail_memory(error);
-  t->run = &own_run;
-  t->options = &own;
-  t->batches.tokens.handle = -1;
-  t->saved.training.handle = -1;
-  status = train(t, model, error);
+  status = check_launch(&own_run, &own, error);
+  training *t = status ? NULL : new_training(&own_run, &own);
+  if (!t) return status ? status : tsr__fail_memory(error);
+  status = train_all(t, &own_run, model, error);
   if (status == 0)
     *out = t->out;
   else

@@ -158,6 +158,24 @@ int tsr_params_rates(const tsr_params *params, tsr_rates **out, tsr_error *error
        .help = "What is kept in the host's memory instead of the device's: any of optimizer "      \
                "(its state, and where it runs), gradients, parameters (of blocks, fetched block "  \
                "by block) and activations; activations:disk keeps these in a file."},              \
+      {.name = "ranks",                                                                            \
+       .kind = TSR_PARAMETER_COUNT,                                                                \
+       .argument = "N",                                                                            \
+       .help = "Processes that train together, each with a batch of its own; their gradients are " \
+               "summed in the order of their numbers."},                                           \
+      {.name = "zero",                                                                             \
+       .kind = TSR_PARAMETER_COUNT,                                                                \
+       .argument = "STAGE",                                                                        \
+       .help = "What ranks keep only a part of each: nothing (0, default), optimizer state (1), "  \
+               "gradients, too (2), or parameters, too (3)."},                                     \
+      {.name = "bucket",                                                                           \
+       .kind = TSR_PARAMETER_COUNT,                                                                \
+       .argument = "N",                                                                            \
+       .help = "Elements of a gradient that ranks sum at once (default: all of a block's)."},      \
+      {.name = "no_overlap",                                                                       \
+       .option = "no-overlap",                                                                     \
+       .kind = TSR_PARAMETER_FLAG,                                                                 \
+       .help = "Backward waits for each sum over ranks, instead of going on."},                    \
   {                                                                                                \
     .name = "no_kv_cache", .option = "no-kv-cache", .kind = TSR_PARAMETER_FLAG,                    \
     .help = "Do not keep keys and values in a cache, as transformers does even in training."       \

@@ -82,6 +82,7 @@ typedef struct tsr_train_step {
   uint64_t allocated_bytes; /* now: requested, and live */
   uint64_t peak_bytes;      /* so far: allocated */
   uint64_t parameter_count;
+  uint32_t rank_count;               /* that train together; 1 alone */
   uint64_t predicted_peak_bytes;     /* of the whole run: allocated */
   uint64_t predicted_reserved_bytes; /* memory that it takes from the system */
   tsr_train_products products;       /* who multiplies matrices: not AUTO */
@@ -143,6 +144,21 @@ typedef struct tsr_train_op {
 /* There are never more. */
 #define TSR_TRAIN_OPS 512
 
+/* Where the ranks of tsr_simulate_options are. No result depends on it. */
+typedef enum tsr_train_launch {
+  TSR_TRAIN_ALONE,   /* there is one, or none is named */
+  TSR_TRAIN_THREADS, /* threads of this process */
+  TSR_TRAIN_OPEN_MPI, /* processes that a launcher has started, this one among them: their number and its own are the */
+  TSR_TRAIN_MPICH /* launcher's. Once per process */
+} tsr_train_launch;
+
+/* What a rank took. */
+typedef struct tsr_train_rank {
+  uint64_t predicted_peak_bytes, peak_bytes; /* allocated, on the device */
+  uint64_t predicted_host_bytes, host_bytes; /* allocated there */
+  uint64_t predicted_sent_bytes, sent_bytes; /* to other ranks, by all steps */
+} tsr_train_rank;
+
 /* The default trains nothing: it has no data. Zeros stand for the values in parentheses. */
 typedef struct tsr_train_options {
   size_t struct_bytes;
@@ -178,6 +194,13 @@ typedef struct tsr_train_options {
   /* After each step, in the caller's thread. False ends the run, without an error. May be NULL. */
   bool (*step)(void *context, const tsr_train_step *step);
   void *context;
+  tsr_train_launch launch;
+  /* This rank cannot go on, for that reason; a launcher may end the process when this returns. May be NULL. */
+  void (*failed)(void *context, uint32_t rank, const char *reason);
+  bool *
+      is_said; /* receives whether another rank reports a failure, so that this one need not; or NULL */
+  tsr_train_rank *ranks; /* receives what each rank took: as many as there are; or NULL */
+  size_t rank_room;      /* of how many there is room */
   const char *
       *subject; /* receives the name of the file that a failure is about, or NULL; or is NULL */
 } tsr_train_options;
@@ -207,7 +230,8 @@ typedef struct tsr_training {
   double host_copy_bytes_per_second,
       disk_copy_bytes_per_second; /* between device and host, and with the disk; 0: nothing was copied */
   double copied_bytes,
-      copy_wait_seconds;  /* all that was copied, and how long kernels waited for it */
+      copy_wait_seconds;     /* all that was copied, and how long kernels waited for it */
+  uint32_t rank, rank_count; /* this one, and how many trained together: 1 alone */
   tsr_snapshot *snapshot; /* if it was recorded: as PyTorch would have written it; the caller's */
   tsr_memory_profile *profile; /* if it was asked for; the caller's */
   uint64_t
@@ -220,7 +244,8 @@ typedef struct tsr_training {
  * model, and for data that cannot be read or has tokens beyond
  * the model's vocabulary (before the step that would read them), TSR_ERROR_UNSUPPORTED for features that
  * are predicted but not computed, or TSR_ERROR_LIMIT for a run that needs more memory than this machine
- * or its control group has left, or whose placed memory exceeds the capacity. `*out` is untouched then. */
+ * or its control group has left, or whose placed memory exceeds the capacity; with other ranks with TSR_ERROR_IO if one of them
+ * fails or is gone. `*out` is untouched then. */
 int tsr_train(const tsr_model *model, const tsr_simulate_options *run,
               const tsr_train_options *options, tsr_training *out, tsr_error *error);
 

@@ -1,0 +1,133 @@
+/* shards.c - what ranks that train together share: units of parameters, and the moves that all of them make.
+ *
+ *   unit    | weight ......... | bias .. | weight ........ | bias . |
+ *   pieces  0                  64 k      64 l              64 m     elements: a multiple of 64 for each rank
+ *   parts   | rank 0    | rank 1    | rank 2    | rank 3    |
+ *
+ * A part begins anywhere within a parameter, but at a multiple of 64 elements of it. From stage 1 on the parameters of a
+ * unit are views of one slot, so that a rank's part is a view, too; in stage 3 that slot is there only while runs use it
+ * (spaces.c), and the part is a slot of its own. */
+#include <assert.h>
+
+#include "graph/tape.h"
+
+enum { ALIGNMENT = 64 }; /* elements */
+
+static uint64_t rounded_up(uint64_t count, uint64_t to) {
+  return (count + to - 1) / to * to;
+}
+
+void tsr__unit_add(tsr__tape *tape, size_t parameter, uint32_t unit, bool is_block) {
+  tsr__sharding *s = &tape->sharding;
+  uint64_t count = tsr__shape_elements(tsr__tensor_shape(tape, tape->parameters.items[parameter]));
+  assert(s->pieces.count == parameter && s->ranks);
+  while (s->units.count <= unit && !tape->status)
+    if (!TSR__VECTOR_PUSH(&s->units, (tsr__tape_unit){0})) tsr__tape_fail(tape, TSR_ERROR_MEMORY);
+  if (tape->status) return;
+  tsr__tape_unit *u = &s->units.items[unit];
+  tsr__tape_piece piece = {unit, u->elements, count};
+  if (!TSR__VECTOR_PUSH(&s->pieces, piece)) tsr__tape_fail(tape, TSR_ERROR_MEMORY);
+  u->elements += rounded_up(count, ALIGNMENT);
+  u->parameter_count++;
+  u->is_block = is_block;
+}
+
+/* The unit's parameters become views of one slot. */
+static void join(tsr__tape *tape, uint32_t unit) {
+  tsr__sharding *s = &tape->sharding;
+  tsr__tape_slot joined = {.category = TSR_CATEGORY_PARAMETER, .is_static = s->stage < 3};
+  joined.is_of_block = s->units.items[unit].is_block;
+  s->units.items[unit].slot = (uint32_t)tape->slots.count;
+  for (size_t i = 0; i < s->pieces.count; i++) {
+    if (s->pieces.items[i].unit != unit) continue;
+    tsr__tape_tensor *t = tsr__tensor_at(tape, tape->parameters.items[i]);
+    tsr__tape_slot *own = &tape->slots.items[t->slot];
+    assert(own->tensors == 1 && own->is_static && tsr__layout_is_dense(t->layout));
+    joined.bytes = s->units.items[unit].elements * tsr__dtype_bytes((tsr__dtype)t->dtype);
+    joined.space = own->space;
+    joined.tensors++;
+    *own = (tsr__tape_slot){.category = TSR_CATEGORY_PARAMETER};
+    t->slot = s->units.items[unit].slot;
+    t->layout.offset = s->pieces.items[i].first;
+  }
+  if (!TSR__VECTOR_PUSH(&tape->slots, joined)) tsr__tape_fail(tape, TSR_ERROR_MEMORY);
+}
+
+/* This rank's part as a view of the unit's slot; in stage 3 in a slot of its own. */
+static void own_part(tsr__tape *tape, uint32_t unit, tsr__dtype dtype) {
+  tsr__sharding *s = &tape->sharding;
+  tsr__tape_slot *joined = &tape->slots.items[s->units.items[unit].slot];
+  uint64_t count = tsr__unit_part(tape, unit);
+  tsr__tape_tensor part = {.layout = tsr__layout_dense(TSR__SHAPE(count)),
+                           .slot = s->units.items[unit].slot,
+                           .holders = 1,
+                           .op = TSR_NONE,
+                           .dtype = (uint8_t)dtype};
+  tsr__tape_slot own = {.bytes = count * tsr__dtype_bytes(dtype),
+                        .tensors = 1,
+                        .category = TSR_CATEGORY_PARAMETER,
+                        .space = joined->space,
+                        .is_static = true};
+  if (s->stage < 3) {
+    joined->tensors++;
+    part.layout.offset = s->rank * count;
+  } else {
+    part.slot = joined->shard = (uint32_t)tape->slots.count;
+    joined->space = TSR__SPACE_DEVICE;
+    if (!TSR__VECTOR_PUSH(&tape->slots, own)) tsr__tape_fail(tape, TSR_ERROR_MEMORY);
+  }
+  if (!TSR__VECTOR_PUSH(&tape->tensors, part) ||
+      !TSR__VECTOR_PUSH(&s->owned, (tsr__tensor_id)tape->tensors.count - 1))
+    tsr__tape_fail(tape, TSR_ERROR_MEMORY);
+}
+
+void tsr__units_finish(tsr__tape *tape) {
+  tsr__sharding *s = &tape->sharding;
+  assert(tape->status || s->pieces.count == tape->parameters.count);
+  for (uint32_t u = 0; u < s->units.count && !tape->status; u++) {
+    assert(s->units.items[u].parameter_count);
+    s->units.items[u].elements =
+        rounded_up(s->units.items[u].elements, (uint64_t)ALIGNMENT * s->ranks);
+    if (!s->stage) continue;
+    join(tape, u);
+    if (!tape->status) own_part(tape, u, tsr__tensor_dtype(tape, tape->parameters.items[0]));
+  }
+}
+
+/* ---- moves ---- */
+
+uint32_t tsr__tape_start(tsr__tape *tape, const tsr__tape_move *move) {
+  assert(tape->sharding.ranks && move->kind != TSR__MOVE_COPY);
+  if (tape->status) return 0;
+  if (!TSR__VECTOR_PUSH(&tape->moves, *move)) {
+    tsr__tape_fail(tape, TSR_ERROR_MEMORY);
+    return 0;
+  }
+  uint32_t number = (uint32_t)tape->moves.count - 1;
+  tsr__tape_emit(tape, TSR__INSTR_START, number, TSR_NONE);
+  return number;
+}
+
+void tsr__tape_wait(tsr__tape *tape, uint32_t move) {
+  if (tape->status) return;
+  assert(move < tape->moves.count);
+  tsr__tape_emit(tape, TSR__INSTR_WAIT, move, TSR_NONE);
+}
+
+uint64_t tsr__tape_sent_bytes(const tsr__tape *tape) {
+  uint64_t sum = 0, ranks = tape->sharding.ranks;
+  for (size_t i = 0; i < tape->moves.count; i++) {
+    const tsr__tape_move *m = &tape->moves.items[i];
+    if (m->is_once) continue;
+    switch ((tsr__move_kind)m->kind) {
+    case TSR__MOVE_GATHER: sum += tape->slots.items[m->to].bytes / ranks * (ranks - 1); break;
+    case TSR__MOVE_REDUCE: sum += tape->slots.items[m->from].bytes / ranks * (ranks - 1); break;
+    case TSR__MOVE_BROADCAST:
+      if (m->root == tape->sharding.rank) sum += tape->slots.items[m->to].bytes * (ranks - 1);
+      break;
+    case TSR__MOVE_COPY:
+    case TSR__MOVE_KIND_COUNT: break;
+    }
+  }
+  return sum;
+}

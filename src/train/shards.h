@@ -1,0 +1,45 @@
+/* shards.h - what ranks have parts of, between steps: whole arrays to parts, when a run begins, and back, when it is saved.
+ *
+ * In between, ranks have nothing to do with files: rank 0 decides what happens after a step, and the others do as it says.
+ *
+ *   rank 0      see the step ─► save: GATHER unit 0, GATHER unit 1, ... ─► END, go on or not
+ *   the others  serve: gather along until END */
+#ifndef TSR_TRAIN_SHARDS_H
+#define TSR_TRAIN_SHARDS_H
+
+#include "exec/run.h"
+#include "models/program.h"
+
+/* What is kept of a parameter. */
+typedef enum tsr__kept {
+  TSR__KEPT_PARAMETER,
+  TSR__KEPT_FIRST,
+  TSR__KEPT_SECOND,
+  TSR__KEPT_MASTER,
+  TSR__KEPT_COUNT
+} tsr__kept;
+
+/* Whole units, as far as they were gathered. Zeroed is fine. */
+typedef struct tsr__gathered {
+  char *data[TSR__KEPT_COUNT];
+  uint32_t unit[TSR__KEPT_COUNT];
+} tsr__gathered;
+
+/* Set what fills units up to 0; parameters are there. */
+void tsr__shards_clear(const tsr__tape *tape, const tsr__executor *executor);
+/* Copy what this rank keeps of a parameter. `whole`: its elements, without gaps; `part`: the rank's part of the unit. */
+void tsr__shards_put(const tsr__tape *tape, size_t parameter, const tsr__kernel_tensor *whole,
+                     const tsr__kernel_tensor *part);
+/* On rank 0: the elements of a parameter, or of its state, which live until another unit's of that kind. TSR_ERROR_MEMORY, or
+ * TSR_ERROR_IO if a rank is gone. */
+int tsr__shards_read(tsr__comm *comm, const tsr__tape *tape, const tsr__executor *executor,
+                     tsr__kept kind, size_t parameter, tsr__gathered *gathered, const void **out,
+                     tsr_error *error);
+/* On rank 0: the step is over. */
+int tsr__shards_end(tsr__comm *comm, bool goes_on, tsr_error *error);
+/* On other ranks: do as rank 0 says, until the step is over. */
+int tsr__shards_serve(tsr__comm *comm, const tsr__tape *tape, const tsr__executor *executor,
+                      bool *goes_on, tsr_error *error);
+void tsr__gathered_release(tsr__gathered *gathered);
+
+#endif

@@ -1,0 +1,265 @@
+#!/usr/bin/env python3
+"""Ranks that train together have the weights of one process, to the bit, and take the memory that was predicted.
+Prints TAP.
+
+usage: train.py --tessera PROGRAM --work FOLDER [--count LIBRARY]
+
+--count: instead, over each MPI that is installed, with that library to count what is sent."""
+import argparse
+import glob
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+MPI_OPTIONS = {'openmpi': ['--allow-run-as-root', '--oversubscribe', '--mca', 'mpi_yield_when_idle', '1', '--mca',
+                           'btl_vader_single_copy_mechanism', 'none'],
+               'mpich': []}
+HANG_S = 1800
+GPT2 = {'model_type': 'gpt2', 'vocab_size': 256, 'n_positions': 32, 'n_embd': 32, 'n_layer': 2, 'n_head': 2,
+        'resid_pdrop': 0, 'embd_pdrop': 0, 'attn_pdrop': 0}
+DROPPED = {**GPT2, 'resid_pdrop': 0.1, 'attn_pdrop': 0.1}
+LLAMA = {'model_type': 'llama', 'vocab_size': 256, 'hidden_size': 32, 'intermediate_size': 80,
+         'num_hidden_layers': 3, 'num_attention_heads': 4, 'num_key_value_heads': 2, 'max_position_embeddings': 64,
+         'tie_word_embeddings': False}
+STAGES = (0, 1, 2, 3)
+ALL = 'optimizer,gradients,parameters,activations'
+# What ranks tell each other in a step, besides: its loss, and whether it counts.
+FINDING_BYTES = 16
+
+
+class Runs:
+    def __init__(self, program, work):
+        self.program, self.work, self.data = program, work, f'{work}/data'
+        shutil.rmtree(work, ignore_errors=True)
+        os.makedirs(work)
+        with open(self.data, 'wb') as out:
+            out.write(bytes(i * i * 31 % 251 for i in range(20000)))
+
+    def command(self, model, options, steps=3, save=None, mpi=None, ranks=0):
+        config = f'{self.work}/model.json'
+        with open(config, 'w', encoding='utf-8') as out:
+            json.dump(model, out)
+        start = [f'mpirun.{mpi}', *MPI_OPTIONS[mpi], '-n', str(ranks)] if mpi else []
+        saving = ['--save', f'{self.work}/{save}'] if save else []
+        if save:
+            shutil.rmtree(f'{self.work}/{save}', ignore_errors=True)
+        return [*start, self.program, 'train', config, '--data', self.data, '--steps', str(steps), '--batch', '2', '--seq',
+                '16', '--lr', '0.003', '--threads', '1', '--json', *saving, *options]
+
+    def run(self, command, env=None):
+        done = subprocess.run(command, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=HANG_S,
+                              check=False, env={**os.environ, 'HWLOC_COMPONENTS': '-gl', **(env or {})})
+        return done.returncode, done.stdout, done.stderr
+
+    def train(self, model, options, save='run', **more):
+        """(events, what is saved) of a run that must succeed."""
+        status, output, errors = self.run(self.command(model, options, save=save, **more))
+        assert status == 0, (options, status, errors)
+        events = [json.loads(line) for line in output.splitlines() if line.startswith('{')]
+        return events, self.saved(save)
+
+    def saved(self, save):
+        """The arrays of a saved run: weights, and state by name."""
+        files = [f'{self.work}/{save}/model.safetensors', *glob.glob(f'{self.work}/{save}/training-*')]
+        found = {}
+        for name in files:
+            with open(name, 'rb') as file:
+                whole = file.read()
+            size = int.from_bytes(whole[:8], 'little')
+            for array, what in json.loads(whole[8:8 + size]).items():
+                if array != '__metadata__':
+                    begin, end = what['data_offsets']
+                    found[array] = (what['dtype'], what['shape'], whole[8 + size + begin:8 + size + end])
+        return found
+
+
+def steps_of(events):
+    return [(event['loss'], event['gradient_norm']) for event in events if event['event'] == 'step']
+
+
+def check_ranks(events, ranks, what):
+    """Every rank took, and sent, what was predicted."""
+    took = events[-1]['ranks']
+    assert [one['rank'] for one in took] == list(range(ranks)), (what, took)
+    for one in took:
+        for kind in ('peak', 'host', 'sent'):
+            assert one[f'{kind}_bytes'] == one[f'predicted_{kind}_bytes'], (what, one)
+
+
+def padded_bytes(saved, ranks):
+    """Of a GPT-2's parameters in fp32: those of a unit at multiples of 64 elements, and units of 64 for each rank."""
+    units = {}
+    for name, (_, shape, _) in saved.items():
+        if name.endswith(('.exp_avg', '.exp_avg_sq')):
+            continue
+        count = 1
+        for size in shape:
+            count *= size
+        part = name.split('.')
+        unit = part[2] if part[1] == 'h' else 'embedding' if part[1] in ('wte', 'wpe') else 'head'
+        units[unit] = units.get(unit, 0) + -(-count // 64) * 64
+    return sum(4 * (-(-count // (64 * ranks)) * 64 * ranks) for count in units.values())
+
+
+def same(runs, model, ranks, options, stages=STAGES):
+    """As one process with a micro-batch for each rank, whose gradients are added one after another."""
+    alone = runs.train(model, ['--accumulate', str(ranks), '--accumulation', 'grouped', *options])
+    for stage in stages:
+        events, saved = runs.train(model, ['--ranks', str(ranks), '--zero', str(stage), *options])
+        what = f'{ranks} ranks, stage {stage} {options}'
+        check_ranks(events, ranks, what)
+        assert steps_of(events) == steps_of(alone[0]), (what, steps_of(events), steps_of(alone[0]))
+        assert saved.keys() == alone[1].keys() and saved == alone[1], what
+    return alone
+
+
+def sent(runs, ranks):
+    """What the papers say: twice the gradients, and in stage 3 three times, but for the part that stays."""
+    for stage in STAGES:
+        events, saved = runs.train(GPT2, ['--ranks', str(ranks), '--zero', str(stage)])
+        times = 3 if stage == 3 else 2
+        each = times * padded_bytes(saved, ranks) * (ranks - 1) // ranks + FINDING_BYTES * (ranks - 1)
+        assert [one['sent_bytes'] for one in events[-1]['ranks']] == [3 * each] * ranks, (stage, events[-1]['ranks'])
+
+
+def resumes(runs):
+    """As a run without a break; and with another number of ranks, or alone."""
+    whole = runs.train(GPT2, ['--ranks', '2', '--zero', '2'], steps=4, save='whole')[1]
+    runs.train(GPT2, ['--ranks', '2', '--zero', '2'], steps=2, save='part')
+    shutil.copytree(f'{runs.work}/part', f'{runs.work}/kept')
+    resume = [runs.program, 'train', '--resume', f'{runs.work}/part', '--steps', '4', '--json']
+    for options in ([], ['--zero', '3'], ['--ranks', '4', '--zero', '3'], ['--ranks', '0', '--zero', '0']):
+        status, output, errors = runs.run([*resume, *options])
+        assert status == 0, (options, errors)
+        assert json.loads(output.splitlines()[-1])['steps_before'] == 2, output
+        is_whole = runs.saved('part') == whole
+        assert is_whole == (options in ([], ['--zero', '3'])), options
+        shutil.rmtree(f'{runs.work}/part')
+        shutil.copytree(f'{runs.work}/kept', f'{runs.work}/part')
+
+
+def refuses(runs):
+    for options, words in ((['--zero', '1'], 'their number is missing'), (['--ranks', '2', '--zero', '4'], 'stages 0 to 3'),
+                           (['--ranks', '2000'], '2000'), (['--ranks', '2', '--optimizer-in-backward'], 'in backward')):
+        status, _, errors = runs.run(runs.command(GPT2, options))
+        assert status == 2 and words in errors and len(errors.splitlines()) <= 3, (options, status, errors)
+
+
+def over_mpi(runs, mpi, ranks):
+    threads = {stage: runs.train(GPT2, ['--ranks', str(ranks), '--zero', str(stage), '--clip', '0.5'])
+               for stage in (0, 3)}
+    for stage, (events, saved) in threads.items():
+        others, found = runs.train(GPT2, ['--zero', str(stage), '--clip', '0.5'], mpi=mpi, ranks=ranks)
+        check_ranks(others, ranks, f'{mpi}, stage {stage}')
+        assert found == saved and steps_of(others) == steps_of(events), (mpi, ranks, stage)
+
+
+def counted(runs, mpi, ranks, library):
+    """What a library between tessera and MPI counts is what tessera counts: but for the beginning and the end."""
+    for stage in STAGES:
+        command = runs.command(GPT2, ['--zero', str(stage)], mpi=mpi, ranks=ranks)
+        status, output, errors = runs.run(command, {'LD_PRELOAD': library})
+        assert status == 0, errors
+        events = [json.loads(line) for line in output.splitlines() if line.startswith('{')]
+        totals = sorted(int(line.split()[-1]) for line in errors.splitlines() if line.startswith('sent '))
+        around = (4 + 6 * 8) * (ranks - 1)  # who can begin, and what each took
+        assert totals == sorted(one['sent_bytes'] + around for one in events[-1]['ranks']), (stage, totals, events[-1])
+
+
+def killed(runs, mpi):
+    """A rank that disappears ends the others within ten seconds, with a message."""
+    command = runs.command(GPT2, ['--zero', '3'], steps=1000000, mpi=mpi, ranks=3)
+    with subprocess.Popen(command, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
+                          env={**os.environ, 'HWLOC_COMPONENTS': '-gl'}) as launcher:
+        try:
+            for _ in range(3):
+                launcher.stdout.readline()
+            victim = rank_of(launcher.pid, 1)
+            began = time.monotonic()
+            os.kill(victim, signal.SIGKILL)
+            _, errors = launcher.communicate(timeout=HANG_S)
+        finally:
+            if launcher.poll() is None:
+                os.killpg(launcher.pid, signal.SIGKILL)
+    took = time.monotonic() - began
+    print(f'# {mpi}: ended after {took:.1f} s')
+    assert launcher.returncode != 0 and ('rank 1' in errors if mpi == 'openmpi' else True), errors
+
+
+def rank_of(launcher, rank):
+    """The process of a rank: a descendant of the launcher."""
+    parents = {}
+    for name in os.listdir('/proc'):
+        try:
+            with open(f'/proc/{name}/stat', encoding='latin-1') as file:
+                parents[int(name)] = int(file.read().rpartition(')')[2].split()[1])
+        except (OSError, ValueError):
+            pass
+    for process in parents:
+        above = process
+        while above and above != launcher:
+            above = parents.get(above)
+        try:
+            with open(f'/proc/{process}/environ', 'rb') as file:
+                there = file.read().split(b'\0')
+        except OSError:
+            continue
+        if above == launcher and any(key % rank in there for key in (b'OMPI_COMM_WORLD_RANK=%d', b'PMI_RANK=%d')):
+            return process
+    raise AssertionError('no such rank')
+
+
+def list_tests(runs, library):
+    tests = [(f'{ranks} ranks', lambda ranks=ranks: same(runs, GPT2, ranks, []), None) for ranks in (1, 2, 4, 8)]
+    tests += [(f'{ranks} ranks, with everything elsewhere',
+               lambda ranks=ranks: same(runs, GPT2, ranks, ['--offload', ALL]), None) for ranks in (1, 2, 4, 8)]
+    for name, model, options in (('norms and clipping', GPT2, ['--clip', '0.5']),
+                                 ('dropout', DROPPED, ['--checkpoint', 'full']),
+                                 ('masters and a scaled loss', GPT2, ['--dtype', 'fp16', '--master-weights', '--clip', '0.5']),
+                                 ('autocast', GPT2, ['--dtype', 'autocast-fp16', '--offload', 'optimizer']),
+                                 ('Llama, the head apart', LLAMA, ['--clip', '0.5', '--checkpoint', 'selective']),
+                                 ('PyTorch\'s ops', GPT2, ['--book', 'torch', '--clip', '0.5']),
+                                 ('small buckets, one after another', GPT2, ['--bucket', '1000', '--no-overlap']),
+                                 ('placed', GPT2, ['--memory', 'placed', '--offload', 'gradients'])):
+        tests.append((name, lambda model=model, options=options: same(runs, model, 2, options), None))
+    tests += [(f'what {ranks} ranks send', lambda ranks=ranks: sent(runs, ranks), None) for ranks in (2, 3)]
+    tests += [('going on', lambda: resumes(runs), None), ('refusals', lambda: refuses(runs), None)]
+    if library:
+        tests = []
+    for mpi in MPI_OPTIONS if library else ():
+        tests += [(f'{mpi}, {ranks} ranks', lambda mpi=mpi, ranks=ranks: over_mpi(runs, mpi, ranks), mpi) for ranks in (2, 4)]
+        tests += [(f'{mpi}, counted', lambda mpi=mpi: counted(runs, mpi, 2, library), mpi),
+                  (f'{mpi}, killed', lambda mpi=mpi: killed(runs, mpi), mpi)]
+    return tests
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument('--tessera', required=True)
+    parser.add_argument('--work', required=True)
+    parser.add_argument('--count')
+    options = parser.parse_args()
+    runs = Runs(os.path.abspath(options.tessera), os.path.abspath(options.work))
+    tests = list_tests(runs, options.count and os.path.abspath(options.count))
+    print(f'1..{len(tests)}')
+    failed = False
+    for number, (name, test, mpi) in enumerate(tests, 1):
+        if mpi and not shutil.which(f'mpirun.{mpi}'):
+            print(f'ok {number} - {name} # SKIP {mpi} is not installed')
+            continue
+        try:
+            test()
+            print(f'ok {number} - {name}', flush=True)
+        except (AssertionError, subprocess.SubprocessError) as error:
+            failed = True
+            print(f'not ok {number} - {name}')
+            print('\n'.join(f'# {line}' for line in str(error)[:3000].split('\\n')), flush=True)
+    return int(failed)
+
+
+if __name__ == '__main__':
+    sys.exit(main())
