@@ -295,8 +295,8 @@ static int check_traced(const tsr_simulate_options *o, tsr_error *error) {
   bool is_chosen = o->book || o->accumulate > 1 || o->optimizer || o->dtype || o->attention ||
                    o->checkpoint || o->loss_chunk || o->gelu_fused || o->no_kv_cache || o->leak ||
                    o->micro_batch || o->accumulation || o->backward_once || o->non_reentrant ||
-                   o->in_place || o->block_count || o->clip_norm > 0 || o->ranks || o->zero || away->optimizer ||
-                   away->gradients || away->parameters || away->activations;
+                   o->in_place || o->block_count || o->clip_norm > 0 || o->ranks || o->zero ||
+                   away->optimizer || away->gradients || away->parameters || away->activations;
   if (!is_chosen) return 0;
   return tsr__fail(error, TSR_ERROR_ARGUMENT, TSR_OFFSET_NONE,
                    "a step graph is simulated as it was traced: only steps, capacity, allocator "
