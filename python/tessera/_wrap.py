@@ -20,10 +20,9 @@ def _forward_of(module: Any) -> Callable[..., Any]:
     return found
 
 
-def _tensors(value: Any) -> 'list[Any]':
-    import torch
-    from torch.utils import _pytree
-    return [leaf for leaf in _pytree.tree_leaves(value) if isinstance(leaf, torch.Tensor)]
+def _is_cache(value: Any) -> bool:
+    """Of transformers, by what it does."""
+    return hasattr(value, 'get_seq_length') and hasattr(value, 'update')
 
 
 class Forward:
@@ -113,8 +112,10 @@ class Checkpoint(Forward):
         import torch
         from torch.utils.checkpoint import checkpoint
         given = [name for name in _CACHES if kwargs.get(name) is not None and kwargs[name] is not False]
-        if not torch.is_grad_enabled() or (given and not self.module.training):
+        is_given = bool(given) or any(_is_cache(value) for value in args)
+        if not torch.is_grad_enabled() or (is_given and not self.module.training):
             return self.original(*args, **kwargs)
+        args = tuple(None if _is_cache(value) else value for value in args)
         for name in given:  # what runs twice may not add to a cache
             kwargs[name] = False if name == 'use_cache' else None
         if self.reentrant:
