@@ -1,8 +1,10 @@
 """What of tessera.trace needs no PyTorch. tests/torch/graphs.py --check has the rest."""
+import os
+
 import pytest
 
 import tessera
-from tessera import _fake_cuda
+from tessera import _fake_cuda, _trace_sharded
 
 HEADER = '''
 struct Interface {
@@ -25,3 +27,44 @@ def test_place_of_a_function():
     assert _fake_cuda._slot_of(HEADER, 'hasPrimaryContext') == 3
     with pytest.raises(tessera.TraceError, match='no getDevice'):
         _fake_cuda._slot_of(HEADER, 'getDevice')
+
+
+def test_streams():
+    """As PyTorch gives them out: 32 of each priority, in turn. Memory is allocated on the one that was entered last."""
+    streams = _fake_cuda._STREAMS
+    streams.reset()
+    made = [_fake_cuda._Stream(priority=-1) for _ in range(33)]
+    assert [stream.stream_id for stream in made] == [*range(33, 65), 33]
+    assert _fake_cuda._Stream().stream_id == 1
+    assert _fake_cuda.stream_number() == 0
+    with made[2]:
+        with made[0]:
+            assert _fake_cuda.stream_number() == 33
+        assert _fake_cuda.stream_number() == 35
+    assert _fake_cuda.stream_number() == 0
+    streams.set(made[1])
+    assert _fake_cuda.stream_number() == 34
+    streams.reset()
+    assert _fake_cuda.stream_number() == 0
+
+
+def test_variables_of_torchrun(monkeypatch):
+    """They are there while a program runs, and then as before."""
+    monkeypatch.setenv('RANK', '5')
+    monkeypatch.delenv('WORLD_SIZE', raising=False)
+    with _trace_sharded._environ(_trace_sharded._variables(8)):
+        assert (os.environ['RANK'], os.environ['WORLD_SIZE'], os.environ['LOCAL_RANK']) == ('0', '8', '0')
+    assert os.environ['RANK'] == '5'
+    assert 'WORLD_SIZE' not in os.environ
+
+
+def test_roles_of_collectives():
+    """What FSDP2 gathers is communication; what it casts in forward is not."""
+    class Recorder:
+        texts, frames, stacks = (type('', (), {'items': items}) for items in (
+            ['f', '??', '/torch/distributed/fsdp/_fully_shard/_fsdp_param.py', '/torch/distributed/fsdp/_fully_shard/_fsdp_state.py',
+             '/torch/nn/parallel/distributed.py', '/home/me/train.py'],
+            [(0, file, 1) for file in range(6)],
+            [(1, 2, 5), (1, 3, 5), (1, 5, 2), (1, 4, 5), (1,)]))
+
+    assert [_trace_sharded._role_of(Recorder, stack) for stack in range(5)] == ['communication', '', '', 'communication', '']

@@ -11,12 +11,13 @@ import json
 import math
 import sys
 from pathlib import Path
+from unittest import mock
 
 import torch
 import torch.distributed as dist
 import torch.distributed._tools.fsdp2_mem_tracker as fsdp2
 import transformers as hf
-from torch.distributed._tools.mem_tracker import MemTracker
+from torch.distributed._tools import mem_tracker
 from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
 
 import sharded
@@ -40,7 +41,7 @@ def tracking(found, number, model, optimizer):
     if hasattr(model, 'unshard'):
         tracker = fsdp2.FSDPMemTracker(model, optimizer)
     else:
-        tracker = MemTracker()
+        tracker = mem_tracker.MemTracker()
         tracker.track_external(model, optimizer, *(bucket.contents for bucket in model.reducer.buckets))
     with tracker, adding:
         yield
@@ -51,12 +52,13 @@ def counted(name):
     """Peaks of the third step. The tracker holds on to things, so that the step then differs."""
     found = []
     sharded.around.append(lambda *step: tracking(found, *step))
-    # It would not count ops within a fake mode that was not active when it began: those that `adding` takes out of it.
-    active, fsdp2.active_fake_mode = getattr(fsdp2, 'active_fake_mode', None), lambda: None
-    with contextlib.suppress(tessera.TraceError):
+    # Newer trackers don't count ops within a fake mode that was not active when they began: those that `adding` takes out of it.
+    with contextlib.suppress(tessera.TraceError), contextlib.ExitStack() as undo:
+        for module in (fsdp2, mem_tracker):
+            if hasattr(module, 'active_fake_mode'):
+                undo.enter_context(mock.patch.object(module, 'active_fake_mode', lambda: None))
         tessera.trace(sharded.SHARDED[name], ranks=sharded.RANKS)
     sharded.around.pop()
-    fsdp2.active_fake_mode = active
     tracker, model = found[0]
     out = {'peak_bytes': on_card(tracker.get_tracker_snapshot('peak'))}
     if hasattr(model, 'unshard'):

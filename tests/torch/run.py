@@ -14,7 +14,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 REQUIREMENTS = HERE / 'requirements.txt'
-CHECKS = ('graphs.py', 'matrix.py', 'apply.py', 'paste.py')
+CHECKS = ('graphs.py', 'matrix.py', 'apply.py', 'paste.py', 'ranks.py')
 
 
 def call(*words, **options):
