@@ -980,9 +980,9 @@ static void formulas(void **state) {
 
 /* A row that writes something has a function, which a test here calls. */
 static void every_row_computes(void **state) {
-  static const tsr__kernel apart[] = {TSR__KERNEL_DROPOUT,  TSR__KERNEL_DROPOUT_NOISE,
-                                      TSR__KERNEL_QUANTISE, TSR__KERNEL_DEQUANTISE,
-                                      TSR__KERNEL_DROP,     TSR__KERNEL_BATCH};
+  static const tsr__kernel apart[] = {
+      TSR__KERNEL_DROPOUT, TSR__KERNEL_DROPOUT_NOISE, TSR__KERNEL_QUANTISE,  TSR__KERNEL_DEQUANTISE,
+      TSR__KERNEL_DROP,    TSR__KERNEL_BATCH,         TSR__KERNEL_NORM_PART, TSR__KERNEL_NORM_END};
   (void)state;
   for (int k = TSR__KERNEL_NONE + 1; k < TSR__KERNEL_COUNT; k++) {
     const tsr__kernel_row *row = tsr__kernel_row_of((tsr__kernel)k);
@@ -994,6 +994,41 @@ static void every_row_computes(void **state) {
     for (size_t i = 0; i < sizeof apart / sizeof *apart; i++)
       is_tested |= apart[i] == (tsr__kernel)k;
     if (row->reference && !is_tested) fail_msg("%s is not tested", row->name);
+  }
+}
+
+/* A norm whose elements are in several places, one after another, is the norm of all of them, to the bit, whatever
+ * instructions make that. */
+static void norm_in_parts(void **state) {
+  enum { COUNT = 10000 };
+  static const uint64_t ends[] = {64, 4032, 4096, 4160, 9984, COUNT};
+  static float numbers[COUNT];
+  (void)state;
+  for (size_t i = 0; i < COUNT; i++) numbers[i] = (float)sin((double)i) / (float)(1 + i % 7);
+  for (int isa = 0; isa < TSR__ISA_COUNT && isa <= (int)tsr__isa_best(); isa++) {
+    double sums[TSR__NORM_SUMS] = {0};
+    float whole = 0, parts = 0;
+    tsr__kernel_tensor to = {&whole, TSR__DTYPE_F32, tsr__layout_dense(TSR__SCALAR)};
+    tsr__kernel_tensor all = {numbers, TSR__DTYPE_F32, tsr__layout_dense(TSR__SHAPE(COUNT))};
+    tsr__kernel_tensor sum = {sums, TSR__DTYPE_F64, tsr__layout_dense(TSR__SHAPE(TSR__NORM_SUMS))};
+    tsr__kernel_fast(TSR__KERNEL_NORM,
+                     (tsr__isa)isa)(&(tsr__kernel_args){.reads = {all}, .writes = {to}});
+    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
+      uint64_t first = i ? ends[i - 1] : 0;
+      tsr__kernel_tensor part = all;
+      part.layout = tsr__layout_dense(TSR__SHAPE(ends[i] - first));
+      part.layout.offset = first;
+      tsr__kernel_row_of(TSR__KERNEL_NORM_PART)
+          ->reference(&(tsr__kernel_args){.reads = {part, sum},
+                                          .writes = {sum},
+                                          .scalars = {(double)first},
+                                          .scalar_count = 1});
+    }
+    to.data = &parts;
+    tsr__kernel_row_of(TSR__KERNEL_NORM_END)
+        ->reference(&(tsr__kernel_args){.reads = {sum}, .writes = {to}});
+    assert_true(whole > 0);
+    assert_memory_equal(&whole, &parts, sizeof whole);
   }
 }
 
@@ -1575,6 +1610,7 @@ static void random_numbers(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(every_row_computes),
                                      cmocka_unit_test(formulas),
+                                     cmocka_unit_test(norm_in_parts),
                                      cmocka_unit_test(in_place),
                                      cmocka_unit_test(dropout),
                                      cmocka_unit_test(eight_bits),
