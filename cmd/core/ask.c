@@ -11,6 +11,7 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,6 +22,7 @@
 
 #include <tessera/unstable/formats.h>
 #include <tessera/unstable/plans.h>
+#include <tessera/unstable/runs.h>
 
 #include "endings.h"
 #include "export.h"
@@ -382,14 +384,84 @@ int cli_check(cli_session *session) {
   return status;
 }
 
-/* ---- simulate: the snapshot of the run ---- */
+/* ---- simulate: the snapshot of the run, or one of each rank ---- */
 
 static int write_snapshot(cli_session *session, const tsr_snapshot *snapshot,
-                          const tsr_format *format) {
-  cli_output output = {.path = session->options->output};
+                          const tsr_format *format, const char *path) {
+  cli_output output = {.path = path};
   if (!output.path) return 0;
   int status = cli_export_snapshot(session, snapshot, format, &output);
   return cli_finish_aside(session, &output, output.error_number ? TSR_ERROR_WRITE : status);
+}
+
+/* "out/run.pickle" of rank 3 is "out/rank3_run.pickle", as tessera.record names them; with `ending` in place of ".pickle".
+ * The caller frees it. */
+static char *rank_path(const char *path, uint64_t rank, const char *ending) {
+  const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+  const char *dot = ending ? strstr(name, ".pickle") : NULL;
+  size_t folder = (size_t)(name - path), stem = dot ? (size_t)(dot - name) : strlen(name);
+  size_t room = strlen(path) + 64;
+  char *out = malloc(room);
+  if (out)
+    (void)snprintf(out, room, "%.*srank%" PRIu64 "_%.*s%s", (int)folder, path, rank, (int)stem,
+                   name, ending ? ending : "");
+  return out;
+}
+
+/* Which rank a snapshot is of, and where that is among the others, as tessera.record writes it. */
+static int write_sidecar(cli_session *session, uint64_t rank, uint64_t ranks) {
+  char text[1024];
+  char *path = rank_path(session->options->output, rank, ".json");
+  cli_output output = {.path = path};
+  if (!path) return TSR_ERROR_MEMORY;
+  int length = snprintf(text, sizeof text,
+                        "{\"schema\": \"tessera/capture/1\", \"reason\": \"simulated\", "
+                        "\"ranks\": {\"rank\": %" PRIu64 ", \"world_size\": %" PRIu64
+                        ", \"source\": \"simulated\"}, \"mesh\": {\"names\": [\"dp\"], "
+                        "\"sizes\": [%" PRIu64 "], \"coordinates\": [%" PRIu64
+                        "], \"source\": \"simulated\"}}\n",
+                        rank, ranks, ranks, rank);
+  int status = cli_output_write(&output, text, (size_t)length) ? TSR_ERROR_WRITE : 0;
+  status = cli_finish_aside(session, &output, status);
+  free(path);
+  return status;
+}
+
+/* The answer is rank 0's, or of the one that was asked for; each is asked for its own snapshot. */
+static int write_rank(cli_session *session, uint64_t rank, uint64_t ranks,
+                      const tsr_format *format) {
+  tsr_params *own = session->options->own;
+  const tsr_question *question = tsr_question_find(session->options->command->about.name);
+  const tsr_subject subject = {.name = session->path};
+  tsr_answer *answer = NULL;
+  char number[24];
+  int length = snprintf(number, sizeof number, "%" PRIu64, rank);
+  char *path = rank_path(session->options->output, rank, NULL);
+  int status = path ? 0 : TSR_ERROR_MEMORY;
+  if (status == 0)
+    status = tsr_params_set_text(own, "rank", number, (size_t)length, &session->error);
+  if (status == 0)
+    status = tsr_ask(question, &subject, 1, own, &session->query, &answer, &session->error);
+  if (status == 0) status = write_snapshot(session, tsr_answer_snapshot(answer), format, path);
+  if (status == 0 && strstr(path, ".pickle")) status = write_sidecar(session, rank, ranks);
+  tsr_answer_free(answer);
+  free(path);
+  return status;
+}
+
+static int write_snapshots(cli_session *session, const tsr_snapshot *snapshot,
+                           const tsr_format *format) {
+  const tsr_params *own = session->options->own;
+  tsr_simulate_options options;
+  tsr_run_plan *plan = NULL;
+  int status = tsr_simulate_options_of(own, &plan, &options, &session->error);
+  uint64_t ranks = status ? 0 : options.ranks;
+  if (plan) tsr_run_plan_free(plan);
+  if (status || !session->options->output) return status;
+  if (ranks < 2) return write_snapshot(session, snapshot, format, session->options->output);
+  for (uint64_t i = 0; status == 0 && i < ranks; i++)
+    status = write_rank(session, i, ranks, format);
+  return status;
 }
 
 /* The plan of the options, in a file of its own. */
@@ -415,7 +487,7 @@ int cli_simulate(cli_session *session) {
   const tsr_format *format = cli_format_for_name(options);
   if (!format) return CLI_USAGE;
   int status = cli_asking_run(session, &asking);
-  if (status == 0) status = write_snapshot(session, tsr_answer_snapshot(asking.answer), format);
+  if (status == 0) status = write_snapshots(session, tsr_answer_snapshot(asking.answer), format);
   if (status == 0) status = cli_write_plan(session);
   if (status == 0) status = print(session, &asking);
   cli_asking_release(&asking);

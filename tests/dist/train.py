@@ -142,6 +142,24 @@ def resumes(runs):
         shutil.copytree(f'{runs.work}/kept', f'{runs.work}/part')
 
 
+def simulated(runs):
+    """What is simulated for ranks is what they take; each has a snapshot."""
+    for stage in STAGES:
+        events, _ = runs.train(GPT2, ['--ranks', '2', '--zero', str(stage)])
+        command = [runs.program, 'simulate', f'{runs.work}/model.json', '--book', 'own', '--batch', '2', '--seq', '16',
+                   '--steps', '3', '--ranks', '2', '--zero', str(stage), '--json', '-o', f'{runs.work}/run.pickle']
+        status, output, errors = runs.run(command)
+        assert status == 0, errors
+        peak = json.loads(output)['devices'][0]['peak']['allocated_bytes']
+        assert [one['peak_bytes'] for one in events[-1]['ranks']] == [peak, peak], (stage, peak, events[-1]['ranks'])
+        for rank in range(2):
+            with open(f'{runs.work}/rank{rank}_run.json', encoding='utf-8') as file:
+                sidecar = json.load(file)
+            assert sidecar['ranks']['rank'] == rank and sidecar['mesh']['coordinates'] == [rank], sidecar
+            status, output, errors = runs.run([runs.program, 'peak', f'{runs.work}/rank{rank}_run.pickle', '--json'])
+            assert status == 0 and str(peak) in output, errors
+
+
 def refuses(runs):
     for options, words in ((['--zero', '1'], 'their number is missing'), (['--ranks', '2', '--zero', '4'], 'stages 0 to 3'),
                            (['--ranks', '2000'], '2000'), (['--ranks', '2', '--optimizer-in-backward'], 'in backward')):
@@ -227,7 +245,7 @@ def list_tests(runs, library):
                                  ('placed', GPT2, ['--memory', 'placed', '--offload', 'gradients'])):
         tests.append((name, lambda model=model, options=options: same(runs, model, 2, options), None))
     tests += [(f'what {ranks} ranks send', lambda ranks=ranks: sent(runs, ranks), None) for ranks in (2, 3)]
-    tests += [('going on', lambda: resumes(runs), None), ('refusals', lambda: refuses(runs), None)]
+    tests += [('simulated ranks', lambda: simulated(runs), None), ('going on', lambda: resumes(runs), None), ('refusals', lambda: refuses(runs), None)]
     if library:
         tests = []
     for mpi in MPI_OPTIONS if library else ():

@@ -46,6 +46,12 @@ static const tsr_parameter parameters[] = {
     TSR_RUN_BOOK("torch"),
     TSR_RUN_PARAMETERS,
     TSR_PLAN_PARAMETERS,
+    {.name = "rank",
+     .kind = TSR_PARAMETER_COUNT,
+     .argument = "N",
+     .help = "Which of --ranks is simulated, from 0 (default). With -o, all of them are, and each "
+             "has a "
+             "snapshot of its own."},
     {.name = "gpu",
      .kind = TSR_PARAMETER_CHOICE,
      .argument = "CARD",
@@ -230,6 +236,7 @@ static int options_of(const tsr_params *params, tsr_run_plan **plan, tsr_simulat
   size_t settings;
   int status = tsr_simulate_options_of(params, plan, how, error);
   if (status) return status;
+  how->rank = tsr_params_count(params, "rank");
   how->fresh_process = tsr_params_flag(params, "fresh_process");
   how->categories = tsr_params_flag(params, "categories");
   how->gpu = tsr_params_gpu(params);
