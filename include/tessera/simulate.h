@@ -38,6 +38,14 @@ typedef struct tsr_module_choice {
   tsr_module_how how;
 } tsr_module_choice;
 
+/* How the optimizer of a step graph works: as it was traced, on lists of tensors, on one parameter after another, or in one kernel. */
+typedef enum tsr_optimizer_form {
+  TSR_OPTIMIZER_FORM_TRACED,
+  TSR_OPTIMIZER_FORM_FOREACH,
+  TSR_OPTIMIZER_FORM_LOOP,
+  TSR_OPTIMIZER_FORM_FUSED
+} tsr_optimizer_form;
+
 /* The default is one step of one token in fp32 with PyTorch's defaults (tessera/options.h). */
 typedef struct tsr_simulate_options {
   size_t struct_bytes;
@@ -86,6 +94,7 @@ typedef struct tsr_simulate_options {
   const char *offload_modules;      /* what each call saves is kept by the host: save_on_cpu() */
   const tsr_module_choice *modules; /* the same, one by one, as a plan has them; borrowed */
   size_t module_count;
+  tsr_optimizer_form optimizer_form; /* of a step graph alone */
   /* Processes that train together, each with a batch of its own, and which of them this is, from 0; 0 ranks: one alone. */
   uint64_t ranks, rank;
   uint64_t zero;            /* what is spread over ranks: ZeRO's stage, 0 to 3 */

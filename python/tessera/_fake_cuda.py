@@ -40,6 +40,7 @@ CARDS: Dict[str, Card] = {
     'v100': Card('Tesla V100-SXM2-32GB', (7, 0), 32 << 30),
     'a100': Card('NVIDIA A100-SXM4-80GB', (8, 0), 80 << 30),
     'h100': Card('NVIDIA H100 80GB HBM3', (9, 0), 80 << 30),
+    'h200': Card('NVIDIA H200', (9, 0), 141 << 30),
 }
 
 

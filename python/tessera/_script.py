@@ -16,7 +16,8 @@ import sys
 from typing import Any, Callable, Dict, Iterator, List, Optional
 
 from ._fake_cuda import CARDS, TraceError, answer_for_driver, patched
-from ._trace import _document, _fake_mode, _Phases, _Recorder, alike, check_gpu, fake_of, traced, write
+from ._trace import _document, _fake_mode, _optimizers, _Phases, _Recorder, alike, check_gpu, fake_of, traced, write
+from ._trace_saved import Saved
 from ._trace_sharded import sharded
 
 
@@ -27,8 +28,11 @@ class _Done(BaseException):
 class _Steps:
     """Cuts the run of a script into steps."""
 
-    def __init__(self, recorder: _Recorder, phases: _Phases, optimizer: int, count: int, most: int) -> None:
+    def __init__(self, recorder: _Recorder, phases: _Phases, optimizer: int, count: int, most: int,
+                 forms: Callable[[], List[Dict[str, Any]]]) -> None:
         self.recorder, self.phases, self.optimizer, self.count, self.most = recorder, phases, optimizer, count, most
+        self.forms = forms  # of the optimizers of the last step
+        self.found: List[Dict[str, Any]] = []
         self.seen: List[int] = []  # optimizers, as they made steps first
         self.classes: List[str] = []
         self.parameters = 0
@@ -51,6 +55,7 @@ class _Steps:
         self.recorder.end_call()
         if len(self.recorder.calls) == self.most or len(self.recorder.calls) >= self.count and alike(self.recorder):
             self.parameters = _parameters(self.recorder)  # the program's variables go when it is left
+            self.found = self.forms()
             self.recorder.is_over = True
             raise _Done
         self.recorder.begin_call()
@@ -110,6 +115,17 @@ _LOADER = ('dataset', 'batch_size', 'shuffle', 'sampler', 'batch_sampler', 'num_
            'drop_last', 'timeout', 'worker_init_fn', 'multiprocessing_context', 'generator')
 
 
+@contextlib.contextmanager
+def _saving(torch: Any, recorder: _Recorder, fake: Any, ranks: Optional[int]) -> Iterator[None]:
+    """Within it, what is saved is noted; not of one rank of several, whose memory is resized."""
+    if ranks is not None:
+        yield
+        return
+    recorder.saved = Saved(torch, recorder, fake, None)
+    with recorder.saved.watching():
+        yield
+
+
 def trace_program(program: Callable[[], Any], *, gpu: str = 'a100', value: Optional[float] = None, after: Optional[int] = None,
                   optimizer: int = 1, ranks: Optional[int] = None) -> Dict[str, Any]:
     """The step graph of what `program()` trains, which makes everything itself. See the head of this file."""
@@ -122,8 +138,9 @@ def trace_program(program: Callable[[], Any], *, gpu: str = 'a100', value: Optio
     after = after or 1
     recorder, fake = _Recorder(torch), _fake_mode()
     with traced(torch, recorder, fake, gpu, value) as phases, _environment(torch, fake), \
-            sharded(torch, recorder, ranks):
-        steps = _Steps(recorder, phases, optimizer, after + 2, most)
+            sharded(torch, recorder, ranks), _saving(torch, recorder, fake, ranks):
+        steps = _Steps(recorder, phases, optimizer, after + 2, most,
+                       lambda: [] if ranks is not None else _optimizers(torch, fake, recorder, phases))
         try:
             program()
         except _Done:
@@ -135,7 +152,8 @@ def trace_program(program: Callable[[], Any], *, gpu: str = 'a100', value: Optio
     if len(recorder.calls) < after + 2:
         raise TraceError(f'the program ended after {len(recorder.calls)} steps of its optimizer {optimizer}, and a trace needs '
                          f'{after + 2}')
-    about = {'torch': torch.__version__, 'gpu': gpu, 'parameters': steps.parameters, 'optimizer': steps.classes[optimizer - 1]}
+    about = {'torch': torch.__version__, 'gpu': gpu, 'parameters': steps.parameters, 'optimizer': steps.classes[optimizer - 1],
+             'optimizers': steps.found}
     return _document(recorder, _static(recorder), about)
 
 

@@ -112,6 +112,7 @@ def simulate(model: Any, *, batch: Optional[int] = None, seq: Optional[int] = No
              rates: Union[None, str, Mapping[str, Any]] = None,
              settings: Optional[str] = None, capacity: Union[None, int, str] = None,
              checkpoint_modules: Optional[str] = None, offload_modules: Optional[str] = None,
+             optimizer_form: Optional[str] = None,
              kv_cache: bool = True, fresh_process: bool = False, categories: bool = False,
              **more: Any) -> Simulation:
     """Run training steps on the model of PyTorch's allocator, and return what they need.
@@ -131,7 +132,7 @@ def simulate(model: Any, *, batch: Optional[int] = None, seq: Optional[int] = No
         'optimizer_in_backward': optimizer_in_backward or None, 'ranks': ranks, 'zero': zero, 'rank': rank, 'bucket': bucket,
         'no_overlap': no_overlap or None, 'profile': profile or None, 'top': top, 'gpu': gpu,
         'rates': _plan(rates),
-        'checkpoint_modules': checkpoint_modules, 'offload_modules': offload_modules,
+        'checkpoint_modules': checkpoint_modules, 'offload_modules': offload_modules, 'optimizer_form': optimizer_form,
         'offload': offload, 'in_place': in_place, 'leak': leak, 'settings': settings or None, 'capacity': capacity or None,
         'no_kv_cache': not kv_cache or None, 'fresh_process': fresh_process or None, 'categories': categories or None,
         **more,

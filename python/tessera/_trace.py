@@ -28,6 +28,7 @@ import traceback
 import weakref
 from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 
+from . import _trace_forms
 from ._fake_cuda import CARDS, Card, TraceError, answer_for_driver, patched, pretend, stream_number
 from ._trace_saved import Saved
 from ._trace_sharded import check_whole, is_elsewhere
@@ -103,9 +104,22 @@ class _Recorder:
         self.unheld: Dict[int, int] = {}  # when that one has gone: a number of events in its call
         self.static_count = 0
         self.saved: Any = None  # a _trace_saved.Saved
+        self.autocast: List[bool] = []  # regions of it that the program is in: whether they switch it on
         self.modules: Any = weakref.WeakSet()  # that the step called itself
         self.after_phase: Callable[[], None] = lambda: None  # called when the step itself goes on
+        self.stepped: List[_trace_forms.Step] = []  # steps of optimizers in the current call
+        self.until: Any = None  # code outside of which a stack continues with the frames of `outer`
+        self.outer: Tuple[int, ...] = ()
         self.is_over = False
+
+    def beside(self) -> '_Recorder':
+        """Another one, to which all that is there now is static, and whose stacks are this one's."""
+        out = _Recorder(self.torch)
+        out.texts, out.frames, out.stacks = self.texts, self.frames, self.stacks
+        for key, number in self._of.items():
+            out._of[key] = len(out.bytes)
+            out._add(self.bytes[number], self.roles[number], key, self.streams[number])
+        return out
 
     # ---- storages ----
 
@@ -129,15 +143,18 @@ class _Recorder:
         if not size:
             return  # takes no memory
         stack = self.stack(op)
+        self._add(size, role or self.role_of(stack), key, stream_number())
+        self._watch(storage, number)
+        self.events.append(('+', number, stack))
+
+    def _add(self, size: int, role: str, key: int, stream: int) -> None:
         self.bytes.append(size)
-        self.roles.append(role or self.role_of(stack))
-        self.streams.append(stream_number())
+        self.roles.append(role)
+        self.streams.append(stream)
         self.born.append((self.call, self.phase[-1]))
         self.dead.append(False)
         self._shares.append(0)
         self._first.append(key)
-        self._watch(storage, number)
-        self.events.append(('+', number, stack))
 
     def _watch(self, storage: Any, number: int) -> None:
         self._of[storage._cdata] = number
@@ -170,7 +187,8 @@ class _Recorder:
             self.events.append(('-', number))
 
     def is_static(self, number: int) -> bool:
-        return number < self.static_count
+        """Whether this is there before the step, as far as is known."""
+        return number < self.static_count or self.roles[number] in ('parameter', 'buffer')
 
     def keep_activations(self) -> None:
         """Backward begins: what forward left is what it needs."""
@@ -221,6 +239,7 @@ class _Recorder:
         self.events = []
         self.work = []
         self.unheld = {}
+        self.stepped = []
         if self.saved:
             self.saved.begin_call()
         gc.collect()  # what only the collector frees goes here, each time; see _process()
@@ -247,19 +266,28 @@ class _Recorder:
             out.append(self._frame(f'torch::autograd::generated::{node.name()}::apply', '??', 0))
         if self.phase[-1] == 'backward':
             out.append(self._frame('torch::autograd::Engine::evaluate_function', '??', 0))
-        frame, end = _program_frame(sys._getframe(1)), None
+        python, end = self._python(_program_frame(sys._getframe(1)))
+        end = None if end is None else len(out) + end
+        return self.stacks.number(tuple([*out, *python][:end]))
+
+    def _python(self, frame: Any) -> 'tuple[List[int], Optional[int]]':
+        """Frames from one on, and how many of them are on the thread that it is on."""
+        out: List[int] = []
+        end = None
         while frame is not None:
             path = frame.f_code.co_filename
+            if frame.f_code is self.until:
+                return [*out, *self.outer], end
             if frame.f_code.co_name == '_engine_run_backward':
                 end = len(out)  # of the outermost: backward is really in a thread of its own
             if not _is_ours(path):
                 out.append(self._frame(frame.f_code.co_name, path, frame.f_lineno))
             frame = frame.f_back
-        return self.stacks.number(tuple(out[:end]))
+        return out, end
 
     def _is_of_autocast(self, op: str) -> bool:
-        """Autocast's kernels exclude themselves while they cast what an op is called with."""
-        return op == '_to_copy' and bool(self.torch._C._dispatch_tls_is_dispatch_key_excluded('AutocastCUDA'))
+        """Autocast's kernels exclude themselves while they cast what an op is called with. It is excluded wherever it is off, too."""
+        return op == '_to_copy' and bool(self.autocast and self.autocast[-1]) and bool(self.torch._C._dispatch_tls_is_dispatch_key_excluded('AutocastCUDA'))
 
     def is_cast(self, op: str, args: Tuple[Any, ...]) -> bool:
         """Whether autocast copies a weight."""
@@ -408,9 +436,24 @@ def fake_of(torch: Any, fake: Any, tensor: Any, device: str) -> Any:
         return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device=device)
 
 
+def _tensors(torch: Any, given: Any) -> List[Any]:
+    from torch.utils import _pytree
+    return [leaf for leaf in _pytree.tree_leaves(given) if isinstance(leaf, torch.Tensor)]
+
+
+def _only_writes(torch: Any, func: Any) -> bool:
+    """An op that returns nothing, such as a fused optimizer's: it allocates no tensor, even if PyTorch cannot fake it."""
+    has_kernel = torch._C._dispatch_has_kernel_for_dispatch_key
+    return not func._schema.returns and func._schema.is_mutable and not has_kernel(func.name(), 'Meta') \
+        and not has_kernel(func.name(), 'CompositeImplicitAutograd') \
+        and not has_kernel(func.name(), 'CompositeExplicitAutograd')
+
+
 def _run(torch: Any, fake: Any, func: Any, args: Any, kwargs: Any) -> Any:
     """The op: in fake, if it makes tensors on 'cuda' or has fake ones; otherwise as it is."""
     from torch._subclasses.fake_tensor import unset_fake_temporarily
+    if _only_writes(torch, func) and any(fake.is_our_fake(leaf) for leaf in _tensors(torch, (args, kwargs))):
+        return None
     from torch.utils import _pytree
     device = kwargs.get('device')
     if device is None or device.type != 'cuda':
@@ -436,7 +479,12 @@ def _mode(torch: Any, recorder: _Recorder, sole: _Sole, fake: Any, value: Option
     work = Work(torch)
 
     class Dispatch(TorchDispatchMode):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__()
+            self.recorder = recorder
+
         def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            recorder = self.recorder
             if is_elsewhere(types):
                 return NotImplemented
             if func is leaves and value is not None and isinstance(args[0], FakeTensor):
@@ -469,6 +517,7 @@ class _Fake:
     def __init__(self, torch: Any, mode: Any, model: Any, optimizers: List[Any]) -> None:
         self.torch, self.mode, self.model, self.optimizers = torch, mode, model, optimizers
         self.tensors: List[Any] = []  # the fake ones
+        self.states: List[Any] = []  # fake, of optimizers
         self._of: Dict[int, Any] = {}
         self._undo = contextlib.ExitStack()
 
@@ -499,11 +548,24 @@ class _Fake:
             self.tensors.append(known)
         return known
 
+    def _state_of(self, value: Any, is_fused: bool) -> Any:
+        """Counts of steps stay on the CPU, where no fused kernel needs them."""
+        if not isinstance(value, self.torch.Tensor) or (not value.dim() and not is_fused):
+            return copy.copy(value)
+        self.states.append(fake_of(self.torch, self.mode, value, 'cuda'))
+        return self.states[-1]
+
     def _refer(self, optimizer: Any, undo: contextlib.ExitStack) -> None:
-        if optimizer.state:
+        state = dict(optimizer.state)
+        if any('step' not in values or float(values['step']) for values in state.values()):
             raise TraceError('the optimizer has made steps already: trace() needs one that is new')
         undo.callback(_put_back, optimizer.__dict__, dict(optimizer.__dict__))
-        undo.callback(optimizer.state.clear)
+        undo.callback(_put_back, optimizer.state, state)
+        optimizer.state.clear()
+        is_fused = any(group.get('fused') for group in optimizer.param_groups)
+        for param, values in state.items():  # some make it in their constructor
+            if id(param) in self._of:
+                optimizer.state[self._of[id(param)]] = {name: self._state_of(value, is_fused) for name, value in values.items()}
         for group in optimizer.param_groups:
             undo.callback(_put_back, group, {key: copy.copy(value) if isinstance(value, list) else value
                                              for key, value in group.items()})
@@ -550,9 +612,11 @@ class _Phases:
 
     def __init__(self, torch: Any, recorder: _Recorder, attention: Any) -> None:
         self.torch, self.recorder = torch, recorder
-        self.attention = attention  # a mode, which is not active in Tensor.backward: checkpoints run modules there
+        self.attention = attention  # a mode, which is not active in backward: checkpoints run modules there
         self.optimizers: Any = weakref.WeakSet()  # that made steps
         self.on_step: Callable[[Any], None] = lambda optimizer: None  # called after each step of an optimizer
+        self.ops: Any = None  # what sees each op, for `recorder`
+        self._early: Any = weakref.WeakKeyDictionary()  # whether they had a state before the first
         self._opened: List[Any] = []
 
     def calling(self, original: Callable[..., Any]) -> Callable[..., Any]:
@@ -581,11 +645,26 @@ class _Phases:
         return backward
 
     def engine(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        """What runs nodes. Newer versions leave the mode in backward() itself, so it is entered here."""
+        """What PyTorch's functions for backward end in. Those themselves may take modes away again."""
         def run(*args: Any, **kwargs: Any) -> Any:
             with self.attention:
                 return original(*args, **kwargs)
         return run
+
+    def entering(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        """autocast.__enter__."""
+        def enter(region: Any) -> Any:
+            result = original(region)
+            self.recorder.autocast.append(bool(region._enabled))
+            return result
+        return enter
+
+    def leaving(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        def leave(region: Any, *error: Any) -> Any:
+            if self.recorder.autocast:
+                self.recorder.autocast.pop()
+            return original(region, *error)
+        return leave
 
     def zeroing(self, original: Callable[..., Any]) -> Callable[..., Any]:
         recorder = self.recorder
@@ -595,11 +674,35 @@ class _Phases:
                 return original(*args, **kwargs)
         return zero_grad
 
-    def before_step(self, optimizer: Any, *_: Any) -> None:
-        self.optimizers.add(optimizer)
+    def before_step(self, optimizer: Any, *given: Any) -> None:
+        if optimizer not in self.optimizers:
+            self.optimizers.add(optimizer)
+            self._early[optimizer] = bool(optimizer.state)
         self.recorder.mark_gradients(optimizer)
+        if not self._opened and self.recorder.until is None:
+            self.recorder.stepped.append(self._noted(optimizer, given))
         self._opened.append(self.recorder.within('optimizer'))
         self._opened[-1].__enter__()
+
+    def _noted(self, optimizer: Any, given: Tuple[Any, ...]) -> _trace_forms.Step:
+        caller = sys._getframe(2).f_back  # of the function around step() that calls hooks
+        outer, end = self.recorder._python(caller)
+        texts, frames = self.recorder.texts.items, self.recorder.frames.items
+        is_scaled = any(texts[frames[number][1]].endswith('/torch/amp/grad_scaler.py') for number in outer)
+        return _trace_forms.noted(self.torch, optimizer, len(self.recorder.events), tuple(outer[:end]), given, is_scaled,
+                                  self._early[optimizer])
+
+    @contextlib.contextmanager
+    def recording(self, recorder: _Recorder) -> Iterator[None]:
+        """Within it, another recorder notes what optimizers do, and nothing ends with their steps."""
+        before = self.recorder, self.on_step
+        self.recorder = self.ops.recorder = recorder
+        self.on_step = lambda optimizer: None
+        try:
+            yield
+        finally:
+            self.recorder, self.on_step = before
+            self.ops.recorder = self.recorder
 
     def after_step(self, optimizer: Any, *_: Any) -> None:
         if self._opened:
@@ -611,11 +714,12 @@ class _Phases:
         torch, optim = self.torch, sys.modules['torch.optim.optimizer']
         handles = [optim.register_optimizer_step_pre_hook(self.before_step),
                    optim.register_optimizer_step_post_hook(self.after_step)]
-        autograd, module = torch.autograd, torch.nn.Module
+        autograd, module, autocast = torch.autograd, torch.nn.Module, torch.amp.autocast_mode.autocast
         try:
             with patched(autograd, backward=self.backward(autograd.backward), grad=self.backward(autograd.grad),
                          _engine_run_backward=self.engine(autograd._engine_run_backward)), \
                     patched(module, __call__=self.calling(module.__call__)), \
+                    patched(autocast, __enter__=self.entering(autocast.__enter__), __exit__=self.leaving(autocast.__exit__)), \
                     patched(optim.Optimizer, zero_grad=self.zeroing(optim.Optimizer.zero_grad)):
                 yield
         finally:
@@ -788,6 +892,12 @@ def _document(recorder: _Recorder, static: List[int], about: Dict[str, Any]) -> 
     }
 
 
+def _optimizers(torch: Any, fake: Any, recorder: _Recorder, phases: _Phases) -> List[Dict[str, Any]]:
+    """The other forms of the optimizers that made a step in the last call."""
+    forms = _trace_forms.Forms(torch, recorder.beside, phases.recording, lambda like: fake_of(torch, fake, like, 'cuda'), _schedule)
+    return [forms.of(step, recorder.calls[-1], _kinds, recorder) for step in recorder.stepped]
+
+
 def _streams(recorder: _Recorder, made: _Instructions) -> Dict[str, Any]:
     """If there are several: PyTorch keeps memory apart for each."""
     streams = [recorder.streams[number] for number in made.slots]
@@ -801,7 +911,7 @@ def _rewritable(recorder: _Recorder, made: _Instructions) -> Dict[str, Any]:
 
     saved, texts = recorder.saved, recorder.texts
     if saved is None or recorder.is_sharded:
-        return {}  # of a script it is not known
+        return {}
     return {
         'saved': [[made.slot_of.get(save.number, -1), save.bytes, place(save.made), place(save.used), place(save.left),
                    place(save.gone)]
@@ -831,7 +941,7 @@ def traced(torch: Any, recorder: _Recorder, fake: Any, gpu: str, value: Optional
         with _mode(torch, _Recorder(torch), sole, fake):  # its tensors are none of the step's
             _calibrate(torch)
         stack.callback(setattr, recorder, 'is_over', True)
-        stack.enter_context(_mode(torch, recorder, sole, fake, value))
+        phases.ops = stack.enter_context(_mode(torch, recorder, sole, fake, value))
         stack.enter_context(phases.noted())
         yield phases
 
@@ -853,7 +963,7 @@ def trace(step: Callable[[], Any], *, model: Any = None, optimizer: Any = None, 
     `step()` runs one whole step - zero_grad, forward, backward, optimizer - on tensors on 'cuda'. It is called three times,
     with `model` and `optimizer` (one, or a list) in fake: nothing is computed. Their tensors and settings, and random
     numbers, are as before afterwards, whatever happens; what else `step` changes stays changed. `gpu` decides which kernels
-    are chosen: t4, v100, a100 or h100. `value`, if given, is that of each number which the step asks a tensor for, as
+    are chosen: t4, v100, a100, h100 or h200. `value`, if given, is that of each number which the step asks a tensor for, as
     `loss.item()` does. The graph is written to `path`, and returned.
 
     Without a `model`, `step` is a whole program: it makes the model and the optimizer itself and trains at least three steps,
@@ -875,11 +985,12 @@ def trace(step: Callable[[], Any], *, model: Any = None, optimizer: Any = None, 
     optimizers = list(optimizer) if isinstance(optimizer, (list, tuple)) else [] if optimizer is None else [optimizer]
     answer_for_driver(torch)
     recorder, mode = _Recorder(torch), _fake_mode()
-    with _Fake(torch, mode, model, optimizers) as fake, traced(torch, recorder, mode, gpu, value):
+    with _Fake(torch, mode, model, optimizers) as fake, traced(torch, recorder, mode, gpu, value) as phases:
         static = _record(torch, recorder, fake, step)
+        forms = _optimizers(torch, mode, recorder, phases)
     about = {'torch': torch.__version__, 'gpu': gpu,
              'parameters': sum(tensor.numel() for tensor in fake.tensors if isinstance(tensor, torch.nn.Parameter)),
-             'optimizer': type(optimizers[0]).__name__ if optimizers else ''}
+             'optimizer': type(optimizers[0]).__name__ if optimizers else '', 'optimizers': forms}
     document = _document(recorder, static, about)
     if path is not None:
         write(document, path)
@@ -890,6 +1001,8 @@ def _record(torch: Any, recorder: _Recorder, fake: _Fake, step: Callable[[], Any
     """Run the step CALLS times; returns the storages that are there before."""
     for tensor in fake.tensors:
         recorder.see(tensor, 'static', 'parameter' if isinstance(tensor, torch.nn.Parameter) else 'buffer')
+    for tensor in fake.states:
+        recorder.see(tensor, 'static', 'optimizer_state')
     recorder.static_count = len(recorder.bytes)
     recorder.saved = Saved(torch, recorder, fake.mode, fake.model)
     for tensor in fake.tensors:
@@ -915,11 +1028,26 @@ def _explained() -> Iterator[None]:
             if isinstance(error, fake_tensor.DataDependentOutputException) else 'a size'
         raise TraceError(f'{_line_of(error)} needs the value of a tensor ({error.func}), which a trace does not have, '
                          f'for {what}') from error
+    except fake_tensor.UnsupportedOperatorException as error:
+        raise TraceError(f'{_line_of(error)} calls {error.func}, of which PyTorch does not know what it makes without '
+                         'running it') from error
     except Exception as error:
+        kernel = _fallback_of(error)
+        if kernel is not None:
+            raise TraceError(f'{_line_of(error)} calls {kernel}, of which PyTorch does not know what it makes without '
+                             'running it on a card') from error
         if 'devices' in str(error) and 'cpu' in str(error):
             raise TraceError(f"{_line_of(error)} mixes tensors on 'cpu' with tensors on 'cuda': the model's are on "
                              "'cuda', and so must those be that the step makes") from error
         raise
+
+
+def _fallback_of(error: BaseException) -> Any:
+    """The op that fake tensors tried to run on the card, if that is what failed."""
+    for frame, _ in traceback.walk_tb(error.__traceback__):
+        if frame.f_code.co_name == 'run_fallback_kernel':
+            return frame.f_locals.get('func')
+    return None
 
 
 def _line_of(error: BaseException) -> str:

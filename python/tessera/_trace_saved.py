@@ -42,7 +42,13 @@ class Saved:
         self.torch, self.recorder, self.mode = torch, recorder, mode
         self.saves: List[Save] = []  # of the current call, in order
         self.modules: List[ModuleCall] = []  # likewise
-        self._names = {id(module): name for name, module in model.named_modules()}
+        self._names: Any = weakref.WeakKeyDictionary()
+        if model is not None:
+            self._name(model)
+
+    def _name(self, model: Any) -> None:
+        for name, module in model.named_modules():
+            self._names.setdefault(module, name)
 
     def begin_call(self) -> None:
         self.saves, self.modules = [], []
@@ -99,7 +105,9 @@ class Saved:
         original = module.__call__
 
         def call(called: Any, *args: Any, **kwargs: Any) -> Any:
-            name = self._names.get(id(called))
+            if self.recorder.phase[-1] == 'step' and called not in self._names:
+                self._name(called)
+            name = self._names.get(called)
             if name is None or self.recorder.phase[-1] == 'backward':
                 return original(called, *args, **kwargs)
             noted = ModuleCall(name, type(called).__name__, self._inputs((args, kwargs)), self._place(), len(self.saves))

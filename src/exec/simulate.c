@@ -15,6 +15,7 @@
 #include "exec/record.h"
 #include "graph/validate.h"
 #include "models/program.h"
+#include "plan/card_memory.h"
 #include "plan/rates.h"
 #include "tessera/unstable/simulation.h"
 #include "torch/torch.h"
@@ -251,14 +252,13 @@ bool tsr_gpu_at(size_t i, tsr_gpu *out) {
 /* The card's own kernels and workspaces; without a card, an A100's. */
 static int suit_gpu(const tsr_simulate_options *options, const tsr__data_sheet **gpu,
                     tsr__run_options *run, tsr__tape *tape, tsr_error *error) {
-  enum { AMPERE = 80 }; /* the first that flash attention's kernels are built for */
   *gpu = options->gpu ? tsr__data_sheet_of_name(options->gpu) : NULL;
   if (!options->gpu) return 0;
   if (!*gpu)
     return tsr__fail(error, TSR_ERROR_ARGUMENT, TSR_OFFSET_NONE, "no card is called '%.40s'",
                      options->gpu);
   tape->workspace_bytes = tsr__data_sheet_workspace_bytes(*gpu);
-  if ((*gpu)->capability >= AMPERE) return 0;
+  if (tsr__card_memory_of(TSR__CARD_FLASH, (*gpu)->capability)->bytes) return 0;
   if (run->attention == TSR_ATTENTION_FLASH)
     return tsr__fail(error, TSR_ERROR_ARGUMENT, TSR_OFFSET_NONE,
                      "flash attention needs compute capability 8.0, and the %s has %u.%u",
@@ -305,8 +305,8 @@ static int check_traced(const tsr_simulate_options *o, tsr_error *error) {
 }
 
 /* The graph that is run: with modules rewritten it is another one, in *owned. */
-static int rewritten(const tsr_model *model, const tsr_simulate_options *options,
-                     tsr__step_graph **owned, tsr__step_graph **graph, tsr_error *error) {
+static int rewritten_modules(const tsr_model *model, const tsr_simulate_options *options,
+                             tsr__step_graph **owned, tsr__step_graph **graph, tsr_error *error) {
   const char *checkpoint = options->checkpoint_modules, *offload = options->offload_modules;
   size_t count = 0;
   *owned = NULL;
@@ -324,6 +324,20 @@ static int rewritten(const tsr_model *model, const tsr_simulate_options *options
   int status = tsr__step_graph_rewrite(model->graph, choices, count, owned, error);
   tsr__free(choices);
   if (status == 0) *graph = *owned;
+  return status;
+}
+
+static int rewritten(const tsr_model *model, const tsr_simulate_options *options,
+                     tsr__step_graph **owned, tsr__step_graph **graph, tsr_error *error) {
+  tsr__step_graph *other = NULL;
+  int status = rewritten_modules(model, options, owned, graph, error);
+  if (status || !options->optimizer_form) return status;
+  assert(options->optimizer_form - 1 < TSR__OPTIMIZER_FORMS);
+  status = tsr__step_graph_with_form(*graph, (tsr__form_kind)(options->optimizer_form - 1), &other,
+                                     error);
+  tsr__step_graph_free(*owned);
+  *owned = other;
+  *graph = other;
   return status;
 }
 
@@ -427,9 +441,11 @@ void tsr__built_release(tsr__built *built) {
 
 static int simulate(const tsr_model *model, const tsr_simulate_options *options,
                     tsr_simulation *out, tsr_error *error) {
-  if (options->checkpoint_modules || options->offload_modules || options->module_count)
-    return tsr__fail(error, TSR_ERROR_ARGUMENT, TSR_OFFSET_NONE,
-                     "only modules of a step graph can be chosen by name");
+  if (options->checkpoint_modules || options->offload_modules || options->module_count ||
+      options->optimizer_form)
+    return tsr__fail(
+        error, TSR_ERROR_ARGUMENT, TSR_OFFSET_NONE,
+        "modules by name, and the optimizer's form, can only be chosen of a step graph");
   tsr__built built;
   int status = tsr__build(model, options, true, &built, error);
   if (status == 0)

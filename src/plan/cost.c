@@ -8,6 +8,8 @@
 #include <assert.h>
 #include <string.h>
 
+#include "plan/card_memory.h"
+
 #define GB  1e9
 #define TF  1e12
 #define GiB ((uint64_t)1 << 30)
@@ -49,7 +51,7 @@ const tsr__data_sheet *tsr__data_sheet_of_name(const char *name) {
 }
 
 uint64_t tsr__data_sheet_workspace_bytes(const tsr__data_sheet *gpu) {
-  return gpu->capability == 90 ? (uint64_t)32 << 20 : TSR__TAPE_WORKSPACE_BYTES;
+  return tsr__card_memory_of(TSR__CARD_CUBLAS, gpu->capability)->bytes;
 }
 
 void tsr__rates_of_sheet(const tsr__data_sheet *gpu, tsr__machine_rates *rates) {

@@ -38,8 +38,7 @@ typedef struct tsr__data_sheet {
   uint8_t capability;    /* 80: compute capability 8.0 */
 } tsr__data_sheet;
 
-/* What cuBLAS allocates on it for each thread's handle: parseChosenWorkspaceSize of
- * aten/src/ATen/cuda/CublasHandlePool.cpp. */
+/* What cuBLAS allocates on it for each thread's handle (plan/card_memory.h). */
 uint64_t tsr__data_sheet_workspace_bytes(const tsr__data_sheet *gpu);
 
 /* The i-th card, or NULL past the last; and the one with this name, or NULL. */

@@ -4,6 +4,7 @@
 
 #include "base/vector.h"
 #include "graph/tape.h"
+#include "traced/rewrite.h"
 #include "traced/step_graph.h"
 
 typedef struct tsr__graph_frame {
@@ -33,6 +34,14 @@ typedef struct tsr__graph_work {
   uint64_t flops, bytes;
 } tsr__graph_work;
 
+/* What a step of one optimizer does in one form: its slots and instructions among those of all forms. Its instructions
+ * number its own slots from 1. */
+typedef struct tsr__graph_form {
+  uint32_t optimizer; /* which step of an optimizer, in the order of the schedule */
+  tsr__form_kind form;
+  uint32_t first_slot, slot_count, first_instr, instr_count;
+} tsr__graph_form;
+
 struct tsr__step_graph {
   tsr__tracer tracer;        /* first: a tracer is a graph */
   TSR__VECTOR(char *) texts; /* owned */
@@ -53,8 +62,16 @@ struct tsr__step_graph {
   TSR__VECTOR(char *) ops; /* owned; by text: of at::_ops::mm::call "mm", else NULL */
   const tsr__step_graph
       *origin; /* of a rewritten graph, whose texts begin with this one's; else NULL */
+  /* What other forms of its optimizers take; empty in graphs that lack it: */
+  TSR__VECTOR(tsr__tape_slot) form_slots;
+  TSR__VECTOR(tsr__tape_instr) form_instrs;
+  TSR__VECTOR(tsr__graph_form) forms;
+  uint32_t optimizer_count; /* steps of optimizers that the file lists */
   uint64_t static_count, parameter_count;
   char optimizer[64], gpu[32];
 };
+
+/* A copy, whose tracer is its own and whose origin is this one, or its; NULL without memory. */
+tsr__step_graph *tsr__step_graph_copy(const tsr__step_graph *from);
 
 #endif

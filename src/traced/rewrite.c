@@ -91,7 +91,7 @@ static bool add_text(tsr__step_graph *g, const char *text) {
       ok = TSR__VECTOR_PUSH((to), (from)->items[c]); \
   } while (0)
 
-static tsr__step_graph *copy_of(const tsr__step_graph *from) {
+tsr__step_graph *tsr__step_graph_copy(const tsr__step_graph *from) {
   tsr__step_graph *to = TSR__NEW(tsr__step_graph);
   bool ok = to != NULL;
   if (!ok) return NULL;
@@ -113,6 +113,10 @@ static tsr__step_graph *copy_of(const tsr__step_graph *from) {
   COPY(&to->modules, &from->modules);
   COPY(&to->unheld, &from->unheld);
   COPY(&to->work, &from->work);
+  COPY(&to->form_slots, &from->form_slots);
+  COPY(&to->form_instrs, &from->form_instrs);
+  COPY(&to->forms, &from->forms);
+  to->optimizer_count = from->optimizer_count;
   if (ok) return to;
   tsr__step_graph_free(to);
   return NULL;
@@ -487,7 +491,7 @@ static bool open_rewriter(rewriter *w, const tsr__step_graph *graph) {
   w->slot_count = graph->slots.count;
   w->instr_count = graph->schedule.count;
   w->work_count = graph->work.count;
-  w->g = copy_of(graph);
+  w->g = tsr__step_graph_copy(graph);
   w->module_of = TSR__NEW_ARRAY(uint32_t, graph->saves.count + 1);
   uint32_t **columns[] = {&w->made_at, &w->freed_at, &w->held, &w->clone, &w->released};
   bool ok = w->g && w->module_of;

@@ -1,4 +1,5 @@
-/* rewrite.h - the step of another program, without tracing it: a module is checkpointed, or what it saves is kept by the host.
+/* rewrite.h - the step of another program, without tracing it: a module is checkpointed, what it saves is kept by the host, or
+ * the optimizer has another form.
  *
  * A slot lives as long as the program holds it or autograd has saved it. The graph says which (docs/step-graph.md), so a
  * save that is not made any more can be taken away, and what is left decides when the slot is freed. */
@@ -27,5 +28,17 @@ const char *tsr__step_graph_obstacle(const tsr__step_graph *graph, size_t module
  * TSR_ERROR_MEMORY. O(n log n + modules * choices). */
 int tsr__step_graph_rewrite(const tsr__step_graph *graph, const tsr__rewrite_choice *choices,
                             size_t count, tsr__step_graph **out, tsr_error *error);
+
+/* How PyTorch's optimizers work: on lists of tensors, on one parameter after another, or in one kernel. */
+typedef enum tsr__form_kind {
+  TSR__OPTIMIZER_FOREACH,
+  TSR__OPTIMIZER_LOOP,
+  TSR__OPTIMIZER_FUSED,
+  TSR__OPTIMIZER_FORMS
+} tsr__form_kind;
+
+/* Each optimizer of the step in this form. As above; TSR_ERROR_ARGUMENT also if one does not have it. O(n). */
+int tsr__step_graph_with_form(const tsr__step_graph *graph, tsr__form_kind form,
+                              tsr__step_graph **out, tsr_error *error);
 
 #endif

@@ -137,6 +137,16 @@ static bool category_of(const char *word, uint8_t *out) {
   return false;
 }
 
+/* Bytes and category of one slot. */
+static bool read_slot(reader *r, const char *where, size_t at, const json_t *bytes,
+                      const json_t *category, tsr__tape_slot *out) {
+  if (!number(bytes, MOST_SLOT_BYTES, &out->bytes) || !out->bytes)
+    return wrong(r, where, at, "has no size that a tensor could have");
+  if (!category_of(json_string_value(category), &out->category))
+    return wrong(r, where, at, "has a category that does not exist");
+  return true;
+}
+
 /* A list that may be absent: NULL then, and if it is something else, which is refused. */
 static const json_t *optional(reader *r, const json_t *root, const char *key, size_t most) {
   return json_object_get(root, key) ? array_of(r, root, key, most) : NULL;
@@ -169,13 +179,11 @@ static bool read_slots(reader *r, const json_t *root) {
   uint64_t total = 0;
   for (size_t i = 0; i < json_array_size(bytes); i++) {
     tsr__tape_slot slot = {.is_static = i < r->graph->static_count};
-    if (!number(json_array_get(bytes, i), MOST_SLOT_BYTES, &slot.bytes) || !slot.bytes)
-      return wrong(r, "slot", i, "has no size that a tensor could have");
+    if (!read_slot(r, "slot", i, json_array_get(bytes, i), json_array_get(categories, i), &slot))
+      return false;
     total += slot.bytes;
     if (total > MOST_BYTES)
       return wrong(r, "slot", i, "makes the sum of all sizes larger than 2^56 bytes");
-    if (!category_of(json_string_value(json_array_get(categories, i)), &slot.category))
-      return wrong(r, "slot", i, "has a category that does not exist");
     if (!TSR__VECTOR_PUSH(&r->graph->slots, slot)) return no_memory(r);
   }
   return read_streams(r, slots);
@@ -469,6 +477,85 @@ static void note_phases(tsr__step_graph *g) {
   assert(next == g->work.count);
 }
 
+/* ---- the forms of optimizers ---- */
+
+/* Each slot is made, for good or to be freed after it. */
+static bool read_form_instruction(reader *r, tsr__graph_form *form, uint8_t *state,
+                                  const json_t *item, size_t at) {
+  static const char *const words[] = {"new", "once", "drop"};
+  static const uint8_t kinds[] = {TSR__INSTR_NEW, TSR__INSTR_NEW_ONCE, TSR__INSTR_DROP};
+  const char *word = json_string_value(json_array_get(item, 0));
+  size_t which = 0;
+  uint64_t slot, stack = 0;
+  while (word && which < 3 && strcmp(word, words[which]) != 0) which++;
+  bool makes = which < 2;
+  if (!word || which == 3 || json_array_size(item) != 2 + (size_t)makes ||
+      !number(json_array_get(item, 1), form->slot_count, &slot) ||
+      (makes && !number(json_array_get(item, 2), r->graph->first.count, &stack)) ||
+      state[slot] != (makes ? UNTOUCHED : TAKEN))
+    return wrong(r, "an optimizer's instruction", at, "is none that a form of it could have");
+  state[slot] = which == 0 ? TAKEN : which == 1 ? TAKEN_ONCE : GIVEN_BACK;
+  tsr__tape_instr instr = {.kind = kinds[which],
+                           .subject = (uint32_t)slot + 1,
+                           .stack = makes ? r->graph->first.items[stack] : TSR_NONE};
+  return TSR__VECTOR_PUSH(&r->graph->form_instrs, instr) || no_memory(r);
+}
+
+static bool read_form_schedule(reader *r, tsr__graph_form *form, const json_t *list) {
+  uint8_t *state = TSR__NEW_ARRAY(uint8_t, form->slot_count + 1);
+  if (!state) return no_memory(r);
+  bool ok = true;
+  for (size_t i = 0; ok && i < json_array_size(list); i++)
+    ok = read_form_instruction(r, form, state, json_array_get(list, i), i);
+  for (size_t i = 0; ok && i < form->slot_count; i++)
+    if (state[i] != TAKEN_ONCE && state[i] != GIVEN_BACK)
+      ok = wrong(r, "an optimizer's slot", i, "is not made, or made in each step and kept");
+  tsr__free(state);
+  return ok;
+}
+
+static bool read_form(reader *r, tsr__graph_form form, const json_t *value) {
+  const json_t *bytes = array_of(r, value, "bytes", TSR__STEP_GRAPH_MOST_SLOTS);
+  const json_t *categories = array_of(r, value, "category", TSR__STEP_GRAPH_MOST_SLOTS);
+  const json_t *list = array_of(r, value, "instructions", TSR__TAPE_MOST_INSTRUCTIONS);
+  if (r->status) return false;
+  form.first_slot = (uint32_t)r->graph->form_slots.count;
+  form.first_instr = (uint32_t)r->graph->form_instrs.count;
+  form.slot_count = (uint32_t)json_array_size(bytes);
+  form.instr_count = (uint32_t)json_array_size(list);
+  if (json_array_size(categories) != form.slot_count ||
+      r->graph->form_slots.count + form.slot_count > TSR__STEP_GRAPH_MOST_SLOTS ||
+      r->graph->form_instrs.count + form.instr_count > TSR__TAPE_MOST_INSTRUCTIONS)
+    return wrong(r, "optimizer", form.optimizer, "has a form with too many slots");
+  for (size_t i = 0; i < form.slot_count; i++) {
+    tsr__tape_slot slot = {0};
+    if (!read_slot(r, "an optimizer's slot", i, json_array_get(bytes, i),
+                   json_array_get(categories, i), &slot))
+      return false;
+    if (!TSR__VECTOR_PUSH(&r->graph->form_slots, slot)) return no_memory(r);
+  }
+  if (!read_form_schedule(r, &form, list)) return false;
+  return TSR__VECTOR_PUSH(&r->graph->forms, form) || no_memory(r);
+}
+
+static bool read_optimizers(reader *r, const json_t *root) {
+  static const char *const names[] = {[TSR__OPTIMIZER_FOREACH] = "foreach",
+                                      [TSR__OPTIMIZER_LOOP] = "loop",
+                                      [TSR__OPTIMIZER_FUSED] = "fused"};
+  const json_t *list = optional(r, root, "optimizers", TSR__TAPE_MOST_INSTRUCTIONS);
+  r->graph->optimizer_count = (uint32_t)json_array_size(list);
+  for (size_t i = 0; i < json_array_size(list); i++) {
+    const json_t *forms = json_object_get(json_array_get(list, i), "forms");
+    if (!json_is_object(forms)) return wrong(r, "optimizer", i, "has no forms");
+    for (size_t k = 0; k < TSR__OPTIMIZER_FORMS; k++) {
+      const json_t *value = json_object_get(forms, names[k]);
+      tsr__graph_form form = {.optimizer = (uint32_t)i, .form = (tsr__form_kind)k};
+      if (value && !read_form(r, form, value)) return false;
+    }
+  }
+  return !r->status;
+}
+
 /* ---- all of it ---- */
 
 bool tsr__step_graph_is(const json_t *root) {
@@ -504,7 +591,7 @@ int tsr__step_graph_read(const json_t *root, tsr__step_graph **out, tsr_error *e
   bool ok = read_parameters(&r, root) && read_texts(&r, root) && read_frames(&r, root) &&
             read_stacks(&r, root) && read_slots(&r, root) && read_schedule(&r, root) &&
             read_saves(&r, root) && read_modules(&r, root) && read_unheld(&r, root) &&
-            read_ops(&r) && read_work(&r, root);
+            read_ops(&r) && read_work(&r, root) && read_optimizers(&r, root);
   assert(ok == (r.status == 0));
   if (!ok) {
     tsr__step_graph_free(graph);
@@ -531,6 +618,9 @@ void tsr__step_graph_free(tsr__step_graph *graph) {
   TSR__VECTOR_FREE(&graph->inputs);
   TSR__VECTOR_FREE(&graph->modules);
   TSR__VECTOR_FREE(&graph->unheld);
+  TSR__VECTOR_FREE(&graph->form_slots);
+  TSR__VECTOR_FREE(&graph->form_instrs);
+  TSR__VECTOR_FREE(&graph->forms);
   tsr__free(graph);
 }
 

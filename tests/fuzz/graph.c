@@ -5,18 +5,20 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-static void simulate(const tsr_model *model, const char *checkpoint, const char *offload) {
+static void simulate(const tsr_model *model, const char *checkpoint, const char *offload,
+                     tsr_optimizer_form form) {
   tsr_simulate_options options = {.struct_bytes = sizeof options,
                                   .steps = 3,
                                   .capacity_bytes = UINT64_C(1) << 30,
                                   .checkpoint_modules = checkpoint,
-                                  .offload_modules = offload};
+                                  .offload_modules = offload,
+                                  .optimizer_form = form};
   tsr_simulation *simulation = NULL;
   tsr_error error = {0};
   int status = tsr_simulate(model, &options, &simulation, &error);
   check_error(status, &error);
   require((status == 0) == (simulation != NULL), "a simulation, or an error");
-  require(checkpoint || offload || status == 0 || status == TSR_ERROR_LIMIT,
+  require(checkpoint || offload || form || status == 0 || status == TSR_ERROR_LIMIT,
           "a graph that was read can be run");
   tsr_simulation_free(simulation);
 }
@@ -49,10 +51,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   check_error(status, &error);
   require((status == 0) == (model != NULL), "a model, or an error");
   if (model && tsr_model_is_traced(model)) {
-    simulate(model, NULL, NULL);
-    simulate(model, "*", NULL);
-    simulate(model, "*.*", NULL);
-    simulate(model, NULL, "*");
+    simulate(model, NULL, NULL, TSR_OPTIMIZER_FORM_TRACED);
+    simulate(model, "*", NULL, TSR_OPTIMIZER_FORM_TRACED);
+    simulate(model, "*.*", NULL, TSR_OPTIMIZER_FORM_FOREACH);
+    simulate(model, NULL, "*", TSR_OPTIMIZER_FORM_TRACED);
+    simulate(model, NULL, NULL, TSR_OPTIMIZER_FORM_LOOP);
     plan(model);
   }
   tsr_model_free(model);

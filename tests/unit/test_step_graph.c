@@ -312,6 +312,80 @@ static void timed(void **state) {
   tsr_model_free(model);
 }
 
+/* The optimizer's state of 2000 bytes in the forms: 2000 and a temporary of 512, 4, and none. */
+#define FORMS(loop)                                                                                \
+  "\"optimizers\":[{\"class\":\"Lion\",\"forms\":{\"foreach\":{\"bytes\":[2000,512],\"category\":" \
+  "[\"optimizer_state\",\"temporary\"],\"instructions\":[[\"once\",0,0],[\"new\",1,0],[\"drop\","  \
+  "1]]},"                                                                                          \
+  "\"loop\":{\"bytes\":[4],\"category\":[\"optimizer_state\"],\"instructions\":[" loop "]}}}],"
+#define WITH_FORMS(loop) \
+  HEAD TEXTS FRAMES STACKS SLOTS FORMS(loop) "\"instructions\":[" BEGIN REST "]}"
+#define LOOP "[\"once\",0,0]"
+
+static tsr_simulate_options with_form(tsr_optimizer_form form) {
+  tsr_simulate_options options = TSR_OPTIONS_INIT(tsr_simulate_options);
+  options.steps = 2;
+  options.fresh_process = true;
+  options.optimizer_form = form;
+  return options;
+}
+
+static void forms(void **state) {
+  (void)state;
+  static const struct {
+    tsr_optimizer_form form;
+    uint64_t state_bytes, optimizer_peak;
+  } cases[] = {{TSR_OPTIMIZER_FORM_TRACED, 2000, 4000},
+               {TSR_OPTIMIZER_FORM_FOREACH, 2000, 4512},
+               {TSR_OPTIMIZER_FORM_LOOP, 4, 2004}};
+  tsr_model *model = read(WITH_FORMS(LOOP));
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    tsr_simulation *s = NULL;
+    tsr_simulate_options options = with_form(cases[i].form);
+    assert_int_equal(tsr_simulate(model, &options, &s, NULL), 0);
+    assert_int_equal(s->peak.category_bytes[TSR_CATEGORY_OPTIMIZER_STATE], cases[i].state_bytes);
+    assert_int_equal(s->phases[TSR_SIMULATE_OPTIMIZER].totals.requested_bytes,
+                     cases[i].optimizer_peak);
+    tsr_simulation_free(s);
+  }
+  tsr_model_free(model);
+}
+
+static void expect_no_form(const char *text, tsr_optimizer_form form, int expected,
+                           const char *message) {
+  tsr_model *model = read(text);
+  tsr_simulation *s = NULL;
+  tsr_error error = {0};
+  tsr_simulate_options options = with_form(form);
+  assert_int_equal(tsr_simulate(model, &options, &s, &error), expected);
+  if (!strstr(error.message, message)) fail_msg("\"%s\"", error.message);
+  assert_null(s);
+  tsr_model_free(model);
+}
+
+static void refused_forms(void **state) {
+  (void)state;
+  static const char shared[] = HEAD TEXTS FRAMES STACKS SLOTS FORMS(
+      LOOP) "\"instructions\":[" BEGIN
+            "[\"begin\",3],[\"new\",2,0],[\"end\",3],[\"begin\",4],[\"drop\",1],"
+            "[\"once\",3,0],[\"end\",4],[\"end\",0]]}";
+  expect_no_form(whole, TSR_OPTIMIZER_FORM_LOOP, TSR_ERROR_ARGUMENT, "trace it again");
+  expect_no_form(WITH_FORMS(LOOP), TSR_OPTIMIZER_FORM_FUSED, TSR_ERROR_ARGUMENT,
+                 "Lion has no fused form");
+  expect_no_form(shared, TSR_OPTIMIZER_FORM_LOOP, TSR_ERROR_ARGUMENT, "share memory");
+}
+
+static void damaged_forms(void **state) {
+  (void)state;
+  expect_damage(WITH_FORMS(""), "an optimizer's slot 0 is not made");
+  expect_damage(WITH_FORMS("[\"new\",0,0]"), "an optimizer's slot 0 is not made");
+  expect_damage(WITH_FORMS("[\"drop\",0]"), "an optimizer's instruction 0");
+  expect_damage(WITH_FORMS("[\"once\",1,0]"), "an optimizer's instruction 0");
+  expect_damage(WITH_FORMS("[\"once\",0,9]"), "an optimizer's instruction 0");
+  expect_damage(WITH_FORMS("[\"begin\",0]"), "an optimizer's instruction 0");
+  expect_damage(WITH_FORMS("[\"once\",0,0],[\"drop\",0]"), "an optimizer's instruction 1");
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(simulated),
@@ -327,6 +401,9 @@ int main(void) {
       cmocka_unit_test(damaged_saves),
       cmocka_unit_test(damaged_work),
       cmocka_unit_test(timed),
+      cmocka_unit_test(forms),
+      cmocka_unit_test(refused_forms),
+      cmocka_unit_test(damaged_forms),
   };
   return cmocka_run_group_tests_name("step graph", tests, NULL, NULL);
 }

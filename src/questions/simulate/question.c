@@ -80,6 +80,13 @@ static const tsr_parameter parameters[] = {
      .argument = "NAME",
      .help = "Of a step graph: keep what these modules save in the host's memory, as "
              "torch.autograd.graph.save_on_cpu() does."},
+    {.name = "optimizer_form",
+     .option = "optimizer-form",
+     .kind = TSR_PARAMETER_CHOICE,
+     .argument = "FORM",
+     .help = "Of a step graph: the optimizer works on lists of tensors (foreach), on one parameter "
+             "after another (loop), or in one kernel (fused).",
+     .choices = (const char *const[]){"foreach", "loop", "fused", NULL}},
     {.name = "categories",
      .kind = TSR_PARAMETER_FLAG,
      .help = "Write the true category of each allocation into the snapshot."},
@@ -88,6 +95,9 @@ static const tsr_parameter parameters[] = {
 static_assert(TSR_LEAK_NONE == 0 && TSR_LEAK_GRAPH == 1 && TSR_LEAK_OUTPUTS == 2 &&
                   TSR_LEAK_SHELL == 3 && TSR_LEAK_BATCHES == 4,
               "the words of `leak` are in the order of its enum");
+static_assert(TSR_OPTIMIZER_FORM_TRACED == 0 && TSR_OPTIMIZER_FORM_FOREACH == 1 &&
+                  TSR_OPTIMIZER_FORM_LOOP == 2 && TSR_OPTIMIZER_FORM_FUSED == 3,
+              "the words of `optimizer_form` are in the order of its enum, from 1");
 static_assert(TSR_BOOK_TORCH == 0 && TSR_BOOK_OWN == 1,
               "the words of `book` are in the order of its enum");
 
@@ -98,12 +108,18 @@ typedef struct simulated {
 
 /* Of a traced step, the program has decided the rest. */
 static int check_traced(const tsr_params *params, tsr_error *error) {
-  static const char *const open[] = {"model",          "settings",
-                                     "capacity",       "steps",
-                                     "plan",           "gpu",
-                                     "profile",        "fresh_process",
-                                     "categories",     "checkpoint_modules",
-                                     "offload_modules"};
+  static const char *const open[] = {"model",
+                                     "settings",
+                                     "capacity",
+                                     "steps",
+                                     "plan",
+                                     "gpu",
+                                     "profile",
+                                     "fresh_process",
+                                     "categories",
+                                     "checkpoint_modules",
+                                     "offload_modules",
+                                     "optimizer_form"};
   for (size_t i = 0; i < sizeof parameters / sizeof *parameters; i++) {
     const char *name = parameters[i].name;
     bool is_open = false;
@@ -242,6 +258,7 @@ static int options_of(const tsr_params *params, tsr_run_plan **plan, tsr_simulat
   how->gpu = tsr_params_gpu(params);
   how->checkpoint_modules = tsr_params_text(params, "checkpoint_modules");
   how->offload_modules = tsr_params_text(params, "offload_modules");
+  how->optimizer_form = (tsr_optimizer_form)(tsr_params_choice(params, "optimizer_form") + 1);
   const tsr_allocator_settings *given = tsr_params_settings(params, "settings", &settings);
   if (settings) how->settings = *given;
   return settings ? 0 : tsr_allocator_settings_parse(NULL, &how->settings, error);
