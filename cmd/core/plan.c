@@ -445,12 +445,28 @@ static int check_alone(const cli_session *session) {
   return 0;
 }
 
+/* Of a traced step, the program has decided the rest. */
+static int check_traced(const cli_session *session) {
+  static const char *const decided[] = {"batch",   "seq",     "book", "compare",
+                                        "explain", "largest", "rates"};
+  const tsr_params *own = session->options->own;
+  const cli_command *command = session->options->command;
+  if (!tsr_model_is_traced(tsr_params_model(own, "model"))) return 0;
+  for (size_t i = 0; i < sizeof decided / sizeof *decided; i++)
+    if (tsr_params_has(own, decided[i]))
+      return cli_usage_error(command, "option '--%s' does not apply to a step graph: trace another",
+                             decided[i]);
+  if (tsr_params_has(own, "budget") || tsr_params_has(own, "front")) return 0;
+  return cli_usage_error(command, "of a step graph, --budget or --front can be asked");
+}
+
 static int list(cli_session *session, const char *model) {
   const tsr_params *own = session->options->own;
   tsr_simulate_options how = options_of(own);
   tsr_rates *rates = NULL;
   int status = check_alone(session);
   if (status == 0) status = check_together(session);
+  if (status == 0) status = check_traced(session);
   if (status == 0) status = tsr_params_rates(own, &rates, &session->error);
   how.rates = rates;
   bool compares = tsr_params_flag(own, "compare");

@@ -2,7 +2,7 @@
  *
  * The step is walked instruction by instruction, as it is from the second one on. A slot counts for
  *
- *   all of it          while it is there and the program holds it, or it was not made in forward
+ *   all of it          while it is there and the program holds it
  *   all, or its copy   while a node of backward uses what autograd saved of it
  *   nothing            while autograd alone holds it
  *
@@ -26,7 +26,7 @@ typedef struct slot_facts {
   uint32_t made;        /* the instruction, or TSR_NONE */
   uint32_t stack;       /* of it */
   uint64_t copy_bytes;  /* the least that is saved of it */
-  bool is_saved;        /* it was made before backward, and autograd saves it */
+  bool is_saved;        /* it is the step's, and autograd holds it longer than the program */
   bool is_used;         /* by a node of backward */
   uint32_t count, lent; /* now: of it, and nodes that use it */
   bool is_released;     /* now: by the program */
@@ -83,20 +83,15 @@ static bool takes(const tsr__tape_instr *instr) {
 
 static void note_makers(walker *w) {
   const tsr__step_graph *g = w->g;
-  tsr__tape_phase stack[TSR__TAPE_PHASE_COUNT + 1] = {TSR__TAPE_PHASE_STEP};
-  size_t depth = 0;
   for (size_t i = 0; i < g->slots.count; i++)
     w->slots[i] = (slot_facts){.made = TSR_NONE, .stack = TSR_NONE, .copy_bytes = UINT64_MAX};
   for (size_t i = 0; i < g->schedule.count; i++) {
     const tsr__tape_instr *instr = &g->schedule.items[i];
-    if (instr->kind == TSR__INSTR_BEGIN) stack[++depth] = (tsr__tape_phase)instr->subject;
-    if (instr->kind == TSR__INSTR_END) depth--;
     if (!takes(instr)) continue;
     slot_facts *f = &w->slots[slot_of(instr)];
     f->stack = instr->stack;
     f->made = (uint32_t)i;
-    f->is_saved = instr->kind == TSR__INSTR_NEW &&
-                  (stack[depth] == TSR__TAPE_PHASE_STEP || stack[depth] == TSR__TAPE_PHASE_FORWARD);
+    f->is_saved = instr->kind == TSR__INSTR_NEW;
   }
 }
 
@@ -113,14 +108,14 @@ static int compare_changes(const void *left, const void *right) {
   return (a->slot > b->slot) - (a->slot < b->slot);
 }
 
+/* What a rewrite would free, whatever the file says of it, may be missing. */
 static bool note_saves(walker *w) {
   const tsr__step_graph *g = w->g;
-  bool *has_save = TSR__NEW_ARRAY(bool, g->slots.count + 1), ok = has_save != NULL;
+  bool ok = true;
   for (size_t i = 0; ok && i < g->saves.count; i++) {
     const tsr__graph_save *save = &g->saves.items[i];
     if (save->slot == TSR_NONE) continue;
     slot_facts *f = &w->slots[save->slot];
-    has_save[save->slot] = true;
     if (save->bytes < f->copy_bytes) f->copy_bytes = save->bytes;
     f->is_used |= save->used != TSR_NONE;
     if (save->used == TSR_NONE) continue;
@@ -128,11 +123,10 @@ static bool note_saves(walker *w) {
          note_change(w, save->left, save->slot, RETURN);
   }
   for (uint32_t i = 0; ok && i < (uint32_t)g->slots.count; i++) {
-    w->slots[i].is_saved = w->slots[i].is_saved && has_save[i] && g->unheld.items[i] != TSR_NONE &&
-                           !g->slots.items[i].is_carried;
+    w->slots[i].is_saved =
+        w->slots[i].is_saved && g->unheld.items[i] != TSR_NONE && !g->slots.items[i].is_carried;
     if (w->slots[i].is_saved) ok = note_change(w, g->unheld.items[i], i, RELEASE);
   }
-  tsr__free(has_save);
   if (ok && w->changes.count)
     qsort(w->changes.items, w->changes.count, sizeof *w->changes.items, compare_changes);
   return ok;
@@ -148,7 +142,8 @@ static bool is_free(const walker *w, const slot_facts *f) {
 /* What is needed of a slot now. */
 static uint64_t needed(const walker *w, uint32_t slot) {
   const slot_facts *f = &w->slots[slot];
-  uint64_t bytes = rounded(w->g->slots.items[slot].bytes), copy = rounded(f->copy_bytes);
+  uint64_t bytes = rounded(w->g->slots.items[slot].bytes), copy = bytes;
+  if (f->copy_bytes < bytes) copy = rounded(f->copy_bytes);
   if (is_free(w, f)) return 0;
   bool is_copy = w->how->may_offload && f->is_saved && f->is_released && copy < bytes;
   return f->count * (is_copy ? copy : bytes);

@@ -368,7 +368,6 @@ static int rank(search *s, tsr_error *error) {
     int status = tsr__planner_measure(s->planning, c->root, &c->cost, error);
     if (status) return status;
     c->is_measured = true;
-    assert(!c->cost.is_possible || c->cost.peak_bytes >= s->way->survey.floor_bytes);
   }
   if (!all->count) return 0;
   qsort(all->items, all->count, sizeof *all->items, compare_candidates);
@@ -388,6 +387,9 @@ int tsr__planner_list_modules(tsr_planning *planning, tsr__way *way, tsr_error *
   json_t *keep = json_deep_copy(way->root);
   int status = keep && add_candidate(&s, keep) ? 0 : tsr__fail_memory(error);
   if (status == 0) status = tsr__measure_parts(planning->model, &planning->how, &s.parts, error);
+  if (status == 0 && !s.parts.count)
+    status = tsr__fail(error, TSR_ERROR_UNSUPPORTED, TSR_OFFSET_NONE,
+                       "this step graph does not contain its modules: trace it again");
   if (status == 0) status = list_units(&s, error);
   planning->unit_count = s.units.count;
   planning->far_count = count_far(&s);

@@ -503,6 +503,9 @@ int tsr_plan_paste(const tsr_run_plan *plan, const tsr_model *model,
   while (i < count && strcmp(targets[i].name, target) != 0) i++;
   if (i == count)
     return tsr__fail(error, TSR_ERROR_ARGUMENT, TSR_OFFSET_NONE, "'%.40s' is no target", target);
+  if (tsr_model_is_traced(model) && targets[i].say != say_tessera)
+    return tsr__fail(error, TSR_ERROR_UNSUPPORTED, TSR_OFFSET_NONE,
+                     "%s cannot say which modules are computed again: --for tessera can", target);
   w.root = json_loads(tsr_run_plan_text(plan), 0, NULL);
   int status = w.root ? 0 : tsr__fail_memory(error);
   if (status == 0 && targets[i].say == say_tessera)

@@ -61,10 +61,11 @@ int tsr__planner_parse(const json_t *root, tsr_run_plan **out, tsr_error *error)
   return status;
 }
 
-/* Not every combination makes sense, and not every step is short enough. */
-static int is_fault(int status) {
+/* Not every combination makes sense, and not every step is short enough: that is an answer, not a failure. */
+static int is_fault(int status, tsr_error *error) {
   bool is_answer =
       status == TSR_ERROR_ARGUMENT || status == TSR_ERROR_UNSUPPORTED || status == TSR_ERROR_LIMIT;
+  if (is_answer && error) *error = (tsr_error){.status = TSR_OK};
   return is_answer ? 0 : status;
 }
 
@@ -87,7 +88,7 @@ int tsr__planner_measure(tsr_planning *p, const json_t *root, tsr_run_plan_cost 
   if (place) {
     *out = p->costs.items[json_integer_value(place)];
   } else {
-    status = is_fault(tsr_run_plan_measure(plan, p->model, &p->how, out, error));
+    status = is_fault(tsr_run_plan_measure(plan, p->model, &p->how, out, error), error);
     if (status == 0) status = remember(p, hash, out, error);
     p->tried++;
   }
@@ -114,7 +115,7 @@ int tsr__planner_survey(const tsr_planning *p, const json_t *root, uint64_t laye
   }
   *is_possible = status == 0;
   tsr_run_plan_free(plan);
-  return is_fault(status);
+  return is_fault(status, error);
 }
 
 json_t *tsr__planner_with(const json_t *root, const char *keys) {

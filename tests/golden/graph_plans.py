@@ -67,6 +67,22 @@ def check(tessera, work, name):
     expect('nothing', plan(tessera, graph, (high + low) // 2, '--allow', 'none')['plan'], {'version': 1})
 
 
+def damaged(tessera, work):
+    """A graph that lacks its modules is refused with advice, and one whose saves are missing is answered or refused."""
+    whole = json.loads((GOLDEN / 'rewrites' / 'llama.graph').read_text(encoding='utf-8'))
+    bare = {key: value for key, value in whole.items() if key not in ('saved', 'unheld', 'modules', 'work')}
+    empty = {**whole, 'saved': [], 'modules': [[*call[:4], 0, 0, call[6]] for call in whole['modules']]}
+    for graph, statuses, message in ((bare, (2,), 'trace it again'), (empty, (0, 1), '')):
+        path = work / 'damaged.graph'
+        path.write_text(json.dumps(graph), encoding='utf-8')
+        done = subprocess.run([tessera, 'plan', path, '--budget', '1MiB'], capture_output=True, text=True, check=False)
+        expect(message, (done.returncode in statuses, message in done.stderr), (True, True))
+    for option in (('--batch', '2'), ('--largest', 'batch'), ('--for', 'hf')):
+        done = subprocess.run([tessera, 'plan', GOLDEN / 'rewrites' / 'llama.graph', '--budget', '1GiB', *option], capture_output=True, text=True,
+                              check=False)
+        expect(option, (done.returncode, 'plan' in done.stderr), (2, True))
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     for name in ('--tessera', '--work'):
@@ -74,7 +90,8 @@ def main():
     given = parser.parse_args()
     shutil.rmtree(given.work, ignore_errors=True)
     given.work.mkdir(parents=True)
-    return run_tests((name, functools.partial(check, given.tessera, given.work, name)) for name in GRAPHS)
+    tests = [(name, functools.partial(check, given.tessera, given.work, name)) for name in GRAPHS]
+    return run_tests([*tests, (damaged.__doc__, functools.partial(damaged, given.tessera, given.work))])
 
 
 if __name__ == '__main__':
