@@ -4,23 +4,86 @@
     tessera plan gpt2 --batch 4 --gpu t4 --budget 2GiB --json > answer.json
     python3 examples/check_certificate.py answer.json
 
-The plan is what its hash says; what is live at the peak adds up to it; each way's bound is the least that a knapsack
-of its tensors allows, and the answer's bound is the least of all ways. Exits with 1 if anything does not hold.
+The plan is what its hash says; what is live at the peak adds up to it; the ways are all that the question allows, and the
+plan's own; each way's bound is the least that a knapsack of its tensors allows, and the answer's bound is the least
+of all ways. What no file can show is that a kernel takes the time it has here. Exits with 1 if anything does not hold.
 """
 import hashlib
+import itertools
 import json
 import sys
+
+OFFLOADS = ['activations', 'optimizer', 'optimizer,activations', 'optimizer,gradients', 'optimizer,gradients,activations',
+            'optimizer,gradients,parameters', 'optimizer,gradients,parameters,activations']
+SAVINGS = [('kernels', {'gelu': 'fused'}), ('kernels', {'no_kv_cache': True}), ('kernels', {'attention': 'sdpa'}),
+           ('kernels', {'optimizer': 'adamw-fused'}), ('loss-chunk', {'loss': 'chunked:2048'}),
+           ('loss-chunk', {'loss': 'chunked:512'}), ('kernels', {'in_place': 'add,dropout'}),
+           ('kernels', {'in_place': 'add'}), ('kernels', {'in_place': 'dropout'})]
 
 
 def near(a, b):
     return abs(a - b) <= 1e-6 * max(abs(a), abs(b)) + 0.01  # microseconds
 
 
-def bound(way, budget):
+def free_plan(question, tried):
+    """The plan with the free savings: those that take no longer, and no more memory unless they are faster."""
+    plan, tried = dict(question['begins_with']), list(tried)
+    last, tokens = tried.pop(0), question['batch'] * question['sequence']
+    for word, keys in SAVINGS:
+        (key, value), = keys.items()
+        was = plan.get(key)
+        replaces = {'attention': was == 'eager', 'optimizer': (was or 'adamw').startswith('adamw')}.get(key, was is None)
+        tokens = question['batch'] * question['sequence']
+        if word not in question['allow'] or not replaces or (value == 'chunked:2048' and tokens <= 512):
+            continue
+        now = tried.pop(0)
+        assert now['keys'] == keys, 'a saving was left out'
+        peak, time = now['peak_allocated_bytes'], now['step_time_us']
+        if peak is None or time > last['step_time_us'] * (1 + 1e-9):
+            continue
+        if key == 'in_place' and peak >= last['peak_allocated_bytes'] - last['peak_allocated_bytes'] // 100:
+            continue
+        if peak <= last['peak_allocated_bytes'] * 1001 // 1000 or time < last['step_time_us'] * 0.9995:
+            plan[key], last = value, now
+    assert not tried, 'savings'
+    return plan
+
+
+def all_ways(question, free):
+    """Every way that must be there: all choices that the question allows, and the plan as it is."""
+    allow, base, batch = question['allow'], question['begins_with'], question['batch']
+    tokens = batch * question['sequence']
+    sizes = [batch >> n for n in range(1, 9) if batch % 2 ** n == 0 and batch >> n]
+    sizes += [1] if batch & (batch - 1) and 1 < batch <= 256 and 1 not in sizes else []
+    types = [{'dtype': 'autocast-bf16'}, {'dtype': 'bf16'}]
+    if question['gpu'] in ('t4', 'v100'):
+        types = [{'dtype': 'autocast-fp16'}, {'dtype': 'fp16', 'master_weights': True}]
+    if question['model']['is_step_graph']:  # its program has decided all but what modules keep
+        yield {k: v for k, v in base.items() if {'checkpoint': 'recompute', 'offload': 'offload'}.get(k) not in allow}
+        return
+    choices = [('accumulate', ('micro_batch', 'backward'), [{'micro_batch': size} for size in sizes]),
+               ('offload', ('offload',), [{'offload': words} for words in OFFLOADS]),
+               ('loss-chunk', ('loss',), [{'loss': f'chunked:{n}'} for n in (512, 128)[:1 + (tokens > 128)]]),
+               ('in-backward', ('optimizer_in_backward',), [{'optimizer_in_backward': True}]),
+               ('precision', ('dtype',), types), ('narrow', (), [{'narrows': True}])]
+    lists = [[{}] + (some if word in allow and not any(key in base for key in keys) else [])
+             for word, keys, some in choices]
+    plans = [dict(free, **{k: v for part in parts for k, v in part.items()}) for parts in itertools.product(*lists)]
+    for plan in plans + [base]:
+        autocast = plan.get('dtype', '').startswith('autocast')
+        yield {k: v for k, v in plan.items() if (k, v) != ('attention', 'sdpa')
+               and not (k == 'in_place' and autocast and 'in_place' not in base)
+               and not (k in ('blocks', 'checkpoint') and 'recompute' in allow)}
+
+
+def bound(way, budget, exposed):
     """The least time of any schedule of the way's kernels within the budget; None: no schedule fits."""
-    own = max(way['kernels_us'], way['copies_us'])
+    def step(kernels, copies):
+        if 'activations' in way['plan'].get('offload', ''):
+            return kernels  # what is made again is not copied
+        return max(kernels, copies) + exposed * min(kernels, copies)
     if 'floor' not in way:  # left out, because it is slower than the plan without any further change
-        return own
+        return step(way['kernels_us'], way['copies_us'])
     items = way['could_be_made_again']
     assert sum(t['bytes'] for t in way['floor']['tensors']) == way['floor']['bytes'], 'floor: sum'
     live = way['needed_bytes'] + sum(i['bytes'] * i['count'] for i in items)
@@ -32,34 +95,57 @@ def bound(way, budget):
         left -= taken
     if way['floor']['bytes'] > budget or left:
         return None
-    if 'activations' in way['plan'].get('offload', ''):  # these copies could be left out
-        return way['kernels_us']
-    return max(way['kernels_us'] + extra * way['repeats'], way['copies_us'])
+    is_dropped = not way['narrows'] and 'activations' not in way['plan'].get('offload', '')
+    return step(way['kernels_us'] + (extra * way['repeats'] if is_dropped else 0), way['copies_us'])
+
+
+def check_ways(answer):
+    """All of them are there, and none is refused that could be possible."""
+    question = answer['question']
+    listed = [dict(row['plan'], **({'narrows': True} if row['narrows'] else {})) for row in answer['ways'] + answer['refused']]
+    is_graph = question['model']['is_step_graph']
+    free = question['begins_with'] if is_graph else free_plan(question, answer['savings'])
+    for way in all_ways(question, free):
+        assert way in listed, f'a way was left out: {way}'
+    own = {k: v for k, v in answer['plan'].items() if not (k in ('blocks', 'checkpoint') and 'recompute' in question['allow'])
+           and not (is_graph and k == 'offload' and 'offload' in question['allow'])}
+    assert own in listed, "the plan's own way"
+    for plan in (row['plan'] for row in answer['refused']):
+        together = plan.keys() & {'micro_batch', 'accumulate', 'clip'} or 'fp16' in plan.get('dtype', '')
+        assert plan.get('optimizer_in_backward') and together or answer['as_is'] is None, 'a way was refused'
 
 
 def check(answer):
-    budget, found, ways = answer['budget_bytes'], answer['predicted'], answer['ways']
+    budget, found, ways, as_is = answer['budget_bytes'], answer['predicted'], answer['ways'], answer['as_is']
     text = json.dumps(answer['plan'], sort_keys=True, separators=(',', ':')) + '\n'
     assert hashlib.sha256(text.encode()).hexdigest() == answer['plan_hash'], 'hash of the plan'
     live = sum(t['bytes'] for t in answer['binding']['tensors'])
     assert live == found['peak_allocated_bytes'] <= found['peak_reserved_bytes'], 'peak: sum'
-    fits, as_is = found['peak_reserved_bytes'] <= budget, answer['as_is']['peak_reserved_bytes'] <= budget
-    verdict = 'fits' if as_is else 'fits_with_changes' if fits else 'does_not_fit'
-    assert answer['verdict'] == verdict, 'verdict'
-    bounds = [bound(way, budget) for way in ways]
+    if as_is:
+        saved = sum(change['saved_bytes'] for change in answer['changes'])
+        assert as_is['peak_allocated_bytes'] - saved == found['peak_allocated_bytes'], 'saved: sum'
+        cost = sum(change['cost_us'] for change in answer['changes'])
+        assert near(as_is['step_time_us'] + cost, found['step_time_us']), 'cost: sum'
+    fits = found['peak_reserved_bytes'] <= budget
+    verdict = 'fits' if as_is and as_is['peak_reserved_bytes'] <= budget else 'fits_with_changes' if fits else 'does_not_fit'
+    assert answer['verdict'] == verdict and (fits or verdict == 'does_not_fit'), 'verdict'
+    check_ways(answer)
+    bounds = [bound(way, budget, answer['exposed']) for way in ways]
     for way, least in zip(ways, bounds):
         claimed = way['bound_us']
         assert (claimed is None) == (least is None), 'bound of a way'
         assert least is None or near(claimed, least), 'bound of a way'
-    times = [least for least in bounds if least is not None]
-    claimed = answer['lower_bound']['step_time_us']
+    times, lower = [least for least in bounds if least is not None], answer['lower_bound']
+    claimed = lower['step_time_us']
     assert answer['is_proved'] == (not times) == (claimed is None), 'proof'
     assert not times or near(claimed, min(times)), 'bound'
     floors = [way['floor']['bytes'] for way in ways if 'floor' in way]
-    assert answer['lower_bound']['peak_bytes'] == min(floors, default=None), 'bound on memory'
+    assert lower['peak_bytes'] == min(floors, default=None), 'bound on memory'
+    assert fits or len(floors) == len(ways), 'a way without a floor'
     if fits:
         assert claimed <= found['step_time_us'] * (1 + 1e-6) + 0.01, 'faster than its bound'
-        assert all('floor' in way or bound(way, budget) * (1 + 1e-6) >= found['step_time_us'] for way in ways), \
+        assert near(lower['gap_us'], max(found['step_time_us'] - claimed, 0)), 'gap'
+        assert all('floor' in way or least * (1 + 1e-6) >= found['step_time_us'] for way, least in zip(ways, bounds)), \
             'a way was left out'
     return claimed
 
@@ -69,5 +155,5 @@ if __name__ == '__main__':
         contents = json.load(file)
     try:
         print('holds; bound', check(contents), 'us, found', contents['predicted']['step_time_us'], 'us')
-    except (AssertionError, KeyError, TypeError, ValueError) as wrong:
+    except (AssertionError, AttributeError, IndexError, KeyError, TypeError, ValueError) as wrong:
         sys.exit(f'does not hold: {wrong!r}')

@@ -7,7 +7,7 @@
 #include <tessera/category.h>
 #include <tessera/unstable/simulation.h>
 
-enum { SIZE_BYTES = 32, LINE_BYTES = 512, ROWS = 8 };
+enum { SIZE_BYTES = 32, LINE_BYTES = 512, ROWS = 8, COLUMNS = 80 };
 
 const char *cli_time_text(double seconds, char *text, size_t room) {
   if (seconds >= 1)
@@ -15,6 +15,22 @@ const char *cli_time_text(double seconds, char *text, size_t room) {
   else
     (void)snprintf(text, room, seconds >= 0.1 ? "%.0f ms" : "%.2f ms", seconds * 1000);
   return text;
+}
+
+int cli_put_words(cli_session *session, const char *label, size_t indent, const char *text) {
+  size_t column = strlen(label);
+  int status = cli_put(session, label);
+  for (const char *word = text; status == 0 && *word;) {
+    size_t length = strcspn(word, " ");
+    char out[LINE_BYTES];
+    bool is_first = word == text, is_new = !is_first && column + 1 + length > COLUMNS;
+    (void)snprintf(out, sizeof out, "%s%*s%.*s", is_new ? "\n" : is_first ? "" : " ",
+                   is_new ? (int)indent : 0, "", (int)length, word);
+    status = cli_put(session, out);
+    column = (is_new ? indent : column + !is_first) + length;
+    word += length + (word[length] == ' ');
+  }
+  return status ? status : cli_put(session, "\n");
 }
 
 /* ---- the verdict ---- */
@@ -25,8 +41,10 @@ static int put_as_is(cli_session *session, const tsr_planned *planned) {
                  tsr_size_text(planned->as_is.reserved_bytes, reserved, sizeof reserved),
                  tsr_size_text(planned->as_is.peak_bytes, peak, sizeof peak),
                  cli_time_text(planned->as_is.step_seconds, time, sizeof time));
-  int status = cli_put(session, line);
-  if (status || planned->verdict == TSR_PLANNING_FITS) return status;
+  bool is_refused = !planned->as_is.is_possible;
+  int status = is_refused ? cli_put_words(session, "  as it is   ", 13, planned->refusal)
+                          : cli_put(session, line);
+  if (status || (planned->verdict == TSR_PLANNING_FITS && !planned->change_count)) return status;
   (void)snprintf(line, sizeof line, "  this plan  %11s reserved  %11s allocated  %9s a step\n",
                  tsr_size_text(planned->with.reserved_bytes, reserved, sizeof reserved),
                  tsr_size_text(planned->with.peak_bytes, peak, sizeof peak),
@@ -38,8 +56,16 @@ static int put_verdict(cli_session *session, const char *model, const tsr_planne
   char line[LINE_BYTES], budget[SIZE_BYTES], least[SIZE_BYTES], floor[SIZE_BYTES];
   tsr_size_text(tsr_params_count(session->options->own, "budget"), budget, sizeof budget);
   double more = p->as_is.step_seconds > 0 ? p->with.step_seconds / p->as_is.step_seconds - 1 : 0;
-  if (p->verdict == TSR_PLANNING_FITS)
-    (void)snprintf(line, sizeof line, "%.200s: fits in %s as it is.\n", model, budget);
+  if (p->verdict == TSR_PLANNING_FITS && p->change_count)
+    (void)snprintf(line, sizeof line,
+                   "%.200s: fits in %s as it is; with these changes a step takes %.1f %% %s.\n",
+                   model, budget, 100 * fabs(more), more < 0 ? "less" : "more");
+  else if (p->verdict == TSR_PLANNING_FITS)
+    (void)snprintf(line, sizeof line,
+                   "%.200s: fits in %s as it is, and nothing that may be changed is faster.\n",
+                   model, budget);
+  else if (p->verdict == TSR_PLANNING_FITS_WITH_CHANGES && !p->as_is.is_possible)
+    (void)snprintf(line, sizeof line, "%.200s: fits in %s with these changes.\n", model, budget);
   else if (p->verdict == TSR_PLANNING_FITS_WITH_CHANGES)
     (void)snprintf(line, sizeof line,
                    "%.200s: fits in %s with these changes, and a step takes %.1f %% %s.\n", model,
@@ -67,7 +93,7 @@ static int put_change(cli_session *session, const tsr_planned_change *change,
     uint64_t bytes =
         is_more ? so_far->peak_bytes - last->peak_bytes : last->peak_bytes - so_far->peak_bytes;
     tsr_size_text(so_far->peak_bytes, peak, sizeof peak);
-    tsr_size_text(bytes, saved + is_more, sizeof saved - is_more);
+    if (last->is_possible) tsr_size_text(bytes, saved + is_more, sizeof saved - is_more);
     cli_time_text(so_far->step_seconds, time, sizeof time);
   }
   bool is_long = strlen(change->name) > 36;

@@ -19,6 +19,8 @@ int cli_plan_calibrate(cli_session *session, const tsr_simulate_options *how, ts
 int cli_plan_put_calibration(cli_session *session, const tsr_calibration *calibration);
 /* What is left of --budget for what is predicted; at least 1. */
 uint64_t cli_plan_budget_of(const cli_session *session, const tsr_calibration *calibration);
+/* `text` after a label, in lines of 80 columns; those after the first begin with `indent` blanks. */
+int cli_put_words(cli_session *session, const char *label, size_t indent, const char *text);
 /* "412 ms". Returns `text`, of at least 32 bytes. */
 const char *cli_time_text(double seconds, char *text, size_t room);
 #endif

@@ -9,6 +9,8 @@
  */
 #include "plan_compare.h"
 
+#include "plan_budget.h"
+
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -16,7 +18,7 @@
 #include <tessera/unstable/plans.h>
 #include <tessera/unstable/simulation.h>
 
-enum { SIZE_BYTES = 32, LINE_BYTES = 512, COLUMNS = 80 };
+enum { SIZE_BYTES = 32, LINE_BYTES = 512 };
 
 static const char *size_text(double bytes, char text[SIZE_BYTES]) {
   return bytes > 0 ? tsr_size_text((uint64_t)bytes, text, SIZE_BYTES) : "-";
@@ -30,22 +32,10 @@ static int put_row(cli_session *session, const char *source, const char *what, d
   return cli_put(session, line);
 }
 
-/* A remark, in lines that fit below the table. */
 static int put_remark(cli_session *session, const tsr_estimate *e) {
   char text[LINE_BYTES];
-  size_t column = 0;
   (void)snprintf(text, sizeof text, "%s, %s: %s.", e->source, e->what, e->remark);
-  int status = 0;
-  for (char *word = text, *next; status == 0 && *word; word = next) {
-    size_t length = strcspn(word, " ");
-    next = word + length + (word[length] == ' ');
-    bool is_new = column == 0 || column + 1 + length > COLUMNS;
-    word[length] = '\0';
-    status = cli_put(session, !is_new ? " " : column ? "\n    " : "  ");
-    if (status == 0) status = cli_put(session, word);
-    column = (is_new ? (column ? 4 : 2) : column + 1) + length;
-  }
-  return status ? status : cli_put(session, "\n");
+  return cli_put_words(session, "  ", 4, text);
 }
 
 static int put_text(cli_session *session, const char *model, const tsr_estimate_question *q,

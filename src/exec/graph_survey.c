@@ -59,7 +59,7 @@ static double seconds_of(const tsr__graph_work *work, const tsr__machine_rates *
 }
 
 tsr__cost tsr__cost_of_graph(const tsr__step_graph *graph, const tsr__machine_rates *rates) {
-  tsr__cost cost = {{0}, 0, 0};
+  tsr__cost cost = {.exposed = 1};
   for (size_t i = 0; i < graph->work.count; i++) {
     double seconds = seconds_of(&graph->work.items[i], rates);
     cost.phase_s[graph->work.items[i].phase] += seconds;

@@ -36,6 +36,7 @@ static const tsr__data_sheet gpus[] = {
 #define SHARE_OF_FLOPS 0.6
 #define SHARE_OF_BYTES 0.8
 #define LAUNCH_NS      5000.0
+#define EXPOSED        0.25 /* of copies, or of the kernels that they are beside */
 #define DISK           (2 * GB)
 #define HOST           (40 * GB)
 
@@ -124,8 +125,16 @@ static double cost_of_moves(const tsr__tape *tape, const tsr__machine_rates *rat
   return slow;
 }
 
+double tsr__cost_step(double kernels_s, double copies_s, double exposed) {
+  assert(kernels_s >= 0 && copies_s >= 0 && exposed >= 0 && exposed <= 1);
+  bool is_long = copies_s > kernels_s;
+  return is_long ? copies_s + exposed * kernels_s : kernels_s + exposed * copies_s;
+}
+
 tsr__cost tsr__cost_of_tape(const tsr__tape *tape, const tsr__machine_rates *rates) {
-  tsr__cost cost = {{0}, cost_of_moves(tape, rates), 0};
+  tsr__cost cost = {
+      .copies_s = cost_of_moves(tape, rates), .exposed = rates->is_measured ? 1 : EXPOSED};
+  double kernels_s = 0;
   tsr__tape_phase phase = TSR__TAPE_PHASE_STEP;
   for (size_t i = 0; i < tape->schedule.count; i++) {
     const tsr__tape_instr *instr = &tape->schedule.items[i];
@@ -136,9 +145,9 @@ tsr__cost tsr__cost_of_tape(const tsr__tape *tape, const tsr__machine_rates *rat
     if (run->is_once) continue;
     double seconds = tsr__cost_of_run(tape, run, rates);
     cost.phase_s[phase] += seconds;
-    cost.step_s += seconds;
+    kernels_s += seconds;
   }
-  if (cost.copies_s > cost.step_s) cost.step_s = cost.copies_s;
+  cost.step_s = tsr__cost_step(kernels_s, cost.copies_s, cost.exposed);
   return cost;
 }
 

@@ -1,7 +1,9 @@
 /* cost.h - how long a step takes: what each kernel does, over what a machine does in a second.
  *
  *   a run     the longer of its operations and its bytes, and a launch
- *   a step    the sum of its runs, which come one after another
+ *   a step    the sum of its runs, which come one after another; copies go beside them, and hide in part: what is
+ *             computed and what is copied next wait for one another. A quarter of the shorter is taken as not hidden on
+ *             a card, and all of it on processors, whose threads do both (docs/benchmarks.md)
  *
  * Rates come from a vendor's data sheet and a share of it that programs reach (an estimate), or from a run that
  * was measured (tsr__rates_measure): then each kernel has its own. What other processes or the clock of a
@@ -66,8 +68,12 @@ double tsr__cost_of_op(const tsr__machine_rates *rates, uint64_t flops, uint64_t
 typedef struct tsr__cost {
   double phase_s[TSR__TAPE_PHASE_COUNT]; /* of kernels */
   double copies_s; /* from and to other memory, both ways at once, beside the kernels */
-  double step_s;   /* the longer of all kernels and all copies */
+  double exposed;  /* the part of the shorter of kernels and copies that is not hidden by the longer */
+  double step_s;   /* tsr__cost_step of all */
 } tsr__cost;
+
+/* Seconds of a step: the longer of kernels and copies, and the exposed part of the shorter. */
+double tsr__cost_step(double kernels_s, double copies_s, double exposed);
 
 /* O(instructions). */
 tsr__cost tsr__cost_of_tape(const tsr__tape *tape, const tsr__machine_rates *rates);

@@ -321,11 +321,21 @@ static bool close_stretch(const chooser *c, const stretch *s, json_t *list) {
   return ok;
 }
 
-/* The first visit of each block, in their order: the steps of a chain's plan begin with them. */
-static bool list_ranges(const chooser *c, const tsr__chain_plan *plan, json_t *list) {
+/* Seconds that backward takes longer because of a range: a block of a segment runs once more. */
+static double extra_of(const chooser *c, const stretch *s) {
+  double blocks = (double)(s->end - s->first);
+  if (s->segment) return blocks * c->forward_s;
+  return blocks * fmax(c->facts[s->option].seconds - c->facts[0].seconds, 0) / 2;
+}
+
+/* The first visit of each block, in their order: the steps of a chain's plan begin with them. `*more_s`: what a
+ * micro-batch takes longer. */
+static bool list_ranges(const chooser *c, const tsr__chain_plan *plan, json_t *list,
+                        double *more_s) {
   stretch now = {0, 0, 0, 0};
   size_t block = 0;
   bool ok = true;
+  *more_s = 0;
   for (size_t i = 0; ok && i < plan->count && block < c->planning->model->layers;) {
     const tsr__chain_step *step = &plan->steps[i];
     size_t segment = 0;
@@ -337,33 +347,40 @@ static bool list_ranges(const chooser *c, const tsr__chain_plan *plan, json_t *l
     size_t option = segment ? 0 : step->option, length = segment ? segment : 1;
     if (now.segment != segment || now.option != option) {
       ok = close_stretch(c, &now, list);
+      *more_s += extra_of(c, &now);
       now = (stretch){block, block, option, segment};
     }
     now.end += length;
     block += length;
     i += length;
   }
+  *more_s += extra_of(c, &now);
   return ok && close_stretch(c, &now, list);
 }
 
-/* Takes `root` over. */
-static bool add_candidate(tsr__way *way, json_t *root) {
+/* Takes `root` over. `more_s`: what it takes beyond the way's own kernels. Where activations are copied, what is computed
+ * again need not be, so that copies are no part of the estimate. */
+static bool add_candidate(tsr__way *way, json_t *root, double more_s) {
   for (size_t i = 0; root && i < way->candidates.count; i++)
     if (json_equal(root, way->candidates.items[i].root)) {
       json_decref(root);
       return true;
     }
-  if (root && TSR__VECTOR_PUSH(&way->candidates, (tsr__candidate){.root = root})) return true;
+  double kernels_s = way->kernels_s + more_s;
+  double copies_s = tsr__way_copies_activations(way) ? 0 : way->copies_s;
+  tsr__candidate one = {.root = root, .estimate_s = tsr__cost_step(kernels_s, copies_s, way->exposed)};
+  if (root && TSR__VECTOR_PUSH(&way->candidates, one)) return true;
   json_decref(root);
   return false;
 }
 
 static bool add_plan(const chooser *c, const tsr__chain_plan *plan) {
   json_t *root = json_deep_copy(c->way->root), *list = json_array();
-  bool ok = root && list && list_ranges(c, plan, list);
+  double more_s = 0;
+  bool ok = root && list && list_ranges(c, plan, list, &more_s);
   if (ok && json_array_size(list)) ok = json_object_set(root, "blocks", list) == 0;
   json_decref(list);
-  if (ok) return add_candidate(c->way, root);
+  if (ok) return add_candidate(c->way, root, more_s * (double)c->parts);
   json_decref(root);
   return false;
 }
@@ -409,7 +426,8 @@ static int begin(chooser *c, tsr_error *error) {
   c->parts = c->batch ? batch / c->batch : 1;
   c->root = json_deep_copy(c->way->root);
   if (!c->root) return tsr__fail_memory(error);
-  if (json_object_get(c->root, "accumulate")) c->parts = 2;
+  const json_t *batches = json_object_get(c->root, "accumulate");
+  if (batches) c->parts *= (uint64_t)json_integer_value(batches);
   (void)json_object_del(c->root, "micro_batch");
   (void)json_object_del(c->root, "accumulate");
   return 0;
@@ -428,9 +446,10 @@ static int list_options(chooser *c, tsr_error *error) {
   return status ? status : add_selective(c, error);
 }
 
-static int run_again(tsr__way *way, const char *keys, tsr_error *error) {
-  json_t *root = tsr__planner_with(way->root, keys);
-  return root && add_candidate(way, root) ? 0 : tsr__fail_memory(error);
+static int run_all_again(const chooser *c, tsr_error *error) {
+  json_t *root = tsr__planner_with(c->way->root, "{\"checkpoint\":\"full\"}");
+  double more_s = c->forward_s * (double)c->planning->model->layers * (double)c->parts;
+  return root && add_candidate(c->way, root, more_s) ? 0 : tsr__fail_memory(error);
 }
 
 static int list_all(chooser *c, tsr_error *error) {
@@ -439,19 +458,27 @@ static int list_all(chooser *c, tsr_error *error) {
   if (status || !c->count) return status; /* blocks that cannot be run again */
   status = list_options(c, error);
   if (status == 0) status = solve(c, error);
-  return status ? status : run_again(c->way, "{\"checkpoint\":\"full\"}", error);
+  return status ? status : run_all_again(c, error);
+}
+
+static int compare_candidates(const void *left, const void *right) {
+  const tsr__candidate *a = left, *b = right;
+  return (a->estimate_s > b->estimate_s) - (a->estimate_s < b->estimate_s);
 }
 
 int tsr__planner_list_candidates(tsr_planning *planning, tsr__way *way, tsr_error *error) {
   chooser *c = TSR__NEW(chooser);
   json_t *root = json_deep_copy(way->root);
-  bool ok = c && root && add_candidate(way, root);
+  bool ok = c && root && add_candidate(way, root, 0);
   int status = ok ? 0 : tsr__fail_memory(error);
   if (c) *c = (chooser){.planning = planning, .way = way};
   if (status == 0 && planning->allow & TSR_ALLOW_RECOMPUTE) status = list_all(c, error);
   for (size_t i = 0; c && i < c->count; i++) json_decref(c->fragments[i]);
   if (c) json_decref(c->root);
   tsr__free(c);
+  if (way->candidates.count)
+    qsort(way->candidates.items, way->candidates.count, sizeof *way->candidates.items,
+          compare_candidates);
   way->is_listed = status == 0;
   return status;
 }

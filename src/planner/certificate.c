@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/buffer.h"
+#include "plan/rates.h"
 #include "planner/planner.h"
 
 static const char *const verdicts[] = {"fits", "fits_with_changes", "does_not_fit"};
@@ -91,6 +92,19 @@ static int add_binding(tsr_planning *p, const tsr_planned *planned, json_t *root
 
 /* ---- the changes, one after another ---- */
 
+/* What is saved, and what it costs, after the plan before; null after none that is possible. */
+static json_t *change_json(const tsr_planned_change *change, const tsr_run_plan_cost *last) {
+  const tsr_run_plan_cost *now = &change->so_far;
+  bool has_last = last->is_possible;
+  json_t *saved = json_integer((json_int_t)last->peak_bytes - (json_int_t)now->peak_bytes);
+  json_t *cost = microseconds(now->step_seconds - last->step_seconds);
+  json_t *row = json_pack("{s:s,s:O,s:O}", "technique", change->name, "saved_bytes",
+                          has_last ? saved : json_null(), "cost_us", has_last ? cost : json_null());
+  json_decref(saved);
+  json_decref(cost);
+  return row;
+}
+
 static json_t *changes_json(const tsr_planned *planned) {
   assert(planned->change_count <= TSR_PLANNED_CHANGES);
   json_t *list = json_array();
@@ -99,11 +113,7 @@ static json_t *changes_json(const tsr_planned *planned) {
   for (size_t i = 0; ok && i < planned->change_count; i++) {
     const tsr_planned_change *change = &planned->changes[i];
     if (!change->so_far.is_possible) continue;
-    ok = json_array_append_new(
-             list, json_pack("{s:s,s:I,s:o}", "technique", change->name, "saved_bytes",
-                             (json_int_t)last.peak_bytes - (json_int_t)change->so_far.peak_bytes,
-                             "cost_us",
-                             microseconds(change->so_far.step_seconds - last.step_seconds))) == 0;
+    ok = json_array_append_new(list, change_json(change, &last)) == 0;
     last = change->so_far;
   }
   if (ok) return list;
@@ -153,6 +163,7 @@ static bool put_needs(const tsr__survey *s, json_t *way) {
 static json_t *way_json(const tsr__way *way, uint64_t budget) {
   json_t *out = json_object();
   bool ok = out && json_object_set(out, "plan", way->root) == 0;
+  ok = ok && put(out, "narrows", json_boolean(way->narrows));
   ok = ok && put(out, "kernels_us", microseconds(way->kernels_s));
   ok = ok && put(out, "copies_us", microseconds(way->copies_s));
   if (ok && way->is_surveyed) ok = put_items(&way->survey, out) && put_needs(&way->survey, out);
@@ -165,25 +176,69 @@ static json_t *way_json(const tsr__way *way, uint64_t budget) {
   return NULL;
 }
 
-static bool put_ways(tsr_planning *p, const tsr_planned *planned, json_t *root) {
+/* All that were considered, and that of the plan if it is none of them. */
+static int put_ways(tsr_planning *p, const tsr_planned *planned, json_t *root, tsr_error *error) {
   json_t *list = json_array();
-  bool ok = list != NULL, is_as_is = planned->verdict == TSR_PLANNING_FITS;
-  if (ok && is_as_is)
-    ok = json_array_append_new(list, way_json(&p->as_it_is, planned->budget_bytes)) == 0;
-  for (size_t i = 0; ok && !is_as_is && i < p->ways.count; i++)
+  const tsr__way *own;
+  tsr__way other;
+  int status = tsr__planner_own_way(p, planned->plan, &own, &other, error);
+  if (status) {
+    json_decref(list);
+    return status;
+  }
+  bool ok = list != NULL;
+  for (size_t i = 0; ok && i < p->ways.count; i++)
     ok = json_array_append_new(list, way_json(&p->ways.items[i], planned->budget_bytes)) == 0;
+  if (ok && own == &other)
+    ok = json_array_append_new(list, way_json(&other, planned->budget_bytes)) == 0;
   if (ok) ok = json_object_set(root, "ways", list) == 0;
   json_decref(list);
-  return ok;
+  tsr__way_release(&other);
+  return ok ? 0 : tsr__fail_memory(error);
 }
 
 /* ---- all of it ---- */
 
+static json_t *model_json(const tsr_model *m) {
+  return json_pack("{s:s,s:b,s:I,s:I,s:I,s:I,s:I,s:I}", "name", m->name, "is_step_graph",
+                   m->graph != NULL, "layers",
+                   (json_int_t)m->layers, "width", (json_int_t)m->width, "heads",
+                   (json_int_t)m->heads, "kv_heads", (json_int_t)m->kv_heads, "inner",
+                   (json_int_t)m->inner, "vocabulary", (json_int_t)m->vocabulary);
+}
+
+/* Everything that the answer depends on. */
+static json_t *question_json(const tsr_planning *p) {
+  const tsr_simulate_options *how = &p->how;
+  json_t *allow = json_array(), *out = json_object();
+  const char *word;
+  bool ok = allow && out;
+  for (size_t i = 0; ok && (word = tsr__allow_word(i)); i++)
+    if (p->allow & tsr__allow_flag(i)) ok = json_array_append_new(allow, json_string(word)) == 0;
+  ok = ok && put(out, "model", model_json(p->model)) && json_object_set(out, "allow", allow) == 0;
+  ok = ok && put(out, "batch", integer(how->batch ? how->batch : 1));
+  ok = ok && put(out, "sequence", integer(how->sequence ? how->sequence : 1));
+  ok = ok && put(out, "steps", integer(how->steps));
+  ok = ok && put(out, "book", json_string(how->book == TSR_BOOK_OWN ? "own" : "torch"));
+  ok = ok && put(out, "gpu", how->gpu ? json_string(how->gpu) : json_null());
+  ok = ok && put(out, "rates",
+                 how->rates ? json_string(tsr__rates_title(how->rates)) : json_null());
+  ok = ok && json_object_set(out, "begins_with", p->base) == 0;
+  json_decref(allow);
+  if (ok) return out;
+  json_decref(out);
+  return NULL;
+}
+
 static json_t *bound_json(const tsr_planned *planned) {
   bool is_known = !isinf(planned->bound_seconds);
+  bool fits = planned->verdict != TSR_PLANNING_DOES_NOT_FIT;
   json_t *time = is_known ? microseconds(planned->bound_seconds) : json_null();
+  json_t *gap = is_known && fits
+                    ? microseconds(fmax(planned->with.step_seconds - planned->bound_seconds, 0))
+                    : json_null();
   json_t *bytes = planned->bound_bytes == UINT64_MAX ? json_null() : integer(planned->bound_bytes);
-  return json_pack("{s:o,s:o}", "step_time_us", time, "peak_bytes", bytes);
+  return json_pack("{s:o,s:o,s:o}", "step_time_us", time, "gap_us", gap, "peak_bytes", bytes);
 }
 
 static json_t *answer_json(tsr_planning *p, const tsr_planned *planned) {
@@ -191,12 +246,18 @@ static json_t *answer_json(tsr_planning *p, const tsr_planned *planned) {
       json_pack("{s:s,s:s,s:s,s:I,s:b,s:I}", "schema", "tessera/1", "command", "plan", "verdict",
                 verdicts[planned->verdict], "budget_bytes", (json_int_t)planned->budget_bytes,
                 "is_proved", planned->is_proved, "plans_tried", (json_int_t)planned->tried);
-  bool ok = root && put(root, "as_is", cost_json(&planned->as_is));
+  bool ok = root && put(root, "question", question_json(p));
+  double exposed = p->ways.count ? p->ways.items[0].exposed : 0;
+  ok = ok && put(root, "exposed", json_real(exposed));
+  ok = ok && put(root, "as_is",
+                 planned->as_is.is_possible ? cost_json(&planned->as_is) : json_null());
   ok = ok && put(root, "predicted", cost_json(&planned->with));
   ok = ok && put(root, "lower_bound", bound_json(planned));
   ok = ok && put(root, "plan", json_loads(tsr_run_plan_text(planned->plan), 0, NULL));
   ok = ok && put(root, "plan_hash", json_string(tsr_run_plan_hash(planned->plan)));
-  ok = ok && put(root, "changes", changes_json(planned)) && put_ways(p, planned, root);
+  ok = ok && put(root, "changes", changes_json(planned));
+  ok = ok && json_object_set(root, "savings", p->savings) == 0;
+  ok = ok && json_object_set(root, "refused", p->refused) == 0;
   if (ok && p->unit_count)
     ok = put(root, "blocks", integer(p->unit_count)) &&
          put(root, "blocks_out_of_chain", integer(p->far_count));
@@ -221,6 +282,7 @@ int tsr_planning_write_json(tsr_planning *p, const tsr_planned *planned, tsr_wri
   output out = {write, context};
   json_t *root = answer_json(p, planned);
   int status = root ? 0 : tsr__fail_memory(error);
+  if (status == 0) status = put_ways(p, planned, root, error);
   if (status == 0) status = add_binding(p, planned, root, error);
   if (status == 0 &&
       (json_dump_callback(root, append, &out, JSON_COMPACT) || write(context, "\n", 1)))

@@ -8,12 +8,14 @@
 /* What changes most of what follows comes first; choices for blocks come last. */
 static const struct {
   const char *key, *name; /* NULL: its value says it */
-} keys[] = {{"dtype", NULL},
+} keys[] = {{"master_weights", "weights in fp32, too"}, /* means nothing before dtype */
+            {"dtype", NULL},
             {"gelu", "GELU as one kernel"},
             {"attention", "fused attention kernel"},
             {"no_kv_cache", "no key-value cache"},
             {"optimizer", "fused optimizer"},
             {"loss", NULL},
+            {"in_place", NULL},
             {"micro_batch", NULL},
             {"offload", NULL},
             {"optimizer_in_backward", "optimizer in backward"},
@@ -37,6 +39,8 @@ static void name_key(const char *key, const json_t *value, char *out, size_t roo
     (void)snprintf(out, room, "loss of %s tokens at a time", colon + 1);
   else if (strcmp(key, "micro_batch") == 0)
     (void)snprintf(out, room, "%lld sequences at a time", (long long)json_integer_value(value));
+  else if (strcmp(key, "in_place") == 0)
+    (void)snprintf(out, room, "in place: %s", word);
   else if (strcmp(key, "offload") == 0)
     (void)snprintf(out, room, "on the host: %s", word);
   else
@@ -76,10 +80,10 @@ static int add_keys(tsr_planning *p, const json_t *plan, json_t *root, tsr_plann
     json_t *before = json_object_get(root, keys[i].key);
     if (is_same(value, before)) continue;
     tsr_planned_change *change = &out->changes[out->change_count];
-    if (!value)
-      (void)snprintf(change->name, sizeof change->name, "not %s", keys[i].key);
-    else if (keys[i].name && !json_is_array(value))
+    if (keys[i].name && !json_is_array(value))
       (void)snprintf(change->name, sizeof change->name, "%s", keys[i].name);
+    else if (!value)
+      (void)snprintf(change->name, sizeof change->name, "not %s", keys[i].key);
     else
       name_key(keys[i].key, value, change->name, sizeof change->name);
     int failed =

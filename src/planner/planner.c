@@ -1,10 +1,12 @@
 /* planner.c - see planning.h: the fastest plan that fits.
  *
- * Ways are tried in the order of the time that they take without recomputation. One that takes longer so than the best
- * plan found, or whose floor is above the budget, is left out. Of the others the candidates are simulated, the fastest
- * first, until one fits. */
+ * The answer is the fastest of all candidates of all ways that fit, and of the plan as it is. Nothing is left out that could
+ * be faster: ways are tried in the order of the time that they take without recomputation, and one is skipped only
+ * if its bound is no less than the time of what was found; of the others a candidate is simulated unless its
+ * time, which is known before, is more. */
 #include <assert.h>
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/memory.h"
@@ -23,8 +25,17 @@ static const struct {
              {"offload", TSR_ALLOW_OFFLOAD},
              {"in-backward", TSR_ALLOW_IN_BACKWARD},
              {"precision", TSR_ALLOW_PRECISION},
-             {"none", 0},
-             {"all", TSR_ALLOW_DEFAULT | TSR_ALLOW_PRECISION}};
+             {"narrow", TSR_ALLOW_NARROW},
+             {"none", 0}, /* the words for several follow */
+             {"all", TSR_ALLOW_DEFAULT | TSR_ALLOW_PRECISION | TSR_ALLOW_NARROW}};
+
+const char *tsr__allow_word(size_t index) {
+  return words[index].allow ? words[index].word : NULL;
+}
+
+unsigned tsr__allow_flag(size_t index) {
+  return words[index].allow;
+}
 
 int tsr_allow_parse(const char *text, unsigned *out, tsr_error *error) {
   unsigned allow = 0;
@@ -129,6 +140,30 @@ json_t *tsr__planner_with(const json_t *root, const char *keys) {
 
 /* ---- beginning ---- */
 
+/* The base, or the first precision with which the model is possible: figures of the base, and the keys. */
+static int measure_base(tsr_planning *p, tsr_error *error) {
+  tsr_run_plan *plan = NULL;
+  int status = tsr__planner_parse(p->base, &plan, error);
+  if (status) return status;
+  status = tsr_run_plan_measure(plan, p->model, &p->how, &p->as_is, error);
+  tsr_run_plan_free(plan);
+  p->tried = 1;
+  p->resolve = "{}";
+  if (!status || is_fault(status)) return status;
+  if (error) (void)snprintf(p->refusal, sizeof p->refusal, "%s", error->message);
+  for (size_t i = 1; tsr__planner_precision(p, i); i++) {
+    tsr_run_plan_cost cost;
+    tsr_error ignored;
+    json_t *root = tsr__planner_with(p->base, tsr__planner_precision(p, i));
+    int other = root ? tsr__planner_measure(p, root, &cost, &ignored) : TSR_ERROR_MEMORY;
+    json_decref(root);
+    if (other) return tsr__fail_memory(error);
+    p->resolve = tsr__planner_precision(p, i);
+    if (cost.is_possible) return 0;
+  }
+  return status;
+}
+
 int tsr_planning_new(const tsr_model *model, const tsr_planning_options *options,
                      tsr_planning **out, tsr_error *error) {
   tsr_planning_options own;
@@ -144,14 +179,11 @@ int tsr_planning_new(const tsr_model *model, const tsr_planning_options *options
   if (!p->how.gpu && !p->how.rates) p->how.gpu = "a100";
   if (p->how.steps < 2) p->how.steps = 2; /* the first lacks the optimizer's state */
   p->base = json_loads(own.plan ? tsr_run_plan_text(own.plan) : "{\"version\":1}", 0, NULL);
-  p->as_it_is.root = json_deep_copy(p->base);
   p->places = json_object();
-  tsr_run_plan *plan = NULL;
-  status = p->base && p->as_it_is.root && p->places ? 0 : tsr__fail_memory(error);
-  if (status == 0) status = tsr__planner_parse(p->base, &plan, error);
-  if (status == 0) status = tsr_run_plan_measure(plan, model, &p->how, &p->as_is, error);
-  tsr_run_plan_free(plan);
-  p->tried = 1;
+  p->savings = json_array();
+  p->refused = json_array();
+  bool ok = p->base && p->places && p->savings && p->refused;
+  status = ok ? measure_base(p, error) : tsr__fail_memory(error);
   if (status)
     tsr_planning_free(p);
   else
@@ -163,7 +195,8 @@ void tsr_planning_free(tsr_planning *p) {
   if (!p) return;
   for (size_t i = 0; i < p->ways.count; i++) tsr__way_release(&p->ways.items[i]);
   TSR__VECTOR_FREE(&p->ways);
-  tsr__way_release(&p->as_it_is);
+  json_decref(p->savings);
+  json_decref(p->refused);
   json_decref(p->base);
   json_decref(p->free);
   json_decref(p->places);
@@ -172,6 +205,11 @@ void tsr_planning_free(tsr_planning *p) {
 }
 
 /* ---- the search ---- */
+
+/* How far a candidate's time may be from its estimate: tests compare all of them. */
+#define ESTIMATE_ERROR 0.001
+/* And the time of a way without recomputation from what three blocks take. */
+#define WAY_ERROR 1e-6
 
 /* What was found: a candidate's plan, not owned. */
 typedef struct best {
@@ -204,26 +242,22 @@ static int list_candidates(tsr_planning *p, tsr__way *way, tsr_error *error) {
                                        : tsr__planner_list_candidates(p, way, error);
 }
 
+/* Simulate what may be faster than what was found: a candidate's time is known to `ESTIMATE_ERROR` before. */
 static int try_way(tsr_planning *p, tsr__way *way, uint64_t budget, best *found, best *least,
                    tsr_error *error) {
   int status = way->is_listed ? 0 : list_candidates(p, way, error);
-  if (status || !way->candidates.count) return status;
-  tsr__candidate *leanest = &way->candidates.items[way->candidates.count - 1];
-  status = measure_candidate(p, leanest, error);
-  if (status) return status;
-  note_least(leanest, least);
-  assert(leanest->is_measured && way->is_listed);
-  if (!leanest->cost.is_possible || leanest->cost.reserved_bytes > budget) return 0;
-  for (size_t i = 0; i < way->candidates.count; i++) {
+  for (size_t i = 0; status == 0 && i < way->candidates.count; i++) {
     tsr__candidate *c = &way->candidates.items[i];
+    bool is_slower = found->root && !c->is_measured &&
+                     c->estimate_s * (1 - ESTIMATE_ERROR) > found->cost.step_seconds;
+    if (is_slower) continue;
     status = measure_candidate(p, c, error);
     if (status) return status;
     note_least(c, least);
     if (!c->cost.is_possible || c->cost.reserved_bytes > budget) continue;
     if (is_better(&c->cost, found)) *found = (best){c->root, c->cost};
-    return 0;
   }
-  return 0;
+  return status;
 }
 
 /* Nothing fits: what takes least is of interest, and often of the way with the lowest floor. */
@@ -237,17 +271,23 @@ static int try_leanest(tsr_planning *p, uint64_t budget, best *found, best *leas
   return leanest ? try_way(p, leanest, budget, found, least, error) : 0;
 }
 
+/* A way is left out only if its bound is no less than the time of what was found, or infinite. */
 static int search(tsr_planning *p, uint64_t budget, best *found, best *least, tsr_error *error) {
   int status = p->has_ways ? 0 : tsr__planner_list_ways(p, error);
+  if (p->as_is.is_possible && p->as_is.reserved_bytes <= budget)
+    *found = (best){p->base, p->as_is};
   for (size_t i = 0; status == 0 && i < p->ways.count; i++) {
     tsr__way *way = &p->ways.items[i];
-    if (found->root && way->step_s > found->cost.step_seconds * (1 + 1e-9)) break;
+    double limit = found->cost.step_seconds * (1 + WAY_ERROR);
+    if (found->root && way->step_s > limit) continue;
     status = tsr__planner_survey_way(p, way, error);
     if (status) return status;
-    bool is_hopeless = way->survey.floor_bytes > budget && least->root;
-    if (!is_hopeless) status = try_way(p, way, budget, found, least, error);
+    double least_s = tsr__planner_bound(way, budget);
+    bool is_left_out = isinf(least_s) || (found->root && least_s > limit);
+    if (!is_left_out) status = try_way(p, way, budget, found, least, error);
   }
-  return status || found->root ? status : try_leanest(p, budget, found, least, error);
+  return status || found->root || least->root ? status
+                                              : try_leanest(p, budget, found, least, error);
 }
 
 static int measure_leanest(tsr_planning *p, const tsr__way *way, tsr_run_plan_cost *out,
@@ -261,7 +301,7 @@ static int measure_leanest(tsr_planning *p, const tsr__way *way, tsr_run_plan_co
 
 /* The slowest ways need the least memory. */
 int tsr__planner_fits(tsr_planning *p, uint64_t budget, bool *out, tsr_error *error) {
-  *out = p->as_is.reserved_bytes <= budget;
+  *out = p->as_is.is_possible && p->as_is.reserved_bytes <= budget;
   if (*out || !p->allow) return 0;
   int status = p->has_ways ? 0 : tsr__planner_list_ways(p, error);
   for (size_t i = p->ways.count; status == 0 && !*out && i-- > 0;) {
@@ -272,71 +312,84 @@ int tsr__planner_fits(tsr_planning *p, uint64_t budget, bool *out, tsr_error *er
   return status;
 }
 
-/* Take back what is not needed: each change, if the rest still fits and takes no longer. */
-static int simplify(tsr_planning *p, uint64_t budget, json_t *root, tsr_run_plan_cost *cost,
+/* Take back what changes nothing: neither time nor what is reserved. Then the answer's figures are those of the best
+ * candidate, which with less memory takes no less time and no more memory. */
+static int simplify(tsr_planning *p, json_t *root, tsr_run_plan_cost *cost,
                     tsr_error *error) {
   const char *key;
   json_t *value;
   void *next;
   json_object_foreach_safe(root, next, key, value) {
     tsr_run_plan_cost without;
-    json_t *before = json_object_get(p->base, key), *fewer = json_copy(root);
+    if (json_object_get(p->base, key)) continue;
+    json_t *fewer = json_copy(root);
     if (!fewer) return tsr__fail_memory(error);
-    if (!before) (void)json_object_del(fewer, key);
-    bool is_same = before != NULL;
-    int status = is_same ? 0 : tsr__planner_measure(p, fewer, &without, error);
+    (void)json_object_del(fewer, key);
+    int status = tsr__planner_measure(p, fewer, &without, error);
     json_decref(fewer);
     if (status) return status;
-    if (is_same || !without.is_possible || without.reserved_bytes > budget ||
-        without.step_seconds > cost->step_seconds)
-      continue;
-    *cost = without;
+    bool is_same = without.is_possible && without.reserved_bytes == cost->reserved_bytes &&
+                   without.peak_bytes == cost->peak_bytes &&
+                   fabs(without.step_seconds - cost->step_seconds) <= cost->step_seconds * 1e-12;
+    if (!is_same) continue;
+    *cost = without; /* but for rounding */
     (void)json_object_del(root, key);
   }
   return 0;
 }
 
+static void bound_by(const tsr__way *way, tsr_planned *out) {
+  double seconds = way->is_surveyed ? tsr__planner_bound(way, out->budget_bytes) : way->step_s;
+  if (seconds < out->bound_seconds) out->bound_seconds = seconds;
+  if (way->is_surveyed && way->survey.floor_bytes < out->bound_bytes)
+    out->bound_bytes = way->survey.floor_bytes;
+}
+
 /* Bounds over all ways. Those that were left out are slower than what was found: their time is a bound. */
 static int bound(tsr_planning *p, tsr_planned *out, tsr_error *error) {
-  bool is_as_is = out->verdict == TSR_PLANNING_FITS;
-  size_t count = is_as_is ? 1 : p->ways.count;
+  tsr__way other;
+  const tsr__way *own;
   out->bound_seconds = INFINITY;
   out->bound_bytes = UINT64_MAX;
-  for (size_t i = 0; i < count; i++) {
-    tsr__way *way = is_as_is ? &p->as_it_is : &p->ways.items[i];
-    bool must = is_as_is || out->verdict == TSR_PLANNING_DOES_NOT_FIT;
-    int status = must ? tsr__planner_survey_way(p, way, error) : 0;
-    if (status) return status;
-    double seconds = way->is_surveyed ? tsr__planner_bound(way, out->budget_bytes) : way->step_s;
-    if (seconds < out->bound_seconds) out->bound_seconds = seconds;
-    if (way->is_surveyed && way->survey.floor_bytes < out->bound_bytes)
-      out->bound_bytes = way->survey.floor_bytes;
+  int status = tsr__planner_own_way(p, out->plan, &own, &other, error);
+  if (status) return status;
+  for (size_t i = 0; i < p->ways.count; i++) {
+    bool must = out->verdict == TSR_PLANNING_DOES_NOT_FIT;
+    status = must ? tsr__planner_survey_way(p, &p->ways.items[i], error) : 0;
+    if (status) break;
+    bound_by(&p->ways.items[i], out);
   }
+  if (status == 0 && own) bound_by(own, out);
+  tsr__way_release(&other);
   out->is_proved = isinf(out->bound_seconds);
-  assert(!out->is_proved || out->verdict == TSR_PLANNING_DOES_NOT_FIT);
-  return 0;
+  assert(status || !out->is_proved || out->verdict == TSR_PLANNING_DOES_NOT_FIT);
+  return status;
+}
+
+/* The plan to print: what was found without what is not needed, or what takes least. */
+static int choose(tsr_planning *p, const best *found, const best *least,
+                  tsr_planned *out, tsr_error *error) {
+  const best *from = found->root ? found : least;
+  json_t *root = json_deep_copy(from->root ? from->root : p->base);
+  if (!root) return tsr__fail_memory(error);
+  int status = 0;
+  out->with = from->root ? from->cost : p->as_is; /* nothing at all could be tried */
+  if (found->root) status = simplify(p, root, &out->with, error);
+  if (status == 0) status = tsr__planner_parse(root, &out->plan, error);
+  if (status == 0) status = tsr__planner_list_changes(p, root, out, error);
+  json_decref(root);
+  return status;
 }
 
 int tsr_planning_solve(tsr_planning *p, uint64_t budget, tsr_planned *out, tsr_error *error) {
   best found = {NULL, {0}}, least = {NULL, {0}};
   tsr_planned planned = {.verdict = TSR_PLANNING_FITS, .budget_bytes = budget, .as_is = p->as_is};
-  bool fits = p->as_is.reserved_bytes <= budget;
-  int status = fits ? 0 : search(p, budget, &found, &least, error);
-  if (status) return status;
+  bool fits = p->as_is.is_possible && p->as_is.reserved_bytes <= budget;
+  (void)snprintf(planned.refusal, sizeof planned.refusal, "%s", p->refusal);
+  int status = search(p, budget, &found, &least, error);
   if (!fits)
     planned.verdict = found.root ? TSR_PLANNING_FITS_WITH_CHANGES : TSR_PLANNING_DOES_NOT_FIT;
-  const json_t *from = found.root ? found.root : least.root;
-  planned.with = fits ? p->as_is : found.root ? found.cost : least.cost;
-  if (!fits && !from) { /* nothing at all could be tried: the plan as it is */
-    from = p->base;
-    planned.with = p->as_is;
-  }
-  json_t *root = json_deep_copy(fits ? p->base : from);
-  if (!root) return tsr__fail_memory(error);
-  if (found.root) status = simplify(p, budget, root, &planned.with, error);
-  if (status == 0) status = tsr__planner_parse(root, &planned.plan, error);
-  if (status == 0) status = tsr__planner_list_changes(p, root, &planned, error);
-  json_decref(root);
+  if (status == 0) status = choose(p, &found, &least, &planned, error);
   if (status == 0) status = bound(p, &planned, error);
   planned.tried = p->tried;
   planned.calibration = p->calibration;

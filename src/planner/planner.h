@@ -25,7 +25,8 @@ enum {
 
 /* A plan, and what it takes once that was asked for. */
 typedef struct tsr__candidate {
-  json_t *root; /* owned */
+  json_t *root;      /* owned */
+  double estimate_s; /* of a step, without simulating it: right to 0.1 %, or less than it where activations are copied */
   bool is_measured;
   tsr_run_plan_cost cost;
 } tsr__candidate;
@@ -34,8 +35,9 @@ typedef TSR__VECTOR(tsr__candidate) tsr__candidates;
 
 typedef struct tsr__way {
   json_t *root;  /* the plan, without choices for blocks; owned */
-  double step_s; /* without recomputation; of kernels and copies: */
-  double kernels_s, copies_s;
+  double step_s; /* at least, whatever is kept; of kernels and copies: */
+  double kernels_s, copies_s, exposed;
+  bool narrows; /* candidates keep tensors in fewer bits, too */
   bool is_surveyed, is_listed;
   tsr__survey survey;
   tsr__candidates candidates; /* the fastest first, by estimate; the last takes the least memory */
@@ -48,16 +50,23 @@ struct tsr_planning {
   unsigned allow;
   const tsr_calibration *calibration; /* or NULL */
   size_t unit_count, far_count;       /* as in tsr_planned */
-  json_t *base;                       /* the plan to begin with; owned */
-  json_t *free;                       /* with what costs no time; owned */
-  tsr_run_plan_cost as_is;
-  bool has_ways;              /* `ways` is complete; before, there is only the base */
-  TSR__VECTOR(tsr__way) ways; /* the fastest first */
-  tsr__way as_it_is;          /* the base */
+  json_t *base;    /* the plan to begin with; owned */
+  json_t *free;    /* with what costs no time; owned */
+  json_t *savings; /* what was tried for that, and its figures; owned */
+  json_t *refused; /* ways that the model or the program does not allow, and why; owned */
+  const char *resolve;     /* keys that make the base possible; "{}" if it is */
+  tsr_run_plan_cost as_is; /* not possible: only with `resolve` */
+  char refusal[256];       /* why */
+  bool has_ways;           /* `ways` is complete */
+  TSR__VECTOR(tsr__way) ways; /* the fastest first; that of the base is among them */
   size_t tried;
   json_t *places; /* the place in `costs` of each plan that was simulated, by its hash; owned */
   TSR__VECTOR(tsr_run_plan_cost) costs;
 };
+
+/* The i-th word for what may be changed, and its flag; NULL past the last. */
+const char *tsr__allow_word(size_t index);
+unsigned tsr__allow_flag(size_t index);
 
 /* ---- measuring ---- */
 
@@ -75,12 +84,19 @@ json_t *tsr__planner_with(const json_t *root, const char *keys);
 
 /* ---- ways.c ---- */
 
+/* The keys of precisions that may be tried, the first being NULL: as it is. NULL past the last, too. */
+const char *tsr__planner_precision(const tsr_planning *planning, size_t index);
 /* Make planning->free and planning->ways. */
 int tsr__planner_list_ways(tsr_planning *planning, tsr_error *error);
+/* The way of a plan: among planning->ways, or `*other`, which is surveyed then, and released by tsr__way_release. */
+int tsr__planner_own_way(tsr_planning *planning, const tsr_run_plan *plan, const tsr__way **out,
+                         tsr__way *other, tsr_error *error);
 /* Make way->survey, of the whole model. */
 int tsr__planner_survey_way(const tsr_planning *planning, tsr__way *way, tsr_error *error);
 /* Seconds that no schedule of the way's kernels stays below within the budget; infinite if none fits. */
 double tsr__planner_bound(const tsr__way *way, uint64_t budget_bytes);
+/* Whether what backward needs goes to the host. */
+bool tsr__way_copies_activations(const tsr__way *way);
 void tsr__way_release(tsr__way *way);
 
 /* ---- planner.c ---- */

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/checked.h"
 #include "base/memory.h"
 #include "planner/planner.h"
 
@@ -13,12 +14,17 @@
 static const struct {
   const char *key, *keys;
   unsigned allow;
+  uint64_t most_tokens; /* of a batch, for which the next is the same */
 } savings[] = {
-    {"gelu", "{\"gelu\":\"fused\"}", TSR_ALLOW_KERNELS},
-    {"no_kv_cache", "{\"no_kv_cache\":true}", TSR_ALLOW_KERNELS},
-    {"attention", "{\"attention\":\"sdpa\"}", TSR_ALLOW_KERNELS},
-    {"optimizer", "{\"optimizer\":\"adamw-fused\"}", TSR_ALLOW_KERNELS},
-    {"loss", "{\"loss\":\"chunked:512\"}", TSR_ALLOW_LOSS_CHUNK},
+    {"gelu", "{\"gelu\":\"fused\"}", TSR_ALLOW_KERNELS, 0},
+    {"no_kv_cache", "{\"no_kv_cache\":true}", TSR_ALLOW_KERNELS, 0},
+    {"attention", "{\"attention\":\"sdpa\"}", TSR_ALLOW_KERNELS, 0},
+    {"optimizer", "{\"optimizer\":\"adamw-fused\"}", TSR_ALLOW_KERNELS, 0},
+    {"loss", "{\"loss\":\"chunked:2048\"}", TSR_ALLOW_LOSS_CHUNK, 512},
+    {"loss", "{\"loss\":\"chunked:512\"}", TSR_ALLOW_LOSS_CHUNK, 0},
+    {"in_place", "{\"in_place\":\"add,dropout\"}", TSR_ALLOW_KERNELS, 0},
+    {"in_place", "{\"in_place\":\"add\"}", TSR_ALLOW_KERNELS, 0},
+    {"in_place", "{\"in_place\":\"dropout\"}", TSR_ALLOW_KERNELS, 0},
 };
 
 /* "sgd" is no adamw, and "flash" is what somebody wanted. */
@@ -32,29 +38,62 @@ static bool may_replace(const json_t *root, const char *key) {
 /* No slower, and no larger unless it is faster. What saves nothing at the peak as it is may do so once the peak is
  * elsewhere, so it counts as well, even if blocks at other places make the peak a little larger. */
 static bool is_saving(const tsr_run_plan_cost *with, const tsr_run_plan_cost *without) {
-  if (!with->is_possible || with->step_seconds > without->step_seconds * 1.0005) return false;
+  if (!with->is_possible || with->step_seconds > without->step_seconds * (1 + 1e-9)) return false;
   return with->peak_bytes <= without->peak_bytes + without->peak_bytes / 1000 ||
          with->step_seconds < without->step_seconds * 0.9995;
 }
 
+/* What a plan takes, with the precision that makes it possible. */
+static int measure_resolved(tsr_planning *p, const json_t *root, tsr_run_plan_cost *out,
+                            tsr_error *error) {
+  json_t *resolved = tsr__planner_with(root, p->resolve);
+  int status =
+      resolved ? tsr__planner_measure(p, resolved, out, error) : tsr__fail_memory(error);
+  json_decref(resolved);
+  return status;
+}
+
+/* For the certificate: {"keys": ..., "peak_allocated_bytes": ..., "step_time_us": ...}, null if not possible. */
+static int note_saving(tsr_planning *p, const char *keys, const tsr_run_plan_cost *cost,
+                       tsr_error *error) {
+  json_t *peak = cost->is_possible ? json_integer((json_int_t)cost->peak_bytes) : json_null();
+  json_t *time = cost->is_possible ? json_real(cost->step_seconds * 1e6) : json_null();
+  json_t *row = json_pack("{s:o,s:o,s:o}", "keys", json_loads(keys, 0, NULL),
+                          "peak_allocated_bytes", peak, "step_time_us", time);
+  return row && json_array_append_new(p->savings, row) == 0 ? 0 : tsr__fail_memory(error);
+}
+
+static uint64_t tokens_of(const tsr_planning *p) {
+  return tsr__product_u64(p->how.batch ? p->how.batch : 1, p->how.sequence ? p->how.sequence : 1);
+}
+
+/* Where an op writes is part of the program: not changed for nothing. */
+static bool is_worth_it(const char *key, const tsr_run_plan_cost *with,
+                        const tsr_run_plan_cost *without) {
+  bool is_much = with->peak_bytes < without->peak_bytes - without->peak_bytes / 100;
+  return is_saving(with, without) && (strcmp(key, "in_place") != 0 || is_much);
+}
+
 static int save_for_free(tsr_planning *p, tsr_error *error) {
-  tsr_run_plan_cost cost = p->as_is, with;
+  tsr_run_plan_cost cost, with;
   p->free = json_deep_copy(p->base);
-  if (!p->free) return tsr__fail_memory(error);
-  for (size_t i = 0; i < sizeof savings / sizeof *savings; i++) {
+  int status = p->free ? measure_resolved(p, p->free, &cost, error) : tsr__fail_memory(error);
+  if (status == 0) status = note_saving(p, "{}", &cost, error);
+  for (size_t i = 0; status == 0 && i < sizeof savings / sizeof *savings; i++) {
     if (!(p->allow & savings[i].allow) || !may_replace(p->free, savings[i].key)) continue;
+    if (savings[i].most_tokens && tokens_of(p) <= savings[i].most_tokens) continue;
     json_t *root = tsr__planner_with(p->free, savings[i].keys);
-    int status = root ? tsr__planner_measure(p, root, &with, error) : tsr__fail_memory(error);
-    if (status == 0 && is_saving(&with, &cost)) {
+    status = root ? measure_resolved(p, root, &with, error) : tsr__fail_memory(error);
+    if (status == 0) status = note_saving(p, savings[i].keys, &with, error);
+    if (status == 0 && is_worth_it(savings[i].key, &with, &cost)) {
       json_t *before = p->free;
       p->free = root;
       root = before;
       cost = with;
     }
     json_decref(root);
-    if (status) return status;
   }
-  return 0;
+  return status;
 }
 
 /* ---- combinations ---- */
@@ -63,7 +102,18 @@ static bool is_turing(const tsr_planning *p) {
   return p->how.gpu && (strcmp(p->how.gpu, "t4") == 0 || strcmp(p->how.gpu, "v100") == 0);
 }
 
-enum { CHOICES = 10, KEYS_BYTES = 80, DIMENSIONS = 5 };
+/* A T4 has no tensor cores for bf16. There, fp16 with fp32 masters has its loss scaled, and autocast, too. */
+const char *tsr__planner_precision(const tsr_planning *p, size_t index) {
+  static const char *const turing[] = {NULL, "{\"dtype\":\"autocast-fp16\"}",
+                                       "{\"dtype\":\"fp16\",\"master_weights\":true}"};
+  static const char *const other[] = {NULL, "{\"dtype\":\"autocast-bf16\"}",
+                                      "{\"dtype\":\"bf16\"}"};
+  bool may = p->allow & TSR_ALLOW_PRECISION && !json_object_get(p->base, "dtype");
+  if (!may || index >= sizeof other / sizeof *other) return NULL;
+  return is_turing(p) ? turing[index] : other[index];
+}
+
+enum { CHOICES = 10, KEYS_BYTES = 80, DIMENSIONS = 6 };
 
 /* One thing to decide, and its choices: keys that are laid over a plan. The first choice changes nothing. */
 typedef struct dimension {
@@ -76,19 +126,22 @@ static void choose(dimension *d, const char *keys) {
   (void)snprintf(d->keys[d->count++], KEYS_BYTES, "%s", keys);
 }
 
-/* Halves, as long as that goes, and single sequences. */
+/* Halves, as long as that goes, and single sequences. A step of more parts may be too long to be planned. */
+enum { MOST_PARTS = 256 };
+
 static void list_micro_batches(const tsr_planning *p, dimension *d) {
   char keys[KEYS_BYTES];
   uint64_t batch = p->how.batch ? p->how.batch : 1;
   bool may = p->allow & TSR_ALLOW_ACCUMULATE && !json_object_get(p->base, "micro_batch") &&
              !json_object_get(p->base, "backward");
-  for (uint64_t parts = 2; may && parts <= batch && d->count < CHOICES - 1; parts *= 2) {
+  for (uint64_t parts = 2; may && parts <= batch && parts <= MOST_PARTS; parts *= 2) {
     if (batch % parts) break;
     (void)snprintf(keys, sizeof keys, "{\"micro_batch\":%llu}",
                    (unsigned long long)(batch / parts));
     choose(d, keys);
   }
-  if (may && batch > 1 && (batch & (batch - 1))) choose(d, "{\"micro_batch\":1}");
+  if (may && batch > 1 && batch <= MOST_PARTS && (batch & (batch - 1)))
+    choose(d, "{\"micro_batch\":1}");
 }
 
 static void list_offloads(const tsr_planning *p, dimension *d) {
@@ -103,19 +156,18 @@ static void list_offloads(const tsr_planning *p, dimension *d) {
 }
 
 static void list_dimensions(const tsr_planning *p, dimension d[DIMENSIONS]) {
-  bool has_loss = json_object_get(p->base, "loss"), has_dtype = json_object_get(p->base, "dtype");
+  bool has_loss = json_object_get(p->base, "loss");
   for (size_t i = 0; i < DIMENSIONS; i++) choose(&d[i], "{}");
   list_micro_batches(p, &d[0]);
   list_offloads(p, &d[1]);
   if (p->allow & TSR_ALLOW_LOSS_CHUNK && !has_loss) {
-    if (!json_object_get(p->free, "loss")) choose(&d[2], "{\"loss\":\"chunked:512\"}");
-    choose(&d[2], "{\"loss\":\"chunked:128\"}");
+    choose(&d[2], "{\"loss\":\"chunked:512\"}");
+    if (tokens_of(p) > 128) choose(&d[2], "{\"loss\":\"chunked:128\"}");
   }
   if (p->allow & TSR_ALLOW_IN_BACKWARD && !json_object_get(p->base, "optimizer_in_backward"))
     choose(&d[3], "{\"optimizer_in_backward\":true}");
-  if (!(p->allow & TSR_ALLOW_PRECISION) || has_dtype) return;
-  choose(&d[4], is_turing(p) ? "{\"dtype\":\"autocast-fp16\"}" : "{\"dtype\":\"autocast-bf16\"}");
-  if (!is_turing(p)) choose(&d[4], "{\"dtype\":\"bf16\"}");
+  for (size_t i = 1; tsr__planner_precision(p, i); i++) choose(&d[4], tsr__planner_precision(p, i));
+  if (p->allow & TSR_ALLOW_NARROW) choose(&d[5], "{\"narrow\":true}");
 }
 
 /* Time is a sum over blocks, so that of few of them tells that of all. */
@@ -129,16 +181,28 @@ static double kernels_of(const tsr__cost *cost) {
   return sum;
 }
 
-/* What the way takes if all is kept. */
-static int estimate(const tsr_planning *p, tsr__way *way, bool *is_possible, tsr_error *error) {
+/* What is copied for backward need not be, if it is made again: such copies bound nothing. */
+bool tsr__way_copies_activations(const tsr__way *way) {
+  const char *offload = json_string_value(json_object_get(way->root, "offload"));
+  return offload && strstr(offload, "activations");
+}
+
+static double least_time(const tsr__way *way) {
+  if (tsr__way_copies_activations(way)) return way->kernels_s;
+  return tsr__cost_step(way->kernels_s, way->copies_s, way->exposed);
+}
+
+/* What the way takes if all is kept. `why` says why it is not possible. */
+static int estimate(const tsr_planning *p, tsr__way *way, bool *is_possible, tsr_error *why) {
   tsr__survey two, three;
-  int status = tsr__planner_survey(p, way->root, 2, 0, &two, is_possible, error);
+  int status = tsr__planner_survey(p, way->root, 2, 0, &two, is_possible, why);
   if (status || !*is_possible) return status;
-  status = tsr__planner_survey(p, way->root, 3, 0, &three, is_possible, error);
+  status = tsr__planner_survey(p, way->root, 3, 0, &three, is_possible, why);
   if (status == 0 && *is_possible) {
     way->kernels_s = extend(kernels_of(&two.cost), kernels_of(&three.cost), p->model->layers);
     way->copies_s = extend(two.cost.copies_s, three.cost.copies_s, p->model->layers);
-    way->step_s = fmax(way->kernels_s, way->copies_s);
+    way->exposed = two.cost.exposed;
+    way->step_s = least_time(way);
     tsr__survey_release(&three);
   }
   tsr__survey_release(&two);
@@ -152,16 +216,57 @@ void tsr__way_release(tsr__way *way) {
   TSR__VECTOR_FREE(&way->candidates);
 }
 
-/* Takes `root` over. */
-static int add_way(tsr_planning *p, json_t *root, tsr_error *error) {
-  tsr__way way = {.root = root};
-  bool is_possible = false;
-  if (!root) return tsr__fail_memory(error);
-  if (p->allow & TSR_ALLOW_RECOMPUTE) {
+/* The plan without choices for blocks that the planner makes, in its canonical form: a way's. */
+static json_t *way_root(const tsr_planning *p, const json_t *plan, tsr_error *error) {
+  json_t *root = json_deep_copy(plan), *canonical = NULL;
+  tsr_run_plan *parsed = NULL;
+  if (root && p->allow & TSR_ALLOW_RECOMPUTE) {
     (void)json_object_del(root, "checkpoint");
     (void)json_object_del(root, "blocks");
   }
-  int status = estimate(p, &way, &is_possible, error);
+  bool is_traced = tsr_model_is_traced(p->model); /* its modules are offloaded one by one */
+  if (root && is_traced && p->allow & TSR_ALLOW_OFFLOAD) (void)json_object_del(root, "offload");
+  int status = root ? tsr__planner_parse(root, &parsed, error) : tsr__fail_memory(error);
+  if (status == 0) canonical = json_loads(tsr_run_plan_text(parsed), 0, NULL);
+  tsr_run_plan_free(parsed);
+  json_decref(root);
+  return canonical;
+}
+
+static const tsr__way *find_way(const tsr_planning *p, const json_t *root, bool narrows) {
+  for (size_t i = 0; i < p->ways.count; i++)
+    if (p->ways.items[i].narrows == narrows && json_equal(p->ways.items[i].root, root))
+      return &p->ways.items[i];
+  return NULL;
+}
+
+static int refuse_way(tsr_planning *p, const tsr__way *way, const tsr_error *why,
+                      tsr_error *error) {
+  json_t *row = json_pack("{s:O,s:b,s:s}", "plan", way->root, "narrows", way->narrows, "reason",
+                          why->message);
+  return row && json_array_append_new(p->refused, row) == 0 ? 0 : tsr__fail_memory(error);
+}
+
+/* Of two that are the same, one. */
+static int add_way(tsr_planning *p, const json_t *plan, bool narrows, tsr_error *error) {
+  tsr__way way = {.root = plan ? way_root(p, plan, error) : NULL, .narrows = narrows};
+  tsr_error why = {.status = TSR_OK};
+  bool is_possible = false;
+  if (!way.root) return tsr__fail_memory(error);
+  bool is_new = !find_way(p, way.root, narrows);
+  const tsr__way *wide = narrows ? find_way(p, way.root, false) : NULL;
+  int status = 0;
+  if (wide && is_new) { /* it keeps all, too */
+    is_possible = true;
+    way.kernels_s = wide->kernels_s;
+    way.copies_s = wide->copies_s;
+    way.exposed = wide->exposed;
+    way.step_s = wide->step_s;
+  } else if (is_new) {
+    status = estimate(p, &way, &is_possible, &why);
+  }
+  if (status && error) *error = why;
+  if (status == 0 && is_new && !is_possible) status = refuse_way(p, &way, &why, error);
   bool is_kept = status == 0 && is_possible && TSR__VECTOR_PUSH(&p->ways, way);
   if (status == 0 && is_possible && !is_kept) status = tsr__fail_memory(error);
   if (!is_kept) tsr__way_release(&way);
@@ -175,8 +280,9 @@ static int compare_ways(const void *left, const void *right) {
   return (int)json_object_size(a->root) - (int)json_object_size(b->root);
 }
 
-/* The plan of one choice in each dimension. */
-static json_t *combine(const tsr_planning *p, const dimension *d, const size_t *at) {
+/* The plan of one choice in each dimension. "narrow" is no key of plans. */
+static int add_combination(tsr_planning *p, const dimension *d, const size_t *at,
+                           tsr_error *error) {
   assert(p->free);
   json_t *root = json_deep_copy(p->free);
   for (size_t i = 0; root && i < DIMENSIONS; i++) {
@@ -184,7 +290,14 @@ static json_t *combine(const tsr_planning *p, const dimension *d, const size_t *
     json_decref(root);
     root = with;
   }
-  return root;
+  bool narrows = root && json_object_del(root, "narrow") == 0;
+  /* Under autocast, sums have another type than what they add to. */
+  const char *dtype = json_string_value(json_object_get(root, "dtype"));
+  bool is_autocast = dtype && strncmp(dtype, "autocast", 8) == 0;
+  if (is_autocast && !json_object_get(p->base, "in_place")) (void)json_object_del(root, "in_place");
+  int status = root ? add_way(p, root, narrows, error) : tsr__fail_memory(error);
+  json_decref(root);
+  return status;
 }
 
 /* Count up; false after the last combination. */
@@ -198,10 +311,8 @@ static bool advance(const dimension *d, size_t *at) {
 
 /* A step graph has its program's types and kernels: one way, in which each module may keep what it likes. */
 static int list_traced(tsr_planning *p, tsr_error *error) {
-  tsr__way way = {.root = json_deep_copy(p->base)};
+  tsr__way way = {.root = way_root(p, p->base, error)};
   p->free = json_deep_copy(p->base);
-  if (way.root && p->allow & TSR_ALLOW_RECOMPUTE) (void)json_object_del(way.root, "checkpoint");
-  if (way.root && p->allow & TSR_ALLOW_OFFLOAD) (void)json_object_del(way.root, "offload");
   int status = way.root && p->free ? 0 : tsr__fail_memory(error);
   if (status == 0) status = tsr__planner_survey_way(p, &way, error);
   bool is_kept = status == 0 && TSR__VECTOR_PUSH(&p->ways, way);
@@ -218,8 +329,9 @@ int tsr__planner_list_ways(tsr_planning *p, tsr_error *error) {
   int status = save_for_free(p, error);
   if (status) return status;
   list_dimensions(p, d);
-  do status = add_way(p, combine(p, d, at), error);
+  do status = add_combination(p, d, at, error);
   while (status == 0 && advance(d, at));
+  if (status == 0) status = add_way(p, p->base, false, error);
   if (status) return status;
   if (p->ways.count) qsort(p->ways.items, p->ways.count, sizeof *p->ways.items, compare_ways);
   p->has_ways = true;
@@ -238,20 +350,32 @@ int tsr__planner_survey_way(const tsr_planning *p, tsr__way *way, tsr_error *err
   assert(way->survey.floor_bytes <= way->survey.most_bytes);
   way->kernels_s = kernels_of(&way->survey.cost);
   way->copies_s = way->survey.cost.copies_s;
-  way->step_s = way->survey.cost.step_s;
+  way->exposed = way->survey.cost.exposed;
+  way->step_s = least_time(way);
   return 0;
-}
-
-/* What is copied for backward need not be: such copies bound nothing. */
-static bool copies_activations(const tsr__way *way) {
-  const char *offload = json_string_value(json_object_get(way->root, "offload"));
-  return offload && strstr(offload, "activations");
 }
 
 double tsr__planner_bound(const tsr__way *way, uint64_t budget_bytes) {
   assert(way->is_surveyed);
   double extra = tsr__survey_extra(&way->survey, budget_bytes);
   if (extra < 0) return INFINITY;
-  if (copies_activations(way)) return way->kernels_s;
-  return fmax(way->kernels_s + extra, way->copies_s);
+  if (tsr__way_copies_activations(way)) return way->kernels_s;
+  if (way->narrows) extra = 0; /* a tensor in fewer bits is not made again */
+  return tsr__cost_step(way->kernels_s + extra, way->copies_s, way->exposed);
+}
+
+int tsr__planner_own_way(tsr_planning *p, const tsr_run_plan *plan, const tsr__way **out,
+                         tsr__way *other, tsr_error *error) {
+  json_t *text = json_loads(tsr_run_plan_text(plan), 0, NULL);
+  *other = (tsr__way){.root = text ? way_root(p, text, error) : NULL};
+  json_decref(text);
+  *out = NULL;
+  if (!other->root) return tsr__fail_memory(error);
+  *out = find_way(p, other->root, false);
+  if (*out) return 0;
+  if (!p->as_is.is_possible && json_object_get(other->root, "dtype") == NULL) return 0;
+  int status = tsr__planner_survey_way(p, other, error);
+  if (status) tsr__way_release(other);
+  if (status == 0) *out = other;
+  return status;
 }

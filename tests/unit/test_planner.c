@@ -70,7 +70,7 @@ static void check_one(const tsr_planned *now, const tsr_planned *before) {
   assert_true(now->bound_seconds <= now->with.step_seconds * (1 + 1e-9));
   assert_true(now->bound_bytes <= now->with.peak_bytes);
   assert_false(now->is_proved);
-  if (before->verdict != TSR_PLANNING_FITS_WITH_CHANGES) return;
+  if (before->verdict == TSR_PLANNING_DOES_NOT_FIT) return;
   assert_true(now->with.reserved_bytes <= before->with.reserved_bytes);
   assert_true(now->with.step_seconds >= before->with.step_seconds * (1 - 1e-9));
 }
@@ -84,7 +84,7 @@ static void check_budgets(size_t index, unsigned allow) {
   tsr_model *model = model_named(cases[index].model);
   tsr_run_plan *plan = plan_of(cases[index].plan);
   tsr_planning *planning = begin(model, plan, &how, allow);
-  tsr_planned before = {.verdict = TSR_PLANNING_FITS};
+  tsr_planned before = {.verdict = TSR_PLANNING_DOES_NOT_FIT};
   uint64_t most = 0;
   for (size_t i = 0; i < BUDGETS; i++) {
     tsr_planned now;
@@ -165,10 +165,10 @@ static void test_reads_what_is_allowed(void **state) {
   assert_int_equal(tsr_allow_parse("recompute,offload", &allow, &error), 0);
   assert_int_equal(allow, TSR_ALLOW_RECOMPUTE | TSR_ALLOW_OFFLOAD);
   assert_int_equal(tsr_allow_parse("all", &allow, &error), 0);
-  assert_int_equal(allow, TSR_ALLOW_DEFAULT | TSR_ALLOW_PRECISION);
+  assert_int_equal(allow, TSR_ALLOW_DEFAULT | TSR_ALLOW_PRECISION | TSR_ALLOW_NARROW);
   assert_int_equal(tsr_allow_parse("recompute,", &allow, &error), TSR_ERROR_ARGUMENT);
   assert_int_equal(tsr_allow_parse("zero", &allow, &error), TSR_ERROR_ARGUMENT);
-  assert_int_equal(allow, TSR_ALLOW_DEFAULT | TSR_ALLOW_PRECISION);
+  assert_int_equal(allow, TSR_ALLOW_DEFAULT | TSR_ALLOW_PRECISION | TSR_ALLOW_NARROW);
 }
 
 /* The cheapest bytes first, the last tensor in part. */

@@ -28,13 +28,14 @@ extern "C" {
 #define TSR_ALLOW_OFFLOAD     16u /* to the host's memory */
 #define TSR_ALLOW_IN_BACKWARD 32u /* the optimizer, parameter by parameter */
 #define TSR_ALLOW_PRECISION   64u /* numbers of 16 bits: results differ */
+#define TSR_ALLOW_NARROW      128u /* what backward needs in 8 or 16 bits until then: the same */
 #define TSR_ALLOW_DEFAULT     63u
 /* Read "recompute,offload": the words above; "all" is all of them, "none" none. TSR_ERROR_ARGUMENT, with `*out`
  * untouched, for another word. */
 int tsr_allow_parse(const char *text, unsigned *out, tsr_error *error);
 
 #define TSR_ALLOW_WORDS \
-  "kernels, loss-chunk, accumulate, recompute, offload, in-backward and precision"
+  "kernels, loss-chunk, accumulate, recompute, offload, in-backward, precision and narrow"
 
 /* ---- Calibration: what a recorded run says about a prediction ---- */
 
@@ -88,14 +89,15 @@ typedef struct tsr_planning_options {
 typedef struct tsr_planning tsr_planning;
 
 /* Begin. The model, the plan and `how` must outlive `*out`, which is the caller's, for tsr_planning_free. Fails as
- * tsr_simulate does for the plan as it is, and with TSR_ERROR_UNSUPPORTED for a step graph. */
+ * tsr_simulate does for the plan as it is, unless another precision is allowed and the model is possible with that; and
+ * with TSR_ERROR_UNSUPPORTED for a step graph. */
 int tsr_planning_new(const tsr_model *model, const tsr_planning_options *options,
                      tsr_planning **out, tsr_error *error);
 /* NULL is fine. */
 void tsr_planning_free(tsr_planning *planning);
 
 typedef enum tsr_planning_verdict {
-  TSR_PLANNING_FITS, /* as it is */
+  TSR_PLANNING_FITS, /* as it is; the plan may be faster */
   TSR_PLANNING_FITS_WITH_CHANGES,
   TSR_PLANNING_DOES_NOT_FIT
 } tsr_planning_verdict;
@@ -113,6 +115,7 @@ typedef struct tsr_planned {
   uint64_t budget_bytes;
   tsr_run_plan *plan; /* that fits; else the one that takes least of those tried. Owned */
   tsr_run_plan_cost as_is, with;
+  char refusal[256]; /* why the plan to begin with is not possible; "" if it is */
   tsr_planned_change changes[TSR_PLANNED_CHANGES]; /* from the plan to begin with to this one */
   size_t change_count;
   /* No schedule of the same kernels, in any of the ways that were considered, takes less time or less memory. Time:
