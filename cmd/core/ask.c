@@ -54,8 +54,8 @@ static int load_file(cli_session *session, const tsr_parameter *row, const char 
   size_t size_bytes = 0;
   session->path = path;
   /* A source file may be on another machine: the snapshot knows its lines by number. */
-  bool is_file = row->kind == TSR_PARAMETER_FILE && strcmp(path, "-") != 0;
-  if (is_file && access(path, F_OK) != 0 && errno == ENOENT)
+  bool may_lack = row->kind == TSR_PARAMETER_FILE && strcmp(row->name, "rates") != 0;
+  if (may_lack && strcmp(path, "-") != 0 && access(path, F_OK) != 0 && errno == ENOENT)
     return set_file(session, row, path, "", 0);
   int status = cli_read_text(path, CLI_TEXTFILE_ANY, &text, &size_bytes, &session->error);
   if (status == 0) status = set_file(session, row, path, text, size_bytes);
@@ -205,8 +205,7 @@ static int format_by_name(const cli_options *options) {
   return -1;
 }
 
-/* Let the output's name choose the format, unless an option does. Returns 0 or a usage error. */
-static int choose_format(cli_session *session) {
+int cli_choose_format(cli_session *session) {
   int format = format_by_name(session->options);
   if (format < 0) return CLI_USAGE;
   bool is_check = session->options->command->run == cli_check;
@@ -246,7 +245,7 @@ int cli_asking_run(cli_session *session, cli_asking *asking) {
   const tsr_question *question = tsr_question_find(options->command->about.name);
   tsr_subject subjects[TSR_QUESTION_SUBJECTS] = {{0}};
   tsr_error *error = &session->error;
-  int status = choose_format(session);
+  int status = cli_choose_format(session);
   if (status == 0) status = set_operands(session, 0);
   if (status) return status;
   status = tsr_question_check(question, options->own, error);

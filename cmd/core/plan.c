@@ -29,8 +29,8 @@ static const tsr_parameter plan_parameters[] = {
     {.name = "plan",
      .kind = TSR_PARAMETER_PLAN,
      .argument = "FILE",
-     .help =
-         "The plan to begin with, as --write-plan of simulate and train writes it (docs/plan.md)."},
+     .help = "The plan to begin with, as --write-plan of simulate and train writes it "
+             "(docs/plan.md). Options that are given go before it."},
     {.name = "budget",
      .kind = TSR_PARAMETER_BYTES,
      .argument = "SIZE",
@@ -58,7 +58,7 @@ static const tsr_parameter plan_parameters[] = {
      .argument = "FILE",
      .help =
          "With --front, write the list to FILE: a page if its name ends in .html, else CSV. Both "
-         "have the plans."},
+         "have the plans. -o does so instead of the list, for names that end in .html or .csv."},
     {.name = "for",
      .kind = TSR_PARAMETER_CHOICE,
      .argument = "TARGET",
@@ -131,6 +131,7 @@ static const tsr_parameter plan_parameters[] = {
      .help = "Optimizer steps (default: 3).",
      .fallback = 3,
      .least = 1},
+    TSR_RUN_PARAMETERS,
 };
 
 const cli_command cli_plan_row = {
@@ -388,9 +389,8 @@ static int explained(cli_session *session, int status) {
                        : status;
 }
 
-static int show(cli_session *session, const char *model) {
+static int show(cli_session *session, const char *model, const tsr_run_plan *plan) {
   const tsr_params *own = session->options->own;
-  const tsr_run_plan *plan = tsr_params_plan(own, "plan");
   tsr_simulate_options how = options_of(own);
   tsr_run_plan_effects *effects = calloc(1, sizeof *effects);
   if (!effects) return TSR_ERROR_MEMORY;
@@ -418,6 +418,10 @@ static int check_together(const cli_session *session) {
   if (!tsr_params_count(own, "batch") || !tsr_params_count(own, "seq") ||
       !tsr_params_count(own, "steps") || !tsr_params_count(own, "gpus"))
     return cli_usage_error(command, "--batch, --seq, --steps and --gpus must be at least 1");
+  bool is_search = tsr_params_has(own, "budget") || tsr_params_has(own, "front");
+  if (is_search && tsr_params_count(own, "steps") < 2)
+    return cli_usage_error(command, "--steps must be at least 2 for --budget and --front: the "
+                                    "first step lacks the optimizer's state");
   return 0;
 }
 
@@ -460,7 +464,7 @@ static int check_traced(const cli_session *session) {
   return cli_usage_error(command, "of a step graph, --budget or --front can be asked");
 }
 
-static int list(cli_session *session, const char *model) {
+static int list(cli_session *session, const char *model, const tsr_run_plan *plan) {
   const tsr_params *own = session->options->own;
   tsr_simulate_options how = options_of(own);
   tsr_rates *rates = NULL;
@@ -473,15 +477,14 @@ static int list(cli_session *session, const char *model) {
   bool is_search =
       tsr_params_has(own, "budget") || tsr_params_has(own, "front") || tsr_params_has(own, "for");
   if (status == 0 && (compares || is_search)) {
-    status = (compares ? cli_plan_compare : cli_plan_search)(session, model, &how);
+    status = (compares ? cli_plan_compare : cli_plan_search)(session, model, plan, &how);
     tsr_rates_free(rates);
     return status;
   }
   tsr_techniques *all = status ? NULL : calloc(1, sizeof *all);
   if (status == 0 && !all) status = TSR_ERROR_MEMORY;
   if (status == 0)
-    status = explained(session, tsr_plan_techniques(tsr_params_plan(own, "plan"),
-                                                    tsr_params_model(own, "model"), &how, all,
+    status = explained(session, tsr_plan_techniques(plan, tsr_params_model(own, "model"), &how, all,
                                                     &session->error));
   if (status == 0)
     status = session->report.format == TSR_REPORT_JSON ? put_techniques_json(session, all)
@@ -508,7 +511,13 @@ int cli_plan(cli_session *session) {
     status =
         cli_usage_error(options->command, "unexpected operand '%s'", options->operands[before + 1]);
   if (status == 0) status = cli_read_parameters(session, before);
+  bool is_page = tsr_params_flag(options->own, "front") && cli_plan_front_is_file(options->output);
+  if (status == 0 && !is_page) status = cli_choose_format(session);
   if (status) return status;
   const char *model = options->operand_count > before ? options->operands[before] : NULL;
-  return is_show ? show(session, model) : list(session, model);
+  tsr_run_plan *plan = NULL; /* to begin with */
+  status = explained(session, tsr_run_plan_of(options->own, &plan, &session->error));
+  if (status == 0) status = (is_show ? show : list)(session, model, plan);
+  tsr_run_plan_free(plan);
+  return status;
 }

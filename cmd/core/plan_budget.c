@@ -24,7 +24,10 @@ int cli_put_words(cli_session *session, const char *label, size_t indent, const 
     size_t length = strcspn(word, " ");
     char out[LINE_BYTES];
     bool is_first = word == text, is_new = !is_first && column + 1 + length > COLUMNS;
-    (void)snprintf(out, sizeof out, "%s%*s%.*s", is_new ? "\n" : is_first ? "" : " ",
+    (void)snprintf(out, sizeof out, "%s%*s%.*s",
+                   is_new     ? "\n"
+                   : is_first ? ""
+                              : " ",
                    is_new ? (int)indent : 0, "", (int)length, word);
     status = cli_put(session, out);
     column = (is_new ? indent : column + !is_first) + length;
@@ -302,8 +305,9 @@ static int put_largest(cli_session *session, const char *name, const tsr_largest
   else {
     (void)snprintf(size, sizeof size, things[found->what], (unsigned long long)found->size);
     (void)snprintf(as_is, sizeof as_is, "%llu", (unsigned long long)found->as_is);
-    (void)snprintf(line, sizeof line, "%.200s: a %s is the largest that fits (%s as it is).\n",
-                   name, size, found->as_is ? as_is : "none");
+    (void)snprintf(line, sizeof line, "%.200s: a %s is the largest that %s (%s as it is).\n", name,
+                   size, found->is_models_limit ? "the model allows, and fits" : "fits",
+                   found->as_is ? as_is : "none");
     if (!found->size)
       (void)snprintf(line, sizeof line, "%.200s: not even the smallest fits.\n", name);
   }
@@ -352,25 +356,21 @@ static int budget(cli_session *session, const char *name, const tsr_model *model
 static int answer(cli_session *session, const char *name, const tsr_planning_options *options) {
   const tsr_params *own = session->options->own;
   const tsr_model *model = tsr_params_model(own, "model");
-  tsr_run_plan *plan = NULL;
   if (tsr_params_has(own, "largest")) return largest(session, name, model, options);
   if (tsr_params_has(own, "budget") || tsr_params_flag(own, "front"))
     return budget(session, name, model, options);
-  int status = tsr_run_plan_parse("{\"version\":1}", 13, &plan, &session->error);
-  if (status == 0)
-    status = paste(session, options->plan ? options->plan : plan, model, options->how, 0);
-  tsr_run_plan_free(plan);
-  return status;
+  return paste(session, options->plan, model, options->how, 0);
 }
 
-int cli_plan_search(cli_session *session, const char *name, const tsr_simulate_options *how) {
+int cli_plan_search(cli_session *session, const char *name, const tsr_run_plan *plan,
+                    const tsr_simulate_options *how) {
   tsr_planning_options options = TSR_OPTIONS_INIT(tsr_planning_options);
   tsr_calibration calibration = {.steps = 0};
   tsr_simulate_options own = *how;
-  options.plan = tsr_params_plan(session->options->own, "plan");
+  options.plan = plan;
   options.how = &own;
   int status = allow_of(session, &options.allow);
-  if (status == 0) status = cli_plan_calibrate(session, how, &calibration);
+  if (status == 0) status = cli_plan_calibrate(session, plan, how, &calibration);
   if (status) return status;
   if (tsr_params_has(session->options->own, "from")) options.calibration = &calibration;
   if (calibration.rates) own.rates = calibration.rates;

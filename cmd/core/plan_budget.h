@@ -6,15 +6,19 @@
 
 #include "session.h"
 
-/* Answer for these options: `name` is the model's, as typed. Returns as a cli_command_fn does, and CLI_CHECK_FAILED if
+/* Answer for these options: `name` is the model's, as typed; `plan` is the one to begin with. Returns as a cli_command_fn does, and CLI_CHECK_FAILED if
  * nothing fits. */
-int cli_plan_search(cli_session *session, const char *name, const tsr_simulate_options *how);
+int cli_plan_search(cli_session *session, const char *name, const tsr_run_plan *plan,
+                    const tsr_simulate_options *how);
 
-/* --front (plan_front.c): the list, as text or JSON, and in the file of --write-front. */
+/* --front (plan_front.c): the list, as text or JSON, and in the file of --write-front. With -o, a name that ends in .html
+ * or .csv is that of a page or of CSV. */
+bool cli_plan_front_is_file(const char *path);
 int cli_plan_front(cli_session *session, const char *name, tsr_planning *planning);
 /* --from (plan_calibrate.c): `*out` is what the recorded run says, as it was if the option is not there. Returns 0, a negative status, or an
  * exit status. */
-int cli_plan_calibrate(cli_session *session, const tsr_simulate_options *how, tsr_calibration *out);
+int cli_plan_calibrate(cli_session *session, const tsr_run_plan *plan,
+                       const tsr_simulate_options *how, tsr_calibration *out);
 /* Print it, after an answer. */
 int cli_plan_put_calibration(cli_session *session, const tsr_calibration *calibration);
 /* What is left of --budget for what is predicted; at least 1. */

@@ -14,15 +14,14 @@
 
 enum { SIZE_BYTES = 32, LINE_BYTES = 512 };
 
-int cli_plan_calibrate(cli_session *session, const tsr_simulate_options *how,
-                       tsr_calibration *out) {
+int cli_plan_calibrate(cli_session *session, const tsr_run_plan *plan,
+                       const tsr_simulate_options *how, tsr_calibration *out) {
   const tsr_params *own = session->options->own;
   const char *path = tsr_params_text(own, "from");
-  const tsr_run_plan *plan = tsr_params_plan(own, "plan");
   tsr_simulate_options options = *how;
   cli_input input = {0};
   if (!path) return 0;
-  if (plan) tsr_run_plan_options(plan, &options);
+  tsr_run_plan_options(plan, &options);
   int status = cli_open_path(session, path, &input);
   if (status) return status;
   status =

@@ -88,15 +88,15 @@ static int put_json(cli_session *session, const tsr_estimate_question *q,
   return status ? status : cli_put(session, "]}\n");
 }
 
-int cli_plan_compare(cli_session *session, const char *name, const tsr_simulate_options *how) {
+int cli_plan_compare(cli_session *session, const char *name, const tsr_run_plan *plan,
+                     const tsr_simulate_options *how) {
   const tsr_params *own = session->options->own;
   tsr_estimate all[TSR_ESTIMATES];
   tsr_simulation *s = NULL;
   tsr_estimate_question q = {.cards = tsr_params_count(own, "gpus"),
                              .cards_a_node = tsr_params_count(own, "gpus_per_node")};
   tsr_simulate_options options = *how;
-  const tsr_run_plan *plan = tsr_params_plan(own, "plan");
-  if (plan) tsr_run_plan_options(plan, &options);
+  tsr_run_plan_options(plan, &options);
   if (!q.cards_a_node) q.cards_a_node = q.cards;
   if (q.cards % q.cards_a_node)
     return cli_usage_error(session->options->command,

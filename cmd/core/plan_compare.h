@@ -4,9 +4,12 @@
 
 #include <tessera/simulate.h>
 
+#include <tessera/unstable/plans.h>
+
 #include "session.h"
 
 /* Answer for --compare: `name` is the model's, as typed. Returns as a cli_command_fn does. */
-int cli_plan_compare(cli_session *session, const char *name, const tsr_simulate_options *how);
+int cli_plan_compare(cli_session *session, const char *name, const tsr_run_plan *plan,
+                     const tsr_simulate_options *how);
 
 #endif

@@ -78,6 +78,8 @@ void cli_asking_release(cli_asking *asking);
 /* Take the operands that are parameters, after `skip` others, and read the files that parameters name. Returns as a
  * cli_command_fn does. */
 int cli_read_parameters(cli_session *session, size_t skip);
+/* Let the name of -o choose the format of an answer, unless an option does. Returns 0 or a usage error. */
+int cli_choose_format(cli_session *session);
 
 /* Write the plan of the command line's options to the file of --write-plan, if it is given. Returns as a
  * cli_command_fn does. */

@@ -132,8 +132,8 @@ double tsr__cost_step(double kernels_s, double copies_s, double exposed) {
 }
 
 tsr__cost tsr__cost_of_tape(const tsr__tape *tape, const tsr__machine_rates *rates) {
-  tsr__cost cost = {
-      .copies_s = cost_of_moves(tape, rates), .exposed = rates->is_measured ? 1 : EXPOSED};
+  tsr__cost cost = {.copies_s = cost_of_moves(tape, rates),
+                    .exposed = rates->is_measured ? 1 : EXPOSED};
   double kernels_s = 0;
   tsr__tape_phase phase = TSR__TAPE_PHASE_STEP;
   for (size_t i = 0; i < tape->schedule.count; i++) {

@@ -68,8 +68,9 @@ double tsr__cost_of_op(const tsr__machine_rates *rates, uint64_t flops, uint64_t
 typedef struct tsr__cost {
   double phase_s[TSR__TAPE_PHASE_COUNT]; /* of kernels */
   double copies_s; /* from and to other memory, both ways at once, beside the kernels */
-  double exposed;  /* the part of the shorter of kernels and copies that is not hidden by the longer */
-  double step_s;   /* tsr__cost_step of all */
+  double
+      exposed; /* the part of the shorter of kernels and copies that is not hidden by the longer */
+  double step_s; /* tsr__cost_step of all */
 } tsr__cost;
 
 /* Seconds of a step: the longer of kernels and copies, and the exposed part of the shorter. */

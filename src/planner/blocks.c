@@ -368,7 +368,8 @@ static bool add_candidate(tsr__way *way, json_t *root, double more_s) {
     }
   double kernels_s = way->kernels_s + more_s;
   double copies_s = tsr__way_copies_activations(way) ? 0 : way->copies_s;
-  tsr__candidate one = {.root = root, .estimate_s = tsr__cost_step(kernels_s, copies_s, way->exposed)};
+  tsr__candidate one = {.root = root,
+                        .estimate_s = tsr__cost_step(kernels_s, copies_s, way->exposed)};
   if (root && TSR__VECTOR_PUSH(&way->candidates, one)) return true;
   json_decref(root);
   return false;

@@ -201,9 +201,8 @@ static int put_ways(tsr_planning *p, const tsr_planned *planned, json_t *root, t
 
 static json_t *model_json(const tsr_model *m) {
   return json_pack("{s:s,s:b,s:I,s:I,s:I,s:I,s:I,s:I}", "name", m->name, "is_step_graph",
-                   m->graph != NULL, "layers",
-                   (json_int_t)m->layers, "width", (json_int_t)m->width, "heads",
-                   (json_int_t)m->heads, "kv_heads", (json_int_t)m->kv_heads, "inner",
+                   m->graph != NULL, "layers", (json_int_t)m->layers, "width", (json_int_t)m->width,
+                   "heads", (json_int_t)m->heads, "kv_heads", (json_int_t)m->kv_heads, "inner",
                    (json_int_t)m->inner, "vocabulary", (json_int_t)m->vocabulary);
 }
 
@@ -221,8 +220,8 @@ static json_t *question_json(const tsr_planning *p) {
   ok = ok && put(out, "steps", integer(how->steps));
   ok = ok && put(out, "book", json_string(how->book == TSR_BOOK_OWN ? "own" : "torch"));
   ok = ok && put(out, "gpu", how->gpu ? json_string(how->gpu) : json_null());
-  ok = ok && put(out, "rates",
-                 how->rates ? json_string(tsr__rates_title(how->rates)) : json_null());
+  ok =
+      ok && put(out, "rates", how->rates ? json_string(tsr__rates_title(how->rates)) : json_null());
   ok = ok && json_object_set(out, "begins_with", p->base) == 0;
   json_decref(allow);
   if (ok) return out;
@@ -249,8 +248,8 @@ static json_t *answer_json(tsr_planning *p, const tsr_planned *planned) {
   bool ok = root && put(root, "question", question_json(p));
   double exposed = p->ways.count ? p->ways.items[0].exposed : 0;
   ok = ok && put(root, "exposed", json_real(exposed));
-  ok = ok && put(root, "as_is",
-                 planned->as_is.is_possible ? cost_json(&planned->as_is) : json_null());
+  ok = ok &&
+       put(root, "as_is", planned->as_is.is_possible ? cost_json(&planned->as_is) : json_null());
   ok = ok && put(root, "predicted", cost_json(&planned->with));
   ok = ok && put(root, "lower_bound", bound_json(planned));
   ok = ok && put(root, "plan", json_loads(tsr_run_plan_text(planned->plan), 0, NULL));

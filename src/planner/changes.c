@@ -7,7 +7,7 @@
 
 /* What changes most of what follows comes first; choices for blocks come last. */
 static const struct {
-  const char *key, *name; /* NULL: its value says it */
+  const char *key, *name;                               /* NULL: its value says it */
 } keys[] = {{"master_weights", "weights in fp32, too"}, /* means nothing before dtype */
             {"dtype", NULL},
             {"gelu", "GELU as one kernel"},

@@ -274,8 +274,7 @@ static int try_leanest(tsr_planning *p, uint64_t budget, best *found, best *leas
 /* A way is left out only if its bound is no less than the time of what was found, or infinite. */
 static int search(tsr_planning *p, uint64_t budget, best *found, best *least, tsr_error *error) {
   int status = p->has_ways ? 0 : tsr__planner_list_ways(p, error);
-  if (p->as_is.is_possible && p->as_is.reserved_bytes <= budget)
-    *found = (best){p->base, p->as_is};
+  if (p->as_is.is_possible && p->as_is.reserved_bytes <= budget) *found = (best){p->base, p->as_is};
   for (size_t i = 0; status == 0 && i < p->ways.count; i++) {
     tsr__way *way = &p->ways.items[i];
     double limit = found->cost.step_seconds * (1 + WAY_ERROR);
@@ -290,32 +289,9 @@ static int search(tsr_planning *p, uint64_t budget, best *found, best *least, ts
                                               : try_leanest(p, budget, found, least, error);
 }
 
-static int measure_leanest(tsr_planning *p, const tsr__way *way, tsr_run_plan_cost *out,
-                           tsr_error *error) {
-  bool may = p->allow & TSR_ALLOW_RECOMPUTE;
-  json_t *root = tsr__planner_with(way->root, may ? "{\"checkpoint\":\"full\"}" : "{}");
-  int status = root ? tsr__planner_measure(p, root, out, error) : tsr__fail_memory(error);
-  json_decref(root);
-  return status;
-}
-
-/* The slowest ways need the least memory. */
-int tsr__planner_fits(tsr_planning *p, uint64_t budget, bool *out, tsr_error *error) {
-  *out = p->as_is.is_possible && p->as_is.reserved_bytes <= budget;
-  if (*out || !p->allow) return 0;
-  int status = p->has_ways ? 0 : tsr__planner_list_ways(p, error);
-  for (size_t i = p->ways.count; status == 0 && !*out && i-- > 0;) {
-    tsr_run_plan_cost cost;
-    status = measure_leanest(p, &p->ways.items[i], &cost, error);
-    *out = status == 0 && cost.is_possible && cost.reserved_bytes <= budget;
-  }
-  return status;
-}
-
 /* Take back what changes nothing: neither time nor what is reserved. Then the answer's figures are those of the best
  * candidate, which with less memory takes no less time and no more memory. */
-static int simplify(tsr_planning *p, json_t *root, tsr_run_plan_cost *cost,
-                    tsr_error *error) {
+static int simplify(tsr_planning *p, json_t *root, tsr_run_plan_cost *cost, tsr_error *error) {
   const char *key;
   json_t *value;
   void *next;
@@ -367,8 +343,8 @@ static int bound(tsr_planning *p, tsr_planned *out, tsr_error *error) {
 }
 
 /* The plan to print: what was found without what is not needed, or what takes least. */
-static int choose(tsr_planning *p, const best *found, const best *least,
-                  tsr_planned *out, tsr_error *error) {
+static int choose(tsr_planning *p, const best *found, const best *least, tsr_planned *out,
+                  tsr_error *error) {
   const best *from = found->root ? found : least;
   json_t *root = json_deep_copy(from->root ? from->root : p->base);
   if (!root) return tsr__fail_memory(error);

@@ -25,8 +25,9 @@ enum {
 
 /* A plan, and what it takes once that was asked for. */
 typedef struct tsr__candidate {
-  json_t *root;      /* owned */
-  double estimate_s; /* of a step, without simulating it: right to 0.1 %, or less than it where activations are copied */
+  json_t *root; /* owned */
+  double
+      estimate_s; /* of a step, without simulating it: right to 0.1 %, or less than it where activations are copied */
   bool is_measured;
   tsr_run_plan_cost cost;
 } tsr__candidate;
@@ -50,10 +51,10 @@ struct tsr_planning {
   unsigned allow;
   const tsr_calibration *calibration; /* or NULL */
   size_t unit_count, far_count;       /* as in tsr_planned */
-  json_t *base;    /* the plan to begin with; owned */
-  json_t *free;    /* with what costs no time; owned */
-  json_t *savings; /* what was tried for that, and its figures; owned */
-  json_t *refused; /* ways that the model or the program does not allow, and why; owned */
+  json_t *base;                       /* the plan to begin with; owned */
+  json_t *free;                       /* with what costs no time; owned */
+  json_t *savings;                    /* what was tried for that, and its figures; owned */
+  json_t *refused;         /* ways that the model or the program does not allow, and why; owned */
   const char *resolve;     /* keys that make the base possible; "{}" if it is */
   tsr_run_plan_cost as_is; /* not possible: only with `resolve` */
   char refusal[256];       /* why */
@@ -98,12 +99,6 @@ double tsr__planner_bound(const tsr__way *way, uint64_t budget_bytes);
 /* Whether what backward needs goes to the host. */
 bool tsr__way_copies_activations(const tsr__way *way);
 void tsr__way_release(tsr__way *way);
-
-/* ---- planner.c ---- */
-
-/* Whether the plan as it is fits, or the leanest of some way. Faster than a search, and may miss a plan that it would
- * find. */
-int tsr__planner_fits(tsr_planning *planning, uint64_t budget_bytes, bool *out, tsr_error *error);
 
 /* ---- changes.c ---- */
 

@@ -47,8 +47,7 @@ static bool is_saving(const tsr_run_plan_cost *with, const tsr_run_plan_cost *wi
 static int measure_resolved(tsr_planning *p, const json_t *root, tsr_run_plan_cost *out,
                             tsr_error *error) {
   json_t *resolved = tsr__planner_with(root, p->resolve);
-  int status =
-      resolved ? tsr__planner_measure(p, resolved, out, error) : tsr__fail_memory(error);
+  int status = resolved ? tsr__planner_measure(p, resolved, out, error) : tsr__fail_memory(error);
   json_decref(resolved);
   return status;
 }

@@ -211,6 +211,8 @@ def front(t):
     points = json.loads(done.stdout)['front']
     figures = [(point['peak_reserved_bytes'], point['step_time_us']) for point in points]
     expect('several', len(points) > 3, True)
+    page = t.run('plan', *options, '--front', '--budget', '1GiB', '-o', t.work / 'page.html')
+    expect('page', (page.returncode, 'budget: 1.00 GiB' in (t.work / 'page.html').read_text()), (0, True))
     expect('less memory', sorted(figures, reverse=True), figures)
     expect('more time', [time for _, time in figures] == sorted(time for _, time in figures), True)
     for point in points[::4]:

@@ -23,11 +23,11 @@ extern "C" {
 /* What may be changed. */
 #define TSR_ALLOW_KERNELS     1u /* fused kernels and optimizers, no cache of keys and values */
 #define TSR_ALLOW_LOSS_CHUNK  2u /* head and loss of some tokens at a time: outputs have no logits */
-#define TSR_ALLOW_ACCUMULATE  4u  /* the batch in parts */
-#define TSR_ALLOW_RECOMPUTE   8u  /* in backward, what forward did not keep */
-#define TSR_ALLOW_OFFLOAD     16u /* to the host's memory */
-#define TSR_ALLOW_IN_BACKWARD 32u /* the optimizer, parameter by parameter */
-#define TSR_ALLOW_PRECISION   64u /* numbers of 16 bits: results differ */
+#define TSR_ALLOW_ACCUMULATE  4u   /* the batch in parts */
+#define TSR_ALLOW_RECOMPUTE   8u   /* in backward, what forward did not keep */
+#define TSR_ALLOW_OFFLOAD     16u  /* to the host's memory */
+#define TSR_ALLOW_IN_BACKWARD 32u  /* the optimizer, parameter by parameter */
+#define TSR_ALLOW_PRECISION   64u  /* numbers of 16 bits: results differ */
 #define TSR_ALLOW_NARROW      128u /* what backward needs in 8 or 16 bits until then: the same */
 #define TSR_ALLOW_DEFAULT     63u
 /* Read "recompute,offload": the words above; "all" is all of them, "none" none. TSR_ERROR_ARGUMENT, with `*out`
@@ -153,13 +153,15 @@ typedef enum tsr_largest_what {
 typedef struct tsr_largest {
   tsr_largest_what what;
   uint64_t size, as_is;   /* with changes, and without; 0: not even one */
+  bool is_models_limit;   /* one more is too many for the model, whatever the memory */
   tsr_planning *planning; /* of that size; NULL if no size fits. Owned, as the following */
   tsr_planned planned;
   tsr_simulate_options how;
 } tsr_largest;
 
 /* Find the largest size for which a plan fits; that of options->how is not read. `*out` must stay where it is until it is
- * released with tsr_largest_release. Fails as tsr_planning_new. Some twenty searches, most of them short. */
+ * released with tsr_largest_release. Fails as tsr_planning_new. It
+ * may miss a size for which only a plan fits that is not the leanest of its way. One search, and some hundred simulations. */
 int tsr_planning_largest(const tsr_model *model, const tsr_planning_options *options,
                          tsr_largest_what what, uint64_t budget_bytes, tsr_largest *out,
                          tsr_error *error);
@@ -176,9 +178,9 @@ typedef struct tsr_front {
   size_t count;
 } tsr_front;
 
-/* Plans for budgets below what the plan as it is reserves, each at least 1/64 of that below what the one before
- * reserves. Large: not for a stack. The caller owns what `*out` has, for tsr_front_release. Fails as
- * tsr_planning_solve. */
+/* Plans for less and less memory: first the fastest of all, then each the fastest that reserves 5 % less than the one before,
+ * and last the one that reserves least. Large: not for a stack. The caller owns what `*out` has, for
+ * tsr_front_release. Fails as tsr_planning_solve. */
 int tsr_planning_front(tsr_planning *planning, tsr_front *out, tsr_error *error);
 /* Zeroed is fine. */
 void tsr_front_release(tsr_front *front);
