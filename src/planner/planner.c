@@ -73,11 +73,16 @@ int tsr__planner_parse(const json_t *root, tsr_run_plan **out, tsr_error *error)
 }
 
 /* Not every combination makes sense, and not every step is short enough: that is an answer, not a failure. */
+static bool is_answer(int status) {
+  return status == TSR_ERROR_ARGUMENT || status == TSR_ERROR_UNSUPPORTED ||
+         status == TSR_ERROR_LIMIT;
+}
+
+/* The status, if it is a failure. */
 static int is_fault(int status, tsr_error *error) {
-  bool is_answer =
-      status == TSR_ERROR_ARGUMENT || status == TSR_ERROR_UNSUPPORTED || status == TSR_ERROR_LIMIT;
-  if (is_answer && error) *error = (tsr_error){.status = TSR_OK};
-  return is_answer ? 0 : status;
+  if (!is_answer(status)) return status;
+  if (error) *error = (tsr_error){.status = TSR_OK};
+  return 0;
 }
 
 static int remember(tsr_planning *p, const char *hash, const tsr_run_plan_cost *cost,
@@ -149,7 +154,7 @@ static int measure_base(tsr_planning *p, tsr_error *error) {
   tsr_run_plan_free(plan);
   p->tried = 1;
   p->resolve = "{}";
-  if (!status || is_fault(status)) return status;
+  if (!is_answer(status)) return status;
   if (error) (void)snprintf(p->refusal, sizeof p->refusal, "%s", error->message);
   for (size_t i = 1; tsr__planner_precision(p, i); i++) {
     tsr_run_plan_cost cost;
@@ -159,7 +164,7 @@ static int measure_base(tsr_planning *p, tsr_error *error) {
     json_decref(root);
     if (other) return tsr__fail_memory(error);
     p->resolve = tsr__planner_precision(p, i);
-    if (cost.is_possible) return 0;
+    if (cost.is_possible) return is_fault(status, error);
   }
   return status;
 }
