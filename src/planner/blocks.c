@@ -323,6 +323,7 @@ static bool close_stretch(const chooser *c, const stretch *s, json_t *list) {
 
 /* Seconds that backward takes longer because of a range: a block of a segment runs once more. */
 static double extra_of(const chooser *c, const stretch *s) {
+  assert(s->first <= s->end && s->option < c->count);
   double blocks = (double)(s->end - s->first);
   if (s->segment) return blocks * c->forward_s;
   return blocks * fmax(c->facts[s->option].seconds - c->facts[0].seconds, 0) / 2;

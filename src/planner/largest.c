@@ -49,6 +49,7 @@ static void release_plans(lean_plans *plans, size_t from) {
 
 static int add_lean(lean_plans *plans, const json_t *root, const char *keys, tsr_error *error) {
   lean_plan one = {NULL, 0};
+  assert(json_is_object(root));
   json_t *with = tsr__planner_with(root, keys);
   int status = with ? tsr__planner_parse(with, &one.plan, error) : tsr__fail_memory(error);
   json_decref(with);
@@ -108,6 +109,7 @@ static int keep_fitting(growth *g, uint64_t units, lean_plans *plans, bool *is_f
   if (!kept) return 0;
   qsort(plans->items, plans->count, sizeof *plans->items, compare_lean);
   release_plans(plans, kept < MOST_LEAN ? kept : MOST_LEAN);
+  assert(plans->count && plans->items[0].reserved_bytes <= g->budget);
   return 0;
 }
 

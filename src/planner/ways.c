@@ -187,6 +187,7 @@ bool tsr__way_copies_activations(const tsr__way *way) {
 }
 
 static double least_time(const tsr__way *way) {
+  assert(way->kernels_s >= 0 && way->copies_s >= 0);
   if (tsr__way_copies_activations(way)) return way->kernels_s;
   return tsr__cost_step(way->kernels_s, way->copies_s, way->exposed);
 }
@@ -233,6 +234,7 @@ static json_t *way_root(const tsr_planning *p, const json_t *plan, tsr_error *er
 }
 
 static const tsr__way *find_way(const tsr_planning *p, const json_t *root, bool narrows) {
+  assert(json_is_object(root));
   for (size_t i = 0; i < p->ways.count; i++)
     if (p->ways.items[i].narrows == narrows && json_equal(p->ways.items[i].root, root))
       return &p->ways.items[i];
@@ -241,8 +243,9 @@ static const tsr__way *find_way(const tsr_planning *p, const json_t *root, bool 
 
 static int refuse_way(tsr_planning *p, const tsr__way *way, const tsr_error *why,
                       tsr_error *error) {
+  const char *reason = *why->message ? why->message : "the model or another choice excludes it";
   json_t *row = json_pack("{s:O,s:b,s:s}", "plan", way->root, "narrows", way->narrows, "reason",
-                          why->message);
+                          reason);
   return row && json_array_append_new(p->refused, row) == 0 ? 0 : tsr__fail_memory(error);
 }
 
