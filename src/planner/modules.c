@@ -389,7 +389,8 @@ int tsr__planner_list_modules(tsr_planning *planning, tsr__way *way, tsr_error *
   if (status == 0) status = tsr__measure_parts(planning->model, &planning->how, &s.parts, error);
   if (status == 0 && !s.parts.count)
     status = tsr__fail(error, TSR_ERROR_UNSUPPORTED, TSR_OFFSET_NONE,
-                       "this step graph does not contain its modules: trace it again");
+                       "this step graph does not contain its modules, as those of several ranks do "
+                       "not: if it is of one, trace it again");
   if (status == 0) status = list_units(&s, error);
   planning->unit_count = s.units.count;
   planning->far_count = count_far(&s);
