@@ -305,8 +305,8 @@ static int put_largest(cli_session *session, const char *name, const tsr_largest
   else {
     (void)snprintf(size, sizeof size, things[found->what], (unsigned long long)found->size);
     (void)snprintf(as_is, sizeof as_is, "%llu", (unsigned long long)found->as_is);
-    (void)snprintf(line, sizeof line, "%.200s: a %s is the largest that %s (%s as it is).\n", name,
-                   size, found->is_models_limit ? "the model allows, and fits" : "fits",
+    (void)snprintf(line, sizeof line, "%.200s: a %s %s (%s as it is).\n", name, size,
+                   found->is_models_limit ? "fits, the model's limit" : "is the largest that fits",
                    found->as_is ? as_is : "none");
     if (!found->size)
       (void)snprintf(line, sizeof line, "%.200s: not even the smallest fits.\n", name);

@@ -196,7 +196,7 @@ def largest(t):
         done = t.run('plan', t.models['small'], '--batch', batch, '--allow', allow, *budget)
         expect(f'{batch} with {allow}', done.returncode, status)
     done = t.run('plan', t.models['small'], '--largest', 'seq', *budget[:2])
-    expect('a sequence', 'a sequence of 64 tokens is the largest that the model allows, and fits' in done.stdout, True)
+    expect('a sequence', "a sequence of 64 tokens fits, the model's limit" in done.stdout, True)
     done = t.run('plan', t.models['small'], '--largest', 'batch', '--budget', '1MiB')
     expect('none', (done.returncode, 'not even the smallest fits' in done.stdout), (1, True))
 
